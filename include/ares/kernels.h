@@ -1,0 +1,227 @@
+/*
+ * kernels: the arithmetic of a transformer on raw pointers, one function table per device. No libtorch here.
+ *
+ * Every function has one order of summation for each output element, whatever the batch, the tile, the thread count or
+ * the instruction set: parallel over outputs, never over the summed index. A sum is either one chain of fused
+ * multiply-adds in index order ("chain"), or 16 lanes (element i goes to lane i mod 16, each lane a chain) closed by
+ * the fixed tree ((0+8)+(4+12))+... ("lanes"). Sums over tokens continue the value already in the gradient, so that
+ * cutting a batch into consecutive micro-batches changes no bit. exp, log and their kin are our own.
+ *
+ * All floats are f32 unless said; weights may be stored bf16. Row-major, ld = distance of rows in elements.
+ * Functions return nothing: a CPU kernel cannot fail, and a device reports its first failure at sync.
+ */
+#ifndef ARES_KERNELS_H
+#define ARES_KERNELS_H
+
+#include "ares/core.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum { ARES_F32, ARES_BF16, ARES_F16 } ares_dtype;
+typedef enum {
+    ARES_ROWS,    /* [n][k], as in files; what CUDA and libtorch read */
+    ARES_PANEL32  /* [ceil(n/32)][k][32]: panels of 32 outputs; lanes beyond n are zero and stay zero. CPU */
+} ares_layout;
+static inline size_t ares_dtype_bytes(ares_dtype t) { return t == ARES_F32 ? 4 : 2; }
+
+/* A weight y = x Wt: n outputs, k inputs. A vector (norm weight, bias) has k = 1 and layout ROWS. */
+typedef struct ares_matrix {
+    void *data;
+    ares_dtype dtype;
+    ares_layout layout;
+    int32_t n, k;
+} ares_matrix;
+/* Elements that data holds, padding of the panels included. */
+static inline int64_t ares_matrix_elements(ares_layout layout, int64_t n, int64_t k)
+{
+    return layout == ARES_PANEL32 ? (n + 31) / 32 * 32 * k : n * k;
+}
+/* Row-major f32/bf16/f16 [n][k] <-> the matrix's own layout and dtype (bf16 rounds to nearest even). Host memory. */
+void ares_matrix_pack(const ares_matrix *w, const void *rows, ares_dtype rows_dtype);
+void ares_matrix_unpack(const ares_matrix *w, void *rows, ares_dtype rows_dtype);
+float ares_bf16_to_f32(uint16_t x);
+uint16_t ares_f32_to_bf16(float x);
+float ares_f16_to_f32(uint16_t x);
+uint16_t ares_f32_to_f16(float x);
+
+struct ares_kernels;
+/* Where arithmetic happens: one table, one pool (CPU) or stream (CUDA). */
+typedef struct ares_device {
+    const struct ares_kernels *k;
+    ares_pool *pool;   /* CPU: the threads; may be NULL for one */
+    void *scratch;     /* CPU: grows on demand, kept; owned by the device */
+    void *stream;      /* CUDA */
+    int index;         /* CUDA ordinal; -1 on the CPU */
+} ares_device;
+
+/* ------------------------------------------------------------------ arguments */
+
+/* y = x Wt + bias + residual.   x [m][w.k], y [m][w.n]; residual (may be y itself) and bias may be NULL.
+ * Sum: one chain over k from 0, then + bias, then + residual. */
+typedef struct ares_linear_args {
+    int32_t m;
+    const float *x; int64_t ldx;
+    const ares_matrix *w;
+    const float *bias;
+    const float *residual; int64_t ldr;
+    float *y; int64_t ldy;
+} ares_linear_args;
+
+/* dx = dy W (+ dx when accumulate): one chain over n, continuing the old dx.  dy [m][w.n], dx [m][w.k] */
+typedef struct ares_linear_backward_args {
+    int32_t m;
+    const float *dy; int64_t lddy;
+    const ares_matrix *w;              /* for dx */
+    float *dx; int64_t lddx; bool accumulate; /* dx NULL: not wanted */
+    const float *x; int64_t ldx;       /* for dw */
+    const ares_matrix *dw;             /* f32, the weight's layout; += one chain over the m tokens in row order; NULL: not wanted */
+    float *dbias;                      /* [n]; the same; may be NULL */
+} ares_linear_backward_args;
+
+/* Segments of a packed batch. Segment s owns the query rows [start[s], start[s+1]); its i-th row stands at position
+ * prefix_len[s] + i and sees the keys 0 .. prefix_len[s] + i of its sequence (causal), or all of them.
+ * Keys are walked in chunks of ARES_KV_BLOCK from position 0, online softmax with one rescale a chunk.
+ * Packed: key p < prefix_len lies in row prefix_row[s] + p of k and v (prompt shared by a group), others in the segment's own rows.
+ * Paged:  all keys, the segment's own included (store_kv ran before), lie in cache blocks block_table[s * table_stride + p / ARES_KV_BLOCK]. */
+#define ARES_KV_BLOCK 32
+typedef struct ares_segments {
+    int32_t n;
+    const int32_t *start;       /* [n+1] */
+    const int32_t *prefix_len;  /* [n], NULL: all 0 */
+    const int32_t *prefix_row;  /* [n], packed only; NULL: no prefixes. A prefix is itself a whole segment before s, with prefix_len 0 */
+    const int32_t *block_table; /* [n][table_stride], paged only */
+    int32_t table_stride;
+} ares_segments;
+/* One layer of the paged cache: block b, kv head h: keys transposed [head_dim][32] at ((b * n_kv + h) * 2) * 32 * head_dim, values [32][head_dim] right after. */
+typedef struct ares_attention_args {
+    ares_segments seg;
+    int32_t n_heads, n_kv_heads, head_dim;
+    float scale;
+    bool causal;
+    int32_t window;             /* 0: none; else a query sees its last window keys, itself included */
+    const float *q; int64_t ldq;        /* [rows][n_heads * head_dim] */
+    const float *k, *v; int64_t ldkv;   /* packed: [rows][n_kv * head_dim] */
+    const float *cache;                 /* paged (k and v are then unused); NULL: packed */
+    float *out; int64_t ldo;            /* [rows][n_heads * head_dim] */
+    float *lse;                         /* [rows][n_heads] natural log of the softmax denominator; may be NULL forward; read by backward */
+    /* backward (packed only): dq written; dk, dv += (zeroed by the caller), segments in order */
+    const float *d_out; float *dq; int64_t lddq; float *dk, *dv; int64_t lddkv;
+} ares_attention_args;
+
+/* The vocabulary head. Logit z = (x Wt) * inv_temperature. log_prob = z[target] - lse, entropy = lse - sum p z, exact over
+ * the whole vocabulary: partial (max, sum e, sum e z) of fixed vocabulary chunks, merged in chunk order. */
+typedef struct ares_head_args {
+    int32_t rows, vocab;
+    const float *x; int64_t ldx;        /* [rows][w.k] */
+    const ares_matrix *w;               /* [vocab][k] */
+    float inv_temperature;
+    const int32_t *target;              /* [rows] */
+    float *log_prob, *entropy, *lse;    /* [rows]; written by forward, read (lse, entropy) by backward */
+    /* backward: d loss = c_log_prob d log_prob + c_entropy d entropy; dx written, dw += (NULL: frozen) */
+    const float *c_log_prob, *c_entropy; /* c_entropy may be NULL */
+    float *dx; int64_t lddx;
+    const ares_matrix *dw;
+} ares_head_args;
+/* Called per row chunk by head_fused, in row order, from one thread: fills c_log_prob and c_entropy (zeroed before) of rows [row, row + n). */
+typedef void ares_head_loss_fn(void *ctx, int32_t row, int32_t n, const float *log_prob, const float *entropy, float *c_log_prob, float *c_entropy);
+
+/* One token for each row: argmax of z + Gumbel(key, token id) over the nucleus. Records what training will recompute, bit for bit. */
+typedef struct ares_sample_args {
+    int32_t rows, vocab;
+    const float *x; int64_t ldx;
+    const ares_matrix *w;
+    const float *temperature;           /* [rows]; 0 is greedy (ties: lower id); log_prob and entropy are then at 1 */
+    const float *top_p;                 /* [rows], 1 = off; NULL: off. Masses are integers of 2^-40: see DESIGN 5 */
+    const int32_t *top_k;               /* [rows], 0 = off; NULL: off. Ties at the cut: lower id */
+    const ares_rng_key *key;            /* [rows]: of (seed, ..., position); the token id is the last coordinate */
+    const int32_t *forced;              /* [rows], -1 = sample; else this token is taken (its log_prob is recorded); NULL */
+    int32_t *token;                     /* [rows] */
+    float *log_prob, *entropy;          /* [rows] at the sampling temperature, over the full vocabulary */
+    float *log_prob_1, *entropy_1;      /* [rows] at temperature 1; NULL: not wanted */
+} ares_sample_args;
+
+/* Decoupled AdamW (Loshchilov and Hutter 2019), elementwise: g = grad * grad_scale; m, v moments; bias-corrected by step >= 1;
+ * w -= lr * (m_hat / (sqrt(v_hat) + eps) + weight_decay * w). On master when given, then rounded into w. */
+typedef struct ares_adamw_args {
+    int64_t n;
+    void *w; ares_dtype dtype;
+    float *master;                      /* NULL when w is f32 */
+    const float *grad; float *m, *v;
+    double lr, beta1, beta2, eps, weight_decay, grad_scale;
+    int64_t step;
+} ares_adamw_args;
+
+/* ------------------------------------------------------------------ the table */
+typedef struct ares_kernels {
+    const char *name;                   /* "cpu plain", "cpu avx2", "cpu avx512", "cuda" */
+    ares_layout layout;                 /* of linear weights on this device */
+
+    void *(*alloc)(ares_device *d, size_t bytes); /* zeroed; NULL: out of device memory (the host aborts) */
+    void (*release)(ares_device *d, void *p, size_t bytes);
+    void (*copy_in)(ares_device *d, void *device, const void *host, size_t bytes);
+    void (*copy_out)(ares_device *d, void *host, const void *device, size_t bytes); /* complete on return */
+    void (*zero)(ares_device *d, void *p, size_t bytes);
+    int (*sync)(ares_device *d);        /* waits; the first failure since the last sync */
+
+    /* Several products at once (q, k, v; gate, up), one parallel region. */
+    void (*linear)(ares_device *d, const ares_linear_args *a, int n);
+    void (*linear_backward)(ares_device *d, const ares_linear_backward_args *a);
+
+    /* y [n][k] = row ids[i] of e (PANEL32 or ROWS); de += dy in row order. */
+    void (*embedding)(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n, float *y, int64_t ldy);
+    void (*embedding_backward)(ares_device *d, const ares_matrix *de, const int32_t *ids, int32_t n, const float *dy, int64_t lddy);
+
+    /* y = x * rstd * w, rstd = 1/sqrt(mean(x^2) + eps) ("lanes"). rows of width k at distance ld; rstd [rows] may be NULL forward.
+     * backward: dx += (never written fresh: residual streams meet here), dw += chain over rows; dw NULL: frozen. */
+    void (*rms_norm)(ares_device *d, int32_t rows, int32_t k, const float *x, int64_t ldx, const float *w, float eps, float *y, int64_t ldy, float *rstd);
+    void (*rms_norm_backward)(ares_device *d, int32_t rows, int32_t k, const float *dy, int64_t lddy, const float *x, int64_t ldx, const float *w, const float *rstd,
+                              float *dx, int64_t lddx, float *dw);
+
+    /* Rotates pairs (i, i + head_dim/2) of every head in place, by row r's angles: cos_sin [rows][head_dim] = cosines then sines
+     * (made by the host for one, three or no position axes). inverse: the transpose, for backward. */
+    void (*rope)(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, float *x, int64_t ldx, const float *cos_sin, bool inverse);
+
+    void (*silu_mul)(ares_device *d, int32_t rows, int32_t k, const float *gate, const float *up, int64_t ldgu, float *y, int64_t ldy);
+    /* d_gate and d_up may be gate and up themselves; y (may be NULL) gets silu(gate) * up again, for the weight gradient of down. */
+    void (*silu_mul_backward)(ares_device *d, int32_t rows, int32_t k, const float *dy, int64_t lddy, const float *gate, const float *up, int64_t ldgu,
+                              float *d_gate, float *d_up, int64_t lddgu, float *y, int64_t ldy);
+
+    /* Row r of k and v [rows][n_kv * head_dim] goes to cache slot slots[r] = block * ARES_KV_BLOCK + offset. */
+    void (*store_kv)(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const float *k, const float *v, int64_t ldkv, const int32_t *slots, float *cache);
+    void (*attention)(ares_device *d, const ares_attention_args *a);
+    void (*attention_backward)(ares_device *d, const ares_attention_args *a);
+
+    void (*head)(ares_device *d, const ares_head_args *a);          /* forward */
+    void (*head_backward)(ares_device *d, const ares_head_args *a);
+    /* Both, in row chunks, the logits computed once; the same bits as head, loss, head_backward. Writes log_prob, entropy, lse, dx, dw. */
+    void (*head_fused)(ares_device *d, const ares_head_args *a, ares_head_loss_fn *loss, void *ctx);
+    void (*sample)(ares_device *d, const ares_sample_args *a);
+
+    void (*adamw)(ares_device *d, const ares_adamw_args *a);
+    double (*sum_squares)(ares_device *d, const float *x, int64_t n); /* f64 lanes over fixed chunks; NaN and infinity survive */
+    void (*add)(ares_device *d, float *y, const float *x, int64_t n);  /* y += x */
+    void (*scale)(ares_device *d, float *x, double factor, int64_t n);
+} ares_kernels;
+
+/* Opens "cpu" (threads <= 0: all) or "cuda", "cuda:1". The instruction set is the best this machine has, or ARES_ISA=plain|avx2|avx512. */
+int ares_device_open(const char *name, int threads, ares_device *out);
+void ares_device_close(ares_device *d);
+/* The CPU table of one instruction set ("plain", "avx2", "avx512"), NULL where the machine lacks it: for tests. */
+const ares_kernels *ares_kernels_cpu(const char *isa);
+
+/* Our own exp and log (f32, about 1 ulp), the same bits as every vector lane gives. */
+float ares_expf(float x);
+float ares_logf(float x);
+/* f64, by fixed FMA polynomials: rotary tables, initialisation, schedules that reach a weight. */
+double ares_sin(double x);
+double ares_cos(double x);
+double ares_exp(double x);
+double ares_log(double x);
+double ares_pow(double x, double y);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

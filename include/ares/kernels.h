@@ -87,7 +87,7 @@ typedef struct ares_linear_backward_args {
  * Paged:  all keys, the segment's own included (store_kv ran before), lie in cache blocks block_table[s * table_stride + p / ARES_KV_BLOCK]. */
 #define ARES_KV_BLOCK 32
 typedef struct ares_segments {
-    int32_t n;
+    int32_t n, rows;            /* rows = start[n], also known where start lies on a device */
     const int32_t *start;       /* [n+1] */
     const int32_t *prefix_len;  /* [n], NULL: all 0 */
     const int32_t *prefix_row;  /* [n], packed only; NULL: no prefixes. A prefix is itself a whole segment before s, with prefix_len 0 */

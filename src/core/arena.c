@@ -1,0 +1,97 @@
+/*
+ * Bump allocation in chunks. A reset keeps the chunks, so a step that resembles the last one asks the system for nothing.
+ */
+#include "ares/core.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+struct ares_arena_chunk {
+    struct ares_arena_chunk *next;
+    size_t size, used;
+    _Alignas(16) char data[];
+};
+
+static struct ares_arena_chunk *chunk_for(ares_arena *a, size_t bytes)
+{
+    for (struct ares_arena_chunk **at = &a->spare; *at; at = &(*at)->next) {
+        struct ares_arena_chunk *chunk = *at;
+        if (chunk->size < bytes) continue;
+        *at = chunk->next;
+        return chunk;
+    }
+    if (a->chunk_bytes == 0) a->chunk_bytes = 64 * 1024;
+    size_t size = ARES_MAX(bytes, a->chunk_bytes);
+    struct ares_arena_chunk *chunk = ares_malloc(sizeof *chunk + size);
+    chunk->size = size;
+    if (a->chunk_bytes < (size_t)4 << 20) a->chunk_bytes *= 2;
+    return chunk;
+}
+
+void *ares_arena_alloc(ares_arena *a, size_t bytes)
+{
+    ARES_ASSERT(bytes < SIZE_MAX / 2);
+    bytes = (bytes + 15) & ~(size_t)15;
+    if (!a->head || a->head->size - a->head->used < bytes) {
+        struct ares_arena_chunk *chunk = chunk_for(a, bytes);
+        chunk->used = 0;
+        chunk->next = a->head;
+        a->head = chunk;
+    }
+    void *p = a->head->data + a->head->used;
+    a->head->used += bytes;
+    a->used += bytes;
+    return p;
+}
+
+void *ares_arena_calloc(ares_arena *a, size_t count, size_t size)
+{
+    size_t bytes;
+    ARES_ASSERT(!__builtin_mul_overflow(count, size, &bytes));
+    return memset(ares_arena_alloc(a, bytes), 0, bytes);
+}
+
+char *ares_arena_copy(ares_arena *a, const char *data, size_t len)
+{
+    char *p = ares_arena_alloc(a, len + 1);
+    if (len) memcpy(p, data, len);
+    p[len] = 0;
+    return p;
+}
+
+char *ares_arena_printf(ares_arena *a, const char *format, ...)
+{
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    int n = vsnprintf(NULL, 0, format, args);
+    ARES_ASSERT(n >= 0);
+    char *p = ares_arena_alloc(a, (size_t)n + 1);
+    vsnprintf(p, (size_t)n + 1, format, again);
+    va_end(again);
+    va_end(args);
+    return p;
+}
+
+void ares_arena_reset(ares_arena *a)
+{
+    while (a->head) {
+        struct ares_arena_chunk *chunk = a->head;
+        a->head = chunk->next;
+        chunk->next = a->spare;
+        a->spare = chunk;
+    }
+    a->used = 0;
+}
+
+void ares_arena_fini(ares_arena *a)
+{
+    ares_arena_reset(a);
+    while (a->spare) {
+        struct ares_arena_chunk *chunk = a->spare;
+        a->spare = chunk->next;
+        ares_free(chunk);
+    }
+    *a = (ares_arena){ 0 };
+}

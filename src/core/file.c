@@ -1,0 +1,167 @@
+/*
+ * Files and folders as wholes.
+ */
+#include "ares/core.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int refused(const char *path, const char *what)
+{
+    return ares_fail(ARES_EIO, "file: '%s': cannot be %s: %s", path, what, strerror(errno));
+}
+
+static int read_all(int fd, ares_str *out)
+{
+    for (;;) {
+        if (out->cap - out->len < 4096) ares_str_reserve(out, ARES_MAX(out->len * 2, (size_t)65536));
+        ssize_t n = read(fd, out->data + out->len, out->cap - out->len - 1);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return (int)n;
+        out->len += (size_t)n;
+        out->data[out->len] = 0;
+    }
+}
+
+int ares_file_read(const char *path, ares_str *out)
+{
+    ares_str_clear(out);
+    bool is_stdin = strcmp(path, "-") == 0;
+    int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return refused(path, "opened");
+    struct stat st;
+    if (!is_stdin && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0)
+        ares_str_reserve(out, (size_t)st.st_size + 4096);
+    int rc = read_all(fd, out);
+    if (rc < 0) rc = refused(path, "read");
+    if (!is_stdin) close(fd);
+    return rc;
+}
+
+static int write_all(int fd, const char *data, size_t len)
+{
+    while (len > 0) {
+        ssize_t n = write(fd, data, len);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return -1;
+        data += n;
+        len -= (size_t)n;
+    }
+    return 0;
+}
+
+static int write_file(const char *path, const void *data, size_t len, bool sync)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) return refused(path, "opened for writing");
+    int rc = write_all(fd, data, len);
+    if (rc == 0 && sync) rc = fsync(fd);
+    if (rc < 0) rc = refused(path, "written");
+    if (close(fd) < 0 && rc == 0) rc = refused(path, "written");
+    return rc;
+}
+
+int ares_file_write(const char *path, const void *data, size_t len)
+{
+    return write_file(path, data, len, false);
+}
+
+/* Makes a rename in the folder of `path` survive a power cut. */
+static int sync_folder(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    ares_str folder = { 0 };
+    ares_str_add(&folder, path, slash ? (size_t)(slash - path) + 1 : 0);
+    if (folder.len == 0) ares_str_add_char(&folder, '.');
+    int fd = open(folder.data, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = ARES_OK;
+    /* Some network file systems cannot sync a folder and say EINVAL; there is nothing more to do on them. */
+    if (fd < 0 || (fsync(fd) < 0 && errno != EINVAL && errno != EROFS)) rc = refused(folder.data, "synced");
+    if (fd >= 0) close(fd);
+    ares_str_fini(&folder);
+    return rc;
+}
+
+int ares_file_write_atomic(const char *path, const void *data, size_t len)
+{
+    ares_str temporary = { 0 };
+    ares_str_addf(&temporary, "%s.tmp.%d", path, (int)getpid());
+    int rc = write_file(temporary.data, data, len, true);
+    if (rc == ARES_OK && rename(temporary.data, path) < 0) rc = refused(path, "replaced");
+    if (rc != ARES_OK) unlink(temporary.data);
+    else rc = sync_folder(path);
+    ares_str_fini(&temporary);
+    return rc;
+}
+
+bool ares_file_exists(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && !S_ISDIR(st.st_mode);
+}
+
+bool ares_dir_exists(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+int ares_dir_make(const char *path)
+{
+    char *copy = ares_strdup(path);
+    int rc = ARES_OK;
+    for (char *p = copy; rc == ARES_OK && *p; p++) {
+        if (p[1] != '/' && p[1] != 0) continue;
+        char kept = p[1];
+        p[1] = 0;
+        if (mkdir(copy, 0777) < 0 && !ares_dir_exists(copy)) rc = refused(copy, "made");
+        p[1] = kept;
+    }
+    ares_free(copy);
+    return rc;
+}
+
+static int remove_at(int parent, const char *name, const char *shown)
+{
+    if (unlinkat(parent, name, 0) == 0 || errno == ENOENT) return ARES_OK;
+    if (errno != EISDIR && errno != EPERM) return refused(shown, "removed");
+    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    if (!dir) {
+        int rc = refused(shown, "removed");
+        if (fd >= 0) close(fd);
+        return rc;
+    }
+    int rc = ARES_OK;
+    ares_str inner = { 0 };
+    for (struct dirent *e; rc == ARES_OK && (e = readdir(dir));) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
+        rc = remove_at(fd, e->d_name, ares_path_join(&inner, shown, e->d_name));
+    }
+    ares_str_fini(&inner);
+    closedir(dir);
+    if (rc == ARES_OK && unlinkat(parent, name, AT_REMOVEDIR) < 0 && errno != ENOENT) rc = refused(shown, "removed");
+    return rc;
+}
+
+int ares_dir_remove(const char *path)
+{
+    return remove_at(AT_FDCWD, path, path);
+}
+
+const char *ares_path_join(ares_str *out, const char *a, const char *b)
+{
+    ares_str joined = { 0 }; /* a or b may be out's own bytes */
+    if (b[0] != '/' && a[0]) {
+        ares_str_add_z(&joined, a);
+        if (b[0] && joined.data[joined.len - 1] != '/') ares_str_add_char(&joined, '/');
+    }
+    ares_str_add_z(&joined, b);
+    ares_str_fini(out);
+    *out = joined;
+    return out->data;
+}

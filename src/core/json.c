@@ -1,0 +1,482 @@
+/*
+ * JSON, strict. The text is copied into the arena once and strings are unescaped in place (an escape is never shorter
+ * than what it stands for), so a document is two kinds of blocks: that copy, and the arrays of values.
+ */
+#include "ares/core.h"
+#include "hash.h"
+#include "utf8.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_DEPTH = 512 };
+
+/* Values and keys of the containers that are still open lie on one stack; a container takes its own off when it closes. */
+typedef struct pending { ares_view key; ares_json value; } pending;
+
+typedef struct reader {
+    ares_arena *arena;
+    ares_view text; /* the caller's, untouched: errors count lines in it */
+    const char *name;
+    char *start, *p, *end;
+    pending *stack;
+    size_t depth, top, cap;
+} reader;
+
+static int read_value(reader *r, ares_json *out);
+
+static int bad_at(const reader *r, const char *at, const char *what)
+{
+    size_t offset = (size_t)(at - r->start), line = 1, column = 1;
+    for (size_t i = 0; i < offset; i++) {
+        if (r->text.data[i] == '\n') line++, column = 1;
+        else if (((unsigned char)r->text.data[i] & 0xC0) != 0x80) column++;
+    }
+    return ares_fail(ARES_EFORMAT, "%s:%zu:%zu: not JSON: %s", r->name, line, column, what);
+}
+
+static int bad(const reader *r, const char *what)
+{
+    return bad_at(r, r->p, what);
+}
+
+/* What stands at p is not what may stand there. */
+static int unexpected(const reader *r, const char *wanted)
+{
+    char what[96];
+    unsigned char c = r->p < r->end ? (unsigned char)*r->p : 0;
+    if (r->p == r->end) snprintf(what, sizeof what, "the text ends where %s should be", wanted);
+    else if (c > 0x20 && c < 0x7F) snprintf(what, sizeof what, "'%c' where %s should be", c, wanted);
+    else snprintf(what, sizeof what, "byte 0x%02x where %s should be", c, wanted);
+    return bad(r, what);
+}
+
+static void skip_space(reader *r)
+{
+    while (r->p < r->end && (*r->p == ' ' || *r->p == '\n' || *r->p == '\t' || *r->p == '\r')) r->p++;
+}
+
+static bool read_hex4(const char *p, const char *end, uint32_t *out)
+{
+    if (end - p < 4) return false;
+    *out = 0;
+    for (int i = 0; i < 4; i++) {
+        char c = p[i];
+        int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+        if (digit < 0) return false;
+        *out = *out << 4 | (uint32_t)digit;
+    }
+    return true;
+}
+
+static char *put_utf8(char *to, uint32_t c)
+{
+    if (c < 0x80) {
+        *to++ = (char)c;
+    } else if (c < 0x800) {
+        *to++ = (char)(0xC0 | c >> 6);
+        *to++ = (char)(0x80 | (c & 0x3F));
+    } else {
+        if (c < 0x10000) {
+            *to++ = (char)(0xE0 | c >> 12);
+        } else {
+            *to++ = (char)(0xF0 | c >> 18);
+            *to++ = (char)(0x80 | (c >> 12 & 0x3F));
+        }
+        *to++ = (char)(0x80 | (c >> 6 & 0x3F));
+        *to++ = (char)(0x80 | (c & 0x3F));
+    }
+    return to;
+}
+
+/* At a backslash: writes what it stands for and steps over it. */
+static int read_escape(reader *r, char **to)
+{
+    static const char names[] = "\"\\/bfnrt", bytes[] = "\"\\/\b\f\n\r\t";
+    char *escape = r->p;
+    if (r->end - r->p < 2) return bad(r, "the text ends inside a string");
+    const char *hit = r->p[1] ? strchr(names, r->p[1]) : NULL;
+    r->p += 2;
+    if (hit) {
+        *(*to)++ = bytes[hit - names];
+        return ARES_OK;
+    }
+    uint32_t c, low;
+    if (escape[1] != 'u') return bad_at(r, escape, "unknown escape in a string");
+    if (!read_hex4(r->p, r->end, &c)) return bad_at(r, escape, "\\u needs four hexadecimal digits");
+    r->p += 4;
+    if (c >= 0xD800 && c < 0xDC00 && r->end - r->p >= 6 && r->p[0] == '\\' && r->p[1] == 'u' &&
+        read_hex4(r->p + 2, r->end, &low) && low >= 0xDC00 && low < 0xE000) {
+        c = 0x10000 + ((c - 0xD800) << 10) + (low - 0xDC00);
+        r->p += 6;
+    }
+    *to = put_utf8(*to, c >= 0xD800 && c < 0xE000 ? 0xFFFD : c);
+    return ARES_OK;
+}
+
+/* At the opening quote. The closing one becomes the NUL behind the bytes. */
+static int read_string(reader *r, ares_view *out)
+{
+    char *from = ++r->p, *to = from;
+    for (;;) {
+        if (r->p == r->end) return bad_at(r, from - 1, "the string does not end");
+        unsigned char c = (unsigned char)*r->p;
+        if (c == '"') break;
+        if (c == '\\') {
+            ARES_TRY(read_escape(r, &to));
+        } else if (c < 0x20) {
+            return bad(r, "a control character in a string must be escaped");
+        } else if (c < 0x80) {
+            *to++ = *r->p++;
+        } else {
+            size_t len;
+            if (!core_utf8_step(r->p, r->end, &len)) return bad(r, "a string holds bytes that are not UTF-8");
+            if (to != r->p) memmove(to, r->p, len);
+            to += len;
+            r->p += len;
+        }
+    }
+    r->p++;
+    *to = 0;
+    *out = (ares_view){ from, (size_t)(to - from) };
+    return ARES_OK;
+}
+
+static void skip_digits(reader *r)
+{
+    while (r->p < r->end && *r->p >= '0' && *r->p <= '9') r->p++;
+}
+
+static int need_digits(reader *r)
+{
+    char *before = r->p;
+    skip_digits(r);
+    return r->p > before ? ARES_OK : unexpected(r, "a digit");
+}
+
+static int read_number(reader *r, ares_json *out)
+{
+    char *from = r->p;
+    out->type = ARES_JSON_INT;
+    if (*r->p == '-') r->p++;
+    if (r->p < r->end && *r->p == '0') r->p++;
+    else ARES_TRY(need_digits(r));
+    if (r->p < r->end && *r->p >= '0' && *r->p <= '9') return bad_at(r, from, "a number with a leading zero");
+    if (r->p < r->end && *r->p == '.') {
+        out->type = ARES_JSON_FLOAT;
+        r->p++;
+        ARES_TRY(need_digits(r));
+    }
+    if (r->p < r->end && (*r->p == 'e' || *r->p == 'E')) {
+        out->type = ARES_JSON_FLOAT;
+        r->p++;
+        if (r->p < r->end && (*r->p == '+' || *r->p == '-')) r->p++;
+        ARES_TRY(need_digits(r));
+    }
+    out->text = (ares_view){ from, (size_t)(r->p - from) };
+    if (out->type == ARES_JSON_INT && ares_parse_i64(out->text, &out->integer)) {
+        out->number = out->integer == 0 && *from == '-' ? -0.0 : (double)out->integer;
+        return ARES_OK;
+    }
+    bool finite = ares_parse_double(out->text, &out->number);
+    if (out->type == ARES_JSON_INT) {
+        out->big = true;
+        out->integer = *from == '-' ? INT64_MIN : INT64_MAX;
+        if (!finite) out->number = *from == '-' ? -INFINITY : INFINITY; /* the text still holds every digit */
+        return ARES_OK;
+    }
+    if (!finite) return bad_at(r, from, "the number is too large for a double");
+    if (fabs(out->number) < 0x1p63) out->integer = (int64_t)out->number;
+    return ARES_OK;
+}
+
+static pending *push(reader *r)
+{
+    if (r->top == r->cap) {
+        r->cap = r->cap ? r->cap * 2 : 64;
+        r->stack = ares_realloc(r->stack, r->cap * sizeof *r->stack);
+    }
+    r->stack[r->top] = (pending){ 0 };
+    return &r->stack[r->top++];
+}
+
+/* After a value: true when the container goes on, false when it closed. */
+static int read_comma(reader *r, char close, bool *more)
+{
+    skip_space(r);
+    *more = r->p < r->end && *r->p == ',';
+    if (!*more && !(r->p < r->end && *r->p == close))
+        return unexpected(r, close == ']' ? "',' or ']'" : "',' or '}'");
+    r->p++;
+    return ARES_OK;
+}
+
+static int read_array(reader *r, ares_json *out)
+{
+    size_t base = r->top;
+    out->type = ARES_JSON_ARRAY;
+    r->p++;
+    skip_space(r);
+    bool more = !(r->p < r->end && *r->p == ']');
+    if (!more) r->p++;
+    while (more) {
+        ares_json value = { 0 };
+        ARES_TRY(read_value(r, &value));
+        push(r)->value = value;
+        ARES_TRY(read_comma(r, ']', &more));
+    }
+    size_t n = r->top - base;
+    ares_json *items = ares_arena_alloc(r->arena, n * sizeof *items);
+    for (size_t i = 0; i < n; i++) items[i] = r->stack[base + i].value;
+    r->top = base;
+    out->count = (int64_t)n;
+    out->items = items;
+    return ARES_OK;
+}
+
+/* A repeated key keeps its first place and its last value, as in Python. Gives the number of different keys. */
+static size_t merge_duplicates(pending *member, size_t n)
+{
+    size_t slots = 4, kept = 0;
+    while (slots < n * 2) slots *= 2;
+    uint32_t few[64] = { 0 }, *table = slots <= (size_t)ARES_COUNT(few) ? few : ares_calloc(slots, sizeof *table);
+    for (size_t i = 0; i < n; i++) {
+        size_t at = core_hash(member[i].key.data, member[i].key.len) & (slots - 1);
+        while (table[at] && !ares_view_eq(member[table[at] - 1].key, member[i].key)) at = (at + 1) & (slots - 1);
+        if (table[at]) {
+            member[table[at] - 1].value = member[i].value;
+        } else {
+            member[kept++] = member[i];
+            table[at] = (uint32_t)kept;
+        }
+    }
+    if (table != few) ares_free(table);
+    return kept;
+}
+
+static int read_object(reader *r, ares_json *out)
+{
+    size_t base = r->top;
+    out->type = ARES_JSON_OBJECT;
+    r->p++;
+    skip_space(r);
+    bool more = !(r->p < r->end && *r->p == '}');
+    if (!more) r->p++;
+    while (more) {
+        ares_view key;
+        ares_json value = { 0 };
+        skip_space(r);
+        if (!(r->p < r->end && *r->p == '"')) return unexpected(r, "a key in double quotes");
+        ARES_TRY(read_string(r, &key));
+        skip_space(r);
+        if (!(r->p < r->end && *r->p == ':')) return unexpected(r, "':'");
+        r->p++;
+        ARES_TRY(read_value(r, &value));
+        *push(r) = (pending){ key, value };
+        ARES_TRY(read_comma(r, '}', &more));
+    }
+    size_t n = r->top - base;
+    if (n >= UINT32_MAX / 2) return bad(r, "the object has too many keys");
+    if (n > 1) n = merge_duplicates(r->stack + base, n);
+    ares_json *values = ares_arena_alloc(r->arena, n * sizeof *values);
+    ares_json_member *members = ares_arena_alloc(r->arena, n * sizeof *members);
+    for (size_t i = 0; i < n; i++) {
+        values[i] = r->stack[base + i].value;
+        members[i] = (ares_json_member){ r->stack[base + i].key, &values[i] };
+    }
+    r->top = base;
+    out->count = (int64_t)n;
+    out->members = members;
+    return ARES_OK;
+}
+
+static bool read_word(reader *r, const char *word)
+{
+    size_t len = strlen(word);
+    if ((size_t)(r->end - r->p) < len || memcmp(r->p, word, len) != 0) return false;
+    r->p += len;
+    return true;
+}
+
+static int read_value(reader *r, ares_json *out)
+{
+    skip_space(r);
+    char c = r->p < r->end ? *r->p : 0;
+    if (c == '"') {
+        out->type = ARES_JSON_STRING;
+        return read_string(r, &out->text);
+    }
+    if (c == '-' || (c >= '0' && c <= '9')) return read_number(r, out);
+    if (c == '{' || c == '[') {
+        if (r->depth == MAX_DEPTH) return bad(r, "nested deeper than 512 levels");
+        r->depth++;
+        int rc = c == '{' ? read_object(r, out) : read_array(r, out);
+        r->depth--;
+        return rc;
+    }
+    if (read_word(r, "true")) {
+        out->type = ARES_JSON_BOOL;
+        out->boolean = true;
+    } else if (read_word(r, "false")) {
+        out->type = ARES_JSON_BOOL;
+    } else if (read_word(r, "null")) {
+        out->type = ARES_JSON_NULL;
+    } else {
+        return unexpected(r, "a value");
+    }
+    return ARES_OK;
+}
+
+int ares_json_parse(ares_arena *arena, ares_view text, const char *name, const ares_json **out)
+{
+    char *copy = ares_arena_copy(arena, text.data, text.len);
+    reader r = { .arena = arena, .text = text, .name = name ? name : "json",
+                 .start = copy, .p = copy, .end = copy + text.len };
+    ares_json *value = ares_arena_calloc(arena, 1, sizeof *value);
+    int rc = ares_view_starts(text, ARES_VIEW("\xEF\xBB\xBF"))
+                 ? bad(&r, "it starts with a byte order mark; save it as UTF-8 without one")
+                 : read_value(&r, value);
+    if (rc == ARES_OK) {
+        skip_space(&r);
+        if (r.p < r.end) rc = bad(&r, "something follows the value");
+    }
+    ares_free(r.stack);
+    *out = rc == ARES_OK ? value : NULL;
+    return rc;
+}
+
+const ares_json *ares_json_find(const ares_json *object, ares_view key)
+{
+    if (!object || object->type != ARES_JSON_OBJECT) return NULL;
+    for (int64_t i = 0; i < object->count; i++)
+        if (ares_view_eq(object->members[i].key, key)) return object->members[i].value;
+    return NULL;
+}
+
+const ares_json *ares_json_get(const ares_json *object, const char *key)
+{
+    return ares_json_find(object, ares_view_of(key));
+}
+
+static const char *type_name(const ares_json *v)
+{
+    static const char *const names[] = { "null", "a boolean", "an integer", "a number", "a string", "an array", "an object" };
+    return names[v->type];
+}
+
+/* The member, or NULL when it is absent or null. */
+static const ares_json *present(const ares_json *o, const char *key)
+{
+    const ares_json *v = ares_json_get(o, key);
+    return v && v->type != ARES_JSON_NULL ? v : NULL;
+}
+
+static int wrong_type(const ares_json *v, const char *key, const char *wanted)
+{
+    return ares_fail(ARES_EFORMAT, "key '%s' is %s, not %s", key, type_name(v), wanted);
+}
+
+int ares_json_get_i64(const ares_json *o, const char *key, int64_t absent, int64_t *out)
+{
+    const ares_json *v = present(o, key);
+    *out = v ? v->integer : absent;
+    if (!v || (v->type == ARES_JSON_INT && !v->big)) return ARES_OK;
+    if (v->type == ARES_JSON_FLOAT && fabs(v->number) < 0x1p63 && v->number == trunc(v->number)) return ARES_OK;
+    return wrong_type(v, key, "an integer of 64 bits");
+}
+
+int ares_json_get_double(const ares_json *o, const char *key, double absent, double *out)
+{
+    const ares_json *v = present(o, key);
+    *out = v ? v->number : absent;
+    if (!v || v->type == ARES_JSON_INT || v->type == ARES_JSON_FLOAT) return ARES_OK;
+    return wrong_type(v, key, "a number");
+}
+
+int ares_json_get_bool(const ares_json *o, const char *key, bool absent, bool *out)
+{
+    const ares_json *v = present(o, key);
+    *out = v ? v->boolean : absent;
+    return !v || v->type == ARES_JSON_BOOL ? ARES_OK : wrong_type(v, key, "true or false");
+}
+
+int ares_json_get_string(const ares_json *o, const char *key, const char *absent, ares_view *out)
+{
+    const ares_json *v = present(o, key);
+    *out = v ? v->text : ares_view_of(absent);
+    return !v || v->type == ARES_JSON_STRING ? ARES_OK : wrong_type(v, key, "a string");
+}
+
+void ares_json_write_string(ares_str *out, ares_view s)
+{
+    static const char names[] = "\b\t\n\f\r\"\\", letters[] = "btnfr\"\\";
+    const char *p = s.data, *end = p + s.len;
+    ares_str_add_char(out, '"');
+    while (p < end) {
+        const char *plain = p;
+        while (p < end && (unsigned char)*p >= 0x20 && (unsigned char)*p < 0x80 && *p != '"' && *p != '\\') p++;
+        ares_str_add(out, plain, (size_t)(p - plain));
+        if (p == end) break;
+        unsigned char c = (unsigned char)*p;
+        size_t len = 1;
+        const char *hit = c ? strchr(names, c) : NULL;
+        if (hit) {
+            ares_str_add_char(out, '\\');
+            ares_str_add_char(out, letters[hit - names]);
+        } else if (c < 0x20) {
+            ares_str_addf(out, "\\u%04x", c);
+        } else if (core_utf8_step(p, end, &len)) {
+            ares_str_add(out, p, len);
+        } else {
+            ares_str_add_z(out, "\xEF\xBF\xBD");
+        }
+        p += len;
+    }
+    ares_str_add_char(out, '"');
+}
+
+void ares_json_write_double(ares_str *out, double x)
+{
+    if (isfinite(x)) ares_str_add_double(out, x);
+    else ares_str_add_z(out, "null");
+}
+
+void ares_json_write_float(ares_str *out, float x)
+{
+    if (isfinite(x)) ares_str_add_float(out, x);
+    else ares_str_add_z(out, "null");
+}
+
+void ares_json_write(ares_str *out, const ares_json *value)
+{
+    switch (value->type) {
+    case ARES_JSON_NULL: ares_str_add_z(out, "null"); break;
+    case ARES_JSON_BOOL: ares_str_add_z(out, value->boolean ? "true" : "false"); break;
+    case ARES_JSON_INT:
+        if (value->big) ares_str_add_view(out, value->text);
+        else ares_str_addf(out, "%lld", (long long)value->integer);
+        break;
+    case ARES_JSON_FLOAT: ares_json_write_double(out, value->number); break;
+    case ARES_JSON_STRING: ares_json_write_string(out, value->text); break;
+    case ARES_JSON_ARRAY:
+        ares_str_add_char(out, '[');
+        for (int64_t i = 0; i < value->count; i++) {
+            if (i) ares_str_add_char(out, ',');
+            ares_json_write(out, &value->items[i]);
+        }
+        ares_str_add_char(out, ']');
+        break;
+    case ARES_JSON_OBJECT:
+        ares_str_add_char(out, '{');
+        for (int64_t i = 0; i < value->count; i++) {
+            if (i) ares_str_add_char(out, ',');
+            ares_json_write_string(out, value->members[i].key);
+            ares_str_add_char(out, ':');
+            ares_json_write(out, value->members[i].value);
+        }
+        ares_str_add_char(out, '}');
+        break;
+    }
+}

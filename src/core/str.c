@@ -1,0 +1,280 @@
+/*
+ * Strings and views, and numbers as text.
+ *
+ * A number is written as Python's repr writes it: the fewest digits that read back as the same value, an exponent
+ * from 1e+16 up and below 1e-04, and always a point or an exponent, so that 1.0 does not turn into the integer 1.
+ */
+#include "ares/core.h"
+
+#include <locale.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+ares_view ares_view_of(const char *s)
+{
+    return s ? (ares_view){ s, strlen(s) } : (ares_view){ "", 0 };
+}
+
+ares_view ares_str_view(const ares_str *s)
+{
+    return s->data ? (ares_view){ s->data, s->len } : (ares_view){ "", 0 };
+}
+
+bool ares_view_eq(ares_view a, ares_view b)
+{
+    return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
+}
+
+bool ares_view_is(ares_view a, const char *s)
+{
+    return ares_view_eq(a, ares_view_of(s));
+}
+
+bool ares_view_starts(ares_view a, ares_view prefix)
+{
+    return a.len >= prefix.len && ares_view_eq((ares_view){ a.data, prefix.len }, prefix);
+}
+
+int64_t ares_view_find(ares_view a, ares_view needle, size_t from)
+{
+    if (from > a.len) return -1;
+    if (needle.len == 0) return (int64_t)from;
+    const char *hit = a.len > from ? memmem(a.data + from, a.len - from, needle.data, needle.len) : NULL;
+    return hit ? hit - a.data : -1;
+}
+
+static bool is_space(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+ares_view ares_view_trim(ares_view a)
+{
+    while (a.len && is_space(a.data[0])) a.data++, a.len--;
+    while (a.len && is_space(a.data[a.len - 1])) a.len--;
+    return a;
+}
+
+void ares_str_fini(ares_str *s)
+{
+    ares_free(s->data);
+    *s = (ares_str){ 0 };
+}
+
+void ares_str_clear(ares_str *s)
+{
+    s->len = 0;
+    if (s->data) s->data[0] = 0;
+}
+
+void ares_str_reserve(ares_str *s, size_t cap)
+{
+    if (s->data && cap < s->cap) return;
+    ARES_ASSERT(cap < SIZE_MAX / 2);
+    size_t grown = ARES_MAX(ARES_MAX(cap + 1, s->cap + s->cap / 2), (size_t)32);
+    s->data = ares_realloc(s->data, grown);
+    s->cap = grown;
+    s->data[s->len] = 0;
+}
+
+void ares_str_add(ares_str *s, const char *data, size_t len)
+{
+    ARES_ASSERT(len < SIZE_MAX / 4);
+    ares_str_reserve(s, s->len + len);
+    if (len) memcpy(s->data + s->len, data, len);
+    s->len += len;
+    s->data[s->len] = 0;
+}
+
+void ares_str_add_view(ares_str *s, ares_view v)
+{
+    ares_str_add(s, v.data, v.len);
+}
+
+void ares_str_add_z(ares_str *s, const char *z)
+{
+    ares_str_add(s, z, strlen(z));
+}
+
+void ares_str_add_char(ares_str *s, char c)
+{
+    if (s->len + 1 >= s->cap) ares_str_reserve(s, s->len + 1);
+    s->data[s->len++] = c;
+    s->data[s->len] = 0;
+}
+
+void ares_str_addf(ares_str *s, const char *format, ...)
+{
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    ares_str_reserve(s, s->len + 64);
+    int n = vsnprintf(s->data + s->len, s->cap - s->len, format, args);
+    ARES_ASSERT(n >= 0);
+    if ((size_t)n >= s->cap - s->len) {
+        ares_str_reserve(s, s->len + (size_t)n);
+        vsnprintf(s->data + s->len, s->cap - s->len, format, again);
+    }
+    s->len += (size_t)n;
+    va_end(again);
+    va_end(args);
+}
+
+char *ares_str_take(ares_str *s)
+{
+    ares_str_reserve(s, s->len);
+    char *data = s->data;
+    *s = (ares_str){ 0 };
+    return data;
+}
+
+/* A library may call setlocale behind our back; numbers in files must not grow commas from it. */
+static locale_t c_locale(void)
+{
+    static _Atomic(locale_t) shared;
+    locale_t known = shared;
+    if (known) return known;
+    locale_t made = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    ARES_ASSERT(made != (locale_t)0);
+    if (atomic_compare_exchange_strong(&shared, &known, made)) return made;
+    freelocale(made);
+    return known;
+}
+
+static bool reads_back(const char *text, double x, bool single)
+{
+    return single ? strtof_l(text, NULL, c_locale()) == (float)x : strtod_l(text, NULL, c_locale()) == x;
+}
+
+/* "d.ddde+xx" with the fewest digits that read back. More digits never read back worse, so halving finds them. */
+static void shortest_scientific(char text[static 40], double x, bool single)
+{
+    int fails = -1, good = single ? 8 : 16;
+    while (good - fails > 1) {
+        int middle = (fails + good) / 2;
+        snprintf(text, 40, "%.*e", middle, x);
+        if (reads_back(text, x, single)) good = middle;
+        else fails = middle;
+    }
+    snprintf(text, 40, "%.*e", good, x);
+}
+
+static void add_number(ares_str *s, double x, bool single)
+{
+    if (isnan(x)) { ares_str_add_z(s, "nan"); return; }
+    if (isinf(x)) { ares_str_add_z(s, x < 0 ? "-inf" : "inf"); return; }
+    if (fabs(x) < 1e9 && x == (double)(int32_t)x && !(x == 0 && signbit(x))) { ares_str_addf(s, "%d.0", (int32_t)x); return; }
+
+    char text[40], digits[40];
+    locale_t before = uselocale(c_locale());
+    shortest_scientific(text, x, single);
+    uselocale(before);
+
+    const char *p = text;
+    if (*p == '-') ares_str_add_char(s, *p++);
+    int n = 0;
+    for (; *p != 'e'; p++)
+        if (*p != '.') digits[n++] = *p;
+    int exponent = atoi(p + 1);
+    while (n > 1 && digits[n - 1] == '0') n--;
+
+    if (exponent < -4 || exponent >= 16) {
+        ares_str_add_char(s, digits[0]);
+        if (n > 1) ares_str_add_char(s, '.');
+        ares_str_add(s, digits + 1, (size_t)n - 1);
+        ares_str_addf(s, "e%c%02d", exponent < 0 ? '-' : '+', abs(exponent));
+    } else if (exponent < 0) {
+        ares_str_add_z(s, "0.");
+        for (int i = exponent + 1; i < 0; i++) ares_str_add_char(s, '0');
+        ares_str_add(s, digits, (size_t)n);
+    } else {
+        for (int i = 0; i <= exponent; i++) ares_str_add_char(s, i < n ? digits[i] : '0');
+        ares_str_add_char(s, '.');
+        if (n > exponent + 1) ares_str_add(s, digits + exponent + 1, (size_t)(n - exponent - 1));
+        else ares_str_add_char(s, '0');
+    }
+}
+
+void ares_str_add_double(ares_str *s, double x)
+{
+    add_number(s, x, false);
+}
+
+void ares_str_add_float(ares_str *s, float x)
+{
+    add_number(s, (double)x, true);
+}
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+bool ares_parse_double(ares_view text, double *out)
+{
+    static const double power[] = { 1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
+                                    1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22 };
+    const char *p = text.data, *end = p + text.len;
+    bool negative = p < end && *p == '-';
+    if (p < end && (*p == '-' || *p == '+')) p++;
+    uint64_t mantissa = 0;
+    int digits = 0, significant = 0, exponent = 0;
+    for (bool fraction = false; p < end && (is_digit(*p) || (*p == '.' && !fraction)); p++) {
+        if (*p == '.') { fraction = true; continue; }
+        digits++;
+        if (significant < 18) {
+            mantissa = mantissa * 10 + (uint64_t)(*p - '0');
+            if (mantissa) significant++;
+        } else significant = 19;
+        if (fraction && exponent > -100000) exponent--;
+    }
+    if (digits == 0) return false;
+    if (p < end && (*p == 'e' || *p == 'E')) {
+        p++;
+        bool minus = p < end && *p == '-';
+        if (p < end && (*p == '-' || *p == '+')) p++;
+        if (p == end || !is_digit(*p)) return false;
+        int written = 0;
+        for (; p < end && is_digit(*p); p++)
+            if (written < 100000) written = written * 10 + (*p - '0');
+        exponent += minus ? -written : written;
+    }
+    if (p != end) return false;
+
+    /* Both factors are exact doubles here, so the one rounding of the product is the right one (Clinger 1990). */
+    double value;
+    if (significant < 19 && mantissa <= (uint64_t)1 << 53 && abs(exponent) <= 22) {
+        value = exponent < 0 ? (double)mantissa / power[-exponent] : (double)mantissa * power[exponent];
+        *out = negative ? -value : value;
+        return true;
+    }
+    char small[128], *copy = text.len < sizeof small ? small : ares_malloc(text.len + 1);
+    memcpy(copy, text.data, text.len);
+    copy[text.len] = 0;
+    value = strtod_l(copy, NULL, c_locale());
+    if (copy != small) ares_free(copy);
+    if (isinf(value)) return false;
+    *out = value;
+    return true;
+}
+
+bool ares_parse_i64(ares_view text, int64_t *out)
+{
+    size_t i = 0;
+    bool negative = text.len && text.data[0] == '-';
+    if (text.len && (text.data[0] == '-' || text.data[0] == '+')) i++;
+    if (i == text.len) return false;
+    int64_t value = 0; /* gathered on the negative side, which reaches one further */
+    for (; i < text.len; i++) {
+        if (!is_digit(text.data[i])) return false;
+        if (__builtin_mul_overflow(value, 10, &value) || __builtin_sub_overflow(value, text.data[i] - '0', &value))
+            return false;
+    }
+    if (!negative && value == INT64_MIN) return false;
+    *out = negative ? value : -value;
+    return true;
+}

@@ -1,0 +1,48 @@
+# libares_cuda.so: src/cuda and the CUDA twins of the kernels. The program never links it; it opens it when a device is cuda.
+file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cuda/*.cu ${CMAKE_SOURCE_DIR}/src/cuda/*.c
+    ${CMAKE_SOURCE_DIR}/src/kernels/*.cu)
+if(ARES_CUDA STREQUAL "OFF" OR NOT sources)
+    return()
+endif()
+
+include(CheckLanguage)
+find_program(ARES_NVCC nvcc HINTS /usr/local/cuda/bin)
+if(ARES_NVCC AND NOT CMAKE_CUDA_COMPILER)
+    set(CMAKE_CUDA_COMPILER ${ARES_NVCC})
+endif()
+set(CMAKE_CUDA_ARCHITECTURES OFF)
+check_language(CUDA)
+if(NOT CMAKE_CUDA_COMPILER)
+    if(ARES_CUDA STREQUAL "ON")
+        message(FATAL_ERROR "ARES_CUDA=ON, but no working nvcc was found; install the CUDA 13.0 toolkit or set CMAKE_CUDA_COMPILER")
+    endif()
+    message(STATUS "CUDA: OFF (no nvcc)")
+    return()
+endif()
+set(CMAKE_CUDA_STANDARD 17)
+set(CMAKE_CUDA_FLAGS_RELEASE "-O3 -lineinfo")
+enable_language(CUDA)
+find_package(CUDAToolkit REQUIRED)
+message(STATUS "CUDA: ${CUDAToolkit_VERSION}")
+
+add_library(ares_cuda SHARED ${sources})
+target_include_directories(ares_cuda PRIVATE ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src/cuda ${CMAKE_SOURCE_DIR}/src/kernels)
+target_compile_definitions(ares_cuda PRIVATE _GNU_SOURCE)
+# Hopper as it is, everything from Ampere on by just-in-time compilation.
+target_compile_options(ares_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--fmad=true
+    -gencode=arch=compute_90a,code=sm_90a -gencode=arch=compute_80,code=compute_80 -Xcompiler=-Wall,-Wextra>
+    $<$<COMPILE_LANGUAGE:C>:-Wall;-Wextra;-Wconversion;-Wno-sign-conversion;-Werror>)
+target_link_libraries(ares_cuda PRIVATE CUDA::cudart)
+foreach(library cublasLt cublas)
+    if(TARGET CUDA::${library})
+        target_link_libraries(ares_cuda PRIVATE CUDA::${library})
+    endif()
+endforeach()
+# NCCL comes with the toolkit's machine or with torch's wheels.
+find_path(NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS} ${ARES_TORCH_DIR}/../nvidia/nccl/include)
+find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ${ARES_TORCH_DIR}/../nvidia/nccl/lib)
+if(NCCL_INCLUDE AND NCCL_LIBRARY)
+    target_include_directories(ares_cuda SYSTEM PRIVATE ${NCCL_INCLUDE})
+    target_link_libraries(ares_cuda PRIVATE ${NCCL_LIBRARY})
+    target_compile_definitions(ares_cuda PRIVATE ARES_HAVE_NCCL)
+endif()

@@ -1,0 +1,47 @@
+# ares_deps: the C libraries, from ARES_DEPS_PREFIX or the system. MPI and libtorch as imported targets of their own.
+# Everything that is missing is named in one message.
+add_library(ares_deps INTERFACE)
+set(missing "")
+
+function(ares_find name header library package)
+    find_path(${name}_INCLUDE ${header} HINTS ${ARES_DEPS_PREFIX}/include)
+    find_library(${name}_LIBRARY ${library} HINTS ${ARES_DEPS_PREFIX}/lib)
+    mark_as_advanced(${name}_INCLUDE ${name}_LIBRARY)
+    if(NOT ${name}_INCLUDE OR NOT ${name}_LIBRARY)
+        set(missing ${missing} ${package} PARENT_SCOPE)
+        return()
+    endif()
+    target_link_libraries(ares_deps INTERFACE ${${name}_LIBRARY})
+    if(NOT ${name}_INCLUDE STREQUAL "/usr/include") # as a SYSTEM folder it would hide the compiler's own headers
+        target_include_directories(ares_deps SYSTEM INTERFACE ${${name}_INCLUDE})
+    endif()
+endfunction()
+
+ares_find(YAML yaml.h yaml libyaml-dev)
+ares_find(CJSON cjson/cJSON.h cjson libcjson-dev)
+ares_find(PCRE2 pcre2.h pcre2-8 libpcre2-dev)
+ares_find(UTF8PROC utf8proc.h utf8proc libutf8proc-dev)
+ares_find(GMP gmp.h gmp libgmp-dev)
+if(missing)
+    list(JOIN missing " " missing)
+    message(FATAL_ERROR "C libraries not found; install ${missing} (scripts/setup.sh does), "
+        "or name a prefix made by scripts/bundle_deps.sh in ARES_DEPS_PREFIX (now '${ARES_DEPS_PREFIX}')")
+endif()
+target_compile_definitions(ares_deps INTERFACE PCRE2_CODE_UNIT_WIDTH=8)
+
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+target_link_libraries(ares_deps INTERFACE Threads::Threads m ${CMAKE_DL_LIBS})
+
+set(ARES_HAVE_MPI OFF)
+if(NOT ARES_MPI STREQUAL "OFF")
+    find_package(MPI QUIET COMPONENTS C)
+    if(MPI_C_FOUND)
+        set(ARES_HAVE_MPI ON)
+    elseif(ARES_MPI STREQUAL "ON")
+        message(FATAL_ERROR "ARES_MPI=ON, but no MPI for C was found; install libopenmpi-dev openmpi-bin")
+    endif()
+endif()
+message(STATUS "MPI: ${ARES_HAVE_MPI}")
+
+find_package(AresTorch)

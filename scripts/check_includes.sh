@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# Who may include whom: a room sees ares/<room>.h of rooms to its left and its own private headers, nothing else of ours.
+# env, reward and algo do not see each other. Prints the offending lines; last line `N passed, N failed`, one a room.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# room = the rooms whose public header it may include, itself apart
+declare -A left=([core]="")
+left[kernels]="core"
+left[torch]="${left[kernels]} kernels"
+left[dist]="${left[torch]} torch"
+left[io]="${left[dist]} dist"
+left[text]="${left[io]} io"
+left[data]="${left[text]} text"
+left[model]="${left[data]} data"
+left[env]="${left[model]} model"
+left[reward]="${left[model]} model"
+left[algo]="${left[model]} model"
+left[rollout]="${left[model]} model env reward algo"
+left[train]="${left[rollout]} rollout"
+left[verb]="${left[train]} train"
+left[main]="${left[verb]} verb"
+left[cuda]="${left[model]}" # the twins of kernels, and NCCL behind dist
+
+# Headers in include/ares whose name is not that of their room.
+declare -A room_of=([at]=torch [config]=core)
+passed=0
+failed=0
+
+check() { # room file...
+    local room=$1 bad=0 file line name owner
+    shift
+    for file in "$@"; do
+        while IFS=: read -r line name; do
+            owner=${room_of[$name]:-$name}
+            [[ -v left[$owner] ]] || owner="?" # a second header of a room, named <room>_<what>.h
+            [[ $owner == "?" ]] && owner=${name%%_*}
+            if [[ $owner != "$room" && " ${left[$room]} " != *" $owner "* ]]; then
+                echo "$file:$line: room $room may not include ares/$name.h"
+                bad=1
+            fi
+        done < <(sed -nE 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*["<]ares\/([a-z0-9_]+)\.h[">].*/\1/;T;=;p' "$file" | paste -d: - -)
+        # A private header must be found inside the room: no path that leaves it, and no name that only another room has.
+        while IFS=: read -r line name; do
+            if [[ -e include/$name || -e $(dirname "$file")/$name || -e src/$room/$name ]]; then
+                if [[ $name == ../* && $(realpath -m "$(dirname "$file")/$name") != "$PWD/src/$room/"* ]]; then
+                    echo "$file:$line: \"$name\" leaves the room $room"
+                    bad=1
+                fi
+                continue
+            fi
+            if [[ -n $(find src include -path "*/$name" -print -quit) ]]; then
+                echo "$file:$line: \"$name\" is private to another room"
+                bad=1
+            fi
+        done < <(sed -nE 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*"([^"]+)".*/\1/;T;=;p' "$file" | paste -d: - -)
+    done
+    if ((bad)); then failed=$((failed + 1)); else passed=$((passed + 1)); fi
+}
+
+for room in "${!left[@]}"; do
+    if [[ $room == main ]]; then
+        files=$(find src -maxdepth 1 -name '*.[ch]' 2>/dev/null || true)
+    else
+        files=$(find "src/$room" -name '*.[ch]' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null || true)
+    fi
+    # shellcheck disable=SC2086 # our file names have no spaces
+    [[ -n $files ]] && check "$room" $files
+done
+
+# The public headers follow the same order among themselves.
+for header in include/ares/*.h; do
+    name=$(basename "$header" .h)
+    owner=${room_of[$name]:-$name}
+    [[ -v left[$owner] ]] || owner=${name%%_*}
+    if [[ -v left[$owner] ]]; then
+        check "$owner" "$header"
+    else
+        echo "$header: belongs to no room"
+        failed=$((failed + 1))
+    fi
+done
+
+# C++ stays in src/torch.
+if find src include -name '*.cpp' -not -path 'src/torch/*' | grep .; then
+    echo "C++ outside src/torch"
+    failed=$((failed + 1))
+fi
+
+echo "check_includes: $passed passed, $failed failed"
+((failed == 0))

@@ -1,0 +1,401 @@
+/* The runner of every test program. Tests run in the order of their files and lines, in this process, one by one. */
+#include "test.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifndef ARES_SOURCE_DIR
+#define ARES_SOURCE_DIR "."
+#endif
+#ifndef ARES_BINARY_DIR
+#define ARES_BINARY_DIR "build"
+#endif
+
+enum { TEST_SECONDS = 300, TEST_SLOW_SECONDS = 1800, SHOWN_FAILURES = 20 };
+
+/* Present only in programs that link the torch room. */
+extern int64_t at_live_count(void) __attribute__((weak));
+
+static test_case *all;
+static const test_case *current;
+static const char *program = "test", *self = "";
+static int passed, failed, skipped, failures;
+static bool skipping;
+static char dir[64];
+static ares_arena strings;
+
+void test_register(test_case *t)
+{
+    t->next = all;
+    all = t;
+}
+
+/* ---------------------------------------------------------------- checks */
+
+static bool fail(const char *file, int line, const char *format, ...) ARES_PRINTF(3, 4);
+
+static bool fail(const char *file, int line, const char *format, ...)
+{
+    if (++failures > SHOWN_FAILURES) return false;
+    const char *base = strrchr(file, '/');
+    printf("  %s:%d: ", base ? base + 1 : file, line);
+    va_list args;
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
+    printf("\n");
+    if (failures == SHOWN_FAILURES) printf("  (more failures of this test are not shown)\n");
+    fflush(stdout);
+    return false;
+}
+
+bool test_check(bool held, const char *expr, const char *file, int line)
+{
+    return held || fail(file, line, "%s is false", expr);
+}
+
+bool test_check_msg(bool held, const char *expr, const char *file, int line, const char *format, ...)
+{
+    if (held) return true;
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return fail(file, line, "%s is false: %s", expr, text);
+}
+
+bool test_eq(long long a, long long b, const char *ea, const char *eb, const char *file, int line)
+{
+    return a == b || fail(file, line, "%s is %lld, expected %s = %lld", ea, a, eb, b);
+}
+
+bool test_near(double a, double b, double tol, const char *ea, const char *eb, const char *file, int line)
+{
+    if (a == b || fabs(a - b) <= tol || (isnan(a) && isnan(b))) return true;
+    return fail(file, line, "%s is %.9g, expected %s = %.9g within %.3g (off by %.3g)", ea, a, eb, b, tol,
+                fabs(a - b));
+}
+
+bool test_str(const char *a, const char *b, const char *ea, const char *eb, const char *file, int line)
+{
+    if (a == b || (a && b && strcmp(a, b) == 0)) return true;
+    return fail(file, line, "%s differs from %s\n    is       \"%s\"\n    expected \"%s\"", ea, eb,
+                a ? a : "(null)", b ? b : "(null)");
+}
+
+bool test_view(ares_view a, ares_view b, const char *ea, const char *eb, const char *file, int line)
+{
+    if (a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0)) return true;
+    return fail(file, line,
+                "%s differs from %s\n    is       \"%.*s\" (%zu bytes)\n    expected \"%.*s\" (%zu bytes)",
+                ea, eb, (int)a.len, a.data ? a.data : "", a.len, (int)b.len, b.data ? b.data : "", b.len);
+}
+
+bool test_mem(const void *a, const void *b, size_t n, const char *ea, const char *eb, const char *file,
+              int line)
+{
+    const unsigned char *x = a, *y = b;
+    for (size_t i = 0; i < n; i++) {
+        if (x[i] == y[i]) continue;
+        size_t different = 0;
+        for (size_t j = i; j < n; j++) different += x[j] != y[j];
+        /* Most arrays compared this way are of floats: show the pair at hand. */
+        float fx = 0, fy = 0;
+        if (i / 4 * 4 + 4 <= n) {
+            memcpy(&fx, x + i / 4 * 4, 4);
+            memcpy(&fy, y + i / 4 * 4, 4);
+        }
+        return fail(file, line,
+                    "%s differs from %s from byte %zu of %zu on (%zu bytes differ; as floats [%zu]: %.9g, "
+                    "expected %.9g)",
+                    ea, eb, i, n, different, i / 4, (double)fx, (double)fy);
+    }
+    return true;
+}
+
+bool test_contains(const char *text, const char *part, const char *expr, const char *file, int line)
+{
+    if (text && strstr(text, part)) return true;
+    return fail(file, line, "%s does not contain \"%s\"\n    is       \"%s\"", expr, part,
+                text ? text : "(null)");
+}
+
+bool test_ok(int rc, const char *expr, const char *file, int line)
+{
+    return rc == ARES_OK || fail(file, line, "%s failed (%d): %s", expr, rc, ares_error_message());
+}
+
+bool test_fails(int rc, int code, const char *code_name, const char *part, const char *expr, const char *file,
+                int line)
+{
+    if (rc == ARES_OK) return fail(file, line, "%s succeeded, expected %s", expr, code_name);
+    if (rc != code)
+        return fail(file, line, "%s gave %d, expected %s = %d: %s", expr, rc, code_name, code,
+                    ares_error_message());
+    if (part && !strstr(ares_error_message(), part))
+        return fail(file, line, "%s: message lacks \"%s\"\n    is       \"%s\"", expr, part,
+                    ares_error_message());
+    return true;
+}
+
+void test_skip(const char *why)
+{
+    skipping = true;
+    printf("SKIP %s: %s\n", current->name, why);
+}
+
+/* ---------------------------------------------------------------- where things are */
+
+const char *test_source(const char *relative)
+{
+    return ares_arena_printf(&strings, "%s/%s", ARES_SOURCE_DIR, relative);
+}
+
+const char *test_program(void)
+{
+    return ARES_BINARY_DIR "/ares-train";
+}
+
+const char *test_dir(void)
+{
+    if (dir[0]) return dir;
+    snprintf(dir, sizeof dir, "/tmp/ares-test-XXXXXX");
+    if (!mkdtemp(dir)) {
+        perror(dir);
+        exit(1);
+    }
+    return dir;
+}
+
+const char *test_file(const char *name)
+{
+    return ares_arena_printf(&strings, "%s/%s", test_dir(), name);
+}
+
+static bool in_ci(void)
+{
+    const char *ci = getenv("CI");
+    return ci && strcmp(ci, "true") == 0;
+}
+
+const char *test_smollm2(void)
+{
+    const char *path = test_source("models/SmolLM2-135M-Instruct");
+    struct stat st;
+    if (stat(ares_arena_printf(&strings, "%s/model.safetensors", path), &st) == 0) return path;
+    if (in_ci()) {
+        fail(__FILE__, __LINE__, "no %s; scripts/fetch_smollm2.sh makes it", path);
+        return NULL;
+    }
+    test_skip("no models/SmolLM2-135M-Instruct; scripts/fetch_smollm2.sh makes it");
+    return NULL;
+}
+
+int test_shell(ares_str *out, const char *format, ...)
+{
+    char command[8192];
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(command, sizeof command, format, args);
+    va_end(args);
+    if (n < 0 || (size_t)n >= sizeof command) {
+        fail(__FILE__, __LINE__, "test_shell: command too long");
+        return -1;
+    }
+    fflush(stdout);
+    int ends[2];
+    if (pipe(ends) != 0) return -1;
+    pid_t child = fork();
+    if (child < 0) return -1;
+    if (child == 0) {
+        dup2(ends[1], 1);
+        dup2(ends[1], 2);
+        close(ends[0]);
+        close(ends[1]);
+        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+        _exit(127);
+    }
+    close(ends[1]);
+    char buffer[4096];
+    ssize_t got;
+    while ((got = read(ends[0], buffer, sizeof buffer)) > 0)
+        if (out) ares_str_add(out, buffer, (size_t)got);
+    close(ends[0]);
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+int test_mpirun(ares_str *out, int ranks, const char *test_name)
+{
+    return test_shell(out,
+                      "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ARES_TEST_MPI=1 "
+                      "mpirun --oversubscribe --bind-to none -n %d '%s' %s",
+                      ranks, self, test_name);
+}
+
+bool test_in_mpi(void)
+{
+    return getenv("ARES_TEST_MPI") != NULL;
+}
+
+/* ---------------------------------------------------------------- running */
+
+static void remove_tree(const char *path)
+{
+    struct stat st;
+    if (lstat(path, &st) != 0) return;
+    if (!S_ISDIR(st.st_mode)) {
+        unlink(path);
+        return;
+    }
+    DIR *d = opendir(path);
+    if (d) {
+        for (struct dirent *e; (e = readdir(d));) {
+            if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
+            char inner[4096];
+            if (snprintf(inner, sizeof inner, "%s/%s", path, e->d_name) < (int)sizeof inner)
+                remove_tree(inner);
+        }
+        closedir(d);
+    }
+    rmdir(path);
+}
+
+static void summary(void)
+{
+    printf("%s: %d passed, %d failed, %d skipped\n", program, passed, failed, skipped);
+    fflush(stdout);
+}
+
+/* A crash or a hang ends the program; say which test it was and count it before going. */
+static void die_of(int sig)
+{
+    signal(sig, SIG_DFL);
+    printf("FAIL %s: %s (%s); the tests after it did not run\n", current ? current->name : "(no test)",
+           sig == SIGALRM ? "took too long" : "crashed", strsignal(sig));
+    failed++;
+    summary();
+    if (dir[0]) remove_tree(dir);
+    raise(sig);
+}
+
+static bool has_label(const char *labels, const char *label, size_t len)
+{
+    for (const char *p = labels; *p;) {
+        size_t n = strcspn(p, ",");
+        if (n == len && strncmp(p, label, n) == 0) return true;
+        p += n + (p[n] == ',');
+    }
+    return false;
+}
+
+static bool shares_label(const char *labels, const char *list)
+{
+    for (const char *p = list; *p;) {
+        size_t n = strcspn(p, ",");
+        if (has_label(labels, p, n)) return true;
+        p += n + (p[n] == ',');
+    }
+    return false;
+}
+
+static void run(const test_case *t)
+{
+    current = t;
+    failures = 0;
+    skipping = false;
+    ares_error_clear();
+    int64_t live = at_live_count ? at_live_count() : 0;
+    alarm(has_label(t->labels, "slow", 4) ? TEST_SLOW_SECONDS : TEST_SECONDS);
+    t->run();
+    alarm(0);
+    if (at_live_count && at_live_count() != live)
+        fail(t->file, t->line, "%lld libtorch handles more than before", (long long)(at_live_count() - live));
+    if (dir[0]) remove_tree(dir);
+    dir[0] = '\0';
+    ares_arena_reset(&strings);
+    if (failures) printf("FAIL %s\n", t->name);
+    else if (!skipping) printf("ok   %s\n", t->name);
+    fflush(stdout);
+    if (failures) failed++;
+    else if (skipping) skipped++;
+    else passed++;
+    current = NULL;
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const test_case *x = *(test_case *const *)a, *y = *(test_case *const *)b;
+    int files = strcmp(x->file, y->file);
+    return files ? files : (x->line > y->line) - (x->line < y->line);
+}
+
+static bool chosen(const test_case *t, const char *label, const char *without, char **names, int n)
+{
+    if (label && !shares_label(t->labels, label)) return false;
+    if (without && shares_label(t->labels, without)) return false;
+    if (n == 0) return true;
+    for (int i = 0; i < n; i++)
+        if (strstr(t->name, names[i]) || strstr(t->file, names[i])) return true;
+    return false;
+}
+
+int main(int argc, char **argv)
+{
+    const char *label = NULL, *without = NULL;
+    bool list = false;
+    int n_names = 0;
+    char *names[64];
+    self = argv[0];
+    program = strrchr(self, '/') ? strrchr(self, '/') + 1 : self;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--list") == 0) list = true;
+        else if (strcmp(argv[i], "--label") == 0 && i + 1 < argc) label = argv[++i];
+        else if (strcmp(argv[i], "--without") == 0 && i + 1 < argc) without = argv[++i];
+        else if (argv[i][0] == '-' || n_names == ARES_COUNT(names)) {
+            fprintf(stderr, "usage: %s [--list] [--label L] [--without L,L] [NAME ...]\n", program);
+            return 2;
+        } else names[n_names++] = argv[i];
+    }
+
+    int count = 0, matched = 0;
+    for (test_case *t = all; t; t = t->next) count++;
+    test_case **order = ares_calloc((size_t)count + 1, sizeof *order);
+    int at = 0;
+    for (test_case *t = all; t; t = t->next) order[at++] = t;
+    qsort(order, (size_t)count, sizeof *order, by_place);
+
+    signal(SIGALRM, die_of);
+    signal(SIGABRT, die_of);
+#ifndef __SANITIZE_ADDRESS__ /* whose own report says more */
+    signal(SIGSEGV, die_of);
+    signal(SIGBUS, die_of);
+    signal(SIGFPE, die_of);
+    signal(SIGILL, die_of);
+#endif
+    for (int i = 0; i < count; i++) {
+        if (!chosen(order[i], label, without, names, n_names)) continue;
+        matched++;
+        if (list)
+            printf("%s%s%s%s\n", order[i]->name, order[i]->labels[0] ? " [" : "", order[i]->labels,
+                   order[i]->labels[0] ? "]" : "");
+        else run(order[i]);
+    }
+    ares_free(order);
+    ares_arena_fini(&strings);
+    if (list) return 0;
+    if (n_names && !matched) {
+        fprintf(stderr, "%s: no test matches %s\n", program, names[0]);
+        return 1;
+    }
+    summary();
+    return failed ? 1 : 0;
+}

@@ -215,11 +215,11 @@ const ares_kernels *ares_kernels_cpu(const char *isa);
 float ares_expf(float x);
 float ares_logf(float x);
 /* f64, by fixed FMA polynomials: rotary tables, initialisation, schedules that reach a weight. */
-double ares_sin(double x);
-double ares_cos(double x);
-double ares_exp(double x);
-double ares_log(double x);
-double ares_pow(double x, double y);
+double ares_f64_sin(double x);
+double ares_f64_cos(double x);
+double ares_f64_exp(double x);
+double ares_f64_log(double x);
+double ares_f64_pow(double x, double y);
 
 #ifdef __cplusplus
 }

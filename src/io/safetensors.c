@@ -1,0 +1,396 @@
+/* Safetensors, read by mmap and checked whole at open. A file that passes can be read anywhere without another check. */
+#include "ares/io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <dirent.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { HEADER_LIMIT = 100 * 1000 * 1000 }; /* as the reference library */
+
+typedef struct mapping {
+    char *path;
+    void *base;
+    size_t bytes;
+} mapping;
+
+struct ares_safetensors {
+    ares_arena arena;
+    mapping *maps;
+    int n_maps;
+    ares_tensor_info *tensors;
+    int64_t count, cap;
+    ares_map *by_name;
+    const ares_json *metadata;
+};
+
+static const struct { const char *name; int bits; bool is_float; ares_dtype dtype; } dtypes[] = {
+    { "F32", 32, true, ARES_F32 },   { "BF16", 16, true, ARES_BF16 }, { "F16", 16, true, ARES_F16 },
+    { "F64", 64, false, 0 },         { "I64", 64, false, 0 },         { "I32", 32, false, 0 },
+    { "I16", 16, false, 0 },         { "I8", 8, false, 0 },           { "U64", 64, false, 0 },
+    { "U32", 32, false, 0 },         { "U16", 16, false, 0 },         { "U8", 8, false, 0 },
+    { "BOOL", 8, false, 0 },         { "F8_E4M3", 8, false, 0 },      { "F8_E5M2", 8, false, 0 },
+};
+
+static int by_data(const void *a, const void *b)
+{
+    const ares_tensor_info *x = a, *y = b;
+    if (x->data != y->data) return x->data < y->data ? -1 : 1;
+    return (x->bytes > y->bytes) - (x->bytes < y->bytes);
+}
+
+/* One entry of the header: {"dtype":..., "shape":[...], "data_offsets":[a,b]}. */
+static int read_entry(ares_safetensors *s, const char *path, const ares_json_member *e, const char *data, uint64_t data_bytes)
+{
+    char *name = ares_arena_copy(&s->arena, e->key.data, e->key.len);
+    if (strlen(name) != e->key.len) return ares_fail(ARES_EFORMAT, "io: %s: a tensor's name holds NUL", path);
+    if (e->value->type != ARES_JSON_OBJECT) return ares_fail(ARES_EFORMAT, "io: %s: tensor '%s': its entry is not an object", path, name);
+    const ares_json *dtype = ares_json_get(e->value, "dtype"), *shape = ares_json_get(e->value, "shape"), *range = ares_json_get(e->value, "data_offsets");
+    if (!dtype || dtype->type != ARES_JSON_STRING || !shape || shape->type != ARES_JSON_ARRAY || !range || range->type != ARES_JSON_ARRAY || range->count != 2)
+        return ares_fail(ARES_EFORMAT, "io: %s: tensor '%s': entry needs dtype, shape and data_offsets [begin, end]", path, name);
+
+    ares_tensor_info t = { .name = name, .file = path, .count = 1 };
+    int bits = 0;
+    for (int i = 0; i < ARES_COUNT(dtypes); i++) {
+        if (!ares_view_is(dtype->text, dtypes[i].name)) continue;
+        bits = dtypes[i].bits;
+        t.dtype_name = dtypes[i].name;
+        t.is_float = dtypes[i].is_float;
+        t.dtype = dtypes[i].dtype;
+    }
+    if (!bits) return ares_fail(ARES_EFORMAT, "io: %s: tensor '%s': unknown dtype '%.*s'", path, name, (int)dtype->text.len, dtype->text.data);
+    if (shape->count > ARES_COUNT(t.shape)) return ares_fail(ARES_EFORMAT, "io: %s: tensor '%s' has %lld dimensions; at most 8 are read", path, name, (long long)shape->count);
+    t.rank = (int)shape->count;
+    for (int i = 0; i < t.rank; i++) {
+        const ares_json *d = &shape->items[i];
+        if (d->type != ARES_JSON_INT || d->big || d->integer < 0 || __builtin_mul_overflow(t.count, d->integer, &t.count))
+            return ares_fail(ARES_EFORMAT, "io: %s: tensor '%s': dimension %d is not a size", path, name, i);
+        t.shape[i] = d->integer;
+    }
+    for (int i = 0; i < 2; i++)
+        if (range->items[i].type != ARES_JSON_INT || range->items[i].big || range->items[i].integer < 0)
+            return ares_fail(ARES_EFORMAT, "io: %s: tensor '%s': data_offsets are not byte positions", path, name);
+    uint64_t begin = (uint64_t)range->items[0].integer, end = (uint64_t)range->items[1].integer;
+    if (begin > end || end > data_bytes)
+        return ares_fail(ARES_EFORMAT, "io: %s: tensor '%s' claims bytes %llu to %llu of %llu; the file is truncated or damaged", path, name,
+                         (unsigned long long)begin, (unsigned long long)end, (unsigned long long)data_bytes);
+    int64_t expected;
+    if (__builtin_mul_overflow(t.count, bits / 8, &expected) || (uint64_t)expected != end - begin)
+        return ares_fail(ARES_EFORMAT, "io: %s: tensor '%s': %s with %lld elements does not fill its %llu bytes", path, name, t.dtype_name, (long long)t.count,
+                         (unsigned long long)(end - begin));
+    t.data = data + begin;
+    t.bytes = expected;
+    if (ares_map_get(s->by_name, ares_view_of(name), NULL)) return ares_fail(ARES_EFORMAT, "io: %s: tensor '%s' appears twice", path, name);
+    if (s->count == s->cap) {
+        s->cap = s->cap ? s->cap * 2 : 256;
+        s->tensors = ares_realloc(s->tensors, (size_t)s->cap * sizeof *s->tensors);
+    }
+    ares_map_put(s->by_name, ares_view_of(name), s->count);
+    s->tensors[s->count++] = t;
+    return ARES_OK;
+}
+
+/* Tensors must lie back to back from the start of the data to the end of the file, as the format asks. */
+static int check_layout(const ares_safetensors *s, const char *path, int64_t first, const char *data, uint64_t data_bytes)
+{
+    int64_t n = s->count - first;
+    ares_tensor_info *sorted = ares_malloc((size_t)(n ? n : 1) * sizeof *sorted);
+    if (n) memcpy(sorted, s->tensors + first, (size_t)n * sizeof *sorted);
+    qsort(sorted, (size_t)n, sizeof *sorted, by_data);
+    const char *at = data;
+    int rc = ARES_OK;
+    for (int64_t i = 0; i < n && rc == ARES_OK; i++) {
+        const char *d = sorted[i].data;
+        if (d < at) rc = ares_fail(ARES_EFORMAT, "io: %s: tensor '%s' overlaps another", path, sorted[i].name);
+        if (d > at) rc = ares_fail(ARES_EFORMAT, "io: %s: %lld unused bytes before tensor '%s'", path, (long long)(d - at), sorted[i].name);
+        at = d + sorted[i].bytes;
+    }
+    if (rc == ARES_OK && at != data + data_bytes)
+        rc = ares_fail(ARES_EFORMAT, "io: %s: %llu bytes behind the last tensor; the header does not belong to this file", path,
+                       (unsigned long long)(data + data_bytes - at));
+    ares_free(sorted);
+    return rc;
+}
+
+static int map_file(ares_safetensors *s, const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return ares_fail(ARES_EIO, "io: %s: %s", path, strerror(errno));
+    struct stat st;
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        close(fd);
+        return ares_fail(ARES_EIO, "io: %s: not a regular file", path);
+    }
+    size_t bytes = (size_t)st.st_size;
+    if (bytes < 8) {
+        close(fd);
+        return ares_fail(ARES_EFORMAT, "io: %s: %zu bytes are too few for a safetensors file", path, bytes);
+    }
+    void *base = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    close(fd);
+    if (base == MAP_FAILED) return ares_fail(ARES_EIO, "io: %s: mmap: %s", path, strerror(errno));
+    s->maps = ares_realloc(s->maps, (size_t)(s->n_maps + 1) * sizeof *s->maps);
+    s->maps[s->n_maps++] = (mapping){ ares_strdup(path), base, bytes };
+    path = s->maps[s->n_maps - 1].path;
+
+    uint64_t header = 0;
+    for (int i = 0; i < 8; i++) header |= (uint64_t)((const unsigned char *)base)[i] << (8 * i);
+    if (header > HEADER_LIMIT || header > bytes - 8)
+        return ares_fail(ARES_EFORMAT, "io: %s: header of %llu bytes does not fit in the file of %zu bytes; it is truncated, or no safetensors file", path,
+                         (unsigned long long)header, bytes);
+    const ares_json *root;
+    ares_str where = { 0 };
+    ares_str_addf(&where, "io: %s: header", path);
+    int rc = ares_json_parse(&s->arena, (ares_view){ (const char *)base + 8, (size_t)header }, where.data, &root);
+    ares_str_fini(&where);
+    ARES_TRY(rc);
+    if (root->type != ARES_JSON_OBJECT) return ares_fail(ARES_EFORMAT, "io: %s: header is not a JSON object", path);
+
+    const char *data = (const char *)base + 8 + header;
+    uint64_t data_bytes = bytes - 8 - header;
+    int64_t first = s->count;
+    for (int64_t i = 0; i < root->count; i++) {
+        if (ares_view_is(root->members[i].key, "__metadata__")) {
+            s->metadata = root->members[i].value;
+            continue;
+        }
+        ARES_TRY(read_entry(s, path, &root->members[i], data, data_bytes));
+    }
+    return check_layout(s, path, first, data, data_bytes);
+}
+
+/* The index maps tensor names to file names beside it; every tensor must be found in the file it is promised in. */
+static int open_index(ares_safetensors *s, const char *path)
+{
+    ares_str text = { 0 }, shard = { 0 };
+    ares_map *files = ares_map_new();
+    const ares_json *root, *map = NULL;
+    int rc = ares_file_read(path, &text);
+    if (rc == ARES_OK) {
+        char *copy = ares_arena_copy(&s->arena, text.data, text.len);
+        rc = ares_json_parse(&s->arena, (ares_view){ copy, text.len }, path, &root);
+    }
+    if (rc == ARES_OK) {
+        map = ares_json_get(root, "weight_map");
+        if (!map || map->type != ARES_JSON_OBJECT) rc = ares_fail(ARES_EFORMAT, "io: %s: no object 'weight_map'", path);
+    }
+    const char *slash = strrchr(path, '/');
+    for (int64_t i = 0; rc == ARES_OK && i < map->count; i++) {
+        const ares_json *file = map->members[i].value;
+        if (file->type != ARES_JSON_STRING || memchr(file->text.data, '/', file->text.len)) {
+            rc = ares_fail(ARES_EFORMAT, "io: %s: tensor '%.*s' is in no file of this directory", path, (int)map->members[i].key.len, map->members[i].key.data);
+            break;
+        }
+        if (ares_map_get(files, file->text, NULL)) continue;
+        ares_map_put(files, file->text, 1);
+        ares_str_clear(&shard);
+        if (slash) ares_str_add(&shard, path, (size_t)(slash - path) + 1);
+        ares_str_add_view(&shard, file->text);
+        if (!ares_file_exists(shard.data)) rc = ares_fail(ARES_EIO, "io: %s names the shard '%.*s', which is missing; fetch it again", path, (int)file->text.len, file->text.data);
+        else rc = map_file(s, shard.data);
+    }
+    for (int64_t i = 0; rc == ARES_OK && i < map->count; i++)
+        if (!ares_map_get(s->by_name, map->members[i].key, NULL))
+            rc = ares_fail(ARES_EFORMAT, "io: %s: tensor '%.*s' is in none of the shards", path, (int)map->members[i].key.len, map->members[i].key.data);
+    ares_map_free(files);
+    ares_str_fini(&text);
+    ares_str_fini(&shard);
+    return rc;
+}
+
+/* A directory's only *.safetensors, where neither usual name is there. */
+static int only_file(const char *dir, ares_str *out)
+{
+    DIR *d = opendir(dir);
+    if (!d) return ares_fail(ARES_EIO, "io: %s: %s", dir, strerror(errno));
+    int found = 0;
+    for (struct dirent *e; (e = readdir(d));) {
+        size_t n = strlen(e->d_name);
+        if (n < 12 || strcmp(e->d_name + n - 12, ".safetensors") != 0) continue;
+        if (found++ == 0) ares_path_join(out, dir, e->d_name);
+    }
+    closedir(d);
+    if (found == 1) return ARES_OK;
+    return ares_fail(ARES_EFORMAT, "io: %s: %s", dir, found ? "several *.safetensors and no model.safetensors.index.json" : "no model.safetensors here");
+}
+
+static int open_path(ares_safetensors *s, const char *path)
+{
+    if (!ares_dir_exists(path)) {
+        size_t n = strlen(path);
+        return n > 5 && strcmp(path + n - 5, ".json") == 0 ? open_index(s, path) : map_file(s, path);
+    }
+    ares_str file = { 0 };
+    int rc = ARES_OK;
+    if (ares_file_exists(ares_path_join(&file, path, "model.safetensors.index.json"))) rc = open_index(s, file.data);
+    else if (ares_file_exists(ares_path_join(&file, path, "model.safetensors"))) rc = map_file(s, file.data);
+    else {
+        rc = only_file(path, &file);
+        if (rc == ARES_OK) rc = map_file(s, file.data);
+    }
+    ares_str_fini(&file);
+    return rc;
+}
+
+int ares_safetensors_open(const char *path, ares_safetensors **out)
+{
+    *out = NULL;
+    ares_safetensors *s = ares_calloc(1, sizeof *s);
+    s->by_name = ares_map_new();
+    int rc = open_path(s, path);
+    if (rc != ARES_OK) {
+        ares_safetensors_close(s);
+        return rc;
+    }
+    *out = s;
+    return ARES_OK;
+}
+
+void ares_safetensors_close(ares_safetensors *s)
+{
+    if (!s) return;
+    for (int i = 0; i < s->n_maps; i++) {
+        munmap(s->maps[i].base, s->maps[i].bytes);
+        ares_free(s->maps[i].path);
+    }
+    ares_free(s->maps);
+    ares_free(s->tensors);
+    ares_map_free(s->by_name);
+    ares_arena_fini(&s->arena);
+    ares_free(s);
+}
+
+int64_t ares_safetensors_count(const ares_safetensors *s) { return s->count; }
+const ares_tensor_info *ares_safetensors_at(const ares_safetensors *s, int64_t i) { return &s->tensors[i]; }
+
+const ares_tensor_info *ares_safetensors_find(const ares_safetensors *s, const char *name)
+{
+    int64_t i;
+    return ares_map_get(s->by_name, ares_view_of(name), &i) ? &s->tensors[i] : NULL;
+}
+
+const char *ares_safetensors_metadata(const ares_safetensors *s, const char *key)
+{
+    const ares_json *v = s->metadata ? ares_json_get(s->metadata, key) : NULL;
+    if (!v || v->type != ARES_JSON_STRING) return NULL;
+    return ares_arena_copy((ares_arena *)&s->arena, v->text.data, v->text.len);
+}
+
+/* ---------------------------------------------------------------- writer */
+struct ares_safetensors_writer {
+    char *path;
+    int fd, rc;
+    ares_str entries, notes;
+    uint64_t declared, written, header;
+    char *buffer;
+    size_t used;
+};
+enum { WRITE_BUFFER = 1 << 20 };
+
+int ares_safetensors_create(const char *path, ares_safetensors_writer **out)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd < 0) return ares_fail(ARES_EIO, "io: %s: %s", path, strerror(errno));
+    ares_safetensors_writer *w = ares_calloc(1, sizeof *w);
+    w->path = ares_strdup(path);
+    w->fd = fd;
+    w->buffer = ares_malloc(WRITE_BUFFER);
+    *out = w;
+    return ARES_OK;
+}
+
+void ares_safetensors_declare(ares_safetensors_writer *w, const char *name, ares_dtype dtype, int rank, const int64_t *shape)
+{
+    ARES_ASSERT(w->header == 0);
+    static const char *const names[] = { "F32", "BF16", "F16" };
+    uint64_t bytes = ares_dtype_bytes(dtype);
+    for (int i = 0; i < rank; i++) bytes *= (uint64_t)shape[i];
+    ares_str_add_char(&w->entries, ',');
+    ares_json_write_string(&w->entries, ares_view_of(name));
+    ares_str_addf(&w->entries, ":{\"dtype\":\"%s\",\"shape\":[", names[dtype]);
+    for (int i = 0; i < rank; i++) ares_str_addf(&w->entries, i ? ",%lld" : "%lld", (long long)shape[i]);
+    ares_str_addf(&w->entries, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)w->declared, (unsigned long long)(w->declared + bytes));
+    w->declared += bytes;
+}
+
+void ares_safetensors_note(ares_safetensors_writer *w, const char *key, const char *value)
+{
+    ARES_ASSERT(w->header == 0);
+    if (w->notes.len) ares_str_add_char(&w->notes, ',');
+    ares_json_write_string(&w->notes, ares_view_of(key));
+    ares_str_add_char(&w->notes, ':');
+    ares_json_write_string(&w->notes, ares_view_of(value));
+}
+
+static int flush(ares_safetensors_writer *w)
+{
+    for (size_t at = 0; at < w->used && w->rc == ARES_OK;) {
+        ssize_t n = write(w->fd, w->buffer + at, w->used - at);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) w->rc = ares_fail(ARES_EIO, "io: %s: %s", w->path, n < 0 ? strerror(errno) : "nothing written");
+        else at += (size_t)n;
+    }
+    w->used = 0;
+    return w->rc;
+}
+
+static int put(ares_safetensors_writer *w, const char *data, size_t bytes)
+{
+    while (bytes && w->rc == ARES_OK) {
+        size_t n = ARES_MIN(bytes, WRITE_BUFFER - w->used);
+        memcpy(w->buffer + w->used, data, n);
+        w->used += n;
+        data += n;
+        bytes -= n;
+        if (w->used == WRITE_BUFFER) flush(w);
+    }
+    return w->rc;
+}
+
+static int put_header(ares_safetensors_writer *w)
+{
+    ares_str h = { 0 };
+    ares_str_add_z(&h, "{\"__metadata__\":{\"format\":\"pt\"");
+    if (w->notes.len) {
+        ares_str_add_char(&h, ',');
+        ares_str_add_view(&h, ares_str_view(&w->notes));
+    }
+    ares_str_add_char(&h, '}');
+    ares_str_add_view(&h, ares_str_view(&w->entries));
+    ares_str_add_char(&h, '}');
+    while (h.len % 8) ares_str_add_char(&h, ' '); /* data starts aligned */
+    w->header = h.len;
+    char length[8];
+    for (int i = 0; i < 8; i++) length[i] = (char)(w->header >> (8 * i));
+    put(w, length, 8);
+    put(w, h.data, h.len);
+    ares_str_fini(&h);
+    return w->rc;
+}
+
+int ares_safetensors_write(ares_safetensors_writer *w, const void *data, size_t bytes)
+{
+    if (w->header == 0) ARES_TRY(put_header(w));
+    w->written += bytes;
+    return put(w, data, bytes);
+}
+
+int ares_safetensors_finish(ares_safetensors_writer *w)
+{
+    if (w->header == 0) put_header(w);
+    flush(w);
+    if (w->rc == ARES_OK) ARES_ASSERT(w->written == w->declared);
+    if (w->rc == ARES_OK && fsync(w->fd) != 0) w->rc = ares_fail(ARES_EIO, "io: %s: fsync: %s", w->path, strerror(errno));
+    if (close(w->fd) != 0 && w->rc == ARES_OK) w->rc = ares_fail(ARES_EIO, "io: %s: close: %s", w->path, strerror(errno));
+    int rc = w->rc;
+    ares_str_fini(&w->entries);
+    ares_str_fini(&w->notes);
+    ares_free(w->buffer);
+    ares_free(w->path);
+    ares_free(w);
+    return rc;
+}

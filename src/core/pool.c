@@ -1,0 +1,249 @@
+/*
+ * The one thread pool. Two counters carry a run: `unclaimed`, from which every thread takes tasks one by one, and
+ * `undone`, which the last to finish brings to 0. A claim succeeds only while a task is left, and the caller does not
+ * return before every claimed task is done, so a thread that holds a claim may read the job, and one that comes late
+ * finds nothing and touches nothing.
+ *
+ * `events` counts what may interest an idle thread (a run, a posted job, the end). It is read before looking for work and
+ * slept on with that value, so nothing is missed. Idle threads spin before they sleep, because a decode loop comes back
+ * within microseconds and a futex takes tens of them; they spin long only when the last wait was short, and give
+ * their CPU away while they do, so an idle program uses none and one with too many threads is not held up.
+ */
+#include "ares/core.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define SPIN_HOT_S 50e-6  /* how long to spin when the last wait was shorter than twice this */
+#define SPIN_COLD_S 3e-6
+#define SPIN_PURE_S 10e-6 /* after so much of it, offer the CPU to others between looks */
+
+typedef struct post { struct post *next; void (*fn)(void *ctx); void *ctx; } post;
+
+typedef struct member { ares_pool *pool; int worker; pthread_t thread; } member;
+
+struct ares_pool {
+    int threads;
+    member *members; /* [threads]; 0 is whoever calls */
+    ares_task_fn *fn;
+    void *ctx;
+    int64_t tasks;
+    _Alignas(64) _Atomic int64_t unclaimed;
+    _Alignas(64) _Atomic int64_t undone;
+    _Atomic uint32_t caller_sleeps;
+    _Alignas(64) _Atomic uint32_t events;
+    _Atomic int sleepers;
+    _Atomic bool stop;
+    _Alignas(64) _Atomic int64_t posted; /* queued jobs; a look at it spares the lock */
+    pthread_mutex_t lock;                /* over the queue and `posts_running` */
+    pthread_cond_t posts_idle;
+    post *first, **last;
+    int posts_running;
+};
+
+/* The pool whose task this thread is inside of, and as which worker: a run from there is serial. */
+static _Thread_local const ares_pool *inside;
+static _Thread_local int inside_worker;
+
+static void futex_wait(_Atomic uint32_t *word, uint32_t expected)
+{
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, NULL, NULL, 0);
+}
+
+static void futex_wake(_Atomic uint32_t *word, int count)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
+}
+
+static void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("yield");
+#endif
+}
+
+/* Between two looks of a spin that began at `start`; false when its time is up. */
+static bool spin_on(int *looks, double start, double limit_s)
+{
+    relax();
+    if (++*looks % 16) return true;
+    double waited = ares_now_s() - start;
+    if (waited > SPIN_PURE_S) sched_yield();
+    return waited < limit_s;
+}
+
+/* Takes tasks until none is left. */
+static void work(ares_pool *p, int worker)
+{
+    int64_t did = 0, left = atomic_load_explicit(&p->unclaimed, memory_order_acquire);
+    while (left > 0) {
+        if (!atomic_compare_exchange_weak(&p->unclaimed, &left, left - 1)) continue;
+        p->fn(p->ctx, p->tasks - left, worker);
+        did++;
+        left = atomic_load_explicit(&p->unclaimed, memory_order_acquire);
+    }
+    if (did > 0 && atomic_fetch_sub(&p->undone, did) == did && atomic_exchange(&p->caller_sleeps, 0))
+        futex_wake(&p->caller_sleeps, 1);
+}
+
+static bool run_post(ares_pool *p)
+{
+    if (atomic_load(&p->posted) == 0) return false;
+    pthread_mutex_lock(&p->lock);
+    post *job = p->first;
+    if (job) {
+        p->first = job->next;
+        if (!p->first) p->last = &p->first;
+        atomic_fetch_sub(&p->posted, 1);
+        p->posts_running++;
+    }
+    pthread_mutex_unlock(&p->lock);
+    if (!job) return false;
+    job->fn(job->ctx);
+    ares_free(job);
+    pthread_mutex_lock(&p->lock);
+    if (--p->posts_running == 0 && !p->first) pthread_cond_broadcast(&p->posts_idle);
+    pthread_mutex_unlock(&p->lock);
+    return true;
+}
+
+static void *worker_main(void *arg)
+{
+    member *self = arg;
+    ares_pool *p = self->pool;
+    char name[16];
+    snprintf(name, sizeof name, "ares-%d", self->worker);
+    pthread_setname_np(pthread_self(), name);
+    inside = p;
+    inside_worker = self->worker;
+    for (double spin_s = SPIN_COLD_S; !atomic_load(&p->stop);) {
+        uint32_t seen = atomic_load(&p->events);
+        work(p, self->worker);
+        if (run_post(p)) continue;
+        double start = ares_now_s();
+        int looks = 0;
+        while (atomic_load_explicit(&p->events, memory_order_acquire) == seen && spin_on(&looks, start, spin_s)) {}
+        if (atomic_load(&p->events) == seen) {
+            atomic_fetch_add(&p->sleepers, 1);
+            futex_wait(&p->events, seen);
+            atomic_fetch_sub(&p->sleepers, 1);
+        }
+        spin_s = ares_now_s() - start < 2 * SPIN_HOT_S ? SPIN_HOT_S : SPIN_COLD_S;
+    }
+    return NULL;
+}
+
+static void tell(ares_pool *p, int64_t wanted)
+{
+    atomic_fetch_add(&p->events, 1);
+    if (atomic_load(&p->sleepers) > 0) futex_wake(&p->events, (int)ARES_MIN(wanted, (int64_t)p->threads));
+}
+
+ares_pool *ares_pool_new(int threads)
+{
+    ares_pool *p = aligned_alloc(64, (sizeof *p + 63) & ~(size_t)63);
+    ARES_ASSERT(p);
+    *p = (ares_pool){ .threads = threads > 0 ? threads : ares_cpu_count() };
+    p->last = &p->first;
+    p->members = ares_calloc((size_t)p->threads, sizeof *p->members);
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->posts_idle, NULL);
+    sigset_t all, before; /* signals are for the thread that called */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    for (int i = 1; i < p->threads; i++) {
+        p->members[i] = (member){ .pool = p, .worker = i };
+        if (pthread_create(&p->members[i].thread, NULL, worker_main, &p->members[i]) == 0) continue;
+        ares_warn("pool: only %d of %d threads could be started; going on with these", i, p->threads);
+        p->threads = i;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return p;
+}
+
+void ares_pool_free(ares_pool *p)
+{
+    if (!p) return;
+    ares_pool_drain(p);
+    atomic_store(&p->stop, true);
+    tell(p, p->threads);
+    for (int i = 1; i < p->threads; i++) pthread_join(p->members[i].thread, NULL);
+    pthread_cond_destroy(&p->posts_idle);
+    pthread_mutex_destroy(&p->lock);
+    ares_free(p->members);
+    free(p);
+}
+
+int ares_pool_threads(const ares_pool *p)
+{
+    return p ? p->threads : 1;
+}
+
+static void wait_for_others(ares_pool *p)
+{
+    double start = ares_now_s();
+    for (int looks = 0; atomic_load_explicit(&p->undone, memory_order_acquire) > 0;) {
+        if (spin_on(&looks, start, SPIN_HOT_S)) continue;
+        atomic_store(&p->caller_sleeps, 1);
+        if (atomic_load(&p->undone) > 0) futex_wait(&p->caller_sleeps, 1);
+        atomic_store(&p->caller_sleeps, 0);
+    }
+}
+
+void ares_pool_run(ares_pool *p, int64_t tasks, ares_task_fn *fn, void *ctx)
+{
+    if (!p || p->threads == 1 || tasks <= 1 || inside) {
+        int worker = p && inside == p ? inside_worker : 0;
+        for (int64_t task = 0; task < tasks; task++) fn(ctx, task, worker);
+        return;
+    }
+    p->fn = fn;
+    p->ctx = ctx;
+    p->tasks = tasks;
+    atomic_store_explicit(&p->undone, tasks, memory_order_relaxed);
+    atomic_store_explicit(&p->unclaimed, tasks, memory_order_release);
+    tell(p, tasks - 1);
+    inside = p;
+    inside_worker = 0;
+    work(p, 0);
+    inside = NULL;
+    wait_for_others(p);
+}
+
+void ares_pool_post(ares_pool *p, void (*fn)(void *ctx), void *ctx)
+{
+    if (!p) {
+        fn(ctx);
+        return;
+    }
+    post *job = ares_malloc(sizeof *job);
+    *job = (post){ NULL, fn, ctx };
+    pthread_mutex_lock(&p->lock);
+    *p->last = job;
+    p->last = &job->next;
+    atomic_fetch_add(&p->posted, 1);
+    pthread_mutex_unlock(&p->lock);
+    tell(p, 1);
+}
+
+void ares_pool_drain(ares_pool *p)
+{
+    if (!p) return;
+    ARES_ASSERT(!inside);
+    inside = p;
+    inside_worker = 0;
+    while (run_post(p)) {}
+    inside = NULL;
+    pthread_mutex_lock(&p->lock);
+    while (p->first || p->posts_running > 0) pthread_cond_wait(&p->posts_idle, &p->lock);
+    pthread_mutex_unlock(&p->lock);
+}

@@ -23,7 +23,7 @@ left[main]="${left[verb]} verb"
 left[cuda]="${left[model]}" # the twins of kernels, and NCCL behind dist
 
 # Headers in include/ares whose name is not that of their room.
-declare -A room_of=([at]=torch [config]=core)
+declare -A room_of=([at]=torch [config]=core [chat]=text [batch]=data)
 passed=0
 failed=0
 

@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# Installs what the build and the tests need and this machine lacks: Debian packages, and libtorch into the project's own
+# .venv. Asks nothing, changes nothing when nothing is missing (then it takes a second).
+#
+# What is already there is used instead of fetching anything:
+#   ARES_LIBTORCH      a folder with libtorch's include/ and lib/ (else .venv, else the active Python's torch)
+#   ARES_DEPS_PREFIX   a prefix with the C libraries, made by scripts/bundle_deps.sh on a connected machine
+set -euo pipefail
+cd "$(dirname "$0")/.."
+torch_version=2.11.0
+
+say() { echo "setup: $*"; }
+fail() { echo "setup: $*" >&2; exit 1; }
+
+# --- Debian packages: a package is wanted when what it brings is not there
+packages=()
+command -v gcc >/dev/null || packages+=(gcc libc6-dev)
+command -v g++ >/dev/null || packages+=(g++)
+command -v cmake >/dev/null || packages+=(cmake)
+command -v ninja >/dev/null || packages+=(ninja-build)
+command -v unzip >/dev/null || packages+=(unzip)
+command -v python3 >/dev/null || packages+=(python3)
+# ccache only makes rebuilds quicker, and git is how one got here: neither is asked for.
+
+header() { # header package
+    local dir
+    for dir in ${ARES_DEPS_PREFIX:+"$ARES_DEPS_PREFIX/include"} /usr/include /usr/include/*-linux-gnu /usr/local/include; do
+        [[ -e $dir/$1 ]] && return
+    done
+    packages+=("$2")
+}
+header yaml.h libyaml-dev
+header cjson/cJSON.h libcjson-dev
+header pcre2.h libpcre2-dev
+header utf8proc.h libutf8proc-dev
+header gmp.h libgmp-dev
+if [[ ${ARES_MPI:-AUTO} != OFF ]]; then
+    command -v mpicc >/dev/null || packages+=(libopenmpi-dev)
+    command -v mpirun >/dev/null || packages+=(openmpi-bin)
+fi
+
+# --- libtorch: where FindAresTorch.cmake will look
+torch_in() { [[ -e $1/include/ATen/ATen.h && -e $1/lib/libtorch_cpu.so ]]; }
+find_torch() {
+    local dir
+    if [[ -n ${ARES_LIBTORCH:-} ]]; then
+        torch_in "$ARES_LIBTORCH" || fail "ARES_LIBTORCH = '$ARES_LIBTORCH': no include/ATen/ATen.h and lib/libtorch_cpu.so there"
+        echo "$ARES_LIBTORCH"
+        return
+    fi
+    for dir in .venv/lib/python3*/site-packages/torch; do
+        torch_in "$dir" && [[ -e .venv/ares-complete ]] && { echo "$dir"; return; }
+    done
+    # The active Python's own, but not one that belongs to a half-made .venv.
+    dir=$(python3 -c "import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0] if s else '')" 2>/dev/null || true)
+    [[ -n $dir && $dir != "$PWD/.venv/"* ]] && torch_in "$dir" && [[ $(torch_version_of "$dir") == "$torch_version" ]] && echo "$dir"
+    return 0
+}
+torch_version_of() { sed -nE "s/^__version__ = '([0-9.]+).*/\1/p" "$1/version.py" 2>/dev/null || true; }
+torch=$(find_torch)
+
+# A venv needs ensurepip, which Debian keeps in a package of its own.
+if [[ -z $torch ]] && command -v python3 >/dev/null && ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
+    packages+=(python3-venv)
+elif [[ -z $torch && " ${packages[*]} " == *" python3 "* ]]; then
+    packages+=(python3-venv)
+fi
+
+if ((${#packages[@]})); then
+    command="apt-get install -y --no-install-recommends ${packages[*]}"
+    command -v apt-get >/dev/null || fail "missing (Debian names): ${packages[*]}; no apt-get here: install them with this system's packages, or name a prefix in ARES_DEPS_PREFIX"
+    ((EUID == 0)) || fail "missing packages; run as root, then start again: $command"
+    say "installing ${packages[*]}"
+    log=$(mktemp)
+    export DEBIAN_FRONTEND=noninteractive
+    # The lists of a fresh machine are empty or old; try without first, it is quicker.
+    if ! $command </dev/null >"$log" 2>&1; then
+        apt-get update </dev/null >"$log" 2>&1 && $command </dev/null >>"$log" 2>&1 || {
+            tail -n 5 "$log" >&2
+            rm -f "$log"
+            fail "could not install: ${packages[*]}. With a network: apt-get update && $command. Without: carry a prefix made by" \
+                "scripts/bundle_deps.sh here and name it in ARES_DEPS_PREFIX (it holds the C libraries; compiler, cmake and ninja must come with the system)"
+        }
+    fi
+    rm -f "$log"
+fi
+
+if [[ -z $torch ]]; then
+    # Without a GPU libtorch_cpu.so needs two small libraries of CUDA; the other 2 GB of the wheel's friends stay away.
+    wanted=("torch==$torch_version")
+    if nvidia-smi >/dev/null 2>&1; then
+        say "fetching libtorch $torch_version with its CUDA libraries into .venv (about 3 GB)"
+        deps=()
+    else
+        say "fetching libtorch $torch_version into .venv (530 MB)"
+        wanted+=("nvidia-cuda-runtime==13.0.*" "nvidia-cuda-cupti==13.0.*")
+        deps=(--no-deps)
+    fi
+    [[ -x .venv/bin/python ]] && .venv/bin/python -c 'import pip' 2>/dev/null || { rm -rf .venv && python3 -m venv .venv; }
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input --no-compile "${deps[@]}" "${wanted[@]}" </dev/null ||
+        fail "could not fetch torch==$torch_version; with no network, name a folder with its include/ and lib/ in ARES_LIBTORCH, or activate a Python that has torch $torch_version"
+    touch .venv/ares-complete
+    torch=$(find_torch)
+    [[ -n $torch ]] || fail "torch==$torch_version was installed, but .venv has no libtorch_cpu.so; remove .venv and start again"
+fi
+
+version=$(torch_version_of "$torch")
+[[ -z $version || $version == "$torch_version" ]] || say "warning: $torch is libtorch $version; this tree is tested with $torch_version"
+say "ready (libtorch ${version:-unknown} in $torch)"

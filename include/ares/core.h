@@ -97,10 +97,12 @@ void ares_str_add_z(ares_str *s, const char *z);
 void ares_str_add_char(ares_str *s, char c);
 void ares_str_addf(ares_str *s, const char *format, ...) ARES_PRINTF(2, 3);
 char *ares_str_take(ares_str *s);               /* hands out the bytes (ares_free) and leaves s empty */
-/* Shortest decimal text that reads back as the same double ("0.1", "1e-06", "NaN" never: see ares_json_write_number). */
+/* The shortest decimal text that reads back as the same double, in the form of Python's repr: 0.1, 1.0, 1e-06, 1e+16, nan,
+ * inf, -inf (JSON has none of the last three: ares_json_write_double). */
 void ares_str_add_double(ares_str *s, double x);
 void ares_str_add_float(ares_str *s, float x);  /* the same for a float */
-/* Strict numbers: the whole text or false; locale-independent. */
+/* Strict decimal numbers: the whole text or false; no white space, no hexadecimal, no nan or inf, false when out of range;
+ * locale-independent. */
 bool ares_parse_double(ares_view text, double *out);
 bool ares_parse_i64(ares_view text, int64_t *out);
 /* Whole file or stream to memory. path "-" is stdin. */
@@ -147,7 +149,7 @@ struct ares_json {
     bool big;            /* INT that does not fit in 64 bits: integer is clamped, number and text hold it */
     int64_t integer;     /* INT; for FLOAT the truncated value where it fits */
     double number;       /* INT and FLOAT */
-    ares_view text;      /* STRING: the bytes; INT and FLOAT: as written */
+    ares_view text;      /* STRING: the bytes, a NUL behind them; INT and FLOAT: as written */
     int64_t count;       /* ARRAY and OBJECT */
     const ares_json *items;           /* ARRAY [count] */
     const ares_json_member *members;  /* OBJECT [count] */
@@ -155,12 +157,13 @@ struct ares_json {
 int ares_json_parse(ares_arena *arena, ares_view text, const char *name, const ares_json **out); /* "<name>:line:column: ..." */
 const ares_json *ares_json_get(const ares_json *object, const char *key);   /* NULL when absent or no object */
 const ares_json *ares_json_find(const ares_json *object, ares_view key);
-/* Typed lookups with a default for absent or null; a wrong type is a failure naming the key. */
+/* Typed lookups with a default for absent or null; a wrong type is a failure naming the key. 2.0 is an integer here. */
 int ares_json_get_i64(const ares_json *o, const char *key, int64_t absent, int64_t *out);
 int ares_json_get_double(const ares_json *o, const char *key, double absent, double *out);
 int ares_json_get_bool(const ares_json *o, const char *key, bool absent, bool *out);
 int ares_json_get_string(const ares_json *o, const char *key, const char *absent, ares_view *out);
-/* Writers. ares_json_write escapes only what JSON needs; non-ASCII stays UTF-8; compact ("," and ":"). */
+/* Writers. ares_json_write escapes only what JSON needs; non-ASCII stays UTF-8; compact ("," and ":"). A big
+ * integer is written digit by digit as it was read. */
 void ares_json_write(ares_str *out, const ares_json *value);
 void ares_json_write_string(ares_str *out, ares_view s);    /* invalid UTF-8 becomes U+FFFD */
 void ares_json_write_double(ares_str *out, double x);       /* NaN and infinities become null */
@@ -206,7 +209,7 @@ void ares_metrics_free(ares_metrics *m);
 void ares_metrics_clear(ares_metrics *m);
 void ares_metrics_set(ares_metrics *m, const char *name, double value);  /* replaces */
 void ares_metrics_add(ares_metrics *m, const char *name, double value);  /* sums */
-void ares_metrics_mean(ares_metrics *m, const char *name, double value, double weight); /* weighted mean over calls */
+void ares_metrics_mean(ares_metrics *m, const char *name, double value, double weight); /* weighted mean over calls; weight 0 says nothing */
 bool ares_metrics_get(const ares_metrics *m, const char *name, double *value);
 int ares_metrics_count(const ares_metrics *m);
 const char *ares_metrics_name(const ares_metrics *m, int i);
@@ -218,12 +221,18 @@ const char *ares_nearest(const char *word, const char *const *names, int n); /* 
 int ares_lookup(int code, const char *subject, const char *name, const char *const *names, int n, int *index);
 
 /* ------------------------------------------------------------------ schedules (schedule.c, schedule/): f(step)
- * value(step) = base x shape(step), after a linear warm-up from warmup_start x base over warmup_steps.
+ * value(step) = base x step / warmup_steps during the warm-up (0 at step 0), then base x shape(progress), where progress
+ * goes from 0 to 1 between warmup_steps and total_steps and stays there. With warm-up 0, step 0 has the full value.
+ *   linear       1 - (1 - min_ratio) progress
+ *   cosine       max(min_ratio, (1 - min_ratio) cos(2 pi cycles progress) / 2 + (1 + min_ratio) / 2), as in verl
+ *   exponential  min_ratio ^ progress
+ *   level        `cycles` equal stairs from 1 to min_ratio
+ * A min_ratio above 1 makes linear, exponential and level rise. The same bits on every machine.
  */
 typedef struct ares_schedule {
     const char *name;      /* constant, linear, cosine, exponential, level */
     double base, min_ratio; /* final value is base x min_ratio (linear, cosine, exponential) */
-    double warmup_steps, total_steps, cycles; /* cosine: cycles 0.5 is one half wave */
+    double warmup_steps, total_steps, cycles; /* cosine: 0.5 is one half wave; level: the number of stairs */
 } ares_schedule;
 int ares_schedule_check(const ares_schedule *s); /* unknown name and impossible numbers are ARES_ECONFIG */
 double ares_schedule_at(const ares_schedule *s, int64_t step); /* step counts from 0 */

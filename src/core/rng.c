@@ -1,13 +1,12 @@
 /*
  * Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011) and what is drawn
  * from it. A normal is the inverse of the normal distribution (Wichura, algorithm AS 241) at a uniform number, with
- * sums, products, quotients and a square root only, and a logarithm made of them: these round alike on every machine,
- * while the logarithms of C libraries do not. The project compiles with -ffp-contract=off, on which this depends.
+ * sums, products, quotients and a square root only, and a logarithm made of them: these round alike on every machine.
  */
 #include "ares/core.h"
+#include "elementary.h"
 
 #include <math.h>
-#include <string.h>
 
 void ares_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
 {
@@ -68,22 +67,6 @@ double ares_rng_uniform(ares_rng_key key, uint64_t index)
     return ((double)(draw(key, index, 0) >> 12) + 0.5) * 0x1p-52;
 }
 
-/* ln x for normal positive x, within 1 ulp or so: x = 2^e m with m in [sqrt 1/2, sqrt 2), and ln m = 2 artanh(s),
- * s = (m - 1) / (m + 1), by its series: |s| < 0.172, so that the term s^23 is the last that counts. */
-static double natural_log(double x)
-{
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    int e = (int)(bits >> 52) - 1023;
-    bits = (bits & 0xFFFFFFFFFFFFFu) | 0x3FF0000000000000u;
-    double m;
-    memcpy(&m, &bits, sizeof m);
-    if (m > 1.4142135623730951) m *= 0.5, e++;
-    double s = (m - 1) / (m + 1), s2 = s * s, series = 0;
-    for (int k = 23; k >= 3; k -= 2) series = (series + 1.0 / k) * s2;
-    return e * 0.6931471805599453 + (2 * s + 2 * s * series);
-}
-
 static double ratio(const double num[8], const double den[8], double r)
 {
     double n = num[7], d = den[7];
@@ -113,7 +96,7 @@ static double inverse_normal(double p)
                                  2.04426310338993978564e-15 };
     double q = p - 0.5;
     if (fabs(q) <= 0.425) return q * ratio(a, b, 0.180625 - q * q);
-    double r = sqrt(-natural_log(q < 0 ? p : 1 - p));
+    double r = sqrt(-core_log(q < 0 ? p : 1 - p));
     double z = r <= 5 ? ratio(c, d, r - 1.6) : ratio(e, f, r - 5);
     return q < 0 ? -z : z;
 }

@@ -1,0 +1,67 @@
+/*
+ * A name among names, and what was probably meant. Distance: insertions, deletions, replacements and swaps of neighbours
+ * (optimal string alignment), blind to case and to '-' against '_'. Near is a third of the longer word, rounded.
+ */
+#include "ares/core.h"
+
+#include <ctype.h>
+#include <string.h>
+
+enum { MAX_WORD = 128 };
+
+static int folded(char c)
+{
+    return c == '-' ? '_' : tolower((unsigned char)c);
+}
+
+static int distance(const char *a, int na, const char *b, int nb)
+{
+    int rows[3][MAX_WORD + 1], *before = rows[0], *above = rows[1], *row = rows[2];
+    for (int j = 0; j <= nb; j++) above[j] = j;
+    for (int i = 1; i <= na; i++) {
+        row[0] = i;
+        for (int j = 1; j <= nb; j++) {
+            int differ = folded(a[i - 1]) != folded(b[j - 1]);
+            int best = ARES_MIN(above[j - 1] + differ, ARES_MIN(above[j], row[j - 1]) + 1);
+            if (i > 1 && j > 1 && folded(a[i - 1]) == folded(b[j - 2]) && folded(a[i - 2]) == folded(b[j - 1]))
+                best = ARES_MIN(best, before[j - 2] + 1);
+            row[j] = best;
+        }
+        int *oldest = before;
+        before = above, above = row, row = oldest;
+    }
+    return above[nb];
+}
+
+const char *ares_nearest(const char *word, const char *const *names, int n)
+{
+    const char *nearest = NULL;
+    size_t len = strlen(word);
+    int least = MAX_WORD;
+    if (len > MAX_WORD) return NULL;
+    for (int i = 0; i < n; i++) {
+        size_t other = strlen(names[i]);
+        if (other > MAX_WORD) continue;
+        int d = distance(word, (int)len, names[i], (int)other), near = ((int)ARES_MAX(len, other) + 1) / 3;
+        if (d > near || d >= least) continue;
+        least = d;
+        nearest = names[i];
+    }
+    return nearest;
+}
+
+int ares_lookup(int code, const char *subject, const char *name, const char *const *names, int n, int *index)
+{
+    for (int i = 0; i < n; i++) {
+        if (strcmp(name, names[i]) != 0) continue;
+        *index = i;
+        return ARES_OK;
+    }
+    ares_str choices = { 0 };
+    for (int i = 0; i < n; i++) ares_str_addf(&choices, "%s%s", i ? ", " : "", names[i]);
+    const char *nearest = ares_nearest(name, names, n);
+    int rc = ares_fail(code, "%s = '%s': unknown;%s%s%s (choices: %s)", subject, name, nearest ? " did you mean '" : "",
+                       nearest ? nearest : " choose one of these", nearest ? "'?" : "", n ? choices.data : "none");
+    ares_str_fini(&choices);
+    return rc;
+}

@@ -1,0 +1,9 @@
+#ifndef CORE_PROGRESS_H
+#define CORE_PROGRESS_H
+
+#include <stdatomic.h>
+
+/* 1 while the last line of the terminal is a progress bar, which a log line has to wipe first. */
+extern _Atomic int core_bar_shown;
+
+#endif

@@ -383,7 +383,8 @@ int ares_safetensors_finish(ares_safetensors_writer *w)
 {
     if (w->header == 0) put_header(w);
     flush(w);
-    if (w->rc == ARES_OK) ARES_ASSERT(w->written == w->declared);
+    if (w->rc == ARES_OK && w->written != w->declared)
+        w->rc = ares_fail(ARES_ESTATE, "io: %s: %llu of %llu declared bytes were written", w->path, (unsigned long long)w->written, (unsigned long long)w->declared);
     if (w->rc == ARES_OK && fsync(w->fd) != 0) w->rc = ares_fail(ARES_EIO, "io: %s: fsync: %s", w->path, strerror(errno));
     if (close(w->fd) != 0 && w->rc == ARES_OK) w->rc = ares_fail(ARES_EIO, "io: %s: close: %s", w->path, strerror(errno));
     int rc = w->rc;

@@ -1,0 +1,257 @@
+/* A pass over the blocks, its buffers, and the way back. */
+#include "block.h"
+
+#include <string.h>
+
+typedef struct buffer {
+    void *data;
+    size_t bytes;
+} buffer;
+
+/* Index arrays of a pass: used where they lie on the CPU, copied on a device. */
+enum { IN_IDS, IN_SLOTS, IN_OUT, IN_START, IN_PREFIX_LEN, IN_PREFIX_ROW, IN_TABLE, IN_COS_SIN, INPUTS };
+
+struct ares_workspace {
+    ares_model *model;
+    ares_keep keep;
+    int32_t rows, n_out;            /* what the buffers hold */
+    int n_saved;                    /* sets of block_saved: 1, or one a layer */
+    block_saved *saved;
+    float **x;                      /* [layers + 1]: the stream before each block and behind the last */
+    block_scratch scratch;
+    float *dx, *out, *out_rstd, *hidden, *d_out;
+    buffer pass, tail;              /* by rows, by n_out */
+    buffer input[INPUTS];
+    float *cos_sin;                 /* host, [rows][head_dim] */
+    int32_t cos_sin_rows;
+    block_pass last;
+    const int32_t *last_ids, *last_out;
+};
+
+int ares_workspace_new(ares_model *m, ares_keep keep, ares_workspace **out)
+{
+    ares_workspace *w = ares_calloc(1, sizeof *w);
+    w->model = m;
+    w->keep = keep;
+    w->n_saved = keep == ARES_KEEP_ALL ? m->cfg.layers : 1;
+    w->saved = ares_calloc((size_t)w->n_saved, sizeof *w->saved);
+    w->x = ares_calloc((size_t)m->cfg.layers + 1, sizeof *w->x);
+    *out = w;
+    return ARES_OK;
+}
+
+void ares_workspace_free(ares_workspace *w)
+{
+    if (!w) return;
+    ares_device *d = w->model->device;
+    d->k->release(d, w->pass.data, w->pass.bytes);
+    d->k->release(d, w->tail.data, w->tail.bytes);
+    for (int i = 0; i < INPUTS; i++) d->k->release(d, w->input[i].data, w->input[i].bytes);
+    ares_free(w->cos_sin);
+    ares_free(w->saved);
+    ares_free(w->x);
+    ares_free(w);
+}
+
+/* Hands out consecutive pieces of one allocation; with no base it only counts. */
+typedef struct carver {
+    char *base;
+    size_t at;
+} carver;
+
+static float *carve(carver *c, int64_t rows, int64_t width)
+{
+    float *p = c->base ? (float *)(c->base + c->at) : NULL;
+    c->at += ((size_t)(rows * width) * sizeof(float) + 63) / 64 * 64;
+    return p;
+}
+
+static void carve_saved(carver *v, const ares_model_config *c, ares_keep keep, int32_t rows, block_saved *s)
+{
+    int64_t q = (int64_t)c->heads * c->head_dim, k = (int64_t)c->kv_heads * c->head_dim;
+    bool back = keep != ARES_KEEP_NOTHING;
+    s->rstd_in = back ? carve(v, rows, 1) : NULL;
+    s->q = carve(v, rows, q);
+    s->k = carve(v, rows, k);
+    s->v = carve(v, rows, k);
+    if (c->qk_norm) {
+        s->q_raw = carve(v, rows, q);
+        s->k_raw = carve(v, rows, k);
+        s->q_rstd = back ? carve(v, rows, c->heads) : NULL;
+        s->k_rstd = back ? carve(v, rows, c->kv_heads) : NULL;
+    }
+    s->attn = carve(v, rows, q);
+    s->lse = back ? carve(v, rows, c->heads) : NULL;
+    s->x_mid = carve(v, rows, c->hidden);
+    s->rstd_mid = back ? carve(v, rows, 1) : NULL;
+    s->gate = carve(v, rows, c->intermediate);
+    s->up = carve(v, rows, c->intermediate);
+}
+
+static size_t carve_pass(ares_workspace *w, char *base, int32_t rows)
+{
+    const ares_model_config *c = &w->model->cfg;
+    int64_t q = (int64_t)c->heads * c->head_dim, k = (int64_t)c->kv_heads * c->head_dim;
+    carver v = { base, 0 };
+    block_scratch *t = &w->scratch;
+    w->x[0] = carve(&v, rows, c->hidden);
+    for (int32_t i = 1; i <= c->layers; i++) w->x[i] = w->keep == ARES_KEEP_NOTHING ? w->x[0] : carve(&v, rows, c->hidden);
+    for (int i = 0; i < w->n_saved; i++) carve_saved(&v, c, w->keep, rows, &w->saved[i]);
+    t->h = carve(&v, rows, c->hidden);
+    t->act = carve(&v, rows, ARES_MAX(c->intermediate, k));
+    if (w->keep == ARES_KEEP_NOTHING) return v.at;
+    t->d_h = carve(&v, rows, c->hidden);
+    t->d_act = carve(&v, rows, c->intermediate);
+    t->d_gate = carve(&v, rows, c->intermediate);
+    t->d_up = carve(&v, rows, c->intermediate);
+    t->d_attn = carve(&v, rows, q);
+    t->d_q = carve(&v, rows, q);
+    t->d_k = carve(&v, rows, k);
+    t->d_v = carve(&v, rows, k);
+    w->dx = carve(&v, rows, c->hidden);
+    return v.at;
+}
+
+static size_t carve_tail(ares_workspace *w, char *base, int32_t n_out)
+{
+    carver v = { base, 0 };
+    int32_t hidden = w->model->cfg.hidden;
+    w->out = carve(&v, n_out, hidden);
+    w->hidden = carve(&v, n_out, hidden);
+    w->out_rstd = carve(&v, n_out, 1);
+    if (w->keep != ARES_KEEP_NOTHING) w->d_out = carve(&v, n_out, hidden);
+    return v.at;
+}
+
+int64_t ares_workspace_bytes(const ares_model *m, ares_keep keep, int32_t rows, int32_t n_out)
+{
+    ares_workspace *w;
+    ares_workspace_new((ares_model *)m, keep, &w);
+    int64_t bytes = (int64_t)(carve_pass(w, NULL, rows) + carve_tail(w, NULL, n_out));
+    ares_workspace_free(w);
+    return bytes;
+}
+
+static int ensure(ares_device *d, buffer *b, size_t bytes)
+{
+    if (b->bytes >= bytes) return ARES_OK;
+    d->k->release(d, b->data, b->bytes);
+    b->data = d->k->alloc(d, bytes);
+    b->bytes = b->data ? bytes : 0;
+    if (!b->data) return ares_fail(ARES_ELIMIT, "model: %.2f GiB of activations do not fit on the device; lower the tokens of a micro-batch", (double)bytes / 1073741824.0);
+    return ARES_OK;
+}
+
+static int reserve(ares_workspace *w, int32_t rows, int32_t n_out)
+{
+    ares_device *d = w->model->device;
+    if (rows > w->rows) {
+        rows = (rows + 63) / 64 * 64;
+        ARES_TRY(ensure(d, &w->pass, carve_pass(w, NULL, rows)));
+        carve_pass(w, w->pass.data, rows);
+        w->rows = rows;
+    }
+    if (n_out > w->n_out) {
+        n_out = (n_out + 63) / 64 * 64;
+        ARES_TRY(ensure(d, &w->tail, carve_tail(w, NULL, n_out)));
+        carve_tail(w, w->tail.data, n_out);
+        w->n_out = n_out;
+    }
+    return ARES_OK;
+}
+
+static int upload(ares_workspace *w, int which, const void *host, size_t bytes, const void **out)
+{
+    ares_device *d = w->model->device;
+    *out = host;
+    if (d->index < 0 || !host || !bytes) return ARES_OK;
+    ARES_TRY(ensure(d, &w->input[which], bytes));
+    d->k->copy_in(d, w->input[which].data, host, bytes);
+    *out = w->input[which].data;
+    return ARES_OK;
+}
+
+/* Rotations depend on a sequence's length under dynamic scaling only; a prompt shared by samples, or a sample that still grows, has no such length. */
+static int fill_cos_sin(ares_workspace *w, const ares_packed *p)
+{
+    const ares_model_config *c = &w->model->cfg;
+    if (p->rows > w->cos_sin_rows) {
+        ares_free(w->cos_sin);
+        w->cos_sin_rows = (p->rows + 63) / 64 * 64;
+        w->cos_sin = ares_malloc((size_t)w->cos_sin_rows * (size_t)c->head_dim * sizeof(float));
+    }
+    for (int32_t s = 0; s < p->seg.n; s++) {
+        int32_t prefix = p->seg.prefix_len ? p->seg.prefix_len[s] : 0, length = prefix + p->seg.start[s + 1] - p->seg.start[s];
+        if (c->rope.kind == ARES_ROPE_DYNAMIC && length > c->max_position && (prefix || p->cache))
+            return ares_fail(ARES_EUNSUPPORTED, "model: %d tokens: dynamic rope scaling turns every token anew as a sequence grows beyond max_position_embeddings = %d; "
+                             "generate shorter sequences, or set rope_type to yarn or linear", length, c->max_position);
+        for (int32_t r = p->seg.start[s]; r < p->seg.start[s + 1]; r++) ares_rope_row(w->model, p->positions[r], length, w->cos_sin + (int64_t)r * c->head_dim);
+    }
+    return ARES_OK;
+}
+
+static int begin(ares_workspace *w, const ares_packed *p)
+{
+    size_t i32 = sizeof(int32_t), n = (size_t)p->seg.n;
+    block_pass *b = &w->last;
+    ARES_TRY(reserve(w, p->rows, p->n_out));
+    ARES_TRY(fill_cos_sin(w, p));
+    *b = (block_pass){ .rows = p->rows, .seg = p->seg };
+    b->seg.rows = p->rows;
+    ARES_TRY(upload(w, IN_IDS, p->ids, (size_t)p->rows * i32, (const void **)&w->last_ids));
+    ARES_TRY(upload(w, IN_OUT, p->out_rows, (size_t)p->n_out * i32, (const void **)&w->last_out));
+    ARES_TRY(upload(w, IN_SLOTS, p->slots, (size_t)p->rows * i32, (const void **)&b->slots));
+    ARES_TRY(upload(w, IN_START, p->seg.start, (n + 1) * i32, (const void **)&b->seg.start));
+    ARES_TRY(upload(w, IN_PREFIX_LEN, p->seg.prefix_len, n * i32, (const void **)&b->seg.prefix_len));
+    ARES_TRY(upload(w, IN_PREFIX_ROW, p->seg.prefix_row, n * i32, (const void **)&b->seg.prefix_row));
+    ARES_TRY(upload(w, IN_TABLE, p->seg.block_table, n * (size_t)p->seg.table_stride * i32, (const void **)&b->seg.block_table));
+    return upload(w, IN_COS_SIN, w->cos_sin, (size_t)p->rows * (size_t)w->model->cfg.head_dim * sizeof(float), (const void **)&b->cos_sin);
+}
+
+static const block_saved *saved_of(ares_workspace *w, int32_t layer)
+{
+    block_saved *s = &w->saved[w->n_saved > 1 ? layer : 0];
+    s->x_in = w->x[layer];
+    return s;
+}
+
+int ares_model_forward(ares_model *m, ares_workspace *w, const ares_packed *p, float **hidden)
+{
+    ares_device *d = m->device;
+    const ares_kernels *k = d->k;
+    int32_t width = m->cfg.hidden;
+    ARES_ASSERT(w->model == m && p->rows > 0);
+    ARES_TRY(begin(w, p));
+    k->embedding(d, &m->embed->weight, w->last_ids, p->rows, w->x[0], width);
+    for (int32_t i = 0; i < m->cfg.layers; i++) {
+        w->last.cache = p->cache ? p->cache + i * p->cache_layer_floats : NULL;
+        block_forward(m, i, &w->last, saved_of(w, i), &w->scratch, w->x[i + 1]);
+    }
+    ares_matrix stream = { w->x[m->cfg.layers], ARES_F32, ARES_ROWS, p->rows, width };
+    k->embedding(d, &stream, w->last_out, p->n_out, w->out, width); /* a look-up of rows is what it is */
+    k->rms_norm(d, p->n_out, width, w->out, width, m->final_norm->weight.data, m->cfg.rms_norm_eps, w->hidden, width, w->out_rstd);
+    *hidden = w->hidden;
+    return k->sync(d);
+}
+
+int ares_model_backward(ares_model *m, ares_workspace *w, const ares_packed *p, const float *d_hidden)
+{
+    ares_device *d = m->device;
+    const ares_kernels *k = d->k;
+    int32_t width = m->cfg.hidden;
+    size_t row = (size_t)width * sizeof(float);
+    ARES_ASSERT(w->keep != ARES_KEEP_NOTHING && w->last.rows == p->rows && !p->cache && m->grads);
+    k->zero(d, w->d_out, (size_t)p->n_out * row);
+    k->rms_norm_backward(d, p->n_out, width, d_hidden, width, w->out, width, m->final_norm->weight.data, w->out_rstd, w->d_out, width, m->final_norm->grad.data);
+    k->zero(d, w->dx, (size_t)p->rows * row);
+    ares_matrix stream = { w->dx, ARES_F32, ARES_ROWS, p->rows, width };
+    k->embedding_backward(d, &stream, w->last_out, p->n_out, w->d_out, width);
+    for (int32_t i = m->cfg.layers - 1; i >= 0; i--) {
+        const block_saved *s = saved_of(w, i);
+        /* recomputed: the same arithmetic, so the same bits; its output is dropped into a buffer that backward fills later */
+        if (w->keep == ARES_KEEP_INPUTS) block_forward(m, i, &w->last, s, &w->scratch, w->scratch.d_h);
+        block_backward(m, i, &w->last, s, &w->scratch, w->dx);
+    }
+    k->embedding_backward(d, &m->embed_grad, w->last_ids, p->rows, w->dx, width);
+    return k->sync(d);
+}

@@ -1,0 +1,203 @@
+/* v16 as an array: the reference, and what runs where there is no AVX2. Read vec.h. */
+#include <math.h>
+
+#ifndef V16_LANES
+#define V16_LANES 16 /* 1 where math.h serves scalar code: then only what works lane by lane */
+#endif
+
+typedef struct v16 { float l[V16_LANES]; } v16;
+typedef struct v16i { uint32_t l[V16_LANES]; } v16i;
+typedef uint32_t v16m;
+
+#define V16_EACH for (int i = 0; i < V16_LANES; i++)
+#define V16_BINARY(name, expr)                                                                               \
+    V16_INLINE v16 name(v16 a, v16 b)                                                                        \
+    {                                                                                                        \
+        V16_EACH a.l[i] = expr;                                                                              \
+        return a;                                                                                            \
+    }
+#define V16_UNARY(name, expr)                                                                                \
+    V16_INLINE v16 name(v16 a)                                                                               \
+    {                                                                                                        \
+        V16_EACH a.l[i] = expr;                                                                              \
+        return a;                                                                                            \
+    }
+#define V16I_BINARY(name, expr)                                                                              \
+    V16_INLINE v16i name(v16i a, v16i b)                                                                     \
+    {                                                                                                        \
+        V16_EACH a.l[i] = expr;                                                                              \
+        return a;                                                                                            \
+    }
+#define V16I_SHIFT(name, expr)                                                                               \
+    V16_INLINE v16i name(v16i a, int n)                                                                      \
+    {                                                                                                        \
+        V16_EACH a.l[i] = expr;                                                                              \
+        return a;                                                                                            \
+    }
+#define V16_COMPARE(name, type, expr)                                                                        \
+    V16_INLINE v16m name(type a, type b)                                                                     \
+    {                                                                                                        \
+        v16m m = 0;                                                                                          \
+        V16_EACH m |= (v16m)(expr) << i;                                                                     \
+        return m;                                                                                            \
+    }
+
+V16_INLINE v16m v16m_first(int n) { return n >= 16 ? 0xffffu : (1u << n) - 1u; }
+V16_INLINE v16m v16m_of(uint32_t bits) { return bits & 0xffffu; }
+V16_INLINE uint32_t v16m_bits(v16m m) { return m; }
+V16_INLINE v16m v16m_and(v16m a, v16m b) { return a & b; }
+V16_INLINE v16m v16m_or(v16m a, v16m b) { return a | b; }
+V16_INLINE v16m v16m_not(v16m a) { return ~a & 0xffffu; }
+
+V16_INLINE v16 v16_set1(float x)
+{
+    v16 v;
+    V16_EACH v.l[i] = x;
+    return v;
+}
+V16_INLINE v16 v16_zero(void) { return v16_set1(0.0f); }
+V16_INLINE v16 v16_load(const float *p)
+{
+    v16 v;
+    memcpy(v.l, p, sizeof v.l);
+    return v;
+}
+V16_INLINE void v16_store(float *p, v16 v) { memcpy(p, v.l, sizeof v.l); }
+V16_INLINE v16 v16_load_first(const float *p, int n)
+{
+    v16 v = v16_zero();
+    memcpy(v.l, p, (size_t)n * 4);
+    return v;
+}
+V16_INLINE void v16_store_first(float *p, v16 v, int n) { memcpy(p, v.l, (size_t)n * 4); }
+
+V16_INLINE v16 v16_fma(v16 a, v16 b, v16 c)
+{
+    V16_EACH c.l[i] = fmaf(a.l[i], b.l[i], c.l[i]);
+    return c;
+}
+V16_INLINE v16 v16_fnma(v16 a, v16 b, v16 c)
+{
+    V16_EACH c.l[i] = fmaf(-a.l[i], b.l[i], c.l[i]);
+    return c;
+}
+V16_BINARY(v16_add, a.l[i] + b.l[i])
+V16_BINARY(v16_sub, a.l[i] - b.l[i])
+V16_BINARY(v16_mul, a.l[i] * b.l[i])
+V16_BINARY(v16_div, a.l[i] / b.l[i])
+V16_BINARY(v16_min, a.l[i] < b.l[i] ? a.l[i] : b.l[i])
+V16_BINARY(v16_max, a.l[i] > b.l[i] ? a.l[i] : b.l[i])
+V16_UNARY(v16_sqrt, sqrtf(a.l[i]))
+V16_UNARY(v16_abs, fabsf(a.l[i]))
+V16_UNARY(v16_neg, -a.l[i])
+V16_COMPARE(v16_lt, v16, a.l[i] < b.l[i])
+V16_COMPARE(v16_le, v16, a.l[i] <= b.l[i])
+V16_COMPARE(v16_gt, v16, a.l[i] > b.l[i])
+V16_COMPARE(v16_ge, v16, a.l[i] >= b.l[i])
+V16_COMPARE(v16_eq, v16, a.l[i] == b.l[i])
+V16_INLINE v16 v16_select(v16m m, v16 a, v16 b)
+{
+    V16_EACH b.l[i] = m >> i & 1 ? a.l[i] : b.l[i];
+    return b;
+}
+
+V16_INLINE v16i v16_bits(v16 v)
+{
+    v16i r;
+    memcpy(r.l, v.l, sizeof r.l);
+    return r;
+}
+V16_INLINE v16 v16_from_bits(v16i v)
+{
+    v16 r;
+    memcpy(r.l, v.l, sizeof r.l);
+    return r;
+}
+V16_INLINE v16 v16_from_int(v16i v)
+{
+    v16 r;
+    V16_EACH r.l[i] = (float)(int32_t)v.l[i];
+    return r;
+}
+V16_INLINE v16i v16_trunc(v16 v)
+{
+    v16i r;
+    V16_EACH r.l[i] = (uint32_t)(int32_t)v.l[i];
+    return r;
+}
+
+V16_INLINE v16i v16i_set1(uint32_t x)
+{
+    v16i v;
+    V16_EACH v.l[i] = x;
+    return v;
+}
+V16_INLINE v16i v16i_iota(void)
+{
+    v16i v;
+    V16_EACH v.l[i] = (uint32_t)i;
+    return v;
+}
+V16_INLINE v16i v16i_load(const void *p)
+{
+    v16i v;
+    memcpy(v.l, p, sizeof v.l);
+    return v;
+}
+V16_INLINE void v16i_store(void *p, v16i v) { memcpy(p, v.l, sizeof v.l); }
+V16I_BINARY(v16i_add, a.l[i] + b.l[i])
+V16I_BINARY(v16i_sub, a.l[i] - b.l[i])
+V16I_BINARY(v16i_mul, a.l[i] * b.l[i])
+V16I_BINARY(v16i_and, a.l[i] & b.l[i])
+V16I_BINARY(v16i_or, a.l[i] | b.l[i])
+V16I_BINARY(v16i_xor, a.l[i] ^ b.l[i])
+V16I_SHIFT(v16i_shl, a.l[i] << n)
+V16I_SHIFT(v16i_shr, a.l[i] >> n)
+V16I_SHIFT(v16i_sar, (uint32_t)((int32_t)a.l[i] >> n))
+V16_COMPARE(v16i_eq, v16i, a.l[i] == b.l[i])
+V16_COMPARE(v16i_gt, v16i, (int32_t)a.l[i] > (int32_t)b.l[i])
+V16_INLINE v16i v16i_select(v16m m, v16i a, v16i b)
+{
+    V16_EACH b.l[i] = m >> i & 1 ? a.l[i] : b.l[i];
+    return b;
+}
+V16_INLINE void v16i_mul_wide(v16i a, v16i b, v16i *hi, v16i *lo)
+{
+    V16_EACH {
+        uint64_t p = (uint64_t)a.l[i] * b.l[i];
+        hi->l[i] = (uint32_t)(p >> 32);
+        lo->l[i] = (uint32_t)p;
+    }
+}
+
+V16_INLINE v16 v16_load_bf16_first(const uint16_t *p, int n)
+{
+    v16i v = v16i_set1(0);
+    for (int i = 0; i < n; i++) v.l[i] = (uint32_t)p[i] << 16;
+    return v16_from_bits(v);
+}
+V16_INLINE v16 v16_load_bf16(const uint16_t *p) { return v16_load_bf16_first(p, V16_LANES); }
+V16_INLINE void v16_store_bf16_first(uint16_t *p, v16 v, int n)
+{
+    v16i u = v16_bits(v);
+    for (int i = 0; i < n; i++) {
+        uint32_t nearest = u.l[i] + 0x7fff + (u.l[i] >> 16 & 1), quiet = u.l[i] | 0x400000;
+        p[i] = (uint16_t)((v.l[i] == v.l[i] ? nearest : quiet) >> 16);
+    }
+}
+V16_INLINE void v16_store_bf16(uint16_t *p, v16 v) { v16_store_bf16_first(p, v, V16_LANES); }
+
+#if V16_LANES == 16
+V16_INLINE float v16_sum(v16 v)
+{
+    for (int half = 8; half; half /= 2)
+        for (int i = 0; i < half; i++) v.l[i] = v.l[i] + v.l[i + half];
+    return v.l[0];
+}
+V16_INLINE float v16_max_lane(v16 v)
+{
+    for (int half = 8; half; half /= 2)
+        for (int i = 0; i < half; i++) v.l[i] = v.l[i] > v.l[i + half] ? v.l[i] : v.l[i + half];
+    return v.l[0];
+}
+#endif

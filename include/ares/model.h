@@ -8,6 +8,7 @@
 #define ARES_MODEL_H
 
 #include "ares/core.h"
+#include "ares/data.h"
 #include "ares/io.h"
 #include "ares/kernels.h"
 
@@ -91,19 +92,7 @@ void ares_model_zero_grad(ares_model *m);
 void ares_model_join_embed_grad(ares_model *m);       /* tied: lm_head.grad += embed_grad; once per optimizer step */
 int ares_model_optimizer_alloc(ares_model *m);        /* m, v, master: zeroed, master = weight */
 
-/* ------------------------------------------------------------------ packed tokens and the forward pass (forward.c, block.c) */
-typedef struct ares_packed {
-    int32_t rows;
-    const int32_t *ids;            /* [rows] */
-    const int32_t *positions;      /* [rows]; M-RoPE will take three axes */
-    ares_segments seg;             /* host arrays */
-    const int32_t *slots;          /* [rows], paged only: where store_kv puts each row */
-    float *cache;                  /* paged: [layers][cache_layer_floats]; NULL: packed */
-    int64_t cache_layer_floats;
-    int32_t n_out;                 /* rows whose hidden states the head wants; a row may be named more than once */
-    const int32_t *out_rows;       /* [n_out] */
-} ares_packed;
-
+/* ------------------------------------------------------------------ the forward pass over packed tokens (forward.c, block.c) */
 /* Buffers of passes up to max_rows tokens, kept from pass to pass. */
 typedef struct ares_workspace ares_workspace;
 typedef enum { ARES_KEEP_NOTHING, ARES_KEEP_INPUTS, ARES_KEEP_ALL } ares_keep; /* for backward: nothing, block inputs (recompute), everything */

@@ -1,0 +1,149 @@
+/*
+ * data: rows of a data set, the batch that carries a step, and packing.
+ */
+#ifndef ARES_DATA_H
+#define ARES_DATA_H
+
+#include "ares/config.h"
+#include "ares/core.h"
+#include "ares/io.h"
+#include "ares/kernels.h"
+#include "ares/chat.h"
+#include "ares/text.h"
+
+/* ------------------------------------------------------------------ options: data.* (aepo.md 7.2) */
+#define ARES_DATA_OPTIONS(X)                                                                                                            \
+    X(texts, train_files, "train_files", "[]", "", "JSON lines of training rows; several files are read in turn")                       \
+    X(texts, val_files, "val_files", "[]", "", "JSON lines of validation rows")                                                         \
+    X(text, prompt_key, "prompt_key", "prompt", "nonempty", "key of the prompt: a string, or a list of messages")                       \
+    X(text, answer_key, "answer_key", "answer", "nonempty", "key of the ground truth")                                                  \
+    X(text, system_prompt, "system_prompt", "null", "", "system message put before string prompts")                                     \
+    X(text, format_prompt, "format_prompt", "null", "", "template file ({{ content | trim }} ...) that string prompts go through")     \
+    X(text, override_chat_template, "override_chat_template", "null", "", "template file used instead of the model's own")              \
+    X(flag, apply_chat_template, "apply_chat_template", "true", "", "false: the prompt's text goes to the model as it is")              \
+    X(i64, max_prompt_length, "max_prompt_length", "512", "[1,)", "tokens; longer rows are dropped, or an error")                       \
+    X(i64, max_response_length, "max_response_length", "512", "[1,)", "tokens sampled at most")                                         \
+    X(i64, rollout_batch_size, "rollout_batch_size", "512", "[1,)", "prompts of a training step")                                       \
+    X(i64, val_batch_size, "val_batch_size", "-1", "-1|[1,)", "prompts validated at once; -1 is all")                                   \
+    X(flag, shuffle, "shuffle", "true", "", "a new order each epoch, by seed and epoch")                                                \
+    X(i64, seed, "seed", "1", "[0,)", "of the order of rows")                                                                           \
+    X(flag, filter_overlong_prompts, "filter_overlong_prompts", "true", "", "drop rows over max_prompt_length, counted; false: an error")
+ARES_OPTION_STRUCT(ares_data_config, ARES_DATA_OPTIONS);
+ares_option_table ares_data_options;
+
+/* ------------------------------------------------------------------ data set (dataset.c): rows in memory, read once, checked with file:line */
+typedef struct ares_row {
+    const ares_json *json;          /* the whole row: other keys travel along */
+    const char *file; int64_t line; /* for messages */
+    int64_t id;                     /* index in the data set */
+    const int32_t *prompt; int32_t prompt_len; /* encoded; filled by ares_prompt_encode */
+    ares_view prompt_text;          /* what was encoded */
+    ares_view ground_truth;         /* strings as they are; numbers, lists and objects as JSON; empty when the key is absent */
+    const char *data_source;        /* "data_source", else the file's name */
+} ares_row;
+typedef struct ares_dataset ares_dataset;
+/* need_answer: a row without answer_key is an error. An empty data set is an error. */
+int ares_dataset_load(const ares_texts *files, const ares_data_config *cfg, bool need_answer, ares_dataset **out);
+void ares_dataset_free(ares_dataset *d);
+int64_t ares_dataset_count(const ares_dataset *d);
+const ares_row *ares_dataset_row(const ares_dataset *d, int64_t i);
+/* Renders (format prompt, system prompt, chat template) and encodes every row on the pool, then drops the overlong
+ * (counted in *dropped, logged with the longest) or fails. A set left empty is an error. (prompt.c) */
+typedef struct ares_prompt_encoder ares_prompt_encoder;
+int ares_prompt_encoder_new(const ares_data_config *cfg, const char *model_dir, const ares_tokenizer *tok, ares_prompt_encoder **out);
+void ares_prompt_encoder_free(ares_prompt_encoder *e);
+int ares_dataset_encode(ares_dataset *d, const ares_prompt_encoder *e, ares_pool *pool, int64_t *dropped);
+
+/* ------------------------------------------------------------------ loader (loader.c): the order of rows. State is one number. */
+typedef struct ares_loader {
+    int64_t rows, batch;    /* of the data set; prompts a step */
+    bool shuffle;
+    uint64_t seed;
+    int64_t drawn;          /* prompts drawn so far in the run: the whole state (epoch = drawn / usable rows) */
+    int64_t *order; int64_t order_epoch;
+} ares_loader;
+int ares_loader_init(ares_loader *l, int64_t rows, int64_t batch, bool shuffle, uint64_t seed); /* fewer rows than a batch: an error */
+void ares_loader_fini(ares_loader *l);
+/* The next batch: row ids [batch]; *first_draw is the draw number of the first. Epochs follow each other; a short rest is left out. */
+int ares_loader_next(ares_loader *l, int64_t *row_ids, int64_t *first_draw);
+int64_t ares_loader_epoch(const ares_loader *l);
+
+/* ------------------------------------------------------------------ batch (batch.c): plain host arrays, ragged, no padding anywhere */
+typedef struct ares_sample {
+    int64_t draw;                   /* number of the prompt drawn in the run: the group's uid */
+    int32_t index;                  /* 0 .. n-1 in its group */
+    const ares_row *row;
+    const int32_t *prompt; int32_t prompt_len;
+    ares_view response;             /* decoded */
+    bool stopped;                   /* by a stop token or string, not by length */
+    bool token_exact;               /* the tokens are the ones sampled, untouched */
+    int64_t weight_version;         /* optimizer steps before it was sampled */
+    float score, accuracy;          /* of the reward manager; accuracy is NaN where no reward gives one */
+    const float *reward_parts;      /* one per configured reward, unweighted */
+} ares_sample;
+
+#define ARES_BATCH_LIST(X)                                                                                  \
+    X(i32, responses,          "the ids behind the prompt, tool and environment text included")             \
+    X(u8,  response_mask,      "1 where the policy wrote the token")                                        \
+    X(f32, rollout_log_probs,  "as sampled, at the rollout temperature")                                    \
+    X(f32, entropies,          "exact, full vocabulary, at the rollout temperature")                        \
+    X(f32, old_log_probs,      "under the policy before this step, at the loss temperature")                \
+    X(f32, ref_log_probs,      "under the reference model, at the loss temperature")                        \
+    X(f32, values,             "of the critic: the state before the token")                                 \
+    X(f32, token_level_scores, "of the reward manager")                                                     \
+    X(f32, token_level_rewards, "scores with what shaping adds")                                            \
+    X(f32, kl_weight,          "factor of the KL term; 1 when absent")                                      \
+    X(f32, advantages,         "0 where the mask is 0")                                                     \
+    X(f32, returns,            "0 where the mask is 0")
+typedef int32_t ares_column_i32;
+typedef uint8_t ares_column_u8;
+typedef float ares_column_f32;
+
+typedef struct ares_batch {
+    int64_t rows, groups, tokens;
+    int64_t *row_start;             /* [rows + 1]: row r owns [row_start[r], row_start[r+1]) of every column */
+    int64_t *group_start;           /* [groups + 1]: rows of a group are adjacent */
+    ares_sample *samples;           /* [rows] */
+#define ARES_BATCH_FIELD_(type, name, doc) ares_column_##type *name; /* [tokens], NULL until put */
+    ARES_BATCH_LIST(ARES_BATCH_FIELD_)
+#undef ARES_BATCH_FIELD_
+    int64_t row_cap, group_cap, token_cap;
+    ares_arena arena;               /* the step's: texts, prompts, parts */
+} ares_batch;
+void ares_batch_init(ares_batch *b);
+void ares_batch_fini(ares_batch *b);
+void ares_batch_clear(ares_batch *b);           /* forgets rows and the arena; keeps memory */
+void ares_batch_begin_group(ares_batch *b);     /* rows added next belong to a new group */
+int64_t ares_batch_add_row(ares_batch *b, const ares_sample *s, int64_t n_tokens); /* before any column is put; gives the row's first token */
+/* The column's storage, zeroed; it must not have been put before. A stage calls it once for the column it owns. */
+#define ARES_PUT(b, name) ((b)->name = ares_batch_put((b), (b)->name, sizeof *(b)->name, #name))
+void *ares_batch_put(ares_batch *b, const void *present, size_t size, const char *name);
+/* The first of `names` that is not there fails: "<stage>: needs column 'x', which <owner> should have written". */
+int ares_batch_need(const ares_batch *b, const char *stage, const char *column, const void *present);
+#define ARES_NEED(b, stage, name) ares_batch_need((b), (stage), #name, (b)->name)
+/* Keeps the groups whose flag is set, in order; all columns follow. */
+void ares_batch_select_groups(ares_batch *b, const bool *keep);
+
+/* ------------------------------------------------------------------ packing (pack.c): rows -> packed tokens
+ * A micro-batch is a run of consecutive rows. share: the prompt of a group is one segment and its samples see it as their
+ * prefix, so a group is never split; otherwise each row is prompt + response. The last response token is not fed: nothing follows it.
+ */
+typedef struct ares_packed {
+    int32_t rows;                  /* tokens */
+    const int32_t *ids;            /* [rows] */
+    const int32_t *positions;      /* [rows]; M-RoPE will take three axes */
+    ares_segments seg;             /* host arrays */
+    const int32_t *slots;          /* [rows], paged only: where store_kv puts each row */
+    float *cache;                  /* paged: [layers][cache_layer_floats]; NULL: packed */
+    int64_t cache_layer_floats;
+    int32_t n_out;                 /* rows whose hidden states the head wants; a row may be named more than once */
+    const int32_t *out_rows;       /* [n_out] */
+} ares_packed;
+
+typedef struct ares_micro_batch { int64_t row, end; int64_t tokens, out; } ares_micro_batch; /* batch rows [row, end); fed tokens; head rows */
+/* Cuts rows [row, end) into micro-batches of at most max_tokens fed tokens each (a single row or shared group may exceed it),
+ * written to out [end - row]; returns their number. */
+int64_t ares_pack_plan(const ares_batch *b, int64_t row, int64_t end, int64_t max_tokens, bool share, ares_micro_batch *out);
+/* n_out = response tokens of the rows, in batch order: head row i is about token row_start[m->row] + i; targets [n_out] are these tokens. */
+void ares_pack_build(const ares_batch *b, const ares_micro_batch *m, bool share, ares_arena *arena, ares_packed *out, const int32_t **targets);
+#endif

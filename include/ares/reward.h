@@ -1,0 +1,65 @@
+/*
+ * reward: the RewardManager. Response text -> scores, by built-in verifiers on the pool and users' rewards in children.
+ */
+#ifndef ARES_REWARD_H
+#define ARES_REWARD_H
+
+#include "ares/config.h"
+#include "ares/core.h"
+#include "ares/data.h"
+
+/* ------------------------------------------------------------------ options: worker.reward.* */
+#define ARES_REWARD_OPTIONS(X)                                                                                                          \
+    X(tree, rewards, "rewards", "[{name: exact}]", "list", "rewards that add up: [{name: boxed, weight: 0.9}, {name: format, weight: 0.1, pattern: ...}]") \
+    X(flag, skip_special_tokens, "skip_special_tokens", "true", "", "judge the response without special tokens")                        \
+    X(f64, unfinished_score, "unfinished_score", "null", "?", "total score of a response cut by length; null: judged like others")
+ARES_OPTION_STRUCT(ares_reward_config, ARES_REWARD_OPTIONS);
+ares_option_table ares_reward_options;
+
+/* ------------------------------------------------------------------ verifiers (verify/): response and ground truth -> a score and details
+ * Pure and bounded by counted work, so that a score depends on the texts alone; called from several threads.
+ */
+typedef struct ares_verify_in {
+    ares_view response, ground_truth, prompt;
+    bool stopped;                /* false: cut by length */
+    const ares_json *row;        /* the data row, or the line given to `grade`; may be NULL */
+    const void *options;         /* of this entry, as opened */
+} ares_verify_in;
+typedef struct ares_verify_out {
+    double score;                /* usually 0 or 1 */
+    double accuracy;             /* NaN: this verifier says nothing about correctness */
+    ares_str details;            /* members of a JSON object behind "score": `"extracted":"42"`; may stay empty */
+} ares_verify_out;
+typedef struct ares_verifier {
+    const char *name, *doc;
+    ares_option_table *options;  /* of its own, beside name and weight; NULL: none */
+    size_t options_size;
+    int (*check)(const void *options);   /* once, at start; NULL: nothing to check */
+    int (*verify)(const ares_verify_in *in, ares_verify_out *out); /* fails only on bad ground truth */
+} ares_verifier;
+const ares_verifier *ares_verifier_find(const char *name);
+const char *const *ares_verifier_names(int *n);
+
+/* ------------------------------------------------------------------ manager (reward.c)
+ * An entry of `rewards` names a verifier, or says `function: path.so:symbol`, or `command: [words]`. score = sum of weight x score.
+ */
+typedef struct ares_reward ares_reward;
+/* Binds and checks every entry (faults go to cfg); starts children lazily. pool may be NULL. */
+int ares_reward_open(ares_config *cfg, const ares_reward_config *rc, ares_pool *pool, ares_reward **out);
+void ares_reward_close(ares_reward *r);
+int ares_reward_count(const ares_reward *r);
+const char *ares_reward_name(const ares_reward *r, int i);   /* as in metrics: reward/<name> */
+/* Queues one response (score and parts are filled by ares_reward_wait); it may be judged while others decode. Texts are borrowed until then. */
+typedef struct ares_reward_item {
+    ares_verify_in in;
+    float score, accuracy;
+    float *parts;                /* [ares_reward_count] */
+    bool failed;                 /* a user's reward failed on it; scored by its policy */
+} ares_reward_item;
+void ares_reward_submit(ares_reward *r, ares_reward_item *item);
+int ares_reward_wait(ares_reward *r, ares_metrics *m); /* all queued are done; counts failures into reward/failed/<name>, sets reward/replayable */
+
+/* The C function of a user's shared object, declared `double NAME(const char *response, const char *ground_truth, const char *row_json);`
+ * NaN counts as a failure. It runs in a child process (`ares-train __reward`), never in the trainer. */
+int ares_reward_child_main(int argc, char **argv);
+#endif

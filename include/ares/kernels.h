@@ -162,6 +162,7 @@ typedef struct ares_kernels {
     void (*release)(ares_device *d, void *p, size_t bytes);
     void (*copy_in)(ares_device *d, void *device, const void *host, size_t bytes);
     void (*copy_out)(ares_device *d, void *host, const void *device, size_t bytes); /* complete on return */
+    void (*copy)(ares_device *d, void *to, const void *from, size_t bytes); /* within the device */
     void (*zero)(ares_device *d, void *p, size_t bytes);
     int (*sync)(ares_device *d);        /* waits; the first failure since the last sync */
 

@@ -1,5 +1,12 @@
 # ares_deps: the C libraries, from ARES_DEPS_PREFIX or the system. MPI and libtorch as imported targets of their own.
 # Everything that is missing is named in one message.
+# A value in the environment fills an empty cache entry: after a first try without it, too.
+foreach(name ARES_DEPS_PREFIX ARES_LIBTORCH)
+    if(NOT ${name} AND DEFINED ENV{${name}})
+        set(${name} $ENV{${name}} CACHE PATH "" FORCE)
+    endif()
+endforeach()
+
 add_library(ares_deps INTERFACE)
 set(missing "")
 

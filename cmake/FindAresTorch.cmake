@@ -3,7 +3,7 @@
 # find_package(Torch) of a CUDA wheel fails without the CUDA toolkit; all we need is -ltorch_cpu -lc10 and where they lie.
 # libtorch_cpu.so of a CUDA wheel needs libcudart and libcupti, which the wheels nvidia-cuda-* put beside torch.
 set(ARES_TORCH_VERSION 2.11.0)
-set(ARES_LIBTORCH "$ENV{ARES_LIBTORCH}" CACHE PATH "a folder with libtorch's include/ and lib/")
+set(ARES_LIBTORCH "" CACHE PATH "a folder with libtorch's include/ and lib/")
 
 set(candidates "")
 if(ARES_LIBTORCH)

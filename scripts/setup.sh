@@ -14,6 +14,7 @@ fail() { echo "setup: $*" >&2; exit 1; }
 
 # --- Debian packages: a package is wanted when what it brings is not there
 packages=()
+optional=() # without these the program runs in one process only
 command -v gcc >/dev/null || packages+=(gcc libc6-dev)
 command -v g++ >/dev/null || packages+=(g++)
 command -v cmake >/dev/null || packages+=(cmake)
@@ -35,8 +36,8 @@ header pcre2.h libpcre2-dev
 header utf8proc.h libutf8proc-dev
 header gmp.h libgmp-dev
 if [[ ${ARES_MPI:-AUTO} != OFF ]]; then
-    command -v mpicc >/dev/null || packages+=(libopenmpi-dev)
-    command -v mpirun >/dev/null || packages+=(openmpi-bin)
+    command -v mpicc >/dev/null || optional+=(libopenmpi-dev)
+    command -v mpirun >/dev/null || optional+=(openmpi-bin)
 fi
 
 # --- libtorch: where FindAresTorch.cmake will look
@@ -66,38 +67,41 @@ elif [[ -z $torch && " ${packages[*]} " == *" python3 "* ]]; then
     packages+=(python3-venv)
 fi
 
-if ((${#packages[@]})); then
-    command="apt-get install -y --no-install-recommends ${packages[*]}"
-    command -v apt-get >/dev/null || fail "missing (Debian names): ${packages[*]}; no apt-get here: install them with this system's packages, or name a prefix in ARES_DEPS_PREFIX"
-    ((EUID == 0)) || fail "missing packages; run as root, then start again: $command"
-    say "installing ${packages[*]}"
+# Gives 1 when something stays missing, with the way out in $remedy.
+install() { # package...
+    local command="apt-get install -y --no-install-recommends $*" log rc=0
+    remedy="with root and a network: apt-get update && $command"
+    command -v apt-get >/dev/null || { remedy="install them with this system's packages (the names are Debian's)"; return 1; }
+    ((EUID == 0)) || { remedy="run as root: $command"; return 1; }
+    say "installing $*"
     log=$(mktemp)
     export DEBIAN_FRONTEND=noninteractive
-    # The lists of a fresh machine are empty or old; try without first, it is quicker.
-    if ! $command </dev/null >"$log" 2>&1; then
-        apt-get update </dev/null >"$log" 2>&1 && $command </dev/null >>"$log" 2>&1 || {
-            tail -n 5 "$log" >&2
-            rm -f "$log"
-            fail "could not install: ${packages[*]}. With a network: apt-get update && $command. Without: carry a prefix made by" \
-                "scripts/bundle_deps.sh here and name it in ARES_DEPS_PREFIX (it holds the C libraries; compiler, cmake and ninja must come with the system)"
-        }
-    fi
+    # The lists of a fresh machine are empty or old, and reading them anew takes longer than the rest: first without.
+    $command </dev/null >"$log" 2>&1 || { apt-get update && $command; } </dev/null >"$log" 2>&1 || { rc=1; tail -n 3 "$log" >&2; }
     rm -f "$log"
+    return $rc
+}
+if ((${#packages[@]} + ${#optional[@]})) && ! install "${packages[@]}" "${optional[@]}"; then
+    if ((${#packages[@]})) && { ((${#optional[@]} == 0 || EUID != 0)) || ! install "${packages[@]}"; }; then
+        fail "missing: ${packages[*]} ${optional[*]}; $remedy. With no network: carry a prefix made by scripts/bundle_deps.sh here and name it" \
+            "in ARES_DEPS_PREFIX (now '${ARES_DEPS_PREFIX:-}'); it holds the C libraries, compiler, cmake and ninja come with the system"
+    fi
+    say "going on without ${optional[*]}: one process only; $remedy"
 fi
 
 if [[ -z $torch ]]; then
     # Without a GPU libtorch_cpu.so needs two small libraries of CUDA; the other 2 GB of the wheel's friends stay away.
-    wanted=("torch==$torch_version")
+    fetch=("torch==$torch_version")
     if nvidia-smi >/dev/null 2>&1; then
         say "fetching libtorch $torch_version with its CUDA libraries into .venv (about 3 GB)"
         deps=()
     else
         say "fetching libtorch $torch_version into .venv (530 MB)"
-        wanted+=("nvidia-cuda-runtime==13.0.*" "nvidia-cuda-cupti==13.0.*")
+        fetch+=("nvidia-cuda-runtime==13.0.*" "nvidia-cuda-cupti==13.0.*")
         deps=(--no-deps)
     fi
     [[ -x .venv/bin/python ]] && .venv/bin/python -c 'import pip' 2>/dev/null || { rm -rf .venv && python3 -m venv .venv; }
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input --no-compile "${deps[@]}" "${wanted[@]}" </dev/null ||
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input --no-compile "${deps[@]}" "${fetch[@]}" </dev/null ||
         fail "could not fetch torch==$torch_version; with no network, name a folder with its include/ and lib/ in ARES_LIBTORCH, or activate a Python that has torch $torch_version"
     touch .venv/ares-complete
     torch=$(find_torch)

@@ -1,0 +1,206 @@
+/*
+ * Which rows the next forward holds. Running samples come first, a row each (more after a preemption, whose tokens are
+ * computed again); what is left of the row budget prefills prompts in order of arrival. A sample starts by sharing the
+ * whole blocks of its prompt and copying the last, partial one.
+ *
+ * When blocks run out, prompts that only wait lose theirs first, then the sample admitted last is put back. The oldest
+ * sample always gets on: ares_rollout_add made sure that it fits alone. None of this can change a result.
+ */
+#include "internal.h"
+
+static void drop_all(ares_rollout *r, block_list *l)
+{
+    for (int32_t i = 0; i < l->n; i++) rollout_block_drop(&r->blocks, l->block[i]);
+    l->n = 0;
+}
+
+void rollout_release_sequence(ares_rollout *r, sequence *s)
+{
+    drop_all(r, &s->blocks);
+    s->cached = 0;
+    int32_t kept = 0;
+    for (int32_t i = 0; i < r->n_running; i++)
+        if (r->running[i] != s) r->running[kept++] = r->running[i];
+    r->n_running = kept;
+}
+
+void rollout_release_prompt(ares_rollout *r, request *q)
+{
+    if (q->waiting) return;
+    drop_all(r, &q->blocks);
+    q->cached = 0;
+}
+
+/* Frees at least one block, at the cost of whoever came last; false when only `self` is left to pay. */
+static bool make_room(ares_rollout *r, const sequence *self, const request *filling)
+{
+    request *victim = NULL;
+    for (request *q = r->first; q; q = q->next)
+        if (q->blocks.n && q != filling) victim = q;
+    if (victim) {
+        drop_all(r, &victim->blocks);
+        victim->cached = 0;
+        return true;
+    }
+    if (r->n_running == 0) return false;
+    sequence *last = r->running[r->n_running - 1];
+    if (last == self) return false;
+    rollout_release_sequence(r, last);
+    last->state = SEQ_WAITING;
+    last->request->waiting++;
+    r->stats.preemptions++;
+    return true;
+}
+
+/* Grows l to hold `tokens`. Takes from others only where force is set. */
+static bool grow(ares_rollout *r, block_list *l, int32_t tokens, const sequence *self, const request *filling, bool force)
+{
+    while (l->n < blocks_for(tokens)) {
+        int32_t block = rollout_block_take(&r->blocks);
+        if (block >= 0) l->block[l->n++] = block;
+        else if (!force || !make_room(r, self, filling)) return false;
+    }
+    return true;
+}
+
+/* Rows for the tokens [from, to) of a sequence or prompt; a segment of its own. */
+static void add_rows(ares_rollout *r, const request *q, const sequence *s, const block_list *blocks, int32_t from, int32_t to)
+{
+    plan *p = &r->plan;
+    p->start[p->n_seg] = p->rows;
+    p->prefix_len[p->n_seg] = from;
+    for (int32_t i = 0; i < blocks->n; i++) p->table[(int64_t)p->n_seg * r->stride + i] = blocks->block[i];
+    for (int32_t t = from; t < to; t++) {
+        p->ids[p->rows] = t < q->prompt_len ? q->prompt[t] : s->ids[t - q->prompt_len];
+        p->positions[p->rows] = t;
+        p->slots[p->rows++] = blocks->block[t / ARES_KV_BLOCK] * ARES_KV_BLOCK + t % ARES_KV_BLOCK;
+    }
+    p->start[++p->n_seg] = p->rows;
+}
+
+static void add_out(ares_rollout *r, int32_t row, sequence *s)
+{
+    plan *p = &r->plan;
+    if (p->n_out == p->out_cap) {
+        p->out_cap = p->out_cap * 2 + 64;
+        size_t n = (size_t)p->out_cap;
+        p->out_rows = ares_realloc(p->out_rows, n * sizeof *p->out_rows);
+        p->out_seq = ares_realloc(p->out_seq, n * sizeof *p->out_seq);
+        p->temperature = ares_realloc(p->temperature, n * sizeof *p->temperature);
+        p->top_p = ares_realloc(p->top_p, n * sizeof *p->top_p);
+        p->top_k = ares_realloc(p->top_k, n * sizeof *p->top_k);
+        p->token = ares_realloc(p->token, n * sizeof *p->token);
+        p->key = ares_realloc(p->key, n * sizeof *p->key);
+        p->log_prob = ares_realloc(p->log_prob, n * sizeof *p->log_prob);
+        p->entropy = ares_realloc(p->entropy, n * sizeof *p->entropy);
+        p->log_prob_1 = ares_realloc(p->log_prob_1, n * sizeof *p->log_prob_1);
+        p->entropy_1 = ares_realloc(p->entropy_1, n * sizeof *p->entropy_1);
+    }
+    const ares_sampling *g = &s->request->sampling;
+    p->out_rows[p->n_out] = row;
+    p->out_seq[p->n_out] = s;
+    p->temperature[p->n_out] = g->temperature;
+    p->top_p[p->n_out] = g->top_p;
+    p->top_k[p->n_out] = g->top_k;
+    p->key[p->n_out] = ares_rng_sub(s->key, (uint64_t)s->n, 0);
+    if (g->temperature != 0 && g->temperature != 1) p->want_1 = true;
+    p->n_out++;
+}
+
+/* A running sample's rows: one, or all that a preemption took from it, as far as the budget goes. */
+static void plan_running(ares_rollout *r)
+{
+    for (int32_t i = 0; i < r->n_running; i++) {
+        sequence *s = r->running[i];
+        int32_t length = sequence_len(s), to = ARES_MIN(length, s->cached + r->max_rows - r->plan.rows);
+        if (to <= s->cached) return;
+        if (!grow(r, &s->blocks, to, s, NULL, true)) {
+            /* it is the last admitted itself: back in the queue */
+            rollout_release_sequence(r, s);
+            s->state = SEQ_WAITING;
+            s->request->waiting++;
+            r->stats.preemptions++;
+            return;
+        }
+        add_rows(r, s->request, s, &s->blocks, s->cached, to);
+        s->cached = to;
+        if (to == length) add_out(r, r->plan.rows - 1, s);
+        r->stats.peak_seqs = ARES_MAX(r->stats.peak_seqs, i + 1);
+    }
+}
+
+/* Shares the prompt's whole blocks, copies its partial one. Wants a block to spare for each running sample, unless nothing runs. */
+static bool start(ares_rollout *r, sequence *s)
+{
+    request *q = s->request;
+    int32_t whole = q->prompt_len / ARES_KV_BLOCK, length = sequence_len(s), own = blocks_for(length) - whole;
+    if (r->n_running == r->max_seqs) return false;
+    if (r->blocks.n_free < own + r->n_running) {
+        if (r->n_running) return false;
+        while (r->blocks.n_free < own)
+            if (!make_room(r, s, q)) return false;
+    }
+    for (int32_t i = 0; i < whole; i++) {
+        rollout_block_ref(&r->blocks, q->blocks.block[i]);
+        s->blocks.block[s->blocks.n++] = q->blocks.block[i];
+    }
+    grow(r, &s->blocks, length, s, q, false);
+    if (q->prompt_len % ARES_KV_BLOCK) {
+        ares_device *d = r->model->device;
+        int64_t layer = (int64_t)r->blocks.total * (int64_t)r->block_floats;
+        for (int32_t i = 0; i < r->model->cfg.layers; i++) {
+            float *base = r->cache + i * layer;
+            d->k->copy(d, base + (int64_t)s->blocks.block[whole] * (int64_t)r->block_floats, base + (int64_t)q->blocks.block[whole] * (int64_t)r->block_floats,
+                       r->block_floats * sizeof(float));
+        }
+    }
+    s->cached = q->prompt_len;
+    s->state = SEQ_RUNNING;
+    r->running[r->n_running++] = s;
+    q->waiting--;
+    return true;
+}
+
+/* Samples whose prompt is cached join the running ones; returns false when one had to wait for room. */
+static bool start_waiting(ares_rollout *r)
+{
+    for (request *q = r->first; q; q = q->next) {
+        if (!q->waiting || q->cached < q->prompt_len || !q->sampled) continue;
+        for (int32_t i = 0; i < q->n && q->waiting; i++)
+            if (q->samples[i].state == SEQ_WAITING && !start(r, &q->samples[i])) return false;
+        rollout_release_prompt(r, q);
+    }
+    return true;
+}
+
+/* Prompts, in order, into what is left of the row budget. */
+static void plan_prompts(ares_rollout *r)
+{
+    for (request *q = r->first; q && r->plan.rows < r->max_rows; q = q->next) {
+        if (q->cached == q->prompt_len || (q->sampled && !q->waiting)) continue;
+        int32_t to = ARES_MIN(q->prompt_len, q->cached + r->max_rows - r->plan.rows);
+        int32_t need = blocks_for(to) - q->blocks.n;
+        bool alone = r->n_running == 0 && r->plan.rows == 0;
+        if (!alone && r->blocks.n_free < need + r->n_running + 1) return;
+        if (!grow(r, &q->blocks, to, NULL, q, alone)) return;
+        add_rows(r, q, NULL, &q->blocks, q->cached, to);
+        q->cached = to;
+        r->stats.prefill_tokens += to - r->plan.prefix_len[r->plan.n_seg - 1];
+        if (to < q->prompt_len) return;
+        if (q->sampled) continue; /* it was evicted: its samples only need the cache again */
+        for (int32_t i = 0; i < q->n; i++) add_out(r, r->plan.rows - 1, &q->samples[i]);
+    }
+}
+
+void rollout_schedule(ares_rollout *r)
+{
+    plan *p = &r->plan;
+    p->rows = p->n_seg = p->n_out = 0;
+    p->start[0] = 0;
+    p->want_1 = false;
+    bool all_started = start_waiting(r);
+    plan_running(r);
+    /* prefill only where its samples can follow soon */
+    if (all_started || r->n_running == 0) plan_prompts(r);
+    r->stats.peak_blocks = ARES_MAX(r->stats.peak_blocks, r->blocks.total - r->blocks.n_free);
+}

@@ -1,0 +1,106 @@
+/* The batch's columns are one list; everything here loops over it. */
+#include "ares/data.h"
+
+#include <string.h>
+
+void ares_batch_init(ares_batch *b) { *b = (ares_batch){ 0 }; }
+
+/* Columns live in the step's arena: cleared with it. */
+static void drop_columns(ares_batch *b)
+{
+#define DROP(type, name, doc) b->name = NULL;
+    ARES_BATCH_LIST(DROP)
+#undef DROP
+}
+
+void ares_batch_clear(ares_batch *b)
+{
+    drop_columns(b);
+    ares_arena_reset(&b->arena);
+    b->rows = b->groups = b->tokens = 0;
+}
+
+void ares_batch_fini(ares_batch *b)
+{
+    ares_arena_fini(&b->arena);
+    ares_free(b->row_start);
+    ares_free(b->group_start);
+    ares_free(b->samples);
+    *b = (ares_batch){ 0 };
+}
+
+void ares_batch_begin_group(ares_batch *b)
+{
+    if (b->groups + 2 > b->group_cap) {
+        b->group_cap = b->group_cap * 2 + 16;
+        b->group_start = ares_realloc(b->group_start, (size_t)b->group_cap * sizeof *b->group_start);
+    }
+    if (b->groups && b->group_start[b->groups - 1] == b->rows) return; /* the last group is still empty */
+    b->group_start[b->groups++] = b->rows;
+    b->group_start[b->groups] = b->rows;
+}
+
+int64_t ares_batch_add_row(ares_batch *b, const ares_sample *s, int64_t n_tokens)
+{
+    ARES_ASSERT(b->groups > 0 && !b->responses && n_tokens >= 0);
+    if (b->rows + 2 > b->row_cap) {
+        b->row_cap = b->row_cap * 2 + 64;
+        b->row_start = ares_realloc(b->row_start, (size_t)b->row_cap * sizeof *b->row_start);
+        b->samples = ares_realloc(b->samples, (size_t)b->row_cap * sizeof *b->samples);
+    }
+    int64_t first = b->tokens;
+    b->samples[b->rows] = *s;
+    b->row_start[b->rows++] = first;
+    b->tokens += n_tokens;
+    b->row_start[b->rows] = b->tokens;
+    b->group_start[b->groups] = b->rows;
+    return first;
+}
+
+void *ares_batch_put(ares_batch *b, const void *present, size_t size, const char *name)
+{
+    if (present) ares_abort(__FILE__, __LINE__, name); /* a column is written once, by the stage that owns it */
+    return ares_arena_calloc(&b->arena, (size_t)b->tokens + 1, size);
+}
+
+int ares_batch_need(const ares_batch *b, const char *stage, const char *column, const void *present)
+{
+    (void)b;
+    if (present) return ARES_OK;
+    static const struct { const char *column, *owner; } owners[] = {
+        { "responses", "ares_rollout_generate" },      { "response_mask", "ares_rollout_generate" },  { "rollout_log_probs", "ares_rollout_generate" },
+        { "entropies", "ares_rollout_generate" },      { "old_log_probs", "ares_actor_log_probs" },   { "ref_log_probs", "ares_reference_log_probs" },
+        { "values", "ares_critic_values" },            { "token_level_scores", "ares_reward_score" }, { "token_level_rewards", "ares_reward_shape" },
+        { "kl_weight", "ares_control_observe" },       { "advantages", "adv->compute" },              { "returns", "adv->compute" },
+    };
+    const char *owner = "no stage";
+    for (int i = 0; i < ARES_COUNT(owners); i++)
+        if (strcmp(owners[i].column, column) == 0) owner = owners[i].owner;
+    return ares_fail(ARES_ESTATE, "%s: needs the column '%s', which %s should have written", stage, column, owner);
+}
+
+void ares_batch_select_groups(ares_batch *b, const bool *keep)
+{
+    int64_t row = 0, token = 0, group = 0;
+    for (int64_t g = 0; g < b->groups; g++) {
+        if (!keep[g]) continue;
+        int64_t first_row = b->group_start[g], end_row = b->group_start[g + 1];
+        int64_t from = b->row_start[first_row], n = b->row_start[end_row] - from;
+#define MOVE(type, name, doc)                                                                               \
+    if (b->name) memmove(b->name + token, b->name + from, (size_t)n * sizeof *b->name);
+        ARES_BATCH_LIST(MOVE)
+#undef MOVE
+        b->group_start[group++] = row;
+        for (int64_t r = first_row; r < end_row; r++) {
+            int64_t length = b->row_start[r + 1] - b->row_start[r];
+            b->samples[row] = b->samples[r];
+            b->row_start[row++] = token;
+            token += length;
+        }
+    }
+    b->groups = group;
+    b->rows = row;
+    b->tokens = token;
+    if (b->row_start) b->row_start[row] = token;
+    if (b->group_start) b->group_start[group] = row;
+}

@@ -1,0 +1,101 @@
+/*
+ * Rows -> packed tokens. With shared prompts a group is its prompt, once, and then each sample's own tokens: the prompt's
+ * last row predicts the first token of all of them.
+ */
+#include "ares/data.h"
+
+#include <string.h>
+
+static int64_t row_len(const ares_batch *b, int64_t r) { return b->row_start[r + 1] - b->row_start[r]; }
+
+/* Tokens fed for a row without its prompt: the last one is not. */
+static int64_t own_tokens(const ares_batch *b, int64_t r) { return ARES_MAX(row_len(b, r) - 1, 0); }
+
+static int64_t group_end(const ares_batch *b, int64_t row)
+{
+    int64_t lo = 0, hi = b->groups;
+    while (lo + 1 < hi) {
+        int64_t mid = (lo + hi) / 2;
+        if (b->group_start[mid] <= row) lo = mid;
+        else hi = mid;
+    }
+    return b->group_start[lo + 1];
+}
+
+int64_t ares_pack_plan(const ares_batch *b, int64_t row, int64_t end, int64_t max_tokens, bool share, ares_micro_batch *out)
+{
+    int64_t n = 0;
+    while (row < end) {
+        int64_t next = share ? ARES_MIN(group_end(b, row), end) : row + 1, tokens = share ? b->samples[row].prompt_len : 0;
+        for (int64_t r = row; r < next; r++) tokens += own_tokens(b, r) + (share ? 0 : b->samples[r].prompt_len);
+        int64_t outs = b->row_start[next] - b->row_start[row];
+        if (n && out[n - 1].tokens + tokens <= max_tokens) {
+            out[n - 1].end = next;
+            out[n - 1].tokens += tokens;
+            out[n - 1].out += outs;
+        } else out[n++] = (ares_micro_batch){ row, next, tokens, outs };
+        row = next;
+    }
+    return n;
+}
+
+typedef struct builder {
+    int32_t *ids, *positions, *start, *prefix_len, *prefix_row, *out_rows, *targets;
+    int32_t rows, n_seg, n_out;
+} builder;
+
+/* A segment of tokens that stand behind `prefix` others, which begin at prefix_row. */
+static void open_segment(builder *p, int32_t prefix, int32_t prefix_row)
+{
+    p->prefix_len[p->n_seg] = prefix;
+    p->prefix_row[p->n_seg] = prefix_row;
+    p->start[p->n_seg++] = p->rows;
+}
+
+static void put(builder *p, const int32_t *ids, int64_t n, int32_t position)
+{
+    for (int64_t i = 0; i < n; i++) {
+        p->ids[p->rows] = ids[i];
+        p->positions[p->rows++] = position + (int32_t)i;
+    }
+}
+
+static void put_row(builder *p, const ares_batch *b, int64_t r, bool share, int32_t prompt_row)
+{
+    const ares_sample *s = &b->samples[r];
+    const int32_t *response = b->responses + b->row_start[r];
+    int64_t own = own_tokens(b, r), n = row_len(b, r);
+    if (!share) {
+        open_segment(p, 0, 0);
+        prompt_row = p->rows;
+        put(p, s->prompt, s->prompt_len, 0);
+    } else if (own) open_segment(p, s->prompt_len, prompt_row);
+    int32_t first = p->rows;
+    put(p, response, own, s->prompt_len);
+    for (int64_t i = 0; i < n; i++) {
+        p->out_rows[p->n_out] = i ? first + (int32_t)i - 1 : prompt_row + s->prompt_len - 1;
+        p->targets[p->n_out++] = response[i];
+    }
+}
+
+void ares_pack_build(const ares_batch *b, const ares_micro_batch *m, bool share, ares_arena *arena, ares_packed *out, const int32_t **targets)
+{
+    size_t rows = (size_t)m->tokens + 1, segments = (size_t)(m->end - m->row) * 2 + 1, i32 = sizeof(int32_t);
+    builder p = { .ids = ares_arena_alloc(arena, rows * i32), .positions = ares_arena_alloc(arena, rows * i32), .start = ares_arena_alloc(arena, (segments + 1) * i32),
+                  .prefix_len = ares_arena_alloc(arena, segments * i32), .prefix_row = ares_arena_alloc(arena, segments * i32),
+                  .out_rows = ares_arena_alloc(arena, ((size_t)m->out + 1) * i32), .targets = ares_arena_alloc(arena, ((size_t)m->out + 1) * i32) };
+    for (int64_t r = m->row; r < m->end;) {
+        int64_t next = share ? ARES_MIN(group_end(b, r), m->end) : r + 1;
+        int32_t prompt_row = p.rows;
+        if (share) {
+            open_segment(&p, 0, 0);
+            put(&p, b->samples[r].prompt, b->samples[r].prompt_len, 0);
+        }
+        for (; r < next; r++) put_row(&p, b, r, share, prompt_row);
+    }
+    p.start[p.n_seg] = p.rows;
+    ARES_ASSERT(p.rows == m->tokens && p.n_out == m->out);
+    *out = (ares_packed){ .rows = p.rows, .ids = p.ids, .positions = p.positions, .n_out = p.n_out, .out_rows = p.out_rows,
+                          .seg = { .n = p.n_seg, .rows = p.rows, .start = p.start, .prefix_len = p.prefix_len, .prefix_row = p.prefix_row } };
+    *targets = p.targets;
+}

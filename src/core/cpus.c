@@ -1,9 +1,9 @@
 /*
- * How many CPUs are ours. A container often sees all of the machine's CPUs and may use two of them; a thread too many
- * is worse than one too few, because the whole process stands still when its quota is spent.
+ * How many CPUs are ours. A container often sees all of the machine's CPUs and may use two of them; a thread
+ * too many is worse than one too few, because the whole process stands still when its quota is spent.
  */
-#include "ares/core.h"
 #include "cpus.h"
+#include "ares/core.h"
 
 #include <limits.h>
 #include <sched.h>
@@ -31,14 +31,16 @@ static bool read_numbers(const char *folder, const char *name, double *first, do
 static double folder_cpus(const char *folder)
 {
     double quota, period, unused;
-    if (read_numbers(folder, "cpu.max", &quota, &period)) return quota > 0 && period > 0 ? quota / period : INT_MAX;
+    if (read_numbers(folder, "cpu.max", &quota, &period))
+        return quota > 0 && period > 0 ? quota / period : INT_MAX;
     if (read_numbers(folder, "cpu.cfs_quota_us", &quota, &unused) && quota > 0 &&
         read_numbers(folder, "cpu.cfs_period_us", &period, &unused) && period > 0)
         return quota / period;
     return INT_MAX;
 }
 
-/* The tightest limit from <base><path> up to <base>. A path that is not there is that of the host: only base counts. */
+/* The tightest limit from <base><path> up to <base>. A path that is not there is that of the host: only
+ * base counts. */
 static double least_upwards(const char *base, const char *path)
 {
     char folder[PATH_MAX];
@@ -77,7 +79,8 @@ int core_cgroup_cpus(const char *membership, const char *root)
     return least >= INT_MAX ? INT_MAX : ARES_MAX(1, (int)(least + 0.5));
 }
 
-/* A machine may have more CPUs than a cpu_set_t has bits: the mask is made larger until the kernel takes it. */
+/* A machine may have more CPUs than a cpu_set_t has bits: the mask is made larger until the kernel takes
+ * it. */
 static int affinity_cpus(void)
 {
     for (int bits = 1024; bits <= 1 << 20; bits *= 2) {

@@ -1,5 +1,6 @@
 /*
- * Short series on short intervals; no tables, no fused operations (-ffp-contract=off keeps the compiler from making any).
+ * Short series on short intervals; no tables, no fused operations (-ffp-contract=off keeps the compiler from
+ * making any).
  */
 #include "elementary.h"
 
@@ -7,8 +8,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* x = 2^e m with m in [sqrt 1/2, sqrt 2), and ln m = 2 artanh(s), s = (m - 1) / (m + 1): |s| < 0.172, so the term of
- * s^23 is the last that counts. */
+/* x = 2^e m with m in [sqrt 1/2, sqrt 2), and ln m = 2 artanh(s), s = (m - 1) / (m + 1): |s| < 0.172, so
+ * the term of s^23 is the last that counts. */
 double core_log(double x)
 {
     uint64_t bits;
@@ -25,7 +26,8 @@ double core_log(double x)
     return e * 0.6931471805599453 + (2 * s + 2 * s * series);
 }
 
-/* x = k ln 2 + r, |r| < 0.35; ln 2 in two parts, the first with so few bits that its product with k is exact. */
+/* x = k ln 2 + r, |r| < 0.35; ln 2 in two parts, the first with so few bits that its product with k is
+ * exact. */
 double core_exp(double x)
 {
     double k = floor(x * 1.4426950408889634 + 0.5);

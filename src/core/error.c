@@ -1,8 +1,8 @@
 /*
  * The message of the last failure, per thread, and the ways out: exit codes and aborts.
  *
- * Two buffers take turns, so that ares_fail may be given ares_error_message() as an argument. A report of many faults
- * may be long, hence their size; untouched pages of it cost nothing.
+ * Two buffers take turns, so that ares_fail may be given ares_error_message() as an argument. A report of
+ * many faults may be long, hence their size; untouched pages of it cost nothing.
  */
 #include "ares/core.h"
 
@@ -56,14 +56,11 @@ int ares_fail_in(int code, const char *format, ...)
     va_start(args, format);
     size_t len = format_into(text, 0, format, args);
     va_end(args);
-    size_t more = strlen(cause);
-    if (len + 2 + more < MESSAGE_BYTES) {
-        memcpy(text + len, ": ", 2);
-        memcpy(text + len + 2, cause, more + 1);
-    } else if (len + 2 < MESSAGE_BYTES) {
-        memcpy(text + len, ": ", 2);
-        memcpy(text + len + 2, cause, MESSAGE_BYTES - len - 2);
-        cut(text);
+    if (len < MESSAGE_BYTES) {
+        for (const char *p = ": "; *p && len < MESSAGE_BYTES; p++) text[len++] = *p;
+        while (*cause && len < MESSAGE_BYTES) text[len++] = *cause++;
+        if (len < MESSAGE_BYTES) text[len] = 0;
+        else cut(text);
     }
     current = 1 - current;
     return code;

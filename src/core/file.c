@@ -144,7 +144,8 @@ static int remove_at(int parent, const char *name, const char *shown)
     }
     ares_str_fini(&inner);
     closedir(dir);
-    if (rc == ARES_OK && unlinkat(parent, name, AT_REMOVEDIR) < 0 && errno != ENOENT) rc = refused(shown, "removed");
+    if (rc == ARES_OK && unlinkat(parent, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+        rc = refused(shown, "removed");
     return rc;
 }
 

@@ -1,6 +1,7 @@
 /*
- * JSON, strict. The text is copied into the arena once and strings are unescaped in place (an escape is never shorter
- * than what it stands for), so a document is two kinds of blocks: that copy, and the arrays of values.
+ * JSON, strict. The text is copied into the arena once and strings are unescaped in place (an escape is never
+ * shorter than what it stands for), so a document is two kinds of blocks: that copy, and the arrays of
+ * values.
  */
 #include "ares/core.h"
 #include "hash.h"
@@ -13,8 +14,12 @@
 
 enum { MAX_DEPTH = 512 };
 
-/* Values and keys of the containers that are still open lie on one stack; a container takes its own off when it closes. */
-typedef struct pending { ares_view key; ares_json value; } pending;
+/* Values and keys of the containers that are still open lie on one stack; a container takes its own off
+ * when it closes. */
+typedef struct pending {
+    ares_view key;
+    ares_json value;
+} pending;
 
 typedef struct reader {
     ares_arena *arena;
@@ -64,7 +69,10 @@ static bool read_hex4(const char *p, const char *end, uint32_t *out)
     *out = 0;
     for (int i = 0; i < 4; i++) {
         char c = p[i];
-        int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+        int digit = c >= '0' && c <= '9'   ? c - '0'
+                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                           : -1;
         if (digit < 0) return false;
         *out = *out << 4 | (uint32_t)digit;
     }
@@ -236,15 +244,18 @@ static int read_array(reader *r, ares_json *out)
     return ARES_OK;
 }
 
-/* A repeated key keeps its first place and its last value, as in Python. Gives the number of different keys. */
+/* A repeated key keeps its first place and its last value, as in Python. Gives the number of different
+ * keys. */
 static size_t merge_duplicates(pending *member, size_t n)
 {
     size_t slots = 4, kept = 0;
     while (slots < n * 2) slots *= 2;
-    uint32_t few[64] = { 0 }, *table = slots <= (size_t)ARES_COUNT(few) ? few : ares_calloc(slots, sizeof *table);
+    uint32_t few[64] = { 0 },
+             *table = slots <= (size_t)ARES_COUNT(few) ? few : ares_calloc(slots, sizeof *table);
     for (size_t i = 0; i < n; i++) {
         size_t at = core_hash(member[i].key.data, member[i].key.len) & (slots - 1);
-        while (table[at] && !ares_view_eq(member[table[at] - 1].key, member[i].key)) at = (at + 1) & (slots - 1);
+        while (table[at] && !ares_view_eq(member[table[at] - 1].key, member[i].key))
+            at = (at + 1) & (slots - 1);
         if (table[at]) {
             member[table[at] - 1].value = member[i].value;
         } else {
@@ -332,8 +343,12 @@ static int read_value(reader *r, ares_json *out)
 int ares_json_parse(ares_arena *arena, ares_view text, const char *name, const ares_json **out)
 {
     char *copy = ares_arena_copy(arena, text.data, text.len);
-    reader r = { .arena = arena, .text = text, .name = name ? name : "json",
-                 .start = copy, .p = copy, .end = copy + text.len };
+    reader r = { .arena = arena,
+                 .text = text,
+                 .name = name ? name : "json",
+                 .start = copy,
+                 .p = copy,
+                 .end = copy + text.len };
     ares_json *value = ares_arena_calloc(arena, 1, sizeof *value);
     int rc = ares_view_starts(text, ARES_VIEW("\xEF\xBB\xBF"))
                  ? bad(&r, "it starts with a byte order mark; save it as UTF-8 without one")
@@ -362,7 +377,8 @@ const ares_json *ares_json_get(const ares_json *object, const char *key)
 
 static const char *type_name(const ares_json *v)
 {
-    static const char *const names[] = { "null", "a boolean", "an integer", "a number", "a string", "an array", "an object" };
+    static const char *const names[] = { "null",     "a boolean", "an integer", "a number",
+                                         "a string", "an array",  "an object" };
     return names[v->type];
 }
 
@@ -383,7 +399,8 @@ int ares_json_get_i64(const ares_json *o, const char *key, int64_t absent, int64
     const ares_json *v = present(o, key);
     *out = v ? v->integer : absent;
     if (!v || (v->type == ARES_JSON_INT && !v->big)) return ARES_OK;
-    if (v->type == ARES_JSON_FLOAT && fabs(v->number) < 0x1p63 && v->number == trunc(v->number)) return ARES_OK;
+    if (v->type == ARES_JSON_FLOAT && fabs(v->number) < 0x1p63 && v->number == trunc(v->number))
+        return ARES_OK;
     return wrong_type(v, key, "an integer of 64 bits");
 }
 
@@ -416,7 +433,8 @@ void ares_json_write_string(ares_str *out, ares_view s)
     ares_str_add_char(out, '"');
     while (p < end) {
         const char *plain = p;
-        while (p < end && (unsigned char)*p >= 0x20 && (unsigned char)*p < 0x80 && *p != '"' && *p != '\\') p++;
+        while (p < end && (unsigned char)*p >= 0x20 && (unsigned char)*p < 0x80 && *p != '"' && *p != '\\')
+            p++;
         ares_str_add(out, plain, (size_t)(p - plain));
         if (p == end) break;
         unsigned char c = (unsigned char)*p;

@@ -24,7 +24,8 @@ void ares_log(ares_log_level level, const char *format, ...)
     int rank = own_rank;
     if ((int)level < least_level || (rank != 0 && level < ARES_LOG_WARN)) return;
     ares_str line = { 0 };
-    if (core_bar_shown && isatty(STDERR_FILENO) && atomic_exchange(&core_bar_shown, 0)) ares_str_add_z(&line, "\r\033[K");
+    if (core_bar_shown && isatty(STDERR_FILENO) && atomic_exchange(&core_bar_shown, 0))
+        ares_str_add_z(&line, "\r\033[K");
     if (rank != 0) ares_str_addf(&line, "[rank %d] ", rank);
     ares_str_add_z(&line, prefix[level]);
     va_list args;

@@ -1,6 +1,7 @@
 /*
- * A name among names, and what was probably meant. Distance: insertions, deletions, replacements and swaps of neighbours
- * (optimal string alignment), blind to case and to '-' against '_'. Near is a third of the longer word, rounded.
+ * A name among names, and what was probably meant. Distance: insertions, deletions, replacements and swaps of
+ * neighbours (optimal string alignment), blind to case and to '-' against '_'. Near is a third of the longer
+ * word, rounded.
  */
 #include "ares/core.h"
 
@@ -23,7 +24,8 @@ static int distance(const char *a, int na, const char *b, int nb)
         for (int j = 1; j <= nb; j++) {
             int differ = folded(a[i - 1]) != folded(b[j - 1]);
             int best = ARES_MIN(above[j - 1] + differ, ARES_MIN(above[j], row[j - 1]) + 1);
-            if (i > 1 && j > 1 && folded(a[i - 1]) == folded(b[j - 2]) && folded(a[i - 2]) == folded(b[j - 1]))
+            if (i > 1 && j > 1 && folded(a[i - 1]) == folded(b[j - 2]) &&
+                folded(a[i - 2]) == folded(b[j - 1]))
                 best = ARES_MIN(best, before[j - 2] + 1);
             row[j] = best;
         }
@@ -60,8 +62,9 @@ int ares_lookup(int code, const char *subject, const char *name, const char *con
     ares_str choices = { 0 };
     for (int i = 0; i < n; i++) ares_str_addf(&choices, "%s%s", i ? ", " : "", names[i]);
     const char *nearest = ares_nearest(name, names, n);
-    int rc = ares_fail(code, "%s = '%s': unknown;%s%s%s (choices: %s)", subject, name, nearest ? " did you mean '" : "",
-                       nearest ? nearest : " choose one of these", nearest ? "'?" : "", n ? choices.data : "none");
+    int rc = ares_fail(code, "%s = '%s': unknown;%s%s%s (choices: %s)", subject, name,
+                       nearest ? " did you mean '" : "", nearest ? nearest : " choose one of these",
+                       nearest ? "'?" : "", n ? choices.data : "none");
     ares_str_fini(&choices);
     return rc;
 }

@@ -4,7 +4,11 @@
 #include "ares/core.h"
 #include "hash.h"
 
-typedef struct entry { ares_view key; uint64_t hash; int64_t value; } entry;
+typedef struct entry {
+    ares_view key;
+    uint64_t hash;
+    int64_t value;
+} entry;
 
 struct ares_map {
     ares_arena keys;

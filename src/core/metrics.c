@@ -1,9 +1,12 @@
 /*
- * Names -> scalars. An entry is a weighted sum and the sum of weights; a value that was set or added has weight 1.
+ * Names -> scalars. An entry is a weighted sum and the sum of weights; a value that was set or added has
+ * weight 1.
  */
 #include "ares/core.h"
 
-typedef struct scalar { double sum, weight; } scalar;
+typedef struct scalar {
+    double sum, weight;
+} scalar;
 
 struct ares_metrics {
     ares_map *names; /* name -> index; a cleared set of metrics begins with an empty map */

@@ -1,13 +1,14 @@
 /*
- * The one thread pool. Two counters carry a run: `unclaimed`, from which every thread takes tasks one by one, and
- * `undone`, which the last to finish brings to 0. A claim succeeds only while a task is left, and the caller does not
- * return before every claimed task is done, so a thread that holds a claim may read the job, and one that comes late
- * finds nothing and touches nothing.
+ * The one thread pool. Two counters carry a run: `unclaimed`, from which every thread takes tasks one by one,
+ * and `undone`, which the last to finish brings to 0. A claim succeeds only while a task is left, and the
+ * caller does not return before every claimed task is done, so a thread that holds a claim may read the job,
+ * and one that comes late finds nothing and touches nothing.
  *
- * `events` counts what may interest an idle thread (a run, a posted job, the end). It is read before looking for work and
- * slept on with that value, so nothing is missed. Idle threads spin before they sleep, because a decode loop comes back
- * within microseconds and a futex takes tens of them; they spin long only when the last wait was short, and give
- * their CPU away while they do, so an idle program uses none and one with too many threads is not held up.
+ * `events` counts what may interest an idle thread (a run, a posted job, the end). It is read before looking
+ * for work and slept on with that value, so nothing is missed. Idle threads spin before they sleep, because a
+ * decode loop comes back within microseconds and a futex takes tens of them; they spin long only when the
+ * last wait was short, and give their CPU away while they do, so an idle program uses none and one with too
+ * many threads is not held up.
  */
 #include "ares/core.h"
 
@@ -21,13 +22,21 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define SPIN_HOT_S 50e-6  /* how long to spin when the last wait was shorter than twice this */
+#define SPIN_HOT_S 50e-6 /* how long to spin when the last wait was shorter than twice this */
 #define SPIN_COLD_S 3e-6
 #define SPIN_PURE_S 10e-6 /* after so much of it, offer the CPU to others between looks */
 
-typedef struct post { struct post *next; void (*fn)(void *ctx); void *ctx; } post;
+typedef struct post {
+    struct post *next;
+    void (*fn)(void *ctx);
+    void *ctx;
+} post;
 
-typedef struct member { ares_pool *pool; int worker; pthread_t thread; } member;
+typedef struct member {
+    ares_pool *pool;
+    int worker;
+    pthread_t thread;
+} member;
 
 struct ares_pool {
     int threads;
@@ -131,7 +140,8 @@ static void *worker_main(void *arg)
         if (run_post(p)) continue;
         double start = ares_now_s();
         int looks = 0;
-        while (atomic_load_explicit(&p->events, memory_order_acquire) == seen && spin_on(&looks, start, spin_s)) {}
+        while (atomic_load_explicit(&p->events, memory_order_acquire) == seen &&
+               spin_on(&looks, start, spin_s)) {}
         if (atomic_load(&p->events) == seen) {
             atomic_fetch_add(&p->sleepers, 1);
             futex_wait(&p->events, seen);

@@ -1,9 +1,9 @@
 /*
- * One line a step on stdout, and below it on a terminal a bar that moves. The time left comes from a running mean of the
- * step's duration that leans to the recent ones: rollouts grow longer as a model learns.
+ * One line a step on stdout, and below it on a terminal a bar that moves. The time left comes from a running
+ * mean of the step's duration that leans to the recent ones: rollouts grow longer as a model learns.
  */
-#include "ares/core.h"
 #include "progress.h"
+#include "ares/core.h"
 
 #include <stdio.h>
 #include <unistd.h>

@@ -1,7 +1,8 @@
 /*
- * Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011) and what is drawn
- * from it. A normal is the inverse of the normal distribution (Wichura, algorithm AS 241) at a uniform number, with
- * sums, products, quotients and a square root only, and a logarithm made of them: these round alike on every machine.
+ * Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011) and what
+ * is drawn from it. A normal is the inverse of the normal distribution (Wichura, algorithm AS 241) at a
+ * uniform number, with sums, products, quotients and a square root only, and a logarithm made of them: these
+ * round alike on every machine.
  */
 #include "ares/core.h"
 #include "elementary.h"
@@ -51,7 +52,8 @@ uint64_t ares_rng_u64(ares_rng_key key, uint64_t index)
     return draw(key, index, 0);
 }
 
-/* Lemire, "Fast random integer generation in an interval", 2019: a rejected draw is followed by another attempt. */
+/* Lemire, "Fast random integer generation in an interval", 2019: a rejected draw is followed by another
+ * attempt. */
 uint64_t ares_rng_below(ares_rng_key key, uint64_t index, uint64_t n)
 {
     ARES_ASSERT(n > 0);
@@ -76,23 +78,40 @@ static double ratio(const double num[8], const double den[8], double r)
 
 static double inverse_normal(double p)
 {
-    static const double a[8] = { 3.3871328727963666080, 1.3314166789178437745e2, 1.9715909503065514427e3,
+    static const double a[8] = { 3.3871328727963666080,   1.3314166789178437745e2, 1.9715909503065514427e3,
                                  1.3731693765509461125e4, 4.5921953931549871457e4, 6.7265770927008700853e4,
                                  3.3430575583588128105e4, 2.5090809287301226727e3 };
-    static const double b[8] = { 1, 4.2313330701600911252e1, 6.8718700749205790830e2, 5.3941960214247511077e3,
-                                 2.1213794301586595867e4, 3.9307895800092710610e4, 2.8729085735721942674e4,
+    static const double b[8] = { 1,
+                                 4.2313330701600911252e1,
+                                 6.8718700749205790830e2,
+                                 5.3941960214247511077e3,
+                                 2.1213794301586595867e4,
+                                 3.9307895800092710610e4,
+                                 2.8729085735721942674e4,
                                  5.2264952788528545610e3 };
-    static const double c[8] = { 1.42343711074968357734, 4.63033784615654529590, 5.76949722146069140550,
-                                 3.64784832476320460504, 1.27045825245236838258, 2.41780725177450611770e-1,
+    static const double c[8] = { 1.42343711074968357734,    4.63033784615654529590,
+                                 5.76949722146069140550,    3.64784832476320460504,
+                                 1.27045825245236838258,    2.41780725177450611770e-1,
                                  2.27238449892691845833e-2, 7.74545014278341407640e-4 };
-    static const double d[8] = { 1, 2.05319162663775882187, 1.67638483018380384940, 6.89767334985100004550e-1,
-                                 1.48103976427480074590e-1, 1.51986665636164571966e-2, 5.47593808499534494600e-4,
+    static const double d[8] = { 1,
+                                 2.05319162663775882187,
+                                 1.67638483018380384940,
+                                 6.89767334985100004550e-1,
+                                 1.48103976427480074590e-1,
+                                 1.51986665636164571966e-2,
+                                 5.47593808499534494600e-4,
                                  1.05075007164441684324e-9 };
-    static const double e[8] = { 6.65790464350110377720, 5.46378491116411436990, 1.78482653991729133580,
-                                 2.96560571828504891230e-1, 2.65321895265761230930e-2, 1.24266094738807843860e-3,
+    static const double e[8] = { 6.65790464350110377720,    5.46378491116411436990,
+                                 1.78482653991729133580,    2.96560571828504891230e-1,
+                                 2.65321895265761230930e-2, 1.24266094738807843860e-3,
                                  2.71155556874348757815e-5, 2.01033439929228813265e-7 };
-    static const double f[8] = { 1, 5.99832206555887937690e-1, 1.36929880922735805310e-1, 1.48753612908506148525e-2,
-                                 7.86869131145613259100e-4, 1.84631831751005468180e-5, 1.42151175831644588870e-7,
+    static const double f[8] = { 1,
+                                 5.99832206555887937690e-1,
+                                 1.36929880922735805310e-1,
+                                 1.48753612908506148525e-2,
+                                 7.86869131145613259100e-4,
+                                 1.84631831751005468180e-5,
+                                 1.42151175831644588870e-7,
                                  2.04426310338993978564e-15 };
     double q = p - 0.5;
     if (fabs(q) <= 0.425) return q * ratio(a, b, 0.180625 - q * q);

@@ -1,8 +1,9 @@
 /*
  * Strings and views, and numbers as text.
  *
- * A number is written as Python's repr writes it: the fewest digits that read back as the same value, an exponent
- * from 1e+16 up and below 1e-04, and always a point or an exponent, so that 1.0 does not turn into the integer 1.
+ * A number is written as Python's repr writes it: the fewest digits that read back as the same value, an
+ * exponent from 1e+16 up and below 1e-04, and always a point or an exponent, so that 1.0 does not turn into
+ * the integer 1.
  */
 #include "ares/core.h"
 
@@ -150,7 +151,8 @@ static bool reads_back(const char *text, double x, bool single)
     return single ? strtof_l(text, NULL, c_locale()) == (float)x : strtod_l(text, NULL, c_locale()) == x;
 }
 
-/* "d.ddde+xx" with the fewest digits that read back. More digits never read back worse, so halving finds them. */
+/* "d.ddde+xx" with the fewest digits that read back. More digits never read back worse, so halving finds
+ * them. */
 static void shortest_scientific(char text[static 40], double x, bool single)
 {
     int fails = -1, good = single ? 8 : 16;
@@ -165,9 +167,18 @@ static void shortest_scientific(char text[static 40], double x, bool single)
 
 static void add_number(ares_str *s, double x, bool single)
 {
-    if (isnan(x)) { ares_str_add_z(s, "nan"); return; }
-    if (isinf(x)) { ares_str_add_z(s, x < 0 ? "-inf" : "inf"); return; }
-    if (fabs(x) < 1e9 && x == (double)(int32_t)x && !(x == 0 && signbit(x))) { ares_str_addf(s, "%d.0", (int32_t)x); return; }
+    if (isnan(x)) {
+        ares_str_add_z(s, "nan");
+        return;
+    }
+    if (isinf(x)) {
+        ares_str_add_z(s, x < 0 ? "-inf" : "inf");
+        return;
+    }
+    if (fabs(x) < 1e9 && x == (double)(int32_t)x && !(x == 0 && signbit(x))) {
+        ares_str_addf(s, "%d.0", (int32_t)x);
+        return;
+    }
 
     char text[40], digits[40];
     locale_t before = uselocale(c_locale());
@@ -224,7 +235,10 @@ bool ares_parse_double(ares_view text, double *out)
     uint64_t mantissa = 0;
     int digits = 0, significant = 0, exponent = 0;
     for (bool fraction = false; p < end && (is_digit(*p) || (*p == '.' && !fraction)); p++) {
-        if (*p == '.') { fraction = true; continue; }
+        if (*p == '.') {
+            fraction = true;
+            continue;
+        }
         digits++;
         if (significant < 18) {
             mantissa = mantissa * 10 + (uint64_t)(*p - '0');
@@ -245,7 +259,8 @@ bool ares_parse_double(ares_view text, double *out)
     }
     if (p != end) return false;
 
-    /* Both factors are exact doubles here, so the one rounding of the product is the right one (Clinger 1990). */
+    /* Both factors are exact doubles here, so the one rounding of the product is the right one (Clinger
+     * 1990). */
     double value;
     if (significant < 19 && mantissa <= (uint64_t)1 << 53 && abs(exponent) <= 22) {
         value = exponent < 0 ? (double)mantissa / power[-exponent] : (double)mantissa * power[exponent];
@@ -271,7 +286,8 @@ bool ares_parse_i64(ares_view text, int64_t *out)
     int64_t value = 0; /* gathered on the negative side, which reaches one further */
     for (; i < text.len; i++) {
         if (!is_digit(text.data[i])) return false;
-        if (__builtin_mul_overflow(value, 10, &value) || __builtin_sub_overflow(value, text.data[i] - '0', &value))
+        if (__builtin_mul_overflow(value, 10, &value) ||
+            __builtin_sub_overflow(value, text.data[i] - '0', &value))
             return false;
     }
     if (!negative && value == INT64_MIN) return false;

@@ -1,0 +1,178 @@
+/* metrics, lookup, schedules, progress */
+#include "test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <unistd.h>
+
+TEST(metrics_keep_the_order_of_first_mention)
+{
+    ares_metrics *m = ares_metrics_new();
+    double v = 0;
+    ares_metrics_set(m, "b", 1);
+    ares_metrics_add(m, "a", 2);
+    ares_metrics_add(m, "a", 3);
+    ares_metrics_set(m, "b", 4);
+    ares_metrics_mean(m, "c", 10, 1);
+    ares_metrics_mean(m, "c", 20, 3);
+    ares_metrics_mean(m, "none", 1, 0);
+    REQUIRE(ares_metrics_count(m) == 3);
+    CHECK_STR(ares_metrics_name(m, 0), "b");
+    CHECK_STR(ares_metrics_name(m, 2), "c");
+    CHECK_NEAR(ares_metrics_value(m, 0), 4, 0);
+    CHECK_NEAR(ares_metrics_value(m, 1), 5, 0);
+    CHECK(ares_metrics_get(m, "c", &v));
+    CHECK_NEAR(v, 17.5, 0);
+    CHECK(!ares_metrics_get(m, "none", &v));
+    ares_metrics_clear(m);
+    CHECK_EQ(ares_metrics_count(m), 0);
+    for (int i = 0; i < 500; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "m/%d", i);
+        ares_metrics_add(m, name, i);
+    }
+    CHECK(ares_metrics_get(m, "m/499", &v) && v == 499);
+    ares_metrics_free(m);
+}
+
+static const char *const estimators[] = { "gae", "grpo", "rloo", "reinforce_pp" };
+
+TEST(nearest_finds_slips_and_nothing_else)
+{
+    CHECK_STR(ares_nearest("grop", estimators, 4), "grpo");
+    CHECK_STR(ares_nearest("GRPO", estimators, 4), "grpo");
+    CHECK_STR(ares_nearest("gea", estimators, 4), "gae");
+    CHECK_STR(ares_nearest("reinforce-pp", estimators, 4), "reinforce_pp");
+    CHECK_STR(ares_nearest("reinforcepp", estimators, 4), "reinforce_pp");
+    CHECK(ares_nearest("banana", estimators, 4) == NULL);
+    CHECK(ares_nearest("", estimators, 4) == NULL);
+    static const char *const options[] = { "top_k", "top_p" };
+    CHECK_STR(ares_nearest("tpo_p", options, 2), "top_p"); /* a swap is one slip; top_k is two away */
+    char longer[4000];
+    memset(longer, 'x', sizeof longer);
+    longer[sizeof longer - 1] = 0;
+    CHECK(ares_nearest(longer, options, 2) == NULL);
+}
+
+TEST(lookup_fails_with_a_suggestion_and_the_choices)
+{
+    int index = -1;
+    CHECK_OK(ares_lookup(ARES_ECONFIG, "algorithm.adv_estimator", "rloo", estimators, 4, &index));
+    CHECK_EQ(index, 2);
+    CHECK_EQ(ares_lookup(ARES_ECONFIG, "algorithm.adv_estimator", "grop", estimators, 4, &index),
+             ARES_ECONFIG);
+    CHECK_STR(ares_error_message(), "algorithm.adv_estimator = 'grop': unknown; did you mean 'grpo'? "
+                                    "(choices: gae, grpo, rloo, reinforce_pp)");
+    CHECK_FAIL(ares_lookup(ARES_EUSE, "verb", "zzz", estimators, 2, &index), ARES_EUSE,
+               "verb = 'zzz': unknown; choose one of these (choices: gae, grpo)");
+}
+
+static double at(const char *name, double warmup, double total, double ratio, double cycles, int64_t step)
+{
+    ares_schedule s = { .name = name,
+                        .base = 2,
+                        .min_ratio = ratio,
+                        .warmup_steps = warmup,
+                        .total_steps = total,
+                        .cycles = cycles };
+    CHECK_OK(ares_schedule_check(&s));
+    return ares_schedule_at(&s, step) / 2;
+}
+
+TEST(constant_warms_up_from_zero_and_has_the_full_value_without_a_warm_up)
+{
+    CHECK_NEAR(at("constant", 0, 0, 0, 0, 0), 1, 0);
+    CHECK_NEAR(at("constant", 4, 0, 0, 0, 0), 0, 0);
+    CHECK_NEAR(at("constant", 4, 0, 0, 0, 2), 0.5, 0);
+    CHECK_NEAR(at("constant", 4, 0, 0, 0, 4), 1, 0);
+    CHECK_NEAR(at("constant", 4, 0, 0, 0, 1000), 1, 0);
+}
+
+/* 0.65013442028 is EasyR1's own at step 6 of (3, 10, 0.1). */
+TEST(cosine_is_verls)
+{
+    CHECK_NEAR(at("cosine", 3, 10, 0.1, 0.5, 0), 0, 0);
+    CHECK_NEAR(at("cosine", 3, 10, 0.1, 0.5, 3), 1, 1e-15);
+    CHECK_NEAR(at("cosine", 3, 10, 0.1, 0.5, 6), 0.65013442028, 1e-11);
+    CHECK_NEAR(at("cosine", 3, 10, 0.1, 0.5, 10), 0.1, 1e-15);
+    CHECK_NEAR(at("cosine", 3, 10, 0.1, 0.5, 99), 0.1, 1e-15); /* it does not come up again */
+    CHECK_NEAR(at("cosine", 0, 8, 0, 1, 4), 0, 1e-15);
+    CHECK_NEAR(at("cosine", 0, 8, 0, 1, 6), 0.5, 1e-15);
+    for (int64_t step = 0; step < 20; step++)
+        CHECK_NEAR(at("cosine", 0, 20, 0.2, 0.5, step), 0.4 * cos(acos(-1.0) * (double)step / 20) + 0.6,
+                   1e-15);
+}
+
+TEST(linear_exponential_and_level_end_at_min_ratio)
+{
+    CHECK_NEAR(at("linear", 2, 12, 0.5, 0, 7), 0.75, 1e-15);
+    CHECK_NEAR(at("linear", 2, 12, 0.5, 0, 50), 0.5, 0);
+    CHECK_NEAR(at("linear", 0, 200, 9, 0, 100), 5, 1e-15);
+    CHECK_NEAR(at("exponential", 0, 10, 0.01, 0, 5), 0.1, 1e-15);
+    CHECK_NEAR(at("exponential", 0, 10, 0.01, 0, 10), 0.01, 1e-16);
+    static const double level[] = { 0.8, 0.7, 0.6, 0.5, 0.5 };
+    for (int k = 0; k < 5; k++) {
+        CHECK_NEAR(0.8 * at("level", 0, 200, 0.625, 4, 50 * k), level[k], 1e-15);
+        CHECK_NEAR(0.8 * at("level", 0, 200, 0.625, 4, 50 * k + 49), level[k], 1e-15);
+    }
+}
+
+static void refused(ares_schedule s, const char *part)
+{
+    CHECK_FAIL(ares_schedule_check(&s), ARES_ECONFIG, part);
+}
+
+TEST(impossible_schedules_are_refused)
+{
+    refused((ares_schedule){ "cosin", .base = 1 },
+            "schedule: name = 'cosin': unknown; did you mean 'cosine'?");
+    refused((ares_schedule){ NULL, .base = 1 }, "unknown");
+    refused((ares_schedule){ "cosine", .base = 1, .cycles = 0.5 }, "needs to know its end");
+    refused((ares_schedule){ "cosine", .base = 1, .cycles = 0.5, .total_steps = 5, .warmup_steps = 6 },
+            "longer than the whole run");
+    refused((ares_schedule){ "cosine", .base = 1, .cycles = 0.5, .total_steps = 5, .min_ratio = 1.5 },
+            "min_ratio = 1.5");
+    refused((ares_schedule){ "cosine", .base = 1, .total_steps = 5 }, "cycles = 0");
+    refused((ares_schedule){ "exponential", .base = 1, .total_steps = 5 }, "min_ratio = 0");
+    refused((ares_schedule){ "level", .base = 1, .total_steps = 5, .cycles = 1 }, "2 or more");
+    refused((ares_schedule){ "constant", .base = NAN }, "must be finite");
+    refused((ares_schedule){ "constant", .base = 1, .warmup_steps = -1 }, "0 or more");
+}
+
+TEST(progress_writes_plain_lines_where_there_is_no_terminal)
+{
+    fflush(stdout);
+    int kept = dup(STDOUT_FILENO);
+    FILE *to = fopen(test_file("out"), "w");
+    REQUIRE(kept >= 0 && to);
+    dup2(fileno(to), STDOUT_FILENO);
+    ares_progress *p = ares_progress_new("step", 1, 3);
+    ares_progress_step(p, 2, "reward 0.5");
+    ares_progress_step(p, 3, NULL);
+    ares_progress_free(p);
+    dup2(kept, STDOUT_FILENO);
+    close(kept);
+    fclose(to);
+    ares_str out = { 0 };
+    REQUIRE_OK(ares_file_read(test_file("out"), &out));
+    CHECK_STR(out.data, "step 2/3 | reward 0.5 | 0.00 s | eta 0:00\nstep 3/3 | 0.00 s\n");
+    ares_str_fini(&out);
+}
+
+TEST(the_clock_goes_forward_and_memory_is_counted)
+{
+    double before = ares_now_s();
+    CHECK(ares_now_s() >= before);
+    size_t bytes = (size_t)32 << 20;
+    char *pages = ares_pages_new(bytes);
+    CHECK_EQ((uintptr_t)pages % 4096, 0);
+    for (size_t i = 0; i < bytes; i += 4096) {
+        if (pages[i] != 0) {
+            CHECK(pages[i] == 0);
+            break;
+        }
+        pages[i] = 1;
+    }
+    CHECK(ares_peak_memory_bytes() >= (int64_t)bytes);
+    ares_pages_free(pages, bytes);
+}

@@ -199,6 +199,9 @@ typedef struct ares_kernels {
     /* Both, in row chunks, the logits computed once; the same bits as head, loss, head_backward. Writes log_prob, entropy, lse, dx, dw. */
     void (*head_fused)(ares_device *d, const ares_head_args *a, ares_head_loss_fn *loss, void *ctx);
     void (*sample)(ares_device *d, const ares_sample_args *a);
+    /* The head's log_prob and entropy of rows of logits that exist already: one pass, the same bits. -inf is a probability of 0. */
+    void (*token_log_prob)(ares_device *d, const float *logits, int64_t ld, int32_t rows, int32_t vocab, float inv_temperature,
+                           const int32_t *target, float *log_prob, float *entropy);
 
     void (*adamw)(ares_device *d, const ares_adamw_args *a);
     double (*sum_squares)(ares_device *d, const float *x, int64_t n); /* f64 lanes over fixed chunks; NaN and infinity survive */

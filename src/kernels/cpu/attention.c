@@ -1,0 +1,252 @@
+/*
+ * Attention over packed or paged keys. Packed keys are first laid out in scratch exactly as the cache lays them out
+ * (it costs about a hundredth of a layer), so there is one walk: a query row meets the chunks of 32 keys in order, its
+ * own numbers never depend on its neighbours, and packed = paged = token by token.
+ *
+ * A masked key has probability 0 and adds 0 * v to a chain. That can only turn a sum of -0 into +0, which the final
+ * "+ 0" does for every sum: masked keys leave no trace. Keys past the last one of a segment are never read as values.
+ */
+#include "attention.h"
+
+#include <math.h>
+
+enum {
+    QUERIES = 48, /* queries of a task: a chunk of keys and values stays in L1 while they and their heads pass */
+    HEADS = 16,   /* query heads at a time of one kv head */
+    STRIP = 12,   /* rows of one pass: scores, softmax, values */
+    FLOPS_A_US = 100000
+};
+
+/* Packed keys, laid out: full blocks of a shared prefix are those of the prefix's own segment. */
+typedef struct block_range { int32_t leader, shared, first; } block_range; /* [shared, ...) begin at block first */
+
+typedef struct attention_job {
+    const ares_attention_args *a;
+    const float *cache;
+    float *laid_out;                  /* packed: the cache in scratch */
+    block_range *range;               /* packed: [segments] */
+    int32_t *item;                    /* pairs: segment, first query */
+    int64_t *first_unit;              /* [tasks + 1] units (item, kv head) of a task */
+} attention_job;
+
+static int64_t block_of(const attention_job *job, int s, int chunk)
+{
+    if (job->a->cache) return job->a->seg.block_table[(int64_t)s * job->a->seg.table_stride + chunk];
+    const block_range *range = &job->range[s];
+    if (chunk < range->shared) range = &job->range[range->leader];
+    return range->first + chunk - range->shared;
+}
+
+static int32_t blocks_of(const ares_segments *seg, int s)
+{
+    int32_t prefix = segment_prefix(seg, s);
+    return (prefix + segment_rows(seg, s) + 31) / 32 - prefix / 32;
+}
+
+static void lay_out_task(void *ctx, int64_t task, int worker)
+{
+    (void)worker;
+    const attention_job *job = ctx;
+    const ares_attention_args *a = job->a;
+    int s = (int)(task / a->n_kv_heads), h = (int)(task % a->n_kv_heads), dim = a->head_dim;
+    int32_t keys = segment_prefix(&a->seg, s) + segment_rows(&a->seg, s);
+    for (int c = job->range[s].shared; c * 32 < keys; c++) {
+        float *block = job->laid_out + (block_of(job, s, c) * a->n_kv_heads + h) * 64 * dim;
+        int n = keys - c * 32 < 32 ? keys - c * 32 : 32;
+        if (n < 32) memset(block, 0, (size_t)dim * 32 * sizeof(float));
+        gather_transposed(&a->seg, s, c * 32, n, a->k + h * dim, a->ldkv, dim, block);
+        gather_rows(&a->seg, s, c * 32, n, a->v + h * dim, a->ldkv, dim, block + 32 * dim);
+    }
+}
+
+/* Rows of one strip: row r is query q0 + r of one head, or head r of one query. */
+typedef struct strip {
+    const float *q; int64_t ldq;
+    float *out; int64_t ldo;
+    float *max, *sum;        /* running, of every row */
+    int rows;
+    int low[STRIP], high[STRIP]; /* visible keys of the chunk, each in [0, 32] */
+} strip;
+
+static size_t round_up(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
+
+static void strip_chunk(strip *s, const float *keys, const float *values, int head_dim, float scale)
+{
+    float p[STRIP][32];
+    int low = 32, high = 0;
+    for (int r = 0; r < s->rows; r++) {
+        if (s->low[r] < low) low = s->low[r];
+        if (s->high[r] > high) high = s->high[r];
+    }
+    if (low >= high) return;
+    tile_product((tile_args){ .c = p[0], .ldc = 32, .a = s->q, .row = s->ldq, .step = 1, .b = keys, .ldb = 32,
+                              .steps = head_dim, .fresh = true }, s->rows, 32);
+    const v16 minus_infinity = v16_set1(-INFINITY), factor = v16_set1(scale);
+    for (int r = 0; r < s->rows; r++) {
+        v16 a = v16_mul(v16_load(p[r]), factor), b = v16_mul(v16_load(p[r] + 16), factor);
+        if (s->low[r] > 0 || s->high[r] < 32) {
+            uint32_t seen = s->low[r] >= s->high[r] ? 0 : (0xffffffffu << s->low[r]) & (0xffffffffu >> (32 - s->high[r]));
+            a = v16_select(v16m_of(seen & 0xffff), a, minus_infinity);
+            b = v16_select(v16m_of(seen >> 16), b, minus_infinity);
+        }
+        float top = v16_max_lane(v16_max(a, b)), old = s->max[r], max = top > old ? top : old;
+        v16 shift = v16_set1(max == -INFINITY ? 0.0f : max);
+        a = v16_exp(v16_sub(a, shift));
+        b = v16_exp(v16_sub(b, shift));
+        v16_store(p[r], a);
+        v16_store(p[r] + 16, b);
+        float total = v16_sum(v16_add(a, b));
+        if (max != old) { /* otherwise the factor is exactly 1 */
+            v16 rescale = v16_exp(v16_sub(v16_set1(old), shift));
+            s->sum[r] = s->sum[r] * v16_max_lane(rescale);
+            float *out = s->out + r * s->ldo;
+            int d = 0;
+            for (; d + 16 <= head_dim; d += 16) v16_store(out + d, v16_mul(v16_load(out + d), rescale));
+            if (d < head_dim) v16_store_first(out + d, v16_mul(v16_load_first(out + d, head_dim - d), rescale), head_dim - d);
+            s->max[r] = max;
+        }
+        s->sum[r] += total;
+    }
+    tile_product((tile_args){ .c = s->out, .ldc = s->ldo, .a = p[0] + low, .row = 32, .step = 1,
+                              .b = values + (int64_t)low * head_dim, .ldb = head_dim, .steps = high - low }, s->rows, head_dim);
+}
+
+static void finish_row(float *out, int head_dim, float sum)
+{
+    v16 divisor = v16_set1(sum);
+    for (int d = 0; d < head_dim; d += 16) {
+        int n = head_dim - d < 16 ? head_dim - d : 16;
+        v16_store_first(out + d, v16_add(v16_div(v16_load_first(out + d, n), divisor), v16_zero()), n);
+    }
+}
+
+/* Queries [first, first + n) of segment s against all they see, for `heads` query heads from `head` of kv head h. */
+static void attend(const attention_job *job, int s, int first, int n, int h, int head, int heads)
+{
+    const ares_attention_args *a = job->a;
+    int dim = a->head_dim, prefix = segment_prefix(&a->seg, s), keys = prefix + segment_rows(&a->seg, s);
+    int64_t row = a->seg.start[s] + first, column = (int64_t)head * dim;
+    const float *q = a->q + row * a->ldq + column;
+    float *out = a->out + row * a->ldo + column;
+    float max[QUERIES * HEADS], sum[QUERIES * HEADS];
+
+    /* Rows of a strip are queries of one head, or, when queries are few (decoding), heads of one query. */
+    bool across = n < heads;
+    int bands = across ? n : heads, rows = across ? heads : n;
+    int64_t band_q = across ? a->ldq : dim, row_q = across ? dim : a->ldq, band_o = across ? a->ldo : dim, row_o = across ? dim : a->ldo;
+    for (int band = 0; band < bands; band++)
+        for (int r = 0; r < rows; r++) {
+            max[band * rows + r] = -INFINITY;
+            sum[band * rows + r] = 0.0f;
+            memset(out + band * band_o + r * row_o, 0, (size_t)dim * sizeof(float));
+        }
+
+    int last_seen = a->causal ? prefix + first + n : keys;
+    int first_seen = a->window > 0 ? prefix + first + 1 - a->window : 0;
+    for (int c = first_seen > 0 ? first_seen / 32 : 0; c * 32 < last_seen; c++) {
+        const float *block = job->cache + (block_of(job, s, c) * a->n_kv_heads + h) * 64 * dim;
+        for (int band = 0; band < bands; band++)
+            for (int r0 = 0; r0 < rows; r0 += STRIP) {
+                strip st = { .q = q + band * band_q + r0 * row_q, .ldq = row_q, .out = out + band * band_o + r0 * row_o, .ldo = row_o,
+                             .max = max + band * rows + r0, .sum = sum + band * rows + r0, .rows = rows - r0 < STRIP ? rows - r0 : STRIP };
+                for (int r = 0; r < st.rows; r++) {
+                    int position = prefix + first + (across ? band : r0 + r);
+                    int high = (a->causal ? position + 1 : keys) - c * 32, low = a->window > 0 ? position + 1 - a->window - c * 32 : 0;
+                    st.high[r] = high < 0 ? 0 : high > 32 ? 32 : high;
+                    st.low[r] = low < 0 ? 0 : low > 32 ? 32 : low;
+                }
+                strip_chunk(&st, block, block + 32 * dim, dim, a->scale);
+            }
+    }
+    for (int band = 0; band < bands; band++)
+        for (int r = 0; r < rows; r++) {
+            float total = sum[band * rows + r];
+            finish_row(out + band * band_o + r * row_o, dim, total);
+            if (a->lse) {
+                int64_t query = row + (across ? band : r);
+                a->lse[query * a->n_heads + head + (across ? r : band)] = max[band * rows + r] + ares_logf(total);
+            }
+        }
+}
+
+static void attend_task(void *ctx, int64_t task, int worker)
+{
+    (void)worker;
+    const attention_job *job = ctx;
+    const ares_attention_args *a = job->a;
+    int group = a->n_heads / a->n_kv_heads;
+    for (int64_t u = job->first_unit[task]; u < job->first_unit[task + 1]; u++) {
+        const int32_t *item = job->item + u / a->n_kv_heads * 2;
+        int h = (int)(u % a->n_kv_heads), left = segment_rows(&a->seg, item[0]) - item[1];
+        for (int g = 0; g < group; g += HEADS)
+            attend(job, item[0], item[1], left < QUERIES ? left : QUERIES, h, h * group + g, group - g < HEADS ? group - g : HEADS);
+    }
+}
+
+/* FLOPs of a block of queries for one kv head: what a task is measured by. */
+static double cost_of(const ares_attention_args *a, int s, int first)
+{
+    int n = segment_rows(&a->seg, s), rows = n - first < QUERIES ? n - first : QUERIES;
+    double keys = segment_prefix(&a->seg, s) + (a->causal ? first + rows : n);
+    if (a->window > 0 && keys > a->window + rows) keys = a->window + rows;
+    return (keys + 16.0) * rows * (a->n_heads / a->n_kv_heads) * (4.0 * a->head_dim + 64.0);
+}
+
+/* Cuts the units into tasks of about equal work; returns how many. */
+static int64_t share_out(const attention_job *job, int64_t units, double share)
+{
+    const ares_attention_args *a = job->a;
+    int64_t tasks = 0;
+    double load = 0.0;
+    job->first_unit[0] = 0;
+    for (int64_t u = 0; u < units; u++) {
+        const int32_t *item = job->item + u / a->n_kv_heads * 2;
+        load += cost_of(a, item[0], item[1]);
+        if (load >= share || u + 1 == units) {
+            job->first_unit[++tasks] = u + 1;
+            load = 0.0;
+        }
+    }
+    return tasks;
+}
+
+void ARES_K(attention)(ares_device *d, const ares_attention_args *a)
+{
+    const ares_segments *seg = &a->seg;
+    ARES_ASSERT(a->n_heads % a->n_kv_heads == 0);
+    int64_t items = 0, blocks = 0;
+    for (int s = 0; s < seg->n; s++) {
+        items += (segment_rows(seg, s) + QUERIES - 1) / QUERIES;
+        if (!a->cache) blocks += blocks_of(seg, s);
+    }
+    if (items == 0) return;
+    int64_t units = items * a->n_kv_heads;
+
+    size_t blocks_bytes = round_up((size_t)(blocks * a->n_kv_heads * 64 * a->head_dim) * sizeof(float));
+    size_t range_bytes = round_up((size_t)seg->n * sizeof(block_range)), item_bytes = round_up((size_t)items * 2 * sizeof(int32_t));
+    char *scratch = kernels_scratch(d, KERNELS_SHARED, blocks_bytes + range_bytes + item_bytes + (size_t)(units + 1) * sizeof(int64_t));
+    attention_job job = { .a = a, .cache = a->cache, .laid_out = (void *)scratch, .range = (void *)(scratch + blocks_bytes),
+                          .item = (void *)(scratch + blocks_bytes + range_bytes),
+                          .first_unit = (void *)(scratch + blocks_bytes + range_bytes + item_bytes) };
+    double total = 0.0;
+    int64_t count = 0;
+    for (int s = 0; s < seg->n; s++)
+        for (int first = 0; first < segment_rows(seg, s); first += QUERIES, count++) {
+            job.item[2 * count] = s;
+            job.item[2 * count + 1] = first;
+            total += cost_of(a, s, first) * a->n_kv_heads;
+        }
+    double share = total / (8.0 * ares_pool_threads(d->pool));
+    int64_t tasks = share_out(&job, units, share < 1e6 ? 1e6 : share);
+
+    if (!a->cache) {
+        int32_t block = 0;
+        for (int s = 0; s < seg->n; s++) {
+            job.range[s] = (block_range){ .leader = segment_leader(seg, s), .shared = segment_prefix(seg, s) / 32, .first = block };
+            block += blocks_of(seg, s);
+        }
+        kernels_run(d, (double)blocks * a->n_kv_heads * a->head_dim * 64 / 4e3, (int64_t)seg->n * a->n_kv_heads, lay_out_task, &job);
+        job.cache = job.laid_out;
+    }
+    kernels_run(d, total / FLOPS_A_US, tasks, attend_task, &job);
+}

@@ -1,0 +1,128 @@
+/*
+ * Attention backwards: probabilities again from the saved log-sum-exp (Dao et al., arXiv 2205.14135, section 3.1), then
+ *
+ *   dv += P^T dO    dP = dO V^T    dS = P (dP - sum(dO out)) scale    dq += dS K    dk += dS^T q
+ *
+ * A task owns a prefix with all that share it, for one kv head, and so every row of dk and dv it adds to: segments in
+ * order, in each the chunks of keys in order, for a chunk the query heads and their rows in order.
+ */
+#include "attention.h"
+
+#include <math.h>
+
+enum { QUERIES = 48 };
+
+typedef struct backward_job {
+    ares_device *d;
+    const ares_attention_args *a;
+    int32_t *next; /* [segments] the next segment of the same prefix, -1 at the end */
+    int32_t *lead; /* [tasks / n_kv] first segment of each group */
+} backward_job;
+
+/* One chunk of keys as the products want it. dim * 32 floats each. */
+typedef struct chunk {
+    float *kt, *vt, *k; /* keys and values transposed, keys */
+    float *dk, *dv;     /* [32][dim], continuing what memory holds */
+    int first, keys;
+} chunk;
+
+static float dot(const float *a, const float *b, int n)
+{
+    v16 sum = v16_zero();
+    int i = 0;
+    for (; i + 16 <= n; i += 16) sum = v16_fma(v16_load(a + i), v16_load(b + i), sum);
+    if (i < n) sum = v16_fma(v16_load_first(a + i, n - i), v16_load_first(b + i, n - i), sum);
+    return v16_sum(sum);
+}
+
+/* Rows [first, first + n) of segment s and query head `head` against one chunk. */
+static void rows_back(const ares_attention_args *a, int s, int head, int first, int n, const chunk *c)
+{
+    float p[QUERIES][32], ds[QUERIES][32];
+    int dim = a->head_dim, prefix = segment_prefix(&a->seg, s);
+    int64_t row = a->seg.start[s] + first, column = (int64_t)head * dim;
+    const float *q = a->q + row * a->ldq + column, *d_out = a->d_out + row * a->ldo + column, *out = a->out + row * a->ldo + column;
+    float *dq = a->dq + row * a->lddq + column;
+
+    tile_product((tile_args){ .c = p[0], .ldc = 32, .a = q, .row = a->ldq, .step = 1, .b = c->kt, .ldb = 32, .steps = dim, .fresh = true }, n, 32);
+    tile_product((tile_args){ .c = ds[0], .ldc = 32, .a = d_out, .row = a->ldo, .step = 1, .b = c->vt, .ldb = 32, .steps = dim, .fresh = true }, n, 32);
+    const v16 scale = v16_set1(a->scale);
+    for (int r = 0; r < n; r++) {
+        int position = prefix + first + r, high = a->causal ? position + 1 - c->first : 32, low = a->window > 0 ? position + 1 - a->window - c->first : 0;
+        if (high > c->keys) high = c->keys;
+        uint32_t seen = high <= 0 || low >= high ? 0 : (0xffffffffu << (low > 0 ? low : 0)) & (0xffffffffu >> (32 - high));
+        v16 lse = v16_set1(a->lse[(row + r) * a->n_heads + head]), delta = v16_set1(dot(d_out + r * a->ldo, out + r * a->ldo, dim));
+        for (int half = 0; half < 2; half++, seen >>= 16) {
+            float *pp = p[r] + 16 * half, *dd = ds[r] + 16 * half;
+            v16 e = v16_exp(v16_sub(v16_mul(v16_load(pp), scale), lse));
+            e = v16_select(v16m_of(seen & 0xffff), e, v16_zero());
+            v16_store(pp, e);
+            v16_store(dd, v16_mul(v16_mul(e, v16_sub(v16_load(dd), delta)), scale));
+        }
+    }
+    tile_product((tile_args){ .c = dq, .ldc = a->lddq, .a = ds[0], .row = 32, .step = 1, .b = c->k, .ldb = dim, .steps = c->keys }, n, dim);
+    tile_product((tile_args){ .c = c->dv, .ldc = dim, .a = p[0], .row = 1, .step = 32, .b = d_out, .ldb = a->ldo, .steps = n }, c->keys, dim);
+    tile_product((tile_args){ .c = c->dk, .ldc = dim, .a = ds[0], .row = 1, .step = 32, .b = q, .ldb = a->ldq, .steps = n }, c->keys, dim);
+}
+
+static void move_gradients(const ares_attention_args *a, int s, int h, const chunk *c, bool load)
+{
+    size_t bytes = (size_t)a->head_dim * sizeof(float);
+    for (int i = 0; i < c->keys; i++) {
+        int64_t at = key_row(&a->seg, s, c->first + i) * a->lddkv + (int64_t)h * a->head_dim;
+        float *dk = c->dk + (int64_t)i * a->head_dim, *dv = c->dv + (int64_t)i * a->head_dim;
+        memcpy(load ? dk : a->dk + at, load ? a->dk + at : dk, bytes);
+        memcpy(load ? dv : a->dv + at, load ? a->dv + at : dv, bytes);
+    }
+}
+
+static void segment_back(const ares_attention_args *a, int s, int h, chunk *c)
+{
+    int dim = a->head_dim, prefix = segment_prefix(&a->seg, s), rows = segment_rows(&a->seg, s), keys = prefix + rows;
+    int group = a->n_heads / a->n_kv_heads;
+    for (int r = 0; r < rows; r++)
+        memset(a->dq + (a->seg.start[s] + r) * a->lddq + (int64_t)h * group * dim, 0, (size_t)(group * dim) * sizeof(float));
+    for (c->first = 0; c->first < keys; c->first += 32) {
+        c->keys = keys - c->first < 32 ? keys - c->first : 32;
+        int first = a->causal && c->first > prefix ? c->first - prefix : 0, last = rows; /* queries that see the chunk */
+        if (a->window > 0 && c->first + c->keys + a->window - 1 - prefix < last) last = c->first + c->keys + a->window - 1 - prefix;
+        if (first >= last) continue;
+        gather_transposed(&a->seg, s, c->first, c->keys, a->k + (int64_t)h * dim, a->ldkv, dim, c->kt);
+        gather_transposed(&a->seg, s, c->first, c->keys, a->v + (int64_t)h * dim, a->ldkv, dim, c->vt);
+        gather_rows(&a->seg, s, c->first, c->keys, a->k + (int64_t)h * dim, a->ldkv, dim, c->k);
+        move_gradients(a, s, h, c, true);
+        for (int g = 0; g < group; g++)
+            for (int r = first; r < last; r += QUERIES) rows_back(a, s, h * group + g, r, last - r < QUERIES ? last - r : QUERIES, c);
+        move_gradients(a, s, h, c, false);
+    }
+}
+
+static void back_task(void *ctx, int64_t task, int worker)
+{
+    const backward_job *job = ctx;
+    const ares_attention_args *a = job->a;
+    int64_t size = 32 * (int64_t)a->head_dim;
+    float *scratch = kernels_scratch(job->d, worker, (size_t)size * 5 * sizeof(float));
+    memset(scratch, 0, (size_t)size * 2 * sizeof(float)); /* lanes beyond the last key: whatever, but numbers */
+    chunk c = { .kt = scratch, .vt = scratch + size, .k = scratch + 2 * size, .dk = scratch + 3 * size, .dv = scratch + 4 * size };
+    for (int s = job->lead[task / a->n_kv_heads]; s >= 0; s = job->next[s]) segment_back(a, s, (int)(task % a->n_kv_heads), &c);
+}
+
+void ARES_K(attention_backward)(ares_device *d, const ares_attention_args *a)
+{
+    const ares_segments *seg = &a->seg;
+    ARES_ASSERT(!a->cache && a->n_heads % a->n_kv_heads == 0);
+    int32_t *next = kernels_scratch(d, KERNELS_SHARED, (size_t)seg->n * 3 * sizeof(int32_t) + 1);
+    int32_t *tail = next + seg->n, *lead = tail + seg->n, groups = 0;
+    double work = 0.0;
+    for (int s = 0; s < seg->n; s++) {
+        int32_t leader = segment_leader(seg, s), rows = segment_rows(seg, s);
+        next[s] = -1;
+        if (leader == s) lead[groups++] = s;
+        else next[tail[leader]] = s;
+        tail[leader] = s;
+        work += (double)rows * (segment_prefix(seg, s) + (a->causal ? rows / 2 + 16 : rows)) * a->n_heads * a->head_dim * 10.0;
+    }
+    backward_job job = { d, a, next, lead };
+    kernels_run(d, work / 100000, (int64_t)groups * a->n_kv_heads, back_task, &job);
+}

@@ -63,7 +63,7 @@ const char *const *ares_kl_names(int *n);
  */
 typedef struct ares_loss_sums {
     double loss, kl, entropy;                    /* weighted by the aggregation: the terms of the loss, KL and entropy without their coefficients */
-    double tokens, clip_high, clip_low, clip_dual, neg_log_ratio, ratio; /* counts and plain sums over mask-1 tokens */
+    double tokens, clip_high, clip_low, neg_log_ratio, ratio; /* counts and plain sums over mask-1 tokens */
     double ratio_min, ratio_max;
 } ares_loss_sums;
 typedef struct ares_loss_args {

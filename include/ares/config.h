@@ -57,7 +57,7 @@ extern "C" {
  * i64s     ares_i64s            items or "#1+" for one or more
  * f64s     ares_f64s
  * tree     const ares_json *    any of "map|list|text|number|flag", or "" for anything; a map in it is open: any key goes.
- *                               Never a NULL pointer. Numbers keep their spelling in ->text. For reward_kwargs, for the own
+ *                               Never a NULL pointer. Numbers keep their spelling in ->text where JSON has it. For reward_kwargs, for the own
  *                               options of table entries (ares_config_bind), for a constant-or-expression.
  *
  * null is accepted where the default is null or the constraint begins with '?' ("?[1,)"). The field then holds
@@ -169,7 +169,7 @@ const ares_json *ares_config_get(const ares_config *cfg, const char *path); /* o
 const char *ares_config_get_text(const ares_config *cfg, const char *path); /* scalars as text; NULL when absent or null */
 /* Whether a file or an override sets it. A resolved file sets everything: for "not given" prefer a null default. */
 bool ares_config_is_set(const ares_config *cfg, const char *path);
-const char *ares_config_place(const ares_config *cfg, const char *path); /* "train.yaml:31", "'a.b=c'", "default" */
+const char *ares_config_place(const ares_config *cfg, const char *path); /* "train.yaml:31", "command line", "default" */
 
 /* The resolved options as YAML, in order of declaration: a valid --config that gives this configuration again. */
 void ares_config_print(const ares_config *cfg, ares_str *out);

@@ -21,8 +21,7 @@ void *kernels_scratch(ares_device *d, int worker, size_t bytes);
 
 void *kernels_host_alloc(ares_device *d, size_t bytes);
 void kernels_host_release(ares_device *d, void *p, size_t bytes);
-void kernels_host_copy_in(ares_device *d, void *device, const void *host, size_t bytes);
-void kernels_host_copy_out(ares_device *d, void *host, const void *device, size_t bytes);
+void kernels_host_copy(ares_device *d, void *to, const void *from, size_t bytes);
 void kernels_host_zero(ares_device *d, void *p, size_t bytes);
 int kernels_host_sync(ares_device *d);
 

@@ -10,7 +10,11 @@
 #include "math.h"
 #include "vec.h"
 
-/* The functions of the table, by file. */
+#include <math.h>
+
+extern const ares_kernels ARES_K(kernels_table); /* table.c */
+
+/* Its functions, by file. */
 void ARES_K(linear)(ares_device *d, const ares_linear_args *a, int n);
 void ARES_K(linear_backward)(ares_device *d, const ares_linear_backward_args *a);
 void ARES_K(embedding)(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n, float *y, int64_t ldy);

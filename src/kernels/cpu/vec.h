@@ -19,6 +19,7 @@
  *   v16m_first(n) v16m_of(bits) v16m_bits(m) v16m_and v16m_or v16m_not
  *   v16_sum(v)         (((0+8)+(4+12))+((2+10)+(6+14))) + (((1+9)+(5+13))+((3+11)+(7+15)))
  *   v16_max_lane(v)    the same tree with v16_max
+ *   v16_transpose(src, ld_src, dst, ld_dst)    16 by 16 floats, apart
  */
 #ifndef ARES_CPU_VEC_H
 #define ARES_CPU_VEC_H

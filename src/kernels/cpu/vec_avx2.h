@@ -205,3 +205,33 @@ V16_INLINE float v16_max_lane(v16 v)
     __m128 c = _mm_max_ps(b, _mm_movehl_ps(b, b));
     return _mm_cvtss_f32(_mm_max_ss(c, _mm_movehdup_ps(c)));
 }
+
+V16_INLINE void v16_transpose_8x8(const float *src, int64_t ld_src, float *dst, int64_t ld_dst)
+{
+    __m256 a[8], b[8];
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) a[i] = _mm256_loadu_ps(src + i * ld_src);
+#pragma GCC unroll 4
+    for (int i = 0; i < 8; i += 2) { /* pairs of rows, within each half */
+        b[i] = _mm256_unpacklo_ps(a[i], a[i + 1]);
+        b[i + 1] = _mm256_unpackhi_ps(a[i], a[i + 1]);
+    }
+#pragma GCC unroll 2
+    for (int i = 0; i < 8; i += 4) { /* fours of rows: a[i + c] holds column 4 h + c in half h */
+        a[i] = _mm256_shuffle_ps(b[i], b[i + 2], 0x44);
+        a[i + 1] = _mm256_shuffle_ps(b[i], b[i + 2], 0xee);
+        a[i + 2] = _mm256_shuffle_ps(b[i + 1], b[i + 3], 0x44);
+        a[i + 3] = _mm256_shuffle_ps(b[i + 1], b[i + 3], 0xee);
+    }
+#pragma GCC unroll 4
+    for (int c = 0; c < 4; c++) {
+        _mm256_storeu_ps(dst + c * ld_dst, _mm256_permute2f128_ps(a[c], a[4 + c], 0x20));
+        _mm256_storeu_ps(dst + (c + 4) * ld_dst, _mm256_permute2f128_ps(a[c], a[4 + c], 0x31));
+    }
+}
+/* dst[j * ld_dst + i] = src[i * ld_src + j], 16 by 16 */
+V16_INLINE void v16_transpose(const float *src, int64_t ld_src, float *dst, int64_t ld_dst)
+{
+    for (int i = 0; i < 16; i += 8)
+        for (int j = 0; j < 16; j += 8) v16_transpose_8x8(src + i * ld_src + j, ld_src, dst + j * ld_dst + i, ld_dst);
+}

@@ -107,3 +107,32 @@ V16_INLINE float v16_max_lane(v16 v)
     __m128 c = _mm_max_ps(b, _mm_movehl_ps(b, b));
     return _mm_cvtss_f32(_mm_max_ss(c, _mm_movehdup_ps(c)));
 }
+
+/* dst[j * ld_dst + i] = src[i * ld_src + j], 16 by 16 */
+V16_INLINE void v16_transpose(const float *src, int64_t ld_src, float *dst, int64_t ld_dst)
+{
+    __m512 a[16], b[16];
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i++) a[i] = _mm512_loadu_ps(src + i * ld_src);
+#pragma GCC unroll 8
+    for (int i = 0; i < 16; i += 2) { /* pairs of rows, within each quarter */
+        b[i] = _mm512_unpacklo_ps(a[i], a[i + 1]);
+        b[i + 1] = _mm512_unpackhi_ps(a[i], a[i + 1]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 16; i += 4) { /* fours of rows: a[i + c] holds column 4 q + c in quarter q */
+        a[i] = _mm512_shuffle_ps(b[i], b[i + 2], 0x44);
+        a[i + 1] = _mm512_shuffle_ps(b[i], b[i + 2], 0xee);
+        a[i + 2] = _mm512_shuffle_ps(b[i + 1], b[i + 3], 0x44);
+        a[i + 3] = _mm512_shuffle_ps(b[i + 1], b[i + 3], 0xee);
+    }
+#pragma GCC unroll 4
+    for (int c = 0; c < 4; c++) { /* gather quarter q of the four fours */
+        __m512 lo02 = _mm512_shuffle_f32x4(a[c], a[4 + c], 0x88), lo13 = _mm512_shuffle_f32x4(a[c], a[4 + c], 0xdd);
+        __m512 hi02 = _mm512_shuffle_f32x4(a[8 + c], a[12 + c], 0x88), hi13 = _mm512_shuffle_f32x4(a[8 + c], a[12 + c], 0xdd);
+        _mm512_storeu_ps(dst + (c + 0) * ld_dst, _mm512_shuffle_f32x4(lo02, hi02, 0x88));
+        _mm512_storeu_ps(dst + (c + 4) * ld_dst, _mm512_shuffle_f32x4(lo13, hi13, 0x88));
+        _mm512_storeu_ps(dst + (c + 8) * ld_dst, _mm512_shuffle_f32x4(lo02, hi02, 0xdd));
+        _mm512_storeu_ps(dst + (c + 12) * ld_dst, _mm512_shuffle_f32x4(lo13, hi13, 0xdd));
+    }
+}

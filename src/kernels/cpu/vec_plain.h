@@ -200,4 +200,10 @@ V16_INLINE float v16_max_lane(v16 v)
         for (int i = 0; i < half; i++) v.l[i] = v.l[i] > v.l[i + half] ? v.l[i] : v.l[i + half];
     return v.l[0];
 }
+/* dst[j * ld_dst + i] = src[i * ld_src + j], 16 by 16 */
+V16_INLINE void v16_transpose(const float *src, int64_t ld_src, float *dst, int64_t ld_dst)
+{
+    for (int i = 0; i < 16; i++)
+        for (int j = 0; j < 16; j++) dst[j * ld_dst + i] = src[i * ld_src + j];
+}
 #endif

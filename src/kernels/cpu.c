@@ -1,0 +1,184 @@
+/*
+ * The CPU device: which instruction set, whose memory, when threads are worth waking. And the door to the CUDA device,
+ * whose table lives in a shared object that is opened only when asked for.
+ */
+#include "host.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+extern const ares_kernels kernels_table_plain;
+#if defined __x86_64__
+extern const ares_kernels kernels_table_avx2, kernels_table_avx512;
+#endif
+
+/* ------------------------------------------------------------------ instruction sets */
+
+const ares_kernels *ares_kernels_cpu(const char *isa)
+{
+#if defined __x86_64__
+    __builtin_cpu_init();
+    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+                  __builtin_cpu_supports("avx512cd");
+    if (strcmp(isa, "avx512") == 0) return avx512 ? &kernels_table_avx512 : NULL;
+    if (strcmp(isa, "avx2") == 0) return avx2 ? &kernels_table_avx2 : NULL;
+#endif
+    return strcmp(isa, "plain") == 0 ? &kernels_table_plain : NULL;
+}
+
+static int choose_table(const ares_kernels **out)
+{
+    static const char *const names[] = { "avx512", "avx2", "plain" };
+    const char *wanted = getenv("ARES_ISA");
+    if (wanted && *wanted) {
+        int i;
+        ARES_TRY(ares_lookup(ARES_ECONFIG, "kernels: ARES_ISA", wanted, names, ARES_COUNT(names), &i));
+        *out = ares_kernels_cpu(wanted);
+        if (!*out)
+            return ares_fail(ARES_EDEVICE, "kernels: ARES_ISA = '%s': this machine lacks it; leave ARES_ISA unset to take the best it has",
+                             wanted);
+        return ARES_OK;
+    }
+    for (int i = 0; i < ARES_COUNT(names); i++)
+        if ((*out = ares_kernels_cpu(names[i]))) return ARES_OK;
+    return ARES_OK;
+}
+
+/* ------------------------------------------------------------------ scratch and threads */
+
+typedef struct scratch_slot { void *p; size_t bytes; char pad[48]; } scratch_slot; /* a cache line for each worker */
+typedef struct scratch { int threads; scratch_slot slot[]; } scratch;              /* [threads + 1], the last is shared */
+
+void *kernels_scratch(ares_device *d, int worker, size_t bytes)
+{
+    scratch *s = d->scratch;
+    scratch_slot *slot = &s->slot[worker == KERNELS_SHARED ? s->threads : worker];
+    ARES_ASSERT(worker >= KERNELS_SHARED && worker < s->threads);
+    if (slot->bytes < bytes) {
+        ares_pages_free(slot->p, slot->bytes);
+        slot->bytes = (bytes + bytes / 4 + 65535) / 65536 * 65536;
+        slot->p = ares_pages_new(slot->bytes);
+    }
+    return slot->p;
+}
+
+/* A run of the pool costs about a microsecond while its threads spin. */
+static const double WORTH_WAKING_US = 5;
+
+void kernels_run(ares_device *d, double work_us, int64_t tasks, ares_task_fn *fn, void *ctx)
+{
+    if (tasks > 1 && work_us >= WORTH_WAKING_US && ares_pool_threads(d->pool) > 1) {
+        ares_pool_run(d->pool, tasks, fn, ctx);
+        return;
+    }
+    for (int64_t i = 0; i < tasks; i++) fn(ctx, i, 0);
+}
+
+void *kernels_host_alloc(ares_device *d, size_t bytes)
+{
+    (void)d;
+    return ares_pages_new(bytes);
+}
+void kernels_host_release(ares_device *d, void *p, size_t bytes)
+{
+    (void)d;
+    ares_pages_free(p, bytes);
+}
+void kernels_host_copy(ares_device *d, void *to, const void *from, size_t bytes)
+{
+    (void)d;
+    memmove(to, from, bytes);
+}
+void kernels_host_zero(ares_device *d, void *p, size_t bytes)
+{
+    (void)d;
+    memset(p, 0, bytes);
+}
+int kernels_host_sync(ares_device *d)
+{
+    (void)d;
+    return ARES_OK;
+}
+
+/* ------------------------------------------------------------------ CUDA */
+
+/* $ARES_CUDA_LIB, or libares_cuda.so beside the running program. */
+static void cuda_library_path(char *path, size_t size)
+{
+    const char *given = getenv("ARES_CUDA_LIB");
+    if (given && *given) {
+        snprintf(path, size, "%s", given);
+        return;
+    }
+    char self[4096];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[n > 0 ? n : 0] = 0;
+    char *slash = strrchr(self, '/');
+    snprintf(path, size, "%.*s/libares_cuda.so", slash ? (int)(slash - self) : 0, self);
+}
+
+static int open_cuda(const char *name, int index, ares_device *out)
+{
+    typedef const ares_kernels *table_fn(void);
+    typedef int open_fn(ares_device *d, int index, char *message, size_t size);
+    if (access("/dev/nvidiactl", F_OK) != 0)
+        return ares_fail(ARES_EDEVICE, "kernels: device = '%s': no CUDA device on this machine; use device=cpu", name);
+    char path[4200];
+    cuda_library_path(path, sizeof path);
+    if (access(path, R_OK) != 0)
+        return ares_fail(ARES_EDEVICE, "kernels: device = '%s': no %s; build with -DARES_CUDA=ON or use device=cpu", name, path);
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* never closed: the driver's threads may outlive the device */
+    if (!library)
+        return ares_fail(ARES_EDEVICE, "kernels: device = '%s': %s; use device=cpu", name, dlerror());
+    table_fn *table;
+    open_fn *open;
+    *(void **)&table = dlsym(library, "ares_cuda_kernels");
+    *(void **)&open = dlsym(library, "ares_cuda_open");
+    if (!table || !open)
+        return ares_fail(ARES_EDEVICE, "kernels: device = '%s': %s is of another version; build it again", name, path);
+    char message[512] = "";
+    *out = (ares_device){ .k = table(), .index = index };
+    if (open(out, index, message, sizeof message) != ARES_OK)
+        return ares_fail(ARES_EDEVICE, "kernels: device = '%s': %s; use device=cpu", name, message);
+    return ARES_OK;
+}
+
+/* ------------------------------------------------------------------ devices */
+
+int ares_device_open(const char *name, int threads, ares_device *out)
+{
+    int64_t index = 0;
+    *out = (ares_device){ .index = -1 };
+    if (strcmp(name, "cuda") == 0) return open_cuda(name, 0, out);
+    if (strncmp(name, "cuda:", 5) == 0) {
+        if (!ares_parse_i64(ares_view_of(name + 5), &index) || index < 0 || index > 255)
+            return ares_fail(ARES_ECONFIG, "kernels: device = '%s': not a number after 'cuda:'; write cuda:0, cuda:1 ...", name);
+        return open_cuda(name, (int)index, out);
+    }
+    if (strcmp(name, "cpu") != 0)
+        return ares_fail(ARES_ECONFIG, "kernels: device = '%s': unknown (choices: cpu, cuda, cuda:N)", name);
+    ARES_TRY(choose_table(&out->k));
+    out->pool = ares_pool_new(threads);
+    int n = ares_pool_threads(out->pool);
+    scratch *s = ares_calloc(1, sizeof *s + ((size_t)n + 1) * sizeof s->slot[0]);
+    s->threads = n;
+    out->scratch = s;
+    return ARES_OK;
+}
+
+void ares_device_close(ares_device *d)
+{
+    if (!d || !d->k) return;
+    if (d->index < 0) {
+        scratch *s = d->scratch;
+        for (int i = 0; i <= s->threads; i++) ares_pages_free(s->slot[i].p, s->slot[i].bytes);
+        ares_free(s);
+        ares_pool_free(d->pool);
+    }
+    *d = (ares_device){ .index = -1 };
+}

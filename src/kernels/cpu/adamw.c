@@ -1,0 +1,57 @@
+/*
+ * AdamW, elementwise in f32; what depends on the step alone is made once in f64:
+ *
+ *   m = beta1 m + (1 - beta1) g    v = beta2 v + (1 - beta2) g^2    g = grad * grad_scale
+ *   w -= lr ((m / (1 - beta1^step)) / (sqrt(v) / sqrt(1 - beta2^step) + eps) + weight_decay w)
+ */
+#include "isa.h"
+
+enum { CHUNK = 16384 };
+
+typedef struct adamw_job {
+    const ares_adamw_args *a;
+    float grad_scale, beta1, beta2, rest1, rest2, m_scale, v_scale, eps, decay, lr;
+} adamw_job;
+
+V16_INLINE v16 updated(const adamw_job *j, v16 w, v16 g, v16 *m, v16 *v)
+{
+    g = v16_mul(g, v16_set1(j->grad_scale));
+    *m = v16_fma(v16_set1(j->beta1), *m, v16_mul(v16_set1(j->rest1), g));
+    *v = v16_fma(v16_set1(j->beta2), *v, v16_mul(v16_mul(v16_set1(j->rest2), g), g));
+    v16 under = v16_fma(v16_sqrt(*v), v16_set1(j->v_scale), v16_set1(j->eps));
+    v16 step = v16_div(v16_mul(*m, v16_set1(j->m_scale)), under);
+    return v16_fnma(v16_set1(j->lr), v16_fma(v16_set1(j->decay), w, step), w);
+}
+
+static void adamw_task(void *ctx, int64_t task, int worker)
+{
+    const adamw_job *j = ctx;
+    const ares_adamw_args *a = j->a;
+    float *w = a->master ? a->master : a->w;
+    (void)worker;
+    int64_t end = ARES_MIN(a->n, (task + 1) * CHUNK);
+    for (int64_t i = task * CHUNK; i < end; i += 16) {
+        int n = (int)ARES_MIN(16, end - i);
+        v16 m = v16_load_first(a->m + i, n), v = v16_load_first(a->v + i, n);
+        v16 x = updated(j, v16_load_first(w + i, n), v16_load_first(a->grad + i, n), &m, &v);
+        v16_store_first(a->m + i, m, n);
+        v16_store_first(a->v + i, v, n);
+        v16_store_first(w + i, x, n);
+        if (a->dtype == ARES_BF16) v16_store_bf16_first((uint16_t *)a->w + i, x, n);
+        if (a->master && a->dtype == ARES_F32) v16_store_first((float *)a->w + i, x, n);
+    }
+}
+
+void ARES_K(adamw)(ares_device *d, const ares_adamw_args *a)
+{
+    ARES_ASSERT(a->step >= 1 && a->dtype != ARES_F16 && (a->master || a->dtype == ARES_F32));
+    adamw_job j = {
+        .a = a, .grad_scale = (float)a->grad_scale,
+        .beta1 = (float)a->beta1, .rest1 = (float)(1.0 - a->beta1),
+        .beta2 = (float)a->beta2, .rest2 = (float)(1.0 - a->beta2),
+        .m_scale = (float)(1.0 / (1.0 - ares_f64_pow(a->beta1, (double)a->step))),
+        .v_scale = (float)(1.0 / sqrt(1.0 - ares_f64_pow(a->beta2, (double)a->step))),
+        .eps = (float)a->eps, .decay = (float)a->weight_decay, .lr = (float)a->lr,
+    };
+    kernels_run(d, (double)a->n / 800, (a->n + CHUNK - 1) / CHUNK, adamw_task, &j);
+}

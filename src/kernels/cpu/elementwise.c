@@ -1,0 +1,60 @@
+/* Whole-array sums and updates. */
+#include "isa.h"
+
+enum { CHUNK = 65536, SUM_LANES = 16 };
+
+typedef struct array_job {
+    int64_t n;
+    const float *x;
+    float *y, factor;
+    double *partial;
+} array_job;
+
+static void add_task(void *ctx, int64_t task, int worker)
+{
+    const array_job *j = ctx;
+    (void)worker;
+    int64_t end = ARES_MIN(j->n, (task + 1) * CHUNK);
+    for (int64_t i = task * CHUNK; i < end; i++) j->y[i] += j->x[i];
+}
+static void scale_task(void *ctx, int64_t task, int worker)
+{
+    const array_job *j = ctx;
+    (void)worker;
+    int64_t end = ARES_MIN(j->n, (task + 1) * CHUNK);
+    for (int64_t i = task * CHUNK; i < end; i++) j->y[i] *= j->factor;
+}
+/* The square of a float is exact in f64, so a multiplication and an addition round like one FMA. */
+static void sum_squares_task(void *ctx, int64_t task, int worker)
+{
+    const array_job *j = ctx;
+    (void)worker;
+    int64_t i = task * CHUNK, end = ARES_MIN(j->n, i + CHUNK);
+    double lane[SUM_LANES] = { 0 };
+    for (; i + SUM_LANES <= end; i += SUM_LANES)
+        for (int l = 0; l < SUM_LANES; l++) lane[l] += (double)j->x[i + l] * (double)j->x[i + l];
+    for (int l = 0; i < end; i++, l++) lane[l] += (double)j->x[i] * (double)j->x[i];
+    for (int half = SUM_LANES / 2; half; half /= 2)
+        for (int l = 0; l < half; l++) lane[l] += lane[l + half];
+    j->partial[task] = lane[0];
+}
+
+void ARES_K(add)(ares_device *d, float *y, const float *x, int64_t n)
+{
+    array_job j = { .n = n, .x = x, .y = y };
+    kernels_run(d, (double)n / 2.5e3, (n + CHUNK - 1) / CHUNK, add_task, &j);
+}
+void ARES_K(scale)(ares_device *d, float *x, double factor, int64_t n)
+{
+    array_job j = { .n = n, .y = x, .factor = (float)factor };
+    kernels_run(d, (double)n / 3e3, (n + CHUNK - 1) / CHUNK, scale_task, &j);
+}
+double ARES_K(sum_squares)(ares_device *d, const float *x, int64_t n)
+{
+    int64_t chunks = (n + CHUNK - 1) / CHUNK;
+    array_job j = { .n = n, .x = x, .partial = kernels_scratch(d, KERNELS_SHARED, (size_t)ARES_MAX(chunks, 1) * sizeof(double)) };
+    kernels_run(d, (double)n / 5e3, chunks, sum_squares_task, &j);
+    double sum = 0;
+    for (int64_t c = 0; c < chunks; c++) sum += j.partial[c];
+    return sum;
+}

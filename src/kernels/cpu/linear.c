@@ -1,0 +1,389 @@
+/*
+ * y = x Wt and its two gradients. A register tile holds up to TILE_ROWS rows by 32 columns over the whole of k, so that
+ * every output is one chain of FMAs; small batches take several panels at once to hide the latency of a chain.
+ */
+#include "linear.h"
+
+#if defined ARES_ISA_AVX512
+enum { TILE_ROWS = 14, TILE_WIDE_ROWS = 14 }; /* 28 sums, 2 weights, 1 input of 32 registers */
+#elif defined ARES_ISA_AVX2
+enum { TILE_ROWS = 6, TILE_WIDE_ROWS = 3 };   /* of 16 half-size registers: above 3 rows the panel is done in two halves */
+#else
+enum { TILE_ROWS = 4, TILE_WIDE_ROWS = 4 };
+#endif
+enum { TILE_MAX_PANELS = 4, PREFETCH_BYTES = 1024 };
+
+typedef enum { TILE_F32, TILE_BF16, TILE_F32_BY_K, TILE_KINDS } tile_kind; /* BY_K: x_row = 1 */
+
+typedef void tile_fn(int64_t k, const float *x, int64_t xs, const void *w, int64_t w_k, int64_t w_panel,
+                     const float *from, int64_t from_row, int64_t from_panel, float *y, int64_t y_row, int64_t y_panel);
+
+/* nv vectors of 16 lanes by rows, all constants after inlining. */
+V16_INLINE void tile_pass(const int rows, const int nv, const tile_kind kind, int64_t k, const float *x, int64_t xs,
+                          const void *w, int64_t w_k, int64_t w_panel, const float *from, int64_t from_row,
+                          int64_t from_panel, float *y, int64_t y_row, int64_t y_panel)
+{
+    v16 sum[TILE_ROWS][2 * TILE_MAX_PANELS];
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 8
+        for (int v = 0; v < nv; v++)
+            sum[r][v] = from ? v16_load(from + r * from_row + v / 2 * from_panel + v % 2 * 16) : v16_zero();
+    const float *wf = w;
+    const uint16_t *wh = w;
+    for (int64_t i = 0; i < k; i++) {
+        v16 b[2 * TILE_MAX_PANELS];
+#pragma GCC unroll 8
+        for (int v = 0; v < nv; v++) {
+            if (kind == TILE_BF16) {
+                b[v] = v16_load_bf16(wh + v / 2 * w_panel + v % 2 * 16);
+                if (rows <= 8 && v % 2 == 0) __builtin_prefetch((const char *)(wh + v / 2 * w_panel) + PREFETCH_BYTES);
+            } else {
+                b[v] = v16_load(wf + v / 2 * w_panel + v % 2 * 16);
+                if (rows <= 8) __builtin_prefetch((const char *)(wf + v / 2 * w_panel + v % 2 * 16) + PREFETCH_BYTES);
+            }
+        }
+#pragma GCC unroll 16
+        for (int r = 0; r < rows; r++) {
+            v16 a = v16_set1(kind == TILE_F32_BY_K ? x[r] : x[r * xs]);
+#pragma GCC unroll 8
+            for (int v = 0; v < nv; v++) sum[r][v] = v16_fma(a, b[v], sum[r][v]);
+        }
+        x += kind == TILE_F32_BY_K ? xs : 1;
+        wf += w_k;
+        wh += w_k;
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 8
+        for (int v = 0; v < nv; v++) v16_store(y + r * y_row + v / 2 * y_panel + v % 2 * 16, sum[r][v]);
+}
+
+#define TILE(kind, rows, panels)                                                                             \
+    static void tile_##kind##_##rows##x##panels(                                                             \
+        int64_t k, const float *x, int64_t xs, const void *w, int64_t w_k, int64_t w_panel, const float *from, \
+        int64_t from_row, int64_t from_panel, float *y, int64_t y_row, int64_t y_panel)                      \
+    {                                                                                                        \
+        if (rows <= TILE_WIDE_ROWS) {                                                                        \
+            tile_pass(rows, 2 * panels, TILE_##kind, k, x, xs, w, w_k, w_panel, from, from_row, from_panel, y, \
+                      y_row, y_panel);                                                                       \
+            return;                                                                                          \
+        }                                                                                                    \
+        for (int half = 0; half < 32; half += 16)                                                            \
+            tile_pass(rows, 1, TILE_##kind, k, x, xs, (const char *)w + half * (TILE_##kind == TILE_BF16 ? 2 : 4), \
+                      w_k, w_panel, from ? from + half : NULL, from_row, from_panel, y + half, y_row, y_panel); \
+    }
+#if defined ARES_ISA_AVX512
+#define TILE_LIST(X, kind)                                                                                   \
+    X(kind, 1, 1) X(kind, 2, 1) X(kind, 3, 1) X(kind, 4, 1) X(kind, 5, 1) X(kind, 6, 1) X(kind, 7, 1)        \
+    X(kind, 8, 1) X(kind, 9, 1) X(kind, 10, 1) X(kind, 11, 1) X(kind, 12, 1) X(kind, 13, 1) X(kind, 14, 1)   \
+    X(kind, 1, 2) X(kind, 2, 2) X(kind, 3, 2) X(kind, 4, 2) X(kind, 1, 4) X(kind, 2, 4)
+#elif defined ARES_ISA_AVX2
+#define TILE_LIST(X, kind)                                                                                   \
+    X(kind, 1, 1) X(kind, 2, 1) X(kind, 3, 1) X(kind, 4, 1) X(kind, 5, 1) X(kind, 6, 1) X(kind, 1, 2)
+#else
+#define TILE_LIST(X, kind) X(kind, 1, 1) X(kind, 2, 1) X(kind, 3, 1) X(kind, 4, 1)
+#endif
+TILE_LIST(TILE, F32)
+TILE_LIST(TILE, BF16)
+TILE_LIST(TILE, F32_BY_K)
+
+#define TILE_ENTRY(kind, rows, panels) [TILE_##kind][rows][panels] = tile_##kind##_##rows##x##panels,
+static tile_fn *const tiles[TILE_KINDS][TILE_ROWS + 1][TILE_MAX_PANELS + 1] = {
+    TILE_LIST(TILE_ENTRY, F32) TILE_LIST(TILE_ENTRY, BF16) TILE_LIST(TILE_ENTRY, F32_BY_K)
+};
+
+/* out[r][c] = tile[r][c] + bias[c] + residual[r][c] */
+static void finish(const product_args *a, int64_t row, int64_t rows, int64_t col, int cols, const float *tile, float *y)
+{
+    for (int64_t r = 0; r < rows; r++)
+        for (int c = 0; c < cols; c += 16) {
+            int n = ARES_MIN(16, cols - c);
+            v16 v = v16_load(tile + r * 32 + c);
+            if (a->bias) v = v16_add(v, v16_load_first(a->bias + col + c, n));
+            if (a->residual)
+                v = v16_add(v, v16_load_first(a->residual + (row + r) * a->residual_row + col + c, n));
+            v16_store_first(y + r * a->y_row + c, v, n);
+        }
+}
+
+/* The most panels that a tile of so many rows takes at once, of those that are left in full. */
+static int panels_at_once(tile_kind kind, int64_t rows, int64_t cols)
+{
+    int np = TILE_MAX_PANELS;
+    while (np > 1 && (!tiles[kind][rows][np] || cols < np * 32)) np /= 2;
+    return np;
+}
+
+void ARES_K(product)(const product_args *a)
+{
+    tile_kind kind = a->bf16 ? TILE_BF16 : a->x_k == 1 ? TILE_F32 : TILE_F32_BY_K;
+    int64_t xs = kind == TILE_F32_BY_K ? a->x_k : a->x_row, w_bytes = a->bf16 ? 2 : 4;
+    ARES_ASSERT(kind == TILE_F32_BY_K ? a->x_row == 1 : a->x_k == 1);
+    int64_t n_tiles = (a->rows + TILE_ROWS - 1) / TILE_ROWS, panels = (a->cols + 31) / 32;
+    int np = 1;
+    for (int64_t p = 0; p < panels; p += np) {
+        np = n_tiles == 1 ? panels_at_once(kind, a->rows, a->cols - p * 32) : 1;
+        int cols = (int)ARES_MIN(32 * np, a->cols - p * 32);
+        bool direct = !a->bias && !a->residual && cols == 32 * np;
+        const void *w = (const char *)a->w + p * a->w_panel * w_bytes;
+        for (int64_t t = 0; t < n_tiles; t++) { /* tiles of nearly one height: 16 rows are 8 + 8, not 14 + 2 */
+            int64_t row = t * a->rows / n_tiles, rows = (t + 1) * a->rows / n_tiles - row;
+            const float *x = a->x + row * a->x_row;
+            const float *from = a->from ? a->from + row * a->from_row + p * a->from_panel : NULL;
+            float *y = a->y + row * a->y_row + p * a->y_panel;
+            tile_fn *f = tiles[kind][rows][np];
+            if (direct) {
+                f(a->k, x, xs, w, a->w_k, a->w_panel, from, a->from_row, a->from_panel, y, a->y_row, a->y_panel);
+                continue;
+            }
+            float tile[TILE_ROWS * 32];
+            if (from && cols < 32) {
+                for (int64_t r = 0; r < rows; r++) {
+                    v16_store(tile + r * 32, v16_load_first(from + r * a->from_row, ARES_MIN(16, cols)));
+                    v16_store(tile + r * 32 + 16, cols > 16 ? v16_load_first(from + r * a->from_row + 16, cols - 16) : v16_zero());
+                }
+                f(a->k, x, xs, w, a->w_k, a->w_panel, tile, 32, 0, tile, 32, 0);
+            } else {
+                f(a->k, x, xs, w, a->w_k, a->w_panel, from, a->from_row, a->from_panel, tile, 32, rows * 32);
+            }
+            for (int q = 0; q < np; q++)
+                finish(a, row, rows, (p + q) * 32, ARES_MIN(32, cols - q * 32), tile + q * rows * 32, y + q * a->y_panel);
+        }
+    }
+}
+
+void ARES_K(transpose_panel)(const ares_matrix *w, int64_t n0, int64_t n1, int64_t k0, float *out)
+{
+    float wide[32 * 32];
+    int64_t have = ARES_MIN(32, w->k - k0);
+    for (int64_t p = n0 / 32; p * 32 < n1; p++) {
+        int64_t at = (p * w->k + k0) * 32;
+        const float *src = (const float *)w->data + at;
+        if (w->dtype == ARES_BF16 || have < 32) {
+            for (int64_t i = 0; i < 32 * 32; i += 16)
+                v16_store(wide + i, i >= have * 32 ? v16_zero()
+                                    : w->dtype == ARES_BF16 ? v16_load_bf16((const uint16_t *)w->data + at + i)
+                                                            : v16_load(src + i));
+            src = wide;
+        }
+        int64_t lo = ARES_MAX(n0, p * 32) - p * 32, hi = ARES_MIN(n1, p * 32 + 32) - p * 32;
+        float *to = out + (p * 32 + lo - n0) * 32;
+        if (hi - lo == 32) {
+            for (int i = 0; i < 32; i += 16)
+                for (int j = 0; j < 32; j += 16) v16_transpose(src + i * 32 + j, 32, to + j * 32 + i, 32);
+            continue;
+        }
+        for (int64_t n = lo; n < hi; n++)
+            for (int j = 0; j < 32; j++) to[(n - lo) * 32 + j] = src[j * 32 + n];
+    }
+}
+
+/* ------------------------------------------------------------------ y = x Wt + bias + residual */
+
+/* Rows of x that stay in the second-level cache while panels pass; steps of k that keep a panel there beside them. */
+enum { BLOCK_ROWS = 8 * TILE_ROWS, BLOCK_K = 1024, MAX_PRODUCTS = 8 };
+/* What a microsecond does, roughly: enough to judge whether waking the other threads pays and how finely to cut. */
+static const double FLOPS_PER_US = 2e5, BYTES_PER_US = 3e4;
+
+typedef struct forward_plan {
+    ares_device *d;
+    const ares_linear_args *a;
+    int64_t row_blocks, groups, panels_per_group, first_task;
+} forward_plan;
+typedef struct forward {
+    int n;
+    forward_plan plan[MAX_PRODUCTS];
+} forward;
+
+static void forward_task(void *ctx, int64_t task, int worker)
+{
+    const forward *f = ctx;
+    int i = 0;
+    while (i + 1 < f->n && task >= f->plan[i + 1].first_task) i++;
+    const forward_plan *p = &f->plan[i];
+    const ares_linear_args *a = p->a;
+    const ares_matrix *w = a->w;
+    task -= p->first_task;
+    int64_t block = task / p->groups, group = task % p->groups;
+    int64_t row = block * a->m / p->row_blocks, rows = (block + 1) * a->m / p->row_blocks - row;
+    int64_t panel = group * p->panels_per_group, end = ARES_MIN((int64_t)w->n, (panel + p->panels_per_group) * 32);
+    int64_t col = panel * 32, bytes = w->dtype == ARES_BF16 ? 2 : 4;
+    product_args g = {
+        .rows = rows, .k = w->k, .cols = end - col,
+        .x = a->x + row * a->ldx, .x_row = a->ldx, .x_k = 1,
+        .w = (const char *)w->data + col * w->k * bytes, .w_k = 32, .w_panel = (int64_t)w->k * 32, .bf16 = w->dtype == ARES_BF16,
+        .y = a->y + row * a->ldy + col, .y_row = a->ldy, .y_panel = 32,
+        .bias = a->bias ? a->bias + col : NULL,
+        .residual = a->residual ? a->residual + row * a->ldr + col : NULL, .residual_row = a->ldr,
+    };
+    if (rows <= TILE_ROWS || w->k <= BLOCK_K + BLOCK_K / 2) {
+        ARES_K(product)(&g);
+        return;
+    }
+    /* Long sums in pieces that fit the cache; between them the sums rest in scratch, for y may be the residual. */
+    float *sum = kernels_scratch(p->d, worker, (size_t)rows * 32 * sizeof(float));
+    for (; col < end; col += 32) {
+        for (int64_t k = 0; k < w->k; k += BLOCK_K) {
+            bool last = k + BLOCK_K >= w->k;
+            product_args part = g;
+            part.k = ARES_MIN(BLOCK_K, w->k - k);
+            part.cols = last ? ARES_MIN(32, end - col) : 32;
+            part.x = g.x + k;
+            part.w = (const char *)w->data + (col * w->k + k * 32) * bytes;
+            part.from = k ? sum : NULL;
+            part.from_row = 32;
+            if (last) {
+                part.y = a->y + row * a->ldy + col;
+                part.bias = a->bias ? a->bias + col : NULL;
+                part.residual = a->residual ? a->residual + row * a->ldr + col : NULL;
+            } else {
+                part.y = sum;
+                part.y_row = 32;
+                part.bias = part.residual = NULL;
+            }
+            ARES_K(product)(&part);
+        }
+    }
+}
+
+void ARES_K(linear)(ares_device *d, const ares_linear_args *a, int n)
+{
+    for (; n > 0; a += MAX_PRODUCTS, n -= MAX_PRODUCTS) {
+        forward f = { .n = ARES_MIN(n, (int)MAX_PRODUCTS) };
+        double us[MAX_PRODUCTS], all_us = 0;
+        for (int i = 0; i < f.n; i++) {
+            const ares_matrix *w = a[i].w;
+            ARES_ASSERT(w->layout == ARES_PANEL32 && w->dtype != ARES_F16);
+            double flops = 2.0 * a[i].m * w->k * w->n, bytes = (double)ares_dtype_bytes(w->dtype) * w->k * w->n;
+            us[i] = ARES_MAX(flops / FLOPS_PER_US, bytes / BYTES_PER_US);
+            all_us += us[i];
+        }
+        int64_t tasks = 0;
+        int threads = ares_pool_threads(d->pool);
+        double task_us = ARES_MIN(40.0, ARES_MAX(2.0, all_us / (6.0 * threads)));
+        for (int i = 0; i < f.n; i++) {
+            forward_plan *p = &f.plan[i];
+            int64_t panels = ((int64_t)a[i].w->n + 31) / 32;
+            p->d = d;
+            p->a = &a[i];
+            p->row_blocks = a[i].m <= BLOCK_ROWS * 5 / 4 ? a[i].m > 0 : (a[i].m + BLOCK_ROWS - 1) / BLOCK_ROWS;
+            p->first_task = tasks;
+            int64_t at_once = a[i].m <= 4 ? TILE_MAX_PANELS / (a[i].m <= 2 ? 1 : 2) : 1;
+            double panel_us = us[i] / (double)(panels * ARES_MAX(p->row_blocks, 1));
+            int64_t wanted = ARES_MIN(panels, (int64_t)(task_us / panel_us + 0.5));
+            p->panels_per_group = ARES_MAX(1, (wanted + at_once - 1) / at_once) * at_once;
+            p->groups = (panels + p->panels_per_group - 1) / p->panels_per_group;
+            tasks += p->row_blocks * p->groups;
+        }
+        kernels_run(d, all_us, tasks, forward_task, &f);
+    }
+}
+
+/* ------------------------------------------------------------------ dx = dy W, dw += dyT x, dbias += sum of dy */
+
+enum {
+    DX_ROWS = 512,  /* rows of dx to one transposed panel */
+    DX_N = 1024,    /* of its steps held at once */
+    DW_TOKENS = 128 /* tokens whose dy (packed) and x stay close while the panel's rows pass */
+};
+
+typedef struct backward {
+    ares_device *d;
+    const ares_linear_backward_args *a;
+    int64_t n, k, dx_rows, dx_tasks, dw_parts;
+} backward;
+
+static void dx_task(const backward *b, int64_t task, int worker)
+{
+    const ares_linear_backward_args *a = b->a;
+    int64_t blocks = b->dx_rows, k0 = task / blocks * 32, block = task % blocks;
+    int64_t row = block * a->m / blocks, rows = (block + 1) * a->m / blocks - row;
+    float *turned = kernels_scratch(b->d, worker, (size_t)ARES_MIN(DX_N, b->n) * 32 * sizeof(float));
+    float *dx = a->dx + row * a->lddx + k0;
+    for (int64_t n = 0; n < b->n; n += DX_N) {
+        int64_t end = ARES_MIN(b->n, n + DX_N);
+        ARES_K(transpose_panel)(a->w, n, end, k0, turned);
+        ARES_K(product)(&(product_args){
+            .rows = rows, .k = end - n, .cols = ARES_MIN(32, b->k - k0),
+            .x = a->dy + row * a->lddy + n, .x_row = a->lddy, .x_k = 1,
+            .w = turned, .w_k = 32,
+            .from = n || a->accumulate ? dx : NULL, .from_row = a->lddx,
+            .y = dx, .y_row = a->lddx,
+        });
+    }
+}
+
+static void dw_task(const backward *b, int64_t task, int worker)
+{
+    const ares_linear_backward_args *a = b->a;
+    int64_t part = task % b->dw_parts, panel = task / b->dw_parts;
+    int64_t col = panel * 32, cols = ARES_MIN(32, b->n - col);
+    int64_t k0 = part * b->k / b->dw_parts, k1 = (part + 1) * b->k / b->dw_parts;
+    float *dy = kernels_scratch(b->d, worker, DW_TOKENS * 32 * sizeof(float));
+    int lo = (int)ARES_MIN(16, cols), hi = (int)cols - lo;
+    for (int64_t m = 0; m < a->m; m += DW_TOKENS) {
+        int64_t tokens = ARES_MIN(DW_TOKENS, a->m - m);
+        v16 bias_lo = v16_zero(), bias_hi = v16_zero();
+        bool bias = a->dbias && part == 0;
+        if (bias) {
+            bias_lo = v16_load_first(a->dbias + col, lo);
+            if (hi) bias_hi = v16_load_first(a->dbias + col + 16, hi);
+        }
+        for (int64_t t = 0; t < tokens; t++) {
+            const float *from = a->dy + (m + t) * a->lddy + col;
+            v16 l = v16_load_first(from, lo), h = hi ? v16_load_first(from + 16, hi) : v16_zero();
+            v16_store(dy + t * 32, l);
+            v16_store(dy + t * 32 + 16, h);
+            bias_lo = v16_add(bias_lo, l);
+            bias_hi = v16_add(bias_hi, h);
+        }
+        if (bias) {
+            v16_store_first(a->dbias + col, bias_lo, lo);
+            if (hi) v16_store_first(a->dbias + col + 16, bias_hi, hi);
+        }
+        if (!a->dw) continue;
+        float *dw = (float *)a->dw->data + (col * b->k + k0 * 32);
+        ARES_K(product)(&(product_args){
+            .rows = k1 - k0, .k = tokens, .cols = cols,
+            .x = a->x + m * a->ldx + k0, .x_row = 1, .x_k = a->ldx,
+            .w = dy, .w_k = 32,
+            .from = dw, .from_row = 32,
+            .y = dw, .y_row = 32,
+        });
+    }
+}
+
+static void backward_task(void *ctx, int64_t task, int worker)
+{
+    const backward *b = ctx;
+    if (task < b->dx_tasks)
+        dx_task(b, task, worker);
+    else
+        dw_task(b, task - b->dx_tasks, worker);
+}
+
+void ARES_K(linear_backward)(ares_device *d, const ares_linear_backward_args *a)
+{
+    const ares_matrix *w = a->dx ? a->w : a->dw ? a->dw : a->w;
+    ARES_ASSERT(w->layout == ARES_PANEL32 && w->dtype != ARES_F16 && (!a->dw || a->dw->dtype == ARES_F32));
+    backward b = { .d = d, .a = a, .n = w->n, .k = w->k, .dw_parts = 1 };
+    if (a->m <= 0) return;
+    int64_t dw_tasks = 0, wanted = 4 * ares_pool_threads(d->pool);
+    double us = 0, product_us = 2.0 * a->m * w->k * w->n / FLOPS_PER_US;
+    if (a->dx) {
+        int64_t panels = (b.k + 31) / 32;
+        b.dx_rows = (a->m + DX_ROWS - 1) / DX_ROWS;
+        if (panels * b.dx_rows < wanted) /* rather more tasks than whole panels, while a turned panel still serves 128 rows */
+            b.dx_rows = ARES_MAX(b.dx_rows, ARES_MIN((int64_t)a->m / 128, (wanted + panels - 1) / panels));
+        b.dx_tasks = panels * b.dx_rows;
+        us += product_us + (double)w->k * w->n * 4 / BYTES_PER_US;
+    }
+    if (a->dw || a->dbias) {
+        dw_tasks = (b.n + 31) / 32;
+        if (a->dw && dw_tasks < wanted) b.dw_parts = ARES_MIN((wanted + dw_tasks - 1) / dw_tasks, ARES_MAX(1, b.k / (4 * TILE_ROWS)));
+        dw_tasks *= b.dw_parts;
+        us += a->dw ? product_us + (double)w->k * w->n * 8 / BYTES_PER_US : (double)a->m * w->n * 4 / BYTES_PER_US;
+    }
+    kernels_run(d, us, b.dx_tasks + dw_tasks, backward_task, &b);
+}

@@ -1,0 +1,37 @@
+/* The function table of one instruction set; cpu.c chooses among them. */
+#include "isa.h"
+
+#define NAME_TEXT(x) #x
+#define NAME_OF(isa) "cpu " NAME_TEXT(isa)
+
+const ares_kernels ARES_K(kernels_table) = {
+    .name = NAME_OF(ARES_ISA),
+    .layout = ARES_PANEL32,
+    .alloc = kernels_host_alloc,
+    .release = kernels_host_release,
+    .copy_in = kernels_host_copy,
+    .copy_out = kernels_host_copy,
+    .copy = kernels_host_copy,
+    .zero = kernels_host_zero,
+    .sync = kernels_host_sync,
+    .linear = ARES_K(linear),
+    .linear_backward = ARES_K(linear_backward),
+    .embedding = ARES_K(embedding),
+    .embedding_backward = ARES_K(embedding_backward),
+    .rms_norm = ARES_K(rms_norm),
+    .rms_norm_backward = ARES_K(rms_norm_backward),
+    .rope = ARES_K(rope),
+    .silu_mul = ARES_K(silu_mul),
+    .silu_mul_backward = ARES_K(silu_mul_backward),
+    .store_kv = ARES_K(store_kv),
+    .attention = ARES_K(attention),
+    .attention_backward = ARES_K(attention_backward),
+    .head = ARES_K(head),
+    .head_backward = ARES_K(head_backward),
+    .head_fused = ARES_K(head_fused),
+    .sample = ARES_K(sample),
+    .adamw = ARES_K(adamw),
+    .sum_squares = ARES_K(sum_squares),
+    .add = ARES_K(add),
+    .scale = ARES_K(scale),
+};

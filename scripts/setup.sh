@@ -77,35 +77,53 @@ install() { # package...
     log=$(mktemp)
     export DEBIAN_FRONTEND=noninteractive
     # The lists of a fresh machine are empty or old, and reading them anew takes longer than the rest: first without.
-    $command </dev/null >"$log" 2>&1 || { apt-get update && $command; } </dev/null >"$log" 2>&1 || { rc=1; tail -n 3 "$log" >&2; }
+    $command </dev/null >"$log" 2>&1 || { apt-get update && $command; } </dev/null >"$log" 2>&1 || rc=1
     rm -f "$log"
     return $rc
 }
+# What stays missing is told together, at the end.
+problems=()
 if ((${#packages[@]} + ${#optional[@]})) && ! install "${packages[@]}" "${optional[@]}"; then
     if ((${#packages[@]})) && { ((${#optional[@]} == 0 || EUID != 0)) || ! install "${packages[@]}"; }; then
-        fail "missing: ${packages[*]} ${optional[*]}; $remedy. With no network: carry a prefix made by scripts/bundle_deps.sh here and name it" \
-            "in ARES_DEPS_PREFIX (now '${ARES_DEPS_PREFIX:-}'); it holds the C libraries, compiler, cmake and ninja come with the system"
+        problems+=("packages: ${packages[*]} ${optional[*]}; $remedy. With no network: carry a prefix made by scripts/bundle_deps.sh here and name it in ARES_DEPS_PREFIX (now '${ARES_DEPS_PREFIX:-}'); it holds the C libraries, compiler, cmake and ninja come with the system")
+    else
+        say "going on without ${optional[*]}: one process only; $remedy"
     fi
-    say "going on without ${optional[*]}: one process only; $remedy"
 fi
 
-if [[ -z $torch ]]; then
-    # Without a GPU libtorch_cpu.so needs two small libraries of CUDA; the other 2 GB of the wheel's friends stay away.
-    fetch=("torch==$torch_version")
+# pip's words are shown only when it fails; false leaves the reason in $reason.
+fetch_torch() {
+    local log rc=0 fetch=("torch==$torch_version")
     if nvidia-smi >/dev/null 2>&1; then
         say "fetching libtorch $torch_version with its CUDA libraries into .venv (about 3 GB)"
-        deps=()
     else
+        # libtorch_cpu.so needs two small libraries of CUDA; without a GPU the other 2 GB stay away.
         say "fetching libtorch $torch_version into .venv (530 MB)"
-        fetch+=("nvidia-cuda-runtime==13.0.*" "nvidia-cuda-cupti==13.0.*")
-        deps=(--no-deps)
+        fetch+=("nvidia-cuda-runtime==13.0.*" "nvidia-cuda-cupti==13.0.*" --no-deps)
     fi
-    [[ -x .venv/bin/python ]] && .venv/bin/python -c 'import pip' 2>/dev/null || { rm -rf .venv && python3 -m venv .venv; }
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input --no-compile "${deps[@]}" "${fetch[@]}" </dev/null ||
-        fail "could not fetch torch==$torch_version; with no network, name a folder with its include/ and lib/ in ARES_LIBTORCH, or activate a Python that has torch $torch_version"
-    touch .venv/ares-complete
-    torch=$(find_torch)
-    [[ -n $torch ]] || fail "torch==$torch_version was installed, but .venv has no libtorch_cpu.so; remove .venv and start again"
+    log=$(mktemp)
+    {
+        { [[ -x .venv/bin/python ]] && .venv/bin/python -c 'import pip'; } || { rm -rf .venv && python3 -m venv .venv; }
+    } >"$log" 2>&1 && .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input --no-compile \
+        "${fetch[@]}" </dev/null >"$log" 2>&1 || rc=1
+    reason=$(grep -v '^$' "$log" | tail -n 1)
+    rm -f "$log"
+    return $rc
+}
+if [[ -z $torch ]]; then
+    if ! command -v python3 >/dev/null; then
+        problems+=("libtorch $torch_version: needs python3 to be fetched; or name a folder with its include/ and lib/ in ARES_LIBTORCH")
+    elif fetch_torch; then
+        touch .venv/ares-complete
+        torch=$(find_torch)
+        [[ -n $torch ]] || problems+=("libtorch $torch_version: fetched, but .venv has no libtorch_cpu.so; remove .venv and start again")
+    else
+        problems+=("libtorch $torch_version: could not be fetched ($reason); with no network, name a folder with its include/ and lib/ in ARES_LIBTORCH, or activate a Python that has torch $torch_version")
+    fi
+fi
+if ((${#problems[@]})); then
+    printf 'setup: missing %s\n' "${problems[@]}" >&2
+    exit 1
 fi
 
 version=$(torch_version_of "$torch")

@@ -91,6 +91,9 @@ int64_t ares_model_count(const ares_model *m);        /* parameters, padding lef
 void ares_model_zero_grad(ares_model *m);
 void ares_model_join_embed_grad(ares_model *m);       /* tied: lm_head.grad += embed_grad; once per optimizer step */
 int ares_model_optimizer_alloc(ares_model *m);        /* m, v, master: zeroed, master = weight */
+/* States as row-major f32 tensors <parameter>.m, .v, .master (states.c). */
+int ares_model_optimizer_save(const ares_model *m, const char *path);
+int ares_model_optimizer_load(ares_model *m, const char *path);
 
 /* ------------------------------------------------------------------ the forward pass over packed tokens (forward.c, block.c) */
 /* Buffers of passes up to max_rows tokens, kept from pass to pass. */

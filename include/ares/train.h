@@ -1,0 +1,168 @@
+/*
+ * train: the step, and what lives around it.
+ */
+#ifndef ARES_TRAIN_H
+#define ARES_TRAIN_H
+
+#include "ares/algo.h"
+#include "ares/config.h"
+#include "ares/core.h"
+#include "ares/data.h"
+#include "ares/dist.h"
+#include "ares/io.h"
+#include "ares/model.h"
+#include "ares/reward.h"
+#include "ares/rollout.h"
+
+/* ------------------------------------------------------------------ options (names: aepo.md 7.2) */
+#define ARES_ACTOR_OPTIONS(X)                                                                                                           \
+    X(text, model_path, "model.model_path", "???", "nonempty", "model, checkpoint or run directory")                                    \
+    X(text, tokenizer_path, "model.tokenizer_path", "null", "", "null: the model's own")                                                \
+    X(flag, gradient_checkpointing, "model.enable_gradient_checkpointing", "false", "", "keep block inputs only and recompute the rest in backward") \
+    X(choice, dtype, "fsdp.torch_dtype", "fp32", "fp32=float32|bf16=bfloat16", "storage of the weights; bf16 keeps an fp32 master for the optimizer") \
+    X(i64, global_batch_size, "global_batch_size", "256", "[1,)", "prompts of an optimizer step")                                       \
+    X(i64, max_token_len, "max_token_len_per_device", "8192", "[1,)", "tokens of a micro-batch; changes memory and speed, no result")   \
+    X(flag, share_prompts, "share_prompts", "true", "", "compute a group's prompt once in the update")                                  \
+    X(i64, ppo_epochs, "ppo_epochs", "1", "[1,)", "passes over the batch")                                                              \
+    X(f64, max_grad_norm, "max_grad_norm", "1.0", "(0,)", "gradients are scaled down to this global norm")
+ARES_OPTION_STRUCT(ares_actor_config, ARES_ACTOR_OPTIONS);
+
+#define ARES_OPTIM_OPTIONS(X)                                                                                                           \
+    X(f64, lr, "lr", "1e-6", "[0,)", "peak learning rate")                                                                              \
+    X(f64s, betas, "betas", "[0.9, 0.999]", "[0,1)#2", "of AdamW's moments")                                                            \
+    X(f64, eps, "eps", "1e-8", "(0,)", "AdamW's")                                                                                       \
+    X(f64, weight_decay, "weight_decay", "1e-2", "[0,)", "decoupled; not on norms and biases")                                          \
+    X(choice, strategy, "strategy", "adamw", "adamw", "optimizer")                                                                      \
+    X(choice, scheduler, "lr_scheduler_type", "constant", "constant|linear|cosine", "shape of the learning rate behind the warm-up")    \
+    X(f64, warmup_ratio, "lr_warmup_ratio", "0.0", "[0,1]", "share of all steps")                                                       \
+    X(i64, warmup_steps, "lr_warmup_steps", "null", "[0,)", "wins over the ratio")                                                      \
+    X(f64, min_lr_ratio, "min_lr_ratio", "0.0", "[0,1]", "learning rate at the end, as a share of lr (linear, cosine)")
+ARES_OPTION_STRUCT(ares_optim_config, ARES_OPTIM_OPTIONS);
+
+#define ARES_REF_OPTIONS(X) X(choice, dtype, "fsdp.torch_dtype", "fp32", "fp32=float32|bf16=bfloat16", "storage of the reference's weights")
+ARES_OPTION_STRUCT(ares_ref_config, ARES_REF_OPTIONS);
+
+#define ARES_ROLLOUT_OPTIONS(X)                                                                                                         \
+    X(i64, n, "n", "1", "[1,)", "samples of a prompt")                                                                                  \
+    X(f64, temperature, "temperature", "1.0", "[0,)", "of sampling, and of the losses; 0 is greedy")                                    \
+    X(f64, top_p, "top_p", "1.0", "(0,1]", "nucleus; 1 is off")                                                                         \
+    X(i64, top_k, "top_k", "-1", "-1|[1,)", "most likely tokens; -1 is off")                                                            \
+    X(i64, seed, "seed", "1", "[0,)", "of sampling")                                                                                    \
+    X(flag, ignore_eos, "ignore_eos", "false", "", "sample on behind end-of-sequence tokens")                                           \
+    X(texts, stop, "stop", "[]", "nonempty", "strings that end a response; the token that completes one is kept")                       \
+    X(i64s, stop_token_ids, "stop_token_ids", "[]", "[0,)", "ids that end a response, on top of the model's own")                       \
+    X(i64, max_num_seqs, "max_num_seqs", "128", "[1,)", "samples decoded at once; changes speed, no result")                            \
+    X(i64, max_num_batched_tokens, "max_num_batched_tokens", "2048", "[1,)", "tokens of one forward; changes speed, no result")         \
+    X(i64, max_model_len, "max_model_len", "null", "[2,)", "prompt and response; null: the sum of data.max_*_length")                   \
+    X(i64, cache_tokens, "cache_tokens", "null", "[64,)", "size of the kv cache; null: what max_num_seqs full samples need, within 6 GiB") \
+    X(tree, val_override, "val_override_config", "{}", "map", "n, temperature, top_p, top_k of validation; n is 1 unless set here")
+ARES_OPTION_STRUCT(ares_rollout_config, ARES_ROLLOUT_OPTIONS);
+
+#define ARES_TRAINER_OPTIONS(X)                                                                                                         \
+    X(text, project_name, "project_name", "ares", "nonempty", "first part of the run directory")                                        \
+    X(text, experiment_name, "experiment_name", "demo", "nonempty", "second part of the run directory")                                 \
+    X(text, run_dir, "run_dir", "null", "", "null: runs/<project_name>/<experiment_name>")                                              \
+    X(i64, total_epochs, "total_epochs", "15", "[1,)", "passes over the training rows")                                                 \
+    X(i64, max_steps, "max_steps", "null", "[0,)", "null: as many as the epochs give")                                                  \
+    X(text, device, "device", "cpu", "nonempty", "cpu, cuda, cuda:1")                                                                   \
+    X(i64, threads, "threads", "null", "[1,)", "null: the CPUs at hand, shared by the ranks of this machine; changes speed, no result") \
+    X(texts, logger, "logger", "[console, tensorboard]", "console|file|tensorboard", "metrics.jsonl is always written")                 \
+    X(i64, val_freq, "val_freq", "-1", "-1|[1,)", "steps between validations; -1: never")                                               \
+    X(flag, val_before_train, "val_before_train", "true", "", "validate before the first step")                                         \
+    X(flag, val_only, "val_only", "false", "", "validate and stop")                                                                     \
+    X(i64, val_generations, "val_generations_to_log", "0", "[0,)", "validation samples shown in TensorBoard")                           \
+    X(i64, save_freq, "save_freq", "-1", "-1|[1,)", "steps between checkpoints; -1: at the end only")                                   \
+    X(i64, save_limit, "save_limit", "-1", "-1|[1,)", "checkpoints kept, the newest and the best among them; -1: all")                  \
+    X(text, load_checkpoint, "load_checkpoint_path", "null", "", "checkpoint to go on from, instead of the run directory's latest")
+ARES_OPTION_STRUCT(ares_trainer_config, ARES_TRAINER_OPTIONS);
+
+typedef struct ares_train_config {
+    ares_data_config data;
+    ares_algorithm_config algorithm;
+    ares_loss_config loss;
+    ares_actor_config actor;
+    ares_optim_config optim;
+    ares_ref_config ref;
+    ares_rollout_config rollout;
+    ares_reward_config reward;
+    ares_trainer_config trainer;
+} ares_train_config;
+/* Declares every option of training (sections, aliases, choices of the tables) on cfg, bound into out. (config.c) */
+void ares_train_config_declare(ares_config *cfg, ares_train_config *out);
+/* After ares_config_resolve: relations between options, noted as faults. world: ranks the run will have. */
+void ares_train_config_check(ares_config *cfg, const ares_train_config *c, int world);
+
+/* ------------------------------------------------------------------ optimizer (optim.c) */
+typedef struct ares_optim {
+    const ares_optim_config *cfg;
+    ares_schedule schedule;
+    int64_t updates;               /* optimizer steps taken: AdamW's bias correction */
+} ares_optim;
+int ares_optim_init(ares_optim *o, const ares_optim_config *cfg, int64_t total_steps);
+double ares_optim_lr(const ares_optim *o, int64_t step); /* of training step 0, 1, ... */
+/* Sums gradients over ranks, clips, steps, in place. *grad_norm is the norm before clipping; NaN or infinity is an error. */
+int ares_optim_step(ares_optim *o, ares_model *m, ares_world *world, double lr, double max_grad_norm, double *grad_norm);
+
+/* ------------------------------------------------------------------ actor and reference (actor.c, reference.c) */
+typedef struct ares_actor {
+    ares_model *model;
+    ares_workspace *workspace;
+    const ares_train_config *cfg;
+    const ares_loss *loss;
+    const ares_kl *kl;
+    ares_world *world;
+    ares_optim optim;
+    int64_t step;                  /* training steps done: the schedule's clock */
+    float *scratch; size_t scratch_floats; /* device: dx of the head */
+    ares_arena arena;              /* of a micro-batch */
+} ares_actor;
+int ares_actor_open(ares_actor *a, const ares_train_config *cfg, ares_model *m, ares_world *world, int64_t total_steps);
+void ares_actor_close(ares_actor *a);
+int ares_actor_log_probs(ares_actor *a, ares_batch *b);
+int ares_actor_update(ares_actor *a, ares_batch *b, ares_metrics *m);
+
+typedef struct ares_reference {
+    ares_model *model;
+    ares_workspace *workspace;
+    const ares_train_config *cfg;
+} ares_reference;
+int ares_reference_open(ares_reference *r, const ares_train_config *cfg, ares_device *d);
+void ares_reference_close(ares_reference *r);
+int ares_reference_log_probs(ares_reference *r, ares_batch *b);
+/* Log-probs and entropies (NULL: not wanted) of rows [row, end) under a model, at the loss temperature: what rollout recorded, bit for bit. */
+int ares_train_log_probs(ares_model *m, ares_workspace *w, const ares_train_config *cfg, const ares_batch *b, int64_t row, int64_t end, float *log_probs, float *entropies);
+
+/* ------------------------------------------------------------------ trainer (trainer.c, step.c, loop.c) */
+typedef struct ares_trainer {
+    const ares_train_config *cfg;
+    ares_world *world;
+    ares_device device;
+    ares_tokenizer *tokenizer;
+    ares_prompt_encoder *encoder;
+    ares_dataset *train, *val;
+    ares_loader loader;
+    ares_model *model;
+    ares_actor actor;
+    ares_reference *ref;           /* NULL where no KL asks for it */
+    ares_rollout *rollout;
+    ares_reward *reward;
+    const ares_adv *adv;
+    ares_batch batch;
+    int64_t step, total_steps;     /* steps done */
+    double best_score; int64_t best_step;
+    ares_str run_dir;
+    ares_str model_dir;            /* where tokenizer files come from */
+} ares_trainer;
+int ares_train_step(ares_trainer *t, ares_metrics *m);
+/* Opens everything a checked configuration names; cfg is for what tables bind themselves. */
+int ares_trainer_open(ares_trainer *t, ares_config *cfg, const ares_train_config *c, ares_world *world);
+void ares_trainer_close(ares_trainer *t);
+int ares_trainer_validate(ares_trainer *t, ares_metrics *m, ares_str *samples); /* (validate.c) samples: JSON lines of what was answered; may be NULL */
+int ares_trainer_save(ares_trainer *t, const ares_metrics *last);               /* (state.c) a checkpoint of everything that moves the run */
+int ares_trainer_resume(ares_trainer *t, const char *checkpoint);               /* (state.c) */
+int ares_report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *m); /* (report.c) the usual metrics, over all ranks */
+
+/* The run: train from a configuration until done, stopped or failed. */
+int ares_train_run(ares_config *cfg, const ares_train_config *c, ares_world *world);
+int ares_sft_run(ares_config *cfg, const ares_train_config *c, ares_world *world);
+#endif

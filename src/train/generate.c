@@ -1,0 +1,101 @@
+/* Prompts -> samples -> scores -> the batch's first columns. Finished samples are judged while others decode. */
+#include "generate.h"
+
+#include <math.h>
+#include <string.h>
+
+int generate_sampling(const ares_train_config *c, ares_sampling *out)
+{
+    const ares_rollout_config *r = &c->rollout;
+    *out = (ares_sampling){ .temperature = (float)r->temperature, .top_p = (float)r->top_p, .top_k = (int32_t)r->top_k, .max_new_tokens = (int32_t)c->data.max_response_length,
+                            .ignore_eos = r->ignore_eos, .n_stop_strings = (int32_t)r->stop.count, .stop_strings = r->stop.items };
+    return ARES_OK;
+}
+
+int generate_samples(ares_trainer *t, const generate_job *job, ares_arena *arena, generate_sample **out)
+{
+    int64_t total = job->n_prompts * job->n;
+    generate_sample *all = ares_arena_calloc(arena, (size_t)total + 1, sizeof *all);
+    int parts = ares_reward_count(t->reward);
+    int32_t *stop_ids = ares_arena_alloc(arena, (size_t)(t->cfg->rollout.stop_token_ids.count + 1) * sizeof *stop_ids);
+    ares_sampling sampling = *job->sampling;
+    sampling.n_stop_ids = (int32_t)t->cfg->rollout.stop_token_ids.count;
+    for (int32_t i = 0; i < sampling.n_stop_ids; i++) stop_ids[i] = (int32_t)t->cfg->rollout.stop_token_ids.items[i];
+    sampling.stop_ids = stop_ids;
+
+    ares_rollout_clear(t->rollout);
+    for (int64_t p = 0; p < job->n_prompts; p++) {
+        const ares_row *row = job->rows[p];
+        ares_rng_key key = ares_rng_sub(ares_rng_sub(job->key, (uint64_t)t->step, (uint64_t)job->draws[p]), 0, 0);
+        int rc = ares_rollout_add(t->rollout, row->prompt, row->prompt_len, (int32_t)job->n, &sampling, key, NULL);
+        if (rc != ARES_OK) return ares_fail_in(rc, "%s:%lld", row->file, (long long)row->line);
+    }
+    ares_str text = { 0 };
+    int64_t active = 1;
+    int rc = ARES_OK;
+    while (active && rc == ARES_OK) {
+        rc = ares_rollout_step(t->rollout, &active);
+        ares_completion c;
+        while (rc == ARES_OK && ares_rollout_next(t->rollout, &c)) {
+            const ares_row *row = job->rows[c.request];
+            generate_sample *s = &all[c.request * job->n + c.index];
+            s->completion = c;
+            ares_str_clear(&text);
+            rc = ares_tokenizer_decode(t->tokenizer, c.ids, c.n_tokens, t->cfg->reward.skip_special_tokens, &text);
+            s->item = (ares_reward_item){ .in = { .response = { ares_arena_copy(arena, text.data ? text.data : "", text.len), text.len }, .ground_truth = row->ground_truth,
+                                                  .prompt = row->prompt_text, .stopped = c.finish == ARES_FINISH_STOP, .row = row->json },
+                                          .parts = ares_arena_calloc(arena, (size_t)parts + 1, sizeof(float)) };
+            ares_reward_submit(t->reward, &s->item);
+        }
+    }
+    ares_str_fini(&text);
+    double waited = ares_now_s();
+    int judged = ares_reward_wait(t->reward, job->metrics); /* also after a failure: items lie in the arena */
+    if (job->metrics) ares_metrics_add(job->metrics, "timing_s/reward", ares_now_s() - waited);
+    *out = all;
+    return rc != ARES_OK ? rc : judged;
+}
+
+int generate_batch(ares_trainer *t, ares_batch *b, ares_metrics *m)
+{
+    int64_t size = t->cfg->data.rollout_batch_size, ranks = ares_world_size(t->world), rank = ares_world_rank(t->world), local = size / ranks, n = t->cfg->rollout.n, first;
+    int64_t *ids = ares_arena_alloc(&b->arena, (size_t)size * sizeof *ids);
+    const ares_row **rows = ares_arena_alloc(&b->arena, (size_t)local * sizeof *rows);
+    int64_t *draws = ares_arena_alloc(&b->arena, (size_t)local * sizeof *draws);
+    ARES_TRY(ares_loader_next(&t->loader, ids, &first));
+    for (int64_t i = 0; i < local; i++) { /* prompts are dealt out in turn, so that every mini-batch is spread over all ranks */
+        rows[i] = ares_dataset_row(t->train, ids[i * ranks + rank]);
+        draws[i] = first + i * ranks + rank;
+    }
+    ares_sampling sampling;
+    ARES_TRY(generate_sampling(t->cfg, &sampling));
+    generate_job job = { .n_prompts = local, .n = n, .rows = rows, .draws = draws, .sampling = &sampling, .key = ares_rng_root((uint64_t)t->cfg->rollout.seed, ARES_RNG_SAMPLE), .metrics = m };
+    generate_sample *all;
+    ARES_TRY(generate_samples(t, &job, &b->arena, &all));
+
+    for (int64_t p = 0; p < local; p++) {
+        ares_batch_begin_group(b);
+        for (int64_t i = 0; i < n; i++) {
+            const generate_sample *s = &all[p * n + i];
+            ares_sample row = { .draw = draws[p], .index = (int32_t)i, .row = rows[p], .prompt = rows[p]->prompt, .prompt_len = rows[p]->prompt_len, .response = s->item.in.response,
+                                .stopped = s->item.in.stopped, .token_exact = true, .weight_version = t->actor.optim.updates, .score = s->item.score, .accuracy = s->item.accuracy,
+                                .reward_parts = s->item.parts };
+            ares_batch_add_row(b, &row, s->completion.n_tokens);
+        }
+    }
+    ARES_PUT(b, responses);
+    ARES_PUT(b, response_mask);
+    ARES_PUT(b, rollout_log_probs);
+    ARES_PUT(b, entropies);
+    ARES_PUT(b, token_level_scores);
+    for (int64_t r = 0; r < b->rows; r++) {
+        const ares_completion *c = &all[r].completion;
+        int64_t at = b->row_start[r], length = c->n_tokens;
+        memcpy(b->responses + at, c->ids, (size_t)length * sizeof *c->ids);
+        memcpy(b->rollout_log_probs + at, c->log_probs, (size_t)length * sizeof *c->log_probs);
+        memcpy(b->entropies + at, c->entropies, (size_t)length * sizeof *c->entropies);
+        memset(b->response_mask + at, 1, (size_t)length);
+        b->token_level_scores[at + length - 1] = b->samples[r].score; /* an answer has one token at least */
+    }
+    return ARES_OK;
+}

@@ -1,0 +1,25 @@
+#ifndef ARES_TRAIN_GENERATE_H
+#define ARES_TRAIN_GENERATE_H
+
+#include "ares/train.h"
+
+typedef struct generate_job {
+    int64_t n_prompts, n;              /* samples of each */
+    const ares_row *const *rows;       /* [n_prompts] */
+    const int64_t *draws;              /* [n_prompts]: part of the sampling key */
+    const ares_sampling *sampling;
+    ares_rng_key key;
+    ares_metrics *metrics;             /* may be NULL */
+} generate_job;
+typedef struct generate_sample {
+    ares_completion completion;        /* in the engine's memory, until its next clear */
+    ares_reward_item item;
+} generate_sample;
+
+/* The configured sampling; stop ids are added by generate_samples. */
+int generate_sampling(const ares_train_config *c, ares_sampling *out);
+/* Samples and judges all prompts of a job; out [n_prompts * n] in prompt order, in the arena. */
+int generate_samples(ares_trainer *t, const generate_job *job, ares_arena *arena, generate_sample **out);
+/* The step's prompts of this rank: rows, responses, masks, log-probs, entropies and scores. */
+int generate_batch(ares_trainer *t, ares_batch *b, ares_metrics *m);
+#endif

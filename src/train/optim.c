@@ -1,0 +1,46 @@
+/* AdamW over the parameter list: gradients summed over ranks, one global norm, one pass. */
+#include <math.h>
+
+#include "ares/train.h"
+
+int ares_optim_init(ares_optim *o, const ares_optim_config *cfg, int64_t total_steps)
+{
+    double warmup = cfg->warmup_steps == ARES_NULL_I64 ? floor(cfg->warmup_ratio * (double)total_steps) : (double)cfg->warmup_steps;
+    *o = (ares_optim){ .cfg = cfg,
+                       .schedule = { .name = cfg->scheduler, .base = cfg->lr, .min_ratio = cfg->min_lr_ratio, .warmup_steps = warmup, .total_steps = (double)total_steps, .cycles = 0.5 } };
+    return ares_schedule_check(&o->schedule);
+}
+
+double ares_optim_lr(const ares_optim *o, int64_t step) { return ares_schedule_at(&o->schedule, step); }
+
+/* Names the first parameter whose gradient is not finite: where to look. */
+static int not_finite(ares_model *m, double norm)
+{
+    ares_device *d = m->device;
+    for (int i = 0; i < m->n_params; i++)
+        if (!isfinite(d->k->sum_squares(d, m->params[i].grad.data, m->params[i].elements)))
+            return ares_fail(ARES_ENUMERIC, "gradient norm is %g: the gradient of '%s' holds NaN or infinity; lower the learning rate, or look at the rows of this step", norm, m->params[i].name);
+    return ares_fail(ARES_ENUMERIC, "gradient norm is %g: the gradients overflow; lower the learning rate", norm);
+}
+
+int ares_optim_step(ares_optim *o, ares_model *m, ares_world *world, double lr, double max_grad_norm, double *grad_norm)
+{
+    ares_device *d = m->device;
+    ares_model_join_embed_grad(m);
+    for (int i = 0; i < m->n_params; i++) ARES_TRY(ares_world_sum_device(world, d, m->params[i].grad.data, m->params[i].elements));
+    double squares = 0;
+    for (int i = 0; i < m->n_params; i++) squares += d->k->sum_squares(d, m->params[i].grad.data, m->params[i].elements);
+    double norm = sqrt(squares);
+    *grad_norm = norm;
+    if (!isfinite(norm)) return not_finite(m, norm);
+    o->updates++;
+    double scale = norm > max_grad_norm ? max_grad_norm / (norm + 1e-6) : 1; /* as torch.nn.utils.clip_grad_norm_ */
+    for (int i = 0; i < m->n_params; i++) {
+        ares_param *p = &m->params[i];
+        ares_adamw_args a = { .n = p->elements, .w = p->weight.data, .dtype = p->weight.dtype, .master = p->master, .grad = p->grad.data, .m = p->m, .v = p->v, .lr = lr,
+                              .beta1 = o->cfg->betas.items[0], .beta2 = o->cfg->betas.items[1], .eps = o->cfg->eps, .weight_decay = p->decay ? o->cfg->weight_decay : 0,
+                              .grad_scale = scale, .step = o->updates };
+        d->k->adamw(d, &a);
+    }
+    return d->k->sync(d);
+}

@@ -1,0 +1,62 @@
+/* The frozen copy of the starting policy, and log-probs of a batch under any model. */
+#include <string.h>
+
+#include "ares/train.h"
+
+/* One micro-batch through the model and its head; results go to columns that start at row m->row. */
+static int score(ares_model *model, ares_workspace *w, const ares_train_config *cfg, const ares_batch *b, const ares_micro_batch *m, ares_arena *arena, float *log_probs,
+                 float *entropies)
+{
+    ares_device *d = model->device;
+    ares_packed packed;
+    const int32_t *targets;
+    ares_pack_build(b, m, cfg->actor.share_prompts, arena, &packed, &targets);
+    if (!packed.n_out) return ARES_OK;
+    float *hidden, *stats = ares_arena_alloc(arena, (size_t)packed.n_out * 3 * sizeof *stats);
+    ARES_TRY(ares_model_forward(model, w, &packed, &hidden));
+    ares_head_args a = { .rows = packed.n_out, .vocab = model->cfg.vocab, .x = hidden, .ldx = model->cfg.hidden, .w = ares_model_head(model), .target = targets,
+                         .inv_temperature = cfg->rollout.temperature > 0 ? (float)(1 / cfg->rollout.temperature) : 1.0f, .log_prob = stats,
+                         .entropy = stats + packed.n_out, .lse = stats + 2 * packed.n_out };
+    d->k->head(d, &a);
+    ARES_TRY(d->k->sync(d));
+    if (log_probs) memcpy(log_probs, a.log_prob, (size_t)packed.n_out * sizeof *log_probs);
+    if (entropies) memcpy(entropies, a.entropy, (size_t)packed.n_out * sizeof *entropies);
+    return ARES_OK;
+}
+
+int ares_train_log_probs(ares_model *m, ares_workspace *w, const ares_train_config *cfg, const ares_batch *b, int64_t row, int64_t end, float *log_probs, float *entropies)
+{
+    ares_arena arena = { 0 };
+    ares_micro_batch *plan = ares_malloc((size_t)(end - row + 1) * sizeof *plan);
+    int64_t n = ares_pack_plan(b, row, end, cfg->actor.max_token_len, cfg->actor.share_prompts, plan), first = b->row_start[row];
+    int rc = ARES_OK;
+    for (int64_t i = 0; i < n && rc == ARES_OK; i++) {
+        int64_t at = b->row_start[plan[i].row] - first;
+        ares_arena_reset(&arena);
+        rc = score(m, w, cfg, b, &plan[i], &arena, log_probs ? log_probs + at : NULL, entropies ? entropies + at : NULL);
+    }
+    ares_free(plan);
+    ares_arena_fini(&arena);
+    return rc;
+}
+
+int ares_reference_open(ares_reference *r, const ares_train_config *cfg, ares_device *d)
+{
+    ares_model_options opt = { .storage = strcmp(cfg->ref.dtype, "bf16") == 0 ? ARES_BF16 : ARES_F32 };
+    *r = (ares_reference){ .cfg = cfg };
+    ARES_TRY(ares_model_load(cfg->actor.model_path, d, &opt, &r->model));
+    return ares_workspace_new(r->model, ARES_KEEP_NOTHING, &r->workspace);
+}
+
+void ares_reference_close(ares_reference *r)
+{
+    ares_workspace_free(r->workspace);
+    ares_model_free(r->model);
+}
+
+int ares_reference_log_probs(ares_reference *r, ares_batch *b)
+{
+    ARES_TRY(ARES_NEED(b, "ref", responses));
+    ARES_PUT(b, ref_log_probs);
+    return ares_train_log_probs(r->model, r->workspace, r->cfg, b, 0, b->rows, b->ref_log_probs, NULL);
+}

@@ -1,0 +1,57 @@
+/* The algorithm. What each stage reads and writes: STYLE, "The batch, and its one way through". */
+#include <stdio.h>
+
+#include "generate.h"
+
+/* A stage that fails ends the step; one that succeeds leaves its time in timing_s/<name>. */
+#define STAGE(name, expr)                                                                                   \
+    do {                                                                                                    \
+        double started_ = ares_now_s();                                                                     \
+        ARES_TRY(expr);                                                                                     \
+        ares_metrics_set(m, "timing_s/" name, ares_now_s() - started_);                                     \
+    } while (0)
+
+/* Scores become rewards: less the KL to the reference where it is part of the reward (algorithm.use_kl_loss false). */
+static int shape_rewards(const ares_trainer *t, ares_batch *b, ares_metrics *m)
+{
+    ARES_TRY(ARES_NEED(b, "reward", token_level_scores));
+    ARES_PUT(b, token_level_rewards);
+    const ares_algorithm_config *cfg = &t->cfg->algorithm;
+    bool penalise = t->ref && !cfg->use_kl_loss;
+    double sums[2] = { 0 };
+    for (int64_t r = 0; r < b->rows; r++) {
+        double kl_sum = 0, tokens = 0;
+        for (int64_t i = b->row_start[r]; i < b->row_start[r + 1]; i++) {
+            double reward = (double)b->token_level_scores[i];
+            if (penalise && b->response_mask[i]) {
+                double kl = t->actor.kl->value((double)b->old_log_probs[i] - (double)b->ref_log_probs[i]);
+                reward -= cfg->kl_coef * kl;
+                kl_sum += kl;
+                tokens++;
+            }
+            b->token_level_rewards[i] = (float)reward;
+        }
+        if (tokens > 0) sums[0] += kl_sum / tokens;
+        sums[1]++;
+    }
+    if (!penalise) return ARES_OK;
+    ARES_TRY(ares_world_sum_f64(t->world, sums, 2));
+    ares_metrics_set(m, "critic/kl", sums[0] / sums[1]);
+    ares_metrics_set(m, "critic/kl_coef", cfg->kl_coef);
+    return ARES_OK;
+}
+
+int ares_train_step(ares_trainer *t, ares_metrics *m)
+{
+    ares_batch *b = &t->batch;
+    ares_batch_clear(b);
+
+    STAGE("gen", generate_batch(t, b, m));
+    STAGE("old", ares_actor_log_probs(&t->actor, b)); /* takes the rollout's own where DESIGN 4 allows */
+    if (t->ref) STAGE("ref", ares_reference_log_probs(t->ref, b));
+    STAGE("shape", shape_rewards(t, b, m));
+    STAGE("adv", t->adv->compute(&t->cfg->algorithm, b));
+    STAGE("update_actor", ares_actor_update(&t->actor, b, m));
+    STAGE("report", ares_report_batch(t, b, m));
+    return ARES_OK;
+}

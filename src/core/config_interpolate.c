@@ -36,18 +36,21 @@ static config_node *broken(ares_config *cfg, const chain *c, const char *format,
     return NULL;
 }
 
+/* Reported at the value of the circle that was set last: a default is rarely the one to change. */
 static config_node *circle(ares_config *cfg, const chain *c, const config_node *target)
 {
     ares_str text = { 0 };
+    const chain *guilty = c;
     config_node_path(target, &text);
     for (const chain *at = c; at; at = at->outer) {
         ares_str path = { 0 };
         config_node_path(at->node, &path);
         ares_str_addf(&text, " <- %s", path.data ? path.data : "");
         ares_str_fini(&path);
+        if (at->node->kind == CONFIG_SCALAR && at->node->layer > guilty->node->layer) guilty = at;
         if (at->node == target || text.len > 300) break;
     }
-    broken(cfg, c, "the interpolation goes in a circle: %s", text.data);
+    broken(cfg, guilty, "the interpolation goes in a circle: %s", text.data);
     ares_str_fini(&text);
     return NULL;
 }

@@ -1,6 +1,6 @@
 /*
  * exp, log and their kin over v16: explicit FMAs only, so every build gives the same bits. ares_expf and ares_logf are
- * these with one lane (scalar_math.c). Errors measured over all floats are in the comments.
+ * these with one lane (scalar_math.c).
  */
 #ifndef ARES_CPU_MATH_H
 #define ARES_CPU_MATH_H
@@ -11,7 +11,7 @@
 V16_INLINE v16 v16_pow2(v16i n) { return v16_from_bits(v16i_shl(v16i_add(n, v16i_set1(127)), 23)); }
 
 /*
- * e^x, below 1 ulp. x = n ln 2 + r; e^r = 1 + r + r^2 P(r) with Cephes' polynomial (Moshier, expf). Denormal results are
+ * e^x, within 1.01 ulp. x = n ln 2 + r; e^r = 1 + r + r^2 P(r) with Cephes' polynomial (Moshier, expf). Denormal results are
  * rounded once; below -104 it is 0 (so exp(-inf) = 0), above 88.73 infinity; NaN stays NaN.
  */
 V16_INLINE v16 v16_exp(v16 x)

@@ -60,7 +60,7 @@ function(ares_link_rooms target)
     target_link_libraries(${target} PRIVATE ares_flags ${ARES_ROOM_LIBRARIES} ares_deps)
 endfunction()
 
-if(EXISTS ${CMAKE_SOURCE_DIR}/src/main.c)
+if(EXISTS ${CMAKE_SOURCE_DIR}/src/main.c AND NOT ARES_FUZZ)
     add_executable(ares-train src/main.c)
     ares_link_rooms(ares-train)
     target_compile_definitions(ares-train PRIVATE ARES_VERSION="${PROJECT_VERSION}")

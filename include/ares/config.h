@@ -125,7 +125,8 @@ void ares_config_add_choices(ares_config *cfg, const char *path, const char *con
  *
  *   from   "algorithm.group_size", or a whole section: "actor_rollout_ref.rollout.*" (to: "worker.rollout.*");
  *          an exact name wins over a section, a longer section over a shorter one
- *   to     the new name; "" accepts and ignores (announced); NULL refuses, with the note as the remedy
+ *   to     the new name, or several joined by '&' (TRL's epsilon), any of which wins over it when named in the same
+ *          file; "" accepts and ignores (announced); NULL refuses, with the note as the remedy
  *   when   NULL, or "path=value": only while that option has that value in the end; otherwise the word is refused
  *   note   said when the word is ignored or refused
  */

@@ -88,6 +88,7 @@ typedef struct ares_train_config {
     ares_trainer_config trainer;
 } ares_train_config;
 /* Declares every option of training (sections, aliases, choices of the tables) on cfg, bound into out. (config.c) */
+void ares_train_add_aliases(ares_config *cfg);                    /* names of other trainers (aliases.c) */
 void ares_train_config_declare(ares_config *cfg, ares_train_config *out);
 /* After ares_config_resolve: relations between options, noted as faults. world: ranks the run will have. */
 void ares_train_config_check(ares_config *cfg, const ares_train_config *c, int world);
@@ -148,6 +149,7 @@ typedef struct ares_trainer {
     ares_reward *reward;
     const ares_adv *adv;
     ares_batch batch;
+    ares_sampling val_sampling; int64_t val_n; /* of validation */
     int64_t step, total_steps;     /* steps done */
     double best_score; int64_t best_step;
     ares_str run_dir;
@@ -155,12 +157,18 @@ typedef struct ares_trainer {
 } ares_trainer;
 int ares_train_step(ares_trainer *t, ares_metrics *m);
 /* Opens everything a checked configuration names; cfg is for what tables bind themselves. */
-int ares_trainer_open(ares_trainer *t, ares_config *cfg, const ares_train_config *c, ares_world *world);
+/* weights: where the policy's come from when a run goes on; NULL: worker.actor.model.model_path. */
+int ares_trainer_open(ares_trainer *t, ares_config *cfg, const ares_train_config *c, ares_world *world, const char *weights);
 void ares_trainer_close(ares_trainer *t);
+int ares_trainer_bind_validation(ares_trainer *t, ares_config *cfg); /* reads val_override_config */
 int ares_trainer_validate(ares_trainer *t, ares_metrics *m, ares_str *samples); /* (validate.c) samples: JSON lines of what was answered; may be NULL */
 int ares_trainer_save(ares_trainer *t, const ares_metrics *last);               /* (state.c) a checkpoint of everything that moves the run */
 int ares_trainer_resume(ares_trainer *t, const char *checkpoint);               /* (state.c) */
+int ares_train_copy_tokenizer(const char *from, const char *to);                /* tokenizer and generation files of a model directory (state.c) */
 int ares_report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *m); /* (report.c) the usual metrics, over all ranks */
+
+/* The table at the end of a run, on stdout: validation before and after, the same questions side by side, where everything lies. (summary.c) */
+void ares_train_summary(const char *run_dir, const ares_metrics *after);
 
 /* The run: train from a configuration until done, stopped or failed. */
 int ares_train_run(ares_config *cfg, const ares_train_config *c, ares_world *world);

@@ -23,11 +23,27 @@ static int not_finite(ares_model *m, double norm)
     return ares_fail(ARES_ENUMERIC, "gradient norm is %g: the gradients overflow; lower the learning rate", norm);
 }
 
+/* All gradients lie in one arena; the embedding's own, at its end, is joined to the head's by now. */
+static int sum_over_ranks(ares_model *m, ares_world *world)
+{
+    if (ares_world_size(world) == 1) return ARES_OK;
+    ares_device *d = m->device;
+    size_t bytes = m->cfg.tied ? (size_t)((char *)m->embed_grad.data - (char *)m->grads) : m->grads_bytes;
+    if (d->index < 0) return ares_world_sum_f32(world, m->grads, (int64_t)(bytes / sizeof(float)));
+    float *host = ares_malloc(bytes);
+    d->k->copy_out(d, host, m->grads, bytes);
+    int rc = ares_world_sum_f32(world, host, (int64_t)(bytes / sizeof(float)));
+    if (rc == ARES_OK) d->k->copy_in(d, m->grads, host, bytes);
+    if (rc == ARES_OK) rc = d->k->sync(d);
+    ares_free(host);
+    return rc;
+}
+
 int ares_optim_step(ares_optim *o, ares_model *m, ares_world *world, double lr, double max_grad_norm, double *grad_norm)
 {
     ares_device *d = m->device;
     ares_model_join_embed_grad(m);
-    for (int i = 0; i < m->n_params; i++) ARES_TRY(ares_world_sum_device(world, d, m->params[i].grad.data, m->params[i].elements));
+    ARES_TRY(sum_over_ranks(m, world));
     double squares = 0;
     for (int i = 0; i < m->n_params; i++) squares += d->k->sum_squares(d, m->params[i].grad.data, m->params[i].elements);
     double norm = sqrt(squares);

@@ -1,0 +1,65 @@
+/* All options of training, and what must hold between them. */
+#include <string.h>
+
+#include "ares/train.h"
+
+ARES_OPTION_TABLE(actor_options, ares_actor_config, ARES_ACTOR_OPTIONS)
+ARES_OPTION_TABLE(optim_options, ares_optim_config, ARES_OPTIM_OPTIONS)
+ARES_OPTION_TABLE(ref_options, ares_ref_config, ARES_REF_OPTIONS)
+ARES_OPTION_TABLE(rollout_options, ares_rollout_config, ARES_ROLLOUT_OPTIONS)
+ARES_OPTION_TABLE(trainer_options, ares_trainer_config, ARES_TRAINER_OPTIONS)
+
+void ares_train_config_declare(ares_config *cfg, ares_train_config *out)
+{
+    ares_config_add_options(cfg, "data", ares_data_options, &out->data);
+    ares_config_add_options(cfg, "algorithm", ares_algorithm_options, &out->algorithm);
+    ares_config_add_options(cfg, "worker.actor", actor_options, &out->actor);
+    ares_config_add_options(cfg, "worker.actor", ares_loss_options, &out->loss);
+    ares_config_add_options(cfg, "worker.actor.optim", optim_options, &out->optim);
+    ares_config_add_options(cfg, "worker.ref", ref_options, &out->ref);
+    ares_config_add_options(cfg, "worker.rollout", rollout_options, &out->rollout);
+    ares_config_add_options(cfg, "worker.reward", ares_reward_options, &out->reward);
+    ares_config_add_options(cfg, "trainer", trainer_options, &out->trainer);
+    int n;
+    const char *const *names = ares_adv_names(&n);
+    ares_config_add_choices(cfg, "algorithm.adv_estimator", names, n);
+    names = ares_kl_names(&n);
+    ares_config_add_choices(cfg, "algorithm.kl_penalty", names, n);
+    names = ares_loss_names(&n);
+    ares_config_add_choices(cfg, "worker.actor.loss_type", names, n);
+    ares_train_add_aliases(cfg);
+}
+
+static void check_sizes(ares_config *cfg, const ares_train_config *c, int world)
+{
+    int64_t batch = c->data.rollout_batch_size, mini = c->actor.global_batch_size;
+    if (batch % mini)
+        ares_config_fault(cfg, "worker.actor.global_batch_size", "data.rollout_batch_size = %lld is no multiple of it; both count prompts", (long long)batch);
+    if (mini % world) ares_config_fault(cfg, "worker.actor.global_batch_size", "prompts are dealt out to %d ranks; set a multiple of %d", world, world);
+    if (c->rollout.max_model_len != ARES_NULL_I64 && c->rollout.max_model_len < c->data.max_prompt_length + c->data.max_response_length)
+        ares_config_fault(cfg, "worker.rollout.max_model_len", "data.max_prompt_length + data.max_response_length = %lld do not fit; raise it, or set it to null",
+                          (long long)(c->data.max_prompt_length + c->data.max_response_length));
+    if (c->rollout.cache_tokens != ARES_NULL_I64 && c->rollout.cache_tokens < c->data.max_prompt_length + c->data.max_response_length + 2 * ARES_KV_BLOCK)
+        ares_config_fault(cfg, "worker.rollout.cache_tokens", "one sample of data.max_prompt_length + data.max_response_length tokens needs %lld",
+                          (long long)(c->data.max_prompt_length + c->data.max_response_length + 2 * ARES_KV_BLOCK));
+}
+
+void ares_train_config_check(ares_config *cfg, const ares_train_config *c, int world)
+{
+    const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
+    if (!c->trainer.val_only && !c->data.train_files.count) ares_config_fault(cfg, "data.train_files", "no training rows; name a JSONL file, or set trainer.val_only=true");
+    if ((c->trainer.val_only || c->trainer.val_freq > 0) && !c->data.val_files.count)
+        ares_config_fault(cfg, "data.val_files", "validation is asked for and has no rows; name a JSONL file, or set trainer.val_freq=-1");
+    if (adv && (adv->needs & ARES_NEEDS_GROUPS) && c->rollout.n < 2)
+        ares_config_fault(cfg, "worker.rollout.n", "%s compares the responses of a prompt; set 2 or more", c->algorithm.adv_estimator);
+    if (c->rollout.temperature == 0 && !c->trainer.val_only)
+        ares_config_fault(cfg, "worker.rollout.temperature", "greedy samples of a prompt are all the same; set a temperature above 0 (val_override_config may be greedy)");
+    if (c->loss.clip_ratio_dual <= 1 + c->loss.clip_ratio_high)
+        ares_config_fault(cfg, "worker.actor.clip_ratio_dual", "must lie above 1 + clip_ratio_high = %g, or it would cut every clipped token", 1 + c->loss.clip_ratio_high);
+    if (c->algorithm.disable_kl && c->algorithm.use_kl_loss)
+        ares_config_fault(cfg, "algorithm.use_kl_loss", "algorithm.disable_kl leaves no reference model; set one of them to false");
+    if (strncmp(c->trainer.device, "cpu", 3) != 0 && strncmp(c->trainer.device, "cuda", 4) != 0)
+        ares_config_fault(cfg, "trainer.device", "no such device (choices: cpu, cuda, cuda:<n>)");
+    check_sizes(cfg, c, world);
+    ares_error_clear();
+}

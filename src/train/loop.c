@@ -1,0 +1,215 @@
+/* The run around the step: validate, log, save, stop, go on. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "rundir.h"
+
+typedef struct run {
+    ares_trainer trainer;
+    rundir dir;
+    ares_tracker *tracker;      /* rank 0 only */
+    ares_progress *progress;
+    ares_metrics *metrics;
+} run;
+
+static bool lead(const run *r) { return ares_world_rank(r->trainer.world) == 0; }
+
+/* One JSON line a row: what was asked, answered and made of it. All ranks' rows, in rank order. */
+static int write_rollouts(run *r)
+{
+    ares_trainer *t = &r->trainer;
+    const ares_batch *b = &t->batch;
+    ares_str rows = { 0 }, all = { 0 }, path = { 0 };
+    for (int64_t i = 0; i < b->rows; i++) {
+        const ares_sample *s = &b->samples[i];
+        int64_t tokens = b->row_start[i + 1] - b->row_start[i];
+        ares_str_addf(&rows, "{\"step\":%lld,\"draw\":%lld,\"sample\":%d,\"row\":%lld,\"data_source\":", (long long)t->step, (long long)s->draw, s->index, (long long)s->row->id);
+        ares_json_write_string(&rows, ares_view_of(s->row->data_source));
+        ares_str_add_z(&rows, ",\"prompt\":");
+        ares_json_write_string(&rows, s->row->prompt_text);
+        ares_str_add_z(&rows, ",\"response\":");
+        ares_json_write_string(&rows, s->response);
+        ares_str_add_z(&rows, ",\"ground_truth\":");
+        ares_json_write_string(&rows, s->row->ground_truth);
+        ares_str_add_z(&rows, ",\"score\":");
+        ares_json_write_float(&rows, s->score);
+        ares_str_add_z(&rows, ",\"rewards\":{");
+        for (int k = 0; k < ares_reward_count(t->reward); k++) {
+            if (k) ares_str_add_char(&rows, ',');
+            ares_json_write_string(&rows, ares_view_of(ares_reward_name(t->reward, k)));
+            ares_str_add_char(&rows, ':');
+            ares_json_write_float(&rows, s->reward_parts[k]);
+        }
+        ares_str_add_z(&rows, "},\"accuracy\":");
+        ares_json_write_float(&rows, s->accuracy);
+        ares_str_add_z(&rows, ",\"advantage\":");
+        ares_json_write_float(&rows, tokens ? b->advantages[b->row_start[i]] : 0);
+        ares_str_addf(&rows, ",\"n_tokens\":%lld,\"finished\":%s}\n", (long long)tokens, s->stopped ? "true" : "false");
+    }
+    int rc = ares_world_gather_all(t->world, rows.data, rows.len, &all, NULL);
+    if (rc == ARES_OK && lead(r)) {
+        rc = ares_dir_make(ares_path_join(&path, r->dir.path.data, "rollouts"));
+        char name[64];
+        snprintf(name, sizeof name, "rollouts/step_%06lld.jsonl", (long long)t->step);
+        if (rc == ARES_OK) rc = ares_file_write(ares_path_join(&path, r->dir.path.data, name), all.data, all.len);
+    }
+    ares_str_fini(&rows);
+    ares_str_fini(&all);
+    ares_str_fini(&path);
+    return ares_world_agree(t->world, rc);
+}
+
+static int validate(run *r)
+{
+    ares_trainer *t = &r->trainer;
+    ares_str mine = { 0 }, all = { 0 }, path = { 0 };
+    double started = ares_now_s();
+    int rc = ares_trainer_validate(t, r->metrics, &mine);
+    if (rc == ARES_OK) rc = ares_world_gather_all(t->world, mine.data, mine.len, &all, NULL);
+    if (rc == ARES_OK && lead(r)) {
+        char name[64];
+        snprintf(name, sizeof name, "validation/step_%06lld.jsonl", (long long)t->step);
+        rc = ares_dir_make(ares_path_join(&path, r->dir.path.data, "validation"));
+        if (rc == ARES_OK) rc = ares_file_write(ares_path_join(&path, r->dir.path.data, name), all.data, all.len);
+    }
+    ares_metrics_set(r->metrics, "timing_s/validation", ares_now_s() - started);
+    ares_str_fini(&mine);
+    ares_str_fini(&all);
+    ares_str_fini(&path);
+    return ares_world_agree(t->world, rc);
+}
+
+static int save(run *r)
+{
+    double started = ares_now_s();
+    int rc = ares_trainer_save(&r->trainer, r->metrics);
+    ares_metrics_set(r->metrics, "timing_s/save_checkpoint", ares_now_s() - started);
+    return rc;
+}
+
+static void one_line(const run *r, ares_str *out)
+{
+    static const struct { const char *name, *label, *format; } shown[] = {
+        { "reward/overall", "reward", "%.3f" },       { "reward/accuracy", "acc", "%.3f" },   { "response_length/mean", "len", "%.1f" }, { "actor/entropy", "entropy", "%.3f" },
+        { "actor/grad_norm", "grad", "%.2f" },        { "actor/kl_loss", "kl", "%.4f" },      { "actor/lr", "lr", "%.2e" },              { "val/accuracy", "val acc", "%.3f" },
+        { "val/reward_score", "val reward", "%.3f" },
+    };
+    for (int i = 0; i < ARES_COUNT(shown); i++) {
+        double v;
+        if (!ares_metrics_get(r->metrics, shown[i].name, &v)) continue;
+        ares_str_addf(out, "%s%s ", out->len ? "  " : "", shown[i].label);
+        char number[32];
+        snprintf(number, sizeof number, shown[i].format, v);
+        ares_str_add_z(out, number);
+    }
+}
+
+static int log_step(run *r)
+{
+    if (!lead(r)) return ARES_OK;
+    ares_str line = { 0 };
+    one_line(r, &line);
+    if (r->trainer.step > 0) ares_progress_step(r->progress, r->trainer.step, line.data);
+    else if (line.len) printf("before training: %s\n", line.data);
+    fflush(stdout);
+    ares_str_fini(&line);
+    return ares_tracker_log(r->tracker, r->trainer.step, r->metrics);
+}
+
+static int step(run *r)
+{
+    ares_trainer *t = &r->trainer;
+    double started = ares_now_s(), tokens = 0;
+    int rc = ares_train_step(t, r->metrics);
+    if (rc != ARES_OK) ares_fail_in(rc, "step %lld", (long long)t->step + 1);
+    ARES_TRY(ares_world_agree(t->world, rc));
+    t->step++;
+    double write_started = ares_now_s();
+    ARES_TRY(write_rollouts(r));
+    ares_metrics_set(r->metrics, "timing_s/rollout_log", ares_now_s() - write_started);
+    double seconds = ares_now_s() - started;
+    ares_metrics_set(r->metrics, "timing_s/step", seconds);
+    ares_metrics_set(r->metrics, "perf/time_per_step", seconds);
+    ares_metrics_get(r->metrics, "perf/total_num_tokens", &tokens);
+    ares_metrics_set(r->metrics, "perf/throughput", tokens / seconds / ares_world_size(t->world));
+    ares_metrics_set(r->metrics, "perf/cpu_memory_used_gb", (double)ares_peak_memory_bytes() / 1073741824.0);
+    ares_metrics_set(r->metrics, "epoch/id", (double)ares_loader_epoch(&t->loader));
+    return ARES_OK;
+}
+
+/* Steps until done, or until a signal asks to stop; then the checkpoint holds everything. */
+static int train(run *r)
+{
+    ares_trainer *t = &r->trainer;
+    const ares_trainer_config *c = &t->cfg->trainer;
+    int64_t saved = t->step;
+    while (t->step < t->total_steps) {
+        int signal;
+        ARES_TRY(ares_world_signal(t->world, &signal));
+        if (signal) {
+            if (saved != t->step) ARES_TRY(save(r));
+            return ares_fail(ARES_EINTERRUPTED, "run: stopped by signal %d after step %lld of %lld; the same command goes on from there", signal, (long long)t->step, (long long)t->total_steps);
+        }
+        ares_metrics_clear(r->metrics);
+        ARES_TRY(step(r));
+        bool end = t->step == t->total_steps;
+        if (t->val && (end || (c->val_freq > 0 && t->step % c->val_freq == 0))) ARES_TRY(validate(r));
+        if (end || (c->save_freq > 0 && t->step % c->save_freq == 0)) {
+            ARES_TRY(save(r));
+            saved = t->step;
+        }
+        ARES_TRY(log_step(r));
+    }
+    return ARES_OK;
+}
+
+static int open_tracker(run *r, const ares_train_config *c)
+{
+    if (!lead(r)) return ARES_OK;
+    bool tensorboard = false;
+    for (int64_t i = 0; i < c->trainer.logger.count; i++) tensorboard = tensorboard || strcmp(c->trainer.logger.items[i], "tensorboard") == 0;
+    r->progress = ares_progress_new("step", r->trainer.step, r->trainer.total_steps);
+    return ares_tracker_open(r->dir.path.data, r->trainer.step + (r->trainer.step > 0), tensorboard, &r->tracker);
+}
+
+static int prepare(run *r, ares_config *cfg, const ares_train_config *c, ares_world *world)
+{
+    ares_trainer *t = &r->trainer;
+    ARES_TRY(rundir_open(&r->dir, cfg, c, world));
+    ares_str weights = { 0 };
+    if (r->dir.checkpoint.len) ares_path_join(&weights, r->dir.checkpoint.data, "model");
+    int rc = ares_trainer_open(t, cfg, c, world, weights.data);
+    ares_str_fini(&weights);
+    ARES_TRY(rc);
+    ares_str_add_view(&t->run_dir, ares_str_view(&r->dir.path));
+    if (r->dir.checkpoint.len) {
+        ARES_TRY(ares_trainer_resume(t, r->dir.checkpoint.data));
+        if (lead(r)) printf("going on from %s, step %lld of %lld\n", r->dir.checkpoint.data, (long long)t->step, (long long)t->total_steps);
+    }
+    return open_tracker(r, c);
+}
+
+int ares_train_run(ares_config *cfg, const ares_train_config *c, ares_world *world)
+{
+    run r = { .dir = { .lock = -1 }, .metrics = ares_metrics_new() };
+    ares_signal_install();
+    int rc = ares_world_agree(world, prepare(&r, cfg, c, world));
+    ares_trainer *t = &r.trainer;
+    if (rc == ARES_OK && t->val && t->step == 0 && (c->trainer.val_before_train || c->trainer.val_only)) {
+        rc = validate(&r);
+        if (rc == ARES_OK) rc = log_step(&r);
+    }
+    if (rc == ARES_OK && !c->trainer.val_only) rc = train(&r);
+    if (rc == ARES_OK && lead(&r)) rc = rundir_finish(&r.dir);
+    if (rc == ARES_OK && lead(&r)) ares_train_summary(r.dir.path.data, r.metrics);
+    if (r.tracker) {
+        int closed = ares_tracker_close(r.tracker);
+        if (rc == ARES_OK) rc = closed;
+    }
+    ares_progress_free(r.progress);
+    ares_metrics_free(r.metrics);
+    ares_trainer_close(t);
+    rundir_close(&r.dir);
+    return rc;
+}

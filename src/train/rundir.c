@@ -1,0 +1,135 @@
+/* Same configuration and unfinished: go on. Finished, changed or in use: refused, with what to do about it. */
+#include "rundir.h"
+
+#include <string.h>
+
+/* Options that change speed, memory or what is kept, and no number of the run. */
+static const char *const harmless[] = { "trainer.threads", "trainer.save_freq", "trainer.save_limit", "trainer.logger", "trainer.load_checkpoint_path", "worker.rollout.max_num_seqs",
+                                        "worker.rollout.max_num_batched_tokens", "worker.rollout.cache_tokens", "worker.actor.max_token_len_per_device",
+                                        "worker.actor.model.enable_gradient_checkpointing" };
+
+static bool is_harmless(const char *path)
+{
+    for (int i = 0; i < ARES_COUNT(harmless); i++)
+        if (strcmp(harmless[i], path) == 0) return true;
+    return false;
+}
+
+static bool same(const ares_json *a, const ares_json *b)
+{
+    if (a->type != b->type) return false;
+    if (a->type == ARES_JSON_BOOL) return a->boolean == b->boolean;
+    if (a->type == ARES_JSON_INT || a->type == ARES_JSON_FLOAT) return a->number == b->number;
+    if (a->type == ARES_JSON_STRING) return ares_view_eq(a->text, b->text);
+    if (a->count != b->count) return false;
+    for (int64_t i = 0; a->type == ARES_JSON_ARRAY && i < a->count; i++)
+        if (!same(&a->items[i], &b->items[i])) return false;
+    for (int64_t i = 0; a->type == ARES_JSON_OBJECT && i < a->count; i++) {
+        const ares_json *other = ares_json_find(b, a->members[i].key);
+        if (!other || !same(a->members[i].value, other)) return false;
+    }
+    return true;
+}
+
+/* Appends the paths of the options that differ; sections are walked, everything else is compared whole. */
+static void differences(const ares_json *now, const ares_json *then, const char *path, ares_str *out, int *n)
+{
+    if (now->type == ARES_JSON_OBJECT && then && then->type == ARES_JSON_OBJECT) {
+        ares_str inner = { 0 };
+        for (int64_t i = 0; i < now->count; i++) {
+            ares_str_clear(&inner);
+            if (*path) ares_str_addf(&inner, "%s.", path);
+            ares_str_add_view(&inner, now->members[i].key);
+            differences(now->members[i].value, ares_json_find(then, now->members[i].key), inner.data, out, n);
+        }
+        ares_str_fini(&inner);
+        return;
+    }
+    if (is_harmless(path) || (then && same(now, then))) return;
+    if ((*n)++ < 5) ares_str_addf(out, "%s%s", out->len ? ", " : "", path);
+}
+
+/* Compares the resolved configuration with the one in the run directory. */
+static int compare(const rundir *d, const ares_config *cfg, const char *saved)
+{
+    ares_config *old = ares_config_new();
+    ares_train_config unused;
+    ares_str changed = { 0 };
+    int n = 0;
+    memset(&unused, 0, sizeof unused);
+    ares_train_config_declare(old, &unused);
+    ares_config_load_file(old, saved);
+    ares_config_resolve(old);
+    const ares_json *now = ares_config_get(cfg, ""), *then = ares_config_get(old, "");
+    int rc = ares_config_finish(old);
+    if (rc != ARES_OK) ares_fail_in(rc, "%s", saved);
+    else if (now && then) differences(now, then, "", &changed, &n);
+    if (n)
+        rc = ares_fail(ARES_ESTATE, "run: %s holds a run with other options (%s%s); set trainer.experiment_name for a new run, restore the options to go on, or remove the directory",
+                       d->path.data, changed.data, n > 5 ? ", ..." : "");
+    ares_str_fini(&changed);
+    ares_config_free(old);
+    return rc;
+}
+
+static int find_checkpoint(rundir *d, const ares_train_config *c)
+{
+    ares_str dir = { 0 }, name = { 0 };
+    int rc = ares_checkpoint_latest(ares_path_join(&dir, d->path.data, "checkpoints"), &name);
+    if (rc == ARES_OK && name.len) ares_path_join(&d->checkpoint, dir.data, name.data);
+    else if (rc == ARES_OK && c->trainer.load_checkpoint) {
+        ares_str_add_z(&d->checkpoint, c->trainer.load_checkpoint);
+        if (!ares_file_exists(ares_path_join(&dir, c->trainer.load_checkpoint, "state.json")))
+            rc = ares_fail(ARES_ECONFIG, "run: trainer.load_checkpoint_path = '%s': no state.json there; name a checkpoint (checkpoints/step_...)", c->trainer.load_checkpoint);
+    }
+    ares_str_fini(&dir);
+    ares_str_fini(&name);
+    return rc;
+}
+
+static int look(rundir *d, const ares_config *cfg, const ares_train_config *c)
+{
+    ares_str file = { 0 }, text = { 0 };
+    int rc = ares_dir_make(d->path.data);
+    if (rc == ARES_OK) rc = ares_lock_take(d->path.data, &d->lock);
+    if (rc == ARES_OK && ares_file_exists(ares_path_join(&file, d->path.data, "DONE")))
+        rc = ares_fail(ARES_ESTATE, "run: %s is finished; set trainer.experiment_name for a new run, or remove the directory to start over", d->path.data);
+    if (rc == ARES_OK && ares_file_exists(ares_path_join(&file, d->path.data, "config.yaml"))) rc = compare(d, cfg, file.data);
+    if (rc == ARES_OK) rc = find_checkpoint(d, c);
+    if (rc == ARES_OK) {
+        ares_config_print(cfg, &text);
+        rc = ares_file_write_atomic(ares_path_join(&file, d->path.data, "config.yaml"), text.data, text.len);
+    }
+    ares_str_fini(&file);
+    ares_str_fini(&text);
+    return rc;
+}
+
+int rundir_open(rundir *d, const ares_config *cfg, const ares_train_config *c, ares_world *world)
+{
+    *d = (rundir){ .lock = -1 };
+    if (c->trainer.run_dir) ares_str_add_z(&d->path, c->trainer.run_dir);
+    else ares_str_addf(&d->path, "runs/%s/%s", c->trainer.project_name, c->trainer.experiment_name);
+    ARES_TRY(ares_world_agree(world, ares_world_rank(world) == 0 ? look(d, cfg, c) : ARES_OK));
+    int64_t length = (int64_t)d->checkpoint.len;
+    ARES_TRY(ares_world_max_i64(world, &length, 1));
+    if (!length) return ARES_OK;
+    ares_str_reserve(&d->checkpoint, (size_t)length + 1);
+    d->checkpoint.len = (size_t)length;
+    return ares_world_broadcast(world, d->checkpoint.data, (size_t)length + 1, 0);
+}
+
+int rundir_finish(rundir *d)
+{
+    ares_str file = { 0 };
+    int rc = ares_file_write_atomic(ares_path_join(&file, d->path.data, "DONE"), "", 0);
+    ares_str_fini(&file);
+    return rc;
+}
+
+void rundir_close(rundir *d)
+{
+    if (d->lock >= 0) ares_lock_drop(d->lock);
+    ares_str_fini(&d->path);
+    ares_str_fini(&d->checkpoint);
+}

@@ -1,0 +1,17 @@
+#ifndef ARES_TRAIN_RUNDIR_H
+#define ARES_TRAIN_RUNDIR_H
+
+#include "ares/train.h"
+
+/* One run's directory (DESIGN 6): what is in it decides whether a run starts, goes on, or is refused. */
+typedef struct rundir {
+    ares_str path;
+    ares_str checkpoint;  /* to go on from; empty: start afresh */
+    int lock;             /* file descriptor; -1: not held */
+} rundir;
+
+/* Rank 0 looks, takes the lock and writes config.yaml; all ranks learn the outcome. kind: "train" or "sft", for messages. */
+int rundir_open(rundir *d, const ares_config *cfg, const ares_train_config *c, ares_world *world);
+int rundir_finish(rundir *d); /* writes DONE */
+void rundir_close(rundir *d);
+#endif

@@ -1,0 +1,137 @@
+/*
+ * Checkpoints: everything that moves the run. <run>/checkpoints/step_000123/{model/, optimizer.safetensors, state.json}.
+ * With the weights in the storage type, the optimizer's states and the counters below, a resumed run is the uninterrupted
+ * one, bit for bit: order and samples are functions of seeds and counters.
+ */
+#include <cjson/cJSON.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ares/train.h"
+
+enum { STATE_VERSION = 1 };
+
+static const char *const tokenizer_files[] = { "tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "special_tokens_map.json", "added_tokens.json",
+                                               "chat_template.jinja", "generation_config.json" };
+
+int ares_train_copy_tokenizer(const char *from, const char *to)
+{
+    ares_str path = { 0 }, data = { 0 };
+    int rc = ARES_OK;
+    for (int i = 0; i < ARES_COUNT(tokenizer_files) && rc == ARES_OK; i++) {
+        if (!ares_file_exists(ares_path_join(&path, from, tokenizer_files[i]))) continue;
+        ares_str_clear(&data);
+        rc = ares_file_read(path.data, &data);
+        if (rc == ARES_OK) rc = ares_file_write(ares_path_join(&path, to, tokenizer_files[i]), data.data, data.len);
+    }
+    ares_str_fini(&path);
+    ares_str_fini(&data);
+    return rc;
+}
+
+static int write_state(const ares_trainer *t, const char *path)
+{
+    cJSON *o = cJSON_CreateObject();
+    cJSON_AddNumberToObject(o, "version", STATE_VERSION);
+    cJSON_AddNumberToObject(o, "step", (double)t->step);
+    cJSON_AddNumberToObject(o, "total_steps", (double)t->total_steps);
+    cJSON_AddNumberToObject(o, "optimizer_steps", (double)t->actor.optim.updates);
+    cJSON_AddNumberToObject(o, "prompts_drawn", (double)t->loader.drawn);
+    cJSON_AddNumberToObject(o, "training_rows", (double)t->loader.rows);
+    cJSON_AddNumberToObject(o, "data_seed", (double)t->cfg->data.seed);
+    cJSON_AddNumberToObject(o, "sampling_seed", (double)t->cfg->rollout.seed);
+    cJSON_AddNumberToObject(o, "best_score", t->best_score);
+    cJSON_AddNumberToObject(o, "best_step", (double)t->best_step);
+    char *text = cJSON_Print(o);
+    int rc = ares_file_write(path, text, strlen(text));
+    cJSON_free(text);
+    cJSON_Delete(o);
+    return rc;
+}
+
+static int write_checkpoint(ares_trainer *t, const char *dir)
+{
+    ares_str path = { 0 };
+    int rc = ares_model_save(t->model, ares_path_join(&path, dir, "model"));
+    if (rc == ARES_OK) rc = ares_train_copy_tokenizer(t->model_dir.data, path.data);
+    if (rc == ARES_OK) rc = ares_model_optimizer_save(t->model, ares_path_join(&path, dir, "optimizer.safetensors"));
+    if (rc == ARES_OK) rc = write_state(t, ares_path_join(&path, dir, "state.json"));
+    ares_str_fini(&path);
+    return rc;
+}
+
+static int save(ares_trainer *t)
+{
+    ares_str dir = { 0 }, temporary = { 0 };
+    char name[32], best[32];
+    snprintf(name, sizeof name, "step_%06lld", (long long)t->step);
+    snprintf(best, sizeof best, "step_%06lld", (long long)t->best_step);
+    ares_path_join(&dir, t->run_dir.data, "checkpoints");
+    int rc = ares_checkpoint_begin(dir.data, name, &temporary);
+    if (rc == ARES_OK) {
+        rc = write_checkpoint(t, temporary.data);
+        if (rc == ARES_OK) rc = ares_checkpoint_commit(dir.data, name, temporary.data);
+        else ares_checkpoint_abandon(temporary.data);
+    }
+    const char *spare[] = { t->best_step >= 0 ? best : name, NULL };
+    if (rc == ARES_OK) rc = ares_checkpoint_prune(dir.data, t->cfg->trainer.save_limit > 0 ? (int)t->cfg->trainer.save_limit : 0, spare);
+    ares_str_fini(&dir);
+    ares_str_fini(&temporary);
+    return rc;
+}
+
+int ares_trainer_save(ares_trainer *t, const ares_metrics *last)
+{
+    double score;
+    if (last && ares_metrics_get(last, "val/reward_score", &score) && score > t->best_score) {
+        t->best_score = score;
+        t->best_step = t->step;
+    }
+    int rc = ares_world_rank(t->world) == 0 ? save(t) : ARES_OK;
+    return ares_world_agree(t->world, rc);
+}
+
+/* A whole number of state.json, or a failure that names it. */
+static int get(const cJSON *o, const char *path, const char *key, double *out)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, key);
+    if (!cJSON_IsNumber(v)) return ares_fail(ARES_EFORMAT, "train: %s: no number '%s'; the checkpoint is damaged", path, key);
+    *out = v->valuedouble;
+    return ARES_OK;
+}
+
+static int apply(ares_trainer *t, const cJSON *o, const char *path)
+{
+    double version = 0, step = 0, updates = 0, drawn = 0, rows = 0, best_score = 0, best_step = 0;
+    ARES_TRY(get(o, path, "version", &version));
+    if (version != STATE_VERSION) return ares_fail(ARES_EUNSUPPORTED, "train: %s: version %g of the state; this program reads %d", path, version, STATE_VERSION);
+    ARES_TRY(get(o, path, "step", &step));
+    ARES_TRY(get(o, path, "optimizer_steps", &updates));
+    ARES_TRY(get(o, path, "prompts_drawn", &drawn));
+    ARES_TRY(get(o, path, "training_rows", &rows));
+    ARES_TRY(get(o, path, "best_score", &best_score));
+    ARES_TRY(get(o, path, "best_step", &best_step));
+    if ((int64_t)rows != t->loader.rows)
+        return ares_fail(ARES_ESTATE, "train: %s: the run had %lld training rows, the data set has %lld now; it cannot go on where it stopped", path, (long long)rows, (long long)t->loader.rows);
+    t->step = t->actor.step = (int64_t)step;
+    t->actor.optim.updates = (int64_t)updates;
+    t->loader.drawn = (int64_t)drawn;
+    t->best_score = best_score;
+    t->best_step = (int64_t)best_step;
+    return ARES_OK;
+}
+
+int ares_trainer_resume(ares_trainer *t, const char *checkpoint)
+{
+    ares_str path = { 0 }, text = { 0 };
+    int rc = ares_model_optimizer_load(t->model, ares_path_join(&path, checkpoint, "optimizer.safetensors"));
+    if (rc == ARES_OK) rc = ares_file_read(ares_path_join(&path, checkpoint, "state.json"), &text);
+    if (rc == ARES_OK) {
+        cJSON *o = cJSON_ParseWithLength(text.data, text.len);
+        rc = o ? apply(t, o, path.data) : ares_fail(ARES_EFORMAT, "train: %s: not JSON; the checkpoint is damaged", path.data);
+        cJSON_Delete(o);
+    }
+    ares_str_fini(&path);
+    ares_str_fini(&text);
+    return ares_world_agree(t->world, rc);
+}

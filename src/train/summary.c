@@ -1,0 +1,123 @@
+/* What a run learned, read back from its own files, so that a resumed run shows the same as an uninterrupted one. */
+#include <stdio.h>
+#include <string.h>
+#include <utf8proc.h>
+
+#include "ares/train.h"
+
+enum { QUESTIONS = 10, COLUMN = 44 };
+
+/* At most COLUMN columns of a text on one line, cut between code points. */
+static void cell(ares_view text, int width)
+{
+    int used = 0;
+    for (size_t i = 0; i < text.len;) {
+        utf8proc_int32_t c;
+        utf8proc_ssize_t n = utf8proc_iterate((const utf8proc_uint8_t *)text.data + i, (utf8proc_ssize_t)(text.len - i), &c);
+        if (n <= 0) {
+            n = 1;
+            c = '?';
+        }
+        bool blank = c < ' ';
+        int w = blank ? 1 : utf8proc_charwidth(c);
+        if (used + w > width - 1) {
+            fputs("…", stdout);
+            used++;
+            break;
+        }
+        if (blank) putchar(' ');
+        else fwrite(text.data + i, 1, (size_t)n, stdout);
+        used += w;
+        i += (size_t)n;
+    }
+    for (; used < width; used++) putchar(' ');
+}
+
+/* The first rows of a validation file; texts go to the arena. */
+static int read_rows(const char *path, ares_arena *arena, const ares_json **rows)
+{
+    ares_str text = { 0 };
+    int n = 0;
+    if (!ares_file_exists(path) || ares_file_read(path, &text) != ARES_OK) return 0;
+    const char *copy = ares_arena_copy(arena, text.data, text.len), *end = copy + text.len;
+    while (n < QUESTIONS && copy < end) {
+        const char *line_end = memchr(copy, '\n', (size_t)(end - copy));
+        if (!line_end) break;
+        if (ares_json_parse(arena, (ares_view){ copy, (size_t)(line_end - copy) }, path, &rows[n]) == ARES_OK) n++;
+        copy = line_end + 1;
+    }
+    ares_str_fini(&text);
+    return n;
+}
+
+static ares_view text_of(const ares_json *row, const char *key)
+{
+    const ares_json *v = ares_json_get(row, key);
+    return v && v->type == ARES_JSON_STRING ? ares_view_trim(v->text) : (ares_view){ "", 0 };
+}
+
+static void questions(const char *run_dir, int64_t last_step)
+{
+    ares_arena arena = { 0 };
+    ares_str path = { 0 };
+    const ares_json *before[QUESTIONS], *after[QUESTIONS];
+    char name[64];
+    int n = read_rows(ares_path_join(&path, run_dir, "validation/step_000000.jsonl"), &arena, before);
+    snprintf(name, sizeof name, "validation/step_%06lld.jsonl", (long long)last_step);
+    n = ARES_MIN(n, read_rows(ares_path_join(&path, run_dir, name), &arena, after));
+    if (n && last_step) {
+        printf("\n%-36s%-*s%-*s\n", "question", COLUMN, "before", COLUMN, "after");
+        for (int i = 0; i < n; i++) {
+            cell(text_of(after[i], "question"), 36);
+            cell(text_of(before[i], "response"), COLUMN);
+            cell(text_of(after[i], "response"), COLUMN);
+            putchar('\n');
+        }
+    }
+    ares_arena_fini(&arena);
+    ares_str_fini(&path);
+}
+
+/* The row of metrics.jsonl logged before the first step; NULL when there was no validation then. */
+static const ares_json *first_metrics(const char *run_dir, ares_arena *arena)
+{
+    ares_str path = { 0 }, text = { 0 };
+    const ares_json *row = NULL;
+    int64_t step = -1;
+    if (ares_file_exists(ares_path_join(&path, run_dir, "metrics.jsonl")) && ares_file_read(path.data, &text) == ARES_OK) {
+        char *end = memchr(text.data, '\n', text.len);
+        ares_view line = { ares_arena_copy(arena, text.data, end ? (size_t)(end - text.data) : text.len), end ? (size_t)(end - text.data) : text.len };
+        if (ares_json_parse(arena, line, "metrics.jsonl", &row) != ARES_OK || ares_json_get_i64(row, "step", -1, &step) != ARES_OK || step != 0) row = NULL;
+    }
+    ares_str_fini(&path);
+    ares_str_fini(&text);
+    return row;
+}
+
+void ares_train_summary(const char *run_dir, const ares_metrics *after)
+{
+    ares_arena arena = { 0 };
+    ares_str path = { 0 }, name = { 0 };
+    const ares_json *before = first_metrics(run_dir, &arena);
+    int64_t step = 0;
+    if (ares_checkpoint_latest(ares_path_join(&path, run_dir, "checkpoints"), &name) == ARES_OK && name.len) sscanf(name.data, "step_%lld", (long long *)&step);
+    questions(run_dir, step);
+    bool title = false;
+    for (int i = 0; i < ares_metrics_count(after); i++) {
+        const char *key = ares_metrics_name(after, i);
+        if (strncmp(key, "val/", 4) != 0) continue;
+        if (!title) printf("\n%-44s%10s%10s\n", "validation", "before", "after");
+        title = true;
+        const ares_json *old = before && step ? ares_json_get(before, key) : NULL;
+        printf("%-44s", key);
+        if (old) printf("%10.3f%10.3f\n", old->number, ares_metrics_value(after, i));
+        else printf("%10s%10.3f\n", "", ares_metrics_value(after, i));
+    }
+    printf("\nrun directory  %s\n", run_dir);
+    if (name.len) printf("model          %s/checkpoints/%s/model\n", run_dir, name.data);
+    printf("metrics        %s/metrics.jsonl\n", run_dir);
+    ares_error_clear();
+    ares_arena_fini(&arena);
+    ares_str_fini(&path);
+    ares_str_fini(&name);
+}

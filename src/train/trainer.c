@@ -1,0 +1,85 @@
+/* Wiring: from a checked configuration to everything a step needs, and back. */
+#include <string.h>
+
+#include "ares/train.h"
+
+static bool wants_reference(const ares_train_config *c) { return !c->algorithm.disable_kl && c->algorithm.kl_coef > 0; }
+
+static int open_data(ares_trainer *t)
+{
+    const ares_train_config *c = t->cfg;
+    int64_t dropped;
+    ARES_TRY(ares_tokenizer_load(c->actor.tokenizer_path ? c->actor.tokenizer_path : t->model_dir.data, &t->tokenizer));
+    if (ares_tokenizer_vocab_size(t->tokenizer) > t->model->cfg.vocab)
+        return ares_fail(ARES_EFORMAT, "model: %s: the tokenizer has ids up to %lld, the embedding %d rows; they do not belong together", t->model_dir.data,
+                         (long long)ares_tokenizer_vocab_size(t->tokenizer) - 1, t->model->cfg.vocab);
+    ARES_TRY(ares_prompt_encoder_new(&c->data, c->actor.tokenizer_path ? c->actor.tokenizer_path : t->model_dir.data, t->tokenizer, &t->encoder));
+    if (!c->trainer.val_only) {
+        ARES_TRY(ares_dataset_load(&c->data.train_files, &c->data, true, &t->train));
+        ARES_TRY(ares_dataset_encode(t->train, t->encoder, t->device.pool, &dropped));
+        ARES_TRY(ares_loader_init(&t->loader, ares_dataset_count(t->train), c->data.rollout_batch_size, c->data.shuffle, (uint64_t)c->data.seed));
+        int64_t epoch_steps = ares_dataset_count(t->train) / c->data.rollout_batch_size;
+        t->total_steps = c->trainer.max_steps == ARES_NULL_I64 ? epoch_steps * c->trainer.total_epochs : c->trainer.max_steps;
+    }
+    if (c->data.val_files.count) {
+        ARES_TRY(ares_dataset_load(&c->data.val_files, &c->data, true, &t->val));
+        ARES_TRY(ares_dataset_encode(t->val, t->encoder, t->device.pool, &dropped));
+    }
+    return ARES_OK;
+}
+
+static int open_rollout(ares_trainer *t)
+{
+    const ares_train_config *c = t->cfg;
+    int64_t len = c->rollout.max_model_len == ARES_NULL_I64 ? c->data.max_prompt_length + c->data.max_response_length : c->rollout.max_model_len;
+    ares_rollout_options o = { .cache_tokens = c->rollout.cache_tokens == ARES_NULL_I64 ? 0 : c->rollout.cache_tokens, .max_num_seqs = (int32_t)c->rollout.max_num_seqs,
+                               .max_num_batched_tokens = (int32_t)c->rollout.max_num_batched_tokens, .max_model_len = (int32_t)ARES_MIN(len, t->model->cfg.max_position) };
+    return ares_rollout_new(t->model, t->tokenizer, &o, &t->rollout);
+}
+
+static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
+{
+    const ares_train_config *c = t->cfg;
+    ares_model_options opt = { .storage = strcmp(c->actor.dtype, "bf16") == 0 ? ARES_BF16 : ARES_F32, .trainable = !c->trainer.val_only };
+    int threads = c->trainer.threads == ARES_NULL_I64 ? ARES_MAX(1, ares_cpu_count() / ares_world_local_size(t->world)) : (int)c->trainer.threads;
+    ARES_TRY(ares_device_open(c->trainer.device, threads, &t->device));
+    ARES_TRY(ares_model_find(c->actor.model_path, &t->model_dir));
+    ARES_TRY(ares_reward_open(cfg, &c->reward, t->device.pool, &t->reward));
+    ARES_TRY(ares_model_load(weights ? weights : c->actor.model_path, &t->device, &opt, &t->model));
+    ARES_TRY(open_data(t));
+    ARES_TRY(open_rollout(t));
+    ARES_TRY(ares_trainer_bind_validation(t, cfg));
+    if (c->trainer.val_only) return ARES_OK;
+    t->adv = ares_adv_find(c->algorithm.adv_estimator);
+    if (!t->adv) return ARES_ECONFIG;
+    ARES_TRY(ares_actor_open(&t->actor, c, t->model, t->world, t->total_steps));
+    if (!wants_reference(c)) return ARES_OK;
+    t->ref = ares_calloc(1, sizeof *t->ref);
+    return ares_reference_open(t->ref, c, &t->device);
+}
+
+int ares_trainer_open(ares_trainer *t, ares_config *cfg, const ares_train_config *c, ares_world *world, const char *weights)
+{
+    *t = (ares_trainer){ .cfg = c, .world = world, .best_score = -1, .best_step = -1 };
+    ares_batch_init(&t->batch);
+    return ares_world_agree(world, open_parts(t, cfg, weights));
+}
+
+void ares_trainer_close(ares_trainer *t)
+{
+    ares_rollout_free(t->rollout);
+    ares_actor_close(&t->actor);
+    if (t->ref) ares_reference_close(t->ref);
+    ares_free(t->ref);
+    ares_model_free(t->model);
+    ares_reward_close(t->reward);
+    ares_dataset_free(t->train);
+    ares_dataset_free(t->val);
+    ares_loader_fini(&t->loader);
+    ares_prompt_encoder_free(t->encoder);
+    ares_tokenizer_free(t->tokenizer);
+    ares_batch_fini(&t->batch);
+    ares_str_fini(&t->run_dir);
+    ares_str_fini(&t->model_dir);
+    ares_device_close(&t->device);
+}

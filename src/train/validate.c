@@ -1,0 +1,152 @@
+/* Validation: every row of data.val_files, sampled as val_override_config says, judged by the same rewards. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "generate.h"
+
+#define VAL_OPTIONS(X)                                                                                      \
+    X(i64, n, "n", "1", "[1,)", "samples of a prompt")                                                      \
+    X(f64, temperature, "temperature", "null", "[0,)", "null: as in training")                              \
+    X(f64, top_p, "top_p", "null", "(0,1]", "null: as in training")                                         \
+    X(i64, top_k, "top_k", "null", "-1|[1,)", "null: as in training")                                       \
+    X(i64, max_new_tokens, "max_new_tokens", "null", "[1,)", "null: data.max_response_length")
+ARES_OPTION_STRUCT(val_options, VAL_OPTIONS);
+ARES_OPTION_TABLE(val_option_table, val_options, VAL_OPTIONS)
+
+/* Sums of one part of the rows: all of them, or those of one value of data.val_group_key. */
+typedef struct tally { const char *name; double rows, score, accuracy, judged, tokens, stopped, *parts; } tally;
+
+static void count(tally *y, const generate_sample *s, int parts)
+{
+    y->rows++;
+    y->score += (double)s->item.score;
+    if (!isnan(s->item.accuracy)) {
+        y->accuracy += (double)s->item.accuracy;
+        y->judged++;
+    }
+    y->tokens += s->completion.n_tokens;
+    y->stopped += s->item.in.stopped;
+    for (int i = 0; i < parts; i++) y->parts[i] += (double)s->item.parts[i];
+}
+
+static int put(const ares_trainer *t, tally *y, int parts, ares_metrics *m)
+{
+    double *sums = ares_malloc((size_t)(6 + parts) * sizeof *sums);
+    memcpy(sums, (double[]){ y->rows, y->score, y->accuracy, y->judged, y->tokens, y->stopped }, 6 * sizeof *sums);
+    memcpy(sums + 6, y->parts, (size_t)parts * sizeof *sums);
+    int rc = ares_world_sum_f64(t->world, sums, 6 + parts);
+    char key[200];
+    const char *slash = y->name ? "/" : "", *name = y->name ? y->name : "";
+    if (rc == ARES_OK && sums[0] > 0) {
+        snprintf(key, sizeof key, "val%s%s/reward_score", slash, name);
+        ares_metrics_set(m, key, sums[1] / sums[0]);
+        snprintf(key, sizeof key, "val%s%s/accuracy", slash, name);
+        if (sums[3] > 0) ares_metrics_set(m, key, sums[2] / sums[3]);
+        snprintf(key, sizeof key, "val%s%s/response_length", slash, name);
+        ares_metrics_set(m, key, sums[4] / sums[0]);
+        for (int i = 0; i < parts && !y->name; i++) {
+            snprintf(key, sizeof key, "val/%s_reward", ares_reward_name(t->reward, i));
+            ares_metrics_set(m, key, sums[6 + i] / sums[0]);
+        }
+        snprintf(key, sizeof key, "val/finished_frac");
+        if (!y->name) ares_metrics_set(m, key, sums[5] / sums[0]);
+    }
+    ares_free(sums);
+    return rc;
+}
+
+/* The part a row belongs to by data.val_group_key, as "<key>=<value>"; the list is the same on every rank. */
+static tally *group_of(const ares_trainer *t, const ares_row *row, ares_map *names, tally *groups, int *n, int parts, ares_arena *arena)
+{
+    const char *key = t->cfg->data.val_group_key;
+    const ares_json *v = key ? ares_json_get(row->json, key) : NULL;
+    if (!v) return NULL;
+    ares_view value = v->type == ARES_JSON_BOOL ? (v->boolean ? ARES_VIEW("true") : ARES_VIEW("false")) : v->text;
+    int64_t i;
+    if (!value.data) return NULL;
+    if (ares_map_get(names, value, &i)) return &groups[i];
+    if (*n == 64) return NULL; /* a key with more values than that does not name groups */
+    ares_map_put(names, value, *n);
+    groups[*n] = (tally){ .name = ares_arena_printf(arena, "%s=%.*s", key, (int)value.len, value.data), .parts = ares_arena_calloc(arena, (size_t)parts + 1, sizeof(double)) };
+    return &groups[(*n)++];
+}
+
+static void write_sample(const ares_trainer *t, const ares_row *row, int64_t index, const generate_sample *s, ares_str *out)
+{
+    ares_str_addf(out, "{\"step\":%lld,\"row\":%lld,\"sample\":%lld,\"question\":", (long long)t->step, (long long)row->id, (long long)index);
+    const ares_json *question = ares_json_get(row->json, t->cfg->data.prompt_key);
+    ares_json_write_string(out, question && question->type == ARES_JSON_STRING ? question->text : row->prompt_text);
+    ares_str_add_z(out, ",\"prompt\":");
+    ares_json_write_string(out, row->prompt_text);
+    ares_str_add_z(out, ",\"response\":");
+    ares_json_write_string(out, s->item.in.response);
+    ares_str_add_z(out, ",\"ground_truth\":");
+    ares_json_write_string(out, row->ground_truth);
+    ares_str_add_z(out, ",\"score\":");
+    ares_json_write_float(out, s->item.score);
+    ares_str_add_z(out, ",\"accuracy\":");
+    ares_json_write_float(out, s->item.accuracy);
+    ares_str_addf(out, ",\"n_tokens\":%d,\"finished\":%s}\n", s->completion.n_tokens, s->item.in.stopped ? "true" : "false");
+}
+
+static void apply_override(const ares_trainer *t, const val_options *o, ares_sampling *s)
+{
+    (void)t;
+    if (!ares_is_null_f64(o->temperature)) s->temperature = (float)o->temperature;
+    if (!ares_is_null_f64(o->top_p)) s->top_p = (float)o->top_p;
+    if (o->top_k != ARES_NULL_I64) s->top_k = (int32_t)o->top_k;
+    if (o->max_new_tokens != ARES_NULL_I64) s->max_new_tokens = (int32_t)ARES_MIN(o->max_new_tokens, t->cfg->data.max_response_length);
+}
+
+int ares_trainer_bind_validation(ares_trainer *t, ares_config *cfg)
+{
+    val_options o;
+    ares_config_bind(cfg, "worker.rollout.val_override_config", val_option_table, &o);
+    ARES_TRY(ares_config_finish(cfg));
+    ARES_TRY(generate_sampling(t->cfg, &t->val_sampling));
+    apply_override(t, &o, &t->val_sampling);
+    t->val_n = o.n;
+    return ARES_OK;
+}
+
+int ares_trainer_validate(ares_trainer *t, ares_metrics *m, ares_str *samples)
+{
+    int64_t total = ares_dataset_count(t->val), at = 0, ranks = ares_world_size(t->world), rank = ares_world_rank(t->world);
+    int64_t batch = t->cfg->data.val_batch_size > 0 ? t->cfg->data.val_batch_size : total;
+    int parts = ares_reward_count(t->reward), n_groups = 0, rc = ARES_OK;
+    ares_arena arena = { 0 }, step = { 0 };
+    ares_map *names = ares_map_new();
+    tally all = { .parts = ares_arena_calloc(&arena, (size_t)parts + 1, sizeof(double)) }, groups[64];
+    for (int64_t i = 0; i < total; i++) group_of(t, ares_dataset_row(t->val, i), names, groups, &n_groups, parts, &arena);
+    for (; at < total && rc == ARES_OK; at += batch) {
+        ares_arena_reset(&step);
+        int64_t n = 0, end = ARES_MIN(total, at + batch);
+        const ares_row **rows = ares_arena_alloc(&step, (size_t)(end - at) * sizeof *rows);
+        int64_t *draws = ares_arena_alloc(&step, (size_t)(end - at) * sizeof *draws);
+        for (int64_t i = at; i < end; i++) {
+            if (i % ranks != rank) continue;
+            rows[n] = ares_dataset_row(t->val, i);
+            draws[n++] = i;
+        }
+        /* a key of its own: validation never shifts what training samples */
+        generate_job job = { .n_prompts = n, .n = t->val_n, .rows = rows, .draws = draws, .sampling = &t->val_sampling,
+                             .key = ares_rng_sub(ares_rng_root((uint64_t)t->cfg->rollout.seed, ARES_RNG_SAMPLE), UINT64_MAX, 0) };
+        generate_sample *out = NULL;
+        rc = generate_samples(t, &job, &step, &out);
+        for (int64_t i = 0; i < n * t->val_n && rc == ARES_OK; i++) {
+            const ares_row *row = rows[i / t->val_n];
+            tally *g = group_of(t, row, names, groups, &n_groups, parts, &arena);
+            count(&all, &out[i], parts);
+            if (g) count(g, &out[i], parts);
+            if (samples) write_sample(t, row, i % t->val_n, &out[i], samples);
+        }
+    }
+    rc = ares_world_agree(t->world, rc);
+    if (rc == ARES_OK) rc = put(t, &all, parts, m);
+    for (int g = 0; g < n_groups && rc == ARES_OK; g++) rc = put(t, &groups[g], parts, m);
+    ares_map_free(names);
+    ares_arena_fini(&arena);
+    ares_arena_fini(&step);
+    return rc;
+}

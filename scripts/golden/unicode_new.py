@@ -1,0 +1,54 @@
+"""Writes src/text/unicode_new.h: what Unicode 14 does not have yet and the `tokenizers` library knows.
+
+    pip install tokenizers; python scripts/golden/unicode_new.py > src/text/unicode_new.h
+
+Asks the library's own engine for the category of every code point, so that the split patterns mean the same whatever
+Unicode version the system's PCRE2 and utf8proc carry (14 or later).
+"""
+import sys
+
+import tokenizers
+from tokenizers import Regex, pre_tokenizers
+
+CATEGORIES = "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Co".split()
+SCRIPTS = "Han Hiragana Katakana Hangul".split()
+
+
+def matches(pattern, points):
+    split = pre_tokenizers.Split(Regex(pattern), "removed").pre_tokenize_str
+    return {c for c in points if not split(chr(c))}
+
+
+def ranges(points):
+    out = []
+    for c in sorted(points):
+        if out and out[-1][1] == c - 1:
+            out[-1][1] = c
+        else:
+            out.append([c, c])
+    return out
+
+
+def main():
+    assigned_14 = set()
+    for line in open(sys.argv[1]):  # "first-last" in hexadecimal: what Unicode 14 assigns (PCRE2 10.42: \P{Cn})
+        first, last = line.strip().split("-")
+        assigned_14.update(range(int(first, 16), int(last, 16) + 1))
+    points = [c for c in range(1, 0x110000) if not 0xD800 <= c <= 0xDFFF and c not in assigned_14]
+    new = set(points) - matches(r"\p{Cn}", points)
+    rows = []
+    for category in CATEGORIES:
+        rows += [(first, last, category) for first, last in ranges(matches(r"\p{%s}" % category, new))]
+    print("/* Made by scripts/golden/unicode_new.py with tokenizers %s; do not edit. */" % tokenizers.__version__)
+    print("/* Code points that Unicode 14 leaves unassigned: first, last, general category. */")
+    print("static const unicode_range unicode_new[] = {")
+    for first, last, category in sorted(rows):
+        print('    { 0x%x, 0x%x, "%s" },' % (first, last, category))
+    print("};\n\n/* The same for scripts. */\nstatic const unicode_range unicode_new_scripts[] = {")
+    for script in SCRIPTS:
+        for first, last in ranges(matches(r"\p{%s}" % script, new)):
+            print('    { 0x%x, 0x%x, "%s" },' % (first, last, script))
+    print("};")
+
+
+main()

@@ -1,0 +1,46 @@
+/*
+ * Byte-pair encoding of one word (pre-token): bytes to token ids by the ranked merges of the file.
+ */
+#ifndef TEXT_BPE_H
+#define TEXT_BPE_H
+
+#include "ares/core.h"
+
+typedef struct bpe bpe;
+typedef struct bpe_merge { int32_t left, right, id; } bpe_merge; /* in order of rank */
+
+typedef struct bpe_config {
+    int32_t byte_id[256];        /* the token of each byte; -1: none */
+    const bpe_merge *merges;     /* [merge_count], ids >= 0; of two merges of one pair the later holds */
+    int64_t merge_count;
+    const ares_map *whole_words; /* bytes -> id: taken as they are (ignore_merges); NULL: no such rule. Borrowed */
+    int32_t unk_id;              /* for bytes without a token; -1: they vanish */
+    bool fuse_unk;               /* one unk for a run of them */
+} bpe_config;
+
+bpe *bpe_new(const bpe_config *config);
+void bpe_free(bpe *m);
+
+typedef struct bpe_symbol {
+    int32_t id;
+    uint32_t rank;       /* of the merge with the next symbol; UINT32_MAX: none */
+    uint32_t len;        /* bytes of the word */
+    uint32_t mapped_len; /* the same in UTF-8 of the byte alphabet */
+    uint32_t prev, next; /* long words only */
+} bpe_symbol;
+
+typedef struct bpe_scratch {
+    bpe_symbol *symbols;
+    uint64_t *heap;
+    size_t cap, heap_cap;
+} bpe_scratch;
+void bpe_scratch_fini(bpe_scratch *s);
+
+/*
+ * The tokens of a word. ids [n] live until the model is freed or the scratch is used again. symbols [n] is NULL for a word
+ * without unknown bytes; otherwise the lengths that the library counts, in which vanished bytes have no part.
+ */
+typedef struct bpe_word { const int32_t *ids; const bpe_symbol *symbols; int64_t n; } bpe_word;
+bpe_word bpe_encode(const bpe *m, bpe_scratch *s, const unsigned char *word, size_t len);
+
+#endif

@@ -1,0 +1,825 @@
+/*
+ * The tree, walked: statements write to r->out, expressions give values. A function (the template, a macro, a loop's
+ * filter, a recursive loop) runs in an activation whose slots jinja_scope.c has laid out.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "jinja.h"
+
+typedef enum { GO, BREAK, CONTINUE } flow;
+static flow run_all(jinja_run *r, jinja_act *act, const jinja_nodes *list);
+
+void jinja_fail(jinja_run *r, int code, const char *format, ...)
+{
+    char message[2048];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    if (!r->at) {
+        r->code = ares_fail(code, "text: %s: %s", r->t->name, message);
+    } else {
+        int64_t line, column;
+        jinja_position(r->t, r->at->pos, &line, &column);
+        r->code = ares_fail(code, "text: %s:%lld:%lld: %s", r->t->name, (long long)line, (long long)column, message);
+    }
+    longjmp(r->fail, 1);
+}
+
+static const char *hint(jinja_run *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static const char *hint(jinja_run *r, const char *format, ...)
+{
+    char text[200];
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    size_t len = (size_t)ARES_MIN(n, (int)sizeof text - 1);
+    char *copy = jinja_alloc(r, len + 1);
+    return memcpy(copy, text, len + 1);
+}
+
+static int shown(ares_view v) { return (int)ARES_MIN(v.len, 80); }
+
+static jinja_value undefined_name(jinja_run *r, ares_view name)
+{
+    return jinja_undefined(hint(r, "'%.*s' is undefined", shown(name), name.data));
+}
+
+/* ------------------------------------------------------------------ scopes */
+static jinja_act *act_new(jinja_run *r, const jinja_func *f, jinja_act *up)
+{
+    jinja_act *act = jinja_alloc(r, sizeof *act + (size_t)f->n_slots * sizeof act->slots[0]);
+    act->up = up;
+    for (int32_t i = 0; i < f->n_slots; i++) act->slots[i].kind = JV_MISSING;
+    r->steps += f->n_slots / 8;
+    return act;
+}
+
+static jinja_value *slot(jinja_act *act, int32_t up, int32_t at)
+{
+    while (up-- > 0) act = act->up;
+    return &act->slots[at];
+}
+
+static jinja_value lookup(jinja_run *r, ares_view name)
+{
+    jinja_value *v = jinja_dict_find_name(r, r->context, name);
+    if (v) return *v;
+    const jinja_builtin *f = jinja_find_global(name, r->t->dialect);
+    return f ? (jinja_value){ .kind = JV_FUNC, .u.fn = f } : (jinja_value){ .kind = JV_MISSING };
+}
+
+static void enter_frame(jinja_run *r, jinja_act *act, const jinja_frame *f)
+{
+    for (int32_t i = 0; i < f->n; i++) {
+        const jinja_load *l = &f->loads[i];
+        if (l->how == JLOAD_RESOLVE) act->slots[l->slot] = lookup(r, l->name);
+        else if (l->how == JLOAD_ALIAS) act->slots[l->slot] = *slot(act, l->up, l->from);
+        else if (l->how == JLOAD_UNDEFINED) act->slots[l->slot].kind = JV_MISSING;
+    }
+}
+
+static void leave_frame(jinja_act *act, const jinja_frame *f)
+{
+    for (int32_t i = 0; i < f->n; i++) act->slots[f->loads[i].slot].kind = JV_MISSING;
+}
+
+static void assign(jinja_run *r, jinja_act *act, const jinja_node *target, jinja_value v)
+{
+    jinja_value *place = target->kind == JN_TUPLE ? NULL : slot(act, target->up, target->slot);
+    if (target->kind == JN_NAME) {
+        *place = v;
+    } else if (target->kind == JN_NSREF) {
+        if (place->kind == JV_DICT) JINJA_UNSUPPORTED(r, "a set block that changes a dict");
+        if (place->kind != JV_NAMESPACE) JINJA_FAIL(r, "cannot assign attribute on non-namespace object");
+        jinja_dict_put(r, place->u.d, jinja_str_view(r, target->attr.data, target->attr.len), v);
+    } else {
+        if (!jinja_is_iterable(v)) JINJA_FAIL(r, "cannot unpack non-iterable %s object", jinja_type_name(v));
+        jinja_iter *it = jinja_iterate(r, v);
+        int32_t n = target->items.n;
+        jinja_value *items = jinja_alloc(r, (size_t)n * sizeof *items + 1), extra;
+        for (int32_t i = 0; i < n; i++)
+            if (!it->next(r, it, &items[i])) JINJA_FAIL(r, "not enough values to unpack (expected %d, got %d)", n, i);
+        if (it->next(r, it, &extra)) JINJA_FAIL(r, "too many values to unpack (expected %d)", n);
+        for (int32_t i = 0; i < n; i++) assign(r, act, target->items.items[i], items[i]);
+    }
+}
+
+static jinja_value read_target(jinja_run *r, jinja_act *act, const jinja_node *target)
+{
+    if (target->kind == JN_NAME) return *slot(act, target->up, target->slot);
+    jinja_value v = jinja_list_new(r, target->items.n, JV_TUPLE);
+    for (int32_t i = 0; i < target->items.n; i++) v.u.l->items[i] = read_target(r, act, target->items.items[i]);
+    return v;
+}
+
+static void check_namespaces(jinja_run *r, jinja_act *act, const jinja_node *target)
+{
+    if (target->kind == JN_NSREF && slot(act, target->up, target->slot)->kind != JV_NAMESPACE)
+        JINJA_FAIL(r, "cannot assign attribute on non-namespace object");
+    for (int32_t i = 0; target->kind == JN_TUPLE && i < target->items.n; i++) check_namespaces(r, act, target->items.items[i]);
+}
+
+/* ------------------------------------------------------------------ attributes and items */
+static jinja_value no_attribute(jinja_run *r, jinja_value obj, ares_view name)
+{
+    if (obj.kind == JV_NONE) return jinja_undefined(hint(r, "'None' has no attribute '%.*s'", shown(name), name.data));
+    return jinja_undefined(hint(r, "'%s object' has no attribute '%.*s'", jinja_type_name(obj), shown(name), name.data));
+}
+
+int64_t jinja_loop_length(jinja_run *r, jinja_loop *l)
+{
+    if (l->length >= 0) return l->length;
+    int64_t n;
+    if (jinja_has_len(l->over, &n)) return l->length = jinja_len(r, l->over);
+    jinja_value rest = jinja_to_list(r, (jinja_value){ .kind = JV_ITER, .u.it = l->it });
+    l->it = jinja_iterate(r, rest);
+    return l->length = rest.u.l->n + l->index0 + 1 + (l->after.kind != JV_MISSING);
+}
+
+bool jinja_loop_peek(jinja_run *r, jinja_loop *l)
+{
+    if (l->after.kind != JV_MISSING) return true;
+    if (l->it->next(r, l->it, &l->after)) return true;
+    l->after.kind = JV_MISSING;
+    return false;
+}
+
+static bool loop_attribute(jinja_run *r, jinja_loop *l, ares_view name, jinja_value *out)
+{
+    if (ares_view_is(name, "index")) *out = jinja_int(l->index0 + 1);
+    else if (ares_view_is(name, "index0")) *out = jinja_int(l->index0);
+    else if (ares_view_is(name, "first")) *out = jinja_bool(l->index0 == 0);
+    else if (ares_view_is(name, "last")) *out = jinja_bool(!jinja_loop_peek(r, l));
+    else if (ares_view_is(name, "length")) *out = jinja_int(jinja_loop_length(r, l));
+    else if (ares_view_is(name, "revindex")) *out = jinja_int(jinja_loop_length(r, l) - l->index0);
+    else if (ares_view_is(name, "revindex0")) *out = jinja_int(jinja_loop_length(r, l) - l->index0 - 1);
+    else if (ares_view_is(name, "depth")) *out = jinja_int(l->depth0 + 1);
+    else if (ares_view_is(name, "depth0")) *out = jinja_int(l->depth0);
+    else if (ares_view_is(name, "previtem")) *out = l->index0 == 0 ? jinja_undefined("there is no previous item") : l->before;
+    else if (ares_view_is(name, "nextitem")) *out = jinja_loop_peek(r, l) ? l->after : jinja_undefined("there is no next item");
+    else return false;
+    return true;
+}
+
+/* What Python's getattr finds, as far as the sandbox lets it through. */
+static bool attribute(jinja_run *r, jinja_value obj, ares_view name, jinja_value *out)
+{
+    bool known = false;
+    if (name.len && name.data[0] == '_') return false;
+    switch (obj.kind) {
+    case JV_NAMESPACE: {
+        jinja_value *v = jinja_dict_find_name(r, obj.u.d, name);
+        if (v) *out = *v;
+        return v != NULL;
+    }
+    case JV_LOOP:
+        if (loop_attribute(r, obj.u.loop, name, out)) return true;
+        break;
+    case JV_TUPLE:
+        if (obj.flag && (ares_view_is(name, "grouper") || ares_view_is(name, "list")))
+            return *out = obj.u.l->items[ares_view_is(name, "list")], true;
+        break;
+    case JV_RANGE:
+        known = true;
+        if (ares_view_is(name, "start")) *out = jinja_int(obj.u.r->start);
+        else if (ares_view_is(name, "stop")) *out = jinja_int(obj.u.r->stop);
+        else if (ares_view_is(name, "step")) *out = jinja_int(obj.u.r->step);
+        else known = false;
+        if (known) return true;
+        break;
+    case JV_CYCLER:
+        if (ares_view_is(name, "current")) return *out = obj.u.cycler->items.items[obj.u.cycler->at], true;
+        break;
+    case JV_MACRO:
+        if (ares_view_is(name, "name") && obj.u.macro->node->kind == JN_MACRO)
+            return *out = jinja_str_view(r, obj.u.macro->node->name.data, obj.u.macro->node->name.len), true;
+        break;
+    default: break;
+    }
+    *out = jinja_method_of(r, obj, name, &known);
+    return known;
+}
+
+jinja_value jinja_getattr(jinja_run *r, jinja_value obj, ares_view name)
+{
+    jinja_value v;
+    if (obj.kind == JV_UNDEFINED) JINJA_FAIL(r, "%s", obj.u.hint);
+    if (attribute(r, obj, name, &v)) return v;
+    if (obj.kind == JV_DICT) {
+        jinja_value *found = jinja_dict_find_name(r, obj.u.d, name);
+        if (found && name.len > 4 && memcmp(name.data, "__", 2) == 0) JINJA_UNSUPPORTED(r, "a key that is an attribute of Python's dict");
+        if (found) return *found;
+    }
+    return no_attribute(r, obj, name);
+}
+
+static bool is_hashable(jinja_value v)
+{
+    if (v.kind == JV_TUPLE)
+        for (int64_t i = 0; i < v.u.l->n; i++)
+            if (!is_hashable(v.u.l->items[i])) return false;
+    return v.kind != JV_LIST && v.kind != JV_DICT && v.kind != JV_VIEW;
+}
+
+jinja_value jinja_getitem(jinja_run *r, jinja_value obj, jinja_value key)
+{
+    int64_t i;
+    jinja_value v;
+    if (obj.kind == JV_UNDEFINED) JINJA_FAIL(r, "%s", obj.u.hint);
+    if (obj.kind == JV_DICT && is_hashable(key)) {
+        jinja_value *found = jinja_dict_find(r, obj.u.d, key);
+        if (found) return *found;
+    } else if ((obj.kind == JV_LIST || obj.kind == JV_TUPLE || obj.kind == JV_STR || obj.kind == JV_RANGE) && jinja_as_index(key, &i)) {
+        int64_t n = jinja_len(r, obj);
+        if (i < 0) i += n;
+        if (i >= 0 && i < n) {
+            if (obj.kind == JV_STR) {
+                v = jinja_char_at(r, obj, i);
+                v.flag = obj.flag;
+                return v;
+            }
+            return obj.kind == JV_RANGE ? jinja_range_at(obj.u.r, i) : obj.u.l->items[i];
+        }
+    } else if (obj.kind == JV_FUNC && obj.u.fn->repr) {
+        JINJA_UNSUPPORTED(r, "subscripts of a class");
+    }
+    if (key.kind == JV_STR) {
+        if (attribute(r, obj, jinja_text(key), &v)) return v;
+        return no_attribute(r, obj, jinja_text(key));
+    }
+    jinja_buf b = { 0 };
+    if (jinja_is_number(key)) jinja_add_repr(r, &b, key);
+    return jinja_undefined(hint(r, "%s object has no element %.*s", jinja_type_name(obj), (int)ARES_MIN(b.len, 80), b.data ? b.data : ""));
+}
+
+/* ------------------------------------------------------------------ calls */
+void jinja_bind(jinja_run *r, const char *name, const char *spec, jinja_args *a)
+{
+    if (!spec || *spec == '*') return;
+    bool keywords = *spec != '/';
+    if (!keywords) spec++;
+    ares_view names[8];
+    int n = 0, required = -1;
+    for (const char *s = spec; *s;) {
+        if (*s == '|') required = n;
+        if (*s == ' ' || *s == '|') { s++; continue; }
+        size_t len = strcspn(s, " |");
+        names[n++] = (ares_view){ s, len };
+        s += len;
+    }
+    if (required < 0) required = n;
+    if (a->n > n) JINJA_FAIL(r, "%s() takes at most %d arguments (%lld given)", name, n, (long long)a->n);
+    jinja_value *pos = jinja_alloc(r, sizeof *pos * 8);
+    for (int i = 0; i < 8; i++) pos[i] = i < a->n ? a->pos[i] : (jinja_value){ .kind = JV_MISSING };
+    for (int64_t k = 0; k < a->n_kw; k++) {
+        int i = 0;
+        while (i < n && !ares_view_eq(names[i], a->kw[k].name)) i++;
+        if (!keywords || i == n)
+            JINJA_FAIL(r, "%s() got an unexpected keyword argument '%.*s'", name, shown(a->kw[k].name), a->kw[k].name.data);
+        if (pos[i].kind != JV_MISSING)
+            JINJA_FAIL(r, "%s() got multiple values for argument '%.*s'", name, shown(names[i]), names[i].data);
+        pos[i] = a->kw[k].value;
+    }
+    for (int i = 0; i < required; i++)
+        if (pos[i].kind == JV_MISSING) JINJA_FAIL(r, "%s() missing required argument '%.*s'", name, shown(names[i]), names[i].data);
+    *a = (jinja_args){ .pos = pos, .n = n };
+}
+
+jinja_value jinja_apply(jinja_run *r, const jinja_builtin *f, jinja_value self, jinja_args *args)
+{
+    jinja_bind(r, f->name, f->spec, args);
+    return f->fn(r, self, args);
+}
+
+bool jinja_is_callable(jinja_value v)
+{
+    return v.kind == JV_UNDEFINED || v.kind == JV_MACRO || v.kind == JV_LOOP || v.kind == JV_JOINER || v.kind == JV_FUNC || v.kind == JV_METHOD;
+}
+
+static bool take_kwarg(jinja_args *a, ares_view name, jinja_value *out)
+{
+    for (int64_t i = 0; i < a->n_kw; i++) {
+        if (!ares_view_eq(a->kw[i].name, name)) continue;
+        *out = a->kw[i].value;
+        memmove(a->kw + i, a->kw + i + 1, (size_t)(--a->n_kw - i) * sizeof *a->kw);
+        return true;
+    }
+    return false;
+}
+
+/* The arguments of a macro, in jinja2's order: declared ones, the caller, kwargs, varargs. */
+static void bind_macro(jinja_run *r, const jinja_node *n, jinja_act *act, jinja_args *a)
+{
+    int64_t count = n->items.n, given = ARES_MIN(a->n, count);
+    bool found_caller = false;
+    const char *name = n->kind == JN_MACRO ? hint(r, "'%.*s'", shown(n->name), n->name.data) : "None";
+    for (int64_t i = 0; i < given; i++) act->slots[n->items.items[i]->slot] = a->pos[i];
+    for (int64_t i = given; i < count; i++) {
+        jinja_value v = { .kind = JV_MISSING };
+        take_kwarg(a, n->items.items[i]->name, &v);
+        found_caller |= ares_view_is(n->items.items[i]->name, "caller");
+        act->slots[n->items.items[i]->slot] = v;
+    }
+    if (given == count)
+        for (int64_t i = 0; i < count; i++) found_caller |= ares_view_is(n->items.items[i]->name, "caller");
+    if (n->op && !found_caller) {
+        jinja_value caller = jinja_none();
+        take_kwarg(a, ARES_VIEW("caller"), &caller);
+        if (caller.kind == JV_NONE) caller = jinja_undefined("No caller defined");
+        if (n->caller_slot >= 0) act->slots[n->caller_slot] = caller;
+    }
+    if (n->kwargs_slot >= 0) {
+        jinja_dict *d = jinja_dict_new(r);
+        for (int64_t i = 0; i < a->n_kw; i++) jinja_dict_put(r, d, jinja_str_view(r, a->kw[i].name.data, a->kw[i].name.len), a->kw[i].value);
+        act->slots[n->kwargs_slot] = (jinja_value){ .kind = JV_DICT, .u.d = d };
+    } else if (a->n_kw) {
+        JINJA_FAIL(r, "macro %s takes no keyword argument '%.*s'", name, shown(a->kw[0].name), a->kw[0].name.data);
+    }
+    if (n->varargs_slot >= 0) {
+        jinja_value rest = jinja_list_new(r, ARES_MAX(a->n - count, 0), JV_TUPLE);
+        for (int64_t i = count; i < a->n; i++) rest.u.l->items[i - count] = a->pos[i];
+        act->slots[n->varargs_slot] = rest;
+    } else if (a->n > count) {
+        JINJA_FAIL(r, "macro %s takes not more than %lld argument(s)", name, (long long)count);
+    }
+}
+
+static void run_macro(jinja_run *r, const jinja_node *n, jinja_act *up, jinja_args *a)
+{
+    jinja_act *act = act_new(r, n->func, up);
+    enter_frame(r, act, &n->frame);
+    bind_macro(r, n, act, a);
+    for (int32_t i = 0; i < n->items.n; i++) {
+        const jinja_node *param = n->items.items[i];
+        if (act->slots[param->slot].kind != JV_MISSING) continue;
+        int32_t k = i - (n->items.n - n->more.n);
+        if (k >= 0) act->slots[param->slot] = jinja_eval(r, act, n->more.items[k]);
+        else act->slots[param->slot] = jinja_undefined(hint(r, "parameter '%.*s' was not provided", shown(param->name), param->name.data));
+    }
+    run_all(r, act, &n->body);
+}
+
+static jinja_buf *capture(jinja_run *r, jinja_buf *b)
+{
+    jinja_buf *outer = r->out;
+    *b = (jinja_buf){ 0 };
+    r->out = b;
+    return outer;
+}
+
+static flow run_for(jinja_run *r, jinja_act *act, const jinja_node *n, jinja_value over, int64_t depth);
+
+static jinja_value run_recursive(jinja_run *r, jinja_act *up, const jinja_node *n, jinja_value over, int64_t depth)
+{
+    jinja_buf b, *outer = capture(r, &b);
+    run_for(r, act_new(r, n->func, up), n, over, depth);
+    r->out = outer;
+    return jinja_str_buf(r, &b);
+}
+
+jinja_value jinja_call(jinja_run *r, jinja_value f, jinja_args *a)
+{
+    jinja_value v = jinja_none();
+    jinja_enter(r);
+    switch (f.kind) {
+    case JV_UNDEFINED: JINJA_FAIL(r, "%s", f.u.hint);
+    case JV_FUNC: v = jinja_apply(r, f.u.fn, jinja_none(), a); break;
+    case JV_METHOD:
+        jinja_bind(r, f.u.method->entry->name, f.u.method->entry->spec, a);
+        v = f.u.method->entry->fn(r, f.u.method->self, a);
+        break;
+    case JV_MACRO: {
+        jinja_buf b, *outer = capture(r, &b);
+        run_macro(r, f.u.macro->node, f.u.macro->act, a);
+        r->out = outer;
+        v = jinja_str_buf(r, &b);
+        break;
+    }
+    case JV_LOOP:
+        jinja_bind(r, "loop", "iterable", a);
+        if (!f.u.loop->node) JINJA_FAIL(r, "The loop must have the 'recursive' marker to be called recursively.");
+        v = run_recursive(r, f.u.loop->act, f.u.loop->node, a->pos[0], f.u.loop->depth0 + 1);
+        break;
+    case JV_JOINER:
+        jinja_bind(r, "joiner", "", a);
+        v = f.u.joiner->used ? f.u.joiner->separator : jinja_str_view(r, "", 0);
+        f.u.joiner->used = true;
+        break;
+    default: JINJA_FAIL(r, "'%s' object is not callable", jinja_type_name(f));
+    }
+    r->depth--;
+    return v;
+}
+
+/* Arguments as written: positional, keywords, *list, **dict; extra is one more keyword (a call block's caller). */
+static jinja_args arguments(jinja_run *r, jinja_act *act, const jinja_node *n, const jinja_kwarg *extra)
+{
+    jinja_args a = { .n = n->items.n };
+    jinja_value rest = { 0 }, dict = { 0 };
+    a.pos = jinja_alloc(r, (size_t)a.n * sizeof *a.pos + 1);
+    for (int32_t i = 0; i < n->items.n; i++) a.pos[i] = jinja_eval(r, act, n->items.items[i]);
+    a.kw = jinja_alloc(r, (size_t)(n->more.n + 1) * sizeof *a.kw);
+    for (int32_t i = 0; i < n->more.n; i++) a.kw[a.n_kw++] = (jinja_kwarg){ n->keywords[i], jinja_eval(r, act, n->more.items[i]) };
+    if (n->dyn_args) {
+        rest = jinja_eval(r, act, n->dyn_args);
+        if (!jinja_is_iterable(rest)) JINJA_FAIL(r, "the argument after * must be an iterable, not %s", jinja_type_name(rest));
+        rest = jinja_to_list(r, rest);
+        jinja_value *pos = jinja_alloc(r, (size_t)(a.n + rest.u.l->n) * sizeof *pos + 1);
+        memcpy(pos, a.pos, (size_t)a.n * sizeof *pos);
+        memcpy(pos + a.n, rest.u.l->items, (size_t)rest.u.l->n * sizeof *pos);
+        a.pos = pos, a.n += rest.u.l->n;
+    }
+    if (n->dyn_kwargs) {
+        dict = jinja_eval(r, act, n->dyn_kwargs);
+        if (dict.kind != JV_DICT) JINJA_FAIL(r, "the argument after ** must be a mapping, not %s", jinja_type_name(dict));
+        if (dict.u.d->n > 1000) jinja_fail(r, ARES_ELIMIT, "more than 1000 keyword arguments");
+        jinja_kwarg *kw = jinja_alloc(r, (size_t)(a.n_kw + dict.u.d->n + 1) * sizeof *kw);
+        memcpy(kw, a.kw, (size_t)a.n_kw * sizeof *kw);
+        a.kw = kw;
+        int64_t written = a.n_kw;
+        for (int64_t i = 0; i < dict.u.d->n; i++) {
+            jinja_value key = dict.u.d->items[i].key;
+            if (key.kind != JV_STR) JINJA_FAIL(r, "keywords must be strings");
+            for (int64_t k = 0; k < written; k++)
+                if (ares_view_eq(a.kw[k].name, jinja_text(key))) JINJA_FAIL(r, "got multiple values for keyword argument");
+            a.kw[a.n_kw++] = (jinja_kwarg){ jinja_text(key), dict.u.d->items[i].value };
+        }
+    }
+    if (extra) {
+        for (int64_t k = 0; k < a.n_kw; k++)
+            if (ares_view_eq(a.kw[k].name, extra->name)) JINJA_FAIL(r, "keyword argument repeated: caller");
+        a.kw[a.n_kw++] = *extra;
+    }
+    return a;
+}
+
+/* ------------------------------------------------------------------ expressions */
+static jinja_value eval_filter(jinja_run *r, jinja_act *act, const jinja_node *n, jinja_value self)
+{
+    if (!n->builtin)
+        JINJA_FAIL(r, "No %s named '%.*s' found.", n->kind == JN_FILTER ? "filter" : "test", shown(n->name), n->name.data);
+    jinja_args a = arguments(r, act, n, NULL);
+    return jinja_apply(r, n->builtin, self, &a);
+}
+
+static jinja_value eval_compare(jinja_run *r, jinja_act *act, const jinja_node *n)
+{
+    jinja_value left = jinja_eval(r, act, n->a);
+    for (int32_t i = 0; i < n->items.n; i++) {
+        const jinja_node *o = n->items.items[i];
+        jinja_value right = jinja_eval(r, act, o->a);
+        r->at = o;
+        if (!jinja_compare(r, (jinja_op)o->op, left, right)) return jinja_bool(false);
+        left = right;
+    }
+    return jinja_bool(true);
+}
+
+static jinja_value eval_collection(jinja_run *r, jinja_act *act, const jinja_node *n)
+{
+    if (n->kind != JN_DICT) {
+        jinja_value v = jinja_list_new(r, n->items.n, n->kind == JN_LIST ? JV_LIST : JV_TUPLE);
+        for (int32_t i = 0; i < n->items.n; i++) v.u.l->items[i] = jinja_eval(r, act, n->items.items[i]);
+        return v;
+    }
+    jinja_dict *d = jinja_dict_new(r);
+    for (int32_t i = 0; i < n->items.n; i += 2) {
+        jinja_value key = jinja_eval(r, act, n->items.items[i]);
+        jinja_dict_put(r, d, key, jinja_eval(r, act, n->items.items[i + 1]));
+    }
+    return (jinja_value){ .kind = JV_DICT, .u.d = d };
+}
+
+static jinja_value eval_concat(jinja_run *r, jinja_act *act, const jinja_node *n)
+{
+    jinja_value *parts = jinja_alloc(r, (size_t)n->items.n * sizeof *parts);
+    for (int32_t i = 0; i < n->items.n; i++) parts[i] = jinja_eval(r, act, n->items.items[i]);
+    jinja_buf b = { 0 };
+    for (int32_t i = 0; i < n->items.n; i++) jinja_add_str(r, &b, parts[i]);
+    return jinja_str_buf(r, &b);
+}
+
+static jinja_value eval_item(jinja_run *r, jinja_act *act, const jinja_node *n)
+{
+    jinja_value obj = jinja_eval(r, act, n->a);
+    const jinja_node *s = n->b;
+    if (s->kind != JN_SLICE) return jinja_getitem(r, obj, jinja_eval(r, act, s));
+    jinja_value part[3];
+    const jinja_node *from[3] = { s->a, s->b, s->c };
+    for (int i = 0; i < 3; i++) part[i] = from[i] ? jinja_eval(r, act, from[i]) : jinja_none();
+    return jinja_slice(r, obj, part[0], part[1], part[2]);
+}
+
+static jinja_value eval_call(jinja_run *r, jinja_act *act, const jinja_node *n, const jinja_kwarg *extra)
+{
+    jinja_value f = jinja_eval(r, act, n->a);
+    jinja_args a = arguments(r, act, n, extra);
+    return jinja_call(r, f, &a);
+}
+
+static jinja_value eval_name(jinja_run *r, jinja_act *act, const jinja_node *n)
+{
+    jinja_value v = *slot(act, n->up, n->slot);
+    return v.kind == JV_MISSING ? undefined_name(r, n->name) : v;
+}
+
+static jinja_value eval_binary(jinja_run *r, jinja_act *act, const jinja_node *n)
+{
+    jinja_value a = jinja_eval(r, act, n->a);
+    return jinja_binary(r, (jinja_op)n->op, a, jinja_eval(r, act, n->b));
+}
+
+static jinja_value eval_cond(jinja_run *r, jinja_act *act, const jinja_node *n)
+{
+    if (jinja_truth(r, jinja_eval(r, act, n->a))) return jinja_eval(r, act, n->b);
+    if (n->c) return jinja_eval(r, act, n->c);
+    return jinja_undefined("the inline if-expression evaluated to false and no else section was defined.");
+}
+
+static jinja_value eval_positive(jinja_run *r, jinja_value v)
+{
+    int64_t i;
+    if (v.kind == JV_UNDEFINED) JINJA_FAIL(r, "%s", v.u.hint);
+    if (!jinja_is_number(v)) JINJA_FAIL(r, "bad operand type for unary +: '%s'", jinja_type_name(v));
+    return jinja_as_index(v, &i) ? jinja_int(i) : v;
+}
+
+static jinja_value eval(jinja_run *r, jinja_act *act, const jinja_node *n)
+{
+    jinja_value v;
+    switch (n->kind) {
+    case JN_CONST: return n->value;
+    case JN_NAME: return eval_name(r, act, n);
+    case JN_TUPLE: case JN_LIST: case JN_DICT: return eval_collection(r, act, n);
+    case JN_COND: return eval_cond(r, act, n);
+    case JN_OR: v = jinja_eval(r, act, n->a); return jinja_truth(r, v) ? v : jinja_eval(r, act, n->b);
+    case JN_AND: v = jinja_eval(r, act, n->a); return jinja_truth(r, v) ? jinja_eval(r, act, n->b) : v;
+    case JN_NOT: return jinja_bool(!jinja_truth(r, jinja_eval(r, act, n->a)));
+    case JN_COMPARE: return eval_compare(r, act, n);
+    case JN_BINARY: return eval_binary(r, act, n);
+    case JN_CONCAT: return eval_concat(r, act, n);
+    case JN_NEG: return jinja_negate(r, jinja_eval(r, act, n->a));
+    case JN_POS: return eval_positive(r, jinja_eval(r, act, n->a));
+    case JN_GETATTR: return jinja_getattr(r, jinja_eval(r, act, n->a), n->name);
+    case JN_GETITEM: return eval_item(r, act, n);
+    case JN_CALL: return eval_call(r, act, n, NULL);
+    case JN_FILTER: case JN_TEST: return eval_filter(r, act, n, jinja_eval(r, act, n->a));
+    default: JINJA_UNSUPPORTED(r, "this expression");
+    }
+}
+
+jinja_value jinja_eval(jinja_run *r, jinja_act *act, const jinja_node *n)
+{
+    const jinja_node *outer = r->at;
+    jinja_enter(r);
+    r->at = n;
+    jinja_value v = eval(r, act, n);
+    r->at = outer;
+    r->depth--;
+    return v;
+}
+
+/* ------------------------------------------------------------------ statements */
+typedef struct filtered { const jinja_node *node; jinja_act *act; jinja_iter *from; } filtered;
+
+/* {% for x in list if test %}: lazy, because the test may read what the body writes into a namespace. */
+static bool next_filtered(jinja_run *r, jinja_iter *it, jinja_value *out)
+{
+    filtered *f = it->extra;
+    if (!f->from) {
+        f->from = jinja_iterate(r, it->over);
+        enter_frame(r, f->act, &f->node->test_frame);
+    }
+    for (jinja_value v; f->from->next(r, f->from, &v);) {
+        assign(r, f->act, f->node->d, v);
+        if (!jinja_truth(r, jinja_eval(r, f->act, f->node->c))) continue;
+        *out = read_target(r, f->act, f->node->d);
+        return true;
+    }
+    return false;
+}
+
+static flow run_for(jinja_run *r, jinja_act *act, const jinja_node *n, jinja_value over, int64_t depth)
+{
+    if (n->c) {
+        filtered *f = jinja_alloc(r, sizeof *f);
+        *f = (filtered){ .node = n, .act = act_new(r, n->test_func, n->flag ? act->up : act) };
+        over = jinja_iter_new(r, next_filtered, over, f);
+    }
+    jinja_loop *l = jinja_alloc(r, sizeof *l);
+    *l = (jinja_loop){ .over = over, .it = jinja_iterate(r, over), .index0 = -1, .length = -1, .depth0 = depth };
+    if (n->flag) l->node = n, l->act = act->up;
+    bool nothing = true;
+    for (;;) {
+        jinja_value v = l->after;
+        if (v.kind != JV_MISSING) l->after.kind = JV_MISSING;
+        else if (!l->it->next(r, l->it, &v)) break;
+        l->index0++;
+        l->before = l->current, l->current = v;
+        if (n->loop_slot >= 0) act->slots[n->loop_slot] = (jinja_value){ .kind = JV_LOOP, .u.loop = l };
+        assign(r, act, n->a, v);
+        enter_frame(r, act, &n->frame);
+        flow how = run_all(r, act, &n->body);
+        if (how == BREAK) break;
+        if (how == GO) nothing = false; /* as jinja2 does: an iteration cut short does not count for else */
+    }
+    leave_frame(act, &n->frame);
+    if (!nothing || !n->orelse.n) return GO;
+    enter_frame(r, act, &n->else_frame);
+    flow how = run_all(r, act, &n->orelse);
+    leave_frame(act, &n->else_frame);
+    return how; /* break and continue there belong to the loop around */
+}
+
+static void run_set(jinja_run *r, jinja_act *act, const jinja_node *n)
+{
+    check_namespaces(r, act, n->a);
+    assign(r, act, n->a, jinja_eval(r, act, n->b));
+}
+
+static jinja_value filter_captured(jinja_run *r, jinja_act *act, const jinja_node *n, jinja_value text)
+{
+    if (n->a) text = filter_captured(r, act, n->a, text);
+    const jinja_node *outer = r->at;
+    r->at = n;
+    text = eval_filter(r, act, n, text);
+    r->at = outer;
+    return text;
+}
+
+static flow run_captured(jinja_run *r, jinja_act *act, const jinja_node *n)
+{
+    enter_frame(r, act, &n->frame);
+    jinja_buf b, *outer = capture(r, &b);
+    flow how = run_all(r, act, &n->body);
+    r->out = outer;
+    if (how != GO) return how; /* a break leaves the block too, and its text is dropped */
+    jinja_value text = jinja_str_buf(r, &b);
+    const jinja_node *filter = n->kind == JN_SETBLOCK ? n->b : n->a;
+    if (filter) text = filter_captured(r, act, filter, text);
+    if (n->kind == JN_SETBLOCK) assign(r, act, n->a, text);
+    else jinja_add_str(r, r->out, text);
+    leave_frame(act, &n->frame);
+    return GO;
+}
+
+static jinja_value macro_value(jinja_run *r, const jinja_node *n, jinja_act *act)
+{
+    jinja_macro *m = jinja_alloc(r, sizeof *m);
+    *m = (jinja_macro){ n, act };
+    return (jinja_value){ .kind = JV_MACRO, .u.macro = m };
+}
+
+static void run_generation(jinja_run *r, jinja_act *act, const jinja_node *n)
+{
+    bool track = r->spans != NULL;
+    if (track && (r->out != r->top || r->in_generation))
+        JINJA_UNSUPPORTED(r, "the place of a generation block inside a macro, set block, recursive loop or other generation block");
+    int64_t start = (int64_t)r->out->len;
+    jinja_args none = { 0 };
+    r->in_generation = true;
+    run_macro(r, n, act, &none);
+    if (!track) return;
+    r->in_generation = false;
+    ares_text_spans *s = r->spans;
+    if (s->n == s->cap) {
+        s->cap = s->cap ? 2 * s->cap : 8;
+        s->items = ares_realloc(s->items, (size_t)s->cap * sizeof *s->items);
+    }
+    s->items[s->n++] = (ares_text_span){ .byte_start = start, .byte_end = (int64_t)r->out->len };
+}
+
+static void run_output(jinja_run *r, jinja_act *act, const jinja_node *n)
+{
+    if (n->value.kind == JV_STR) jinja_add_str(r, r->out, n->value);
+    for (int32_t i = 0; i < n->items.n; i++) {
+        jinja_value v = jinja_eval(r, act, n->items.items[i]);
+        r->at = n->items.items[i];
+        jinja_add_str(r, r->out, v);
+    }
+}
+
+static void run_callblock(jinja_run *r, jinja_act *act, const jinja_node *n)
+{
+    jinja_kwarg caller = { ARES_VIEW("caller"), macro_value(r, n, act) };
+    r->at = n->a;
+    jinja_add_str(r, r->out, eval_call(r, act, n->a, &caller));
+}
+
+static flow run_if(jinja_run *r, jinja_act *act, const jinja_node *n)
+{
+    if (jinja_truth(r, jinja_eval(r, act, n->a))) return run_all(r, act, &n->body);
+    for (int32_t i = 0; i < n->items.n; i++)
+        if (jinja_truth(r, jinja_eval(r, act, n->items.items[i]->a))) return run_all(r, act, &n->items.items[i]->body);
+    return run_all(r, act, &n->orelse);
+}
+
+static flow run_with(jinja_run *r, jinja_act *act, const jinja_node *n)
+{
+    enter_frame(r, act, &n->frame);
+    for (int32_t i = 0; i < n->items.n; i++) assign(r, act, n->items.items[i], jinja_eval(r, act, n->more.items[i]));
+    flow how = run_all(r, act, &n->body);
+    leave_frame(act, &n->frame);
+    return how;
+}
+
+static flow run(jinja_run *r, jinja_act *act, const jinja_node *n)
+{
+    switch (n->kind) {
+    case JN_OUTPUT: run_output(r, act, n); return GO;
+    case JN_IF: return run_if(r, act, n);
+    case JN_SET: run_set(r, act, n); return GO;
+    case JN_FOR: {
+        jinja_value over = jinja_eval(r, act, n->b);
+        if (!n->flag) return run_for(r, act, n, over, 0);
+        jinja_add_str(r, r->out, run_recursive(r, act, n, over, 0));
+        return GO;
+    }
+    case JN_MACRO: *slot(act, n->a->up, n->a->slot) = macro_value(r, n, act); return GO;
+    case JN_CALLBLOCK: run_callblock(r, act, n); return GO;
+    case JN_SETBLOCK: case JN_FILTERBLOCK: return run_captured(r, act, n);
+    case JN_WITH: return run_with(r, act, n);
+    case JN_GENERATION: run_generation(r, act, n); return GO;
+    case JN_BREAK: return BREAK;
+    case JN_CONTINUE: return CONTINUE;
+    default: JINJA_UNSUPPORTED(r, "this statement");
+    }
+}
+
+static flow run_all(jinja_run *r, jinja_act *act, const jinja_nodes *list)
+{
+    const jinja_node *outer = r->at;
+    flow how = GO;
+    jinja_enter(r);
+    for (int32_t i = 0; i < list->n && how == GO; i++) {
+        r->at = list->items[i];
+        if (++r->steps > r->step_limit) jinja_work(r, 0);
+        how = run(r, act, list->items[i]);
+    }
+    r->depth--;
+    r->at = outer;
+    return how;
+}
+
+/* ------------------------------------------------------------------ a render */
+static void count_chars(ares_text_spans *spans, int64_t first, const char *text)
+{
+    int64_t byte = 0, chars = 0;
+    for (int64_t k = first; k < spans->n; k++) {
+        ares_text_span *s = &spans->items[k];
+        for (; byte < s->byte_start; byte++) chars += ((unsigned char)text[byte] & 0xC0) != 0x80;
+        s->char_start = chars;
+        for (; byte < s->byte_end; byte++) chars += ((unsigned char)text[byte] & 0xC0) != 0x80;
+        s->char_end = chars;
+    }
+}
+
+int ares_template_render(const ares_template *t, const ares_json *context, const struct tm *now,
+                         const ares_template_limits *limits, ares_str *out, ares_text_spans *spans)
+{
+    if (context && context->type != ARES_JSON_OBJECT) return ares_fail(ARES_EFORMAT, "text: %s: the variables are not a JSON object", t->name);
+    jinja_run *r = ares_calloc(1, sizeof *r);
+    jinja_buf top = { 0 };
+    int64_t first = spans ? spans->n : 0;
+    *r = (jinja_run){ .t = t, .memory_limit = (size_t)512 << 20, .output_limit = (size_t)64 << 20, .step_limit = 50000000,
+                      .now = now, .out = &top, .top = &top, .spans = spans };
+    if (limits && limits->steps) r->step_limit = limits->steps;
+    if (limits && limits->memory_bytes) r->memory_limit = limits->memory_bytes;
+    if (limits && limits->output_bytes) r->output_limit = limits->output_bytes;
+    int code = ARES_OK;
+    if (setjmp(r->fail)) {
+        code = r->code;
+        if (spans) spans->n = first;
+    } else {
+        r->context = context ? jinja_from_json(r, context).u.d : jinja_dict_new(r);
+        jinja_act *act = act_new(r, &t->func, NULL);
+        enter_frame(r, act, &t->frame);
+        run_all(r, act, &t->body);
+        if (spans) count_chars(spans, first, top.data);
+        if (spans && out->len) {
+            int64_t chars = 0;
+            for (size_t i = 0; i < out->len; i++) chars += ((unsigned char)out->data[i] & 0xC0) != 0x80;
+            for (int64_t k = first; k < spans->n; k++) {
+                spans->items[k].byte_start += (int64_t)out->len, spans->items[k].byte_end += (int64_t)out->len;
+                spans->items[k].char_start += chars, spans->items[k].char_end += chars;
+            }
+        }
+        ares_str_add(out, top.data ? top.data : "", top.len);
+    }
+    ares_arena_fini(&r->arena);
+    ares_free(r);
+    return code;
+}
+
+void ares_text_spans_fini(ares_text_spans *s)
+{
+    ares_free(s->items);
+    *s = (ares_text_spans){ 0 };
+}
+
+void ares_text_spans_clear(ares_text_spans *s) { s->n = 0; }

@@ -1,0 +1,57 @@
+/*
+ * What a loaded tokenizer consists of; made by tokenizer_load.c, used by tokenizer.c.
+ */
+#ifndef TEXT_TOKENIZER_H
+#define TEXT_TOKENIZER_H
+
+#include <stdatomic.h>
+
+#include "ares/text.h"
+#include "split.h"
+
+typedef struct token_info {
+    ares_view text;  /* as the vocabulary spells it; data NULL: no such id */
+    ares_view bytes; /* what decoding joins */
+    bool special;
+} token_info;
+
+/* A step behind the model: trim cuts white space off the offsets, else `before` and `after` go round the ids. */
+typedef struct post_step {
+    bool trim, add_prefix_space;
+    int32_t *before, *after;
+    int64_t before_count, after_count;
+} post_step;
+
+enum { ROLE_COUNT = 4, FORMS_MOST = 8, STEPS_MOST = 32, POST_MOST = 8, SCRATCH_KEPT = 16, TOKEN_ID_END = 1 << 24 };
+
+struct ares_tokenizer {
+    ares_arena arena;   /* texts, and tokenizer_config.json */
+    ares_map *vocab;    /* of the model: token -> id */
+    ares_map *added;    /* content -> index in added_tokens */
+    ares_map *words;    /* bytes of each vocabulary token -> id, for ignore_merges */
+    added_token *added_tokens;
+    int64_t added_count;
+    token_info *tokens; /* [token_count] */
+    int64_t token_count, token_cap;
+    unicode_form forms[FORMS_MOST];
+    split_step steps[STEPS_MOST];
+    post_step post[POST_MOST];
+    int form_count, step_count, post_count;
+    bool mapped;        /* the steps leave pieces in the byte alphabet */
+    added_set *raw_set, *normalized_set;
+    bpe *model;
+    int32_t role_ids[ROLE_COUNT];
+    ares_view role_tokens[ROLE_COUNT];
+    const ares_json *config;
+    ares_view chat_template; /* chat_template.jinja */
+    _Atomic(text_scratch *) scratch[SCRATCH_KEPT];
+};
+
+/* tokenizer_config.json, special_tokens_map.json, chat_template.jinja of a directory (tokenizer_config.c). */
+int tokenizer_read_config(ares_tokenizer *t, const char *dir);
+/* Adds a token as the library does: the id it has in the vocabulary, else the next free one. */
+int32_t tokenizer_add_token(ares_tokenizer *t, added_token token);
+/* {"content": .., "lstrip": ..} -> token; `where` for messages. */
+int tokenizer_read_added(const char *where, const ares_json *json, added_token *token);
+
+#endif

@@ -1,0 +1,653 @@
+/*
+ * tokenizer.json, or vocab.json with merges.txt, to a tokenizer. Everything a file asks for is either done as the
+ * library does it or refused by its key; nothing is skipped over.
+ */
+#include <string.h>
+
+#include "tokenizer.h"
+
+typedef struct loader {
+    ares_tokenizer *t;
+    const char *path; /* of the file that is being read */
+    bool byte_level;  /* a ByteLevel pre-tokenizer was seen */
+} loader;
+
+static int bad(const loader *l, int code, const char *key, ares_view value, const char *what)
+{
+    return ares_fail(code, "text: %s: %s = '%.*s': %s", l->path, key, (int)ARES_MIN(value.len, 80), value.data ? value.data : "",
+                     what);
+}
+
+static int in_file(const loader *l, const char *key, int rc)
+{
+    return rc == ARES_OK ? rc : ares_fail_in(rc, "text: %s: %s", l->path, key);
+}
+
+static ares_view type_of(const ares_json *json)
+{
+    const ares_json *type = ares_json_get(json, "type");
+    return type && type->type == ARES_JSON_STRING ? type->text : (ares_view){ NULL, 0 };
+}
+
+static bool is_absent(const ares_json *json) { return !json || json->type == ARES_JSON_NULL; }
+
+static int get_bool(const loader *l, const char *where, const ares_json *json, const char *key, bool absent, bool *out)
+{
+    return in_file(l, where, ares_json_get_bool(json, key, absent, out));
+}
+
+/* ---- vocabulary */
+static void grow_tokens(ares_tokenizer *t, int64_t id)
+{
+    if (id < t->token_count) return;
+    if (id >= t->token_cap) {
+        t->token_cap = ARES_MAX(id + 1, t->token_cap * 2);
+        t->tokens = ares_realloc(t->tokens, (size_t)t->token_cap * sizeof *t->tokens);
+    }
+    memset(t->tokens + t->token_count, 0, (size_t)(id + 1 - t->token_count) * sizeof *t->tokens);
+    t->token_count = id + 1;
+}
+
+/* What the ByteLevel decoder makes of a token: its bytes when all of it is in the byte alphabet, else its own text. */
+static ares_view bytes_of(ares_arena *arena, ares_view text)
+{
+    const unsigned char *begin = (const unsigned char *)text.data, *end = begin + text.len;
+    bool same = true;
+    size_t n = 0;
+    for (const unsigned char *p = begin; p < end; n++) {
+        uint32_t c = unicode_next(&p);
+        int byte = unicode_byte_of(c);
+        if (byte < 0) return text;
+        same &= c < 0x80;
+    }
+    if (same) return text;
+    char *bytes = ares_arena_alloc(arena, n + 1);
+    n = 0;
+    for (const unsigned char *p = begin; p < end;) bytes[n++] = (char)unicode_byte_of(unicode_next(&p));
+    return (ares_view){ bytes, n };
+}
+
+int32_t tokenizer_add_token(ares_tokenizer *t, added_token token)
+{
+    int64_t known = -1, id = 0;
+    bool again = ares_map_get(t->added, token.content, &known);
+    if (again) {
+        id = t->added_tokens[known].id;
+    } else if (!ares_map_get(t->vocab, token.content, &id)) {
+        id = ares_map_count(t->vocab);
+        for (int64_t i = 0; i < t->added_count; i++) id = ARES_MAX(id, (int64_t)t->added_tokens[i].id + 1);
+    }
+    token.id = (int32_t)id;
+    token.content.data = ares_arena_copy(&t->arena, token.content.data, token.content.len);
+    if (again) {
+        token.special |= t->added_tokens[known].special;
+        t->added_tokens[known] = token;
+    } else {
+        if ((t->added_count & (t->added_count - 1)) == 0)
+            t->added_tokens = ares_realloc(t->added_tokens, (size_t)ARES_MAX(t->added_count * 2, 16) * sizeof token);
+        ares_map_put(t->added, token.content, t->added_count);
+        t->added_tokens[t->added_count++] = token;
+    }
+    grow_tokens(t, id);
+    t->tokens[id] = (token_info){ token.content, bytes_of(&t->arena, token.content), token.special };
+    return token.id;
+}
+
+static int read_vocab(const loader *l, const char *key, const ares_json *vocab)
+{
+    ares_tokenizer *t = l->t;
+    if (is_absent(vocab) || vocab->type != ARES_JSON_OBJECT)
+        return ares_fail(ARES_EFORMAT, "text: %s: %s: no object of tokens and ids", l->path, key);
+    for (int64_t i = 0; i < vocab->count; i++) {
+        const ares_json_member *m = &vocab->members[i];
+        if (m->value->type != ARES_JSON_INT || m->value->big || m->value->integer < 0 || m->value->integer >= TOKEN_ID_END)
+            return ares_fail(ARES_EFORMAT, "text: %s: %s['%.*s']: not an id in [0, %d)", l->path, key,
+                             (int)ARES_MIN(m->key.len, 80), m->key.data, TOKEN_ID_END);
+        int64_t id = m->value->integer;
+        if (id < t->token_count && t->tokens[id].text.data)
+            return ares_fail(ARES_EFORMAT, "text: %s: %s['%.*s']: the id %lld is that of '%.*s' too", l->path, key,
+                             (int)ARES_MIN(m->key.len, 80), m->key.data, (long long)id,
+                             (int)ARES_MIN(t->tokens[id].text.len, 80), t->tokens[id].text.data);
+        grow_tokens(t, id);
+        ares_view text = { ares_arena_copy(&t->arena, m->key.data, m->key.len), m->key.len };
+        t->tokens[id] = (token_info){ text, bytes_of(&t->arena, text), false };
+        ares_map_put(t->vocab, text, id);
+    }
+    return ARES_OK;
+}
+
+/* One merge of the tokens left and right; `at` counts from 1 for messages. */
+static int read_merge(const loader *l, const char *key, int64_t at, ares_view left, ares_view right, ares_str *joined,
+                      bpe_merge *merge)
+{
+    ares_view missing = left;
+    int64_t a = 0, b = 0, c = 0;
+    ares_str_clear(joined);
+    ares_str_add_view(joined, left);
+    ares_str_add_view(joined, right);
+    if (ares_map_get(l->t->vocab, left, &a)) {
+        missing = right;
+        if (ares_map_get(l->t->vocab, right, &b)) {
+            missing = ares_str_view(joined);
+            if (ares_map_get(l->t->vocab, missing, &c)) {
+                *merge = (bpe_merge){ (int32_t)a, (int32_t)b, (int32_t)c };
+                return ARES_OK;
+            }
+        }
+    }
+    return ares_fail(ARES_EFORMAT, "text: %s: %s %lld: '%.*s' is not in the vocabulary", l->path, key, (long long)at,
+                     (int)ARES_MIN(missing.len, 80), missing.data ? missing.data : "");
+}
+
+static bool split_pair(ares_view line, ares_view *left, ares_view *right)
+{
+    int64_t space = ares_view_find(line, ARES_VIEW(" "), 0);
+    if (space < 0 || ares_view_find(line, ARES_VIEW(" "), (size_t)space + 1) >= 0) return false;
+    *left = (ares_view){ line.data, (size_t)space };
+    *right = (ares_view){ line.data + space + 1, line.len - (size_t)space - 1 };
+    return true;
+}
+
+static int read_merges_json(const loader *l, const ares_json *json, bpe_merge **out, int64_t *count)
+{
+    if (is_absent(json) || json->type != ARES_JSON_ARRAY)
+        return ares_fail(ARES_EFORMAT, "text: %s: model.merges: no list of merges", l->path);
+    ares_str joined = { 0 };
+    int rc = ARES_OK;
+    *out = ares_calloc((size_t)json->count + 1, sizeof **out);
+    for (int64_t i = 0; rc == ARES_OK && i < json->count; i++) {
+        const ares_json *item = &json->items[i];
+        ares_view left = { 0 }, right = { 0 };
+        bool pair = item->type == ARES_JSON_ARRAY && item->count == 2 && item->items[0].type == ARES_JSON_STRING &&
+                    item->items[1].type == ARES_JSON_STRING;
+        if (pair) left = item->items[0].text, right = item->items[1].text;
+        else pair = item->type == ARES_JSON_STRING && split_pair(item->text, &left, &right);
+        if (!pair)
+            rc = ares_fail(ARES_EFORMAT, "text: %s: model.merges %lld: not two tokens", l->path, (long long)i + 1);
+        else rc = read_merge(l, "model.merges", i + 1, left, right, &joined, &(*out)[i]);
+    }
+    *count = json->count;
+    ares_str_fini(&joined);
+    return rc;
+}
+
+static int read_merges_text(const loader *l, ares_view text, bpe_merge **out, int64_t *count)
+{
+    ares_str joined = { 0 };
+    int rc = ARES_OK;
+    int64_t cap = 0, line_number = 0;
+    for (size_t at = 0; rc == ARES_OK && at < text.len;) {
+        int64_t end = ares_view_find(text, ARES_VIEW("\n"), at);
+        size_t stop = end < 0 ? text.len : (size_t)end;
+        ares_view line = { text.data + at, stop - at }, left, right;
+        at = stop + 1;
+        line_number++;
+        if (line.len && line.data[line.len - 1] == '\r') line.len--;
+        if (line_number == 1 && ares_view_starts(line, ARES_VIEW("#version"))) continue;
+        if (!split_pair(line, &left, &right)) {
+            rc = ares_fail(ARES_EFORMAT, "text: %s:%lld: not two tokens with a space between", l->path, (long long)line_number);
+            break;
+        }
+        if (*count == cap) {
+            cap = cap ? cap * 2 : 4096;
+            *out = ares_realloc(*out, (size_t)cap * sizeof **out);
+        }
+        rc = read_merge(l, "line", line_number, left, right, &joined, &(*out)[(*count)++]);
+    }
+    ares_str_fini(&joined);
+    return rc;
+}
+
+/* ---- the model */
+static void make_model(ares_tokenizer *t, bpe_config *config)
+{
+    for (int byte = 0; byte < 256; byte++) {
+        unsigned char text[4];
+        int64_t id = -1;
+        int n = unicode_put(unicode_of_byte[byte], text);
+        config->byte_id[byte] = ares_map_get(t->vocab, (ares_view){ (char *)text, (size_t)n }, &id) ? (int32_t)id : -1;
+    }
+    t->model = bpe_new(config);
+}
+
+/* Tokens by their bytes: only those that a word in the byte alphabet can equal. */
+static ares_map *words_of(const ares_tokenizer *t)
+{
+    ares_map *words = ares_map_new();
+    for (int64_t i = 0; i < ares_map_count(t->vocab); i++) {
+        ares_view text = ares_map_key(t->vocab, i);
+        bool in_alphabet = text.len > 0;
+        for (const unsigned char *p = (const unsigned char *)text.data, *end = p + text.len; p < end;)
+            in_alphabet &= unicode_byte_of(unicode_next(&p)) >= 0;
+        int64_t id = ares_map_value(t->vocab, i);
+        if (in_alphabet) ares_map_put(words, t->tokens[id].bytes, id);
+    }
+    return words;
+}
+
+static int read_model(const loader *l, const ares_json *model)
+{
+    ares_tokenizer *t = l->t;
+    if (is_absent(model)) return ares_fail(ARES_EFORMAT, "text: %s: no 'model'", l->path);
+    ares_view type = type_of(model);
+    if (type.data ? !ares_view_is(type, "BPE") : !ares_json_get(model, "merges"))
+        return bad(l, ARES_EUNSUPPORTED, "model.type", type, "not offered (choices: BPE)");
+    bool byte_fallback, ignore_merges;
+    bpe_config config = { .unk_id = -1 };
+    ARES_TRY(get_bool(l, "model", model, "byte_fallback", false, &byte_fallback));
+    ARES_TRY(get_bool(l, "model", model, "ignore_merges", false, &ignore_merges));
+    ARES_TRY(get_bool(l, "model", model, "fuse_unk", false, &config.fuse_unk));
+    if (byte_fallback)
+        return ares_fail(ARES_EUNSUPPORTED, "text: %s: model.byte_fallback = 'true': only byte-level BPE is offered, where every "
+                                            "byte is a token; convert the model to such a vocabulary", l->path);
+    double dropout;
+    ARES_TRY(in_file(l, "model", ares_json_get_double(model, "dropout", 0, &dropout)));
+    if (dropout != 0)
+        return bad(l, ARES_EUNSUPPORTED, "model.dropout", ares_json_get(model, "dropout")->text, "random merges are not offered; set it to null");
+    static const char *const affixes[] = { "continuing_subword_prefix", "end_of_word_suffix" };
+    for (int i = 0; i < ARES_COUNT(affixes); i++) {
+        ares_view affix;
+        ARES_TRY(in_file(l, "model", ares_json_get_string(model, affixes[i], "", &affix)));
+        if (affix.len) return bad(l, ARES_EUNSUPPORTED, affixes[i], affix, "not offered; only byte-level BPE without affixes is");
+    }
+    ARES_TRY(read_vocab(l, "model.vocab", ares_json_get(model, "vocab")));
+    ares_view unk;
+    ARES_TRY(in_file(l, "model", ares_json_get_string(model, "unk_token", "", &unk)));
+    int64_t unk_id = -1;
+    bool unk_missing = ares_json_get(model, "unk_token") && ares_json_get(model, "unk_token")->type == ARES_JSON_STRING &&
+                       !ares_map_get(t->vocab, unk, &unk_id);
+    config.unk_id = (int32_t)unk_id;
+    bpe_merge *merges = NULL;
+    int rc = read_merges_json(l, ares_json_get(model, "merges"), &merges, &config.merge_count);
+    if (rc == ARES_OK) {
+        if (ignore_merges) t->words = words_of(t);
+        config.whole_words = t->words;
+        config.merges = merges;
+        make_model(t, &config);
+        for (int byte = 0; byte < 256 && unk_missing && rc == ARES_OK; byte++)
+            if (config.byte_id[byte] < 0)
+                rc = bad(l, ARES_EFORMAT, "model.unk_token", unk, "not in the vocabulary, and some bytes have no token");
+    }
+    ares_free(merges);
+    return rc;
+}
+
+/* ---- normalizer */
+static int read_normalizer(const loader *l, const ares_json *json, int depth)
+{
+    static const char *const names[] = { "NFC", "NFD", "NFKC", "NFKD" };
+    ares_tokenizer *t = l->t;
+    if (is_absent(json)) return ARES_OK;
+    ares_view type = type_of(json);
+    if (ares_view_is(type, "Sequence") && depth < 8) {
+        const ares_json *list = ares_json_get(json, "normalizers");
+        for (int64_t i = 0; list && list->type == ARES_JSON_ARRAY && i < list->count; i++)
+            ARES_TRY(read_normalizer(l, &list->items[i], depth + 1));
+        return ARES_OK;
+    }
+    for (int i = 0; i < ARES_COUNT(names); i++) {
+        if (!ares_view_is(type, names[i])) continue;
+        if (t->form_count == FORMS_MOST) return bad(l, ARES_ELIMIT, "normalizer", type, "too many steps");
+        t->forms[t->form_count++] = (unicode_form)i;
+        return ARES_OK;
+    }
+    return bad(l, ARES_EUNSUPPORTED, "normalizer.type", type, "not offered (choices: NFC, NFD, NFKC, NFKD, Sequence)");
+}
+
+/* ---- pre-tokenizer */
+#define GPT2_PATTERN "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+#define QWEN2_PATTERN                                                                                        \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+
+static int add_step(const loader *l, split_step step)
+{
+    ares_tokenizer *t = l->t;
+    if (t->step_count == STEPS_MOST) {
+        pattern_free(step.pattern);
+        return ares_fail(ARES_ELIMIT, "text: %s: pre_tokenizer: more than %d steps", l->path, STEPS_MOST);
+    }
+    t->steps[t->step_count++] = step;
+    return ARES_OK;
+}
+
+static int add_pattern(const loader *l, ares_view source, bool literal, split_behavior behavior, bool invert)
+{
+    split_step step = { STEP_PATTERN, behavior, invert, NULL };
+    ares_str where = { 0 };
+    ares_str_addf(&where, "%s: pre_tokenizer.pattern", l->path);
+    int rc = pattern_new(where.data, source, literal, &step.pattern);
+    ares_str_fini(&where);
+    return rc == ARES_OK ? add_step(l, step) : rc;
+}
+
+static int read_split(const loader *l, const ares_json *json)
+{
+    static const char *const behaviors[] = { "Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous" };
+    ares_view name;
+    bool invert;
+    int behavior;
+    ARES_TRY(in_file(l, "pre_tokenizer", ares_json_get_string(json, "behavior", "", &name)));
+    ARES_TRY(get_bool(l, "pre_tokenizer", json, "invert", false, &invert));
+    for (behavior = 0; behavior < ARES_COUNT(behaviors); behavior++)
+        if (ares_view_is(name, behaviors[behavior])) break;
+    if (behavior == ARES_COUNT(behaviors))
+        return bad(l, ARES_EFORMAT, "pre_tokenizer.behavior", name,
+                   "unknown (choices: Isolated, Removed, MergedWithPrevious, MergedWithNext, Contiguous)");
+    const ares_json *pattern = ares_json_get(json, "pattern");
+    const ares_json *regex = ares_json_get(pattern, "Regex"), *string = ares_json_get(pattern, "String");
+    const ares_json *source = regex ? regex : string;
+    if (!source || source->type != ARES_JSON_STRING)
+        return ares_fail(ARES_EFORMAT, "text: %s: pre_tokenizer.pattern: neither {\"Regex\": ..} nor {\"String\": ..}", l->path);
+    return add_pattern(l, source->text, !regex, (split_behavior)behavior, invert);
+}
+
+static int add_byte_level(loader *l, bool add_prefix_space, bool use_regex)
+{
+    if (l->byte_level)
+        return ares_fail(ARES_EUNSUPPORTED, "text: %s: pre_tokenizer: ByteLevel twice is not offered", l->path);
+    l->byte_level = true;
+    if (add_prefix_space) ARES_TRY(add_step(l, (split_step){ STEP_PREFIX_SPACE, SPLIT_ISOLATED, false, NULL }));
+    if (use_regex) ARES_TRY(add_pattern(l, ARES_VIEW(GPT2_PATTERN), false, SPLIT_ISOLATED, false));
+    return ARES_OK;
+}
+
+static int read_pre_tokenizer(loader *l, const ares_json *json, int depth)
+{
+    if (is_absent(json)) return ARES_OK;
+    ares_view type = type_of(json);
+    if (ares_view_is(type, "Sequence") && depth < 8) {
+        const ares_json *list = ares_json_get(json, "pretokenizers");
+        for (int64_t i = 0; list && list->type == ARES_JSON_ARRAY && i < list->count; i++)
+            ARES_TRY(read_pre_tokenizer(l, &list->items[i], depth + 1));
+        return ARES_OK;
+    }
+    if (ares_view_is(type, "ByteLevel")) {
+        bool add_prefix_space, use_regex;
+        ARES_TRY(get_bool(l, "pre_tokenizer", json, "add_prefix_space", true, &add_prefix_space));
+        ARES_TRY(get_bool(l, "pre_tokenizer", json, "use_regex", true, &use_regex));
+        return add_byte_level(l, add_prefix_space, use_regex);
+    }
+    if (l->byte_level && !l->t->mapped) { /* what follows looks at characters of the byte alphabet */
+        l->t->mapped = true;
+        ARES_TRY(add_step(l, (split_step){ STEP_BYTE_ALPHABET, SPLIT_ISOLATED, false, NULL }));
+    }
+    if (ares_view_is(type, "Split")) return read_split(l, json);
+    if (ares_view_is(type, "Digits")) {
+        bool individual;
+        ARES_TRY(get_bool(l, "pre_tokenizer", json, "individual_digits", false, &individual));
+        return add_step(l, (split_step){ STEP_NUMERIC, individual ? SPLIT_ISOLATED : SPLIT_CONTIGUOUS, false, NULL });
+    }
+    if (ares_view_is(type, "WhitespaceSplit"))
+        return add_step(l, (split_step){ STEP_SPACE, SPLIT_REMOVED, false, NULL });
+    return bad(l, ARES_EUNSUPPORTED, "pre_tokenizer.type", type,
+               "not offered (choices: ByteLevel, Split, Digits, WhitespaceSplit, Sequence)");
+}
+
+/* ---- decoder and post-processor */
+static int read_decoder(const loader *l, const ares_json *json)
+{
+    ares_view type = is_absent(json) ? ARES_VIEW("null") : type_of(json);
+    if (ares_view_is(type, "Sequence")) {
+        const ares_json *list = ares_json_get(json, "decoders");
+        if (list && list->type == ARES_JSON_ARRAY && list->count > 0) {
+            ARES_TRY(read_decoder(l, &list->items[0]));
+            if (list->count == 1 || (list->count == 2 && ares_view_is(type_of(&list->items[1]), "Fuse"))) return ARES_OK;
+        }
+    }
+    if (ares_view_is(type, "ByteLevel")) return ARES_OK;
+    return bad(l, ARES_EUNSUPPORTED, "decoder.type", type, "not offered (choices: ByteLevel)");
+}
+
+static int new_post(const loader *l, post_step **step)
+{
+    if (l->t->post_count == POST_MOST) return ares_fail(ARES_ELIMIT, "text: %s: post_processor: more than %d steps", l->path, POST_MOST);
+    *step = &l->t->post[l->t->post_count++];
+    return ARES_OK;
+}
+
+static int add_trim(const loader *l, const ares_json *json)
+{
+    post_step *step = NULL;
+    bool trim, prefix;
+    ARES_TRY(get_bool(l, "post_processor", json, "trim_offsets", true, &trim));
+    ARES_TRY(get_bool(l, "post_processor", json, "add_prefix_space", true, &prefix));
+    if (!trim) return ARES_OK;
+    ARES_TRY(new_post(l, &step));
+    step->trim = true;
+    step->add_prefix_space = prefix;
+    return ARES_OK;
+}
+
+static int check_id(const loader *l, const ares_json *id)
+{
+    int64_t n = l->t->token_count;
+    if (id && id->type == ARES_JSON_INT && !id->big && id->integer >= 0 && id->integer < n && l->t->tokens[id->integer].text.data)
+        return ARES_OK;
+    return bad(l, ARES_EFORMAT, "post_processor", id && (id->type == ARES_JSON_INT) ? id->text : (ares_view){ 0 },
+               "an id that is no token's");
+}
+
+static int append_ids(const loader *l, const ares_json *ids, int32_t **list, int64_t *count)
+{
+    if (!ids || ids->type != ARES_JSON_ARRAY)
+        return ares_fail(ARES_EFORMAT, "text: %s: post_processor.special_tokens: a token of the template has no 'ids'", l->path);
+    int32_t *grown = ares_arena_alloc(&l->t->arena, (size_t)(*count + ids->count + 1) * sizeof *grown);
+    if (*count) memcpy(grown, *list, (size_t)*count * sizeof *grown);
+    *list = grown;
+    for (int64_t i = 0; i < ids->count; i++) {
+        ARES_TRY(check_id(l, &ids->items[i]));
+        grown[(*count)++] = (int32_t)ids->items[i].integer;
+    }
+    return ARES_OK;
+}
+
+static int read_template(const loader *l, const ares_json *json)
+{
+    const ares_json *single = ares_json_get(json, "single"), *specials = ares_json_get(json, "special_tokens");
+    if (!single || single->type != ARES_JSON_ARRAY)
+        return ares_fail(ARES_EFORMAT, "text: %s: post_processor.single: no list of SpecialToken and Sequence", l->path);
+    post_step *step = NULL;
+    int sequences = 0;
+    ARES_TRY(new_post(l, &step));
+    for (int64_t i = 0; i < single->count; i++) {
+        const ares_json *special = ares_json_get(&single->items[i], "SpecialToken");
+        const ares_json *sequence = ares_json_get(&single->items[i], "Sequence");
+        const ares_json *id = ares_json_get(special ? special : sequence, "id");
+        if (!id || id->type != ARES_JSON_STRING)
+            return ares_fail(ARES_EFORMAT, "text: %s: post_processor.single %lld: neither SpecialToken nor Sequence with an id",
+                             l->path, (long long)i + 1);
+        if (!special) {
+            if (!ares_view_is(id->text, "A") || sequences++)
+                return bad(l, ARES_EUNSUPPORTED, "post_processor.single", id->text, "only one Sequence A is offered");
+            continue;
+        }
+        const ares_json *entry = ares_json_find(specials, id->text);
+        if (!entry) return bad(l, ARES_EFORMAT, "post_processor.single", id->text, "not among special_tokens");
+        if (sequences) ARES_TRY(append_ids(l, ares_json_get(entry, "ids"), &step->after, &step->after_count));
+        else ARES_TRY(append_ids(l, ares_json_get(entry, "ids"), &step->before, &step->before_count));
+    }
+    if (!sequences) return ares_fail(ARES_EUNSUPPORTED, "text: %s: post_processor.single: no Sequence A", l->path);
+    return ARES_OK;
+}
+
+/* <cls> A <sep>, each given as ["text", id] */
+static int read_cls_sep(const loader *l, const ares_json *json)
+{
+    const ares_json *ends[2] = { ares_json_get(json, "cls"), ares_json_get(json, "sep") };
+    post_step *step = NULL;
+    ARES_TRY(new_post(l, &step));
+    for (int i = 0; i < 2; i++) {
+        if (!ends[i] || ends[i]->type != ARES_JSON_ARRAY || ends[i]->count != 2)
+            return ares_fail(ARES_EFORMAT, "text: %s: post_processor: cls and sep are [text, id]", l->path);
+        ARES_TRY(check_id(l, &ends[i]->items[1]));
+        int32_t *id = ares_arena_alloc(&l->t->arena, sizeof *id);
+        *id = (int32_t)ends[i]->items[1].integer;
+        if (i) step->after = id, step->after_count = 1;
+        else step->before = id, step->before_count = 1;
+    }
+    return ARES_OK;
+}
+
+static int read_post_processor(const loader *l, const ares_json *json, int depth)
+{
+    if (is_absent(json)) return ARES_OK;
+    ares_view type = type_of(json);
+    if (ares_view_is(type, "Sequence") && depth < 8) {
+        const ares_json *list = ares_json_get(json, "processors");
+        for (int64_t i = 0; list && list->type == ARES_JSON_ARRAY && i < list->count; i++)
+            ARES_TRY(read_post_processor(l, &list->items[i], depth + 1));
+        return ARES_OK;
+    }
+    if (ares_view_is(type, "ByteLevel")) return add_trim(l, json);
+    if (ares_view_is(type, "TemplateProcessing")) return read_template(l, json);
+    if (ares_view_is(type, "BertProcessing")) return read_cls_sep(l, json);
+    if (ares_view_is(type, "RobertaProcessing")) {
+        ARES_TRY(add_trim(l, json));
+        return read_cls_sep(l, json);
+    }
+    return bad(l, ARES_EUNSUPPORTED, "post_processor.type", type,
+               "not offered (choices: ByteLevel, TemplateProcessing, RobertaProcessing, BertProcessing, Sequence)");
+}
+
+/* ---- files */
+static int read_added_tokens(const loader *l, const ares_json *list)
+{
+    if (is_absent(list)) return ARES_OK;
+    if (list->type != ARES_JSON_ARRAY) return ares_fail(ARES_EFORMAT, "text: %s: added_tokens: not a list", l->path);
+    ares_str where = { 0 };
+    int rc = ARES_OK;
+    for (int64_t i = 0; rc == ARES_OK && i < list->count; i++) {
+        added_token token;
+        int64_t wanted = -1;
+        ares_str_clear(&where);
+        ares_str_addf(&where, "%s: added_tokens %lld", l->path, (long long)i + 1);
+        rc = tokenizer_read_added(where.data, &list->items[i], &token);
+        if (rc == ARES_OK) rc = in_file(l, "added_tokens", ares_json_get_i64(&list->items[i], "id", -1, &wanted));
+        if (rc != ARES_OK || token.content.len == 0) continue;
+        int32_t id = tokenizer_add_token(l->t, token);
+        if (wanted != id)
+            ares_warn("text: %s: '%.*s' has the id %d, not %lld (a new token comes behind the vocabulary)", where.data,
+                      (int)ARES_MIN(token.content.len, 60), token.content.data, id, (long long)wanted);
+    }
+    ares_str_fini(&where);
+    return rc;
+}
+
+static int read_tokenizer_json(loader *l, const ares_json *root)
+{
+    if (root->type != ARES_JSON_OBJECT) return ares_fail(ARES_EFORMAT, "text: %s: not a JSON object", l->path);
+    ARES_TRY(read_model(l, ares_json_get(root, "model")));
+    ARES_TRY(read_normalizer(l, ares_json_get(root, "normalizer"), 0));
+    ARES_TRY(read_pre_tokenizer(l, ares_json_get(root, "pre_tokenizer"), 0));
+    if (!l->byte_level)
+        return ares_fail(ARES_EUNSUPPORTED, "text: %s: pre_tokenizer: no ByteLevel in it; only byte-level BPE is offered", l->path);
+    ARES_TRY(read_decoder(l, ares_json_get(root, "decoder")));
+    ARES_TRY(read_added_tokens(l, ares_json_get(root, "added_tokens")));
+    return read_post_processor(l, ares_json_get(root, "post_processor"), 0);
+}
+
+/*
+ * vocab.json and merges.txt say nothing of the split pattern: tokenizer_class names it. The two families that ship this
+ * form are known; others come with a tokenizer.json or can be saved with one.
+ */
+static int read_vocab_and_merges(loader *l, const char *dir, const ares_json *vocab, ares_view merges_text,
+                                 const char *merges_path)
+{
+    ares_tokenizer *t = l->t;
+    bpe_config config = { .unk_id = -1 };
+    bpe_merge *merges = NULL;
+    ARES_TRY(read_vocab(l, "vocabulary", vocab));
+    l->path = merges_path;
+    int rc = read_merges_text(l, merges_text, &merges, &config.merge_count);
+    config.merges = merges;
+    if (rc == ARES_OK) make_model(t, &config);
+    ares_free(merges);
+    ARES_TRY(rc);
+    ARES_TRY(tokenizer_read_config(t, dir)); /* the added tokens are there */
+    ares_view class = { NULL, 0 };
+    bool prefix = false;
+    ARES_TRY(ares_json_get_string(t->config, "tokenizer_class", "", &class));
+    ARES_TRY(ares_json_get_bool(t->config, "add_prefix_space", false, &prefix));
+    bool qwen2 = ares_view_starts(class, ARES_VIEW("Qwen2Tokenizer"));
+    if (!qwen2 && !ares_view_starts(class, ARES_VIEW("GPT2Tokenizer")))
+        return ares_fail(ARES_EUNSUPPORTED, "text: %s/tokenizer_config.json: tokenizer_class = '%.*s': vocab.json and merges.txt do not "
+                         "say how text is split; save the tokenizer as tokenizer.json (choices without it: Qwen2Tokenizer, "
+                         "GPT2Tokenizer)", dir, (int)class.len, class.data ? class.data : "");
+    if (qwen2) {
+        t->forms[t->form_count++] = UNICODE_NFC;
+        ARES_TRY(add_pattern(l, ARES_VIEW(QWEN2_PATTERN), false, SPLIT_ISOLATED, false));
+    }
+    return add_byte_level(l, prefix, !qwen2);
+}
+
+static void make_added_sets(ares_tokenizer *t)
+{
+    text_scratch *s = text_scratch_new();
+    t->raw_set = added_set_new();
+    t->normalized_set = added_set_new();
+    for (int special = 1; special >= 0; special--) { /* special tokens come first where two have one text */
+        for (int64_t i = 0; i < t->added_count; i++) {
+            const added_token *token = &t->added_tokens[i];
+            if (token->special != (bool)special) continue;
+            piece p = { (const unsigned char *)token->content.data, token->content.len, NULL, -1, true, 0 };
+            for (int k = 0; token->normalized && k < t->form_count; k++) split_normalize(t->forms[k], s, &p);
+            added_set_put(token->normalized ? t->normalized_set : t->raw_set, (ares_view){ (const char *)p.at, p.len }, token);
+        }
+    }
+    text_scratch_free(s);
+}
+
+static int load(ares_tokenizer *t, const char *given)
+{
+    bool is_dir = ares_dir_exists(given);
+    ares_str path = { 0 }, merges_path = { 0 }, text = { 0 }, merges = { 0 };
+    ares_arena arena = { 0 };
+    const ares_json *root = NULL;
+    loader l = { .t = t };
+    const char *main_path = is_dir ? ares_path_join(&path, given, "tokenizer.json") : given;
+    bool pair = is_dir && !ares_file_exists(main_path);
+    if (pair) {
+        main_path = ares_path_join(&path, given, "vocab.json");
+        ares_path_join(&merges_path, given, "merges.txt");
+    }
+    int rc = ARES_OK;
+    if (pair && (!ares_file_exists(main_path) || !ares_file_exists(merges_path.data)))
+        rc = ares_fail(ARES_EIO, "text: %s: no tokenizer in it (tokenizer.json, or vocab.json and merges.txt)", given);
+    l.path = main_path;
+    if (rc == ARES_OK) rc = ares_file_read(main_path, &text);
+    if (rc == ARES_OK) rc = ares_json_parse(&arena, ares_str_view(&text), main_path, &root);
+    if (rc == ARES_OK && pair) {
+        rc = ares_file_read(merges_path.data, &merges);
+        if (rc == ARES_OK && unicode_valid((unsigned char *)merges.data, merges.len) < merges.len)
+            rc = ares_fail(ARES_EFORMAT, "text: %s: not UTF-8", merges_path.data);
+        if (rc == ARES_OK) rc = read_vocab_and_merges(&l, given, root, ares_str_view(&merges), merges_path.data);
+    } else if (rc == ARES_OK) {
+        rc = read_tokenizer_json(&l, root);
+        if (rc == ARES_OK && is_dir) rc = tokenizer_read_config(t, given);
+    }
+    ares_arena_fini(&arena);
+    ares_str_fini(&path);
+    ares_str_fini(&merges_path);
+    ares_str_fini(&text);
+    ares_str_fini(&merges);
+    ARES_TRY(rc);
+    make_added_sets(t);
+    for (int i = 0; i < ROLE_COUNT; i++) {
+        int64_t id = -1;
+        if (ares_map_get(t->added, t->role_tokens[i], &id)) id = t->added_tokens[id].id;
+        else if (!ares_map_get(t->vocab, t->role_tokens[i], &id)) id = -1;
+        t->role_ids[i] = t->role_tokens[i].data ? (int32_t)id : -1;
+    }
+    return ARES_OK;
+}
+
+int ares_tokenizer_load(const char *path, ares_tokenizer **out)
+{
+    ares_tokenizer *t = ares_calloc(1, sizeof *t);
+    t->vocab = ares_map_new();
+    t->added = ares_map_new();
+    int rc = load(t, path);
+    *out = rc == ARES_OK ? t : NULL;
+    if (rc != ARES_OK) ares_tokenizer_free(t);
+    return rc;
+}

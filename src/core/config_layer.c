@@ -10,13 +10,13 @@
 
 /* ---------------------------------------------------------------- where a path leads */
 
-typedef enum { OPTION, SECTION, USER, IGNORED, REFUSED, PENDING, INSIDE_VALUE, NOTHING } found_kind;
+typedef enum { OPTION, SECTION, USER, IGNORED, REFUSED, PENDING, SEVERAL, INSIDE_VALUE, NOTHING } found_kind;
 
 typedef struct found {
     found_kind kind;
     const config_option *option;    /* OPTION, INSIDE_VALUE */
     const char *path, *rest;        /* canonical; what is left of it inside the option */
-    const ares_config_alias *alias; /* IGNORED, REFUSED, PENDING */
+    const ares_config_alias *alias; /* IGNORED, REFUSED, PENDING, SEVERAL */
 } found;
 
 static bool is_open(ares_option_type type)
@@ -86,8 +86,9 @@ static found find(ares_config *cfg, const char *path)
         f.kind = NOTHING;
         if (!a) return f;
         f.alias = a;
-        f.kind = !a->to ? REFUSED : !*a->to ? IGNORED : a->when ? PENDING : NOTHING;
-        if (f.kind != NOTHING) return f;
+        f.kind = !a->to ? REFUSED : !*a->to ? IGNORED : a->when ? PENDING : strchr(a->to, '&') ? SEVERAL : NOTHING;
+        if (f.kind == SEVERAL && f.path[covered]) f.kind = NOTHING; /* nothing lies below such a word */
+        if (f.kind != NOTHING || strchr(a->to, '&')) return f;
         size_t to = strlen(a->to);
         if (to > 2 && strcmp(a->to + to - 2, ".*") == 0) to -= 2;
         f.path = ares_arena_printf(&cfg->arena, "%.*s%s", (int)to, a->to, f.path + covered);
@@ -156,7 +157,9 @@ static void set_option(ares_config *cfg, const found *f, config_node *node)
 {
     config_node *old = config_walk(cfg->root, f->path);
     if (!old || too_deep(cfg, old, node, f->path)) return;
-    if (node->line && old->layer == node->layer && old->line)
+    if (node->line && old->layer == node->layer && old->line && old->weak != node->weak) {
+        if (old->weak) merge(old, node);
+    } else if (node->line && old->layer == node->layer && old->line)
         config_note_fault(cfg, node, "%s: set twice in this file (first in line %d%s%s); keep one", f->path, old->line,
                           old->written ? " as " : "", old->written ? old->written : "");
     else merge(old, node);
@@ -289,10 +292,25 @@ static void set_section(ares_config *cfg, const char *path, config_node *node, c
     }
 }
 
-static void refuse_nothing(ares_config *cfg, const char *path, const config_node *node)
+/* One word for several options, as TRL's epsilon: each of them, named itself in the same file, wins over it. */
+static void set_several(ares_config *cfg, const char *path, const char *to, config_node *node, config_how how)
+{
+    char *list = ares_arena_printf(&cfg->arena, "%s", to), *rest = list;
+    announce(cfg, path, to, NULL);
+    for (char *one; (one = strsep(&rest, "&"));) {
+        config_node *copy = config_node_copy(cfg, node, 0);
+        if (!copy) return;
+        copy->weak = true;
+        copy->written = path;
+        config_put(cfg, one, copy, how);
+    }
+}
+
+/* canonical: where an alias led to, which is the better ground for a suggestion */
+static void refuse_nothing(ares_config *cfg, const char *path, const char *canonical, const config_node *node)
 {
     ares_str hint = { 0 };
-    config_suggest(cfg, path, &hint);
+    config_suggest(cfg, canonical, &hint);
     config_note_fault(cfg, node, "%s: no such %s%s", path, node->kind == CONFIG_MAP && !hint.len ? "section" : "option",
                       hint.len ? hint.data : "");
     ares_str_fini(&hint);
@@ -321,7 +339,8 @@ void config_put(ares_config *cfg, const char *path, config_node *node, config_ho
     case INSIDE_VALUE:
         config_note_fault(cfg, node, "%s: no such option; '%s' is a value, not a section", path, f.option->path);
         break;
-    case NOTHING: refuse_nothing(cfg, path, node); break;
+    case SEVERAL: set_several(cfg, path, f.alias->to, node, how); break;
+    case NOTHING: refuse_nothing(cfg, path, f.path, node); break;
     }
 }
 
@@ -335,7 +354,7 @@ void config_reset(ares_config *cfg, const char *path, const config_node *where)
         return;
     }
     if (f.kind != OPTION && f.kind != SECTION) {
-        if (f.kind != IGNORED) refuse_nothing(cfg, path, where);
+        if (f.kind != IGNORED) refuse_nothing(cfg, path, f.path, where);
         return;
     }
     size_t len = strlen(f.path);
@@ -364,7 +383,9 @@ void config_settle_pending(ares_config *cfg)
             config_node *on = config_walk(cfg->root, ares_arena_printf(&cfg->arena, "%.*s", (int)(equals - a->when), a->when));
             if (!on) continue;
             config_interpolate(cfg, on);
-            if (on->kind != CONFIG_SCALAR || strcmp(on->text, equals + 1) != 0) continue;
+            config_value v = config_value_of(on);
+            const char *is = v.type != CONFIG_BOOL ? on->text : v.boolean ? "true" : "false"; /* True is true */
+            if (on->kind != CONFIG_SCALAR || strcmp(is, equals + 1) != 0) continue;
             const config_node *old = config_walk(cfg->root, a->to);
             taken = true;
             if (old && old->layer)

@@ -24,6 +24,7 @@ struct config_node {
     config_kind kind;
     config_state state;
     bool quoted;         /* a string, whatever it looks like */
+    bool weak;           /* set by a word that stands for several options */
     int layer, line;     /* layer 0: the default; line 0: the command line */
     const char *source;  /* file name or override */
     const char *written; /* the user's name for it where an alias renamed it, else NULL */

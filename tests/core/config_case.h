@@ -39,6 +39,7 @@ static const ares_config_alias case_aliases[] = {
     { "algorithm.group_size", "worker.rollout.n", NULL, NULL },
     { "beta", "worker.score", "algorithm.estimator=grpo", "it has two meanings; write worker.score" },
     { "beta", "worker.rollout.temperature", "algorithm.estimator=rloo", NULL },
+    { "both", "worker.rollout.n&worker.rollout.max_len", NULL, NULL },
     { "fp16", NULL, NULL, "set the dtype" },
 };
 

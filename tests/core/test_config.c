@@ -309,3 +309,26 @@ TEST(config_an_ambiguous_word_needs_the_option_that_settles_it)
                  "config: a.yaml:1: beta = 0.5: means worker.score here, which is set as well; keep one");
     CHECK_FAULTS("fp16: true", MODEL, "config: a.yaml:1: fp16 = true: not accepted: set the dtype");
 }
+
+TEST(config_one_word_for_several_options_yields_to_each_of_them)
+{
+    static const char *const texts[] = { "both: 5\nnum_generations: 7\n", "worker: {rollout: {n: 7}}\nboth: 5\n" };
+    for (int i = 0; i < ARES_COUNT(texts); i++) {
+        case_options o;
+        ares_config *cfg = case_read(&o, texts[i], MODEL);
+        CHECK_OK(ares_config_finish(cfg));
+        CHECK_EQ(o.n, 7);
+        CHECK_EQ(o.max_len, 5);
+        CHECK_STR(cfg->notes.items[0], i == 0 ? "both -> worker.rollout.n&worker.rollout.max_len" : cfg->notes.items[0]);
+        ares_config_free(cfg);
+    }
+    case_options o;
+    ares_config *cfg = case_read(&o, texts[0], MODEL "|both=9");
+    CHECK_EQ(o.n + o.max_len, 18);
+    ares_config_free(cfg);
+    CHECK_FAULTS("both: 0\nboth.x: 1\nactor_rollout_ref: {rollout: {tpo_p: 1}}\n", MODEL,
+                 "config: a.yaml:1: worker.rollout.n = 0 (written both): must be in [1,)\n"
+                 "config: a.yaml:1: worker.rollout.max_len = 0 (written both): must be in [1,)\n"
+                 "config: a.yaml:2: both.x: no such option\n"
+                 "config: a.yaml:3: actor_rollout_ref.rollout.tpo_p: no such option; did you mean 'worker.rollout.top_p'?");
+}

@@ -1,0 +1,108 @@
+/* The words of other trainers against the options there are. */
+#include "ares/train.h"
+#include "test.h"
+
+#include <stdio.h>
+
+extern const ares_config_alias train_aliases[];
+extern const int train_alias_count;
+
+static int64_t count_of(const char *help)
+{
+    int64_t n = 0;
+    for (; *help; help++) n += *help == '\n';
+    return n;
+}
+
+/* ares_config_help knows options and sections; a trailing index is an item of a list. */
+static bool leads_somewhere(const ares_config *cfg, const char *to)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s", to);
+    size_t n = strlen(path);
+    if (n > 2 && (strcmp(path + n - 2, ".*") == 0 || strcmp(path + n - 2, ".0") == 0 || strcmp(path + n - 2, ".1") == 0))
+        path[n - 2] = 0;
+    ares_str help = { 0 };
+    bool ok = ares_config_help(cfg, path, &help) == ARES_OK && count_of(help.data) > 1;
+    ares_str_fini(&help);
+    return ok;
+}
+
+TEST(every_alias_leads_to_an_option_and_stands_once)
+{
+    ares_train_config c;
+    ares_config *cfg = ares_config_new();
+    ares_train_config_declare(cfg, &c);
+    for (int i = 0; i < train_alias_count; i++) {
+        const ares_config_alias *a = &train_aliases[i];
+        for (int k = 0; k < i; k++)
+            CHECK_MSG(strcmp(a->from, train_aliases[k].from) != 0 || (a->when && train_aliases[k].when), "%s", a->from);
+        if (!a->to || !*a->to) {
+            CHECK_MSG(a->note != NULL, "%s: says neither why nor what instead", a->from);
+            continue;
+        }
+        char *list = ares_strdup(a->to), *rest = list;
+        for (char *one; (one = strsep(&rest, "&"));) CHECK_MSG(leads_somewhere(cfg, one), "%s -> %s", a->from, one);
+        ares_free(list);
+    }
+    ares_config_free(cfg);
+}
+
+TEST(a_verl_command_line_is_understood)
+{
+    static const char *const argv[] = {
+        "algorithm.adv_estimator=grpo", "data.train_files=[train.jsonl]", "data.train_batch_size=128",
+        "actor_rollout_ref.model.path=m", "actor_rollout_ref.actor.optim.lr=2e-6", "actor_rollout_ref.model.use_remove_padding=True",
+        "actor_rollout_ref.actor.ppo_mini_batch_size=64", "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4",
+        "actor_rollout_ref.actor.use_kl_loss=True", "actor_rollout_ref.actor.kl_loss_coef=0.002",
+        "actor_rollout_ref.actor.clip_ratio=0.1", "actor_rollout_ref.actor.clip_ratio_high=0.28",
+        "actor_rollout_ref.actor.fsdp_config.param_offload=False", "actor_rollout_ref.rollout.n=5",
+        "actor_rollout_ref.rollout.name=vllm", "actor_rollout_ref.rollout.response_length=77", "trainer.total_training_steps=9",
+        "actor_rollout_ref.actor.optim.betas.1=0.95", "trainer.n_gpus_per_node=8", "trainer.test_freq=5",
+    };
+    ares_train_config c;
+    ares_log_set(ARES_LOG_ERROR, 0);
+    ares_config *cfg = ares_config_new();
+    ares_train_config_declare(cfg, &c);
+    ares_config_read_args(cfg, ARES_COUNT(argv), argv);
+    ares_config_resolve(cfg);
+    CHECK_OK(ares_config_finish(cfg));
+    CHECK_STR(c.actor.model_path, "m");
+    CHECK_EQ(c.data.rollout_batch_size, 128);
+    CHECK_EQ(c.actor.global_batch_size, 64);
+    CHECK_NEAR(c.optim.lr, 2e-6, 0);
+    CHECK_NEAR(c.optim.betas.items[1], 0.95, 0);
+    CHECK_NEAR(c.algorithm.kl_coef, 0.002, 0);
+    CHECK(c.algorithm.use_kl_loss);
+    CHECK_NEAR(c.loss.clip_ratio_low, 0.1, 0);
+    CHECK_NEAR(c.loss.clip_ratio_high, 0.28, 0);
+    CHECK_EQ(c.rollout.n, 5);
+    CHECK_EQ(c.data.max_response_length, 77);
+    CHECK_EQ(c.trainer.max_steps, 9);
+    CHECK_EQ(c.trainer.val_freq, 5);
+    ares_config_free(cfg);
+}
+
+TEST(a_trl_file_is_understood_and_beta_needs_its_meaning)
+{
+    static const char yaml[] = "model_name_or_path: m\nnum_generations: 8\nepsilon: 0.2\nepsilon_high: 0.28\nlearning_rate: 1e-5\n"
+                               "adam_beta2: 0.99\nseed: 7\nbeta: 0.04\n";
+    for (int kl = 0; kl < 2; kl++) {
+        ares_train_config c;
+        ares_config *cfg = ares_config_new();
+        ares_train_config_declare(cfg, &c);
+        ares_config_load_text(cfg, "trl.yaml", ares_view_of(yaml));
+        if (kl) ares_config_override(cfg, "algorithm.use_kl_loss=True");
+        ares_config_resolve(cfg);
+        if (kl) CHECK_OK(ares_config_finish(cfg));
+        else CHECK_FAIL(ares_config_finish(cfg), ARES_ECONFIG, "config: trl.yaml:8: beta = 0.04: not accepted: beta weighs");
+        if (kl) CHECK_NEAR(c.algorithm.kl_coef, 0.04, 0);
+        CHECK_EQ(c.rollout.n, 8);
+        CHECK_NEAR(c.loss.clip_ratio_low, 0.2, 0);
+        CHECK_NEAR(c.loss.clip_ratio_high, 0.28, 0);
+        CHECK_NEAR(c.optim.betas.items[0], 0.9, 0);
+        CHECK_NEAR(c.optim.betas.items[1], 0.99, 0);
+        CHECK_EQ(c.rollout.seed + c.data.seed, 14);
+        ares_config_free(cfg);
+    }
+}

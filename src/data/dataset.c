@@ -1,0 +1,107 @@
+/* Rows of JSON lines, checked as they are read: a fault names file and line. */
+#include <string.h>
+
+#include "dataset.h"
+
+static int fault(const char *file, int64_t line, const char *what, const char *key, const ares_json *row)
+{
+    ares_str keys = { 0 };
+    for (int64_t i = 0; i < row->count && i < 12; i++) {
+        if (i) ares_str_add_z(&keys, ", ");
+        ares_str_add_view(&keys, row->members[i].key);
+    }
+    int rc = ares_fail(ARES_EFORMAT, "data: %s:%lld: row has no key '%s' (keys: %s); set %s", file, (long long)line, key, keys.len ? keys.data : "none", what);
+    ares_str_fini(&keys);
+    return rc;
+}
+
+/* Strings as they are, anything else as JSON. */
+static ares_view text_of(ares_dataset *d, const ares_json *v)
+{
+    if (v->type == ARES_JSON_STRING) return v->text;
+    ares_str s = { 0 };
+    ares_json_write(&s, v);
+    ares_view out = { ares_arena_copy(&d->arena, s.data, s.len), s.len };
+    ares_str_fini(&s);
+    return out;
+}
+
+static int check_messages(const char *file, int64_t line, const char *key, const ares_json *messages)
+{
+    for (int64_t i = 0; i < messages->count; i++) {
+        const ares_json *role = ares_json_get(&messages->items[i], "role");
+        if (!role || role->type != ARES_JSON_STRING)
+            return ares_fail(ARES_EFORMAT, "data: %s:%lld: '%s'[%lld] is no message: it needs a string 'role'", file, (long long)line, key, (long long)i);
+    }
+    if (!messages->count) return ares_fail(ARES_EFORMAT, "data: %s:%lld: '%s' is an empty list of messages", file, (long long)line, key);
+    return ARES_OK;
+}
+
+static int add_row(ares_dataset *d, const ares_data_config *cfg, const char *file, int64_t line, const ares_json *row, bool need_answer)
+{
+    if (row->type != ARES_JSON_OBJECT) return ares_fail(ARES_EFORMAT, "data: %s:%lld: row is not a JSON object", file, (long long)line);
+    const ares_json *prompt = ares_json_get(row, cfg->prompt_key), *answer = ares_json_get(row, cfg->answer_key), *source = ares_json_get(row, "data_source");
+    if (!prompt) return fault(file, line, "data.prompt_key", cfg->prompt_key, row);
+    if (prompt->type != ARES_JSON_STRING && prompt->type != ARES_JSON_ARRAY)
+        return ares_fail(ARES_EFORMAT, "data: %s:%lld: '%s' is neither a string nor a list of messages", file, (long long)line, cfg->prompt_key);
+    if (prompt->type == ARES_JSON_ARRAY) ARES_TRY(check_messages(file, line, cfg->prompt_key, prompt));
+    if (need_answer && !answer) return fault(file, line, "data.answer_key", cfg->answer_key, row);
+    if (d->count == d->cap) {
+        d->cap = d->cap * 2 + 256;
+        d->rows = ares_realloc(d->rows, (size_t)d->cap * sizeof *d->rows);
+    }
+    d->rows[d->count] = (ares_row){ .json = row, .file = file, .line = line, .id = d->count, .ground_truth = answer ? text_of(d, answer) : (ares_view){ "", 0 },
+                                    .data_source = source && source->type == ARES_JSON_STRING ? ares_arena_copy(&d->arena, source->text.data, source->text.len) : file };
+    d->count++;
+    return ARES_OK;
+}
+
+static int read_file(ares_dataset *d, const ares_data_config *cfg, const char *path, bool need_answer)
+{
+    ares_jsonl *reader;
+    const ares_json *row;
+    int64_t line, before = d->count;
+    const char *file = ares_arena_copy(&d->arena, path, strlen(path));
+    if (!strcmp(path, "-")) return ares_fail(ARES_ECONFIG, "data: '-': a data set is read from a file");
+    if (!ares_file_exists(path)) return ares_fail(ARES_EIO, "data: %s: no such file", path);
+    ARES_TRY(ares_jsonl_open(path, &reader));
+    int rc;
+    while ((rc = ares_jsonl_next(reader, &row, &line)) > 0) {
+        /* the reader's row lives until the next call: parse the line into our own arena */
+        ares_view raw = ares_jsonl_line(reader);
+        ares_view copy = { ares_arena_copy(&d->arena, raw.data, raw.len), raw.len };
+        rc = ares_json_parse(&d->arena, copy, path, &row);
+        if (rc == ARES_OK) rc = add_row(d, cfg, file, line, row, need_answer);
+        if (rc != ARES_OK) break;
+    }
+    ares_jsonl_close(reader);
+    if (rc == ARES_OK && d->count == before) rc = ares_fail(ARES_EFORMAT, "data: %s: no rows", path);
+    return rc;
+}
+
+int ares_dataset_load(const ares_texts *files, const ares_data_config *cfg, bool need_answer, ares_dataset **out)
+{
+    *out = NULL;
+    ares_dataset *d = ares_calloc(1, sizeof *d);
+    int rc = ARES_OK;
+    for (int64_t i = 0; i < files->count && rc == ARES_OK; i++) rc = read_file(d, cfg, files->items[i], need_answer);
+    if (rc != ARES_OK) {
+        ares_dataset_free(d);
+        return rc;
+    }
+    *out = d;
+    return ARES_OK;
+}
+
+void ares_dataset_free(ares_dataset *d)
+{
+    if (!d) return;
+    ares_free(d->rows);
+    ares_arena_fini(&d->arena);
+    ares_free(d);
+}
+
+int64_t ares_dataset_count(const ares_dataset *d) { return d->count; }
+const ares_row *ares_dataset_row(const ares_dataset *d, int64_t i) { return &d->rows[i]; }
+
+ARES_OPTION_TABLE(ares_data_options, ares_data_config, ARES_DATA_OPTIONS)

@@ -1,0 +1,158 @@
+/*
+ * Row -> prompt ids: format prompt, system prompt, chat template, tokens. The template's text is encoded without further
+ * special tokens; it names its own.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "dataset.h"
+
+struct ares_prompt_encoder {
+    const ares_data_config *cfg;
+    const ares_tokenizer *tokenizer;
+    ares_template *format;
+    ares_chat *chat;
+};
+
+int ares_prompt_encoder_new(const ares_data_config *cfg, const char *model_dir, const ares_tokenizer *tok, ares_prompt_encoder **out)
+{
+    *out = NULL;
+    ares_prompt_encoder *e = ares_calloc(1, sizeof *e);
+    e->cfg = cfg;
+    e->tokenizer = tok;
+    int rc = ARES_OK;
+    if (cfg->format_prompt) rc = ares_format_prompt_load(cfg->format_prompt, &e->format);
+    if (rc == ARES_OK && cfg->apply_chat_template) {
+        if (cfg->override_chat_template) {
+            ares_str source = { 0 };
+            rc = ares_file_read(cfg->override_chat_template, &source);
+            if (rc == ARES_OK) rc = ares_chat_new(cfg->override_chat_template, ares_str_view(&source), ares_tokenizer_config(tok), &e->chat);
+            ares_str_fini(&source);
+        } else {
+            rc = ares_chat_load(model_dir, NULL, &e->chat);
+            if (rc != ARES_OK) ares_fail_in(rc, "data.apply_chat_template");
+        }
+    }
+    if (rc != ARES_OK) {
+        ares_prompt_encoder_free(e);
+        return rc;
+    }
+    *out = e;
+    return ARES_OK;
+}
+
+void ares_prompt_encoder_free(ares_prompt_encoder *e)
+{
+    if (!e) return;
+    ares_template_free(e->format);
+    ares_chat_free(e->chat);
+    ares_free(e);
+}
+
+/* The messages of a string prompt, as a template's variables. */
+static const ares_json *wrap(const ares_prompt_encoder *e, ares_view content, ares_arena *arena, const ares_json *messages)
+{
+    static const ares_json yes = { .type = ARES_JSON_BOOL, .boolean = true };
+    ares_json_member *variables = ares_arena_calloc(arena, 2, sizeof *variables);
+    if (!messages) {
+        bool system = e->cfg->system_prompt != NULL;
+        ares_json *list = ares_arena_calloc(arena, 2, sizeof *list), *texts = ares_arena_calloc(arena, 4, sizeof *texts), *all = ares_arena_calloc(arena, 1, sizeof *all);
+        ares_json_member *members = ares_arena_calloc(arena, 4, sizeof *members);
+        int n = 0;
+        const struct { const char *role; ares_view text; } parts[] = { { "system", ares_view_of(e->cfg->system_prompt) }, { "user", content } };
+        for (int i = system ? 0 : 1; i < 2; i++, n++) {
+            texts[2 * n] = (ares_json){ .type = ARES_JSON_STRING, .text = ares_view_of(parts[i].role) };
+            texts[2 * n + 1] = (ares_json){ .type = ARES_JSON_STRING, .text = parts[i].text };
+            members[2 * n] = (ares_json_member){ ARES_VIEW("role"), &texts[2 * n] };
+            members[2 * n + 1] = (ares_json_member){ ARES_VIEW("content"), &texts[2 * n + 1] };
+            list[n] = (ares_json){ .type = ARES_JSON_OBJECT, .count = 2, .members = &members[2 * n] };
+        }
+        *all = (ares_json){ .type = ARES_JSON_ARRAY, .count = n, .items = list };
+        messages = all;
+    }
+    variables[0] = (ares_json_member){ ARES_VIEW("messages"), messages };
+    variables[1] = (ares_json_member){ ARES_VIEW("add_generation_prompt"), &yes };
+    ares_json *root = ares_arena_calloc(arena, 1, sizeof *root);
+    *root = (ares_json){ .type = ARES_JSON_OBJECT, .count = 2, .members = variables };
+    return root;
+}
+
+static int render(const ares_prompt_encoder *e, const ares_row *row, ares_arena *arena, ares_str *out)
+{
+    const ares_json *prompt = ares_json_get(row->json, e->cfg->prompt_key);
+    bool messages = prompt->type == ARES_JSON_ARRAY;
+    ares_str content = { 0 };
+    int rc = ARES_OK;
+    if (messages && !e->chat) return ares_fail(ARES_ECONFIG, "a list of messages needs a chat template; set data.apply_chat_template=true");
+    if (!messages && e->format) rc = ares_format_prompt_render(e->format, prompt->text, &content);
+    else if (!messages) ares_str_add_view(&content, prompt->text);
+    if (rc == ARES_OK && e->chat) rc = ares_chat_render(e->chat, wrap(e, ares_str_view(&content), arena, messages ? prompt : NULL), NULL, out);
+    else if (rc == ARES_OK) ares_str_add_view(out, ares_str_view(&content));
+    ares_str_fini(&content);
+    return rc;
+}
+
+/* Rows are encoded in parallel; each leaves its result, or its message, in its own slot. */
+typedef struct slot { ares_str text; ares_ids ids; int rc; char *message; } slot;
+typedef struct encode_job { const ares_prompt_encoder *e; const ares_dataset *d; slot *slots; } encode_job;
+
+static void encode_row(void *ctx, int64_t i, int worker)
+{
+    (void)worker;
+    encode_job *j = ctx;
+    slot *s = &j->slots[i];
+    ares_arena arena = { 0 };
+    s->rc = render(j->e, &j->d->rows[i], &arena, &s->text);
+    if (s->rc == ARES_OK) s->rc = ares_tokenizer_encode(j->e->tokenizer, ares_str_view(&s->text), j->e->chat == NULL, &s->ids);
+    if (s->rc == ARES_OK && s->ids.n == 0) s->rc = ares_fail(ARES_EFORMAT, "the prompt gives no tokens");
+    if (s->rc != ARES_OK) s->message = ares_strdup(ares_error_message());
+    ares_arena_fini(&arena);
+}
+
+static int collect(ares_dataset *d, const ares_data_config *cfg, slot *slots, int64_t *dropped)
+{
+    int64_t kept = 0, longest = 0;
+    *dropped = 0;
+    for (int64_t i = 0; i < d->count; i++) {
+        ares_row *row = &d->rows[i];
+        slot *s = &slots[i];
+        if (s->rc != ARES_OK) return ares_fail(s->rc, "data: %s:%lld: %s", row->file, (long long)row->line, s->message);
+        longest = ARES_MAX(longest, s->ids.n);
+        if (s->ids.n > cfg->max_prompt_length) {
+            if (!cfg->filter_overlong_prompts)
+                return ares_fail(ARES_ELIMIT, "data: %s:%lld: prompt of %lld tokens exceeds data.max_prompt_length = %lld; raise it, or set data.filter_overlong_prompts=true",
+                                 row->file, (long long)row->line, (long long)s->ids.n, (long long)cfg->max_prompt_length);
+            (*dropped)++;
+            continue;
+        }
+        row->prompt = (const int32_t *)ares_arena_copy(&d->arena, (const char *)s->ids.ids, (size_t)s->ids.n * sizeof(int32_t));
+        row->prompt_len = (int32_t)s->ids.n;
+        row->prompt_text = (ares_view){ ares_arena_copy(&d->arena, s->text.data ? s->text.data : "", s->text.len), s->text.len };
+        d->rows[kept] = *row;
+        d->rows[kept].id = kept;
+        kept++;
+    }
+    if (kept == 0)
+        return ares_fail(ARES_ELIMIT, "data: %s: all %lld prompts are longer than data.max_prompt_length = %lld (the longest has %lld tokens); raise it", d->rows[0].file, (long long)d->count,
+                         (long long)cfg->max_prompt_length, (long long)longest);
+    if (*dropped) ares_info("data: %lld of %lld prompts dropped: longer than data.max_prompt_length = %lld (the longest has %lld tokens)", (long long)*dropped, (long long)d->count,
+                            (long long)cfg->max_prompt_length, (long long)longest);
+    d->count = kept;
+    return ARES_OK;
+}
+
+int ares_dataset_encode(ares_dataset *d, const ares_prompt_encoder *e, ares_pool *pool, int64_t *dropped)
+{
+    int64_t n = d->count;
+    slot *slots = ares_calloc((size_t)n + 1, sizeof *slots);
+    encode_job job = { e, d, slots };
+    ares_pool_run(pool, n, encode_row, &job);
+    int rc = collect(d, e->cfg, slots, dropped);
+    for (int64_t i = 0; i < n; i++) {
+        ares_str_fini(&slots[i].text);
+        ares_ids_fini(&slots[i].ids);
+        ares_free(slots[i].message);
+    }
+    ares_free(slots);
+    return rc;
+}

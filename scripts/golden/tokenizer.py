@@ -298,7 +298,7 @@ def write(name, t, where, texts, rng, fuzzed, metadata):
     ids = [{"ids": i} | decode(t, i) for i in random_ids(t, rng, 40)]
     text = json.dumps({"metadata": metadata, "tokenizer": where, "cases": "@", "decode_cases": "#"}, indent=1)
     lines = lambda xs: "[\n  " + ",\n  ".join(json.dumps(x) for x in xs) + "\n ]"
-    text = text.replace('"@"', lines(cases), 1).replace('"#"', lines(ids), 1)
+    text = text.replace('"decode_cases": "#"', '"decode_cases": ' + lines(ids)).replace('"cases": "@"', '"cases": ' + lines(cases), 1)
     (ROOT / (name + ".json")).write_text(text + "\n")
     print("%-17s %4d cases, %3d of decoding only, %4d kB, vocabulary %d" % (name, len(cases), len(ids), len(text) // 1024, t.get_vocab_size()))
 

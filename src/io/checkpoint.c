@@ -1,0 +1,163 @@
+/*
+ * Directories that appear whole or not at all: written under a temporary name, every file and folder fsynced, renamed.
+ * `latest` holds the newest one's name and is replaced after it is there. Whatever a crash leaves begins with ".tmp-".
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ares/io.h"
+
+static const char prefix[] = ".tmp-";
+
+static int sync_path(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return ares_fail(ARES_EIO, "io: %s: %s", path, strerror(errno));
+    int rc = fsync(fd) == 0 ? ARES_OK : ares_fail(ARES_EIO, "io: %s: fsync: %s", path, strerror(errno));
+    close(fd);
+    return rc;
+}
+
+static int sync_tree(const char *path)
+{
+    DIR *d = opendir(path);
+    if (!d) return ares_fail(ARES_EIO, "io: %s: %s", path, strerror(errno));
+    ares_str inner = { 0 };
+    int rc = ARES_OK;
+    for (struct dirent *e; rc == ARES_OK && (e = readdir(d));) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
+        ares_path_join(&inner, path, e->d_name);
+        rc = ares_dir_exists(inner.data) ? sync_tree(inner.data) : sync_path(inner.data);
+    }
+    closedir(d);
+    ares_str_fini(&inner);
+    return rc == ARES_OK ? sync_path(path) : rc;
+}
+
+/* Calls fn for the name of every entry of dir. */
+static int each(const char *dir, int (*fn)(void *ctx, const char *dir, const char *name), void *ctx)
+{
+    DIR *d = opendir(dir);
+    if (!d) return errno == ENOENT ? ARES_OK : ares_fail(ARES_EIO, "io: %s: %s", dir, strerror(errno));
+    int rc = ARES_OK;
+    for (struct dirent *e; rc == ARES_OK && (e = readdir(d));) rc = fn(ctx, dir, e->d_name);
+    closedir(d);
+    return rc;
+}
+
+static int remove_leftover(void *ctx, const char *dir, const char *name)
+{
+    (void)ctx;
+    if (strncmp(name, prefix, sizeof prefix - 1) != 0) return ARES_OK;
+    ares_str path = { 0 };
+    int rc = ares_dir_remove(ares_path_join(&path, dir, name));
+    ares_str_fini(&path);
+    return rc;
+}
+
+int ares_checkpoint_begin(const char *dir, const char *name, ares_str *temporary)
+{
+    ARES_TRY(ares_dir_make(dir));
+    ARES_TRY(each(dir, remove_leftover, NULL));
+    char hidden[256];
+    snprintf(hidden, sizeof hidden, "%s%s", prefix, name);
+    return ares_dir_make(ares_path_join(temporary, dir, hidden));
+}
+
+int ares_checkpoint_commit(const char *dir, const char *name, const char *temporary)
+{
+    ares_str path = { 0 };
+    int rc = sync_tree(temporary);
+    if (rc == ARES_OK) rc = ares_dir_remove(ares_path_join(&path, dir, name)); /* the same step saved again after a resume */
+    if (rc == ARES_OK && rename(temporary, path.data) != 0) rc = ares_fail(ARES_EIO, "io: %s: rename: %s", path.data, strerror(errno));
+    if (rc == ARES_OK) rc = sync_path(dir);
+    if (rc == ARES_OK) rc = ares_file_write_atomic(ares_path_join(&path, dir, "latest"), name, strlen(name));
+    ares_str_fini(&path);
+    return rc;
+}
+
+void ares_checkpoint_abandon(const char *temporary)
+{
+    char *message = ares_strdup(ares_error_message()); /* the failure that led here is the one to tell */
+    ares_dir_remove(temporary);
+    ares_fail(ARES_EIO, "%s", message);
+    ares_free(message);
+}
+
+/* Step of a complete checkpoint's name, -1 for anything else. */
+static int64_t step_of(const char *dir, const char *name)
+{
+    int64_t step;
+    if (strncmp(name, "step_", 5) != 0 || !ares_parse_i64(ares_view_of(name + 5 + strspn(name + 5, "0") - (strspn(name + 5, "0") == strlen(name + 5))), &step)) return -1;
+    ares_str path = { 0 };
+    bool whole = ares_dir_exists(ares_path_join(&path, dir, name));
+    ares_str_fini(&path);
+    return whole ? step : -1;
+}
+
+typedef struct list { char (*names)[64]; int64_t *steps; int n, cap; } list;
+
+static int collect(void *ctx, const char *dir, const char *name)
+{
+    list *l = ctx;
+    int64_t step = step_of(dir, name);
+    if (step < 0 || strlen(name) >= 64) return ARES_OK;
+    if (l->n == l->cap) {
+        l->cap = l->cap * 2 + 16;
+        l->names = ares_realloc(l->names, (size_t)l->cap * sizeof *l->names);
+        l->steps = ares_realloc(l->steps, (size_t)l->cap * sizeof *l->steps);
+    }
+    int at = l->n++;
+    for (; at > 0 && l->steps[at - 1] < step; at--) { /* newest first */
+        memcpy(l->names[at], l->names[at - 1], sizeof l->names[0]);
+        l->steps[at] = l->steps[at - 1];
+    }
+    snprintf(l->names[at], sizeof l->names[at], "%s", name);
+    l->steps[at] = step;
+    return ARES_OK;
+}
+
+int ares_checkpoint_latest(const char *dir, ares_str *name)
+{
+    ares_str path = { 0 };
+    ares_str_clear(name);
+    int rc = ARES_OK;
+    if (ares_file_exists(ares_path_join(&path, dir, "latest"))) rc = ares_file_read(path.data, name);
+    if (rc == ARES_OK && name->len && !ares_dir_exists(ares_path_join(&path, dir, name->data))) ares_str_clear(name);
+    if (rc == ARES_OK && !name->len) {
+        list l = { 0 };
+        rc = each(dir, collect, &l);
+        if (rc == ARES_OK && l.n) ares_str_add_z(name, l.names[0]);
+        ares_free(l.names);
+        ares_free(l.steps);
+    }
+    ares_str_fini(&path);
+    return rc;
+}
+
+int ares_checkpoint_prune(const char *dir, int keep, const char *const *spare)
+{
+    if (keep <= 0) return ARES_OK;
+    list l = { 0 };
+    ares_str path = { 0 };
+    int rc = each(dir, collect, &l), left = keep, n_spared = 0;
+    for (int i = 0; i < l.n; i++)
+        for (const char *const *s = spare; s && *s; s++) n_spared += i > 0 && strcmp(*s, l.names[i]) == 0;
+    left = ARES_MAX(keep - n_spared, 1); /* those spared take a place, the newest always has one */
+    for (int i = 0; i < l.n && rc == ARES_OK; i++) {
+        bool spared = false;
+        for (const char *const *s = spare; s && *s; s++) spared = spared || (i > 0 && strcmp(*s, l.names[i]) == 0);
+        if (spared || left-- > 0) continue;
+        rc = ares_dir_remove(ares_path_join(&path, dir, l.names[i]));
+    }
+    ares_free(l.names);
+    ares_free(l.steps);
+    ares_str_fini(&path);
+    return rc;
+}

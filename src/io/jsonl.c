@@ -1,0 +1,139 @@
+/* JSON lines, split on \n alone: U+2028 and \r belong to the rows. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ares/io.h"
+
+struct ares_jsonl {
+    FILE *file;
+    char *path;
+    char *line;
+    size_t cap;
+    ssize_t len;
+    int64_t number;
+    ares_arena arena;
+};
+
+int ares_jsonl_open(const char *path, ares_jsonl **out)
+{
+    FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "rbe");
+    if (!f) return ares_fail(ARES_EIO, "io: %s: %s", path, strerror(errno));
+    ares_jsonl *r = ares_calloc(1, sizeof *r);
+    r->file = f;
+    r->path = ares_strdup(f == stdin ? "stdin" : path);
+    *out = r;
+    return ARES_OK;
+}
+
+static bool blank(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (s[i] != ' ' && s[i] != '\t' && s[i] != '\r') return false;
+    return true;
+}
+
+/* 1: a line that is not blank lies in r->line, its newline cut off. */
+static int next_line(ares_jsonl *r)
+{
+    for (;;) {
+        errno = 0;
+        r->len = getline(&r->line, &r->cap, r->file);
+        if (r->len < 0) return ferror(r->file) ? ares_fail(ARES_EIO, "io: %s: %s", r->path, strerror(errno ? errno : EIO)) : 0;
+        r->number++;
+        if (r->len && r->line[r->len - 1] == '\n') r->line[--r->len] = 0;
+        if (r->number == 1 && r->len >= 3 && memcmp(r->line, "\xef\xbb\xbf", 3) == 0) {
+            r->len -= 3;
+            memmove(r->line, r->line + 3, (size_t)r->len + 1);
+        }
+        if (!blank(r->line, (size_t)r->len)) return 1;
+    }
+}
+
+int ares_jsonl_next(ares_jsonl *r, const ares_json **row, int64_t *line_number)
+{
+    int rc = next_line(r);
+    if (line_number) *line_number = r->number;
+    if (rc <= 0) return rc;
+    ares_arena_reset(&r->arena);
+    char name[32];
+    snprintf(name, sizeof name, "%lld", (long long)r->number);
+    rc = ares_json_parse(&r->arena, ares_jsonl_line(r), name, row);
+    return rc == ARES_OK ? 1 : ares_fail_in(rc, "io: %s", r->path);
+}
+
+ares_view ares_jsonl_line(const ares_jsonl *r) { return (ares_view){ r->line, r->len > 0 ? (size_t)r->len : 0 }; }
+
+void ares_jsonl_close(ares_jsonl *r)
+{
+    if (!r) return;
+    if (r->file != stdin) fclose(r->file);
+    ares_free(r->path);
+    free(r->line); /* getline's */
+    ares_arena_fini(&r->arena);
+    ares_free(r);
+}
+
+struct ares_jsonl_writer {
+    int fd;
+    char *path;
+    ares_str buffer;
+};
+
+/* Length of the file's first `rows` whole lines; rows < 0: of all whole lines. */
+static off_t whole_lines(int fd, int64_t rows)
+{
+    char block[1 << 16];
+    off_t at = 0, keep = 0;
+    for (ssize_t n; (rows < 0 || rows > 0) && (n = pread(fd, block, sizeof block, at)) > 0; at += n)
+        for (ssize_t i = 0; i < n && rows != 0; i++) {
+            if (block[i] != '\n') continue;
+            keep = at + i + 1;
+            if (rows > 0) rows--;
+        }
+    return keep;
+}
+
+int ares_jsonl_create(const char *path, int64_t keep_rows, ares_jsonl_writer **out)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (fd < 0) return ares_fail(ARES_EIO, "io: %s: %s", path, strerror(errno));
+    off_t keep = whole_lines(fd, keep_rows);
+    if (ftruncate(fd, keep) != 0 || lseek(fd, keep, SEEK_SET) < 0) {
+        int rc = ares_fail(ARES_EIO, "io: %s: %s", path, strerror(errno));
+        close(fd);
+        return rc;
+    }
+    ares_jsonl_writer *w = ares_calloc(1, sizeof *w);
+    w->fd = fd;
+    w->path = ares_strdup(path);
+    *out = w;
+    return ARES_OK;
+}
+
+int ares_jsonl_write(ares_jsonl_writer *w, const char *line, size_t len)
+{
+    ares_str_clear(&w->buffer);
+    ares_str_add(&w->buffer, line, len);
+    ares_str_add_char(&w->buffer, '\n');
+    for (size_t at = 0; at < w->buffer.len;) {
+        ssize_t n = write(w->fd, w->buffer.data + at, w->buffer.len - at);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return ares_fail(ARES_EIO, "io: %s: %s", w->path, n < 0 ? strerror(errno) : "nothing written");
+        at += (size_t)n;
+    }
+    return ARES_OK;
+}
+
+int ares_jsonl_finish(ares_jsonl_writer *w)
+{
+    if (!w) return ARES_OK;
+    int rc = close(w->fd) == 0 ? ARES_OK : ares_fail(ARES_EIO, "io: %s: %s", w->path, strerror(errno));
+    ares_free(w->path);
+    ares_str_fini(&w->buffer);
+    ares_free(w);
+    return rc;
+}

@@ -1,0 +1,359 @@
+/*
+ * One token a row, in the pass over the vocabulary that also makes its log-prob and entropy: Gumbel-max (argmax of
+ * z - log E, E exponential, Philox keyed by row and token id). A token's E is looked at only where a bound from its
+ * exponent alone can beat the best so far, so most logarithms are never taken. Only rows with top-k or top-p keep their
+ * logits; their nucleus is found by weighted selection among the likely tokens.
+ */
+#include "vocab.h"
+
+enum { MASS_BITS = 20, ROWS_AT_ONCE = 256, LOGITS_AT_ONCE = 1 << 24 };
+
+typedef struct best { float key, logit; int32_t token; } best; /* logit before temperature; token -1: none */
+typedef enum { GUMBEL, GREEDY, FORCED, FILTERED } how;
+
+typedef struct row_plan {
+    how how;
+    float inv_temperature;
+    float *logits;             /* FILTERED: [vocab] */
+} row_plan;
+
+typedef struct sample_job {
+    ares_device *d;
+    const ares_sample_args *a;
+    int64_t row, rows, rows_a_task, chunks;
+    row_plan *plan;            /* [rows] */
+    vocab_part *part, *part_1; /* [rows][chunks]; at temperature 1: NULL when not wanted */
+    best *best;                /* [rows][chunks] */
+} sample_job;
+
+/* Sixteen counters at once: the words of tokens 4 c .. 4 c + 63, in token order. */
+static inline void philox_64(uint32_t counter, const uint32_t key[2], uint32_t word[64])
+{
+    v16i c0 = v16i_add(v16i_set1(counter), v16i_iota()), c1 = v16i_set1(0), c2 = c1, c3 = c1;
+    const v16i m0 = v16i_set1(0xD2511F53u), m1 = v16i_set1(0xCD9E8D57u);
+    uint32_t k0 = key[0], k1 = key[1];
+    for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
+        v16i a_hi, a_lo, b_hi, b_lo;
+        v16i_mul_wide(c0, m0, &a_hi, &a_lo);
+        v16i_mul_wide(c2, m1, &b_hi, &b_lo);
+        c0 = v16i_xor(v16i_xor(b_hi, c1), v16i_set1(k0));
+        c2 = v16i_xor(v16i_xor(a_hi, c3), v16i_set1(k1));
+        c1 = b_lo;
+        c3 = a_lo;
+    }
+    typedef uint32_t u4 __attribute__((vector_size(16), aligned(4), may_alias));
+    typedef int32_t i4 __attribute__((vector_size(16)));
+    uint32_t lane[4][16];
+    v16i_store(lane[0], c0), v16i_store(lane[1], c1), v16i_store(lane[2], c2), v16i_store(lane[3], c3);
+    for (int i = 0; i < 16; i += 4) {
+        u4 a = *(const u4 *)(lane[0] + i), b = *(const u4 *)(lane[1] + i), c = *(const u4 *)(lane[2] + i), e = *(const u4 *)(lane[3] + i);
+        u4 ab0 = __builtin_shuffle(a, b, (i4){ 0, 4, 1, 5 }), ab1 = __builtin_shuffle(a, b, (i4){ 2, 6, 3, 7 });
+        u4 ce0 = __builtin_shuffle(c, e, (i4){ 0, 4, 1, 5 }), ce1 = __builtin_shuffle(c, e, (i4){ 2, 6, 3, 7 });
+        *(u4 *)(word + 4 * i) = __builtin_shuffle(ab0, ce0, (i4){ 0, 1, 4, 5 });
+        *(u4 *)(word + 4 * i + 4) = __builtin_shuffle(ab0, ce0, (i4){ 2, 3, 6, 7 });
+        *(u4 *)(word + 4 * i + 8) = __builtin_shuffle(ab1, ce1, (i4){ 0, 1, 4, 5 });
+        *(u4 *)(word + 4 * i + 12) = __builtin_shuffle(ab1, ce1, (i4){ 2, 3, 6, 7 });
+    }
+}
+
+/* Unsigned lanes as floats, rounded once or twice: relative error below 2^-23. */
+static inline v16 from_unsigned(v16i w)
+{
+    v16 high = v16_from_int(v16i_shr(w, 16)), low = v16_from_int(v16i_and(w, v16i_set1(0xffff)));
+    return v16_fma(high, v16_set1(65536.0f), low);
+}
+
+/*
+ * -log E, E = -log(1 - u), u = (w + 1/2) 2^-32. A winner has a tiny u, where E is u and f32 is fine; 1 - u is not, so
+ * log(1 - u) goes by log(y) u / (1 - y), y = 1 - u as rounded (Kahan), and near u = 1 by the complement of w.
+ */
+static inline v16 gumbel(v16i w)
+{
+    const v16 one = v16_set1(1.0f), half = v16_set1(0.5f), unit = v16_set1(0x1p-32f);
+    v16 u = v16_mul(v16_add(from_unsigned(w), half), unit);
+    v16 rest = v16_mul(v16_add(from_unsigned(v16i_xor(w, v16i_set1(0xffffffffu))), half), unit);
+    v16 y = v16_sub(one, u), gap = v16_sub(one, y);
+    v16m exact = v16_eq(gap, v16_zero()), upper = v16_gt(u, half);
+    v16 small = v16_select(exact, u, v16_mul(v16_neg(v16_log(y)), v16_div(u, v16_select(exact, one, gap))));
+    return v16_neg(v16_log(v16_select(upper, v16_neg(v16_log(rest)), small)));
+}
+
+/* Above gumbel(w) for sure: -log 2^floor(log2 u), and a little. */
+static inline v16 gumbel_bound(v16i w)
+{
+    v16 u = v16_add(from_unsigned(w), v16_set1(0.5f));
+    v16 exponent = v16_from_int(v16i_sub(v16i_shr(v16_bits(u), 23), v16i_set1(127 + 32)));
+    return v16_fma(exponent, v16_set1(-0.69314718f), v16_set1(0.01f));
+}
+
+static inline void take(best *b, float key, float logit, int32_t token)
+{
+    if (b->token >= 0 && !(key > b->key || (key == b->key && token < b->token))) return;
+    *b = (best){ key, logit, token };
+}
+
+static void gumbel_chunk(const float *z, int n, int32_t first, float inv_temperature, const uint32_t key[2], best *b)
+{
+    v16 scale = v16_set1(inv_temperature);
+    uint32_t word[64];
+    for (int i = 0; i < n; i += 16) {
+        if (i % 64 == 0) philox_64((uint32_t)(first + i) / 4, key, word);
+        v16i w = v16i_load(word + i % 64);
+        v16 logit = vocab_load(z + i, n - i, scale);
+        uint32_t may = v16m_bits(v16_ge(v16_add(logit, gumbel_bound(w)), v16_set1(b->key)));
+        if (n - i < 16) may &= (1u << (n - i)) - 1;
+        if (!may) continue;
+        float value[16];
+        v16_store(value, v16_add(logit, gumbel(w)));
+        for (; may; may &= may - 1) {
+            int j = __builtin_ctz(may);
+            take(b, value[j], z[i + j], first + i + j);
+        }
+    }
+}
+
+static void greedy_chunk(const float *z, int n, int32_t first, best *b)
+{
+    for (int i = 0; i < n; i += 16) {
+        uint32_t may = v16m_bits(v16_gt(vocab_load(z + i, n - i, v16_set1(1.0f)), v16_set1(b->key)));
+        for (; may; may &= may - 1) {
+            int j = __builtin_ctz(may);
+            take(b, z[i + j], z[i + j], first + i + j);
+        }
+    }
+}
+
+static void chunk_task(void *ctx, int64_t task, int worker)
+{
+    const sample_job *j = ctx;
+    const ares_sample_args *a = j->a;
+    int64_t first = task / j->chunks * j->rows_a_task, rows = ARES_MIN(j->rows_a_task, j->rows - first), chunk = task % j->chunks;
+    int width = vocab_width(a->vocab, chunk);
+    int32_t token = (int32_t)(chunk * VOCAB_CHUNK);
+    float *tile = kernels_scratch(j->d, worker, (size_t)rows * VOCAB_CHUNK * sizeof(float));
+    vocab_logits(a->w, a->vocab, chunk, a->x + (j->row + first) * a->ldx, a->ldx, rows, tile, VOCAB_CHUNK);
+    for (int64_t r = 0; r < rows; r++) {
+        const float *z = tile + r * VOCAB_CHUNK;
+        int64_t at = (first + r) * j->chunks + chunk, row = j->row + first + r;
+        const row_plan *p = &j->plan[first + r];
+        j->part[at] = vocab_part_of(z, width, p->inv_temperature);
+        if (j->part_1) j->part_1[at] = p->inv_temperature == 1.0f ? j->part[at] : vocab_part_of(z, width, 1.0f);
+        best b = { -INFINITY, 0.0f, -1 };
+        if (p->how == GUMBEL) gumbel_chunk(z, width, token, p->inv_temperature, a->key[row].k, &b);
+        else if (p->how == GREEDY) greedy_chunk(z, width, token, &b);
+        else if (p->how == FILTERED) memcpy(p->logits + token, z, (size_t)width * sizeof(float));
+        else if (a->forced[row] >= token && a->forced[row] < token + width)
+            b = (best){ 0.0f, z[a->forced[row] - token], a->forced[row] };
+        j->best[at] = b;
+    }
+}
+
+/* ------------------------------------------------------------------ top-k and top-p */
+
+typedef struct candidate { float z; int32_t token; uint64_t mass; } candidate; /* z at the sampling temperature */
+
+static bool above(const candidate *a, const candidate *b)
+{
+    return a->z > b->z || (a->z == b->z && a->token < b->token);
+}
+
+/*
+ * Moves to the front the fewest of the highest candidates whose weights (masses, or 1 each when count) reach need, and
+ * returns how many; all n when they never do. Quickselect with weights.
+ */
+static int64_t select_top(candidate *c, int64_t n, bool count, uint64_t need)
+{
+    int64_t lo = 0, hi = n;
+    while (hi - lo > 1) {
+        candidate *mid = &c[lo + (hi - lo) / 2], *x = &c[lo], *y = &c[hi - 1];
+        candidate pivot = above(x, mid) ? (above(mid, y) ? *mid : above(x, y) ? *y : *x) : (above(x, y) ? *x : above(mid, y) ? *y : *mid);
+        int64_t i = lo, k = hi - 1;
+        uint64_t front = 0;
+        for (;;) { /* [lo, i) at or above the pivot, (k, hi) below */
+            while (i <= k && !above(&pivot, &c[i])) front += count ? 1 : c[i].mass, i++;
+            while (i <= k && above(&pivot, &c[k])) k--;
+            if (i >= k) break;
+            candidate swap = c[i];
+            c[i] = c[k], c[k] = swap;
+        }
+        if (i == hi) { /* the pivot was the lowest: set it apart, so that the range shrinks */
+            int64_t at = lo;
+            while (c[at].token != pivot.token) at++;
+            c[at] = c[hi - 1], c[hi - 1] = pivot;
+            front -= count ? 1 : pivot.mass;
+            i = hi - 1;
+        }
+        if (front >= need) hi = i;
+        else need -= front, lo = i;
+    }
+    return hi;
+}
+
+/* floor(e 2^40) for e in [0, 1], in two exact steps of 2^20. */
+static inline uint64_t mass_of(float e)
+{
+    float high = truncf(e * 0x1p20f);
+    return ((uint64_t)high << MASS_BITS) + (uint64_t)((e * 0x1p20f - high) * 0x1p20f);
+}
+static uint64_t total_mass(const float *z, int64_t n, float inv_temperature, float max)
+{
+    uint64_t total = 0;
+    for (int64_t c = 0; c < n; c += VOCAB_CHUNK) {
+        v16i high = v16i_set1(0), low = high;
+        for (int64_t i = c; i < ARES_MIN(n, c + VOCAB_CHUNK); i += 16) {
+            v16 e = v16_exp(v16_sub(vocab_load(z + i, (int)ARES_MIN(16, n - i), v16_set1(inv_temperature)), v16_set1(max)));
+            v16 scaled = v16_mul(e, v16_set1(0x1p20f));
+            v16i whole = v16_trunc(scaled);
+            high = v16i_add(high, whole);
+            low = v16i_add(low, v16_trunc(v16_mul(v16_sub(scaled, v16_from_int(whole)), v16_set1(0x1p20f))));
+        }
+        uint32_t h[16], l[16];
+        v16i_store(h, high), v16i_store(l, low);
+        for (int i = 0; i < 16; i++) total += ((uint64_t)h[i] << MASS_BITS) + l[i];
+    }
+    return total;
+}
+
+/* Candidates not further than depth below the maximum; their masses' sum in *mass. */
+static int64_t gather(const float *z, int64_t n, float inv_temperature, float max, float depth, candidate *c, uint64_t *mass)
+{
+    int64_t count = 0;
+    *mass = 0;
+    for (int64_t i = 0; i < n; i += 16) {
+        v16 logit = vocab_load(z + i, (int)ARES_MIN(16, n - i), v16_set1(inv_temperature)), d = v16_sub(logit, v16_set1(max));
+        uint32_t near = v16m_bits(v16_ge(d, v16_set1(-depth)));
+        if (n - i < 16) near &= (1u << (n - i)) - 1;
+        if (!near) continue;
+        float e[16], value[16];
+        v16_store(e, v16_exp(d));
+        v16_store(value, logit);
+        for (; near; near &= near - 1) {
+            int j = __builtin_ctz(near);
+            c[count] = (candidate){ value[j], (int32_t)(i + j), mass_of(e[j]) };
+            *mass += c[count++].mass;
+        }
+    }
+    return count;
+}
+
+static uint64_t need_of(float top_p, uint64_t total)
+{
+    double need = ceil((double)top_p * (double)total);
+    return need < 1.0 ? 1 : need >= (double)total ? total : (uint64_t)need;
+}
+
+/* Top-k first, then top-p of the mass that is left (as transformers and vLLM do), then Gumbel-max over the survivors. */
+static best pick_filtered(const sample_job *j, int64_t r, float max, int worker)
+{
+    const ares_sample_args *a = j->a;
+    const row_plan *p = &j->plan[r];
+    int64_t row = j->row + r, n = a->vocab, count = 0;
+    int64_t top_k = a->top_k && a->top_k[row] > 0 ? ARES_MIN((int64_t)a->top_k[row], n) : 0;
+    float top_p = a->top_p ? a->top_p[row] : 1.0f;
+    uint64_t total = top_k ? 0 : total_mass(p->logits, n, p->inv_temperature, max), mass = 0;
+    uint64_t need = top_k ? 0 : need_of(top_p, total);
+    candidate *c = kernels_scratch(j->d, worker, (size_t)n * sizeof(candidate));
+    static const float depth[] = { 8.0f, 20.0f, INFINITY };
+    for (int i = 0; i < ARES_COUNT(depth); i++) {
+        count = gather(p->logits, n, p->inv_temperature, max, depth[i], c, &mass);
+        if (top_k ? count >= top_k : mass >= need) break;
+    }
+    if (top_k) {
+        count = select_top(c, count, true, (uint64_t)top_k);
+        total = 0;
+        for (int64_t i = 0; i < count; i++) total += c[i].mass;
+        need = need_of(top_p, total);
+    }
+    if (top_p < 1.0f) count = select_top(c, count, false, need);
+    best b = { -INFINITY, 0.0f, -1 };
+    for (int64_t i = 0; i < count; i += 16) {
+        uint32_t word[16] = { 0 };
+        float value[16] = { 0 };
+        int width = (int)ARES_MIN(16, count - i);
+        for (int l = 0; l < width; l++) {
+            uint32_t out[4];
+            ares_philox((uint32_t[]){ (uint32_t)c[i + l].token / 4, 0, 0, 0 }, a->key[row].k, out);
+            word[l] = out[c[i + l].token % 4];
+            value[l] = c[i + l].z;
+        }
+        v16_store(value, v16_add(v16_load(value), gumbel(v16i_load(word))));
+        for (int l = 0; l < width; l++) take(&b, value[l], p->logits[c[i + l].token], c[i + l].token);
+    }
+    return b;
+}
+
+/* ------------------------------------------------------------------ rows */
+
+static void row_task(void *ctx, int64_t r, int worker)
+{
+    const sample_job *j = ctx;
+    const ares_sample_args *a = j->a;
+    int64_t row = j->row + r;
+    const row_plan *p = &j->plan[r];
+    vocab_total t = vocab_merge(j->part + r * j->chunks, j->chunks);
+    best b = { -INFINITY, 0.0f, -1 };
+    if (p->how == FILTERED) b = pick_filtered(j, r, t.max, worker);
+    else
+        for (int64_t c = 0; c < j->chunks; c++) {
+            const best *one = &j->best[r * j->chunks + c];
+            if (one->token >= 0) take(&b, one->key, one->logit, one->token);
+        }
+    if (b.token < 0) b = (best){ NAN, NAN, 0 }; /* every logit is NaN: the log-prob says so */
+    a->token[row] = b.token;
+    a->log_prob[row] = vocab_log_prob(&t, b.logit * p->inv_temperature);
+    a->entropy[row] = t.entropy;
+    if (!j->part_1) return;
+    vocab_total one = p->inv_temperature == 1.0f ? t : vocab_merge(j->part_1 + r * j->chunks, j->chunks);
+    a->log_prob_1[row] = vocab_log_prob(&one, b.logit);
+    a->entropy_1[row] = one.entropy;
+}
+
+static bool is_filtered(const ares_sample_args *a, int64_t row)
+{
+    return a->temperature[row] > 0.0f && !(a->forced && a->forced[row] >= 0) &&
+           ((a->top_p && a->top_p[row] < 1.0f) || (a->top_k && a->top_k[row] > 0 && a->top_k[row] < a->vocab));
+}
+
+/* As many rows from `row` as scratch holds: parts of all, logits of the filtered ones. */
+static int64_t rows_from(const ares_sample_args *a, int64_t row, int64_t *filtered)
+{
+    int64_t n = 0, most = ARES_MAX(16, LOGITS_AT_ONCE / a->vocab);
+    *filtered = 0;
+    for (; row + n < a->rows && n < ROWS_AT_ONCE; n++) {
+        bool f = is_filtered(a, row + n);
+        if (f && *filtered == most) break;
+        *filtered += f;
+    }
+    return n;
+}
+
+void ARES_K(sample)(ares_device *d, const ares_sample_args *a)
+{
+    ARES_ASSERT(a->w->layout == ARES_PANEL32 && a->vocab <= a->w->n && a->w->dtype != ARES_F16);
+    ARES_ASSERT(!a->log_prob_1 == !a->entropy_1);
+    int64_t chunks = vocab_chunks(a->vocab), filtered = 0, rows;
+    for (int64_t row = 0; row < a->rows; row += rows) {
+        rows = rows_from(a, row, &filtered);
+        size_t parts = (size_t)(rows * chunks), logits = (size_t)(filtered * a->vocab);
+        char *scratch = kernels_scratch(d, KERNELS_SHARED, parts * (2 * sizeof(vocab_part) + sizeof(best)) + (size_t)rows * sizeof(row_plan) +
+                                                               logits * sizeof(float));
+        sample_job j = { .d = d, .a = a, .row = row, .rows = rows, .chunks = chunks, .plan = (void *)scratch };
+        j.part = (void *)(j.plan + rows);
+        j.part_1 = a->log_prob_1 ? j.part + parts : NULL;
+        j.best = (void *)(j.part + 2 * parts);
+        float *kept = (void *)(j.best + parts);
+        for (int64_t r = 0; r < rows; r++) {
+            bool greedy = !(a->temperature[row + r] > 0.0f), forced = a->forced && a->forced[row + r] >= 0;
+            ARES_ASSERT(!forced || a->forced[row + r] < a->vocab);
+            j.plan[r] = (row_plan){ forced ? FORCED : greedy ? GREEDY : is_filtered(a, row + r) ? FILTERED : GUMBEL,
+                                    greedy ? 1.0f : 1.0f / a->temperature[row + r], NULL };
+            if (j.plan[r].how == FILTERED) {
+                j.plan[r].logits = kept;
+                kept += a->vocab;
+            }
+        }
+        j.rows_a_task = vocab_rows_a_task(rows, chunks, ares_pool_threads(d->pool));
+        kernels_run(d, vocab_work_us(a->w, rows, a->vocab), (rows + j.rows_a_task - 1) / j.rows_a_task * chunks, chunk_task, &j);
+        kernels_run(d, (double)parts / 50 + (double)logits / 1e3, rows, row_task, &j);
+    }
+}

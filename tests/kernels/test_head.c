@@ -1,0 +1,279 @@
+/*
+ * The vocabulary head against an f64 softmax, its gradients against finite differences of that and against their own
+ * formula, and what must not change a bit: rows alone or among others, fused or in two passes, logits given or made here,
+ * threads, the instruction set.
+ */
+#include "kernels_test.h"
+
+typedef struct shape { int rows, vocab, k; bool bf16; float temperature; } shape;
+static const shape shapes[] = {
+    { 3, 7, 5, false, 1.0f },         /* less than a panel */
+    { 33, 512, 24, false, 1.0f },     /* one chunk exactly */
+    { 20, 1500, 40, false, 0.7f },    /* three, the last one short and no multiple of 16 */
+    { 70, 1100, 33, true, 1.3f },
+};
+
+typedef struct problem {
+    const shape *s;
+    float *x, *rows, *c, *ce;         /* rows: the weight as it is stored (rounded to bf16 where so) */
+    ares_matrix w, dw;
+    int32_t *target;
+    float *log_prob, *entropy, *lse, *dx;
+} problem;
+
+static problem problem_new(const shape *s, uint64_t seed)
+{
+    problem p = { .s = s };
+    p.x = normals(seed, (int64_t)s->rows * s->k, 1.0);
+    p.rows = normals(seed + 1, (int64_t)s->vocab * s->k, 3.0 / sqrt(s->k));
+    p.c = normals(seed + 2, s->rows, 1.0);
+    p.ce = normals(seed + 3, s->rows, 0.1);
+    size_t elements = (size_t)ares_matrix_elements(ARES_PANEL32, s->vocab, s->k);
+    p.w = (ares_matrix){ ares_calloc(elements, 4), s->bf16 ? ARES_BF16 : ARES_F32, ARES_PANEL32, s->vocab, s->k };
+    p.dw = (ares_matrix){ ares_calloc(elements, 4), ARES_F32, ARES_PANEL32, s->vocab, s->k };
+    ares_matrix_pack(&p.w, p.rows, ARES_F32);
+    for (int64_t i = 0; s->bf16 && i < (int64_t)s->vocab * s->k; i++) p.rows[i] = ares_bf16_to_f32(ares_f32_to_bf16(p.rows[i]));
+    p.target = ares_malloc((size_t)s->rows * sizeof(int32_t));
+    for (int i = 0; i < s->rows; i++) p.target[i] = (int32_t)ares_rng_below(ares_rng_root(seed, ARES_RNG_TEST), 1000 + (uint64_t)i, (uint64_t)s->vocab);
+    p.target[0] = s->vocab - 1;
+    p.log_prob = filled(s->rows, NAN);
+    p.entropy = filled(s->rows, NAN);
+    p.lse = filled(s->rows, NAN);
+    p.dx = filled((int64_t)s->rows * s->k, NAN);
+    return p;
+}
+static void problem_free(problem *p)
+{
+    void *all[] = { p->x, p->rows, p->c, p->ce, p->w.data, p->dw.data, p->target, p->log_prob, p->entropy, p->lse, p->dx };
+    for (int i = 0; i < ARES_COUNT(all); i++) ares_free(all[i]);
+}
+static ares_head_args args_of(problem *p)
+{
+    return (ares_head_args){ .rows = p->s->rows, .vocab = p->s->vocab, .x = p->x, .ldx = p->s->k, .w = &p->w,
+        .inv_temperature = 1.0f / p->s->temperature, .target = p->target, .log_prob = p->log_prob, .entropy = p->entropy, .lse = p->lse,
+        .c_log_prob = p->c, .c_entropy = p->ce, .dx = p->dx, .lddx = p->s->k, .dw = &p->dw };
+}
+
+/* One row in f64: scaled logits, log-sum-exp and entropy; the largest possible rounding of a logit in *loose. */
+static void softmax_row(const problem *p, const float *x, double *z, double *lse, double *entropy, double *loose)
+{
+    const shape *s = p->s;
+    double inv = (double)(1.0f / s->temperature), max = -INFINITY, sum = 0.0, mean = 0.0, worst = 0.0;
+    for (int v = 0; v < s->vocab; v++) {
+        double size = 0.0;
+        z[v] = 0.0;
+        for (int i = 0; i < s->k; i++) {
+            double t = (double)x[i] * p->rows[(int64_t)v * s->k + i];
+            z[v] += t;
+            size += fabs(t);
+        }
+        z[v] *= inv;
+        worst = fmax(worst, ldexp(s->k * size * inv + fabs(z[v]), -24));
+        max = fmax(max, z[v]);
+    }
+    for (int v = 0; v < s->vocab; v++) sum += exp(z[v] - max);
+    *lse = max + log(sum);
+    for (int v = 0; v < s->vocab; v++) mean += exp(z[v] - *lse) * z[v];
+    *entropy = *lse - mean;
+    if (loose) *loose = worst;
+}
+
+/*
+ * Bounds: a log-prob moves by twice the rounding of a logit, and by that of lse and of the sums over 16 lanes and the
+ * chunks (48 roundings and exp's ulp); the entropy's sum of e d is as relative as that, times the largest |d| that counts
+ * (below 20). A derivative of a logit is p times (c + ce (log p + H)); p moves by the log-prob's bound, relatively.
+ */
+TEST(head_and_its_gradients_equal_an_f64_softmax)
+{
+    for (int i = 0; i < ARES_COUNT(shapes); i++)
+        for (int isa = 0; isa < ISAS; isa++) {
+            ares_device d;
+            if (!device_of(isas[isa], 2, &d)) continue;
+            const shape *s = &shapes[i];
+            problem p = problem_new(s, 40 + (uint64_t)i);
+            ares_head_args a = args_of(&p);
+            d.k->head(&d, &a);
+            d.k->head_backward(&d, &a);
+            int64_t vk = (int64_t)s->vocab * s->k, rk = (int64_t)s->rows * s->k;
+            double *z = ares_calloc((size_t)s->vocab, sizeof(double)), *stat = ares_calloc((size_t)s->rows * 6, sizeof(double));
+            double *dx = ares_calloc((size_t)rk * 2, sizeof(double)), *dw = ares_calloc((size_t)vk * 2, sizeof(double));
+            double inv = (double)a.inv_temperature;
+            for (int r = 0; r < s->rows; r++) {
+                double lse, h, loose;
+                softmax_row(&p, p.x + (int64_t)r * s->k, z, &lse, &h, &loose);
+                double move = 2 * loose + ldexp(48 + fabs(lse), -24);
+                double *want = stat + r;
+                want[0] = z[p.target[r]] - lse, want[s->rows] = h, want[2 * s->rows] = lse;
+                want[3 * s->rows] = move + ldexp(fabs(want[0]), -23), want[4 * s->rows] = 22 * move, want[5 * s->rows] = move;
+                for (int v = 0; v < s->vocab; v++) {
+                    double pr = exp(z[v] - lse), u = p.c[r] + p.ce[r] * (z[v] - lse + h);
+                    double g = inv * (p.c[r] * (v == p.target[r]) - pr * u);
+                    double size = inv * (fabs(p.c[r]) * (v == p.target[r]) + pr * (fabs(p.c[r]) + fabs((double)p.ce[r]) * (fabs(z[v] - lse) + h)));
+                    double slack = inv * pr * (fabs(u) * move + fabs((double)p.ce[r]) * 23 * move) + ldexp(size, -20);
+                    for (int k = 0; k < s->k; k++) {
+                        double w = p.rows[(int64_t)v * s->k + k], x = p.x[(int64_t)r * s->k + k];
+                        dx[(int64_t)r * s->k + k] += g * w;
+                        dx[rk + (int64_t)r * s->k + k] += (slack + ldexp(s->vocab * size, -24)) * fabs(w);
+                        dw[(int64_t)v * s->k + k] += g * x;
+                        dw[vk + (int64_t)v * s->k + k] += (slack + ldexp(s->rows * size, -24)) * fabs(x);
+                    }
+                }
+            }
+            within("log_prob", p.log_prob, stat, stat + 3 * s->rows, s->rows);
+            within("entropy", p.entropy, stat + s->rows, stat + 4 * s->rows, s->rows);
+            within("lse", p.lse, stat + 2 * s->rows, stat + 5 * s->rows, s->rows);
+            within("dx", p.dx, dx, dx + rk, rk);
+            float *got = filled(vk, 0.0f);
+            ares_matrix_unpack(&p.dw, got, ARES_F32);
+            within("dw", got, dw, dw + vk, vk);
+            ares_free(got), ares_free(z), ares_free(stat), ares_free(dx), ares_free(dw);
+            problem_free(&p);
+            ares_device_close(&d);
+        }
+}
+
+/* dx along random directions against differences of the f64 loss c log_prob + ce entropy. */
+TEST(head_backward_is_the_derivative_of_the_head)
+{
+    static const shape s = { 6, 90, 12, false, 0.8f };
+    ares_device d;
+    REQUIRE(device_of("plain", 1, &d));
+    problem p = problem_new(&s, 50);
+    ares_head_args a = args_of(&p);
+    d.k->head(&d, &a);
+    d.k->head_backward(&d, &a);
+    double z[90];
+    for (int r = 0; r < s.rows; r++)
+        for (int k = 0; k < s.k; k++) {
+            double loss[2], at[2];
+            for (int side = 0; side < 2; side++) {
+                float x[12];
+                double lse, h;
+                memcpy(x, p.x + r * s.k, sizeof(x));
+                x[k] += side ? 0.001f : -0.001f;
+                at[side] = x[k];
+                softmax_row(&p, x, z, &lse, &h, NULL);
+                loss[side] = p.c[r] * (z[p.target[r]] - lse) + p.ce[r] * h;
+            }
+            CHECK_NEAR(p.dx[r * s.k + k], (loss[1] - loss[0]) / (at[1] - at[0]), 1e-4); /* h^2 / 6 of a third derivative near 50 */
+        }
+    problem_free(&p);
+    ares_device_close(&d);
+}
+
+typedef struct table { const float *c, *ce; int calls, rows; } table;
+static void give(void *ctx, int32_t row, int32_t n, const float *log_prob, const float *entropy, float *c, float *ce)
+{
+    table *t = ctx;
+    CHECK_EQ(row, t->rows);
+    for (int32_t i = 0; i < n; i++) { /* zeroed, and the statistics are there already */
+        CHECK(c[i] == 0.0f && ce[i] == 0.0f && log_prob[i] <= 0.0f && entropy[i] >= 0.0f);
+        c[i] = t->c[row + i];
+        ce[i] = t->ce[row + i];
+    }
+    t->rows += n;
+    t->calls++;
+}
+static void run(problem *p, const char *isa, int threads, bool fused)
+{
+    ares_device d;
+    if (!device_of(isa, threads, &d)) return;
+    ares_head_args a = args_of(p);
+    table t = { p->c, p->ce, 0, 0 };
+    if (fused) {
+        a.c_log_prob = a.c_entropy = NULL;
+        d.k->head_fused(&d, &a, give, &t);
+        CHECK_EQ(t.rows, p->s->rows);
+    } else {
+        d.k->head(&d, &a);
+        d.k->head_backward(&d, &a);
+    }
+    ares_device_close(&d);
+}
+static void same_results(const problem *a, const problem *b)
+{
+    size_t rows = (size_t)a->s->rows * sizeof(float);
+    CHECK_MEM(a->log_prob, b->log_prob, rows);
+    CHECK_MEM(a->entropy, b->entropy, rows);
+    CHECK_MEM(a->lse, b->lse, rows);
+    CHECK_MEM(a->dx, b->dx, rows * (size_t)a->s->k);
+    CHECK_MEM(a->dw.data, b->dw.data, (size_t)ares_matrix_elements(ARES_PANEL32, a->s->vocab, a->s->k) * sizeof(float));
+}
+
+TEST(head_has_the_same_bits_fused_or_not_from_every_instruction_set_and_thread_count)
+{
+    for (int i = 0; i < ARES_COUNT(shapes); i++) {
+        problem want = problem_new(&shapes[i], 60 + (uint64_t)i);
+        run(&want, "plain", 1, false);
+        for (int isa = 0; isa < ISAS; isa++)
+            for (int way = 0; way < 4; way++) {
+                if (!ares_kernels_cpu(isas[isa])) continue;
+                problem got = problem_new(&shapes[i], 60 + (uint64_t)i);
+                run(&got, isas[isa], way & 1 ? 3 : 1, way & 2);
+                same_results(&got, &want);
+                problem_free(&got);
+            }
+        problem_free(&want);
+    }
+}
+
+/* Long enough for several blocks of rows and of the vocabulary on every path: 1,300 rows by 37,000. */
+TEST(head_does_not_feel_the_blocks_it_works_in)
+{
+    static const shape s = { 1300, 37000, 8, false, 1.0f };
+    const char *isa = ares_kernels_cpu("avx512") ? "avx512" : "avx2";
+    ares_device d;
+    if (!ares_kernels_cpu(isa)) SKIP("slow without vector instructions");
+    problem whole = problem_new(&s, 70), fused = problem_new(&s, 70), cut = problem_new(&s, 70);
+    run(&whole, isa, 2, false);
+    run(&fused, isa, 2, true);
+    same_results(&fused, &whole);
+    REQUIRE(device_of(isa, 2, &d));
+    static const int ends[] = { 1, 2, 15, 72, 700, 1300 };
+    for (int i = 0, row = 0; i < ARES_COUNT(ends); row = ends[i++]) { /* the same rows in unequal calls */
+        ares_head_args a = args_of(&cut);
+        a.rows = ends[i] - row;
+        a.x += row * s.k, a.target += row, a.log_prob += row, a.entropy += row, a.lse += row, a.c_log_prob += row, a.c_entropy += row;
+        a.dx += row * s.k;
+        d.k->head(&d, &a);
+        d.k->head_backward(&d, &a);
+    }
+    same_results(&cut, &whole);
+    problem_free(&whole), problem_free(&fused), problem_free(&cut);
+    ares_device_close(&d);
+}
+
+TEST(token_log_prob_has_the_bits_of_the_head_and_takes_minus_infinity)
+{
+    for (int i = 0; i < ARES_COUNT(shapes); i++)
+        for (int isa = 0; isa < ISAS; isa++) {
+            ares_device d;
+            if (!device_of(isas[isa], 2, &d)) continue;
+            const shape *s = &shapes[i];
+            problem p = problem_new(s, 80 + (uint64_t)i);
+            ares_head_args a = args_of(&p);
+            d.k->head(&d, &a);
+            float *logits = filled((int64_t)s->rows * s->vocab, NAN), *log_prob = filled(s->rows, NAN), *entropy = filled(s->rows, NAN);
+            ares_linear_args linear = { .m = s->rows, .x = p.x, .ldx = s->k, .w = &p.w, .y = logits, .ldy = s->vocab };
+            d.k->linear(&d, &linear, 1);
+            d.k->token_log_prob(&d, logits, s->vocab, s->rows, s->vocab, a.inv_temperature, p.target, log_prob, entropy);
+            CHECK_MEM(log_prob, p.log_prob, (size_t)s->rows * sizeof(float));
+            CHECK_MEM(entropy, p.entropy, (size_t)s->rows * sizeof(float));
+            ares_free(logits), ares_free(log_prob), ares_free(entropy);
+            problem_free(&p);
+            ares_device_close(&d);
+        }
+    for (int isa = 0; isa < ISAS; isa++) {
+        ares_device d;
+        if (!device_of(isas[isa], 1, &d)) continue;
+        float *z = filled(2 * 2000, -INFINITY), log_prob[2], entropy[2];
+        z[3] = 5.0f, z[700] = 5.0f, z[1999] = 5.0f, z[1000] = 5.0f; /* whole chunks of -infinity between */
+        z[2000] = 1.0f, z[2001] = NAN;
+        d.k->token_log_prob(&d, z, 2000, 2, 2000, 1.0f, (int32_t[]){ 700, 0 }, log_prob, entropy);
+        CHECK_NEAR(log_prob[0], -log(4), 2e-7);
+        CHECK_NEAR(entropy[0], log(4), 2e-7);
+        CHECK(isnan(log_prob[1]) && isnan(entropy[1]));
+        ares_free(z);
+        ares_device_close(&d);
+    }
+}

@@ -1,0 +1,318 @@
+/*
+ * The sampler: its frequencies against the softmax (chi-square), its Gumbel numbers against the definition in f64, its
+ * nucleus against a sort, its log-probs against the head's bits, and its independence of neighbours, threads and the
+ * instruction set.
+ */
+#include "kernels_test.h"
+
+enum { K = 16 };
+typedef struct problem {
+    int rows, vocab;
+    float *x, *weights;
+    ares_matrix w;
+    float *temperature, *top_p;
+    int32_t *top_k, *forced, *token;
+    ares_rng_key *key;
+    float *stat[4]; /* log_prob, entropy, log_prob_1, entropy_1 */
+} problem;
+
+static problem problem_new(int rows, int vocab, uint64_t seed)
+{
+    problem p = { .rows = rows, .vocab = vocab };
+    p.x = normals(seed, (int64_t)rows * K, 1.0);
+    p.weights = normals(seed + 1, (int64_t)vocab * K, 0.7);
+    p.w = (ares_matrix){ ares_calloc((size_t)ares_matrix_elements(ARES_PANEL32, vocab, K), 4), ARES_F32, ARES_PANEL32, vocab, K };
+    ares_matrix_pack(&p.w, p.weights, ARES_F32);
+    p.temperature = filled(rows, 1.0f);
+    p.top_p = filled(rows, 1.0f);
+    p.top_k = ares_calloc((size_t)rows, sizeof(int32_t));
+    p.forced = ares_malloc((size_t)rows * sizeof(int32_t));
+    p.token = ares_calloc((size_t)rows, sizeof(int32_t));
+    p.key = ares_calloc((size_t)rows, sizeof(ares_rng_key));
+    for (int i = 0; i < rows; i++) {
+        p.forced[i] = -1;
+        p.token[i] = -7;
+        p.key[i] = ares_rng_sub(ares_rng_root(seed, ARES_RNG_SAMPLE), (uint64_t)i, 0);
+    }
+    for (int i = 0; i < 4; i++) p.stat[i] = filled(rows, NAN);
+    return p;
+}
+static void problem_free(problem *p)
+{
+    void *all[] = { p->x, p->weights, p->w.data, p->temperature, p->top_p, p->top_k, p->forced, p->token, p->key,
+                    p->stat[0], p->stat[1], p->stat[2], p->stat[3] };
+    for (int i = 0; i < ARES_COUNT(all); i++) ares_free(all[i]);
+}
+static ares_sample_args args_of(problem *p)
+{
+    return (ares_sample_args){ .rows = p->rows, .vocab = p->vocab, .x = p->x, .ldx = K, .w = &p->w, .temperature = p->temperature,
+        .top_p = p->top_p, .top_k = p->top_k, .key = p->key, .forced = p->forced, .token = p->token, .log_prob = p->stat[0],
+        .entropy = p->stat[1], .log_prob_1 = p->stat[2], .entropy_1 = p->stat[3] };
+}
+/* The logits of row r, as the kernels make them. */
+static void logits_of(const problem *p, ares_device *d, int r, float *z)
+{
+    ares_linear_args a = { .m = 1, .x = p->x + (int64_t)r * K, .ldx = K, .w = &p->w, .y = z, .ldy = p->vocab };
+    d->k->linear(d, &a, 1);
+}
+static double gumbel_of(ares_rng_key key, int32_t token)
+{
+    uint32_t out[4];
+    ares_philox((uint32_t[]){ (uint32_t)token / 4, 0, 0, 0 }, key.k, out);
+    return -log(-log1p(-((double)out[token % 4] + 0.5) * 0x1p-32));
+}
+static const char *best_isa(void)
+{
+    return ares_kernels_cpu("avx512") ? "avx512" : ares_kernels_cpu("avx2") ? "avx2" : "plain";
+}
+
+/* The nucleus by a sort: top-k first, then top-p of what is left, masses as integers of 2^-40 of the f32 exponential. */
+typedef struct entry { float z; int32_t token; uint64_t mass; } entry;
+static int by_logit(const void *a, const void *b)
+{
+    const entry *x = a, *y = b;
+    return x->z != y->z ? (x->z < y->z) - (x->z > y->z) : (x->token > y->token) - (x->token < y->token);
+}
+static int nucleus_of(const float *z, int vocab, float temperature, float top_p, int top_k, entry *e)
+{
+    float inv = 1.0f / temperature, max = -INFINITY;
+    for (int v = 0; v < vocab; v++) {
+        e[v] = (entry){ z[v] * inv, v, 0 };
+        if (e[v].z > max) max = e[v].z;
+    }
+    for (int v = 0; v < vocab; v++) e[v].mass = (uint64_t)((double)ares_expf(e[v].z - max) * 0x1p40);
+    qsort(e, (size_t)vocab, sizeof(*e), by_logit);
+    int n = top_k > 0 && top_k < vocab ? top_k : vocab, kept = 0;
+    uint64_t total = 0, sum = 0;
+    for (int i = 0; i < n; i++) total += e[i].mass;
+    if (top_p >= 1.0f) return n;
+    while (kept < n && (kept == 0 || (double)sum < (double)top_p * (double)total)) sum += e[kept++].mass;
+    return kept;
+}
+
+/* Every token is the argmax, over the sorted nucleus, of the logit plus the Gumbel number of the definition. */
+TEST(the_token_is_the_gumbel_argmax_over_the_sorted_nucleus)
+{
+    static const struct { int vocab; float temperature, top_p; int top_k; bool ties; } cases[] = {
+        { 1000, 1.0f, 1.0f, 0, false }, { 1537, 0.7f, 0.9f, 0, false }, { 1537, 1.5f, 0.5f, 0, false }, { 700, 1.0f, 1.0f, 5, false },
+        { 700, 2.0f, 0.8f, 40, false }, { 30, 1.0f, 0.3f, 0, false },   { 1100, 1.0f, 0.9f, 0, true },   { 1100, 1.0f, 1.0f, 17, true },
+        { 1100, 1.0f, 0.55f, 100, true }, { 2000, 50.0f, 0.95f, 0, false }, { 2000, 0.01f, 0.95f, 3, false }, { 600, 1.0f, 0.0f, 0, false },
+    };
+    for (int isa = 0; isa < ISAS; isa++) {
+        ares_device d;
+        if (!device_of(isas[isa], 2, &d)) continue;
+        for (int i = 0; i < ARES_COUNT(cases); i++) {
+            problem p = problem_new(isa == 0 ? 24 : 160, cases[i].vocab, 90 + (uint64_t)i);
+            if (cases[i].ties) /* eleven different rows of the weight: logits come in large ties */
+                for (int v = 11; v < p.vocab; v++) memcpy(p.weights + v * K, p.weights + v % 11 * K, K * sizeof(float));
+            ares_matrix_pack(&p.w, p.weights, ARES_F32);
+            for (int r = 0; r < p.rows; r++) p.temperature[r] = cases[i].temperature, p.top_p[r] = cases[i].top_p, p.top_k[r] = cases[i].top_k;
+            ares_sample_args a = args_of(&p);
+            d.k->sample(&d, &a);
+            float *z = filled(p.vocab, 0.0f);
+            entry *e = ares_calloc((size_t)p.vocab, sizeof(entry));
+            int wrong = 0;
+            for (int r = 0; r < p.rows; r++) {
+                logits_of(&p, &d, r, z);
+                int n = nucleus_of(z, p.vocab, cases[i].temperature, cases[i].top_p, cases[i].top_k, e);
+                double best = -INFINITY, second = -INFINITY, mine = -INFINITY;
+                for (int c = 0; c < n; c++) {
+                    double key = (double)e[c].z + gumbel_of(p.key[r], e[c].token);
+                    if (key > best) second = best, best = key;
+                    else if (key > second) second = key;
+                    if (e[c].token == p.token[r]) mine = key;
+                }
+                /* the same token, unless two are so close that f32 may turn them round: ulps of a key below 2^10 */
+                wrong += !(mine == best || mine > best - 1e-3 * (cases[i].temperature < 0.1f ? 1.0 : 0.01));
+            }
+            CHECK_MSG(wrong == 0, "%s: case %d: %d of %d rows took another token", isas[isa], i, wrong, p.rows);
+            ares_free(z), ares_free(e);
+            problem_free(&p);
+        }
+        ares_device_close(&d);
+    }
+}
+
+/* The nucleus itself, not only its winner: over many keys every member of it is drawn, and nothing else. */
+TEST(the_nucleus_is_exactly_the_sorted_one_ties_included)
+{
+    ares_device d;
+    REQUIRE(device_of(best_isa(), 2, &d));
+    for (int i = 0; i < 3; i++) {
+        static const float top_p[] = { 0.6f, 1.0f, 0.7f };
+        static const int top_k[] = { 0, 13, 20 };
+        problem p = problem_new(6000, 1200, 120 + (uint64_t)i);
+        for (int v = 7; v < p.vocab; v++) memcpy(p.weights + v * K, p.weights + (v < 40 ? v % 7 : 0) * K, K * sizeof(float));
+        for (int v = 40; v < p.vocab; v++)
+            for (int k = 0; k < K; k++) p.weights[v * K + k] = -3.0f * p.x[k] + 0.01f * (float)(v % 5); /* a long low tail */
+        ares_matrix_pack(&p.w, p.weights, ARES_F32);
+        for (int r = 0; r < p.rows; r++) {
+            memcpy(p.x + r * K, p.x, K * sizeof(float)); /* one distribution, many keys */
+            p.top_p[r] = top_p[i], p.top_k[r] = top_k[i], p.temperature[r] = 3.0f;
+        }
+        ares_sample_args a = args_of(&p);
+        d.k->sample(&d, &a);
+        float z[1200];
+        entry e[1200];
+        int seen[1200] = { 0 }, outside = 0, missing = 0;
+        logits_of(&p, &d, 0, z);
+        int n = nucleus_of(z, p.vocab, 3.0f, top_p[i], top_k[i], e);
+        for (int r = 0; r < p.rows; r++) seen[p.token[r]]++;
+        for (int c = 0; c < p.vocab; c++) {
+            outside += c >= n && seen[e[c].token];
+            missing += c < n && !seen[e[c].token];
+        }
+        CHECK_MSG(n > 1 && n < 60, "the case should cut among few: %d", n);
+        CHECK_EQ(outside, 0);
+        CHECK_EQ(missing, 0); /* the least likely member has some 6000 / 60 chances */
+        problem_free(&p);
+    }
+    ares_device_close(&d);
+}
+
+/*
+ * Chi-square over 40 tokens, 60,000 draws of fixed keys. Tokens with fewer than five draws to expect are one cell. By
+ * Wilson and Hilferty the cube root is nearly normal; 3.3 deviations either way happen once in a thousand.
+ */
+TEST(frequencies_follow_the_softmax_at_the_temperature)
+{
+    ares_device d;
+    REQUIRE(device_of(best_isa(), 2, &d));
+    static const float temperatures[] = { 1.0f, 0.6f, 2.5f };
+    for (int i = 0; i < 3; i++) {
+        problem p = problem_new(60000, 40, 200 + (uint64_t)i);
+        for (int r = 0; r < p.rows; r++) {
+            memcpy(p.x + r * K, p.x, K * sizeof(float));
+            p.temperature[r] = temperatures[i];
+        }
+        ares_sample_args a = args_of(&p);
+        d.k->sample(&d, &a);
+        float z[40];
+        double sum = 0.0, chi = 0.0;
+        int seen[40] = { 0 };
+        logits_of(&p, &d, 0, z);
+        for (int v = 0; v < 40; v++) sum += exp(z[v] / temperatures[i]);
+        for (int r = 0; r < p.rows; r++) seen[p.token[r]]++;
+        double rare = 0.0;
+        int cells = 0, rare_seen = 0;
+        for (int v = 0; v < 40; v++) {
+            double want = p.rows * exp(z[v] / temperatures[i]) / sum;
+            if (want < 5.0) {
+                rare += want;
+                rare_seen += seen[v];
+                continue;
+            }
+            chi += (seen[v] - want) * (seen[v] - want) / want;
+            cells++;
+        }
+        if (rare > 0.0) chi += (rare_seen - rare) * (rare_seen - rare) / rare;
+        double freedom = cells - 1 + (rare > 0.0), spread = 2.0 / (9.0 * freedom);
+        double deviation = (cbrt(chi / freedom) - (1.0 - spread)) / sqrt(spread);
+        CHECK_MSG(fabs(deviation) < 3.3, "temperature %g: chi-square %.1f of %g degrees is %.1f deviations off", temperatures[i], chi, freedom, deviation);
+        problem_free(&p);
+    }
+    ares_device_close(&d);
+}
+
+/* Mixed rows: what each of them asks for must not reach the others. */
+static void mix(problem *p)
+{
+    for (int r = 0; r < p->rows; r++) {
+        p->temperature[r] = r % 4 == 0 ? 0.0f : r % 4 == 1 ? 1.0f : 0.8f;
+        p->top_p[r] = r % 3 == 0 ? 0.9f : 1.0f;
+        p->top_k[r] = r % 5 == 0 ? 20 : 0;
+        p->forced[r] = r % 7 == 3 ? (r * 37) % p->vocab : -1;
+    }
+}
+static void run(problem *p, const char *isa, int threads)
+{
+    ares_device d;
+    if (!device_of(isa, threads, &d)) return;
+    ares_sample_args a = args_of(p);
+    d.k->sample(&d, &a);
+    ares_device_close(&d);
+}
+
+TEST(a_sample_is_the_same_alone_among_others_and_on_every_machine)
+{
+    static const int vocabs[] = { 50, 1111 };
+    for (int i = 0; i < 2; i++) {
+        problem want = problem_new(70, vocabs[i], 300);
+        mix(&want);
+        run(&want, "plain", 1);
+        for (int isa = 0; isa < ISAS; isa++)
+            for (int threads = 1; threads <= 3; threads += 2) {
+                if (!ares_kernels_cpu(isas[isa])) continue;
+                problem got = problem_new(70, vocabs[i], 300);
+                mix(&got);
+                run(&got, isas[isa], threads);
+                CHECK_MEM(got.token, want.token, 70 * sizeof(int32_t));
+                for (int s = 0; s < 4; s++) CHECK_MEM(got.stat[s], want.stat[s], 70 * sizeof(float));
+                problem_free(&got);
+            }
+        for (int r = 0; r < 70; r += 3) {
+            problem one = problem_new(1, vocabs[i], 300);
+            one.temperature[0] = want.temperature[r], one.top_p[0] = want.top_p[r], one.top_k[0] = want.top_k[r];
+            one.forced[0] = want.forced[r], one.key[0] = want.key[r];
+            memcpy(one.x, want.x + r * K, K * sizeof(float));
+            run(&one, best_isa(), 2);
+            CHECK_EQ(one.token[0], want.token[r]);
+            for (int s = 0; s < 4; s++) CHECK_MEM(one.stat[s], want.stat[s] + r, sizeof(float));
+            problem_free(&one);
+        }
+        problem_free(&want);
+    }
+}
+
+TEST(a_sample_records_the_bits_that_the_head_computes)
+{
+    ares_device d;
+    REQUIRE(device_of(best_isa(), 2, &d));
+    problem p = problem_new(64, 1111, 400);
+    mix(&p);
+    ares_sample_args a = args_of(&p);
+    d.k->sample(&d, &a);
+    for (int r = 0; r < p.rows; r++) {
+        bool greedy = p.temperature[r] == 0.0f;
+        float got[3], z[1111];
+        if (p.forced[r] >= 0) CHECK_EQ(p.token[r], p.forced[r]);
+        else if (greedy) {
+            logits_of(&p, &d, r, z);
+            int best = 0;
+            for (int v = 1; v < p.vocab; v++)
+                if (z[v] > z[best]) best = v;
+            CHECK_EQ(p.token[r], best);
+        }
+        for (int one = 0; one < 2; one++) {
+            ares_head_args h = { .rows = 1, .vocab = p.vocab, .x = p.x + r * K, .ldx = K, .w = &p.w,
+                .inv_temperature = one || greedy ? 1.0f : 1.0f / p.temperature[r], .target = &p.token[r],
+                .log_prob = got, .entropy = got + 1, .lse = got + 2 };
+            d.k->head(&d, &h);
+            CHECK_MEM(&p.stat[2 * one][r], got, sizeof(float));
+            CHECK_MEM(&p.stat[2 * one + 1][r], got + 1, sizeof(float));
+        }
+    }
+    problem_free(&p);
+    ares_device_close(&d);
+}
+
+TEST(greedy_takes_the_lower_of_equal_logits)
+{
+    for (int isa = 0; isa < ISAS; isa++) {
+        ares_device d;
+        if (!device_of(isas[isa], 2, &d)) continue;
+        problem p = problem_new(4, 1600, 500);
+        for (int v = 0; v < p.vocab; v++)
+            for (int k = 0; k < K; k++) p.weights[v * K + k] = v % 530 == 523 ? p.x[k] : -p.x[k]; /* 523, 1053 and 1583 in three chunks */
+        for (int r = 1; r < 4; r++) memcpy(p.x + r * K, p.x, K * sizeof(float));
+        for (int r = 0; r < 4; r++) p.temperature[r] = 0.0f;
+        ares_matrix_pack(&p.w, p.weights, ARES_F32);
+        ares_sample_args a = args_of(&p);
+        a.log_prob_1 = a.entropy_1 = NULL;
+        a.top_p = NULL, a.top_k = NULL, a.forced = NULL;
+        d.k->sample(&d, &a);
+        for (int r = 0; r < 4; r++) CHECK_EQ(p.token[r], 523);
+        problem_free(&p);
+        ares_device_close(&d);
+    }
+}

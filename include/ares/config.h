@@ -36,7 +36,7 @@
 #ifndef ARES_CONFIG_H
 #define ARES_CONFIG_H
 
-#include <ares/core.h>
+#include "ares/core.h"
 
 #ifdef __cplusplus
 extern "C" {

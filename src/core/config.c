@@ -90,7 +90,8 @@ void ares_config_add_options(ares_config *cfg, const char *prefix, ares_option_t
         ARES_ASSERT(config_constraint_ok(o->type, o->constraint));
         if (first) {
             const ares_option *f = first->option;
-            ARES_ASSERT(f->type == o->type && !strcmp(f->text, o->text) && !strcmp(f->constraint, o->constraint));
+            ARES_ASSERT(f->type == o->type && !strcmp(f->text, o->text) &&
+                        !strcmp(f->constraint, o->constraint));
         } else {
             ARES_ASSERT(!config_walk(cfg->root, path)); /* not a section already */
             ares_option whole = *o;
@@ -170,7 +171,8 @@ void ares_config_bind(ares_config *cfg, const char *path, ares_option_table *tab
     }
     config_build_json(cfg);
     for (int i = 0; i < n; i++) {
-        config_option o = { &options[i], joined(cfg, path, options[i].path), options[i].constraint, into, wrong };
+        config_option o = { &options[i], joined(cfg, path, options[i].path), options[i].constraint, into,
+                            wrong };
         config_node *node = config_walk(map, options[i].path);
         if (node) config_bind_option(cfg, &o, node, node->layer ? node : where);
     }

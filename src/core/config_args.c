@@ -61,7 +61,8 @@ void ares_config_override(ares_config *cfg, const char *word)
     }
     char *key = clean_key(cfg, start, equals && equals < start ? 0 : len);
     if (!key_is_sound(key, strlen(key)) || (*word == '~') == (equals != NULL)) {
-        config_note_fault(cfg, &where, "'%s': not an override (a.b=value, a.b+=[item], +a.new=value, ~a.b)", shown(cfg, word));
+        config_note_fault(cfg, &where, "'%s': not an override (a.b=value, a.b+=[item], +a.new=value, ~a.b)",
+                          shown(cfg, word));
     } else if (*word == '~') {
         config_reset(cfg, key, &where);
     } else {

@@ -73,6 +73,16 @@ static bool number_fits(ares_view body, double x, bool *fits)
     return true;
 }
 
+/* "-1|[1,)": "-1 or in [1,)"; words: "map or list" */
+void config_show_constraint(ares_view body, ares_str *out)
+{
+    bool first = true;
+    for (ares_view word; next_word(&body, '|', &word); first = false) {
+        bool range = word.len && (word.data[0] == '[' || word.data[0] == '(');
+        ares_str_addf(out, "%s%s%.*s", first ? "" : " or ", range ? "in " : "", (int)word.len, word.data);
+    }
+}
+
 static const char *const tree_words[] = { "map", "list", "text", "number", "flag" };
 
 bool config_constraint_ok(ares_option_type type, const char *text)
@@ -92,7 +102,8 @@ bool config_constraint_ok(ares_option_type type, const char *text)
     case ARES_OPTION_tree:
         for (ares_view word; c.body.len && next_word(&c.body, '|', &word);) {
             bool known = false;
-            for (int i = 0; i < ARES_COUNT(tree_words); i++) known = known || ares_view_is(word, tree_words[i]);
+            for (int i = 0; i < ARES_COUNT(tree_words); i++)
+                known = known || ares_view_is(word, tree_words[i]);
             if (!known) return false;
         }
         return true;
@@ -110,17 +121,28 @@ typedef struct target {
     bool quiet;
 } target;
 
-#define REFUSE(t, node, ...)                                                                                \
-    do {                                                                                                    \
-        if (!(t)->quiet) config_value_fault((t)->cfg, node, (t)->path, __VA_ARGS__);                        \
-        return false;                                                                                       \
+/* What the constraint says, for a message. */
+static const char *meaning(const target *t)
+{
+    ares_str text = { 0 };
+    config_show_constraint(t->c.body, &text);
+    const char *copy = ares_arena_copy(&t->cfg->arena, text.data ? text.data : "", text.len);
+    ares_str_fini(&text);
+    return copy;
+}
+
+#define REFUSE(t, node, ...)                                                                                 \
+    do {                                                                                                     \
+        if (!(t)->quiet) config_value_fault((t)->cfg, node, (t)->path, __VA_ARGS__);                         \
+        return false;                                                                                        \
     } while (0)
 
 static bool read_number(const target *t, const config_node *node, bool whole, int64_t *i, double *d)
 {
     config_value v = config_value_of(node);
     const char *what = whole ? "an integer" : "a number";
-    if (node->kind != CONFIG_SCALAR) REFUSE(t, node, "must be %s, not a %s", what, node->kind == CONFIG_MAP ? "map" : "list");
+    if (node->kind != CONFIG_SCALAR)
+        REFUSE(t, node, "must be %s, not a %s", what, node->kind == CONFIG_MAP ? "map" : "list");
     if (v.type == CONFIG_STRING) { /* "0.5" in quotes, or out of an interpolation, still says what it says */
         config_value plain = config_value_read(node->text, false);
         if (plain.type == CONFIG_INT || plain.type == CONFIG_FLOAT) v = plain;
@@ -135,7 +157,7 @@ static bool read_number(const target *t, const config_node *node, bool whole, in
     if (whole && (v.big || v.integer == ARES_NULL_I64)) REFUSE(t, node, "too large for an integer");
     bool fits;
     ARES_ASSERT(number_fits(t->c.body, v.number, &fits));
-    if (!fits) REFUSE(t, node, "must be in %.*s", (int)t->c.body.len, t->c.body.data);
+    if (!fits) REFUSE(t, node, "must be %s", meaning(t));
     *i = v.integer;
     *d = v.number;
     return true;
@@ -151,7 +173,8 @@ static bool read_flag(const target *t, const config_node *node, bool *out)
     if (v.type == CONFIG_BOOL) return *out = v.boolean, true;
     if (node->kind == CONFIG_SCALAR && config_is_yes_no(node->text))
         REFUSE(t, node, "a text in YAML 1.2; write %s",
-               (node->text[1] | 32) == 'e' || (node->text[1] == 'n' || node->text[1] == 'N') ? "true" : "false");
+               (node->text[1] | 32) == 'e' || (node->text[1] == 'n' || node->text[1] == 'N') ? "true"
+                                                                                             : "false");
     REFUSE(t, node, "must be true or false");
 }
 
@@ -180,15 +203,17 @@ static bool read_choice(const target *t, config_node *node, const char **out)
     }
     const char *near = ares_nearest(node->text, names, count);
     if (!t->quiet)
-        config_value_fault(t->cfg, node, t->path, "unknown;%s%s%s (choices: %s)", near ? " did you mean '" : "",
-                           near ? near : " choose one of these", near ? "'?" : "", list.data);
+        config_value_fault(t->cfg, node, t->path, "unknown;%s%s%s (choices: %s)",
+                           near ? " did you mean '" : "", near ? near : " choose one of these",
+                           near ? "'?" : "", list.data);
     ares_str_fini(&list);
     return false;
 }
 
 static bool read_text(const target *t, config_node *node, const char **out)
 {
-    if (node->kind != CONFIG_SCALAR) REFUSE(t, node, "must be a text, not a %s", node->kind == CONFIG_MAP ? "map" : "list");
+    if (node->kind != CONFIG_SCALAR)
+        REFUSE(t, node, "must be a text, not a %s", node->kind == CONFIG_MAP ? "map" : "list");
     if (ares_view_is(t->c.body, "nonempty") && !*node->text) REFUSE(t, node, "must not be empty");
     *out = node->text;
     return true;
@@ -196,10 +221,13 @@ static bool read_text(const target *t, config_node *node, const char **out)
 
 static bool warn_of_yes_no(const target *t, const config_node *node)
 {
-    if (t->quiet || !node->layer || node->kind != CONFIG_SCALAR || node->quoted || !config_is_yes_no(node->text)) return true;
+    if (t->quiet || !node->layer || node->kind != CONFIG_SCALAR || node->quoted ||
+        !config_is_yes_no(node->text))
+        return true;
     char line[24] = "";
     if (node->line) snprintf(line, sizeof line, ":%d", node->line);
-    config_note(t->cfg, ARES_LOG_WARN, "%s%s: %s = %s: stays a text in YAML 1.2; write true or false, or quote it",
+    config_note(t->cfg, ARES_LOG_WARN,
+                "%s%s: %s = %s: stays a text in YAML 1.2; write true or false, or quote it",
                 node->line ? node->source : "command line", line, t->path, node->text);
     return true;
 }
@@ -209,7 +237,8 @@ static bool read_item(const target *t, ares_option_type type, config_node *node,
     int64_t i;
     double d;
     bool choices = t->c.body.len && !ares_view_is(t->c.body, "nonempty");
-    if (node->kind == CONFIG_SCALAR && config_value_of(node).type == CONFIG_NULL) REFUSE(t, node, "may not be null");
+    if (node->kind == CONFIG_SCALAR && config_value_of(node).type == CONFIG_NULL)
+        REFUSE(t, node, "may not be null");
     switch (type) {
     case ARES_OPTION_texts:
         if (choices) return read_choice(t, node, (const char **)items + index);
@@ -221,12 +250,13 @@ static bool read_item(const target *t, ares_option_type type, config_node *node,
 
 static bool read_list(const target *t, ares_option_type type, config_node *node, void *field)
 {
-    _Static_assert(sizeof(ares_texts) == sizeof(ares_i64s) && sizeof(ares_texts) == sizeof(ares_f64s), "one shape of list");
+    _Static_assert(sizeof(ares_texts) == sizeof(ares_i64s) && sizeof(ares_texts) == sizeof(ares_f64s),
+                   "one shape of list");
     if (node->kind == CONFIG_MAP) REFUSE(t, node, "must be a list, not a map");
     int64_t count = node->kind == CONFIG_LIST ? node->count : 1;
     if (count < t->c.least || count > t->c.most)
-        REFUSE(t, node, "must have %s%lld item%s", t->c.most > t->c.least ? "at least " : "", (long long)t->c.least,
-               t->c.least == 1 ? "" : "s");
+        REFUSE(t, node, "must have %s%lld item%s", t->c.most > t->c.least ? "at least " : "",
+               (long long)t->c.least, t->c.least == 1 ? "" : "s");
     void *items = ares_arena_calloc(&t->cfg->arena, (size_t)count + 1, 8);
     bool ok = true;
     config_node *item = node->kind == CONFIG_LIST ? node->first : node;
@@ -266,8 +296,9 @@ static bool read_tree(const target *t, const config_node *node, const ares_json 
                        : type == CONFIG_STRING     ? "text"
                                                    : "number";
     bool fits = t->c.body.len == 0;
-    for (ares_view rest = t->c.body, word; !fits && next_word(&rest, '|', &word);) fits = ares_view_is(word, kind);
-    if (!fits) REFUSE(t, node, "must be a %.*s", (int)t->c.body.len, t->c.body.data);
+    for (ares_view rest = t->c.body, word; !fits && next_word(&rest, '|', &word);)
+        fits = ares_view_is(word, kind);
+    if (!fits) REFUSE(t, node, "must be a %s", meaning(t));
     if (!check_inside(t, node)) return false;
     ARES_ASSERT(node->json);
     *out = node->json;
@@ -300,7 +331,8 @@ bool config_read_option(ares_config *cfg, const config_option *o, config_node *n
         if (t.c.body.len && read_choice(&quietly, node, field)) return true;
     }
     if (null) {
-        if (!t.c.null && config_value_read(o->option->text, false).type != CONFIG_NULL) REFUSE(&t, node, "may not be null");
+        if (!t.c.null && config_value_read(o->option->text, false).type != CONFIG_NULL)
+            REFUSE(&t, node, "may not be null");
         write_null(type, field);
         return true;
     }
@@ -320,75 +352,29 @@ bool config_read_option(ares_config *cfg, const config_option *o, config_node *n
 /* where: the place of a fault when the value is only a default inside a map that the user wrote */
 void config_bind_option(ares_config *cfg, const config_option *o, config_node *node, const config_node *where)
 {
-    union { bool flag; int64_t i64; double f64; const char *text; ares_texts list; const ares_json *tree; } scratch;
+    union {
+        bool flag;
+        int64_t i64;
+        double f64;
+        const char *text;
+        ares_texts list;
+        const ares_json *tree;
+    } scratch;
     void *field = o->into ? (char *)o->into + o->option->offset : (void *)&scratch;
     write_null(o->option->type, field);
     bool bound = false;
     if (config_is_required(node)) {
-        config_node at = { .layer = where ? where->layer : 0, .line = where ? where->line : 0,
-                           .source = where ? where->source : NULL, .text = "???" };
+        config_node at = { .layer = where ? where->layer : 0,
+                           .line = where ? where->line : 0,
+                           .source = where ? where->source : NULL,
+                           .text = "???" };
         if (!o->again && !(cfg->unread && !node->layer))
-            config_value_fault(cfg, &at, o->path, "required, and not set (%s); set it in a file or as %s=...", o->option->doc,
-                               o->path);
+            config_value_fault(cfg, &at, o->path, "required, and not set (%s); set it in a file or as %s=...",
+                               o->option->doc, o->path);
     } else if (node->state != CONFIG_BROKEN) bound = config_read_option(cfg, o, node, field, o->again);
     if (bound || o->option->type == ARES_OPTION_tree) return;
     const char *error;
     config_node *fallback = config_yaml_value(cfg, o->option->type, o->option->text, &error);
     if (fallback && !config_is_required(fallback) && !strstr(o->option->text, "${"))
         config_read_option(cfg, o, fallback, field, true);
-}
-
-/* ---------------------------------------------------------------- the tree as JSON values */
-
-static void build(ares_config *cfg, config_node *node, ares_json *json)
-{
-    *json = (ares_json){ .type = ARES_JSON_NULL, .count = node->count };
-    node->json = json;
-    size_t count = (size_t)node->count, i = 0;
-    if (node->kind == CONFIG_LIST) {
-        ares_json *items = ares_arena_calloc(&cfg->arena, count + 1, sizeof *items);
-        json->type = ARES_JSON_ARRAY;
-        json->items = items;
-        for (config_node *child = node->first; child; child = child->next) build(cfg, child, &items[i++]);
-        return;
-    }
-    if (node->kind == CONFIG_MAP) {
-        ares_json *values = ares_arena_calloc(&cfg->arena, count + 1, sizeof *values);
-        ares_json_member *members = ares_arena_calloc(&cfg->arena, count + 1, sizeof *members);
-        json->type = ARES_JSON_OBJECT;
-        json->members = members;
-        for (config_node *child = node->first; child; child = child->next, i++) {
-            build(cfg, child, &values[i]);
-            members[i] = (ares_json_member){ ares_view_of(child->key), &values[i] };
-        }
-        return;
-    }
-    config_value v = config_value_of(node);
-    static const ares_json_type types[] = { [CONFIG_NULL] = ARES_JSON_NULL, [CONFIG_BOOL] = ARES_JSON_BOOL,
-                                            [CONFIG_INT] = ARES_JSON_INT, [CONFIG_FLOAT] = ARES_JSON_FLOAT,
-                                            [CONFIG_STRING] = ARES_JSON_STRING };
-    json->type = types[v.type];
-    json->boolean = v.boolean;
-    json->big = v.big;
-    json->number = v.number;
-    json->integer = v.integer;
-    json->text = ares_view_of(node->text);
-    if (v.type == CONFIG_FLOAT && fabs(v.number) < 9e18) json->integer = (int64_t)v.number;
-    const char *digits = node->text + (*node->text == '-');
-    bool json_spelling = digits[0] >= '1' && digits[0] <= '9' && digits[strlen(digits) - 1] != '.' && !strstr(digits, ".e") &&
-                         !strstr(digits, ".E");
-    json_spelling = json_spelling || !strcmp(digits, "0") || (!strncmp(digits, "0.", 2) && digits[2] >= '0' && digits[2] <= '9');
-    if ((v.type == CONFIG_INT || v.type == CONFIG_FLOAT) && !json_spelling) { /* 0x1F, +5, 1., .5 */
-        ares_str text = { 0 };
-        if (v.type == CONFIG_INT && !v.big) ares_str_addf(&text, "%lld", (long long)v.integer);
-        else if (isfinite(v.number)) ares_str_add_double(&text, v.number);
-        else ares_str_add_z(&text, "null");
-        json->text = (ares_view){ ares_arena_copy(&cfg->arena, text.data, text.len), text.len };
-        ares_str_fini(&text);
-    }
-}
-
-void config_build_json(ares_config *cfg)
-{
-    build(cfg, cfg->root, ares_arena_calloc(&cfg->arena, 1, sizeof(ares_json)));
 }

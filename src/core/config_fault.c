@@ -116,7 +116,8 @@ void config_suggest(const ares_config *cfg, const char *path, ares_str *out)
     const char *word = last_word(path), *found = NULL;
     const char **names = ares_malloc((size_t)(n + 1) * sizeof *names);
     for (int i = 0; i < n; i++)
-        if (same_section(cfg->options.items[i].path, path)) names[near++] = last_word(cfg->options.items[i].path);
+        if (same_section(cfg->options.items[i].path, path))
+            names[near++] = last_word(cfg->options.items[i].path);
     const char *leaf = ares_nearest(word, names, near);
     for (int i = 0; leaf && i < n && !found; i++) {
         const char *p = cfg->options.items[i].path;

@@ -61,7 +61,8 @@ static config_node *reach(ares_config *cfg, config_node *from, const char *path,
     config_node *node = from;
     for (;;) {
         bool last = *path == 0;
-        bool reference = node->kind == CONFIG_SCALAR && node->state != CONFIG_DONE && strstr(node->text, "${");
+        bool reference =
+            node->kind == CONFIG_SCALAR && node->state != CONFIG_DONE && strstr(node->text, "${");
         if (reference && !last) resolve(cfg, node, c);
         bool in_work = reference && !last && node->state == CONFIG_IN_WORK;
         if ((node->state == CONFIG_BROKEN && (last || node->kind == CONFIG_SCALAR)) || in_work) {
@@ -71,7 +72,8 @@ static config_node *reach(ares_config *cfg, config_node *from, const char *path,
         }
         if (last) return node;
         size_t len = strcspn(path, ".");
-        config_node *child = node->kind == CONFIG_LIST ? config_node_item(node, path, len) : config_node_find(node, path, len);
+        config_node *child =
+            node->kind == CONFIG_LIST ? config_node_item(node, path, len) : config_node_find(node, path, len);
         if (!child) return NULL;
         node = child;
         path += len;
@@ -100,7 +102,8 @@ static config_node *refer(ares_config *cfg, const chain *c, const char *name, bo
         for (; *path == '.' && base; path++) base = base->parent;
     }
     if (base && *path) found = reach(cfg, base, path, c, bad);
-    if (!found && !*bad && base == cfg->root && *path) found = reach(cfg, base, config_alias_target(cfg, path), c, bad);
+    if (!found && !*bad && base == cfg->root && *path)
+        found = reach(cfg, base, config_alias_target(cfg, path), c, bad);
     if (found && !*bad) {
         for (const chain *at = c; at; at = at->outer)
             if (at->node == found) return *bad = true, circle(cfg, c, found);
@@ -122,7 +125,8 @@ static config_node *read_default(ares_config *cfg, const chain *c, const char *t
 {
     const char *error;
     config_node *node = config_yaml_value(cfg, ARES_OPTION_tree, text, &error);
-    if (error) return broken(cfg, c, "the default '%.100s' of the interpolation is not YAML: %s", text, error);
+    if (error)
+        return broken(cfg, c, "the default '%.100s' of the interpolation is not YAML: %s", text, error);
     return node;
 }
 
@@ -132,10 +136,12 @@ static config_node *environment(ares_config *cfg, const chain *c, char *inner)
     if (comma) *comma = 0;
     ares_view name = ares_view_trim(ares_view_of(inner));
     const char *key = ares_arena_copy(&cfg->arena, name.data, name.len), *value = getenv(key);
-    if (value && !config_is_utf8(value, strlen(value))) return broken(cfg, c, "environment variable %s is not UTF-8", key);
+    if (value && !config_is_utf8(value, strlen(value)))
+        return broken(cfg, c, "environment variable %s is not UTF-8", key);
     if (value) return config_node_scalar(cfg, value, strlen(value), !*value);
     if (comma) return read_default(cfg, c, comma + 1);
-    return broken(cfg, c, "environment variable %.100s is not set; set it, or write ${oc.env:%.100s,default}", key, key);
+    return broken(cfg, c, "environment variable %.100s is not set; set it, or write ${oc.env:%.100s,default}",
+                  key, key);
 }
 
 static config_node *selected(ares_config *cfg, const chain *c, char *inner)
@@ -159,8 +165,10 @@ static config_node *evaluate(ares_config *cfg, const chain *c, char *inner)
     char *colon = strchr(inner, ':');
     if (colon) {
         *colon = 0;
-        return broken(cfg, c, "${%.60s:...}: unknown; did you mean an environment variable, ${oc.env:NAME,default}? "
-                      "(choices: oc.env, oc.select)", inner);
+        return broken(cfg, c,
+                      "${%.60s:...}: unknown; did you mean an environment variable, ${oc.env:NAME,default}? "
+                      "(choices: oc.env, oc.select)",
+                      inner);
     }
     if (!*inner) return broken(cfg, c, "${} names nothing");
     bool bad = false;
@@ -177,7 +185,8 @@ static const char *closing(const char *p)
     return NULL;
 }
 
-static bool write_out(ares_config *cfg, const chain *c, const char *p, const char *end, ares_str *out, int nested);
+static bool write_out(ares_config *cfg, const chain *c, const char *p, const char *end, ares_str *out,
+                      int nested);
 
 /* p stands behind "${"; *end gets the closing brace */
 static config_node *evaluate_at(ares_config *cfg, const chain *c, const char *p, const char **end, int nested)
@@ -194,7 +203,8 @@ static config_node *evaluate_at(ares_config *cfg, const chain *c, const char *p,
 }
 
 /* An odd number of backslashes before ${ makes it literal; of two, one stays. Elsewhere a backslash is itself. */
-static bool write_out(ares_config *cfg, const chain *c, const char *p, const char *end, ares_str *out, int nested)
+static bool write_out(ares_config *cfg, const chain *c, const char *p, const char *end, ares_str *out,
+                      int nested)
 {
     while (p < end) {
         size_t slashes = 0;
@@ -211,8 +221,10 @@ static bool write_out(ares_config *cfg, const chain *c, const char *p, const cha
         }
         config_node *node = evaluate_at(cfg, c, p + 2, &p, nested);
         if (!node) return false;
-        if (node->kind != CONFIG_SCALAR) return broken(cfg, c, "a map or a list cannot stand inside a text"), false;
-        if (config_is_required(node)) return broken(cfg, c, "refers to an option that is required and not set"), false;
+        if (node->kind != CONFIG_SCALAR)
+            return broken(cfg, c, "a map or a list cannot stand inside a text"), false;
+        if (config_is_required(node))
+            return broken(cfg, c, "refers to an option that is required and not set"), false;
         ares_str_add_z(out, node->text);
         p++;
         if (out->len > CONFIG_MAX_TEXT || cfg->text_bytes + (int64_t)out->len > CONFIG_MAX_TEXT_SUM)
@@ -232,7 +244,8 @@ static bool resolve_scalar(ares_config *cfg, config_node *node, const chain *c)
         config_node *copy = target ? config_node_copy(cfg, target, depth) : NULL;
         if (!copy && target && !cfg->too_big) broken(cfg, c, "nests deeper than %d", CONFIG_MAX_DEPTH);
         if (!copy) return false;
-        if (config_is_required(copy)) return broken(cfg, c, "refers to an option that is required and not set"), false;
+        if (config_is_required(copy))
+            return broken(cfg, c, "refers to an option that is required and not set"), false;
         const char *written = node->written;
         int layer = node->layer, line = node->line;
         const char *source = node->source;

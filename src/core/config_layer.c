@@ -8,108 +8,9 @@
 
 #include <string.h>
 
-/* ---------------------------------------------------------------- where a path leads */
-
-typedef enum { OPTION, SECTION, USER, IGNORED, REFUSED, PENDING, SEVERAL, INSIDE_VALUE, NOTHING } found_kind;
-
-typedef struct found {
-    found_kind kind;
-    const config_option *option;    /* OPTION, INSIDE_VALUE */
-    const char *path, *rest;        /* canonical; what is left of it inside the option */
-    const ares_config_alias *alias; /* IGNORED, REFUSED, PENDING, SEVERAL */
-} found;
-
-static bool is_open(ares_option_type type)
-{
-    return type == ARES_OPTION_tree || type == ARES_OPTION_texts || type == ARES_OPTION_i64s || type == ARES_OPTION_f64s;
-}
-
-static bool find_option(const ares_config *cfg, found *f)
-{
-    size_t len = strlen(f->path);
-    for (;;) {
-        int64_t i;
-        if (ares_map_get(cfg->by_path, (ares_view){ f->path, len }, &i)) {
-            f->option = &cfg->options.items[i];
-            f->rest = f->path[len] ? f->path + len + 1 : "";
-            f->kind = *f->rest && !is_open(f->option->option->type) ? INSIDE_VALUE : OPTION;
-            return true;
-        }
-        while (len > 0 && f->path[len - 1] != '.') len--;
-        if (len == 0) return false;
-        len--;
-    }
-}
-
-/* The alias whose `from` covers most of the path; `*covered` is how much. An exact name beats a section of its length. */
-static const ares_config_alias *find_alias(const ares_config *cfg, const char *path, size_t *covered)
-{
-    const ares_config_alias *best = NULL;
-    size_t whole = strlen(path), best_len = 0;
-    for (int i = 0; i < cfg->aliases.count; i++) {
-        const ares_config_alias *a = cfg->aliases.items[i];
-        size_t len = strlen(a->from);
-        bool section = len > 2 && strcmp(a->from + len - 2, ".*") == 0;
-        if (section) len -= 2;
-        if (len > whole || len <= best_len || memcmp(a->from, path, len) != 0) continue;
-        if (path[len] != '.' && path[len] != 0) continue;
-        best = a;
-        best_len = len;
-    }
-    for (int i = 0; best && i < cfg->aliases.count; i++)
-        if (strlen(cfg->aliases.items[i]->from) == best_len && memcmp(cfg->aliases.items[i]->from, path, best_len) == 0) {
-            best = cfg->aliases.items[i];
-            break;
-        }
-    *covered = best_len;
-    return best;
-}
-
-static bool has(const ares_map *map, const char *path)
-{
-    return ares_map_get(map, ares_view_of(path), NULL);
-}
-
-static found find(ares_config *cfg, const char *path)
-{
-    enum { ALIAS_ROUNDS = 8 };
-    found f = { .kind = NOTHING, .path = path };
-    for (int round = 0; round < ALIAS_ROUNDS; round++) {
-        if (find_option(cfg, &f)) return f;
-        f.kind = USER;
-        if (strncmp(f.path, "x-", 2) == 0) return f;
-        size_t covered;
-        const ares_config_alias *a = find_alias(cfg, f.path, &covered);
-        bool exact = a && !f.path[covered] && strlen(a->from) == covered;
-        f.kind = SECTION;
-        if (!exact && (has(cfg->sections, f.path) || has(cfg->alias_sections, f.path))) return f;
-        f.kind = NOTHING;
-        if (!a) return f;
-        f.alias = a;
-        f.kind = !a->to ? REFUSED : !*a->to ? IGNORED : a->when ? PENDING : strchr(a->to, '&') ? SEVERAL : NOTHING;
-        if (f.kind == SEVERAL && f.path[covered]) f.kind = NOTHING; /* nothing lies below such a word */
-        if (f.kind != NOTHING || strchr(a->to, '&')) return f;
-        size_t to = strlen(a->to);
-        if (to > 2 && strcmp(a->to + to - 2, ".*") == 0) to -= 2;
-        f.path = ares_arena_printf(&cfg->arena, "%.*s%s", (int)to, a->to, f.path + covered);
-    }
-    return f;
-}
-
-const char *config_alias_target(ares_config *cfg, const char *path)
-{
-    found f = find(cfg, path);
-    return f.kind == OPTION || f.kind == SECTION ? f.path : path;
-}
-
-bool config_is_known(ares_config *cfg, const char *path)
-{
-    return find(cfg, path).kind != NOTHING;
-}
-
 static void announce(ares_config *cfg, const char *from, const char *to, const char *note)
 {
-    if (has(cfg->announced, from)) return;
+    if (ares_map_get(cfg->announced, ares_view_of(from), NULL)) return;
     ares_map_put(cfg->announced, ares_view_of(from), 1);
     if (*to) config_note(cfg, ARES_LOG_INFO, "%s -> %s", from, to);
     else config_note(cfg, ARES_LOG_INFO, "%s -> (ignored: %s)", from, note ? note : "it has no meaning here");
@@ -153,30 +54,32 @@ static void merge(config_node *into, config_node *node)
     take_place(into, node);
 }
 
-static void set_option(ares_config *cfg, const found *f, config_node *node)
+static void set_option(ares_config *cfg, const config_found *f, config_node *node)
 {
     config_node *old = config_walk(cfg->root, f->path);
     if (!old || too_deep(cfg, old, node, f->path)) return;
     if (node->line && old->layer == node->layer && old->line && old->weak != node->weak) {
         if (old->weak) merge(old, node);
     } else if (node->line && old->layer == node->layer && old->line)
-        config_note_fault(cfg, node, "%s: set twice in this file (first in line %d%s%s); keep one", f->path, old->line,
-                          old->written ? " as " : "", old->written ? old->written : "");
+        config_note_fault(cfg, node, "%s: set twice in this file (first in line %d%s%s); keep one", f->path,
+                          old->line, old->written ? " as " : "", old->written ? old->written : "");
     else merge(old, node);
 }
 
-static void append(ares_config *cfg, const found *f, config_node *list, config_node *node)
+static void append(ares_config *cfg, const config_found *f, config_node *list, config_node *node)
 {
     ares_option_type type = f->option->option->type;
-    if (!is_open(type) || is_reference(list)) {
+    if (!config_is_open(type) || is_reference(list)) {
         config_note_fault(cfg, node, "%s: += appends to a list, and this %s", f->path,
-                          is_open(type) ? "is an interpolation; set it whole" : "takes one value");
+                          config_is_open(type) ? "is an interpolation; set it whole" : "takes one value");
         return;
     }
     if (list->kind == CONFIG_SCALAR) {
         bool null = config_value_of(list).type == CONFIG_NULL;
         config_node *item = null ? NULL : config_node_copy(cfg, list, 0);
-        *list = (config_node){ .kind = CONFIG_LIST, .key = list->key, .parent = list->parent, .next = list->next };
+        *list = (config_node){
+            .kind = CONFIG_LIST, .key = list->key, .parent = list->parent, .next = list->next
+        };
         if (item) config_node_add(list, item);
     }
     if (list->kind != CONFIG_LIST) {
@@ -196,12 +99,13 @@ static void append(ares_config *cfg, const found *f, config_node *list, config_n
 }
 
 /* The child named by the first word of rest, made where an open map lacks it. NULL after a fault. */
-static config_node *step_inside(ares_config *cfg, const found *f, config_node *at, const char *rest, size_t len,
-                                const config_node *node, config_how how)
+static config_node *step_inside(ares_config *cfg, const config_found *f, config_node *at, const char *rest,
+                                size_t len, const config_node *node, config_how how)
 {
     bool last = rest[len] == 0, open = f->option->option->type == ARES_OPTION_tree;
     if (len == 0 || len > CONFIG_MAX_KEY) {
-        config_note_fault(cfg, node, "%.200s: a key of %zu bytes; keys have 1 to %d", f->path, len, CONFIG_MAX_KEY);
+        config_note_fault(cfg, node, "%.200s: a key of %zu bytes; keys have 1 to %d", f->path, len,
+                          CONFIG_MAX_KEY);
         return NULL;
     }
     if (is_reference(at)) {
@@ -211,18 +115,21 @@ static config_node *step_inside(ares_config *cfg, const found *f, config_node *a
     if (at->kind == CONFIG_SCALAR && open && config_value_of(at).type == CONFIG_NULL)
         *at = (config_node){ .kind = CONFIG_MAP, .key = at->key, .parent = at->parent, .next = at->next };
     if (how == CONFIG_ADD && last && at->kind != CONFIG_MAP) {
-        config_note_fault(cfg, node, "%s: + adds a key to an open map, and this is none; write %s=...", f->path, f->path);
+        config_note_fault(cfg, node, "%s: + adds a key to an open map, and this is none; write %s=...",
+                          f->path, f->path);
         return NULL;
     }
     if (at->kind == CONFIG_LIST) {
         config_node *item = config_node_item(at, rest, len);
         if (!item)
-            config_note_fault(cfg, node, "%s: no item '%.*s' in a list of %lld; items count from 0, += [x] appends", f->path,
-                              (int)len, rest, (long long)at->count);
+            config_note_fault(cfg, node,
+                              "%s: no item '%.*s' in a list of %lld; items count from 0, += [x] appends",
+                              f->path, (int)len, rest, (long long)at->count);
         return item;
     }
     if (at->kind != CONFIG_MAP) {
-        config_note_fault(cfg, node, "%s: '%.*s' is inside a value that is neither a map nor a list", f->path, (int)len, rest);
+        config_note_fault(cfg, node, "%s: '%.*s' is inside a value that is neither a map nor a list", f->path,
+                          (int)len, rest);
         return NULL;
     }
     config_node *child = config_node_find(at, rest, len);
@@ -240,7 +147,7 @@ static config_node *step_inside(ares_config *cfg, const found *f, config_node *a
     return child;
 }
 
-static void set_inside(ares_config *cfg, const found *f, config_node *node, config_how how)
+static void set_inside(ares_config *cfg, const config_found *f, config_node *node, config_how how)
 {
     config_node *option = config_walk(cfg->root, f->option->path), *at = option;
     for (const char *rest = f->rest; at && *rest;) {
@@ -281,14 +188,16 @@ static void set_user(ares_config *cfg, const char *path, config_node *node)
 
 static void set_section(ares_config *cfg, const char *path, config_node *node, config_how how)
 {
-    if (node->kind == CONFIG_SCALAR && config_value_of(node).type == CONFIG_NULL) return; /* "worker:" and nothing below */
+    if (node->kind == CONFIG_SCALAR && config_value_of(node).type == CONFIG_NULL)
+        return; /* "worker:" and nothing below */
     if (node->kind != CONFIG_MAP || how != CONFIG_SET) {
         config_value_fault(cfg, node, path, "a section of options, not a value");
         return;
     }
     for (config_node *child = node->first, *after; child; child = after) {
         after = child->next;
-        config_put(cfg, *path ? ares_arena_printf(&cfg->arena, "%s.%s", path, child->key) : child->key, child, CONFIG_SET);
+        config_put(cfg, *path ? ares_arena_printf(&cfg->arena, "%s.%s", path, child->key) : child->key, child,
+                   CONFIG_SET);
     }
 }
 
@@ -311,56 +220,60 @@ static void refuse_nothing(ares_config *cfg, const char *path, const char *canon
 {
     ares_str hint = { 0 };
     config_suggest(cfg, canonical, &hint);
-    config_note_fault(cfg, node, "%s: no such %s%s", path, node->kind == CONFIG_MAP && !hint.len ? "section" : "option",
+    config_note_fault(cfg, node, "%s: no such %s%s", path,
+                      node->kind == CONFIG_MAP && !hint.len ? "section" : "option",
                       hint.len ? hint.data : "");
     ares_str_fini(&hint);
 }
 
 void config_put(ares_config *cfg, const char *path, config_node *node, config_how how)
 {
-    found f = find(cfg, path);
+    config_found f = config_find(cfg, path);
     const char *note = f.alias && f.alias->note ? f.alias->note : "it has no counterpart here";
-    if (f.kind == OPTION && strcmp(f.path, path) != 0) {
+    if (f.kind == FOUND_OPTION && strcmp(f.path, path) != 0) {
         announce(cfg, path, f.path, NULL);
         node->written = path;
     }
     switch (f.kind) {
-    case OPTION:
+    case FOUND_OPTION:
         if (*f.rest) set_inside(cfg, &f, node, how);
         else if (how == CONFIG_APPEND) append(cfg, &f, config_walk(cfg->root, f.path), node);
-        else if (how == CONFIG_ADD) config_note_fault(cfg, node, "%s: an option already; write it without +", f.path);
+        else if (how == CONFIG_ADD)
+            config_note_fault(cfg, node, "%s: an option already; write it without +", f.path);
         else set_option(cfg, &f, node);
         break;
-    case SECTION: set_section(cfg, path, node, how); break;
-    case USER: set_user(cfg, f.path, node); break;
-    case IGNORED: announce(cfg, path, "", f.alias->note); break;
-    case REFUSED: config_value_fault(cfg, node, path, "not accepted: %s", note); break;
-    case PENDING: CONFIG_PUSH(&cfg->pending, (config_pending){ f.alias, node, path }); break;
-    case INSIDE_VALUE:
-        config_note_fault(cfg, node, "%s: no such option; '%s' is a value, not a section", path, f.option->path);
+    case FOUND_SECTION: set_section(cfg, path, node, how); break;
+    case FOUND_USER: set_user(cfg, f.path, node); break;
+    case FOUND_IGNORED: announce(cfg, path, "", f.alias->note); break;
+    case FOUND_REFUSED: config_value_fault(cfg, node, path, "not accepted: %s", note); break;
+    case FOUND_PENDING: CONFIG_PUSH(&cfg->pending, (config_pending){ f.alias, node, path }); break;
+    case FOUND_INSIDE_VALUE:
+        config_note_fault(cfg, node, "%s: no such option; '%s' is a value, not a section", path,
+                          f.option->path);
         break;
-    case SEVERAL: set_several(cfg, path, f.alias->to, node, how); break;
-    case NOTHING: refuse_nothing(cfg, path, f.path, node); break;
+    case FOUND_SEVERAL: set_several(cfg, path, f.alias->to, node, how); break;
+    case FOUND_NOTHING: refuse_nothing(cfg, path, f.path, node); break;
     }
 }
 
 void config_reset(ares_config *cfg, const char *path, const config_node *where)
 {
-    found f = find(cfg, path);
-    if (f.kind == OPTION && *f.rest) {
+    config_found f = config_find(cfg, path);
+    if (f.kind == FOUND_OPTION && *f.rest) {
         config_node *node = config_walk(cfg->root, f.path);
         if (node && node->parent->kind == CONFIG_MAP) config_node_remove(node);
         else config_note_fault(cfg, where, "%s: nothing to remove there", path);
         return;
     }
-    if (f.kind != OPTION && f.kind != SECTION) {
-        if (f.kind != IGNORED) refuse_nothing(cfg, path, f.path, where);
+    if (f.kind != FOUND_OPTION && f.kind != FOUND_SECTION) {
+        if (f.kind != FOUND_IGNORED) refuse_nothing(cfg, path, f.path, where);
         return;
     }
     size_t len = strlen(f.path);
     for (int i = 0; i < cfg->options.count; i++) {
         const config_option *o = &cfg->options.items[i];
-        if (o->again || strncmp(o->path, f.path, len) != 0 || (o->path[len] != 0 && o->path[len] != '.')) continue;
+        if (o->again || strncmp(o->path, f.path, len) != 0 || (o->path[len] != 0 && o->path[len] != '.'))
+            continue;
         ares_option whole = *o->option;
         whole.path = o->path;
         config_add_default(cfg, cfg->root, &whole);
@@ -373,23 +286,28 @@ void config_settle_pending(ares_config *cfg)
     for (int i = 0; i < cfg->pending.count; i++) {
         config_pending *p = &cfg->pending.items[i];
         bool later = false, taken = false;
-        for (int k = i + 1; k < cfg->pending.count; k++) later = later || strcmp(cfg->pending.items[k].path, p->path) == 0;
+        for (int k = i + 1; k < cfg->pending.count; k++)
+            later = later || strcmp(cfg->pending.items[k].path, p->path) == 0;
         if (later) continue;
         for (int k = 0; k < cfg->aliases.count && !taken; k++) {
             const ares_config_alias *a = cfg->aliases.items[k];
             if (!a->when || strcmp(a->from, p->path) != 0) continue;
             const char *equals = strchr(a->when, '=');
             ARES_ASSERT(equals);
-            config_node *on = config_walk(cfg->root, ares_arena_printf(&cfg->arena, "%.*s", (int)(equals - a->when), a->when));
+            config_node *on = config_walk(
+                cfg->root, ares_arena_printf(&cfg->arena, "%.*s", (int)(equals - a->when), a->when));
             if (!on) continue;
             config_interpolate(cfg, on);
             config_value v = config_value_of(on);
-            const char *is = v.type != CONFIG_BOOL ? on->text : v.boolean ? "true" : "false"; /* True is true */
+            const char *is = v.type != CONFIG_BOOL ? on->text
+                             : v.boolean           ? "true"
+                                                   : "false"; /* True is true */
             if (on->kind != CONFIG_SCALAR || strcmp(is, equals + 1) != 0) continue;
             const config_node *old = config_walk(cfg->root, a->to);
             taken = true;
             if (old && old->layer)
-                config_value_fault(cfg, p->node, p->path, "means %s here, which is set as well; keep one", a->to);
+                config_value_fault(cfg, p->node, p->path, "means %s here, which is set as well; keep one",
+                                   a->to);
             else {
                 announce(cfg, p->path, a->to, NULL);
                 p->node->written = p->path;

@@ -14,8 +14,10 @@ config_node *config_node_new(ares_config *cfg, config_kind kind)
     if (cfg->nodes >= CONFIG_MAX_NODES) {
         if (!cfg->too_big) {
             cfg->too_big = true;
-            config_note_fault(cfg, &cfg->at, "the configuration has more than %d values; anchors or interpolation may "
-                              "multiply them", CONFIG_MAX_NODES);
+            config_note_fault(cfg, &cfg->at,
+                              "the configuration has more than %d values; anchors or interpolation may "
+                              "multiply them",
+                              CONFIG_MAX_NODES);
         }
         return NULL;
     }
@@ -108,7 +110,8 @@ config_node *config_walk(const config_node *from, const char *path)
     const config_node *node = from;
     while (node && *path) {
         size_t len = strcspn(path, ".");
-        node = node->kind == CONFIG_LIST ? config_node_item(node, path, len) : config_node_find(node, path, len);
+        node =
+            node->kind == CONFIG_LIST ? config_node_item(node, path, len) : config_node_find(node, path, len);
         path += len;
         if (*path == '.') path++;
     }
@@ -172,7 +175,8 @@ void config_node_stamp(config_node *node, int layer, int line, const char *sourc
     node->layer = layer;
     node->line = line;
     node->source = source;
-    for (config_node *child = node->first; child; child = child->next) config_node_stamp(child, layer, line, source);
+    for (config_node *child = node->first; child; child = child->next)
+        config_node_stamp(child, layer, line, source);
 }
 
 static bool is_one_of(const char *text, const char *const *words)
@@ -225,11 +229,15 @@ static bool read_based(const char *digits, unsigned base, config_value *value)
 
 static bool read_number(const char *text, config_value *value)
 {
-    static const char *const infinities[] = { ".inf", ".Inf", ".INF", NULL }, *const nans[] = { ".nan", ".NaN", ".NAN", NULL };
+    static const char *const infinities[] = { ".inf", ".Inf", ".INF", NULL }, *const nans[] = {
+        ".nan", ".NaN", ".NAN", NULL
+    };
     const char *unsigned_part = text + (*text == '-' || *text == '+');
     if (is_one_of(text, nans) || is_one_of(unsigned_part, infinities)) {
         value->type = CONFIG_FLOAT;
-        value->number = is_one_of(text, nans) ? (double)NAN : *text == '-' ? -(double)INFINITY : (double)INFINITY;
+        value->number = is_one_of(text, nans) ? (double)NAN
+                        : *text == '-'        ? -(double)INFINITY
+                                              : (double)INFINITY;
         return true;
     }
     if (text[0] == '0' && text[1] == 'x') return read_based(text + 2, 16, value);
@@ -246,7 +254,8 @@ static bool read_number(const char *text, config_value *value)
 config_value config_value_read(const char *text, bool quoted)
 {
     static const char *const nulls[] = { "", "~", "null", "Null", "NULL", "None", NULL };
-    static const char *const trues[] = { "true", "True", "TRUE", NULL }, *const falses[] = { "false", "False", "FALSE", NULL };
+    static const char *const trues[] = { "true", "True", "TRUE", NULL }, *const falses[] = { "false", "False",
+                                                                                             "FALSE", NULL };
     config_value value = { .type = CONFIG_STRING };
     if (quoted) return value;
     if (is_one_of(text, nulls)) value.type = CONFIG_NULL;

@@ -24,8 +24,10 @@ static void add_quoted(ares_str *out, const char *text)
         else if (*p == '\n') ares_str_add_z(out, "\\n");
         else if (*p == '\t') ares_str_add_z(out, "\\t");
         else if (*p < 32 || *p == 127) ares_str_addf(out, "\\u%04x", *p);
-        else if (*p == 0xC2 && p[1] < 0xA0) ares_str_addf(out, "\\u%04x", *++p);       /* C1, and NEL that folds lines */
-        else if (p[0] == 0xE2 && p[1] == 0x80 && (p[2] == 0xA8 || p[2] == 0xA9)) code = p[2] == 0xA8 ? 0x2028 : 0x2029;
+        else if (*p == 0xC2 && p[1] < 0xA0)
+            ares_str_addf(out, "\\u%04x", *++p); /* C1, and NEL that folds lines */
+        else if (p[0] == 0xE2 && p[1] == 0x80 && (p[2] == 0xA8 || p[2] == 0xA9))
+            code = p[2] == 0xA8 ? 0x2028 : 0x2029;
         else if (p[0] == 0xEF && p[1] == 0xBB && p[2] == 0xBF) code = 0xFEFF;
         else if (p[0] == 0xEF && p[1] == 0xBF && p[2] >= 0xBE) code = p[2] == 0xBE ? 0xFFFE : 0xFFFF;
         else ares_str_add_char(out, (char)*p);
@@ -61,7 +63,8 @@ void config_emit_scalar(ares_str *out, const config_node *node, bool raw)
         ares_str_add_z(&text, "");
         if (raw) ares_str_add_z(&text, node->text);
         else add_literal(&text, node->text);
-        if (is_plain(text.data) && config_value_read(text.data, false).type == CONFIG_STRING && !config_is_yes_no(text.data))
+        if (is_plain(text.data) && config_value_read(text.data, false).type == CONFIG_STRING &&
+            !config_is_yes_no(text.data))
             ares_str_add_z(out, text.data);
         else add_quoted(out, text.data);
         ares_str_fini(&text);
@@ -146,25 +149,31 @@ void ares_config_print(const ares_config *cfg, ares_str *out)
 
 static void add_meaning(ares_str *out, const config_option *o)
 {
-    static const char *const names[] = { "true or false", "integer", "number", "text", "choice", "list of texts",
-                                         "list of integers", "list of numbers", "any" };
-    const char *c = o->constraint + (o->constraint[0] == '?');
-    bool null = o->constraint[0] == '?' || config_value_read(o->option->text, false).type == CONFIG_NULL;
+    static const char *const names[] = {
+        "true or false", "integer",          "number",          "text", "choice",
+        "list of texts", "list of integers", "list of numbers", "any"
+    };
+    const char *c = o->constraint + (o->constraint[0] == '?'), *hash = strchr(c, '#');
+    ares_view body = { c, hash ? (size_t)(hash - c) : strlen(c) };
     ares_option_type type = o->option->type;
-    if (null && config_value_read(o->option->text, false).type == CONFIG_NULL && type == ARES_OPTION_text && !*o->option->text)
-        null = false;
-    if (type == ARES_OPTION_choice || (type == ARES_OPTION_tree && *c)) {
-        for (; *c; c++) {
-            if (*c == '|') ares_str_add_z(out, ", ");
-            else if (*c == '=') c += strcspn(c, "|") - 1; /* the other spellings are for those who type them */
-            else ares_str_add_char(out, *c);
-        }
-    } else {
+    bool null = o->constraint[0] == '?' ||
+                (*o->option->text && config_value_read(o->option->text, false).type == CONFIG_NULL);
+    bool words = type == ARES_OPTION_choice ||
+                 (type == ARES_OPTION_texts && body.len && !ares_view_is(body, "nonempty"));
+    if (type != ARES_OPTION_choice && (type != ARES_OPTION_tree || !body.len))
         ares_str_add_z(out, names[type]);
-        const char *hash = strchr(c, '#');
-        size_t len = hash ? (size_t)(hash - c) : strlen(c);
-        if (len) ares_str_addf(out, ", %s%.*s", strncmp(c, "nonempty", len) == 0 ? "" : "in ", (int)len, c);
-        if (hash) ares_str_addf(out, ", %s items", hash + 1);
+    if (type != ARES_OPTION_choice && type != ARES_OPTION_tree && body.len) ares_str_add_z(out, ", ");
+    if (!words) config_show_constraint(body, out);
+    for (size_t i = 0; words && i < body.len; i++) {
+        if (body.data[i] == '|') ares_str_add_z(out, ", ");
+        else if (body.data[i] == '=') /* the other spellings are for those who type them */
+            while (i + 1 < body.len && body.data[i + 1] != '|') i++;
+        else ares_str_add_char(out, body.data[i]);
+    }
+    if (hash) {
+        size_t n = strlen(hash + 1);
+        bool more = hash[n] == '+';
+        ares_str_addf(out, ", %s%.*s items", more ? "at least " : "", (int)(n - more), hash + 1);
     }
     if (null) ares_str_add_z(out, ", or null");
 }
@@ -210,10 +219,12 @@ static bool below(const char *path, const char *prefix)
 }
 
 /* Walks the tree, which keeps the order of declaration, for its sections; prints what lies below or above the prefix. */
-static void help(const ares_config *cfg, const config_node *map, const char *path, const char *prefix, int depth, ares_str *out)
+static void help(const ares_config *cfg, const config_node *map, const char *path, const char *prefix,
+                 int depth, ares_str *out)
 {
     for (const config_node *child = map->first; child; child = child->next) {
-        char *whole = ares_arena_printf((ares_arena *)&cfg->arena, "%s%s%s", path, *path ? "." : "", child->key);
+        char *whole =
+            ares_arena_printf((ares_arena *)&cfg->arena, "%s%s%s", path, *path ? "." : "", child->key);
         const config_option *o = config_option_at(cfg, whole);
         if (!below(whole, prefix) && (o || !below(prefix, whole))) continue;
         if (o) {
@@ -232,7 +243,8 @@ static void help(const ares_config *cfg, const config_node *map, const char *pat
 int ares_config_help(const ares_config *cfg, const char *prefix, ares_str *out)
 {
     prefix = prefix ? prefix : "";
-    if (*prefix && !config_option_at(cfg, prefix) && !ares_map_get(cfg->sections, ares_view_of(prefix), NULL)) {
+    if (*prefix && !config_option_at(cfg, prefix) &&
+        !ares_map_get(cfg->sections, ares_view_of(prefix), NULL)) {
         ares_str hint = { 0 };
         config_suggest(cfg, prefix, &hint);
         ares_fail(ARES_ECONFIG, "config: %s: no such option or section%s", prefix, hint.len ? hint.data : "");

@@ -110,14 +110,29 @@ config_node *config_yaml_read(ares_config *cfg, const char *name, ares_view text
 /* A value of the command line or of a default; type tells whether [ and { are plain text. */
 config_node *config_yaml_value(ares_config *cfg, ares_option_type type, const char *text, const char **error);
 
-/* ---- config.c: options, aliases, layers */
+/* ---- config_alias.c: where a path leads */
+typedef enum {
+    FOUND_OPTION, FOUND_SECTION, FOUND_USER, FOUND_IGNORED, FOUND_REFUSED, FOUND_PENDING, FOUND_SEVERAL,
+    FOUND_INSIDE_VALUE, FOUND_NOTHING
+} config_found_kind;
+
+typedef struct config_found {
+    config_found_kind kind;
+    const config_option *option;    /* FOUND_OPTION, FOUND_INSIDE_VALUE */
+    const char *path, *rest;        /* canonical; what is left of it inside the option */
+    const ares_config_alias *alias; /* FOUND_IGNORED, FOUND_REFUSED, FOUND_PENDING, FOUND_SEVERAL */
+} config_found;
+config_found config_find(ares_config *cfg, const char *path);
+const char *config_alias_target(ares_config *cfg, const char *path); /* canonical path, or path itself */
+bool config_is_known(ares_config *cfg, const char *path);            /* option, section or another's word for one */
+bool config_is_open(ares_option_type type);                          /* holds items or keys of its own */
+
+/* ---- config.c and config_layer.c: options, layers */
 config_option *config_option_at(const ares_config *cfg, const char *path); /* exactly there; NULL */
-const char *config_alias_target(ares_config *cfg, const char *path); /* canonical path, or path itself; no announcement */
 void config_add_default(ares_config *cfg, config_node *under, const ares_option *option);
 typedef enum { CONFIG_SET, CONFIG_ADD, CONFIG_APPEND } config_how;
 void config_put(ares_config *cfg, const char *path, config_node *node, config_how how);
 void config_reset(ares_config *cfg, const char *path, const config_node *where);
-bool config_is_known(ares_config *cfg, const char *path);         /* option, section or another's word for one */
 void config_settle_pending(ares_config *cfg);
 
 /* ---- config_fault.c */
@@ -135,9 +150,12 @@ void config_interpolate(ares_config *cfg, config_node *node); /* and everything 
 
 /* ---- config_bind.c */
 bool config_constraint_ok(ares_option_type type, const char *constraint); /* well formed: for our own mistakes */
+void config_show_constraint(ares_view body, ares_str *out);
 /* Writes the field when the value fits; otherwise notes the fault (unless quiet) and leaves it. */
 bool config_read_option(ares_config *cfg, const config_option *o, config_node *node, void *field, bool quiet);
 void config_bind_option(ares_config *cfg, const config_option *o, config_node *node, const config_node *where);
+
+/* ---- config_json.c */
 void config_build_json(ares_config *cfg);
 
 /* ---- config_print.c */

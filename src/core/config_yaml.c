@@ -11,7 +11,10 @@
 #include <string.h>
 #include <yaml.h>
 
-typedef struct anchor { const char *name; config_node *node; } anchor;
+typedef struct anchor {
+    const char *name;
+    config_node *node;
+} anchor;
 
 typedef struct reader {
     ares_config *cfg;
@@ -65,13 +68,16 @@ static void fault_of_parser(reader *r)
     size_t blanks = 0;
     while (blanks < text.len && text.data[blanks] == ' ') blanks++;
     if (p->error == YAML_READER_ERROR) {
-        fault(r, line_of_offset(r->text, p->problem_offset), "not YAML: %s; save the file as UTF-8 text", problem);
+        fault(r, line_of_offset(r->text, p->problem_offset), "not YAML: %s; save the file as UTF-8 text",
+              problem);
     } else if (blanks < text.len && text.data[blanks] == '\t') {
         fault(r, line, "indented with a tab; YAML takes spaces");
     } else {
-        bool reference = p->context && strstr(p->context, "flow") && ares_view_find(text, ARES_VIEW("${"), 0) >= 0;
-        fault(r, line, "column %d: not YAML: %s%s%s%s", (int)p->problem_mark.column + 1, problem, p->context ? ", " : "",
-              p->context ? p->context : "", reference ? "; inside [ ] and { } write \"${...}\" in quotes" : "");
+        bool reference =
+            p->context && strstr(p->context, "flow") && ares_view_find(text, ARES_VIEW("${"), 0) >= 0;
+        fault(r, line, "column %d: not YAML: %s%s%s%s", (int)p->problem_mark.column + 1, problem,
+              p->context ? ", " : "", p->context ? p->context : "",
+              reference ? "; inside [ ] and { } write \"${...}\" in quotes" : "");
     }
 }
 
@@ -112,8 +118,10 @@ static config_node *read_scalar(reader *r, yaml_event_t *event)
         static const char *const names[] = { "null", "bool", "int", "float", "str" };
         int type = -1;
         for (int i = 0; i < ARES_COUNT(names); i++)
-            if (strncmp(tag, core, sizeof core - 1) == 0 && strcmp(tag + sizeof core - 1, names[i]) == 0) type = i;
-        if (type < 0) return fault(r, line_of(event), "tag '%.60s' has no meaning here; leave it out", tag), NULL;
+            if (strncmp(tag, core, sizeof core - 1) == 0 && strcmp(tag + sizeof core - 1, names[i]) == 0)
+                type = i;
+        if (type < 0)
+            return fault(r, line_of(event), "tag '%.60s' has no meaning here; leave it out", tag), NULL;
         quoted = type == CONFIG_STRING;
         config_scalar is = config_value_read(text, quoted).type;
         if (is != (config_scalar)type && !(is == CONFIG_INT && type == CONFIG_FLOAT))
@@ -143,16 +151,20 @@ static bool read_key(reader *r, yaml_event_t *event, const char **key)
 {
     const char *text = (const char *)event->data.scalar.value;
     if (event->type != YAML_SCALAR_EVENT)
-        return fault(r, line_of(event), "a key must be a single word (found a list, a map or an alias)"), false;
+        return fault(r, line_of(event), "a key must be a single word (found a list, a map or an alias)"),
+               false;
     if (event->data.scalar.anchor) return fault(r, line_of(event), "an anchor on a key"), false;
     size_t len = event->data.scalar.length;
     if (len == 0 || len > CONFIG_MAX_KEY || memchr(text, 0, len))
-        return fault(r, line_of(event), "a key of %zu bytes; keys have 1 to %d, and no NUL", len, CONFIG_MAX_KEY), false;
+        return fault(r, line_of(event), "a key of %zu bytes; keys have 1 to %d, and no NUL", len,
+                     CONFIG_MAX_KEY),
+               false;
     *key = ares_arena_copy(&r->cfg->arena, text, len);
     return true;
 }
 
-static bool read_pair(reader *r, config_node *map, yaml_event_t *event, config_node **base, int *base_line, int depth)
+static bool read_pair(reader *r, config_node *map, yaml_event_t *event, config_node **base, int *base_line,
+                      int depth)
 {
     const char *key;
     if (!read_key(r, event, &key)) return false;
@@ -162,7 +174,8 @@ static bool read_pair(reader *r, config_node *map, yaml_event_t *event, config_n
     if (!value) return false;
     config_node *first = merge ? *base : config_node_find(map, key, strlen(key));
     if (first) {
-        fault(r, line, "key '%s' stands here twice (first in line %d); keep one", key, merge ? *base_line : first->line);
+        fault(r, line, "key '%s' stands here twice (first in line %d); keep one", key,
+              merge ? *base_line : first->line);
         return true;
     }
     if (merge) {
@@ -215,7 +228,8 @@ static config_node *read_alias(reader *r, yaml_event_t *event, int depth)
 
 static config_node *read_event(reader *r, yaml_event_t *event, int depth)
 {
-    if (depth > CONFIG_MAX_DEPTH) return fault(r, line_of(event), "nests deeper than %d", CONFIG_MAX_DEPTH), NULL;
+    if (depth > CONFIG_MAX_DEPTH)
+        return fault(r, line_of(event), "nests deeper than %d", CONFIG_MAX_DEPTH), NULL;
     r->cfg->at = (config_node){ .layer = r->cfg->layer, .line = line_of(event), .source = r->name };
     if (event->type == YAML_ALIAS_EVENT) return read_alias(r, event, depth);
     const char *name = NULL, *tag = NULL;
@@ -262,7 +276,8 @@ static config_node *read_document(reader *r)
     }
 }
 
-static config_node *read_text(ares_config *cfg, const char *name, ares_view text, const char **error, bool *failed)
+static config_node *read_text(ares_config *cfg, const char *name, ares_view text, const char **error,
+                              bool *failed)
 {
     reader r = { .cfg = cfg, .text = text, .name = name, .error = error };
     ARES_ASSERT(yaml_parser_initialize(&r.parser));
@@ -279,7 +294,8 @@ config_node *config_yaml_read(ares_config *cfg, const char *name, ares_view text
 {
     config_node where = { .layer = cfg->layer, .line = 1, .source = name };
     if (text.len > CONFIG_MAX_FILE) {
-        config_note_fault(cfg, &where, "a configuration of %zu bytes; %d are the most", text.len, CONFIG_MAX_FILE);
+        config_note_fault(cfg, &where, "a configuration of %zu bytes; %d are the most", text.len,
+                          CONFIG_MAX_FILE);
         return NULL;
     }
     bool failed;

@@ -34,14 +34,24 @@ TEST(config_later_layers_win_and_overrides_win_over_files)
     case_options o;
     ares_config *cfg = case_new(&o);
     const char *a = test_file("a.yaml"), *b = test_file("b.yaml");
-    const char a_text[] = "worker: {model_path: a, stops: [1, 2]}\nenv:\n  kwargs: {size: 3, deep: {x: 1, y: 2}}\n";
-    const char b_text[] = "worker:\n  model_path: b\n  stops: [3]\nenv.kwargs: {deep: {y: 5}}\ntrainer:\ndata: null\n";
+    const char a_text[] =
+        "worker: {model_path: a, stops: [1, 2]}\nenv:\n  kwargs: {size: 3, deep: {x: 1, y: 2}}\n";
+    const char b_text[] =
+        "worker:\n  model_path: b\n  stops: [3]\nenv.kwargs: {deep: {y: 5}}\ntrainer:\ndata: null\n";
     REQUIRE_OK(ares_file_write(a, a_text, sizeof a_text - 1));
     REQUIRE_OK(ares_file_write(b, b_text, sizeof b_text - 1));
     ares_str config = { 0 };
     ares_str_addf(&config, "config=%s", b);
-    const char *argv[] = { "worker.rollout.n=4", "--config", a, config.data, "--worker.rollout.n", "5", "--data.shuffle", "false",
-                           "--worker.rollout.top-k=-1", "--trainer.name=x" };
+    const char *argv[] = { "worker.rollout.n=4",
+                           "--config",
+                           a,
+                           config.data,
+                           "--worker.rollout.n",
+                           "5",
+                           "--data.shuffle",
+                           "false",
+                           "--worker.rollout.top-k=-1",
+                           "--trainer.name=x" };
     ares_config_read_args(cfg, ARES_COUNT(argv), argv);
     ares_config_resolve(cfg);
     REQUIRE_OK(ares_config_finish(cfg));
@@ -62,15 +72,43 @@ TEST(config_later_layers_win_and_overrides_win_over_files)
 
 TEST(config_scalars_follow_yaml_1_2_with_repairs)
 {
-    static const struct { const char *text; config_scalar type; double number; } cases[] = {
-        { "1e-6", CONFIG_FLOAT, 1e-6 }, { "010", CONFIG_INT, 10 },       { "0o17", CONFIG_INT, 15 },  { "0x1F", CONFIG_INT, 31 },
-        { "-7", CONFIG_INT, -7 },       { "+7", CONFIG_INT, 7 },         { ".5", CONFIG_FLOAT, .5 },  { "5.", CONFIG_FLOAT, 5 },
-        { "1E3", CONFIG_FLOAT, 1000 },  { ".inf", CONFIG_FLOAT, HUGE_VAL }, { "true", CONFIG_BOOL, 0 }, { "False", CONFIG_BOOL, 0 },
-        { "None", CONFIG_NULL, 0 },     { "~", CONFIG_NULL, 0 },         { "", CONFIG_NULL, 0 },      { "null", CONFIG_NULL, 0 },
-        { "none", CONFIG_STRING, 0 },   { "yes", CONFIG_STRING, 0 },     { "Off", CONFIG_STRING, 0 }, { "1_000", CONFIG_STRING, 0 },
-        { "1:30", CONFIG_STRING, 0 },   { "0b11", CONFIG_STRING, 0 },    { "1e", CONFIG_STRING, 0 },  { "e5", CONFIG_STRING, 0 },
-        { ".", CONFIG_STRING, 0 },      { "-", CONFIG_STRING, 0 },       { "0x", CONFIG_STRING, 0 },  { "inf", CONFIG_STRING, 0 },
-        { "2024-01-02", CONFIG_STRING, 0 }, { "nan", CONFIG_STRING, 0 }, { "tRue", CONFIG_STRING, 0 }, { "0o8", CONFIG_STRING, 0 },
+    static const struct {
+        const char *text;
+        config_scalar type;
+        double number;
+    } cases[] = {
+        { "1e-6", CONFIG_FLOAT, 1e-6 },
+        { "010", CONFIG_INT, 10 },
+        { "0o17", CONFIG_INT, 15 },
+        { "0x1F", CONFIG_INT, 31 },
+        { "-7", CONFIG_INT, -7 },
+        { "+7", CONFIG_INT, 7 },
+        { ".5", CONFIG_FLOAT, .5 },
+        { "5.", CONFIG_FLOAT, 5 },
+        { "1E3", CONFIG_FLOAT, 1000 },
+        { ".inf", CONFIG_FLOAT, HUGE_VAL },
+        { "true", CONFIG_BOOL, 0 },
+        { "False", CONFIG_BOOL, 0 },
+        { "None", CONFIG_NULL, 0 },
+        { "~", CONFIG_NULL, 0 },
+        { "", CONFIG_NULL, 0 },
+        { "null", CONFIG_NULL, 0 },
+        { "none", CONFIG_STRING, 0 },
+        { "yes", CONFIG_STRING, 0 },
+        { "Off", CONFIG_STRING, 0 },
+        { "1_000", CONFIG_STRING, 0 },
+        { "1:30", CONFIG_STRING, 0 },
+        { "0b11", CONFIG_STRING, 0 },
+        { "1e", CONFIG_STRING, 0 },
+        { "e5", CONFIG_STRING, 0 },
+        { ".", CONFIG_STRING, 0 },
+        { "-", CONFIG_STRING, 0 },
+        { "0x", CONFIG_STRING, 0 },
+        { "inf", CONFIG_STRING, 0 },
+        { "2024-01-02", CONFIG_STRING, 0 },
+        { "nan", CONFIG_STRING, 0 },
+        { "tRue", CONFIG_STRING, 0 },
+        { "0o8", CONFIG_STRING, 0 },
     };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         config_value v = config_value_read(cases[i].text, false);
@@ -87,12 +125,14 @@ TEST(config_scalars_follow_yaml_1_2_with_repairs)
 TEST(config_warns_of_yes_and_no_where_they_stay_texts)
 {
     case_options o;
-    ares_config *cfg = case_read(&o, "trainer: {name: yes}\nenv: {kwargs: {a: [Off, 'no']}}\nalgorithm: {mode: none}", MODEL);
+    ares_config *cfg = case_read(
+        &o, "trainer: {name: yes}\nenv: {kwargs: {a: [Off, 'no']}}\nalgorithm: {mode: none}", MODEL);
     REQUIRE_OK(ares_config_finish(cfg));
     CHECK_STR(o.name, "yes");
     CHECK_STR(o.mode, "none");
     CHECK_EQ(cfg->notes.count, 2);
-    CHECK_STR(cfg->notes.items[0], "a.yaml:1: trainer.name = yes: stays a text in YAML 1.2; write true or false, or quote it");
+    CHECK_STR(cfg->notes.items[0],
+              "a.yaml:1: trainer.name = yes: stays a text in YAML 1.2; write true or false, or quote it");
     CHECK_CONTAINS(cfg->notes.items[1], "a.yaml:2: env.kwargs.a.0 = Off");
     ares_config_free(cfg);
 }
@@ -121,13 +161,16 @@ TEST(config_anchors_and_merge_keys_copy)
 
 TEST(config_broken_yaml_is_reported_with_its_line)
 {
-    CHECK_FAULTS("worker:\n  rollout:\n\t  n: 3\n", MODEL, "config: a.yaml:3: indented with a tab; YAML takes spaces");
+    CHECK_FAULTS("worker:\n  rollout:\n\t  n: 3\n", MODEL,
+                 "config: a.yaml:3: indented with a tab; YAML takes spaces");
     CHECK_FAULTS("a: 'x\n", MODEL,
-                 "config: a.yaml:2: column 1: not YAML: found unexpected end of stream, while scanning a quoted scalar");
+                 "config: a.yaml:2: column 1: not YAML: found unexpected end of stream, while scanning a "
+                 "quoted scalar");
     CHECK_FAULTS("# \xC3\xA9\n\nx-a: \xFF\n", MODEL,
                  "config: a.yaml:3: not YAML: invalid leading UTF-8 octet; save the file as UTF-8 text");
     CHECK_FAULTS("- 1\n", MODEL, "config: a.yaml:1: the file must be a map of options (key: value)");
-    CHECK_FAULTS("x-a: 1\n---\nx-b: 1\n", MODEL, "config: a.yaml:2: a second document (---); one file holds one");
+    CHECK_FAULTS("x-a: 1\n---\nx-b: 1\n", MODEL,
+                 "config: a.yaml:2: a second document (---); one file holds one");
     CHECK_FAULTS("x-a: *nowhere\n", MODEL, "config: a.yaml:1: alias *nowhere has no anchor before it");
     CHECK_FAULTS("x-a: &a [*a]\n", MODEL, "config: a.yaml:1: alias *a stands inside its own anchor");
     CHECK_FAULTS("x-a:\n  ? [1]\n  : 2\n", MODEL,
@@ -138,7 +181,8 @@ TEST(config_broken_yaml_is_reported_with_its_line)
     CHECK_FAULTS("x-a: \"\\0\"\n", MODEL, "config: a.yaml:1: a text with a NUL byte");
     CHECK_FAULTS("x-a: {<<: 3}\n", MODEL, "config: a.yaml:1: `<<` takes a map or a list of maps");
     CHECK_FAULTS("env: {kwargs: [${trainer.name}]}\n", MODEL,
-                 "config: a.yaml:1: column 17: not YAML: did not find expected ',' or ']', while parsing a flow sequence; "
+                 "config: a.yaml:1: column 17: not YAML: did not find expected ',' or ']', while parsing a "
+                 "flow sequence; "
                  "inside [ ] and { } write \"${...}\" in quotes");
     CHECK_FAULTS("", MODEL, "");
     CHECK_FAULTS("# nothing\n", MODEL, "");
@@ -152,7 +196,8 @@ TEST(config_duplicate_keys_are_faults_and_do_not_hide_others)
     CHECK_FAULTS("worker: {rollout: {n: 2}}\nworker.rollout.n: 3\n", MODEL,
                  "config: a.yaml:2: worker.rollout.n: set twice in this file (first in line 1); keep one");
     CHECK_FAULTS("num_generations: 2\nworker: {rollout: {n: 3}}\n", MODEL,
-                 "config: a.yaml:2: worker.rollout.n: set twice in this file (first in line 1 as num_generations); keep one");
+                 "config: a.yaml:2: worker.rollout.n: set twice in this file (first in line 1 as "
+                 "num_generations); keep one");
 }
 
 TEST(config_hostile_yaml_is_bounded)
@@ -165,13 +210,15 @@ TEST(config_hostile_yaml_is_bounded)
         ares_str_add_z(&text, "]\n");
     }
     CHECK_FAULTS(text.data, MODEL,
-                 "config: a.yaml:5: the configuration has more than 100000 values; anchors or interpolation may multiply them");
+                 "config: a.yaml:5: the configuration has more than 100000 values; anchors or interpolation "
+                 "may multiply them");
     ares_str_clear(&text);
     ares_str_add_z(&text, "x-a: ");
     for (int i = 0; i < 100000; i++) ares_str_add_char(&text, '[');
     CHECK_FAULTS(text.data, MODEL, "config: a.yaml:1: nests deeper than 64");
     ares_str_clear(&text);
-    for (int i = 0; i < 30; i++) ares_str_addf(&text, "x-%d: \"${x-%d}${x-%d}${x-%d}\"\n", i, i + 1, i + 1, i + 1);
+    for (int i = 0; i < 30; i++)
+        ares_str_addf(&text, "x-%d: \"${x-%d}${x-%d}${x-%d}\"\n", i, i + 1, i + 1, i + 1);
     ares_str_add_z(&text, "x-30: aaaa\ntrainer: {name: \"${x-0}\"}\n");
     case_options o;
     ares_config *cfg = case_read(&o, text.data, MODEL);
@@ -181,7 +228,8 @@ TEST(config_hostile_yaml_is_bounded)
     for (int i = 0; i < 3000; i++) ares_str_addf(&text, "x-%d: ${x-%d}\n", i, i + 1);
     ares_str_add_z(&text, "trainer: {name: \"${x-0}\"}\n");
     cfg = case_read(&o, text.data, MODEL);
-    CHECK_FAIL(ares_config_finish(cfg), ARES_ECONFIG, "more than 100 interpolations that refer to one another");
+    CHECK_FAIL(ares_config_finish(cfg), ARES_ECONFIG,
+               "more than 100 interpolations that refer to one another");
     CHECK_EQ(ares_config_fault_count(cfg), 1);
     ares_config_free(cfg);
     ares_str_fini(&text);
@@ -208,7 +256,8 @@ TEST(config_interpolates)
                                  "trainer:\n"
                                  "  name: a-${worker.rollout.n}-${oc.select:data.none,x}-\\${literal}\n"
                                  "env:\n"
-                                 "  kwargs: {copy: \"${x-mine}\", inner: \"${.copy.deep.1.k}\", pick: \"${x-${.which}}\", which: mine}\n",
+                                 "  kwargs: {copy: \"${x-mine}\", inner: \"${.copy.deep.1.k}\", pick: "
+                                 "\"${x-${.which}}\", which: mine}\n",
                                  "data.prompt=\\\\${trainer.name}\\n");
     REQUIRE_OK(ares_config_finish(cfg));
     CHECK_STR(o.model, "some model");
@@ -233,47 +282,57 @@ TEST(config_interpolation_faults_name_the_cause)
                  "config: a.yaml:1: trainer.name = '${.dir}': the interpolation goes in a circle: "
                  "trainer.name <- trainer.dir <- trainer.name");
     CHECK_FAULTS("trainer: {name: \"${.name}\"}\n", MODEL,
-                 "config: a.yaml:1: trainer.name = '${.name}': the interpolation goes in a circle: trainer.name <- trainer.name");
+                 "config: a.yaml:1: trainer.name = '${.name}': the interpolation goes in a circle: "
+                 "trainer.name <- trainer.name");
     CHECK_FAULTS("env:\n  kwargs: {a: \"${env}\"}\n", MODEL,
                  "config: a.yaml:2: env.kwargs.a = '${env}': the interpolation goes in a circle: "
                  "env <- env.kwargs.a <- env.kwargs <- env");
-    CHECK_FAULTS("trainer: {name: \"${worker.rollout.nn}\"}\n", MODEL,
-                 "config: a.yaml:1: trainer.name = '${worker.rollout.nn}': ${worker.rollout.nn}: no such option; "
-                 "did you mean 'worker.rollout.n'?");
+    CHECK_FAULTS(
+        "trainer: {name: \"${worker.rollout.nn}\"}\n", MODEL,
+        "config: a.yaml:1: trainer.name = '${worker.rollout.nn}': ${worker.rollout.nn}: no such option; "
+        "did you mean 'worker.rollout.n'?");
     CHECK_FAULTS(NULL, MODEL "|trainer.name=${oc.env:ARES_TEST_NONE}",
-                 "config: command line: trainer.name = '${oc.env:ARES_TEST_NONE}': environment variable ARES_TEST_NONE is not "
+                 "config: command line: trainer.name = '${oc.env:ARES_TEST_NONE}': environment variable "
+                 "ARES_TEST_NONE is not "
                  "set; set it, or write ${oc.env:ARES_TEST_NONE,default}");
     CHECK_FAULTS(NULL, MODEL "|trainer.name=${env:HOME}",
-                 "config: command line: trainer.name = '${env:HOME}': ${env:...}: unknown; did you mean an environment "
+                 "config: command line: trainer.name = '${env:HOME}': ${env:...}: unknown; did you mean an "
+                 "environment "
                  "variable, ${oc.env:NAME,default}? (choices: oc.env, oc.select)");
     CHECK_FAULTS(NULL, MODEL "|trainer.name=a${b",
                  "config: command line: trainer.name = 'a${b': ${ without its }; a literal one is \\${");
-    CHECK_FAULTS(NULL, MODEL "|trainer.name=a${env.kwargs}",
-                 "config: command line: trainer.name = 'a${env.kwargs}': a map or a list cannot stand inside a text");
+    CHECK_FAULTS(
+        NULL, MODEL "|trainer.name=a${env.kwargs}",
+        "config: command line: trainer.name = 'a${env.kwargs}': a map or a list cannot stand inside a text");
     CHECK_FAULTS(NULL, "trainer.name=${worker.model_path}",
-                 "config: command line: trainer.name = '${worker.model_path}': refers to an option that is required and not set\n"
-                 "config: worker.model_path: required, and not set (the model); set it in a file or as worker.model_path=...");
+                 "config: command line: trainer.name = '${worker.model_path}': refers to an option that is "
+                 "required and not set\n"
+                 "config: worker.model_path: required, and not set (the model); set it in a file or as "
+                 "worker.model_path=...");
 }
 
 TEST(config_aliases_work_layer_by_layer_and_are_announced_once)
 {
     case_options o;
     ares_config *cfg = case_new(&o);
-    ares_config_load_text(cfg, "a.yaml", ares_view_of("worker: {rollout: {n: 2, max_len: 5}}\nnum_generations: null\n"));
+    ares_config_load_text(cfg, "a.yaml",
+                          ares_view_of("worker: {rollout: {n: 2, max_len: 5}}\nnum_generations: null\n"));
     CHECK_EQ(ares_config_fault_count(cfg), 1); /* both in one file */
     ares_config_free(cfg);
     cfg = case_new(&o);
     ares_config_load_text(cfg, "a.yaml", ares_view_of("worker: {rollout: {n: 2, max_len: 5}}\n"));
-    ares_config_load_text(cfg, "b.yaml",
-                          ares_view_of("actor_rollout_ref:\n  model: {path: m}\n  rollout: {temperature: 0.5, n: 4, "
-                                       "response_length: 9}\n  fsdp: {a: 1, b: {c: 2}}\n"));
+    ares_config_load_text(
+        cfg, "b.yaml",
+        ares_view_of("actor_rollout_ref:\n  model: {path: m}\n  rollout: {temperature: 0.5, n: 4, "
+                     "response_length: 9}\n  fsdp: {a: 1, b: {c: 2}}\n"));
     ares_config_override(cfg, "actor_rollout_ref.rollout.n=6");
     ares_config_override(cfg, "num_generations=8");
     ares_config_resolve(cfg);
     ares_config_fault(cfg, "worker.rollout.temperature", "too cold");
     ares_config_fault(cfg, "worker.rollout.top_p", "as by default");
     CHECK_FAIL(ares_config_finish(cfg), ARES_ECONFIG,
-               "config: b.yaml:3: worker.rollout.temperature = 0.5 (written actor_rollout_ref.rollout.temperature): too cold\n"
+               "config: b.yaml:3: worker.rollout.temperature = 0.5 (written "
+               "actor_rollout_ref.rollout.temperature): too cold\n"
                "config: worker.rollout.top_p = 1.0: as by default");
     CHECK_EQ(o.n, 8);
     CHECK_EQ(o.max_len, 9);
@@ -287,7 +346,8 @@ TEST(config_aliases_work_layer_by_layer_and_are_announced_once)
         "num_generations -> worker.rollout.n",
     };
     CHECK_EQ(cfg->notes.count, ARES_COUNT(notes));
-    for (int i = 0; i < ARES_COUNT(notes) && i < cfg->notes.count; i++) CHECK_STR(cfg->notes.items[i], notes[i]);
+    for (int i = 0; i < ARES_COUNT(notes) && i < cfg->notes.count; i++)
+        CHECK_STR(cfg->notes.items[i], notes[i]);
     ares_config_free(cfg);
 }
 
@@ -312,14 +372,16 @@ TEST(config_an_ambiguous_word_needs_the_option_that_settles_it)
 
 TEST(config_one_word_for_several_options_yields_to_each_of_them)
 {
-    static const char *const texts[] = { "both: 5\nnum_generations: 7\n", "worker: {rollout: {n: 7}}\nboth: 5\n" };
+    static const char *const texts[] = { "both: 5\nnum_generations: 7\n",
+                                         "worker: {rollout: {n: 7}}\nboth: 5\n" };
     for (int i = 0; i < ARES_COUNT(texts); i++) {
         case_options o;
         ares_config *cfg = case_read(&o, texts[i], MODEL);
         CHECK_OK(ares_config_finish(cfg));
         CHECK_EQ(o.n, 7);
         CHECK_EQ(o.max_len, 5);
-        CHECK_STR(cfg->notes.items[0], i == 0 ? "both -> worker.rollout.n&worker.rollout.max_len" : cfg->notes.items[0]);
+        CHECK_STR(cfg->notes.items[0],
+                  i == 0 ? "both -> worker.rollout.n&worker.rollout.max_len" : cfg->notes.items[0]);
         ares_config_free(cfg);
     }
     case_options o;
@@ -330,5 +392,6 @@ TEST(config_one_word_for_several_options_yields_to_each_of_them)
                  "config: a.yaml:1: worker.rollout.n = 0 (written both): must be in [1,)\n"
                  "config: a.yaml:1: worker.rollout.max_len = 0 (written both): must be in [1,)\n"
                  "config: a.yaml:2: both.x: no such option\n"
-                 "config: a.yaml:3: actor_rollout_ref.rollout.tpo_p: no such option; did you mean 'worker.rollout.top_p'?");
+                 "config: a.yaml:3: actor_rollout_ref.rollout.tpo_p: no such option; did you mean "
+                 "'worker.rollout.top_p'?");
 }

@@ -42,6 +42,7 @@ static ARES_OPTION_TABLE(fuzz_reward_table, fuzz_reward, FUZZ_REWARD)
 static const ares_config_alias fuzz_aliases[] = {
     { "old.rollout.*", "worker.rollout.*", NULL, NULL }, { "old.rollout.num", "worker.rollout.n", NULL, NULL },
     { "old.loop.*", "old.loop.*", NULL, NULL },          { "old.gone.*", "", NULL, "no such engine" },
+    { "both", "worker.rollout.n&worker.rollout.steps", NULL, NULL },
     { "old.bad", NULL, NULL, "write env.any" },          { "beta", "worker.optim.lr", "data.kind=b", "only with kind b" },
 };
 

@@ -22,7 +22,7 @@ void jinja_float_repr(double x, char out[40])
     int exponent = atoi(mark + 1);
     if (exponent < -4 || exponent >= 16) {
         *mark = 0;
-        snprintf(out, 40, "%se%c%02d", digits, exponent < 0 ? '-' : '+', abs(exponent));
+        snprintf(out, 40, "%.26se%c%02d", digits, exponent < 0 ? '-' : '+', abs(exponent));
     } else {
         snprintf(out, 40, "%.*f", ARES_MAX(precision - exponent, 0), x);
         if (!strchr(out, '.')) strcat(out, ".0");
@@ -281,7 +281,7 @@ static void refuse_other_digits(jinja_run *r, ares_view s)
 
 bool jinja_parse_int(jinja_run *r, ares_view s, int base, jinja_value *out)
 {
-    if (base != 0 && (base < 2 || base > 36)) JINJA_FAIL(r, "int() base must be >= 2 and <= 36, or 0");
+    if (base != 0 && (base < 2 || base > 36)) return false;
     jinja_work(r, s.len);
     refuse_other_digits(r, s);
     s = strip(s);
@@ -479,12 +479,11 @@ static void add_percent_int(jinja_run *r, jinja_buf *b, spec *f, jinja_value v)
     if (!jinja_as_index(v, &i))
         JINJA_FAIL(r, "%%%c format: %s is required, not %s", f->type, decimal ? "a real number" : "an integer", jinja_type_name(v));
     int_digits(i < 0 ? 0 - (uint64_t)i : (uint64_t)i, decimal ? 10 : f->type == 'o' ? 8 : 16, f->type == 'X', digits);
-    char padded[300];
-    if (f->precision > 250) JINJA_UNSUPPORTED(r, "a precision of %lld", (long long)f->precision);
-    snprintf(padded, sizeof padded, "%.*s%s", (int)ARES_MAX(f->precision - (int64_t)strlen(digits), 0),
-             "0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000"
-             "0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000"
-             "00000000000000000000", digits);
+    char padded[400];
+    int64_t zeros = ARES_MAX(f->precision - (int64_t)strlen(digits), 0);
+    if (zeros > 300) JINJA_UNSUPPORTED(r, "a precision of %lld", (long long)f->precision);
+    memset(padded, '0', (size_t)zeros);
+    strcpy(padded + zeros, digits);
     char prefix[3] = { 0 };
     if (f->alternate && !decimal) prefix[0] = '0', prefix[1] = f->type;
     if (decimal) f->type = 'd';

@@ -3,6 +3,7 @@
  * "-" strips white space of any kind on its side; trim_blocks drops one newline after a block or comment; lstrip_blocks
  * drops blanks between a line's start and a block or comment.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "jinja.h"
@@ -148,6 +149,7 @@ static void lex_raw(lexer *x, size_t begin)
         finish(x, j + end);
         return;
     }
+    if (x->at == x->n) return; /* as jinja2: nothing behind the tag, nothing missed */
     jinja_syntax_fail(x->p, ARES_EFORMAT, (uint32_t)begin, "Missing end of raw directive");
 }
 
@@ -159,6 +161,7 @@ static void lex_comment(lexer *x, size_t begin)
         finish(x, i + end);
         return;
     }
+    if (x->at == x->n) return;
     jinja_syntax_fail(x->p, ARES_EFORMAT, (uint32_t)begin, "Missing end of comment tag");
 }
 

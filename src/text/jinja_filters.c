@@ -1,0 +1,753 @@
+/*
+ * Filters and tests. map, select, unique and their kin are lazy and can be read once, as in Python: an error in them shows
+ * when they are read, and never when they are not.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "jinja.h"
+
+#define ARG(i) (a->pos[i])
+#define GIVEN(i) (a->pos[i].kind != JV_MISSING)
+#define SET(i) (a->pos[i].kind != JV_MISSING && a->pos[i].kind != JV_NONE)
+#define FILTER(name) static jinja_value name(jinja_run *r, jinja_value self, jinja_args *a)
+
+static jinja_value plain(jinja_run *r, jinja_value v) /* str(v): not marked safe */
+{
+    v = jinja_to_str(r, v);
+    v.flag = 0;
+    return v;
+}
+
+static int64_t int_arg(jinja_run *r, jinja_value v, int64_t absent)
+{
+    int64_t i;
+    if (v.kind == JV_MISSING) return absent;
+    if (!jinja_as_index(v, &i)) JINJA_FAIL(r, "'%s' object cannot be interpreted as an integer", jinja_type_name(v));
+    return i;
+}
+
+static bool bool_arg(jinja_run *r, jinja_value v) { return v.kind != JV_MISSING && jinja_truth(r, v); }
+
+/* ------------------------------------------------------------------ attribute paths: "a.b.0", a number */
+typedef struct path { jinja_value *parts; int64_t n; } path;
+
+static path path_of(jinja_run *r, jinja_value v)
+{
+    path p = { 0 };
+    if (v.kind == JV_MISSING || v.kind == JV_NONE) return p;
+    if (v.kind != JV_STR) {
+        p.parts = jinja_alloc(r, sizeof *p.parts);
+        *p.parts = v;
+        p.n = 1;
+        return p;
+    }
+    jinja_value dot = jinja_str_view(r, ".", 1), list = jinja_str_call(r, "split", plain(r, v), &dot, 1);
+    p = (path){ list.u.l->items, list.u.l->n };
+    for (int64_t i = 0; i < p.n; i++) {
+        int64_t number;
+        bool digits = p.parts[i].u.s->len > 0;
+        for (size_t k = 0; k < p.parts[i].u.s->len; k++) digits = digits && p.parts[i].u.s->data[k] >= '0' && p.parts[i].u.s->data[k] <= '9';
+        if (digits && ares_parse_i64(jinja_text(p.parts[i]), &number)) p.parts[i] = jinja_int(number);
+    }
+    return p;
+}
+
+static jinja_value follow(jinja_run *r, path p, jinja_value v, jinja_value absent)
+{
+    for (int64_t i = 0; i < p.n; i++) {
+        v = jinja_getitem(r, v, p.parts[i]);
+        if (v.kind == JV_UNDEFINED && absent.kind != JV_MISSING && absent.kind != JV_NONE) v = absent;
+    }
+    return v;
+}
+
+static jinja_value folded(jinja_run *r, jinja_value v, bool case_sensitive)
+{
+    return case_sensitive || v.kind != JV_STR ? v : jinja_str_call(r, "lower", v, NULL, 0);
+}
+
+static const jinja_value missing = { .kind = JV_MISSING };
+
+/* ------------------------------------------------------------------ text */
+FILTER(filter_upper) { (void)a; return jinja_str_call(r, "upper", jinja_to_str(r, self), NULL, 0); }
+FILTER(filter_lower) { (void)a; return jinja_str_call(r, "lower", jinja_to_str(r, self), NULL, 0); }
+FILTER(filter_capitalize) { (void)a; return jinja_str_call(r, "capitalize", jinja_to_str(r, self), NULL, 0); }
+FILTER(filter_trim) { return jinja_str_call(r, "strip", jinja_to_str(r, self), a->pos, GIVEN(0)); }
+FILTER(filter_string) { (void)a; return jinja_to_str(r, self); }
+FILTER(filter_escape) { (void)a; return jinja_escape(r, self); }
+FILTER(filter_forceescape) { (void)a; return jinja_escape(r, plain(r, self)); }
+
+FILTER(filter_safe)
+{
+    (void)a;
+    jinja_value v = jinja_to_str(r, self);
+    v.flag = 1;
+    return v;
+}
+
+FILTER(filter_center)
+{
+    jinja_value width = GIVEN(0) ? ARG(0) : jinja_int(80);
+    return jinja_str_call(r, "center", jinja_to_str(r, self), &width, 1);
+}
+
+FILTER(filter_title)
+{
+    (void)a;
+    jinja_value s = plain(r, self);
+    ares_view t = jinja_text(s);
+    jinja_buf b = { 0 };
+    for (size_t i = 0; i < t.len;) {
+        size_t from = i;
+        uint32_t cp = 0;
+        int k = 0;
+        while (i < t.len && (k = jinja_decode(t.data + i, t.len - i, &cp), !jinja_is_space(cp) && !(cp < 0x80 && cp && strchr("-({[<", (int)cp)))) i += (size_t)k;
+        if (i > from) {
+            int first = jinja_decode(t.data + from, t.len - from, &cp);
+            uint32_t out[3];
+            int n = jinja_upper(cp, out);
+            for (int j = 0; j < n; j++) jinja_add_cp(r, &b, out[j]);
+            jinja_value rest = jinja_str_view(r, t.data + from + first, i - from - (size_t)first);
+            jinja_add_str(r, &b, jinja_str_call(r, "lower", rest, NULL, 0));
+        } else {
+            jinja_add(r, &b, t.data + i, (size_t)k);
+            i += (size_t)k;
+        }
+    }
+    return jinja_str_buf(r, &b);
+}
+
+FILTER(filter_replace)
+{
+    jinja_value args[3] = { plain(r, ARG(0)), plain(r, ARG(1)), SET(2) ? ARG(2) : jinja_int(-1) };
+    return jinja_str_call(r, "replace", plain(r, self), args, 3);
+}
+
+FILTER(filter_join)
+{
+    jinja_value d = GIVEN(0) ? plain(r, ARG(0)) : jinja_str_view(r, "", 0);
+    path p = path_of(r, ARG(1));
+    if (!jinja_is_iterable(self)) JINJA_FAIL(r, "can only join an iterable");
+    jinja_iter *it = jinja_iterate(r, self);
+    jinja_buf b = { 0 };
+    bool first = true;
+    for (jinja_value v; it->next(r, it, &v); first = false) {
+        if (!first) jinja_add_str(r, &b, d);
+        jinja_add_str(r, &b, follow(r, p, v, missing));
+    }
+    return jinja_str_buf(r, &b);
+}
+
+FILTER(filter_indent)
+{
+    if (self.kind == JV_UNDEFINED) JINJA_FAIL(r, "%s", self.u.hint);
+    if (self.kind != JV_STR) JINJA_FAIL(r, "indent() needs a str, not %s", jinja_type_name(self));
+    if (self.flag) JINJA_UNSUPPORTED(r, "indent of text marked safe");
+    jinja_buf by = { 0 }, b = { 0 };
+    if (GIVEN(0) && ARG(0).kind == JV_STR) jinja_add_str(r, &by, ARG(0));
+    else jinja_add_repeat(r, &by, " ", 1, int_arg(r, ARG(0), 4));
+    bool first = bool_arg(r, ARG(1)), blank = bool_arg(r, ARG(2));
+    jinja_value text = jinja_binary(r, JOP_ADD, self, jinja_str_view(r, "\n", 1));
+    jinja_value lines = jinja_str_call(r, "splitlines", text, NULL, 0);
+    for (int64_t i = 0; i < lines.u.l->n; i++) {
+        jinja_value line = lines.u.l->items[i];
+        if (i) jinja_add(r, &b, "\n", 1);
+        if (i ? blank || line.u.s->len : first) jinja_add(r, &b, by.data ? by.data : "", by.len);
+        jinja_add_str(r, &b, line);
+    }
+    return jinja_str_buf(r, &b);
+}
+
+FILTER(filter_truncate)
+{
+    int64_t length = int_arg(r, ARG(0), 255), leeway = SET(3) ? int_arg(r, ARG(3), 5) : 5;
+    jinja_value end = GIVEN(2) ? ARG(2) : jinja_str_view(r, "...", 3);
+    int64_t tail = jinja_len(r, end);
+    if (length < tail) JINJA_FAIL(r, "expected length >= %lld, got %lld", (long long)tail, (long long)length);
+    if (leeway < 0) JINJA_FAIL(r, "expected leeway >= 0, got %lld", (long long)leeway);
+    if (jinja_len(r, self) <= length + leeway) return self;
+    if (self.kind != JV_STR || self.flag) JINJA_UNSUPPORTED(r, "truncate of anything but a plain str");
+    jinja_value head = jinja_slice(r, self, jinja_none(), jinja_int(length - tail), jinja_none());
+    if (!bool_arg(r, ARG(1))) {
+        jinja_value by[2] = { jinja_str_view(r, " ", 1), jinja_int(1) };
+        head = jinja_str_call(r, "rsplit", head, by, 2).u.l->items[0];
+    }
+    return jinja_binary(r, JOP_ADD, head, end);
+}
+
+FILTER(filter_wordcount)
+{
+    (void)a;
+    ares_view t = jinja_text(jinja_to_str(r, self));
+    int64_t n = 0;
+    bool inside = false;
+    jinja_work(r, t.len * 4);
+    for (size_t i = 0; i < t.len;) {
+        uint32_t cp;
+        i += (size_t)jinja_decode(t.data + i, t.len - i, &cp);
+        bool word = cp == '_' || jinja_is_alnum(cp);
+        n += word && !inside;
+        inside = word;
+    }
+    return jinja_int(n);
+}
+
+FILTER(filter_format)
+{
+    jinja_value s = jinja_to_str(r, self);
+    if (s.flag) JINJA_UNSUPPORTED(r, "format of text marked safe");
+    if (a->n && a->n_kw) JINJA_FAIL(r, "can't handle positional and keyword arguments at the same time");
+    jinja_dict *d = jinja_dict_new(r);
+    for (int64_t i = 0; i < a->n_kw; i++) jinja_dict_put(r, d, jinja_str_view(r, a->kw[i].name.data, a->kw[i].name.len), a->kw[i].value);
+    if (a->n_kw) return jinja_percent(r, s, (jinja_value){ .kind = JV_DICT, .u.d = d }, NULL);
+    jinja_value args = jinja_list_new(r, a->n, JV_TUPLE);
+    if (a->n) memcpy(args.u.l->items, a->pos, (size_t)a->n * sizeof args);
+    return jinja_percent(r, s, args, NULL);
+}
+
+FILTER(filter_tojson)
+{
+    jinja_buf b = { 0 }, by = { 0 };
+    jinja_value item = jinja_str_view(r, ", ", 2), key = jinja_str_view(r, ": ", 2);
+    bool pretty = SET(1);
+    if (pretty) {
+        if (ARG(1).kind == JV_STR) jinja_add_str(r, &by, ARG(1));
+        else jinja_add_repeat(r, &by, " ", 1, int_arg(r, ARG(1), 0));
+        item = jinja_str_view(r, ",", 1);
+    }
+    if (SET(2)) {
+        jinja_value pair = jinja_to_list(r, ARG(2));
+        if (pair.u.l->n != 2 || pair.u.l->items[0].kind != JV_STR || pair.u.l->items[1].kind != JV_STR) JINJA_FAIL(r, "tojson: separators must be two strings");
+        item = pair.u.l->items[0], key = pair.u.l->items[1];
+    }
+    jinja_add_json(r, &b, self, bool_arg(r, ARG(0)), bool_arg(r, ARG(3)), (ares_view){ by.data ? by.data : "", by.len }, pretty, jinja_text(item), jinja_text(key));
+    return jinja_str_buf(r, &b);
+}
+
+/* jinja2's own tojson: for HTML, ASCII, sorted. */
+FILTER(filter_tojson_html)
+{
+    jinja_value args[4] = { jinja_bool(true), ARG(0), missing, jinja_bool(true) }, out;
+    jinja_args all = { .pos = args, .n = 4 };
+    ares_view t = jinja_text(filter_tojson(r, self, &all));
+    jinja_buf b = { 0 };
+    for (size_t i = 0; i < t.len; i++) {
+        char c = t.data[i], escaped[8];
+        bool unsafe = c == '<' || c == '>' || c == '&' || c == '\'';
+        if (unsafe) snprintf(escaped, sizeof escaped, "\\u%04x", (unsigned)c);
+        jinja_add(r, &b, unsafe ? escaped : &c, unsafe ? 6 : 1);
+    }
+    out = jinja_str_buf(r, &b);
+    out.flag = 1;
+    return out;
+}
+
+/* ------------------------------------------------------------------ numbers */
+jinja_value jinja_int_of(jinja_run *r, jinja_value v, bool *ok)
+{
+    int64_t i;
+    *ok = true;
+    if (v.kind == JV_BIG) return v;
+    if (jinja_as_index(v, &i)) return jinja_int(i);
+    *ok = v.kind == JV_FLOAT && !isnan(v.u.f);
+    if (!*ok) return v;
+    if (isinf(v.u.f)) JINJA_FAIL(r, "cannot convert float infinity to integer");
+    if (fabs(v.u.f) >= 9.2e18) JINJA_UNSUPPORTED(r, "an integer beyond 64 bits");
+    return jinja_int((int64_t)v.u.f);
+}
+
+FILTER(filter_int)
+{
+    jinja_value v, absent = GIVEN(0) ? ARG(0) : jinja_int(0);
+    bool ok;
+    double x;
+    if (self.kind == JV_UNDEFINED) JINJA_FAIL(r, "%s", self.u.hint);
+    if (self.kind != JV_STR) {
+        v = jinja_int_of(r, self, &ok);
+        return ok ? v : absent;
+    }
+    int64_t base = int_arg(r, ARG(1), 10);
+    if (base >= 0 && base <= 36 && jinja_parse_int(r, jinja_text(self), (int)base, &v)) return v;
+    if (!jinja_parse_float(r, jinja_text(self), &x) || !isfinite(x)) return absent;
+    return jinja_int_of(r, jinja_float(x), &ok);
+}
+
+FILTER(filter_float)
+{
+    double x;
+    if (self.kind == JV_UNDEFINED) JINJA_FAIL(r, "%s", self.u.hint);
+    if (jinja_is_number(self)) return jinja_float(jinja_as_double(r, self));
+    if (self.kind == JV_STR && jinja_parse_float(r, jinja_text(self), &x)) return jinja_float(x);
+    return GIVEN(0) ? ARG(0) : jinja_float(0);
+}
+
+FILTER(filter_abs)
+{
+    (void)a;
+    int64_t i;
+    if (self.kind == JV_FLOAT) return jinja_float(fabs(self.u.f));
+    if (self.kind == JV_BIG) JINJA_UNSUPPORTED(r, "arithmetic beyond 64-bit integers");
+    if (!jinja_as_index(self, &i)) JINJA_FAIL(r, "bad operand type for abs(): '%s'", jinja_type_name(self));
+    return i < 0 ? jinja_negate(r, jinja_int(i)) : jinja_int(i);
+}
+
+static jinja_value round_int(jinja_run *r, int64_t i, int64_t digits)
+{
+    if (digits >= 0) return jinja_int(i);
+    if (digits < -18) return digits < -19 ? jinja_int(0) : (JINJA_UNSUPPORTED(r, "rounding to so many digits"), jinja_none());
+    int64_t unit = 1;
+    for (int64_t k = 0; k < -digits; k++) unit *= 10;
+    int64_t rest = i % unit, low;
+    if (rest < 0) rest += unit;
+    if (__builtin_sub_overflow(i, rest, &low)) JINJA_UNSUPPORTED(r, "arithmetic beyond 64-bit integers");
+    bool up = rest > unit - rest || (rest == unit - rest && (low / unit) % 2 != 0);
+    if (up && __builtin_add_overflow(low, unit, &low)) JINJA_UNSUPPORTED(r, "arithmetic beyond 64-bit integers");
+    return jinja_int(low);
+}
+
+FILTER(filter_round)
+{
+    int64_t i;
+    ares_view method = GIVEN(1) && ARG(1).kind == JV_STR ? jinja_text(ARG(1)) : ARES_VIEW("common");
+    if (!ares_view_is(method, "common") && !ares_view_is(method, "ceil") && !ares_view_is(method, "floor")) JINJA_FAIL(r, "method must be common, ceil or floor");
+    if (GIVEN(1) && ARG(1).kind != JV_STR) JINJA_FAIL(r, "method must be common, ceil or floor");
+    if (ares_view_is(method, "common")) {
+        bool whole = GIVEN(0) && ARG(0).kind == JV_NONE;
+        int64_t digits = whole ? 0 : int_arg(r, ARG(0), 0);
+        if (jinja_as_index(self, &i)) return round_int(r, i, digits);
+        if (self.kind != JV_FLOAT) JINJA_FAIL(r, "type %s doesn't define __round__ method", jinja_type_name(self));
+        if (whole) JINJA_UNSUPPORTED(r, "round to None digits");
+        double x = self.u.f;
+        if (!isfinite(x) || digits > 330) return self;
+        if (digits < 0) {
+            if (digits < -308) return jinja_float(copysign(0.0, x));
+            if (x != floor(x) || fabs(x) >= 9e15) JINJA_UNSUPPORTED(r, "rounding this float to tens");
+            return jinja_float(copysign((double)round_int(r, (int64_t)x, digits).u.i, x));
+        }
+        char text[700];
+        snprintf(text, sizeof text, "%.*f", (int)digits, x);
+        return jinja_float(strtod(text, NULL));
+    }
+    jinja_value scale = jinja_power(r, jinja_int(10), GIVEN(0) ? ARG(0) : jinja_int(0));
+    jinja_value scaled = jinja_binary(r, JOP_MUL, self, scale);
+    if (scaled.kind == JV_FLOAT) {
+        double x = ares_view_is(method, "ceil") ? ceil(scaled.u.f) : floor(scaled.u.f);
+        if (!isfinite(x)) JINJA_FAIL(r, "cannot convert float %s to integer", isnan(x) ? "NaN" : "infinity");
+        if (fabs(x) >= 9e15) JINJA_UNSUPPORTED(r, "arithmetic beyond 64-bit integers");
+        scaled = jinja_int((int64_t)x);
+    } else if (!jinja_is_number(scaled)) {
+        JINJA_FAIL(r, "must be real number, not %s", jinja_type_name(scaled));
+    }
+    return jinja_binary(r, JOP_DIV, scaled, scale);
+}
+
+/* ------------------------------------------------------------------ sequences */
+FILTER(filter_length) { (void)a; return jinja_int(jinja_len(r, self)); }
+FILTER(filter_list) { (void)a; return jinja_to_list(r, self); }
+
+FILTER(filter_default)
+{
+    if (self.kind != JV_UNDEFINED && !(bool_arg(r, ARG(1)) && !jinja_truth(r, self))) return self;
+    return GIVEN(0) ? ARG(0) : jinja_str_view(r, "", 0);
+}
+
+FILTER(filter_first)
+{
+    (void)a;
+    jinja_iter *it = jinja_iterate(r, self);
+    jinja_value v;
+    return it->next(r, it, &v) ? v : jinja_undefined("No first item, sequence was empty.");
+}
+
+static jinja_value reversed_list(jinja_run *r, jinja_value self)
+{
+    jinja_value v = jinja_to_list(r, self);
+    for (int64_t i = 0, j = v.u.l->n - 1; i < j; i++, j--) {
+        jinja_value t = v.u.l->items[i];
+        v.u.l->items[i] = v.u.l->items[j], v.u.l->items[j] = t;
+    }
+    return v;
+}
+
+FILTER(filter_last)
+{
+    (void)a;
+    if (self.kind == JV_ITER || !jinja_is_iterable(self)) JINJA_FAIL(r, "'%s' object is not reversible", jinja_type_name(self));
+    jinja_value v = jinja_to_list(r, self);
+    return v.u.l->n ? v.u.l->items[v.u.l->n - 1] : jinja_undefined("No last item, sequence was empty.");
+}
+
+FILTER(filter_reverse)
+{
+    (void)a;
+    if (self.kind == JV_STR) return jinja_slice(r, self, jinja_none(), jinja_none(), jinja_int(-1));
+    if (!jinja_is_iterable(self)) JINJA_FAIL(r, "argument must be iterable");
+    jinja_value v = reversed_list(r, self);
+    return self.kind == JV_ITER ? v : jinja_iter_of_list(r, v);
+}
+
+FILTER(filter_items)
+{
+    (void)a;
+    if (self.kind == JV_UNDEFINED) return jinja_iter_of_list(r, jinja_list_new(r, 0, JV_LIST));
+    if (self.kind != JV_DICT) JINJA_FAIL(r, "Can only get item pairs from a mapping.");
+    jinja_value view = { .kind = JV_VIEW, .flag = 'i', .u.d = self.u.d };
+    return (jinja_value){ .kind = JV_ITER, .u.it = jinja_iterate(r, view) };
+}
+
+FILTER(filter_attr)
+{
+    if (self.kind == JV_UNDEFINED) JINJA_FAIL(r, "%s", self.u.hint);
+    if (ARG(0).kind != JV_STR) JINJA_FAIL(r, "attribute name must be string, not '%s'", jinja_type_name(ARG(0)));
+    if (self.kind == JV_DICT) { /* never the dict's own items */
+        bool known;
+        jinja_value v = jinja_method_of(r, self, jinja_text(ARG(0)), &known);
+        return known ? v : jinja_undefined("no such attribute");
+    }
+    return jinja_getattr(r, self, jinja_text(ARG(0)));
+}
+
+static jinja_value two(jinja_run *r, jinja_value a, jinja_value b)
+{
+    jinja_value v = jinja_list_new(r, 2, JV_TUPLE);
+    v.u.l->items[0] = a, v.u.l->items[1] = b;
+    return v;
+}
+
+FILTER(filter_dictsort)
+{
+    int by = !GIVEN(1) ? 0 : ARG(1).kind == JV_STR && ares_view_is(jinja_text(ARG(1)), "key") ? 0
+           : ARG(1).kind == JV_STR && ares_view_is(jinja_text(ARG(1)), "value") ? 1 : -1;
+    if (by < 0) JINJA_FAIL(r, "You can only sort by either \"key\" or \"value\"");
+    if (self.kind == JV_UNDEFINED) JINJA_FAIL(r, "%s", self.u.hint);
+    if (self.kind != JV_DICT) JINJA_FAIL(r, "'%s' object has no attribute 'items'", jinja_type_name(self));
+    const jinja_dict *d = self.u.d;
+    jinja_value list = jinja_list_new(r, d->n, JV_LIST), keys = jinja_list_new(r, d->n, JV_LIST);
+    for (int64_t i = 0; i < d->n; i++) {
+        list.u.l->items[i] = two(r, d->items[i].key, d->items[i].value);
+        keys.u.l->items[i] = folded(r, by ? d->items[i].value : d->items[i].key, bool_arg(r, ARG(0)));
+    }
+    jinja_sort(r, keys.u.l->items, list.u.l->items, d->n, bool_arg(r, ARG(2)));
+    return list;
+}
+
+FILTER(filter_sort)
+{
+    jinja_value list = jinja_to_list(r, self), keys = jinja_list_new(r, list.u.l->n, JV_LIST);
+    jinja_value names = jinja_list_new(r, 1, JV_LIST);
+    names.u.l->items[0] = ARG(2);
+    if (SET(2) && ARG(2).kind == JV_STR) {
+        jinja_value comma = jinja_str_view(r, ",", 1);
+        names = jinja_str_call(r, "split", plain(r, ARG(2)), &comma, 1);
+    }
+    int64_t n = names.u.l->n;
+    path *paths = jinja_alloc(r, (size_t)n * sizeof *paths);
+    for (int64_t k = 0; k < n; k++) paths[k] = path_of(r, names.u.l->items[k]);
+    for (int64_t i = 0; i < list.u.l->n; i++) {
+        jinja_value key = jinja_list_new(r, n, JV_LIST);
+        for (int64_t k = 0; k < n; k++) key.u.l->items[k] = folded(r, follow(r, paths[k], list.u.l->items[i], missing), bool_arg(r, ARG(1)));
+        keys.u.l->items[i] = key;
+    }
+    jinja_sort(r, keys.u.l->items, list.u.l->items, list.u.l->n, bool_arg(r, ARG(0)));
+    return list;
+}
+
+static jinja_value least(jinja_run *r, jinja_value self, jinja_args *a, bool most)
+{
+    jinja_iter *it = jinja_iterate(r, self);
+    path p = path_of(r, ARG(1));
+    jinja_value best, v, best_key, key;
+    if (!it->next(r, it, &best)) return jinja_undefined("No aggregated item, sequence was empty.");
+    best_key = folded(r, follow(r, p, best, missing), bool_arg(r, ARG(0)));
+    while (it->next(r, it, &v)) {
+        key = folded(r, follow(r, p, v, missing), bool_arg(r, ARG(0)));
+        if (jinja_compare(r, most ? JOP_GT : JOP_LT, key, best_key)) best = v, best_key = key;
+    }
+    return best;
+}
+
+FILTER(filter_min) { return least(r, self, a, false); }
+FILTER(filter_max) { return least(r, self, a, true); }
+
+FILTER(filter_sum)
+{
+    path p = path_of(r, ARG(0));
+    jinja_value total = GIVEN(1) ? ARG(1) : jinja_int(0), v;
+    jinja_iter *it = jinja_iterate(r, self);
+    if (total.kind == JV_STR) JINJA_FAIL(r, "sum() can't sum strings [use ''.join(seq) instead]");
+    while (it->next(r, it, &v)) total = jinja_binary(r, JOP_ADD, total, follow(r, p, v, missing));
+    return total;
+}
+
+FILTER(filter_batch)
+{
+    jinja_value list = jinja_to_list(r, self);
+    int64_t n = list.u.l->n, size = int_arg(r, ARG(0), 0);
+    if (size <= 0) JINJA_UNSUPPORTED(r, "batches of %lld", (long long)size);
+    jinja_value out = jinja_list_new(r, (n + size - 1) / size, JV_LIST);
+    for (int64_t i = 0; i < out.u.l->n; i++) {
+        int64_t have = ARES_MIN(size, n - i * size), want = SET(1) ? size : have;
+        jinja_value part = jinja_list_new(r, want, JV_LIST);
+        for (int64_t k = 0; k < want; k++) part.u.l->items[k] = k < have ? list.u.l->items[i * size + k] : ARG(1);
+        out.u.l->items[i] = part;
+    }
+    return jinja_iter_of_list(r, out);
+}
+
+FILTER(filter_slice)
+{
+    jinja_value list = jinja_to_list(r, self);
+    int64_t n = list.u.l->n, slices = int_arg(r, ARG(0), 0), at = 0;
+    if (slices == 0) JINJA_FAIL(r, "integer division or modulo by zero");
+    if (slices < 0) slices = 0;
+    jinja_value out = jinja_list_new(r, slices, JV_LIST);
+    for (int64_t i = 0; i < slices; i++) {
+        bool extra = i < n % slices, fill = SET(1) && !extra;
+        int64_t have = n / slices + extra;
+        jinja_value part = jinja_list_new(r, have + fill, JV_LIST);
+        for (int64_t k = 0; k < have; k++) part.u.l->items[k] = list.u.l->items[at++];
+        if (fill) part.u.l->items[have] = ARG(1);
+        out.u.l->items[i] = part;
+    }
+    return jinja_iter_of_list(r, out);
+}
+
+FILTER(filter_groupby)
+{
+    path p = path_of(r, ARG(0));
+    jinja_value list = jinja_to_list(r, self), keys = jinja_list_new(r, list.u.l->n, JV_LIST);
+    int64_t n = list.u.l->n, groups = 0;
+    for (int64_t i = 0; i < n; i++) keys.u.l->items[i] = folded(r, follow(r, p, list.u.l->items[i], ARG(1)), bool_arg(r, ARG(2)));
+    jinja_sort(r, keys.u.l->items, list.u.l->items, n, false);
+    jinja_value out = jinja_list_new(r, n, JV_LIST);
+    for (int64_t i = 0; i < n;) {
+        int64_t j = i + 1;
+        while (j < n && jinja_equal(r, keys.u.l->items[i], keys.u.l->items[j])) j++;
+        jinja_value part = jinja_list_new(r, j - i, JV_LIST);
+        memcpy(part.u.l->items, list.u.l->items + i, (size_t)(j - i) * sizeof part);
+        jinja_value group = two(r, follow(r, p, list.u.l->items[i], ARG(1)), part);
+        group.flag = 1;
+        out.u.l->items[groups++] = group;
+        i = j;
+    }
+    out.u.l->n = groups;
+    return out;
+}
+
+/* ------------------------------------------------------------------ lazy ones */
+typedef struct lazy { jinja_args args; bool attribute, negate, ready; const jinja_builtin *f; path p; jinja_value absent; jinja_iter *from; jinja_dict *seen; bool case_sensitive; } lazy;
+
+static jinja_value lazy_new(jinja_run *r, bool (*next)(jinja_run *, jinja_iter *, jinja_value *), jinja_value self, lazy state)
+{
+    lazy *z = jinja_alloc(r, sizeof *z);
+    *z = state;
+    return jinja_iter_new(r, next, self, z);
+}
+
+/* Opens the sequence at the first read; a false value counts as an empty one. */
+static bool opened(jinja_run *r, jinja_iter *it, lazy *z)
+{
+    if (!z->from && !jinja_truth(r, it->over)) return false;
+    if (!z->from) z->from = jinja_iterate(r, it->over);
+    return true;
+}
+
+static jinja_value apply_to(jinja_run *r, const lazy *z, jinja_value item, int64_t skip)
+{
+    jinja_args rest = z->args;
+    rest.pos += skip, rest.n -= skip;
+    jinja_enter(r);
+    jinja_value v = jinja_apply(r, z->f, item, &rest);
+    r->depth--;
+    return v;
+}
+
+static const jinja_builtin *named(jinja_run *r, jinja_value name, bool filter)
+{
+    const jinja_builtin *f = name.kind != JV_STR ? NULL : filter ? jinja_find_filter(jinja_text(name), r->t->dialect) : jinja_find_test(jinja_text(name));
+    if (f) return f;
+    if (name.kind != JV_STR) JINJA_FAIL(r, "No %s named by this value.", filter ? "filter" : "test");
+    JINJA_FAIL(r, "No %s named '%.*s'.", filter ? "filter" : "test", (int)ARES_MIN(name.u.s->len, 80), name.u.s->data);
+}
+
+static bool next_mapped(jinja_run *r, jinja_iter *it, jinja_value *out)
+{
+    lazy *z = it->extra;
+    if (!opened(r, it, z)) return false;
+    if (!z->ready) {
+        z->ready = true;
+        z->absent = missing;
+        if (z->args.n == 0) {
+            bool found = false;
+            for (int64_t i = 0; i < z->args.n_kw; i++)
+                if (ares_view_is(z->args.kw[i].name, "attribute")) z->p = path_of(r, z->args.kw[i].value), found = true;
+            if (!found) JINJA_FAIL(r, "map requires a filter argument");
+            for (int64_t i = 0; i < z->args.n_kw; i++) {
+                if (ares_view_is(z->args.kw[i].name, "attribute")) continue;
+                if (!ares_view_is(z->args.kw[i].name, "default")) JINJA_FAIL(r, "Unexpected keyword argument in map");
+                z->absent = z->args.kw[i].value;
+            }
+        } else {
+            z->f = named(r, z->args.pos[0], true);
+        }
+    }
+    jinja_value item;
+    if (!z->from->next(r, z->from, &item)) return false;
+    *out = z->f ? apply_to(r, z, item, 1) : follow(r, z->p, item, z->absent);
+    return true;
+}
+
+static bool next_selected(jinja_run *r, jinja_iter *it, jinja_value *out)
+{
+    lazy *z = it->extra;
+    if (!opened(r, it, z)) return false;
+    int64_t skip = z->attribute;
+    if (!z->ready) {
+        z->ready = true;
+        if (z->attribute && z->args.n == 0) JINJA_FAIL(r, "Missing parameter for attribute name");
+        if (z->attribute) z->p = path_of(r, z->args.pos[0]);
+        if (z->args.n > skip) z->f = named(r, z->args.pos[skip], false);
+    }
+    while (z->from->next(r, z->from, out)) {
+        jinja_value v = follow(r, z->p, *out, missing);
+        if (jinja_truth(r, z->f ? apply_to(r, z, v, skip + 1) : v) != z->negate) return true;
+    }
+    return false;
+}
+
+static bool next_unique(jinja_run *r, jinja_iter *it, jinja_value *out)
+{
+    lazy *z = it->extra;
+    if (!z->from) z->from = jinja_iterate(r, it->over), z->seen = jinja_dict_new(r);
+    while (z->from->next(r, z->from, out)) {
+        jinja_value key = folded(r, follow(r, z->p, *out, missing), z->case_sensitive);
+        if (jinja_dict_find(r, z->seen, key)) continue;
+        jinja_dict_put(r, z->seen, key, jinja_none());
+        return true;
+    }
+    return false;
+}
+
+FILTER(filter_map) { return lazy_new(r, next_mapped, self, (lazy){ .args = *a }); }
+FILTER(filter_select) { return lazy_new(r, next_selected, self, (lazy){ .args = *a }); }
+FILTER(filter_reject) { return lazy_new(r, next_selected, self, (lazy){ .args = *a, .negate = true }); }
+FILTER(filter_selectattr) { return lazy_new(r, next_selected, self, (lazy){ .args = *a, .attribute = true }); }
+FILTER(filter_rejectattr) { return lazy_new(r, next_selected, self, (lazy){ .args = *a, .attribute = true, .negate = true }); }
+FILTER(filter_unique) { return lazy_new(r, next_unique, self, (lazy){ .p = path_of(r, ARG(1)), .case_sensitive = bool_arg(r, ARG(0)) }); }
+
+FILTER(filter_refused) { (void)self, (void)a; JINJA_UNSUPPORTED(r, "this filter of jinja2 is not supported"); }
+
+/* ------------------------------------------------------------------ tests */
+#define TEST_KIND(name, cond) FILTER(name) { (void)r, (void)a; return jinja_bool(cond); }
+TEST_KIND(test_defined, self.kind != JV_UNDEFINED)
+TEST_KIND(test_undefined, self.kind == JV_UNDEFINED)
+TEST_KIND(test_none, self.kind == JV_NONE)
+TEST_KIND(test_boolean, self.kind == JV_BOOL)
+TEST_KIND(test_true, self.kind == JV_BOOL && self.u.b)
+TEST_KIND(test_false, self.kind == JV_BOOL && !self.u.b)
+TEST_KIND(test_integer, self.kind == JV_INT || self.kind == JV_BIG)
+TEST_KIND(test_float, self.kind == JV_FLOAT)
+TEST_KIND(test_number, jinja_is_number(self))
+TEST_KIND(test_string, self.kind == JV_STR)
+TEST_KIND(test_mapping, self.kind == JV_DICT)
+TEST_KIND(test_iterable, jinja_is_iterable(self))
+TEST_KIND(test_callable, jinja_is_callable(self))
+TEST_KIND(test_escaped, self.kind == JV_STR && self.flag)
+TEST_KIND(test_sequence, self.kind == JV_STR || self.kind == JV_LIST || self.kind == JV_TUPLE || self.kind == JV_DICT ||
+                             self.kind == JV_RANGE || self.kind == JV_UNDEFINED)
+FILTER(test_odd) { (void)a; return jinja_bool(jinja_equal(r, jinja_binary(r, JOP_MOD, self, jinja_int(2)), jinja_int(1))); }
+FILTER(test_even) { (void)a; return jinja_bool(jinja_equal(r, jinja_binary(r, JOP_MOD, self, jinja_int(2)), jinja_int(0))); }
+FILTER(test_divisibleby) { return jinja_bool(jinja_equal(r, jinja_binary(r, JOP_MOD, self, ARG(0)), jinja_int(0))); }
+FILTER(test_lower) { (void)a; return jinja_str_call(r, "islower", plain(r, self), NULL, 0); }
+FILTER(test_upper) { (void)a; return jinja_str_call(r, "isupper", plain(r, self), NULL, 0); }
+FILTER(test_in) { return jinja_bool(jinja_contains(r, self, ARG(0))); }
+FILTER(test_eq) { return jinja_bool(jinja_compare(r, JOP_EQ, self, ARG(0))); }
+FILTER(test_ne) { return jinja_bool(jinja_compare(r, JOP_NE, self, ARG(0))); }
+FILTER(test_gt) { return jinja_bool(jinja_compare(r, JOP_GT, self, ARG(0))); }
+FILTER(test_ge) { return jinja_bool(jinja_compare(r, JOP_GE, self, ARG(0))); }
+FILTER(test_lt) { return jinja_bool(jinja_compare(r, JOP_LT, self, ARG(0))); }
+FILTER(test_le) { return jinja_bool(jinja_compare(r, JOP_LE, self, ARG(0))); }
+FILTER(test_filter) { (void)a; return jinja_bool(self.kind == JV_STR && jinja_find_filter(jinja_text(self), r->t->dialect)); }
+FILTER(test_test) { (void)a, (void)r; return jinja_bool(self.kind == JV_STR && jinja_find_test(jinja_text(self))); }
+
+/* Identity. Python's equal numbers and strings may or may not be one object: refused where that would show. */
+FILTER(test_sameas)
+{
+    jinja_value b = ARG(0);
+    if (self.kind != b.kind) return jinja_bool(false);
+    switch (self.kind) {
+    case JV_NONE: return jinja_bool(true);
+    case JV_BOOL: return jinja_bool(self.u.b == b.u.b);
+    case JV_INT:
+        if (self.u.i != b.u.i) return jinja_bool(false);
+        if (self.u.i >= -5 && self.u.i <= 256) return jinja_bool(true);
+        break;
+    case JV_STR: case JV_FLOAT: case JV_BIG:
+        if (!jinja_equal(r, self, b)) return jinja_bool(false);
+        if (self.kind == JV_STR && self.u.s == b.u.s) return jinja_bool(true);
+        break;
+    case JV_METHOD: case JV_UNDEFINED: case JV_TUPLE: case JV_RANGE: break;
+    default: return jinja_bool(self.u.l == b.u.l);
+    }
+    JINJA_UNSUPPORTED(r, "sameas of two equal values of type %s", jinja_type_name(self));
+}
+
+/* ------------------------------------------------------------------ the tables */
+static const jinja_builtin filters[] = {
+    { "abs", filter_abs, "/", NULL }, { "attr", filter_attr, "name", NULL }, { "batch", filter_batch, "linecount|fill_with", NULL },
+    { "capitalize", filter_capitalize, "", NULL }, { "center", filter_center, "|width", NULL }, { "count", filter_length, "/", NULL },
+    { "d", filter_default, "|default_value boolean", NULL }, { "default", filter_default, "|default_value boolean", NULL },
+    { "dictsort", filter_dictsort, "|case_sensitive by reverse", NULL }, { "e", filter_escape, "/", NULL },
+    { "escape", filter_escape, "/", NULL }, { "filesizeformat", filter_refused, "*", NULL }, { "first", filter_first, "", NULL },
+    { "float", filter_float, "|default", NULL }, { "forceescape", filter_forceescape, "", NULL }, { "format", filter_format, "*", NULL },
+    { "groupby", filter_groupby, "attribute|default case_sensitive", NULL }, { "indent", filter_indent, "|width first blank", NULL },
+    { "int", filter_int, "|default base", NULL }, { "items", filter_items, "", NULL }, { "join", filter_join, "|d attribute", NULL },
+    { "last", filter_last, "", NULL }, { "length", filter_length, "/", NULL }, { "list", filter_list, "", NULL },
+    { "lower", filter_lower, "", NULL }, { "map", filter_map, "*", NULL }, { "max", filter_max, "|case_sensitive attribute", NULL },
+    { "min", filter_min, "|case_sensitive attribute", NULL }, { "pprint", filter_refused, "*", NULL }, { "random", filter_refused, "*", NULL },
+    { "reject", filter_reject, "*", NULL }, { "rejectattr", filter_rejectattr, "*", NULL }, { "replace", filter_replace, "old new|count", NULL },
+    { "reverse", filter_reverse, "", NULL }, { "round", filter_round, "|precision method", NULL }, { "safe", filter_safe, "", NULL },
+    { "select", filter_select, "*", NULL }, { "selectattr", filter_selectattr, "*", NULL }, { "slice", filter_slice, "slices|fill_with", NULL },
+    { "sort", filter_sort, "|reverse case_sensitive attribute", NULL }, { "string", filter_string, "", NULL },
+    { "striptags", filter_refused, "*", NULL }, { "sum", filter_sum, "|attribute start", NULL }, { "title", filter_title, "", NULL },
+    { "trim", filter_trim, "|chars", NULL }, { "truncate", filter_truncate, "|length killwords end leeway", NULL },
+    { "unique", filter_unique, "|case_sensitive attribute", NULL }, { "upper", filter_upper, "", NULL },
+    { "urlencode", filter_refused, "*", NULL }, { "urlize", filter_refused, "*", NULL }, { "wordcount", filter_wordcount, "", NULL },
+    { "wordwrap", filter_refused, "*", NULL }, { "xmlattr", filter_refused, "*", NULL },
+};
+static const jinja_builtin tests[] = {
+    { "odd", test_odd, "", NULL }, { "even", test_even, "", NULL }, { "divisibleby", test_divisibleby, "num", NULL },
+    { "defined", test_defined, "", NULL }, { "undefined", test_undefined, "", NULL }, { "filter", test_filter, "", NULL },
+    { "test", test_test, "", NULL }, { "none", test_none, "", NULL }, { "boolean", test_boolean, "", NULL },
+    { "false", test_false, "", NULL }, { "true", test_true, "", NULL }, { "integer", test_integer, "", NULL },
+    { "float", test_float, "", NULL }, { "lower", test_lower, "", NULL }, { "upper", test_upper, "", NULL },
+    { "string", test_string, "", NULL }, { "mapping", test_mapping, "", NULL }, { "number", test_number, "", NULL },
+    { "sequence", test_sequence, "", NULL }, { "iterable", test_iterable, "", NULL }, { "callable", test_callable, "/", NULL },
+    { "sameas", test_sameas, "other", NULL }, { "escaped", test_escaped, "", NULL }, { "in", test_in, "seq", NULL },
+    { "==", test_eq, "/b", NULL }, { "eq", test_eq, "/b", NULL }, { "equalto", test_eq, "/b", NULL }, { "!=", test_ne, "/b", NULL },
+    { "ne", test_ne, "/b", NULL }, { ">", test_gt, "/b", NULL }, { "gt", test_gt, "/b", NULL }, { "greaterthan", test_gt, "/b", NULL },
+    { "ge", test_ge, "/b", NULL }, { ">=", test_ge, "/b", NULL }, { "<", test_lt, "/b", NULL }, { "lt", test_lt, "/b", NULL },
+    { "lessthan", test_lt, "/b", NULL }, { "<=", test_le, "/b", NULL }, { "le", test_le, "/b", NULL },
+};
+
+const jinja_builtin *jinja_find_filter(ares_view name, ares_template_dialect dialect)
+{
+    static const jinja_builtin tojson[] = {
+        [ARES_TEMPLATE_CHAT] = { "tojson", filter_tojson, "|ensure_ascii indent separators sort_keys", NULL },
+        [ARES_TEMPLATE_PLAIN] = { "tojson", filter_tojson_html, "|indent", NULL },
+    };
+    if (ares_view_is(name, "tojson")) return &tojson[dialect];
+    for (int i = 0; i < ARES_COUNT(filters); i++)
+        if (ares_view_is(name, filters[i].name)) return &filters[i];
+    return NULL;
+}
+
+const jinja_builtin *jinja_find_test(ares_view name)
+{
+    for (int i = 0; i < ARES_COUNT(tests); i++)
+        if (ares_view_is(name, tests[i].name)) return &tests[i];
+    return NULL;
+}

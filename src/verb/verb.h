@@ -9,6 +9,7 @@
 
 int ares_verb_tokenize(int argc, char **argv);   /* JSON strings, one a line -> {"ids":[..]} */
 int ares_verb_detokenize(int argc, char **argv); /* {"ids":[..], "skip_special_tokens":bool} -> {"text":".."} */
+int ares_verb_render(int argc, char **argv);     /* {"messages":[..], ..} or {"content":".."} -> {"text":".."} */
 
 /*
  * Lines in, lines out, in order (lines.c). `each` appends the answer to a line of JSON to `out`, without a newline; when

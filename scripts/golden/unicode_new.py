@@ -1,16 +1,21 @@
 """Writes src/text/unicode_new.h: what Unicode 14 does not have yet and the `tokenizers` library knows.
 
-    pip install tokenizers; python scripts/golden/unicode_new.py > src/text/unicode_new.h
+    pip install tokenizers; python scripts/golden/unicode_new.py ASSIGNED > src/text/unicode_new.h
+
+Its normal forms are older still: a second table has what Unicode 14 gives a combining class or a decomposition and the
+library leaves alone (run with a Python whose unicodedata is of version 14 or later).
 
 Asks the library's own engine for the category of every code point, so that the split patterns mean the same whatever
 Unicode version the system's PCRE2 and utf8proc carry (14 or later).
 """
 import sys
+import unicodedata
 
 import tokenizers
-from tokenizers import Regex, pre_tokenizers
+from tokenizers import Regex, normalizers, pre_tokenizers
 
 CATEGORIES = "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Co".split()
+HANGUL = range(0xAC00, 0xD7A4)
 SCRIPTS = "Han Hiragana Katakana Hangul".split()
 
 
@@ -48,6 +53,17 @@ def main():
     for script in SCRIPTS:
         for first, last in ranges(matches(r"\p{%s}" % script, new)):
             print('    { 0x%x, 0x%x, "%s" },' % (first, last, script))
+    print("};\n\n/* Left alone by the normal forms, though Unicode 14 has a class or a decomposition for them. */")
+    print("static const unicode_range unicode_inert[] = {")
+    nfd, nfkd = normalizers.NFD().normalize_str, normalizers.NFKD().normalize_str
+    inert = []
+    for c in sorted(assigned_14):
+        s = chr(c)
+        known = nfkd(s) != s or nfd(s) != s or nfd("a" + s + "\u0334") != "a" + s + "\u0334" or nfd("a\u0345" + s) != "a\u0345" + s
+        if not known and c not in HANGUL and (unicodedata.combining(s) or unicodedata.decomposition(s)):
+            inert.append(c)
+    for first, last in ranges(inert):
+        print('    { 0x%x, 0x%x, "" },' % (first, last))
     print("};")
 
 

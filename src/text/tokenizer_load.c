@@ -591,7 +591,13 @@ static void make_added_sets(ares_tokenizer *t)
             if (token->special != (bool)special) continue;
             piece p = { (const unsigned char *)token->content.data, token->content.len, NULL, -1, true, 0 };
             for (int k = 0; token->normalized && k < t->form_count; k++) split_normalize(t->forms[k], s, &p);
-            added_set_put(token->normalized ? t->normalized_set : t->raw_set, (ares_view){ (const char *)p.at, p.len }, token);
+            ares_view text = { (const char *)p.at, p.len };
+            added_set_put(token->normalized ? t->normalized_set : t->raw_set, text, token);
+            if (p.in_source) continue;
+            text.data = ares_arena_copy(&t->arena, text.data, text.len); /* an id reads back in the normal form */
+            int64_t other;
+            bool special = ares_map_get(t->added, text, &other) && t->added_tokens[other].special;
+            t->tokens[token->id] = (token_info){ text, bytes_of(&t->arena, text), special }; /* and is special by that text */
         }
     }
     text_scratch_free(s);

@@ -154,16 +154,31 @@ bool unicode_is_word(uint32_t c)
 }
 
 /* ---- normal forms */
+/* The library's normal forms are of an older Unicode than its patterns: later marks and letters stay as they are. */
+static bool is_inert(uint32_t c)
+{
+    int low = 0, high = ARES_COUNT(unicode_inert);
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (c > unicode_inert[middle].last) low = middle + 1;
+        else high = middle;
+    }
+    return (low < ARES_COUNT(unicode_inert) && c >= unicode_inert[low].first) || new_category(c);
+}
+
 static uint8_t class_of(uint32_t c)
 {
-    return (uint8_t)utf8proc_get_property((utf8proc_int32_t)c)->combining_class;
+    uint8_t class = (uint8_t)utf8proc_get_property((utf8proc_int32_t)c)->combining_class;
+    return class && is_inert(c) ? 0 : class;
 }
 
 /* The one character that a and b compose to, or 0. */
 static uint32_t compose(uint32_t a, uint32_t b)
 {
     utf8proc_int32_t pair[2] = { (utf8proc_int32_t)a, (utf8proc_int32_t)b };
-    return utf8proc_normalize_utf32(pair, 2, UTF8PROC_COMPOSE | UTF8PROC_STABLE) == 1 ? (uint32_t)pair[0] : 0;
+    if (b == 0x11a7) return 0; /* one before the first final of Hangul: utf8proc swallows it */
+    if (utf8proc_normalize_utf32(pair, 2, UTF8PROC_COMPOSE | UTF8PROC_STABLE) != 1) return 0;
+    return is_inert((uint32_t)pair[0]) ? 0 : (uint32_t)pair[0];
 }
 
 static int decompose(uint32_t c, bool compatible, utf8proc_int32_t out[32])
@@ -173,7 +188,9 @@ static int decompose(uint32_t c, bool compatible, utf8proc_int32_t out[32])
     if (compatible) options |= UTF8PROC_COMPAT;
     utf8proc_ssize_t n = utf8proc_decompose_char((utf8proc_int32_t)c, out, 32, options, &last_class);
     ARES_ASSERT(n > 0 && n <= 32); /* the longest decomposition has 18 */
-    return (int)n;
+    if ((n == 1 && (uint32_t)out[0] == c) || !is_inert(c)) return (int)n;
+    out[0] = (utf8proc_int32_t)c;
+    return 1;
 }
 
 /* One bit a code point that may be touched by NFC: a mark, a second half of a pair, or itself not in NFC. */

@@ -128,8 +128,10 @@ int config_node_depth(const config_node *node)
 int config_node_height(const config_node *node)
 {
     int height = 0;
-    for (const config_node *child = node->first; child; child = child->next)
-        height = ARES_MAX(height, config_node_height(child) + 1);
+    for (const config_node *child = node->first; child; child = child->next) {
+        int below = config_node_height(child) + 1; /* once: ARES_MAX would ask twice, and so on at each depth */
+        if (below > height) height = below;
+    }
     return height;
 }
 

@@ -9,6 +9,7 @@ enum {
     CONFIG_MAX_DEPTH = 64,        /* of maps and lists */
     CONFIG_MAX_NODES = 100000,    /* made in the life of a config; counts copies by anchors and interpolation */
     CONFIG_MAX_KEY = 128,         /* bytes of one key */
+    CONFIG_MAX_KEYS = 5000,       /* of one map: its children are searched one by one */
     CONFIG_MAX_TEXT = 1 << 16,    /* bytes that interpolation may make of one value */
     CONFIG_MAX_TEXT_SUM = 1 << 24,
     CONFIG_MAX_FILE = 8 << 20,

@@ -172,6 +172,8 @@ static bool read_pair(reader *r, config_node *map, yaml_event_t *event, config_n
     int line = line_of(event);
     config_node *value = read_next(r, depth + 1);
     if (!value) return false;
+    if (map->count >= CONFIG_MAX_KEYS)
+        return fault(r, line, "a map of more than %d keys", CONFIG_MAX_KEYS), false;
     config_node *first = merge ? *base : config_node_find(map, key, strlen(key));
     if (first) {
         fault(r, line, "key '%s' stands here twice (first in line %d); keep one", key,

@@ -1,0 +1,192 @@
+/*
+ * Collectives on host arrays. Sums are not left to MPI_Allreduce, whose order of addition depends on its
+ * algorithm, the message and the machine: an array is cut into a slice per rank, each rank gets its slice of
+ * everybody, adds them from rank 0 up, and the sums are gathered. That moves as many bytes as the best
+ * all-reduce.
+ */
+#include "world.h"
+
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+
+enum { SLICE_BYTES = 1 << 20, BLOCK_BYTES = 1 << 28 };
+
+int ares_world_barrier(ares_world *w)
+{
+    return ares_world_size(w) == 1 ? ARES_OK : dist_barrier();
+}
+
+int ares_world_broadcast(ares_world *w, void *data, size_t bytes, int root)
+{
+    ARES_ASSERT(root >= 0 && root < ares_world_size(w));
+    if (ares_world_size(w) == 1) return ARES_OK;
+    for (size_t at = 0; at < bytes; at += BLOCK_BYTES)
+        ARES_TRY(dist_broadcast((char *)data + at, ARES_MIN(bytes - at, (size_t)BLOCK_BYTES), root));
+    return ARES_OK;
+}
+
+/* Adds (or compares) n elements of `ranks` slices that lie one after the other, into the first. */
+typedef void merge_fn(void *slices, size_t n, int ranks);
+
+static int merge_all(ares_world *w, void *array, int64_t n, size_t element, merge_fn *merge)
+{
+    ARES_ASSERT(n >= 0);
+    int ranks = ares_world_size(w);
+    if (ranks == 1) return ARES_OK;
+    char *x = array;
+    size_t left = (size_t)n, most = SLICE_BYTES / element;
+    while (left > 0) {
+        size_t slice = ARES_MIN((left + (size_t)ranks - 1) / (size_t)ranks, most), bytes = slice * element;
+        size_t block = ARES_MIN(left, slice * (size_t)ranks), block_bytes = block * element;
+        char *sent = dist_buffer(w, 2 * bytes * (size_t)ranks), *slices = sent + bytes * (size_t)ranks;
+        memcpy(sent, x, block_bytes);
+        memset(sent + block_bytes, 0, bytes * (size_t)ranks - block_bytes); /* the last slices may be short */
+        ARES_TRY(dist_exchange(sent, slices, bytes));
+        merge(slices, slice, ranks);
+        ARES_TRY(dist_gather_equal(slices, sent, bytes));
+        memcpy(x, sent, block_bytes);
+        x += block_bytes;
+        left -= block;
+    }
+    return ARES_OK;
+}
+
+static void sum_f64(void *slices, size_t n, int ranks)
+{
+    double *x = slices;
+    for (int r = 1; r < ranks; r++)
+        for (size_t i = 0; i < n; i++) x[i] += x[(size_t)r * n + i];
+}
+
+static void sum_f32(void *slices, size_t n, int ranks)
+{
+    float *x = slices;
+    for (size_t i = 0; i < n; i++) {
+        double sum = (double)x[i];
+        for (int r = 1; r < ranks; r++) sum += (double)x[(size_t)r * n + i];
+        x[i] = (float)sum;
+    }
+}
+
+static void sum_i64(void *slices, size_t n, int ranks)
+{
+    int64_t *x = slices;
+    for (int r = 1; r < ranks; r++)
+        for (size_t i = 0; i < n; i++) x[i] += x[(size_t)r * n + i];
+}
+
+static void max_f64(void *slices, size_t n, int ranks)
+{
+    double *x = slices;
+    for (int r = 1; r < ranks; r++)
+        for (size_t i = 0; i < n; i++) {
+            double other = x[(size_t)r * n + i];
+            if (other > x[i] || isnan(other)) x[i] = other;
+        }
+}
+
+static void max_i64(void *slices, size_t n, int ranks)
+{
+    int64_t *x = slices;
+    for (int r = 1; r < ranks; r++)
+        for (size_t i = 0; i < n; i++) x[i] = ARES_MAX(x[i], x[(size_t)r * n + i]);
+}
+
+int ares_world_sum_f64(ares_world *w, double *x, int64_t n)
+{
+    return merge_all(w, x, n, sizeof *x, sum_f64);
+}
+
+int ares_world_sum_f32(ares_world *w, float *x, int64_t n)
+{
+    return merge_all(w, x, n, sizeof *x, sum_f32);
+}
+
+int ares_world_sum_i64(ares_world *w, int64_t *x, int64_t n)
+{
+    return merge_all(w, x, n, sizeof *x, sum_i64);
+}
+
+int ares_world_max_f64(ares_world *w, double *x, int64_t n)
+{
+    return merge_all(w, x, n, sizeof *x, max_f64);
+}
+
+int ares_world_max_i64(ares_world *w, int64_t *x, int64_t n)
+{
+    return merge_all(w, x, n, sizeof *x, max_i64);
+}
+
+/* More than 2 GiB in all: MPI counts in int, so every rank in turn tells the others. */
+static int gather_by_turns(ares_world *w, const void *data, const size_t *start, char *all)
+{
+    memcpy(all + start[w->rank], data, start[w->rank + 1] - start[w->rank]);
+    for (int r = 0; r < w->size; r++)
+        ARES_TRY(ares_world_broadcast(w, all + start[r], start[r + 1] - start[r], r));
+    return ARES_OK;
+}
+
+static int gather_sized(ares_world *w, const void *data, const size_t *start, char *all)
+{
+    int *bytes = ares_calloc((size_t)w->size * 2, sizeof *bytes), *at = bytes + w->size;
+    for (int r = 0; r < w->size; r++) at[r] = (int)start[r], bytes[r] = (int)(start[r + 1] - start[r]);
+    int rc = dist_gather_sized(data, all, bytes, at, w->rank);
+    ares_free(bytes);
+    return rc;
+}
+
+int ares_world_gather_all(ares_world *w, const void *data, size_t bytes, ares_str *out, size_t *start)
+{
+    int ranks = ares_world_size(w);
+    ares_str_clear(out);
+    if (ranks == 1) {
+        ares_str_add(out, data, bytes);
+        if (start) start[0] = 0, start[1] = bytes;
+        return ARES_OK;
+    }
+    size_t *at = ares_calloc((size_t)ranks + 1, sizeof *at);
+    uint64_t mine = bytes, *sizes = ares_calloc((size_t)ranks, sizeof *sizes);
+    int rc = dist_gather_equal(&mine, sizes, sizeof mine);
+    for (int r = 0; r < ranks; r++) at[r + 1] = at[r] + (size_t)sizes[r];
+    if (rc == ARES_OK) {
+        ares_str_reserve(out, at[ranks]);
+        rc = at[ranks] <= INT_MAX ? gather_sized(w, data, at, out->data)
+                                  : gather_by_turns(w, data, at, out->data);
+    }
+    if (rc == ARES_OK) {
+        out->len = at[ranks];
+        out->data[out->len] = 0;
+        if (start) memcpy(start, at, ((size_t)ranks + 1) * sizeof *at);
+    }
+    ares_free(sizes);
+    ares_free(at);
+    return rc;
+}
+
+int ares_world_agree(ares_world *w, int rc)
+{
+    int ranks = ares_world_size(w);
+    if (ranks == 1) return rc;
+    int32_t mine = rc, *codes = ares_calloc((size_t)ranks, sizeof *codes);
+    int moved = dist_gather_equal(&mine, codes, sizeof mine), first = 0;
+    while (moved == ARES_OK && first < ranks && codes[first] == ARES_OK) first++;
+    int code = moved == ARES_OK && first < ranks ? codes[first] : ARES_OK;
+    ares_free(codes);
+    if (moved != ARES_OK || code == ARES_OK) return moved;
+
+    ares_str message = { 0 };
+    if (first == w->rank) ares_str_add_z(&message, ares_error_message());
+    uint64_t len = message.len;
+    moved = ares_world_broadcast(w, &len, sizeof len, first);
+    if (moved == ARES_OK) {
+        ares_str_reserve(&message, (size_t)len);
+        moved = ares_world_broadcast(w, message.data, (size_t)len, first);
+        message.data[len] = 0;
+    }
+    if (moved != ARES_OK) code = moved;
+    else if (first == 0) (void)ares_fail(code, "%s", message.data); /* what all ranks found, as a rule */
+    else (void)ares_fail(code, "rank %d: %s", first, message.data);
+    ares_str_fini(&message);
+    return code;
+}

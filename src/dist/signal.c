@@ -1,0 +1,51 @@
+/*
+ * Signals are noted and acted upon between steps. SIGUSR1 and SIGUSR2 stand for SIGINT and SIGTERM: mpirun
+ * passes only those two on to its ranks without killing them.
+ */
+#include "world.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t interrupts, terminations;
+
+static void note(int signal)
+{
+    if (signal == SIGTERM || signal == SIGUSR2) {
+        terminations = 1;
+        return;
+    }
+    if (interrupts++ == 0) return;
+    static const char text[] = "interrupted twice: leaving at once; the last checkpoint is whole\n";
+    if (write(STDERR_FILENO, text, sizeof text - 1) < 0) { /* nobody to tell */
+    }
+    _exit(130);
+}
+
+void ares_signal_install(void)
+{
+    static const int signals[] = { SIGINT, SIGTERM, SIGUSR1, SIGUSR2 };
+    struct sigaction action = { .sa_handler = note, .sa_flags = SA_RESTART };
+    sigemptyset(&action.sa_mask);
+    interrupts = terminations = 0;
+    for (int i = 0; i < ARES_COUNT(signals); i++) sigaction(signals[i], &action, NULL);
+}
+
+int ares_signal_pending(void)
+{
+    return terminations ? SIGTERM : interrupts ? SIGINT : 0;
+}
+
+int ares_world_signal(ares_world *w, int *signal)
+{
+    int64_t most = ares_signal_pending();
+    _Static_assert(SIGTERM > SIGINT, "the larger wins");
+    ARES_TRY(ares_world_max_i64(w, &most, 1));
+    *signal = (int)most;
+    return ARES_OK;
+}
+
+int ares_signal_exit_code(int signal)
+{
+    return 128 + signal;
+}

@@ -1,0 +1,182 @@
+#include "ares/dist.h"
+#include "test.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static void sleep_ms(long ms)
+{
+    nanosleep(&(struct timespec){ ms / 1000, ms % 1000 * 1000000 }, NULL);
+}
+
+static int exit_of(pid_t pid)
+{
+    int status = 0;
+    waitpid(pid, &status, 0);
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+TEST(a_first_signal_is_noted_and_a_second_interrupt_leaves)
+{
+    static const struct {
+        int first, pending, second, exit;
+    } cases[] = {
+        { SIGINT, SIGINT, SIGINT, 130 }, { SIGUSR1, SIGINT, SIGUSR1, 130 }, { SIGTERM, SIGTERM, SIGTERM, 9 },
+        { SIGUSR2, SIGTERM, SIGINT, 9 }, { SIGINT, SIGINT, SIGTERM, 9 },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            fclose(stderr);
+            close(STDERR_FILENO);
+            ares_signal_install();
+            if (ares_signal_pending() != 0) _exit(1);
+            raise(cases[i].first);
+            if (ares_signal_pending() != cases[i].pending) _exit(2);
+            raise(cases[i].second);
+            _exit(9); /* still here */
+        }
+        CHECK_EQ(exit_of(pid), cases[i].exit);
+    }
+    CHECK_EQ(ares_signal_exit_code(SIGINT), 130);
+    CHECK_EQ(ares_signal_exit_code(SIGTERM), 143);
+}
+
+TEST(launching_says_what_is_wrong)
+{
+    if (test_in_mpi()) return;
+    int code = -1;
+    CHECK_FAIL(ares_launch(0, 0, NULL, &code), ARES_EUSE, "dist: --ranks = 0: must be 1 or more");
+    ares_str path = { 0 };
+    ares_str_add_z(&path, getenv("PATH"));
+    setenv("PATH", "/nonexistent", 1);
+    if (ares_launch(2, 0, NULL, &code) == ARES_EUNSUPPORTED)
+        CHECK_CONTAINS(ares_error_message(), "this build has no MPI; configure it with -DARES_MPI=ON");
+    else
+        CHECK_STR(ares_error_message(),
+                  "dist: mpirun: No such file or directory; install Open MPI (openmpi-bin)");
+    setenv("PATH", path.data, 1);
+    setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+    CHECK_FAIL(ares_launch(2, 0, NULL, &code), ARES_EUSE, "already runs under mpirun");
+    unsetenv("OMPI_COMM_WORLD_SIZE");
+    ares_str_fini(&path);
+}
+
+/* The launcher in a child of this process; its ranks come back into the same test and find ARES_TEST_ROLE. */
+static pid_t launcher(const char *test, const char *role)
+{
+    test_dir(); /* made on its first use: the launcher and its ranks must get this process's */
+    pid_t pid = fork();
+    if (pid != 0) return pid;
+    char *argv[] = { (char *)test };
+    int code = 1;
+    setenv("ARES_TEST_MPI", "1", 1);
+    setenv("ARES_TEST_ROLE", role, 1);
+    setenv("ARES_TEST_FOLDER", test_dir(), 1);
+    freopen(test_file("stdout"), "w", stdout);
+    if (ares_launch(2, 1, argv, &code) != ARES_OK) fprintf(stderr, "%s\n", ares_error_message());
+    _exit(code);
+}
+
+static void touch(const char *what, int rank)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s.%d", getenv("ARES_TEST_FOLDER"), what, rank);
+    CHECK_OK(ares_file_write(path, "", 0));
+}
+
+static bool both(const char *what)
+{
+    char name[2][32];
+    for (int i = 0; i < 2; i++) snprintf(name[i], sizeof name[i], "%s.%d", what, i);
+    return ares_file_exists(test_file(name[0])) && ares_file_exists(test_file(name[1]));
+}
+
+static bool wait_for(const char *what)
+{
+    for (int i = 0; i < 3000 && !both(what); i++) sleep_ms(10);
+    return CHECK_MSG(both(what), "%s", what);
+}
+
+/* A rank's run: steps of 50 ms until the ranks agree that a signal came, then two seconds of saving, which
+ * is longer than mpirun lets its children live after a SIGTERM of its own. */
+static void steps_until_signalled(void)
+{
+    ares_world *w = NULL;
+    int signal = 0;
+    ares_signal_install();
+    REQUIRE_OK(ares_world_open(&w));
+    touch("ready", ares_world_rank(w));
+    for (int step = 0; step < 2000 && signal == 0; step++) {
+        sleep_ms(50);
+        REQUIRE_OK(ares_world_signal(w, &signal));
+    }
+    REQUIRE(signal != 0);
+    touch("noted", ares_world_rank(w));
+    for (int i = 0; i < 40; i++) sleep_ms(50);
+    if (strcmp(getenv("ARES_TEST_ROLE"), "stuck") == 0)
+        for (;;) sleep_ms(50);
+    touch("saved", ares_world_rank(w));
+    ares_world_close(w);
+    exit(ares_signal_exit_code(signal));
+}
+
+TEST_MPI(a_signal_to_the_launcher_lets_all_ranks_save)
+{
+    if (getenv("ARES_TEST_ROLE")) {
+        steps_until_signalled();
+        return;
+    }
+    static const int signals[] = { SIGINT, SIGTERM };
+    for (int i = 0; i < 2; i++) {
+        pid_t pid = launcher("a_signal_to_the_launcher_lets_all_ranks_save", "saves");
+        if (wait_for("ready")) kill(pid, signals[i]);
+        CHECK_EQ(exit_of(pid), 128 + signals[i]);
+        CHECK(both("saved"));
+        CHECK_EQ(test_shell(NULL, "rm -f '%s'/*", test_dir()), 0);
+    }
+}
+
+TEST_MPI(a_second_interrupt_to_the_launcher_leaves_at_once)
+{
+    if (getenv("ARES_TEST_ROLE")) {
+        steps_until_signalled();
+        return;
+    }
+    pid_t pid = launcher("a_second_interrupt_to_the_launcher_leaves_at_once", "stuck");
+    if (wait_for("ready")) kill(pid, SIGINT);
+    if (wait_for("noted")) kill(pid, SIGINT);
+    CHECK_EQ(exit_of(pid), 130);
+    CHECK(!both("saved"));
+}
+
+TEST_MPI(a_rank_that_dies_takes_the_others_with_it)
+{
+    if (getenv("ARES_TEST_ROLE")) {
+        ares_world *w = NULL;
+        ares_signal_install();
+        REQUIRE_OK(ares_world_open(&w));
+        touch("ready", ares_world_rank(w));
+        if (ares_world_rank(w) == 1) raise(SIGKILL);
+        CHECK_OK(ares_world_barrier(w));
+        return;
+    }
+    double start = ares_now_s();
+    CHECK_EQ(exit_of(launcher("a_rank_that_dies_takes_the_others_with_it", "dies")), 128 + SIGKILL);
+    CHECK(ares_now_s() - start < 60);
+}
+
+TEST_MPI(the_launcher_gives_the_exit_code_and_the_arguments)
+{
+    if (getenv("ARES_TEST_ROLE")) {
+        ares_world *w = NULL;
+        REQUIRE_OK(ares_world_open(&w));
+        int size = ares_world_size(w);
+        ares_world_close(w);
+        exit(size == 2 ? 42 : 1);
+    }
+    CHECK_EQ(exit_of(launcher("the_launcher_gives_the_exit_code_and_the_arguments", "exits")), 42);
+}

@@ -6,6 +6,7 @@
 #include "ares/core.h"
 
 #include <stdio.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 _Atomic int core_bar_shown;
@@ -17,11 +18,18 @@ struct ares_progress {
     bool terminal;
 };
 
+/* A launcher of ranks gives them a terminal of its own that shows nothing and has no width. */
+static bool is_terminal(int fd)
+{
+    struct winsize size;
+    return isatty(fd) && ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+}
+
 ares_progress *ares_progress_new(const char *what, int64_t done, int64_t total)
 {
     ares_progress *p = ares_calloc(1, sizeof *p);
     *p = (ares_progress){ .what = ares_strdup(what), .done = done, .total = total, .last_s = ares_now_s() };
-    p->terminal = isatty(STDOUT_FILENO) != 0;
+    p->terminal = is_terminal(STDOUT_FILENO);
     return p;
 }
 

@@ -670,8 +670,9 @@ FILTER(test_gt) { return jinja_bool(jinja_compare(r, JOP_GT, self, ARG(0))); }
 FILTER(test_ge) { return jinja_bool(jinja_compare(r, JOP_GE, self, ARG(0))); }
 FILTER(test_lt) { return jinja_bool(jinja_compare(r, JOP_LT, self, ARG(0))); }
 FILTER(test_le) { return jinja_bool(jinja_compare(r, JOP_LE, self, ARG(0))); }
-FILTER(test_filter) { (void)a; return jinja_bool(self.kind == JV_STR && jinja_find_filter(jinja_text(self), r->t->dialect)); }
-FILTER(test_test) { (void)a, (void)r; return jinja_bool(self.kind == JV_STR && jinja_find_test(jinja_text(self))); }
+static void want_hashable(jinja_run *r, jinja_value v) { jinja_dict_find(r, jinja_dict_new(r), v); }
+FILTER(test_filter) { (void)a; want_hashable(r, self); return jinja_bool(self.kind == JV_STR && jinja_find_filter(jinja_text(self), r->t->dialect)); }
+FILTER(test_test) { (void)a; want_hashable(r, self); return jinja_bool(self.kind == JV_STR && jinja_find_test(jinja_text(self))); }
 
 /* Identity. Python's equal numbers and strings may or may not be one object: refused where that would show. */
 FILTER(test_sameas)

@@ -576,7 +576,8 @@ jinja_value jinja_percent(jinja_run *r, jinja_value format, jinja_value args, ji
         if (f.width < 0) f.align = '<', f.width = -f.width;
         if (i < s.len && s.data[i] == '.') {
             i++;
-            f.precision = ARES_MAX(star_or_number(r, &q, s, &i), 0);
+            f.precision = star_or_number(r, &q, s, &i);
+            if (f.precision < 0) f.precision = 0;
         }
         if (i < s.len && (s.data[i] == 'h' || s.data[i] == 'l' || s.data[i] == 'L')) i++;
         if (i >= s.len) JINJA_FAIL(r, "incomplete format");

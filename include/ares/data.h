@@ -134,6 +134,7 @@ typedef struct ares_packed {
     const int32_t *ids;            /* [rows] */
     const int32_t *positions;      /* [rows]; M-RoPE will take three axes */
     ares_segments seg;             /* host arrays */
+    const int32_t *length;         /* [seg.n] of the whole sequence, the token that is not fed included; NULL: what is fed. Matters to dynamic rope only */
     const int32_t *slots;          /* [rows], paged only: where store_kv puts each row */
     float *cache;                  /* paged: [layers][cache_layer_floats]; NULL: packed */
     int64_t cache_layer_floats;

@@ -40,13 +40,14 @@ int64_t ares_pack_plan(const ares_batch *b, int64_t row, int64_t end, int64_t ma
 }
 
 typedef struct builder {
-    int32_t *ids, *positions, *start, *prefix_len, *prefix_row, *out_rows, *targets;
+    int32_t *ids, *positions, *start, *length, *prefix_len, *prefix_row, *out_rows, *targets;
     int32_t rows, n_seg, n_out;
 } builder;
 
-/* A segment of tokens that stand behind `prefix` others, which begin at prefix_row. */
-static void open_segment(builder *p, int32_t prefix, int32_t prefix_row)
+/* A segment of tokens that stand behind `prefix` others, which begin at prefix_row, in a sequence of `length` tokens. */
+static void open_segment(builder *p, int32_t prefix, int32_t prefix_row, int64_t length)
 {
+    p->length[p->n_seg] = (int32_t)length;
     p->prefix_len[p->n_seg] = prefix;
     p->prefix_row[p->n_seg] = prefix_row;
     p->start[p->n_seg++] = p->rows;
@@ -66,10 +67,10 @@ static void put_row(builder *p, const ares_batch *b, int64_t r, bool share, int3
     const int32_t *response = b->responses + b->row_start[r];
     int64_t own = own_tokens(b, r), n = row_len(b, r);
     if (!share) {
-        open_segment(p, 0, 0);
+        open_segment(p, 0, 0, s->prompt_len + n);
         prompt_row = p->rows;
         put(p, s->prompt, s->prompt_len, 0);
-    } else if (own) open_segment(p, s->prompt_len, prompt_row);
+    } else if (own) open_segment(p, s->prompt_len, prompt_row, s->prompt_len + n);
     int32_t first = p->rows;
     put(p, response, own, s->prompt_len);
     for (int64_t i = 0; i < n; i++) {
@@ -82,20 +83,21 @@ void ares_pack_build(const ares_batch *b, const ares_micro_batch *m, bool share,
 {
     size_t rows = (size_t)m->tokens + 1, segments = (size_t)(m->end - m->row) * 2 + 1, i32 = sizeof(int32_t);
     builder p = { .ids = ares_arena_alloc(arena, rows * i32), .positions = ares_arena_alloc(arena, rows * i32), .start = ares_arena_alloc(arena, (segments + 1) * i32),
+                  .length = ares_arena_alloc(arena, segments * i32),
                   .prefix_len = ares_arena_alloc(arena, segments * i32), .prefix_row = ares_arena_alloc(arena, segments * i32),
                   .out_rows = ares_arena_alloc(arena, ((size_t)m->out + 1) * i32), .targets = ares_arena_alloc(arena, ((size_t)m->out + 1) * i32) };
     for (int64_t r = m->row; r < m->end;) {
         int64_t next = share ? ARES_MIN(group_end(b, r), m->end) : r + 1;
         int32_t prompt_row = p.rows;
         if (share) {
-            open_segment(&p, 0, 0);
+            open_segment(&p, 0, 0, b->samples[r].prompt_len);
             put(&p, b->samples[r].prompt, b->samples[r].prompt_len, 0);
         }
         for (; r < next; r++) put_row(&p, b, r, share, prompt_row);
     }
     p.start[p.n_seg] = p.rows;
     ARES_ASSERT(p.rows == m->tokens && p.n_out == m->out);
-    *out = (ares_packed){ .rows = p.rows, .ids = p.ids, .positions = p.positions, .n_out = p.n_out, .out_rows = p.out_rows,
+    *out = (ares_packed){ .rows = p.rows, .ids = p.ids, .positions = p.positions, .length = p.length, .n_out = p.n_out, .out_rows = p.out_rows,
                           .seg = { .n = p.n_seg, .rows = p.rows, .start = p.start, .prefix_len = p.prefix_len, .prefix_row = p.prefix_row } };
     *targets = p.targets;
 }

@@ -181,7 +181,7 @@ static int fill_cos_sin(ares_workspace *w, const ares_packed *p)
         w->cos_sin = ares_malloc((size_t)w->cos_sin_rows * (size_t)c->head_dim * sizeof(float));
     }
     for (int32_t s = 0; s < p->seg.n; s++) {
-        int32_t prefix = p->seg.prefix_len ? p->seg.prefix_len[s] : 0, length = prefix + p->seg.start[s + 1] - p->seg.start[s];
+        int32_t prefix = p->seg.prefix_len ? p->seg.prefix_len[s] : 0, length = p->length ? p->length[s] : prefix + p->seg.start[s + 1] - p->seg.start[s];
         if (c->rope.kind == ARES_ROPE_DYNAMIC && length > c->max_position && (prefix || p->cache))
             return ares_fail(ARES_EUNSUPPORTED, "model: %d tokens: dynamic rope scaling turns every token anew as a sequence grows beyond max_position_embeddings = %d; "
                              "generate shorter sequences, or set rope_type to yarn or linear", length, c->max_position);

@@ -1,0 +1,261 @@
+/*
+ * Children are started with posix_spawn into a process group of their own, under a limit of address space, and killed when
+ * late. Lines are answered in order, so the first unanswered one is to blame for whatever goes wrong: it fails, the
+ * process is started again, and the others are sent anew.
+ */
+#include "child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+enum { LONGEST_ANSWER = 1 << 16 };
+
+typedef struct call { char *line; size_t len; reward_call *result; } call;
+
+struct reward_child {
+    reward_child_options o;
+    char *name;
+    char **argv;
+    pid_t pid;                 /* 0: not running */
+    int to, from;
+    call *calls;
+    int64_t n, head, cap;      /* [head, n) have no answer yet */
+    int64_t sent;              /* lines handed to the process whole; sent_bytes of the next */
+    size_t sent_bytes;
+    ares_str answer;
+    double since;              /* when the head became the head */
+};
+
+reward_child *reward_child_new(const reward_child_options *o)
+{
+    reward_child *c = ares_calloc(1, sizeof *c);
+    int n = 0;
+    while (o->argv[n]) n++;
+    c->o = *o;
+    c->name = ares_strdup(o->name);
+    c->argv = ares_calloc((size_t)n + 1, sizeof *c->argv);
+    for (int i = 0; i < n; i++) c->argv[i] = ares_strdup(o->argv[i]);
+    c->to = c->from = -1;
+    signal(SIGPIPE, SIG_IGN); /* a write to a dead child is an error to handle, not a reason to die */
+    return c;
+}
+
+static void stop(reward_child *c)
+{
+    if (c->to >= 0) close(c->to);
+    if (c->from >= 0) close(c->from);
+    c->to = c->from = -1;
+    if (c->pid > 0) {
+        kill(-c->pid, SIGKILL);
+        while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR) {}
+    }
+    c->pid = 0;
+    c->sent = c->head;
+    c->sent_bytes = 0;
+    ares_str_clear(&c->answer);
+}
+
+void reward_child_free(reward_child *c)
+{
+    if (!c) return;
+    stop(c);
+    for (int64_t i = c->head; i < c->n; i++) ares_free(c->calls[i].line);
+    for (char **a = c->argv; *a; a++) ares_free(*a);
+    ares_free(c->argv);
+    ares_free(c->name);
+    ares_free(c->calls);
+    ares_str_fini(&c->answer);
+    ares_free(c);
+}
+
+static int start(reward_child *c)
+{
+    int in[2], out[2];
+    if (pipe2(in, O_CLOEXEC) != 0) return ares_fail(ARES_ECHILD, "pipe: %s", strerror(errno));
+    if (pipe2(out, O_CLOEXEC) != 0) {
+        close(in[0]);
+        close(in[1]);
+        return ares_fail(ARES_ECHILD, "pipe: %s", strerror(errno));
+    }
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attributes;
+    sigset_t defaults;
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_adddup2(&files, in[0], 0);
+    posix_spawn_file_actions_adddup2(&files, out[1], 1);
+    posix_spawnattr_init(&attributes);
+    sigemptyset(&defaults);
+    sigaddset(&defaults, SIGPIPE);
+    posix_spawnattr_setsigdefault(&attributes, &defaults);
+    posix_spawnattr_setpgroup(&attributes, 0);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF);
+    int failed = posix_spawnp(&c->pid, c->argv[0], &files, &attributes, c->argv, environ);
+    posix_spawn_file_actions_destroy(&files);
+    posix_spawnattr_destroy(&attributes);
+    close(in[0]);
+    close(out[1]);
+    c->to = in[1];
+    c->from = out[0];
+    if (failed) {
+        c->pid = 0;
+        stop(c);
+        return ares_fail(ARES_ECHILD, "%s: %s", c->argv[0], strerror(failed));
+    }
+    if (c->o.memory_bytes > 0) {
+        struct rlimit limit = { (rlim_t)c->o.memory_bytes, (rlim_t)c->o.memory_bytes };
+        prlimit(c->pid, RLIMIT_AS, &limit, NULL);
+    }
+    fcntl(c->to, F_SETFL, O_NONBLOCK);
+    fcntl(c->from, F_SETFL, O_NONBLOCK);
+    c->since = ares_now_s();
+    return ARES_OK;
+}
+
+/* The head has its answer, or will have none. */
+static void settle(reward_child *c, double score, double accuracy, const char *why)
+{
+    call *k = &c->calls[c->head++];
+    *k->result = (reward_call){ .score = score, .accuracy = accuracy, .failed = why != NULL };
+    if (why) snprintf(k->result->why, sizeof k->result->why, "%s", why);
+    ares_free(k->line);
+    k->line = NULL;
+    c->since = ares_now_s();
+    if (c->head == c->n) c->head = c->n = c->sent = 0;
+}
+
+static void fail_head(reward_child *c, const char *why)
+{
+    if (c->head < c->n) settle(c, 0, 0, why);
+    stop(c);
+}
+
+/* Writes until the pipe is full. A broken pipe shows as the end of the answers. */
+static void send_some(reward_child *c)
+{
+    while (c->pid && c->sent < c->n) {
+        call *k = &c->calls[c->sent];
+        ssize_t n = write(c->to, k->line + c->sent_bytes, k->len - c->sent_bytes);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return;
+        c->sent_bytes += (size_t)n;
+        if (c->sent_bytes < k->len) continue;
+        c->sent++;
+        c->sent_bytes = 0;
+    }
+}
+
+void reward_child_send(reward_child *c, ares_view line, reward_call *result)
+{
+    if (c->n == c->cap) {
+        c->cap = c->cap * 2 + 64;
+        c->calls = ares_realloc(c->calls, (size_t)c->cap * sizeof *c->calls);
+    }
+    char *copy = ares_malloc(line.len + 1);
+    memcpy(copy, line.data, line.len);
+    copy[line.len] = '\n';
+    if (c->head == c->n) c->since = ares_now_s();
+    c->calls[c->n++] = (call){ copy, line.len + 1, result };
+    if (!c->pid && start(c) != ARES_OK) return; /* tried again, and told, in wait */
+    send_some(c);
+}
+
+/* `0.5`, or {"score": 0.5, "accuracy": 1}; anything else fails the call and ends the child, whose answers are out of step. */
+static bool take_answer(reward_child *c, ares_view line)
+{
+    ares_arena arena = { 0 };
+    const ares_json *v;
+    double score = 0, accuracy = 0;
+    bool good = ares_json_parse(&arena, line, c->name, &v) == ARES_OK, judged = false;
+    if (good && v->type == ARES_JSON_OBJECT) {
+        const ares_json *a = ares_json_get(v, "accuracy");
+        judged = a && (a->type == ARES_JSON_INT || a->type == ARES_JSON_FLOAT);
+        if (judged) accuracy = a->number;
+        v = ares_json_get(v, "score");
+    }
+    good = good && v && (v->type == ARES_JSON_INT || v->type == ARES_JSON_FLOAT);
+    if (good) score = v->number;
+    good = good && __builtin_isfinite(score);
+    ares_arena_fini(&arena);
+    ares_error_clear();
+    if (good) settle(c, score, judged ? accuracy : __builtin_nan(""), NULL);
+    else {
+        char why[160];
+        snprintf(why, sizeof why, "answered '%.*s'; expected a number or {\"score\": number}", (int)ARES_MIN(line.len, 60), line.data);
+        fail_head(c, why);
+    }
+    return good;
+}
+
+static void describe_end(reward_child *c, char *why, size_t size)
+{
+    int status = 0;
+    pid_t pid = c->pid;
+    for (int i = 0; i < 100 && waitpid(pid, &status, WNOHANG) == 0; i++) usleep(1000);
+    if (WIFSIGNALED(status)) snprintf(why, size, "ended by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else snprintf(why, size, "closed its output (exit code %d)", WIFEXITED(status) ? WEXITSTATUS(status) : 0);
+}
+
+static void receive(reward_child *c)
+{
+    char block[1 << 14];
+    ssize_t n = read(c->from, block, sizeof block);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
+    if (n <= 0) {
+        char why[160];
+        describe_end(c, why, sizeof why);
+        fail_head(c, why);
+        return;
+    }
+    ares_str_add(&c->answer, block, (size_t)n);
+    size_t at = 0;
+    while (c->pid && c->head < c->n) {
+        int64_t end = ares_view_find(ares_str_view(&c->answer), ARES_VIEW("\n"), at);
+        if (end < 0) break;
+        ares_view line = ares_view_trim((ares_view){ c->answer.data + at, (size_t)end - at });
+        at = (size_t)end + 1;
+        if (line.len && !take_answer(c, line)) return;
+    }
+    size_t rest = c->answer.len - at;
+    if (c->head == c->n ? rest > 0 : rest > LONGEST_ANSWER) {
+        if (c->head < c->n) fail_head(c, "floods its output");
+        else stop(c); /* it says more than it was asked: start afresh next time */
+        return;
+    }
+    memmove(c->answer.data, c->answer.data + at, rest);
+    c->answer.len = rest;
+}
+
+void reward_child_wait(reward_child *c, bool *timed_out)
+{
+    c->since = ares_now_s();
+    while (c->head < c->n) {
+        if (!c->pid && start(c) != ARES_OK) {
+            char why[160];
+            snprintf(why, sizeof why, "cannot be started: %.120s", ares_error_message());
+            settle(c, 0, 0, why);
+            continue;
+        }
+        send_some(c);
+        double left = c->since + c->o.timeout_s - ares_now_s();
+        if (left <= 0) {
+            char why[160];
+            snprintf(why, sizeof why, "gave no answer within %g s", c->o.timeout_s);
+            fail_head(c, why);
+            *timed_out = true;
+            continue;
+        }
+        struct pollfd fds[2] = { { .fd = c->from, .events = POLLIN }, { .fd = c->sent < c->n ? c->to : -1, .events = POLLOUT } };
+        poll(fds, 2, (int)(left * 1000) + 1);
+        if (fds[0].revents) receive(c);
+    }
+}

@@ -1,0 +1,23 @@
+/* The table of built-in verifiers. To add one: a file in verify/ and a word here. */
+#include "ares/reward.h"
+
+#define VERIFY_LIST(X) X(exact) X(number) X(boxed) X(format)
+
+#define DECLARE(name) extern const ares_verifier ares_verifier_##name;
+#define ENTRY(name) &ares_verifier_##name,
+#define NAME(name) #name,
+VERIFY_LIST(DECLARE)
+static const ares_verifier *const table[] = { VERIFY_LIST(ENTRY) };
+static const char *const names[] = { VERIFY_LIST(NAME) };
+
+const char *const *ares_verifier_names(int *n)
+{
+    *n = ARES_COUNT(names);
+    return names;
+}
+
+const ares_verifier *ares_verifier_find(const char *name)
+{
+    int i;
+    return ares_lookup(ARES_ECONFIG, "reward: verifier", name, names, ARES_COUNT(names), &i) == ARES_OK ? table[i] : NULL;
+}

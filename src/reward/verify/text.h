@@ -1,0 +1,16 @@
+/* Numbers and boxes in text, for the verifiers that read them. */
+#ifndef ARES_REWARD_VERIFY_TEXT_H
+#define ARES_REWARD_VERIFY_TEXT_H
+
+#include "ares/reward.h"
+
+/* A decimal number in its plainest spelling: sign, digits, point, no thousands separators, no zeros that say nothing. */
+typedef struct verify_number { char text[128]; } verify_number;
+/* The last number of a text ("-1,234.50" and "$7" are numbers; "3.2.1" is read as its pieces); false when there is none, or it is too long. */
+bool verify_last_number(ares_view text, verify_number *out);
+/* The whole text as one number. */
+bool verify_whole_number(ares_view text, verify_number *out);
+/* Content of the last \boxed{...} (or \fbox{...}) with balanced braces; NULL data when there is none. */
+ares_view verify_last_boxed(ares_view text);
+void verify_detail(ares_verify_out *out, const char *key, ares_view value); /* appends a string member to details */
+#endif

@@ -1,7 +1,5 @@
-#include "../fuzz/fuzz_json.c"
 #include "test.h"
 
-#include <dirent.h>
 #include <math.h>
 
 static ares_arena arena;
@@ -211,23 +209,4 @@ TEST(json_copies_what_it_keeps)
     memset(text, 'x', sizeof text);
     CHECK_VIEW(ares_json_get(v, "key")->text, "value");
     ares_arena_fini(&arena);
-}
-
-TEST(json_survives_the_fuzzers_corpus)
-{
-    const char *folder = test_source("tests/fuzz/corpus/json");
-    DIR *dir = opendir(folder);
-    REQUIRE(dir);
-    ares_str path = { 0 }, text = { 0 };
-    int files = 0;
-    for (struct dirent *e; (e = readdir(dir));) {
-        if (e->d_name[0] == '.') continue;
-        REQUIRE_OK(ares_file_read(ares_path_join(&path, folder, e->d_name), &text));
-        LLVMFuzzerTestOneInput((const uint8_t *)ares_str_view(&text).data, text.len);
-        files++;
-    }
-    closedir(dir);
-    CHECK(files >= 10);
-    ares_str_fini(&path);
-    ares_str_fini(&text);
 }

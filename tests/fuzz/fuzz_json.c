@@ -1,9 +1,6 @@
 /*
  * libFuzzer entry for the JSON reader. Beyond "no crash": what was read and written again must read as the
  * same text.
- *
- *   clang -fsanitize=fuzzer,address,undefined -D_GNU_SOURCE -std=c17 -Iinclude tests/fuzz/fuzz_json.c \
- *         src/core/{json,str,arena,memory,error}.c -lm -o fuzz_json && ./fuzz_json tests/fuzz/corpus/json
  */
 #include "ares/core.h"
 

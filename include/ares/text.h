@@ -14,7 +14,7 @@ extern "C" {
 /* ------------------------------------------------------------------ ids
  * A growable list of token ids; {0} is empty. With want_offsets set before encoding, offsets[i] is the half-open range
  * of code points of the given text that token i covers: [0, 0) for what the post-processor adds, the range of the
- * character for a token that holds part of one, the whole composed group where NFC joined several into one.
+ * character for a token that holds part of one, that of the base alone where NFC joined a base and its marks.
  */
 typedef struct ares_ids {
     int32_t *ids;
@@ -50,11 +50,11 @@ int ares_tokenizer_encode(const ares_tokenizer *t, ares_view text, bool add_spec
  */
 int ares_tokenizer_decode(const ares_tokenizer *t, const int32_t *ids, int64_t n, bool skip_special_tokens, ares_str *out);
 
-/* id of a token by its exact text in the vocabulary (byte alphabet for ordinary tokens), or -1. */
+/* id of a token by its exact text in the vocabulary (byte alphabet for ordinary tokens: "\u0120the"), or -1. */
 int32_t ares_tokenizer_id(const ares_tokenizer *t, const char *token);
 /* The text of a token as the vocabulary spells it; an empty view with NULL data when there is no such id. */
 ares_view ares_tokenizer_token(const ares_tokenizer *t, int32_t id);
-/* The bytes a token stands for; they may be part of a character. Added tokens give their own text. */
+/* The bytes that decoding joins for a token; they may be part of a character. */
 ares_view ares_tokenizer_token_bytes(const ares_tokenizer *t, int32_t id);
 bool ares_tokenizer_is_special(const ares_tokenizer *t, int32_t id);
 int64_t ares_tokenizer_vocab_size(const ares_tokenizer *t); /* largest id + 1, added tokens included */
@@ -79,7 +79,7 @@ const ares_json *ares_tokenizer_config(const ares_tokenizer *t);
 typedef struct ares_decoder {
     const ares_tokenizer *tokenizer;
     bool skip_special_tokens;
-    unsigned char pending[4]; /* the beginning of a character */
+    unsigned char pending[8]; /* the beginning of a character */
     int pending_len;
 } ares_decoder;
 

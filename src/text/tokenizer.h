@@ -47,6 +47,8 @@ struct ares_tokenizer {
     _Atomic(text_scratch *) scratch[SCRATCH_KEPT];
 };
 
+/* A tokenizer from the text of a tokenizer.json alone; `name` stands for its path in messages (tokenizer_load.c). */
+int tokenizer_parse(const char *name, ares_view json, ares_tokenizer **out);
 /* tokenizer_config.json, special_tokens_map.json, chat_template.jinja of a directory (tokenizer_config.c). */
 int tokenizer_read_config(ares_tokenizer *t, const char *dir);
 /* Adds a token as the library does: the id it has in the vocabulary, else the next free one. */

@@ -603,6 +603,18 @@ static void make_added_sets(ares_tokenizer *t)
     text_scratch_free(s);
 }
 
+static void finish(ares_tokenizer *t)
+{
+    make_added_sets(t);
+    for (int i = 0; i < ROLE_COUNT; i++) {
+        int64_t id = -1;
+        if (!t->role_tokens[i].data) id = -1;
+        else if (ares_map_get(t->added, t->role_tokens[i], &id)) id = t->added_tokens[id].id;
+        else if (!ares_map_get(t->vocab, t->role_tokens[i], &id)) id = -1;
+        t->role_ids[i] = (int32_t)id;
+    }
+}
+
 static int load(ares_tokenizer *t, const char *given)
 {
     bool is_dir = ares_dir_exists(given);
@@ -636,24 +648,39 @@ static int load(ares_tokenizer *t, const char *given)
     ares_str_fini(&merges_path);
     ares_str_fini(&text);
     ares_str_fini(&merges);
-    ARES_TRY(rc);
-    make_added_sets(t);
-    for (int i = 0; i < ROLE_COUNT; i++) {
-        int64_t id = -1;
-        if (ares_map_get(t->added, t->role_tokens[i], &id)) id = t->added_tokens[id].id;
-        else if (!ares_map_get(t->vocab, t->role_tokens[i], &id)) id = -1;
-        t->role_ids[i] = t->role_tokens[i].data ? (int32_t)id : -1;
-    }
-    return ARES_OK;
+    if (rc == ARES_OK) finish(t);
+    return rc;
 }
 
-int ares_tokenizer_load(const char *path, ares_tokenizer **out)
+static ares_tokenizer *new_tokenizer(void)
 {
     ares_tokenizer *t = ares_calloc(1, sizeof *t);
     t->vocab = ares_map_new();
     t->added = ares_map_new();
-    int rc = load(t, path);
+    return t;
+}
+
+static int hand_out(int rc, ares_tokenizer *t, ares_tokenizer **out)
+{
     *out = rc == ARES_OK ? t : NULL;
     if (rc != ARES_OK) ares_tokenizer_free(t);
     return rc;
+}
+
+int ares_tokenizer_load(const char *path, ares_tokenizer **out)
+{
+    ares_tokenizer *t = new_tokenizer();
+    return hand_out(load(t, path), t, out);
+}
+
+int tokenizer_parse(const char *name, ares_view json, ares_tokenizer **out)
+{
+    ares_tokenizer *t = new_tokenizer();
+    ares_arena arena = { 0 };
+    const ares_json *root;
+    int rc = ares_json_parse(&arena, json, name, &root);
+    if (rc == ARES_OK) rc = read_tokenizer_json(&(loader){ .t = t, .path = name }, root);
+    if (rc == ARES_OK) finish(t);
+    ares_arena_fini(&arena);
+    return hand_out(rc, t, out);
 }

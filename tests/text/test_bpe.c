@@ -1,0 +1,141 @@
+#include "bpe.h"
+#include "pattern.h"
+#include "test.h"
+
+/* Twelve letters, and merges drawn at random over what there is; every token is the string of its letters. */
+enum { LETTERS = 12, MERGES = 400 };
+
+static void random_model(uint64_t seed, bpe_config *config, bpe_merge *merges)
+{
+    ares_rng_key key = ares_rng_root(seed, ARES_RNG_TEST);
+    *config = (bpe_config){ .merges = merges, .merge_count = MERGES, .unk_id = -1 };
+    for (int byte = 0; byte < 256; byte++) config->byte_id[byte] = byte >= 'a' && byte < 'a' + LETTERS ? byte - 'a' : -1;
+    for (int i = 0; i < MERGES; i++) {
+        uint64_t most = (uint64_t)(LETTERS + i < 60 ? LETTERS + i : 60);
+        merges[i].left = (int32_t)ares_rng_below(key, (uint64_t)i * 2, most);
+        merges[i].right = (int32_t)ares_rng_below(key, (uint64_t)i * 2 + 1, most);
+        merges[i].id = LETTERS + i;
+    }
+}
+
+/* The definition: again and again the merge of least rank, of two equal ones the left. */
+static int64_t by_definition(const bpe_config *config, const unsigned char *word, size_t len, int32_t *ids)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < len; i++) ids[n++] = config->byte_id[word[i]];
+    for (;;) {
+        int64_t best = -1, at = 0;
+        for (int64_t i = 0; i + 1 < n; i++)
+            for (int64_t k = config->merge_count - 1; k >= 0; k--) { /* of two merges of a pair the later holds */
+                if (config->merges[k].left != ids[i] || config->merges[k].right != ids[i + 1]) continue;
+                if (best < 0 || k < best) best = k, at = i;
+                break;
+            }
+        if (best < 0) return n;
+        ids[at] = config->merges[best].id;
+        memmove(ids + at + 1, ids + at + 2, (size_t)(n - at - 2) * sizeof *ids);
+        n--;
+    }
+}
+
+TEST(words_of_every_length_merge_by_rank_then_from_the_left)
+{
+    static bpe_merge merges[MERGES];
+    static int32_t want[512];
+    unsigned char word[512];
+    bpe_scratch scratch = { 0 };
+    for (uint64_t seed = 0; seed < 12; seed++) {
+        bpe_config config;
+        random_model(seed, &config, merges);
+        bpe *m = bpe_new(&config);
+        ares_rng_key key = ares_rng_root(seed, ARES_RNG_TEST);
+        for (uint64_t i = 0; i < 150; i++) {
+            size_t len = 1 + (size_t)ares_rng_below(key, 10000 + i, i < 130 ? 100 : 500); /* both sides of SHORT_WORD */
+            uint64_t letters = 2 + i % (LETTERS - 1);
+            for (size_t k = 0; k < len; k++) word[k] = (unsigned char)('a' + ares_rng_below(key, (i << 20) + k, letters));
+            int64_t n = by_definition(&config, word, len, want);
+            for (int again = 0; again < 2; again++) { /* the second time from the table of words */
+                bpe_word got = bpe_encode(m, &scratch, word, len);
+                if (CHECK_EQ(got.n, n)) CHECK_MEM(got.ids, want, (size_t)n * sizeof *want);
+                CHECK(!got.symbols);
+            }
+        }
+        bpe_free(m);
+    }
+    bpe_scratch_fini(&scratch);
+}
+
+TEST(unknown_bytes_vanish_or_become_unk_fused_or_not)
+{
+    bpe_merge merge = { 0, 1, 2 };
+    bpe_config config = { .merges = &merge, .merge_count = 1 };
+    bpe_scratch scratch = { 0 };
+    static const struct { int32_t unk; bool fuse; int32_t ids[4]; uint32_t lens[4]; int64_t n; } cases[] = {
+        { -1, false, { 2 }, { 2 }, 1 }, /* a and b touch once what lies between is gone */
+        { 7, false, { 0, 7, 7, 1 }, { 1, 1, 1, 1 }, 4 },
+        { 7, true, { 0, 7, 1 }, { 1, 2, 1 }, 3 },
+    };
+    for (int i = 0; i < 256; i++) config.byte_id[i] = i == 'a' ? 0 : i == 'b' ? 1 : -1;
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        config.unk_id = cases[i].unk;
+        config.fuse_unk = cases[i].fuse;
+        bpe *m = bpe_new(&config);
+        bpe_word word = bpe_encode(m, &scratch, (const unsigned char *)"axyb", 4);
+        if (CHECK_EQ(word.n, cases[i].n) && CHECK(word.symbols != NULL))
+            for (int64_t k = 0; k < word.n; k++) {
+                CHECK_EQ(word.ids[k], cases[i].ids[k]);
+                CHECK_EQ(word.symbols[k].len, cases[i].lens[k]);
+            }
+        bpe_free(m);
+    }
+    bpe_scratch_fini(&scratch);
+}
+
+static void check_refused(const char *source, const char *part)
+{
+    pattern *p = NULL;
+    CHECK_FAIL(pattern_new("x.json: key", ares_view_of(source), false, &p), ARES_EUNSUPPORTED, part);
+    CHECK(!p);
+}
+
+TEST(patterns_that_pcre2_would_read_in_another_way_are_refused)
+{
+    check_refused("a|\\w+", "at byte 2");
+    check_refused("[a[b]]", "a class inside a class");
+    check_refused("[\\p{L}&&\\p{Han}]", "an intersection");
+    check_refused("^a", "anchors");
+    check_refused("(?i)a", "this group");
+    check_refused("(?i:ss)", "ligature");
+    check_refused("(?i:[a-z])", "classes inside");
+    check_refused("\\p{N}{1,3}+", "repeat count");
+    check_refused("a{,3}", "repeat count");
+    check_refused("\\p{Emoji}", "property");
+    check_refused("\\bx", "escape");
+    check_refused("a)", ") without (");
+}
+
+static void check_pieces(const char *source, const char *text, const char *expected)
+{
+    pattern *p = NULL;
+    pattern_scratch *s = pattern_scratch_new();
+    ares_str got = { 0 };
+    REQUIRE_OK(pattern_new("x.json: key", ares_view_of(source), false, &p));
+    pattern_match it = { 0 };
+    while (pattern_next(p, s, (const unsigned char *)text, strlen(text), &it) == 1)
+        ares_str_addf(&got, "%zu-%zu ", it.start, it.end);
+    CHECK_STR(got.data ? got.data : "", expected);
+    ares_str_fini(&got);
+    pattern_scratch_free(s);
+    pattern_free(p);
+}
+
+TEST(patterns_mean_what_they_mean_to_the_library)
+{
+    check_pieces("\\s", " \u180e\u3000\xc2\x85", "0-1 4-7 7-9 "); /* U+180E is no white space */
+    check_pieces("(?i:'s)", "'s 'S '\u017f", "0-2 3-5 6-9 ");
+    check_pieces("\\p{L}+", "a\u1c89\ua7cb", "0-7 ");             /* letters of Unicode 16 */
+    check_pieces("\\h+", "xfFg", "1-3 ");
+    check_pieces("[^\\S\\n]+", "a \n\t\u3000b", "1-2 3-7 ");
+    check_pieces("x*", "axxb", "0-0 1-3 4-4 ");                   /* no empty match right behind another */
+    check_pieces("\\p{Han}", "\u3001\u4e00", "3-6 ");             /* Script, not Script_Extensions */
+}

@@ -90,8 +90,8 @@ typedef struct ares_train_config {
 /* Declares every option of training (sections, aliases, choices of the tables) on cfg, bound into out. (config.c) */
 void ares_train_add_aliases(ares_config *cfg);                    /* names of other trainers (aliases.c) */
 void ares_train_config_declare(ares_config *cfg, ares_train_config *out);
-/* After ares_config_resolve: relations between options, noted as faults. world: ranks the run will have. */
-void ares_train_config_check(ares_config *cfg, const ares_train_config *c, int world);
+/* After ares_config_resolve: relations between options, and those of table entries; one report of all faults. world: ranks the run will have. */
+int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int world);
 
 /* ------------------------------------------------------------------ optimizer (optim.c) */
 typedef struct ares_optim {
@@ -160,7 +160,8 @@ int ares_train_step(ares_trainer *t, ares_metrics *m);
 /* weights: where the policy's come from when a run goes on; NULL: worker.actor.model.model_path. */
 int ares_trainer_open(ares_trainer *t, ares_config *cfg, const ares_train_config *c, ares_world *world, const char *weights);
 void ares_trainer_close(ares_trainer *t);
-int ares_trainer_bind_validation(ares_trainer *t, ares_config *cfg); /* reads val_override_config */
+/* Binds worker.rollout.val_override_config; faults go to cfg. (validate.c) */
+void ares_train_validation_sampling(ares_config *cfg, const ares_train_config *c, ares_sampling *out, int64_t *n);
 int ares_trainer_validate(ares_trainer *t, ares_metrics *m, ares_str *samples); /* (validate.c) samples: JSON lines of what was answered; may be NULL */
 int ares_trainer_save(ares_trainer *t, const ares_metrics *last);               /* (state.c) a checkpoint of everything that moves the run */
 int ares_trainer_resume(ares_trainer *t, const char *checkpoint);               /* (state.c) */

@@ -44,7 +44,7 @@ static void check_sizes(ares_config *cfg, const ares_train_config *c, int world)
                           (long long)(c->data.max_prompt_length + c->data.max_response_length + 2 * ARES_KV_BLOCK));
 }
 
-void ares_train_config_check(ares_config *cfg, const ares_train_config *c, int world)
+int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int world)
 {
     const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
     if (!c->trainer.val_only && !c->data.train_files.count) ares_config_fault(cfg, "data.train_files", "no training rows; name a JSONL file, or set trainer.val_only=true");
@@ -61,5 +61,11 @@ void ares_train_config_check(ares_config *cfg, const ares_train_config *c, int w
     if (strncmp(c->trainer.device, "cpu", 3) != 0 && strncmp(c->trainer.device, "cuda", 4) != 0)
         ares_config_fault(cfg, "trainer.device", "no such device (choices: cpu, cuda, cuda:<n>)");
     check_sizes(cfg, c, world);
-    ares_error_clear();
+    ares_sampling sampling;
+    int64_t n;
+    ares_train_validation_sampling(cfg, c, &sampling, &n);
+    ares_reward *reward;
+    ARES_TRY(ares_reward_open(cfg, &c->reward, NULL, &reward)); /* binds its entries, then reports every fault */
+    ares_reward_close(reward);
+    return ARES_OK;
 }

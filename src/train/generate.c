@@ -4,12 +4,11 @@
 #include <math.h>
 #include <string.h>
 
-int generate_sampling(const ares_train_config *c, ares_sampling *out)
+void generate_sampling(const ares_train_config *c, ares_sampling *out)
 {
     const ares_rollout_config *r = &c->rollout;
     *out = (ares_sampling){ .temperature = (float)r->temperature, .top_p = (float)r->top_p, .top_k = (int32_t)r->top_k, .max_new_tokens = (int32_t)c->data.max_response_length,
                             .ignore_eos = r->ignore_eos, .n_stop_strings = (int32_t)r->stop.count, .stop_strings = r->stop.items };
-    return ARES_OK;
 }
 
 int generate_samples(ares_trainer *t, const generate_job *job, ares_arena *arena, generate_sample **out)
@@ -68,7 +67,7 @@ int generate_batch(ares_trainer *t, ares_batch *b, ares_metrics *m)
         draws[i] = first + i * ranks + rank;
     }
     ares_sampling sampling;
-    ARES_TRY(generate_sampling(t->cfg, &sampling));
+    generate_sampling(t->cfg, &sampling);
     generate_job job = { .n_prompts = local, .n = n, .rows = rows, .draws = draws, .sampling = &sampling, .key = ares_rng_root((uint64_t)t->cfg->rollout.seed, ARES_RNG_SAMPLE), .metrics = m };
     generate_sample *all;
     ARES_TRY(generate_samples(t, &job, &b->arena, &all));

@@ -17,7 +17,7 @@ typedef struct generate_sample {
 } generate_sample;
 
 /* The configured sampling; stop ids are added by generate_samples. */
-int generate_sampling(const ares_train_config *c, ares_sampling *out);
+void generate_sampling(const ares_train_config *c, ares_sampling *out);
 /* Samples and judges all prompts of a job; out [n_prompts * n] in prompt order, in the arena. */
 int generate_samples(ares_trainer *t, const generate_job *job, ares_arena *arena, generate_sample **out);
 /* The step's prompts of this rank: rows, responses, masks, log-probs, entropies and scores. */

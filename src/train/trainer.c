@@ -48,7 +48,8 @@ static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
     ARES_TRY(ares_model_load(weights ? weights : c->actor.model_path, &t->device, &opt, &t->model));
     ARES_TRY(open_data(t));
     ARES_TRY(open_rollout(t));
-    ARES_TRY(ares_trainer_bind_validation(t, cfg));
+    ares_train_validation_sampling(cfg, c, &t->val_sampling, &t->val_n);
+    ARES_TRY(ares_config_finish(cfg));
     if (c->trainer.val_only) return ARES_OK;
     t->adv = ares_adv_find(c->algorithm.adv_estimator);
     if (!t->adv) return ARES_ECONFIG;

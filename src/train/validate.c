@@ -12,7 +12,7 @@
     X(i64, top_k, "top_k", "null", "-1|[1,)", "null: as in training")                                       \
     X(i64, max_new_tokens, "max_new_tokens", "null", "[1,)", "null: data.max_response_length")
 ARES_OPTION_STRUCT(val_options, VAL_OPTIONS);
-ARES_OPTION_TABLE(val_option_table, val_options, VAL_OPTIONS)
+static ARES_OPTION_TABLE(val_option_table, val_options, VAL_OPTIONS)
 
 /* Sums of one part of the rows: all of them, or those of one value of data.val_group_key. */
 typedef struct tally { const char *name; double rows, score, accuracy, judged, tokens, stopped, *parts; } tally;
@@ -90,24 +90,16 @@ static void write_sample(const ares_trainer *t, const ares_row *row, int64_t ind
     ares_str_addf(out, ",\"n_tokens\":%d,\"finished\":%s}\n", s->completion.n_tokens, s->item.in.stopped ? "true" : "false");
 }
 
-static void apply_override(const ares_trainer *t, const val_options *o, ares_sampling *s)
-{
-    (void)t;
-    if (!ares_is_null_f64(o->temperature)) s->temperature = (float)o->temperature;
-    if (!ares_is_null_f64(o->top_p)) s->top_p = (float)o->top_p;
-    if (o->top_k != ARES_NULL_I64) s->top_k = (int32_t)o->top_k;
-    if (o->max_new_tokens != ARES_NULL_I64) s->max_new_tokens = (int32_t)ARES_MIN(o->max_new_tokens, t->cfg->data.max_response_length);
-}
-
-int ares_trainer_bind_validation(ares_trainer *t, ares_config *cfg)
+void ares_train_validation_sampling(ares_config *cfg, const ares_train_config *c, ares_sampling *s, int64_t *n)
 {
     val_options o;
     ares_config_bind(cfg, "worker.rollout.val_override_config", val_option_table, &o);
-    ARES_TRY(ares_config_finish(cfg));
-    ARES_TRY(generate_sampling(t->cfg, &t->val_sampling));
-    apply_override(t, &o, &t->val_sampling);
-    t->val_n = o.n;
-    return ARES_OK;
+    generate_sampling(c, s);
+    if (!ares_is_null_f64(o.temperature)) s->temperature = (float)o.temperature;
+    if (!ares_is_null_f64(o.top_p)) s->top_p = (float)o.top_p;
+    if (o.top_k != ARES_NULL_I64) s->top_k = (int32_t)o.top_k;
+    if (o.max_new_tokens != ARES_NULL_I64) s->max_new_tokens = (int32_t)ARES_MIN(o.max_new_tokens, c->data.max_response_length);
+    *n = o.n;
 }
 
 int ares_trainer_validate(ares_trainer *t, ares_metrics *m, ares_str *samples)

@@ -1,5 +1,6 @@
 /* The whole response matches a regular expression (PCRE2, `.` matches newlines too), within a fixed amount of matching work. */
 #include <pcre2.h>
+#include <string.h>
 #include <pthread.h>
 
 #include "ares/reward.h"
@@ -33,16 +34,17 @@ static int check(const void *options)
     return ARES_OK;
 }
 
-/* Each thread keeps the expression it used last: options outlive every call. */
-static _Thread_local struct { const char *pattern; pcre2_code *code; pcre2_match_data *data; pcre2_match_context *context; } cache;
+/* Each thread keeps the expression it used last. */
+static _Thread_local struct { char *pattern; pcre2_code *code; pcre2_match_data *data; pcre2_match_context *context; } cache;
 
 static int prepare(const char *pattern)
 {
-    if (cache.pattern == pattern) return ARES_OK;
+    if (cache.pattern && strcmp(cache.pattern, pattern) == 0) return ARES_OK;
     if (cache.code) {
         pcre2_code_free(cache.code);
         pcre2_match_data_free(cache.data);
         pcre2_match_context_free(cache.context);
+        ares_free(cache.pattern);
         cache.pattern = NULL;
         cache.code = NULL;
     }
@@ -52,7 +54,7 @@ static int prepare(const char *pattern)
     pcre2_set_match_limit(cache.context, MATCH_LIMIT);
     pcre2_set_depth_limit(cache.context, DEPTH_LIMIT);
     pcre2_set_heap_limit(cache.context, HEAP_LIMIT_KIB);
-    cache.pattern = pattern;
+    cache.pattern = ares_strdup(pattern);
     return ARES_OK;
 }
 

@@ -85,7 +85,9 @@ static void touch(const char *what, int rank)
 {
     char path[512];
     snprintf(path, sizeof path, "%s/%s.%d", getenv("ARES_TEST_FOLDER"), what, rank);
-    CHECK_OK(ares_file_write(path, "", 0));
+    char pid[16];
+    int len = snprintf(pid, sizeof pid, "%d", (int)getpid());
+    CHECK_OK(ares_file_write_atomic(path, pid, (size_t)len));
 }
 
 static bool both(const char *what)
@@ -167,6 +169,31 @@ TEST_MPI(a_rank_that_dies_takes_the_others_with_it)
     double start = ares_now_s();
     CHECK_EQ(exit_of(launcher("a_rank_that_dies_takes_the_others_with_it", "dies")), 128 + SIGKILL);
     CHECK(ares_now_s() - start < 60);
+}
+
+/* Seen to fail without PR_SET_PDEATHSIG: mpirun and its ranks ran on. */
+TEST_MPI(a_killed_launcher_leaves_no_rank_behind)
+{
+    if (getenv("ARES_TEST_ROLE")) {
+        steps_until_signalled();
+        return;
+    }
+    pid_t pid = launcher("a_killed_launcher_leaves_no_rank_behind", "stuck");
+    bool ready = wait_for("ready");
+    kill(pid, SIGKILL);
+    CHECK_EQ(exit_of(pid), 128 + SIGKILL);
+    if (!ready) return;
+    ares_str text = { 0 };
+    for (int rank = 0; rank < 2; rank++) {
+        int64_t rank_pid = 0;
+        char name[16];
+        snprintf(name, sizeof name, "ready.%d", rank);
+        REQUIRE_OK(ares_file_read(test_file(name), &text));
+        REQUIRE(ares_parse_i64(ares_str_view(&text), &rank_pid));
+        for (int i = 0; i < 3000 && kill((pid_t)rank_pid, 0) == 0; i++) sleep_ms(10);
+        if (!CHECK(kill((pid_t)rank_pid, 0) != 0)) kill((pid_t)rank_pid, SIGKILL);
+    }
+    ares_str_fini(&text);
 }
 
 TEST_MPI(the_launcher_gives_the_exit_code_and_the_arguments)

@@ -81,7 +81,9 @@ static void strip_chunk(strip *s, const float *keys, const float *values, int he
     if (low >= high) return;
     tile_product((tile_args){ .c = p[0], .ldc = 32, .a = s->q, .row = s->ldq, .step = 1, .b = keys, .ldb = 32,
                               .steps = head_dim, .fresh = true }, s->rows, 32);
+    /* Step by step over all rows, so that none waits for the sums and maxima across its own lanes. */
     const v16 minus_infinity = v16_set1(-INFINITY), factor = v16_set1(scale);
+    float top[16] = { 0 }, total[16] = { 0 }, shift[16], rescale[16];
     for (int r = 0; r < s->rows; r++) {
         v16 a = v16_mul(v16_load(p[r]), factor), b = v16_mul(v16_load(p[r] + 16), factor);
         if (s->low[r] > 0 || s->high[r] < 32) {
@@ -89,23 +91,30 @@ static void strip_chunk(strip *s, const float *keys, const float *values, int he
             a = v16_select(v16m_of(seen & 0xffff), a, minus_infinity);
             b = v16_select(v16m_of(seen >> 16), b, minus_infinity);
         }
-        float top = v16_max_lane(v16_max(a, b)), old = s->max[r], max = top > old ? top : old;
-        v16 shift = v16_set1(max == -INFINITY ? 0.0f : max);
-        a = v16_exp(v16_sub(a, shift));
-        b = v16_exp(v16_sub(b, shift));
         v16_store(p[r], a);
         v16_store(p[r] + 16, b);
-        float total = v16_sum(v16_add(a, b));
-        if (max != old) { /* otherwise the factor is exactly 1 */
-            v16 rescale = v16_exp(v16_sub(v16_set1(old), shift));
-            s->sum[r] = s->sum[r] * v16_max_lane(rescale);
-            float *out = s->out + r * s->ldo;
-            int d = 0;
-            for (; d + 16 <= head_dim; d += 16) v16_store(out + d, v16_mul(v16_load(out + d), rescale));
-            if (d < head_dim) v16_store_first(out + d, v16_mul(v16_load_first(out + d, head_dim - d), rescale), head_dim - d);
-            s->max[r] = max;
-        }
-        s->sum[r] += total;
+        top[r] = v16_max_lane(v16_max(a, b));
+    }
+    v16 old = v16_load_first(s->max, s->rows), max = v16_max(v16_load(top), old);
+    v16 base = v16_select(v16_eq(max, minus_infinity), v16_zero(), max), factors = v16_exp(v16_sub(old, base));
+    v16_store(shift, base);
+    v16_store(rescale, factors);
+    v16_store_first(s->max, max, s->rows);
+    for (int r = 0; r < s->rows; r++) {
+        v16 by = v16_set1(shift[r]), a = v16_exp(v16_sub(v16_load(p[r]), by)), b = v16_exp(v16_sub(v16_load(p[r] + 16), by));
+        v16_store(p[r], a);
+        v16_store(p[r] + 16, b);
+        total[r] = v16_sum(v16_add(a, b));
+    }
+    v16_store_first(s->sum, v16_add(v16_mul(v16_load_first(s->sum, s->rows), factors), v16_load(total)), s->rows);
+    uint32_t moved = v16m_bits(v16m_not(v16_eq(max, old))) & ((1u << s->rows) - 1); /* for the others the factor is exactly 1 */
+    for (; moved; moved &= moved - 1) {
+        int r = __builtin_ctz(moved);
+        float *out = s->out + r * s->ldo;
+        v16 by = v16_set1(rescale[r]);
+        int d = 0;
+        for (; d + 16 <= head_dim; d += 16) v16_store(out + d, v16_mul(v16_load(out + d), by));
+        if (d < head_dim) v16_store_first(out + d, v16_mul(v16_load_first(out + d, head_dim - d), by), head_dim - d);
     }
     tile_product((tile_args){ .c = s->out, .ldc = s->ldo, .a = p[0] + low, .row = 32, .step = 1,
                               .b = values + (int64_t)low * head_dim, .ldb = head_dim, .steps = high - low }, s->rows, head_dim);
@@ -145,6 +154,10 @@ static void attend(const attention_job *job, int s, int first, int n, int h, int
     int first_seen = a->window > 0 ? prefix + first + 1 - a->window : 0;
     for (int c = first_seen > 0 ? first_seen / 32 : 0; c * 32 < last_seen; c++) {
         const float *block = job->cache + (block_of(job, s, c) * a->n_kv_heads + h) * 64 * dim;
+        if (across && (c + 1) * 32 < last_seen) { /* decoding reads each block once: fetch the next while this one is used */
+            const char *next = (const char *)(job->cache + (block_of(job, s, c + 1) * a->n_kv_heads + h) * 64 * dim);
+            for (int i = 0; i < 256 * dim; i += 64) __builtin_prefetch(next + i, 0, 2);
+        }
         for (int band = 0; band < bands; band++)
             for (int r0 = 0; r0 < rows; r0 += STRIP) {
                 strip st = { .q = q + band * band_q + r0 * row_q, .ldq = row_q, .out = out + band * band_o + r0 * row_o, .ldo = row_o,
@@ -164,7 +177,7 @@ static void attend(const attention_job *job, int s, int first, int n, int h, int
             finish_row(out + band * band_o + r * row_o, dim, total);
             if (a->lse) {
                 int64_t query = row + (across ? band : r);
-                a->lse[query * a->n_heads + head + (across ? r : band)] = max[band * rows + r] + ares_logf(total);
+                a->lse[query * a->n_heads + head + (across ? r : band)] = max[band * rows + r] + v16_max_lane(v16_log(v16_set1(total)));
             }
         }
 }

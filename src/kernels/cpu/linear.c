@@ -283,15 +283,17 @@ void ARES_K(linear)(ares_device *d, const ares_linear_args *a, int n)
 /* ------------------------------------------------------------------ dx = dy W, dw += dyT x, dbias += sum of dy */
 
 enum {
-    DX_ROWS = 512,  /* rows of dx to one transposed panel */
-    DX_N = 1024,    /* of its steps held at once */
-    DW_TOKENS = 128 /* tokens whose dy (packed) and x stay close while the panel's rows pass */
+    DX_ROWS = 512,   /* rows of dx to one transposed panel */
+    DX_N = 1024,     /* of its steps held at once */
+    DW_TOKENS = 128, /* tokens whose dy (packed) and x stay close while DW_PANELS panels of dw, */
+    DW_PANELS = 4,   /* DW_K inputs each, pass over them: all that fits the second-level cache */
+    DW_K = 512
 };
 
 typedef struct backward {
     ares_device *d;
     const ares_linear_backward_args *a;
-    int64_t n, k, dx_rows, dx_tasks, dw_parts;
+    int64_t n, k, dx_rows, dx_tasks, dw_panels, dw_parts;
 } backward;
 
 static void dx_task(const backward *b, int64_t task, int worker)
@@ -314,43 +316,48 @@ static void dx_task(const backward *b, int64_t task, int worker)
     }
 }
 
+/* Copies dy of a few tokens and 32 columns, 0 where there are no columns, and adds it to their bias gradient. */
+static void pack_dy(const ares_linear_backward_args *a, int64_t m, int64_t tokens, int64_t col, int64_t cols, bool bias, float *to)
+{
+    for (int half = 0; half < 32; half += 16) {
+        int n = (int)ARES_MIN(16, cols - half);
+        v16 sum = v16_zero();
+        if (n <= 0) {
+            for (int64_t t = 0; t < tokens; t++) v16_store(to + t * 32 + half, sum);
+            continue;
+        }
+        if (bias) sum = v16_load_first(a->dbias + col + half, n);
+        for (int64_t t = 0; t < tokens; t++) {
+            v16 v = v16_load_first(a->dy + (m + t) * a->lddy + col + half, n);
+            v16_store(to + t * 32 + half, v);
+            sum = v16_add(sum, v);
+        }
+        if (bias) v16_store_first(a->dbias + col + half, sum, n);
+    }
+}
+
 static void dw_task(const backward *b, int64_t task, int worker)
 {
     const ares_linear_backward_args *a = b->a;
-    int64_t part = task % b->dw_parts, panel = task / b->dw_parts;
-    int64_t col = panel * 32, cols = ARES_MIN(32, b->n - col);
+    int64_t part = task % b->dw_parts, first = task / b->dw_parts * b->dw_panels * 32;
+    int64_t end = ARES_MIN(b->n, first + b->dw_panels * 32);
     int64_t k0 = part * b->k / b->dw_parts, k1 = (part + 1) * b->k / b->dw_parts;
     float *dy = kernels_scratch(b->d, worker, DW_TOKENS * 32 * sizeof(float));
-    int lo = (int)ARES_MIN(16, cols), hi = (int)cols - lo;
     for (int64_t m = 0; m < a->m; m += DW_TOKENS) {
         int64_t tokens = ARES_MIN(DW_TOKENS, a->m - m);
-        v16 bias_lo = v16_zero(), bias_hi = v16_zero();
-        bool bias = a->dbias && part == 0;
-        if (bias) {
-            bias_lo = v16_load_first(a->dbias + col, lo);
-            if (hi) bias_hi = v16_load_first(a->dbias + col + 16, hi);
+        for (int64_t col = first; col < end; col += 32) {
+            int64_t cols = ARES_MIN(32, b->n - col);
+            pack_dy(a, m, tokens, col, cols, a->dbias && part == 0, dy);
+            if (!a->dw) continue;
+            float *dw = (float *)a->dw->data + (col * b->k + k0 * 32);
+            ARES_K(product)(&(product_args){
+                .rows = k1 - k0, .k = tokens, .cols = cols,
+                .x = a->x + m * a->ldx + k0, .x_row = 1, .x_k = a->ldx,
+                .w = dy, .w_k = 32,
+                .from = dw, .from_row = 32,
+                .y = dw, .y_row = 32,
+            });
         }
-        for (int64_t t = 0; t < tokens; t++) {
-            const float *from = a->dy + (m + t) * a->lddy + col;
-            v16 l = v16_load_first(from, lo), h = hi ? v16_load_first(from + 16, hi) : v16_zero();
-            v16_store(dy + t * 32, l);
-            v16_store(dy + t * 32 + 16, h);
-            bias_lo = v16_add(bias_lo, l);
-            bias_hi = v16_add(bias_hi, h);
-        }
-        if (bias) {
-            v16_store_first(a->dbias + col, bias_lo, lo);
-            if (hi) v16_store_first(a->dbias + col + 16, bias_hi, hi);
-        }
-        if (!a->dw) continue;
-        float *dw = (float *)a->dw->data + (col * b->k + k0 * 32);
-        ARES_K(product)(&(product_args){
-            .rows = k1 - k0, .k = tokens, .cols = cols,
-            .x = a->x + m * a->ldx + k0, .x_row = 1, .x_k = a->ldx,
-            .w = dy, .w_k = 32,
-            .from = dw, .from_row = 32,
-            .y = dw, .y_row = 32,
-        });
     }
 }
 
@@ -367,7 +374,7 @@ void ARES_K(linear_backward)(ares_device *d, const ares_linear_backward_args *a)
 {
     const ares_matrix *w = a->dx ? a->w : a->dw ? a->dw : a->w;
     ARES_ASSERT(w->layout == ARES_PANEL32 && w->dtype != ARES_F16 && (!a->dw || a->dw->dtype == ARES_F32));
-    backward b = { .d = d, .a = a, .n = w->n, .k = w->k, .dw_parts = 1 };
+    backward b = { .d = d, .a = a, .n = w->n, .k = w->k };
     if (a->m <= 0) return;
     int64_t dw_tasks = 0, wanted = 4 * ares_pool_threads(d->pool);
     double us = 0, product_us = 2.0 * a->m * w->k * w->n / FLOPS_PER_US;
@@ -380,9 +387,13 @@ void ARES_K(linear_backward)(ares_device *d, const ares_linear_backward_args *a)
         us += product_us + (double)w->k * w->n * 4 / BYTES_PER_US;
     }
     if (a->dw || a->dbias) {
-        dw_tasks = (b.n + 31) / 32;
-        if (a->dw && dw_tasks < wanted) b.dw_parts = ARES_MIN((wanted + dw_tasks - 1) / dw_tasks, ARES_MAX(1, b.k / (4 * TILE_ROWS)));
-        dw_tasks *= b.dw_parts;
+        int64_t panels = (b.n + 31) / 32;
+        b.dw_parts = a->dw ? (b.k + DW_K - 1) / DW_K : 1;
+        b.dw_panels = ARES_MAX(1, ARES_MIN(DW_PANELS, panels * b.dw_parts / wanted));
+        int64_t groups = (panels + b.dw_panels - 1) / b.dw_panels;
+        if (a->dw && groups * b.dw_parts < wanted)
+            b.dw_parts = ARES_MAX(b.dw_parts, ARES_MIN((wanted + groups - 1) / groups, b.k / (4 * TILE_ROWS)));
+        dw_tasks = groups * b.dw_parts;
         us += a->dw ? product_us + (double)w->k * w->n * 8 / BYTES_PER_US : (double)a->m * w->n * 4 / BYTES_PER_US;
     }
     kernels_run(d, us, b.dx_tasks + dw_tasks, backward_task, &b);

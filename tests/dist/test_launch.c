@@ -186,7 +186,7 @@ TEST_MPI(a_killed_launcher_leaves_no_rank_behind)
     ares_str text = { 0 };
     for (int rank = 0; rank < 2; rank++) {
         int64_t rank_pid = 0;
-        char name[16];
+        char name[32];
         snprintf(name, sizeof name, "ready.%d", rank);
         REQUIRE_OK(ares_file_read(test_file(name), &text));
         REQUIRE(ares_parse_i64(ares_str_view(&text), &rank_pid));

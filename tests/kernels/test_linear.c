@@ -45,7 +45,7 @@ static const shape SHAPES[] = {
 
 TEST(linear_is_one_chain_of_fmas_with_every_instruction_set_and_thread_count)
 {
-    /* seen to fail: with k split over two sums, and with the tile's rows at ldx + 1 */
+    /* seen to fail: with the last step of k multiplied and added in two roundings; with a long k whose pieces start from 0 */
     for (int s = 0; s < ARES_COUNT(SHAPES); s++)
         for (int dtype = ARES_F32; dtype <= ARES_BF16; dtype++) {
             int m = SHAPES[s].m, n = SHAPES[s].n, k = SHAPES[s].k, ldy = n + 3, ldx = k + 5, ldr = n + 1;
@@ -192,7 +192,7 @@ static void backward_by_hand(int m, const weight *q, const float *dy, const floa
 
 TEST(linear_backward_is_chains_of_fmas_and_cutting_the_tokens_changes_no_bit)
 {
-    /* seen to fail: with the gradient summed from 0 and added afterwards */
+    /* seen to fail: with dw started from 0 instead of from the gradient that is there */
     static const shape shapes[] = { { 1, 1, 1 }, { 3, 33, 7 }, { 40, 70, 65 }, { 300, 31, 48 }, { 17, 1100, 35 }, { 130, 64, 96 } };
     for (int s = 0; s < ARES_COUNT(shapes); s++)
         for (int dtype = ARES_F32; dtype <= ARES_BF16; dtype++) {

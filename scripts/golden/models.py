@@ -173,19 +173,22 @@ def run(path, dtype, rows):
     return log_probs, entropies, grads, loss_sum
 
 
-def greedy(path, dtype, rows):
-    """Without a cache: each token from a whole forward pass. gap: the least distance of the best token to the second."""
-    out, gap = [], np.inf
-    with precision(dtype), torch.no_grad():
-        for ids, _, _ in rows:
-            ids, n = list(ids), len(ids)
-            model = load(path, dtype)
-            for _ in range(NEW_TOKENS):
-                top = model(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1].topk(2)
-                gap = min(gap, (top.values[0] - top.values[1]).item())
-                ids.append(top.indices[0].item())
-            out.append(ids[n:])
+def greedy_gap(model, ids, n):
+    """n tokens without a cache, each from a whole forward pass, and the least distance of a best logit to the second."""
+    ids, out, gap = list(ids), [], np.inf
+    for _ in range(n):
+        with torch.no_grad():
+            top = model(input_ids=torch.tensor([ids]), use_cache=False, logits_to_keep=1).logits[0, -1].topk(2)
+        gap = min(gap, (top.values[0] - top.values[1]).item())
+        out.append(top.indices[0].item())
+        ids.append(out[-1])
     return out, gap
+
+
+def greedy(path, dtype, rows):
+    with precision(dtype):
+        all = [greedy_gap(load(path, dtype), ids, NEW_TOKENS) for ids, _, _ in rows]
+    return [tokens for tokens, _ in all], min(gap for _, gap in all)
 
 
 def cached_greedy(path, dtype, rows):
@@ -250,7 +253,7 @@ def make(name):
     text = re.sub(r"\[[^\[\]{}]*\]", lambda m: " ".join(m.group().split()), text)
     (path / "golden.json").write_text(text + "\n")
     save_file({n: g.float().contiguous() for n, g in grads.items()}, path / "grads.safetensors",
-              metadata={k: str(v) for k, v in golden["metadata"].items()})
+              metadata={"made_by": json.dumps(golden["metadata"])})
     for file in path.iterdir():
         file.chmod(0o644)
     dev = golden["f32_dev"]
@@ -268,4 +271,5 @@ def main():
         make(name)
 
 
-main()
+if __name__ == "__main__":
+    main()

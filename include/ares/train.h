@@ -173,5 +173,11 @@ void ares_train_summary(const char *run_dir, const ares_metrics *after);
 
 /* The run: train from a configuration until done, stopped or failed. */
 int ares_train_run(ares_config *cfg, const ares_train_config *c, ares_world *world);
+/* Validation only; output (may be NULL): a file for every answer as JSON lines. (eval.c) */
+int ares_eval_run(ares_config *cfg, const ares_train_config *c, ares_world *world, const char *output);
+
+/* ------------------------------------------------------------------ supervised fine-tuning (sft.c): its options stand under sft.*; model, optimizer and trainer as above */
+void ares_sft_declare(ares_config *cfg);
+int ares_sft_check(ares_config *cfg, const ares_train_config *c, int world);
 int ares_sft_run(ares_config *cfg, const ares_train_config *c, ares_world *world);
 #endif

@@ -7,9 +7,30 @@
 
 #include "ares/core.h"
 
-int ares_verb_tokenize(int argc, char **argv);   /* JSON strings, one a line -> {"ids":[..]} */
-int ares_verb_detokenize(int argc, char **argv); /* {"ids":[..], "skip_special_tokens":bool} -> {"text":".."} */
-int ares_verb_render(int argc, char **argv);     /* {"messages":[..], ..} or {"content":".."} -> {"text":".."} */
+/* name, what it does in a line */
+#define VERB_LIST(X)                                                                                        \
+    X(train, "reinforcement learning from a configuration (the default verb)")                              \
+    X(sft, "supervised warm start on {prompt, response} or {messages}")                                     \
+    X(eval, "validation only")                                                                              \
+    X(init, "a fresh random model directory")                                                               \
+    X(generate, "try a model")                                                                              \
+    X(score, "log-prob and entropy of every token of given sequences")                                      \
+    X(tokenize, "JSON strings, one a line -> {\"ids\":[..]}")                                               \
+    X(detokenize, "{\"ids\":[..]} -> {\"text\":\"..\"}")                                                    \
+    X(render, "messages -> text, through the chat template")                                                \
+    X(grade, "run a verifier on {response, ground_truth, ..}")
+
+#define VERB_DECLARE_(name, doc) int ares_verb_##name(int argc, char **argv);
+VERB_LIST(VERB_DECLARE_)
+#undef VERB_DECLARE_
+
+/* ------------------------------------------------------------------ options of a verb (options.c)
+ * A verb lists its options; `--name value`, `--name=value` and bare flags are read into the targets.
+ */
+typedef enum { VERB_FLAG, VERB_TEXT, VERB_I64, VERB_F64 } verb_option_type; /* bool, const char *, int64_t, double */
+typedef struct verb_option { const char *name; verb_option_type type; void *into; } verb_option;
+/* *helped: --help was asked for and printed. Words that are no option go to extra (NULL: they are errors), NULL-terminated. */
+int verb_read_options(const char *verb, const char *help, int argc, char **argv, const verb_option *options, int n, const char **extra, bool *helped);
 
 /*
  * Lines in, lines out, in order (lines.c). `each` appends the answer to a line of JSON to `out`, without a newline; when
@@ -18,5 +39,9 @@ int ares_verb_render(int argc, char **argv);     /* {"messages":[..], ..} or {"c
  */
 typedef int verb_line_fn(void *ctx, const ares_json *line, ares_str *out);
 int verb_each_line(const char *verb, const char *input, verb_line_fn *each, void *ctx);
+
+/* "[1,2]" of floats or ids, appended. */
+void verb_write_floats(ares_str *out, const float *x, int64_t n);
+void verb_write_ids(ares_str *out, const int32_t *ids, int64_t n);
 
 #endif

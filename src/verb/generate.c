@@ -1,0 +1,272 @@
+/* ares-train generate: samples from a model, by the engine that trains it. All lines decode together; answers keep their order. */
+#include <stdio.h>
+#include <string.h>
+
+#include "ares/chat.h"
+#include "ares/rollout.h"
+#include "verb.h"
+
+static const char help[] =
+    "usage: ares-train generate --model DIR [--prompt TEXT | --input FILE] [options]\n"
+    "\n"
+    "Reads {\"prompt\":\"..\"}, {\"messages\":[..]} or {\"input_ids\":[..]} a line, writes {\"text\":..,\"output_ids\":[..],\"log_probs\":[..],\n"
+    "\"entropies\":[..],\"finish_reason\":\"stop|length\"} a line, or {\"samples\":[..]} of these when n > 1. With --prompt: the text alone.\n"
+    "A prompt becomes a user message where the model has a chat template.\n"
+    "\n"
+    "  --model DIR            a model, checkpoint or run directory\n"
+    "  --input FILE           JSON lines; - (the default) is stdin\n"
+    "  --raw                  prompts are plain text, no chat template\n"
+    "  --max-new-tokens N     128\n"
+    "  --temperature X        1; 0 is greedy\n"
+    "  --top-p X  --top-k N   1 and -1: off\n"
+    "  --n N                  samples of each line, 1\n"
+    "  --seed N               1\n"
+    "  --stop TEXT            ends an answer\n"
+    "  --ignore-eos\n"
+    "  --device D --threads N --dtype fp32|bf16 --max-num-seqs N --cache-tokens N   where and how; no result depends on them but on dtype\n"
+    "\n"
+    "example:\n"
+    "  ares-train generate --model models/SmolLM2-135M-Instruct --prompt \"What is the capital of France?\" --temperature 0\n";
+
+typedef struct answer { int64_t request; char *error; ares_completion *samples; } answer;
+
+typedef struct job {
+    const char *model, *input, *prompt, *device, *dtype, *stop;
+    bool raw, ignore_eos;
+    int64_t max_new_tokens, top_k, n, seed, threads, max_num_seqs, cache_tokens;
+    double temperature, top_p;
+    ares_sampling sampling;
+    ares_str dir, text;
+    ares_device d;
+    ares_model *m;
+    ares_tokenizer *tokenizer;
+    ares_chat *chat;
+    ares_rollout *rollout;
+    ares_ids ids;
+    ares_arena arena;
+    answer *answers;
+    int64_t n_answers, cap;
+} job;
+
+/* Messages of a prompt: one of the user. */
+static const ares_json *user_message(ares_arena *a, ares_view text)
+{
+    ares_str s = { 0 };
+    const ares_json *v = NULL;
+    ares_str_add_z(&s, "{\"messages\":[{\"role\":\"user\",\"content\":");
+    ares_json_write_string(&s, text);
+    ares_str_add_z(&s, "}],\"add_generation_prompt\":true}");
+    char *copy = ares_arena_copy(a, s.data, s.len);
+    int rc = ares_json_parse(a, (ares_view){ copy, s.len }, "prompt", &v);
+    ares_str_fini(&s);
+    return rc == ARES_OK ? v : NULL;
+}
+
+/* A line's variables with the generation prompt asked for, unless the line says otherwise. */
+static const ares_json *with_generation_prompt(ares_arena *a, const ares_json *line)
+{
+    static const ares_json yes = { .type = ARES_JSON_BOOL, .boolean = true };
+    if (ares_json_get(line, "add_generation_prompt")) return line;
+    ares_json_member *members = ares_arena_alloc(a, (size_t)(line->count + 1) * sizeof *members);
+    memcpy(members, line->members, (size_t)line->count * sizeof *members);
+    members[line->count] = (ares_json_member){ ARES_VIEW("add_generation_prompt"), &yes };
+    ares_json *out = ares_arena_calloc(a, 1, sizeof *out);
+    *out = (ares_json){ .type = ARES_JSON_OBJECT, .count = line->count + 1, .members = members };
+    return out;
+}
+
+static int encode(job *j, const ares_json *line)
+{
+    const ares_json *ids = ares_json_get(line, "input_ids"), *messages = ares_json_get(line, "messages"), *prompt = ares_json_get(line, "prompt");
+    ares_ids_clear(&j->ids);
+    ares_str_clear(&j->text);
+    if (ids && ids->type == ARES_JSON_ARRAY) {
+        for (int64_t i = 0; i < ids->count; i++) {
+            if (ids->items[i].type != ARES_JSON_INT || ids->items[i].integer < 0 || ids->items[i].integer > INT32_MAX)
+                return ares_fail(ARES_EFORMAT, "generate: input_ids[%lld] is no token id", (long long)i);
+            ares_ids_add(&j->ids, (int32_t)ids->items[i].integer, 0, 0);
+        }
+        return ARES_OK;
+    }
+    if (!j->tokenizer) ARES_TRY(ares_tokenizer_load(j->dir.data, &j->tokenizer));
+    if (messages && messages->type == ARES_JSON_ARRAY) {
+        if (!j->chat) ARES_TRY(ares_chat_load(j->dir.data, NULL, &j->chat));
+        ARES_TRY(ares_chat_render(j->chat, with_generation_prompt(&j->arena, line), NULL, &j->text));
+    } else if (prompt && prompt->type == ARES_JSON_STRING) {
+        bool chat = !j->raw && ares_tokenizer_chat_template(j->tokenizer, NULL).data;
+        if (!chat) {
+            ares_str_add_view(&j->text, prompt->text);
+            return ares_tokenizer_encode(j->tokenizer, ares_str_view(&j->text), true, &j->ids);
+        }
+        if (!j->chat) ARES_TRY(ares_chat_load(j->dir.data, NULL, &j->chat));
+        ARES_TRY(ares_chat_render(j->chat, user_message(&j->arena, prompt->text), NULL, &j->text));
+    } else return ares_fail(ARES_EFORMAT, "generate: a line needs 'prompt' (a string), 'messages' or 'input_ids' (lists)");
+    return ares_tokenizer_encode(j->tokenizer, ares_str_view(&j->text), false, &j->ids);
+}
+
+static void add(job *j, const ares_json *line, int bad)
+{
+    if (j->n_answers == j->cap) {
+        j->cap = j->cap * 2 + 64;
+        j->answers = ares_realloc(j->answers, (size_t)j->cap * sizeof *j->answers);
+    }
+    answer *a = &j->answers[j->n_answers];
+    *a = (answer){ .request = -1 };
+    int rc = bad != ARES_OK ? bad : encode(j, line);
+    /* the key of line i: a line's samples do not depend on the lines around it but on its number */
+    ares_rng_key key = ares_rng_sub(ares_rng_sub(ares_rng_root((uint64_t)j->seed, ARES_RNG_SAMPLE), 0, (uint64_t)j->n_answers), 0, 0);
+    if (rc == ARES_OK) rc = ares_rollout_add(j->rollout, j->ids.ids, (int32_t)j->ids.n, (int32_t)j->n, &j->sampling, key, &a->request);
+    if (rc != ARES_OK) a->error = ares_strdup(ares_error_message());
+    j->n_answers++;
+}
+
+static int read_input(job *j)
+{
+    if (j->prompt) {
+        ares_str s = { 0 };
+        ares_str_add_z(&s, "{\"prompt\":");
+        ares_json_write_string(&s, ares_view_of(j->prompt));
+        ares_str_add_char(&s, '}');
+        const ares_json *line;
+        int rc = ares_json_parse(&j->arena, ares_str_view(&s), "--prompt", &line);
+        if (rc == ARES_OK) add(j, line, ARES_OK);
+        ares_str_fini(&s);
+        return rc;
+    }
+    ares_jsonl *r;
+    const ares_json *line;
+    ARES_TRY(ares_jsonl_open(j->input, &r));
+    for (int rc; (rc = ares_jsonl_next(r, &line, NULL)) != 0;) {
+        if (rc == ARES_EIO) {
+            ares_jsonl_close(r);
+            return rc;
+        }
+        ares_arena_reset(&j->arena);
+        add(j, line, rc < 0 ? rc : ARES_OK);
+    }
+    ares_jsonl_close(r);
+    return ARES_OK;
+}
+
+static int run(job *j)
+{
+    int64_t active = 1, requests = 0;
+    for (int64_t i = 0; i < j->n_answers; i++) requests += j->answers[i].request >= 0;
+    ares_completion *all = ares_calloc((size_t)(requests * j->n) + 1, sizeof *all);
+    int rc = ARES_OK;
+    while (active && rc == ARES_OK) {
+        ares_completion c;
+        rc = ares_rollout_step(j->rollout, &active);
+        while (rc == ARES_OK && ares_rollout_next(j->rollout, &c)) all[c.request * j->n + c.index] = c;
+    }
+    for (int64_t i = 0; i < j->n_answers; i++)
+        if (j->answers[i].request >= 0) j->answers[i].samples = all + j->answers[i].request * j->n;
+    if (rc != ARES_OK) ares_free(all);
+    return rc;
+}
+
+static int write_sample(job *j, const ares_completion *c, ares_str *out)
+{
+    ares_str_clear(&j->text);
+    if (j->tokenizer) ARES_TRY(ares_tokenizer_decode(j->tokenizer, c->ids, c->n_tokens, true, &j->text));
+    ares_str_add_char(out, '{');
+    if (j->tokenizer) {
+        ares_str_add_z(out, "\"text\":");
+        ares_json_write_string(out, ares_str_view(&j->text));
+        ares_str_add_char(out, ',');
+    }
+    ares_str_add_z(out, "\"output_ids\":");
+    verb_write_ids(out, c->ids, c->n_tokens);
+    ares_str_add_z(out, ",\"log_probs\":");
+    verb_write_floats(out, c->log_probs, c->n_tokens);
+    ares_str_add_z(out, ",\"entropies\":");
+    verb_write_floats(out, c->entropies, c->n_tokens);
+    ares_str_addf(out, ",\"finish_reason\":\"%s\"}", c->finish == ARES_FINISH_STOP ? "stop" : "length");
+    return ARES_OK;
+}
+
+static int write_answers(job *j)
+{
+    ares_str out = { 0 };
+    int64_t bad = 0;
+    for (int64_t i = 0; i < j->n_answers; i++) {
+        const answer *a = &j->answers[i];
+        ares_str_clear(&out);
+        if (a->error) {
+            bad++;
+            if (j->prompt) break;
+            ares_str_add_z(&out, "{\"error\":");
+            ares_json_write_string(&out, ares_view_of(a->error));
+            ares_str_add_char(&out, '}');
+        } else if (j->prompt) {
+            for (int64_t k = 0; k < j->n; k++) {
+                if (k) ares_str_add_z(&out, "\n---\n");
+                ARES_TRY(ares_tokenizer_decode(j->tokenizer, a->samples[k].ids, a->samples[k].n_tokens, true, &out));
+            }
+        } else if (j->n == 1) ARES_TRY(write_sample(j, &a->samples[0], &out));
+        else {
+            ares_str_add_z(&out, "{\"samples\":[");
+            for (int64_t k = 0; k < j->n; k++) {
+                if (k) ares_str_add_char(&out, ',');
+                ARES_TRY(write_sample(j, &a->samples[k], &out));
+            }
+            ares_str_add_z(&out, "]}");
+        }
+        ares_str_add_char(&out, '\n');
+        if (fwrite(out.data, 1, out.len, stdout) != out.len) return ares_fail(ARES_EIO, "generate: stdout cannot be written");
+    }
+    ares_str_fini(&out);
+    if (fflush(stdout) != 0) return ares_fail(ARES_EIO, "generate: stdout cannot be written");
+    if (bad && j->prompt) return ares_fail(ARES_EFORMAT, "%s", j->answers[0].error);
+    return bad ? ares_fail(ARES_EFORMAT, "generate: %s: %lld of %lld lines are bad (each has its error in its place)", j->input, (long long)bad, (long long)j->n_answers) : ARES_OK;
+}
+
+static int open_all(job *j)
+{
+    ares_model_options opt = { .storage = strcmp(j->dtype, "bf16") == 0 ? ARES_BF16 : ARES_F32 };
+    ARES_TRY(ares_device_open(j->device, (int)j->threads, &j->d));
+    ARES_TRY(ares_model_find(j->model, &j->dir));
+    ARES_TRY(ares_model_load(j->dir.data, &j->d, &opt, &j->m));
+    if (ares_tokenizer_load(j->dir.data, &j->tokenizer) != ARES_OK) j->tokenizer = NULL; /* told again by the first line that needs it */
+    ares_rollout_options o = { .max_num_seqs = (int32_t)j->max_num_seqs, .max_num_batched_tokens = 2048, .cache_tokens = j->cache_tokens };
+    j->sampling = (ares_sampling){ .temperature = (float)j->temperature, .top_p = (float)j->top_p, .top_k = (int32_t)j->top_k, .max_new_tokens = (int32_t)j->max_new_tokens,
+                                   .ignore_eos = j->ignore_eos, .n_stop_strings = j->stop ? 1 : 0, .stop_strings = &j->stop };
+    return ares_rollout_new(j->m, j->tokenizer, &o, &j->rollout);
+}
+
+int ares_verb_generate(int argc, char **argv)
+{
+    job j = { .input = "-", .device = "cpu", .dtype = "fp32", .max_new_tokens = 128, .temperature = 1, .top_p = 1, .top_k = -1, .n = 1, .seed = 1, .max_num_seqs = 64 };
+    bool helped;
+    const verb_option options[] = {
+        { "--model", VERB_TEXT, &j.model },       { "--input", VERB_TEXT, &j.input },         { "--prompt", VERB_TEXT, &j.prompt },          { "--raw", VERB_FLAG, &j.raw },
+        { "--max-new-tokens", VERB_I64, &j.max_new_tokens }, { "--temperature", VERB_F64, &j.temperature }, { "--top-p", VERB_F64, &j.top_p }, { "--top-k", VERB_I64, &j.top_k },
+        { "--n", VERB_I64, &j.n },                { "--seed", VERB_I64, &j.seed },            { "--stop", VERB_TEXT, &j.stop },              { "--ignore-eos", VERB_FLAG, &j.ignore_eos },
+        { "--device", VERB_TEXT, &j.device },     { "--threads", VERB_I64, &j.threads },      { "--dtype", VERB_TEXT, &j.dtype },            { "--max-num-seqs", VERB_I64, &j.max_num_seqs },
+        { "--cache-tokens", VERB_I64, &j.cache_tokens },
+    };
+    ARES_TRY(verb_read_options("generate", help, argc, argv, options, ARES_COUNT(options), NULL, &helped));
+    if (helped) return ARES_OK;
+    if (!j.model) return ares_fail(ARES_EUSE, "generate: --model is missing (see ares-train generate --help)");
+    if (strcmp(j.dtype, "fp32") != 0 && strcmp(j.dtype, "bf16") != 0) return ares_fail(ARES_EUSE, "generate: --dtype = '%s': unknown (choices: fp32, bf16)", j.dtype);
+    if (j.n < 1 || j.max_new_tokens < 1 || j.max_num_seqs < 1 || j.n > 1 << 20 || j.max_new_tokens > 1 << 30 || j.max_num_seqs > 1 << 16 || j.cache_tokens < 0)
+        return ares_fail(ARES_EUSE, "generate: --n, --max-new-tokens, --max-num-seqs and --cache-tokens must be positive and of a sensible size");
+    int rc = open_all(&j);
+    if (rc == ARES_OK) rc = read_input(&j);
+    if (rc == ARES_OK) rc = run(&j);
+    if (rc == ARES_OK) rc = write_answers(&j);
+    for (int64_t i = 0; i < j.n_answers; i++) ares_free(j.answers[i].error);
+    for (int64_t i = 0; i < j.n_answers; i++)
+        if (j.answers[i].request == 0) ares_free(j.answers[i].samples);
+    ares_free(j.answers);
+    ares_rollout_free(j.rollout);
+    ares_chat_free(j.chat);
+    ares_tokenizer_free(j.tokenizer);
+    if (j.m) ares_model_free(j.m);
+    ares_device_close(&j.d);
+    ares_ids_fini(&j.ids);
+    ares_str_fini(&j.dir);
+    ares_str_fini(&j.text);
+    ares_arena_fini(&j.arena);
+    return rc;
+}

@@ -34,16 +34,19 @@ static double best_us(call *f, ares_device *d, const ares_attention_args *a)
 
 static void line(const ares_device *d, const char *name, int threads, double us, double flops, double tokens)
 {
-    printf("{\"bench\":\"%s\",\"kernels\":\"%s\",\"threads\":%d,\"us\":%.1f,\"gflops\":%.1f,\"us_per_token\":%.3f}\n", name, d->k->name, threads,
-           us, flops / us / 1e3, us / tokens);
+    printf("{\"bench\":\"%s\",\"kernels\":\"%s\",\"threads\":%d,\"us\":%.1f,\"gflops\":%.1f,\"us_per_token\":"
+           "%.3f}\n",
+           name, d->k->name, threads, us, flops / us / 1e3, us / tokens);
     fflush(stdout);
 }
 
 /* groups prompts of prompt tokens, answers of answer tokens each; shared prompts or whole sequences. */
-static void train(ares_device *d, int threads, const char *name, int groups, int prompt, int answers, int answer, bool shared, int heads, int kv, int dim)
+static void train(ares_device *d, int threads, const char *name, int groups, int prompt, int answers,
+                  int answer, bool shared, int heads, int kv, int dim)
 {
     int n = 0, most = groups * (answers + 1), rows = 0;
-    int32_t *start = ares_calloc((size_t)most + 1, 4), *len = ares_calloc((size_t)most, 4), *at = ares_calloc((size_t)most, 4);
+    int32_t *start = ares_calloc((size_t)most + 1, 4), *len = ares_calloc((size_t)most, 4),
+            *at = ares_calloc((size_t)most, 4);
     double pairs = 0.0;
     for (int g = 0; g < groups; g++) {
         int first = rows;
@@ -59,11 +62,30 @@ static void train(ares_device *d, int threads, const char *name, int groups, int
         }
     }
     int64_t wide = (int64_t)heads * dim, narrow = (int64_t)kv * dim;
-    float *q = numbers(rows * wide), *o = numbers(rows * wide), *d_out = numbers(rows * wide), *dq = numbers(rows * wide), *lse = numbers((int64_t)rows * heads);
-    float *k = numbers(rows * narrow), *v = numbers(rows * narrow), *dk = numbers(rows * narrow), *dv = numbers(rows * narrow);
-    ares_attention_args a = { .seg = { .n = n, .start = start, .prefix_len = len, .prefix_row = at }, .n_heads = heads, .n_kv_heads = kv,
-        .head_dim = dim, .scale = 1.0f / sqrtf((float)dim), .causal = true, .q = q, .ldq = wide, .k = k, .v = v, .ldkv = narrow, .out = o,
-        .ldo = wide, .lse = lse, .d_out = d_out, .dq = dq, .lddq = wide, .dk = dk, .dv = dv, .lddkv = narrow };
+    float *q = numbers(rows * wide), *o = numbers(rows * wide), *d_out = numbers(rows * wide),
+          *dq = numbers(rows * wide), *lse = numbers((int64_t)rows * heads);
+    float *k = numbers(rows * narrow), *v = numbers(rows * narrow), *dk = numbers(rows * narrow),
+          *dv = numbers(rows * narrow);
+    ares_attention_args a = { .seg = { .n = n, .start = start, .prefix_len = len, .prefix_row = at },
+                              .n_heads = heads,
+                              .n_kv_heads = kv,
+                              .head_dim = dim,
+                              .scale = 1.0f / sqrtf((float)dim),
+                              .causal = true,
+                              .q = q,
+                              .ldq = wide,
+                              .k = k,
+                              .v = v,
+                              .ldkv = narrow,
+                              .out = o,
+                              .ldo = wide,
+                              .lse = lse,
+                              .d_out = d_out,
+                              .dq = dq,
+                              .lddq = wide,
+                              .dk = dk,
+                              .dv = dv,
+                              .lddkv = narrow };
     char text[128];
     snprintf(text, sizeof text, "attention_forward %s", name);
     line(d, text, threads, best_us(d->k->attention, d, &a), pairs * heads * dim * 4, rows);
@@ -73,19 +95,35 @@ static void train(ares_device *d, int threads, const char *name, int groups, int
     for (int i = 0; i < ARES_COUNT(all); i++) ares_free(all[i]);
 }
 
-static void decode(ares_device *d, int threads, const char *name, int batch, int context, int heads, int kv, int dim)
+static void decode(ares_device *d, int threads, const char *name, int batch, int context, int heads, int kv,
+                   int dim)
 {
     int stride = (context + 32) / 32;
-    int32_t *start = ares_calloc((size_t)batch + 1, 4), *len = ares_calloc((size_t)batch, 4), *table = ares_calloc((size_t)(batch * stride), 4);
+    int32_t *start = ares_calloc((size_t)batch + 1, 4), *len = ares_calloc((size_t)batch, 4),
+            *table = ares_calloc((size_t)(batch * stride), 4);
     for (int b = 0; b < batch; b++) {
         start[b + 1] = b + 1;
         len[b] = context - 1;
         for (int i = 0; i < stride; i++) table[b * stride + i] = b * stride + i;
     }
     int64_t wide = (int64_t)heads * dim;
-    float *q = numbers(batch * wide), *o = numbers(batch * wide), *cache = numbers((int64_t)batch * stride * kv * 64 * dim);
-    ares_attention_args a = { .seg = { .n = batch, .start = start, .prefix_len = len, .block_table = table, .table_stride = stride }, .n_heads = heads,
-        .n_kv_heads = kv, .head_dim = dim, .scale = 0.125f, .causal = true, .q = q, .ldq = wide, .cache = cache, .out = o, .ldo = wide };
+    float *q = numbers(batch * wide), *o = numbers(batch * wide),
+          *cache = numbers((int64_t)batch * stride * kv * 64 * dim);
+    ares_attention_args a = { .seg = { .n = batch,
+                                       .start = start,
+                                       .prefix_len = len,
+                                       .block_table = table,
+                                       .table_stride = stride },
+                              .n_heads = heads,
+                              .n_kv_heads = kv,
+                              .head_dim = dim,
+                              .scale = 0.125f,
+                              .causal = true,
+                              .q = q,
+                              .ldq = wide,
+                              .cache = cache,
+                              .out = o,
+                              .ldo = wide };
     char text[128];
     snprintf(text, sizeof text, "attention_decode %s", name);
     line(d, text, threads, best_us(d->k->attention, d, &a), (double)batch * context * heads * dim * 4, batch);

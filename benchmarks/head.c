@@ -19,7 +19,8 @@ static float *numbers(int64_t n, float scale)
     return x;
 }
 
-static void loss(void *ctx, int32_t row, int32_t n, const float *log_prob, const float *entropy, float *c, float *ce)
+static void loss(void *ctx, int32_t row, int32_t n, const float *log_prob, const float *entropy, float *c,
+                 float *ce)
 {
     (void)ctx, (void)row, (void)log_prob, (void)entropy;
     for (int32_t i = 0; i < n; i++) c[i] = 0.01f, ce[i] = 0.001f;
@@ -34,7 +35,8 @@ static void bench(ares_device *d, const char *shape, what what, int rows, int vo
     float *x = numbers((int64_t)rows * k, 1.0f), *from = numbers((int64_t)vocab * k, 0.1f);
     int64_t elements = ares_matrix_elements(ARES_PANEL32, vocab, k);
     ares_matrix w = { ares_pages_new((size_t)elements * 4), dtype, ARES_PANEL32, vocab, k };
-    ares_matrix dw = { what == BACKWARD || what == FUSED ? ares_pages_new((size_t)elements * 4) : NULL, ARES_F32, ARES_PANEL32, vocab, k };
+    ares_matrix dw = { what == BACKWARD || what == FUSED ? ares_pages_new((size_t)elements * 4) : NULL,
+                       ARES_F32, ARES_PANEL32, vocab, k };
     ares_matrix_pack(&w, from, ARES_F32);
     int32_t *target = ares_calloc((size_t)rows, 4);
     float *stat = ares_calloc((size_t)rows * 6, 4), *dx = ares_calloc((size_t)rows * (size_t)k, 4);
@@ -45,10 +47,32 @@ static void bench(ares_device *d, const char *shape, what what, int rows, int vo
         stat[4 * rows + r] = what == SAMPLE_TOP_P ? 0.95f : 1.0f;
         key[r] = ares_rng_sub(ares_rng_root(1, ARES_RNG_SAMPLE), (uint64_t)r, 0);
     }
-    ares_head_args h = { .rows = rows, .vocab = vocab, .x = x, .ldx = k, .w = &w, .inv_temperature = 1.0f, .target = target, .log_prob = stat,
-        .entropy = stat + rows, .lse = stat + 2 * rows, .c_log_prob = stat + 3 * rows, .c_entropy = stat + 3 * rows, .dx = dx, .lddx = k, .dw = &dw };
-    ares_sample_args s = { .rows = rows, .vocab = vocab, .x = x, .ldx = k, .w = &w, .temperature = stat + 3 * rows, .top_p = stat + 4 * rows,
-        .key = key, .token = target, .log_prob = stat, .entropy = stat + rows };
+    ares_head_args h = { .rows = rows,
+                         .vocab = vocab,
+                         .x = x,
+                         .ldx = k,
+                         .w = &w,
+                         .inv_temperature = 1.0f,
+                         .target = target,
+                         .log_prob = stat,
+                         .entropy = stat + rows,
+                         .lse = stat + 2 * rows,
+                         .c_log_prob = stat + 3 * rows,
+                         .c_entropy = stat + 3 * rows,
+                         .dx = dx,
+                         .lddx = k,
+                         .dw = &dw };
+    ares_sample_args s = { .rows = rows,
+                           .vocab = vocab,
+                           .x = x,
+                           .ldx = k,
+                           .w = &w,
+                           .temperature = stat + 3 * rows,
+                           .top_p = stat + 4 * rows,
+                           .key = key,
+                           .token = target,
+                           .log_prob = stat,
+                           .entropy = stat + rows };
     double best = 1e9, begin = ares_now_s();
     if (what == BACKWARD) d->k->head(d, &h);
     for (int i = 0; i < 100 && (i < 5 || ares_now_s() - begin < 3.0); i++) {
@@ -60,9 +84,13 @@ static void bench(ares_device *d, const char *shape, what what, int rows, int vo
         t = ares_now_s() - t;
         if (i > 0 && t < best) best = t;
     }
-    double flops = 2.0 * rows * vocab * k * products[what], bytes = (double)vocab * k * (double)ares_dtype_bytes(dtype);
-    printf("{\"bench\":\"%s %s rows=%d\",\"kernels\":\"%s\",\"threads\":%d,\"us\":%.1f,\"gflops\":%.1f,\"us_per_row\":%.3f,\"weight_gb_s\":%.1f}\n",
-           names[what], shape, rows, d->k->name, ares_pool_threads(d->pool), best * 1e6, flops / best / 1e9, best * 1e6 / rows, bytes / best / 1e9);
+    double flops = 2.0 * rows * vocab * k * products[what],
+           bytes = (double)vocab * k * (double)ares_dtype_bytes(dtype);
+    printf("{\"bench\":\"%s %s "
+           "rows=%d\",\"kernels\":\"%s\",\"threads\":%d,\"us\":%.1f,\"gflops\":%.1f,\"us_per_row\":%.3f,"
+           "\"weight_gb_s\":%.1f}\n",
+           names[what], shape, rows, d->k->name, ares_pool_threads(d->pool), best * 1e6, flops / best / 1e9,
+           best * 1e6 / rows, bytes / best / 1e9);
     fflush(stdout);
     ares_pages_free(w.data, (size_t)elements * 4);
     if (dw.data) ares_pages_free(dw.data, (size_t)elements * 4);
@@ -81,8 +109,10 @@ static void bench_rows(ares_device *d, int rows, int vocab)
         t = ares_now_s() - t;
         if (t < best) best = t;
     }
-    printf("{\"bench\":\"token_log_prob [%d, %d]\",\"kernels\":\"%s\",\"threads\":%d,\"us\":%.1f,\"us_per_row\":%.3f,\"gb_s\":%.1f}\n", rows, vocab,
-           d->k->name, ares_pool_threads(d->pool), best * 1e6, best * 1e6 / rows, 4e-9 * rows * vocab / best);
+    printf("{\"bench\":\"token_log_prob [%d, "
+           "%d]\",\"kernels\":\"%s\",\"threads\":%d,\"us\":%.1f,\"us_per_row\":%.3f,\"gb_s\":%.1f}\n",
+           rows, vocab, d->k->name, ares_pool_threads(d->pool), best * 1e6, best * 1e6 / rows,
+           4e-9 * rows * vocab / best);
     ares_free(z), ares_free(out), ares_free(target);
 }
 

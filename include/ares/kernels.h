@@ -111,7 +111,8 @@ typedef struct ares_attention_args {
 } ares_attention_args;
 
 /* The vocabulary head. Logit z = (x Wt) * inv_temperature. log_prob = z[target] - lse, entropy = lse - sum p z, exact over
- * the whole vocabulary: partial (max, sum e, sum e z) of fixed vocabulary chunks, merged in chunk order. */
+ * the whole vocabulary: partial (max, sum e, sum e z) of fixed vocabulary chunks, merged in chunk order. Both are made
+ * from z - max, so they are finer than the rounded lse. */
 typedef struct ares_head_args {
     int32_t rows, vocab;
     const float *x; int64_t ldx;        /* [rows][w.k] */
@@ -124,7 +125,7 @@ typedef struct ares_head_args {
     float *dx; int64_t lddx;
     const ares_matrix *dw;
 } ares_head_args;
-/* Called per row chunk by head_fused, in row order, from one thread: fills c_log_prob and c_entropy (zeroed before) of rows [row, row + n). */
+/* Called per row chunk by head_fused, in row order, from one thread, and may call no kernel: fills c_log_prob and c_entropy (zeroed before) of rows [row, row + n). */
 typedef void ares_head_loss_fn(void *ctx, int32_t row, int32_t n, const float *log_prob, const float *entropy, float *c_log_prob, float *c_entropy);
 
 /* One token for each row: argmax of z + Gumbel(key, token id) over the nucleus. Records what training will recompute, bit for bit. */
@@ -134,7 +135,7 @@ typedef struct ares_sample_args {
     const ares_matrix *w;
     const float *temperature;           /* [rows]; 0 is greedy (ties: lower id); log_prob and entropy are then at 1 */
     const float *top_p;                 /* [rows], 1 = off; NULL: off. Masses are integers of 2^-40: see DESIGN 5 */
-    const int32_t *top_k;               /* [rows], 0 = off; NULL: off. Ties at the cut: lower id */
+    const int32_t *top_k;               /* [rows], 0 = off; NULL: off. Ties at the cut: lower id. Cuts first: top_p is then of what is left */
     const ares_rng_key *key;            /* [rows]: of (seed, ..., position); the token id is the last coordinate */
     const int32_t *forced;              /* [rows], -1 = sample; else this token is taken (its log_prob is recorded); NULL */
     int32_t *token;                     /* [rows] */

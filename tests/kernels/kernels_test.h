@@ -35,7 +35,8 @@ static inline float *filled(int64_t n, float value)
 }
 
 /* |got - want| <= bound everywhere, bound [n]; one failure line, the worst. */
-static inline bool within(const char *what, const float *got, const double *want, const double *bound, int64_t n)
+static inline bool within(const char *what, const float *got, const double *want, const double *bound,
+                          int64_t n)
 {
     int64_t worst = -1;
     double most = 1.0;
@@ -48,7 +49,8 @@ static inline bool within(const char *what, const float *got, const double *want
         }
     }
     if (worst < 0) return true;
-    return CHECK_MSG(false, "%s[%lld] = %.9g, should be %.9g within %.3g", what, (long long)worst, got[worst], want[worst], bound[worst]);
+    return CHECK_MSG(false, "%s[%lld] = %.9g, should be %.9g within %.3g", what, (long long)worst, got[worst],
+                     want[worst], bound[worst]);
 }
 
 #endif

@@ -21,7 +21,8 @@ static problem problem_new(int rows, int vocab, uint64_t seed)
     problem p = { .rows = rows, .vocab = vocab };
     p.x = normals(seed, (int64_t)rows * K, 1.0);
     p.weights = normals(seed + 1, (int64_t)vocab * K, 0.7);
-    p.w = (ares_matrix){ ares_calloc((size_t)ares_matrix_elements(ARES_PANEL32, vocab, K), 4), ARES_F32, ARES_PANEL32, vocab, K };
+    p.w = (ares_matrix){ ares_calloc((size_t)ares_matrix_elements(ARES_PANEL32, vocab, K), 4), ARES_F32,
+                         ARES_PANEL32, vocab, K };
     ares_matrix_pack(&p.w, p.weights, ARES_F32);
     p.temperature = filled(rows, 1.0f);
     p.top_p = filled(rows, 1.0f);
@@ -39,20 +40,34 @@ static problem problem_new(int rows, int vocab, uint64_t seed)
 }
 static void problem_free(problem *p)
 {
-    void *all[] = { p->x, p->weights, p->w.data, p->temperature, p->top_p, p->top_k, p->forced, p->token, p->key,
-                    p->stat[0], p->stat[1], p->stat[2], p->stat[3] };
+    void *all[] = { p->x,     p->weights, p->w.data,  p->temperature, p->top_p,   p->top_k,  p->forced,
+                    p->token, p->key,     p->stat[0], p->stat[1],     p->stat[2], p->stat[3] };
     for (int i = 0; i < ARES_COUNT(all); i++) ares_free(all[i]);
 }
 static ares_sample_args args_of(problem *p)
 {
-    return (ares_sample_args){ .rows = p->rows, .vocab = p->vocab, .x = p->x, .ldx = K, .w = &p->w, .temperature = p->temperature,
-        .top_p = p->top_p, .top_k = p->top_k, .key = p->key, .forced = p->forced, .token = p->token, .log_prob = p->stat[0],
-        .entropy = p->stat[1], .log_prob_1 = p->stat[2], .entropy_1 = p->stat[3] };
+    return (ares_sample_args){ .rows = p->rows,
+                               .vocab = p->vocab,
+                               .x = p->x,
+                               .ldx = K,
+                               .w = &p->w,
+                               .temperature = p->temperature,
+                               .top_p = p->top_p,
+                               .top_k = p->top_k,
+                               .key = p->key,
+                               .forced = p->forced,
+                               .token = p->token,
+                               .log_prob = p->stat[0],
+                               .entropy = p->stat[1],
+                               .log_prob_1 = p->stat[2],
+                               .entropy_1 = p->stat[3] };
 }
 /* The logits of row r, as the kernels make them. */
 static void logits_of(const problem *p, ares_device *d, int r, float *z)
 {
-    ares_linear_args a = { .m = 1, .x = p->x + (int64_t)r * K, .ldx = K, .w = &p->w, .y = z, .ldy = p->vocab };
+    ares_linear_args a = {
+        .m = 1, .x = p->x + (int64_t)r * K, .ldx = K, .w = &p->w, .y = z, .ldy = p->vocab
+    };
     d->k->linear(d, &a, 1);
 }
 static double gumbel_of(ares_rng_key key, int32_t token)
@@ -67,7 +82,11 @@ static const char *best_isa(void)
 }
 
 /* The nucleus by a sort: top-k first, then top-p of what is left, masses as integers of 2^-40 of the f32 exponential. */
-typedef struct entry { float z; int32_t token; uint64_t mass; } entry;
+typedef struct entry {
+    float z;
+    int32_t token;
+    uint64_t mass;
+} entry;
 static int by_logit(const void *a, const void *b)
 {
     const entry *x = a, *y = b;
@@ -90,13 +109,22 @@ static int nucleus_of(const float *z, int vocab, float temperature, float top_p,
     return kept;
 }
 
-/* Every token is the argmax, over the sorted nucleus, of the logit plus the Gumbel number of the definition. */
+/*
+ * Every token is the argmax, over the sorted nucleus, of the logit plus the Gumbel number of the definition. Seen to fail
+ * with a bound of the Gumbel number that is too low by 0.8.
+ */
 TEST(the_token_is_the_gumbel_argmax_over_the_sorted_nucleus)
 {
-    static const struct { int vocab; float temperature, top_p; int top_k; bool ties; } cases[] = {
-        { 1000, 1.0f, 1.0f, 0, false }, { 1537, 0.7f, 0.9f, 0, false }, { 1537, 1.5f, 0.5f, 0, false }, { 700, 1.0f, 1.0f, 5, false },
-        { 700, 2.0f, 0.8f, 40, false }, { 30, 1.0f, 0.3f, 0, false },   { 1100, 1.0f, 0.9f, 0, true },   { 1100, 1.0f, 1.0f, 17, true },
-        { 1100, 1.0f, 0.55f, 100, true }, { 2000, 50.0f, 0.95f, 0, false }, { 2000, 0.01f, 0.95f, 3, false }, { 600, 1.0f, 0.0f, 0, false },
+    static const struct {
+        int vocab;
+        float temperature, top_p;
+        int top_k;
+        bool ties;
+    } cases[] = {
+        { 1000, 1.0f, 1.0f, 0, false },   { 1537, 0.7f, 0.9f, 0, false },   { 1537, 1.5f, 0.5f, 0, false },
+        { 700, 1.0f, 1.0f, 5, false },    { 700, 2.0f, 0.8f, 40, false },   { 30, 1.0f, 0.3f, 0, false },
+        { 1100, 1.0f, 0.9f, 0, true },    { 1100, 1.0f, 1.0f, 17, true },   { 1100, 1.0f, 0.55f, 100, true },
+        { 2000, 50.0f, 0.95f, 0, false }, { 2000, 0.01f, 0.95f, 3, false }, { 600, 1.0f, 0.0f, 0, false },
     };
     for (int isa = 0; isa < ISAS; isa++) {
         ares_device d;
@@ -104,9 +132,12 @@ TEST(the_token_is_the_gumbel_argmax_over_the_sorted_nucleus)
         for (int i = 0; i < ARES_COUNT(cases); i++) {
             problem p = problem_new(isa == 0 ? 24 : 160, cases[i].vocab, 90 + (uint64_t)i);
             if (cases[i].ties) /* eleven different rows of the weight: logits come in large ties */
-                for (int v = 11; v < p.vocab; v++) memcpy(p.weights + v * K, p.weights + v % 11 * K, K * sizeof(float));
+                for (int v = 11; v < p.vocab; v++)
+                    memcpy(p.weights + v * K, p.weights + v % 11 * K, K * sizeof(float));
             ares_matrix_pack(&p.w, p.weights, ARES_F32);
-            for (int r = 0; r < p.rows; r++) p.temperature[r] = cases[i].temperature, p.top_p[r] = cases[i].top_p, p.top_k[r] = cases[i].top_k;
+            for (int r = 0; r < p.rows; r++)
+                p.temperature[r] = cases[i].temperature, p.top_p[r] = cases[i].top_p,
+                p.top_k[r] = cases[i].top_k;
             ares_sample_args a = args_of(&p);
             d.k->sample(&d, &a);
             float *z = filled(p.vocab, 0.0f);
@@ -125,7 +156,8 @@ TEST(the_token_is_the_gumbel_argmax_over_the_sorted_nucleus)
                 /* the same token, unless two are so close that f32 may turn them round: ulps of a key below 2^10 */
                 wrong += !(mine == best || mine > best - 1e-3 * (cases[i].temperature < 0.1f ? 1.0 : 0.01));
             }
-            CHECK_MSG(wrong == 0, "%s: case %d: %d of %d rows took another token", isas[isa], i, wrong, p.rows);
+            CHECK_MSG(wrong == 0, "%s: case %d: %d of %d rows took another token", isas[isa], i, wrong,
+                      p.rows);
             ares_free(z), ares_free(e);
             problem_free(&p);
         }
@@ -133,7 +165,8 @@ TEST(the_token_is_the_gumbel_argmax_over_the_sorted_nucleus)
     }
 }
 
-/* The nucleus itself, not only its winner: over many keys every member of it is drawn, and nothing else. */
+/* The nucleus itself, not only its winner: over many keys every member of it is drawn, and nothing else. Seen to
+ * fail with a nucleus that must exceed its share instead of reaching it. */
 TEST(the_nucleus_is_exactly_the_sorted_one_ties_included)
 {
     ares_device d;
@@ -142,9 +175,11 @@ TEST(the_nucleus_is_exactly_the_sorted_one_ties_included)
         static const float top_p[] = { 0.6f, 1.0f, 0.7f };
         static const int top_k[] = { 0, 13, 20 };
         problem p = problem_new(6000, 1200, 120 + (uint64_t)i);
-        for (int v = 7; v < p.vocab; v++) memcpy(p.weights + v * K, p.weights + (v < 40 ? v % 7 : 0) * K, K * sizeof(float));
+        for (int v = 7; v < p.vocab; v++)
+            memcpy(p.weights + v * K, p.weights + (v < 40 ? v % 7 : 0) * K, K * sizeof(float));
         for (int v = 40; v < p.vocab; v++)
-            for (int k = 0; k < K; k++) p.weights[v * K + k] = -3.0f * p.x[k] + 0.01f * (float)(v % 5); /* a long low tail */
+            for (int k = 0; k < K; k++)
+                p.weights[v * K + k] = -3.0f * p.x[k] + 0.01f * (float)(v % 5); /* a long low tail */
         ares_matrix_pack(&p.w, p.weights, ARES_F32);
         for (int r = 0; r < p.rows; r++) {
             memcpy(p.x + r * K, p.x, K * sizeof(float)); /* one distribution, many keys */
@@ -208,7 +243,9 @@ TEST(frequencies_follow_the_softmax_at_the_temperature)
         if (rare > 0.0) chi += (rare_seen - rare) * (rare_seen - rare) / rare;
         double freedom = cells - 1 + (rare > 0.0), spread = 2.0 / (9.0 * freedom);
         double deviation = (cbrt(chi / freedom) - (1.0 - spread)) / sqrt(spread);
-        CHECK_MSG(fabs(deviation) < 3.3, "temperature %g: chi-square %.1f of %g degrees is %.1f deviations off", temperatures[i], chi, freedom, deviation);
+        CHECK_MSG(fabs(deviation) < 3.3,
+                  "temperature %g: chi-square %.1f of %g degrees is %.1f deviations off", temperatures[i],
+                  chi, freedom, deviation);
         problem_free(&p);
     }
     ares_device_close(&d);
@@ -252,7 +289,8 @@ TEST(a_sample_is_the_same_alone_among_others_and_on_every_machine)
             }
         for (int r = 0; r < 70; r += 3) {
             problem one = problem_new(1, vocabs[i], 300);
-            one.temperature[0] = want.temperature[r], one.top_p[0] = want.top_p[r], one.top_k[0] = want.top_k[r];
+            one.temperature[0] = want.temperature[r], one.top_p[0] = want.top_p[r],
+            one.top_k[0] = want.top_k[r];
             one.forced[0] = want.forced[r], one.key[0] = want.key[r];
             memcpy(one.x, want.x + r * K, K * sizeof(float));
             run(&one, best_isa(), 2);
@@ -284,9 +322,16 @@ TEST(a_sample_records_the_bits_that_the_head_computes)
             CHECK_EQ(p.token[r], best);
         }
         for (int one = 0; one < 2; one++) {
-            ares_head_args h = { .rows = 1, .vocab = p.vocab, .x = p.x + r * K, .ldx = K, .w = &p.w,
-                .inv_temperature = one || greedy ? 1.0f : 1.0f / p.temperature[r], .target = &p.token[r],
-                .log_prob = got, .entropy = got + 1, .lse = got + 2 };
+            ares_head_args h = { .rows = 1,
+                                 .vocab = p.vocab,
+                                 .x = p.x + r * K,
+                                 .ldx = K,
+                                 .w = &p.w,
+                                 .inv_temperature = one || greedy ? 1.0f : 1.0f / p.temperature[r],
+                                 .target = &p.token[r],
+                                 .log_prob = got,
+                                 .entropy = got + 1,
+                                 .lse = got + 2 };
             d.k->head(&d, &h);
             CHECK_MEM(&p.stat[2 * one][r], got, sizeof(float));
             CHECK_MEM(&p.stat[2 * one + 1][r], got + 1, sizeof(float));
@@ -303,7 +348,9 @@ TEST(greedy_takes_the_lower_of_equal_logits)
         if (!device_of(isas[isa], 2, &d)) continue;
         problem p = problem_new(4, 1600, 500);
         for (int v = 0; v < p.vocab; v++)
-            for (int k = 0; k < K; k++) p.weights[v * K + k] = v % 530 == 523 ? p.x[k] : -p.x[k]; /* 523, 1053 and 1583 in three chunks */
+            for (int k = 0; k < K; k++)
+                p.weights[v * K + k] =
+                    v % 530 == 523 ? p.x[k] : -p.x[k]; /* 523, 1053 and 1583 in three chunks */
         for (int r = 1; r < 4; r++) memcpy(p.x + r * K, p.x, K * sizeof(float));
         for (int r = 0; r < 4; r++) p.temperature[r] = 0.0f;
         ares_matrix_pack(&p.w, p.weights, ARES_F32);

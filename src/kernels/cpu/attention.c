@@ -11,22 +11,25 @@
 #include <math.h>
 
 enum {
-    QUERIES = 48, /* queries of a task: a chunk of keys and values stays in L1 while they and their heads pass */
-    HEADS = 16,   /* query heads at a time of one kv head */
-    STRIP = 12,   /* rows of one pass: scores, softmax, values */
+    QUERIES =
+        48, /* queries of a task: a chunk of keys and values stays in L1 while they and their heads pass */
+    HEADS = 16, /* query heads at a time of one kv head */
+    STRIP = 12, /* rows of one pass: scores, softmax, values */
     FLOPS_A_US = 100000
 };
 
 /* Packed keys, laid out: full blocks of a shared prefix are those of the prefix's own segment. */
-typedef struct block_range { int32_t leader, shared, first; } block_range; /* [shared, ...) begin at block first */
+typedef struct block_range {
+    int32_t leader, shared, first;
+} block_range; /* [shared, ...) begin at block first */
 
 typedef struct attention_job {
     const ares_attention_args *a;
     const float *cache;
-    float *laid_out;                  /* packed: the cache in scratch */
-    block_range *range;               /* packed: [segments] */
-    int32_t *item;                    /* pairs: segment, first query */
-    int64_t *first_unit;              /* [tasks + 1] units (item, kv head) of a task */
+    float *laid_out;     /* packed: the cache in scratch */
+    block_range *range;  /* packed: [segments] */
+    int32_t *item;       /* pairs: segment, first query */
+    int64_t *first_unit; /* [tasks + 1] units (item, kv head) of a task */
 } attention_job;
 
 static int64_t block_of(const attention_job *job, int s, int chunk)
@@ -61,14 +64,19 @@ static void lay_out_task(void *ctx, int64_t task, int worker)
 
 /* Rows of one strip: row r is query q0 + r of one head, or head r of one query. */
 typedef struct strip {
-    const float *q; int64_t ldq;
-    float *out; int64_t ldo;
-    float *max, *sum;        /* running, of every row */
+    const float *q;
+    int64_t ldq;
+    float *out;
+    int64_t ldo;
+    float *max, *sum; /* running, of every row */
     int rows;
     int low[STRIP], high[STRIP]; /* visible keys of the chunk, each in [0, 32] */
 } strip;
 
-static size_t round_up(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
+static size_t round_up(size_t bytes)
+{
+    return (bytes + 63) & ~(size_t)63;
+}
 
 static void strip_chunk(strip *s, const float *keys, const float *values, int head_dim, float scale)
 {
@@ -79,15 +87,24 @@ static void strip_chunk(strip *s, const float *keys, const float *values, int he
         if (s->high[r] > high) high = s->high[r];
     }
     if (low >= high) return;
-    tile_product((tile_args){ .c = p[0], .ldc = 32, .a = s->q, .row = s->ldq, .step = 1, .b = keys, .ldb = 32,
-                              .steps = head_dim, .fresh = true }, s->rows, 32);
+    tile_product((tile_args){ .c = p[0],
+                              .ldc = 32,
+                              .a = s->q,
+                              .row = s->ldq,
+                              .step = 1,
+                              .b = keys,
+                              .ldb = 32,
+                              .steps = head_dim,
+                              .fresh = true },
+                 s->rows, 32);
     /* Step by step over all rows, so that none waits for the sums and maxima across its own lanes. */
     const v16 minus_infinity = v16_set1(-INFINITY), factor = v16_set1(scale);
     float top[16] = { 0 }, total[16] = { 0 }, shift[16], rescale[16];
     for (int r = 0; r < s->rows; r++) {
         v16 a = v16_mul(v16_load(p[r]), factor), b = v16_mul(v16_load(p[r] + 16), factor);
         if (s->low[r] > 0 || s->high[r] < 32) {
-            uint32_t seen = s->low[r] >= s->high[r] ? 0 : (0xffffffffu << s->low[r]) & (0xffffffffu >> (32 - s->high[r]));
+            uint32_t seen =
+                s->low[r] >= s->high[r] ? 0 : (0xffffffffu << s->low[r]) & (0xffffffffu >> (32 - s->high[r]));
             a = v16_select(v16m_of(seen & 0xffff), a, minus_infinity);
             b = v16_select(v16m_of(seen >> 16), b, minus_infinity);
         }
@@ -96,28 +113,40 @@ static void strip_chunk(strip *s, const float *keys, const float *values, int he
         top[r] = v16_max_lane(v16_max(a, b));
     }
     v16 old = v16_load_first(s->max, s->rows), max = v16_max(v16_load(top), old);
-    v16 base = v16_select(v16_eq(max, minus_infinity), v16_zero(), max), factors = v16_exp(v16_sub(old, base));
+    v16 base = v16_select(v16_eq(max, minus_infinity), v16_zero(), max),
+        factors = v16_exp(v16_sub(old, base));
     v16_store(shift, base);
     v16_store(rescale, factors);
     v16_store_first(s->max, max, s->rows);
     for (int r = 0; r < s->rows; r++) {
-        v16 by = v16_set1(shift[r]), a = v16_exp(v16_sub(v16_load(p[r]), by)), b = v16_exp(v16_sub(v16_load(p[r] + 16), by));
+        v16 by = v16_set1(shift[r]), a = v16_exp(v16_sub(v16_load(p[r]), by)),
+            b = v16_exp(v16_sub(v16_load(p[r] + 16), by));
         v16_store(p[r], a);
         v16_store(p[r] + 16, b);
         total[r] = v16_sum(v16_add(a, b));
     }
-    v16_store_first(s->sum, v16_add(v16_mul(v16_load_first(s->sum, s->rows), factors), v16_load(total)), s->rows);
-    uint32_t moved = v16m_bits(v16m_not(v16_eq(max, old))) & ((1u << s->rows) - 1); /* for the others the factor is exactly 1 */
+    v16_store_first(s->sum, v16_add(v16_mul(v16_load_first(s->sum, s->rows), factors), v16_load(total)),
+                    s->rows);
+    uint32_t moved = v16m_bits(v16m_not(v16_eq(max, old))) &
+                     ((1u << s->rows) - 1); /* for the others the factor is exactly 1 */
     for (; moved; moved &= moved - 1) {
         int r = __builtin_ctz(moved);
         float *out = s->out + r * s->ldo;
         v16 by = v16_set1(rescale[r]);
         int d = 0;
         for (; d + 16 <= head_dim; d += 16) v16_store(out + d, v16_mul(v16_load(out + d), by));
-        if (d < head_dim) v16_store_first(out + d, v16_mul(v16_load_first(out + d, head_dim - d), by), head_dim - d);
+        if (d < head_dim)
+            v16_store_first(out + d, v16_mul(v16_load_first(out + d, head_dim - d), by), head_dim - d);
     }
-    tile_product((tile_args){ .c = s->out, .ldc = s->ldo, .a = p[0] + low, .row = 32, .step = 1,
-                              .b = values + (int64_t)low * head_dim, .ldb = head_dim, .steps = high - low }, s->rows, head_dim);
+    tile_product((tile_args){ .c = s->out,
+                              .ldc = s->ldo,
+                              .a = p[0] + low,
+                              .row = 32,
+                              .step = 1,
+                              .b = values + (int64_t)low * head_dim,
+                              .ldb = head_dim,
+                              .steps = high - low },
+                 s->rows, head_dim);
 }
 
 static void finish_row(float *out, int head_dim, float sum)
@@ -142,7 +171,8 @@ static void attend(const attention_job *job, int s, int first, int n, int h, int
     /* Rows of a strip are queries of one head, or, when queries are few (decoding), heads of one query. */
     bool across = n < heads;
     int bands = across ? n : heads, rows = across ? heads : n;
-    int64_t band_q = across ? a->ldq : dim, row_q = across ? dim : a->ldq, band_o = across ? a->ldo : dim, row_o = across ? dim : a->ldo;
+    int64_t band_q = across ? a->ldq : dim, row_q = across ? dim : a->ldq, band_o = across ? a->ldo : dim,
+            row_o = across ? dim : a->ldo;
     for (int band = 0; band < bands; band++)
         for (int r = 0; r < rows; r++) {
             max[band * rows + r] = -INFINITY;
@@ -154,17 +184,26 @@ static void attend(const attention_job *job, int s, int first, int n, int h, int
     int first_seen = a->window > 0 ? prefix + first + 1 - a->window : 0;
     for (int c = first_seen > 0 ? first_seen / 32 : 0; c * 32 < last_seen; c++) {
         const float *block = job->cache + (block_of(job, s, c) * a->n_kv_heads + h) * 64 * dim;
-        if (across && (c + 1) * 32 < last_seen) { /* decoding reads each block once: fetch the next while this one is used */
-            const char *next = (const char *)(job->cache + (block_of(job, s, c + 1) * a->n_kv_heads + h) * 64 * dim);
+        if (across &&
+            (c + 1) * 32 <
+                last_seen) { /* decoding reads each block once: fetch the next while this one is used */
+            const char *next =
+                (const char *)(job->cache + (block_of(job, s, c + 1) * a->n_kv_heads + h) * 64 * dim);
             for (int i = 0; i < 256 * dim; i += 64) __builtin_prefetch(next + i, 0, 2);
         }
         for (int band = 0; band < bands; band++)
             for (int r0 = 0; r0 < rows; r0 += STRIP) {
-                strip st = { .q = q + band * band_q + r0 * row_q, .ldq = row_q, .out = out + band * band_o + r0 * row_o, .ldo = row_o,
-                             .max = max + band * rows + r0, .sum = sum + band * rows + r0, .rows = rows - r0 < STRIP ? rows - r0 : STRIP };
+                strip st = { .q = q + band * band_q + r0 * row_q,
+                             .ldq = row_q,
+                             .out = out + band * band_o + r0 * row_o,
+                             .ldo = row_o,
+                             .max = max + band * rows + r0,
+                             .sum = sum + band * rows + r0,
+                             .rows = rows - r0 < STRIP ? rows - r0 : STRIP };
                 for (int r = 0; r < st.rows; r++) {
                     int position = prefix + first + (across ? band : r0 + r);
-                    int high = (a->causal ? position + 1 : keys) - c * 32, low = a->window > 0 ? position + 1 - a->window - c * 32 : 0;
+                    int high = (a->causal ? position + 1 : keys) - c * 32,
+                        low = a->window > 0 ? position + 1 - a->window - c * 32 : 0;
                     st.high[r] = high < 0 ? 0 : high > 32 ? 32 : high;
                     st.low[r] = low < 0 ? 0 : low > 32 ? 32 : low;
                 }
@@ -177,7 +216,8 @@ static void attend(const attention_job *job, int s, int first, int n, int h, int
             finish_row(out + band * band_o + r * row_o, dim, total);
             if (a->lse) {
                 int64_t query = row + (across ? band : r);
-                a->lse[query * a->n_heads + head + (across ? r : band)] = max[band * rows + r] + v16_max_lane(v16_log(v16_set1(total)));
+                a->lse[query * a->n_heads + head + (across ? r : band)] =
+                    max[band * rows + r] + v16_max_lane(v16_log(v16_set1(total)));
             }
         }
 }
@@ -192,7 +232,8 @@ static void attend_task(void *ctx, int64_t task, int worker)
         const int32_t *item = job->item + u / a->n_kv_heads * 2;
         int h = (int)(u % a->n_kv_heads), left = segment_rows(&a->seg, item[0]) - item[1];
         for (int g = 0; g < group; g += HEADS)
-            attend(job, item[0], item[1], left < QUERIES ? left : QUERIES, h, h * group + g, group - g < HEADS ? group - g : HEADS);
+            attend(job, item[0], item[1], left < QUERIES ? left : QUERIES, h, h * group + g,
+                   group - g < HEADS ? group - g : HEADS);
     }
 }
 
@@ -236,9 +277,14 @@ void ARES_K(attention)(ares_device *d, const ares_attention_args *a)
     int64_t units = items * a->n_kv_heads;
 
     size_t blocks_bytes = round_up((size_t)(blocks * a->n_kv_heads * 64 * a->head_dim) * sizeof(float));
-    size_t range_bytes = round_up((size_t)seg->n * sizeof(block_range)), item_bytes = round_up((size_t)items * 2 * sizeof(int32_t));
-    char *scratch = kernels_scratch(d, KERNELS_SHARED, blocks_bytes + range_bytes + item_bytes + (size_t)(units + 1) * sizeof(int64_t));
-    attention_job job = { .a = a, .cache = a->cache, .laid_out = (void *)scratch, .range = (void *)(scratch + blocks_bytes),
+    size_t range_bytes = round_up((size_t)seg->n * sizeof(block_range)),
+           item_bytes = round_up((size_t)items * 2 * sizeof(int32_t));
+    char *scratch = kernels_scratch(
+        d, KERNELS_SHARED, blocks_bytes + range_bytes + item_bytes + (size_t)(units + 1) * sizeof(int64_t));
+    attention_job job = { .a = a,
+                          .cache = a->cache,
+                          .laid_out = (void *)scratch,
+                          .range = (void *)(scratch + blocks_bytes),
                           .item = (void *)(scratch + blocks_bytes + range_bytes),
                           .first_unit = (void *)(scratch + blocks_bytes + range_bytes + item_bytes) };
     double total = 0.0;
@@ -255,10 +301,13 @@ void ARES_K(attention)(ares_device *d, const ares_attention_args *a)
     if (!a->cache) {
         int32_t block = 0;
         for (int s = 0; s < seg->n; s++) {
-            job.range[s] = (block_range){ .leader = segment_leader(seg, s), .shared = segment_prefix(seg, s) / 32, .first = block };
+            job.range[s] = (block_range){ .leader = segment_leader(seg, s),
+                                          .shared = segment_prefix(seg, s) / 32,
+                                          .first = block };
             block += blocks_of(seg, s);
         }
-        kernels_run(d, (double)blocks * a->n_kv_heads * a->head_dim * 64 / 4e3, (int64_t)seg->n * a->n_kv_heads, lay_out_task, &job);
+        kernels_run(d, (double)blocks * a->n_kv_heads * a->head_dim * 64 / 4e3,
+                    (int64_t)seg->n * a->n_kv_heads, lay_out_task, &job);
         job.cache = job.laid_out;
     }
     kernels_run(d, total / FLOPS_A_US, tasks, attend_task, &job);

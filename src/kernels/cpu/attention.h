@@ -5,8 +5,14 @@
 #include "isa.h"
 #include "tile.h"
 
-static inline int32_t segment_prefix(const ares_segments *seg, int s) { return seg->prefix_len ? seg->prefix_len[s] : 0; }
-static inline int32_t segment_rows(const ares_segments *seg, int s) { return seg->start[s + 1] - seg->start[s]; }
+static inline int32_t segment_prefix(const ares_segments *seg, int s)
+{
+    return seg->prefix_len ? seg->prefix_len[s] : 0;
+}
+static inline int32_t segment_rows(const ares_segments *seg, int s)
+{
+    return seg->start[s + 1] - seg->start[s];
+}
 
 /* Packed: the row of k and v that holds key p of segment s. */
 static inline int64_t key_row(const ares_segments *seg, int s, int64_t p)
@@ -39,9 +45,12 @@ static inline void transpose_to_32(const float *from, int64_t ld, int rows, int 
     for (int i = 0; i < full; i += 4)
         for (int j = 0; j < wide; j += 4) {
             const float *p = from + i * ld + j;
-            f4 a = *(const f4 *)p, b = *(const f4 *)(p + ld), c = *(const f4 *)(p + 2 * ld), e = *(const f4 *)(p + 3 * ld);
-            f4 ab0 = __builtin_shuffle(a, b, (i4){ 0, 4, 1, 5 }), ab1 = __builtin_shuffle(a, b, (i4){ 2, 6, 3, 7 });
-            f4 ce0 = __builtin_shuffle(c, e, (i4){ 0, 4, 1, 5 }), ce1 = __builtin_shuffle(c, e, (i4){ 2, 6, 3, 7 });
+            f4 a = *(const f4 *)p, b = *(const f4 *)(p + ld), c = *(const f4 *)(p + 2 * ld),
+               e = *(const f4 *)(p + 3 * ld);
+            f4 ab0 = __builtin_shuffle(a, b, (i4){ 0, 4, 1, 5 }),
+               ab1 = __builtin_shuffle(a, b, (i4){ 2, 6, 3, 7 });
+            f4 ce0 = __builtin_shuffle(c, e, (i4){ 0, 4, 1, 5 }),
+               ce1 = __builtin_shuffle(c, e, (i4){ 2, 6, 3, 7 });
             float *q = to + (int64_t)j * 32 + i;
             *(f4 *)q = __builtin_shuffle(ab0, ce0, (i4){ 0, 1, 4, 5 });
             *(f4 *)(q + 32) = __builtin_shuffle(ab0, ce0, (i4){ 2, 3, 6, 7 });
@@ -53,7 +62,8 @@ static inline void transpose_to_32(const float *from, int64_t ld, int rows, int 
 }
 
 /* Packed: keys [first, first + n) of segment s, transposed, n <= 32; lanes from n on are left alone. */
-static inline void gather_transposed(const ares_segments *seg, int s, int64_t first, int n, const float *rows, int64_t ld, int dim, float *to)
+static inline void gather_transposed(const ares_segments *seg, int s, int64_t first, int n, const float *rows,
+                                     int64_t ld, int dim, float *to)
 {
     for (int i = 0; i < n;) { /* at most two runs: the end of the prefix, the segment's own */
         int64_t at = key_row(seg, s, first + i);
@@ -63,9 +73,11 @@ static inline void gather_transposed(const ares_segments *seg, int s, int64_t fi
         i += run;
     }
 }
-static inline void gather_rows(const ares_segments *seg, int s, int64_t first, int n, const float *rows, int64_t ld, int dim, float *to)
+static inline void gather_rows(const ares_segments *seg, int s, int64_t first, int n, const float *rows,
+                               int64_t ld, int dim, float *to)
 {
-    for (int i = 0; i < n; i++) memcpy(to + (int64_t)i * dim, rows + key_row(seg, s, first + i) * ld, (size_t)dim * sizeof(float));
+    for (int i = 0; i < n; i++)
+        memcpy(to + (int64_t)i * dim, rows + key_row(seg, s, first + i) * ld, (size_t)dim * sizeof(float));
 }
 
 #endif

@@ -41,17 +41,40 @@ static void rows_back(const ares_attention_args *a, int s, int head, int first, 
     float p[QUERIES][32], ds[QUERIES][32];
     int dim = a->head_dim, prefix = segment_prefix(&a->seg, s);
     int64_t row = a->seg.start[s] + first, column = (int64_t)head * dim;
-    const float *q = a->q + row * a->ldq + column, *d_out = a->d_out + row * a->ldo + column, *out = a->out + row * a->ldo + column;
+    const float *q = a->q + row * a->ldq + column, *d_out = a->d_out + row * a->ldo + column,
+                *out = a->out + row * a->ldo + column;
     float *dq = a->dq + row * a->lddq + column;
 
-    tile_product((tile_args){ .c = p[0], .ldc = 32, .a = q, .row = a->ldq, .step = 1, .b = c->kt, .ldb = 32, .steps = dim, .fresh = true }, n, 32);
-    tile_product((tile_args){ .c = ds[0], .ldc = 32, .a = d_out, .row = a->ldo, .step = 1, .b = c->vt, .ldb = 32, .steps = dim, .fresh = true }, n, 32);
+    tile_product((tile_args){ .c = p[0],
+                              .ldc = 32,
+                              .a = q,
+                              .row = a->ldq,
+                              .step = 1,
+                              .b = c->kt,
+                              .ldb = 32,
+                              .steps = dim,
+                              .fresh = true },
+                 n, 32);
+    tile_product((tile_args){ .c = ds[0],
+                              .ldc = 32,
+                              .a = d_out,
+                              .row = a->ldo,
+                              .step = 1,
+                              .b = c->vt,
+                              .ldb = 32,
+                              .steps = dim,
+                              .fresh = true },
+                 n, 32);
     const v16 scale = v16_set1(a->scale);
     for (int r = 0; r < n; r++) {
-        int position = prefix + first + r, high = a->causal ? position + 1 - c->first : 32, low = a->window > 0 ? position + 1 - a->window - c->first : 0;
+        int position = prefix + first + r, high = a->causal ? position + 1 - c->first : 32,
+            low = a->window > 0 ? position + 1 - a->window - c->first : 0;
         if (high > c->keys) high = c->keys;
-        uint32_t seen = high <= 0 || low >= high ? 0 : (0xffffffffu << (low > 0 ? low : 0)) & (0xffffffffu >> (32 - high));
-        v16 lse = v16_set1(a->lse[(row + r) * a->n_heads + head]), delta = v16_set1(dot(d_out + r * a->ldo, out + r * a->ldo, dim));
+        uint32_t seen = high <= 0 || low >= high
+                            ? 0
+                            : (0xffffffffu << (low > 0 ? low : 0)) & (0xffffffffu >> (32 - high));
+        v16 lse = v16_set1(a->lse[(row + r) * a->n_heads + head]),
+            delta = v16_set1(dot(d_out + r * a->ldo, out + r * a->ldo, dim));
         for (int half = 0; half < 2; half++, seen >>= 16) {
             float *pp = p[r] + 16 * half, *dd = ds[r] + 16 * half;
             v16 e = v16_exp(v16_sub(v16_mul(v16_load(pp), scale), lse));
@@ -60,9 +83,23 @@ static void rows_back(const ares_attention_args *a, int s, int head, int first, 
             v16_store(dd, v16_mul(v16_mul(e, v16_sub(v16_load(dd), delta)), scale));
         }
     }
-    tile_product((tile_args){ .c = dq, .ldc = a->lddq, .a = ds[0], .row = 32, .step = 1, .b = c->k, .ldb = dim, .steps = c->keys }, n, dim);
-    tile_product((tile_args){ .c = c->dv, .ldc = dim, .a = p[0], .row = 1, .step = 32, .b = d_out, .ldb = a->ldo, .steps = n }, c->keys, dim);
-    tile_product((tile_args){ .c = c->dk, .ldc = dim, .a = ds[0], .row = 1, .step = 32, .b = q, .ldb = a->ldq, .steps = n }, c->keys, dim);
+    tile_product((tile_args){ .c = dq,
+                              .ldc = a->lddq,
+                              .a = ds[0],
+                              .row = 32,
+                              .step = 1,
+                              .b = c->k,
+                              .ldb = dim,
+                              .steps = c->keys },
+                 n, dim);
+    tile_product(
+        (tile_args){
+            .c = c->dv, .ldc = dim, .a = p[0], .row = 1, .step = 32, .b = d_out, .ldb = a->ldo, .steps = n },
+        c->keys, dim);
+    tile_product(
+        (tile_args){
+            .c = c->dk, .ldc = dim, .a = ds[0], .row = 1, .step = 32, .b = q, .ldb = a->ldq, .steps = n },
+        c->keys, dim);
 }
 
 static void move_gradients(const ares_attention_args *a, int s, int h, const chunk *c, bool load)
@@ -78,21 +115,26 @@ static void move_gradients(const ares_attention_args *a, int s, int h, const chu
 
 static void segment_back(const ares_attention_args *a, int s, int h, chunk *c)
 {
-    int dim = a->head_dim, prefix = segment_prefix(&a->seg, s), rows = segment_rows(&a->seg, s), keys = prefix + rows;
+    int dim = a->head_dim, prefix = segment_prefix(&a->seg, s), rows = segment_rows(&a->seg, s),
+        keys = prefix + rows;
     int group = a->n_heads / a->n_kv_heads;
     for (int r = 0; r < rows; r++)
-        memset(a->dq + (a->seg.start[s] + r) * a->lddq + (int64_t)h * group * dim, 0, (size_t)(group * dim) * sizeof(float));
+        memset(a->dq + (a->seg.start[s] + r) * a->lddq + (int64_t)h * group * dim, 0,
+               (size_t)(group * dim) * sizeof(float));
     for (c->first = 0; c->first < keys; c->first += 32) {
         c->keys = keys - c->first < 32 ? keys - c->first : 32;
-        int first = a->causal && c->first > prefix ? c->first - prefix : 0, last = rows; /* queries that see the chunk */
-        if (a->window > 0 && c->first + c->keys + a->window - 1 - prefix < last) last = c->first + c->keys + a->window - 1 - prefix;
+        int first = a->causal && c->first > prefix ? c->first - prefix : 0,
+            last = rows; /* queries that see the chunk */
+        if (a->window > 0 && c->first + c->keys + a->window - 1 - prefix < last)
+            last = c->first + c->keys + a->window - 1 - prefix;
         if (first >= last) continue;
         gather_transposed(&a->seg, s, c->first, c->keys, a->k + (int64_t)h * dim, a->ldkv, dim, c->kt);
         gather_transposed(&a->seg, s, c->first, c->keys, a->v + (int64_t)h * dim, a->ldkv, dim, c->vt);
         gather_rows(&a->seg, s, c->first, c->keys, a->k + (int64_t)h * dim, a->ldkv, dim, c->k);
         move_gradients(a, s, h, c, true);
         for (int g = 0; g < group; g++)
-            for (int r = first; r < last; r += QUERIES) rows_back(a, s, h * group + g, r, last - r < QUERIES ? last - r : QUERIES, c);
+            for (int r = first; r < last; r += QUERIES)
+                rows_back(a, s, h * group + g, r, last - r < QUERIES ? last - r : QUERIES, c);
         move_gradients(a, s, h, c, false);
     }
 }
@@ -103,9 +145,15 @@ static void back_task(void *ctx, int64_t task, int worker)
     const ares_attention_args *a = job->a;
     int64_t size = 32 * (int64_t)a->head_dim;
     float *scratch = kernels_scratch(job->d, worker, (size_t)size * 5 * sizeof(float));
-    memset(scratch, 0, (size_t)size * 2 * sizeof(float)); /* lanes beyond the last key: whatever, but numbers */
-    chunk c = { .kt = scratch, .vt = scratch + size, .k = scratch + 2 * size, .dk = scratch + 3 * size, .dv = scratch + 4 * size };
-    for (int s = job->lead[task / a->n_kv_heads]; s >= 0; s = job->next[s]) segment_back(a, s, (int)(task % a->n_kv_heads), &c);
+    memset(scratch, 0,
+           (size_t)size * 2 * sizeof(float)); /* lanes beyond the last key: whatever, but numbers */
+    chunk c = { .kt = scratch,
+                .vt = scratch + size,
+                .k = scratch + 2 * size,
+                .dk = scratch + 3 * size,
+                .dv = scratch + 4 * size };
+    for (int s = job->lead[task / a->n_kv_heads]; s >= 0; s = job->next[s])
+        segment_back(a, s, (int)(task % a->n_kv_heads), &c);
 }
 
 void ARES_K(attention_backward)(ares_device *d, const ares_attention_args *a)
@@ -121,7 +169,8 @@ void ARES_K(attention_backward)(ares_device *d, const ares_attention_args *a)
         if (leader == s) lead[groups++] = s;
         else next[tail[leader]] = s;
         tail[leader] = s;
-        work += (double)rows * (segment_prefix(seg, s) + (a->causal ? rows / 2 + 16 : rows)) * a->n_heads * a->head_dim * 10.0;
+        work += (double)rows * (segment_prefix(seg, s) + (a->causal ? rows / 2 + 16 : rows)) * a->n_heads *
+                a->head_dim * 10.0;
     }
     backward_job job = { d, a, next, lead };
     kernels_run(d, work / 100000, (int64_t)groups * a->n_kv_heads, back_task, &job);

@@ -8,13 +8,16 @@
 
 enum { MASS_BITS = 20, ROWS_AT_ONCE = 256, LOGITS_AT_ONCE = 1 << 24 };
 
-typedef struct best { float key, logit; int32_t token; } best; /* logit before temperature; token -1: none */
+typedef struct best {
+    float key, logit;
+    int32_t token;
+} best; /* logit before temperature; token -1: none */
 typedef enum { GUMBEL, GREEDY, FORCED, FILTERED } how;
 
 typedef struct row_plan {
     how how;
     float inv_temperature;
-    float *logits;             /* FILTERED: [vocab] */
+    float *logits; /* FILTERED: [vocab] */
 } row_plan;
 
 typedef struct sample_job {
@@ -46,9 +49,12 @@ static inline void philox_64(uint32_t counter, const uint32_t key[2], uint32_t w
     uint32_t lane[4][16];
     v16i_store(lane[0], c0), v16i_store(lane[1], c1), v16i_store(lane[2], c2), v16i_store(lane[3], c3);
     for (int i = 0; i < 16; i += 4) {
-        u4 a = *(const u4 *)(lane[0] + i), b = *(const u4 *)(lane[1] + i), c = *(const u4 *)(lane[2] + i), e = *(const u4 *)(lane[3] + i);
-        u4 ab0 = __builtin_shuffle(a, b, (i4){ 0, 4, 1, 5 }), ab1 = __builtin_shuffle(a, b, (i4){ 2, 6, 3, 7 });
-        u4 ce0 = __builtin_shuffle(c, e, (i4){ 0, 4, 1, 5 }), ce1 = __builtin_shuffle(c, e, (i4){ 2, 6, 3, 7 });
+        u4 a = *(const u4 *)(lane[0] + i), b = *(const u4 *)(lane[1] + i), c = *(const u4 *)(lane[2] + i),
+           e = *(const u4 *)(lane[3] + i);
+        u4 ab0 = __builtin_shuffle(a, b, (i4){ 0, 4, 1, 5 }),
+           ab1 = __builtin_shuffle(a, b, (i4){ 2, 6, 3, 7 });
+        u4 ce0 = __builtin_shuffle(c, e, (i4){ 0, 4, 1, 5 }),
+           ce1 = __builtin_shuffle(c, e, (i4){ 2, 6, 3, 7 });
         *(u4 *)(word + 4 * i) = __builtin_shuffle(ab0, ce0, (i4){ 0, 1, 4, 5 });
         *(u4 *)(word + 4 * i + 4) = __builtin_shuffle(ab0, ce0, (i4){ 2, 3, 6, 7 });
         *(u4 *)(word + 4 * i + 8) = __builtin_shuffle(ab1, ce1, (i4){ 0, 1, 4, 5 });
@@ -92,7 +98,8 @@ static inline void take(best *b, float key, float logit, int32_t token)
     *b = (best){ key, logit, token };
 }
 
-static void gumbel_chunk(const float *z, int n, int32_t first, float inv_temperature, const uint32_t key[2], best *b)
+static void gumbel_chunk(const float *z, int n, int32_t first, float inv_temperature, const uint32_t key[2],
+                         best *b)
 {
     v16 scale = v16_set1(inv_temperature);
     uint32_t word[64];
@@ -127,7 +134,8 @@ static void chunk_task(void *ctx, int64_t task, int worker)
 {
     const sample_job *j = ctx;
     const ares_sample_args *a = j->a;
-    int64_t first = task / j->chunks * j->rows_a_task, rows = ARES_MIN(j->rows_a_task, j->rows - first), chunk = task % j->chunks;
+    int64_t first = task / j->chunks * j->rows_a_task, rows = ARES_MIN(j->rows_a_task, j->rows - first),
+            chunk = task % j->chunks;
     int width = vocab_width(a->vocab, chunk);
     int32_t token = (int32_t)(chunk * VOCAB_CHUNK);
     float *tile = kernels_scratch(j->d, worker, (size_t)rows * VOCAB_CHUNK * sizeof(float));
@@ -137,7 +145,8 @@ static void chunk_task(void *ctx, int64_t task, int worker)
         int64_t at = (first + r) * j->chunks + chunk, row = j->row + first + r;
         const row_plan *p = &j->plan[first + r];
         j->part[at] = vocab_part_of(z, width, p->inv_temperature);
-        if (j->part_1) j->part_1[at] = p->inv_temperature == 1.0f ? j->part[at] : vocab_part_of(z, width, 1.0f);
+        if (j->part_1)
+            j->part_1[at] = p->inv_temperature == 1.0f ? j->part[at] : vocab_part_of(z, width, 1.0f);
         best b = { -INFINITY, 0.0f, -1 };
         if (p->how == GUMBEL) gumbel_chunk(z, width, token, p->inv_temperature, a->key[row].k, &b);
         else if (p->how == GREEDY) greedy_chunk(z, width, token, &b);
@@ -150,7 +159,11 @@ static void chunk_task(void *ctx, int64_t task, int worker)
 
 /* ------------------------------------------------------------------ top-k and top-p */
 
-typedef struct candidate { float z; int32_t token; uint64_t mass; } candidate; /* z at the sampling temperature */
+typedef struct candidate {
+    float z;
+    int32_t token;
+    uint64_t mass;
+} candidate; /* z at the sampling temperature */
 
 static bool above(const candidate *a, const candidate *b)
 {
@@ -166,7 +179,12 @@ static int64_t select_top(candidate *c, int64_t n, bool count, uint64_t need)
     int64_t lo = 0, hi = n;
     while (hi - lo > 1) {
         candidate *mid = &c[lo + (hi - lo) / 2], *x = &c[lo], *y = &c[hi - 1];
-        candidate pivot = above(x, mid) ? (above(mid, y) ? *mid : above(x, y) ? *y : *x) : (above(x, y) ? *x : above(mid, y) ? *y : *mid);
+        candidate pivot = above(x, mid) ? (above(mid, y) ? *mid
+                                           : above(x, y) ? *y
+                                                         : *x)
+                                        : (above(x, y)     ? *x
+                                           : above(mid, y) ? *y
+                                                           : *mid);
         int64_t i = lo, k = hi - 1;
         uint64_t front = 0;
         for (;;) { /* [lo, i) at or above the pivot, (k, hi) below */
@@ -201,7 +219,8 @@ static uint64_t total_mass(const float *z, int64_t n, float inv_temperature, flo
     for (int64_t c = 0; c < n; c += VOCAB_CHUNK) {
         v16i high = v16i_set1(0), low = high;
         for (int64_t i = c; i < ARES_MIN(n, c + VOCAB_CHUNK); i += 16) {
-            v16 e = v16_exp(v16_sub(vocab_load(z + i, (int)ARES_MIN(16, n - i), v16_set1(inv_temperature)), v16_set1(max)));
+            v16 e = v16_exp(v16_sub(vocab_load(z + i, (int)ARES_MIN(16, n - i), v16_set1(inv_temperature)),
+                                    v16_set1(max)));
             v16 scaled = v16_mul(e, v16_set1(0x1p20f));
             v16i whole = v16_trunc(scaled);
             high = v16i_add(high, whole);
@@ -215,12 +234,14 @@ static uint64_t total_mass(const float *z, int64_t n, float inv_temperature, flo
 }
 
 /* Candidates not further than depth below the maximum; their masses' sum in *mass. */
-static int64_t gather(const float *z, int64_t n, float inv_temperature, float max, float depth, candidate *c, uint64_t *mass)
+static int64_t gather(const float *z, int64_t n, float inv_temperature, float max, float depth, candidate *c,
+                      uint64_t *mass)
 {
     int64_t count = 0;
     *mass = 0;
     for (int64_t i = 0; i < n; i += 16) {
-        v16 logit = vocab_load(z + i, (int)ARES_MIN(16, n - i), v16_set1(inv_temperature)), d = v16_sub(logit, v16_set1(max));
+        v16 logit = vocab_load(z + i, (int)ARES_MIN(16, n - i), v16_set1(inv_temperature)),
+            d = v16_sub(logit, v16_set1(max));
         uint32_t near = v16m_bits(v16_ge(d, v16_set1(-depth)));
         if (n - i < 16) near &= (1u << (n - i)) - 1;
         if (!near) continue;
@@ -311,7 +332,8 @@ static void row_task(void *ctx, int64_t r, int worker)
 static bool is_filtered(const ares_sample_args *a, int64_t row)
 {
     return a->temperature[row] > 0.0f && !(a->forced && a->forced[row] >= 0) &&
-           ((a->top_p && a->top_p[row] < 1.0f) || (a->top_k && a->top_k[row] > 0 && a->top_k[row] < a->vocab));
+           ((a->top_p && a->top_p[row] < 1.0f) ||
+            (a->top_k && a->top_k[row] > 0 && a->top_k[row] < a->vocab));
 }
 
 /* As many rows from `row` as scratch holds: parts of all, logits of the filtered ones. */
@@ -335,9 +357,12 @@ void ARES_K(sample)(ares_device *d, const ares_sample_args *a)
     for (int64_t row = 0; row < a->rows; row += rows) {
         rows = rows_from(a, row, &filtered);
         size_t parts = (size_t)(rows * chunks), logits = (size_t)(filtered * a->vocab);
-        char *scratch = kernels_scratch(d, KERNELS_SHARED, parts * (2 * sizeof(vocab_part) + sizeof(best)) + (size_t)rows * sizeof(row_plan) +
-                                                               logits * sizeof(float));
-        sample_job j = { .d = d, .a = a, .row = row, .rows = rows, .chunks = chunks, .plan = (void *)scratch };
+        char *scratch = kernels_scratch(d, KERNELS_SHARED,
+                                        parts * (2 * sizeof(vocab_part) + sizeof(best)) +
+                                            (size_t)rows * sizeof(row_plan) + logits * sizeof(float));
+        sample_job j = {
+            .d = d, .a = a, .row = row, .rows = rows, .chunks = chunks, .plan = (void *)scratch
+        };
         j.part = (void *)(j.plan + rows);
         j.part_1 = a->log_prob_1 ? j.part + parts : NULL;
         j.best = (void *)(j.part + 2 * parts);
@@ -345,7 +370,10 @@ void ARES_K(sample)(ares_device *d, const ares_sample_args *a)
         for (int64_t r = 0; r < rows; r++) {
             bool greedy = !(a->temperature[row + r] > 0.0f), forced = a->forced && a->forced[row + r] >= 0;
             ARES_ASSERT(!forced || a->forced[row + r] < a->vocab);
-            j.plan[r] = (row_plan){ forced ? FORCED : greedy ? GREEDY : is_filtered(a, row + r) ? FILTERED : GUMBEL,
+            j.plan[r] = (row_plan){ forced                    ? FORCED
+                                    : greedy                  ? GREEDY
+                                    : is_filtered(a, row + r) ? FILTERED
+                                                              : GUMBEL,
                                     greedy ? 1.0f : 1.0f / a->temperature[row + r], NULL };
             if (j.plan[r].how == FILTERED) {
                 j.plan[r].logits = kept;
@@ -353,7 +381,8 @@ void ARES_K(sample)(ares_device *d, const ares_sample_args *a)
             }
         }
         j.rows_a_task = vocab_rows_a_task(rows, chunks, ares_pool_threads(d->pool));
-        kernels_run(d, vocab_work_us(a->w, rows, a->vocab), (rows + j.rows_a_task - 1) / j.rows_a_task * chunks, chunk_task, &j);
+        kernels_run(d, vocab_work_us(a->w, rows, a->vocab),
+                    (rows + j.rows_a_task - 1) / j.rows_a_task * chunks, chunk_task, &j);
         kernels_run(d, (double)parts / 50 + (double)logits / 1e3, rows, row_task, &j);
     }
 }

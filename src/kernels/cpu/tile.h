@@ -1,6 +1,7 @@
 /*
  * C[r][j] (+)= sum over t of A[r][t] B[t][j]: one chain of FMAs in the order of t for every element, lanes over j.
- * Attention and the head are made of it. Both strides of A are free, so A may be a transpose; rows of B are contiguous.
+ * Attention's product: small, of any width, never reading past a row's end (behind the last value of a cache there
+ * may be nothing), where product (linear.h) wants whole panels. Both strides of A are free; rows of B are contiguous.
  * The tile (rows x lanes held in registers) differs between instruction sets and with the edges, the chain never.
  */
 #ifndef ARES_CPU_TILE_H
@@ -11,15 +12,18 @@
 #ifdef ARES_ISA_AVX512
 enum { TILE_ROWS = 12, TILE_VECTORS = 2 }; /* 24 sums, two of B, one of A: 27 of 32 registers */
 #else
-enum { TILE_ROWS = 6, TILE_VECTORS = 1 };  /* 12 + 2 + 1 of 16 (a v16 is two registers) */
+enum { TILE_ROWS = 6, TILE_VECTORS = 1 }; /* 12 + 2 + 1 of 16 (a v16 is two registers) */
 #endif
 
 typedef struct tile_args {
-    float *c; int64_t ldc;
-    const float *a; int64_t row, step; /* A[r][t] = a[r * row + t * step] */
-    const float *b; int64_t ldb;
+    float *c;
+    int64_t ldc;
+    const float *a;
+    int64_t row, step; /* A[r][t] = a[r * row + t * step] */
+    const float *b;
+    int64_t ldb;
     int steps;
-    bool fresh;                        /* from zero; else the chain goes on from what C holds */
+    bool fresh; /* from zero; else the chain goes on from what C holds */
 } tile_args;
 
 V16_INLINE void tile_kernel(const tile_args *p, int rows, int vectors)
@@ -27,46 +31,55 @@ V16_INLINE void tile_kernel(const tile_args *p, int rows, int vectors)
     v16 sum[12][2];
     float *c = p->c;
     int64_t ldc = p->ldc;
-    if (p->fresh) {
-        _Pragma("GCC unroll 12") for (int r = 0; r < rows; r++)
-            _Pragma("GCC unroll 2") for (int j = 0; j < vectors; j++) sum[r][j] = v16_zero();
-    } else {
-        _Pragma("GCC unroll 12") for (int r = 0; r < rows; r++)
-            _Pragma("GCC unroll 2") for (int j = 0; j < vectors; j++) sum[r][j] = v16_load(c + r * ldc + 16 * j);
-    }
+#pragma GCC unroll 12
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+        for (int j = 0; j < vectors; j++) sum[r][j] = p->fresh ? v16_zero() : v16_load(c + r * ldc + 16 * j);
     const float *a0 = p->a, *a1 = a0 + 3 * p->row, *a2 = a1 + 3 * p->row, *a3 = a2 + 3 * p->row, *b = p->b;
     int64_t row = p->row, step = p->step, ldb = p->ldb;
     for (int t = p->steps; t > 0; t--) {
         v16 bv[2];
-        _Pragma("GCC unroll 2") for (int j = 0; j < vectors; j++) bv[j] = v16_load(b + 16 * j);
-        _Pragma("GCC unroll 12") for (int r = 0; r < rows; r++) {
-            const float *a = (r < 3 ? a0 : r < 6 ? a1 : r < 9 ? a2 : a3) + r % 3 * row;
-            v16 av = v16_set1(*a);
-            _Pragma("GCC unroll 2") for (int j = 0; j < vectors; j++) sum[r][j] = v16_fma(av, bv[j], sum[r][j]);
+#pragma GCC unroll 2
+        for (int j = 0; j < vectors; j++) bv[j] = v16_load(b + 16 * j);
+#pragma GCC unroll 12
+        for (int r = 0; r < rows; r++) {
+            v16 av = v16_set1((r < 3 ? a0 : r < 6 ? a1 : r < 9 ? a2 : a3)[r % 3 * row]);
+#pragma GCC unroll 2
+            for (int j = 0; j < vectors; j++) sum[r][j] = v16_fma(av, bv[j], sum[r][j]);
         }
         a0 += step, a1 += step, a2 += step, a3 += step, b += ldb;
     }
-    _Pragma("GCC unroll 12") for (int r = 0; r < rows; r++)
-        _Pragma("GCC unroll 2") for (int j = 0; j < vectors; j++) v16_store(c + r * ldc + 16 * j, sum[r][j]);
+#pragma GCC unroll 12
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+        for (int j = 0; j < vectors; j++) v16_store(c + r * ldc + 16 * j, sum[r][j]);
 }
 
-#define TILE_CASES(vectors)                                                                                  \
-    switch (rows) {                                                                                          \
-        TILE_CASE(1, vectors) TILE_CASE(2, vectors) TILE_CASE(3, vectors) TILE_CASE(4, vectors)              \
-        TILE_CASE(5, vectors) TILE_CASE(6, vectors) TILE_CASES_MORE(vectors)                                 \
-    }
+/* clang-format off */
 #define TILE_CASE(n, vectors) case n: tile_kernel(p, n, vectors); break;
 #ifdef ARES_ISA_AVX512
-#define TILE_CASES_MORE(vectors)                                                                             \
-    TILE_CASE(7, vectors) TILE_CASE(8, vectors) TILE_CASE(9, vectors) TILE_CASE(10, vectors)                 \
-    TILE_CASE(11, vectors) TILE_CASE(12, vectors)
+#define TILE_MORE_CASES(vectors)                                                                             \
+    TILE_CASE(7, vectors) TILE_CASE(8, vectors) TILE_CASE(9, vectors)                                        \
+    TILE_CASE(10, vectors) TILE_CASE(11, vectors) TILE_CASE(12, vectors)
 #else
-#define TILE_CASES_MORE(vectors)
+#define TILE_MORE_CASES(vectors)
 #endif
+#define TILE_CASES(vectors)                                                                                  \
+    switch (rows) {                                                                                          \
+        TILE_CASE(1, vectors) TILE_CASE(2, vectors) TILE_CASE(3, vectors)                                    \
+        TILE_CASE(4, vectors) TILE_CASE(5, vectors) TILE_CASE(6, vectors) TILE_MORE_CASES(vectors)           \
+    }
+/* clang-format on */
 
-static inline void tile_16(const tile_args *p, int rows) { TILE_CASES(1) }
+static inline void tile_16(const tile_args *p, int rows)
+{
+    TILE_CASES(1)
+}
 #ifdef ARES_ISA_AVX512
-static inline void tile_32(const tile_args *p, int rows) { TILE_CASES(2) }
+static inline void tile_32(const tile_args *p, int rows)
+{
+    TILE_CASES(2)
+}
 #endif
 
 /* Fewer than 16 lanes, row by row: rare (a head_dim or a width that is no multiple of 16). */
@@ -98,7 +111,8 @@ static inline void tile_product(tile_args p, int rows, int lanes)
             if (width == 32) tile_32(&p, n);
             else
 #endif
-            if (width == 16) tile_16(&p, n);
+                if (width == 16)
+                tile_16(&p, n);
             else tile_first(&p, n, width);
             r += n;
         }

@@ -11,27 +11,52 @@
 
 enum {
     VOCAB_CHUNK = 512, /* part of the arithmetic */
-    VOCAB_ROWS = 56,   /* rows of a task at most: x, a panel and a chunk of logits share the second-level cache */
-    VOCAB_K = 1024     /* steps of k that keep a panel there too */
+    VOCAB_ROWS =
+        56,        /* rows of a task at most: x, a panel and a chunk of logits share the second-level cache */
+    VOCAB_K = 1024 /* steps of k that keep a panel there too */
 };
 
 /* Over a chunk, e = exp(z - max): sum of e, and of e (z - max). */
-typedef struct vocab_part { float max, sum, sum_z; } vocab_part;
+typedef struct vocab_part {
+    float max, sum, sum_z;
+} vocab_part;
 /* Over all: log_prob of a logit z is (z - max) - log_sum. */
-typedef struct vocab_total { float max, log_sum, entropy; } vocab_total;
+typedef struct vocab_total {
+    float max, log_sum, entropy;
+} vocab_total;
 
-static inline int64_t vocab_chunks(int64_t vocab) { return (vocab + VOCAB_CHUNK - 1) / VOCAB_CHUNK; }
-static inline int vocab_width(int64_t vocab, int64_t chunk) { return (int)ARES_MIN(VOCAB_CHUNK, vocab - chunk * VOCAB_CHUNK); }
+static inline int64_t vocab_chunks(int64_t vocab)
+{
+    return (vocab + VOCAB_CHUNK - 1) / VOCAB_CHUNK;
+}
+static inline int vocab_width(int64_t vocab, int64_t chunk)
+{
+    return (int)ARES_MIN(VOCAB_CHUNK, vocab - chunk * VOCAB_CHUNK);
+}
 
 /* z[r][..] = the logits x Wt of one chunk, before any temperature. */
-static inline void vocab_logits(const ares_matrix *w, int64_t vocab, int64_t chunk, const float *x, int64_t ldx, int64_t rows, float *z, int64_t ldz)
+static inline void vocab_logits(const ares_matrix *w, int64_t vocab, int64_t chunk, const float *x,
+                                int64_t ldx, int64_t rows, float *z, int64_t ldz)
 {
     int64_t step = rows <= 14 ? w->k : VOCAB_K, bytes = (int64_t)ares_dtype_bytes(w->dtype);
     for (int64_t k = 0; k < w->k; k += step)
-        ARES_K(product)(&(product_args){
-            .rows = rows, .k = ARES_MIN(step, w->k - k), .cols = vocab_width(vocab, chunk), .x = x + k, .x_row = ldx, .x_k = 1,
-            .w = (const char *)w->data + (chunk * VOCAB_CHUNK * w->k + k * 32) * bytes, .w_k = 32, .w_panel = (int64_t)w->k * 32,
-            .bf16 = w->dtype == ARES_BF16, .from = k ? z : NULL, .from_row = ldz, .from_panel = 32, .y = z, .y_row = ldz, .y_panel = 32 });
+        ARES_K(product)
+        (&(product_args){ .rows = rows,
+                          .k = ARES_MIN(step, w->k - k),
+                          .cols = vocab_width(vocab, chunk),
+                          .x = x + k,
+                          .x_row = ldx,
+                          .x_k = 1,
+                          .w = (const char *)w->data + (chunk * VOCAB_CHUNK * w->k + k * 32) * bytes,
+                          .w_k = 32,
+                          .w_panel = (int64_t)w->k * 32,
+                          .bf16 = w->dtype == ARES_BF16,
+                          .from = k ? z : NULL,
+                          .from_row = ldz,
+                          .from_panel = 32,
+                          .y = z,
+                          .y_row = ldz,
+                          .y_panel = 32 });
 }
 
 static inline v16 vocab_load(const float *z, int n, v16 scale) /* lanes from n on are -infinity */
@@ -42,7 +67,8 @@ static inline v16 vocab_load(const float *z, int n, v16 scale) /* lanes from n o
 
 static inline vocab_part vocab_part_of(const float *z, int n, float inv_temperature)
 {
-    v16 scale = v16_set1(inv_temperature), a = v16_set1(-INFINITY), b = a, sum = v16_zero(), sum_z = v16_zero();
+    v16 scale = v16_set1(inv_temperature), a = v16_set1(-INFINITY), b = a, sum = v16_zero(),
+        sum_z = v16_zero();
     int i = 0;
     for (; i + 32 <= n; i += 32) {
         a = v16_max(a, v16_mul(v16_load(z + i), scale));
@@ -50,7 +76,8 @@ static inline vocab_part vocab_part_of(const float *z, int n, float inv_temperat
     }
     for (; i < n; i += 16) a = v16_max(a, vocab_load(z + i, n - i, scale));
     float max = v16_max_lane(v16_max(a, b));
-    v16 shift = v16_set1(max == -INFINITY ? 0.0f : max), least = v16_set1(-128.0f); /* where e is 0, and 0 * least too */
+    v16 shift = v16_set1(max == -INFINITY ? 0.0f : max),
+        least = v16_set1(-128.0f); /* where e is 0, and 0 * least too */
     for (i = 0; i + 16 <= n; i += 16) {
         v16 d = v16_max(least, v16_sub(v16_mul(v16_load(z + i), scale), shift)), e = v16_exp(d);
         sum = v16_add(sum, e);
@@ -87,7 +114,10 @@ static inline vocab_total vocab_merge(const vocab_part *part, int64_t n)
     return (vocab_total){ max, log_sum, log_sum - sum_z / sum };
 }
 
-static inline float vocab_log_prob(const vocab_total *t, float z) { return (z - t->max) - t->log_sum; }
+static inline float vocab_log_prob(const vocab_total *t, float z)
+{
+    return (z - t->max) - t->log_sum;
+}
 
 /* How many rows a task takes when rows x chunks are dealt to so many threads. */
 static inline int64_t vocab_rows_a_task(int64_t rows, int64_t chunks, int threads)

@@ -175,7 +175,7 @@ struct jinja_run {
 void jinja_fail(jinja_run *r, int code, const char *format, ...) __attribute__((noreturn, format(printf, 3, 4)));
 #define JINJA_FAIL(r, ...) jinja_fail(r, ARES_EFORMAT, __VA_ARGS__)
 #define JINJA_UNSUPPORTED(r, ...) jinja_fail(r, ARES_EUNSUPPORTED, __VA_ARGS__)
-void *jinja_alloc(jinja_run *r, size_t bytes);
+void *jinja_alloc(jinja_run *r, size_t bytes) __attribute__((returns_nonnull));
 void jinja_work(jinja_run *r, size_t bytes); /* counts bytes looked at as steps */
 void jinja_enter(jinja_run *r);              /* one level deeper, or a failure; leave with r->depth-- */
 
@@ -273,6 +273,7 @@ bool jinja_is_identifier(ares_view s);
 bool jinja_is_case_ignorable(uint32_t cp);
 int jinja_upper(uint32_t cp, uint32_t out[3]);
 int jinja_title(uint32_t cp, uint32_t out[3]);
+int jinja_fold(uint32_t cp, uint32_t out[4]);
 int jinja_lower(uint32_t cp, uint32_t out[3]); /* without the rule of the final sigma */
 
 #endif

@@ -779,6 +779,28 @@ static void count_chars(ares_text_spans *spans, int64_t first, const char *text)
     }
 }
 
+/* Spans count from the beginning of what they are appended to. */
+static void place(ares_text_spans *spans, int64_t first, const ares_str *before, const char *text)
+{
+    int64_t chars = 0;
+    count_chars(spans, first, text);
+    for (size_t i = 0; i < before->len; i++) chars += ((unsigned char)before->data[i] & 0xC0) != 0x80;
+    for (int64_t k = first; k < spans->n; k++) {
+        spans->items[k].byte_start += (int64_t)before->len, spans->items[k].byte_end += (int64_t)before->len;
+        spans->items[k].char_start += chars, spans->items[k].char_end += chars;
+    }
+}
+
+static int guarded(jinja_run *r, const ares_json *context)
+{
+    if (setjmp(r->fail)) return r->code;
+    r->context = context ? jinja_from_json(r, context).u.d : jinja_dict_new(r);
+    jinja_act *act = act_new(r, &r->t->func, NULL);
+    enter_frame(r, act, &r->t->frame);
+    run_all(r, act, &r->t->body);
+    return ARES_OK;
+}
+
 int ares_template_render(const ares_template *t, const ares_json *context, const struct tm *now,
                          const ares_template_limits *limits, ares_str *out, ares_text_spans *spans)
 {
@@ -791,25 +813,12 @@ int ares_template_render(const ares_template *t, const ares_json *context, const
     if (limits && limits->steps) r->step_limit = limits->steps;
     if (limits && limits->memory_bytes) r->memory_limit = limits->memory_bytes;
     if (limits && limits->output_bytes) r->output_limit = limits->output_bytes;
-    int code = ARES_OK;
-    if (setjmp(r->fail)) {
-        code = r->code;
-        if (spans) spans->n = first;
-    } else {
-        r->context = context ? jinja_from_json(r, context).u.d : jinja_dict_new(r);
-        jinja_act *act = act_new(r, &t->func, NULL);
-        enter_frame(r, act, &t->frame);
-        run_all(r, act, &t->body);
-        if (spans) count_chars(spans, first, top.data);
-        if (spans && out->len) {
-            int64_t chars = 0;
-            for (size_t i = 0; i < out->len; i++) chars += ((unsigned char)out->data[i] & 0xC0) != 0x80;
-            for (int64_t k = first; k < spans->n; k++) {
-                spans->items[k].byte_start += (int64_t)out->len, spans->items[k].byte_end += (int64_t)out->len;
-                spans->items[k].char_start += chars, spans->items[k].char_end += chars;
-            }
-        }
+    int code = guarded(r, context);
+    if (code == ARES_OK) {
+        if (spans) place(spans, first, out, top.data);
         ares_str_add(out, top.data ? top.data : "", top.len);
+    } else if (spans) {
+        spans->n = first;
     }
     ares_arena_fini(&r->arena);
     ares_free(r);

@@ -13,7 +13,7 @@
 void jinja_float_repr(double x, char out[40])
 {
     if (isnan(x)) { memcpy(out, "nan", 4); return; }
-    if (isinf(x)) { memcpy(out, x < 0 ? "-inf" : "inf", 5); return; }
+    if (isinf(x)) { strcpy(out, x < 0 ? "-inf" : "inf"); return; }
     char digits[40];
     int precision = 0;
     do snprintf(digits, sizeof digits, "%.*e", precision, x);
@@ -150,7 +150,7 @@ static void add_json_string(jinja_run *r, jinja_buf *b, ares_view s, bool ascii)
         const char *simple = c < 0x80 && c ? memchr(from_char, c, sizeof from_char - 1) : NULL;
         escape[0] = 0;
         if (simple) snprintf(escape, sizeof escape, "\\%c", to_char[simple - from_char]);
-        else if (c < 0x20 || (ascii && cp >= 0x80 && cp < 0x10000)) snprintf(escape, sizeof escape, "\\u%04x", cp);
+        else if (c < 0x20 || (ascii && cp >= 0x7F && cp < 0x10000)) snprintf(escape, sizeof escape, "\\u%04x", cp);
         else if (ascii && cp >= 0x10000)
             snprintf(escape, sizeof escape, "\\u%04x\\u%04x", 0xD800 + ((cp - 0x10000) >> 10), 0xDC00 + ((cp - 0x10000) & 0x3FF));
         if (escape[0]) {
@@ -416,7 +416,8 @@ static void int_digits(uint64_t v, int base, bool upper, char out[72])
 static char *float_digits(jinja_run *r, double x, char type, int64_t precision, bool alternate)
 {
     if (precision > 2000) JINJA_UNSUPPORTED(r, "a precision of %lld", (long long)precision);
-    char *out = jinja_alloc(r, (size_t)ARES_MAX(precision, 0) + 400);
+    size_t room = (size_t)ARES_MAX(precision, 0) + 400;
+    char *out = jinja_alloc(r, room);
     x = fabs(x);
     bool upper = type == 'F' || type == 'E' || type == 'G';
     if (!isfinite(x)) return strcpy(out, isnan(x) ? (upper ? "NAN" : "nan") : upper ? "INF" : "inf");
@@ -427,7 +428,7 @@ static char *float_digits(jinja_run *r, double x, char type, int64_t precision, 
     int p = (int)(precision < 0 ? 6 : precision);
     if (!type) {
         p = ARES_MAX(p, 1);
-        sprintf(out, "%.*e", p - 1, x);
+        snprintf(out, room, "%.*e", p - 1, x);
         int exponent = atoi(strchr(out, 'e') + 1);
         if (exponent < -4 || exponent + 1 > p - 1) {
             char *mark = strchr(out, 'e'), tail[8];
@@ -436,7 +437,7 @@ static char *float_digits(jinja_run *r, double x, char type, int64_t precision, 
             if (mark[-1] == '.') mark--;
             strcpy(mark, tail);
         } else {
-            sprintf(out, "%.*g", p, x);
+            snprintf(out, room, "%.*g", p, x);
             if (!strchr(out, '.')) strcat(out, ".0");
         }
         return out;
@@ -447,7 +448,7 @@ static char *float_digits(jinja_run *r, double x, char type, int64_t precision, 
     snprintf(format, sizeof format, "%%%s.*%c", alternate ? "#" : "", type);
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-    sprintf(out, format, p, x);
+    snprintf(out, room, format, p, x);
 #pragma GCC diagnostic pop
     return out;
 }

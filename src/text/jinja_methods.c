@@ -2,6 +2,7 @@
  * Methods of Python's str, list, tuple, dict and range that the sandbox allows, of loops and cyclers, and the global
  * functions. Names that Python knows and we do not offer are refused; those the sandbox forbids are undefined, as there.
  */
+#include <math.h>
 #include <string.h>
 
 #include "jinja.h"
@@ -102,9 +103,16 @@ METHOD(str_swapcase) { (void)a; return recase(r, self, SWAP); }
 METHOD(str_casefold)
 {
     (void)a;
-    for (size_t i = 0; i < self.u.s->len; i++)
-        if ((unsigned char)self.u.s->data[i] >= 0x80) JINJA_UNSUPPORTED(r, "casefold beyond ASCII");
-    return recase(r, self, LOWER);
+    ares_view s = SELF_TEXT;
+    jinja_buf b = { 0 };
+    for (size_t i = 0; i < s.len;) {
+        uint32_t cp, out[4];
+        i += step(s, i, &cp);
+        int n = jinja_fold(cp, out);
+        for (int k = 0; k < n; k++) jinja_add_cp(r, &b, out[k]);
+    }
+    jinja_work(r, s.len * 8);
+    return text_of(r, self, &b);
 }
 
 /* ------------------------------------------------------------------ stripping and padding */
@@ -579,6 +587,7 @@ METHOD(list_index)
     JINJA_FAIL(r, "the value is not in the %s", jinja_type_name(self));
 }
 
+METHOD(float_is_integer) { (void)a, (void)r; return jinja_bool(isfinite(self.u.f) && self.u.f == floor(self.u.f)); }
 METHOD(list_copy) { (void)a; return jinja_to_list(r, self); }
 
 METHOD(dict_get)
@@ -673,7 +682,7 @@ static const jinja_method_entry number_methods[] = {
     REFUSED("bit_count"), REFUSED("to_bytes"), REFUSED("from_bytes"), REFUSED("as_integer_ratio"), { NULL, NULL, NULL },
 };
 static const jinja_method_entry float_methods[] = {
-    REFUSED("real"), REFUSED("imag"), REFUSED("conjugate"), REFUSED("is_integer"), REFUSED("hex"), REFUSED("fromhex"),
+    REFUSED("real"), REFUSED("imag"), REFUSED("conjugate"), { "is_integer", float_is_integer, "/" }, REFUSED("hex"), REFUSED("fromhex"),
     REFUSED("as_integer_ratio"), { NULL, NULL, NULL },
 };
 static const jinja_method_entry range_methods[] = { REFUSED("count"), REFUSED("index"), { NULL, NULL, NULL } };
@@ -714,6 +723,11 @@ jinja_value jinja_method_of(jinja_run *r, jinja_value obj, ares_view name, bool 
     static const char *const forbidden_list[] = { "append", "clear", "pop", "reverse", "insert", "sort", "extend", "remove" };
     static const char *const forbidden_dict[] = { "clear", "pop", "popitem", "setdefault", "update" };
     *known = true;
+    bool plain = r->t->dialect == ARES_TEMPLATE_PLAIN; /* no sandbox there: these would change the object */
+    for (int i = 0; plain && i < ARES_COUNT(forbidden_list); i++)
+        if (obj.kind == JV_LIST && ares_view_is(name, forbidden_list[i])) JINJA_UNSUPPORTED(r, "'%s' of a list is not supported", forbidden_list[i]);
+    for (int i = 0; plain && i < ARES_COUNT(forbidden_dict); i++)
+        if (obj.kind == JV_DICT && ares_view_is(name, forbidden_dict[i])) JINJA_UNSUPPORTED(r, "'%s' of a dict is not supported", forbidden_dict[i]);
     for (int i = 0; obj.kind == JV_LIST && i < ARES_COUNT(forbidden_list); i++)
         if (ares_view_is(name, forbidden_list[i])) return jinja_undefined("access to this attribute of 'list' object is unsafe.");
     for (int i = 0; obj.kind == JV_DICT && i < ARES_COUNT(forbidden_dict); i++)

@@ -433,6 +433,9 @@ static void bind_all(jinja_parser *p, scope x, jinja_nodes *list)
 void jinja_resolve(jinja_parser *p)
 {
     p->nest = 0;
+    search q = { .names = { ARES_VIEW("self") }, .n = 1 }; /* the template's blocks; it hides a variable of that name */
+    search_all(p, &q, &p->t->body);
+    if (q.found[0]) jinja_syntax_fail(p, ARES_EUNSUPPORTED, 0, "the variable 'self' is not supported");
     symbols *root = symbols_new(p, NULL, &p->t->func);
     visit_all(p, root, &p->t->body);
     p->t->frame = frame_of(p, root);

@@ -193,6 +193,19 @@ static const uint32_t title_special[][4] = {
     {0xFB06, 0x53, 0x74, 0x0}, {0xFB13, 0x544, 0x576, 0x0}, {0xFB14, 0x544, 0x565, 0x0},
     {0xFB15, 0x544, 0x56B, 0x0}, {0xFB16, 0x54E, 0x576, 0x0}, {0xFB17, 0x544, 0x56D, 0x0},
 };
+/* Where starting or continuing an identifier is not what the category says. */
+static const uint32_t start_exception[][2] = {
+    {0x37A, 0x37A}, {0xE33, 0xE33}, {0xEB3, 0xEB3}, {0x1885, 0x1886}, {0x2118, 0x2118}, {0x212E, 0x212E},
+    {0x2E2F, 0x2E2F}, {0xFC5E, 0xFC63}, {0xFDFA, 0xFDFB}, {0xFE70, 0xFE70}, {0xFE72, 0xFE72},
+    {0xFE74, 0xFE74}, {0xFE76, 0xFE76}, {0xFE78, 0xFE78}, {0xFE7A, 0xFE7A}, {0xFE7C, 0xFE7C},
+    {0xFE7E, 0xFE7E}, {0xFF9E, 0xFF9F},
+};
+static const uint32_t continue_exception[][2] = {
+    {0xB7, 0xB7}, {0x37A, 0x37A}, {0x387, 0x387}, {0x1369, 0x1371}, {0x19DA, 0x19DA}, {0x2118, 0x2118},
+    {0x212E, 0x212E}, {0x2E2F, 0x2E2F}, {0xFC5E, 0xFC63}, {0xFDFA, 0xFDFB}, {0xFE70, 0xFE70},
+    {0xFE72, 0xFE72}, {0xFE74, 0xFE74}, {0xFE76, 0xFE76}, {0xFE78, 0xFE78}, {0xFE7A, 0xFE7A},
+    {0xFE7C, 0xFE7C}, {0xFE7E, 0xFE7E},
+};
 
 static bool within(const uint32_t (*ranges)[2], int n, uint32_t cp)
 {
@@ -308,10 +321,10 @@ bool jinja_is_identifier(ares_view s)
         bool first = i == 0;
         i += (size_t)jinja_decode(s.data + i, s.len - i, &cp);
         utf8proc_category_t c = category(cp);
-        if (cp == '_' || jinja_is_alpha(cp) || c == UTF8PROC_CATEGORY_NL) continue;
-        if (!first && (c == UTF8PROC_CATEGORY_ND || c == UTF8PROC_CATEGORY_MN || c == UTF8PROC_CATEGORY_MC || c == UTF8PROC_CATEGORY_PC))
-            continue;
-        return false;
+        bool letter = cp == '_' || jinja_is_alpha(cp) || c == UTF8PROC_CATEGORY_NL;
+        bool more = c == UTF8PROC_CATEGORY_ND || c == UTF8PROC_CATEGORY_MN || c == UTF8PROC_CATEGORY_MC || c == UTF8PROC_CATEGORY_PC;
+        bool exception = cp >= 0x80 && (first ? WITHIN(start_exception, cp) : WITHIN(continue_exception, cp));
+        if ((letter || (!first && more)) == exception) return false;
     }
     return s.len > 0;
 }
@@ -334,4 +347,14 @@ int jinja_lower(uint32_t cp, uint32_t out[3])
 {
     if (cp == 0x130) return out[0] = 'i', out[1] = 0x307, 2;
     return out[0] = (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp), 1;
+}
+
+int jinja_fold(uint32_t cp, uint32_t out[4])
+{
+    utf8proc_int32_t folded[4];
+    int last = UTF8PROC_BOUNDCLASS_START;
+    utf8proc_ssize_t n = utf8proc_decompose_char((utf8proc_int32_t)cp, folded, 4, UTF8PROC_CASEFOLD, &last);
+    if (n < 1 || n > 4) return out[0] = cp, 1;
+    for (utf8proc_ssize_t i = 0; i < n; i++) out[i] = (uint32_t)folded[i];
+    return (int)n;
 }

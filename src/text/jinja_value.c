@@ -336,6 +336,7 @@ static int order_big(ares_view a, ares_view b)
     bool na = a.data[0] == '-', nb = b.data[0] == '-';
     if (na != nb) return na ? -1 : 1;
     int c = a.len != b.len ? (a.len < b.len ? -1 : 1) : memcmp(a.data, b.data, a.len);
+    c = c < 0 ? -1 : c > 0;
     return na ? -c : c;
 }
 
@@ -347,10 +348,11 @@ static int order_numbers(jinja_run *r, jinja_value a, jinja_value b)
         if (a.kind == JV_BIG && b.kind == JV_BIG) return order_big(jinja_text(a), jinja_text(b));
         return a.kind == JV_BIG ? (a.u.s->data[0] == '-' ? -1 : 1) : (b.u.s->data[0] == '-' ? 1 : -1);
     }
-    int64_t i, j;
-    if (jinja_as_index(a, &i) && jinja_as_index(b, &j)) return i < j ? -1 : i > j;
-    long double x = a.kind == JV_FLOAT ? (long double)a.u.f : (jinja_as_index(a, &i), (long double)i);
-    long double y = b.kind == JV_FLOAT ? (long double)b.u.f : (jinja_as_index(b, &j), (long double)j);
+    int64_t i = 0, j = 0;
+    bool whole = jinja_as_index(a, &i);
+    if (jinja_as_index(b, &j) && whole) return i < j ? -1 : i > j;
+    long double x = a.kind == JV_FLOAT ? (long double)a.u.f : (long double)i;
+    long double y = b.kind == JV_FLOAT ? (long double)b.u.f : (long double)j;
     return x < y ? -1 : x > y ? 1 : x == y ? 0 : 2;
 }
 
@@ -412,7 +414,7 @@ int jinja_order(jinja_run *r, jinja_value a, jinja_value b, jinja_op op)
         size_t n = ARES_MIN(a.u.s->len, b.u.s->len);
         jinja_work(r, n);
         int c = n ? memcmp(a.u.s->data, b.u.s->data, n) : 0;
-        return c ? c : a.u.s->len < b.u.s->len ? -1 : a.u.s->len > b.u.s->len;
+        return c ? (c < 0 ? -1 : 1) : a.u.s->len < b.u.s->len ? -1 : a.u.s->len > b.u.s->len;
     }
     if (a.kind == b.kind && (a.kind == JV_LIST || a.kind == JV_TUPLE)) {
         jinja_enter(r);
@@ -804,7 +806,17 @@ jinja_value jinja_negate(jinja_run *r, jinja_value a)
     int64_t i;
     if (a.kind == JV_FLOAT) return jinja_float(-a.u.f);
     if (a.kind == JV_UNDEFINED) JINJA_FAIL(r, "%s", a.u.hint);
-    if (a.kind == JV_BIG || (a.kind == JV_INT && a.u.i == INT64_MIN)) too_big(r);
+    if (a.kind == JV_BIG) {
+        ares_view digits = jinja_text(a);
+        if (ares_view_is(digits, "9223372036854775808")) return jinja_int(INT64_MIN);
+        jinja_buf b = { 0 };
+        if (digits.data[0] != '-') jinja_add(r, &b, "-", 1);
+        jinja_add(r, &b, digits.data + (digits.data[0] == '-'), digits.len - (digits.data[0] == '-'));
+        jinja_value v = jinja_str_buf(r, &b);
+        v.kind = JV_BIG;
+        return v;
+    }
+    if (a.kind == JV_INT && a.u.i == INT64_MIN) too_big(r);
     if (!jinja_as_index(a, &i)) JINJA_FAIL(r, "bad operand type for unary -: '%s'", jinja_type_name(a));
     return jinja_int(-i);
 }

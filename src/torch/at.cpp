@@ -1,0 +1,326 @@
+// Handles and scopes of the shim. A thread's scopes form a stack; a handle knows its place in its scope, so that taking one
+// out costs nothing. The failure of a closed scope is kept by the scope around it: an operand that is NULL because of it
+// is then reported by its cause.
+#include "torch.hpp"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
+#include <torch/version.h>
+#include <dlfcn.h>
+
+#include <atomic>
+#include <cmath>
+#include <mutex>
+#include <string>
+#include <vector>
+
+struct at_scope {
+    const char *name;
+    at_scope *outer;
+    std::vector<at_tensor> tensors; // nullptr where one was taken out
+    int code = ARES_OK;
+    std::string message, inner;     // of the first failure here; of the last scope that failed inside
+};
+
+namespace {
+
+thread_local at_scope *innermost = nullptr;
+std::atomic<int64_t> live{ 0 };
+std::once_flag started;
+
+void destroy(at_tensor t)
+{
+    delete t;
+    live.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void enter(at_tensor t, at_scope *s)
+{
+    t->scope = s;
+    t->place = s->tensors.size();
+    s->tensors.push_back(t);
+}
+
+std::string first_line(const char *text)
+{
+    std::string line(text, strcspn(text, "\n"));
+    while (!line.empty() && (line.back() == ' ' || line.back() == '.')) line.pop_back();
+    return line;
+}
+
+const char *type_name(at::ScalarType type)
+{
+    static const char *const names[] = { "f32", "f64", "bf16", "f16", "i32", "i64", "u8", "bool" };
+    for (int i = AT_F32; i <= AT_BOOL; i++)
+        if (ares_torch::type_of((at_dtype)i) == type) return names[i];
+    return c10::toString(type);
+}
+
+std::string shapes(const at_tensor *in, size_t n)
+{
+    std::string text;
+    for (size_t i = 0; i < n; i++) {
+        if (!in[i]) continue;
+        text += text.empty() ? " (" : ", ";
+        text += type_name(in[i]->t.scalar_type());
+        text += " [";
+        for (int64_t d = 0; d < in[i]->t.dim(); d++) text += (d ? ", " : "") + std::to_string(in[i]->t.size(d));
+        text += "]";
+    }
+    return text.empty() ? text : text + ")";
+}
+
+int fail(const char *op, int code, const std::string &what)
+{
+    at_scope *s = innermost;
+    if (s->code == ARES_OK) {
+        s->code = code;
+        s->message = std::string(s->name) + ": " + op + ": " + what;
+    }
+    return s->code;
+}
+
+// For functions that look at a tensor: f's value, or absent.
+template <class T, class F> T look(const char *name, at_tensor t, T absent, F f) noexcept
+{
+    if (t && !innermost) return f(t->t); // an owned tensor, outside of any scope
+    if (!ares_torch::ready(name, &t, 1)) return absent;
+    try {
+        return f(t->t);
+    } catch (...) {
+        ares_torch::failed(name, &t, 1);
+        return absent;
+    }
+}
+
+} // namespace
+
+namespace ares_torch {
+
+at_tensor adopt(at::Tensor t)
+{
+    at_tensor handle = new at_tensor_data{ std::move(t), nullptr, 0 };
+    live.fetch_add(1, std::memory_order_relaxed);
+    enter(handle, innermost);
+    return handle;
+}
+
+int code() { return innermost->code; }
+
+bool ready(const char *op, const at_tensor *in, size_t n)
+{
+    ARES_ASSERT(innermost && "an operation of libtorch outside of any scope");
+    if (innermost->code != ARES_OK) return false;
+    for (size_t i = 0; i < n; i++) {
+        if (in[i]) continue;
+        std::string what = "operand " + std::to_string(i + 1) + " is NULL";
+        if (!innermost->inner.empty()) what += " after " + innermost->inner;
+        fail(op, ARES_EDEVICE, what);
+        return false;
+    }
+    return true;
+}
+
+int failed(const char *op, const at_tensor *in, size_t n)
+{
+    try {
+        throw;
+    } catch (const c10::OutOfMemoryError &e) {
+        return fail(op, ARES_ELIMIT, first_line(e.what_without_backtrace()) + shapes(in, n));
+    } catch (const c10::NotImplementedError &e) {
+        return fail(op, ARES_EUNSUPPORTED, first_line(e.what_without_backtrace()) + shapes(in, n));
+    } catch (const c10::Error &e) {
+        return fail(op, ARES_EDEVICE, first_line(e.what_without_backtrace()) + shapes(in, n));
+    } catch (const std::exception &e) {
+        return fail(op, ARES_EDEVICE, first_line(e.what()) + shapes(in, n));
+    } catch (...) {
+        return fail(op, ARES_EDEVICE, "unknown exception" + shapes(in, n));
+    }
+}
+
+at::ScalarType type_of(at_dtype dtype)
+{
+    switch (dtype) {
+    case AT_F32: return at::kFloat;
+    case AT_F64: return at::kDouble;
+    case AT_BF16: return at::kBFloat16;
+    case AT_F16: return at::kHalf;
+    case AT_I32: return at::kInt;
+    case AT_I64: return at::kLong;
+    case AT_U8: return at::kByte;
+    case AT_BOOL: return at::kBool;
+    }
+    ARES_ASSERT(!"a dtype of at.h");
+    return at::kFloat;
+}
+
+at_dtype dtype_of(at::ScalarType type)
+{
+    for (int i = AT_F32; i <= AT_BOOL; i++)
+        if (type_of((at_dtype)i) == type) return (at_dtype)i;
+    TORCH_CHECK(false, "dtype ", type, " is none of at.h's");
+}
+
+} // namespace ares_torch
+
+using ares_torch::type_of;
+
+// ---------------------------------------------------------------- scopes
+
+at_scope *at_scope_open(const char *name)
+{
+    std::call_once(started, [] {
+        at::set_num_threads(1);
+        at::set_num_interop_threads(1);
+    });
+    at_scope *s = new at_scope;
+    s->name = name;
+    s->outer = innermost;
+    return innermost = s;
+}
+
+static void pop()
+{
+    at_scope *s = innermost;
+    innermost = s->outer;
+    for (at_tensor t : s->tensors)
+        if (t) destroy(t);
+    if (s->code != ARES_OK && innermost) innermost->inner = s->message;
+    delete s;
+}
+
+int at_scope_close(at_scope *s, at_tensor *out)
+{
+    bool open = false;
+    for (at_scope *i = innermost; i; i = i->outer) open = open || i == s;
+    ARES_ASSERT(open && "at_scope_close on the thread that opened the scope, once");
+    at_tensor keep = out && s->code == ARES_OK ? *out : nullptr;
+    if (out && !keep) *out = nullptr;
+    if (keep && !keep->scope) keep = nullptr; // owned: stays where it is
+    ARES_ASSERT((!keep || s->outer) && "a scope hands its tensor to the scope around it; at_own takes one out of the last");
+    int rc = s->code;
+    if (rc != ARES_OK) ares_fail(rc, "torch: %s", s->message.c_str());
+    bool hand_out = false; // made here or in a scope left open; else it is already the outer's
+    for (at_scope *i = innermost; keep && i != s->outer; i = i->outer) hand_out = hand_out || i == keep->scope;
+    if (hand_out) {
+        keep->scope->tensors[keep->place] = nullptr;
+        enter(keep, s->outer);
+    }
+    while (innermost != s) pop();
+    pop();
+    return rc;
+}
+
+bool at_scope_failed(void) { return innermost && innermost->code != ARES_OK; }
+
+at_tensor at_own(at_tensor t)
+{
+    if (!ares_torch::ready("at_own", &t, 1)) return nullptr;
+    if (t->scope) t->scope->tensors[t->place] = nullptr;
+    t->scope = nullptr;
+    return t;
+}
+
+void at_free(at_tensor t)
+{
+    if (!t) return;
+    ARES_ASSERT(!t->scope && "at_free of a tensor that its scope will free");
+    destroy(t);
+}
+
+int64_t at_live_count(void) { return live.load(std::memory_order_relaxed); }
+
+// ---------------------------------------------------------------- process
+
+const char *at_version(void) { return TORCH_VERSION; }
+
+void at_manual_seed(uint64_t seed) { at::manual_seed(seed); }
+
+int at_cuda_open(void)
+{
+    static std::mutex mutex;
+    static void *library = nullptr;
+    std::lock_guard<std::mutex> lock(mutex);
+    if (!library) {
+        library = dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL);
+        if (!library) return ares_fail(ARES_EDEVICE, "torch: device = 'cuda': libtorch's CUDA library does not load (%s); use device cpu, or run scripts/setup.sh on a machine with a GPU", dlerror());
+    }
+    try {
+        if (at::hasCUDA() && at::detail::getCUDAHooks().deviceCount() > 0) return ARES_OK;
+        return ares_fail(ARES_EDEVICE, "torch: device = 'cuda': no CUDA device on this machine; use device cpu");
+    } catch (const std::exception &e) {
+        return ares_fail(ARES_EDEVICE, "torch: device = 'cuda': %s; use device cpu", first_line(e.what()).c_str());
+    }
+}
+
+// ---------------------------------------------------------------- making, copying, looking
+
+at_tensor at_from_blob(void *data, at_dtype dtype, const int64_t *sizes, int n) { AT_OP(AT_OPERANDS(), at::from_blob(data, at::IntArrayRef(sizes, (size_t)n), type_of(dtype))); }
+at_tensor at_zeros(at_dtype dtype, const int64_t *sizes, int n) { AT_OP(AT_OPERANDS(), at::zeros(at::IntArrayRef(sizes, (size_t)n), type_of(dtype))); }
+at_tensor at_full(double value, at_dtype dtype, const int64_t *sizes, int n) { AT_OP(AT_OPERANDS(), at::full(at::IntArrayRef(sizes, (size_t)n), value, type_of(dtype))); }
+at_tensor at_arange(int64_t end, at_dtype dtype) { AT_OP(AT_OPERANDS(), at::arange(end, type_of(dtype))); }
+at_tensor at_randn(at_dtype dtype, const int64_t *sizes, int n) { AT_OP(AT_OPERANDS(), at::randn(at::IntArrayRef(sizes, (size_t)n), type_of(dtype))); }
+at_tensor at_clone(at_tensor t) { AT_OP(AT_OPERANDS(t), t->t.clone()); }
+at_tensor at_detach(at_tensor t) { AT_OP(AT_OPERANDS(t), t->t.detach()); }
+at_tensor at_to(at_tensor t, at_dtype dtype) { AT_OP(AT_OPERANDS(t), t->t.to(type_of(dtype))); }
+at_tensor at_to_device(at_tensor t, const char *device) { AT_OP(AT_OPERANDS(t), t->t.to(at::Device(device))); }
+
+at_tensor at_copy_(at_tensor to, at_tensor from)
+{
+    const at_tensor in[] = { to, from };
+    if (!ares_torch::ready(__func__, in, 2)) return nullptr;
+    try {
+        to->t.copy_(from->t);
+        return to;
+    } catch (...) {
+        ares_torch::failed(__func__, in, 2);
+        return nullptr;
+    }
+}
+
+int at_read(at_tensor t, at_dtype dtype, void *out)
+{
+    if (!ares_torch::ready(__func__, &t, 1)) return innermost->code;
+    try {
+        at::Tensor host = t->t.detach().to(at::kCPU, type_of(dtype)).contiguous();
+        memcpy(out, host.const_data_ptr(), host.nbytes());
+        return ARES_OK;
+    } catch (...) {
+        return ares_torch::failed(__func__, &t, 1);
+    }
+}
+
+double at_item(at_tensor t)
+{
+    return look(__func__, t, (double)NAN, [](const at::Tensor &x) { return x.item().toDouble(); });
+}
+void *at_data(at_tensor t)
+{
+    return look(__func__, t, (void *)nullptr, [](const at::Tensor &x) { return x.data_ptr(); });
+}
+int at_ndim(at_tensor t)
+{
+    return look(__func__, t, 0, [](const at::Tensor &x) { return (int)x.dim(); });
+}
+int64_t at_size(at_tensor t, int dim)
+{
+    return look(__func__, t, (int64_t)0, [dim](const at::Tensor &x) { return x.size(dim); });
+}
+int64_t at_numel(at_tensor t)
+{
+    return look(__func__, t, (int64_t)0, [](const at::Tensor &x) { return x.numel(); });
+}
+bool at_is_contiguous(at_tensor t)
+{
+    return look(__func__, t, false, [](const at::Tensor &x) { return x.is_contiguous(); });
+}
+at_dtype at_dtype_of(at_tensor t)
+{
+    return look(__func__, t, AT_F32, [](const at::Tensor &x) { return ares_torch::dtype_of(x.scalar_type()); });
+}

@@ -1,0 +1,43 @@
+// What the files of this room share: a handle is a heap at::Tensor, an operation a lambda that may throw.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <exception>
+#include <initializer_list>
+
+#include "ares/at.h"
+
+struct at_tensor_data {
+    at::Tensor t;
+    at_scope *scope; // nullptr: owned
+    size_t place;    // in the scope's list
+};
+
+namespace ares_torch {
+
+using operands = std::initializer_list<at_tensor>;
+
+at_tensor adopt(at::Tensor t);                                 // a handle in the innermost scope
+bool ready(const char *op, const at_tensor *in, size_t n);     // the scope has not failed and no operand is NULL
+int failed(const char *op, const at_tensor *in, size_t n);     // inside a catch: records the exception, gives its code
+int code();                                                    // of the innermost scope's failure
+at::ScalarType type_of(at_dtype dtype);
+at_dtype dtype_of(at::ScalarType type);
+
+template <class F> at_tensor op(const char *name, operands in, F f) noexcept
+{
+    if (!ready(name, in.begin(), in.size())) return nullptr;
+    try {
+        return adopt(f());
+    } catch (...) {
+        failed(name, in.begin(), in.size());
+        return nullptr;
+    }
+}
+
+} // namespace ares_torch
+
+// The body of an operation: its tensor operands, then the expression.
+#define AT_OPERANDS(...) { __VA_ARGS__ }
+#define AT_OP(operands_, expression) return ares_torch::op(__func__, operands_, [&]() -> at::Tensor { return expression; })

@@ -1,0 +1,253 @@
+#include "ares/at.h"
+#include "test.h"
+
+#include <math.h>
+
+static at_tensor row(const double *x, int64_t n) { return at_clone(at_from_blob((void *)x, AT_F64, AT_DIMS(n))); }
+
+TEST(a_scope_frees_its_tensors_and_hands_one_out)
+{
+    int64_t before = at_live_count();
+    at_scope *outer = at_scope_open("outer");
+    at_tensor sum = NULL;
+    at_scope *inner = at_scope_open("inner");
+    for (int i = 0; i < 10; i++) sum = at_add(at_full(i, AT_F64, AT_DIMS(3)), sum ? sum : at_zeros(AT_F64, AT_DIMS(3)));
+    CHECK_EQ(at_live_count() - before, 21);
+    CHECK_OK(at_scope_close(inner, &sum));
+    CHECK_EQ(at_live_count() - before, 1);
+    CHECK_NEAR(at_item(at_mean(sum)), 45, 0);
+    CHECK_OK(at_scope_close(outer, NULL));
+    CHECK_EQ(at_live_count(), before);
+}
+
+TEST(an_owned_tensor_outlives_every_scope)
+{
+    int64_t before = at_live_count();
+    at_scope *s = at_scope_open("owner");
+    at_tensor kept = at_own(at_add_s(at_full(2, AT_F32, AT_DIMS(2, 3)), 1));
+    CHECK_OK(at_scope_close(s, NULL));
+    CHECK_EQ(at_live_count() - before, 1);
+    CHECK_EQ(at_numel(kept), 6); /* may be looked at without a scope */
+    CHECK_NEAR(((float *)at_data(kept))[5], 3, 0);
+    s = at_scope_open("again");
+    CHECK_NEAR(at_item(at_sum(kept)), 18, 0);
+    CHECK_OK(at_scope_close(s, &kept)); /* stays owned */
+    REQUIRE(kept != NULL);
+    at_free(kept);
+    at_free(NULL);
+    CHECK_EQ(at_live_count(), before);
+}
+
+TEST(a_scope_left_open_is_closed_by_the_one_around_it)
+{
+    int64_t before = at_live_count();
+    at_scope *outermost = at_scope_open("outermost");
+    at_scope *outer = at_scope_open("outer");
+    at_scope_open("forgotten");
+    at_tensor t = at_full(7, AT_F64, AT_DIMS(1)), other = at_full(8, AT_F64, AT_DIMS(1));
+    CHECK(other != NULL);
+    CHECK_OK(at_scope_close(outer, &t));
+    CHECK_NEAR(at_item(t), 7, 0);
+    CHECK_OK(at_scope_close(outermost, NULL));
+    CHECK_EQ(at_live_count(), before);
+}
+
+TEST(the_first_failed_operation_is_named_with_its_shapes)
+{
+    at_scope *s = at_scope_open("oracle_ppo");
+    at_tensor a = at_zeros(AT_F32, AT_DIMS(2, 4)), b = at_zeros(AT_F64, AT_DIMS(2, 3)), grad;
+    at_tensor bad = at_sub(a, b);
+    CHECK(bad == NULL && at_scope_failed());
+    CHECK(at_mul(bad, at_exp(a)) == NULL); /* does nothing, even where its operands are sound */
+    CHECK(at_reshape(a, AT_DIMS(5)) == NULL);
+    CHECK(isnan(at_item(bad)));
+    CHECK_EQ(at_size(a, 0), 0);
+    CHECK(at_grad(bad, NULL, &a, 1, false, &grad) != ARES_OK);
+    CHECK(grad == NULL);
+    at_tensor out = bad;
+    int rc = at_scope_close(s, &out);
+    CHECK_EQ(rc, ARES_EDEVICE);
+    CHECK(out == NULL);
+    CHECK_STR(ares_error_message(), "torch: oracle_ppo: at_sub: The size of tensor a (4) must match the size of tensor b (3) at "
+                                    "non-singleton dimension 1 (f32 [2, 4], f64 [2, 3])");
+    CHECK(!at_scope_failed());
+}
+
+TEST(an_inner_failure_can_be_survived_and_is_remembered_by_its_null)
+{
+    for (int survive = 0; survive < 2; survive++) {
+        at_scope *outer = at_scope_open("outer"), *inner = at_scope_open("inner");
+        at_tensor t = at_matmul(at_zeros(AT_F32, AT_DIMS(2, 3)), at_zeros(AT_F32, AT_DIMS(4, 5)));
+        CHECK_FAIL(at_scope_close(inner, &t), ARES_EDEVICE, "torch: inner: at_matmul: mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)");
+        CHECK(!at_scope_failed());
+        at_tensor next = at_add_s(survive ? at_zeros(AT_F32, AT_DIMS(1)) : t, 1);
+        CHECK_EQ(next != NULL, survive);
+        if (survive) CHECK_OK(at_scope_close(outer, NULL));
+        else CHECK_FAIL(at_scope_close(outer, NULL), ARES_EDEVICE, "torch: outer: at_add_s: operand 1 is NULL after inner: at_matmul: mat1 and mat2");
+    }
+}
+
+TEST(memory_of_ours_is_borrowed_and_conversions_copy)
+{
+    float x[6] = { 1, 2, 3, 4, 5, 6 };
+    at_scope *s = at_scope_open("blob");
+    at_tensor t = at_from_blob(x, AT_F32, AT_DIMS(2, 3)), turned = at_transpose(t, 0, 1);
+    x[1] = 20;
+    CHECK_NEAR(at_item(at_select(at_select(t, 0, 0), 0, 1)), 20, 0);
+    CHECK(at_data(t) == x && at_is_contiguous(t) && !at_is_contiguous(turned));
+    CHECK_EQ(at_ndim(turned), 2);
+    CHECK_EQ(at_size(turned, 0), 3);
+    CHECK_EQ(at_size(turned, -1), 2);
+    double wide[6];
+    CHECK_OK(at_read(turned, AT_F64, wide)); /* row-major whatever the strides */
+    CHECK_NEAR(wide[1], 4, 0);
+    CHECK_NEAR(wide[2], 20, 0);
+    int32_t whole[6];
+    CHECK_OK(at_read(t, AT_I32, whole));
+    CHECK_EQ(whole[5], 6);
+    at_copy_(t, at_full(0.5, AT_F64, AT_DIMS(2, 3)));
+    CHECK_NEAR(x[4], 0.5, 0);
+    static const at_dtype all[] = { AT_F32, AT_F64, AT_BF16, AT_F16, AT_I32, AT_I64, AT_U8, AT_BOOL };
+    for (int i = 0; i < ARES_COUNT(all); i++) CHECK_EQ(at_dtype_of(at_to(t, all[i])), all[i]);
+    CHECK_OK(at_scope_close(s, NULL));
+}
+
+TEST(every_operation_computes_what_its_name_says)
+{
+    const double x[6] = { -2, -0.5, 0, 0.25, 1, 3 };
+    at_scope *s = at_scope_open("ops");
+    at_tensor t = row(x, 6), half = at_full(0.5, AT_F64, AT_SCALAR), m = at_reshape(t, AT_DIMS(2, 3)), mt = at_transpose(m, 0, 1);
+    at_tensor below = at_lt(t, half), index = at_to(at_from_blob((int32_t[]){ 2, 0 }, AT_I32, AT_DIMS(2, 1)), AT_I64);
+    double got[6];
+#define SAME(expr, formula)                                                                                                             \
+    do {                                                                                                                                \
+        if (CHECK_OK(at_read((expr), AT_F64, got)))                                                                                     \
+            for (int i = 0; i < 6; i++) CHECK_NEAR(got[i], (formula), 1e-15 * (1 + fabs(formula)));                                     \
+    } while (0)
+    SAME(at_add(t, half), x[i] + 0.5);
+    SAME(at_sub(half, t), 0.5 - x[i]);
+    SAME(at_mul(t, t), x[i] * x[i]);
+    SAME(at_div(t, half), x[i] * 2);
+    SAME(at_minimum(t, half), fmin(x[i], 0.5));
+    SAME(at_maximum(t, half), fmax(x[i], 0.5));
+    SAME(at_where(below, t, half), x[i] < 0.5 ? x[i] : 0.5);
+    SAME(at_masked_fill(t, below, 9), x[i] < 0.5 ? 9 : x[i]);
+    SAME(at_add_s(t, 3), x[i] + 3);
+    SAME(at_mul_s(t, 3), x[i] * 3);
+    SAME(at_pow_s(t, 2), x[i] * x[i]);
+    SAME(at_clamp(t, -1, 1), fmax(-1, fmin(1, x[i])));
+    SAME(at_neg(t), -x[i]);
+    SAME(at_abs(t), fabs(x[i]));
+    SAME(at_exp(t), exp(x[i]));
+    SAME(at_log(at_exp(t)), x[i]);
+    SAME(at_sqrt(at_mul(t, t)), fabs(x[i]));
+    SAME(at_rsqrt(at_exp(t)), 1 / sqrt(exp(x[i])));
+    SAME(at_sigmoid(t), 1 / (1 + exp(-x[i])));
+    SAME(at_silu(t), x[i] / (1 + exp(-x[i])));
+    SAME(at_softmax(t, 0), exp(x[i]) / (exp(-2) + exp(-0.5) + 1 + exp(0.25) + exp(1) + exp(3)));
+    SAME(at_exp(at_log_softmax(t, 0)), exp(x[i]) / (exp(-2) + exp(-0.5) + 1 + exp(0.25) + exp(1) + exp(3)));
+    SAME(at_rms_norm(t, at_full(2, AT_F64, AT_DIMS(6)), 1e-6), 2 * x[i] / sqrt(14.3125 / 6 + 1e-6));
+    SAME(at_cat((at_tensor[]){ at_narrow(t, 0, 2, 4), at_narrow(t, 0, 0, 2) }, 2, 0), x[(i + 2) % 6]);
+    SAME(at_permute(m, AT_DIMS(1, 0)), x[i % 2 * 3 + i / 2]);
+    SAME(at_expand(at_unsqueeze(at_narrow(t, 0, 1, 3), 0), AT_DIMS(2, 3)), x[1 + i % 3]);
+    SAME(at_embedding(mt, at_to(at_from_blob((int32_t[]){ 2, 0, 1 }, AT_I32, AT_DIMS(3)), AT_I64)), x[i % 2 * 3 + (i / 2 + 2) % 3]);
+    SAME(at_index_select(m, 1, at_to(at_from_blob((int32_t[]){ 2, 0, 1 }, AT_I32, AT_DIMS(3)), AT_I64)), x[i / 3 * 3 + (i % 3 + 2) % 3]);
+    SAME(at_index_add(m, 0, at_to(at_from_blob((int32_t[]){ 1, 1 }, AT_I32, AT_DIMS(2)), AT_I64), m), i < 3 ? x[i] : x[i] + x[i] + x[i - 3]);
+    SAME(at_add_(at_clone(t), half), x[i] + 0.5);
+    SAME(at_mul_(at_clone(t), half), x[i] * 0.5);
+    SAME(at_arange(6, AT_F32), (double)i);
+    CHECK_NEAR(at_item(at_sum(t)), 1.75, 0);
+    CHECK_NEAR(at_item(at_mean(t)), 1.75 / 6, 1e-16);
+    CHECK_NEAR(at_item(at_argmax(t, 0)), 5, 0);
+    CHECK_OK(at_read(at_cat((at_tensor[]){ at_sum_dim(m, 1, false), at_mean_dim(m, 1, false), at_squeeze(at_max_dim(m, 1, true), 1) }, 3, 0), AT_F64, got));
+    for (int i = 0; i < 6; i++) CHECK_NEAR(got[i], ((double[]){ -2.5, 4.25, -2.5 / 3, 4.25 / 3, 0, 3 })[i], 1e-15);
+    CHECK_OK(at_read(at_gather(m, 1, index), AT_F64, got));
+    CHECK_NEAR(got[0] * 10 + got[1], 0.25, 0);
+    CHECK_OK(at_read(at_matmul(m, mt), AT_F64, got));
+    for (int i = 0; i < 4; i++) CHECK_NEAR(got[i], ((double[]){ 4.25, -1, -1, 10.0625 })[i], 1e-15);
+    at_tensor bias = at_full(1, AT_F64, AT_DIMS(2));
+    CHECK_OK(at_read(at_sub(at_linear(m, m, bias), at_linear(m, m, NULL)), AT_F64, got));
+    for (int i = 0; i < 4; i++) CHECK_NEAR(got[i], 1, 1e-15);
+    CHECK_OK(at_scope_close(s, NULL));
+}
+
+TEST(sdpa_with_fewer_key_heads_equals_softmax_by_hand)
+{
+    at_scope *s = at_scope_open("sdpa");
+    at_manual_seed(1);
+    at_tensor q = at_randn(AT_F64, AT_DIMS(4, 5, 3)), k = at_randn(AT_F64, AT_DIMS(2, 5, 3)), v = at_randn(AT_F64, AT_DIMS(2, 5, 3));
+    at_tensor twice[2] = { at_reshape(at_expand(at_unsqueeze(k, 1), AT_DIMS(2, 2, 5, 3)), AT_DIMS(4, 5, 3)), at_reshape(at_expand(at_unsqueeze(v, 1), AT_DIMS(2, 2, 5, 3)), AT_DIMS(4, 5, 3)) };
+    at_tensor place = at_arange(5, AT_F64), future = at_lt(at_unsqueeze(place, 1), at_unsqueeze(place, 0));
+    at_tensor scores = at_masked_fill(at_mul_s(at_matmul(q, at_transpose(twice[0], 1, 2)), 0.3), future, -INFINITY);
+    at_tensor by_hand = at_matmul(at_softmax(scores, -1), twice[1]), past = at_lt(at_to(future, AT_F64), at_full(0.5, AT_F64, AT_SCALAR));
+    CHECK_NEAR(at_item(at_max_dim(at_reshape(at_abs(at_sub(at_sdpa(q, k, v, NULL, true, 0.3), by_hand)), AT_DIMS(-1)), 0, false)), 0, 1e-14);
+    CHECK_NEAR(at_item(at_max_dim(at_reshape(at_abs(at_sub(at_sdpa(q, k, v, past, false, 0.3), by_hand)), AT_DIMS(-1)), 0, false)), 0, 1e-14);
+    at_manual_seed(1);
+    CHECK_NEAR(at_item(at_sum(at_sub(at_randn(AT_F64, AT_DIMS(4, 5, 3)), q))), 0, 0);
+    CHECK_OK(at_scope_close(s, NULL));
+}
+
+TEST(gradients_of_leaves_come_in_order_and_zeros_where_nothing_depends)
+{
+    at_scope *s = at_scope_open("grad");
+    at_tensor a = at_requires_grad_(at_full(3, AT_F64, AT_DIMS(2)), true), b = at_requires_grad_(at_full(5, AT_F64, AT_DIMS(2)), true);
+    at_tensor idle = at_requires_grad_(at_full(1, AT_F64, AT_DIMS(4)), true), in[] = { a, idle, b }, g[3];
+    at_tensor y = at_mul(at_mul(a, a), b), weights = at_full(10, AT_F64, AT_DIMS(2));
+    CHECK_OK(at_grad(y, weights, in, 3, true, g));
+    CHECK_NEAR(at_item(at_select(g[0], 0, 1)), 10 * 2 * 3 * 5, 0);
+    CHECK_NEAR(at_item(at_sum(g[1])), 0, 0);
+    CHECK_EQ(at_numel(g[1]), 4);
+    CHECK_NEAR(at_item(at_select(g[2], 0, 0)), 90, 0);
+    CHECK_OK(at_grad(at_sum(y), NULL, in, 3, false, g)); /* kept, so walked again */
+    CHECK_NEAR(at_item(at_select(g[0], 0, 0)), 30, 0);
+    CHECK(at_set_grad_enabled(false));
+    at_tensor cold = at_mul(a, b);
+    CHECK(!at_set_grad_enabled(true));
+    CHECK_EQ(at_grad(at_sum(cold), NULL, in, 1, false, g), ARES_EDEVICE);
+    CHECK_FAIL(at_scope_close(s, NULL), ARES_EDEVICE, "torch: grad: at_grad: element 0 of tensors does not require grad");
+}
+
+TEST(at_call_reaches_any_operator)
+{
+    const double x[4] = { 1, 2, 3, 4 };
+    at_scope *s = at_scope_open("call");
+    at_value in[] = { AT_T(row(x, 4)), AT_INT(0) }, out;
+    CHECK_OK(at_call("aten::cumsum", "", in, 2, &out, 1));
+    REQUIRE(out.kind == AT_V_TENSOR);
+    CHECK_NEAR(at_item(at_select(out.as.tensor, 0, 3)), 10, 0);
+    at_value ends[] = { AT_T(row(x, 4)), AT_INTS(((const int64_t[]){ 0 }), 1) };
+    CHECK_OK(at_call("aten::flip", "", ends, 2, &out, 1));
+    CHECK_NEAR(at_item(at_select(out.as.tensor, 0, 0)), 4, 0);
+    CHECK_EQ(at_call("aten::no_such_thing", "", in, 2, &out, 1), ARES_EDEVICE);
+    CHECK_FAIL(at_scope_close(s, NULL), ARES_EDEVICE, "torch: call: aten::no_such_thing: libtorch has no operator of this name");
+    s = at_scope_open("call");
+    at_value few = AT_T(row(x, 4));
+    at_call("aten::cumsum", "", &few, 1, &out, 1);
+    CHECK_FAIL(at_scope_close(s, NULL), ARES_EDEVICE, "torch: call: aten::cumsum: needs its argument 2, 'dim' (f64 [4])");
+}
+
+TEST(cuda_is_opened_only_when_asked_and_says_what_is_missing)
+{
+    int rc = at_cuda_open();
+    if (rc == ARES_OK) SKIP("a CUDA device is here");
+    CHECK_EQ(rc, ARES_EDEVICE);
+    CHECK_CONTAINS(ares_error_message(), "torch: device = 'cuda': ");
+    CHECK_CONTAINS(ares_error_message(), "use device cpu");
+    CHECK(strchr(ares_error_message(), '\n') == NULL);
+    at_scope *s = at_scope_open("elsewhere");
+    CHECK(at_to_device(at_zeros(AT_F32, AT_DIMS(2)), "cuda") == NULL);
+    CHECK(at_scope_close(s, NULL) != ARES_OK);
+}
+
+TEST_GPU(a_product_on_a_cuda_device_equals_the_cpus)
+{
+    if (at_cuda_open() != ARES_OK) SKIP(ares_error_message());
+    at_scope *s = at_scope_open("gpu");
+    at_tensor a = at_randn(AT_F64, AT_DIMS(7, 9)), b = at_randn(AT_F64, AT_DIMS(9, 5));
+    at_tensor far = at_matmul(at_to_device(a, "cuda"), at_to_device(b, "cuda"));
+    at_tensor off = at_abs(at_sub(at_to_device(far, "cpu"), at_matmul(a, b)));
+    CHECK_NEAR(at_item(at_max_dim(at_reshape(off, AT_DIMS(-1)), 0, false)), 0, 1e-13);
+    CHECK_OK(at_scope_close(s, NULL));
+}
+
+TEST(the_version_is_that_of_the_headers) { CHECK_CONTAINS(at_version(), "."); }

@@ -418,6 +418,7 @@ static char *float_digits(jinja_run *r, double x, char type, int64_t precision, 
     if (precision > 2000) JINJA_UNSUPPORTED(r, "a precision of %lld", (long long)precision);
     size_t room = (size_t)ARES_MAX(precision, 0) + 400;
     char *out = jinja_alloc(r, room);
+    ARES_ASSERT(out); /* or the sanitizer's own branches make the compiler fear a NULL below */
     x = fabs(x);
     bool upper = type == 'F' || type == 'E' || type == 'G';
     if (!isfinite(x)) return strcpy(out, isnan(x) ? (upper ? "NAN" : "nan") : upper ? "INF" : "inf");

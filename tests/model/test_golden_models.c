@@ -1,8 +1,8 @@
 /*
  * Every architecture variant against transformers (tests/golden/models): log-probs, entropies, every parameter's gradient,
  * greedy continuations. A tolerance is a multiple of what transformers' own float32 run is off its float64 run.
- * Seen to fail: with the rotation of the keys left out, with q and k swapped in the gradient of the norm, with the embedding's
- * own gradient not joined to the head's.
+ * Seen to fail: with the rotation of the keys left out, with the embedding's own gradient not joined to the head's, with the
+ * gradient through `up` written over that through `gate`, with dynamic scaling by the tokens fed instead of the sequence's length.
  */
 #include <math.h>
 #include <stdio.h>

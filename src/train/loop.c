@@ -4,12 +4,14 @@
 #include <string.h>
 
 #include "rundir.h"
+#include "run.h"
 
 typedef struct run {
+    const run_kind *kind;
     ares_trainer trainer;
     rundir dir;
     ares_tracker *tracker;      /* rank 0 only */
-    ares_progress *progress;
+    ares_progress *progress;    /* NULL: no console */
     ares_metrics *metrics;
 } run;
 
@@ -60,18 +62,49 @@ static int write_rollouts(run *r)
     return ares_world_agree(t->world, rc);
 }
 
+/* The first answers of a validation, as TensorBoard shows text. */
+static int log_answers(run *r, const ares_str *rows)
+{
+    ares_arena arena = { 0 };
+    ares_str text = { 0 };
+    int64_t n = r->trainer.cfg->trainer.val_generations, at = 0;
+    int rc = ARES_OK;
+    for (int64_t i = 0; i < n && rc == ARES_OK; i++) {
+        const ares_json *row;
+        int64_t end = ares_view_find(ares_str_view(rows), ARES_VIEW("\n"), (size_t)at);
+        if (end < 0) break;
+        rc = ares_json_parse(&arena, (ares_view){ rows->data + at, (size_t)(end - at) }, "validation", &row);
+        at = end + 1;
+        static const char *const keys[] = { "question", "response", "ground_truth" };
+        ares_str_clear(&text);
+        for (int k = 0; k < ARES_COUNT(keys) && rc == ARES_OK; k++) {
+            const ares_json *v = ares_json_get(row, keys[k]);
+            ares_str_addf(&text, "**%s**\n\n", keys[k]);
+            if (v && v->type == ARES_JSON_STRING) ares_str_add_view(&text, v->text);
+            ares_str_add_z(&text, "\n\n");
+        }
+        char tag[64];
+        snprintf(tag, sizeof tag, "val/sample_%lld", (long long)i);
+        if (rc == ARES_OK && r->tracker) rc = ares_tracker_text(r->tracker, r->trainer.step, tag, ares_str_view(&text));
+    }
+    ares_str_fini(&text);
+    ares_arena_fini(&arena);
+    return rc;
+}
+
 static int validate(run *r)
 {
     ares_trainer *t = &r->trainer;
     ares_str mine = { 0 }, all = { 0 }, path = { 0 };
     double started = ares_now_s();
-    int rc = ares_trainer_validate(t, r->metrics, &mine);
+    int rc = r->kind->validate(t, r->metrics, &mine);
     if (rc == ARES_OK) rc = ares_world_gather_all(t->world, mine.data, mine.len, &all, NULL);
-    if (rc == ARES_OK && lead(r)) {
+    if (rc == ARES_OK && lead(r) && all.len) {
         char name[64];
         snprintf(name, sizeof name, "validation/step_%06lld.jsonl", (long long)t->step);
         rc = ares_dir_make(ares_path_join(&path, r->dir.path.data, "validation"));
         if (rc == ARES_OK) rc = ares_file_write(ares_path_join(&path, r->dir.path.data, name), all.data, all.len);
+        if (rc == ARES_OK) rc = log_answers(r, &all);
     }
     ares_metrics_set(r->metrics, "timing_s/validation", ares_now_s() - started);
     ares_str_fini(&mine);
@@ -93,7 +126,7 @@ static void one_line(const run *r, ares_str *out)
     static const struct { const char *name, *label, *format; } shown[] = {
         { "reward/overall", "reward", "%.3f" },       { "reward/accuracy", "acc", "%.3f" },   { "response_length/mean", "len", "%.1f" }, { "actor/entropy", "entropy", "%.3f" },
         { "actor/grad_norm", "grad", "%.2f" },        { "actor/kl_loss", "kl", "%.4f" },      { "actor/lr", "lr", "%.2e" },              { "val/accuracy", "val acc", "%.3f" },
-        { "val/reward_score", "val reward", "%.3f" },
+        { "val/reward_score", "val reward", "%.3f" }, { "train/loss", "loss", "%.4f" },       { "val/loss", "val loss", "%.4f" },
     };
     for (int i = 0; i < ARES_COUNT(shown); i++) {
         double v;
@@ -110,8 +143,8 @@ static int log_step(run *r)
     if (!lead(r)) return ARES_OK;
     ares_str line = { 0 };
     one_line(r, &line);
-    if (r->trainer.step > 0) ares_progress_step(r->progress, r->trainer.step, line.data);
-    else if (line.len) printf("before training: %s\n", line.data);
+    if (r->progress && r->trainer.step > 0) ares_progress_step(r->progress, r->trainer.step, line.data);
+    else if (r->progress && line.len) printf("before training: %s\n", line.data);
     fflush(stdout);
     ares_str_fini(&line);
     return ares_tracker_log(r->tracker, r->trainer.step, r->metrics);
@@ -121,13 +154,15 @@ static int step(run *r)
 {
     ares_trainer *t = &r->trainer;
     double started = ares_now_s(), tokens = 0;
-    int rc = ares_train_step(t, r->metrics);
+    int rc = r->kind->step(t, r->metrics);
     if (rc != ARES_OK) ares_fail_in(rc, "step %lld", (long long)t->step + 1);
     ARES_TRY(ares_world_agree(t->world, rc));
     t->step++;
     double write_started = ares_now_s();
-    ARES_TRY(write_rollouts(r));
-    ares_metrics_set(r->metrics, "timing_s/rollout_log", ares_now_s() - write_started);
+    if (t->rollout) {
+        ARES_TRY(write_rollouts(r));
+        ares_metrics_set(r->metrics, "timing_s/rollout_log", ares_now_s() - write_started);
+    }
     double seconds = ares_now_s() - started;
     ares_metrics_set(r->metrics, "timing_s/step", seconds);
     ares_metrics_set(r->metrics, "perf/time_per_step", seconds);
@@ -167,19 +202,22 @@ static int train(run *r)
 static int open_tracker(run *r, const ares_train_config *c)
 {
     if (!lead(r)) return ARES_OK;
-    bool tensorboard = false;
-    for (int64_t i = 0; i < c->trainer.logger.count; i++) tensorboard = tensorboard || strcmp(c->trainer.logger.items[i], "tensorboard") == 0;
-    r->progress = ares_progress_new("step", r->trainer.step, r->trainer.total_steps);
+    bool tensorboard = false, console = false;
+    for (int64_t i = 0; i < c->trainer.logger.count; i++) {
+        tensorboard = tensorboard || strcmp(c->trainer.logger.items[i], "tensorboard") == 0;
+        console = console || strcmp(c->trainer.logger.items[i], "console") == 0;
+    }
+    if (console) r->progress = ares_progress_new("step", r->trainer.step, r->trainer.total_steps);
     return ares_tracker_open(r->dir.path.data, r->trainer.step + (r->trainer.step > 0), tensorboard, &r->tracker);
 }
 
 static int prepare(run *r, ares_config *cfg, const ares_train_config *c, ares_world *world)
 {
     ares_trainer *t = &r->trainer;
-    ARES_TRY(rundir_open(&r->dir, cfg, c, world));
+    ARES_TRY(rundir_open(&r->dir, cfg, c, r->kind->declare, world));
     ares_str weights = { 0 };
     if (r->dir.checkpoint.len) ares_path_join(&weights, r->dir.checkpoint.data, "model");
-    int rc = ares_trainer_open(t, cfg, c, world, weights.data);
+    int rc = r->kind->open(t, cfg, c, world, weights.data);
     ares_str_fini(&weights);
     ARES_TRY(rc);
     ares_str_add_view(&t->run_dir, ares_str_view(&r->dir.path));
@@ -192,7 +230,13 @@ static int prepare(run *r, ares_config *cfg, const ares_train_config *c, ares_wo
 
 int ares_train_run(ares_config *cfg, const ares_train_config *c, ares_world *world)
 {
-    run r = { .dir = { .lock = -1 }, .metrics = ares_metrics_new() };
+    static const run_kind kind = { ares_train_config_declare, ares_trainer_open, ares_train_step, ares_trainer_validate };
+    return train_run(&kind, cfg, c, world);
+}
+
+int train_run(const run_kind *kind, ares_config *cfg, const ares_train_config *c, ares_world *world)
+{
+    run r = { .kind = kind, .dir = { .lock = -1 }, .metrics = ares_metrics_new() };
     ares_signal_install();
     int rc = ares_world_agree(world, prepare(&r, cfg, c, world));
     ares_trainer *t = &r.trainer;

@@ -45,6 +45,7 @@ typedef struct ares_row {
 typedef struct ares_dataset ares_dataset;
 /* need_answer: a row without answer_key is an error. An empty data set is an error. */
 int ares_dataset_load(const ares_texts *files, const ares_data_config *cfg, bool need_answer, ares_dataset **out);
+int ares_dataset_load_rows(const ares_texts *files, ares_dataset **out); /* any JSON objects: their keys are the caller's business */
 void ares_dataset_free(ares_dataset *d);
 int64_t ares_dataset_count(const ares_dataset *d);
 const ares_row *ares_dataset_row(const ares_dataset *d, int64_t i);
@@ -53,6 +54,11 @@ const ares_row *ares_dataset_row(const ares_dataset *d, int64_t i);
 typedef struct ares_prompt_encoder ares_prompt_encoder;
 int ares_prompt_encoder_new(const ares_data_config *cfg, const char *model_dir, const ares_tokenizer *tok, ares_prompt_encoder **out);
 void ares_prompt_encoder_free(ares_prompt_encoder *e);
+const ares_chat *ares_prompt_encoder_chat(const ares_prompt_encoder *e); /* NULL: prompts are plain text */
+int ares_prompt_format(const ares_prompt_encoder *e, ares_view text, ares_str *out); /* through the format prompt, where there is one */
+/* A template's variables for a row's prompt (a string, or a list of messages), followed by an assistant's answer, or by the
+ * generation prompt where answer is NULL. In the arena. */
+int ares_prompt_conversation(const ares_prompt_encoder *e, const ares_json *prompt, const ares_view *answer, ares_arena *arena, const ares_json **variables);
 int ares_dataset_encode(ares_dataset *d, const ares_prompt_encoder *e, ares_pool *pool, int64_t *dropped);
 
 /* ------------------------------------------------------------------ loader (loader.c): the order of rows. State is one number. */

@@ -76,6 +76,14 @@ ARES_OPTION_STRUCT(ares_rollout_config, ARES_ROLLOUT_OPTIONS);
     X(text, load_checkpoint, "load_checkpoint_path", "null", "", "checkpoint to go on from, instead of the run directory's latest")
 ARES_OPTION_STRUCT(ares_trainer_config, ARES_TRAINER_OPTIONS);
 
+#define ARES_SFT_OPTIONS(X)                                                                                                             \
+    X(i64, batch_size, "batch_size", "64", "[1,)", "rows of an optimizer step, over all ranks")                                         \
+    X(i64, max_length, "max_length", "2048", "[2,)", "tokens of a row")                                                                 \
+    X(choice, truncation, "truncation", "drop", "drop|cut|error", "what becomes of longer rows; dropped and cut ones are counted")      \
+    X(text, response_key, "response_key", "response", "nonempty", "key of the answer to data.prompt_key: a string")                     \
+    X(text, messages_key, "messages_key", "messages", "nonempty", "key of a conversation; wins over prompt and answer where a row has it")
+ARES_OPTION_STRUCT(ares_sft_config, ARES_SFT_OPTIONS);
+
 typedef struct ares_train_config {
     ares_data_config data;
     ares_algorithm_config algorithm;
@@ -86,6 +94,7 @@ typedef struct ares_train_config {
     ares_rollout_config rollout;
     ares_reward_config reward;
     ares_trainer_config trainer;
+    ares_sft_config sft;           /* of supervised runs only */
 } ares_train_config;
 /* Declares every option of training (sections, aliases, choices of the tables) on cfg, bound into out. (config.c) */
 void ares_train_add_aliases(ares_config *cfg);                    /* names of other trainers (aliases.c) */
@@ -151,9 +160,10 @@ typedef struct ares_trainer {
     ares_batch batch;
     ares_sampling val_sampling; int64_t val_n; /* of validation */
     int64_t step, total_steps;     /* steps done */
-    double best_score; int64_t best_step;
+    double best_score; int64_t best_step; /* of validation; the higher the better; step -1: none yet */
     ares_str run_dir;
     ares_str model_dir;            /* where tokenizer files come from */
+    struct ares_sft *sft;          /* rows of a supervised run (sft.c); NULL otherwise */
 } ares_trainer;
 int ares_train_step(ares_trainer *t, ares_metrics *m);
 /* Opens everything a checked configuration names; cfg is for what tables bind themselves. */
@@ -176,8 +186,11 @@ int ares_train_run(ares_config *cfg, const ares_train_config *c, ares_world *wor
 /* Validation only; output (may be NULL): a file for every answer as JSON lines. (eval.c) */
 int ares_eval_run(ares_config *cfg, const ares_train_config *c, ares_world *world, const char *output);
 
-/* ------------------------------------------------------------------ supervised fine-tuning (sft.c): its options stand under sft.*; model, optimizer and trainer as above */
-void ares_sft_declare(ares_config *cfg);
+/* ------------------------------------------------------------------ supervised fine-tuning (sft.c, sft_data.c)
+ * Rows of {prompt, response} or {messages}; the loss is the mean of -log p over all tokens of the mini-batch that the
+ * assistant wrote, its end token included. Its options stand under sft.*; data, model, optimizer and trainer as above.
+ */
+void ares_sft_declare(ares_config *cfg, ares_train_config *out); /* on top of ares_train_config_declare */
 int ares_sft_check(ares_config *cfg, const ares_train_config *c, int world);
 int ares_sft_run(ares_config *cfg, const ares_train_config *c, ares_world *world);
 #endif

@@ -37,15 +37,30 @@ static int check_messages(const char *file, int64_t line, const char *key, const
     return ARES_OK;
 }
 
-static int add_row(ares_dataset *d, const ares_data_config *cfg, const char *file, int64_t line, const ares_json *row, bool need_answer)
+/* A null is no answer. */
+static const ares_json *answer_of(const ares_data_config *cfg, const ares_json *row)
 {
-    if (row->type != ARES_JSON_OBJECT) return ares_fail(ARES_EFORMAT, "data: %s:%lld: row is not a JSON object", file, (long long)line);
-    const ares_json *prompt = ares_json_get(row, cfg->prompt_key), *answer = ares_json_get(row, cfg->answer_key), *source = ares_json_get(row, "data_source");
+    const ares_json *v = ares_json_get(row, cfg->answer_key);
+    return v && v->type != ARES_JSON_NULL ? v : NULL;
+}
+
+static int check_row(const ares_data_config *cfg, const char *file, int64_t line, const ares_json *row, bool need_answer)
+{
+    const ares_json *prompt = ares_json_get(row, cfg->prompt_key);
     if (!prompt) return fault(file, line, "data.prompt_key", cfg->prompt_key, row);
     if (prompt->type != ARES_JSON_STRING && prompt->type != ARES_JSON_ARRAY)
         return ares_fail(ARES_EFORMAT, "data: %s:%lld: '%s' is neither a string nor a list of messages", file, (long long)line, cfg->prompt_key);
     if (prompt->type == ARES_JSON_ARRAY) ARES_TRY(check_messages(file, line, cfg->prompt_key, prompt));
-    if (need_answer && !answer) return fault(file, line, "data.answer_key", cfg->answer_key, row);
+    if (need_answer && !answer_of(cfg, row)) return fault(file, line, "data.answer_key", cfg->answer_key, row);
+    return ARES_OK;
+}
+
+/* cfg NULL: whatever keys it has. */
+static int add_row(ares_dataset *d, const ares_data_config *cfg, const char *file, int64_t line, const ares_json *row, bool need_answer)
+{
+    if (row->type != ARES_JSON_OBJECT) return ares_fail(ARES_EFORMAT, "data: %s:%lld: row is not a JSON object", file, (long long)line);
+    if (cfg) ARES_TRY(check_row(cfg, file, line, row, need_answer));
+    const ares_json *answer = cfg ? answer_of(cfg, row) : NULL, *source = ares_json_get(row, "data_source");
     if (d->count == d->cap) {
         d->cap = d->cap * 2 + 256;
         d->rows = ares_realloc(d->rows, (size_t)d->cap * sizeof *d->rows);
@@ -69,8 +84,7 @@ static int read_file(ares_dataset *d, const ares_data_config *cfg, const char *p
     while ((rc = ares_jsonl_next(reader, &row, &line)) > 0) {
         /* the reader's row lives until the next call: parse the line into our own arena */
         ares_view raw = ares_jsonl_line(reader);
-        ares_view copy = { ares_arena_copy(&d->arena, raw.data, raw.len), raw.len };
-        rc = ares_json_parse(&d->arena, copy, path, &row);
+        rc = ares_json_parse(&d->arena, raw, path, &row);
         if (rc == ARES_OK) rc = add_row(d, cfg, file, line, row, need_answer);
         if (rc != ARES_OK) break;
     }
@@ -85,6 +99,7 @@ int ares_dataset_load(const ares_texts *files, const ares_data_config *cfg, bool
     ares_dataset *d = ares_calloc(1, sizeof *d);
     int rc = ARES_OK;
     for (int64_t i = 0; i < files->count && rc == ARES_OK; i++) rc = read_file(d, cfg, files->items[i], need_answer);
+    if (files->count == 0) rc = ares_fail(ARES_ECONFIG, "data: no file of rows is named");
     if (rc != ARES_OK) {
         ares_dataset_free(d);
         return rc;
@@ -92,6 +107,8 @@ int ares_dataset_load(const ares_texts *files, const ares_data_config *cfg, bool
     *out = d;
     return ARES_OK;
 }
+
+int ares_dataset_load_rows(const ares_texts *files, ares_dataset **out) { return ares_dataset_load(files, NULL, false, out); }
 
 void ares_dataset_free(ares_dataset *d)
 {

@@ -49,47 +49,60 @@ void ares_prompt_encoder_free(ares_prompt_encoder *e)
     ares_free(e);
 }
 
-/* The messages of a string prompt, as a template's variables. */
-static const ares_json *wrap(const ares_prompt_encoder *e, ares_view content, ares_arena *arena, const ares_json *messages)
+const ares_chat *ares_prompt_encoder_chat(const ares_prompt_encoder *e) { return e->chat; }
+
+int ares_prompt_format(const ares_prompt_encoder *e, ares_view text, ares_str *out)
 {
-    static const ares_json yes = { .type = ARES_JSON_BOOL, .boolean = true };
-    ares_json_member *variables = ares_arena_calloc(arena, 2, sizeof *variables);
-    if (!messages) {
-        bool system = e->cfg->system_prompt != NULL;
-        ares_json *list = ares_arena_calloc(arena, 2, sizeof *list), *texts = ares_arena_calloc(arena, 4, sizeof *texts), *all = ares_arena_calloc(arena, 1, sizeof *all);
-        ares_json_member *members = ares_arena_calloc(arena, 4, sizeof *members);
-        int n = 0;
-        const struct { const char *role; ares_view text; } parts[] = { { "system", ares_view_of(e->cfg->system_prompt) }, { "user", content } };
-        for (int i = system ? 0 : 1; i < 2; i++, n++) {
-            texts[2 * n] = (ares_json){ .type = ARES_JSON_STRING, .text = ares_view_of(parts[i].role) };
-            texts[2 * n + 1] = (ares_json){ .type = ARES_JSON_STRING, .text = parts[i].text };
-            members[2 * n] = (ares_json_member){ ARES_VIEW("role"), &texts[2 * n] };
-            members[2 * n + 1] = (ares_json_member){ ARES_VIEW("content"), &texts[2 * n + 1] };
-            list[n] = (ares_json){ .type = ARES_JSON_OBJECT, .count = 2, .members = &members[2 * n] };
-        }
-        *all = (ares_json){ .type = ARES_JSON_ARRAY, .count = n, .items = list };
-        messages = all;
+    if (e->format) return ares_format_prompt_render(e->format, text, out);
+    ares_str_add_view(out, text);
+    return ARES_OK;
+}
+
+static void add_message(ares_json *list, const char *role, ares_view content, ares_arena *arena)
+{
+    ares_json *texts = ares_arena_calloc(arena, 2, sizeof *texts);
+    ares_json_member *members = ares_arena_calloc(arena, 2, sizeof *members);
+    texts[0] = (ares_json){ .type = ARES_JSON_STRING, .text = ares_view_of(role) };
+    texts[1] = (ares_json){ .type = ARES_JSON_STRING, .text = content };
+    members[0] = (ares_json_member){ ARES_VIEW("role"), &texts[0] };
+    members[1] = (ares_json_member){ ARES_VIEW("content"), &texts[1] };
+    ((ares_json *)list->items)[list->count++] = (ares_json){ .type = ARES_JSON_OBJECT, .count = 2, .members = members };
+}
+
+int ares_prompt_conversation(const ares_prompt_encoder *e, const ares_json *prompt, const ares_view *answer, ares_arena *arena, const ares_json **variables)
+{
+    bool given = prompt->type == ARES_JSON_ARRAY;
+    ares_json *list = ares_arena_calloc(arena, 3, sizeof *list), *messages = &list[0], *flag = &list[1], *root = &list[2];
+    *messages = (ares_json){ .type = ARES_JSON_ARRAY, .items = ares_arena_calloc(arena, (size_t)(given ? prompt->count : 2) + 1, sizeof *messages) };
+    if (given) {
+        memcpy((ares_json *)messages->items, prompt->items, (size_t)prompt->count * sizeof *prompt);
+        messages->count = prompt->count;
+    } else {
+        ares_str content = { 0 };
+        int rc = ares_prompt_format(e, prompt->text, &content);
+        ares_view kept = { ares_arena_copy(arena, content.data ? content.data : "", content.len), content.len };
+        ares_str_fini(&content);
+        ARES_TRY(rc);
+        if (e->cfg->system_prompt) add_message(messages, "system", ares_view_of(e->cfg->system_prompt), arena);
+        add_message(messages, "user", kept, arena);
     }
-    variables[0] = (ares_json_member){ ARES_VIEW("messages"), messages };
-    variables[1] = (ares_json_member){ ARES_VIEW("add_generation_prompt"), &yes };
-    ares_json *root = ares_arena_calloc(arena, 1, sizeof *root);
-    *root = (ares_json){ .type = ARES_JSON_OBJECT, .count = 2, .members = variables };
-    return root;
+    if (answer) add_message(messages, "assistant", *answer, arena);
+    *flag = (ares_json){ .type = ARES_JSON_BOOL, .boolean = !answer };
+    ares_json_member *members = ares_arena_calloc(arena, 2, sizeof *members);
+    members[0] = (ares_json_member){ ARES_VIEW("messages"), messages };
+    members[1] = (ares_json_member){ ARES_VIEW("add_generation_prompt"), flag };
+    *root = (ares_json){ .type = ARES_JSON_OBJECT, .count = 2, .members = members };
+    *variables = root;
+    return ARES_OK;
 }
 
 static int render(const ares_prompt_encoder *e, const ares_row *row, ares_arena *arena, ares_str *out)
 {
-    const ares_json *prompt = ares_json_get(row->json, e->cfg->prompt_key);
-    bool messages = prompt->type == ARES_JSON_ARRAY;
-    ares_str content = { 0 };
-    int rc = ARES_OK;
-    if (messages && !e->chat) return ares_fail(ARES_ECONFIG, "a list of messages needs a chat template; set data.apply_chat_template=true");
-    if (!messages && e->format) rc = ares_format_prompt_render(e->format, prompt->text, &content);
-    else if (!messages) ares_str_add_view(&content, prompt->text);
-    if (rc == ARES_OK && e->chat) rc = ares_chat_render(e->chat, wrap(e, ares_str_view(&content), arena, messages ? prompt : NULL), NULL, out);
-    else if (rc == ARES_OK) ares_str_add_view(out, ares_str_view(&content));
-    ares_str_fini(&content);
-    return rc;
+    const ares_json *prompt = ares_json_get(row->json, e->cfg->prompt_key), *variables;
+    if (!e->chat && prompt->type == ARES_JSON_ARRAY) return ares_fail(ARES_ECONFIG, "a list of messages needs a chat template; set data.apply_chat_template=true");
+    if (!e->chat) return ares_prompt_format(e, prompt->text, out);
+    ARES_TRY(ares_prompt_conversation(e, prompt, NULL, arena, &variables));
+    return ares_chat_render(e->chat, variables, NULL, out);
 }
 
 /* Rows are encoded in parallel; each leaves its result, or its message, in its own slot. */

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ares/train.h"
+#include "run.h"
 
 int ares_actor_open(ares_actor *a, const ares_train_config *cfg, ares_model *m, ares_world *world, int64_t total_steps)
 {
@@ -73,7 +73,7 @@ static void token_losses(void *ctx, int32_t row, int32_t n, const float *log_pro
         if (b->response_mask[t + i]) p->max_abs = fmax(p->max_abs, fabs((double)log_prob[i] - (double)b->rollout_log_probs[t + i]));
 }
 
-static int reserve(ares_actor *a, size_t floats)
+int train_reserve(ares_actor *a, size_t floats)
 {
     ares_device *d = a->model->device;
     if (floats <= a->scratch_floats) return ARES_OK;
@@ -96,7 +96,7 @@ static int micro_batch(ares_actor *a, const ares_batch *b, const ares_micro_batc
     if (!packed.n_out) return ARES_OK;
     ARES_TRY(ares_model_forward(model, a->workspace, &packed, &hidden));
     int32_t n = packed.n_out, width = model->cfg.hidden;
-    ARES_TRY(reserve(a, (size_t)n * (size_t)width));
+    ARES_TRY(train_reserve(a, (size_t)n * (size_t)width));
     float *stats = ares_arena_calloc(&a->arena, (size_t)n * 5, sizeof *stats);
     ares_head_args h = { .rows = n, .vocab = model->cfg.vocab, .x = hidden, .ldx = width, .w = ares_model_head(model), .target = targets,
                          .inv_temperature = a->cfg->rollout.temperature > 0 ? (float)(1 / a->cfg->rollout.temperature) : 1.0f, .log_prob = stats, .entropy = stats + n,

@@ -50,14 +50,14 @@ static void differences(const ares_json *now, const ares_json *then, const char 
 }
 
 /* Compares the resolved configuration with the one in the run directory. */
-static int compare(const rundir *d, const ares_config *cfg, const char *saved)
+static int compare(const rundir *d, const ares_config *cfg, rundir_declare *declare, const char *saved)
 {
     ares_config *old = ares_config_new();
     ares_train_config unused;
     ares_str changed = { 0 };
     int n = 0;
     memset(&unused, 0, sizeof unused);
-    ares_train_config_declare(old, &unused);
+    declare(old, &unused);
     ares_config_load_file(old, saved);
     ares_config_resolve(old);
     const ares_json *now = ares_config_get(cfg, ""), *then = ares_config_get(old, "");
@@ -87,14 +87,14 @@ static int find_checkpoint(rundir *d, const ares_train_config *c)
     return rc;
 }
 
-static int look(rundir *d, const ares_config *cfg, const ares_train_config *c)
+static int look(rundir *d, const ares_config *cfg, const ares_train_config *c, rundir_declare *declare)
 {
     ares_str file = { 0 }, text = { 0 };
     int rc = ares_dir_make(d->path.data);
     if (rc == ARES_OK) rc = ares_lock_take(d->path.data, &d->lock);
     if (rc == ARES_OK && ares_file_exists(ares_path_join(&file, d->path.data, "DONE")))
         rc = ares_fail(ARES_ESTATE, "run: %s is finished; set trainer.experiment_name for a new run, or remove the directory to start over", d->path.data);
-    if (rc == ARES_OK && ares_file_exists(ares_path_join(&file, d->path.data, "config.yaml"))) rc = compare(d, cfg, file.data);
+    if (rc == ARES_OK && ares_file_exists(ares_path_join(&file, d->path.data, "config.yaml"))) rc = compare(d, cfg, declare, file.data);
     if (rc == ARES_OK) rc = find_checkpoint(d, c);
     if (rc == ARES_OK) {
         ares_config_print(cfg, &text);
@@ -105,12 +105,12 @@ static int look(rundir *d, const ares_config *cfg, const ares_train_config *c)
     return rc;
 }
 
-int rundir_open(rundir *d, const ares_config *cfg, const ares_train_config *c, ares_world *world)
+int rundir_open(rundir *d, const ares_config *cfg, const ares_train_config *c, rundir_declare *declare, ares_world *world)
 {
     *d = (rundir){ .lock = -1 };
     if (c->trainer.run_dir) ares_str_add_z(&d->path, c->trainer.run_dir);
     else ares_str_addf(&d->path, "runs/%s/%s", c->trainer.project_name, c->trainer.experiment_name);
-    ARES_TRY(ares_world_agree(world, ares_world_rank(world) == 0 ? look(d, cfg, c) : ARES_OK));
+    ARES_TRY(ares_world_agree(world, ares_world_rank(world) == 0 ? look(d, cfg, c, declare) : ARES_OK));
     int64_t length = (int64_t)d->checkpoint.len;
     ARES_TRY(ares_world_max_i64(world, &length, 1));
     if (!length) return ARES_OK;

@@ -10,8 +10,10 @@ typedef struct rundir {
     int lock;             /* file descriptor; -1: not held */
 } rundir;
 
-/* Rank 0 looks, takes the lock and writes config.yaml; all ranks learn the outcome. kind: "train" or "sft", for messages. */
-int rundir_open(rundir *d, const ares_config *cfg, const ares_train_config *c, ares_world *world);
+/* Rank 0 looks, takes the lock and writes config.yaml; all ranks learn the outcome. declare: the options of this kind of
+ * run, as cfg has them, to read the directory's own config.yaml. */
+typedef void rundir_declare(ares_config *cfg, ares_train_config *out);
+int rundir_open(rundir *d, const ares_config *cfg, const ares_train_config *c, rundir_declare *declare, ares_world *world);
 int rundir_finish(rundir *d); /* writes DONE */
 void rundir_close(rundir *d);
 #endif

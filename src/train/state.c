@@ -80,10 +80,19 @@ static int save(ares_trainer *t)
     return rc;
 }
 
+/* The higher the better: of answers their reward, of supervised rows their loss. */
+static bool validation_score(const ares_metrics *m, double *score)
+{
+    if (ares_metrics_get(m, "val/reward_score", score)) return true;
+    if (!ares_metrics_get(m, "val/loss", score)) return false;
+    *score = -*score;
+    return true;
+}
+
 int ares_trainer_save(ares_trainer *t, const ares_metrics *last)
 {
     double score;
-    if (last && ares_metrics_get(last, "val/reward_score", &score) && score > t->best_score) {
+    if (last && validation_score(last, &score) && (t->best_step < 0 || score > t->best_score)) {
         t->best_score = score;
         t->best_step = t->step;
     }

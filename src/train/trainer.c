@@ -1,18 +1,34 @@
 /* Wiring: from a checked configuration to everything a step needs, and back. */
 #include <string.h>
 
-#include "ares/train.h"
+#include "run.h"
 
 static bool wants_reference(const ares_train_config *c) { return !c->algorithm.disable_kl && c->algorithm.kl_coef > 0; }
+
+int trainer_open_device(ares_trainer *t)
+{
+    const ares_trainer_config *c = &t->cfg->trainer;
+    int threads = c->threads == ARES_NULL_I64 ? ARES_MAX(1, ares_cpu_count() / ares_world_local_size(t->world)) : (int)c->threads;
+    ARES_TRY(ares_device_open(c->device, threads, &t->device));
+    return ares_model_find(t->cfg->actor.model_path, &t->model_dir);
+}
+
+int trainer_open_model(ares_trainer *t, const char *weights)
+{
+    const ares_train_config *c = t->cfg;
+    ares_model_options opt = { .storage = strcmp(c->actor.dtype, "bf16") == 0 ? ARES_BF16 : ARES_F32, .trainable = !c->trainer.val_only };
+    ARES_TRY(ares_model_load(weights ? weights : c->actor.model_path, &t->device, &opt, &t->model));
+    ARES_TRY(ares_tokenizer_load(c->actor.tokenizer_path ? c->actor.tokenizer_path : t->model_dir.data, &t->tokenizer));
+    if (ares_tokenizer_vocab_size(t->tokenizer) > t->model->cfg.vocab)
+        return ares_fail(ARES_EFORMAT, "model: %s: the tokenizer has ids up to %lld, the embedding %d rows; they do not belong together", t->model_dir.data,
+                         (long long)ares_tokenizer_vocab_size(t->tokenizer) - 1, t->model->cfg.vocab);
+    return ARES_OK;
+}
 
 static int open_data(ares_trainer *t)
 {
     const ares_train_config *c = t->cfg;
     int64_t dropped;
-    ARES_TRY(ares_tokenizer_load(c->actor.tokenizer_path ? c->actor.tokenizer_path : t->model_dir.data, &t->tokenizer));
-    if (ares_tokenizer_vocab_size(t->tokenizer) > t->model->cfg.vocab)
-        return ares_fail(ARES_EFORMAT, "model: %s: the tokenizer has ids up to %lld, the embedding %d rows; they do not belong together", t->model_dir.data,
-                         (long long)ares_tokenizer_vocab_size(t->tokenizer) - 1, t->model->cfg.vocab);
     ARES_TRY(ares_prompt_encoder_new(&c->data, c->actor.tokenizer_path ? c->actor.tokenizer_path : t->model_dir.data, t->tokenizer, &t->encoder));
     if (!c->trainer.val_only) {
         ARES_TRY(ares_dataset_load(&c->data.train_files, &c->data, true, &t->train));
@@ -40,12 +56,9 @@ static int open_rollout(ares_trainer *t)
 static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
 {
     const ares_train_config *c = t->cfg;
-    ares_model_options opt = { .storage = strcmp(c->actor.dtype, "bf16") == 0 ? ARES_BF16 : ARES_F32, .trainable = !c->trainer.val_only };
-    int threads = c->trainer.threads == ARES_NULL_I64 ? ARES_MAX(1, ares_cpu_count() / ares_world_local_size(t->world)) : (int)c->trainer.threads;
-    ARES_TRY(ares_device_open(c->trainer.device, threads, &t->device));
-    ARES_TRY(ares_model_find(c->actor.model_path, &t->model_dir));
+    ARES_TRY(trainer_open_device(t));
     ARES_TRY(ares_reward_open(cfg, &c->reward, t->device.pool, &t->reward));
-    ARES_TRY(ares_model_load(weights ? weights : c->actor.model_path, &t->device, &opt, &t->model));
+    ARES_TRY(trainer_open_model(t, weights));
     ARES_TRY(open_data(t));
     ARES_TRY(open_rollout(t));
     ares_train_validation_sampling(cfg, c, &t->val_sampling, &t->val_n);
@@ -70,6 +83,7 @@ void ares_trainer_close(ares_trainer *t)
 {
     ares_rollout_free(t->rollout);
     ares_actor_close(&t->actor);
+    sft_free(t->sft);
     if (t->ref) ares_reference_close(t->ref);
     ares_free(t->ref);
     ares_model_free(t->model);

@@ -45,7 +45,7 @@ typedef int config_run(ares_config *cfg, const ares_train_config *c, ares_world 
 typedef struct config_verb {
     const char *name, *help;
     config_run *run;
-    void (*declare)(ares_config *cfg);   /* options on top of training's; NULL: none */
+    void (*declare)(ares_config *cfg, ares_train_config *c); /* options on top of training's; NULL: none */
     int (*check)(ares_config *cfg, const ares_train_config *c, int world);
     const char *preset;                  /* an override that comes first; NULL */
 } config_verb;
@@ -122,7 +122,7 @@ static int run_verb(const config_verb *v, int argc, char **argv)
         memset(&c, 0, sizeof c);
         ares_config *cfg = ares_config_new();
         ares_train_config_declare(cfg, &c);
-        if (v->declare) v->declare(cfg);
+        if (v->declare) v->declare(cfg, &c);
         rc = ares_world_open(&world);
         if (rc == ARES_OK) {
             ares_log_set(ARES_LOG_INFO, ares_world_rank(world));

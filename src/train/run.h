@@ -1,0 +1,24 @@
+#ifndef ARES_TRAIN_RUN_H
+#define ARES_TRAIN_RUN_H
+
+#include "ares/train.h"
+
+/* What a run does between being set up and being saved: reinforcement learning, or supervised training. Everything around
+ * it (run directory, checkpoints, signals, metrics) is the same (loop.c). */
+typedef struct run_kind {
+    void (*declare)(ares_config *cfg, ares_train_config *out); /* all options */
+    int (*open)(ares_trainer *t, ares_config *cfg, const ares_train_config *c, ares_world *world, const char *weights);
+    int (*step)(ares_trainer *t, ares_metrics *m);
+    int (*validate)(ares_trainer *t, ares_metrics *m, ares_str *samples);
+} run_kind;
+int train_run(const run_kind *kind, ares_config *cfg, const ares_train_config *c, ares_world *world);
+
+/* Parts of opening a trainer (trainer.c): device and model_dir; then model and tokenizer, which must belong together. */
+int trainer_open_device(ares_trainer *t);
+int trainer_open_model(ares_trainer *t, const char *weights);
+
+/* Makes the actor's scratch hold so many floats (actor.c). */
+int train_reserve(ares_actor *a, size_t floats);
+
+void sft_free(struct ares_sft *s); /* (sft.c) */
+#endif

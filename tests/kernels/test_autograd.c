@@ -2,8 +2,8 @@
  * Every kernel that has a backward, against libtorch's autograd of the plain formula in f64. The tolerance is a multiple of
  * what the same formula in libtorch's f32 is off its f64, and some ulps of the tensor's largest entry, because a lucky order
  * of summation may be off by nothing. AdamW against libtorch's own.
- * Seen to fail: with the sign of the sines in the inverse rotation turned, with the entropy's term of the head left out, with
- * the prefix's rows taken from row 0, with delta left out of the attention's gradient, with rstd squared for cubed.
+ * Seen to fail: with the rotation turned the other way, the entropy left out of the head's loss, a prefix taken from row 0,
+ * a window one key wider, the norm's mean held constant, a thousandth more of weight decay.
  */
 #include "ares/at.h"
 #include "kernels_test.h"

@@ -21,7 +21,7 @@
     X(flag, gradient_checkpointing, "model.enable_gradient_checkpointing", "false", "", "keep block inputs only and recompute the rest in backward") \
     X(choice, dtype, "fsdp.torch_dtype", "fp32", "fp32=float32|bf16=bfloat16", "storage of the weights; bf16 keeps an fp32 master for the optimizer") \
     X(i64, global_batch_size, "global_batch_size", "256", "[1,)", "prompts of an optimizer step")                                       \
-    X(i64, max_token_len, "max_token_len_per_device", "8192", "[1,)", "tokens of a micro-batch; changes memory and speed, no result")   \
+    X(i64, max_token_len, "max_token_len_per_device", "1024", "[1,)", "tokens of a micro-batch; changes memory and speed, no result; a GPU wants more") \
     X(flag, share_prompts, "share_prompts", "true", "", "compute a group's prompt once in the update")                                  \
     X(i64, ppo_epochs, "ppo_epochs", "1", "[1,)", "passes over the batch")                                                              \
     X(f64, max_grad_norm, "max_grad_norm", "1.0", "(0,)", "gradients are scaled down to this global norm")

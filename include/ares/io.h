@@ -57,7 +57,8 @@ int ares_jsonl_finish(ares_jsonl_writer *w);
 
 /* ------------------------------------------------------------------ tracker (tracker.c): metrics.jsonl and TensorBoard events in a run directory
  * metrics.jsonl: {"step":3,"actor/pg_loss":...} one line a step. TensorBoard: scalars, text of samples, histograms
- * (tfevents records with masked CRC-32C, protobuf written by hand). Rows of steps >= from_step are dropped at open (resume).
+ * (tfevents records with masked CRC-32C, protobuf written by hand). Rows of steps >= from_step are dropped at open (resume), and a
+ * new event file tells TensorBoard to forget its own. Histograms leave out what is not finite.
  */
 typedef struct ares_tracker ares_tracker;
 int ares_tracker_open(const char *run_dir, int64_t from_step, bool tensorboard, ares_tracker **out);
@@ -68,14 +69,16 @@ int ares_tracker_close(ares_tracker *t);
 
 /* ------------------------------------------------------------------ checkpoint (checkpoint.c): directories that appear whole or not at all
  * begin gives a temporary directory beside <dir>/<name>; commit fsyncs every file and the folder, renames it to <dir>/<name>,
- * replaces <dir>/latest (a text file with the name) atomically. What a crash leaves behind is removed by the next begin.
+ * replaces <dir>/latest (a text file with the name) atomically; a checkpoint of the same name changes places with it. What a
+ * crash leaves behind is removed by the next begin.
  */
 int ares_checkpoint_begin(const char *dir, const char *name, ares_str *temporary);
 int ares_checkpoint_commit(const char *dir, const char *name, const char *temporary);
 void ares_checkpoint_abandon(const char *temporary);
 /* Name of the newest complete checkpoint by `latest`, or by the highest step when `latest` is missing; ARES_OK and empty when none. */
 int ares_checkpoint_latest(const char *dir, ares_str *name);
-/* Removes complete step_* checkpoints but the newest `keep` and those named in `spare` (NULL-terminated). keep <= 0 keeps all. */
+/* Removes complete step_* checkpoints until `keep` are left: the newest ones, and those named in `spare` (NULL-terminated), which
+ * count among them. The newest always stays, so that keep 1 may leave two. keep <= 0 keeps all. (EasyR1's rule, aepo.md 1.7) */
 int ares_checkpoint_prune(const char *dir, int keep, const char *const *spare);
 
 /* ------------------------------------------------------------------ lock (lock.c): one process a run directory */

@@ -1,6 +1,7 @@
 /*
- * Directories that appear whole or not at all: written under a temporary name, every file and folder fsynced, renamed.
- * `latest` holds the newest one's name and is replaced after it is there. Whatever a crash leaves begins with ".tmp-".
+ * Directories that appear and go whole or not at all: written under a temporary name, every file and folder fsynced,
+ * renamed; and renamed back before their files are removed. `latest` holds the newest one's name and is replaced after it
+ * is there. Whatever a crash leaves begins with ".tmp-" or "latest.tmp.".
  */
 #include <dirent.h>
 #include <errno.h>
@@ -13,7 +14,7 @@
 
 #include "ares/io.h"
 
-static const char prefix[] = ".tmp-";
+static const char prefix[] = ".tmp-", prefix_of_latest[] = "latest.tmp."; /* the second is ares_file_write_atomic's */
 
 static int sync_path(const char *path)
 {
@@ -54,7 +55,7 @@ static int each(const char *dir, int (*fn)(void *ctx, const char *dir, const cha
 static int remove_leftover(void *ctx, const char *dir, const char *name)
 {
     (void)ctx;
-    if (strncmp(name, prefix, sizeof prefix - 1) != 0) return ARES_OK;
+    if (strncmp(name, prefix, sizeof prefix - 1) != 0 && strncmp(name, prefix_of_latest, sizeof prefix_of_latest - 1) != 0) return ARES_OK;
     ares_str path = { 0 };
     int rc = ares_dir_remove(ares_path_join(&path, dir, name));
     ares_str_fini(&path);
@@ -70,12 +71,39 @@ int ares_checkpoint_begin(const char *dir, const char *name, ares_str *temporary
     return ares_dir_make(ares_path_join(temporary, dir, hidden));
 }
 
+/* <dir>/<name> is gone at once, however long its files take. */
+static int discard(const char *dir, const char *name)
+{
+    ares_str path = { 0 }, hidden = { 0 };
+    ares_path_join(&path, dir, name);
+    ares_path_join(&hidden, dir, prefix);
+    ares_str_addf(&hidden, "old-%s", name);
+    int rc = ares_dir_remove(hidden.data);
+    if (rc == ARES_OK && rename(path.data, hidden.data) != 0) rc = ares_fail(ARES_EIO, "io: %s: rename: %s", path.data, strerror(errno));
+    if (rc == ARES_OK) rc = ares_dir_remove(hidden.data);
+    ares_str_fini(&path);
+    ares_str_fini(&hidden);
+    return rc;
+}
+
+/* temporary becomes path. A directory that stands there (the same step saved again after a resume) changes places with it,
+ * where the file system can do so, and is removed under the temporary name. */
+static int replace(const char *dir, const char *name, const char *path, const char *temporary)
+{
+    if (!ares_dir_exists(path)) return rename(temporary, path) == 0 ? ARES_OK : ares_fail(ARES_EIO, "io: %s: rename: %s", path, strerror(errno));
+    if (renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_EXCHANGE) == 0) {
+        ARES_TRY(sync_path(dir));
+        return ares_dir_remove(temporary);
+    }
+    ARES_TRY(discard(dir, name));
+    return replace(dir, name, path, temporary);
+}
+
 int ares_checkpoint_commit(const char *dir, const char *name, const char *temporary)
 {
     ares_str path = { 0 };
     int rc = sync_tree(temporary);
-    if (rc == ARES_OK) rc = ares_dir_remove(ares_path_join(&path, dir, name)); /* the same step saved again after a resume */
-    if (rc == ARES_OK && rename(temporary, path.data) != 0) rc = ares_fail(ARES_EIO, "io: %s: rename: %s", path.data, strerror(errno));
+    if (rc == ARES_OK) rc = replace(dir, name, ares_path_join(&path, dir, name), temporary);
     if (rc == ARES_OK) rc = sync_path(dir);
     if (rc == ARES_OK) rc = ares_file_write_atomic(ares_path_join(&path, dir, "latest"), name, strlen(name));
     ares_str_fini(&path);
@@ -93,8 +121,11 @@ void ares_checkpoint_abandon(const char *temporary)
 /* Step of a complete checkpoint's name, -1 for anything else. */
 static int64_t step_of(const char *dir, const char *name)
 {
-    int64_t step;
-    if (strncmp(name, "step_", 5) != 0 || !ares_parse_i64(ares_view_of(name + 5 + strspn(name + 5, "0") - (strspn(name + 5, "0") == strlen(name + 5))), &step)) return -1;
+    if (strncmp(name, "step_", 5) != 0) return -1;
+    const char *digits = name + 5;
+    size_t n = strspn(digits, "0123456789"), zeros = strspn(digits, "0");
+    int64_t step = 0;
+    if (n == 0 || digits[n] || (zeros < n && !ares_parse_i64(ares_view_of(digits + zeros), &step))) return -1;
     ares_str path = { 0 };
     bool whole = ares_dir_exists(ares_path_join(&path, dir, name));
     ares_str_fini(&path);
@@ -129,6 +160,7 @@ int ares_checkpoint_latest(const char *dir, ares_str *name)
     ares_str_clear(name);
     int rc = ARES_OK;
     if (ares_file_exists(ares_path_join(&path, dir, "latest"))) rc = ares_file_read(path.data, name);
+    while (name->len && strchr(" \t\r\n", name->data[name->len - 1])) name->data[--name->len] = 0; /* of who wrote it by hand */
     if (rc == ARES_OK && name->len && !ares_dir_exists(ares_path_join(&path, dir, name->data))) ares_str_clear(name);
     if (rc == ARES_OK && !name->len) {
         list l = { 0 };
@@ -141,23 +173,25 @@ int ares_checkpoint_latest(const char *dir, ares_str *name)
     return rc;
 }
 
+static bool named(const char *const *list, const char *name)
+{
+    for (; list && *list; list++)
+        if (strcmp(*list, name) == 0) return true;
+    return false;
+}
+
 int ares_checkpoint_prune(const char *dir, int keep, const char *const *spare)
 {
     if (keep <= 0) return ARES_OK;
     list l = { 0 };
-    ares_str path = { 0 };
-    int rc = each(dir, collect, &l), left = keep, n_spared = 0;
-    for (int i = 0; i < l.n; i++)
-        for (const char *const *s = spare; s && *s; s++) n_spared += i > 0 && strcmp(*s, l.names[i]) == 0;
-    left = ARES_MAX(keep - n_spared, 1); /* those spared take a place, the newest always has one */
+    int rc = each(dir, collect, &l), n_spared = 0;
+    for (int i = 1; i < l.n; i++) n_spared += named(spare, l.names[i]);
+    int left = ARES_MAX(keep - n_spared, 1); /* those spared take a place, the newest always has one */
     for (int i = 0; i < l.n && rc == ARES_OK; i++) {
-        bool spared = false;
-        for (const char *const *s = spare; s && *s; s++) spared = spared || (i > 0 && strcmp(*s, l.names[i]) == 0);
-        if (spared || left-- > 0) continue;
-        rc = ares_dir_remove(ares_path_join(&path, dir, l.names[i]));
+        if ((i > 0 && named(spare, l.names[i])) || left-- > 0) continue;
+        rc = discard(dir, l.names[i]);
     }
     ares_free(l.names);
     ares_free(l.steps);
-    ares_str_fini(&path);
     return rc;
 }

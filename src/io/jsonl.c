@@ -59,10 +59,13 @@ int ares_jsonl_next(ares_jsonl *r, const ares_json **row, int64_t *line_number)
     if (line_number) *line_number = r->number;
     if (rc <= 0) return rc;
     ares_arena_reset(&r->arena);
-    char name[32];
-    snprintf(name, sizeof name, "%lld", (long long)r->number);
-    rc = ares_json_parse(&r->arena, ares_jsonl_line(r), name, row);
-    return rc == ARES_OK ? 1 : ares_fail_in(rc, "io: %s", r->path);
+    rc = ares_json_parse(&r->arena, ares_jsonl_line(r), "", row);
+    if (rc == ARES_OK) return 1;
+    /* a line of JSON has no lines of its own: ":1:<column>: ..." becomes "<file>:<line>:<column>: ..." */
+    char *message = ares_strdup(ares_error_message());
+    ares_fail(rc, "io: %s:%lld%s", r->path, (long long)r->number, strncmp(message, ":1:", 3) == 0 ? message + 2 : message);
+    ares_free(message);
+    return rc;
 }
 
 ares_view ares_jsonl_line(const ares_jsonl *r) { return (ares_view){ r->line, r->len > 0 ? (size_t)r->len : 0 }; }
@@ -83,18 +86,19 @@ struct ares_jsonl_writer {
     ares_str buffer;
 };
 
-/* Length of the file's first `rows` whole lines; rows < 0: of all whole lines. */
+/* Length of the file's first `rows` whole lines; rows < 0: of all whole lines. -1: it cannot be read. */
 static off_t whole_lines(int fd, int64_t rows)
 {
     char block[1 << 16];
     off_t at = 0, keep = 0;
-    for (ssize_t n; (rows < 0 || rows > 0) && (n = pread(fd, block, sizeof block, at)) > 0; at += n)
+    ssize_t n = 0;
+    for (; rows != 0 && (n = pread(fd, block, sizeof block, at)) > 0; at += n)
         for (ssize_t i = 0; i < n && rows != 0; i++) {
             if (block[i] != '\n') continue;
             keep = at + i + 1;
             if (rows > 0) rows--;
         }
-    return keep;
+    return n < 0 ? -1 : keep;
 }
 
 int ares_jsonl_create(const char *path, int64_t keep_rows, ares_jsonl_writer **out)
@@ -102,7 +106,7 @@ int ares_jsonl_create(const char *path, int64_t keep_rows, ares_jsonl_writer **o
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (fd < 0) return ares_fail(ARES_EIO, "io: %s: %s", path, strerror(errno));
     off_t keep = whole_lines(fd, keep_rows);
-    if (ftruncate(fd, keep) != 0 || lseek(fd, keep, SEEK_SET) < 0) {
+    if (keep < 0 || ftruncate(fd, keep) != 0 || lseek(fd, keep, SEEK_SET) < 0) {
         int rc = ares_fail(ARES_EIO, "io: %s: %s", path, strerror(errno));
         close(fd);
         return rc;

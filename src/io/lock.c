@@ -16,11 +16,12 @@ int ares_lock_take(const char *dir, int *out)
     char text[300] = "", host[128] = "";
     if (fd < 0) rc = ares_fail(ARES_EIO, "io: %s: %s", path.data, strerror(errno));
     else if (fcntl(fd, F_SETLK, &all) != 0) {
+        int why = errno;
         ssize_t n = pread(fd, text, sizeof text - 1, 0);
         text[n > 0 ? n : 0] = 0;
-        rc = errno == EACCES || errno == EAGAIN
+        rc = why == EACCES || why == EAGAIN
                  ? ares_fail(ARES_ESTATE, "run: %s is in use by %s; wait for it, stop it, or set another trainer.experiment_name", dir, *text ? text : "another process")
-                 : ares_fail(ARES_EIO, "io: %s: lock: %s", path.data, strerror(errno));
+                 : ares_fail(ARES_EIO, "io: %s: lock: %s", path.data, strerror(why));
         close(fd);
     } else {
         gethostname(host, sizeof host - 1);

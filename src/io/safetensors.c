@@ -193,9 +193,14 @@ static int open_index(ares_safetensors *s, const char *path)
         if (!ares_file_exists(shard.data)) rc = ares_fail(ARES_EIO, "io: %s names the shard '%.*s', which is missing; fetch it again", path, (int)file->text.len, file->text.data);
         else rc = map_file(s, shard.data);
     }
-    for (int64_t i = 0; rc == ARES_OK && i < map->count; i++)
-        if (!ares_map_get(s->by_name, map->members[i].key, NULL))
-            rc = ares_fail(ARES_EFORMAT, "io: %s: tensor '%.*s' is in none of the shards", path, (int)map->members[i].key.len, map->members[i].key.data);
+    for (int64_t i = 0; rc == ARES_OK && i < map->count; i++) {
+        ares_view name = map->members[i].key, promised = map->members[i].value->text;
+        int64_t at;
+        const char *found = ares_map_get(s->by_name, name, &at) ? strrchr(s->tensors[at].file, '/') : NULL;
+        if (!ares_map_get(s->by_name, name, NULL)) rc = ares_fail(ARES_EFORMAT, "io: %s: tensor '%.*s' is in none of the shards", path, (int)name.len, name.data);
+        else if (!ares_view_is(promised, found ? found + 1 : s->tensors[at].file))
+            rc = ares_fail(ARES_EFORMAT, "io: %s: tensor '%.*s' is in %s, not in '%.*s'", path, (int)name.len, name.data, s->tensors[at].file, (int)promised.len, promised.data);
+    }
     ares_map_free(files);
     ares_str_fini(&text);
     ares_str_fini(&shard);
@@ -276,8 +281,7 @@ const ares_tensor_info *ares_safetensors_find(const ares_safetensors *s, const c
 const char *ares_safetensors_metadata(const ares_safetensors *s, const char *key)
 {
     const ares_json *v = s->metadata ? ares_json_get(s->metadata, key) : NULL;
-    if (!v || v->type != ARES_JSON_STRING) return NULL;
-    return ares_arena_copy((ares_arena *)&s->arena, v->text.data, v->text.len);
+    return v && v->type == ARES_JSON_STRING ? v->text.data : NULL;
 }
 
 /* ---------------------------------------------------------------- writer */

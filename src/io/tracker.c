@@ -89,7 +89,7 @@ static double wall_time(void)
     return (double)now.tv_sec + (double)now.tv_usec * 1e-6;
 }
 
-/* One Event {wall_time 1, step 2, and a payload: file_version 3 or summary 5}. */
+/* One Event {wall_time 1, step 2, and a payload: file_version 3, summary 5 or session_log 7}. */
 static int write_event(ares_tracker *t, int64_t step, int field, ares_view payload)
 {
     ares_str_clear(&t->event);
@@ -122,17 +122,26 @@ static int count_kept(const char *path, int64_t from_step, int64_t *keep)
     return ARES_OK;
 }
 
-static int open_events(ares_tracker *t, const char *run_dir)
+static int open_events(ares_tracker *t, const char *run_dir, int64_t from_step)
 {
     char name[300], host[128] = "host";
-    ares_str path = { 0 };
+    ares_str path = { 0 }, start = { 0 };
     gethostname(host, sizeof host - 1);
-    snprintf(name, sizeof name, "events.out.tfevents.%lld.%s.%ld", (long long)wall_time(), host, (long)getpid());
-    ares_path_join(&path, run_dir, name);
-    t->events = open(path.data, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    for (int again = 0; t->events < 0 && (again == 0 || errno == EEXIST); again++) { /* a run may be resumed within a second */
+        snprintf(name, sizeof name, "events.out.tfevents.%lld.%s.%ld.%d", (long long)wall_time(), host, (long)getpid(), again);
+        ares_path_join(&path, run_dir, name);
+        t->events = open(path.data, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    }
     int rc = t->events < 0 ? ares_fail(ARES_EIO, "io: %s: %s", path.data, strerror(errno)) : ARES_OK;
     t->events_path = ares_str_take(&path);
-    return rc == ARES_OK ? write_event(t, 0, 3, ARES_VIEW("brain.Event:2")) : rc;
+    if (rc == ARES_OK) rc = write_event(t, 0, 3, ARES_VIEW("brain.Event:2"));
+    if (rc == ARES_OK && from_step > 0) { /* SessionLog {status 1 = START}: readers forget the steps from here on */
+        put_key(&start, 1, 0);
+        put_varint(&start, 1);
+        rc = write_event(t, from_step, 7, ares_str_view(&start));
+        ares_str_fini(&start);
+    }
+    return rc;
 }
 
 int ares_tracker_open(const char *run_dir, int64_t from_step, bool tensorboard, ares_tracker **out)
@@ -144,7 +153,7 @@ int ares_tracker_open(const char *run_dir, int64_t from_step, bool tensorboard, 
     t->events = -1;
     int rc = count_kept(ares_path_join(&path, run_dir, "metrics.jsonl"), from_step, &keep);
     if (rc == ARES_OK) rc = ares_jsonl_create(path.data, keep, &t->metrics);
-    if (rc == ARES_OK && tensorboard) rc = open_events(t, run_dir);
+    if (rc == ARES_OK && tensorboard) rc = open_events(t, run_dir, from_step);
     ares_str_fini(&path);
     if (rc != ARES_OK) {
         ares_tracker_close(t);
@@ -232,22 +241,28 @@ static void put_packed_doubles(ares_str *s, int field, const double *x, int64_t 
 int ares_tracker_histogram(ares_tracker *t, int64_t step, const char *tag, const double *values, int64_t n)
 {
     enum { BINS = 30 };
-    if (t->events < 0 || n == 0) return ARES_OK;
+    if (t->events < 0) return ARES_OK;
     double low = INFINITY, high = -INFINITY, sum = 0, squares = 0, limit[BINS], count[BINS] = { 0 };
+    int64_t finite = 0;
     for (int64_t i = 0; i < n; i++) {
+        if (!isfinite(values[i])) continue;
+        finite++;
         low = fmin(low, values[i]);
         high = fmax(high, values[i]);
         sum += values[i];
         squares += values[i] * values[i];
     }
-    double width = high > low ? (high - low) / BINS : 1;
+    if (!finite) return ARES_OK;
+    double width = high / BINS - low / BINS; /* the difference alone may overflow */
+    if (!(width > 0)) width = 1;
     for (int b = 0; b < BINS; b++) limit[b] = low + width * (b + 1);
     for (int64_t i = 0; i < n; i++) {
-        int b = (int)((values[i] - low) / width);
-        count[b < 0 ? 0 : b >= BINS ? BINS - 1 : b]++;
+        if (!isfinite(values[i])) continue;
+        double b = values[i] / width - low / width;
+        count[b < 0 ? 0 : b >= BINS ? BINS - 1 : (int)b]++;
     }
     ares_str histogram = { 0 }, value = { 0 }, summary = { 0 };
-    const double head[] = { low, high, (double)n, sum, squares };
+    const double head[] = { low, high, (double)finite, sum, squares };
     for (int i = 0; i < ARES_COUNT(head); i++) put_double(&histogram, i + 1, head[i]); /* min, max, num, sum, sum_squares */
     put_packed_doubles(&histogram, 6, limit, BINS);
     put_packed_doubles(&histogram, 7, count, BINS);

@@ -1,0 +1,109 @@
+/* JSON lines: what is a row, what a fault says, what a resumed file keeps. */
+#include "test.h"
+
+#include <stdio.h>
+
+#include "ares/io.h"
+
+static const char *file_of(const char *name, ares_view text)
+{
+    const char *path = test_file(name);
+    CHECK_OK(ares_file_write(path, text.data, text.len));
+    return path;
+}
+
+/* Values of "a" of all rows, "!" for a bad one, with the line numbers: "1:7 3:! ". */
+static void read_all(const char *path, ares_str *out)
+{
+    ares_jsonl *r;
+    const ares_json *row;
+    int64_t line, a;
+    ares_str_clear(out);
+    REQUIRE_OK(ares_jsonl_open(path, &r));
+    for (int rc; (rc = ares_jsonl_next(r, &row, &line)) != 0;) {
+        if (rc < 0) ares_str_addf(out, "%lld:! ", (long long)line);
+        else if (CHECK_OK(ares_json_get_i64(row, "a", -1, &a))) ares_str_addf(out, "%lld:%lld ", (long long)line, (long long)a);
+    }
+    ares_jsonl_close(r);
+}
+
+TEST(rows_are_split_at_newlines_alone_and_blank_lines_and_a_byte_order_mark_are_skipped)
+{
+    ares_str s = { 0 };
+    read_all(file_of("x.jsonl", ARES_VIEW("\xef\xbb\xbf{\"a\":1}\n\n \t\r\n{\"a\":2,\"b\":\"\xe2\x80\xa8\\u0000\"}\r\n{\"a\":3}")), &s);
+    CHECK_STR(s.data, "1:1 4:2 5:3 ");
+    read_all(file_of("empty.jsonl", ARES_VIEW("")), &s);
+    CHECK_VIEW(ares_str_view(&s), "");
+    ares_str_fini(&s);
+}
+
+TEST(reading_goes_on_behind_a_bad_row)
+{
+    ares_str s = { 0 };
+    read_all(file_of("x.jsonl", ARES_VIEW("{\"a\":1}\n{\"a\":\n{\"a\":3}\n[\0]\n{\"a\":5}\n\"\xff\"\n")), &s);
+    CHECK_STR(s.data, "1:1 2:! 3:3 4:! 5:5 6:! ");
+    ares_str_fini(&s);
+}
+
+TEST(a_bad_row_is_named_by_file_line_and_column)
+{
+    ares_jsonl *r;
+    const ares_json *row;
+    char place[512];
+    const char *path = file_of("x.jsonl", ARES_VIEW("{}\n\n{\"a\" 1}\n"));
+    REQUIRE_OK(ares_jsonl_open(path, &r));
+    CHECK_EQ(ares_jsonl_next(r, &row, NULL), 1);
+    snprintf(place, sizeof place, "io: %s:3:6: not JSON", path);
+    CHECK_FAIL(ares_jsonl_next(r, &row, NULL), ARES_EFORMAT, place);
+    CHECK_VIEW(ares_jsonl_line(r), "{\"a\" 1}");
+    CHECK_EQ(ares_jsonl_next(r, &row, NULL), 0);
+    ares_jsonl_close(r);
+}
+
+TEST(a_missing_file_and_a_folder_are_failures)
+{
+    ares_jsonl *r;
+    const ares_json *row;
+    CHECK_FAIL(ares_jsonl_open(test_file("none"), &r), ARES_EIO, "none: No such file");
+    REQUIRE_OK(ares_jsonl_open(test_dir(), &r));
+    CHECK_FAIL(ares_jsonl_next(r, &row, NULL), ARES_EIO, "Is a directory");
+    ares_jsonl_close(r);
+}
+
+static void check_kept(const char *before, int64_t keep, const char *after)
+{
+    ares_jsonl_writer *w;
+    ares_str s = { 0 };
+    const char *path = file_of("out.jsonl", ares_view_of(before));
+    REQUIRE_OK(ares_jsonl_create(path, keep, &w));
+    CHECK_OK(ares_jsonl_write(w, "NEW", 3));
+    CHECK_OK(ares_jsonl_finish(w));
+    CHECK_OK(ares_file_read(path, &s));
+    CHECK_STR(s.data, after);
+    ares_str_fini(&s);
+}
+
+TEST(a_writer_keeps_the_rows_asked_for_and_never_a_torn_one)
+{
+    check_kept("1\n2\n3\n", 0, "NEW\n");
+    check_kept("1\n2\n3\n", 2, "1\n2\nNEW\n");
+    check_kept("1\n2\n3\n", 9, "1\n2\n3\nNEW\n");
+    check_kept("1\n2\n{\"tor", -1, "1\n2\nNEW\n");
+    check_kept("1\n2\n{\"tor", 3, "1\n2\nNEW\n");
+    check_kept("{\"tor", -1, "NEW\n");
+    check_kept("", -1, "NEW\n");
+}
+
+TEST(a_writer_finds_row_ends_far_into_a_file)
+{
+    ares_str before = { 0 }, after = { 0 };
+    ares_jsonl_writer *w;
+    for (int i = 0; i < 40000; i++) ares_str_addf(&before, "{\"i\":%d}\n", i); /* more than one block */
+    const char *path = file_of("out.jsonl", ares_str_view(&before));
+    REQUIRE_OK(ares_jsonl_create(path, 39999, &w));
+    CHECK_OK(ares_jsonl_finish(w));
+    CHECK_OK(ares_file_read(path, &after));
+    CHECK_EQ(after.len, before.len - strlen("{\"i\":39999}\n"));
+    ares_str_fini(&before);
+    ares_str_fini(&after);
+}

@@ -1,0 +1,310 @@
+/* metrics.jsonl and the event files, read back by a small reader of their own. */
+#include "test.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "ares/io.h"
+
+/* ---------------------------------------------------------------- an event file's reader: records, checksums, protobuf */
+
+static uint32_t masked_crc(const char *p, size_t n) /* CRC-32C by its table, unlike the writer's */
+{
+    static uint32_t table[256];
+    for (uint32_t i = 0; i < 256 && !table[255]; i++) {
+        table[i] = i;
+        for (int k = 0; k < 8; k++) table[i] = table[i] & 1 ? table[i] >> 1 ^ 0x82f63b78u : table[i] >> 1;
+    }
+    uint32_t c = 0xffffffffu;
+    for (size_t i = 0; i < n; i++) c = table[(c ^ (unsigned char)p[i]) & 255] ^ c >> 8;
+    c = ~c;
+    return (c >> 15 | c << 17) + 0xa282ead8u;
+}
+
+static uint64_t little(const char *p, int bytes)
+{
+    uint64_t v = 0;
+    for (int i = 0; i < bytes; i++) v |= (uint64_t)(unsigned char)p[i] << (8 * i);
+    return v;
+}
+
+typedef struct field { int number, wire; uint64_t value; ares_view bytes; } field;
+
+/* The next field of a message; false at its end. */
+static bool next_field(ares_view m, size_t *at, field *f)
+{
+    uint64_t v[2] = { 0, 0 };
+    if (*at >= m.len) return false;
+    for (int k = 0, n = 2; k < n; k++) { /* the key; then a number, or a length */
+        if (k == 1 && ((v[0] & 7) == 1 || (v[0] & 7) == 5)) break;
+        for (int shift = 0;; shift += 7) {
+            if (!CHECK(*at < m.len && shift < 64)) return false;
+            unsigned char c = (unsigned char)m.data[(*at)++];
+            v[k] |= (uint64_t)(c & 127) << shift;
+            if (c < 128) break;
+        }
+    }
+    *f = (field){ .number = (int)(v[0] >> 3), .wire = (int)(v[0] & 7), .value = v[1] };
+    size_t size = f->wire == 1 ? 8 : f->wire == 5 ? 4 : f->wire == 2 ? (size_t)v[1] : 0;
+    if (!CHECK(size <= m.len - *at)) return false;
+    f->bytes = (ares_view){ m.data + *at, size };
+    if (f->wire == 1 || f->wire == 5) f->value = little(f->bytes.data, (int)size);
+    *at += size;
+    return true;
+}
+
+/* The nth field of that number. */
+static bool get(ares_view m, int number, int nth, field *f)
+{
+    for (size_t at = 0; next_field(m, &at, f);)
+        if (f->number == number && nth-- == 0) return true;
+    return false;
+}
+
+static double as_double(const field *f)
+{
+    double x;
+    memcpy(&x, &f->value, sizeof x);
+    return x;
+}
+
+static double as_float(const field *f)
+{
+    uint32_t bits = (uint32_t)f->value;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return (double)x;
+}
+
+/* The nth event of a file; checks every checksum on the way. The view lies in `file`. */
+static bool event(const ares_str *file, int nth, ares_view *out)
+{
+    for (size_t at = 0; at < file->len;) {
+        if (!CHECK(file->len - at >= 16)) return false;
+        uint64_t n = little(file->data + at, 8);
+        CHECK_EQ(little(file->data + at + 8, 4), masked_crc(file->data + at, 8));
+        if (!CHECK(n <= file->len - at - 16)) return false;
+        *out = (ares_view){ file->data + at + 12, (size_t)n };
+        CHECK_EQ(little(file->data + at + 12 + n, 4), masked_crc(out->data, out->len));
+        at += 16 + n;
+        if (nth-- == 0) return true;
+    }
+    return false;
+}
+
+/* The run directory's event files in order of name, the nth read whole. */
+static bool events_of(const char *dir, int nth, ares_str *out)
+{
+    struct dirent **entries;
+    int n = scandir(dir, &entries, NULL, alphasort);
+    bool found = false;
+    for (int i = 0; i < n; i++) {
+        if (strstr(entries[i]->d_name, ".tfevents.") && nth-- == 0) {
+            ares_str path = { 0 };
+            found = CHECK_OK(ares_file_read(ares_path_join(&path, dir, entries[i]->d_name), out));
+            ares_str_fini(&path);
+        }
+        free(entries[i]);
+    }
+    if (n >= 0) free(entries);
+    return found;
+}
+
+/* ---------------------------------------------------------------- tests */
+
+static int log_step(ares_tracker *t, int64_t step, double reward)
+{
+    ares_metrics *m = ares_metrics_new();
+    ares_metrics_set(m, "critic/score/mean", reward);
+    ares_metrics_set(m, "timing_s/gen", 1.5);
+    int rc = ares_tracker_log(t, step, m);
+    ares_metrics_free(m);
+    return rc;
+}
+
+static void run(int64_t from, int64_t end, bool tensorboard)
+{
+    ares_tracker *t;
+    REQUIRE_OK(ares_tracker_open(test_dir(), from, tensorboard, &t));
+    for (int64_t step = from; step < end; step++) CHECK_OK(log_step(t, step, (double)step / 8));
+    CHECK_OK(ares_tracker_close(t));
+}
+
+static void check_metrics(const char *expected)
+{
+    ares_str s = { 0 };
+    CHECK_OK(ares_file_read(test_file("metrics.jsonl"), &s));
+    CHECK_STR(s.data, expected);
+    ares_str_fini(&s);
+}
+
+TEST(metrics_are_a_line_of_json_a_step)
+{
+    ares_tracker *t;
+    ares_metrics *m = ares_metrics_new();
+    REQUIRE_OK(ares_tracker_open(test_dir(), 0, false, &t));
+    CHECK_OK(log_step(t, 1, 0.1));
+    ares_metrics_set(m, "a \"quoted\" name", NAN);
+    CHECK_OK(ares_tracker_log(t, 2, m));
+    CHECK_OK(ares_tracker_text(t, 2, "sample", ARES_VIEW("x"))); /* nothing to write to: fine */
+    CHECK_OK(ares_tracker_histogram(t, 2, "h", (const double[]){ 1 }, 1));
+    CHECK_OK(ares_tracker_close(t));
+    check_metrics("{\"step\":1,\"critic/score/mean\":0.1,\"timing_s/gen\":1.5}\n{\"step\":2,\"a \\\"quoted\\\" name\":null}\n");
+    ares_metrics_free(m);
+    CHECK_OK(ares_tracker_close(NULL));
+    CHECK_FAIL(ares_tracker_open(test_file("none"), 0, false, &t), ARES_EIO, "No such file");
+}
+
+TEST(a_resumed_run_cuts_the_steps_it_repeats)
+{
+    ares_str s = { 0 };
+    run(0, 4, false);
+    run(2, 3, false);
+    check_metrics("{\"step\":0,\"critic/score/mean\":0.0,\"timing_s/gen\":1.5}\n{\"step\":1,\"critic/score/mean\":0.125,\"timing_s/gen\":1.5}\n"
+                  "{\"step\":2,\"critic/score/mean\":0.25,\"timing_s/gen\":1.5}\n");
+    CHECK_OK(ares_file_read(test_file("metrics.jsonl"), &s));
+    ares_str_add_z(&s, "{\"step\":3,\"critic/sc"); /* killed while writing */
+    CHECK_OK(ares_file_write(test_file("metrics.jsonl"), s.data, s.len));
+    run(9, 9, false); /* nothing is cut but the torn line */
+    ares_str_clear(&s);
+    CHECK_OK(ares_file_read(test_file("metrics.jsonl"), &s));
+    CHECK(s.len && s.data[s.len - 1] == '\n' && !strstr(s.data, "\"step\":3"));
+    CHECK_STR(ares_error_message(), "");
+    run(0, 0, false); /* a fresh start */
+    check_metrics("");
+    ares_str_fini(&s);
+}
+
+TEST(scalars_of_an_event_file_read_back)
+{
+    ares_str file = { 0 };
+    ares_view e;
+    field f, g;
+    run(0, 3, true);
+    REQUIRE(events_of(test_dir(), 0, &file));
+    REQUIRE(event(&file, 0, &e));
+    REQUIRE(get(e, 3, 0, &f));
+    CHECK_VIEW(f.bytes, "brain.Event:2");
+    for (int step = 0; step < 3; step++) {
+        REQUIRE(event(&file, step + 1, &e));
+        REQUIRE(get(e, 1, 0, &f));
+        CHECK(as_double(&f) > 1.6e9); /* seconds since 1970 */
+        REQUIRE(get(e, 2, 0, &f));
+        CHECK_EQ(f.value, step);
+        REQUIRE(get(e, 5, 0, &f));
+        ares_view summary = f.bytes;
+        REQUIRE(get(summary, 1, 0, &f));
+        REQUIRE(get(f.bytes, 1, 0, &g));
+        CHECK_VIEW(g.bytes, "critic/score/mean");
+        REQUIRE(get(f.bytes, 2, 0, &g));
+        CHECK_NEAR(as_float(&g), step / 8.0, 0);
+        REQUIRE(get(summary, 1, 1, &f));
+        REQUIRE(get(f.bytes, 1, 0, &g));
+        CHECK_VIEW(g.bytes, "timing_s/gen");
+        CHECK(!get(summary, 1, 2, &f));
+    }
+    CHECK(!event(&file, 4, &e));
+    ares_str_fini(&file);
+}
+
+TEST(a_resumed_run_opens_another_event_file_that_takes_the_old_steps_back)
+{
+    ares_str first = { 0 }, before = { 0 }, second = { 0 };
+    ares_view e;
+    field f, g;
+    run(0, 4, true);
+    REQUIRE(events_of(test_dir(), 0, &before));
+    run(2, 3, true); /* within the same second */
+    REQUIRE(events_of(test_dir(), 0, &first) && events_of(test_dir(), 1, &second));
+    CHECK(ares_view_eq(ares_str_view(&first), ares_str_view(&before)));
+    REQUIRE(event(&second, 1, &e));
+    REQUIRE(get(e, 2, 0, &f));
+    CHECK_EQ(f.value, 2);
+    REQUIRE(get(e, 7, 0, &f) && get(f.bytes, 1, 0, &g)); /* SessionLog.status */
+    CHECK_EQ(g.value, 1);                                /* START */
+    CHECK(event(&second, 2, &e) && !event(&second, 3, &e));
+    ares_str_fini(&first);
+    ares_str_fini(&before);
+    ares_str_fini(&second);
+}
+
+TEST(text_is_a_string_tensor_of_the_text_plugin)
+{
+    ares_tracker *t;
+    ares_str file = { 0 };
+    ares_view e;
+    field f, g;
+    REQUIRE_OK(ares_tracker_open(test_dir(), 0, true, &t));
+    CHECK_OK(ares_tracker_text(t, 300, "samples/0", ARES_VIEW("a\0b \xc3\xa9")));
+    CHECK_OK(ares_tracker_close(t));
+    REQUIRE(events_of(test_dir(), 0, &file) && event(&file, 1, &e));
+    REQUIRE(get(e, 2, 0, &f));
+    CHECK_EQ(f.value, 300); /* two bytes of varint */
+    REQUIRE(get(e, 5, 0, &f) && get(f.bytes, 1, 0, &f));
+    ares_view value = f.bytes;
+    REQUIRE(get(value, 1, 0, &g));
+    CHECK_VIEW(g.bytes, "samples/0");
+    REQUIRE(get(value, 9, 0, &g) && get(g.bytes, 1, 0, &g) && get(g.bytes, 1, 0, &g));
+    CHECK_VIEW(g.bytes, "text");
+    REQUIRE(get(value, 8, 0, &f) && get(f.bytes, 1, 0, &g));
+    CHECK_EQ(g.value, 7); /* DT_STRING */
+    REQUIRE(get(f.bytes, 8, 0, &g));
+    CHECK(ares_view_eq(g.bytes, ARES_VIEW("a\0b \xc3\xa9")));
+    ares_str_fini(&file);
+}
+
+/* Of histogram number nth of the file: its moments, and the counts of its bins added up. */
+static void read_histogram(const ares_str *file, int nth, double moments[5], double *counted, double limits[2], int *bins)
+{
+    ares_view e;
+    field f, g;
+    REQUIRE(event(file, nth + 1, &e));
+    REQUIRE(get(e, 5, 0, &f) && get(f.bytes, 1, 0, &f) && get(f.bytes, 5, 0, &f));
+    for (int i = 0; i < 5; i++) {
+        REQUIRE(get(f.bytes, i + 1, 0, &g));
+        moments[i] = as_double(&g);
+    }
+    REQUIRE(get(f.bytes, 6, 0, &g));
+    *bins = (int)(g.bytes.len / 8);
+    memcpy(&limits[0], g.bytes.data, 8);
+    memcpy(&limits[1], g.bytes.data + g.bytes.len - 8, 8);
+    REQUIRE(get(f.bytes, 7, 0, &g));
+    CHECK_EQ(g.bytes.len / 8, *bins);
+    *counted = 0;
+    for (size_t i = 0; i < g.bytes.len; i += 8) {
+        double n;
+        memcpy(&n, g.bytes.data + i, 8);
+        *counted += n;
+    }
+}
+
+TEST(histograms_count_every_finite_value)
+{
+    ares_tracker *t;
+    ares_str file = { 0 };
+    double m[5], counted, limits[2];
+    int bins;
+    REQUIRE_OK(ares_tracker_open(test_dir(), 0, true, &t));
+    CHECK_OK(ares_tracker_histogram(t, 1, "h", (const double[]){ 1, -1, NAN, 3, INFINITY, -INFINITY, 2.5 }, 7));
+    CHECK_OK(ares_tracker_histogram(t, 1, "h", (const double[]){ 4, 4, 4 }, 3));
+    CHECK_OK(ares_tracker_histogram(t, 1, "h", (const double[]){ 1e308, -1e308, 5 }, 3));
+    CHECK_OK(ares_tracker_histogram(t, 1, "h", (const double[]){ NAN }, 1)); /* nothing to tell */
+    CHECK_OK(ares_tracker_histogram(t, 1, "h", NULL, 0));
+    CHECK_OK(ares_tracker_close(t));
+    REQUIRE(events_of(test_dir(), 0, &file));
+    read_histogram(&file, 0, m, &counted, limits, &bins);
+    CHECK(m[0] == -1 && m[1] == 3 && m[2] == 4 && m[3] == 5.5 && m[4] == 1 + 1 + 9 + 6.25);
+    CHECK_NEAR(counted, 4, 0);
+    CHECK_NEAR(limits[1], 3, 1e-12);
+    read_histogram(&file, 1, m, &counted, limits, &bins);
+    CHECK(m[0] == 4 && m[1] == 4 && m[2] == 3);
+    CHECK_NEAR(counted, 3, 0);
+    CHECK(limits[0] > 4);
+    read_histogram(&file, 2, m, &counted, limits, &bins);
+    CHECK_NEAR(counted, 3, 0);
+    CHECK(isfinite(limits[0]) && limits[0] < 0);
+    ares_view e;
+    CHECK(!event(&file, 4, &e));
+    ares_str_fini(&file);
+}

@@ -178,8 +178,9 @@ int ares_trainer_resume(ares_trainer *t, const char *checkpoint);               
 int ares_train_copy_tokenizer(const char *from, const char *to);                /* tokenizer and generation files of a model directory (state.c) */
 int ares_report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *m); /* (report.c) the usual metrics, over all ranks */
 
-/* The table at the end of a run, on stdout: validation before and after, the same questions side by side, where everything lies. (summary.c) */
-void ares_train_summary(const char *run_dir, const ares_metrics *after);
+/* The table at the end of a run, on stdout and in summary.txt: the same questions before and after, validation before and
+ * after, where everything lies. (summary.c) */
+int ares_train_summary(const char *run_dir, const ares_metrics *after);
 
 /* The run: train from a configuration until done, stopped or failed. */
 int ares_train_run(ares_config *cfg, const ares_train_config *c, ares_world *world);

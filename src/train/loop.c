@@ -245,8 +245,8 @@ int train_run(const run_kind *kind, ares_config *cfg, const ares_train_config *c
         if (rc == ARES_OK) rc = log_step(&r);
     }
     if (rc == ARES_OK && !c->trainer.val_only) rc = train(&r);
+    if (rc == ARES_OK && lead(&r)) rc = ares_train_summary(r.dir.path.data, r.metrics);
     if (rc == ARES_OK && lead(&r)) rc = rundir_finish(&r.dir);
-    if (rc == ARES_OK && lead(&r)) ares_train_summary(r.dir.path.data, r.metrics);
     if (r.tracker) {
         int closed = ares_tracker_close(r.tracker);
         if (rc == ARES_OK) rc = closed;

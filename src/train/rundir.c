@@ -93,7 +93,7 @@ static int look(rundir *d, const ares_config *cfg, const ares_train_config *c, r
     int rc = ares_dir_make(d->path.data);
     if (rc == ARES_OK) rc = ares_lock_take(d->path.data, &d->lock);
     if (rc == ARES_OK && ares_file_exists(ares_path_join(&file, d->path.data, "DONE")))
-        rc = ares_fail(ARES_ESTATE, "run: %s is finished; set trainer.experiment_name for a new run, or remove the directory to start over", d->path.data);
+        rc = ares_fail(ARES_ESTATE, "run: %s is finished (its table: summary.txt there); set trainer.experiment_name for a new run, or remove the directory to start over", d->path.data);
     if (rc == ARES_OK && ares_file_exists(ares_path_join(&file, d->path.data, "config.yaml"))) rc = compare(d, cfg, declare, file.data);
     if (rc == ARES_OK) rc = find_checkpoint(d, c);
     if (rc == ARES_OK) {

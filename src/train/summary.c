@@ -1,5 +1,6 @@
 /* What a run learned, read back from its own files, so that a resumed run shows the same as an uninterrupted one. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
 
@@ -7,8 +8,8 @@
 
 enum { QUESTIONS = 10, COLUMN = 44 };
 
-/* At most COLUMN columns of a text on one line, cut between code points. */
-static void cell(ares_view text, int width)
+/* A text on one line, in so many columns, cut between code points. */
+static void cell(FILE *out, ares_view text, int width)
 {
     int used = 0;
     for (size_t i = 0; i < text.len;) {
@@ -21,30 +22,35 @@ static void cell(ares_view text, int width)
         bool blank = c < ' ';
         int w = blank ? 1 : utf8proc_charwidth(c);
         if (used + w > width - 1) {
-            fputs("…", stdout);
+            fputs("…", out);
             used++;
             break;
         }
-        if (blank) putchar(' ');
-        else fwrite(text.data + i, 1, (size_t)n, stdout);
+        if (blank) fputc(' ', out);
+        else fwrite(text.data + i, 1, (size_t)n, out);
         used += w;
         i += (size_t)n;
     }
-    for (; used < width; used++) putchar(' ');
+    for (; used < width; used++) fputc(' ', out);
 }
 
-/* The first rows of a validation file; texts go to the arena. */
+/* Some rows of a validation file, spread evenly over it; texts go to the arena. */
 static int read_rows(const char *path, ares_arena *arena, const ares_json **rows)
 {
     ares_str text = { 0 };
-    int n = 0;
     if (!ares_file_exists(path) || ares_file_read(path, &text) != ARES_OK) return 0;
-    const char *copy = ares_arena_copy(arena, text.data, text.len), *end = copy + text.len;
-    while (n < QUESTIONS && copy < end) {
-        const char *line_end = memchr(copy, '\n', (size_t)(end - copy));
+    int64_t lines = 0, line = 0;
+    int n = 0;
+    for (size_t i = 0; i < text.len; i++) lines += text.data[i] == '\n';
+    const char *at = ares_arena_copy(arena, text.data, text.len), *end = at + text.len;
+    for (int64_t wanted = ARES_MIN(lines, QUESTIONS); n < wanted; line++) {
+        const char *line_end = memchr(at, '\n', (size_t)(end - at));
         if (!line_end) break;
-        if (ares_json_parse(arena, (ares_view){ copy, (size_t)(line_end - copy) }, path, &rows[n]) == ARES_OK) n++;
-        copy = line_end + 1;
+        if (line == n * lines / wanted) {
+            if (ares_json_parse(arena, (ares_view){ at, (size_t)(line_end - at) }, path, &rows[n]) != ARES_OK) break;
+            n++;
+        }
+        at = line_end + 1;
     }
     ares_str_fini(&text);
     return n;
@@ -56,7 +62,7 @@ static ares_view text_of(const ares_json *row, const char *key)
     return v && v->type == ARES_JSON_STRING ? ares_view_trim(v->text) : (ares_view){ "", 0 };
 }
 
-static void questions(const char *run_dir, int64_t last_step)
+static void questions(FILE *out, const char *run_dir, int64_t last_step)
 {
     ares_arena arena = { 0 };
     ares_str path = { 0 };
@@ -66,12 +72,12 @@ static void questions(const char *run_dir, int64_t last_step)
     snprintf(name, sizeof name, "validation/step_%06lld.jsonl", (long long)last_step);
     n = ARES_MIN(n, read_rows(ares_path_join(&path, run_dir, name), &arena, after));
     if (n && last_step) {
-        printf("\n%-36s%-*s%-*s\n", "question", COLUMN, "before", COLUMN, "after");
+        fprintf(out, "\n%-36s%-*s%s\n", "question", COLUMN, "before", "after");
         for (int i = 0; i < n; i++) {
-            cell(text_of(after[i], "question"), 36);
-            cell(text_of(before[i], "response"), COLUMN);
-            cell(text_of(after[i], "response"), COLUMN);
-            putchar('\n');
+            cell(out, text_of(after[i], "question"), 36);
+            cell(out, text_of(before[i], "response"), COLUMN);
+            cell(out, text_of(after[i], "response"), COLUMN);
+            fputc('\n', out);
         }
     }
     ares_arena_fini(&arena);
@@ -94,30 +100,46 @@ static const ares_json *first_metrics(const char *run_dir, ares_arena *arena)
     return row;
 }
 
-void ares_train_summary(const char *run_dir, const ares_metrics *after)
+static void write_summary(FILE *out, const char *run_dir, const ares_metrics *after)
 {
     ares_arena arena = { 0 };
     ares_str path = { 0 }, name = { 0 };
     const ares_json *before = first_metrics(run_dir, &arena);
     int64_t step = 0;
     if (ares_checkpoint_latest(ares_path_join(&path, run_dir, "checkpoints"), &name) == ARES_OK && name.len) sscanf(name.data, "step_%lld", (long long *)&step);
-    questions(run_dir, step);
+    questions(out, run_dir, step);
     bool title = false;
     for (int i = 0; i < ares_metrics_count(after); i++) {
         const char *key = ares_metrics_name(after, i);
         if (strncmp(key, "val/", 4) != 0) continue;
-        if (!title) printf("\n%-44s%10s%10s\n", "validation", "before", "after");
+        if (!title) fprintf(out, "\n%-44s%10s%10s\n", "validation", "before", "after");
         title = true;
         const ares_json *old = before && step ? ares_json_get(before, key) : NULL;
-        printf("%-44s", key);
-        if (old) printf("%10.3f%10.3f\n", old->number, ares_metrics_value(after, i));
-        else printf("%10s%10.3f\n", "", ares_metrics_value(after, i));
+        if (old) fprintf(out, "%-44s%10.3f%10.3f\n", key, old->number, ares_metrics_value(after, i));
+        else fprintf(out, "%-44s%10s%10.3f\n", key, "", ares_metrics_value(after, i));
     }
-    printf("\nrun directory  %s\n", run_dir);
-    if (name.len) printf("model          %s/checkpoints/%s/model\n", run_dir, name.data);
-    printf("metrics        %s/metrics.jsonl\n", run_dir);
-    ares_error_clear();
+    fprintf(out, "\nrun directory  %s\n", run_dir);
+    if (name.len) fprintf(out, "model          %s/checkpoints/%s/model\n", run_dir, name.data);
+    fprintf(out, "metrics        %s/metrics.jsonl\n", run_dir);
     ares_arena_fini(&arena);
     ares_str_fini(&path);
     ares_str_fini(&name);
+}
+
+int ares_train_summary(const char *run_dir, const ares_metrics *after)
+{
+    char *text = NULL;
+    size_t len = 0;
+    FILE *out = open_memstream(&text, &len);
+    ARES_ASSERT(out);
+    write_summary(out, run_dir, after);
+    ares_error_clear(); /* a file that is not there leaves its part of the table out */
+    ARES_ASSERT(fclose(out) == 0);
+    fwrite(text, 1, len, stdout);
+    fflush(stdout);
+    ares_str path = { 0 };
+    int rc = ares_file_write_atomic(ares_path_join(&path, run_dir, "summary.txt"), text, len);
+    ares_str_fini(&path);
+    free(text);
+    return rc;
 }

@@ -6,6 +6,9 @@
 
 #include <math.h>
 
+/* Passes a NaN on, which fmin and fmax would swallow. */
+static double clamp(double x, double bound) { return x < -bound ? -bound : x > bound ? bound : x; }
+
 static double k1_value(double x) { return x; }
 static double k1_derivative(double x)
 {
@@ -19,8 +22,8 @@ static double k2_derivative(double x) { return x; }
 
 static double k3_value(double x)
 {
-    double k = fmin(fmax(-x, -20), 20);
-    return fmin(fmax(ares_f64_exp(k) - k - 1, -10), 10);
+    double k = clamp(-x, 20);
+    return clamp(ares_f64_exp(k) - k - 1, 10);
 }
 
 static double k3_derivative(double x)

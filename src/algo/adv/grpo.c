@@ -11,8 +11,7 @@ static int group(const ares_algorithm_config *cfg, ares_batch *b, int64_t g, flo
 {
     int64_t row = b->group_start[g], n = b->group_start[g + 1] - row;
     if (n < 2)
-        return ares_fail(ARES_ECONFIG, "adv: grpo: group %lld (prompt %lld) has %lld response; grpo compares responses, set worker.rollout.n to 2 or more", (long long)g,
-                         (long long)b->samples[row].draw, (long long)n);
+        return ares_fail(ARES_ECONFIG, "adv: grpo: group %lld has %lld response; grpo compares responses, set worker.rollout.n to 2 or more", (long long)g, (long long)n);
     for (int64_t i = 0; i < n; i++) {
         double sum = 0;
         for (int64_t t = b->row_start[row + i]; t < b->row_start[row + i + 1]; t++) sum += (double)b->token_level_rewards[t];

@@ -1,0 +1,54 @@
+/* Estimators of KL. Values and slopes from shared/golden/aepo.json, cases kl_kl, kl_abs, kl_low_var_kl (verl's code). */
+#include "test.h"
+
+#include <math.h>
+
+#include "ares/algo.h"
+
+TEST(estimators_agree_with_the_reference)
+{
+    static const double log_probs[] = { -1.0, -0.2, -3.0, -30.0, -1.0 }, ref[] = { -1.3, -2.0, -0.5, -2.0, -40.0 };
+    static const struct { const char *name; double value[5], slope[5]; } cases[] = {
+        { "kl", { 0.3, 1.8, -2.5, -28.0, 39.0 }, { 1, 1, 1, 1, 1 } },
+        { "abs", { 0.3, 1.8, 2.5, 28.0, 39.0 }, { 1, 1, -1, -1, 1 } },
+        { "low_var_kl", { 0.0408182206817, 0.965298888222, 8.6824939607, 10.0, 10.0 }, { 0.259181779318, 0.834701111778, -11.1824939607, 0, 0 } },
+        { "mse", { 0.045, 1.62, 3.125, 392, 760.5 }, { 0.3, 1.8, -2.5, -28, 39 } },
+    };
+    for (int c = 0; c < ARES_COUNT(cases); c++) {
+        const ares_kl *kl = ares_kl_find(cases[c].name);
+        if (!CHECK(kl != NULL)) continue;
+        CHECK_STR(kl->name, cases[c].name);
+        for (int i = 0; i < 5; i++) {
+            CHECK_NEAR(kl->value(log_probs[i] - ref[i]), cases[c].value[i], 1e-10);
+            CHECK_NEAR(kl->derivative(log_probs[i] - ref[i]), cases[c].slope[i], 1e-10);
+        }
+    }
+}
+
+TEST(slopes_are_those_of_the_values)
+{
+    int n;
+    const char *const *names = ares_kl_names(&n);
+    CHECK_EQ(n, 4);
+    for (int k = 0; k < n; k++) {
+        const ares_kl *kl = ares_kl_find(names[k]);
+        for (double x = -25.003; x < 25; x += 0.0317) { /* never within h of 0, of a clamp at +-20, or of k3's at 10 */
+            double h = 1e-6, slope = (kl->value(x + h) - kl->value(x - h)) / (2 * h);
+            if (!CHECK_MSG(fabs(slope - kl->derivative(x)) <= 1e-6 * (1 + fabs(slope)), "%s at %g: %g, by differences %g", names[k], x, kl->derivative(x), slope)) return;
+        }
+    }
+}
+
+TEST(equal_log_probs_are_no_distance_and_a_nan_stays_one)
+{
+    int n;
+    const char *const *names = ares_kl_names(&n);
+    for (int k = 0; k < n; k++) {
+        const ares_kl *kl = ares_kl_find(names[k]);
+        CHECK_NEAR(kl->value(0), 0, 0);
+        if (strcmp(names[k], "kl") != 0) CHECK_NEAR(kl->derivative(0), 0, 0);
+        CHECK_MSG(isnan(kl->value(NAN)), "%s swallows a NaN", names[k]);
+    }
+    CHECK(ares_kl_find("k3") == NULL);
+    CHECK_CONTAINS(ares_error_message(), "kl, abs, mse, low_var_kl");
+}

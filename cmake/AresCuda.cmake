@@ -1,6 +1,5 @@
-# libares_cuda.so: src/cuda and the CUDA twins of the kernels. The program never links it; it opens it when a device is cuda.
-file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cuda/*.cu ${CMAKE_SOURCE_DIR}/src/cuda/*.c
-    ${CMAKE_SOURCE_DIR}/src/kernels/*.cu)
+# libares_cuda.so: the CUDA twins of the kernels. The program never links it; it opens it when a device is cuda.
+file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cu)
 if(ARES_CUDA STREQUAL "OFF" OR NOT sources)
     return()
 endif()
@@ -26,23 +25,9 @@ find_package(CUDAToolkit REQUIRED)
 message(STATUS "CUDA: ${CUDAToolkit_VERSION}")
 
 add_library(ares_cuda SHARED ${sources})
-target_include_directories(ares_cuda PRIVATE ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src/cuda ${CMAKE_SOURCE_DIR}/src/kernels)
+target_include_directories(ares_cuda PRIVATE ${CMAKE_SOURCE_DIR}/include)
 target_compile_definitions(ares_cuda PRIVATE _GNU_SOURCE)
 # Hopper as it is, everything from Ampere on by just-in-time compilation.
 target_compile_options(ares_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--fmad=true
-    -gencode=arch=compute_90a,code=sm_90a -gencode=arch=compute_80,code=compute_80 -Xcompiler=-Wall,-Wextra>
-    $<$<COMPILE_LANGUAGE:C>:-Wall;-Wextra;-Wconversion;-Wno-sign-conversion;-Werror>)
-target_link_libraries(ares_cuda PRIVATE CUDA::cudart)
-foreach(library cublasLt cublas)
-    if(TARGET CUDA::${library})
-        target_link_libraries(ares_cuda PRIVATE CUDA::${library})
-    endif()
-endforeach()
-# NCCL comes with the toolkit's machine or with torch's wheels.
-find_path(NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS} ${ARES_TORCH_DIR}/../nvidia/nccl/include)
-find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ${ARES_TORCH_DIR}/../nvidia/nccl/lib)
-if(NCCL_INCLUDE AND NCCL_LIBRARY)
-    target_include_directories(ares_cuda SYSTEM PRIVATE ${NCCL_INCLUDE})
-    target_link_libraries(ares_cuda PRIVATE ${NCCL_LIBRARY})
-    target_compile_definitions(ares_cuda PRIVATE ARES_HAVE_NCCL)
-endif()
+    -gencode=arch=compute_90a,code=sm_90a -gencode=arch=compute_80,code=compute_80 -Xcompiler=-Wall,-Wextra>)
+target_link_libraries(ares_cuda PRIVATE CUDA::cudart CUDA::cublas)

@@ -51,10 +51,21 @@ struct ares_kernels;
 typedef struct ares_device {
     const struct ares_kernels *k;
     ares_pool *pool;   /* CPU: the threads; may be NULL for one */
-    void *scratch;     /* CPU: grows on demand, kept; owned by the device */
+    void *scratch;     /* grows on demand, kept; owned by the device */
     void *stream;      /* CUDA */
     int index;         /* CUDA ordinal; -1 on the CPU */
 } ares_device;
+
+/*
+ * Whose memory. In linear, attention, norms and whatever else a layer is made of, every array lies on the device (d->k->alloc),
+ * the index arrays of segments, ids and slots among them. head, head_backward, head_fused, token_log_prob and sample take x, dx,
+ * logits, w and dw there, and all their arrays of one number a row (target, log_prob, entropy, lse, c_*, temperature, top_*, key,
+ * forced, token ...) in host memory: a CUDA device copies them itself, and what it writes to the host is complete on return.
+ * After a failure these outputs are not written: call sync before reading them. sum_squares is then NaN.
+ *
+ * The CUDA table sums in fixed orders without atomics, so a run repeats itself; but products are cuBLAS's, whose order may change
+ * with the number of rows. Equality over batches, micro-batches and between rollout and training is promised on the CPU only.
+ */
 
 /* ------------------------------------------------------------------ arguments */
 

@@ -122,6 +122,9 @@ static void cuda_library_path(char *path, size_t size)
     snprintf(path, size, "%.*s/libares_cuda.so", slash ? (int)(slash - self) : 0, self);
 }
 
+typedef void cuda_close_fn(ares_device *d);
+static cuda_close_fn *close_cuda; /* of the library, once it is open */
+
 static int open_cuda(const char *name, int index, ares_device *out)
 {
     typedef const ares_kernels *table_fn(void);
@@ -139,13 +142,14 @@ static int open_cuda(const char *name, int index, ares_device *out)
     open_fn *open;
     *(void **)&table = dlsym(library, "ares_cuda_kernels");
     *(void **)&open = dlsym(library, "ares_cuda_open");
-    if (!table || !open)
+    *(void **)&close_cuda = dlsym(library, "ares_cuda_close");
+    if (!table || !open || !close_cuda)
         return ares_fail(ARES_EDEVICE, "kernels: device = '%s': %s is of another version; build it again", name, path);
     char message[512] = "";
     *out = (ares_device){ .k = table(), .index = index };
-    if (open(out, index, message, sizeof message) != ARES_OK)
-        return ares_fail(ARES_EDEVICE, "kernels: device = '%s': %s; use device=cpu", name, message);
-    return ARES_OK;
+    if (open(out, index, message, sizeof message) == ARES_OK) return ARES_OK;
+    *out = (ares_device){ .index = -1 };
+    return ares_fail(ARES_EDEVICE, "kernels: device = '%s': %s; use device=cpu", name, message);
 }
 
 /* ------------------------------------------------------------------ devices */
@@ -179,6 +183,6 @@ void ares_device_close(ares_device *d)
         for (int i = 0; i <= s->threads; i++) ares_pages_free(s->slot[i].p, s->slot[i].bytes);
         ares_free(s);
         ares_pool_free(d->pool);
-    }
+    } else close_cuda(d);
     *d = (ares_device){ .index = -1 };
 }

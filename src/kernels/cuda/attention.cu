@@ -1,0 +1,336 @@
+/*
+ * Attention in tiles of 32 queries by 32 keys, on packed or paged keys. A block does the queries of one tile and head
+ * against all they see; its warps have four queries each and its lanes are keys, then columns of the output. Every number
+ * of a query is made by the same chain whatever tile it lies in: keys in order, one rescale a chunk, as on the CPU. So
+ * packed = paged = token by token here too.
+ *
+ * Backwards, from the saved log-sum-exp (Dao et al., arXiv 2205.14135, section 3.1): one kernel has dq, a block for a tile
+ * of queries; another dk and dv, a block for a tile of a segment's own keys, to which it adds the queries of all segments
+ * that see them, segments in order, then heads, then queries. S and P are made in both; nothing is added atomically.
+ */
+#include "device.cuh"
+
+enum { TILE = 32, EACH = 4, THREADS = TILE / EACH * 32 }; /* EACH: queries (or keys) of a warp */
+
+/* ------------------------------------------------------------------ which tile */
+
+typedef struct tile {
+    int s, first, n;            /* segment; first of its own rows; how many */
+    int prefix, keys;           /* of the segment */
+    int64_t start;              /* its first row */
+} tile;
+
+static __device__ int prefix_of(const ares_segments *seg, int s) { return seg->prefix_len ? seg->prefix_len[s] : 0; }
+
+/*
+ * Block b of a grid of rows / TILE + segments: a segment's blocks begin at start / TILE + s, which leaves every segment
+ * enough and needs no table. False for the blocks that are left over.
+ */
+static __device__ bool find_tile(const ares_segments *seg, int b, tile *t)
+{
+    int low = 0, high = seg->n - 1;
+    while (low < high) {
+        int mid = (low + high + 1) / 2;
+        if (seg->start[mid] / TILE + mid <= b) low = mid;
+        else high = mid - 1;
+    }
+    int rows = seg->start[low + 1] - seg->start[low];
+    t->s = low;
+    t->start = seg->start[low];
+    t->first = (b - (seg->start[low] / TILE + low)) * TILE;
+    t->n = rows - t->first < TILE ? rows - t->first : TILE;
+    t->prefix = prefix_of(seg, low);
+    t->keys = t->prefix + rows;
+    return t->n > 0;
+}
+static dim3 tiles(const ares_attention_args *a, int heads)
+{
+    return dim3((unsigned)(a->seg.rows / TILE + a->seg.n), (unsigned)heads);
+}
+
+static __device__ bool sees(const ares_attention_args *a, int position, int key, int keys)
+{
+    return key < keys && (!a->causal || key <= position) && (a->window == 0 || key > position - a->window);
+}
+
+/* ------------------------------------------------------------------ tiles in shared memory: [TILE][dim + 1] */
+
+/* n rows; zeros after them. */
+static __device__ void load_rows(float *to, int dim, const float *from, int64_t ld, int n)
+{
+    for (int i = threadIdx.x; i < TILE * dim; i += THREADS) {
+        int r = i / dim, d = i % dim;
+        to[r * (dim + 1) + d] = r < n ? from[r * ld + d] : 0.0f;
+    }
+}
+/* Keys and values [first, first + 32) of the tile's segment and kv head h. */
+static __device__ void load_keys(const ares_attention_args *a, const tile *t, int h, int first, float *k, float *v)
+{
+    int dim = a->head_dim, n = t->keys - first;
+    if (a->cache) {
+        int64_t block = a->seg.block_table[(int64_t)t->s * a->seg.table_stride + first / TILE];
+        const float *keys = a->cache + (block * a->n_kv_heads + h) * 2 * TILE * dim, *values = keys + TILE * dim;
+        for (int i = threadIdx.x; i < TILE * dim; i += THREADS) {
+            int key = i % TILE;
+            k[key * (dim + 1) + i / TILE] = key < n ? keys[i] : 0.0f;
+            v[i / dim * (dim + 1) + i % dim] = i / dim < n ? values[i] : 0.0f;
+        }
+        return;
+    }
+    for (int i = threadIdx.x; i < TILE * dim; i += THREADS) {
+        int r = i / dim, d = i % dim, key = first + r;
+        float key_value = 0.0f, value = 0.0f;
+        if (r < n) {
+            int64_t row = key < t->prefix ? (int64_t)a->seg.prefix_row[t->s] + key : t->start + key - t->prefix;
+            key_value = a->k[row * a->ldkv + (int64_t)h * dim + d];
+            value = a->v[row * a->ldkv + (int64_t)h * dim + d];
+        }
+        k[r * (dim + 1) + d] = key_value;
+        v[r * (dim + 1) + d] = value;
+    }
+}
+/* out[j] = row j of `four` . row `lane` of `rows` */
+static __device__ void dots(const float *four, const float *rows, int dim, float out[EACH])
+{
+    const float *own = rows + threadIdx.x % 32 * (dim + 1);
+    for (int j = 0; j < EACH; j++) out[j] = 0.0f;
+    for (int d = 0; d < dim; d++)
+        for (int j = 0; j < EACH; j++) out[j] = fmaf(four[j * (dim + 1) + d], own[d], out[j]);
+}
+/* sum[j][.] += factor[j] of lane i times row i, in the order of i; lane l has the columns l, l + 32 ... */
+template <int COLUMNS>
+static __device__ void add_products(const float factor[EACH], const float *rows, int dim, float sum[EACH][COLUMNS])
+{
+    for (int i = 0; i < TILE; i++) {
+        float by[EACH];
+        for (int j = 0; j < EACH; j++) by[j] = __shfl_sync(0xffffffffu, factor[j], i);
+#pragma unroll
+        for (int column = 0; column < COLUMNS; column++) {
+            int d = column * 32 + threadIdx.x % 32;
+            float x = d < dim ? rows[i * (dim + 1) + d] : 0.0f;
+            for (int j = 0; j < EACH; j++) sum[j][column] = fmaf(by[j], x, sum[j][column]);
+        }
+    }
+}
+
+/* Chunks of keys that some query of the tile sees: [*from, *to). */
+static __device__ void chunks_of(const ares_attention_args *a, const tile *t, int *from, int *to)
+{
+    int last = a->causal ? t->prefix + t->first + t->n : t->keys;
+    int first = a->window > 0 ? t->prefix + t->first + 1 - a->window : 0;
+    *from = first > 0 ? first / TILE : 0;
+    *to = (last + TILE - 1) / TILE;
+}
+
+/* ------------------------------------------------------------------ forward */
+
+template <int COLUMNS> static __global__ void __launch_bounds__(THREADS) attend(ares_attention_args a)
+{
+    extern __shared__ float shared[];
+    tile t;
+    if (!find_tile(&a.seg, (int)blockIdx.x, &t)) return;
+    int dim = a.head_dim, size = TILE * (dim + 1), head = (int)blockIdx.y, h = head / (a.n_heads / a.n_kv_heads);
+    float *q = shared, *k = q + size, *v = k + size;
+    int own = (int)threadIdx.x / 32 * EACH, lane = (int)threadIdx.x % 32, from, to;
+    int64_t row = t.start + t.first + own;
+    float max[EACH], sum[EACH], out[EACH][COLUMNS];
+    for (int j = 0; j < EACH; j++) {
+        max[j] = -INFINITY;
+        sum[j] = 0.0f;
+        for (int i = 0; i < COLUMNS; i++) out[j][i] = 0.0f;
+    }
+    load_rows(q, dim, a.q + (t.start + t.first) * a.ldq + (int64_t)head * dim, a.ldq, t.n);
+    chunks_of(&a, &t, &from, &to);
+    for (int c = from; c < to; c++) {
+        __syncthreads();
+        load_keys(&a, &t, h, c * TILE, k, v);
+        __syncthreads();
+        if (own >= t.n) continue; /* a warp without queries only helps to load */
+        float p[EACH];
+        dots(q + own * (dim + 1), k, dim, p);
+        for (int j = 0; j < EACH; j++) {
+            float score = sees(&a, t.prefix + t.first + own + j, c * TILE + lane, t.keys) ? p[j] * a.scale : -INFINITY;
+            float top = fmaxf(max[j], cuda_warp_max(score)), base = top == -INFINITY ? 0.0f : top;
+            float rescale = expf(max[j] - base);
+            p[j] = expf(score - base);
+            max[j] = top;
+            sum[j] = sum[j] * rescale + cuda_warp_sum(p[j]);
+            for (int i = 0; i < COLUMNS; i++) out[j][i] *= rescale;
+        }
+        add_products<COLUMNS>(p, v, dim, out);
+    }
+    for (int j = 0; j < EACH && own + j < t.n; j++) {
+        for (int i = 0; i < COLUMNS; i++)
+            if (i * 32 + lane < dim) a.out[(row + j) * a.ldo + (int64_t)head * dim + i * 32 + lane] = out[j][i] / sum[j];
+        if (a.lse && lane == 0) a.lse[(row + j) * a.n_heads + head] = max[j] + logf(sum[j]);
+    }
+}
+
+/* The instance for the columns a lane has: head_dim up to 32, 64, 128 or 256. */
+#define LAUNCH(operation, kernel, grid, shared, ...)                                                         \
+    do {                                                                                                    \
+        if (a->head_dim <= 32) cuda_launch(c, operation, kernel<1>, grid, THREADS, shared, __VA_ARGS__);    \
+        else if (a->head_dim <= 64) cuda_launch(c, operation, kernel<2>, grid, THREADS, shared, __VA_ARGS__); \
+        else if (a->head_dim <= 128) cuda_launch(c, operation, kernel<4>, grid, THREADS, shared, __VA_ARGS__); \
+        else cuda_launch(c, operation, kernel<8>, grid, THREADS, shared, __VA_ARGS__);                      \
+    } while (0)
+
+static size_t shared_bytes(const ares_attention_args *a, int tiles_held)
+{
+    return (size_t)(tiles_held * TILE * (a->head_dim + 1)) * sizeof(float);
+}
+
+static void check(const ares_attention_args *a)
+{
+    ARES_ASSERT(a->n_heads % a->n_kv_heads == 0 && a->head_dim <= 256 && ARES_KV_BLOCK == TILE);
+}
+
+void cuda_attention(ares_device *d, const ares_attention_args *a)
+{
+    cuda_context *c = cuda_enter(d);
+    check(a);
+    if (a->seg.rows == 0) return;
+    LAUNCH("attention", attend, tiles(a, a->n_heads), shared_bytes(a, 3), *a);
+}
+
+/* ------------------------------------------------------------------ backward */
+
+/* delta [rows][n_heads] = dO . out, a warp each */
+static __global__ void dot_outputs(ares_attention_args a, float *delta)
+{
+    int64_t at = (int64_t)blockIdx.x * (CUDA_THREADS / 32) + threadIdx.x / 32, row = at / a.n_heads, head = at % a.n_heads;
+    if (row >= a.seg.rows) return;
+    const float *x = a.d_out + row * a.ldo + head * a.head_dim, *y = a.out + row * a.ldo + head * a.head_dim;
+    float sum = 0.0f;
+    for (int d = (int)threadIdx.x % 32; d < a.head_dim; d += 32) sum = fmaf(x[d], y[d], sum);
+    sum = cuda_warp_sum(sum);
+    if (threadIdx.x % 32 == 0) delta[at] = sum;
+}
+
+template <int COLUMNS> static __global__ void __launch_bounds__(THREADS) queries_back(ares_attention_args a, const float *delta)
+{
+    extern __shared__ float shared[];
+    tile t;
+    if (!find_tile(&a.seg, (int)blockIdx.x, &t)) return;
+    int dim = a.head_dim, size = TILE * (dim + 1), head = (int)blockIdx.y, h = head / (a.n_heads / a.n_kv_heads);
+    float *q = shared, *d_out = q + size, *k = d_out + size, *v = k + size;
+    int own = (int)threadIdx.x / 32 * EACH, lane = (int)threadIdx.x % 32, from, to;
+    int64_t row = t.start + t.first, column = (int64_t)head * dim;
+    float dq[EACH][COLUMNS];
+    for (int j = 0; j < EACH; j++)
+        for (int i = 0; i < COLUMNS; i++) dq[j][i] = 0.0f;
+    load_rows(q, dim, a.q + row * a.ldq + column, a.ldq, t.n);
+    load_rows(d_out, dim, a.d_out + row * a.ldo + column, a.ldo, t.n);
+    row += own;
+    chunks_of(&a, &t, &from, &to);
+    for (int c = from; c < to; c++) {
+        __syncthreads();
+        load_keys(&a, &t, h, c * TILE, k, v);
+        __syncthreads();
+        if (own >= t.n) continue;
+        float p[EACH], ds[EACH];
+        dots(q + own * (dim + 1), k, dim, p);
+        dots(d_out + own * (dim + 1), v, dim, ds);
+        for (int j = 0; j < EACH; j++) {
+            bool seen = own + j < t.n && sees(&a, t.prefix + t.first + own + j, c * TILE + lane, t.keys);
+            int64_t at = (row + j) * a.n_heads + head;
+            ds[j] = seen ? expf(p[j] * a.scale - a.lse[at]) * (ds[j] - delta[at]) * a.scale : 0.0f;
+        }
+        add_products<COLUMNS>(ds, k, dim, dq);
+    }
+    for (int j = 0; j < EACH && own + j < t.n; j++)
+        for (int i = 0; i < COLUMNS; i++)
+            if (i * 32 + lane < dim) a.dq[(row + j) * a.lddq + column + i * 32 + lane] = dq[j][i];
+}
+
+/* Here a warp has four keys and the lanes are queries. */
+template <int COLUMNS> static __global__ void __launch_bounds__(THREADS) keys_back(ares_attention_args a, const float *delta)
+{
+    extern __shared__ float shared[];
+    tile t; /* of keys: rows [first, first + n) of segment s */
+    if (!find_tile(&a.seg, (int)blockIdx.x, &t)) return;
+    int dim = a.head_dim, size = TILE * (dim + 1), h = (int)blockIdx.y, group = a.n_heads / a.n_kv_heads;
+    float *k = shared, *v = k + size, *q = v + size, *d_out = q + size;
+    int own = (int)threadIdx.x / 32 * EACH, lane = (int)threadIdx.x % 32;
+    int64_t key_row = t.start + t.first;
+    float dk[EACH][COLUMNS], dv[EACH][COLUMNS];
+    for (int j = 0; j < EACH; j++)
+        for (int i = 0; i < COLUMNS; i++) {
+            int64_t at = (key_row + own + j) * a.lddkv + (int64_t)h * dim + i * 32 + lane;
+            bool real = own + j < t.n && i * 32 + lane < dim;
+            dk[j][i] = real ? a.dk[at] : 0.0f;
+            dv[j][i] = real ? a.dv[at] : 0.0f;
+        }
+    load_rows(k, dim, a.k + key_row * a.ldkv + (int64_t)h * dim, a.ldkv, t.n);
+    load_rows(v, dim, a.v + key_row * a.ldkv + (int64_t)h * dim, a.ldkv, t.n);
+    for (int s = t.s; s < a.seg.n; s++) {
+        int prefix = prefix_of(&a.seg, s), rows = a.seg.start[s + 1] - a.seg.start[s];
+        bool shares = s != t.s && prefix > t.first && a.seg.prefix_row[s] == t.start;
+        if (s != t.s && !shares) continue;
+        /* positions of the tile's keys in s, and the queries that may see one of them */
+        int key0 = shares ? t.first : prefix + t.first, keys = shares ? prefix : prefix + rows;
+        int from = a.causal && key0 > prefix ? key0 - prefix : 0, to = rows;
+        if (a.window > 0 && key0 + t.n + a.window - 1 - prefix < to) to = key0 + t.n + a.window - 1 - prefix;
+        for (int g = 0; g < group; g++)
+            for (int first = from; first < to; first += TILE) {
+                int n = to - first < TILE ? to - first : TILE;
+                int64_t row = a.seg.start[s] + first, column = (int64_t)(h * group + g) * dim;
+                __syncthreads();
+                load_rows(q, dim, a.q + row * a.ldq + column, a.ldq, n);
+                load_rows(d_out, dim, a.d_out + row * a.ldo + column, a.ldo, n);
+                __syncthreads();
+                if (own >= t.n) continue;
+                float p[EACH], ds[EACH];
+                int64_t at = (row + lane) * a.n_heads + h * group + g;
+                float lse = lane < n ? a.lse[at] : 0.0f, shift = lane < n ? delta[at] : 0.0f;
+                dots(k + own * (dim + 1), q, dim, p);
+                dots(v + own * (dim + 1), d_out, dim, ds);
+                for (int j = 0; j < EACH; j++) {
+                    bool seen = lane < n && own + j < t.n && sees(&a, prefix + first + lane, key0 + own + j, keys);
+                    p[j] = seen ? expf(p[j] * a.scale - lse) : 0.0f;
+                    ds[j] = p[j] * (ds[j] - shift) * a.scale;
+                }
+                add_products<COLUMNS>(p, d_out, dim, dv);
+                add_products<COLUMNS>(ds, q, dim, dk);
+            }
+    }
+    for (int j = 0; j < EACH && own + j < t.n; j++)
+        for (int i = 0; i < COLUMNS; i++)
+            if (i * 32 + lane < dim) {
+                int64_t at = (key_row + own + j) * a.lddkv + (int64_t)h * dim + i * 32 + lane;
+                a.dk[at] = dk[j][i];
+                a.dv[at] = dv[j][i];
+            }
+}
+
+void cuda_attention_backward(ares_device *d, const ares_attention_args *a)
+{
+    cuda_context *c = cuda_enter(d);
+    check(a);
+    ARES_ASSERT(!a->cache && a->lse);
+    int64_t dots_wanted = (int64_t)a->seg.rows * a->n_heads;
+    if (dots_wanted == 0) return;
+    float *delta = (float *)cuda_scratch(c, CUDA_ROWS, (size_t)dots_wanted * sizeof(float));
+    cuda_launch(c, "attention_backward: delta", dot_outputs, (unsigned)((dots_wanted + 7) / 8), CUDA_THREADS, 0, *a, delta);
+    LAUNCH("attention_backward: dq", queries_back, tiles(a, a->n_heads), shared_bytes(a, 4), *a, delta);
+    LAUNCH("attention_backward: dk, dv", keys_back, tiles(a, a->n_kv_heads), shared_bytes(a, 4), *a, delta);
+}
+
+/* ------------------------------------------------------------------ the cache */
+
+static __global__ void store_rows(int32_t rows, int32_t n_kv, int32_t dim, const float *k, const float *v, int64_t ldkv, const int32_t *slots, float *cache)
+{
+    CUDA_EACH(i, (int64_t)rows * n_kv * dim)
+    {
+        int64_t d = i % dim, h = i / dim % n_kv, r = i / dim / n_kv, block = slots[r] / TILE, at = slots[r] % TILE;
+        float *keys = cache + (block * n_kv + h) * 2 * TILE * dim;
+        keys[d * TILE + at] = k[r * ldkv + h * dim + d];
+        keys[TILE * dim + at * dim + d] = v[r * ldkv + h * dim + d];
+    }
+}
+
+void cuda_store_kv(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const float *k, const float *v, int64_t ldkv, const int32_t *slots, float *cache)
+{
+    cuda_launch(cuda_enter(d), "store_kv", store_rows, cuda_blocks((int64_t)rows * n_kv * head_dim), CUDA_THREADS, 0, rows, n_kv,
+                head_dim, k, v, ldkv, slots, cache);
+}

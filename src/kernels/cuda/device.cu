@@ -1,0 +1,213 @@
+/*
+ * The CUDA device: opening it, its memory, its first failure, and the table that the program asks for by name
+ * (kernels/cpu.c). ares_fail, ares_abort and ares_f64_pow are the program's own, found when the library is loaded.
+ */
+#include "device.cuh"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+cuda_context *cuda_enter(ares_device *d)
+{
+    cuda_context *c = (cuda_context *)d->scratch;
+    cuda_check(c, cudaSetDevice(c->index), "cudaSetDevice");
+    return c;
+}
+
+static void fail(cuda_context *c, const char *operation, const char *why)
+{
+    if (c->failed) return;
+    c->failed = true;
+    snprintf(c->message, sizeof c->message, "%s: %s", operation, why);
+}
+bool cuda_check(cuda_context *c, cudaError_t error, const char *operation)
+{
+    if (error != cudaSuccess) {
+        fail(c, operation, cudaGetErrorString(error));
+        (void)cudaGetLastError(); /* what can be forgiven is reported once */
+    }
+    return !c->failed;
+}
+bool cuda_check_blas(cuda_context *c, cublasStatus_t status, const char *operation)
+{
+    if (status != CUBLAS_STATUS_SUCCESS) fail(c, operation, cublasGetStatusString(status));
+    return !c->failed;
+}
+
+/* Waits; a kernel that failed since the last wait is one of those up to the last launched. */
+static bool wait(cuda_context *c)
+{
+    cudaError_t error = cudaStreamSynchronize(c->stream);
+    if (error != cudaSuccess && !c->failed) {
+        char operation[128];
+        snprintf(operation, sizeof operation, "in or before %s (CUDA_LAUNCH_BLOCKING=1 finds it)", c->last);
+        cuda_check(c, error, operation);
+    }
+    return !c->failed;
+}
+
+void *cuda_scratch(cuda_context *c, cuda_slot slot, size_t bytes)
+{
+    if (c->failed) return NULL;
+    if (c->slot[slot].bytes >= bytes && c->slot[slot].p) return c->slot[slot].p;
+    cuda_check(c, cudaFree(c->slot[slot].p), "free scratch"); /* waits for the kernels that use it */
+    c->slot[slot].p = NULL;
+    c->slot[slot].bytes = 0;
+    bytes = (bytes + bytes / 4 + 65535) / 65536 * 65536;
+    char operation[64];
+    snprintf(operation, sizeof operation, "scratch of %.2f GiB", (double)bytes / 1073741824.0);
+    if (!cuda_check(c, cudaMalloc(&c->slot[slot].p, bytes), operation)) return NULL;
+    c->slot[slot].bytes = bytes;
+    return c->slot[slot].p;
+}
+
+bool cuda_in(cuda_context *c, void *device, const void *host, size_t bytes)
+{
+    /* from pageable memory the call returns when the bytes have been taken */
+    return !c->failed && cuda_check(c, cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, c->stream), "copy in");
+}
+bool cuda_out(cuda_context *c, void *host, const void *device, size_t bytes)
+{
+    if (c->failed) return false;
+    cuda_check(c, cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, c->stream), "copy out");
+    return wait(c);
+}
+
+/* ------------------------------------------------------------------ memory */
+
+static void *cuda_alloc(ares_device *d, size_t bytes)
+{
+    cuda_context *c = cuda_enter(d);
+    void *p = NULL;
+    if (bytes == 0) bytes = 1;
+    if (cudaMalloc(&p, bytes) != cudaSuccess) {
+        (void)cudaGetLastError(); /* the caller says what did not fit */
+        return NULL;
+    }
+    cuda_check(c, cudaMemsetAsync(p, 0, bytes, c->stream), "zero new memory");
+    return p;
+}
+static void cuda_release(ares_device *d, void *p, size_t bytes)
+{
+    (void)bytes;
+    if (p) cuda_check(cuda_enter(d), cudaFree(p), "free");
+}
+static void cuda_copy_in(ares_device *d, void *device, const void *host, size_t bytes)
+{
+    cuda_in(cuda_enter(d), device, host, bytes);
+}
+static void cuda_copy_out(ares_device *d, void *host, const void *device, size_t bytes)
+{
+    cuda_out(cuda_enter(d), host, device, bytes);
+}
+static void cuda_copy(ares_device *d, void *to, const void *from, size_t bytes)
+{
+    cuda_context *c = cuda_enter(d);
+    if (!c->failed) cuda_check(c, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, c->stream), "copy");
+}
+static void cuda_zero(ares_device *d, void *p, size_t bytes)
+{
+    cuda_context *c = cuda_enter(d);
+    if (!c->failed) cuda_check(c, cudaMemsetAsync(p, 0, bytes, c->stream), "zero");
+}
+static int cuda_sync(ares_device *d)
+{
+    cuda_context *c = cuda_enter(d);
+    if (wait(c)) return ARES_OK;
+    c->failed = false;
+    return ares_fail(ARES_EDEVICE, "kernels: cuda:%d: %s", c->index, c->message);
+}
+
+/* ------------------------------------------------------------------ the door */
+
+static const ares_kernels table = {
+    .name = "cuda",
+    .layout = ARES_ROWS,
+    .alloc = cuda_alloc,
+    .release = cuda_release,
+    .copy_in = cuda_copy_in,
+    .copy_out = cuda_copy_out,
+    .copy = cuda_copy,
+    .zero = cuda_zero,
+    .sync = cuda_sync,
+    .linear = cuda_linear,
+    .linear_backward = cuda_linear_backward,
+    .embedding = cuda_embedding,
+    .embedding_backward = cuda_embedding_backward,
+    .rms_norm = cuda_rms_norm,
+    .rms_norm_backward = cuda_rms_norm_backward,
+    .rope = cuda_rope,
+    .silu_mul = cuda_silu_mul,
+    .silu_mul_backward = cuda_silu_mul_backward,
+    .store_kv = cuda_store_kv,
+    .attention = cuda_attention,
+    .attention_backward = cuda_attention_backward,
+    .head = cuda_head,
+    .head_backward = cuda_head_backward,
+    .head_fused = cuda_head_fused,
+    .sample = cuda_sample,
+    .token_log_prob = cuda_token_log_prob,
+    .adamw = cuda_adamw,
+    .sum_squares = cuda_sum_squares,
+    .add = cuda_add,
+    .scale = cuda_scale,
+};
+
+/* A context whose opening failed half way is given back as far as it came. */
+static void close_context(cuda_context *c)
+{
+    for (int i = 0; i < CUDA_SLOTS; i++) (void)cudaFree(c->slot[i].p);
+    if (c->blas) (void)cublasDestroy(c->blas);
+    if (c->stream) (void)cudaStreamDestroy(c->stream);
+    free(c);
+}
+
+extern "C" {
+const ares_kernels *ares_cuda_kernels(void);
+int ares_cuda_open(ares_device *d, int index, char *message, size_t size);
+void ares_cuda_close(ares_device *d);
+}
+
+const ares_kernels *ares_cuda_kernels(void) { return &table; }
+
+/* Fills d->scratch and d->stream; a failure's text goes into message, since no table is in use yet. */
+int ares_cuda_open(ares_device *d, int index, char *message, size_t size)
+{
+    int devices = 0;
+    cudaError_t error = cudaGetDeviceCount(&devices);
+    if (error != cudaSuccess || devices == 0) {
+        snprintf(message, size, "no CUDA device: %s", error != cudaSuccess ? cudaGetErrorString(error) : "the driver shows none");
+        return ARES_EDEVICE;
+    }
+    if (index >= devices) {
+        snprintf(message, size, "no such device (the driver shows %d: cuda:0 to cuda:%d)", devices, devices - 1);
+        return ARES_EDEVICE;
+    }
+    cuda_context *c = (cuda_context *)calloc(1, sizeof *c);
+    ARES_ASSERT(c);
+    c->index = index;
+    c->last = "opening";
+    cuda_check(c, cudaSetDevice(index), "cudaSetDevice");
+    if (!c->failed) cuda_check(c, cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking), "cudaStreamCreate");
+    if (!c->failed) cuda_check_blas(c, cublasCreate(&c->blas), "cublasCreate");
+    if (!c->failed) cuda_check_blas(c, cublasSetStream(c->blas, c->stream), "cublasSetStream");
+    if (!c->failed) cuda_check_blas(c, cublasSetAtomicsMode(c->blas, CUBLAS_ATOMICS_NOT_ALLOWED), "cublasSetAtomicsMode");
+    if (c->failed) {
+        snprintf(message, size, "%s", c->message);
+        close_context(c);
+        return ARES_EDEVICE;
+    }
+    d->scratch = c;
+    d->stream = c->stream;
+    return ARES_OK;
+}
+
+void ares_cuda_close(ares_device *d)
+{
+    cuda_context *c = (cuda_context *)d->scratch;
+    (void)cudaSetDevice(c->index);
+    (void)cudaStreamSynchronize(c->stream);
+    close_context(c);
+    d->scratch = d->stream = NULL;
+}

@@ -1,0 +1,156 @@
+/* What touches each number once: rotation, SwiGLU, AdamW, whole-array sums and updates. */
+#include "device.cuh"
+
+#include <math.h>
+
+static __global__ void rotate(int32_t rows, int32_t heads, int32_t half, float *x, int64_t ldx, const float *cos_sin, float sign)
+{
+    CUDA_EACH(at, (int64_t)rows * heads * half)
+    {
+        int64_t i = at % half, h = at / half % heads, r = at / half / heads;
+        float *p = x + r * ldx + h * 2 * half + i, a = p[0], b = p[half];
+        float cosine = cos_sin[r * 2 * half + i], sine = sign * cos_sin[r * 2 * half + half + i];
+        p[0] = fmaf(-b, sine, a * cosine);
+        p[half] = fmaf(a, sine, b * cosine);
+    }
+}
+void cuda_rope(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, float *x, int64_t ldx, const float *cos_sin, bool inverse)
+{
+    ARES_ASSERT(head_dim % 2 == 0);
+    cuda_launch(cuda_enter(d), "rope", rotate, cuda_blocks((int64_t)rows * heads * (head_dim / 2)), CUDA_THREADS, 0, rows, heads,
+                head_dim / 2, x, ldx, cos_sin, inverse ? -1.0f : 1.0f);
+}
+
+static __device__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+
+static __global__ void swiglu(int32_t rows, int32_t k, const float *gate, const float *up, int64_t ldgu, float *y, int64_t ldy)
+{
+    CUDA_EACH(at, (int64_t)rows * k)
+    {
+        int64_t r = at / k, i = at % k;
+        float g = gate[r * ldgu + i];
+        y[r * ldy + i] = g * sigmoid(g) * up[r * ldgu + i];
+    }
+}
+void cuda_silu_mul(ares_device *d, int32_t rows, int32_t k, const float *gate, const float *up, int64_t ldgu, float *y, int64_t ldy)
+{
+    cuda_launch(cuda_enter(d), "silu_mul", swiglu, cuda_blocks((int64_t)rows * k), CUDA_THREADS, 0, rows, k, gate, up, ldgu, y, ldy);
+}
+
+static __global__ void swiglu_back(int32_t rows, int32_t k, const float *dy, int64_t lddy, const float *gate, const float *up,
+                                   int64_t ldgu, float *d_gate, float *d_up, int64_t lddgu, float *y, int64_t ldy)
+{
+    CUDA_EACH(at, (int64_t)rows * k)
+    {
+        int64_t r = at / k, i = at % k;
+        float g = gate[r * ldgu + i], u = up[r * ldgu + i], e = dy[r * lddy + i], s = sigmoid(g), silu = g * s;
+        d_up[r * lddgu + i] = e * silu;
+        d_gate[r * lddgu + i] = e * u * fmaf(silu, 1.0f - s, s);
+        if (y) y[r * ldy + i] = silu * u;
+    }
+}
+void cuda_silu_mul_backward(ares_device *d, int32_t rows, int32_t k, const float *dy, int64_t lddy, const float *gate, const float *up,
+                            int64_t ldgu, float *d_gate, float *d_up, int64_t lddgu, float *y, int64_t ldy)
+{
+    cuda_launch(cuda_enter(d), "silu_mul_backward", swiglu_back, cuda_blocks((int64_t)rows * k), CUDA_THREADS, 0, rows, k, dy, lddy,
+                gate, up, ldgu, d_gate, d_up, lddgu, y, ldy);
+}
+
+/* ------------------------------------------------------------------ AdamW: the CPU's formula, term by term */
+
+typedef struct adamw_terms {
+    float grad_scale, beta1, rest1, beta2, rest2, m_scale, v_scale, eps, decay, lr;
+} adamw_terms;
+
+static __global__ void adamw(int64_t n, float *w, uint16_t *short_w, float *long_w, const float *grad, float *m, float *v, adamw_terms t)
+{
+    CUDA_EACH(i, n)
+    {
+        float g = grad[i] * t.grad_scale;
+        float m1 = m[i] = fmaf(t.beta1, m[i], t.rest1 * g);
+        float v1 = v[i] = fmaf(t.beta2, v[i], t.rest2 * g * g);
+        float step = m1 * t.m_scale / fmaf(sqrtf(v1), t.v_scale, t.eps);
+        float x = w[i] = fmaf(-t.lr, fmaf(t.decay, w[i], step), w[i]);
+        if (short_w) short_w[i] = cuda_to_bf16(x);
+        if (long_w) long_w[i] = x;
+    }
+}
+
+void cuda_adamw(ares_device *d, const ares_adamw_args *a)
+{
+    ARES_ASSERT(a->step >= 1 && a->dtype != ARES_F16 && (a->master || a->dtype == ARES_F32));
+    adamw_terms t = {
+        .grad_scale = (float)a->grad_scale,
+        .beta1 = (float)a->beta1,
+        .rest1 = (float)(1.0 - a->beta1),
+        .beta2 = (float)a->beta2,
+        .rest2 = (float)(1.0 - a->beta2),
+        .m_scale = (float)(1.0 / (1.0 - ares_f64_pow(a->beta1, (double)a->step))),
+        .v_scale = (float)(1.0 / sqrt(1.0 - ares_f64_pow(a->beta2, (double)a->step))),
+        .eps = (float)a->eps,
+        .decay = (float)a->weight_decay,
+        .lr = (float)a->lr,
+    };
+    float *w = a->master ? a->master : (float *)a->w;
+    cuda_launch(cuda_enter(d), "adamw", adamw, cuda_blocks(a->n), CUDA_THREADS, 0, a->n, w,
+                a->dtype == ARES_BF16 ? (uint16_t *)a->w : NULL, a->master && a->dtype == ARES_F32 ? (float *)a->w : NULL, a->grad, a->m,
+                a->v, t);
+}
+
+/* ------------------------------------------------------------------ whole arrays */
+
+static __global__ void add_to(float *y, const float *x, int64_t n)
+{
+    CUDA_EACH(i, n) y[i] += x[i];
+}
+void cuda_add(ares_device *d, float *y, const float *x, int64_t n)
+{
+    cuda_launch(cuda_enter(d), "add", add_to, cuda_blocks(n), CUDA_THREADS, 0, y, x, n);
+}
+static __global__ void scale_by(float *x, float factor, int64_t n)
+{
+    CUDA_EACH(i, n) x[i] *= factor;
+}
+void cuda_scale(ares_device *d, float *x, double factor, int64_t n)
+{
+    cuda_launch(cuda_enter(d), "scale", scale_by, cuda_blocks(n), CUDA_THREADS, 0, x, (float)factor, n);
+}
+
+/* Chunks of a fixed size, each summed by one block in f64; then the chunks' sums by one block. */
+enum { SUM_CHUNK = 65536 };
+
+static __device__ void block_total(double sum, double *to)
+{
+    __shared__ double tree[CUDA_THREADS];
+    tree[threadIdx.x] = sum;
+    for (int half = CUDA_THREADS / 2; half; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) tree[threadIdx.x] += tree[threadIdx.x + half];
+    }
+    if (threadIdx.x == 0) *to = tree[0];
+}
+static __global__ void sum_chunks(const float *x, int64_t n, double *of_chunk)
+{
+    int64_t first = (int64_t)blockIdx.x * SUM_CHUNK, end = n < first + SUM_CHUNK ? n : first + SUM_CHUNK;
+    double sum = 0.0;
+    for (int64_t i = first + threadIdx.x; i < end; i += CUDA_THREADS) sum += (double)x[i] * (double)x[i];
+    block_total(sum, of_chunk + blockIdx.x);
+}
+static __global__ void sum_sums(const double *of_chunk, int64_t chunks, double *total)
+{
+    double sum = 0.0;
+    for (int64_t i = threadIdx.x; i < chunks; i += CUDA_THREADS) sum += of_chunk[i];
+    block_total(sum, total);
+}
+
+/* NaN when the device has failed; sync says how. */
+double cuda_sum_squares(ares_device *d, const float *x, int64_t n)
+{
+    cuda_context *c = cuda_enter(d);
+    int64_t chunks = (n + SUM_CHUNK - 1) / SUM_CHUNK;
+    double total = 0.0, *sums = (double *)cuda_scratch(c, CUDA_SUMS, (size_t)(chunks + 1) * sizeof(double));
+    if (n == 0) return 0.0;
+    cuda_launch(c, "sum_squares", sum_chunks, (unsigned)chunks, CUDA_THREADS, 0, x, n, sums + 1);
+    cuda_launch(c, "sum_squares", sum_sums, 1u, CUDA_THREADS, 0, sums + 1, chunks, sums);
+    return cuda_out(c, &total, sums, sizeof total) ? total : (double)NAN;
+}

@@ -1,0 +1,209 @@
+/* Loading and saving: names, shapes, dtypes, both dialects, damage; a saved model is the same model. */
+#include <stdio.h>
+#include <string.h>
+
+#include "ares/model.h"
+#include "test.h"
+
+static const char *golden(const char *variant)
+{
+    static char path[600];
+    snprintf(path, sizeof path, "%s/%s", test_source("tests/golden/models"), variant);
+    return path;
+}
+
+static int load(const char *dir, ares_dtype storage, ares_device *d, ares_model **m)
+{
+    ares_model_options opt = { .storage = storage };
+    *m = NULL;
+    CHECK_OK(ares_device_open("cpu", 1, d));
+    return ares_model_load(dir, d, &opt, m);
+}
+
+static void copy_file(const char *from, const char *name)
+{
+    ares_str path = { 0 }, data = { 0 };
+    if (CHECK_OK(ares_file_read(ares_path_join(&path, from, name), &data))) CHECK_OK(ares_file_write(ares_path_join(&path, test_dir(), name), data.data, data.len));
+    ares_str_fini(&path);
+    ares_str_fini(&data);
+}
+
+/* Replaces `from` by `to` in a file of the test's directory. */
+static void edit(const char *name, const char *from, const char *to)
+{
+    ares_str data = { 0 }, out = { 0 };
+    CHECK_OK(ares_file_read(test_file(name), &data));
+    int64_t at = ares_view_find(ares_str_view(&data), ares_view_of(from), 0);
+    if (CHECK(at >= 0)) {
+        ares_str_add(&out, data.data, (size_t)at);
+        ares_str_add_z(&out, to);
+        ares_str_add(&out, data.data + at + strlen(from), data.len - (size_t)at - strlen(from));
+        CHECK_OK(ares_file_write(test_file(name), out.data, out.len));
+    }
+    ares_str_fini(&data);
+    ares_str_fini(&out);
+}
+
+static void check_refused(int code, const char *part)
+{
+    ares_device d;
+    ares_model *m;
+    CHECK_FAIL(load(test_dir(), ARES_F32, &d, &m), code, part);
+    ares_device_close(&d);
+}
+
+static void damaged(const char *variant)
+{
+    copy_file(golden(variant), "config.json");
+    copy_file(golden(variant), "model.safetensors");
+}
+
+TEST(a_saved_model_has_the_same_bits_and_loads_again)
+{
+    static const char *const variants[] = { "qwen2_tied", "qwen3_yarn", "llama_llama3", "llama_biases", "llama_dynamic", "qwen2_window", "llama_sharded" };
+    for (int v = 0; v < ARES_COUNT(variants); v++) {
+        ares_device d, e;
+        ares_model *a, *b;
+        char dir[600];
+        snprintf(dir, sizeof dir, "%s/%s", test_dir(), variants[v]);
+        if (!CHECK_OK(load(golden(variants[v]), ARES_F32, &d, &a))) return;
+        CHECK_OK(ares_model_save(a, dir));
+        if (!CHECK_OK(load(dir, ARES_F32, &e, &b))) return;
+        CHECK_EQ(a->weights_bytes, b->weights_bytes);
+        CHECK_MEM(a->weights, b->weights, a->weights_bytes);
+        a->cfg.file_dtype = b->cfg.file_dtype;
+        CHECK_EQ(a->cfg.rope.kind, b->cfg.rope.kind);
+        CHECK_NEAR(a->cfg.rope.factor, b->cfg.rope.factor, 0);
+        CHECK_EQ(a->cfg.rope.original_max_position, b->cfg.rope.original_max_position);
+        CHECK_EQ(a->cfg.window, b->cfg.window);
+        CHECK_EQ(a->cfg.n_eos, b->cfg.n_eos);
+        float x[256], y[256];
+        ares_rope_row(a, 77, 100, x);
+        ares_rope_row(b, 77, 100, y);
+        CHECK_MEM(x, y, (size_t)a->cfg.head_dim * sizeof(float));
+        ares_model_free(a);
+        ares_model_free(b);
+        ares_device_close(&d);
+        ares_device_close(&e);
+    }
+}
+
+TEST(bf16_storage_keeps_what_a_bf16_file_holds)
+{
+    ares_device d, e;
+    ares_model *a, *b;
+    if (!CHECK_OK(load(golden("qwen2_bf16"), ARES_F32, &d, &a)) || !CHECK_OK(load(golden("qwen2_bf16"), ARES_BF16, &e, &b))) return;
+    const ares_param *p = a->layer[0].q.w, *q = b->layer[0].q.w;
+    size_t n = (size_t)p->weight.n * (size_t)p->weight.k;
+    float *x = ares_malloc(n * sizeof *x), *y = ares_malloc(n * sizeof *y);
+    ares_matrix_unpack(&p->weight, x, ARES_F32);
+    ares_matrix_unpack(&q->weight, y, ARES_F32);
+    CHECK_MEM(x, y, n * sizeof *x);
+    CHECK(b->weights_bytes < a->weights_bytes);
+    ares_free(x);
+    ares_free(y);
+    ares_model_free(a);
+    ares_model_free(b);
+    ares_device_close(&d);
+    ares_device_close(&e);
+}
+
+TEST(a_fresh_model_depends_on_its_seed_and_on_nothing_else)
+{
+    ares_device d;
+    ares_model *base, *a, *b, *c;
+    ares_model_options opt = { .storage = ARES_F32 };
+    if (!CHECK_OK(load(golden("qwen3_untied"), ARES_F32, &d, &base))) return;
+    CHECK_OK(ares_model_new(&base->cfg, &d, &opt, 1, &a));
+    CHECK_OK(ares_model_new(&base->cfg, &d, &opt, 1, &b));
+    CHECK_OK(ares_model_new(&base->cfg, &d, &opt, 2, &c));
+    CHECK_MEM(a->weights, b->weights, a->weights_bytes);
+    CHECK(memcmp(a->weights, c->weights, a->weights_bytes) != 0);
+    double sum = 0;
+    int64_t n = (int64_t)a->embed->weight.n * a->embed->weight.k;
+    for (int64_t i = 0; i < n; i++) sum += (double)((float *)a->embed->weight.data)[i] * (double)((float *)a->embed->weight.data)[i];
+    CHECK_NEAR(sum / (double)n / (base->cfg.initializer_range * base->cfg.initializer_range), 1, 0.1);
+    CHECK_NEAR(((float *)a->layer[0].input_norm->weight.data)[0], 1, 0);
+    ares_model_free(base);
+    ares_model_free(a);
+    ares_model_free(b);
+    ares_model_free(c);
+    ares_device_close(&d);
+}
+
+TEST(an_unknown_model_type_lists_the_choices)
+{
+    damaged("qwen2_tied");
+    edit("config.json", "\"qwen2\"", "\"qwen4\"");
+    check_refused(ARES_EUNSUPPORTED, "qwen2, qwen3, llama");
+}
+
+TEST(a_missing_tensor_is_named_with_its_shape)
+{
+    damaged("qwen2_untied");
+    edit("model.safetensors", "model.layers.1.mlp.up_proj.weight", "model.layers.1.mlp.up_prod.weight");
+    check_refused(ARES_EFORMAT, "model.layers.1.mlp.up_prod.weight");
+    damaged("qwen2_untied");
+    edit("config.json", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3");
+    check_refused(ARES_EFORMAT, "tensor 'model.layers.2.input_layernorm.weight' is missing; expected shape [");
+}
+
+TEST(a_surplus_tensor_is_named)
+{
+    damaged("qwen2_untied");
+    edit("config.json", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1");
+    check_refused(ARES_EFORMAT, "model.layers.1.");
+}
+
+TEST(a_mis_shaped_tensor_is_named_with_both_shapes)
+{
+    damaged("qwen2_untied");
+    ares_model_config c;
+    REQUIRE_OK(ares_model_config_load(test_dir(), &c));
+    char from[64], to[64];
+    snprintf(from, sizeof from, "\"vocab_size\": %d", c.vocab);
+    snprintf(to, sizeof to, "\"vocab_size\": %d", c.vocab + 1);
+    edit("config.json", from, to);
+    check_refused(ARES_EFORMAT, "config.json asks for [");
+}
+
+TEST(config_mistakes_are_named)
+{
+    static const struct { const char *from, *to; int code; const char *part; } cases[] = {
+        { "\"hidden_act\": \"silu\"", "\"hidden_act\": \"gelu\"", ARES_EUNSUPPORTED, "hidden_act = 'gelu'" },
+        { "\"num_hidden_layers\": 2", "\"num_hidden_layers\": -2", ARES_EFORMAT, "'num_hidden_layers' = -2" },
+        { "\"num_hidden_layers\": 2", "\"num_hidden_layers\": \"two\"", ARES_EFORMAT, "num_hidden_layers" },
+        { "\"model_type\": \"llama\"", "\"model_tipe\": \"llama\"", ARES_EFORMAT, "no 'model_type'" },
+        { "{", "{{", ARES_EFORMAT, "config.json" },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        damaged("llama_linear");
+        edit("config.json", cases[i].from, cases[i].to);
+        check_refused(cases[i].code, cases[i].part);
+    }
+    damaged("llama_linear");
+    edit("config.json", "\"linear\"", "\"longrope\"");
+    check_refused(ARES_EUNSUPPORTED, "rope_type = 'longrope'");
+}
+
+TEST(a_directory_that_is_no_model_says_so)
+{
+    ares_device d;
+    ares_model *m;
+    check_refused(ARES_EFORMAT, "neither a model");
+    CHECK_FAIL(load("/nonexistent/model", ARES_F32, &d, &m), ARES_EIO, "no such directory");
+    ares_device_close(&d);
+}
+
+TEST(ids_beyond_the_embedding_are_refused)
+{
+    ares_device d;
+    ares_model *m;
+    if (!CHECK_OK(load(golden("qwen2_tied"), ARES_F32, &d, &m))) return;
+    const int32_t good[] = { 0, m->cfg.vocab - 1 }, bad[] = { 0, m->cfg.vocab }, negative[] = { -1 };
+    CHECK_OK(ares_model_check_ids(m, good, 2));
+    CHECK_FAIL(ares_model_check_ids(m, bad, 2), ARES_EFORMAT, "token 1 has id");
+    CHECK_FAIL(ares_model_check_ids(m, negative, 1), ARES_EFORMAT, "id -1");
+    ares_model_free(m);
+    ares_device_close(&d);
+}

@@ -10,7 +10,11 @@ int ares_loader_init(ares_loader *l, int64_t rows, int64_t batch, bool shuffle, 
     return ARES_OK;
 }
 
-void ares_loader_fini(ares_loader *l) { ares_free(l->order); }
+void ares_loader_fini(ares_loader *l)
+{
+    ares_free(l->order);
+    *l = (ares_loader){ 0 };
+}
 
 /* Rows of an epoch that fill whole batches. */
 static int64_t usable(const ares_loader *l) { return l->rows / l->batch * l->batch; }
@@ -26,6 +30,9 @@ static void order(ares_loader *l, int64_t epoch)
 
 int ares_loader_next(ares_loader *l, int64_t *row_ids, int64_t *first_draw)
 {
+    if (l->drawn < 0 || l->drawn % l->batch != 0)
+        return ares_fail(ARES_ESTATE, "data: %lld prompts drawn are no whole batches of %lld; data.rollout_batch_size has changed since the checkpoint", (long long)l->drawn,
+                         (long long)l->batch);
     int64_t epoch = ares_loader_epoch(l), at = l->drawn % usable(l);
     if (l->order_epoch != epoch) order(l, epoch);
     for (int64_t i = 0; i < l->batch; i++) row_ids[i] = l->order[at + i];

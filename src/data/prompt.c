@@ -21,7 +21,9 @@ int ares_prompt_encoder_new(const ares_data_config *cfg, const char *model_dir, 
     e->cfg = cfg;
     e->tokenizer = tok;
     int rc = ARES_OK;
-    if (cfg->format_prompt) rc = ares_format_prompt_load(cfg->format_prompt, &e->format);
+    if (cfg->system_prompt && !cfg->apply_chat_template)
+        rc = ares_fail(ARES_ECONFIG, "data: data.system_prompt is a message, and without a chat template there are none; set data.apply_chat_template=true, or use data.format_prompt");
+    if (rc == ARES_OK && cfg->format_prompt) rc = ares_format_prompt_load(cfg->format_prompt, &e->format);
     if (rc == ARES_OK && cfg->apply_chat_template) {
         if (cfg->override_chat_template) {
             ares_str source = { 0 };

@@ -1,0 +1,145 @@
+/* The columns of a step. */
+#include "test.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "data_test.h"
+
+static const int sizes[] = { 2, 3, 1 }, prompts[] = { 4, 2, 3 }, lens[] = { 3, 1, 2, 5, 1, 4 };
+
+TEST(rows_of_a_group_are_adjacent_and_own_their_tokens)
+{
+    ares_batch b;
+    make_batch(&b, 3, sizes, prompts, lens);
+    const int64_t row_start[] = { 0, 3, 4, 6, 11, 12, 16 }, group_start[] = { 0, 2, 5, 6 };
+    CHECK(b.rows == 6 && b.groups == 3 && b.tokens == 16);
+    CHECK_MEM(b.row_start, row_start, sizeof row_start);
+    CHECK_MEM(b.group_start, group_start, sizeof group_start);
+    CHECK(b.samples[4].draw == 1 && b.samples[4].index == 2);
+    ares_batch_fini(&b);
+}
+
+TEST(a_group_begun_twice_is_one_and_an_empty_batch_is_fine)
+{
+    ares_batch b;
+    ares_sample s = { 0 };
+    ares_batch_init(&b);
+    ares_batch_begin_group(&b);
+    ares_batch_begin_group(&b);
+    CHECK_EQ(ares_batch_add_row(&b, &s, 0), 0);
+    CHECK_EQ(ares_batch_add_row(&b, &s, 2), 0);
+    CHECK_EQ(ares_batch_add_row(&b, &s, 1), 2);
+    CHECK(b.groups == 1 && b.group_start[1] == 3);
+    ares_batch_clear(&b);
+    CHECK(b.rows == 0 && b.groups == 0 && b.tokens == 0);
+    ares_batch_select_groups(&b, NULL);
+    CHECK(b.rows == 0);
+    ares_batch_fini(&b);
+    ares_batch_init(&b);
+    ares_batch_select_groups(&b, NULL);
+    CHECK(ARES_PUT(&b, advantages) != NULL);
+    ares_batch_fini(&b);
+}
+
+TEST(columns_start_at_zero_and_clearing_forgets_them)
+{
+    ares_batch b;
+    make_batch(&b, 3, sizes, prompts, lens);
+    ARES_PUT(&b, advantages);
+    for (int64_t t = 0; t < b.tokens; t++) {
+        CHECK(b.advantages[t] == 0);
+        b.advantages[t] = 1;
+    }
+    ares_batch_clear(&b);
+    CHECK(!b.advantages && !b.responses);
+    ares_batch_begin_group(&b);
+    ares_sample s = { 0 };
+    ares_batch_add_row(&b, &s, 16);
+    ARES_PUT(&b, advantages); /* in the same memory */
+    for (int64_t t = 0; t < b.tokens; t++) CHECK(b.advantages[t] == 0);
+    ares_batch_fini(&b);
+}
+
+/* Status of a child that does this to a batch with responses put. */
+static int status_of(void (*mistake)(ares_batch *b))
+{
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        ares_batch b;
+        signal(SIGABRT, SIG_DFL);
+        if (!freopen("/dev/null", "w", stderr)) _exit(9);
+        make_batch(&b, 3, sizes, prompts, lens);
+        mistake(&b);
+        _exit(0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : 1000 + WEXITSTATUS(status);
+}
+
+static void put_twice(ares_batch *b) { ARES_PUT(b, responses); }
+static void add_late(ares_batch *b)
+{
+    ares_sample s = { 0 };
+    ares_batch_add_row(b, &s, 1);
+}
+static void put_another(ares_batch *b) { ARES_PUT(b, values); }
+
+TEST(a_column_put_twice_and_a_row_added_late_abort)
+{
+    CHECK_EQ(status_of(put_twice), SIGABRT);
+    CHECK_EQ(status_of(add_late), SIGABRT);
+    CHECK_EQ(status_of(put_another), 1000);
+}
+
+TEST(a_missing_column_is_told_with_its_owner)
+{
+    ares_batch b;
+    make_batch(&b, 3, sizes, prompts, lens);
+    CHECK_OK(ARES_NEED(&b, "adv: gae", responses));
+#define CHECK_OWNED(type, column, doc)                                                                      \
+    if (!b.column) {                                                                                        \
+        CHECK_FAIL(ARES_NEED(&b, "adv: gae", column), ARES_ESTATE, "adv: gae: needs the column '" #column "', which "); \
+        CHECK(!strstr(ares_error_message(), "no stage"));                                                   \
+    }
+    ARES_BATCH_LIST(CHECK_OWNED)
+    CHECK_FAIL(ARES_NEED(&b, "adv: gae", values), ARES_ESTATE, "'values', which ares_critic_values should have written");
+    ares_batch_fini(&b);
+}
+
+TEST(selecting_groups_takes_their_rows_and_every_column_along)
+{
+    for (unsigned set = 0; set < 8; set++) {
+        ares_batch b;
+        bool keep[3];
+        make_batch(&b, 3, sizes, prompts, lens);
+        ARES_PUT(&b, response_mask);
+        ARES_PUT(&b, advantages);
+        for (int64_t t = 0; t < b.tokens; t++) {
+            b.response_mask[t] = b.responses[t] % 3 != 0;
+            b.advantages[t] = (float)b.responses[t];
+        }
+        for (int g = 0; g < 3; g++) keep[g] = set >> g & 1;
+        ares_batch_select_groups(&b, keep);
+        int64_t group = 0, row = 0, token = 0, old_row = 0;
+        for (int g = 0; g < 3; g++)
+            for (int k = 0; k < sizes[g]; k++, old_row++) {
+                if (!keep[g]) continue;
+                if (k == 0) CHECK_EQ(b.group_start[group++], row);
+                CHECK(b.samples[row].draw == g && b.samples[row].index == k && b.samples[row].prompt_len == prompts[g]);
+                CHECK_EQ(b.row_start[row], token);
+                CHECK_EQ(b.row_start[row + 1] - token, lens[old_row]);
+                for (; token < b.row_start[row + 1]; token++) {
+                    CHECK_EQ(b.responses[token], 100000 + 1000 * old_row + token - b.row_start[row]);
+                    CHECK(b.response_mask[token] == (b.responses[token] % 3 != 0) && b.advantages[token] == (float)b.responses[token]);
+                }
+                row++;
+            }
+        CHECK(b.groups == group && b.rows == row && b.tokens == token && b.group_start[group] == row && !b.returns);
+        ares_batch_fini(&b);
+    }
+}

@@ -1,0 +1,120 @@
+/* Rows as they are read: what counts as one, and what a fault says. */
+#include "test.h"
+
+#include <stdio.h>
+
+#include "ares/data.h"
+
+static const ares_data_config cfg = { .prompt_key = "q", .answer_key = "a" };
+
+static int load(const char *name, ares_view text, bool need_answer, ares_dataset **out)
+{
+    const char *path = test_file(name);
+    CHECK_OK(ares_file_write(path, text.data, text.len));
+    return ares_dataset_load(&(ares_texts){ &path, 1 }, &cfg, need_answer, out);
+}
+
+static void check_refused(const char *text, const char *message)
+{
+    ares_dataset *d;
+    char place[600];
+    snprintf(place, sizeof place, "%s%s", test_file("x.jsonl"), message);
+    CHECK_FAIL(load("x.jsonl", ares_view_of(text), true, &d), ARES_EFORMAT, place);
+    CHECK(d == NULL);
+}
+
+TEST(rows_keep_their_texts_whatever_is_in_them)
+{
+    ares_dataset *d;
+    REQUIRE_OK(load("x.jsonl", ARES_VIEW("{\"q\":\"a\\u0000b\xe2\x80\xa8" "c\",\"a\":\"\\u0000\"}\n\n{\"a\":1.50,\"q\":\"\",\"data_source\":\"s\"}\r\n"
+                                         "{\"q\":[{\"role\":\"user\",\"content\":\"x\"}],\"a\":[1, {\"k\":null}]}"), true, &d));
+    CHECK_EQ(ares_dataset_count(d), 3);
+    const ares_row *r = ares_dataset_row(d, 0);
+    CHECK(ares_view_eq(ares_json_get(r->json, "q")->text, ARES_VIEW("a\0b\xe2\x80\xa8" "c")));
+    CHECK(ares_view_eq(r->ground_truth, ARES_VIEW("\0")));
+    CHECK(r->id == 0 && r->line == 1);
+    CHECK_STR(r->file, test_file("x.jsonl"));
+    CHECK_STR(r->data_source, test_file("x.jsonl"));
+    r = ares_dataset_row(d, 1);
+    CHECK_VIEW(r->ground_truth, "1.5");
+    CHECK_STR(r->data_source, "s");
+    CHECK_EQ(r->line, 3);
+    r = ares_dataset_row(d, 2);
+    CHECK_VIEW(r->ground_truth, "[1,{\"k\":null}]");
+    CHECK(r->id == 2 && r->line == 4);
+    ares_dataset_free(d);
+}
+
+TEST(files_are_read_in_turn)
+{
+    static const char *const texts[] = { "{\"q\":\"x\",\"a\":1}\n{\"q\":\"y\",\"a\":2}\n", "{\"q\":\"z\",\"a\":3}\n" };
+    const char *paths[] = { test_file("1.jsonl"), test_file("2.jsonl") };
+    ares_dataset *d;
+    for (int i = 0; i < 2; i++) CHECK_OK(ares_file_write(paths[i], texts[i], strlen(texts[i])));
+    REQUIRE_OK(ares_dataset_load(&(ares_texts){ paths, 2 }, &cfg, true, &d));
+    CHECK_EQ(ares_dataset_count(d), 3);
+    CHECK(ares_dataset_row(d, 2)->line == 1 && ares_dataset_row(d, 2)->id == 2);
+    CHECK_STR(ares_dataset_row(d, 2)->file, paths[1]);
+    ares_dataset_free(d);
+}
+
+TEST(every_bad_row_is_named_by_file_and_line)
+{
+    static const char good[] = "{\"q\":\"x\",\"a\":1}\n";
+    static const struct { const char *row, *message; } cases[] = {
+        { "{\"q\":\"x\",\"a\":1", ":3:15: not JSON" },
+        { "{\"q\":\"x\",\"a\":NaN}", ":3:14: not JSON" },
+        { "{\"q\":\"\xff\",\"a\":1}", ":3:" },
+        { "[1]", ":3: row is not a JSON object" },
+        { "\"x\"", ":3: row is not a JSON object" },
+        { "{\"question\":\"x\",\"b\":2}", ":3: row has no key 'q' (keys: question, b); set data.prompt_key" },
+        { "{}", ":3: row has no key 'q' (keys: none)" },
+        { "{\"q\":\"x\",\"answer\":2}", ":3: row has no key 'a' (keys: q, answer); set data.answer_key" },
+        { "{\"q\":\"x\",\"a\":null}", ":3: row has no key 'a'" },
+        { "{\"q\":5,\"a\":1}", ":3: 'q' is neither a string nor a list of messages" },
+        { "{\"q\":null,\"a\":1}", ":3: 'q' is neither a string nor a list of messages" },
+        { "{\"q\":[],\"a\":1}", ":3: 'q' is an empty list of messages" },
+        { "{\"q\":[{\"role\":\"user\"},{\"content\":\"x\"}],\"a\":1}", ":3: 'q'[1] is no message: it needs a string 'role'" },
+        { "{\"q\":[\"x\"],\"a\":1}", ":3: 'q'[0] is no message" },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        char text[256];
+        snprintf(text, sizeof text, "%s\n%s\n%s", good, cases[i].row, good);
+        check_refused(text, cases[i].message);
+    }
+}
+
+TEST(a_set_without_rows_or_files_is_refused)
+{
+    ares_dataset *d;
+    const char *none = test_file("none.jsonl"), *folder = test_dir();
+    check_refused("", ": no rows");
+    check_refused("\n \n\r\n", ": no rows");
+    CHECK_FAIL(ares_dataset_load(&(ares_texts){ &none, 1 }, &cfg, true, &d), ARES_EIO, "none.jsonl: no such file");
+    CHECK_FAIL(ares_dataset_load(&(ares_texts){ &folder, 1 }, &cfg, true, &d), ARES_EIO, "no such file");
+    CHECK_FAIL(ares_dataset_load(&(ares_texts){ NULL, 0 }, &cfg, true, &d), ARES_ECONFIG, "no file of rows is named");
+}
+
+TEST(answers_may_be_absent_where_nobody_needs_them)
+{
+    ares_dataset *d;
+    REQUIRE_OK(load("x.jsonl", ARES_VIEW("{\"q\":\"x\"}\n{\"q\":\"x\",\"a\":null}\n"), false, &d));
+    for (int i = 0; i < 2; i++) CHECK_VIEW(ares_dataset_row(d, i)->ground_truth, "");
+    ares_dataset_free(d);
+}
+
+TEST(many_rows_stay_where_they_are)
+{
+    ares_str text = { 0 };
+    ares_dataset *d;
+    for (int i = 0; i < 5000; i++) ares_str_addf(&text, "{\"q\":\"question %d\",\"a\":%d}\n", i, i);
+    REQUIRE_OK(load("x.jsonl", ares_str_view(&text), true, &d));
+    CHECK_EQ(ares_dataset_count(d), 5000);
+    for (int i = 0; i < 5000; i++) {
+        char want[32];
+        snprintf(want, sizeof want, "question %d", i);
+        if (!CHECK_VIEW(ares_json_get(ares_dataset_row(d, i)->json, "q")->text, want) || !CHECK_EQ(ares_dataset_row(d, i)->line, i + 1)) break;
+    }
+    ares_dataset_free(d);
+    ares_str_fini(&text);
+}

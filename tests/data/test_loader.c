@@ -1,0 +1,68 @@
+/* The order of rows, and going on from a number. */
+#include "test.h"
+
+#include "ares/data.h"
+
+enum { ROWS = 23, BATCH = 5, STEPS = 13 }; /* four batches an epoch, three rows left out of each */
+
+static void draw(bool shuffle, uint64_t seed, int64_t from, int64_t steps, int64_t *out)
+{
+    ares_loader l;
+    int64_t first;
+    REQUIRE_OK(ares_loader_init(&l, ROWS, BATCH, shuffle, seed));
+    l.drawn = from;
+    for (int64_t s = 0; s < steps; s++) {
+        CHECK_OK(ares_loader_next(&l, out + s * BATCH, &first));
+        CHECK_EQ(first, from + s * BATCH);
+        CHECK_EQ(ares_loader_epoch(&l), l.drawn / 20);
+    }
+    ares_loader_fini(&l);
+}
+
+TEST(an_epoch_draws_no_row_twice_and_the_next_has_another_order)
+{
+    int64_t ids[STEPS * BATCH], left_out = 0;
+    draw(true, 7, 0, STEPS, ids);
+    for (int epoch = 0; epoch < 3; epoch++) {
+        int seen[ROWS] = { 0 };
+        for (int i = 0; i < 20; i++) {
+            int64_t id = ids[epoch * 20 + i];
+            if (CHECK(id >= 0 && id < ROWS)) CHECK_EQ(seen[id]++, 0);
+        }
+        for (int r = 0; r < ROWS; r++) left_out |= (int64_t)(seen[r] == 0) << r;
+    }
+    CHECK(__builtin_popcountll((unsigned long long)left_out) > 3); /* not the same rows each time */
+    CHECK(memcmp(ids, ids + 20, 20 * sizeof *ids) != 0 && memcmp(ids + 20, ids + 40, 20 * sizeof *ids) != 0);
+}
+
+TEST(any_point_of_a_run_is_reached_again_from_the_number_drawn)
+{
+    int64_t whole[STEPS * BATCH], rest[STEPS * BATCH];
+    draw(true, 7, 0, STEPS, whole);
+    for (int64_t s = 0; s < STEPS; s++) {
+        draw(true, 7, s * BATCH, STEPS - s, rest);
+        CHECK_MEM(rest, whole + s * BATCH, (size_t)((STEPS - s) * BATCH) * sizeof *rest);
+    }
+    draw(true, 8, 0, STEPS, rest);
+    CHECK(memcmp(rest, whole, sizeof whole) != 0); /* another seed, another order */
+}
+
+TEST(without_shuffling_rows_come_as_they_lie)
+{
+    int64_t ids[6 * BATCH];
+    draw(false, 7, 0, 6, ids);
+    for (int i = 0; i < 30; i++) CHECK_EQ(ids[i], i % 20);
+}
+
+TEST(too_few_rows_and_a_state_of_another_batch_size_are_refused)
+{
+    ares_loader l;
+    int64_t ids[BATCH], first;
+    CHECK_FAIL(ares_loader_init(&l, 4, 5, true, 1), ARES_ECONFIG, "4 rows are fewer than data.rollout_batch_size = 5");
+    REQUIRE_OK(ares_loader_init(&l, 5, 5, true, 1));
+    CHECK_OK(ares_loader_next(&l, ids, &first));
+    l.drawn = 8;
+    CHECK_FAIL(ares_loader_next(&l, ids, &first), ARES_ESTATE, "8 prompts drawn are no whole batches of 5");
+    ares_loader_fini(&l);
+    ares_loader_fini(&l); /* of a failed start */
+}

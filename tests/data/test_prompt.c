@@ -1,0 +1,172 @@
+/* Row -> prompt. A tokenizer of the goldens, and a template of our own that shows what it was given. */
+#include "test.h"
+
+#include <stdio.h>
+
+#include "ares/data.h"
+
+static const char template[] = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
+
+static ares_tokenizer *tokenizer(void)
+{
+    ares_tokenizer *t = NULL;
+    CHECK_OK(ares_tokenizer_load(test_source("tests/golden/tokenizer/smollm2_style"), &t));
+    return t;
+}
+
+static const char *file_of(const char *name, const char *text)
+{
+    const char *path = test_file(name);
+    CHECK_OK(ares_file_write(path, text, strlen(text)));
+    return path;
+}
+
+static ares_data_config config(void)
+{
+    return (ares_data_config){ .prompt_key = "q", .answer_key = "a", .apply_chat_template = true, .override_chat_template = file_of("chat.jinja", template), .max_prompt_length = 512,
+                               .filter_overlong_prompts = true };
+}
+
+/* Loads rows and encodes them; *d stays NULL when loading or the encoder fails. */
+static int encode(const ares_data_config *cfg, const char *rows, ares_dataset **d, int64_t *dropped)
+{
+    const char *path = file_of("rows.jsonl", rows);
+    ares_tokenizer *t = tokenizer();
+    ares_pool *pool = ares_pool_new(2);
+    ares_prompt_encoder *e;
+    *d = NULL;
+    int rc = ares_prompt_encoder_new(cfg, test_dir(), t, &e);
+    if (rc == ARES_OK && CHECK_OK(ares_dataset_load(&(ares_texts){ &path, 1 }, cfg, false, d))) rc = ares_dataset_encode(*d, e, pool, dropped);
+    ares_prompt_encoder_free(e);
+    ares_pool_free(pool);
+    ares_tokenizer_free(t);
+    return rc;
+}
+
+static void check_text(const ares_data_config *cfg, const char *row, ares_view expected)
+{
+    ares_dataset *d;
+    int64_t dropped;
+    ares_str decoded = { 0 };
+    if (CHECK_OK(encode(cfg, row, &d, &dropped))) {
+        const ares_row *r = ares_dataset_row(d, 0);
+        ares_tokenizer *t = tokenizer();
+        CHECK_MSG(ares_view_eq(r->prompt_text, expected), "is '%.*s'", (int)r->prompt_text.len, r->prompt_text.data);
+        CHECK_OK(ares_tokenizer_decode(t, r->prompt, r->prompt_len, false, &decoded));
+        CHECK_MSG(ares_view_eq(ares_str_view(&decoded), expected), "is '%s'", decoded.data);
+        ares_tokenizer_free(t);
+    }
+    ares_dataset_free(d);
+    ares_str_fini(&decoded);
+}
+
+TEST(a_string_becomes_a_user_message_behind_the_system_prompt)
+{
+    ares_data_config cfg = config();
+    check_text(&cfg, "{\"q\":\"What?\"}", ARES_VIEW("<user>What?<assistant>"));
+    cfg.system_prompt = "Be brief.";
+    check_text(&cfg, "{\"q\":\"What?\"}", ARES_VIEW("<system>Be brief.<user>What?<assistant>"));
+}
+
+TEST(messages_go_through_the_template_as_they_are)
+{
+    ares_data_config cfg = config();
+    cfg.system_prompt = "Be brief.";
+    cfg.format_prompt = file_of("format.jinja", "{{ content }}!");
+    check_text(&cfg, "{\"q\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"b\"},{\"role\":\"user\",\"content\":\"c\"}]}",
+               ARES_VIEW("<user>a<assistant>b<user>c<assistant>"));
+}
+
+TEST(the_format_prompt_wraps_strings_before_the_template_does)
+{
+    ares_data_config cfg = config();
+    cfg.format_prompt = file_of("format.jinja", "\n{{ content | trim }} Answer in \\boxed{}.\n");
+    check_text(&cfg, "{\"q\":\"  1+1?\\n\"}", ARES_VIEW("<user>1+1? Answer in \\boxed{}.<assistant>"));
+    cfg.apply_chat_template = false;
+    check_text(&cfg, "{\"q\":\"  1+1?\\n\"}", ARES_VIEW("1+1? Answer in \\boxed{}."));
+}
+
+TEST(nul_and_line_separators_survive)
+{
+    ares_data_config cfg = config();
+    check_text(&cfg, "{\"q\":\"a\\u0000b\xe2\x80\xa8" "c\"}", ARES_VIEW("<user>a\0b\xe2\x80\xa8" "c<assistant>"));
+    cfg.apply_chat_template = false;
+    check_text(&cfg, "{\"q\":\"a\\u0000b\xe2\x80\xa8" "c\"}", ARES_VIEW("a\0b\xe2\x80\xa8" "c"));
+}
+
+/* Rows of 1 to 9 words; the longer ones go, the others move up and keep their places for messages. */
+TEST(overlong_prompts_are_dropped_and_counted_or_an_error)
+{
+    ares_data_config cfg = config();
+    ares_dataset *d;
+    int64_t dropped = -1;
+    ares_str rows = { 0 };
+    cfg.apply_chat_template = false;
+    const int words[] = { 9, 1, 3, 8, 2, 9 };
+    for (int i = 0; i < ARES_COUNT(words); i++) {
+        ares_str_add_z(&rows, "{\"q\":\"");
+        for (int w = 0; w < words[i]; w++) ares_str_add_z(&rows, "7"); /* a digit is a token */
+        ares_str_addf(&rows, "\",\"a\":%d}\n", i);
+    }
+    cfg.max_prompt_length = 3;
+    CHECK_OK(encode(&cfg, rows.data, &d, &dropped));
+    REQUIRE(d && ares_dataset_count(d) == 3);
+    CHECK_EQ(dropped, 3);
+    for (int i = 0; i < 3; i++) {
+        const ares_row *r = ares_dataset_row(d, i);
+        const int64_t lines[] = { 2, 3, 5 };
+        CHECK(r->id == i && r->line == lines[i] && r->prompt_len == words[lines[i] - 1]);
+    }
+    ares_dataset_free(d);
+    cfg.max_prompt_length = 9;
+    CHECK_OK(encode(&cfg, rows.data, &d, &dropped));
+    CHECK(dropped == 0 && ares_dataset_count(d) == 6);
+    ares_dataset_free(d);
+    cfg.filter_overlong_prompts = false;
+    cfg.max_prompt_length = 8;
+    CHECK_FAIL(encode(&cfg, rows.data, &d, &dropped), ARES_ELIMIT, "rows.jsonl:1: prompt of 9 tokens exceeds data.max_prompt_length = 8");
+    ares_dataset_free(d);
+    cfg.filter_overlong_prompts = true;
+    cfg.max_prompt_length = 1;
+    CHECK_OK(encode(&cfg, rows.data, &d, &dropped));
+    ares_dataset_free(d);
+    CHECK_FAIL(encode(&cfg, "{\"q\":\"77\"}\n{\"q\":\"777\"}\n", &d, &dropped), ARES_ELIMIT, "all 2 prompts are longer than data.max_prompt_length = 1 (the longest has 3 tokens)");
+    ares_dataset_free(d);
+    ares_str_fini(&rows);
+}
+
+TEST(a_prompt_that_cannot_be_made_is_named_by_file_and_line)
+{
+    ares_data_config cfg = config();
+    ares_dataset *d;
+    int64_t dropped;
+    cfg.override_chat_template = file_of("raise.jinja", "{% if messages[0].content == 'bad' %}{{ raise_exception('no bad words') }}{% endif %}{{ messages[0].content }}");
+    CHECK_FAIL(encode(&cfg, "{\"q\":\"good\"}\n{\"q\":\"bad\"}\n", &d, &dropped), ARES_EFORMAT, "rows.jsonl:2: ");
+    CHECK_CONTAINS(ares_error_message(), "no bad words");
+    ares_dataset_free(d);
+    CHECK_FAIL(encode(&cfg, "{\"q\":\"good\"}\n{\"q\":\"\"}\n", &d, &dropped), ARES_EFORMAT, "rows.jsonl:2: the prompt gives no tokens");
+    ares_dataset_free(d);
+    cfg.apply_chat_template = false;
+    CHECK_FAIL(encode(&cfg, "{\"q\":[{\"role\":\"user\",\"content\":\"x\"}]}\n", &d, &dropped), ARES_ECONFIG, "rows.jsonl:1: a list of messages needs a chat template");
+    ares_dataset_free(d);
+}
+
+TEST(options_that_lead_nowhere_are_refused_at_the_start)
+{
+    ares_data_config cfg = config();
+    ares_dataset *d;
+    int64_t dropped;
+    cfg.override_chat_template = test_file("none.jinja");
+    CHECK_FAIL(encode(&cfg, "{\"q\":\"x\"}", &d, &dropped), ARES_EIO, "none.jinja");
+    cfg = config();
+    cfg.format_prompt = test_file("none.jinja");
+    CHECK_FAIL(encode(&cfg, "{\"q\":\"x\"}", &d, &dropped), ARES_EIO, "none.jinja");
+    cfg = config();
+    cfg.apply_chat_template = false;
+    cfg.system_prompt = "x";
+    CHECK_FAIL(encode(&cfg, "{\"q\":\"x\"}", &d, &dropped), ARES_ECONFIG, "data.system_prompt");
+    cfg = config();
+    cfg.override_chat_template = file_of("bad.jinja", "{% for %}");
+    CHECK_FAIL(encode(&cfg, "{\"q\":\"x\"}", &d, &dropped), ARES_EFORMAT, "bad.jinja");
+    CHECK(d == NULL);
+}

@@ -12,11 +12,12 @@
 #include "ares/core.h"
 
 typedef struct golden {
-    const char *file, *function, *name; /* base name without .json; name: the case's key, or its place in the list */
+    const char *file, *function,
+        *name; /* base name without .json; name: the case's key, or its place in the list */
     const ares_json *root, *inputs, *expected;
-    ares_arena *arena;                  /* of the case */
-    double absolute, relative;          /* equal: within absolute or relative * |expected| */
-    double single, single_absolute;     /* relative and absolute of f32 arithmetic */
+    ares_arena *arena;              /* of the case */
+    double absolute, relative;      /* equal: within absolute or relative * |expected| */
+    double single, single_absolute; /* relative and absolute of f32 arithmetic */
     bool failed, unknown;
     int checks;
 } golden;
@@ -48,8 +49,8 @@ const ares_json *golden_want(golden *g, const char *key); /* expected.key, likew
 double golden_number(golden *g, const char *key);         /* of an input */
 double golden_number_or(golden *g, const char *key, double absent);
 ares_view golden_string(golden *g, const char *key);
-const char *golden_z(golden *g, const char *key);         /* the same with a NUL at its end */
-double golden_value(const ares_json *v);                  /* a number; "nan", "inf", "-inf" and true and false too */
+const char *golden_z(golden *g, const char *key); /* the same with a NUL at its end */
+double golden_value(const ares_json *v);          /* a number; "nan", "inf", "-inf" and true and false too */
 /* All numbers of a list, of lists in lists row by row; *n of them. From the case's arena. */
 double *golden_flat(golden *g, const ares_json *v, int64_t *n);
 
@@ -57,8 +58,9 @@ double *golden_flat(golden *g, const ares_json *v, int64_t *n);
 void golden_in_single(golden *g); /* the product computes this in f32, or passes it through f32 arrays */
 bool golden_near(golden *g, const char *what, double got, const ares_json *want);
 bool golden_numbers(golden *g, const char *what, const double *got, int64_t n, const ares_json *want);
-bool golden_equal(golden *g, const char *what, long long got, const ares_json *want); /* integers and booleans, exactly */
-bool golden_text(golden *g, const char *what, ares_view got, const ares_json *want);  /* data NULL: null */
+bool golden_equal(golden *g, const char *what, long long got,
+                  const ares_json *want); /* integers and booleans, exactly */
+bool golden_text(golden *g, const char *what, ares_view got, const ares_json *want); /* data NULL: null */
 bool golden_ok(golden *g, int rc);
 bool golden_fail(golden *g, const char *format, ...) ARES_PRINTF(2, 3);
 void golden_unknown(golden *g);

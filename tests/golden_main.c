@@ -129,9 +129,11 @@ static bool equal(const golden *g, double got, double want)
 bool golden_near(golden *g, const char *what, double got, const ares_json *want)
 {
     g->checks++;
-    if (want->type == ARES_JSON_NULL || want->type == ARES_JSON_ARRAY || want->type == ARES_JSON_OBJECT) return golden_fail(g, "%s is %.12g, expected no number", what, got);
+    if (want->type == ARES_JSON_NULL || want->type == ARES_JSON_ARRAY || want->type == ARES_JSON_OBJECT)
+        return golden_fail(g, "%s is %.12g, expected no number", what, got);
     double w = golden_value(want);
-    return equal(g, got, w) || golden_fail(g, "%s is %.12g, expected %.12g (off by %.3g)", what, got, w, fabs(got - w));
+    return equal(g, got, w) ||
+           golden_fail(g, "%s is %.12g, expected %.12g (off by %.3g)", what, got, w, fabs(got - w));
 }
 
 bool golden_numbers(golden *g, const char *what, const double *got, int64_t n, const ares_json *want)
@@ -139,17 +141,20 @@ bool golden_numbers(golden *g, const char *what, const double *got, int64_t n, c
     int64_t wanted, wrong = 0;
     const double *w = golden_flat(g, want, &wanted);
     g->checks++;
-    if (n != wanted) return golden_fail(g, "%s has %lld numbers, expected %lld", what, (long long)n, (long long)wanted);
+    if (n != wanted)
+        return golden_fail(g, "%s has %lld numbers, expected %lld", what, (long long)n, (long long)wanted);
     for (int64_t i = 0; i < n; i++)
         if (!equal(g, got[i], w[i]) && wrong++ < SHOWN)
-            golden_fail(g, "%s[%lld] is %.12g, expected %.12g (off by %.3g)", what, (long long)i, got[i], w[i], fabs(got[i] - w[i]));
+            golden_fail(g, "%s[%lld] is %.12g, expected %.12g (off by %.3g)", what, (long long)i, got[i],
+                        w[i], fabs(got[i] - w[i]));
     return wrong == 0;
 }
 
 bool golden_equal(golden *g, const char *what, long long got, const ares_json *want)
 {
     g->checks++;
-    if (want->type != ARES_JSON_INT && want->type != ARES_JSON_BOOL && !(want->type == ARES_JSON_FLOAT && want->number == floor(want->number)))
+    if (want->type != ARES_JSON_INT && want->type != ARES_JSON_BOOL &&
+        !(want->type == ARES_JSON_FLOAT && want->number == floor(want->number)))
         return golden_fail(g, "%s is %lld, expected no whole number", what, got);
     double w = golden_value(want);
     return (double)got == w || golden_fail(g, "%s is %lld, expected %.0f", what, got, w);
@@ -161,11 +166,15 @@ bool golden_text(golden *g, const char *what, ares_view got, const ares_json *wa
     bool none = want->type == ARES_JSON_NULL;
     if (!none && want->type != ARES_JSON_STRING) return golden_fail(g, "%s: expected no text", what);
     if (none ? !got.data : got.data && ares_view_eq(got, want->text)) return true;
-    return golden_fail(g, "%s is %s\"%.*s\", expected %s\"%.*s\"", what, got.data ? "" : "null ", (int)got.len, got.data ? got.data : "", none ? "null " : "",
+    return golden_fail(g, "%s is %s\"%.*s\", expected %s\"%.*s\"", what, got.data ? "" : "null ",
+                       (int)got.len, got.data ? got.data : "", none ? "null " : "",
                        none ? 0 : (int)want->text.len, none ? "" : want->text.data);
 }
 
-bool golden_ok(golden *g, int rc) { return rc == ARES_OK || golden_fail(g, "the product failed: %s", ares_error_message()); }
+bool golden_ok(golden *g, int rc)
+{
+    return rc == ARES_OK || golden_fail(g, "the product failed: %s", ares_error_message());
+}
 
 /* ---------------------------------------------------------------- running */
 
@@ -185,7 +194,8 @@ static double optional(const ares_json *o, const char *key, double absent)
 static void set_tolerance(golden *g, const ares_json *header)
 {
     const ares_json *defaults = header ? ares_json_get(header, "default_tolerance") : NULL;
-    double own = optional(g->root, "tolerance", optional(g->root, "tol", NAN)), t = isnan(own) ? optional(defaults, "float64_implementation", 1e-6) : own;
+    double own = optional(g->root, "tolerance", optional(g->root, "tol", NAN)),
+           t = isnan(own) ? optional(defaults, "float64_implementation", 1e-6) : own;
     g->absolute = optional(g->root, "abs_tol", t);
     g->relative = optional(g->root, "rel_tol", t);
     g->single = optional(defaults, "float32_implementation_relative", isnan(own) ? 1e-4 : 1e-5);
@@ -197,14 +207,21 @@ static bool allowed(const ares_map *allow, const golden *g)
     if (!allow) return false;
     char place[256];
     snprintf(place, sizeof place, "%s/%s", g->file, g->function);
-    return ares_map_get(allow, ares_view_of(place), NULL) || ares_map_get(allow, ares_view_of(g->function), NULL);
+    return ares_map_get(allow, ares_view_of(place), NULL) ||
+           ares_map_get(allow, ares_view_of(g->function), NULL);
 }
 
-static void run_case(const char *file, const char *name, const ares_json *root, const ares_json *header, const char *only, const ares_map *allow, ares_map *told)
+static void run_case(const char *file, const char *name, const ares_json *root, const ares_json *header,
+                     const char *only, const ares_map *allow, ares_map *told)
 {
     ares_view function = ares_json_get(root, "function")->text;
     ares_arena arena = { 0 };
-    golden g = { .file = file, .name = name, .root = root, .arena = &arena, .function = ares_arena_copy(&arena, function.data, function.len), .inputs = ares_json_get(root, "inputs"),
+    golden g = { .file = file,
+                 .name = name,
+                 .root = root,
+                 .arena = &arena,
+                 .function = ares_arena_copy(&arena, function.data, function.len),
+                 .inputs = ares_json_get(root, "inputs"),
                  .expected = ares_json_get(root, "expected") };
     if (only && strcmp(only, g.function) != 0) goto done;
     set_tolerance(&g, header);
@@ -220,7 +237,8 @@ static void run_case(const char *file, const char *name, const ares_json *root, 
         bool listed = allowed(allow, &g);
         refused += !listed;
         char *place = ares_arena_printf(&arena, "%s/%s", file, g.function);
-        if (!listed && !ares_map_get(told, ares_view_of(place), NULL)) printf("UNKNOWN %s%s%s\n", place, a ? ": a variant of " : "", a ? name : "");
+        if (!listed && !ares_map_get(told, ares_view_of(place), NULL))
+            printf("UNKNOWN %s%s%s\n", place, a ? ": a variant of " : "", a ? name : "");
         if (!listed) ares_map_put(told, ares_view_of(place), 1);
     } else passed++;
 done:
@@ -243,17 +261,24 @@ static int run_file(const char *path, const char *only, const ares_map *allow, a
     if (rc == ARES_OK) {
         const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path, *end = strstr(base, ".json");
         char *file = ares_arena_copy(&arena, base, end ? (size_t)(end - base) : strlen(base));
-        const ares_json *list = ares_json_get(document, "cases"), *header = ares_json_get(document, "_header");
+        const ares_json *list = ares_json_get(document, "cases"),
+                        *header = ares_json_get(document, "_header");
         for (int64_t i = 0; list && i < list->count; i++) {
             bool keyed = list->type == ARES_JSON_OBJECT;
             const ares_json *v = keyed ? list->members[i].value : &list->items[i];
             const ares_json *name = ares_json_get(v, "name");
-            ares_view key = keyed ? list->members[i].key : name && name->type == ARES_JSON_STRING ? name->text : (ares_view){ NULL, 0 };
-            if (is_case(v)) run_case(file, key.data ? key.data : ares_arena_printf(&arena, "case %lld", (long long)i), v, header, only, allow, told);
+            ares_view key = keyed                                    ? list->members[i].key
+                            : name && name->type == ARES_JSON_STRING ? name->text
+                                                                     : (ares_view){ NULL, 0 };
+            if (is_case(v))
+                run_case(file, key.data ? key.data : ares_arena_printf(&arena, "case %lld", (long long)i), v,
+                         header, only, allow, told);
         }
         for (int64_t i = 0; !list && document->type == ARES_JSON_OBJECT && i < document->count; i++) {
             ares_view key = document->members[i].key;
-            if (is_case(document->members[i].value)) run_case(file, ares_arena_copy(&arena, key.data, key.len), document->members[i].value, header, only, allow, told);
+            if (is_case(document->members[i].value))
+                run_case(file, ares_arena_copy(&arena, key.data, key.len), document->members[i].value, header,
+                         only, allow, told);
         }
     }
     ares_str_fini(&text);
@@ -288,7 +313,8 @@ int main(int argc, char **argv)
         else if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
             printf("%s", usage);
             return 0;
-        } else if (argv[i][0] == '-') rc = ares_fail(ARES_EUSE, "golden: '%s': no such option, or it lacks its value", argv[i]);
+        } else if (argv[i][0] == '-')
+            rc = ares_fail(ARES_EUSE, "golden: '%s': no such option, or it lacks its value", argv[i]);
         else argv[1 + files++] = argv[i]; /* never ahead of what is still to be read */
     }
     if (rc == ARES_OK && files == 0) rc = ares_fail(ARES_EUSE, "golden: no file named");

@@ -11,8 +11,8 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
-#include <torch/version.h>
 #include <dlfcn.h>
+#include <torch/version.h>
 
 #include <atomic>
 #include <cmath>
@@ -25,10 +25,11 @@ struct at_scope {
     at_scope *outer;
     std::vector<at_tensor> tensors; // nullptr where one was taken out
     int code = ARES_OK;
-    std::string message, inner;     // of the first failure here; of the last scope that failed inside
+    std::string message, inner; // of the first failure here; of the last scope that failed inside
 };
 
-namespace {
+namespace
+{
 
 thread_local at_scope *innermost = nullptr;
 std::atomic<int64_t> live{ 0 };
@@ -70,7 +71,8 @@ std::string shapes(const at_tensor *in, size_t n)
         text += text.empty() ? " (" : ", ";
         text += type_name(in[i]->t.scalar_type());
         text += " [";
-        for (int64_t d = 0; d < in[i]->t.dim(); d++) text += (d ? ", " : "") + std::to_string(in[i]->t.size(d));
+        for (int64_t d = 0; d < in[i]->t.dim(); d++)
+            text += (d ? ", " : "") + std::to_string(in[i]->t.size(d));
         text += "]";
     }
     return text.empty() ? text : text + ")";
@@ -101,7 +103,8 @@ template <class T, class F> T look(const char *name, at_tensor t, T absent, F f)
 
 } // namespace
 
-namespace ares_torch {
+namespace ares_torch
+{
 
 at_tensor adopt(at::Tensor t)
 {
@@ -203,11 +206,13 @@ int at_scope_close(at_scope *s, at_tensor *out)
     at_tensor keep = out && s->code == ARES_OK ? *out : nullptr;
     if (out && !keep) *out = nullptr;
     if (keep && !keep->scope) keep = nullptr; // owned: stays where it is
-    ARES_ASSERT((!keep || s->outer) && "a scope hands its tensor to the scope around it; at_own takes one out of the last");
+    ARES_ASSERT((!keep || s->outer) &&
+                "a scope hands its tensor to the scope around it; at_own takes one out of the last");
     int rc = s->code;
     if (rc != ARES_OK) ares_fail(rc, "torch: %s", s->message.c_str());
     bool hand_out = false; // made here or in a scope left open; else it is already the outer's
-    for (at_scope *i = innermost; keep && i != s->outer; i = i->outer) hand_out = hand_out || i == keep->scope;
+    for (at_scope *i = innermost; keep && i != s->outer; i = i->outer)
+        hand_out = hand_out || i == keep->scope;
     if (hand_out) {
         keep->scope->tensors[keep->place] = nullptr;
         enter(keep, s->outer);
@@ -249,27 +254,48 @@ int at_cuda_open(void)
     std::lock_guard<std::mutex> lock(mutex);
     if (!library) {
         library = dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL);
-        if (!library) return ares_fail(ARES_EDEVICE, "torch: device = 'cuda': libtorch's CUDA library does not load (%s); use device cpu, or run scripts/setup.sh on a machine with a GPU", dlerror());
+        if (!library)
+            return ares_fail(ARES_EDEVICE,
+                             "torch: device = 'cuda': libtorch's CUDA library does not load (%s); use device "
+                             "cpu, or run scripts/setup.sh on a machine with a GPU",
+                             dlerror());
     }
     try {
         if (at::hasCUDA() && at::detail::getCUDAHooks().deviceCount() > 0) return ARES_OK;
-        return ares_fail(ARES_EDEVICE, "torch: device = 'cuda': no CUDA device on this machine; use device cpu");
+        return ares_fail(ARES_EDEVICE,
+                         "torch: device = 'cuda': no CUDA device on this machine; use device cpu");
     } catch (const std::exception &e) {
-        return ares_fail(ARES_EDEVICE, "torch: device = 'cuda': %s; use device cpu", first_line(e.what()).c_str());
+        return ares_fail(ARES_EDEVICE, "torch: device = 'cuda': %s; use device cpu",
+                         first_line(e.what()).c_str());
     }
 }
 
 // ---------------------------------------------------------------- making, copying, looking
 
-at_tensor at_from_blob(void *data, at_dtype dtype, const int64_t *sizes, int n) { AT_OP(AT_OPERANDS(), at::from_blob(data, at::IntArrayRef(sizes, (size_t)n), type_of(dtype))); }
-at_tensor at_zeros(at_dtype dtype, const int64_t *sizes, int n) { AT_OP(AT_OPERANDS(), at::zeros(at::IntArrayRef(sizes, (size_t)n), type_of(dtype))); }
-at_tensor at_full(double value, at_dtype dtype, const int64_t *sizes, int n) { AT_OP(AT_OPERANDS(), at::full(at::IntArrayRef(sizes, (size_t)n), value, type_of(dtype))); }
+at_tensor at_from_blob(void *data, at_dtype dtype, const int64_t *sizes, int n)
+{
+    AT_OP(AT_OPERANDS(), at::from_blob(data, at::IntArrayRef(sizes, (size_t)n), type_of(dtype)));
+}
+at_tensor at_zeros(at_dtype dtype, const int64_t *sizes, int n)
+{
+    AT_OP(AT_OPERANDS(), at::zeros(at::IntArrayRef(sizes, (size_t)n), type_of(dtype)));
+}
+at_tensor at_full(double value, at_dtype dtype, const int64_t *sizes, int n)
+{
+    AT_OP(AT_OPERANDS(), at::full(at::IntArrayRef(sizes, (size_t)n), value, type_of(dtype)));
+}
 at_tensor at_arange(int64_t end, at_dtype dtype) { AT_OP(AT_OPERANDS(), at::arange(end, type_of(dtype))); }
-at_tensor at_randn(at_dtype dtype, const int64_t *sizes, int n) { AT_OP(AT_OPERANDS(), at::randn(at::IntArrayRef(sizes, (size_t)n), type_of(dtype))); }
+at_tensor at_randn(at_dtype dtype, const int64_t *sizes, int n)
+{
+    AT_OP(AT_OPERANDS(), at::randn(at::IntArrayRef(sizes, (size_t)n), type_of(dtype)));
+}
 at_tensor at_clone(at_tensor t) { AT_OP(AT_OPERANDS(t), t->t.clone()); }
 at_tensor at_detach(at_tensor t) { AT_OP(AT_OPERANDS(t), t->t.detach()); }
 at_tensor at_to(at_tensor t, at_dtype dtype) { AT_OP(AT_OPERANDS(t), t->t.to(type_of(dtype))); }
-at_tensor at_to_device(at_tensor t, const char *device) { AT_OP(AT_OPERANDS(t), t->t.to(at::Device(device))); }
+at_tensor at_to_device(at_tensor t, const char *device)
+{
+    AT_OP(AT_OPERANDS(t), t->t.to(at::Device(device)));
+}
 
 at_tensor at_copy_(at_tensor to, at_tensor from)
 {
@@ -322,5 +348,6 @@ bool at_is_contiguous(at_tensor t)
 }
 at_dtype at_dtype_of(at_tensor t)
 {
-    return look(__func__, t, AT_F32, [](const at::Tensor &x) { return ares_torch::dtype_of(x.scalar_type()); });
+    return look(__func__, t, AT_F32,
+                [](const at::Tensor &x) { return ares_torch::dtype_of(x.scalar_type()); });
 }

@@ -19,7 +19,8 @@ at_tensor at_requires_grad_(at_tensor t, bool on)
     }
 }
 
-int at_grad(at_tensor output, at_tensor grad_output, const at_tensor *inputs, int n, bool keep, at_tensor *grads)
+int at_grad(at_tensor output, at_tensor grad_output, const at_tensor *inputs, int n, bool keep,
+            at_tensor *grads)
 {
     for (int i = 0; i < n; i++) grads[i] = nullptr;
     std::vector<at_tensor> operands{ output };
@@ -30,8 +31,11 @@ int at_grad(at_tensor output, at_tensor grad_output, const at_tensor *inputs, in
         torch::autograd::variable_list seeds, by;
         if (grad_output) seeds.push_back(grad_output->t);
         for (int i = 0; i < n; i++) by.push_back(inputs[i]->t);
-        auto found = torch::autograd::grad({ output->t }, by, seeds, keep, /*create_graph=*/false, /*allow_unused=*/true);
-        for (int i = 0; i < n; i++) grads[i] = ares_torch::adopt(found[(size_t)i].defined() ? found[(size_t)i] : at::zeros_like(by[(size_t)i]));
+        auto found = torch::autograd::grad({ output->t }, by, seeds, keep, /*create_graph=*/false,
+                                           /*allow_unused=*/true);
+        for (int i = 0; i < n; i++)
+            grads[i] = ares_torch::adopt(found[(size_t)i].defined() ? found[(size_t)i]
+                                                                    : at::zeros_like(by[(size_t)i]));
         return ARES_OK;
     } catch (...) {
         return ares_torch::failed(__func__, operands.data(), operands.size());

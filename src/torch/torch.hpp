@@ -14,14 +14,16 @@ struct at_tensor_data {
     size_t place;    // in the scope's list
 };
 
-namespace ares_torch {
+namespace ares_torch
+{
 
 using operands = std::initializer_list<at_tensor>;
 
-at_tensor adopt(at::Tensor t);                                 // a handle in the innermost scope
-bool ready(const char *op, const at_tensor *in, size_t n);     // the scope has not failed and no operand is NULL
-int failed(const char *op, const at_tensor *in, size_t n);     // inside a catch: records the exception, gives its code
-int code();                                                    // of the innermost scope's failure
+at_tensor adopt(at::Tensor t);                             // a handle in the innermost scope
+bool ready(const char *op, const at_tensor *in, size_t n); // the scope has not failed and no operand is NULL
+int failed(const char *op, const at_tensor *in,
+           size_t n); // inside a catch: records the exception, gives its code
+int code();           // of the innermost scope's failure
 at::ScalarType type_of(at_dtype dtype);
 at_dtype dtype_of(at::ScalarType type);
 
@@ -39,5 +41,9 @@ template <class F> at_tensor op(const char *name, operands in, F f) noexcept
 } // namespace ares_torch
 
 // The body of an operation: its tensor operands, then the expression.
-#define AT_OPERANDS(...) { __VA_ARGS__ }
-#define AT_OP(operands_, expression) return ares_torch::op(__func__, operands_, [&]() -> at::Tensor { return expression; })
+#define AT_OPERANDS(...)                                                                                     \
+    {                                                                                                        \
+        __VA_ARGS__                                                                                          \
+    }
+#define AT_OP(operands_, expression)                                                                         \
+    return ares_torch::op(__func__, operands_, [&]() -> at::Tensor { return expression; })

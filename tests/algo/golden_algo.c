@@ -29,7 +29,8 @@ static void batch_of(golden *g, const ares_json *mask, ares_batch *b)
     const double *m = golden_flat(g, mask, &n);
     ares_batch_init(b);
     ares_batch_begin_group(b);
-    for (int64_t r = 0; r < mask->count; r++) ares_batch_add_row(b, &(ares_sample){ .index = (int32_t)r }, mask->items[r].count);
+    for (int64_t r = 0; r < mask->count; r++)
+        ares_batch_add_row(b, &(ares_sample){ .index = (int32_t)r }, mask->items[r].count);
     ARES_PUT(b, response_mask);
     for (int64_t i = 0; i < n; i++) b->response_mask[i] = m[i] != 0;
 }
@@ -68,7 +69,9 @@ static double aggregate(golden *g, const char *mode, const ares_json *values, co
 static const char *mode_of(golden *g, const char *key)
 {
     const char *mode = golden_z(g, key);
-    return strcmp(mode, "token") == 0 ? "token-mean" : strcmp(mode, "seq") == 0 ? "seq-mean-token-mean" : mode; /* the option's aliases */
+    return strcmp(mode, "token") == 0 ? "token-mean"
+           : strcmp(mode, "seq") == 0 ? "seq-mean-token-mean"
+                                      : mode; /* the option's aliases */
 }
 
 GOLDEN(aepo, average_loss)
@@ -95,7 +98,8 @@ GOLDEN(agentic, agg_loss)
     for (int64_t i = 0; i < g->expected->count; i++) {
         const ares_json_member *m = &g->expected->members[i];
         bool ok;
-        double loss = aggregate(g, ares_arena_copy(g->arena, m->key.data, m->key.len), golden_in(g, "loss"), golden_in(g, "mask"), &ok);
+        double loss = aggregate(g, ares_arena_copy(g->arena, m->key.data, m->key.len), golden_in(g, "loss"),
+                                golden_in(g, "mask"), &ok);
         if (ok) golden_near(g, "loss", loss, m->value);
     }
 }
@@ -105,21 +109,25 @@ GOLDEN(agentic, agg_loss)
 /* Goldens say k1, k2, k3 where the table has the options' words. */
 static const ares_kl *kl_of(const char *name)
 {
-    static const char *const words[][2] = { { "k1", "kl" }, { "k2", "mse" }, { "k3", "low_var_kl" }, { "low-var-kl", "low_var_kl" } };
+    static const char *const words[][2] = {
+        { "k1", "kl" }, { "k2", "mse" }, { "k3", "low_var_kl" }, { "low-var-kl", "low_var_kl" }
+    };
     const ares_kl *kl = ares_kl_find(name);
     for (int i = 0; !kl && i < ARES_COUNT(words); i++)
         if (strcmp(name, words[i][0]) == 0) kl = ares_kl_find(words[i][1]);
     return kl;
 }
 
-static void check_kl(golden *g, const char *kind, const double *log_prob, const double *ref, int64_t n, const ares_json *value, const ares_json *derivative)
+static void check_kl(golden *g, const char *kind, const double *log_prob, const double *ref, int64_t n,
+                     const ares_json *value, const ares_json *derivative)
 {
     const ares_kl *kl = kl_of(kind);
     if (!kl) {
         golden_unknown(g);
         return;
     }
-    double *v = ares_arena_alloc(g->arena, (size_t)n * sizeof *v), *d = ares_arena_alloc(g->arena, (size_t)n * sizeof *d);
+    double *v = ares_arena_alloc(g->arena, (size_t)n * sizeof *v),
+           *d = ares_arena_alloc(g->arena, (size_t)n * sizeof *d);
     for (int64_t i = 0; i < n; i++) {
         v[i] = kl->value(log_prob[i] - ref[i]);
         d[i] = kl->derivative(log_prob[i] - ref[i]);
@@ -131,24 +139,30 @@ static void check_kl(golden *g, const char *kind, const double *log_prob, const 
 GOLDEN(aepo, kl_penalty)
 {
     int64_t n;
-    const double *log_prob = golden_flat(g, golden_in(g, "log_probs"), &n), *ref = golden_flat(g, golden_in(g, "ref_log_probs"), &n);
-    check_kl(g, golden_z(g, "kind"), log_prob, ref, n, golden_want(g, "value"), golden_want(g, "grad_log_probs"));
+    const double *log_prob = golden_flat(g, golden_in(g, "log_probs"), &n),
+                 *ref = golden_flat(g, golden_in(g, "ref_log_probs"), &n);
+    check_kl(g, golden_z(g, "kind"), log_prob, ref, n, golden_want(g, "value"),
+             golden_want(g, "grad_log_probs"));
 }
 
 GOLDEN(dapo, kl_penalty)
 {
     double log_prob = golden_number(g, "logprob"), ref = golden_number(g, "ref_logprob");
-    check_kl(g, golden_z(g, "type"), &log_prob, &ref, 1, golden_want(g, "value"), golden_want(g, "dvalue_dlogprob"));
+    check_kl(g, golden_z(g, "type"), &log_prob, &ref, 1, golden_want(g, "value"),
+             golden_want(g, "dvalue_dlogprob"));
 }
 
 GOLDEN(agentic, kl_penalty)
 {
     int64_t n;
-    const double *log_prob = golden_flat(g, golden_in(g, "log_prob"), &n), *ref = golden_flat(g, golden_in(g, "ref_log_prob"), &n);
+    const double *log_prob = golden_flat(g, golden_in(g, "log_prob"), &n),
+                 *ref = golden_flat(g, golden_in(g, "ref_log_prob"), &n);
     for (int64_t i = 0; i < g->expected->count; i++) {
         const ares_json_member *m = &g->expected->members[i];
-        const ares_json *forward = ares_json_get(m->value, "forward"), *derivative = ares_json_get(m->value, "grad_wrt_logprob");
-        check_kl(g, ares_arena_copy(g->arena, m->key.data, m->key.len), log_prob, ref, n, forward, derivative);
+        const ares_json *forward = ares_json_get(m->value, "forward"),
+                        *derivative = ares_json_get(m->value, "grad_wrt_logprob");
+        check_kl(g, ares_arena_copy(g->arena, m->key.data, m->key.len), log_prob, ref, n, forward,
+                 derivative);
     }
 }
 
@@ -157,7 +171,8 @@ GOLDEN(agentic, kl_loss)
     ares_batch b;
     int64_t n;
     batch_of(g, golden_in(g, "response_mask"), &b);
-    const float *log_prob = floats(g, golden_in(g, "log_prob"), &n), *ref = floats(g, golden_in(g, "ref_log_prob"), &n);
+    const float *log_prob = floats(g, golden_in(g, "log_prob"), &n),
+                *ref = floats(g, golden_in(g, "ref_log_prob"), &n);
     float *weight = ares_arena_calloc(g->arena, (size_t)n + 1, sizeof *weight);
     ares_loss_config cfg = { 0 };
     bool ok = weights_of(g, "token-mean", &b, (double)(n / b.rows), weight);
@@ -172,10 +187,17 @@ GOLDEN(agentic, kl_loss)
         ares_loss_sums sums;
         ares_loss_sums_init(&sums);
         float *d = ares_arena_calloc(g->arena, (size_t)n + 1, sizeof *d);
-        ares_loss_args a = { .cfg = &cfg, .n = n, .log_prob = log_prob, .weight = weight, .mask = b.response_mask, .d_log_prob = d, .sums = &sums };
+        ares_loss_args a = { .cfg = &cfg,
+                             .n = n,
+                             .log_prob = log_prob,
+                             .weight = weight,
+                             .mask = b.response_mask,
+                             .d_log_prob = d,
+                             .sums = &sums };
         ok = golden_ok(g, ares_loss_terms(&a, kl, golden_number(g, "coef"), ref, NULL));
         golden_near(g, "kl_mean", sums.kl, ares_json_get(m->value, "kl_mean"));
-        golden_numbers(g, "d_log_prob", doubles(g, d, n), n, ares_json_get(m->value, "d_contribution_d_logprob"));
+        golden_numbers(g, "d_log_prob", doubles(g, d, n), n,
+                       ares_json_get(m->value, "d_contribution_d_logprob"));
     }
     ares_batch_fini(&b);
 }
@@ -190,7 +212,9 @@ typedef struct loss_case {
     const float *log_prob, *old, *advantage;
 } loss_case;
 
-static bool loss_open(golden *g, loss_case *c, const char *type, const char *log_prob, const char *old, const char *advantage, const char *mask, const char *low, const char *high, const char *dual)
+static bool loss_open(golden *g, loss_case *c, const char *type, const char *log_prob, const char *old,
+                      const char *advantage, const char *mask, const char *low, const char *high,
+                      const char *dual)
 {
     c->loss = ares_loss_find(type);
     if (!c->loss) {
@@ -201,25 +225,37 @@ static bool loss_open(golden *g, loss_case *c, const char *type, const char *log
     c->log_prob = floats(g, golden_in(g, log_prob), &c->n);
     c->old = floats(g, golden_in(g, old), &c->n);
     c->advantage = floats(g, golden_in(g, advantage), &c->n);
-    c->cfg = (ares_loss_config){ .clip_ratio_low = golden_number(g, low), .clip_ratio_high = golden_number(g, high), .clip_ratio_dual = golden_number(g, dual) };
+    c->cfg = (ares_loss_config){ .clip_ratio_low = golden_number(g, low),
+                                 .clip_ratio_high = golden_number(g, high),
+                                 .clip_ratio_dual = golden_number(g, dual) };
     golden_in_single(g);
     return true;
 }
 
 /* Tokens [from, from + n) under the weights and mask given; d_log_prob is zeroed before. */
-static bool loss_run(golden *g, const loss_case *c, int64_t from, int64_t n, const float *weight, const uint8_t *mask, float *d_log_prob, ares_loss_sums *sums)
+static bool loss_run(golden *g, const loss_case *c, int64_t from, int64_t n, const float *weight,
+                     const uint8_t *mask, float *d_log_prob, ares_loss_sums *sums)
 {
     ares_loss_sums_init(sums);
     memset(d_log_prob, 0, (size_t)n * sizeof *d_log_prob);
-    ares_loss_args a = { .cfg = &c->cfg, .n = n, .log_prob = c->log_prob + from, .old_log_prob = c->old + from, .advantage = c->advantage + from, .weight = weight, .mask = mask,
-                         .d_log_prob = d_log_prob, .sums = sums };
+    ares_loss_args a = { .cfg = &c->cfg,
+                         .n = n,
+                         .log_prob = c->log_prob + from,
+                         .old_log_prob = c->old + from,
+                         .advantage = c->advantage + from,
+                         .weight = weight,
+                         .mask = mask,
+                         .d_log_prob = d_log_prob,
+                         .sums = sums };
     return golden_ok(g, c->loss->compute(&a));
 }
 
 /* The loss of every token by itself; those that the mask hides are 0 where hide says so. */
-static void check_tokens(golden *g, const loss_case *c, bool hide, const ares_json *losses, const ares_json *derivatives)
+static void check_tokens(golden *g, const loss_case *c, bool hide, const ares_json *losses,
+                         const ares_json *derivatives)
 {
-    double *loss = ares_arena_calloc(g->arena, (size_t)c->n + 1, sizeof *loss), *derivative = ares_arena_calloc(g->arena, (size_t)c->n + 1, sizeof *derivative);
+    double *loss = ares_arena_calloc(g->arena, (size_t)c->n + 1, sizeof *loss),
+           *derivative = ares_arena_calloc(g->arena, (size_t)c->n + 1, sizeof *derivative);
     for (int64_t i = 0; i < c->n; i++) {
         uint8_t seen = 1;
         float one = 1, d;
@@ -233,9 +269,11 @@ static void check_tokens(golden *g, const loss_case *c, bool hide, const ares_js
 }
 
 /* The aggregated loss, its derivatives (NULL: not wanted) and the sums that metrics are made of. */
-static bool check_loss(golden *g, const loss_case *c, const char *mode, const ares_json *loss, const ares_json *derivatives, ares_loss_sums *sums)
+static bool check_loss(golden *g, const loss_case *c, const char *mode, const ares_json *loss,
+                       const ares_json *derivatives, ares_loss_sums *sums)
 {
-    float *weight = ares_arena_calloc(g->arena, (size_t)c->n + 1, sizeof *weight), *d = ares_arena_calloc(g->arena, (size_t)c->n + 1, sizeof *d);
+    float *weight = ares_arena_calloc(g->arena, (size_t)c->n + 1, sizeof *weight),
+          *d = ares_arena_calloc(g->arena, (size_t)c->n + 1, sizeof *d);
     if (!weights_of(g, mode, &c->b, (double)(c->n / c->b.rows), weight)) return false;
     if (!loss_run(g, c, 0, c->n, weight, c->b.response_mask, d, sums)) return false;
     golden_near(g, mode, sums->loss, loss);
@@ -247,7 +285,9 @@ GOLDEN(aepo, policy_loss)
 {
     loss_case c;
     ares_loss_sums s;
-    if (!loss_open(g, &c, golden_z(g, "type"), "logp", "old", "adv", "mask", "clip_low", "clip_high", "clip_dual")) return;
+    if (!loss_open(g, &c, golden_z(g, "type"), "logp", "old", "adv", "mask", "clip_low", "clip_high",
+                   "clip_dual"))
+        return;
     check_tokens(g, &c, false, golden_want(g, "token_loss"), NULL);
     if (check_loss(g, &c, mode_of(g, "avg"), golden_want(g, "loss"), NULL, &s)) {
         const ares_json *m = golden_want(g, "metrics");
@@ -262,9 +302,12 @@ GOLDEN(dapo, policy_loss)
 {
     loss_case c;
     ares_loss_sums s;
-    if (!loss_open(g, &c, "default", "logprobs", "old_logprobs", "advantages", "mask", "clip_ratio_low", "clip_ratio_high", "clip_ratio_c")) return;
+    if (!loss_open(g, &c, "default", "logprobs", "old_logprobs", "advantages", "mask", "clip_ratio_low",
+                   "clip_ratio_high", "clip_ratio_c"))
+        return;
     check_tokens(g, &c, true, golden_want(g, "token_losses"), NULL);
-    if (check_loss(g, &c, mode_of(g, "loss_agg_func"), golden_want(g, "loss"), golden_want(g, "grad_logprobs"), &s)) {
+    if (check_loss(g, &c, mode_of(g, "loss_agg_func"), golden_want(g, "loss"),
+                   golden_want(g, "grad_logprobs"), &s)) {
         const ares_json *m = golden_want(g, "metrics");
         golden_near(g, "ratio", s.ratio / s.tokens, ares_json_get(m, "ratio"));
         golden_near(g, "clip_fraction", s.clip_high / s.tokens, ares_json_get(m, "clip_fraction"));
@@ -278,13 +321,18 @@ GOLDEN(agentic, ppo_policy_loss)
 {
     loss_case c;
     ares_loss_sums s;
-    if (!loss_open(g, &c, "default", "log_prob", "old_log_prob", "advantages", "response_mask", "clip_ratio_low", "clip_ratio_high", "clip_ratio_c")) return;
-    check_tokens(g, &c, false, golden_want(g, "per_token_loss"), golden_want(g, "d_per_token_loss_d_logprob"));
+    if (!loss_open(g, &c, "default", "log_prob", "old_log_prob", "advantages", "response_mask",
+                   "clip_ratio_low", "clip_ratio_high", "clip_ratio_c"))
+        return;
+    check_tokens(g, &c, false, golden_want(g, "per_token_loss"),
+                 golden_want(g, "d_per_token_loss_d_logprob"));
     const ares_json *loss = ares_json_get(g->expected, "loss");
     for (int64_t i = 0; loss && i < loss->count; i++) {
         const char *mode = ares_arena_copy(g->arena, loss->members[i].key.data, loss->members[i].key.len);
         bool token_mean = strcmp(mode, "token-mean") == 0;
-        if (!check_loss(g, &c, mode, loss->members[i].value, token_mean ? golden_want(g, "d_token_mean_loss_d_logprob") : NULL, &s)) break;
+        if (!check_loss(g, &c, mode, loss->members[i].value,
+                        token_mean ? golden_want(g, "d_token_mean_loss_d_logprob") : NULL, &s))
+            break;
         golden_near(g, "pg_clipfrac", s.clip_high / s.tokens, golden_want(g, "pg_clipfrac"));
         golden_near(g, "pg_clipfrac_lower", s.clip_low / s.tokens, golden_want(g, "pg_clipfrac_lower"));
         golden_near(g, "ppo_kl", s.neg_log_ratio / s.tokens, golden_want(g, "ppo_kl"));
@@ -295,11 +343,13 @@ GOLDEN(agentic, ppo_policy_loss)
 /* ---------------------------------------------------------------- GRPO */
 
 /* Scores in groups of equal uid (NULL: all one group, or groups of group_size); responses of one token. */
-static void check_grpo(golden *g, const char *scores_key, const ares_json *uid, int64_t group_size, bool by_std)
+static void check_grpo(golden *g, const char *scores_key, const ares_json *uid, int64_t group_size,
+                       bool by_std)
 {
     int64_t n, at = 0;
     const double *scores = golden_flat(g, golden_in(g, scores_key), &n);
-    int64_t *order = ares_arena_alloc(g->arena, (size_t)(n + 1) * sizeof *order); /* row of the batch -> place in the case */
+    int64_t *order = ares_arena_alloc(
+        g->arena, (size_t)(n + 1) * sizeof *order); /* row of the batch -> place in the case */
     bool *taken = ares_arena_calloc(g->arena, (size_t)n + 1, sizeof *taken);
     ares_batch b;
     ares_batch_init(&b);
@@ -307,7 +357,8 @@ static void check_grpo(golden *g, const char *scores_key, const ares_json *uid, 
         if (taken[i]) continue;
         ares_batch_begin_group(&b);
         for (int64_t j = i; j < n; j++) {
-            bool same = uid ? ares_view_eq(uid->items[i].text, uid->items[j].text) : i / group_size == j / group_size;
+            bool same =
+                uid ? ares_view_eq(uid->items[i].text, uid->items[j].text) : i / group_size == j / group_size;
             if (!same) continue;
             taken[j] = true;
             order[at++] = j;
@@ -334,4 +385,8 @@ static void check_grpo(golden *g, const char *scores_key, const ares_json *uid, 
 GOLDEN(aepo, adv_grpo) { check_grpo(g, "scores", golden_in(g, "uid"), 0, true); }
 GOLDEN(dapo, grpo_advantage) { check_grpo(g, "rewards", NULL, INT64_MAX, true); }
 GOLDEN(dapo, grpo_advantage_no_std) { check_grpo(g, "rewards", NULL, INT64_MAX, false); }
-GOLDEN(curriculum, group_normalize) { check_grpo(g, "rewards", NULL, (int64_t)golden_number(g, "group_size"), golden_number(g, "std_normalization") != 0); }
+GOLDEN(curriculum, group_normalize)
+{
+    check_grpo(g, "rewards", NULL, (int64_t)golden_number(g, "group_size"),
+               golden_number(g, "std_normalization") != 0);
+}

@@ -5,26 +5,44 @@
 
 #include "ares/kernels.h"
 
-static void check_head(golden *g, const ares_json *logits, int64_t rows, double temperature, const int32_t *target, const ares_json *entropy, const ares_json *d_entropy,
+static void check_head(golden *g, const ares_json *logits, int64_t rows, double temperature,
+                       const int32_t *target, const ares_json *entropy, const ares_json *d_entropy,
                        const ares_json *log_prob, const ares_json *d_log_prob)
 {
     int64_t n;
     const double *z = golden_flat(g, logits, &n);
     int32_t vocab = (int32_t)(n / rows);
-    float *x = ares_arena_alloc(g->arena, (size_t)n * sizeof *x), *identity = ares_arena_calloc(g->arena, (size_t)vocab * (size_t)vocab, sizeof *identity);
-    float *stats = ares_arena_calloc(g->arena, (size_t)rows * 5, sizeof *stats), *dx = ares_arena_calloc(g->arena, (size_t)n, sizeof *dx);
+    float *x = ares_arena_alloc(g->arena, (size_t)n * sizeof *x),
+          *identity = ares_arena_calloc(g->arena, (size_t)vocab * (size_t)vocab, sizeof *identity);
+    float *stats = ares_arena_calloc(g->arena, (size_t)rows * 5, sizeof *stats),
+          *dx = ares_arena_calloc(g->arena, (size_t)n, sizeof *dx);
     double *wide = ares_arena_alloc(g->arena, (size_t)n * sizeof *wide);
     for (int64_t i = 0; i < n; i++) {
         x[i] = (float)z[i];
-        g->single_absolute = fmax(g->single_absolute, 0x1p-24 * fabs(z[i])); /* what is kept for backward is an f32 as large as the logits */
+        g->single_absolute =
+            fmax(g->single_absolute,
+                 0x1p-24 * fabs(z[i])); /* what is kept for backward is an f32 as large as the logits */
     }
     for (int32_t i = 0; i < vocab; i++) identity[i * vocab + i] = 1;
     ares_device d;
     if (!golden_ok(g, ares_device_open("cpu", 1, &d))) return;
-    ares_matrix w = { ares_calloc((size_t)ares_matrix_elements(d.k->layout, vocab, vocab), sizeof(float)), ARES_F32, d.k->layout, vocab, vocab };
+    ares_matrix w = { ares_calloc((size_t)ares_matrix_elements(d.k->layout, vocab, vocab), sizeof(float)),
+                      ARES_F32, d.k->layout, vocab, vocab };
     ares_matrix_pack(&w, identity, ARES_F32);
-    ares_head_args h = { .rows = (int32_t)rows, .vocab = vocab, .x = x, .ldx = vocab, .w = &w, .inv_temperature = (float)(1 / temperature), .target = target, .log_prob = stats,
-                         .entropy = stats + rows, .lse = stats + 2 * rows, .c_log_prob = stats + 3 * rows, .c_entropy = stats + 4 * rows, .dx = dx, .lddx = vocab };
+    ares_head_args h = { .rows = (int32_t)rows,
+                         .vocab = vocab,
+                         .x = x,
+                         .ldx = vocab,
+                         .w = &w,
+                         .inv_temperature = (float)(1 / temperature),
+                         .target = target,
+                         .log_prob = stats,
+                         .entropy = stats + rows,
+                         .lse = stats + 2 * rows,
+                         .c_log_prob = stats + 3 * rows,
+                         .c_entropy = stats + 4 * rows,
+                         .dx = dx,
+                         .lddx = vocab };
     golden_in_single(g);
     d.k->head(&d, &h);
     for (int which = 0; which < 2; which++) {
@@ -45,9 +63,16 @@ static void check_head(golden *g, const ares_json *logits, int64_t rows, double 
     ares_device_close(&d);
 }
 
-GOLDEN(aepo, entropy_full) { check_head(g, golden_in(g, "logits"), 1, 1, (int32_t[]){ 0 }, g->expected, NULL, NULL, NULL); }
+GOLDEN(aepo, entropy_full)
+{
+    check_head(g, golden_in(g, "logits"), 1, 1, (int32_t[]){ 0 }, g->expected, NULL, NULL, NULL);
+}
 
-GOLDEN(dapo, token_entropy) { check_head(g, golden_in(g, "logits"), 1, 1, (int32_t[]){ 0 }, golden_want(g, "entropy"), golden_want(g, "grad"), NULL, NULL); }
+GOLDEN(dapo, token_entropy)
+{
+    check_head(g, golden_in(g, "logits"), 1, 1, (int32_t[]){ 0 }, golden_want(g, "entropy"),
+               golden_want(g, "grad"), NULL, NULL);
+}
 
 GOLDEN(agentic, entropy_and_logprob_from_logits)
 {
@@ -55,6 +80,7 @@ GOLDEN(agentic, entropy_and_logprob_from_logits)
     const double *labels = golden_flat(g, golden_in(g, "labels"), &rows);
     int32_t *target = ares_arena_alloc(g->arena, (size_t)(rows + 1) * sizeof *target);
     for (int64_t i = 0; i < rows; i++) target[i] = (int32_t)labels[i];
-    check_head(g, golden_in(g, "logits"), rows, golden_number(g, "temperature"), target, golden_want(g, "entropy"), golden_want(g, "d_entropy_d_raw_logits"), golden_want(g, "log_prob"),
-               golden_want(g, "d_logprob_d_raw_logits"));
+    check_head(g, golden_in(g, "logits"), rows, golden_number(g, "temperature"), target,
+               golden_want(g, "entropy"), golden_want(g, "d_entropy_d_raw_logits"),
+               golden_want(g, "log_prob"), golden_want(g, "d_logprob_d_raw_logits"));
 }

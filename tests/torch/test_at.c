@@ -3,7 +3,10 @@
 
 #include <math.h>
 
-static at_tensor row(const double *x, int64_t n) { return at_clone(at_from_blob((void *)x, AT_F64, AT_DIMS(n))); }
+static at_tensor row(const double *x, int64_t n)
+{
+    return at_clone(at_from_blob((void *)x, AT_F64, AT_DIMS(n)));
+}
 
 TEST(a_scope_frees_its_tensors_and_hands_one_out)
 {
@@ -11,7 +14,8 @@ TEST(a_scope_frees_its_tensors_and_hands_one_out)
     at_scope *outer = at_scope_open("outer");
     at_tensor sum = NULL;
     at_scope *inner = at_scope_open("inner");
-    for (int i = 0; i < 10; i++) sum = at_add(at_full(i, AT_F64, AT_DIMS(3)), sum ? sum : at_zeros(AT_F64, AT_DIMS(3)));
+    for (int i = 0; i < 10; i++)
+        sum = at_add(at_full(i, AT_F64, AT_DIMS(3)), sum ? sum : at_zeros(AT_F64, AT_DIMS(3)));
     CHECK_EQ(at_live_count() - before, 21);
     CHECK_OK(at_scope_close(inner, &sum));
     CHECK_EQ(at_live_count() - before, 1);
@@ -68,8 +72,9 @@ TEST(the_first_failed_operation_is_named_with_its_shapes)
     int rc = at_scope_close(s, &out);
     CHECK_EQ(rc, ARES_EDEVICE);
     CHECK(out == NULL);
-    CHECK_STR(ares_error_message(), "torch: oracle_ppo: at_sub: The size of tensor a (4) must match the size of tensor b (3) at "
-                                    "non-singleton dimension 1 (f32 [2, 4], f64 [2, 3])");
+    CHECK_STR(ares_error_message(),
+              "torch: oracle_ppo: at_sub: The size of tensor a (4) must match the size of tensor b (3) at "
+              "non-singleton dimension 1 (f32 [2, 4], f64 [2, 3])");
     CHECK(!at_scope_failed());
 }
 
@@ -78,12 +83,15 @@ TEST(an_inner_failure_can_be_survived_and_is_remembered_by_its_null)
     for (int survive = 0; survive < 2; survive++) {
         at_scope *outer = at_scope_open("outer"), *inner = at_scope_open("inner");
         at_tensor t = at_matmul(at_zeros(AT_F32, AT_DIMS(2, 3)), at_zeros(AT_F32, AT_DIMS(4, 5)));
-        CHECK_FAIL(at_scope_close(inner, &t), ARES_EDEVICE, "torch: inner: at_matmul: mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)");
+        CHECK_FAIL(at_scope_close(inner, &t), ARES_EDEVICE,
+                   "torch: inner: at_matmul: mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)");
         CHECK(!at_scope_failed());
         at_tensor next = at_add_s(survive ? at_zeros(AT_F32, AT_DIMS(1)) : t, 1);
         CHECK_EQ(next != NULL, survive);
         if (survive) CHECK_OK(at_scope_close(outer, NULL));
-        else CHECK_FAIL(at_scope_close(outer, NULL), ARES_EDEVICE, "torch: outer: at_add_s: operand 1 is NULL after inner: at_matmul: mat1 and mat2");
+        else
+            CHECK_FAIL(at_scope_close(outer, NULL), ARES_EDEVICE,
+                       "torch: outer: at_add_s: operand 1 is NULL after inner: at_matmul: mat1 and mat2");
     }
 }
 
@@ -116,13 +124,15 @@ TEST(every_operation_computes_what_its_name_says)
 {
     const double x[6] = { -2, -0.5, 0, 0.25, 1, 3 };
     at_scope *s = at_scope_open("ops");
-    at_tensor t = row(x, 6), half = at_full(0.5, AT_F64, AT_SCALAR), m = at_reshape(t, AT_DIMS(2, 3)), mt = at_transpose(m, 0, 1);
-    at_tensor below = at_lt(t, half), index = at_to(at_from_blob((int32_t[]){ 2, 0 }, AT_I32, AT_DIMS(2, 1)), AT_I64);
+    at_tensor t = row(x, 6), half = at_full(0.5, AT_F64, AT_SCALAR), m = at_reshape(t, AT_DIMS(2, 3)),
+              mt = at_transpose(m, 0, 1);
+    at_tensor below = at_lt(t, half),
+              index = at_to(at_from_blob((int32_t[]){ 2, 0 }, AT_I32, AT_DIMS(2, 1)), AT_I64);
     double got[6];
-#define SAME(expr, formula)                                                                                                             \
-    do {                                                                                                                                \
-        if (CHECK_OK(at_read((expr), AT_F64, got)))                                                                                     \
-            for (int i = 0; i < 6; i++) CHECK_NEAR(got[i], (formula), 1e-15 * (1 + fabs(formula)));                                     \
+#define SAME(expr, formula)                                                                                  \
+    do {                                                                                                     \
+        if (CHECK_OK(at_read((expr), AT_F64, got)))                                                          \
+            for (int i = 0; i < 6; i++) CHECK_NEAR(got[i], (formula), 1e-15 * (1 + fabs(formula)));          \
     } while (0)
     SAME(at_add(t, half), x[i] + 0.5);
     SAME(at_sub(half, t), 0.5 - x[i]);
@@ -150,17 +160,24 @@ TEST(every_operation_computes_what_its_name_says)
     SAME(at_cat((at_tensor[]){ at_narrow(t, 0, 2, 4), at_narrow(t, 0, 0, 2) }, 2, 0), x[(i + 2) % 6]);
     SAME(at_permute(m, AT_DIMS(1, 0)), x[i % 2 * 3 + i / 2]);
     SAME(at_expand(at_unsqueeze(at_narrow(t, 0, 1, 3), 0), AT_DIMS(2, 3)), x[1 + i % 3]);
-    SAME(at_embedding(mt, at_to(at_from_blob((int32_t[]){ 2, 0, 1 }, AT_I32, AT_DIMS(3)), AT_I64)), x[i % 2 * 3 + (i / 2 + 2) % 3]);
-    SAME(at_index_select(m, 1, at_to(at_from_blob((int32_t[]){ 2, 0, 1 }, AT_I32, AT_DIMS(3)), AT_I64)), x[i / 3 * 3 + (i % 3 + 2) % 3]);
-    SAME(at_index_add(m, 0, at_to(at_from_blob((int32_t[]){ 1, 1 }, AT_I32, AT_DIMS(2)), AT_I64), m), i < 3 ? x[i] : x[i] + x[i] + x[i - 3]);
+    SAME(at_embedding(mt, at_to(at_from_blob((int32_t[]){ 2, 0, 1 }, AT_I32, AT_DIMS(3)), AT_I64)),
+         x[i % 2 * 3 + (i / 2 + 2) % 3]);
+    SAME(at_index_select(m, 1, at_to(at_from_blob((int32_t[]){ 2, 0, 1 }, AT_I32, AT_DIMS(3)), AT_I64)),
+         x[i / 3 * 3 + (i % 3 + 2) % 3]);
+    SAME(at_index_add(m, 0, at_to(at_from_blob((int32_t[]){ 1, 1 }, AT_I32, AT_DIMS(2)), AT_I64), m),
+         i < 3 ? x[i] : x[i] + x[i] + x[i - 3]);
     SAME(at_add_(at_clone(t), half), x[i] + 0.5);
     SAME(at_mul_(at_clone(t), half), x[i] * 0.5);
     SAME(at_arange(6, AT_F32), (double)i);
     CHECK_NEAR(at_item(at_sum(t)), 1.75, 0);
     CHECK_NEAR(at_item(at_mean(t)), 1.75 / 6, 1e-16);
     CHECK_NEAR(at_item(at_argmax(t, 0)), 5, 0);
-    CHECK_OK(at_read(at_cat((at_tensor[]){ at_sum_dim(m, 1, false), at_mean_dim(m, 1, false), at_squeeze(at_max_dim(m, 1, true), 1) }, 3, 0), AT_F64, got));
-    for (int i = 0; i < 6; i++) CHECK_NEAR(got[i], ((double[]){ -2.5, 4.25, -2.5 / 3, 4.25 / 3, 0, 3 })[i], 1e-15);
+    CHECK_OK(at_read(at_cat((at_tensor[]){ at_sum_dim(m, 1, false), at_mean_dim(m, 1, false),
+                                           at_squeeze(at_max_dim(m, 1, true), 1) },
+                            3, 0),
+                     AT_F64, got));
+    for (int i = 0; i < 6; i++)
+        CHECK_NEAR(got[i], ((double[]){ -2.5, 4.25, -2.5 / 3, 4.25 / 3, 0, 3 })[i], 1e-15);
     CHECK_OK(at_read(at_gather(m, 1, index), AT_F64, got));
     CHECK_NEAR(got[0] * 10 + got[1], 0.25, 0);
     CHECK_OK(at_read(at_matmul(m, mt), AT_F64, got));
@@ -175,13 +192,23 @@ TEST(sdpa_with_fewer_key_heads_equals_softmax_by_hand)
 {
     at_scope *s = at_scope_open("sdpa");
     at_manual_seed(1);
-    at_tensor q = at_randn(AT_F64, AT_DIMS(4, 5, 3)), k = at_randn(AT_F64, AT_DIMS(2, 5, 3)), v = at_randn(AT_F64, AT_DIMS(2, 5, 3));
-    at_tensor twice[2] = { at_reshape(at_expand(at_unsqueeze(k, 1), AT_DIMS(2, 2, 5, 3)), AT_DIMS(4, 5, 3)), at_reshape(at_expand(at_unsqueeze(v, 1), AT_DIMS(2, 2, 5, 3)), AT_DIMS(4, 5, 3)) };
+    at_tensor q = at_randn(AT_F64, AT_DIMS(4, 5, 3)), k = at_randn(AT_F64, AT_DIMS(2, 5, 3)),
+              v = at_randn(AT_F64, AT_DIMS(2, 5, 3));
+    at_tensor twice[2] = { at_reshape(at_expand(at_unsqueeze(k, 1), AT_DIMS(2, 2, 5, 3)), AT_DIMS(4, 5, 3)),
+                           at_reshape(at_expand(at_unsqueeze(v, 1), AT_DIMS(2, 2, 5, 3)), AT_DIMS(4, 5, 3)) };
     at_tensor place = at_arange(5, AT_F64), future = at_lt(at_unsqueeze(place, 1), at_unsqueeze(place, 0));
-    at_tensor scores = at_masked_fill(at_mul_s(at_matmul(q, at_transpose(twice[0], 1, 2)), 0.3), future, -INFINITY);
-    at_tensor by_hand = at_matmul(at_softmax(scores, -1), twice[1]), past = at_lt(at_to(future, AT_F64), at_full(0.5, AT_F64, AT_SCALAR));
-    CHECK_NEAR(at_item(at_max_dim(at_reshape(at_abs(at_sub(at_sdpa(q, k, v, NULL, true, 0.3), by_hand)), AT_DIMS(-1)), 0, false)), 0, 1e-14);
-    CHECK_NEAR(at_item(at_max_dim(at_reshape(at_abs(at_sub(at_sdpa(q, k, v, past, false, 0.3), by_hand)), AT_DIMS(-1)), 0, false)), 0, 1e-14);
+    at_tensor scores =
+        at_masked_fill(at_mul_s(at_matmul(q, at_transpose(twice[0], 1, 2)), 0.3), future, -INFINITY);
+    at_tensor by_hand = at_matmul(at_softmax(scores, -1), twice[1]),
+              past = at_lt(at_to(future, AT_F64), at_full(0.5, AT_F64, AT_SCALAR));
+    CHECK_NEAR(
+        at_item(at_max_dim(
+            at_reshape(at_abs(at_sub(at_sdpa(q, k, v, NULL, true, 0.3), by_hand)), AT_DIMS(-1)), 0, false)),
+        0, 1e-14);
+    CHECK_NEAR(
+        at_item(at_max_dim(
+            at_reshape(at_abs(at_sub(at_sdpa(q, k, v, past, false, 0.3), by_hand)), AT_DIMS(-1)), 0, false)),
+        0, 1e-14);
     at_manual_seed(1);
     CHECK_NEAR(at_item(at_sum(at_sub(at_randn(AT_F64, AT_DIMS(4, 5, 3)), q))), 0, 0);
     CHECK_OK(at_scope_close(s, NULL));
@@ -190,7 +217,8 @@ TEST(sdpa_with_fewer_key_heads_equals_softmax_by_hand)
 TEST(gradients_of_leaves_come_in_order_and_zeros_where_nothing_depends)
 {
     at_scope *s = at_scope_open("grad");
-    at_tensor a = at_requires_grad_(at_full(3, AT_F64, AT_DIMS(2)), true), b = at_requires_grad_(at_full(5, AT_F64, AT_DIMS(2)), true);
+    at_tensor a = at_requires_grad_(at_full(3, AT_F64, AT_DIMS(2)), true),
+              b = at_requires_grad_(at_full(5, AT_F64, AT_DIMS(2)), true);
     at_tensor idle = at_requires_grad_(at_full(1, AT_F64, AT_DIMS(4)), true), in[] = { a, idle, b }, g[3];
     at_tensor y = at_mul(at_mul(a, a), b), weights = at_full(10, AT_F64, AT_DIMS(2));
     CHECK_OK(at_grad(y, weights, in, 3, true, g));
@@ -204,7 +232,8 @@ TEST(gradients_of_leaves_come_in_order_and_zeros_where_nothing_depends)
     at_tensor cold = at_mul(a, b);
     CHECK(!at_set_grad_enabled(true));
     CHECK_EQ(at_grad(at_sum(cold), NULL, in, 1, false, g), ARES_EDEVICE);
-    CHECK_FAIL(at_scope_close(s, NULL), ARES_EDEVICE, "torch: grad: at_grad: element 0 of tensors does not require grad");
+    CHECK_FAIL(at_scope_close(s, NULL), ARES_EDEVICE,
+               "torch: grad: at_grad: element 0 of tensors does not require grad");
 }
 
 TEST(at_call_reaches_any_operator)
@@ -219,11 +248,13 @@ TEST(at_call_reaches_any_operator)
     CHECK_OK(at_call("aten::flip", "", ends, 2, &out, 1));
     CHECK_NEAR(at_item(at_select(out.as.tensor, 0, 0)), 4, 0);
     CHECK_EQ(at_call("aten::no_such_thing", "", in, 2, &out, 1), ARES_EDEVICE);
-    CHECK_FAIL(at_scope_close(s, NULL), ARES_EDEVICE, "torch: call: aten::no_such_thing: libtorch has no operator of this name");
+    CHECK_FAIL(at_scope_close(s, NULL), ARES_EDEVICE,
+               "torch: call: aten::no_such_thing: libtorch has no operator of this name");
     s = at_scope_open("call");
     at_value few = AT_T(row(x, 4));
     at_call("aten::cumsum", "", &few, 1, &out, 1);
-    CHECK_FAIL(at_scope_close(s, NULL), ARES_EDEVICE, "torch: call: aten::cumsum: needs its argument 2, 'dim' (f64 [4])");
+    CHECK_FAIL(at_scope_close(s, NULL), ARES_EDEVICE,
+               "torch: call: aten::cumsum: needs its argument 2, 'dim' (f64 [4])");
 }
 
 TEST(cuda_is_opened_only_when_asked_and_says_what_is_missing)

@@ -1,0 +1,155 @@
+#include "e2e.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+int e2e_program(ares_str *out, const char *format, ...)
+{
+    char words[6000];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(words, sizeof words, format, args);
+    va_end(args);
+    return test_shell(out, "cd '%s' && '%s' %s 2>&1", test_source("."), test_program(), words);
+}
+
+const char *e2e_model(void)
+{
+    const char *dir = test_file("model");
+    if (!ares_dir_exists(dir)) CHECK_EQ(e2e_program(NULL, "init --arch qwen2 --hidden 32 --layers 2 --heads 2 --kv-heads 1 --seed 3 --out '%s'", dir), 0);
+    return dir;
+}
+
+const char *e2e_write(const char *name, const char *text)
+{
+    const char *path = test_file(name);
+    CHECK_OK(ares_file_write(path, text, strlen(text)));
+    return path;
+}
+
+static const char *config(const char *name, const char *run, const char *rest)
+{
+    char text[2000], file[64];
+    snprintf(text, sizeof text, "trainer: {run_dir: '%s', max_steps: 6, logger: [console]}\n%s", test_file(run), rest);
+    snprintf(file, sizeof file, "%s_%s.yaml", name, run);
+    return e2e_write(file, text);
+}
+
+const char *e2e_train_words(const char *run)
+{
+    char rest[1500], words[64];
+    snprintf(rest, sizeof rest,
+             "data: {train_files: '%s', max_prompt_length: 48, max_response_length: 12, rollout_batch_size: 4}\n"
+             "algorithm: {adv_estimator: grpo, disable_kl: true}\n"
+             "worker:\n"
+             "  actor: {model: {model_path: '%s'}, global_batch_size: 4, optim: {lr: 1.0e-3, weight_decay: 0.0}}\n"
+             "  rollout: {n: 4}\n"
+             "  reward: {rewards: [{name: format, pattern: '.*[0-9].*', finished: false}]}\n",
+             test_source("examples/data/sums/train.jsonl"), e2e_model());
+    snprintf(words, sizeof words, "train_%s.yaml", run);
+    config("train", run, rest);
+    return test_file(words);
+}
+
+const char *e2e_sft_words(const char *run)
+{
+    char rest[1500], words[64];
+    snprintf(rest, sizeof rest,
+             "data: {train_files: '%s'}\n"
+             "sft: {batch_size: 8, max_length: 128}\n"
+             "worker: {actor: {model: {model_path: '%s'}, optim: {lr: 1.0e-3}}}\n",
+             test_source("examples/data/sums/sft.jsonl"), e2e_model());
+    snprintf(words, sizeof words, "sft_%s.yaml", run);
+    config("sft", run, rest);
+    return test_file(words);
+}
+
+int e2e_stop(const char *run, const char *signal, int rows, const char *format, ...)
+{
+    char words[4000];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(words, sizeof words, format, args);
+    va_end(args);
+    const char *dir = test_file(run);
+    return test_shell(NULL,
+                      "cd '%s'; '%s' %s >'%s.out' 2>&1 & pid=$!\n"
+                      "while kill -0 $pid 2>/dev/null && [ \"$(cat '%s/metrics.jsonl' 2>/dev/null | wc -l)\" -lt %d ]; do sleep 0.01; done\n"
+                      "kill -%s $pid 2>/dev/null; wait $pid",
+                      test_source("."), test_program(), words, dir, dir, rows, signal);
+}
+
+/* The rows of a JSON-lines file, in the arena. */
+static const ares_json **rows_of(ares_arena *arena, const char *path, int64_t *n)
+{
+    ares_str text = { 0 };
+    *n = 0;
+    if (!CHECK_OK(ares_file_read(path, &text))) return NULL;
+    const char *at = ares_arena_copy(arena, text.data, text.len), *end = at + text.len;
+    const ares_json **rows = ares_arena_alloc(arena, (text.len + 1) * sizeof *rows);
+    for (const char *line_end; at < end && (line_end = memchr(at, '\n', (size_t)(end - at))); at = line_end + 1)
+        if (CHECK_OK(ares_json_parse(arena, (ares_view){ at, (size_t)(line_end - at) }, path, &rows[*n]))) ++*n;
+    ares_str_fini(&text);
+    return rows;
+}
+
+static const char *in_run(const char *run, const char *file)
+{
+    char name[300];
+    snprintf(name, sizeof name, "%s/%s", run, file);
+    return test_file(name);
+}
+
+double e2e_metric(const char *run, int64_t step, const char *name)
+{
+    ares_arena arena = { 0 };
+    double value = NAN;
+    int64_t n, at;
+    const ares_json **rows = rows_of(&arena, in_run(run, "metrics.jsonl"), &n);
+    for (int64_t i = 0; i < n; i++) {
+        const ares_json *v = ares_json_get(rows[i], name);
+        if (ares_json_get_i64(rows[i], "step", -1, &at) == ARES_OK && at == step && v) value = v->number;
+    }
+    ares_arena_fini(&arena);
+    return value;
+}
+
+/* Times, and what tells how the work was cut. */
+static bool of_speed(ares_view key)
+{
+    return ares_view_starts(key, ARES_VIEW("timing_s/")) || ares_view_starts(key, ARES_VIEW("perf/")) ||
+           ares_view_is(key, "rollout/forward_passes") || ares_view_is(key, "rollout/preemptions");
+}
+
+static bool same_metrics(const char *a, const char *b)
+{
+    ares_arena arena = { 0 };
+    int64_t n, m, compared = 0;
+    const ares_json **x = rows_of(&arena, in_run(a, "metrics.jsonl"), &n), **y = rows_of(&arena, in_run(b, "metrics.jsonl"), &m);
+    bool same = CHECK_EQ(n, m);
+    for (int64_t i = 0; i < n && same; i++)
+        for (int64_t k = 0; k < x[i]->count; k++) {
+            ares_view key = x[i]->members[k].key;
+            if (of_speed(key)) continue;
+            const ares_json *other = ares_json_find(y[i], key);
+            same = CHECK_MSG(other && other->number == x[i]->members[k].value->number, "row %lld: %.*s", (long long)i, (int)key.len, key.data) && same;
+            compared++;
+        }
+    same = same && CHECK(compared > 5 * n);
+    ares_arena_fini(&arena);
+    return same;
+}
+
+bool e2e_same_runs(const char *a, const char *b, int step)
+{
+    static const char *const files[] = { "model/model.safetensors", "model/config.json", "optimizer.safetensors", "state.json" };
+    bool same = same_metrics(a, b);
+    for (int i = 0; i < ARES_COUNT(files); i++) {
+        char file[200];
+        snprintf(file, sizeof file, "checkpoints/step_%06d/%s", step, files[i]);
+        same = CHECK_EQ(test_shell(NULL, "cmp '%s' '%s'", in_run(a, file), in_run(b, file)), 0) && same;
+    }
+    if (ares_dir_exists(in_run(a, "rollouts"))) same = CHECK_EQ(test_shell(NULL, "diff -r '%s' '%s'", in_run(a, "rollouts"), in_run(b, "rollouts")), 0) && same;
+    return same;
+}

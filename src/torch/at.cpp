@@ -16,6 +16,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <cstring>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -247,13 +248,21 @@ const char *at_version(void) { return TORCH_VERSION; }
 
 void at_manual_seed(uint64_t seed) { at::manual_seed(seed); }
 
+// By its full path: the rpath of the program is not looked at when a sanitizer stands between it and dlopen.
+static std::string beside_libtorch(const char *name)
+{
+    Dl_info cpu;
+    if (!dladdr((void *)&at::set_num_threads, &cpu) || !strchr(cpu.dli_fname, '/')) return name;
+    return std::string(cpu.dli_fname, strrchr(cpu.dli_fname, '/') + 1) + name;
+}
+
 int at_cuda_open(void)
 {
     static std::mutex mutex;
     static void *library = nullptr;
     std::lock_guard<std::mutex> lock(mutex);
     if (!library) {
-        library = dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL);
+        library = dlopen(beside_libtorch("libtorch_cuda.so").c_str(), RTLD_NOW | RTLD_GLOBAL);
         if (!library)
             return ares_fail(ARES_EDEVICE,
                              "torch: device = 'cuda': libtorch's CUDA library does not load (%s); use device "

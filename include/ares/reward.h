@@ -57,9 +57,10 @@ typedef struct ares_reward_item {
     bool failed;                 /* a user's reward failed on it; scored by its policy */
 } ares_reward_item;
 void ares_reward_submit(ares_reward *r, ares_reward_item *item);
-int ares_reward_wait(ares_reward *r, ares_metrics *m); /* all queued are done; counts failures into reward/failed/<name>, sets reward/replayable */
+/* All queued are done. m (may be NULL): failures are added to reward/failed/<name>; reward/replayable becomes 0 when a clock decided a score. */
+int ares_reward_wait(ares_reward *r, ares_metrics *m);
 
 /* The C function of a user's shared object, declared `double NAME(const char *response, const char *ground_truth, const char *row_json);`
- * NaN counts as a failure. It runs in a child process (`ares-train __reward`), never in the trainer. */
+ * NaN counts as a failure. Texts end at their first NUL. It runs in a child process (`ares-train __reward`), never in the trainer. */
 int ares_reward_child_main(int argc, char **argv);
 #endif

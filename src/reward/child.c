@@ -1,7 +1,8 @@
 /*
  * Children are started with posix_spawn into a process group of their own, under a limit of address space, and killed when
  * late. Lines are answered in order, so the first unanswered one is to blame for whatever goes wrong: it fails, the
- * process is started again, and the others are sent anew.
+ * process is started again, and the others are sent anew. After GIVE_UP such failures in a row the rest of the queue fails
+ * too, or a program that hangs on everything would take its time-out for each of a step's responses.
  */
 #include "child.h"
 
@@ -18,7 +19,7 @@
 
 extern char **environ;
 
-enum { LONGEST_ANSWER = 1 << 16 };
+enum { LONGEST_ANSWER = 1 << 16, GIVE_UP = 16 };
 
 typedef struct call { char *line; size_t len; reward_call *result; } call;
 
@@ -34,6 +35,7 @@ struct reward_child {
     size_t sent_bytes;
     ares_str answer;
     double since;              /* when the head became the head */
+    int in_a_row;              /* failures since the last answer */
 };
 
 reward_child *reward_child_new(const reward_child_options *o)
@@ -89,16 +91,18 @@ static int start(reward_child *c)
     }
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
-    sigset_t defaults;
+    sigset_t defaults, none;
     posix_spawn_file_actions_init(&files);
     posix_spawn_file_actions_adddup2(&files, in[0], 0);
     posix_spawn_file_actions_adddup2(&files, out[1], 1);
     posix_spawnattr_init(&attributes);
     sigemptyset(&defaults);
+    sigemptyset(&none);
     sigaddset(&defaults, SIGPIPE);
     posix_spawnattr_setsigdefault(&attributes, &defaults);
+    posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setpgroup(&attributes, 0);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
     int failed = posix_spawnp(&c->pid, c->argv[0], &files, &attributes, c->argv, environ);
     posix_spawn_file_actions_destroy(&files);
     posix_spawnattr_destroy(&attributes);
@@ -127,6 +131,7 @@ static void settle(reward_child *c, double score, double accuracy, const char *w
     call *k = &c->calls[c->head++];
     *k->result = (reward_call){ .score = score, .accuracy = accuracy, .failed = why != NULL };
     if (why) snprintf(k->result->why, sizeof k->result->why, "%s", why);
+    c->in_a_row = why ? c->in_a_row + 1 : 0;
     ares_free(k->line);
     k->line = NULL;
     c->since = ares_now_s();
@@ -139,13 +144,17 @@ static void fail_head(reward_child *c, const char *why)
     stop(c);
 }
 
-/* Writes until the pipe is full. A broken pipe shows as the end of the answers. */
+/* Writes until the pipe is full. A process that closed its input is told apart by its answers: they end, or come too late. */
 static void send_some(reward_child *c)
 {
-    while (c->pid && c->sent < c->n) {
+    while (c->pid && c->to >= 0 && c->sent < c->n) {
         call *k = &c->calls[c->sent];
         ssize_t n = write(c->to, k->line + c->sent_bytes, k->len - c->sent_bytes);
         if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && errno != EAGAIN) { /* or poll would report it for ever */
+            close(c->to);
+            c->to = -1;
+        }
         if (n <= 0) return;
         c->sent_bytes += (size_t)n;
         if (c->sent_bytes < k->len) continue;
@@ -154,8 +163,20 @@ static void send_some(reward_child *c)
     }
 }
 
+/* Nothing is asked: a process that ended, or that goes on talking, would answer the next line wrongly. */
+static void end_if_out_of_step(reward_child *c)
+{
+    char block[256];
+    ssize_t n;
+    while ((n = read(c->from, block, sizeof block)) > 0)
+        if (ares_view_trim((ares_view){ block, (size_t)n }).len) break;
+    if (n > 0) ares_warn("reward: %s: says more than it was asked; started again", c->name);
+    if (n >= 0) stop(c);
+}
+
 void reward_child_send(reward_child *c, ares_view line, reward_call *result)
 {
+    if (c->pid && c->head == c->n) end_if_out_of_step(c);
     if (c->n == c->cap) {
         c->cap = c->cap * 2 + 64;
         c->calls = ares_realloc(c->calls, (size_t)c->cap * sizeof *c->calls);
@@ -180,29 +201,32 @@ static bool take_answer(reward_child *c, ares_view line)
         const ares_json *a = ares_json_get(v, "accuracy");
         judged = a && (a->type == ARES_JSON_INT || a->type == ARES_JSON_FLOAT);
         if (judged) accuracy = a->number;
+        judged = judged && __builtin_isfinite(accuracy);
         v = ares_json_get(v, "score");
     }
     good = good && v && (v->type == ARES_JSON_INT || v->type == ARES_JSON_FLOAT);
     if (good) score = v->number;
-    good = good && __builtin_isfinite(score);
+    good = good && __builtin_isfinite((float)score) && c->head < c->sent; /* what was not sent yet was not read */
     ares_arena_fini(&arena);
     ares_error_clear();
     if (good) settle(c, score, judged ? accuracy : __builtin_nan(""), NULL);
     else {
         char why[160];
-        snprintf(why, sizeof why, "answered '%.*s'; expected a number or {\"score\": number}", (int)ARES_MIN(line.len, 60), line.data);
+        if (c->head >= c->sent) snprintf(why, sizeof why, "says more than it was asked");
+        else snprintf(why, sizeof why, "answered '%.*s'; expected a number or {\"score\": number}", (int)ARES_MIN(line.len, 60), line.data);
         fail_head(c, why);
     }
     return good;
 }
 
-static void describe_end(reward_child *c, char *why, size_t size)
+/* The process is left for `stop` to reap, so that its number, which is its group's, stays taken. */
+static void describe_end(const reward_child *c, char *why, size_t size)
 {
-    int status = 0;
-    pid_t pid = c->pid;
-    for (int i = 0; i < 100 && waitpid(pid, &status, WNOHANG) == 0; i++) usleep(1000);
-    if (WIFSIGNALED(status)) snprintf(why, size, "ended by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
-    else snprintf(why, size, "closed its output (exit code %d)", WIFEXITED(status) ? WEXITSTATUS(status) : 0);
+    siginfo_t end = { 0 };
+    for (int i = 0; i < 100 && waitid(P_PID, (id_t)c->pid, &end, WEXITED | WNOHANG | WNOWAIT) == 0 && end.si_pid == 0; i++) usleep(1000);
+    if (end.si_pid == 0) snprintf(why, size, "closed its output");
+    else if (end.si_code == CLD_EXITED) snprintf(why, size, "ended with exit code %d", end.si_status);
+    else snprintf(why, size, "ended by signal %d (%s)", end.si_status, strsignal(end.si_status));
 }
 
 static void receive(reward_child *c)
@@ -226,9 +250,13 @@ static void receive(reward_child *c)
         if (line.len && !take_answer(c, line)) return;
     }
     size_t rest = c->answer.len - at;
-    if (c->head == c->n ? rest > 0 : rest > LONGEST_ANSWER) {
-        if (c->head < c->n) fail_head(c, "floods its output");
-        else stop(c); /* it says more than it was asked: start afresh next time */
+    if (c->head < c->n && rest > LONGEST_ANSWER) {
+        fail_head(c, "floods its output");
+        return;
+    }
+    if (c->head == c->n && ares_view_trim((ares_view){ c->answer.data + at, rest }).len) {
+        ares_warn("reward: %s: says more than it was asked; started again", c->name);
+        stop(c);
         return;
     }
     memmove(c->answer.data, c->answer.data + at, rest);
@@ -239,6 +267,12 @@ void reward_child_wait(reward_child *c, bool *timed_out)
 {
     c->since = ares_now_s();
     while (c->head < c->n) {
+        if (c->in_a_row >= GIVE_UP) {
+            char why[160];
+            snprintf(why, sizeof why, "not asked: the %d before it failed", GIVE_UP);
+            settle(c, 0, 0, why);
+            continue;
+        }
         if (!c->pid && start(c) != ARES_OK) {
             char why[160];
             snprintf(why, sizeof why, "cannot be started: %.120s", ares_error_message());
@@ -255,7 +289,8 @@ void reward_child_wait(reward_child *c, bool *timed_out)
             continue;
         }
         struct pollfd fds[2] = { { .fd = c->from, .events = POLLIN }, { .fd = c->sent < c->n ? c->to : -1, .events = POLLOUT } };
-        poll(fds, 2, (int)(left * 1000) + 1);
+        poll(fds, 2, (int)(ARES_MIN(left, 1000.0) * 1000) + 1);
         if (fds[0].revents) receive(c);
     }
+    c->in_a_row = 0; /* the next step's lines are asked again */
 }

@@ -96,7 +96,7 @@ static int open_child(ares_config *cfg, const char *path, entry *e)
             argv[0] = ares_strdup(self);
         }
     }
-    reward_child_options o = { .name = e->name, .argv = argv, .timeout_s = e->o.timeout_s, .memory_bytes = e->o.memory_mb << 20 };
+    reward_child_options o = { .name = e->name, .argv = argv, .timeout_s = e->o.timeout_s, .memory_bytes = ARES_MIN(e->o.memory_mb, INT64_MAX >> 20) << 20 };
     e->child = reward_child_new(&o);
     for (int i = 0; i < n; i++) ares_free(argv[i]);
     ares_free(argv);
@@ -145,9 +145,18 @@ int ares_reward_open(ares_config *cfg, const ares_reward_config *rc, ares_pool *
     return ARES_OK;
 }
 
+static void free_job(job *j)
+{
+    ares_free(j->calls);
+    ares_free(j->message);
+    ares_free(j);
+}
+
 void ares_reward_close(ares_reward *r)
 {
     if (!r) return;
+    ares_pool_drain(r->pool); /* a run that ends early may have responses that nobody waited for */
+    for (int64_t k = 0; k < r->n_jobs; k++) free_job(r->jobs[k]);
     for (int i = 0; i < r->n; i++) {
         ares_free(r->entries[i].options);
         ares_free(r->entries[i].name);
@@ -248,6 +257,8 @@ int ares_reward_wait(ares_reward *r, ares_metrics *m)
 {
     bool timed_out = false, users = false;
     int rc = ARES_OK;
+    char *message = ares_strdup(ares_error_message()); /* of what made the caller end early, who waits all the same */
+    double before;
     int64_t told = 0, *failures = ares_calloc((size_t)r->n + 1, sizeof *failures);
     for (int i = 0; i < r->n; i++) {
         users = users || r->entries[i].child;
@@ -258,14 +269,14 @@ int ares_reward_wait(ares_reward *r, ares_metrics *m)
         job *j = r->jobs[k];
         if (j->rc != ARES_OK && rc == ARES_OK) rc = ares_fail(j->rc, "%s", j->message);
         add_up(r, j, failures, &told);
-        ares_free(j->calls);
-        ares_free(j->message);
-        ares_free(j);
+        free_job(j);
     }
     r->n_jobs = 0;
     for (int i = 0; m && i < r->n; i++)
         if (r->entries[i].child) ares_metrics_add(m, r->entries[i].failed_metric, (double)failures[i]);
-    if (m && users) ares_metrics_set(m, "reward/replayable", !timed_out);
+    if (m && users) ares_metrics_set(m, "reward/replayable", !timed_out && (!ares_metrics_get(m, "reward/replayable", &before) || before != 0));
+    if (rc == ARES_OK && *message) ares_fail(ARES_ESTATE, "%s", message);
+    ares_free(message);
     ares_free(failures);
     return rc;
 }

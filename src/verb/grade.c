@@ -14,7 +14,7 @@ static const char help[] =
     "example:\n"
     "  echo '{\"response\":\"7 + 5 = 12\",\"ground_truth\":\"12\"}' | ares-train grade --verifier number\n";
 
-typedef struct job { const ares_verifier *verifier; void *options; } job;
+typedef struct job { const ares_verifier *verifier; ares_config *config; void *options; } job; /* config owns the texts of options */
 
 /* Strings as they are, anything else as JSON: as data rows are read. */
 static ares_view text_of(const ares_json *line, const char *key, ares_str *storage)
@@ -54,13 +54,13 @@ static int grade_line(void *ctx, const ares_json *line, ares_str *out)
 
 static int read_own_options(job *j, const char *const *extra)
 {
-    ares_config *cfg = ares_config_new();
+    ares_config *cfg = j->config = ares_config_new();
     j->options = ares_calloc(1, j->verifier->options_size + 1);
     if (j->verifier->options) ares_config_add_options(cfg, "", j->verifier->options, j->options);
     for (; *extra; extra++) ares_config_override(cfg, *extra);
     ares_config_resolve(cfg);
     ARES_TRY(ares_config_finish(cfg));
-    return j->verifier->check ? j->verifier->check(j->options) : ARES_OK; /* cfg owns the options' texts: it lives as long as the program */
+    return j->verifier->check ? j->verifier->check(j->options) : ARES_OK;
 }
 
 int ares_verb_grade(int argc, char **argv)
@@ -79,5 +79,6 @@ int ares_verb_grade(int argc, char **argv)
     }
     ares_free(extra);
     ares_free(j.options);
+    ares_config_free(j.config);
     return rc;
 }

@@ -1,7 +1,7 @@
 /* The whole response matches a regular expression (PCRE2, `.` matches newlines too), within a fixed amount of matching work. */
 #include <pcre2.h>
-#include <string.h>
 #include <pthread.h>
+#include <string.h>
 
 #include "ares/reward.h"
 
@@ -11,7 +11,7 @@
 ARES_OPTION_STRUCT(format_options, FORMAT_OPTIONS);
 static ARES_OPTION_TABLE(format_table, format_options, FORMAT_OPTIONS)
 
-enum { MATCH_LIMIT = 1000000, DEPTH_LIMIT = 10000, HEAP_LIMIT_KIB = 20000 };
+enum { MATCH_LIMIT = 1000000, HEAP_LIMIT_KIB = 20000 }; /* the heap bounds the depth of backtracking too */
 
 static int compile(const char *pattern, pcre2_code **out)
 {
@@ -34,27 +34,44 @@ static int check(const void *options)
     return ARES_OK;
 }
 
-/* Each thread keeps the expression it used last. */
-static _Thread_local struct { char *pattern; pcre2_code *code; pcre2_match_data *data; pcre2_match_context *context; } cache;
+/* Each thread keeps the expression it used last, and drops it when it ends. */
+typedef struct expression { char *pattern; pcre2_code *code; pcre2_match_data *data; pcre2_match_context *context; } expression;
+static pthread_key_t last_used;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static int prepare(const char *pattern)
+static void drop(void *last)
 {
-    if (cache.pattern && strcmp(cache.pattern, pattern) == 0) return ARES_OK;
-    if (cache.code) {
-        pcre2_code_free(cache.code);
-        pcre2_match_data_free(cache.data);
-        pcre2_match_context_free(cache.context);
-        ares_free(cache.pattern);
-        cache.pattern = NULL;
-        cache.code = NULL;
-    }
-    ARES_TRY(compile(pattern, &cache.code));
-    cache.data = pcre2_match_data_create(1, NULL);
-    cache.context = pcre2_match_context_create(NULL);
-    pcre2_set_match_limit(cache.context, MATCH_LIMIT);
-    pcre2_set_depth_limit(cache.context, DEPTH_LIMIT);
-    pcre2_set_heap_limit(cache.context, HEAP_LIMIT_KIB);
-    cache.pattern = ares_strdup(pattern);
+    expression *e = last;
+    if (!e) return;
+    pcre2_code_free(e->code);
+    pcre2_match_data_free(e->data);
+    pcre2_match_context_free(e->context);
+    ares_free(e->pattern);
+    ares_free(e);
+}
+
+static void make_key(void)
+{
+    int failed = pthread_key_create(&last_used, drop);
+    ARES_ASSERT(!failed);
+}
+
+static int prepare(const char *pattern, const expression **out)
+{
+    pthread_once(&once, make_key);
+    expression *e = pthread_getspecific(last_used);
+    *out = e;
+    if (e && strcmp(e->pattern, pattern) == 0) return ARES_OK;
+    pcre2_code *code;
+    ARES_TRY(compile(pattern, &code));
+    drop(e);
+    e = ares_calloc(1, sizeof *e);
+    *e = (expression){ ares_strdup(pattern), code, pcre2_match_data_create(1, NULL), pcre2_match_context_create(NULL) };
+    pcre2_set_match_limit(e->context, MATCH_LIMIT);
+    pcre2_set_depth_limit(e->context, MATCH_LIMIT);
+    pcre2_set_heap_limit(e->context, HEAP_LIMIT_KIB);
+    pthread_setspecific(last_used, e);
+    *out = e;
     return ARES_OK;
 }
 
@@ -65,9 +82,10 @@ static int format(const ares_verify_in *in, ares_verify_out *out)
     if (o->finished && !in->stopped) return ARES_OK;
     out->score = 1;
     if (!o->pattern || !*o->pattern) return ARES_OK;
-    ARES_TRY(prepare(o->pattern));
+    const expression *e;
+    ARES_TRY(prepare(o->pattern, &e));
     const char *text = in->response.data ? in->response.data : "";
-    int rc = pcre2_match(cache.code, (PCRE2_SPTR)text, in->response.len, 0, PCRE2_NO_JIT, cache.data, cache.context);
+    int rc = pcre2_match(e->code, (PCRE2_SPTR)text, in->response.len, 0, PCRE2_NO_JIT, e->data, e->context);
     out->score = rc >= 0;
     if (rc < PCRE2_ERROR_NOMATCH - 1) ares_str_add_z(&out->details, "\"reason\":\"the work limit of matching was reached\"");
     return ARES_OK;

@@ -11,12 +11,15 @@ static size_t scan(const char *s, size_t n, bool negative, verify_number *out)
     size_t i = 0, w = 0;
     char whole[120];
     size_t digits = 0;
+    bool grouped = false; /* 1,234,567: a comma before every three digits, one to three before the first */
     for (; i < n; i++) {
         if (digit(s[i])) {
             if (digits == 0 && s[i] == '0' && i + 1 < n && digit(s[i + 1])) continue; /* leading zeros */
             if (digits == sizeof whole) return 0;
             whole[digits++] = s[i];
-        } else if (!(s[i] == ',' && i > 0 && i + 3 < n && digit(s[i - 1]) && digit(s[i + 1]) && digit(s[i + 2]) && digit(s[i + 3]) && (i + 4 >= n || !digit(s[i + 4])))) break;
+        } else if (!(s[i] == ',' && i > 0 && (grouped || i <= 3) && i + 3 < n && digit(s[i - 1]) && digit(s[i + 1]) && digit(s[i + 2]) && digit(s[i + 3]) && (i + 4 >= n || !digit(s[i + 4]))))
+            break;
+        else grouped = true;
     }
     size_t fraction = 0, from = i + 1;
     if (i + 1 < n && s[i] == '.' && digit(s[i + 1])) {
@@ -67,7 +70,8 @@ bool verify_last_number(ares_view t, verify_number *out)
         size_t used = scan(t.data + i, t.len - i, negative_before(t, i), &candidate);
         found = used > 0;
         if (found) *out = candidate;
-        if (!used) while (i < t.len && digit(t.data[i])) i++;
+        if (!used) /* its tail is no number */
+            while (i < t.len && (digit(t.data[i]) || t.data[i] == ',' || t.data[i] == '.')) i++;
         i += used;
     }
     return found;
@@ -76,36 +80,38 @@ bool verify_last_number(ares_view t, verify_number *out)
 bool verify_whole_number(ares_view t, verify_number *out)
 {
     t = ares_view_trim(t);
-    bool negative = t.len && t.data[0] == '-';
-    if (t.len && (t.data[0] == '-' || t.data[0] == '+')) t = (ares_view){ t.data + 1, t.len - 1 };
+    bool wide = ares_view_starts(t, ARES_VIEW("\xe2\x88\x92")), negative = wide || (t.len && t.data[0] == '-');
+    if (wide) t = (ares_view){ t.data + 3, t.len - 3 };
+    else if (t.len && (t.data[0] == '-' || t.data[0] == '+')) t = (ares_view){ t.data + 1, t.len - 1 };
     if (t.len && t.data[0] == '$') t = (ares_view){ t.data + 1, t.len - 1 };
     return t.len && starts(t, 0) && scan(t.data, t.len, negative, out) == t.len;
 }
 
-ares_view verify_last_boxed(ares_view t)
+/* Where the brace opens if a box stands at i; 0 if none does. */
+static size_t box_at(ares_view t, size_t i)
 {
     static const char *const words[] = { "\\boxed", "\\fbox" };
-    ares_view best = { NULL, 0 };
-    for (size_t i = 0; i < t.len; i++) {
-        if (t.data[i] != '\\') continue;
-        for (int k = 0; k < 2; k++) {
-            size_t n = strlen(words[k]), open = i + n, depth = 0;
-            if (open >= t.len || memcmp(t.data + i, words[k], n) != 0) continue;
-            while (open < t.len && t.data[open] == ' ') open++;
-            if (open >= t.len || t.data[open] != '{') continue;
-            for (size_t j = open; j < t.len; j++) {
-                if (t.data[j] == '{') depth++;
-                if (t.data[j] == '}' && --depth == 0) {
-                    best = (ares_view){ t.data + open + 1, j - open - 1 };
-                    i = j; /* an outer box hides the boxes in it, and the scan stays linear */
-                    break;
-                }
-            }
-            if (depth) return best; /* never closed: nothing behind it can close it either */
-            break;
-        }
+    for (int k = 0; k < ARES_COUNT(words); k++) {
+        size_t n = strlen(words[k]), open = i + n;
+        if (open >= t.len || memcmp(t.data + i, words[k], n) != 0) continue;
+        while (open < t.len && t.data[open] == ' ') open++;
+        if (open < t.len && t.data[open] == '{') return open;
     }
-    return best;
+    return 0;
+}
+
+ares_view verify_last_boxed(ares_view t)
+{
+    for (size_t i = t.len; i-- > 0;) {
+        size_t open = t.data[i] == '\\' ? box_at(t, i) : 0, depth = 0;
+        if (!open) continue;
+        for (size_t j = open; j < t.len; j++) {
+            depth += t.data[j] == '{';
+            if (t.data[j] == '}' && --depth == 0) return (ares_view){ t.data + open + 1, j - open - 1 };
+        }
+        break; /* the last box counts, and it never closes */
+    }
+    return (ares_view){ NULL, 0 };
 }
 
 void verify_detail(ares_verify_out *out, const char *key, ares_view value)

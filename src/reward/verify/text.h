@@ -10,7 +10,8 @@ typedef struct verify_number { char text[128]; } verify_number;
 bool verify_last_number(ares_view text, verify_number *out);
 /* The whole text as one number. */
 bool verify_whole_number(ares_view text, verify_number *out);
-/* Content of the last \boxed{...} (or \fbox{...}) with balanced braces; NULL data when there is none. */
+/* Content of the last \boxed{...} (or \fbox{...}) up to the brace that closes it, escaped braces counted like others; NULL data when
+ * there is none, or the last one never closes. A box in a box is the last one. (aepo.md 3.5) */
 ares_view verify_last_boxed(ares_view text);
 void verify_detail(ares_verify_out *out, const char *key, ares_view value); /* appends a string member to details */
 #endif

@@ -1,0 +1,315 @@
+/* The manager: weights, users' rewards, failures counted, the examples. */
+#include "test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "ares/reward.h"
+
+/* `function` starts this program again, as it would ares-train. */
+__attribute__((constructor)) static void serve_function(int argc, char **argv)
+{
+    if (argc == 4 && strcmp(argv[1], "__reward") == 0) _exit(ares_reward_child_main(argc - 1, argv + 1) == ARES_OK ? 0 : 1);
+}
+
+#ifdef __SANITIZE_ADDRESS__
+#define MEMORY "memory_mb: 1099511627776" /* shadow memory is address space too */
+#else
+#define MEMORY "memory_mb: 1024"
+#endif
+
+enum { MOST = 200 };
+typedef struct manager {
+    ares_config *config;
+    ares_reward_config options;
+    ares_pool *pool;
+    ares_reward *reward;
+    ares_reward_item items[MOST];
+    float parts[MOST][4];
+    ares_metrics *metrics;
+} manager;
+
+static int open_manager(manager *m, const char *rewards, const char *extra, int threads)
+{
+    char word[4096];
+    *m = (manager){ .config = ares_config_new(), .pool = ares_pool_new(threads), .metrics = ares_metrics_new() };
+    ares_config_add_options(m->config, "worker.reward", ares_reward_options, &m->options);
+    snprintf(word, sizeof word, "worker.reward.rewards=%s", rewards);
+    ares_config_override(m->config, word);
+    if (extra) ares_config_override(m->config, extra);
+    ares_config_resolve(m->config);
+    return ares_reward_open(m->config, &m->options, m->pool, &m->reward);
+}
+
+static void close_manager(manager *m)
+{
+    ares_reward_close(m->reward);
+    ares_pool_free(m->pool);
+    ares_config_free(m->config);
+    ares_metrics_free(m->metrics);
+}
+
+static void submit(manager *m, int i, const char *response, const char *truth, bool stopped)
+{
+    m->items[i] = (ares_reward_item){ .in = { .response = ares_view_of(response), .ground_truth = ares_view_of(truth), .stopped = stopped }, .parts = m->parts[i] };
+    ares_reward_submit(m->reward, &m->items[i]);
+}
+
+static double metric(const manager *m, const char *name)
+{
+    double v = NAN;
+    CHECK_MSG(ares_metrics_get(m->metrics, name, &v), "no metric %s", name);
+    return v;
+}
+
+static const char *compile(const char *source, const char *name)
+{
+    ares_str out = { 0 };
+    const char *object = test_file(name);
+    CHECK_EQ(test_shell(&out, "cc -O2 -fPIC -shared -o '%s' '%s'", object, source), 0);
+    ares_str_fini(&out);
+    return object;
+}
+
+TEST(rewards_add_up_by_weight)
+{
+    manager m;
+    REQUIRE_OK(open_manager(&m, "[{name: number, weight: 0.9}, {name: format, weight: 0.1, pattern: '.*!'}]", NULL, 1));
+    CHECK_EQ(ares_reward_count(m.reward), 2);
+    CHECK_STR(ares_reward_name(m.reward, 1), "format");
+    submit(&m, 0, "it is 5!", "5", true);
+    submit(&m, 1, "it is 5", "5", true);
+    submit(&m, 2, "it is 6!", "5", true);
+    submit(&m, 3, "it is 5!", "5", false);
+    CHECK_OK(ares_reward_wait(m.reward, m.metrics));
+    const double scores[] = { 1, 0.9, 0.1, 0.9 };
+    for (int i = 0; i < 4; i++) CHECK_NEAR(m.items[i].score, scores[i], 1e-7);
+    CHECK(m.parts[0][0] == 1 && m.parts[0][1] == 1 && m.parts[2][0] == 0 && m.parts[2][1] == 1);
+    CHECK(m.items[0].accuracy == 1 && m.items[2].accuracy == 0 && !m.items[0].failed);
+    CHECK_EQ(ares_metrics_count(m.metrics), 0); /* built-ins neither fail nor depend on a clock */
+    close_manager(&m);
+}
+
+TEST(an_unfinished_response_gets_its_own_score_where_one_is_set)
+{
+    manager m;
+    REQUIRE_OK(open_manager(&m, "[{name: number}]", "worker.reward.unfinished_score=-1", 1));
+    submit(&m, 0, "5", "5", true);
+    submit(&m, 1, "5", "5", false);
+    CHECK_OK(ares_reward_wait(m.reward, m.metrics));
+    CHECK(m.items[0].score == 1 && m.items[1].score == -1 && m.parts[1][0] == 1);
+    close_manager(&m);
+}
+
+TEST(a_ground_truth_that_cannot_be_used_fails_the_wait)
+{
+    manager m;
+    REQUIRE_OK(open_manager(&m, "[{name: number}]", NULL, 2));
+    submit(&m, 0, "5", "none", true);
+    submit(&m, 1, "5", "5", true);
+    CHECK_FAIL(ares_reward_wait(m.reward, m.metrics), ARES_EFORMAT, "ground truth 'none' holds no number");
+    submit(&m, 0, "5", "5", true); /* and is forgotten */
+    CHECK_OK(ares_reward_wait(m.reward, m.metrics));
+    CHECK(m.items[0].score == 1);
+    close_manager(&m);
+}
+
+TEST(a_run_that_ends_early_waits_for_nobody_and_keeps_its_message)
+{
+    manager m;
+    REQUIRE_OK(open_manager(&m, "[{name: number}, {command: [sh, -c, 'while read x; do echo 1; done']}]", NULL, 2));
+    ares_fail(ARES_ENUMERIC, "the cause");
+    submit(&m, 0, "5", "5", true);
+    CHECK_OK(ares_reward_wait(m.reward, NULL));
+    CHECK_STR(ares_error_message(), "the cause");
+    for (int i = 0; i < 50; i++) submit(&m, i, "5", "5", true);
+    close_manager(&m); /* with responses that nobody waited for */
+}
+
+static void check_config_refused(const char *rewards, const char *message)
+{
+    manager m;
+    CHECK_FAIL(open_manager(&m, rewards, NULL, 1), ARES_ECONFIG, message);
+    CHECK_CONTAINS(ares_error_message(), "worker.reward.rewards");
+    close_manager(&m);
+}
+
+TEST(entries_that_make_no_sense_are_faults_of_the_configuration)
+{
+    check_config_refused("[]", "no reward; name one");
+    check_config_refused("[{weight: 1}]", "needs a name");
+    check_config_refused("[number]", "an entry is a map");
+    check_config_refused("[{name: nubmer}]", "did you mean 'number'?");
+    check_config_refused("[{name: number, wieght: 2}]", "wieght");
+    check_config_refused("[{name: number, pattern: x}]", "pattern");
+    check_config_refused("[{name: format, pattern: '('}]", "missing closing parenthesis");
+    check_config_refused("[{function: 'x.so'}]", "write FILE.so:SYMBOL");
+    check_config_refused("[{function: '/none/x.so:f'}]", "no such file");
+    check_config_refused("[{function: '/none/x.so:f', command: [x]}]", "exclude each other");
+    check_config_refused("[{command: [x], timeout_s: 0}]", "timeout_s");
+    check_config_refused("[{command: [x], memory_mb: 1}]", "memory_mb");
+}
+
+TEST(a_failing_command_is_counted_and_scored_by_its_policy)
+{
+    manager m;
+    double replayable;
+    ares_log_set(ARES_LOG_ERROR, 0);
+    REQUIRE_OK(open_manager(&m, "[{command: [sh, -c, 'while read x; do case $x in *bad*) exit 3;; *slow*) sleep 100;; esac; echo 2; done'], name: mine, weight: 0.5, timeout_s: 2, failure_score: -4}]", NULL, 1));
+    submit(&m, 0, "good", "", true);
+    submit(&m, 1, "bad", "", true);
+    submit(&m, 2, "good", "", true);
+    CHECK_OK(ares_reward_wait(m.reward, m.metrics));
+    CHECK(m.items[0].score == 1 && m.items[1].score == -2 && m.items[2].score == 1 && m.parts[1][0] == -4);
+    CHECK(!m.items[0].failed && m.items[1].failed && isnan(m.items[1].accuracy));
+    CHECK_NEAR(metric(&m, "reward/failed/mine"), 1, 0);
+    CHECK_NEAR(metric(&m, "reward/replayable"), 1, 0);
+    submit(&m, 0, "slow", "", true);
+    CHECK_OK(ares_reward_wait(m.reward, m.metrics));
+    submit(&m, 0, "good", "", true);
+    CHECK_OK(ares_reward_wait(m.reward, m.metrics)); /* of the same step: what a clock decided stays decided */
+    CHECK_NEAR(metric(&m, "reward/failed/mine"), 2, 0);
+    CHECK_NEAR(metric(&m, "reward/replayable"), 0, 0);
+    ares_metrics_clear(m.metrics);
+    submit(&m, 0, "good", "", true);
+    CHECK_OK(ares_reward_wait(m.reward, m.metrics));
+    CHECK_NEAR(metric(&m, "reward/failed/mine"), 0, 0);
+    CHECK(ares_metrics_get(m.metrics, "reward/replayable", &replayable) && replayable == 1);
+    close_manager(&m);
+}
+
+TEST(a_command_reads_the_texts_and_the_row)
+{
+    manager m;
+    ares_arena arena = { 0 };
+    const ares_json *row;
+    char rewards[1024];
+    snprintf(rewards, sizeof rewards, "[{command: [sh, -c, 'tee \"%s\" | while read x; do echo 1; done'], name: spy}]", test_file("seen"));
+    REQUIRE_OK(open_manager(&m, rewards, NULL, 1));
+    REQUIRE_OK(ares_json_parse(&arena, ARES_VIEW("{\"q\":\"\xc3\xa9\",\"n\":1.0}"), "row", &row));
+    m.items[0] = (ares_reward_item){ .in = { .response = ARES_VIEW("a\n\"b\"\0\xff"), .ground_truth = ARES_VIEW("5"), .prompt = ARES_VIEW("p"), .row = row }, .parts = m.parts[0] };
+    ares_reward_submit(m.reward, &m.items[0]);
+    CHECK_OK(ares_reward_wait(m.reward, m.metrics));
+    ares_str seen = { 0 };
+    for (int i = 0; i < 500 && !seen.len; i++) { /* tee writes its file last */
+        CHECK_OK(ares_file_read(test_file("seen"), &seen));
+        usleep(10000);
+    }
+    CHECK_STR(seen.data, "{\"response\":\"a\\n\\\"b\\\"\\u0000\xef\xbf\xbd\",\"ground_truth\":\"5\",\"prompt\":\"p\",\"finished\":false,\"row\":{\"q\":\"\xc3\xa9\",\"n\":1.0}}\n");
+    ares_str_fini(&seen);
+    ares_arena_fini(&arena);
+    close_manager(&m);
+}
+
+TEST(scores_do_not_depend_on_the_number_of_threads)
+{
+    float before[MOST] = { 0 };
+    char text[MOST][64], truth[MOST][16];
+    for (int i = 0; i < MOST; i++) {
+        snprintf(text[i], sizeof text[i], "so \\boxed{%d} or %d", i % 7, i % 5);
+        snprintf(truth[i], sizeof truth[i], "%d", i % 3);
+    }
+    for (int threads = 1; threads <= 3; threads++) {
+        manager m;
+        REQUIRE_OK(open_manager(&m, "[{name: number, weight: 0.3}, {name: boxed, weight: 0.7}, {name: format, weight: 0.01, pattern: '.*[02468]'}, {name: format, pattern: '.*[13579]', weight: 0.02}]", NULL, threads));
+        for (int i = 0; i < MOST; i++) submit(&m, i, text[i], truth[i], true);
+        CHECK_OK(ares_reward_wait(m.reward, m.metrics));
+        for (int i = 0; i < MOST; i++) {
+            if (threads == 1) before[i] = m.items[i].score;
+            CHECK_MEM(&m.items[i].score, &before[i], sizeof(float));
+        }
+        close_manager(&m);
+    }
+}
+
+static const char misbehaving[] = "#include <math.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
+                                  "double f(const char *response, const char *truth, const char *row)\n{\n"
+                                  "    printf(\"to be seen by nobody\\n\");\n    fflush(stdout);\n"
+                                  "    if (!strcmp(response, \"crash\")) abort();\n    if (!strcmp(response, \"nan\")) return NAN;\n    if (!strcmp(response, \"leave\")) exit(0);\n"
+                                  "    return (double)strlen(response) + 10 * (double)strlen(truth) + 100 * (double)strlen(row);\n}\n";
+
+TEST(a_function_runs_beside_us_and_its_faults_cost_one_score)
+{
+    manager m;
+    char rewards[1024];
+    const char *source = test_file("f.c");
+    ares_log_set(ARES_LOG_ERROR, 0);
+    CHECK_OK(ares_file_write(source, misbehaving, sizeof misbehaving - 1));
+    snprintf(rewards, sizeof rewards, "[{function: '%s:f', name: f, failure_score: -1, timeout_s: 60, " MEMORY "}]", compile(source, "f.so"));
+    REQUIRE_OK(open_manager(&m, rewards, NULL, 1));
+    static const char *const responses[] = { "abc", "crash", "", "nan", "leave", "abcd" };
+    const double scores[] = { 423, -1, 420, -1, -1, 424 }; /* "null" has four letters */
+    for (int i = 0; i < 6; i++) submit(&m, i, responses[i], "12", true);
+    CHECK_OK(ares_reward_wait(m.reward, m.metrics));
+    for (int i = 0; i < 6; i++) CHECK_NEAR(m.items[i].score, scores[i], 0);
+    CHECK_NEAR(metric(&m, "reward/failed/f"), 3, 0);
+    close_manager(&m);
+    snprintf(rewards, sizeof rewards, "[{function: '%s:g', name: g, timeout_s: 60, " MEMORY "}]", test_file("f.so")); /* no such symbol */
+    REQUIRE_OK(open_manager(&m, rewards, NULL, 1));
+    submit(&m, 0, "x", "", true);
+    CHECK_OK(ares_reward_wait(m.reward, m.metrics));
+    CHECK(m.items[0].failed);
+    close_manager(&m);
+}
+
+TEST(the_example_of_a_function_works)
+{
+    manager m;
+    char rewards[1024], text[1200];
+    memset(text, 'x', sizeof text);
+    text[600] = 0;
+    snprintf(rewards, sizeof rewards, "[{name: number, weight: 0.9}, {function: '%s:length_reward', name: length, weight: 0.1, timeout_s: 60, " MEMORY "}]",
+             compile(test_source("examples/reward_function/length.c"), "length.so"));
+    REQUIRE_OK(open_manager(&m, rewards, NULL, 2));
+    submit(&m, 0, "5", "5", true);
+    submit(&m, 1, text, "5", true);
+    CHECK_OK(ares_reward_wait(m.reward, m.metrics));
+    CHECK_NEAR(m.items[0].score, 1, 1e-7);
+    CHECK_NEAR(m.items[1].score, 0.05, 1e-7);
+    CHECK_NEAR(metric(&m, "reward/failed/length"), 0, 0);
+    close_manager(&m);
+}
+
+TEST(the_example_of_a_command_works)
+{
+    manager m;
+    char rewards[1024];
+    snprintf(rewards, sizeof rewards, "[{command: [python3, '%s'], name: last_word, timeout_s: 60, memory_mb: 2048}]", test_source("examples/reward_command/reward.py"));
+    REQUIRE_OK(open_manager(&m, rewards, NULL, 1));
+    submit(&m, 0, "The capital is Paris.", "Paris", true);
+    submit(&m, 1, "The capital is London.", "Paris", true);
+    submit(&m, 2, "", "Paris", true);
+    CHECK_OK(ares_reward_wait(m.reward, m.metrics));
+    CHECK(m.items[0].score == 1 && m.items[1].score == 0 && m.items[2].score == 0 && m.items[0].accuracy == 1);
+    CHECK_NEAR(metric(&m, "reward/failed/last_word"), 0, 0);
+    close_manager(&m);
+}
+
+TEST(the_examples_configurations_are_ones)
+{
+    static const char *const files[] = { "examples/reward_function/config.yaml", "examples/reward_command/config.yaml" };
+    for (int i = 0; i < 2; i++) {
+        manager m = { .config = ares_config_new() };
+        ares_config_add_options(m.config, "worker.reward", ares_reward_options, &m.options);
+        ares_config_load_file(m.config, test_source(files[i]));
+        ares_config_resolve(m.config);
+        int rc = ares_reward_open(m.config, &m.options, NULL, &m.reward); /* the shared object is not compiled there, and that is the only fault */
+        if (rc != ARES_OK) CHECK_MSG(i == 0 && ares_config_fault_count(m.config) == 1 && strstr(ares_error_message(), "length.so:length_reward': no such file"), "%s", ares_error_message());
+        close_manager(&m);
+    }
+}
+
+TEST(ares_train_serves_functions_too)
+{
+    manager m;
+    char rewards[1024];
+    if (!ares_file_exists(test_program())) SKIP("ares-train is not built");
+    snprintf(rewards, sizeof rewards, "[{command: ['%s', __reward, '%s', length_reward], name: length, timeout_s: 60, " MEMORY "}]", test_program(),
+             compile(test_source("examples/reward_function/length.c"), "length.so"));
+    REQUIRE_OK(open_manager(&m, rewards, NULL, 1));
+    submit(&m, 0, "5", "5", true);
+    CHECK_OK(ares_reward_wait(m.reward, m.metrics));
+    CHECK(m.items[0].score == 1 && !m.items[0].failed);
+    close_manager(&m);
+}

@@ -3,13 +3,19 @@
  * GFLOP/s, and GB/s of the weights. Every repetition takes other weights, so that small batches read them from where
  * a decode step would: memory for Smol, the caches for tiny.
  *
- *   bench_linear [--threads N] [--dtype f32|bf16] [--seconds S] [--only smol|tiny] [--m M]
+ *   bench_linear [--threads N] [--dtype f32|bf16] [--seconds S] [--only smol|tiny] [--m M] [--op forward]
  */
 #include "ares/kernels.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
 
 typedef struct shape { const char *model, *name; int32_t n, k; } shape;
 static const shape SHAPES[] = {
@@ -27,7 +33,7 @@ static float *fresh(int64_t n)
     return p;
 }
 
-static void measure(ares_device *d, const shape *s, ares_dtype dtype, int32_t m, double seconds)
+static void measure(ares_device *d, const shape *s, ares_dtype dtype, int32_t m, double seconds, bool forward_only)
 {
     bool smol = strcmp(s->model, "smol") == 0;
     size_t bytes = (size_t)ares_matrix_elements(ARES_PANEL32, s->n, s->k) * ares_dtype_bytes(dtype);
@@ -41,9 +47,11 @@ static void measure(ares_device *d, const shape *s, ares_dtype dtype, int32_t m,
     float *x = fresh((int64_t)m * s->k), *y = fresh((int64_t)m * s->n), *dx = fresh((int64_t)m * s->k);
     double flops = 2.0 * m * s->n * s->k;
     static const char *const what[] = { "forward", "dx", "dw" };
-    for (int op = 0; op < (m >= 64 && s->n <= 4096 ? 3 : 1); op++) {
-        double best = 1e9, start = ares_now_s();
-        for (int rep = 0; ares_now_s() - start < seconds || rep < 3; rep++) {
+    for (int op = 0; op < (!forward_only && m >= 64 && s->n <= 4096 ? 3 : 1); op++) {
+        static double times[1 << 16];
+        double start = ares_now_s();
+        int reps = 0;
+        for (int rep = 0; (ares_now_s() - start < seconds || rep < 4) && rep < ARES_COUNT(times); rep++) {
             w.data = weights + (size_t)(rep % copies) * bytes;
             double t = ares_now_s();
             if (op == 0)
@@ -52,12 +60,14 @@ static void measure(ares_device *d, const shape *s, ares_dtype dtype, int32_t m,
                 d->k->linear_backward(d, &(ares_linear_backward_args){
                     .m = m, .dy = y, .lddy = s->n, .w = &w, .dx = op == 1 ? dx : NULL, .lddx = s->k,
                     .x = x, .ldx = s->k, .dw = op == 2 ? &dw : NULL });
-            best = ARES_MIN(best, ares_now_s() - t);
+            times[reps++] = ares_now_s() - t;
         }
+        qsort(times, (size_t)reps, sizeof *times, by_value);
+        double best = times[0];
         printf("{\"bench\":\"linear\",\"isa\":\"%s\",\"threads\":%d,\"dtype\":\"%s\",\"model\":\"%s\",\"weight\":\"%s\","
-               "\"op\":\"%s\",\"m\":%d,\"n\":%d,\"k\":%d,\"us\":%.2f,\"gflops\":%.1f,\"weight_gbs\":%.1f}\n",
+               "\"op\":\"%s\",\"m\":%d,\"n\":%d,\"k\":%d,\"best_us\":%.2f,\"median_us\":%.2f,\"gflops\":%.1f,\"weight_gbs\":%.1f}\n",
                d->k->name, ares_pool_threads(d->pool), dtype == ARES_F32 ? "f32" : "bf16", s->model, s->name, what[op], m,
-               s->n, s->k, best * 1e6, flops / best * 1e-9, (double)bytes / best * 1e-9);
+               s->n, s->k, best * 1e6, times[reps / 2] * 1e6, flops / best * 1e-9, (double)bytes / best * 1e-9);
         fflush(stdout);
     }
     ares_pages_free(weights, bytes * (size_t)copies);
@@ -74,6 +84,7 @@ int main(int argc, char **argv)
     double seconds = 0.2;
     ares_dtype dtype = ARES_F32;
     const char *only = "";
+    bool forward_only = false;
     for (int i = 1; i + 1 < argc; i += 2) {
         const char *value = argv[i + 1];
         if (strcmp(argv[i], "--threads") == 0) threads = atoi(value);
@@ -81,6 +92,7 @@ int main(int argc, char **argv)
         if (strcmp(argv[i], "--seconds") == 0) seconds = atof(value);
         if (strcmp(argv[i], "--only") == 0) only = value;
         if (strcmp(argv[i], "--m") == 0) only_m = atoi(value);
+        if (strcmp(argv[i], "--op") == 0) forward_only = strcmp(value, "forward") == 0;
     }
     ares_device d;
     if (ares_device_open("cpu", threads, &d) != ARES_OK) {
@@ -90,7 +102,7 @@ int main(int argc, char **argv)
     for (int s = 0; s < ARES_COUNT(SHAPES); s++)
         for (int r = 0; r < ARES_COUNT(ROWS); r++)
             if ((!*only || strcmp(only, SHAPES[s].model) == 0) && (!only_m || only_m == ROWS[r]))
-                measure(&d, &SHAPES[s], dtype, ROWS[r], seconds);
+                measure(&d, &SHAPES[s], dtype, ROWS[r], seconds, forward_only);
     ares_device_close(&d);
     return 0;
 }

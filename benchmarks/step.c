@@ -52,10 +52,25 @@ static void random_ids(int32_t vocab, uint64_t which, int64_t n, int32_t *ids)
     for (int64_t i = 0; i < n; i++) ids[i] = (int32_t)ares_rng_below(key, (uint64_t)i, (uint64_t)vocab);
 }
 
-static void emit(const options *o, const char *measure, double value, const char *unit, double seconds, const char *more)
+/* What `repeat` runs measured, and the best of them. */
+typedef struct values {
+    double v[64];
+    int n, best;
+} values;
+
+static void keep(values *all, double v, bool high_is_good)
 {
-    printf("{\"measure\":\"%s\",\"side\":\"ares\",\"model\":\"%s\",\"dtype\":\"%s\",\"value\":%.6g,\"unit\":\"%s\",\"seconds\":%.6g,\"peak_gib\":%.3f%s}\n", measure, o->model, o->dtype,
-           value, unit, seconds, (double)ares_peak_memory_bytes() / 1073741824.0, more);
+    if (all->n == ARES_COUNT(all->v)) return;
+    if (all->n == 0 || (high_is_good ? v > all->v[all->best] : v < all->v[all->best])) all->best = all->n;
+    all->v[all->n++] = v;
+}
+
+static void emit(const options *o, const ares_device *d, const char *measure, const values *all, const char *unit, const char *more)
+{
+    printf("{\"measure\":\"%s\",\"side\":\"ares\",\"model\":\"%s\",\"dtype\":\"%s\",\"isa\":\"%s\",\"threads\":%d,\"value\":%.6g,\"unit\":\"%s\",\"all\":[", measure, o->model,
+           o->dtype, d->k->name, ares_pool_threads(d->pool), all->v[all->best], unit);
+    for (int i = 0; i < all->n; i++) printf("%s%.6g", i ? "," : "", all->v[i]);
+    printf("],\"peak_gib\":%.3f%s}\n", (double)ares_peak_memory_bytes() / 1073741824.0, more);
     fflush(stdout);
 }
 
@@ -69,7 +84,7 @@ static int decode(const options *o)
     ares_sampling s = { .temperature = 1, .top_p = 1, .top_k = -1, .max_new_tokens = (int32_t)o->new, .ignore_eos = true };
     ARES_TRY(ares_rollout_new(m, NULL, &ro, &r));
     int32_t *prompt = ares_malloc((size_t)o->prompt * sizeof *prompt);
-    double best = 1e30;
+    values all = { .n = 0 };
     for (int64_t k = 0; k <= o->repeat; k++) {
         int64_t active = 1;
         ares_rollout_stats stats;
@@ -87,12 +102,11 @@ static int decode(const options *o)
         while (active) ARES_TRY(ares_rollout_step(r, &active));
         t = ares_now_s() - t;
         ares_rollout_get_stats(r, &stats);
-        t /= (double)(stats.decoded_tokens - before);
-        if (k && t < best) best = t;
+        if (k) keep(&all, (double)(stats.decoded_tokens - before) / t, true);
     }
     char more[64];
     snprintf(more, sizeof more, ",\"batch\":%lld", (long long)o->batch);
-    emit(o, "decode", 1 / best, "tokens/s", best, more);
+    emit(o, &d, "decode", &all, "tokens/s", more);
     return ARES_OK;
 }
 
@@ -120,7 +134,7 @@ static int update(const options *o)
     ARES_TRY(open_model(o, &d, true, &m));
     ARES_TRY(ares_actor_open(&a, &cfg, m, NULL, 100));
     ares_batch_init(&b);
-    double best = 1e30;
+    values all = { .n = 0 };
     for (int64_t k = 0; k <= o->repeat; k++) {
         ares_batch_clear(&b);
         for (int64_t r = 0; r < o->rows; r++) {
@@ -143,9 +157,9 @@ static int update(const options *o)
         double t = ares_now_s();
         ARES_TRY(ares_actor_update(&a, &b, metrics));
         t = ares_now_s() - t;
-        if (k && t < best) best = t;
+        if (k) keep(&all, (double)(o->rows * o->tokens) / t, true);
     }
-    emit(o, "update", (double)(o->rows * o->tokens) / best, "tokens/s", best, "");
+    emit(o, &d, "update", &all, "tokens/s", "");
     return ARES_OK;
 }
 
@@ -212,19 +226,18 @@ static int grpo(const options *o)
                                 .cache_tokens = (o->prompts * o->samples + o->prompts) * (o->prompt + o->new + 64) };
     ARES_TRY(ares_rollout_new(m, NULL, &ro, &r));
     ares_batch_init(&b);
-    double best = 1e30, gen = 0, gen_of_best = 0;
+    values all = { .n = 0 };
+    double gen = 0, gen_of_best = 0;
     for (int64_t k = 0; k <= o->repeat; k++) {
         double t = ares_now_s();
         ARES_TRY(grpo_step(o, m, r, o->beta > 0 ? &ref : NULL, &a, &b, k, &gen));
         t = ares_now_s() - t;
-        if (k && t < best) {
-            best = t;
-            gen_of_best = gen;
-        }
+        if (k) keep(&all, t, false);
+        if (k && all.best == all.n - 1) gen_of_best = gen;
     }
     char more[160];
-    snprintf(more, sizeof more, ",\"beta\":%g,\"prompts\":%lld,\"samples\":%lld,\"generate_s\":%.4f,\"update_s\":%.4f", o->beta, (long long)o->prompts, (long long)o->samples, gen_of_best, best - gen_of_best);
-    emit(o, "grpo_step", best, "s", best, more);
+    snprintf(more, sizeof more, ",\"beta\":%g,\"prompts\":%lld,\"samples\":%lld,\"generate_s\":%.4f,\"update_s\":%.4f", o->beta, (long long)o->prompts, (long long)o->samples, gen_of_best, all.v[all.best] - gen_of_best);
+    emit(o, &d, "grpo_step", &all, "s", more);
     return ARES_OK;
 }
 

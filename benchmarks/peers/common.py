@@ -3,7 +3,6 @@ import argparse
 import json
 import os
 import pathlib
-import platform
 import resource
 import sys
 import time
@@ -56,20 +55,21 @@ def load_model(args):
     return transformers.AutoModelForCausalLM.from_pretrained(model_dir(args.model), dtype=torch.float32)
 
 
-def best(run, repeat):
-    """The shortest of `repeat` runs in seconds, after one that does not count."""
+def timed(run, repeat):
+    """Seconds of `repeat` runs, after one that does not count."""
     run()
     times = []
     for _ in range(repeat):
         begin = time.perf_counter()
         run()
         times.append(time.perf_counter() - begin)
-    return min(times)
+    return times
 
 
-def emit(measure, value, unit, args, **more):
+def emit(measure, unit, args, times, value, **more):
+    """One line: `value` makes the measured quantity of seconds; the best run's counts, all are listed."""
     import torch
-    line = {"measure": measure, "side": "peer", "value": value, "unit": unit, **more, "kept": args.kept, "threads": args.threads,
-            "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, "torch": torch.__version__.split("+")[0],
-            "cpu_capability": torch.backends.cpu.get_cpu_capability(), "machine": platform.machine()}
+    line = {"measure": measure, "side": "peer", "value": value(min(times)), "unit": unit, "all": [float("%.6g" % value(t)) for t in times], **more,
+            "kept": args.kept, "threads": args.threads, "peak_gib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 3),
+            "torch": torch.__version__.split("+")[0], "cpu_capability": torch.backends.cpu.get_cpu_capability()}
     print(json.dumps(line), flush=True)

@@ -88,8 +88,8 @@ def main():
             same = (lean.run(ids, args.new)[0] == want).float().mean().item()
             print("# batch %d: %.1f %% of the tokens equal transformers'" % (batch, 100 * same), flush=True)
         lean.run(ids, args.new)
-        seconds = min(lean.run(ids, args.new)[1] for _ in range(args.repeat))
-        emit("decode", batch * (args.new - 1) / seconds, "tokens/s", args, model=args.model, dtype=args.dtype, batch=batch, prompt=args.prompt,
+        times = [lean.run(ids, args.new)[1] for _ in range(args.repeat)]
+        emit("decode", "tokens/s", args, times, lambda t: batch * (args.new - 1) / t, model=args.model, dtype=args.dtype, batch=batch, prompt=args.prompt,
              new=args.new, peer="torch static cache" + (", compiled" if args.compile else ""))
 
 

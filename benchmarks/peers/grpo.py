@@ -15,6 +15,13 @@ import warnings
 from common import TINY, emit, load_model, model_dir, options, start
 
 
+def seconds_alive():
+    """Since the process began."""
+    with open("/proc/self/stat") as f:
+        ticks = int(f.read().rsplit(")", 1)[1].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+
+
 def word_tokenizer(vocab):
     """Word i is token i: for a model that has no tokenizer."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -56,7 +63,7 @@ def main():
     tiny = args.model == "tiny"
     tokenizer = word_tokenizer(TINY["vocab_size"]) if tiny else transformers.AutoTokenizer.from_pretrained(model_dir(args.model))
     texts = make_prompts(tokenizer, tiny, args.prompts, args.prompt_tokens, args.seed)
-    times, tokens = [], []
+    times, tokens, first = [], [], []
 
     class Clock(transformers.TrainerCallback):
         def on_step_begin(self, *_, **__):
@@ -64,6 +71,7 @@ def main():
 
         def on_step_end(self, *_, **__):
             times.append(time.perf_counter() - self.begin)
+            first.append(seconds_alive())
 
     def reward(completion_ids, **_):
         tokens.append(sum(len(ids) for ids in completion_ids))
@@ -86,8 +94,8 @@ def main():
     want = args.prompts * args.samples * args.new_tokens
     if any(n != want for n in tokens):
         raise SystemExit("peers: grpo: %s sampled tokens a step; expected %d" % (sorted(set(tokens)), want))
-    emit("grpo_step", min(times[1:]), "s", args, model=args.model, dtype=args.dtype, prompts=args.prompts, samples=args.samples,
-         prompt_tokens=args.prompt_tokens, new_tokens=args.new_tokens, beta=args.beta, steps=[round(t, 3) for t in times], peer="trl " + trl.__version__)
+    emit("grpo_step", "s", args, times[1:], lambda t: t, model=args.model, dtype=args.dtype, prompts=args.prompts, samples=args.samples,
+         prompt_tokens=args.prompt_tokens, new_tokens=args.new_tokens, beta=args.beta, first_step_s=round(first[0], 3), peer="trl " + trl.__version__)
 
 
 main()

@@ -2,7 +2,7 @@
 
     python benchmarks/peers/head.py --rows 1024 --vocab 151936 [--kept] [--compile]
 """
-from common import best, emit, options, start
+from common import emit, options, start, timed
 
 
 def entropy_and_log_prob(logits, ids):
@@ -22,8 +22,8 @@ def main():
     ids = torch.randint(0, args.vocab, (args.rows,))
     function = torch.compile(entropy_and_log_prob) if args.compile else entropy_and_log_prob
     with torch.inference_mode():
-        seconds = best(lambda: function(logits, ids), args.repeat)
-    emit("entropy_log_prob", 1e6 * seconds / args.rows, "us/token", args, rows=args.rows, vocab=args.vocab,
+        times = timed(lambda: function(logits, ids), args.repeat)
+    emit("entropy_log_prob", "us/token", args, times, lambda t: 1e6 * t / args.rows, rows=args.rows, vocab=args.vocab,
          peer="torch compiled" if args.compile else "torch eager")
 
 

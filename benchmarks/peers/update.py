@@ -2,7 +2,7 @@
 
     python benchmarks/peers/update.py --model smol --rows 32 --tokens 79 --kept [--dtype bfloat16]      (bfloat16: autocast)
 """
-from common import best, emit, load_model, options, start
+from common import emit, load_model, options, start, timed
 
 
 def main():
@@ -30,9 +30,8 @@ def main():
         optimizer.step()
         optimizer.zero_grad(set_to_none=not args.kept)
 
-    seconds = best(update, args.repeat)
-    emit("update", args.rows * args.tokens / seconds, "tokens/s", args, model=args.model, dtype=args.dtype, rows=args.rows, tokens=args.tokens,
-         micro_rows=step, seconds=seconds, peer="torch, transformers' model")
+    emit("update", "tokens/s", args, timed(update, args.repeat), lambda t: args.rows * args.tokens / t, model=args.model, dtype=args.dtype, rows=args.rows, tokens=args.tokens,
+         micro_rows=step, peer="torch, transformers' model")
 
 
 main()

@@ -1,0 +1,298 @@
+"""Runs both sides of the measures P1 to P9 in turn, prints their JSON lines and the ratios, appends them to benchmarks/results.
+
+    python benchmarks/compare.py [P1 ... P9] [--rounds 2] [--build build] [--prefix "chrt -f 1"] [--results DIR] [--readme]
+
+benchmarks/run.sh builds the programs first. A round runs our side, then each form of the peer; the next round does so again, so that a
+busy neighbour meets both. `ratio` compares the best of all runs, `ratio_median` their medians; above 1 is in our favour. Both sides use the
+same weights' shapes, tokens, dtype and number of threads.
+"""
+import argparse
+import datetime
+import importlib.metadata
+import json
+import os
+import pathlib
+import re
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+REPO = HERE.parent
+SMOL = REPO / "models/SmolLM2-135M-Instruct"
+# Products of a forward pass of SmolLM2-135M: how often each shape N x K comes.
+SMOL_PRODUCTS = {(576, 576): 60, (192, 576): 60, (1536, 576): 60, (576, 1536): 30, (49152, 576): 1}
+
+
+class Run:
+    def __init__(self, args):
+        self.args, self.out = args, None
+
+    def write(self, line):
+        text = json.dumps(line)
+        print(text, flush=True)
+        with open(self.out, "a") as f:
+            f.write(text + "\n")
+
+    def command(self, words, note):
+        """Runs one side; its JSON lines, each written down with the note."""
+        words = shlex.split(self.args.prefix) + [str(w) for w in words]
+        done = subprocess.run(words, cwd=REPO, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        lines = [json.loads(x) for x in done.stdout.splitlines() if x.startswith("{")]
+        if done.returncode or not lines:
+            raise SystemExit("benchmarks: %s: exit code %d\n%s" % (" ".join(words), done.returncode, done.stderr[-2000:]))
+        for x in lines:
+            x.update(note)
+            self.write(x)
+        return lines
+
+    def ares(self, program, *words, **note):
+        return self.command([pathlib.Path(self.args.build) / program, *words], note)
+
+    def peer(self, script, *words, **note):
+        return self.command([sys.executable, HERE / "peers" / script, "--threads", self.args.threads, *words], {**note, "script": script})
+
+    def ratio(self, id, case, ares, peer, at_least, goal, unit, rate):
+        """ares and peer: the values of every run of every round."""
+        best = max if rate else min
+        over = (lambda a, p: a / p) if rate else (lambda a, p: p / a)
+        a, p = best(ares), best(peer)
+        am, pm = statistics.median(ares), statistics.median(peer)
+        self.write({"id": id, "case": case, "ares": sig(a), "peer": sig(p), "unit": unit, "ratio": sig(over(a, p), 3), "ratio_median": sig(over(am, pm), 3),
+                    "ares_median": sig(am), "peer_median": sig(pm), "at_least": at_least, "goal": goal})
+
+
+def sig(x, digits=4):
+    return float("%.*g" % (digits, x))
+
+
+def values(lines):
+    return [v for x in lines for v in x["all"]]
+
+
+def grpo(r, id, case, ours, theirs, forms, goals, repeat):
+    """One step of both sides; the peer plain and with kept pages. Gives the peak memory of the plain form, and TRL's start."""
+    a, p = [], {f: [] for f in forms}
+    for _ in range(r.args.rounds):
+        a += r.ares("bench_step", "grpo", "repeat=%d" % max(3, repeat), "threads=%d" % r.args.threads, *ours, id=id, case=case)
+        for form in forms:
+            p[form] += r.peer("grpo.py", "--repeat", repeat, *theirs, *(["--kept"] if form == "kept" else []), id=id, case=case)
+    for form in forms:
+        r.ratio(id, case + ", TRL" + (" kept" if form == "kept" else ""), values(a), values(p[form]), *goals[form], "s/step", False)
+    r.peaks[id, case] = max(x["peak_gib"] for x in a), {f: max(x["peak_gib"] for x in p[f]) for f in forms}
+    r.first_step[id] = min(x["first_step_s"] for f in forms for x in p[f])
+
+
+def p1(r):
+    grpo(r, "P1", "tiny, beta 0", ["model=tiny"], ["--model", "tiny"], ["plain", "kept"], {"plain": (5, 8), "kept": (5, 8)}, 5)
+
+
+def p2(r):
+    for beta in ("0", "0.04"):
+        grpo(r, "P2", "Smol, beta " + beta, ["model=%s" % SMOL, "prompts=4", "samples=8", "prompt=47", "new=32", "beta=" + beta],
+             ["--model", "smol", "--prompts", 4, "--samples", 8, "--prompt-tokens", 47, "--new-tokens", 32, "--beta", beta],
+             ["plain", "kept"], {"plain": (4.5, 9), "kept": (3, 6)}, 1)
+
+
+def decode(r, id, model, peer_model, goals, new, repeat):
+    a, p = {}, {}
+    for _ in range(r.args.rounds):
+        for batch in goals:
+            a.setdefault(batch, []).extend(r.ares("bench_step", "decode", "model=%s" % model, "batch=%d" % batch, "new=%d" % new, "threads=%d" % r.args.threads,
+                                                  "repeat=%d" % max(3, repeat), id=id))
+        for x in r.peer("decode.py", "--model", peer_model, "--batch", *goals, "--new", new, "--repeat", repeat, "--kept", id=id):
+            p.setdefault(x["batch"], []).append(x)
+    for batch, goal in goals.items():
+        r.ratio(id, "B=%d" % batch, values(a[batch]), values(p[batch]), *goal, "tokens/s", True)
+
+
+def p3(r):
+    decode(r, "P3", "tiny", "tiny", {1: (5, 12), 16: (None, None), 64: (4, 10)}, 64, 5)
+
+
+def p4(r):
+    decode(r, "P4", SMOL, "smol", {1: (1.8, 2.5), 16: (2.5, 5), 64: (3, 4.5)}, 32, 2)
+
+
+def p5(r):
+    f, b = [], []
+    for _ in range(r.args.rounds + 1):
+        f += r.ares("bench_step", "decode", "model=%s" % SMOL, "batch=1", "threads=%d" % r.args.threads, id="P5")
+        b += r.ares("bench_step", "decode", "model=%s" % SMOL, "batch=1", "dtype=bf16", "threads=%d" % r.args.threads, id="P5")
+    r.ratio("P5", "Smol, B=1: bf16 against our fp32", values(b), values(f), 1.7, 1.9, "tokens/s", True)
+
+
+def p6(r):
+    for case, model, peer_model, rows, tokens, repeat, goal in (("tiny", "tiny", "tiny", 128, 96, 5, (2.2, 3.2)), ("Smol", SMOL, "smol", 32, 79, 1, (1.7, 2.3))):
+        a, p = [], []
+        for _ in range(r.args.rounds):
+            a += r.ares("bench_step", "update", "model=%s" % model, "rows=%d" % rows, "tokens=%d" % tokens, "threads=%d" % r.args.threads, "repeat=%d" % max(2, repeat), id="P6")
+            p += r.peer("update.py", "--model", peer_model, "--rows", rows, "--tokens", tokens, "--repeat", repeat, "--kept", id="P6")
+        r.ratio("P6", case, values(a), values(p), *goal, "tokens/s", True)
+
+
+def p7(r):
+    a, p = [], {"eager": [], "eager, kept": []}
+    for _ in range(r.args.rounds):
+        a += r.ares("bench_head", r.args.threads, "rows", id="P7")
+        for form in p:
+            p[form] += r.peer("head.py", "--repeat", 5, *(["--kept"] if "kept" in form else []), id="P7")
+    for form, goal in (("eager", (15, 40)), ("eager, kept", (4, 10))):
+        r.ratio("P7", "[1024, 151936], " + form, values(a), values(p[form]), *goal, "us/token", False)
+
+
+def p8(r):
+    best, median = {}, {}
+    for _ in range(r.args.rounds):
+        for m in (16, 64, 1024):
+            for x in r.ares("bench_linear", "--only", "smol", "--op", "forward", "--m", m, "--threads", r.args.threads, "--seconds", 0.15, id="P8"):
+                best.setdefault(("ares", m, x["n"], x["k"]), []).append(x["best_us"])
+                median.setdefault(("ares", m, x["n"], x["k"]), []).append(x["median_us"])
+        for x in r.peer("mm.py", "--seconds", 0.15, id="P8"):
+            best.setdefault(("peer", x["m"], x["n"], x["k"]), []).append(x["best_us"])
+            median.setdefault(("peer", x["m"], x["n"], x["k"]), []).append(x["median_us"])
+    # MKL takes its AVX2 path on processors that are not its maker's.
+    cpu = cpu_model()
+    goal = (1.8, 2.3) if "avx512f" in cpu["flags"] and cpu["vendor"] != "GenuineIntel" else (1, 2.3)
+    for m in (16, 64, 1024):
+        total = {s: [sum(t * min(best[s, m, n, k]) for (n, k), t in SMOL_PRODUCTS.items()), sum(t * statistics.median(median[s, m, n, k]) for (n, k), t in SMOL_PRODUCTS.items())]
+                 for s in ("ares", "peer")}
+        worst = min((min(best["peer", m, n, k]) / min(best["ares", m, n, k]), n, k) for n, k in SMOL_PRODUCTS)
+        line = {"id": "P8", "case": "all products of Smol, M=%d" % m, "ares": sig(total["ares"][0]), "peer": sig(total["peer"][0]), "unit": "us",
+                "ratio": sig(total["peer"][0] / total["ares"][0], 3), "ratio_median": sig(total["peer"][1] / total["ares"][1], 3), "ares_median": sig(total["ares"][1]),
+                "peer_median": sig(total["peer"][1]), "at_least": goal[0], "goal": goal[1], "worst_shape": "%dx%d" % worst[1:], "worst_ratio": sig(worst[0], 3)}
+        r.write(line)
+
+
+def p9(r):
+    with tempfile.TemporaryDirectory() as d:
+        d = pathlib.Path(d)
+        program = pathlib.Path(r.args.build).resolve() / "ares-train"
+        subprocess.run([program, "init", "--arch", "qwen2", "--out", d / "model", "--seed", "1"], check=True, stdout=subprocess.DEVNULL)
+        with open(d / "train.jsonl", "w") as f:
+            for i in range(64):
+                f.write(json.dumps({"prompt": "%03d plus %03d is" % (i, 3 * i), "answer": str(4 * i)}) + "\n")
+        (d / "config.yaml").write_text(
+            "data: {train_files: %s/train.jsonl, max_prompt_length: 32, max_response_length: 64, rollout_batch_size: 16}\n"
+            "algorithm: {adv_estimator: grpo, disable_kl: true}\n"
+            "worker:\n"
+            "  actor: {model: {model_path: %s/model}, global_batch_size: 16, optim: {lr: 1.0e-6}}\n"
+            "  rollout: {n: 8, temperature: 1.0}\n"
+            "  reward: {rewards: [{name: number, weight: 0.9}, {name: format, weight: 0.1}]}\n"
+            "trainer: {project_name: bench, experiment_name: start, max_steps: 1, val_freq: -1, save_freq: -1}\n" % (d, d))
+        times = []
+        for i in range(max(3, 2 * r.args.rounds)):
+            run = d / ("run%d" % i)
+            words = shlex.split(r.args.prefix) + [str(program), "--config", str(d / "config.yaml"), "trainer.save_checkpoint_path=%s" % run]
+            begin = time.perf_counter()
+            p = subprocess.Popen(words, cwd=d, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            log = run / "metrics.jsonl"
+            while p.poll() is None and not (log.exists() and '"actor/' in log.read_text()):
+                time.sleep(0.001)
+            times.append(time.perf_counter() - begin)
+            error = p.communicate()[1]
+            if p.returncode:
+                raise SystemExit("benchmarks: P9: %s\n%s" % (" ".join(words), error))
+            r.write({"id": "P9", "measure": "start to the first step's line in metrics.jsonl", "side": "ares", "value": sig(times[-1]), "unit": "s"})
+        line = {"id": "P9", "case": "start to first optimizer step, tiny", "ares": sig(min(times)), "ares_median": sig(statistics.median(times)), "unit": "s",
+                "at_least": "1 s", "goal": "0.4 s"}
+        if "P1" in r.first_step:
+            line.update(peer=r.first_step["P1"], ratio=sig(r.first_step["P1"] / min(times), 3))
+        r.write(line)
+    for (id, case), (ares, peers) in sorted(r.peaks.items()):
+        if id == "P2":
+            for form, peer in peers.items():
+                r.write({"id": "P9", "case": "peak memory of P2, " + case + ", TRL" + (" kept" if form == "kept" else ""), "ares": ares, "peer": peer, "unit": "GiB",
+                         "ratio": sig(peer / ares, 3), "at_least": 2, "goal": 4})
+
+
+MEASURES = {"P1": p1, "P2": p2, "P3": p3, "P4": p4, "P5": p5, "P6": p6, "P7": p7, "P8": p8, "P9": p9}
+WHAT = {"P1": "GRPO step, tiny, 16 x 8, 32 + 64 tokens, against TRL", "P2": "GRPO step, SmolLM2-135M fp32, 4 x 8, 47 + 32 tokens, against TRL",
+        "P3": "decode tiny, against lean PyTorch with a static cache", "P4": "decode SmolLM2-135M fp32, against the same", "P5": "decode with bf16 storage",
+        "P6": "update, against PyTorch with kept pages", "P7": "entropy and log-prob from logits, against PyTorch", "P8": "forward products, against libtorch's mm",
+        "P9": "start and memory"}
+
+
+def cpu_model():
+    text = pathlib.Path("/proc/cpuinfo").read_text()
+    find = lambda key: re.search(r"^%s\s*: (.*)$" % key, text, re.M)
+    field = lambda key: find(key).group(1) if find(key) else "unknown"
+    return {"cpu": field("model name"), "vendor": field("vendor_id"), "family": field("cpu family"), "flags": field("flags").split()}
+
+
+def machine(args):
+    cpu = cpu_model()
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=REPO, stdout=subprocess.PIPE, text=True).stdout.strip()
+    version = lambda name: importlib.metadata.version(name)
+    return {"machine": "%s, family %s" % (cpu["cpu"], cpu["family"]), "cores": len(os.sched_getaffinity(0)), "isa": [f for f in cpu["flags"] if f in ("avx2", "avx512f", "avx512_bf16", "amx_bf16")],
+            "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1), "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+            "load": os.getloadavg()[0], "threads": args.threads, "rounds": args.rounds, "prefix": args.prefix, "commit": commit,
+            "versions": {n: version(n) for n in ("torch", "transformers", "trl")}}
+
+
+def cell(x, unit=""):
+    return "" if x is None else ("%.4g" % x if isinstance(x, (int, float)) else str(x)) + unit
+
+
+def readme(folder):
+    """One section for each machine, from the last ratio line of each case of the newest files."""
+    out = ["# Measured", "", "Made by `benchmarks/run.sh` from the `.jsonl` files here; both sides ran in turn in the same session. `ratio` is of the best runs, `median` of the medians; above 1 is in our favour.",
+           "`at least` and `goal` are the ratios we set out for (for start: seconds).", ""]
+    sections = {}
+    for path in sorted(folder.glob("*.jsonl")):
+        for line in map(json.loads, path.read_text().splitlines()):
+            if "machine" in line:
+                head = line
+                section = sections.setdefault("%s, %d cores" % (line["machine"], line["cores"]), {})
+            elif "case" in line and "at_least" in line:
+                section[line["id"], line["case"]] = line, head, path.name
+    for name, section in sections.items():
+        heads = {(h["date"], f): h for _, h, f in section.values()}
+        out += ["## " + name, ""]
+        for (date, file), h in sorted(heads.items()):
+            out.append("- `%s`, %s, commit %s, %d threads each, load %.1f at the start%s; torch %s, transformers %s, TRL %s" % (
+                file, date, h["commit"], h["threads"], h["load"], ", under `%s`" % h["prefix"] if h["prefix"] else "", *(h["versions"][n] for n in ("torch", "transformers", "trl"))))
+        out += ["", "| id | case | ours | peer | unit | ratio | median | at least | goal | met |", "|---|---|---|---|---|---|---|---|---|---|"]
+        for id in MEASURES:
+            rows = [v[0] for k, v in section.items() if k[0] == id]
+            for x in rows:
+                if isinstance(x["at_least"], str):
+                    level, have = [-float(x[k].split()[0]) for k in ("at_least", "goal")], -x["ares"]
+                else:
+                    level, have = [x["at_least"], x["goal"]], x.get("ratio")
+                met = "" if level[0] is None else "goal" if have >= level[1] else "yes" if have >= level[0] else "no"
+                out.append("| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |" % (id, x["case"], cell(x["ares"]), cell(x.get("peer")), x["unit"], cell(x.get("ratio")),
+                                                                                  cell(x.get("ratio_median")), cell(x["at_least"]), cell(x["goal"]), met))
+        out += [""] + ["- %s: %s" % i for i in WHAT.items()] + [""]
+    (folder / "README.md").write_text("\n".join(out))
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("ids", nargs="*", metavar="P1 ... P9", help="all when none is named")
+    p.add_argument("--rounds", type=int, default=2)
+    p.add_argument("--build", default=str(REPO / "build"))
+    p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    p.add_argument("--prefix", default="", help="put before every command of both sides, such as 'chrt -f 1'")
+    p.add_argument("--results", type=pathlib.Path, default=HERE / "results")
+    p.add_argument("--readme", action="store_true", help="only write README.md anew from the results")
+    args = p.parse_args()
+    unknown = [i for i in args.ids if i not in MEASURES]
+    if unknown:
+        p.error("%s: no such measure (choices: %s)" % (", ".join(unknown), " ".join(MEASURES)))
+    args.results.mkdir(parents=True, exist_ok=True)
+    if not args.readme:
+        r = Run(args)
+        name = re.sub(r"[^a-z0-9]+", "-", machine(args)["machine"].lower()).strip("-")
+        r.out = args.results / ("%s-%s.jsonl" % (datetime.date.today().isoformat(), name))
+        r.peaks, r.first_step = {}, {}
+        r.write(machine(args))
+        for id in args.ids or MEASURES:
+            MEASURES[id](r)
+    readme(args.results)
+
+
+main()

@@ -1,0 +1,10 @@
+# bench_<name> from benchmarks/<name>.c, made only when asked for (benchmarks/run.sh asks).
+file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/benchmarks/*.c)
+if(ARES_FUZZ)
+    set(sources "")
+endif()
+foreach(source IN LISTS sources)
+    get_filename_component(name ${source} NAME_WE)
+    add_executable(bench_${name} EXCLUDE_FROM_ALL ${source})
+    ares_link_rooms(bench_${name})
+endforeach()

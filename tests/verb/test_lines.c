@@ -1,0 +1,131 @@
+/* The verbs that answer lines with lines, run as users run them. */
+#include "test.h"
+
+#include <stdio.h>
+
+#define TOKENIZER "tests/golden/tokenizer/smollm2_style"
+
+/* Runs ares-train with these words on this standard input; checks exit code and stdout. stderr is checked by its own tests. */
+static void check_lines(const char *words, const char *input, int code, const char *expected)
+{
+    ares_str out = { 0 };
+    if (!ares_file_exists(test_program())) SKIP("ares-train is not built");
+    CHECK_OK(ares_file_write(test_file("in"), input, strlen(input)));
+    int rc = test_shell(&out, "'%s' %s < '%s' 2>/dev/null", test_program(), words, test_file("in"));
+    CHECK_MSG(rc == code, "%s: exit code %d, expected %d", words, rc, code);
+    CHECK_STR(out.data ? out.data : "", expected);
+    ares_str_fini(&out);
+}
+
+static void check_message(const char *words, int code, const char *message)
+{
+    ares_str out = { 0 };
+    if (!ares_file_exists(test_program())) SKIP("ares-train is not built");
+    int rc = test_shell(&out, "'%s' %s </dev/null 2>&1 >/dev/null", test_program(), words);
+    CHECK_MSG(rc == code, "%s: exit code %d, expected %d", words, rc, code);
+    CHECK_CONTAINS(out.data ? out.data : "", message);
+    ares_str_fini(&out);
+}
+
+static const char *with_tokenizer(const char *verb, const char *more)
+{
+    static char words[1024];
+    snprintf(words, sizeof words, "%s --model '%s' %s", verb, test_source(TOKENIZER), more);
+    return words;
+}
+
+TEST(grade_answers_every_line_in_its_place)
+{
+    check_lines("grade --verifier number", "{\"response\":\"7 + 5 = 12\",\"ground_truth\":\"12\"}\n{\"response\":\"13\",\"ground_truth\":12}\n{\"response\":\"none\",\"ground_truth\":\"#### 1,000\"}", 0,
+                "{\"score\":1.0,\"extracted\":\"12\"}\n{\"score\":0.0,\"extracted\":\"13\"}\n{\"score\":0.0}\n");
+    check_lines("grade --verifier boxed", "{\"response\":\"\\\\boxed{x+1}\",\"ground_truth\":\"x + 1\"}\n", 0, "{\"score\":1.0,\"extracted\":\"x+1\"}\n");
+    check_lines("grade --verifier exact ignore_case=true", "{\"response\":\"PARIS\",\"ground_truth\":\"Paris\"}\n", 0, "{\"score\":1.0}\n");
+    check_lines("grade --verifier format 'pattern=[a-z]+'", "{\"response\":\"abc\"}\n{\"response\":\"abc1\"}\n{\"response\":\"abc\",\"finished\":false}\n", 0, "{\"score\":1.0}\n{\"score\":0.0}\n{\"score\":0.0}\n");
+    check_lines("grade --verifier number", "", 0, "");
+}
+
+TEST(grade_goes_on_behind_a_bad_line)
+{
+    check_lines("grade --verifier number", "{\"response\":\"1\",\"ground_truth\":\"1\"}\nnonsense\n{\"ground_truth\":\"1\"}\n{\"response\":\"1\"}\n{\"response\":\"1\",\"ground_truth\":\"1\"}\n", 1,
+                "{\"score\":1.0,\"extracted\":\"1\"}\n{\"error\":\"line 2:1:1: not JSON: 'n' where a value should be\"}\n{\"error\":\"grade: the line has no 'response'\"}\n"
+                "{\"error\":\"reward: number: ground truth '' holds no number\"}\n{\"score\":1.0,\"extracted\":\"1\"}\n");
+}
+
+TEST(grade_refuses_a_wrong_command_line)
+{
+    check_message("grade", 2, "grade: --verifier is missing");
+    check_message("grade --verifier nubmer", 2, "did you mean 'number'? (choices: exact, number, boxed, format");
+    check_message("grade --verifer number", 2, "did you mean '--verifier'?");
+    check_message("grade --verifier format 'pattern=('", 2, "missing closing parenthesis");
+    check_message("grade --verifier number pattern=x", 2, "pattern");
+    check_message("grade --verifier number --input /none.jsonl", 1, "grade: /none.jsonl: No such file or directory");
+    check_message("grad", 2, "did you mean 'grade'?");
+}
+
+TEST(tokenize_and_detokenize_are_inverse)
+{
+    ares_str ids = { 0 }, text = { 0 };
+    const char *input = "\"What is 7 + 5?\"\n\"\xc3\xa9\\u0000\xf0\x9f\x98\x80\"\n\"\"\n";
+    if (!ares_file_exists(test_program())) SKIP("ares-train is not built");
+    CHECK_OK(ares_file_write(test_file("in"), input, strlen(input)));
+    CHECK_EQ(test_shell(&ids, "'%s' tokenize --model '%s' --no-special-tokens --input '%s'", test_program(), test_source(TOKENIZER), test_file("in")), 0);
+    CHECK_OK(ares_file_write(test_file("ids"), ids.data, ids.len));
+    CHECK_EQ(test_shell(&text, "'%s' detokenize --model '%s' < '%s'", test_program(), test_source(TOKENIZER), test_file("ids")), 0);
+    CHECK_STR(text.data, "{\"text\":\"What is 7 + 5?\"}\n{\"text\":\"\xc3\xa9\\u0000\xf0\x9f\x98\x80\"}\n{\"text\":\"\"}\n");
+    ares_str_fini(&ids);
+    ares_str_fini(&text);
+}
+
+TEST(tokenize_gives_offsets_in_code_points)
+{
+    ares_str out = { 0 };
+    ares_arena arena = { 0 };
+    const ares_json *line;
+    if (!ares_file_exists(test_program())) SKIP("ares-train is not built");
+    CHECK_EQ(test_shell(&out, "echo '\"\xc3\xa9\xc3\xa9 77\"' | '%s' tokenize --model '%s' --offsets --no-special-tokens", test_program(), test_source(TOKENIZER)), 0);
+    REQUIRE_OK(ares_json_parse(&arena, ares_str_view(&out), "line", &line));
+    const ares_json *ids = ares_json_get(line, "ids"), *offsets = ares_json_get(line, "offsets");
+    REQUIRE(ids && offsets && ids->count == offsets->count && ids->count > 1);
+    CHECK_EQ(offsets->items[0].items[0].integer, 0);
+    CHECK_EQ(offsets->items[offsets->count - 1].items[1].integer, 5);
+    ares_arena_fini(&arena);
+    ares_str_fini(&out);
+}
+
+TEST(lines_that_are_no_texts_or_ids_have_their_error_in_place)
+{
+    check_lines(with_tokenizer("tokenize", ""), "5\n\"\xff\"\n", 1, "{\"error\":\"tokenize: not a JSON string\"}\n{\"error\":\"line 2:1:2: not JSON: a string holds bytes that are not UTF-8\"}\n");
+    check_lines(with_tokenizer("detokenize", ""), "{}\n{\"ids\":[-1]}\n{\"ids\":[]}\n{\"ids\":[1.5]}\n", 1,
+                "{\"error\":\"detokenize: no list 'ids'\"}\n{\"error\":\"detokenize: ids[0]: not a token id\"}\n{\"text\":\"\"}\n{\"error\":\"detokenize: ids[0]: not a token id\"}\n");
+    check_message("tokenize", 2, "tokenize: --model is missing");
+    check_message("detokenize --model /none", 1, "/none");
+    check_message(with_tokenizer("tokenize", "--ofsets"), 2, "--ofsets");
+}
+
+TEST(render_goes_through_templates_and_format_prompts)
+{
+    char words[600];
+    const char *chat = test_file("chat.jinja"), *format = test_file("format.jinja");
+    static const char template[] = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}";
+    CHECK_OK(ares_file_write(chat, template, sizeof template - 1));
+    CHECK_OK(ares_file_write(format, "{{ content | trim }} Think.", 27));
+    snprintf(words, sizeof words, "render --model '%s'", chat);
+    check_lines(words, "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],\"add_generation_prompt\":true}\n{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}\n", 0,
+                "{\"text\":\"[user]Hi[assistant]\"}\n{\"text\":\"[user]Hi\"}\n");
+    snprintf(words, sizeof words, "render --template '%s'", format);
+    check_lines(words, "{\"content\":\"  Why?\\n\"}\n", 0, "{\"text\":\"Why? Think.\"}\n");
+    check_message("render", 2, "give --model or --template");
+    check_message("render --template /none.jinja", 1, "/none.jinja");
+}
+
+TEST(help_of_each_verb_shows_an_example)
+{
+    static const char *const verbs[] = { "tokenize", "detokenize", "render", "grade" };
+    if (!ares_file_exists(test_program())) SKIP("ares-train is not built");
+    for (int i = 0; i < ARES_COUNT(verbs); i++) {
+        ares_str out = { 0 };
+        CHECK_EQ(test_shell(&out, "'%s' %s --help", test_program(), verbs[i]), 0);
+        CHECK_CONTAINS(out.data, "example:");
+        ares_str_fini(&out);
+    }
+}

@@ -73,7 +73,7 @@ static inline v16 from_unsigned(v16i w)
  * -log E, E = -log(1 - u), u = (w + 1/2) 2^-32. A winner has a tiny u, where E is u and f32 is fine; 1 - u is not, so
  * log(1 - u) goes by log(y) u / (1 - y), y = 1 - u as rounded (Kahan), and near u = 1 by the complement of w.
  */
-static inline v16 gumbel(v16i w)
+static __attribute__((noinline)) v16 gumbel(v16i w)
 {
     const v16 one = v16_set1(1.0f), half = v16_set1(0.5f), unit = v16_set1(0x1p-32f);
     v16 u = v16_mul(v16_add(from_unsigned(w), half), unit);

@@ -71,12 +71,13 @@ V16_INLINE void tile_kernel(const tile_args *p, int rows, int vectors)
     }
 /* clang-format on */
 
-static inline void tile_16(const tile_args *p, int rows)
+/* Out of line: inlined at every product they would make minutes of compiling under the sanitizers. */
+static __attribute__((noinline)) void tile_16(const tile_args *p, int rows)
 {
     TILE_CASES(1)
 }
 #ifdef ARES_ISA_AVX512
-static inline void tile_32(const tile_args *p, int rows)
+static __attribute__((noinline)) void tile_32(const tile_args *p, int rows)
 {
     TILE_CASES(2)
 }
@@ -96,7 +97,7 @@ static inline void tile_first(const tile_args *p, int rows, int lanes)
 }
 
 /* rows x lanes of C, any numbers of both. Steps 0 leaves C, or zeroes it when fresh. */
-static inline void tile_product(tile_args p, int rows, int lanes)
+static __attribute__((noinline, unused)) void tile_product(tile_args p, int rows, int lanes)
 {
     const float *a = p.a;
     float *c = p.c;

@@ -39,24 +39,16 @@ static inline void vocab_logits(const ares_matrix *w, int64_t vocab, int64_t chu
                                 int64_t ldx, int64_t rows, float *z, int64_t ldz)
 {
     int64_t step = rows <= 14 ? w->k : VOCAB_K, bytes = (int64_t)ares_dtype_bytes(w->dtype);
-    for (int64_t k = 0; k < w->k; k += step)
-        ARES_K(product)
-        (&(product_args){ .rows = rows,
-                          .k = ARES_MIN(step, w->k - k),
-                          .cols = vocab_width(vocab, chunk),
-                          .x = x + k,
-                          .x_row = ldx,
-                          .x_k = 1,
-                          .w = (const char *)w->data + (chunk * VOCAB_CHUNK * w->k + k * 32) * bytes,
-                          .w_k = 32,
-                          .w_panel = (int64_t)w->k * 32,
-                          .bf16 = w->dtype == ARES_BF16,
-                          .from = k ? z : NULL,
-                          .from_row = ldz,
-                          .from_panel = 32,
-                          .y = z,
-                          .y_row = ldz,
-                          .y_panel = 32 });
+    product_args p = { .rows = rows, .cols = vocab_width(vocab, chunk), .x_row = ldx, .x_k = 1, .w_k = 32,
+                       .w_panel = (int64_t)w->k * 32, .bf16 = w->dtype == ARES_BF16, .from_row = ldz,
+                       .from_panel = 32, .y = z, .y_row = ldz, .y_panel = 32 };
+    for (int64_t k = 0; k < w->k; k += step) {
+        p.k = ARES_MIN(step, w->k - k);
+        p.x = x + k;
+        p.w = (const char *)w->data + (chunk * VOCAB_CHUNK * w->k + k * 32) * bytes;
+        p.from = k ? z : NULL;
+        ARES_K(product)(&p);
+    }
 }
 
 static inline v16 vocab_load(const float *z, int n, v16 scale) /* lanes from n on are -infinity */
@@ -65,7 +57,9 @@ static inline v16 vocab_load(const float *z, int n, v16 scale) /* lanes from n o
     return v16_select(v16m_first(n), v16_mul(v16_load_first(z, n), scale), v16_set1(-INFINITY));
 }
 
-static inline vocab_part vocab_part_of(const float *z, int n, float inv_temperature)
+/* Out of line, as vocab_merge: many exponentials inlined are slow to compile, worst under the sanitizers. */
+static __attribute__((noinline, unused)) vocab_part vocab_part_of(const float *z, int n,
+                                                                  float inv_temperature)
 {
     v16 scale = v16_set1(inv_temperature), a = v16_set1(-INFINITY), b = a, sum = v16_zero(),
         sum_z = v16_zero();
@@ -91,7 +85,7 @@ static inline vocab_part vocab_part_of(const float *z, int n, float inv_temperat
     return (vocab_part){ max, v16_sum(sum), v16_sum(sum_z) };
 }
 
-static inline vocab_total vocab_merge(const vocab_part *part, int64_t n)
+static __attribute__((noinline, unused)) vocab_total vocab_merge(const vocab_part *part, int64_t n)
 {
     float max = -INFINITY, sum = 0.0f, sum_z = 0.0f;
     for (int64_t c = 0; c < n; c++)

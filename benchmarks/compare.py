@@ -176,7 +176,7 @@ def p9(r):
             for i in range(64):
                 f.write(json.dumps({"prompt": "%03d plus %03d is" % (i, 3 * i), "answer": str(4 * i)}) + "\n")
         (d / "config.yaml").write_text(
-            "data: {train_files: %s/train.jsonl, max_prompt_length: 32, max_response_length: 64, rollout_batch_size: 16}\n"
+            "data: {train_files: %s/train.jsonl, max_prompt_length: 48, max_response_length: 64, rollout_batch_size: 16}\n"
             "algorithm: {adv_estimator: grpo, disable_kl: true}\n"
             "worker:\n"
             "  actor: {model: {model_path: %s/model}, global_batch_size: 16, optim: {lr: 1.0e-6}}\n"
@@ -186,7 +186,7 @@ def p9(r):
         times = []
         for i in range(max(3, 2 * r.args.rounds)):
             run = d / ("run%d" % i)
-            words = shlex.split(r.args.prefix) + [str(program), "--config", str(d / "config.yaml"), "trainer.save_checkpoint_path=%s" % run]
+            words = shlex.split(r.args.prefix) + [str(program), "--config", str(d / "config.yaml"), "trainer.run_dir=%s" % run]
             begin = time.perf_counter()
             p = subprocess.Popen(words, cwd=d, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
             log = run / "metrics.jsonl"

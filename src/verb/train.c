@@ -98,7 +98,9 @@ static int configured(const config_verb *v, ares_config *cfg, ares_train_config 
     }
     if (v->preset) ares_config_override(cfg, v->preset);
     ares_config_read_args(cfg, w->n_rest, w->rest);
+    bool unread = ares_config_fault_count(cfg) > 0; /* relations of what a file that cannot be read does not set are no news */
     ares_config_resolve(cfg);
+    if (unread) return ares_config_finish(cfg);
     ARES_TRY(v->check(cfg, c, ares_world_size(world)));
     if (w->print) {
         ares_config_print(cfg, &text);

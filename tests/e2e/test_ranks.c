@@ -1,0 +1,77 @@
+/*
+ * Two processes do what one does: the samples of the first step are the same to the bit, what is learnt from them the
+ * same but for the order in which gradients are added up.
+ */
+#include "e2e.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#ifndef ARES_HAVE_MPI
+#define NEED_MPI() SKIP("built without MPI")
+#else
+#define NEED_MPI()                                                                                          \
+    do {                                                                                                    \
+        if (test_shell(NULL, "command -v mpirun >/dev/null") != 0) SKIP("no mpirun here");                  \
+    } while (0)
+#endif
+
+static const char mpirun[] = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe --bind-to none -n 2";
+
+/* Rollouts of the first step, the advantages in them included, and metrics within what a sum in another order may change. */
+static void same_first_step(const char *one, const char *two)
+{
+    static const char *const same[] = { "reward/overall", "response_length/mean", "actor/entropy", "rollout/entropy" };
+    static const char *const near[] = { "actor/grad_norm", "actor/pg_loss", "critic/advantages/mean" };
+    char a[100], b[100];
+    snprintf(a, sizeof a, "%s/rollouts/step_000001.jsonl", one);
+    snprintf(b, sizeof b, "%s/rollouts/step_000001.jsonl", two);
+    CHECK_EQ(test_shell(NULL, "sort '%s' > '%s.sorted'; sort '%s' > '%s.sorted'; cmp '%s.sorted' '%s.sorted'", test_file(a), test_file("one"), test_file(b), test_file("two"),
+                        test_file("one"), test_file("two")), 0);
+    for (int i = 0; i < ARES_COUNT(same); i++) CHECK_NEAR(e2e_metric(two, 1, same[i]), e2e_metric(one, 1, same[i]), 1e-6 * fabs(e2e_metric(one, 1, same[i])));
+    for (int i = 0; i < ARES_COUNT(near); i++) CHECK_NEAR(e2e_metric(two, 1, near[i]), e2e_metric(one, 1, near[i]), 1e-6 * fmax(1e-2, fabs(e2e_metric(one, 1, near[i]))));
+}
+
+TEST_MPI(two_ranks_sample_and_learn_what_one_does)
+{
+    NEED_MPI();
+    ares_str out = { 0 };
+    CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=2 trainer.threads=1", e2e_train_words("alone")), 0);
+    CHECK_MSG(e2e_program(&out, "--ranks 2 --config '%s' trainer.max_steps=2 trainer.threads=1", e2e_train_words("launched")) == 0, "%s", out.data);
+    ares_str_clear(&out);
+    int rc = test_shell(&out, "%s '%s' --config '%s' trainer.max_steps=2 trainer.threads=1 2>&1", mpirun, test_program(), e2e_train_words("bare"));
+    CHECK_MSG(rc == 0, "%s", out.data);
+    same_first_step("alone", "launched");
+    CHECK_EQ(test_shell(NULL, "cmp '%s' '%s'", test_file("launched/checkpoints/step_000002/model/model.safetensors"), test_file("bare/checkpoints/step_000002/model/model.safetensors")), 0);
+    ares_str_fini(&out);
+}
+
+TEST_MPI(an_interrupted_run_of_two_ranks_saves_and_goes_on_bit_for_bit)
+{
+    NEED_MPI();
+    ares_str out = { 0 };
+    const char *words = e2e_train_words("part");
+    CHECK_EQ(e2e_stop("part", "INT", 10, "--ranks 2 --config '%s' trainer.max_steps=60 trainer.threads=1", words), 130);
+    CHECK_EQ(e2e_program(&out, "--ranks 2 --config '%s' trainer.max_steps=60 trainer.threads=1", words), 0);
+    CHECK_CONTAINS(out.data, "going on from ");
+    CHECK_EQ(e2e_program(NULL, "--ranks 2 --config '%s' trainer.max_steps=60 trainer.threads=1", e2e_train_words("whole")), 0);
+    e2e_same_runs("whole", "part", 60);
+    ares_str_fini(&out);
+}
+
+TEST_MPI(a_terminated_run_of_two_ranks_exits_143)
+{
+    NEED_MPI();
+    CHECK_EQ(e2e_stop("run", "TERM", 10, "--ranks 2 --config '%s' trainer.max_steps=2000 trainer.threads=1", e2e_train_words("run")), 143);
+    CHECK_EQ(test_shell(NULL, "test -e '%s'", test_file("run/checkpoints/latest")), 0);
+}
+
+TEST_MPI(bad_input_on_two_ranks_is_told_once)
+{
+    NEED_MPI();
+    ares_str out = { 0 };
+    CHECK_EQ(e2e_program(&out, "--ranks 2 --config '%s' worker.rollout.top_p=2", e2e_train_words("run")), 2);
+    const char *first = strstr(out.data, "worker.rollout.top_p = 2");
+    CHECK(first && !strstr(first + 1, "worker.rollout.top_p"));
+    ares_str_fini(&out);
+}

@@ -7,14 +7,10 @@
 #include <math.h>
 #include <stdio.h>
 
-#ifndef ARES_HAVE_MPI
-#define NEED_MPI() SKIP("built without MPI")
-#else
 #define NEED_MPI()                                                                                          \
     do {                                                                                                    \
-        if (test_shell(NULL, "command -v mpirun >/dev/null") != 0) SKIP("no mpirun here");                  \
+        if (test_shell(NULL, "command -v mpirun && ldd '%s' | grep libmpi", test_program()) != 0) SKIP("built without MPI, or no mpirun here"); \
     } while (0)
-#endif
 
 static const char mpirun[] = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe --bind-to none -n 2";
 

@@ -313,6 +313,7 @@ static const shape shapes[] = {
     { 2, { 40, 67 }, { -1, -1 }, 2, 1, 18, false, 0 },
     { 3, { 11, 3, 40 }, { -1, 0, 0 }, 20, 1, 6, true, 17 },
     { 1, { 45 }, { -1 }, 2, 1, 256, true, 0 },
+    { 3, { 33, 5, 9 }, { -1, 0, 0 }, 2, 1, 16, true, 0 }, /* one key of the prefix in its second tile */
 };
 
 static void attention_case(const shape *s)

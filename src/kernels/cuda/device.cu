@@ -51,7 +51,7 @@ void *cuda_scratch(cuda_context *c, cuda_slot slot, size_t bytes)
 {
     if (c->failed) return NULL;
     if (c->slot[slot].bytes >= bytes && c->slot[slot].p) return c->slot[slot].p;
-    cuda_check(c, cudaFree(c->slot[slot].p), "free scratch"); /* waits for the kernels that use it */
+    if (!wait(c) || !cuda_check(c, cudaFree(c->slot[slot].p), "free scratch")) return NULL;
     c->slot[slot].p = NULL;
     c->slot[slot].bytes = 0;
     bytes = (bytes + bytes / 4 + 65535) / 65536 * 65536;
@@ -81,17 +81,22 @@ static void *cuda_alloc(ares_device *d, size_t bytes)
     cuda_context *c = cuda_enter(d);
     void *p = NULL;
     if (bytes == 0) bytes = 1;
-    if (cudaMalloc(&p, bytes) != cudaSuccess) {
+    cudaError_t error = cudaMalloc(&p, bytes);
+    if (error == cudaErrorMemoryAllocation) {
         (void)cudaGetLastError(); /* the caller says what did not fit */
         return NULL;
     }
+    if (!cuda_check(c, error, "alloc")) return NULL;
     cuda_check(c, cudaMemsetAsync(p, 0, bytes, c->stream), "zero new memory");
     return p;
 }
 static void cuda_release(ares_device *d, void *p, size_t bytes)
 {
     (void)bytes;
-    if (p) cuda_check(cuda_enter(d), cudaFree(p), "free");
+    if (!p) return;
+    cuda_context *c = cuda_enter(d);
+    wait(c); /* kernels may still use it */
+    cuda_check(c, cudaFree(p), "free");
 }
 static void cuda_copy_in(ares_device *d, void *device, const void *host, size_t bytes)
 {

@@ -51,7 +51,7 @@ void cuda_launch(cuda_context *c, const char *operation, void (*kernel)(P...), d
 }
 
 enum { CUDA_THREADS = 256 };
-/* Blocks for n elements, each thread taking every so manieth (CUDA_EACH). */
+/* Blocks for n elements, which CUDA_EACH deals out. */
 static inline dim3 cuda_blocks(int64_t n)
 {
     int64_t blocks = (n + CUDA_THREADS - 1) / CUDA_THREADS;
@@ -63,8 +63,8 @@ static inline dim3 cuda_blocks(int64_t n)
 /* y [m][n] = x [m][k] Wt, W [n][k], or += when accumulate: linear.cu */
 void cuda_product(cuda_context *c, const float *x, int64_t ldx, const ares_matrix *w, int32_t m, float *y, int64_t ldy,
                   bool accumulate);
-/* to[column] += the sum of a column of [rows][k] f(row, column) is spelled out where it is used; 32 x 32 threads do 32
- * columns: thread y takes the rows y, y + 32 ..., and the 32 sums are added in one tree. tile has 32 x 33 floats. */
+/* Sums over rows: a block of 32 x 32 threads has 32 columns, its thread y the rows y, y + 32 ... in order; here their 32
+ * sums meet in one tree. tile has 32 x 33 floats; the result is thread row 0's to use. */
 static __device__ inline float cuda_column_tree(float *tile, float sum)
 {
     tile[threadIdx.y * 33 + threadIdx.x] = sum;

@@ -64,7 +64,7 @@ ARES_OPTION_STRUCT(ares_rollout_config, ARES_ROLLOUT_OPTIONS);
     X(text, run_dir, "run_dir", "null", "", "null: runs/<project_name>/<experiment_name>")                                              \
     X(i64, total_epochs, "total_epochs", "15", "[1,)", "passes over the training rows")                                                 \
     X(i64, max_steps, "max_steps", "null", "[0,)", "null: as many as the epochs give")                                                  \
-    X(text, device, "device", "cpu", "nonempty", "cpu, cuda, cuda:1")                                                                   \
+    X(text, device, "device", "cpu", "nonempty", "cpu; cuda, a card for each rank of a machine; cuda:1")                                                                   \
     X(i64, threads, "threads", "null", "[1,)", "null: the CPUs at hand, shared by the ranks of this machine; changes speed, no result") \
     X(texts, logger, "logger", "[console, tensorboard]", "console|file|tensorboard", "metrics.jsonl is always written")                 \
     X(i64, val_freq, "val_freq", "-1", "-1|[1,)", "steps between validations; -1: never")                                               \

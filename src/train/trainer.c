@@ -1,4 +1,5 @@
 /* Wiring: from a checked configuration to everything a step needs, and back. */
+#include <stdio.h>
 #include <string.h>
 
 #include "run.h"
@@ -9,7 +10,9 @@ int trainer_open_device(ares_trainer *t)
 {
     const ares_trainer_config *c = &t->cfg->trainer;
     int threads = c->threads == ARES_NULL_I64 ? ARES_MAX(1, ares_cpu_count() / ares_world_local_size(t->world)) : (int)c->threads;
-    ARES_TRY(ares_device_open(c->device, threads, &t->device));
+    char card[32];
+    snprintf(card, sizeof card, "cuda:%d", ares_world_local_rank(t->world)); /* a process per card */
+    ARES_TRY(ares_device_open(strcmp(c->device, "cuda") == 0 ? card : c->device, threads, &t->device));
     return ares_model_find(t->cfg->actor.model_path, &t->model_dir);
 }
 

@@ -64,8 +64,8 @@ else
     say "training SmolLM2-135M-Instruct; Ctrl-C saves and stops, the same command goes on"
     run "$rl" --config examples/quickstart/config.yaml "${overrides[@]}"
     prompt="What is 7 + 5?"
-    learnt="Most of the gain at level 1 is manners: the model knew these sums, and learnt to give the bare number and stop.
-Two-digit sums are partly learnt arithmetic; three-digit ones stay mostly wrong in so few steps."
+    learnt="Most of the gain at level 1 is manners: the model knew these sums, and learnt to write \"3 + 6 = 9\" and stop.
+At levels 2 and 3 about half of the additions come out right now; nearly all subtractions are still guesses."
 fi
 
 cat <<END

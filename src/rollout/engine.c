@@ -258,7 +258,7 @@ int ares_rollout_step(ares_rollout *r, int64_t *active)
     }
     int64_t done = r->n_finished;
     for (int32_t i = 0; i < p->n_out; i++) take_token(r, i);
-    qsort(r->finished + done, (size_t)(r->n_finished - done), sizeof *r->finished, by_length);
+    if (r->n_finished > done) qsort(r->finished + done, (size_t)(r->n_finished - done), sizeof *r->finished, by_length);
     double t3 = ares_now_s();
     r->stats.steps++;
     r->stats.schedule_s += t1 - t0;

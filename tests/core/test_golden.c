@@ -3,18 +3,14 @@
 
 #include <stdio.h>
 
-static const char *golden(void)
-{
-    const char *program = ARES_BINARY_DIR "/ares-golden";
-    return ares_file_exists(program) ? program : NULL;
-}
+static const char program[] = ARES_BINARY_DIR "/ares-golden";
 
 /* Runs it over a file of this text named aepo.json; gives its status. */
 static int run(const char *text, const char *options, ares_str *out)
 {
     ares_str_clear(out);
     CHECK_OK(ares_file_write(test_file("aepo.json"), text, strlen(text)));
-    return test_shell(out, "cd '%s' && '%s' aepo.json %s", test_dir(), golden(), options);
+    return test_shell(out, "cd '%s' && '%s' aepo.json %s", test_dir(), program, options);
 }
 
 static void list(const char *lines) { CHECK_OK(ares_file_write(test_file("list"), lines, strlen(lines))); }
@@ -26,7 +22,7 @@ static void list(const char *lines) { CHECK_OK(ares_file_write(test_file("list")
 TEST(ares_golden_counts_what_holds_and_says_what_does_not)
 {
     ares_str out = { 0 };
-    if (!golden()) SKIP("ares-golden is not built");
+    if (!ares_file_exists(program)) SKIP("ares-golden is not built");
     CHECK_EQ(run("{\"_header\":{\"what\":\"x\"},\"a\":" WARM(2, 0.5) ",\"b\":" WARM(3, 0.75) "}", "", &out),
              0);
     CHECK_STR(out.data, "2 passed, 0 failed, 0 unknown\n");
@@ -51,7 +47,7 @@ TEST(ares_golden_takes_each_spelling_of_a_tolerance)
     static const char *const loose[] = { "\"tolerance\":0.02", "\"tol\":0.02", "\"rel_tol\":0.02",
                                          "\"abs_tol\":0.02" };
     ares_str out = { 0 };
-    if (!golden()) SKIP("ares-golden is not built");
+    if (!ares_file_exists(program)) SKIP("ares-golden is not built");
     for (int i = 0; i < ARES_COUNT(loose); i++)
         for (int off = 0; off < 2; off++) {
             char text[300];
@@ -78,7 +74,7 @@ TEST(ares_golden_fails_on_functions_unknown_and_unlisted)
         "{\"a\":" WARM(2, 0.5) ",\"b\":{\"function\":\"no_such\",\"inputs\":{},\"expected\":1},\"c\":{"
                                "\"function\":\"no_such\",\"inputs\":{},\"expected\":2}}";
     ares_str out = { 0 };
-    if (!golden()) SKIP("ares-golden is not built");
+    if (!ares_file_exists(program)) SKIP("ares-golden is not built");
     CHECK_EQ(run(text, "", &out), 1);
     CHECK_STR(out.data, "UNKNOWN aepo/no_such\n1 passed, 0 failed, 2 unknown\n");
     list("# to come\nother\naepo/no_such # later\n");

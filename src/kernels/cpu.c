@@ -67,8 +67,8 @@ void *kernels_scratch(ares_device *d, int worker, size_t bytes)
     return slot->p;
 }
 
-/* A run of the pool costs about a microsecond while its threads spin. */
-static const double WORTH_WAKING_US = 5;
+/* A run of the pool costs about half a microsecond while its threads spin. */
+static const double WORTH_WAKING_US = 2;
 
 void kernels_run(ares_device *d, double work_us, int64_t tasks, ares_task_fn *fn, void *ctx)
 {

@@ -11,16 +11,17 @@ enum { TILE_ROWS = 6, TILE_WIDE_ROWS = 3 };   /* of 16 half-size registers: abov
 #else
 enum { TILE_ROWS = 4, TILE_WIDE_ROWS = 4 };
 #endif
-enum { TILE_MAX_PANELS = 4, PREFETCH_BYTES = 1024 };
+enum { TILE_MAX_PANELS = 4, PREFETCH_BYTES = 2048, NEXT_LINE = 64 };
 
 typedef enum { TILE_F32, TILE_BF16, TILE_F32_BY_K, TILE_KINDS } tile_kind; /* BY_K: x_row = 1 */
 
-typedef void tile_fn(int64_t k, const float *x, int64_t xs, const void *w, int64_t w_k, int64_t w_panel,
+/* next: memory that is wanted soon after, asked for next_step bytes at each step. */
+typedef void tile_fn(int64_t k, const float *x, int64_t xs, const void *w, int64_t w_k, int64_t w_panel, const char *next, int64_t next_step,
                      const float *from, int64_t from_row, int64_t from_panel, float *y, int64_t y_row, int64_t y_panel);
 
 /* nv vectors of 16 lanes by rows, all constants after inlining. */
 V16_INLINE void tile_pass(const int rows, const int nv, const tile_kind kind, int64_t k, const float *x, int64_t xs,
-                          const void *w, int64_t w_k, int64_t w_panel, const float *from, int64_t from_row,
+                          const void *w, int64_t w_k, int64_t w_panel, const char *next, int64_t next_step, const float *from, int64_t from_row,
                           int64_t from_panel, float *y, int64_t y_row, int64_t y_panel)
 {
     v16 sum[TILE_ROWS][2 * TILE_MAX_PANELS];
@@ -33,14 +34,18 @@ V16_INLINE void tile_pass(const int rows, const int nv, const tile_kind kind, in
     const uint16_t *wh = w;
     for (int64_t i = 0; i < k; i++) {
         v16 b[2 * TILE_MAX_PANELS];
+        if (rows > 4 && kind != TILE_F32_BY_K) {
+            __builtin_prefetch(next, 0, 2);
+            next += next_step;
+        }
 #pragma GCC unroll 8
         for (int v = 0; v < nv; v++) {
             if (kind == TILE_BF16) {
                 b[v] = v16_load_bf16(wh + v / 2 * w_panel + v % 2 * 16);
-                if (rows <= 8 && v % 2 == 0) __builtin_prefetch((const char *)(wh + v / 2 * w_panel) + PREFETCH_BYTES);
+                if (rows <= 4 && v % 2 == 0) __builtin_prefetch((const char *)(wh + v / 2 * w_panel) + PREFETCH_BYTES);
             } else {
                 b[v] = v16_load(wf + v / 2 * w_panel + v % 2 * 16);
-                if (rows <= 8) __builtin_prefetch((const char *)(wf + v / 2 * w_panel + v % 2 * 16) + PREFETCH_BYTES);
+                if (rows <= 4) __builtin_prefetch((const char *)(wf + v / 2 * w_panel + v % 2 * 16) + PREFETCH_BYTES);
             }
         }
 #pragma GCC unroll 16
@@ -61,17 +66,17 @@ V16_INLINE void tile_pass(const int rows, const int nv, const tile_kind kind, in
 
 #define TILE(kind, rows, panels)                                                                             \
     static void tile_##kind##_##rows##x##panels(                                                             \
-        int64_t k, const float *x, int64_t xs, const void *w, int64_t w_k, int64_t w_panel, const float *from, \
+        int64_t k, const float *x, int64_t xs, const void *w, int64_t w_k, int64_t w_panel, const char *next, int64_t next_step, const float *from, \
         int64_t from_row, int64_t from_panel, float *y, int64_t y_row, int64_t y_panel)                      \
     {                                                                                                        \
         if (rows <= TILE_WIDE_ROWS) {                                                                        \
-            tile_pass(rows, 2 * panels, TILE_##kind, k, x, xs, w, w_k, w_panel, from, from_row, from_panel, y, \
+            tile_pass(rows, 2 * panels, TILE_##kind, k, x, xs, w, w_k, w_panel, next, next_step, from, from_row, from_panel, y, \
                       y_row, y_panel);                                                                       \
             return;                                                                                          \
         }                                                                                                    \
         for (int half = 0; half < 32; half += 16)                                                            \
             tile_pass(rows, 1, TILE_##kind, k, x, xs, (const char *)w + half * (TILE_##kind == TILE_BF16 ? 2 : 4), \
-                      w_k, w_panel, from ? from + half : NULL, from_row, from_panel, y + half, y_row, y_panel); \
+                      w_k, w_panel, next, next_step, from ? from + half : NULL, from_row, from_panel, y + half, y_row, y_panel); \
     }
 #if defined ARES_ISA_AVX512
 #define TILE_LIST(X, kind)                                                                                   \
@@ -127,14 +132,19 @@ void ARES_K(product)(const product_args *a)
         int cols = (int)ARES_MIN(32 * np, a->cols - p * 32);
         bool direct = !a->bias && !a->residual && cols == 32 * np;
         const void *w = (const char *)a->w + p * a->w_panel * w_bytes;
+        /* The first tiles of a panel ask for the one that comes next, out of memory, while they compute. */
+        const char *after = p + np < panels ? (const char *)w + np * a->w_panel * w_bytes : a->after;
         for (int64_t t = 0; t < n_tiles; t++) { /* tiles of nearly one height: 16 rows are 8 + 8, not 14 + 2 */
             int64_t row = t * a->rows / n_tiles, rows = (t + 1) * a->rows / n_tiles - row;
             const float *x = a->x + row * a->x_row;
             const float *from = a->from ? a->from + row * a->from_row + p * a->from_panel : NULL;
             float *y = a->y + row * a->y_row + p * a->y_panel;
             tile_fn *f = tiles[kind][rows][np];
+            const char *next = NEXT_LINE * t < 32 * w_bytes ? after : NULL;
+            int64_t next_step = next ? NEXT_LINE : 0;
+            next = next ? next + t * NEXT_LINE * a->k : w; /* somewhere that is near anyway */
             if (direct) {
-                f(a->k, x, xs, w, a->w_k, a->w_panel, from, a->from_row, a->from_panel, y, a->y_row, a->y_panel);
+                f(a->k, x, xs, w, a->w_k, a->w_panel, next, next_step, from, a->from_row, a->from_panel, y, a->y_row, a->y_panel);
                 continue;
             }
             float tile[TILE_ROWS * 32];
@@ -143,9 +153,9 @@ void ARES_K(product)(const product_args *a)
                     v16_store(tile + r * 32, v16_load_first(from + r * a->from_row, ARES_MIN(16, cols)));
                     v16_store(tile + r * 32 + 16, cols > 16 ? v16_load_first(from + r * a->from_row + 16, cols - 16) : v16_zero());
                 }
-                f(a->k, x, xs, w, a->w_k, a->w_panel, tile, 32, 0, tile, 32, 0);
+                f(a->k, x, xs, w, a->w_k, a->w_panel, next, next_step, tile, 32, 0, tile, 32, 0);
             } else {
-                f(a->k, x, xs, w, a->w_k, a->w_panel, from, a->from_row, a->from_panel, tile, 32, rows * 32);
+                f(a->k, x, xs, w, a->w_k, a->w_panel, next, next_step, from, a->from_row, a->from_panel, tile, 32, rows * 32);
             }
             for (int q = 0; q < np; q++)
                 finish(a, row, rows, (p + q) * 32, ARES_MIN(32, cols - q * 32), tile + q * rows * 32, y + q * a->y_panel);
@@ -217,6 +227,8 @@ static void forward_task(void *ctx, int64_t task, int worker)
         .bias = a->bias ? a->bias + col : NULL,
         .residual = a->residual ? a->residual + row * a->ldr + col : NULL, .residual_row = a->ldr,
     };
+    int64_t then = group + ares_pool_threads(p->d->pool); /* what this thread will most likely take next */
+    if (then < p->groups) g.after = (const char *)w->data + then * p->panels_per_group * 32 * w->k * bytes;
     if (rows <= TILE_ROWS || w->k <= BLOCK_K + BLOCK_K / 2) {
         ARES_K(product)(&g);
         return;
@@ -270,6 +282,7 @@ void ARES_K(linear)(ares_device *d, const ares_linear_args *a, int n)
             p->row_blocks = a[i].m <= BLOCK_ROWS * 5 / 4 ? a[i].m > 0 : (a[i].m + BLOCK_ROWS - 1) / BLOCK_ROWS;
             p->first_task = tasks;
             int64_t at_once = a[i].m <= 4 ? TILE_MAX_PANELS / (a[i].m <= 2 ? 1 : 2) : 1;
+            while (f.n == 1 && at_once > 1 && panels < at_once * threads) at_once /= 2; /* a share for each thread */
             double panel_us = us[i] / (double)(panels * ARES_MAX(p->row_blocks, 1));
             int64_t wanted = ARES_MIN(panels, (int64_t)(task_us / panel_us + 0.5));
             p->panels_per_group = ARES_MAX(1, (wanted + at_once - 1) / at_once) * at_once;

@@ -22,6 +22,7 @@ typedef struct product_args {
     float *y; int64_t y_row, y_panel;               /* panel p of row r: y + r * y_row + p * y_panel */
     const float *bias;                              /* [cols] or NULL */
     const float *residual; int64_t residual_row;    /* NULL, or laid out like rows of cols; may be y */
+    const void *after;                              /* what will be wanted behind the last panel, or NULL; a hint */
 } product_args;
 
 void ARES_K(product)(const product_args *a);

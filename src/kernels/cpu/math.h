@@ -7,9 +7,6 @@
 
 #include "vec.h"
 
-/* 2^n for integers n in [-126, 127], given as integer lanes. */
-V16_INLINE v16 v16_pow2(v16i n) { return v16_from_bits(v16i_shl(v16i_add(n, v16i_set1(127)), 23)); }
-
 /*
  * e^x, within 1.01 ulp. x = n ln 2 + r; e^r = 1 + r + r^2 P(r) with Cephes' polynomial (Moshier, expf). Denormal results are
  * rounded once; below -104 it is 0 (so exp(-inf) = 0), above 88.73 infinity; NaN stays NaN.
@@ -30,9 +27,7 @@ V16_INLINE v16 v16_exp(v16 x)
     p = v16_fma(p, r, v16_set1(1.6666665459e-1f));
     p = v16_fma(p, r, v16_set1(5.0000001201e-1f));
     p = v16_add(v16_fma(v16_mul(r, r), p, r), v16_set1(1.0f));
-    /* in two steps, for 2^n itself may overflow or be denormal; the first is exact */
-    v16i half = v16i_sar(n, 1);
-    return v16_mul(v16_mul(p, v16_pow2(half)), v16_pow2(v16i_sub(n, half)));
+    return v16_scale2(p, nf, n);
 }
 
 /*

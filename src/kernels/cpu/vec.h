@@ -17,6 +17,7 @@
  *   v16i_shl(v, n) v16i_shr(v, n) v16i_sar(v, n)    v16i_eq v16i_gt (signed)    v16i_select(m, a, b)
  *   v16i_mul_wide(a, b, &hi, &lo)    the 64-bit product of unsigned lanes
  *   v16m_first(n) v16m_of(bits) v16m_bits(m) v16m_and v16m_or v16m_not
+ *   v16_scale2(p, nf, n)    p 2^n rounded once; p in [1/2, 2) or NaN, n in [-151, 129], nf = n
  *   v16_sum(v)         (((0+8)+(4+12))+((2+10)+(6+14))) + (((1+9)+(5+13))+((3+11)+(7+15)))
  *   v16_max_lane(v)    the same tree with v16_max
  *   v16_transpose(src, ld_src, dst, ld_dst)    16 by 16 floats, apart
@@ -36,6 +37,18 @@
 #include "vec_avx2.h"
 #else
 #include "vec_plain.h"
+#endif
+
+#ifndef ARES_ISA_AVX512
+/* In two steps, for 2^n itself may overflow or be denormal; the first is exact. */
+V16_INLINE v16 v16_scale2(v16 p, v16 nf, v16i n)
+{
+    v16i half = v16i_sar(n, 1), bias = v16i_set1(127);
+    v16i rest = v16i_sub(n, half);
+    (void)nf;
+    p = v16_mul(p, v16_from_bits(v16i_shl(v16i_add(half, bias), 23)));
+    return v16_mul(p, v16_from_bits(v16i_shl(v16i_add(rest, bias), 23)));
+}
 #endif
 
 #define ARES_K_JOIN(name, isa) name##_##isa

@@ -69,6 +69,13 @@ V16_INLINE void v16i_mul_wide(v16i a, v16i b, v16i *hi, v16i *lo)
     *lo = _mm512_mask_blend_epi32(0xaaaa, even, _mm512_slli_epi64(odd, 32));
 }
 
+/* vscalefps rounds once, as the two products of the other builds do. */
+V16_INLINE v16 v16_scale2(v16 p, v16 nf, v16i n)
+{
+    (void)n;
+    return _mm512_scalef_ps(p, nf);
+}
+
 V16_INLINE v16 v16_load_bf16(const uint16_t *p)
 {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)p)), 16));

@@ -144,7 +144,7 @@ TEST(words_of_other_verbs_are_checked)
     static const struct { const char *words, *message; int code; } cases[] = {
         { "tarin", "did you mean 'train'?", USE },
         { "--ranks x", "--ranks = 'x'", USE },
-        { "--config", "--config: needs a file", USE },
+        { "worker.actor.model.model_path=x --config", "--config: needs a file", USE },
         { "generate", "--model is missing", USE },
         { "generate --promt x", "did you mean '--prompt'?", USE },
         { "grade --verifier nmber </dev/null", "did you mean 'number'?", USE },

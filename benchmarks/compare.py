@@ -82,7 +82,8 @@ def grpo(r, id, case, ours, theirs, forms, goals, repeat):
             p[form] += r.peer("grpo.py", "--repeat", repeat, *theirs, *(["--kept"] if form == "kept" else []), id=id, case=case)
     for form in forms:
         r.ratio(id, case + ", TRL" + (" kept" if form == "kept" else ""), values(a), values(p[form]), *goals[form], "s/step", False)
-    r.peaks[id, case] = max(x["peak_gib"] for x in a), {f: max(x["peak_gib"] for x in p[f]) for f in forms}
+    if id == "P2":
+        r.peaks[case] = max(x["peak_gib"] for x in a), {f: max(x["peak_gib"] for x in p[f]) for f in forms}
     r.first_step[id] = min(x["first_step_s"] for f in forms for x in p[f])
 
 
@@ -95,6 +96,10 @@ def p2(r):
         grpo(r, "P2", "Smol, beta " + beta, ["model=%s" % SMOL, "prompts=4", "samples=8", "prompt=47", "new=32", "beta=" + beta],
              ["--model", "smol", "--prompts", 4, "--samples", 8, "--prompt-tokens", 47, "--new-tokens", 32, "--beta", beta],
              ["plain", "kept"], {"plain": (4.5, 9), "kept": (3, 6)}, 1)
+    for case, (ares, peers) in r.peaks.items():
+        for form, peer in peers.items():
+            r.write({"id": "P9", "case": "peak memory of P2, " + case + ", TRL" + (" kept" if form == "kept" else ""), "ares": ares, "peer": peer, "unit": "GiB",
+                     "ratio": sig(peer / ares, 3), "at_least": 2, "goal": 4})
 
 
 def decode(r, id, model, peer_model, goals, new, repeat):
@@ -202,11 +207,6 @@ def p9(r):
         if "P1" in r.first_step:
             line.update(peer=r.first_step["P1"], ratio=sig(r.first_step["P1"] / min(times), 3))
         r.write(line)
-    for (id, case), (ares, peers) in sorted(r.peaks.items()):
-        if id == "P2":
-            for form, peer in peers.items():
-                r.write({"id": "P9", "case": "peak memory of P2, " + case + ", TRL" + (" kept" if form == "kept" else ""), "ares": ares, "peer": peer, "unit": "GiB",
-                         "ratio": sig(peer / ares, 3), "at_least": 2, "goal": 4})
 
 
 MEASURES = {"P1": p1, "P2": p2, "P3": p3, "P4": p4, "P5": p5, "P6": p6, "P7": p7, "P8": p8, "P9": p9}

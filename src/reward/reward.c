@@ -58,8 +58,11 @@ static int open_builtin(ares_config *cfg, const char *path, entry *e)
         ares_config_fault(cfg, path, "an entry needs a name (a built-in verifier), a function or a command");
         return ARES_OK;
     }
-    if (ares_lookup(ARES_ECONFIG, path, e->o.name, names, n, &i) != ARES_OK) {
-        ares_config_fault(cfg, path, "%s", ares_error_message());
+    if (ares_lookup(ARES_ECONFIG, "", e->o.name, names, n, &i) != ARES_OK) {
+        char named[80]; /* the fault names the option and its value itself */
+        snprintf(named, sizeof named, "%s.name", path);
+        const char *why = strstr(ares_error_message(), "': ");
+        ares_config_fault(cfg, named, "%s", why ? why + 3 : ares_error_message());
         return ARES_OK;
     }
     e->verifier = ares_verifier_find(names[i]);

@@ -234,7 +234,7 @@ def machine(args):
 
 
 def cell(x, unit=""):
-    return "" if x is None else ("%.4g" % x if isinstance(x, (int, float)) else str(x)) + unit
+    return "" if x is None else ("%.0f" % x if isinstance(x, (int, float)) and x >= 1000 else "%.4g" % x if isinstance(x, (int, float)) else str(x)) + unit
 
 
 def readme(folder):
@@ -268,7 +268,8 @@ def readme(folder):
                 met = "" if level[0] is None else "goal" if have >= level[1] else "yes" if have >= level[0] else "no"
                 out.append("| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |" % (id, x["case"], cell(x["ares"]), cell(x.get("peer")), x["unit"], cell(x.get("ratio")),
                                                                                   cell(x.get("ratio_median")), cell(x["at_least"]), cell(x["goal"]), met))
-        out += [""] + ["- %s: %s" % i for i in WHAT.items()] + [""]
+        notes = ["- %s, %s: %s" % (x["id"], x["case"], x["note"]) for x, _, _ in section.values() if "note" in x]
+        out += [""] + notes + ["- %s: %s" % i for i in WHAT.items()] + [""]
     (folder / "README.md").write_text("\n".join(out))
 
 

@@ -45,6 +45,7 @@ class Run:
         if done.returncode or not lines:
             raise SystemExit("benchmarks: %s: exit code %d\n%s" % (" ".join(words), done.returncode, done.stderr[-2000:]))
         for x in lines:
+            x.update({k: v.replace("%s/" % REPO, "") for k, v in x.items() if isinstance(v, str)})
             x.update(note)
             self.write(x)
         return lines
@@ -239,7 +240,7 @@ def cell(x, unit=""):
 
 def readme(folder):
     """One section for each machine, from the last ratio line of each case of the newest files."""
-    out = ["# Measured", "", "Made by `benchmarks/run.sh` from the `.jsonl` files here; both sides ran in turn in the same session. `ratio` is of the best runs, `median` of the medians; above 1 is in our favour.",
+    out = ["# Measured", "", "Made by `benchmarks/run.sh` from the `.jsonl` files here; both sides ran in turn on the same machine. `ratio` is of the best runs, `median` of the medians; above 1 is in our favour.",
            "`at least` and `goal` are the ratios we set out for (for start: seconds).", ""]
     sections = {}
     for path in sorted(folder.glob("*.jsonl")):

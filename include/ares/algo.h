@@ -89,17 +89,6 @@ void ares_loss_sums_merge(ares_loss_sums *into, const ares_loss_sums *from);
 /* The KL and entropy terms of a loss, over the same arrays. ref_log_prob, kl_weight may be NULL. */
 int ares_loss_terms(const ares_loss_args *a, const ares_kl *kl, double kl_coef, const float *ref_log_prob, const float *kl_weight);
 
-/* ------------------------------------------------------------------ controls (control.c, control/): state that learns from each step */
-typedef struct ares_control {
-    const char *name, *doc;
-    int (*open)(const ares_config *cfg, void **state);
-    int (*observe)(void *state, ares_batch *b, ares_metrics *m);
-    int (*adapt)(void *state, const ares_batch *b, ares_metrics *m);
-    int (*save)(const void *state, ares_str *json);
-    int (*load)(void *state, const ares_json *json);
-    void (*close)(void *state);
-} ares_control;
-
 /* ------------------------------------------------------------------ statistics (stats.c): f64 throughout, row order irrelevant to equal values */
 double ares_mean(const float *x, int64_t n);
 double ares_std(const float *x, int64_t n, double mean); /* divides by n - 1; 0 for n < 2 */

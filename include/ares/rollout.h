@@ -38,8 +38,7 @@ typedef struct ares_completion {
 } ares_completion;
 
 typedef struct ares_rollout_options {
-    int64_t cache_tokens;           /* size of the KV cache in tokens; 0: from cache_bytes */
-    int64_t cache_bytes;            /* 0 with cache_tokens 0: what max_num_seqs full-length samples need, at most 1/4 of memory */
+    int64_t cache_tokens;           /* size of the KV cache in tokens; 0: what max_num_seqs full-length samples need, within 6 GiB, and one sample at least */
     int32_t max_num_seqs;           /* samples decoded at once */
     int32_t max_num_batched_tokens; /* rows of one forward: prefill is cut to this */
     int32_t max_model_len;          /* prompt + response; 0: the model's max_position */

@@ -8,7 +8,7 @@
 static int64_t default_cache_tokens(const ares_rollout_options *o, int32_t max_len, size_t block_bytes)
 {
     int64_t wanted = (int64_t)o->max_num_seqs * (blocks_for(max_len) + 1);
-    int64_t affordable = (int64_t)6 << 30; /* a quarter of the machine class this runs on at least; set cache_bytes for more */
+    int64_t affordable = (int64_t)6 << 30; /* as rollout.h says; cache_tokens asks for more */
     return ARES_MAX(ARES_MIN(wanted, affordable / (int64_t)block_bytes), blocks_for(max_len) + 2) * ARES_KV_BLOCK;
 }
 
@@ -44,8 +44,7 @@ int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer, const ares_
     r->block_floats = (size_t)c->kv_heads * 2 * ARES_KV_BLOCK * (size_t)c->head_dim;
     size_t block_bytes = r->block_floats * sizeof(float) * (size_t)c->layers;
     int64_t tokens = opt->cache_tokens;
-    if (!tokens && opt->cache_bytes) tokens = opt->cache_bytes / (int64_t)block_bytes * ARES_KV_BLOCK;
-    else if (!tokens) tokens = default_cache_tokens(opt, r->max_len, block_bytes);
+    if (!tokens) tokens = default_cache_tokens(opt, r->max_len, block_bytes);
     int64_t total = tokens / ARES_KV_BLOCK;
     int rc = ares_workspace_new(m, ARES_KEEP_NOTHING, &r->workspace);
     if (rc == ARES_OK && (total < 2 || total > INT32_MAX / ARES_KV_BLOCK))

@@ -7,6 +7,7 @@
 #include "ares/config.h"
 #include "ares/core.h"
 #include "ares/data.h"
+#include "ares/dist.h"
 
 /* ------------------------------------------------------------------ options: algorithm.* and the loss's part of worker.actor.* (aepo.md 7.2) */
 #define ARES_ALGORITHM_OPTIONS(X)                                                                                                       \
@@ -88,6 +89,31 @@ void ares_loss_sums_init(ares_loss_sums *s);
 void ares_loss_sums_merge(ares_loss_sums *into, const ares_loss_sums *from);
 /* The KL and entropy terms of a loss, over the same arrays. ref_log_prob, kl_weight may be NULL. */
 int ares_loss_terms(const ares_loss_args *a, const ares_kl *kl, double kl_coef, const float *ref_log_prob, const float *kl_weight);
+
+/* ------------------------------------------------------------------ controls (control.c, control/): state that learns from each step
+ * A control is opened where its options ask for it, sees every batch after its groups are complete and again after the update, and
+ * is part of every checkpoint. All of its input comes from the batch; what it decides it writes there: samples' difficulty, hwe_count,
+ * hwe_target, entropy_alpha; columns hwe, kl_weight; kl_coef. The same on every rank: sums cross ranks through world.
+ */
+typedef struct ares_control_env {
+    ares_world *world;           /* may be NULL: one rank */
+    const ares_algorithm_config *algorithm;
+    int64_t n;                   /* samples a prompt */
+} ares_control_env;
+typedef struct ares_control {
+    const char *name, *doc;
+    const char *section;         /* where its options stand: "algorithm" */
+    ares_option_table *options;
+    size_t options_size;
+    bool (*wanted)(const void *options, const ares_algorithm_config *algorithm);
+    int (*open)(const void *options, const ares_control_env *env, void **state);
+    int (*observe)(void *state, ares_batch *b, ares_metrics *m);  /* the groups are complete: before log-probs and rewards */
+    int (*adapt)(void *state, const ares_batch *b, ares_metrics *m); /* the update is done */
+    void (*save)(const void *state, ares_str *json);              /* one JSON object */
+    int (*load)(void *state, const ares_json *json);              /* what save wrote; a message names the member that does not fit */
+    void (*close)(void *state);
+} ares_control;
+const ares_control *const *ares_control_list(int *n);
 
 /* ------------------------------------------------------------------ statistics (stats.c): f64 throughout, row order irrelevant to equal values */
 double ares_mean(const float *x, int64_t n);

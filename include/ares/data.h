@@ -87,7 +87,12 @@ typedef struct ares_sample {
     int64_t weight_version;         /* optimizer steps before it was sampled */
     float score, accuracy;          /* of the reward manager; accuracy is NaN where no reward gives one */
     const float *reward_parts;      /* one per configured reward, unweighted */
+    float baseline;                 /* score of the greedy answer to the same prompt (remax) */
+    int32_t difficulty;             /* ares_difficulty of the prompt, as a control sees it; 0: none does */
+    int32_t hwe_count;              /* high-window-entropy tokens, and what their number should be (AEPO) */
+    float hwe_target, entropy_alpha; /* entropy_alpha: weight of the entropy score */
 } ares_sample;
+typedef enum { ARES_DIFFICULTY_NONE, ARES_EASY, ARES_MEDIUM, ARES_HARD, ARES_DIFFICULTIES } ares_difficulty;
 
 #define ARES_BATCH_LIST(X)                                                                                  \
     X(i32, responses,          "the ids behind the prompt, tool and environment text included")             \
@@ -97,9 +102,12 @@ typedef struct ares_sample {
     X(f32, old_log_probs,      "under the policy before this step, at the loss temperature")                \
     X(f32, ref_log_probs,      "under the reference model, at the loss temperature")                        \
     X(f32, values,             "of the critic: the state before the token")                                 \
+    X(u8,  turn_ends,          "1 on the last token of each turn of the policy; absent: a row is one turn")  \
+    X(u8,  hwe,                "1 where the entropies behind the token reach the threshold (AEPO)")         \
     X(f32, token_level_scores, "of the reward manager")                                                     \
     X(f32, token_level_rewards, "scores with what shaping adds")                                            \
     X(f32, kl_weight,          "factor of the KL term; 1 when absent")                                      \
+    X(f32, kl,                 "to the reference as kl_penalty estimates it, unweighted: of the update's first pass over the token, or of the reward's") \
     X(f32, advantages,         "0 where the mask is 0")                                                     \
     X(f32, returns,            "0 where the mask is 0")
 typedef int32_t ares_column_i32;
@@ -114,6 +122,7 @@ typedef struct ares_batch {
 #define ARES_BATCH_FIELD_(type, name, doc) ares_column_##type *name; /* [tokens], NULL until put */
     ARES_BATCH_LIST(ARES_BATCH_FIELD_)
 #undef ARES_BATCH_FIELD_
+    double kl_coef;                 /* weight of the KL term in this step: the option's, or a control's */
     int64_t row_cap, group_cap, token_cap;
     ares_arena arena;               /* the step's: texts, prompts, parts */
 } ares_batch;

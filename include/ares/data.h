@@ -61,19 +61,24 @@ int ares_prompt_format(const ares_prompt_encoder *e, ares_view text, ares_str *o
 int ares_prompt_conversation(const ares_prompt_encoder *e, const ares_json *prompt, const ares_view *answer, ares_arena *arena, const ares_json **variables);
 int ares_dataset_encode(ares_dataset *d, const ares_prompt_encoder *e, ares_pool *pool, int64_t *dropped);
 
-/* ------------------------------------------------------------------ loader (loader.c): the order of rows. State is one number. */
+/* ------------------------------------------------------------------ loader (loader.c): the order of rows. State: prompts drawn, rows skipped and since when. */
 typedef struct ares_loader {
-    int64_t rows, batch;    /* of the data set; prompts a step */
+    int64_t rows, batch;    /* of the data set; prompts of one call */
     bool shuffle;
     uint64_t seed;
-    int64_t drawn;          /* prompts drawn so far in the run: the whole state (epoch = drawn / usable rows) */
+    int64_t drawn;          /* prompts drawn so far in the run */
+    int64_t *skipped;       /* [rows]: the last epoch the row is part of; ARES_LOADER_KEPT: of all */
+    int64_t n_skipped;
     int64_t *order; int64_t order_epoch;
 } ares_loader;
+#define ARES_LOADER_KEPT INT64_MAX
 int ares_loader_init(ares_loader *l, int64_t rows, int64_t batch, bool shuffle, uint64_t seed); /* fewer rows than a batch: an error */
 void ares_loader_fini(ares_loader *l);
 /* The next batch: row ids [batch]; *first_draw is the draw number of the first. Epochs follow each other; a short rest is left out. */
 int ares_loader_next(ares_loader *l, int64_t *row_ids, int64_t *first_draw);
 int64_t ares_loader_epoch(const ares_loader *l);
+void ares_loader_skip(ares_loader *l, int64_t row);                    /* from the next epoch on; never undone */
+void ares_loader_restore(ares_loader *l, int64_t row, int64_t epoch);  /* of a saved state: skipped[row] = epoch */
 
 /* ------------------------------------------------------------------ batch (batch.c): plain host arrays, ragged, no padding anywhere */
 typedef struct ares_sample {

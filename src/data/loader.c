@@ -1,4 +1,7 @@
-/* Order of rows: a shuffle keyed by (seed, epoch), so that the number of prompts drawn is the whole state. */
+/*
+ * Order of rows: a shuffle keyed by (seed, epoch), so that the number of prompts drawn is the whole state, together with the rows
+ * that were skipped and since when: an epoch's rows are known before it begins.
+ */
 #include "ares/data.h"
 
 int ares_loader_init(ares_loader *l, int64_t rows, int64_t batch, bool shuffle, uint64_t seed)
@@ -7,35 +10,87 @@ int ares_loader_init(ares_loader *l, int64_t rows, int64_t batch, bool shuffle, 
         return ares_fail(ARES_ECONFIG, "data: %lld rows are fewer than data.rollout_batch_size = %lld; lower it, or add rows", (long long)rows, (long long)batch);
     *l = (ares_loader){ .rows = rows, .batch = batch, .shuffle = shuffle, .seed = seed, .order_epoch = -1 };
     l->order = ares_malloc((size_t)rows * sizeof *l->order);
+    l->skipped = ares_malloc((size_t)rows * sizeof *l->skipped);
+    for (int64_t i = 0; i < rows; i++) l->skipped[i] = ARES_LOADER_KEPT;
     return ARES_OK;
 }
 
 void ares_loader_fini(ares_loader *l)
 {
     ares_free(l->order);
+    ares_free(l->skipped);
     *l = (ares_loader){ 0 };
 }
 
-/* Rows of an epoch that fill whole batches. */
-static int64_t usable(const ares_loader *l) { return l->rows / l->batch * l->batch; }
+static bool in_epoch(const ares_loader *l, int64_t row, int64_t epoch) { return l->skipped[row] >= epoch; }
 
-int64_t ares_loader_epoch(const ares_loader *l) { return l->drawn / usable(l); }
+/* Rows of an epoch that fill whole batches. */
+static int64_t usable(const ares_loader *l, int64_t epoch)
+{
+    int64_t rows = l->n_skipped ? 0 : l->rows;
+    for (int64_t i = 0; i < l->rows && l->n_skipped; i++) rows += in_epoch(l, i, epoch);
+    return rows / l->batch * l->batch;
+}
+
+/* The epoch of draw number `drawn`, and the draw it begins with; an epoch without a batch ends the search. */
+static int64_t epoch_of(const ares_loader *l, int64_t drawn, int64_t *begins)
+{
+    int64_t epoch = 0, n;
+    *begins = 0;
+    if (!l->n_skipped) {
+        epoch = drawn / usable(l, 0);
+        *begins = epoch * usable(l, 0);
+        return epoch;
+    }
+    while ((n = usable(l, epoch)) > 0 && drawn >= *begins + n) {
+        *begins += n;
+        epoch++;
+    }
+    return epoch;
+}
+
+int64_t ares_loader_epoch(const ares_loader *l)
+{
+    int64_t begins;
+    return epoch_of(l, l->drawn, &begins);
+}
+
+void ares_loader_skip(ares_loader *l, int64_t row)
+{
+    ARES_ASSERT(row >= 0 && row < l->rows);
+    if (l->skipped[row] != ARES_LOADER_KEPT) return;
+    int64_t begins;
+    l->skipped[row] = epoch_of(l, ARES_MAX(l->drawn - 1, 0), &begins); /* the epoch it was last drawn in */
+    l->n_skipped++;
+}
+
+void ares_loader_restore(ares_loader *l, int64_t row, int64_t epoch)
+{
+    ARES_ASSERT(row >= 0 && row < l->rows);
+    l->n_skipped += l->skipped[row] == ARES_LOADER_KEPT;
+    l->skipped[row] = epoch;
+}
 
 static void order(ares_loader *l, int64_t epoch)
 {
-    for (int64_t i = 0; i < l->rows; i++) l->order[i] = i;
-    if (l->shuffle) ares_rng_shuffle(ares_rng_sub(ares_rng_root(l->seed, ARES_RNG_SHUFFLE), (uint64_t)epoch, 0), l->order, l->rows);
+    int64_t n = 0;
+    for (int64_t i = 0; i < l->rows; i++)
+        if (in_epoch(l, i, epoch)) l->order[n++] = i;
+    if (l->shuffle) ares_rng_shuffle(ares_rng_sub(ares_rng_root(l->seed, ARES_RNG_SHUFFLE), (uint64_t)epoch, 0), l->order, n);
     l->order_epoch = epoch;
 }
 
 int ares_loader_next(ares_loader *l, int64_t *row_ids, int64_t *first_draw)
 {
-    if (l->drawn < 0 || l->drawn % l->batch != 0)
+    int64_t begins, epoch = l->drawn < 0 ? 0 : epoch_of(l, l->drawn, &begins);
+    if (l->drawn < 0 || (l->drawn - begins) % l->batch != 0)
         return ares_fail(ARES_ESTATE, "data: %lld prompts drawn are no whole batches of %lld; data.rollout_batch_size has changed since the checkpoint", (long long)l->drawn,
                          (long long)l->batch);
-    int64_t epoch = ares_loader_epoch(l), at = l->drawn % usable(l);
+    if (usable(l, epoch) == 0)
+        return ares_fail(ARES_ESTATE, "data: %lld of %lld rows are skipped, and what is left fills no batch of %lld; end the run, or add rows", (long long)l->n_skipped,
+                         (long long)l->rows, (long long)l->batch);
     if (l->order_epoch != epoch) order(l, epoch);
-    for (int64_t i = 0; i < l->batch; i++) row_ids[i] = l->order[at + i];
+    for (int64_t i = 0; i < l->batch; i++) row_ids[i] = l->order[l->drawn - begins + i];
     *first_draw = l->drawn;
     l->drawn += l->batch;
     return ARES_OK;

@@ -66,3 +66,54 @@ TEST(too_few_rows_and_a_state_of_another_batch_size_are_refused)
     ares_loader_fini(&l);
     ares_loader_fini(&l); /* of a failed start */
 }
+
+/* Rows of `epoch` seen by a loader that skips row e in every epoch e, going on from `from` as a resumed run does. */
+static void draw_skipping(int64_t from, int64_t steps, const int64_t *skipped, int64_t *out, int64_t *epochs, int64_t *skipped_after)
+{
+    ares_loader l;
+    int64_t first;
+    REQUIRE_OK(ares_loader_init(&l, ROWS, BATCH, true, 7));
+    l.drawn = from;
+    for (int64_t i = 0; i < ROWS && skipped; i++)
+        if (skipped[i] != ARES_LOADER_KEPT) ares_loader_restore(&l, i, skipped[i]);
+    for (int64_t s = 0; s < steps; s++) {
+        epochs[s] = ares_loader_epoch(&l);
+        CHECK_OK(ares_loader_next(&l, out + s * BATCH, &first));
+        CHECK_EQ(first, from + s * BATCH);
+        ares_loader_skip(&l, epochs[s]);
+        ares_loader_skip(&l, epochs[s]);
+        if (skipped_after) memcpy(skipped_after + s * ROWS, l.skipped, ROWS * sizeof *l.skipped);
+    }
+    ares_loader_fini(&l);
+}
+
+TEST(a_skipped_row_is_drawn_no_more_from_the_next_epoch_on)
+{
+    int64_t ids[30 * BATCH], epochs[30], skipped[30 * ROWS];
+    draw_skipping(0, 30, NULL, ids, epochs, skipped);
+    bool dropped_row_seen = false;
+    for (int s = 0; s < 30; s++)
+        for (int i = 0; i < BATCH; i++) {
+            CHECK(ids[s * BATCH + i] >= epochs[s]); /* rows 0 .. e - 1 were skipped in earlier epochs */
+            dropped_row_seen = dropped_row_seen || ids[s * BATCH + i] == epochs[s];
+        }
+    CHECK(dropped_row_seen); /* the epoch in which it is dropped still has it */
+    CHECK_EQ(epochs[29], 8); /* four batches in each of four epochs, then three */
+    for (int64_t s = 1; s < 30; s++) { /* resumed anywhere: the same rest */
+        int64_t rest[30 * BATCH], rest_epochs[30];
+        draw_skipping(s * BATCH, 30 - s, skipped + (s - 1) * ROWS, rest, rest_epochs, NULL);
+        CHECK_MEM(rest, ids + s * BATCH, (size_t)((30 - s) * BATCH) * sizeof *rest);
+    }
+}
+
+TEST(a_loader_with_nothing_left_says_so)
+{
+    ares_loader l;
+    int64_t ids[BATCH], first;
+    REQUIRE_OK(ares_loader_init(&l, 6, 5, false, 1));
+    CHECK_OK(ares_loader_next(&l, ids, &first));
+    ares_loader_skip(&l, 1);
+    ares_loader_skip(&l, 4);
+    CHECK_FAIL(ares_loader_next(&l, ids, &first), ARES_ESTATE, "2 of 6 rows are skipped, and what is left fills no batch of 5");
+    ares_loader_fini(&l);
+}

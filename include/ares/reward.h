@@ -22,14 +22,24 @@ ares_option_table ares_reward_options;
 typedef struct ares_verify_in {
     ares_view response, ground_truth, prompt;
     bool stopped;                /* false: cut by length */
+    const int32_t *ids;          /* [response_tokens] of the response, or NULL */
+    int64_t response_tokens;     /* end-of-sequence token included; -1: not known */
     const ares_json *row;        /* the data row, or the line given to `grade`; may be NULL */
     const void *options;         /* of this entry, as opened */
 } ares_verify_in;
+typedef struct ares_verify_value { char name[48]; double sum, count; } ares_verify_value;
 typedef struct ares_verify_out {
     double score;                /* usually 0 or 1 */
     double accuracy;             /* NaN: this verifier says nothing about correctness */
     ares_str details;            /* members of a JSON object behind "score": `"extracted":"42"`; may stay empty */
+    bool no_answer;              /* nothing was found that could be an answer: counts in reward/extract_fail_rate */
+    bool exhausted;              /* the work budget ended before a verdict: counts in reward/exhausted */
+    const char *judged_by;       /* of a dispatcher: the verifier it chose, as metrics call it */
+    int n_values;
+    ares_verify_value values[16]; /* parts with a metric of their own, through ares_verify_add_value */
 } ares_verify_out;
+/* A part of the result: metric `name` ("reward/format", "if/keywords/rate") becomes sum / count over all responses of a step. */
+void ares_verify_add_value(ares_verify_out *out, const char *name, double sum, double count);
 typedef struct ares_verifier {
     const char *name, *doc;
     ares_option_table *options;  /* of its own, beside name and weight; NULL: none */

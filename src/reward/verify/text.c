@@ -121,3 +121,16 @@ void verify_detail(ares_verify_out *out, const char *key, ares_view value)
     ares_str_add_char(&out->details, ':');
     ares_json_write_string(&out->details, value);
 }
+
+void ares_verify_add_value(ares_verify_out *out, const char *name, double sum, double count)
+{
+    int i = 0;
+    while (i < out->n_values && strcmp(out->values[i].name, name) != 0) i++;
+    ARES_ASSERT(i < ARES_COUNT(out->values) && strlen(name) < sizeof out->values[i].name);
+    if (i == out->n_values) {
+        memcpy(out->values[i].name, name, strlen(name) + 1);
+        out->n_values++;
+    }
+    out->values[i].sum += sum;
+    out->values[i].count += count;
+}

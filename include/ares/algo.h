@@ -93,27 +93,70 @@ int ares_loss_terms(const ares_loss_args *a, const ares_kl *kl, double kl_coef, 
 /* ------------------------------------------------------------------ controls (control.c, control/): state that learns from each step
  * A control is opened where its options ask for it, sees every batch after its groups are complete and again after the update, and
  * is part of every checkpoint. All of its input comes from the batch; what it decides it writes there: samples' difficulty, hwe_count,
- * hwe_target, entropy_alpha; columns hwe, kl_weight; kl_coef. The same on every rank: sums cross ranks through world.
+ * hwe_target, entropy_alpha; columns hwe, kl_weight; kl_coef. The same on every rank: what ranks know is gathered through world and
+ * added in the order of draw numbers, so that no rank count changes a bit. Every function but save and those that only ask is a
+ * collective. To add one: a file in control/ and a word in control.c.
  */
 typedef struct ares_control_env {
     ares_world *world;           /* may be NULL: one rank */
     const ares_algorithm_config *algorithm;
     int64_t n;                   /* samples a prompt */
+    int64_t mini_batch;          /* prompts of an optimizer step, over all ranks; 0: the whole batch */
+    bool entropy_reward;         /* a reward reads hwe_count, hwe_target, entropy_alpha and difficulty of the samples */
+    const ares_map *gids;        /* of the training rows (ares_dataset_gids); NULL: a loaded state's prompts are not looked up */
 } ares_control_env;
-typedef struct ares_control {
-    const char *name, *doc;
+typedef struct ares_control_section {
     const char *section;         /* where its options stand: "algorithm" */
     ares_option_table *options;
-    size_t options_size;
-    bool (*wanted)(const void *options, const ares_algorithm_config *algorithm);
-    int (*open)(const void *options, const ares_control_env *env, void **state);
+    size_t offset;               /* of this section's struct in the control's options */
+} ares_control_section;
+enum { ARES_CONTROL_SECTIONS = 4, ARES_CONTROL_NEEDS_GIDS = 1 };
+typedef struct ares_control {
+    const char *name, *doc;
+    unsigned needs;              /* ARES_CONTROL_NEEDS_GIDS: prompts are told apart by gid, so ares_dataset_gids must hold */
+    ares_control_section sections[ARES_CONTROL_SECTIONS]; /* options NULL: none left */
+    size_t options_size;         /* of the whole struct, zeroed before its sections are bound */
+    bool (*wanted)(const void *options, const ares_control_env *env);
+    int (*open)(const void *options, const ares_control_env *env, void **state); /* options and env's pointers outlive the state */
     int (*observe)(void *state, ares_batch *b, ares_metrics *m);  /* the groups are complete: before log-probs and rewards */
     int (*adapt)(void *state, const ares_batch *b, ares_metrics *m); /* the update is done */
     void (*save)(const void *state, ares_str *json);              /* one JSON object */
     int (*load)(void *state, const ares_json *json);              /* what save wrote; a message names the member that does not fit */
     void (*close)(void *state);
+    /* The rest may be NULL. */
+    int (*generated)(void *state, const ares_batch *b);           /* every batch of groups made for the step, before any is filtered out; tokens and accuracies are there */
+    bool (*dropped)(const void *state, int64_t i, ares_view *gid); /* the i-th prompt that shall not come again from the next epoch on; false: no more */
+    /* Validation: all of its rows at once, as one batch (the rank's part); writes what observe writes, learns nothing but where it must start. */
+    int (*validate)(void *state, ares_batch *b, ares_metrics *m);
+    /* A pass over all training rows before the first step, in their order. bootstrap: prompts a batch, 0 when none is asked for or it is complete;
+     * *done: prompts it has had (a part of the state: a pass that was cut off goes on). Then bootstrap_add for every batch, bootstrap_finish. */
+    int64_t (*bootstrap)(const void *state, int64_t *done);
+    int (*bootstrap_add)(void *state, ares_batch *b, ares_metrics *m);
+    int (*bootstrap_finish)(void *state, ares_metrics *m);
 } ares_control;
 const ares_control *const *ares_control_list(int *n);
+
+/* ------------------------------------------------------------------ entropy of tokens and windows (entropy.c; aepo.md 2), all in double */
+/* Entropy of a token from the log-probs of its likeliest candidates; tail: what they leave of the mass counts as one more outcome. */
+double ares_entropy_top_k(const double *log_probs, int64_t n, bool tail);
+/*
+ * window[t] = (h[t+1] + ... + h[t+w]) / w for t < n - w, the number returned (0 or more; nothing is written behind it): the entropy that
+ * follows token t. Each sum is made of its own w terms, so a window has the same bits wherever it stands in whatever answer.
+ */
+int64_t ares_entropy_windows(const double *h, int64_t n, int64_t w, double *window);
+/* The list behind a sample's percentile: the windows, then their mean for each token without one; all h[0] where there is no window. */
+void ares_entropy_pad_windows(const double *h, int64_t n, const double *window, int64_t windows, double *padded);
+/* q-th percentile with linear interpolation between order statistics, as numpy's; 0 for n = 0. By selection: O(n). */
+double ares_percentile(const double *x, int64_t n, double q);
+double ares_median(const double *x, int64_t n);
+double ares_entropy_sample_threshold(const double *h, int64_t n, int64_t w, double q); /* the percentile of the padded list */
+double ares_entropy_threshold_step(bool started, double tau, double median, double ema); /* tau <- median the first time, then a moving average */
+/* High-window-entropy (HWE) tokens: candidates (NULL: all) whose window reaches tau. mask [n] is written (may be NULL): 0 where there is no window. */
+typedef struct ares_hwe { int64_t count, invalid; double soft_cost; } ares_hwe; /* candidates at or above tau, below it; sum of window - tau of the former */
+ares_hwe ares_hwe_mark(const double *window, int64_t windows, int64_t n, double tau, const uint8_t *candidates, uint8_t *mask);
+void ares_hwe_widen(const uint8_t *mask, int64_t n, int64_t w, uint8_t *wide); /* each HWE token and the w tokens behind it */
+/* A token's text as trigger words are compared: leading U+2581 and U+0120 stripped, then white space, then lower case (ASCII). Into out, replaced. */
+void ares_trigger_normalize(ares_view token, ares_str *out);
 
 /* ------------------------------------------------------------------ statistics (stats.c): f64 throughout, row order irrelevant to equal values */
 double ares_mean(const float *x, int64_t n);

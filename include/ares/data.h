@@ -41,6 +41,8 @@ typedef struct ares_row {
     ares_view prompt_text;          /* what was encoded */
     ares_view ground_truth;         /* strings as they are; numbers, lists and objects as JSON; empty when the key is absent */
     const char *data_source;        /* "data_source", else the file's name */
+    const char *gid;                /* "global_id", a string or a number as it is written; else "example-%06d" of the index before any row is dropped */
+    bool gid_given;                 /* the row says it */
 } ares_row;
 typedef struct ares_dataset ares_dataset;
 /* need_answer: a row without answer_key is an error. An empty data set is an error. */
@@ -49,6 +51,8 @@ int ares_dataset_load_rows(const ares_texts *files, ares_dataset **out); /* any 
 void ares_dataset_free(ares_dataset *d);
 int64_t ares_dataset_count(const ares_dataset *d);
 const ares_row *ares_dataset_row(const ares_dataset *d, int64_t i);
+/* gid -> row. Two rows of the same gid are an error that names both lines: what remembers prompts would mix them up. */
+int ares_dataset_gids(const ares_dataset *d, ares_map **out);
 /* Renders (format prompt, system prompt, chat template) and encodes every row on the pool, then drops the overlong
  * (counted in *dropped, logged with the longest) or fails. A set left empty is an error. (prompt.c) */
 typedef struct ares_prompt_encoder ares_prompt_encoder;
@@ -98,6 +102,7 @@ typedef struct ares_sample {
     float hwe_target, entropy_alpha; /* entropy_alpha: weight of the entropy score */
 } ares_sample;
 typedef enum { ARES_DIFFICULTY_NONE, ARES_EASY, ARES_MEDIUM, ARES_HARD, ARES_DIFFICULTIES } ares_difficulty;
+extern const char *const ares_difficulty_names[ARES_DIFFICULTIES]; /* "none", "easy", "medium", "hard" */
 
 #define ARES_BATCH_LIST(X)                                                                                  \
     X(i32, responses,          "the ids behind the prompt, tool and environment text included")             \
@@ -108,6 +113,8 @@ typedef enum { ARES_DIFFICULTY_NONE, ARES_EASY, ARES_MEDIUM, ARES_HARD, ARES_DIF
     X(f32, ref_log_probs,      "under the reference model, at the loss temperature")                        \
     X(f32, values,             "of the critic: the state before the token")                                 \
     X(u8,  turn_ends,          "1 on the last token of each turn of the policy; absent: a row is one turn")  \
+    X(f32, entropies_1,        "the same at temperature 1; absent: entropies is at temperature 1")         \
+    X(u8,  hwe_candidates,     "1 where the token may count as a high-entropy one; absent: every token may") \
     X(u8,  hwe,                "1 where the entropies behind the token reach the threshold (AEPO)")         \
     X(f32, token_level_scores, "of the reward manager")                                                     \
     X(f32, token_level_rewards, "scores with what shaping adds")                                            \

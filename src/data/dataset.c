@@ -55,6 +55,23 @@ static int check_row(const ares_data_config *cfg, const char *file, int64_t line
     return ARES_OK;
 }
 
+/* A null is no id. */
+static int gid_of(ares_dataset *d, const char *file, int64_t line, const ares_json *row, ares_row *out)
+{
+    const ares_json *id = ares_json_get(row, "global_id");
+    out->gid_given = id && id->type != ARES_JSON_NULL;
+    if (!out->gid_given) {
+        out->gid = ares_arena_printf(&d->arena, "example-%06lld", (long long)d->count);
+        return ARES_OK;
+    }
+    if (id->type != ARES_JSON_STRING && id->type != ARES_JSON_INT && id->type != ARES_JSON_FLOAT)
+        return ares_fail(ARES_EFORMAT, "data: %s:%lld: 'global_id' is neither a string nor a number", file, (long long)line);
+    if (memchr(id->text.data, 0, id->text.len) || !id->text.len)
+        return ares_fail(ARES_EFORMAT, "data: %s:%lld: 'global_id' is empty or holds a NUL", file, (long long)line);
+    out->gid = ares_arena_copy(&d->arena, id->text.data, id->text.len);
+    return ARES_OK;
+}
+
 /* cfg NULL: whatever keys it has. */
 static int add_row(ares_dataset *d, const ares_data_config *cfg, const char *file, int64_t line, const ares_json *row, bool need_answer)
 {
@@ -67,6 +84,7 @@ static int add_row(ares_dataset *d, const ares_data_config *cfg, const char *fil
     }
     d->rows[d->count] = (ares_row){ .json = row, .file = file, .line = line, .id = d->count, .ground_truth = answer ? text_of(d, answer) : (ares_view){ "", 0 },
                                     .data_source = source && source->type == ARES_JSON_STRING ? ares_arena_copy(&d->arena, source->text.data, source->text.len) : file };
+    ARES_TRY(gid_of(d, file, line, row, &d->rows[d->count]));
     d->count++;
     return ARES_OK;
 }
@@ -120,5 +138,23 @@ void ares_dataset_free(ares_dataset *d)
 
 int64_t ares_dataset_count(const ares_dataset *d) { return d->count; }
 const ares_row *ares_dataset_row(const ares_dataset *d, int64_t i) { return &d->rows[i]; }
+
+int ares_dataset_gids(const ares_dataset *d, ares_map **out)
+{
+    *out = ares_map_new();
+    for (int64_t i = 0; i < d->count; i++) {
+        const ares_row *row = &d->rows[i];
+        int64_t other;
+        if (ares_map_get(*out, ares_view_of(row->gid), &other)) {
+            const ares_row *first = &d->rows[other];
+            ares_map_free(*out);
+            *out = NULL;
+            return ares_fail(ARES_EFORMAT, "data: %s:%lld: global_id = '%s': the row at %s:%lld has it too; give every prompt its own", row->file, (long long)row->line, row->gid,
+                             first->file, (long long)first->line);
+        }
+        ares_map_put(*out, ares_view_of(row->gid), i);
+    }
+    return ARES_OK;
+}
 
 ARES_OPTION_TABLE(ares_data_options, ares_data_config, ARES_DATA_OPTIONS)

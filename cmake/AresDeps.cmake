@@ -28,6 +28,7 @@ ares_find(YAML yaml.h yaml libyaml-dev)
 ares_find(CJSON cjson/cJSON.h cjson libcjson-dev)
 ares_find(PCRE2 pcre2.h pcre2-8 libpcre2-dev)
 ares_find(UTF8PROC utf8proc.h utf8proc libutf8proc-dev)
+ares_find(MPFR mpfr.h mpfr libmpfr-dev) # before what it needs
 ares_find(GMP gmp.h gmp libgmp-dev)
 if(missing)
     list(JOIN missing " " missing)

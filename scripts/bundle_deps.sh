@@ -23,6 +23,7 @@ cjson     libcjson   libcjson-dev     cjson/cJSON.h
 pcre2-8   libpcre2-8 libpcre2-dev     pcre2.h
 utf8proc  libutf8proc libutf8proc-dev utf8proc.h
 gmp       gmp        libgmp-dev       gmp.h
+mpfr      mpfr       libmpfr-dev      mpfr.h
 "
 
 mkdir -p "$prefix"/{include,lib/pkgconfig}

@@ -35,6 +35,7 @@ header cjson/cJSON.h libcjson-dev
 header pcre2.h libpcre2-dev
 header utf8proc.h libutf8proc-dev
 header gmp.h libgmp-dev
+header mpfr.h libmpfr-dev
 if [[ ${ARES_MPI:-AUTO} != OFF ]]; then
     command -v mpicc >/dev/null || optional+=(libopenmpi-dev)
     command -v mpirun >/dev/null || optional+=(openmpi-bin)

@@ -1,0 +1,97 @@
+/*
+ * The KL coefficient that follows the KL (algorithm.kl_type: adaptive), for KL in the reward only, as in verl: with use_kl_loss the
+ * coefficient is a constant. The step is taken after the coefficient was used, with as many n as samples.
+ */
+#include "control.h"
+
+#include <math.h>
+
+#define ADAPTIVE_KL_OPTIONS(X)                                                                              \
+    CONTROL_KL_TYPE(X)                                                                                      \
+    X(f64, kl_target, "kl_target", "0.1", "(0,)", "kl_type=adaptive: the KL that kl_coef steers to")        \
+    X(f64, kl_horizon, "kl_horizon", "10000", "(0,)", "kl_type=adaptive: samples in which kl_coef may change by a fifth")
+ARES_OPTION_STRUCT(adaptive_kl_config, ADAPTIVE_KL_OPTIONS);
+static ARES_OPTION_TABLE(adaptive_kl_options, adaptive_kl_config, ADAPTIVE_KL_OPTIONS)
+
+typedef struct adaptive_kl {
+    const adaptive_kl_config *cfg;
+    ares_control_env env;
+    double coef;
+} adaptive_kl;
+
+static const char who[] = "algo: control adaptive_kl";
+
+double ares_adaptive_kl_error(double kl, double target) { return fmin(fmax(kl / target - 1, -0.2), 0.2); }
+double ares_adaptive_kl_multiplier(double error, double n, double horizon) { return 1 + error * n / horizon; }
+
+static bool wanted(const void *options, const ares_control_env *env)
+{
+    const adaptive_kl_config *cfg = options;
+    return ares_view_is(ares_view_of(cfg->kl_type), "adaptive") && !env->algorithm->disable_kl && !env->algorithm->use_kl_loss;
+}
+
+static int open_state(const void *options, const ares_control_env *env, void **state)
+{
+    adaptive_kl *s = ares_calloc(1, sizeof *s);
+    *s = (adaptive_kl){ .cfg = options, .env = *env, .coef = env->algorithm->kl_coef };
+    *state = s;
+    return ARES_OK;
+}
+
+static int observe(void *state, ares_batch *b, ares_metrics *m)
+{
+    (void)m;
+    b->kl_coef = ((const adaptive_kl *)state)->coef;
+    return ARES_OK;
+}
+
+static int adapt(void *state, const ares_batch *b, ares_metrics *m)
+{
+    adaptive_kl *s = state;
+    ares_arena arena = { 0 };
+    double *kl = ares_arena_calloc(&arena, (size_t)b->rows + 1, sizeof *kl), sum = 0;
+    control_sample *local = ares_arena_calloc(&arena, (size_t)b->rows + 1, sizeof *local);
+    control_gathered all = { 0 };
+    int rc = ares_world_agree(s->env.world, control_row_kl(b, s->env.algorithm, who, kl));
+    for (int64_t r = 0; r < b->rows; r++) local[r] = (control_sample){ .index = b->samples[r].index, .kl = kl[r] };
+    if (rc == ARES_OK) rc = control_gather(s->env.world, b, local, &all);
+    if (rc == ARES_OK && all.n_samples) {
+        for (int64_t i = 0; i < all.n_samples; i++) sum += all.samples[i].kl;
+        double n = (double)all.n_samples, error = ares_adaptive_kl_error(sum / n, s->cfg->kl_target);
+        s->coef *= ares_adaptive_kl_multiplier(error, n, s->cfg->kl_horizon);
+        if (m) ares_metrics_set(m, "critic/kl_coef_next", s->coef);
+    }
+    control_gathered_fini(&all);
+    ares_arena_fini(&arena);
+    return rc;
+}
+
+static void save(const void *state, ares_str *json)
+{
+    ares_str_add_z(json, "{\"kl_coef\":");
+    ares_json_write_double(json, ((const adaptive_kl *)state)->coef);
+    ares_str_add_z(json, "}");
+}
+
+static int load(void *state, const ares_json *json)
+{
+    double coef;
+    ARES_TRY(control_number(json, who, "kl_coef", &coef));
+    if (coef < 0) return ares_fail(ARES_EFORMAT, "%s: saved state: 'kl_coef' = %g: below 0", who, coef);
+    ((adaptive_kl *)state)->coef = coef;
+    return ARES_OK;
+}
+
+const ares_control ares_control_adaptive_kl = {
+    .name = "adaptive_kl",
+    .doc = "the coefficient of KL in the reward follows the KL",
+    .sections = { { "algorithm", adaptive_kl_options, 0 } },
+    .options_size = sizeof(adaptive_kl_config),
+    .wanted = wanted,
+    .open = open_state,
+    .observe = observe,
+    .adapt = adapt,
+    .save = save,
+    .load = load,
+    .close = ares_free,
+};

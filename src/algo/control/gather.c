@@ -1,0 +1,135 @@
+/* One order for what all ranks know, and reading a saved state. */
+#include "control.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Ahead of its gid and its samples, in what a rank sends of a group. */
+typedef struct group_header { int64_t draw, count, gid_len; } group_header;
+
+static int by_draw(const void *a, const void *b)
+{
+    const control_group *x = a, *y = b;
+    if (x->draw != y->draw) return x->draw < y->draw ? -1 : 1;
+    return (x->first > y->first) - (x->first < y->first);
+}
+
+static int by_index(const void *a, const void *b)
+{
+    const control_sample *x = a, *y = b;
+    return (x->index > y->index) - (x->index < y->index);
+}
+
+static void write_groups(const ares_batch *b, const control_sample *local, ares_str *out)
+{
+    for (int64_t g = 0; g < b->groups; g++) {
+        int64_t first = b->group_start[g], count = b->group_start[g + 1] - first;
+        if (!count) continue;
+        const ares_sample *s = &b->samples[first];
+        const char *gid = s->row && s->row->gid ? s->row->gid : "";
+        group_header h = { .draw = s->draw, .count = count, .gid_len = (int64_t)strlen(gid) };
+        ares_str_add(out, (const char *)&h, sizeof h);
+        ares_str_add(out, gid, (size_t)h.gid_len);
+        ares_str_add(out, (const char *)(local + first), (size_t)count * sizeof *local);
+    }
+}
+
+/* Counts with groups NULL, else fills them and the samples, in the order of arrival. */
+static void read_groups(const ares_str *bytes, control_gathered *out, control_group *groups, control_sample *samples)
+{
+    out->n_groups = out->n_samples = 0;
+    for (size_t at = 0; at < bytes->len;) {
+        group_header h;
+        memcpy(&h, bytes->data + at, sizeof h);
+        at += sizeof h;
+        if (groups) {
+            groups[out->n_groups] = (control_group){ .draw = h.draw, .first = out->n_samples, .count = h.count,
+                                                     .gid = { ares_arena_copy(&out->arena, bytes->data + at, (size_t)h.gid_len), (size_t)h.gid_len } };
+            memcpy(samples + out->n_samples, bytes->data + at + h.gid_len, (size_t)h.count * sizeof *samples);
+        }
+        at += (size_t)h.gid_len + (size_t)h.count * sizeof *samples;
+        out->n_groups++;
+        out->n_samples += h.count;
+    }
+}
+
+int control_gather(ares_world *world, const ares_batch *b, const control_sample *local, control_gathered *out)
+{
+    *out = (control_gathered){ 0 };
+    ares_str mine = { 0 }, all = { 0 };
+    write_groups(b, local, &mine);
+    int rc = ares_world_gather_all(world, mine.data, mine.len, &all, NULL);
+    if (rc == ARES_OK) {
+        read_groups(&all, out, NULL, NULL);
+        control_sample *samples = ares_arena_alloc(&out->arena, (size_t)(out->n_samples + 1) * sizeof *samples);
+        out->groups = ares_arena_alloc(&out->arena, (size_t)(out->n_groups + 1) * sizeof *out->groups);
+        out->samples = ares_arena_alloc(&out->arena, (size_t)(out->n_samples + 1) * sizeof *samples);
+        read_groups(&all, out, out->groups, samples);
+        qsort(out->groups, (size_t)out->n_groups, sizeof *out->groups, by_draw);
+        int64_t at = 0;
+        for (int64_t g = 0; g < out->n_groups; g++) {
+            control_group *group = &out->groups[g];
+            memcpy(out->samples + at, samples + group->first, (size_t)group->count * sizeof *samples);
+            qsort(out->samples + at, (size_t)group->count, sizeof *samples, by_index);
+            group->first = at;
+            at += group->count;
+        }
+    }
+    ares_str_fini(&mine);
+    ares_str_fini(&all);
+    return rc;
+}
+
+void control_gathered_fini(control_gathered *g)
+{
+    ares_arena_fini(&g->arena);
+    *g = (control_gathered){ 0 };
+}
+
+int control_row_kl(const ares_batch *b, const ares_algorithm_config *algorithm, const char *who, double *kl)
+{
+    const ares_kl *estimator = NULL;
+    if (!b->kl) {
+        if (!b->old_log_probs || !b->ref_log_probs) return ares_batch_need(b, who, "kl", NULL);
+        if (!(estimator = ares_kl_find(algorithm->kl_penalty))) return ARES_ECONFIG;
+    }
+    ARES_TRY(ARES_NEED(b, who, response_mask));
+    for (int64_t r = 0; r < b->rows; r++) {
+        int64_t at = b->row_start[r], end = b->row_start[r + 1];
+        double sum = 0, count = 0;
+        for (int64_t i = at; i < end && estimator; i++) {
+            if (!b->response_mask[i]) continue;
+            sum += estimator->value((double)b->old_log_probs[i] - (double)b->ref_log_probs[i]);
+            count++;
+        }
+        kl[r] = estimator ? (count > 0 ? sum / count : 0) : ares_kl_row_mean(b->kl + at, b->response_mask + at, end - at);
+        if (!isfinite(kl[r])) return ares_fail(ARES_ENUMERIC, "%s: kl of row %lld is %g", who, (long long)r, kl[r]);
+    }
+    return ARES_OK;
+}
+
+int control_member(const ares_json *o, const char *who, const char *key, const ares_json **out)
+{
+    *out = ares_json_get(o, key);
+    return *out ? ARES_OK : ares_fail(ARES_EFORMAT, "%s: saved state: no member '%s'", who, key);
+}
+
+int control_number(const ares_json *o, const char *who, const char *key, double *out)
+{
+    const ares_json *v;
+    ARES_TRY(control_member(o, who, key, &v));
+    if ((v->type != ARES_JSON_INT && v->type != ARES_JSON_FLOAT) || !isfinite(v->number))
+        return ares_fail(ARES_EFORMAT, "%s: saved state: '%s' is no number", who, key);
+    *out = v->number;
+    return ARES_OK;
+}
+
+int control_integer(const ares_json *o, const char *who, const char *key, int64_t *out)
+{
+    const ares_json *v;
+    ARES_TRY(control_member(o, who, key, &v));
+    if (v->type != ARES_JSON_INT || v->big) return ares_fail(ARES_EFORMAT, "%s: saved state: '%s' is no integer", who, key);
+    *out = v->integer;
+    return ARES_OK;
+}

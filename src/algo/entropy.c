@@ -1,0 +1,225 @@
+/*
+ * Window entropy, its percentile and the tokens that reach a threshold (ARES; aepo.md 2). Everything in double: what is compared
+ * with a threshold must not depend on how it was summed, so no running sum: it drifts, and the same window would get other bits
+ * in a longer answer.
+ */
+#include "ares/algo.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+double ares_entropy_top_k(const double *log_probs, int64_t n, bool tail)
+{
+    double h = 0, mass = 0;
+    for (int64_t k = 0; k < n; k++) {
+        double p = exp(log_probs[k]);
+        if (p > 0) h -= p * log_probs[k]; /* p log p is 0 at p = 0, and -inf is a log-prob */
+        mass += p;
+    }
+    double rest = fmax(0, 1 - mass);
+    if (tail && rest > 0) h -= rest * log(fmax(rest, 1e-12));
+    return h;
+}
+
+/* ---------------------------------------------------------------- windows */
+
+enum { DIRECT = 32, BLOCK = 512 };
+
+/* w terms a window, added from the left for a block of windows at a time: the inner loops are over windows, so they vectorise. */
+static void short_windows(const double *h, int64_t windows, int64_t w, double *window)
+{
+    double divisor = (double)w;
+    for (int64_t at = 0; at < windows; at += BLOCK) {
+        int64_t n = ARES_MIN(BLOCK, windows - at);
+        double *restrict sum = window + at;
+        const double *restrict from = h + at + 1;
+        if (w == 4) { /* the usual one, in one pass */
+            for (int64_t i = 0; i < n; i++) sum[i] = (((from[i] + from[i + 1]) + from[i + 2]) + from[i + 3]) / divisor;
+            continue;
+        }
+        for (int64_t i = 0; i < n; i++) sum[i] = from[i];
+        for (int64_t j = 1; j < w; j++)
+            for (int64_t i = 0; i < n; i++) sum[i] += from[i + j];
+        for (int64_t i = 0; i < n; i++) sum[i] /= divisor;
+    }
+}
+
+/*
+ * Of cuts at every w-th token, a window holds exactly one: its sum is that of the terms before the cut, added towards it, and that of the
+ * terms from the cut on, added away from it (van Herk 1992). Two additions a token whatever w is, and none older than the window.
+ */
+static void long_windows(const double *h, int64_t n, int64_t windows, int64_t w, double *window)
+{
+    double *behind = ares_malloc((size_t)n * 2 * sizeof *behind), *ahead = behind + n; /* sums to the cut behind, and from the cut ahead */
+    for (int64_t i = 0; i < n; i++) behind[i] = i % w == 0 ? h[i] : behind[i - 1] + h[i];
+    for (int64_t i = n - 1; i >= 0; i--) ahead[i] = i == n - 1 || (i + 1) % w == 0 ? h[i] : h[i] + ahead[i + 1];
+    for (int64_t t = 0; t < windows; t++)
+        window[t] = ((t + 1) % w == 0 ? ahead[t + 1] : ahead[t + 1] + behind[t + w]) / (double)w;
+    ares_free(behind);
+}
+
+int64_t ares_entropy_windows(const double *h, int64_t n, int64_t w, double *window)
+{
+    ARES_ASSERT(w > 0);
+    int64_t windows = ARES_MAX(0, n - w);
+    if (w <= DIRECT) short_windows(h, windows, w, window);
+    else if (windows) long_windows(h, n, windows, w, window);
+    return windows;
+}
+
+void ares_entropy_pad_windows(const double *h, int64_t n, const double *window, int64_t windows, double *padded)
+{
+    if (n == 0) return;
+    double sum = 0;
+    for (int64_t t = 0; t < windows; t++) sum += window[t];
+    double mean = windows ? sum / (double)windows : h[0];
+    if (windows && padded != window) memcpy(padded, window, (size_t)windows * sizeof *padded);
+    for (int64_t t = windows; t < n; t++) padded[t] = mean;
+}
+
+/* ---------------------------------------------------------------- order statistics */
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/*
+ * The k-th smallest of x [n] (scrambled). A histogram over the range finds the bin that holds it, and only that bin is looked at again:
+ * no branch on the data but the last few, where comparisons would be guessed wrong half of the time.
+ */
+static double select_kth(double *x, int64_t n, int64_t k)
+{
+    enum { BINS = 256, FEW = 48 };
+    for (int round = 0; n > FEW && round < 16; round++) {
+        double low = x[0], high = x[0];
+        for (int64_t i = 1; i < n; i++) low = x[i] < low ? x[i] : low;
+        for (int64_t i = 1; i < n; i++) high = x[i] > high ? x[i] : high;
+        double scale = (BINS - 1) / (high - low);
+        if (low == high) return low;
+        if (!(scale > 0 && scale < 1e300)) break;
+        int64_t bins[BINS] = { 0 }, below = 0, kept = 0;
+        for (int64_t i = 0; i < n; i++) bins[(int)((x[i] - low) * scale)]++;
+        int bin = 0;
+        while (below + bins[bin] <= k) below += bins[bin++];
+        for (int64_t i = 0; i < n; i++) {
+            double v = x[i];
+            x[kept] = v;
+            kept += (int)((v - low) * scale) == bin;
+        }
+        k -= below;
+        n = kept;
+    }
+    qsort(x, (size_t)n, sizeof *x, ascending);
+    return x[k];
+}
+
+/* x [n] is scrambled. */
+static double percentile_of(double *x, const double *original, int64_t n, double q)
+{
+    if (n == 0) return 0;
+    double rank = (double)(n - 1) * (q / 100);
+    int64_t k = (int64_t)ARES_MIN(ARES_MAX(floor(rank), 0.0), (double)(n - 1));
+    double part = rank - (double)k, low = select_kth(x, n, k);
+    if (part <= 0 || k + 1 >= n) return low;
+    int64_t up_to = 0;
+    double next = INFINITY;
+    for (int64_t i = 0; i < n; i++) {
+        up_to += original[i] <= low;
+        next = original[i] > low && original[i] < next ? original[i] : next;
+    }
+    if (up_to > k + 1) next = low; /* the value is there more than once */
+    return low + (next - low) * part;
+}
+
+double ares_percentile(const double *x, int64_t n, double q)
+{
+    double few[512], *copy = n <= ARES_COUNT(few) ? few : ares_malloc((size_t)n * sizeof *copy);
+    if (n) memcpy(copy, x, (size_t)n * sizeof *copy);
+    double value = percentile_of(copy, x, n, q);
+    if (copy != few) ares_free(copy);
+    return value;
+}
+
+double ares_median(const double *x, int64_t n) { return ares_percentile(x, n, 50); }
+
+double ares_entropy_sample_threshold(const double *h, int64_t n, int64_t w, double q)
+{
+    double *padded = ares_malloc((size_t)(n + 1) * sizeof *padded);
+    int64_t windows = ares_entropy_windows(h, n, w, padded);
+    ares_entropy_pad_windows(h, n, padded, windows, padded);
+    double value = ares_percentile(padded, n, q);
+    ares_free(padded);
+    return value;
+}
+
+double ares_entropy_threshold_step(bool started, double tau, double median, double ema)
+{
+    return started ? ema * tau + (1 - ema) * median : median;
+}
+
+/* ---------------------------------------------------------------- high-window-entropy tokens */
+
+ares_hwe ares_hwe_mark(const double *window, int64_t windows, int64_t n, double tau, const uint8_t *candidates, uint8_t *mask)
+{
+    ares_hwe out = { 0 };
+    if (mask && n) memset(mask, 0, (size_t)n);
+    for (int64_t t = 0; t < windows; t++) {
+        if (candidates && !candidates[t]) continue;
+        bool high = window[t] >= tau;
+        out.count += high;
+        out.invalid += !high;
+        if (high) out.soft_cost += window[t] - tau;
+        if (mask) mask[t] = high;
+    }
+    return out;
+}
+
+void ares_hwe_widen(const uint8_t *mask, int64_t n, int64_t w, uint8_t *wide)
+{
+    int64_t until = -1; /* the last token a window seen so far reaches */
+    for (int64_t t = 0; t < n; t++) {
+        if (mask[t]) until = t + w;
+        wide[t] = t <= until;
+    }
+}
+
+static bool is_space(utf8proc_int32_t c)
+{
+    if (c < 0x80) return (c >= 9 && c <= 13) || (c >= 28 && c <= 32); /* as Python's str.strip */
+    utf8proc_category_t category = utf8proc_category(c);
+    return c == 0x85 || category == UTF8PROC_CATEGORY_ZS || category == UTF8PROC_CATEGORY_ZL || category == UTF8PROC_CATEGORY_ZP;
+}
+
+void ares_trigger_normalize(ares_view token, ares_str *out)
+{
+    enum { BLOCK_BLANK = 0x2581, DOTTED_BLANK = 0x120 }; /* how SentencePiece and byte-level vocabularies write a blank */
+    bool marks = true, leading = true;
+    size_t end = 0; /* of the last character that is no white space */
+    ares_str_clear(out);
+    for (size_t at = 0; at < token.len;) {
+        utf8proc_int32_t c;
+        utf8proc_ssize_t n = utf8proc_iterate((const utf8proc_uint8_t *)token.data + at, (utf8proc_ssize_t)(token.len - at), &c);
+        if (n <= 0) { /* half a character: a byte-level token may be one */
+            ares_str_add_char(out, token.data[at++]);
+            marks = leading = false;
+            end = out->len;
+            continue;
+        }
+        at += (size_t)n;
+        marks = marks && (c == BLOCK_BLANK || c == DOTTED_BLANK);
+        if (marks) continue;
+        leading = leading && is_space(c);
+        if (leading) continue;
+        utf8proc_uint8_t lower[4];
+        ares_str_add(out, (const char *)lower, (size_t)utf8proc_encode_char(utf8proc_tolower(c), lower));
+        if (!is_space(c)) end = out->len;
+    }
+    if (out->data) {
+        out->len = end;
+        out->data[end] = 0;
+    }
+}

@@ -113,6 +113,7 @@ typedef const ares_option *ares_option_table(int *count);
 typedef struct ares_config ares_config;
 ares_config *ares_config_new(void);
 void ares_config_free(ares_config *cfg); /* texts, lists and trees in bound structs go with it */
+void *ares_config_alloc(ares_config *cfg, size_t bytes); /* zeroed, for a struct to bind; goes with cfg */
 
 /* prefix may be "" or NULL. into (the struct of the table) may be NULL: declared and checked, bound nowhere. */
 void ares_config_add_options(ares_config *cfg, const char *prefix, ares_option_table *table, void *into);

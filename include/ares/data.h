@@ -24,6 +24,7 @@
     X(i64, max_prompt_length, "max_prompt_length", "512", "[1,)", "tokens; longer rows are dropped, or an error")                       \
     X(i64, max_response_length, "max_response_length", "512", "[1,)", "tokens sampled at most")                                         \
     X(i64, rollout_batch_size, "rollout_batch_size", "512", "[1,)", "prompts of a training step")                                       \
+    X(i64, mini_rollout_batch_size, "mini_rollout_batch_size", "null", "[1,)", "prompts drawn at once; null: rollout_batch_size")        \
     X(i64, val_batch_size, "val_batch_size", "-1", "-1|[1,)", "prompts validated at once; -1 is all")                                   \
     X(text, val_group_key, "val_group_key", "null", "", "key of validation rows by which results are split: val/<key>=<value>/...")     \
     X(flag, shuffle, "shuffle", "true", "", "a new order each epoch, by seed and epoch")                                                \
@@ -109,11 +110,11 @@ extern const char *const ares_difficulty_names[ARES_DIFFICULTIES]; /* "none", "e
     X(u8,  response_mask,      "1 where the policy wrote the token")                                        \
     X(f32, rollout_log_probs,  "as sampled, at the rollout temperature")                                    \
     X(f32, entropies,          "exact, full vocabulary, at the rollout temperature")                        \
+    X(f32, entropies_1,        "the same at temperature 1")                                                 \
     X(f32, old_log_probs,      "under the policy before this step, at the loss temperature")                \
     X(f32, ref_log_probs,      "under the reference model, at the loss temperature")                        \
     X(f32, values,             "of the critic: the state before the token")                                 \
     X(u8,  turn_ends,          "1 on the last token of each turn of the policy; absent: a row is one turn")  \
-    X(f32, entropies_1,        "the same at temperature 1; absent: entropies is at temperature 1")         \
     X(u8,  hwe_candidates,     "1 where the token may count as a high-entropy one; absent: every token may") \
     X(u8,  hwe,                "1 where the entropies behind the token reach the threshold (AEPO)")         \
     X(f32, token_level_scores, "of the reward manager")                                                     \

@@ -28,6 +28,7 @@ typedef struct ares_model_config {
     int32_t vocab, hidden, layers, heads, kv_heads, head_dim, intermediate, max_position;
     float rms_norm_eps;
     bool tied, qkv_bias, o_bias, mlp_bias, qk_norm;
+    bool value_head;               /* one number a token (ares_model_options); there is no language model's head then */
     int32_t window, window_from_layer; /* sliding window in layers >= window_from_layer; 0: none */
     ares_rope_config rope;
     double initializer_range;
@@ -66,7 +67,8 @@ typedef struct ares_model {
     ares_device *device;           /* borrowed */
     ares_param *params;
     int n_params;
-    ares_param *embed, *final_norm, *lm_head; /* lm_head == embed when tied */
+    ares_param *embed, *final_norm, *lm_head; /* lm_head == embed when tied, and where there is a value head */
+    ares_param *value, *value_bias; /* value head: [1][hidden] and [1], Hugging Face's token classification; else NULL */
     ares_matrix embed_grad;        /* tied: the embedding's own gradient, added to the head's once per optimizer step */
     ares_model_layer *layer;
     struct ares_rope *rope;
@@ -77,6 +79,8 @@ typedef struct ares_model {
 typedef struct ares_model_options {
     ares_dtype storage;            /* of matrices: ARES_F32 or ARES_BF16 */
     bool trainable;                /* allocate gradients */
+    bool value_head;               /* score.weight, score.bias in place of the language model's head; files without them: normal(0, 0.02), keyed by value_seed, and 0 */
+    uint64_t value_seed;
 } ares_model_options;
 /* dir: a model directory, or a checkpoint (its model/), or a run directory (its latest checkpoint's model/): see ares_model_find. */
 int ares_model_load(const char *dir, ares_device *device, const ares_model_options *opt, ares_model **out);

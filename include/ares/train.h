@@ -39,6 +39,20 @@ ARES_OPTION_STRUCT(ares_actor_config, ARES_ACTOR_OPTIONS);
     X(f64, min_lr_ratio, "min_lr_ratio", "0.0", "[0,1]", "learning rate at the end, as a share of lr (linear, cosine)")
 ARES_OPTION_STRUCT(ares_optim_config, ARES_OPTIM_OPTIONS);
 
+#define ARES_CRITIC_OPTIONS(X)                                                                                                          \
+    X(text, model_path, "model.model_path", "null", "nonempty", "what the critic starts from, its head apart; null: the actor's")       \
+    X(choice, dtype, "fsdp.torch_dtype", "fp32", "fp32=float32|bf16=bfloat16", "storage of its weights; arithmetic and states are fp32") \
+    X(flag, gradient_checkpointing, "model.enable_gradient_checkpointing", "true", "", "compute blocks again in backward; changes memory and speed, no result") \
+    X(i64, global_batch_size, "global_batch_size", "null", "[1,)", "prompts of an optimizer step, over all ranks; null: the actor's")   \
+    X(i64, ppo_epochs, "ppo_epochs", "1", "[1,)", "passes over the batch")                                                              \
+    X(f64, max_grad_norm, "max_grad_norm", "1.0", "(0,)", "of the whole gradient")                                                      \
+    X(f64, cliprange_value, "cliprange_value", "0.5", "(0,)", "how far a value may move from the old one before its error stops teaching") \
+    X(choice, loss_avg_mode, "loss_avg_mode", "token-mean",                                                                             \
+      "token-mean=token|seq-mean-token-mean=seq|seq-mean-token-sum|seq-mean-token-sum-norm", "how token losses become one; counts are global") \
+    X(i64, max_token_len, "max_token_len_per_device", "1024", "[1,)", "tokens of a micro-batch; changes memory and speed, no result")   \
+    X(flag, share_prompts, "share_prompts", "true", "", "the prompt of a group is computed once")
+ARES_OPTION_STRUCT(ares_critic_config, ARES_CRITIC_OPTIONS);
+
 #define ARES_REF_OPTIONS(X) X(choice, dtype, "fsdp.torch_dtype", "fp32", "fp32=float32|bf16=bfloat16", "storage of the reference's weights")
 ARES_OPTION_STRUCT(ares_ref_config, ARES_REF_OPTIONS);
 
@@ -73,6 +87,8 @@ ARES_OPTION_STRUCT(ares_rollout_config, ARES_ROLLOUT_OPTIONS);
     X(i64, val_generations, "val_generations_to_log", "0", "[0,)", "validation samples shown in TensorBoard")                           \
     X(i64, save_freq, "save_freq", "-1", "-1|[1,)", "steps between checkpoints; -1: at the end only")                                   \
     X(i64, save_limit, "save_limit", "-1", "-1|[1,)", "checkpoints kept, the newest and the best among them; -1: all")                  \
+    X(i64, critic_warmup, "critic_warmup", "0", "[0,)", "steps in which only the critic learns")                                        \
+    X(i64, max_try_make_batch, "max_try_make_batch", "20", "", "draws of prompts for one batch at most, where filters drop groups; 0: no limit") \
     X(text, load_checkpoint, "load_checkpoint_path", "null", "", "checkpoint to go on from, instead of the run directory's latest")
 ARES_OPTION_STRUCT(ares_trainer_config, ARES_TRAINER_OPTIONS);
 
@@ -91,10 +107,13 @@ typedef struct ares_train_config {
     ares_actor_config actor;
     ares_optim_config optim;
     ares_ref_config ref;
+    ares_critic_config critic;
+    ares_optim_config critic_optim;
     ares_rollout_config rollout;
     ares_reward_config reward;
     ares_trainer_config trainer;
     ares_sft_config sft;           /* of supervised runs only */
+    void *controls[8];             /* options of each entry of ares_control_list, in its order */
 } ares_train_config;
 /* Declares every option of training (sections, aliases, choices of the tables) on cfg, bound into out. (config.c) */
 void ares_train_add_aliases(ares_config *cfg);                    /* names of other trainers (aliases.c) */
@@ -142,6 +161,26 @@ int ares_reference_log_probs(ares_reference *r, ares_batch *b);
 /* Log-probs and entropies (NULL: not wanted) of rows [row, end) under a model, at the loss temperature: what rollout recorded, bit for bit. */
 int ares_train_log_probs(ares_model *m, ares_workspace *w, const ares_train_config *cfg, const ares_batch *b, int64_t row, int64_t end, float *log_probs, float *entropies);
 
+/* ------------------------------------------------------------------ critic (critic.c) */
+typedef struct ares_critic {
+    ares_model *model;             /* with a value head */
+    ares_workspace *workspace;
+    const ares_train_config *cfg;
+    ares_world *world;
+    ares_optim optim;
+    int64_t step;                  /* training steps done: the schedule's clock */
+    float *scratch; size_t scratch_floats; /* device */
+    ares_arena arena;              /* of a micro-batch */
+} ares_critic;
+/* weights: where they come from when a run goes on; NULL: worker.critic.model.model_path. */
+int ares_critic_open(ares_critic *c, const ares_train_config *cfg, ares_device *d, ares_world *world, int64_t total_steps, const char *weights);
+void ares_critic_close(ares_critic *c);
+int ares_critic_values(ares_critic *c, ares_batch *b);                  /* column values: 0 where the mask is */
+int ares_critic_update(ares_critic *c, ares_batch *b, ares_metrics *m); /* towards the returns */
+
+/* ------------------------------------------------------------------ controls (controls.c): the open ones of ares_control_list, in its order */
+typedef struct ares_controls ares_controls;
+
 /* ------------------------------------------------------------------ trainer (trainer.c, step.c, loop.c) */
 typedef struct ares_trainer {
     const ares_train_config *cfg;
@@ -154,6 +193,8 @@ typedef struct ares_trainer {
     ares_model *model;
     ares_actor actor;
     ares_reference *ref;           /* NULL where no KL asks for it */
+    ares_critic *critic;           /* NULL where the estimator needs no values */
+    ares_controls *controls;
     ares_rollout *rollout;
     ares_reward *reward;
     const ares_adv *adv;
@@ -173,6 +214,7 @@ void ares_trainer_close(ares_trainer *t);
 /* Binds worker.rollout.val_override_config; faults go to cfg. (validate.c) */
 void ares_train_validation_sampling(ares_config *cfg, const ares_train_config *c, ares_sampling *out, int64_t *n);
 int ares_trainer_validate(ares_trainer *t, ares_metrics *m, ares_str *samples); /* (validate.c) samples: JSON lines of what was answered; may be NULL */
+int ares_trainer_bootstrap(ares_trainer *t, ares_metrics *m);                   /* (bootstrap.c) the pass over all training rows, where a control asks for it */
 int ares_trainer_save(ares_trainer *t, const ares_metrics *last);               /* (state.c) a checkpoint of everything that moves the run */
 int ares_trainer_resume(ares_trainer *t, const char *checkpoint);               /* (state.c) */
 int ares_train_copy_tokenizer(const char *from, const char *to);                /* tokenizer and generation files of a model directory (state.c) */

@@ -78,6 +78,8 @@ static void add_sections(ares_map *sections, const char *path)
         ares_map_put(sections, (ares_view){ path, (size_t)(dot - path) }, 1);
 }
 
+void *ares_config_alloc(ares_config *cfg, size_t bytes) { return ares_arena_calloc(&cfg->arena, 1, bytes + 1); }
+
 void ares_config_add_options(ares_config *cfg, const char *prefix, ares_option_table *table, void *into)
 {
     int n;

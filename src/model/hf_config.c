@@ -259,7 +259,12 @@ int ares_model_config_save(const ares_model_config *c, const char *dir)
     if (!a) return ARES_EUNSUPPORTED;
     static const char *const dtypes[] = { "float32", "bfloat16", "float16" };
     ares_str s = { 0 }, path = { 0 };
-    ares_str_addf(&s, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n", a->class_name, c->model_type);
+    const char *causal = strstr(a->class_name, "ForCausalLM");
+    if (c->value_head && causal) /* one label a token: opens as AutoModelForTokenClassification */
+        ares_str_addf(&s, "{\n  \"architectures\": [\"%.*sForTokenClassification\"],\n  \"id2label\": {\"0\": \"value\"},\n  \"label2id\": {\"value\": 0},\n",
+                      (int)(causal - a->class_name), a->class_name);
+    else ares_str_addf(&s, "{\n  \"architectures\": [\"%s\"],\n", a->class_name);
+    ares_str_addf(&s, "  \"model_type\": \"%s\",\n", c->model_type);
     ares_str_addf(&s, "  \"vocab_size\": %d,\n  \"hidden_size\": %d,\n  \"intermediate_size\": %d,\n  \"num_hidden_layers\": %d,\n", c->vocab, c->hidden, c->intermediate, c->layers);
     ares_str_addf(&s, "  \"num_attention_heads\": %d,\n  \"num_key_value_heads\": %d,\n  \"head_dim\": %d,\n", c->heads, c->kv_heads, c->head_dim);
     ares_str_addf(&s, "  \"hidden_act\": \"silu\",\n  \"max_position_embeddings\": %d,\n  \"rms_norm_eps\": ", c->max_position);

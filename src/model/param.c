@@ -40,7 +40,7 @@ static void list(ares_model *m, const ares_model_options *opt)
     const ares_model_config *c = &m->cfg;
     ares_layout layout = m->device->k->layout;
     int32_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
-    m->params = ares_calloc((size_t)c->layers * 18 + 3, sizeof *m->params);
+    m->params = ares_calloc((size_t)c->layers * 18 + 5, sizeof *m->params);
     m->layer = ares_calloc((size_t)c->layers, sizeof *m->layer);
     /* an untied embedding is only looked up: whole rows read fastest */
     m->embed = add(m, opt, c->tied ? layout : ARES_ROWS, c->vocab, c->hidden, "model.embed_tokens.weight", 0);
@@ -62,6 +62,9 @@ static void list(ares_model *m, const ares_model_options *opt)
     }
     m->final_norm = add(m, opt, layout, c->hidden, 0, "model.norm.weight", 0);
     m->lm_head = c->tied ? m->embed : add(m, opt, layout, c->vocab, c->hidden, "lm_head.weight", 0);
+    if (!c->value_head) return;
+    m->value = add(m, opt, layout, 1, c->hidden, "score.weight", 0);
+    m->value_bias = add(m, opt, layout, 1, 0, "score.bias", 0);
 }
 
 static int allocate(ares_model *m, const ares_model_options *opt)
@@ -97,9 +100,11 @@ int model_allocate(const ares_model_config *cfg, ares_device *device, const ares
     ares_model *m = ares_calloc(1, sizeof *m);
     m->cfg = *cfg;
     m->cfg.file_dtype = opt->storage;
+    m->cfg.value_head = opt->value_head;
+    m->cfg.tied = cfg->tied || opt->value_head; /* no head of the vocabulary has weights of its own */
     m->device = device;
     list(m, opt);
-    m->rope = rope_new(cfg);
+    m->rope = rope_new(&m->cfg);
     int rc = allocate(m, opt);
     if (rc != ARES_OK) {
         ares_model_free(m);

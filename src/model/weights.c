@@ -85,7 +85,19 @@ static int load_param(ares_model *m, const ares_param *p, const ares_tensor_info
     return rc;
 }
 
-static int load_weights(ares_model *m, const char *dir)
+/* A value head that the files do not have: weights as transformers draws them, bias 0. */
+static int new_value_head(ares_model *m, uint64_t seed)
+{
+    float *rows = ares_calloc((size_t)m->cfg.hidden, sizeof *rows), zero = 0;
+    ares_rng_key key = ares_rng_sub(ares_rng_root(seed, ARES_RNG_INIT), UINT64_MAX, 0);
+    for (int32_t i = 0; i < m->cfg.hidden; i++) rows[i] = (float)(0.02 * ares_rng_normal(key, (uint64_t)i));
+    int rc = model_put(m, &m->value->weight, rows, ARES_F32);
+    if (rc == ARES_OK) rc = model_put(m, &m->value_bias->weight, &zero, ARES_F32);
+    ares_free(rows);
+    return rc;
+}
+
+static int load_weights(ares_model *m, const char *dir, uint64_t value_seed)
 {
     ares_safetensors *s;
     ARES_TRY(ares_safetensors_open(dir, &s));
@@ -95,7 +107,10 @@ static int load_weights(ares_model *m, const char *dir)
         if (!ares_model_param(m, t->name) && !superfluous(m, t->name))
             rc = ares_fail(ARES_EFORMAT, "model: %s: tensor '%s' belongs to no parameter of a %s; is config.json of another model?", t->file, t->name, m->cfg.model_type);
     }
-    for (int i = 0; i < m->n_params && rc == ARES_OK; i++) rc = load_param(m, &m->params[i], ares_safetensors_find(s, m->params[i].name), dir);
+    bool fresh_head = m->value && !ares_safetensors_find(s, m->value->name);
+    for (int i = 0; i < m->n_params && rc == ARES_OK; i++)
+        if (!fresh_head || (&m->params[i] != m->value && &m->params[i] != m->value_bias)) rc = load_param(m, &m->params[i], ares_safetensors_find(s, m->params[i].name), dir);
+    if (rc == ARES_OK && fresh_head) rc = new_value_head(m, value_seed);
     ares_safetensors_close(s);
     return rc;
 }
@@ -131,7 +146,7 @@ int ares_model_load(const char *path, ares_device *device, const ares_model_opti
     int rc = ares_model_find(path, &dir);
     if (rc == ARES_OK) rc = ares_model_config_load(dir.data, &cfg);
     if (rc == ARES_OK) rc = model_allocate(&cfg, device, opt, &m);
-    if (rc == ARES_OK) rc = load_weights(m, dir.data);
+    if (rc == ARES_OK) rc = load_weights(m, dir.data, opt->value_seed);
     ares_str_fini(&dir);
     if (rc != ARES_OK) {
         ares_model_free(m);

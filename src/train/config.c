@@ -1,11 +1,12 @@
 /* All options of training, and what must hold between them. */
 #include <string.h>
 
-#include "ares/train.h"
+#include "controls.h"
 
 ARES_OPTION_TABLE(actor_options, ares_actor_config, ARES_ACTOR_OPTIONS)
 ARES_OPTION_TABLE(optim_options, ares_optim_config, ARES_OPTIM_OPTIONS)
 ARES_OPTION_TABLE(ref_options, ares_ref_config, ARES_REF_OPTIONS)
+ARES_OPTION_TABLE(critic_options, ares_critic_config, ARES_CRITIC_OPTIONS)
 ARES_OPTION_TABLE(rollout_options, ares_rollout_config, ARES_ROLLOUT_OPTIONS)
 ARES_OPTION_TABLE(trainer_options, ares_trainer_config, ARES_TRAINER_OPTIONS)
 
@@ -17,9 +18,12 @@ void ares_train_config_declare(ares_config *cfg, ares_train_config *out)
     ares_config_add_options(cfg, "worker.actor", ares_loss_options, &out->loss);
     ares_config_add_options(cfg, "worker.actor.optim", optim_options, &out->optim);
     ares_config_add_options(cfg, "worker.ref", ref_options, &out->ref);
+    ares_config_add_options(cfg, "worker.critic", critic_options, &out->critic);
+    ares_config_add_options(cfg, "worker.critic.optim", optim_options, &out->critic_optim);
     ares_config_add_options(cfg, "worker.rollout", rollout_options, &out->rollout);
     ares_config_add_options(cfg, "worker.reward", ares_reward_options, &out->reward);
     ares_config_add_options(cfg, "trainer", trainer_options, &out->trainer);
+    controls_declare(cfg, out);
     int n;
     const char *const *names = ares_adv_names(&n);
     ares_config_add_choices(cfg, "algorithm.adv_estimator", names, n);

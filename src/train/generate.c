@@ -55,30 +55,16 @@ int generate_samples(ares_trainer *t, const generate_job *job, ares_arena *arena
     return rc != ARES_OK ? rc : judged;
 }
 
-int generate_batch(ares_trainer *t, ares_batch *b, ares_metrics *m)
+void generate_fill(ares_batch *b, const generate_group *groups, int64_t count, int64_t n, int64_t version)
 {
-    int64_t size = t->cfg->data.rollout_batch_size, ranks = ares_world_size(t->world), rank = ares_world_rank(t->world), local = size / ranks, n = t->cfg->rollout.n, first;
-    int64_t *ids = ares_arena_alloc(&b->arena, (size_t)size * sizeof *ids);
-    const ares_row **rows = ares_arena_alloc(&b->arena, (size_t)local * sizeof *rows);
-    int64_t *draws = ares_arena_alloc(&b->arena, (size_t)local * sizeof *draws);
-    ARES_TRY(ares_loader_next(&t->loader, ids, &first));
-    for (int64_t i = 0; i < local; i++) { /* prompts are dealt out in turn, so that every mini-batch is spread over all ranks */
-        rows[i] = ares_dataset_row(t->train, ids[i * ranks + rank]);
-        draws[i] = first + i * ranks + rank;
-    }
-    ares_sampling sampling;
-    generate_sampling(t->cfg, &sampling);
-    generate_job job = { .n_prompts = local, .n = n, .rows = rows, .draws = draws, .sampling = &sampling, .key = ares_rng_root((uint64_t)t->cfg->rollout.seed, ARES_RNG_SAMPLE), .metrics = m };
-    generate_sample *all;
-    ARES_TRY(generate_samples(t, &job, &b->arena, &all));
-
-    for (int64_t p = 0; p < local; p++) {
+    for (int64_t g = 0; g < count; g++) {
+        const generate_group *p = &groups[g];
         ares_batch_begin_group(b);
         for (int64_t i = 0; i < n; i++) {
-            const generate_sample *s = &all[p * n + i];
-            ares_sample row = { .draw = draws[p], .index = (int32_t)i, .row = rows[p], .prompt = rows[p]->prompt, .prompt_len = rows[p]->prompt_len, .response = s->item.in.response,
-                                .stopped = s->item.in.stopped, .token_exact = true, .weight_version = t->actor.optim.updates, .score = s->item.score, .accuracy = s->item.accuracy,
-                                .reward_parts = s->item.parts };
+            const generate_sample *s = &p->samples[i];
+            ares_sample row = { .draw = p->draw, .index = (int32_t)i, .row = p->row, .prompt = p->row->prompt, .prompt_len = p->row->prompt_len, .response = s->item.in.response,
+                                .stopped = s->item.in.stopped, .token_exact = true, .weight_version = version, .score = s->item.score, .accuracy = s->item.accuracy,
+                                .reward_parts = s->item.parts, .baseline = p->baseline };
             ares_batch_add_row(b, &row, s->completion.n_tokens);
         }
     }
@@ -86,15 +72,14 @@ int generate_batch(ares_trainer *t, ares_batch *b, ares_metrics *m)
     ARES_PUT(b, response_mask);
     ARES_PUT(b, rollout_log_probs);
     ARES_PUT(b, entropies);
-    ARES_PUT(b, token_level_scores);
+    ARES_PUT(b, entropies_1);
     for (int64_t r = 0; r < b->rows; r++) {
-        const ares_completion *c = &all[r].completion;
-        int64_t at = b->row_start[r], length = c->n_tokens;
-        memcpy(b->responses + at, c->ids, (size_t)length * sizeof *c->ids);
-        memcpy(b->rollout_log_probs + at, c->log_probs, (size_t)length * sizeof *c->log_probs);
-        memcpy(b->entropies + at, c->entropies, (size_t)length * sizeof *c->entropies);
-        memset(b->response_mask + at, 1, (size_t)length);
-        b->token_level_scores[at + length - 1] = b->samples[r].score; /* an answer has one token at least */
+        const ares_completion *k = &groups[r / n].samples[r % n].completion;
+        size_t at = (size_t)b->row_start[r], length = (size_t)k->n_tokens;
+        memcpy(b->responses + at, k->ids, length * sizeof *k->ids);
+        memcpy(b->rollout_log_probs + at, k->log_probs, length * sizeof *k->log_probs);
+        memcpy(b->entropies + at, k->entropies, length * sizeof *k->entropies);
+        memcpy(b->entropies_1 + at, k->entropies_1, length * sizeof *k->entropies_1);
+        memset(b->response_mask + at, 1, length);
     }
-    return ARES_OK;
 }

@@ -20,6 +20,15 @@ typedef struct generate_sample {
 void generate_sampling(const ares_train_config *c, ares_sampling *out);
 /* Samples and judges all prompts of a job; out [n_prompts * n] in prompt order, in the arena. */
 int generate_samples(ares_trainer *t, const generate_job *job, ares_arena *arena, generate_sample **out);
-/* The step's prompts of this rank: rows, responses, masks, log-probs, entropies and scores. */
-int generate_batch(ares_trainer *t, ares_batch *b, ares_metrics *m);
+/* One answered prompt. */
+typedef struct generate_group {
+    int64_t draw;
+    const ares_row *row;
+    generate_sample *samples;          /* [n] */
+    float baseline;                    /* score of the greedy answer */
+} generate_group;
+/* Groups as rows of an empty batch, with the columns that rollout owns. */
+void generate_fill(ares_batch *b, const generate_group *groups, int64_t count, int64_t n, int64_t version);
+/* Whole groups of the step, this rank's share: samples, responses, masks, log-probs, entropies; scores lie in the samples. (collect.c) */
+int collect_groups(ares_trainer *t, ares_batch *b, ares_metrics *m);
 #endif

@@ -228,6 +228,13 @@ static int prepare(run *r, ares_config *cfg, const ares_train_config *c, ares_wo
     return open_tracker(r, c);
 }
 
+static int bootstrap(run *r)
+{
+    ares_metrics_clear(r->metrics);
+    ARES_TRY(ares_trainer_bootstrap(&r->trainer, r->metrics));
+    return ares_metrics_count(r->metrics) ? log_step(r) : ARES_OK;
+}
+
 int ares_train_run(ares_config *cfg, const ares_train_config *c, ares_world *world)
 {
     static const run_kind kind = { ares_train_config_declare, ares_trainer_open, ares_train_step, ares_trainer_validate };
@@ -244,6 +251,7 @@ int train_run(const run_kind *kind, ares_config *cfg, const ares_train_config *c
         rc = validate(&r);
         if (rc == ARES_OK) rc = log_step(&r);
     }
+    if (rc == ARES_OK && !c->trainer.val_only && t->step == 0) rc = bootstrap(&r);
     if (rc == ARES_OK && !c->trainer.val_only) rc = train(&r);
     if (rc == ARES_OK && lead(&r)) rc = ares_train_summary(r.dir.path.data, r.metrics);
     if (rc == ARES_OK && lead(&r)) rc = rundir_finish(&r.dir);

@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ares/train.h"
+#include "controls.h"
 
-enum { STATE_VERSION = 1 };
+enum { STATE_VERSION = 2 };
 
 static const char *const tokenizer_files[] = { "tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "special_tokens_map.json", "added_tokens.json",
                                                "chat_template.jinja", "generation_config.json" };
@@ -42,10 +42,40 @@ static int write_state(const ares_trainer *t, const char *path)
     cJSON_AddNumberToObject(o, "sampling_seed", (double)t->cfg->rollout.seed);
     cJSON_AddNumberToObject(o, "best_score", t->best_score);
     cJSON_AddNumberToObject(o, "best_step", (double)t->best_step);
+    if (t->critic) cJSON_AddNumberToObject(o, "critic_optimizer_steps", (double)t->critic->optim.updates);
+    cJSON *skipped = cJSON_AddArrayToObject(o, "skipped_rows"); /* [row, the last epoch it is part of] */
+    for (int64_t i = 0; i < t->loader.rows; i++)
+        if (t->loader.skipped[i] != ARES_LOADER_KEPT) cJSON_AddItemToArray(skipped, cJSON_CreateDoubleArray((double[]){ (double)i, (double)t->loader.skipped[i] }, 2));
     char *text = cJSON_Print(o);
     int rc = ares_file_write(path, text, strlen(text));
     cJSON_free(text);
     cJSON_Delete(o);
+    return rc;
+}
+
+/* A file of its own: its numbers must come back bit for bit, and gids may be many. */
+static int write_controls(const ares_trainer *t, const char *path)
+{
+    if (!t->controls) return ARES_OK;
+    ares_str json = { 0 };
+    controls_save(t->controls, &json);
+    ares_str_add_char(&json, '\n');
+    int rc = ares_file_write(path, json.data, json.len);
+    ares_str_fini(&json);
+    return rc;
+}
+
+static int read_controls(ares_trainer *t, const char *path)
+{
+    if (!t->controls) return ARES_OK;
+    ares_str text = { 0 };
+    ares_arena arena = { 0 };
+    const ares_json *json;
+    int rc = ares_file_read(path, &text);
+    if (rc == ARES_OK) rc = ares_json_parse(&arena, ares_str_view(&text), path, &json);
+    if (rc == ARES_OK) rc = controls_load(t->controls, json, path);
+    ares_arena_fini(&arena);
+    ares_str_fini(&text);
     return rc;
 }
 
@@ -55,6 +85,9 @@ static int write_checkpoint(ares_trainer *t, const char *dir)
     int rc = ares_model_save(t->model, ares_path_join(&path, dir, "model"));
     if (rc == ARES_OK) rc = ares_train_copy_tokenizer(t->model_dir.data, path.data);
     if (rc == ARES_OK) rc = ares_model_optimizer_save(t->model, ares_path_join(&path, dir, "optimizer.safetensors"));
+    if (rc == ARES_OK && t->critic) rc = ares_model_save(t->critic->model, ares_path_join(&path, dir, "critic"));
+    if (rc == ARES_OK && t->critic) rc = ares_model_optimizer_save(t->critic->model, ares_path_join(&path, dir, "critic_optimizer.safetensors"));
+    if (rc == ARES_OK) rc = write_controls(t, ares_path_join(&path, dir, "controls.json"));
     if (rc == ARES_OK) rc = write_state(t, ares_path_join(&path, dir, "state.json"));
     ares_str_fini(&path);
     return rc;
@@ -122,7 +155,21 @@ static int apply(ares_trainer *t, const cJSON *o, const char *path)
     ARES_TRY(get(o, path, "best_step", &best_step));
     if ((int64_t)rows != t->loader.rows)
         return ares_fail(ARES_ESTATE, "train: %s: the run had %lld training rows, the data set has %lld now; it cannot go on where it stopped", path, (long long)rows, (long long)t->loader.rows);
-    t->step = t->actor.step = (int64_t)step;
+    const cJSON *item;
+    cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(o, "skipped_rows")) {
+        const cJSON *row_of = cJSON_GetArrayItem(item, 0), *epoch = cJSON_GetArrayItem(item, 1);
+        if (!cJSON_IsNumber(row_of) || !cJSON_IsNumber(epoch) || row_of->valuedouble < 0 || row_of->valuedouble >= rows)
+            return ares_fail(ARES_EFORMAT, "train: %s: 'skipped_rows' holds no pairs of a row and an epoch; the checkpoint is damaged", path);
+        ares_loader_restore(&t->loader, (int64_t)row_of->valuedouble, (int64_t)epoch->valuedouble);
+    }
+    double critic_updates = 0;
+    if (t->critic) {
+        ARES_TRY(get(o, path, "critic_optimizer_steps", &critic_updates));
+        t->critic->optim.updates = (int64_t)critic_updates;
+        t->critic->step = (int64_t)step;
+    }
+    t->step = (int64_t)step;
+    t->actor.step = ARES_MAX(0, t->step - t->cfg->trainer.critic_warmup); /* its schedule begins with its first update */
     t->actor.optim.updates = (int64_t)updates;
     t->loader.drawn = (int64_t)drawn;
     t->best_score = best_score;
@@ -134,6 +181,8 @@ int ares_trainer_resume(ares_trainer *t, const char *checkpoint)
 {
     ares_str path = { 0 }, text = { 0 };
     int rc = ares_model_optimizer_load(t->model, ares_path_join(&path, checkpoint, "optimizer.safetensors"));
+    if (rc == ARES_OK && t->critic) rc = ares_model_optimizer_load(t->critic->model, ares_path_join(&path, checkpoint, "critic_optimizer.safetensors"));
+    if (rc == ARES_OK) rc = read_controls(t, ares_path_join(&path, checkpoint, "controls.json"));
     if (rc == ARES_OK) rc = ares_file_read(ares_path_join(&path, checkpoint, "state.json"), &text);
     if (rc == ARES_OK) {
         cJSON *o = cJSON_ParseWithLength(text.data, text.len);

@@ -1,6 +1,7 @@
 /* The algorithm. What each stage reads and writes: STYLE, "The batch, and its one way through". */
 #include <stdio.h>
 
+#include "controls.h"
 #include "generate.h"
 
 /* A stage that fails ends the step; one that succeeds leaves its time in timing_s/<name>. */
@@ -10,6 +11,20 @@
         ARES_TRY(expr);                                                                                     \
         ares_metrics_set(m, "timing_s/" name, ares_now_s() - started_);                                     \
     } while (0)
+
+/* A response's score belongs to its last token; one without a token has none. */
+static int put_scores(ares_trainer *t, ares_batch *b, ares_metrics *m)
+{
+    int64_t empty = 0;
+    ARES_PUT(b, token_level_scores);
+    for (int64_t r = 0; r < b->rows; r++) {
+        if (b->row_start[r] < b->row_start[r + 1]) b->token_level_scores[b->row_start[r + 1] - 1] = b->samples[r].score;
+        else empty++;
+    }
+    ARES_TRY(ares_world_sum_i64(t->world, &empty, 1));
+    if (empty) ares_metrics_set(m, "reward/empty_responses", (double)empty);
+    return ARES_OK;
+}
 
 /* Scores become rewards: less the KL to the reference where it is part of the reward (algorithm.use_kl_loss false). */
 static int shape_rewards(const ares_trainer *t, ares_batch *b, ares_metrics *m)
@@ -45,13 +60,19 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
 {
     ares_batch *b = &t->batch;
     ares_batch_clear(b);
+    b->kl_coef = t->cfg->algorithm.kl_coef;
 
-    STAGE("gen", generate_batch(t, b, m));
+    STAGE("gen", collect_groups(t, b, m)); /* prompt -> rollout -> accuracy -> filter, until full */
+    STAGE("observe", controls_observe(t->controls, b, m));
+    STAGE("score", put_scores(t, b, m));
     STAGE("old", ares_actor_log_probs(&t->actor, b)); /* takes the rollout's own where DESIGN 4 allows */
     if (t->ref) STAGE("ref", ares_reference_log_probs(t->ref, b));
+    if (t->critic) STAGE("values", ares_critic_values(t->critic, b));
     STAGE("shape", shape_rewards(t, b, m));
     STAGE("adv", t->adv->compute(&t->cfg->algorithm, b));
-    STAGE("update_actor", ares_actor_update(&t->actor, b, m));
+    if (t->critic) STAGE("update_critic", ares_critic_update(t->critic, b, m));
+    if (t->step >= t->cfg->trainer.critic_warmup) STAGE("update_actor", ares_actor_update(&t->actor, b, m));
+    STAGE("adapt", controls_adapt(t->controls, b, m));
     STAGE("report", ares_report_batch(t, b, m));
     return ARES_OK;
 }

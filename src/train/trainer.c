@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "controls.h"
 #include "run.h"
 
 static bool wants_reference(const ares_train_config *c) { return !c->algorithm.disable_kl && c->algorithm.kl_coef > 0; }
@@ -36,8 +37,9 @@ static int open_data(ares_trainer *t)
     if (!c->trainer.val_only) {
         ARES_TRY(ares_dataset_load(&c->data.train_files, &c->data, true, &t->train));
         ARES_TRY(ares_dataset_encode(t->train, t->encoder, t->device.pool, &dropped));
-        ARES_TRY(ares_loader_init(&t->loader, ares_dataset_count(t->train), c->data.rollout_batch_size, c->data.shuffle, (uint64_t)c->data.seed));
-        int64_t epoch_steps = ares_dataset_count(t->train) / c->data.rollout_batch_size;
+        int64_t drawn_at_once = c->data.mini_rollout_batch_size == ARES_NULL_I64 ? c->data.rollout_batch_size : c->data.mini_rollout_batch_size;
+        ARES_TRY(ares_loader_init(&t->loader, ares_dataset_count(t->train), drawn_at_once, c->data.shuffle, (uint64_t)c->data.seed));
+        int64_t epoch_steps = ares_dataset_count(t->train) / drawn_at_once * drawn_at_once / c->data.rollout_batch_size; /* with filters, less than an epoch's prompts make a step */
         t->total_steps = c->trainer.max_steps == ARES_NULL_I64 ? epoch_steps * c->trainer.total_epochs : c->trainer.max_steps;
     }
     if (c->data.val_files.count) {
@@ -56,6 +58,17 @@ static int open_rollout(ares_trainer *t)
     return ares_rollout_new(t->model, t->tokenizer, &o, &t->rollout);
 }
 
+/* weights: the policy's in a checkpoint; the critic's lie beside them. */
+static int open_critic(ares_trainer *t, const char *weights)
+{
+    ares_str path = { 0 };
+    if (weights) ares_path_join(&path, weights, "../critic");
+    t->critic = ares_calloc(1, sizeof *t->critic);
+    int rc = ares_critic_open(t->critic, t->cfg, &t->device, t->world, t->total_steps, path.data);
+    ares_str_fini(&path);
+    return rc;
+}
+
 static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
 {
     const ares_train_config *c = t->cfg;
@@ -70,6 +83,8 @@ static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
     t->adv = ares_adv_find(c->algorithm.adv_estimator);
     if (!t->adv) return ARES_ECONFIG;
     ARES_TRY(ares_actor_open(&t->actor, c, t->model, t->world, t->total_steps));
+    ARES_TRY(controls_open(c, t->train, t->world, false, &t->controls));
+    if (t->adv->needs & ARES_NEEDS_VALUES) ARES_TRY(open_critic(t, weights));
     if (!wants_reference(c)) return ARES_OK;
     t->ref = ares_calloc(1, sizeof *t->ref);
     return ares_reference_open(t->ref, c, &t->device);
@@ -87,6 +102,9 @@ void ares_trainer_close(ares_trainer *t)
     ares_rollout_free(t->rollout);
     ares_actor_close(&t->actor);
     sft_free(t->sft);
+    controls_close(t->controls);
+    if (t->critic) ares_critic_close(t->critic);
+    ares_free(t->critic);
     if (t->ref) ares_reference_close(t->ref);
     ares_free(t->ref);
     ares_model_free(t->model);

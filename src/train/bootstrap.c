@@ -1,0 +1,86 @@
+/*
+ * The pass over all training rows that a control may ask for before the first step (data.bootstrap): every prompt is
+ * answered and judged as in training. After each batch the controls' state is written to <run>/bootstrap.json, so that a
+ * pass that was cut off goes on where it stopped, and one that is complete is not repeated.
+ */
+#include <stdio.h>
+
+#include "controls.h"
+#include "generate.h"
+#include "run.h"
+
+static int save(const ares_trainer *t, const char *path)
+{
+    ares_str json = { 0 };
+    int rc = ARES_OK;
+    if (ares_world_rank(t->world) == 0) {
+        controls_save(t->controls, &json);
+        ares_str_add_char(&json, '\n');
+        rc = ares_file_write(path, json.data, json.len);
+    }
+    ares_str_fini(&json);
+    return ares_world_agree(t->world, rc);
+}
+
+static int load(ares_trainer *t, const char *path)
+{
+    ares_str text = { 0 };
+    ares_arena arena = { 0 };
+    const ares_json *json;
+    int rc = ares_file_exists(path) ? ares_file_read(path, &text) : ARES_OK;
+    if (rc == ARES_OK && text.len) rc = ares_json_parse(&arena, ares_str_view(&text), path, &json);
+    if (rc == ARES_OK && text.len) rc = controls_load(t->controls, json, path);
+    ares_arena_fini(&arena);
+    ares_str_fini(&text);
+    return ares_world_agree(t->world, rc);
+}
+
+/* Rows [at, end) of the training set, this rank's share: answered and shown to the controls. */
+static int answer(ares_trainer *t, int64_t at, int64_t end, ares_metrics *m)
+{
+    int64_t ranks = ares_world_size(t->world), rank = ares_world_rank(t->world), n = t->cfg->rollout.n, count = 0;
+    ares_batch *b = &t->batch;
+    ares_batch_clear(b);
+    const ares_row **rows = ares_arena_alloc(&b->arena, (size_t)(end - at + 1) * sizeof *rows);
+    int64_t *draws = ares_arena_alloc(&b->arena, (size_t)(end - at + 1) * sizeof *draws);
+    for (int64_t i = at; i < end; i++) {
+        if (i % ranks != rank) continue;
+        rows[count] = ares_dataset_row(t->train, i);
+        draws[count++] = i;
+    }
+    ares_sampling sampling;
+    generate_sampling(t->cfg, &sampling);
+    /* a key of its own: the pass never shifts what training samples */
+    generate_job job = { .n_prompts = count, .n = n, .rows = rows, .draws = draws, .sampling = &sampling, .metrics = m,
+                         .key = ares_rng_sub(ares_rng_root((uint64_t)t->cfg->rollout.seed, ARES_RNG_SAMPLE), UINT64_MAX - 1, 0) };
+    generate_sample *samples;
+    ARES_TRY(generate_samples(t, &job, &b->arena, &samples));
+    generate_group *groups = ares_arena_calloc(&b->arena, (size_t)count + 1, sizeof *groups);
+    for (int64_t g = 0; g < count; g++) groups[g] = (generate_group){ draws[g], rows[g], samples + g * n, 0 };
+    generate_fill(b, groups, count, n, t->actor.optim.updates);
+    return controls_bootstrap_add(t->controls, b, m);
+}
+
+int ares_trainer_bootstrap(ares_trainer *t, ares_metrics *m)
+{
+    int64_t done = 0, total = ares_dataset_count(t->train);
+    if (!controls_bootstrap(t->controls, &done)) return ARES_OK;
+    ares_str path = { 0 };
+    ares_path_join(&path, t->run_dir.data, "bootstrap.json");
+    int rc = load(t, path.data);
+    for (int64_t size; rc == ARES_OK && (size = controls_bootstrap(t->controls, &done)) > 0;) {
+        int signal = 0;
+        if (done >= total) rc = controls_bootstrap_finish(t->controls, m);
+        else rc = ares_world_agree(t->world, answer(t, done, ARES_MIN(total, done + size), m));
+        if (rc == ARES_OK) rc = save(t, path.data);
+        if (rc == ARES_OK) rc = ares_world_signal(t->world, &signal);
+        if (rc == ARES_OK && signal)
+            rc = ares_fail(ARES_EINTERRUPTED, "run: stopped by signal %d in the bootstrap pass, after %lld of %lld prompts; the same command goes on from there", signal,
+                           (long long)ARES_MIN(total, done + size), (long long)total);
+        if (rc == ARES_OK && ares_world_rank(t->world) == 0 && done < total) printf("bootstrap: %lld of %lld prompts\n", (long long)ARES_MIN(total, done + size), (long long)total);
+        fflush(stdout);
+    }
+    ares_str_fini(&path);
+    ares_batch_clear(&t->batch);
+    return rc;
+}

@@ -1,0 +1,152 @@
+/* The controls whose options ask for them, opened together and called in the order of their table. */
+#include "controls.h"
+
+#include <string.h>
+
+typedef struct open_control { const ares_control *control; void *state; } open_control;
+struct ares_controls {
+    ares_control_env env;
+    ares_map *gids;
+    open_control *items;
+    int n;
+};
+
+void controls_declare(ares_config *cfg, ares_train_config *out)
+{
+    int n;
+    const ares_control *const *list = ares_control_list(&n);
+    ARES_ASSERT(n <= ARES_COUNT(out->controls));
+    for (int i = 0; i < n; i++) {
+        out->controls[i] = ares_config_alloc(cfg, list[i]->options_size);
+        for (int s = 0; s < ARES_CONTROL_SECTIONS && list[i]->sections[s].options; s++)
+            ares_config_add_options(cfg, list[i]->sections[s].section, list[i]->sections[s].options, (char *)out->controls[i] + list[i]->sections[s].offset);
+    }
+}
+
+static int open_all(ares_controls *c, const ares_train_config *cfg, const ares_dataset *train)
+{
+    int n;
+    const ares_control *const *list = ares_control_list(&n);
+    c->items = ares_calloc((size_t)n + 1, sizeof *c->items);
+    for (int i = 0; i < n; i++) {
+        if (!list[i]->wanted(cfg->controls[i], &c->env)) continue;
+        if ((list[i]->needs & ARES_CONTROL_NEEDS_GIDS) && !c->gids) ARES_TRY(ares_dataset_gids(train, &c->gids));
+        c->env.gids = c->gids;
+        ARES_TRY(list[i]->open(cfg->controls[i], &c->env, &c->items[c->n].state));
+        c->items[c->n++].control = list[i];
+    }
+    return ARES_OK;
+}
+
+int controls_open(const ares_train_config *cfg, const ares_dataset *train, ares_world *world, bool entropy_reward, ares_controls **out)
+{
+    ares_controls *c = *out = ares_calloc(1, sizeof *c);
+    c->env = (ares_control_env){ .world = world, .algorithm = &cfg->algorithm, .n = cfg->rollout.n, .mini_batch = cfg->actor.global_batch_size, .entropy_reward = entropy_reward };
+    return open_all(c, cfg, train);
+}
+
+void controls_close(ares_controls *c)
+{
+    if (!c) return;
+    for (int i = 0; i < c->n; i++) c->items[i].control->close(c->items[i].state);
+    ares_free(c->items);
+    ares_map_free(c->gids);
+    ares_free(c);
+}
+
+#define EACH(c, k) for (const open_control *k = (c) ? (c)->items : NULL, *end_##k = k + ((c) ? (c)->n : 0); k < end_##k; k++)
+
+int controls_observe(ares_controls *c, ares_batch *b, ares_metrics *m)
+{
+    EACH(c, k) ARES_TRY(k->control->observe(k->state, b, m));
+    return ARES_OK;
+}
+
+int controls_adapt(ares_controls *c, const ares_batch *b, ares_metrics *m)
+{
+    EACH(c, k) ARES_TRY(k->control->adapt(k->state, b, m));
+    return ARES_OK;
+}
+
+bool controls_want_generated(const ares_controls *c)
+{
+    EACH(c, k)
+        if (k->control->generated) return true;
+    return false;
+}
+
+int controls_generated(ares_controls *c, const ares_batch *b)
+{
+    EACH(c, k)
+        if (k->control->generated) ARES_TRY(k->control->generated(k->state, b));
+    return ARES_OK;
+}
+
+bool controls_want_validation(const ares_controls *c)
+{
+    EACH(c, k)
+        if (k->control->validate) return true;
+    return false;
+}
+
+int controls_validate(ares_controls *c, ares_batch *b, ares_metrics *m)
+{
+    EACH(c, k)
+        if (k->control->validate) ARES_TRY(k->control->validate(k->state, b, m));
+    return ARES_OK;
+}
+
+void controls_skip(const ares_controls *c, ares_loader *l)
+{
+    EACH(c, k) {
+        ares_view gid;
+        int64_t row;
+        for (int64_t d = 0; k->control->dropped && k->control->dropped(k->state, d, &gid); d++)
+            if (ares_map_get(c->gids, gid, &row)) ares_loader_skip(l, row);
+    }
+}
+
+int64_t controls_bootstrap(const ares_controls *c, int64_t *done)
+{
+    EACH(c, k) {
+        int64_t size = k->control->bootstrap ? k->control->bootstrap(k->state, done) : 0;
+        if (size) return size;
+    }
+    return 0;
+}
+
+int controls_bootstrap_add(ares_controls *c, ares_batch *b, ares_metrics *m)
+{
+    EACH(c, k)
+        if (k->control->bootstrap_add) ARES_TRY(k->control->bootstrap_add(k->state, b, m));
+    return ARES_OK;
+}
+
+int controls_bootstrap_finish(ares_controls *c, ares_metrics *m)
+{
+    EACH(c, k)
+        if (k->control->bootstrap_finish) ARES_TRY(k->control->bootstrap_finish(k->state, m));
+    return ARES_OK;
+}
+
+void controls_save(const ares_controls *c, ares_str *json)
+{
+    ares_str_add_char(json, '{');
+    for (int i = 0; c && i < c->n; i++) {
+        ares_str_addf(json, "%s\"%s\":", i ? "," : "", c->items[i].control->name);
+        c->items[i].control->save(c->items[i].state, json);
+    }
+    ares_str_add_char(json, '}');
+}
+
+int controls_load(ares_controls *c, const ares_json *json, const char *path)
+{
+    for (int i = 0; c && i < c->n; i++) {
+        const char *name = c->items[i].control->name;
+        const ares_json *state = ares_json_get(json, name);
+        if (!state) return ares_fail(ARES_EFORMAT, "train: %s: no state of '%s'; the run that wrote it did not use it", path, name);
+        int rc = c->items[i].control->load(c->items[i].state, state);
+        if (rc != ARES_OK) return ares_fail_in(rc, "train: %s", path);
+    }
+    return ARES_OK;
+}

@@ -1,0 +1,23 @@
+/* The open controls of a run (controls.c). A NULL ares_controls has none. */
+#ifndef ARES_TRAIN_CONTROLS_H
+#define ARES_TRAIN_CONTROLS_H
+
+#include "ares/train.h"
+
+void controls_declare(ares_config *cfg, ares_train_config *out); /* the options of all, wanted or not */
+int controls_open(const ares_train_config *cfg, const ares_dataset *train, ares_world *world, bool entropy_reward, ares_controls **out);
+void controls_close(ares_controls *c);
+int controls_observe(ares_controls *c, ares_batch *b, ares_metrics *m);
+int controls_adapt(ares_controls *c, const ares_batch *b, ares_metrics *m);
+bool controls_want_generated(const ares_controls *c);
+int controls_generated(ares_controls *c, const ares_batch *b);
+bool controls_want_validation(const ares_controls *c);
+int controls_validate(ares_controls *c, ares_batch *b, ares_metrics *m);
+void controls_skip(const ares_controls *c, ares_loader *l);            /* prompts that shall not come again */
+/* A pass over all training rows: prompts a batch, 0: none is asked for or all is done; *done: prompts it has had. */
+int64_t controls_bootstrap(const ares_controls *c, int64_t *done);
+int controls_bootstrap_add(ares_controls *c, ares_batch *b, ares_metrics *m);
+int controls_bootstrap_finish(ares_controls *c, ares_metrics *m);
+void controls_save(const ares_controls *c, ares_str *json);            /* {"<name>": state, ..} */
+int controls_load(ares_controls *c, const ares_json *json, const char *path);
+#endif

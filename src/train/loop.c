@@ -17,11 +17,34 @@ typedef struct run {
 
 static bool lead(const run *r) { return ares_world_rank(r->trainer.world) == 0; }
 
+/* Tokens as a reader colours them, where a control marked them: entropies to three digits, the HWE tokens as [first, count], and
+ * the weights of the KL term as [weight, count] from the first token on. */
+static void write_tokens(const ares_batch *b, int64_t row, ares_str *out)
+{
+    int64_t first = b->row_start[row], n = b->row_start[row + 1] - first;
+    ares_str_add_z(out, ",\"entropies\":[");
+    for (int64_t i = 0; i < n; i++) ares_str_addf(out, "%s%.3g", i ? "," : "", (double)b->entropies_1[first + i]);
+    ares_str_add_z(out, "],\"hwe\":[");
+    for (int64_t i = 0, end, runs = 0; i < n; i = end) {
+        for (end = i + 1; end < n && b->hwe[first + end] == b->hwe[first + i];) end++;
+        if (b->hwe[first + i]) ares_str_addf(out, "%s[%lld,%lld]", runs++ ? "," : "", (long long)i, (long long)(end - i));
+    }
+    ares_str_add_char(out, ']');
+    if (!b->kl_weight) return;
+    ares_str_add_z(out, ",\"kl_weight\":[");
+    for (int64_t i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && b->kl_weight[first + end] == b->kl_weight[first + i];) end++;
+        ares_str_addf(out, "%s[%.6g,%lld]", i ? "," : "", (double)b->kl_weight[first + i], (long long)(end - i));
+    }
+    ares_str_add_char(out, ']');
+}
+
 /* One JSON line a row: what was asked, answered and made of it. All ranks' rows, in rank order. */
 static int write_rollouts(run *r)
 {
     ares_trainer *t = &r->trainer;
     const ares_batch *b = &t->batch;
+    static const char *const difficulties[ARES_DIFFICULTIES] = { "", "easy", "medium", "hard" };
     ares_str rows = { 0 }, all = { 0 }, path = { 0 };
     for (int64_t i = 0; i < b->rows; i++) {
         const ares_sample *s = &b->samples[i];
@@ -47,7 +70,10 @@ static int write_rollouts(run *r)
         ares_json_write_float(&rows, s->accuracy);
         ares_str_add_z(&rows, ",\"advantage\":");
         ares_json_write_float(&rows, tokens ? b->advantages[b->row_start[i]] : 0);
-        ares_str_addf(&rows, ",\"n_tokens\":%lld,\"finished\":%s}\n", (long long)tokens, s->stopped ? "true" : "false");
+        ares_str_addf(&rows, ",\"n_tokens\":%lld,\"finished\":%s", (long long)tokens, s->stopped ? "true" : "false");
+        if (s->difficulty) ares_str_addf(&rows, ",\"difficulty\":\"%s\"", difficulties[s->difficulty]);
+        if (b->hwe) write_tokens(b, i, &rows);
+        ares_str_add_z(&rows, "}\n");
     }
     int rc = ares_world_gather_all(t->world, rows.data, rows.len, &all, NULL);
     if (rc == ARES_OK && lead(r)) {

@@ -1,0 +1,283 @@
+/* AEPO's memory as one JSON object (aepo.md 1.8). Doubles are written so that they read back as the same bits. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "aepo.h"
+
+/* ---------------------------------------------------------------- saving */
+
+static void begin(ares_str *json, const char *key) { ares_str_addf(json, "%s\"%s\":", json->data[json->len - 1] == '{' ? "" : ",", key); }
+
+static void begin_view(ares_str *json, ares_view key)
+{
+    if (json->data[json->len - 1] != '{') ares_str_add_char(json, ',');
+    ares_json_write_string(json, key);
+    ares_str_add_char(json, ':');
+}
+
+static void save_numbers(ares_str *json, const char *key, const double *x)
+{
+    begin(json, key);
+    ares_str_add_char(json, '{');
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
+        begin(json, ares_difficulty_names[d]);
+        ares_json_write_double(json, x[d]);
+    }
+    ares_str_add_char(json, '}');
+}
+
+static void save_beta(const aepo *s, ares_str *json)
+{
+    begin(json, "kl_beta");
+    ares_str_addf(json, "{\"updates\":%lld", (long long)s->beta_updates);
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
+        begin(json, ares_difficulty_names[d]);
+        ares_str_add_z(json, "{\"beta\":");
+        ares_json_write_double(json, s->beta[d].beta);
+        ares_str_add_z(json, ",\"kl_ema\":");
+        if (s->beta[d].started) ares_json_write_double(json, s->beta[d].kl_ema);
+        else ares_str_add_z(json, "null");
+        ares_str_add_z(json, ",\"error_ema\":");
+        ares_json_write_double(json, s->beta[d].error_ema);
+        ares_str_add_char(json, '}');
+    }
+    ares_str_add_char(json, '}');
+}
+
+static void save_baseline(const aepo *s, ares_str *json)
+{
+    bool any = false;
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) any = any || s->baseline_known[d];
+    begin(json, "bootstrap_baseline");
+    if (!any) {
+        ares_str_add_z(json, "null");
+        return;
+    }
+    ares_str_add_char(json, '{');
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
+        if (!s->baseline_known[d]) continue;
+        begin(json, ares_difficulty_names[d]);
+        ares_str_add_z(json, "{\"acc_mean\":");
+        ares_json_write_double(json, s->baseline_accuracy[d]);
+        ares_str_add_z(json, ",\"len_mean\":");
+        ares_json_write_double(json, s->baseline_length[d]);
+        ares_str_add_char(json, '}');
+    }
+    ares_str_add_char(json, '}');
+}
+
+static void save_bootstrap(const aepo *s, ares_str *json)
+{
+    begin(json, "bootstrap");
+    ares_str_addf(json, "{\"done\":%s,\"prompts\":%lld,\"seen\":{", s->bootstrap_done ? "true" : "false", (long long)s->bootstrap_prompts);
+    for (int64_t i = 0; i < ares_map_count(s->bootstrap_index); i++) {
+        const aepo_seen *p = &s->bootstrap_seen[i];
+        begin_view(json, ares_map_key(s->bootstrap_index, i));
+        ares_str_addf(json, "[%lld", (long long)p->samples);
+        for (int k = 0; k < 3; k++) {
+            ares_str_add_char(json, ',');
+            ares_json_write_double(json, k == 0 ? p->accuracy : k == 1 ? p->hwe : p->length);
+        }
+        ares_str_add_char(json, ']');
+    }
+    ares_str_add_z(json, "}}");
+}
+
+void aepo_save(const void *state, ares_str *json)
+{
+    const aepo *s = state;
+    ares_str_add_z(json, "{\"tau\":");
+    if (s->tau_known) ares_json_write_double(json, s->tau);
+    else ares_str_add_z(json, "null");
+    ares_str_addf(json, ",\"tau_ema_started\":%s,\"steps\":%lld,\"target\":{", s->tau_started ? "true" : "false", (long long)s->steps);
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
+        if (!s->target_known[d]) continue;
+        begin(json, ares_difficulty_names[d]);
+        ares_str_addf(json, "%lld", (long long)s->target[d]);
+    }
+    ares_str_add_char(json, '}');
+    save_numbers(json, "alpha", s->alpha);
+    save_numbers(json, "kl_lambda", s->lambda);
+    save_beta(s, json);
+    begin(json, "difficulty");
+    ares_str_add_char(json, '{');
+    for (int64_t i = 0; i < ares_map_count(s->difficulty); i++) {
+        begin_view(json, ares_map_key(s->difficulty, i));
+        ares_json_write_string(json, ares_view_of(ares_difficulty_names[ares_map_value(s->difficulty, i)]));
+    }
+    ares_str_add_char(json, '}');
+    begin(json, "skip_gid");
+    ares_str_add_char(json, '[');
+    for (int64_t i = 0; i < ares_map_count(s->skip); i++) {
+        if (i) ares_str_add_char(json, ',');
+        ares_json_write_string(json, ares_map_key(s->skip, i));
+    }
+    ares_str_add_char(json, ']');
+    save_baseline(s, json);
+    save_bootstrap(s, json);
+    ares_str_add_char(json, '}');
+}
+
+/* ---------------------------------------------------------------- loading */
+
+static int misfit(const char *key, const char *what) { return ares_fail(ARES_EFORMAT, "%s: saved state: '%s' %s", aepo_who, key, what); }
+
+static int object(const ares_json *o, const char *key, const ares_json **out)
+{
+    ARES_TRY(control_member(o, aepo_who, key, out));
+    return (*out)->type == ARES_JSON_OBJECT ? ARES_OK : misfit(key, "is no object");
+}
+
+static int boolean(const ares_json *o, const char *key, bool *out)
+{
+    const ares_json *v;
+    ARES_TRY(control_member(o, aepo_who, key, &v));
+    if (v->type != ARES_JSON_BOOL) return misfit(key, "is neither true nor false");
+    *out = v->boolean;
+    return ARES_OK;
+}
+
+/* A number for each difficulty; with known, those that are there. */
+static int numbers(const ares_json *o, const char *key, double *x, bool *known)
+{
+    const ares_json *map;
+    ARES_TRY(object(o, key, &map));
+    for (int64_t i = 0; i < map->count; i++)
+        if (!ares_difficulty_find(map->members[i].key)) return misfit(key, "has a member that is none of easy, medium, hard");
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
+        bool there = ares_json_get(map, ares_difficulty_names[d]) != NULL;
+        if (known) known[d] = there;
+        if (there || !known)
+            if (control_number(map, aepo_who, ares_difficulty_names[d], &x[d]) != ARES_OK) return ares_fail_in(ARES_EFORMAT, "%s", key);
+    }
+    return ARES_OK;
+}
+
+static int check_gid(const aepo *s, const char *key, ares_view gid)
+{
+    if (!s->env.gids || ares_map_get(s->env.gids, gid, NULL)) return ARES_OK;
+    return ares_fail(ARES_ESTATE, "%s: saved state: '%s' names the prompt '%.*s', which no training row has; the state is of another data set", aepo_who, key, (int)gid.len,
+                     gid.data);
+}
+
+static int load_difficulty(aepo *s, const ares_json *json)
+{
+    const ares_json *map;
+    ARES_TRY(object(json, "difficulty", &map));
+    ares_map_free(s->difficulty);
+    s->difficulty = ares_map_new();
+    for (int64_t i = 0; i < map->count; i++) {
+        const ares_json_member *x = &map->members[i];
+        ares_difficulty d = x->value->type == ARES_JSON_STRING ? ares_difficulty_find(x->value->text) : ARES_DIFFICULTY_NONE;
+        if (!d) return ares_fail(ARES_EFORMAT, "%s: saved state: 'difficulty' of '%.*s' is none of easy, medium, hard", aepo_who, (int)x->key.len, x->key.data);
+        ARES_TRY(check_gid(s, "difficulty", x->key));
+        ares_map_put(s->difficulty, x->key, d);
+    }
+    return ARES_OK;
+}
+
+static int load_skip(aepo *s, const ares_json *json)
+{
+    const ares_json *list;
+    ARES_TRY(control_member(json, aepo_who, "skip_gid", &list));
+    if (list->type != ARES_JSON_ARRAY) return misfit("skip_gid", "is no list");
+    ares_map_free(s->skip);
+    s->skip = ares_map_new();
+    for (int64_t i = 0; i < list->count; i++) {
+        if (list->items[i].type != ARES_JSON_STRING) return misfit("skip_gid", "has an item that is no string");
+        ARES_TRY(check_gid(s, "skip_gid", list->items[i].text));
+        ares_map_put(s->skip, list->items[i].text, i);
+    }
+    return ARES_OK;
+}
+
+static int load_beta(aepo *s, const ares_json *json)
+{
+    const ares_json *map, *one, *ema;
+    ARES_TRY(object(json, "kl_beta", &map));
+    ARES_TRY(control_integer(map, aepo_who, "updates", &s->beta_updates));
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
+        ARES_TRY(object(map, ares_difficulty_names[d], &one));
+        ARES_TRY(control_number(one, aepo_who, "beta", &s->beta[d].beta));
+        ARES_TRY(control_number(one, aepo_who, "error_ema", &s->beta[d].error_ema));
+        ARES_TRY(control_member(one, aepo_who, "kl_ema", &ema));
+        s->beta[d].started = ema->type != ARES_JSON_NULL;
+        s->beta[d].kl_ema = 0;
+        if (s->beta[d].started) ARES_TRY(control_number(one, aepo_who, "kl_ema", &s->beta[d].kl_ema));
+        if (s->beta[d].beta <= 0) return misfit("kl_beta", "is not above 0");
+    }
+    return ARES_OK;
+}
+
+static int load_baseline(aepo *s, const ares_json *json)
+{
+    const ares_json *map;
+    ARES_TRY(control_member(json, aepo_who, "bootstrap_baseline", &map));
+    if (map->type != ARES_JSON_NULL && map->type != ARES_JSON_OBJECT) return misfit("bootstrap_baseline", "is neither null nor an object");
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
+        const ares_json *one = ares_json_get(map, ares_difficulty_names[d]);
+        s->baseline_known[d] = one != NULL;
+        if (!one) continue;
+        ARES_TRY(control_number(one, aepo_who, "acc_mean", &s->baseline_accuracy[d]));
+        ARES_TRY(control_number(one, aepo_who, "len_mean", &s->baseline_length[d]));
+    }
+    return ARES_OK;
+}
+
+aepo_seen *aepo_bootstrap_at(aepo *s, ares_view gid)
+{
+    int64_t at;
+    if (ares_map_get(s->bootstrap_index, gid, &at)) return &s->bootstrap_seen[at];
+    at = ares_map_count(s->bootstrap_index);
+    if (at == s->bootstrap_cap) {
+        s->bootstrap_cap = s->bootstrap_cap * 2 + 256;
+        s->bootstrap_seen = ares_realloc(s->bootstrap_seen, (size_t)s->bootstrap_cap * sizeof *s->bootstrap_seen);
+    }
+    ares_map_put(s->bootstrap_index, gid, at);
+    s->bootstrap_seen[at] = (aepo_seen){ 0 };
+    return &s->bootstrap_seen[at];
+}
+
+static int load_bootstrap(aepo *s, const ares_json *json)
+{
+    const ares_json *map, *seen;
+    ARES_TRY(object(json, "bootstrap", &map));
+    ARES_TRY(boolean(map, "done", &s->bootstrap_done));
+    ARES_TRY(control_integer(map, aepo_who, "prompts", &s->bootstrap_prompts));
+    ARES_TRY(object(map, "seen", &seen));
+    ares_map_free(s->bootstrap_index);
+    s->bootstrap_index = ares_map_new();
+    for (int64_t i = 0; i < seen->count; i++) {
+        const ares_json_member *x = &seen->members[i];
+        const ares_json *v = x->value;
+        bool fits = v->type == ARES_JSON_ARRAY && v->count == 4 && v->items[0].type == ARES_JSON_INT && v->items[0].integer > 0;
+        for (int k = 1; fits && k < 4; k++) fits = v->items[k].type == ARES_JSON_INT || v->items[k].type == ARES_JSON_FLOAT;
+        if (!fits) return ares_fail(ARES_EFORMAT, "%s: saved state: 'bootstrap.seen' of '%.*s' is no list of four sums", aepo_who, (int)x->key.len, x->key.data);
+        ARES_TRY(check_gid(s, "bootstrap.seen", x->key));
+        *aepo_bootstrap_at(s, x->key) =
+            (aepo_seen){ .samples = v->items[0].integer, .accuracy = v->items[1].number, .hwe = v->items[2].number, .length = v->items[3].number };
+    }
+    return ARES_OK;
+}
+
+int aepo_load(void *state, const ares_json *json)
+{
+    aepo *s = state;
+    const ares_json *tau;
+    double target[ARES_DIFFICULTIES] = { 0 };
+    ARES_TRY(control_member(json, aepo_who, "tau", &tau));
+    s->tau_known = tau->type != ARES_JSON_NULL;
+    if (s->tau_known) ARES_TRY(control_number(json, aepo_who, "tau", &s->tau));
+    ARES_TRY(boolean(json, "tau_ema_started", &s->tau_started));
+    if (s->tau_started && !s->tau_known) return misfit("tau", "is null though its average has started");
+    ARES_TRY(control_integer(json, aepo_who, "steps", &s->steps));
+    ARES_TRY(numbers(json, "target", target, s->target_known));
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) s->target[d] = (int64_t)target[d];
+    ARES_TRY(numbers(json, "alpha", s->alpha, NULL));
+    ARES_TRY(numbers(json, "kl_lambda", s->lambda, NULL));
+    ARES_TRY(load_beta(s, json));
+    ARES_TRY(load_difficulty(s, json));
+    ARES_TRY(load_skip(s, json));
+    ARES_TRY(load_baseline(s, json));
+    return load_bootstrap(s, json);
+}

@@ -7,10 +7,15 @@
 #include "ares/config.h"
 #include "ares/core.h"
 #include "ares/data.h"
+#include "ares/dist.h"
 
 /* ------------------------------------------------------------------ options: worker.reward.* */
 #define ARES_REWARD_OPTIONS(X)                                                                                                          \
-    X(tree, rewards, "rewards", "[{name: exact}]", "list", "rewards that add up: [{name: boxed, weight: 0.9}, {name: format, weight: 0.1, pattern: ...}]") \
+    X(tree, rewards, "rewards", "null", "list", "rewards that add up: [{name: boxed, weight: 0.9}, {name: format, weight: 0.1, pattern: ...}]; null: [{name: exact}]") \
+    X(text, accuracy, "accuracy", "null", "nonempty", "the verifier whose 0 or 1 is a sample's accuracy; null: the first reward that says something of it") \
+    X(text, reward_function, "reward_function", "null", "nonempty", "in place of rewards: math, dapo, r1v, or a published file: .../math.py:compute_score") \
+    X(tree, reward_function_kwargs, "reward_function_kwargs", "{}", "map", "options of reward_function: {format_weight: 0.1}")                     \
+    X(choice, reward_type, "reward_type", "null", "batch|sequential", "how the published reward_function was called; checked against it")           \
     X(flag, skip_special_tokens, "skip_special_tokens", "true", "", "judge the response without special tokens")                        \
     X(f64, unfinished_score, "unfinished_score", "null", "?", "total score of a response cut by length; null: judged like others")
 ARES_OPTION_STRUCT(ares_reward_config, ARES_REWARD_OPTIONS);
@@ -50,8 +55,22 @@ typedef struct ares_verifier {
 const ares_verifier *ares_verifier_find(const char *name);
 const char *const *ares_verifier_names(int *n);
 
+/* ------------------------------------------------------------------ judge.c: a verifier with its options
+ * name: of the table, or with the prefix "boxed_": the response is then the content of its last \boxed{}, or empty. Fill the
+ * options (ares_config_bind, or ares_config_add_options before resolve), then check them once; running changes nothing.
+ */
+typedef struct ares_judge ares_judge;
+int ares_judge_new(const char *name, ares_judge **out);
+void ares_judge_free(ares_judge *j);
+const char *ares_judge_name(const ares_judge *j);
+ares_option_table *ares_judge_options(ares_judge *j, void **into); /* NULL: it has none */
+void ares_judge_check(ares_judge *j, ares_config *cfg, const char *path); /* path of its options, for faults */
+/* in->options is ignored. A failure is bad ground truth (or a row that names no verifier): the caller scores it by its policy. */
+int ares_judge_run(const ares_judge *j, const ares_verify_in *in, ares_verify_out *out);
+
 /* ------------------------------------------------------------------ manager (reward.c)
  * An entry of `rewards` names a verifier, or says `function: path.so:symbol`, or `command: [words]`. score = sum of weight x score.
+ * A response that an entry cannot judge (bad ground truth, a process that fails) gets the entry's failure_score; training goes on.
  */
 typedef struct ares_reward ares_reward;
 /* Binds and checks every entry (faults go to cfg); starts children lazily. pool may be NULL. */
@@ -64,11 +83,18 @@ typedef struct ares_reward_item {
     ares_verify_in in;
     float score, accuracy;
     float *parts;                /* [ares_reward_count] */
-    bool failed;                 /* a user's reward failed on it; scored by its policy */
+    bool failed;                 /* a reward could not judge it; scored by its policy */
 } ares_reward_item;
 void ares_reward_submit(ares_reward *r, ares_reward_item *item);
-/* All queued are done. m (may be NULL): failures are added to reward/failed/<name>; reward/replayable becomes 0 when a clock decided a score. */
-int ares_reward_wait(ares_reward *r, ares_metrics *m);
+/* All queued are done. What could not be judged has its entry's failure_score, and is told. */
+void ares_reward_wait(ares_reward *r);
+/*
+ * A collective: what the responses waited for since the last report were, over all ranks; names begin with prefix. Of every
+ * verifier that judged: reward/<name>/mean, reward/<name>/accuracy, reward/failed/<name> (a number); of all: reward/exhausted
+ * (a number), reward/extract_fail_rate, the verifiers' own values; with users' processes reward/replayable, 0 when a clock
+ * decided a score. w may be NULL.
+ */
+int ares_reward_report(ares_reward *r, ares_world *w, const char *prefix, ares_metrics *m);
 
 /* The C function of a user's shared object, declared `double NAME(const char *response, const char *ground_truth, const char *row_json);`
  * NaN counts as a failure. Texts end at their first NUL. It runs in a child process (`ares-train __reward`), never in the trainer. */

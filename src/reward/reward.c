@@ -1,7 +1,7 @@
 /*
  * The reward manager: entries of worker.reward.rewards, each a built-in verifier or a user's process, added up by weight.
  * Built-ins run on the pool's idle threads while others decode; users' processes work beside us and are asked for their
- * answers at the end.
+ * answers at the end. What metrics count is added up by ares_reward_wait, in the order of submission.
  */
 #include <math.h>
 #include <stdio.h>
@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include "child.h"
+#include "published.h"
+#include "tally.h"
 
 ARES_OPTION_TABLE(ares_reward_options, ares_reward_config, ARES_REWARD_OPTIONS)
 
@@ -19,24 +21,32 @@ ARES_OPTION_TABLE(ares_reward_options, ares_reward_config, ARES_REWARD_OPTIONS)
     X(texts, command, "command", "[]", "", "program and arguments: a JSON line in, a JSON line out (examples/reward_command)")          \
     X(f64, timeout_s, "timeout_s", "10", "(0,)", "function and command: time for one response")                                         \
     X(i64, memory_mb, "memory_mb", "4096", "[16,)", "function and command: address space")                                              \
-    X(f64, failure_score, "failure_score", "0.0", "", "function and command: score of a response on which it failed")
+    X(f64, failure_score, "failure_score", "0.0", "", "score of a response that could not be judged: bad ground truth, a failed process")
 ARES_OPTION_STRUCT(entry_options, ENTRY_OPTIONS);
 static ARES_OPTION_TABLE(entry_table, entry_options, ENTRY_OPTIONS)
 
 typedef struct entry {
     entry_options o;
-    const ares_verifier *verifier;
-    void *options;               /* the verifier's own */
+    ares_judge *judge;           /* or */
     reward_child *child;
-    char *name, *failed_metric;
+    char *name;
 } entry;
+
+/* What one judge said of one response. */
+typedef struct verdict {
+    double score, accuracy;
+    const char *judged_by;
+    char *why;                   /* it failed */
+    bool no_answer, exhausted;
+    ares_verify_value *values;
+    int n_values;
+} verdict;
 
 typedef struct job {
     struct ares_reward *owner;
     ares_reward_item *item;
     reward_call *calls;          /* [entries], of the users' ones */
-    int rc;
-    char *message;
+    verdict *verdicts;           /* [entries + 1], the last of worker.reward.accuracy */
 } job;
 
 struct ares_reward {
@@ -44,35 +54,36 @@ struct ares_reward {
     ares_pool *pool;
     entry *entries;
     int n;
+    bool users;                  /* an entry is a process */
+    int accuracy_entry;          /* whose accuracy counts; -1: the first that says something, or accuracy_judge's */
+    ares_judge *accuracy_judge;
     job **jobs;
     int64_t n_jobs, cap;
+    tally *tally;
     ares_str line;
 };
 
 /* ---------------------------------------------------------------- opening */
-static int open_builtin(ares_config *cfg, const char *path, entry *e)
+static void open_builtin(ares_config *cfg, const char *path, entry *e)
 {
-    int n, i;
-    const char *const *names = ares_verifier_names(&n);
+    void *options;
     if (!e->o.name) {
         ares_config_fault(cfg, path, "an entry needs a name (a built-in verifier), a function or a command");
-        return ARES_OK;
+        return;
     }
-    if (ares_lookup(ARES_ECONFIG, "", e->o.name, names, n, &i) != ARES_OK) {
+    if (ares_judge_new(e->o.name, &e->judge) != ARES_OK) {
         char named[80]; /* the fault names the option and its value itself */
         snprintf(named, sizeof named, "%s.name", path);
         const char *why = strstr(ares_error_message(), "': ");
         ares_config_fault(cfg, named, "%s", why ? why + 3 : ares_error_message());
-        return ARES_OK;
+        return;
     }
-    e->verifier = ares_verifier_find(names[i]);
-    e->options = ares_calloc(1, e->verifier->options_size + 1);
-    if (e->verifier->options) ares_config_bind(cfg, path, e->verifier->options, e->options);
-    if (e->verifier->check && e->verifier->check(e->options) != ARES_OK) ares_config_fault(cfg, path, "%s", ares_error_message());
-    return ARES_OK;
+    ares_option_table *table = ares_judge_options(e->judge, &options);
+    if (table) ares_config_bind(cfg, path, table, options);
+    ares_judge_check(e->judge, cfg, path);
 }
 
-static int open_child(ares_config *cfg, const char *path, entry *e)
+static void open_child(ares_config *cfg, const char *path, entry *e)
 {
     char **argv = ares_calloc((size_t)e->o.command.count + 6, sizeof *argv);
     int n = 0;
@@ -103,7 +114,6 @@ static int open_child(ares_config *cfg, const char *path, entry *e)
     e->child = reward_child_new(&o);
     for (int i = 0; i < n; i++) ares_free(argv[i]);
     ares_free(argv);
-    return ARES_OK;
 }
 
 static const char *base_name(const char *path)
@@ -112,33 +122,75 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-static int open_entry(ares_config *cfg, const char *path, entry *e)
+static void open_entry(ares_config *cfg, const char *path, entry *e)
 {
     ares_config_bind(cfg, path, entry_table, &e->o);
     bool user = e->o.function || e->o.command.count;
-    const char *name = e->o.name ? e->o.name : e->o.function ? base_name(e->o.function) : e->o.command.count ? base_name(e->o.command.items[0]) : "unnamed";
-    char metric[160];
-    snprintf(metric, sizeof metric, "reward/failed/%s", name);
-    e->name = ares_strdup(name);
-    e->failed_metric = ares_strdup(metric);
-    return user ? open_child(cfg, path, e) : open_builtin(cfg, path, e);
+    e->name = ares_strdup(e->o.name ? e->o.name : e->o.function ? base_name(e->o.function) : e->o.command.count ? base_name(e->o.command.items[0]) : "unnamed");
+    if (user) open_child(cfg, path, e);
+    else open_builtin(cfg, path, e);
+}
+
+/* worker.reward.reward_function: one entry, whose options are reward_function_kwargs. */
+static void open_function(ares_config *cfg, const ares_reward_config *rc, entry *e)
+{
+    void *options;
+    const char *name = reward_function_verifier(cfg, rc);
+    *e = (entry){ .o = { .weight = 1 }, .name = ares_strdup(name ? name : "unnamed") };
+    if (!name || ares_judge_new(name, &e->judge) != ARES_OK) return;
+    ares_option_table *table = ares_judge_options(e->judge, &options);
+    if (table) ares_config_bind(cfg, "worker.reward.reward_function_kwargs", table, options);
+    ares_judge_check(e->judge, cfg, "worker.reward.reward_function_kwargs");
+}
+
+/* Nothing is said: the response is the ground truth, or it is not. */
+static void open_default(entry *e)
+{
+    *e = (entry){ .o = { .weight = 1 }, .name = ares_strdup("exact") };
+    int rc = ares_judge_new(e->name, &e->judge);
+    ARES_ASSERT(rc == ARES_OK);
+    judge_use_defaults(e->judge);
+}
+
+static void open_accuracy(ares_config *cfg, ares_reward *r)
+{
+    r->accuracy_entry = -1;
+    if (!r->cfg.accuracy) return;
+    for (int i = 0; i < r->n; i++)
+        if (strcmp(r->entries[i].name, r->cfg.accuracy) == 0) r->accuracy_entry = i;
+    if (r->accuracy_entry >= 0) return;
+    if (ares_judge_new(r->cfg.accuracy, &r->accuracy_judge) == ARES_OK) {
+        judge_use_defaults(r->accuracy_judge);
+        return;
+    }
+    const char *why = strstr(ares_error_message(), "': ");
+    ares_config_fault(cfg, "worker.reward.accuracy", "%s", why ? why + 3 : ares_error_message());
 }
 
 int ares_reward_open(ares_config *cfg, const ares_reward_config *rc, ares_pool *pool, ares_reward **out)
 {
+    static const ares_json none = { .type = ARES_JSON_NULL };
     *out = NULL;
     ares_reward *r = ares_calloc(1, sizeof *r);
+    const ares_json *list = rc->rewards ? rc->rewards : &none;
+    bool given = list->type != ARES_JSON_NULL;
     r->cfg = *rc;
     r->pool = pool;
-    r->n = (int)rc->rewards->count;
+    r->tally = tally_new();
+    r->n = given ? (int)list->count : 1;
     r->entries = ares_calloc((size_t)r->n + 1, sizeof *r->entries);
-    if (r->n == 0) ares_config_fault(cfg, "worker.reward.rewards", "no reward; name one, as in [{name: exact}]");
-    for (int i = 0; i < r->n; i++) {
+    if (rc->reward_function && given) ares_config_fault(cfg, "worker.reward.rewards", "worker.reward.reward_function says what is rewarded; set one of them");
+    else if (rc->reward_function) open_function(cfg, rc, &r->entries[0]);
+    else if (!given) open_default(&r->entries[0]);
+    else if (r->n == 0) ares_config_fault(cfg, "worker.reward.rewards", "no reward; name one, as in [{name: exact}]");
+    for (int i = 0; i < r->n && given; i++) {
         char path[64];
         snprintf(path, sizeof path, "worker.reward.rewards.%d", i);
-        if (rc->rewards->items[i].type != ARES_JSON_OBJECT) ares_config_fault(cfg, path, "an entry is a map, as in {name: exact, weight: 1}");
+        if (list->items[i].type != ARES_JSON_OBJECT) ares_config_fault(cfg, path, "an entry is a map, as in {name: exact, weight: 1}");
         else open_entry(cfg, path, &r->entries[i]);
+        r->users = r->users || r->entries[i].child;
     }
+    if (ares_config_fault_count(cfg) == 0) open_accuracy(cfg, r);
     int failed = ares_config_finish(cfg);
     if (failed != ARES_OK) {
         ares_reward_close(r);
@@ -150,8 +202,12 @@ int ares_reward_open(ares_config *cfg, const ares_reward_config *rc, ares_pool *
 
 static void free_job(job *j)
 {
+    for (int i = 0; i <= j->owner->n; i++) {
+        ares_free(j->verdicts[i].why);
+        ares_free(j->verdicts[i].values);
+    }
+    ares_free(j->verdicts);
     ares_free(j->calls);
-    ares_free(j->message);
     ares_free(j);
 }
 
@@ -161,13 +217,14 @@ void ares_reward_close(ares_reward *r)
     ares_pool_drain(r->pool); /* a run that ends early may have responses that nobody waited for */
     for (int64_t k = 0; k < r->n_jobs; k++) free_job(r->jobs[k]);
     for (int i = 0; i < r->n; i++) {
-        ares_free(r->entries[i].options);
+        ares_judge_free(r->entries[i].judge);
         ares_free(r->entries[i].name);
-        ares_free(r->entries[i].failed_metric);
         reward_child_free(r->entries[i].child);
     }
+    ares_judge_free(r->accuracy_judge);
     ares_free(r->entries);
     ares_free(r->jobs);
+    tally_free(r->tally);
     ares_str_fini(&r->line);
     ares_free(r);
 }
@@ -176,22 +233,30 @@ int ares_reward_count(const ares_reward *r) { return r->n; }
 const char *ares_reward_name(const ares_reward *r, int i) { return r->entries[i].name; }
 
 /* ---------------------------------------------------------------- judging */
+static void run(const ares_judge *judge, const ares_reward_item *item, verdict *v)
+{
+    ares_verify_out out = { .accuracy = NAN };
+    if (ares_judge_run(judge, &item->in, &out) != ARES_OK) v->why = ares_strdup(ares_error_message());
+    v->score = out.score;
+    v->accuracy = out.accuracy;
+    v->judged_by = out.judged_by ? out.judged_by : ares_judge_name(judge);
+    v->no_answer = out.no_answer;
+    v->exhausted = out.exhausted;
+    v->n_values = v->why ? 0 : out.n_values;
+    if (v->n_values) {
+        v->values = ares_malloc((size_t)v->n_values * sizeof *v->values);
+        memcpy(v->values, out.values, (size_t)v->n_values * sizeof *v->values);
+    }
+    ares_str_fini(&out.details);
+}
+
 static void judge(void *ctx)
 {
     job *j = ctx;
     const ares_reward *r = j->owner;
-    for (int i = 0; i < r->n && j->rc == ARES_OK; i++) {
-        const entry *e = &r->entries[i];
-        if (!e->verifier) continue;
-        ares_verify_in in = j->item->in;
-        ares_verify_out out = { .accuracy = NAN };
-        in.options = e->options;
-        j->rc = e->verifier->verify(&in, &out);
-        j->item->parts[i] = (float)out.score;
-        if (isnan(j->item->accuracy)) j->item->accuracy = (float)out.accuracy;
-        ares_str_fini(&out.details);
-    }
-    if (j->rc != ARES_OK) j->message = ares_strdup(ares_error_message());
+    for (int i = 0; i < r->n; i++)
+        if (r->entries[i].judge) run(r->entries[i].judge, j->item, &j->verdicts[i]);
+    if (r->accuracy_judge) run(r->accuracy_judge, j->item, &j->verdicts[r->n]);
 }
 
 /* What a user's process reads: the texts, and the row they belong to. */
@@ -218,68 +283,85 @@ void ares_reward_submit(ares_reward *r, ares_reward_item *item)
         r->jobs = ares_realloc(r->jobs, (size_t)r->cap * sizeof *r->jobs);
     }
     job *j = ares_calloc(1, sizeof *j);
-    *j = (job){ .owner = r, .item = item, .calls = ares_calloc((size_t)r->n + 1, sizeof *j->calls) };
+    *j = (job){ .owner = r, .item = item, .calls = ares_calloc((size_t)r->n + 1, sizeof *j->calls), .verdicts = ares_calloc((size_t)r->n + 1, sizeof *j->verdicts) };
     item->accuracy = NAN;
     item->failed = false;
     r->jobs[r->n_jobs++] = j;
-    bool users = false, builtins = false;
-    for (int i = 0; i < r->n; i++) {
-        users = users || r->entries[i].child;
-        builtins = builtins || r->entries[i].verifier;
-    }
-    if (users) write_line(r, &item->in);
-    for (int i = 0; i < r->n && users; i++)
+    bool builtins = r->accuracy_judge != NULL;
+    for (int i = 0; i < r->n; i++) builtins = builtins || r->entries[i].judge;
+    if (r->users) write_line(r, &item->in);
+    for (int i = 0; i < r->n && r->users; i++)
         if (r->entries[i].child) reward_child_send(r->entries[i].child, ares_str_view(&r->line), &j->calls[i]);
     if (builtins) ares_pool_post(r->pool, judge, j);
 }
 
-/* Adds up one response, telling each failure of a user's reward once a step and counting all. */
-static void add_up(ares_reward *r, job *j, int64_t *failures, int64_t *told)
+/* ---------------------------------------------------------------- the answers */
+/* A failure costs one score and is told, the first three of a step by name. */
+static void fail(ares_reward *r, job *j, const char *name, const char *why, double score, int64_t *told)
+{
+    j->item->failed = true;
+    tally_add(r->tally, TALLY_TOTAL, 1, 1, "reward/failed/%s", name);
+    if ((*told)++ < 3) ares_warn("reward: %s: %s; scored %g", name, why, score);
+}
+
+static void count(ares_reward *r, const verdict *v)
+{
+    tally_add(r->tally, TALLY_MEAN, v->score, 1, "reward/%s/mean", v->judged_by);
+    if (!isnan(v->accuracy)) tally_add(r->tally, TALLY_MEAN, v->accuracy, 1, "reward/%s/accuracy", v->judged_by);
+    for (int i = 0; i < v->n_values; i++) tally_add(r->tally, TALLY_MEAN, v->values[i].sum, v->values[i].count, "%s", v->values[i].name);
+}
+
+/* The answer of a user's process, as a verdict. */
+static void hear(const entry *e, const reward_call *call, verdict *v)
+{
+    *v = (verdict){ .score = call->score, .accuracy = call->accuracy, .judged_by = e->name };
+    if (call->failed) v->why = ares_strdup(call->why);
+}
+
+static void add_up(ares_reward *r, job *j, int64_t *told)
 {
     ares_reward_item *item = j->item;
     double score = 0;
-    for (int i = 0; i < r->n; i++) {
-        const entry *e = &r->entries[i];
-        const reward_call *call = &j->calls[i];
-        if (e->child) {
-            item->parts[i] = (float)(call->failed ? e->o.failure_score : call->score);
-            if (!call->failed && isnan(item->accuracy)) item->accuracy = (float)call->accuracy;
-            if (call->failed) {
-                item->failed = true;
-                failures[i]++;
-                if ((*told)++ < 3) ares_warn("reward: %s: %s; scored %g", e->name, call->why, e->o.failure_score);
-            }
-        }
+    bool no_answer = false, exhausted = false;
+    for (int i = 0; i <= r->n; i++) {
+        const entry *e = i < r->n ? &r->entries[i] : NULL;
+        verdict *v = &j->verdicts[i];
+        if (!e && !r->accuracy_judge) break;
+        if (e && e->child) hear(e, &j->calls[i], v);
+        double failure_score = e ? e->o.failure_score : 0;
+        if (v->why) fail(r, j, v->judged_by, v->why, failure_score, told);
+        else count(r, v);
+        bool decides = e ? (r->accuracy_entry == i || (r->accuracy_entry < 0 && !r->accuracy_judge)) : true;
+        if (decides && !v->why && isnan(item->accuracy)) item->accuracy = (float)(r->cfg.accuracy && isnan(v->accuracy) ? v->score : v->accuracy);
+        no_answer = no_answer || v->no_answer;
+        exhausted = exhausted || v->exhausted;
+        if (!e) break;
+        item->parts[i] = (float)(v->why ? failure_score : v->score);
         score += e->o.weight * (double)item->parts[i];
     }
     if (!item->in.stopped && !ares_is_null_f64(r->cfg.unfinished_score)) score = r->cfg.unfinished_score;
     item->score = (float)score;
+    tally_add(r->tally, TALLY_MEAN, no_answer, 1, "reward/extract_fail_rate");
+    tally_add(r->tally, TALLY_TOTAL, exhausted, 1, "reward/exhausted");
 }
 
-int ares_reward_wait(ares_reward *r, ares_metrics *m)
+void ares_reward_wait(ares_reward *r)
 {
-    bool timed_out = false, users = false;
-    int rc = ARES_OK;
+    bool timed_out = false;
     char *message = ares_strdup(ares_error_message()); /* of what made the caller end early, who waits all the same */
-    double before;
-    int64_t told = 0, *failures = ares_calloc((size_t)r->n + 1, sizeof *failures);
-    for (int i = 0; i < r->n; i++) {
-        users = users || r->entries[i].child;
+    int64_t told = 0;
+    for (int i = 0; i < r->n; i++)
         if (r->entries[i].child) reward_child_wait(r->entries[i].child, &timed_out);
-    }
     ares_pool_drain(r->pool);
+    for (int i = 0; i < r->n; i++) tally_add(r->tally, TALLY_TOTAL, 0, 0, "reward/failed/%s", r->entries[i].name);
     for (int64_t k = 0; k < r->n_jobs; k++) {
-        job *j = r->jobs[k];
-        if (j->rc != ARES_OK && rc == ARES_OK) rc = ares_fail(j->rc, "%s", j->message);
-        add_up(r, j, failures, &told);
-        free_job(j);
+        add_up(r, r->jobs[k], &told);
+        free_job(r->jobs[k]);
     }
     r->n_jobs = 0;
-    for (int i = 0; m && i < r->n; i++)
-        if (r->entries[i].child) ares_metrics_add(m, r->entries[i].failed_metric, (double)failures[i]);
-    if (m && users) ares_metrics_set(m, "reward/replayable", !timed_out && (!ares_metrics_get(m, "reward/replayable", &before) || before != 0));
-    if (rc == ARES_OK && *message) ares_fail(ARES_ESTATE, "%s", message);
+    if (r->users) tally_add(r->tally, TALLY_NEVER, timed_out, 1, "reward/replayable");
+    if (*message) ares_fail(ARES_ESTATE, "%s", message);
     ares_free(message);
-    ares_free(failures);
-    return rc;
 }
+
+int ares_reward_report(ares_reward *r, ares_world *w, const char *prefix, ares_metrics *m) { return tally_report(r->tally, w, prefix, m); }

@@ -42,17 +42,34 @@ int generate_samples(ares_trainer *t, const generate_job *job, ares_arena *arena
             ares_str_clear(&text);
             rc = ares_tokenizer_decode(t->tokenizer, c.ids, c.n_tokens, t->cfg->reward.skip_special_tokens, &text);
             s->item = (ares_reward_item){ .in = { .response = { ares_arena_copy(arena, text.data ? text.data : "", text.len), text.len }, .ground_truth = row->ground_truth,
-                                                  .prompt = row->prompt_text, .stopped = c.finish == ARES_FINISH_STOP, .row = row->json },
+                                                  .prompt = row->prompt_text, .stopped = c.finish == ARES_FINISH_STOP, .row = row->json,
+                                                  .ids = (const int32_t *)ares_arena_copy(arena, (const char *)c.ids, (size_t)c.n_tokens * sizeof *c.ids), .response_tokens = c.n_tokens },
                                           .parts = ares_arena_calloc(arena, (size_t)parts + 1, sizeof(float)) };
             ares_reward_submit(t->reward, &s->item);
         }
     }
     ares_str_fini(&text);
     double waited = ares_now_s();
-    int judged = ares_reward_wait(t->reward, job->metrics); /* also after a failure: items lie in the arena */
+    ares_reward_wait(t->reward); /* also after a failure: items lie in the arena */
     if (job->metrics) ares_metrics_add(job->metrics, "timing_s/reward", ares_now_s() - waited);
     *out = all;
-    return rc != ARES_OK ? rc : judged;
+    return rc;
+}
+
+static void *copy(ares_arena *arena, const void *data, size_t bytes) { return ares_arena_copy(arena, data, bytes); }
+
+void generate_keep(generate_sample *s, int64_t n, ares_arena *arena)
+{
+    for (int64_t i = 0; i < n; i++) {
+        ares_completion *c = &s[i].completion;
+        size_t bytes = (size_t)c->n_tokens * 4;
+        bool same = c->entropies_1 == c->entropies;
+        c->ids = copy(arena, c->ids, bytes);
+        c->log_probs = copy(arena, c->log_probs, bytes);
+        c->entropies = copy(arena, c->entropies, bytes);
+        c->entropies_1 = same ? c->entropies : copy(arena, c->entropies_1, bytes);
+        c->log_probs_1 = NULL;
+    }
 }
 
 void generate_fill(ares_batch *b, const generate_group *groups, int64_t count, int64_t n, int64_t version)

@@ -84,6 +84,7 @@ int ares_report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *
         snprintf(key, sizeof key, "reward/%s", ares_reward_name(t->reward, i));
         ARES_TRY(put_mean(t, m, key, sum, (double)b->rows));
     }
+    ARES_TRY(ares_reward_report(t->reward, t->world, "", m));
     ARES_TRY(put_mean(t, m, "rollout/entropy", entropy, tokens));
     ARES_TRY(put_mean(t, m, "rollout/mixed_groups_frac", mixed, (double)b->groups));
     double total[1] = { response.sum + prompt.sum };

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "controls.h"
 #include "generate.h"
 
 #define VAL_OPTIONS(X)                                                                                      \
@@ -107,38 +108,49 @@ int ares_trainer_validate(ares_trainer *t, ares_metrics *m, ares_str *samples)
     int64_t total = ares_dataset_count(t->val), at = 0, ranks = ares_world_size(t->world), rank = ares_world_rank(t->world);
     int64_t batch = t->cfg->data.val_batch_size > 0 ? t->cfg->data.val_batch_size : total;
     int parts = ares_reward_count(t->reward), n_groups = 0, rc = ARES_OK;
-    ares_arena arena = { 0 }, step = { 0 };
+    ares_arena arena = { 0 };
+    ares_batch b;
+    ares_batch_init(&b);
+    generate_group *answered = ares_arena_calloc(&arena, (size_t)total + 1, sizeof *answered);
+    int64_t n_answered = 0, n = t->val_n;
     ares_map *names = ares_map_new();
     tally all = { .parts = ares_arena_calloc(&arena, (size_t)parts + 1, sizeof(double)) }, groups[64];
     for (int64_t i = 0; i < total; i++) group_of(t, ares_dataset_row(t->val, i), names, groups, &n_groups, parts, &arena);
     for (; at < total && rc == ARES_OK; at += batch) {
-        ares_arena_reset(&step);
-        int64_t n = 0, end = ARES_MIN(total, at + batch);
-        const ares_row **rows = ares_arena_alloc(&step, (size_t)(end - at) * sizeof *rows);
-        int64_t *draws = ares_arena_alloc(&step, (size_t)(end - at) * sizeof *draws);
+        int64_t count = 0, end = ARES_MIN(total, at + batch);
+        const ares_row **rows = ares_arena_alloc(&arena, (size_t)(end - at) * sizeof *rows);
+        int64_t *draws = ares_arena_alloc(&arena, (size_t)(end - at) * sizeof *draws);
         for (int64_t i = at; i < end; i++) {
             if (i % ranks != rank) continue;
-            rows[n] = ares_dataset_row(t->val, i);
-            draws[n++] = i;
+            rows[count] = ares_dataset_row(t->val, i);
+            draws[count++] = i;
         }
         /* a key of its own: validation never shifts what training samples */
-        generate_job job = { .n_prompts = n, .n = t->val_n, .rows = rows, .draws = draws, .sampling = &t->val_sampling,
+        generate_job job = { .n_prompts = count, .n = n, .rows = rows, .draws = draws, .sampling = &t->val_sampling,
                              .key = ares_rng_sub(ares_rng_root((uint64_t)t->cfg->rollout.seed, ARES_RNG_SAMPLE), UINT64_MAX, 0) };
         generate_sample *out = NULL;
-        rc = generate_samples(t, &job, &step, &out);
-        for (int64_t i = 0; i < n * t->val_n && rc == ARES_OK; i++) {
-            const ares_row *row = rows[i / t->val_n];
-            tally *g = group_of(t, row, names, groups, &n_groups, parts, &arena);
-            count(&all, &out[i], parts);
-            if (g) count(g, &out[i], parts);
-            if (samples) write_sample(t, row, i % t->val_n, &out[i], samples);
-        }
+        rc = generate_samples(t, &job, &arena, &out);
+        if (rc == ARES_OK) generate_keep(out, count * n, &arena);
+        for (int64_t g = 0; g < count && rc == ARES_OK; g++) answered[n_answered++] = (generate_group){ draws[g], rows[g], out + g * n, 0 };
     }
     rc = ares_world_agree(t->world, rc);
+    if (rc == ARES_OK) generate_fill(&b, answered, n_answered, n, t->actor.optim.updates);
+    if (rc == ARES_OK) rc = controls_validate(t->controls, &b, m);
+    for (int64_t r = 0; r < b.rows && rc == ARES_OK; r++) {
+        const ares_row *row = b.samples[r].row;
+        generate_sample *s = &answered[r / n].samples[r % n];
+        tally *g = group_of(t, row, names, groups, &n_groups, parts, &arena);
+        s->item.score = b.samples[r].score; /* a shaper may have added to it */
+        count(&all, s, parts);
+        if (g) count(g, s, parts);
+        if (samples) write_sample(t, row, r % n, s, samples);
+    }
+    ares_batch_fini(&b);
+    rc = ares_world_agree(t->world, rc);
     if (rc == ARES_OK) rc = put(t, &all, parts, m);
+    if (rc == ARES_OK) rc = ares_reward_report(t->reward, t->world, "val/", m);
     for (int g = 0; g < n_groups && rc == ARES_OK; g++) rc = put(t, &groups[g], parts, m);
     ares_map_free(names);
     ares_arena_fini(&arena);
-    ares_arena_fini(&step);
     return rc;
 }

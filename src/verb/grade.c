@@ -1,20 +1,28 @@
 /* ares-train grade: a verifier on lines of {response, ground_truth, ...}. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "ares/reward.h"
 #include "verb.h"
 
-static const char help[] =
+static const char usage[] =
     "usage: ares-train grade --verifier NAME [--input FILE] [option=value ...]\n"
+    "       ares-train grade --list\n"
     "\n"
-    "Reads {\"response\":\"..\",\"ground_truth\":..} a line (\"finished\":false for an answer cut by length), writes {\"score\":x, ..}.\n"
-    "option=value sets the verifier's own options (pattern=.. of format).\n"
+    "Reads {\"response\":\"..\",\"ground_truth\":..} a line, writes {\"score\":x, ..}. A line may also say \"finished\":false (cut by\n"
+    "length), \"prompt\", \"response_length\" or \"output_ids\" (for verifiers of length), and what the verifier reads of a data row:\n"
+    "\"rm_type\" or \"data_source\" (auto), \"instruction_id_list\" and \"kwargs\" (ifbench), \"choices\" (gpqa). With ground truth that\n"
+    "cannot be used, the score is 0 and \"error\" says why. option=value sets the verifier's own options. The prefix boxed_ before\n"
+    "a NAME judges the content of the last \\boxed{}.\n"
+    "\n"
+    "verifiers:\n";
+static const char example[] =
     "\n"
     "example:\n"
     "  echo '{\"response\":\"7 + 5 = 12\",\"ground_truth\":\"12\"}' | ares-train grade --verifier number\n";
 
-typedef struct job { const ares_verifier *verifier; ares_config *config; void *options; } job; /* config owns the texts of options */
+typedef struct job { ares_judge *judge; ares_config *config; int64_t bad; } job; /* config owns the texts of options */
 
 /* Strings as they are, anything else as JSON: as data rows are read. */
 static ares_view text_of(const ares_json *line, const char *key, ares_str *storage)
@@ -27,58 +35,151 @@ static ares_view text_of(const ares_json *line, const char *key, ares_str *stora
     return ares_str_view(storage);
 }
 
+/* "output_ids" as `generate` writes them; else "response_length" or "response_tokens". */
+static int read_tokens(const ares_json *line, ares_arena *arena, ares_verify_in *in)
+{
+    const ares_json *list = ares_json_get(line, "output_ids");
+    ARES_TRY(ares_json_get_i64(line, "response_tokens", -1, &in->response_tokens));
+    ARES_TRY(ares_json_get_i64(line, "response_length", in->response_tokens, &in->response_tokens));
+    if (!list || list->type == ARES_JSON_NULL) return ARES_OK;
+    if (list->type != ARES_JSON_ARRAY) return ares_fail(ARES_EFORMAT, "grade: 'output_ids' is no list of token ids");
+    int32_t *ids = ares_arena_alloc(arena, (size_t)(list->count + 1) * sizeof *ids);
+    for (int64_t i = 0; i < list->count; i++) {
+        const ares_json *v = &list->items[i];
+        if (v->type != ARES_JSON_INT || v->integer < 0 || v->integer > INT32_MAX) return ares_fail(ARES_EFORMAT, "grade: output_ids[%lld]: not a token id", (long long)i);
+        ids[i] = (int32_t)v->integer;
+    }
+    in->ids = ids;
+    in->response_tokens = list->count;
+    return ARES_OK;
+}
+
+static void write_result(int rc, const ares_verify_out *result, ares_str *out)
+{
+    ares_str_add_z(out, "{\"score\":");
+    ares_json_write_double(out, rc == ARES_OK ? result->score : 0);
+    if (result->judged_by) {
+        ares_str_add_z(out, ",\"judged_by\":");
+        ares_json_write_string(out, ares_view_of(result->judged_by));
+    }
+    if (rc == ARES_OK && result->details.len) {
+        ares_str_add_char(out, ',');
+        ares_str_add_view(out, ares_str_view(&result->details));
+    }
+    if (result->exhausted) ares_str_add_z(out, ",\"exhausted\":true");
+    if (rc != ARES_OK) {
+        ares_str_add_z(out, ",\"error\":");
+        ares_json_write_string(out, ares_view_of(ares_error_message()));
+    }
+    ares_str_add_char(out, '}');
+}
+
 static int grade_line(void *ctx, const ares_json *line, ares_str *out)
 {
     job *j = ctx;
     ares_str response = { 0 }, truth = { 0 }, prompt = { 0 };
+    ares_arena arena = { 0 };
     bool finished = true;
     if (!ares_json_get(line, "response")) return ares_fail(ARES_EFORMAT, "grade: the line has no 'response'");
     ARES_TRY(ares_json_get_bool(line, "finished", true, &finished));
     ares_verify_in in = { .response = text_of(line, "response", &response), .ground_truth = text_of(line, "ground_truth", &truth), .prompt = text_of(line, "prompt", &prompt),
-                          .stopped = finished, .row = line, .options = j->options };
+                          .stopped = finished, .row = line };
     ares_verify_out result = { .accuracy = NAN };
-    int rc = j->verifier->verify(&in, &result);
+    int rc = read_tokens(line, &arena, &in);
     if (rc == ARES_OK) {
-        ares_str_add_z(out, "{\"score\":");
-        ares_json_write_double(out, result.score);
-        if (result.details.len) ares_str_add_char(out, ',');
-        ares_str_add_view(out, ares_str_view(&result.details));
-        ares_str_add_char(out, '}');
+        int judged = ares_judge_run(j->judge, &in, &result);
+        write_result(judged, &result, out);
+        j->bad += judged != ARES_OK;
     }
     ares_str_fini(&result.details);
     ares_str_fini(&response);
     ares_str_fini(&truth);
     ares_str_fini(&prompt);
+    ares_arena_fini(&arena);
     return rc;
 }
 
 static int read_own_options(job *j, const char *const *extra)
 {
+    void *options;
     ares_config *cfg = j->config = ares_config_new();
-    j->options = ares_calloc(1, j->verifier->options_size + 1);
-    if (j->verifier->options) ares_config_add_options(cfg, "", j->verifier->options, j->options);
+    ares_option_table *table = ares_judge_options(j->judge, &options);
+    if (table) ares_config_add_options(cfg, "", table, options);
     for (; *extra; extra++) ares_config_override(cfg, *extra);
     ares_config_resolve(cfg);
-    ARES_TRY(ares_config_finish(cfg));
-    return j->verifier->check ? j->verifier->check(j->options) : ARES_OK;
+    if (ares_config_fault_count(cfg) == 0) ares_judge_check(j->judge, cfg, "");
+    return ares_config_finish(cfg);
+}
+
+static void add_help(ares_str *out)
+{
+    int n;
+    const char *const *names = ares_verifier_names(&n);
+    ares_str_add_z(out, usage);
+    for (int i = 0; i < n; i++) ares_str_addf(out, "  %-20s %s\n", names[i], ares_verifier_find(names[i])->doc);
+    ares_str_add_z(out, example);
+}
+
+static void add_cell(ares_str *out, const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '|') ares_str_add_char(out, '\\'); /* it would end the cell */
+        ares_str_add_char(out, *text);
+    }
+}
+
+/* The table of docs/rewards.md. */
+static void add_list(ares_str *out)
+{
+    int n, options = 0;
+    const char *const *names = ares_verifier_names(&n);
+    ares_str_add_z(out, "| verifier | score | options |\n|---|---|---|\n");
+    for (int i = 0; i < n; i++) {
+        const ares_verifier *v = ares_verifier_find(names[i]);
+        const ares_option *table = v->options ? v->options(&options) : NULL;
+        ares_str_addf(out, "| `%s` | ", v->name);
+        add_cell(out, v->doc);
+        ares_str_add_z(out, " |");
+        for (int k = 0; table && k < options; k++) {
+            const char *text = table[k].text;
+            ares_str_addf(out, "%s `%s`%s", k ? ";" : "", table[k].path, strcmp(text, "???") == 0 ? " (required" : " (");
+            if (strcmp(text, "???") != 0) ares_str_addf(out, "`%s`", *text ? text : "\"\"");
+            ares_str_add_z(out, "): ");
+            add_cell(out, table[k].doc);
+        }
+        ares_str_add_z(out, " |\n");
+    }
+}
+
+static int show(void (*add)(ares_str *out))
+{
+    ares_str text = { 0 };
+    add(&text);
+    bool written = fwrite(text.data, 1, text.len, stdout) == text.len && fflush(stdout) == 0;
+    ares_str_fini(&text);
+    return written ? ARES_OK : ares_fail(ARES_EIO, "grade: stdout cannot be written");
 }
 
 int ares_verb_grade(int argc, char **argv)
 {
     const char *name = NULL, *input = "-", **extra = ares_calloc((size_t)argc + 1, sizeof *extra);
-    bool helped;
+    bool helped, list = false;
     job j = { 0 };
-    const verb_option options[] = { { "--verifier", VERB_TEXT, &name }, { "--input", VERB_TEXT, &input } };
-    int rc = verb_read_options("grade", help, argc, argv, options, ARES_COUNT(options), extra, &helped);
-    if (rc == ARES_OK && !helped) {
+    ares_str help = { 0 };
+    const verb_option options[] = { { "--verifier", VERB_TEXT, &name }, { "--input", VERB_TEXT, &input }, { "--list", VERB_FLAG, &list } };
+    add_help(&help);
+    int rc = verb_read_options("grade", help.data, argc, argv, options, ARES_COUNT(options), extra, &helped);
+    if (rc == ARES_OK && !helped && list) rc = show(add_list);
+    else if (rc == ARES_OK && !helped) {
         if (!name) rc = ares_fail(ARES_EUSE, "grade: --verifier is missing (see ares-train grade --help)");
-        else j.verifier = ares_verifier_find(name);
-        if (rc == ARES_OK && !j.verifier) rc = ARES_EUSE;
+        else rc = ares_judge_new(name, &j.judge);
         if (rc == ARES_OK) rc = read_own_options(&j, extra);
         if (rc == ARES_OK) rc = verb_each_line("grade", input, grade_line, &j);
+        if (rc == ARES_OK && j.bad) rc = ares_fail(ARES_EFORMAT, "grade: %s: %lld lines could not be judged (each has its error in its place)", input, (long long)j.bad);
     }
     ares_free(extra);
-    ares_free(j.options);
+    ares_str_fini(&help);
+    ares_judge_free(j.judge);
     ares_config_free(j.config);
     return rc;
 }

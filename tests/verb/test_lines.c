@@ -48,7 +48,7 @@ TEST(grade_goes_on_behind_a_bad_line)
 {
     check_lines("grade --verifier number", "{\"response\":\"1\",\"ground_truth\":\"1\"}\nnonsense\n{\"ground_truth\":\"1\"}\n{\"response\":\"1\"}\n{\"response\":\"1\",\"ground_truth\":\"1\"}\n", 1,
                 "{\"score\":1.0,\"extracted\":\"1\"}\n{\"error\":\"line 2:1:1: not JSON: 'n' where a value should be\"}\n{\"error\":\"grade: the line has no 'response'\"}\n"
-                "{\"error\":\"reward: number: ground truth '' holds no number\"}\n{\"score\":1.0,\"extracted\":\"1\"}\n");
+                "{\"score\":0.0,\"error\":\"reward: number: ground truth '' holds no number\"}\n{\"score\":1.0,\"extracted\":\"1\"}\n");
 }
 
 TEST(grade_refuses_a_wrong_command_line)

@@ -20,6 +20,7 @@ static int boxed(const ares_verify_in *in, ares_verify_out *out)
     verify_number a, b;
     if (inner.data) truth = inner;
     out->score = out->accuracy = 0;
+    out->no_answer = !answer.data;
     if (!answer.data) return ARES_OK;
     bool same = verify_whole_number(answer, &a) && verify_whole_number(truth, &b) ? ares_view_is(ares_view_of(a.text), b.text) : same_text(answer, truth);
     out->score = out->accuracy = same;

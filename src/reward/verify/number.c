@@ -12,6 +12,7 @@ static int number(const ares_verify_in *in, ares_verify_out *out)
     if (!verify_last_number(truth, &want))
         return ares_fail(ARES_EFORMAT, "reward: number: ground truth '%.*s' holds no number", (int)ARES_MIN(in->ground_truth.len, 60), in->ground_truth.data ? in->ground_truth.data : "");
     bool found = verify_last_number(in->response, &have);
+    out->no_answer = !found;
     out->score = out->accuracy = found && ares_view_is(ares_view_of(have.text), want.text);
     if (found) verify_detail(out, "extracted", ares_view_of(have.text));
     return ARES_OK;

@@ -14,4 +14,8 @@ bool verify_whole_number(ares_view text, verify_number *out);
  * there is none, or the last one never closes. A box in a box is the last one. (aepo.md 3.5) */
 ares_view verify_last_boxed(ares_view text);
 void verify_detail(ares_verify_out *out, const char *key, ares_view value); /* appends a string member to details */
+double verify_think_boxed(ares_view text); /* <think>..</think>..\boxed{..}.. : 1 or 0 */
+/* accuracy, no_answer and what was extracted of the last \boxed{} of a response, graded as MathRuler does. (math_format.c) */
+int verify_boxed_accuracy(const ares_verify_in *in, ares_verify_out *out, ares_view *extracted);
+int verify_need_length(const ares_verify_in *in, const char *who); /* fails where the number of tokens is not known */
 #endif

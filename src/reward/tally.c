@@ -1,0 +1,93 @@
+/* Ranks may have met different names (a row's rm_type decides), so names travel with their sums. */
+#include "tally.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct sums { double sum, count; tally_kind kind; } sums;
+
+struct tally {
+    ares_map *names;
+    sums *sums;
+    int64_t cap;
+};
+
+tally *tally_new(void)
+{
+    tally *t = ares_calloc(1, sizeof *t);
+    t->names = ares_map_new();
+    return t;
+}
+
+void tally_free(tally *t)
+{
+    if (!t) return;
+    ares_map_free(t->names);
+    ares_free(t->sums);
+    ares_free(t);
+}
+
+static void add(tally *t, ares_view name, const sums *s)
+{
+    int64_t i = ares_map_count(t->names);
+    if (!ares_map_get(t->names, name, &i)) {
+        if (i == t->cap) {
+            t->cap = t->cap * 2 + 32;
+            t->sums = ares_realloc(t->sums, (size_t)t->cap * sizeof *t->sums);
+        }
+        ares_map_put(t->names, name, i);
+        t->sums[i] = (sums){ 0, 0, s->kind };
+    }
+    t->sums[i].sum += s->sum;
+    t->sums[i].count += s->count;
+}
+
+void tally_add(tally *t, tally_kind kind, double sum, double count, const char *format, ...)
+{
+    char name[200];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(name, sizeof name, format, arguments);
+    va_end(arguments);
+    add(t, ares_view_of(name), &(sums){ sum, count, kind });
+}
+
+static void write_metric(const tally *t, int64_t i, const char *prefix, ares_metrics *m)
+{
+    char name[240];
+    ares_view key = ares_map_key(t->names, i);
+    const sums *s = &t->sums[i];
+    snprintf(name, sizeof name, "%s%.*s", prefix, (int)key.len, key.data);
+    if (s->kind == TALLY_MEAN && s->count == 0) return;
+    ares_metrics_set(m, name, s->kind == TALLY_MEAN ? s->sum / s->count : s->kind == TALLY_TOTAL ? s->sum : s->sum == 0);
+}
+
+int tally_report(tally *t, ares_world *w, const char *prefix, ares_metrics *m)
+{
+    ares_str mine = { 0 }, all = { 0 };
+    tally *merged = tally_new();
+    for (int64_t i = 0; i < ares_map_count(t->names); i++) {
+        ares_view name = ares_map_key(t->names, i);
+        ares_str_add(&mine, (const char *)&t->sums[i], sizeof t->sums[i]);
+        ares_str_add(&mine, (const char *)&name.len, sizeof name.len);
+        ares_str_add_view(&mine, name);
+    }
+    int rc = ares_world_gather_all(w, mine.data ? mine.data : "", mine.len, &all, NULL);
+    for (size_t at = 0; rc == ARES_OK && at < all.len;) {
+        sums s;
+        size_t length;
+        memcpy(&s, all.data + at, sizeof s);
+        memcpy(&length, all.data + at + sizeof s, sizeof length);
+        at += sizeof s + sizeof length;
+        add(merged, (ares_view){ all.data + at, length }, &s);
+        at += length;
+    }
+    for (int64_t i = 0; i < ares_map_count(merged->names); i++) write_metric(merged, i, prefix, m);
+    tally_free(merged);
+    ares_map_free(t->names);
+    t->names = ares_map_new();
+    ares_str_fini(&mine);
+    ares_str_fini(&all);
+    return rc;
+}

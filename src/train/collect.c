@@ -53,21 +53,6 @@ static int draw_prompts(ares_trainer *t, ares_arena *arena, draw *d)
 
 static void *copy(ares_arena *arena, const void *data, size_t bytes) { return ares_arena_copy(arena, data, bytes); }
 
-/* The engine forgets its samples at the next call: what is kept of them lies in the arena. */
-static void keep_samples(generate_sample *s, int64_t n, ares_arena *arena)
-{
-    for (int64_t i = 0; i < n; i++) {
-        ares_completion *c = &s[i].completion;
-        size_t bytes = (size_t)c->n_tokens * 4;
-        bool same = c->entropies_1 == c->entropies;
-        c->ids = copy(arena, c->ids, bytes);
-        c->log_probs = copy(arena, c->log_probs, bytes);
-        c->entropies = copy(arena, c->entropies, bytes);
-        c->entropies_1 = same ? c->entropies : copy(arena, c->entropies_1, bytes);
-        c->log_probs_1 = NULL;
-    }
-}
-
 static int answer(ares_trainer *t, ares_arena *arena, draw *d, ares_metrics *m)
 {
     ares_sampling sampling;
@@ -75,7 +60,7 @@ static int answer(ares_trainer *t, ares_arena *arena, draw *d, ares_metrics *m)
     generate_job job = { .n_prompts = d->count, .n = t->cfg->rollout.n, .rows = d->rows, .draws = d->numbers, .sampling = &sampling,
                          .key = ares_rng_root((uint64_t)t->cfg->rollout.seed, ARES_RNG_SAMPLE), .metrics = m };
     ARES_TRY(generate_samples(t, &job, arena, &d->samples));
-    keep_samples(d->samples, d->count * job.n, arena);
+    generate_keep(d->samples, d->count * job.n, arena);
     if (!(t->adv->needs & ARES_NEEDS_BASELINE)) return ARES_OK;
     sampling.temperature = 0;
     job.n = 1;

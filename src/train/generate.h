@@ -20,6 +20,8 @@ typedef struct generate_sample {
 void generate_sampling(const ares_train_config *c, ares_sampling *out);
 /* Samples and judges all prompts of a job; out [n_prompts * n] in prompt order, in the arena. */
 int generate_samples(ares_trainer *t, const generate_job *job, ares_arena *arena, generate_sample **out);
+/* The engine forgets its samples at the next call: their arrays move into the arena. */
+void generate_keep(generate_sample *s, int64_t n, ares_arena *arena);
 /* One answered prompt. */
 typedef struct generate_group {
     int64_t draw;

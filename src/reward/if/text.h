@@ -17,21 +17,30 @@ enum { IF_TEXT_MAX = 1 << 20, IF_BROKEN = 0x110000 };
 typedef struct if_list { ares_view *items; int64_t n; } if_list;
 
 /* ------------------------------------------------------------------ characters (chars.c) */
-uint32_t if_next(const char **p, const char *end); /* the character at *p < end; moves *p behind it */
+uint32_t if_next_wide(const char **p, const char *end); /* beyond ASCII */
+static inline uint32_t if_next(const char **p, const char *end) /* the character at *p < end; moves *p behind it */
+{
+    unsigned char c = (unsigned char)**p;
+    return c < 0x80 ? (void)++*p, (uint32_t)c : if_next_wide(p, end);
+}
 uint32_t if_last(ares_view v);                     /* its last character; 0 when empty */
 uint32_t if_first(ares_view v);                    /* its first character; 0 when empty */
 int64_t if_length(ares_view v);                    /* characters */
 size_t if_offset(ares_view v, int64_t i);          /* byte where character i begins; v.len when there are fewer */
 size_t if_put(uint32_t c, char out[4]);            /* UTF-8 of c, a broken byte as it was; bytes written */
 
-bool if_is_space(uint32_t c);  /* Unicode white space and 28..31: Python's str.isspace */
-bool if_is_punct(uint32_t c);  /* !"#$%&'()*+,-./:;<=>?@[\]^_`{|}~ */
-bool if_is_word(uint32_t c);   /* letter or number of any script, or _ */
-bool if_is_letter(uint32_t c); /* categories L* */
-bool if_is_digit(uint32_t c);  /* decimal digit of any script */
-bool if_is_upper(uint32_t c);
-bool if_is_lower(uint32_t c);
-bool if_is_emoji(uint32_t c);  /* an emoji on its own: U+FE0F is none */
+enum { IF_SPACE = 1, IF_PUNCT = 2, IF_WORD = 4, IF_LETTER = 8, IF_DIGIT = 16, IF_UPPER = 32, IF_LOWER = 64 };
+extern const uint8_t if_ascii_kinds[128];            /* what each ASCII character is */
+bool if_is_wide(uint32_t c, int kind);         /* one kind, beyond ASCII */
+static inline bool if_is(uint32_t c, int kind) { return c < 0x80 ? (if_ascii_kinds[c] & kind) != 0 : if_is_wide(c, kind); }
+static inline bool if_is_space(uint32_t c) { return if_is(c, IF_SPACE); }   /* Unicode white space and 28..31: Python's str.isspace */
+static inline bool if_is_word(uint32_t c) { return if_is(c, IF_WORD); }     /* letter or number of any script, or _ */
+static inline bool if_is_letter(uint32_t c) { return if_is(c, IF_LETTER); } /* categories L* */
+static inline bool if_is_digit(uint32_t c) { return if_is(c, IF_DIGIT); }   /* decimal digit of any script */
+static inline bool if_is_upper(uint32_t c) { return if_is(c, IF_UPPER); }
+static inline bool if_is_lower(uint32_t c) { return if_is(c, IF_LOWER); }
+static inline bool if_is_punct(uint32_t c) { return c < 0x80 && (if_ascii_kinds[c] & IF_PUNCT); } /* !"#$%&'()*+,-./:;<=>?@[\]^_`{|}~ */
+bool if_is_emoji(uint32_t c);                  /* an emoji on its own: U+FE0F is none */
 uint32_t if_to_lower(uint32_t c); /* simple mapping */
 
 /* ------------------------------------------------------------------ texts (chars.c) */
@@ -46,7 +55,7 @@ ares_view if_strip_left(ares_view v);
 ares_view if_strip_right(ares_view v);
 ares_view if_lower(ares_view v, ares_arena *arena);
 ares_view if_delete_punct(ares_view v, ares_arena *arena); /* without ASCII punctuation */
-ares_view if_ascii(ares_view v, ares_arena *arena);        /* what is ASCII of the NFKD form: "Chișinău" -> "Chisinau" */
+ares_view if_ascii(ares_view v, ares_arena *arena);   /* what is ASCII of the NFKD form: "Chișinău" -> "Chisinau" */
 
 if_list if_words(ares_view v, ares_arena *arena);          /* split at runs of white space: Python's split() */
 if_list if_split(ares_view v, ares_view separator, ares_arena *arena); /* at each separator (not empty); n >= 1 */
@@ -68,7 +77,9 @@ bool if_is_verb(ares_view text);              /* does the first word look like a
 const char *if_language(ares_view text);
 
 /* ------------------------------------------------------------------ CSV as Python's csv.reader reads it, strict off (csv.c) */
-typedef struct if_rows { if_list *items; int64_t n; } if_rows; /* an empty line is a row of no fields */
+/* An empty line is a row of no fields. n = -1: what the reference refuses, a lone \r behind an unquoted field or a field of
+ * more than 131,072 characters. */
+typedef struct if_rows { if_list *items; int64_t n; } if_rows;
 if_rows if_csv(ares_view text, char delimiter, ares_arena *arena);
 
 /* ------------------------------------------------------------------ word lists (tables.c) */

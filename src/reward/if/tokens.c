@@ -1,0 +1,384 @@
+/*
+ * Word tokens as NLTK 3.8's word_tokenize makes them: each sentence is rewritten by the substitutions of NLTKWordTokenizer, in
+ * their order (the numbers are those of the specification, 8.4), and the result is split at white space. A substitution
+ * whose characters a sentence does not hold is left out, which most are.
+ */
+#include <string.h>
+
+#include "text.h"
+
+typedef struct work {
+    ares_str text, spare;
+    uint64_t ascii[2]; /* the ASCII characters of the sentence */
+    bool wide;         /* it holds others */
+} work;
+
+static bool holds(const work *w, const char *any)
+{
+    for (; *any; any++)
+        if (w->ascii[*any >> 6] >> (*any & 63) & 1) return true;
+    return false;
+}
+
+static void look(work *w, ares_view v)
+{
+    w->ascii[0] = w->ascii[1] = 0;
+    w->wide = false;
+    for (size_t i = 0; i < v.len; i++) {
+        unsigned char c = (unsigned char)v.data[i];
+        if (c < 0x80) w->ascii[c >> 6] |= 1ull << (c & 63);
+        else w->wide = true;
+    }
+}
+
+/* A pass reads text and writes spare, which has room for four bytes a byte: no substitution makes more of one. */
+static char *begin(work *w)
+{
+    ares_str_reserve(&w->spare, 4 * w->text.len + 16);
+    return w->spare.data;
+}
+
+static void finish(work *w, char *at)
+{
+    ares_str done = w->spare;
+    done.len = (size_t)(at - done.data);
+    w->spare = w->text;
+    w->text = done;
+}
+
+static char *put(char *at, const char *p, size_t n)
+{
+    memcpy(at, p, n);
+    return at + n;
+}
+
+static char *pad(char *at, const char *p, size_t n)
+{
+    *at++ = ' ';
+    at = put(at, p, n);
+    *at++ = ' ';
+    return at;
+}
+
+/* Blanks round each of these characters. */
+static void pad_each(work *w, const char *set)
+{
+    if (!holds(w, set)) return;
+    const char *p = w->text.data, *end = p + w->text.len;
+    char *at = begin(w);
+    for (; p < end; p++) {
+        if (*p && strchr(set, *p)) at = pad(at, p, 1);
+        else *at++ = *p;
+    }
+    finish(w, at);
+}
+
+/* Blanks round each run of at least `least` of c, or round each pair of them. */
+static void pad_runs(work *w, char c, size_t least, bool pairs)
+{
+    char name[2] = { c, 0 };
+    if (!holds(w, name)) return;
+    const char *p = w->text.data, *end = p + w->text.len;
+    char *at = begin(w);
+    while (p < end) {
+        size_t n = 0;
+        while (p + n < end && p[n] == c && !(pairs && n == 2)) n++;
+        if (n && n >= least) at = pad(at, p, n);
+        else at = put(at, p, n ? n : (n = 1));
+        p += n;
+    }
+    finish(w, at);
+}
+
+/* Bytes of an opening (« “ ‘ „) or closing (» ” ’) quotation mark at p; 0: none. */
+static size_t wide_quote(const char *p, const char *end, bool closing)
+{
+    const unsigned char *u = (const unsigned char *)p;
+    if (end - p >= 2 && u[0] == 0xc2) return u[1] == (closing ? 0xbb : 0xab) ? 2 : 0;
+    if (end - p < 3 || u[0] != 0xe2 || u[1] != 0x80) return 0;
+    if (closing) return u[2] == 0x9d || u[2] == 0x99 ? 3 : 0;
+    return u[2] == 0x9c || u[2] == 0x98 || u[2] == 0x9e ? 3 : 0;
+}
+
+static void pad_wide_quotes(work *w, bool closing)
+{
+    if (!w->wide) return;
+    const char *p = w->text.data, *end = p + w->text.len;
+    char *at = begin(w);
+    while (p < end) {
+        size_t n = wide_quote(p, end, closing);
+        if (n) at = pad(at, p, n);
+        else *at++ = *p, n = 1;
+        p += n;
+    }
+    finish(w, at);
+}
+
+/* 2, 4: quotation marks that open. */
+static void open_quotes(work *w)
+{
+    const char *p = w->text.data, *end = p + w->text.len;
+    char *at = begin(w);
+    if (p < end && *p == '"') {
+        at = put(at, "``", 2);
+        finish(w, put(at, p + 1, w->text.len - 1));
+        w->ascii['`' >> 6] |= 1ull << ('`' & 63);
+    }
+    pad_runs(w, '`', 2, true); /* 3 */
+    p = w->text.data;
+    end = p + w->text.len;
+    at = begin(w);
+    while (p < end) {
+        *at++ = *p;
+        if (!*p || !strchr(" ([{<", *p)) {
+            p++;
+            continue;
+        }
+        size_t n = end - p >= 2 && p[1] == '"' ? 1 : end - p >= 3 && p[1] == '\'' && p[2] == '\'' ? 2 : 0;
+        if (n) at = put(at, " `` ", 4);
+        p += 1 + n;
+    }
+    finish(w, at);
+}
+
+/* 5: an apostrophe before a single word character, as in 'a but not in 's. */
+static void split_apostrophes(work *w)
+{
+    const char *p = w->text.data, *end = p + w->text.len;
+    char *at = begin(w);
+    while (p < end) {
+        *at++ = *p;
+        if (*p++ != '\'' || p == end) continue;
+        const char *q = p, *r;
+        uint32_t c = if_next(&q, end);
+        r = q;
+        if (!if_is_word(c) || (c < 0x80 && memchr("mtsdnMTSDN", (int)c, 10)) || c == 0x17f) continue; /* long s folds to s */
+        if (q < end && if_is_word(if_next(&r, end))) continue;
+        *at++ = ' ';
+        at = put(at, p, (size_t)(q - p));
+        p = q;
+    }
+    finish(w, at);
+}
+
+/* 6, 11: the last period, with what closes behind it. */
+static void split_period(work *w, bool first)
+{
+    const char *start = w->text.data, *end = start + w->text.len, *stop;
+    ares_view rest = if_trim_right((ares_view){ start, w->text.len });
+    const char *p = rest.data + rest.len;
+    stop = p; /* behind the closers */
+    for (; p > start && p[-1] != '.'; p--) {
+        if (memchr("])}>\"'", p[-1], 6) || (first && p[-1] == ' ')) continue;
+        size_t wide = !first ? 0 : p - start >= 2 && wide_quote(p - 2, p, true) == 2 ? 2
+                                 : p - start >= 3 && wide_quote(p - 3, p, true) == 3 ? 3 : 0;
+        if (wide == 0) return;
+        p -= wide - 1;
+    }
+    if (p - start < 2 || p[-2] == '.') return;
+    if (first) /* blanks that trimming took count among the closers */
+        while (stop < end && *stop == ' ') stop++;
+    char *at = put(begin(w), start, (size_t)(p - 1 - start));
+    at = put(at, " .", 2);
+    if (first) *at++ = ' ';
+    at = put(at, p, (size_t)(stop - p));
+    *at++ = ' ';
+    finish(w, at);
+}
+
+/* 7, 8: colons and commas, but for those inside numbers. */
+static void split_commas(work *w)
+{
+    if (!holds(w, ":,")) return;
+    const char *p = w->text.data, *end = p + w->text.len;
+    char *at = begin(w);
+    while (p < end) {
+        if (*p != ':' && *p != ',') {
+            *at++ = *p++;
+            continue;
+        }
+        const char *q = p + 1;
+        if (q < end && if_is_digit(if_next(&q, end))) {
+            *at++ = *p++;
+            continue;
+        }
+        at = pad(at, p, 1);
+        if (p + 1 < end) { /* the character behind goes with it, and is looked at again only where it ends the text */
+            bool last = q == end && (p[1] == ':' || p[1] == ',');
+            at = last ? pad(at, p + 1, 1) : put(at, p + 1, (size_t)(q - p - 1));
+        }
+        p = q;
+    }
+    finish(w, at);
+}
+
+/* 13: an apostrophe that closes: not behind another, and before a blank. */
+static void split_closing_apostrophes(work *w)
+{
+    const char *p = w->text.data, *end = p + w->text.len, *free_from = p;
+    char *at = begin(w);
+    for (; p < end; p++) {
+        if (*p == '\'' && p > free_from && p[-1] != '\'' && p + 1 < end && p[1] == ' ') {
+            *at++ = ' ';
+            free_from = p + 2;
+        }
+        *at++ = *p;
+    }
+    finish(w, at);
+}
+
+/* 18, without the closing marks beyond ASCII: pairs of apostrophes, then double quotes. */
+static void close_quotes(work *w)
+{
+    pad_runs(w, '\'', 2, true);
+    if (!holds(w, "\"")) return;
+    const char *p = w->text.data, *end = p + w->text.len;
+    char *at = begin(w);
+    for (; p < end; p++) {
+        if (*p == '"') at = put(at, " '' ", 4);
+        else *at++ = *p;
+    }
+    finish(w, at);
+}
+
+static bool is_at(const char *p, const char *end, const char *word, size_t n)
+{
+    return (size_t)(end - p) >= n && memcmp(p, word, n) == 0;
+}
+
+/* 19: 's 'm 'd ' before a blank, then 'll 're 've n't. */
+static void split_clitics(work *w)
+{
+    const char *start = w->text.data, *p = start, *end = p + w->text.len;
+    char *at = begin(w);
+    for (; p < end; p++) {
+        if (*p == '\'' && p > start && p[-1] != '\'' && p[-1] != ' ' &&
+            ((end - p >= 2 && p[1] == ' ') || (end - p >= 3 && p[1] && strchr("sSmMdD", p[1]) && p[2] == ' ')))
+            *at++ = ' ';
+        *at++ = *p;
+    }
+    finish(w, at);
+    start = p = w->text.data;
+    end = p + w->text.len;
+    at = begin(w);
+    for (; p < end; p++) {
+        if ((*p == '\'' || *p == 'n' || *p == 'N') && p > start && p[-1] != '\'' && p[-1] != ' ') {
+            static const char clitics[8][5] = { "'ll ", "'LL ", "'re ", "'RE ", "'ve ", "'VE ", "n't ", "N'T " };
+            for (int i = 0; i < 8; i++)
+                if (is_at(p, end, clitics[i], 4)) *at++ = ' ';
+        }
+        *at++ = *p;
+    }
+    finish(w, at);
+}
+
+static bool is_near(const char *p, const char *end, const char *word, size_t n) /* any case */
+{
+    return (size_t)(end - p) >= n && strncasecmp(p, word, n) == 0;
+}
+
+static bool ends_word(const char *p, const char *end) { return p == end || !if_is_word(if_next(&p, end)); }
+
+/* 20: words that are two, as can|not. Length of the first part at p, where a word begins, of the whole in *whole; 0: none. */
+static size_t two_words(const char *p, const char *end, size_t *whole)
+{
+    static const struct { char text[8]; uint8_t whole, first; } words[] = {
+        { "cannot", 6, 3 }, { "d'ye", 4, 1 }, { "gimme", 5, 3 }, { "gonna", 5, 3 }, { "gotta", 5, 3 }, { "lemme", 5, 3 },
+        { "more'n", 6, 4 }, { "wanna", 5, 3 } };
+    for (int i = 0; i < ARES_COUNT(words); i++) {
+        if (!is_near(p, end, words[i].text, words[i].whole) || !ends_word(p + words[i].whole, end)) continue;
+        const char *behind = p + (*whole = words[i].whole);
+        if (words[i].text[0] == 'w' && (behind == end || !if_is_space(if_next(&behind, end)))) continue;
+        return words[i].first;
+    }
+    return 0;
+}
+
+static void split_contractions(work *w)
+{
+    const char *p = w->text.data, *end = p + w->text.len;
+    char *at = begin(w);
+    bool inside = false; /* a word */
+    *at++ = ' '; /* 17 */
+    while (p < end) {
+        unsigned char c = (unsigned char)*p;
+        size_t whole, first;
+        if (!inside && c < 0x80 && (if_ascii_kinds[c] & IF_LETTER) && memchr("cdglmw", c | 32, 6) &&
+            (first = two_words(p, end, &whole))) {
+            at = pad(at, p, first);
+            at = put(at, p + first, whole - first);
+            *at++ = ' ';
+            p += whole;
+            continue;
+        }
+        const char *q = p;
+        inside = if_is_word(if_next(&q, end));
+        do *at++ = *p++;
+        while (p < q);
+    }
+    finish(w, at);
+}
+
+static void split_tis(work *w)
+{
+    const char *p = w->text.data, *end = p + w->text.len;
+    char *at = begin(w);
+    while (p < end) {
+        size_t n = is_near(p, end, " 'tis", 5) ? 5 : is_near(p, end, " 'twas", 6) ? 6 : 0;
+        if (n == 0 || !ends_word(p + n, end)) {
+            *at++ = *p++;
+            continue;
+        }
+        at = pad(at, p + 1, 2);
+        at = put(at, p + 3, n - 3);
+        *at++ = ' ';
+        p += n;
+    }
+    finish(w, at);
+}
+
+static void rewrite(work *w, ares_view sentence)
+{
+    ares_str_clear(&w->text);
+    ares_str_add_view(&w->text, sentence);
+    look(w, sentence);
+    bool apostrophe = holds(w, "'"), quote = holds(w, "\"`");
+    pad_wide_quotes(w, false);
+    pad_runs(w, '`', 1, false);
+    if (quote || apostrophe) open_quotes(w);
+    if (apostrophe) split_apostrophes(w);
+    if (holds(w, ".")) split_period(w, true);
+    split_commas(w);
+    pad_runs(w, '.', 2, false);
+    pad_each(w, ";@#$%&");
+    if (holds(w, ".")) split_period(w, false);
+    pad_each(w, "?!");
+    if (apostrophe) split_closing_apostrophes(w);
+    pad_each(w, "*][(){}<>");
+    pad_runs(w, '-', 2, true);
+    ares_str_add_char(&w->text, ' '); /* 17: a blank at both ends; that in front matters to the last rule alone */
+    pad_wide_quotes(w, true);
+    if (quote || apostrophe) close_quotes(w);
+    if (apostrophe) split_clitics(w);
+    split_contractions(w);
+    if (apostrophe) split_tis(w);
+}
+
+if_list if_tokens(ares_view text, ares_arena *arena)
+{
+    work w = { 0 };
+    ares_str all = { 0 };
+    ares_arena scratch = { 0 };
+    if_list sentences = if_sentences(text, &scratch);
+    ares_str_reserve(&all, text.len + text.len / 4 + 16);
+    for (int64_t i = 0; i < sentences.n; i++) {
+        rewrite(&w, sentences.items[i]);
+        ares_str_add(&all, w.text.data, w.text.len);
+    }
+    ares_arena_fini(&scratch);
+    ares_str_fini(&w.text);
+    ares_str_fini(&w.spare);
+    ares_view copy = { ares_arena_copy(arena, all.data, all.len), all.len };
+    ares_str_fini(&all);
+    return if_words(copy, arena);
+}

@@ -50,3 +50,4 @@ const char *reward_function_verifier(ares_config *cfg, const ares_reward_config 
 
 double published_math(double accuracy, double format, double format_weight) { return (1 - format_weight) * accuracy + format_weight * format; }
 double published_dapo(double accuracy, double overlong, double overlong_penalty_factor) { return accuracy + overlong * overlong_penalty_factor; }
+double published_normalized(double accuracy) { return (accuracy + 1) / 2; }

@@ -11,6 +11,7 @@ const char *reward_function_verifier(ares_config *cfg, const ares_reward_config 
 /* Their arithmetic (aepo.md 3.3); accuracy of dapo is 1 or -1, overlong a length_overlong. */
 double published_math(double accuracy, double format, double format_weight);
 double published_dapo(double accuracy, double overlong, double overlong_penalty_factor);
+double published_normalized(double accuracy); /* 1 or -1 -> 1 or 0 */
 /* All white space directly before and after each '<', '>' and '/' goes (3.4). */
 void published_clean(ares_view response, ares_str *out);
 double published_format(ares_view response);     /* <think> .. </think> .. \boxed{ .. } .. : 1 or 0 */

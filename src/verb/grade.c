@@ -123,7 +123,7 @@ static void add_help(ares_str *out)
 static void add_cell(ares_str *out, const char *text)
 {
     for (; *text; text++) {
-        if (*text == '|') ares_str_add_char(out, '\\'); /* it would end the cell */
+        if (*text == '|' || *text == '<' || *text == '\\') ares_str_add_char(out, '\\'); /* as Markdown reads them */
         ares_str_add_char(out, *text);
     }
 }

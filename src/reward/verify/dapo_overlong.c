@@ -29,11 +29,12 @@ static int dapo_overlong(const ares_verify_in *in, ares_verify_out *out)
     if (!if_trim(in->ground_truth).len) return ares_fail(ARES_EFORMAT, "reward: dapo_overlong: the ground truth is empty");
     verify_boxed_accuracy(in, out, &extracted);
     double overlong = length_overlong(in->response_tokens, o->max_response_length, o->overlong_buffer_length);
-    out->score = published_dapo(2 * out->accuracy - 1, overlong, o->overlong_penalty_factor);
+    double accuracy = out->accuracy > 0 ? 1 : -1;
+    out->score = published_dapo(accuracy, overlong, o->overlong_penalty_factor);
     verify_detail(out, "extracted", extracted);
-    ares_str_addf(&out->details, ",\"accuracy\":%d,\"overlong\":", out->accuracy > 0 ? 1 : -1);
+    ares_str_addf(&out->details, ",\"accuracy\":%d,\"overlong\":", (int)accuracy);
     ares_json_write_double(&out->details, overlong);
-    ares_str_addf(&out->details, ",\"accuracy_normalized\":%d", (int)out->accuracy);
+    ares_str_addf(&out->details, ",\"accuracy_normalized\":%d", (int)published_normalized(accuracy));
     ares_verify_add_value(out, "reward/overlong", overlong, 1);
     return ARES_OK;
 }

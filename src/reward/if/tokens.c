@@ -319,13 +319,13 @@ static void split_contractions(work *w)
     finish(w, at);
 }
 
-static void split_tis(work *w)
+/* 't|is, and 't|was behind it: the blank that the one leaves counts for the other. */
+static void split_tis(work *w, const char *word, size_t n)
 {
     const char *p = w->text.data, *end = p + w->text.len;
     char *at = begin(w);
     while (p < end) {
-        size_t n = is_near(p, end, " 'tis", 5) ? 5 : is_near(p, end, " 'twas", 6) ? 6 : 0;
-        if (n == 0 || !ends_word(p + n, end)) {
+        if (*p != ' ' || !is_near(p, end, word, n) || !ends_word(p + n, end)) {
             *at++ = *p++;
             continue;
         }
@@ -361,7 +361,10 @@ static void rewrite(work *w, ares_view sentence)
     if (quote || apostrophe) close_quotes(w);
     if (apostrophe) split_clitics(w);
     split_contractions(w);
-    if (apostrophe) split_tis(w);
+    if (apostrophe && holds(w, "tT")) {
+        split_tis(w, " 'tis", 5);
+        split_tis(w, " 'twas", 6);
+    }
 }
 
 if_list if_tokens(ares_view text, ares_arena *arena)

@@ -82,7 +82,7 @@ static bool right(ares_view given, ares_view truth, ares_verify_out *out)
 {
     math_budget budget = { .steps = MATH_STEPS };
     ares_arena arena = { 0 };
-    bool equal = math_equal(given, truth, MATH_REFERENCE, &budget, &arena, NULL);
+    bool equal = math_equal_mathruler(given, truth, &budget, &arena);
     ares_arena_fini(&arena);
     out->exhausted = out->exhausted || budget.exhausted;
     return equal;

@@ -1,0 +1,149 @@
+/* Small edits of texts. Each walks its text once; deleting n places costs one copy, not n. */
+#include "edit.h"
+
+#include <string.h>
+#include <utf8proc.h>
+
+bool edit_at(ares_view t, size_t i, const char *literal)
+{
+    size_t n = strlen(literal);
+    return i <= t.len && n <= t.len - i && memcmp(t.data + i, literal, n) == 0;
+}
+
+size_t edit_char(ares_view t, size_t i)
+{
+    unsigned char c = (unsigned char)t.data[i];
+    if (c < 0x80) return 1;
+    utf8proc_int32_t point;
+    utf8proc_ssize_t n = utf8proc_iterate((const utf8proc_uint8_t *)t.data + i, (utf8proc_ssize_t)ARES_MIN(t.len - i, 4), &point);
+    return n > 0 ? (size_t)n : 1;
+}
+
+size_t edit_space(ares_view t, size_t i)
+{
+    unsigned char c = (unsigned char)t.data[i];
+    if (c < 0x80) return (c >= 9 && c <= 13) || (c >= 28 && c <= 32);
+    utf8proc_int32_t p;
+    utf8proc_ssize_t n = utf8proc_iterate((const utf8proc_uint8_t *)t.data + i, (utf8proc_ssize_t)ARES_MIN(t.len - i, 4), &p);
+    bool space = p == 0x85 || p == 0xa0 || p == 0x1680 || (p >= 0x2000 && p <= 0x200a) || p == 0x2028 || p == 0x2029 || p == 0x202f || p == 0x205f || p == 0x3000;
+    return n > 0 && space ? (size_t)n : 0;
+}
+
+ares_view edit_trim(ares_view t)
+{
+    size_t from = 0, to = t.len, n;
+    while (from < to && (n = edit_space(t, from)) > 0) from += n;
+    while (to > from) {
+        size_t start = to - 1;
+        while (start > from && to - start < 3 && ((unsigned char)t.data[start] & 0xc0) == 0x80) start--;
+        if (edit_space(t, start) != to - start) break;
+        to = start;
+    }
+    return edit_cut(t, from, to);
+}
+
+ares_view edit_tail(ares_view t, size_t n)
+{
+    size_t i = t.len;
+    while (i && n) {
+        size_t start = i - 1;
+        while (start && i - start < 4 && ((unsigned char)t.data[start] & 0xc0) == 0x80) start--;
+        i = edit_char(t, start) == i - start ? start : i - 1; /* a byte that belongs to no character is one */
+        n--;
+    }
+    return edit_from(t, i);
+}
+
+ares_view edit_replace(ares_view t, const char *from, const char *to, ares_arena *arena)
+{
+    size_t n = strlen(from), m = strlen(to), count = (size_t)edit_count(t, from), w = 0, i = 0;
+    if (!count) return t;
+    char *out = ares_arena_alloc(arena, t.len + count * m + 1);
+    ares_view needle = { from, n };
+    for (int64_t at; (at = ares_view_find(t, needle, i)) >= 0; i = (size_t)at + n) {
+        memcpy(out + w, t.data + i, (size_t)at - i);
+        w += (size_t)at - i;
+        memcpy(out + w, to, m);
+        w += m;
+    }
+    memcpy(out + w, t.data + i, t.len - i);
+    return (ares_view){ out, w + t.len - i };
+}
+
+ares_view edit_delete(ares_view t, const char *literal, ares_arena *arena) { return edit_replace(t, literal, "", arena); }
+
+ares_view edit_join(ares_view a, ares_view b, ares_view c, ares_arena *arena)
+{
+    char *out = ares_arena_alloc(arena, a.len + b.len + c.len + 1);
+    if (a.len) memcpy(out, a.data, a.len);
+    if (b.len) memcpy(out + a.len, b.data, b.len);
+    if (c.len) memcpy(out + a.len + b.len, c.data, c.len);
+    return (ares_view){ out, a.len + b.len + c.len };
+}
+
+ares_view edit_lower(ares_view t, ares_arena *arena)
+{
+    edit_out out = { .arena = arena };
+    for (size_t i = 0, n; i < t.len; i += n) {
+        utf8proc_uint8_t bytes[4];
+        utf8proc_int32_t point = (unsigned char)t.data[i];
+        n = edit_char(t, i);
+        if (point >= 0x80 && n == 1) {
+            edit_add(&out, edit_cut(t, i, i + 1));
+            continue;
+        }
+        utf8proc_iterate((const utf8proc_uint8_t *)t.data + i, (utf8proc_ssize_t)n, &point);
+        if (point == 0x130) edit_add_z(&out, "i\xcc\x87"); /* the one capital whose lower case is two characters */
+        else edit_add(&out, (ares_view){ (const char *)bytes, (size_t)utf8proc_encode_char(utf8proc_tolower(point), bytes) });
+    }
+    return edit_view(&out);
+}
+
+int64_t edit_count(ares_view t, const char *literal)
+{
+    int64_t count = 0;
+    ares_view needle = ares_view_of(literal);
+    for (int64_t at = 0; (at = ares_view_find(t, needle, (size_t)at)) >= 0; at += (int64_t)needle.len) count++;
+    return count;
+}
+
+int64_t edit_find_last(ares_view t, const char *literal)
+{
+    size_t n = strlen(literal);
+    for (size_t i = t.len >= n ? t.len - n + 1 : 0; i-- > 0;)
+        if (t.data[i] == literal[0] && memcmp(t.data + i, literal, n) == 0) return (int64_t)i;
+    return -1;
+}
+
+size_t edit_closing_brace(ares_view t, size_t i)
+{
+    for (size_t depth = 0; i < t.len; i++) {
+        depth += t.data[i] == '{';
+        if (t.data[i] == '}' && depth && --depth == 0) return i + 1;
+    }
+    return 0;
+}
+
+ares_view edit_unwrap_text(ares_view t)
+{
+    ares_view line = t;
+    if (line.len && line.data[line.len - 1] == '\n') line.len--; /* the end of a line is an end, too */
+    if (!edit_at(line, 0, "\\text{") || line.len < 8 || line.data[line.len - 1] != '}') return t;
+    line = edit_cut(line, 6, line.len - 1);
+    return memchr(line.data, '\n', line.len) ? t : line;
+}
+
+void edit_add(edit_out *o, ares_view t)
+{
+    if (o->len + t.len > o->cap) {
+        size_t cap = ARES_MAX(2 * o->cap, o->len + t.len + 64);
+        char *data = ares_arena_alloc(o->arena, cap);
+        if (o->len) memcpy(data, o->data, o->len);
+        o->data = data;
+        o->cap = cap;
+    }
+    if (t.len) memcpy(o->data + o->len, t.data, t.len);
+    o->len += t.len;
+}
+
+void edit_add_z(edit_out *o, const char *z) { edit_add(o, ares_view_of(z)); }

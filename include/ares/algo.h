@@ -12,7 +12,17 @@
 /* ------------------------------------------------------------------ options: algorithm.* and the loss's part of worker.actor.* (aepo.md 7.2) */
 #define ARES_ALGORITHM_OPTIONS(X)                                                                                                       \
     X(choice, adv_estimator, "adv_estimator", "grpo", "", "how rewards become advantages")                                              \
-    X(flag, norm_adv_by_std_in_grpo, "norm_adv_by_std_in_grpo", "true", "", "grpo: divide by the group's standard deviation; false is Dr. GRPO") \
+    X(flag, norm_adv_by_std_in_grpo, "norm_adv_by_std_in_grpo", "true", "", "grpo, grpo_passk: divide by the group's standard deviation; false is Dr. GRPO") \
+    X(f64, gamma, "gamma", "1.0", "[0,1]", "discount of a token's reward per token before it (gae, reinforce_plus_plus)")               \
+    X(f64, lam, "lam", "1.0", "[0,1]", "gae: how far advantages reach beyond one step; 1: to the end")                                  \
+    X(flag, bi_level_gae, "bi_level_gae", "false", "", "gae: over the turns of an episode first, then over each turn's tokens")         \
+    X(f64, high_level_gamma, "high_level_gamma", "0.95", "[0,1]", "bi_level_gae: discount per turn")                                    \
+    X(flag, normalize_advantages, "normalize_advantages", "false", "", "advantages of all tokens of the batch to mean 0 and deviation 1 (DAPO)") \
+    X(flag, soft_advantage_reweight, "soft_advantage_reweight", "false", "", "grpo: times the group's deviation over the largest of the batch") \
+    X(flag, grpo_advantage_length_weight, "grpo_advantage_length_weight", "false", "", "grpo: over the response's length, times the mean length of the batch") \
+    X(flag, zero_task_advantage, "zero_task_advantage", "false", "", "advantages 0: what remains of the loss is its KL and entropy terms") \
+    X(flag, importance_sampling_fix, "importance_sampling_fix", "false", "", "advantages times exp(old - rollout log-prob), at most importance_sampling_clip") \
+    X(f64, importance_sampling_clip, "importance_sampling_clip", "2.0", "(0,)", "importance_sampling_fix: largest factor")              \
     X(flag, disable_kl, "disable_kl", "false", "", "no reference model and no KL anywhere")                                             \
     X(flag, use_kl_loss, "use_kl_loss", "false", "", "KL to the reference model as a term of the loss")                                 \
     X(choice, kl_penalty, "kl_penalty", "low_var_kl", "", "estimator of the KL term")                                                   \
@@ -31,15 +41,29 @@ ares_option_table ares_algorithm_options;
 ARES_OPTION_STRUCT(ares_loss_config, ARES_LOSS_OPTIONS);
 ares_option_table ares_loss_options;
 
-/* ------------------------------------------------------------------ advantages (adv.c, adv/): batch -> advantages, returns */
+/* ------------------------------------------------------------------ advantages (adv.c, adv/): batch -> advantages, returns
+ * In: token_level_rewards, response_mask, whole groups; values for ARES_NEEDS_VALUES (turn_ends too, where a row has several turns),
+ * samples' baseline for ARES_NEEDS_BASELINE. Out: both columns, 0 where the mask is 0. Everything in double; no order of rows or groups
+ * and no rank count changes a bit. Sums over the batch cross ranks: compute is a collective.
+ *
+ * A row's score is the sum of its rewards. A row without a token of mask 1 (a discarded answer: dapo.md 6.3) has no part in its
+ * group's statistics; a group left with fewer than two answers learns nothing. Rows of one episode count once. A group that has only one
+ * answer is compared with 0, at a deviation of 1, as in verl (vapor: gets 0); ares_adv_check refuses to sample such groups. What is
+ * no number, a mask that is neither 0 nor 1, a group without rows and column lengths that disagree are errors with their place.
+ */
 enum { ARES_NEEDS_GROUPS = 1, ARES_NEEDS_VALUES = 2, ARES_NEEDS_BASELINE = 4 };
 typedef struct ares_adv {
-    const char *name, *doc;
+    const char *name, *doc, *formula, *paper;
     unsigned needs;
-    int (*compute)(const ares_algorithm_config *cfg, ares_batch *b); /* reads token_level_rewards, response_mask (values) */
+    int (*compute)(const ares_algorithm_config *cfg, ares_world *world, ares_batch *b); /* world NULL: one rank */
 } ares_adv;
 const ares_adv *ares_adv_find(const char *name);          /* NULL and a message with the choices */
 const char *const *ares_adv_names(int *n);
+const ares_adv *const *ares_adv_list(int *n);
+/* Faults of options that make no sense together, or for this estimator. n: samples a prompt. */
+void ares_adv_check(ares_config *cfg, const ares_algorithm_config *a, int64_t n);
+/* A_t <- A_t min(exp(old_log_probs - rollout_log_probs), clip) (RLinf; dapo.md 2.5). compute does it where importance_sampling_fix is set. */
+int ares_adv_importance_fix(ares_batch *b, double clip);
 
 /* ------------------------------------------------------------------ aggregation (agg.c)
  * Every mode is a weight per token: loss = sum over tokens of weight x token loss. Counts are over the whole mini-batch
@@ -158,7 +182,27 @@ void ares_hwe_widen(const uint8_t *mask, int64_t n, int64_t w, uint8_t *wide); /
 /* A token's text as trigger words are compared: leading U+2581 and U+0120 stripped, then white space, then lower case (ASCII). Into out, replaced. */
 void ares_trigger_normalize(ares_view token, ares_str *out);
 
-/* ------------------------------------------------------------------ statistics (stats.c): f64 throughout, row order irrelevant to equal values */
-double ares_mean(const float *x, int64_t n);
-double ares_std(const float *x, int64_t n, double mean); /* divides by n - 1; 0 for n < 2 */
+/* ------------------------------------------------------------------ statistics (stats.c): f64 throughout, no order of the values changes a bit */
+double ares_mean(const double *x, int64_t n);              /* of equal values: that value; 0 for n = 0 */
+double ares_std(const double *x, int64_t n, double mean);  /* divides by n - 1; 0 for n < 2 */
+/*
+ * An exact sum of doubles, however many: a fixed-point number of 2,240 bits, rounded once. Sums of parts and of ranks add up to the
+ * same bits as one sum over everything.
+ */
+enum { ARES_EXACT_LIMBS = 70 };
+typedef struct ares_exact_sum { int64_t limb[ARES_EXACT_LIMBS], added; } ares_exact_sum; /* {0} is zero */
+void ares_exact_add(ares_exact_sum *s, double x);          /* x finite */
+int ares_exact_ranks(ares_exact_sum *s, int n, ares_world *world); /* n sums at once over all ranks */
+double ares_exact_value(const ares_exact_sum *s);
+/* Over the values x [n] where mask [n] is 1, on all ranks. */
+typedef struct ares_moments {
+    double count, sum;
+    double mean, var;                 /* sum / (count + 1e-8), and the mean square about it times count / (count - 1): as verl and EasyR1 whiten */
+    double true_mean, population_var; /* without either */
+} ares_moments;
+int ares_masked_moments(ares_world *world, const double *x, const uint8_t *mask, int64_t n, ares_moments *out);
+int ares_masked_whiten(ares_world *world, double *x, const uint8_t *mask, int64_t n);    /* (x - mean) / sqrt(var + 1e-8); 0 where mask is 0 */
+int ares_masked_normalize(ares_world *world, double *x, const uint8_t *mask, int64_t n); /* (x - true_mean) / (sqrt(population_var) + 1e-5) (dapo.md 2.4); 0 likewise */
+/* The chance that one of k answers out of n, of which `correct` are right, is right (arXiv 2107.03374, eq. 1). */
+double ares_pass_at_k(int64_t n, int64_t correct, int64_t k);
 #endif

@@ -89,6 +89,7 @@ void ares_loader_restore(ares_loader *l, int64_t row, int64_t epoch);  /* of a s
 typedef struct ares_sample {
     int64_t draw;                   /* number of the prompt drawn in the run: the group's uid */
     int32_t index;                  /* 0 .. n-1 in its group */
+    int64_t episode;                /* rows of a group with the same number are turns of one episode; 0: the row is one by itself */
     const ares_row *row;
     const int32_t *prompt; int32_t prompt_len;
     ares_view response;             /* decoded */

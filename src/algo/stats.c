@@ -1,4 +1,7 @@
-/* Sums of group statistics. Values are sorted first, so that the order of rows (and of ranks) changes no bit. */
+/*
+ * Sums that no order of rows and no number of ranks changes: the few values of a group are sorted before they are added, a
+ * whole batch goes through an exact sum, a fixed-point number as wide as the range of doubles that is rounded once.
+ */
 #include "ares/algo.h"
 
 #include <math.h>
@@ -7,24 +10,145 @@
 
 static int ascending(const void *a, const void *b)
 {
-    float x = *(const float *)a, y = *(const float *)b;
+    double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-static double sorted_sum(const float *x, int64_t n, double shift, bool square)
+static double *sorted(const double *x, int64_t n)
 {
-    float few[64], *sorted = n <= 64 ? few : ares_malloc((size_t)n * sizeof *sorted);
-    if (n) memcpy(sorted, x, (size_t)n * sizeof *sorted);
-    qsort(sorted, (size_t)n, sizeof *sorted, ascending);
-    double sum = 0;
-    for (int64_t i = 0; i < n; i++) {
-        double d = (double)sorted[i] - shift;
-        sum += square ? d * d : d;
-    }
-    if (sorted != few) ares_free(sorted);
-    return sum;
+    double *s = ares_malloc((size_t)n * sizeof *s);
+    memcpy(s, x, (size_t)n * sizeof *s);
+    qsort(s, (size_t)n, sizeof *s, ascending);
+    return s;
 }
 
-double ares_mean(const float *x, int64_t n) { return n ? sorted_sum(x, n, 0, false) / (double)n : 0; }
+/* Distances from the smallest value are added, so that equal values have exactly that value as their mean. */
+double ares_mean(const double *x, int64_t n)
+{
+    if (n <= 0) return 0;
+    double *s = sorted(x, n), sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += s[i] - s[0];
+    double mean = s[0] + sum / (double)n;
+    ares_free(s);
+    return mean;
+}
 
-double ares_std(const float *x, int64_t n, double mean) { return n < 2 ? 0 : sqrt(sorted_sum(x, n, mean, true) / (double)(n - 1)); }
+double ares_std(const double *x, int64_t n, double mean)
+{
+    if (n < 2) return 0;
+    double *s = sorted(x, n), sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += (s[i] - mean) * (s[i] - mean);
+    ares_free(s);
+    return sqrt(sum / (double)(n - 1));
+}
+
+/* ---------------------------------------------------------------- exact sums: limb i counts units of 2^(32 i - 1152) */
+enum { BIAS = 1152, CARRY_AFTER = 1 << 28 };
+
+static int64_t carry(ares_exact_sum *s)
+{
+    int64_t c = 0;
+    for (int i = 0; i < ARES_EXACT_LIMBS; i++) {
+        int64_t v = s->limb[i] + c;
+        s->limb[i] = v & 0xffffffff;
+        c = (v - s->limb[i]) / ((int64_t)1 << 32);
+    }
+    s->added = 0;
+    return c;
+}
+
+void ares_exact_add(ares_exact_sum *s, double x)
+{
+    if (x == 0) return;
+    ARES_ASSERT(isfinite(x));
+    int exponent;
+    int64_t m = (int64_t)ldexp(frexp(fabs(x), &exponent), 53), sign = x < 0 ? -1 : 1;
+    int at = exponent - 53 + BIAS, shift = at % 32; /* 26 at least, of the smallest subnormal */
+    int64_t *limb = s->limb + at / 32;
+    uint64_t low = (uint64_t)(m & 0xffffffff) << shift, high = (uint64_t)(m >> 32) << shift; /* the latter below 2^53 */
+    limb[0] += sign * (int64_t)(low & 0xffffffff);
+    limb[1] += sign * (int64_t)((low >> 32) + (high & 0xffffffff));
+    limb[2] += sign * (int64_t)(high >> 32);
+    if (++s->added == CARRY_AFTER && carry(s) < 0) s->limb[ARES_EXACT_LIMBS - 1] -= (int64_t)1 << 32; /* the sign stays in the top limb */
+}
+
+int ares_exact_ranks(ares_exact_sum *s, int n, ares_world *world)
+{
+    for (int i = 0; i < n; i++)
+        if (carry(&s[i]) < 0) s[i].limb[ARES_EXACT_LIMBS - 1] -= (int64_t)1 << 32;
+    return ares_world_sum_i64(world, s->limb, (int64_t)n * (int64_t)(sizeof *s / sizeof *s->limb));
+}
+
+double ares_exact_value(const ares_exact_sum *s)
+{
+    ares_exact_sum c = *s;
+    double sign = 1;
+    if (carry(&c) < 0) {
+        sign = -1;
+        for (int i = 0; i < ARES_EXACT_LIMBS; i++) c.limb[i] = -s->limb[i];
+        carry(&c);
+    }
+    int top = ARES_EXACT_LIMBS - 1;
+    while (top > 2 && c.limb[top] == 0) top--;
+    __extension__ typedef unsigned __int128 u128;
+    u128 digits = (u128)(uint64_t)c.limb[top] << 64 | (u128)(uint64_t)c.limb[top - 1] << 32 | (u128)(uint64_t)c.limb[top - 2];
+    for (int i = 0; i < top - 2; i++)
+        if (c.limb[i]) digits |= 1; /* at least 65 digits: the last only breaks ties */
+    return sign * ldexp((double)digits, 32 * (top - 2) - BIAS);
+}
+
+/* ---------------------------------------------------------------- over the tokens of a mask, all ranks together */
+int ares_masked_moments(ares_world *world, const double *x, const uint8_t *mask, int64_t n, ares_moments *out)
+{
+    ares_exact_sum *s = ares_calloc(1, sizeof *s);
+    int64_t count = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (!mask[i]) continue;
+        ares_exact_add(s, x[i]);
+        count++;
+    }
+    int rc = ares_exact_ranks(s, 1, world);
+    if (rc == ARES_OK) rc = ares_world_sum_i64(world, &count, 1);
+    *out = (ares_moments){ .count = (double)count, .sum = ares_exact_value(s) };
+    out->mean = out->sum / (out->count + 1e-8);
+    double center = count ? out->sum / out->count : 0;
+    ares_exact_sum *about = ares_calloc(2, sizeof *about); /* the mean that the field's eps moves, and the true one */
+    for (int64_t i = 0; i < n; i++) {
+        if (!mask[i]) continue;
+        ares_exact_add(&about[0], (x[i] - out->mean) * (x[i] - out->mean));
+        ares_exact_add(&about[1], (x[i] - center) * (x[i] - center));
+    }
+    if (rc == ARES_OK) rc = ares_exact_ranks(about, 2, world);
+    out->var = ares_exact_value(&about[0]) / (out->count + 1e-8) * (count > 1 ? out->count / (out->count - 1) : 1);
+    out->true_mean = center;
+    out->population_var = count ? ares_exact_value(&about[1]) / out->count : 0;
+    ares_free(about);
+    ares_free(s);
+    return rc;
+}
+
+int ares_masked_whiten(ares_world *world, double *x, const uint8_t *mask, int64_t n)
+{
+    ares_moments m;
+    ARES_TRY(ares_masked_moments(world, x, mask, n, &m));
+    double scale = 1 / sqrt(m.var + 1e-8);
+    for (int64_t i = 0; i < n; i++) x[i] = mask[i] ? (x[i] - m.mean) * scale : 0;
+    return ARES_OK;
+}
+
+int ares_masked_normalize(ares_world *world, double *x, const uint8_t *mask, int64_t n)
+{
+    ares_moments m;
+    ARES_TRY(ares_masked_moments(world, x, mask, n, &m));
+    double std = sqrt(m.population_var);
+    for (int64_t i = 0; i < n; i++) x[i] = mask[i] ? (x[i] - m.true_mean) / (std + 1e-5) : 0;
+    return ARES_OK;
+}
+
+double ares_pass_at_k(int64_t n, int64_t correct, int64_t k)
+{
+    double missed = 1;
+    if (n - correct < k) return 1;
+    for (int64_t j = n - correct + 1; j <= n; j++) missed *= 1 - (double)k / (double)j;
+    return 1 - missed;
+}

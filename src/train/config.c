@@ -50,12 +50,10 @@ static void check_sizes(ares_config *cfg, const ares_train_config *c, int world)
 
 int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int world)
 {
-    const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
     if (!c->trainer.val_only && !c->data.train_files.count) ares_config_fault(cfg, "data.train_files", "no training rows; name a JSONL file, or set trainer.val_only=true");
     if ((c->trainer.val_only || c->trainer.val_freq > 0) && !c->data.val_files.count)
         ares_config_fault(cfg, "data.val_files", "validation is asked for and has no rows; name a JSONL file, or set trainer.val_freq=-1");
-    if (!c->trainer.val_only && adv && (adv->needs & ARES_NEEDS_GROUPS) && c->rollout.n < 2)
-        ares_config_fault(cfg, "worker.rollout.n", "%s compares the responses of a prompt; set 2 or more", c->algorithm.adv_estimator);
+    if (!c->trainer.val_only) ares_adv_check(cfg, &c->algorithm, c->rollout.n);
     if (c->rollout.temperature == 0 && !c->trainer.val_only)
         ares_config_fault(cfg, "worker.rollout.temperature", "greedy samples of a prompt are all the same; set a temperature above 0 (val_override_config may be greedy)");
     if (c->loss.clip_ratio_dual <= 1 + c->loss.clip_ratio_high)

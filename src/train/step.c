@@ -69,7 +69,7 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
     if (t->ref) STAGE("ref", ares_reference_log_probs(t->ref, b));
     if (t->critic) STAGE("values", ares_critic_values(t->critic, b));
     STAGE("shape", shape_rewards(t, b, m));
-    STAGE("adv", t->adv->compute(&t->cfg->algorithm, b));
+    STAGE("adv", t->adv->compute(&t->cfg->algorithm, t->world, b));
     if (t->critic) STAGE("update_critic", ares_critic_update(t->critic, b, m));
     if (t->step >= t->cfg->trainer.critic_warmup) STAGE("update_actor", ares_actor_update(&t->actor, b, m));
     STAGE("adapt", controls_adapt(t->controls, b, m));

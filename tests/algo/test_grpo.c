@@ -9,9 +9,9 @@ static const int64_t lengths[] = { 3, 1, 4, 2 };
 
 static int compute(ares_batch *b, bool by_std)
 {
-    ares_algorithm_config cfg = { .norm_adv_by_std_in_grpo = by_std };
+    ares_algorithm_config cfg = { .norm_adv_by_std_in_grpo = by_std, .gamma = 1, .lam = 1 };
     const ares_adv *adv = ares_adv_find("grpo");
-    return adv ? adv->compute(&cfg, b) : ARES_ECONFIG;
+    return adv ? adv->compute(&cfg, NULL, b) : ARES_ECONFIG;
 }
 
 static void check_advantages(int64_t groups, int64_t n, const float *scores, const double *expected)
@@ -99,16 +99,24 @@ TEST(the_order_of_rows_changes_nothing)
     }
 }
 
-TEST(a_group_of_one_and_rewards_that_are_no_numbers_are_refused)
+/* As verl has it: mean 0 and deviation 1. Options that would sample such groups are refused before (test_adv_options). */
+TEST(a_group_of_one_is_compared_with_nothing)
 {
     ares_batch b;
     make_batch(&b, 2, 1, lengths, ARES_COUNT(lengths));
-    put_scores(&b, (const float[]){ 1, 0 });
-    CHECK_FAIL(compute(&b, true), ARES_ECONFIG, "set worker.rollout.n to 2 or more");
+    put_scores(&b, (const float[]){ 2, 0 });
+    REQUIRE_OK(compute(&b, true));
+    CHECK_NEAR(b.advantages[0], 2 / (1 + 1e-6), 1e-7);
+    CHECK(b.advantages[b.row_start[1]] == 0);
     ares_batch_fini(&b);
+}
+
+TEST(rewards_that_are_no_numbers_are_refused)
+{
+    ares_batch b;
     make_batch(&b, 1, 3, lengths, ARES_COUNT(lengths));
     put_scores(&b, (const float[]){ 1, NAN, 0 });
-    CHECK_FAIL(compute(&b, true), ARES_ENUMERIC, "row 1: token_level_rewards add up to");
+    CHECK_FAIL(compute(&b, true), ARES_ENUMERIC, "adv: grpo: row 1, token 0: token_level_rewards = nan: no finite number");
     ares_batch_fini(&b);
     make_batch(&b, 1, 2, lengths, ARES_COUNT(lengths));
     CHECK_FAIL(compute(&b, true), ARES_ESTATE, "adv: grpo: needs the column 'token_level_rewards', which ares_reward_shape should have written");

@@ -7,7 +7,7 @@
 
 TEST(mean_and_std_are_those_of_the_sample)
 {
-    const float x[] = { 2, 4, 4, 4, 5, 5, 7, 9 };
+    const double x[] = { 2, 4, 4, 4, 5, 5, 7, 9 };
     double mean = ares_mean(x, 8);
     CHECK_NEAR(mean, 5, 0);
     CHECK_NEAR(ares_std(x, 8, mean), sqrt(32.0 / 7), 1e-15);
@@ -19,21 +19,21 @@ TEST(mean_and_std_are_those_of_the_sample)
 TEST(equal_values_deviate_by_nothing)
 {
     for (int n = 1; n <= 200; n++) {
-        float x[200];
-        for (int i = 0; i < n; i++) x[i] = 0.1f;
+        double x[200];
+        for (int i = 0; i < n; i++) x[i] = 0.1;
         double mean = ares_mean(x, n);
-        if (!CHECK_NEAR(mean, (double)0.1f, 0) || !CHECK_NEAR(ares_std(x, n, mean), 0, 0)) return;
+        if (!CHECK_NEAR(mean, 0.1, 0) || !CHECK_NEAR(ares_std(x, n, mean), 0, 0)) return;
     }
 }
 
 TEST(the_order_of_values_changes_no_bit)
 {
     ares_rng_key key = ares_rng_root(7, ARES_RNG_TEST);
-    enum { N = 100 }; /* more than the 64 that are sorted on the stack */
-    float x[N], y[N];
+    enum { N = 100 };
+    double x[N], y[N];
     int64_t order[N];
     for (int i = 0; i < N; i++) {
-        x[i] = (float)ares_rng_normal(key, (uint64_t)i) * (i % 7 ? 1.0f : 1e6f);
+        x[i] = ares_rng_normal(key, (uint64_t)i) * (i % 7 ? 1.0 : 1e6);
         order[i] = i;
     }
     double mean = ares_mean(x, N), std = ares_std(x, N, mean);
@@ -44,4 +44,71 @@ TEST(the_order_of_values_changes_no_bit)
         CHECK_MEM(&m, &mean, sizeof m);
         CHECK_MEM(&s, &std, sizeof s);
     }
+}
+
+/* Against long double with its 64 digits where that is enough, and against what is known where it is not. */
+TEST(an_exact_sum_is_exact)
+{
+    ares_exact_sum s = { 0 };
+    CHECK_NEAR(ares_exact_value(&s), 0, 0);
+    const double cases[][4] = {
+        { 1e300, 1, -1e300, 1 },                                  /* 2 */
+        { 0x1p-1074, 0, 0, 0x1p-1074 },                           /* the smallest subnormal */
+        { 0x1.fffffffffffffp1023, 0, -0x1.fffffffffffffp1023, 0x1p-1074 },
+        { -3, 1e16, 1, -1e16 },                                   /* -2 */
+        { 1, 0x1p-53, 0, 0 },                                     /* a tie: to even, 1 */
+        { 1, 0x1p-53, 0x1p-1074, 0 },                             /* just above the tie */
+        { -1, -0x1p-53, -0x1p-1074, 0 },
+        { 0x1.fffffffffffffp1023, 0x1.fffffffffffffp1023, -0x1.fffffffffffffp1023, 0 },
+    };
+    const double expected[] = { 2, 0x1p-1073, 0x1p-1074, -2, 1, 0x1.0000000000001p0, -0x1.0000000000001p0, 0x1.fffffffffffffp1023 };
+    for (int c = 0; c < ARES_COUNT(cases); c++) {
+        s = (ares_exact_sum){ 0 };
+        for (int i = 0; i < 4; i++) ares_exact_add(&s, cases[c][i]);
+        CHECK_NEAR(ares_exact_value(&s), expected[c], 0);
+    }
+    ares_rng_key key = ares_rng_root(8, ARES_RNG_TEST);
+    long double sum = 0;
+    s = (ares_exact_sum){ 0 };
+    for (uint64_t i = 0; i < 10000; i++) { /* 24 digits within a factor of 2^30: a long double holds the sum */
+        double x = (double)(float)ares_rng_normal(key, i);
+        if (fabs(x) < 0x1p-10) continue;
+        ares_exact_add(&s, x);
+        sum += (long double)x;
+    }
+    CHECK_NEAR(ares_exact_value(&s), (double)sum, 0);
+}
+
+TEST(parts_of_an_exact_sum_add_up_to_the_whole)
+{
+    ares_rng_key key = ares_rng_root(9, ARES_RNG_TEST);
+    enum { N = 3000 };
+    ares_exact_sum whole = { 0 }, parts[3] = { { { 0 }, 0 } }, sum = { 0 };
+    for (uint64_t i = 0; i < N; i++) {
+        double x = ldexp(ares_rng_normal(key, i), (int)ares_rng_below(key, N + i, 400) - 200);
+        ares_exact_add(&whole, x);
+        ares_exact_add(&parts[i % 3], x);
+    }
+    for (int p = 0; p < 3; p++) CHECK_OK(ares_exact_ranks(&parts[p], 1, NULL)); /* carries, as before ranks are added */
+    for (int i = 0; i < ARES_EXACT_LIMBS; i++)
+        for (int p = 0; p < 3; p++) sum.limb[i] += parts[p].limb[i];
+    double a = ares_exact_value(&whole), b = ares_exact_value(&sum);
+    CHECK_MEM(&a, &b, sizeof a);
+}
+
+TEST(masked_moments_are_those_of_the_reference)
+{
+    const double x[] = { 1, 2, 3, 9, 4, 5, 9, 9 };
+    const uint8_t mask[] = { 1, 1, 1, 0, 1, 1, 0, 0 };
+    ares_moments m;
+    REQUIRE_OK(ares_masked_moments(NULL, x, mask, 8, &m));
+    CHECK_NEAR(m.mean, 2.999999994, 1e-12);
+    CHECK_NEAR(m.var, 2.499999995, 1e-12);
+    CHECK_NEAR(m.true_mean, 3, 0);
+    CHECK_NEAR(m.population_var, 2, 0);
+    const uint8_t none[8] = { 0 };
+    double y[8];
+    for (int i = 0; i < 8; i++) y[i] = x[i];
+    REQUIRE_OK(ares_masked_whiten(NULL, y, none, 8));
+    for (int i = 0; i < 8; i++) CHECK(y[i] == 0);
 }

@@ -100,7 +100,7 @@ static bool run_open(run *r, const char *variant, const char *avg_mode, bool sha
     fill_batch(r);
     ares_batch *b = &r->batch;
     if (!CHECK_OK(ares_actor_open(&r->actor, &r->cfg, r->model, NULL, 1)) ||
-        !CHECK_OK(ares_adv_find("grpo")->compute(&r->cfg.algorithm, b)))
+        !CHECK_OK(ares_adv_find("grpo")->compute(&r->cfg.algorithm, NULL, b)))
         return false;
     ARES_PUT(b, rollout_log_probs), ARES_PUT(b, old_log_probs), ARES_PUT(b, ref_log_probs);
     if (!CHECK_OK(ares_train_log_probs(r->model, r->actor.workspace, &r->cfg, b, 0, b->rows,

@@ -2,41 +2,58 @@
  * Group relative policy optimization (DeepSeekMath, arXiv 2402.03300, section 4.1): A = (s - mean) / (std + 1e-6), the
  * same for every token of a response. std divides by n - 1 and eps is 1e-6, as in verl. Without the division: Dr. GRPO
  * (arXiv 2503.20783). A group of equal scores gives exactly 0.
+ *
+ * Two weights of RAGEN's (agentic.md 4.10): a group's std over the largest of the batch, and the mean length of the batch's
+ * responses over the response's.
  */
-#include "ares/algo.h"
-
 #include <math.h>
 
-static int group(const ares_algorithm_config *cfg, ares_batch *b, int64_t g, float *scores)
+#include "adv.h"
+
+static void standardise(const adv_pass *p, const adv_group *g, double *advantage)
 {
-    int64_t row = b->group_start[g], n = b->group_start[g + 1] - row;
-    if (n < 2)
-        return ares_fail(ARES_ECONFIG, "adv: grpo: group %lld has %lld response; grpo compares responses, set worker.rollout.n to 2 or more", (long long)g, (long long)n);
-    for (int64_t i = 0; i < n; i++) {
-        double sum = 0;
-        for (int64_t t = b->row_start[row + i]; t < b->row_start[row + i + 1]; t++) sum += (double)b->token_level_rewards[t];
-        if (!isfinite(sum)) return ares_fail(ARES_ENUMERIC, "adv: grpo: row %lld: token_level_rewards add up to %g", (long long)(row + i), sum);
-        scores[i] = (float)sum;
-    }
-    double mean = ares_mean(scores, n), std = ares_std(scores, n, mean);
-    for (int64_t i = 0; i < n; i++) {
-        double a = (double)scores[i] - mean;
-        if (cfg->norm_adv_by_std_in_grpo) a /= std + 1e-6;
-        if (std == 0) a = 0;
-        for (int64_t t = b->row_start[row + i]; t < b->row_start[row + i + 1]; t++) b->advantages[t] = b->returns[t] = b->response_mask[t] ? (float)a : 0;
-    }
+    adv_mean_free(p, g, advantage);
+    for (int64_t i = 0; i < g->n; i++) advantage[i] = g->std == 0 ? 0 : p->cfg->norm_adv_by_std_in_grpo ? advantage[i] / (g->std + 1e-6) : advantage[i];
+}
+
+static void deviation(const adv_pass *p, const adv_group *g, double *advantage)
+{
+    (void)p;
+    for (int64_t i = 0; i < g->n; i++) advantage[i] = g->std;
+}
+
+static int weigh_by_std(adv_pass *p)
+{
+    double *row = p->row, *std = ares_arena_calloc(&p->b->arena, (size_t)p->b->rows + 1, sizeof *std), largest = 0;
+    p->row = std;
+    adv_groups(p, deviation);
+    p->row = row;
+    for (int64_t r = 0; r < p->b->rows; r++) largest = fmax(largest, std[r]);
+    ARES_TRY(ares_world_max_f64(p->world, &largest, 1));
+    for (int64_t r = 0; r < p->b->rows; r++) row[r] *= std[r] / (largest + 1e-6);
     return ARES_OK;
 }
 
-static int grpo(const ares_algorithm_config *cfg, ares_batch *b)
+static int weigh_by_length(adv_pass *p)
 {
-    ARES_TRY(ARES_NEED(b, "adv: grpo", token_level_rewards));
-    ARES_TRY(ARES_NEED(b, "adv: grpo", response_mask));
-    ARES_PUT(b, advantages);
-    ARES_PUT(b, returns);
-    float *scores = ares_arena_alloc(&b->arena, (size_t)(b->rows + 1) * sizeof *scores);
-    for (int64_t g = 0; g < b->groups; g++) ARES_TRY(group(cfg, b, g, scores));
+    double sums[2] = { 0, 0 }; /* whole numbers: exact in any order */
+    for (int64_t r = 0; r < p->b->rows; r++) sums[0] += p->length[r];
+    sums[1] = (double)p->b->rows;
+    ARES_TRY(ares_world_sum_f64(p->world, sums, 2));
+    for (int64_t r = 0; r < p->b->rows; r++)
+        if (p->length[r] > 0) p->row[r] /= (p->length[r] + 1e-6) / (sums[0] / sums[1]);
     return ARES_OK;
 }
 
-const ares_adv ares_adv_grpo = { "grpo", "reward standardised within its group", ARES_NEEDS_GROUPS, grpo };
+static int grpo(const ares_algorithm_config *cfg, ares_world *world, ares_batch *b)
+{
+    adv_pass p;
+    ARES_TRY(adv_open(&p, &ares_adv_grpo, cfg, world, b));
+    adv_groups(&p, standardise);
+    if (cfg->soft_advantage_reweight) ARES_TRY(weigh_by_std(&p));
+    if (cfg->grpo_advantage_length_weight) ARES_TRY(weigh_by_length(&p));
+    adv_spread(&p);
+    return adv_close(&p);
+}
+
+const ares_adv ares_adv_grpo = { "grpo", "reward standardised within its group", "A = (s - mean) / (std + 1e-6)", "arXiv 2402.03300, 4.1", ARES_NEEDS_GROUPS, grpo };

@@ -1,0 +1,23 @@
+/*
+ * REINFORCE++ (arXiv 2501.03262): discounted returns of each token, R_t = r_t + gamma R_{t+1}, whitened over all tokens of the
+ * batch. What is carried is dropped behind a token outside the mask, after that token had its share, as in verl. A reward outside
+ * the mask thus reaches nothing.
+ */
+#include "adv.h"
+
+static int reinforce_plus_plus(const ares_algorithm_config *cfg, ares_world *world, ares_batch *b)
+{
+    adv_pass p;
+    ARES_TRY(adv_open(&p, &ares_adv_reinforce_plus_plus, cfg, world, b));
+    for (int64_t r = 0; r < b->rows; r++) {
+        double carried = 0;
+        for (int64_t t = b->row_start[r + 1] - 1; t >= b->row_start[r]; t--) {
+            p.token[t] = p.returned[t] = (double)b->token_level_rewards[t] + cfg->gamma * carried;
+            carried = b->response_mask[t] ? p.token[t] : 0;
+        }
+    }
+    ARES_TRY(ares_masked_whiten(world, p.token, b->response_mask, b->tokens));
+    return adv_close(&p);
+}
+
+const ares_adv ares_adv_reinforce_plus_plus = { "reinforce_plus_plus", "discounted returns, whitened over the batch", "A = whiten(r_t + gamma R_{t+1})", "arXiv 2501.03262", 0, reinforce_plus_plus };

@@ -106,7 +106,9 @@ static void bench_rows(ares_device *d, int rows, int vocab)
     double best = 1e9, all[20];
     for (int i = 0; i < 20; i++) {
         double t = ares_now_s();
-        d->k->token_log_prob(d, z, vocab, rows, vocab, 1.0f, target, out, out + rows);
+        ares_logits_args a = { .rows = rows, .vocab = vocab, .logits = z, .dtype = ARES_F32, .ld = vocab, .inv_temperature = 1.0f, .target = target,
+                               .log_prob = out, .entropy = out + rows };
+        d->k->token_log_prob(d, &a);
         all[i] = ares_now_s() - t;
         if (all[i] < best) best = all[i];
     }

@@ -135,7 +135,22 @@ typedef struct ares_head_args {
     const float *c_log_prob, *c_entropy; /* c_entropy may be NULL */
     float *dx; int64_t lddx;
     const ares_matrix *dw;
+    /* The exact KL(p || q) to another model's head over the same vocabulary, at the same temperature: sum of p (log p - log q). ref_x NULL:
+     * not wanted. head writes kl and ref_lse; head_backward reads them and adds c_kl d kl, q constant. Not of head_fused. CPU. */
+    const float *ref_x; int64_t ld_ref; /* [rows][ref_w.k] */
+    const ares_matrix *ref_w;
+    float *kl, *ref_lse;                /* [rows] */
+    const float *c_kl;                  /* [rows] */
 } ares_head_args;
+/* Rows of logits that exist already, f32 or bf16, on the device; all statistics are f32. A logit of -inf is a probability of 0. */
+typedef struct ares_logits_args {
+    int32_t rows, vocab;
+    void *logits; ares_dtype dtype; int64_t ld; /* [rows][vocab]; backward writes over them, rounded to their type */
+    float inv_temperature;
+    const int32_t *target;              /* [rows] */
+    float *log_prob, *entropy, *lse;    /* [rows]; written by forward (entropy and lse may be NULL); entropy and lse read by backward */
+    const float *c_log_prob, *c_entropy; /* [rows] backward: d loss = c_log_prob d log_prob + c_entropy d entropy; c_entropy may be NULL */
+} ares_logits_args;
 /* Called per row chunk by head_fused, in row order, from one thread, and may call no kernel: fills c_log_prob and c_entropy (zeroed before) of rows [row, row + n). */
 typedef void ares_head_loss_fn(void *ctx, int32_t row, int32_t n, const float *log_prob, const float *entropy, float *c_log_prob, float *c_entropy);
 
@@ -211,9 +226,9 @@ typedef struct ares_kernels {
     /* Both, in row chunks, the logits computed once; the same bits as head, loss, head_backward. Writes log_prob, entropy, lse, dx, dw. */
     void (*head_fused)(ares_device *d, const ares_head_args *a, ares_head_loss_fn *loss, void *ctx);
     void (*sample)(ares_device *d, const ares_sample_args *a);
-    /* The head's log_prob and entropy of rows of logits that exist already: one pass, the same bits. -inf is a probability of 0. */
-    void (*token_log_prob)(ares_device *d, const float *logits, int64_t ld, int32_t rows, int32_t vocab, float inv_temperature,
-                           const int32_t *target, float *log_prob, float *entropy);
+    /* Of rows of logits that exist already, read once: of f32 logits the head's bits. Backward writes d loss / d logit over the logits. */
+    void (*token_log_prob)(ares_device *d, const ares_logits_args *a);
+    void (*token_log_prob_backward)(ares_device *d, const ares_logits_args *a);
 
     void (*adamw)(ares_device *d, const ares_adamw_args *a);
     double (*sum_squares)(ares_device *d, const float *x, int64_t n); /* f64 lanes over fixed chunks; NaN and infinity survive */

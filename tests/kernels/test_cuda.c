@@ -456,13 +456,64 @@ TEST_GPU(cuda_token_log_prob_takes_minus_infinity)
         if (i != 700) z[i] = -INFINITY;
     int32_t target[ROWS] = { 700, 0, VOCAB - 1 };
     float *z_up = up_floats(&p, z, ROWS * VOCAB);
-    p.cpu.k->token_log_prob(&p.cpu, z, VOCAB, ROWS, VOCAB, 0.5f, target, want[0], want[1]);
-    p.cuda.k->token_log_prob(&p.cuda, z_up, VOCAB, ROWS, VOCAB, 0.5f, target, got[0], got[1]);
+    ares_logits_args a = { .rows = ROWS, .vocab = VOCAB, .logits = z, .ld = VOCAB, .inv_temperature = 0.5f, .target = target, .log_prob = want[0], .entropy = want[1] }, b = a;
+    b.logits = z_up, b.log_prob = got[0], b.entropy = got[1];
+    p.cpu.k->token_log_prob(&p.cpu, &a);
+    p.cuda.k->token_log_prob(&p.cuda, &b);
     CHECK_NEAR(got[0][0], 0, 0);
     agree("log_prob", got[0], want[0], ROWS, 2e-6);
     agree("entropy", got[1], want[1], ROWS, 5e-6);
     ares_free(z);
     pair_close(&p);
+}
+
+/* Rows of one width and type through both devices, forward and backward in place. */
+static void logits_case(ares_dtype dtype, int rows, int vocab, int64_t ld)
+{
+    pair p;
+    if (!pair_open(&p)) return;
+    size_t bytes = (size_t)(rows * ld) * ares_dtype_bytes(dtype), n = (size_t)rows;
+    float *z = normals(7, rows * ld, 4.0), *numbers = normals(8, 8 * rows, 1.0);
+    void *mine = ares_malloc(bytes), *theirs = ares_malloc(bytes), *up = p.cuda.k->alloc(&p.cuda, bytes);
+    int32_t *target = ares_calloc(n, sizeof *target);
+    for (int r = 0; r < rows; r++) target[r] = r * 7919 % vocab;
+    for (int64_t i = 0; i < rows * ld; i++) {
+        if (dtype == ARES_BF16) ((uint16_t *)mine)[i] = ares_f32_to_bf16(z[i]);
+        else ((float *)mine)[i] = z[i];
+    }
+    p.cuda.k->copy_in(&p.cuda, up, mine, bytes);
+    ares_logits_args a = { .rows = rows, .vocab = vocab, .logits = mine, .dtype = dtype, .ld = ld, .inv_temperature = 0.7f, .target = target,
+                           .log_prob = numbers, .entropy = numbers + n, .lse = numbers + 2 * n, .c_log_prob = numbers + 6 * n, .c_entropy = numbers + 7 * n }, b = a;
+    b.logits = up, b.log_prob = numbers + 3 * n, b.entropy = numbers + 4 * n, b.lse = numbers + 5 * n;
+    p.cpu.k->token_log_prob(&p.cpu, &a), p.cuda.k->token_log_prob(&p.cuda, &b);
+    agree("log_prob", b.log_prob, a.log_prob, rows, 1e-5);
+    agree("entropy", b.entropy, a.entropy, rows, 1e-5);
+    agree("lse", b.lse, a.lse, rows, 1e-5);
+    p.cpu.k->token_log_prob_backward(&p.cpu, &a), p.cuda.k->token_log_prob_backward(&p.cuda, &b);
+    p.cuda.k->copy_out(&p.cuda, theirs, up, bytes);
+    CHECK_OK(p.cuda.k->sync(&p.cuda));
+    double worst = 0;
+    for (int64_t i = 0; i < rows * ld; i++) {
+        double got = dtype == ARES_BF16 ? (double)ares_bf16_to_f32(((uint16_t *)theirs)[i]) : (double)((float *)theirs)[i];
+        double want = dtype == ARES_BF16 ? (double)ares_bf16_to_f32(((uint16_t *)mine)[i]) : (double)((float *)mine)[i];
+        worst = fmax(worst, fabs(got - want) - (dtype == ARES_BF16 ? fabs(want) / 128 : 0)); /* bf16 may round the other way */
+    }
+    CHECK_MSG(worst < 2e-6, "vocabulary of %d: derivatives are off by %.3g", vocab, worst);
+    p.cuda.k->release(&p.cuda, up, bytes);
+    ares_free(z), ares_free(numbers), ares_free(mine), ares_free(theirs), ares_free(target);
+    pair_close(&p);
+}
+
+TEST_GPU(cuda_rows_of_logits_and_their_derivatives_agree_with_the_cpu)
+{
+    if (!have_card()) return;
+    for (int half = 0; half < 2; half++) {
+        ares_dtype dtype = half ? ARES_BF16 : ARES_F32;
+        logits_case(dtype, 5, 1, 1);
+        logits_case(dtype, 3, 1001, 1003); /* rows begin on no boundary */
+        logits_case(dtype, 4, 4096, 4104);
+        logits_case(dtype, 2, 262144, 262144);
+    }
 }
 
 /* x and W are small multiples of 1/4, so that logits are exact on both sides, and many of them equal. */

@@ -295,8 +295,10 @@ TEST(token_log_prob_has_the_bits_of_the_head_and_takes_minus_infinity)
                 .m = s->rows, .x = p.x, .ldx = s->k, .w = &p.w, .y = logits, .ldy = s->vocab
             };
             d.k->linear(&d, &linear, 1);
-            d.k->token_log_prob(&d, logits, s->vocab, s->rows, s->vocab, a.inv_temperature, p.target,
-                                log_prob, entropy);
+            ares_logits_args rows = { .rows = s->rows, .vocab = s->vocab, .logits = logits, .dtype = ARES_F32,
+                                      .ld = s->vocab, .inv_temperature = a.inv_temperature, .target = p.target,
+                                      .log_prob = log_prob, .entropy = entropy };
+            d.k->token_log_prob(&d, &rows);
             CHECK_MEM(log_prob, p.log_prob, (size_t)s->rows * sizeof(float));
             CHECK_MEM(entropy, p.entropy, (size_t)s->rows * sizeof(float));
             ares_free(logits), ares_free(log_prob), ares_free(entropy);
@@ -309,11 +311,69 @@ TEST(token_log_prob_has_the_bits_of_the_head_and_takes_minus_infinity)
         float *z = filled(2 * 2000, -INFINITY), log_prob[2], entropy[2];
         z[3] = 5.0f, z[700] = 5.0f, z[1999] = 5.0f, z[1000] = 5.0f; /* whole chunks of -infinity between */
         z[2000] = 1.0f, z[2001] = NAN;
-        d.k->token_log_prob(&d, z, 2000, 2, 2000, 1.0f, (int32_t[]){ 700, 0 }, log_prob, entropy);
+        ares_logits_args a = { .rows = 2, .vocab = 2000, .logits = z, .dtype = ARES_F32, .ld = 2000, .inv_temperature = 1.0f,
+                               .target = (int32_t[]){ 700, 0 }, .log_prob = log_prob, .entropy = entropy };
+        d.k->token_log_prob(&d, &a);
         CHECK_NEAR(log_prob[0], -log(4), 2e-7);
         CHECK_NEAR(entropy[0], log(4), 2e-7);
         CHECK(isnan(log_prob[1]) && isnan(entropy[1]));
         ares_free(z);
         ares_device_close(&d);
     }
+}
+
+/* d loss / d logits of c_log_prob log p[target] + c_entropy H, by the plain formula in double. */
+static void plain_derivative(const float *z, int n, double inv_temperature, int target, double c, double ce, double *out)
+{
+    double max = -INFINITY, sum = 0, h = 0;
+    for (int i = 0; i < n; i++) max = fmax(max, (double)z[i] * inv_temperature);
+    for (int i = 0; i < n; i++) sum += exp((double)z[i] * inv_temperature - max);
+    for (int i = 0; i < n; i++) {
+        double log_p = (double)z[i] * inv_temperature - max - log(sum);
+        if (log_p > -700) h -= exp(log_p) * log_p;
+    }
+    for (int i = 0; i < n; i++) {
+        double log_p = (double)z[i] * inv_temperature - max - log(sum), p = exp(log_p);
+        out[i] = inv_temperature * (c * ((i == target) - p) - (p > 0 ? ce * p * (log_p + h) : 0));
+    }
+}
+
+TEST(derivatives_of_rows_of_logits_are_written_over_them_in_either_type)
+{
+    enum { ROWS = 3, VOCAB = 1711, LD = 1720 };
+    float *z = filled(ROWS * LD, 7.0f), log_prob[ROWS], entropy[ROWS], lse[ROWS], c[ROWS] = { 0.7f, -1.3f, 0 }, ce[ROWS] = { 0.2f, 0, -0.9f };
+    int32_t target[ROWS] = { 0, 1710, 600 };
+    double want[VOCAB];
+    for (int r = 0; r < ROWS; r++)
+        for (int i = 0; i < VOCAB; i++) z[r * LD + i] = (float)(3 * ares_rng_normal(ares_rng_root(31, ARES_RNG_TEST), (uint64_t)(r * VOCAB + i)));
+    z[5] = -INFINITY;
+    for (int isa = 0; isa < ISAS; isa++)
+        for (int half = 0; half < 2; half++) {
+            ares_device d;
+            if (!device_of(isas[isa], 2, &d)) continue;
+            float *mine = filled(ROWS * LD, 0), *seen = filled(ROWS * LD, 0); /* seen: the logits as the kernel reads them */
+            for (int i = 0; i < ROWS * LD; i++) {
+                if (half) ((uint16_t *)mine)[i] = ares_f32_to_bf16(z[i]);
+                else mine[i] = z[i];
+                seen[i] = half ? ares_bf16_to_f32(ares_f32_to_bf16(z[i])) : z[i];
+            }
+            ares_logits_args a = { .rows = ROWS, .vocab = VOCAB, .logits = mine, .dtype = half ? ARES_BF16 : ARES_F32, .ld = LD, .inv_temperature = 0.8f, .target = target,
+                                   .log_prob = log_prob, .entropy = entropy, .lse = lse, .c_log_prob = c, .c_entropy = ce };
+            d.k->token_log_prob(&d, &a);
+            d.k->token_log_prob_backward(&d, &a);
+            double worst = 0;
+            for (int r = 0; r < ROWS; r++) {
+                plain_derivative(seen + r * LD, VOCAB, (double)0.8f, target[r], (double)c[r], (double)ce[r], want);
+                for (int i = 0; i < VOCAB; i++) {
+                    float got = half ? ares_bf16_to_f32(((uint16_t *)mine)[r * LD + i]) : mine[r * LD + i];
+                    if (!CHECK(isfinite(got))) return;
+                    worst = fmax(worst, fabs((double)got - want[i]) - (half ? fabs(want[i]) / 256 : 0)); /* bf16 keeps eight bits */
+                }
+                CHECK_EQ(half ? ares_bf16_to_f32(((uint16_t *)mine)[r * LD + VOCAB]) : mine[r * LD + VOCAB], 7.0f); /* nothing behind a row */
+            }
+            CHECK_MSG(worst < 2e-6, "%s, %s: off by %.3g", isas[isa], half ? "bf16" : "f32", worst);
+            ares_free(mine), ares_free(seen);
+            ares_device_close(&d);
+        }
+    ares_free(z);
 }

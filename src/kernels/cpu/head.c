@@ -14,6 +14,12 @@ enum {
     LD_PAD = 16 /* rows a power of two apart would fight for the same cache sets */
 };
 
+/* Of a chunk, beside its vocab_part: the reference's, and the sum of e (z - z_ref). */
+typedef struct kl_part {
+    vocab_part ref;
+    float cross;
+} kl_part;
+
 typedef struct head_job {
     ares_device *d;
     const ares_head_args *a;
@@ -22,6 +28,7 @@ typedef struct head_job {
     float *logits;
     int64_t ld;                          /* [rows][ld] of the range; forward: may be NULL */
     vocab_part *part;                    /* forward: [rows][chunks] */
+    kl_part *kl_part;                    /* forward with a reference: [rows][chunks] */
     const float *c_log_prob, *c_entropy; /* backward: of the block's rows */
 } head_job;
 
@@ -44,6 +51,29 @@ static double work_us(const head_job *j)
     return vocab_work_us(j->a->w, j->rows, ARES_MIN((int64_t)VOCAB_CHUNK * j->chunks, (int64_t)j->a->vocab));
 }
 
+/* e = exp(z - max), as in vocab_part_of; logits are raw. */
+static float cross_of(const float *z, const float *zr, int n, float inv_temperature, float max)
+{
+    v16 scale = v16_set1(inv_temperature), shift = v16_set1(max), least = v16_set1(-128.0f), sum = v16_zero();
+    for (int i = 0; i < n; i += 16) {
+        int lanes = ARES_MIN(16, n - i);
+        v16 a = lanes == 16 ? v16_load(z + i) : v16_load_first(z + i, lanes),
+            b = lanes == 16 ? v16_load(zr + i) : v16_load_first(zr + i, lanes); /* lanes beyond n: 0 - 0 */
+        a = v16_mul(a, scale);
+        sum = v16_fma(v16_exp(v16_max(least, v16_min(v16_zero(), v16_sub(a, shift)))), v16_sub(a, v16_mul(b, scale)), sum);
+    }
+    return v16_sum(sum);
+}
+
+/* The reference's logits of a task, in the second half of the worker's scratch. */
+static float *reference_logits(const head_job *j, const span *s, int worker)
+{
+    const ares_head_args *a = j->a;
+    float *zr = (float *)kernels_scratch(j->d, worker, (size_t)s->rows * VOCAB_CHUNK * 2 * sizeof(float)) + s->rows * VOCAB_CHUNK;
+    vocab_logits(a->ref_w, a->vocab, s->chunk, a->ref_x + (j->row + s->first) * a->ld_ref, a->ld_ref, s->rows, zr, VOCAB_CHUNK);
+    return zr;
+}
+
 static void forward_task(void *ctx, int64_t task, int worker)
 {
     const head_job *j = ctx;
@@ -51,15 +81,40 @@ static void forward_task(void *ctx, int64_t task, int worker)
     span s = span_of(j, task);
     int width = vocab_width(a->vocab, s.chunk);
     float *z = j->logits ? j->logits + s.first * j->ld + s.chunk * VOCAB_CHUNK
-                         : kernels_scratch(j->d, worker, (size_t)s.rows * VOCAB_CHUNK * sizeof(float));
+                         : kernels_scratch(j->d, worker, (size_t)s.rows * VOCAB_CHUNK * (j->kl_part ? 2 : 1) * sizeof(float));
+    const float *zr = j->kl_part ? reference_logits(j, &s, worker) : NULL;
     int64_t ldz = j->logits ? j->ld : VOCAB_CHUNK;
     vocab_logits(a->w, a->vocab, s.chunk, a->x + (j->row + s.first) * a->ldx, a->ldx, s.rows, z, ldz);
     for (int64_t r = 0; r < s.rows; r++) {
         int64_t row = j->row + s.first + r, target = a->target[row] - s.chunk * VOCAB_CHUNK;
-        j->part[(s.first + r) * j->chunks + s.chunk] = vocab_part_of(z + r * ldz, width, a->inv_temperature);
+        vocab_part part = vocab_part_of(z + r * ldz, width, a->inv_temperature);
+        j->part[(s.first + r) * j->chunks + s.chunk] = part;
+        if (zr)
+            j->kl_part[(s.first + r) * j->chunks + s.chunk] =
+                (kl_part){ vocab_part_of(zr + r * VOCAB_CHUNK, width, a->inv_temperature),
+                           cross_of(z + r * ldz, zr + r * VOCAB_CHUNK, width, a->inv_temperature, part.max) };
         if (target >= 0 && target < width)
             a->log_prob[row] = z[r * ldz + target] * a->inv_temperature; /* rests there until merged */
     }
+}
+
+/* KL = sum p (z - z_ref) - lse + lse_ref, merged in double: the terms are as large as the logits, the KL is not. */
+static void merge_kl(const head_job *j, int64_t r, const vocab_total *t)
+{
+    const ares_head_args *a = j->a;
+    const vocab_part *p = j->part + r * j->chunks;
+    const kl_part *k = j->kl_part + r * j->chunks;
+    double sum = 0, cross = 0, ref_max = -INFINITY, ref_sum = 0;
+    for (int64_t c = 0; c < j->chunks; c++) ref_max = ARES_MAX(ref_max, (double)k[c].ref.max);
+    for (int64_t c = 0; c < j->chunks; c++) {
+        double e = ares_f64_exp(ARES_MAX((double)p[c].max - (double)t->max, -700.0));
+        sum += e * (double)p[c].sum;
+        cross += e * (double)k[c].cross;
+        ref_sum += ares_f64_exp(ARES_MAX((double)k[c].ref.max - ref_max, -700.0)) * (double)k[c].ref.sum;
+    }
+    double lse_ref = ref_max + ares_f64_log(ref_sum), kl = cross / sum - ((double)t->max + ares_f64_log(sum)) + lse_ref;
+    a->kl[j->row + r] = kl < 0 ? 0.0f : (float)kl; /* below 0 by rounding alone */
+    a->ref_lse[j->row + r] = (float)lse_ref;
 }
 
 static void merge_task(void *ctx, int64_t task, int worker)
@@ -73,6 +128,7 @@ static void merge_task(void *ctx, int64_t task, int worker)
         a->log_prob[row] = vocab_log_prob(&t, a->log_prob[row]);
         a->entropy[row] = t.entropy;
         a->lse[row] = t.max + t.log_sum;
+        if (j->kl_part) merge_kl(j, r, &t);
     }
 }
 
@@ -87,6 +143,7 @@ static void check(const ares_head_args *a)
 {
     ARES_ASSERT(a->w->layout == ARES_PANEL32 && a->vocab <= a->w->n && a->w->dtype != ARES_F16);
     for (int32_t r = 0; r < a->rows; r++) ARES_ASSERT(a->target[r] >= 0 && a->target[r] < a->vocab);
+    ARES_ASSERT(!a->ref_x || (a->ref_w->layout == ARES_PANEL32 && a->vocab <= a->ref_w->n && a->ref_w->dtype != ARES_F16));
 }
 
 void ARES_K(head)(ares_device *d, const ares_head_args *a)
@@ -97,20 +154,23 @@ void ARES_K(head)(ares_device *d, const ares_head_args *a)
         head_job j = {
             .d = d, .a = a, .row = row, .rows = ARES_MIN(FORWARD_ROWS, a->rows - row), .chunks = chunks
         };
-        j.part = kernels_scratch(d, KERNELS_SHARED, (size_t)(j.rows * chunks) * sizeof(vocab_part));
+        j.part = kernels_scratch(d, KERNELS_SHARED, (size_t)(j.rows * chunks) * (sizeof(vocab_part) + (a->ref_x ? sizeof(kl_part) : 0)));
+        j.kl_part = a->ref_x ? (kl_part *)(void *)(j.part + j.rows * chunks) : NULL;
         forward(&j);
     }
 }
 
-/* Raw logits become d loss / d logits: with p = exp(z - lse), -(p (c + ce (log p + H))) and + c at the target, over the temperature. */
-static void differentiate(float *z, int n, float inv_temperature, float lse, float entropy, float c, float ce)
+/* The same with c_kl p (log p - log q - KL) on top; d KL / d z of a logit over the temperature. */
+static void differentiate_kl(float *z, const float *zr, int n, float inv_temperature, const float stats[2], float c, float ce, const float kl[3])
 {
-    v16 scale = v16_set1(inv_temperature), vc = v16_set1(c), vce = v16_set1(ce), h = v16_set1(entropy),
-        shift = v16_set1(lse);
+    v16 scale = v16_set1(inv_temperature), vc = v16_set1(c), vce = v16_set1(ce), lse = v16_set1(stats[0]),
+        h = v16_set1(stats[1]), lse_ref = v16_set1(kl[0]), mean = v16_set1(kl[1]), ck = v16_set1(-kl[2]);
     for (int i = 0; i < n; i += 16) {
         int lanes = ARES_MIN(16, n - i);
-        v16 d = v16_sub(v16_mul(lanes == 16 ? v16_load(z + i) : v16_load_first(z + i, lanes), scale), shift);
-        v16 g = v16_mul(v16_mul(v16_exp(d), v16_fma(vce, v16_add(d, h), vc)), v16_neg(scale));
+        v16 d = v16_sub(v16_mul(lanes == 16 ? v16_load(z + i) : v16_load_first(z + i, lanes), scale), lse);
+        v16 q = v16_sub(v16_mul(lanes == 16 ? v16_load(zr + i) : v16_load_first(zr + i, lanes), scale), lse_ref);
+        v16 weight = v16_fma(ck, v16_sub(v16_sub(d, q), mean), v16_fma(vce, v16_add(d, h), vc));
+        v16 g = v16_mul(v16_mul(v16_exp(d), weight), v16_neg(scale));
         if (lanes == 16) v16_store(z + i, g);
         else v16_store_first(z + i, g, lanes);
     }
@@ -118,7 +178,6 @@ static void differentiate(float *z, int n, float inv_temperature, float lse, flo
 
 static void gradient_task(void *ctx, int64_t task, int worker)
 {
-    (void)worker;
     const head_job *j = ctx;
     const ares_head_args *a = j->a;
     span s = span_of(j, task);
@@ -126,10 +185,14 @@ static void gradient_task(void *ctx, int64_t task, int worker)
     float *z = j->logits + s.first * j->ld + (s.chunk - j->chunk) * VOCAB_CHUNK;
     if (!j->part)
         vocab_logits(a->w, a->vocab, s.chunk, a->x + (j->row + s.first) * a->ldx, a->ldx, s.rows, z, j->ld);
+    const float *zr = a->ref_x ? reference_logits(j, &s, worker) : NULL;
     for (int64_t r = 0; r < s.rows; r++) {
         int64_t at = s.first + r, row = j->row + at, target = a->target[row] - s.chunk * VOCAB_CHUNK;
         float c = j->c_log_prob[at], ce = j->c_entropy ? j->c_entropy[at] : 0.0f;
-        differentiate(z + r * j->ld, width, a->inv_temperature, a->lse[row], a->entropy[row], c, ce);
+        if (zr)
+            differentiate_kl(z + r * j->ld, zr + r * VOCAB_CHUNK, width, a->inv_temperature, (float[]){ a->lse[row], a->entropy[row] }, c, ce,
+                             (float[]){ a->ref_lse[row], a->kl[row], a->c_kl[row] });
+        else vocab_differentiate(z + r * j->ld, width, a->inv_temperature, a->lse[row], a->entropy[row], c, ce);
         if (target >= 0 && target < width) z[r * j->ld + target] += c * a->inv_temperature;
     }
 }
@@ -182,6 +245,7 @@ void ARES_K(head_backward)(ares_device *d, const ares_head_args *a)
 void ARES_K(head_fused)(ares_device *d, const ares_head_args *a, ares_head_loss_fn *loss, void *ctx)
 {
     check(a);
+    ARES_ASSERT(!a->ref_x);
     int64_t chunks = vocab_chunks(a->vocab), ld = chunks * VOCAB_CHUNK + LD_PAD;
     int64_t most = ARES_MIN((int64_t)a->rows, ARES_MAX(FUSED_ROWS, FUSED_LOGITS / ld));
     for (int64_t row = 0; row < a->rows; row += most) {
@@ -199,35 +263,4 @@ void ARES_K(head_fused)(ares_device *d, const ares_head_args *a, ares_head_loss_
         j.c_entropy = ce;
         backward(&j);
     }
-}
-
-typedef struct rows_job {
-    ares_device *d;
-    const float *logits;
-    int64_t ld;
-    int32_t rows, vocab;
-    float inv_temperature;
-    const int32_t *target;
-    float *log_prob, *entropy;
-} rows_job;
-
-static void row_task(void *ctx, int64_t row, int worker)
-{
-    const rows_job *j = ctx;
-    int64_t chunks = vocab_chunks(j->vocab);
-    const float *z = j->logits + row * j->ld;
-    vocab_part *part = kernels_scratch(j->d, worker, (size_t)chunks * sizeof(vocab_part));
-    for (int64_t c = 0; c < chunks; c++)
-        part[c] = vocab_part_of(z + c * VOCAB_CHUNK, vocab_width(j->vocab, c), j->inv_temperature);
-    vocab_total t = vocab_merge(part, chunks);
-    j->log_prob[row] = vocab_log_prob(&t, z[j->target[row]] * j->inv_temperature);
-    if (j->entropy) j->entropy[row] = t.entropy;
-}
-
-void ARES_K(token_log_prob)(ares_device *d, const float *logits, int64_t ld, int32_t rows, int32_t vocab,
-                            float inv_temperature, const int32_t *target, float *log_prob, float *entropy)
-{
-    for (int32_t r = 0; r < rows; r++) ARES_ASSERT(target[r] >= 0 && target[r] < vocab);
-    rows_job j = { d, logits, ld, rows, vocab, inv_temperature, target, log_prob, entropy };
-    kernels_run(d, (double)rows * vocab / 2e3, rows, row_task, &j);
 }

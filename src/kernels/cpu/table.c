@@ -31,6 +31,7 @@ const ares_kernels ARES_K(kernels_table) = {
     .head_fused = ARES_K(head_fused),
     .sample = ARES_K(sample),
     .token_log_prob = ARES_K(token_log_prob),
+    .token_log_prob_backward = ARES_K(token_log_prob_backward),
     .adamw = ARES_K(adamw),
     .sum_squares = ARES_K(sum_squares),
     .add = ARES_K(add),

@@ -153,6 +153,7 @@ static const ares_kernels table = {
     .head_fused = cuda_head_fused,
     .sample = cuda_sample,
     .token_log_prob = cuda_token_log_prob,
+    .token_log_prob_backward = cuda_token_log_prob_backward,
     .adamw = cuda_adamw,
     .sum_squares = cuda_sum_squares,
     .add = cuda_add,

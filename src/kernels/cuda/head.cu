@@ -157,16 +157,3 @@ void cuda_head_fused(ares_device *d, const ares_head_args *a, ares_head_loss_fn 
         backward(d, c, a, &k, &r, true);
     }
 }
-
-void cuda_token_log_prob(ares_device *d, const float *logits, int64_t ld, int32_t rows, int32_t vocab, float inv_temperature,
-                         const int32_t *target, float *log_prob, float *entropy)
-{
-    cuda_context *c = cuda_enter(d);
-    head_rows r;
-    for (int32_t i = 0; i < rows; i++) ARES_ASSERT(target[i] >= 0 && target[i] < vocab);
-    if (rows == 0 || !rows_new(c, rows, target, &r)) return;
-    cuda_launch(c, "token_log_prob", row_statistics, (unsigned)rows, VOCAB_THREADS, 0, logits, ld, vocab, inv_temperature, r.target, r.log_prob,
-                r.entropy, (float *)NULL);
-    cuda_out(c, log_prob, r.log_prob, (size_t)rows * sizeof(float));
-    if (entropy) cuda_out(c, entropy, r.entropy, (size_t)rows * sizeof(float));
-}

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "math/math.h"
+
 static const char boxed_prefix[] = "boxed_";
 
 struct ares_judge {
@@ -213,27 +215,10 @@ int ares_judge_run(const ares_judge *j, const ares_verify_in *in, ares_verify_ou
     ares_verify_in own = *in;
     if (j->unusable) return ares_fail(ARES_ECONFIG, "reward: %s: it needs options: %s", j->name, j->unusable);
     if (j->boxed) {
-        own.response = judge_last_boxed(in->response);
+        own.response = math_last_boxed(in->response);
         out->no_answer = !own.response.data;
     }
     own.options = j->options;
     if (!own.response.data) own.response = ARES_VIEW("");
     return j->verifier->verify(&own, out);
-}
-
-/* slime's rule: the LAST "\boxed", which must be "\boxed{" and close; a box before it does not count. */
-ares_view judge_last_boxed(ares_view text)
-{
-    static const char box[] = "\\boxed";
-    for (size_t i = text.len; i-- > 0;) {
-        if (text.data[i] != '\\' || text.len - i < sizeof box - 1 || memcmp(text.data + i, box, sizeof box - 1) != 0) continue;
-        size_t open = i + sizeof box - 1, depth = 0;
-        if (open >= text.len || text.data[open] != '{') break;
-        for (size_t k = open; k < text.len; k++) {
-            depth += text.data[k] == '{';
-            if (text.data[k] == '}' && --depth == 0) return (ares_view){ text.data + open + 1, k - open - 1 };
-        }
-        break;
-    }
-    return (ares_view){ NULL, 0 };
 }

@@ -14,5 +14,4 @@ extern const ares_verifier ares_verifier_auto;
 ares_view judge_rm_type(const ares_json *row, const ares_json *sources, const char *fallback);
 /* Options nobody set: their defaults. A judge whose options have none fails on every response. */
 void judge_use_defaults(ares_judge *j);
-ares_view judge_last_boxed(ares_view text); /* rewards.md section 2; NULL data when there is none */
 #endif

@@ -137,7 +137,9 @@ static void open_function(ares_config *cfg, const ares_reward_config *rc, entry 
     void *options;
     const char *name = reward_function_verifier(cfg, rc);
     *e = (entry){ .o = { .weight = 1 }, .name = ares_strdup(name ? name : "unnamed") };
-    if (!name || ares_judge_new(name, &e->judge) != ARES_OK) return;
+    if (!name) return;
+    int opened = ares_judge_new(name, &e->judge);
+    ARES_ASSERT(opened == ARES_OK);
     ares_option_table *table = ares_judge_options(e->judge, &options);
     if (table) ares_config_bind(cfg, "worker.reward.reward_function_kwargs", table, options);
     ares_judge_check(e->judge, cfg, "worker.reward.reward_function_kwargs");

@@ -54,7 +54,7 @@ TEST(grade_goes_on_behind_a_bad_line)
 TEST(grade_refuses_a_wrong_command_line)
 {
     check_message("grade", 2, "grade: --verifier is missing");
-    check_message("grade --verifier nubmer", 2, "did you mean 'number'? (choices: exact, number, boxed, format");
+    check_message("grade --verifier nubmer", 2, "did you mean 'number'? (choices: exact, number, boxed, ");
     check_message("grade --verifer number", 2, "did you mean '--verifier'?");
     check_message("grade --verifier format 'pattern=('", 2, "missing closing parenthesis");
     check_message("grade --verifier number pattern=x", 2, "pattern");

@@ -423,6 +423,8 @@ static int observe_in(aepo *s, ares_batch *b, ares_metrics *m, ares_arena *arena
         for (int64_t i = 0; i < all->groups[g].count; i++) all->samples[all->groups[g].first + i].difficulty = (int32_t)prompts[place[g]].difficulty;
     if (m) {
         aepo_report_batch(s, all, m);
+        for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++)
+            if (buckets.prompts[d]) aepo_metric(m, "aepo/hwe_num", d, "", buckets.hwe[d]);
         ares_metrics_set(m, "aepo/tau_batch_median", median);
     }
     return ARES_OK;

@@ -68,7 +68,6 @@ static void report_difficulty(const aepo *s, const control_gathered *all, int d,
     aepo_metric(m, "reasoning_tokens_statistics", d, "/valid_mean", y->hwe / n);
     aepo_metric(m, "reasoning_tokens_statistics", d, "/invalid_mean", y->invalid / n);
     aepo_metric(m, "reasoning_tokens_statistics", d, "/count", n);
-    aepo_metric(m, "aepo/hwe_num", d, "", y->hwe / n);
     report_bins(all, d, y->n, m);
 }
 

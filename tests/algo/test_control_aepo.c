@@ -1,0 +1,552 @@
+#include "ares/algo_control.h"
+#include "algo_test.h"
+#include "control_test.h"
+#include "test.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* ---------------------------------------------------------------- batches of chance */
+
+enum { PROMPTS = 24, SAMPLES = 4, GROUPS = 9 };
+
+static ares_row rows[PROMPTS];
+static char gids[PROMPTS][16];
+
+static void name_rows(void)
+{
+    for (int i = 0; i < PROMPTS; i++) {
+        snprintf(gids[i], sizeof gids[i], "q/\"%d\"", i);
+        rows[i] = (ares_row){ .id = i, .gid = gids[i], .gid_given = true };
+    }
+}
+
+static double uniform(int64_t step, int64_t i) { return ares_rng_uniform(ares_rng_sub(ares_rng_root(11, ARES_RNG_TEST), (uint64_t)step, 0), (uint64_t)i); }
+
+/* Groups first, first + every, ... of a step's GROUPS. A prompt may come twice. kl: about how far the policy is from the reference. */
+static void chance_batch(ares_batch *b, int64_t step, int first, int every, double kl)
+{
+    ares_batch_init(b);
+    for (int g = first; g < GROUPS; g += every) {
+        int prompt = (int)(uniform(step, g) * PROMPTS);
+        ares_batch_begin_group(b);
+        for (int i = 0; i < SAMPLES; i++) {
+            int64_t length = uniform(step, 1000 + g * SAMPLES + i) < 0.1 ? 1 : 2 + (int64_t)(uniform(step, 2000 + g * SAMPLES + i) * 40);
+            float accuracy = uniform(step, 3000 + g * SAMPLES + i) < (double)prompt / PROMPTS ? 1 : 0;
+            ares_batch_add_row(b, &(ares_sample){ .draw = step * GROUPS + g, .index = i, .row = &rows[prompt], .accuracy = accuracy, .score = accuracy }, length);
+        }
+    }
+    ARES_PUT(b, response_mask);
+    ARES_PUT(b, entropies);
+    ARES_PUT(b, kl);
+    int64_t at = 0;
+    for (int64_t r = 0; r < b->rows; r++) {
+        int64_t key = b->samples[r].draw % GROUPS * SAMPLES + b->samples[r].index;
+        for (int64_t t = 0; at < b->row_start[r + 1]; t++, at++) {
+            b->response_mask[at] = 1;
+            b->entropies[at] = (float)(uniform(step, 10000 + key * 64 + t) * (1 + uniform(step, 5000 + key)));
+            b->kl[at] = (float)(kl * uniform(step, 30000 + key * 64 + t));
+        }
+    }
+}
+
+typedef struct subject { const ares_control *c; ares_config *cfg; void *options, *state; ares_control_env env; ares_algorithm_config algorithm; } subject;
+
+static bool open_subject(subject *s, const char *name, const char *const *words, int n)
+{
+    s->c = control_named(name);
+    s->options = control_options(s->c, words, n, &s->cfg);
+    if (!CHECK(s->options != NULL)) return false;
+    s->algorithm.kl_penalty = "low_var_kl";
+    s->env.algorithm = &s->algorithm;
+    return CHECK_OK(s->c->open(s->options, &s->env, &s->state));
+}
+
+static void close_subject(subject *s)
+{
+    s->c->close(s->state);
+    ares_config_free(s->cfg);
+    ares_free(s->options);
+}
+
+/* A fresh state with what the old one saved. */
+static bool resume(subject *s)
+{
+    ares_arena arena = { 0 };
+    ares_str saved = { 0 };
+    const ares_json *json;
+    s->c->save(s->state, &saved);
+    s->c->close(s->state);
+    s->state = NULL;
+    bool ok = CHECK_OK(ares_json_parse(&arena, ares_str_view(&saved), "state", &json)) && CHECK_OK(s->c->open(s->options, &s->env, &s->state)) &&
+              CHECK_OK(s->c->load(s->state, json));
+    ares_str_fini(&saved);
+    ares_arena_fini(&arena);
+    return ok;
+}
+
+static bool same_state(const subject *a, const subject *b)
+{
+    ares_str x = { 0 }, y = { 0 };
+    a->c->save(a->state, &x);
+    b->c->save(b->state, &y);
+    bool same = CHECK_STR(x.data, y.data);
+    ares_str_fini(&x);
+    ares_str_fini(&y);
+    return same;
+}
+
+static double metric(const ares_metrics *m, const char *prefix, int d)
+{
+    char name[64];
+    double value = NAN;
+    snprintf(name, sizeof name, "%s/%s", prefix, ares_difficulty_names[d]);
+    ares_metrics_get(m, name, &value);
+    return value;
+}
+
+static bool same_samples(const ares_batch *a, const ares_batch *b)
+{
+    bool same = true;
+    for (int64_t r = 0; r < a->rows; r++) {
+        const ares_sample *x = &a->samples[r], *y = &b->samples[r];
+        same = same && CHECK_EQ(x->difficulty, y->difficulty) && CHECK_EQ(x->hwe_count, y->hwe_count) && CHECK_NEAR(x->hwe_target, y->hwe_target, 0) &&
+               CHECK_NEAR(x->entropy_alpha, y->entropy_alpha, 0);
+    }
+    return same && CHECK_MEM(a->hwe, b->hwe, a->tokens) && (!a->kl_weight || CHECK_MEM(a->kl_weight, b->kl_weight, (size_t)a->tokens * sizeof(float)));
+}
+
+/* ---------------------------------------------------------------- what must hold at every step */
+
+typedef struct before { double alpha[ARES_DIFFICULTIES], target[ARES_DIFFICULTIES], lambda[ARES_DIFFICULTIES]; } before;
+
+static bool check_step(before *old, const ares_metrics *m, int64_t step, double kl)
+{
+    static const double budget[ARES_DIFFICULTIES] = { 0, 0.05, 0.1, 0.2 };
+    bool held = true;
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
+        double alpha = metric(m, "aepo/alpha", d), target = metric(m, "aepo/target", d), lambda = metric(m, "aepo/kl_lambda", d), hwe = metric(m, "aepo/hwe_num", d),
+               seen_kl = metric(m, "aepo/kl", d), count = 0;
+        char name[64];
+        snprintf(name, sizeof name, "reward/%s/count", ares_difficulty_names[d]);
+        ares_metrics_get(m, name, &count);
+        held = held && CHECK(alpha >= 0 && alpha <= 2) && CHECK(lambda >= 0);
+        if (isnan(hwe)) { /* a difficulty nobody had: nothing moves */
+            held = held && (step == 0 || CHECK_NEAR(alpha, old->alpha[d], 0)) && CHECK_NEAR(lambda, old->lambda[d], 0);
+        } else if (!isnan(old->target[d])) {
+            double towards = d == ARES_HARD ? old->target[d] - hwe : hwe - old->target[d], want = old->alpha[d] + 0.05 * towards;
+            held = held && CHECK_NEAR(alpha, fmin(fmax(want, 0), 2), 1e-12);
+        }
+        if (!isnan(hwe)) held = held && CHECK(fabs(target - hwe) <= 0.5);
+        if (count >= 8) {
+            if (kl < 0.05) held = held && CHECK(lambda < old->lambda[d] || lambda == 0);
+            if (kl > 0.8) held = held && CHECK(lambda > old->lambda[d]);
+            held = held && CHECK_NEAR(lambda, fmax(0, old->lambda[d] + 0.01 * (seen_kl - budget[d])), 1e-12);
+        } else held = held && CHECK_NEAR(lambda, old->lambda[d], 0);
+        old->alpha[d] = alpha;
+        old->target[d] = target;
+        old->lambda[d] = lambda;
+        if (!held) printf("step %lld, %s\n", (long long)step, ares_difficulty_names[d]);
+    }
+    return held;
+}
+
+static void run_property(const char *const *words, int n, bool dual)
+{
+    enum { STEPS = 2000 };
+    subject whole = { 0 }, resumed = { 0 };
+    name_rows();
+    if (!open_subject(&whole, "aepo", words, n) || !open_subject(&resumed, "aepo", words, n)) return;
+    before old = { .alpha = { 0, 0.5, 0.5, 0.5 }, .target = { NAN, NAN, NAN, NAN }, .lambda = { 0, 1, 1, 1 } };
+    ares_metrics *m = ares_metrics_new();
+    bool ok = true;
+    for (int64_t step = 0; step < STEPS && ok; step++) {
+        double kl = step < STEPS / 2 ? 0.02 : 1.0; /* under every budget, then over every one */
+        ares_batch a, b;
+        chance_batch(&a, step, 0, 1, kl);
+        chance_batch(&b, step, 0, 1, kl);
+        ares_metrics_clear(m);
+        ok = CHECK_OK(whole.c->generated(whole.state, &a)) && CHECK_OK(whole.c->observe(whole.state, &a, m)) && CHECK_OK(whole.c->adapt(whole.state, &a, m));
+        ok = ok && resume(&resumed) && CHECK_OK(resumed.c->generated(resumed.state, &b)) && CHECK_OK(resumed.c->observe(resumed.state, &b, NULL)) &&
+             CHECK_OK(resumed.c->adapt(resumed.state, &b, NULL));
+        ok = ok && same_samples(&a, &b) && same_state(&whole, &resumed) && (!dual || check_step(&old, m, step, kl));
+        ares_batch_fini(&a);
+        ares_batch_fini(&b);
+    }
+    ares_metrics_free(m);
+    close_subject(&whole);
+    close_subject(&resumed);
+}
+
+TEST(two_thousand_steps_keep_their_bounds_and_a_state_saved_at_every_step_has_the_same_future)
+{
+    static const char *const words[] = { "worker.actor.dynamic_kl_loss=true" };
+    run_property(words, 1, true);
+}
+
+TEST(the_other_controllers_and_options_resume_too)
+{
+    static const char *const words[] = { "worker.actor.dynamic_kl_loss=true",  "algorithm.kl_bucket_controller=log_space",     "algorithm.kl_beta_update_interval=3",
+                                         "algorithm.hwe_kl_scope=window",      "algorithm.difficulty_aware_kl_penalty=true",   "worker.actor.enable_second_chance_kl=true",
+                                         "algorithm.drop_easy_prompts=true",   "algorithm.target_update_interval=5",           "worker.rollout.window_size=2" };
+    run_property(words, ARES_COUNT(words), false);
+}
+
+/* ---------------------------------------------------------------- the weight of a token's KL */
+
+/* One prompt of n right answers (of SAMPLES), each with these entropies. */
+static void one_prompt(ares_batch *b, int prompt, int right, const float *h, int64_t n)
+{
+    ares_batch_init(b);
+    ares_batch_begin_group(b);
+    for (int i = 0; i < SAMPLES; i++) ares_batch_add_row(b, &(ares_sample){ .draw = prompt, .index = i, .row = &rows[prompt], .accuracy = i < right ? 1 : 0 }, n);
+    ARES_PUT(b, response_mask);
+    ARES_PUT(b, entropies);
+    for (int64_t t = 0; t < b->tokens; t++) {
+        b->response_mask[t] = 1;
+        b->entropies[t] = h[t % n];
+    }
+}
+
+TEST(kl_weighs_less_at_high_entropy_tokens_and_by_difficulty)
+{
+    static const char *const words[] = { "worker.actor.dynamic_kl_loss=true", "worker.rollout.window_size=2", "algorithm.difficulty_aware_kl_penalty=true",
+                                         "worker.actor.enable_second_chance_kl=true" };
+    static const float h[6] = { 0, 2, 2, 0, 0, 0 }; /* windows 2 1 0 0, padded by their mean 0.75: the 95th percentile is 1.75 */
+    name_rows();
+    subject s = { 0 };
+    if (!open_subject(&s, "aepo", words, ARES_COUNT(words))) return;
+    ares_batch b;
+    one_prompt(&b, 0, 3, h, 6);
+    if (CHECK_OK(s.c->observe(s.state, &b, NULL))) {
+        CHECK_EQ(b.samples[0].difficulty, ARES_EASY);
+        CHECK_EQ(b.samples[0].hwe_count, 1);
+        CHECK_MEM(b.hwe, ((uint8_t[]){ 1, 0, 0, 0, 0, 0 }), 6);
+        CHECK_NEAR(b.kl_weight[0], 1, 0); /* 2 for an easy prompt, half of it at the HWE token */
+        CHECK_NEAR(b.kl_weight[1], 2, 0);
+        CHECK_NEAR(b.kl_weight[18], 1, 0); /* the wrong answer's soft cost is 0.25: no second chance */
+    }
+    ares_batch_fini(&b);
+    close_subject(&s);
+}
+
+TEST(without_an_option_that_weighs_kl_there_is_no_such_column)
+{
+    static const char *const words[] = { "algorithm.aepo=true" };
+    static const float h[1] = { 1.5F };
+    name_rows();
+    subject s = { 0 };
+    if (!open_subject(&s, "aepo", words, 1)) return;
+    CHECK(s.c->wanted(s.options, &s.env));
+    ares_batch b;
+    one_prompt(&b, 0, 0, h, 1); /* one-token answers: no window, no HWE token, and tau is that token's entropy */
+    ares_metrics *m = ares_metrics_new();
+    if (CHECK_OK(s.c->observe(s.state, &b, m))) {
+        double tau = 0;
+        CHECK(b.kl_weight == NULL);
+        CHECK_EQ(b.samples[0].hwe_count, 0);
+        CHECK_NEAR(b.samples[0].hwe_target, 0, 0);
+        CHECK(ares_metrics_get(m, "aepo/tau", &tau));
+        CHECK_NEAR(tau, 1.5, 0);
+        CHECK(isnan(metric(m, "aepo/hwe_num", ARES_EASY)));
+    }
+    ares_metrics_free(m);
+    ares_batch_fini(&b);
+    close_subject(&s);
+}
+
+TEST(tokens_between_turns_have_no_part_in_a_window)
+{
+    static const char *const words[] = { "algorithm.aepo=true", "worker.rollout.window_size=2" };
+    static const float plain[6] = { 0, 2, 2, 0, 0, 0 }, turns[9] = { 0, 2, NAN, NAN, 2, 0, NAN, 0, 0 };
+    name_rows();
+    subject s = { 0 };
+    if (!open_subject(&s, "aepo", words, ARES_COUNT(words))) return;
+    ares_batch a, b;
+    one_prompt(&a, 0, 3, plain, 6);
+    one_prompt(&b, 0, 3, turns, 9);
+    for (int64_t t = 0; t < b.tokens; t++)
+        if (isnan(turns[t % 9])) b.response_mask[t] = 0;
+    if (CHECK_OK(s.c->observe(s.state, &a, NULL)) && CHECK_OK(s.c->observe(s.state, &b, NULL))) {
+        CHECK_EQ(b.samples[0].hwe_count, a.samples[0].hwe_count);
+        CHECK_MEM(b.hwe, ((uint8_t[]){ 1, 0, 0, 0, 0, 0, 0, 0, 0 }), 9);
+    }
+    ares_batch_fini(&a);
+    ares_batch_fini(&b);
+    close_subject(&s);
+}
+
+/* ---------------------------------------------------------------- bootstrap, validation, dropping */
+
+TEST(a_bootstrap_cut_off_and_resumed_ends_like_a_whole_one)
+{
+    static const char *const words[] = { "data.bootstrap=true", "data.bootstrap_batch_size=9" };
+    name_rows();
+    subject whole = { 0 }, cut = { 0 };
+    if (!open_subject(&whole, "aepo", words, 2) || !open_subject(&cut, "aepo", words, 2)) return;
+    CHECK(whole.c->wanted(whole.options, &whole.env));
+    for (int64_t step = 0; step < 12; step++) {
+        ares_batch b;
+        int64_t done = -1;
+        CHECK_EQ(cut.c->bootstrap(cut.state, &done), 9);
+        CHECK_EQ(done, step * GROUPS);
+        chance_batch(&b, step, 0, 1, 0);
+        CHECK_OK(whole.c->bootstrap_add(whole.state, &b, NULL));
+        CHECK_OK(cut.c->bootstrap_add(cut.state, &b, NULL));
+        resume(&cut);
+        ares_batch_fini(&b);
+    }
+    ares_metrics *m = ares_metrics_new();
+    CHECK_OK(whole.c->bootstrap_finish(whole.state, m));
+    CHECK_OK(cut.c->bootstrap_finish(cut.state, NULL));
+    resume(&cut);
+    same_state(&whole, &cut);
+    int64_t done;
+    CHECK_EQ(cut.c->bootstrap(cut.state, &done), 0);
+    double prompts = 0, of;
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
+        char name[64];
+        snprintf(name, sizeof name, "bootstrap/%s/count", ares_difficulty_names[d]);
+        if (ares_metrics_get(m, name, &of)) prompts += of;
+        CHECK_NEAR(metric(m, "aepo/target", d), rint(metric(m, "aepo/target", d)), 0);
+    }
+    CHECK_NEAR(prompts, PROMPTS, 0); /* 108 draws out of 24 miss none of them here */
+    ares_metrics_free(m);
+    close_subject(&whole);
+    close_subject(&cut);
+}
+
+TEST(validation_teaches_nothing_but_a_first_threshold)
+{
+    static const char *const words[] = { "algorithm.aepo=true", "worker.rollout.window_size=2" };
+    static const float h[6] = { 0, 2, 2, 0, 0, 0 };
+    name_rows();
+    subject s = { 0 }, fresh = { 0 };
+    if (!open_subject(&s, "aepo", words, 2) || !open_subject(&fresh, "aepo", words, 2)) return;
+    ares_batch b;
+    one_prompt(&b, 3, 4, h, 6);
+    for (int64_t r = 0; r < b.rows; r++) b.samples[r].accuracy = NAN;
+    ares_metrics *m = ares_metrics_new();
+    if (CHECK_OK(s.c->validate(s.state, &b, m))) {
+        double tau = 0;
+        CHECK_EQ(b.samples[0].difficulty, ARES_MEDIUM); /* nobody has seen the prompt */
+        CHECK_EQ(b.samples[0].hwe_count, 1);
+        CHECK(ares_metrics_get(m, "val/aepo/tau", &tau));
+        CHECK_NEAR(tau, 1.75, 1e-12);
+    }
+    ares_batch_fini(&b);
+    one_prompt(&b, 3, 4, h, 6);
+    CHECK_OK(s.c->observe(s.state, &b, NULL)); /* the first step's own median starts the average all the same */
+    ares_batch_fini(&b);
+    one_prompt(&b, 3, 4, h, 6);
+    CHECK_OK(fresh.c->observe(fresh.state, &b, NULL));
+    same_state(&s, &fresh);
+    ares_batch_fini(&b);
+    one_prompt(&b, 3, 4, h, 6);
+    CHECK_OK(s.c->validate(s.state, &b, NULL));
+    CHECK_EQ(b.samples[0].difficulty, ARES_EASY);
+    same_state(&s, &fresh);
+    ares_batch_fini(&b);
+    ares_metrics_free(m);
+    close_subject(&s);
+    close_subject(&fresh);
+}
+
+TEST(prompts_that_are_always_right_without_thinking_are_dropped_also_when_they_were_filtered_out)
+{
+    static const char *const words[] = { "algorithm.drop_easy_prompts=true", "worker.rollout.window_size=1", "algorithm.alpha_entropy_lr=0" };
+    static const float flat[8] = { 0, 0, 0, 0, 0, 0, 0, 0 }, busy[8] = { 3, 3, 3, 3, 3, 3, 3, 3 };
+    name_rows();
+    subject s = { 0 };
+    if (!open_subject(&s, "aepo", words, ARES_COUNT(words))) return;
+    ares_batch easy_busy, easy_flat, kept;
+    ares_view gid;
+    for (int step = 0; step < 2; step++) {
+        one_prompt(&kept, 1, 3, busy, 8); /* easy, with 7 HWE tokens: the target */
+        one_prompt(&easy_busy, 2, 4, busy, 8);
+        one_prompt(&easy_flat, 5, 4, flat, 8);
+        /* Both wholly right prompts are filtered out; in the first step neither a threshold nor a target is known. */
+        CHECK_OK(s.c->generated(s.state, &easy_busy));
+        CHECK_OK(s.c->generated(s.state, &easy_flat));
+        CHECK_OK(s.c->generated(s.state, &kept));
+        CHECK_OK(s.c->observe(s.state, &kept, NULL));
+        CHECK_EQ(s.c->dropped(s.state, 0, &gid), step == 1);
+        ares_batch_fini(&kept);
+        ares_batch_fini(&easy_busy);
+        ares_batch_fini(&easy_flat);
+    }
+    if (CHECK(s.c->dropped(s.state, 0, &gid))) CHECK_VIEW(gid, gids[5]);
+    CHECK(!s.c->dropped(s.state, 1, &gid));
+    resume(&s);
+    CHECK(s.c->dropped(s.state, 0, &gid));
+    close_subject(&s);
+}
+
+/* ---------------------------------------------------------------- bad input */
+
+TEST(an_empty_batch_a_missing_judge_and_a_broken_entropy_are_named)
+{
+    static const char *const words[] = { "algorithm.aepo=true" };
+    static const float h[3] = { 1, 1, 1 };
+    name_rows();
+    subject s = { 0 };
+    if (!open_subject(&s, "aepo", words, 1)) return;
+    ares_batch b;
+    chance_batch(&b, 0, GROUPS, 1, 0);
+    CHECK_FAIL(s.c->observe(s.state, &b, NULL), ARES_ESTATE, "no answer on any rank");
+    ares_batch_fini(&b);
+    one_prompt(&b, 0, 1, h, 3);
+    b.samples[2].accuracy = NAN;
+    CHECK_FAIL(s.c->observe(s.state, &b, NULL), ARES_ENUMERIC, "row 2 has the accuracy nan");
+    ares_batch_fini(&b);
+    one_prompt(&b, 0, 1, h, 3);
+    b.entropies[4] = INFINITY;
+    CHECK_FAIL(s.c->observe(s.state, &b, NULL), ARES_ENUMERIC, "row 1, token 1");
+    b.entropies = NULL;
+    b.hwe = NULL;
+    CHECK_FAIL(s.c->observe(s.state, &b, NULL), ARES_ESTATE, "'entropies'");
+    ares_batch_fini(&b);
+    close_subject(&s);
+}
+
+TEST(a_state_of_another_data_set_or_with_a_member_that_does_not_fit_is_refused_by_name)
+{
+    static const char *const words[] = { "algorithm.aepo=true" };
+    static const struct { const char *from, *to, *message; } faults[] = {
+        { "\"tau\":", "\"tao\":", "'tau'" },
+        { "\"alpha\":{\"easy\"", "\"alpha\":{\"simple\"", "'alpha'" },
+        { "\"steps\":1", "\"steps\":\"1\"", "'steps'" },
+        { "\"kl_lambda\":{\"easy\":1.0", "\"kl_lambda\":{\"easy\":null", "kl_lambda" },
+        { ":\"hard\"", ":\"harder\"", "'difficulty' of" },
+        { "\"skip_gid\":[]", "\"skip_gid\":[\"q77\"]", "'q77'" },
+    };
+    name_rows();
+    subject s = { 0 };
+    if (!open_subject(&s, "aepo", words, 1)) return;
+    ares_batch b;
+    static const float h[2] = { 1, 1 };
+    one_prompt(&b, 0, 0, h, 2);
+    CHECK_OK(s.c->observe(s.state, &b, NULL));
+    ares_batch_fini(&b);
+    ares_str saved = { 0 };
+    ares_map *known = ares_map_new();
+    ares_map_put(known, ares_view_of(gids[0]), 0);
+    s.c->save(s.state, &saved);
+    for (int i = 0; i < ARES_COUNT(faults); i++) {
+        const char *at = strstr(saved.data, faults[i].from);
+        if (!CHECK_MSG(at != NULL, "%s in %s", faults[i].from, saved.data)) continue;
+        ares_str broken = { 0 };
+        ares_arena arena = { 0 };
+        const ares_json *json;
+        subject t = { .env = { .gids = known } };
+        ares_str_add(&broken, saved.data, (size_t)(at - saved.data));
+        ares_str_add_z(&broken, faults[i].to);
+        ares_str_add_z(&broken, at + strlen(faults[i].from));
+        if (CHECK_OK(ares_json_parse(&arena, ares_str_view(&broken), "state", &json)) && open_subject(&t, "aepo", words, 1)) {
+            int rc = t.c->load(t.state, json);
+            CHECK(rc == ARES_EFORMAT || rc == ARES_ESTATE);
+            CHECK_CONTAINS(ares_error_message(), faults[i].message);
+            close_subject(&t);
+        }
+        ares_str_fini(&broken);
+        ares_arena_fini(&arena);
+    }
+    ares_map_free(known);
+    ares_str_fini(&saved);
+    close_subject(&s);
+}
+
+TEST(options_that_make_no_sense_together_are_refused)
+{
+    static const char *const bounds[] = { "algorithm.alpha_entropy_min=3" }, *const kl[] = { "worker.actor.dynamic_kl_loss=true" };
+    const ares_control *c = control_named("aepo");
+    ares_algorithm_config algorithm = { .disable_kl = true };
+    ares_control_env env = { .algorithm = &algorithm };
+    ares_config *cfg;
+    void *state, *options = control_options(c, bounds, 1, &cfg);
+    if (CHECK(options != NULL)) CHECK_FAIL(c->open(options, &env, &state), ARES_ECONFIG, "alpha_entropy_max");
+    ares_free(options);
+    ares_config_free(cfg);
+    options = control_options(c, kl, 1, &cfg);
+    if (CHECK(options != NULL)) CHECK_FAIL(c->open(options, &env, &state), ARES_ECONFIG, "disable_kl");
+    ares_free(options);
+    ares_config_free(cfg);
+    options = control_options(c, NULL, 0, &cfg);
+    CHECK(options && !c->wanted(options, &env));
+    env.entropy_reward = true;
+    CHECK(options && c->wanted(options, &env));
+    ares_free(options);
+    ares_config_free(cfg);
+}
+
+/* ---------------------------------------------------------------- the adaptive coefficient */
+
+TEST(the_adaptive_coefficient_follows_the_kl_and_resumes)
+{
+    static const char *const words[] = { "algorithm.kl_type=adaptive", "algorithm.kl_target=0.1", "algorithm.kl_horizon=1000" };
+    name_rows();
+    subject s = { .algorithm = { .kl_coef = 0.01 } };
+    if (!open_subject(&s, "adaptive_kl", words, ARES_COUNT(words))) return;
+    CHECK(s.c->wanted(s.options, &s.env));
+    double last = 0.01;
+    for (int64_t step = 0; step < 50; step++) {
+        ares_batch b;
+        bool over = step < 25;
+        chance_batch(&b, step, 0, 1, over ? 2.0 : 0.05);
+        CHECK_OK(s.c->observe(s.state, &b, NULL));
+        if (step > 0) CHECK(step <= 25 ? b.kl_coef > last : b.kl_coef < last);
+        else CHECK_NEAR(b.kl_coef, 0.01, 0);
+        last = b.kl_coef;
+        CHECK_OK(s.c->adapt(s.state, &b, NULL));
+        if (!resume(&s)) break;
+        ares_batch_fini(&b);
+    }
+    s.algorithm.use_kl_loss = true; /* a loss term's coefficient is a constant */
+    CHECK(!s.c->wanted(s.options, &s.env));
+    close_subject(&s);
+}
+
+/* ---------------------------------------------------------------- ranks */
+
+TEST_MPI(two_ranks_remember_what_one_would)
+{
+    if (!test_in_mpi()) {
+        ares_str out = { 0 };
+        int status = test_mpirun(&out, 2, "two_ranks_remember_what_one_would");
+        CHECK_MSG(status == 0, "%s", out.data ? out.data : "");
+        ares_str_fini(&out);
+        return;
+    }
+    static const char *const words[] = { "worker.actor.dynamic_kl_loss=true", "algorithm.drop_easy_prompts=true", "algorithm.kl_bucket_controller=log_space",
+                                         "algorithm.kl_beta_update_interval=2" };
+    ares_world *w;
+    REQUIRE_OK(ares_world_open(&w));
+    name_rows();
+    int rank = ares_world_rank(w), ranks = ares_world_size(w);
+    subject part = { .env = { .world = w, .mini_batch = 3 } }, whole = { .env = { .mini_batch = 3 } };
+    if (!open_subject(&part, "aepo", words, ARES_COUNT(words)) || !open_subject(&whole, "aepo", words, ARES_COUNT(words))) return;
+    for (int64_t step = 0; step < 60; step++) {
+        ares_batch mine, all;
+        chance_batch(&mine, step, rank, ranks, 0.1);
+        chance_batch(&all, step, 0, 1, 0.1);
+        CHECK_OK(part.c->generated(part.state, &mine));
+        CHECK_OK(part.c->observe(part.state, &mine, NULL));
+        CHECK_OK(part.c->adapt(part.state, &mine, NULL));
+        CHECK_OK(whole.c->generated(whole.state, &all));
+        CHECK_OK(whole.c->observe(whole.state, &all, NULL));
+        CHECK_OK(whole.c->adapt(whole.state, &all, NULL));
+        for (int64_t r = 0, i = 0; r < all.rows; r++) {
+            if (all.samples[r].draw % GROUPS % ranks != rank) continue;
+            const ares_sample *x = &mine.samples[i++], *y = &all.samples[r];
+            CHECK_EQ(x->difficulty, y->difficulty);
+            CHECK_EQ(x->hwe_count, y->hwe_count);
+            CHECK_NEAR(x->entropy_alpha, y->entropy_alpha, 0);
+        }
+        ares_batch_fini(&mine);
+        ares_batch_fini(&all);
+        if (!same_state(&part, &whole)) break;
+    }
+    close_subject(&part);
+    close_subject(&whole);
+    ares_world_close(w);
+}

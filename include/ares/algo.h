@@ -31,13 +31,29 @@ ARES_OPTION_STRUCT(ares_algorithm_config, ARES_ALGORITHM_OPTIONS);
 ares_option_table ares_algorithm_options;
 
 #define ARES_LOSS_OPTIONS(X)                                                                                                            \
-    X(choice, loss_type, "loss_type", "default", "", "policy loss of a token")                                                          \
-    X(f64, clip_ratio_low, "clip_ratio_low", "0.2", "[0,1]", "PPO clip below 1; DAPO keeps it under clip_ratio_high")                   \
-    X(f64, clip_ratio_high, "clip_ratio_high", "0.3", "[0,)", "PPO clip above 1")                                                       \
-    X(f64, clip_ratio_dual, "clip_ratio_dual", "3.0", "(1,)", "bound of the loss of negative advantages, times the advantage")          \
+    X(choice, loss_type, "loss_type", "default", "", "policy loss")                                                                     \
+    X(f64, clip_ratio_low, "clip_ratio_low", "0.2", "[0,1]", "PPO clip below 1; DAPO keeps it under clip_ratio_high; 1 is no bound. gmpo: of the log") \
+    X(f64, clip_ratio_high, "clip_ratio_high", "0.3", "[0,)", "PPO clip above 1. gmpo: of the log")                                     \
+    X(f64, clip_ratio_dual, "clip_ratio_dual", "null", "(1,)", "bound of the loss of negative advantages, times the advantage; null: 3, and none for dapo") \
+    X(f64, tau_positive, "tau_positive", "1.0", "(0,)", "sapo: steepness of the gate where the advantage is not negative")              \
+    X(f64, tau_negative, "tau_negative", "1.05", "(0,)", "sapo: steepness of the gate where it is")                                     \
+    X(f64, clip_cov_ratio, "clip_cov_ratio", "2e-4", "(0,1]", "clip_cov: share of the tokens left out")                                 \
+    X(f64, clip_cov_lb, "clip_cov_lb", "1.0", "", "clip_cov: they are drawn from covariances above this")                               \
+    X(f64, clip_cov_ub, "clip_cov_ub", "5.0", "", "clip_cov: and below this")                                                           \
+    X(f64, kl_cov_ratio, "kl_cov_ratio", "2e-4", "[0,1]", "kl_cov: share of the tokens, largest covariances first, that carry the penalty; 0: none") \
+    X(f64, ppo_kl_coef, "ppo_kl_coef", "1.0", "[0,)", "kl_cov: weight of the penalty")                                                  \
+    X(f64, early_stop_imp_ratio, "early_stop_imp_ratio", "null", "(1,)", "tokens whose mean ratio exceeds this teach nothing; null: off") \
+    X(choice, early_stop_scope, "early_stop_scope", "minibatch", "minibatch|micro", "whose mean ratio; micro depends on max_token_len_per_device, as RLinf's does") \
     X(choice, loss_avg_mode, "loss_avg_mode", "token-mean",                                                                             \
-      "token-mean=token|seq-mean-token-mean=seq|seq-mean-token-sum|seq-mean-token-sum-norm", "how token losses become one; counts are global") \
-    X(f64, entropy_coeff, "entropy_coeff", "0.0", "", "weight of the exact entropy bonus")
+      "token-mean=token|seq-mean-token-mean=seq|seq-mean-token-sum|seq-mean-token-sum-norm", "how token losses become one")             \
+    X(choice, loss_norm, "loss_norm", "global", "global=minibatch=true|micro=false", "what loss_avg_mode counts: the mini-batch over all ranks, or each micro-batch by itself, which makes max_token_len_per_device matter") \
+    X(choice, valid_token_scope, "valid_token_scope", "minibatch", "minibatch|rollout", "loss_norm global: rollout counts all mini-batches of the step, as RLinf does") \
+    X(f64, loss_scale_factor, "loss_scale_factor", "null", "(0,)", "divisor of seq-mean-token-sum-norm; null: data.max_response_length") \
+    X(f64, entropy_coeff, "entropy_coeff", "0.0", "", "weight of the exact entropy bonus")                                              \
+    X(choice, rollout_is, "rollout_is", "none", "none=false=null|token=true|sequence|geometric", "weights exp(old - rollout) for a sampler that differs from the trainer: of a token, of a row (product or geometric mean)") \
+    X(choice, rollout_is_mode, "rollout_is_mode", "truncate", "truncate|mask=clip", "weights beyond the thresholds: cut off above, or 0") \
+    X(f64, rollout_is_threshold, "rollout_is_threshold", "2.0", "(0,)", "largest weight")                                               \
+    X(f64, rollout_is_threshold_lower, "rollout_is_threshold_lower", "null", "[0,)", "mask: smallest weight; null: 1 / rollout_is_threshold")
 ARES_OPTION_STRUCT(ares_loss_config, ARES_LOSS_OPTIONS);
 ares_option_table ares_loss_options;
 
@@ -66,53 +82,176 @@ void ares_adv_check(ares_config *cfg, const ares_algorithm_config *a, int64_t n)
 int ares_adv_importance_fix(ares_batch *b, double clip);
 
 /* ------------------------------------------------------------------ aggregation (agg.c)
- * Every mode is a weight per token: loss = sum over tokens of weight x token loss. Counts are over the whole mini-batch
- * and all ranks, so that no micro-batch size and no rank count changes a gradient.
+ * Every mode is a weight per token: loss = sum over tokens of weight x token loss. With N tokens and B rows that have any, in
+ * the mini-batch over all ranks, a token of a row of n weighs
+ *
+ *     token-mean 1 / N      seq-mean-token-sum 1 / B      seq-mean-token-mean 1 / (B n)      seq-mean-token-sum-norm 1 / max_len
+ *
+ * Counts are over the whole mini-batch and all ranks, so that no micro-batch size and no rank count changes a gradient. Counts of
+ * a micro-batch instead (loss_norm micro) give what verl and RLinf do without their global scale, once weights are divided by
+ * micro-batches x ranks.
  */
-typedef struct ares_agg_counts { double tokens, rows, max_len; } ares_agg_counts; /* mask-1 tokens, rows with at least one, longest possible response */
+typedef struct ares_agg_counts { double tokens, rows, max_len; } ares_agg_counts; /* mask-1 tokens, rows with at least one, divisor of ...-sum-norm */
 void ares_agg_count(const ares_batch *b, int64_t row, int64_t end, ares_agg_counts *out); /* adds */
-/* weight [tokens of rows row..end), from row_start[row] on; 0 where the mask is 0. */
+/* weight [tokens of rows row..end), from row_start[row] on; 0 where the mask is 0, and everywhere when there is no token at all. */
 int ares_agg_weights(const char *mode, const ares_batch *b, int64_t row, int64_t end, const ares_agg_counts *global, float *weight);
+/* loss_norm micro: n micro-batches of consecutive rows, each counted by itself; weights from the first one's first token on, divided by n x ranks. */
+int ares_agg_weights_micro(const char *mode, const ares_batch *b, const ares_micro_batch *micro, int64_t n, int ranks, double max_len, float *weight);
 
-/* ------------------------------------------------------------------ KL estimators (kl.c), x = log pi - log ref (Schulman, "Approximating KL divergence") */
+/* ------------------------------------------------------------------ KL estimators (kl.c), x = log pi - log ref (formulas: src/algo/loss/kl.h) */
 typedef struct ares_kl {
     const char *name, *doc;
-    double (*value)(double x);
-    double (*derivative)(double x); /* of the value by log pi */
+    double (*value)(double x);      /* NULL: the exact sum over the vocabulary, from the logits of both models */
+    double (*derivative)(double x); /* of the value by log pi; of k2 in the forms named with a + */
 } ares_kl;
-const ares_kl *ares_kl_find(const char *name);
-const char *const *ares_kl_names(int *n);
+const ares_kl *ares_kl_find(const char *name);     /* by its name or an alias (k1, k2, k3, low-var-kl, k3+ ...) */
+const char *const *ares_kl_names(int *n);          /* choices of the option: names with their aliases behind '=' */
 
-/* ------------------------------------------------------------------ policy losses (loss.c, loss/)
- * Plain arrays over the tokens of some rows. A loss writes d loss / d log_prob, adds to its sums, and never sees a model.
+/* ------------------------------------------------------------------ policy losses (loss.c, loss/; per-token formulas: src/algo/loss/NAME.h)
+ * Plain arrays over the tokens of some rows. A loss adds d loss / d log_prob to its output and to its sums, and never sees a model.
+ * Masked tokens count nowhere, and may hold anything. Where the mask is 1 a log-prob, advantage or weight that is not finite, and a mask
+ * that is neither 0 nor 1, is an error with its place: a finite input never gives a NaN.
  */
+enum { ARES_LOSS_BINS = 64 }; /* of log pi - log old: bin i is [-2 + i / 16, -2 + (i + 1) / 16); the outer two take the rest */
 typedef struct ares_loss_sums {
-    double loss, kl, entropy;                    /* weighted by the aggregation: the terms of the loss, KL and entropy without their coefficients */
-    double tokens, clip_high, clip_low, neg_log_ratio, ratio; /* counts and plain sums over mask-1 tokens */
+    double loss, kl, kl_plain, entropy;          /* weighted by the aggregation, without coefficients; kl by kl_weight too, kl_plain not */
+    double neg_log_prob;                         /* weighted likewise: verl's entropy_loss, an estimate of the entropy */
+    double tokens, clip_high, clip_low;          /* counts over mask-1 tokens */
+    double neg_log_ratio, k2, k3;                /* estimators of KL(old || pi), plain sums over tokens; log-ratios clamped to +-20 */
+    double ratio, ratio_off, loss_abs;           /* sums of the loss's ratio, of |ratio - 1|, of |token loss| */
+    double saturated;                            /* tokens whose log-ratio lies beyond the clamp */
+    double weight, weight_cut, weight_tokens;    /* rollout_is: sum of weights, count of those cut or zeroed, of all; 0 without */
+    double entropy_right, tokens_right, entropy_wrong, tokens_wrong; /* plain sums, where samples' accuracy is known (right: above 1/2) */
     double ratio_min, ratio_max;
+    double bins[ARES_LOSS_BINS];
 } ares_loss_sums;
 typedef struct ares_loss_args {
     const ares_loss_config *cfg;
     int64_t n;
     const float *log_prob, *old_log_prob, *advantage, *weight; /* [n] */
+    const float *is_weight;                                    /* [n] of the sampler's correction; NULL: 1 */
     const uint8_t *mask;                                       /* [n] */
     const float *entropy;                                      /* [n]; NULL: not at hand */
     float *d_log_prob;                                         /* [n], added to */
     float *d_entropy;                                          /* [n], added to; NULL when no term needs it */
     ares_loss_sums *sums;
+    /* Where the arrays stand. Rows [row, end) of a batch, whose tokens begin at row_start[]; the arrays begin at its token first.
+     * row_start NULL: all n tokens are one row. Losses that are not ARES_LOSS_LOCAL need whole rows, and theirs alone. */
+    int64_t row, end, first;
+    const int64_t *row_start;
+    const ares_sample *samples;                                /* by row of the batch; NULL: nothing is known of them */
+    ares_world *world;                                         /* of ARES_LOSS_BATCH: statistics cross ranks; NULL: one rank */
+    ares_rng_key key;                                          /* of random choices: (seed, step); draw, sample, position and the update follow */
+    uint64_t update;                                           /* number of the pass over these rows */
 } ares_loss_args;
-enum { ARES_LOSS_LOCAL = 1 };   /* a token's derivative needs that token only: head forward and backward may fuse */
+enum {
+    ARES_LOSS_LOCAL = 1, /* a token's derivative needs that token only: head forward and backward may fuse */
+    ARES_LOSS_ROWS = 2,  /* whole rows */
+    ARES_LOSS_BATCH = 4, /* the whole mini-batch, on all ranks at once (a collective) */
+    ARES_LOSS_PAIRS = 8, /* log-probs of stored answers besides: ares_vapor_loss */
+    ARES_LOSS_CLIPS = 16, /* reads clip_ratio_low and high as bounds of a ratio, and clip_ratio_dual where it is set */
+    ARES_LOSS_DUAL = 32   /* clip_ratio_dual null is 3, not none */
+};
 typedef struct ares_loss {
-    const char *name, *doc;
+    const char *name, *doc, *paper;
     unsigned flags;
     int (*compute)(const ares_loss_args *a);
 } ares_loss;
-const ares_loss *ares_loss_find(const char *name);
-const char *const *ares_loss_names(int *n);
+const ares_loss *ares_loss_find(const char *name);      /* by its name or an alias (ppo and actor: default; geo_mean: gmpo) */
+const char *const *ares_loss_names(int *n);             /* choices of the option: names with their aliases behind '=' */
+const ares_loss *const *ares_loss_list(int *n);
 void ares_loss_sums_init(ares_loss_sums *s);
 void ares_loss_sums_merge(ares_loss_sums *into, const ares_loss_sums *from);
-/* The KL and entropy terms of a loss, over the same arrays. ref_log_prob, kl_weight may be NULL. */
-int ares_loss_terms(const ares_loss_args *a, const ares_kl *kl, double kl_coef, const float *ref_log_prob, const float *kl_weight);
+int ares_loss_sums_reduce(ares_loss_sums *s, ares_world *w);    /* over all ranks */
+/* The whole loss: policy, + kl_coef x KL, - entropy_coeff x entropy. */
+double ares_loss_total(const ares_loss_sums *s, double entropy_coeff, double kl_coef);
+double ares_loss_bin_edge(int i);                       /* lower edge of bin i, 1 .. BINS - 1 */
+/* What one metric each is made of: actor/pg_clipfrac_higher, ratio_mean, approx_kl, entropy_correct ... Nothing where no token was seen. */
+void ares_loss_metrics(const ares_loss_sums *s, ares_metrics *m);
+
+/* The KL term of a loss. Estimators read ref_log_prob; the exact KL comes in full and its derivative goes to d_full. */
+typedef struct ares_kl_args {
+    const ares_kl *kl;
+    double coef;
+    const float *ref_log_prob;   /* [n]; NULL: no term (unless full) */
+    const float *weight;         /* [n], kl_weight; NULL: 1 */
+    float *out;                  /* [n]: the unweighted value of each mask-1 token; NULL: not wanted */
+    const float *full;           /* [n] */
+    float *d_full;               /* [n], added to */
+} ares_kl_args;
+/* The KL (k NULL: none) and entropy terms of a loss, over the same arrays: + coef x weight x kl, - entropy_coeff x entropy. */
+int ares_loss_terms(const ares_loss_args *a, const ares_kl_args *k);
+
+/* Weights of rollout_is for rows [row, end), from row_start[row] on, 1 where nothing is corrected and 0 where the mask is 0; sums may be NULL. */
+int ares_is_weights(const ares_loss_config *cfg, const ares_batch *b, int64_t row, int64_t end, float *weight, ares_loss_sums *sums);
+/* DAPO's early stop (dapo.md 4.5): whether the mean over ranks of their mean ratios exceeds the threshold (NaN: off). A NaN among them does.
+ * average may be NULL. */
+bool ares_early_stop(const double *ratio, int ranks, double threshold, double *average);
+/* Mean ratio over the mask-1 tokens, as early_stop sees it; sum and count are added to. */
+void ares_ratio_sum(const ares_loss_args *a, double *sum, double *count);
+
+/* The critic's loss over some tokens (loss/value.c): d_value += weight x derivative; sums: loss (weighted), tokens, clip_high, and of values. */
+typedef struct ares_value_sums { double loss, tokens, clip, value; } ares_value_sums;
+typedef struct ares_value_args {
+    int64_t n;
+    const float *value, *old_value, *target, *weight; /* [n]; old_value: of the batch, target: returns */
+    const uint8_t *mask;
+    double cliprange_value;      /* 0.5; infinity: no clip */
+    float *d_value;              /* [n], added to */
+    ares_value_sums *sums;
+    int64_t first; const int64_t *row_start; int64_t row, end; /* for messages, as in ares_loss_args */
+} ares_value_args;
+int ares_value_loss(const ares_value_args *a);
+
+/* VAPOR (loss/vapor.c): completions of several prompts, each with a stored pair of answers. Spans as token ranges [span, span_end);
+ * span_end <= span: no span was found, the ratio is 1 and the reward is taken as 0. A NaN or infinity in a span makes it neutral. */
+typedef struct ares_vapor_config {
+    double beta, epsilon_low, epsilon_high, kl_coef, log_ratio_clamp; /* 0.1, 0.2, 0.2, 0.04, 20 */
+    bool ratio_mean;             /* ratio_reduction mean: log-ratios are divided by the length of their span */
+    bool preference_detach;      /* the preference term passes no gradient */
+    bool failure_full;           /* failure_ratio full: the whole completion is the span where none was found */
+} ares_vapor_config;
+typedef struct ares_vapor_text {
+    int64_t n, span, span_end;
+    const float *log_prob, *ref_log_prob; /* [n] */
+    float *d_log_prob;           /* [n], added to; may be NULL */
+} ares_vapor_text;
+typedef struct ares_vapor_completion_args {
+    ares_vapor_text text;
+    double reward;
+    double reward_used, advantage, log_ratio, ratio, objective; /* written */
+} ares_vapor_completion_args;
+typedef struct ares_vapor_prompt {
+    int64_t n;
+    ares_vapor_completion_args *completions;
+    ares_vapor_text chosen, rejected; /* n 0: the row has none */
+    double margin, term;         /* written: D, exp(beta D); 0 and 1 where a span is missing */
+    bool usable;                 /* written: both spans were there */
+} ares_vapor_prompt;
+typedef struct ares_vapor_sums {
+    double prompts, completions, tokens, objective, kl; /* counts; sums over completions and tokens */
+    double reward, extracted, usable, margin, preferred, term, ratio, ratio_max, clip_low, clip_high, saturated, nonfinite, u_abs, equal_groups;
+} ares_vapor_sums;
+/* totals: completions and tokens of the mini-batch over all ranks, by which terms are divided (NULL: of these prompts). sums is added to. */
+int ares_vapor_loss(const ares_vapor_config *cfg, const ares_kl *kl, ares_vapor_prompt *prompts, int64_t n, const double totals[2], ares_vapor_sums *sums);
+void ares_vapor_sums_init(ares_vapor_sums *s);
+void ares_vapor_metrics(const ares_vapor_config *cfg, const ares_vapor_sums *s, ares_metrics *m); /* vapor/... (vapor.md 7) */
+double ares_vapor_log_ratio(const ares_vapor_text *t, bool mean, bool *finite); /* S of a span; 0 where there is none or it is not finite */
+double ares_vapor_ratio(double log_ratio, double bound);                        /* exp of the clamped log-ratio */
+
+/* Relations between options of losses, told one by one: severity 'e' (refused) or 'w' (allowed, said). (check.c) */
+typedef void ares_algo_complain(void *ctx, char severity, const char *option, const char *message);
+void ares_loss_check(const ares_loss_config *cfg, const ares_algorithm_config *algorithm, bool reference, ares_algo_complain *complain, void *ctx);
+/* A whole DAPO section, as its document writes it (dapo.md 7); NaN: null. */
+typedef struct ares_dapo_keys {
+    const char *adv_type, *loss_type, *loss_agg_func, *kl_penalty_type;
+    double group_size, clip_ratio_high, clip_ratio_low, ratio_clip_eps, clip_ratio_c, len_reward_penalty, safe_length, max_length, kl_beta, entropy_bonus,
+        early_stop_imp_ratio, n_minibatches, importance_sampling_clip;
+    bool calculate_entropy;
+} ares_dapo_keys;
+void ares_dapo_check(const ares_dapo_keys *k, ares_algo_complain *complain, void *ctx);
+void ares_vapor_check(const ares_vapor_config *cfg, int64_t num_generations, const char *const verifiable_split[2], const char *const preference_split[2],
+                      ares_algo_complain *complain, void *ctx);
 
 /* ------------------------------------------------------------------ controls (control.c, control/): state that learns from each step
  * A control is opened where its options ask for it, sees every batch after its groups are complete and again after the update, and
@@ -170,7 +309,7 @@ double ares_entropy_top_k(const double *log_probs, int64_t n, bool tail);
 int64_t ares_entropy_windows(const double *h, int64_t n, int64_t w, double *window);
 /* The list behind a sample's percentile: the windows, then their mean for each token without one; all h[0] where there is no window. */
 void ares_entropy_pad_windows(const double *h, int64_t n, const double *window, int64_t windows, double *padded);
-/* q-th percentile with linear interpolation between order statistics, as numpy's; 0 for n = 0. By selection: O(n). */
+/* q-th percentile with linear interpolation between order statistics, as numpy's; 0 for n = 0. x finite. By selection: O(n). */
 double ares_percentile(const double *x, int64_t n, double q);
 double ares_median(const double *x, int64_t n);
 double ares_entropy_sample_threshold(const double *h, int64_t n, int64_t w, double q); /* the percentile of the padded list */
@@ -179,7 +318,7 @@ double ares_entropy_threshold_step(bool started, double tau, double median, doub
 typedef struct ares_hwe { int64_t count, invalid; double soft_cost; } ares_hwe; /* candidates at or above tau, below it; sum of window - tau of the former */
 ares_hwe ares_hwe_mark(const double *window, int64_t windows, int64_t n, double tau, const uint8_t *candidates, uint8_t *mask);
 void ares_hwe_widen(const uint8_t *mask, int64_t n, int64_t w, uint8_t *wide); /* each HWE token and the w tokens behind it */
-/* A token's text as trigger words are compared: leading U+2581 and U+0120 stripped, then white space, then lower case (ASCII). Into out, replaced. */
+/* A token's text as trigger words are compared: leading U+2581 and U+0120 stripped, then white space, then lower case. Replaces out. */
 void ares_trigger_normalize(ares_view token, ares_str *out);
 
 /* ------------------------------------------------------------------ statistics (stats.c): f64 throughout, no order of the values changes a bit */

@@ -140,6 +140,8 @@ typedef struct ares_actor {
     const ares_loss *loss;
     const ares_kl *kl;
     ares_world *world;
+    struct ares_reference *ref;    /* of the exact KL; NULL otherwise. The trainer's */
+    ares_loss_sums sums;           /* of the last update, over all ranks: what its histogram is made of */
     ares_optim optim;
     int64_t step;                  /* training steps done: the schedule's clock */
     float *scratch; size_t scratch_floats; /* device: dx of the head */

@@ -1,54 +1,40 @@
-/*
- * Per-token estimators of KL(pi || ref) from x = log pi - log ref (Schulman, "Approximating KL divergence", 2020).
- * low_var_kl is k3 with verl's clamps: the exponent to +-20, the value to +-10; the gradient is 0 where one acts.
- */
+/* Estimators of KL(pi || ref) by name (formulas: loss/kl.h). "full" has none: it is summed over the vocabulary by the head. */
+#include "loss/kl.h"
+
 #include "ares/algo.h"
+#include "words.h"
 
-#include <math.h>
-
-/* Passes a NaN on, which fmin and fmax would swallow. */
-static double clamp(double x, double bound) { return x < -bound ? -bound : x > bound ? bound : x; }
-
-static double k1_value(double x) { return x; }
-static double k1_derivative(double x)
-{
-    (void)x;
-    return 1;
-}
-static double abs_value(double x) { return fabs(x); }
-static double abs_derivative(double x) { return (x > 0) - (x < 0); }
-static double k2_value(double x) { return 0.5 * x * x; }
-static double k2_derivative(double x) { return x; }
-
-static double k3_value(double x)
-{
-    double k = clamp(-x, 20);
-    return clamp(ares_f64_exp(k) - k - 1, 10);
-}
-
-static double k3_derivative(double x)
-{
-    double e = ares_f64_exp(-x);
-    if (-x < -20 || -x > 20 || e + x - 1 > 10) return 0;
-    return 1 - e;
-}
+static double k1(double x) { return ares_kl_k1(x); }
+static double k1_d(double x) { return ares_kl_k1_derivative(x); }
+static double absolute(double x) { return ares_kl_abs(x); }
+static double absolute_d(double x) { return ares_kl_abs_derivative(x); }
+static double k2(double x) { return ares_kl_k2(x); }
+static double k2_d(double x) { return ares_kl_k2_derivative(x); }
+static double k3(double x) { return ares_kl_k3(x); }
+static double k3_d(double x) { return ares_kl_k3_derivative(x); }
 
 static const ares_kl table[] = {
-    { "kl", "k1: x", k1_value, k1_derivative },
-    { "abs", "|x|", abs_value, abs_derivative },
-    { "mse", "k2: x^2 / 2", k2_value, k2_derivative },
-    { "low_var_kl", "k3: exp(-x) + x - 1, clamped as in verl", k3_value, k3_derivative },
+    { "kl", "k1: x", k1, k1_d },
+    { "abs", "|x|", absolute, absolute_d },
+    { "mse", "k2: x^2 / 2", k2, k2_d },
+    { "low_var_kl", "k3: exp(-x) + x - 1, clamped as in verl", k3, k3_d },
+    { "kl+", "value of k1, gradient of k2", k1, k2_d },
+    { "abs+", "value of |x|, gradient of k2", absolute, k2_d },
+    { "mse+", "k2", k2, k2_d },
+    { "low_var_kl+", "value of k3, gradient of k2", k3, k2_d },
+    { "full", "exact, over the whole vocabulary: sum p (log p - log q)", NULL, NULL },
 };
-static const char *const names[] = { "kl", "abs", "mse", "low_var_kl" };
+/* In the order of the table; other trainers' words behind '='. */
+static const char *const words[] = { "kl=k1", "abs", "mse=k2", "low_var_kl=k3=low-var-kl", "kl+=k1+", "abs+", "mse+=k2+", "low_var_kl+=k3+=low-var-kl+", "full" };
 
 const char *const *ares_kl_names(int *n)
 {
-    *n = ARES_COUNT(names);
-    return names;
+    *n = ARES_COUNT(words);
+    return words;
 }
 
 const ares_kl *ares_kl_find(const char *name)
 {
     int i;
-    return ares_lookup(ARES_ECONFIG, "config: algorithm.kl_penalty", name, names, ARES_COUNT(names), &i) == ARES_OK ? &table[i] : NULL;
+    return algo_find("config: algorithm.kl_penalty", name, words, ARES_COUNT(words), &i) == ARES_OK ? &table[i] : NULL;
 }

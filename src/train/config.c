@@ -48,6 +48,12 @@ static void check_sizes(ares_config *cfg, const ares_train_config *c, int world)
                           (long long)(c->data.max_prompt_length + c->data.max_response_length + 2 * ARES_KV_BLOCK));
 }
 
+static void loss_complaint(void *ctx, char severity, const char *option, const char *message)
+{
+    if (severity == 'e') ares_config_fault(ctx, option, "%s", message);
+    else ares_log(ARES_LOG_WARN, "config: %s: %s", option, message);
+}
+
 int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int world)
 {
     if (!c->trainer.val_only && !c->data.train_files.count) ares_config_fault(cfg, "data.train_files", "no training rows; name a JSONL file, or set trainer.val_only=true");
@@ -56,8 +62,8 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
     if (!c->trainer.val_only) ares_adv_check(cfg, &c->algorithm, c->rollout.n);
     if (c->rollout.temperature == 0 && !c->trainer.val_only)
         ares_config_fault(cfg, "worker.rollout.temperature", "greedy samples of a prompt are all the same; set a temperature above 0 (val_override_config may be greedy)");
-    if (c->loss.clip_ratio_dual <= 1 + c->loss.clip_ratio_high)
-        ares_config_fault(cfg, "worker.actor.clip_ratio_dual", "must lie above 1 + clip_ratio_high = %g, or it would cut every clipped token", 1 + c->loss.clip_ratio_high);
+    bool reference = !c->algorithm.disable_kl && c->algorithm.kl_coef > 0;
+    ares_loss_check(&c->loss, &c->algorithm, reference, loss_complaint, cfg);
     if (c->algorithm.disable_kl && c->algorithm.use_kl_loss)
         ares_config_fault(cfg, "algorithm.use_kl_loss", "algorithm.disable_kl leaves no reference model; set one of them to false");
     if (strncmp(c->trainer.device, "cpu", 3) != 0 && strncmp(c->trainer.device, "cuda", 4) != 0)

@@ -168,6 +168,7 @@ static int backward(ares_trainer *t, const ares_batch *b, double totals[3])
     for (int64_t r = 0; r < b->rows; r++) sums[2] += b->samples[r].prompt_len;
     ARES_TRY(ares_world_sum_f64(t->world, sums, 3));
     counts = (ares_agg_counts){ .tokens = sums[0], .rows = sums[1] };
+    if (sums[0] == 0) return ares_fail(ARES_ENUMERIC, "sft: step %lld: no token of its rows is trained", (long long)a->step + 1);
     float *weight = ares_arena_calloc(&((ares_batch *)b)->arena, (size_t)b->tokens + 1, sizeof *weight);
     ares_micro_batch *plan = ares_arena_alloc(&((ares_batch *)b)->arena, (size_t)(b->rows + 1) * sizeof *plan);
     ARES_TRY(ares_agg_weights("token-mean", b, 0, b->rows, &counts, weight));

@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "ares/algo.h"
 
@@ -29,9 +30,10 @@ TEST(slopes_are_those_of_the_values)
 {
     int n;
     const char *const *names = ares_kl_names(&n);
-    CHECK_EQ(n, 4);
+    CHECK_EQ(n, 9);
     for (int k = 0; k < n; k++) {
         const ares_kl *kl = ares_kl_find(names[k]);
+        if (!kl->value || strchr(kl->name, '+')) continue; /* theirs are those of k2 */
         for (double x = -25.003; x < 25; x += 0.0317) { /* never within h of 0, of a clamp at +-20, or of k3's at 10 */
             double h = 1e-6, slope = (kl->value(x + h) - kl->value(x - h)) / (2 * h);
             if (!CHECK_MSG(fabs(slope - kl->derivative(x)) <= 1e-6 * (1 + fabs(slope)), "%s at %g: %g, by differences %g", names[k], x, kl->derivative(x), slope)) return;
@@ -45,10 +47,29 @@ TEST(equal_log_probs_are_no_distance_and_a_nan_stays_one)
     const char *const *names = ares_kl_names(&n);
     for (int k = 0; k < n; k++) {
         const ares_kl *kl = ares_kl_find(names[k]);
+        if (!kl->value) continue;
         CHECK_NEAR(kl->value(0), 0, 0);
-        if (strcmp(names[k], "kl") != 0) CHECK_NEAR(kl->derivative(0), 0, 0);
+        if (strcmp(kl->name, "kl") != 0) CHECK_NEAR(kl->derivative(0), 0, 0);
         CHECK_MSG(isnan(kl->value(NAN)), "%s swallows a NaN", names[k]);
     }
-    CHECK(ares_kl_find("k3") == NULL);
-    CHECK_CONTAINS(ares_error_message(), "kl, abs, mse, low_var_kl");
+    CHECK(ares_kl_find("k4") == NULL);
+    CHECK_CONTAINS(ares_error_message(), "kl, abs, mse, low_var_kl, kl+");
+}
+
+TEST(straight_through_forms_have_a_value_of_their_own_and_the_slope_of_k2)
+{
+    static const struct { const char *name, *value; } forms[] = { { "kl+", "kl" }, { "abs+", "abs" }, { "mse+", "mse" }, { "low_var_kl+", "low_var_kl" }, { "low-var-kl+", "k3" }, { "k1+", "k1" } };
+    for (int f = 0; f < ARES_COUNT(forms); f++)
+        for (double x = -25; x < 25; x += 0.37) {
+            CHECK_NEAR(ares_kl_find(forms[f].name)->value(x), ares_kl_find(forms[f].value)->value(x), 0);
+            CHECK_NEAR(ares_kl_find(forms[f].name)->derivative(x), x, 0);
+        }
+}
+
+TEST(other_trainers_words_name_the_same_estimators)
+{
+    static const struct { const char *alias, *name; } words[] = { { "k1", "kl" }, { "k2", "mse" }, { "k3", "low_var_kl" }, { "low-var-kl", "low_var_kl" }, { "k3+", "low_var_kl+" } };
+    for (int i = 0; i < ARES_COUNT(words); i++) CHECK_STR(ares_kl_find(words[i].alias)->name, words[i].name);
+    CHECK(ares_kl_find("") == NULL && ares_kl_find("k") == NULL && ares_kl_find("low_var") == NULL);
+    CHECK(ares_kl_find("full")->value == NULL);
 }

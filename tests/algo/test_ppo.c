@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include "algo_test.h"
 
@@ -37,7 +38,7 @@ static double compute(state *s, const ares_kl *kl, double kl_coef)
     memset(s->d_log_prob, 0, sizeof s->d_log_prob);
     memset(s->d_entropy, 0, sizeof s->d_entropy);
     CHECK_OK(ares_loss_find("default")->compute(&a));
-    if (kl) CHECK_OK(ares_loss_terms(&a, kl, kl_coef, s->ref, s->kl_weight));
+    if (kl) CHECK_OK(ares_loss_terms(&a, &(ares_kl_args){ .kl = kl, .coef = kl_coef, .ref_log_prob = s->ref, .weight = s->kl_weight }));
     return s->sums.loss;
 }
 
@@ -143,14 +144,26 @@ TEST(far_ratios_are_bounded_and_a_lower_bound_of_one_removes_the_clip)
     CHECK(s.sums.clip_high == 0);
 }
 
-TEST(a_nan_reaches_the_sums)
+TEST(input_that_is_no_number_is_an_error_with_its_place)
 {
     state s;
-    double g;
-    init(&s, 1);
-    CHECK(isnan(token(NAN, 1, &g, &s)) && isnan(g));
-    CHECK(isnan(token(NAN, -1, &g, &s)) && isnan(g));
-    CHECK(isnan(token(0.1, NAN, &g, &s)));
+    const int64_t row_start[] = { 0, 10, 12, 20 };
+    static const struct { const char *name; float x; } bad[] = { { "log_prob", NAN }, { "old_log_prob", -INFINITY }, { "advantage", NAN }, { "weight", INFINITY } };
+    for (int i = 0; i < ARES_COUNT(bad); i++) {
+        init(&s, 20);
+        float *const arrays[] = { s.log_prob, s.old, s.advantage, s.weight };
+        ares_loss_args a = args(&s);
+        a.row_start = row_start, a.end = 3;
+        arrays[i][11] = bad[i].x;
+        char text[80];
+        snprintf(text, sizeof text, "default: %s of row 1, token 1 is %g", bad[i].name, (double)bad[i].x);
+        CHECK_FAIL(ares_loss_find("default")->compute(&a), ARES_ENUMERIC, text);
+        s.mask[11] = 0; /* behind the mask anything goes */
+        CHECK_OK(ares_loss_find("default")->compute(&a));
+        CHECK(isfinite(s.sums.loss));
+        s.mask[11] = 2;
+        CHECK_FAIL(ares_loss_find("default")->compute(&a), ARES_ENUMERIC, "mask of row 1, token 1 is 2: must be 0 or 1");
+    }
 }
 
 static void randomise(state *s, uint64_t seed)
@@ -220,7 +233,7 @@ TEST(the_terms_add_up_to_the_loss)
     double expected = 0;
     for (int64_t t = 0; t < s.n; t++)
         if (s.mask[t]) expected += reference(&s, t, (double)s.log_prob[t], (double)s.entropy[t], kl, 0.2);
-    CHECK_NEAR(s.sums.loss + 0.2 * s.sums.kl - 0.03 * s.sums.entropy, expected, 1e-12 * MOST);
+    CHECK_NEAR(ares_loss_total(&s.sums, 0.03, 0.2), expected, 1e-12 * MOST);
 }
 
 TEST(terms_that_are_not_asked_for_do_nothing)
@@ -232,14 +245,14 @@ TEST(terms_that_are_not_asked_for_do_nothing)
     float before[MOST];
     memcpy(before, s.d_log_prob, sizeof before);
     ares_loss_args a = args(&s);
-    CHECK_OK(ares_loss_terms(&a, ares_kl_find("kl"), 0.5, NULL, NULL)); /* no reference model; entropy_coeff 0 */
+    CHECK_OK(ares_loss_terms(&a, &(ares_kl_args){ .kl = ares_kl_find("kl"), .coef = 0.5 })); /* no reference model; entropy_coeff 0 */
     CHECK_MEM(s.d_log_prob, before, sizeof before);
     CHECK_NEAR(s.sums.kl, 0, 0);
     CHECK(s.sums.entropy > 0 && s.d_entropy[0] == 0); /* told all the same */
     a.entropy = NULL;
     a.d_entropy = NULL;
     s.cfg.entropy_coeff = 1;
-    CHECK_OK(ares_loss_terms(&a, ares_kl_find("kl"), 0.5, NULL, NULL));
+    CHECK_OK(ares_loss_terms(&a, &(ares_kl_args){ .kl = ares_kl_find("kl"), .coef = 0.5 }));
 }
 
 /* Two micro-batches, and the sums merged, give what one gives; gradients to the bit. */

@@ -1,30 +1,27 @@
-/* loss_type default: PPO with low, high and dual clip (aepo.md 6.3). */
+/* loss_type default and dapo: PPO with low, high and dual clip (aepo.md 6.3, dapo.md 3). They differ in whether the dual clip acts
+ * when nobody asks for it. */
 #include "ppo.h"
 
 #include <math.h>
 
-#include "ares/algo.h"
+#include "pass.h"
 
-static int ppo(const ares_loss_args *a)
+static int ppo(const ares_loss_args *a, const char *name, double dual)
 {
-    ares_loss_sums *s = a->sums;
+    ARES_TRY(loss_check(a, name));
     double low = 1 - a->cfg->clip_ratio_low, high = 1 + a->cfg->clip_ratio_high;
     for (int64_t t = 0; t < a->n; t++) {
         if (!a->mask[t]) continue;
-        double log_ratio = (double)a->log_prob[t] - (double)a->old_log_prob[t], w = (double)a->weight[t];
-        double clamped = ares_loss_bound(log_ratio);
-        ares_token_term e = ares_ppo_token(log_ratio, (double)a->advantage[t], low, high, a->cfg->clip_ratio_dual);
-        a->d_log_prob[t] += (float)(e.gradient * w);
-        s->loss += e.loss * w;
-        s->tokens += 1;
-        s->clip_high += e.clip_high;
-        s->clip_low += e.clip_low;
-        s->neg_log_ratio -= clamped;
-        s->ratio += e.ratio;
-        s->ratio_min = fmin(s->ratio_min, e.ratio);
-        s->ratio_max = fmax(s->ratio_max, e.ratio);
+        double log_ratio = loss_log_ratio(a, t);
+        ares_token_term e = ares_ppo_token(log_ratio, (double)a->advantage[t], low, high, dual);
+        loss_add(a, t, log_ratio, &e);
     }
     return ARES_OK;
 }
 
-const ares_loss ares_loss_default = { "default", "PPO: clipped surrogate with low, high and dual clip", ARES_LOSS_LOCAL, ppo };
+static int with_dual(const ares_loss_args *a) { return ppo(a, "default", loss_dual(a->cfg, 3)); }
+static int without_dual(const ares_loss_args *a) { return ppo(a, "dapo", loss_dual(a->cfg, INFINITY)); }
+
+const ares_loss ares_loss_default = { "default", "PPO: clipped surrogate with low, high and dual clip", "arXiv 1707.06347, 1912.09729", ARES_LOSS_LOCAL | ARES_LOSS_CLIPS | ARES_LOSS_DUAL, with_dual };
+const ares_loss ares_loss_dapo = { "dapo", "PPO with separate clips, no dual clip unless clip_ratio_dual is set; often with early_stop_imp_ratio", "arXiv 2503.14476",
+                                   ARES_LOSS_LOCAL | ARES_LOSS_CLIPS, without_dual };

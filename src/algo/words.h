@@ -1,0 +1,7 @@
+/* Choices of an option with their aliases, "name=alias=alias", as the configuration reads them. (words.c) */
+#ifndef ARES_ALGO_WORDS_H
+#define ARES_ALGO_WORDS_H
+
+/* Index of the entry that has this name or alias, or a failure with the choices. */
+int algo_find(const char *subject, const char *name, const char *const *words, int n, int *index);
+#endif

@@ -1,0 +1,233 @@
+/*
+ * Losses see log-probs of the tokens, rows or mini-batch that their definition needs (ARES_LOSS_*). A token's loss runs inside the head,
+ * chunk by chunk; a row's between head forward and head backward of a micro-batch. Where the mini-batch decides (covariances, early
+ * stop), all micro-batches go forward first, then the loss, and each goes forward again before its backward; with one micro-batch the
+ * first forward is kept. The derivatives of every token are the same on all three ways, and so are the gradients, bit for bit.
+ */
+#include "update.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool kl_in_loss(const ares_actor *a) { return a->cfg->algorithm.use_kl_loss && !a->cfg->algorithm.disable_kl; }
+static bool exact_kl(const ares_actor *a) { return kl_in_loss(a) && !a->kl->value; }
+
+/* Loss and terms of n tokens from batch token t on, within rows [row, end). c_*: outputs, by token. */
+static int losses(update *u, int64_t row, int64_t end, int64_t t, int64_t n, const float *log_prob, const float *entropy, float *c_log_prob, float *c_entropy)
+{
+    const ares_actor *a = u->actor;
+    const ares_batch *b = u->batch;
+    ares_loss_args args = { .cfg = &a->cfg->loss, .n = n, .log_prob = log_prob, .old_log_prob = b->old_log_probs + t, .advantage = b->advantages + t,
+                            .weight = u->col.weight + t, .is_weight = u->col.is_weight ? u->col.is_weight + t : NULL, .mask = b->response_mask + t, .entropy = entropy,
+                            .d_log_prob = c_log_prob, .d_entropy = c_entropy, .sums = &u->sums, .row = row, .end = end, .first = t, .row_start = b->row_start,
+                            .samples = b->samples, .world = a->world, .update = u->pass,
+                            .key = ares_rng_root((uint64_t)a->cfg->rollout.seed, ARES_RNG_LOSS) };
+    args.key = ares_rng_sub(args.key, (uint64_t)a->step, 0);
+    ARES_TRY(a->loss->compute(&args));
+    ares_kl_args kl = { .kl = a->kl, .coef = b->kl_coef, .ref_log_prob = b->ref_log_probs ? b->ref_log_probs + t : NULL, .weight = b->kl_weight ? b->kl_weight + t : NULL,
+                        .out = u->writes_kl && u->first ? b->kl + t : NULL, .full = u->col.kl ? u->col.kl + t : NULL, .d_full = u->col.c_kl ? u->col.c_kl + t : NULL };
+    ARES_TRY(ares_loss_terms(&args, kl_in_loss(a) ? &kl : NULL));
+    for (int64_t i = 0; u->compare && i < n; i++)
+        if (b->response_mask[t + i]) u->max_abs = fmax(u->max_abs, fabs((double)log_prob[i] - (double)b->rollout_log_probs[t + i]));
+    return ARES_OK;
+}
+
+/* Called by the head for each chunk of rows it has logits for. */
+static void token_losses(void *ctx, int32_t row, int32_t n, const float *log_prob, const float *entropy, float *c_log_prob, float *c_entropy)
+{
+    update *u = ctx;
+    if (u->rc == ARES_OK) u->rc = losses(u, u->micro->row, u->micro->end, u->batch->row_start[u->micro->row] + row, n, log_prob, entropy, c_log_prob, c_entropy);
+}
+
+/* A micro-batch between its forward and its backward. */
+typedef struct pass {
+    ares_packed packed;
+    ares_head_args head;
+} pass;
+
+static int reference_hidden(update *u, const ares_packed *packed, ares_head_args *h)
+{
+    ares_reference *ref = u->actor->ref;
+    float *hidden;
+    ARES_TRY(ares_model_forward(ref->model, ref->workspace, packed, &hidden));
+    h->ref_x = hidden;
+    h->ld_ref = ref->model->cfg.hidden;
+    h->ref_w = ares_model_head(ref->model);
+    return ARES_OK;
+}
+
+static int forward(update *u, const ares_micro_batch *m, pass *p)
+{
+    ares_actor *a = u->actor;
+    ares_model *model = a->model;
+    const int32_t *targets;
+    float *hidden;
+    int64_t t = u->batch->row_start[m->row];
+    ares_arena_reset(&a->arena);
+    ares_pack_build(u->batch, m, a->cfg->actor.share_prompts, &a->arena, &p->packed, &targets);
+    p->head = (ares_head_args){ 0 };
+    if (!p->packed.n_out) return ARES_OK;
+    ARES_TRY(ares_model_forward(model, a->workspace, &p->packed, &hidden));
+    int32_t n = p->packed.n_out, width = model->cfg.hidden;
+    ARES_TRY(train_reserve(a, (size_t)n * (size_t)width));
+    const update_columns *c = &u->col;
+    p->head = (ares_head_args){ .rows = n, .vocab = model->cfg.vocab, .x = hidden, .ldx = width, .w = ares_model_head(model), .target = targets,
+                                .inv_temperature = a->cfg->rollout.temperature > 0 ? (float)(1 / a->cfg->rollout.temperature) : 1.0f, .log_prob = c->log_prob + t,
+                                .entropy = c->entropy + t, .lse = c->lse + t, .c_log_prob = c->c_log_prob + t, .dx = a->scratch, .lddx = width,
+                                .dw = ares_model_head_grad(model), .c_entropy = a->cfg->loss.entropy_coeff != 0 ? c->c_entropy + t : NULL };
+    if (!exact_kl(a)) return ARES_OK;
+    p->head.kl = c->kl + t;
+    p->head.ref_lse = c->ref_lse + t;
+    p->head.c_kl = c->c_kl + t;
+    return reference_hidden(u, &p->packed, &p->head);
+}
+
+static int backward(update *u, const pass *p)
+{
+    ares_actor *a = u->actor;
+    ares_device *d = a->model->device;
+    d->k->head_backward(d, &p->head);
+    return ares_model_backward(a->model, a->workspace, &p->packed, a->scratch);
+}
+
+/* Forward, loss and backward of a micro-batch that decides for itself. */
+static int whole_micro_batch(update *u, const ares_micro_batch *m)
+{
+    ares_actor *a = u->actor;
+    ares_device *d = a->model->device;
+    pass p;
+    int64_t t = u->batch->row_start[m->row];
+    ARES_TRY(forward(u, m, &p));
+    if (!p.packed.n_out) return ARES_OK;
+    if ((a->loss->flags & ARES_LOSS_LOCAL) && !exact_kl(a)) {
+        u->micro = m;
+        d->k->head_fused(d, &p.head, token_losses, u);
+        ARES_TRY(u->rc);
+        return ares_model_backward(a->model, a->workspace, &p.packed, a->scratch);
+    }
+    d->k->head(d, &p.head);
+    ARES_TRY(d->k->sync(d));
+    ARES_TRY(losses(u, m->row, m->end, t, p.packed.n_out, p.head.log_prob, p.head.entropy, u->col.c_log_prob + t, u->col.c_entropy + t));
+    return backward(u, &p);
+}
+
+/* Which micro-batches teach nothing, by the mean ratio of their tokens or of the mini-batch's (dapo.md 4.5). */
+static int stop_early(update *u, const ares_micro_batch *plan, int64_t n, bool *stopped)
+{
+    const ares_batch *b = u->batch;
+    const ares_loss_config *c = &u->actor->cfg->loss;
+    int ranks = ares_world_size(u->actor->world), rank = ares_world_rank(u->actor->world);
+    bool by_micro = strcmp(c->early_stop_scope, "micro") == 0;
+    double total[2] = { 0 };
+    int64_t most = n;
+    if (ares_is_null_f64(c->early_stop_imp_ratio)) return ARES_OK;
+    ARES_TRY(ares_world_max_i64(u->actor->world, &most, 1));
+    double *mean = ares_arena_calloc(&u->batch->arena, (size_t)ranks, sizeof *mean), *seen = ares_arena_calloc(&u->batch->arena, (size_t)ranks, sizeof *seen);
+    for (int64_t i = 0; i < most; i++) {
+        double own[2] = { 0 };
+        if (i < n) {
+            int64_t t = b->row_start[plan[i].row];
+            ares_ratio_sum(&(ares_loss_args){ .n = b->row_start[plan[i].end] - t, .log_prob = u->col.log_prob + t, .old_log_prob = b->old_log_probs + t, .mask = b->response_mask + t },
+                           &own[0], &own[1]);
+        }
+        total[0] += own[0];
+        total[1] += own[1];
+        if (!by_micro) continue;
+        memset(mean, 0, (size_t)ranks * sizeof *mean);
+        memset(seen, 0, (size_t)ranks * sizeof *seen);
+        mean[rank] = own[1] > 0 ? own[0] / own[1] : 0;
+        seen[rank] = own[1] > 0;
+        ARES_TRY(ares_world_sum_f64(u->actor->world, mean, ranks));
+        ARES_TRY(ares_world_sum_f64(u->actor->world, seen, ranks));
+        int present = 0;
+        for (int r = 0; r < ranks; r++)
+            if (seen[r] > 0) mean[present++] = mean[r];
+        if (i < n && present) stopped[i] = ares_early_stop(mean, present, c->early_stop_imp_ratio, NULL);
+    }
+    if (by_micro) return ARES_OK;
+    ARES_TRY(ares_world_sum_f64(u->actor->world, total, 2));
+    double ratio = total[0] / total[1];
+    bool stop = ares_early_stop(&ratio, 1, c->early_stop_imp_ratio, NULL);
+    for (int64_t i = 0; i < n; i++) stopped[i] = stop;
+    u->stopped_mini += stop;
+    return ARES_OK;
+}
+
+/* The loss of a mini-batch whose log-probs are all there. */
+static int mini_batch_losses(update *u, int64_t row, int64_t end, const ares_micro_batch *plan, int64_t n, const bool *stopped)
+{
+    const update_columns *c = &u->col;
+    if (u->actor->loss->flags & ARES_LOSS_BATCH) {
+        int64_t t = u->batch->row_start[row];
+        if (n && stopped[0]) return ARES_OK; /* as on every other rank */
+        return losses(u, row, end, t, u->batch->row_start[end] - t, c->log_prob + t, c->entropy + t, c->c_log_prob + t, c->c_entropy + t);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        int64_t t = u->batch->row_start[plan[i].row];
+        if (stopped[i]) continue;
+        ARES_TRY(losses(u, plan[i].row, plan[i].end, t, u->batch->row_start[plan[i].end] - t, c->log_prob + t, c->entropy + t, c->c_log_prob + t, c->c_entropy + t));
+    }
+    return ARES_OK;
+}
+
+/* Everything forward, the loss, everything backward. */
+static int in_two_passes(update *u, int64_t row, int64_t end, const ares_micro_batch *plan, int64_t n)
+{
+    ares_device *d = u->actor->model->device;
+    pass p = { 0 };
+    bool *stopped = ares_arena_calloc(&u->batch->arena, (size_t)n + 1, sizeof *stopped);
+    for (int64_t i = 0; i < n; i++) {
+        ARES_TRY(forward(u, &plan[i], &p));
+        if (!p.packed.n_out) continue;
+        d->k->head(d, &p.head);
+        ARES_TRY(d->k->sync(d));
+    }
+    ARES_TRY(stop_early(u, plan, n, stopped));
+    ARES_TRY(mini_batch_losses(u, row, end, plan, n, stopped));
+    for (int64_t i = 0; i < n; i++) {
+        u->stopped_micro += stopped[i];
+        if (stopped[i]) continue;
+        if (n > 1) ARES_TRY(forward(u, &plan[i], &p));
+        if (p.packed.n_out) ARES_TRY(backward(u, &p));
+    }
+    return ARES_OK;
+}
+
+/* What every token of the mini-batch weighs. *tokens: those of all ranks. */
+static int weigh(update *u, int64_t row, int64_t end, const ares_micro_batch *plan, int64_t n, double *tokens)
+{
+    const ares_loss_config *c = &u->actor->cfg->loss;
+    const ares_batch *b = u->batch;
+    double width = ares_is_null_f64(c->loss_scale_factor) ? (double)u->actor->cfg->data.max_response_length : c->loss_scale_factor;
+    ares_agg_counts counts = { 0 };
+    ares_agg_count(b, row, end, &counts);
+    double totals[2] = { counts.tokens, counts.rows };
+    ARES_TRY(ares_world_sum_f64(u->actor->world, totals, 2));
+    *tokens = totals[0];
+    counts = (ares_agg_counts){ totals[0], totals[1], width };
+    if (strcmp(c->valid_token_scope, "rollout") == 0) counts = (ares_agg_counts){ u->rollout.tokens, u->rollout.rows, width };
+    if (strcmp(c->loss_norm, "micro") != 0) return ares_agg_weights(c->loss_avg_mode, b, row, end, &counts, u->col.weight + b->row_start[row]);
+    return ares_agg_weights_micro(c->loss_avg_mode, b, plan, n, ares_world_size(u->actor->world), width, u->col.weight + b->row_start[row]);
+}
+
+int update_mini_batch(update *u, int64_t group, int64_t group_end, bool *empty)
+{
+    ares_actor *a = u->actor;
+    ares_batch *b = u->batch;
+    int64_t row = b->group_start[group], end = b->group_start[group_end], first = b->row_start[row], tokens = b->row_start[end] - first;
+    float *const zeroed[] = { u->col.c_log_prob, u->col.c_entropy, u->col.c_kl };
+    double trained;
+    for (int i = 0; i < ARES_COUNT(zeroed); i++)
+        if (zeroed[i]) memset(zeroed[i] + first, 0, (size_t)tokens * sizeof(float));
+    ares_micro_batch *plan = ares_arena_alloc(&b->arena, (size_t)(end - row + 1) * sizeof *plan);
+    int64_t n = ares_pack_plan(b, row, end, a->cfg->actor.max_token_len, a->cfg->actor.share_prompts, plan);
+    ARES_TRY(weigh(u, row, end, plan, n, &trained));
+    *empty = trained == 0;
+    if (*empty) return ARES_OK;
+    ares_model_zero_grad(a->model);
+    u->mini_batches++;
+    u->micro_batches += (double)n;
+    if ((a->loss->flags & ARES_LOSS_BATCH) || !ares_is_null_f64(a->cfg->loss.early_stop_imp_ratio)) return in_two_passes(u, row, end, plan, n);
+    for (int64_t i = 0; i < n; i++) ARES_TRY(whole_micro_batch(u, &plan[i]));
+    return ARES_OK;
+}

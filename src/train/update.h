@@ -1,0 +1,30 @@
+/* One mini-batch of the actor: the loss and the gradients of its groups, by micro-batches that only bound memory. (update.c) */
+#ifndef ARES_TRAIN_UPDATE_H
+#define ARES_TRAIN_UPDATE_H
+
+#include "run.h"
+
+/* Of the head's rows, by token of the batch. */
+typedef struct update_columns {
+    float *weight, *is_weight;   /* is_weight NULL: no correction */
+    float *log_prob, *entropy, *lse, *c_log_prob, *c_entropy, *kl, *ref_lse, *c_kl; /* the last three NULL: no exact KL */
+} update_columns;
+
+typedef struct update {
+    ares_actor *actor;
+    ares_batch *batch;
+    update_columns col;
+    ares_agg_counts rollout;     /* of the whole step over all ranks */
+    ares_loss_sums sums;
+    bool first;                  /* the first pass over these rows: writes column kl */
+    bool writes_kl;
+    bool compare;                /* the weights are those of rollout still */
+    double max_abs;              /* |update's log-prob - rollout's| where compared */
+    uint64_t pass;               /* passes over the batch before this one */
+    double mini_batches, micro_batches, stopped_mini, stopped_micro, empty;
+    int rc;                      /* of the callback */
+    const ares_micro_batch *micro; /* the one the callback is about */
+} update;
+/* On return the gradients are those of groups [group, group_end). *empty: no rank has a token to train on, and nothing was done. */
+int update_mini_batch(update *u, int64_t group, int64_t group_end, bool *empty);
+#endif

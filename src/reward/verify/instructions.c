@@ -11,7 +11,7 @@
 #include "ares/reward.h"
 
 #define IFBENCH_OPTIONS(X)                                                                                                                     \
-    X(choice, mode, "mode", "strict_all", "strict_all,strict_fraction,loose_all,loose_fraction", "1 when all instructions are followed, or the fraction that is; loose: in any of 8 variants of the text") \
+    X(choice, mode, "mode", "strict_all", "strict_all|strict_fraction|loose_all|loose_fraction", "1 when all instructions are followed, or the fraction that is; loose: in any of 8 variants of the text") \
     X(flag, strip_think, "strip_think", "true", "", "judge only what stands behind the last </think>; false: the reference's way")
 ARES_OPTION_STRUCT(ifbench_options, IFBENCH_OPTIONS);
 static ARES_OPTION_TABLE(ifbench_table, ifbench_options, IFBENCH_OPTIONS)

@@ -53,10 +53,15 @@ static void short_windows(const double *h, int64_t windows, int64_t w, double *w
 static void long_windows(const double *h, int64_t n, int64_t windows, int64_t w, double *window)
 {
     double *behind = ares_malloc((size_t)n * 2 * sizeof *behind), *ahead = behind + n; /* sums to the cut behind, and from the cut ahead */
-    for (int64_t i = 0; i < n; i++) behind[i] = i % w == 0 ? h[i] : behind[i - 1] + h[i];
-    for (int64_t i = n - 1; i >= 0; i--) ahead[i] = i == n - 1 || (i + 1) % w == 0 ? h[i] : h[i] + ahead[i + 1];
-    for (int64_t t = 0; t < windows; t++)
-        window[t] = ((t + 1) % w == 0 ? ahead[t + 1] : ahead[t + 1] + behind[t + w]) / (double)w;
+    for (int64_t cut = 0; cut < n; cut += w) {
+        int64_t end = ARES_MIN(cut + w, n);
+        behind[cut] = h[cut];
+        for (int64_t i = cut + 1; i < end; i++) behind[i] = behind[i - 1] + h[i];
+        ahead[end - 1] = h[end - 1];
+        for (int64_t i = end - 2; i >= cut; i--) ahead[i] = h[i] + ahead[i + 1];
+    }
+    for (int64_t t = 0; t < windows; t++) window[t] = (ahead[t + 1] + behind[t + w]) / (double)w;
+    for (int64_t t = w - 1; t < windows; t += w) window[t] = ahead[t + 1] / (double)w; /* a window between two cuts */
     ares_free(behind);
 }
 

@@ -43,6 +43,7 @@ static int by_rule(ares_view v)
 int if_syllables(ares_view word)
 {
     int sum = 0;
+    const char *line = NULL; /* the rest of a compound ends with its line */
     for (;;) { /* one turn for each part of a compound: first-rest */
         word = strip_punct(if_trim(word));
         if (word.len == 0) return 0;
@@ -58,8 +59,8 @@ int if_syllables(ares_view word)
         if (first == 0) return 0;
         sum += first;
         ares_view rest = { dash + 1, (size_t)(word.data + word.len - dash - 1) };
-        const char *line = memchr(rest.data, '\n', rest.len);
-        if (line) rest.len = (size_t)(line - rest.data);
+        if (!line && (line = memchr(rest.data, '\n', rest.len))) rest.len = (size_t)(line - rest.data);
+        if (!line) line = rest.data + rest.len;
         word = rest;
     }
 }

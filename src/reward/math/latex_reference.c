@@ -80,20 +80,25 @@ static const char *accent(ares_view name)
     static const struct { const char *name, *mark; } marks[] = {
         { "vec", "\xe2\x83\x97" }, { "hat", "\xcc\x82" }, { "bar", "\xcc\x85" }, { "dot", "\xcc\x87" }, { "tilde", "\xcc\x83" }, { "ddot", "\xcc\x88" },
         { "check", "\xcc\x8c" }, { "breve", "\xcc\x86" }, { "acute", "\xcc\x81" }, { "grave", "\xcc\x80" }, { "not", "\xcc\xb8" },
+        { "^", "\xcc\x82" }, { "~", "\xcc\x83" }, { ".", "\xcc\x87" }, { "'", "\xcc\x81" }, { "`", "\xcc\x80" }, { "\"", "\xcc\x88" }, { "=", "\xcc\x84" },
+        { "c", "\xcc\xa7" }, { "b", "\xcc\xb1" }, { "r", "\xcc\x8a" }, { "H", "\xcc\x8b" }, { "k", "\xcc\xa8" }, { "d", "\xcc\xa3" }, { "u", "\xcc\x86" }, { "v", "\xcc\x8c" },
     };
     for (int i = 0; i < ARES_COUNT(marks); i++)
         if (ares_view_is(name, marks[i].name)) return marks[i].mark;
     return NULL;
 }
 
-/* The argument with its mark, composed where Unicode has the whole letter. */
+/* Every character of the argument with the mark, composed where Unicode has the whole letter. */
 static void add_accented(ares_view t, const char *mark, edit_out *out)
 {
-    ares_view both = edit_join(t, ares_view_of(mark), ARES_VIEW(""), out->arena);
-    utf8proc_uint8_t *composed = NULL;
-    utf8proc_ssize_t n = utf8proc_map((const utf8proc_uint8_t *)both.data, (utf8proc_ssize_t)both.len, &composed, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
-    edit_add(out, n >= 0 ? (ares_view){ (const char *)composed, (size_t)n } : both);
-    free(composed); /* utf8proc's own malloc */
+    for (size_t i = 0, n; i < t.len; i += n) {
+        n = edit_char(t, i);
+        ares_view both = edit_join(edit_cut(t, i, i + n), ares_view_of(mark), ARES_VIEW(""), out->arena);
+        utf8proc_uint8_t *composed = NULL;
+        utf8proc_ssize_t size = utf8proc_map((const utf8proc_uint8_t *)both.data, (utf8proc_ssize_t)both.len, &composed, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+        edit_add(out, size >= 0 ? (ares_view){ (const char *)composed, (size_t)size } : both);
+        free(composed); /* utf8proc's own malloc */
+    }
 }
 
 /* ------------------------------------------------------------------ environments */
@@ -178,7 +183,7 @@ static bool sign(reader *r, char c, ares_view t, size_t *i, edit_out *out)
         if (c == '[') edit_add_z(out, "\n");
         *i = ARES_MIN(end + 2, t.len);
     } else if (strchr(",;: ", c)) edit_add_z(out, " ");
-    else if (strchr("{}&#_$%~", c)) edit_add(out, (ares_view){ &c, 1 });
+    else if (strchr("{}&#_$%", c)) edit_add(out, (ares_view){ &c, 1 });
     return true;
 }
 
@@ -188,7 +193,7 @@ static bool control(reader *r, ares_view t, size_t *i, bool alone, edit_out *out
     ares_view name, a, b;
     *i += latex_control(t, *i, &name);
     if (!name.len) return true;
-    if (!edit_letter(name.data[0])) return !name.data[0] || sign(r, name.data[0], t, i, out);
+    if (!edit_letter(name.data[0]) && !accent(name)) return !name.data[0] || sign(r, name.data[0], t, i, out);
     if (IS(name, "frac", "nicefrac")) {
         size_t at = *i;
         int first = alone ? 0 : argument(r, t, &at, &a), second = first > 0 ? argument(r, t, &at, &b) : first;

@@ -115,7 +115,7 @@ bool math_is_fraction(ares_view t)
     size_t i = t.len && t.data[0] == '-', from = i, slash;
     while (i < t.len && edit_digit(t.data[i])) i++;
     if (i == from) return false;
-    if (i < t.len && t.data[i] == '/') slash = i;
+    if (i < t.len && t.data[i] == '/' && !edit_at(t, i, "//")) slash = i;
     else {
         if (i == t.len || t.data[i] == '\n') return false;
         slash = i + edit_char(t, i); /* one arbitrary character */

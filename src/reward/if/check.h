@@ -19,9 +19,9 @@
     X("keywords:letter_frequency", letter_frequency, 1)                                                     \
     X("language:response_language", response_language, 4)                                                   \
     X("length_constraints:number_sentences", number_sentences, 4)                                           \
-    X("length_constraints:number_paragraphs", number_paragraphs, 1)                                         \
+    X("length_constraints:number_paragraphs", number_paragraphs, 2)                                         \
     X("length_constraints:number_words", number_words, 2)                                                   \
-    X("length_constraints:nth_paragraph_first_word", nth_paragraph_first_word, 1)                           \
+    X("length_constraints:nth_paragraph_first_word", nth_paragraph_first_word, 2)                           \
     X("detectable_content:number_placeholders", number_placeholders, 1)                                     \
     X("detectable_content:postscript", postscript, 1)                                                       \
     X("detectable_format:number_bullet_lists", number_bullet_lists, 1)                                      \
@@ -29,7 +29,7 @@
     X("detectable_format:number_highlighted_sections", number_highlighted_sections, 1)                      \
     X("detectable_format:multiple_sections", multiple_sections, 1)                                          \
     X("detectable_format:json_format", json_format, 1)                                                      \
-    X("detectable_format:title", title, 1)                                                                  \
+    X("detectable_format:title", title, 2)                                                                  \
     X("combination:two_responses", two_responses, 1)                                                        \
     X("combination:repeat_prompt", repeat_prompt, 1)                                                        \
     X("startend:end_checker", end_checker, 1)                                                               \
@@ -75,7 +75,7 @@
     X("format:quote_unquote", quote_unquote, 2)                                                             \
     X("format:list", list, 1)                                                                               \
     X("format:thesis", thesis, 1)                                                                           \
-    X("format:sub-bullets", sub_bullets, 1)                                                                 \
+    X("format:sub-bullets", sub_bullets, 2)                                                                 \
     X("format:no_bullets_bullets", no_bullets_bullets, 4)                                                   \
     X("custom:multiples", multiples, 1)                                                                     \
     X("custom:mcq_count_length", mcq_count_length, 2)                                                       \
@@ -88,7 +88,7 @@
     X("custom:csv_special_character", csv_special_character, 4)                                             \
     X("custom:csv_quotes", csv_quotes, 4)                                                                   \
     X("custom:date_format_list", date_format_list, 1)                                                       \
-    X("count:keywords_multiple", keywords_multiple, 1)                                                      \
+    X("count:keywords_multiple", keywords_multiple, 4)                                                      \
     X("words:keywords_specific_position", keywords_specific_position, 8)                                    \
     X("words:words_position", words_position, 8)                                                            \
     X("repeat:repeat_change", repeat_change, 2)                                                             \

@@ -116,7 +116,7 @@ static ares_train_config train_config(const options *o, int64_t groups)
 {
     return (ares_train_config){ .data = { .max_response_length = o->new },
                                 .algorithm = { .adv_estimator = "grpo", .norm_adv_by_std_in_grpo = true, .kl_penalty = "low_var_kl", .use_kl_loss = o->beta > 0, .disable_kl = !(o->beta > 0), .kl_coef = o->beta },
-                                .loss = { .loss_type = "default", .clip_ratio_low = 0.2, .clip_ratio_high = 0.2, .clip_ratio_dual = 10, .loss_avg_mode = "token-mean" },
+                                .loss = { .loss_type = "default", .clip_ratio_low = 0.2, .clip_ratio_high = 0.2, .clip_ratio_dual = 10, .loss_avg_mode = "token-mean", ARES_LOSS_DEFAULTS },
                                 .actor = { .model_path = o->model, .dtype = o->dtype, .global_batch_size = groups, .max_token_len = o->micro, .share_prompts = true, .ppo_epochs = 1, .max_grad_norm = 1 },
                                 .optim = { .lr = 1e-6, .betas = { betas, 2 }, .eps = 1e-8, .scheduler = "constant", .warmup_steps = 0 },
                                 .ref = { .dtype = "fp32" }, .rollout = { .temperature = 1, .n = o->samples } };
@@ -171,6 +171,7 @@ static int grpo_step(const options *o, ares_model *m, ares_rollout *r, ares_refe
     int64_t active = 1;
     double t = ares_now_s();
     ares_batch_clear(b);
+    b->kl_coef = o->beta;
     ares_rollout_clear(r);
     ares_completion *all = ares_arena_calloc(&b->arena, (size_t)(o->prompts * o->samples), sizeof *all), c;
     int32_t **prompts = ares_arena_alloc(&b->arena, (size_t)o->prompts * sizeof *prompts);

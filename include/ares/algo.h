@@ -56,6 +56,12 @@ ares_option_table ares_algorithm_options;
     X(f64, rollout_is_threshold_lower, "rollout_is_threshold_lower", "null", "[0,)", "mask: smallest weight; null: 1 / rollout_is_threshold")
 ARES_OPTION_STRUCT(ares_loss_config, ARES_LOSS_OPTIONS);
 ares_option_table ares_loss_options;
+/* Designated initialisers of an ares_loss_config with the defaults of all but the common options: for programs without a configuration. */
+#define ARES_LOSS_DEFAULTS                                                                                                              \
+    .tau_positive = 1.0, .tau_negative = 1.05, .clip_cov_ratio = 2e-4, .clip_cov_lb = 1.0, .clip_cov_ub = 5.0, .kl_cov_ratio = 2e-4, .ppo_kl_coef = 1.0, \
+    .early_stop_imp_ratio = __builtin_nan(""), .early_stop_scope = "minibatch", .loss_norm = "global", .valid_token_scope = "minibatch", \
+    .loss_scale_factor = __builtin_nan(""), .rollout_is = "none", .rollout_is_mode = "truncate", .rollout_is_threshold = 2.0,           \
+    .rollout_is_threshold_lower = __builtin_nan("")
 
 /* ------------------------------------------------------------------ advantages (adv.c, adv/): batch -> advantages, returns
  * In: token_level_rewards, response_mask, whole groups; values for ARES_NEEDS_VALUES (turn_ends too, where a row has several turns),
@@ -106,6 +112,8 @@ typedef struct ares_kl {
 } ares_kl;
 const ares_kl *ares_kl_find(const char *name);     /* by its name or an alias (k1, k2, k3, low-var-kl, k3+ ...) */
 const char *const *ares_kl_names(int *n);          /* choices of the option: names with their aliases behind '=' */
+/* Puts column kl: the estimator between old_log_probs and ref_log_probs, 0 where the mask is 0. Not of the exact KL. */
+int ares_kl_column(const ares_kl *kl, ares_batch *b);
 
 /* ------------------------------------------------------------------ policy losses (loss.c, loss/; per-token formulas: src/algo/loss/NAME.h)
  * Plain arrays over the tokens of some rows. A loss adds d loss / d log_prob to its output and to its sums, and never sees a model.
@@ -165,7 +173,7 @@ void ares_loss_sums_merge(ares_loss_sums *into, const ares_loss_sums *from);
 int ares_loss_sums_reduce(ares_loss_sums *s, ares_world *w);    /* over all ranks */
 /* The whole loss: policy, + kl_coef x KL, - entropy_coeff x entropy. */
 double ares_loss_total(const ares_loss_sums *s, double entropy_coeff, double kl_coef);
-double ares_loss_bin_edge(int i);                       /* lower edge of bin i, 1 .. BINS - 1 */
+double ares_loss_bin_edge(int i);                       /* lower edge of bin i, 0 .. BINS; the outer two are drawn as if they ended */
 /* What one metric each is made of: actor/pg_clipfrac_higher, ratio_mean, approx_kl, entropy_correct ... Nothing where no token was seen. */
 void ares_loss_metrics(const ares_loss_sums *s, ares_metrics *m);
 
@@ -344,4 +352,5 @@ int ares_masked_whiten(ares_world *world, double *x, const uint8_t *mask, int64_
 int ares_masked_normalize(ares_world *world, double *x, const uint8_t *mask, int64_t n); /* (x - true_mean) / (sqrt(population_var) + 1e-5) (dapo.md 2.4); 0 likewise */
 /* The chance that one of k answers out of n, of which `correct` are right, is right (arXiv 2107.03374, eq. 1). */
 double ares_pass_at_k(int64_t n, int64_t correct, int64_t k);
+int ares_pass_at_k_count(int64_t n); /* how many k are reported, 1, 2, 4 ... up to n; none of one answer */
 #endif

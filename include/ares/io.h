@@ -65,6 +65,8 @@ int ares_tracker_open(const char *run_dir, int64_t from_step, bool tensorboard, 
 int ares_tracker_log(ares_tracker *t, int64_t step, const ares_metrics *m);
 int ares_tracker_text(ares_tracker *t, int64_t step, const char *tag, ares_view text);
 int ares_tracker_histogram(ares_tracker *t, int64_t step, const char *tag, const double *values, int64_t n);
+/* One whose values are counted already: count [n], edge [n + 1] finite and rising. */
+int ares_tracker_bins(ares_tracker *t, int64_t step, const char *tag, const double *edge, const double *count, int n);
 int ares_tracker_close(ares_tracker *t);
 
 /* ------------------------------------------------------------------ checkpoint (checkpoint.c): directories that appear whole or not at all

@@ -1,6 +1,8 @@
 /* Estimators of KL(pi || ref) by name (formulas: loss/kl.h). "full" has none: it is summed over the vocabulary by the head. */
 #include "loss/kl.h"
 
+#include <math.h>
+
 #include "ares/algo.h"
 #include "words.h"
 
@@ -37,4 +39,22 @@ const ares_kl *ares_kl_find(const char *name)
 {
     int i;
     return algo_find("config: algorithm.kl_penalty", name, words, ARES_COUNT(words), &i) == ARES_OK ? &table[i] : NULL;
+}
+
+int ares_kl_column(const ares_kl *kl, ares_batch *b)
+{
+    ARES_TRY(ARES_NEED(b, "kl", old_log_probs));
+    ARES_TRY(ARES_NEED(b, "kl", ref_log_probs));
+    ARES_ASSERT(kl->value);
+    ARES_PUT(b, kl);
+    for (int64_t r = 0; r < b->rows; r++)
+        for (int64_t t = b->row_start[r]; t < b->row_start[r + 1]; t++) {
+            if (!b->response_mask[t]) continue;
+            double x = kl->value((double)b->old_log_probs[t] - (double)b->ref_log_probs[t]);
+            if (!isfinite(x))
+                return ares_fail(ARES_ENUMERIC, "kl: row %lld, token %lld has old_log_prob %g and ref_log_prob %g: must be finite where the mask is 1", (long long)r,
+                                 (long long)(t - b->row_start[r]), (double)b->old_log_probs[t], (double)b->ref_log_probs[t]);
+            b->kl[t] = (float)x;
+        }
+    return ARES_OK;
 }

@@ -238,6 +238,23 @@ static void put_packed_doubles(ares_str *s, int field, const double *x, int64_t 
     }
 }
 
+/* head: min, max, number, sum, sum of squares; limit: upper edges. */
+static int write_histogram(ares_tracker *t, int64_t step, const char *tag, const double head[5], const double *limit, const double *count, int n)
+{
+    ares_str histogram = { 0 }, value = { 0 }, summary = { 0 };
+    for (int i = 0; i < 5; i++) put_double(&histogram, i + 1, head[i]);
+    put_packed_doubles(&histogram, 6, limit, n);
+    put_packed_doubles(&histogram, 7, count, n);
+    put_bytes(&value, 1, ares_view_of(tag));
+    put_bytes(&value, 5, ares_str_view(&histogram));
+    put_bytes(&summary, 1, ares_str_view(&value));
+    int rc = write_event(t, step, 5, ares_str_view(&summary));
+    ares_str_fini(&histogram);
+    ares_str_fini(&value);
+    ares_str_fini(&summary);
+    return rc;
+}
+
 int ares_tracker_histogram(ares_tracker *t, int64_t step, const char *tag, const double *values, int64_t n)
 {
     enum { BINS = 30 };
@@ -261,17 +278,23 @@ int ares_tracker_histogram(ares_tracker *t, int64_t step, const char *tag, const
         double b = values[i] / width - low / width;
         count[b < 0 ? 0 : b >= BINS ? BINS - 1 : (int)b]++;
     }
-    ares_str histogram = { 0 }, value = { 0 }, summary = { 0 };
-    const double head[] = { low, high, (double)finite, sum, squares };
-    for (int i = 0; i < ARES_COUNT(head); i++) put_double(&histogram, i + 1, head[i]); /* min, max, num, sum, sum_squares */
-    put_packed_doubles(&histogram, 6, limit, BINS);
-    put_packed_doubles(&histogram, 7, count, BINS);
-    put_bytes(&value, 1, ares_view_of(tag));
-    put_bytes(&value, 5, ares_str_view(&histogram));
-    put_bytes(&summary, 1, ares_str_view(&value));
-    int rc = write_event(t, step, 5, ares_str_view(&summary));
-    ares_str_fini(&histogram);
-    ares_str_fini(&value);
-    ares_str_fini(&summary);
-    return rc;
+    return write_histogram(t, step, tag, (double[]){ low, high, (double)finite, sum, squares }, limit, count, BINS);
+}
+
+int ares_tracker_bins(ares_tracker *t, int64_t step, const char *tag, const double *edge, const double *count, int n)
+{
+    double total = 0, sum = 0, squares = 0;
+    int first = -1, last = -1;
+    if (t->events < 0) return ARES_OK;
+    for (int b = 0; b < n; b++) {
+        double middle = (edge[b] + edge[b + 1]) / 2;
+        if (!(count[b] > 0)) continue;
+        if (first < 0) first = b;
+        last = b;
+        total += count[b];
+        sum += count[b] * middle;
+        squares += count[b] * middle * middle;
+    }
+    if (first < 0) return ARES_OK;
+    return write_histogram(t, step, tag, (double[]){ edge[first], edge[last + 1], total, sum, squares }, edge + 1, count, n);
 }

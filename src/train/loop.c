@@ -173,7 +173,11 @@ static int log_step(run *r)
     else if (r->progress && line.len) printf("before training: %s\n", line.data);
     fflush(stdout);
     ares_str_fini(&line);
-    return ares_tracker_log(r->tracker, r->trainer.step, r->metrics);
+    ARES_TRY(ares_tracker_log(r->tracker, r->trainer.step, r->metrics));
+    const ares_loss_sums *sums = &r->trainer.actor.sums; /* empty before the first update, and in supervised runs */
+    double edge[ARES_LOSS_BINS + 1];
+    for (int i = 0; i <= ARES_LOSS_BINS; i++) edge[i] = ares_loss_bin_edge(i);
+    return ares_tracker_bins(r->tracker, r->trainer.step, "actor/log_ratio", edge, sums->bins, ARES_LOSS_BINS);
 }
 
 static int step(run *r)

@@ -60,3 +60,44 @@ int ares_reference_log_probs(ares_reference *r, ares_batch *b)
     ARES_PUT(b, ref_log_probs);
     return ares_train_log_probs(r->model, r->workspace, r->cfg, b, 0, b->rows, b->ref_log_probs, NULL);
 }
+
+/* Both models forward over one micro-batch; the head compares them row by row. */
+static int compare(ares_reference *r, ares_model *policy, ares_workspace *w, const ares_batch *b, const ares_micro_batch *m, ares_arena *arena)
+{
+    ares_device *d = policy->device;
+    ares_packed packed;
+    const int32_t *targets;
+    float *hidden, *ref_hidden;
+    ares_pack_build(b, m, r->cfg->actor.share_prompts, arena, &packed, &targets);
+    if (!packed.n_out) return ARES_OK;
+    ARES_TRY(ares_model_forward(policy, w, &packed, &hidden));
+    ARES_TRY(ares_model_forward(r->model, r->workspace, &packed, &ref_hidden));
+    size_t n = (size_t)packed.n_out;
+    float *stats = ares_arena_alloc(arena, n * 4 * sizeof *stats);
+    ares_head_args a = { .rows = packed.n_out, .vocab = policy->cfg.vocab, .x = hidden, .ldx = policy->cfg.hidden, .w = ares_model_head(policy), .target = targets,
+                         .inv_temperature = r->cfg->rollout.temperature > 0 ? (float)(1 / r->cfg->rollout.temperature) : 1.0f, .log_prob = stats, .entropy = stats + n,
+                         .lse = stats + 2 * n, .ref_x = ref_hidden, .ld_ref = r->model->cfg.hidden, .ref_w = ares_model_head(r->model), .ref_lse = stats + 3 * n,
+                         .kl = b->kl + b->row_start[m->row] };
+    d->k->head(d, &a);
+    return d->k->sync(d);
+}
+
+int ares_reference_kl(ares_reference *r, ares_model *policy, ares_workspace *w, ares_batch *b)
+{
+    if (policy->device->index >= 0)
+        return ares_fail(ARES_EUNSUPPORTED, "reference: algorithm.kl_penalty = 'full': the head computes it on the CPU only; set trainer.device=cpu, or take low_var_kl");
+    ARES_TRY(ARES_NEED(b, "kl", responses));
+    ARES_PUT(b, kl);
+    ares_arena arena = { 0 };
+    ares_micro_batch *plan = ares_arena_alloc(&b->arena, (size_t)(b->rows + 1) * sizeof *plan);
+    int64_t n = ares_pack_plan(b, 0, b->rows, r->cfg->actor.max_token_len, r->cfg->actor.share_prompts, plan);
+    int rc = ARES_OK;
+    for (int64_t i = 0; i < n && rc == ARES_OK; i++) {
+        ares_arena_reset(&arena);
+        rc = compare(r, policy, w, b, &plan[i], &arena);
+    }
+    ares_arena_fini(&arena);
+    for (int64_t t = 0; t < b->tokens; t++)
+        if (!b->response_mask[t]) b->kl[t] = 0;
+    return rc;
+}

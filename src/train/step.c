@@ -1,7 +1,9 @@
 /* The algorithm. What each stage reads and writes: STYLE, "The batch, and its one way through". */
 #include <stdio.h>
+#include <string.h>
 
 #include "controls.h"
+#include "ares/algo_control.h"
 #include "generate.h"
 
 /* A stage that fails ends the step; one that succeeds leaves its time in timing_s/<name>. */
@@ -27,32 +29,21 @@ static int put_scores(ares_trainer *t, ares_batch *b, ares_metrics *m)
 }
 
 /* Scores become rewards: less the KL to the reference where it is part of the reward (algorithm.use_kl_loss false). */
-static int shape_rewards(const ares_trainer *t, ares_batch *b, ares_metrics *m)
+static int shape_rewards(ares_trainer *t, ares_batch *b, ares_metrics *m)
 {
     ARES_TRY(ARES_NEED(b, "reward", token_level_scores));
     ARES_PUT(b, token_level_rewards);
-    const ares_algorithm_config *cfg = &t->cfg->algorithm;
-    bool penalise = t->ref && !cfg->use_kl_loss;
     double sums[2] = { 0 };
-    for (int64_t r = 0; r < b->rows; r++) {
-        double kl_sum = 0, tokens = 0;
-        for (int64_t i = b->row_start[r]; i < b->row_start[r + 1]; i++) {
-            double reward = (double)b->token_level_scores[i];
-            if (penalise && b->response_mask[i]) {
-                double kl = t->actor.kl->value((double)b->old_log_probs[i] - (double)b->ref_log_probs[i]);
-                reward -= cfg->kl_coef * kl;
-                kl_sum += kl;
-                tokens++;
-            }
-            b->token_level_rewards[i] = (float)reward;
-        }
-        if (tokens > 0) sums[0] += kl_sum / tokens;
-        sums[1]++;
+    if (!t->ref || t->cfg->algorithm.use_kl_loss) {
+        memcpy(b->token_level_rewards, b->token_level_scores, (size_t)b->tokens * sizeof *b->token_level_rewards);
+        return ARES_OK;
     }
-    if (!penalise) return ARES_OK;
+    if (t->actor.kl->value) ARES_TRY(ares_kl_column(t->actor.kl, b));
+    else ARES_TRY(ares_reference_kl(t->ref, t->actor.model, t->actor.workspace, b));
+    ares_kl_in_reward(b, b->kl_coef, sums);
     ARES_TRY(ares_world_sum_f64(t->world, sums, 2));
     ares_metrics_set(m, "critic/kl", sums[0] / sums[1]);
-    ares_metrics_set(m, "critic/kl_coef", cfg->kl_coef);
+    ares_metrics_set(m, "critic/kl_coef", b->kl_coef);
     return ARES_OK;
 }
 

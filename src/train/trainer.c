@@ -87,6 +87,7 @@ static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
     if (t->adv->needs & ARES_NEEDS_VALUES) ARES_TRY(open_critic(t, weights));
     if (!wants_reference(c)) return ARES_OK;
     t->ref = ares_calloc(1, sizeof *t->ref);
+    t->actor.ref = t->ref;
     return ares_reference_open(t->ref, c, &t->device);
 }
 

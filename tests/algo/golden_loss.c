@@ -7,6 +7,7 @@
 
 #include "../../src/algo/loss/vapor.h"
 #include "ares/algo.h"
+#include "ares/algo_control.h"
 
 static ares_column_f32 *floats(golden *g, const ares_json *v, int64_t *n)
 {
@@ -304,6 +305,29 @@ GOLDEN(agentic, kl_loss)
         golden_near(g, "kl_mean", sums.kl, ares_json_get(m->value, "kl_mean"));
         golden_numbers(g, "d_log_prob", doubles(g, d, n), n,
                        ares_json_get(m->value, "d_contribution_d_logprob"));
+    }
+    ares_batch_fini(&b);
+}
+
+GOLDEN(agentic, apply_kl_in_reward)
+{
+    ares_batch b;
+    int64_t n;
+    double sums[2] = { 0 };
+    batch_of(g, golden_in(g, "response_mask"), &b);
+    ARES_PUT(&b, old_log_probs), ARES_PUT(&b, ref_log_probs), ARES_PUT(&b, token_level_scores), ARES_PUT(&b, token_level_rewards);
+    memcpy(b.old_log_probs, floats(g, golden_in(g, "old_log_prob"), &n), (size_t)b.tokens * sizeof(float));
+    memcpy(b.ref_log_probs, floats(g, golden_in(g, "ref_log_prob"), &n), (size_t)b.tokens * sizeof(float));
+    memcpy(b.token_level_scores, floats(g, golden_in(g, "token_level_scores"), &n), (size_t)b.tokens * sizeof(float));
+    golden_in_single(g);
+    const ares_kl *kl = ares_kl_find(golden_z(g, "kl_penalty"));
+    if (golden_ok(g, kl ? ares_kl_column(kl, &b) : ARES_ECONFIG)) {
+        double beta = golden_number(g, "beta");
+        const ares_json *m = golden_want(g, "metrics");
+        ares_kl_in_reward(&b, beta, sums);
+        golden_numbers(g, "token_level_rewards", doubles(g, b.token_level_rewards, b.tokens), b.tokens, golden_want(g, "token_level_rewards"));
+        golden_near(g, "current_kl", sums[0] / sums[1], golden_want(g, "current_kl"));
+        golden_near(g, "reward_kl_penalty", sums[0] / sums[1], ares_json_get(m, "actor/reward_kl_penalty"));
     }
     ares_batch_fini(&b);
 }

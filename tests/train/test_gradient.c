@@ -81,6 +81,7 @@ static bool run_open(run *r, const char *variant, const char *avg_mode, bool sha
                                    .clip_ratio_high = 0.28,
                                    .clip_ratio_dual = 3,
                                    .loss_avg_mode = avg_mode,
+                                   ARES_LOSS_DEFAULTS,
                                    .entropy_coeff = 0.05 },
                          .actor = { .global_batch_size = GROUPS,
                                     .max_token_len = share ? 40 : 1000,

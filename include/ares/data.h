@@ -46,7 +46,7 @@ typedef struct ares_row {
     bool gid_given;                 /* the row says it */
 } ares_row;
 typedef struct ares_dataset ares_dataset;
-/* need_answer: a row without answer_key is an error. An empty data set is an error. */
+/* need_answer: a row without answer_key is an error, unless it names instructions to follow. An empty data set is an error. */
 int ares_dataset_load(const ares_texts *files, const ares_data_config *cfg, bool need_answer, ares_dataset **out);
 int ares_dataset_load_rows(const ares_texts *files, ares_dataset **out); /* any JSON objects: their keys are the caller's business */
 void ares_dataset_free(ares_dataset *d);

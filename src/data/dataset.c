@@ -44,6 +44,16 @@ static const ares_json *answer_of(const ares_data_config *cfg, const ares_json *
     return v && v->type != ARES_JSON_NULL ? v : NULL;
 }
 
+/* Instructions to follow have no answer. */
+static bool names_instructions(const ares_json *row)
+{
+    static const char *const keys[] = { "instruction_id_list", "checkers" };
+    const ares_json *metadata = ares_json_get(row, "metadata");
+    for (int i = 0; i < ARES_COUNT(keys); i++)
+        if (ares_json_get(row, keys[i]) || ares_json_get(metadata, keys[i])) return true;
+    return false;
+}
+
 static int check_row(const ares_data_config *cfg, const char *file, int64_t line, const ares_json *row, bool need_answer)
 {
     const ares_json *prompt = ares_json_get(row, cfg->prompt_key);
@@ -51,7 +61,7 @@ static int check_row(const ares_data_config *cfg, const char *file, int64_t line
     if (prompt->type != ARES_JSON_STRING && prompt->type != ARES_JSON_ARRAY)
         return ares_fail(ARES_EFORMAT, "data: %s:%lld: '%s' is neither a string nor a list of messages", file, (long long)line, cfg->prompt_key);
     if (prompt->type == ARES_JSON_ARRAY) ARES_TRY(check_messages(file, line, cfg->prompt_key, prompt));
-    if (need_answer && !answer_of(cfg, row)) return fault(file, line, "data.answer_key", cfg->answer_key, row);
+    if (need_answer && !answer_of(cfg, row) && !names_instructions(row)) return fault(file, line, "data.answer_key", cfg->answer_key, row);
     return ARES_OK;
 }
 

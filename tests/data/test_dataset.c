@@ -95,6 +95,16 @@ TEST(a_set_without_rows_or_files_is_refused)
     CHECK_FAIL(ares_dataset_load(&(ares_texts){ NULL, 0 }, &cfg, true, &d), ARES_ECONFIG, "no file of rows is named");
 }
 
+TEST(rows_of_instructions_need_no_answer)
+{
+    ares_dataset *d;
+    REQUIRE_OK(load("x.jsonl", ARES_VIEW("{\"q\":\"x\",\"instruction_id_list\":[\"punctuation:no_comma\"]}\n{\"q\":\"x\",\"metadata\":{\"checkers\":[]}}\n{\"q\":\"x\",\"a\":1}\n"), true, &d));
+    CHECK_EQ(ares_dataset_count(d), 3);
+    CHECK_EQ(ares_dataset_row(d, 0)->ground_truth.len, 0);
+    ares_dataset_free(d);
+    check_refused("{\"q\":\"x\",\"rm_type\":\"math\"}\n", ":1: row has no key 'a'");
+}
+
 TEST(answers_may_be_absent_where_nobody_needs_them)
 {
     ares_dataset *d;

@@ -51,6 +51,43 @@ TEST(grade_goes_on_behind_a_bad_line)
                 "{\"score\":0.0,\"error\":\"reward: number: ground truth '' holds no number\"}\n{\"score\":1.0,\"extracted\":\"1\"}\n");
 }
 
+TEST(grade_dispatches_by_row)
+{
+    check_lines("grade --verifier auto",
+                "{\"response\":\"it is 5\",\"ground_truth\":5,\"rm_type\":\"number\"}\n{\"response\":\"\\\\boxed{it is 5}\",\"ground_truth\":\"5\",\"metadata\":{\"rm_type\":\"boxed_number\"}}\n", 0,
+                "{\"score\":1.0,\"judged_by\":\"number\",\"extracted\":\"5\"}\n{\"score\":1.0,\"judged_by\":\"boxed_number\",\"extracted\":\"5\"}\n");
+    check_lines("grade --verifier auto rm_type=exact 'types.exact={ignore_case: true}'", "{\"response\":\"A\",\"ground_truth\":\"a\"}\n", 0, "{\"score\":1.0,\"judged_by\":\"exact\"}\n");
+    check_lines("grade --verifier auto", "{\"response\":\"5\",\"ground_truth\":\"5\",\"rm_type\":\"nubmer\"}\n{\"response\":\"5\",\"ground_truth\":\"\",\"rm_type\":\"number\"}\n", 1,
+                "{\"score\":0.0,\"error\":\"reward: auto: rm_type 'nubmer' of a row: no such verifier; did you mean 'number'?\"}\n"
+                "{\"score\":0.0,\"judged_by\":\"number\",\"error\":\"reward: number: ground truth '' holds no number\"}\n");
+    check_message("grade --verifier auto rm_type=nubmer", 2, "no such verifier");
+    check_message("grade --verifier boxed_nubmer", 2, "did you mean 'number'?");
+}
+
+TEST(grade_knows_the_length_and_the_tokens_of_a_response)
+{
+    check_lines("grade --verifier length safe_length=4 max_length=8 len_reward_penalty=1", "{\"response\":\"x\",\"response_length\":6}\n{\"response\":\"x\",\"response_tokens\":4}\n{\"response\":\"x\",\"output_ids\":[1,2,3,4,5,6,7]}\n", 0,
+                "{\"score\":-0.5}\n{\"score\":0.0}\n{\"score\":-0.75}\n");
+    check_lines("grade --verifier repetition", "{\"response\":\"x\",\"output_ids\":[1,1,1,1]}\n{\"response\":\"x\",\"output_ids\":[1,-1]}\n{\"response\":\"x\",\"output_ids\":5}\n", 1,
+                "{\"score\":-0.5}\n{\"error\":\"grade: output_ids[1]: not a token id\"}\n{\"error\":\"grade: 'output_ids' is no list of token ids\"}\n");
+    check_lines("grade --verifier length", "{\"response\":\"x\"}\n", 1, "{\"score\":0.0,\"error\":\"reward: length: the response's number of tokens is not known (in lines: 'response_length' or 'output_ids')\"}\n");
+}
+
+TEST(grade_lists_its_verifiers_as_the_documents_do)
+{
+    ares_str list = { 0 }, help = { 0 }, page = { 0 };
+    if (!ares_file_exists(test_program())) SKIP("ares-train is not built");
+    CHECK_EQ(test_shell(&list, "'%s' grade --list", test_program()), 0);
+    CHECK_EQ(test_shell(&help, "'%s' grade --help", test_program()), 0);
+    REQUIRE_OK(ares_file_read(test_source("docs/rewards.md"), &page));
+    CHECK_CONTAINS(list.data, "| `auto` |");
+    CHECK_CONTAINS(page.data, list.data); /* docs/rewards.md: paste the output of `ares-train grade --list` */
+    CHECK_CONTAINS(help.data, "gpqa");
+    ares_str_fini(&list);
+    ares_str_fini(&help);
+    ares_str_fini(&page);
+}
+
 TEST(grade_refuses_a_wrong_command_line)
 {
     check_message("grade", 2, "grade: --verifier is missing");

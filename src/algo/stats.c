@@ -152,3 +152,10 @@ double ares_pass_at_k(int64_t n, int64_t correct, int64_t k)
     for (int64_t j = n - correct + 1; j <= n; j++) missed *= 1 - (double)k / (double)j;
     return 1 - missed;
 }
+
+int ares_pass_at_k_count(int64_t n)
+{
+    int count = 0;
+    for (int64_t k = 1; n > 1 && k <= n; k *= 2) count++;
+    return count;
+}

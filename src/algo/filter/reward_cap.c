@@ -1,0 +1,41 @@
+/*
+ * A cap on the mean reward by data source (curriculum.md 5): a group of zeros is dropped first, then one whose mean is above the
+ * cap. Sums run in sample order and the comparison is bare, as the source has it: three scores of 0.1 are above a cap of 0.1.
+ * A group without a cap stays, zeros or not.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ares/algo_filter.h"
+
+static bool wanted(const ares_filter_config *cfg) { return strcmp(cfg->dynamic_sampling, "reward_cap") == 0; }
+
+static unsigned needs(const ares_filter_config *cfg)
+{
+    (void)cfg;
+    return ARES_FILTER_SCORE;
+}
+
+static int under_cap(const ares_filter_config *cfg, const ares_groups *g, ares_verdict *v)
+{
+    (void)cfg;
+    for (int64_t i = 0; i < g->groups; i++) {
+        int64_t first = g->group_start[i], n = g->group_start[i + 1] - first, zeros = 0;
+        const char *source = g->source && g->source[i] ? g->source[i] : "unknown", *why = NULL;
+        double cap = g->cap ? g->cap[i] : NAN, sum = 0;
+        if (!v[i].keep || isnan(cap)) continue;
+        for (int64_t r = 0; r < n; r++) {
+            sum += g->score[first + r];
+            zeros += g->score[first + r] == 0;
+        }
+        if (zeros == n) why = "all_zero";
+        else if (sum / (double)n > cap) why = "reward_cap";
+        if (!why) continue;
+        v[i].keep = false;
+        (void)snprintf(v[i].reason, sizeof v[i].reason, "%s_%s", why, source);
+    }
+    return ARES_OK;
+}
+
+const ares_filter ares_filter_reward_cap = { "reward_cap", "mean reward at most its source's cap, and not all zeros", "slime, curriculum example", wanted, needs, under_cap };

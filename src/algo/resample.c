@@ -1,0 +1,104 @@
+/* How many groups to ask for, and what to do when filters leave too few: decisions only, the caller draws. */
+#include "ares/algo_filter.h"
+
+#include <string.h>
+
+/* ---------------------------------------------------------------- over-sampling */
+int ares_oversampling_init(ares_oversampling *s, int64_t target, int64_t batch, int64_t max_fetches)
+{
+    *s = (ares_oversampling){ .target = target, .batch = batch, .max_fetches = max_fetches };
+    if (target < 1 || batch < target)
+        return ares_fail(ARES_ECONFIG, "filter: over_sampling_batch_size = %lld: a fetch must fill the batch of %lld groups; set it to that or more", (long long)batch, (long long)target);
+    return ARES_OK;
+}
+
+bool ares_oversampling_done(const ares_oversampling *s) { return s->kept >= s->target; }
+
+int ares_oversampling_fetch(ares_oversampling *s, int64_t *groups)
+{
+    *groups = 0;
+    if (ares_oversampling_done(s) || s->submitted - s->dropped >= s->target) return ARES_OK;
+    if (s->max_fetches > 0 && s->fetches == s->max_fetches)
+        return ares_fail(ARES_ELIMIT, "filter: max_fetches_per_rollout = %lld: %lld groups were fetched, %lld dropped, and %lld of %lld are kept; raise it, or widen the filter", (long long)s->max_fetches,
+                         (long long)s->submitted, (long long)s->dropped, (long long)s->kept, (long long)s->target);
+    s->fetches++;
+    s->submitted += *groups = s->batch;
+    return ARES_OK;
+}
+
+bool ares_oversampling_finish(ares_oversampling *s, bool keep)
+{
+    ARES_ASSERT(s->finished < s->submitted);
+    s->finished++;
+    s->dropped += !keep;
+    if (!keep || ares_oversampling_done(s)) return false;
+    s->kept++;
+    return true;
+}
+
+/* ---------------------------------------------------------------- DAPO's rounds */
+int64_t ares_resampling_draw(const ares_resampling *s)
+{
+    int64_t missing = s->target - s->kept;
+    bool exhausted = s->max_resample >= 0 && s->rounds > s->max_resample;
+    return missing <= 0 || exhausted ? 0 : s->batch > 0 ? s->batch : missing;
+}
+
+void ares_resampling_add(ares_resampling *s, const bool *informative, int64_t n, int64_t *kept_ids, int64_t *dropped_ids)
+{
+    int64_t dropped = s->drawn - s->kept - s->surplus; /* what is not kept and no surplus was uninformative */
+    for (int64_t i = 0; i < n; i++) {
+        int64_t id = s->drawn + i;
+        if (!informative[i]) dropped_ids[dropped++] = id;
+        else if (s->kept < s->target) kept_ids[s->kept++] = id;
+        else s->surplus++;
+    }
+    s->drawn += n;
+    s->rounds++;
+}
+
+int ares_resampling_finish(const ares_resampling *s, const char *on_exhausted, int64_t multiple, const int64_t *kept_ids, const int64_t *dropped_ids, int64_t *batch, int64_t *count,
+                           int64_t *masked, const char **outcome)
+{
+    int64_t missing = s->target - s->kept, dropped = s->drawn - s->kept - s->surplus;
+    memcpy(batch, kept_ids, (size_t)s->kept * sizeof *batch);
+    *count = *masked = s->kept;
+    *outcome = "full";
+    if (missing <= 0) return ARES_OK;
+    if (strcmp(on_exhausted, "error") == 0)
+        return ares_fail(ARES_ELIMIT, "filter: on_exhausted = 'error': after %lld rounds of %lld prompts in all, %lld of %lld groups have both right and wrong answers; raise max_resample, or choose fill_masked or smaller_batch",
+                         (long long)s->rounds, (long long)s->drawn, (long long)s->kept, (long long)s->target);
+    if (strcmp(on_exhausted, "smaller_batch") == 0) {
+        *outcome = "smaller_batch";
+        *count = *masked = multiple > 1 ? s->kept / multiple * multiple : s->kept;
+        return ARES_OK;
+    }
+    if (strcmp(on_exhausted, "fill_masked") != 0) return ares_fail(ARES_ECONFIG, "filter: on_exhausted = '%s': unknown (choices: fill_masked, smaller_batch, error)", on_exhausted);
+    *outcome = "filled";
+    for (int64_t i = 0; i < missing && i < dropped; i++) batch[(*count)++] = dropped_ids[i];
+    return ARES_OK;
+}
+
+/* ---------------------------------------------------------------- whole batches */
+static int64_t least_common(int64_t a, int64_t b)
+{
+    int64_t x = a, y = b;
+    while (y) {
+        int64_t rest = x % y;
+        x = y;
+        y = rest;
+    }
+    return a / x * b;
+}
+
+int64_t ares_batch_adjust_divisor(int64_t env_groups, int64_t mini_batch, int64_t ranks) { return least_common(least_common(env_groups, mini_batch), ranks); }
+int64_t ares_batch_adjust_target(bool copy, int64_t rows, int64_t divisor) { return (rows + (copy ? divisor - 1 : 0)) / divisor * divisor; }
+
+int ares_trim_to_global_batch(int64_t samples, int64_t global_batch, int64_t *out)
+{
+    *out = samples / global_batch * global_batch;
+    if (*out == 0) return ares_fail(ARES_ELIMIT, "filter: %lld samples do not make one batch of %lld", (long long)samples, (long long)global_batch);
+    return ARES_OK;
+}
+
+int64_t ares_dynamic_global_batch(int64_t samples, int64_t ranks) { return samples < ranks ? ranks : samples / ranks * ranks; }

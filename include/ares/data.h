@@ -136,6 +136,7 @@ typedef struct ares_batch {
 #define ARES_BATCH_FIELD_(type, name, doc) ares_column_##type *name; /* [tokens], NULL until put */
     ARES_BATCH_LIST(ARES_BATCH_FIELD_)
 #undef ARES_BATCH_FIELD_
+    double advantage_scale;         /* what filters take off the advantages; 1 without */
     double kl_coef;                 /* weight of the KL term in this step: the option's, or a control's */
     int64_t row_cap, group_cap, token_cap;
     ares_arena arena;               /* the step's: texts, prompts, parts */

@@ -5,6 +5,7 @@
 #define ARES_TRAIN_H
 
 #include "ares/algo.h"
+#include "ares/algo_filter.h"
 #include "ares/config.h"
 #include "ares/core.h"
 #include "ares/data.h"
@@ -103,6 +104,7 @@ ARES_OPTION_STRUCT(ares_sft_config, ARES_SFT_OPTIONS);
 typedef struct ares_train_config {
     ares_data_config data;
     ares_algorithm_config algorithm;
+    ares_filter_config filter;
     ares_loss_config loss;
     ares_actor_config actor;
     ares_optim_config optim;

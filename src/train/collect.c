@@ -4,10 +4,11 @@
  * filters have left them unequal numbers, groups are dealt out again in the order of their draws, so that what is trained
  * on depends on no rank count.
  */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "ares/algo_filter.h"
+#include "controls.h"
 #include "generate.h"
 
 typedef struct collection {
@@ -33,6 +34,7 @@ typedef struct draw {
     int64_t count;               /* prompts of this rank */
     const ares_row **rows;
     int64_t *numbers;
+    const int64_t *ids;          /* of all ranks, in the order of the draw */
     generate_sample *samples, *greedy; /* [count * n]; [count], where a baseline is wanted */
 } draw;
 
@@ -40,7 +42,7 @@ static int draw_prompts(ares_trainer *t, ares_arena *arena, draw *d)
 {
     int64_t size = t->loader.batch, ranks = ares_world_size(t->world), rank = ares_world_rank(t->world), first;
     int64_t *ids = ares_arena_alloc(arena, (size_t)size * sizeof *ids);
-    *d = (draw){ .count = size / ranks };
+    *d = (draw){ .count = size / ranks, .ids = ids };
     d->rows = ares_arena_alloc(arena, (size_t)d->count * sizeof *d->rows);
     d->numbers = ares_arena_alloc(arena, (size_t)d->count * sizeof *d->numbers);
     ARES_TRY(ares_loader_next(&t->loader, ids, &first));
@@ -153,16 +155,72 @@ static int deal(ares_trainer *t, collection *c, int64_t wanted)
     return rc;
 }
 
-/* ---------------------------------------------------------------- until the batch is full */
-static int keep_groups(ares_trainer *t, const draw *d, bool *keep, ares_metrics *m)
+/* ---------------------------------------------------------------- filters */
+typedef struct row_numbers { double score, accuracy, length, entropy; } row_numbers;
+
+/* What filters compare of a group's answers, row by row. */
+static void numbers_of(const draw *d, int64_t n, row_numbers *out)
 {
-    (void)t;
-    (void)m;
-    for (int64_t g = 0; g < d->count; g++) keep[g] = true;
+    for (int64_t r = 0; r < d->count * n; r++) {
+        const generate_sample *s = &d->samples[r];
+        double entropy = 0;
+        for (int32_t i = 0; i < s->completion.n_tokens; i++) entropy += (double)s->completion.entropies_1[i];
+        out[r] = (row_numbers){ (double)s->item.score, (double)s->item.accuracy, s->completion.n_tokens, s->completion.n_tokens ? entropy / s->completion.n_tokens : 0 };
+    }
+}
+
+/* Which of this rank's groups stay. The filters see the groups of all ranks, in the order of their draws, and decide alike on every rank. */
+static int keep_groups(ares_trainer *t, const draw *d, int64_t in_play, ares_arena *arena, bool *keep, ares_metrics *m)
+{
+    const ares_filter_config *cfg = &t->cfg->filter;
+    int64_t n = t->cfg->rollout.n, ranks = ares_world_size(t->world), rank = ares_world_rank(t->world), groups = d->count * ranks;
+    memset(keep, 1, (size_t)d->count);
+    if (!ares_filter_needs(cfg)) return ARES_OK;
+    row_numbers *mine = ares_arena_calloc(arena, (size_t)(d->count * n) + 1, sizeof *mine);
+    ares_str all = { 0 };
+    numbers_of(d, n, mine);
+    ARES_TRY(ares_world_gather_all(t->world, mine, (size_t)(d->count * n) * sizeof *mine, &all, NULL));
+    const row_numbers *rows = (const row_numbers *)(const void *)all.data;
+    double *x = ares_arena_calloc(arena, (size_t)(groups * n) * 4 + 1, sizeof *x);
+    int64_t *start = ares_arena_calloc(arena, (size_t)groups + 1, sizeof *start);
+    const char **source = ares_arena_calloc(arena, (size_t)groups + 1, sizeof *source);
+    for (int64_t g = 0; g < groups; g++) {
+        start[g + 1] = (g + 1) * n;
+        source[g] = ares_dataset_row(t->train, d->ids[g])->data_source;
+        for (int64_t i = 0; i < n; i++) {
+            const row_numbers *r = &rows[(g % ranks * d->count + g / ranks) * n + i];
+            double of[4] = { r->score, r->accuracy, r->length, r->entropy };
+            for (int k = 0; k < 4; k++) x[k * groups * n + g * n + i] = of[k];
+        }
+    }
+    ares_str_fini(&all);
+    ares_groups view = { .groups = groups, .group_start = start, .score = x, .accuracy = x + groups * n, .length = x + 2 * groups * n, .entropy = x + 3 * groups * n, .source = source,
+                         .in_play = in_play + groups, .target = t->cfg->data.rollout_batch_size };
+    ares_verdict *verdict = ares_arena_calloc(arena, (size_t)groups + 1, sizeof *verdict);
+    ARES_TRY(ares_filter_groups(cfg, &view, verdict));
+    ares_filter_report(cfg, &view, verdict, m);
+    for (int64_t g = 0; g < d->count; g++) keep[g] = verdict[g * ranks + rank].keep;
     return ARES_OK;
 }
 
-static int collect(ares_trainer *t, collection *c, ares_metrics *m)
+/* Controls see every group that is answered, the dropped ones included. */
+static int show_generated(ares_trainer *t, const draw *d)
+{
+    if (!controls_want_generated(t->controls)) return ARES_OK;
+    int64_t n = t->cfg->rollout.n;
+    generate_group *groups = ares_calloc((size_t)d->count + 1, sizeof *groups);
+    for (int64_t g = 0; g < d->count; g++) groups[g] = (generate_group){ d->numbers[g], d->rows[g], d->samples + g * n, 0 };
+    ares_batch b;
+    ares_batch_init(&b);
+    generate_fill(&b, groups, d->count, n, t->actor.optim.updates);
+    int rc = controls_generated(t->controls, &b);
+    ares_batch_fini(&b);
+    ares_free(groups);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- until the batch is full */
+static int collect(ares_trainer *t, collection *c, double *scale, ares_metrics *m)
 {
     int64_t n = t->cfg->rollout.n, wanted = t->cfg->data.rollout_batch_size, limit = t->cfg->trainer.max_try_make_batch, tries = 0, counts[2] = { 0 };
     while (counts[1] < wanted) {
@@ -173,7 +231,8 @@ static int collect(ares_trainer *t, collection *c, ares_metrics *m)
         ARES_TRY(draw_prompts(t, c->arena, &d));
         ARES_TRY(ares_world_agree(t->world, answer(t, c->arena, &d, m)));
         bool *keep = ares_arena_calloc(c->arena, (size_t)d.count + 1, sizeof *keep);
-        ARES_TRY(keep_groups(t, &d, keep, m));
+        ARES_TRY(show_generated(t, &d));
+        ARES_TRY(keep_groups(t, &d, counts[1], c->arena, keep, m));
         int64_t kept = 0;
         for (int64_t g = 0; g < d.count; g++) {
             if (!keep[g]) continue;
@@ -185,6 +244,7 @@ static int collect(ares_trainer *t, collection *c, ares_metrics *m)
         counts[1] += kept;
         tries++;
     }
+    *scale = ares_filter_loss_scale(t->cfg->filter.loss_scaling, counts[1], counts[0]);
     ares_metrics_set(m, "filter/tries", (double)tries);
     ares_metrics_set(m, "filter/generated_groups", (double)counts[0]);
     ares_metrics_set(m, "filter/kept_groups", (double)counts[1]);
@@ -196,7 +256,7 @@ static int collect(ares_trainer *t, collection *c, ares_metrics *m)
 int collect_groups(ares_trainer *t, ares_batch *b, ares_metrics *m)
 {
     collection c = { .arena = &b->arena };
-    ARES_TRY(collect(t, &c, m));
+    ARES_TRY(collect(t, &c, &b->advantage_scale, m));
     generate_fill(b, c.items, c.count, t->cfg->rollout.n, t->actor.optim.updates);
     return ARES_OK;
 }

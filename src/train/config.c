@@ -14,6 +14,7 @@ void ares_train_config_declare(ares_config *cfg, ares_train_config *out)
 {
     ares_config_add_options(cfg, "data", ares_data_options, &out->data);
     ares_config_add_options(cfg, "algorithm", ares_algorithm_options, &out->algorithm);
+    ares_config_add_options(cfg, "", ares_filter_options, &out->filter);
     ares_config_add_options(cfg, "worker.actor", actor_options, &out->actor);
     ares_config_add_options(cfg, "worker.actor", ares_loss_options, &out->loss);
     ares_config_add_options(cfg, "worker.actor.optim", optim_options, &out->optim);
@@ -39,6 +40,10 @@ static void check_sizes(ares_config *cfg, const ares_train_config *c, int world)
     int64_t batch = c->data.rollout_batch_size, mini = c->actor.global_batch_size;
     if (batch % mini)
         ares_config_fault(cfg, "worker.actor.global_batch_size", "data.rollout_batch_size = %lld is no multiple of it; both count prompts", (long long)batch);
+    int64_t drawn = c->data.mini_rollout_batch_size == ARES_NULL_I64 ? batch : c->data.mini_rollout_batch_size;
+    if (drawn % world) ares_config_fault(cfg, "data.mini_rollout_batch_size", "prompts are dealt out to %d ranks; set a multiple of %d", world, world);
+    if (c->critic.global_batch_size != ARES_NULL_I64 && (batch % c->critic.global_batch_size || c->critic.global_batch_size % world))
+        ares_config_fault(cfg, "worker.critic.global_batch_size", "must divide data.rollout_batch_size = %lld, and be a multiple of the %d ranks; both count prompts", (long long)batch, world);
     if (mini % world) ares_config_fault(cfg, "worker.actor.global_batch_size", "prompts are dealt out to %d ranks; set a multiple of %d", world, world);
     if (c->rollout.max_model_len != ARES_NULL_I64 && c->rollout.max_model_len < c->data.max_prompt_length + c->data.max_response_length)
         ares_config_fault(cfg, "worker.rollout.max_model_len", "data.max_prompt_length + data.max_response_length = %lld do not fit; raise it, or set it to null",
@@ -68,6 +73,9 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
         ares_config_fault(cfg, "algorithm.use_kl_loss", "algorithm.disable_kl leaves no reference model; set one of them to false");
     if (strncmp(c->trainer.device, "cpu", 3) != 0 && strncmp(c->trainer.device, "cuda", 4) != 0)
         ares_config_fault(cfg, "trainer.device", "no such device (choices: cpu, cuda, cuda:<n>)");
+    ares_filter_check(cfg, &c->filter, c->rollout.n);
+    if (strcmp(c->filter.dynamic_sampling, "reward_cap") == 0)
+        ares_config_fault(cfg, "algorithm.dynamic_sampling_filter", "sources have no caps to be told here yet; use nonzero_std, or algorithm.online_filtering");
     check_sizes(cfg, c, world);
     ares_sampling sampling;
     int64_t n;

@@ -47,6 +47,11 @@ static int shape_rewards(ares_trainer *t, ares_batch *b, ares_metrics *m)
     return ARES_OK;
 }
 
+static void scale_advantages(ares_batch *b)
+{
+    for (int64_t i = 0; i < b->tokens && b->advantage_scale != 1; i++) b->advantages[i] *= (float)b->advantage_scale;
+}
+
 int ares_train_step(ares_trainer *t, ares_metrics *m)
 {
     ares_batch *b = &t->batch;
@@ -61,6 +66,7 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
     if (t->critic) STAGE("values", ares_critic_values(t->critic, b));
     STAGE("shape", shape_rewards(t, b, m));
     STAGE("adv", t->adv->compute(&t->cfg->algorithm, t->world, b));
+    scale_advantages(b); /* the critic's returns are not */
     if (t->critic) STAGE("update_critic", ares_critic_update(t->critic, b, m));
     if (t->step >= t->cfg->trainer.critic_warmup) STAGE("update_actor", ares_actor_update(&t->actor, b, m));
     STAGE("adapt", controls_adapt(t->controls, b, m));

@@ -6,210 +6,7 @@
  * Seen to fail: with the masked tokens counted, the dual clip of 3 left out, the entropy bonus added for subtracted, the
  * temperature left out of the oracle, the advantage's deviation taken over n.
  */
-#include <math.h>
-#include <stdio.h>
-
-#include "ares/at.h"
-#include "ares/train.h"
-#include "test.h"
-
-enum { GROUPS = 2, PER_GROUP = 3, ROWS = GROUPS * PER_GROUP, PARAMS_MAX = 64 };
-static const int prompt_len[GROUPS] = { 7, 12 };
-static const int response_len[ROWS] = { 5, 1, 17, 9, 4, 11 };
-static const double scores[ROWS] = { 1, 0, 0.25, -1, 0.5, 0.5 };
-
-typedef struct run {
-    ares_device device;
-    ares_model *model;
-    ares_actor actor;
-    ares_batch batch;
-    ares_train_config cfg;
-    ares_metrics *metrics;
-    int32_t prompts[GROUPS][16];
-} run;
-
-static double draw(uint64_t index) { return ares_rng_normal(ares_rng_root(2024, ARES_RNG_TEST), index); }
-static int32_t draw_id(const ares_model *m, uint64_t index)
-{
-    return (int32_t)ares_rng_below(ares_rng_root(7, ARES_RNG_TEST), index, (uint64_t)m->cfg.vocab);
-}
-
-static void fill_batch(run *r)
-{
-    ares_batch *b = &r->batch;
-    ares_batch_init(b);
-    b->kl_coef = r->cfg.algorithm.kl_coef;
-    for (int g = 0; g < GROUPS; g++) {
-        for (int i = 0; i < prompt_len[g]; i++)
-            r->prompts[g][i] = draw_id(r->model, (uint64_t)(1000 * g + i));
-        ares_batch_begin_group(b);
-        for (int i = 0; i < PER_GROUP; i++)
-            ares_batch_add_row(
-                b,
-                &(ares_sample){ .draw = g, .index = i, .prompt = r->prompts[g], .prompt_len = prompt_len[g] },
-                response_len[g * PER_GROUP + i]);
-    }
-    ARES_PUT(b, responses), ARES_PUT(b, response_mask), ARES_PUT(b, token_level_rewards);
-    for (int64_t t = 0; t < b->tokens; t++) {
-        b->responses[t] = draw_id(r->model, 5000 + (uint64_t)t);
-        b->response_mask[t] = t % 6 != 4; /* an environment's words now and then */
-    }
-    for (int64_t row = 0; row < b->rows; row++)
-        b->token_level_rewards[b->row_start[row + 1] - 1] = (float)scores[row];
-}
-
-/* Log-probs of a policy near this one: far enough for every clip to act somewhere. */
-static void near_policy(const run *r, float *out, const float *now, uint64_t seed, double spread)
-{
-    for (int64_t t = 0; t < r->batch.tokens; t++)
-        out[t] = now[t] + (float)(spread * draw(seed + (uint64_t)t));
-}
-
-static bool run_open(run *r, const char *variant, const char *avg_mode, bool share)
-{
-    static const double betas[] = { 0.9, 0.999 };
-    static char path[500];
-    snprintf(path, sizeof path, "%s/%s", test_source("tests/golden/models"), variant);
-    *r = (run){ .cfg = { .data = { .max_response_length = 20 },
-                         .algorithm = { .adv_estimator = "grpo",
-                                        .norm_adv_by_std_in_grpo = true,
-                                        .use_kl_loss = true,
-                                        .kl_penalty = "low_var_kl",
-                                        .kl_coef = 0.1 },
-                         .loss = { .loss_type = "default",
-                                   .clip_ratio_low = 0.2,
-                                   .clip_ratio_high = 0.28,
-                                   .clip_ratio_dual = 3,
-                                   .loss_avg_mode = avg_mode,
-                                   ARES_LOSS_DEFAULTS,
-                                   .entropy_coeff = 0.05 },
-                         .actor = { .global_batch_size = GROUPS,
-                                    .max_token_len = share ? 40 : 1000,
-                                    .share_prompts = share,
-                                    .ppo_epochs = 1,
-                                    .max_grad_norm = 1 },
-                         .optim = { .lr = 1e-3,
-                                    .betas = { betas, 2 },
-                                    .eps = 1e-8,
-                                    .scheduler = "constant",
-                                    .warmup_steps = 0 },
-                         .rollout = { .temperature = 0.8 } } };
-    ares_model_options opt = { .storage = ARES_F32, .trainable = true };
-    if (!CHECK_OK(ares_device_open("cpu", 2, &r->device)) ||
-        !CHECK_OK(ares_model_load(path, &r->device, &opt, &r->model)))
-        return false;
-    r->metrics = ares_metrics_new();
-    fill_batch(r);
-    ares_batch *b = &r->batch;
-    if (!CHECK_OK(ares_actor_open(&r->actor, &r->cfg, r->model, NULL, 1)) ||
-        !CHECK_OK(ares_adv_find("grpo")->compute(&r->cfg.algorithm, NULL, b)))
-        return false;
-    ARES_PUT(b, rollout_log_probs), ARES_PUT(b, old_log_probs), ARES_PUT(b, ref_log_probs);
-    if (!CHECK_OK(ares_train_log_probs(r->model, r->actor.workspace, &r->cfg, b, 0, b->rows,
-                                       b->rollout_log_probs, NULL)))
-        return false;
-    near_policy(r, b->old_log_probs, b->rollout_log_probs, 20000, 0.8);
-    near_policy(r, b->ref_log_probs, b->rollout_log_probs, 30000, 0.3);
-    return true;
-}
-
-static void run_close(run *r)
-{
-    ares_actor_close(&r->actor);
-    ares_batch_fini(&r->batch);
-    ares_metrics_free(r->metrics);
-    ares_model_free(r->model);
-    ares_device_close(&r->device);
-}
-
-/* ---------------------------------------------------------------- the oracle */
-
-typedef struct oracle {
-    const run *r;
-    at_dtype dtype;
-    at_tensor leaf[PARAMS_MAX]; /* by the parameter's place in the model's list */
-} oracle;
-
-static at_tensor of(const oracle *o, const ares_param *p)
-{
-    return p ? o->leaf[p - o->r->model->params] : NULL;
-}
-static at_tensor blob(const oracle *o, const float *x, int64_t n)
-{
-    return at_clone(at_to(at_from_blob((void *)x, AT_F32, AT_DIMS(n)), o->dtype));
-}
-static at_tensor project(const oracle *o, const ares_linear *l, at_tensor x)
-{
-    return at_linear(x, of(o, l->w), of(o, l->bias));
-}
-
-static at_tensor norm(const oracle *o, const ares_param *w, at_tensor x)
-{
-    return at_mul(at_mul(x, at_rsqrt(at_add_s(at_mean_dim(at_mul(x, x), -1, true),
-                                              (double)o->r->model->cfg.rms_norm_eps))),
-                  of(o, w));
-}
-
-/* [n, heads * dim] -> [heads, n, dim], normalised where the family does, turned by position. */
-static at_tensor heads_of(const oracle *o, at_tensor x, int heads, const ares_param *head_norm, int n)
-{
-    const ares_model_config *c = &o->r->model->cfg;
-    int half = c->head_dim / 2;
-    double *angle = ares_malloc((size_t)(n * half) * sizeof *angle);
-    for (int p = 0; p < n; p++)
-        for (int i = 0; i < half; i++) angle[p * half + i] = p * pow(c->rope.theta, -2.0 * i / c->head_dim);
-    for (int i = 0; i < n * half; i++)
-        angle[i] = (double)(float)angle[i]; /* transformers rounds angles to f32 */
-    double *table = ares_malloc((size_t)(2 * n * half) * sizeof *table);
-    for (int i = 0; i < n * half; i++) {
-        table[i] = cos(angle[i]);
-        table[n * half + i] = sin(angle[i]);
-    }
-    at_tensor turns = at_to(at_clone(at_from_blob(table, AT_F64, AT_DIMS(2, n, 1, half))), o->dtype),
-              cosines = at_select(turns, 0, 0), sines = at_select(turns, 0, 1);
-    ares_free(angle), ares_free(table);
-    x = at_reshape(x, AT_DIMS(n, heads, c->head_dim));
-    if (head_norm) x = norm(o, head_norm, x);
-    at_tensor a = at_narrow(x, 2, 0, half), b = at_narrow(x, 2, half, half);
-    at_tensor turned[] = { at_sub(at_mul(a, cosines), at_mul(b, sines)),
-                           at_add(at_mul(b, cosines), at_mul(a, sines)) };
-    return at_transpose(at_cat(turned, 2, 2), 0, 1);
-}
-
-static at_tensor block(const oracle *o, int layer, at_tensor x, int n)
-{
-    const ares_model_config *c = &o->r->model->cfg;
-    const ares_model_layer *l = &o->r->model->layer[layer];
-    int window = c->window && layer >= c->window_from_layer ? c->window : n, group = c->heads / c->kv_heads;
-    uint8_t *hidden = ares_calloc((size_t)(n * n), 1);
-    for (int i = 0; i < n; i++)
-        for (int j = 0; j < n; j++) hidden[i * n + j] = j > i || j <= i - window;
-    at_tensor mask = at_clone(at_from_blob(hidden, AT_BOOL, AT_DIMS(n, n)));
-    ares_free(hidden);
-    at_tensor h = norm(o, l->input_norm, x), q = heads_of(o, project(o, &l->q, h), c->heads, l->q_norm, n);
-    at_tensor kv[] = { heads_of(o, project(o, &l->k, h), c->kv_heads, l->k_norm, n),
-                       at_transpose(at_reshape(project(o, &l->v, h), AT_DIMS(n, c->kv_heads, c->head_dim)), 0,
-                                    1) };
-    for (int i = 0; i < 2; i++)
-        kv[i] = at_reshape(at_expand(at_unsqueeze(kv[i], 1), AT_DIMS(c->kv_heads, group, n, c->head_dim)),
-                           AT_DIMS(c->heads, n, c->head_dim));
-    at_tensor weights =
-        at_softmax(at_masked_fill(at_mul_s(at_matmul(q, at_transpose(kv[0], 1, 2)), 1 / sqrt(c->head_dim)),
-                                  mask, -INFINITY),
-                   -1);
-    x = at_add(x, project(o, &l->o,
-                          at_reshape(at_transpose(at_matmul(weights, kv[1]), 0, 1),
-                                     AT_DIMS(n, c->heads * c->head_dim))));
-    h = norm(o, l->post_norm, x);
-    return at_add(x, project(o, &l->down, at_mul(at_silu(project(o, &l->gate, h)), project(o, &l->up, h))));
-}
-
-static double tokens_of(const ares_batch *b, int64_t row)
-{
-    double n = 0;
-    for (int64_t t = b->row_start[row]; t < b->row_start[row + 1]; t++) n += b->response_mask[t];
-    return n;
-}
+#include "gradient.h"
 
 /* The loss of one row, weighted as its share of the mini-batch's. */
 static at_tensor row_loss(const oracle *o, int row)
@@ -217,22 +14,9 @@ static at_tensor row_loss(const oracle *o, int row)
     const run *r = o->r;
     const ares_batch *b = &r->batch;
     const ares_loss_config *c = &r->cfg.loss;
-    int group = row / PER_GROUP, prompt = prompt_len[group], response = response_len[row],
-        n = prompt + response - 1;
+    int group = row / PER_GROUP, response = response_len[row];
     int64_t first = b->row_start[row];
-    int32_t ids[64];
-    memcpy(ids, r->prompts[group], (size_t)prompt * sizeof *ids);
-    memcpy(ids + prompt, b->responses + first, (size_t)response * sizeof *ids);
-    at_tensor x = at_embedding(of(o, r->model->embed), at_clone(at_from_blob(ids, AT_I32, AT_DIMS(n))));
-    for (int layer = 0; layer < r->model->cfg.layers; layer++) x = block(o, layer, x, n);
-    x = norm(o, r->model->final_norm, at_narrow(x, 0, prompt - 1, response));
-    at_tensor logits = at_mul_s(at_matmul(x, at_transpose(of(o, r->model->lm_head), 0, 1)),
-                                (double)(float)(1 / r->cfg.rollout.temperature));
-    at_tensor log_p = at_log_softmax(logits, 1),
-              target =
-                  at_to(at_clone(at_from_blob(b->responses + first, AT_I32, AT_DIMS(response, 1))), AT_I64);
-    at_tensor log_prob = at_squeeze(at_gather(log_p, 1, target), 1),
-              entropy = at_neg(at_sum_dim(at_mul(at_exp(log_p), log_p), 1, false));
+    at_tensor log_p = row_log_p(o, row), log_prob = taken(o, row, log_p), entropy = entropy_of(log_p);
 
     double mean = 0, square = 0, all = 0, rows = 0;
     for (int i = 0; i < PER_GROUP; i++) mean += scores[group * PER_GROUP + i] / PER_GROUP;
@@ -257,29 +41,12 @@ static at_tensor row_loss(const oracle *o, int row)
     return at_mul_s(at_sum(at_mul(loss, seen)), weight);
 }
 
-/* Every parameter's gradient, row-major, one after the other. */
-static bool differentiate(const run *r, at_dtype dtype, double *gradients)
+static at_tensor all_rows(const oracle *o, const void *ctx)
 {
-    at_scope *s = at_scope_open("grpo");
-    oracle o = { .r = r, .dtype = dtype };
-    for (int i = 0; i < r->model->n_params; i++) {
-        const ares_param *p = &r->model->params[i];
-        int64_t n = p->shape[0] * (p->rank == 2 ? p->shape[1] : 1);
-        float *rows = ares_malloc((size_t)n * sizeof *rows);
-        ares_matrix_unpack(&p->weight, rows, ARES_F32);
-        o.leaf[i] = blob(&o, rows, n);
-        if (p->rank == 2) o.leaf[i] = at_reshape(o.leaf[i], AT_DIMS(p->shape[0], p->shape[1]));
-        at_requires_grad_(o.leaf[i], true);
-        ares_free(rows);
-    }
-    at_tensor loss = NULL, found[PARAMS_MAX];
-    for (int row = 0; row < ROWS; row++) loss = loss ? at_add(loss, row_loss(&o, row)) : row_loss(&o, row);
-    at_grad(loss, NULL, o.leaf, r->model->n_params, false, found);
-    for (int i = 0; i < r->model->n_params && !at_scope_failed(); i++) {
-        at_read(found[i], AT_F64, gradients);
-        gradients += at_numel(found[i]);
-    }
-    return CHECK_OK(at_scope_close(s, NULL));
+    at_tensor loss = NULL;
+    (void)ctx;
+    for (int row = 0; row < ROWS; row++) loss = loss ? at_add(loss, row_loss(o, row)) : row_loss(o, row);
+    return loss;
 }
 
 /* ---------------------------------------------------------------- */
@@ -291,29 +58,14 @@ static void check_update(const char *variant, const char *avg_mode, bool share)
     int64_t total = ares_model_count(r.model);
     double *exact = ares_calloc((size_t)total, sizeof *exact),
            *single = ares_calloc((size_t)total, sizeof *single);
-    bool known = differentiate(&r, AT_F64, exact) &&
-                 differentiate(&r, AT_F32, single); /* before the update moves the weights */
+    bool known = differentiate(&r, AT_F64, all_rows, NULL, exact) &&
+                 differentiate(&r, AT_F32, all_rows, NULL, single); /* before the update moves the weights */
     if (known && CHECK_OK(ares_actor_update(&r.actor, &r.batch, r.metrics))) {
-        const double *want = exact, *rough = single;
+        char what[100];
+        snprintf(what, sizeof what, "%s %s, %s", variant, avg_mode, share ? "shared" : "apart");
+        check_gradients(&r, what, exact, single);
         double norm = 0, got_norm = 0;
         for (int64_t i = 0; i < total; i++) norm += exact[i] * exact[i];
-        for (int i = 0; i < r.model->n_params; i++) {
-            const ares_param *p = &r.model->params[i];
-            int64_t n = p->shape[0] * (p->rank == 2 ? p->shape[1] : 1);
-            float *mine = ares_malloc((size_t)n * sizeof *mine);
-            ares_matrix_unpack(&p->grad, mine, ARES_F32);
-            double off = 0, theirs = 0, largest = 0;
-            for (int64_t e = 0; e < n; e++) {
-                off = fmax(off, fabs((double)mine[e] - want[e]));
-                theirs = fmax(theirs, fabs(rough[e] - want[e]));
-                largest = fmax(largest, fabs(want[e]));
-            }
-            CHECK_MSG(off <= 8 * theirs + 1e-6 * largest,
-                      "%s %s, %s: %s is off by %.3g of %.3g (libtorch's f32: %.3g)", variant, avg_mode,
-                      share ? "shared" : "apart", p->name, off, largest, theirs);
-            want += n, rough += n;
-            ares_free(mine);
-        }
         ares_metrics_get(r.metrics, "actor/grad_norm", &got_norm);
         CHECK_NEAR(got_norm, sqrt(norm), 1e-5 * sqrt(norm));
         double high = 0, low = 0;

@@ -10,6 +10,8 @@
 
 #define IS(name, ...) latex_is(name, (const char *const[]){ __VA_ARGS__ }, ARES_COUNT(((const char *const[]){ __VA_ARGS__ })))
 
+enum { MAX_ACCENTED = 64 }; /* bytes under one accent: every character gets it, so accents within accents double the text */
+
 typedef struct reader { math_budget *budget; ares_arena *arena; int depth; } reader;
 
 static bool convert(reader *r, ares_view t, edit_out *out);
@@ -224,6 +226,7 @@ static bool control(reader *r, ares_view t, size_t *i, bool alone, edit_out *out
     if (dropped || content || mark || style) {
         int got = alone ? 0 : argument(r, t, i, &a);
         if (got > 0 && content) edit_add(out, a);
+        if (got > 0 && mark && a.len > MAX_ACCENTED) return false;
         if (got > 0 && mark) add_accented(a, mark, out);
         if (got > 0 && style) add_styled(style, a, out);
         return got >= 0;

@@ -72,6 +72,7 @@ size_t if_offset(ares_view v, int64_t i)
 
 size_t if_put(uint32_t c, char out[4])
 {
+    if (c < 0x80) return out[0] = (char)c, 1;
     if (c < IF_BROKEN) return (size_t)utf8proc_encode_char((utf8proc_int32_t)c, (utf8proc_uint8_t *)out);
     out[0] = (char)(unsigned char)(c - IF_BROKEN);
     return 1;

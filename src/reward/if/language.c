@@ -60,6 +60,12 @@ const char *if_language(ares_view text)
     size_t len = 0;
     for (const char *p = text.data, *end = p + text.len;;) {
         uint32_t c = p < end ? if_to_lower(if_next(&p, end)) : 0;
+        if (c >= 'a' && c <= 'z') { /* most letters there are */
+            if (len < LONGEST) word[len] = (char)c;
+            len++;
+            letters[IF_LATIN]++;
+            continue;
+        }
         if (in_word(c)) {
             char bytes[4];
             size_t n = if_put(c, bytes);
@@ -67,7 +73,7 @@ const char *if_language(ares_view text)
             len += n; /* beyond LONGEST: a word of no list */
             int script = script_of(c);
             if (script >= 0 && if_is_letter(c)) letters[script]++;
-            const if_entry *e = c < 0x80 ? NULL : if_set_find(&if_language_letters, bytes, n);
+            const if_entry *e = if_set_find(&if_language_letters, bytes, n);
             if (e) count(scores, e->value);
             continue;
         }

@@ -20,8 +20,16 @@ typedef struct token {
 
 static bool is_mark(char c) { return c == '.' || c == '?' || c == '!'; }
 
-/* Ends a word, and makes a mark before it a candidate. */
-static bool ends_word(char c) { return c != 0 && memchr(")\";}]*:@'({[?!", c, 14) != NULL; }
+/* ENDS: a character that ends a word, and makes a mark before it a candidate; NO_WORD: one that begins none. */
+enum { ENDS = 1, NO_WORD = 2 };
+static const uint8_t roles[128] = {
+    ['"'] = ENDS | NO_WORD, ['('] = ENDS | NO_WORD, [')'] = ENDS | NO_WORD, ['*'] = ENDS | NO_WORD, [':'] = ENDS | NO_WORD,
+    [';'] = ENDS | NO_WORD, ['@'] = ENDS | NO_WORD, ['['] = ENDS | NO_WORD, [']'] = ENDS | NO_WORD, ['{'] = ENDS | NO_WORD,
+    ['}'] = ENDS | NO_WORD, ['!'] = ENDS, ['?'] = ENDS, ['\''] = ENDS, ['#'] = NO_WORD, ['&'] = NO_WORD, [','] = NO_WORD,
+    ['-'] = NO_WORD, ['`'] = NO_WORD,
+};
+static bool has_role(char c, uint8_t role) { return !(c & 0x80) && (roles[(unsigned char)c] & role); }
+static bool ends_word(char c) { return has_role(c, ENDS); }
 
 /* ------------------------------------------------------------------ tokens of a context */
 /* Bytes of "--", "..", ". . ." and longer ones at p; 0: none. */
@@ -47,6 +55,7 @@ static size_t multi_mark(const char *p, const char *end)
 static bool word_ends_at(const char *p, const char *end)
 {
     if (p == end || ends_word(*p)) return true;
+    if (!(*p & 0x80) && (if_ascii_kinds[(unsigned char)*p] & IF_WORD)) return false;
     const char *q = p;
     return if_is_space(if_next(&q, end)) || multi_mark(p, end) > 0;
 }
@@ -60,8 +69,7 @@ static ares_view next_token(const char **p, const char *end)
         q += multi;
     } else {
         if_next(&q, end);
-        bool starts_word = *start == 0 || !memchr("(\"`{[:;&#*@)}]-,", *start, 16);
-        if (starts_word) /* as short as the reference's lazy match: up to the first end of a word, or a comma before one */
+        if (!has_role(*start, NO_WORD)) /* as short as the reference's lazy match: up to the first end of a word, or a comma before one */
             while (!word_ends_at(q, end) && !(*q == ',' && word_ends_at(q + 1, end))) if_next(&q, end);
     }
     *p = q;
@@ -74,7 +82,8 @@ static size_t lower_into(char out[TYPE_MAX], ares_view v)
     size_t n = 0;
     for (const char *p = v.data, *end = p + v.len; p < end;) {
         if (n + 4 > TYPE_MAX) return 0;
-        n += if_put(if_to_lower(if_next(&p, end)), out + n);
+        if (!(*p & 0x80)) out[n++] = (char)(*p + (if_is_upper((unsigned char)*p) ? 32 : 0)), p++;
+        else n += if_put(if_to_lower(if_next(&p, end)), out + n);
     }
     return n;
 }

@@ -45,7 +45,7 @@
     X("ratio:sentence_type", sentence_type, 4)                                                              \
     X("ratio:sentence_balance", sentence_balance, 4)                                                        \
     X("count:conjunctions", conjunctions, 2)                                                                \
-    X("count:person_names", person_names, 8)                                                                \
+    X("count:person_names", person_names, 4)                                                                \
     X("ratio:overlap", overlap, 4)                                                                          \
     X("count:numbers", numbers, 2)                                                                          \
     X("words:alphabet", alphabet, 2)                                                                        \

@@ -52,12 +52,22 @@ bool if_check_conjunctions(if_args *a)
     return (double)if_distinct(found, NULL, a->arena) >= n;
 }
 
+/* A name between word boundaries is a whole run of word characters, for names are letters only. */
 bool if_check_person_names(if_args *a)
 {
     double n = 0;
-    int found = 0;
+    bool seen[64] = { 0 };
+    int found = 0, names = if_table_count(IF_PERSON_NAMES);
+    ares_view rest = a->text;
     if (!if_arg_number(a, "N", &n)) return false;
-    for (int i = 0; i < if_table_count(IF_PERSON_NAMES); i++) found += if_has_word(a->text, if_table_item(IF_PERSON_NAMES, i));
+    for (ares_view word; (word = if_next_run(&rest)).data;) {
+        if (!if_table_has(IF_PERSON_NAMES, word)) continue;
+        for (int i = 0; i < names && i < ARES_COUNT(seen); i++) {
+            if (seen[i] || !ares_view_eq(word, if_table_item(IF_PERSON_NAMES, i))) continue;
+            seen[i] = true;
+            found++;
+        }
+    }
     return found >= n;
 }
 

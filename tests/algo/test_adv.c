@@ -1,0 +1,341 @@
+/*
+ * Every estimator against a plain second writing of its formula over padded matrices, and what must not change: the order of rows and
+ * groups, the number of ranks.
+ */
+#include "test.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "algo_test.h"
+
+enum { G = 4, N = 5, R = G * N, T = 7 };
+
+static const ares_algorithm_config defaults = { .norm_adv_by_std_in_grpo = true, .gamma = 0.9, .lam = 0.8, .high_level_gamma = 0.7, .importance_sampling_clip = 2 };
+
+/* Rows of up to T tokens: row r of the case is the order[r]-th added; groups [first, end). Masks with gaps, rewards and values everywhere. */
+static void random_batch(ares_batch *b, const int64_t *order, int first, int end)
+{
+    ares_rng_key key = ares_rng_root(11, ARES_RNG_TEST);
+    ares_batch_init(b);
+    for (int g = first; g < end; g++) {
+        ares_batch_begin_group(b);
+        for (int i = 0; i < N; i++) {
+            int64_t r = order[g * N + i];
+            ares_batch_add_row(b, &(ares_sample){ .draw = r, .baseline = (float)ares_rng_normal(key, 5000 + (uint64_t)r) }, 1 + r * 5 % T);
+        }
+    }
+    ARES_PUT(b, response_mask), ARES_PUT(b, token_level_rewards), ARES_PUT(b, values), ARES_PUT(b, turn_ends);
+    for (int64_t r = 0; r < b->rows; r++) {
+        uint64_t at = (uint64_t)b->samples[r].draw * T;
+        for (int64_t t = b->row_start[r]; t < b->row_start[r + 1]; t++, at++) {
+            b->response_mask[t] = t == b->row_start[r] || ares_rng_uniform(key, at) < 0.7;
+            b->token_level_rewards[t] = b->samples[r].draw % 3 ? (float)ares_rng_normal(key, 1000 + at) : 0;
+            b->values[t] = (float)ares_rng_normal(key, 2000 + at);
+            b->turn_ends[t] = b->response_mask[t] && ares_rng_uniform(key, 3000 + at) < 0.4;
+        }
+    }
+}
+
+static const int64_t *identity(void)
+{
+    static int64_t order[R];
+    for (int i = 0; i < R; i++) order[i] = i;
+    return order;
+}
+
+static int compute(const char *name, const ares_algorithm_config *cfg, ares_world *w, ares_batch *b)
+{
+    const ares_adv *adv = ares_adv_find(name);
+    return adv ? adv->compute(cfg, w, b) : ARES_ECONFIG;
+}
+
+/* ---------------------------------------------------------------- the second writing */
+static double score_of(const ares_batch *b, int64_t r)
+{
+    double s = 0;
+    for (int64_t t = b->row_start[r]; t < b->row_start[r + 1]; t++) s += (double)b->token_level_rewards[t];
+    return s;
+}
+
+static double tokens_of(const ares_batch *b, int64_t r)
+{
+    double n = 0;
+    for (int64_t t = b->row_start[r]; t < b->row_start[r + 1]; t++) n += b->response_mask[t];
+    return n;
+}
+
+static void whiten(const ares_batch *b, double *a)
+{
+    double n = 0, sum = 0, square = 0;
+    for (int64_t t = 0; t < b->tokens; t++) n += b->response_mask[t], sum += b->response_mask[t] * a[t];
+    for (int64_t t = 0; t < b->tokens; t++) square += b->response_mask[t] * pow(a[t] - sum / n, 2);
+    for (int64_t t = 0; t < b->tokens; t++) a[t] = (a[t] - sum / n) / sqrt(square / (n - 1) + 1e-8);
+}
+
+static double outcome(const char *name, const ares_batch *b, int64_t r)
+{
+    int64_t g = r / N;
+    double n = N, mean = 0, square = 0, weighted = 0, lengths = 0, best = -INFINITY, second = -INFINITY, nonzero = 0;
+    for (int64_t i = g * N; i < (g + 1) * N; i++) {
+        double s = score_of(b, i), l = tokens_of(b, i);
+        mean += s / n, weighted += s * l, lengths += l;
+        second = s > best ? best : fmax(second, s);
+        best = fmax(best, s);
+    }
+    for (int64_t i = g * N; i < (g + 1) * N; i++) square += pow(score_of(b, i) - mean, 2);
+    for (int64_t i = 0; i < R; i++) nonzero += score_of(b, i) != 0;
+    double s = score_of(b, r), std = sqrt(square / (n - 1));
+    if (strcmp(name, "grpo") == 0) return (s - mean) / (std + 1e-6);
+    if (strcmp(name, "grpo_passk") == 0) return s == best ? (best - second) / (std + 1e-6) : 0;
+    if (strcmp(name, "rloo") == 0) return s - (n * mean - s) / (n - 1);
+    if (strcmp(name, "opo") == 0) return s - weighted / lengths;
+    if (strcmp(name, "gpg") == 0) return R / nonzero * (s - mean);
+    if (strcmp(name, "remax") == 0) return s - (double)b->samples[r].baseline;
+    return s - mean; /* vapor, reinforce_plus_plus_baseline before it is whitened */
+}
+
+/* delta-form sums instead of recursions: A_t = sum over later policy tokens of (gamma lam)^k delta. */
+static void gae_of(const ares_batch *b, const double *reward, bool bi_level, const ares_algorithm_config *cfg, double *a)
+{
+    for (int64_t r = 0; r < b->rows; r++)
+        for (int64_t t = b->row_start[r]; t < b->row_start[r + 1]; t++) {
+            double weight = 1;
+            a[t] = 0;
+            if (!b->response_mask[t]) continue;
+            for (int64_t u = t; u < b->row_start[r + 1];) {
+                int64_t next = u + 1;
+                while (next < b->row_start[r + 1] && !b->response_mask[next]) next++;
+                bool last = next == b->row_start[r + 1] || (bi_level && b->turn_ends[u]);
+                a[t] += weight * (reward[u] + (last ? 0 : cfg->gamma * (double)b->values[next]) - (double)b->values[u]);
+                weight *= cfg->gamma * cfg->lam;
+                if (last) break;
+                u = next;
+            }
+        }
+}
+
+static void turns_of(const ares_batch *b, const ares_algorithm_config *cfg, double *reward)
+{
+    for (int64_t r = 0; r < b->rows; r++) {
+        double a[T], weight;
+        int64_t end[T], n = 0;
+        for (int64_t t = b->row_start[r]; t < b->row_start[r + 1]; t++)
+            if (b->turn_ends[t]) end[n++] = t;
+        for (int64_t i = 0; i < n; i++) {
+            a[i] = 0, weight = 1;
+            for (int64_t j = i; j < n; j++, weight *= cfg->high_level_gamma * cfg->lam)
+                a[i] += weight * (reward[end[j]] + (j + 1 < n ? cfg->high_level_gamma * (double)b->values[end[j + 1]] : 0) - (double)b->values[end[j]]);
+        }
+        for (int64_t i = 0; i < n; i++) reward[end[i]] = a[i] + (double)b->values[end[i]];
+    }
+}
+
+static void expected_of(const char *name, const ares_batch *b, const ares_algorithm_config *cfg, double *a)
+{
+    double reward[R * T];
+    for (int64_t t = 0; t < b->tokens; t++) reward[t] = (double)b->token_level_rewards[t];
+    bool bi_level = strcmp(name, "bi_level_gae") == 0;
+    if (bi_level) turns_of(b, cfg, reward);
+    if (bi_level || strcmp(name, "gae") == 0) gae_of(b, reward, bi_level, cfg, a);
+    else if (strcmp(name, "reinforce_plus_plus") == 0)
+        for (int64_t r = 0; r < b->rows; r++)
+            for (int64_t t = b->row_start[r]; t < b->row_start[r + 1]; t++) {
+                double weight = 1;
+                a[t] = reward[t];
+                for (int64_t u = t + 1; u < b->row_start[r + 1] && b->response_mask[u]; u++) a[t] += (weight *= cfg->gamma) * reward[u];
+            }
+    else
+        for (int64_t r = 0; r < b->rows; r++)
+            for (int64_t t = b->row_start[r]; t < b->row_start[r + 1]; t++) a[t] = outcome(name, b, r);
+    if (strstr(name, "gae") || strncmp(name, "reinforce", 9) == 0) whiten(b, a);
+}
+
+TEST(every_estimator_is_its_formula)
+{
+    int n;
+    const char *const *names = ares_adv_names(&n);
+    for (int i = 0; i < n; i++) {
+        ares_batch b;
+        double a[R * T];
+        random_batch(&b, identity(), 0, G);
+        expected_of(names[i], &b, &defaults, a);
+        if (CHECK_OK(compute(names[i], &defaults, NULL, &b)))
+            for (int64_t t = 0; t < b.tokens; t++) {
+                double want = b.response_mask[t] ? a[t] : 0;
+                if (!CHECK_MSG(fabs((double)b.advantages[t] - want) <= 3e-7 * fmax(1, fabs(want)), "%s, token %lld: %.9g, expected %.9g", names[i], (long long)t, (double)b.advantages[t], want)) break;
+                if (!CHECK(b.response_mask[t] || b.returns[t] == 0)) break;
+            }
+        ares_batch_fini(&b);
+    }
+}
+
+TEST(the_order_of_rows_and_groups_changes_no_bit)
+{
+    int n;
+    const char *const *names = ares_adv_names(&n);
+    ares_algorithm_config cfg = defaults;
+    cfg.soft_advantage_reweight = cfg.grpo_advantage_length_weight = cfg.normalize_advantages = true;
+    for (int i = 0; i < n; i++) {
+        ares_batch b, c;
+        random_batch(&b, identity(), 0, G);
+        REQUIRE_OK(compute(names[i], &cfg, NULL, &b));
+        for (uint64_t k = 0; k < 10; k++) {
+            ares_rng_key key = ares_rng_sub(ares_rng_root(12, ARES_RNG_TEST), k, 0);
+            int64_t groups[G], order[R];
+            for (int g = 0; g < G; g++) groups[g] = g;
+            ares_rng_shuffle(key, groups, G);
+            for (int g = 0; g < G; g++) {
+                for (int r = 0; r < N; r++) order[g * N + r] = groups[g] * N + r;
+                ares_rng_shuffle(ares_rng_sub(key, 1, (uint64_t)g), order + g * N, N);
+            }
+            random_batch(&c, order, 0, G);
+            REQUIRE_OK(compute(names[i], &cfg, NULL, &c));
+            for (int64_t r = 0; r < R; r++) {
+                int64_t from = b.row_start[order[r]], to = c.row_start[r];
+                if (!CHECK_MEM(c.advantages + to, b.advantages + from, (size_t)(c.row_start[r + 1] - to) * sizeof(float))) break;
+            }
+            ares_batch_fini(&c);
+        }
+        ares_batch_fini(&b);
+    }
+}
+
+TEST_MPI(two_ranks_give_the_bits_of_one)
+{
+    if (!test_in_mpi()) {
+        ares_str out = { 0 };
+        int status = test_mpirun(&out, 2, "two_ranks_give_the_bits_of_one");
+        CHECK_MSG(status == 0, "%s", ares_str_view(&out).data);
+        ares_str_fini(&out);
+        return;
+    }
+    ares_world *w = NULL;
+    REQUIRE_OK(ares_world_open(&w));
+    int n, rank = ares_world_rank(w), first = rank * 3, end = rank ? G : 3; /* three groups, and one */
+    const char *const *names = ares_adv_names(&n);
+    ares_algorithm_config cfg = defaults;
+    cfg.soft_advantage_reweight = cfg.grpo_advantage_length_weight = cfg.normalize_advantages = true;
+    for (int i = 0; i < n; i++) {
+        ares_batch all, mine;
+        random_batch(&all, identity(), 0, G);
+        random_batch(&mine, identity(), first, end);
+        CHECK_OK(compute(names[i], &cfg, NULL, &all));
+        CHECK_OK(compute(names[i], &cfg, w, &mine));
+        CHECK_MEM(mine.advantages, all.advantages + all.row_start[first * N], (size_t)mine.tokens * sizeof(float));
+        ares_batch_fini(&all);
+        ares_batch_fini(&mine);
+    }
+    ares_world_close(w);
+}
+
+/* ---------------------------------------------------------------- bad input */
+TEST(bad_columns_are_named_with_row_and_token)
+{
+    int n;
+    const char *const *names = ares_adv_names(&n);
+    for (int i = 0; i < n; i++) {
+        ares_batch b;
+        random_batch(&b, identity(), 0, G);
+        int64_t t = b.row_start[7] + 0;
+        b.response_mask[t] = 7;
+        CHECK_FAIL(compute(names[i], &defaults, NULL, &b), ARES_EFORMAT, "row 7, token 0: response_mask = 7: neither 0 nor 1");
+        b.response_mask[t] = 1;
+        b.token_level_rewards[t] = INFINITY;
+        CHECK_FAIL(compute(names[i], &defaults, NULL, &b), ARES_ENUMERIC, "row 7, token 0: token_level_rewards = inf");
+        b.token_level_rewards[t] = 0;
+        b.row_start[b.rows]++;
+        CHECK_FAIL(compute(names[i], &defaults, NULL, &b), ARES_ESTATE, "tokens");
+        b.row_start[b.rows]--;
+        b.group_start[2] = b.group_start[1];
+        CHECK_FAIL(compute(names[i], &defaults, NULL, &b), ARES_ESTATE, "group 1 has no row");
+        ares_batch_fini(&b);
+    }
+}
+
+TEST(values_baselines_and_turn_ends_are_checked_where_they_are_read)
+{
+    ares_batch b;
+    random_batch(&b, identity(), 0, G);
+    b.values[b.row_start[2]] = NAN;
+    CHECK_FAIL(compute("gae", &defaults, NULL, &b), ARES_ENUMERIC, "adv: gae: row 2, token 0: values = nan");
+    b.values[b.row_start[2]] = 0;
+    b.samples[3].baseline = -INFINITY;
+    CHECK_FAIL(compute("remax", &defaults, NULL, &b), ARES_ENUMERIC, "adv: remax: row 3: baseline = -inf");
+    b.response_mask[b.row_start[1]] = 0;
+    b.turn_ends[b.row_start[1]] = 1;
+    CHECK_FAIL(compute("bi_level_gae", &defaults, NULL, &b), ARES_EFORMAT, "row 1, token 0: turn_ends = 1 where response_mask = 0");
+    b.values = NULL;
+    CHECK_FAIL(compute("gae", &defaults, NULL, &b), ARES_ESTATE, "adv: gae: needs the column 'values', which ares_critic_values should have written");
+    ares_batch_fini(&b);
+}
+
+/* Zero-length rows, rows the mask hides, a batch without any token, and a batch without a row: zeros, and no NaN. */
+TEST(rows_without_tokens_get_nothing_and_spoil_nothing)
+{
+    int n;
+    const char *const *names = ares_adv_names(&n);
+    for (int i = 0; i < n; i++)
+        for (int hidden = 0; hidden < 2; hidden++) {
+            ares_batch b;
+            make_batch(&b, 2, 3, (const int64_t[]){ 2, 0, 3 }, 3);
+            ARES_PUT(&b, token_level_rewards), ARES_PUT(&b, values);
+            b.token_level_rewards[0] = 1;
+            for (int64_t t = 0; hidden && t < b.tokens; t++) b.response_mask[t] = 0;
+            if (CHECK_OK(compute(names[i], &defaults, NULL, &b)))
+                for (int64_t t = 0; t < b.tokens; t++) CHECK(isfinite(b.advantages[t]) && (!hidden || b.advantages[t] == 0));
+            ares_batch_fini(&b);
+            ares_batch_init(&b);
+            ARES_PUT(&b, response_mask), ARES_PUT(&b, token_level_rewards), ARES_PUT(&b, values);
+            CHECK_OK(compute(names[i], &defaults, NULL, &b));
+            ares_batch_fini(&b);
+        }
+}
+
+TEST(a_discarded_answer_is_left_out_of_its_groups_statistics)
+{
+    ares_batch b;
+    make_batch(&b, 2, 3, (const int64_t[]){ 1 }, 1);
+    put_scores(&b, (const float[]){ 1, 0, 9, 1, 9, 9 });
+    b.response_mask[2] = b.response_mask[4] = b.response_mask[5] = 0;
+    REQUIRE_OK(compute("rloo", &defaults, NULL, &b));
+    const float expected[] = { 1, -1, 0, 0, 0, 0 }; /* one answer left of three: nothing to compare */
+    CHECK_MEM(b.advantages, expected, sizeof expected);
+    ares_batch_fini(&b);
+}
+
+TEST(turns_of_an_episode_count_once)
+{
+    ares_batch b;
+    make_batch(&b, 1, 4, (const int64_t[]){ 1 }, 1);
+    b.samples[0].episode = b.samples[1].episode = 5;
+    put_scores(&b, (const float[]){ 2, 2, 1, 0 });
+    REQUIRE_OK(compute("vapor", &defaults, NULL, &b));
+    const float expected[] = { 1, 1, 0, -1 };
+    CHECK_MEM(b.advantages, expected, sizeof expected);
+    ares_batch_fini(&b);
+}
+
+TEST(advantages_are_zeroed_and_corrected_where_options_ask)
+{
+    ares_batch b;
+    ares_algorithm_config cfg = defaults;
+    cfg.importance_sampling_fix = true;
+    make_batch(&b, 1, 2, (const int64_t[]){ 1 }, 1);
+    put_scores(&b, (const float[]){ 1, 0 });
+    CHECK_FAIL(compute("vapor", &cfg, NULL, &b), ARES_ESTATE, "importance_sampling_fix: needs the column 'old_log_probs'");
+    ares_batch_fini(&b);
+    make_batch(&b, 1, 2, (const int64_t[]){ 1 }, 1);
+    put_scores(&b, (const float[]){ 1, 0 });
+    ARES_PUT(&b, old_log_probs), ARES_PUT(&b, rollout_log_probs);
+    b.old_log_probs[0] = -1, b.rollout_log_probs[0] = -INFINITY, b.old_log_probs[1] = -INFINITY, b.rollout_log_probs[1] = -1;
+    REQUIRE_OK(compute("vapor", &cfg, NULL, &b));
+    CHECK(b.advantages[0] == 1 && b.advantages[1] == 0); /* 0.5 x the clip of 2; a ratio of 0 */
+    ares_batch_fini(&b);
+    cfg = defaults;
+    cfg.zero_task_advantage = true;
+    random_batch(&b, identity(), 0, G);
+    REQUIRE_OK(compute("grpo", &cfg, NULL, &b));
+    for (int64_t t = 0; t < b.tokens; t++) CHECK(b.advantages[t] == 0);
+    ares_batch_fini(&b);
+}

@@ -1,0 +1,63 @@
+/* Shares of unequal lengths. Cases beyond the goldens: what must hold for any lengths. */
+#include "test.h"
+
+#include "ares/data_balance.h"
+
+enum { N = 96 };
+
+static void lengths_of(uint64_t seed, int64_t *length)
+{
+    ares_rng_key key = ares_rng_root(seed, ARES_RNG_TEST);
+    for (uint64_t i = 0; i < N; i++) length[i] = 1 + (int64_t)ares_rng_below(key, i, seed % 2 ? 7 : 3000); /* with and without ties */
+}
+
+TEST(parts_of_equal_size_are_even_in_number_and_nearly_so_in_length)
+{
+    for (uint64_t seed = 0; seed < 20; seed++)
+        for (int64_t k = 1; k <= 8; k *= 2) {
+            int64_t length[N], part[N], count[8] = { 0 }, sum[8] = { 0 }, longest = 0;
+            lengths_of(seed, length);
+            REQUIRE_OK(ares_balance_parts(length, N, k, true, part));
+            for (int i = 0; i < N; i++) {
+                REQUIRE(part[i] >= 0 && part[i] < k);
+                count[part[i]]++;
+                sum[part[i]] += length[i];
+                longest = ARES_MAX(longest, length[i]);
+            }
+            for (int64_t j = 0; j < k; j++) {
+                CHECK_EQ(count[j], N / k);
+                if (j) CHECK(sum[j] <= sum[j - 1] && sum[0] - sum[j] <= longest);
+            }
+        }
+}
+
+TEST(every_row_has_one_place_in_the_order_and_one_micro_batch)
+{
+    for (uint64_t seed = 0; seed < 10; seed++) {
+        int64_t length[N], order[N], part[N], k, total = 0;
+        bool seen[N] = { false };
+        lengths_of(seed, length);
+        REQUIRE_OK(ares_balance_order(length, N, 4, order));
+        for (int i = 0; i < N; i++) {
+            REQUIRE(order[i] >= 0 && order[i] < N && !seen[order[i]]);
+            seen[order[i]] = true;
+            total += length[i];
+        }
+        REQUIRE_OK(ares_balance_micro_batches(length, N, total / 5, 1, &k, part));
+        CHECK(k == 5 || k == 6);
+        for (int i = 0; i < N; i++) CHECK(part[i] >= 0 && part[i] < k);
+        REQUIRE_OK(ares_balance_micro_batches(length, N, total, 3, &k, part));
+        CHECK_EQ(k, 3); /* another rank needs three */
+    }
+}
+
+TEST(what_cannot_be_shared_out_is_refused)
+{
+    const int64_t length[] = { 1, 2, -3 };
+    int64_t part[3], k;
+    CHECK_FAIL(ares_balance_parts(length, 2, 3, false, part), ARES_EFORMAT, "2 rows for 3 parts");
+    CHECK_FAIL(ares_balance_parts(length, 3, 2, true, part), ARES_EFORMAT, "do not make 2 parts of equal size");
+    CHECK_FAIL(ares_balance_parts(length, 3, 2, false, part), ARES_EFORMAT, "row 2: length = -3");
+    CHECK_FAIL(ares_balance_micro_batches(length, 2, 0, 1, &k, part), ARES_ECONFIG, "max_tokens = 0");
+    CHECK_FAIL(ares_balance_order(length, 2, 0, part), ARES_EFORMAT, "for 0 parts");
+}

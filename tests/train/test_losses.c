@@ -1,0 +1,376 @@
+/*
+ * Every policy loss and every KL in a whole update: the gradient is that of the plain formula by libtorch's autograd, no micro-batch
+ * changes a bit of it, a second rank no more than rounding, and what the mini-batch decides comes out the same as what a token decides.
+ * Seen to fail: with the clips of gmpo on ratios, the mean of gspo over all tokens of the row, low_var_kl's slope in the + forms,
+ * c_kl without kl_weight, clip_cov's selection by micro-batch.
+ */
+#include "ares/dist.h"
+#include "gradient.h"
+
+typedef struct loss_case {
+    const char *loss, *mode, *kl, *rollout_is;
+    double low, high;
+} loss_case;
+
+static const loss_case cases[] = {
+    { "default", "token-mean", "kl", "none", 0.2, 0.28 },
+    { "dapo", "token-mean", "abs", "none", 0.2, 0.28 },
+    { "gspo", "seq-mean-token-mean", "mse", "none", 0.1, 0.1 },
+    { "gspo_token", "seq-mean-token-mean", "low_var_kl", "token", 0.1, 0.1 },
+    { "cispo", "token-mean", "kl+", "sequence", 0.2, 0.28 },
+    { "cispo", "token-mean", "mse+", "none", 1, 4 },
+    { "gmpo", "seq-mean-token-mean", "abs+", "none", 0.4, 0.4 },
+    { "gmpo", "token-mean", "low_var_kl+", "token", 0.4, 0.4 },
+    { "sapo", "seq-mean-token-mean", "low_var_kl+", "geometric", 0.2, 0.28 },
+    { "clip_cov", "token-mean", "low_var_kl", "none", 0.2, 0.28 },
+    { "kl_cov", "seq-mean-token-sum-norm", "mse", "none", 0.2, 0.28 },
+    { "default", "seq-mean-token-sum", "full", "none", 0.2, 0.28 },
+    { "gspo", "seq-mean-token-mean", "full", "none", 0.1, 0.1 },
+};
+
+/* ---------------------------------------------------------------- the plain formulas */
+
+typedef struct formula {
+    const loss_case *c;
+    const ares_model *reference; /* of the exact KL */
+    double weight[256], is[256];
+    bool chosen[256];            /* by covariance */
+} formula;
+
+static at_tensor constant(const oracle *o, double x) { return at_full(x, o->dtype, AT_SCALAR); }
+static at_tensor numbers(const oracle *o, const double *x, int64_t n) { return at_clone(at_to(at_from_blob((void *)x, AT_F64, AT_DIMS(n)), o->dtype)); }
+static at_tensor mask_of(const oracle *o, int row)
+{
+    const ares_batch *b = &o->r->batch;
+    return at_to(at_clone(at_from_blob(b->response_mask + b->row_start[row], AT_U8, AT_DIMS(response_len[row]))), o->dtype);
+}
+static at_tensor mean_of(const oracle *o, int row, at_tensor x) { return at_mul_s(at_sum(at_mul(x, mask_of(o, row))), 1 / tokens_of(&o->r->batch, row)); }
+
+static at_tensor clipped(const oracle *o, at_tensor ratio, double advantage, double dual)
+{
+    const ares_loss_config *c = &o->r->cfg.loss;
+    at_tensor bounded = at_clamp(ratio, 1 - c->clip_ratio_low, 1 + c->clip_ratio_high);
+    at_tensor loss = at_maximum(at_mul_s(ratio, -advantage), at_mul_s(bounded, -advantage));
+    return advantage < 0 && isfinite(dual) ? at_minimum(loss, constant(o, -advantage * dual)) : loss;
+}
+
+/* Losses of a row's tokens before any weight. */
+static at_tensor policy(const oracle *o, const formula *f, int row, at_tensor log_prob)
+{
+    const ares_batch *b = &o->r->batch;
+    const ares_loss_config *c = &o->r->cfg.loss;
+    const char *name = f->c->loss;
+    int64_t first = b->row_start[row], n = response_len[row];
+    double a = (double)b->advantages[first], dual = 3;
+    for (int64_t t = first; t < first + n; t++)
+        if (b->response_mask[t]) a = (double)b->advantages[t];
+    at_tensor log_ratio = at_sub(log_prob, blob(o, b->old_log_probs + first, n)), ratio = at_exp(log_ratio);
+    if (strcmp(name, "default") == 0) return clipped(o, ratio, a, dual);
+    if (strcmp(name, "dapo") == 0) return clipped(o, ratio, a, INFINITY);
+    if (strcmp(name, "cispo") == 0)
+        return at_mul_s(at_mul(log_prob, at_detach(at_clamp(ratio, 1 - c->clip_ratio_low, 1 + c->clip_ratio_high))), -a);
+    if (strcmp(name, "sapo") == 0) {
+        double tau = a < 0 ? c->tau_negative : c->tau_positive;
+        return at_mul_s(at_sigmoid(at_mul_s(at_add_s(ratio, -1), tau)), -a * 4 / tau);
+    }
+    at_tensor mean = at_expand(at_unsqueeze(mean_of(o, row, log_ratio), 0), AT_DIMS(n));
+    if (strcmp(name, "gspo") == 0) return clipped(o, at_exp(mean), a, dual);
+    if (strcmp(name, "gspo_token") == 0) return clipped(o, at_exp(at_add(at_detach(mean), at_sub(log_prob, at_detach(log_prob)))), a, dual);
+    if (strcmp(name, "gmpo") == 0) {
+        at_tensor bounded = at_clamp(log_ratio, -c->clip_ratio_low, c->clip_ratio_high);
+        at_tensor kept = a > 0 ? at_minimum(log_ratio, bounded) : at_maximum(log_ratio, bounded);
+        return at_expand(at_unsqueeze(at_mul_s(at_exp(mean_of(o, row, kept)), -a), 0), AT_DIMS(n));
+    }
+    double left[32], penalty[32];
+    for (int64_t t = 0; t < n; t++) {
+        left[t] = f->chosen[first + t] ? 0 : 1;
+        penalty[t] = f->chosen[first + t] ? c->ppo_kl_coef : 0;
+    }
+    if (strcmp(name, "clip_cov") == 0) return at_mul(clipped(o, ratio, a, INFINITY), numbers(o, left, n));
+    return at_add(at_mul_s(ratio, -a), at_mul(at_abs(log_ratio), numbers(o, penalty, n)));
+}
+
+/* Value of the one, gradient of the other. */
+static at_tensor straight_through(at_tensor value, at_tensor slope) { return at_add(at_detach(value), at_sub(slope, at_detach(slope))); }
+
+static at_tensor kl_of(const oracle *o, const formula *f, int row, at_tensor log_p, at_tensor log_prob)
+{
+    const ares_batch *b = &o->r->batch;
+    const char *name = f->c->kl;
+    if (strcmp(name, "full") == 0) {
+        oracle ref = { .r = o->r, .dtype = o->dtype };
+        leaves_of(&ref, f->reference, false);
+        return at_sum_dim(at_mul(at_exp(log_p), at_sub(log_p, row_log_p(&ref, row))), 1, false);
+    }
+    at_tensor x = at_sub(log_prob, blob(o, b->ref_log_probs + b->row_start[row], response_len[row])), k2 = at_mul_s(at_mul(x, x), 0.5), value = x;
+    if (strncmp(name, "abs", 3) == 0) value = at_abs(x);
+    if (strncmp(name, "mse", 3) == 0) value = k2;
+    if (strncmp(name, "low_var_kl", 10) == 0) value = at_add_s(at_add(at_exp(at_neg(x)), x), -1);
+    return strchr(name, '+') ? straight_through(value, k2) : value;
+}
+
+static at_tensor plain(const oracle *o, const void *ctx)
+{
+    const formula *f = ctx;
+    const ares_batch *b = &o->r->batch;
+    at_tensor total = NULL;
+    for (int row = 0; row < ROWS; row++) {
+        int64_t first = b->row_start[row], n = response_len[row];
+        at_tensor log_p = row_log_p(o, row), log_prob = taken(o, row, log_p);
+        double w[32], corrected[32], of_kl[32], geometric = 0;
+        for (int64_t t = 0; t < n; t++) {
+            w[t] = f->weight[first + t];
+            corrected[t] = w[t] * f->is[first + t];
+            of_kl[t] = w[t] * b->kl_coef * (b->kl_weight ? (double)b->kl_weight[first + t] : 1);
+            if (b->response_mask[first + t]) geometric += log(f->is[first + t]) / tokens_of(b, row);
+        }
+        for (int64_t t = 0; strcmp(f->c->loss, "gmpo") == 0 && t < n; t++) corrected[t] = w[t] * exp(geometric);
+        at_tensor sum = at_sum(at_mul(policy(o, f, row, log_prob), numbers(o, corrected, n)));
+        sum = at_add(sum, at_sum(at_mul(kl_of(o, f, row, log_p, log_prob), numbers(o, of_kl, n))));
+        sum = at_sub(sum, at_mul_s(at_sum(at_mul(entropy_of(log_p), numbers(o, w, n))), o->r->cfg.loss.entropy_coeff));
+        total = total ? at_add(total, sum) : sum;
+    }
+    return total;
+}
+
+/* ---------------------------------------------------------------- what the formulas take from the batch, in plain words */
+
+static double all_tokens(const ares_batch *b)
+{
+    double n = 0;
+    for (int row = 0; row < ROWS; row++) n += tokens_of(b, row);
+    return n;
+}
+
+static void weigh(const run *r, formula *f)
+{
+    const ares_batch *b = &r->batch;
+    for (int row = 0; row < ROWS; row++) {
+        double n = tokens_of(b, row), w = 1 / all_tokens(b), sum = 0;
+        if (strcmp(f->c->mode, "seq-mean-token-mean") == 0) w = 1 / (ROWS * n);
+        if (strcmp(f->c->mode, "seq-mean-token-sum") == 0) w = 1.0 / ROWS;
+        if (strcmp(f->c->mode, "seq-mean-token-sum-norm") == 0) w = 1 / (double)r->cfg.data.max_response_length;
+        for (int64_t t = b->row_start[row]; t < b->row_start[row + 1]; t++)
+            if (b->response_mask[t]) sum += (double)b->old_log_probs[t] - (double)b->rollout_log_probs[t];
+        for (int64_t t = b->row_start[row]; t < b->row_start[row + 1]; t++) {
+            double x = (double)b->old_log_probs[t] - (double)b->rollout_log_probs[t];
+            if (strcmp(f->c->rollout_is, "sequence") == 0) x = sum;
+            if (strcmp(f->c->rollout_is, "geometric") == 0) x = sum / n;
+            f->is[t] = strcmp(f->c->rollout_is, "none") == 0 ? 1 : fmin(exp(x), 2);
+            f->weight[t] = b->response_mask[t] ? w : 0;
+        }
+    }
+}
+
+/* clip_cov with a share of 1 leaves out every candidate; kl_cov takes the fifth of the tokens with the largest covariance. */
+static void choose(const run *r, formula *f)
+{
+    const ares_batch *b = &r->batch;
+    double n = all_tokens(b), a_mean = 0, l_mean = 0, cov[256];
+    for (int64_t t = 0; t < b->tokens; t++) {
+        if (!b->response_mask[t]) continue;
+        a_mean += (double)b->advantages[t] / n;
+        l_mean += (double)b->rollout_log_probs[t] / n; /* the policy's own: its weights have not moved */
+    }
+    for (int64_t t = 0; t < b->tokens; t++) cov[t] = ((double)b->advantages[t] - a_mean) * ((double)b->rollout_log_probs[t] - l_mean);
+    for (int64_t t = 0; t < b->tokens; t++) {
+        if (!b->response_mask[t]) continue;
+        double ratio = exp((double)b->rollout_log_probs[t] - (double)b->old_log_probs[t]), a = (double)b->advantages[t], larger = 0;
+        for (int64_t u = 0; u < b->tokens; u++) larger += b->response_mask[u] && cov[u] > cov[t];
+        if (strcmp(f->c->loss, "clip_cov") == 0)
+            f->chosen[t] = cov[t] > 0.05 && cov[t] < 5 && !(a > 0 && ratio > 1 + r->cfg.loss.clip_ratio_high) && !(a < 0 && ratio < 1 - r->cfg.loss.clip_ratio_low);
+        else f->chosen[t] = larger < floor(0.2 * n);
+    }
+}
+
+/* ---------------------------------------------------------------- runs */
+
+static bool case_open(run *r, const loss_case *c, int64_t max_tokens, ares_reference *ref)
+{
+    if (!run_open(r, "qwen2_tied", c->mode, false)) return false;
+    r->cfg.actor.max_token_len = max_tokens;
+    r->cfg.loss.loss_type = c->loss;
+    r->cfg.loss.clip_ratio_low = c->low;
+    r->cfg.loss.clip_ratio_high = c->high;
+    r->cfg.loss.clip_ratio_dual = NAN; /* 3, and none for dapo */
+    r->cfg.loss.rollout_is = c->rollout_is;
+    r->cfg.loss.clip_cov_ratio = 1;
+    r->cfg.loss.clip_cov_lb = 0.05;
+    r->cfg.loss.kl_cov_ratio = 0.2;
+    r->actor.loss = ares_loss_find(c->loss);
+    r->actor.kl = ares_kl_find(c->kl);
+    ares_batch *b = &r->batch;
+    ARES_PUT(b, kl_weight);
+    for (int64_t t = 0; t < b->tokens; t++) b->kl_weight[t] = t % 3 ? 1 : 0.5f;
+    *ref = (ares_reference){ .cfg = &r->cfg };
+    if (r->actor.kl->value) return true;
+    static char path[500];
+    ares_model_options opt = { .storage = ARES_F32, .trainable = false };
+    snprintf(path, sizeof path, "%s/qwen2_tied", test_source("tests/golden/models"));
+    if (!CHECK_OK(ares_model_load(path, &r->device, &opt, &ref->model)) || !CHECK_OK(ares_workspace_new(ref->model, ARES_KEEP_NOTHING, &ref->workspace))) return false;
+    for (int i = 0; i < ref->model->n_params; i++) { /* another model: near, and not the same */
+        ares_matrix *w = &ref->model->params[i].weight;
+        for (int64_t e = 0; e < ref->model->params[i].elements; e++) ((float *)w->data)[e] *= 1 + 0.3f * (float)(e % 7) / 7;
+    }
+    r->actor.ref = ref;
+    return true;
+}
+static void case_close(run *r, ares_reference *ref)
+{
+    if (ref->model) ares_reference_close(ref);
+    run_close(r);
+}
+
+static double metric(const run *r, const char *name)
+{
+    double x = NAN;
+    ares_metrics_get(r->metrics, name, &x);
+    return x;
+}
+
+TEST(the_first_update_of_every_loss_and_kl_has_the_gradient_of_the_plain_formula)
+{
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        run r;
+        ares_reference ref;
+        if (!case_open(&r, &cases[i], 30, &ref)) return;
+        formula f = { .c = &cases[i], .reference = ref.model };
+        weigh(&r, &f);
+        choose(&r, &f);
+        int64_t total = ares_model_count(r.model);
+        double *exact = ares_calloc((size_t)total, sizeof *exact), *single = ares_calloc((size_t)total, sizeof *single);
+        char what[100];
+        snprintf(what, sizeof what, "%s, %s, %s, %s", cases[i].loss, cases[i].mode, cases[i].kl, cases[i].rollout_is);
+        if (differentiate(&r, AT_F64, plain, &f, exact) && differentiate(&r, AT_F32, plain, &f, single) && CHECK_OK(ares_actor_update(&r.actor, &r.batch, r.metrics)))
+            check_gradients(&r, what, exact, single);
+        if (cases[i].high < 4 && strcmp(cases[i].loss, "sapo") != 0 && strcmp(cases[i].loss, "kl_cov") != 0)
+            CHECK_MSG(metric(&r, "actor/pg_clipfrac_higher") > 0 && metric(&r, "actor/pg_clipfrac_higher") < 1, "%s: no clip acted", what);
+        double kl = 0;
+        for (int64_t t = 0; t < r.batch.tokens; t++) kl += r.batch.response_mask[t] ? f.weight[t] * (double)r.batch.kl[t] : (double)fabsf(r.batch.kl[t]);
+        CHECK_NEAR(metric(&r, "actor/kl"), kl, 1e-6 * (1 + fabs(kl))); /* the column holds what was summed */
+        ares_free(exact), ares_free(single);
+        case_close(&r, &ref);
+    }
+}
+
+/* All gradients behind an update; NULL: it failed. */
+static float *gradients_of(const loss_case *c, int64_t max_tokens, double early_stop)
+{
+    run r;
+    ares_reference ref;
+    if (!case_open(&r, c, max_tokens, &ref)) return NULL;
+    r.cfg.loss.early_stop_imp_ratio = early_stop;
+    float *g = NULL;
+    if (CHECK_OK(ares_actor_update(&r.actor, &r.batch, r.metrics))) {
+        g = ares_malloc(r.model->grads_bytes);
+        memcpy(g, r.model->grads, r.model->grads_bytes);
+    }
+    case_close(&r, &ref);
+    return g;
+}
+
+static size_t gradient_bytes(void)
+{
+    run r;
+    ares_reference ref;
+    size_t bytes = 0;
+    if (case_open(&r, &cases[0], 30, &ref)) bytes = r.model->grads_bytes;
+    case_close(&r, &ref);
+    return bytes;
+}
+
+TEST(no_micro_batch_and_no_second_pass_changes_a_bit_of_any_gradient)
+{
+    size_t bytes = gradient_bytes();
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        float *whole = gradients_of(&cases[i], 10000, NAN), *cut = gradients_of(&cases[i], 30, NAN), *each = gradients_of(&cases[i], 1, NAN),
+              *two = gradients_of(&cases[i], 30, 1e9), *kept = gradients_of(&cases[i], 10000, 1e9); /* an early stop that never comes */
+        if (whole && cut && each && two && kept) {
+            CHECK_MSG(memcmp(whole, cut, bytes) == 0, "%s, %s: three micro-batches", cases[i].loss, cases[i].kl);
+            CHECK_MSG(memcmp(whole, each, bytes) == 0, "%s, %s: a micro-batch a row", cases[i].loss, cases[i].kl);
+            CHECK_MSG(memcmp(whole, two, bytes) == 0, "%s, %s: two passes", cases[i].loss, cases[i].kl);
+            CHECK_MSG(memcmp(whole, kept, bytes) == 0, "%s, %s: a kept forward", cases[i].loss, cases[i].kl);
+        }
+        ares_free(whole), ares_free(cut), ares_free(each), ares_free(two), ares_free(kept);
+    }
+}
+
+TEST(an_early_stop_leaves_no_gradient_and_is_counted)
+{
+    for (int scope = 0; scope < 2; scope++) {
+        run r;
+        ares_reference ref;
+        if (!case_open(&r, &cases[0], 30, &ref)) return;
+        r.cfg.loss.early_stop_imp_ratio = 1.0001;
+        r.cfg.loss.early_stop_scope = scope ? "micro" : "minibatch";
+        for (int64_t t = 0; t < r.batch.tokens; t++) r.batch.old_log_probs[t] = r.batch.rollout_log_probs[t] - 1; /* every ratio is e */
+        if (scope) memcpy(r.batch.old_log_probs, r.batch.rollout_log_probs, (size_t)r.batch.row_start[1] * sizeof(float)); /* but those of the first row */
+        CHECK_OK(ares_actor_update(&r.actor, &r.batch, r.metrics));
+        double norm = metric(&r, "actor/grad_norm");
+        CHECK_NEAR(metric(&r, "actor/abandoned_minibatches"), scope ? 0 : 1, 0);
+        CHECK(metric(&r, "actor/abandoned_microbatches") > 1);
+        CHECK_MSG(scope || norm == 0, "norm %g", norm);
+        case_close(&r, &ref);
+    }
+}
+
+TEST(a_mini_batch_without_a_token_is_passed_over_and_counted)
+{
+    run r;
+    ares_reference ref;
+    if (!case_open(&r, &cases[0], 30, &ref)) return;
+    memset(r.batch.response_mask, 0, (size_t)r.batch.tokens);
+    CHECK_OK(ares_actor_update(&r.actor, &r.batch, r.metrics));
+    CHECK_NEAR(metric(&r, "actor/empty_minibatches"), 1, 0);
+    CHECK_EQ(r.actor.optim.updates, 0);
+    case_close(&r, &ref);
+}
+
+TEST(log_probs_that_are_no_number_name_their_row)
+{
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        run r;
+        ares_reference ref;
+        if (!case_open(&r, &cases[i], 30, &ref)) return;
+        r.batch.old_log_probs[r.batch.row_start[2] + 2] = -INFINITY;
+        CHECK_FAIL(ares_actor_update(&r.actor, &r.batch, r.metrics), ARES_ENUMERIC, "row 2, token 2");
+        case_close(&r, &ref);
+    }
+}
+
+/* Two ranks with a group each have the gradients of one with both. */
+TEST_MPI(two_ranks_have_the_gradient_of_one)
+{
+    if (!test_in_mpi()) {
+        ares_str out = { 0 };
+        int status = test_mpirun(&out, 2, "two_ranks_have_the_gradient_of_one");
+        CHECK_MSG(status == 0, "%s", ares_str_view(&out).data);
+        ares_str_fini(&out);
+        return;
+    }
+    ares_world *w = NULL;
+    REQUIRE_OK(ares_world_open(&w));
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        run r;
+        ares_reference ref;
+        float *alone = gradients_of(&cases[i], 30, NAN);
+        if (!alone || !case_open(&r, &cases[i], 30, &ref)) break;
+        bool keep[GROUPS] = { false };
+        keep[ares_world_rank(w)] = true;
+        ares_batch_select_groups(&r.batch, keep);
+        r.actor.world = w;
+        if (CHECK_OK(ares_actor_update(&r.actor, &r.batch, r.metrics)))
+            for (int p = 0; p < r.model->n_params; p++) {
+                const float *mine = r.model->params[p].grad.data, *theirs = alone + (mine - (const float *)r.model->grads);
+                double off = 0, largest = 0;
+                for (int64_t e = 0; e < r.model->params[p].elements; e++) {
+                    off = fmax(off, fabs((double)mine[e] - (double)theirs[e]));
+                    largest = fmax(largest, fabs((double)theirs[e]));
+                }
+                CHECK_MSG(off <= 1e-6 * largest, "%s, %s: %s is off by %.3g of %.3g", cases[i].loss, cases[i].kl, r.model->params[p].name, off, largest);
+            }
+        ares_free(alone);
+        case_close(&r, &ref);
+    }
+    ares_world_close(w);
+}

@@ -15,8 +15,9 @@ static char lower(char c) { return (char)(c >= 'A' && c <= 'Z' ? c + 32 : c); }
 
 static bool at(ares_view t, size_t i, const char *z)
 {
+    if (i >= t.len || t.data[i] != z[0]) return false;
     size_t n = strlen(z);
-    return i <= t.len && t.len - i >= n && memcmp(t.data + i, z, n) == 0;
+    return t.len - i >= n && memcmp(t.data + i, z, n) == 0;
 }
 static size_t blanks(ares_view t, size_t i)
 {
@@ -193,18 +194,20 @@ int claim_candidates(ares_view response, claim_candidate *out, int most, ares_ar
     enum { LATEX, PROSE, KINDS };
     static const int levels[] = { 0, 50, 100, 200, 300 };
     match best[ARES_COUNT(levels)][KINDS];
-    bool have[ARES_COUNT(levels)][KINDS] = { { false } };
+    bool have[ARES_COUNT(levels)][KINDS] = { { false } }, answer = false;
+    size_t answer_at = 0; /* of the last "answer" before i */
     if (t.len > LOOKED_AT) t = (ares_view){ t.data + t.len - LOOKED_AT, LOOKED_AT };
     for (size_t i = 0; i < t.len;) {
         match m = { 0 };
         if (!value_spend(budget, 1)) return 0;
         bool latex = latex_at(t, i, &m), prose = !latex && (digit(t.data[i]) || t.data[i] == '-' || t.data[i] == '.' || t.data[i] == '(') && number_at(t, i, &m);
         if (!latex && !prose) {
+            if ((t.data[i] == 'a' || t.data[i] == 'A') && says(t, i, "answer")) answer = true, answer_at = i;
             i++;
             continue;
         }
         if (!value_spend(budget, 32 + (int64_t)m.text.len / 8)) return 0;
-        int level = trust(t, &m);
+        int level = answer && m.start - answer_at <= 130 ? trust(t, &m) : 300;
         for (int k = 0; k < ARES_COUNT(levels); k++) {
             if (levels[k] != level) continue;
             best[k][latex ? LATEX : PROSE] = m;
@@ -282,6 +285,7 @@ static size_t rewrite(ares_view t, size_t i, const char **to)
 {
     size_t n;
     *to = "";
+    if ((letter(t.data[i]) && !strchr("aiop", t.data[i])) || digit(t.data[i])) return 0; /* no rule starts so */
     if ((n = sized(t, i))) return n;
     for (int k = 0; k < ARES_COUNT(plain_rules); k++) {
         if (!at(t, i, plain_rules[k].from)) continue;
@@ -332,6 +336,7 @@ static const char *const units[] = {
 
 static bool unit(ares_view t)
 {
+    if (t.len == 0 || digit(t.data[0])) return false;
     for (int k = 0; k < ARES_COUNT(units); k++) {
         size_t n = strlen(units[k]), i = 0;
         if (t.len < n || t.len > n + 2) continue;

@@ -85,6 +85,7 @@ static void skip(reader *r)
     for (bool more = true; more;) {
         more = false;
         while (r->at < r->end && blank(r->text.data[r->at])) r->at++;
+        if (r->at >= r->end || r->text.data[r->at] != '\\') return;
         for (int i = ARES_COUNT(spaces); i-- > 0 && !more;) {
             size_t n = strlen(spaces[i]);
             if (r->end - r->at < n || memcmp(r->text.data + r->at, spaces[i], n) != 0) continue;
@@ -565,6 +566,7 @@ static claim_node *matrix(reader *r, size_t from, size_t to)
         if (t.len < 2 || (t.data[t.len - 1] != ')' && t.data[t.len - 1] != ']')) return NULL;
         t = ares_view_trim((ares_view){ t.data + 1, t.len - 2 });
     }
+    if (!ares_view_starts(t, ARES_VIEW("\\begin{"))) return NULL;
     for (int i = 0; i < ARES_COUNT(kinds); i++) {
         ares_view open = ares_view_of(ares_arena_printf(r->book->arena, "\\begin{%s}", kinds[i])), close = ares_view_of(ares_arena_printf(r->book->arena, "\\end{%s}", kinds[i]));
         if (!ares_view_starts(t, open) || t.len < open.len + close.len || memcmp(t.data + t.len - close.len, close.data, close.len) != 0) continue;
@@ -703,6 +705,7 @@ static char relation_at(ares_view t, size_t i, size_t *bytes)
         { "\\leqslant", 'l' }, { "\\geqslant", 'g' }, { "\\leq", 'l' }, { "\\le", 'l' }, { "\\geq", 'g' }, { "\\ge", 'g' }, { "\\neq", '!' }, { "\\ne", '!' }, { "\\lt", '<' }, { "\\gt", '>' },
         { "\\in", '=' }, { "\\approx", '~' }, { "<=", 'l' }, { ">=", 'g' }, { "!=", '!' }, { "=", '=' }, { "<", '<' }, { ">", '>' },
     };
+    if (!strchr("\\<>=!", t.data[i])) return 0;
     for (int k = 0; k < ARES_COUNT(signs); k++) {
         size_t n = strlen(signs[k].text);
         if (t.len - i < n || memcmp(t.data + i, signs[k].text, n) != 0) continue;

@@ -11,13 +11,10 @@ enum { MOST = 12 };
 /* The first candidate that parses; else *text is the first candidate's. */
 static claim_node *first_claim(claim_book *b, ares_view from, bool whole, ares_view *text, ares_view *raw)
 {
-    claim_candidate list[MOST];
-    int n = claim_candidates(from, list, MOST - 1, b->arena, b->budget);
+    claim_candidate list[MOST] = { { from, false } };
+    int n = 1;
     bool signs = ares_view_find(from, ARES_VIEW("$"), 0) >= 0 || ares_view_find(from, ARES_VIEW("\\boxed"), 0) >= 0 || ares_view_find(from, ARES_VIEW("\\["), 0) >= 0 || ares_view_find(from, ARES_VIEW("\\("), 0) >= 0;
-    if (whole && !signs) {
-        list[0] = (claim_candidate){ from, false };
-        n = 1;
-    }
+    if (!whole || signs) n = claim_candidates(from, list, MOST, b->arena, b->budget);
     *text = *raw = (ares_view){ "", 0 };
     for (int i = 0; i < n; i++) {
         ares_view t = claim_normalize(list[i].text, b->arena, b->budget);

@@ -116,7 +116,7 @@ static int ifbench(const ares_verify_in *in, ares_verify_out *out)
 #define IF_MODE_NAME_(name) #name,
         IF_MODE_LIST(IF_MODE_NAME_)
     };
-    const ifbench_options *o = in->options;
+    const ifbench_options usual = { .mode = "strict_all", .strip_think = true }, *o = in->options ? in->options : &usual;
     int mode = 0;
     while (mode + 1 < IF_MODE_COUNT && strcmp(o->mode, modes[mode]) != 0) mode++;
     ares_view text = o->strip_think ? if_strip_think(in->response) : in->response;

@@ -1,6 +1,6 @@
-"""Runs both sides of the measures P1 to P9 in turn, prints their JSON lines and the ratios, appends them to benchmarks/results.
+"""Runs both sides of the measures P1 to P10 in turn, prints their JSON lines and the ratios, appends them to benchmarks/results.
 
-    python benchmarks/compare.py [P1 ... P9] [--rounds 2] [--build build] [--prefix "chrt -f 1"] [--results DIR] [--readme]
+    python benchmarks/compare.py [P1 ... P10] [--rounds 2] [--build build] [--prefix "chrt -f 1"] [--results DIR] [--readme]
 
 benchmarks/run.sh builds the programs first. A round runs our side, then each form of the peer; the next round does so again, so that a
 busy neighbour meets both. `ratio` compares the best of all runs, `ratio_median` their medians; above 1 is in our favour. Both sides use the
@@ -210,11 +210,33 @@ def p9(r):
         r.write(line)
 
 
-MEASURES = {"P1": p1, "P2": p2, "P3": p3, "P4": p4, "P5": p5, "P6": p6, "P7": p7, "P8": p8, "P9": p9}
+# Suite of benchmarks/verifiers.c: the forms of the peer, each with the verifiers of ours it is set against and what we set out for.
+VERIFIERS = {"gsm8k": {"math-verify": ("math_verify", "math"), "sympy": ("math",)}, "math": {"math-verify": ("math_verify", "math"), "sympy": ("math",)}}
+VERIFIER_GOAL = (200, 500)
+
+
+def p10(r):
+    with tempfile.TemporaryDirectory() as d:
+        for suite, forms in VERIFIERS.items():
+            rows = pathlib.Path(d) / (suite + ".jsonl")
+            with open(rows, "w") as f:
+                subprocess.run([pathlib.Path(r.args.build) / "bench_verifiers", "--suite", suite, "--dump"], check=True, stdout=f)
+            a, p = {}, {}
+            for _ in range(r.args.rounds):
+                for x in r.ares("bench_verifiers", "--suite", suite, "--rows", rows, id="P10"):
+                    a.setdefault(x["verifier"], []).append(x)
+                for form in forms:
+                    p.setdefault(form, []).extend(r.peer("verifiers.py", "--suite", suite, "--rows", rows, "--form", form, id="P10"))
+            for form, verifiers in forms.items():
+                for verifier in verifiers:
+                    r.ratio("P10", "%s-like, %s, against %s" % (suite, verifier, form), values(a[verifier]), values(p[form]), *VERIFIER_GOAL, "answers/s", True)
+
+
+MEASURES = {"P1": p1, "P2": p2, "P3": p3, "P4": p4, "P5": p5, "P6": p6, "P7": p7, "P8": p8, "P9": p9, "P10": p10}
 WHAT = {"P1": "GRPO step, tiny, 16 x 8, 32 + 64 tokens, against TRL", "P2": "GRPO step, SmolLM2-135M fp32, 4 x 8, 47 + 32 tokens, against TRL",
         "P3": "decode tiny, against lean PyTorch with a static cache", "P4": "decode SmolLM2-135M fp32, against the same", "P5": "decode with bf16 storage",
         "P6": "update, against PyTorch with kept pages", "P7": "entropy and log-prob from logits, against PyTorch", "P8": "forward products, against libtorch's mm",
-        "P9": "start and memory"}
+        "P9": "start and memory", "P10": "answers judged on one thread, against math-verify, and against latex2sympy2_extended with sympy's simplify"}
 
 
 def cpu_model():
@@ -276,7 +298,7 @@ def readme(folder):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("ids", nargs="*", metavar="P1 ... P9", help="all when none is named")
+    p.add_argument("ids", nargs="*", metavar="P1 ... P10", help="all when none is named")
     p.add_argument("--rounds", type=int, default=2)
     p.add_argument("--build", default=str(REPO / "build"))
     p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))

@@ -46,11 +46,11 @@ ares_option_table ares_algorithm_options;
     X(choice, early_stop_scope, "early_stop_scope", "minibatch", "minibatch|micro", "whose mean ratio; micro depends on max_token_len_per_device, as RLinf's does") \
     X(choice, loss_avg_mode, "loss_avg_mode", "token-mean",                                                                             \
       "token-mean=token|seq-mean-token-mean=seq|seq-mean-token-sum|seq-mean-token-sum-norm", "how token losses become one")             \
-    X(choice, loss_norm, "loss_norm", "global", "global=minibatch=true|micro=false", "what loss_avg_mode counts: the mini-batch over all ranks, or each micro-batch by itself, which makes max_token_len_per_device matter") \
+    X(choice, loss_norm, "loss_norm", "global", "global=minibatch=true=True|micro=false=False", "what loss_avg_mode counts: the mini-batch over all ranks, or each micro-batch by itself, which makes max_token_len_per_device matter") \
     X(choice, valid_token_scope, "valid_token_scope", "minibatch", "minibatch|rollout", "loss_norm global: rollout counts all mini-batches of the step, as RLinf does") \
     X(f64, loss_scale_factor, "loss_scale_factor", "null", "(0,)", "divisor of seq-mean-token-sum-norm; null: data.max_response_length") \
     X(f64, entropy_coeff, "entropy_coeff", "0.0", "", "weight of the exact entropy bonus")                                              \
-    X(choice, rollout_is, "rollout_is", "none", "none=false=null|token=true|sequence|geometric", "weights exp(old - rollout) for a sampler that differs from the trainer: of a token, of a row (product or geometric mean)") \
+    X(choice, rollout_is, "rollout_is", "none", "none=false=False=null=None|token=true=True|sequence|geometric", "weights exp(old - rollout) for a sampler that differs from the trainer: of a token, of a row (product or geometric mean)") \
     X(choice, rollout_is_mode, "rollout_is_mode", "truncate", "truncate|mask=clip", "weights beyond the thresholds: cut off above, or 0") \
     X(f64, rollout_is_threshold, "rollout_is_threshold", "2.0", "(0,)", "largest weight")                                               \
     X(f64, rollout_is_threshold_lower, "rollout_is_threshold_lower", "null", "[0,)", "mask: smallest weight; null: 1 / rollout_is_threshold")

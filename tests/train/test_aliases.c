@@ -106,3 +106,68 @@ TEST(a_trl_file_is_understood_and_beta_needs_its_meaning)
         ares_config_free(cfg);
     }
 }
+
+TEST(words_of_losses_are_understood)
+{
+    static const char *const argv[] = {
+        "data.train_files=[train.jsonl]", "worker.actor.model.model_path=m", "actor_rollout_ref.actor.policy_loss.loss_mode=geo_mean",
+        "actor_rollout_ref.actor.policy_loss.clip_cov_ratio=0.01", "algorithm.kl_penalty=low-var-kl+", "algorithm.use_valid_token_scale=False",
+        "algorithm.early_stop_imp_ratio=5.0", "algorithm.rollout_correction.rollout_is=sequence", "algorithm.loss_agg_func=token-mean",
+    };
+    ares_train_config c;
+    ares_config *cfg = ares_config_new();
+    ares_train_config_declare(cfg, &c);
+    ares_config_read_args(cfg, ARES_COUNT(argv), argv);
+    ares_config_resolve(cfg);
+    for (int i = 0; i < ares_config_fault_count(cfg); i++) CHECK_MSG(false, "%s", ares_config_fault_text(cfg, i));
+    CHECK_STR(c.loss.loss_type, "gmpo");
+    CHECK_NEAR(c.loss.clip_cov_ratio, 0.01, 0);
+    CHECK_STR(c.algorithm.kl_penalty, "low_var_kl+");
+    CHECK_STR(c.loss.loss_norm, "micro");
+    CHECK_STR(c.loss.rollout_is, "sequence");
+    CHECK_NEAR(c.loss.early_stop_imp_ratio, 5, 0);
+    CHECK(ares_is_null_f64(c.loss.clip_ratio_dual) && ares_is_null_f64(c.loss.loss_scale_factor));
+    ares_config_free(cfg);
+}
+
+static int count_faults(const char *const *extra, int n, const char *option)
+{
+    const char *argv[12] = { "data.train_files=[train.jsonl]", "worker.actor.model.model_path=m", "worker.rollout.n=4", "worker.reward.rewards=[{name: exact}]" };
+    ares_train_config c;
+    ares_config *cfg = ares_config_new();
+    int found = 0;
+    for (int i = 0; i < n; i++) argv[4 + i] = extra[i];
+    ares_train_config_declare(cfg, &c);
+    ares_config_read_args(cfg, 4 + n, argv);
+    ares_config_resolve(cfg);
+    (void)ares_train_config_check(cfg, &c, 1);
+    for (int i = 0; i < ares_config_fault_count(cfg); i++) found += strstr(ares_config_fault_text(cfg, i), option) != NULL;
+    ares_config_free(cfg);
+    return found;
+}
+
+TEST(combinations_of_losses_that_mean_nothing_are_refused)
+{
+    static const struct { const char *words[3]; int n; const char *option; } wrong[] = {
+        { { "worker.actor.clip_ratio_dual=1.2" }, 1, "clip_ratio_dual" },
+        { { "worker.actor.clip_ratio_dual=0.5" }, 1, "clip_ratio_dual" },
+        { { "worker.actor.clip_ratio_high=4" }, 1, "clip_ratio_dual" },
+        { { "worker.actor.loss_type=vapor" }, 1, "loss_type" },
+        { { "algorithm.kl_penalty=full", "algorithm.disable_kl=true" }, 2, "kl_penalty" },
+        { { "algorithm.kl_penalty=full", "algorithm.kl_coef=0" }, 2, "kl_penalty" },
+        { { "worker.actor.loss_type=clip_cov", "worker.actor.clip_cov_lb=6" }, 2, "clip_cov_lb" },
+        { { "worker.actor.loss_type=kl_cov", "worker.actor.early_stop_imp_ratio=5", "worker.actor.early_stop_scope=micro" }, 3, "early_stop_scope" },
+        { { "worker.actor.early_stop_imp_ratio=1" }, 1, "early_stop_imp_ratio" },
+        { { "worker.actor.rollout_is=token", "worker.actor.rollout_is_mode=mask", "worker.actor.rollout_is_threshold_lower=3" }, 3, "rollout_is_threshold_lower" },
+    };
+    static const struct { const char *words[3]; int n; const char *option; } right[] = {
+        { { "worker.actor.loss_type=cispo", "worker.actor.clip_ratio_low=1", "worker.actor.clip_ratio_high=4" }, 3, "clip_ratio" },
+        { { "worker.actor.loss_type=dapo", "worker.actor.clip_ratio_high=4" }, 2, "clip_ratio" },
+        { { "algorithm.kl_penalty=full" }, 1, "kl_penalty" },
+        { { "worker.actor.loss_type=kl_cov", "worker.actor.early_stop_imp_ratio=5" }, 2, "early_stop" },
+    };
+    for (int i = 0; i < ARES_COUNT(wrong); i++)
+        CHECK_MSG(count_faults(wrong[i].words, wrong[i].n, wrong[i].option) > 0, "%s is let through", wrong[i].words[wrong[i].n - 1]);
+    for (int i = 0; i < ARES_COUNT(right); i++)
+        CHECK_MSG(count_faults(right[i].words, right[i].n, right[i].option) == 0, "%s is refused", right[i].words[right[i].n - 1]);
+}

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ares/algo.h"
+#include "ares/algo_control.h"
 #include "ares/algo_filter.h"
 
 /* The options' defaults, everything off. */
@@ -325,3 +326,5 @@ GOLDEN(curriculum, pass_at_k)
     }
     golden_equal(g, "number of k", ares_pass_at_k_count(size), &(ares_json){ .type = ARES_JSON_INT, .integer = g->expected->count, .number = (double)g->expected->count });
 }
+
+GOLDEN(curriculum, round_half_even) { golden_near(g, "rounded", ares_round_half_even(golden_number(g, "x")), g->expected); }

@@ -88,7 +88,7 @@ TEST(section_nine_rule_by_rule)
 TEST(the_answer_is_found_where_it_is_given)
 {
     static const struct { const char *response, *taken; } cases[] = {
-        { "It is \\boxed{5}.", "5" }, { "\\boxed{5} is what I thought until I read the question once more: it is \\boxed{6}", "6" }, { "\\boxed{1} and \\boxed{2}", "1,2" }, { "so $x=3$", "x=3" }, { "first $3$ then $4$", "4" },
+        { "It is \\boxed{5}.", "5" }, { "\\boxed{5} is what I thought until I read the question once more: it is \\boxed{6}", "6" }, { "\\boxed{1} and \\boxed{2}", "1,2" }, { "so $x=3$", "x=3" }, { "$2$, $3$ and $4$", "2,3,4" }, { "it is \\frac{3}{4} then", "\\frac{3}{4}" }, { "first $3$ then $4$", "4" },
         { "The final answer is $7$. I hope it is correct. \\boxed{8}", "7" }, { "Answer: 12. Much later, more than fifty characters behind that word: $13$", "12" }, { "it costs 72 dollars", "72" }, { "1,234 apples", "1,234" },
         { "\\[ x^2 \\]", " x^2 " }, { "\\(\\frac{1}{2}\\)", "\\frac{1}{2}" }, { "no number here", "" }, { "", "" }, { "\\boxed{\\frac{1}{2}}", "\\frac{1}{2}" }, { "$\\boxed{5}$ cm", "5" }, { "\\boxed{{5}}", "{5}" },
     };

@@ -113,6 +113,48 @@ static bool latex_at(ares_view t, size_t i, match *m)
     return false;
 }
 
+/* What joins two LaTeX answers to one list: a comma, "and", "or"; where the second begins, 0 when nothing joins. */
+static size_t joint(ares_view t, size_t i)
+{
+    size_t j = blanks(t, i), comma = j < t.len && t.data[j] == ',';
+    size_t n = at(t, j + comma, "and") ? 3 : at(t, j + comma, "or") ? 2 : 0;
+    return comma + n ? blanks(t, j + comma + n) : 0;
+}
+
+/* $2$, $3$ and $4$ are one answer, up to six of them. */
+static void join_latex(ares_view t, match *m, ares_arena *arena)
+{
+    match next = { 0 };
+    size_t from;
+    for (int i = 1; i < 6 && m->end < t.len && (from = joint(t, m->end)) && from < t.len && latex_at(t, from, &next); i++) {
+        if (m->text.len + next.text.len + 1 > MATH_MAX_BYTES) return;
+        char *both = ares_arena_alloc(arena, m->text.len + next.text.len + 1);
+        memcpy(both, m->text.data, m->text.len);
+        both[m->text.len] = ',';
+        memcpy(both + m->text.len + 1, next.text.data, next.text.len);
+        *m = (match){ m->start, next.end, { both, m->text.len + next.text.len + 1 }, false };
+        next = (match){ 0 };
+    }
+}
+
+/* A bare \frac of two numbers is LaTeX without its signs. */
+static bool fraction_at(ares_view t, size_t i, match *m)
+{
+    size_t j = i + (t.data[i] == '-');
+    if (!at(t, j, "\\frac{")) return false;
+    j += 5;
+    for (int k = 0; k < 2; k++) {
+        if (j >= t.len || t.data[j] != '{') return false;
+        size_t from = ++j;
+        while (j < t.len && (digit(t.data[j]) || t.data[j] == '.' || (j == from && t.data[j] == '-'))) j++;
+        if (j >= t.len || t.data[j] != '}' || j == from) return false;
+        j++;
+    }
+    *m = (match){ .start = i, .text = { t.data + i, j - i } };
+    m->end = percent_behind(t, j, &m->percent);
+    return true;
+}
+
 static bool operator_char(char c) { return c != 0 && strchr("+-*/^()", c) != NULL; }
 
 /* A number or arithmetic of numbers that starts behind the start of a line, white space, "=" or "**". */
@@ -200,21 +242,21 @@ int claim_candidates(ares_view response, claim_candidate *out, int most, ares_ar
     for (size_t i = 0; i < t.len;) {
         match m = { 0 };
         if (!value_spend(budget, 1)) return 0;
-        bool latex = latex_at(t, i, &m), prose = !latex && (digit(t.data[i]) || t.data[i] == '-' || t.data[i] == '.' || t.data[i] == '(') && number_at(t, i, &m);
+        bool latex = latex_at(t, i, &m) || fraction_at(t, i, &m), prose = !latex && (digit(t.data[i]) || t.data[i] == '-' || t.data[i] == '.' || t.data[i] == '(') && number_at(t, i, &m);
         if (!latex && !prose) {
             if ((t.data[i] == 'a' || t.data[i] == 'A') && says(t, i, "answer")) answer = true, answer_at = i;
             i++;
             continue;
         }
         if (!value_spend(budget, 32 + (int64_t)m.text.len / 8)) return 0;
+        if (latex) join_latex(t, &m, arena);
         int level = answer && m.start - answer_at <= 130 ? trust(t, &m) : 300;
         for (int k = 0; k < ARES_COUNT(levels); k++) {
             if (levels[k] != level) continue;
             best[k][latex ? LATEX : PROSE] = m;
             have[k][latex ? LATEX : PROSE] = true;
         }
-        i = ARES_MAX(m.start + m.text.len, i + 1);
-        if (latex) i = m.end;
+        i = latex ? m.end : ARES_MAX(m.start + m.text.len, i + 1);
     }
     for (int k = 0; k < ARES_COUNT(levels); k++) {
         ares_view box;

@@ -131,11 +131,7 @@ static int bracket_step(ares_view t, size_t *i)
     if (c == '\\' && *i + 1 < t.len) {
         ++*i;
         c = t.data[*i];
-        if (c != '{' && c != '}') {
-            if (c == 'l' || c == 'r') { /* \langle, \lfloor ... are brackets of their own, not counted */
-            }
-            return 0;
-        }
+        if (c != '{' && c != '}') return 0;
     }
     return c == '(' || c == '[' || c == '{' ? 1 : c == ')' || c == ']' || c == '}' ? -1 : 0;
 }

@@ -81,7 +81,7 @@ ares_view edit_join(ares_view a, ares_view b, ares_view c, ares_arena *arena)
     return (ares_view){ out, a.len + b.len + c.len };
 }
 
-static bool letter_at(ares_view t, size_t i)
+bool edit_alpha(ares_view t, size_t i)
 {
     utf8proc_int32_t p = 0;
     if (i >= t.len || utf8proc_iterate((const utf8proc_uint8_t *)t.data + i, (utf8proc_ssize_t)ARES_MIN(t.len - i, 4), &p) <= 0) return false;
@@ -96,7 +96,7 @@ ares_view edit_lower(ares_view t, ares_arena *arena)
         utf8proc_uint8_t bytes[4];
         utf8proc_int32_t point = (unsigned char)t.data[i];
         n = edit_char(t, i);
-        bool letter = letter_at(t, i);
+        bool letter = edit_alpha(t, i);
         if (point >= 0x80 && n == 1) {
             edit_add(&out, edit_cut(t, i, i + 1));
             in_word = false;
@@ -104,7 +104,7 @@ ares_view edit_lower(ares_view t, ares_arena *arena)
         }
         utf8proc_iterate((const utf8proc_uint8_t *)t.data + i, (utf8proc_ssize_t)n, &point);
         if (point == 0x130) edit_add_z(&out, "i\xcc\x87"); /* the one capital whose lower case is two characters */
-        else if (point == 0x3a3 && in_word && !letter_at(t, i + n)) edit_add_z(&out, "\xcf\x82"); /* sigma at the end of a word */
+        else if (point == 0x3a3 && in_word && !edit_alpha(t, i + n)) edit_add_z(&out, "\xcf\x82"); /* sigma at the end of a word */
         else edit_add(&out, (ares_view){ (const char *)bytes, (size_t)utf8proc_encode_char(utf8proc_tolower(point), bytes) });
         in_word = letter;
     }

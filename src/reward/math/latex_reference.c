@@ -189,13 +189,24 @@ static bool sign(reader *r, char c, ares_view t, size_t *i, edit_out *out)
     return true;
 }
 
+/* Names have letters of any alphabet here. */
+static ares_view control_name(ares_view t, size_t *i)
+{
+    ares_view name;
+    size_t end = *i + 1;
+    while (end < t.len && edit_alpha(t, end)) end += edit_char(t, end);
+    if (end == *i + 1) end = *i + latex_control(t, *i, &name);
+    name = edit_cut(t, *i + 1, end);
+    *i = end;
+    return name;
+}
+
 /* The control sequence at *i. alone: it stands where an argument is wanted and takes none itself. */
 static bool control(reader *r, ares_view t, size_t *i, bool alone, edit_out *out)
 {
-    ares_view name, a, b;
-    *i += latex_control(t, *i, &name);
+    ares_view a, b, name = control_name(t, i);
     if (!name.len) return true;
-    if (!edit_letter(name.data[0]) && !accent(name)) return !name.data[0] || sign(r, name.data[0], t, i, out);
+    if (!edit_alpha(name, 0) && !accent(name)) return !name.data[0] || sign(r, name.data[0], t, i, out);
     if (IS(name, "frac", "nicefrac")) {
         size_t at = *i;
         int first = alone ? 0 : argument(r, t, &at, &a), second = first > 0 ? argument(r, t, &at, &b) : first;

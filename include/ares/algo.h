@@ -106,7 +106,7 @@ int ares_agg_weights_micro(const char *mode, const ares_batch *b, const ares_mic
 
 /* ------------------------------------------------------------------ KL estimators (kl.c), x = log pi - log ref (formulas: src/algo/loss/kl.h) */
 typedef struct ares_kl {
-    const char *name, *doc;
+    const char *name, *doc, *formula, *paper;
     double (*value)(double x);      /* NULL: the exact sum over the vocabulary, from the logits of both models */
     double (*derivative)(double x); /* of the value by log pi; of k2 in the forms named with a + */
 } ares_kl;
@@ -161,7 +161,7 @@ enum {
     ARES_LOSS_DUAL = 32   /* clip_ratio_dual null is 3, not none */
 };
 typedef struct ares_loss {
-    const char *name, *doc, *paper;
+    const char *name, *doc, *formula, *paper; /* formula: of a token; r = exp(log pi - log old), A its advantage, sg: no gradient */
     unsigned flags;
     int (*compute)(const ares_loss_args *a);
 } ares_loss;
@@ -283,7 +283,8 @@ typedef struct ares_control_section {
 } ares_control_section;
 enum { ARES_CONTROL_SECTIONS = 4, ARES_CONTROL_NEEDS_GIDS = 1 };
 typedef struct ares_control {
-    const char *name, *doc;
+    const char *name, *doc, *formula, *paper;
+    const char *option;          /* words that ask for it */
     unsigned needs;              /* ARES_CONTROL_NEEDS_GIDS: prompts are told apart by gid, so ares_dataset_gids must hold */
     ares_control_section sections[ARES_CONTROL_SECTIONS]; /* options NULL: none left */
     size_t options_size;         /* of the whole struct, zeroed before its sections are bound */

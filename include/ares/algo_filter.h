@@ -55,7 +55,8 @@ typedef struct ares_verdict {
 } ares_verdict;
 enum { ARES_FILTER_SCORE = 1, ARES_FILTER_ACCURACY = 2, ARES_FILTER_LENGTH = 4, ARES_FILTER_ENTROPY = 8, ARES_FILTER_RANKS = 16 }; /* RANKS: compares groups with each other */
 typedef struct ares_filter {
-    const char *name, *doc, *paper;
+    const char *name, *doc, *formula, *paper; /* formula: of what stays */
+    const char *option;                /* words that ask for it */
     bool (*wanted)(const ares_filter_config *cfg);
     unsigned (*needs)(const ares_filter_config *cfg);
     int (*select)(const ares_filter_config *cfg, const ares_groups *g, ares_verdict *v); /* decides on groups whose keep is true; may clear it */

@@ -36,8 +36,7 @@ static void turn_level(const adv_pass *p, int64_t row, const uint8_t *ends, doub
     }
 }
 
-/* Turn ends of the batch; where it has none, a row is one turn, which ends on its last token of mask 1. */
-static int turn_ends(const adv_pass *p, const uint8_t **out)
+int adv_turn_ends(const adv_pass *p, const uint8_t **out)
 {
     const ares_batch *b = p->b;
     uint8_t *ends = ares_arena_calloc(&p->b->arena, (size_t)b->tokens + 1, 1);
@@ -62,7 +61,7 @@ static int estimate(const ares_adv *adv, bool bi_level, const ares_algorithm_con
     adv_pass p;
     const uint8_t *ends = NULL;
     ARES_TRY(adv_open(&p, adv, cfg, world, b));
-    if (bi_level) ARES_TRY(turn_ends(&p, &ends));
+    if (bi_level) ARES_TRY(adv_turn_ends(&p, &ends));
     double *reward = ares_arena_alloc(&b->arena, ((size_t)b->tokens + 1) * sizeof *reward);
     for (int64_t t = 0; t < b->tokens; t++) reward[t] = (double)b->token_level_rewards[t];
     for (int64_t r = 0; r < b->rows; r++) {
@@ -79,4 +78,4 @@ static int bi_level_gae(const ares_algorithm_config *cfg, ares_world *world, are
 const ares_adv ares_adv_gae = { "gae", "generalised advantages from a critic's values, whitened over the batch", "A_t = d_t + gamma lam A_{t+1}, d_t = r_t + gamma V_{t+1} - V_t",
                                 "arXiv 1506.02438", ARES_NEEDS_VALUES, gae };
 const ares_adv ares_adv_bi_level_gae = { "bi_level_gae", "gae over the turns of an episode, then over the tokens of each turn", "gae of turns at high_level_gamma; their values are the rewards of gae over tokens",
-                                         "RAGEN", ARES_NEEDS_VALUES, bi_level_gae };
+                                         "RAGEN, arXiv 2504.20073", ARES_NEEDS_VALUES, bi_level_gae };

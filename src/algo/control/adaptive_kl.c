@@ -85,6 +85,9 @@ static int load(void *state, const ares_json *json)
 const ares_control ares_control_adaptive_kl = {
     .name = "adaptive_kl",
     .doc = "the coefficient of KL in the reward follows the KL",
+    .formula = "coef <- coef (1 + clip(KL / target - 1, -0.2, 0.2) n / horizon)",
+    .paper = "arXiv 1909.08593, 2.2",
+    .option = "algorithm.kl_type=adaptive",
     .sections = { { "algorithm", adaptive_kl_options, 0 } },
     .options_size = sizeof(adaptive_kl_config),
     .wanted = wanted,

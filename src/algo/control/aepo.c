@@ -623,6 +623,10 @@ static int bootstrap_finish(void *state, ares_metrics *m)
 const ares_control ares_control_aepo = {
     .name = "aepo",
     .doc = "entropy threshold, difficulty of prompts, target counts and weights of the entropy reward, KL by token",
+    .formula = "tau <- ema tau + (1 - ema) median of the samples' percentiles; by difficulty: alpha <- clip(alpha + lr (HWE - target), min, max), of hard "
+               "prompts by target - HWE; target <- round(coef HWE)",
+    .paper = "ARES, arXiv 2510.08457",
+    .option = "algorithm.aepo=true",
     .needs = ARES_CONTROL_NEEDS_GIDS,
     .sections = { { "algorithm", algorithm_options, offsetof(aepo_options, algorithm) },
                   { "worker.actor", actor_options, offsetof(aepo_options, actor) },

@@ -21,4 +21,5 @@ static int within(const ares_filter_config *cfg, const ares_groups *g, ares_verd
     return ARES_OK;
 }
 
-const ares_filter ares_filter_accuracy_range = { "accuracy_range", "mean accuracy strictly within bounds", "AEPO", wanted, needs, within };
+const ares_filter ares_filter_accuracy_range = { "accuracy_range", "mean accuracy (or score) strictly within bounds", "filter_low < mean < filter_high", "ARES, arXiv 2510.08457",
+                                                 "algorithm.online_filtering=true", wanted, needs, within };

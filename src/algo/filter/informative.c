@@ -31,4 +31,5 @@ static int informative(const ares_filter_config *cfg, const ares_groups *g, ares
     return ARES_OK;
 }
 
-const ares_filter ares_filter_informative = { "informative", "right and wrong answers in the group", "arXiv 2503.14476, 3.2", wanted, needs, informative };
+const ares_filter ares_filter_informative = { "informative", "right and wrong answers in the group", "0 < right < answers", "arXiv 2503.14476, 3.2",
+                                              "algorithm.filter_groups.enable=true", wanted, needs, informative };

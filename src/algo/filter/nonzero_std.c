@@ -28,4 +28,4 @@ static int deviating(const ares_filter_config *cfg, const ares_groups *g, ares_v
     return ARES_OK;
 }
 
-const ares_filter ares_filter_nonzero_std = { "nonzero_std", "scores that differ within the group", "slime", wanted, needs, deviating };
+const ares_filter ares_filter_nonzero_std = { "nonzero_std", "scores that differ within the group", "std > 1e-6", "slime", "algorithm.dynamic_sampling_filter=nonzero_std", wanted, needs, deviating };

@@ -38,4 +38,5 @@ static int under_cap(const ares_filter_config *cfg, const ares_groups *g, ares_v
     return ARES_OK;
 }
 
-const ares_filter ares_filter_reward_cap = { "reward_cap", "mean reward at most its source's cap, and not all zeros", "slime, curriculum example", wanted, needs, under_cap };
+const ares_filter ares_filter_reward_cap = { "reward_cap", "mean reward at most its source's cap, and not all zeros", "mean <= cap of the data source, and a score that is not 0", "slime, curriculum example",
+                                             "algorithm.dynamic_sampling_filter=reward_cap", wanted, needs, under_cap };

@@ -127,4 +127,5 @@ static int rank_groups(const ares_filter_config *cfg, const ares_groups *g, ares
     return ARES_OK;
 }
 
-const ares_filter ares_filter_rv = { "rv", "groups ranked by the deviation of their rewards", "RAGEN, arXiv 2504.20073", wanted, needs, rank_groups };
+const ares_filter ares_filter_rv = { "rv", "groups ranked by the deviation of their rewards", "the first groups whose softmax(std) reach rollout_filter_value (top_p); a share, a number, or those near the best",
+                                     "RAGEN, arXiv 2504.20073", "worker.rollout.rollout_filter_value=0.9", wanted, needs, rank_groups };

@@ -16,4 +16,5 @@ static int cispo(const ares_loss_args *a)
     return ARES_OK;
 }
 
-const ares_loss ares_loss_cispo = { "cispo", "REINFORCE weighted by the clipped ratio, which passes no gradient", "arXiv 2506.13585", ARES_LOSS_LOCAL, cispo };
+const ares_loss ares_loss_cispo = { "cispo", "REINFORCE weighted by the clipped ratio, which passes no gradient", "-A log pi sg(clip(r, 1 - low, 1 + high))", "arXiv 2506.13585",
+                                    ARES_LOSS_LOCAL, cispo };

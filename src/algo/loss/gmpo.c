@@ -35,4 +35,5 @@ static int gmpo(const ares_loss_args *a)
     return ARES_OK;
 }
 
-const ares_loss ares_loss_gmpo = { "gmpo", "the geometric mean of token ratios clipped in log space", "arXiv 2507.20673", ARES_LOSS_ROWS, gmpo };
+const ares_loss ares_loss_gmpo = { "gmpo", "the geometric mean of token ratios clipped in log space",
+                                   "-mean(A) exp(mean over the row of sign(A) min(sign(A) log r, sign(A) clip(log r, -low, high)))", "arXiv 2507.20673", ARES_LOSS_ROWS, gmpo };

@@ -32,5 +32,8 @@ static int gspo(const ares_loss_args *a, const char *name, bool by_token)
 static int whole(const ares_loss_args *a) { return gspo(a, "gspo", false); }
 static int each(const ares_loss_args *a) { return gspo(a, "gspo_token", true); }
 
-const ares_loss ares_loss_gspo = { "gspo", "PPO's clip on the length-normalised ratio of the row", "arXiv 2507.18071", ARES_LOSS_ROWS | ARES_LOSS_CLIPS | ARES_LOSS_DUAL, whole };
-const ares_loss ares_loss_gspo_token = { "gspo_token", "the row's ratio, the gradient of each token by itself", "arXiv 2507.18071", ARES_LOSS_ROWS | ARES_LOSS_CLIPS | ARES_LOSS_DUAL, each };
+const ares_loss ares_loss_gspo = { "gspo", "PPO's clip on the length-normalised ratio of the row",
+                                   "that of default, with r = exp(mean over the row of log pi - log old)", "arXiv 2507.18071", ARES_LOSS_ROWS | ARES_LOSS_CLIPS | ARES_LOSS_DUAL, whole };
+const ares_loss ares_loss_gspo_token = { "gspo_token", "the row's ratio, the gradient of each token by itself",
+                                         "that of default, with r = sg(exp(mean over the row of log pi - log old)) pi / sg(pi)", "arXiv 2507.18071",
+                                         ARES_LOSS_ROWS | ARES_LOSS_CLIPS | ARES_LOSS_DUAL, each };

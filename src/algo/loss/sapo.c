@@ -15,4 +15,5 @@ static int sapo(const ares_loss_args *a)
     return ARES_OK;
 }
 
-const ares_loss ares_loss_sapo = { "sapo", "a sigmoid gate of the ratio in place of the clip", "arXiv 2511.20347", ARES_LOSS_LOCAL, sapo };
+const ares_loss ares_loss_sapo = { "sapo", "a sigmoid gate of the ratio in place of the clip", "-A (4 / tau) sigmoid(tau (r - 1)), tau by the sign of A", "arXiv 2511.20347",
+                                   ARES_LOSS_LOCAL, sapo };

@@ -160,4 +160,6 @@ static int without_pairs(const ares_loss_args *a)
     return ares_fail(ARES_EUNSUPPORTED, "loss: vapor: needs log-probs of the rows' chosen and rejected answers beside the completions'; ares_vapor_loss takes all of them");
 }
 
-const ares_loss ares_loss_vapor = { "vapor", "one clipped ratio of verifiable span and stored preference", "vapor.md 2", ARES_LOSS_PAIRS, without_pairs };
+const ares_loss ares_loss_vapor = { "vapor", "one clipped ratio of verifiable span and stored preference",
+                                    "-min(r' A, clip(r', 1 - low, 1 + high) A), log r' = clamp(S + beta (L_chosen - L_rejected), -20, 20), S and L sums of log pi - log ref over spans",
+                                    "VAPOR", ARES_LOSS_PAIRS, without_pairs };

@@ -115,5 +115,9 @@ static int cov(const ares_loss_args *a, bool by_kl)
 static int clip_cov(const ares_loss_args *a) { return cov(a, false); }
 static int kl_cov(const ares_loss_args *a) { return cov(a, true); }
 
-const ares_loss ares_loss_clip_cov = { "clip_cov", "PPO less a random few of the tokens with a large covariance of log-prob and advantage", "arXiv 2505.22617", ARES_LOSS_BATCH, clip_cov };
-const ares_loss ares_loss_kl_cov = { "kl_cov", "the unclipped surrogate, with a KL penalty on the tokens of largest covariance", "arXiv 2505.22617", ARES_LOSS_BATCH, kl_cov };
+const ares_loss ares_loss_clip_cov = { "clip_cov", "PPO less a random few of the tokens with a large covariance of log-prob and advantage",
+                                       "max(-A r, -A clip(r, 1 - low, 1 + high)), but 0 on a share clip_cov_ratio of the tokens, drawn where lb < (A - mean A)(log pi - mean log pi) < ub",
+                                       "arXiv 2505.22617", ARES_LOSS_BATCH, clip_cov };
+const ares_loss ares_loss_kl_cov = { "kl_cov", "the unclipped surrogate, with a KL penalty on the tokens of largest covariance",
+                                     "-A r, + ppo_kl_coef |log r| on the share kl_cov_ratio of the tokens with the largest (A - mean A)(log pi - mean log pi)", "arXiv 2505.22617",
+                                     ARES_LOSS_BATCH, kl_cov };

@@ -126,7 +126,7 @@ typedef struct ares_loss_sums {
     double neg_log_prob;                         /* weighted likewise: verl's entropy_loss, an estimate of the entropy */
     double tokens, clip_high, clip_low;          /* counts over mask-1 tokens */
     double neg_log_ratio, k2, k3;                /* estimators of KL(old || pi), plain sums over tokens; log-ratios clamped to +-20 */
-    double ratio, ratio_off, loss_abs;           /* sums of the loss's ratio, of |ratio - 1|, of |token loss| */
+    double ratio, ratio_clipped, ratio_off, loss_abs; /* sums of the loss's ratio, of it within the clip's bounds, of |ratio - 1|, of |token loss| */
     double saturated;                            /* tokens whose log-ratio lies beyond the clamp */
     double weight, weight_cut, weight_tokens;    /* rollout_is: sum of weights, count of those cut or zeroed, of all; 0 without */
     double entropy_right, tokens_right, entropy_wrong, tokens_wrong; /* plain sums, where samples' accuracy is known (right: above 1/2) */
@@ -354,4 +354,8 @@ int ares_masked_normalize(ares_world *world, double *x, const uint8_t *mask, int
 /* The chance that one of k answers out of n, of which `correct` are right, is right (arXiv 2107.03374, eq. 1). */
 double ares_pass_at_k(int64_t n, int64_t correct, int64_t k);
 int ares_pass_at_k_count(int64_t n); /* how many k are reported, 1, 2, 4 ... up to n; none of one answer */
+
+/* Every advantage, loss, aggregation, KL, entropy, filter, controller and correction with formula, paper, needs and option, as tables of Markdown,
+ * appended. (page.c) */
+void ares_algo_tables(ares_str *out);
 #endif

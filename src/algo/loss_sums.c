@@ -5,7 +5,7 @@
 
 /* Every member that simply adds up. */
 #define SUM_LIST(X)                                                                                                                     \
-    X(loss) X(kl) X(kl_plain) X(entropy) X(tokens) X(clip_high) X(clip_low) X(neg_log_ratio) X(k2) X(k3) X(ratio) X(ratio_off) X(loss_abs) \
+    X(loss) X(kl) X(kl_plain) X(entropy) X(tokens) X(clip_high) X(clip_low) X(neg_log_ratio) X(k2) X(k3) X(ratio) X(ratio_clipped) X(ratio_off) X(loss_abs) \
     X(saturated) X(weight) X(weight_cut) X(weight_tokens) X(neg_log_prob) X(entropy_right) X(tokens_right) X(entropy_wrong) X(tokens_wrong)
 
 void ares_loss_sums_init(ares_loss_sums *s) { *s = (ares_loss_sums){ .ratio_min = INFINITY, .ratio_max = -INFINITY }; }
@@ -58,6 +58,7 @@ void ares_loss_metrics(const ares_loss_sums *s, ares_metrics *m)
     ares_metrics_set(m, "actor/ratio_mean", s->ratio / n);
     ares_metrics_set(m, "actor/ratio_max", s->ratio_max);
     ares_metrics_set(m, "actor/ratio_min", s->ratio_min);
+    ares_metrics_set(m, "actor/clipped_ratio", s->ratio_clipped / n);
     ares_metrics_set(m, "actor/ratio_abs", s->ratio_off / n);
     ares_metrics_set(m, "actor/ratio_saturated", s->saturated / n);
     if (s->weight_tokens > 0) {

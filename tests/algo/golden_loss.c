@@ -423,6 +423,17 @@ static bool check_loss(golden *g, const loss_case *c, const char *mode, const ar
     return true;
 }
 
+/* -log pi averaged like the loss. */
+static double mean_surprise(golden *g, const loss_case *c, const char *mode)
+{
+    float *weight = ares_arena_calloc(g->arena, (size_t)c->n + 1, sizeof *weight);
+    ares_loss_sums sums;
+    ares_loss_sums_init(&sums);
+    if (!weights_of(g, mode, &c->b, (double)(c->n / c->b.rows), weight)) return NAN;
+    golden_ok(g, ares_loss_terms(&(ares_loss_args){ .cfg = &c->cfg, .n = c->n, .log_prob = c->log_prob, .weight = weight, .mask = c->b.response_mask, .sums = &sums }, NULL));
+    return sums.neg_log_prob;
+}
+
 GOLDEN(aepo, policy_loss)
 {
     loss_case c = { 0 };
@@ -434,6 +445,7 @@ GOLDEN(aepo, policy_loss)
     if (check_loss(g, &c, mode_of(g, "avg"), golden_want(g, "loss"), NULL, &s)) {
         const ares_json *m = golden_want(g, "metrics");
         golden_near(g, "ppo_kl", s.neg_log_ratio / s.tokens, ares_json_get(m, "ppo_kl"));
+        golden_near(g, "entropy_loss", mean_surprise(g, &c, mode_of(g, "avg")), ares_json_get(m, "entropy_loss"));
         if (ares_json_get(m, "pg_clipfrac_higher")) {
             golden_near(g, "pg_clipfrac_higher", s.clip_high / s.tokens, ares_json_get(m, "pg_clipfrac_higher"));
             golden_near(g, "pg_clipfrac_lower", s.clip_low / s.tokens, ares_json_get(m, "pg_clipfrac_lower"));
@@ -454,6 +466,7 @@ GOLDEN(dapo, policy_loss)
                    golden_want(g, "grad_logprobs"), &s)) {
         const ares_json *m = golden_want(g, "metrics");
         golden_near(g, "ratio", s.ratio / s.tokens, ares_json_get(m, "ratio"));
+        golden_near(g, "clipped_ratio", s.ratio_clipped / s.tokens, ares_json_get(m, "clipped_ratio"));
         golden_near(g, "clip_fraction", s.clip_high / s.tokens, ares_json_get(m, "clip_fraction"));
         golden_near(g, "dual_clip_fraction", s.clip_low / s.tokens, ares_json_get(m, "dual_clip_fraction"));
         golden_near(g, "approx_kl", s.neg_log_ratio / s.tokens, ares_json_get(m, "approx_kl"));

@@ -28,7 +28,7 @@ static int gmpo(const ares_loss_args *a)
             double log_ratio = loss_log_ratio(a, t);
             ares_gmpo_term token = ares_gmpo_token(log_ratio, (double)a->advantage[t], a->cfg->clip_ratio_low, a->cfg->clip_ratio_high);
             ares_token_term e = { row.loss, 0, row.ratio, token.clip_high, token.clip_low };
-            loss_see(a->sums, log_ratio, ares_loss_exp(ares_loss_bound(log_ratio)), &e, w / n);
+            loss_see(a, log_ratio, ares_loss_exp(ares_loss_bound(log_ratio)), &e, w / n);
             if (token.passes) a->d_log_prob[t] += (float)(w * row.gradient / n);
         }
     }

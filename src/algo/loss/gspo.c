@@ -19,7 +19,7 @@ static int gspo(const ares_loss_args *a, const char *name, bool by_token)
             if (!a->mask[t]) continue;
             double log_ratio = loss_log_ratio(a, t), w = loss_weight(a, t);
             ares_token_term e = ares_gspo_token(sum / n, (double)a->advantage[t], low, high, dual);
-            loss_see(a->sums, log_ratio, ares_loss_exp(ares_loss_bound(log_ratio)), &e, w);
+            loss_see(a, log_ratio, ares_loss_exp(ares_loss_bound(log_ratio)), &e, w);
             gradient += w * e.gradient;
             if (by_token) a->d_log_prob[t] += (float)(w * e.gradient);
         }

@@ -23,8 +23,9 @@ static inline double loss_weight(const ares_loss_args *a, int64_t t)
 static inline double loss_dual(const ares_loss_config *cfg, double otherwise) { return ares_is_null_f64(cfg->clip_ratio_dual) ? otherwise : cfg->clip_ratio_dual; }
 
 /* A token's share of the sums. ratio: of the token itself; e->ratio is the one its loss looks at; w: its whole weight. */
-static inline void loss_see(ares_loss_sums *s, double log_ratio, double ratio, const ares_token_term *e, double w)
+static inline void loss_see(const ares_loss_args *a, double log_ratio, double ratio, const ares_token_term *e, double w)
 {
+    ares_loss_sums *s = a->sums;
     double x = ares_loss_bound(log_ratio);
     int bin = (int)((x + 2) * 16);
     s->loss += e->loss * w;
@@ -35,6 +36,7 @@ static inline void loss_see(ares_loss_sums *s, double log_ratio, double ratio, c
     s->k2 += 0.5 * x * x;
     s->k3 += ratio - 1 - x;
     s->ratio += e->ratio;
+    s->ratio_clipped += ares_loss_clamp(e->ratio, 1 - a->cfg->clip_ratio_low, 1 + a->cfg->clip_ratio_high);
     s->ratio_off += e->ratio < 1 ? 1 - e->ratio : e->ratio - 1;
     s->loss_abs += e->loss < 0 ? -e->loss : e->loss;
     s->saturated += ares_loss_beyond(log_ratio);
@@ -47,7 +49,7 @@ static inline void loss_see(ares_loss_sums *s, double log_ratio, double ratio, c
 static inline void loss_add(const ares_loss_args *a, int64_t t, double log_ratio, const ares_token_term *e)
 {
     double w = loss_weight(a, t);
-    loss_see(a->sums, log_ratio, e->ratio, e, w);
+    loss_see(a, log_ratio, e->ratio, e, w);
     a->d_log_prob[t] += (float)(e->gradient * w);
 }
 #endif

@@ -13,7 +13,8 @@ static const char words[] =
     "  --ranks N              start N processes under mpirun\n"
     "  --check                check the configuration and stop; touches no weights\n"
     "  --print-config         print the resolved configuration and stop\n"
-    "  --help-config [PREFIX] every option with its default and meaning, as YAML\n";
+    "  --help-config [PREFIX] every option with its default and meaning, as YAML\n"
+    "  --help-algorithms      every advantage, loss, KL, filter .. with formula, paper and option, as Markdown\n";
 
 static const char train_help[] =
     "usage: ares-train [train] --config FILE [key=value ...]\n"
@@ -63,7 +64,7 @@ static int run_sft(ares_config *cfg, const ares_train_config *c, ares_world *wor
 }
 
 /* Takes our own words out; the configuration's stay in rest. */
-typedef struct own_words { bool help, check, print, help_config; const char *prefix, *output; const char **rest; int n_rest; } own_words;
+typedef struct own_words { bool help, check, print, help_config, help_algorithms; const char *prefix, *output; const char **rest; int n_rest; } own_words;
 
 static int take_words(const config_verb *v, int argc, char **argv, own_words *w)
 {
@@ -73,6 +74,7 @@ static int take_words(const config_verb *v, int argc, char **argv, own_words *w)
         if (strcmp(a, "--help") == 0 || strcmp(a, "-h") == 0) w->help = true;
         else if (strcmp(a, "--check") == 0) w->check = true;
         else if (strcmp(a, "--print-config") == 0) w->print = true;
+        else if (strcmp(a, "--help-algorithms") == 0) w->help_algorithms = true;
         else if (strcmp(a, "--help-config") == 0) {
             w->help_config = true;
             if (i + 1 < argc && argv[i + 1][0] != '-' && !strchr(argv[i + 1], '=')) w->prefix = argv[++i];
@@ -85,6 +87,15 @@ static int take_words(const config_verb *v, int argc, char **argv, own_words *w)
 }
 
 static int print_text(const ares_str *text) { return fwrite(text->data, 1, text->len, stdout) == text->len && fflush(stdout) == 0 ? ARES_OK : ares_fail(ARES_EIO, "stdout cannot be written"); }
+
+static int print_algorithms(void)
+{
+    ares_str text = { 0 };
+    ares_algo_tables(&text);
+    int rc = print_text(&text);
+    ares_str_fini(&text);
+    return rc;
+}
 
 static int configured(const config_verb *v, ares_config *cfg, ares_train_config *c, const own_words *w, ares_world *world)
 {
@@ -119,6 +130,7 @@ static int run_verb(const config_verb *v, int argc, char **argv)
     ares_world *world = NULL;
     int rc = take_words(v, argc, argv, &w);
     if (rc == ARES_OK && w.help) printf(v->help, words);
+    else if (rc == ARES_OK && w.help_algorithms) rc = print_algorithms();
     else if (rc == ARES_OK) {
         ares_train_config c;
         memset(&c, 0, sizeof c);

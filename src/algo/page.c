@@ -1,0 +1,197 @@
+/*
+ * The tables of docs/algorithms.md, as `ares-train --help-algorithms` prints them: what the tables of this room hold, in their order, and
+ * what is a choice or a number of an option and no entry (notes).
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "ares/algo.h"
+#include "ares/algo_filter.h"
+
+typedef struct note {
+    const char *name, *doc, *formula, *paper, *needs, *option;
+} note;
+
+static const note aggregations[] = {
+    { "token-mean", "every token weighs the same", "1 / N", "arXiv 2503.14476, 3.3", "", "worker.actor.loss_avg_mode=token-mean" },
+    { "seq-mean-token-mean", "every row weighs the same", "1 / (B n)", "arXiv 2402.03300", "", "worker.actor.loss_avg_mode=seq-mean-token-mean" },
+    { "seq-mean-token-sum", "the sum over a row, the mean over rows", "1 / B", "verl", "", "worker.actor.loss_avg_mode=seq-mean-token-sum" },
+    { "seq-mean-token-sum-norm", "the sum over all tokens by the longest possible response", "1 / loss_scale_factor", "arXiv 2503.20783", "",
+      "worker.actor.loss_avg_mode=seq-mean-token-sum-norm" },
+    { "global", "N and B of the mini-batch over all ranks: no memory knob changes a gradient", "as above", "", "", "worker.actor.loss_norm=global" },
+    { "micro", "N and B of each micro-batch, weights over micro-batches x ranks", "as above / (micro-batches x ranks)", "verl, RLinf", "", "worker.actor.loss_norm=micro" },
+    { "valid_token_scope", "N of all mini-batches of the step", "1 / N of the step", "RLinf", "token-mean", "worker.actor.valid_token_scope=rollout" },
+};
+
+static const note critic[] = {
+    { "value", "squared error, clipped around the old value", "max((v - R)^2, (clip(v, old - range, old + range) - R)^2) / 2", "arXiv 1707.06347", "a critic", "worker.critic.cliprange_value=0.5" },
+};
+
+static const note entropies[] = {
+    { "token entropy", "exact, over the whole vocabulary, with its gradient", "H = log sum exp z - sum p z", "", "logits", "" },
+    { "entropy bonus", "a term of the loss", "- entropy_coeff H", "arXiv 1707.06347, equation 9", "", "worker.actor.entropy_coeff=0.001" },
+    { "top-k with tail", "of the likeliest candidates, what they leave of the mass as one more outcome", "H = - sum p log p - rest log rest", "ARES's source", "", "ares_entropy_top_k in C" },
+    { "window entropy", "the mean entropy of the w tokens behind a token", "W_t = (H_{t+1} + ... + H_{t+w}) / w", "ARES, arXiv 2510.08457", "", "worker.rollout.window_size=4" },
+    { "sample's threshold", "a percentile of a response's windows, those without enough tokens at their mean", "percentile(W, q), linear between order statistics", "ARES, arXiv 2510.08457", "",
+      "algorithm.entropy_percentile=95" },
+    { "tau", "the threshold, a moving average", "tau <- ema tau + (1 - ema) median over responses", "ARES, arXiv 2510.08457", "", "algorithm.entropy_threshold_ema=0.99" },
+    { "HWE tokens", "tokens of high window entropy, and their number", "W_t >= tau", "ARES, arXiv 2510.08457", "", "algorithm.aepo=true" },
+};
+
+static const note controllers[] = {
+    { "fixed", "KL in the reward at a constant coefficient", "r_t - kl_coef KL_t", "arXiv 1909.08593", "a reference", "algorithm.kl_type=fixed" },
+    { "KL loss", "KL as a term of the loss at a constant coefficient", "+ kl_coef KL_t", "arXiv 2402.03300", "a reference", "algorithm.use_kl_loss=true" },
+    { "dynamic KL", "KL weighed by token: less at HWE tokens, steered by difficulty", "KL_t x factor of the difficulty x (hwe_kl_scale at HWE tokens)", "ARES, arXiv 2510.08457",
+      "a reference, prompts told apart", "worker.actor.dynamic_kl_loss=true" },
+    { "dual_ascent", "dynamic KL: a budget of KL by difficulty", "lambda <- max(0, lambda + kl_lambda_lr (KL - budget))", "ARES, arXiv 2510.08457", "dynamic KL", "algorithm.kl_bucket_controller=dual_ascent" },
+    { "log_space", "dynamic KL: a target of KL by difficulty", "ln beta <- ln beta + lr clip(error, -c, c), error smoothed of KL / target - 1", "ARES, arXiv 2510.08457", "dynamic KL",
+      "algorithm.kl_bucket_controller=log_space" },
+    { "difficulty_aware_kl_penalty", "KL by difficulty", "KL_t x 2, 1, 0.5 for easy, medium, hard prompts", "ARES, arXiv 2510.08457", "a reference, prompts told apart", "algorithm.difficulty_aware_kl_penalty=true" },
+    { "second chance", "less KL for answers that explore and fail", "KL_t x second_chance_kl_relax", "ARES, arXiv 2510.08457", "a reference", "worker.actor.enable_second_chance_kl=true" },
+};
+
+static const note corrections[] = {
+    { "token", "a weight for each token", "w = exp(log old - log rollout)", "Yao et al. 2025", "", "worker.actor.rollout_is=token" },
+    { "sequence", "one for a row: of the product of its tokens", "w = exp(sum over the row)", "verl", "whole rows", "worker.actor.rollout_is=sequence" },
+    { "geometric", "one for a row: of their geometric mean", "w = exp(mean over the row)", "verl", "whole rows", "worker.actor.rollout_is=geometric" },
+    { "truncate", "weights cut off above", "min(w, rollout_is_threshold)", "Yao et al. 2025", "rollout_is", "worker.actor.rollout_is_mode=truncate" },
+    { "mask", "0 outside of the thresholds", "w where lower <= w <= rollout_is_threshold, else 0", "IcePop; verl", "rollout_is", "worker.actor.rollout_is_mode=mask" },
+    { "importance_sampling_fix", "advantages weighed in place of losses", "A min(exp(log old - log rollout), importance_sampling_clip)", "RLinf", "", "algorithm.importance_sampling_fix=true" },
+    { "early stop", "tokens whose mean ratio is too large teach nothing", "gradient 0 where mean r > early_stop_imp_ratio", "RLinf", "whole mini-batch, or micro", "worker.actor.early_stop_imp_ratio=5" },
+};
+
+/* ---------------------------------------------------------------- Markdown */
+static void add_text(ares_str *out, const char *text)
+{
+    for (; *text; text++) {
+        if (strchr("|<\\*", *text)) ares_str_add_char(out, '\\');
+        ares_str_add_char(out, *text);
+    }
+}
+
+static void add_code(ares_str *out, const char *text)
+{
+    if (!*text) return;
+    ares_str_add_char(out, '`');
+    for (; *text; text++) ares_str_addf(out, "%s%c", *text == '|' ? "\\" : "", *text); /* GitHub unescapes it, also in code */
+    ares_str_add_char(out, '`');
+}
+
+static void head(ares_str *out, const char *title, const char *formula)
+{
+    ares_str_addf(out, "%s## %s\n\n| name | what | %s | from | needs | option |\n|---|---|---|---|---|---|\n", out->len ? "\n" : "", title, formula);
+}
+
+/* words: the name and its aliases, "name=alias=alias". */
+static void row(ares_str *out, const char *words, const note *n)
+{
+    ares_str_add_z(out, "| ");
+    if (strchr(n->name, ' ')) add_text(out, n->name);
+    else add_code(out, n->name);
+    for (const char *w = strchr(words, '='); w; w = strchr(w + 1, '=')) {
+        size_t len = strcspn(w + 1, "=");
+        ares_str_addf(out, ", `%.*s`", (int)len, w + 1);
+    }
+    ares_str_add_z(out, " | ");
+    add_text(out, n->doc);
+    ares_str_add_z(out, " | ");
+    add_code(out, n->formula);
+    ares_str_add_z(out, " | ");
+    add_text(out, n->paper);
+    ares_str_add_z(out, " | ");
+    add_text(out, n->needs);
+    ares_str_add_z(out, " | ");
+    add_code(out, n->option);
+    ares_str_add_z(out, " |\n");
+}
+
+static void notes(ares_str *out, const note *n, int count)
+{
+    for (int i = 0; i < count; i++) row(out, n[i].name, &n[i]);
+}
+
+static const char *option_of(char text[128], const char *path, const char *name)
+{
+    (void)snprintf(text, 128, "%s=%s", path, name);
+    return text;
+}
+
+static void advantages(ares_str *out)
+{
+    int count;
+    const ares_adv *const *list = ares_adv_list(&count);
+    head(out, "Advantages", "of a token");
+    for (int i = 0; i < count; i++) {
+        char option[128];
+        const char *needs = list[i]->needs & ARES_NEEDS_VALUES ? "a critic" : list[i]->needs & ARES_NEEDS_BASELINE ? "a greedy answer to each prompt"
+                            : list[i]->needs & ARES_NEEDS_GROUPS ? "groups (rollout.n of 2 or more)" : "";
+        row(out, list[i]->name, &(note){ list[i]->name, list[i]->doc, list[i]->formula, list[i]->paper, needs, option_of(option, "algorithm.adv_estimator", list[i]->name) });
+    }
+}
+
+static void losses(ares_str *out)
+{
+    int count, words_count;
+    const ares_loss *const *list = ares_loss_list(&count);
+    const char *const *words = ares_loss_names(&words_count);
+    head(out, "Policy losses", "of a token");
+    for (int i = 0; i < count; i++) {
+        unsigned f = list[i]->flags;
+        char option[128];
+        const char *needs = f & ARES_LOSS_LOCAL ? "the token alone" : f & ARES_LOSS_ROWS ? "whole rows" : f & ARES_LOSS_BATCH ? "the whole mini-batch, on all ranks" : "stored answers beside the completions";
+        /* The trainer refuses losses of pairs (ares_loss_check). */
+        if (f & ARES_LOSS_PAIRS) (void)snprintf(option, sizeof option, "ares_%s_loss in C", list[i]->name);
+        else option_of(option, "worker.actor.loss_type", list[i]->name);
+        row(out, words[i], &(note){ list[i]->name, list[i]->doc, list[i]->formula, list[i]->paper, needs, option });
+    }
+    notes(out, critic, ARES_COUNT(critic));
+}
+
+/* Estimators are found by their words, whose first is the name. */
+static void estimators(ares_str *out)
+{
+    int count;
+    const char *const *words = ares_kl_names(&count);
+    head(out, "KL to the reference model", "value, x = log pi - log ref");
+    for (int i = 0; i < count; i++) {
+        char name[32], option[128];
+        (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(words[i], "="), words[i]);
+        const ares_kl *kl = ares_kl_find(name);
+        row(out, words[i], &(note){ kl->name, kl->doc, kl->formula, kl->paper, kl->value ? "a reference" : "the logits of both models", option_of(option, "algorithm.kl_penalty", kl->name) });
+    }
+}
+
+static void filters(ares_str *out)
+{
+    int count;
+    const ares_filter *const *list = ares_filter_list(&count);
+    head(out, "Group filters", "what stays");
+    for (int i = 0; i < count; i++) row(out, list[i]->name, &(note){ list[i]->name, list[i]->doc, list[i]->formula, list[i]->paper, "groups", list[i]->option });
+}
+
+static void controls(ares_str *out)
+{
+    int count;
+    const ares_control *const *list = ares_control_list(&count);
+    head(out, "Controllers", "rule");
+    for (int i = 0; i < count; i++) {
+        const char *needs = list[i]->needs & ARES_CONTROL_NEEDS_GIDS ? "prompts told apart" : "";
+        row(out, list[i]->name, &(note){ list[i]->name, list[i]->doc, list[i]->formula, list[i]->paper, needs, list[i]->option });
+    }
+    notes(out, controllers, ARES_COUNT(controllers));
+}
+
+void ares_algo_tables(ares_str *out)
+{
+    advantages(out);
+    losses(out);
+    head(out, "From token losses to one", "weight of a token");
+    notes(out, aggregations, ARES_COUNT(aggregations));
+    estimators(out);
+    head(out, "Entropy", "formula");
+    notes(out, entropies, ARES_COUNT(entropies));
+    filters(out);
+    controls(out);
+    head(out, "When the sampler is not the trainer", "rule");
+    notes(out, corrections, ARES_COUNT(corrections));
+}

@@ -1,5 +1,6 @@
-# libares_cuda.so: the CUDA twins of the kernels. The program never links it; it opens it when a device is cuda.
+# libares_cuda.so: the CUDA twins of the kernels and of algo. The program never links it; it opens it when a device is cuda.
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cu)
+file(GLOB algo_twins CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/algo/cuda/*.cu)
 if(ARES_CUDA STREQUAL "OFF" OR NOT sources)
     return()
 endif()
@@ -24,10 +25,11 @@ enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
 message(STATUS "CUDA: ${CUDAToolkit_VERSION}")
 
-add_library(ares_cuda SHARED ${sources})
-target_include_directories(ares_cuda PRIVATE ${CMAKE_SOURCE_DIR}/include)
+add_library(ares_cuda SHARED ${sources} ${algo_twins})
+target_include_directories(ares_cuda PRIVATE ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src/kernels/cuda ${CMAKE_SOURCE_DIR}/src/algo)
+set_source_files_properties(${algo_twins} PROPERTIES COMPILE_OPTIONS --fmad=false) # f64, as the C is compiled: the CPU's bits
 target_compile_definitions(ares_cuda PRIVATE _GNU_SOURCE)
 # Hopper as it is, everything from Ampere on by just-in-time compilation.
-target_compile_options(ares_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--fmad=true
-    -gencode=arch=compute_90a,code=sm_90a -gencode=arch=compute_80,code=compute_80 -Xcompiler=-Wall,-Wextra>)
+target_compile_options(ares_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-gencode=arch=compute_90a,code=sm_90a
+    -gencode=arch=compute_80,code=compute_80 -Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Werror>)
 target_link_libraries(ares_cuda PRIVATE CUDA::cudart CUDA::cublas)

@@ -54,6 +54,15 @@ foreach(room IN LISTS ARES_ROOMS ITEMS e2e)
     ares_add_ctests(${room} test_${room} "${sources}")
 endforeach()
 
+# The CUDA twins of algo with every thread a fiber: test_algo runs them where there is no card.
+if(TARGET test_algo)
+    add_library(ares_algo_emulated SHARED ${CMAKE_SOURCE_DIR}/tests/gpu/emulate/emulate.cpp)
+    target_include_directories(ares_algo_emulated PRIVATE ${CMAKE_SOURCE_DIR}/tests/gpu/emulate ${CMAKE_SOURCE_DIR}/src/algo)
+    target_link_libraries(ares_algo_emulated PRIVATE ares_flags)
+    target_link_options(ares_algo_emulated PRIVATE -Wl,-Bsymbolic)
+    add_dependencies(test_algo ares_algo_emulated)
+endif()
+
 if(EXISTS ${CMAKE_SOURCE_DIR}/tests/golden_main.c AND goldens)
     add_executable(ares-golden ${CMAKE_SOURCE_DIR}/tests/golden_main.c ${goldens})
     target_include_directories(ares-golden PRIVATE ${CMAKE_SOURCE_DIR}/tests)

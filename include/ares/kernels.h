@@ -151,7 +151,7 @@ typedef struct ares_logits_args {
     float *log_prob, *entropy, *lse;    /* [rows]; written by forward (entropy and lse may be NULL); entropy and lse read by backward */
     const float *c_log_prob, *c_entropy; /* [rows] backward: d loss = c_log_prob d log_prob + c_entropy d entropy; c_entropy may be NULL */
 } ares_logits_args;
-/* Called per row chunk by head_fused, in row order, from one thread, and may call no kernel: fills c_log_prob and c_entropy (zeroed before) of rows [row, row + n). */
+/* Called per row chunk by head_fused, in row order, from one thread, and may call no kernel but, on a card, algo's twins: fills c_log_prob and c_entropy (zeroed before) of rows [row, row + n). */
 typedef void ares_head_loss_fn(void *ctx, int32_t row, int32_t n, const float *log_prob, const float *entropy, float *c_log_prob, float *c_entropy);
 
 /* One token for each row: argmax of z + Gumbel(key, token id) over the nucleus. Records what training will recompute, bit for bit. */
@@ -239,6 +239,8 @@ typedef struct ares_kernels {
 /* Opens "cpu" (threads <= 0: all) or "cuda", "cuda:1". The instruction set is the best this machine has, or ARES_ISA=plain|avx2|avx512. */
 int ares_device_open(const char *name, int threads, ares_device *out);
 void ares_device_close(ares_device *d);
+/* What the device's library exports under a name, for rooms that have twins of their own in it; NULL on the CPU, and where there is no such name. */
+void *ares_device_symbol(const ares_device *d, const char *name);
 /* The CPU table of one instruction set ("plain", "avx2", "avx512"), NULL where the machine lacks it: for tests. */
 const ares_kernels *ares_kernels_cpu(const char *isa);
 

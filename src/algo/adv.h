@@ -43,6 +43,9 @@ void adv_spread(adv_pass *p);
 /* Writes the columns, then what options do to any estimator's advantages: zero, normalised, corrected for the sampler. */
 int adv_close(adv_pass *p);
 
+/* Turn ends of the batch; where it has none, a row is one turn, which ends on its last token of mask 1. From the batch's arena. (adv/gae.c) */
+int adv_turn_ends(const adv_pass *p, const uint8_t **out);
+
 /* A function of one group spread over its tokens: the whole of most estimators. */
 int adv_of_groups(const ares_adv *adv, const ares_algorithm_config *cfg, ares_world *world, ares_batch *b, adv_group_fn *fn);
 void adv_mean_free(const adv_pass *p, const adv_group *g, double *advantage); /* score less the group's mean */

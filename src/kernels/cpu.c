@@ -124,6 +124,7 @@ static void cuda_library_path(char *path, size_t size)
 
 typedef void cuda_close_fn(ares_device *d);
 static cuda_close_fn *close_cuda; /* of the library, once it is open */
+static void *cuda_library;
 
 static int open_cuda(const char *name, int index, ares_device *out)
 {
@@ -145,12 +146,15 @@ static int open_cuda(const char *name, int index, ares_device *out)
     *(void **)&close_cuda = dlsym(library, "ares_cuda_close");
     if (!table || !open || !close_cuda)
         return ares_fail(ARES_EDEVICE, "kernels: device = '%s': %s is of another version; build it again", name, path);
+    cuda_library = library;
     char message[512] = "";
     *out = (ares_device){ .k = table(), .index = index };
     if (open(out, index, message, sizeof message) == ARES_OK) return ARES_OK;
     *out = (ares_device){ .index = -1 };
     return ares_fail(ARES_EDEVICE, "kernels: device = '%s': %s; use device=cpu", name, message);
 }
+
+void *ares_device_symbol(const ares_device *d, const char *name) { return d->k && d->index >= 0 && cuda_library ? dlsym(cuda_library, name) : NULL; }
 
 /* ------------------------------------------------------------------ devices */
 

@@ -60,13 +60,15 @@ static int64_t share(double ratio, double tokens)
     return k < 1 ? 1 : (int64_t)k;
 }
 
-static int clip_cov_chosen(const ares_loss_args *a, const means *m, const ares_token_term *term, uint64_t *key, uint8_t *chosen)
+static int clip_cov_chosen(const ares_loss_args *a, const means *m, uint64_t *key, uint8_t *chosen)
 {
+    double low = 1 - a->cfg->clip_ratio_low, high = 1 + a->cfg->clip_ratio_high;
     for (int64_t r = 0; r < loss_rows(a); r++)
         for (int64_t from = loss_row(a, r), t = from; t < loss_row(a, r + 1); t++) {
             if (!a->mask[t]) continue;
             double cov = covariance(a, m, t);
-            chosen[t] = cov > a->cfg->clip_cov_lb && cov < a->cfg->clip_cov_ub && !term[t].clip_high;
+            bool between = cov > a->cfg->clip_cov_lb && cov < a->cfg->clip_cov_ub;
+            chosen[t] = between && !ares_ppo_token(loss_log_ratio(a, t), (double)a->advantage[t], low, high, HUGE_VAL).clip_high;
             key[t] = loss_lot(a, r, t - from);
         }
     return choose(a, key, share(a->cfg->clip_cov_ratio, m->tokens), chosen);
@@ -82,25 +84,31 @@ static int kl_cov_chosen(const ares_loss_args *a, const means *m, uint64_t *key,
     return choose(a, key, share(a->cfg->kl_cov_ratio, m->tokens), chosen);
 }
 
-static int cov(const ares_loss_args *a, bool by_kl)
+int loss_cov_choose(const ares_loss_args *a, bool by_kl, uint8_t *chosen, bool *any)
 {
     means m;
-    double low = 1 - a->cfg->clip_ratio_low, high = 1 + a->cfg->clip_ratio_high;
+    *any = false;
     int rc = ares_world_agree(a->world, loss_check(a, by_kl ? "kl_cov" : "clip_cov"));
     if (rc != ARES_OK) return rc;
     ARES_TRY(means_of(a, &m));
-    if (m.tokens == 0) return ARES_OK;
-    ares_token_term *term = ares_calloc((size_t)(a->n + 1), sizeof *term);
+    *any = m.tokens > 0;
+    if (!*any || (by_kl && !(a->cfg->kl_cov_ratio > 0))) return ARES_OK;
     uint64_t *key = ares_calloc((size_t)(a->n + 1), sizeof *key);
+    rc = by_kl ? kl_cov_chosen(a, &m, key, chosen) : clip_cov_chosen(a, &m, key, chosen);
+    ares_free(key);
+    return rc;
+}
+
+static int cov(const ares_loss_args *a, bool by_kl)
+{
+    double low = 1 - a->cfg->clip_ratio_low, high = 1 + a->cfg->clip_ratio_high;
     uint8_t *chosen = ares_calloc((size_t)(a->n + 1), 1);
-    for (int64_t t = 0; t < a->n && !by_kl; t++)
-        if (a->mask[t]) term[t] = ares_ppo_token(loss_log_ratio(a, t), (double)a->advantage[t], low, high, HUGE_VAL);
-    if (!by_kl) rc = clip_cov_chosen(a, &m, term, key, chosen);
-    else if (a->cfg->kl_cov_ratio > 0) rc = kl_cov_chosen(a, &m, key, chosen);
-    for (int64_t t = 0; t < a->n && rc == ARES_OK; t++) {
+    bool any;
+    int rc = loss_cov_choose(a, by_kl, chosen, &any);
+    for (int64_t t = 0; t < a->n && rc == ARES_OK && any; t++) {
         if (!a->mask[t]) continue;
-        double log_ratio = loss_log_ratio(a, t);
-        ares_token_term e = by_kl ? ares_kl_cov_token(log_ratio, (double)a->advantage[t], chosen[t], a->cfg->ppo_kl_coef) : term[t];
+        double log_ratio = loss_log_ratio(a, t), advantage = (double)a->advantage[t];
+        ares_token_term e = by_kl ? ares_kl_cov_token(log_ratio, advantage, chosen[t], a->cfg->ppo_kl_coef) : ares_ppo_token(log_ratio, advantage, low, high, HUGE_VAL);
         if (!by_kl) {
             e.clip_low = e.clip_high;
             e.clip_high = chosen[t];
@@ -108,7 +116,7 @@ static int cov(const ares_loss_args *a, bool by_kl)
         }
         loss_add(a, t, log_ratio, &e);
     }
-    ares_free(term), ares_free(key), ares_free(chosen);
+    ares_free(chosen);
     return rc;
 }
 

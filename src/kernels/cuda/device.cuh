@@ -13,7 +13,7 @@
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
 
-enum cuda_slot { CUDA_WEIGHT, CUDA_LOGITS, CUDA_ROWS, CUDA_SUMS, CUDA_SLOTS };
+enum cuda_slot { CUDA_WEIGHT, CUDA_LOGITS, CUDA_ROWS, CUDA_SUMS, CUDA_TWIN, CUDA_SLOTS }; /* TWIN: of src/algo/cuda, which head_fused's callback may use */
 
 typedef struct cuda_context {
     int index;

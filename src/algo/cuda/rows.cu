@@ -1,0 +1,373 @@
+/*
+ * Twins that walk rows: advantages from the last token to the first, windows of entropy with each row's percentile, statistics of groups.
+ * Everything in f64 and in the CPU's order of operations, but for the mean that pads a row's list of windows and the sums of rows, which
+ * meet in a block's tree.
+ */
+#include "twin.cuh"
+
+#include <math.h>
+
+/* ------------------------------------------------------------------ advantages: a warp a row */
+
+typedef struct gae_job {
+    int64_t rows;
+    const int64_t *start;
+    const float *rewards, *values;
+    const uint8_t *mask, *ends; /* ends NULL: of tokens alone */
+    double gamma, lam, high;
+    double *advantages, *returns;
+} gae_job;
+
+/* 32 tokens at a time: lane i reads the i-th, then every lane walks all of them, and keeps what is its own. */
+static __global__ void __launch_bounds__(TWIN_THREADS) gae_rows(gae_job j)
+{
+    int lane = (int)threadIdx.x % 32;
+    int64_t warps = (int64_t)gridDim.x * TWIN_WARPS;
+    for (int64_t row = (int64_t)blockIdx.x * TWIN_WARPS + threadIdx.x / 32; row < j.rows; row += warps) {
+        int64_t from = j.start[row], to = j.start[row + 1];
+        double next_value = 0, carried = 0, next_turn = 0, turn = 0; /* of tokens, and of turns */
+        for (int64_t base = from + (to - from + 31) / 32 * 32 - 32; base >= from; base -= 32) {
+            int64_t t = base + lane;
+            bool here = t < to;
+            int seen = here && j.mask[t] != 0, end = here && j.ends && j.ends[t] != 0;
+            double reward = here ? (double)j.rewards[t] : 0, value = here ? (double)j.values[t] : 0, advantage = 0, returned = 0;
+            for (int i = 31; i >= 0; i--) {
+                double r = __shfl_sync(TWIN_ALL, reward, i), v = __shfl_sync(TWIN_ALL, value, i);
+                int known = __shfl_sync(TWIN_ALL, seen | end << 1, i);
+                if (!(known & 1)) continue;
+                if (known & 2) { /* the reward becomes what the turn is worth, later turns included */
+                    turn = r + j.high * next_turn - v + j.high * j.lam * turn;
+                    next_turn = v;
+                    r = turn + v;
+                    next_value = carried = 0; /* nothing of a later turn is carried into this one */
+                }
+                carried = r + j.gamma * next_value - v + j.gamma * j.lam * carried;
+                next_value = v;
+                if (i == lane) {
+                    advantage = carried;
+                    returned = carried + v;
+                }
+            }
+            if (!here) continue;
+            j.advantages[t] = advantage;
+            j.returns[t] = returned;
+        }
+    }
+}
+
+int cuda_algo_gae(ares_device *d, const ares_twin_gae *t)
+{
+    int64_t rows = t->of.rows, n = rows ? t->of.row_start[rows] : 0;
+    if (n == 0) return ARES_OK;
+    twin_room m = twin_open(d, (size_t)n * (2 * sizeof(float) + 2 + 2 * sizeof(double)) + (size_t)(rows + 1) * sizeof(int64_t), 7);
+    gae_job j = {};
+    j.rows = rows;
+    j.start = twin_up(&m, t->of.row_start, rows + 1);
+    j.rewards = twin_up(&m, t->rewards, n);
+    j.values = twin_up(&m, t->values, n);
+    j.mask = twin_up(&m, t->mask, n);
+    j.ends = twin_up(&m, t->turn_ends, n);
+    j.gamma = t->gamma, j.lam = t->lam, j.high = t->high_level_gamma;
+    j.advantages = twin_take<double>(&m, n);
+    j.returns = twin_take<double>(&m, n);
+    if (!m.c) return twin_close(&m);
+    twin_begin(&m);
+    cuda_launch(m.c, "algo: gae", gae_rows, twin_blocks((rows + TWIN_WARPS - 1) / TWIN_WARPS), TWIN_THREADS, 0, j);
+    twin_end(&m);
+    int rc = twin_close(&m);
+    if (rc != ARES_OK) return rc;
+    twin_down(&m, t->advantages, j.advantages, n);
+    twin_down(&m, t->returns, j.returns, n);
+    return twin_close(&m);
+}
+
+/* ------------------------------------------------------------------ windows: a block a row */
+
+enum { DIRECT = 32 }; /* longer windows are made of two sums, as on the CPU (entropy.c) */
+
+typedef struct window_job {
+    int64_t rows, w;
+    const int64_t *start;
+    const float *h;
+    double q, tau;
+    const uint8_t *candidates;
+    double *window, *behind, *ahead; /* the last two: [n] each where w is long */
+    double *threshold;
+    uint8_t *mask;
+    ares_hwe *hwe;
+} window_job;
+
+static __device__ void short_windows(const float *h, int64_t windows, int64_t w, double *window)
+{
+    for (int64_t t = threadIdx.x; t < windows; t += TWIN_THREADS) {
+        double sum = (double)h[t + 1];
+        for (int64_t k = 2; k <= w; k++) sum += (double)h[t + k];
+        window[t] = sum / (double)w;
+    }
+}
+
+/* van Herk's cuts: a thread a cut. */
+static __device__ void long_windows(const float *h, int64_t n, int64_t windows, int64_t w, double *behind, double *ahead, double *window)
+{
+    for (int64_t cut = (int64_t)threadIdx.x * w; windows && cut < n; cut += (int64_t)TWIN_THREADS * w) {
+        int64_t end = cut + w < n ? cut + w : n;
+        behind[cut] = (double)h[cut];
+        for (int64_t i = cut + 1; i < end; i++) behind[i] = behind[i - 1] + (double)h[i];
+        ahead[end - 1] = (double)h[end - 1];
+        for (int64_t i = end - 2; i >= cut; i--) ahead[i] = (double)h[i] + ahead[i + 1];
+    }
+    __syncthreads();
+    for (int64_t t = threadIdx.x; t < windows; t += TWIN_THREADS)
+        window[t] = (t % w == w - 1 ? ahead[t + 1] : ahead[t + 1] + behind[t + w]) / (double)w;
+}
+
+/* The list whose percentile is wanted: n values, those from `windows` on all equal to pad. */
+typedef struct padded {
+    const double *window;
+    int64_t windows, n;
+    double pad;
+} padded;
+static __device__ double padded_at(const padded &x, int64_t i) { return i < x.windows ? x.window[i] : x.pad; }
+
+static __device__ unsigned long long ordered(double x) /* ascending as the doubles; -0 as 0 */
+{
+    unsigned long long u = (unsigned long long)__double_as_longlong(x + 0.0);
+    return u >> 63 ? ~u : u | 1ull << 63;
+}
+static __device__ double of_ordered(unsigned long long u) { return __longlong_as_double((long long)(u >> 63 ? u & ~(1ull << 63) : ~u)); }
+
+/*
+ * The k-th smallest, exactly: a histogram of the byte below the prefix that smallest and largest share, then of the byte below that one
+ * among the values it left, until one value is left or no byte. Lanes of the same byte add once.
+ */
+static __device__ double select_kth(const padded &x, int64_t k)
+{
+    __shared__ unsigned bins[256];
+    __shared__ unsigned long long found, least, most;
+    __syncthreads();
+    if (threadIdx.x == 0) least = ~0ull, most = 0;
+    __syncthreads();
+    unsigned long long low = ~0ull, high = 0;
+    for (int64_t i = threadIdx.x; i < x.n; i += TWIN_THREADS) {
+        unsigned long long u = ordered(padded_at(x, i));
+        low = u < low ? u : low;
+        high = u > high ? u : high;
+    }
+    atomicMin(&least, low);
+    atomicMax(&most, high);
+    __syncthreads();
+    low = least, high = most;
+    if (low == high) return of_ordered(low);
+    int known = __clzll((long long)(low ^ high)); /* bits at the top that all have in common: fewer than 64 */
+    int shift = 64 - known;
+    unsigned long long prefix = known ? low >> shift : 0;
+    while (shift > 0) {
+        int bits = shift < 8 ? shift : 8, below = shift - bits;
+        bins[threadIdx.x] = 0; /* 256 threads, 256 bins */
+        __syncthreads();
+        for (int64_t base = 0; base < x.n; base += TWIN_THREADS) {
+            int64_t i = base + threadIdx.x;
+            unsigned long long u = i < x.n ? ordered(padded_at(x, i)) : 0;
+            bool in = i < x.n && (shift == 64 || u >> shift == prefix);
+            unsigned digit = in ? (unsigned)(u >> below) & ((1u << bits) - 1) : 256;
+            unsigned same = __match_any_sync(TWIN_ALL, digit);
+            if (in && (same & ((1u << (threadIdx.x % 32)) - 1)) == 0) atomicAdd(&bins[digit], (unsigned)__popc(same));
+        }
+        __syncthreads();
+        unsigned digit = 0, here;
+        while ((here = bins[digit]) <= (unsigned long long)k) { /* every thread walks the same bins */
+            k -= here;
+            digit++;
+        }
+        __syncthreads(); /* before they are zeroed again */
+        prefix = prefix << bits | digit;
+        shift = below;
+        if (here == 1) break;
+    }
+    for (int64_t i = threadIdx.x; i < x.n; i += TWIN_THREADS) {
+        unsigned long long u = ordered(padded_at(x, i));
+        if (u >> shift == prefix) atomicExch(&found, u); /* one value, once or more */
+    }
+    __syncthreads();
+    return of_ordered(found);
+}
+
+static __device__ double percentile(const padded &x, double q)
+{
+    if (x.n == 0) return 0;
+    double rank = (double)(x.n - 1) * (q / 100), whole = floor(rank);
+    whole = whole < 0 ? 0 : whole > (double)(x.n - 1) ? (double)(x.n - 1) : whole;
+    int64_t k = (int64_t)whole;
+    double part = rank - (double)k, low = select_kth(x, k);
+    if (part <= 0 || k + 1 >= x.n) return low;
+    double up_to = 0, next = INFINITY;
+    for (int64_t i = threadIdx.x; i < x.n; i += TWIN_THREADS) {
+        double v = padded_at(x, i);
+        up_to += v <= low;
+        next = v > low && v < next ? v : next;
+    }
+    up_to = twin_block_sum(up_to);
+    next = -twin_block_max(-next);
+    if (up_to > (double)(k + 1)) next = low; /* the value is there more than once */
+    return low + (next - low) * part;
+}
+
+static __device__ void mark(const window_job &j, int64_t row, int64_t from, int64_t n, int64_t windows, const double *window)
+{
+    double count = 0, invalid = 0, cost = 0;
+    for (int64_t t = threadIdx.x; t < n; t += TWIN_THREADS) {
+        bool candidate = t < windows && (!j.candidates || j.candidates[from + t]), high = candidate && window[t] >= j.tau;
+        count += high;
+        invalid += candidate && !high;
+        if (high) cost += window[t] - j.tau;
+        if (j.mask) j.mask[from + t] = high;
+    }
+    if (!j.hwe) return;
+    count = twin_block_sum(count);
+    invalid = twin_block_sum(invalid);
+    cost = twin_block_sum(cost);
+    if (threadIdx.x) return;
+    j.hwe[row].count = (int64_t)count;
+    j.hwe[row].invalid = (int64_t)invalid;
+    j.hwe[row].soft_cost = cost;
+}
+
+static __global__ void __launch_bounds__(TWIN_THREADS) window_rows(window_job j)
+{
+    for (int64_t row = blockIdx.x; row < j.rows; row += gridDim.x) {
+        int64_t from = j.start[row], n = j.start[row + 1] - from, windows = n > j.w ? n - j.w : 0;
+        const float *h = j.h + from;
+        double *window = j.window + from;
+        __syncthreads(); /* what the row before left in shared memory has been read */
+        if (j.w <= DIRECT) short_windows(h, windows, j.w, window);
+        else long_windows(h, n, windows, j.w, j.behind + from, j.ahead + from, window);
+        for (int64_t t = windows + threadIdx.x; t < n; t += TWIN_THREADS) window[t] = 0;
+        __syncthreads();
+        if (j.threshold) {
+            double sum = 0;
+            for (int64_t t = threadIdx.x; t < windows; t += TWIN_THREADS) sum += window[t];
+            sum = twin_block_sum(sum);
+            padded x = { window, windows, n, windows ? sum / (double)windows : n ? (double)h[0] : 0 };
+            double value = percentile(x, j.q);
+            if (threadIdx.x == 0) j.threshold[row] = value;
+        }
+        if (j.mask || j.hwe) mark(j, row, from, n, windows, window);
+    }
+}
+
+int cuda_algo_windows(ares_device *d, const ares_twin_windows *t)
+{
+    int64_t rows = t->of.rows, n = rows ? t->of.row_start[rows] : 0;
+    bool is_long = t->w > DIRECT;
+    ARES_ASSERT(t->w > 0);
+    if (rows == 0) return ARES_OK;
+    twin_room m = twin_open(d, (size_t)n * (sizeof(float) + 2 + (is_long ? 3 : 1) * sizeof(double)) + (size_t)(rows + 1) * (sizeof(int64_t) + sizeof(double) + sizeof(ares_hwe)), 9);
+    window_job j = {};
+    j.rows = rows, j.w = t->w, j.q = t->q, j.tau = t->tau;
+    j.start = twin_up(&m, t->of.row_start, rows + 1);
+    j.h = twin_up(&m, t->entropy, n);
+    j.candidates = twin_up(&m, t->candidates, n);
+    j.window = twin_take<double>(&m, n);
+    if (is_long) j.behind = twin_take<double>(&m, n), j.ahead = twin_take<double>(&m, n);
+    if (t->threshold) j.threshold = twin_take<double>(&m, rows);
+    if (t->mask) j.mask = twin_take<uint8_t>(&m, n);
+    if (t->hwe) j.hwe = twin_take<ares_hwe>(&m, rows);
+    if (!m.c) return twin_close(&m);
+    twin_begin(&m);
+    cuda_launch(m.c, "algo: window entropy", window_rows, (unsigned)(rows < 65535 ? rows : 65535), TWIN_THREADS, 0, j);
+    twin_end(&m);
+    int rc = twin_close(&m);
+    if (rc != ARES_OK) return rc;
+    twin_down(&m, t->window, j.window, n);
+    twin_down(&m, t->threshold, j.threshold, rows);
+    twin_down(&m, t->mask, j.mask, n);
+    twin_down(&m, t->hwe, j.hwe, rows);
+    return twin_close(&m);
+}
+
+/* ------------------------------------------------------------------ groups: a block a group */
+
+/* Sorted by counting, for each value, those before it: groups are small. Then one thread adds, in the CPU's order. */
+static __global__ void __launch_bounds__(TWIN_THREADS) group_stats(int64_t groups, const int64_t *start, const double *x, double *sorted, ares_twin_stat *out)
+{
+    for (int64_t g = blockIdx.x; g < groups; g += gridDim.x) {
+        int64_t n = start[g + 1] - start[g];
+        const double *from = x + start[g];
+        double *to = sorted + start[g];
+        for (int64_t i = threadIdx.x; i < n; i += TWIN_THREADS) {
+            int64_t rank = 0;
+            double own = from[i];
+            for (int64_t k = 0; k < n; k++) rank += from[k] < own || (from[k] == own && k < i);
+            to[rank] = own;
+        }
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            ares_twin_stat s = { 0, 0, INFINITY, -INFINITY };
+            double sum = 0, squares = 0;
+            for (int64_t i = 0; i < n; i++) sum += to[i] - to[0];
+            if (n) s.mean = to[0] + sum / (double)n, s.min = to[0], s.max = to[n - 1];
+            for (int64_t i = 0; i < n; i++) squares += (to[i] - s.mean) * (to[i] - s.mean);
+            if (n > 1) s.std = sqrt(squares / (double)(n - 1));
+            out[g] = s;
+        }
+    }
+}
+
+int cuda_algo_groups(ares_device *d, int64_t groups, const int64_t *group_start, const double *x, ares_twin_stat *out)
+{
+    int64_t rows = groups ? group_start[groups] : 0;
+    if (groups == 0) return ARES_OK;
+    for (int64_t r = 0; r < rows; r++)
+        if (!(x[r] - x[r] == 0)) return ARES_TWIN_FAULT; /* no order without it */
+    twin_room m = twin_open(d, (size_t)rows * 2 * sizeof(double) + (size_t)(groups + 1) * (sizeof(int64_t) + sizeof *out), 4);
+    const int64_t *start = twin_up(&m, group_start, groups + 1);
+    const double *values = twin_up(&m, x, rows);
+    double *sorted = twin_take<double>(&m, rows);
+    ares_twin_stat *stats = twin_take<ares_twin_stat>(&m, groups);
+    if (!m.c) return twin_close(&m);
+    twin_begin(&m);
+    cuda_launch(m.c, "algo: groups", group_stats, twin_blocks(groups), TWIN_THREADS, 0, groups, start, values, sorted, stats);
+    twin_end(&m);
+    int rc = twin_close(&m);
+    if (rc != ARES_OK) return rc;
+    twin_down(&m, out, stats, groups);
+    return twin_close(&m);
+}
+
+/* ------------------------------------------------------------------ sums of rows */
+
+static __global__ void __launch_bounds__(TWIN_THREADS) row_totals(int64_t rows, const int64_t *start, const float *x, const uint8_t *mask, ares_twin_row_sum *out)
+{
+    for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+        double all = 0, masked = 0, tokens = 0;
+        for (int64_t t = start[row] + threadIdx.x; t < start[row + 1]; t += TWIN_THREADS) {
+            all += (double)x[t];
+            if (!mask[t]) continue;
+            masked += (double)x[t];
+            tokens += 1;
+        }
+        all = twin_block_sum(all);
+        masked = twin_block_sum(masked);
+        tokens = twin_block_sum(tokens);
+        if (threadIdx.x == 0) out[row] = { all, masked, tokens };
+    }
+}
+
+int cuda_algo_row_sums(ares_device *d, const ares_twin_rows *of, const float *x, const uint8_t *mask, ares_twin_row_sum *out)
+{
+    int64_t rows = of->rows, n = rows ? of->row_start[rows] : 0;
+    if (rows == 0) return ARES_OK;
+    twin_room m = twin_open(d, (size_t)n * (sizeof(float) + 1) + (size_t)(rows + 1) * (sizeof(int64_t) + sizeof *out), 4);
+    const int64_t *start = twin_up(&m, of->row_start, rows + 1);
+    const float *values = twin_up(&m, x, n);
+    const uint8_t *seen = twin_up(&m, mask, n);
+    ares_twin_row_sum *sums = twin_take<ares_twin_row_sum>(&m, rows);
+    if (!m.c) return twin_close(&m);
+    twin_begin(&m);
+    cuda_launch(m.c, "algo: row sums", row_totals, twin_blocks(rows), TWIN_THREADS, 0, rows, start, values, seen, sums);
+    twin_end(&m);
+    int rc = twin_close(&m);
+    if (rc != ARES_OK) return rc;
+    twin_down(&m, out, sums, rows);
+    return twin_close(&m);
+}

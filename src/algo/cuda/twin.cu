@@ -1,0 +1,63 @@
+/* The table of algo's twins, their memory, and the clock around their kernels. */
+#include "twin.cuh"
+
+static cudaEvent_t begun, ended; /* of the process: a rank has one card */
+static bool timed;
+
+twin_room twin_open(ares_device *d, size_t bytes, int arrays)
+{
+    cuda_context *c = cuda_enter(d);
+    size_t whole = bytes + (size_t)(arrays + 1) * 256;
+    char *p = (char *)cuda_scratch(c, CUDA_TWIN, whole);
+    return { d, p ? c : NULL, p, p + (p ? whole : 0) };
+}
+
+void *twin_bytes(twin_room *m, size_t bytes)
+{
+    if (!m->c) return NULL;
+    char *p = m->at;
+    m->at += (bytes + 255) / 256 * 256;
+    ARES_ASSERT(m->at <= m->end);
+    return p;
+}
+
+void twin_begin(twin_room *m)
+{
+    if (!m->c) return;
+    if (!begun) {
+        cuda_check(m->c, cudaEventCreate(&begun), "event");
+        cuda_check(m->c, cudaEventCreate(&ended), "event");
+    }
+    timed = false;
+    if (!m->c->failed) cuda_check(m->c, cudaEventRecord(begun, m->c->stream), "event");
+}
+void twin_end(twin_room *m)
+{
+    if (m->c && !m->c->failed) timed = cuda_check(m->c, cudaEventRecord(ended, m->c->stream), "event");
+}
+int twin_close(twin_room *m) { return m->d->k->sync(m->d); }
+
+static double kernel_s(ares_device *d)
+{
+    float ms = 0;
+    cuda_context *c = cuda_enter(d);
+    if (!timed || c->failed || !cuda_check(c, cudaEventElapsedTime(&ms, begun, ended), "event")) return (double)NAN;
+    return (double)ms * 1e-3;
+}
+
+static const ares_algo_twins table = {
+    .loss = cuda_algo_loss,
+    .value = cuda_algo_value,
+    .kl = cuda_algo_kl,
+    .is_weights = cuda_algo_is_weights,
+    .gae = cuda_algo_gae,
+    .windows = cuda_algo_windows,
+    .groups = cuda_algo_groups,
+    .row_sums = cuda_algo_row_sums,
+    .kernel_s = kernel_s,
+};
+
+extern "C" {
+const ares_algo_twins *ares_cuda_algo_twins(void);
+}
+const ares_algo_twins *ares_cuda_algo_twins(void) { return &table; }

@@ -155,6 +155,7 @@ TEST(combinations_of_losses_that_mean_nothing_are_refused)
         { { "worker.actor.loss_type=vapor" }, 1, "loss_type" },
         { { "algorithm.kl_penalty=full", "algorithm.disable_kl=true" }, 2, "kl_penalty" },
         { { "algorithm.kl_penalty=full", "algorithm.kl_coef=0" }, 2, "kl_penalty" },
+        { { "algorithm.kl_penalty=full", "trainer.device=cuda" }, 2, "kl_penalty" },
         { { "worker.actor.loss_type=clip_cov", "worker.actor.clip_cov_lb=6" }, 2, "clip_cov_lb" },
         { { "worker.actor.loss_type=kl_cov", "worker.actor.early_stop_imp_ratio=5", "worker.actor.early_stop_scope=micro" }, 3, "early_stop_scope" },
         { { "worker.actor.early_stop_imp_ratio=1" }, 1, "early_stop_imp_ratio" },

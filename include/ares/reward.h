@@ -13,7 +13,7 @@
 #define ARES_REWARD_OPTIONS(X)                                                                                                          \
     X(tree, rewards, "rewards", "null", "list", "rewards that add up: [{name: boxed, weight: 0.9}, {name: format, weight: 0.1, pattern: ...}]; null: [{name: exact}]") \
     X(text, accuracy, "accuracy", "null", "nonempty", "the verifier whose 0 or 1 is a sample's accuracy; null: the first reward that says something of it") \
-    X(text, reward_function, "reward_function", "null", "nonempty", "in place of rewards: math, dapo, r1v, or a published file: .../math.py:compute_score") \
+    X(text, reward_function, "reward_function", "null", "nonempty", "in place of rewards: aepo, math, dapo, r1v, or a published file: .../math.py:compute_score") \
     X(tree, reward_function_kwargs, "reward_function_kwargs", "{}", "map", "options of reward_function: {format_weight: 0.1}")                     \
     X(choice, reward_type, "reward_type", "null", "batch|sequential", "how the published reward_function was called; checked against it")           \
     X(flag, skip_special_tokens, "skip_special_tokens", "true", "", "judge the response without special tokens")                        \
@@ -95,6 +95,20 @@ void ares_reward_wait(ares_reward *r);
  * decided a score. w may be NULL.
  */
 int ares_reward_report(ares_reward *r, ares_world *w, const char *prefix, ares_metrics *m);
+
+/* ------------------------------------------------------------------ shapers (shape.c, shape/): what the verifier of the same name adds to a score later */
+typedef struct ares_shaper {
+    const char *name, *doc, *metric;           /* metric: what the mean of what it adds is called */
+    double (*shape)(const ares_sample *s);     /* from what the controls have written of the sample */
+} ares_shaper;
+const ares_shaper *ares_shaper_find(const char *name); /* NULL: that verifier has none */
+
+/*
+ * The controls have seen the batch: shaping rewards add to samples' scores, times their weights. Means go to the metrics of the next
+ * report, with reward/inverted_frac: the share of right answers that score below the best wrong one of their group.
+ */
+void ares_reward_shape(ares_reward *r, ares_batch *b);
+bool ares_reward_shapes(const ares_reward *r); /* whether any does */
 
 /* The C function of a user's shared object, declared `double NAME(const char *response, const char *ground_truth, const char *row_json);`
  * NaN counts as a failure. Texts end at their first NUL. It runs in a child process (`ares-train __reward`), never in the trainer. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 static const struct { const char *name, *type, *verifier; } functions[] = {
+    { "aepo", "batch", "aepo" },
     { "math", "batch", "math_format" },
     { "dapo", "batch", "dapo_overlong" },
     { "r1v", "sequential", "r1v" },

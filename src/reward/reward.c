@@ -303,7 +303,8 @@ static void fail(ares_reward *r, job *j, const char *name, const char *why, doub
 {
     j->item->failed = true;
     tally_add(r->tally, TALLY_TOTAL, 1, 1, "reward/failed/%s", name);
-    if ((*told)++ < 3) ares_warn("reward: %s: %s; scored %g", name, why, score);
+    bool placed = strncmp(why, "reward: ", 8) == 0; /* a verifier's message says so itself */
+    if ((*told)++ < 3) ares_warn("%s%s%s%s; scored %g", placed ? "" : "reward: ", placed ? "" : name, placed ? "" : ": ", why, score);
 }
 
 static void count(ares_reward *r, const verdict *v)
@@ -367,3 +368,45 @@ void ares_reward_wait(ares_reward *r)
 }
 
 int ares_reward_report(ares_reward *r, ares_world *w, const char *prefix, ares_metrics *m) { return tally_report(r->tally, w, prefix, m); }
+
+/* ---------------------------------------------------------------- shaping */
+static const ares_shaper *shaper_of(const entry *e) { return e->judge ? ares_shaper_find(ares_judge_name(e->judge)) : NULL; }
+
+bool ares_reward_shapes(const ares_reward *r)
+{
+    bool any = false;
+    for (int i = 0; i < r->n; i++) any = any || shaper_of(&r->entries[i]);
+    return any;
+}
+
+/* Right answers that score below the best wrong one of their group: shaping has turned the order round. */
+static void count_inverted(ares_reward *r, const ares_batch *b)
+{
+    double inverted = 0, right = 0;
+    for (int64_t g = 0; g < b->groups; g++) {
+        float best_wrong = -INFINITY;
+        for (int64_t i = b->group_start[g]; i < b->group_start[g + 1]; i++)
+            if (b->samples[i].accuracy < 1) best_wrong = fmaxf(best_wrong, b->samples[i].score);
+        for (int64_t i = b->group_start[g]; i < b->group_start[g + 1]; i++) {
+            right += b->samples[i].accuracy == 1;
+            inverted += b->samples[i].accuracy == 1 && b->samples[i].score < best_wrong;
+        }
+    }
+    tally_add(r->tally, TALLY_MEAN, inverted, right, "reward/inverted_frac");
+}
+
+void ares_reward_shape(ares_reward *r, ares_batch *b)
+{
+    if (!ares_reward_shapes(r)) return;
+    for (int e = 0; e < r->n; e++) {
+        const ares_shaper *shaper = shaper_of(&r->entries[e]);
+        double sum = 0;
+        for (int64_t i = 0; i < b->rows && shaper; i++) {
+            double added = shaper->shape(&b->samples[i]);
+            b->samples[i].score += (float)(r->entries[e].o.weight * added);
+            sum += added;
+        }
+        if (shaper) tally_add(r->tally, TALLY_MEAN, sum, (double)b->rows, "%s", shaper->metric);
+    }
+    count_inverted(r, b);
+}

@@ -18,6 +18,7 @@
 static int put_scores(ares_trainer *t, ares_batch *b, ares_metrics *m)
 {
     int64_t empty = 0;
+    ares_reward_shape(t->reward, b);
     ARES_PUT(b, token_level_scores);
     for (int64_t r = 0; r < b->rows; r++) {
         if (b->row_start[r] < b->row_start[r + 1]) b->token_level_scores[b->row_start[r + 1] - 1] = b->samples[r].score;
@@ -60,7 +61,7 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
 
     STAGE("gen", collect_groups(t, b, m)); /* prompt -> rollout -> accuracy -> filter, until full */
     STAGE("observe", controls_observe(t->controls, b, m));
-    STAGE("score", put_scores(t, b, m));
+    STAGE("score", put_scores(t, b, m)); /* shaped by what the controls have written */
     STAGE("old", ares_actor_log_probs(&t->actor, b)); /* takes the rollout's own where DESIGN 4 allows */
     if (t->ref) STAGE("ref", ares_reference_log_probs(t->ref, b));
     if (t->critic) STAGE("values", ares_critic_values(t->critic, b));
@@ -70,6 +71,7 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
     if (t->critic) STAGE("update_critic", ares_critic_update(t->critic, b, m));
     if (t->step >= t->cfg->trainer.critic_warmup) STAGE("update_actor", ares_actor_update(&t->actor, b, m));
     STAGE("adapt", controls_adapt(t->controls, b, m));
+    controls_skip(t->controls, &t->loader); /* prompts that shall not come again */
     STAGE("report", ares_report_batch(t, b, m));
     return ARES_OK;
 }

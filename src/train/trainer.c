@@ -83,7 +83,7 @@ static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
     t->adv = ares_adv_find(c->algorithm.adv_estimator);
     if (!t->adv) return ARES_ECONFIG;
     ARES_TRY(ares_actor_open(&t->actor, c, t->model, t->world, t->total_steps));
-    ARES_TRY(controls_open(c, t->train, t->world, false, &t->controls));
+    ARES_TRY(controls_open(c, t->train, t->world, ares_reward_shapes(t->reward), &t->controls));
     if (t->adv->needs & ARES_NEEDS_VALUES) ARES_TRY(open_critic(t, weights));
     if (!wants_reference(c)) return ARES_OK;
     t->ref = ares_calloc(1, sizeof *t->ref);

@@ -136,6 +136,7 @@ int ares_trainer_validate(ares_trainer *t, ares_metrics *m, ares_str *samples)
     rc = ares_world_agree(t->world, rc);
     if (rc == ARES_OK) generate_fill(&b, answered, n_answered, n, t->actor.optim.updates);
     if (rc == ARES_OK) rc = controls_validate(t->controls, &b, m);
+    if (rc == ARES_OK) ares_reward_shape(t->reward, &b);
     for (int64_t r = 0; r < b.rows && rc == ARES_OK; r++) {
         const ares_row *row = b.samples[r].row;
         generate_sample *s = &answered[r / n].samples[r % n];

@@ -1,5 +1,6 @@
 /* The entropy score of AEPO. A wrong answer's sigmoid starts at 1/2, so it has a floor even with no exploration at all: as published. */
 #include "ares/reward_shape.h"
+#include "ares/reward.h"
 
 #include <math.h>
 
@@ -16,7 +17,7 @@ double ares_aepo_huber(double x, double kappa)
     return x <= kappa ? x * x / (2 * kappa) : x - kappa / 2;
 }
 
-double ares_aepo_sigmoid(double x, double temperature) { return 1 / (1 + exp(-x / fmax(temperature, 1e-6))); }
+double ares_aepo_sigmoid(double x, double temperature) { return 1 / (1 + ares_f64_exp(-x / fmax(temperature, 1e-6))); }
 
 double ares_aepo_margin(double target, double frac, double least) { return fmax(least, frac * fmax(target, 1)); }
 
@@ -44,3 +45,12 @@ ares_aepo_score ares_aepo_entropy_score(ares_difficulty d, double accuracy, doub
     s.overall = accuracy + s.entropy_score;
     return s;
 }
+
+/* Without a control nothing is known of the prompt, and nothing is added. */
+static double shape(const ares_sample *s)
+{
+    if (s->difficulty == ARES_DIFFICULTY_NONE || isnan(s->accuracy)) return 0;
+    return ares_aepo_entropy_score((ares_difficulty)s->difficulty, (double)s->accuracy, s->hwe_count, (double)s->hwe_target, (double)s->entropy_alpha).entropy_score;
+}
+
+const ares_shaper ares_shaper_aepo = { "aepo", "entropy score by difficulty, HWE tokens and their target", "reward/high_entropy_token_num_score", shape };

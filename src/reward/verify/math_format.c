@@ -112,22 +112,41 @@ static int need_truth(const ares_verify_in *in, ares_verify_out *out, const char
     return ARES_OK;
 }
 
-static int math_format(const ares_verify_in *in, ares_verify_out *out)
+/* Accuracy of a boxed answer, and the format beside it. */
+static int boxed_and_format(const ares_verify_in *in, ares_verify_out *out, const char *who, double *format)
 {
-    const math_format_options *o = in->options;
     ares_view extracted;
     ares_str clean = { 0 };
-    ARES_TRY(need_truth(in, out, "math_format"));
+    *format = 0;
+    ARES_TRY(need_truth(in, out, who));
     if (out->exhausted) return ARES_OK;
     verify_boxed_accuracy(in, out, &extracted);
     published_clean(in->response, &clean);
-    double format = verify_think_boxed(ares_str_view(&clean));
+    *format = verify_think_boxed(ares_str_view(&clean));
     if (out->accuracy == 0) out->accuracy = right(published_boxed(ares_str_view(&clean)), in->ground_truth, out);
-    out->score = published_math(out->accuracy, format, o->format_weight);
-    tell(out, extracted, format);
+    tell(out, extracted, *format);
     ares_str_fini(&clean);
     return ARES_OK;
 }
+
+static int math_format(const ares_verify_in *in, ares_verify_out *out)
+{
+    const math_format_options *o = in->options;
+    double format;
+    ARES_TRY(boxed_and_format(in, out, "math_format", &format));
+    out->score = published_math(out->accuracy, format, o->format_weight);
+    return ARES_OK;
+}
+
+/* The format is measured and not part of the score, as published. */
+static int aepo(const ares_verify_in *in, ares_verify_out *out)
+{
+    double format;
+    ARES_TRY(boxed_and_format(in, out, "aepo", &format));
+    out->score = out->accuracy;
+    return ARES_OK;
+}
+
 
 /* The first <answer>..</answer> on one line, else all of it. */
 static ares_view tagged(ares_view t)
@@ -160,4 +179,5 @@ static int r1v(const ares_verify_in *in, ares_verify_out *out)
 }
 
 const ares_verifier ares_verifier_math_format = { "math_format", "a boxed answer, with a share for <think>..</think>..\\boxed{..} (reward_function math)", math_format_table, sizeof(math_format_options), NULL, math_format };
+const ares_verifier ares_verifier_aepo = { "aepo", "a boxed answer, and AEPO's entropy score by its prompt's difficulty (reward_function aepo)", NULL, 0, NULL, aepo };
 const ares_verifier ares_verifier_r1v = { "r1v", "an answer in <answer> tags, with a share for the tags (reward_function r1v)", r1v_table, sizeof(r1v_options), NULL, r1v };

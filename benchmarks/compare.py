@@ -1,6 +1,6 @@
-"""Runs both sides of the measures P1 to P10 in turn, prints their JSON lines and the ratios, appends them to benchmarks/results.
+"""Runs both sides of the measures P1 to P11 in turn, prints their JSON lines and the ratios, appends them to benchmarks/results.
 
-    python benchmarks/compare.py [P1 ... P10] [--rounds 2] [--build build] [--prefix "chrt -f 1"] [--results DIR] [--readme]
+    python benchmarks/compare.py [P1 ... P11] [--rounds 2] [--build build] [--prefix "chrt -f 1"] [--results DIR] [--readme]
 
 benchmarks/run.sh builds the programs first. A round runs our side, then each form of the peer; the next round does so again, so that a
 busy neighbour meets both. `ratio` compares the best of all runs, `ratio_median` their medians; above 1 is in our favour. Both sides use the
@@ -232,11 +232,29 @@ def p10(r):
                     r.ratio("P10", "%s-like, %s, against %s" % (suite, verifier, form), values(a[verifier]), values(p[form]), *VERIFIER_GOAL, "answers/s", True)
 
 
-MEASURES = {"P1": p1, "P2": p2, "P3": p3, "P4": p4, "P5": p5, "P6": p6, "P7": p7, "P8": p8, "P9": p9, "P10": p10}
+# Measures of benchmarks/algo.c: the forms of the peer in peers/algo.py, each with what we set out for.
+ALGORITHMS = {"loss": ("PPO, KL and entropy terms on 1 M tokens", {"loss": (5, 10)}), "entropy": ("log-prob and entropy, [1024, 151936]", {"entropy": (15, 40)}),
+              "entropy_grad": ("the same with its backward", {"entropy_grad": (15, 40)}),
+              "windows": ("window entropy of 1 M tokens and its percentiles", {"windows": (500, 1000), "windows_torch": (5, 10)}), "gae": ("gae, [1024, 4096]", {"gae": (5, 10)})}
+
+
+def p11(r):
+    for measure, (case, forms) in ALGORITHMS.items():
+        a, p = [], {f: [] for f in forms}
+        for _ in range(r.args.rounds):
+            a += r.ares("bench_algo", measure, "threads=%d" % r.args.threads, id="P11")
+            for form in forms:
+                p[form] += r.peer("algo.py", form, "--repeat", 3, id="P11")
+        for form, goal in forms.items():
+            r.ratio("P11", "%s, against %s" % (case, p[form][0]["peer"]), values(a), values(p[form]), *goal, "ms", False)
+
+
+MEASURES = {"P1": p1, "P2": p2, "P3": p3, "P4": p4, "P5": p5, "P6": p6, "P7": p7, "P8": p8, "P9": p9, "P10": p10, "P11": p11}
 WHAT = {"P1": "GRPO step, tiny, 16 x 8, 32 + 64 tokens, against TRL", "P2": "GRPO step, SmolLM2-135M fp32, 4 x 8, 47 + 32 tokens, against TRL",
         "P3": "decode tiny, against lean PyTorch with a static cache", "P4": "decode SmolLM2-135M fp32, against the same", "P5": "decode with bf16 storage",
         "P6": "update, against PyTorch with kept pages", "P7": "entropy and log-prob from logits, against PyTorch", "P8": "forward products, against libtorch's mm",
-        "P9": "start and memory", "P10": "answers judged on one thread, against math-verify, and against latex2sympy2_extended with sympy's simplify"}
+        "P9": "start and memory", "P10": "answers judged on one thread, against math-verify, and against latex2sympy2_extended with sympy's simplify",
+        "P11": "algorithms that touch every token, against eager PyTorch, and window entropy against Python lists, as its source has it"}
 
 
 def cpu_model():
@@ -298,7 +316,7 @@ def readme(folder):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("ids", nargs="*", metavar="P1 ... P10", help="all when none is named")
+    p.add_argument("ids", nargs="*", metavar="P1 ... P11", help="all when none is named")
     p.add_argument("--rounds", type=int, default=2)
     p.add_argument("--build", default=str(REPO / "build"))
     p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))

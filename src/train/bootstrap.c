@@ -1,7 +1,8 @@
 /*
  * The pass over all training rows that a control may ask for before the first step (data.bootstrap): every prompt is
  * answered and judged as in training. After each batch the controls' state is written to <run>/bootstrap.json, so that a
- * pass that was cut off goes on where it stopped, and one that is complete is not repeated.
+ * pass that was cut off goes on where it stopped, and one that is complete is not repeated. What it concludes is worked out
+ * and reported again from there, until a checkpoint holds it.
  */
 #include <stdio.h>
 
@@ -16,7 +17,7 @@ static int save(const ares_trainer *t, const char *path)
     if (ares_world_rank(t->world) == 0) {
         controls_save(t->controls, &json);
         ares_str_add_char(&json, '\n');
-        rc = ares_file_write(path, json.data, json.len);
+        rc = ares_file_write_atomic(path, json.data, json.len); /* whole or not at all, whenever the run is killed */
     }
     ares_str_fini(&json);
     return ares_world_agree(t->world, rc);
@@ -51,10 +52,10 @@ static int answer(ares_trainer *t, int64_t at, int64_t end, ares_metrics *m)
     ares_sampling sampling;
     generate_sampling(t->cfg, &sampling);
     /* a key of its own: the pass never shifts what training samples */
-    generate_job job = { .n_prompts = count, .n = n, .rows = rows, .draws = draws, .sampling = &sampling, .metrics = m,
+    generate_job job = { .n_prompts = count, .n = n, .rows = rows, .draws = draws, .sampling = &sampling,
                          .key = ares_rng_sub(ares_rng_root((uint64_t)t->cfg->rollout.seed, ARES_RNG_SAMPLE), UINT64_MAX - 1, 0) };
     generate_sample *samples;
-    ARES_TRY(generate_samples(t, &job, &b->arena, &samples));
+    ARES_TRY(ares_world_agree(t->world, generate_samples(t, &job, &b->arena, &samples)));
     generate_group *groups = ares_arena_calloc(&b->arena, (size_t)count + 1, sizeof *groups);
     for (int64_t g = 0; g < count; g++) groups[g] = (generate_group){ draws[g], rows[g], samples + g * n, 0 };
     generate_fill(b, groups, count, n, t->actor.optim.updates);
@@ -70,14 +71,17 @@ int ares_trainer_bootstrap(ares_trainer *t, ares_metrics *m)
     int rc = load(t, path.data);
     for (int64_t size; rc == ARES_OK && (size = controls_bootstrap(t->controls, &done)) > 0;) {
         int signal = 0;
-        if (done >= total) rc = controls_bootstrap_finish(t->controls, m);
-        else rc = ares_world_agree(t->world, answer(t, done, ARES_MIN(total, done + size), m));
+        if (done >= total) {
+            rc = ares_world_agree(t->world, controls_bootstrap_finish(t->controls, m));
+            continue;
+        }
+        rc = ares_world_agree(t->world, answer(t, done, ARES_MIN(total, done + size), m));
         if (rc == ARES_OK) rc = save(t, path.data);
         if (rc == ARES_OK) rc = ares_world_signal(t->world, &signal);
         if (rc == ARES_OK && signal)
             rc = ares_fail(ARES_EINTERRUPTED, "run: stopped by signal %d in the bootstrap pass, after %lld of %lld prompts; the same command goes on from there", signal,
                            (long long)ARES_MIN(total, done + size), (long long)total);
-        if (rc == ARES_OK && ares_world_rank(t->world) == 0 && done < total) printf("bootstrap: %lld of %lld prompts\n", (long long)ARES_MIN(total, done + size), (long long)total);
+        if (rc == ARES_OK && ares_world_rank(t->world) == 0) printf("bootstrap: %lld of %lld prompts\n", (long long)ARES_MIN(total, done + size), (long long)total);
         fflush(stdout);
     }
     ares_str_fini(&path);

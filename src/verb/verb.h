@@ -18,7 +18,8 @@
     X(tokenize, "JSON strings, one a line -> {\"ids\":[..]}")                                               \
     X(detokenize, "{\"ids\":[..]} -> {\"text\":\"..\"}")                                                    \
     X(render, "messages -> text, through the chat template")                                                \
-    X(grade, "run a verifier on {response, ground_truth, ..}")
+    X(grade, "run a verifier on {response, ground_truth, ..}")                                              \
+    X(compare, "runs of a study side by side: a table, and a figure of a metric")
 
 #define VERB_DECLARE_(name, doc) int ares_verb_##name(int argc, char **argv);
 VERB_LIST(VERB_DECLARE_)

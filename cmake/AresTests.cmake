@@ -76,6 +76,12 @@ if(EXISTS ${CMAKE_SOURCE_DIR}/tests/golden_main.c AND goldens)
     if(cases)
         add_test(NAME golden COMMAND ares-golden ${cases} ${allow} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
         set_tests_properties(golden PROPERTIES ENVIRONMENT "${ARES_TEST_ENV}" TIMEOUT 900)
+        if(TARGET ares_algo_emulated) # losses, KL and gae through the twins
+            add_dependencies(ares-golden ares_algo_emulated)
+            add_test(NAME golden.twins COMMAND ares-golden ${cases} ${allow} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+            set_tests_properties(golden.twins PROPERTIES TIMEOUT 900
+                ENVIRONMENT "${ARES_TEST_ENV};ARES_TEST_DEVICE=$<TARGET_FILE:ares_algo_emulated>")
+        endif()
     endif()
 endif()
 

@@ -136,7 +136,7 @@ typedef struct ares_head_args {
     float *dx; int64_t lddx;
     const ares_matrix *dw;
     /* The exact KL(p || q) to another model's head over the same vocabulary, at the same temperature: sum of p (log p - log q). ref_x NULL:
-     * not wanted. head writes kl and ref_lse; head_backward reads them and adds c_kl d kl, q constant. Not of head_fused. CPU. */
+     * not wanted. head writes kl and ref_lse; head_backward reads them and adds c_kl d kl, q constant. Not of head_fused. */
     const float *ref_x; int64_t ld_ref; /* [rows][ref_w.k] */
     const ares_matrix *ref_w;
     float *kl, *ref_lse;                /* [rows] */

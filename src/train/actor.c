@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "ares/algo_twin.h"
 #include "update.h"
 
 int ares_actor_open(ares_actor *a, const ares_train_config *cfg, ares_model *m, ares_world *world, int64_t total_steps)
@@ -96,8 +97,6 @@ static int prepare(ares_actor *a, ares_batch *b, update *u)
     for (int i = 0; i < ARES_COUNT(wanted); i++) *wanted[i] = ares_arena_calloc(&b->arena, n, sizeof(float));
     for (int i = 0; exact && i < ARES_COUNT(of_kl); i++) *of_kl[i] = ares_arena_calloc(&b->arena, n, sizeof(float));
     if (exact && !a->ref) return ares_fail(ARES_ESTATE, "actor: algorithm.kl_penalty = 'full': there is no reference model to compare with; set algorithm.kl_coef above 0");
-    if (exact && a->model->device->index >= 0)
-        return ares_fail(ARES_EUNSUPPORTED, "actor: algorithm.kl_penalty = 'full': the head computes it on the CPU only; set trainer.device=cpu, or take low_var_kl");
     if (kl && !exact) ARES_TRY(ARES_NEED(b, "update_actor", ref_log_probs));
     u->writes_kl = kl && !b->kl;
     if (u->writes_kl) ARES_PUT(b, kl);
@@ -107,7 +106,7 @@ static int prepare(ares_actor *a, ares_batch *b, update *u)
     u->rollout = (ares_agg_counts){ .tokens = totals[0], .rows = totals[1] };
     if (!corrects) return ARES_OK;
     u->col.is_weight = ares_arena_calloc(&b->arena, n, sizeof(float));
-    return ares_is_weights(&cfg->loss, b, 0, b->rows, u->col.is_weight, &u->sums);
+    return ares_is_weights_on(a->model->device, &cfg->loss, b, 0, b->rows, u->col.is_weight, &u->sums);
 }
 
 int ares_actor_update(ares_actor *a, ares_batch *b, ares_metrics *m)

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ares/algo_twin.h"
 #include "run.h"
 
 int ares_critic_open(ares_critic *c, const ares_train_config *cfg, ares_device *d, ares_world *world, int64_t total_steps, const char *weights)
@@ -88,7 +89,7 @@ static int micro_batch(ares_critic *c, const ares_batch *b, const ares_micro_bat
     if (n) memset(gradient, 0, (size_t)n * sizeof *gradient);
     ares_value_args a = { .n = n, .value = value, .old_value = b->values + at, .target = b->returns + at, .weight = weight + at, .mask = b->response_mask + at,
                           .cliprange_value = c->cfg->critic.cliprange_value, .d_value = gradient, .sums = sums, .first = at, .row_start = b->row_start, .row = m->row, .end = m->end };
-    if (n) rc = ares_value_loss(&a);
+    if (n) rc = ares_value_loss_on(d, &a);
     if (n && rc == ARES_OK) {
         float *d_value = c->scratch + n, *d_hidden = c->scratch + 2 * (size_t)n;
         d->k->copy_in(d, d_value, gradient, (size_t)n * sizeof *gradient);

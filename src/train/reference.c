@@ -84,8 +84,6 @@ static int compare(ares_reference *r, ares_model *policy, ares_workspace *w, con
 
 int ares_reference_kl(ares_reference *r, ares_model *policy, ares_workspace *w, ares_batch *b)
 {
-    if (policy->device->index >= 0)
-        return ares_fail(ARES_EUNSUPPORTED, "reference: algorithm.kl_penalty = 'full': the head computes it on the CPU only; set trainer.device=cpu, or take low_var_kl");
     ARES_TRY(ARES_NEED(b, "kl", responses));
     ARES_PUT(b, kl);
     ares_arena arena = { 0 };

@@ -4,6 +4,7 @@
 
 #include "controls.h"
 #include "ares/algo_control.h"
+#include "ares/algo_twin.h"
 #include "generate.h"
 
 /* A stage that fails ends the step; one that succeeds leaves its time in timing_s/<name>. */
@@ -39,7 +40,7 @@ static int shape_rewards(ares_trainer *t, ares_batch *b, ares_metrics *m)
         memcpy(b->token_level_rewards, b->token_level_scores, (size_t)b->tokens * sizeof *b->token_level_rewards);
         return ARES_OK;
     }
-    if (t->actor.kl->value) ARES_TRY(ares_kl_column(t->actor.kl, b));
+    if (t->actor.kl->value) ARES_TRY(ares_kl_column_on(t->actor.model->device, t->actor.kl, b));
     else ARES_TRY(ares_reference_kl(t->ref, t->actor.model, t->actor.workspace, b));
     ares_kl_in_reward(b, b->kl_coef, sums);
     ARES_TRY(ares_world_sum_f64(t->world, sums, 2));
@@ -66,7 +67,7 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
     if (t->ref) STAGE("ref", ares_reference_log_probs(t->ref, b));
     if (t->critic) STAGE("values", ares_critic_values(t->critic, b));
     STAGE("shape", shape_rewards(t, b, m));
-    STAGE("adv", t->adv->compute(&t->cfg->algorithm, t->world, b));
+    STAGE("adv", ares_adv_compute(t->actor.model->device, t->adv, &t->cfg->algorithm, t->world, b));
     scale_advantages(b); /* the critic's returns are not */
     if (t->critic) STAGE("update_critic", ares_critic_update(t->critic, b, m));
     if (t->step >= t->cfg->trainer.critic_warmup) STAGE("update_actor", ares_actor_update(&t->actor, b, m));

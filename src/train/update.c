@@ -9,6 +9,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "ares/algo_twin.h"
+
 static bool kl_in_loss(const ares_actor *a) { return a->cfg->algorithm.use_kl_loss && !a->cfg->algorithm.disable_kl; }
 static bool exact_kl(const ares_actor *a) { return kl_in_loss(a) && !a->kl->value; }
 
@@ -23,10 +25,9 @@ static int losses(update *u, int64_t row, int64_t end, int64_t t, int64_t n, con
                             .samples = b->samples, .world = a->world, .update = u->pass,
                             .key = ares_rng_root((uint64_t)a->cfg->rollout.seed, ARES_RNG_LOSS) };
     args.key = ares_rng_sub(args.key, (uint64_t)a->step, 0);
-    ARES_TRY(a->loss->compute(&args));
     ares_kl_args kl = { .kl = a->kl, .coef = b->kl_coef, .ref_log_prob = b->ref_log_probs ? b->ref_log_probs + t : NULL, .weight = b->kl_weight ? b->kl_weight + t : NULL,
                         .out = u->writes_kl && u->first ? b->kl + t : NULL, .full = u->col.kl ? u->col.kl + t : NULL, .d_full = u->col.c_kl ? u->col.c_kl + t : NULL };
-    ARES_TRY(ares_loss_terms(&args, kl_in_loss(a) ? &kl : NULL));
+    ARES_TRY(ares_loss_compute(a->model->device, a->loss, &args, kl_in_loss(a) ? &kl : NULL));
     for (int64_t i = 0; u->compare && i < n; i++)
         if (b->response_mask[t + i]) u->max_abs = fmax(u->max_abs, fabs((double)log_prob[i] - (double)b->rollout_log_probs[t + i]));
     return ARES_OK;

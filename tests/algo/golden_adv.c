@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ares/algo.h"
+#include "golden_twin.h"
 
 typedef struct adv_case {
     ares_batch b;
@@ -56,7 +57,9 @@ static bool run(golden *g, adv_case *c, const char *name)
 {
     const ares_adv *adv = ares_adv_find(name);
     golden_in_single(g);
-    return golden_ok(g, adv ? adv->compute(&c->cfg, NULL, &c->b) : ARES_ECONFIG);
+    ares_device *device;
+    const ares_algo_twins *twins = golden_twins(&device);
+    return golden_ok(g, adv ? twin_adv_compute(twins, device, adv, &c->cfg, NULL, &c->b) : ARES_ECONFIG);
 }
 
 /* The advantage of each row's first token, in the order of the case. */

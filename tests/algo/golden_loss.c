@@ -8,6 +8,7 @@
 #include "../../src/algo/loss/vapor.h"
 #include "ares/algo.h"
 #include "ares/algo_control.h"
+#include "golden_twin.h"
 
 static ares_column_f32 *floats(golden *g, const ares_json *v, int64_t *n)
 {
@@ -301,7 +302,9 @@ GOLDEN(agentic, kl_loss)
                              .mask = b.response_mask,
                              .d_log_prob = d,
                              .sums = &sums };
-        ok = golden_ok(g, ares_loss_terms(&a, &(ares_kl_args){ .kl = kl, .coef = golden_number(g, "coef"), .ref_log_prob = ref }));
+        ares_device *device;
+        const ares_algo_twins *twins = golden_twins(&device);
+        ok = golden_ok(g, twin_loss_compute(twins, device, NULL, &a, &(ares_kl_args){ .kl = kl, .coef = golden_number(g, "coef"), .ref_log_prob = ref }));
         golden_near(g, "kl_mean", sums.kl, ares_json_get(m->value, "kl_mean"));
         golden_numbers(g, "d_log_prob", doubles(g, d, n), n,
                        ares_json_get(m->value, "d_contribution_d_logprob"));
@@ -381,7 +384,9 @@ static bool loss_run(golden *g, const loss_case *c, int64_t from, int64_t n, con
                          .mask = mask,
                          .d_log_prob = d_log_prob,
                          .sums = sums };
-    return golden_ok(g, c->loss->compute(&a));
+    ares_device *device;
+    const ares_algo_twins *twins = golden_twins(&device);
+    return golden_ok(g, twins ? twin_loss_compute(twins, device, c->loss, &a, NULL) : c->loss->compute(&a));
 }
 
 /* The loss of every token by itself; those that the mask hides are 0 where hide says so. */

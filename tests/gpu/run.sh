@@ -1,7 +1,8 @@
 #!/bin/sh
 # Every test that wants a card, on a machine that has one: usage: tests/gpu/run.sh [BUILD_DIR] (default build).
-# Builds libares_cuda.so and the tests, runs the tests labelled gpu of every program, which may not skip for want of a card, then
-# those of the kernels again under compute-sanitizer where it is installed (memory, races in shared memory, barriers).
+# Builds libares_cuda.so and the tests, runs the tests labelled gpu of every program, which may not skip for want of a card, every golden
+# through the twins of algo, then the tests of kernels and algo again under compute-sanitizer where it is installed (memory, races in
+# shared memory, barriers).
 # Last line: `gpu: N programs passed, N failed`; exit status 1 when one failed, 2 when nothing could be run.
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -31,6 +32,11 @@ for program in "$build"/test_*; do
     run "$program" --label gpu
 done
 
+allow=""
+[ -r tests/golden/unknown.txt ] && allow="--allow-unknown tests/golden/unknown.txt"
+# shellcheck disable=SC2086
+run env ARES_TEST_DEVICE=cuda "$build/ares-golden" tests/golden/*.json $allow
+
 sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
 if [ -x "$sanitizer" ]; then
     # the first test asks for memory that cannot be had and copies to nowhere, on purpose
@@ -38,6 +44,7 @@ if [ -x "$sanitizer" ]; then
     for tool in memcheck racecheck synccheck; do
         # shellcheck disable=SC2086
         run "$sanitizer" --tool $tool --error-exitcode 1 "$build/test_kernels" --label gpu $tests
+        run "$sanitizer" --tool $tool --error-exitcode 1 "$build/test_algo" --label gpu
     done
 else
     echo "== compute-sanitizer: not installed, left out"

@@ -74,8 +74,7 @@ static int loss(bench *b)
         double t = ares_now_s();
         memset(out, 0, (size_t)n * 2 * sizeof(float));
         ares_loss_sums_init(&sums);
-        ARES_TRY(ppo->compute(&a));
-        ARES_TRY(ares_loss_terms(&a, &kl));
+        ARES_TRY(ares_loss_pass(b->d.pool, ppo, &a, &kl));
         if (i >= 0) b->all[i] = ares_now_s() - t;
     }
     emit(b, "loss", ares_loss_total(&sums, cfg.entropy_coeff, kl.coef));

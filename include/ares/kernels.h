@@ -251,6 +251,7 @@ float ares_logf(float x);
 double ares_f64_sin(double x);
 double ares_f64_cos(double x);
 double ares_f64_exp(double x);
+void ares_f64_exp_all(int64_t n, const double *x, double *y); /* y[i] = ares_f64_exp(x[i]), the same bits, several at once; |x[i]| <= 700. y may be x */
 double ares_f64_log(double x);
 double ares_f64_pow(double x, double y);
 

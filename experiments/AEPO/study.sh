@@ -1,0 +1,75 @@
+# Sourced by the studies here: the words they share, and the runs, one after the other.
+#
+#   --tiny             a random model of 0.85 M parameters (tiny.yaml) instead of SmolLM2: minutes instead of hours
+#   --seeds "1 2 3"    one run of every variant for each; the same seeds draw the same prompts, so that variants are pairs
+#   --ranks N          processes of a run
+#   key=value ...      overrides for every run, as in trainer.max_steps=8
+#
+# A run that is finished (its DONE file) is skipped, one that was interrupted goes on, one that fails is named at the end and
+# does not stop the others. The table and the figure are drawn from what is there.
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+program=${ARES_TRAIN:-build/ares-train}
+here=experiments/AEPO
+model=smollm2
+configs=(--config $here/config.yaml)
+seeds="1 2 3"
+ranks=()
+overrides=()
+failed=()
+runs=()      # words for `ares-train compare`
+
+read_words() {
+    while (($#)); do
+        case $1 in
+        --tiny) model=tiny configs=(--config $here/config.yaml --config $here/tiny.yaml) ;;
+        --seeds) seeds=${2:?"--seeds needs numbers"} && shift ;;
+        --ranks) ranks=(--ranks "${2:?"--ranks needs a number"}") && shift ;;
+        -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && sed -n '3,9s/^# \{0,1\}//p' $here/study.sh && exit 0 ;;
+        [!-]*=*) overrides+=("$1") ;;
+        *) echo "$(basename "$0"): '$1': no such option (see --help)" >&2 && exit 2 ;;
+        esac
+        shift
+    done
+    [[ -x $program ]] || { echo "$(basename "$0"): no $program; build it (scripts/quickstart.sh does), or set ARES_TRAIN" >&2; exit 2; }
+}
+
+# The supervised start, once.
+start() {
+    if [[ $model == tiny ]]; then
+        [[ -d models/tiny ]] || "$program" init --arch qwen2 --out models/tiny --seed 1
+        [[ -e runs/AEPO/tiny_start/DONE ]] || "$program" sft --config $here/tiny_sft.yaml
+    else
+        scripts/fetch_smollm2.sh
+        [[ -e runs/AEPO/start/DONE ]] || "$program" sft --config $here/sft.yaml
+    fi
+}
+
+# variant STUDY NAME override ...: its runs.
+variant() {
+    local study=$1 name=$2 seed dir code
+    shift 2
+    for seed in $seeds; do
+        dir=runs/AEPO/$study/$model/$name/seed_$seed
+        if [[ -e $dir/DONE ]]; then
+            echo "$dir is finished"
+        else
+            echo "== $dir"
+            code=0
+            "$program" "${ranks[@]}" "${configs[@]}" trainer.run_dir="$dir" data.seed="$seed" worker.rollout.seed="$seed" "$@" "${overrides[@]}" || code=$?
+            ((code < 128)) || exit $code # stopped by a signal: so is the study
+            ((code == 0)) || failed+=("$dir")
+        fi
+        [[ ! -s $dir/metrics.jsonl ]] || runs+=("$name=$dir")
+    done
+}
+
+# finish STUDY TITLE: table and figures of what is there.
+finish() {
+    local out=runs/AEPO/$1/$model
+    if ((${#runs[@]})); then
+        "$program" compare --last 10 --smooth 5 --metric reward/accuracy --columns val/accuracy,response_length/mean,aepo/hwe_num/easy,aepo/hwe_num/medium,aepo/hwe_num/hard,aepo/tau,filter/generated_groups,sum:timing_s/step \
+            --svg "$out/accuracy.svg" --title "$2" "${runs[@]}" | tee "$out/table.md"
+        "$program" compare --metric response_length/mean --svg "$out/length.svg" --title "$2: length of responses" "${runs[@]}" | grep figure:
+    fi
+    ((!${#failed[@]})) || { printf 'failed: %s\n' "${failed[@]}" >&2; exit 1; }
+}

@@ -167,7 +167,12 @@ typedef struct ares_sample_args {
     int32_t *token;                     /* [rows] */
     float *log_prob, *entropy;          /* [rows] at the sampling temperature, over the full vocabulary */
     float *log_prob_1, *entropy_1;      /* [rows] at temperature 1; NULL: not wanted */
+    /* The n_likely most likely tokens of each row before any cut, the largest logit first (ties: lower id), and their log-probs at
+     * temperature 1. Tokens of probability 0 are none: where a row has fewer, -1 and -inf fill it. 0: not wanted */
+    int32_t n_likely;                   /* at most ARES_LIKELY_MAX */
+    int32_t *likely_token; float *likely_log_prob; /* [rows][n_likely] */
 } ares_sample_args;
+#define ARES_LIKELY_MAX 64
 
 /* Decoupled AdamW (Loshchilov and Hutter 2019), elementwise: g = grad * grad_scale; m, v moments; bias-corrected by step >= 1;
  * w -= lr * (m_hat / (sqrt(v_hat) + eps) + weight_decay * w). On master when given, then rounded into w. */

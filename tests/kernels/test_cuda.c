@@ -407,13 +407,20 @@ static void head_case(ares_dtype dtype, int32_t rows, int32_t vocab, int32_t k)
     some_loss(&calls, 0, rows, x, x, c, c + rows);
     weights w = weights_new(&p, w_rows, dtype, vocab, k);
     float *x_up = up_floats(&p, x, (int64_t)rows * k), *dx_up = up_floats(&p, dx, (int64_t)rows * k);
-    for (int fused = 0; fused < 2; fused++) {
+    float *of_kl = normals(4, 5 * rows, 1.0), *ref_rows = normals(5, (int64_t)vocab * k, 0.3), *ref_up = up_floats(&p, x, (int64_t)rows * k);
+    weights ref = weights_new(&p, ref_rows, dtype, vocab, k);
+    for (int way = 0; way < 3; way++) { /* in two steps, fused, with a reference */
+        bool fused = way == 1;
         weights dw = weights_new(&p, NULL, ARES_F32, vocab, k);
         ares_head_args a = { .rows = rows, .vocab = vocab, .x = x, .ldx = k, .w = &w.cpu, .inv_temperature = 1.25f, .target = target, .log_prob = want, .entropy = want + rows, .lse = want + 2 * rows,
                              .c_log_prob = c, .c_entropy = c + rows, .dx = dx, .lddx = k, .dw = &dw.cpu };
         ares_head_args b = a;
         b.x = x_up, b.w = &w.cuda, b.log_prob = got, b.entropy = got + rows, b.lse = got + 2 * rows, b.dx = dx_up, b.dw = &dw.cuda;
         int seen[2] = { 0 };
+        if (way == 2) {
+            a.ref_x = x, a.ld_ref = k, a.ref_w = &ref.cpu, a.kl = of_kl, a.ref_lse = of_kl + rows, a.c_kl = of_kl + 4 * rows;
+            b.ref_x = ref_up, b.ld_ref = k, b.ref_w = &ref.cuda, b.kl = of_kl + 2 * rows, b.ref_lse = of_kl + 3 * rows, b.c_kl = a.c_kl;
+        }
         if (fused) {
             p.cpu.k->head_fused(&p.cpu, &a, some_loss, &seen[0]);
             p.cuda.k->head_fused(&p.cuda, &b, some_loss, &seen[1]);
@@ -429,11 +436,12 @@ static void head_case(ares_dtype dtype, int32_t rows, int32_t vocab, int32_t k)
         agree("log_prob", got, want, rows, 2e-6);
         agree("entropy", got + rows, want + rows, rows, 5e-6);
         agree("lse", got + 2 * rows, want + 2 * rows, rows, 2e-6);
+        if (way == 2) agree("kl", of_kl + 2 * rows, of_kl, rows, 5e-6), agree("ref_lse", of_kl + 3 * rows, of_kl + rows, rows, 2e-6);
         agree_device(&p, "dx", dx_up, dx, (int64_t)rows * k, 1e-5);
         weights_agree(&p, "dw", &dw, 1e-5);
         ares_free(dw.cpu.data);
     }
-    void *all[] = { x, w_rows, got, want, c, dx, target, w.cpu.data };
+    void *all[] = { x, w_rows, got, want, c, dx, target, w.cpu.data, of_kl, ref_rows, ref.cpu.data };
     for (int i = 0; i < ARES_COUNT(all); i++) ares_free(all[i]);
     pair_close(&p);
 }
@@ -554,6 +562,20 @@ TEST_GPU(cuda_samples_the_tokens_of_the_cpu)
         for (int r = 0; r < ROWS; r++)
             CHECK_MSG(token[0][r] == token[1][r], "vocab %d, row %d (temperature %g, top_p %g, top_k %d): token %d, the CPU took %d", vocab, r, temperature[r], top_p[r], top_k[r], token[1][r], token[0][r]);
         for (int i = 0; i < 4; i++) agree("statistics", stat[1][i], stat[0][i], ROWS, 2e-6);
+        static int32_t likely[2][ROWS * ARES_LIKELY_MAX];
+        static float log_prob[2][ROWS * ARES_LIKELY_MAX];
+        for (int i = 0; i < 3; i++) {
+            int32_t n = (int32_t[]){ 1, 10, ARES_LIKELY_MAX }[i];
+            a.n_likely = b.n_likely = n;
+            a.likely_token = likely[0], b.likely_token = likely[1], a.likely_log_prob = log_prob[0], b.likely_log_prob = log_prob[1];
+            p.cpu.k->sample(&p.cpu, &a);
+            p.cuda.k->sample(&p.cuda, &b);
+            CHECK_OK(p.cuda.k->sync(&p.cuda));
+            CHECK_MEM(token[1], token[0], sizeof token[0]);
+            CHECK_MEM(likely[1], likely[0], (size_t)(ROWS * n) * sizeof(int32_t));
+            for (int r = 0; r < ROWS; r++) agree("likely log-probs", log_prob[1] + r * n, log_prob[0] + r * n, ARES_MIN(n, vocab), 2e-6);
+        }
+        a.n_likely = b.n_likely = 0;
         a.top_p = NULL, a.top_k = NULL, a.forced = NULL, a.log_prob_1 = a.entropy_1 = NULL;
         b.top_p = NULL, b.top_k = NULL, b.forced = NULL, b.log_prob_1 = b.entropy_1 = NULL;
         p.cpu.k->sample(&p.cpu, &a);

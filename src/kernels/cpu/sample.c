@@ -14,6 +14,11 @@ typedef struct best {
 } best; /* logit before temperature; token -1: none */
 typedef enum { GUMBEL, GREEDY, FORCED, FILTERED } how;
 
+typedef struct likely {
+    float z;
+    int32_t token;
+} likely; /* z before temperature */
+
 typedef struct row_plan {
     how how;
     float inv_temperature;
@@ -27,6 +32,7 @@ typedef struct sample_job {
     row_plan *plan;            /* [rows] */
     vocab_part *part, *part_1; /* [rows][chunks]; at temperature 1: NULL when not wanted */
     best *best;                /* [rows][chunks] */
+    likely *likely;            /* [rows][chunks][n_likely]: of each chunk, in order; the first with token -1 ends a list */
 } sample_job;
 
 /* Sixteen counters at once: the words of tokens 4 c .. 4 c + 63, in token order. */
@@ -130,6 +136,31 @@ static void greedy_chunk(const float *z, int n, int32_t first, best *b)
     }
 }
 
+/* Puts x behind what is not below it: of equal logits the one that came first, the lower id, stays first. */
+static inline int list_likely(likely *list, int n, int most, likely x)
+{
+    int at = n < most ? n : most - 1;
+    for (; at > 0 && x.z > list[at - 1].z; at--) list[at] = list[at - 1];
+    list[at] = x;
+    return n < most ? n + 1 : n;
+}
+
+static void likely_chunk(const float *z, int width, int32_t first, int most, likely *list)
+{
+    int n = 0;
+    float least = -INFINITY; /* of a full list: what does not beat it is not looked at */
+    for (int i = 0; i < width; i += 16) {
+        uint32_t may = v16m_bits(v16_gt(vocab_load(z + i, width - i, v16_set1(1.0f)), v16_set1(least)));
+        for (; may; may &= may - 1) {
+            int j = __builtin_ctz(may);
+            if (!(z[i + j] > least)) continue;
+            n = list_likely(list, n, most, (likely){ z[i + j], first + i + j });
+            if (n == most) least = list[n - 1].z;
+        }
+    }
+    if (n < most) list[n].token = -1;
+}
+
 static void chunk_task(void *ctx, int64_t task, int worker)
 {
     const sample_job *j = ctx;
@@ -154,6 +185,7 @@ static void chunk_task(void *ctx, int64_t task, int worker)
         else if (a->forced[row] >= token && a->forced[row] < token + width)
             b = (best){ 0.0f, z[a->forced[row] - token], a->forced[row] };
         j->best[at] = b;
+        if (a->n_likely) likely_chunk(z, width, token, a->n_likely, j->likely + at * a->n_likely);
     }
 }
 
@@ -305,6 +337,23 @@ static best pick_filtered(const sample_job *j, int64_t r, float max, int worker)
 
 /* ------------------------------------------------------------------ rows */
 
+/* The chunks' lists become the row's, in the order of the chunks: ids only rise, so that ties keep their order. */
+static void merge_likely(const sample_job *j, int64_t r, const vocab_total *one)
+{
+    const ares_sample_args *a = j->a;
+    int n = 0, most = a->n_likely;
+    likely list[ARES_LIKELY_MAX];
+    for (int64_t c = 0; c < j->chunks; c++) {
+        const likely *of = j->likely + (r * j->chunks + c) * most;
+        for (int i = 0; i < most && of[i].token >= 0 && (n < most || of[i].z > list[n - 1].z); i++)
+            n = list_likely(list, n, most, of[i]);
+    }
+    for (int i = 0; i < most; i++) {
+        a->likely_token[(j->row + r) * most + i] = i < n ? list[i].token : -1;
+        a->likely_log_prob[(j->row + r) * most + i] = i < n ? vocab_log_prob(one, list[i].z) : -INFINITY;
+    }
+}
+
 static void row_task(void *ctx, int64_t r, int worker)
 {
     const sample_job *j = ctx;
@@ -325,6 +374,8 @@ static void row_task(void *ctx, int64_t r, int worker)
     a->entropy[row] = t.entropy;
     if (!j->part_1) return;
     vocab_total one = p->inv_temperature == 1.0f ? t : vocab_merge(j->part_1 + r * j->chunks, j->chunks);
+    if (a->n_likely) merge_likely(j, r, &one);
+    if (!a->log_prob_1) return;
     a->log_prob_1[row] = vocab_log_prob(&one, b.logit);
     a->entropy_1[row] = one.entropy;
 }
@@ -352,21 +403,22 @@ static int64_t rows_from(const ares_sample_args *a, int64_t row, int64_t *filter
 void ARES_K(sample)(ares_device *d, const ares_sample_args *a)
 {
     ARES_ASSERT(a->w->layout == ARES_PANEL32 && a->vocab <= a->w->n && a->w->dtype != ARES_F16);
-    ARES_ASSERT(!a->log_prob_1 == !a->entropy_1);
+    ARES_ASSERT(!a->log_prob_1 == !a->entropy_1 && a->n_likely >= 0 && a->n_likely <= ARES_LIKELY_MAX);
     int64_t chunks = vocab_chunks(a->vocab), filtered = 0, rows;
     for (int64_t row = 0; row < a->rows; row += rows) {
         rows = rows_from(a, row, &filtered);
         size_t parts = (size_t)(rows * chunks), logits = (size_t)(filtered * a->vocab);
         char *scratch = kernels_scratch(d, KERNELS_SHARED,
-                                        parts * (2 * sizeof(vocab_part) + sizeof(best)) +
+                                        parts * (2 * sizeof(vocab_part) + sizeof(best) + (size_t)a->n_likely * sizeof(likely)) +
                                             (size_t)rows * sizeof(row_plan) + logits * sizeof(float));
         sample_job j = {
             .d = d, .a = a, .row = row, .rows = rows, .chunks = chunks, .plan = (void *)scratch
         };
         j.part = (void *)(j.plan + rows);
-        j.part_1 = a->log_prob_1 ? j.part + parts : NULL;
+        j.part_1 = a->log_prob_1 || a->n_likely ? j.part + parts : NULL;
         j.best = (void *)(j.part + 2 * parts);
-        float *kept = (void *)(j.best + parts);
+        j.likely = (void *)(j.best + parts);
+        float *kept = (void *)(j.likely + parts * (size_t)a->n_likely);
         for (int64_t r = 0; r < rows; r++) {
             bool greedy = !(a->temperature[row + r] > 0.0f), forced = a->forced && a->forced[row + r] >= 0;
             ARES_ASSERT(!forced || a->forced[row + r] < a->vocab);

@@ -19,6 +19,10 @@ typedef struct row_out {
     int32_t token;
     float log_prob, entropy, log_prob_1, entropy_1;
 } row_out;
+typedef struct likely {
+    float log_prob; /* at temperature 1; in the making, the logit */
+    int32_t token;
+} likely;
 
 /* ------------------------------------------------------------------ randomness */
 
@@ -196,7 +200,31 @@ static __device__ best pick(const row_view &r, const row_in &in, cut c, bool gre
     return tree[0];
 }
 
-static __global__ void __launch_bounds__(VOCAB_THREADS) sample_rows(const float *logits, int32_t vocab, const row_in *in, bool want_1, row_out *out)
+/* The n most likely tokens: what a cut to n leaves, in any order, and each of them to the place that the number of those above it says. */
+static __device__ void list_likely(const row_view &r, const vocab_total &one, int32_t n, likely *out)
+{
+    __shared__ likely found[ARES_LIKELY_MAX];
+    __shared__ int count;
+    cut c = cut_to(r, { place_of(-INFINITY), -1 }, true, (unsigned long long)n); /* a logit of -inf is no token */
+    if (threadIdx.x == 0) count = 0;
+    __syncthreads();
+    for (int32_t i = threadIdx.x; i < r.vocab; i += VOCAB_THREADS)
+        if (survives(r.logits[i], i, c)) found[atomicAdd(&count, 1)] = { r.logits[i], i };
+    __syncthreads();
+    if (threadIdx.x >= n) return;
+    int32_t at = (int32_t)threadIdx.x;
+    if (at >= count) out[at] = { -INFINITY, -1 };
+    else {
+        likely own = found[at];
+        int32_t above = 0;
+        for (int32_t i = 0; i < count; i++)
+            above += found[i].log_prob > own.log_prob || (found[i].log_prob == own.log_prob && found[i].token < own.token);
+        out[above] = { vocab_log_prob(one, own.log_prob), own.token };
+    }
+}
+
+static __global__ void __launch_bounds__(VOCAB_THREADS)
+    sample_rows(const float *logits, int32_t vocab, const row_in *in, bool want_1, int32_t n_likely, row_out *out, likely *likely_out)
 {
     __shared__ unsigned long long bin[256];
     __shared__ uint32_t found[2];
@@ -206,7 +234,8 @@ static __global__ void __launch_bounds__(VOCAB_THREADS) sample_rows(const float 
     bool greedy = !(own.temperature > 0.0f);
     float inv_temperature = greedy ? 1.0f : 1.0f / own.temperature;
     vocab_total t = vocab_total_of(z, vocab, inv_temperature), one = t;
-    if (want_1 && inv_temperature != 1.0f) one = vocab_total_of(z, vocab, 1.0f);
+    if ((want_1 || n_likely) && inv_temperature != 1.0f) one = vocab_total_of(z, vocab, 1.0f);
+    if (n_likely) list_likely({ z, vocab, 1.0f, one.max, bin, found }, one, n_likely, likely_out + row * n_likely);
     int32_t token = own.forced;
     if (token < 0) {
         row_view r = { z, vocab, inv_temperature, t.max, bin, found };
@@ -227,29 +256,36 @@ static row_in row_of(const ares_sample_args *a, int32_t r)
 void cuda_sample(ares_device *d, const ares_sample_args *a)
 {
     cuda_context *c = cuda_enter(d);
-    ARES_ASSERT(a->vocab <= a->w->n && !a->log_prob_1 == !a->entropy_1);
+    ARES_ASSERT(a->vocab <= a->w->n && !a->log_prob_1 == !a->entropy_1 && a->n_likely >= 0 && a->n_likely <= ARES_LIKELY_MAX);
     if (a->rows == 0) return;
-    size_t rows = (size_t)a->rows;
+    size_t rows = (size_t)a->rows, n_likely = rows * (size_t)a->n_likely;
     std::vector<row_in> in(rows);
     std::vector<row_out> out(rows);
+    std::vector<likely> most_likely(n_likely);
     for (int32_t r = 0; r < a->rows; r++) {
         in[(size_t)r] = row_of(a, r);
         ARES_ASSERT(in[(size_t)r].forced < a->vocab);
     }
     int32_t most = vocab_rows(a->rows, a->vocab);
-    row_out *device_out = (row_out *)cuda_scratch(c, CUDA_ROWS, rows * (sizeof(row_in) + sizeof(row_out)));
+    row_out *device_out = (row_out *)cuda_scratch(c, CUDA_ROWS, rows * (sizeof(row_in) + sizeof(row_out)) + n_likely * sizeof(likely));
     float *logits = (float *)cuda_scratch(c, CUDA_LOGITS, (size_t)most * (size_t)a->vocab * sizeof(float));
     if (!logits) return;
     row_in *device_in = (row_in *)(device_out + rows);
+    likely *device_likely = (likely *)(device_in + rows);
     cuda_in(c, device_in, in.data(), rows * sizeof(row_in));
     ares_matrix w = vocab_part(a->w, a->vocab);
     for (int32_t row = 0; row < a->rows; row += most) {
         int32_t n = ARES_MIN(most, a->rows - row);
         cuda_product(c, a->x + row * a->ldx, a->ldx, &w, n, logits, a->vocab, false);
         cuda_launch(c, "sample", sample_rows, (unsigned)n, VOCAB_THREADS, 0, logits, a->vocab, device_in + row, a->log_prob_1 != NULL,
-                    device_out + row);
+                    a->n_likely, device_out + row, device_likely + (int64_t)row * a->n_likely);
     }
     if (!cuda_out(c, out.data(), device_out, rows * sizeof(row_out))) return;
+    if (n_likely && !cuda_out(c, most_likely.data(), device_likely, n_likely * sizeof(likely))) return;
+    for (size_t i = 0; i < n_likely; i++) {
+        a->likely_token[i] = most_likely[i].token;
+        a->likely_log_prob[i] = most_likely[i].log_prob;
+    }
     for (int32_t r = 0; r < a->rows; r++) {
         const row_out *o = &out[(size_t)r];
         a->token[r] = o->token;

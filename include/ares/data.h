@@ -13,10 +13,12 @@
 
 /* ------------------------------------------------------------------ options: data.* (aepo.md 7.2) */
 #define ARES_DATA_OPTIONS(X)                                                                                                            \
-    X(texts, train_files, "train_files", "[]", "", "JSON lines of training rows; several files are read in turn")                       \
-    X(texts, val_files, "val_files", "[]", "", "JSON lines of validation rows")                                                         \
+    X(texts, train_files, "train_files", "[]", "", "training rows: files of JSON lines, JSON lists, or folders of them, read in turn")      \
+    X(texts, val_files, "val_files", "[]", "", "validation rows, likewise")                                                             \
     X(text, prompt_key, "prompt_key", "prompt", "nonempty", "key of the prompt: a string, or a list of messages")                       \
     X(text, answer_key, "answer_key", "answer", "nonempty", "key of the ground truth")                                                  \
+    X(text, image_key, "image_key", "images", "nonempty", "key of a row's images; rows that have some are refused: models read text so far") \
+    X(text, video_key, "video_key", "videos", "nonempty", "key of a row's videos; likewise")                                            \
     X(text, system_prompt, "system_prompt", "null", "", "system message put before string prompts")                                     \
     X(text, format_prompt, "format_prompt", "null", "", "template file ({{ content | trim }} ...) that string prompts go through")     \
     X(text, override_chat_template, "override_chat_template", "null", "", "template file used instead of the model's own")              \

@@ -20,7 +20,7 @@
     X(text, model_path, "model.model_path", "???", "nonempty", "model, checkpoint or run directory")                                    \
     X(text, tokenizer_path, "model.tokenizer_path", "null", "", "null: the model's own")                                                \
     X(flag, gradient_checkpointing, "model.enable_gradient_checkpointing", "false", "", "keep block inputs only and recompute the rest in backward") \
-    X(choice, dtype, "fsdp.torch_dtype", "fp32", "fp32=float32|bf16=bfloat16", "storage of the weights; bf16 keeps an fp32 master for the optimizer") \
+    X(choice, dtype, "fsdp.torch_dtype", "fp32", "?fp32=float32|bf16=bfloat16", "storage of the weights, null is fp32; bf16 keeps an fp32 master for the optimizer") \
     X(i64, global_batch_size, "global_batch_size", "256", "[1,)", "prompts of an optimizer step")                                       \
     X(i64, max_token_len, "max_token_len_per_device", "1024", "[1,)", "tokens of a micro-batch; changes memory and speed, no result; a GPU wants more") \
     X(flag, share_prompts, "share_prompts", "true", "", "compute a group's prompt once in the update")                                  \
@@ -37,12 +37,12 @@ ARES_OPTION_STRUCT(ares_actor_config, ARES_ACTOR_OPTIONS);
     X(choice, scheduler, "lr_scheduler_type", "constant", "constant|linear|cosine", "shape of the learning rate behind the warm-up")    \
     X(f64, warmup_ratio, "lr_warmup_ratio", "0.0", "[0,1]", "share of all steps")                                                       \
     X(i64, warmup_steps, "lr_warmup_steps", "null", "[0,)", "wins over the ratio")                                                      \
-    X(f64, min_lr_ratio, "min_lr_ratio", "0.0", "[0,1]", "learning rate at the end, as a share of lr (linear, cosine)")
+    X(f64, min_lr_ratio, "min_lr_ratio", "null", "[0,1]", "learning rate at the end, as a share of lr (linear, cosine); null is 0")
 ARES_OPTION_STRUCT(ares_optim_config, ARES_OPTIM_OPTIONS);
 
 #define ARES_CRITIC_OPTIONS(X)                                                                                                          \
     X(text, model_path, "model.model_path", "null", "nonempty", "what the critic starts from, its head apart; null: the actor's")       \
-    X(choice, dtype, "fsdp.torch_dtype", "fp32", "fp32=float32|bf16=bfloat16", "storage of its weights; arithmetic and states are fp32") \
+    X(choice, dtype, "fsdp.torch_dtype", "fp32", "?fp32=float32|bf16=bfloat16", "storage of its weights, null is fp32; arithmetic and states are fp32") \
     X(flag, gradient_checkpointing, "model.enable_gradient_checkpointing", "true", "", "compute blocks again in backward; changes memory and speed, no result") \
     X(i64, global_batch_size, "global_batch_size", "null", "[1,)", "prompts of an optimizer step, over all ranks; null: the actor's")   \
     X(i64, ppo_epochs, "ppo_epochs", "1", "[1,)", "passes over the batch")                                                              \
@@ -54,7 +54,7 @@ ARES_OPTION_STRUCT(ares_optim_config, ARES_OPTIM_OPTIONS);
     X(flag, share_prompts, "share_prompts", "true", "", "the prompt of a group is computed once")
 ARES_OPTION_STRUCT(ares_critic_config, ARES_CRITIC_OPTIONS);
 
-#define ARES_REF_OPTIONS(X) X(choice, dtype, "fsdp.torch_dtype", "fp32", "fp32=float32|bf16=bfloat16", "storage of the reference's weights")
+#define ARES_REF_OPTIONS(X) X(choice, dtype, "fsdp.torch_dtype", "fp32", "?fp32=float32|bf16=bfloat16", "storage of the reference's weights; null is bf16")
 ARES_OPTION_STRUCT(ares_ref_config, ARES_REF_OPTIONS);
 
 #define ARES_ROLLOUT_OPTIONS(X)                                                                                                         \
@@ -67,7 +67,7 @@ ARES_OPTION_STRUCT(ares_ref_config, ARES_REF_OPTIONS);
     X(texts, stop, "stop", "[]", "nonempty", "strings that end a response; the token that completes one is kept")                       \
     X(i64s, stop_token_ids, "stop_token_ids", "[]", "[0,)", "ids that end a response, on top of the model's own")                       \
     X(i64, max_num_seqs, "max_num_seqs", "128", "[1,)", "samples decoded at once; changes speed, no result")                            \
-    X(i64, max_num_batched_tokens, "max_num_batched_tokens", "2048", "[1,)", "tokens of one forward; changes speed, no result")         \
+    X(i64, max_num_batched_tokens, "max_num_batched_tokens", "null", "[1,)", "tokens of one forward; changes speed, no result; null: 2048") \
     X(i64, max_model_len, "max_model_len", "null", "[2,)", "prompt and response; null: the sum of data.max_*_length")                   \
     X(i64, cache_tokens, "cache_tokens", "null", "[64,)", "size of the kv cache; null: what max_num_seqs full samples need, within 6 GiB") \
     X(tree, val_override, "val_override_config", "{}", "map", "n, temperature, top_p, top_k of validation; n is 1 unless set here")
@@ -81,7 +81,7 @@ ARES_OPTION_STRUCT(ares_rollout_config, ARES_ROLLOUT_OPTIONS);
     X(i64, max_steps, "max_steps", "null", "[0,)", "null: as many as the epochs give")                                                  \
     X(text, device, "device", "cpu", "nonempty", "cpu; cuda, a card for each rank of a machine; cuda:1")                                                                   \
     X(i64, threads, "threads", "null", "[1,)", "null: the CPUs at hand, shared by the ranks of this machine; changes speed, no result") \
-    X(texts, logger, "logger", "[console, tensorboard]", "console|file|tensorboard", "metrics.jsonl is always written")                 \
+    X(texts, logger, "logger", "[console, tensorboard]", "console|file|tensorboard|wandb|mlflow|swanlab", "metrics.jsonl is always written; wandb, mlflow, swanlab: TensorBoard files, which they import") \
     X(i64, val_freq, "val_freq", "-1", "-1|[1,)", "steps between validations; -1: never")                                               \
     X(flag, val_before_train, "val_before_train", "true", "", "validate before the first step")                                         \
     X(flag, val_only, "val_only", "false", "", "validate and stop")                                                                     \
@@ -90,7 +90,10 @@ ARES_OPTION_STRUCT(ares_rollout_config, ARES_ROLLOUT_OPTIONS);
     X(i64, save_limit, "save_limit", "-1", "-1|[1,)", "checkpoints kept, the newest and the best among them; -1: all")                  \
     X(i64, critic_warmup, "critic_warmup", "0", "[0,)", "steps in which only the critic learns")                                        \
     X(i64, max_try_make_batch, "max_try_make_batch", "20", "", "draws of prompts for one batch at most, where filters drop groups; 0: no limit") \
-    X(text, load_checkpoint, "load_checkpoint_path", "null", "", "checkpoint to go on from, instead of the run directory's latest")
+    X(flag, save_model_only, "save_model_only", "false", "", "checkpoints without optimizer states: smaller, and no run can go on from them") \
+    X(text, load_checkpoint, "load_checkpoint_path", "null", "", "a checkpoint, or a run directory, to go on from where this run has no checkpoint of its own; none there: a fresh start") \
+    X(flag, find_last_checkpoint, "find_last_checkpoint", "true", "", "go on from the run directory's latest checkpoint; false: refuse to where there is one") \
+    X(flag, force, "force", "false", "", "go on though data set, model or options are not those of the state (the word --force)")
 ARES_OPTION_STRUCT(ares_trainer_config, ARES_TRAINER_OPTIONS);
 
 #define ARES_SFT_OPTIONS(X)                                                                                                             \
@@ -100,6 +103,32 @@ ARES_OPTION_STRUCT(ares_trainer_config, ARES_TRAINER_OPTIONS);
     X(text, response_key, "response_key", "response", "nonempty", "key of the answer to data.prompt_key: a string")                     \
     X(text, messages_key, "messages_key", "messages", "nonempty", "key of a conversation; wins over prompt and answer where a row has it")
 ARES_OPTION_STRUCT(ares_sft_config, ARES_SFT_OPTIONS);
+
+/* Keys of EasyR1 and ARES that name what is settled otherwise here: their values are checked (published.c). */
+#define ARES_PUBLISHED_OPTIONS(X)                                                                                                       \
+    X(flag, hybrid_engine, "worker.hybrid_engine", "true", "", "actor and rollout share their weights; false is refused")               \
+    X(choice, actor_strategy, "worker.actor.strategy", "fsdp", "fsdp|fsdp2|megatron", "has no effect: one process a card holds all weights") \
+    X(choice, critic_strategy, "worker.critic.strategy", "fsdp", "fsdp|fsdp2|megatron", "has no effect")                                \
+    X(choice, ref_strategy, "worker.ref.strategy", "fsdp", "fsdp|fsdp2|megatron", "has no effect")                                      \
+    X(i64, actor_ulysses, "worker.actor.ulysses_size", "1", "[1,)", "ranks that share a sequence; above 1 is refused")                  \
+    X(i64, critic_ulysses, "worker.critic.ulysses_size", "1", "[1,)", "the same")                                                       \
+    X(i64, ref_ulysses, "worker.ref.ulysses_size", "1", "[1,)", "the same")                                                             \
+    X(i64, actor_micro_update, "worker.actor.micro_batch_size_per_device_for_update", "null", "[1,)", "checked against the batch; max_token_len_per_device cuts micro-batches") \
+    X(i64, actor_micro_experience, "worker.actor.micro_batch_size_per_device_for_experience", "null", "[1,)", "the same")               \
+    X(i64, critic_micro_update, "worker.critic.micro_batch_size_per_device_for_update", "null", "[1,)", "the same")                     \
+    X(i64, critic_micro_experience, "worker.critic.micro_batch_size_per_device_for_experience", "null", "[1,)", "the same")             \
+    X(tree, actor_override, "worker.actor.model.override_config", "{}", "map", "a model's config.json says what it is; members are refused") \
+    X(tree, critic_override, "worker.critic.model.override_config", "{}", "map", "the same")                                            \
+    X(i64, actor_lora, "worker.actor.model.lora.rank", "0", "[0,)", "all weights are trained; above 0 is refused")                      \
+    X(i64, critic_lora, "worker.critic.model.lora.rank", "0", "[0,)", "the same")                                                       \
+    X(flag, actor_offload, "worker.actor.fsdp.enable_cpu_offload", "false", "", "has no effect: weights stay on the device")            \
+    X(flag, critic_offload, "worker.critic.fsdp.enable_cpu_offload", "false", "", "the same")                                           \
+    X(choice, rollout_name, "worker.rollout.name", "native", "native|vllm|sglang|hf", "the rollout engine is always this program's own") \
+    X(i64, tensor_parallel_size, "worker.rollout.tensor_parallel_size", "null", "[1,)", "checked against the ranks; each holds the whole model and rolls out by itself") \
+    X(tree, chunked_prefill, "worker.rollout.enable_chunked_prefill", "null", "flag", "prompts are always cut; false: max_num_batched_tokens must hold a whole sequence") \
+    X(i64, nnodes, "trainer.nnodes", "null", "[1,)", "machines; with n_gpus_per_node checked against the ranks started")                \
+    X(i64, n_gpus_per_node, "trainer.n_gpus_per_node", "null", "[1,)", "ranks of a machine; null: as many as --ranks or mpirun start")
+ARES_OPTION_STRUCT(ares_published_config, ARES_PUBLISHED_OPTIONS);
 
 typedef struct ares_train_config {
     ares_data_config data;
@@ -114,6 +143,7 @@ typedef struct ares_train_config {
     ares_rollout_config rollout;
     ares_reward_config reward;
     ares_trainer_config trainer;
+    ares_published_config published;
     ares_sft_config sft;           /* of supervised runs only */
     void *controls[8];             /* options of each entry of ares_control_list, in its order */
 } ares_train_config;
@@ -122,6 +152,19 @@ void ares_train_add_aliases(ares_config *cfg);                    /* names of ot
 void ares_train_config_declare(ares_config *cfg, ares_train_config *out);
 /* After ares_config_resolve: relations between options, and those of table entries; one report of all faults. world: ranks the run will have. */
 int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int world);
+/* Ranks that trainer.nnodes and n_gpus_per_node name; 1 where they name none: for a check without a launch. (published.c) */
+int ares_train_named_ranks(const ares_train_config *c);
+
+/* ------------------------------------------------------------------ numbers that follow from the options (sizes.c; aepo.md 1.2, 10) */
+/* examples: rows of the training set; drawn: prompts of one draw (ARES_NULL_I64: a batch). max_steps ARES_NULL_I64: as the epochs give. */
+int64_t ares_train_total_steps(int64_t examples, int64_t drawn, int64_t batch, int64_t epochs, int64_t max_steps);
+/* Of one optimizer step: samples over all ranks and of a rank, its micro-batches (micro 0: none are counted); optimizer steps of a training step. */
+typedef struct ares_train_sizes { int64_t global_samples, per_device, accumulation, updates; } ares_train_sizes;
+ares_train_sizes ares_train_sizes_of(int64_t batch, int64_t mini_batch, int64_t n, int64_t world, int64_t ulysses, int64_t micro);
+/* TFLOP/s of forward and backward over sequences of these lengths; head_dim 0: hidden / heads. */
+typedef struct ares_flops_config { int64_t hidden, vocab, layers, heads, kv_heads, intermediate, head_dim; } ares_flops_config;
+double ares_train_tflops(const ares_flops_config *c, double tokens, double squares, double seconds); /* tokens, squares: sums of lengths and of their squares */
+double ares_train_peak_tflops(const char *card); /* dense bf16 of the card so named; infinite when it is not known */
 
 /* ------------------------------------------------------------------ optimizer (optim.c) */
 typedef struct ares_optim {

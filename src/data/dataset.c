@@ -1,4 +1,6 @@
-/* Rows of JSON lines, checked as they are read: a fault names file and line. */
+/* Rows of JSON lines, checked as they are read: a fault names file and line. A file named *.json may be one list of rows, too. */
+#include <dirent.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "dataset.h"
@@ -54,6 +56,13 @@ static bool names_instructions(const ares_json *row)
     return false;
 }
 
+static int check_media(const char *file, int64_t line, const char *key, const ares_json *row)
+{
+    const ares_json *v = ares_json_get(row, key);
+    if (!v || v->type == ARES_JSON_NULL || (v->type == ARES_JSON_ARRAY && !v->count)) return ARES_OK;
+    return ares_fail(ARES_EUNSUPPORTED, "data: %s:%lld: '%s' holds images or videos, which models do not read here so far; leave such rows out", file, (long long)line, key);
+}
+
 static int check_row(const ares_data_config *cfg, const char *file, int64_t line, const ares_json *row, bool need_answer)
 {
     const ares_json *prompt = ares_json_get(row, cfg->prompt_key);
@@ -61,6 +70,8 @@ static int check_row(const ares_data_config *cfg, const char *file, int64_t line
     if (prompt->type != ARES_JSON_STRING && prompt->type != ARES_JSON_ARRAY)
         return ares_fail(ARES_EFORMAT, "data: %s:%lld: '%s' is neither a string nor a list of messages", file, (long long)line, cfg->prompt_key);
     if (prompt->type == ARES_JSON_ARRAY) ARES_TRY(check_messages(file, line, cfg->prompt_key, prompt));
+    ARES_TRY(check_media(file, line, cfg->image_key, row));
+    ARES_TRY(check_media(file, line, cfg->video_key, row));
     if (need_answer && !answer_of(cfg, row) && !names_instructions(row)) return fault(file, line, "data.answer_key", cfg->answer_key, row);
     return ARES_OK;
 }
@@ -99,14 +110,91 @@ static int add_row(ares_dataset *d, const ares_data_config *cfg, const char *fil
     return ARES_OK;
 }
 
-static int read_file(ares_dataset *d, const ares_data_config *cfg, const char *path, bool need_answer)
+static bool ends_with(const char *path, const char *end)
+{
+    size_t n = strlen(path), m = strlen(end);
+    return n > m && strcmp(path + n - m, end) == 0;
+}
+
+/* One list of rows; a row's place in it stands for its line. */
+static int read_list(ares_dataset *d, const ares_data_config *cfg, const char *file, ares_view text, bool need_answer)
+{
+    const ares_json *list;
+    ARES_TRY(ares_json_parse(&d->arena, text, file, &list));
+    for (int64_t i = 0; i < list->count; i++) ARES_TRY(add_row(d, cfg, file, i + 1, &list->items[i], need_answer));
+    return list->count ? ARES_OK : ares_fail(ARES_EFORMAT, "data: %s: no rows", file);
+}
+
+/* *list: the text of a file that is a list; empty for JSON lines. */
+static int look_for_list(ares_dataset *d, const char *path, ares_view *list)
+{
+    ares_str text = { 0 };
+    *list = (ares_view){ NULL, 0 };
+    if (!ends_with(path, ".json")) return ARES_OK;
+    int rc = ares_file_read(path, &text);
+    size_t at = rc == ARES_OK && text.len ? strspn(text.data, " \t\r\n") : 0;
+    if (rc == ARES_OK && at < text.len && text.data[at] == '[') *list = (ares_view){ ares_arena_copy(&d->arena, text.data, text.len), text.len };
+    ares_str_fini(&text);
+    return rc;
+}
+
+static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+static int read_path(ares_dataset *d, const ares_data_config *cfg, const char *path, bool need_answer);
+
+/* Every *.jsonl and *.json of a folder, by name. */
+static int read_folder(ares_dataset *d, const ares_data_config *cfg, const char *path, bool need_answer)
+{
+    ares_str file = { 0 };
+    char **names = NULL;
+    int n = 0, rc = ARES_OK;
+    DIR *dir = opendir(path);
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        if (e->d_name[0] == '.' || (!ends_with(e->d_name, ".jsonl") && !ends_with(e->d_name, ".json"))) continue;
+        names = ares_realloc(names, (size_t)(n + 1) * sizeof *names);
+        names[n++] = ares_strdup(e->d_name);
+    }
+    if (dir) closedir(dir);
+    if (n) qsort(names, (size_t)n, sizeof *names, by_name);
+    else rc = ares_fail(ARES_EIO, "data: %s: the folder holds no *.jsonl and no *.json", path);
+    for (int i = 0; i < n; i++) {
+        if (rc == ARES_OK) rc = read_path(d, cfg, ares_path_join(&file, path, names[i]), need_answer);
+        ares_free(names[i]);
+    }
+    ares_free(names);
+    ares_str_fini(&file);
+    return rc;
+}
+
+/* EasyR1 writes path@split: local files are one split, called train. What is no file looks like a name on a hub. */
+static int missing(ares_dataset *d, const ares_data_config *cfg, const char *path, bool need_answer)
+{
+    const char *at = strrchr(path, '@');
+    char *name = ares_strdup(path);
+    if (at) name[at - path] = 0;
+    bool there = at && (ares_file_exists(name) || ares_dir_exists(name)), one_slash = strchr(path, '/') && strchr(path, '/') == strrchr(path, '/') && !strchr("./", path[0]);
+    int rc;
+    if (there && strcmp(at, "@train") == 0) rc = read_path(d, cfg, name, need_answer);
+    else if (there) rc = ares_fail(ARES_ECONFIG, "data: %s: a local file has no split but train; name the file that holds '%s'", path, at + 1);
+    else if (one_slash && !ends_with(path, ".jsonl") && !ends_with(path, ".json"))
+        rc = ares_fail(ARES_EIO, "data: %s: no such file; if it is a name on a hub, download the rows as JSON lines first and name that file", path);
+    else rc = ares_fail(ARES_EIO, "data: %s: no such file", path);
+    ares_free(name);
+    return rc;
+}
+
+static int read_path(ares_dataset *d, const ares_data_config *cfg, const char *path, bool need_answer)
 {
     ares_jsonl *reader;
     const ares_json *row;
     int64_t line, before = d->count;
     const char *file = ares_arena_copy(&d->arena, path, strlen(path));
+    ares_view list;
     if (!strcmp(path, "-")) return ares_fail(ARES_ECONFIG, "data: '-': a data set is read from a file");
-    if (!ares_file_exists(path)) return ares_fail(ARES_EIO, "data: %s: no such file", path);
+    if (ares_dir_exists(path)) return read_folder(d, cfg, path, need_answer);
+    if (!ares_file_exists(path)) return missing(d, cfg, path, need_answer);
+    ARES_TRY(look_for_list(d, path, &list));
+    if (list.len) return read_list(d, cfg, file, list, need_answer);
     ARES_TRY(ares_jsonl_open(path, &reader));
     int rc;
     while ((rc = ares_jsonl_next(reader, &row, &line)) > 0) {
@@ -126,7 +214,7 @@ int ares_dataset_load(const ares_texts *files, const ares_data_config *cfg, bool
     *out = NULL;
     ares_dataset *d = ares_calloc(1, sizeof *d);
     int rc = ARES_OK;
-    for (int64_t i = 0; i < files->count && rc == ARES_OK; i++) rc = read_file(d, cfg, files->items[i], need_answer);
+    for (int64_t i = 0; i < files->count && rc == ARES_OK; i++) rc = read_path(d, cfg, files->items[i], need_answer);
     if (files->count == 0) rc = ares_fail(ARES_ECONFIG, "data: no file of rows is named");
     if (rc != ARES_OK) {
         ares_dataset_free(d);

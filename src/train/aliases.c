@@ -10,38 +10,52 @@
 #define COUNTS_SAMPLES "batches are counted in prompts here: set data.rollout_batch_size and worker.actor.global_batch_size"
 #define BY_TOKENS "micro-batches are cut by worker.actor.max_token_len_per_device; no result depends on it"
 #define ENGINE "a detail of another engine"
+#define IMAGES "of images and videos; models read text so far"
+#define SHARDS "each process holds all weights of its card; worker.*.fsdp.torch_dtype is their storage"
+#define OFFLOAD "weights and states stay on the device"
 #define RANKS "ranks come from --ranks or mpirun"
 #define PACKED "batches are always packed"
 #define PYTHON "Python functions do not run here; worker.reward.rewards takes a built-in, a shared object or a command"
 
 const ares_config_alias train_aliases[] = {
-    /* EasyR1: what we have no use for */
-    { "worker.hybrid_engine", "", NULL, "actor and rollout always share their weights" },
-    { "worker.actor.strategy", "", NULL, ENGINE },
+    /* EasyR1 and ARES: what we have no use for. Keys whose values are checked: published.c */
+    { "data.filter_overlong_prompts_workers", "", NULL, "prompts are encoded on the threads of trainer.threads" },
+    { "data.image_dir", "", NULL, IMAGES },
+    { "data.video_fps", "", NULL, IMAGES },
+    { "data.min_pixels", "", NULL, IMAGES },
+    { "data.max_pixels", "", NULL, IMAGES },
     { "worker.actor.padding_free", "", NULL, PACKED },
     { "worker.actor.dynamic_batching", "", NULL, BY_TOKENS },
-    { "worker.actor.use_torch_compile", "", NULL, ENGINE },
+    { "worker.actor.use_torch_compile", "", NULL, "kernels are compiled ahead" },
     { "worker.actor.model.trust_remote_code", "", NULL, "no code of a model is run" },
-    { "worker.actor.micro_batch_size_per_device_for_update", "", NULL, BY_TOKENS },
-    { "worker.actor.micro_batch_size_per_device_for_experience", "", NULL, BY_TOKENS },
-    { "worker.actor.fsdp.*", "", NULL, ENGINE },
-    { "worker.actor.offload.*", "", NULL, ENGINE },
-    { "worker.ref.strategy", "", NULL, ENGINE },
+    { "worker.actor.model.freeze_vision_tower", "", NULL, "a text model has no vision tower" },
+    { "worker.actor.model.lora.*", "", NULL, "all weights are trained" },
+    { "worker.actor.optim.warmup_style", ACTOR "optim.lr_scheduler_type", NULL, NULL },
+    { "worker.actor.fsdp.*", "", NULL, SHARDS },
+    { "worker.actor.offload.*", "", NULL, OFFLOAD },
+    { "worker.critic.padding_free", "", NULL, PACKED },
+    { "worker.critic.dynamic_batching", "", NULL, BY_TOKENS },
+    { "worker.critic.model.tokenizer_path", "", NULL, "the critic reads the actor's tokens" },
+    { "worker.critic.model.trust_remote_code", "", NULL, "no code of a model is run" },
+    { "worker.critic.model.freeze_vision_tower", "", NULL, "a text model has no vision tower" },
+    { "worker.critic.model.lora.*", "", NULL, "all weights are trained" },
+    { "worker.critic.optim.warmup_style", "worker.critic.optim.lr_scheduler_type", NULL, NULL },
+    { "worker.critic.fsdp.*", "", NULL, SHARDS },
+    { "worker.critic.offload.*", "", NULL, OFFLOAD },
     { "worker.ref.padding_free", "", NULL, PACKED },
+    { "worker.ref.use_torch_compile", "", NULL, "kernels are compiled ahead" },
     { "worker.ref.micro_batch_size_per_device_for_experience", "", NULL, BY_TOKENS },
-    { "worker.ref.fsdp.*", "", NULL, ENGINE },
-    { "worker.ref.offload.*", "", NULL, ENGINE },
-    { "worker.rollout.name", "", NULL, ENGINE },
+    { "worker.ref.fsdp.*", "", NULL, SHARDS },
+    { "worker.ref.offload.*", "", NULL, OFFLOAD },
+    { "worker.rollout.limit_images", "", NULL, IMAGES },
+    { "worker.rollout.dtype", "", NULL, "rollout reads the actor's own weights: worker.actor.fsdp.torch_dtype" },
+    { "worker.rollout.gpu_memory_utilization", "", NULL, "worker.rollout.cache_tokens is the size of the kv cache" },
     { "worker.rollout.enforce_eager", "", NULL, ENGINE },
-    { "worker.rollout.enable_chunked_prefill", "", NULL, ENGINE },
-    { "worker.rollout.disable_log_stats", "", NULL, ENGINE },
-    { "worker.rollout.disable_tqdm", "", NULL, ENGINE },
+    { "worker.rollout.disable_log_stats", "", NULL, "rollout/* are always logged" },
+    { "worker.rollout.disable_tqdm", "", NULL, "trainer.logger says whether the console shows progress" },
+    { "worker.rollout.trust_remote_code", "", NULL, "no code of a model is run" },
     { "worker.reward.num_cpus", "", NULL, "rewards run on the threads of trainer.threads" },
-    { "data.filter_overlong_prompts_workers", "", NULL, ENGINE },
-    { "trainer.nnodes", "", NULL, RANKS },
-    { "trainer.n_gpus_per_node", "", NULL, RANKS },
-    { "trainer.find_last_checkpoint", "", NULL, "a run directory goes on by itself" },
-    { "trainer.wandb_run_id", "", NULL, ENGINE },
+    { "trainer.wandb_run_id", "", NULL, "a run directory goes on by itself, its metrics with it" },
     { "trainer.save_checkpoint_path", "trainer.run_dir", NULL, NULL },
 
     /* verl and RAGEN */
@@ -53,7 +67,7 @@ const ares_config_alias train_aliases[] = {
     { "data.return_full_prompt", "", NULL, ENGINE },
     { "data.trust_remote_code", "", NULL, "no code of a model is run" },
     { "data.tokenizer", ACTOR "model.tokenizer_path", NULL, NULL },
-    { VERL "hybrid_engine", "", NULL, "actor and rollout always share their weights" },
+    { VERL "hybrid_engine", "worker.hybrid_engine", NULL, NULL },
     { VERL "model.path", ACTOR "model.model_path", NULL, NULL },
     { VERL "model.*", ACTOR "model.*", NULL, NULL },
     { VERL "model.trust_remote_code", "", NULL, "no code of a model is run" },
@@ -105,6 +119,7 @@ const ares_config_alias train_aliases[] = {
     { VERL "ref.log_prob_max_token_len_per_gpu", "", NULL, BY_TOKENS },
     { VERL "ref.fsdp_config.*", "", NULL, ENGINE },
     { VERL "rollout.*", "worker.rollout.*", NULL, NULL },
+    { VERL "rollout.tensor_model_parallel_size", "worker.rollout.tensor_parallel_size", NULL, NULL },
     { VERL "rollout.prompt_length", "data.max_prompt_length", NULL, NULL },
     { VERL "rollout.response_length", "data.max_response_length", NULL, NULL },
     { VERL "rollout.val_kwargs", "worker.rollout.val_override_config", NULL, NULL },

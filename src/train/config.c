@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "controls.h"
+#include "published.h"
 
 ARES_OPTION_TABLE(actor_options, ares_actor_config, ARES_ACTOR_OPTIONS)
 ARES_OPTION_TABLE(optim_options, ares_optim_config, ARES_OPTIM_OPTIONS)
@@ -24,6 +25,7 @@ void ares_train_config_declare(ares_config *cfg, ares_train_config *out)
     ares_config_add_options(cfg, "worker.rollout", rollout_options, &out->rollout);
     ares_config_add_options(cfg, "worker.reward", ares_reward_options, &out->reward);
     ares_config_add_options(cfg, "trainer", trainer_options, &out->trainer);
+    published_declare(cfg, out);
     controls_declare(cfg, out);
     int n;
     const char *const *names = ares_adv_names(&n);
@@ -80,6 +82,7 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
     if (strcmp(c->filter.dynamic_sampling, "reward_cap") == 0)
         ares_config_fault(cfg, "algorithm.dynamic_sampling_filter", "sources have no caps to be told here yet; use nonzero_std, or algorithm.online_filtering");
     check_sizes(cfg, c, world);
+    published_check(cfg, c, world);
     ares_sampling sampling;
     int64_t n;
     ares_train_validation_sampling(cfg, c, &sampling, &n);

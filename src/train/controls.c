@@ -1,12 +1,15 @@
 /* The controls whose options ask for them, opened together and called in the order of their table. */
 #include "controls.h"
 
+#include <stdio.h>
 #include <string.h>
 
 typedef struct open_control { const ares_control *control; void *state; } open_control;
 struct ares_controls {
     ares_control_env env;
     ares_map *gids;
+    char data[24];               /* hash of the training rows, part of the saved state */
+    bool force;                  /* states of other rows are taken, too */
     open_control *items;
     int n;
 };
@@ -31,7 +34,7 @@ static int open_all(ares_controls *c, const ares_train_config *cfg, const ares_d
     for (int i = 0; i < n; i++) {
         if (!list[i]->wanted(cfg->controls[i], &c->env)) continue;
         if ((list[i]->needs & ARES_CONTROL_NEEDS_GIDS) && !c->gids) ARES_TRY(ares_dataset_gids(train, &c->gids));
-        c->env.gids = c->gids;
+        c->env.gids = c->force ? NULL : c->gids;
         ARES_TRY(list[i]->open(cfg->controls[i], &c->env, &c->items[c->n].state));
         c->items[c->n++].control = list[i];
     }
@@ -42,6 +45,8 @@ int controls_open(const ares_train_config *cfg, const ares_dataset *train, ares_
 {
     ares_controls *c = *out = ares_calloc(1, sizeof *c);
     c->env = (ares_control_env){ .world = world, .algorithm = &cfg->algorithm, .n = cfg->rollout.n, .mini_batch = cfg->actor.global_batch_size, .entropy_reward = entropy_reward };
+    c->force = cfg->trainer.force;
+    snprintf(c->data, sizeof c->data, "%016llx", (unsigned long long)train_data_hash(train));
     return open_all(c, cfg, train);
 }
 
@@ -132,8 +137,9 @@ int controls_bootstrap_finish(ares_controls *c, ares_metrics *m)
 void controls_save(const ares_controls *c, ares_str *json)
 {
     ares_str_add_char(json, '{');
+    if (c) ares_str_addf(json, "\"training_data\":\"%s\"", c->data);
     for (int i = 0; c && i < c->n; i++) {
-        ares_str_addf(json, "%s\"%s\":", i ? "," : "", c->items[i].control->name);
+        ares_str_addf(json, ",\"%s\":", c->items[i].control->name);
         c->items[i].control->save(c->items[i].state, json);
     }
     ares_str_add_char(json, '}');
@@ -141,6 +147,9 @@ void controls_save(const ares_controls *c, ares_str *json)
 
 int controls_load(ares_controls *c, const ares_json *json, const char *path)
 {
+    const ares_json *data = ares_json_get(json, "training_data");
+    if (c && c->n && !c->force && data && data->type == ARES_JSON_STRING && !ares_view_is(data->text, c->data))
+        return ares_fail(ARES_ESTATE, "train: %s: the state is of another data set than data.train_files; restore the files, say --force to go on all the same, or remove the file", path);
     for (int i = 0; c && i < c->n; i++) {
         const char *name = c->items[i].control->name;
         const ares_json *state = ares_json_get(json, name);

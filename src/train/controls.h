@@ -20,4 +20,5 @@ int controls_bootstrap_add(ares_controls *c, ares_batch *b, ares_metrics *m);
 int controls_bootstrap_finish(ares_controls *c, ares_metrics *m);
 void controls_save(const ares_controls *c, ares_str *json);            /* {"<name>": state, ..} */
 int controls_load(ares_controls *c, const ares_json *json, const char *path);
+uint64_t train_data_hash(const ares_dataset *d);                       /* of all rows (state.c) */
 #endif

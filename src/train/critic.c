@@ -12,7 +12,7 @@
 int ares_critic_open(ares_critic *c, const ares_train_config *cfg, ares_device *d, ares_world *world, int64_t total_steps, const char *weights)
 {
     const char *path = weights ? weights : cfg->critic.model_path ? cfg->critic.model_path : cfg->actor.model_path;
-    ares_model_options opt = { .storage = strcmp(cfg->critic.dtype, "bf16") == 0 ? ARES_BF16 : ARES_F32, .trainable = true, .value_head = true, .value_seed = (uint64_t)cfg->rollout.seed };
+    ares_model_options opt = { .storage = cfg->critic.dtype && strcmp(cfg->critic.dtype, "bf16") == 0 ? ARES_BF16 : ARES_F32, .trainable = true, .value_head = true, .value_seed = (uint64_t)cfg->rollout.seed };
     *c = (ares_critic){ .cfg = cfg, .world = world };
     ARES_TRY(ares_model_load(path, d, &opt, &c->model));
     ARES_TRY(ares_optim_init(&c->optim, &cfg->critic_optim, total_steps));

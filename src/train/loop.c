@@ -234,8 +234,9 @@ static int open_tracker(run *r, const ares_train_config *c)
     if (!lead(r)) return ARES_OK;
     bool tensorboard = false, console = false;
     for (int64_t i = 0; i < c->trainer.logger.count; i++) {
-        tensorboard = tensorboard || strcmp(c->trainer.logger.items[i], "tensorboard") == 0;
-        console = console || strcmp(c->trainer.logger.items[i], "console") == 0;
+        const char *name = c->trainer.logger.items[i];
+        console = console || strcmp(name, "console") == 0;
+        tensorboard = tensorboard || (strcmp(name, "console") != 0 && strcmp(name, "file") != 0); /* the services read its files */
     }
     if (console) r->progress = ares_progress_new("step", r->trainer.step, r->trainer.total_steps);
     return ares_tracker_open(r->dir.path.data, r->trainer.step + (r->trainer.step > 0), tensorboard, &r->tracker);

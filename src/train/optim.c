@@ -7,7 +7,7 @@ int ares_optim_init(ares_optim *o, const ares_optim_config *cfg, int64_t total_s
 {
     double warmup = cfg->warmup_steps == ARES_NULL_I64 ? floor(cfg->warmup_ratio * (double)total_steps) : (double)cfg->warmup_steps;
     *o = (ares_optim){ .cfg = cfg,
-                       .schedule = { .name = cfg->scheduler, .base = cfg->lr, .min_ratio = cfg->min_lr_ratio, .warmup_steps = warmup, .total_steps = (double)total_steps, .cycles = 0.5 } };
+                       .schedule = { .name = cfg->scheduler, .base = cfg->lr, .min_ratio = ares_is_null_f64(cfg->min_lr_ratio) ? 0 : cfg->min_lr_ratio, .warmup_steps = warmup, .total_steps = (double)total_steps, .cycles = 0.5 } };
     return ares_schedule_check(&o->schedule);
 }
 

@@ -42,7 +42,7 @@ int ares_train_log_probs(ares_model *m, ares_workspace *w, const ares_train_conf
 
 int ares_reference_open(ares_reference *r, const ares_train_config *cfg, ares_device *d)
 {
-    ares_model_options opt = { .storage = strcmp(cfg->ref.dtype, "bf16") == 0 ? ARES_BF16 : ARES_F32 };
+    ares_model_options opt = { .storage = !cfg->ref.dtype || strcmp(cfg->ref.dtype, "bf16") == 0 ? ARES_BF16 : ARES_F32 };
     *r = (ares_reference){ .cfg = cfg };
     ARES_TRY(ares_model_load(cfg->actor.model_path, d, &opt, &r->model));
     return ares_workspace_new(r->model, ARES_KEEP_NOTHING, &r->workspace);

@@ -4,9 +4,9 @@
 #include <string.h>
 
 /* Options that change speed, memory or what is kept, and no number of the run. */
-static const char *const harmless[] = { "trainer.threads", "trainer.save_freq", "trainer.save_limit", "trainer.logger", "trainer.load_checkpoint_path", "worker.rollout.max_num_seqs",
+static const char *const harmless[] = { "trainer.threads", "trainer.save_freq", "trainer.save_limit", "trainer.logger", "trainer.load_checkpoint_path", "trainer.find_last_checkpoint", "trainer.force", "worker.rollout.max_num_seqs",
                                         "worker.rollout.max_num_batched_tokens", "worker.rollout.cache_tokens", "worker.actor.max_token_len_per_device",
-                                        "worker.actor.model.enable_gradient_checkpointing" };
+                                        "worker.actor.model.enable_gradient_checkpointing", "worker.rollout.name", "worker.rollout.enable_chunked_prefill" };
 
 static bool is_harmless(const char *path)
 {
@@ -50,7 +50,7 @@ static void differences(const ares_json *now, const ares_json *then, const char 
 }
 
 /* Compares the resolved configuration with the one in the run directory. */
-static int compare(const rundir *d, const ares_config *cfg, rundir_declare *declare, const char *saved)
+static int compare(const rundir *d, const ares_config *cfg, const ares_train_config *c, rundir_declare *declare, const char *saved)
 {
     ares_config *old = ares_config_new();
     ares_train_config unused;
@@ -64,24 +64,49 @@ static int compare(const rundir *d, const ares_config *cfg, rundir_declare *decl
     int rc = ares_config_finish(old);
     if (rc != ARES_OK) ares_fail_in(rc, "%s", saved);
     else if (now && then) differences(now, then, "", &changed, &n);
-    if (n)
-        rc = ares_fail(ARES_ESTATE, "run: %s holds a run with other options (%s%s); set trainer.experiment_name for a new run, restore the options to go on, or remove the directory",
+    if (n && c->trainer.force) ares_log(ARES_LOG_WARN, "run: %s goes on with other options than it began with: %s%s", d->path.data, changed.data, n > 5 ? ", ..." : "");
+    else if (n)
+        rc = ares_fail(ARES_ESTATE, "run: %s holds a run with other options (%s%s); set trainer.experiment_name for a new run, restore the options to go on, say --force to go on with these, or remove the directory",
                        d->path.data, changed.data, n > 5 ? ", ..." : "");
     ares_str_fini(&changed);
     ares_config_free(old);
     return rc;
 }
 
+/* trainer.load_checkpoint_path: a checkpoint, a run directory or its checkpoints/. A folder that is not there begins afresh, as in ARES. */
+static int named_checkpoint(rundir *d, const char *path)
+{
+    ares_str dir = { 0 }, name = { 0 };
+    int rc = ARES_OK;
+    if (!ares_dir_exists(path)) {
+        ares_log(ARES_LOG_INFO, "run: trainer.load_checkpoint_path = '%s': no such folder; the run begins afresh", path);
+        return ARES_OK;
+    }
+    if (ares_file_exists(ares_path_join(&dir, path, "state.json"))) ares_str_add_z(&d->checkpoint, path);
+    else {
+        if (!ares_dir_exists(ares_path_join(&dir, path, "checkpoints"))) {
+            ares_str_clear(&dir);
+            ares_str_add_z(&dir, path);
+        }
+        rc = ares_checkpoint_latest(dir.data, &name);
+        if (rc == ARES_OK && name.len) ares_path_join(&d->checkpoint, dir.data, name.data);
+        else if (rc == ARES_OK)
+            rc = ares_fail(ARES_ECONFIG, "run: trainer.load_checkpoint_path = '%s': neither a checkpoint (no state.json) nor a run with one (no checkpoints/step_...)", path);
+    }
+    ares_str_fini(&dir);
+    ares_str_fini(&name);
+    return rc;
+}
+
+/* The run's own latest, where there is one: the same command goes on. */
 static int find_checkpoint(rundir *d, const ares_train_config *c)
 {
     ares_str dir = { 0 }, name = { 0 };
     int rc = ares_checkpoint_latest(ares_path_join(&dir, d->path.data, "checkpoints"), &name);
-    if (rc == ARES_OK && name.len) ares_path_join(&d->checkpoint, dir.data, name.data);
-    else if (rc == ARES_OK && c->trainer.load_checkpoint) {
-        ares_str_add_z(&d->checkpoint, c->trainer.load_checkpoint);
-        if (!ares_file_exists(ares_path_join(&dir, c->trainer.load_checkpoint, "state.json")))
-            rc = ares_fail(ARES_ECONFIG, "run: trainer.load_checkpoint_path = '%s': no state.json there; name a checkpoint (checkpoints/step_...)", c->trainer.load_checkpoint);
-    }
+    if (rc == ARES_OK && name.len && !c->trainer.find_last_checkpoint)
+        rc = ares_fail(ARES_ESTATE, "run: trainer.find_last_checkpoint = false: %s holds %s; set trainer.experiment_name for a new run, or remove the directory to start over", dir.data, name.data);
+    else if (rc == ARES_OK && name.len) ares_path_join(&d->checkpoint, dir.data, name.data);
+    else if (rc == ARES_OK && c->trainer.load_checkpoint) rc = named_checkpoint(d, c->trainer.load_checkpoint);
     ares_str_fini(&dir);
     ares_str_fini(&name);
     return rc;
@@ -94,7 +119,7 @@ static int look(rundir *d, const ares_config *cfg, const ares_train_config *c, r
     if (rc == ARES_OK) rc = ares_lock_take(d->path.data, &d->lock);
     if (rc == ARES_OK && ares_file_exists(ares_path_join(&file, d->path.data, "DONE")))
         rc = ares_fail(ARES_ESTATE, "run: %s is finished (its table: summary.txt there); set trainer.experiment_name for a new run, or remove the directory to start over", d->path.data);
-    if (rc == ARES_OK && ares_file_exists(ares_path_join(&file, d->path.data, "config.yaml"))) rc = compare(d, cfg, declare, file.data);
+    if (rc == ARES_OK && ares_file_exists(ares_path_join(&file, d->path.data, "config.yaml"))) rc = compare(d, cfg, c, declare, file.data);
     if (rc == ARES_OK) rc = find_checkpoint(d, c);
     if (rc == ARES_OK) {
         ares_config_print(cfg, &text);

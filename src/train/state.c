@@ -29,6 +29,26 @@ int ares_train_copy_tokenizer(const char *from, const char *to)
     return rc;
 }
 
+uint64_t train_data_hash(const ares_dataset *d)
+{
+    uint64_t h = 0xCBF29CE484222325u; /* FNV-1a over what makes a row: its id, prompt and answer */
+    for (int64_t i = 0; d && i < ares_dataset_count(d); i++) {
+        const ares_row *row = ares_dataset_row(d, i);
+        const ares_view parts[] = { ares_view_of(row->gid ? row->gid : ""), row->prompt_text, row->ground_truth };
+        for (int k = 0; k < ARES_COUNT(parts); k++) {
+            for (size_t b = 0; b < parts[k].len; b++) h = (h ^ (unsigned char)parts[k].data[b]) * 0x100000001B3u;
+            h = (h ^ 0xFF) * 0x100000001B3u;
+        }
+    }
+    return h;
+}
+
+/* What a model is, in words that differ where states do not fit: "llama, 30 layers of 576, 49152 ids". */
+static void describe_model(const ares_model_config *c, ares_str *out)
+{
+    ares_str_addf(out, "%s, %d layers of %d, %d ids", c->model_type, c->layers, c->hidden, c->vocab);
+}
+
 static int write_state(const ares_trainer *t, const char *path)
 {
     cJSON *o = cJSON_CreateObject();
@@ -38,6 +58,15 @@ static int write_state(const ares_trainer *t, const char *path)
     cJSON_AddNumberToObject(o, "optimizer_steps", (double)t->actor.optim.updates);
     cJSON_AddNumberToObject(o, "prompts_drawn", (double)t->loader.drawn);
     cJSON_AddNumberToObject(o, "training_rows", (double)t->loader.rows);
+    if (t->train) {
+        char hash[24];
+        snprintf(hash, sizeof hash, "%016llx", (unsigned long long)train_data_hash(t->train));
+        cJSON_AddStringToObject(o, "training_data", hash);
+    }
+    ares_str model = { 0 };
+    describe_model(&t->model->cfg, &model);
+    cJSON_AddStringToObject(o, "model", model.data);
+    ares_str_fini(&model);
     cJSON_AddNumberToObject(o, "data_seed", (double)t->cfg->data.seed);
     cJSON_AddNumberToObject(o, "sampling_seed", (double)t->cfg->rollout.seed);
     cJSON_AddNumberToObject(o, "best_score", t->best_score);
@@ -84,9 +113,10 @@ static int write_checkpoint(ares_trainer *t, const char *dir)
     ares_str path = { 0 };
     int rc = ares_model_save(t->model, ares_path_join(&path, dir, "model"));
     if (rc == ARES_OK) rc = ares_train_copy_tokenizer(t->model_dir.data, path.data);
-    if (rc == ARES_OK) rc = ares_model_optimizer_save(t->model, ares_path_join(&path, dir, "optimizer.safetensors"));
+    bool states = !t->cfg->trainer.save_model_only;
+    if (rc == ARES_OK && states) rc = ares_model_optimizer_save(t->model, ares_path_join(&path, dir, "optimizer.safetensors"));
     if (rc == ARES_OK && t->critic) rc = ares_model_save(t->critic->model, ares_path_join(&path, dir, "critic"));
-    if (rc == ARES_OK && t->critic) rc = ares_model_optimizer_save(t->critic->model, ares_path_join(&path, dir, "critic_optimizer.safetensors"));
+    if (rc == ARES_OK && t->critic && states) rc = ares_model_optimizer_save(t->critic->model, ares_path_join(&path, dir, "critic_optimizer.safetensors"));
     if (rc == ARES_OK) rc = write_controls(t, ares_path_join(&path, dir, "controls.json"));
     if (rc == ARES_OK) rc = write_state(t, ares_path_join(&path, dir, "state.json"));
     ares_str_fini(&path);
@@ -113,9 +143,10 @@ static int save(ares_trainer *t)
     return rc;
 }
 
-/* The higher the better: of answers their reward, of supervised rows their loss. */
-static bool validation_score(const ares_metrics *m, double *score)
+/* The higher the better: of answers their reward, or their accuracy where a shaped reward would judge by more; of supervised rows their loss. */
+static bool validation_score(const ares_trainer *t, const ares_metrics *m, double *score)
 {
+    if (t->reward && ares_reward_shapes(t->reward) && ares_metrics_get(m, "val/accuracy", score)) return true;
     if (ares_metrics_get(m, "val/reward_score", score)) return true;
     if (!ares_metrics_get(m, "val/loss", score)) return false;
     *score = -*score;
@@ -125,7 +156,7 @@ static bool validation_score(const ares_metrics *m, double *score)
 int ares_trainer_save(ares_trainer *t, const ares_metrics *last)
 {
     double score;
-    if (last && validation_score(last, &score) && (t->best_step < 0 || score > t->best_score)) {
+    if (last && validation_score(t, last, &score) && (t->best_step < 0 || score > t->best_score)) {
         t->best_score = score;
         t->best_step = t->step;
     }
@@ -142,6 +173,34 @@ static int get(const cJSON *o, const char *path, const char *key, double *out)
     return ARES_OK;
 }
 
+/* The state must be of these rows and of a model like the configured one, unless --force says so. */
+static int check_origin(const ares_trainer *t, const cJSON *o, const char *path, int64_t rows)
+{
+    const cJSON *data = cJSON_GetObjectItemCaseSensitive(o, "training_data"), *model = cJSON_GetObjectItemCaseSensitive(o, "model");
+    const char *force = t->cfg->trainer.force ? NULL : "say --force to go on all the same";
+    char hash[24];
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)(t->train ? train_data_hash(t->train) : 0));
+    bool other_rows = rows != t->loader.rows, other_data = t->train && cJSON_IsString(data) && strcmp(data->valuestring, hash) != 0;
+    if (force && other_rows)
+        return ares_fail(ARES_ESTATE, "train: %s: the run had %lld training rows, the data set has %lld now; restore data.train_files, or %s", path, (long long)rows, (long long)t->loader.rows, force);
+    if (force && other_data)
+        return ares_fail(ARES_ESTATE, "train: %s: the state is of another data set than data.train_files (its rows differ in id, prompt or answer); restore the files, or %s", path, force);
+    if (other_rows || other_data) ares_log(ARES_LOG_WARN, "train: %s: the state is of another data set", path);
+    ares_model_config configured;
+    ares_str name = { 0 };
+    ARES_TRY(ares_model_config_load(t->model_dir.data, &configured));
+    describe_model(&configured, &name);
+    int rc = ARES_OK;
+    if (cJSON_IsString(model) && strcmp(model->valuestring, name.data) != 0) {
+        if (force)
+            rc = ares_fail(ARES_ESTATE, "train: %s: the state is of another model (%s) than worker.actor.model.model_path = '%s' (%s); restore the option, or %s", path, model->valuestring,
+                           t->cfg->actor.model_path, name.data, force);
+        else ares_log(ARES_LOG_WARN, "train: %s: the state is of another model, %s", path, model->valuestring);
+    }
+    ares_str_fini(&name);
+    return rc;
+}
+
 static int apply(ares_trainer *t, const cJSON *o, const char *path)
 {
     double version = 0, step = 0, updates = 0, drawn = 0, rows = 0, best_score = 0, best_step = 0;
@@ -153,14 +212,13 @@ static int apply(ares_trainer *t, const cJSON *o, const char *path)
     ARES_TRY(get(o, path, "training_rows", &rows));
     ARES_TRY(get(o, path, "best_score", &best_score));
     ARES_TRY(get(o, path, "best_step", &best_step));
-    if ((int64_t)rows != t->loader.rows)
-        return ares_fail(ARES_ESTATE, "train: %s: the run had %lld training rows, the data set has %lld now; it cannot go on where it stopped", path, (long long)rows, (long long)t->loader.rows);
+    ARES_TRY(check_origin(t, o, path, (int64_t)rows));
     const cJSON *item;
     cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(o, "skipped_rows")) {
         const cJSON *row_of = cJSON_GetArrayItem(item, 0), *epoch = cJSON_GetArrayItem(item, 1);
         if (!cJSON_IsNumber(row_of) || !cJSON_IsNumber(epoch) || row_of->valuedouble < 0 || row_of->valuedouble >= rows)
             return ares_fail(ARES_EFORMAT, "train: %s: 'skipped_rows' holds no pairs of a row and an epoch; the checkpoint is damaged", path);
-        ares_loader_restore(&t->loader, (int64_t)row_of->valuedouble, (int64_t)epoch->valuedouble);
+        if ((int64_t)row_of->valuedouble < t->loader.rows) ares_loader_restore(&t->loader, (int64_t)row_of->valuedouble, (int64_t)epoch->valuedouble);
     }
     double critic_updates = 0;
     if (t->critic) {
@@ -180,7 +238,10 @@ static int apply(ares_trainer *t, const cJSON *o, const char *path)
 int ares_trainer_resume(ares_trainer *t, const char *checkpoint)
 {
     ares_str path = { 0 }, text = { 0 };
-    int rc = ares_model_optimizer_load(t->model, ares_path_join(&path, checkpoint, "optimizer.safetensors"));
+    int rc = ARES_OK;
+    if (!ares_file_exists(ares_path_join(&path, checkpoint, "optimizer.safetensors")))
+        rc = ares_fail(ARES_ESTATE, "train: %s holds a model without optimizer states (trainer.save_model_only); begin a new run from it: worker.actor.model.model_path=%s", checkpoint, checkpoint);
+    if (rc == ARES_OK) rc = ares_model_optimizer_load(t->model, path.data);
     if (rc == ARES_OK && t->critic) rc = ares_model_optimizer_load(t->critic->model, ares_path_join(&path, checkpoint, "critic_optimizer.safetensors"));
     if (rc == ARES_OK) rc = read_controls(t, ares_path_join(&path, checkpoint, "controls.json"));
     if (rc == ARES_OK) rc = ares_file_read(ares_path_join(&path, checkpoint, "state.json"), &text);

@@ -20,7 +20,7 @@ int trainer_open_device(ares_trainer *t)
 int trainer_open_model(ares_trainer *t, const char *weights)
 {
     const ares_train_config *c = t->cfg;
-    ares_model_options opt = { .storage = strcmp(c->actor.dtype, "bf16") == 0 ? ARES_BF16 : ARES_F32, .trainable = !c->trainer.val_only };
+    ares_model_options opt = { .storage = c->actor.dtype && strcmp(c->actor.dtype, "bf16") == 0 ? ARES_BF16 : ARES_F32, .trainable = !c->trainer.val_only };
     ARES_TRY(ares_model_load(weights ? weights : c->actor.model_path, &t->device, &opt, &t->model));
     ARES_TRY(ares_tokenizer_load(c->actor.tokenizer_path ? c->actor.tokenizer_path : t->model_dir.data, &t->tokenizer));
     if (ares_tokenizer_vocab_size(t->tokenizer) > t->model->cfg.vocab)
@@ -37,10 +37,9 @@ static int open_data(ares_trainer *t)
     if (!c->trainer.val_only) {
         ARES_TRY(ares_dataset_load(&c->data.train_files, &c->data, true, &t->train));
         ARES_TRY(ares_dataset_encode(t->train, t->encoder, t->device.pool, &dropped));
-        int64_t drawn_at_once = c->data.mini_rollout_batch_size == ARES_NULL_I64 ? c->data.rollout_batch_size : c->data.mini_rollout_batch_size;
-        ARES_TRY(ares_loader_init(&t->loader, ares_dataset_count(t->train), drawn_at_once, c->data.shuffle, (uint64_t)c->data.seed));
-        int64_t epoch_steps = ares_dataset_count(t->train) / drawn_at_once * drawn_at_once / c->data.rollout_batch_size; /* with filters, less than an epoch's prompts make a step */
-        t->total_steps = c->trainer.max_steps == ARES_NULL_I64 ? epoch_steps * c->trainer.total_epochs : c->trainer.max_steps;
+        int64_t drawn = c->data.mini_rollout_batch_size == ARES_NULL_I64 ? c->data.rollout_batch_size : c->data.mini_rollout_batch_size;
+        ARES_TRY(ares_loader_init(&t->loader, ares_dataset_count(t->train), drawn, c->data.shuffle, (uint64_t)c->data.seed));
+        t->total_steps = ares_train_total_steps(ares_dataset_count(t->train), drawn, c->data.rollout_batch_size, c->trainer.total_epochs, c->trainer.max_steps);
     }
     if (c->data.val_files.count) {
         ARES_TRY(ares_dataset_load(&c->data.val_files, &c->data, true, &t->val));
@@ -54,7 +53,7 @@ static int open_rollout(ares_trainer *t)
     const ares_train_config *c = t->cfg;
     int64_t len = c->rollout.max_model_len == ARES_NULL_I64 ? c->data.max_prompt_length + c->data.max_response_length : c->rollout.max_model_len;
     ares_rollout_options o = { .cache_tokens = c->rollout.cache_tokens == ARES_NULL_I64 ? 0 : c->rollout.cache_tokens, .max_num_seqs = (int32_t)c->rollout.max_num_seqs,
-                               .max_num_batched_tokens = (int32_t)c->rollout.max_num_batched_tokens, .max_model_len = (int32_t)ARES_MIN(len, t->model->cfg.max_position) };
+                               .max_num_batched_tokens = c->rollout.max_num_batched_tokens == ARES_NULL_I64 ? 2048 : (int32_t)c->rollout.max_num_batched_tokens, .max_model_len = (int32_t)ARES_MIN(len, t->model->cfg.max_position) };
     return ares_rollout_new(t->model, t->tokenizer, &o, &t->rollout);
 }
 

@@ -13,6 +13,7 @@ static const char words[] =
     "  --ranks N              start N processes under mpirun\n"
     "  --check                check the configuration and stop; touches no weights\n"
     "  --print-config         print the resolved configuration and stop\n"
+    "  --force                go on with a state of other options, another data set or model\n"
     "  --help-config [PREFIX] every option with its default and meaning, as YAML\n"
     "  --help-algorithms      every advantage, loss, KL, filter .. with formula, paper and option, as Markdown\n";
 
@@ -75,6 +76,7 @@ static int take_words(const config_verb *v, int argc, char **argv, own_words *w)
         else if (strcmp(a, "--check") == 0) w->check = true;
         else if (strcmp(a, "--print-config") == 0) w->print = true;
         else if (strcmp(a, "--help-algorithms") == 0) w->help_algorithms = true;
+        else if (strcmp(a, "--force") == 0) w->rest[w->n_rest++] = "trainer.force=true";
         else if (strcmp(a, "--help-config") == 0) {
             w->help_config = true;
             if (i + 1 < argc && argv[i + 1][0] != '-' && !strchr(argv[i + 1], '=')) w->prefix = argv[++i];
@@ -112,7 +114,9 @@ static int configured(const config_verb *v, ares_config *cfg, ares_train_config 
     bool unread = ares_config_fault_count(cfg) > 0; /* relations of what a file that cannot be read does not set are no news */
     ares_config_resolve(cfg);
     if (unread) return ares_config_finish(cfg);
-    ARES_TRY(v->check(cfg, c, ares_world_size(world)));
+    int ranks = ares_world_size(world);
+    if (ranks == 1 && (w->check || w->print)) ranks = ares_train_named_ranks(c); /* no launch to be true to */
+    ARES_TRY(v->check(cfg, c, ranks));
     if (w->print) {
         ares_config_print(cfg, &text);
         rc = print_text(&text);

@@ -1,0 +1,40 @@
+/* Numbers that follow from the options: steps of a run, sizes of a batch, floating-point operations (aepo.md 1.2 and 10). */
+#include <math.h>
+#include <string.h>
+
+#include "ares/train.h"
+
+int64_t ares_train_total_steps(int64_t examples, int64_t drawn, int64_t batch, int64_t epochs, int64_t max_steps)
+{
+    if (max_steps != ARES_NULL_I64) return max_steps;
+    if (drawn == ARES_NULL_I64) drawn = batch;
+    return examples / drawn * drawn / batch * epochs; /* a short rest of an epoch is left out; with filters less than an epoch's prompts make a step */
+}
+
+ares_train_sizes ares_train_sizes_of(int64_t batch, int64_t mini_batch, int64_t n, int64_t world, int64_t ulysses, int64_t micro)
+{
+    ares_train_sizes s = { .global_samples = mini_batch * n, .updates = batch / mini_batch };
+    s.per_device = s.global_samples * ulysses / world;
+    s.accumulation = micro > 0 ? s.per_device / micro : 0;
+    return s;
+}
+
+/* Three passes of two operations a weight and token, and attention's products over all pairs of tokens; as EasyR1 counts them. */
+double ares_train_tflops(const ares_flops_config *c, double tokens, double squares, double seconds)
+{
+    double h = (double)c->hidden, a = (double)c->heads, k = (double)c->kv_heads, d = c->head_dim ? (double)c->head_dim : h / a;
+    double layer = 3 * h * (double)c->intermediate + h * (a * d + 2 * k * d + a * d);
+    double weights = (double)c->layers * layer + 2 * (double)c->vocab * h;
+    return (6 * weights * tokens + 12 * d * a * (double)c->layers * squares) / seconds / 1e12;
+}
+
+double ares_train_peak_tflops(const char *card)
+{
+    /* the first that is part of the name: H200 before H20 */
+    static const struct { const char *name; double tflops; } cards[] = {
+        { "H200", 989 }, { "H100", 989 }, { "H800", 989 }, { "A100", 312 }, { "A800", 312 }, { "L40", 181.05 }, { "L20", 119.5 }, { "H20", 148 }, { "910B", 354 },
+    };
+    for (int i = 0; card && i < ARES_COUNT(cards); i++)
+        if (strstr(card, cards[i].name)) return cards[i].tflops;
+    return INFINITY;
+}

@@ -57,18 +57,20 @@ static int64_t carry(ares_exact_sum *s)
     return c;
 }
 
+/* The digits come out of the bits of x: subnormals have the exponent of the smallest normal number, and no leading 1. */
 void ares_exact_add(ares_exact_sum *s, double x)
 {
-    if (x == 0) return;
-    ARES_ASSERT(isfinite(x));
-    int exponent;
-    int64_t m = (int64_t)ldexp(frexp(fabs(x), &exponent), 53), sign = x < 0 ? -1 : 1;
-    int at = exponent - 53 + BIAS, shift = at % 32; /* 26 at least, of the smallest subnormal */
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    int64_t exponent = (int64_t)(bits >> 52 & 2047), sign = -(int64_t)(bits >> 63); /* all ones below 0 */
+    ARES_ASSERT(exponent < 2047);
+    uint64_t m = (bits & 0xfffffffffffff) | (uint64_t)(exponent > 0) << 52;
+    int64_t at = exponent + (exponent == 0) - 1075 + BIAS, shift = at % 32;
     int64_t *limb = s->limb + at / 32;
-    uint64_t low = (uint64_t)(m & 0xffffffff) << shift, high = (uint64_t)(m >> 32) << shift; /* the latter below 2^53 */
-    limb[0] += sign * (int64_t)(low & 0xffffffff);
-    limb[1] += sign * (int64_t)((low >> 32) + (high & 0xffffffff));
-    limb[2] += sign * (int64_t)(high >> 32);
+    uint64_t low = (m & 0xffffffff) << shift, high = (m >> 32) << shift; /* the latter below 2^53 */
+    limb[0] += ((int64_t)(low & 0xffffffff) ^ sign) - sign;
+    limb[1] += ((int64_t)((low >> 32) + (high & 0xffffffff)) ^ sign) - sign;
+    limb[2] += ((int64_t)(high >> 32) ^ sign) - sign;
     if (++s->added == CARRY_AFTER && carry(s) < 0) s->limb[ARES_EXACT_LIMBS - 1] -= (int64_t)1 << 32; /* the sign stays in the top limb */
 }
 

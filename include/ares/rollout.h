@@ -33,7 +33,8 @@ typedef struct ares_completion {
     const int32_t *ids;
     const float *log_probs;         /* at the sampling temperature (greedy: at 1), full vocabulary */
     const float *entropies;         /* the same */
-    const float *log_probs_1, *entropies_1; /* at temperature 1; the same pointers when the temperature is 1 or 0 */
+    const float *log_probs_1, *entropies_1; /* at temperature 1 (the same numbers when it is 1 or 0); entropies_1 as entropy_top_k says */
+    const int32_t *most_likely;     /* the most likely token (ties: lower id) where each token was drawn; NULL unless asked for */
     ares_finish finish;
 } ares_completion;
 
@@ -42,6 +43,9 @@ typedef struct ares_rollout_options {
     int32_t max_num_seqs;           /* samples decoded at once */
     int32_t max_num_batched_tokens; /* rows of one forward: prefill is cut to this */
     int32_t max_model_len;          /* prompt + response; 0: the model's max_position */
+    int32_t entropy_top_k;          /* 0: entropies_1 are exact; else those of ares_entropy_top_k over so many most likely tokens (at most
+                                     * ARES_LIKELY_MAX) and the drawn one, everything else being one outcome: the published AEPO's */
+    bool most_likely;               /* record the most likely tokens */
 } ares_rollout_options;
 
 typedef struct ares_rollout ares_rollout;

@@ -14,12 +14,12 @@ double ares_entropy_top_k(const double *log_probs, int64_t n, bool tail)
 {
     double h = 0, mass = 0;
     for (int64_t k = 0; k < n; k++) {
-        double p = exp(log_probs[k]);
+        double p = ares_f64_exp(log_probs[k]);
         if (p > 0) h -= p * log_probs[k]; /* p log p is 0 at p = 0, and -inf is a log-prob */
         mass += p;
     }
     double rest = fmax(0, 1 - mass);
-    if (tail && rest > 0) h -= rest * log(fmax(rest, 1e-12));
+    if (tail && rest > 0) h -= rest * ares_f64_log(fmax(rest, 1e-12));
     return h;
 }
 
@@ -77,8 +77,12 @@ int64_t ares_entropy_windows(const double *h, int64_t n, int64_t w, double *wind
 void ares_entropy_pad_windows(const double *h, int64_t n, const double *window, int64_t windows, double *padded)
 {
     if (n == 0) return;
-    double sum = 0;
-    for (int64_t t = 0; t < windows; t++) sum += window[t];
+    double lane[8] = { 0 }, sum = 0;
+    int64_t t8 = windows - windows % 8;
+    for (int64_t t = 0; t < t8; t += 8)
+        for (int i = 0; i < 8; i++) lane[i] += window[t + i];
+    for (int64_t t = t8; t < windows; t++) sum += window[t];
+    sum += ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
     double mean = windows ? sum / (double)windows : h[0];
     if (windows && padded != window) memcpy(padded, window, (size_t)windows * sizeof *padded);
     for (int64_t t = windows; t < n; t++) padded[t] = mean;
@@ -90,6 +94,16 @@ static int ascending(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
+}
+
+static void sort_few(double *x, int64_t n)
+{
+    for (int64_t i = 1; i < n; i++) {
+        double v = x[i];
+        int64_t j = i;
+        for (; j > 0 && x[j - 1] > v; j--) x[j] = x[j - 1];
+        x[j] = v;
+    }
 }
 
 /*
@@ -118,8 +132,35 @@ static double select_kth(double *x, int64_t n, int64_t k)
         k -= below;
         n = kept;
     }
-    qsort(x, (size_t)n, sizeof *x, ascending);
+    if (n > FEW) qsort(x, (size_t)n, sizeof *x, ascending);
+    else sort_few(x, n);
     return x[k];
+}
+
+/*
+ * The neighbours of the k-th smallest: those of x between two values of a sorted sample of it, to x [*kept] and once more behind; *below of x lie
+ * below them. false: k or k + 1 is not among them, or they are too many.
+ */
+static bool neighbours(double *x, const double *original, int64_t n, int64_t k, int64_t *below, int64_t *kept)
+{
+    enum { SAMPLE = 64 };
+    double s[SAMPLE], part = (double)k / (double)n;
+    int at = (int)(part * SAMPLE), margin = 2 + (int)(3 * sqrt(SAMPLE * part * (1 - part)));
+    for (int i = 0; i < SAMPLE; i++) s[i] = original[i * n / SAMPLE];
+    sort_few(s, SAMPLE);
+    double low = at - margin < 0 ? -INFINITY : s[at - margin], high = at + margin >= SAMPLE ? INFINITY : s[at + margin];
+    int64_t less = 0, m = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double v = original[i];
+        x[m] = v;
+        less += v < low;
+        m += (v >= low) & (v <= high);
+    }
+    *below = less;
+    *kept = m;
+    if (k < less || k + 1 >= less + m || 2 * m > n) return false;
+    memcpy(x + m, x, (size_t)m * sizeof *x);
+    return true;
 }
 
 /* x [n] is scrambled. */
@@ -128,7 +169,16 @@ static double percentile_of(double *x, const double *original, int64_t n, double
     if (n == 0) return 0;
     double rank = (double)(n - 1) * (q / 100);
     int64_t k = (int64_t)ARES_MIN(ARES_MAX(floor(rank), 0.0), (double)(n - 1));
-    double part = rank - (double)k, low = select_kth(x, n, k);
+    double part = rank - (double)k;
+    int64_t below, kept;
+    if (n >= 256) {
+        if (neighbours(x, original, n, k, &below, &kept)) {
+            n = kept;
+            k -= below;
+            original = x + kept;
+        } else memcpy(x, original, (size_t)n * sizeof *x);
+    }
+    double low = select_kth(x, n, k);
     if (part <= 0 || k + 1 >= n) return low;
     int64_t up_to = 0;
     double next = INFINITY;
@@ -143,7 +193,7 @@ static double percentile_of(double *x, const double *original, int64_t n, double
 double ares_percentile(const double *x, int64_t n, double q)
 {
     double few[512], *copy = n <= ARES_COUNT(few) ? few : ares_malloc((size_t)n * sizeof *copy);
-    if (n) memcpy(copy, x, (size_t)n * sizeof *copy);
+    if (n && n < 256) memcpy(copy, x, (size_t)n * sizeof *copy);
     double value = percentile_of(copy, x, n, q);
     if (copy != few) ares_free(copy);
     return value;

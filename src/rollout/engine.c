@@ -1,6 +1,8 @@
 /* The engine's face: requests in, forwards, finished samples out. What a step holds is decided in scheduler.c. */
 #include "internal.h"
 
+#include "ares/algo.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +28,7 @@ static void plan_init(plan *p, int32_t rows, int32_t stride)
 static void plan_fini(plan *p)
 {
     void *all[] = { p->ids, p->positions, p->slots, p->start, p->prefix_len, p->table, p->out_rows, p->out_seq, p->temperature, p->top_p, p->top_k,
-                    p->token, p->key, p->log_prob, p->entropy, p->log_prob_1, p->entropy_1 };
+                    p->token, p->key, p->log_prob, p->entropy, p->log_prob_1, p->entropy_1, p->likely_token, p->likely_log_prob };
     for (int i = 0; i < ARES_COUNT(all); i++) ares_free(all[i]);
 }
 
@@ -34,7 +36,12 @@ int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer, const ares_
 {
     const ares_model_config *c = &m->cfg;
     ares_device *d = m->device;
+    if (opt->entropy_top_k < 0 || opt->entropy_top_k > ARES_LIKELY_MAX)
+        return ares_fail(ARES_ECONFIG, "rollout: entropy_top_k = %d: must lie in [0, %d]; 0 is the exact entropy", opt->entropy_top_k, ARES_LIKELY_MAX);
     ares_rollout *r = ares_calloc(1, sizeof *r);
+    r->entropy_top_k = opt->entropy_top_k;
+    r->most_likely = opt->most_likely;
+    r->n_likely = ARES_MAX(opt->entropy_top_k, opt->most_likely);
     r->model = m;
     r->tokenizer = tokenizer;
     r->max_seqs = ARES_MAX(opt->max_num_seqs, 1);
@@ -150,8 +157,8 @@ static void reserve(ares_rollout *r, sequence *s)
 {
     if (s->n < s->cap) return;
     int32_t cap = ARES_MIN(s->cap ? s->cap * 2 : 64, s->request->sampling.max_new_tokens);
-    void **columns[] = { (void **)&s->ids, (void **)&s->log_probs, (void **)&s->entropies, (void **)&s->log_probs_1, (void **)&s->entropies_1 };
-    for (int i = 0; i < ARES_COUNT(columns); i++) {
+    void **columns[] = { (void **)&s->ids, (void **)&s->log_probs, (void **)&s->entropies, (void **)&s->log_probs_1, (void **)&s->entropies_1, (void **)&s->most_likely };
+    for (int i = 0; i < ARES_COUNT(columns) - !r->most_likely; i++) {
         void *fresh = ares_arena_alloc(&r->arena, (size_t)cap * sizeof(float));
         if (s->n) memcpy(fresh, *columns[i], (size_t)s->n * sizeof(float));
         *columns[i] = fresh;
@@ -195,6 +202,22 @@ static void finish(ares_rollout *r, sequence *s, ares_finish how)
     r->finished[r->n_finished++] = s;
 }
 
+/* The drawn token counts as a candidate of its own where it is not among the likely ones. */
+static float entropy_of_likely(const ares_rollout *r, int32_t i, float log_prob)
+{
+    const int32_t *token = r->plan.likely_token + (int64_t)i * r->n_likely;
+    const float *likely = r->plan.likely_log_prob + (int64_t)i * r->n_likely;
+    double candidates[ARES_LIKELY_MAX + 1];
+    int64_t n = 0;
+    bool drawn = false;
+    for (int32_t k = 0; k < r->entropy_top_k && token[k] >= 0; k++) {
+        drawn |= token[k] == r->plan.token[i];
+        candidates[n++] = (double)likely[k];
+    }
+    if (!drawn) candidates[n++] = (double)log_prob;
+    return (float)ares_entropy_top_k(candidates, n, true);
+}
+
 static void take_token(ares_rollout *r, int32_t i)
 {
     plan *p = &r->plan;
@@ -205,7 +228,8 @@ static void take_token(ares_rollout *r, int32_t i)
     s->log_probs[n] = p->log_prob[i];
     s->entropies[n] = p->entropy[i];
     s->log_probs_1[n] = p->want_1 ? p->log_prob_1[i] : p->log_prob[i];
-    s->entropies_1[n] = p->want_1 ? p->entropy_1[i] : p->entropy[i];
+    s->entropies_1[n] = r->entropy_top_k ? entropy_of_likely(r, i, s->log_probs_1[n]) : p->want_1 ? p->entropy_1[i] : p->entropy[i];
+    if (r->most_likely) s->most_likely[n] = p->likely_token[(int64_t)i * r->n_likely];
     if (s->state == SEQ_UNBORN) s->state = SEQ_WAITING;
     s->request->sampled = true;
     r->stats.decoded_tokens++;
@@ -250,7 +274,8 @@ int ares_rollout_step(ares_rollout *r, int64_t *active)
     if (p->n_out) {
         ares_sample_args a = { .rows = p->n_out, .vocab = r->model->cfg.vocab, .x = hidden, .ldx = r->model->cfg.hidden, .w = ares_model_head(r->model),
                                .temperature = p->temperature, .top_p = p->top_p, .top_k = p->top_k, .key = p->key, .token = p->token, .log_prob = p->log_prob,
-                               .entropy = p->entropy, .log_prob_1 = p->want_1 ? p->log_prob_1 : NULL, .entropy_1 = p->want_1 ? p->entropy_1 : NULL };
+                               .entropy = p->entropy, .log_prob_1 = p->want_1 ? p->log_prob_1 : NULL, .entropy_1 = p->want_1 ? p->entropy_1 : NULL,
+                               .n_likely = r->n_likely, .likely_token = p->likely_token, .likely_log_prob = p->likely_log_prob };
         d->k->sample(d, &a);
         ARES_TRY(d->k->sync(d));
         ARES_TRY(check_outputs(p));
@@ -272,7 +297,7 @@ bool ares_rollout_next(ares_rollout *r, ares_completion *out)
     if (r->next_finished == r->n_finished) return false;
     const sequence *s = r->finished[r->next_finished++];
     *out = (ares_completion){ .request = s->request->id, .index = s->index, .n_tokens = s->n, .ids = s->ids, .log_probs = s->log_probs, .entropies = s->entropies,
-                              .log_probs_1 = s->log_probs_1, .entropies_1 = s->entropies_1, .finish = s->finish };
+                              .log_probs_1 = s->log_probs_1, .entropies_1 = s->entropies_1, .most_likely = s->most_likely, .finish = s->finish };
     return true;
 }
 

@@ -44,6 +44,7 @@ typedef struct sequence {
     int32_t n, cap;            /* generated tokens */
     int32_t *ids;
     float *log_probs, *entropies, *log_probs_1, *entropies_1;
+    int32_t *most_likely;      /* NULL unless recorded */
     ares_finish finish;
     block_list blocks;
     int32_t cached;            /* tokens of prompt and response in the cache */
@@ -64,6 +65,8 @@ typedef struct plan {
     int32_t *top_k, *token;
     ares_rng_key *key;
     float *log_prob, *entropy, *log_prob_1, *entropy_1;
+    int32_t *likely_token;     /* [out_cap][n_likely] */
+    float *likely_log_prob;
     bool want_1;
 } plan;
 
@@ -72,6 +75,8 @@ struct ares_rollout {
     const ares_tokenizer *tokenizer;
     ares_workspace *workspace;
     int32_t max_seqs, max_rows, max_len, stride;
+    int32_t entropy_top_k, n_likely; /* n_likely: of the sampler, for entropies, the most likely token, or both */
+    bool most_likely;
     rollout_blocks blocks;
     float *cache;
     size_t cache_bytes, block_floats;

@@ -95,6 +95,10 @@ static void add_out(ares_rollout *r, int32_t row, sequence *s)
         p->entropy = ares_realloc(p->entropy, n * sizeof *p->entropy);
         p->log_prob_1 = ares_realloc(p->log_prob_1, n * sizeof *p->log_prob_1);
         p->entropy_1 = ares_realloc(p->entropy_1, n * sizeof *p->entropy_1);
+        if (r->n_likely) {
+            p->likely_token = ares_realloc(p->likely_token, n * (size_t)r->n_likely * sizeof *p->likely_token);
+            p->likely_log_prob = ares_realloc(p->likely_log_prob, n * (size_t)r->n_likely * sizeof *p->likely_log_prob);
+        }
     }
     const ares_sampling *g = &s->request->sampling;
     p->out_rows[p->n_out] = row;

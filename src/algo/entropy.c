@@ -143,7 +143,7 @@ static double select_kth(double *x, int64_t n, int64_t k)
  */
 static bool neighbours(double *x, const double *original, int64_t n, int64_t k, int64_t *below, int64_t *kept)
 {
-    enum { SAMPLE = 64 };
+    enum { SAMPLE = 32 };
     double s[SAMPLE], part = (double)k / (double)n;
     int at = (int)(part * SAMPLE), margin = 2 + (int)(3 * sqrt(SAMPLE * part * (1 - part)));
     for (int i = 0; i < SAMPLE; i++) s[i] = original[i * n / SAMPLE];

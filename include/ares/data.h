@@ -113,7 +113,7 @@ extern const char *const ares_difficulty_names[ARES_DIFFICULTIES]; /* "none", "e
     X(u8,  response_mask,      "1 where the policy wrote the token")                                        \
     X(f32, rollout_log_probs,  "as sampled, at the rollout temperature")                                    \
     X(f32, entropies,          "exact, full vocabulary, at the rollout temperature")                        \
-    X(f32, entropies_1,        "the same at temperature 1")                                                 \
+    X(f32, entropies_1,        "at temperature 1, as worker.rollout.entropy_mode says")                      \
     X(f32, old_log_probs,      "under the policy before this step, at the loss temperature")                \
     X(f32, ref_log_probs,      "under the reference model, at the loss temperature")                        \
     X(f32, values,             "of the critic: the state before the token")                                 \

@@ -69,6 +69,10 @@ ARES_OPTION_STRUCT(ares_ref_config, ARES_REF_OPTIONS);
     X(i64, max_num_seqs, "max_num_seqs", "128", "[1,)", "samples decoded at once; changes speed, no result")                            \
     X(i64, max_num_batched_tokens, "max_num_batched_tokens", "null", "[1,)", "tokens of one forward; changes speed, no result; null: 2048") \
     X(i64, max_model_len, "max_model_len", "null", "[2,)", "prompt and response; null: the sum of data.max_*_length")                   \
+    X(choice, entropy_mode, "entropy_mode", "full", "full|topk_tail", "of the entropies at temperature 1 that aepo looks at: exact, or from the likeliest tokens and one bucket for the rest, as published") \
+    X(i64, entropy_topk, "entropy_topk", "10", "[1,64]", "likeliest tokens of topk_tail; the sampled one is added")                     \
+    X(text, trigger_tokens_file, "trigger_tokens_file", "null", "nonempty", "JSON array of words: only they count as high-entropy tokens, as published (examples/trigger_words.json); null: every token may") \
+    X(choice, trigger_match, "trigger_match", "argmax", "argmax|sampled", "whose text is compared with them: the likeliest token's, as published, or the sampled one's") \
     X(i64, cache_tokens, "cache_tokens", "null", "[64,)", "size of the kv cache; null: what max_num_seqs full samples need, within 6 GiB") \
     X(tree, val_override, "val_override_config", "{}", "map", "n, temperature, top_p, top_k of validation; n is 1 unless set here")
 ARES_OPTION_STRUCT(ares_rollout_config, ARES_ROLLOUT_OPTIONS);
@@ -247,6 +251,7 @@ typedef struct ares_trainer {
     ares_rollout *rollout;
     ares_reward *reward;
     const ares_adv *adv;
+    uint8_t *triggers;             /* [vocab] 1: a trigger word (triggers.c); NULL: every token may count */
     ares_batch batch;
     ares_sampling val_sampling; int64_t val_n; /* of validation */
     int64_t step, total_steps;     /* steps done */

@@ -71,7 +71,7 @@ static int answer(ares_trainer *t, ares_arena *arena, draw *d, ares_metrics *m)
 
 /* ---------------------------------------------------------------- several ranks */
 typedef struct wire_group { int64_t draw, row; float baseline; } wire_group;
-typedef struct wire_sample { int64_t text; int32_t n_tokens, finish; float score, accuracy; bool stopped, failed; } wire_sample;
+typedef struct wire_sample { int64_t text; int32_t n_tokens, finish; float score, accuracy; bool stopped, failed, marked; } wire_sample;
 
 static void put(ares_str *out, const void *data, size_t bytes) { ares_str_add(out, data, bytes); }
 
@@ -82,13 +82,14 @@ static void write_group(const generate_group *g, int64_t n, int parts, ares_str 
     for (int64_t i = 0; i < n; i++) {
         const generate_sample *s = &g->samples[i];
         const ares_completion *c = &s->completion;
-        wire_sample w = { (int64_t)s->item.in.response.len, c->n_tokens, (int32_t)c->finish, s->item.score, s->item.accuracy, s->item.in.stopped, s->item.failed };
+        wire_sample w = { (int64_t)s->item.in.response.len, c->n_tokens, (int32_t)c->finish, s->item.score, s->item.accuracy, s->item.in.stopped, s->item.failed, s->hwe_candidates != NULL };
         size_t bytes = (size_t)c->n_tokens * 4;
         put(out, &w, sizeof w);
         put(out, c->ids, bytes);
         put(out, c->log_probs, bytes);
         put(out, c->entropies, bytes);
         put(out, c->entropies_1, bytes);
+        if (w.marked) put(out, s->hwe_candidates, (size_t)c->n_tokens);
         put(out, s->item.parts, (size_t)parts * sizeof(float));
         put(out, s->item.in.response.data, s->item.in.response.len);
     }
@@ -119,6 +120,10 @@ static const char *read_group(const ares_trainer *t, const char *at, int64_t n, 
         s->completion.log_probs = take(&at, bytes, arena);
         s->completion.entropies = take(&at, bytes, arena);
         s->completion.entropies_1 = take(&at, bytes, arena);
+        if (w.marked) {
+            s->hwe_candidates = copy(arena, at, (size_t)w.n_tokens);
+            at += w.n_tokens;
+        }
         s->item = (ares_reward_item){ .score = w.score, .accuracy = w.accuracy, .failed = w.failed };
         s->item.parts = copy(arena, at, (size_t)parts * sizeof(float));
         at += (size_t)parts * sizeof(float);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "controls.h"
+#include "triggers.h"
 #include "published.h"
 
 ARES_OPTION_TABLE(actor_options, ares_actor_config, ARES_ACTOR_OPTIONS)
@@ -83,6 +84,7 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
         ares_config_fault(cfg, "algorithm.dynamic_sampling_filter", "sources have no caps to be told here yet; use nonzero_std, or algorithm.online_filtering");
     check_sizes(cfg, c, world);
     published_check(cfg, c, world);
+    triggers_check(cfg, &c->rollout);
     ares_sampling sampling;
     int64_t n;
     ares_train_validation_sampling(cfg, c, &sampling, &n);

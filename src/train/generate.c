@@ -1,5 +1,6 @@
 /* Prompts -> samples -> scores -> the batch's first columns. Finished samples are judged while others decode. */
 #include "generate.h"
+#include "triggers.h"
 
 #include <math.h>
 #include <string.h>
@@ -39,6 +40,7 @@ int generate_samples(ares_trainer *t, const generate_job *job, ares_arena *arena
             const ares_row *row = job->rows[c.request];
             generate_sample *s = &all[c.request * job->n + c.index];
             s->completion = c;
+            s->hwe_candidates = triggers_mark(t, &c, arena);
             ares_str_clear(&text);
             rc = ares_tokenizer_decode(t->tokenizer, c.ids, c.n_tokens, t->cfg->reward.skip_special_tokens, &text);
             s->item = (ares_reward_item){ .in = { .response = { ares_arena_copy(arena, text.data ? text.data : "", text.len), text.len }, .ground_truth = row->ground_truth,
@@ -69,6 +71,7 @@ void generate_keep(generate_sample *s, int64_t n, ares_arena *arena)
         c->entropies = copy(arena, c->entropies, bytes);
         c->entropies_1 = same ? c->entropies : copy(arena, c->entropies_1, bytes);
         c->log_probs_1 = NULL;
+        c->most_likely = NULL;
     }
 }
 
@@ -90,13 +93,17 @@ void generate_fill(ares_batch *b, const generate_group *groups, int64_t count, i
     ARES_PUT(b, rollout_log_probs);
     ARES_PUT(b, entropies);
     ARES_PUT(b, entropies_1);
+    bool marked = b->rows && groups[0].samples[0].hwe_candidates;
+    if (marked) ARES_PUT(b, hwe_candidates);
     for (int64_t r = 0; r < b->rows; r++) {
-        const ares_completion *k = &groups[r / n].samples[r % n].completion;
+        const generate_sample *s = &groups[r / n].samples[r % n];
+        const ares_completion *k = &s->completion;
         size_t at = (size_t)b->row_start[r], length = (size_t)k->n_tokens;
         memcpy(b->responses + at, k->ids, length * sizeof *k->ids);
         memcpy(b->rollout_log_probs + at, k->log_probs, length * sizeof *k->log_probs);
         memcpy(b->entropies + at, k->entropies, length * sizeof *k->entropies);
         memcpy(b->entropies_1 + at, k->entropies_1, length * sizeof *k->entropies_1);
         memset(b->response_mask + at, 1, length);
+        if (marked) memcpy(b->hwe_candidates + at, s->hwe_candidates, length);
     }
 }

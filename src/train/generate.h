@@ -14,6 +14,7 @@ typedef struct generate_job {
 typedef struct generate_sample {
     ares_completion completion;        /* in the engine's memory, until its next clear */
     ares_reward_item item;
+    uint8_t *hwe_candidates;           /* [n_tokens]; NULL: every token is one */
 } generate_sample;
 
 /* The configured sampling; stop ids are added by generate_samples. */

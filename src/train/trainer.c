@@ -4,6 +4,7 @@
 
 #include "controls.h"
 #include "run.h"
+#include "triggers.h"
 
 static bool wants_reference(const ares_train_config *c) { return !c->algorithm.disable_kl && c->algorithm.kl_coef > 0; }
 
@@ -53,7 +54,9 @@ static int open_rollout(ares_trainer *t)
     const ares_train_config *c = t->cfg;
     int64_t len = c->rollout.max_model_len == ARES_NULL_I64 ? c->data.max_prompt_length + c->data.max_response_length : c->rollout.max_model_len;
     ares_rollout_options o = { .cache_tokens = c->rollout.cache_tokens == ARES_NULL_I64 ? 0 : c->rollout.cache_tokens, .max_num_seqs = (int32_t)c->rollout.max_num_seqs,
-                               .max_num_batched_tokens = c->rollout.max_num_batched_tokens == ARES_NULL_I64 ? 2048 : (int32_t)c->rollout.max_num_batched_tokens, .max_model_len = (int32_t)ARES_MIN(len, t->model->cfg.max_position) };
+                               .max_num_batched_tokens = c->rollout.max_num_batched_tokens == ARES_NULL_I64 ? 2048 : (int32_t)c->rollout.max_num_batched_tokens, .max_model_len = (int32_t)ARES_MIN(len, t->model->cfg.max_position),
+                               .entropy_top_k = strcmp(c->rollout.entropy_mode, "topk_tail") == 0 ? (int32_t)c->rollout.entropy_topk : 0,
+                               .most_likely = t->triggers && strcmp(c->rollout.trigger_match, "argmax") == 0 };
     return ares_rollout_new(t->model, t->tokenizer, &o, &t->rollout);
 }
 
@@ -75,6 +78,7 @@ static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
     ARES_TRY(ares_reward_open(cfg, &c->reward, t->device.pool, &t->reward));
     ARES_TRY(trainer_open_model(t, weights));
     ARES_TRY(open_data(t));
+    ARES_TRY(triggers_load(t));
     ARES_TRY(open_rollout(t));
     ares_train_validation_sampling(cfg, c, &t->val_sampling, &t->val_n);
     ARES_TRY(ares_config_finish(cfg));
@@ -100,6 +104,7 @@ int ares_trainer_open(ares_trainer *t, ares_config *cfg, const ares_train_config
 void ares_trainer_close(ares_trainer *t)
 {
     ares_rollout_free(t->rollout);
+    ares_free(t->triggers);
     ares_actor_close(&t->actor);
     sft_free(t->sft);
     controls_close(t->controls);

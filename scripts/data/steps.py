@@ -82,7 +82,7 @@ def write(out, seed, n_terms, sizes, question, gap, line_end):
 
 def main(out):
     write(out, 20261121, 5, (40, 20, 200), "Work out {} step by step.", " ", "\n")
-    write(out / "tiny", 20261122, 3, (80, 20, 600), "{}=?", "", " ")
+    write(out / "tiny", 20261122, 3, (160, 40, 500), "{}=?", "", " ")
 
 
 if __name__ == "__main__":

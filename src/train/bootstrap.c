@@ -62,6 +62,15 @@ static int answer(ares_trainer *t, int64_t at, int64_t end, ares_metrics *m)
     return controls_bootstrap_add(t->controls, b, m);
 }
 
+/* What the reward has counted of the pass is no metric of the first step. */
+static int forget_rewards(ares_trainer *t)
+{
+    ares_metrics *unused = ares_metrics_new();
+    int rc = ares_reward_report(t->reward, t->world, "", unused);
+    ares_metrics_free(unused);
+    return rc;
+}
+
 int ares_trainer_bootstrap(ares_trainer *t, ares_metrics *m)
 {
     int64_t done = 0, total = ares_dataset_count(t->train);
@@ -86,5 +95,5 @@ int ares_trainer_bootstrap(ares_trainer *t, ares_metrics *m)
     }
     ares_str_fini(&path);
     ares_batch_clear(&t->batch);
-    return rc;
+    return rc == ARES_OK ? forget_rewards(t) : rc;
 }

@@ -118,7 +118,9 @@ static void bounds(const figure *f, double x[2], double y[2])
             y[0] = fmin(y[0], c->low[k]);
             y[1] = fmax(y[1], c->high[k]);
         }
-    if (!(x[0] <= x[1])) x[0] = y[0] = 0, x[1] = y[1] = 1; /* an empty frame */
+    if (x[0] <= x[1]) return;
+    x[0] = y[0] = 0; /* an empty frame */
+    x[1] = y[1] = 1;
 }
 
 void figure_write_svg(const figure *f, ares_str *out)

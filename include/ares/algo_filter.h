@@ -18,6 +18,13 @@
     X(flag, informative, "algorithm.filter_groups.enable", "false", "", "DAPO: keep groups of right and wrong answers")                 \
     X(choice, informative_by, "algorithm.filter_groups.metric", "acc", "acc=accuracy|score=seq_reward=seq_final_reward",                \
       "acc: of answers before any shaping of their reward; score: scores that differ by more than 1e-6")                                \
+    X(choice, resample_mode, "algorithm.dynamic_sampling.mode", "new_prompts", "new_prompts|same_prompt",                               \
+      "what replaces a dropped group: one of a further prompt, or further answers to the same one")                                    \
+    X(i64, max_resample, "algorithm.max_resample", "null", "", "draws after the first for one batch at most; negative: no limit; null: trainer.max_try_make_batch less one") \
+    X(choice, on_exhausted, "algorithm.on_exhausted", "null", "fill_masked|smaller_batch|error",                                        \
+      "after the last of them: dropped groups fill the batch and teach nothing, the batch stays smaller, or the run ends; null: fill_masked with filter_groups, else error") \
+    X(choice, over_length_action, "algorithm.over_length_action", "mask", "mask|drop|keep", "answers longer than worker.reward.max_length: mask: they teach nothing and count nowhere") \
+    X(flag, mask_truncated, "algorithm.mask_truncated", "false", "", "the same for every answer that is cut by length (DAPO's overlong filtering)") \
     X(choice, dynamic_sampling, "algorithm.dynamic_sampling_filter", "none",                                                            \
       "none|reward_cap=check_reward_cap_per_source=examples.curriculum_learning.reward_cap_filter.check_reward_cap_per_source|nonzero_std=check_reward_nonzero_std", \
       "reward_cap: drop groups of zeros and those whose mean is above their source's cap; nonzero_std: of equal scores")                \
@@ -73,6 +80,7 @@ void ares_filter_report(const ares_filter_config *cfg, const ares_groups *g, con
 void ares_filter_check(ares_config *cfg, const ares_filter_config *f, int64_t n); /* faults of combinations; n: samples a prompt */
 
 bool ares_group_informative(const double *accuracy, const uint8_t *valid, int64_t n); /* 0 < right < valid answers (dapo.md 5.1) */
+bool ares_answer_discarded(const ares_filter_config *cfg, int64_t length, int64_t max_length, bool stopped); /* dapo.md 6.3; max_length ARES_NULL_I64: none */
 bool ares_group_spread(const double *x, const uint8_t *valid, int64_t n, double tolerance); /* max - min above tolerance */
 double ares_group_metric(const char *metric, const ares_groups *g, int64_t group);    /* rollout_filter_metric */
 /* RAGEN's selection (agentic.md 3.2): groups that stay, best first (min_p, and top_p of 1 or more: by index); their number. Ties go to the lower index. probability [n] of top_p softmax over the
@@ -101,6 +109,7 @@ typedef struct ares_resampling {
 int64_t ares_resampling_draw(const ares_resampling *s); /* prompts of the next round; 0: full, or exhausted */
 /* A round is judged. kept_ids, dropped_ids: grow by the numbers (drawn in the run of rounds, from 0) of informative groups that the batch takes, and of
  * uninformative ones; both have room for drawn + n. */
+int64_t ares_resampling_dropped(const ares_resampling *s); /* uninformative groups so far */
 void ares_resampling_add(ares_resampling *s, const bool *informative, int64_t n, int64_t *kept_ids, int64_t *dropped_ids);
 /* What is trained on. batch [target]: kept groups, then, for fill_masked, uninformative ones in their order, whose loss mask is 0: those from *masked on.
  * smaller_batch: rounded down to a multiple of `multiple`. error: the message has the counts. *outcome: full, filled, smaller_batch. */

@@ -16,6 +16,9 @@
     X(text, reward_function, "reward_function", "null", "nonempty", "in place of rewards: aepo, math, dapo, r1v, or a published file: .../math.py:compute_score") \
     X(tree, reward_function_kwargs, "reward_function_kwargs", "{}", "map", "options of reward_function: {format_weight: 0.1}")                     \
     X(choice, reward_type, "reward_type", "null", "batch|sequential", "how the published reward_function was called; checked against it")           \
+    X(i64, max_length, "max_length", "null", "[1,)", "DAPO: tokens of the full penalty; longer answers: algorithm.over_length_action")    \
+    X(i64, safe_length, "safe_length", "null", "[0,)", "DAPO: tokens without a penalty. It or len_reward_penalty adds {name: length} with these options to the rewards") \
+    X(f64, len_reward_penalty, "len_reward_penalty", "null", "[0,)", "DAPO: the full penalty; 0 switches it off; null: 0.1")           \
     X(flag, skip_special_tokens, "skip_special_tokens", "true", "", "judge the response without special tokens")                        \
     X(f64, unfinished_score, "unfinished_score", "null", "?", "total score of a response cut by length; null: judged like others")
 ARES_OPTION_STRUCT(ares_reward_config, ARES_REWARD_OPTIONS);
@@ -78,6 +81,8 @@ int ares_reward_open(ares_config *cfg, const ares_reward_config *rc, ares_pool *
 void ares_reward_close(ares_reward *r);
 int ares_reward_count(const ares_reward *r);
 const char *ares_reward_name(const ares_reward *r, int i);   /* as in metrics: reward/<name> */
+/* A judged sample's score without what `length` and `overlong` took off: by which groups are filtered (dapo.md 5.1). */
+double ares_reward_unshaped(const ares_reward *r, float score, const float *parts, bool stopped);
 /* Queues one response (score and parts are filled by ares_reward_wait); it may be judged while others decode. Texts are borrowed until then. */
 typedef struct ares_reward_item {
     ares_verify_in in;

@@ -80,6 +80,10 @@ void ares_filter_check(ares_config *cfg, const ares_filter_config *f, int64_t n)
     if (f->online_filtering && n < 2 && f->filter_low >= 0 && f->filter_high <= 1)
         ares_config_fault(cfg, "algorithm.online_filtering", "one answer is right or wrong, so no mean lies between the bounds; set worker.rollout.n to 2 or more");
     if (f->informative && n < 2) ares_config_fault(cfg, "algorithm.filter_groups.enable", "one answer is never both right and wrong; set worker.rollout.n to 2 or more");
+    if (strcmp(f->resample_mode, "same_prompt") == 0 && (ares_filter_needs(f) & ARES_FILTER_RANKS))
+        ares_config_fault(cfg, "algorithm.dynamic_sampling.mode", "rollout_filter_value below 1 compares the groups of a draw with each other; set new_prompts");
+    if (strcmp(f->over_length_action, "drop") == 0)
+        ares_config_fault(cfg, "algorithm.over_length_action", "answers keep their row; set mask, from which the same is learnt");
     if (strcmp(f->dynamic_sampling, "nonzero_std") == 0 && n < 2)
         ares_config_fault(cfg, "algorithm.dynamic_sampling_filter", "one answer has no deviation; set worker.rollout.n to 2 or more");
     if (f->keep_when_insufficient && strcmp(f->dynamic_sampling, "nonzero_std") != 0)
@@ -110,6 +114,12 @@ bool ares_group_informative(const double *accuracy, const uint8_t *valid, int64_
         right += accuracy[i] > 0.5;
     }
     return right > 0 && right < counted;
+}
+
+bool ares_answer_discarded(const ares_filter_config *cfg, int64_t length, int64_t max_length, bool stopped)
+{
+    bool over = max_length != ARES_NULL_I64 && length > max_length && strcmp(cfg->over_length_action, "keep") != 0;
+    return over || (cfg->mask_truncated && !stopped);
 }
 
 bool ares_group_spread(const double *x, const uint8_t *valid, int64_t n, double tolerance)

@@ -44,9 +44,11 @@ int64_t ares_resampling_draw(const ares_resampling *s)
     return missing <= 0 || exhausted ? 0 : s->batch > 0 ? s->batch : missing;
 }
 
+int64_t ares_resampling_dropped(const ares_resampling *s) { return s->drawn - s->kept - s->surplus; }
+
 void ares_resampling_add(ares_resampling *s, const bool *informative, int64_t n, int64_t *kept_ids, int64_t *dropped_ids)
 {
-    int64_t dropped = s->drawn - s->kept - s->surplus; /* what is not kept and no surplus was uninformative */
+    int64_t dropped = ares_resampling_dropped(s);
     for (int64_t i = 0; i < n; i++) {
         int64_t id = s->drawn + i;
         if (!informative[i]) dropped_ids[dropped++] = id;
@@ -60,14 +62,14 @@ void ares_resampling_add(ares_resampling *s, const bool *informative, int64_t n,
 int ares_resampling_finish(const ares_resampling *s, const char *on_exhausted, int64_t multiple, const int64_t *kept_ids, const int64_t *dropped_ids, int64_t *batch, int64_t *count,
                            int64_t *masked, const char **outcome)
 {
-    int64_t missing = s->target - s->kept, dropped = s->drawn - s->kept - s->surplus;
+    int64_t missing = s->target - s->kept, dropped = ares_resampling_dropped(s);
     memcpy(batch, kept_ids, (size_t)s->kept * sizeof *batch);
     *count = *masked = s->kept;
     *outcome = "full";
     if (missing <= 0) return ARES_OK;
     if (strcmp(on_exhausted, "error") == 0)
-        return ares_fail(ARES_ELIMIT, "filter: on_exhausted = 'error': after %lld rounds of %lld prompts in all, %lld of %lld groups have both right and wrong answers; raise max_resample, or choose fill_masked or smaller_batch",
-                         (long long)s->rounds, (long long)s->drawn, (long long)s->kept, (long long)s->target);
+        return ares_fail(ARES_ELIMIT, "filter: %lld draws gave %lld prompts, of which %lld stay, and a batch takes %lld; widen the filter, choose other prompts, raise trainer.max_try_make_batch or algorithm.max_resample (now %lld; below 0: no limit), or set algorithm.on_exhausted to fill_masked or smaller_batch",
+                         (long long)s->rounds, (long long)s->drawn, (long long)s->kept, (long long)s->target, (long long)s->max_resample);
     if (strcmp(on_exhausted, "smaller_batch") == 0) {
         *outcome = "smaller_batch";
         *count = *masked = multiple > 1 ? s->kept / multiple * multiple : s->kept;

@@ -11,6 +11,7 @@
 #include "child.h"
 #include "published.h"
 #include "tally.h"
+#include "verify/length.h"
 
 ARES_OPTION_TABLE(ares_reward_options, ares_reward_config, ARES_REWARD_OPTIONS)
 
@@ -154,6 +155,41 @@ static void open_default(entry *e)
     judge_use_defaults(e->judge);
 }
 
+static bool wants_length(const ares_reward_config *rc) { return rc->safe_length != ARES_NULL_I64 || !ares_is_null_f64(rc->len_reward_penalty); }
+
+/* DAPO's keys, as the entry {name: length, ...} that they stand for (dapo.md 6.1). */
+static void open_length(ares_config *cfg, const ares_reward_config *rc, entry *e, bool twice)
+{
+    void *options;
+    *e = (entry){ .o = { .weight = 1 }, .name = ares_strdup("length") };
+    int rc_new = ares_judge_new(e->name, &e->judge);
+    ARES_ASSERT(rc_new == ARES_OK);
+    judge_use_defaults(e->judge);
+    (void)ares_judge_options(e->judge, &options);
+    length_options *o = options;
+    if (rc->safe_length != ARES_NULL_I64) o->safe_length = rc->safe_length;
+    if (rc->max_length != ARES_NULL_I64) o->max_length = rc->max_length;
+    if (!ares_is_null_f64(rc->len_reward_penalty)) o->len_reward_penalty = rc->len_reward_penalty;
+    if (o->safe_length >= o->max_length)
+        ares_config_fault(cfg, "worker.reward.safe_length", "not below max_length = %lld; between the two the penalty grows", (long long)o->max_length);
+    if (twice) ares_config_fault(cfg, "worker.reward.rewards", "worker.reward.safe_length and len_reward_penalty add {name: length} themselves; leave the one here out, or them");
+}
+
+static bool of_length(const entry *e)
+{
+    const char *name = e->judge ? ares_judge_name(e->judge) : "";
+    return strcmp(name, "length") == 0 || strcmp(name, "overlong") == 0;
+}
+
+double ares_reward_unshaped(const ares_reward *r, float score, const float *parts, bool stopped)
+{
+    double plain = (double)score;
+    if (!stopped && !ares_is_null_f64(r->cfg.unfinished_score)) return plain;
+    for (int i = 0; i < r->n; i++)
+        if (of_length(&r->entries[i])) plain -= r->entries[i].o.weight * (double)parts[i];
+    return plain;
+}
+
 static void open_accuracy(ares_config *cfg, ares_reward *r)
 {
     r->accuracy_entry = -1;
@@ -180,7 +216,7 @@ int ares_reward_open(ares_config *cfg, const ares_reward_config *rc, ares_pool *
     r->pool = pool;
     r->tally = tally_new();
     r->n = given ? (int)list->count : 1;
-    r->entries = ares_calloc((size_t)r->n + 1, sizeof *r->entries);
+    r->entries = ares_calloc((size_t)r->n + 2, sizeof *r->entries);
     if (rc->reward_function && given) ares_config_fault(cfg, "worker.reward.rewards", "worker.reward.reward_function says what is rewarded; set one of them");
     else if (rc->reward_function) open_function(cfg, rc, &r->entries[0]);
     else if (!given) open_default(&r->entries[0]);
@@ -191,6 +227,11 @@ int ares_reward_open(ares_config *cfg, const ares_reward_config *rc, ares_pool *
         if (list->items[i].type != ARES_JSON_OBJECT) ares_config_fault(cfg, path, "an entry is a map, as in {name: exact, weight: 1}");
         else open_entry(cfg, path, &r->entries[i]);
         r->users = r->users || r->entries[i].child;
+    }
+    if (wants_length(rc)) {
+        bool twice = false;
+        for (int i = 0; i < r->n; i++) twice = twice || of_length(&r->entries[i]);
+        open_length(cfg, rc, &r->entries[r->n++], twice);
     }
     if (ares_config_fault_count(cfg) == 0) open_accuracy(cfg, r);
     int failed = ares_config_finish(cfg);

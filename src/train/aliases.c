@@ -15,6 +15,7 @@
 #define OFFLOAD "weights and states stay on the device"
 #define RANKS "ranks come from --ranks or mpirun"
 #define PACKED "batches are always packed"
+#define OVERLONG "add {name: overlong, max_response_length: <tokens>, overlong_buffer_length: <len>, overlong_penalty_factor: <penalty_factor>} to worker.reward.rewards"
 #define PYTHON "Python functions do not run here; worker.reward.rewards takes a built-in, a shared object or a command"
 
 const ares_config_alias train_aliases[] = {
@@ -60,7 +61,7 @@ const ares_config_alias train_aliases[] = {
 
     /* verl and RAGEN */
     { "data.train_batch_size", "data.rollout_batch_size", NULL, NULL },
-    { "data.gen_batch_size", "", NULL, "the cache, not an option, decides what is generated at once" },
+    { "data.gen_batch_size", "data.mini_rollout_batch_size", NULL, NULL },
     { "data.truncation", NULL, NULL, "prompts are never cut; data.filter_overlong_prompts drops the long ones, or fails" },
     { "data.return_raw_chat", "", NULL, ENGINE },
     { "data.return_raw_input_ids", "", NULL, ENGINE },
@@ -171,7 +172,17 @@ const ares_config_alias train_aliases[] = {
     { "algorithm.dynamic_sampling.enable", "algorithm.filter_groups.enable", NULL, NULL },
     { "algorithm.gae_lambda", "algorithm.lam", NULL, NULL },
     { "algorithm.gen_batch_size", "data.mini_rollout_batch_size", NULL, NULL },
-    { "algorithm.max_resample", NULL, NULL, "set trainer.max_try_make_batch, the draws for one batch: one more than resamples" },
+    { "algorithm.dynamic_sampling.max_resample", "algorithm.max_resample", NULL, NULL },
+    { "algorithm.dynamic_sampling.gen_batch_size", "data.mini_rollout_batch_size", NULL, NULL },
+    { "algorithm.dynamic_sampling.on_exhausted", "algorithm.on_exhausted", NULL, NULL },
+    { "algorithm.max_length", "worker.reward.max_length", NULL, NULL },
+    { "algorithm.safe_length", "worker.reward.safe_length", NULL, NULL },
+    { "algorithm.len_reward_penalty", "worker.reward.len_reward_penalty", NULL, NULL },
+    { "reward.max_length", "worker.reward.max_length", NULL, NULL },
+    { "reward.safe_length", "worker.reward.safe_length", NULL, NULL },
+    { "reward.len_reward_penalty", "worker.reward.len_reward_penalty", NULL, NULL },
+    { "reward.overlong_buffer.*", NULL, NULL, OVERLONG },
+    { "reward_model.overlong_buffer.*", NULL, NULL, OVERLONG },
     { "algorithm.n_minibatches", NULL, NULL, "set worker.actor.global_batch_size, the prompts of an optimizer step" },
     { "algorithm.sampling_params.temperature", "worker.rollout.temperature", NULL, NULL },
     { "algorithm.sampling_params.top_p", "worker.rollout.top_p", NULL, NULL },

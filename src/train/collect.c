@@ -1,9 +1,10 @@
 /*
  * The groups of a step: prompts are drawn, answered and judged, groups that the filters drop are replaced by further
- * draws, until the batch is full; the earliest draws make it (aepo.md 1.4). Ranks answer their share of every draw; when
- * filters have left them unequal numbers, groups are dealt out again in the order of their draws, so that what is trained
- * on depends on no rank count.
+ * draws, until the batch is full; the earliest draws make it (aepo.md 1.4), or the draws are used up (dapo.md 5.3: how many
+ * there are, and what is done then, resample.c decides). Ranks answer their share of every draw; when filters have left them
+ * unequal numbers, groups are dealt out again in the order of their draws, so that what is trained on depends on no rank count.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,26 +32,58 @@ static generate_group *add(collection *c)
 
 /* ---------------------------------------------------------------- one draw */
 typedef struct draw {
-    int64_t count;               /* prompts of this rank */
-    const ares_row **rows;
+    int64_t total, count;        /* prompts: of all ranks, of this one */
+    int64_t *ids, *all_numbers;  /* [total]: rows of the data set, numbers of the draws in the run; in the order of the draw */
+    uint64_t attempt;            /* how often these prompts have been answered before in this step */
+    const ares_row **rows;       /* [count], as the rest: this rank's */
     int64_t *numbers;
-    const int64_t *ids;          /* of all ranks, in the order of the draw */
     generate_sample *samples, *greedy; /* [count * n]; [count], where a baseline is wanted */
 } draw;
 
-static int draw_prompts(ares_trainer *t, ares_arena *arena, draw *d)
+static int64_t share_of(int64_t total, int64_t ranks, int64_t rank) { return (total - rank + ranks - 1) / ranks; }
+
+static void open_draw(ares_arena *arena, draw *d, int64_t total, uint64_t attempt)
 {
-    int64_t size = t->loader.batch, ranks = ares_world_size(t->world), rank = ares_world_rank(t->world), first;
-    int64_t *ids = ares_arena_alloc(arena, (size_t)size * sizeof *ids);
-    *d = (draw){ .count = size / ranks, .ids = ids };
-    d->rows = ares_arena_alloc(arena, (size_t)d->count * sizeof *d->rows);
-    d->numbers = ares_arena_alloc(arena, (size_t)d->count * sizeof *d->numbers);
-    ARES_TRY(ares_loader_next(&t->loader, ids, &first));
-    for (int64_t i = 0; i < d->count; i++) { /* dealt out in turn, so that every mini-batch is spread over all ranks */
-        d->rows[i] = ares_dataset_row(t->train, ids[i * ranks + rank]);
-        d->numbers[i] = first + i * ranks + rank;
+    size_t room = (size_t)total + 1;
+    *d = (draw){ .total = total, .attempt = attempt };
+    d->ids = ares_arena_alloc(arena, room * sizeof *d->ids);
+    d->all_numbers = ares_arena_alloc(arena, room * sizeof *d->all_numbers);
+}
+
+static int draw_prompts(ares_trainer *t, ares_arena *arena, int64_t total, draw *d)
+{
+    open_draw(arena, d, total, 0);
+    for (int64_t at = 0, first; at < total; at += t->loader.batch) {
+        ARES_TRY(ares_loader_next(&t->loader, d->ids + at, &first));
+        for (int64_t i = 0; i < t->loader.batch; i++) d->all_numbers[at + i] = first + i;
     }
     return ARES_OK;
+}
+
+/* The prompts of a draw whose groups were not kept, once more. */
+static void draw_again(ares_arena *arena, const bool *keep, draw *d)
+{
+    draw before = *d;
+    open_draw(arena, d, before.total, before.attempt + 1);
+    d->total = 0;
+    for (int64_t g = 0; g < before.total; g++) {
+        if (keep[g]) continue;
+        d->ids[d->total] = before.ids[g];
+        d->all_numbers[d->total++] = before.all_numbers[g];
+    }
+}
+
+/* Prompts are dealt out in turn, so that every mini-batch is spread over all ranks. */
+static void take_share(ares_trainer *t, ares_arena *arena, draw *d)
+{
+    int64_t ranks = ares_world_size(t->world), rank = ares_world_rank(t->world);
+    d->count = share_of(d->total, ranks, rank);
+    d->rows = ares_arena_alloc(arena, ((size_t)d->count + 1) * sizeof *d->rows);
+    d->numbers = ares_arena_alloc(arena, ((size_t)d->count + 1) * sizeof *d->numbers);
+    for (int64_t i = 0; i < d->count; i++) {
+        d->rows[i] = ares_dataset_row(t->train, d->ids[i * ranks + rank]);
+        d->numbers[i] = d->all_numbers[i * ranks + rank];
+    }
 }
 
 static void *copy(ares_arena *arena, const void *data, size_t bytes) { return ares_arena_copy(arena, data, bytes); }
@@ -59,10 +92,14 @@ static int answer(ares_trainer *t, ares_arena *arena, draw *d, ares_metrics *m)
 {
     ares_sampling sampling;
     generate_sampling(t->cfg, &sampling);
-    generate_job job = { .n_prompts = d->count, .n = t->cfg->rollout.n, .rows = d->rows, .draws = d->numbers, .sampling = &sampling,
+    generate_job job = { .n_prompts = d->count, .n = t->cfg->rollout.n, .rows = d->rows, .draws = d->numbers, .sampling = &sampling, .attempt = d->attempt,
                          .key = ares_rng_root((uint64_t)t->cfg->rollout.seed, ARES_RNG_SAMPLE), .metrics = m };
     ARES_TRY(generate_samples(t, &job, arena, &d->samples));
     generate_keep(d->samples, d->count * job.n, arena);
+    for (int64_t i = 0; i < d->count * job.n; i++) {
+        generate_sample *s = &d->samples[i];
+        s->discarded = ares_answer_discarded(&t->cfg->filter, s->completion.n_tokens, t->cfg->reward.max_length, s->item.in.stopped);
+    }
     if (!(t->adv->needs & ARES_NEEDS_BASELINE)) return ARES_OK;
     sampling.temperature = 0;
     job.n = 1;
@@ -70,19 +107,19 @@ static int answer(ares_trainer *t, ares_arena *arena, draw *d, ares_metrics *m)
 }
 
 /* ---------------------------------------------------------------- several ranks */
-typedef struct wire_group { int64_t draw, row; float baseline; } wire_group;
-typedef struct wire_sample { int64_t text; int32_t n_tokens, finish; float score, accuracy; bool stopped, failed, marked; } wire_sample;
+typedef struct wire_group { int64_t draw, row, place; float baseline; bool masked; } wire_group;
+typedef struct wire_sample { int64_t text; int32_t n_tokens, finish; float score, accuracy; bool stopped, failed, marked, discarded; } wire_sample;
 
 static void put(ares_str *out, const void *data, size_t bytes) { ares_str_add(out, data, bytes); }
 
 static void write_group(const generate_group *g, int64_t n, int parts, ares_str *out)
 {
-    wire_group head = { g->draw, g->row->id, g->baseline };
+    wire_group head = { g->draw, g->row->id, g->place, g->baseline, g->masked };
     put(out, &head, sizeof head);
     for (int64_t i = 0; i < n; i++) {
         const generate_sample *s = &g->samples[i];
         const ares_completion *c = &s->completion;
-        wire_sample w = { (int64_t)s->item.in.response.len, c->n_tokens, (int32_t)c->finish, s->item.score, s->item.accuracy, s->item.in.stopped, s->item.failed, s->hwe_candidates != NULL };
+        wire_sample w = { (int64_t)s->item.in.response.len, c->n_tokens, (int32_t)c->finish, s->item.score, s->item.accuracy, s->item.in.stopped, s->item.failed, s->hwe_candidates != NULL, s->discarded };
         size_t bytes = (size_t)c->n_tokens * 4;
         put(out, &w, sizeof w);
         put(out, c->ids, bytes);
@@ -107,7 +144,7 @@ static const char *read_group(const ares_trainer *t, const char *at, int64_t n, 
     wire_group head;
     memcpy(&head, at, sizeof head);
     at += sizeof head;
-    *g = (generate_group){ .draw = head.draw, .row = ares_dataset_row(t->train, head.row), .baseline = head.baseline,
+    *g = (generate_group){ .draw = head.draw, .row = ares_dataset_row(t->train, head.row), .baseline = head.baseline, .place = head.place, .masked = head.masked,
                   .samples = ares_arena_calloc(arena, (size_t)n, sizeof *g->samples) };
     for (int64_t i = 0; i < n; i++) {
         wire_sample w;
@@ -115,6 +152,7 @@ static const char *read_group(const ares_trainer *t, const char *at, int64_t n, 
         at += sizeof w;
         size_t bytes = (size_t)w.n_tokens * 4;
         generate_sample *s = &g->samples[i];
+        s->discarded = w.discarded;
         s->completion = (ares_completion){ .index = (int32_t)i, .n_tokens = w.n_tokens, .finish = (ares_finish)w.finish };
         s->completion.ids = take(&at, bytes, arena);
         s->completion.log_probs = take(&at, bytes, arena);
@@ -133,14 +171,14 @@ static const char *read_group(const ares_trainer *t, const char *at, int64_t n, 
     return at;
 }
 
-static int by_draw(const void *a, const void *b)
+static int by_place(const void *a, const void *b)
 {
-    int64_t x = ((const generate_group *)a)->draw, y = ((const generate_group *)b)->draw;
+    int64_t x = ((const generate_group *)a)->place, y = ((const generate_group *)b)->place;
     return (x > y) - (x < y);
 }
 
-/* All ranks' groups, the earliest `wanted` of them dealt out in turn. */
-static int deal(ares_trainer *t, collection *c, int64_t wanted)
+/* All ranks' groups, dealt out in turn by their places in the batch. */
+static int deal(ares_trainer *t, collection *c)
 {
     int64_t n = t->cfg->rollout.n, ranks = ares_world_size(t->world), rank = ares_world_rank(t->world), mine = 0;
     int parts = ares_reward_count(t->reward);
@@ -151,9 +189,8 @@ static int deal(ares_trainer *t, collection *c, int64_t wanted)
     if (rc == ARES_OK) {
         c->count = 0;
         for (const char *at = all.data, *end = all.data + all.len; at < end;) at = read_group(t, at, n, parts, c->arena, add(c));
-        qsort(c->items, (size_t)c->count, sizeof *c->items, by_draw);
-        for (int64_t g = 0; g < ARES_MIN(c->count, wanted); g++)
-            if (g % ranks == rank) c->items[mine++] = c->items[g];
+        for (int64_t g = 0; g < c->count; g++)
+            if (c->items[g].place % ranks == rank) c->items[mine++] = c->items[g];
         c->count = mine;
     }
     ares_str_fini(&all);
@@ -161,50 +198,63 @@ static int deal(ares_trainer *t, collection *c, int64_t wanted)
 }
 
 /* ---------------------------------------------------------------- filters */
-typedef struct row_numbers { double score, accuracy, length, entropy; } row_numbers;
+typedef struct row_numbers { double score, accuracy, length, entropy; uint8_t valid; } row_numbers;
 
 /* What filters compare of a group's answers, row by row. */
-static void numbers_of(const draw *d, int64_t n, row_numbers *out)
+static void numbers_of(const ares_trainer *t, const draw *d, int64_t n, row_numbers *out)
 {
     for (int64_t r = 0; r < d->count * n; r++) {
         const generate_sample *s = &d->samples[r];
         double entropy = 0;
         for (int32_t i = 0; i < s->completion.n_tokens; i++) entropy += (double)s->completion.entropies_1[i];
-        out[r] = (row_numbers){ (double)s->item.score, (double)s->item.accuracy, s->completion.n_tokens, s->completion.n_tokens ? entropy / s->completion.n_tokens : 0 };
+        out[r] = (row_numbers){ ares_reward_unshaped(t->reward, s->item.score, s->item.parts, s->item.in.stopped), (double)s->item.accuracy, s->completion.n_tokens,
+                                s->completion.n_tokens ? entropy / s->completion.n_tokens : 0, !s->discarded };
     }
 }
 
-/* Which of this rank's groups stay. The filters see the groups of all ranks, in the order of their draws, and decide alike on every rank. */
-static int keep_groups(ares_trainer *t, const draw *d, int64_t in_play, ares_arena *arena, bool *keep, ares_metrics *m)
+/* The same of all ranks, as arrays in the order of the draw. */
+static int gather_groups(ares_trainer *t, const draw *d, ares_arena *arena, ares_groups *view)
 {
-    const ares_filter_config *cfg = &t->cfg->filter;
-    int64_t n = t->cfg->rollout.n, ranks = ares_world_size(t->world), rank = ares_world_rank(t->world), groups = d->count * ranks;
-    memset(keep, 1, (size_t)d->count);
-    if (!ares_filter_needs(cfg)) return ARES_OK;
+    int64_t n = t->cfg->rollout.n, ranks = ares_world_size(t->world), groups = d->total, rows = groups * n;
     row_numbers *mine = ares_arena_calloc(arena, (size_t)(d->count * n) + 1, sizeof *mine);
     ares_str all = { 0 };
-    numbers_of(d, n, mine);
+    numbers_of(t, d, n, mine);
     ARES_TRY(ares_world_gather_all(t->world, mine, (size_t)(d->count * n) * sizeof *mine, &all, NULL));
-    const row_numbers *rows = (const row_numbers *)(const void *)all.data;
-    double *x = ares_arena_calloc(arena, (size_t)(groups * n) * 4 + 1, sizeof *x);
+    double *x = ares_arena_calloc(arena, (size_t)rows * 4 + 1, sizeof *x);
+    uint8_t *valid = ares_arena_calloc(arena, (size_t)rows + 1, 1);
     int64_t *start = ares_arena_calloc(arena, (size_t)groups + 1, sizeof *start);
     const char **source = ares_arena_calloc(arena, (size_t)groups + 1, sizeof *source);
+    const row_numbers *r = (const row_numbers *)(const void *)all.data;
+    for (int64_t rank = 0; rank < ranks; rank++)
+        for (int64_t g = rank; g < groups; g += ranks)
+            for (int64_t i = g * n; i < (g + 1) * n; i++, r++) {
+                double of[4] = { r->score, r->accuracy, r->length, r->entropy };
+                for (int k = 0; k < 4; k++) x[k * rows + i] = of[k];
+                valid[i] = r->valid;
+            }
+    ares_str_fini(&all);
     for (int64_t g = 0; g < groups; g++) {
         start[g + 1] = (g + 1) * n;
         source[g] = ares_dataset_row(t->train, d->ids[g])->data_source;
-        for (int64_t i = 0; i < n; i++) {
-            const row_numbers *r = &rows[(g % ranks * d->count + g / ranks) * n + i];
-            double of[4] = { r->score, r->accuracy, r->length, r->entropy };
-            for (int k = 0; k < 4; k++) x[k * groups * n + g * n + i] = of[k];
-        }
     }
-    ares_str_fini(&all);
-    ares_groups view = { .groups = groups, .group_start = start, .score = x, .accuracy = x + groups * n, .length = x + 2 * groups * n, .entropy = x + 3 * groups * n, .source = source,
-                         .in_play = in_play + groups, .target = t->cfg->data.rollout_batch_size };
-    ares_verdict *verdict = ares_arena_calloc(arena, (size_t)groups + 1, sizeof *verdict);
+    *view = (ares_groups){ .groups = groups, .group_start = start, .score = x, .accuracy = x + rows, .length = x + 2 * rows, .entropy = x + 3 * rows, .valid = valid, .source = source };
+    return ARES_OK;
+}
+
+/* Which groups of a draw stay, of all ranks: the filters see all of them, in the order of the draw, and decide alike on every rank. */
+static int keep_groups(ares_trainer *t, const draw *d, int64_t kept, ares_arena *arena, bool *keep, ares_metrics *m)
+{
+    const ares_filter_config *cfg = &t->cfg->filter;
+    ares_groups view;
+    memset(keep, 1, (size_t)d->total);
+    if (!ares_filter_needs(cfg)) return ARES_OK;
+    ARES_TRY(gather_groups(t, d, arena, &view));
+    view.in_play = kept + d->total;
+    view.target = t->cfg->data.rollout_batch_size;
+    ares_verdict *verdict = ares_arena_calloc(arena, (size_t)d->total + 1, sizeof *verdict);
     ARES_TRY(ares_filter_groups(cfg, &view, verdict));
     ares_filter_report(cfg, &view, verdict, m);
-    for (int64_t g = 0; g < d->count; g++) keep[g] = verdict[g * ranks + rank].keep;
+    for (int64_t g = 0; g < d->total; g++) keep[g] = verdict[g].keep;
     return ARES_OK;
 }
 
@@ -214,7 +264,7 @@ static int show_generated(ares_trainer *t, const draw *d)
     if (!controls_want_generated(t->controls)) return ARES_OK;
     int64_t n = t->cfg->rollout.n;
     generate_group *groups = ares_calloc((size_t)d->count + 1, sizeof *groups);
-    for (int64_t g = 0; g < d->count; g++) groups[g] = (generate_group){ d->numbers[g], d->rows[g], d->samples + g * n, 0 };
+    for (int64_t g = 0; g < d->count; g++) groups[g] = (generate_group){ .draw = d->numbers[g], .row = d->rows[g], .samples = d->samples + g * n };
     ares_batch b;
     ares_batch_init(&b);
     generate_fill(&b, groups, d->count, n, t->actor.optim.updates);
@@ -225,36 +275,117 @@ static int show_generated(ares_trainer *t, const draw *d)
 }
 
 /* ---------------------------------------------------------------- until the batch is full */
+typedef struct rounds {
+    ares_resampling s;
+    int64_t *kept, *dropped;     /* groups, numbered as they were drawn in the step */
+    bool same_prompt;
+} rounds;
+
+static void open_rounds(const ares_train_config *cfg, rounds *r)
+{
+    int64_t limit = cfg->trainer.max_try_make_batch, drawn = cfg->data.mini_rollout_batch_size;
+    *r = (rounds){ .same_prompt = strcmp(cfg->filter.resample_mode, "same_prompt") == 0 };
+    r->s.target = cfg->data.rollout_batch_size;
+    r->s.batch = r->same_prompt ? 0 : drawn == ARES_NULL_I64 ? r->s.target : drawn;
+    r->s.max_resample = cfg->filter.max_resample != ARES_NULL_I64 ? cfg->filter.max_resample : limit > 0 ? limit - 1 : -1;
+}
+
+static int64_t *longer(ares_arena *arena, const int64_t *numbers, int64_t n, int64_t room)
+{
+    int64_t *more = ares_arena_alloc(arena, ((size_t)room + 1) * sizeof *more);
+    if (n) memcpy(more, numbers, (size_t)n * sizeof *more);
+    return more;
+}
+
+/* One draw is answered and judged; its groups join the collection. */
+static int draw_round(ares_trainer *t, rounds *r, int64_t size, draw *d, bool **keep, collection *c, ares_metrics *m)
+{
+    int64_t n = t->cfg->rollout.n, ranks = ares_world_size(t->world), rank = ares_world_rank(t->world), room = r->s.drawn + size;
+    if (r->same_prompt && r->s.rounds) draw_again(c->arena, *keep, d);
+    else ARES_TRY(draw_prompts(t, c->arena, size, d));
+    take_share(t, c->arena, d);
+    ARES_TRY(ares_world_agree(t->world, answer(t, c->arena, d, m)));
+    ARES_TRY(show_generated(t, d));
+    *keep = ares_arena_calloc(c->arena, (size_t)d->total + 1, sizeof **keep);
+    ARES_TRY(keep_groups(t, d, r->s.kept + r->s.surplus, c->arena, *keep, m));
+    for (int64_t g = 0; g < d->count; g++)
+        *add(c) = (generate_group){ .draw = d->numbers[g], .row = d->rows[g], .samples = d->samples + g * n, .baseline = d->greedy ? d->greedy[g].item.score : 0,
+                                    .place = r->s.drawn + g * ranks + rank };
+    r->kept = longer(c->arena, r->kept, r->s.kept, room);
+    r->dropped = longer(c->arena, r->dropped, ares_resampling_dropped(&r->s), room);
+    ares_resampling_add(&r->s, *keep, d->total, r->kept, r->dropped);
+    return ARES_OK;
+}
+
+/* Which groups make the batch, at what places. */
+static int settle(ares_trainer *t, const rounds *r, collection *c, int64_t *count)
+{
+    const ares_filter_config *f = &t->cfg->filter;
+    const char *action = f->on_exhausted ? f->on_exhausted : f->informative ? "fill_masked" : "error", *outcome;
+    int64_t ranks = ares_world_size(t->world), masked, placed = 0, missing = r->s.target - r->s.kept;
+    int64_t *batch = longer(c->arena, NULL, 0, r->s.target), *place = longer(c->arena, NULL, 0, r->s.drawn);
+    /* Answered again, a prompt is among the dropped more than once: its last answers count. */
+    const int64_t *dropped = r->dropped + (r->same_prompt ? ares_resampling_dropped(&r->s) - missing : 0);
+    ARES_TRY(ares_resampling_finish(&r->s, action, ranks, r->kept, dropped, batch, count, &masked, &outcome));
+    if (*count < ranks) ARES_TRY(ares_resampling_finish(&r->s, "fill_masked", ranks, r->kept, dropped, batch, count, &masked, &outcome)); /* a step without an update */
+    *count -= *count % ranks;
+    for (int64_t i = 0; i < r->s.drawn; i++) place[i] = -1;
+    for (int64_t i = 0; i < *count; i++) place[batch[i]] = i;
+    for (int64_t g = 0; g < c->count; g++) {
+        generate_group group = c->items[g];
+        group.place = place[group.place];
+        group.masked = group.place >= masked;
+        if (group.place >= 0) c->items[placed++] = group;
+    }
+    c->count = placed;
+    if (ranks > 1 && r->s.kept != r->s.drawn) ARES_TRY(deal(t, c));
+    qsort(c->items, (size_t)c->count, sizeof *c->items, by_place);
+    return ARES_OK;
+}
+
+static void report(const ares_train_config *cfg, const ares_resampling *s, int64_t count, ares_metrics *m)
+{
+    static const char *const reasons[] = { "all_correct", "all_wrong" };
+    char name[64], as[64];
+    ares_metrics_set(m, "filter/tries", (double)s->rounds);
+    ares_metrics_set(m, "filter/generated_groups", (double)s->drawn);
+    ares_metrics_set(m, "filter/kept_groups", (double)(s->kept + s->surplus));
+    if (!cfg->filter.informative) return;
+    for (int i = 0; i < ARES_COUNT(reasons); i++) {
+        double n = 0;
+        (void)snprintf(name, sizeof name, "rollout/dynamic_filter/drop_%s", reasons[i]);
+        (void)snprintf(as, sizeof as, "dapo/groups_%s", reasons[i]);
+        (void)ares_metrics_get(m, name, &n);
+        ares_metrics_set(m, as, n);
+    }
+    ares_metrics_set(m, "dapo/num_gen_rounds", (double)s->rounds);
+    ares_metrics_set(m, "dapo/groups_kept", (double)s->kept);
+    ares_metrics_set(m, "dapo/groups_surplus", (double)s->surplus);
+    ares_metrics_set(m, "dapo/batch_fill", (double)ARES_MIN(s->kept, count) / (double)s->target);
+}
+
 static int collect(ares_trainer *t, collection *c, double *scale, ares_metrics *m)
 {
-    int64_t n = t->cfg->rollout.n, wanted = t->cfg->data.rollout_batch_size, limit = t->cfg->trainer.max_try_make_batch, tries = 0, counts[2] = { 0 };
-    while (counts[1] < wanted) {
-        draw d;
-        if (limit > 0 && tries == limit)
-            return ares_fail(ARES_ELIMIT, "filter: %lld draws gave %lld prompts, of which %lld stay, and a batch takes %lld; widen the filter, choose other prompts, or raise trainer.max_try_make_batch (now %lld; 0: no limit)",
-                             (long long)tries, (long long)counts[0], (long long)counts[1], (long long)wanted, (long long)limit);
-        ARES_TRY(draw_prompts(t, c->arena, &d));
-        ARES_TRY(ares_world_agree(t->world, answer(t, c->arena, &d, m)));
-        bool *keep = ares_arena_calloc(c->arena, (size_t)d.count + 1, sizeof *keep);
-        ARES_TRY(show_generated(t, &d));
-        ARES_TRY(keep_groups(t, &d, counts[1], c->arena, keep, m));
-        int64_t kept = 0;
-        for (int64_t g = 0; g < d.count; g++) {
-            if (!keep[g]) continue;
-            *add(c) = (generate_group){ d.numbers[g], d.rows[g], d.samples + g * n, d.greedy ? d.greedy[g].item.score : 0 };
-            kept++;
-        }
-        ARES_TRY(ares_world_sum_i64(t->world, &kept, 1));
-        counts[0] += t->loader.batch;
-        counts[1] += kept;
-        tries++;
-    }
-    *scale = ares_filter_loss_scale(t->cfg->filter.loss_scaling, counts[1], counts[0]);
-    ares_metrics_set(m, "filter/tries", (double)tries);
-    ares_metrics_set(m, "filter/generated_groups", (double)counts[0]);
-    ares_metrics_set(m, "filter/kept_groups", (double)counts[1]);
-    if (ares_world_size(t->world) > 1 && counts[0] != wanted) return deal(t, c, wanted);
-    c->count = ARES_MIN(c->count, wanted / ares_world_size(t->world));
+    rounds r;
+    draw d = { 0 };
+    bool *keep = NULL;
+    int64_t size, count;
+    open_rounds(t->cfg, &r);
+    while ((size = ares_resampling_draw(&r.s)) > 0) ARES_TRY(draw_round(t, &r, size, &d, &keep, c, m));
+    ARES_TRY(settle(t, &r, c, &count));
+    *scale = ares_filter_loss_scale(t->cfg->filter.loss_scaling, r.s.kept + r.s.surplus, r.s.drawn);
+    report(t->cfg, &r.s, count, m);
+    return ARES_OK;
+}
+
+/* Answers that were discarded for their length. */
+static int count_discarded(ares_trainer *t, const collection *c, ares_metrics *m)
+{
+    int64_t n = t->cfg->rollout.n, counts[2] = { 0, c->count * n };
+    if (t->cfg->reward.max_length == ARES_NULL_I64 && !t->cfg->filter.mask_truncated) return ARES_OK;
+    for (int64_t r = 0; r < c->count * n; r++) counts[0] += c->items[r / n].samples[r % n].discarded;
+    ARES_TRY(ares_world_sum_i64(t->world, counts, 2));
+    if (counts[1]) ares_metrics_set(m, "dapo/discarded_frac", (double)counts[0] / (double)counts[1]);
     return ARES_OK;
 }
 
@@ -262,6 +393,7 @@ int collect_groups(ares_trainer *t, ares_batch *b, ares_metrics *m)
 {
     collection c = { .arena = &b->arena };
     ARES_TRY(collect(t, &c, &b->advantage_scale, m));
+    ARES_TRY(count_discarded(t, &c, m));
     generate_fill(b, c.items, c.count, t->cfg->rollout.n, t->actor.optim.updates);
     return ARES_OK;
 }

@@ -83,6 +83,11 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
     if (strcmp(c->filter.dynamic_sampling, "reward_cap") == 0)
         ares_config_fault(cfg, "algorithm.dynamic_sampling_filter", "sources have no caps to be told here yet; use nonzero_std, or algorithm.online_filtering");
     check_sizes(cfg, c, world);
+    if (strcmp(c->filter.resample_mode, "same_prompt") == 0 && c->data.mini_rollout_batch_size != ARES_NULL_I64 && c->data.mini_rollout_batch_size != 0)
+        ares_config_fault(cfg, "data.mini_rollout_batch_size", "algorithm.dynamic_sampling.mode: same_prompt draws the whole batch once; set null");
+    if (c->reward.max_length != ARES_NULL_I64 && c->data.max_response_length > c->reward.max_length && strcmp(c->filter.over_length_action, "keep") != 0)
+        ares_log(ARES_LOG_WARN, "config: worker.reward.max_length = %lld: data.max_response_length = %lld allows longer answers, from which nothing is learnt", (long long)c->reward.max_length,
+                 (long long)c->data.max_response_length);
     published_check(cfg, c, world);
     triggers_check(cfg, &c->rollout);
     ares_sampling sampling;

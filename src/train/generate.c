@@ -26,7 +26,7 @@ int generate_samples(ares_trainer *t, const generate_job *job, ares_arena *arena
     ares_rollout_clear(t->rollout);
     for (int64_t p = 0; p < job->n_prompts; p++) {
         const ares_row *row = job->rows[p];
-        ares_rng_key key = ares_rng_sub(ares_rng_sub(job->key, (uint64_t)t->step, (uint64_t)job->draws[p]), 0, 0);
+        ares_rng_key key = ares_rng_sub(ares_rng_sub(job->key, (uint64_t)t->step, (uint64_t)job->draws[p]), job->attempt, 0);
         int rc = ares_rollout_add(t->rollout, row->prompt, row->prompt_len, (int32_t)job->n, &sampling, key, NULL);
         if (rc != ARES_OK) return ares_fail_in(rc, "%s:%lld", row->file, (long long)row->line);
     }
@@ -103,7 +103,7 @@ void generate_fill(ares_batch *b, const generate_group *groups, int64_t count, i
         memcpy(b->rollout_log_probs + at, k->log_probs, length * sizeof *k->log_probs);
         memcpy(b->entropies + at, k->entropies, length * sizeof *k->entropies);
         memcpy(b->entropies_1 + at, k->entropies_1, length * sizeof *k->entropies_1);
-        memset(b->response_mask + at, 1, length);
+        memset(b->response_mask + at, !s->discarded && !groups[r / n].masked, length);
         if (marked) memcpy(b->hwe_candidates + at, s->hwe_candidates, length);
     }
 }

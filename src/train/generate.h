@@ -9,11 +9,13 @@ typedef struct generate_job {
     const int64_t *draws;              /* [n_prompts]: part of the sampling key */
     const ares_sampling *sampling;
     ares_rng_key key;
+    uint64_t attempt;                  /* of prompts answered again in a step; 0 the first time */
     ares_metrics *metrics;             /* may be NULL */
 } generate_job;
 typedef struct generate_sample {
     ares_completion completion;        /* in the engine's memory, until its next clear */
     ares_reward_item item;
+    bool discarded;                    /* too long (dapo.md 6.3): teaches nothing and counts nowhere */
     uint8_t *hwe_candidates;           /* [n_tokens]; NULL: every token is one */
 } generate_sample;
 
@@ -29,6 +31,8 @@ typedef struct generate_group {
     const ares_row *row;
     generate_sample *samples;          /* [n] */
     float baseline;                    /* score of the greedy answer */
+    int64_t place;                     /* among the groups drawn in the step, then in the batch */
+    bool masked;                       /* fills the batch and teaches nothing */
 } generate_group;
 /* Groups as rows of an empty batch, with the columns that rollout owns. */
 void generate_fill(ares_batch *b, const generate_group *groups, int64_t count, int64_t n, int64_t version);

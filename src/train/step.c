@@ -44,7 +44,7 @@ static int shape_rewards(ares_trainer *t, ares_batch *b, ares_metrics *m)
     else ARES_TRY(ares_reference_kl(t->ref, t->actor.model, t->actor.workspace, b));
     ares_kl_in_reward(b, b->kl_coef, sums);
     ARES_TRY(ares_world_sum_f64(t->world, sums, 2));
-    ares_metrics_set(m, "critic/kl", sums[0] / sums[1]);
+    if (sums[1] > 0) ares_metrics_set(m, "critic/kl", sums[0] / sums[1]);
     ares_metrics_set(m, "critic/kl_coef", b->kl_coef);
     return ARES_OK;
 }

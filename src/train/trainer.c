@@ -39,6 +39,7 @@ static int open_data(ares_trainer *t)
         ARES_TRY(ares_dataset_load(&c->data.train_files, &c->data, true, &t->train));
         ARES_TRY(ares_dataset_encode(t->train, t->encoder, t->device.pool, &dropped));
         int64_t drawn = c->data.mini_rollout_batch_size == ARES_NULL_I64 ? c->data.rollout_batch_size : c->data.mini_rollout_batch_size;
+        drawn = ARES_MAX(drawn, 1); /* 0, draws of any size: prompt by prompt */
         ARES_TRY(ares_loader_init(&t->loader, ares_dataset_count(t->train), drawn, c->data.shuffle, (uint64_t)c->data.seed));
         t->total_steps = ares_train_total_steps(ares_dataset_count(t->train), drawn, c->data.rollout_batch_size, c->trainer.total_epochs, c->trainer.max_steps);
     }

@@ -131,7 +131,7 @@ int ares_trainer_validate(ares_trainer *t, ares_metrics *m, ares_str *samples)
         generate_sample *out = NULL;
         rc = generate_samples(t, &job, &arena, &out);
         if (rc == ARES_OK) generate_keep(out, count * n, &arena);
-        for (int64_t g = 0; g < count && rc == ARES_OK; g++) answered[n_answered++] = (generate_group){ draws[g], rows[g], out + g * n, 0 };
+        for (int64_t g = 0; g < count && rc == ARES_OK; g++) answered[n_answered++] = (generate_group){ .draw = draws[g], .row = rows[g], .samples = out + g * n };
     }
     rc = ares_world_agree(t->world, rc);
     if (rc == ARES_OK) generate_fill(&b, answered, n_answered, n, t->actor.optim.updates);

@@ -26,11 +26,6 @@ int verify_need_length(const ares_verify_in *in, const char *who)
     return ares_fail(ARES_EFORMAT, "reward: %s: the response's number of tokens is not known (in lines: 'response_length' or 'output_ids')", who);
 }
 
-#define LENGTH_OPTIONS(X)                                                                                   \
-    X(i64, safe_length, "safe_length", "16384", "[0,)", "tokens without a penalty")                         \
-    X(i64, max_length, "max_length", "20480", "[1,)", "tokens of the full penalty")                         \
-    X(f64, len_reward_penalty, "len_reward_penalty", "0.1", "[0,)", "the full penalty; 0 switches it off")
-ARES_OPTION_STRUCT(length_options, LENGTH_OPTIONS);
 static ARES_OPTION_TABLE(length_table, length_options, LENGTH_OPTIONS)
 
 static int check_length(const void *options)

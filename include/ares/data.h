@@ -120,6 +120,7 @@ extern const char *const ares_difficulty_names[ARES_DIFFICULTIES]; /* "none", "e
     X(u8,  turn_ends,          "1 on the last token of each turn of the policy; absent: a row is one turn")  \
     X(u8,  hwe_candidates,     "1 where the token may count as a high-entropy one; absent: every token may") \
     X(u8,  hwe,                "1 where the entropies behind the token reach the threshold (AEPO)")         \
+    X(f32, window_entropies,   "mean entropy of the window behind the token; -1 where there is none (AEPO)") \
     X(f32, token_level_scores, "of the reward manager")                                                     \
     X(f32, token_level_rewards, "scores with what shaping adds")                                            \
     X(f32, kl_weight,          "factor of the KL term; 1 when absent")                                      \

@@ -81,6 +81,7 @@ void ares_checkpoint_abandon(const char *temporary);
 int ares_checkpoint_latest(const char *dir, ares_str *name);
 /* Removes complete step_* checkpoints until `keep` are left: the newest ones, and those named in `spare` (NULL-terminated), which
  * count among them. The newest always stays, so that keep 1 may leave two. keep <= 0 keeps all. (EasyR1's rule, aepo.md 1.7) */
+void ares_checkpoint_excess(const bool *spared, int n, int keep, bool *remove); /* the rule alone, over n checkpoints from the newest on */
 int ares_checkpoint_prune(const char *dir, int keep, const char *const *spare);
 
 /* ------------------------------------------------------------------ lock (lock.c): one process a run directory */

@@ -175,10 +175,13 @@ typedef struct ares_sample_args {
 #define ARES_LIKELY_MAX 64
 
 /* Decoupled AdamW (Loshchilov and Hutter 2019), elementwise: g = grad * grad_scale; m, v moments; bias-corrected by step >= 1;
- * w -= lr * (m_hat / (sqrt(v_hat) + eps) + weight_decay * w). On master when given, then rounded into w. */
+ * w -= lr * (m_hat / (sqrt(v_hat) + eps) + weight_decay * w). On master when given, then rounded into w.
+ * kahan: w, m and v are bf16 numbers (the latter two in f32 arrays), each operation is rounded, and master holds what the rounding of w
+ * has left out (AnyPrecision AdamW; aepo.md 6.4): w *= 1 - lr weight_decay; c -= lr m_hat / (sqrt(v_hat) + eps); w' = w + c; c += w - w'. */
 typedef struct ares_adamw_args {
     int64_t n;
     void *w; ares_dtype dtype;
+    bool kahan;                         /* w is bf16 */
     float *master;                      /* NULL when w is f32 */
     const float *grad; float *m, *v;
     double lr, beta1, beta2, eps, weight_decay, grad_scale;
@@ -244,6 +247,8 @@ typedef struct ares_kernels {
 /* Opens "cpu" (threads <= 0: all) or "cuda", "cuda:1". The instruction set is the best this machine has, or ARES_ISA=plain|avx2|avx512. */
 int ares_device_open(const char *name, int threads, ares_device *out);
 void ares_device_close(ares_device *d);
+const char *ares_device_card(const ares_device *d); /* what its maker calls it; NULL on the CPU */
+double ares_device_memory_bytes(const ares_device *d); /* of the card in use now, by whomever; 0 on the CPU */
 /* What the device's library exports under a name, for rooms that have twins of their own in it; NULL on the CPU, and where there is no such name. */
 void *ares_device_symbol(const ares_device *d, const char *name);
 /* The CPU table of one instruction set ("plain", "avx2", "avx512"), NULL where the machine lacks it: for tests. */

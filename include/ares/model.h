@@ -36,6 +36,7 @@ typedef struct ares_model_config {
     int32_t bos, pad, n_eos, eos[ARES_MAX_EOS]; /* -1: none; eos joins config.json and generation_config.json */
 } ares_model_config;
 int ares_model_config_load(const char *dir, ares_model_config *out);
+bool ares_model_ends(const ares_model_config *c, int32_t id); /* the token ends a sequence: one of eos */
 /* Both dialects of rope options are read by transformers 4.43 and later; written in the older one. */
 int ares_model_config_save(const ares_model_config *c, const char *dir);
 

@@ -33,7 +33,7 @@ ARES_OPTION_STRUCT(ares_actor_config, ARES_ACTOR_OPTIONS);
     X(f64s, betas, "betas", "[0.9, 0.999]", "[0,1)#2", "of AdamW's moments")                                                            \
     X(f64, eps, "eps", "1e-8", "(0,)", "AdamW's")                                                                                       \
     X(f64, weight_decay, "weight_decay", "1e-2", "[0,)", "decoupled; not on norms and biases")                                          \
-    X(choice, strategy, "strategy", "adamw", "adamw", "optimizer")                                                                      \
+    X(choice, strategy, "strategy", "adamw", "adamw|adamw_bf16", "adamw_bf16: weights and states in bf16, with a Kahan sum of what rounding leaves out")                                                                    \
     X(choice, scheduler, "lr_scheduler_type", "constant", "constant|linear|cosine", "shape of the learning rate behind the warm-up")    \
     X(f64, warmup_ratio, "lr_warmup_ratio", "0.0", "[0,1]", "share of all steps")                                                       \
     X(i64, warmup_steps, "lr_warmup_steps", "null", "[0,)", "wins over the ratio")                                                      \

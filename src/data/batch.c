@@ -75,7 +75,7 @@ int ares_batch_need(const ares_batch *b, const char *stage, const char *column, 
         { "values", "ares_critic_values" },            { "token_level_scores", "ares_reward_score" }, { "token_level_rewards", "ares_reward_shape" },
         { "kl_weight", "ares_control_observe" },       { "advantages", "adv->compute" },              { "returns", "adv->compute" },
         { "turn_ends", "ares_rollout_generate" },      { "entropies_1", "ares_rollout_generate" },    { "hwe_candidates", "ares_rollout_generate" },
-        { "hwe", "ares_control_observe" },             { "kl", "ares_actor_update" },
+        { "hwe", "ares_control_observe" },             { "window_entropies", "ares_control_observe" }, { "kl", "ares_actor_update" },
     };
     const char *owner = "no stage";
     for (int i = 0; i < ARES_COUNT(owners); i++)

@@ -58,7 +58,7 @@ static bool names_instructions(const ares_json *row)
 
 static int check_media(const char *file, int64_t line, const char *key, const ares_json *row)
 {
-    const ares_json *v = ares_json_get(row, key);
+    const ares_json *v = key ? ares_json_get(row, key) : NULL;
     if (!v || v->type == ARES_JSON_NULL || (v->type == ARES_JSON_ARRAY && !v->count)) return ARES_OK;
     return ares_fail(ARES_EUNSUPPORTED, "data: %s:%lld: '%s' holds images or videos, which models do not read here so far; leave such rows out", file, (long long)line, key);
 }

@@ -173,6 +173,14 @@ int ares_checkpoint_latest(const char *dir, ares_str *name)
     return rc;
 }
 
+void ares_checkpoint_excess(const bool *spared, int n, int keep, bool *remove)
+{
+    int n_spared = 0;
+    for (int i = 1; i < n; i++) n_spared += spared[i];
+    int left = ARES_MAX(keep - n_spared, 1); /* those spared take a place, the newest always has one */
+    for (int i = 0; i < n; i++) remove[i] = keep > 0 && !(i > 0 && spared[i]) && left-- <= 0;
+}
+
 static bool named(const char *const *list, const char *name)
 {
     for (; list && *list; list++)
@@ -184,13 +192,13 @@ int ares_checkpoint_prune(const char *dir, int keep, const char *const *spare)
 {
     if (keep <= 0) return ARES_OK;
     list l = { 0 };
-    int rc = each(dir, collect, &l), n_spared = 0;
-    for (int i = 1; i < l.n; i++) n_spared += named(spare, l.names[i]);
-    int left = ARES_MAX(keep - n_spared, 1); /* those spared take a place, the newest always has one */
-    for (int i = 0; i < l.n && rc == ARES_OK; i++) {
-        if ((i > 0 && named(spare, l.names[i])) || left-- > 0) continue;
-        rc = discard(dir, l.names[i]);
-    }
+    int rc = each(dir, collect, &l);
+    bool *spared = ares_calloc((size_t)l.n * 2 + 1, sizeof *spared), *remove = spared + l.n;
+    for (int i = 0; i < l.n; i++) spared[i] = named(spare, l.names[i]);
+    ares_checkpoint_excess(spared, l.n, keep, remove);
+    for (int i = 0; i < l.n && rc == ARES_OK; i++)
+        if (remove[i]) rc = discard(dir, l.names[i]);
+    ares_free(spared);
     ares_free(l.names);
     ares_free(l.steps);
     return rc;

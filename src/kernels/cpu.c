@@ -156,6 +156,20 @@ static int open_cuda(const char *name, int index, ares_device *out)
 
 void *ares_device_symbol(const ares_device *d, const char *name) { return d->k && d->index >= 0 && cuda_library ? dlsym(cuda_library, name) : NULL; }
 
+const char *ares_device_card(const ares_device *d)
+{
+    const char *(*card)(int index);
+    *(void **)&card = ares_device_symbol(d, "ares_cuda_card");
+    return card ? card(d->index) : NULL;
+}
+
+double ares_device_memory_bytes(const ares_device *d)
+{
+    double (*memory)(int index);
+    *(void **)&memory = ares_device_symbol(d, "ares_cuda_memory_bytes");
+    return memory ? memory(d->index) : 0;
+}
+
 /* ------------------------------------------------------------------ devices */
 
 int ares_device_open(const char *name, int threads, ares_device *out)

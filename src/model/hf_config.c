@@ -179,6 +179,13 @@ static void read_config(reader *r, ares_model_config *c)
     c->file_dtype = ares_view_is(dtype, "bfloat16") ? ARES_BF16 : ares_view_is(dtype, "float16") ? ARES_F16 : ARES_F32;
 }
 
+bool ares_model_ends(const ares_model_config *c, int32_t id)
+{
+    for (int i = 0; i < c->n_eos; i++)
+        if (c->eos[i] == id) return true;
+    return false;
+}
+
 int ares_model_config_load(const char *dir, ares_model_config *c)
 {
     memset(c, 0, sizeof *c);

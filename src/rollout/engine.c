@@ -169,10 +169,7 @@ static void reserve(ares_rollout *r, sequence *s)
 static bool stops(ares_rollout *r, sequence *s, int32_t token)
 {
     const ares_sampling *g = &s->request->sampling;
-    const ares_model_config *c = &r->model->cfg;
-    if (!g->ignore_eos)
-        for (int i = 0; i < c->n_eos; i++)
-            if (token == c->eos[i]) return true;
+    if (!g->ignore_eos && ares_model_ends(&r->model->cfg, token)) return true;
     for (int32_t i = 0; i < g->n_stop_ids; i++)
         if (token == g->stop_ids[i]) return true;
     if (!g->n_stop_strings) return false;

@@ -14,7 +14,7 @@ int ares_actor_open(ares_actor *a, const ares_train_config *cfg, ares_model *m, 
     a->kl = ares_kl_find(cfg->algorithm.kl_penalty);
     if (!a->loss || !a->kl) return ARES_ECONFIG;
     ARES_TRY(ares_optim_init(&a->optim, &cfg->optim, total_steps));
-    ARES_TRY(ares_model_optimizer_alloc(m));
+    ARES_TRY(train_alloc_states(m, &cfg->optim));
     return ares_workspace_new(m, cfg->actor.gradient_checkpointing ? ARES_KEEP_INPUTS : ARES_KEEP_ALL, &a->workspace);
 }
 

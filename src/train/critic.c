@@ -16,7 +16,7 @@ int ares_critic_open(ares_critic *c, const ares_train_config *cfg, ares_device *
     *c = (ares_critic){ .cfg = cfg, .world = world };
     ARES_TRY(ares_model_load(path, d, &opt, &c->model));
     ARES_TRY(ares_optim_init(&c->optim, &cfg->critic_optim, total_steps));
-    ARES_TRY(ares_model_optimizer_alloc(c->model));
+    ARES_TRY(train_alloc_states(c->model, &cfg->critic_optim));
     return ares_workspace_new(c->model, cfg->critic.gradient_checkpointing ? ARES_KEEP_INPUTS : ARES_KEEP_ALL, &c->workspace);
 }
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "metrics.h"
 #include "rundir.h"
 #include "run.h"
 
@@ -191,6 +192,7 @@ static int step(run *r)
     double write_started = ares_now_s();
     if (t->rollout) {
         ARES_TRY(write_rollouts(r));
+        ARES_TRY(report_histograms(t, r->tracker));
         ares_metrics_set(r->metrics, "timing_s/rollout_log", ares_now_s() - write_started);
     }
     double seconds = ares_now_s() - started;
@@ -200,6 +202,7 @@ static int step(run *r)
     ares_metrics_set(r->metrics, "perf/throughput", tokens / seconds / ares_world_size(t->world));
     ares_metrics_set(r->metrics, "perf/cpu_memory_used_gb", (double)ares_peak_memory_bytes() / 1073741824.0);
     ares_metrics_set(r->metrics, "epoch/id", (double)ares_loader_epoch(&t->loader));
+    ares_metrics_set(r->metrics, "epoch/iter_num", (double)((t->loader.rows - t->loader.n_skipped) / t->loader.batch)); /* draws an epoch has */
     return ARES_OK;
 }
 

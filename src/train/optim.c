@@ -1,7 +1,8 @@
 /* AdamW over the parameter list: gradients summed over ranks, one global norm, one pass. */
 #include <math.h>
+#include <string.h>
 
-#include "ares/train.h"
+#include "run.h"
 
 int ares_optim_init(ares_optim *o, const ares_optim_config *cfg, int64_t total_steps)
 {
@@ -9,6 +10,15 @@ int ares_optim_init(ares_optim *o, const ares_optim_config *cfg, int64_t total_s
     *o = (ares_optim){ .cfg = cfg,
                        .schedule = { .name = cfg->scheduler, .base = cfg->lr, .min_ratio = ares_is_null_f64(cfg->min_lr_ratio) ? 0 : cfg->min_lr_ratio, .warmup_steps = warmup, .total_steps = (double)total_steps, .cycles = 0.5 } };
     return ares_schedule_check(&o->schedule);
+}
+
+int train_alloc_states(ares_model *m, const ares_optim_config *cfg)
+{
+    ARES_TRY(ares_model_optimizer_alloc(m));
+    if (strcmp(cfg->strategy, "adamw_bf16") != 0) return ARES_OK;
+    for (int i = 0; i < m->n_params; i++) /* not a master: what rounding has left out so far */
+        if (m->params[i].master) m->device->k->zero(m->device, m->params[i].master, (size_t)m->params[i].elements * sizeof(float));
+    return ARES_OK;
 }
 
 double ares_optim_lr(const ares_optim *o, int64_t step) { return ares_schedule_at(&o->schedule, step); }
@@ -51,9 +61,10 @@ int ares_optim_step(ares_optim *o, ares_model *m, ares_world *world, double lr, 
     if (!isfinite(norm)) return not_finite(m, norm);
     o->updates++;
     double scale = norm > max_grad_norm ? max_grad_norm / (norm + 1e-6) : 1; /* as torch.nn.utils.clip_grad_norm_ */
+    bool kahan = strcmp(o->cfg->strategy, "adamw_bf16") == 0;
     for (int i = 0; i < m->n_params; i++) {
         ares_param *p = &m->params[i];
-        ares_adamw_args a = { .n = p->elements, .w = p->weight.data, .dtype = p->weight.dtype, .master = p->master, .grad = p->grad.data, .m = p->m, .v = p->v, .lr = lr,
+        ares_adamw_args a = { .n = p->elements, .w = p->weight.data, .dtype = p->weight.dtype, .kahan = kahan && p->weight.dtype == ARES_BF16, .master = p->master, .grad = p->grad.data, .m = p->m, .v = p->v, .lr = lr,
                               .beta1 = o->cfg->betas.items[0], .beta2 = o->cfg->betas.items[1], .eps = o->cfg->eps, .weight_decay = p->decay ? o->cfg->weight_decay : 0,
                               .grad_scale = scale, .step = o->updates };
         d->k->adamw(d, &a);

@@ -37,7 +37,7 @@ static void check_launch(ares_config *cfg, const ares_published_config *p, int w
 }
 
 /* What each of actor and critic has. */
-typedef struct side { const char *name; bool used, cpu_offload; int64_t ulysses, micro_update, micro_experience, mini_batch, lora; const ares_json *override; } side;
+typedef struct side { const char *name, *optimizer, *dtype; bool used, cpu_offload; int64_t ulysses, micro_update, micro_experience, mini_batch, lora; const ares_json *override; } side;
 
 #define PATH(s, key) path_of((char[96]){ 0 }, (s)->name, key)
 static const char *path_of(char *out, const char *name, const char *key)
@@ -49,6 +49,8 @@ static const char *path_of(char *out, const char *name, const char *key)
 static void check_side(ares_config *cfg, const ares_train_config *c, const side *s, int world)
 {
     int64_t batch = c->data.rollout_batch_size, n = c->rollout.n;
+    if (strcmp(s->optimizer, "adamw_bf16") == 0 && (!s->dtype || strcmp(s->dtype, "bf16") != 0))
+        ares_config_fault(cfg, PATH(s, "optim.strategy"), "keeps weights in bf16; set worker.%s.fsdp.torch_dtype=bf16, or take adamw", s->name);
     if (s->ulysses > 1) ares_config_fault(cfg, PATH(s, "ulysses_size"), "a sequence is never shared by ranks; set 1");
     if (s->lora > 0) ares_config_fault(cfg, PATH(s, "model.lora.rank"), "all weights are trained, there are no adapters; set 0");
     if (s->override->count) ares_config_fault(cfg, PATH(s, "model.override_config"), "a model is what its config.json says; change a copy of that file, and leave the option out");
@@ -73,8 +75,8 @@ void published_check(ares_config *cfg, const ares_train_config *c, int world)
 {
     const ares_published_config *p = &c->published;
     const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
-    side actor = { "actor", true, p->actor_offload, p->actor_ulysses, p->actor_micro_update, p->actor_micro_experience, c->actor.global_batch_size, p->actor_lora, p->actor_override };
-    side critic = { "critic", adv && (adv->needs & ARES_NEEDS_VALUES), p->critic_offload, p->critic_ulysses, p->critic_micro_update, p->critic_micro_experience,
+    side actor = { "actor", c->optim.strategy, c->actor.dtype, true, p->actor_offload, p->actor_ulysses, p->actor_micro_update, p->actor_micro_experience, c->actor.global_batch_size, p->actor_lora, p->actor_override };
+    side critic = { "critic", c->critic_optim.strategy, c->critic.dtype, adv && (adv->needs & ARES_NEEDS_VALUES), p->critic_offload, p->critic_ulysses, p->critic_micro_update, p->critic_micro_experience,
                     c->critic.global_batch_size == ARES_NULL_I64 ? c->actor.global_batch_size : c->critic.global_batch_size, p->critic_lora, p->critic_override };
     if (!p->hybrid_engine) ares_config_fault(cfg, "worker.hybrid_engine", "actor and rollout always share their weights; set true, or leave it out");
     check_launch(cfg, p, world);

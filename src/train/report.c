@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "ares/train.h"
+#include "metrics.h"
 
 typedef struct summary { double sum, count, max, min; } summary;
 
@@ -41,8 +41,8 @@ static int put_mean(const ares_trainer *t, ares_metrics *m, const char *name, do
 
 int ares_report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
 {
-    summary score = { 0 }, reward = { 0 }, advantage = { 0 }, response = { 0 }, prompt = { 0 };
-    double clipped = 0, accuracy = 0, judged = 0, entropy = 0, tokens = 0, mixed = 0;
+    summary score = { 0 }, reward = { 0 }, advantage = { 0 }, response = { 0 }, prompt = { 0 }, returns = { 0 }, values = { 0 };
+    double clipped = 0, full = 0, accuracy = 0, judged = 0, entropy = 0, tokens = 0, mixed = 0;
     for (int64_t r = 0; r < b->rows; r++) {
         const ares_sample *s = &b->samples[r];
         double scores = 0, rewards = 0;
@@ -51,6 +51,8 @@ int ares_report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *
             rewards += (double)b->token_level_rewards[i];
             if (!b->response_mask[i]) continue;
             see(&advantage, (double)b->advantages[i]);
+            if (b->returns) see(&returns, (double)b->returns[i]);
+            if (b->values) see(&values, (double)b->values[i]);
             entropy += (double)b->entropies[i];
             tokens++;
         }
@@ -58,7 +60,8 @@ int ares_report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *
         see(&reward, rewards);
         see(&response, (double)(b->row_start[r + 1] - b->row_start[r]));
         see(&prompt, s->prompt_len);
-        clipped += !s->stopped;
+        clipped += b->row_start[r + 1] - b->row_start[r] >= t->cfg->data.max_response_length;
+        full += s->prompt_len >= t->cfg->data.max_prompt_length;
         if (!isnan(s->accuracy)) {
             accuracy += (double)s->accuracy;
             judged++;
@@ -72,9 +75,12 @@ int ares_report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *
     ARES_TRY(put(t, m, "critic/score", &score));
     ARES_TRY(put(t, m, "critic/rewards", &reward));
     ARES_TRY(put(t, m, "critic/advantages", &advantage));
+    if (b->returns) ARES_TRY(put(t, m, "critic/returns", &returns));
+    if (b->values) ARES_TRY(put(t, m, "critic/values", &values));
     ARES_TRY(put(t, m, "response_length", &response));
     ARES_TRY(put_mean(t, m, "response_length/clip_ratio", clipped, (double)b->rows));
     ARES_TRY(put(t, m, "prompt_length", &prompt));
+    ARES_TRY(put_mean(t, m, "prompt_length/clip_ratio", full, (double)b->rows));
     ARES_TRY(put_mean(t, m, "reward/overall", score.sum, score.count));
     ARES_TRY(put_mean(t, m, "reward/accuracy", accuracy, judged));
     for (int i = 0; i < ares_reward_count(t->reward); i++) {
@@ -94,5 +100,5 @@ int ares_report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *
     ares_rollout_get_stats(t->rollout, &stats);
     ares_metrics_set(m, "rollout/preemptions", (double)stats.preemptions);
     ares_metrics_set(m, "rollout/forward_passes", (double)stats.steps);
-    return ARES_OK;
+    return report_lengths(t, b, m);
 }

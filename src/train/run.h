@@ -17,6 +17,9 @@ int train_run(const run_kind *kind, ares_config *cfg, const ares_train_config *c
 int trainer_open_device(ares_trainer *t);
 int trainer_open_model(ares_trainer *t, const char *weights);
 
+/* Optimizer states as worker.*.optim.strategy keeps them (optim.c). */
+int train_alloc_states(ares_model *m, const ares_optim_config *cfg);
+
 /* Makes the actor's scratch hold so many floats (actor.c). */
 int train_reserve(ares_actor *a, size_t floats);
 

@@ -12,9 +12,7 @@ typedef struct encode_job { const sft_encoder *e; const ares_dataset *d; slot *s
 
 static bool is_end(const sft_encoder *e, int32_t id)
 {
-    for (int i = 0; i < e->model->n_eos; i++)
-        if (e->model->eos[i] == id) return true;
-    return id == ares_tokenizer_role_id(e->tokenizer, ARES_TOKEN_EOS);
+    return ares_model_ends(e->model, id) || id == ares_tokenizer_role_id(e->tokenizer, ARES_TOKEN_EOS);
 }
 
 static int no_key(const sft_encoder *e, const ares_json *row)

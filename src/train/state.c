@@ -66,6 +66,7 @@ static int write_state(const ares_trainer *t, const char *path)
     ares_str model = { 0 };
     describe_model(&t->model->cfg, &model);
     cJSON_AddStringToObject(o, "model", model.data);
+    cJSON_AddStringToObject(o, "optimizer", t->cfg->optim.strategy);
     ares_str_fini(&model);
     cJSON_AddNumberToObject(o, "data_seed", (double)t->cfg->data.seed);
     cJSON_AddNumberToObject(o, "sampling_seed", (double)t->cfg->rollout.seed);
@@ -186,6 +187,9 @@ static int check_origin(const ares_trainer *t, const cJSON *o, const char *path,
     if (force && other_data)
         return ares_fail(ARES_ESTATE, "train: %s: the state is of another data set than data.train_files (its rows differ in id, prompt or answer); restore the files, or %s", path, force);
     if (other_rows || other_data) ares_log(ARES_LOG_WARN, "train: %s: the state is of another data set", path);
+    const cJSON *optimizer = cJSON_GetObjectItemCaseSensitive(o, "optimizer");
+    if (cJSON_IsString(optimizer) && strcmp(optimizer->valuestring, t->cfg->optim.strategy) != 0)
+        return ares_fail(ARES_ESTATE, "train: %s: the states are those of worker.actor.optim.strategy = '%s', not of '%s'; set it back", path, optimizer->valuestring, t->cfg->optim.strategy);
     ares_model_config configured;
     ares_str name = { 0 };
     ARES_TRY(ares_model_config_load(t->model_dir.data, &configured));

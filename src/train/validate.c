@@ -44,6 +44,7 @@ static int put(const ares_trainer *t, tally *y, int parts, ares_metrics *m)
         ares_metrics_set(m, key, sums[1] / sums[0]);
         snprintf(key, sizeof key, "val%s%s/accuracy", slash, name);
         if (sums[3] > 0) ares_metrics_set(m, key, sums[2] / sums[3]);
+        if (sums[3] > 0 && !y->name) ares_metrics_set(m, "val/accuracy_reward", sums[2] / sums[3]); /* as EasyR1 calls it */
         snprintf(key, sizeof key, "val%s%s/response_length", slash, name);
         ares_metrics_set(m, key, sums[4] / sums[0]);
         for (int i = 0; i < parts && !y->name; i++) {
@@ -103,6 +104,29 @@ void ares_train_validation_sampling(ares_config *cfg, const ares_train_config *c
     *n = o.n;
 }
 
+/* val_response_length and val_prompt_length, as EasyR1 has them. */
+static int lengths(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
+{
+    double sums[3] = { (double)b->rows }, bounds[4] = { -INFINITY, -INFINITY, -INFINITY, -INFINITY }; /* largest, and less the smallest, of response and prompt */
+    for (int64_t r = 0; r < b->rows; r++) {
+        const double length[2] = { (double)(b->row_start[r + 1] - b->row_start[r]), b->samples[r].prompt_len };
+        for (int k = 0; k < 2; k++) {
+            sums[1 + k] += length[k];
+            bounds[2 * k] = fmax(bounds[2 * k], length[k]);
+            bounds[2 * k + 1] = fmax(bounds[2 * k + 1], -length[k]);
+        }
+    }
+    ARES_TRY(ares_world_sum_f64(t->world, sums, 3));
+    ARES_TRY(ares_world_max_f64(t->world, bounds, 4));
+    for (int k = 0; k < 2 && sums[0] > 0; k++) {
+        const char *const names[2][3] = { { "val_response_length/mean", "val_response_length/max", "val_response_length/min" }, { "val_prompt_length/mean", "val_prompt_length/max", "val_prompt_length/min" } };
+        ares_metrics_set(m, names[k][0], sums[1 + k] / sums[0]);
+        ares_metrics_set(m, names[k][1], bounds[2 * k]);
+        ares_metrics_set(m, names[k][2], -bounds[2 * k + 1]);
+    }
+    return ARES_OK;
+}
+
 int ares_trainer_validate(ares_trainer *t, ares_metrics *m, ares_str *samples)
 {
     int64_t total = ares_dataset_count(t->val), at = 0, ranks = ares_world_size(t->world), rank = ares_world_rank(t->world);
@@ -146,10 +170,13 @@ int ares_trainer_validate(ares_trainer *t, ares_metrics *m, ares_str *samples)
         if (g) count(g, s, parts);
         if (samples) write_sample(t, row, r % n, s, samples);
     }
-    ares_batch_fini(&b);
     rc = ares_world_agree(t->world, rc);
     if (rc == ARES_OK) rc = put(t, &all, parts, m);
     if (rc == ARES_OK) rc = ares_reward_report(t->reward, t->world, "val/", m);
+    double format;
+    if (rc == ARES_OK && ares_metrics_get(m, "val/reward/format", &format)) ares_metrics_set(m, "val/format_reward", format);
+    if (rc == ARES_OK) rc = lengths(t, &b, m);
+    ares_batch_fini(&b);
     for (int g = 0; g < n_groups && rc == ARES_OK; g++) rc = put(t, &groups[g], parts, m);
     ares_map_free(names);
     ares_arena_fini(&arena);

@@ -404,6 +404,7 @@ TEST(an_empty_batch_a_missing_judge_and_a_broken_entropy_are_named)
     CHECK_FAIL(s.c->observe(s.state, &b, NULL), ARES_ENUMERIC, "row 1, token 1");
     b.entropies = NULL;
     b.hwe = NULL;
+    b.window_entropies = NULL;
     CHECK_FAIL(s.c->observe(s.state, &b, NULL), ARES_ESTATE, "'entropies'");
     ares_batch_fini(&b);
     close_subject(&s);

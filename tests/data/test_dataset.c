@@ -91,8 +91,48 @@ TEST(a_set_without_rows_or_files_is_refused)
     check_refused("", ": no rows");
     check_refused("\n \n\r\n", ": no rows");
     CHECK_FAIL(ares_dataset_load(&(ares_texts){ &none, 1 }, &cfg, true, &d), ARES_EIO, "none.jsonl: no such file");
-    CHECK_FAIL(ares_dataset_load(&(ares_texts){ &folder, 1 }, &cfg, true, &d), ARES_EIO, "no such file");
+    CHECK_OK(ares_dir_make(test_file("empty")));
+    const char *empty = test_file("empty"), *hub = "someone/math@train";
+    CHECK_FAIL(ares_dataset_load(&(ares_texts){ &folder, 1 }, &cfg, true, &d), ARES_EFORMAT, "x.jsonl: no rows");
+    CHECK_FAIL(ares_dataset_load(&(ares_texts){ &empty, 1 }, &cfg, true, &d), ARES_EIO, "no *.jsonl");
+    CHECK_FAIL(ares_dataset_load(&(ares_texts){ &hub, 1 }, &cfg, true, &d), ARES_EIO, "if it is a name on a hub, download");
     CHECK_FAIL(ares_dataset_load(&(ares_texts){ NULL, 0 }, &cfg, true, &d), ARES_ECONFIG, "no file of rows is named");
+}
+
+TEST(folders_lists_and_splits_name_rows_too)
+{
+    static const char rows[] = "{\"q\":\"b\",\"a\":1}\n", list[] = " [{\"q\":\"a1\",\"a\":1},\n{\"q\":\"a2\",\"a\":2}]\n", lines[] = "{\"q\":\"c\",\"a\":3}\n";
+    ares_dataset *d;
+    const char *folder = test_file("rows"), *split = test_file("rows/b.jsonl@train"), *other = test_file("rows/b.jsonl@test");
+    REQUIRE_OK(ares_dir_make(folder));
+    REQUIRE_OK(ares_file_write(test_file("rows/b.jsonl"), rows, sizeof rows - 1));
+    REQUIRE_OK(ares_file_write(test_file("rows/a.json"), list, sizeof list - 1));
+    REQUIRE_OK(ares_file_write(test_file("rows/c.json"), lines, sizeof lines - 1));
+    REQUIRE_OK(ares_file_write(test_file("rows/notes.txt"), "no rows", 7));
+    REQUIRE_OK(ares_dataset_load(&(ares_texts){ &folder, 1 }, &cfg, true, &d));
+    static const char *const prompts[] = { "a1", "a2", "b", "c" }; /* files by name */
+    CHECK_EQ(ares_dataset_count(d), 4);
+    for (int i = 0; i < 4 && i < ares_dataset_count(d); i++) CHECK(ares_view_is(ares_json_get(ares_dataset_row(d, i)->json, "q")->text, prompts[i]));
+    ares_dataset_free(d);
+    REQUIRE_OK(ares_dataset_load(&(ares_texts){ &split, 1 }, &cfg, true, &d));
+    CHECK_EQ(ares_dataset_count(d), 1);
+    ares_dataset_free(d);
+    CHECK_FAIL(ares_dataset_load(&(ares_texts){ &other, 1 }, &cfg, true, &d), ARES_ECONFIG, "no split but train");
+}
+
+TEST(rows_with_images_are_refused)
+{
+    ares_dataset *d;
+    ares_data_config with = cfg;
+    with.image_key = "images";
+    with.video_key = "videos";
+    const char *path = test_file("images.jsonl");
+    static const char none[] = "{\"q\":\"x\",\"a\":1,\"images\":[],\"videos\":null}\n", one[] = "{\"q\":\"<image>x\",\"a\":1,\"images\":[\"a.png\"]}\n";
+    REQUIRE_OK(ares_file_write(path, none, sizeof none - 1));
+    CHECK_OK(ares_dataset_load(&(ares_texts){ &path, 1 }, &with, true, &d));
+    ares_dataset_free(d);
+    REQUIRE_OK(ares_file_write(path, one, sizeof one - 1));
+    CHECK_FAIL(ares_dataset_load(&(ares_texts){ &path, 1 }, &with, true, &d), ARES_EUNSUPPORTED, "images.jsonl:1: 'images' holds images");
 }
 
 TEST(rows_of_instructions_need_no_answer)

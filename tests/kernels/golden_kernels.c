@@ -84,3 +84,25 @@ GOLDEN(agentic, entropy_and_logprob_from_logits)
                golden_want(g, "entropy"), golden_want(g, "d_entropy_d_raw_logits"),
                golden_want(g, "log_prob"), golden_want(g, "d_logprob_d_raw_logits"));
 }
+
+GOLDEN(aepo, anyprecision_adamw)
+{
+    int64_t n, n_betas;
+    const double *grads = golden_flat(g, golden_in(g, "grads"), &n), *betas = golden_flat(g, golden_in(g, "betas"), &n_betas);
+    ares_device d;
+    if (!golden_ok(g, ares_device_open("cpu", 1, &d))) return;
+    uint16_t w = ares_f32_to_bf16((float)golden_number(g, "param"));
+    float left_out = 0, m = 0, v = 0;
+    for (int64_t i = 0; i < n && i < g->expected->count; i++) {
+        float grad = (float)grads[i];
+        ares_adamw_args a = { .n = 1, .w = &w, .dtype = ARES_BF16, .kahan = true, .master = &left_out, .grad = &grad, .m = &m, .v = &v, .lr = golden_number(g, "lr"), .beta1 = betas[0],
+                              .beta2 = betas[1], .eps = golden_number(g, "eps"), .weight_decay = golden_number(g, "weight_decay"), .grad_scale = 1, .step = i + 1 };
+        d.k->adamw(&d, &a);
+        const ares_json *want = &g->expected->items[i];
+        golden_near(g, "param", (double)ares_bf16_to_f32(w), ares_json_get(want, "param"));
+        golden_near(g, "exp_avg", (double)m, ares_json_get(want, "exp_avg"));
+        golden_near(g, "exp_avg_sq", (double)v, ares_json_get(want, "exp_avg_sq"));
+        golden_near(g, "compensation", (double)left_out, ares_json_get(want, "compensation"));
+    }
+    ares_device_close(&d);
+}

@@ -134,8 +134,8 @@ static void measure(const aepo *s, const ares_batch *b, ares_arena *arena, contr
     }
 }
 
-/* Counts of every row at tau, into local; column [b->tokens] and soft_cost [b->rows] too where they are not NULL. */
-static void mark(const aepo *s, const ares_batch *b, ares_arena *arena, control_sample *local, uint8_t *column, double *soft_cost)
+/* Counts of every row at tau, into local; column and windows [b->tokens] and soft_cost [b->rows] too where they are not NULL. */
+static void mark(const aepo *s, const ares_batch *b, ares_arena *arena, control_sample *local, uint8_t *column, float *window_column, double *soft_cost)
 {
     own_tokens x;
     own_alloc(b, arena, &x);
@@ -147,6 +147,7 @@ static void mark(const aepo *s, const ares_batch *b, ares_arena *arena, control_
         local[r].invalid = (int32_t)hwe.invalid;
         if (soft_cost) soft_cost[r] = hwe.soft_cost;
         for (int64_t t = 0; t < x.n && column; t++) column[x.at[t]] = x.mask[t];
+        for (int64_t t = 0; t < x.n && window_column; t++) window_column[x.at[t]] = t < windows ? (float)x.window[t] : -1;
     }
 }
 
@@ -163,7 +164,7 @@ static double *thresholds_of(const control_gathered *all, ares_arena *arena)
  * Measures the rows, makes sure of a threshold (the median of these samples, or in validation their mean, where there is none yet), marks
  * the rows with it and gathers everything. Fails where no rank has a row.
  */
-static int survey(aepo *s, const ares_batch *b, bool accuracy, bool by_mean, uint8_t *column, double *soft_cost, control_sample *local, ares_arena *arena, control_gathered *all)
+static int survey(aepo *s, const ares_batch *b, bool accuracy, bool by_mean, uint8_t *column, float *window_column, double *soft_cost, control_sample *local, ares_arena *arena, control_gathered *all)
 {
     *all = (control_gathered){ 0 };
     ARES_TRY(ares_world_agree(s->env.world, check_batch(b, accuracy)));
@@ -180,7 +181,7 @@ static int survey(aepo *s, const ares_batch *b, bool accuracy, bool by_mean, uin
         control_gathered_fini(all);
         ARES_TRY(rc);
     }
-    mark(s, b, arena, local, column, soft_cost);
+    mark(s, b, arena, local, column, window_column, soft_cost);
     ARES_TRY(control_gather(s->env.world, b, local, all));
     return all->n_samples ? ARES_OK : ares_fail(ARES_ESTATE, "%s: the batch has no answer on any rank", aepo_who);
 }
@@ -289,7 +290,7 @@ static int generated(void *state, const ares_batch *b)
     control_sample *local = ares_arena_calloc(&arena, (size_t)b->rows + 1, sizeof *local);
     own_tokens x;
     own_alloc(b, &arena, &x);
-    if (s->tau_known) mark(s, b, &arena, local, NULL, NULL);
+    if (s->tau_known) mark(s, b, &arena, local, NULL, NULL, NULL);
     for (int64_t g = 0; g < b->groups; g++) {
         ares_batch_begin_group(&s->made);
         for (int64_t r = b->group_start[g]; r < b->group_start[g + 1]; r++) {
@@ -401,7 +402,8 @@ static int observe_in(aepo *s, ares_batch *b, ares_metrics *m, ares_arena *arena
     control_sample *local = ares_arena_calloc(arena, (size_t)b->rows + 1, sizeof *local);
     double *soft_cost = ares_arena_calloc(arena, (size_t)b->rows + 1, sizeof *soft_cost);
     ARES_PUT(b, hwe);
-    ARES_TRY(survey(s, b, true, false, b->hwe, soft_cost, local, arena, all));
+    ARES_PUT(b, window_entropies);
+    ARES_TRY(survey(s, b, true, false, b->hwe, b->window_entropies, soft_cost, local, arena, all));
     double counted_with = s->tau, median = step_tau(s, all, arena);
 
     int64_t n, *place;
@@ -541,14 +543,14 @@ static int validate(void *state, ares_batch *b, ares_metrics *m)
     control_gathered all = { 0 };
     control_sample *local = ares_arena_calloc(&arena, (size_t)b->rows + 1, sizeof *local);
     ARES_PUT(b, hwe);
-    int rc = survey(s, b, false, true, b->hwe, NULL, local, &arena, &all);
+    int rc = survey(s, b, false, true, b->hwe, NULL, NULL, local, &arena, &all);
     for (int64_t r = 0; r < b->rows && rc == ARES_OK; r++) {
         int64_t d;
         const ares_row *row = b->samples[r].row;
         if (!row->gid_given || !ares_map_get(s->difficulty, ares_view_of(row->gid), &d)) d = ARES_MEDIUM;
         tell_sample(s, &b->samples[r], (ares_difficulty)d, local[r].hwe);
     }
-    if (rc == ARES_OK && m) aepo_report_state(s, m, "val/aepo");
+    if (rc == ARES_OK && m) aepo_report_validation(s, m);
     control_gathered_fini(&all);
     ares_arena_fini(&arena);
     return rc;
@@ -567,7 +569,7 @@ static int bootstrap_add(void *state, ares_batch *b, ares_metrics *m)
     ares_arena arena = { 0 };
     control_gathered all = { 0 };
     control_sample *local = ares_arena_calloc(&arena, (size_t)b->rows + 1, sizeof *local);
-    int rc = survey(s, b, true, false, NULL, NULL, local, &arena, &all);
+    int rc = survey(s, b, true, false, NULL, NULL, NULL, local, &arena, &all);
     for (int64_t g = 0; g < all.n_groups && rc == ARES_OK; g++) {
         aepo_seen *p = aepo_bootstrap_at(s, all.groups[g].gid);
         p->samples += all.groups[g].count;

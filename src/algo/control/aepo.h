@@ -118,6 +118,7 @@ aepo_seen *aepo_bootstrap_at(aepo *s, ares_view gid); /* the prompt's sums, zero
 /* Sets "<prefix>/<difficulty><suffix>". */
 void aepo_metric(ares_metrics *m, const char *prefix, int difficulty, const char *suffix, double value);
 void aepo_report_state(const aepo *s, ares_metrics *m, const char *prefix); /* tau and targets */
+void aepo_report_validation(const aepo *s, ares_metrics *m);
 /* What the step's batch says of each difficulty; samples carry theirs. */
 void aepo_report_batch(const aepo *s, const control_gathered *all, ares_metrics *m);
 #endif

@@ -21,6 +21,15 @@ void aepo_report_state(const aepo *s, ares_metrics *m, const char *prefix)
         if (s->target_known[d]) aepo_metric(m, name, d, "", (double)s->target[d]);
 }
 
+/* Under our names and under those of ARES. */
+void aepo_report_validation(const aepo *s, ares_metrics *m)
+{
+    aepo_report_state(s, m, "val/aepo");
+    if (s->tau_known) ares_metrics_set(m, "val/self.high_entropy_token_threshold", s->tau);
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++)
+        if (s->target_known[d]) aepo_metric(m, "val/self.expected_high_entropy_token_num", d, "", (double)s->target[d]);
+}
+
 typedef struct sums { int64_t n; double accuracy, length, hwe, invalid, longest, shortest; } sums;
 
 /* The published names print a NaN for an empty bin; ours leave it out. */

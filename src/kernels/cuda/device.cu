@@ -173,9 +173,23 @@ extern "C" {
 const ares_kernels *ares_cuda_kernels(void);
 int ares_cuda_open(ares_device *d, int index, char *message, size_t size);
 void ares_cuda_close(ares_device *d);
+const char *ares_cuda_card(int index);
+double ares_cuda_memory_bytes(int index);
 }
 
 const ares_kernels *ares_cuda_kernels(void) { return &table; }
+
+const char *ares_cuda_card(int index)
+{
+    static cudaDeviceProp properties; /* one device a process */
+    return cudaGetDeviceProperties(&properties, index) == cudaSuccess ? properties.name : NULL;
+}
+
+double ares_cuda_memory_bytes(int index)
+{
+    size_t left, total;
+    return cudaSetDevice(index) == cudaSuccess && cudaMemGetInfo(&left, &total) == cudaSuccess ? (double)(total - left) : 0;
+}
 
 /* Fills d->scratch and d->stream; a failure's text goes into message, since no table is in use yet. */
 int ares_cuda_open(ares_device *d, int index, char *message, size_t size)

@@ -59,7 +59,7 @@ void cuda_silu_mul_backward(ares_device *d, int32_t rows, int32_t k, const float
 /* ------------------------------------------------------------------ AdamW: the CPU's formula, term by term */
 
 typedef struct adamw_terms {
-    float grad_scale, beta1, rest1, beta2, rest2, m_scale, v_scale, eps, decay, lr;
+    float grad_scale, beta1, rest1, beta2, rest2, m_scale, v_scale, eps, decay, lr, keep;
 } adamw_terms;
 
 static __global__ void adamw(int64_t n, float *w, uint16_t *short_w, float *long_w, const float *grad, float *m, float *v, adamw_terms t)
@@ -73,6 +73,23 @@ static __global__ void adamw(int64_t n, float *w, uint16_t *short_w, float *long
         float x = w[i] = fmaf(-t.lr, fmaf(t.decay, w[i], step), w[i]);
         if (short_w) short_w[i] = cuda_to_bf16(x);
         if (long_w) long_w[i] = x;
+    }
+}
+
+static __device__ float rounded(float x) { return cuda_from_bf16(cuda_to_bf16(x)); }
+
+static __global__ void adamw_kahan(int64_t n, uint16_t *w, float *left_out, const float *grad, float *m, float *v, adamw_terms t)
+{
+    CUDA_EACH(i, n)
+    {
+        float g = __fmul_rn(grad[i], t.grad_scale), c = left_out[i], x = rounded(__fmul_rn(cuda_from_bf16(w[i]), t.keep));
+        float m1 = m[i] = rounded(__fadd_rn(rounded(__fmul_rn(m[i], t.beta1)), __fmul_rn(g, t.rest1)));
+        float v1 = v[i] = rounded(__fadd_rn(rounded(__fmul_rn(v[i], t.beta2)), __fmul_rn(__fmul_rn(g, t.rest2), g)));
+        float under = rounded(__fadd_rn(rounded(__fmul_rn(rounded(sqrtf(v1)), t.v_scale)), t.eps));
+        c = rounded(fmaf(-__fmul_rn(t.lr, t.m_scale), m1 / under, c));
+        float next = rounded(__fadd_rn(x, c));
+        left_out[i] = rounded(__fadd_rn(c, rounded(__fsub_rn(x, next))));
+        w[i] = cuda_to_bf16(next);
     }
 }
 
@@ -90,7 +107,12 @@ void cuda_adamw(ares_device *d, const ares_adamw_args *a)
         .eps = (float)a->eps,
         .decay = (float)a->weight_decay,
         .lr = (float)a->lr,
+        .keep = (float)(1.0 - a->lr * a->weight_decay),
     };
+    if (a->kahan) {
+        cuda_launch(cuda_enter(d), "adamw", adamw_kahan, cuda_blocks(a->n), CUDA_THREADS, 0, a->n, (uint16_t *)a->w, a->master, a->grad, a->m, a->v, t);
+        return;
+    }
     float *w = a->master ? a->master : (float *)a->w;
     cuda_launch(cuda_enter(d), "adamw", adamw, cuda_blocks(a->n), CUDA_THREADS, 0, a->n, w,
                 a->dtype == ARES_BF16 ? (uint16_t *)a->w : NULL, a->master && a->dtype == ARES_F32 ? (float *)a->w : NULL, a->grad, a->m,

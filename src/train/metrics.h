@@ -1,0 +1,10 @@
+#ifndef ARES_TRAIN_METRICS_H
+#define ARES_TRAIN_METRICS_H
+
+#include "ares/train.h"
+
+int report_lengths(const ares_trainer *t, const ares_batch *b, ares_metrics *m); /* global_seqlen, timing_per_token_ms, perf/mfu_.. (report_speed.c) */
+/* Distributions of the step in TensorBoard: entropy of tokens, and of the windows behind them where a control has made them. A collective;
+ * tracker is NULL where nothing is written. (histograms.c) */
+int report_histograms(const ares_trainer *t, ares_tracker *tracker);
+#endif

@@ -4,10 +4,11 @@
  *   loss          PPO with KL (k3) and entropy terms over 1,048,576 tokens: the loss, d log_prob, d entropy and every sum
  *   entropy       log-prob and entropy of [1024, 151936] logits, f32
  *   entropy_grad  the same with the backward, which writes over the logits
- *   windows       window entropy of 1024 responses of 1024 tokens, and each one's percentile
+ *   windows       window entropy of 1024 responses of 1024 tokens
+ *   thresholds    the same, and each one's percentile
  *   gae           advantages and returns of [1024, 4096], whitened
  *
- *   bench_algo [loss|entropy|entropy_grad|windows|gae] [threads=2] [repeat=9]
+ *   bench_algo [loss|entropy|entropy_grad|windows|thresholds|gae] [threads=2] [repeat=9]
  */
 #include <math.h>
 #include <stdio.h>
@@ -105,28 +106,36 @@ static int entropy(bench *b, bool backward)
     return ARES_OK;
 }
 
-typedef struct windows_of { const double *h; double *threshold; } windows_of;
+typedef struct windows_of { const double *h; double *window, *threshold; } windows_of;
 
 static void windows_row(void *ctx, int64_t row, int thread)
+{
+    const windows_of *w = ctx;
+    (void)thread;
+    ares_entropy_windows(w->h + row * ROWS, ROWS, 4, w->window + row * ROWS);
+}
+
+static void threshold_row(void *ctx, int64_t row, int thread)
 {
     const windows_of *w = ctx;
     (void)thread;
     w->threshold[row] = ares_entropy_sample_threshold(w->h + row * ROWS, ROWS, 4, 95);
 }
 
-static int windows(bench *b)
+static int windows(bench *b, bool thresholds)
 {
     const int64_t n = (int64_t)ROWS * ROWS;
     float *x = numbers(b, 6, n, 1, 0.3f);
     double *h = ares_malloc((size_t)n * sizeof *h), threshold[ROWS];
-    windows_of w = { h, threshold };
+    windows_of w = { h, ares_calloc((size_t)n, sizeof(double)), threshold };
     for (int64_t i = 0; i < n; i++) h[i] = fabs((double)x[i]);
     for (int64_t i = -1; i < b->repeat; i++) {
         double t = ares_now_s();
-        ares_pool_run(b->d.pool, ROWS, windows_row, &w);
+        ares_pool_run(b->d.pool, ROWS, thresholds ? threshold_row : windows_row, &w);
         if (i >= 0) b->all[i] = ares_now_s() - t;
     }
-    emit(b, "windows", ares_median(threshold, ROWS));
+    for (int r = 0; r < ROWS && !thresholds; r++) threshold[r] = w.window[r * ROWS];
+    emit(b, thresholds ? "thresholds" : "windows", ares_median(threshold, ROWS));
     return ARES_OK;
 }
 
@@ -172,10 +181,10 @@ static int run(int argc, char **argv)
         only = argv[i];
     }
     ARES_TRY(ares_device_open("cpu", (int)threads, &b.d));
-    static const char *const names[] = { "loss", "windows", "gae", "entropy", "entropy_grad" };
+    static const char *const names[] = { "loss", "windows", "gae", "entropy", "entropy_grad", "thresholds" };
     for (int i = 0; i < ARES_COUNT(names); i++) {
         if (only && strcmp(only, names[i]) != 0) continue;
-        ARES_TRY(i == 0 ? loss(&b) : i == 1 ? windows(&b) : i == 2 ? gae(&b) : entropy(&b, i == 4));
+        ARES_TRY(i == 0 ? loss(&b) : i == 1 || i == 5 ? windows(&b, i == 5) : i == 2 ? gae(&b) : entropy(&b, i == 4));
         if (only) return ARES_OK;
     }
     return only ? ares_fail(ARES_EUSE, "bench_algo: '%s': unknown", only) : ARES_OK;

@@ -235,7 +235,8 @@ def p10(r):
 # Measures of benchmarks/algo.c: the forms of the peer in peers/algo.py, each with what we set out for.
 ALGORITHMS = {"loss": ("PPO, KL and entropy terms on 1 M tokens", {"loss": (5, 10)}), "entropy": ("log-prob and entropy, [1024, 151936]", {"entropy": (15, 40)}),
               "entropy_grad": ("the same with its backward", {"entropy_grad": (15, 40)}),
-              "windows": ("window entropy of 1 M tokens and its percentiles", {"windows": (500, 1000), "windows_torch": (5, 10)}), "gae": ("gae, [1024, 4096]", {"gae": (5, 10)})}
+              "windows": ("window entropy of 1 M tokens", {"windows": (500, 1000)}),
+              "thresholds": ("window entropy of 1 M tokens and its percentiles", {"thresholds": (100, 200), "thresholds_torch": (5, 10)}), "gae": ("gae, [1024, 4096]", {"gae": (5, 10)})}
 
 
 def p11(r):

@@ -1,6 +1,6 @@
 """The algorithms that touch every token, in eager PyTorch (window entropy: in Python lists, as its source has it), milliseconds.
 
-    python benchmarks/peers/algo.py [loss entropy entropy_grad windows windows_torch gae] [--kept]
+    python benchmarks/peers/algo.py [loss entropy entropy_grad windows thresholds thresholds_torch gae] [--kept]
 
 Needs torch alone. `check` is the number that benchmarks/algo.c prints of the same distributions.
 """
@@ -9,7 +9,7 @@ from common import emit, options, start, timed
 
 def line(args, name, run, check):
     times = timed(run, args.repeat)
-    emit(name, "ms", args, times, lambda t: 1e3 * t, check=float(check()), peer="Python lists" if name == "windows" else "torch eager")
+    emit(name, "ms", args, times, lambda t: 1e3 * t, check=float(check()), peer="Python lists" if name in ("windows", "thresholds") else "torch eager")
 
 
 def loss(args):
@@ -84,12 +84,33 @@ def entropy_grad(args):
     line(args, "entropy_grad", run, lambda: out["h"].mean())
 
 
-def windows(args):
-    """A list of floats a response: the mean of the w tokens that follow each; those without w followers take the mean so far; then the percentile."""
+def responses_of(args):
     import random
     random.seed(args.seed)
-    responses = [[abs(random.gauss(1, 0.3)) for _ in range(1024)] for _ in range(1024)]
-    out = {}
+    return [[abs(random.gauss(1, 0.3)) for _ in range(1024)] for _ in range(1024)]
+
+
+def windows(args):
+    """A list of floats a response: the mean of the w tokens that follow each, where there are so many."""
+    responses, out = responses_of(args), {}
+
+    def window_entropies(h, w):
+        values = []
+        for t in range(len(h)):
+            following = h[t + 1:t + 1 + w]
+            if len(following) == w:
+                values.append(sum(following) / w)
+        return values
+
+    def run():
+        out["w"] = [window_entropies(h, 4) for h in responses]
+
+    line(args, "windows", run, lambda: sorted(w[0] for w in out["w"])[511] / 2 + sorted(w[0] for w in out["w"])[512] / 2)
+
+
+def thresholds(args):
+    """The same; tokens without w followers take the mean so far; then the percentile of a response."""
+    responses, out = responses_of(args), {}
 
     def window_entropies(h, w):
         values = []
@@ -111,10 +132,10 @@ def windows(args):
     def run():
         out["t"] = [percentile(window_entropies(h, 4), 95) for h in responses]
 
-    line(args, "windows", run, lambda: sorted(out["t"])[511] / 2 + sorted(out["t"])[512] / 2)
+    line(args, "thresholds", run, lambda: sorted(out["t"])[511] / 2 + sorted(out["t"])[512] / 2)
 
 
-def windows_torch(args):
+def thresholds_torch(args):
     import torch
     h = (torch.randn(1024, 1024, dtype=torch.float64) * 0.3 + 1).abs()
     out = {}
@@ -124,7 +145,7 @@ def windows_torch(args):
         w = torch.cat([w, w.mean(1, keepdim=True).expand(-1, 4)], 1)
         out["t"] = torch.quantile(w, 0.95, dim=1)
 
-    line(args, "windows_torch", run, lambda: out["t"].quantile(0.5))
+    line(args, "thresholds_torch", run, lambda: out["t"].quantile(0.5))
 
 
 def gae(args):
@@ -154,7 +175,7 @@ def gae(args):
     line(args, "gae", run, lambda: out["a"].square().mean())
 
 
-MEASURES = {f.__name__: f for f in (loss, windows, windows_torch, gae, entropy, entropy_grad)}
+MEASURES = {f.__name__: f for f in (loss, windows, thresholds, thresholds_torch, gae, entropy, entropy_grad)}
 
 
 def main():

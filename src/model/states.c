@@ -1,4 +1,7 @@
-/* Optimizer states <-> a safetensors file: <parameter>.m, .v and, for weights stored in bf16, .master; row-major f32, so that any rank count or layout can load it. */
+/*
+ * Optimizer states <-> a safetensors file: <parameter>.m, .v and, of models stored in bf16, .master; row-major f32, so that any rank
+ * count or layout can load it. Vectors are f32 in memory whatever the storage: their .master is the weight, which the model's files round.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,10 +10,11 @@
 static const char *const suffixes[] = { "m", "v", "master" };
 
 /* The state as a matrix of the parameter's layout; data NULL where there is none. */
-static ares_matrix state(const ares_param *p, int which)
+static ares_matrix state(const ares_model *m, const ares_param *p, int which)
 {
     ares_matrix s = p->grad;
-    s.data = which == 0 ? p->m : which == 1 ? p->v : p->master;
+    void *rounded = p->weight.dtype == ARES_F32 && m->cfg.file_dtype != ARES_F32 ? p->weight.data : NULL;
+    s.data = which == 0 ? p->m : which == 1 ? p->v : p->master ? p->master : rounded;
     return s;
 }
 
@@ -24,7 +28,7 @@ int ares_model_optimizer_save(const ares_model *m, const char *path)
     ARES_TRY(ares_safetensors_create(path, &w));
     for (int i = 0; i < m->n_params; i++)
         for (int k = 0; k < 3; k++) {
-            if (!state(&m->params[i], k).data) continue;
+            if (!state(m, &m->params[i], k).data) continue;
             state_name(name, sizeof name, &m->params[i], k);
             ares_safetensors_declare(w, name, ARES_F32, m->params[i].rank, m->params[i].shape);
         }
@@ -34,7 +38,7 @@ int ares_model_optimizer_save(const ares_model *m, const char *path)
         size_t bytes = (size_t)p->weight.n * (size_t)p->weight.k * sizeof(float);
         float *rows = ares_malloc(bytes);
         for (int k = 0; k < 3 && rc == ARES_OK; k++) {
-            ares_matrix s = state(p, k);
+            ares_matrix s = state(m, p, k);
             if (!s.data) continue;
             rc = model_get(m, &s, rows, ARES_F32);
             if (rc == ARES_OK) rc = ares_safetensors_write(w, rows, bytes);
@@ -55,7 +59,7 @@ int ares_model_optimizer_load(ares_model *m, const char *path)
     for (int i = 0; i < m->n_params && rc == ARES_OK; i++) {
         const ares_param *p = &m->params[i];
         for (int k = 0; k < 3 && rc == ARES_OK; k++) {
-            ares_matrix to = state(p, k);
+            ares_matrix to = state(m, p, k);
             if (!to.data) continue;
             state_name(name, sizeof name, p, k);
             const ares_tensor_info *t = ares_safetensors_find(s, name);

@@ -14,6 +14,7 @@ typedef struct run {
     ares_tracker *tracker;      /* rank 0 only */
     ares_progress *progress;    /* NULL: no console */
     ares_metrics *metrics;
+    double save_s;              /* of the last checkpoint; 0: none since the last row of metrics */
 } run;
 
 static bool lead(const run *r) { return ares_world_rank(r->trainer.world) == 0; }
@@ -144,7 +145,7 @@ static int save(run *r)
 {
     double started = ares_now_s();
     int rc = ares_trainer_save(&r->trainer, r->metrics);
-    ares_metrics_set(r->metrics, "timing_s/save_checkpoint", ares_now_s() - started);
+    r->save_s = ares_now_s() - started;
     return rc;
 }
 
@@ -220,14 +221,16 @@ static int train(run *r)
             return ares_fail(ARES_EINTERRUPTED, "run: stopped by signal %d after step %lld of %lld; the same command goes on from there", signal, (long long)t->step, (long long)t->total_steps);
         }
         ares_metrics_clear(r->metrics);
+        if (r->save_s > 0) ares_metrics_set(r->metrics, "timing_s/save_checkpoint", r->save_s);
+        r->save_s = 0;
         ARES_TRY(step(r));
         bool end = t->step == t->total_steps;
         if (t->val && (end || (c->val_freq > 0 && t->step % c->val_freq == 0))) ARES_TRY(validate(r));
+        ARES_TRY(log_step(r)); /* before the checkpoint, behind which no step is repeated and no row written again */
         if (end || (c->save_freq > 0 && t->step % c->save_freq == 0)) {
             ARES_TRY(save(r));
             saved = t->step;
         }
-        ARES_TRY(log_step(r));
     }
     return ARES_OK;
 }

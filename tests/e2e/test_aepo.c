@@ -1,0 +1,314 @@
+/*
+ * Whole AEPO runs: the pass over all prompts, groups drawn again, entropy reward, dynamic KL; what they leave behind; stopped at
+ * any instant and gone on with; on two ranks. Most runs judge answers by chance (the same for the same answer), which makes
+ * prompts of all difficulties without a model that has learnt anything.
+ * Seen to fail: with the rewards of the bootstrap pass counted on into step 1, with the row of a step written behind its checkpoint
+ * (a kill between the two lost it).
+ */
+#include "ares/io.h"
+#include "e2e.h"
+
+#include <math.h>
+#include <stdio.h>
+
+enum { ROWS = 24 };
+
+static const char *write_rows(const char *name, int n, const char *gid)
+{
+    ares_str rows = { 0 };
+    for (int i = 0; i < n; i++) ares_str_addf(&rows, "{\"prompt\":\"%d+%d=?\",\"answer\":\"%d\",\"global_id\":\"%s%d\"}\n", i, 3 * i, 4 * i, gid, i);
+    const char *path = e2e_write(name, rows.data);
+    ares_str_fini(&rows);
+    return path;
+}
+
+/* A run of all of AEPO: 4 prompts x 4 samples of at most 12 tokens, of which two groups make an update. Bootstrap batches of 5
+ * divide neither the rows nor two ranks. */
+static const char *words(const char *run)
+{
+    char text[3000], name[80];
+    snprintf(text, sizeof text,
+             "trainer: {run_dir: '%s', max_steps: 6, max_try_make_batch: 0, val_freq: 3, logger: [console]}\n"
+             "data: {train_files: '%s', val_files: '%s', max_prompt_length: 48, max_response_length: 12, rollout_batch_size: 4, bootstrap: true, bootstrap_batch_size: 5}\n"
+             "algorithm: {adv_estimator: grpo, disable_kl: false, use_kl_loss: true, kl_penalty: low_var_kl, kl_coef: 1.0e-2, online_filtering: true, filter_key: accuracy,\n"
+             "  filter_low: 0.01, filter_high: 0.99, entropy_percentile: 70, entropy_threshold_ema: 0.9}\n"
+             "worker:\n"
+             "  actor: {model: {model_path: '%s'}, global_batch_size: 2, dynamic_kl_loss: true, optim: {lr: 1.0e-2, weight_decay: 0.0}}\n"
+             "  rollout: {n: 4, window_size: 2}\n"
+             "  reward: {reward_function: aepo, accuracy: random}\n",
+             test_file(run), write_rows("rows.jsonl", ROWS, "p"), write_rows("val.jsonl", 4, "p"), e2e_model());
+    snprintf(name, sizeof name, "aepo_%s.yaml", run);
+    return e2e_write(name, text);
+}
+
+static bool runs(ares_str *out, const char *run, const char *more)
+{
+    ares_str own = { 0 };
+    if (!out) out = &own;
+    ares_str_clear(out);
+    int rc = e2e_program(out, "--config '%s' %s", words(run), more);
+    bool well = CHECK_MSG(rc == 0, "%s", out->data ? out->data : "");
+    ares_str_fini(&own);
+    return well;
+}
+
+static const char *const buckets[] = { "easy", "medium", "hard" };
+
+static const char *of_bucket(const char *prefix, int k, const char *suffix)
+{
+    static char name[96];
+    snprintf(name, sizeof name, "%s/%s%s", prefix, buckets[k], suffix);
+    return name;
+}
+
+/* The metric was there in some steps and was not always the same. */
+static bool moved(const char *run, int steps, const char *name)
+{
+    double first = NAN;
+    for (int i = 1; i <= steps; i++) {
+        double v = e2e_metric(run, i, name);
+        if (isnan(first)) first = v;
+        else if (!isnan(v) && v != first) return true;
+    }
+    return false;
+}
+
+static double most(const char *run, int steps, const char *name)
+{
+    double best = -INFINITY;
+    for (int i = 1; i <= steps; i++) best = fmax(best, e2e_metric(run, i, name));
+    return best;
+}
+
+/* What the issue calls AEPO at work. */
+static void check_at_work(const char *run, int steps)
+{
+    CHECK(moved(run, steps, "aepo/tau"));
+    CHECK(most(run, steps, "filter/tries") > 1);
+    for (int k = 0; k < 3; k++) {
+        CHECK_MSG(e2e_metric(run, 0, of_bucket("bootstrap", k, "/count")) > 0, "%s", buckets[k]);
+        CHECK_MSG(most(run, steps, of_bucket("aepo/hwe_num", k, "")) > 0, "%s", buckets[k]);
+        CHECK_MSG(moved(run, steps, of_bucket("aepo/alpha", k, "")), "%s", buckets[k]);
+        CHECK_MSG(moved(run, steps, of_bucket("aepo/target", k, "")), "%s", buckets[k]);
+        CHECK_MSG(moved(run, steps, of_bucket("aepo/kl_lambda", k, "")), "%s", buckets[k]);
+    }
+}
+
+/* Rows of a step: the runs of hwe lie inside the answer, kl_weight covers it whole with one of two weights, and is lower where
+ * the entropies behind a token are high. How many tokens are marked. */
+static int64_t check_rows(const char *run, int step)
+{
+    ares_jsonl *file;
+    const ares_json *row;
+    char name[80];
+    int64_t line, n, rows = 0, marked = 0;
+    snprintf(name, sizeof name, "%s/rollouts/step_%06d.jsonl", run, step);
+    if (!CHECK_OK(ares_jsonl_open(test_file(name), &file))) return 0;
+    while (ares_jsonl_next(file, &row, &line) == 1) {
+        const ares_json *entropies = ares_json_get(row, "entropies"), *hwe = ares_json_get(row, "hwe"), *weight = ares_json_get(row, "kl_weight"), *d = ares_json_get(row, "difficulty");
+        if (!CHECK(entropies && hwe && weight && d) || !CHECK_OK(ares_json_get_i64(row, "n_tokens", -1, &n))) break;
+        CHECK_EQ(entropies->count, n);
+        double lambda = 0;
+        int64_t covered = 0, high = 0, low = 0;
+        for (int64_t i = 0; i < hwe->count; i++) {
+            CHECK(hwe->items[i].items[0].integer + hwe->items[i].items[1].integer <= n - 2); /* the window behind must be whole */
+            high += hwe->items[i].items[1].integer;
+        }
+        for (int64_t i = 0; i < weight->count; i++) lambda = fmax(lambda, weight->items[i].items[0].number);
+        for (int64_t i = 0; i < weight->count; i++) {
+            int64_t tokens = weight->items[i].items[1].integer;
+            covered += tokens;
+            if (weight->items[i].items[0].number < 0.75 * lambda) low += tokens;
+        }
+        CHECK_EQ(covered, n);
+        if (high < n) CHECK_EQ(low, high);
+        marked += high;
+        rows++;
+    }
+    ares_jsonl_close(file);
+    CHECK_EQ(rows, 16);
+    return marked;
+}
+
+TEST(a_run_leaves_all_of_aepo_at_work)
+{
+    ares_str out = { 0 };
+    if (runs(&out, "run", "trainer.max_steps=16")) {
+        CHECK_CONTAINS(out.data, "bootstrap: 24 of 24 prompts");
+        check_at_work("run", 16);
+        int64_t marked = 0;
+        for (int i = 1; i <= 16; i++) marked += check_rows("run", i);
+        CHECK(marked > 0);
+        double count = 0;
+        for (int k = 0; k < 3; k++) count += e2e_metric("run", 0, of_bucket("bootstrap", k, "/count"));
+        CHECK_EQ(count, ROWS);
+        CHECK(!isnan(e2e_metric("run", 16, "val/aepo/tau")));
+    }
+    ares_str_fini(&out);
+}
+
+/* ---------------------------------------------------------------- stopped and gone on with */
+
+/* Starts the run, kills it as soon as the shell's condition holds ($dir is the run's folder), and says whether it was still alive. */
+static bool kill_when(const char *run, const char *condition, const char *more)
+{
+    return test_shell(NULL,
+                      "cd '%s'; dir='%s'; '%s' --config '%s' %s >\"$dir.out\" 2>&1 & pid=$!\n"
+                      "while kill -0 $pid 2>/dev/null && ! { %s; }; do :; done\n"
+                      "kill -KILL $pid 2>/dev/null; wait $pid; test $? = 137",
+                      test_source("."), test_file(run), test_program(), words(run), more, condition) == 0;
+}
+
+/* Tells the same of the adaptive state, too. */
+static void same(const char *a, const char *b, int steps)
+{
+    char file[2][120];
+    e2e_same_runs(a, b, steps);
+    for (int i = 0; i < 2; i++) snprintf(file[i], sizeof file[i], "%s/checkpoints/step_%06d/controls.json", i ? b : a, steps);
+    CHECK_EQ(test_shell(NULL, "cmp '%s' '%s'", test_file(file[0]), test_file(file[1])), 0);
+    CHECK(!isnan(e2e_metric(b, 0, "bootstrap/medium/count")));
+}
+
+#define SAVES "trainer.save_freq=4 trainer.max_steps=24"
+
+TEST(a_run_killed_in_the_bootstrap_pass_goes_on_there)
+{
+    static const char one_by_one[] = SAVES " data.bootstrap_batch_size=1";
+    ares_str out = { 0 };
+    if (!CHECK(kill_when("part", "test -e \"$dir/bootstrap.json\"", one_by_one))) return;
+    CHECK(!ares_file_exists(test_file("part/DONE")));
+    REQUIRE(runs(&out, "part", one_by_one));
+    CHECK(!strstr(out.data, "bootstrap: 1 of 24 prompts"));
+    CHECK_CONTAINS(out.data, "bootstrap: 24 of 24 prompts");
+    if (runs(NULL, "whole", one_by_one)) same("whole", "part", 24);
+    ares_str_fini(&out);
+}
+
+TEST(a_complete_bootstrap_pass_is_not_repeated)
+{
+    ares_str out = { 0 };
+    if (!CHECK(kill_when("part", "test -e \"$dir/rollouts/step_000002.jsonl\"", SAVES))) return; /* no checkpoint yet */
+    REQUIRE(runs(&out, "part", SAVES));
+    CHECK(!strstr(out.data, "bootstrap: "));
+    if (runs(NULL, "whole", SAVES)) same("whole", "part", 24);
+    ares_str_fini(&out);
+}
+
+/* A batch of groups with two right answers of four is filled by some three draws, so that most of a step is drawing again. */
+#define REFILLS "trainer.save_freq=4 algorithm.filter_low=0.3 algorithm.filter_high=0.7"
+#define MANY REFILLS " trainer.max_steps=120 trainer.val_freq=20"
+
+TEST(a_run_killed_at_a_dozen_instants_ends_as_if_it_never_was)
+{
+    char condition[80];
+    int killed = 0;
+    for (int i = 0; i < 12; i++) {
+        snprintf(condition, sizeof condition, "sleep 0.%02d", 6 + i * 17 % 30);
+        killed += kill_when("part", condition, MANY);
+    }
+    CHECK(killed >= 3); /* the rest may have found it finished */
+    if (!ares_file_exists(test_file("part/DONE")) && !runs(NULL, "part", MANY)) return;
+    if (runs(NULL, "whole", MANY)) same("whole", "part", 120);
+    CHECK(most("whole", 120, "filter/tries") > 2);
+}
+
+TEST(a_run_killed_while_it_saves_goes_on_from_the_checkpoint_before)
+{
+    int killed = 0;
+    for (int i = 0; i < 4; i++) killed += kill_when("part", "set -- \"$dir\"/checkpoints/.tmp-*; test -e \"$1\"", "trainer.save_freq=1 trainer.max_steps=24");
+    CHECK(killed >= 1);
+    if (!ares_file_exists(test_file("part/DONE")) && !runs(NULL, "part", "trainer.save_freq=1 trainer.max_steps=24")) return;
+    if (runs(NULL, "whole", "trainer.save_freq=1 trainer.max_steps=24")) same("whole", "part", 24);
+}
+
+/* ---------------------------------------------------------------- data */
+
+TEST(a_data_set_that_ends_within_a_batch_begins_again)
+{
+    char more[400];
+    snprintf(more, sizeof more, REFILLS " trainer.max_steps=24 data.train_files='%s'", write_rows("few.jsonl", 8, "p"));
+    REQUIRE(runs(NULL, "run", more));
+    bool across = false;
+    double epoch = 0;
+    for (int i = 1; i <= 24; i++) {
+        double then = epoch, tries = e2e_metric("run", i, "filter/tries");
+        epoch = e2e_metric("run", i, "epoch/id");
+        across = across || epoch > then + 1 || tries > 2; /* two draws are an epoch */
+        CHECK(epoch >= then);
+        CHECK(e2e_metric("run", i, "filter/kept_groups") >= 4);
+        CHECK_EQ(e2e_metric("run", i, "reward/overall") > 0, true);
+    }
+    CHECK(across);
+    CHECK_EQ(test_shell(NULL, "test $(cat '%s'/rollouts/*.jsonl | wc -l) = %d", test_file("run"), 24 * 16), 0);
+    for (int i = 1; i <= 24; i++) CHECK_EQ(test_shell(NULL, "test $(grep -c '\"step\":%d,' '%s'/rollouts/step_%06d.jsonl) = 16", i, test_file("run"), i), 0);
+}
+
+TEST(groups_that_never_fill_a_batch_end_the_run_with_their_counts)
+{
+    ares_str out = { 0 };
+    CHECK_EQ(e2e_program(&out, "--config '%s' worker.reward.accuracy=exact trainer.max_try_make_batch=3", words("run")), 1);
+    CHECK_CONTAINS(out.data, "3 draws gave 12 prompts, of which 0 stay, and a batch takes 4");
+    ares_str_fini(&out);
+}
+
+TEST(the_state_of_another_data_set_is_refused)
+{
+    ares_str out = { 0 };
+    CHECK_EQ(e2e_stop("saved", "KILL", 10, "--config '%s' trainer.save_freq=2 trainer.max_steps=200", words("saved")), 137);
+    write_rows("rows.jsonl", ROWS, "q");
+    CHECK_EQ(e2e_program(&out, "--config '%s' trainer.save_freq=2 trainer.max_steps=200", test_file("aepo_saved.yaml")), 1);
+    CHECK_CONTAINS(out.data, "another data set");
+    ares_str_clear(&out);
+    CHECK(kill_when("begun", "test -e \"$dir/bootstrap.json\"", "trainer.max_steps=200 data.bootstrap_batch_size=1"));
+    write_rows("rows.jsonl", ROWS, "q");
+    CHECK_EQ(e2e_program(&out, "--config '%s' trainer.max_steps=200 data.bootstrap_batch_size=1", test_file("aepo_begun.yaml")), 1);
+    CHECK_CONTAINS(out.data, "another data set");
+    ares_str_fini(&out);
+}
+
+/* ---------------------------------------------------------------- ranks, and the experiment itself */
+
+TEST_MPI(two_ranks_begin_aepo_as_one)
+{
+    if (test_shell(NULL, "command -v mpirun && ldd '%s' | grep libmpi", test_program()) != 0) SKIP("built without MPI, or no mpirun here");
+    static const char *const names[] = { "aepo/tau", "aepo/tau_batch_median", "aepo/hwe_frac", "filter/tries", "filter/kept_groups", "reward/overall", "reward/accuracy",
+                                         "reward/high_entropy_token_num_score", "response_length/mean" };
+    REQUIRE(runs(NULL, "alone", "trainer.max_steps=1 trainer.threads=1"));
+    REQUIRE(runs(NULL, "two", "--ranks 2 trainer.max_steps=1 trainer.threads=1"));
+    CHECK_EQ(test_shell(NULL, "sort '%s' > '%s'; sort '%s' > '%s'; cmp '%s' '%s'", test_file("alone/rollouts/step_000001.jsonl"), test_file("a"), test_file("two/rollouts/step_000001.jsonl"),
+                        test_file("b"), test_file("a"), test_file("b")), 0);
+    for (int i = 0; i < ARES_COUNT(names); i++) CHECK_NEAR(e2e_metric("two", 1, names[i]), e2e_metric("alone", 1, names[i]), 1e-9);
+    for (int k = 0; k < 3; k++) {
+        static const char *const of[] = { "aepo/alpha", "aepo/target", "aepo/kl_lambda" };
+        for (int i = 0; i < ARES_COUNT(of); i++) CHECK_NEAR(e2e_metric("two", 1, of_bucket(of[i], k, "")), e2e_metric("alone", 1, of_bucket(of[i], k, "")), 1e-9);
+        CHECK_NEAR(e2e_metric("two", 0, of_bucket("bootstrap", k, "/count")), e2e_metric("alone", 0, of_bucket("bootstrap", k, "/count")), 0);
+        CHECK_NEAR(e2e_metric("two", 0, of_bucket("bootstrap", k, "/acc_mean")), e2e_metric("alone", 0, of_bucket("bootstrap", k, "/acc_mean")), 0);
+    }
+    double norm = e2e_metric("alone", 1, "actor/grad_norm");
+    CHECK(norm > 0);
+    CHECK_NEAR(e2e_metric("two", 1, "actor/grad_norm"), norm, 1e-6 * norm);
+    CHECK_EQ(test_shell(NULL, "cmp '%s' '%s'", test_file("alone/bootstrap.json"), test_file("two/bootstrap.json")), 0);
+}
+
+/* experiments/AEPO/tiny.yaml as it stands, with fewer steps: boxed sums, a model that was taught to answer them. */
+TEST_SLOW(the_experiment_puts_aepo_to_work_and_it_costs_next_to_nothing)
+{
+    enum { STEPS = 30 };
+    ares_str out = { 0 };
+    CHECK_EQ(e2e_program(NULL, "init --arch qwen2 --out '%s' --seed 1", test_file("tiny")), 0);
+    int rc = e2e_program(&out, "sft --config experiments/AEPO/tiny_sft.yaml worker.actor.model.model_path='%s' trainer.run_dir='%s'", test_file("tiny"), test_file("start"));
+    if (rc == 0)
+        rc = e2e_program(&out, "--config experiments/AEPO/config.yaml --config experiments/AEPO/tiny.yaml worker.actor.model.model_path='%s' trainer.run_dir='%s' trainer.max_steps=%d",
+                         test_file("start"), test_file("run"), STEPS);
+    if (CHECK_MSG(rc == 0, "%s", out.data)) {
+        double own = 0, whole = 0;
+        check_at_work("run", STEPS);
+        for (int i = 1; i <= STEPS; i++) {
+            own += e2e_metric("run", i, "timing_s/observe") + e2e_metric("run", i, "timing_s/score") + e2e_metric("run", i, "timing_s/adapt");
+            whole += e2e_metric("run", i, "timing_s/step");
+        }
+        printf("  AEPO's own stages: %.2f %% of the step\n", 100 * own / whole);
+        CHECK(own < 0.01 * whole);
+    }
+    ares_str_fini(&out);
+}

@@ -49,7 +49,7 @@ variant() {
     local study=$1 name=$2 seed dir code
     shift 2
     for seed in $seeds; do
-        dir=runs/AEPO/$study/$model/$name/seed_$seed
+        dir=runs/AEPO/$study/$model/$(tr -cs 'a-zA-Z0-9.\n' _ <<<"$name")/seed_$seed
         if [[ -e $dir/DONE ]]; then
             echo "$dir is finished"
         else
@@ -65,9 +65,9 @@ variant() {
 
 # finish STUDY TITLE: table and figures of what is there.
 finish() {
-    local out=runs/AEPO/$1/$model
+    local out=runs/AEPO/$1/$model # accuracy is that of all answers, those of dropped groups too (README.md)
     if ((${#runs[@]})); then
-        "$program" compare --last 10 --smooth 5 --metric reward/accuracy --columns val/accuracy,response_length/mean,aepo/hwe_num/easy,aepo/hwe_num/medium,aepo/hwe_num/hard,aepo/tau,filter/generated_groups,sum:timing_s/step \
+        "$program" compare --last 10 --smooth 5 --metric reward/aepo/accuracy --columns val/accuracy,response_length/mean,aepo/hwe_num/easy,aepo/hwe_num/medium,aepo/hwe_num/hard,aepo/tau,filter/generated_groups,sum:timing_s/step \
             --svg "$out/accuracy.svg" --title "$2" "${runs[@]}" | tee "$out/table.md"
         "$program" compare --metric response_length/mean --svg "$out/length.svg" --title "$2: length of responses" "${runs[@]}" | grep figure:
     fi

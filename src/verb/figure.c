@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WIDTH = 640, HEIGHT = 360, LEFT = 76, TOP = 64, BOTTOM = 56, LEGEND_GAP = 20, LEGEND_LINE = 22, SAMPLE = 34, CHARACTER = 7, TICKS = 6 };
+enum { WIDTH = 640, HEIGHT = 360, LEFT = 76, TOP = 64, BOTTOM = 56, LEGEND_GAP = 20, LEGEND_LINE = 22, SAMPLE = 34, CHARACTER = 8, TICKS = 6 };
 
 static const char *const colours[] = { "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c8400" };
 static const char *const dashes[] = { "", "7 3", "2 3", "9 3 2 3" };
@@ -128,6 +128,7 @@ void figure_write_svg(const figure *f, ares_str *out)
     double xs[2], ys[2];
     size_t longest = 0;
     bounds(f, xs, ys);
+    if (xs[0] > 0 && xs[0] < 0.1 * xs[1]) xs[0] = 0; /* steps count from 1 */
     double pad = 0.04 * (ys[1] - ys[0]);
     axis x = axis_of(xs[0], xs[1], true), y = axis_of(ys[0] - (ys[0] == 0 ? 0 : pad), ys[1] + pad, false);
     for (int i = 0; i < f->n_curves; i++) longest = ARES_MAX(longest, strlen(f->curves[i].name));

@@ -300,6 +300,9 @@ typedef struct ares_control {
     void (*close)(void *state);
     /* The rest may be NULL. */
     int (*generated)(void *state, const ares_batch *b);           /* every batch of groups made for the step, before any is filtered out; tokens and accuracies are there */
+    /* Groups on trial, for a filter of shaped scores: writes samples' difficulty, hwe_count, hwe_target and entropy_alpha by what is known so far and
+     * each group's own accuracy; learns nothing. */
+    int (*provisional)(const void *state, ares_batch *b);
     bool (*dropped)(const void *state, int64_t i, ares_view *gid); /* the i-th prompt that shall not come again from the next epoch on; false: no more */
     /* Validation: all of its rows at once, as one batch (the rank's part); writes what observe writes, learns nothing but where it must start. */
     int (*validate)(void *state, ares_batch *b, ares_metrics *m);

@@ -114,6 +114,7 @@ const ares_shaper *ares_shaper_find(const char *name); /* NULL: that verifier ha
  */
 void ares_reward_shape(ares_reward *r, ares_batch *b);
 bool ares_reward_shapes(const ares_reward *r); /* whether any does */
+double ares_reward_shaping(const ares_reward *r, const ares_sample *s); /* what shaping would add to the sample's score; counted nowhere */
 
 /* The C function of a user's shared object, declared `double NAME(const char *response, const char *ground_truth, const char *row_json);`
  * NaN counts as a failure. Texts end at their first NUL. It runs in a child process (`ares-train __reward`), never in the trainer. */

@@ -420,6 +420,16 @@ bool ares_reward_shapes(const ares_reward *r)
     return any;
 }
 
+double ares_reward_shaping(const ares_reward *r, const ares_sample *s)
+{
+    double added = 0;
+    for (int e = 0; e < r->n; e++) {
+        const ares_shaper *shaper = shaper_of(&r->entries[e]);
+        if (shaper) added += r->entries[e].o.weight * shaper->shape(s);
+    }
+    return added;
+}
+
 /* Right answers that score below the best wrong one of their group: shaping has turned the order round. */
 static void count_inverted(ares_reward *r, const ares_batch *b)
 {

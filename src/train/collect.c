@@ -5,6 +5,7 @@
  * unequal numbers, groups are dealt out again in the order of their draws, so that what is trained on depends on no rank count.
  */
 #include <stdio.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -212,6 +213,34 @@ static void numbers_of(const ares_trainer *t, const draw *d, int64_t n, row_numb
     }
 }
 
+static int on_trial(ares_trainer *t, const draw *d, int (*see)(ares_trainer *t, ares_batch *b, row_numbers *out), row_numbers *out)
+{
+    int64_t n = t->cfg->rollout.n;
+    generate_group *groups = ares_calloc((size_t)d->count + 1, sizeof *groups);
+    for (int64_t g = 0; g < d->count; g++) groups[g] = (generate_group){ .draw = d->numbers[g], .row = d->rows[g], .samples = d->samples + g * n };
+    ares_batch b;
+    ares_batch_init(&b);
+    generate_fill(&b, groups, d->count, n, t->actor.optim.updates);
+    int rc = see(t, &b, out);
+    ares_batch_fini(&b);
+    ares_free(groups);
+    return rc;
+}
+
+/* Scores as the controls would have them shaped if the step ended here (aepo.md 1.4). */
+static int shape_on_trial(ares_trainer *t, ares_batch *b, row_numbers *out)
+{
+    ARES_TRY(controls_provisional(t->controls, b));
+    for (int64_t r = 0; r < b->rows; r++) out[r].score += ares_reward_shaping(t->reward, &b->samples[r]);
+    return ARES_OK;
+}
+
+static bool filters_shaped_scores(const ares_trainer *t)
+{
+    const ares_filter_config *f = &t->cfg->filter;
+    return f->online_filtering && strcmp(f->filter_key, "overall") == 0 && ares_reward_shapes(t->reward);
+}
+
 /* The same of all ranks, as arrays in the order of the draw. */
 static int gather_groups(ares_trainer *t, const draw *d, ares_arena *arena, ares_groups *view)
 {
@@ -219,6 +248,7 @@ static int gather_groups(ares_trainer *t, const draw *d, ares_arena *arena, ares
     row_numbers *mine = ares_arena_calloc(arena, (size_t)(d->count * n) + 1, sizeof *mine);
     ares_str all = { 0 };
     numbers_of(t, d, n, mine);
+    if (filters_shaped_scores(t)) ARES_TRY(on_trial(t, d, shape_on_trial, mine));
     ARES_TRY(ares_world_gather_all(t->world, mine, (size_t)(d->count * n) * sizeof *mine, &all, NULL));
     double *x = ares_arena_calloc(arena, (size_t)rows * 4 + 1, sizeof *x);
     uint8_t *valid = ares_arena_calloc(arena, (size_t)rows + 1, 1);
@@ -258,27 +288,21 @@ static int keep_groups(ares_trainer *t, const draw *d, int64_t kept, ares_arena 
     return ARES_OK;
 }
 
-/* Controls see every group that is answered, the dropped ones included. */
-static int show_generated(ares_trainer *t, const draw *d)
+static int see_generated(ares_trainer *t, ares_batch *b, row_numbers *out)
 {
-    if (!controls_want_generated(t->controls)) return ARES_OK;
-    int64_t n = t->cfg->rollout.n;
-    generate_group *groups = ares_calloc((size_t)d->count + 1, sizeof *groups);
-    for (int64_t g = 0; g < d->count; g++) groups[g] = (generate_group){ .draw = d->numbers[g], .row = d->rows[g], .samples = d->samples + g * n };
-    ares_batch b;
-    ares_batch_init(&b);
-    generate_fill(&b, groups, d->count, n, t->actor.optim.updates);
-    int rc = controls_generated(t->controls, &b);
-    ares_batch_fini(&b);
-    ares_free(groups);
-    return rc;
+    (void)out;
+    return controls_generated(t->controls, b);
 }
+
+/* Controls see every group that is answered, the dropped ones included. */
+static int show_generated(ares_trainer *t, const draw *d) { return controls_want_generated(t->controls) ? on_trial(t, d, see_generated, NULL) : ARES_OK; }
 
 /* ---------------------------------------------------------------- until the batch is full */
 typedef struct rounds {
     ares_resampling s;
     int64_t *kept, *dropped;     /* groups, numbered as they were drawn in the step */
     bool same_prompt;
+    double right[2];             /* of all answers of this rank that were judged right or wrong: sum and number */
 } rounds;
 
 static void open_rounds(const ares_train_config *cfg, rounds *r)
@@ -306,6 +330,11 @@ static int draw_round(ares_trainer *t, rounds *r, int64_t size, draw *d, bool **
     take_share(t, c->arena, d);
     ARES_TRY(ares_world_agree(t->world, answer(t, c->arena, d, m)));
     ARES_TRY(show_generated(t, d));
+    for (int64_t i = 0; i < d->count * n; i++) {
+        if (isnan(d->samples[i].item.accuracy)) continue;
+        r->right[0] += (double)d->samples[i].item.accuracy;
+        r->right[1]++;
+    }
     *keep = ares_arena_calloc(c->arena, (size_t)d->total + 1, sizeof **keep);
     ARES_TRY(keep_groups(t, d, r->s.kept + r->s.surplus, c->arena, *keep, m));
     for (int64_t g = 0; g < d->count; g++)
@@ -373,6 +402,8 @@ static int collect(ares_trainer *t, collection *c, double *scale, ares_metrics *
     open_rounds(t->cfg, &r);
     while ((size = ares_resampling_draw(&r.s)) > 0) ARES_TRY(draw_round(t, &r, size, &d, &keep, c, m));
     ARES_TRY(settle(t, &r, c, &count));
+    ARES_TRY(ares_world_sum_f64(t->world, r.right, 2));
+    if (r.right[1] > 0) ares_metrics_set(m, "reward/accuracy", r.right[0] / r.right[1]); /* of everything generated (aepo.md 1.4) */
     *scale = ares_filter_loss_scale(t->cfg->filter.loss_scaling, r.s.kept + r.s.surplus, r.s.drawn);
     report(t->cfg, &r.s, count, m);
     return ARES_OK;

@@ -87,6 +87,13 @@ int controls_generated(ares_controls *c, const ares_batch *b)
     return ARES_OK;
 }
 
+int controls_provisional(const ares_controls *c, ares_batch *b)
+{
+    EACH(c, k)
+        if (k->control->provisional) ARES_TRY(k->control->provisional(k->state, b));
+    return ARES_OK;
+}
+
 bool controls_want_validation(const ares_controls *c)
 {
     EACH(c, k)

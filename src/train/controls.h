@@ -11,6 +11,7 @@ int controls_observe(ares_controls *c, ares_batch *b, ares_metrics *m);
 int controls_adapt(ares_controls *c, const ares_batch *b, ares_metrics *m);
 bool controls_want_generated(const ares_controls *c);
 int controls_generated(ares_controls *c, const ares_batch *b);
+int controls_provisional(const ares_controls *c, ares_batch *b);        /* what a shaped score needs, for a filter */
 bool controls_want_validation(const ares_controls *c);
 int controls_validate(ares_controls *c, ares_batch *b, ares_metrics *m);
 void controls_skip(const ares_controls *c, ares_loader *l);            /* prompts that shall not come again */

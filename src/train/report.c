@@ -82,7 +82,7 @@ int ares_report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *
     ARES_TRY(put(t, m, "prompt_length", &prompt));
     ARES_TRY(put_mean(t, m, "prompt_length/clip_ratio", full, (double)b->rows));
     ARES_TRY(put_mean(t, m, "reward/overall", score.sum, score.count));
-    ARES_TRY(put_mean(t, m, "reward/accuracy", accuracy, judged));
+    ARES_TRY(put_mean(t, m, "reward/batch_accuracy", accuracy, judged)); /* reward/accuracy is that of all answers, the filtered ones included */
     for (int i = 0; i < ares_reward_count(t->reward); i++) {
         char key[160];
         double sum = 0;

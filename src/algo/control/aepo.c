@@ -397,6 +397,29 @@ static void write_kl_weight(const aepo *s, ares_batch *b, const double *soft_cos
     }
 }
 
+/* Before the first threshold the rows on trial give one, for them alone; before a difficulty's first target the group's own mean is it. */
+static int provisional(const void *state, ares_batch *b)
+{
+    aepo s = *(const aepo *)state; /* what is changed here is forgotten */
+    ares_arena arena = { 0 };
+    control_gathered all = { 0 };
+    control_sample *local = ares_arena_calloc(&arena, (size_t)b->rows + 1, sizeof *local);
+    int rc = survey(&s, b, true, false, NULL, NULL, NULL, local, &arena, &all);
+    for (int64_t g = 0; g < b->groups && rc == ARES_OK; g++) {
+        int64_t first = b->group_start[g], end = b->group_start[g + 1];
+        double accuracy = 0, hwe = 0, n = (double)(end - first);
+        for (int64_t r = first; r < end; r++) accuracy += (double)b->samples[r].accuracy, hwe += local[r].hwe;
+        ares_difficulty d = ares_difficulty_of(accuracy / n);
+        for (int64_t r = first; r < end; r++) {
+            tell_sample(&s, &b->samples[r], d, local[r].hwe);
+            if (!s.target_known[d]) b->samples[r].hwe_target = (float)ares_aepo_target(hwe / n, AEPO_BY_DIFFICULTY(s.options, target_coef)[d]);
+        }
+    }
+    control_gathered_fini(&all);
+    ares_arena_fini(&arena);
+    return rc;
+}
+
 static int observe_in(aepo *s, ares_batch *b, ares_metrics *m, ares_arena *arena, control_gathered *all)
 {
     control_sample *local = ares_arena_calloc(arena, (size_t)b->rows + 1, sizeof *local);
@@ -643,6 +666,7 @@ const ares_control ares_control_aepo = {
     .load = aepo_load,
     .close = close_state,
     .generated = generated,
+    .provisional = provisional,
     .dropped = dropped,
     .validate = validate,
     .bootstrap = bootstrap,

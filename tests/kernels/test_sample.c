@@ -375,7 +375,7 @@ static int by_raw_logit(const void *a, const void *b) /* NaN and -inf, which are
 
 /*
  * Tokens against a sort of the row's logits, log-probs against the head's bits at temperature 1; nothing else of a row may
- * change with them. Seen to fail with >= where the lists take ties, and with the log-prob at the sampling temperature.
+ * change with them. Seen to fail with ties to the higher id, and with the log-prob at the sampling temperature.
  */
 TEST(the_likely_tokens_are_the_first_of_a_sort_with_the_heads_log_probs)
 {

@@ -32,7 +32,9 @@ typedef struct sample_job {
     row_plan *plan;            /* [rows] */
     vocab_part *part, *part_1; /* [rows][chunks]; at temperature 1: NULL when not wanted */
     best *best;                /* [rows][chunks] */
-    likely *likely;            /* [rows][chunks][n_likely]: of each chunk, in order; the first with token -1 ends a list */
+    likely *likely;            /* [workers][rows][n_likely]: of the chunks a worker took, in order */
+    int32_t *n_likely;         /* [workers][rows] */
+    int workers;
 } sample_job;
 
 /* Sixteen counters at once: the words of tokens 4 c .. 4 c + 63, in token order. */
@@ -136,29 +138,30 @@ static void greedy_chunk(const float *z, int n, int32_t first, best *b)
     }
 }
 
-/* Puts x behind what is not below it: of equal logits the one that came first, the lower id, stays first. */
+static inline bool likelier(likely a, likely b) { return a.z > b.z || (a.z == b.z && a.token < b.token); }
+
+/* Into its place in a list of the most likely; an order without equals, so that it does not matter in which order they come. */
 static inline int list_likely(likely *list, int n, int most, likely x)
 {
-    int at = n < most ? n : most - 1;
-    for (; at > 0 && x.z > list[at - 1].z; at--) list[at] = list[at - 1];
+    if (n == most && !likelier(x, list[n - 1])) return n;
+    int at = n < most ? n : n - 1;
+    for (; at > 0 && likelier(x, list[at - 1]); at--) list[at] = list[at - 1];
     list[at] = x;
     return n < most ? n + 1 : n;
 }
 
-static void likely_chunk(const float *z, int width, int32_t first, int most, likely *list)
+/* A list goes on from chunk to chunk: soon hardly a logit reaches its last one, and no other is looked at. */
+static int likely_chunk(const float *z, int width, int32_t first, int most, likely *list, int n)
 {
-    int n = 0;
-    float least = -INFINITY; /* of a full list: what does not beat it is not looked at */
     for (int i = 0; i < width; i += 16) {
-        uint32_t may = v16m_bits(v16_gt(vocab_load(z + i, width - i, v16_set1(1.0f)), v16_set1(least)));
+        v16 logit = vocab_load(z + i, width - i, v16_set1(1.0f));
+        uint32_t may = v16m_bits(n < most ? v16_gt(logit, v16_set1(-INFINITY)) : v16_ge(logit, v16_set1(list[n - 1].z)));
         for (; may; may &= may - 1) {
             int j = __builtin_ctz(may);
-            if (!(z[i + j] > least)) continue;
             n = list_likely(list, n, most, (likely){ z[i + j], first + i + j });
-            if (n == most) least = list[n - 1].z;
         }
     }
-    if (n < most) list[n].token = -1;
+    return n;
 }
 
 static void chunk_task(void *ctx, int64_t task, int worker)
@@ -185,7 +188,9 @@ static void chunk_task(void *ctx, int64_t task, int worker)
         else if (a->forced[row] >= token && a->forced[row] < token + width)
             b = (best){ 0.0f, z[a->forced[row] - token], a->forced[row] };
         j->best[at] = b;
-        if (a->n_likely) likely_chunk(z, width, token, a->n_likely, j->likely + at * a->n_likely);
+        if (!a->n_likely) continue;
+        int64_t list = worker * j->rows + first + r;
+        j->n_likely[list] = likely_chunk(z, width, token, a->n_likely, j->likely + list * a->n_likely, j->n_likely[list]);
     }
 }
 
@@ -337,17 +342,14 @@ static best pick_filtered(const sample_job *j, int64_t r, float max, int worker)
 
 /* ------------------------------------------------------------------ rows */
 
-/* The chunks' lists become the row's, in the order of the chunks: ids only rise, so that ties keep their order. */
+/* The workers' lists become the row's. */
 static void merge_likely(const sample_job *j, int64_t r, const vocab_total *one)
 {
     const ares_sample_args *a = j->a;
     int n = 0, most = a->n_likely;
     likely list[ARES_LIKELY_MAX];
-    for (int64_t c = 0; c < j->chunks; c++) {
-        const likely *of = j->likely + (r * j->chunks + c) * most;
-        for (int i = 0; i < most && of[i].token >= 0 && (n < most || of[i].z > list[n - 1].z); i++)
-            n = list_likely(list, n, most, of[i]);
-    }
+    for (int64_t at = r; at < j->workers * j->rows; at += j->rows)
+        for (int i = 0; i < j->n_likely[at]; i++) n = list_likely(list, n, most, j->likely[at * most + i]);
     for (int i = 0; i < most; i++) {
         a->likely_token[(j->row + r) * most + i] = i < n ? list[i].token : -1;
         a->likely_log_prob[(j->row + r) * most + i] = i < n ? vocab_log_prob(one, list[i].z) : -INFINITY;
@@ -405,20 +407,24 @@ void ARES_K(sample)(ares_device *d, const ares_sample_args *a)
     ARES_ASSERT(a->w->layout == ARES_PANEL32 && a->vocab <= a->w->n && a->w->dtype != ARES_F16);
     ARES_ASSERT(!a->log_prob_1 == !a->entropy_1 && a->n_likely >= 0 && a->n_likely <= ARES_LIKELY_MAX);
     int64_t chunks = vocab_chunks(a->vocab), filtered = 0, rows;
+    int workers = ares_pool_threads(d->pool);
     for (int64_t row = 0; row < a->rows; row += rows) {
         rows = rows_from(a, row, &filtered);
-        size_t parts = (size_t)(rows * chunks), logits = (size_t)(filtered * a->vocab);
+        size_t parts = (size_t)(rows * chunks), logits = (size_t)(filtered * a->vocab), lists = a->n_likely ? (size_t)(workers * rows) : 0;
         char *scratch = kernels_scratch(d, KERNELS_SHARED,
-                                        parts * (2 * sizeof(vocab_part) + sizeof(best) + (size_t)a->n_likely * sizeof(likely)) +
+                                        parts * (2 * sizeof(vocab_part) + sizeof(best)) +
+                                            lists * ((size_t)a->n_likely * sizeof(likely) + sizeof(int32_t)) +
                                             (size_t)rows * sizeof(row_plan) + logits * sizeof(float));
         sample_job j = {
-            .d = d, .a = a, .row = row, .rows = rows, .chunks = chunks, .plan = (void *)scratch
+            .d = d, .a = a, .row = row, .rows = rows, .chunks = chunks, .plan = (void *)scratch, .workers = workers
         };
         j.part = (void *)(j.plan + rows);
         j.part_1 = a->log_prob_1 || a->n_likely ? j.part + parts : NULL;
         j.best = (void *)(j.part + 2 * parts);
         j.likely = (void *)(j.best + parts);
-        float *kept = (void *)(j.likely + parts * (size_t)a->n_likely);
+        j.n_likely = (void *)(j.likely + lists * (size_t)a->n_likely);
+        float *kept = (void *)(j.n_likely + lists);
+        if (lists) memset(j.n_likely, 0, lists * sizeof *j.n_likely);
         for (int64_t r = 0; r < rows; r++) {
             bool greedy = !(a->temperature[row + r] > 0.0f), forced = a->forced && a->forced[row + r] >= 0;
             ARES_ASSERT(!forced || a->forced[row + r] < a->vocab);
@@ -432,7 +438,7 @@ void ARES_K(sample)(ares_device *d, const ares_sample_args *a)
                 kept += a->vocab;
             }
         }
-        j.rows_a_task = vocab_rows_a_task(rows, chunks, ares_pool_threads(d->pool));
+        j.rows_a_task = vocab_rows_a_task(rows, chunks, workers);
         kernels_run(d, vocab_work_us(a->w, rows, a->vocab),
                     (rows + j.rows_a_task - 1) / j.rows_a_task * chunks, chunk_task, &j);
         kernels_run(d, (double)parts / 50 + (double)logits / 1e3, rows, row_task, &j);

@@ -290,6 +290,56 @@ TEST_MPI(two_ranks_begin_aepo_as_one)
     CHECK_EQ(test_shell(NULL, "cmp '%s' '%s'", test_file("alone/bootstrap.json"), test_file("two/bootstrap.json")), 0);
 }
 
+/* The studies' scripts on a copy of their folder, with the small model of these tests and runs of two steps. */
+static int study(ares_str *out, const char *words)
+{
+    ares_str_clear(out);
+    return test_shell(out,
+                      "set -e; cd '%s'; mkdir -p models runs/AEPO/tiny_start; touch runs/AEPO/tiny_start/DONE; [ -e experiments ] || cp -r '%s' experiments; [ -e models/tiny ] || ln -s '%s' models/tiny\n"
+                      "printf '#!/bin/sh\\nexec \"%s\" \"$@\"\\n' > program; chmod +x program\n"
+                      "ARES_TRAIN=\"$PWD/program\" experiments/AEPO/%s trainer.max_steps=2 worker.actor.model.model_path=models/tiny worker.reward.accuracy=random data.rollout_batch_size=2 "
+                      "worker.actor.global_batch_size=2 worker.rollout.n=4 data.max_response_length=12 data.bootstrap_batch_size=240 trainer.val_before_train=false 2>&1",
+                      test_dir(), test_source("experiments"), e2e_model(), test_program(), words);
+}
+
+static int count(const char *text, const char *part)
+{
+    int n = 0;
+    for (const char *at = text; (at = strstr(at, part)); at++) n++;
+    return n;
+}
+
+TEST_SLOW(a_study_goes_on_after_a_failure_and_skips_what_is_finished)
+{
+    ares_str out = { 0 };
+    CHECK_EQ(ares_dir_make(test_file("runs/AEPO/ablation/tiny/no_filtering/seed_2")), ARES_OK);
+    e2e_write("runs/AEPO/ablation/tiny/no_filtering/seed_2/config.yaml", "data: {seed: 7}\n"); /* of another run: refused */
+    CHECK_MSG(study(&out, "ablation.sh --tiny --seeds '1 2'") == 1, "%s", out.data);
+    CHECK_CONTAINS(out.data, "failed: runs/AEPO/ablation/tiny/no_filtering/seed_2\n");
+    CHECK_CONTAINS(out.data, "| plain GRPO        | 2    |");
+    CHECK_CONTAINS(out.data, "| no filtering      | 1    |");
+    CHECK_EQ(test_shell(NULL, "rm -r '%s'", test_file("runs/AEPO/ablation/tiny/no_filtering/seed_2")), 0);
+    CHECK_MSG(study(&out, "ablation.sh --tiny --seeds '1 2'") == 0, "%s", out.data);
+    CHECK_EQ(count(out.data, " is finished\n"), 9);
+    CHECK_CONTAINS(out.data, "| no filtering      | 2    |");
+    CHECK_CONTAINS(out.data, "figure: runs/AEPO/ablation/tiny/length.svg");
+    CHECK(ares_file_exists(test_file("runs/AEPO/ablation/tiny/accuracy.svg")) && ares_file_exists(test_file("runs/AEPO/ablation/tiny/table.md")));
+    ares_str_fini(&out);
+}
+
+TEST_SLOW(the_sweeps_have_nine_variants_each)
+{
+    static const char *const sweeps[] = { "sweep_entropy", "sweep_kl" };
+    ares_str out = { 0 };
+    for (int i = 0; i < 2; i++) {
+        char words[64];
+        snprintf(words, sizeof words, "%s.sh --tiny --seeds 1", sweeps[i]);
+        CHECK_MSG(study(&out, words) == 0, "%s", out.data);
+        CHECK_EQ(test_shell(NULL, "test $(ls -d '%s'/runs/AEPO/%s/tiny/*/seed_1/DONE | wc -l) = 9", test_dir(), sweeps[i]), 0);
+    }
+    ares_str_fini(&out);
+}
+
 /* experiments/AEPO/tiny.yaml as it stands, with fewer steps: boxed sums, a model that was taught to answer them. */
 TEST_SLOW(the_experiment_puts_aepo_to_work_and_it_costs_next_to_nothing)
 {

@@ -551,3 +551,54 @@ TEST_MPI(two_ranks_remember_what_one_would)
     close_subject(&whole);
     ares_world_close(w);
 }
+
+TEST(groups_on_trial_are_told_what_is_known_and_teach_nothing)
+{
+    static const char *const words[] = { "algorithm.aepo=true", "worker.rollout.window_size=2" };
+    static const float h[6] = { 0, 2, 2, 0, 0, 0 };
+    name_rows();
+    subject s = { 0 }, other = { 0 };
+    if (!open_subject(&s, "aepo", words, 2) || !open_subject(&other, "aepo", words, 2)) return;
+    ares_batch b;
+    for (int round = 0; round < 2; round++) {
+        one_prompt(&b, 3, 4, h, 6); /* always right: easy, whatever training has seen */
+        CHECK_OK(s.c->provisional(s.state, &b));
+        CHECK_EQ(b.samples[0].difficulty, ARES_EASY);
+        CHECK_EQ(b.samples[0].hwe_count, 1);
+        CHECK_NEAR(b.samples[0].hwe_target, 1, 0); /* the group's own mean; then the target that the step has set */
+        CHECK_NEAR(b.samples[0].entropy_alpha, 0.5, 0);
+        CHECK(!b.hwe && !b.kl_weight);
+        ares_batch_fini(&b);
+        same_state(&s, &other);
+        one_prompt(&b, 3, 4, h, 6);
+        CHECK_OK(s.c->observe(s.state, &b, NULL));
+        ares_batch_fini(&b);
+        one_prompt(&b, 3, 4, h, 6);
+        CHECK_OK(other.c->observe(other.state, &b, NULL));
+        ares_batch_fini(&b);
+    }
+    close_subject(&s);
+    close_subject(&other);
+}
+
+TEST(a_window_longer_than_any_answer_marks_nothing_and_tau_is_the_first_entropy)
+{
+    static const char *const words[] = { "algorithm.aepo=true", "worker.rollout.window_size=50", "worker.actor.dynamic_kl_loss=true" };
+    static const float h[6] = { 0.5, 2, 2, 0, 0, 0 };
+    name_rows();
+    subject s = { 0 };
+    if (!open_subject(&s, "aepo", words, 3)) return;
+    ares_batch b;
+    ares_metrics *m = ares_metrics_new();
+    one_prompt(&b, 3, 2, h, 6);
+    if (CHECK_OK(s.c->observe(s.state, &b, m))) {
+        double tau = 0;
+        CHECK(ares_metrics_get(m, "aepo/tau", &tau));
+        CHECK_NEAR(tau, 0.5, 1e-12);
+        for (int64_t i = 0; i < b.tokens; i++) CHECK(!b.hwe[i] && b.window_entropies[i] == -1 && b.kl_weight[i] == 1);
+        CHECK_NEAR(b.samples[0].hwe_target, 0, 0);
+    }
+    ares_metrics_free(m);
+    ares_batch_fini(&b);
+    close_subject(&s);
+}

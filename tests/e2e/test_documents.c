@@ -18,7 +18,7 @@ TEST(base_yaml_is_a_valid_configuration_but_for_what_is_required)
 
 TEST(the_examples_configurations_are_valid)
 {
-    static const char *const words[] = { "--config examples/quickstart/config.yaml", "--config examples/tiny/rl.yaml", "sft --config examples/sft/config.yaml", "sft --config examples/sft/config.yaml --config examples/tiny/sft.yaml",
+    static const char *const words[] = { "--config examples/quickstart/config.yaml", "--config examples/dapo/config.yaml", "--config examples/tiny/rl.yaml", "sft --config examples/sft/config.yaml", "sft --config examples/sft/config.yaml --config examples/tiny/sft.yaml",
                                          "--config examples/quickstart/config.yaml --config examples/reward_command/config.yaml" };
     for (int i = 0; i < ARES_COUNT(words); i++) {
         ares_str out = { 0 };

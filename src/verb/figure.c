@@ -64,7 +64,7 @@ static void write_axes(const figure *f, const axis *x, const axis *y, ares_str *
         double at = across(x, v);
         ares_str_addf(out, "<path d=\"M%.1f %dv5\" stroke=\"#444444\"/>\n", at, TOP + HEIGHT);
         snprintf(place, sizeof place, "x=\"%.1f\" y=\"%d\" text-anchor=\"middle\"", at, TOP + HEIGHT + 20);
-        snprintf(number, sizeof number, "%.*f", x->decimals, v);
+        snprintf(number, sizeof number, "%.*f", x->decimals, fabs(v) < 1e-9 * x->step ? 0 : v); /* no -0 */
         write_text(out, place, number);
     }
     ares_str_addf(out, "<path d=\"M%d %dv%dh%d\" fill=\"none\" stroke=\"#444444\"/>\n", LEFT, TOP, HEIGHT, WIDTH);

@@ -89,6 +89,7 @@ TEST(a_figure_has_its_points_where_the_numbers_are)
     ares_str svg = { 0 };
     figure_write_svg(&(figure){ "t", "s", "x", "y", curves, 1 }, &svg);
     CHECK_CONTAINS(svg.data, "d=\"M76.0 424.0L716.0 77.8\"");                                    /* 0 at the foot, 1 just under the top */
+    CHECK(!strstr(svg.data, ">-0<"));
     CHECK_CONTAINS(svg.data, "d=\"M76.0 250.9L716.0 77.8L716.0 250.9L76.0 424.0Z\"");            /* up along high, back along low */
     ares_str_clear(&svg);
     figure_write_svg(&(figure){ "t", "s", "x", "y", curves + 1, 2 }, &svg);

@@ -275,8 +275,8 @@ int ares_train_copy_tokenizer(const char *from, const char *to);                
 int ares_report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *m); /* (report.c) the usual metrics, over all ranks */
 
 /* The table at the end of a run, on stdout and in summary.txt: the same questions before and after, validation before and
- * after, where everything lies. (summary.c) */
-int ares_train_summary(const char *run_dir, const ares_metrics *after);
+ * after, where everything lies; all of it from the run's files. (summary.c) */
+int ares_train_summary(const char *run_dir);
 
 /* The run: train from a configuration until done, stopped or failed. */
 int ares_train_run(ares_config *cfg, const ares_train_config *c, ares_world *world);

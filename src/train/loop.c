@@ -290,7 +290,7 @@ int train_run(const run_kind *kind, ares_config *cfg, const ares_train_config *c
     }
     if (rc == ARES_OK && !c->trainer.val_only && t->step == 0) rc = bootstrap(&r);
     if (rc == ARES_OK && !c->trainer.val_only) rc = train(&r);
-    if (rc == ARES_OK && lead(&r)) rc = ares_train_summary(r.dir.path.data, r.metrics);
+    if (rc == ARES_OK && lead(&r)) rc = ares_train_summary(r.dir.path.data);
     if (rc == ARES_OK && lead(&r)) rc = rundir_finish(&r.dir);
     if (r.tracker) {
         int closed = ares_tracker_close(r.tracker);

@@ -84,39 +84,42 @@ static void questions(FILE *out, const char *run_dir, int64_t last_step)
     ares_str_fini(&path);
 }
 
-/* The row of metrics.jsonl logged before the first step; NULL when there was no validation then. */
-static const ares_json *first_metrics(const char *run_dir, ares_arena *arena)
+/* A row of metrics.jsonl: the first, which is NULL when there was no validation before the first step, or the last. */
+static const ares_json *metrics_row(const char *run_dir, bool last, ares_arena *arena)
 {
     ares_str path = { 0 }, text = { 0 };
     const ares_json *row = NULL;
     int64_t step = -1;
-    if (ares_file_exists(ares_path_join(&path, run_dir, "metrics.jsonl")) && ares_file_read(path.data, &text) == ARES_OK) {
-        char *end = memchr(text.data, '\n', text.len);
-        ares_view line = { ares_arena_copy(arena, text.data, end ? (size_t)(end - text.data) : text.len), end ? (size_t)(end - text.data) : text.len };
-        if (ares_json_parse(arena, line, "metrics.jsonl", &row) != ARES_OK || ares_json_get_i64(row, "step", -1, &step) != ARES_OK || step != 0) row = NULL;
+    if (ares_file_exists(ares_path_join(&path, run_dir, "metrics.jsonl")) && ares_file_read(path.data, &text) == ARES_OK && text.len) {
+        size_t begin = last ? text.len - 1 : 0, end;
+        while (last && begin > 0 && text.data[begin - 1] != '\n') begin--;
+        for (end = begin; end < text.len && text.data[end] != '\n';) end++;
+        ares_view line = { ares_arena_copy(arena, text.data + begin, end - begin), end - begin };
+        if (ares_json_parse(arena, line, "metrics.jsonl", &row) != ARES_OK || ares_json_get_i64(row, "step", -1, &step) != ARES_OK || (!last && step != 0)) row = NULL;
     }
     ares_str_fini(&path);
     ares_str_fini(&text);
     return row;
 }
 
-static void write_summary(FILE *out, const char *run_dir, const ares_metrics *after)
+static void write_summary(FILE *out, const char *run_dir)
 {
     ares_arena arena = { 0 };
     ares_str path = { 0 }, name = { 0 };
-    const ares_json *before = first_metrics(run_dir, &arena);
+    const ares_json *before = metrics_row(run_dir, false, &arena), *after = metrics_row(run_dir, true, &arena);
     int64_t step = 0;
     if (ares_checkpoint_latest(ares_path_join(&path, run_dir, "checkpoints"), &name) == ARES_OK && name.len) sscanf(name.data, "step_%lld", (long long *)&step);
     questions(out, run_dir, step);
     bool title = false;
-    for (int i = 0; i < ares_metrics_count(after); i++) {
-        const char *key = ares_metrics_name(after, i);
+    for (int64_t i = 0; after && i < after->count; i++) {
+        const char *key = after->members[i].key.data;
+        double value = after->members[i].value->number;
         if (strncmp(key, "val/", 4) != 0) continue;
         if (!title) fprintf(out, "\n%-44s%10s%10s\n", "validation", "before", "after");
         title = true;
         const ares_json *old = before && step ? ares_json_get(before, key) : NULL;
-        if (old) fprintf(out, "%-44s%10.3f%10.3f\n", key, old->number, ares_metrics_value(after, i));
-        else fprintf(out, "%-44s%10s%10.3f\n", key, "", ares_metrics_value(after, i));
+        if (old) fprintf(out, "%-44s%10.3f%10.3f\n", key, old->number, value);
+        else fprintf(out, "%-44s%10s%10.3f\n", key, "", value);
     }
     fprintf(out, "\nrun directory  %s\n", run_dir);
     if (name.len) fprintf(out, "model          %s/checkpoints/%s/model\n", run_dir, name.data);
@@ -126,13 +129,13 @@ static void write_summary(FILE *out, const char *run_dir, const ares_metrics *af
     ares_str_fini(&name);
 }
 
-int ares_train_summary(const char *run_dir, const ares_metrics *after)
+int ares_train_summary(const char *run_dir)
 {
     char *text = NULL;
     size_t len = 0;
     FILE *out = open_memstream(&text, &len);
     ARES_ASSERT(out);
-    write_summary(out, run_dir, after);
+    write_summary(out, run_dir);
     ares_error_clear(); /* a file that is not there leaves its part of the table out */
     ARES_ASSERT(fclose(out) == 0);
     fwrite(text, 1, len, stdout);

@@ -221,6 +221,17 @@ TEST(a_run_killed_while_it_saves_goes_on_from_the_checkpoint_before)
     if (runs(NULL, "whole", "trainer.save_freq=1 trainer.max_steps=24")) same("whole", "part", 24);
 }
 
+TEST(a_run_killed_behind_its_last_checkpoint_still_tells_what_it_learnt)
+{
+    ares_str out = { 0 };
+    REQUIRE(runs(NULL, "run", ""));
+    CHECK_EQ(test_shell(NULL, "cd '%s' && rm DONE && mv summary.txt before.txt", test_file("run")), 0);
+    REQUIRE(runs(&out, "run", ""));
+    CHECK_CONTAINS(out.data, "step 6 of 6");
+    CHECK_EQ(test_shell(NULL, "cd '%s' && test -e DONE && grep -q 'val/accuracy .*[0-9]  *[0-9]' summary.txt && cmp summary.txt before.txt", test_file("run")), 0);
+    ares_str_fini(&out);
+}
+
 /* ---------------------------------------------------------------- data */
 
 TEST(a_data_set_that_ends_within_a_batch_begins_again)

@@ -118,7 +118,7 @@ double e2e_metric(const char *run, int64_t step, const char *name)
 /* Times, and what tells how the work was cut. */
 static bool of_speed(ares_view key)
 {
-    return ares_view_starts(key, ARES_VIEW("timing_s/")) || ares_view_starts(key, ARES_VIEW("timing_per_token_ms/")) || ares_view_starts(key, ARES_VIEW("perf/")) ||
+    return ares_view_starts(key, ARES_VIEW("timing_")) || ares_view_starts(key, ARES_VIEW("timing_per_token_ms/")) || ares_view_starts(key, ARES_VIEW("perf/")) ||
            ares_view_is(key, "rollout/forward_passes") || ares_view_is(key, "rollout/preemptions");
 }
 

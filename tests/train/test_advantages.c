@@ -1,7 +1,7 @@
 /*
  * Every advantage estimator in a first update: the gradient is libtorch's autograd of PPO over the same rows, with advantages that this
  * file computes by plain loops. Tokens of an environment stand among the policy's.
- * Seen to fail: with rloo's n / (n - 1) left out, with gae's masked tokens not skipped, with gpg's scale over the group.
+ * Seen to fail: with rloo's n / (n - 1) left out, with gae's masked tokens not skipped.
  */
 #include "gradient.h"
 

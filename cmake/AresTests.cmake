@@ -54,8 +54,8 @@ foreach(room IN LISTS ARES_ROOMS ITEMS e2e)
     ares_add_ctests(${room} test_${room} "${sources}")
 endforeach()
 
-# The CUDA twins of algo with every thread a fiber: test_algo runs them where there is no card.
-if(TARGET test_algo)
+# The CUDA twins of algo with every thread a fiber: test_algo runs them where there is no card. Sanitizers know no fibers.
+if(TARGET test_algo AND NOT ARES_SANITIZE)
     add_library(ares_algo_emulated SHARED ${CMAKE_SOURCE_DIR}/tests/gpu/emulate/emulate.cpp)
     target_include_directories(ares_algo_emulated PRIVATE ${CMAKE_SOURCE_DIR}/tests/gpu/emulate ${CMAKE_SOURCE_DIR}/src/algo)
     target_link_libraries(ares_algo_emulated PRIVATE ares_flags)

@@ -49,7 +49,7 @@ static bool start(setup *s, const char *variant, const char *weights, int64_t ma
                            .actor = { .model_path = path, .global_batch_size = GROUPS },
                            .critic = { .dtype = "fp32", .gradient_checkpointing = true, .global_batch_size = ARES_NULL_I64, .ppo_epochs = 1, .max_grad_norm = 1e9, .cliprange_value = 0.05,
                                        .loss_avg_mode = "token-mean", .max_token_len = max_tokens, .share_prompts = share },
-                           .critic_optim = { .lr = 0, .betas = { betas, 2 }, .eps = 1e-8, .scheduler = "constant", .warmup_steps = 0 },
+                           .critic_optim = { .strategy = "adamw", .lr = 0, .betas = { betas, 2 }, .eps = 1e-8, .scheduler = "constant", .warmup_steps = 0 },
                            .rollout = { .seed = 3 } } };
     return CHECK_OK(ares_device_open("cpu", 2, &s->device)) && CHECK_OK(ares_critic_open(&s->critic, &s->cfg, &s->device, NULL, 1, weights));
 }

@@ -283,7 +283,7 @@ static void update(const result *x, int threads, int64_t micro, bool recompute, 
     ares_train_config cfg = { .data = { .max_response_length = NEW }, .algorithm = { .adv_estimator = "grpo", .kl_penalty = "low_var_kl", .disable_kl = true },
                               .loss = { .loss_type = "default", .clip_ratio_low = 0.2, .clip_ratio_high = 0.3, .clip_ratio_dual = 3, .loss_avg_mode = "token-mean", .entropy_coeff = 0.01, ARES_LOSS_DEFAULTS },
                               .actor = { .global_batch_size = PROMPTS, .max_token_len = micro, .share_prompts = true, .ppo_epochs = 2, .max_grad_norm = 1, .gradient_checkpointing = recompute },
-                              .optim = { .lr = 1e-3, .betas = { betas, 2 }, .eps = 1e-8, .weight_decay = 0.01, .scheduler = "constant", .warmup_steps = 0 }, .rollout = { .temperature = 1 } };
+                              .optim = { .strategy = "adamw", .lr = 1e-3, .betas = { betas, 2 }, .eps = 1e-8, .weight_decay = 0.01, .scheduler = "constant", .warmup_steps = 0 }, .rollout = { .temperature = 1 } };
     ares_metrics *metrics = ares_metrics_new();
     double exact = -1, norm = 0;
     CHECK_OK(ares_actor_open(&a, &cfg, m, NULL, 10));

@@ -118,7 +118,7 @@ static ares_train_config train_config(const options *o, int64_t groups)
                                 .algorithm = { .adv_estimator = "grpo", .norm_adv_by_std_in_grpo = true, .kl_penalty = "low_var_kl", .use_kl_loss = o->beta > 0, .disable_kl = !(o->beta > 0), .kl_coef = o->beta },
                                 .loss = { .loss_type = "default", .clip_ratio_low = 0.2, .clip_ratio_high = 0.2, .clip_ratio_dual = 10, .loss_avg_mode = "token-mean", ARES_LOSS_DEFAULTS },
                                 .actor = { .model_path = o->model, .dtype = o->dtype, .global_batch_size = groups, .max_token_len = o->micro, .share_prompts = true, .ppo_epochs = 1, .max_grad_norm = 1 },
-                                .optim = { .lr = 1e-6, .betas = { betas, 2 }, .eps = 1e-8, .scheduler = "constant", .warmup_steps = 0 },
+                                .optim = { .strategy = "adamw", .lr = 1e-6, .betas = { betas, 2 }, .eps = 1e-8, .scheduler = "constant", .warmup_steps = 0 },
                                 .ref = { .dtype = "fp32" }, .rollout = { .temperature = 1, .n = o->samples } };
 }
 
@@ -202,7 +202,7 @@ static int grpo_step(const options *o, ares_model *m, ares_rollout *r, ares_refe
     }
     ARES_TRY(ares_actor_log_probs(a, b));
     if (ref) ARES_TRY(ares_reference_log_probs(ref, b));
-    ARES_TRY(ares_adv_find("grpo")->compute(&a->cfg->algorithm, b));
+    ARES_TRY(ares_adv_find("grpo")->compute(&a->cfg->algorithm, NULL, b));
     int rc = ares_actor_update(a, b, metrics);
     double exact = -1;
     ares_metrics_get(metrics, "exact/rollout_train_max_abs", &exact);

@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "controls.h"
-#include "triggers.h"
 #include "published.h"
+#include "triggers.h"
 
 ARES_OPTION_TABLE(actor_options, ares_actor_config, ARES_ACTOR_OPTIONS)
 ARES_OPTION_TABLE(optim_options, ares_optim_config, ARES_OPTIM_OPTIONS)

@@ -303,6 +303,7 @@ typedef struct rounds {
     int64_t *kept, *dropped;     /* groups, numbered as they were drawn in the step */
     bool same_prompt;
     double right[2];             /* of all answers of this rank that were judged right or wrong: sum and number */
+    double tokens;               /* of all answers of this rank */
 } rounds;
 
 static void open_rounds(const ares_train_config *cfg, rounds *r)
@@ -331,6 +332,7 @@ static int draw_round(ares_trainer *t, rounds *r, int64_t size, draw *d, bool **
     ARES_TRY(ares_world_agree(t->world, answer(t, c->arena, d, m)));
     ARES_TRY(show_generated(t, d));
     for (int64_t i = 0; i < d->count * n; i++) {
+        r->tokens += d->samples[i].completion.n_tokens;
         if (isnan(d->samples[i].item.accuracy)) continue;
         r->right[0] += (double)d->samples[i].item.accuracy;
         r->right[1]++;
@@ -403,7 +405,9 @@ static int collect(ares_trainer *t, collection *c, double *scale, ares_metrics *
     while ((size = ares_resampling_draw(&r.s)) > 0) ARES_TRY(draw_round(t, &r, size, &d, &keep, c, m));
     ARES_TRY(settle(t, &r, c, &count));
     ARES_TRY(ares_world_sum_f64(t->world, r.right, 2));
+    ARES_TRY(ares_world_sum_f64(t->world, &r.tokens, 1));
     if (r.right[1] > 0) ares_metrics_set(m, "reward/accuracy", r.right[0] / r.right[1]); /* of everything generated (aepo.md 1.4) */
+    ares_metrics_set(m, "rollout/generated_tokens", r.tokens);
     *scale = ares_filter_loss_scale(t->cfg->filter.loss_scaling, r.s.kept + r.s.surplus, r.s.drawn);
     report(t->cfg, &r.s, count, m);
     return ARES_OK;

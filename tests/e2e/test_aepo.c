@@ -130,6 +130,15 @@ static int64_t check_rows(const char *run, int step)
     return marked;
 }
 
+/* rollout/generated_tokens is of everything that was sampled: 24 prompts x 4 in the pass, then what each step drew. */
+static void check_generated(const char *run)
+{
+    double of_pass = e2e_metric(run, 0, "rollout/generated_tokens"), drawn = e2e_metric(run, 1, "filter/generated_groups");
+    CHECK(of_pass >= ROWS * 4 && of_pass <= ROWS * 4 * 12);
+    CHECK(e2e_metric(run, 1, "rollout/generated_tokens") <= drawn * 4 * 12);
+    CHECK(e2e_metric(run, 1, "rollout/generated_tokens") > e2e_metric(run, 1, "response_length/mean") * 16);
+}
+
 TEST(a_run_leaves_all_of_aepo_at_work)
 {
     ares_str out = { 0 };
@@ -142,6 +151,7 @@ TEST(a_run_leaves_all_of_aepo_at_work)
         double count = 0;
         for (int k = 0; k < 3; k++) count += e2e_metric("run", 0, of_bucket("bootstrap", k, "/count"));
         CHECK_EQ(count, ROWS);
+        check_generated("run");
         CHECK(!isnan(e2e_metric("run", 16, "val/aepo/tau")));
     }
     ares_str_fini(&out);

@@ -618,8 +618,10 @@ static int bootstrap_finish(void *state, ares_metrics *m)
     int64_t n = ares_map_count(s->bootstrap_index);
     if (!n) return ares_fail(ARES_ESTATE, "%s: the bootstrap pass has seen no prompt", aepo_who);
     ares_aepo_prompt *prompts = ares_calloc((size_t)n, sizeof *prompts);
+    double tokens = 0;
     for (int64_t i = 0; i < n; i++) {
         const aepo_seen *p = &s->bootstrap_seen[i];
+        tokens += p->length;
         prompts[i] = (ares_aepo_prompt){ .gid = ares_map_key(s->bootstrap_index, i), .samples = p->samples, .accuracy = p->accuracy, .hwe = p->hwe, .length = p->length };
     }
     ares_aepo_buckets buckets;
@@ -637,6 +639,7 @@ static int bootstrap_finish(void *state, ares_metrics *m)
         aepo_metric(m, "bootstrap", d, "/acc_mean", buckets.accuracy[d]);
         aepo_metric(m, "bootstrap", d, "/len_mean", buckets.length[d]);
     }
+    if (m) ares_metrics_set(m, "rollout/generated_tokens", tokens);
     ares_free(prompts);
     ares_map_free(s->bootstrap_index); /* what it taught is in the state's other members */
     s->bootstrap_index = ares_map_new();

@@ -2,6 +2,7 @@
 #
 #   --tiny             a random model of 0.85 M parameters (tiny.yaml) instead of SmolLM2: minutes instead of hours
 #   --seeds "1 2 3"    one run of every variant for each; the same seeds draw the same prompts, so that variants are pairs
+#   --only NAME        this variant alone; may be said several times
 #   --ranks N          processes of a run
 #   key=value ...      overrides for every run, as in trainer.max_steps=8
 #
@@ -11,20 +12,24 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 program=${ARES_TRAIN:-build/ares-train}
 here=experiments/AEPO
 model=smollm2
+steps=24     # of config.yaml; tiny.yaml has 80
+only=()
 configs=(--config $here/config.yaml)
 seeds="1 2 3"
 ranks=()
 overrides=()
 failed=()
+names=() settings=() # the study's variants, and their overrides
 runs=()      # words for `ares-train compare`
 
 read_words() {
     while (($#)); do
         case $1 in
-        --tiny) model=tiny configs=(--config $here/config.yaml --config $here/tiny.yaml) ;;
+        --tiny) model=tiny steps=80 configs=(--config $here/config.yaml --config $here/tiny.yaml) ;;
         --seeds) seeds=${2:?"--seeds needs numbers"} && shift ;;
+        --only) only+=("${2:?"--only needs the name of a variant"}") && shift ;;
         --ranks) ranks=(--ranks "${2:?"--ranks needs a number"}") && shift ;;
-        -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && sed -n '3,9s/^# \{0,1\}//p' $here/study.sh && exit 0 ;;
+        -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && sed -n '3,10s/^# \{0,1\}//p' $here/study.sh && exit 0 ;;
         [!-]*=*) overrides+=("$1") ;;
         *) echo "$(basename "$0"): '$1': no such option (see --help)" >&2 && exit 2 ;;
         esac
@@ -44,8 +49,15 @@ start() {
     fi
 }
 
-# variant STUDY NAME override ...: its runs.
+# variant NAME override ...: one of the study.
 variant() {
+    names+=("$1")
+    shift
+    settings+=("${*@Q}")
+}
+
+# train_variant STUDY NAME override ...: its runs.
+train_variant() {
     local study=$1 name=$2 seed dir code
     shift 2
     for seed in $seeds; do
@@ -63,11 +75,29 @@ variant() {
     done
 }
 
-# finish STUDY TITLE: table and figures of what is there.
-finish() {
-    local out=runs/AEPO/$1/$model # accuracy is that of all answers, those of dropped groups too (README.md)
-    if ((${#runs[@]})); then
-        "$program" compare --last 10 --smooth 5 --metric reward/aepo/accuracy --columns val/accuracy,response_length/mean,aepo/hwe_num/easy,aepo/hwe_num/medium,aepo/hwe_num/hard,aepo/tau,filter/generated_groups,sum:timing_s/step \
+one_of() { # WORD, words
+    local word
+    for word in "${@:2}"; do [[ $word != "$1" ]] || return 0; done
+    return 1
+}
+
+# run_study STUDY TITLE: the variants' runs; table and figures of what is there then.
+run_study() {
+    local out=runs/AEPO/$1/$model name words i
+    for name in "${only[@]}"; do
+        one_of "$name" "${names[@]}" && continue
+        echo "$(basename "$0"): --only: '$name': no such variant; the study has" >&2
+        printf '  %s\n' "${names[@]}" >&2
+        exit 2
+    done
+    start
+    for i in "${!names[@]}"; do
+        ((!${#only[@]})) || one_of "${names[i]}" "${only[@]}" || continue
+        eval "words=(${settings[i]})"
+        train_variant "$1" "${names[i]}" "${words[@]}"
+    done
+    if ((${#runs[@]})); then # accuracy is that of all answers, those of dropped groups too (README.md)
+        "$program" compare --last 10 --smooth 5 --metric reward/aepo/accuracy --columns val/accuracy,response_length/mean,aepo/hwe_num/easy,aepo/hwe_num/medium,aepo/hwe_num/hard,aepo/tau,sum:rollout/generated_tokens,sum:timing_s/step \
             --svg "$out/accuracy.svg" --title "$2" "${runs[@]}" | tee "$out/table.md"
         "$program" compare --metric response_length/mean --svg "$out/length.svg" --title "$2: length of responses" "${runs[@]}" | grep figure:
     fi

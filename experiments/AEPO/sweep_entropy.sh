@@ -5,10 +5,9 @@
 set -euo pipefail
 source "$(dirname "$0")/study.sh"
 read_words "$@"
-start
 for window in 2 4 8; do
     for percentile in 90 95 98; do
-        variant sweep_entropy "window ${window}, percentile ${percentile}" worker.rollout.window_size=$window algorithm.entropy_percentile=$percentile
+        variant "window ${window}, percentile ${percentile}" worker.rollout.window_size=$window algorithm.entropy_percentile=$percentile
     done
 done
-finish sweep_entropy "AEPO by entropy window and percentile"
+run_study sweep_entropy "AEPO by entropy window and percentile"

@@ -5,11 +5,10 @@
 set -euo pipefail
 source "$(dirname "$0")/study.sh"
 read_words "$@"
-start
 for controller in dual_ascent log_space none; do
     for scale in 0.25 0.5 1.0; do
         # a short run must let log_space move: at every optimizer step instead of every hundredth
-        variant sweep_kl "$controller, HWE scale $scale" algorithm.kl_bucket_controller=$controller algorithm.hwe_kl_scale=$scale algorithm.kl_beta_update_interval=1
+        variant "$controller, HWE scale $scale" algorithm.kl_bucket_controller=$controller algorithm.hwe_kl_scale=$scale algorithm.kl_beta_update_interval=1
     done
 done
-finish sweep_kl "AEPO by KL controller and weight of HWE tokens"
+run_study sweep_kl "AEPO by KL controller and weight of HWE tokens"

@@ -7,11 +7,12 @@ source "$(dirname "$0")/study.sh"
 read_words "$@"
 # A weight of 0 that stays 0: the reward is the accuracy alone, and HWE tokens are still counted.
 accuracy_only=(algorithm.alpha_entropy_lr=0 algorithm.alpha_entropy_init_easy=0 algorithm.alpha_entropy_init_medium=0 algorithm.alpha_entropy_init_hard=0)
+no_filtering=(algorithm.online_filtering=false algorithm.drop_easy_prompts=false)
 variant "full AEPO"
 variant "no entropy reward" "${accuracy_only[@]}"
 variant "no dynamic KL" worker.actor.dynamic_kl_loss=false
-variant "no filtering" algorithm.online_filtering=false
-variant "plain GRPO" "${accuracy_only[@]}" worker.actor.dynamic_kl_loss=false algorithm.online_filtering=false data.bootstrap=false
+variant "no filtering" "${no_filtering[@]}"
+variant "plain GRPO" "${accuracy_only[@]}" worker.actor.dynamic_kl_loss=false "${no_filtering[@]}" data.bootstrap=false
 # Filtering and the bootstrap pass cost tokens: some 2.5 times those of plain GRPO, which this variant may spend on steps.
-variant "plain GRPO longer" "${accuracy_only[@]}" worker.actor.dynamic_kl_loss=false algorithm.online_filtering=false data.bootstrap=false trainer.max_steps=$((steps * 5 / 2)) trainer.val_freq=$steps
+variant "plain GRPO longer" "${accuracy_only[@]}" worker.actor.dynamic_kl_loss=false "${no_filtering[@]}" data.bootstrap=false trainer.max_steps=$((steps * 5 / 2)) trainer.val_freq=$((steps / 2))
 run_study ablation "AEPO and its parts"

@@ -95,7 +95,7 @@ def write(out, seed, n_terms, sizes, tiny):
 
 
 def main(out):
-    write(out, 20261121, 5, (40, 20, 200), False)
+    write(out, 20261121, 5, (40, 40, 200), False)
     write(out / "tiny", 20261122, 3, (160, 40, 500), True)
 
 

@@ -8,30 +8,42 @@
 
 enum { QUESTIONS = 10, COLUMN = 44 };
 
-/* A text on one line, in so many columns, cut between code points. */
-static void cell(FILE *out, ares_view text, int width)
+typedef struct glyph { size_t at, n; int width; } glyph; /* a code point of a text */
+
+static int64_t glyphs_of(ares_view text, glyph *out)
 {
-    int used = 0;
-    for (size_t i = 0; i < text.len;) {
+    int64_t count = 0;
+    for (size_t i = 0; i < text.len; i += out[count++].n) {
         utf8proc_int32_t c;
         utf8proc_ssize_t n = utf8proc_iterate((const utf8proc_uint8_t *)text.data + i, (utf8proc_ssize_t)(text.len - i), &c);
-        if (n <= 0) {
-            n = 1;
-            c = '?';
-        }
-        bool blank = c < ' ';
-        int w = blank ? 1 : utf8proc_charwidth(c);
-        if (used + w > width - 1) {
-            fputs("…", out);
-            used++;
-            break;
-        }
-        if (blank) fputc(' ', out);
-        else fwrite(text.data + i, 1, (size_t)n, out);
-        used += w;
-        i += (size_t)n;
+        out[count] = (glyph){ i, n > 0 ? (size_t)n : 1, n <= 0 || c < ' ' ? 1 : utf8proc_charwidth(c) };
     }
-    for (; used < width; used++) fputc(' ', out);
+    return count;
+}
+
+/* A text on one line, in so many columns. Of one that is too long the middle goes: an answer tells most where it begins and ends. */
+static void cell(FILE *out, ares_view text, int width)
+{
+    glyph *g = ares_calloc(text.len + 1, sizeof *g);
+    int64_t n = glyphs_of(text, g), head = n, tail = n;
+    int used = 0;
+    for (int64_t i = 0; i < n; i++) used += g[i].width;
+    if (used > width - 1) {
+        int room = width - 2, left = 0, right = 0; /* a blank behind, the dots between */
+        for (head = 0; left + g[head].width <= room - room / 2; head++) left += g[head].width;
+        while (right + g[tail - 1].width <= room - left) right += g[--tail].width;
+        used = left + right + 1;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        if (i == head) fputs("…", out);
+        if (i >= head && i < tail) continue;
+        const char *c = text.data + g[i].at;
+        if (*c >= 0 && *c < ' ') fputc(' ', out);
+        else if (g[i].n == 1 && (unsigned char)*c >= 0x80) fputc('?', out);
+        else fwrite(c, 1, g[i].n, out);
+    }
+    fprintf(out, "%*s", ARES_MAX(0, width - used), "");
+    ares_free(g);
 }
 
 /* Some rows of a validation file, spread evenly over it; texts go to the arena. */

@@ -76,81 +76,6 @@ static void close_state(void *state)
     ares_free(s);
 }
 
-/* ---------------------------------------------------------------- entropies of a row */
-
-/* The policy's own tokens of a row, without what stands between its turns: entropies as doubles, candidates, and where each token is. */
-typedef struct own_tokens { int64_t n; double *h, *window; uint8_t *candidates, *mask; int64_t *at; } own_tokens;
-
-static void own_alloc(const ares_batch *b, ares_arena *arena, own_tokens *x)
-{
-    int64_t longest = 0;
-    for (int64_t r = 0; r < b->rows; r++) longest = ARES_MAX(longest, b->row_start[r + 1] - b->row_start[r]);
-    size_t n = (size_t)longest + 1;
-    *x = (own_tokens){ .h = ares_arena_alloc(arena, n * sizeof(double)), .window = ares_arena_alloc(arena, n * sizeof(double)),
-                       .candidates = ares_arena_alloc(arena, n), .mask = ares_arena_alloc(arena, n), .at = ares_arena_alloc(arena, n * sizeof(int64_t)) };
-}
-
-static void own_read(const ares_batch *b, int64_t row, own_tokens *x)
-{
-    const float *h = b->entropies_1 ? b->entropies_1 : b->entropies;
-    x->n = 0;
-    for (int64_t i = b->row_start[row]; i < b->row_start[row + 1]; i++) {
-        if (!b->response_mask[i]) continue;
-        x->h[x->n] = (double)h[i];
-        x->candidates[x->n] = b->hwe_candidates ? b->hwe_candidates[i] : 1;
-        x->at[x->n++] = i;
-    }
-}
-
-static int check_batch(const ares_batch *b, bool need_accuracy)
-{
-    ARES_TRY(ARES_NEED(b, aepo_who, entropies));
-    ARES_TRY(ARES_NEED(b, aepo_who, response_mask));
-    const float *h = b->entropies_1 ? b->entropies_1 : b->entropies;
-    for (int64_t r = 0; r < b->rows; r++) {
-        if (!b->samples[r].row || !b->samples[r].row->gid) return ares_fail(ARES_ESTATE, "%s: row %lld has no global_id", aepo_who, (long long)r);
-        if (need_accuracy && !isfinite(b->samples[r].accuracy))
-            return ares_fail(ARES_ENUMERIC, "%s: row %lld has the accuracy %g: no reward judges whether the answer is right; add one to worker.reward that does", aepo_who,
-                             (long long)r, (double)b->samples[r].accuracy);
-        for (int64_t i = b->row_start[r]; i < b->row_start[r + 1]; i++)
-            if (b->response_mask[i] && !isfinite(h[i]))
-                return ares_fail(ARES_ENUMERIC, "%s: entropies of row %lld, token %lld: %g", aepo_who, (long long)r, (long long)(i - b->row_start[r]), (double)h[i]);
-    }
-    return ARES_OK;
-}
-
-/* local [b->rows]: index, length, accuracy and percentile of every row. */
-static void measure(const aepo *s, const ares_batch *b, ares_arena *arena, control_sample *local)
-{
-    own_tokens x;
-    own_alloc(b, arena, &x);
-    int64_t w = s->options->rollout.window_size;
-    for (int64_t r = 0; r < b->rows; r++) {
-        own_read(b, r, &x);
-        int64_t windows = ares_entropy_windows(x.h, x.n, w, x.window);
-        ares_entropy_pad_windows(x.h, x.n, x.window, windows, x.window);
-        local[r] = (control_sample){ .index = b->samples[r].index, .length = (int32_t)x.n, .accuracy = b->samples[r].accuracy,
-                                     .threshold = ares_percentile(x.window, x.n, s->options->algorithm.entropy_percentile) };
-    }
-}
-
-/* Counts of every row at tau, into local; column and windows [b->tokens] and soft_cost [b->rows] too where they are not NULL. */
-static void mark(const aepo *s, const ares_batch *b, ares_arena *arena, control_sample *local, uint8_t *column, float *window_column, double *soft_cost)
-{
-    own_tokens x;
-    own_alloc(b, arena, &x);
-    for (int64_t r = 0; r < b->rows; r++) {
-        own_read(b, r, &x);
-        int64_t windows = ares_entropy_windows(x.h, x.n, s->options->rollout.window_size, x.window);
-        ares_hwe hwe = ares_hwe_mark(x.window, windows, x.n, s->tau, x.candidates, x.mask);
-        local[r].hwe = (int32_t)hwe.count;
-        local[r].invalid = (int32_t)hwe.invalid;
-        if (soft_cost) soft_cost[r] = hwe.soft_cost;
-        for (int64_t t = 0; t < x.n && column; t++) column[x.at[t]] = x.mask[t];
-        for (int64_t t = 0; t < x.n && window_column; t++) window_column[x.at[t]] = t < windows ? (float)x.window[t] : -1;
-    }
-}
-
 /* ---------------------------------------------------------------- tau */
 
 static double *thresholds_of(const control_gathered *all, ares_arena *arena)
@@ -167,8 +92,8 @@ static double *thresholds_of(const control_gathered *all, ares_arena *arena)
 static int survey(aepo *s, const ares_batch *b, bool accuracy, bool by_mean, uint8_t *column, float *window_column, double *soft_cost, control_sample *local, ares_arena *arena, control_gathered *all)
 {
     *all = (control_gathered){ 0 };
-    ARES_TRY(ares_world_agree(s->env.world, check_batch(b, accuracy)));
-    measure(s, b, arena, local);
+    ARES_TRY(ares_world_agree(s->env.world, aepo_check_batch(b, accuracy)));
+    aepo_measure(s, b, arena, local);
     if (!s->tau_known) {
         int rc = control_gather(s->env.world, b, local, all);
         if (rc == ARES_OK && all->n_samples) {
@@ -181,7 +106,7 @@ static int survey(aepo *s, const ares_batch *b, bool accuracy, bool by_mean, uin
         control_gathered_fini(all);
         ARES_TRY(rc);
     }
-    mark(s, b, arena, local, column, window_column, soft_cost);
+    aepo_mark(s, b, arena, local, column, window_column, soft_cost);
     ARES_TRY(control_gather(s->env.world, b, local, all));
     return all->n_samples ? ARES_OK : ares_fail(ARES_ESTATE, "%s: the batch has no answer on any rank", aepo_who);
 }
@@ -195,34 +120,6 @@ static double step_tau(aepo *s, const control_gathered *all, ares_arena *arena)
 }
 
 /* ---------------------------------------------------------------- prompts */
-
-/* Groups of the same gid are one prompt. *place [n_groups] says which. */
-static ares_aepo_prompt *pool_prompts(const control_gathered *all, ares_arena *arena, int64_t *n, int64_t **place)
-{
-    ares_map *index = ares_map_new();
-    ares_aepo_prompt *prompts = ares_arena_calloc(arena, (size_t)all->n_groups + 1, sizeof *prompts);
-    *place = ares_arena_alloc(arena, (size_t)(all->n_groups + 1) * sizeof **place);
-    *n = 0;
-    for (int64_t g = 0; g < all->n_groups; g++) {
-        const control_group *group = &all->groups[g];
-        int64_t at;
-        if (!ares_map_get(index, group->gid, &at)) {
-            at = (*n)++;
-            ares_map_put(index, group->gid, at);
-            prompts[at].gid = group->gid;
-        }
-        (*place)[g] = at;
-        ares_aepo_prompt *p = &prompts[at];
-        p->samples += group->count;
-        for (int64_t i = group->first; i < group->first + group->count; i++) {
-            p->accuracy += (double)all->samples[i].accuracy;
-            p->hwe += all->samples[i].hwe;
-            p->length += all->samples[i].length;
-        }
-    }
-    ares_map_free(index);
-    return prompts;
-}
 
 static void learn_difficulty(aepo *s, const ares_aepo_prompt *prompts, int64_t n)
 {
@@ -252,111 +149,6 @@ static void step_alphas_and_targets(aepo *s, const ares_aepo_buckets *buckets)
     set_targets(s, &renew);
 }
 
-/* ---------------------------------------------------------------- prompts that have become too easy (aepo.md 4.4) */
-
-static void forget_generated(aepo *s)
-{
-    ares_batch_clear(&s->made);
-    s->generated = false;
-    s->n_pending = s->pending_tokens = 0;
-}
-
-static void keep_entropies(aepo *s, const own_tokens *x)
-{
-    if (s->n_pending == s->pending_cap) {
-        s->pending_cap = s->pending_cap * 2 + 64;
-        s->pending = ares_realloc(s->pending, (size_t)s->pending_cap * sizeof *s->pending);
-    }
-    if (s->pending_tokens + x->n > s->pending_tokens_cap) {
-        s->pending_tokens_cap = s->pending_tokens_cap * 2 + x->n;
-        s->pending_h = ares_realloc(s->pending_h, (size_t)s->pending_tokens_cap * sizeof *s->pending_h);
-        s->pending_candidates = ares_realloc(s->pending_candidates, (size_t)s->pending_tokens_cap);
-    }
-    if (x->n) {
-        memcpy(s->pending_h + s->pending_tokens, x->h, (size_t)x->n * sizeof *x->h);
-        memcpy(s->pending_candidates + s->pending_tokens, x->candidates, (size_t)x->n);
-    }
-    s->pending[s->n_pending++] = (aepo_pending){ .sample = s->made.rows, .at = s->pending_tokens, .n = x->n };
-    s->pending_tokens += x->n;
-}
-
-static int generated(void *state, const ares_batch *b)
-{
-    aepo *s = state;
-    if (!s->options->algorithm.drop_easy_prompts) return ARES_OK;
-    ARES_TRY(ares_world_agree(s->env.world, check_batch(b, true)));
-    s->generated = true;
-    ares_arena arena = { 0 };
-    control_sample *local = ares_arena_calloc(&arena, (size_t)b->rows + 1, sizeof *local);
-    own_tokens x;
-    own_alloc(b, &arena, &x);
-    if (s->tau_known) mark(s, b, &arena, local, NULL, NULL, NULL);
-    for (int64_t g = 0; g < b->groups; g++) {
-        ares_batch_begin_group(&s->made);
-        for (int64_t r = b->group_start[g]; r < b->group_start[g + 1]; r++) {
-            const ares_sample *from = &b->samples[r];
-            if (!s->tau_known) {
-                own_read(b, r, &x);
-                keep_entropies(s, &x);
-            }
-            ares_batch_add_row(&s->made, &(ares_sample){ .draw = from->draw, .index = from->index, .row = from->row, .accuracy = from->accuracy, .hwe_count = local[r].hwe }, 0);
-        }
-    }
-    ares_arena_fini(&arena);
-    return ARES_OK;
-}
-
-/* Counts what waited for the first threshold. */
-static void count_pending(aepo *s, double tau)
-{
-    int64_t longest = 0;
-    for (int64_t i = 0; i < s->n_pending; i++) longest = ARES_MAX(longest, s->pending[i].n);
-    double *window = ares_malloc((size_t)(longest + 1) * sizeof *window);
-    for (int64_t i = 0; i < s->n_pending; i++) {
-        const aepo_pending *p = &s->pending[i];
-        int64_t windows = ares_entropy_windows(s->pending_h + p->at, p->n, s->options->rollout.window_size, window);
-        s->made.samples[p->sample].hwe_count = (int32_t)ares_hwe_mark(window, windows, p->n, tau, s->pending_candidates + p->at, NULL).count;
-    }
-    ares_free(window);
-}
-
-/* Of all groups generated in the step, or of the batch where nobody showed them. tau: the one the batch was counted with. */
-static int drop_easy(aepo *s, const control_gathered *batch, double tau, ares_arena *arena)
-{
-    if (!s->options->algorithm.drop_easy_prompts) return ARES_OK;
-    control_gathered made = { 0 };
-    if (s->generated) {
-        count_pending(s, tau);
-        control_sample *local = ares_arena_calloc(arena, (size_t)s->made.rows + 1, sizeof *local);
-        for (int64_t r = 0; r < s->made.rows; r++) {
-            const ares_sample *x = &s->made.samples[r];
-            local[r] = (control_sample){ .index = x->index, .accuracy = x->accuracy, .hwe = x->hwe_count };
-        }
-        ARES_TRY(control_gather(s->env.world, &s->made, local, &made));
-    }
-    if (s->target_known[ARES_EASY]) {
-        int64_t n, *place;
-        ares_aepo_prompt *prompts = pool_prompts(s->generated ? &made : batch, arena, &n, &place);
-        ares_aepo_buckets buckets;
-        bool *drop = ares_arena_calloc(arena, (size_t)n + 1, sizeof *drop);
-        ares_aepo_bucket(prompts, n, &buckets);
-        ares_aepo_too_easy(prompts, n, (double)s->target[ARES_EASY], s->options->algorithm.drop_easy_ratio, drop);
-        for (int64_t i = 0; i < n; i++)
-            if (drop[i] && !ares_map_get(s->skip, prompts[i].gid, NULL)) ares_map_put(s->skip, prompts[i].gid, ares_map_count(s->skip));
-    }
-    control_gathered_fini(&made);
-    forget_generated(s);
-    return ARES_OK;
-}
-
-static bool dropped(const void *state, int64_t i, ares_view *gid)
-{
-    const aepo *s = state;
-    if (i >= ares_map_count(s->skip)) return false;
-    *gid = ares_map_key(s->skip, i);
-    return true;
-}
-
 /* ---------------------------------------------------------------- a step */
 
 static void tell_sample(const aepo *s, ares_sample *x, ares_difficulty d, int32_t hwe)
@@ -365,36 +157,6 @@ static void tell_sample(const aepo *s, ares_sample *x, ares_difficulty d, int32_
     x->hwe_count = hwe;
     x->hwe_target = (float)s->target[d];
     x->entropy_alpha = (float)s->alpha[d];
-}
-
-static bool second_chance(const aepo *s, const ares_sample *x, double soft_cost)
-{
-    const aepo_actor_config *a = &s->options->actor;
-    return a->enable_second_chance_kl && soft_cost >= a->second_chance_soft_cost_min && (!a->second_chance_easy_only || x->difficulty == ARES_EASY) &&
-           (!a->second_chance_incorrect_only || x->accuracy < 0.5F);
-}
-
-static void write_kl_weight(const aepo *s, ares_batch *b, const double *soft_cost, ares_arena *arena)
-{
-    static const double by_difficulty[ARES_DIFFICULTIES] = { 1, 2, 1, 0.5 };
-    const aepo_options *o = s->options;
-    bool dynamic = o->actor.dynamic_kl_loss, window = strcmp(o->algorithm.hwe_kl_scope, "window") == 0;
-    if (s->env.algorithm->disable_kl || !(dynamic || o->algorithm.difficulty_aware_kl_penalty || o->actor.enable_second_chance_kl)) return;
-    ARES_PUT(b, kl_weight);
-    uint8_t *wide = ares_arena_alloc(arena, (size_t)b->tokens + 1);
-    for (int64_t r = 0; r < b->rows; r++) {
-        const ares_sample *x = &b->samples[r];
-        int64_t at = b->row_start[r], n = b->row_start[r + 1] - at;
-        double factor = s->controller == AEPO_KL_DUAL_ASCENT ? s->lambda[x->difficulty] : s->controller == AEPO_KL_LOG_SPACE ? s->beta[x->difficulty].beta : 1;
-        if (o->algorithm.difficulty_aware_kl_penalty) factor *= by_difficulty[x->difficulty];
-        if (second_chance(s, x, soft_cost[r])) factor *= o->actor.second_chance_kl_relax;
-        const uint8_t *relax = dynamic ? b->hwe + at : NULL;
-        if (dynamic && window) {
-            ares_hwe_widen(relax, n, o->rollout.window_size, wide);
-            relax = wide;
-        }
-        ares_kl_weigh(factor, o->algorithm.hwe_kl_scale, relax, b->response_mask + at, n, b->kl_weight + at);
-    }
 }
 
 /* Before the first threshold the rows on trial give one, for them alone; before a difficulty's first target the group's own mean is it. */
@@ -430,11 +192,11 @@ static int observe_in(aepo *s, ares_batch *b, ares_metrics *m, ares_arena *arena
     double counted_with = s->tau, median = step_tau(s, all, arena);
 
     int64_t n, *place;
-    ares_aepo_prompt *prompts = pool_prompts(all, arena, &n, &place);
+    ares_aepo_prompt *prompts = aepo_pool_prompts(all, arena, &n, &place);
     ares_aepo_buckets buckets;
     ares_aepo_bucket(prompts, n, &buckets);
     learn_difficulty(s, prompts, n);
-    ARES_TRY(drop_easy(s, all, counted_with, arena));
+    ARES_TRY(aepo_drop_easy(s, all, counted_with, arena));
     s->steps++;
     step_alphas_and_targets(s, &buckets);
 
@@ -443,7 +205,7 @@ static int observe_in(aepo *s, ares_batch *b, ares_metrics *m, ares_arena *arena
         ares_map_get(s->difficulty, ares_view_of(b->samples[r].row->gid), &d);
         tell_sample(s, &b->samples[r], (ares_difficulty)d, local[r].hwe);
     }
-    write_kl_weight(s, b, soft_cost, arena);
+    aepo_write_kl_weight(s, b, soft_cost, arena);
     for (int64_t g = 0; g < all->n_groups; g++)
         for (int64_t i = 0; i < all->groups[g].count; i++) all->samples[all->groups[g].first + i].difficulty = (int32_t)prompts[place[g]].difficulty;
     if (m) {
@@ -486,63 +248,6 @@ static int report_inverted(aepo *s, const ares_batch *b, ares_metrics *m)
     return ARES_OK;
 }
 
-/* Sums over the samples of groups [group, end) by difficulty. */
-static void kl_by_difficulty(const control_gathered *all, int64_t group, int64_t end, double *sum, int64_t *count)
-{
-    memset(sum, 0, ARES_DIFFICULTIES * sizeof *sum);
-    memset(count, 0, ARES_DIFFICULTIES * sizeof *count);
-    for (int64_t g = group; g < end; g++)
-        for (int64_t i = all->groups[g].first; i < all->groups[g].first + all->groups[g].count; i++) {
-            sum[all->samples[i].difficulty] += all->samples[i].kl;
-            count[all->samples[i].difficulty]++;
-        }
-}
-
-static void step_lambdas(aepo *s, const double *sum, const int64_t *count)
-{
-    enum { LEAST_SAMPLES = 8 }; /* a mean over fewer says little */
-    const double *budget = AEPO_BY_DIFFICULTY(s->options, kl_budget);
-    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++)
-        if (count[d] >= LEAST_SAMPLES) s->lambda[d] = ares_kl_lambda_step(s->lambda[d], sum[d] / (double)count[d], budget[d], s->options->algorithm.kl_lambda_lr);
-}
-
-/* One update for every optimizer step, of the prompts it was made of. */
-static void step_betas(aepo *s, const control_gathered *all)
-{
-    const aepo_algorithm_config *a = &s->options->algorithm;
-    const double *target = AEPO_BY_DIFFICULTY(s->options, kl_target);
-    int64_t size = s->env.mini_batch > 0 ? s->env.mini_batch : all->n_groups, count[ARES_DIFFICULTIES];
-    double sum[ARES_DIFFICULTIES];
-    for (int64_t g = 0; g < all->n_groups; g += size) {
-        kl_by_difficulty(all, g, ARES_MIN(g + size, all->n_groups), sum, count);
-        s->beta_updates++;
-        for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
-            ares_log_beta_config cfg = { .target = target[d], .lr = a->kl_beta_lr, .clip = a->kl_beta_clip, .ema = a->kl_beta_ema, .deadzone = a->kl_beta_deadzone,
-                                         .min = a->kl_beta_min, .max = a->kl_beta_max, .interval = a->kl_beta_update_interval };
-            if (count[d]) ares_log_beta_step(&cfg, s->beta_updates, sum[d] / (double)count[d], &s->beta[d]);
-        }
-    }
-}
-
-static int adapt_kl(aepo *s, const ares_batch *b, ares_metrics *m, ares_arena *arena, control_gathered *all)
-{
-    double *kl = ares_arena_calloc(arena, (size_t)b->rows + 1, sizeof *kl), sum[ARES_DIFFICULTIES];
-    int64_t count[ARES_DIFFICULTIES];
-    control_sample *local = ares_arena_calloc(arena, (size_t)b->rows + 1, sizeof *local);
-    ARES_TRY(ares_world_agree(s->env.world, control_row_kl(b, s->env.algorithm, aepo_who, kl)));
-    for (int64_t r = 0; r < b->rows; r++) local[r] = (control_sample){ .index = b->samples[r].index, .difficulty = b->samples[r].difficulty, .kl = kl[r] };
-    ARES_TRY(control_gather(s->env.world, b, local, all));
-    kl_by_difficulty(all, 0, all->n_groups, sum, count);
-    if (s->controller == AEPO_KL_DUAL_ASCENT) step_lambdas(s, sum, count);
-    if (s->controller == AEPO_KL_LOG_SPACE) step_betas(s, all);
-    for (int d = ARES_EASY; d < ARES_DIFFICULTIES && m; d++) {
-        if (count[d]) aepo_metric(m, "aepo/kl", d, "", sum[d] / (double)count[d]);
-        if (s->controller == AEPO_KL_DUAL_ASCENT) aepo_metric(m, "aepo/kl_lambda", d, "", s->lambda[d]);
-        if (s->controller == AEPO_KL_LOG_SPACE) aepo_metric(m, "aepo/kl_beta", d, "", s->beta[d].beta);
-    }
-    return ARES_OK;
-}
-
 static int adapt(void *state, const ares_batch *b, ares_metrics *m)
 {
     aepo *s = state;
@@ -550,7 +255,7 @@ static int adapt(void *state, const ares_batch *b, ares_metrics *m)
     if (s->env.algorithm->disable_kl) return ARES_OK;
     ares_arena arena = { 0 };
     control_gathered all = { 0 };
-    int rc = adapt_kl(s, b, m, &arena, &all);
+    int rc = aepo_adapt_kl(s, b, m, &arena, &all);
     control_gathered_fini(&all);
     ares_arena_fini(&arena);
     return rc;
@@ -668,9 +373,9 @@ const ares_control ares_control_aepo = {
     .save = aepo_save,
     .load = aepo_load,
     .close = close_state,
-    .generated = generated,
+    .generated = aepo_generated,
     .provisional = provisional,
-    .dropped = dropped,
+    .dropped = aepo_dropped,
     .validate = validate,
     .bootstrap = bootstrap,
     .bootstrap_add = bootstrap_add,

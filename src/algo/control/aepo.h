@@ -1,4 +1,5 @@
-/* The parts of the AEPO control: options and state, shared by aepo.c (the order of a step), aepo_state.c (saving) and aepo_report.c (metrics). */
+/* The parts of the AEPO control: options and state, shared by aepo.c (the order of a step), aepo_rows.c (what is read off a
+ * batch), aepo_easy.c (dropping prompts), aepo_kl.c (weights of the KL), aepo_state.c (saving) and aepo_report.c (metrics). */
 #ifndef ALGO_CONTROL_AEPO_H
 #define ALGO_CONTROL_AEPO_H
 
@@ -114,6 +115,26 @@ extern const char aepo_who[];
 void aepo_save(const void *state, ares_str *json);
 int aepo_load(void *state, const ares_json *json);
 aepo_seen *aepo_bootstrap_at(aepo *s, ares_view gid); /* the prompt's sums, zero when it is new */
+
+/* The policy's own tokens of a row, without what stands between its turns: entropies as doubles, candidates, and where each token is. */
+typedef struct aepo_tokens { int64_t n; double *h, *window; uint8_t *candidates, *mask; int64_t *at; } aepo_tokens;
+void aepo_tokens_alloc(const ares_batch *b, ares_arena *arena, aepo_tokens *x); /* room for the longest row */
+void aepo_tokens_read(const ares_batch *b, int64_t row, aepo_tokens *x);
+int aepo_check_batch(const ares_batch *b, bool need_accuracy);
+/* local [b->rows]: index, length, accuracy and percentile of every row. */
+void aepo_measure(const aepo *s, const ares_batch *b, ares_arena *arena, control_sample *local);
+/* Counts of every row at tau, into local; column and windows [b->tokens] and soft_cost [b->rows] too where they are not NULL. */
+void aepo_mark(const aepo *s, const ares_batch *b, ares_arena *arena, control_sample *local, uint8_t *column, float *window_column, double *soft_cost);
+/* Groups of the same gid are one prompt. *place [n_groups] says which. */
+ares_aepo_prompt *aepo_pool_prompts(const control_gathered *all, ares_arena *arena, int64_t *n, int64_t **place);
+
+int aepo_generated(void *state, const ares_batch *b);
+bool aepo_dropped(const void *state, int64_t i, ares_view *gid);
+/* Of all groups generated in the step, or of the batch where nobody showed them. tau: the one the batch was counted with. */
+int aepo_drop_easy(aepo *s, const control_gathered *batch, double tau, ares_arena *arena);
+
+void aepo_write_kl_weight(const aepo *s, ares_batch *b, const double *soft_cost, ares_arena *arena);
+int aepo_adapt_kl(aepo *s, const ares_batch *b, ares_metrics *m, ares_arena *arena, control_gathered *all);
 
 /* Sets "<prefix>/<difficulty><suffix>". */
 void aepo_metric(ares_metrics *m, const char *prefix, int difficulty, const char *suffix, double value);

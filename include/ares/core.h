@@ -81,6 +81,9 @@ typedef struct ares_view { const char *data; size_t len; } ares_view;
 typedef struct ares_str { char *data; size_t len, cap; } ares_str; /* {0} is an empty string */
 
 #define ARES_VIEW(literal) ((ares_view){ (literal), sizeof(literal) - 1 })
+/* FNV-1a, 64 bits, for what is kept in files; h: ARES_FNV1A, or the hash of what comes before. */
+#define ARES_FNV1A 14695981039346656037u
+uint64_t ares_fnv1a(uint64_t h, const void *data, size_t len);
 ares_view ares_view_of(const char *s);          /* NULL gives an empty view */
 ares_view ares_str_view(const ares_str *s);
 bool ares_view_eq(ares_view a, ares_view b);

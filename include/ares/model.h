@@ -90,6 +90,7 @@ int ares_model_new(const ares_model_config *cfg, ares_device *device, const ares
 /* config.json and model.safetensors (sharded above 5 GB), row-major, Hugging Face's names, in cfg.file_dtype. */
 int ares_model_save(const ares_model *m, const char *dir);
 void ares_model_free(ares_model *m);
+int ares_model_fingerprint(const char *dir, uint64_t *out); /* of a model directory's tensors: another model gives another number (fingerprint.c) */
 int ares_model_find(const char *path, ares_str *dir); /* resolves model, checkpoint and run directories; names what was tried */
 ares_param *ares_model_param(const ares_model *m, const char *name); /* NULL when absent */
 int64_t ares_model_count(const ares_model *m);        /* parameters, padding left out */

@@ -257,7 +257,8 @@ typedef struct ares_trainer {
     int64_t step, total_steps;     /* steps done */
     double best_score; int64_t best_step; /* of validation; the higher the better; step -1: none yet */
     ares_str run_dir;
-    ares_str model_dir;            /* where tokenizer files come from */
+    ares_str model_dir;            /* worker.actor.model.model_path, found: where tokenizer files come from, and the weights a run began with */
+    uint64_t model_weights;        /* their fingerprint */
     struct ares_sft *sft;          /* rows of a supervised run (sft.c); NULL otherwise */
 } ares_trainer;
 int ares_train_step(ares_trainer *t, ares_metrics *m);

@@ -15,6 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+uint64_t ares_fnv1a(uint64_t h, const void *data, size_t len)
+{
+    for (size_t i = 0; i < len; i++) h = (h ^ ((const unsigned char *)data)[i]) * 1099511628211u;
+    return h;
+}
+
 ares_view ares_view_of(const char *s)
 {
     return s ? (ares_view){ s, strlen(s) } : (ares_view){ "", 0 };

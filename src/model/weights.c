@@ -186,8 +186,7 @@ int ares_model_new(const ares_model_config *cfg, ares_device *device, const ares
         bool norm = p->rank == 1 && strcmp(p->name + length - 7, ".weight") == 0;
         if (norm) for (int64_t e = 0; e < n; e++) rows[e] = 1.0f;
         if (p->rank == 2) {
-            uint64_t h = 14695981039346656037u; /* FNV-1a of the name, so that a parameter's values do not depend on the others */
-            for (size_t c = 0; c < length; c++) h = (h ^ (unsigned char)p->name[c]) * 1099511628211u;
+            uint64_t h = ares_fnv1a(ARES_FNV1A, p->name, length); /* so that a parameter's values do not depend on the others */
             init_job job = { ares_rng_sub(ares_rng_root(seed, ARES_RNG_INIT), h, 0), rows, n, cfg->initializer_range };
             ares_pool_run(device->pool, (n + INIT_CHUNK - 1) / INIT_CHUNK, init_chunk, &job);
         }

@@ -8,8 +8,8 @@ typedef struct open_control { const ares_control *control; void *state; } open_c
 struct ares_controls {
     ares_control_env env;
     ares_map *gids;
-    char data[24];               /* hash of the training rows, part of the saved state */
-    bool force;                  /* states of other rows are taken, too */
+    train_origin origin;         /* part of the saved state */
+    bool force;                  /* states of other origin are taken, too */
     open_control *items;
     int n;
 };
@@ -41,13 +41,15 @@ static int open_all(ares_controls *c, const ares_train_config *cfg, const ares_d
     return ARES_OK;
 }
 
-int controls_open(const ares_train_config *cfg, const ares_dataset *train, ares_world *world, bool entropy_reward, ares_controls **out)
+int controls_open(const ares_trainer *t, ares_controls **out)
 {
+    const ares_train_config *cfg = t->cfg;
     ares_controls *c = *out = ares_calloc(1, sizeof *c);
-    c->env = (ares_control_env){ .world = world, .algorithm = &cfg->algorithm, .n = cfg->rollout.n, .mini_batch = cfg->actor.global_batch_size, .entropy_reward = entropy_reward };
+    c->env = (ares_control_env){ .world = t->world, .algorithm = &cfg->algorithm, .n = cfg->rollout.n, .mini_batch = cfg->actor.global_batch_size,
+                                 .entropy_reward = ares_reward_shapes(t->reward) };
     c->force = cfg->trainer.force;
-    snprintf(c->data, sizeof c->data, "%016llx", (unsigned long long)train_data_hash(train));
-    return open_all(c, cfg, train);
+    c->origin = train_origin_of(t);
+    return open_all(c, cfg, t->train);
 }
 
 void controls_close(ares_controls *c)
@@ -144,7 +146,7 @@ int controls_bootstrap_finish(ares_controls *c, ares_metrics *m)
 void controls_save(const ares_controls *c, ares_str *json)
 {
     ares_str_add_char(json, '{');
-    if (c) ares_str_addf(json, "\"training_data\":\"%s\"", c->data);
+    if (c) ares_str_addf(json, "\"training_data\":\"%s\",\"model_weights\":\"%s\"", c->origin.data, c->origin.model);
     for (int i = 0; c && i < c->n; i++) {
         ares_str_addf(json, ",\"%s\":", c->items[i].control->name);
         c->items[i].control->save(c->items[i].state, json);
@@ -152,11 +154,24 @@ void controls_save(const ares_controls *c, ares_str *json)
     ares_str_add_char(json, '}');
 }
 
+static bool differs(const ares_json *json, const char *key, const char *own)
+{
+    const ares_json *saved = ares_json_get(json, key);
+    return saved && saved->type == ARES_JSON_STRING && !ares_view_is(saved->text, own);
+}
+
+static int check_origin(const ares_controls *c, const ares_json *json, const char *path)
+{
+    static const char remedy[] = "restore the files, say --force to go on all the same, or remove the file";
+    if (!c || !c->n || c->force) return ARES_OK;
+    if (differs(json, "training_data", c->origin.data)) return ares_fail(ARES_ESTATE, "train: %s: the state is of another data set than data.train_files; %s", path, remedy);
+    if (differs(json, "model_weights", c->origin.model)) return ares_fail(ARES_ESTATE, "train: %s: the state is of another model than worker.actor.model.model_path; %s", path, remedy);
+    return ARES_OK;
+}
+
 int controls_load(ares_controls *c, const ares_json *json, const char *path)
 {
-    const ares_json *data = ares_json_get(json, "training_data");
-    if (c && c->n && !c->force && data && data->type == ARES_JSON_STRING && !ares_view_is(data->text, c->data))
-        return ares_fail(ARES_ESTATE, "train: %s: the state is of another data set than data.train_files; restore the files, say --force to go on all the same, or remove the file", path);
+    ARES_TRY(check_origin(c, json, path));
     for (int i = 0; c && i < c->n; i++) {
         const char *name = c->items[i].control->name;
         const ares_json *state = ares_json_get(json, name);

@@ -5,7 +5,7 @@
 #include "ares/train.h"
 
 void controls_declare(ares_config *cfg, ares_train_config *out); /* the options of all, wanted or not */
-int controls_open(const ares_train_config *cfg, const ares_dataset *train, ares_world *world, bool entropy_reward, ares_controls **out);
+int controls_open(const ares_trainer *t, ares_controls **out);         /* t: its data, reward and world are open */
 void controls_close(ares_controls *c);
 int controls_observe(ares_controls *c, ares_batch *b, ares_metrics *m);
 int controls_adapt(ares_controls *c, const ares_batch *b, ares_metrics *m);
@@ -21,5 +21,7 @@ int controls_bootstrap_add(ares_controls *c, ares_batch *b, ares_metrics *m);
 int controls_bootstrap_finish(ares_controls *c, ares_metrics *m);
 void controls_save(const ares_controls *c, ares_str *json);            /* {"<name>": state, ..} */
 int controls_load(ares_controls *c, const ares_json *json, const char *path);
-uint64_t train_data_hash(const ares_dataset *d);                       /* of all rows (state.c) */
+/* Where a state comes from, as it says itself: hashes of all training rows and of the model the run began with (state.c). */
+typedef struct train_origin { char data[24], model[24]; } train_origin;
+train_origin train_origin_of(const ares_trainer *t);
 #endif

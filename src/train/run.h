@@ -13,7 +13,7 @@ typedef struct run_kind {
 } run_kind;
 int train_run(const run_kind *kind, ares_config *cfg, const ares_train_config *c, ares_world *world);
 
-/* Parts of opening a trainer (trainer.c): device and model_dir; then model and tokenizer, which must belong together. */
+/* Parts of opening a trainer (trainer.c): device, model_dir and its fingerprint; then model and tokenizer, which must belong together. */
 int trainer_open_device(ares_trainer *t);
 int trainer_open_model(ares_trainer *t, const char *weights);
 

@@ -29,18 +29,23 @@ int ares_train_copy_tokenizer(const char *from, const char *to)
     return rc;
 }
 
-uint64_t train_data_hash(const ares_dataset *d)
+static uint64_t data_hash(const ares_dataset *d)
 {
-    uint64_t h = 0xCBF29CE484222325u; /* FNV-1a over what makes a row: its id, prompt and answer */
+    uint64_t h = ARES_FNV1A; /* over what makes a row: its id, prompt and answer */
     for (int64_t i = 0; d && i < ares_dataset_count(d); i++) {
         const ares_row *row = ares_dataset_row(d, i);
         const ares_view parts[] = { ares_view_of(row->gid ? row->gid : ""), row->prompt_text, row->ground_truth };
-        for (int k = 0; k < ARES_COUNT(parts); k++) {
-            for (size_t b = 0; b < parts[k].len; b++) h = (h ^ (unsigned char)parts[k].data[b]) * 0x100000001B3u;
-            h = (h ^ 0xFF) * 0x100000001B3u;
-        }
+        for (int k = 0; k < ARES_COUNT(parts); k++) h = ares_fnv1a(ares_fnv1a(h, parts[k].data, parts[k].len), "\xff", 1);
     }
     return h;
+}
+
+train_origin train_origin_of(const ares_trainer *t)
+{
+    train_origin o;
+    snprintf(o.data, sizeof o.data, "%016llx", (unsigned long long)data_hash(t->train));
+    snprintf(o.model, sizeof o.model, "%016llx", (unsigned long long)t->model_weights);
+    return o;
 }
 
 /* What a model is, in words that differ where states do not fit: "llama, 30 layers of 576, 49152 ids". */
@@ -58,11 +63,9 @@ static int write_state(const ares_trainer *t, const char *path)
     cJSON_AddNumberToObject(o, "optimizer_steps", (double)t->actor.optim.updates);
     cJSON_AddNumberToObject(o, "prompts_drawn", (double)t->loader.drawn);
     cJSON_AddNumberToObject(o, "training_rows", (double)t->loader.rows);
-    if (t->train) {
-        char hash[24];
-        snprintf(hash, sizeof hash, "%016llx", (unsigned long long)train_data_hash(t->train));
-        cJSON_AddStringToObject(o, "training_data", hash);
-    }
+    train_origin origin = train_origin_of(t);
+    if (t->train) cJSON_AddStringToObject(o, "training_data", origin.data);
+    cJSON_AddStringToObject(o, "model_weights", origin.model);
     ares_str model = { 0 };
     describe_model(&t->model->cfg, &model);
     cJSON_AddStringToObject(o, "model", model.data);
@@ -174,35 +177,46 @@ static int get(const cJSON *o, const char *path, const char *key, double *out)
     return ARES_OK;
 }
 
-/* The state must be of these rows and of a model like the configured one, unless --force says so. */
+static bool differs(const cJSON *o, const char *key, const char *own)
+{
+    const cJSON *saved = cJSON_GetObjectItemCaseSensitive(o, key);
+    return cJSON_IsString(saved) && strcmp(saved->valuestring, own) != 0;
+}
+
+static int check_model(const ares_trainer *t, const cJSON *o, const char *path, const char *weights, const char *force)
+{
+    const cJSON *saved = cJSON_GetObjectItemCaseSensitive(o, "model");
+    ares_model_config configured;
+    ares_str name = { 0 };
+    ARES_TRY(ares_model_config_load(t->model_dir.data, &configured));
+    describe_model(&configured, &name);
+    int rc = ARES_OK;
+    if (differs(o, "model", name.data) && force)
+        rc = ares_fail(ARES_ESTATE, "train: %s: the state is of another model (%s) than worker.actor.model.model_path = '%s' (%s); restore the option, or %s", path, saved->valuestring,
+                       t->cfg->actor.model_path, name.data, force);
+    else if (differs(o, "model_weights", weights) && force)
+        rc = ares_fail(ARES_ESTATE, "train: %s: the run began with other weights than are in worker.actor.model.model_path = '%s' now (%s); restore them, or %s", path,
+                       t->cfg->actor.model_path, t->model_dir.data, force);
+    else if (differs(o, "model", name.data) || differs(o, "model_weights", weights)) ares_log(ARES_LOG_WARN, "train: %s: the state is of another model", path);
+    ares_str_fini(&name);
+    return rc;
+}
+
+/* The state must be of these rows and of the configured model, unless --force says so. */
 static int check_origin(const ares_trainer *t, const cJSON *o, const char *path, int64_t rows)
 {
-    const cJSON *data = cJSON_GetObjectItemCaseSensitive(o, "training_data"), *model = cJSON_GetObjectItemCaseSensitive(o, "model");
     const char *force = t->cfg->trainer.force ? NULL : "say --force to go on all the same";
-    char hash[24];
-    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)(t->train ? train_data_hash(t->train) : 0));
-    bool other_rows = rows != t->loader.rows, other_data = t->train && cJSON_IsString(data) && strcmp(data->valuestring, hash) != 0;
+    train_origin own = train_origin_of(t);
+    bool other_rows = rows != t->loader.rows, other_data = t->train && differs(o, "training_data", own.data);
     if (force && other_rows)
         return ares_fail(ARES_ESTATE, "train: %s: the run had %lld training rows, the data set has %lld now; restore data.train_files, or %s", path, (long long)rows, (long long)t->loader.rows, force);
     if (force && other_data)
         return ares_fail(ARES_ESTATE, "train: %s: the state is of another data set than data.train_files (its rows differ in id, prompt or answer); restore the files, or %s", path, force);
     if (other_rows || other_data) ares_log(ARES_LOG_WARN, "train: %s: the state is of another data set", path);
     const cJSON *optimizer = cJSON_GetObjectItemCaseSensitive(o, "optimizer");
-    if (cJSON_IsString(optimizer) && strcmp(optimizer->valuestring, t->cfg->optim.strategy) != 0)
+    if (differs(o, "optimizer", t->cfg->optim.strategy))
         return ares_fail(ARES_ESTATE, "train: %s: the states are those of worker.actor.optim.strategy = '%s', not of '%s'; set it back", path, optimizer->valuestring, t->cfg->optim.strategy);
-    ares_model_config configured;
-    ares_str name = { 0 };
-    ARES_TRY(ares_model_config_load(t->model_dir.data, &configured));
-    describe_model(&configured, &name);
-    int rc = ARES_OK;
-    if (cJSON_IsString(model) && strcmp(model->valuestring, name.data) != 0) {
-        if (force)
-            rc = ares_fail(ARES_ESTATE, "train: %s: the state is of another model (%s) than worker.actor.model.model_path = '%s' (%s); restore the option, or %s", path, model->valuestring,
-                           t->cfg->actor.model_path, name.data, force);
-        else ares_log(ARES_LOG_WARN, "train: %s: the state is of another model, %s", path, model->valuestring);
-    }
-    ares_str_fini(&name);
-    return rc;
+    return check_model(t, o, path, own.model, force);
 }
 
 static int apply(ares_trainer *t, const cJSON *o, const char *path)

@@ -15,7 +15,8 @@ int trainer_open_device(ares_trainer *t)
     char card[32];
     snprintf(card, sizeof card, "cuda:%d", ares_world_local_rank(t->world)); /* a process per card */
     ARES_TRY(ares_device_open(strcmp(c->device, "cuda") == 0 ? card : c->device, threads, &t->device));
-    return ares_model_find(t->cfg->actor.model_path, &t->model_dir);
+    ARES_TRY(ares_model_find(t->cfg->actor.model_path, &t->model_dir));
+    return ares_model_fingerprint(t->model_dir.data, &t->model_weights);
 }
 
 int trainer_open_model(ares_trainer *t, const char *weights)
@@ -87,7 +88,7 @@ static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
     t->adv = ares_adv_find(c->algorithm.adv_estimator);
     if (!t->adv) return ARES_ECONFIG;
     ARES_TRY(ares_actor_open(&t->actor, c, t->model, t->world, t->total_steps));
-    ARES_TRY(controls_open(c, t->train, t->world, ares_reward_shapes(t->reward), &t->controls));
+    ARES_TRY(controls_open(t, &t->controls));
     if (t->adv->needs & ARES_NEEDS_VALUES) ARES_TRY(open_critic(t, weights));
     if (!wants_reference(c)) return ARES_OK;
     t->ref = ares_calloc(1, sizeof *t->ref);

@@ -280,10 +280,38 @@ TEST(the_state_of_another_data_set_is_refused)
     CHECK_EQ(e2e_program(&out, "--config '%s' trainer.save_freq=2 trainer.max_steps=200", test_file("aepo_saved.yaml")), 1);
     CHECK_CONTAINS(out.data, "another data set");
     ares_str_clear(&out);
+    CHECK_EQ(e2e_program(&out, "--force --config '%s' trainer.save_freq=2 trainer.max_steps=200", test_file("aepo_saved.yaml")), 0);
+    CHECK(!strstr(out.data, "step 1/200") && ares_file_exists(test_file("saved/DONE"))); /* gone on with, not begun anew */
+    ares_str_clear(&out);
     CHECK(kill_when("begun", "test -e \"$dir/bootstrap.json\"", "trainer.max_steps=200 data.bootstrap_batch_size=1"));
     write_rows("rows.jsonl", ROWS, "q");
     CHECK_EQ(e2e_program(&out, "--config '%s' trainer.max_steps=200 data.bootstrap_batch_size=1", test_file("aepo_begun.yaml")), 1);
     CHECK_CONTAINS(out.data, "another data set");
+    ares_str_fini(&out);
+}
+
+/* The model of the run's configuration is made anew from another seed: the reference would not be the one the run began with. */
+TEST(the_state_of_another_model_is_refused)
+{
+    static const char *const stops[] = { "test -e \"$dir/checkpoints/step_000004\"", "test -e \"$dir/bootstrap.json\"" }, *const runs_of[] = { "saved", "begun" };
+    static const char init[] = "init --arch qwen2 --hidden 32 --layers 2 --heads 2 --kv-heads 1 --seed %d --out '%s'";
+    ares_str out = { 0 };
+    char more[300];
+    snprintf(more, sizeof more, "trainer.max_steps=60 trainer.save_freq=4 data.bootstrap_batch_size=1 worker.actor.model.model_path='%s'", test_file("mine"));
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(test_shell(NULL, "rm -rf '%s'", test_file("mine")), 0);
+        REQUIRE(e2e_program(NULL, init, 5, test_file("mine")) == 0);
+        if (!CHECK(kill_when(runs_of[i], stops[i], more))) continue;
+        CHECK_EQ(test_shell(NULL, "rm -rf '%s'", test_file("mine")), 0);
+        REQUIRE(e2e_program(NULL, init, 6, test_file("mine")) == 0);
+        ares_str_clear(&out);
+        CHECK_EQ(e2e_program(&out, "--config '%s' %s", words(runs_of[i]), more), 1);
+        CHECK_CONTAINS(out.data, "worker.actor.model.model_path");
+        CHECK_CONTAINS(out.data, "--force");
+        CHECK(!strstr(out.data, "step 60/60"));
+        ares_str_clear(&out);
+        CHECK_MSG(e2e_program(&out, "--force --config '%s' %s", words(runs_of[i]), more) == 0, "%s", out.data);
+    }
     ares_str_fini(&out);
 }
 
@@ -341,10 +369,21 @@ TEST_SLOW(a_study_goes_on_after_a_failure_and_skips_what_is_finished)
     CHECK_CONTAINS(out.data, "| no filtering      | 1    |");
     CHECK_EQ(test_shell(NULL, "rm -r '%s'", test_file("runs/AEPO/ablation/tiny/no_filtering/seed_2")), 0);
     CHECK_MSG(study(&out, "ablation.sh --tiny --seeds '1 2'") == 0, "%s", out.data);
-    CHECK_EQ(count(out.data, " is finished\n"), 9);
+    CHECK_EQ(count(out.data, " is finished\n"), 11);
     CHECK_CONTAINS(out.data, "| no filtering      | 2    |");
     CHECK_CONTAINS(out.data, "figure: runs/AEPO/ablation/tiny/length.svg");
     CHECK(ares_file_exists(test_file("runs/AEPO/ablation/tiny/accuracy.svg")) && ares_file_exists(test_file("runs/AEPO/ablation/tiny/table.md")));
+    ares_str_fini(&out);
+}
+
+TEST_SLOW(a_study_runs_the_variants_that_are_named)
+{
+    ares_str out = { 0 };
+    CHECK_EQ(study(&out, "ablation.sh --tiny --seeds 1 --only 'plain GRPO' --only 'full'"), 2);
+    CHECK_CONTAINS(out.data, "--only: 'full': no such variant; the study has\n  full AEPO\n");
+    CHECK(!ares_dir_exists(test_file("runs/AEPO/ablation")));
+    CHECK_MSG(study(&out, "ablation.sh --tiny --seeds 1 --only 'plain GRPO' --only 'full AEPO'") == 0, "%s", out.data);
+    CHECK_EQ(test_shell(NULL, "test $(ls -d '%s'/runs/AEPO/ablation/tiny/*/seed_1/DONE | wc -l) = 2", test_dir()), 0);
     ares_str_fini(&out);
 }
 
@@ -380,6 +419,25 @@ TEST_SLOW(the_experiment_puts_aepo_to_work_and_it_costs_next_to_nothing)
         }
         printf("  AEPO's own stages: %.2f %% of the step\n", 100 * own / whole);
         CHECK(own < 0.01 * whole);
+    }
+    ares_str_fini(&out);
+}
+
+/* experiments/AEPO/sft.yaml and config.yaml as they stand, the real model, on fewer questions and for fewer steps. */
+TEST_SLOW(the_experiment_with_smollm2_puts_aepo_to_work)
+{
+    enum { STEPS = 5 };
+    const char *model = test_smollm2();
+    if (!model) return;
+    ares_str out = { 0 };
+    int rc = e2e_program(&out, "sft --config experiments/AEPO/sft.yaml worker.actor.model.model_path='%s' trainer.run_dir='%s'", model, test_file("start"));
+    if (rc == 0) rc = test_shell(&out, "head -n 36 '%s' > '%s'", test_source("experiments/AEPO/data/train.jsonl"), test_file("train.jsonl"));
+    if (rc == 0)
+        rc = e2e_program(&out, "--config experiments/AEPO/config.yaml worker.actor.model.model_path='%s' trainer.run_dir='%s' data.train_files='%s' trainer.max_steps=%d 'data.val_files=[]'",
+                         test_file("start"), test_file("run"), test_file("train.jsonl"), STEPS);
+    if (CHECK_MSG(rc == 0, "%s", out.data)) {
+        check_at_work("run", STEPS);
+        for (int i = 1; i <= STEPS; i++) CHECK_EQ(e2e_metric("run", i, "exact/rollout_train_max_abs"), 0);
     }
     ares_str_fini(&out);
 }

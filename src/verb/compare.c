@@ -22,13 +22,15 @@ static const char usage[] =
     "  --last N          a column is the mean over the last N steps (5)\n"
     "  --smooth N        the figure's curves are means over N steps (5)\n"
     "  --svg FILE        writes the figure: a curve for each variant, its band from the lowest to the highest run\n"
+    "  --x NAME          the figure is drawn over what NAME sums up to by a step (mean of the runs), not over steps\n"
     "  --title TEXT      of the figure (the metric's name)\n"
     "\n"
     "example:\n"
-    "  ares-train compare --svg accuracy.svg full=runs/a/1 full=runs/a/2 plain=runs/b/1 plain=runs/b/2\n";
+    "  ares-train compare --svg accuracy.svg full=runs/a/1 full=runs/a/2 plain=runs/b/1 plain=runs/b/2\n"
+    "  ares-train compare --svg cost.svg --x rollout/generated_tokens --metric val/accuracy full=runs/a/1 plain=runs/b/1\n";
 
 typedef struct options {
-    const char *metric, *columns, *svg, *title;
+    const char *metric, *columns, *svg, *title, *x;
     int64_t last, smooth;
 } options;
 typedef struct logged { int64_t n; const ares_json **rows; int64_t last_step; bool done; const char *dir; } logged; /* a run */
@@ -190,8 +192,26 @@ static void smooth(points *p, int64_t window)
     }
 }
 
-/* Mean, lowest and highest at the steps that all runs of the variant have. */
-static figure_curve curve_of(ares_arena *arena, const variant *v, const char *metric, int64_t window)
+static double total_until(const points *p, double step)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < p->n && p->x[i] <= step; i++) sum += p->y[i];
+    return sum;
+}
+
+/* What is spent by each of the n steps, mean of the runs. */
+static void put_totals(ares_arena *arena, const variant *v, const char *metric, double *x, int64_t n)
+{
+    double *sum = ares_arena_calloc(arena, (size_t)n + 1, sizeof *sum);
+    for (int i = 0; i < v->n; i++) {
+        points p = points_of(arena, &v->runs[i], metric);
+        for (int64_t k = 0; k < n; k++) sum[k] += total_until(&p, x[k]);
+    }
+    for (int64_t k = 0; k < n; k++) x[k] = sum[k] / v->n;
+}
+
+/* Mean, lowest and highest at the steps that all runs of the variant have. total: the metric whose sums take the place of steps; NULL: none. */
+static figure_curve curve_of(ares_arena *arena, const variant *v, const char *metric, const char *total, int64_t window)
 {
     points *of = ares_arena_alloc(arena, (size_t)v->n * sizeof *of);
     int64_t *at = ares_arena_calloc(arena, (size_t)v->n, sizeof *at), n = 0;
@@ -219,6 +239,7 @@ static figure_curve curve_of(ares_arena *arena, const variant *v, const char *me
         x[n] = of[0].x[k];
         mid[n++] = sum / v->n;
     }
+    if (total) put_totals(arena, v, total, x, n);
     const char *name = v->n > 1 ? ares_arena_printf(arena, "%s (%d runs)", v->name, v->n) : v->name;
     return (figure_curve){ .name = name, .n = n, .x = x, .mid = mid, .low = low, .high = high };
 }
@@ -227,12 +248,20 @@ static figure_curve curve_of(ares_arena *arena, const variant *v, const char *me
 static const char *unit_of(const char *metric)
 {
     static const struct { const char *part, *unit; } units[] = {
-        { "timing_s/", "s" },  { "response_length", "tokens" }, { "num_tokens", "tokens" }, { "hwe_num", "tokens an answer" }, { "aepo/target", "tokens an answer" }, { "aepo/tau", "nats" },
+        { "timing_s/", "s" },  { "response_length", "tokens" }, { "num_tokens", "tokens" }, { "generated_tokens", "tokens" }, { "hwe_num", "tokens an answer" }, { "aepo/target", "tokens an answer" }, { "aepo/tau", "nats" },
         { "aepo/kl/", "nats a token" }, { "accuracy", "share of answers right" }, { "acc_mean", "share of answers right" }, { "_frac", "share" }, { "actor/entropy", "nats" }, { "kl_loss", "nats a token" }, { "memory", "GiB" },
     };
     for (int i = 0; i < ARES_COUNT(units); i++)
         if (strstr(metric, units[i].part)) return units[i].unit;
     return NULL;
+}
+
+static bool ever_logged(study *s, const char *metric)
+{
+    for (int i = 0; i < s->n; i++)
+        for (int k = 0; k < s->variants[i].n; k++)
+            if (points_of(&s->arena, &s->variants[i].runs[k], metric).n) return true;
+    return false;
 }
 
 static int draw(study *s, const options *o)
@@ -241,14 +270,16 @@ static int draw(study *s, const options *o)
     int64_t found = 0;
     bool bands = false;
     for (int i = 0; i < s->n; i++) {
-        curves[i] = curve_of(&s->arena, &s->variants[i], o->metric, o->smooth);
+        curves[i] = curve_of(&s->arena, &s->variants[i], o->metric, o->x, o->smooth);
         found += curves[i].n;
         bands = bands || s->variants[i].n > 1;
     }
+    if (o->x && !ever_logged(s, o->x)) return ares_fail(ARES_EUSE, "compare: --x = '%s': no run has it in its metrics.jsonl", o->x);
     if (!found) return ares_fail(ARES_EUSE, "compare: --metric = '%s': no run has it in its metrics.jsonl", o->metric);
     const char *unit = unit_of(o->metric);
-    const char *what = o->smooth > 1 ? ares_arena_printf(&s->arena, "mean over %lld steps", (long long)o->smooth) : "every step";
-    figure f = { .title = o->title ? o->title : o->metric, .subtitle = bands ? ares_arena_printf(&s->arena, "%s; line: mean of the runs, band: lowest to highest", what) : what, .x_label = "training step",
+    const char *what = o->smooth > 1 ? ares_arena_printf(&s->arena, "mean over %lld steps", (long long)o->smooth) : "as logged";
+    const char *x_unit = o->x ? unit_of(o->x) : NULL, *x_label = !o->x ? "training step" : x_unit ? ares_arena_printf(&s->arena, "total of %s (%s)", o->x, x_unit) : ares_arena_printf(&s->arena, "total of %s", o->x);
+    figure f = { .title = o->title ? o->title : o->metric, .subtitle = bands ? ares_arena_printf(&s->arena, "%s; line: mean of the runs, band: lowest to highest", what) : what, .x_label = x_label,
                  .y_label = unit ? ares_arena_printf(&s->arena, "%s (%s)", o->metric, unit) : o->metric, .curves = curves, .n_curves = s->n };
     ares_str svg = { 0 };
     figure_write_svg(&f, &svg);
@@ -288,7 +319,7 @@ int ares_verb_compare(int argc, char **argv)
 {
     options o = { .metric = "reward/accuracy", .columns = "response_length/mean", .last = 5, .smooth = 5 };
     const verb_option list[] = { { "--metric", VERB_TEXT, &o.metric }, { "--columns", VERB_TEXT, &o.columns }, { "--last", VERB_I64, &o.last }, { "--smooth", VERB_I64, &o.smooth },
-                                 { "--svg", VERB_TEXT, &o.svg }, { "--title", VERB_TEXT, &o.title } };
+                                 { "--svg", VERB_TEXT, &o.svg }, { "--title", VERB_TEXT, &o.title }, { "--x", VERB_TEXT, &o.x } };
     const char **words = ares_calloc((size_t)argc + 1, sizeof *words);
     bool helped;
     int rc = verb_read_options("compare", usage, argc, argv, list, ARES_COUNT(list), words, &helped);

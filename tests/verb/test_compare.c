@@ -82,6 +82,25 @@ TEST(compare_draws_what_the_runs_have_in_common)
     ares_str_fini(&svg);
 }
 
+TEST(compare_draws_over_what_was_spent)
+{
+    if (!has_program()) SKIP("ares-train is not built");
+    ares_str out = { 0 }, svg = { 0 };
+    make_run("a1", 0, 0.1, true);
+    make_run("a2", 0, 0.3, true);
+    CHECK_EQ(compare(&out, "--smooth 1 --x tokens --svg x.svg a=a1 a=a2"), 0);
+    REQUIRE_OK(ares_file_read(test_file("x.svg"), &svg));
+    CHECK_CONTAINS(svg.data, ">total of tokens</text>");
+    CHECK_CONTAINS(svg.data, ">10</text>");
+    CHECK_CONTAINS(svg.data, ">40</text>"); /* 4 steps of 10 */
+    CHECK(!strstr(svg.data, "training step"));
+    CHECK_EQ(compare(&out, "--x token --svg y.svg a1"), 2);
+    CHECK_CONTAINS(out.data, "--x = 'token': no run has it");
+    CHECK(!ares_file_exists(test_file("y.svg")));
+    ares_str_fini(&out);
+    ares_str_fini(&svg);
+}
+
 TEST(a_figure_has_its_points_where_the_numbers_are)
 {
     const double x[] = { 0, 10 }, mid[] = { 0, 1 }, low[] = { 0, 0.5 }, high[] = { 0.5, 1 }, none[] = { 3 };

@@ -433,7 +433,7 @@ TEST_SLOW(the_experiment_with_smollm2_puts_aepo_to_work)
     int rc = e2e_program(&out, "sft --config experiments/AEPO/sft.yaml worker.actor.model.model_path='%s' trainer.run_dir='%s'", model, test_file("start"));
     if (rc == 0) rc = test_shell(&out, "head -n 36 '%s' > '%s'", test_source("experiments/AEPO/data/train.jsonl"), test_file("train.jsonl"));
     if (rc == 0)
-        rc = e2e_program(&out, "--config experiments/AEPO/config.yaml worker.actor.model.model_path='%s' trainer.run_dir='%s' data.train_files='%s' trainer.max_steps=%d 'data.val_files=[]'",
+        rc = e2e_program(&out, "--config experiments/AEPO/config.yaml worker.actor.model.model_path='%s' trainer.run_dir='%s' data.train_files='%s' trainer.max_steps=%d trainer.val_freq=-1 'data.val_files=[]'",
                          test_file("start"), test_file("run"), test_file("train.jsonl"), STEPS);
     if (CHECK_MSG(rc == 0, "%s", out.data)) {
         check_at_work("run", STEPS);

@@ -12,7 +12,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 program=${ARES_TRAIN:-build/ares-train}
 here=experiments/AEPO
 model=smollm2
-steps=24     # of config.yaml; tiny.yaml has 80
+steps=16     # of config.yaml; tiny.yaml has 80
 only=()
 configs=(--config $here/config.yaml)
 seeds="1 2 3"

@@ -8,10 +8,10 @@ sft.jsonl                {"problem", "response", "level"}: worked answers to oth
 tiny/                    the same for a random character-level model
 
 A question has five numbers, so that every answer takes four steps, some 50 to 60 tokens: level easy adds numbers up to 6,
-medium adds numbers of one digit to one of two, hard adds and subtracts numbers of two digits. A line begins with one of
-several words (OPENINGS), drawn anew for each: what comes next is a choice in easy answers too. In tiny/ a question has three
-numbers, of one digit, of one and two, of two, and no words: "12+3+40=?" is answered "12+3=15 15+40=55 \\boxed{55}", some 25
-characters.
+medium adds numbers of one digit to one of two, hard adds numbers of two digits. A line begins with one of several words
+(OPENINGS), drawn anew for each: what comes next is a choice in easy answers too. In tiny/ a question has three numbers, of
+one digit, of one and two, of two (also subtracted), and no words: "12+3+40=?" is answered "12+3=15 15+40=55 \\boxed{55}",
+some 25 characters.
 """
 import json
 import random
@@ -28,7 +28,7 @@ def ranges(level, tiny):
         return ((1, 9), (1, 9)) if tiny else ((1, 6), (1, 6))
     if level == "medium":
         return ((10, 99), (1, 9), (10, 99)) if tiny else ((10, 99), (1, 9), (1, 9))
-    return (10, 99), (10, 99)
+    return ((10, 99), (10, 99)) if tiny else ((10, 59), (10, 59))
 
 
 def draw(level, n, tiny, rng):
@@ -37,7 +37,7 @@ def draw(level, n, tiny, rng):
     while True:
         terms = [(1, rng.randint(*first))]
         for i in range(n - 1):
-            sign = rng.choice((1, -1)) if level == "hard" else 1
+            sign = rng.choice((1, -1)) if level == "hard" and tiny else 1
             terms.append((sign, rng.randint(*further[i % len(further)])))
         total = 0
         for sign, number in terms:

@@ -126,7 +126,7 @@ static void write_summary(FILE *out, const char *run_dir)
     for (int64_t i = 0; after && i < after->count; i++) {
         const char *key = after->members[i].key.data;
         double value = after->members[i].value->number;
-        if (strncmp(key, "val/", 4) != 0) continue;
+        if (strncmp(key, "val/", 4) != 0 || strncmp(key, "val/aepo/", 9) == 0 || strncmp(key, "val/self.", 9) == 0) continue; /* thresholds and targets are no results */
         if (!title) fprintf(out, "\n%-44s%10s%10s\n", "validation", "before", "after");
         title = true;
         const ares_json *old = before && step ? ares_json_get(before, key) : NULL;

@@ -21,8 +21,8 @@ static int64_t glyphs_of(ares_view text, glyph *out)
     return count;
 }
 
-/* A text on one line, in so many columns. Of one that is too long the middle goes: an answer tells most where it begins and ends. */
-static void cell(FILE *out, ares_view text, int width)
+/* A text on one line, in so many columns. Of an answer that is too long the middle goes: it tells most where it begins and ends. */
+static void cell(FILE *out, ares_view text, int width, bool answer)
 {
     glyph *g = ares_calloc(text.len + 1, sizeof *g);
     int64_t n = glyphs_of(text, g), head = n, tail = n;
@@ -30,7 +30,7 @@ static void cell(FILE *out, ares_view text, int width)
     for (int64_t i = 0; i < n; i++) used += g[i].width;
     if (used > width - 1) {
         int room = width - 2, left = 0, right = 0; /* a blank behind, the dots between */
-        for (head = 0; left + g[head].width <= room - room / 2; head++) left += g[head].width;
+        for (head = 0; left + g[head].width <= (answer ? room - room / 2 : room); head++) left += g[head].width;
         while (right + g[tail - 1].width <= room - left) right += g[--tail].width;
         used = left + right + 1;
     }
@@ -86,9 +86,9 @@ static void questions(FILE *out, const char *run_dir, int64_t last_step)
     if (n && last_step) {
         fprintf(out, "\n%-36s%-*s%s\n", "question", COLUMN, "before", "after");
         for (int i = 0; i < n; i++) {
-            cell(out, text_of(after[i], "question"), 36);
-            cell(out, text_of(before[i], "response"), COLUMN);
-            cell(out, text_of(after[i], "response"), COLUMN);
+            cell(out, text_of(after[i], "question"), 36, false);
+            cell(out, text_of(before[i], "response"), COLUMN, true);
+            cell(out, text_of(after[i], "response"), COLUMN, true);
             fputc('\n', out);
         }
     }

@@ -66,7 +66,7 @@ else
     run runs/AEPO/start sft --config experiments/AEPO/sft.yaml
     say "reinforcement learning: AEPO, on questions the start has not seen"
     run "$rl" --config experiments/AEPO/config.yaml data.bootstrap=false trainer.run_dir="$rl" trainer.max_steps=8 trainer.save_freq=4 "${overrides[@]}"
-    prompt="Work out 4 + 6 + 3 + 2 + 5 step by step."
+    prompt="Work out 5 + 5 + 6 + 4 + 2 step by step."
     raw=""
     learnt="The start taught how to work a sum out and part of the sums; the reward, right or wrong, made sampled answers right
 more often at every level. It adds five numbers and can do little else: long sums of two-digit numbers mostly go wrong."

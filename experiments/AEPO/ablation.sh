@@ -11,6 +11,7 @@ no_filtering=(algorithm.online_filtering=false algorithm.drop_easy_prompts=false
 variant "full AEPO"
 variant "no entropy reward" "${accuracy_only[@]}"
 variant "no dynamic KL" worker.actor.dynamic_kl_loss=false
+variant "no dropping" algorithm.drop_easy_prompts=false
 variant "no filtering" "${no_filtering[@]}"
 variant "plain GRPO" "${accuracy_only[@]}" worker.actor.dynamic_kl_loss=false "${no_filtering[@]}" data.bootstrap=false
 # Filtering and the bootstrap pass cost tokens: some 2.5 times those of plain GRPO, which this variant may spend on steps.

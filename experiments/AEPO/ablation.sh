@@ -14,6 +14,6 @@ variant "no dynamic KL" worker.actor.dynamic_kl_loss=false
 variant "no dropping" algorithm.drop_easy_prompts=false
 variant "no filtering" "${no_filtering[@]}"
 variant "plain GRPO" "${accuracy_only[@]}" worker.actor.dynamic_kl_loss=false "${no_filtering[@]}" data.bootstrap=false
-# Filtering and the bootstrap pass cost tokens: some 2.5 times those of plain GRPO, which this variant may spend on steps.
+# Filtering and the bootstrap pass cost tokens, three to five times those of plain GRPO (RESULTS.md); this variant spends some of them on steps.
 variant "plain GRPO longer" "${accuracy_only[@]}" worker.actor.dynamic_kl_loss=false "${no_filtering[@]}" data.bootstrap=false trainer.max_steps=$((steps * 5 / 2)) trainer.val_freq=$((steps / 2))
 run_study ablation "AEPO and its parts"

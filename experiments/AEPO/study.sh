@@ -96,7 +96,7 @@ run_study() {
         eval "words=(${settings[i]})"
         train_variant "$1" "${names[i]}" "${words[@]}"
     done
-    if ((${#runs[@]})); then # of greedy answers to questions of their own: what training asks depends on the variant (README.md)
+    if ((${#runs[@]})); then # of questions that training never asks: what training asks depends on the variant (README.md)
         "$program" compare --last $((steps / 4)) --smooth 1 --metric val/accuracy --columns reward/accuracy,response_length/mean,aepo/hwe_num/easy,aepo/hwe_num/medium,aepo/hwe_num/hard,aepo/tau,sum:rollout/generated_tokens,sum:timing_s/step \
             --svg "$out/accuracy.svg" --title "$2" "${runs[@]}" | tee "$out/table.md"
         "$program" compare --smooth 1 --metric val/accuracy --x rollout/generated_tokens --svg "$out/tokens.svg" --title "$2: by tokens generated" "${runs[@]}" | grep figure:

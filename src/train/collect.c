@@ -303,7 +303,7 @@ typedef struct rounds {
     int64_t *kept, *dropped;     /* groups, numbered as they were drawn in the step */
     bool same_prompt;
     double right[2];             /* of all answers of this rank that were judged right or wrong: sum and number */
-    double tokens;               /* of all answers of this rank */
+    double tokens;               /* of all answers of this rank, greedy baselines included */
 } rounds;
 
 static void open_rounds(const ares_train_config *cfg, rounds *r)
@@ -331,6 +331,7 @@ static int draw_round(ares_trainer *t, rounds *r, int64_t size, draw *d, bool **
     take_share(t, c->arena, d);
     ARES_TRY(ares_world_agree(t->world, answer(t, c->arena, d, m)));
     ARES_TRY(show_generated(t, d));
+    for (int64_t g = 0; d->greedy && g < d->count; g++) r->tokens += d->greedy[g].completion.n_tokens;
     for (int64_t i = 0; i < d->count * n; i++) {
         r->tokens += d->samples[i].completion.n_tokens;
         if (isnan(d->samples[i].item.accuracy)) continue;

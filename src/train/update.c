@@ -73,7 +73,7 @@ static int forward(update *u, const ares_micro_batch *m, pass *p)
     ARES_TRY(train_reserve(a, (size_t)n * (size_t)width));
     const update_columns *c = &u->col;
     p->head = (ares_head_args){ .rows = n, .vocab = model->cfg.vocab, .x = hidden, .ldx = width, .w = ares_model_head(model), .target = targets,
-                                .inv_temperature = a->cfg->rollout.temperature > 0 ? (float)(1 / a->cfg->rollout.temperature) : 1.0f, .log_prob = c->log_prob + t,
+                                .inv_temperature = ares_inv_temperature((float)a->cfg->rollout.temperature), .log_prob = c->log_prob + t,
                                 .entropy = c->entropy + t, .lse = c->lse + t, .c_log_prob = c->c_log_prob + t, .dx = a->scratch, .lddx = width,
                                 .dw = ares_model_head_grad(model), .c_entropy = a->cfg->loss.entropy_coeff != 0 ? c->c_entropy + t : NULL };
     if (!exact_kl(a)) return ARES_OK;

@@ -155,7 +155,6 @@ TEST(combinations_of_losses_that_mean_nothing_are_refused)
         { { "worker.actor.loss_type=vapor" }, 1, "loss_type" },
         { { "algorithm.kl_penalty=full", "algorithm.disable_kl=true" }, 2, "kl_penalty" },
         { { "algorithm.kl_penalty=full", "algorithm.kl_coef=0" }, 2, "kl_penalty" },
-        { { "algorithm.kl_penalty=full", "trainer.device=cuda" }, 2, "kl_penalty" },
         { { "worker.actor.loss_type=clip_cov", "worker.actor.clip_cov_lb=6" }, 2, "clip_cov_lb" },
         { { "worker.actor.loss_type=kl_cov", "worker.actor.early_stop_imp_ratio=5", "worker.actor.early_stop_scope=micro" }, 3, "early_stop_scope" },
         { { "worker.actor.early_stop_imp_ratio=1" }, 1, "early_stop_imp_ratio" },
@@ -165,6 +164,7 @@ TEST(combinations_of_losses_that_mean_nothing_are_refused)
         { { "worker.actor.loss_type=cispo", "worker.actor.clip_ratio_low=1", "worker.actor.clip_ratio_high=4" }, 3, "clip_ratio" },
         { { "worker.actor.loss_type=dapo", "worker.actor.clip_ratio_high=4" }, 2, "clip_ratio" },
         { { "algorithm.kl_penalty=full" }, 1, "kl_penalty" },
+        { { "algorithm.kl_penalty=full", "trainer.device=cuda" }, 2, "kl_penalty" },
         { { "worker.actor.loss_type=kl_cov", "worker.actor.early_stop_imp_ratio=5" }, 2, "early_stop" },
     };
     for (int i = 0; i < ARES_COUNT(wrong); i++)

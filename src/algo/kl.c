@@ -42,6 +42,12 @@ const ares_kl *ares_kl_find(const char *name)
     return algo_find("config: algorithm.kl_penalty", name, words, ARES_COUNT(words), &i) == ARES_OK ? &table[i] : NULL;
 }
 
+ares_kl_place ares_kl_acts(const ares_algorithm_config *a)
+{
+    if (a->disable_kl || !(a->kl_coef > 0)) return ARES_KL_NOWHERE;
+    return a->use_kl_loss ? ARES_KL_IN_LOSS : ARES_KL_IN_REWARD;
+}
+
 int ares_kl_column(const ares_kl *kl, ares_batch *b)
 {
     ARES_TRY(ARES_NEED(b, "kl", old_log_probs));

@@ -70,9 +70,8 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
     if (!c->trainer.val_only) ares_adv_check(cfg, &c->algorithm, c->rollout.n);
     if (c->rollout.temperature == 0 && !c->trainer.val_only)
         ares_config_fault(cfg, "worker.rollout.temperature", "greedy samples of a prompt are all the same; set a temperature above 0 (val_override_config may be greedy)");
-    bool reference = !c->algorithm.disable_kl && c->algorithm.kl_coef > 0;
-    ares_loss_check(&c->loss, &c->algorithm, reference, loss_complaint, cfg);
-    if (c->algorithm.disable_kl && c->algorithm.use_kl_loss)
+    ares_loss_check(&c->loss, loss_complaint, cfg);
+    if (c->algorithm.disable_kl && c->algorithm.use_kl_loss && c->algorithm.kl_coef > 0)
         ares_config_fault(cfg, "algorithm.use_kl_loss", "algorithm.disable_kl leaves no reference model; set one of them to false");
     if (strncmp(c->trainer.device, "cpu", 3) != 0 && strncmp(c->trainer.device, "cuda", 4) != 0)
         ares_config_fault(cfg, "trainer.device", "no such device (choices: cpu, cuda, cuda:<n>)");

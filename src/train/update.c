@@ -11,7 +11,7 @@
 
 #include "ares/algo_twin.h"
 
-static bool kl_in_loss(const ares_actor *a) { return a->cfg->algorithm.use_kl_loss && !a->cfg->algorithm.disable_kl; }
+static bool kl_in_loss(const ares_actor *a) { return ares_kl_acts(&a->cfg->algorithm) == ARES_KL_IN_LOSS; }
 static bool exact_kl(const ares_actor *a) { return kl_in_loss(a) && !a->kl->value; }
 
 /* Loss and terms of n tokens from batch token t on, within rows [row, end). c_*: outputs, by token. */

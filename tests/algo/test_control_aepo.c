@@ -58,6 +58,7 @@ static bool open_subject(subject *s, const char *name, const char *const *words,
     s->options = control_options(s->c, words, n, &s->cfg);
     if (!CHECK(s->options != NULL)) return false;
     s->algorithm.kl_penalty = "low_var_kl";
+    if (s->algorithm.kl_coef == 0) s->algorithm.kl_coef = 1e-3;
     s->env.algorithm = &s->algorithm;
     return CHECK_OK(s->c->open(s->options, &s->env, &s->state));
 }
@@ -502,6 +503,9 @@ TEST(the_adaptive_coefficient_follows_the_kl_and_resumes)
         if (!resume(&s)) break;
         ares_batch_fini(&b);
     }
+    s.algorithm.kl_coef = 0; /* stays 0, whatever it is multiplied by */
+    CHECK(!s.c->wanted(s.options, &s.env));
+    s.algorithm.kl_coef = 0.01;
     s.algorithm.use_kl_loss = true; /* a loss term's coefficient is a constant */
     CHECK(!s.c->wanted(s.options, &s.env));
     close_subject(&s);

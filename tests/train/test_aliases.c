@@ -153,8 +153,7 @@ TEST(combinations_of_losses_that_mean_nothing_are_refused)
         { { "worker.actor.clip_ratio_dual=0.5" }, 1, "clip_ratio_dual" },
         { { "worker.actor.clip_ratio_high=4" }, 1, "clip_ratio_dual" },
         { { "worker.actor.loss_type=vapor" }, 1, "loss_type" },
-        { { "algorithm.kl_penalty=full", "algorithm.disable_kl=true" }, 2, "kl_penalty" },
-        { { "algorithm.kl_penalty=full", "algorithm.kl_coef=0" }, 2, "kl_penalty" },
+        { { "algorithm.use_kl_loss=true", "algorithm.disable_kl=true" }, 2, "use_kl_loss" },
         { { "worker.actor.loss_type=clip_cov", "worker.actor.clip_cov_lb=6" }, 2, "clip_cov_lb" },
         { { "worker.actor.loss_type=kl_cov", "worker.actor.early_stop_imp_ratio=5", "worker.actor.early_stop_scope=micro" }, 3, "early_stop_scope" },
         { { "worker.actor.early_stop_imp_ratio=1" }, 1, "early_stop_imp_ratio" },
@@ -165,6 +164,9 @@ TEST(combinations_of_losses_that_mean_nothing_are_refused)
         { { "worker.actor.loss_type=dapo", "worker.actor.clip_ratio_high=4" }, 2, "clip_ratio" },
         { { "algorithm.kl_penalty=full" }, 1, "kl_penalty" },
         { { "algorithm.kl_penalty=full", "trainer.device=cuda" }, 2, "kl_penalty" },
+        { { "algorithm.kl_penalty=full", "algorithm.disable_kl=true" }, 2, "kl_penalty" }, /* no KL: whichever estimator */
+        { { "algorithm.kl_penalty=full", "algorithm.kl_coef=0" }, 2, "kl_penalty" },
+        { { "algorithm.use_kl_loss=true", "algorithm.kl_coef=0", "algorithm.disable_kl=true" }, 3, "use_kl_loss" },
         { { "worker.actor.loss_type=kl_cov", "worker.actor.early_stop_imp_ratio=5" }, 2, "early_stop" },
     };
     for (int i = 0; i < ARES_COUNT(wrong); i++)

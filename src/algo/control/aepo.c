@@ -252,7 +252,7 @@ static int adapt(void *state, const ares_batch *b, ares_metrics *m)
 {
     aepo *s = state;
     ARES_TRY(report_inverted(s, b, m));
-    if (s->env.algorithm->disable_kl) return ARES_OK;
+    if (ares_kl_acts(s->env.algorithm) == ARES_KL_NOWHERE) return ARES_OK;
     ares_arena arena = { 0 };
     control_gathered all = { 0 };
     int rc = aepo_adapt_kl(s, b, m, &arena, &all);

@@ -1,0 +1,75 @@
+/*
+ * Where the KL to the reference acts: nowhere at coefficient 0, whoever else has a part in it; as a term of the loss or of the reward
+ * otherwise; and what is known of it in steps that only the critic learns from.
+ */
+#include <math.h>
+#include <stdio.h>
+
+#include "e2e.h"
+
+#define AEPO "worker.reward.rewards=null worker.reward.reward_function=aepo worker.reward.accuracy=random worker.rollout.window_size=2 "
+#define GAE "algorithm.adv_estimator=gae "
+
+static bool trains(const char *run, const char *format, const char *words, const char *more)
+{
+    ares_str out = { 0 };
+    char all[1500];
+    snprintf(all, sizeof all, format, words, more);
+    int rc = e2e_program(&out, "--config '%s' trainer.max_steps=2 trainer.logger=[file] %s", e2e_train_words(run), all);
+    bool well = CHECK_MSG(rc == 0, "%s: %s", all, out.data ? out.data : "");
+    ares_str_fini(&out);
+    return well;
+}
+
+static bool same_weights(const char *a, const char *b)
+{
+    return test_shell(NULL, "cmp '%s/checkpoints/step_000002/model/model.safetensors' '%s/checkpoints/step_000002/model/model.safetensors'", test_file(a), test_file(b)) == 0;
+}
+
+/* No reference was opened, and no metric speaks of a KL to it. */
+static void check_without_kl(const char *run, const char *what)
+{
+    ares_str out = { 0 };
+    CHECK_MSG(test_shell(&out, "grep -oE '\"(actor/kl|critic/kl|aepo/kl|timing_s/ref)[a-z_/]*\"' '%s/metrics.jsonl'", test_file(run)) == 1, "%s: %s", what, out.data ? out.data : "");
+    ares_str_fini(&out);
+}
+
+/* Everything that has to do with the KL, each at a coefficient of 0 and without any KL. */
+static const struct { const char *words, *without; } users[] = {
+    { "algorithm.use_kl_loss=true", "" },
+    { "algorithm.use_kl_loss=false", "" },
+    { "algorithm.kl_type=adaptive", "" },
+    { "algorithm.use_kl_loss=true algorithm.kl_penalty=full", "" },
+    { "algorithm.use_kl_loss=false algorithm.kl_penalty=full", "" },
+    { "algorithm.use_kl_loss=true " GAE, GAE },
+    { "algorithm.kl_type=adaptive " GAE, GAE },
+    { AEPO "algorithm.use_kl_loss=true worker.actor.dynamic_kl_loss=true", AEPO },
+    { AEPO "algorithm.use_kl_loss=false worker.actor.dynamic_kl_loss=true", AEPO },
+    { AEPO "algorithm.use_kl_loss=true algorithm.kl_penalty=full worker.actor.dynamic_kl_loss=true algorithm.kl_bucket_controller=log_space algorithm.difficulty_aware_kl_penalty=true", AEPO },
+};
+
+TEST(a_zero_coefficient_trains_without_kl_and_opens_no_reference)
+{
+    for (int i = 0; i < ARES_COUNT(users); i++) {
+        char zero[16], none[16];
+        snprintf(zero, sizeof zero, "zero%d", i);
+        snprintf(none, sizeof none, "none%d", i);
+        if (!trains(zero, "algorithm.disable_kl=false algorithm.kl_coef=0 %s%s", users[i].words, "") || !trains(none, "algorithm.disable_kl=true %s%s", users[i].without, "")) continue;
+        check_without_kl(zero, users[i].words);
+        CHECK_MSG(same_weights(zero, none), "%s: other weights than without a KL", users[i].words);
+    }
+}
+
+TEST(every_spelling_of_a_zero_coefficient_is_one)
+{
+    static const char *const spellings[] = { "algorithm.kl_coef=0.0", "algorithm.kl_beta=0", "actor_rollout_ref.actor.kl_loss_coef=0", "algorithm.kl_ctrl.kl_coef=0" };
+    if (!trains("none", "algorithm.disable_kl=true%s%s", "", "")) return;
+    for (int i = 0; i < ARES_COUNT(spellings); i++)
+        for (int loss = 0; loss < 2; loss++) {
+            char run[16];
+            snprintf(run, sizeof run, "zero%d%d", i, loss);
+            if (!trains(run, "algorithm.disable_kl=false %s %s", spellings[i], loss ? "algorithm.use_kl_loss=true" : "")) continue;
+            check_without_kl(run, spellings[i]);
+            CHECK_MSG(same_weights(run, "none"), "%s: other weights than without a KL", spellings[i]);
+        }
+}

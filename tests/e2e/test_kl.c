@@ -73,3 +73,55 @@ TEST(every_spelling_of_a_zero_coefficient_is_one)
             CHECK_MSG(same_weights(run, "none"), "%s: other weights than without a KL", spellings[i]);
         }
 }
+
+/* Of each difficulty, or NaN. */
+static double of_difficulty(const char *run, int step, const char *prefix, int d)
+{
+    static const char *const names[] = { "easy", "medium", "hard" };
+    char name[64];
+    snprintf(name, sizeof name, "%s/%s", prefix, names[d]);
+    return e2e_metric(run, step, name);
+}
+
+/* 32 samples of three difficulties, so that one has the 8 that move a factor. The policy of steps 1 and 2 is the reference itself. */
+TEST(steps_without_an_actor_update_measure_no_kl_of_the_loss_and_move_no_factor)
+{
+    static const char *const estimators[] = { "full", "low_var_kl" }, *const advantages[] = { "gae", "grpo" };
+    for (int i = 0; i < 4; i++) {
+        char run[16];
+        snprintf(run, sizeof run, "warm%d", i);
+        if (!trains(run,
+                    AEPO "algorithm.disable_kl=false algorithm.use_kl_loss=true algorithm.kl_coef=0.01 worker.actor.dynamic_kl_loss=true data.rollout_batch_size=8 worker.actor.global_batch_size=8 "
+                         "trainer.max_steps=3 trainer.critic_warmup=2 algorithm.kl_penalty=%s algorithm.adv_estimator=%s", estimators[i % 2], advantages[i / 2]))
+            continue;
+        bool moved = false;
+        for (int d = 0; d < 3; d++) {
+            for (int step = 1; step <= 2; step++) {
+                CHECK(isnan(of_difficulty(run, step, "aepo/kl", d)));
+                CHECK(isnan(of_difficulty(run, step, "aepo/kl_lambda", d)));
+            }
+            double lambda = of_difficulty(run, 3, "aepo/kl_lambda", d), kl = of_difficulty(run, 3, "aepo/kl", d);
+            static const double budget[] = { 0.05, 0.1, 0.2 };
+            CHECK_MSG(lambda == 1 || fabs(lambda - (1 + 0.01 * (kl - budget[d]))) < 1e-12, "%s: lambda %g after one step of KL %g", estimators[i % 2], lambda, kl);
+            moved = moved || lambda != 1;
+        }
+        CHECK(moved);
+    }
+}
+
+TEST(kl_of_the_reward_is_measured_in_every_step)
+{
+    static const char *const estimators[] = { "full", "low_var_kl" };
+    for (int i = 0; i < 2; i++) {
+        char run[16];
+        snprintf(run, sizeof run, "reward%d", i);
+        if (!trains(run,
+                    AEPO "algorithm.disable_kl=false algorithm.kl_coef=0.01 worker.actor.dynamic_kl_loss=true data.rollout_batch_size=8 worker.actor.global_batch_size=8 trainer.critic_warmup=1 "
+                         "algorithm.kl_penalty=%s%s", estimators[i], ""))
+            continue;
+        bool moved = false;
+        for (int step = 1; step <= 2; step++) CHECK(!isnan(e2e_metric(run, step, "critic/kl")) && isnan(e2e_metric(run, step, "actor/kl_loss")));
+        for (int d = 0; d < 3; d++) moved = moved || of_difficulty(run, 1, "aepo/kl_lambda", d) != 1;
+        CHECK(moved);
+    }
+}

@@ -252,7 +252,8 @@ static int adapt(void *state, const ares_batch *b, ares_metrics *m)
 {
     aepo *s = state;
     ARES_TRY(report_inverted(s, b, m));
-    if (ares_kl_acts(s->env.algorithm) == ARES_KL_NOWHERE) return ARES_OK;
+    ares_kl_place place = ares_kl_acts(s->env.algorithm);
+    if (place == ARES_KL_NOWHERE || (place == ARES_KL_IN_LOSS && !b->kl)) return ARES_OK; /* a step without an actor update measures no KL of the loss */
     ares_arena arena = { 0 };
     control_gathered all = { 0 };
     int rc = aepo_adapt_kl(s, b, m, &arena, &all);

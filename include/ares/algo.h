@@ -25,6 +25,7 @@
     X(f64, importance_sampling_clip, "importance_sampling_clip", "2.0", "(0,)", "importance_sampling_fix: largest factor")              \
     X(flag, disable_kl, "disable_kl", "false", "", "no reference model and no KL anywhere")                                             \
     X(flag, use_kl_loss, "use_kl_loss", "false", "", "KL to the reference model as a term of the loss")                                 \
+    X(choice, use_kl_in_reward, "use_kl_in_reward", "null", "true=True|false=False", "KL to the reference model taken off the reward; null: where it is no term of the loss, as in EasyR1") \
     X(choice, kl_penalty, "kl_penalty", "low_var_kl", "", "estimator of the KL term")                                                   \
     X(f64, kl_coef, "kl_coef", "1e-3", "[0,)", "weight of the KL term")
 ARES_OPTION_STRUCT(ares_algorithm_config, ARES_ALGORITHM_OPTIONS);

@@ -125,3 +125,85 @@ TEST(kl_of_the_reward_is_measured_in_every_step)
         CHECK(moved);
     }
 }
+
+/* Where the KL acted in step 1, and at which coefficient. */
+static void check_place(const char *run, const char *what, const char *place, double coef)
+{
+    double loss = e2e_metric(run, 1, "actor/kl_coef"), reward = e2e_metric(run, 1, "critic/kl_coef");
+    bool in_loss = strcmp(place, "loss") == 0, in_reward = strcmp(place, "reward") == 0;
+    CHECK_MSG(in_loss ? fabs(loss - coef) < 1e-12 : isnan(loss), "%s: coefficient %g in the loss", what, loss);
+    CHECK_MSG(in_reward ? fabs(reward - coef) < 1e-12 : isnan(reward), "%s: coefficient %g in the reward", what, reward);
+    if (!in_loss && !in_reward) check_without_kl(run, what);
+}
+
+#define VERL "actor_rollout_ref.actor."
+TEST(kl_acts_where_each_dialect_says)
+{
+    static const struct { const char *words, *place; double coef; } says[] = {
+        { "algorithm.use_kl_loss=false", "reward", 1e-3 }, /* EasyR1 */
+        { "algorithm.use_kl_loss=true algorithm.kl_coef=0.02", "loss", 0.02 },
+        { "algorithm.use_kl_in_reward=false", "", 0 },
+        { "algorithm.use_kl_in_reward=True algorithm.kl_ctrl.kl_coef=0.02", "reward", 0.02 },
+        { "algorithm.kl_beta=0.02", "loss", 0.02 }, /* RLinf */
+        { "algorithm.kl_beta=0.02 algorithm.kl_coef=0.03", "loss", 0.03 },
+        { VERL "use_kl_loss=False", "", 0 }, /* verl and RAGEN */
+        { VERL "use_kl_loss=False " VERL "kl_loss_coef=0.02 " VERL "kl_loss_type=low-var-kl", "", 0 },
+        { VERL "kl_loss_coef=0.02", "", 0 },
+        { "algorithm.kl_ctrl.kl_coef=0.02", "", 0 },
+        { VERL "use_kl_loss=False algorithm.use_kl_in_reward=True", "reward", 1e-3 },
+        { "algorithm.use_kl_in_reward=true " VERL "use_kl_loss=False " VERL "kl_loss_coef=0 algorithm.kl_ctrl.kl_coef=0.02", "reward", 0.02 },
+        { VERL "use_kl_loss=True " VERL "kl_loss_coef=0.02", "loss", 0.02 },
+        { "algorithm.kl_ctrl.kl_coef=0.0 " VERL "use_kl_loss=True " VERL "kl_loss_coef=0.02", "loss", 0.02 },
+        { VERL "kl_loss_coef=0.02 algorithm.kl_ctrl.kl_coef=0.0 algorithm.use_kl_in_reward=False " VERL "use_kl_loss=True", "loss", 0.02 },
+    };
+    for (int i = 0; i < ARES_COUNT(says); i++) {
+        char run[16];
+        snprintf(run, sizeof run, "says%d", i);
+        if (trains(run, "algorithm.disable_kl=false trainer.max_steps=1 %s%s", says[i].words, "")) check_place(run, says[i].words, says[i].place, says[i].coef);
+    }
+}
+
+/* The keys of RAGEN's FrozenLake sweep that have to do with the KL: its preset, and what its script says on top. */
+TEST(the_frozen_lake_configuration_trains_without_kl)
+{
+    const char *preset = e2e_write("ragen.yaml", "algorithm: {adv_estimator: gae, gamma: 1.0, lam: 1.0, use_kl_in_reward: False, kl_penalty: kl, kl_ctrl: {type: fixed, kl_coef: 0.0, horizon: 10000, target_kl: 0.1}}\n"
+                                                 "actor_rollout_ref: {actor: {use_kl_loss: False, kl_loss_coef: 0.001, kl_loss_type: kl, entropy_coeff: 0.0}, ref: {log_prob_micro_batch_size_per_gpu: 4}}\n");
+    for (int i = 0; i < 2; i++) {
+        char more[1200], run[16];
+        snprintf(run, sizeof run, "lake%d", i);
+        snprintf(more, sizeof more, "--config '%s' %s", preset,
+                 i ? "algorithm.adv_estimator=gae " VERL "use_kl_loss=False " VERL "kl_loss_type=low-var-kl " VERL "kl_loss_coef=0.001 " VERL "entropy_coeff=0.001 " VERL
+                     "loss_agg_mode=token-mean " VERL "entropy_from_logits_with_chunking=True"
+                   : "");
+        if (trains(run, "algorithm.disable_kl=false %s%s", more, "")) check_without_kl(run, run);
+    }
+    if (trains("sweep", "algorithm.disable_kl=false --config '%s' " VERL "use_kl_loss=True " VERL "kl_loss_coef=0.01%s", preset, "")) check_place("sweep", "the KL sweep", "loss", 0.01);
+}
+
+/* A run's resolved file says what a dialect's word meant. */
+TEST(a_resolved_file_keeps_what_a_dialect_meant)
+{
+    static const struct { const char *word, *place; } says[] = { { "algorithm.kl_beta=0.02", "loss" }, { VERL "use_kl_loss=False", "" } };
+    for (int i = 0; i < ARES_COUNT(says); i++) {
+        char first[16], again[16];
+        snprintf(first, sizeof first, "first%d", i);
+        snprintf(again, sizeof again, "again%d", i);
+        if (!trains(first, "algorithm.disable_kl=false trainer.max_steps=1 %s%s", says[i].word, "")) continue;
+        CHECK_EQ(e2e_program(NULL, "--config '%s/config.yaml' trainer.run_dir='%s'", test_file(first), test_file(again)), 0);
+        check_place(again, says[i].word, says[i].place, 0.02);
+    }
+}
+
+TEST(an_option_that_weighs_a_kl_that_is_off_is_warned_about)
+{
+    static const char *const off[] = { "algorithm.use_kl_loss=true algorithm.kl_coef=0", "algorithm.use_kl_in_reward=false" };
+    for (int i = 0; i < ARES_COUNT(off); i++) {
+        ares_str out = { 0 };
+        char run[16];
+        snprintf(run, sizeof run, "warned%d", i);
+        CHECK_EQ(e2e_program(&out, "--config '%s' trainer.max_steps=1 trainer.logger=[file] " AEPO "algorithm.disable_kl=false worker.actor.dynamic_kl_loss=true %s", e2e_train_words(run), off[i]), 0);
+        CHECK_CONTAINS(out.data, "worker.actor.dynamic_kl_loss = true: has no effect");
+        check_without_kl(run, off[i]);
+        ares_str_fini(&out);
+    }
+}

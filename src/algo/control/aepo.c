@@ -30,6 +30,8 @@ static int check_options(const aepo_options *o, const ares_control_env *env)
                          : a->difficulty_aware_kl_penalty ? "algorithm.difficulty_aware_kl_penalty" : NULL;
     if (weighs && env->algorithm->disable_kl)
         return ares_fail(ARES_ECONFIG, "config: %s = true: algorithm.disable_kl leaves no KL to weigh; set one of them to false", weighs);
+    if (weighs && ares_kl_acts(env->algorithm) == ARES_KL_NOWHERE)
+        ares_log(ARES_LOG_WARN, "config: %s = true: has no effect: algorithm.kl_coef is 0, or the KL is neither in the loss nor in the reward", weighs);
     if (a->alpha_entropy_min > a->alpha_entropy_max)
         return ares_fail(ARES_ECONFIG, "config: algorithm.alpha_entropy_min = %g: above alpha_entropy_max = %g", a->alpha_entropy_min, a->alpha_entropy_max);
     if (a->kl_beta_min > a->kl_beta_max) return ares_fail(ARES_ECONFIG, "config: algorithm.kl_beta_min = %g: above kl_beta_max = %g", a->kl_beta_min, a->kl_beta_max);

@@ -25,7 +25,7 @@
     X(f64, importance_sampling_clip, "importance_sampling_clip", "2.0", "(0,)", "importance_sampling_fix: largest factor")              \
     X(flag, disable_kl, "disable_kl", "false", "", "no reference model and no KL anywhere")                                             \
     X(flag, use_kl_loss, "use_kl_loss", "false", "", "KL to the reference model as a term of the loss")                                 \
-    X(choice, use_kl_in_reward, "use_kl_in_reward", "null", "true=True|false=False", "KL to the reference model taken off the reward; null: where it is no term of the loss, as in EasyR1") \
+    X(choice, use_kl_in_reward, "use_kl_in_reward", "null", "true=True|false=False", "KL taken off the reward; null: unless use_kl_loss is true") \
     X(choice, kl_penalty, "kl_penalty", "low_var_kl", "", "estimator of the KL term")                                                   \
     X(f64, kl_coef, "kl_coef", "1e-3", "[0,)", "weight of the KL term")
 ARES_OPTION_STRUCT(ares_algorithm_config, ARES_ALGORITHM_OPTIONS);
@@ -113,8 +113,9 @@ typedef struct ares_kl {
 } ares_kl;
 const ares_kl *ares_kl_find(const char *name);     /* by its name or an alias (k1, k2, k3, low-var-kl, k3+ ...) */
 const char *const *ares_kl_names(int *n);          /* choices of the option: names with their aliases behind '=' */
-/* Where the KL to the reference acts, the one answer for whoever opens a reference, computes, weighs or reports it. Nowhere at kl_coef 0: the
- * adaptive controller multiplies the coefficient, and AEPO's factors multiply the KL, so that nothing lifts it from 0. */
+/* Where the KL to the reference acts: the one answer for whoever opens a reference, computes, weighs
+ * or reports it. Nowhere at kl_coef 0: the adaptive controller multiplies the coefficient, and AEPO's
+ * factors multiply the KL, so that nothing lifts it from 0. */
 typedef enum ares_kl_place { ARES_KL_NOWHERE, ARES_KL_IN_LOSS, ARES_KL_IN_REWARD } ares_kl_place;
 ares_kl_place ares_kl_acts(const ares_algorithm_config *a);
 /* Puts column kl: the estimator between old_log_probs and ref_log_probs, 0 where the mask is 0. Not of the exact KL. */

@@ -296,10 +296,12 @@ void config_settle_implied(ares_config *cfg)
         const config_implied *m = &cfg->implied.items[i];
         config_node *old = config_walk(cfg->root, m->row->path);
         const char *error;
-        if (!m->by || !old || (old->layer && !(old->kind == CONFIG_SCALAR && config_value_of(old).type == CONFIG_NULL)))
+        if (!m->by || !old ||
+            (old->layer &&
+             !(old->kind == CONFIG_SCALAR && config_value_of(old).type == CONFIG_NULL)))
             continue;
-        config_node *node =
-            config_yaml_value(cfg, config_option_at(cfg, m->row->path)->option->type, m->row->value, &error);
+        config_node *node = config_yaml_value(
+            cfg, config_option_at(cfg, m->row->path)->option->type, m->row->value, &error);
         ARES_ASSERT(!error);
         if (!node) return;
         config_node_stamp(node, m->by->layer, m->by->line, m->by->source);
@@ -313,11 +315,14 @@ static bool holds(ares_config *cfg, const char *when)
 {
     const char *equals = strchr(when, '=');
     ARES_ASSERT(equals);
-    config_node *on = config_walk(cfg->root, ares_arena_printf(&cfg->arena, "%.*s", (int)(equals - when), when));
+    config_node *on =
+        config_walk(cfg->root, ares_arena_printf(&cfg->arena, "%.*s", (int)(equals - when), when));
     if (!on) return false;
     config_interpolate(cfg, on);
     config_value v = config_value_of(on);
-    const char *is = v.type != CONFIG_BOOL ? on->text : v.boolean ? "true" : "false"; /* True is true */
+    const char *is = v.type != CONFIG_BOOL ? on->text
+                     : v.boolean           ? "true"
+                                           : "false"; /* True is true */
     return on->kind == CONFIG_SCALAR && strcmp(is, equals + 1) == 0;
 }
 
@@ -334,21 +339,27 @@ static void settle(ares_config *cfg, const config_pending *p, const ares_config_
 {
     config_node *old = config_walk(cfg->root, a->to);
     const ares_config_alias *other = otherwise(cfg, p->path);
-    bool set = old && old->layer, yields = set && other && (old->weak || old->layer > p->node->layer);
+    bool set = old && old->layer,
+         yields = set && other && (old->weak || old->layer > p->node->layer);
     if (yields) announce(cfg, p->path, "", other->note);
     else if (set && !other)
-        config_value_fault(cfg, p->node, p->path, "means %s here, which is set as well; keep one", a->to);
-    else if (set && old->layer == p->node->layer && a->note) config_value_fault(cfg, p->node, p->path, "%s", a->note);
+        config_value_fault(cfg, p->node, p->path, "means %s here, which is set as well; keep one",
+                           a->to);
+    else if (set && old->layer == p->node->layer && a->note)
+        config_value_fault(cfg, p->node, p->path, "%s", a->note);
     else {
         announce(cfg, p->path, a->to, NULL);
         p->node->written = p->path;
         p->node->weak = true;
-        if (set) config_node_replace(old, p->node); /* of an earlier layer, or of this one and more general */
+        if (set)
+            config_node_replace(old,
+                                p->node); /* of an earlier layer, or of this one and more general */
         else config_put(cfg, a->to, p->node, CONFIG_SET);
     }
 }
 
-/* Aliases that hold only while another option has a certain value, in the order of their rows; of a word its last use. */
+/* Aliases that hold only while another option has a certain value, in the order of their rows; of a
+ * word its last use. */
 void config_settle_pending(ares_config *cfg)
 {
     for (int k = 0; k < cfg->aliases.count; k++) {
@@ -359,7 +370,8 @@ void config_settle_pending(ares_config *cfg)
             if (!p->node || strcmp(a->from, p->path) != 0 || !holds(cfg, a->when)) continue;
             settle(cfg, p, a);
             for (; i >= 0; i--)
-                if (strcmp(cfg->pending.items[i].path, p->path) == 0) cfg->pending.items[i].node = NULL;
+                if (strcmp(cfg->pending.items[i].path, p->path) == 0)
+                    cfg->pending.items[i].node = NULL;
             break;
         }
     }

@@ -53,7 +53,10 @@ typedef struct config_option {
 
 typedef struct config_fault { int layer, line, order; const char *text; } config_fault;
 typedef struct config_pending { const ares_config_alias *alias; config_node *node; const char *path; } config_pending;
-typedef struct config_implied { const ares_config_implied *row; const config_node *by; } config_implied; /* by: where the word was used; NULL: nowhere */
+typedef struct config_implied {
+    const ares_config_implied *row;
+    const config_node *by; /* where the word was used; NULL: nowhere */
+} config_implied;
 typedef struct config_bound { const char *path; ares_option_table *table; } config_bound;
 
 #define CONFIG_VECTOR(type) struct { type *items; int count, room; }

@@ -60,7 +60,8 @@ static int report(ares_actor *a, update *u, const ares_batch *b, double grad_nor
 {
     ares_loss_sums *s = &u->sums;
     double bounds[1] = { u->max_abs }, counts[2] = { u->micro_batches, u->stopped_micro }, passes = ARES_MAX(u->mini_batches, 1);
-    bool kl = ares_kl_acts(&a->cfg->algorithm) == ARES_KL_IN_LOSS, stops = !ares_is_null_f64(a->cfg->loss.early_stop_imp_ratio);
+    bool kl = ares_kl_acts(&a->cfg->algorithm) == ARES_KL_IN_LOSS;
+    bool stops = !ares_is_null_f64(a->cfg->loss.early_stop_imp_ratio);
     ARES_TRY(ares_loss_sums_reduce(s, a->world));
     ARES_TRY(ares_world_sum_f64(a->world, counts, 2));
     ARES_TRY(ares_world_max_f64(a->world, bounds, ARES_COUNT(bounds)));
@@ -90,7 +91,8 @@ static int report(ares_actor *a, update *u, const ares_batch *b, double grad_nor
 static int prepare(ares_actor *a, ares_batch *b, update *u)
 {
     const ares_train_config *cfg = a->cfg;
-    bool kl = ares_kl_acts(&cfg->algorithm) == ARES_KL_IN_LOSS, exact = kl && !a->kl->value, corrects = strcmp(cfg->loss.rollout_is, "none") != 0;
+    bool kl = ares_kl_acts(&cfg->algorithm) == ARES_KL_IN_LOSS, exact = kl && !a->kl->value;
+    bool corrects = strcmp(cfg->loss.rollout_is, "none") != 0;
     size_t n = (size_t)b->tokens + 1;
     float **const wanted[] = { &u->col.weight, &u->col.log_prob, &u->col.entropy, &u->col.lse, &u->col.c_log_prob, &u->col.c_entropy };
     float **const of_kl[] = { &u->col.kl, &u->col.ref_lse, &u->col.c_kl };

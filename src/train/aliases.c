@@ -106,7 +106,8 @@ const ares_config_alias train_aliases[] = {
     { VERL "actor.use_kl_loss", "algorithm.use_kl_loss", NULL, NULL },
     { VERL "actor.kl_loss_coef", "algorithm.kl_coef", "algorithm.use_kl_loss=true", TWO_WEIGHTS },
     { VERL "actor.kl_loss_coef", "", NULL, "KL is no term of the loss" },
-    { VERL "actor.kl_loss_type", "algorithm.kl_penalty", "algorithm.use_kl_loss=true", NULL }, /* beside it verl's algorithm.kl_penalty is of the reward */
+    /* verl's algorithm.kl_penalty beside it is that of the reward */
+    { VERL "actor.kl_loss_type", "algorithm.kl_penalty", "algorithm.use_kl_loss=true", NULL },
     { VERL "actor.kl_loss_type", "", NULL, "KL is no term of the loss" },
     { VERL "actor.optim.lr_warmup_steps_ratio", ACTOR "optim.lr_warmup_ratio", NULL, NULL },
     { VERL "actor.optim.warmup_style", ACTOR "optim.lr_scheduler_type", NULL, NULL },
@@ -137,7 +138,8 @@ const ares_config_alias train_aliases[] = {
     { VERL "rollout.mode", "", NULL, ENGINE },
     { VERL "rollout.engine_kwargs.*", "", NULL, ENGINE },
     { "algorithm.kl_ctrl.kl_coef", "algorithm.kl_coef", "algorithm.use_kl_loss=false", TWO_WEIGHTS },
-    { "algorithm.kl_ctrl.kl_coef", "algorithm.kl_coef", "algorithm.use_kl_loss=true", TWO_WEIGHTS }, /* where actor.kl_loss_coef says nothing */
+    /* where actor.kl_loss_coef says nothing */
+    { "algorithm.kl_ctrl.kl_coef", "algorithm.kl_coef", "algorithm.use_kl_loss=true", TWO_WEIGHTS },
     { "algorithm.kl_ctrl.kl_coef", "", NULL, "another option is the weight of the KL" },
     { "algorithm.kl_ctrl.type", "algorithm.kl_type", NULL, NULL },
     { "algorithm.kl_ctrl.horizon", "algorithm.kl_horizon", NULL, NULL },

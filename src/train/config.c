@@ -69,12 +69,19 @@ static void check_kl(ares_config *cfg, const ares_algorithm_config *a)
     bool in_reward = a->use_kl_in_reward && strcmp(a->use_kl_in_reward, "true") == 0;
     const char *written = ares_config_written(cfg, "algorithm.kl_coef");
     if (a->disable_kl && a->kl_coef > 0 && (a->use_kl_loss || in_reward))
-        ares_config_fault(cfg, a->use_kl_loss ? "algorithm.use_kl_loss" : "algorithm.use_kl_in_reward", "algorithm.disable_kl leaves no reference model; set one of them to false");
+        ares_config_fault(
+            cfg, a->use_kl_loss ? "algorithm.use_kl_loss" : "algorithm.use_kl_in_reward",
+            "algorithm.disable_kl leaves no reference model; set one of them to false");
     if (a->disable_kl) return;
     if (a->use_kl_loss && in_reward)
-        ares_config_fault(cfg, "algorithm.use_kl_in_reward", "algorithm.use_kl_loss makes the KL a term of the loss, and it acts in one place only; set one of them to false");
+        ares_config_fault(cfg, "algorithm.use_kl_in_reward",
+                          "algorithm.use_kl_loss makes the KL a term of the loss, and it acts in "
+                          "one place only; set one of them to false");
     if (!a->use_kl_loss && a->kl_coef > 0 && written && strcmp(written, beta) == 0)
-        ares_config_fault(cfg, "algorithm.use_kl_loss", "%s = %g is the weight of a term of the loss; leave this option out, or set algorithm.kl_coef instead", beta, a->kl_coef);
+        ares_config_fault(cfg, "algorithm.use_kl_loss",
+                          "%s = %g is the weight of a term of the loss; leave this option out, or "
+                          "set algorithm.kl_coef instead",
+                          beta, a->kl_coef);
 }
 
 int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int world)

@@ -379,14 +379,19 @@ TEST(config_a_word_with_an_otherwise_is_ignored_or_yields_and_may_imply_a_value)
         { "general", "", NULL, "it is set" },
     };
     static const ares_config_implied implied[] = { { "special", "worker.rollout.max_len", "7" } };
-    static const struct { const char *yaml, *override; double score; int64_t max_len; } cases[] = {
+    static const struct {
+        const char *yaml, *override;
+        double score;
+        int64_t max_len;
+    } cases[] = {
         { "general: 0.5\n", NULL, 0.5, ARES_NULL_I64 },
         { "special: 0.5\n", NULL, 0.5, 7 },
-        { "special: 0.5\nworker: {rollout: {max_len: null}}\n", NULL, 0.5, 7 },          /* null is no value */
+        { "special: 0.5\nworker: {rollout: {max_len: null}}\n", NULL, 0.5,
+          7 }, /* null is no value */
         { "special: 0.5\n", "worker.rollout.max_len=3", 0.5, 3 },
         { "worker: {rollout: {max_len: 3}}\n", "special=0.5", 0.5, 3 },
-        { "special: 0.5\ngeneral: 0.25\n", NULL, 0.25, 7 },                              /* the row that stands first */
-        { "special: 0.25\nworker: {score: 0.5}\n", NULL, 0.25, 7 },                      /* no note: the word wins */
+        { "special: 0.5\ngeneral: 0.25\n", NULL, 0.25, 7 },         /* the row that stands first */
+        { "special: 0.25\nworker: {score: 0.5}\n", NULL, 0.25, 7 }, /* no note: the word wins */
         { "special: 0.5\n", "worker.score=0.125", 0.125, 7 },
         { "worker: {score: 0.5}\n", "special=0.125", 0.125, 7 },
         { "special: 0.5\n", "~special", NAN, ARES_NULL_I64 },
@@ -412,7 +417,8 @@ TEST(config_a_word_with_an_otherwise_is_ignored_or_yields_and_may_imply_a_value)
     ares_config_load_text(cfg, "a.yaml", ares_view_of("general: 0.5\nworker: {score: 0.5}\n"));
     ares_config_override(cfg, MODEL);
     ares_config_resolve(cfg);
-    CHECK_FAIL(ares_config_finish(cfg), ARES_ECONFIG, "config: a.yaml:1: general = 0.5: one of both");
+    CHECK_FAIL(ares_config_finish(cfg), ARES_ECONFIG,
+               "config: a.yaml:1: general = 0.5: one of both");
     ares_config_free(cfg);
 }
 

@@ -1,4 +1,5 @@
-/* A pass after one that found no memory: the same numbers as before it. Seen to fail (a null pointer) with the row count of the old buffers kept. */
+/* A pass after one that found no memory: the same numbers as before it. Seen to fail (a null pointer)
+ * with the row count of the old buffers kept. */
 #include <stdio.h>
 
 #include "ares/model.h"
@@ -22,7 +23,12 @@ static int forward(ares_model *m, ares_workspace *w, int32_t n, float *out)
     int32_t start[2] = { 0, n };
     float *hidden;
     for (int32_t i = 0; i < n; i++) ids[i] = (i * 7 + 3) % m->cfg.vocab, positions[i] = i;
-    ares_packed p = { .rows = n, .ids = ids, .positions = positions, .seg = { .n = 1, .rows = n, .start = start }, .n_out = n, .out_rows = positions };
+    ares_packed p = { .rows = n,
+                      .ids = ids,
+                      .positions = positions,
+                      .seg = { .n = 1, .rows = n, .start = start },
+                      .n_out = n,
+                      .out_rows = positions };
     ARES_TRY(ares_model_forward(m, w, &p, &hidden));
     memcpy(out, hidden, (size_t)n * (size_t)m->cfg.hidden * sizeof *out);
     return ARES_OK;
@@ -34,7 +40,8 @@ TEST(a_pass_after_one_without_memory_has_the_same_bits)
     char path[600];
     snprintf(path, sizeof path, "%s/qwen2_tied", test_source("tests/golden/models"));
     for (int i = 0; i < ARES_COUNT(keeps); i++)
-        for (int before = 0; before < 2; before++) { /* which buffer finds none: by rows, by output rows */
+        for (int before = 0; before < 2;
+             before++) { /* which buffer finds none: by rows, by output rows */
             ares_device d;
             ares_model *m;
             ares_workspace *w;
@@ -47,12 +54,16 @@ TEST(a_pass_after_one_without_memory_has_the_same_bits)
             until_failure = -1;
             REQUIRE_OK(ares_model_load(path, &d, &opt, &m));
             REQUIRE_OK(ares_workspace_new(m, keeps[i], &w));
-            size_t floats = (size_t)LARGE * (size_t)m->cfg.hidden, bytes = (size_t)SMALL * (size_t)m->cfg.hidden * sizeof(float);
-            float *first = ares_calloc(floats, sizeof *first), *again = ares_calloc(floats, sizeof *again);
+            size_t floats = (size_t)LARGE * (size_t)m->cfg.hidden,
+                   bytes = (size_t)SMALL * (size_t)m->cfg.hidden * sizeof(float);
+            float *first = ares_calloc(floats, sizeof *first),
+                  *again = ares_calloc(floats, sizeof *again);
             CHECK_OK(forward(m, w, SMALL, first));
             until_failure = before;
-            CHECK_FAIL(forward(m, w, LARGE, again), ARES_ELIMIT, "GiB of activations do not fit on the device");
-            CHECK_FAIL(forward(m, w, LARGE, again), ARES_ELIMIT, "GiB of activations do not fit on the device");
+            CHECK_FAIL(forward(m, w, LARGE, again), ARES_ELIMIT,
+                       "GiB of activations do not fit on the device");
+            CHECK_FAIL(forward(m, w, LARGE, again), ARES_ELIMIT,
+                       "GiB of activations do not fit on the device");
             until_failure = -1;
             CHECK_OK(forward(m, w, SMALL, again));
             CHECK_MEM(again, first, bytes);
@@ -81,12 +92,14 @@ TEST(a_model_and_states_that_do_not_fit_say_so_and_can_be_asked_again)
     d.k = &k;
     for (int at = 0; at < 2; at++) { /* weights, gradients */
         until_failure = at;
-        CHECK_FAIL(ares_model_load(path, &d, &opt, &m), ARES_ELIMIT, "of gradients do not fit on the device");
+        CHECK_FAIL(ares_model_load(path, &d, &opt, &m), ARES_ELIMIT,
+                   "of gradients do not fit on the device");
     }
     until_failure = -1;
     REQUIRE_OK(ares_model_load(path, &d, &opt, &m));
     until_failure = 0;
-    CHECK_FAIL(ares_model_optimizer_alloc(m), ARES_ELIMIT, "of optimizer state do not fit on the device");
+    CHECK_FAIL(ares_model_optimizer_alloc(m), ARES_ELIMIT,
+               "of optimizer state do not fit on the device");
     CHECK_EQ(m->states_bytes, 0);
     until_failure = -1;
     CHECK_OK(ares_model_optimizer_alloc(m));

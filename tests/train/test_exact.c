@@ -232,7 +232,7 @@ TEST(rollout_log_probs_are_scored_log_probs_bit_for_bit)
         }
 }
 
-/* Seen to fail where scoring multiplied by (float)(1 / T) and sampling by 1.0f / (float)T: at 62 of these temperatures. */
+/* Seen to fail at 62 temperatures, with (float)(1 / T) in scoring and 1.0f / (float)T in sampling. */
 TEST(sampled_and_scored_log_probs_have_the_same_bits_at_300_temperatures)
 {
     enum { TEMPERATURES = 300, TOKENS = 4 };
@@ -247,10 +247,16 @@ TEST(sampled_and_scored_log_probs_have_the_same_bits_at_300_temperatures)
     int differ = 0;
     open_model(&usual, &d, &m, false);
     int32_t length = prompt_of(0, m->cfg.vocab, prompt);
-    ares_rollout_options o = { .cache_tokens = 4096, .max_num_seqs = 64, .max_num_batched_tokens = 256, .max_model_len = 128 };
+    ares_rollout_options o = { .cache_tokens = 4096,
+                               .max_num_seqs = 64,
+                               .max_num_batched_tokens = 256,
+                               .max_model_len = 128 };
     REQUIRE_OK(ares_rollout_new(m, NULL, &o, &r));
     for (int i = 0; i < TEMPERATURES; i++) {
-        ares_sampling g = { .temperature = (float)((i + 1) / 100.0), .top_p = 1, .max_new_tokens = TOKENS, .ignore_eos = true };
+        ares_sampling g = { .temperature = (float)((i + 1) / 100.0),
+                            .top_p = 1,
+                            .max_new_tokens = TOKENS,
+                            .ignore_eos = true };
         REQUIRE_OK(ares_rollout_add(r, prompt, length, 1, &g, key_of(i), NULL));
     }
     while (active) {
@@ -272,7 +278,8 @@ TEST(sampled_and_scored_log_probs_have_the_same_bits_at_300_temperatures)
         ARES_PUT(&b, response_mask);
         memcpy(b.responses, ids[i], sizeof ids[i]);
         memset(b.response_mask, 1, TOKENS);
-        ares_train_config cfg = { .actor = { .max_token_len = 300 }, .rollout = { .temperature = (i + 1) / 100.0 } };
+        ares_train_config cfg = { .actor = { .max_token_len = 300 },
+                                  .rollout = { .temperature = (i + 1) / 100.0 } };
         CHECK_OK(ares_train_log_probs(m, w, &cfg, &b, 0, 1, scored, NULL));
         differ += memcmp(scored, sampled[i], sizeof scored) != 0;
         ares_batch_fini(&b);

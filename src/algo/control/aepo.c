@@ -31,7 +31,10 @@ static int check_options(const aepo_options *o, const ares_control_env *env)
     if (weighs && env->algorithm->disable_kl)
         return ares_fail(ARES_ECONFIG, "config: %s = true: algorithm.disable_kl leaves no KL to weigh; set one of them to false", weighs);
     if (weighs && ares_kl_acts(env->algorithm) == ARES_KL_NOWHERE)
-        ares_log(ARES_LOG_WARN, "config: %s = true: has no effect: algorithm.kl_coef is 0, or the KL is neither in the loss nor in the reward", weighs);
+        ares_log(ARES_LOG_WARN,
+                 "config: %s = true: has no effect: algorithm.kl_coef is 0, or the KL is neither "
+                 "in the loss nor in the reward",
+                 weighs);
     if (a->alpha_entropy_min > a->alpha_entropy_max)
         return ares_fail(ARES_ECONFIG, "config: algorithm.alpha_entropy_min = %g: above alpha_entropy_max = %g", a->alpha_entropy_min, a->alpha_entropy_max);
     if (a->kl_beta_min > a->kl_beta_max) return ares_fail(ARES_ECONFIG, "config: algorithm.kl_beta_min = %g: above kl_beta_max = %g", a->kl_beta_min, a->kl_beta_max);
@@ -255,7 +258,8 @@ static int adapt(void *state, const ares_batch *b, ares_metrics *m)
     aepo *s = state;
     ARES_TRY(report_inverted(s, b, m));
     ares_kl_place place = ares_kl_acts(s->env.algorithm);
-    if (place == ARES_KL_NOWHERE || (place == ARES_KL_IN_LOSS && !b->kl)) return ARES_OK; /* a step without an actor update measures no KL of the loss */
+    if (place == ARES_KL_NOWHERE || (place == ARES_KL_IN_LOSS && !b->kl))
+        return ARES_OK; /* a step without an actor update measures no KL of the loss */
     ares_arena arena = { 0 };
     control_gathered all = { 0 };
     int rc = aepo_adapt_kl(s, b, m, &arena, &all);

@@ -15,7 +15,8 @@ void aepo_write_kl_weight(const aepo *s, ares_batch *b, const double *soft_cost,
     static const double by_difficulty[ARES_DIFFICULTIES] = { 1, 2, 1, 0.5 };
     const aepo_options *o = s->options;
     bool dynamic = o->actor.dynamic_kl_loss, window = strcmp(o->algorithm.hwe_kl_scope, "window") == 0;
-    if (ares_kl_acts(s->env.algorithm) == ARES_KL_NOWHERE || !(dynamic || o->algorithm.difficulty_aware_kl_penalty || o->actor.enable_second_chance_kl)) return;
+    bool weighs = dynamic || o->algorithm.difficulty_aware_kl_penalty || o->actor.enable_second_chance_kl;
+    if (ares_kl_acts(s->env.algorithm) == ARES_KL_NOWHERE || !weighs) return;
     ARES_PUT(b, kl_weight);
     uint8_t *wide = ares_arena_alloc(arena, (size_t)b->tokens + 1);
     for (int64_t r = 0; r < b->rows; r++) {

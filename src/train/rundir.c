@@ -3,17 +3,22 @@
 
 #include <string.h>
 
-/* Options that change speed, memory or what is kept, and no number of the run. */
-static const char *const harmless[] = { "trainer.threads", "trainer.save_freq", "trainer.save_limit", "trainer.logger", "trainer.load_checkpoint_path", "trainer.find_last_checkpoint", "trainer.force", "worker.rollout.max_num_seqs",
-                                        "worker.rollout.max_num_batched_tokens", "worker.rollout.cache_tokens", "worker.actor.max_token_len_per_device",
-                                        "worker.actor.model.enable_gradient_checkpointing", "worker.rollout.name", "worker.rollout.enable_chunked_prefill" };
-
-static bool is_harmless(const char *path)
+/* Where the loss counts micro-batches by themselves, how they are cut is part of the result. */
+static bool cuts_micro_batches(const ares_train_config *c, const char *path)
 {
-    for (int i = 0; i < ARES_COUNT(harmless); i++)
-        if (strcmp(harmless[i], path) == 0) return true;
-    return false;
+    bool matters =
+        strcmp(c->loss.loss_norm, "micro") == 0 ||
+        (strcmp(c->loss.early_stop_scope, "micro") == 0 && !ares_is_null_f64(c->loss.early_stop_imp_ratio));
+    return matters && (strcmp(path, "worker.actor.max_token_len_per_device") == 0 ||
+                       strcmp(path, "worker.actor.micro_batch_size_per_device_for_update") == 0);
 }
+
+typedef struct comparison {
+    const ares_config *cfg;
+    const ares_train_config *c;
+    ares_str changed;
+    int n;
+} comparison;
 
 static bool same(const ares_json *a, const ares_json *b)
 {
@@ -32,7 +37,7 @@ static bool same(const ares_json *a, const ares_json *b)
 }
 
 /* Appends the paths of the options that differ; sections are walked, everything else is compared whole. */
-static void differences(const ares_json *now, const ares_json *then, const char *path, ares_str *out, int *n)
+static void differences(comparison *x, const ares_json *now, const ares_json *then, const char *path)
 {
     if (now->type == ARES_JSON_OBJECT && then && then->type == ARES_JSON_OBJECT) {
         ares_str inner = { 0 };
@@ -40,13 +45,14 @@ static void differences(const ares_json *now, const ares_json *then, const char 
             ares_str_clear(&inner);
             if (*path) ares_str_addf(&inner, "%s.", path);
             ares_str_add_view(&inner, now->members[i].key);
-            differences(now->members[i].value, ares_json_find(then, now->members[i].key), inner.data, out, n);
+            differences(x, now->members[i].value, ares_json_find(then, now->members[i].key), inner.data);
         }
         ares_str_fini(&inner);
         return;
     }
-    if (is_harmless(path) || (then && same(now, then))) return;
-    if ((*n)++ < 5) ares_str_addf(out, "%s%s", out->len ? ", " : "", path);
+    if ((ares_config_no_result(x->cfg, path) && !cuts_micro_batches(x->c, path)) || (then && same(now, then)))
+        return;
+    if (x->n++ < 5) ares_str_addf(&x->changed, "%s%s", x->changed.len ? ", " : "", path);
 }
 
 /* Compares the resolved configuration with the one in the run directory. */
@@ -54,8 +60,7 @@ static int compare(const rundir *d, const ares_config *cfg, const ares_train_con
 {
     ares_config *old = ares_config_new();
     ares_train_config unused;
-    ares_str changed = { 0 };
-    int n = 0;
+    comparison x = { .cfg = cfg, .c = c };
     memset(&unused, 0, sizeof unused);
     declare(old, &unused);
     ares_config_load_file(old, saved);
@@ -63,12 +68,17 @@ static int compare(const rundir *d, const ares_config *cfg, const ares_train_con
     const ares_json *now = ares_config_get(cfg, ""), *then = ares_config_get(old, "");
     int rc = ares_config_finish(old);
     if (rc != ARES_OK) ares_fail_in(rc, "%s", saved);
-    else if (now && then) differences(now, then, "", &changed, &n);
-    if (n && c->trainer.force) ares_log(ARES_LOG_WARN, "run: %s goes on with other options than it began with: %s%s", d->path.data, changed.data, n > 5 ? ", ..." : "");
-    else if (n)
-        rc = ares_fail(ARES_ESTATE, "run: %s holds a run with other options (%s%s); set trainer.experiment_name for a new run, restore the options to go on, say --force to go on with these, or remove the directory",
-                       d->path.data, changed.data, n > 5 ? ", ..." : "");
-    ares_str_fini(&changed);
+    else if (now && then) differences(&x, now, then, "");
+    if (x.n && c->trainer.force)
+        ares_log(ARES_LOG_WARN, "run: %s goes on with other options than it began with: %s%s", d->path.data,
+                 x.changed.data, x.n > 5 ? ", ..." : "");
+    else if (x.n)
+        rc = ares_fail(
+            ARES_ESTATE,
+            "run: %s holds a run with other options (%s%s); set trainer.experiment_name for a new run, "
+            "restore the options to go on, say --force to go on with these, or remove the directory",
+            d->path.data, x.changed.data, x.n > 5 ? ", ..." : "");
+    ares_str_fini(&x.changed);
     ares_config_free(old);
     return rc;
 }

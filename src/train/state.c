@@ -137,6 +137,7 @@ static int save(ares_trainer *t)
     int rc = ares_checkpoint_begin(dir.data, name, &temporary);
     if (rc == ARES_OK) {
         rc = write_checkpoint(t, temporary.data);
+        if (rc == ARES_OK) rc = ares_checkpoint_seal(temporary.data);
         if (rc == ARES_OK) rc = ares_checkpoint_commit(dir.data, name, temporary.data);
         else ares_checkpoint_abandon(temporary.data);
     }

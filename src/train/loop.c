@@ -201,7 +201,7 @@ static int step(run *r)
     ares_metrics_set(r->metrics, "perf/time_per_step", seconds);
     ares_metrics_get(r->metrics, "perf/total_num_tokens", &tokens);
     ares_metrics_set(r->metrics, "perf/throughput", tokens / seconds / ares_world_size(t->world));
-    ares_metrics_set(r->metrics, "perf/cpu_memory_used_gb", (double)ares_peak_memory_bytes() / 1073741824.0);
+    ARES_TRY(report_memory(t, r->metrics));
     ares_metrics_set(r->metrics, "epoch/id", (double)ares_loader_epoch(&t->loader));
     ares_metrics_set(r->metrics, "epoch/iter_num", (double)((t->loader.rows - t->loader.n_skipped) / t->loader.batch)); /* draws an epoch has */
     return ARES_OK;

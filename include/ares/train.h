@@ -175,11 +175,21 @@ typedef struct ares_optim {
     const ares_optim_config *cfg;
     ares_schedule schedule;
     int64_t updates;               /* optimizer steps taken: AdamW's bias correction */
+    int64_t skipped;               /* left out since the last one that was taken */
+    bool failing;                  /* ARES_SKIPS_IN_A_ROW were left out: the run is to end */
 } ares_optim;
+enum { ARES_SKIPS_IN_A_ROW = 3 };
 int ares_optim_init(ares_optim *o, const ares_optim_config *cfg, int64_t total_steps);
 double ares_optim_lr(const ares_optim *o, int64_t step); /* of training step 0, 1, ... */
-/* Sums gradients over ranks, clips, steps, in place. *grad_norm is the norm before clipping; NaN or infinity is an error. */
-int ares_optim_step(ares_optim *o, ares_model *m, ares_world *world, double lr, double max_grad_norm, double *grad_norm);
+/*
+ * Sums gradients over ranks, clips, steps, in place. *grad_norm is the norm before clipping. Where it is NaN or infinite
+ * the update is left out, on every rank: weights, moments and their count stay, *grad_norm is NaN, and a warning that
+ * begins with `what` names the parameter.
+ */
+int ares_optim_step(ares_optim *o, ares_model *m, ares_world *world, double lr, double max_grad_norm, const char *what,
+                    double *grad_norm);
+/* Counts an update that was left out, for the reason of the last failure, which is told and forgotten. */
+void ares_optim_skip(ares_optim *o, const ares_world *world, const char *what);
 
 /* ------------------------------------------------------------------ actor and reference (actor.c, reference.c) */
 typedef struct ares_actor {

@@ -87,14 +87,15 @@ ARES_OPTION_STRUCT(ares_rollout_config, ARES_ROLLOUT_OPTIONS);
     X(i64, threads, "threads", "null", "[1,)", "null: the CPUs at hand, shared by the ranks of this machine; changes speed, no result", ARES_NO_RESULT) \
     X(texts, logger, "logger", "[console, tensorboard]", "console|file|tensorboard|wandb|mlflow|swanlab", "metrics.jsonl is always written; wandb, mlflow, swanlab: TensorBoard files, which they import", ARES_NO_RESULT) \
     X(i64, val_freq, "val_freq", "-1", "-1|[1,)", "steps between validations; -1: never")                                               \
-    X(flag, val_before_train, "val_before_train", "true", "", "validate before the first step")                                         \
+    X(flag, val_before_train, "val_before_train", "true", "", "validate before the first step, also after load_checkpoint_path where its run did not")                                         \
     X(flag, val_only, "val_only", "false", "", "validate and stop")                                                                     \
     X(i64, val_generations, "val_generations_to_log", "0", "[0,)", "validation samples shown in TensorBoard", ARES_NO_RESULT)           \
-    X(i64, save_freq, "save_freq", "-1", "-1|[1,)", "steps between checkpoints; -1: at the end only", ARES_NO_RESULT)                   \
-    X(i64, save_limit, "save_limit", "-1", "-1|[1,)", "checkpoints kept, the newest and the best among them; -1: all", ARES_NO_RESULT)  \
+    X(i64, save_freq, "save_freq", "-1", "-1|[1,)", "steps between checkpoints that are kept; -1: at the end only", ARES_NO_RESULT)                   \
+    X(f64, save_minutes, "save_minutes", "10", "?(0,)", "minutes between states to go on from after a crash, of which one is kept beside those of save_freq; null: off", ARES_NO_RESULT) \
+    X(i64, save_limit, "save_limit", "-1", "-1|[1,)", "checkpoints of save_freq kept, the newest and the best among them; -1: all", ARES_NO_RESULT)  \
     X(i64, critic_warmup, "critic_warmup", "0", "[0,)", "steps in which only the critic learns")                                        \
     X(i64, max_try_make_batch, "max_try_make_batch", "20", "", "draws of prompts for one batch at most, where filters drop groups; 0: no limit") \
-    X(flag, save_model_only, "save_model_only", "false", "", "checkpoints without optimizer states: smaller, and no run can go on from them") \
+    X(flag, save_model_only, "save_model_only", "false", "", "checkpoints of save_freq without optimizer states: smaller, and no run can go on from them; that of save_minutes has them", ARES_NO_RESULT) \
     X(text, load_checkpoint, "load_checkpoint_path", "null", "", "a checkpoint, or a run directory, to go on from where this run has no checkpoint of its own; none there: a fresh start", ARES_NO_RESULT) \
     X(flag, find_last_checkpoint, "find_last_checkpoint", "true", "", "go on from the run directory's latest checkpoint; false: refuse to where there is one", ARES_NO_RESULT) \
     X(flag, force, "force", "false", "", "go on though data set, model or options are not those of the state (the word --force)", ARES_NO_RESULT)
@@ -245,6 +246,12 @@ int ares_critic_update(ares_critic *c, ares_batch *b, ares_metrics *m); /* towar
 typedef struct ares_controls ares_controls;
 
 /* ------------------------------------------------------------------ trainer (trainer.c, step.c, loop.c) */
+/* What a step moves before its update, as it was when the step began (state.c). */
+typedef struct ares_step_begin {
+    int64_t drawn, rows_skipped, updates, critic_updates, skipped, critic_skipped;
+    ares_str controls;
+} ares_step_begin;
+
 typedef struct ares_trainer {
     const ares_train_config *cfg;
     ares_world *world;
@@ -265,7 +272,9 @@ typedef struct ares_trainer {
     ares_batch batch;
     ares_sampling val_sampling; int64_t val_n; /* of validation */
     int64_t step, total_steps;     /* steps done */
-    double best_score; int64_t best_step; /* of validation; the higher the better; step -1: none yet */
+    double best_score; int64_t best_step; /* of a regular checkpoint, by validation; the higher the better; step -1: none yet */
+    double validated_score; int64_t validated_step; /* of the latest validation; step -1: none yet */
+    ares_step_begin begun;
     ares_str run_dir;
     ares_str model_dir;            /* worker.actor.model.model_path, found: where tokenizer files come from, and the weights a run began with */
     uint64_t model_weights;        /* their fingerprint */
@@ -280,8 +289,6 @@ void ares_trainer_close(ares_trainer *t);
 void ares_train_validation_sampling(ares_config *cfg, const ares_train_config *c, ares_sampling *out, int64_t *n);
 int ares_trainer_validate(ares_trainer *t, ares_metrics *m, ares_str *samples); /* (validate.c) samples: JSON lines of what was answered; may be NULL */
 int ares_trainer_bootstrap(ares_trainer *t, ares_metrics *m);                   /* (bootstrap.c) the pass over all training rows, where a control asks for it */
-int ares_trainer_save(ares_trainer *t, const ares_metrics *last);               /* (state.c) a checkpoint of everything that moves the run */
-int ares_trainer_resume(ares_trainer *t, const char *checkpoint);               /* (state.c) */
 int ares_train_copy_tokenizer(const char *from, const char *to);                /* tokenizer and generation files of a model directory (state.c) */
 int ares_report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *m); /* (report.c) the usual metrics, over all ranks */
 

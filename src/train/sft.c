@@ -71,7 +71,7 @@ static int open_sft(ares_trainer *t, ares_config *cfg, const ares_train_config *
     s->cfg.rollout.temperature = 1;
     s->cfg.actor.share_prompts = false; /* every row has a prompt of its own */
     *t = (ares_trainer){
-        .cfg = &s->cfg, .world = world, .best_score = -1, .best_step = -1, .sft = s
+        .cfg = &s->cfg, .world = world, .best_score = -1, .best_step = -1, .validated_step = -1, .sft = s
     };
     ares_batch_init(&t->batch);
     return ares_world_agree(world, open_parts(t, weights));

@@ -96,7 +96,7 @@ static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
 
 int ares_trainer_open(ares_trainer *t, ares_config *cfg, const ares_train_config *c, ares_world *world, const char *weights)
 {
-    *t = (ares_trainer){ .cfg = c, .world = world, .best_score = -1, .best_step = -1 };
+    *t = (ares_trainer){ .cfg = c, .world = world, .best_score = -1, .best_step = -1, .validated_step = -1 };
     ares_batch_init(&t->batch);
     return ares_world_agree(world, open_parts(t, cfg, weights));
 }
@@ -120,6 +120,7 @@ void ares_trainer_close(ares_trainer *t)
     ares_prompt_encoder_free(t->encoder);
     ares_tokenizer_free(t->tokenizer);
     ares_batch_fini(&t->batch);
+    ares_str_fini(&t->begun.controls);
     ares_str_fini(&t->run_dir);
     ares_str_fini(&t->model_dir);
     ares_device_close(&t->device);

@@ -371,7 +371,7 @@ static int bootstrap(run *r)
     return ares_metrics_count(r->metrics) ? log_step(r) : ARES_OK;
 }
 
-static const run_kind train_by_rewards = { ares_train_config_declare, ares_trainer_open, ares_train_step,
+const run_kind train_by_rewards = { ares_train_config_declare, ares_trainer_open, ares_train_step,
                                     ares_trainer_validate };
 
 int ares_train_run(ares_config *cfg, const ares_train_config *c, ares_world *world)
@@ -403,6 +403,7 @@ static int run_all(run *r)
 
 int train_run(const run_kind *kind, ares_config *cfg, const ares_train_config *c, ares_world *world)
 {
+    if (c->trainer.val_only) return train_validate_only(kind, cfg, c, world, true, NULL);
     run r = { .kind = kind, .dir = { .lock = -1 }, .metrics = ares_metrics_new(), .saved = -1 };
     ares_signal_install();
     int rc = ares_world_agree(world, prepare(&r, cfg, c, world));

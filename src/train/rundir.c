@@ -190,6 +190,29 @@ int rundir_open(rundir *d, const ares_config *cfg, const ares_train_config *c, r
     return share(d, world, ares_world_rank(world) == 0 ? look(d, cfg, c, declare) : ARES_OK);
 }
 
+static int look_only(rundir *d, const ares_train_config *c, bool own)
+{
+    const char *named = c->trainer.load_checkpoint;
+    ares_str dir = { 0 };
+    int rc = ARES_OK;
+    if (named && !ares_dir_exists(named))
+        rc = ares_fail(ARES_ECONFIG,
+                       "run: trainer.load_checkpoint_path = '%s': no such folder; name a checkpoint or a run "
+                       "directory, or leave it out to validate worker.actor.model.model_path",
+                       named);
+    else if (named) rc = named_checkpoint(d, named, false);
+    else if (own && c->trainer.find_last_checkpoint)
+        rc = newest(ares_path_join(&dir, d->path.data, "checkpoints"), false, &d->checkpoint);
+    ares_str_fini(&dir);
+    return rc;
+}
+
+int rundir_look(rundir *d, const ares_train_config *c, bool own, ares_world *world)
+{
+    open_path(d, c);
+    return share(d, world, ares_world_rank(world) == 0 ? look_only(d, c, own) : ARES_OK);
+}
+
 int rundir_finish(rundir *d)
 {
     ares_str path = { 0 };

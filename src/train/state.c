@@ -108,7 +108,8 @@ static int write_controls(const ares_trainer *t, const ares_step_begin *begun, c
     return rc;
 }
 
-static int read_controls(ares_trainer *t, const char *path)
+typedef int load_controls(ares_controls *c, const ares_json *json, const char *path);
+static int read_controls(ares_trainer *t, const char *path, load_controls *load)
 {
     if (!t->controls) return ARES_OK;
     ares_str text = { 0 };
@@ -116,7 +117,7 @@ static int read_controls(ares_trainer *t, const char *path)
     const ares_json *json;
     int rc = ares_file_read(path, &text);
     if (rc == ARES_OK) rc = ares_json_parse(&arena, ares_str_view(&text), path, &json);
-    if (rc == ARES_OK) rc = controls_load(t->controls, json, path);
+    if (rc == ARES_OK) rc = load(t->controls, json, path);
     ares_arena_fini(&arena);
     ares_str_fini(&text);
     return rc;
@@ -393,8 +394,29 @@ int state_resume(ares_trainer *t, const char *checkpoint)
         rc = ares_model_optimizer_load(t->critic->model,
                                        ares_path_join(&path, checkpoint, "critic_optimizer.safetensors"));
     if (rc == ARES_OK)
-        rc = read_controls(t, ares_path_join(&path, checkpoint, "controls.json"));
+        rc = read_controls(t, ares_path_join(&path, checkpoint, "controls.json"), controls_load);
     if (rc == ARES_OK) rc = read_state(t, checkpoint, apply);
+    ares_str_fini(&path);
+    return ares_world_agree(t->world, rc);
+}
+
+/* ------------------------------------------------------------------ validation alone */
+static int apply_look(ares_trainer *t, const cJSON *o, const char *path)
+{
+    double step = 0;
+    ARES_TRY(check_version(o, path));
+    ARES_TRY(get(o, path, "step", &step));
+    ARES_TRY(check_model(t, o, path, NULL, force_of(t)));
+    t->step = (int64_t)step; /* samples are keyed by it: what training saw here is seen again */
+    return ARES_OK;
+}
+
+int state_look(ares_trainer *t, const char *checkpoint)
+{
+    ares_str path = { 0 };
+    int rc = read_state(t, checkpoint, apply_look);
+    if (rc == ARES_OK && ares_file_exists(ares_path_join(&path, checkpoint, "controls.json")))
+        rc = read_controls(t, path.data, controls_look);
     ares_str_fini(&path);
     return ares_world_agree(t->world, rc);
 }

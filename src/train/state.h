@@ -31,4 +31,6 @@ int state_save_begun(ares_trainer *t, state_save *s);
 void state_validated(ares_trainer *t, const ares_metrics *m);
 
 int state_resume(ares_trainer *t, const char *checkpoint);
+/* For a validation alone: the step, and the controls' state where the checkpoint has one. */
+int state_look(ares_trainer *t, const char *checkpoint);
 #endif

@@ -82,7 +82,8 @@ static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
     ARES_TRY(open_rollout(t));
     ares_train_validation_sampling(cfg, c, &t->val_sampling, &t->val_n);
     ARES_TRY(ares_config_finish(cfg));
-    if (c->trainer.val_only) return ARES_OK;
+    if (c->trainer.val_only)
+        return controls_open(t, &t->controls); /* a shaped score is shaped as in training */
     t->adv = ares_adv_find(c->algorithm.adv_estimator);
     if (!t->adv) return ARES_ECONFIG;
     ARES_TRY(ares_actor_open(&t->actor, c, t->model, t->world, t->total_steps));

@@ -1,6 +1,7 @@
 /*
  * Nothing is lost: a step that fails leaves the state it began with, an update whose gradient is no number changes nothing, a
  * killed run has a rolling checkpoint, and none of this moves a number of the run.
+ * Seen to fail: with the controls or the loader of a failed step saved as they are when it fails.
  */
 #include "e2e.h"
 

@@ -103,8 +103,10 @@ static int micro_batch(ares_critic *c, const ares_batch *b, const ares_micro_bat
     return rc;
 }
 
-/* *grad_norm: NaN where it is not finite and the update was left out, on every rank. */
-static int mini_batch(ares_critic *c, ares_batch *b, int64_t group, int64_t group_end, float *weight, ares_value_sums *sums, double lr, double *grad_norm)
+/* One optimizer step. *empty: no rank has a token to learn from, and none was taken. *grad_norm: NaN where it is not finite and the
+ * update was left out, on every rank. */
+static int mini_batch(ares_critic *c, ares_batch *b, int64_t group, int64_t group_end, float *weight, ares_value_sums *sums, double lr,
+                      double *grad_norm, bool *empty)
 {
     char what[80];
     ares_value_sums before = *sums;
@@ -116,6 +118,8 @@ static int mini_batch(ares_critic *c, ares_batch *b, int64_t group, int64_t grou
     ares_agg_count(b, row, end, &counts);
     double totals[2] = { counts.tokens, counts.rows };
     ARES_TRY(ares_world_sum_f64(c->world, totals, 2));
+    *empty = totals[0] == 0;
+    if (*empty) return ARES_OK;
     counts = (ares_agg_counts){ totals[0], totals[1], (double)c->cfg->data.max_response_length };
     ARES_TRY(ares_agg_weights(c->cfg->critic.loss_avg_mode, b, row, end, &counts, weight + b->row_start[row]));
     ares_model_zero_grad(c->model);
@@ -158,13 +162,16 @@ int ares_critic_update(ares_critic *c, ares_batch *b, ares_metrics *m)
     ARES_TRY(ARES_NEED(b, "update_critic", values));
     ARES_TRY(ARES_NEED(b, "update_critic", returns));
     int64_t size = c->cfg->critic.global_batch_size == ARES_NULL_I64 ? c->cfg->actor.global_batch_size : c->cfg->critic.global_batch_size;
-    int64_t groups = size / ares_world_size(c->world), updates = 0, skipped = 0;
+    int64_t groups = size / ares_world_size(c->world), updates = 0, empties = 0, skipped = 0;
     double lr = ares_optim_lr(&c->optim, c->step), norms = 0, norm = 0;
     ares_value_sums sums = { 0 };
     float *weight = ares_arena_calloc(&b->arena, (size_t)b->tokens + 1, sizeof *weight);
     for (int64_t epoch = 0; epoch < c->cfg->critic.ppo_epochs; epoch++)
         for (int64_t g = 0; g < b->groups; g += groups) {
-            ARES_TRY(mini_batch(c, b, g, ARES_MIN(g + groups, b->groups), weight, &sums, lr, &norm));
+            bool empty = false;
+            ARES_TRY(mini_batch(c, b, g, ARES_MIN(g + groups, b->groups), weight, &sums, lr, &norm, &empty));
+            empties += empty;
+            if (empty) continue;
             skipped += isnan(norm);
             if (isnan(norm)) continue;
             norms += norm;
@@ -173,6 +180,7 @@ int ares_critic_update(ares_critic *c, ares_batch *b, ares_metrics *m)
     c->step++;
     double s[4] = { sums.loss, sums.tokens, sums.clip, sums.value };
     ARES_TRY(ares_world_sum_f64(c->world, s, 4));
+    if (empties) ares_metrics_set(m, "critic/empty_minibatches", (double)empties);
     ares_metrics_set(m, "critic/skipped_updates", (double)skipped);
     ares_metrics_set(m, "critic/lr", lr);
     if (updates == 0) return explained_variance(c, b, m);

@@ -129,15 +129,15 @@ static void leave_out(update *u, const update *before, int64_t group, int64_t en
 }
 
 /* *norm: of the gradient; NaN where that is not finite and the update was left out, on every rank. */
-static int mini_batch(update *u, int64_t group, int64_t end, double lr, bool *empty, double *norm)
+static int mini_batch(update *u, int64_t group, int64_t end, double lr, bool *idle, double *norm)
 {
     ares_actor *a = u->actor;
     update before = *u;
     char what[80];
     snprintf(what, sizeof what, "actor: step %lld, optimizer step %lld", (long long)a->step + 1,
              (long long)a->optim.updates + 1);
-    int rc = ares_world_agree(a->world, update_mini_batch(u, group, end, empty));
-    if (rc == ARES_OK && *empty) return ARES_OK;
+    int rc = ares_world_agree(a->world, update_mini_batch(u, group, end, idle));
+    if (rc == ARES_OK && *idle) return ARES_OK;
     if (rc == ARES_OK)
         rc = ares_optim_step(&a->optim, a->model, a->world, lr, a->cfg->actor.max_grad_norm, what, norm);
     if (rc != ARES_OK) return ares_fail_in(rc, "%s", what);
@@ -156,11 +156,10 @@ int ares_actor_update(ares_actor *a, ares_batch *b, ares_metrics *m)
     ARES_TRY(ares_world_agree(a->world, prepare(a, b, &u)));
     for (u.pass = 0; u.pass < (uint64_t)a->cfg->actor.ppo_epochs; u.pass++)
         for (int64_t g = 0; g < b->groups; g += groups) {
-            bool empty = false;
+            bool idle = false;
             u.first = u.pass == 0;
-            ARES_TRY(mini_batch(&u, g, ARES_MIN(g + groups, b->groups), lr, &empty, &norm));
-            u.empty += empty;
-            if (empty || isnan(norm)) continue;
+            ARES_TRY(mini_batch(&u, g, ARES_MIN(g + groups, b->groups), lr, &idle, &norm));
+            if (idle || isnan(norm)) continue;
             norms += norm;
             u.compare = false; /* from here on the weights are no longer rollout's */
         }

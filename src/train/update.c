@@ -150,7 +150,6 @@ static int stop_early(update *u, const ares_micro_batch *plan, int64_t n, bool *
     double ratio = total[0] / total[1];
     bool stop = ares_early_stop(&ratio, 1, c->early_stop_imp_ratio, NULL);
     for (int64_t i = 0; i < n; i++) stopped[i] = stop;
-    u->stopped_mini += stop;
     return ARES_OK;
 }
 
@@ -171,8 +170,19 @@ static int mini_batch_losses(update *u, int64_t row, int64_t end, const ares_mic
     return ARES_OK;
 }
 
+/* Whether an early stop left no rank a token to train on. */
+static int abandoned(const update *u, const ares_micro_batch *plan, int64_t n, const bool *stopped, bool *all)
+{
+    ares_agg_counts left = { 0 };
+    for (int64_t i = 0; i < n; i++)
+        if (!stopped[i]) ares_agg_count(u->batch, plan[i].row, plan[i].end, &left);
+    ARES_TRY(ares_world_sum_f64(u->actor->world, &left.tokens, 1));
+    *all = left.tokens == 0;
+    return ARES_OK;
+}
+
 /* Everything forward, the loss, everything backward. */
-static int in_two_passes(update *u, int64_t row, int64_t end, const ares_micro_batch *plan, int64_t n)
+static int in_two_passes(update *u, int64_t row, int64_t end, const ares_micro_batch *plan, int64_t n, bool *idle)
 {
     ares_device *d = u->actor->model->device;
     pass p = { 0 };
@@ -186,9 +196,12 @@ static int in_two_passes(update *u, int64_t row, int64_t end, const ares_micro_b
     }
     ARES_TRY(ares_world_agree(u->actor->world, rc)); /* what follows adds over ranks */
     ARES_TRY(stop_early(u, plan, n, stopped));
+    for (int64_t i = 0; i < n; i++) u->stopped_micro += stopped[i];
+    ARES_TRY(abandoned(u, plan, n, stopped, idle));
+    u->stopped_mini += *idle;
+    if (*idle) return ARES_OK;
     ARES_TRY(mini_batch_losses(u, row, end, plan, n, stopped));
     for (int64_t i = 0; i < n; i++) {
-        u->stopped_micro += stopped[i];
         if (stopped[i]) continue;
         if (n > 1) ARES_TRY(forward(u, &plan[i], &p));
         if (p.packed.n_out) ARES_TRY(backward(u, &p));
@@ -213,7 +226,7 @@ static int weigh(update *u, int64_t row, int64_t end, const ares_micro_batch *pl
     return ares_agg_weights_micro(c->loss_avg_mode, b, plan, n, ares_world_size(u->actor->world), width, u->col.weight + b->row_start[row]);
 }
 
-int update_mini_batch(update *u, int64_t group, int64_t group_end, bool *empty)
+int update_mini_batch(update *u, int64_t group, int64_t group_end, bool *idle)
 {
     ares_actor *a = u->actor;
     ares_batch *b = u->batch;
@@ -225,12 +238,14 @@ int update_mini_batch(update *u, int64_t group, int64_t group_end, bool *empty)
     ares_micro_batch *plan = ares_arena_alloc(&b->arena, (size_t)(end - row + 1) * sizeof *plan);
     int64_t n = ares_pack_plan(b, row, end, a->cfg->actor.max_token_len, a->cfg->actor.share_prompts, plan);
     ARES_TRY(weigh(u, row, end, plan, n, &trained));
-    *empty = trained == 0;
-    if (*empty) return ARES_OK;
+    *idle = trained == 0;
+    u->empty += *idle;
+    if (*idle) return ARES_OK;
     ares_model_zero_grad(a->model);
-    u->mini_batches++;
     u->micro_batches += (double)n;
-    if ((a->loss->flags & ARES_LOSS_BATCH) || !ares_is_null_f64(a->cfg->loss.early_stop_imp_ratio)) return in_two_passes(u, row, end, plan, n);
-    for (int64_t i = 0; i < n; i++) ARES_TRY(whole_micro_batch(u, &plan[i]));
+    if ((a->loss->flags & ARES_LOSS_BATCH) || !ares_is_null_f64(a->cfg->loss.early_stop_imp_ratio)) ARES_TRY(in_two_passes(u, row, end, plan, n, idle));
+    else
+        for (int64_t i = 0; i < n; i++) ARES_TRY(whole_micro_batch(u, &plan[i]));
+    u->mini_batches += !*idle;
     return ARES_OK;
 }

@@ -21,10 +21,12 @@ typedef struct update {
     bool compare;                /* the weights are those of rollout still */
     double max_abs;              /* |update's log-prob - rollout's| where compared */
     uint64_t pass;               /* passes over the batch before this one */
-    double mini_batches, micro_batches, stopped_mini, stopped_micro, empty, skipped;
+    double mini_batches;         /* that gave a gradient: means are over them */
+    double micro_batches, stopped_mini, stopped_micro, empty, skipped;
     int rc;                      /* of the callback */
     const ares_micro_batch *micro; /* the one the callback is about */
 } update;
-/* On return the gradients are those of groups [group, group_end). *empty: no rank has a token to train on, and nothing was done. */
-int update_mini_batch(update *u, int64_t group, int64_t group_end, bool *empty);
+/* On return the gradients are those of groups [group, group_end). *idle: no rank had a token to train on, or early stop abandoned the whole
+ * mini-batch; there is nothing to step on then, and weights and moments stay as they are. */
+int update_mini_batch(update *u, int64_t group, int64_t group_end, bool *idle);
 #endif

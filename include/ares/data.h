@@ -155,12 +155,16 @@ void *ares_batch_put(ares_batch *b, const void *present, size_t size, const char
 /* The first of `names` that is not there fails: "<stage>: needs column 'x', which <owner> should have written". */
 int ares_batch_need(const ares_batch *b, const char *stage, const char *column, const void *present);
 #define ARES_NEED(b, stage, name) ares_batch_need((b), (stage), #name, (b)->name)
+/* The token that a row's score belongs to: the last of mask 1, the last of all where the mask shows none;
+ * -1: the row has no token. */
+int64_t ares_batch_last_token(const ares_batch *b, int64_t row);
 /* Keeps the groups whose flag is set, in order; all columns follow. */
 void ares_batch_select_groups(ares_batch *b, const bool *keep);
 
 /* ------------------------------------------------------------------ packing (pack.c): rows -> packed tokens
  * A micro-batch is a run of consecutive rows. share: the prompt of a group is one segment and its samples see it as their
- * prefix, so a group is never split; otherwise each row is prompt + response. The last response token is not fed: nothing follows it.
+ * prefix, so a group is never split; each different prompt of a group is a segment of its own. Otherwise each row
+ * is prompt + response. The last response token is not fed: nothing follows it.
  */
 typedef struct ares_packed {
     int32_t rows;                  /* tokens */

@@ -1,6 +1,7 @@
 /*
  * Rows -> packed tokens. With shared prompts a group is its prompt, once, and then each sample's own tokens: the prompt's
- * last row predicts the first token of all of them.
+ * last row predicts the first token of all of them. Rows of a group may have different prompts (turns of a
+ * conversation): each different one is fed once.
  */
 #include "ares/data.h"
 
@@ -22,12 +23,28 @@ static int64_t group_end(const ares_batch *b, int64_t row)
     return b->group_start[lo + 1];
 }
 
+/* The first row from `first` on that has the prompt of row r: r itself where it is new. */
+static int64_t first_alike(const ares_batch *b, int64_t first, int64_t r)
+{
+    const ares_sample *s = &b->samples[r];
+    for (int64_t i = first; i < r; i++) {
+        const ares_sample *x = &b->samples[i];
+        if (x->prompt_len != s->prompt_len) continue;
+        if (x->prompt == s->prompt ||
+            memcmp(x->prompt, s->prompt, (size_t)s->prompt_len * sizeof *s->prompt) == 0)
+            return i;
+    }
+    return r;
+}
+
 int64_t ares_pack_plan(const ares_batch *b, int64_t row, int64_t end, int64_t max_tokens, bool share, ares_micro_batch *out)
 {
     int64_t n = 0;
     while (row < end) {
-        int64_t next = share ? ARES_MIN(group_end(b, row), end) : row + 1, tokens = share ? b->samples[row].prompt_len : 0;
-        for (int64_t r = row; r < next; r++) tokens += own_tokens(b, r) + (share ? 0 : b->samples[r].prompt_len);
+        int64_t next = share ? ARES_MIN(group_end(b, row), end) : row + 1, tokens = 0;
+        for (int64_t r = row; r < next; r++)
+            tokens += own_tokens(b, r) +
+                      (share && first_alike(b, row, r) < r ? 0 : b->samples[r].prompt_len);
         int64_t outs = b->row_start[next] - b->row_start[row];
         if (n && out[n - 1].tokens + tokens <= max_tokens) {
             out[n - 1].end = next;
@@ -61,16 +78,19 @@ static void put(builder *p, const int32_t *ids, int64_t n, int32_t position)
     }
 }
 
-static void put_row(builder *p, const ares_batch *b, int64_t r, bool share, int32_t prompt_row)
+/* A row. *at: where its prompt lies; below 0: the prompt comes first, and its place is written. */
+static void put_row(builder *p, const ares_batch *b, int64_t r, bool share, int32_t *at)
 {
     const ares_sample *s = &b->samples[r];
     const int32_t *response = b->responses + b->row_start[r];
     int64_t own = own_tokens(b, r), n = row_len(b, r);
-    if (!share) {
-        open_segment(p, 0, 0, s->prompt_len + n);
-        prompt_row = p->rows;
+    if (*at < 0) {
+        open_segment(p, 0, 0, share ? s->prompt_len : s->prompt_len + n);
+        *at = p->rows;
         put(p, s->prompt, s->prompt_len, 0);
-    } else if (own) open_segment(p, s->prompt_len, prompt_row, s->prompt_len + n);
+    }
+    int32_t prompt_row = *at;
+    if (share && own) open_segment(p, s->prompt_len, prompt_row, s->prompt_len + n);
     int32_t first = p->rows;
     put(p, response, own, s->prompt_len);
     for (int64_t i = 0; i < n; i++) {
@@ -86,14 +106,14 @@ void ares_pack_build(const ares_batch *b, const ares_micro_batch *m, bool share,
                   .length = ares_arena_alloc(arena, segments * i32),
                   .prefix_len = ares_arena_alloc(arena, segments * i32), .prefix_row = ares_arena_alloc(arena, segments * i32),
                   .out_rows = ares_arena_alloc(arena, ((size_t)m->out + 1) * i32), .targets = ares_arena_alloc(arena, ((size_t)m->out + 1) * i32) };
+    int32_t *at = ares_arena_alloc(arena, (size_t)(m->end - m->row + 1) * i32); /* of each row's prompt */
     for (int64_t r = m->row; r < m->end;) {
-        int64_t next = share ? ARES_MIN(group_end(b, r), m->end) : r + 1;
-        int32_t prompt_row = p.rows;
-        if (share) {
-            open_segment(&p, 0, 0, b->samples[r].prompt_len);
-            put(&p, b->samples[r].prompt, b->samples[r].prompt_len, 0);
+        int64_t first = r, next = share ? ARES_MIN(group_end(b, r), m->end) : r + 1;
+        for (; r < next; r++) {
+            int64_t alike = share ? first_alike(b, first, r) : r;
+            at[r - m->row] = alike < r ? at[alike - m->row] : -1;
+            put_row(&p, b, r, share, &at[r - m->row]);
         }
-        for (; r < next; r++) put_row(&p, b, r, share, prompt_row);
     }
     p.start[p.n_seg] = p.rows;
     ARES_ASSERT(p.rows == m->tokens && p.n_out == m->out);

@@ -135,3 +135,47 @@ TEST(a_row_without_tokens_is_packed_and_asks_for_nothing)
     }
     ares_batch_fini(&b);
 }
+
+TEST(rows_of_a_group_share_only_a_prompt_that_is_the_same)
+{
+    static const int32_t other[] = { 1000, 1001, 7, 1003 },
+                         longer[] = { 1000, 1001, 1002, 1003, 1004 },
+                         twin[] = { 1000, 1001, 1002, 1003 };
+    ares_batch b;
+    make_batch(&b, 2, (const int[]){ 1, 6 }, (const int[]){ 3, 4 },
+               (const int[]){ 2, 3, 1, 4, 2, 3, 2 });
+    ares_sample *s =
+        b.samples +
+        1; /* of the second group: its prompt, another, its prompt elsewhere, a longer one, the other again, its prompt */
+    s[1].prompt = s[4].prompt = other;
+    s[2].prompt = twin;
+    s[3].prompt = longer, s[3].prompt_len = 5;
+    for (int64_t limit = 1; limit < 60; limit++) {
+        ares_micro_batch m[8];
+        int64_t n = ares_pack_plan(&b, 0, b.rows, limit, true, m);
+        for (int64_t i = 0; i < n; i++) check_packed(&b, &m[i], true);
+        if (limit < 59) continue;
+        CHECK_EQ(n, 1);
+        CHECK_EQ(m[0].tokens, (3 + 1) + (4 + 4 + 5) + (2 + 0 + 3 + 1 + 2 + 1));
+    }
+    for (int64_t row = 0; row < b.rows; row++)
+        for (int64_t end = row + 1; end <= b.rows; end++) {
+            ares_micro_batch m[8];
+            int64_t n = ares_pack_plan(&b, row, end, 1000, true, m);
+            for (int64_t i = 0; i < n; i++) check_packed(&b, &m[i], true);
+        }
+    ares_batch_fini(&b);
+}
+
+TEST(a_score_belongs_to_the_last_token_that_the_policy_wrote)
+{
+    ares_batch b;
+    make_batch(&b, 1, (const int[]){ 4 }, (const int[]){ 2 }, (const int[]){ 3, 3, 2, 0 });
+    ARES_PUT(&b, response_mask);
+    memcpy(b.response_mask, (const uint8_t[]){ 1, 1, 1, 1, 1, 0, 0, 0 }, 8);
+    CHECK_EQ(ares_batch_last_token(&b, 0), 2);
+    CHECK_EQ(ares_batch_last_token(&b, 1), 4); /* the environment has the last word */
+    CHECK_EQ(ares_batch_last_token(&b, 2), 7); /* masked as a whole: its last */
+    CHECK_EQ(ares_batch_last_token(&b, 3), -1);
+    ares_batch_fini(&b);
+}

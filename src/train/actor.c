@@ -29,8 +29,11 @@ void ares_actor_close(ares_actor *a)
     ares_arena_fini(&a->arena);
 }
 
-/* Whether what rollout recorded is what this policy would give, so that nothing need be computed again. */
-static bool current(const ares_actor *a, const ares_sample *s) { return s->token_exact && s->weight_version == a->optim.updates && a->cfg->rollout.temperature > 0; }
+bool actor_current(const ares_actor *a, const ares_sample *s)
+{
+    return s->token_exact && s->weight_version == a->optim.updates &&
+           a->cfg->rollout.temperature > 0;
+}
 
 int ares_actor_log_probs(ares_actor *a, ares_batch *b)
 {
@@ -39,7 +42,8 @@ int ares_actor_log_probs(ares_actor *a, ares_batch *b)
     memcpy(b->old_log_probs, b->rollout_log_probs, (size_t)b->tokens * sizeof *b->old_log_probs);
     for (int64_t g = 0; g < b->groups; g++) {
         bool fresh = true;
-        for (int64_t r = b->group_start[g]; r < b->group_start[g + 1]; r++) fresh = fresh && current(a, &b->samples[r]);
+        for (int64_t r = b->group_start[g]; r < b->group_start[g + 1]; r++)
+            fresh = fresh && actor_current(a, &b->samples[r]);
         if (fresh) continue;
         float *out = b->old_log_probs + b->row_start[b->group_start[g]];
         ARES_TRY(ares_train_log_probs(a->model, a->workspace, a->cfg, b, b->group_start[g], b->group_start[g + 1], out, NULL));
@@ -61,7 +65,8 @@ int train_reserve(ares_actor *a, size_t floats)
 static int report(ares_actor *a, update *u, const ares_batch *b, double grad_norm, double lr, ares_metrics *m)
 {
     ares_loss_sums *s = &u->sums;
-    double bounds[1] = { u->max_abs }, counts[2] = { u->micro_batches, u->stopped_micro }, passes = ARES_MAX(u->mini_batches, 1);
+    double bounds[2] = { u->max_abs, u->compared }, counts[2] = { u->micro_batches, u->stopped_micro };
+    double passes = ARES_MAX(u->mini_batches, 1);
     bool kl = ares_kl_acts(&a->cfg->algorithm) == ARES_KL_IN_LOSS;
     bool stops = !ares_is_null_f64(a->cfg->loss.early_stop_imp_ratio);
     ARES_TRY(ares_loss_sums_reduce(s, a->world));
@@ -69,7 +74,7 @@ static int report(ares_actor *a, update *u, const ares_batch *b, double grad_nor
     ARES_TRY(ares_world_max_f64(a->world, bounds, ARES_COUNT(bounds)));
     ares_metrics_set(m, "actor/skipped_updates", u->skipped);
     ares_metrics_set(m, "actor/lr", lr);
-    ares_metrics_set(m, "exact/rollout_train_max_abs", bounds[0]);
+    if (bounds[1] > 0) ares_metrics_set(m, "exact/rollout_train_max_abs", bounds[0]);
     a->sums = *s;
     if (u->skipped > 0 && u->mini_batches == 0)
         return ARES_OK; /* nothing was learnt: there is nothing to tell of */
@@ -120,9 +125,10 @@ static int prepare(ares_actor *a, ares_batch *b, update *u)
 static void leave_out(update *u, const update *before, int64_t group, int64_t end)
 {
     ares_batch *b = u->batch;
-    double max_abs = u->max_abs;
+    double max_abs = u->max_abs, compared = u->compared;
     *u = *before;
-    u->max_abs = fmax(max_abs, before->max_abs);
+    u->max_abs = max_abs; /* never less than before */
+    u->compared = compared;
     u->skipped++;
     for (int64_t i = b->row_start[b->group_start[group]]; b->kl && i < b->row_start[b->group_start[end]]; i++)
         if (!isfinite(b->kl[i])) b->kl[i] = 0;

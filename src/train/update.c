@@ -14,6 +14,23 @@
 static bool kl_in_loss(const ares_actor *a) { return ares_kl_acts(&a->cfg->algorithm) == ARES_KL_IN_LOSS; }
 static bool exact_kl(const ares_actor *a) { return kl_in_loss(a) && !a->kl->value; }
 
+/* Of n tokens from batch token t on, within rows [row, end). */
+static void compare_with_rollout(update *u, int64_t row, int64_t end, int64_t t, int64_t n,
+                                 const float *log_prob)
+{
+    const ares_batch *b = u->batch;
+    for (int64_t r = row; r < end; r++) {
+        if (!actor_current(u->actor, &b->samples[r])) continue;
+        int64_t first = ARES_MAX(b->row_start[r], t), last = ARES_MIN(b->row_start[r + 1], t + n);
+        for (int64_t i = first; i < last; i++) {
+            if (!b->response_mask[i]) continue;
+            double difference = (double)log_prob[i - t] - (double)b->rollout_log_probs[i];
+            u->max_abs = fmax(u->max_abs, fabs(difference));
+            u->compared = 1;
+        }
+    }
+}
+
 /* Loss and terms of n tokens from batch token t on, within rows [row, end). c_*: outputs, by token. */
 static int losses(update *u, int64_t row, int64_t end, int64_t t, int64_t n, const float *log_prob, const float *entropy, float *c_log_prob, float *c_entropy)
 {
@@ -28,8 +45,7 @@ static int losses(update *u, int64_t row, int64_t end, int64_t t, int64_t n, con
     ares_kl_args kl = { .kl = a->kl, .coef = b->kl_coef, .ref_log_prob = b->ref_log_probs ? b->ref_log_probs + t : NULL, .weight = b->kl_weight ? b->kl_weight + t : NULL,
                         .out = u->writes_kl && u->first ? b->kl + t : NULL, .full = u->col.kl ? u->col.kl + t : NULL, .d_full = u->col.c_kl ? u->col.c_kl + t : NULL };
     ARES_TRY(ares_loss_compute(a->model->device, a->loss, &args, kl_in_loss(a) ? &kl : NULL));
-    for (int64_t i = 0; u->compare && i < n; i++)
-        if (b->response_mask[t + i]) u->max_abs = fmax(u->max_abs, fabs((double)log_prob[i] - (double)b->rollout_log_probs[t + i]));
+    if (u->compare) compare_with_rollout(u, row, end, t, n, log_prob);
     return ARES_OK;
 }
 
@@ -171,7 +187,8 @@ static int mini_batch_losses(update *u, int64_t row, int64_t end, const ares_mic
 }
 
 /* Whether an early stop left no rank a token to train on. */
-static int abandoned(const update *u, const ares_micro_batch *plan, int64_t n, const bool *stopped, bool *all)
+static int abandoned(const update *u, const ares_micro_batch *plan, int64_t n, const bool *stopped,
+                     bool *all)
 {
     ares_agg_counts left = { 0 };
     for (int64_t i = 0; i < n; i++)
@@ -182,7 +199,8 @@ static int abandoned(const update *u, const ares_micro_batch *plan, int64_t n, c
 }
 
 /* Everything forward, the loss, everything backward. */
-static int in_two_passes(update *u, int64_t row, int64_t end, const ares_micro_batch *plan, int64_t n, bool *idle)
+static int in_two_passes(update *u, int64_t row, int64_t end, const ares_micro_batch *plan,
+                         int64_t n, bool *idle)
 {
     ares_device *d = u->actor->model->device;
     pass p = { 0 };
@@ -243,7 +261,8 @@ int update_mini_batch(update *u, int64_t group, int64_t group_end, bool *idle)
     if (*idle) return ARES_OK;
     ares_model_zero_grad(a->model);
     u->micro_batches += (double)n;
-    if ((a->loss->flags & ARES_LOSS_BATCH) || !ares_is_null_f64(a->cfg->loss.early_stop_imp_ratio)) ARES_TRY(in_two_passes(u, row, end, plan, n, idle));
+    if ((a->loss->flags & ARES_LOSS_BATCH) || !ares_is_null_f64(a->cfg->loss.early_stop_imp_ratio))
+        ARES_TRY(in_two_passes(u, row, end, plan, n, idle));
     else
         for (int64_t i = 0; i < n; i++) ARES_TRY(whole_micro_batch(u, &plan[i]));
     u->mini_batches += !*idle;

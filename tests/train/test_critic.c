@@ -192,8 +192,9 @@ TEST(a_saved_critic_comes_back_with_its_head)
     stop(&s);
 }
 
-/* Weights and moments after `updates` updates of the batch, two mini-batches each; values and returns are made up. */
-static void learn(setup *s, bool select_second, bool mask_first, int64_t updates, ares_metrics *m, uint8_t **bytes, size_t *n)
+/* Weights and moments after so many updates of two mini-batches each; values and returns are made up. */
+static void learn(setup *s, bool select_second, bool mask_first, int64_t updates, ares_metrics *m,
+                  uint8_t **bytes, size_t *n)
 {
     ares_batch *b = &s->batch;
     bool keep[GROUPS] = { false, true };
@@ -224,7 +225,8 @@ static bool start_to_learn(setup *s)
 
 static void check_finite(const ares_metrics *m)
 {
-    for (int i = 0; i < ares_metrics_count(m); i++) CHECK_MSG(isfinite(ares_metrics_value(m, i)), "%s", ares_metrics_name(m, i));
+    for (int i = 0; i < ares_metrics_count(m); i++)
+        CHECK_MSG(isfinite(ares_metrics_value(m, i)), "%s", ares_metrics_name(m, i));
 }
 
 TEST(a_mini_batch_without_a_token_moves_no_critic)
@@ -233,7 +235,9 @@ TEST(a_mini_batch_without_a_token_moves_no_critic)
     uint8_t *x, *y;
     size_t n;
     double value, same;
-    static const char *const means[] = { "critic/vf_loss", "critic/vf_clipfrac", "critic/vpred_mean", "critic/grad_norm", "critic/vf_explained_var" };
+    static const char *const means[] = { "critic/vf_loss", "critic/vf_clipfrac",
+                                         "critic/vpred_mean", "critic/grad_norm",
+                                         "critic/vf_explained_var" };
     if (!start_to_learn(&one) || !start_to_learn(&both)) return;
     ares_metrics *m = ares_metrics_new(), *k = ares_metrics_new();
     learn(&one, true, false, 2, m, &x, &n);
@@ -243,13 +247,15 @@ TEST(a_mini_batch_without_a_token_moves_no_critic)
     CHECK(ares_metrics_get(k, "critic/empty_minibatches", &value) && value == 1);
     CHECK(!ares_metrics_get(m, "critic/empty_minibatches", &value));
     for (int i = 0; i < ARES_COUNT(means); i++)
-        if (CHECK(ares_metrics_get(m, means[i], &value) && ares_metrics_get(k, means[i], &same))) CHECK_NEAR(same, value, 0);
+        if (CHECK(ares_metrics_get(m, means[i], &value) && ares_metrics_get(k, means[i], &same)))
+            CHECK_NEAR(same, value, 0);
     check_finite(k);
-    memset(both.batch.response_mask, 0, (size_t)both.batch.tokens); /* now nothing at all, with moments that are not 0 */
+    memset(both.batch.response_mask, 0, (size_t)both.batch.tokens); /* nothing, and moments not 0 */
     ares_metrics_clear(k);
     CHECK_OK(ares_critic_update(&both.critic, &both.batch, k));
     CHECK_MEM(both.critic.model->weights, x, both.critic.model->weights_bytes);
-    CHECK_MEM(both.critic.model->states, x + both.critic.model->weights_bytes, both.critic.model->states_bytes);
+    CHECK_MEM(both.critic.model->states, x + both.critic.model->weights_bytes,
+              both.critic.model->states_bytes);
     CHECK_EQ(both.critic.optim.updates, 2);
     CHECK_EQ(both.critic.step, 3);
     CHECK(ares_metrics_get(k, "critic/empty_minibatches", &value) && value == GROUPS);

@@ -304,7 +304,10 @@ TEST(an_early_stop_leaves_no_gradient_and_is_counted)
         r.cfg.loss.early_stop_imp_ratio = 1.0001;
         r.cfg.loss.early_stop_scope = scope ? "micro" : "minibatch";
         for (int64_t t = 0; t < r.batch.tokens; t++) r.batch.old_log_probs[t] = r.batch.rollout_log_probs[t] - 1; /* every ratio is e */
-        if (scope) memcpy(r.batch.old_log_probs, r.batch.rollout_log_probs, (size_t)r.batch.row_start[2] * sizeof(float)); /* but those of the first micro-batch */
+        if (scope)
+            memcpy(r.batch.old_log_probs, r.batch.rollout_log_probs,
+                   (size_t)r.batch.row_start[2] *
+                       sizeof(float)); /* but those of the first micro-batch */
         CHECK_OK(ares_actor_update(&r.actor, &r.batch, r.metrics));
         double norm = metric(&r, "actor/grad_norm");
         CHECK_NEAR(metric(&r, "actor/abandoned_minibatches"), scope ? 0 : 1, 0);
@@ -383,8 +386,10 @@ static void copy_model(const run *r, uint8_t **bytes, size_t *n)
 
 static void raise_ratios(run *r, int64_t group, int64_t end)
 {
-    int64_t first = r->batch.row_start[r->batch.group_start[group]], last = r->batch.row_start[r->batch.group_start[end]];
-    for (int64_t t = first; t < last; t++) r->batch.old_log_probs[t] = r->batch.rollout_log_probs[t] - 5;
+    int64_t first = r->batch.row_start[r->batch.group_start[group]],
+            last = r->batch.row_start[r->batch.group_start[end]];
+    for (int64_t t = first; t < last; t++)
+        r->batch.old_log_probs[t] = r->batch.rollout_log_probs[t] - 5;
 }
 
 TEST(an_abandoned_mini_batch_moves_neither_weights_nor_moments)
@@ -411,7 +416,8 @@ TEST(an_abandoned_mini_batch_moves_neither_weights_nor_moments)
         CHECK_EQ(r.actor.step, 2);
         CHECK_NEAR(metric(&r, "actor/abandoned_minibatches"), 2 * GROUPS, 0);
         for (int i = 0; i < ares_metrics_count(r.metrics); i++)
-            CHECK_MSG(isfinite(ares_metrics_value(r.metrics, i)), "%s", ares_metrics_name(r.metrics, i));
+            CHECK_MSG(isfinite(ares_metrics_value(r.metrics, i)), "%s",
+                      ares_metrics_name(r.metrics, i));
         ares_free(before), ares_free(after);
         case_close(&r, &ref);
     }
@@ -429,10 +435,12 @@ TEST(means_of_an_update_leave_abandoned_mini_batches_out)
     for (int i = 0; i < 2; i++) {
         runs[i]->cfg.loss.early_stop_imp_ratio = 1.9;
         runs[i]->cfg.actor.global_batch_size = 1;
-        near_policy(runs[i], runs[i]->batch.old_log_probs, runs[i]->batch.rollout_log_probs, 20000, 0.1);
+        near_policy(runs[i], runs[i]->batch.old_log_probs, runs[i]->batch.rollout_log_probs, 20000,
+                    0.1);
         raise_ratios(runs[i], 0, 1);
     }
-    ares_batch_select_groups(&one.batch, keep); /* what is left of both when the first is abandoned */
+    ares_batch_select_groups(&one.batch,
+                             keep); /* what is left of both when the first is abandoned */
     CHECK_OK(ares_actor_update(&one.actor, &one.batch, one.metrics));
     CHECK_OK(ares_actor_update(&both.actor, &both.batch, both.metrics));
     copy_model(&one, &x, &n);
@@ -440,8 +448,11 @@ TEST(means_of_an_update_leave_abandoned_mini_batches_out)
     CHECK_MEM(y, x, n);
     CHECK_EQ(both.actor.optim.updates, 1);
     CHECK_NEAR(metric(&both, "actor/abandoned_minibatches"), 1, 0);
-    static const char *const same[] = { "actor/grad_norm", "actor/pg_loss", "actor/final_loss", "actor/entropy", "actor/kl_loss", "exact/rollout_train_max_abs" };
-    for (int i = 0; i < ARES_COUNT(same); i++) CHECK_NEAR(metric(&both, same[i]), metric(&one, same[i]), 0);
+    static const char *const same[] = { "actor/grad_norm",  "actor/pg_loss",
+                                        "actor/final_loss", "actor/entropy",
+                                        "actor/kl_loss",    "exact/rollout_train_max_abs" };
+    for (int i = 0; i < ARES_COUNT(same); i++)
+        CHECK_NEAR(metric(&both, same[i]), metric(&one, same[i]), 0);
     ares_free(x), ares_free(y);
     case_close(&one, &ref);
     case_close(&both, &other);

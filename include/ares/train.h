@@ -23,6 +23,8 @@
     X(choice, dtype, "fsdp.torch_dtype", "fp32", "?fp32=float32|bf16=bfloat16", "storage of the weights, null is fp32; bf16 keeps an fp32 master for the optimizer") \
     X(i64, global_batch_size, "global_batch_size", "256", "[1,)", "prompts of an optimizer step")                                       \
     X(i64, max_token_len, "max_token_len_per_device", "1024", "[1,)", "tokens of a micro-batch; changes memory and speed, no result; a GPU wants more", ARES_NO_RESULT) \
+    X(i64, micro_batch_size, "micro_batch_size_per_device_for_update", "null", "[1,)",                                                   \
+      "samples of a micro-batch as loss_norm and early_stop_scope: micro count them; computation is cut by max_token_len_per_device")    \
     X(flag, share_prompts, "share_prompts", "true", "", "compute a group's prompt once in the update")                                  \
     X(i64, ppo_epochs, "ppo_epochs", "1", "[1,)", "passes over the batch")                                                              \
     X(f64, max_grad_norm, "max_grad_norm", "1.0", "(0,)", "gradients are scaled down to this global norm")
@@ -118,8 +120,7 @@ ARES_OPTION_STRUCT(ares_sft_config, ARES_SFT_OPTIONS);
     X(i64, actor_ulysses, "worker.actor.ulysses_size", "1", "[1,)", "ranks that share a sequence; above 1 is refused")                  \
     X(i64, critic_ulysses, "worker.critic.ulysses_size", "1", "[1,)", "the same")                                                       \
     X(i64, ref_ulysses, "worker.ref.ulysses_size", "1", "[1,)", "the same")                                                             \
-    X(i64, actor_micro_update, "worker.actor.micro_batch_size_per_device_for_update", "null", "[1,)", "checked against the batch; max_token_len_per_device cuts micro-batches", ARES_NO_RESULT) \
-    X(i64, actor_micro_experience, "worker.actor.micro_batch_size_per_device_for_experience", "null", "[1,)", "the same", ARES_NO_RESULT) \
+    X(i64, actor_micro_experience, "worker.actor.micro_batch_size_per_device_for_experience", "null", "[1,)", "checked against the batch; max_token_len_per_device cuts micro-batches", ARES_NO_RESULT) \
     X(i64, critic_micro_update, "worker.critic.micro_batch_size_per_device_for_update", "null", "[1,)", "the same", ARES_NO_RESULT)     \
     X(i64, critic_micro_experience, "worker.critic.micro_batch_size_per_device_for_experience", "null", "[1,)", "the same", ARES_NO_RESULT) \
     X(tree, actor_override, "worker.actor.model.override_config", "{}", "map", "a model's config.json says what it is; members are refused") \

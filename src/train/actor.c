@@ -1,6 +1,7 @@
 /*
  * The policy: its log-probs and its update. A mini-batch is global_batch_size prompts over all ranks and one optimizer
- * step; micro-batches only bound memory, because every count in the loss is the mini-batch's.
+ * step; max_token_len only bounds memory, because counts in the loss are the mini-batch's, or of runs of
+ * micro_batch_size rows.
  */
 #include <math.h>
 #include <stdio.h>
@@ -65,12 +66,12 @@ int train_reserve(ares_actor *a, size_t floats)
 static int report(ares_actor *a, update *u, const ares_batch *b, double grad_norm, double lr, ares_metrics *m)
 {
     ares_loss_sums *s = &u->sums;
-    double bounds[2] = { u->max_abs, u->compared }, counts[2] = { u->micro_batches, u->stopped_micro };
+    double bounds[2] = { u->max_abs, u->compared }, stopped = u->stopped_micro;
     double passes = ARES_MAX(u->mini_batches, 1);
     bool kl = ares_kl_acts(&a->cfg->algorithm) == ARES_KL_IN_LOSS;
     bool stops = !ares_is_null_f64(a->cfg->loss.early_stop_imp_ratio);
     ARES_TRY(ares_loss_sums_reduce(s, a->world));
-    ARES_TRY(ares_world_sum_f64(a->world, counts, 2));
+    ARES_TRY(ares_world_sum_f64(a->world, &stopped, 1));
     ARES_TRY(ares_world_max_f64(a->world, bounds, ARES_COUNT(bounds)));
     ares_metrics_set(m, "actor/skipped_updates", u->skipped);
     ares_metrics_set(m, "actor/lr", lr);
@@ -89,7 +90,8 @@ static int report(ares_actor *a, update *u, const ares_batch *b, double grad_nor
     ares_metrics_set(m, "actor/entropy_loss", s->neg_log_prob / passes);
     ares_loss_metrics(s, m);
     if (stops) {
-        ares_metrics_set(m, "actor/abandoned_microbatches", counts[1]);
+        if (strcmp(a->cfg->loss.early_stop_scope, "micro") == 0)
+            ares_metrics_set(m, "actor/abandoned_microbatches", stopped);
         ares_metrics_set(m, "actor/abandoned_minibatches", u->stopped_mini);
     }
     if (u->empty > 0) ares_metrics_set(m, "actor/empty_minibatches", u->empty);

@@ -23,7 +23,7 @@ typedef struct update {
     double compared;             /* 1: there was such a token */
     uint64_t pass;               /* passes over the batch before this one */
     double mini_batches;         /* that gave a gradient: means are over them */
-    double micro_batches, stopped_mini, stopped_micro, empty, skipped;
+    double stopped_mini, stopped_micro, empty, skipped;
     int rc;                      /* of the callback */
     const ares_micro_batch *micro; /* the one the callback is about */
 } update;

@@ -115,6 +115,33 @@ TEST(how_micro_batches_are_cut_may_not_change_where_the_loss_counts_them)
     }
 }
 
+TEST(a_run_that_counts_micro_batches_goes_on_with_other_cuts_of_memory_and_no_other_count)
+{
+    static const char micro[] =
+        "worker.actor.loss_norm=micro worker.actor.micro_batch_size_per_device_for_update=4";
+    ares_str out = { 0 };
+    const char *words = e2e_train_words("part");
+    CHECK_EQ(
+        e2e_stop("part", "INT", 20, "--config '%s' trainer.max_steps=%d %s", words, STEPS, micro),
+        130);
+    int rc = e2e_program(&out,
+                         "--config '%s' trainer.max_steps=%d worker.actor.loss_norm=micro "
+                         "worker.actor.micro_batch_size_per_device_for_update=8",
+                         words, STEPS);
+    CHECK_EQ(rc, 1);
+    CHECK_CONTAINS(out.data, "worker.actor.micro_batch_size_per_device_for_update");
+    CHECK_EQ(e2e_program(
+                 NULL,
+                 "--config '%s' trainer.max_steps=%d %s worker.actor.max_token_len_per_device=60",
+                 words, STEPS, micro),
+             0);
+    CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=%d %s", e2e_train_words("whole"),
+                         STEPS, micro),
+             0);
+    e2e_same_runs("whole", "part", STEPS);
+    ares_str_fini(&out);
+}
+
 TEST(a_second_run_in_the_same_directory_is_refused_while_the_first_lives)
 {
     ares_str out = { 0 };

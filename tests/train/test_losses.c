@@ -10,22 +10,24 @@
 typedef struct loss_case {
     const char *loss, *mode, *kl, *rollout_is;
     double low, high;
+    int micro;                   /* loss_norm micro, by so many samples; 0: global */
 } loss_case;
 
 static const loss_case cases[] = {
-    { "default", "token-mean", "kl", "none", 0.2, 0.28 },
-    { "dapo", "token-mean", "abs", "none", 0.2, 0.28 },
-    { "gspo", "seq-mean-token-mean", "mse", "none", 0.1, 0.1 },
-    { "gspo_token", "seq-mean-token-mean", "low_var_kl", "token", 0.1, 0.1 },
-    { "cispo", "token-mean", "kl+", "sequence", 0.2, 0.28 },
-    { "cispo", "token-mean", "mse+", "none", 1, 4 },
-    { "gmpo", "seq-mean-token-mean", "abs+", "none", 0.4, 0.4 },
-    { "gmpo", "token-mean", "low_var_kl+", "token", 0.4, 0.4 },
-    { "sapo", "seq-mean-token-mean", "low_var_kl+", "geometric", 0.2, 0.28 },
-    { "clip_cov", "token-mean", "low_var_kl", "none", 0.2, 0.28 },
-    { "kl_cov", "seq-mean-token-sum-norm", "mse", "none", 0.2, 0.28 },
-    { "default", "seq-mean-token-sum", "full", "none", 0.2, 0.28 },
-    { "gspo", "seq-mean-token-mean", "full", "none", 0.1, 0.1 },
+    { "default", "token-mean", "kl", "none", 0.2, 0.28, 0 },
+    { "dapo", "token-mean", "abs", "none", 0.2, 0.28, 0 },
+    { "gspo", "seq-mean-token-mean", "mse", "none", 0.1, 0.1, 0 },
+    { "gspo_token", "seq-mean-token-mean", "low_var_kl", "token", 0.1, 0.1, 0 },
+    { "cispo", "token-mean", "kl+", "sequence", 0.2, 0.28, 0 },
+    { "cispo", "token-mean", "mse+", "none", 1, 4, 0 },
+    { "gmpo", "seq-mean-token-mean", "abs+", "none", 0.4, 0.4, 0 },
+    { "gmpo", "token-mean", "low_var_kl+", "token", 0.4, 0.4, 0 },
+    { "sapo", "seq-mean-token-mean", "low_var_kl+", "geometric", 0.2, 0.28, 0 },
+    { "clip_cov", "token-mean", "low_var_kl", "none", 0.2, 0.28, 0 },
+    { "kl_cov", "seq-mean-token-sum-norm", "mse", "none", 0.2, 0.28, 0 },
+    { "default", "seq-mean-token-sum", "full", "none", 0.2, 0.28, 0 },
+    { "gspo", "seq-mean-token-mean", "full", "none", 0.1, 0.1, 0 },
+    { "default", "token-mean", "low_var_kl", "none", 0.2, 0.28, 3 },
 };
 
 /* ---------------------------------------------------------------- the plain formulas */
@@ -142,6 +144,19 @@ static double all_tokens(const ares_batch *b)
     return n;
 }
 
+/* Every row's tokens weigh 1 / (tokens of its micro-batch of `size` rows x micro-batches). */
+static void weigh_by_micro_batch(const run *r, int size, formula *f)
+{
+    const ares_batch *b = &r->batch;
+    for (int first = 0; first < ROWS; first += size) {
+        int end = ARES_MIN(first + size, ROWS);
+        double n = 0;
+        for (int row = first; row < end; row++) n += tokens_of(b, row);
+        for (int64_t t = b->row_start[first]; t < b->row_start[end]; t++)
+            f->weight[t] = b->response_mask[t] ? 1 / (n * ((ROWS + size - 1) / size)) : 0;
+    }
+}
+
 static void weigh(const run *r, formula *f)
 {
     const ares_batch *b = &r->batch;
@@ -160,6 +175,7 @@ static void weigh(const run *r, formula *f)
             f->weight[t] = b->response_mask[t] ? w : 0;
         }
     }
+    if (f->c->micro) weigh_by_micro_batch(r, f->c->micro, f);
 }
 
 /* clip_cov with a share of 1 leaves out every candidate; kl_cov takes the fifth of the tokens with the largest covariance. */
@@ -197,6 +213,8 @@ static bool case_open(run *r, const loss_case *c, int64_t max_tokens, ares_refer
     r->cfg.loss.clip_cov_ratio = 1;
     r->cfg.loss.clip_cov_lb = 0.05;
     r->cfg.loss.kl_cov_ratio = 0.2;
+    if (c->micro) r->cfg.loss.loss_norm = "micro";
+    r->cfg.actor.micro_batch_size = c->micro;
     r->actor.loss = ares_loss_find(c->loss);
     r->actor.kl = ares_kl_find(c->kl);
     ares_batch *b = &r->batch;
@@ -303,6 +321,7 @@ TEST(an_early_stop_leaves_no_gradient_and_is_counted)
         if (!case_open(&r, &cases[0], 30, &ref)) return;
         r.cfg.loss.early_stop_imp_ratio = 1.0001;
         r.cfg.loss.early_stop_scope = scope ? "micro" : "minibatch";
+        r.cfg.actor.micro_batch_size = 2;
         for (int64_t t = 0; t < r.batch.tokens; t++) r.batch.old_log_probs[t] = r.batch.rollout_log_probs[t] - 1; /* every ratio is e */
         if (scope)
             memcpy(r.batch.old_log_probs, r.batch.rollout_log_probs,
@@ -311,11 +330,87 @@ TEST(an_early_stop_leaves_no_gradient_and_is_counted)
         CHECK_OK(ares_actor_update(&r.actor, &r.batch, r.metrics));
         double norm = metric(&r, "actor/grad_norm");
         CHECK_NEAR(metric(&r, "actor/abandoned_minibatches"), scope ? 0 : 1, 0);
-        CHECK(metric(&r, "actor/abandoned_microbatches") > 1);
+        if (scope) CHECK_EQ(metric(&r, "actor/abandoned_microbatches"), 2);
         CHECK_MSG(scope ? norm > 0 : norm == 0, "norm %g", norm);
         CHECK_EQ(r.actor.optim.updates, scope);
         case_close(&r, &ref);
     }
+}
+
+TEST(loss_norm_micro_averages_the_means_of_micro_batches_counted_in_samples)
+{
+    for (int size = 1; size <= 4; size++) {
+        loss_case by = cases[0];
+        run r;
+        ares_reference ref;
+        by.micro = size;
+        if (!case_open(&r, &by, 30, &ref)) return;
+        formula f = { .c = &by };
+        weigh(&r, &f);
+        int64_t total = ares_model_count(r.model);
+        double *exact = ares_calloc((size_t)total, sizeof *exact),
+               *single = ares_calloc((size_t)total, sizeof *single);
+        char what[40];
+        snprintf(what, sizeof what, "micro-batches of %d", size);
+        if (differentiate(&r, AT_F64, plain, &f, exact) &&
+            differentiate(&r, AT_F32, plain, &f, single) &&
+            CHECK_OK(ares_actor_update(&r.actor, &r.batch, r.metrics)))
+            check_gradients(&r, what, exact, single);
+        ares_free(exact), ares_free(single);
+        case_close(&r, &ref);
+    }
+}
+
+/* Gradients of an update by micro-batches of `size` samples; how many of these an early stop abandoned (NaN: none). */
+static float *by_samples(int64_t max_tokens, bool share, int size, double early_stop,
+                         double *abandoned)
+{
+    run r;
+    ares_reference ref;
+    if (!case_open(&r, &cases[0], max_tokens, &ref)) return NULL;
+    r.cfg.actor.share_prompts = share;
+    r.cfg.actor.micro_batch_size = size;
+    r.cfg.loss.loss_norm = "micro";
+    r.cfg.loss.early_stop_imp_ratio = early_stop;
+    r.cfg.loss.early_stop_scope = "micro";
+    int64_t first = r.batch.row_start[1],
+            end = r.batch.row_start[2]; /* the second row has gone far */
+    for (int64_t t = first; t < end; t++)
+        r.batch.old_log_probs[t] = r.batch.rollout_log_probs[t] - 5;
+    float *g = NULL;
+    if (CHECK_OK(ares_actor_update(&r.actor, &r.batch, r.metrics))) {
+        g = ares_malloc(r.model->grads_bytes);
+        memcpy(g, r.model->grads, r.model->grads_bytes);
+    }
+    *abandoned = metric(&r, "actor/abandoned_microbatches");
+    case_close(&r, &ref);
+    return g;
+}
+
+TEST(micro_batches_counted_in_samples_do_not_depend_on_the_cuts_of_memory)
+{
+    size_t bytes = gradient_bytes();
+    static const double stops[] = { NAN, 4 };
+    for (int share = 0; share < 2; share++)
+        for (int size = 1; size <= 4; size++)
+            for (int i = 0; i < 2; i++) {
+                static const int64_t cuts[] = { 10000, 30, 1 };
+                double stopped, first;
+                float *want = by_samples(cuts[0], share, size, stops[i], &first);
+                if (i)
+                    CHECK_EQ(first,
+                             1); /* the micro-batch of the second row, whatever stands beside it */
+                for (int k = 1; k < ARES_COUNT(cuts) && want; k++) {
+                    float *have = by_samples(cuts[k], share, size, stops[i], &stopped);
+                    if (i) CHECK_EQ(stopped, first);
+                    if (have)
+                        CHECK_MSG(memcmp(have, want, bytes) == 0,
+                                  "share %d, %d samples, cuts of %lld", share, size,
+                                  (long long)cuts[k]);
+                    ares_free(have);
+                }
+                ares_free(want);
+            }
 }
 
 TEST(a_mini_batch_without_a_token_is_passed_over_and_counted)
@@ -404,6 +499,7 @@ TEST(an_abandoned_mini_batch_moves_neither_weights_nor_moments)
         CHECK_OK(ares_actor_update(&r.actor, &r.batch, r.metrics)); /* moments that are not 0 */
         r.cfg.loss.early_stop_imp_ratio = 1.5;
         r.cfg.loss.early_stop_scope = scope ? "micro" : "minibatch";
+        r.cfg.actor.micro_batch_size = 2;
         r.cfg.actor.global_batch_size = 1;
         r.cfg.actor.ppo_epochs = 2; /* the second pass finds the weights of the first */
         raise_ratios(&r, 0, GROUPS);

@@ -88,6 +88,7 @@ ARES_OPTION_STRUCT(ares_rollout_config, ARES_ROLLOUT_OPTIONS);
     X(text, device, "device", "cpu", "nonempty", "cpu; cuda, a card for each rank of a machine; cuda:1")                                                                   \
     X(i64, threads, "threads", "null", "[1,)", "null: the CPUs at hand, shared by the ranks of this machine; changes speed, no result", ARES_NO_RESULT) \
     X(texts, logger, "logger", "[console, tensorboard]", "console|file|tensorboard|wandb|mlflow|swanlab", "metrics.jsonl is always written; wandb, mlflow, swanlab: TensorBoard files, which they import", ARES_NO_RESULT) \
+    X(flag, balance_batch, "balance_batch", "true", "", "ranks share the work of each mini-batch evenly, in whole groups; false: groups are dealt out in turn") \
     X(i64, val_freq, "val_freq", "-1", "-1|[1,)", "steps between validations; -1: never")                                               \
     X(flag, val_before_train, "val_before_train", "true", "", "validate before the first step, also after load_checkpoint_path where its run did not")                                         \
     X(flag, val_only, "val_only", "false", "", "validate what load_checkpoint_path names, else the latest checkpoint, else the model; print the result and write nothing")                                                                     \
@@ -170,6 +171,8 @@ ares_train_sizes ares_train_sizes_of(int64_t batch, int64_t mini_batch, int64_t 
 /* TFLOP/s of forward and backward over sequences of these lengths; head_dim 0: hidden / heads. */
 typedef struct ares_flops_config { int64_t hidden, vocab, layers, heads, kv_heads, intermediate, head_dim; } ares_flops_config;
 double ares_train_tflops(const ares_flops_config *c, double tokens, double squares, double seconds); /* tokens, squares: sums of lengths and of their squares */
+/* What a pass over sequences costs, in pairs of tokens of attention: a whole number to compare groups by. */
+int64_t ares_train_work(const ares_model_config *m, int64_t tokens, int64_t squares);
 double ares_train_peak_tflops(const char *card); /* dense bf16 of the card so named; infinite when it is not known */
 
 /* ------------------------------------------------------------------ optimizer (optim.c) */

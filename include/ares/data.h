@@ -183,6 +183,25 @@ typedef struct ares_micro_batch { int64_t row, end; int64_t tokens, out; } ares_
 /* Cuts rows [row, end) into micro-batches of at most max_tokens fed tokens each (a single row or shared group may exceed it),
  * written to out [end - row]; returns their number. */
 int64_t ares_pack_plan(const ares_batch *b, int64_t row, int64_t end, int64_t max_tokens, bool share, ares_micro_batch *out);
+/* Rows that go through a model together and need not be neighbours: runs of consecutive rows, in batch order. For
+ * passes in which no row's result depends on the rows beside it (log-probs, values). */
+typedef struct ares_micro_set {
+    int64_t n;
+    const ares_micro_batch *runs;
+    int64_t tokens, out;           /* sums over the runs */
+} ares_micro_set;
+/*
+ * Rows [row, end) as sets of even numbers of tokens (EasyR1's dynamic micro-batches), bounded as ares_pack_plan bounds
+ * its cuts, and of up to 512 groups or rows no more sets than cuts; larger batches are so in parts. In the arena: *out [*n].
+ */
+int ares_pack_sets(const ares_batch *b, int64_t row, int64_t end, int64_t max_tokens, bool share,
+                   ares_arena *arena, ares_micro_set **out, int64_t *n);
+/* Copies numbers of a set's head rows to where their tokens stand; column is about batch tokens from `first` on. */
+void ares_pack_scatter(const ares_batch *b, const ares_micro_set *m, const float *x, int64_t first,
+                       float *column);
 /* n_out = response tokens of the rows, in batch order: head row i is about token row_start[m->row] + i; targets [n_out] are these tokens. */
 void ares_pack_build(const ares_batch *b, const ares_micro_batch *m, bool share, ares_arena *arena, ares_packed *out, const int32_t **targets);
+/* The same of a set: head rows follow its runs. */
+void ares_pack_build_set(const ares_batch *b, const ares_micro_set *m, bool share,
+                         ares_arena *arena, ares_packed *out, const int32_t **targets);
 #endif

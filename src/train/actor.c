@@ -36,18 +36,24 @@ bool actor_current(const ares_actor *a, const ares_sample *s)
            a->cfg->rollout.temperature > 0;
 }
 
+static bool fresh(const ares_actor *a, const ares_batch *b, int64_t group)
+{
+    for (int64_t r = b->group_start[group]; r < b->group_start[group + 1]; r++)
+        if (!actor_current(a, &b->samples[r])) return false;
+    return true;
+}
+
 int ares_actor_log_probs(ares_actor *a, ares_batch *b)
 {
     ARES_TRY(ARES_NEED(b, "old", rollout_log_probs));
     ARES_PUT(b, old_log_probs);
     memcpy(b->old_log_probs, b->rollout_log_probs, (size_t)b->tokens * sizeof *b->old_log_probs);
-    for (int64_t g = 0; g < b->groups; g++) {
-        bool fresh = true;
-        for (int64_t r = b->group_start[g]; r < b->group_start[g + 1]; r++)
-            fresh = fresh && actor_current(a, &b->samples[r]);
-        if (fresh) continue;
-        float *out = b->old_log_probs + b->row_start[b->group_start[g]];
-        ARES_TRY(ares_train_log_probs(a->model, a->workspace, a->cfg, b, b->group_start[g], b->group_start[g + 1], out, NULL));
+    for (int64_t g = 0, end; g < b->groups; g = end + 1) { /* neighbours are computed together */
+        for (end = g; end < b->groups && !fresh(a, b, end);) end++;
+        int64_t row = b->group_start[g], last = b->group_start[end];
+        float *out = b->old_log_probs + b->row_start[row];
+        if (row < last)
+            ARES_TRY(ares_train_log_probs(a->model, a->workspace, a->cfg, b, row, last, out, NULL));
     }
     return ARES_OK;
 }

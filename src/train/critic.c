@@ -44,14 +44,15 @@ static int reserve(ares_critic *c, int32_t n)
     return c->scratch ? ARES_OK : ares_fail(ARES_ELIMIT, "critic: %zu floats do not fit on the device; lower worker.critic.max_token_len_per_device", floats);
 }
 
-/* Values of the micro-batch's response tokens, in batch order, on the host. */
-static int forward(ares_critic *c, const ares_batch *b, const ares_micro_batch *m, ares_packed *packed, float **hidden, float *values)
+/* Values of the response tokens of some rows, in the order of the runs, on the host. */
+static int forward(ares_critic *c, const ares_batch *b, const ares_micro_set *m,
+                   ares_packed *packed, float **hidden, float *values)
 {
     ares_model *model = c->model;
     ares_device *d = model->device;
     const int32_t *targets;
     ares_arena_reset(&c->arena);
-    ares_pack_build(b, m, c->cfg->critic.share_prompts, &c->arena, packed, &targets);
+    ares_pack_build_set(b, m, c->cfg->critic.share_prompts, &c->arena, packed, &targets);
     if (!packed->n_out) return ARES_OK;
     ARES_TRY(ares_model_forward(model, c->workspace, packed, hidden));
     ARES_TRY(reserve(c, packed->n_out));
@@ -65,12 +66,16 @@ int ares_critic_values(ares_critic *c, ares_batch *b)
 {
     ARES_TRY(ARES_NEED(b, "values", response_mask));
     ARES_PUT(b, values);
-    ares_micro_batch *plan = ares_arena_alloc(&b->arena, (size_t)(b->rows + 1) * sizeof *plan);
-    int64_t n = ares_pack_plan(b, 0, b->rows, c->cfg->critic.max_token_len, c->cfg->critic.share_prompts, plan);
+    ares_micro_set *sets;
+    int64_t n;
+    float *values = ares_arena_alloc(&b->arena, ((size_t)b->tokens + 1) * sizeof *values);
+    ARES_TRY(ares_pack_sets(b, 0, b->rows, c->cfg->critic.max_token_len,
+                            c->cfg->critic.share_prompts, &b->arena, &sets, &n));
     for (int64_t i = 0; i < n; i++) {
         ares_packed packed;
         float *hidden;
-        ARES_TRY(forward(c, b, &plan[i], &packed, &hidden, b->values + b->row_start[plan[i].row]));
+        ARES_TRY(forward(c, b, &sets[i], &packed, &hidden, values));
+        ares_pack_scatter(b, &sets[i], values, 0, b->values);
     }
     for (int64_t t = 0; t < b->tokens; t++)
         if (!b->response_mask[t]) b->values[t] = 0;
@@ -83,7 +88,7 @@ static int micro_batch(ares_critic *c, const ares_batch *b, const ares_micro_bat
     ares_device *d = model->device;
     ares_packed packed;
     float *hidden, *value = ares_malloc((size_t)(b->row_start[m->end] - b->row_start[m->row] + 1) * 2 * sizeof *value);
-    int rc = forward(c, b, m, &packed, &hidden, value);
+    int rc = forward(c, b, &(ares_micro_set){ 1, m, m->tokens, m->out }, &packed, &hidden, value);
     int32_t n = rc == ARES_OK ? packed.n_out : 0, width = model->cfg.hidden;
     int64_t at = b->row_start[m->row];
     float *gradient = value + n;

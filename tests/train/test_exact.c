@@ -449,3 +449,35 @@ TEST(only_untouched_tokens_of_the_current_weights_are_held_against_rollout)
     CHECK_NEAR(compared(3, false), 0, 0);    /* a token of the environment */
     CHECK(isnan(compared(1, true)));         /* no token to compare is not a difference of 0 */
 }
+
+TEST(old_log_probs_of_rows_that_are_not_current_are_computed_again)
+{
+    const result *x = reference();
+    ares_device d;
+    ares_model *m;
+    ares_batch b;
+    int32_t prompts[PROMPTS][128];
+    setting s = usual;
+    open_model(&s, &d, &m, false);
+    fill(x, m->cfg.vocab, &b, prompts);
+    ARES_PUT(&b, rollout_log_probs);
+    for (int row = 0; row < MAX_ROWS; row++) {
+        bool current = row / N == 1; /* the others were edited, or sampled under other weights */
+        float *out = b.rollout_log_probs + b.row_start[row];
+        if (!current && row % 2) b.samples[row].token_exact = false;
+        if (!current) b.samples[row].weight_version = -1;
+        for (int t = 0; t < x->n[row]; t++) out[t] = current ? x->log_probs[row][t] : -99;
+    }
+    ares_train_config cfg = { .actor = { .max_token_len = 300, .share_prompts = true },
+                              .rollout = { .temperature = 1 } };
+    ares_actor a = { .model = m, .cfg = &cfg };
+    CHECK_OK(ares_workspace_new(m, ARES_KEEP_NOTHING, &a.workspace));
+    CHECK_OK(ares_actor_log_probs(&a, &b));
+    for (int row = 0; row < MAX_ROWS; row++)
+        CHECK_MEM(b.old_log_probs + b.row_start[row], x->log_probs[row],
+                  (size_t)x->n[row] * sizeof(float));
+    ares_workspace_free(a.workspace);
+    ares_batch_fini(&b);
+    ares_model_free(m);
+    ares_device_close(&d);
+}

@@ -554,6 +554,28 @@ TEST(means_of_an_update_leave_abandoned_mini_batches_out)
     case_close(&both, &other);
 }
 
+TEST(the_exact_kl_of_a_reward_is_that_of_the_update_however_rows_are_packed)
+{
+    static const int64_t limits[] = { 10000, 40, 1 };
+    run r;
+    ares_reference ref;
+    if (!case_open(&r, &cases[11], 30, &ref)) return;
+    ares_batch *b = &r.batch;
+    float *columns[ARES_COUNT(limits)];
+    size_t bytes = (size_t)b->tokens * sizeof(float);
+    for (int i = 0; i < ARES_COUNT(limits); i++) {
+        r.cfg.actor.max_token_len = limits[i];
+        b->kl = NULL;
+        CHECK_OK(ares_reference_kl(&ref, r.model, r.actor.workspace, b));
+        columns[i] = b->kl;
+        CHECK_MEM(columns[i], columns[0], bytes);
+    }
+    b->kl = NULL;
+    CHECK_OK(ares_actor_update(&r.actor, b, r.metrics));
+    CHECK_MEM(b->kl, columns[0], bytes);
+    case_close(&r, &ref);
+}
+
 TEST(log_probs_that_are_no_number_name_their_row)
 {
     for (int i = 0; i < ARES_COUNT(cases); i++) {

@@ -192,7 +192,8 @@ typedef struct ares_micro_set {
 } ares_micro_set;
 /*
  * Rows [row, end) as sets of even numbers of tokens (EasyR1's dynamic micro-batches), bounded as ares_pack_plan bounds
- * its cuts, and of up to 512 groups or rows no more sets than cuts; larger batches are so in parts. In the arena: *out [*n].
+ * its cuts. Every 512 units (shared groups, or rows) are balanced by themselves and make no more sets than cuts. In the
+ * arena: *out [*n].
  */
 int ares_pack_sets(const ares_batch *b, int64_t row, int64_t end, int64_t max_tokens, bool share,
                    ares_arena *arena, ares_micro_set **out, int64_t *n);

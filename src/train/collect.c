@@ -1,9 +1,9 @@
 /*
  * The groups of a step: prompts are drawn, answered and judged, groups that the filters drop are replaced by further
  * draws, until the batch is full; the earliest draws make it (aepo.md 1.4), or the draws are used up (dapo.md 5.3: how many
- * there are, and what is done then, resample.c decides). Ranks answer their share of every draw; then each mini-batch's groups
- * go to the ranks anew, so that work is even. Which groups make a mini-batch depends on their places in the batch alone, and
- * so on no rank count.
+ * there are, and what is done then, resample.c decides). Ranks answer their share of every draw; then each mini-batch's
+ * groups go to the ranks anew, so that work is even. Which groups make a mini-batch depends on their places in the batch
+ * alone, and so on no rank count.
  */
 #include <stdio.h>
 #include <math.h>
@@ -146,7 +146,8 @@ static const void *take(const char **at, size_t bytes, ares_arena *arena)
     return taken;
 }
 
-static void read_group(const ares_trainer *t, const char *at, int64_t n, int parts, ares_arena *arena, generate_group *g)
+static void read_group(const ares_trainer *t, const char *at, int64_t n, int parts, ares_arena *arena,
+                       generate_group *g)
 {
     wire_group head;
     memcpy(&head, at, sizeof head);

@@ -1,6 +1,6 @@
 /*
- * A mini-batch ends when its slowest rank does, so work is evened out chunk by chunk. Of two chunks the larger part of the second
- * goes to the rank that has had less: passes over the whole batch end together as well.
+ * A mini-batch ends when its slowest rank does, so work is evened out chunk by chunk. The larger part of a chunk goes to
+ * the rank that has had less of those before, so that passes over the whole batch end together as well.
  */
 #include "deal.h"
 

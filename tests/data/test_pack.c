@@ -144,9 +144,8 @@ TEST(rows_of_a_group_share_only_a_prompt_that_is_the_same)
     ares_batch b;
     make_batch(&b, 2, (const int[]){ 1, 6 }, (const int[]){ 3, 4 },
                (const int[]){ 2, 3, 1, 4, 2, 3, 2 });
-    ares_sample *s =
-        b.samples +
-        1; /* of the second group: its prompt, another, its prompt elsewhere, a longer one, the other again, its prompt */
+    /* Prompts of the second group: its own, another, a copy of its own, a longer one, the other, its own. */
+    ares_sample *s = b.samples + 1;
     s[1].prompt = s[4].prompt = other;
     s[2].prompt = twin;
     s[3].prompt = longer, s[3].prompt_len = 5;

@@ -45,7 +45,6 @@ static const struct {
     { "worker.actor.model.enable_gradient_checkpointing", "false", "true" },
     { "worker.actor.fsdp.enable_cpu_offload", "false", "true" },
     { "worker.actor.strategy", "fsdp", "megatron" },
-    { "worker.actor.micro_batch_size_per_device_for_update", "null", "16" },
     { "worker.actor.micro_batch_size_per_device_for_experience", "null", "8" },
     { "worker.critic.max_token_len_per_device", "1024", "150" },
     { "worker.critic.model.enable_gradient_checkpointing", "true", "false" },
@@ -94,25 +93,6 @@ TEST(the_table_of_options_without_a_result_is_whole)
     for (const char *at = out.data; (at = strstr(at, "may change when a run goes on)")); at++) marked++;
     CHECK_EQ(ARES_COUNT(no_result), marked);
     ares_str_fini(&out);
-}
-
-TEST(how_micro_batches_are_cut_may_not_change_where_the_loss_counts_them)
-{
-    static const char *const by_micro[] = {
-        "worker.actor.loss_norm=micro",
-        "worker.actor.early_stop_imp_ratio=5 worker.actor.early_stop_scope=micro"
-    };
-    for (int i = 0; i < ARES_COUNT(by_micro); i++) {
-        ares_str out = { 0 };
-        const char *run = i ? "second" : "first", *words = e2e_train_words(run);
-        CHECK_EQ(e2e_stop(run, "INT", 3, "--config '%s' trainer.max_steps=300 %s", words, by_micro[i]), 130);
-        CHECK_EQ(e2e_program(
-                     &out, "--config '%s' trainer.max_steps=300 %s worker.actor.max_token_len_per_device=200",
-                     words, by_micro[i]),
-                 1);
-        CHECK_CONTAINS(out.data, "other options (worker.actor.max_token_len_per_device)");
-        ares_str_fini(&out);
-    }
 }
 
 TEST(a_run_that_counts_micro_batches_goes_on_with_other_cuts_of_memory_and_no_other_count)

@@ -20,9 +20,9 @@
       "acc: of answers before any shaping of their reward; score: scores that differ by more than 1e-6")                                \
     X(choice, resample_mode, "algorithm.dynamic_sampling.mode", "new_prompts", "new_prompts|same_prompt",                               \
       "what replaces a dropped group: one of a further prompt, or further answers to the same one")                                    \
-    X(i64, max_resample, "algorithm.max_resample", "null", "", "draws after the first for one batch at most; negative: no limit; null: trainer.max_try_make_batch less one") \
+    X(i64, max_resample, "algorithm.max_resample", "null", "", "draws after the first for one batch at most; negative: no limit; null: trainer.max_try_make_batch less one. rollout_filter_* alone draws again only where this is set and not 0") \
     X(choice, on_exhausted, "algorithm.on_exhausted", "null", "fill_masked|smaller_batch|error",                                        \
-      "after the last of them: dropped groups fill the batch and teach nothing, the batch stays smaller, or the run ends; null: fill_masked with filter_groups, else error") \
+      "after the last of them: dropped groups fill the batch and teach nothing, the batch stays smaller, or the run ends; null: fill_masked with filter_groups, smaller_batch with rollout_filter_* alone, else error") \
     X(choice, over_length_action, "algorithm.over_length_action", "mask", "mask|drop|keep", "answers longer than worker.reward.max_length: mask: they teach nothing and count nowhere") \
     X(flag, mask_truncated, "algorithm.mask_truncated", "false", "", "the same for every answer that is cut by length (DAPO's overlong filtering)") \
     X(choice, dynamic_sampling, "algorithm.dynamic_sampling_filter", "none",                                                            \
@@ -30,7 +30,7 @@
       "reward_cap: drop groups of zeros and those whose mean is above their source's cap; nonzero_std: of equal scores")                \
     X(flag, keep_when_insufficient, "algorithm.keep_when_insufficient", "false", "", "nonzero_std: keep a group when dropping it would force another draw") \
     X(choice, rv_strategy, "worker.rollout.rollout_filter_strategy", "top_p", "none|top_p|top_k=top_f|top_k_abs|min_p",                 \
-      "which groups of a draw, ranked by rollout_filter_metric, stay")                                                                  \
+      "which groups of the batch that other filters have filled, ranked by rollout_filter_metric, stay; the batch is the smaller for it")                                                                  \
     X(f64, rv_value, "worker.rollout.rollout_filter_value", "1.0", "[0,)", "top_p: mass; top_k: share of all groups; top_k_abs: groups; min_p: share of the largest") \
     X(choice, rv_type, "worker.rollout.rollout_filter_type", "largest", "largest|smallest", "which end of the ranking stays")           \
     X(choice, rv_metric, "worker.rollout.rollout_filter_metric", "reward_variance",                                                     \
@@ -75,8 +75,20 @@ unsigned ares_filter_needs(const ares_filter_config *cfg); /* of all filters wan
  * accuracy that is asked for and not there are errors that name the row. All groups dropped is no error.
  */
 int ares_filter_groups(const ares_filter_config *cfg, const ares_groups *g, ares_verdict *v);
-/* rollout/dynamic_filter/drop_<reason> (added), rollout/filter_kept_count, filter_kept_ratio, filter_zero_count. */
-void ares_filter_report(const ares_filter_config *cfg, const ares_groups *g, const ares_verdict *v, ares_metrics *m);
+/*
+ * The filters that see each draw, whose groups are replaced by further draws, and the one that looks once, at the batch they have
+ * filled: RAGEN's ranking, from which the batch comes out smaller. Where it is the only filter and max_resample is set
+ * and not 0, it ranks the groups of each draw instead.
+ */
+void ares_filter_stages(const ares_filter_config *cfg, ares_filter_config *of_draws, ares_filter_config *of_batch);
+/* What on_exhausted is where nobody sets it: fill_masked with filter_groups, smaller_batch with the ranking alone, else error. */
+const char *ares_filter_on_exhausted(const ares_filter_config *cfg);
+/* What filters have made of the groups of a step, over all its draws. */
+typedef struct ares_filter_counts { int64_t groups, kept, zero; } ares_filter_counts; /* zero: groups of equal scores */
+/* Adds to counts, and to rollout/dynamic_filter/drop_<reason>. */
+void ares_filter_count(const ares_groups *g, const ares_verdict *v, ares_filter_counts *c, ares_metrics *m);
+/* rollout/filter_kept_count, filter_kept_ratio, filter_zero_count; nothing where no group was counted. */
+void ares_filter_report(const ares_filter_counts *c, ares_metrics *m);
 void ares_filter_check(ares_config *cfg, const ares_filter_config *f, int64_t n); /* faults of combinations; n: samples a prompt */
 
 bool ares_group_informative(const double *accuracy, const uint8_t *valid, int64_t n); /* 0 < right < valid answers (dapo.md 5.1) */

@@ -56,21 +56,50 @@ int ares_filter_groups(const ares_filter_config *cfg, const ares_groups *g, ares
     return ARES_OK;
 }
 
-void ares_filter_report(const ares_filter_config *cfg, const ares_groups *g, const ares_verdict *v, ares_metrics *m)
+static bool ranks(const ares_filter_config *cfg) { return ares_filter_rv.wanted(cfg); }
+
+static bool replaces(const ares_filter_config *cfg) /* whether a filter besides the ranking is wanted */
 {
-    int64_t kept = 0, zero = 0;
+    for (int i = 0; i < ARES_COUNT(table); i++)
+        if (table[i] != &ares_filter_rv && table[i]->wanted(cfg)) return true;
+    return false;
+}
+
+void ares_filter_stages(const ares_filter_config *cfg, ares_filter_config *of_draws, ares_filter_config *of_batch)
+{
+    bool draws_again = cfg->max_resample != ARES_NULL_I64 && cfg->max_resample != 0;
+    *of_draws = *of_batch = *cfg;
+    (replaces(cfg) || !draws_again ? of_draws : of_batch)->rv_strategy = "none";
+    of_batch->online_filtering = of_batch->informative = false;
+    of_batch->dynamic_sampling = "none";
+}
+
+const char *ares_filter_on_exhausted(const ares_filter_config *cfg)
+{
+    if (cfg->on_exhausted) return cfg->on_exhausted;
+    if (cfg->informative) return "fill_masked";
+    return ranks(cfg) && !replaces(cfg) ? "smaller_batch" : "error";
+}
+
+void ares_filter_count(const ares_groups *g, const ares_verdict *v, ares_filter_counts *c, ares_metrics *m)
+{
+    c->groups += g->groups;
     for (int64_t i = 0; i < g->groups; i++) {
         char name[160];
-        kept += v[i].keep;
-        zero += g->score && fabs(ares_group_metric("reward_variance", g, i)) <= 1e-10;
+        c->kept += v[i].keep;
+        c->zero += g->score && fabs(ares_group_metric("reward_variance", g, i)) <= 1e-10;
         if (v[i].keep || !v[i].reason[0]) continue;
         (void)snprintf(name, sizeof name, "rollout/dynamic_filter/drop_%s", v[i].reason);
         ares_metrics_add(m, name, 1);
     }
-    if (!g->groups || !ares_filter_needs(cfg)) return;
-    ares_metrics_set(m, "rollout/filter_kept_count", (double)kept);
-    ares_metrics_set(m, "rollout/filter_kept_ratio", (double)kept / (double)g->groups);
-    ares_metrics_set(m, "rollout/filter_zero_count", (double)zero);
+}
+
+void ares_filter_report(const ares_filter_counts *c, ares_metrics *m)
+{
+    if (!c->groups) return;
+    ares_metrics_set(m, "rollout/filter_kept_count", (double)c->kept);
+    ares_metrics_set(m, "rollout/filter_kept_ratio", (double)c->kept / (double)c->groups);
+    ares_metrics_set(m, "rollout/filter_zero_count", (double)c->zero);
 }
 
 void ares_filter_check(ares_config *cfg, const ares_filter_config *f, int64_t n)
@@ -80,8 +109,11 @@ void ares_filter_check(ares_config *cfg, const ares_filter_config *f, int64_t n)
     if (f->online_filtering && n < 2 && f->filter_low >= 0 && f->filter_high <= 1)
         ares_config_fault(cfg, "algorithm.online_filtering", "one answer is right or wrong, so no mean lies between the bounds; set worker.rollout.n to 2 or more");
     if (f->informative && n < 2) ares_config_fault(cfg, "algorithm.filter_groups.enable", "one answer is never both right and wrong; set worker.rollout.n to 2 or more");
-    if (strcmp(f->resample_mode, "same_prompt") == 0 && (ares_filter_needs(f) & ARES_FILTER_RANKS))
-        ares_config_fault(cfg, "algorithm.dynamic_sampling.mode", "rollout_filter_value below 1 compares the groups of a draw with each other; set new_prompts");
+    ares_filter_config of_draws, of_batch;
+    ares_filter_stages(f, &of_draws, &of_batch);
+    if (strcmp(f->resample_mode, "same_prompt") == 0 && (ares_filter_needs(&of_draws) & ARES_FILTER_RANKS))
+        ares_config_fault(cfg, "algorithm.dynamic_sampling.mode",
+                          "rollout_filter_* compares the groups of a draw with each other; set new_prompts, or max_resample: 0");
     if (strcmp(f->over_length_action, "drop") == 0)
         ares_config_fault(cfg, "algorithm.over_length_action", "answers keep their row; set mask, from which the same is learnt");
     if (strcmp(f->dynamic_sampling, "nonzero_std") == 0 && n < 2)

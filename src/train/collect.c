@@ -1,9 +1,9 @@
 /*
  * The groups of a step: prompts are drawn, answered and judged, groups that the filters drop are replaced by further
  * draws, until the batch is full; the earliest draws make it (aepo.md 1.4), or the draws are used up (dapo.md 5.3: how many
- * there are, and what is done then, resample.c decides). Ranks answer their share of every draw; then each mini-batch's
- * groups go to the ranks anew, so that work is even. Which groups make a mini-batch depends on their places in the batch
- * alone, and so on no rank count.
+ * there are, and what is done then, resample.c decides). RAGEN's ranking looks last, at the batch so filled, which comes out
+ * smaller (agentic.md 3.3). Ranks answer their share of every draw; then each mini-batch's groups go to the ranks anew, so
+ * that work is even. Which groups make a mini-batch depends on their places in the batch alone, and so on no rank count.
  */
 #include <stdio.h>
 #include <math.h>
@@ -260,8 +260,22 @@ static int deal(ares_trainer *t, collection *c, int64_t count)
     return rc;
 }
 
-/* ---------------------------------------------------------------- filters */
-typedef struct row_numbers { double score, accuracy, length, entropy; uint8_t valid; } row_numbers;
+/* ---------------------------------------------------------------- what filters see */
+/* Of one answer: the reward manager's score before any shaping, and as the batch would have it. */
+typedef struct row_numbers { double score, overall, accuracy, length, entropy; uint8_t valid; } row_numbers;
+
+typedef struct rounds {
+    ares_resampling s;
+    ares_filter_config of_draws, of_batch; /* the filters that see each draw, and the one that sees the batch */
+    bool looks;                  /* any filter is wanted */
+    ares_filter_counts counts;
+    int64_t *kept, *dropped;     /* groups, numbered as they were drawn in the step */
+    row_numbers *numbers;        /* [s.drawn * n], of all ranks, where filters look */
+    int64_t *rows;               /* [s.drawn]: rows of the data set */
+    bool same_prompt;
+    double right[2];             /* of all answers of this rank that were judged right or wrong: sum and number */
+    double tokens;               /* of all answers of this rank, greedy baselines included */
+} rounds;
 
 /* What filters compare of a group's answers, row by row. */
 static void numbers_of(const ares_trainer *t, const draw *d, int64_t n, row_numbers *out)
@@ -270,8 +284,10 @@ static void numbers_of(const ares_trainer *t, const draw *d, int64_t n, row_numb
         const generate_sample *s = &d->samples[r];
         double entropy = 0;
         for (int32_t i = 0; i < s->completion.n_tokens; i++) entropy += (double)s->completion.entropies_1[i];
-        out[r] = (row_numbers){ ares_reward_unshaped(t->reward, s->item.score, s->item.parts, s->item.in.stopped), (double)s->item.accuracy, s->completion.n_tokens,
-                                s->completion.n_tokens ? entropy / s->completion.n_tokens : 0, !s->discarded };
+        double unshaped = ares_reward_unshaped(t->reward, s->item.score, s->item.parts, s->item.in.stopped);
+        out[r] = (row_numbers){ .score = unshaped, .overall = unshaped, .accuracy = (double)s->item.accuracy,
+                                .length = s->completion.n_tokens, .valid = !s->discarded,
+                                .entropy = s->completion.n_tokens ? entropy / s->completion.n_tokens : 0 };
     }
 }
 
@@ -293,7 +309,7 @@ static int on_trial(ares_trainer *t, const draw *d, int (*see)(ares_trainer *t, 
 static int shape_on_trial(ares_trainer *t, ares_batch *b, row_numbers *out)
 {
     ARES_TRY(controls_provisional(t->controls, b));
-    for (int64_t r = 0; r < b->rows; r++) out[r].score += ares_reward_shaping(t->reward, &b->samples[r]);
+    for (int64_t r = 0; r < b->rows; r++) out[r].score = out[r].overall += ares_reward_shaping(t->reward, &b->samples[r]);
     return ARES_OK;
 }
 
@@ -303,49 +319,68 @@ static bool filters_shaped_scores(const ares_trainer *t)
     return f->online_filtering && strcmp(f->filter_key, "overall") == 0 && ares_reward_shapes(t->reward);
 }
 
-/* The same of all ranks, as arrays in the order of the draw. */
-static int gather_groups(ares_trainer *t, const draw *d, ares_arena *arena, ares_groups *view)
+static void *longer(ares_arena *arena, const void *old, int64_t n, int64_t room, size_t size)
 {
-    int64_t n = t->cfg->rollout.n, ranks = ares_world_size(t->world), groups = d->total, rows = groups * n;
+    char *more = ares_arena_alloc(arena, ((size_t)room + 1) * size);
+    if (n) memcpy(more, old, (size_t)n * size);
+    return more;
+}
+
+/* The numbers of a draw's groups, of all ranks, in the order of the draw. */
+static int gather_numbers(ares_trainer *t, rounds *r, const draw *d, ares_arena *arena)
+{
+    int64_t n = t->cfg->rollout.n, ranks = ares_world_size(t->world), drawn = r->s.drawn;
     row_numbers *mine = ares_arena_calloc(arena, (size_t)(d->count * n) + 1, sizeof *mine);
     ares_str all = { 0 };
     numbers_of(t, d, n, mine);
     if (filters_shaped_scores(t)) ARES_TRY(on_trial(t, d, shape_on_trial, mine));
     ARES_TRY(ares_world_gather_all(t->world, mine, (size_t)(d->count * n) * sizeof *mine, &all, NULL));
-    double *x = ares_arena_calloc(arena, (size_t)rows * 4 + 1, sizeof *x);
-    uint8_t *valid = ares_arena_calloc(arena, (size_t)rows + 1, 1);
-    int64_t *start = ares_arena_calloc(arena, (size_t)groups + 1, sizeof *start);
-    const char **source = ares_arena_calloc(arena, (size_t)groups + 1, sizeof *source);
-    const row_numbers *r = (const row_numbers *)(const void *)all.data;
+    r->numbers = longer(arena, r->numbers, drawn * n, (drawn + d->total) * n, sizeof *r->numbers);
+    r->rows = longer(arena, r->rows, drawn, drawn + d->total, sizeof *r->rows);
+    memcpy(r->rows + drawn, d->ids, (size_t)d->total * sizeof *r->rows);
+    size_t group = (size_t)n * sizeof *mine, at = 0;
     for (int64_t rank = 0; rank < ranks; rank++)
-        for (int64_t g = rank; g < groups; g += ranks)
-            for (int64_t i = g * n; i < (g + 1) * n; i++, r++) {
-                double of[4] = { r->score, r->accuracy, r->length, r->entropy };
-                for (int k = 0; k < 4; k++) x[k * rows + i] = of[k];
-                valid[i] = r->valid;
-            }
+        for (int64_t g = rank; g < d->total; g += ranks, at += group) memcpy(r->numbers + (drawn + g) * n, all.data + at, group);
     ares_str_fini(&all);
-    for (int64_t g = 0; g < groups; g++) {
-        start[g + 1] = (g + 1) * n;
-        source[g] = ares_dataset_row(t->train, d->ids[g])->data_source;
-    }
-    *view = (ares_groups){ .groups = groups, .group_start = start, .score = x, .accuracy = x + rows, .length = x + 2 * rows, .entropy = x + 3 * rows, .valid = valid, .source = source };
     return ARES_OK;
 }
 
-/* Which groups of a draw stay, of all ranks: the filters see all of them, in the order of the draw, and decide alike on every rank. */
-static int keep_groups(ares_trainer *t, const draw *d, int64_t kept, ares_arena *arena, bool *keep, ares_metrics *m)
+/* The groups of these numbers, as filters take them. */
+static ares_groups view_of(const ares_trainer *t, const rounds *r, const int64_t *ids, int64_t groups, ares_arena *arena)
 {
-    const ares_filter_config *cfg = &t->cfg->filter;
-    ares_groups view;
+    int64_t n = t->cfg->rollout.n, rows = groups * n;
+    double *x = ares_arena_calloc(arena, (size_t)rows * 5 + 1, sizeof *x);
+    uint8_t *valid = ares_arena_calloc(arena, (size_t)rows + 1, 1);
+    int64_t *start = ares_arena_calloc(arena, (size_t)groups + 1, sizeof *start);
+    const char **source = ares_arena_calloc(arena, (size_t)groups + 1, sizeof *source);
+    for (int64_t i = 0; i < rows; i++) {
+        const row_numbers *y = &r->numbers[ids[i / n] * n + i % n];
+        double of[5] = { y->score, y->overall, y->accuracy, y->length, y->entropy };
+        for (int k = 0; k < 5; k++) x[k * rows + i] = of[k];
+        valid[i] = y->valid;
+    }
+    for (int64_t g = 0; g < groups; g++) {
+        start[g + 1] = (g + 1) * n;
+        source[g] = ares_dataset_row(t->train, r->rows[ids[g]])->data_source;
+    }
+    return (ares_groups){ .groups = groups, .group_start = start, .score = x, .accuracy = x + 2 * rows, .length = x + 3 * rows,
+                          .entropy = x + 4 * rows, .valid = valid, .source = source };
+}
+
+/* Which groups of a draw stay, of all ranks: filters see all of them, in the order of the draw, and decide alike on every rank. */
+static int keep_groups(ares_trainer *t, rounds *r, const draw *d, ares_arena *arena, bool *keep, ares_metrics *m)
+{
     memset(keep, 1, (size_t)d->total);
-    if (!ares_filter_needs(cfg)) return ARES_OK;
-    ARES_TRY(gather_groups(t, d, arena, &view));
-    view.in_play = kept + d->total;
-    view.target = t->cfg->data.rollout_batch_size;
+    if (!r->looks) return ARES_OK;
+    ARES_TRY(gather_numbers(t, r, d, arena));
+    int64_t *ids = ares_arena_alloc(arena, ((size_t)d->total + 1) * sizeof *ids);
+    for (int64_t g = 0; g < d->total; g++) ids[g] = r->s.drawn + g;
+    ares_groups view = view_of(t, r, ids, d->total, arena);
+    view.in_play = r->s.kept + r->s.surplus + d->total;
+    view.target = r->s.target;
     ares_verdict *verdict = ares_arena_calloc(arena, (size_t)d->total + 1, sizeof *verdict);
-    ARES_TRY(ares_filter_groups(cfg, &view, verdict));
-    ares_filter_report(cfg, &view, verdict, m);
+    ARES_TRY(ares_filter_groups(&r->of_draws, &view, verdict));
+    ares_filter_count(&view, verdict, &r->counts, m);
     for (int64_t g = 0; g < d->total; g++) keep[g] = verdict[g].keep;
     return ARES_OK;
 }
@@ -360,14 +395,6 @@ static int see_generated(ares_trainer *t, ares_batch *b, row_numbers *out)
 static int show_generated(ares_trainer *t, const draw *d) { return controls_want_generated(t->controls) ? on_trial(t, d, see_generated, NULL) : ARES_OK; }
 
 /* ---------------------------------------------------------------- until the batch is full */
-typedef struct rounds {
-    ares_resampling s;
-    int64_t *kept, *dropped;     /* groups, numbered as they were drawn in the step */
-    bool same_prompt;
-    double right[2];             /* of all answers of this rank that were judged right or wrong: sum and number */
-    double tokens;               /* of all answers of this rank, greedy baselines included */
-} rounds;
-
 static void open_rounds(const ares_train_config *cfg, rounds *r)
 {
     int64_t limit = cfg->trainer.max_try_make_batch, drawn = cfg->data.mini_rollout_batch_size;
@@ -375,13 +402,8 @@ static void open_rounds(const ares_train_config *cfg, rounds *r)
     r->s.target = cfg->data.rollout_batch_size;
     r->s.batch = r->same_prompt ? 0 : drawn == ARES_NULL_I64 ? r->s.target : drawn;
     r->s.max_resample = cfg->filter.max_resample != ARES_NULL_I64 ? cfg->filter.max_resample : limit > 0 ? limit - 1 : -1;
-}
-
-static int64_t *longer(ares_arena *arena, const int64_t *numbers, int64_t n, int64_t room)
-{
-    int64_t *more = ares_arena_alloc(arena, ((size_t)room + 1) * sizeof *more);
-    if (n) memcpy(more, numbers, (size_t)n * sizeof *more);
-    return more;
+    ares_filter_stages(&cfg->filter, &r->of_draws, &r->of_batch);
+    r->looks = ares_filter_needs(&cfg->filter);
 }
 
 /* One draw is answered and judged; its groups join the collection. */
@@ -401,49 +423,99 @@ static int draw_round(ares_trainer *t, rounds *r, int64_t size, draw *d, bool **
         r->right[1]++;
     }
     *keep = ares_arena_calloc(c->arena, (size_t)d->total + 1, sizeof **keep);
-    ARES_TRY(keep_groups(t, d, r->s.kept + r->s.surplus, c->arena, *keep, m));
+    ARES_TRY(keep_groups(t, r, d, c->arena, *keep, m));
     for (int64_t g = 0; g < d->count; g++)
         *add(c) = (generate_group){ .draw = d->numbers[g], .row = d->rows[g], .samples = d->samples + g * n, .baseline = d->greedy ? d->greedy[g].item.score : 0,
                                     .place = r->s.drawn + g * ranks + rank };
-    r->kept = longer(c->arena, r->kept, r->s.kept, room);
-    r->dropped = longer(c->arena, r->dropped, ares_resampling_dropped(&r->s), room);
+    r->kept = longer(c->arena, r->kept, r->s.kept, room, sizeof *r->kept);
+    r->dropped = longer(c->arena, r->dropped, ares_resampling_dropped(&r->s), room, sizeof *r->dropped);
     ares_resampling_add(&r->s, *keep, d->total, r->kept, r->dropped);
     return ARES_OK;
 }
 
-/* Which groups make the batch, at what places. */
-static int settle(ares_trainer *t, const rounds *r, collection *c, int64_t *count)
+/* ---------------------------------------------------------------- the batch */
+/* Groups of the batch by their numbers, in its order: the first `taught` of them teach, the rest fill it and are masked. */
+typedef struct roster { int64_t *ids, count, taught; } roster;
+
+/* What the draws have given. A batch that stays smaller is cut to a multiple of the ranks, unless nothing would be left. */
+static int call_roll(const ares_trainer *t, const rounds *r, ares_arena *arena, roster *out)
 {
-    const ares_filter_config *f = &t->cfg->filter;
-    const char *action = f->on_exhausted ? f->on_exhausted : f->informative ? "fill_masked" : "error", *outcome;
-    int64_t ranks = ares_world_size(t->world), masked, placed = 0, missing = r->s.target - r->s.kept;
-    int64_t *batch = longer(c->arena, NULL, 0, r->s.target), *place = longer(c->arena, NULL, 0, r->s.drawn);
+    const char *action = ares_filter_on_exhausted(&t->cfg->filter), *outcome;
+    int64_t ranks = ares_world_size(t->world), missing = r->s.target - r->s.kept;
+    bool ranked = ares_filter_needs(&r->of_batch);
     /* Answered again, a prompt is among the dropped more than once: its last answers count. */
-    const int64_t *dropped = r->dropped + (r->same_prompt ? ares_resampling_dropped(&r->s) - missing : 0);
-    ARES_TRY(ares_resampling_finish(&r->s, action, ranks, r->kept, dropped, batch, count, &masked, &outcome));
-    if (*count < ranks) ARES_TRY(ares_resampling_finish(&r->s, "fill_masked", ranks, r->kept, dropped, batch, count, &masked, &outcome)); /* a step without an update */
-    *count -= *count % ranks;
+    const int64_t *dropped = r->dropped + (r->same_prompt && missing > 0 ? ares_resampling_dropped(&r->s) - missing : 0);
+    out->ids = longer(arena, NULL, 0, r->s.drawn + r->s.target, sizeof *out->ids);
+    ARES_TRY(ares_resampling_finish(&r->s, action, ranked ? 1 : ranks, r->kept, dropped, out->ids, &out->count, &out->taught, &outcome));
+    if (out->count >= ranks) return ARES_OK;
+    return ares_resampling_finish(&r->s, action, 1, r->kept, dropped, out->ids, &out->count, &out->taught, &outcome);
+}
+
+/* RAGEN's ranking of the groups that teach. Those it drops are gone, or masked where that is asked for. */
+static int rank_batch(ares_trainer *t, rounds *r, ares_arena *arena, roster *b, ares_metrics *m)
+{
+    if (!ares_filter_needs(&r->of_batch)) return ARES_OK;
+    bool alone = !ares_filter_needs(&r->of_draws);
+    const char *action = t->cfg->filter.on_exhausted ? t->cfg->filter.on_exhausted : "smaller_batch";
+    ares_groups view = view_of(t, r, b->ids, b->taught, arena);
+    ares_verdict *verdict = ares_arena_calloc(arena, (size_t)b->taught + 1, sizeof *verdict);
+    ares_filter_counts counts = { 0 };
+    ARES_TRY(ares_filter_groups(&r->of_batch, &view, verdict));
+    ares_filter_count(&view, verdict, &counts, m);
+    int64_t dropped = counts.groups - counts.kept, kept = 0, n = counts.kept, *ids = longer(arena, NULL, 0, b->count, sizeof *ids);
+    r->counts.kept -= dropped;
+    if (alone && dropped && strcmp(action, "error") == 0)
+        return ares_fail(ARES_ELIMIT, "filter: the ranking keeps %lld of the %lld groups of the batch; widen it, or set algorithm.on_exhausted to fill_masked or smaller_batch",
+                         (long long)counts.kept, (long long)counts.groups);
+    for (int64_t i = 0; i < b->taught; i++) ids[verdict[i].keep ? kept++ : n++] = b->ids[i];
+    memcpy(b->ids, ids, (size_t)b->taught * sizeof *ids);
+    b->taught = kept;
+    if (strcmp(action, "fill_masked") != 0) b->count = kept;
+    return ARES_OK;
+}
+
+/* Every rank has as many groups as the others, and at least one: groups that are not in the batch join it masked. */
+static void complete(const rounds *r, int64_t ranks, ares_arena *arena, roster *b)
+{
+    bool *there = ares_arena_calloc(arena, (size_t)r->s.drawn + 1, sizeof *there);
+    for (int64_t i = 0; i < b->count; i++) there[b->ids[i]] = true;
+    for (int64_t id = 0; id < r->s.drawn && (b->count == 0 || b->count % ranks); id++)
+        if (!there[id]) b->ids[b->count++] = id;
+}
+
+/* Which groups make the batch, at what places. */
+static int settle(ares_trainer *t, rounds *r, collection *c, int64_t *count, ares_metrics *m)
+{
+    int64_t ranks = ares_world_size(t->world), placed = 0, *place = longer(c->arena, NULL, 0, r->s.drawn, sizeof *place);
+    roster b = { 0 };
+    ARES_TRY(call_roll(t, r, c->arena, &b));
+    ARES_TRY(rank_batch(t, r, c->arena, &b, m));
+    if (ares_filter_needs(&r->of_batch)) ares_metrics_set(m, "rollout/empty_after_filter", b.taught == 0);
+    complete(r, ranks, c->arena, &b);
     for (int64_t i = 0; i < r->s.drawn; i++) place[i] = -1;
-    for (int64_t i = 0; i < *count; i++) place[batch[i]] = i;
+    for (int64_t i = 0; i < b.count; i++) place[b.ids[i]] = i;
     for (int64_t g = 0; g < c->count; g++) {
         generate_group group = c->items[g];
         group.place = place[group.place];
-        group.masked = group.place >= masked;
+        group.masked = group.place >= b.taught;
         if (group.place >= 0) c->items[placed++] = group;
     }
     c->count = placed;
+    *count = b.count;
     if (ranks > 1) ARES_TRY(deal(t, c, *count));
     qsort(c->items, (size_t)c->count, sizeof *c->items, by_place);
     return ARES_OK;
 }
 
-static void report(const ares_train_config *cfg, const ares_resampling *s, int64_t count, ares_metrics *m)
+static void report(const ares_train_config *cfg, const rounds *r, int64_t count, ares_metrics *m)
 {
     static const char *const reasons[] = { "all_correct", "all_wrong" };
+    const ares_resampling *s = &r->s;
     char name[64], as[64];
+    ares_filter_report(&r->counts, m);
     ares_metrics_set(m, "filter/tries", (double)s->rounds);
     ares_metrics_set(m, "filter/generated_groups", (double)s->drawn);
-    ares_metrics_set(m, "filter/kept_groups", (double)(s->kept + s->surplus));
+    ares_metrics_set(m, "filter/kept_groups", (double)(r->looks ? r->counts.kept : s->drawn));
     if (!cfg->filter.informative) return;
     for (int i = 0; i < ARES_COUNT(reasons); i++) {
         double n = 0;
@@ -466,13 +538,13 @@ static int collect(ares_trainer *t, collection *c, double *scale, ares_metrics *
     int64_t size, count;
     open_rounds(t->cfg, &r);
     while ((size = ares_resampling_draw(&r.s)) > 0) ARES_TRY(draw_round(t, &r, size, &d, &keep, c, m));
-    ARES_TRY(settle(t, &r, c, &count));
+    ARES_TRY(settle(t, &r, c, &count, m));
     ARES_TRY(ares_world_sum_f64(t->world, r.right, 2));
     ARES_TRY(ares_world_sum_f64(t->world, &r.tokens, 1));
     if (r.right[1] > 0) ares_metrics_set(m, "reward/accuracy", r.right[0] / r.right[1]); /* of everything generated (aepo.md 1.4) */
     ares_metrics_set(m, "rollout/generated_tokens", r.tokens);
-    *scale = ares_filter_loss_scale(t->cfg->filter.loss_scaling, r.s.kept + r.s.surplus, r.s.drawn);
-    report(t->cfg, &r.s, count, m);
+    *scale = ares_filter_loss_scale(t->cfg->filter.loss_scaling, r.counts.kept, r.counts.groups);
+    report(t->cfg, &r, count, m);
     return ARES_OK;
 }
 

@@ -58,11 +58,56 @@ TEST(a_later_filter_sees_what_an_earlier_one_left)
     CHECK_STR(v[0].reason, "all_correct");
     CHECK_STR(v[1].reason, "all_wrong");
     CHECK_STR(v[2].reason, "rv_top_k_abs");
-    ares_filter_report(&cfg, &g, v, m);
+    ares_filter_counts c = { 0 };
+    ares_filter_count(&g, v, &c, m);
+    ares_filter_report(&c, m);
     CHECK(ares_metrics_get(m, "rollout/dynamic_filter/drop_all_wrong", &dropped) && dropped == 1);
     CHECK(ares_metrics_get(m, "rollout/filter_kept_ratio", &dropped) && dropped == 0.25);
     CHECK(ares_metrics_get(m, "rollout/filter_zero_count", &dropped) && dropped == 1);
     ares_metrics_free(m);
+}
+
+TEST(counts_add_up_over_draws)
+{
+    ares_filter_config cfg = off();
+    cfg.online_filtering = true;
+    ares_groups all = { .groups = 4, .group_start = start, .accuracy = accuracy, .score = accuracy }, first = all;
+    ares_verdict v[4];
+    ares_metrics *m = ares_metrics_new();
+    ares_filter_counts c = { 0 };
+    double x;
+    first.groups = 1;
+    REQUIRE_OK(ares_filter_groups(&cfg, &all, v));
+    ares_filter_count(&all, v, &c, m);
+    REQUIRE_OK(ares_filter_groups(&cfg, &first, v));
+    ares_filter_count(&first, v, &c, m);
+    ares_filter_report(&c, m);
+    CHECK(ares_metrics_get(m, "rollout/filter_kept_count", &x) && x == 2);
+    CHECK(ares_metrics_get(m, "rollout/filter_kept_ratio", &x) && x == 0.4);
+    CHECK(ares_metrics_get(m, "rollout/filter_zero_count", &x) && x == 3);
+    CHECK(ares_metrics_get(m, "rollout/dynamic_filter/drop_accuracy_high", &x) && x == 2);
+    ares_metrics_free(m);
+}
+
+TEST(the_ranking_looks_last_unless_it_may_draw_again)
+{
+    static const struct { bool other; int64_t max_resample; bool last; const char *exhausted; } cases[] = {
+        { false, ARES_NULL_I64, true, "smaller_batch" }, { false, 0, true, "smaller_batch" }, { false, 3, false, "smaller_batch" },
+        { false, -1, false, "smaller_batch" },           { true, 3, true, "fill_masked" },    { true, ARES_NULL_I64, true, "fill_masked" } };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_filter_config cfg = off(), of_draws, of_batch;
+        cfg.rv_value = 0.5;
+        cfg.informative = cases[i].other;
+        cfg.max_resample = cases[i].max_resample;
+        ares_filter_stages(&cfg, &of_draws, &of_batch);
+        CHECK_EQ((ares_filter_needs(&of_batch) & ARES_FILTER_RANKS) != 0, cases[i].last);
+        CHECK_EQ((ares_filter_needs(&of_draws) & ARES_FILTER_RANKS) != 0, !cases[i].last);
+        CHECK_EQ((ares_filter_needs(&of_draws) & ARES_FILTER_ACCURACY) != 0, cases[i].other);
+        CHECK_EQ(ares_filter_needs(&of_batch) & ARES_FILTER_ACCURACY, 0);
+        CHECK_STR(ares_filter_on_exhausted(&cfg), cases[i].exhausted);
+        cfg.on_exhausted = "error";
+        CHECK_STR(ares_filter_on_exhausted(&cfg), "error");
+    }
 }
 
 TEST(discarded_answers_do_not_make_a_group_informative)

@@ -1,5 +1,5 @@
 /*
- * RAGEN's filter by reward variance (agentic.md 3.2): the groups of a draw are ranked by a metric, and those at one end stay. In
+ * RAGEN's filter by reward variance (agentic.md 3.2): the groups of a batch are ranked by a metric, and those at one end stay. In
  * double where the source has float32; cumulative masses are compared with 1e-12 to spare.
  */
 #include <math.h>

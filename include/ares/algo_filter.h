@@ -12,7 +12,7 @@
 /* ------------------------------------------------------------------ options, under the paths their users type (EasyR1, verl, RAGEN, the curriculum) */
 #define ARES_FILTER_OPTIONS(X)                                                                                                          \
     X(flag, online_filtering, "algorithm.online_filtering", "false", "", "keep groups whose mean lies strictly between filter_low and filter_high") \
-    X(choice, filter_key, "algorithm.filter_key", "accuracy", "accuracy=acc|overall=score", "of what online_filtering takes the mean")   \
+    X(choice, filter_key, "algorithm.filter_key", "accuracy", "accuracy=acc|overall=score", "of what online_filtering takes the mean; overall: the score as the batch would have it, penalties of length and entropy included") \
     X(f64, filter_low, "algorithm.filter_low", "0.01", "", "strict lower bound")                                                        \
     X(f64, filter_high, "algorithm.filter_high", "0.99", "", "strict upper bound")                                                      \
     X(flag, informative, "algorithm.filter_groups.enable", "false", "", "DAPO: keep groups of right and wrong answers")                 \
@@ -23,7 +23,7 @@
     X(i64, max_resample, "algorithm.max_resample", "null", "", "draws after the first for one batch at most; negative: no limit; null: trainer.max_try_make_batch less one. rollout_filter_* alone draws again only where this is set and not 0") \
     X(choice, on_exhausted, "algorithm.on_exhausted", "null", "fill_masked|smaller_batch|error",                                        \
       "after the last of them: dropped groups fill the batch and teach nothing, the batch stays smaller, or the run ends; null: fill_masked with filter_groups, smaller_batch with rollout_filter_* alone, else error") \
-    X(choice, over_length_action, "algorithm.over_length_action", "mask", "mask|drop|keep", "answers longer than worker.reward.max_length: mask: they teach nothing and count nowhere") \
+    X(choice, over_length_action, "algorithm.over_length_action", "mask", "mask|drop|keep", "answers longer than worker.reward.max_length, or than the limit of the reward that penalises length: mask: they teach nothing and count nowhere") \
     X(flag, mask_truncated, "algorithm.mask_truncated", "false", "", "the same for every answer that is cut by length (DAPO's overlong filtering)") \
     X(choice, dynamic_sampling, "algorithm.dynamic_sampling_filter", "none",                                                            \
       "none|reward_cap=check_reward_cap_per_source=examples.curriculum_learning.reward_cap_filter.check_reward_cap_per_source|nonzero_std=check_reward_nonzero_std", \
@@ -47,7 +47,8 @@ typedef struct ares_groups {
     int64_t groups;
     const int64_t *group_start;        /* [groups + 1]: group g owns rows [group_start[g], group_start[g + 1]) */
     /* By row. NULL where no filter in use asks for it (ares_filter_needs). */
-    const double *score;               /* of the reward manager, before any shaping for dapo's sake */
+    const double *score;               /* of the reward manager, before any shaping: length and entropy teach no group apart */
+    const double *overall;             /* as the batch would have it, shaped */
     const double *accuracy;            /* NaN: the reward gives none */
     const double *length, *entropy;    /* tokens of the policy; their mean entropy */
     const uint8_t *valid;              /* 0: discarded (too long); NULL: all count */
@@ -60,7 +61,7 @@ typedef struct ares_verdict {
     bool keep;
     char reason[112];                  /* "" for a group that stays: all_zero_math, zero_std_1.0, accuracy, rv ... */
 } ares_verdict;
-enum { ARES_FILTER_SCORE = 1, ARES_FILTER_ACCURACY = 2, ARES_FILTER_LENGTH = 4, ARES_FILTER_ENTROPY = 8, ARES_FILTER_RANKS = 16 }; /* RANKS: compares groups with each other */
+enum { ARES_FILTER_SCORE = 1, ARES_FILTER_ACCURACY = 2, ARES_FILTER_LENGTH = 4, ARES_FILTER_ENTROPY = 8, ARES_FILTER_OVERALL = 16, ARES_FILTER_RANKS = 32 }; /* RANKS: compares groups with each other */
 typedef struct ares_filter {
     const char *name, *doc, *formula, *paper; /* formula: of what stays */
     const char *option;                /* words that ask for it */
@@ -72,7 +73,8 @@ const ares_filter *const *ares_filter_list(int *n);
 unsigned ares_filter_needs(const ares_filter_config *cfg); /* of all filters wanted; 0: none is */
 /*
  * Every wanted filter, in the order of the list; v [groups] is written. An empty group, a number that is not finite, and an
- * accuracy that is asked for and not there are errors that name the row. All groups dropped is no error.
+ * accuracy that is asked for and not there are errors that name the row. All groups dropped is no error. Answers that are not
+ * valid count in no filter; a group of nothing else is dropped as all_discarded.
  */
 int ares_filter_groups(const ares_filter_config *cfg, const ares_groups *g, ares_verdict *v);
 /*

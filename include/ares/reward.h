@@ -39,6 +39,7 @@ typedef struct ares_verify_value { char name[48]; double sum, count; } ares_veri
 typedef struct ares_verify_out {
     double score;                /* usually 0 or 1 */
     double accuracy;             /* NaN: this verifier says nothing about correctness */
+    double plain;                /* the score without its penalty of length; NaN: it has none */
     ares_str details;            /* members of a JSON object behind "score": `"extracted":"42"`; may stay empty */
     bool no_answer;              /* nothing was found that could be an answer: counts in reward/extract_fail_rate */
     bool exhausted;              /* the work budget ended before a verdict: counts in reward/exhausted */
@@ -54,6 +55,7 @@ typedef struct ares_verifier {
     size_t options_size;
     int (*check)(const void *options);   /* once, at start; NULL: nothing to check */
     int (*verify)(const ares_verify_in *in, ares_verify_out *out); /* fails only on bad ground truth */
+    int64_t (*limit)(const void *options); /* tokens beyond which an answer is too long; NULL: it penalises no length */
 } ares_verifier;
 const ares_verifier *ares_verifier_find(const char *name);
 const char *const *ares_verifier_names(int *n);
@@ -81,12 +83,13 @@ int ares_reward_open(ares_config *cfg, const ares_reward_config *rc, ares_pool *
 void ares_reward_close(ares_reward *r);
 int ares_reward_count(const ares_reward *r);
 const char *ares_reward_name(const ares_reward *r, int i);   /* as in metrics: reward/<name> */
-/* A judged sample's score without what `length` and `overlong` took off: by which groups are filtered (dapo.md 5.1). */
-double ares_reward_unshaped(const ares_reward *r, float score, const float *parts, bool stopped);
+/* Tokens beyond which an answer is too long, from worker.reward.max_length or the entry that penalises length; ARES_NULL_I64: no limit. */
+int64_t ares_reward_max_length(const ares_reward *r);
 /* Queues one response (score and parts are filled by ares_reward_wait); it may be judged while others decode. Texts are borrowed until then. */
 typedef struct ares_reward_item {
     ares_verify_in in;
     float score, accuracy;
+    float unshaped;              /* the score without any penalty of length: by which groups are filtered (dapo.md 5.1) */
     float *parts;                /* [ares_reward_count] */
     bool failed;                 /* a reward could not judge it; scored by its policy */
 } ares_reward_item;

@@ -39,21 +39,72 @@ static int check_column(const char *name, const double *x, int64_t rows, bool wa
     return ARES_OK;
 }
 
-int ares_filter_groups(const ares_filter_config *cfg, const ares_groups *g, ares_verdict *v)
+static int select_groups(const ares_filter_config *cfg, const ares_groups *g, ares_verdict *v)
 {
     unsigned needs = ares_filter_needs(cfg);
-    for (int64_t i = 0; i < g->groups; i++) {
-        v[i] = (ares_verdict){ .keep = true };
-        if (g->group_start[i + 1] <= g->group_start[i]) return ares_fail(ARES_ESTATE, "filter: group %lld has no row", (long long)i);
-    }
     int64_t rows = g->groups ? g->group_start[g->groups] : 0;
     ARES_TRY(check_column("score", g->score, rows, needs & ARES_FILTER_SCORE, ""));
     ARES_TRY(check_column("accuracy", g->accuracy, rows, needs & ARES_FILTER_ACCURACY, "; choose a reward that gives an accuracy, or filter by overall (score)"));
+    ARES_TRY(check_column("overall", g->overall, rows, needs & ARES_FILTER_OVERALL, ""));
     ARES_TRY(check_column("length", g->length, rows, needs & ARES_FILTER_LENGTH, ""));
     ARES_TRY(check_column("entropy", g->entropy, rows, needs & ARES_FILTER_ENTROPY, ""));
     for (int i = 0; i < ARES_COUNT(table); i++)
         if (table[i]->wanted(cfg)) ARES_TRY(table[i]->select(cfg, g, v));
     return ARES_OK;
+}
+
+static const double *valid_rows(ares_arena *arena, const double *x, const uint8_t *valid, int64_t rows)
+{
+    if (!x) return NULL;
+    double *out = ares_arena_alloc(arena, ((size_t)rows + 1) * sizeof *out);
+    for (int64_t r = 0, n = 0; r < rows; r++)
+        if (valid[r]) out[n++] = x[r];
+    return out;
+}
+
+/* The same groups without their discarded answers; which: the groups that have any other. */
+static ares_groups without_discarded(ares_arena *arena, const ares_groups *g, int64_t *which)
+{
+    ares_groups out = *g;
+    int64_t rows = g->groups ? g->group_start[g->groups] : 0, *start = ares_arena_calloc(arena, (size_t)g->groups + 1, sizeof *start);
+    const char **source = ares_arena_calloc(arena, (size_t)g->groups + 1, sizeof *source);
+    double *cap = ares_arena_calloc(arena, (size_t)g->groups + 1, sizeof *cap);
+    const double **columns[] = { &out.score, &out.overall, &out.accuracy, &out.length, &out.entropy };
+    for (int i = 0; i < ARES_COUNT(columns); i++) *columns[i] = valid_rows(arena, *columns[i], g->valid, rows);
+    out.groups = 0;
+    for (int64_t i = 0; i < g->groups; i++) {
+        int64_t n = 0, at = out.groups;
+        for (int64_t r = g->group_start[i]; r < g->group_start[i + 1]; r++) n += g->valid[r];
+        if (!n) continue;
+        if (g->source) source[at] = g->source[i];
+        if (g->cap) cap[at] = g->cap[i];
+        start[at + 1] = start[at] + n;
+        which[out.groups++] = i;
+    }
+    out.group_start = start;
+    out.source = g->source ? source : NULL;
+    out.cap = g->cap ? cap : NULL;
+    out.valid = NULL;
+    return out;
+}
+
+int ares_filter_groups(const ares_filter_config *cfg, const ares_groups *g, ares_verdict *v)
+{
+    for (int64_t i = 0; i < g->groups; i++) {
+        v[i] = (ares_verdict){ .keep = true };
+        if (g->group_start[i + 1] <= g->group_start[i]) return ares_fail(ARES_ESTATE, "filter: group %lld has no row", (long long)i);
+    }
+    if (!g->valid || !ares_filter_needs(cfg)) return select_groups(cfg, g, v);
+    for (int64_t i = 0; i < g->groups; i++) v[i] = (ares_verdict){ .keep = false, .reason = "all_discarded" };
+    ares_arena arena = { 0 };
+    int64_t *which = ares_arena_alloc(&arena, ((size_t)g->groups + 1) * sizeof *which);
+    ares_groups left = without_discarded(&arena, g, which);
+    ares_verdict *of_left = ares_arena_alloc(&arena, ((size_t)left.groups + 1) * sizeof *of_left);
+    for (int64_t i = 0; i < left.groups; i++) of_left[i] = (ares_verdict){ .keep = true };
+    int rc = select_groups(cfg, &left, of_left);
+    for (int64_t i = 0; i < left.groups; i++) v[which[i]] = of_left[i];
+    ares_arena_fini(&arena);
+    return rc;
 }
 
 static bool ranks(const ares_filter_config *cfg) { return ares_filter_rv.wanted(cfg); }
@@ -87,7 +138,8 @@ void ares_filter_count(const ares_groups *g, const ares_verdict *v, ares_filter_
     for (int64_t i = 0; i < g->groups; i++) {
         char name[160];
         c->kept += v[i].keep;
-        c->zero += g->score && fabs(ares_group_metric("reward_variance", g, i)) <= 1e-10;
+        int64_t first = g->group_start[i], n = g->group_start[i + 1] - first;
+        c->zero += g->score && !ares_group_spread(g->score + first, g->valid ? g->valid + first : NULL, n, 1e-10);
         if (v[i].keep || !v[i].reason[0]) continue;
         (void)snprintf(name, sizeof name, "rollout/dynamic_filter/drop_%s", v[i].reason);
         ares_metrics_add(m, name, 1);

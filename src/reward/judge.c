@@ -156,7 +156,7 @@ static void open_set(ares_config *cfg, const char *path, auto_options *o)
     ares_str_fini(&where);
 }
 
-const ares_verifier ares_verifier_auto = { "auto", "hands the row to the verifier that its rm_type (or metadata.rm_type) or data_source names", auto_table, sizeof(auto_options), NULL, dispatch };
+const ares_verifier ares_verifier_auto = { "auto", "hands the row to the verifier that its rm_type (or metadata.rm_type) or data_source names", auto_table, sizeof(auto_options), NULL, dispatch, NULL };
 
 /* ---------------------------------------------------------------- judges */
 int ares_judge_new(const char *name, ares_judge **out)
@@ -208,6 +208,12 @@ void judge_use_defaults(ares_judge *j)
     if (ares_config_finish(j->defaults) == ARES_OK) return;
     j->unusable = ares_strdup(ares_error_message());
     ares_error_clear();
+}
+
+bool judge_limit(const ares_judge *j, int64_t *limit)
+{
+    if (j->verifier->limit) *limit = j->verifier->limit(j->options);
+    return j->verifier->limit;
 }
 
 int ares_judge_run(const ares_judge *j, const ares_verify_in *in, ares_verify_out *out)

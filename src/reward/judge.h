@@ -14,4 +14,6 @@ extern const ares_verifier ares_verifier_auto;
 ares_view judge_rm_type(const ares_json *row, const ares_json *sources, const char *fallback);
 /* Options nobody set: their defaults. A judge whose options have none fails on every response. */
 void judge_use_defaults(ares_judge *j);
+/* Whether it penalises length, and the tokens beyond which an answer is too long for it. */
+bool judge_limit(const ares_judge *j, int64_t *limit);
 #endif

@@ -35,7 +35,7 @@ typedef struct entry {
 
 /* What one judge said of one response. */
 typedef struct verdict {
-    double score, accuracy;
+    double score, plain, accuracy;
     const char *judged_by;
     char *why;                   /* it failed */
     bool no_answer, exhausted;
@@ -52,6 +52,7 @@ typedef struct job {
 
 struct ares_reward {
     ares_reward_config cfg;
+    int64_t max_length;          /* ares_reward_max_length */
     ares_pool *pool;
     entry *entries;
     int n;
@@ -172,23 +173,36 @@ static void open_length(ares_config *cfg, const ares_reward_config *rc, entry *e
     if (!ares_is_null_f64(rc->len_reward_penalty)) o->len_reward_penalty = rc->len_reward_penalty;
     if (o->safe_length >= o->max_length)
         ares_config_fault(cfg, "worker.reward.safe_length", "not below max_length = %lld; between the two the penalty grows", (long long)o->max_length);
-    if (twice) ares_config_fault(cfg, "worker.reward.rewards", "worker.reward.safe_length and len_reward_penalty add {name: length} themselves; leave the one here out, or them");
+    if (twice)
+        ares_config_fault(cfg, rc->reward_function ? "worker.reward.reward_function" : "worker.reward.rewards",
+                          "worker.reward.safe_length and len_reward_penalty add {name: length} themselves; leave the penalty of length here out, or them");
 }
 
 static bool of_length(const entry *e)
 {
-    const char *name = e->judge ? ares_judge_name(e->judge) : "";
-    return strcmp(name, "length") == 0 || strcmp(name, "overlong") == 0;
+    int64_t limit;
+    return e->judge && judge_limit(e->judge, &limit);
 }
 
-double ares_reward_unshaped(const ares_reward *r, float score, const float *parts, bool stopped)
+/* One limit of length, wherever it stands: two that differ are a fault. */
+static void find_limit(ares_config *cfg, ares_reward *r)
 {
-    double plain = (double)score;
-    if (!stopped && !ares_is_null_f64(r->cfg.unfinished_score)) return plain;
-    for (int i = 0; i < r->n; i++)
-        if (of_length(&r->entries[i])) plain -= r->entries[i].o.weight * (double)parts[i];
-    return plain;
+    char path[64], first[64] = "worker.reward.max_length";
+    int64_t limit;
+    r->max_length = r->cfg.max_length;
+    for (int i = 0; i < r->n; i++) {
+        if (!r->entries[i].judge || !judge_limit(r->entries[i].judge, &limit)) continue;
+        if (r->cfg.reward_function) snprintf(path, sizeof path, "worker.reward.reward_function_kwargs");
+        else snprintf(path, sizeof path, "worker.reward.rewards.%d", i);
+        if (r->max_length == ARES_NULL_I64) memcpy(first, path, sizeof first);
+        else if (r->max_length != limit)
+            ares_config_fault(cfg, path, "ends at %lld tokens, and %s at %lld; there is one limit of length, so give both the same", (long long)limit,
+                              first, (long long)r->max_length);
+        if (r->max_length == ARES_NULL_I64) r->max_length = limit;
+    }
 }
+
+int64_t ares_reward_max_length(const ares_reward *r) { return r->max_length; }
 
 static void open_accuracy(ares_config *cfg, ares_reward *r)
 {
@@ -234,6 +248,7 @@ int ares_reward_open(ares_config *cfg, const ares_reward_config *rc, ares_pool *
         open_length(cfg, rc, &r->entries[r->n++], twice);
     }
     if (ares_config_fault_count(cfg) == 0) open_accuracy(cfg, r);
+    if (ares_config_fault_count(cfg) == 0) find_limit(cfg, r);
     int failed = ares_config_finish(cfg);
     if (failed != ARES_OK) {
         ares_reward_close(r);
@@ -278,9 +293,10 @@ const char *ares_reward_name(const ares_reward *r, int i) { return r->entries[i]
 /* ---------------------------------------------------------------- judging */
 static void run(const ares_judge *judge, const ares_reward_item *item, verdict *v)
 {
-    ares_verify_out out = { .accuracy = NAN };
+    ares_verify_out out = { .accuracy = NAN, .plain = NAN };
     if (ares_judge_run(judge, &item->in, &out) != ARES_OK) v->why = ares_strdup(ares_error_message());
     v->score = out.score;
+    v->plain = isnan(out.plain) ? out.score : out.plain;
     v->accuracy = out.accuracy;
     v->judged_by = out.judged_by ? out.judged_by : ares_judge_name(judge);
     v->no_answer = out.no_answer;
@@ -358,14 +374,14 @@ static void count(ares_reward *r, const verdict *v)
 /* The answer of a user's process, as a verdict. */
 static void hear(const entry *e, const reward_call *call, verdict *v)
 {
-    *v = (verdict){ .score = call->score, .accuracy = call->accuracy, .judged_by = e->name };
+    *v = (verdict){ .score = call->score, .plain = call->score, .accuracy = call->accuracy, .judged_by = e->name };
     if (call->failed) v->why = ares_strdup(call->why);
 }
 
 static void add_up(ares_reward *r, job *j, int64_t *told)
 {
     ares_reward_item *item = j->item;
-    double score = 0;
+    double score = 0, unshaped = 0;
     bool no_answer = false, exhausted = false;
     for (int i = 0; i <= r->n; i++) {
         const entry *e = i < r->n ? &r->entries[i] : NULL;
@@ -382,9 +398,11 @@ static void add_up(ares_reward *r, job *j, int64_t *told)
         if (!e) break;
         item->parts[i] = (float)(v->why ? failure_score : v->score);
         score += e->o.weight * (double)item->parts[i];
+        unshaped += e->o.weight * (v->why ? failure_score : v->plain);
     }
-    if (!item->in.stopped && !ares_is_null_f64(r->cfg.unfinished_score)) score = r->cfg.unfinished_score;
+    if (!item->in.stopped && !ares_is_null_f64(r->cfg.unfinished_score)) score = unshaped = r->cfg.unfinished_score;
     item->score = (float)score;
+    item->unshaped = (float)unshaped;
     tally_add(r->tally, TALLY_MEAN, no_answer, 1, "reward/extract_fail_rate");
     tally_add(r->tally, TALLY_TOTAL, exhausted, 1, "reward/exhausted");
 }

@@ -101,7 +101,7 @@ static int answer(ares_trainer *t, ares_arena *arena, draw *d, ares_metrics *m)
     generate_keep(d->samples, d->count * job.n, arena);
     for (int64_t i = 0; i < d->count * job.n; i++) {
         generate_sample *s = &d->samples[i];
-        s->discarded = ares_answer_discarded(&t->cfg->filter, s->completion.n_tokens, t->cfg->reward.max_length, s->item.in.stopped);
+        s->discarded = ares_answer_discarded(&t->cfg->filter, s->completion.n_tokens, ares_reward_max_length(t->reward), s->item.in.stopped);
     }
     if (!(t->adv->needs & ARES_NEEDS_BASELINE)) return ARES_OK;
     sampling.temperature = 0;
@@ -278,14 +278,13 @@ typedef struct rounds {
 } rounds;
 
 /* What filters compare of a group's answers, row by row. */
-static void numbers_of(const ares_trainer *t, const draw *d, int64_t n, row_numbers *out)
+static void numbers_of(const draw *d, int64_t n, row_numbers *out)
 {
     for (int64_t r = 0; r < d->count * n; r++) {
         const generate_sample *s = &d->samples[r];
         double entropy = 0;
         for (int32_t i = 0; i < s->completion.n_tokens; i++) entropy += (double)s->completion.entropies_1[i];
-        double unshaped = ares_reward_unshaped(t->reward, s->item.score, s->item.parts, s->item.in.stopped);
-        out[r] = (row_numbers){ .score = unshaped, .overall = unshaped, .accuracy = (double)s->item.accuracy,
+        out[r] = (row_numbers){ .score = (double)s->item.unshaped, .overall = (double)s->item.score, .accuracy = (double)s->item.accuracy,
                                 .length = s->completion.n_tokens, .valid = !s->discarded,
                                 .entropy = s->completion.n_tokens ? entropy / s->completion.n_tokens : 0 };
     }
@@ -309,7 +308,7 @@ static int on_trial(ares_trainer *t, const draw *d, int (*see)(ares_trainer *t, 
 static int shape_on_trial(ares_trainer *t, ares_batch *b, row_numbers *out)
 {
     ARES_TRY(controls_provisional(t->controls, b));
-    for (int64_t r = 0; r < b->rows; r++) out[r].score = out[r].overall += ares_reward_shaping(t->reward, &b->samples[r]);
+    for (int64_t r = 0; r < b->rows; r++) out[r].overall += ares_reward_shaping(t->reward, &b->samples[r]);
     return ARES_OK;
 }
 
@@ -332,7 +331,7 @@ static int gather_numbers(ares_trainer *t, rounds *r, const draw *d, ares_arena 
     int64_t n = t->cfg->rollout.n, ranks = ares_world_size(t->world), drawn = r->s.drawn;
     row_numbers *mine = ares_arena_calloc(arena, (size_t)(d->count * n) + 1, sizeof *mine);
     ares_str all = { 0 };
-    numbers_of(t, d, n, mine);
+    numbers_of(d, n, mine);
     if (filters_shaped_scores(t)) ARES_TRY(on_trial(t, d, shape_on_trial, mine));
     ARES_TRY(ares_world_gather_all(t->world, mine, (size_t)(d->count * n) * sizeof *mine, &all, NULL));
     r->numbers = longer(arena, r->numbers, drawn * n, (drawn + d->total) * n, sizeof *r->numbers);
@@ -363,7 +362,7 @@ static ares_groups view_of(const ares_trainer *t, const rounds *r, const int64_t
         start[g + 1] = (g + 1) * n;
         source[g] = ares_dataset_row(t->train, r->rows[ids[g]])->data_source;
     }
-    return (ares_groups){ .groups = groups, .group_start = start, .score = x, .accuracy = x + 2 * rows, .length = x + 3 * rows,
+    return (ares_groups){ .groups = groups, .group_start = start, .score = x, .overall = x + rows, .accuracy = x + 2 * rows, .length = x + 3 * rows,
                           .entropy = x + 4 * rows, .valid = valid, .source = source };
 }
 
@@ -552,7 +551,7 @@ static int collect(ares_trainer *t, collection *c, double *scale, ares_metrics *
 static int count_discarded(ares_trainer *t, const collection *c, ares_metrics *m)
 {
     int64_t n = t->cfg->rollout.n, counts[2] = { 0, c->count * n };
-    if (t->cfg->reward.max_length == ARES_NULL_I64 && !t->cfg->filter.mask_truncated) return ARES_OK;
+    if (ares_reward_max_length(t->reward) == ARES_NULL_I64 && !t->cfg->filter.mask_truncated) return ARES_OK;
     for (int64_t r = 0; r < c->count * n; r++) counts[0] += c->items[r / n].samples[r % n].discarded;
     ARES_TRY(ares_world_sum_i64(t->world, counts, 2));
     if (counts[1]) ares_metrics_set(m, "dapo/discarded_frac", (double)counts[0] / (double)counts[1]);

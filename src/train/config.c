@@ -115,9 +115,6 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
     check_micro_batches(cfg, c);
     if (strcmp(c->filter.resample_mode, "same_prompt") == 0 && c->data.mini_rollout_batch_size != ARES_NULL_I64 && c->data.mini_rollout_batch_size != 0)
         ares_config_fault(cfg, "data.mini_rollout_batch_size", "algorithm.dynamic_sampling.mode: same_prompt draws the whole batch once; set null");
-    if (c->reward.max_length != ARES_NULL_I64 && c->data.max_response_length > c->reward.max_length && strcmp(c->filter.over_length_action, "keep") != 0)
-        ares_log(ARES_LOG_WARN, "config: worker.reward.max_length = %lld: data.max_response_length = %lld allows longer answers, from which nothing is learnt", (long long)c->reward.max_length,
-                 (long long)c->data.max_response_length);
     published_check(cfg, c, world);
     triggers_check(cfg, &c->rollout);
     ares_sampling sampling;
@@ -125,6 +122,10 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
     ares_train_validation_sampling(cfg, c, &sampling, &n);
     ares_reward *reward;
     ARES_TRY(ares_reward_open(cfg, &c->reward, NULL, &reward)); /* binds its entries, then reports every fault */
+    int64_t limit = ares_reward_max_length(reward);
+    if (limit != ARES_NULL_I64 && c->data.max_response_length > limit && strcmp(c->filter.over_length_action, "keep") != 0)
+        ares_log(ARES_LOG_WARN, "config: the rewards' limit of length is %lld tokens: data.max_response_length = %lld allows longer answers, from which nothing is learnt",
+                 (long long)limit, (long long)c->data.max_response_length);
     ares_reward_close(reward);
     return ARES_OK;
 }

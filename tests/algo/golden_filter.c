@@ -111,7 +111,7 @@ GOLDEN(aepo, online_filter)
     cfg.online_filtering = true;
     cfg.filter_low = golden_number(g, "low");
     cfg.filter_high = golden_number(g, "high");
-    ares_groups all = { .groups = groups, .group_start = start, .accuracy = x, .score = x };
+    ares_groups all = { .groups = groups, .group_start = start, .accuracy = x, .score = x, .overall = x };
     ares_verdict *v = ares_arena_alloc(g->arena, (size_t)(groups + 1) * sizeof *v);
     if (!golden_ok(g, ares_filter_groups(&cfg, &all, v))) return;
     for (int64_t i = 0; i < n; i++)

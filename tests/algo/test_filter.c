@@ -120,6 +120,36 @@ TEST(discarded_answers_do_not_make_a_group_informative)
     CHECK(!ares_group_spread(NULL, NULL, 0, 1e-6));
 }
 
+/* What is discarded counts in no filter's statistics, and a group of nothing else teaches nothing. */
+TEST(discarded_answers_count_in_no_filter)
+{
+    static const int64_t ends[] = { 0, 3, 6, 9 };
+    static const uint8_t valid[] = { 1, 1, 0, 1, 0, 1, 0, 0, 0 };
+    static const double right[] = { 1, 1, 0, 0, 1, 1, 1, 0, 1 };
+    static const struct { const char *name; bool keep[3]; const char *reason; } cases[] = {
+        { "accuracy_range", { false, true, false }, "accuracy_high" }, { "informative", { false, true, false }, "all_correct" },
+        { "nonzero_std", { false, true, false }, "zero_std_1.0" }, { "rv", { false, true, false }, "rv_top_p" }, { "reward_cap", { false, true, false }, "reward_cap_unknown" } };
+    ares_groups g = { .groups = 3, .group_start = ends, .accuracy = right, .score = right, .overall = right, .valid = valid, .cap = (const double[]){ 0.9, 0.9, 0.9 } };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_filter_config cfg = off();
+        ares_verdict v[3];
+        cfg.online_filtering = i == 0;
+        cfg.informative = i == 1;
+        if (i == 2) cfg.dynamic_sampling = "nonzero_std";
+        if (i == 3) cfg.rv_include_zero = false;
+        if (i == 4) cfg.dynamic_sampling = "reward_cap";
+        REQUIRE_OK(ares_filter_groups(&cfg, &g, v));
+        for (int k = 0; k < 3; k++) CHECK_MSG(v[k].keep == cases[i].keep[k], "%s: group %d", cases[i].name, k);
+        CHECK_STR(v[0].reason, cases[i].reason);
+        CHECK_STR(v[2].reason, "all_discarded");
+    }
+    g.accuracy = (const double[]){ 1, 1, NAN, 0, NAN, 1, 1, 0, 1 }; /* nor need they have a number */
+    ares_filter_config cfg = off();
+    ares_verdict v[3];
+    cfg.online_filtering = true;
+    CHECK_OK(ares_filter_groups(&cfg, &g, v));
+}
+
 TEST(a_group_is_kept_when_dropping_it_would_force_another_draw)
 {
     ares_filter_config cfg = off();

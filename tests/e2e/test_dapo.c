@@ -132,6 +132,69 @@ TEST(a_penalty_of_length_makes_no_group_informative)
     CHECK_EQ(e2e_metric("run", 1, "dapo/groups_kept"), 0);
 }
 
+/* The reward function of that name takes its own penalty of length. */
+#define WRONG_AND_LONG "worker.reward.rewards=null worker.reward.reward_function=dapo 'worker.reward.reward_function_kwargs={max_response_length: 12, overlong_buffer_length: 12, overlong_penalty_factor: 1.0}' " \
+    "'worker.rollout.stop=[a, b, c, d, e, f, g, h, i]' algorithm.max_resample=0"
+
+TEST(the_overlong_part_of_a_reward_function_makes_no_group_informative)
+{
+    CHECK_EQ(runs("run", "", 1, WRONG_AND_LONG " algorithm.filter_groups.enable=true algorithm.filter_groups.metric=score"), 0);
+    CHECK(e2e_metric("run", 1, "critic/score/max") > e2e_metric("run", 1, "critic/score/min"));
+    CHECK_EQ(e2e_metric("run", 1, "dapo/groups_kept"), 0);
+    /* weighed, and so large that a float would round the penalty off unevenly */
+    CHECK_EQ(runs("heavy", "", 1,
+                  "'worker.reward.rewards=[{name: format, finished: false, weight: 1003.3}, {name: overlong, weight: 37.1, max_response_length: 12, overlong_buffer_length: 12}]' 'worker.rollout.stop=[a, b, c, d, e, f, g, h, i]' algorithm.max_resample=0 "
+                  "algorithm.filter_groups.enable=true algorithm.filter_groups.metric=score"), 0);
+    CHECK_EQ(e2e_metric("heavy", 1, "dapo/groups_kept"), 0);
+}
+
+/* Every score is 0 but for the penalty of length, so that the overall mean lies between -1 and 0. */
+TEST(the_overall_score_is_filtered_with_its_penalty_of_length)
+{
+    static const char *const lengths[] = { "'worker.reward.rewards=[{name: none}, {name: length, safe_length: 0, max_length: 12, len_reward_penalty: 1}]'",
+                                           "'worker.reward.rewards=[{name: none}]' algorithm.safe_length=0 algorithm.max_length=12 algorithm.len_reward_penalty=1", WRONG_AND_LONG };
+    for (int i = 0; i < ARES_COUNT(lengths); i++) {
+        char run[16], words[1000];
+        snprintf(run, sizeof run, "run%d", i);
+        snprintf(words, sizeof words, "%s algorithm.online_filtering=true algorithm.filter_key=overall algorithm.filter_low=%s algorithm.filter_high=%s algorithm.max_resample=0 algorithm.on_exhausted=fill_masked", lengths[i],
+                 i < 2 ? "-0.001" : "-1.001", i < 2 ? "0.001" : "-0.999");
+        CHECK_EQ(runs(run, "", 1, words), 0);
+        CHECK_EQ(e2e_metric(run, 1, "rollout/filter_kept_count"), 0);
+        snprintf(run, sizeof run, "all%d", i);
+        snprintf(words, sizeof words, "%s algorithm.online_filtering=true algorithm.filter_key=overall algorithm.filter_low=-3 algorithm.filter_high=-0.001 algorithm.max_resample=0", lengths[i]);
+        CHECK_EQ(runs(run, "", 1, words), 0);
+        CHECK_EQ(e2e_metric(run, 1, "rollout/filter_kept_count"), 4);
+    }
+}
+
+/* A limit of length stands in many places; answers beyond it are discarded, whichever it is. */
+TEST(a_limit_of_length_discards_wherever_it_stands)
+{
+    static const char *const places[] = {
+        "algorithm.max_length=8", "reward.max_length=8", "'worker.reward.rewards=[{name: random}, {name: length, safe_length: 4, max_length: 8}]'",
+        "'worker.reward.rewards=[{name: random}, {name: overlong, overlong_buffer_length: 4, max_response_length: 8}]'", "algorithm.safe_length=4 worker.reward.max_length=8",
+        "'worker.reward.rewards=[{name: random}, {name: overlong, overlong_buffer_length: 4, max_response_length: 8}]' worker.reward.max_length=8",
+        "worker.reward.rewards=null worker.reward.reward_function=dapo 'worker.reward.reward_function_kwargs={max_response_length: 8, overlong_buffer_length: 4, overlong_penalty_factor: 1}'",
+        "'worker.reward.rewards=[{name: dapo_overlong, max_response_length: 8, overlong_buffer_length: 4, overlong_penalty_factor: 1}]'",
+    };
+    ares_str out = { 0 };
+    double want = 0;
+    for (int i = 0; i < ARES_COUNT(places); i++) {
+        char run[16], words[1000];
+        snprintf(run, sizeof run, "run%d", i);
+        snprintf(words, sizeof words, RANDOM " %s", places[i]);
+        CHECK_EQ(runs(run, "", 1, words), 0);
+        if (i == 0) want = e2e_metric(run, 1, "dapo/discarded_frac");
+        CHECK(want > 0 && want < 1);
+        CHECK_EQ(e2e_metric(run, 1, "dapo/discarded_frac"), want);
+        CHECK_EQ(e2e_program(&out, "--check --config '%s' %s", e2e_train_words("check"), words), 0);
+        CHECK_CONTAINS(out.data, "data.max_response_length = 12 allows longer answers, from which nothing is learnt");
+    }
+    CHECK_EQ(e2e_program(&out, "--check --config '%s' worker.reward.max_length=9 %s", e2e_train_words("check"), places[2]), 2);
+    CHECK_CONTAINS(out.data, "ends at 8 tokens, and worker.reward.max_length at 9; there is one limit of length, so give both the same");
+    ares_str_fini(&out);
+}
+
 static void resumes(const char *options, int steps)
 {
     ares_str out = { 0 };

@@ -7,11 +7,11 @@
 
 static bool by_accuracy(const ares_filter_config *cfg) { return strcmp(cfg->filter_key, "accuracy") == 0; }
 static bool wanted(const ares_filter_config *cfg) { return cfg->online_filtering; }
-static unsigned needs(const ares_filter_config *cfg) { return by_accuracy(cfg) ? ARES_FILTER_ACCURACY : ARES_FILTER_SCORE; }
+static unsigned needs(const ares_filter_config *cfg) { return by_accuracy(cfg) ? ARES_FILTER_ACCURACY : ARES_FILTER_OVERALL; }
 
 static int within(const ares_filter_config *cfg, const ares_groups *g, ares_verdict *v)
 {
-    const double *x = by_accuracy(cfg) ? g->accuracy : g->score;
+    const double *x = by_accuracy(cfg) ? g->accuracy : g->overall;
     for (int64_t i = 0; i < g->groups; i++) {
         double mean = ares_mean(x + g->group_start[i], g->group_start[i + 1] - g->group_start[i]);
         if (!v[i].keep || (cfg->filter_low < mean && mean < cfg->filter_high)) continue;

@@ -28,4 +28,4 @@ static int boxed(const ares_verify_in *in, ares_verify_out *out)
     return ARES_OK;
 }
 
-const ares_verifier ares_verifier_boxed = { "boxed", "the last \\boxed{} equals the ground truth", NULL, 0, NULL, boxed };
+const ares_verifier ares_verifier_boxed = { "boxed", "the last \\boxed{} equals the ground truth", NULL, 0, NULL, boxed, NULL };

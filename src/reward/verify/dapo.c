@@ -59,4 +59,4 @@ static int dapo(const ares_verify_in *in, ares_verify_out *out)
     return ARES_OK;
 }
 
-const ares_verifier ares_verifier_dapo = { "dapo", "the text behind the last \"Answer:\" is the ground truth: 1 or -1", dapo_table, sizeof(dapo_options), NULL, dapo };
+const ares_verifier ares_verifier_dapo = { "dapo", "the text behind the last \"Answer:\" is the ground truth: 1 or -1", dapo_table, sizeof(dapo_options), NULL, dapo, NULL };

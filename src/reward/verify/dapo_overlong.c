@@ -30,6 +30,7 @@ static int dapo_overlong(const ares_verify_in *in, ares_verify_out *out)
     verify_boxed_accuracy(in, out, &extracted);
     double overlong = length_overlong(in->response_tokens, o->max_response_length, o->overlong_buffer_length);
     double accuracy = out->accuracy > 0 ? 1 : -1;
+    out->plain = accuracy;
     out->score = published_dapo(accuracy, overlong, o->overlong_penalty_factor);
     verify_detail(out, "extracted", extracted);
     ares_str_addf(&out->details, ",\"accuracy\":%d,\"overlong\":", (int)accuracy);
@@ -39,4 +40,6 @@ static int dapo_overlong(const ares_verify_in *in, ares_verify_out *out)
     return ARES_OK;
 }
 
-const ares_verifier ares_verifier_dapo_overlong = { "dapo_overlong", "1 or -1 for a boxed answer, less a penalty of length (reward_function dapo)", dapo_table, sizeof(dapo_options), check, dapo_overlong };
+static int64_t limit(const void *options) { return ((const dapo_options *)options)->max_response_length; }
+
+const ares_verifier ares_verifier_dapo_overlong = { "dapo_overlong", "1 or -1 for a boxed answer, less a penalty of length (reward_function dapo)", dapo_table, sizeof(dapo_options), check, dapo_overlong, limit };

@@ -49,5 +49,5 @@ static int math(const ares_verify_in *in, ares_verify_out *out)
     return judge(o ? o->mode : NULL, in->response, in->ground_truth, out);
 }
 
-const ares_verifier ares_verifier_deepscaler = { "deepscaler", "the last \\boxed{} behind </think> is the ground truth, as mathematics (slime)", deepscaler_table, sizeof(deepscaler_options), NULL, deepscaler };
-const ares_verifier ares_verifier_math = { "math", "the last \\boxed{} is the ground truth, as mathematics", math_table, sizeof(math_options), NULL, math };
+const ares_verifier ares_verifier_deepscaler = { "deepscaler", "the last \\boxed{} behind </think> is the ground truth, as mathematics (slime)", deepscaler_table, sizeof(deepscaler_options), NULL, deepscaler, NULL };
+const ares_verifier ares_verifier_math = { "math", "the last \\boxed{} is the ground truth, as mathematics", math_table, sizeof(math_options), NULL, math, NULL };

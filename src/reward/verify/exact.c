@@ -20,4 +20,4 @@ static int exact(const ares_verify_in *in, ares_verify_out *out)
     return ARES_OK;
 }
 
-const ares_verifier ares_verifier_exact = { "exact", "the response equals the ground truth", exact_table, sizeof(exact_options), NULL, exact };
+const ares_verifier ares_verifier_exact = { "exact", "the response equals the ground truth", exact_table, sizeof(exact_options), NULL, exact, NULL };

@@ -54,4 +54,4 @@ static int f1(const ares_verify_in *in, ares_verify_out *out)
     return ARES_OK;
 }
 
-const ares_verifier ares_verifier_f1 = { "f1", "F1 of the words of response and ground truth, without case, punctuation and articles", NULL, 0, NULL, f1 };
+const ares_verifier ares_verifier_f1 = { "f1", "F1 of the words of response and ground truth, without case, punctuation and articles", NULL, 0, NULL, f1, NULL };

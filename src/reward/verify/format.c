@@ -25,4 +25,4 @@ static int format(const ares_verify_in *in, ares_verify_out *out)
     return ARES_OK;
 }
 
-const ares_verifier ares_verifier_format = { "format", "the response is finished and matches a pattern", format_table, sizeof(format_options), check, format };
+const ares_verifier ares_verifier_format = { "format", "the response is finished and matches a pattern", format_table, sizeof(format_options), check, format, NULL };

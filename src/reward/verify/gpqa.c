@@ -190,5 +190,5 @@ static int gpqa(const ares_verify_in *in, ares_verify_out *out)
     return ARES_OK;
 }
 
-const ares_verifier ares_verifier_gpqa = { "gpqa", "the letter of a multiple choice, or its text (slime)", gpqa_table, sizeof(gpqa_options), NULL, gpqa };
-const ares_verifier ares_verifier_multiple_choice = { "multiple_choice", "the same as gpqa: letters by the row's choices, or by the option", gpqa_table, sizeof(gpqa_options), NULL, gpqa };
+const ares_verifier ares_verifier_gpqa = { "gpqa", "the letter of a multiple choice, or its text (slime)", gpqa_table, sizeof(gpqa_options), NULL, gpqa, NULL };
+const ares_verifier ares_verifier_multiple_choice = { "multiple_choice", "the same as gpqa: letters by the row's choices, or by the option", gpqa_table, sizeof(gpqa_options), NULL, gpqa, NULL };

@@ -26,4 +26,4 @@ static int gsm8k(const ares_verify_in *in, ares_verify_out *out)
     return ARES_OK;
 }
 
-const ares_verifier ares_verifier_gsm8k = { "gsm8k", "the number behind \"#### \" is the ground truth (verl)", gsm8k_table, sizeof(gsm8k_options), NULL, gsm8k };
+const ares_verifier ares_verifier_gsm8k = { "gsm8k", "the number behind \"#### \" is the ground truth (verl)", gsm8k_table, sizeof(gsm8k_options), NULL, gsm8k, NULL };

@@ -125,6 +125,6 @@ static int ifbench(const ares_verify_in *in, ares_verify_out *out)
 
 static int format_verify(const ares_verify_in *in, ares_verify_out *out) { return judge(in, out, if_strip_think(in->response), IF_MODE_strict_fraction); }
 
-const ares_verifier ares_verifier_ifbench = { "ifbench", "the checks of IFEval and IFBench that the row's instruction_id_list names", ifbench_table, sizeof(ifbench_options), NULL, ifbench };
-const ares_verifier ares_verifier_ifeval = { "ifeval", "another name of ifbench", ifbench_table, sizeof(ifbench_options), NULL, ifbench };
-const ares_verifier ares_verifier_format_verify = { "format_verify", "fraction of the row's instructions followed behind the last </think>", NULL, 0, NULL, format_verify };
+const ares_verifier ares_verifier_ifbench = { "ifbench", "the checks of IFEval and IFBench that the row's instruction_id_list names", ifbench_table, sizeof(ifbench_options), NULL, ifbench, NULL };
+const ares_verifier ares_verifier_ifeval = { "ifeval", "another name of ifbench", ifbench_table, sizeof(ifbench_options), NULL, ifbench, NULL };
+const ares_verifier ares_verifier_format_verify = { "format_verify", "fraction of the row's instructions followed behind the last </think>", NULL, 0, NULL, format_verify, NULL };

@@ -39,10 +39,13 @@ static int judge_length(const ares_verify_in *in, ares_verify_out *out)
 {
     const length_options *o = in->options;
     ARES_TRY(verify_need_length(in, "length"));
+    out->plain = 0;
     out->score = o->len_reward_penalty * length_reward(in->response_tokens, o->safe_length, o->max_length);
     ares_verify_add_value(out, "reward/length_penalty", out->score, 1);
     return ARES_OK;
 }
+
+static int64_t length_limit(const void *options) { return ((const length_options *)options)->max_length; }
 
 #define OVERLONG_OPTIONS(X)                                                                                 \
     X(i64, max_response_length, "max_response_length", "20480", "[1,)", "tokens of the full penalty")       \
@@ -64,11 +67,14 @@ static int judge_overlong(const ares_verify_in *in, ares_verify_out *out)
     const overlong_options *o = in->options;
     ARES_TRY(verify_need_length(in, "overlong"));
     double share = (o->clamp ? length_overlong : length_overlong_unclamped)(in->response_tokens, o->max_response_length, o->overlong_buffer_length);
+    out->plain = 0;
     out->score = o->overlong_penalty_factor * share;
     ares_verify_add_value(out, "reward/overlong_reward", out->score, 1);
     ares_verify_add_value(out, "reward/overlong", share < 0, 1);
     return ARES_OK;
 }
 
-const ares_verifier ares_verifier_length = { "length", "a penalty that grows from safe_length tokens to max_length", length_table, sizeof(length_options), check_length, judge_length };
-const ares_verifier ares_verifier_overlong = { "overlong", "the same, said by the buffer before the maximum (DAPO)", overlong_table, sizeof(overlong_options), check_overlong, judge_overlong };
+static int64_t overlong_limit(const void *options) { return ((const overlong_options *)options)->max_response_length; }
+
+const ares_verifier ares_verifier_length = { "length", "a penalty that grows from safe_length tokens to max_length", length_table, sizeof(length_options), check_length, judge_length, length_limit };
+const ares_verifier ares_verifier_overlong = { "overlong", "the same, said by the buffer before the maximum (DAPO)", overlong_table, sizeof(overlong_options), check_overlong, judge_overlong, overlong_limit };

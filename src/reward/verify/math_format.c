@@ -178,6 +178,6 @@ static int r1v(const ares_verify_in *in, ares_verify_out *out)
     return ARES_OK;
 }
 
-const ares_verifier ares_verifier_math_format = { "math_format", "a boxed answer, with a share for <think>..</think>..\\boxed{..} (reward_function math)", math_format_table, sizeof(math_format_options), NULL, math_format };
-const ares_verifier ares_verifier_aepo = { "aepo", "a boxed answer, and AEPO's entropy score by its prompt's difficulty (reward_function aepo)", NULL, 0, NULL, aepo };
-const ares_verifier ares_verifier_r1v = { "r1v", "an answer in <answer> tags, with a share for the tags (reward_function r1v)", r1v_table, sizeof(r1v_options), NULL, r1v };
+const ares_verifier ares_verifier_math_format = { "math_format", "a boxed answer, with a share for <think>..</think>..\\boxed{..} (reward_function math)", math_format_table, sizeof(math_format_options), NULL, math_format, NULL };
+const ares_verifier ares_verifier_aepo = { "aepo", "a boxed answer, and AEPO's entropy score by its prompt's difficulty (reward_function aepo)", NULL, 0, NULL, aepo, NULL };
+const ares_verifier ares_verifier_r1v = { "r1v", "an answer in <answer> tags, with a share for the tags (reward_function r1v)", r1v_table, sizeof(r1v_options), NULL, r1v, NULL };

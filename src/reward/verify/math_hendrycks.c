@@ -16,4 +16,4 @@ static int math_hendrycks(const ares_verify_in *in, ares_verify_out *out)
     return ARES_OK;
 }
 
-const ares_verifier ares_verifier_math_hendrycks = { "math_hendrycks", "the last \\boxed{} is the ground truth in the MATH data set's normal form (verl)", NULL, 0, NULL, math_hendrycks };
+const ares_verifier ares_verifier_math_hendrycks = { "math_hendrycks", "the last \\boxed{} is the ground truth in the MATH data set's normal form (verl)", NULL, 0, NULL, math_hendrycks, NULL };

@@ -8,4 +8,4 @@ static int nothing(const ares_verify_in *in, ares_verify_out *out)
     return ARES_OK;
 }
 
-const ares_verifier ares_verifier_none = { "none", "always 0", NULL, 0, NULL, nothing };
+const ares_verifier ares_verifier_none = { "none", "always 0", NULL, 0, NULL, nothing, NULL };

@@ -18,4 +18,4 @@ static int number(const ares_verify_in *in, ares_verify_out *out)
     return ARES_OK;
 }
 
-const ares_verifier ares_verifier_number = { "number", "the last number equals the ground truth's (GSM8K: the one behind ####)", NULL, 0, NULL, number };
+const ares_verifier ares_verifier_number = { "number", "the last number equals the ground truth's (GSM8K: the one behind ####)", NULL, 0, NULL, number, NULL };

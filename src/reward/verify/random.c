@@ -28,4 +28,4 @@ static int chance(const ares_verify_in *in, ares_verify_out *out)
     return ARES_OK;
 }
 
-const ares_verifier ares_verifier_random = { "random", "0 or 1 by chance, the same for the same prompt and response", random_table, sizeof(random_options), NULL, chance };
+const ares_verifier ares_verifier_random = { "random", "0 or 1 by chance, the same for the same prompt and response", random_table, sizeof(random_options), NULL, chance, NULL };

@@ -23,4 +23,4 @@ static int regex(const ares_verify_in *in, ares_verify_out *out)
     return ARES_OK;
 }
 
-const ares_verifier ares_verifier_regex = { "regex", "a pattern is found in the response", regex_table, sizeof(regex_options), check, regex };
+const ares_verifier ares_verifier_regex = { "regex", "a pattern is found in the response", regex_table, sizeof(regex_options), check, regex, NULL };

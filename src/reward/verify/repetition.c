@@ -51,4 +51,4 @@ static int repetition(const ares_verify_in *in, ares_verify_out *out)
     return ARES_OK;
 }
 
-const ares_verifier ares_verifier_repetition = { "repetition", "repeated n-grams of tokens as a share of all, times max_penalty (TRL)", repetition_table, sizeof(repetition_options), NULL, repetition };
+const ares_verifier ares_verifier_repetition = { "repetition", "repeated n-grams of tokens as a share of all, times max_penalty (TRL)", repetition_table, sizeof(repetition_options), NULL, repetition, NULL };

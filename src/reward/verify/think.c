@@ -31,5 +31,5 @@ static int think_boxed(const ares_verify_in *in, ares_verify_out *out)
     return ARES_OK;
 }
 
-const ares_verifier ares_verifier_format_think = { "format_think", "the response is <think>..</think>.., with one <think> (TRL)", NULL, 0, NULL, think };
-const ares_verifier ares_verifier_format_think_boxed = { "format_think_boxed", "the response is <think>..</think>..\\boxed{..}.. (EasyR1)", NULL, 0, NULL, think_boxed };
+const ares_verifier ares_verifier_format_think = { "format_think", "the response is <think>..</think>.., with one <think> (TRL)", NULL, 0, NULL, think, NULL };
+const ares_verifier ares_verifier_format_think_boxed = { "format_think_boxed", "the response is <think>..</think>..\\boxed{..}.. (EasyR1)", NULL, 0, NULL, think_boxed, NULL };

@@ -132,7 +132,7 @@ void ares_config_add_choices(ares_config *cfg, const char *path, const char *con
  *   from   "algorithm.group_size", or a whole section: "actor_rollout_ref.rollout.*" (to: "worker.rollout.*");
  *          an exact name wins over a section, a longer section over a shorter one
  *   to     the new name, or several joined by '&' (TRL's epsilon), any of which wins over it when named in the same
- *          file; "" accepts and ignores (announced); NULL refuses, with the note as the remedy
+ *          file or on the command line; "" accepts and ignores (announced); NULL refuses, with the note as the remedy
  *   when   NULL, or "path=value": only while that option has that value in the end. A word may have
  *          several rows. Where none holds it is refused, or ignored if its last row has when NULL
  *          and to ""; a word that may be ignored gives way to its option set in a later layer, and
@@ -146,6 +146,27 @@ void ares_config_add_aliases(ares_config *cfg, const ares_config_alias *aliases,
  * value (null is none), the option has this one. */
 typedef struct ares_config_implied { const char *word, *path, *value; } ares_config_implied;
 void ares_config_add_implied(ares_config *cfg, const ares_config_implied *implied, int n); /* borrowed */
+
+/*
+ * Words that stand for others by more than a name: presets, and numbers from which options follow. `words` is called by
+ * resolve, when all layers are read and before anything is bound, and calls these. Paths are options' own.
+ *
+ *   given       the value a layer gives the option, interpolated; NULL: none does, or null
+ *   word        the user's name for it, where an alias led there; else the path
+ *   together    whether one file, or the command line, gives both
+ *   later       whether a is given in a later layer than b; false where they are given together
+ *   preset      gives the option a value that no layer gives it; false: one does. by: "algorithm.name: dapo"
+ *   follow      gives the option a value, as if it stood where `from` stands
+ *   forget      the option has its default again
+ */
+void ares_config_translate_with(ares_config *cfg, void (*words)(ares_config *cfg));
+const char *ares_config_given(ares_config *cfg, const char *path);
+const char *ares_config_word(const ares_config *cfg, const char *path);
+bool ares_config_later(const ares_config *cfg, const char *a, const char *b);
+bool ares_config_together(const ares_config *cfg, const char *a, const char *b);
+bool ares_config_preset(ares_config *cfg, const char *path, const char *value, const char *by);
+void ares_config_follow(ares_config *cfg, const char *path, const char *value, const char *from);
+void ares_config_forget(ares_config *cfg, const char *path);
 
 /* ------------------------------------------------------------------ reading */
 void ares_config_load_file(ares_config *cfg, const char *path);

@@ -143,6 +143,7 @@ void ares_config_resolve(ares_config *cfg)
 {
     config_settle_implied(cfg);
     config_settle_pending(cfg);
+    if (cfg->words) cfg->words(cfg);
     for (config_node *node = cfg->root->first; node; node = node->next)
         if (strncmp(node->key, "x-", 2) != 0) config_interpolate(cfg, node);
     config_build_json(cfg);

@@ -54,15 +54,37 @@ static void merge(config_node *into, config_node *node)
     take_place(into, node);
 }
 
+int config_order(const config_node *a, const config_node *b)
+{
+    if (!a->line && !b->line && a->layer && b->layer) return 0;
+    return (a->layer > b->layer) - (a->layer < b->layer);
+}
+
+static bool same_value(const config_node *a, const config_node *b)
+{
+    if (a->kind != CONFIG_SCALAR || b->kind != CONFIG_SCALAR) return false;
+    config_value x = config_value_of(a), y = config_value_of(b);
+    bool numbers = (x.type == CONFIG_INT || x.type == CONFIG_FLOAT) && (y.type == CONFIG_INT || y.type == CONFIG_FLOAT);
+    if (x.type == CONFIG_BOOL && y.type == CONFIG_BOOL) return x.boolean == y.boolean;
+    return numbers ? x.number == y.number : strcmp(a->text, b->text) == 0;
+}
+
+/* One thing in two spellings, in one file or on one command line: they must agree, for neither comes after the other. */
 static void set_option(ares_config *cfg, const config_found *f, config_node *node)
 {
     config_node *old = config_walk(cfg->root, f->path);
     if (!old || too_deep(cfg, old, node, f->path)) return;
-    if (node->line && old->layer == node->layer && old->line && old->weak != node->weak) {
+    bool together = old->layer && config_order(old, node) == 0;
+    const char *was = old->written ? old->written : f->path, *is = node->written ? node->written : f->path;
+    bool respelled = strcmp(was, is) != 0;
+    if (together && old->weak != node->weak) {
         if (old->weak) merge(old, node);
-    } else if (node->line && old->layer == node->layer && old->line)
+    } else if (together && respelled && same_value(old, node)) return;
+    else if (together && node->line)
         config_note_fault(cfg, node, "%s: set twice in this file (first in line %d%s%s); keep one", f->path,
                           old->line, old->written ? " as " : "", old->written ? old->written : "");
+    else if (together && respelled)
+        config_value_fault(cfg, node, f->path, "set as %s too, to another value; both are one option, so keep one", was);
     else merge(old, node);
 }
 
@@ -240,7 +262,7 @@ void config_put(ares_config *cfg, const char *path, config_node *node, config_ho
     case FOUND_OPTION:
         if (*f.rest) set_inside(cfg, &f, node, how);
         else if (how == CONFIG_APPEND) append(cfg, &f, config_walk(cfg->root, f.path), node);
-        else if (how == CONFIG_ADD)
+        else if (how == CONFIG_ADD && !node->written) /* another trainer may have needed the + */
             config_note_fault(cfg, node, "%s: an option already; write it without +", f.path);
         else set_option(cfg, &f, node);
         break;

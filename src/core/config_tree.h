@@ -83,6 +83,7 @@ struct ares_config {
     ares_map *sections;  /* every proper prefix of an option's path */
     ares_map *alias_sections;
     ares_map *announced;
+    void (*words)(ares_config *cfg); /* ares_config_translate_with */
     int layer, layers;   /* of what is being read, 0 in between; how many there have been */
     int64_t nodes, text_bytes;
     bool too_big;        /* reported once */
@@ -141,6 +142,8 @@ void config_put(ares_config *cfg, const char *path, config_node *node, config_ho
 void config_reset(ares_config *cfg, const char *path, const config_node *where);
 void config_settle_implied(ares_config *cfg); /* before the pending: their meaning may depend on it */
 void config_settle_pending(ares_config *cfg);
+/* Which was set later: below 0, 0 or above. All words of a command line are set together. */
+int config_order(const config_node *a, const config_node *b);
 
 /* ---- config_fault.c */
 void config_note_fault(ares_config *cfg, const config_node *where, const char *format, ...) ARES_PRINTF(3, 4);

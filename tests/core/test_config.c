@@ -3,6 +3,7 @@
 #include "config_case.h"
 
 #include <math.h>
+#include <stdio.h>
 
 TEST(config_defaults_fill_the_struct)
 {
@@ -326,7 +327,8 @@ TEST(config_aliases_work_layer_by_layer_and_are_announced_once)
         ares_view_of("actor_rollout_ref:\n  model: {path: m}\n  rollout: {temperature: 0.5, n: 4, "
                      "response_length: 9}\n  fsdp: {a: 1, b: {c: 2}}\n"));
     ares_config_override(cfg, "actor_rollout_ref.rollout.n=6");
-    ares_config_override(cfg, "num_generations=8");
+    ares_config_override(cfg, "actor_rollout_ref.rollout.n=8");
+    ares_config_override(cfg, "num_generations=8.0"); /* the same value in another spelling */
     ares_config_resolve(cfg);
     ares_config_fault(cfg, "worker.rollout.temperature", "too cold");
     ares_config_fault(cfg, "worker.rollout.top_p", "as by default");
@@ -349,6 +351,65 @@ TEST(config_aliases_work_layer_by_layer_and_are_announced_once)
     for (int i = 0; i < ARES_COUNT(notes) && i < cfg->notes.count; i++)
         CHECK_STR(cfg->notes.items[i], notes[i]);
     ares_config_free(cfg);
+}
+
+TEST(config_two_spellings_of_one_thing_must_agree)
+{
+    CHECK_FAULTS(NULL, MODEL "|actor_rollout_ref.rollout.n=6|num_generations=8",
+                 "config: command line: worker.rollout.n = 8 (written num_generations): set as "
+                 "actor_rollout_ref.rollout.n too, to another value; both are one option, so keep one");
+    CHECK_FAULTS(NULL, MODEL "|worker.rollout.n=6|num_generations=8",
+                 "config: command line: worker.rollout.n = 8 (written num_generations): set as "
+                 "worker.rollout.n too, to another value; both are one option, so keep one");
+    CHECK_FAULTS("num_generations: 2\nworker: {rollout: {n: 2}}\n", MODEL "|worker.rollout.n=3|worker.rollout.n=4", "");
+    CHECK_FAULTS("num_generations: 2\n", MODEL "|worker.rollout.n=3", "");
+}
+
+TEST(config_another_trainers_plus_adds_what_is_an_option_here)
+{
+    case_options o;
+    ares_config *cfg = case_read(&o, NULL, MODEL "|+num_generations=7");
+    CHECK_OK(ares_config_finish(cfg));
+    CHECK_EQ(o.n, 7);
+    ares_config_free(cfg);
+    CHECK_FAULTS(NULL, MODEL "|+worker.rollout.n=7", "config: command line: worker.rollout.n: an option already; write it without +");
+}
+
+/* What the next test's dialect does: a count of tokens in thousands, and a preset. */
+static void translate(ares_config *cfg)
+{
+    const char *name = ares_config_given(cfg, "trainer.name");
+    if (name && strcmp(name, "small") == 0) CHECK_EQ(ares_config_preset(cfg, "worker.rollout.n", "2", "trainer.name: small"), ares_config_given(cfg, "worker.rollout.n") == NULL);
+    if (!ares_config_given(cfg, "worker.rollout.top_k")) return;
+    if (ares_config_given(cfg, "worker.rollout.max_len") && !ares_config_later(cfg, "worker.rollout.top_k", "worker.rollout.max_len")) return;
+    ares_config_follow(cfg, "worker.rollout.max_len", "77", "worker.rollout.top_k");
+    ares_config_forget(cfg, "worker.rollout.top_k");
+}
+
+TEST(config_words_may_stand_for_more_than_a_name)
+{
+    static const struct { const char *yaml, *words; int n, max_len; } cases[] = {
+        { "trainer: {name: small}\n", MODEL, 2, 0 },
+        { "trainer: {name: small}\n", MODEL "|worker.rollout.n=5", 5, 0 },
+        { "trainer: {name: '${worker.model_path}'}\n", "worker.model_path=small|worker.rollout.top_k=3", 2, 77 },
+        { "worker: {rollout: {max_len: 5}}\n", MODEL "|worker.rollout.top_k=3", 0, 77 },
+        { "worker: {rollout: {top_k: 3}}\n", MODEL "|worker.rollout.max_len=5", 0, 5 },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        case_options o;
+        ares_config *cfg = case_new(&o);
+        ares_config_translate_with(cfg, translate);
+        ares_config_load_text(cfg, "a.yaml", ares_view_of(cases[i].yaml));
+        char words[200], *rest = words;
+        snprintf(words, sizeof words, "%s", cases[i].words);
+        for (char *one; (one = strsep(&rest, "|"));) ares_config_override(cfg, one);
+        ares_config_resolve(cfg);
+        CHECK_OK(ares_config_finish(cfg));
+        if (cases[i].n) CHECK_EQ(o.n, cases[i].n);
+        if (cases[i].max_len) CHECK_EQ(o.max_len, cases[i].max_len);
+        if (cases[i].max_len == 77) CHECK_EQ(o.top_k, -1); /* its default again */
+        ares_config_free(cfg);
+    }
 }
 
 TEST(config_an_ambiguous_word_needs_the_option_that_settles_it)

@@ -19,6 +19,9 @@
     X(i64, max_length, "max_length", "null", "[1,)", "DAPO: tokens of the full penalty; longer answers: algorithm.over_length_action")    \
     X(i64, safe_length, "safe_length", "null", "[0,)", "DAPO: tokens without a penalty. It or len_reward_penalty adds {name: length} with these options to the rewards") \
     X(f64, len_reward_penalty, "len_reward_penalty", "null", "[0,)", "DAPO: the full penalty; 0 switches it off; null: 0.1")           \
+    X(f64, correct, "correct", "null", "?", "DAPO: score of a right answer, of each reward that judges right and wrong; it, incorrect and scale null: as each reward scores; one of them set: 1.0") \
+    X(f64, incorrect, "incorrect", "null", "?", "of a wrong one; null beside the others: -1.0")                                         \
+    X(f64, scale, "scale", "null", "?", "factor of both; null beside the others: 1.0")                                                  \
     X(flag, skip_special_tokens, "skip_special_tokens", "true", "", "judge the response without special tokens")                        \
     X(f64, unfinished_score, "unfinished_score", "null", "?", "total score of a response cut by length; null: judged like others")
 ARES_OPTION_STRUCT(ares_reward_config, ARES_REWARD_OPTIONS);

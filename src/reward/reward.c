@@ -378,6 +378,16 @@ static void hear(const entry *e, const reward_call *call, verdict *v)
     if (call->failed) v->why = ares_strdup(call->why);
 }
 
+/* worker.reward.correct, incorrect and scale: what right and wrong are worth; a penalty of length stays as it is (dapo.md 2.1). */
+static void set_worth(const ares_reward_config *c, verdict *v)
+{
+    bool correct = !ares_is_null_f64(c->correct), incorrect = !ares_is_null_f64(c->incorrect), scale = !ares_is_null_f64(c->scale);
+    if ((!correct && !incorrect && !scale) || v->why || isnan(v->accuracy)) return;
+    double worth = v->accuracy > 0.5 ? (correct ? c->correct : 1.0) : (incorrect ? c->incorrect : -1.0), penalty = v->score - v->plain;
+    v->plain = worth * (scale ? c->scale : 1.0);
+    v->score = v->plain + penalty;
+}
+
 static void add_up(ares_reward *r, job *j, int64_t *told)
 {
     ares_reward_item *item = j->item;
@@ -388,6 +398,7 @@ static void add_up(ares_reward *r, job *j, int64_t *told)
         verdict *v = &j->verdicts[i];
         if (!e && !r->accuracy_judge) break;
         if (e && e->child) hear(e, &j->calls[i], v);
+        if (e) set_worth(&r->cfg, v);
         double failure_score = e ? e->o.failure_score : 0;
         if (v->why) fail(r, j, v->judged_by, v->why, failure_score, told);
         else count(r, v);

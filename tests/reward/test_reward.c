@@ -328,3 +328,26 @@ TEST(ares_train_serves_functions_too)
     CHECK(m.items[0].score == 1 && !m.items[0].failed);
     close_manager(&m);
 }
+
+/* DAPO: what a right and a wrong answer are worth; a reward without an accuracy, and a penalty of length, stay as they are. */
+TEST(right_and_wrong_have_the_configured_worth)
+{
+    static const struct { const char *word; float right, wrong; } cases[] = {
+        { "worker.reward.correct=null", 2.25f, 0.25f }, { "worker.reward.correct=3", 6.25f, -1.75f }, { "worker.reward.incorrect=0", 2.25f, 0.25f },
+        { "worker.reward.scale=5", 10.25f, -9.75f } };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        manager m;
+        CHECK_OK(open_manager(&m, "[{name: exact, weight: 2}, {name: format, finished: false, weight: 0.5}, {name: overlong, weight: 0.5, max_response_length: 8, overlong_buffer_length: 4}]", cases[i].word, 1));
+        for (int k = 0; k < 2; k++) {
+            m.items[k] = (ares_reward_item){ .in = { .response = ares_view_of(k ? "5" : "4"), .ground_truth = ARES_VIEW("4"), .response_tokens = 6 }, .parts = m.parts[k] };
+            ares_reward_submit(m.reward, &m.items[k]);
+        }
+        finish(&m);
+        CHECK_EQ(m.items[0].score, cases[i].right);
+        CHECK_EQ(m.items[1].score, cases[i].wrong);
+        CHECK_EQ(m.items[0].unshaped, cases[i].right + 0.25f);
+        CHECK_EQ(m.items[1].unshaped, cases[i].wrong + 0.25f);
+        CHECK_EQ(ares_reward_max_length(m.reward), 8);
+        close_manager(&m);
+    }
+}

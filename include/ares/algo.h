@@ -171,7 +171,7 @@ typedef struct ares_loss {
     unsigned flags;
     int (*compute)(const ares_loss_args *a);
 } ares_loss;
-const ares_loss *ares_loss_find(const char *name);      /* by its name or an alias (ppo and actor: default; geo_mean: gmpo) */
+const ares_loss *ares_loss_find(const char *name);      /* by its name or an alias (ppo: default; actor: dapo; geo_mean: gmpo) */
 const char *const *ares_loss_names(int *n);             /* choices of the option: names with their aliases behind '=' */
 const ares_loss *const *ares_loss_list(int *n);
 void ares_loss_sums_init(ares_loss_sums *s);

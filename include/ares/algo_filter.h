@@ -23,7 +23,7 @@
     X(i64, max_resample, "algorithm.max_resample", "null", "", "draws after the first for one batch at most; negative: no limit; null: trainer.max_try_make_batch less one. rollout_filter_* alone draws again only where this is set and not 0") \
     X(choice, on_exhausted, "algorithm.on_exhausted", "null", "fill_masked|smaller_batch|error",                                        \
       "after the last of them: dropped groups fill the batch and teach nothing, the batch stays smaller, or the run ends; null: fill_masked with filter_groups, smaller_batch with rollout_filter_* alone, else error") \
-    X(choice, over_length_action, "algorithm.over_length_action", "mask", "mask|drop|keep", "answers longer than worker.reward.max_length, or than the limit of the reward that penalises length: mask: they teach nothing and count nowhere") \
+    X(choice, over_length_action, "algorithm.over_length_action", "mask", "mask|drop|keep", "answers longer than worker.reward.max_length, or than the limit of the reward that penalises length: mask: they teach nothing and count nowhere; drop: nor are they rows of the batch; keep: they are as others") \
     X(flag, mask_truncated, "algorithm.mask_truncated", "false", "", "the same for every answer that is cut by length (DAPO's overlong filtering)") \
     X(choice, dynamic_sampling, "algorithm.dynamic_sampling_filter", "none",                                                            \
       "none|reward_cap=check_reward_cap_per_source=examples.curriculum_learning.reward_cap_filter.check_reward_cap_per_source|nonzero_std=check_reward_nonzero_std", \

@@ -175,7 +175,7 @@ void ares_json_write_float(ares_str *out, float x);
 /* ------------------------------------------------------------------ keyed randomness (rng.c)
  * Philox4x32-10 (Salmon et al. 2011). A draw is a function of its key alone, never of order, thread or rank.
  */
-enum { ARES_RNG_SAMPLE = 1, ARES_RNG_SHUFFLE = 2, ARES_RNG_INIT = 3, ARES_RNG_DROPOUT = 4, ARES_RNG_SOURCE = 5, ARES_RNG_ENV = 6, ARES_RNG_USER = 7, ARES_RNG_LOSS = 8, ARES_RNG_TEST = 100 };
+enum { ARES_RNG_SAMPLE = 1, ARES_RNG_SHUFFLE = 2, ARES_RNG_INIT = 3, ARES_RNG_DROPOUT = 4, ARES_RNG_SOURCE = 5, ARES_RNG_ENV = 6, ARES_RNG_USER = 7, ARES_RNG_LOSS = 8, ARES_RNG_ORDER = 9, ARES_RNG_TEST = 100 };
 typedef struct ares_rng_key { uint32_t k[2]; } ares_rng_key;
 void ares_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 /* (seed, purpose, a, b, c, d) -> a key; chain more coordinates with ares_rng_sub. */

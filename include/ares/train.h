@@ -27,7 +27,9 @@
       "samples of a micro-batch as loss_norm and early_stop_scope: micro count them; computation is cut by max_token_len_per_device")    \
     X(flag, share_prompts, "share_prompts", "true", "", "compute a group's prompt once in the update")                                  \
     X(i64, ppo_epochs, "ppo_epochs", "1", "[1,)", "passes over the batch")                                                              \
-    X(f64, max_grad_norm, "max_grad_norm", "1.0", "(0,)", "gradients are scaled down to this global norm")
+    X(f64, max_grad_norm, "max_grad_norm", "1.0", "(0,)", "gradients are scaled down to this global norm")                              \
+    X(flag, shuffle, "shuffle", "false", "", "groups in a random order before the batch is cut into mini-batches")                      \
+    X(flag, recompute_log_probs, "recompute_log_probs", "false", "", "old log-probs by a pass of the trainer; false: those of the rollout, where tokens and weights are still the same")
 ARES_OPTION_STRUCT(ares_actor_config, ARES_ACTOR_OPTIONS);
 
 #define ARES_OPTIM_OPTIONS(X)                                                                                                           \
@@ -137,6 +139,18 @@ ARES_OPTION_STRUCT(ares_sft_config, ARES_SFT_OPTIONS);
     X(i64, n_gpus_per_node, "trainer.n_gpus_per_node", "null", "[1,)", "ranks of a machine; null: as many as --ranks or mpirun start")
 ARES_OPTION_STRUCT(ares_published_config, ARES_PUBLISHED_OPTIONS);
 
+/* DAPO's words that stand for several options: translated into them before anything is bound (dapo.c). */
+#define ARES_DAPO_OPTIONS(X)                                                                                                            \
+    X(choice, name, "algorithm.name", "null", "dapo", "a preset: dapo sets what its paper and RLinf's page say, where nothing else does") \
+    X(i64, n_minibatches, "algorithm.n_minibatches", "null", "[1,)", "mini-batches of a batch; becomes worker.actor.global_batch_size") \
+    X(tree, calculate_entropy, "algorithm.calculate_entropy", "null", "flag",                                                           \
+      "false: no entropy bonus, whatever worker.actor.entropy_coeff says; null: true, but false where that is written algorithm.entropy_bonus, as in RLinf") \
+    X(flag, overlong_enable, "worker.reward.overlong_buffer.enable", "false", "", "a penalty of length as verl spells it; becomes worker.reward.safe_length, max_length and len_reward_penalty") \
+    X(i64, overlong_len, "worker.reward.overlong_buffer.len", "null", "[0,)", "tokens before the longest answer, where the penalty grows") \
+    X(f64, overlong_factor, "worker.reward.overlong_buffer.penalty_factor", "null", "[0,)", "the full penalty; null: 1.0")              \
+    X(i64, overlong_longest, "worker.reward.overlong_buffer.max_resp_len", "null", "[1,)", "the longest answer; null: data.max_response_length")
+ARES_OPTION_STRUCT(ares_dapo_config, ARES_DAPO_OPTIONS);
+
 typedef struct ares_train_config {
     ares_data_config data;
     ares_algorithm_config algorithm;
@@ -151,6 +165,7 @@ typedef struct ares_train_config {
     ares_reward_config reward;
     ares_trainer_config trainer;
     ares_published_config published;
+    ares_dapo_config dapo;
     ares_sft_config sft;           /* of supervised runs only */
     void *controls[8];             /* options of each entry of ares_control_list, in its order */
 } ares_train_config;

@@ -166,8 +166,6 @@ void ares_filter_check(ares_config *cfg, const ares_filter_config *f, int64_t n)
     if (strcmp(f->resample_mode, "same_prompt") == 0 && (ares_filter_needs(&of_draws) & ARES_FILTER_RANKS))
         ares_config_fault(cfg, "algorithm.dynamic_sampling.mode",
                           "rollout_filter_* compares the groups of a draw with each other; set new_prompts, or max_resample: 0");
-    if (strcmp(f->over_length_action, "drop") == 0)
-        ares_config_fault(cfg, "algorithm.over_length_action", "answers keep their row; set mask, from which the same is learnt");
     if (strcmp(f->dynamic_sampling, "nonzero_std") == 0 && n < 2)
         ares_config_fault(cfg, "algorithm.dynamic_sampling_filter", "one answer has no deviation; set worker.rollout.n to 2 or more");
     if (f->keep_when_insufficient && strcmp(f->dynamic_sampling, "nonzero_std") != 0)

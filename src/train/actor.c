@@ -38,6 +38,7 @@ bool actor_current(const ares_actor *a, const ares_sample *s)
 
 static bool fresh(const ares_actor *a, const ares_batch *b, int64_t group)
 {
+    if (a->cfg->actor.recompute_log_probs) return false;
     for (int64_t r = b->group_start[group]; r < b->group_start[group + 1]; r++)
         if (!actor_current(a, &b->samples[r])) return false;
     return true;

@@ -15,8 +15,10 @@
 #define OFFLOAD "weights and states stay on the device"
 #define RANKS "ranks come from --ranks or mpirun"
 #define PACKED "batches are always packed"
-#define OVERLONG "add {name: overlong, max_response_length: <tokens>, overlong_buffer_length: <len>, overlong_penalty_factor: <penalty_factor>} to worker.reward.rewards"
 #define TWO_WEIGHTS "means algorithm.kl_coef here, which is set as well; keep one"
+#define REWARDS "worker.reward.rewards says what is rewarded; {name: auto} goes by the data source"
+#define PROMPTS "prompts are never cut; a longer one is dropped (data.filter_overlong_prompts) or ends the run"
+#define BUFFER "worker.reward.overlong_buffer."
 #define PYTHON "Python functions do not run here; worker.reward.rewards takes a built-in, a shared object or a command"
 
 const ares_config_alias train_aliases[] = {
@@ -67,8 +69,7 @@ const ares_config_alias train_aliases[] = {
     /* verl and RAGEN */
     { "data.train_batch_size", "data.rollout_batch_size", NULL, NULL },
     { "data.gen_batch_size", "data.mini_rollout_batch_size", NULL, NULL },
-    { "data.truncation", NULL, NULL,
-      "prompts are never cut; data.filter_overlong_prompts drops the long ones, or fails" },
+    { "data.truncation", "", NULL, PROMPTS },
     { "data.return_raw_chat", "", NULL, ENGINE },
     { "data.return_raw_input_ids", "", NULL, ENGINE },
     { "data.return_full_prompt", "", NULL, ENGINE },
@@ -157,7 +158,15 @@ const ares_config_alias train_aliases[] = {
     { "algorithm.kl_ctrl.horizon", "algorithm.kl_horizon", NULL, NULL },
     { "algorithm.kl_ctrl.target_kl", "algorithm.kl_target", NULL, NULL },
     { "algorithm.filter_groups.max_num_gen_batches", "trainer.max_try_make_batch", NULL, NULL },
+    { VERL "actor.ulysses_sequence_parallel_size", ACTOR "ulysses_size", NULL, NULL },
+    { VERL "ref.ulysses_sequence_parallel_size", "worker.ref.ulysses_size", NULL, NULL },
     { "custom_reward_function.*", NULL, NULL, PYTHON },
+    { "custom_reward_function.overlong_buffer.*", BUFFER "*", NULL, NULL },
+    { "reward_model.overlong_buffer.*", BUFFER "*", NULL, NULL },
+    { "reward_model.reward_kwargs.overlong_buffer_cfg.*", BUFFER "*", NULL, NULL },
+    { "reward_model.reward_kwargs.max_resp_len", BUFFER "max_resp_len", NULL, NULL },
+    { "reward_model.reward_manager", "", NULL, REWARDS },
+    { BUFFER "log", "", NULL, "reward/length_penalty is always logged" },
     { "trainer.total_training_steps", "trainer.max_steps", NULL, NULL },
     { "trainer.test_freq", "trainer.val_freq", NULL, NULL },
     { "trainer.default_local_dir", "trainer.run_dir", NULL, NULL },
@@ -188,7 +197,6 @@ const ares_config_alias train_aliases[] = {
     { "algorithm.valid_token_scope", ACTOR "valid_token_scope", NULL, NULL },
     { "algorithm.early_stop_imp_ratio", ACTOR "early_stop_imp_ratio", NULL, NULL },
     { "algorithm.entropy_bonus", ACTOR "entropy_coeff", NULL, NULL },
-    { "algorithm.calculate_entropy", "", NULL, "the exact entropy is always computed" },
     { "algorithm.dynamic_sampling.enable", "algorithm.filter_groups.enable", NULL, NULL },
     { "algorithm.gae_lambda", "algorithm.lam", NULL, NULL },
     { "algorithm.gen_batch_size", "data.mini_rollout_batch_size", NULL, NULL },
@@ -201,10 +209,14 @@ const ares_config_alias train_aliases[] = {
     { "reward.max_length", "worker.reward.max_length", NULL, NULL },
     { "reward.safe_length", "worker.reward.safe_length", NULL, NULL },
     { "reward.len_reward_penalty", "worker.reward.len_reward_penalty", NULL, NULL },
-    { "reward.overlong_buffer.*", NULL, NULL, OVERLONG },
-    { "reward_model.overlong_buffer.*", NULL, NULL, OVERLONG },
-    { "algorithm.n_minibatches", NULL, NULL,
-      "set worker.actor.global_batch_size, the prompts of an optimizer step" },
+    { "algorithm.overlong_buffer.*", BUFFER "*", NULL, NULL },
+    { "reward.overlong_buffer.*", BUFFER "*", NULL, NULL },
+    { "reward.correct", "worker.reward.correct", NULL, NULL },
+    { "reward.incorrect", "worker.reward.incorrect", NULL, NULL },
+    { "reward.scale", "worker.reward.scale", NULL, NULL },
+    { "reward.reward_scale", "worker.reward.scale", NULL, NULL },
+    { "algorithm.shuffle_rollout", ACTOR "shuffle", NULL, NULL },
+    { "algorithm.recompute_logprobs", ACTOR "recompute_log_probs", NULL, NULL },
     { "algorithm.sampling_params.temperature", "worker.rollout.temperature", NULL, NULL },
     { "algorithm.sampling_params.top_p", "worker.rollout.top_p", NULL, NULL },
     { "algorithm.sampling_params.top_k", "worker.rollout.top_k", NULL, NULL },

@@ -111,14 +111,14 @@ static int answer(ares_trainer *t, ares_arena *arena, draw *d, ares_metrics *m)
 
 /* ---------------------------------------------------------------- several ranks */
 /* bytes: of the header and all that follows */
-typedef struct wire_group { int64_t draw, row, place, bytes; float baseline; bool masked; } wire_group;
+typedef struct wire_group { int64_t draw, row, place, bytes; float baseline; bool masked, thinned; } wire_group;
 typedef struct wire_sample { int64_t text; int32_t n_tokens, finish; float score, accuracy; bool stopped, failed, marked, discarded; } wire_sample;
 
 static void put(ares_str *out, const void *data, size_t bytes) { ares_str_add(out, data, bytes); }
 
 static void write_group(const generate_group *g, int64_t n, int parts, ares_str *out)
 {
-    wire_group head = { g->draw, g->row->id, g->place, 0, g->baseline, g->masked };
+    wire_group head = { g->draw, g->row->id, g->place, 0, g->baseline, g->masked, g->thinned };
     size_t at = out->len;
     put(out, &head, sizeof head);
     for (int64_t i = 0; i < n; i++) {
@@ -152,7 +152,7 @@ static void read_group(const ares_trainer *t, const char *at, int64_t n, int par
     wire_group head;
     memcpy(&head, at, sizeof head);
     at += sizeof head;
-    *g = (generate_group){ .draw = head.draw, .row = ares_dataset_row(t->train, head.row), .baseline = head.baseline, .place = head.place, .masked = head.masked,
+    *g = (generate_group){ .draw = head.draw, .row = ares_dataset_row(t->train, head.row), .baseline = head.baseline, .place = head.place, .masked = head.masked, .thinned = head.thinned,
                   .samples = ares_arena_calloc(arena, (size_t)n, sizeof *g->samples) };
     for (int64_t i = 0; i < n; i++) {
         wire_sample w;
@@ -190,6 +190,7 @@ static int64_t work_of(const ares_trainer *t, const generate_group *g)
     int64_t prompt = g->row->prompt_len, shared = t->cfg->actor.share_prompts ? prompt : 0;
     int64_t tokens = shared, squares = shared * shared;
     for (int64_t i = 0; i < t->cfg->rollout.n; i++) {
+        if (g->thinned && g->samples[i].discarded) continue;
         int64_t length = prompt + ARES_MAX(g->samples[i].completion.n_tokens - 1, 0); /* the last token is not fed */
         tokens += length - shared;
         squares += length * length - shared * shared;
@@ -267,7 +268,8 @@ typedef struct row_numbers { double score, overall, accuracy, length, entropy; u
 typedef struct rounds {
     ares_resampling s;
     ares_filter_config of_draws, of_batch; /* the filters that see each draw, and the one that sees the batch */
-    bool looks;                  /* any filter is wanted */
+    bool looks;                  /* any filter is wanted, or answers are dropped */
+    bool drops;                  /* discarded answers leave the batch */
     ares_filter_counts counts;
     int64_t *kept, *dropped;     /* groups, numbered as they were drawn in the step */
     row_numbers *numbers;        /* [s.drawn * n], of all ranks, where filters look */
@@ -402,7 +404,8 @@ static void open_rounds(const ares_train_config *cfg, rounds *r)
     r->s.batch = r->same_prompt ? 0 : drawn == ARES_NULL_I64 ? r->s.target : drawn;
     r->s.max_resample = cfg->filter.max_resample != ARES_NULL_I64 ? cfg->filter.max_resample : limit > 0 ? limit - 1 : -1;
     ares_filter_stages(&cfg->filter, &r->of_draws, &r->of_batch);
-    r->looks = ares_filter_needs(&cfg->filter);
+    r->drops = strcmp(cfg->filter.over_length_action, "drop") == 0;
+    r->looks = r->drops || ares_filter_needs(&cfg->filter);
 }
 
 /* One draw is answered and judged; its groups join the collection. */
@@ -473,6 +476,32 @@ static int rank_batch(ares_trainer *t, rounds *r, ares_arena *arena, roster *b, 
     return ARES_OK;
 }
 
+static int64_t valid_answers(const rounds *r, int64_t id, int64_t n)
+{
+    int64_t valid = 0;
+    for (int64_t i = id * n; i < (id + 1) * n; i++) valid += r->numbers[i].valid;
+    return valid;
+}
+
+/* A group whose answers are all discarded is no part of a batch that they are dropped from. */
+static void drop_empty(const rounds *r, int64_t n, roster *b)
+{
+    int64_t count = b->count, taught = b->taught;
+    b->count = b->taught = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (i < taught && !valid_answers(r, b->ids[i], n)) continue;
+        b->taught += i < taught;
+        b->ids[b->count++] = b->ids[i];
+    }
+}
+
+/* Whether its discarded answers leave the group. Where answers are compared, one alone keeps them beside it, masked: it learns nothing. */
+static bool thins(const ares_trainer *t, const rounds *r, int64_t id)
+{
+    int64_t n = t->cfg->rollout.n, least = (t->adv->needs & ARES_NEEDS_GROUPS) && n > 1 ? 2 : 1;
+    return r->drops && valid_answers(r, id, n) >= least;
+}
+
 /* Every rank has as many groups as the others, and at least one: groups that are not in the batch join it masked. */
 static void complete(const rounds *r, int64_t ranks, ares_arena *arena, roster *b)
 {
@@ -490,13 +519,18 @@ static int settle(ares_trainer *t, rounds *r, collection *c, int64_t *count, are
     ARES_TRY(call_roll(t, r, c->arena, &b));
     ARES_TRY(rank_batch(t, r, c->arena, &b, m));
     if (ares_filter_needs(&r->of_batch)) ares_metrics_set(m, "rollout/empty_after_filter", b.taught == 0);
+    if (r->drops) drop_empty(r, t->cfg->rollout.n, &b);
     complete(r, ranks, c->arena, &b);
+    bool *masked = ares_arena_calloc(c->arena, (size_t)r->s.drawn + 1, sizeof *masked);
+    for (int64_t i = b.taught; i < b.count; i++) masked[b.ids[i]] = true;
+    if (t->cfg->actor.shuffle) ares_rng_shuffle(ares_rng_sub(ares_rng_root((uint64_t)t->cfg->rollout.seed, ARES_RNG_ORDER), (uint64_t)t->step, 0), b.ids, b.count);
     for (int64_t i = 0; i < r->s.drawn; i++) place[i] = -1;
     for (int64_t i = 0; i < b.count; i++) place[b.ids[i]] = i;
     for (int64_t g = 0; g < c->count; g++) {
         generate_group group = c->items[g];
+        group.masked = masked[group.place];
+        group.thinned = !group.masked && thins(t, r, group.place);
         group.place = place[group.place];
-        group.masked = group.place >= b.taught;
         if (group.place >= 0) c->items[placed++] = group;
     }
     c->count = placed;
@@ -511,7 +545,7 @@ static void report(const ares_train_config *cfg, const rounds *r, int64_t count,
     static const char *const reasons[] = { "all_correct", "all_wrong" };
     const ares_resampling *s = &r->s;
     char name[64], as[64];
-    ares_filter_report(&r->counts, m);
+    if (ares_filter_needs(&cfg->filter)) ares_filter_report(&r->counts, m);
     ares_metrics_set(m, "filter/tries", (double)s->rounds);
     ares_metrics_set(m, "filter/generated_groups", (double)s->drawn);
     ares_metrics_set(m, "filter/kept_groups", (double)(r->looks ? r->counts.kept : s->drawn));

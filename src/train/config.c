@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "controls.h"
+#include "dapo.h"
 #include "published.h"
 #include "triggers.h"
 
@@ -27,6 +28,7 @@ void ares_train_config_declare(ares_config *cfg, ares_train_config *out)
     ares_config_add_options(cfg, "worker.reward", ares_reward_options, &out->reward);
     ares_config_add_options(cfg, "trainer", trainer_options, &out->trainer);
     published_declare(cfg, out);
+    dapo_declare(cfg, out);
     controls_declare(cfg, out);
     int n;
     const char *const *names = ares_adv_names(&n);

@@ -82,6 +82,7 @@ void generate_fill(ares_batch *b, const generate_group *groups, int64_t count, i
         ares_batch_begin_group(b);
         for (int64_t i = 0; i < n; i++) {
             const generate_sample *s = &p->samples[i];
+            if (p->thinned && s->discarded) continue;
             ares_sample row = { .draw = p->draw, .index = (int32_t)i, .row = p->row, .prompt = p->row->prompt, .prompt_len = p->row->prompt_len, .response = s->item.in.response,
                                 .stopped = s->item.in.stopped, .token_exact = true, .weight_version = version, .score = s->item.score, .accuracy = s->item.accuracy,
                                 .reward_parts = s->item.parts, .baseline = p->baseline };
@@ -95,15 +96,17 @@ void generate_fill(ares_batch *b, const generate_group *groups, int64_t count, i
     ARES_PUT(b, entropies_1);
     bool marked = b->rows && groups[0].samples[0].hwe_candidates;
     if (marked) ARES_PUT(b, hwe_candidates);
-    for (int64_t r = 0; r < b->rows; r++) {
-        const generate_sample *s = &groups[r / n].samples[r % n];
+    for (int64_t i = 0, r = 0; i < count * n; i++) {
+        const generate_group *p = &groups[i / n];
+        const generate_sample *s = &p->samples[i % n];
         const ares_completion *k = &s->completion;
-        size_t at = (size_t)b->row_start[r], length = (size_t)k->n_tokens;
+        if (p->thinned && s->discarded) continue;
+        size_t at = (size_t)b->row_start[r++], length = (size_t)k->n_tokens;
         memcpy(b->responses + at, k->ids, length * sizeof *k->ids);
         memcpy(b->rollout_log_probs + at, k->log_probs, length * sizeof *k->log_probs);
         memcpy(b->entropies + at, k->entropies, length * sizeof *k->entropies);
         memcpy(b->entropies_1 + at, k->entropies_1, length * sizeof *k->entropies_1);
-        memset(b->response_mask + at, !s->discarded && !groups[r / n].masked, length);
+        memset(b->response_mask + at, !s->discarded && !p->masked, length);
         if (marked) memcpy(b->hwe_candidates + at, s->hwe_candidates, length);
     }
 }

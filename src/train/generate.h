@@ -33,6 +33,7 @@ typedef struct generate_group {
     float baseline;                    /* score of the greedy answer */
     int64_t place;                     /* among the groups drawn in the step, then in the batch */
     bool masked;                       /* fills the batch and teaches nothing */
+    bool thinned;                      /* discarded answers have no row */
 } generate_group;
 /* Groups as rows of an empty batch, with the columns that rollout owns. */
 void generate_fill(ares_batch *b, const generate_group *groups, int64_t count, int64_t n, int64_t version);

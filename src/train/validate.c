@@ -11,6 +11,7 @@
     X(f64, temperature, "temperature", "null", "[0,)", "null: as in training")                              \
     X(f64, top_p, "top_p", "null", "(0,1]", "null: as in training")                                         \
     X(i64, top_k, "top_k", "null", "-1|[1,)", "null: as in training")                                       \
+    X(flag, do_sample, "do_sample", "true", "", "false: greedy")                                            \
     X(i64, max_new_tokens, "max_new_tokens", "null", "[1,)", "null: data.max_response_length")
 ARES_OPTION_STRUCT(val_options, VAL_OPTIONS);
 static ARES_OPTION_TABLE(val_option_table, val_options, VAL_OPTIONS)
@@ -98,6 +99,7 @@ void ares_train_validation_sampling(ares_config *cfg, const ares_train_config *c
     ares_config_bind(cfg, "worker.rollout.val_override_config", val_option_table, &o);
     generate_sampling(c, s);
     if (!ares_is_null_f64(o.temperature)) s->temperature = (float)o.temperature;
+    if (!o.do_sample) s->temperature = 0;
     if (!ares_is_null_f64(o.top_p)) s->top_p = (float)o.top_p;
     if (o.top_k != ARES_NULL_I64) s->top_k = (int32_t)o.top_k;
     if (o.max_new_tokens != ARES_NULL_I64) s->max_new_tokens = (int32_t)ARES_MIN(o.max_new_tokens, c->data.max_response_length);

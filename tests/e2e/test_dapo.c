@@ -108,6 +108,57 @@ TEST(longer_answers_than_the_maximum_teach_nothing)
     CHECK_EQ(e2e_metric("all", 1, "actor/empty_minibatches"), 1);
 }
 
+/* Dropped or masked, an answer that is too long teaches the same: nothing. */
+TEST(dropped_answers_are_no_rows_of_the_batch)
+{
+    CHECK_EQ(runs("mask", "", 1, RANDOM " algorithm.adv_estimator=reinforce_plus_plus algorithm.max_length=11"), 0);
+    CHECK_EQ(runs("drop", "", 1, RANDOM " algorithm.adv_estimator=reinforce_plus_plus algorithm.max_length=11 algorithm.over_length_action=drop"), 0);
+    double norm = e2e_metric("mask", 1, "actor/grad_norm");
+    CHECK(norm > 0);
+    CHECK_NEAR(e2e_metric("drop", 1, "actor/grad_norm"), norm, 1e-6 * norm);
+    CHECK_EQ(e2e_metric("drop", 1, "dapo/discarded_frac"), e2e_metric("mask", 1, "dapo/discarded_frac"));
+    CHECK(e2e_metric("drop", 1, "response_length/max") <= 11);
+    CHECK(e2e_metric("drop", 1, "dapo/discarded_frac") > 0);
+    int rows = (int)(16 * (1 - e2e_metric("mask", 1, "dapo/discarded_frac")) + 0.5);
+    CHECK_EQ(test_shell(NULL, "test $(cat '%s' | wc -l) = %d", test_file("drop/rollouts/step_000001.jsonl"), rows), 0);
+    /* One answer left in a group is compared with nothing, and none left is no group; no group left is no update. */
+    for (int most = 2; most <= 8; most += 3) {
+        char words[500];
+        snprintf(words, sizeof words, RANDOM " algorithm.max_length=%d", most);
+        CHECK_EQ(runs("mask2", "", 1, words), 0);
+        snprintf(words, sizeof words, RANDOM " algorithm.max_length=%d algorithm.over_length_action=drop", most);
+        CHECK_EQ(runs("few", "", 1, words), 0);
+        norm = e2e_metric("mask2", 1, "actor/grad_norm");
+        CHECK_NEAR(e2e_metric("few", 1, "actor/grad_norm"), norm, 1e-6 * norm);
+        CHECK_EQ(test_shell(NULL, "rm -r '%s' '%s'", test_file("few"), test_file("mask2")), 0);
+    }
+    CHECK_EQ(runs("none", "", 1, RANDOM " algorithm.max_length=1 worker.rollout.stop=[] algorithm.over_length_action=drop"), 0);
+    CHECK_EQ(e2e_metric("none", 1, "actor/empty_minibatches"), 1);
+    CHECK_EQ(runs("gae", "", 1, RANDOM " algorithm.max_length=8 algorithm.over_length_action=drop algorithm.adv_estimator=gae"), 0);
+    CHECK_EQ(runs("ranked", "", 1, DAPO " algorithm.max_resample=1 algorithm.max_length=8 algorithm.over_length_action=drop worker.rollout.rollout_filter_value=0.9"), 0);
+}
+
+/* What is learnt from the groups is the same; which of them make a mini-batch is not. */
+TEST(mini_batches_are_cut_from_a_random_order)
+{
+    CHECK_EQ(runs("plain", "", 4, RANDOM " worker.actor.global_batch_size=1 worker.actor.optim.lr=0"), 0);
+    CHECK_EQ(runs("shuffled", "", 4, RANDOM " worker.actor.global_batch_size=1 worker.actor.optim.lr=0 algorithm.shuffle_rollout=true"), 0);
+    CHECK_EQ(runs("again", "", 4, RANDOM " worker.actor.global_batch_size=1 worker.actor.optim.lr=0 actor_rollout_ref.actor.shuffle=true trainer.threads=1"), 0);
+    CHECK(same_rollouts("plain", "shuffled", 4));
+    CHECK(test_shell(NULL, "cmp -s '%s' '%s'", test_file("plain/rollouts/step_000004.jsonl"), test_file("shuffled/rollouts/step_000004.jsonl")) != 0);
+    CHECK(e2e_same_runs("shuffled", "again", 4));
+    CHECK_EQ(runs("moves", "", 4, RANDOM " worker.actor.global_batch_size=1"), 0);
+    CHECK_EQ(runs("otherwise", "", 4, RANDOM " worker.actor.global_batch_size=1 worker.actor.shuffle=true"), 0);
+    CHECK(e2e_metric("moves", 4, "actor/grad_norm") != e2e_metric("otherwise", 4, "actor/grad_norm"));
+}
+
+TEST(recomputed_log_probs_are_those_of_the_rollout)
+{
+    CHECK_EQ(runs("rollout", "", 2, RANDOM " worker.actor.global_batch_size=1"), 0);
+    CHECK_EQ(runs("trainer", "", 2, RANDOM " worker.actor.global_batch_size=1 algorithm.recompute_logprobs=true"), 0);
+    CHECK(e2e_same_runs("rollout", "trainer", 2));
+}
+
 TEST(the_keys_of_length_shape_the_reward)
 {
     CHECK_EQ(runs("run", "", 1, RANDOM " algorithm.safe_length=6 algorithm.max_length=12 reward.len_reward_penalty=0.5"), 0);
@@ -117,11 +168,10 @@ TEST(the_keys_of_length_shape_the_reward)
     CHECK_EQ(e2e_metric("entry", 1, "reward/length_penalty"), penalty);
     CHECK_EQ(e2e_metric("entry", 1, "reward/overall"), e2e_metric("run", 1, "reward/overall"));
     ares_str out = { 0 };
-    CHECK_EQ(e2e_program(&out, "--check --config '%s' algorithm.safe_length=12 algorithm.max_length=12 algorithm.over_length_action=drop", e2e_train_words("bad")), 2);
+    CHECK_EQ(e2e_program(&out, "--check --config '%s' algorithm.safe_length=12 algorithm.max_length=12", e2e_train_words("bad")), 2);
     CHECK_CONTAINS(out.data, "worker.reward.safe_length = 12 (written algorithm.safe_length): not below max_length = 12");
-    CHECK_CONTAINS(out.data, "set mask, from which the same is learnt");
-    CHECK_EQ(e2e_program(&out, "--check --config '%s' reward.overlong_buffer.len=4", e2e_train_words("bad")), 2);
-    CHECK_CONTAINS(out.data, "{name: overlong, max_response_length: <tokens>");
+    CHECK_EQ(runs("buffer", "", 1, RANDOM " reward.overlong_buffer.enable=true reward.overlong_buffer.len=6 reward.overlong_buffer.penalty_factor=0.5"), 0);
+    CHECK_EQ(e2e_metric("buffer", 1, "reward/length_penalty"), penalty);
     ares_str_fini(&out);
 }
 
@@ -207,6 +257,7 @@ static void resumes(const char *options, int steps)
 }
 
 TEST(a_run_of_the_same_prompts_goes_on_bit_for_bit) { resumes(DAPO " algorithm.dynamic_sampling.mode=same_prompt algorithm.max_resample=3 algorithm.mask_truncated=true", 40); }
+TEST(a_shuffled_run_that_drops_goes_on_bit_for_bit) { resumes(DAPO " worker.actor.shuffle=true worker.actor.global_batch_size=2 algorithm.max_resample=3 algorithm.max_length=8 algorithm.over_length_action=drop", 40); }
 TEST(a_run_that_draws_what_is_missing_goes_on_bit_for_bit) { resumes(DAPO " algorithm.gen_batch_size=0 algorithm.max_resample=3 algorithm.max_length=8", 40); }
 
 TEST_MPI(two_ranks_resample_as_one)
@@ -215,6 +266,8 @@ TEST_MPI(two_ranks_resample_as_one)
         DAPO " algorithm.gen_batch_size=0 algorithm.max_resample=-1",
         DAPO " algorithm.gen_batch_size=2 algorithm.max_resample=1 algorithm.max_length=8",
         DAPO " algorithm.dynamic_sampling.mode=same_prompt algorithm.max_resample=2 algorithm.mask_truncated=true",
+        RANDOM " worker.actor.shuffle=true worker.actor.global_batch_size=2 worker.actor.optim.lr=0 algorithm.filter_groups.enable=true algorithm.filter_groups.metric=score algorithm.max_resample=2",
+        RANDOM " algorithm.max_length=8 algorithm.over_length_action=drop worker.actor.shuffle=true",
     };
     static const char *const same[] = { "filter/tries", "dapo/groups_kept", "dapo/batch_fill", "reward/overall", "response_length/mean" };
     if (test_shell(NULL, "command -v mpirun && ldd '%s' | grep libmpi", test_program()) != 0) SKIP("built without MPI, or no mpirun here");

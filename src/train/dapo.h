@@ -1,0 +1,7 @@
+#ifndef ARES_TRAIN_DAPO_H
+#define ARES_TRAIN_DAPO_H
+
+#include "ares/train.h"
+
+void dapo_declare(ares_config *cfg, ares_train_config *out); /* its options, and their translation */
+#endif

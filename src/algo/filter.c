@@ -66,11 +66,13 @@ static const double *valid_rows(ares_arena *arena, const double *x, const uint8_
 static ares_groups without_discarded(ares_arena *arena, const ares_groups *g, int64_t *which)
 {
     ares_groups out = *g;
-    int64_t rows = g->groups ? g->group_start[g->groups] : 0, *start = ares_arena_calloc(arena, (size_t)g->groups + 1, sizeof *start);
+    int64_t rows = g->groups ? g->group_start[g->groups] : 0,
+            *start = ares_arena_calloc(arena, (size_t)g->groups + 1, sizeof *start);
     const char **source = ares_arena_calloc(arena, (size_t)g->groups + 1, sizeof *source);
     double *cap = ares_arena_calloc(arena, (size_t)g->groups + 1, sizeof *cap);
     const double **columns[] = { &out.score, &out.overall, &out.accuracy, &out.length, &out.entropy };
-    for (int i = 0; i < ARES_COUNT(columns); i++) *columns[i] = valid_rows(arena, *columns[i], g->valid, rows);
+    for (int i = 0; i < ARES_COUNT(columns); i++)
+        *columns[i] = valid_rows(arena, *columns[i], g->valid, rows);
     out.groups = 0;
     for (int64_t i = 0; i < g->groups; i++) {
         int64_t n = 0, at = out.groups;
@@ -92,7 +94,8 @@ int ares_filter_groups(const ares_filter_config *cfg, const ares_groups *g, ares
 {
     for (int64_t i = 0; i < g->groups; i++) {
         v[i] = (ares_verdict){ .keep = true };
-        if (g->group_start[i + 1] <= g->group_start[i]) return ares_fail(ARES_ESTATE, "filter: group %lld has no row", (long long)i);
+        if (g->group_start[i + 1] <= g->group_start[i])
+            return ares_fail(ARES_ESTATE, "filter: group %lld has no row", (long long)i);
     }
     if (!g->valid || !ares_filter_needs(cfg)) return select_groups(cfg, g, v);
     for (int64_t i = 0; i < g->groups; i++) v[i] = (ares_verdict){ .keep = false, .reason = "all_discarded" };
@@ -116,7 +119,8 @@ static bool replaces(const ares_filter_config *cfg) /* whether a filter besides 
     return false;
 }
 
-void ares_filter_stages(const ares_filter_config *cfg, ares_filter_config *of_draws, ares_filter_config *of_batch)
+void ares_filter_stages(const ares_filter_config *cfg, ares_filter_config *of_draws,
+                        ares_filter_config *of_batch)
 {
     bool draws_again = cfg->max_resample != ARES_NULL_I64 && cfg->max_resample != 0;
     *of_draws = *of_batch = *cfg;
@@ -139,7 +143,8 @@ void ares_filter_count(const ares_groups *g, const ares_verdict *v, ares_filter_
         char name[160];
         c->kept += v[i].keep;
         int64_t first = g->group_start[i], n = g->group_start[i + 1] - first;
-        c->zero += g->score && !ares_group_spread(g->score + first, g->valid ? g->valid + first : NULL, n, 1e-10);
+        c->zero +=
+            g->score && !ares_group_spread(g->score + first, g->valid ? g->valid + first : NULL, n, 1e-10);
         if (v[i].keep || !v[i].reason[0]) continue;
         (void)snprintf(name, sizeof name, "rollout/dynamic_filter/drop_%s", v[i].reason);
         ares_metrics_add(m, name, 1);
@@ -165,7 +170,8 @@ void ares_filter_check(ares_config *cfg, const ares_filter_config *f, int64_t n)
     ares_filter_stages(f, &of_draws, &of_batch);
     if (strcmp(f->resample_mode, "same_prompt") == 0 && (ares_filter_needs(&of_draws) & ARES_FILTER_RANKS))
         ares_config_fault(cfg, "algorithm.dynamic_sampling.mode",
-                          "rollout_filter_* compares the groups of a draw with each other; set new_prompts, or max_resample: 0");
+                          "rollout_filter_* compares the groups of a draw with each other; set new_prompts, "
+                          "or max_resample: 0");
     if (strcmp(f->dynamic_sampling, "nonzero_std") == 0 && n < 2)
         ares_config_fault(cfg, "algorithm.dynamic_sampling_filter", "one answer has no deviation; set worker.rollout.n to 2 or more");
     if (f->keep_when_insufficient && strcmp(f->dynamic_sampling, "nonzero_std") != 0)

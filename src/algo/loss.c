@@ -14,7 +14,8 @@
 LOSS_LIST(DECLARE)
 static const ares_loss *const table[] = { LOSS_LIST(ENTRY) };
 /* In the order of the list; other trainers' words behind '='. */
-static const char *const words[] = { "default=ppo=vanilla", "dapo=actor", "gspo", "gspo_token", "cispo", "gmpo=geo_mean", "sapo", "clip_cov", "kl_cov", "vapor" };
+static const char *const words[] = { "default=ppo=vanilla", "dapo=actor", "gspo",     "gspo_token", "cispo",
+                                     "gmpo=geo_mean",       "sapo",       "clip_cov", "kl_cov",     "vapor" };
 
 const char *const *ares_loss_names(int *n)
 {

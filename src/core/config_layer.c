@@ -64,12 +64,13 @@ static bool same_value(const config_node *a, const config_node *b)
 {
     if (a->kind != CONFIG_SCALAR || b->kind != CONFIG_SCALAR) return false;
     config_value x = config_value_of(a), y = config_value_of(b);
-    bool numbers = (x.type == CONFIG_INT || x.type == CONFIG_FLOAT) && (y.type == CONFIG_INT || y.type == CONFIG_FLOAT);
+    bool numbers =
+        (x.type == CONFIG_INT || x.type == CONFIG_FLOAT) && (y.type == CONFIG_INT || y.type == CONFIG_FLOAT);
     if (x.type == CONFIG_BOOL && y.type == CONFIG_BOOL) return x.boolean == y.boolean;
     return numbers ? x.number == y.number : strcmp(a->text, b->text) == 0;
 }
 
-/* One thing in two spellings, in one file or on one command line: they must agree, for neither comes after the other. */
+/* Two spellings in one file, or on one command line, must agree, for neither comes after the other. */
 static void set_option(ares_config *cfg, const config_found *f, config_node *node)
 {
     config_node *old = config_walk(cfg->root, f->path);
@@ -84,7 +85,8 @@ static void set_option(ares_config *cfg, const config_found *f, config_node *nod
         config_note_fault(cfg, node, "%s: set twice in this file (first in line %d%s%s); keep one", f->path,
                           old->line, old->written ? " as " : "", old->written ? old->written : "");
     else if (together && respelled)
-        config_value_fault(cfg, node, f->path, "set as %s too, to another value; both are one option, so keep one", was);
+        config_value_fault(cfg, node, f->path,
+                           "set as %s too, to another value; both are one option, so keep one", was);
     else merge(old, node);
 }
 

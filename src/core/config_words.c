@@ -24,14 +24,19 @@ static int order(const ares_config *cfg, const char *a, const char *b)
 }
 
 bool ares_config_later(const ares_config *cfg, const char *a, const char *b) { return order(cfg, a, b) > 0; }
-bool ares_config_together(const ares_config *cfg, const char *a, const char *b) { return order(cfg, a, b) == 0; }
+bool ares_config_together(const ares_config *cfg, const char *a, const char *b)
+{
+    return order(cfg, a, b) == 0;
+}
 
 static config_node *put(ares_config *cfg, const char *path, const char *value)
 {
     const config_option *o = config_option_at(cfg, path);
     const char *error;
     ARES_ASSERT(o);
-    config_node *node = config_yaml_value(cfg, o->option->type, ares_arena_printf(&cfg->arena, "%s", value), &error), *old = config_walk(cfg->root, path);
+    config_node *node = config_yaml_value(cfg, o->option->type, ares_arena_printf(&cfg->arena, "%s", value),
+                                          &error),
+                *old = config_walk(cfg->root, path);
     ARES_ASSERT(!error);
     if (!node || !old) return NULL;
     config_node_stamp(node, 0, 0, NULL);

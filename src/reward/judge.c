@@ -156,7 +156,12 @@ static void open_set(ares_config *cfg, const char *path, auto_options *o)
     ares_str_fini(&where);
 }
 
-const ares_verifier ares_verifier_auto = { "auto", "hands the row to the verifier that its rm_type (or metadata.rm_type) or data_source names", auto_table, sizeof(auto_options), NULL, dispatch, NULL };
+const ares_verifier ares_verifier_auto = {
+    "auto",     "hands the row to the verifier that its rm_type (or metadata.rm_type) or data_source names",
+    auto_table, sizeof(auto_options),
+    NULL,       dispatch,
+    NULL
+};
 
 /* ---------------------------------------------------------------- judges */
 int ares_judge_new(const char *name, ares_judge **out)

@@ -174,8 +174,10 @@ static void open_length(ares_config *cfg, const ares_reward_config *rc, entry *e
     if (o->safe_length >= o->max_length)
         ares_config_fault(cfg, "worker.reward.safe_length", "not below max_length = %lld; between the two the penalty grows", (long long)o->max_length);
     if (twice)
-        ares_config_fault(cfg, rc->reward_function ? "worker.reward.reward_function" : "worker.reward.rewards",
-                          "worker.reward.safe_length and len_reward_penalty add {name: length} themselves; leave the penalty of length here out, or them");
+        ares_config_fault(cfg,
+                          rc->reward_function ? "worker.reward.reward_function" : "worker.reward.rewards",
+                          "worker.reward.safe_length and len_reward_penalty add {name: length} themselves; "
+                          "leave the penalty of length here out, or them");
 }
 
 static bool of_length(const entry *e)
@@ -196,8 +198,10 @@ static void find_limit(ares_config *cfg, ares_reward *r)
         else snprintf(path, sizeof path, "worker.reward.rewards.%d", i);
         if (r->max_length == ARES_NULL_I64) memcpy(first, path, sizeof first);
         else if (r->max_length != limit)
-            ares_config_fault(cfg, path, "ends at %lld tokens, and %s at %lld; there is one limit of length, so give both the same", (long long)limit,
-                              first, (long long)r->max_length);
+            ares_config_fault(
+                cfg, path,
+                "ends at %lld tokens, and %s at %lld; there is one limit of length, so give both the same",
+                (long long)limit, first, (long long)r->max_length);
         if (r->max_length == ARES_NULL_I64) r->max_length = limit;
     }
 }
@@ -378,12 +382,14 @@ static void hear(const entry *e, const reward_call *call, verdict *v)
     if (call->failed) v->why = ares_strdup(call->why);
 }
 
-/* worker.reward.correct, incorrect and scale: what right and wrong are worth; a penalty of length stays as it is (dapo.md 2.1). */
+/* worker.reward.correct, incorrect and scale (DAPO). A penalty of length stays as it is. */
 static void set_worth(const ares_reward_config *c, verdict *v)
 {
-    bool correct = !ares_is_null_f64(c->correct), incorrect = !ares_is_null_f64(c->incorrect), scale = !ares_is_null_f64(c->scale);
+    bool correct = !ares_is_null_f64(c->correct), incorrect = !ares_is_null_f64(c->incorrect),
+         scale = !ares_is_null_f64(c->scale);
     if ((!correct && !incorrect && !scale) || v->why || isnan(v->accuracy)) return;
-    double worth = v->accuracy > 0.5 ? (correct ? c->correct : 1.0) : (incorrect ? c->incorrect : -1.0), penalty = v->score - v->plain;
+    double worth = v->accuracy > 0.5 ? (correct ? c->correct : 1.0) : (incorrect ? c->incorrect : -1.0),
+           penalty = v->score - v->plain;
     v->plain = worth * (scale ? c->scale : 1.0);
     v->score = v->plain + penalty;
 }
@@ -411,7 +417,8 @@ static void add_up(ares_reward *r, job *j, int64_t *told)
         score += e->o.weight * (double)item->parts[i];
         unshaped += e->o.weight * (v->why ? failure_score : v->plain);
     }
-    if (!item->in.stopped && !ares_is_null_f64(r->cfg.unfinished_score)) score = unshaped = r->cfg.unfinished_score;
+    if (!item->in.stopped && !ares_is_null_f64(r->cfg.unfinished_score))
+        score = unshaped = r->cfg.unfinished_score;
     item->score = (float)score;
     item->unshaped = (float)unshaped;
     tally_add(r->tally, TALLY_MEAN, no_answer, 1, "reward/extract_fail_rate");

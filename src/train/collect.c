@@ -101,7 +101,8 @@ static int answer(ares_trainer *t, ares_arena *arena, draw *d, ares_metrics *m)
     generate_keep(d->samples, d->count * job.n, arena);
     for (int64_t i = 0; i < d->count * job.n; i++) {
         generate_sample *s = &d->samples[i];
-        s->discarded = ares_answer_discarded(&t->cfg->filter, s->completion.n_tokens, ares_reward_max_length(t->reward), s->item.in.stopped);
+        s->discarded = ares_answer_discarded(&t->cfg->filter, s->completion.n_tokens,
+                                             ares_reward_max_length(t->reward), s->item.in.stopped);
     }
     if (!(t->adv->needs & ARES_NEEDS_BASELINE)) return ARES_OK;
     sampling.temperature = 0;
@@ -152,7 +153,8 @@ static void read_group(const ares_trainer *t, const char *at, int64_t n, int par
     wire_group head;
     memcpy(&head, at, sizeof head);
     at += sizeof head;
-    *g = (generate_group){ .draw = head.draw, .row = ares_dataset_row(t->train, head.row), .baseline = head.baseline, .place = head.place, .masked = head.masked, .thinned = head.thinned,
+    *g = (generate_group){ .draw = head.draw, .row = ares_dataset_row(t->train, head.row), .baseline = head.baseline, .place = head.place, .masked = head.masked,
+                           .thinned = head.thinned,
                   .samples = ares_arena_calloc(arena, (size_t)n, sizeof *g->samples) };
     for (int64_t i = 0; i < n; i++) {
         wire_sample w;
@@ -267,7 +269,8 @@ typedef struct row_numbers { double score, overall, accuracy, length, entropy; u
 
 typedef struct rounds {
     ares_resampling s;
-    ares_filter_config of_draws, of_batch; /* the filters that see each draw, and the one that sees the batch */
+    ares_filter_config of_draws,
+        of_batch;                /* the filters that see each draw, and the one that sees the batch */
     bool looks;                  /* any filter is wanted, or answers are dropped */
     bool drops;                  /* discarded answers leave the batch */
     ares_filter_counts counts;
@@ -275,7 +278,7 @@ typedef struct rounds {
     row_numbers *numbers;        /* [s.drawn * n], of all ranks, where filters look */
     int64_t *rows;               /* [s.drawn]: rows of the data set */
     bool same_prompt;
-    double right[2];             /* of all answers of this rank that were judged right or wrong: sum and number */
+    double right[2]; /* of all answers of this rank that were judged right or wrong: sum and number */
     double tokens;               /* of all answers of this rank, greedy baselines included */
 } rounds;
 
@@ -286,8 +289,11 @@ static void numbers_of(const draw *d, int64_t n, row_numbers *out)
         const generate_sample *s = &d->samples[r];
         double entropy = 0;
         for (int32_t i = 0; i < s->completion.n_tokens; i++) entropy += (double)s->completion.entropies_1[i];
-        out[r] = (row_numbers){ .score = (double)s->item.unshaped, .overall = (double)s->item.score, .accuracy = (double)s->item.accuracy,
-                                .length = s->completion.n_tokens, .valid = !s->discarded,
+        out[r] = (row_numbers){ .score = (double)s->item.unshaped,
+                                .overall = (double)s->item.score,
+                                .accuracy = (double)s->item.accuracy,
+                                .length = s->completion.n_tokens,
+                                .valid = !s->discarded,
                                 .entropy = s->completion.n_tokens ? entropy / s->completion.n_tokens : 0 };
     }
 }
@@ -341,13 +347,15 @@ static int gather_numbers(ares_trainer *t, rounds *r, const draw *d, ares_arena 
     memcpy(r->rows + drawn, d->ids, (size_t)d->total * sizeof *r->rows);
     size_t group = (size_t)n * sizeof *mine, at = 0;
     for (int64_t rank = 0; rank < ranks; rank++)
-        for (int64_t g = rank; g < d->total; g += ranks, at += group) memcpy(r->numbers + (drawn + g) * n, all.data + at, group);
+        for (int64_t g = rank; g < d->total; g += ranks, at += group)
+            memcpy(r->numbers + (drawn + g) * n, all.data + at, group);
     ares_str_fini(&all);
     return ARES_OK;
 }
 
 /* The groups of these numbers, as filters take them. */
-static ares_groups view_of(const ares_trainer *t, const rounds *r, const int64_t *ids, int64_t groups, ares_arena *arena)
+static ares_groups view_of(const ares_trainer *t, const rounds *r, const int64_t *ids, int64_t groups,
+                           ares_arena *arena)
 {
     int64_t n = t->cfg->rollout.n, rows = groups * n;
     double *x = ares_arena_calloc(arena, (size_t)rows * 5 + 1, sizeof *x);
@@ -364,12 +372,20 @@ static ares_groups view_of(const ares_trainer *t, const rounds *r, const int64_t
         start[g + 1] = (g + 1) * n;
         source[g] = ares_dataset_row(t->train, r->rows[ids[g]])->data_source;
     }
-    return (ares_groups){ .groups = groups, .group_start = start, .score = x, .overall = x + rows, .accuracy = x + 2 * rows, .length = x + 3 * rows,
-                          .entropy = x + 4 * rows, .valid = valid, .source = source };
+    return (ares_groups){ .groups = groups,
+                          .group_start = start,
+                          .score = x,
+                          .overall = x + rows,
+                          .accuracy = x + 2 * rows,
+                          .length = x + 3 * rows,
+                          .entropy = x + 4 * rows,
+                          .valid = valid,
+                          .source = source };
 }
 
-/* Which groups of a draw stay, of all ranks: filters see all of them, in the order of the draw, and decide alike on every rank. */
-static int keep_groups(ares_trainer *t, rounds *r, const draw *d, ares_arena *arena, bool *keep, ares_metrics *m)
+/* Which groups of a draw stay. Filters see those of all ranks, in the order of the draw, and decide alike. */
+static int keep_groups(ares_trainer *t, rounds *r, const draw *d, ares_arena *arena, bool *keep,
+                       ares_metrics *m)
 {
     memset(keep, 1, (size_t)d->total);
     if (!r->looks) return ARES_OK;
@@ -436,21 +452,24 @@ static int draw_round(ares_trainer *t, rounds *r, int64_t size, draw *d, bool **
 }
 
 /* ---------------------------------------------------------------- the batch */
-/* Groups of the batch by their numbers, in its order: the first `taught` of them teach, the rest fill it and are masked. */
+/* The batch, as numbers of groups in its order: the first `taught` teach, the rest fill it and are masked. */
 typedef struct roster { int64_t *ids, count, taught; } roster;
 
-/* What the draws have given. A batch that stays smaller is cut to a multiple of the ranks, unless nothing would be left. */
+/* What the draws have given. A smaller batch is cut to a multiple of the ranks, unless nothing would be left. */
 static int call_roll(const ares_trainer *t, const rounds *r, ares_arena *arena, roster *out)
 {
     const char *action = ares_filter_on_exhausted(&t->cfg->filter), *outcome;
     int64_t ranks = ares_world_size(t->world), missing = r->s.target - r->s.kept;
     bool ranked = ares_filter_needs(&r->of_batch);
     /* Answered again, a prompt is among the dropped more than once: its last answers count. */
-    const int64_t *dropped = r->dropped + (r->same_prompt && missing > 0 ? ares_resampling_dropped(&r->s) - missing : 0);
+    const int64_t *dropped =
+        r->dropped + (r->same_prompt && missing > 0 ? ares_resampling_dropped(&r->s) - missing : 0);
     out->ids = longer(arena, NULL, 0, r->s.drawn + r->s.target, sizeof *out->ids);
-    ARES_TRY(ares_resampling_finish(&r->s, action, ranked ? 1 : ranks, r->kept, dropped, out->ids, &out->count, &out->taught, &outcome));
+    ARES_TRY(ares_resampling_finish(&r->s, action, ranked ? 1 : ranks, r->kept, dropped, out->ids,
+                                    &out->count, &out->taught, &outcome));
     if (out->count >= ranks) return ARES_OK;
-    return ares_resampling_finish(&r->s, action, 1, r->kept, dropped, out->ids, &out->count, &out->taught, &outcome);
+    return ares_resampling_finish(&r->s, action, 1, r->kept, dropped, out->ids, &out->count, &out->taught,
+                                  &outcome);
 }
 
 /* RAGEN's ranking of the groups that teach. Those it drops are gone, or masked where that is asked for. */
@@ -464,10 +483,13 @@ static int rank_batch(ares_trainer *t, rounds *r, ares_arena *arena, roster *b, 
     ares_filter_counts counts = { 0 };
     ARES_TRY(ares_filter_groups(&r->of_batch, &view, verdict));
     ares_filter_count(&view, verdict, &counts, m);
-    int64_t dropped = counts.groups - counts.kept, kept = 0, n = counts.kept, *ids = longer(arena, NULL, 0, b->count, sizeof *ids);
+    int64_t dropped = counts.groups - counts.kept, kept = 0, n = counts.kept,
+            *ids = longer(arena, NULL, 0, b->count, sizeof *ids);
     r->counts.kept -= dropped;
     if (alone && dropped && strcmp(action, "error") == 0)
-        return ares_fail(ARES_ELIMIT, "filter: the ranking keeps %lld of the %lld groups of the batch; widen it, or set algorithm.on_exhausted to fill_masked or smaller_batch",
+        return ares_fail(ARES_ELIMIT,
+                         "filter: the ranking keeps %lld of the %lld groups of the batch; widen it, or set "
+                         "algorithm.on_exhausted to fill_masked or smaller_batch",
                          (long long)counts.kept, (long long)counts.groups);
     for (int64_t i = 0; i < b->taught; i++) ids[verdict[i].keep ? kept++ : n++] = b->ids[i];
     memcpy(b->ids, ids, (size_t)b->taught * sizeof *ids);
@@ -495,7 +517,8 @@ static void drop_empty(const rounds *r, int64_t n, roster *b)
     }
 }
 
-/* Whether its discarded answers leave the group. Where answers are compared, one alone keeps them beside it, masked: it learns nothing. */
+/* Whether its discarded answers leave the group. Where answers are compared and only one is left, they stay,
+ * masked: it has nothing to be compared with, and learns nothing. */
 static bool thins(const ares_trainer *t, const rounds *r, int64_t id)
 {
     int64_t n = t->cfg->rollout.n, least = (t->adv->needs & ARES_NEEDS_GROUPS) && n > 1 ? 2 : 1;
@@ -514,7 +537,8 @@ static void complete(const rounds *r, int64_t ranks, ares_arena *arena, roster *
 /* Which groups make the batch, at what places. */
 static int settle(ares_trainer *t, rounds *r, collection *c, int64_t *count, ares_metrics *m)
 {
-    int64_t ranks = ares_world_size(t->world), placed = 0, *place = longer(c->arena, NULL, 0, r->s.drawn, sizeof *place);
+    int64_t ranks = ares_world_size(t->world), placed = 0,
+            *place = longer(c->arena, NULL, 0, r->s.drawn, sizeof *place);
     roster b = { 0 };
     ARES_TRY(call_roll(t, r, c->arena, &b));
     ARES_TRY(rank_batch(t, r, c->arena, &b, m));
@@ -523,7 +547,10 @@ static int settle(ares_trainer *t, rounds *r, collection *c, int64_t *count, are
     complete(r, ranks, c->arena, &b);
     bool *masked = ares_arena_calloc(c->arena, (size_t)r->s.drawn + 1, sizeof *masked);
     for (int64_t i = b.taught; i < b.count; i++) masked[b.ids[i]] = true;
-    if (t->cfg->actor.shuffle) ares_rng_shuffle(ares_rng_sub(ares_rng_root((uint64_t)t->cfg->rollout.seed, ARES_RNG_ORDER), (uint64_t)t->step, 0), b.ids, b.count);
+    if (t->cfg->actor.shuffle)
+        ares_rng_shuffle(
+            ares_rng_sub(ares_rng_root((uint64_t)t->cfg->rollout.seed, ARES_RNG_ORDER), (uint64_t)t->step, 0),
+            b.ids, b.count);
     for (int64_t i = 0; i < r->s.drawn; i++) place[i] = -1;
     for (int64_t i = 0; i < b.count; i++) place[b.ids[i]] = i;
     for (int64_t g = 0; g < c->count; g++) {

@@ -125,8 +125,11 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
     ares_reward *reward;
     ARES_TRY(ares_reward_open(cfg, &c->reward, NULL, &reward)); /* binds its entries, then reports every fault */
     int64_t limit = ares_reward_max_length(reward);
-    if (limit != ARES_NULL_I64 && c->data.max_response_length > limit && strcmp(c->filter.over_length_action, "keep") != 0)
-        ares_log(ARES_LOG_WARN, "config: the rewards' limit of length is %lld tokens: data.max_response_length = %lld allows longer answers, from which nothing is learnt",
+    if (limit != ARES_NULL_I64 && c->data.max_response_length > limit &&
+        strcmp(c->filter.over_length_action, "keep") != 0)
+        ares_log(ARES_LOG_WARN,
+                 "config: the rewards' limit of length is %lld tokens: data.max_response_length = %lld "
+                 "allows longer answers, from which nothing is learnt",
                  (long long)limit, (long long)c->data.max_response_length);
     ares_reward_close(reward);
     return ARES_OK;

@@ -1,7 +1,8 @@
 /*
- * DAPO as it is spelled by RLinf and verl: the preset algorithm.name: dapo, and words from which other options follow. All are
- * translated into the options that they stand for when every file and word is read, so that the resolved configuration shows
- * their effect. Of two spellings the later layer's counts; in one file, or on one command line, they must agree.
+ * DAPO (arXiv 2503.14476) as RLinf and verl spell it: the preset algorithm.name: dapo, and words from which other
+ * options follow. They are translated into the options that they stand for when every file and word is read, so
+ * that the resolved configuration shows their effect. Of two spellings the later layer's counts; in one file, or
+ * on one command line, they must agree.
  */
 #include "dapo.h"
 
@@ -22,7 +23,8 @@
 
 static ARES_OPTION_TABLE(dapo_options, ares_dapo_config, ARES_DAPO_OPTIONS)
 
-/* ---------------------------------------------------------------- values before they are bound: what is no number is told later */
+/* ---------------------------------------------------------------- values, before they are bound
+ * What is no number is left as it is, and told when it is bound. */
 static bool read_whole(const char *text, int64_t *out)
 {
     char *end;
@@ -39,7 +41,10 @@ static double read_number(const char *text) /* NaN: none */
     return text && *text && !*end ? x : NAN;
 }
 
-static bool is_word(const char *text, const char *low, const char *title) { return text && (strcmp(text, low) == 0 || strcmp(text, title) == 0); }
+static bool is_word(const char *text, const char *low, const char *title)
+{
+    return text && (strcmp(text, low) == 0 || strcmp(text, title) == 0);
+}
 static bool is_true(const char *text) { return is_word(text, "true", "True"); }
 static bool is_false(const char *text) { return is_word(text, "false", "False"); }
 
@@ -53,12 +58,17 @@ static void follow_whole(ares_config *cfg, const char *path, int64_t value, cons
 /* ---------------------------------------------------------------- one word each */
 static void entropy(ares_config *cfg)
 {
-    const char *bonus = ares_config_given(cfg, ENTROPY), *calculate = ares_config_given(cfg, "algorithm.calculate_entropy");
-    bool off = calculate ? is_false(calculate) : strcmp(ares_config_word(cfg, ENTROPY), "algorithm.entropy_bonus") == 0;
+    const char *bonus = ares_config_given(cfg, ENTROPY),
+               *calculate = ares_config_given(cfg, "algorithm.calculate_entropy");
+    bool off = calculate ? is_false(calculate)
+                         : strcmp(ares_config_word(cfg, ENTROPY), "algorithm.entropy_bonus") == 0;
     double weight = read_number(bonus);
     if (!off || isnan(weight) || weight == 0) return;
-    ares_log(ARES_LOG_WARN, "config: %s = %s: has no effect while algorithm.calculate_entropy is %s; set that to true for an entropy bonus",
-             ares_config_word(cfg, ENTROPY), bonus, calculate ? "false" : "not set, which in RLinf means false");
+    ares_log(ARES_LOG_WARN,
+             "config: %s = %s: has no effect while algorithm.calculate_entropy is %s; set that to true for "
+             "an entropy bonus",
+             ares_config_word(cfg, ENTROPY), bonus,
+             calculate ? "false" : "not set, which in RLinf means false");
     ares_config_follow(cfg, ENTROPY, "0.0", ENTROPY);
 }
 
@@ -74,10 +84,14 @@ static void mini_batches(ares_config *cfg)
         return;
     }
     if (batch % n)
-        ares_config_fault(cfg, N_MINI_BATCHES, "does not divide data.rollout_batch_size = %lld, which counts prompts", (long long)batch);
+        ares_config_fault(cfg, N_MINI_BATCHES,
+                          "does not divide data.rollout_batch_size = %lld, which counts prompts",
+                          (long long)batch);
     else if (both && ares_config_together(cfg, MINI_BATCH, N_MINI_BATCHES) && mini != batch / n)
-        ares_config_fault(cfg, N_MINI_BATCHES, "makes mini-batches of %lld prompts, and %s = %lld says otherwise; keep one of them", (long long)(batch / n),
-                          ares_config_word(cfg, MINI_BATCH), (long long)mini);
+        ares_config_fault(
+            cfg, N_MINI_BATCHES,
+            "makes mini-batches of %lld prompts, and %s = %lld says otherwise; keep one of them",
+            (long long)(batch / n), ares_config_word(cfg, MINI_BATCH), (long long)mini);
     else {
         follow_whole(cfg, MINI_BATCH, batch / n, N_MINI_BATCHES);
         ares_config_forget(cfg, N_MINI_BATCHES);
@@ -88,66 +102,86 @@ static void mini_batches(ares_config *cfg)
 static void loss_type(ares_config *cfg)
 {
     const char *loss = ares_config_given(cfg, LOSS);
-    if (loss && strcmp(loss, "ppo") == 0 && strcmp(ares_config_word(cfg, LOSS), "algorithm.loss_type") == 0) ares_config_follow(cfg, LOSS, "dapo", LOSS);
+    if (loss && strcmp(loss, "ppo") == 0 && strcmp(ares_config_word(cfg, LOSS), "algorithm.loss_type") == 0)
+        ares_config_follow(cfg, LOSS, "dapo", LOSS);
 }
 
 static bool other_filters(ares_config *cfg)
 {
-    const char *kind = ares_config_given(cfg, "algorithm.dynamic_sampling_filter"), *by = ares_config_given(cfg, "worker.rollout.rollout_filter_strategy");
+    const char *kind = ares_config_given(cfg, "algorithm.dynamic_sampling_filter"),
+               *by = ares_config_given(cfg, "worker.rollout.rollout_filter_strategy");
     const char *share = ares_config_given(cfg, "worker.rollout.rollout_filter_value");
-    return is_true(ares_config_given(cfg, "algorithm.online_filtering")) || (kind && strcmp(kind, "none") != 0) || (share && read_number(share) != 1) ||
-           is_false(ares_config_given(cfg, "worker.rollout.rollout_filter_include_zero")) || (by && strcmp(by, "none") != 0 && strcmp(by, "top_p") != 0);
+    return is_true(ares_config_given(cfg, "algorithm.online_filtering")) ||
+           (kind && strcmp(kind, "none") != 0) || (share && read_number(share) != 1) ||
+           is_false(ares_config_given(cfg, "worker.rollout.rollout_filter_include_zero")) ||
+           (by && strcmp(by, "none") != 0 && strcmp(by, "top_p") != 0);
 }
 
-/* max_resample counts the draws after the first, max_try_make_batch (verl's max_num_gen_batches) counts that one too. */
+/* max_resample counts the draws after the first; max_try_make_batch (verl's max_num_gen_batches) counts all. */
 static void resampling(ares_config *cfg)
 {
     int64_t n = 0, tries = 0;
-    bool resample = read_whole(ares_config_given(cfg, RESAMPLE), &n), limit = read_whole(ares_config_given(cfg, TRIES), &tries);
+    bool resample = read_whole(ares_config_given(cfg, RESAMPLE), &n),
+         limit = read_whole(ares_config_given(cfg, TRIES), &tries);
     if (!resample) return;
-    if (limit && ares_config_later(cfg, TRIES, RESAMPLE)) follow_whole(cfg, RESAMPLE, n = tries > 0 ? tries - 1 : -1, TRIES);
+    if (limit && ares_config_later(cfg, TRIES, RESAMPLE))
+        follow_whole(cfg, RESAMPLE, n = tries > 0 ? tries - 1 : -1, TRIES);
     else if (limit && ares_config_together(cfg, TRIES, RESAMPLE) && (tries > 0 ? n != tries - 1 : n >= 0))
-        ares_config_fault(cfg, RESAMPLE, "is the limit of draws, less the first, and %s = %lld is another; keep one of them", ares_config_word(cfg, TRIES), (long long)tries);
+        ares_config_fault(cfg, RESAMPLE,
+                          "is the limit of draws, less the first, and %s = %lld is another; keep one of them",
+                          ares_config_word(cfg, TRIES), (long long)tries);
     if (n < INT64_MAX) follow_whole(cfg, TRIES, n < 0 ? 0 : n + 1, RESAMPLE);
     if (!other_filters(cfg) && ares_config_preset(cfg, "algorithm.filter_groups.enable", "true", RESAMPLE))
-        ares_log(ARES_LOG_INFO, "config: %s -> algorithm.filter_groups.enable=true (dynamic sampling)", ares_config_word(cfg, RESAMPLE));
+        ares_log(ARES_LOG_INFO, "config: %s -> algorithm.filter_groups.enable=true (dynamic sampling)",
+                 ares_config_word(cfg, RESAMPLE));
 }
 
 /* ---------------------------------------------------------------- overlong_buffer */
-static const char *const buffer_keys[] = { BUFFER "enable", BUFFER "len", BUFFER "penalty_factor", BUFFER "max_resp_len" };
-static const char *const length_keys[] = { LENGTHS "safe_length", LENGTHS "max_length", LENGTHS "len_reward_penalty" };
+static const char *const buffer_keys[] = { BUFFER "enable", BUFFER "len", BUFFER "penalty_factor",
+                                           BUFFER "max_resp_len" };
+static const char *const length_keys[] = { LENGTHS "safe_length", LENGTHS "max_length",
+                                           LENGTHS "len_reward_penalty" };
 
 static void put_buffer(ares_config *cfg, int64_t longest, int64_t buffer)
 {
     const char *factor = ares_config_given(cfg, BUFFER "penalty_factor");
     follow_whole(cfg, LENGTHS "safe_length", longest - buffer, BUFFER "len");
     follow_whole(cfg, LENGTHS "max_length", longest, BUFFER "len");
-    ares_config_follow(cfg, LENGTHS "len_reward_penalty", factor ? factor : "1.0", factor ? BUFFER "penalty_factor" : BUFFER "len");
+    ares_config_follow(cfg, LENGTHS "len_reward_penalty", factor ? factor : "1.0",
+                       factor ? BUFFER "penalty_factor" : BUFFER "len");
 }
 
 static void overlong_buffer(ares_config *cfg)
 {
     int64_t buffer, longest;
-    const char *enable = ares_config_given(cfg, BUFFER "enable"), *end = ares_config_given(cfg, BUFFER "max_resp_len");
+    const char *enable = ares_config_given(cfg, BUFFER "enable"),
+               *end = ares_config_given(cfg, BUFFER "max_resp_len");
     bool any = false;
     if (!end) end = ares_config_given(cfg, "data.max_response_length");
     if (!end) end = ares_config_get_text(cfg, "data.max_response_length");
     for (int i = 1; i < ARES_COUNT(buffer_keys); i++) any = any || ares_config_given(cfg, buffer_keys[i]);
-    if (!enable && any) ares_config_fault(cfg, BUFFER "enable", "is not set, and without it the other keys of overlong_buffer have no effect; set it to true or false");
+    if (!enable && any)
+        ares_config_fault(cfg, BUFFER "enable",
+                          "is not set, and without it the other keys of overlong_buffer have no effect; set "
+                          "it to true or false");
     if (enable && !is_true(enable) && !is_false(enable)) return;
     if (is_true(enable)) {
         for (int i = 0; i < ARES_COUNT(length_keys); i++) {
             if (!ares_config_given(cfg, length_keys[i])) continue;
-            ares_config_fault(cfg, BUFFER "enable", "%s spells the same penalty; keep one spelling", ares_config_word(cfg, length_keys[i]));
+            ares_config_fault(cfg, BUFFER "enable", "%s spells the same penalty; keep one spelling",
+                              ares_config_word(cfg, length_keys[i]));
             return;
         }
         if (!ares_config_given(cfg, BUFFER "len")) {
-            ares_config_fault(cfg, BUFFER "len", "is not set; name the tokens before the longest answer in which the penalty grows");
+            ares_config_fault(
+                cfg, BUFFER "len",
+                "is not set; name the tokens before the longest answer in which the penalty grows");
             return;
         }
         if (!read_whole(ares_config_given(cfg, BUFFER "len"), &buffer) || !read_whole(end, &longest)) return;
         if (buffer < 1 || buffer > longest) {
-            ares_config_fault(cfg, BUFFER "len", "must lie in 1 .. %lld, the tokens of the longest answer", (long long)longest);
+            ares_config_fault(cfg, BUFFER "len", "must lie in 1 .. %lld, the tokens of the longest answer",
+                              (long long)longest);
             return;
         }
         put_buffer(cfg, longest, buffer);
@@ -193,21 +227,28 @@ static void dapo(ares_config *cfg)
         { LENGTHS "correct", "1.0" },                    { LENGTHS "incorrect", "-1.0" },
         { LENGTHS "scale", "1.0" },
     };
-    static const char *const lengths[][2] = { { LENGTHS "safe_length", "16384" }, { LENGTHS "max_length", "20480" }, { LENGTHS "len_reward_penalty", "0.1" } };
-    const char *name = ares_config_given(cfg, "algorithm.name"), *batch = ares_config_given(cfg, "data.rollout_batch_size");
+    static const char *const lengths[][2] = { { LENGTHS "safe_length", "16384" },
+                                              { LENGTHS "max_length", "20480" },
+                                              { LENGTHS "len_reward_penalty", "0.1" } };
+    const char *name = ares_config_given(cfg, "algorithm.name"),
+               *batch = ares_config_given(cfg, "data.rollout_batch_size");
     double kl = read_number(ares_config_given(cfg, "algorithm.kl_coef"));
     ares_str done = { 0 }, kept = { 0 };
     if (!name || strcmp(name, "dapo") != 0) return;
     for (int i = 0; i < ARES_COUNT(values); i++) preset(cfg, values[i][0], values[i][1], &done, &kept);
-    for (int i = 0; i < ARES_COUNT(lengths) && !rewards_length(cfg); i++) preset(cfg, lengths[i][0], lengths[i][1], &done, &kept);
-    if (kl > 0) preset(cfg, "algorithm.use_kl_loss", "true", &done, &kept); /* DAPO's KL is a term of the loss */
+    for (int i = 0; i < ARES_COUNT(lengths) && !rewards_length(cfg); i++)
+        preset(cfg, lengths[i][0], lengths[i][1], &done, &kept);
+    if (kl > 0)
+        preset(cfg, "algorithm.use_kl_loss", "true", &done, &kept); /* DAPO's KL is a term of the loss */
     if (!ares_config_given(cfg, TRIES)) {
         preset(cfg, RESAMPLE, "5", &done, &kept);
         if (!ares_config_is_set(cfg, RESAMPLE)) ares_config_preset(cfg, TRIES, "6", "algorithm.name: dapo");
     }
     if (!batch) batch = ares_config_get_text(cfg, "data.rollout_batch_size");
     preset(cfg, MINI_BATCH, batch, &done, &kept);
-    if (done.len) ares_log(ARES_LOG_INFO, "config: algorithm.name: dapo -> %s%s%s", done.data, kept.len ? "; set otherwise: " : "", kept.len ? kept.data : "");
+    if (done.len)
+        ares_log(ARES_LOG_INFO, "config: algorithm.name: dapo -> %s%s%s", done.data,
+                 kept.len ? "; set otherwise: " : "", kept.len ? kept.data : "");
     ares_str_fini(&done);
     ares_str_fini(&kept);
 }

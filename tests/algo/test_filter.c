@@ -71,7 +71,8 @@ TEST(counts_add_up_over_draws)
 {
     ares_filter_config cfg = off();
     cfg.online_filtering = true;
-    ares_groups all = { .groups = 4, .group_start = start, .accuracy = accuracy, .score = accuracy }, first = all;
+    ares_groups all = { .groups = 4, .group_start = start, .accuracy = accuracy, .score = accuracy },
+                first = all;
     ares_verdict v[4];
     ares_metrics *m = ares_metrics_new();
     ares_filter_counts c = { 0 };
@@ -91,9 +92,13 @@ TEST(counts_add_up_over_draws)
 
 TEST(the_ranking_looks_last_unless_it_may_draw_again)
 {
-    static const struct { bool other; int64_t max_resample; bool last; const char *exhausted; } cases[] = {
-        { false, ARES_NULL_I64, true, "smaller_batch" }, { false, 0, true, "smaller_batch" }, { false, 3, false, "smaller_batch" },
-        { false, -1, false, "smaller_batch" },           { true, 3, true, "fill_masked" },    { true, ARES_NULL_I64, true, "fill_masked" } };
+    static const struct { bool other; int64_t max_resample; bool last; const char *exhausted;
+    } cases[] = { { false, ARES_NULL_I64, true, "smaller_batch" },
+                  { false, 0, true, "smaller_batch" },
+                  { false, 3, false, "smaller_batch" },
+                  { false, -1, false, "smaller_batch" },
+                  { true, 3, true, "fill_masked" },
+                  { true, ARES_NULL_I64, true, "fill_masked" } };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         ares_filter_config cfg = off(), of_draws, of_batch;
         cfg.rv_value = 0.5;
@@ -129,7 +134,13 @@ TEST(discarded_answers_count_in_no_filter)
     static const struct { const char *name; bool keep[3]; const char *reason; } cases[] = {
         { "accuracy_range", { false, true, false }, "accuracy_high" }, { "informative", { false, true, false }, "all_correct" },
         { "nonzero_std", { false, true, false }, "zero_std_1.0" }, { "rv", { false, true, false }, "rv_top_p" }, { "reward_cap", { false, true, false }, "reward_cap_unknown" } };
-    ares_groups g = { .groups = 3, .group_start = ends, .accuracy = right, .score = right, .overall = right, .valid = valid, .cap = (const double[]){ 0.9, 0.9, 0.9 } };
+    ares_groups g = { .groups = 3,
+                      .group_start = ends,
+                      .accuracy = right,
+                      .score = right,
+                      .overall = right,
+                      .valid = valid,
+                      .cap = (const double[]){ 0.9, 0.9, 0.9 } };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         ares_filter_config cfg = off();
         ares_verdict v[3];
@@ -139,7 +150,8 @@ TEST(discarded_answers_count_in_no_filter)
         if (i == 3) cfg.rv_include_zero = false;
         if (i == 4) cfg.dynamic_sampling = "reward_cap";
         REQUIRE_OK(ares_filter_groups(&cfg, &g, v));
-        for (int k = 0; k < 3; k++) CHECK_MSG(v[k].keep == cases[i].keep[k], "%s: group %d", cases[i].name, k);
+        for (int k = 0; k < 3; k++)
+            CHECK_MSG(v[k].keep == cases[i].keep[k], "%s: group %d", cases[i].name, k);
         CHECK_STR(v[0].reason, cases[i].reason);
         CHECK_STR(v[2].reason, "all_discarded");
     }

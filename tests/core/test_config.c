@@ -361,7 +361,8 @@ TEST(config_two_spellings_of_one_thing_must_agree)
     CHECK_FAULTS(NULL, MODEL "|worker.rollout.n=6|num_generations=8",
                  "config: command line: worker.rollout.n = 8 (written num_generations): set as "
                  "worker.rollout.n too, to another value; both are one option, so keep one");
-    CHECK_FAULTS("num_generations: 2\nworker: {rollout: {n: 2}}\n", MODEL "|worker.rollout.n=3|worker.rollout.n=4", "");
+    CHECK_FAULTS("num_generations: 2\nworker: {rollout: {n: 2}}\n",
+                 MODEL "|worker.rollout.n=3|worker.rollout.n=4", "");
     CHECK_FAULTS("num_generations: 2\n", MODEL "|worker.rollout.n=3", "");
 }
 
@@ -372,16 +373,21 @@ TEST(config_another_trainers_plus_adds_what_is_an_option_here)
     CHECK_OK(ares_config_finish(cfg));
     CHECK_EQ(o.n, 7);
     ares_config_free(cfg);
-    CHECK_FAULTS(NULL, MODEL "|+worker.rollout.n=7", "config: command line: worker.rollout.n: an option already; write it without +");
+    CHECK_FAULTS(NULL, MODEL "|+worker.rollout.n=7",
+                 "config: command line: worker.rollout.n: an option already; write it without +");
 }
 
 /* What the next test's dialect does: a count of tokens in thousands, and a preset. */
 static void translate(ares_config *cfg)
 {
     const char *name = ares_config_given(cfg, "trainer.name");
-    if (name && strcmp(name, "small") == 0) CHECK_EQ(ares_config_preset(cfg, "worker.rollout.n", "2", "trainer.name: small"), ares_config_given(cfg, "worker.rollout.n") == NULL);
+    if (name && strcmp(name, "small") == 0)
+        CHECK_EQ(ares_config_preset(cfg, "worker.rollout.n", "2", "trainer.name: small"),
+                 ares_config_given(cfg, "worker.rollout.n") == NULL);
     if (!ares_config_given(cfg, "worker.rollout.top_k")) return;
-    if (ares_config_given(cfg, "worker.rollout.max_len") && !ares_config_later(cfg, "worker.rollout.top_k", "worker.rollout.max_len")) return;
+    if (ares_config_given(cfg, "worker.rollout.max_len") &&
+        !ares_config_later(cfg, "worker.rollout.top_k", "worker.rollout.max_len"))
+        return;
     ares_config_follow(cfg, "worker.rollout.max_len", "77", "worker.rollout.top_k");
     ares_config_forget(cfg, "worker.rollout.top_k");
 }

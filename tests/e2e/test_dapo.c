@@ -111,8 +111,13 @@ TEST(longer_answers_than_the_maximum_teach_nothing)
 /* Dropped or masked, an answer that is too long teaches the same: nothing. */
 TEST(dropped_answers_are_no_rows_of_the_batch)
 {
-    CHECK_EQ(runs("mask", "", 1, RANDOM " algorithm.adv_estimator=reinforce_plus_plus algorithm.max_length=11"), 0);
-    CHECK_EQ(runs("drop", "", 1, RANDOM " algorithm.adv_estimator=reinforce_plus_plus algorithm.max_length=11 algorithm.over_length_action=drop"), 0);
+    CHECK_EQ(
+        runs("mask", "", 1, RANDOM " algorithm.adv_estimator=reinforce_plus_plus algorithm.max_length=11"),
+        0);
+    CHECK_EQ(runs("drop", "", 1,
+                  RANDOM " algorithm.adv_estimator=reinforce_plus_plus algorithm.max_length=11 "
+                         "algorithm.over_length_action=drop"),
+             0);
     double norm = e2e_metric("mask", 1, "actor/grad_norm");
     CHECK(norm > 0);
     CHECK_NEAR(e2e_metric("drop", 1, "actor/grad_norm"), norm, 1e-6 * norm);
@@ -120,42 +125,63 @@ TEST(dropped_answers_are_no_rows_of_the_batch)
     CHECK(e2e_metric("drop", 1, "response_length/max") <= 11);
     CHECK(e2e_metric("drop", 1, "dapo/discarded_frac") > 0);
     int rows = (int)(16 * (1 - e2e_metric("mask", 1, "dapo/discarded_frac")) + 0.5);
-    CHECK_EQ(test_shell(NULL, "test $(cat '%s' | wc -l) = %d", test_file("drop/rollouts/step_000001.jsonl"), rows), 0);
+    CHECK_EQ(
+        test_shell(NULL, "test $(cat '%s' | wc -l) = %d", test_file("drop/rollouts/step_000001.jsonl"), rows),
+        0);
     /* One answer left in a group is compared with nothing, and none left is no group; no group left is no update. */
     for (int most = 2; most <= 8; most += 3) {
         char words[500];
         snprintf(words, sizeof words, RANDOM " algorithm.max_length=%d", most);
         CHECK_EQ(runs("mask2", "", 1, words), 0);
-        snprintf(words, sizeof words, RANDOM " algorithm.max_length=%d algorithm.over_length_action=drop", most);
+        snprintf(words, sizeof words, RANDOM " algorithm.max_length=%d algorithm.over_length_action=drop",
+                 most);
         CHECK_EQ(runs("few", "", 1, words), 0);
         norm = e2e_metric("mask2", 1, "actor/grad_norm");
         CHECK_NEAR(e2e_metric("few", 1, "actor/grad_norm"), norm, 1e-6 * norm);
         CHECK_EQ(test_shell(NULL, "rm -r '%s' '%s'", test_file("few"), test_file("mask2")), 0);
     }
-    CHECK_EQ(runs("none", "", 1, RANDOM " algorithm.max_length=1 worker.rollout.stop=[] algorithm.over_length_action=drop"), 0);
+    CHECK_EQ(runs("none", "", 1,
+                  RANDOM " algorithm.max_length=1 worker.rollout.stop=[] algorithm.over_length_action=drop"),
+             0);
     CHECK_EQ(e2e_metric("none", 1, "actor/empty_minibatches"), 1);
-    CHECK_EQ(runs("gae", "", 1, RANDOM " algorithm.max_length=8 algorithm.over_length_action=drop algorithm.adv_estimator=gae"), 0);
-    CHECK_EQ(runs("ranked", "", 1, DAPO " algorithm.max_resample=1 algorithm.max_length=8 algorithm.over_length_action=drop worker.rollout.rollout_filter_value=0.9"), 0);
+    CHECK_EQ(runs("gae", "", 1,
+                  RANDOM
+                  " algorithm.max_length=8 algorithm.over_length_action=drop algorithm.adv_estimator=gae"),
+             0);
+    CHECK_EQ(runs("ranked", "", 1,
+                  DAPO " algorithm.max_resample=1 algorithm.max_length=8 algorithm.over_length_action=drop "
+                       "worker.rollout.rollout_filter_value=0.9"),
+             0);
 }
 
 /* What is learnt from the groups is the same; which of them make a mini-batch is not. */
 TEST(mini_batches_are_cut_from_a_random_order)
 {
     CHECK_EQ(runs("plain", "", 4, RANDOM " worker.actor.global_batch_size=1 worker.actor.optim.lr=0"), 0);
-    CHECK_EQ(runs("shuffled", "", 4, RANDOM " worker.actor.global_batch_size=1 worker.actor.optim.lr=0 algorithm.shuffle_rollout=true"), 0);
-    CHECK_EQ(runs("again", "", 4, RANDOM " worker.actor.global_batch_size=1 worker.actor.optim.lr=0 actor_rollout_ref.actor.shuffle=true trainer.threads=1"), 0);
+    CHECK_EQ(runs("shuffled", "", 4,
+                  RANDOM
+                  " worker.actor.global_batch_size=1 worker.actor.optim.lr=0 algorithm.shuffle_rollout=true"),
+             0);
+    CHECK_EQ(runs("again", "", 4,
+                  RANDOM " worker.actor.global_batch_size=1 worker.actor.optim.lr=0 "
+                         "actor_rollout_ref.actor.shuffle=true trainer.threads=1"),
+             0);
     CHECK(same_rollouts("plain", "shuffled", 4));
-    CHECK(test_shell(NULL, "cmp -s '%s' '%s'", test_file("plain/rollouts/step_000004.jsonl"), test_file("shuffled/rollouts/step_000004.jsonl")) != 0);
+    CHECK(test_shell(NULL, "cmp -s '%s' '%s'", test_file("plain/rollouts/step_000004.jsonl"),
+                     test_file("shuffled/rollouts/step_000004.jsonl")) != 0);
     CHECK(e2e_same_runs("shuffled", "again", 4));
     CHECK_EQ(runs("moves", "", 4, RANDOM " worker.actor.global_batch_size=1"), 0);
-    CHECK_EQ(runs("otherwise", "", 4, RANDOM " worker.actor.global_batch_size=1 worker.actor.shuffle=true"), 0);
+    CHECK_EQ(runs("otherwise", "", 4, RANDOM " worker.actor.global_batch_size=1 worker.actor.shuffle=true"),
+             0);
     CHECK(e2e_metric("moves", 4, "actor/grad_norm") != e2e_metric("otherwise", 4, "actor/grad_norm"));
 }
 
 TEST(recomputed_log_probs_are_those_of_the_rollout)
 {
     CHECK_EQ(runs("rollout", "", 2, RANDOM " worker.actor.global_batch_size=1"), 0);
-    CHECK_EQ(runs("trainer", "", 2, RANDOM " worker.actor.global_batch_size=1 algorithm.recompute_logprobs=true"), 0);
+    CHECK_EQ(
+        runs("trainer", "", 2, RANDOM " worker.actor.global_batch_size=1 algorithm.recompute_logprobs=true"),
+        0);
     CHECK(e2e_same_runs("rollout", "trainer", 2));
 }
 
@@ -168,9 +194,14 @@ TEST(the_keys_of_length_shape_the_reward)
     CHECK_EQ(e2e_metric("entry", 1, "reward/length_penalty"), penalty);
     CHECK_EQ(e2e_metric("entry", 1, "reward/overall"), e2e_metric("run", 1, "reward/overall"));
     ares_str out = { 0 };
-    CHECK_EQ(e2e_program(&out, "--check --config '%s' algorithm.safe_length=12 algorithm.max_length=12", e2e_train_words("bad")), 2);
+    CHECK_EQ(e2e_program(&out, "--check --config '%s' algorithm.safe_length=12 algorithm.max_length=12",
+                         e2e_train_words("bad")),
+             2);
     CHECK_CONTAINS(out.data, "worker.reward.safe_length = 12 (written algorithm.safe_length): not below max_length = 12");
-    CHECK_EQ(runs("buffer", "", 1, RANDOM " reward.overlong_buffer.enable=true reward.overlong_buffer.len=6 reward.overlong_buffer.penalty_factor=0.5"), 0);
+    CHECK_EQ(runs("buffer", "", 1,
+                  RANDOM " reward.overlong_buffer.enable=true reward.overlong_buffer.len=6 "
+                         "reward.overlong_buffer.penalty_factor=0.5"),
+             0);
     CHECK_EQ(e2e_metric("buffer", 1, "reward/length_penalty"), penalty);
     ares_str_fini(&out);
 }
@@ -188,30 +219,43 @@ TEST(a_penalty_of_length_makes_no_group_informative)
 
 TEST(the_overlong_part_of_a_reward_function_makes_no_group_informative)
 {
-    CHECK_EQ(runs("run", "", 1, WRONG_AND_LONG " algorithm.filter_groups.enable=true algorithm.filter_groups.metric=score"), 0);
+    CHECK_EQ(runs("run", "", 1,
+                  WRONG_AND_LONG " algorithm.filter_groups.enable=true algorithm.filter_groups.metric=score"),
+             0);
     CHECK(e2e_metric("run", 1, "critic/score/max") > e2e_metric("run", 1, "critic/score/min"));
     CHECK_EQ(e2e_metric("run", 1, "dapo/groups_kept"), 0);
     /* weighed, and so large that a float would round the penalty off unevenly */
     CHECK_EQ(runs("heavy", "", 1,
-                  "'worker.reward.rewards=[{name: format, finished: false, weight: 1003.3}, {name: overlong, weight: 37.1, max_response_length: 12, overlong_buffer_length: 12}]' 'worker.rollout.stop=[a, b, c, d, e, f, g, h, i]' algorithm.max_resample=0 "
-                  "algorithm.filter_groups.enable=true algorithm.filter_groups.metric=score"), 0);
+                  "'worker.reward.rewards=[{name: format, finished: false, weight: 1003.3}, {name: overlong, "
+                  "weight: 37.1, max_response_length: 12, overlong_buffer_length: 12}]' "
+                  "'worker.rollout.stop=[a, b, c, d, e, f, g, h, i]' algorithm.max_resample=0 "
+                  "algorithm.filter_groups.enable=true algorithm.filter_groups.metric=score"),
+             0);
     CHECK_EQ(e2e_metric("heavy", 1, "dapo/groups_kept"), 0);
 }
 
 /* Every score is 0 but for the penalty of length, so that the overall mean lies between -1 and 0. */
 TEST(the_overall_score_is_filtered_with_its_penalty_of_length)
 {
-    static const char *const lengths[] = { "'worker.reward.rewards=[{name: none}, {name: length, safe_length: 0, max_length: 12, len_reward_penalty: 1}]'",
-                                           "'worker.reward.rewards=[{name: none}]' algorithm.safe_length=0 algorithm.max_length=12 algorithm.len_reward_penalty=1", WRONG_AND_LONG };
+    static const char *const lengths[] = { "'worker.reward.rewards=[{name: none}, {name: length, "
+                                           "safe_length: 0, max_length: 12, len_reward_penalty: 1}]'",
+                                           "'worker.reward.rewards=[{name: none}]' algorithm.safe_length=0 "
+                                           "algorithm.max_length=12 algorithm.len_reward_penalty=1",
+                                           WRONG_AND_LONG };
     for (int i = 0; i < ARES_COUNT(lengths); i++) {
         char run[16], words[1000];
         snprintf(run, sizeof run, "run%d", i);
-        snprintf(words, sizeof words, "%s algorithm.online_filtering=true algorithm.filter_key=overall algorithm.filter_low=%s algorithm.filter_high=%s algorithm.max_resample=0 algorithm.on_exhausted=fill_masked", lengths[i],
-                 i < 2 ? "-0.001" : "-1.001", i < 2 ? "0.001" : "-0.999");
+        snprintf(words, sizeof words,
+                 "%s algorithm.online_filtering=true algorithm.filter_key=overall algorithm.filter_low=%s "
+                 "algorithm.filter_high=%s algorithm.max_resample=0 algorithm.on_exhausted=fill_masked",
+                 lengths[i], i < 2 ? "-0.001" : "-1.001", i < 2 ? "0.001" : "-0.999");
         CHECK_EQ(runs(run, "", 1, words), 0);
         CHECK_EQ(e2e_metric(run, 1, "rollout/filter_kept_count"), 0);
         snprintf(run, sizeof run, "all%d", i);
-        snprintf(words, sizeof words, "%s algorithm.online_filtering=true algorithm.filter_key=overall algorithm.filter_low=-3 algorithm.filter_high=-0.001 algorithm.max_resample=0", lengths[i]);
+        snprintf(words, sizeof words,
+                 "%s algorithm.online_filtering=true algorithm.filter_key=overall algorithm.filter_low=-3 "
+                 "algorithm.filter_high=-0.001 algorithm.max_resample=0",
+                 lengths[i]);
         CHECK_EQ(runs(run, "", 1, words), 0);
         CHECK_EQ(e2e_metric(run, 1, "rollout/filter_kept_count"), 4);
     }
@@ -221,11 +265,19 @@ TEST(the_overall_score_is_filtered_with_its_penalty_of_length)
 TEST(a_limit_of_length_discards_wherever_it_stands)
 {
     static const char *const places[] = {
-        "algorithm.max_length=8", "reward.max_length=8", "'worker.reward.rewards=[{name: random}, {name: length, safe_length: 4, max_length: 8}]'",
-        "'worker.reward.rewards=[{name: random}, {name: overlong, overlong_buffer_length: 4, max_response_length: 8}]'", "algorithm.safe_length=4 worker.reward.max_length=8",
-        "'worker.reward.rewards=[{name: random}, {name: overlong, overlong_buffer_length: 4, max_response_length: 8}]' worker.reward.max_length=8",
-        "worker.reward.rewards=null worker.reward.reward_function=dapo 'worker.reward.reward_function_kwargs={max_response_length: 8, overlong_buffer_length: 4, overlong_penalty_factor: 1}'",
-        "'worker.reward.rewards=[{name: dapo_overlong, max_response_length: 8, overlong_buffer_length: 4, overlong_penalty_factor: 1}]'",
+        "algorithm.max_length=8",
+        "reward.max_length=8",
+        "'worker.reward.rewards=[{name: random}, {name: length, safe_length: 4, max_length: 8}]'",
+        "'worker.reward.rewards=[{name: random}, {name: overlong, overlong_buffer_length: 4, "
+        "max_response_length: 8}]'",
+        "algorithm.safe_length=4 worker.reward.max_length=8",
+        "'worker.reward.rewards=[{name: random}, {name: overlong, overlong_buffer_length: 4, "
+        "max_response_length: 8}]' worker.reward.max_length=8",
+        "worker.reward.rewards=null worker.reward.reward_function=dapo "
+        "'worker.reward.reward_function_kwargs={max_response_length: 8, overlong_buffer_length: 4, "
+        "overlong_penalty_factor: 1}'",
+        "'worker.reward.rewards=[{name: dapo_overlong, max_response_length: 8, overlong_buffer_length: 4, "
+        "overlong_penalty_factor: 1}]'",
     };
     ares_str out = { 0 };
     double want = 0;
@@ -238,10 +290,14 @@ TEST(a_limit_of_length_discards_wherever_it_stands)
         CHECK(want > 0 && want < 1);
         CHECK_EQ(e2e_metric(run, 1, "dapo/discarded_frac"), want);
         CHECK_EQ(e2e_program(&out, "--check --config '%s' %s", e2e_train_words("check"), words), 0);
-        CHECK_CONTAINS(out.data, "data.max_response_length = 12 allows longer answers, from which nothing is learnt");
+        CHECK_CONTAINS(out.data,
+                       "data.max_response_length = 12 allows longer answers, from which nothing is learnt");
     }
-    CHECK_EQ(e2e_program(&out, "--check --config '%s' worker.reward.max_length=9 %s", e2e_train_words("check"), places[2]), 2);
-    CHECK_CONTAINS(out.data, "ends at 8 tokens, and worker.reward.max_length at 9; there is one limit of length, so give both the same");
+    CHECK_EQ(e2e_program(&out, "--check --config '%s' worker.reward.max_length=9 %s",
+                         e2e_train_words("check"), places[2]),
+             2);
+    CHECK_CONTAINS(out.data, "ends at 8 tokens, and worker.reward.max_length at 9; there is one limit of "
+                             "length, so give both the same");
     ares_str_fini(&out);
 }
 
@@ -257,7 +313,12 @@ static void resumes(const char *options, int steps)
 }
 
 TEST(a_run_of_the_same_prompts_goes_on_bit_for_bit) { resumes(DAPO " algorithm.dynamic_sampling.mode=same_prompt algorithm.max_resample=3 algorithm.mask_truncated=true", 40); }
-TEST(a_shuffled_run_that_drops_goes_on_bit_for_bit) { resumes(DAPO " worker.actor.shuffle=true worker.actor.global_batch_size=2 algorithm.max_resample=3 algorithm.max_length=8 algorithm.over_length_action=drop", 40); }
+TEST(a_shuffled_run_that_drops_goes_on_bit_for_bit)
+{
+    resumes(DAPO " worker.actor.shuffle=true worker.actor.global_batch_size=2 algorithm.max_resample=3 "
+                 "algorithm.max_length=8 algorithm.over_length_action=drop",
+            40);
+}
 TEST(a_run_that_draws_what_is_missing_goes_on_bit_for_bit) { resumes(DAPO " algorithm.gen_batch_size=0 algorithm.max_resample=3 algorithm.max_length=8", 40); }
 
 TEST_MPI(two_ranks_resample_as_one)
@@ -265,8 +326,11 @@ TEST_MPI(two_ranks_resample_as_one)
     static const char *const options[] = {
         DAPO " algorithm.gen_batch_size=0 algorithm.max_resample=-1",
         DAPO " algorithm.gen_batch_size=2 algorithm.max_resample=1 algorithm.max_length=8",
-        DAPO " algorithm.dynamic_sampling.mode=same_prompt algorithm.max_resample=2 algorithm.mask_truncated=true",
-        RANDOM " worker.actor.shuffle=true worker.actor.global_batch_size=2 worker.actor.optim.lr=0 algorithm.filter_groups.enable=true algorithm.filter_groups.metric=score algorithm.max_resample=2",
+        DAPO
+        " algorithm.dynamic_sampling.mode=same_prompt algorithm.max_resample=2 algorithm.mask_truncated=true",
+        RANDOM
+        " worker.actor.shuffle=true worker.actor.global_batch_size=2 worker.actor.optim.lr=0 "
+        "algorithm.filter_groups.enable=true algorithm.filter_groups.metric=score algorithm.max_resample=2",
         RANDOM " algorithm.max_length=8 algorithm.over_length_action=drop worker.actor.shuffle=true",
     };
     static const char *const same[] = { "filter/tries", "dapo/groups_kept", "dapo/batch_fill", "reward/overall", "response_length/mean" };

@@ -92,7 +92,9 @@ TEST(ranked_groups_alone_leave_a_smaller_batch)
     }
     CHECK(e2e_metric("run", 1, "actor/grad_norm") > 0);
     /* three of four groups make one mini-batch of two and one of one */
-    CHECK_EQ(run_for("uneven", 1, RANKED "0.75 worker.actor.global_batch_size=2 worker.actor.filter_loss_scaling=linear"), 0);
+    CHECK_EQ(run_for("uneven", 1,
+                     RANKED "0.75 worker.actor.global_batch_size=2 worker.actor.filter_loss_scaling=linear"),
+             0);
     CHECK_EQ(rows_of_step("uneven", 1), 12);
     CHECK_EQ(e2e_metric("uneven", 1, "rollout/filter_kept_ratio"), 0.75);
 }
@@ -109,15 +111,21 @@ TEST(ranked_groups_are_replaced_where_max_resample_asks_for_it)
     CHECK_EQ(run_for("filled", 1, RANKED "0.5 algorithm.on_exhausted=fill_masked"), 0);
     CHECK_EQ(rows_of_step("filled", 1), 16);
     CHECK_EQ(run_for("small", 1, RANKED "0.5"), 0);
-    CHECK_NEAR(e2e_metric("small", 1, "actor/grad_norm"), e2e_metric("filled", 1, "actor/grad_norm"), 1e-6 * e2e_metric("filled", 1, "actor/grad_norm"));
+    CHECK_NEAR(e2e_metric("small", 1, "actor/grad_norm"), e2e_metric("filled", 1, "actor/grad_norm"),
+               1e-6 * e2e_metric("filled", 1, "actor/grad_norm"));
 }
 
 /* Prompts are drawn until the other filter has filled the batch; then its groups are ranked, once. */
 TEST(other_filters_fill_the_batch_before_it_is_ranked)
 {
-    CHECK_EQ(run_for("run", 2, FILTERED " worker.rollout.rollout_filter_strategy=top_k_abs worker.rollout.rollout_filter_value=3"), 0);
+    CHECK_EQ(
+        run_for("run", 2,
+                FILTERED
+                " worker.rollout.rollout_filter_strategy=top_k_abs worker.rollout.rollout_filter_value=3"),
+        0);
     for (int step = 1; step <= 2; step++) {
-        double drawn = e2e_metric("run", step, "filter/generated_groups"), kept = e2e_metric("run", step, "rollout/filter_kept_count");
+        double drawn = e2e_metric("run", step, "filter/generated_groups"),
+               kept = e2e_metric("run", step, "rollout/filter_kept_count");
         CHECK_EQ(e2e_metric("run", step, "rollout/dynamic_filter/drop_rv_top_k_abs"), 1);
         CHECK_EQ(rows_of_step("run", step), 12);
         CHECK_EQ(e2e_metric("run", step, "filter/kept_groups"), kept);
@@ -130,7 +138,9 @@ TEST(counts_of_filters_are_of_all_draws)
 {
     CHECK_EQ(run_for("run", 3, FILTERED), 0);
     for (int step = 1; step <= 3; step++) {
-        double drawn = e2e_metric("run", step, "filter/generated_groups"), kept = e2e_metric("run", step, "filter/kept_groups"), zero = e2e_metric("run", step, "rollout/filter_zero_count");
+        double drawn = e2e_metric("run", step, "filter/generated_groups"),
+               kept = e2e_metric("run", step, "filter/kept_groups"),
+               zero = e2e_metric("run", step, "rollout/filter_zero_count");
         CHECK_EQ(e2e_metric("run", step, "rollout/filter_kept_count"), kept);
         CHECK_EQ(e2e_metric("run", step, "rollout/filter_kept_ratio"), kept / drawn);
         CHECK(zero >= 0 && zero <= drawn - kept);
@@ -139,7 +149,10 @@ TEST(counts_of_filters_are_of_all_draws)
 
 TEST(a_step_whose_groups_are_all_dropped_updates_nothing)
 {
-    CHECK_EQ(run_for("run", 2, "'worker.reward.rewards=[{name: none}]' worker.rollout.rollout_filter_include_zero=false"), 0);
+    CHECK_EQ(
+        run_for("run", 2,
+                "'worker.reward.rewards=[{name: none}]' worker.rollout.rollout_filter_include_zero=false"),
+        0);
     CHECK_EQ(e2e_metric("run", 1, "rollout/filter_kept_count"), 0);
     CHECK_EQ(e2e_metric("run", 1, "rollout/empty_after_filter"), 1);
     CHECK_EQ(e2e_metric("run", 1, "rollout/filter_zero_count"), 4);
@@ -152,15 +165,22 @@ TEST(a_ranked_run_goes_on_bit_for_bit) { resumes(RANKED "0.75 worker.actor.globa
 
 TEST_MPI(two_ranks_rank_as_one)
 {
-    static const char *const options[] = { RANKED "0.75 worker.actor.global_batch_size=2", RANKED "0.75 algorithm.max_resample=2", RANKED "0.25" };
-    if (test_shell(NULL, "command -v mpirun && ldd '%s' | grep libmpi", test_program()) != 0) SKIP("built without MPI, or no mpirun here");
+    static const char *const options[] = { RANKED "0.75 worker.actor.global_batch_size=2",
+                                           RANKED "0.75 algorithm.max_resample=2", RANKED "0.25" };
+    if (test_shell(NULL, "command -v mpirun && ldd '%s' | grep libmpi", test_program()) != 0)
+        SKIP("built without MPI, or no mpirun here");
     for (int i = 0; i < ARES_COUNT(options); i++) {
         char alone[16], two[16];
         snprintf(alone, sizeof alone, "alone%d", i);
         snprintf(two, sizeof two, "two%d", i);
-        CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=2 trainer.threads=1 %s", e2e_train_words(alone), options[i]), 0);
-        CHECK_EQ(e2e_program(NULL, "--ranks 2 --config '%s' trainer.max_steps=2 trainer.threads=1 %s", e2e_train_words(two), options[i]), 0);
-        CHECK_EQ(e2e_metric(two, 1, "rollout/filter_kept_count"), e2e_metric(alone, 1, "rollout/filter_kept_count"));
+        CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=2 trainer.threads=1 %s",
+                             e2e_train_words(alone), options[i]),
+                 0);
+        CHECK_EQ(e2e_program(NULL, "--ranks 2 --config '%s' trainer.max_steps=2 trainer.threads=1 %s",
+                             e2e_train_words(two), options[i]),
+                 0);
+        CHECK_EQ(e2e_metric(two, 1, "rollout/filter_kept_count"),
+                 e2e_metric(alone, 1, "rollout/filter_kept_count"));
         double norm = e2e_metric(alone, 1, "actor/grad_norm");
         CHECK(norm > 0);
         CHECK_NEAR(e2e_metric(two, 1, "actor/grad_norm"), norm, 1e-6 * norm);

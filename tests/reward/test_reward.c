@@ -337,9 +337,16 @@ TEST(right_and_wrong_have_the_configured_worth)
         { "worker.reward.scale=5", 10.25f, -9.75f } };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         manager m;
-        CHECK_OK(open_manager(&m, "[{name: exact, weight: 2}, {name: format, finished: false, weight: 0.5}, {name: overlong, weight: 0.5, max_response_length: 8, overlong_buffer_length: 4}]", cases[i].word, 1));
+        CHECK_OK(
+            open_manager(&m,
+                         "[{name: exact, weight: 2}, {name: format, finished: false, weight: 0.5}, {name: "
+                         "overlong, weight: 0.5, max_response_length: 8, overlong_buffer_length: 4}]",
+                         cases[i].word, 1));
         for (int k = 0; k < 2; k++) {
-            m.items[k] = (ares_reward_item){ .in = { .response = ares_view_of(k ? "5" : "4"), .ground_truth = ARES_VIEW("4"), .response_tokens = 6 }, .parts = m.parts[k] };
+            m.items[k] = (ares_reward_item){ .in = { .response = ares_view_of(k ? "5" : "4"),
+                                                     .ground_truth = ARES_VIEW("4"),
+                                                     .response_tokens = 6 },
+                                             .parts = m.parts[k] };
             ares_reward_submit(m.reward, &m.items[k]);
         }
         finish(&m);

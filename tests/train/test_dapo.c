@@ -7,7 +7,8 @@
 
 #define BASE "data.train_files=[train.jsonl]", "worker.actor.model.model_path=m"
 
-static ares_config *read_words(ares_train_config *c, const char *yaml, const char *const *words, int n, bool check)
+static ares_config *read_words(ares_train_config *c, const char *yaml, const char *const *words, int n,
+                               bool check)
 {
     static const char *const base[] = { BASE };
     ares_config *cfg = ares_config_new();
@@ -22,7 +23,10 @@ static ares_config *read_words(ares_train_config *c, const char *yaml, const cha
     return cfg;
 }
 
-static const char *first_fault(ares_config *cfg) { return ares_config_fault_count(cfg) ? ares_config_fault_text(cfg, 0) : ""; }
+static const char *first_fault(ares_config *cfg)
+{
+    return ares_config_fault_count(cfg) ? ares_config_fault_text(cfg, 0) : "";
+}
 
 /* The resolved configuration as text, and read again: it means the same. */
 static void check_stable(ares_config *cfg)
@@ -55,7 +59,8 @@ TEST(the_preset_of_dapo_sets_what_nothing_else_does)
     CHECK(ares_is_null_f64(c.loss.clip_ratio_dual));
     CHECK_NEAR(c.loss.early_stop_imp_ratio, 5, 0);
     CHECK_NEAR(c.algorithm.kl_coef, 0, 0);
-    CHECK(c.algorithm.normalize_advantages && c.filter.informative && c.actor.shuffle && c.actor.recompute_log_probs);
+    CHECK(c.algorithm.normalize_advantages && c.filter.informative && c.actor.shuffle &&
+          c.actor.recompute_log_probs);
     CHECK_EQ(c.filter.max_resample, 5);
     CHECK_EQ(c.trainer.max_try_make_batch, 6);
     CHECK_STR(c.filter.on_exhausted, "fill_masked");
@@ -72,9 +77,13 @@ TEST(the_preset_of_dapo_sets_what_nothing_else_does)
 TEST(explicit_options_win_over_the_preset)
 {
     ares_train_config c;
-    static const char yaml[] = "algorithm: {name: dapo, group_size: 4, clip_ratio_low: 0.1, ratio_clip_eps: 0.3, kl_beta: 0.01, shuffle_rollout: false, dynamic_sampling: {enable: false}}\n"
-                               "worker: {reward: {rewards: [{name: dapo}, {name: overlong, max_response_length: 1024}], reward_type: null}}\n";
-    static const char *const words[] = { "algorithm.filter_groups.max_num_gen_batches=10", "data.rollout_batch_size=64", "algorithm.n_minibatches=4" };
+    static const char yaml[] =
+        "algorithm: {name: dapo, group_size: 4, clip_ratio_low: 0.1, ratio_clip_eps: 0.3, kl_beta: 0.01, "
+        "shuffle_rollout: false, dynamic_sampling: {enable: false}}\n"
+        "worker: {reward: {rewards: [{name: dapo}, {name: overlong, max_response_length: 1024}], "
+        "reward_type: null}}\n";
+    static const char *const words[] = { "algorithm.filter_groups.max_num_gen_batches=10",
+                                         "data.rollout_batch_size=64", "algorithm.n_minibatches=4" };
     ares_config *cfg = read_words(&c, yaml, words, 3, false);
     CHECK_STR(first_fault(cfg), "");
     CHECK_EQ(c.rollout.n, 4);
@@ -159,13 +168,17 @@ TEST(two_spellings_that_disagree_are_named)
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         ares_train_config c;
         ares_config *cfg = read_words(&c, NULL, cases[i].words, cases[i].n, false);
-        CHECK_MSG(strstr(first_fault(cfg), cases[i].fault), "%s\n    is %s", cases[i].fault, first_fault(cfg));
+        CHECK_MSG(strstr(first_fault(cfg), cases[i].fault), "%s\n    is %s", cases[i].fault,
+                  first_fault(cfg));
         ares_config_free(cfg);
     }
     /* A later layer is no contradiction. */
     ares_train_config c;
     static const char *const words[] = { "algorithm.n_minibatches=2" };
-    ares_config *cfg = read_words(&c, "data: {rollout_batch_size: 8}\nworker: {actor: {global_batch_size: 8}}\nalgorithm: {max_resample: 2}\n", words, 1, false);
+    ares_config *cfg = read_words(&c,
+                                  "data: {rollout_batch_size: 8}\nworker: {actor: {global_batch_size: "
+                                  "8}}\nalgorithm: {max_resample: 2}\n",
+                                  words, 1, false);
     CHECK_STR(first_fault(cfg), "");
     CHECK_EQ(c.actor.global_batch_size, 4);
     ares_config_free(cfg);

@@ -7,7 +7,10 @@
 
 static bool by_accuracy(const ares_filter_config *cfg) { return strcmp(cfg->filter_key, "accuracy") == 0; }
 static bool wanted(const ares_filter_config *cfg) { return cfg->online_filtering; }
-static unsigned needs(const ares_filter_config *cfg) { return by_accuracy(cfg) ? ARES_FILTER_ACCURACY : ARES_FILTER_OVERALL; }
+static unsigned needs(const ares_filter_config *cfg)
+{
+    return by_accuracy(cfg) ? ARES_FILTER_ACCURACY : ARES_FILTER_OVERALL;
+}
 
 static int within(const ares_filter_config *cfg, const ares_groups *g, ares_verdict *v)
 {

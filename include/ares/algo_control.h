@@ -49,7 +49,7 @@ double ares_adaptive_kl_error(double kl, double target);
 double ares_adaptive_kl_multiplier(double error, double n, double horizon);
 /*
  * KL as part of the reward: token_level_rewards (put already) = scores - coef x kl_weight x kl where the mask is 1, else the scores.
- * Reads b->kl and, where it is there, b->kl_weight. Adds to sums[0] the rows' mean KL without weights, to sums[1] the rows.
+ * Reads b->kl and, where it is there, b->kl_weight. Adds to sums[0] the mean KL, without weights, of the rows that count, to sums[1] their number.
  */
 void ares_kl_in_reward(ares_batch *b, double coef, double sums[2]);
 #endif

@@ -82,7 +82,8 @@ void ares_filter_check(ares_config *cfg, const ares_filter_config *f, int64_t n)
 bool ares_group_informative(const double *accuracy, const uint8_t *valid, int64_t n); /* 0 < right < valid answers (dapo.md 5.1) */
 bool ares_answer_discarded(const ares_filter_config *cfg, int64_t length, int64_t max_length, bool stopped); /* dapo.md 6.3; max_length ARES_NULL_I64: none */
 bool ares_group_spread(const double *x, const uint8_t *valid, int64_t n, double tolerance); /* max - min above tolerance */
-double ares_group_metric(const char *metric, const ares_groups *g, int64_t group);    /* rollout_filter_metric */
+double ares_group_metric(const char *metric, const ares_groups *g, int64_t group);    /* rollout_filter_metric, over the answers that are not discarded */
+int64_t ares_group_counted(const ares_groups *g, int64_t group, const double *x, double *out); /* x of those, in order; their number */
 /* RAGEN's selection (agentic.md 3.2): groups that stay, best first (min_p, and top_p of 1 or more: by index); their number. Ties go to the lower index. probability [n] of top_p softmax over the
  * candidates in index order; NULL: not wanted. */
 int64_t ares_rv_select(const ares_filter_config *cfg, const double *metric, int64_t n, int64_t *ranked, double *probability);

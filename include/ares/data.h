@@ -147,6 +147,8 @@ typedef struct ares_batch {
 void ares_batch_init(ares_batch *b);
 void ares_batch_fini(ares_batch *b);
 void ares_batch_clear(ares_batch *b);           /* forgets rows and the arena; keeps memory */
+/* Whether a row counts: one of its tokens has mask 1, or it has none (an empty answer). A discarded answer, all of mask 0, counts nowhere. */
+bool ares_batch_row_counts(const ares_batch *b, int64_t row);
 void ares_batch_begin_group(ares_batch *b);     /* rows added next belong to a new group */
 int64_t ares_batch_add_row(ares_batch *b, const ares_sample *s, int64_t n_tokens); /* before any column is put; gives the row's first token */
 /* The column's storage, zeroed; it must not have been put before. A stage calls it once for the column it owns. */

@@ -99,10 +99,21 @@ double ares_group_metric(const char *metric, const ares_groups *g, int64_t group
 {
     int64_t first = g->group_start[group], n = g->group_start[group + 1] - first;
     const double *x = strncmp(metric, "entropy", 7) == 0 ? g->entropy : strcmp(metric, "length") == 0 ? g->length : g->score;
-    double mean = ares_mean(x + first, n);
-    if (strcmp(metric, "reward_variance") == 0 || strcmp(metric, "entropy_variance") == 0) return ares_std(x + first, n, mean);
+    double few[64], *kept = n <= ARES_COUNT(few) ? few : ares_malloc((size_t)n * sizeof *kept);
+    n = ares_group_counted(g, group, x, kept);
+    double mean = ares_mean(kept, n), std = ares_std(kept, n, mean);
+    if (kept != few) ares_free(kept);
+    if (strcmp(metric, "reward_variance") == 0 || strcmp(metric, "entropy_variance") == 0) return std;
     if (strcmp(metric, "reward_sum") == 0) return mean * (double)n;
     return mean;
+}
+
+int64_t ares_group_counted(const ares_groups *g, int64_t group, const double *x, double *out)
+{
+    int64_t n = 0;
+    for (int64_t r = g->group_start[group]; r < g->group_start[group + 1]; r++)
+        if (!g->valid || g->valid[r]) out[n++] = x[r];
+    return n;
 }
 
 bool ares_group_informative(const double *accuracy, const uint8_t *valid, int64_t n)

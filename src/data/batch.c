@@ -31,6 +31,12 @@ void ares_batch_fini(ares_batch *b)
     *b = (ares_batch){ 0 };
 }
 
+bool ares_batch_row_counts(const ares_batch *b, int64_t row)
+{
+    int64_t at = b->row_start[row], n = b->row_start[row + 1] - at;
+    return !b->response_mask || n == 0 || memchr(b->response_mask + at, 1, (size_t)n);
+}
+
 void ares_batch_begin_group(ares_batch *b)
 {
     if (b->groups + 2 > b->group_cap) {

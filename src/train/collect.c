@@ -97,10 +97,7 @@ static int answer(ares_trainer *t, ares_arena *arena, draw *d, ares_metrics *m)
                          .key = ares_rng_root((uint64_t)t->cfg->rollout.seed, ARES_RNG_SAMPLE), .metrics = m };
     ARES_TRY(generate_samples(t, &job, arena, &d->samples));
     generate_keep(d->samples, d->count * job.n, arena);
-    for (int64_t i = 0; i < d->count * job.n; i++) {
-        generate_sample *s = &d->samples[i];
-        s->discarded = ares_answer_discarded(&t->cfg->filter, s->completion.n_tokens, t->cfg->reward.max_length, s->item.in.stopped);
-    }
+    generate_discard(t->cfg, d->samples, d->count * job.n);
     if (!(t->adv->needs & ARES_NEEDS_BASELINE)) return ARES_OK;
     sampling.temperature = 0;
     job.n = 1;
@@ -302,7 +299,7 @@ typedef struct rounds {
     ares_resampling s;
     int64_t *kept, *dropped;     /* groups, numbered as they were drawn in the step */
     bool same_prompt;
-    double right[2];             /* of all answers of this rank that were judged right or wrong: sum and number */
+    double right[2];             /* of all answers of this rank that were judged right or wrong and not discarded: sum and number */
     double tokens;               /* of all answers of this rank, greedy baselines included */
 } rounds;
 
@@ -334,7 +331,7 @@ static int draw_round(ares_trainer *t, rounds *r, int64_t size, draw *d, bool **
     for (int64_t g = 0; d->greedy && g < d->count; g++) r->tokens += d->greedy[g].completion.n_tokens;
     for (int64_t i = 0; i < d->count * n; i++) {
         r->tokens += d->samples[i].completion.n_tokens;
-        if (isnan(d->samples[i].item.accuracy)) continue;
+        if (d->samples[i].discarded || isnan(d->samples[i].item.accuracy)) continue;
         r->right[0] += (double)d->samples[i].item.accuracy;
         r->right[1]++;
     }

@@ -15,7 +15,7 @@
         ares_metrics_set(m, "timing_s/" name, ares_now_s() - started_);                                     \
     } while (0)
 
-/* A response's score belongs to its last token; one without a token has none. */
+/* A response's score belongs to its last token; one without a token has none, and is counted. */
 static int put_scores(ares_trainer *t, ares_batch *b, ares_metrics *m)
 {
     int64_t empty = 0;
@@ -26,7 +26,7 @@ static int put_scores(ares_trainer *t, ares_batch *b, ares_metrics *m)
         else empty++;
     }
     ARES_TRY(ares_world_sum_i64(t->world, &empty, 1));
-    if (empty) ares_metrics_set(m, "reward/empty_responses", (double)empty);
+    ares_metrics_set(m, "reward/empty_responses", (double)empty);
     return ARES_OK;
 }
 

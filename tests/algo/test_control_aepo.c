@@ -382,6 +382,138 @@ TEST(prompts_that_are_always_right_without_thinking_are_dropped_also_when_they_w
     close_subject(&s);
 }
 
+/* ---------------------------------------------------------------- discarded answers */
+
+/* Every row once more, wrong, silent and of mask 0, before or behind the rows of its group; all of them in a group of their own, too. */
+static void add_discarded(ares_batch *b, const ares_batch *from, int64_t step)
+{
+    ares_batch_init(b);
+    for (int64_t g = 0; g < from->groups; g++) {
+        ares_batch_begin_group(b);
+        for (int k = 0; k < 2; k++)
+            for (int64_t r = from->group_start[g]; r < from->group_start[g + 1]; r++) {
+                bool kept = (k == 0) == (r % 2 == 0);
+                ares_sample s = from->samples[r];
+                s.index = s.index * 2 + !kept;
+                if (!kept) s.accuracy = NAN;
+                ares_batch_add_row(b, &s, from->row_start[r + 1] - from->row_start[r]);
+            }
+        ares_batch_begin_group(b);
+        ares_batch_add_row(b, &(ares_sample){ .draw = (1 + step) * 100000 + g, .index = 1, .row = &rows[(g + step) % PROMPTS], .accuracy = 0 }, 5);
+    }
+    ARES_PUT(b, response_mask);
+    ARES_PUT(b, entropies);
+    ARES_PUT(b, kl);
+    for (int64_t r = 0; r < b->rows; r++) {
+        const ares_sample *s = &b->samples[r];
+        for (int64_t i = 0; i < from->rows; i++) {
+            if (s->draw != from->samples[i].draw || s->index != from->samples[i].index * 2) continue;
+            int64_t at = b->row_start[r], of = from->row_start[i], n = from->row_start[i + 1] - of;
+            memset(b->response_mask + at, 1, (size_t)n);
+            memcpy(b->entropies + at, from->entropies + of, (size_t)n * sizeof *b->entropies);
+            memcpy(b->kl + at, from->kl + of, (size_t)n * sizeof *b->kl);
+        }
+    }
+}
+
+static bool same_metrics(const ares_metrics *a, const ares_metrics *b)
+{
+    bool same = CHECK_EQ(ares_metrics_count(a), ares_metrics_count(b));
+    for (int i = 0; i < ares_metrics_count(a) && same; i++) {
+        double x = ares_metrics_value(a, i), y = NAN;
+        ares_metrics_get(b, ares_metrics_name(a, i), &y);
+        same = CHECK_MSG(x == y || (isnan(x) && isnan(y)), "%s: %g, and with discarded answers %g", ares_metrics_name(a, i), x, y);
+    }
+    return same;
+}
+
+TEST(discarded_answers_count_nowhere)
+{
+    static const char *const words[] = { "worker.actor.dynamic_kl_loss=true", "algorithm.drop_easy_prompts=true", "worker.rollout.window_size=2" };
+    name_rows();
+    subject plain = { 0 }, more = { 0 };
+    if (!open_subject(&plain, "aepo", words, ARES_COUNT(words)) || !open_subject(&more, "aepo", words, ARES_COUNT(words))) return;
+    ares_metrics *m[2] = { ares_metrics_new(), ares_metrics_new() };
+    bool ok = true;
+    for (int64_t step = 0; step < 40 && ok; step++) {
+        ares_batch a, b;
+        chance_batch(&a, step, 0, 1, 0.3);
+        add_discarded(&b, &a, step);
+        for (int k = 0; k < 2; k++) {
+            const subject *s = k ? &more : &plain;
+            ares_batch *x = k ? &b : &a;
+            ares_metrics_clear(m[k]);
+            ok = ok && CHECK_OK(s->c->generated(s->state, x)) && CHECK_OK(s->c->observe(s->state, x, m[k])) && CHECK_OK(s->c->adapt(s->state, x, m[k]));
+        }
+        ok = ok && same_metrics(m[0], m[1]) && same_state(&plain, &more);
+        for (int64_t r = 0; r < b.rows && ok; r++)
+            if (!ares_batch_row_counts(&b, r)) ok = CHECK_EQ(b.samples[r].difficulty, ARES_DIFFICULTY_NONE);
+        ares_batch_fini(&a);
+        ares_batch_fini(&b);
+    }
+    for (int k = 0; k < 2; k++) ares_metrics_free(m[k]);
+    close_subject(&plain);
+    close_subject(&more);
+}
+
+TEST(a_batch_of_discarded_answers_leaves_the_state_as_it_was)
+{
+    static const char *const words[] = { "worker.actor.dynamic_kl_loss=true", "worker.rollout.window_size=2" };
+    static const float h[6] = { 0, 2, 2, 0, 0, 0 };
+    name_rows();
+    subject s = { 0 }, other = { 0 };
+    if (!open_subject(&s, "aepo", words, 2) || !open_subject(&other, "aepo", words, 2)) return;
+    ares_metrics *m = ares_metrics_new();
+    for (int round = 0; round < 2; round++) { /* before the first threshold, and after it */
+        ares_batch b;
+        double tau, empty;
+        one_prompt(&b, 3, 4, h, 6);
+        memset(b.response_mask, 0, (size_t)b.tokens);
+        ARES_PUT(&b, kl);
+        ares_metrics_clear(m);
+        CHECK_OK(s.c->provisional(s.state, &b));
+        CHECK_EQ(b.samples[0].difficulty, ARES_DIFFICULTY_NONE);
+        CHECK_OK(s.c->observe(s.state, &b, m));
+        CHECK_OK(s.c->adapt(s.state, &b, m));
+        CHECK_EQ(ares_metrics_get(m, "aepo/tau", &tau), round == 1);
+        CHECK(!ares_metrics_get(m, "reward/empty_responses", &empty));
+        same_state(&s, &other);
+        ares_batch_fini(&b);
+        one_prompt(&b, 3, 4, h, 6);
+        CHECK_OK(s.c->observe(s.state, &b, NULL));
+        ares_batch_fini(&b);
+        one_prompt(&b, 3, 4, h, 6);
+        CHECK_OK(other.c->observe(other.state, &b, NULL));
+        ares_batch_fini(&b);
+    }
+    ares_metrics_free(m);
+    close_subject(&s);
+    close_subject(&other);
+}
+
+TEST(an_answer_without_a_token_counts_as_one_without_entropy)
+{
+    static const char *const words[] = { "algorithm.aepo=true", "worker.rollout.window_size=2", "algorithm.entropy_threshold_ema=0" };
+    static const float h[6] = { 2, 2, 2, 2, 2, 2 };
+    name_rows();
+    subject s = { 0 };
+    if (!open_subject(&s, "aepo", words, 3)) return;
+    ares_batch b;
+    ares_metrics *m = ares_metrics_new();
+    one_prompt(&b, 0, 2, h, 6);
+    b.row_start[1] = b.row_start[2] = b.row_start[3] = 0; /* the first three answers end before they begin; the last one has all the tokens */
+    if (CHECK_OK(s.c->observe(s.state, &b, m))) {
+        double tau = NAN, count = 0;
+        CHECK(ares_metrics_get(m, "aepo/tau", &tau));
+        CHECK_NEAR(tau, 0, 0); /* the median of 0, 0, 0, 2 */
+        CHECK(ares_metrics_get(m, "reward/medium/count", &count));
+        CHECK_EQ(count, 4);
+    }
+    ares_metrics_free(m);
+    ares_batch_fini(&b);
+    close_subject(&s);
+}
+
 /* ---------------------------------------------------------------- bad input */
 
 TEST(an_empty_batch_a_missing_judge_and_a_broken_entropy_are_named)

@@ -75,6 +75,23 @@ TEST(discarded_answers_do_not_make_a_group_informative)
     CHECK(!ares_group_spread(NULL, NULL, 0, 1e-6));
 }
 
+TEST(discarded_answers_have_no_part_in_a_groups_statistics)
+{
+    ares_filter_config cfg = off();
+    const uint8_t valid[] = { 1, 1, 1, 0, 0, 1, 0, 0 };
+    ares_groups g = { .groups = 4, .group_start = start, .accuracy = accuracy, .score = (const double[]){ 1, 2, 1, 0, 1, 0, 0, 1 }, .valid = valid };
+    ares_verdict v[4];
+    cfg.online_filtering = true;
+    cfg.filter_low = 0.25, cfg.filter_high = 2;
+    REQUIRE_OK(ares_filter_groups(&cfg, &g, v));
+    CHECK(v[0].keep && !v[1].keep && !v[2].keep && !v[3].keep); /* means 1, 0, and 0 of the one wrong answer; none of no answer */
+    cfg = off();
+    cfg.dynamic_sampling = "nonzero_std";
+    REQUIRE_OK(ares_filter_groups(&cfg, &g, v));
+    CHECK(v[0].keep && !v[1].keep && !v[2].keep && !v[3].keep);
+    CHECK_EQ(ares_group_metric("reward_sum", &g, 1), 1);
+}
+
 TEST(a_group_is_kept_when_dropping_it_would_force_another_draw)
 {
     ares_filter_config cfg = off();

@@ -315,6 +315,48 @@ TEST(the_state_of_another_model_is_refused)
     ares_str_fini(&out);
 }
 
+/* ---------------------------------------------------------------- discarded answers */
+
+/* What fills a batch and teaches nothing has no part in AEPO's memory, its metrics or those of the batch. */
+TEST(groups_that_only_fill_the_batch_count_nowhere)
+{
+    static const char *const same[] = { "aepo/tau", "aepo/hwe_frac", "reward/medium/count", "aepo/target/medium", "response_length/mean", "response_length/min", "prompt_length/mean",
+                                        "critic/score/mean", "reward/overall", "reward/batch_accuracy", "reward/high_entropy_token_num_score", "aepo/kl/medium" };
+    static const char options[] = "data.bootstrap=false trainer.max_steps=1 algorithm.on_exhausted=%s trainer.max_try_make_batch=1 algorithm.filter_low=0.3 algorithm.filter_high=0.7 "
+                                  "worker.actor.global_batch_size=4 trainer.save_freq=1 trainer.val_before_train=false trainer.val_freq=-1";
+    char more[2][500];
+    snprintf(more[0], sizeof more[0], options, "fill_masked");
+    snprintf(more[1], sizeof more[1], options, "smaller_batch");
+    REQUIRE(runs(NULL, "filled", more[0]));
+    REQUIRE(runs(NULL, "small", more[1]));
+    CHECK_EQ(test_shell(NULL, "test $(cat '%s' | wc -l) -gt $(cat '%s' | wc -l)", test_file("filled/rollouts/step_000001.jsonl"), test_file("small/rollouts/step_000001.jsonl")), 0);
+    CHECK_EQ(test_shell(NULL, "cmp '%s' '%s'", test_file("filled/checkpoints/step_000001/controls.json"), test_file("small/checkpoints/step_000001/controls.json")), 0);
+    for (int i = 0; i < ARES_COUNT(same); i++) {
+        double want = e2e_metric("small", 1, same[i]);
+        CHECK_MSG(e2e_metric("filled", 1, same[i]) == want, "%s: %g, and %g with groups that fill the batch", same[i], want, e2e_metric("filled", 1, same[i]));
+    }
+}
+
+/* Every answer has 12 tokens, where 1 is allowed: nothing is learnt of it, in the bootstrap pass and in training. */
+TEST(a_run_whose_answers_are_all_discarded_learns_nothing_and_goes_on)
+{
+    static const char options[] = "worker.reward.max_length=1 trainer.max_steps=2 trainer.save_freq=2 algorithm.online_filtering=false 'worker.rollout.stop=[]' trainer.val_freq=-1 "
+                                  "worker.rollout.ignore_eos=true 'data.val_files=[]'";
+    ares_str state = { 0 };
+    if (runs(NULL, "run", options)) {
+        CHECK_EQ(e2e_metric("run", 2, "actor/empty_minibatches"), 2);
+        CHECK_EQ(e2e_metric("run", 2, "dapo/discarded_frac"), 1);
+        CHECK_EQ(e2e_metric("run", 0, "rollout/generated_tokens"), ROWS * 4 * 12);
+        CHECK(isnan(e2e_metric("run", 2, "aepo/tau")) && isnan(e2e_metric("run", 2, "response_length/mean")));
+        CHECK_EQ(e2e_metric("run", 2, "reward/empty_responses"), 0);
+        CHECK_OK(ares_file_read(test_file("run/checkpoints/step_000002/controls.json"), &state));
+        CHECK_CONTAINS(state.data, "\"tau\":null");
+        CHECK_CONTAINS(state.data, "\"difficulty\":{}");
+        CHECK_CONTAINS(state.data, "\"steps\":0");
+    }
+    ares_str_fini(&state);
+}
+
 /* ---------------------------------------------------------------- ranks, and the experiment itself */
 
 TEST_MPI(two_ranks_begin_aepo_as_one)

@@ -85,13 +85,21 @@ static double *thresholds_of(const control_gathered *all, ares_arena *arena)
     return x;
 }
 
+static int check_rows(const aepo *s, const ares_batch *b)
+{
+    int64_t rows = b->rows;
+    ARES_TRY(ares_world_sum_i64(s->env.world, &rows, 1));
+    return rows ? ARES_OK : ares_fail(ARES_ESTATE, "%s: the batch has no answer on any rank", aepo_who);
+}
+
 /*
  * Measures the rows, makes sure of a threshold (the median of these samples, or in validation their mean, where there is none yet), marks
- * the rows with it and gathers everything. Fails where no rank has a row.
+ * the rows with it and gathers everything. No sample is gathered where every answer is discarded; there may be no threshold then.
  */
 static int survey(aepo *s, const ares_batch *b, bool accuracy, bool by_mean, uint8_t *column, float *window_column, double *soft_cost, control_sample *local, ares_arena *arena, control_gathered *all)
 {
     *all = (control_gathered){ 0 };
+    ARES_TRY(check_rows(s, b));
     ARES_TRY(ares_world_agree(s->env.world, aepo_check_batch(b, accuracy)));
     aepo_measure(s, b, arena, local);
     if (!s->tau_known) {
@@ -107,8 +115,7 @@ static int survey(aepo *s, const ares_batch *b, bool accuracy, bool by_mean, uin
         ARES_TRY(rc);
     }
     aepo_mark(s, b, arena, local, column, window_column, soft_cost);
-    ARES_TRY(control_gather(s->env.world, b, local, all));
-    return all->n_samples ? ARES_OK : ares_fail(ARES_ESTATE, "%s: the batch has no answer on any rank", aepo_who);
+    return control_gather(s->env.world, b, local, all);
 }
 
 static double step_tau(aepo *s, const control_gathered *all, ares_arena *arena)
@@ -169,10 +176,16 @@ static int provisional(const void *state, ares_batch *b)
     int rc = survey(&s, b, true, false, NULL, NULL, NULL, local, &arena, &all);
     for (int64_t g = 0; g < b->groups && rc == ARES_OK; g++) {
         int64_t first = b->group_start[g], end = b->group_start[g + 1];
-        double accuracy = 0, hwe = 0, n = (double)(end - first);
-        for (int64_t r = first; r < end; r++) accuracy += (double)b->samples[r].accuracy, hwe += local[r].hwe;
+        double accuracy = 0, hwe = 0, n = 0;
+        for (int64_t r = first; r < end; r++) {
+            if (!ares_batch_row_counts(b, r)) continue;
+            accuracy += (double)b->samples[r].accuracy;
+            hwe += local[r].hwe;
+            n++;
+        }
         ares_difficulty d = ares_difficulty_of(accuracy / n);
         for (int64_t r = first; r < end; r++) {
+            if (!ares_batch_row_counts(b, r)) continue;
             tell_sample(&s, &b->samples[r], d, local[r].hwe);
             if (!s.target_known[d]) b->samples[r].hwe_target = (float)ares_aepo_target(hwe / n, AEPO_BY_DIFFICULTY(s.options, target_coef)[d]);
         }
@@ -189,6 +202,11 @@ static int observe_in(aepo *s, ares_batch *b, ares_metrics *m, ares_arena *arena
     ARES_PUT(b, hwe);
     ARES_PUT(b, window_entropies);
     ARES_TRY(survey(s, b, true, false, b->hwe, b->window_entropies, soft_cost, local, arena, all));
+    if (!all->n_samples) { /* every answer is discarded: what is known stays */
+        ARES_TRY(aepo_drop_easy(s, all, s->tau, arena));
+        if (m) aepo_report_batch(s, all, m);
+        return ARES_OK;
+    }
     double counted_with = s->tau, median = step_tau(s, all, arena);
 
     int64_t n, *place;
@@ -202,6 +220,7 @@ static int observe_in(aepo *s, ares_batch *b, ares_metrics *m, ares_arena *arena
 
     for (int64_t r = 0; r < b->rows; r++) {
         int64_t d = ARES_DIFFICULTY_NONE;
+        if (!ares_batch_row_counts(b, r)) continue; /* a discarded answer is told nothing */
         ares_map_get(s->difficulty, ares_view_of(b->samples[r].row->gid), &d);
         tell_sample(s, &b->samples[r], (ares_difficulty)d, local[r].hwe);
     }
@@ -306,9 +325,14 @@ static int bootstrap_add(void *state, ares_batch *b, ares_metrics *m)
             p->hwe += all.samples[i].hwe;
             p->length += all.samples[i].length;
         }
-        s->bootstrap_prompts++;
     }
+    int64_t had[2] = { b->groups, b->tokens }; /* discarded answers were generated, too */
+    if (rc == ARES_OK) rc = ares_world_sum_i64(s->env.world, had, 2);
     if (rc == ARES_OK) {
+        s->bootstrap_prompts += had[0];
+        s->bootstrap_tokens += had[1];
+    }
+    if (rc == ARES_OK && all.n_samples) {
         step_tau(s, &all, &arena);
         if (m) ares_metrics_set(m, "aepo/tau", s->tau);
     }
@@ -321,12 +345,10 @@ static int bootstrap_finish(void *state, ares_metrics *m)
 {
     aepo *s = state;
     int64_t n = ares_map_count(s->bootstrap_index);
-    if (!n) return ares_fail(ARES_ESTATE, "%s: the bootstrap pass has seen no prompt", aepo_who);
-    ares_aepo_prompt *prompts = ares_calloc((size_t)n, sizeof *prompts);
-    double tokens = 0;
+    if (!s->bootstrap_prompts) return ares_fail(ARES_ESTATE, "%s: the bootstrap pass has seen no prompt", aepo_who);
+    ares_aepo_prompt *prompts = ares_calloc((size_t)n + 1, sizeof *prompts);
     for (int64_t i = 0; i < n; i++) {
         const aepo_seen *p = &s->bootstrap_seen[i];
-        tokens += p->length;
         prompts[i] = (ares_aepo_prompt){ .gid = ares_map_key(s->bootstrap_index, i), .samples = p->samples, .accuracy = p->accuracy, .hwe = p->hwe, .length = p->length };
     }
     ares_aepo_buckets buckets;
@@ -344,7 +366,7 @@ static int bootstrap_finish(void *state, ares_metrics *m)
         aepo_metric(m, "bootstrap", d, "/acc_mean", buckets.accuracy[d]);
         aepo_metric(m, "bootstrap", d, "/len_mean", buckets.length[d]);
     }
-    if (m) ares_metrics_set(m, "rollout/generated_tokens", tokens);
+    if (m) ares_metrics_set(m, "rollout/generated_tokens", (double)s->bootstrap_tokens);
     ares_free(prompts);
     ares_map_free(s->bootstrap_index); /* what it taught is in the state's other members */
     s->bootstrap_index = ares_map_new();

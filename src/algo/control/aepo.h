@@ -93,7 +93,7 @@ typedef struct aepo {
     bool baseline_known[ARES_DIFFICULTIES];
     double baseline_accuracy[ARES_DIFFICULTIES], baseline_length[ARES_DIFFICULTIES];
     bool bootstrap_done;
-    int64_t bootstrap_prompts;
+    int64_t bootstrap_prompts, bootstrap_tokens; /* answered and generated so far */
     ares_map *bootstrap_index;                 /* gid -> its place in bootstrap_seen */
     aepo_seen *bootstrap_seen;
     int64_t bootstrap_cap;

@@ -47,6 +47,7 @@ int aepo_generated(void *state, const ares_batch *b)
         ares_batch_begin_group(&s->made);
         for (int64_t r = b->group_start[g]; r < b->group_start[g + 1]; r++) {
             const ares_sample *from = &b->samples[r];
+            if (!ares_batch_row_counts(b, r)) continue;
             if (!s->tau_known) {
                 aepo_tokens_read(b, r, &x);
                 keep_entropies(s, &x);

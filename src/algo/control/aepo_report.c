@@ -83,7 +83,7 @@ static void report_difficulty(const aepo *s, const control_gathered *all, int d,
 void aepo_report_batch(const aepo *s, const control_gathered *all, ares_metrics *m)
 {
     sums by[ARES_DIFFICULTIES] = { 0 };
-    double tokens = 0, hwe = 0, empty = 0;
+    double tokens = 0, hwe = 0;
     for (int64_t i = 0; i < all->n_samples; i++) {
         const control_sample *x = &all->samples[i];
         sums *y = &by[x->difficulty];
@@ -97,13 +97,11 @@ void aepo_report_batch(const aepo *s, const control_gathered *all, ares_metrics 
         y->invalid += x->invalid;
         tokens += length;
         hwe += x->hwe;
-        empty += x->length == 0;
     }
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++)
         if (by[d].n) report_difficulty(s, all, d, &by[d], m);
     aepo_report_state(s, m, "aepo");
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) aepo_metric(m, "aepo/alpha", d, "", s->alpha[d]);
     if (tokens > 0) ares_metrics_set(m, "aepo/hwe_frac", hwe / tokens);
-    ares_metrics_set(m, "reward/empty_responses", empty);
     ares_metrics_set(m, "epoch/skip_gid_count", (double)ares_map_count(s->skip));
 }

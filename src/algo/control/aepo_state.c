@@ -69,7 +69,8 @@ static void save_baseline(const aepo *s, ares_str *json)
 static void save_bootstrap(const aepo *s, ares_str *json)
 {
     begin(json, "bootstrap");
-    ares_str_addf(json, "{\"done\":%s,\"prompts\":%lld,\"seen\":{", s->bootstrap_done ? "true" : "false", (long long)s->bootstrap_prompts);
+    ares_str_addf(json, "{\"done\":%s,\"prompts\":%lld,\"tokens\":%lld,\"seen\":{", s->bootstrap_done ? "true" : "false", (long long)s->bootstrap_prompts,
+                  (long long)s->bootstrap_tokens);
     for (int64_t i = 0; i < ares_map_count(s->bootstrap_index); i++) {
         const aepo_seen *p = &s->bootstrap_seen[i];
         begin_view(json, ares_map_key(s->bootstrap_index, i));
@@ -244,6 +245,8 @@ static int load_bootstrap(aepo *s, const ares_json *json)
     ARES_TRY(object(json, "bootstrap", &map));
     ARES_TRY(boolean(map, "done", &s->bootstrap_done));
     ARES_TRY(control_integer(map, aepo_who, "prompts", &s->bootstrap_prompts));
+    s->bootstrap_tokens = 0;
+    if (ares_json_get(map, "tokens")) ARES_TRY(control_integer(map, aepo_who, "tokens", &s->bootstrap_tokens)); /* absent: an older state */
     ARES_TRY(object(map, "seen", &seen));
     ares_map_free(s->bootstrap_index);
     s->bootstrap_index = ares_map_new();

@@ -51,6 +51,7 @@ void ares_kl_in_reward(ares_batch *b, double coef, double sums[2])
             double penalty = weight != 0 ? weight * (double)b->kl[i] : 0;
             b->token_level_rewards[i] = (float)((double)b->token_level_scores[i] - penalty);
         }
+        if (!ares_batch_row_counts(b, r)) continue;
         sums[0] += ares_kl_row_mean(b->kl + at, b->response_mask + at, end - at);
         sums[1]++;
     }

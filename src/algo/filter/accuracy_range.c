@@ -13,7 +13,9 @@ static int within(const ares_filter_config *cfg, const ares_groups *g, ares_verd
 {
     const double *x = by_accuracy(cfg) ? g->accuracy : g->score;
     for (int64_t i = 0; i < g->groups; i++) {
-        double mean = ares_mean(x + g->group_start[i], g->group_start[i + 1] - g->group_start[i]);
+        double *counted = ares_malloc((size_t)(g->group_start[i + 1] - g->group_start[i] + 1) * sizeof *counted);
+        double mean = ares_mean(counted, ares_group_counted(g, i, x, counted));
+        ares_free(counted);
         if (!v[i].keep || (cfg->filter_low < mean && mean < cfg->filter_high)) continue;
         v[i].keep = false;
         (void)snprintf(v[i].reason, sizeof v[i].reason, "%s_%s", cfg->filter_key, mean <= cfg->filter_low ? "low" : "high");

@@ -275,7 +275,6 @@ typedef struct ares_control_env {
     ares_world *world;           /* may be NULL: one rank */
     const ares_algorithm_config *algorithm;
     int64_t n;                   /* samples a prompt */
-    int64_t mini_batch;          /* prompts of an optimizer step, over all ranks; 0: the whole batch */
     bool entropy_reward;         /* a reward reads hwe_count, hwe_target, entropy_alpha and difficulty of the samples */
     const ares_map *gids;        /* of the training rows (ares_dataset_gids); NULL: a loaded state's prompts are not looked up */
 } ares_control_env;

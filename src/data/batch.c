@@ -18,8 +18,9 @@ static void drop_columns(ares_batch *b)
 void ares_batch_clear(ares_batch *b)
 {
     drop_columns(b);
+    b->row_kl = NULL;
     ares_arena_reset(&b->arena);
-    b->rows = b->groups = b->tokens = 0;
+    b->rows = b->groups = b->tokens = b->n_row_kl = b->updates = 0;
 }
 
 void ares_batch_fini(ares_batch *b)

@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "ares/algo_control.h"
 #include "ares/algo_twin.h"
 #include "update.h"
 
@@ -98,8 +99,9 @@ static int prepare(ares_actor *a, ares_batch *b, update *u)
     for (int i = 0; exact && i < ARES_COUNT(of_kl); i++) *of_kl[i] = ares_arena_calloc(&b->arena, n, sizeof(float));
     if (exact && !a->ref) return ares_fail(ARES_ESTATE, "actor: algorithm.kl_penalty = 'full': there is no reference model to compare with; set algorithm.kl_coef above 0");
     if (kl && !exact) ARES_TRY(ARES_NEED(b, "update_actor", ref_log_probs));
-    u->writes_kl = kl && !b->kl;
-    if (u->writes_kl) ARES_PUT(b, kl);
+    if (kl && b->kl) u->seen_kl = ares_arena_calloc(&b->arena, n, sizeof *u->seen_kl); /* the column is the reward's */
+    else if (kl) u->seen_kl = ARES_PUT(b, kl);
+    u->passed = ares_arena_calloc(&b->arena, (size_t)b->rows + 1, sizeof *u->passed);
     ares_agg_count(b, 0, b->rows, &u->rollout);
     double totals[2] = { u->rollout.tokens, u->rollout.rows };
     ARES_TRY(ares_world_sum_f64(a->world, totals, 2));
@@ -121,7 +123,6 @@ int ares_actor_update(ares_actor *a, ares_batch *b, ares_metrics *m)
     for (u.pass = 0; u.pass < (uint64_t)a->cfg->actor.ppo_epochs; u.pass++)
         for (int64_t g = 0; g < b->groups; g += groups) {
             bool empty = false;
-            u.first = u.pass == 0;
             int rc = update_mini_batch(&u, g, ARES_MIN(g + groups, b->groups), &empty);
             if (rc == ARES_OK && !empty) rc = ares_optim_step(&a->optim, a->model, a->world, lr, a->cfg->actor.max_grad_norm, &norm);
             if (rc != ARES_OK) return ares_fail_in(rc, "actor: step %lld, optimizer step %lld", (long long)a->step + 1, (long long)a->optim.updates + 1);
@@ -129,6 +130,9 @@ int ares_actor_update(ares_actor *a, ares_batch *b, ares_metrics *m)
             if (empty) continue;
             norms += norm;
             u.compare = false; /* from here on the weights are no longer rollout's */
+            int64_t row = b->group_start[g], end = b->group_start[ARES_MIN(g + groups, b->groups)];
+            if (u.seen_kl) ares_kl_see(b, row, end, u.seen_kl, u.passed);
+            else ares_kl_see(b, row, end, b->kl, NULL); /* of the reward: known of every row */
         }
     a->step++;
     return report(a, &u, b, norms, lr, m);

@@ -52,6 +52,17 @@ static void chance_batch(ares_batch *b, int64_t step, int first, int every, doub
 
 typedef struct subject { const ares_control *c; ares_config *cfg; void *options, *state; ares_control_env env; ares_algorithm_config algorithm; } subject;
 
+/* As the actor does: so many passes over mini-batches of 3 groups of the step; passes over nothing on a rank without any of them. */
+static void update(ares_batch *b, int passes)
+{
+    for (int p = 0; p < passes; p++)
+        for (int u = 0, g = 0; u < GROUPS / 3; u++) {
+            int first = g;
+            while (g < b->groups && b->samples[b->group_start[g]].draw % GROUPS / 3 == u) g++;
+            ares_kl_see(b, b->group_start[first], b->group_start[g], b->kl, NULL);
+        }
+}
+
 static bool open_subject(subject *s, const char *name, const char *const *words, int n)
 {
     s->c = control_named(name);
@@ -166,7 +177,10 @@ static void run_property(const char *const *words, int n, bool dual)
         chance_batch(&a, step, 0, 1, kl);
         chance_batch(&b, step, 0, 1, kl);
         ares_metrics_clear(m);
-        ok = CHECK_OK(whole.c->generated(whole.state, &a)) && CHECK_OK(whole.c->observe(whole.state, &a, m)) && CHECK_OK(whole.c->adapt(whole.state, &a, m));
+        ok = CHECK_OK(whole.c->generated(whole.state, &a)) && CHECK_OK(whole.c->observe(whole.state, &a, m));
+        update(&a, 1);
+        update(&b, 1);
+        ok = ok && CHECK_OK(whole.c->adapt(whole.state, &a, m));
         ok = ok && resume(&resumed) && CHECK_OK(resumed.c->generated(resumed.state, &b)) && CHECK_OK(resumed.c->observe(resumed.state, &b, NULL)) &&
              CHECK_OK(resumed.c->adapt(resumed.state, &b, NULL));
         ok = ok && same_samples(&a, &b) && same_state(&whole, &resumed) && (!dual || check_step(&old, m, step, kl));
@@ -226,6 +240,116 @@ TEST(kl_weighs_less_at_high_entropy_tokens_and_by_difficulty)
         CHECK_NEAR(b.kl_weight[1], 2, 0);
         CHECK_NEAR(b.kl_weight[18], 1, 0); /* the wrong answer's soft cost is 0.25: no second chance */
     }
+    ares_batch_fini(&b);
+    close_subject(&s);
+}
+
+TEST(without_dynamic_kl_every_token_weighs_one_whatever_the_other_factors)
+{
+    static const char *const words[] = { "worker.actor.dynamic_kl_loss=false", "worker.rollout.window_size=2", "algorithm.difficulty_aware_kl_penalty=true",
+                                         "worker.actor.enable_second_chance_kl=true", "worker.actor.second_chance_soft_cost_min=0" };
+    static const float h[6] = { 0, 2, 2, 0, 0, 0 };
+    name_rows();
+    subject s = { 0 };
+    if (!open_subject(&s, "aepo", words, ARES_COUNT(words))) return;
+    ares_batch b;
+    one_prompt(&b, 0, 3, h, 6);
+    if (CHECK_OK(s.c->observe(s.state, &b, NULL))) CHECK(b.kl_weight == NULL); /* which means 1 */
+    ares_batch_fini(&b);
+    close_subject(&s);
+}
+
+/* ---------------------------------------------------------------- KL budgets */
+
+/* Three easy prompts of SAMPLES answers of 2 tokens; the reference is in the loss. */
+static bool open_budgets(subject *s, ares_batch *b, const char *const *words, int n)
+{
+    static const float h[2] = { 1, 1 };
+    name_rows();
+    *s = (subject){ .algorithm = { .use_kl_loss = true } };
+    if (!open_subject(s, "aepo", words, n)) return false;
+    ares_batch_init(b);
+    for (int g = 0; g < 3; g++) {
+        ares_batch_begin_group(b);
+        for (int i = 0; i < SAMPLES; i++) ares_batch_add_row(b, &(ares_sample){ .draw = g, .index = i, .row = &rows[g], .accuracy = 1 }, 2);
+    }
+    ARES_PUT(b, response_mask);
+    ARES_PUT(b, entropies);
+    for (int64_t t = 0; t < b->tokens; t++) b->response_mask[t] = 1, b->entropies[t] = h[t % 2];
+    return CHECK_OK(s->c->observe(s->state, b, NULL));
+}
+
+/* An optimizer step on groups [group, end) that measures this KL everywhere, and passes over rows before `passed` alone. */
+static void optimizer_step(ares_batch *b, int64_t group, int64_t end, float kl, int64_t passed)
+{
+    float seen[64];
+    bool reached[64];
+    for (int64_t t = 0; t < b->tokens; t++) seen[t] = kl;
+    for (int64_t r = 0; r < b->rows; r++) reached[r] = r < passed;
+    ares_kl_see(b, b->group_start[group], b->group_start[end], seen, reached);
+}
+
+TEST(kl_budgets_are_of_the_rows_that_the_update_passed_over_in_all_of_its_passes)
+{
+    static const char *const words[] = { "worker.actor.dynamic_kl_loss=true" };
+    static const struct { int64_t reached[2]; double kl, lambda; } cases[] = {
+        { { 12, 12 }, 0.3, 1 + 0.01 * (0.3 - 0.05) },                           /* the mean of 0.1 and 0.5 */
+        { { 12, 8 }, (8 * 0.3 + 4 * 0.1) / 12, 1 + 0.01 * (2.8 / 12 - 0.05) },  /* the last four stopped early in the second pass */
+        { { 8, 8 }, 0.3, 1 + 0.01 * (0.3 - 0.05) },                             /* they were never passed over: not as zeros */
+        { { 7, 7 }, 0.3, 1 },                                                   /* too few samples, however often they were seen */
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        subject s;
+        ares_batch b;
+        if (!open_budgets(&s, &b, words, 1)) return;
+        ares_metrics *m = ares_metrics_new();
+        optimizer_step(&b, 0, 3, 0.1F, cases[i].reached[0]);
+        optimizer_step(&b, 0, 3, 0.5F, cases[i].reached[1]);
+        CHECK_OK(s.c->adapt(s.state, &b, m));
+        CHECK_NEAR(metric(m, "aepo/kl", ARES_EASY), cases[i].kl, 1e-8);
+        CHECK_NEAR(metric(m, "aepo/kl_lambda", ARES_EASY), cases[i].lambda, 1e-9);
+        ares_metrics_free(m);
+        ares_batch_fini(&b);
+        close_subject(&s);
+    }
+}
+
+TEST(kl_budgets_rest_in_a_step_without_an_update_of_the_actor)
+{
+    static const char *const words[] = { "worker.actor.dynamic_kl_loss=true" };
+    subject s;
+    ares_batch b;
+    if (!open_budgets(&s, &b, words, 1)) return;
+    ares_metrics *m = ares_metrics_new();
+    CHECK_OK(s.c->adapt(s.state, &b, m));
+    CHECK(isnan(metric(m, "aepo/kl", ARES_EASY)));
+    CHECK_NEAR(metric(m, "aepo/kl_lambda", ARES_EASY), 1, 0);
+    ares_metrics_free(m);
+    ares_batch_fini(&b);
+    close_subject(&s);
+}
+
+TEST(log_space_moves_once_for_every_optimizer_step_by_what_that_step_saw)
+{
+    static const char *const words[] = { "worker.actor.dynamic_kl_loss=true", "algorithm.kl_bucket_controller=log_space", "algorithm.kl_beta_update_interval=1" };
+    static const float kl[4] = { 0, 0.02F, 0.5F, 0.7F }; /* two passes over mini-batches of two groups and one */
+    static const ares_log_beta_config cfg = { .target = 0.01, .lr = 0.05, .clip = 0.2, .ema = 0.97, .deadzone = 0.02, .min = 1e-4, .max = 100, .interval = 1 };
+    subject s;
+    ares_batch b;
+    ares_str saved = { 0 };
+    ares_log_beta want = { .beta = 1 };
+    if (!open_budgets(&s, &b, words, ARES_COUNT(words))) return;
+    ares_metrics *m = ares_metrics_new();
+    for (int u = 0; u < 4; u++) {
+        optimizer_step(&b, u % 2 ? 2 : 0, u % 2 ? 3 : 2, kl[u], b.rows);
+        ares_log_beta_step(&cfg, u + 1, (double)kl[u], &want);
+    }
+    CHECK_OK(s.c->adapt(s.state, &b, m));
+    CHECK_NEAR(metric(m, "aepo/kl_beta", ARES_EASY), want.beta, 1e-12);
+    s.c->save(s.state, &saved);
+    CHECK_CONTAINS(saved.data, "\"kl_beta\":{\"updates\":4,");
+    ares_str_fini(&saved);
+    ares_metrics_free(m);
     ares_batch_fini(&b);
     close_subject(&s);
 }
@@ -656,7 +780,7 @@ TEST_MPI(two_ranks_remember_what_one_would)
     REQUIRE_OK(ares_world_open(&w));
     name_rows();
     int rank = ares_world_rank(w), ranks = ares_world_size(w);
-    subject part = { .env = { .world = w, .mini_batch = 3 } }, whole = { .env = { .mini_batch = 3 } };
+    subject part = { .env = { .world = w } }, whole = { 0 };
     if (!open_subject(&part, "aepo", words, ARES_COUNT(words)) || !open_subject(&whole, "aepo", words, ARES_COUNT(words))) return;
     for (int64_t step = 0; step < 60; step++) {
         ares_batch mine, all;
@@ -664,6 +788,8 @@ TEST_MPI(two_ranks_remember_what_one_would)
         chance_batch(&all, step, 0, 1, 0.1);
         CHECK_OK(part.c->generated(part.state, &mine));
         CHECK_OK(part.c->observe(part.state, &mine, NULL));
+        update(&mine, 2);
+        update(&all, 2);
         CHECK_OK(part.c->adapt(part.state, &mine, NULL));
         CHECK_OK(whole.c->generated(whole.state, &all));
         CHECK_OK(whole.c->observe(whole.state, &all, NULL));

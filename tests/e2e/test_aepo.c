@@ -357,6 +357,50 @@ TEST(a_run_whose_answers_are_all_discarded_learns_nothing_and_goes_on)
     ares_str_fini(&state);
 }
 
+/* ---------------------------------------------------------------- KL budgets */
+
+#define BUDGETS "data.bootstrap=false algorithm.online_filtering=false trainer.val_freq=-1 'data.val_files=[]' worker.actor.global_batch_size=4 "
+
+/* Before the first optimizer step the policy is the reference: only a later pass sees a KL. */
+TEST(kl_budgets_see_every_pass_of_the_update)
+{
+    double sum = 0;
+    REQUIRE(runs(NULL, "run", BUDGETS "trainer.max_steps=1 worker.actor.ppo_epochs=2"));
+    for (int k = 0; k < 3; k++) {
+        double kl = e2e_metric("run", 1, of_bucket("aepo/kl", k, ""));
+        sum += isnan(kl) ? 0 : kl;
+    }
+    CHECK(sum > 0);
+    REQUIRE(runs(NULL, "log", BUDGETS "trainer.max_steps=3 trainer.save_freq=3 worker.actor.ppo_epochs=2 worker.actor.global_batch_size=2 algorithm.kl_bucket_controller=log_space"));
+    CHECK_EQ(test_shell(NULL, "grep -q '\"kl_beta\":{\"updates\":12,' '%s'", test_file("log/checkpoints/step_000003/controls.json")), 0);
+}
+
+TEST(kl_budgets_rest_while_only_the_critic_learns)
+{
+    REQUIRE(runs(NULL, "run", BUDGETS "trainer.max_steps=4 algorithm.adv_estimator=gae trainer.critic_warmup=3"));
+    for (int i = 1; i <= 3; i++)
+        for (int k = 0; k < 3; k++) {
+            CHECK_EQ(e2e_metric("run", i, of_bucket("aepo/kl_lambda", k, "")), 1);
+            CHECK(isnan(e2e_metric("run", i, of_bucket("aepo/kl", k, ""))));
+        }
+    CHECK(most("run", 4, "aepo/kl/easy") >= 0 || most("run", 4, "aepo/kl/medium") >= 0 || most("run", 4, "aepo/kl/hard") >= 0);
+}
+
+TEST_MPI(two_ranks_see_the_kl_of_every_pass_as_one)
+{
+    static const char words_of[] = BUDGETS "trainer.max_steps=1 trainer.threads=1 worker.actor.ppo_epochs=2 worker.actor.global_batch_size=2";
+    char two[400];
+    if (test_shell(NULL, "command -v mpirun && ldd '%s' | grep libmpi", test_program()) != 0) SKIP("built without MPI, or no mpirun here");
+    snprintf(two, sizeof two, "--ranks 2 %s", words_of);
+    REQUIRE(runs(NULL, "alone", words_of));
+    REQUIRE(runs(NULL, "two", two));
+    for (int k = 0; k < 3; k++) {
+        double kl = e2e_metric("alone", 1, of_bucket("aepo/kl", k, "")), other = e2e_metric("two", 1, of_bucket("aepo/kl", k, ""));
+        CHECK(isnan(kl) == isnan(other));
+        if (!isnan(kl)) CHECK_NEAR(other, kl, 1e-5 * kl);
+    }
+}
+
 /* ---------------------------------------------------------------- ranks, and the experiment itself */
 
 TEST_MPI(two_ranks_begin_aepo_as_one)

@@ -26,10 +26,11 @@ static bool wanted(const void *options, const ares_control_env *env)
 static int check_options(const aepo_options *o, const ares_control_env *env)
 {
     const aepo_algorithm_config *a = &o->algorithm;
-    const char *weighs = o->actor.dynamic_kl_loss ? "worker.actor.dynamic_kl_loss" : o->actor.enable_second_chance_kl ? "worker.actor.enable_second_chance_kl"
-                         : a->difficulty_aware_kl_penalty ? "algorithm.difficulty_aware_kl_penalty" : NULL;
-    if (weighs && env->algorithm->disable_kl)
-        return ares_fail(ARES_ECONFIG, "config: %s = true: algorithm.disable_kl leaves no KL to weigh; set one of them to false", weighs);
+    const char *factor = a->difficulty_aware_kl_penalty ? "algorithm.difficulty_aware_kl_penalty" : o->actor.enable_second_chance_kl ? "worker.actor.enable_second_chance_kl" : NULL;
+    if (o->actor.dynamic_kl_loss && env->algorithm->disable_kl)
+        return ares_fail(ARES_ECONFIG, "config: worker.actor.dynamic_kl_loss = true: algorithm.disable_kl leaves no KL to weigh; set one of them to false");
+    if (factor && !o->actor.dynamic_kl_loss)
+        ares_log(ARES_LOG_WARN, "config: %s = true: has no effect, because worker.actor.dynamic_kl_loss = false leaves every token's KL at weight 1", factor);
     if (a->alpha_entropy_min > a->alpha_entropy_max)
         return ares_fail(ARES_ECONFIG, "config: algorithm.alpha_entropy_min = %g: above alpha_entropy_max = %g", a->alpha_entropy_min, a->alpha_entropy_max);
     if (a->kl_beta_min > a->kl_beta_max) return ares_fail(ARES_ECONFIG, "config: algorithm.kl_beta_min = %g: above kl_beta_max = %g", a->kl_beta_min, a->kl_beta_max);
@@ -53,7 +54,7 @@ static int open_state(const void *options, const ares_control_env *env, void **s
     *s = (aepo){ .options = o, .env = *env, .controller = controller_of(o), .difficulty = ares_map_new(), .skip = ares_map_new(), .bootstrap_index = ares_map_new() };
     ares_batch_init(&s->made);
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
-        s->alpha[d] = alpha[d];
+        s->aims.alpha[d] = alpha[d];
         s->lambda[d] = 1;
         s->beta[d].beta = o->algorithm.kl_beta_init;
     }
@@ -133,27 +134,11 @@ static void learn_difficulty(aepo *s, const ares_aepo_prompt *prompts, int64_t n
     for (int64_t i = 0; i < n; i++) ares_map_put(s->difficulty, prompts[i].gid, prompts[i].difficulty);
 }
 
-static void set_targets(aepo *s, const ares_aepo_buckets *buckets)
-{
-    const double *coef = AEPO_BY_DIFFICULTY(s->options, target_coef);
-    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
-        if (!buckets->prompts[d]) continue;
-        s->target[d] = ares_aepo_target(buckets->hwe[d], coef[d]);
-        s->target_known[d] = true;
-    }
-}
-
-static void step_alphas_and_targets(aepo *s, const ares_aepo_buckets *buckets)
+static void step_aims(aepo *s, const ares_aepo_buckets *buckets, bool renew)
 {
     const aepo_algorithm_config *a = &s->options->algorithm;
-    bool due = s->steps % a->target_update_interval == 0;
-    ares_aepo_buckets renew = *buckets;
-    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
-        if (buckets->prompts[d] && s->target_known[d])
-            s->alpha[d] = ares_aepo_alpha((ares_difficulty)d, s->alpha[d], buckets->hwe[d], (double)s->target[d], a->alpha_entropy_lr, a->alpha_entropy_min, a->alpha_entropy_max);
-        if (!due && s->target_known[d]) renew.prompts[d] = 0; /* between updates only a difficulty without a target gets one */
-    }
-    set_targets(s, &renew);
+    const ares_aepo_rates rates = { .lr = a->alpha_entropy_lr, .min = a->alpha_entropy_min, .max = a->alpha_entropy_max, .coef = AEPO_BY_DIFFICULTY(s->options, target_coef), .renew = renew };
+    ares_aepo_aim(&rates, buckets, &s->aims);
 }
 
 /* ---------------------------------------------------------------- a step */
@@ -162,8 +147,8 @@ static void tell_sample(const aepo *s, ares_sample *x, ares_difficulty d, int32_
 {
     x->difficulty = d;
     x->hwe_count = hwe;
-    x->hwe_target = (float)s->target[d];
-    x->entropy_alpha = (float)s->alpha[d];
+    x->hwe_target = (float)s->aims.target[d];
+    x->entropy_alpha = (float)s->aims.alpha[d];
 }
 
 /* Before the first threshold the rows on trial give one, for them alone; before a difficulty's first target the group's own mean is it. */
@@ -187,7 +172,7 @@ static int provisional(const void *state, ares_batch *b)
         for (int64_t r = first; r < end; r++) {
             if (!ares_batch_row_counts(b, r)) continue;
             tell_sample(&s, &b->samples[r], d, local[r].hwe);
-            if (!s.target_known[d]) b->samples[r].hwe_target = (float)ares_aepo_target(hwe / n, AEPO_BY_DIFFICULTY(s.options, target_coef)[d]);
+            if (!s.aims.target_known[d]) b->samples[r].hwe_target = (float)ares_aepo_target(hwe / n, AEPO_BY_DIFFICULTY(s.options, target_coef)[d]);
         }
     }
     control_gathered_fini(&all);
@@ -216,7 +201,7 @@ static int observe_in(aepo *s, ares_batch *b, ares_metrics *m, ares_arena *arena
     learn_difficulty(s, prompts, n);
     ARES_TRY(aepo_drop_easy(s, all, counted_with, arena));
     s->steps++;
-    step_alphas_and_targets(s, &buckets);
+    step_aims(s, &buckets, s->steps % s->options->algorithm.target_update_interval == 0);
 
     for (int64_t r = 0; r < b->rows; r++) {
         int64_t d = ARES_DIFFICULTY_NONE;
@@ -248,34 +233,12 @@ static int observe(void *state, ares_batch *b, ares_metrics *m)
 
 /* ---------------------------------------------------------------- after the update */
 
-/* Share of right answers that score below the best wrong one to the same question: what a large alpha can do (aepo.md 3.2). */
-static int report_inverted(aepo *s, const ares_batch *b, ares_metrics *m)
-{
-    int64_t counts[2] = { 0 };
-    for (int64_t g = 0; g < b->groups; g++) {
-        float best_wrong = -INFINITY;
-        for (int64_t r = b->group_start[g]; r < b->group_start[g + 1]; r++)
-            if (b->samples[r].accuracy < 0.5F) best_wrong = fmaxf(best_wrong, b->samples[r].score);
-        for (int64_t r = b->group_start[g]; r < b->group_start[g + 1]; r++) {
-            if (b->samples[r].accuracy < 0.5F) continue;
-            counts[0] += b->samples[r].score < best_wrong;
-            counts[1]++;
-        }
-    }
-    ARES_TRY(ares_world_sum_i64(s->env.world, counts, 2));
-    if (m && counts[1]) ares_metrics_set(m, "reward/inverted_frac", (double)counts[0] / (double)counts[1]);
-    return ARES_OK;
-}
-
 static int adapt(void *state, const ares_batch *b, ares_metrics *m)
 {
     aepo *s = state;
-    ARES_TRY(report_inverted(s, b, m));
     if (s->env.algorithm->disable_kl) return ARES_OK;
     ares_arena arena = { 0 };
-    control_gathered all = { 0 };
-    int rc = aepo_adapt_kl(s, b, m, &arena, &all);
-    control_gathered_fini(&all);
+    int rc = aepo_adapt_kl(s, b, m, &arena);
     ares_arena_fini(&arena);
     return rc;
 }
@@ -354,10 +317,10 @@ static int bootstrap_finish(void *state, ares_metrics *m)
     ares_aepo_buckets buckets;
     ares_aepo_bucket(prompts, n, &buckets);
     learn_difficulty(s, prompts, n);
-    set_targets(s, &buckets);
+    step_aims(s, &buckets, true);
     const double *alpha = AEPO_BY_DIFFICULTY(s->options, alpha_entropy_init);
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
-        s->alpha[d] = alpha[d];
+        s->aims.alpha[d] = alpha[d];
         s->baseline_known[d] = buckets.prompts[d] > 0;
         s->baseline_accuracy[d] = buckets.accuracy[d];
         s->baseline_length[d] = buckets.length[d];

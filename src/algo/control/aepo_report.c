@@ -18,7 +18,7 @@ void aepo_report_state(const aepo *s, ares_metrics *m, const char *prefix)
     if (s->tau_known) ares_metrics_set(m, name, s->tau);
     snprintf(name, sizeof name, "%s/target", prefix);
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++)
-        if (s->target_known[d]) aepo_metric(m, name, d, "", (double)s->target[d]);
+        if (s->aims.target_known[d]) aepo_metric(m, name, d, "", (double)s->aims.target[d]);
 }
 
 /* Under our names and under those of ARES. */
@@ -27,7 +27,7 @@ void aepo_report_validation(const aepo *s, ares_metrics *m)
     aepo_report_state(s, m, "val/aepo");
     if (s->tau_known) ares_metrics_set(m, "val/self.high_entropy_token_threshold", s->tau);
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++)
-        if (s->target_known[d]) aepo_metric(m, "val/self.expected_high_entropy_token_num", d, "", (double)s->target[d]);
+        if (s->aims.target_known[d]) aepo_metric(m, "val/self.expected_high_entropy_token_num", d, "", (double)s->aims.target[d]);
 }
 
 typedef struct sums { int64_t n; double accuracy, length, hwe, invalid, longest, shortest; } sums;
@@ -101,7 +101,7 @@ void aepo_report_batch(const aepo *s, const control_gathered *all, ares_metrics 
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++)
         if (by[d].n) report_difficulty(s, all, d, &by[d], m);
     aepo_report_state(s, m, "aepo");
-    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) aepo_metric(m, "aepo/alpha", d, "", s->alpha[d]);
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) aepo_metric(m, "aepo/alpha", d, "", s->aims.alpha[d]);
     if (tokens > 0) ares_metrics_set(m, "aepo/hwe_frac", hwe / tokens);
     ares_metrics_set(m, "epoch/skip_gid_count", (double)ares_map_count(s->skip));
 }

@@ -92,12 +92,12 @@ void aepo_save(const void *state, ares_str *json)
     else ares_str_add_z(json, "null");
     ares_str_addf(json, ",\"tau_ema_started\":%s,\"steps\":%lld,\"target\":{", s->tau_started ? "true" : "false", (long long)s->steps);
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
-        if (!s->target_known[d]) continue;
+        if (!s->aims.target_known[d]) continue;
         begin(json, ares_difficulty_names[d]);
-        ares_str_addf(json, "%lld", (long long)s->target[d]);
+        ares_str_addf(json, "%lld", (long long)s->aims.target[d]);
     }
     ares_str_add_char(json, '}');
-    save_numbers(json, "alpha", s->alpha);
+    save_numbers(json, "alpha", s->aims.alpha);
     save_numbers(json, "kl_lambda", s->lambda);
     save_beta(s, json);
     begin(json, "difficulty");
@@ -274,9 +274,9 @@ int aepo_load(void *state, const ares_json *json)
     ARES_TRY(boolean(json, "tau_ema_started", &s->tau_started));
     if (s->tau_started && !s->tau_known) return misfit("tau", "is null though its average has started");
     ARES_TRY(control_integer(json, aepo_who, "steps", &s->steps));
-    ARES_TRY(numbers(json, "target", target, s->target_known));
-    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) s->target[d] = (int64_t)target[d];
-    ARES_TRY(numbers(json, "alpha", s->alpha, NULL));
+    ARES_TRY(numbers(json, "target", target, s->aims.target_known));
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) s->aims.target[d] = (int64_t)target[d];
+    ARES_TRY(numbers(json, "alpha", s->aims.alpha, NULL));
     ARES_TRY(numbers(json, "kl_lambda", s->lambda, NULL));
     ARES_TRY(load_beta(s, json));
     ARES_TRY(load_difficulty(s, json));

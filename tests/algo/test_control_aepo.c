@@ -162,6 +162,151 @@ static bool check_step(before *old, const ares_metrics *m, int64_t step, double 
     return held;
 }
 
+/* ---------------------------------------------------------------- directions */
+
+/* Eight answers of nine tokens to a prompt, `right` of them right. */
+static void add_prompt(ares_batch *b, int prompt, int right)
+{
+    ares_batch_begin_group(b);
+    for (int i = 0; i < 8; i++) ares_batch_add_row(b, &(ares_sample){ .draw = prompt, .index = i, .row = &rows[prompt], .accuracy = i < right ? 1 : 0 }, 9);
+}
+
+/* An easy, a medium and a hard prompt: of an answer's eight windows of one token, high[d] are loud and the others quiet. */
+static void three_prompts(ares_batch *b, const int high[ARES_DIFFICULTIES], float quiet, float loud, const double kl[ARES_DIFFICULTIES])
+{
+    static const int right[ARES_DIFFICULTIES] = { 0, 8, 4, 1 };
+    ares_batch_init(b);
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) add_prompt(b, d, right[d]);
+    ARES_PUT(b, response_mask);
+    ARES_PUT(b, entropies);
+    ARES_PUT(b, kl);
+    for (int64_t t = 0; t < b->tokens; t++) {
+        int d = ARES_EASY + (int)(t / 72);
+        b->response_mask[t] = 1;
+        b->entropies[t] = t % 9 >= 1 && t % 9 <= high[d] ? loud : quiet;
+        b->kl[t] = (float)kl[d];
+    }
+}
+
+/* The control after a first step in which every answer had 4 HWE tokens: that is the target then, alphas are 0.5, lambdas 1. */
+static bool open_directions(subject *s)
+{
+    static const char *const words[] = { "worker.actor.dynamic_kl_loss=true", "worker.rollout.window_size=1", "algorithm.entropy_percentile=50" };
+    static const double at_budget[ARES_DIFFICULTIES] = { 0, 0.05, 0.1, 0.2 };
+    ares_batch b;
+    name_rows();
+    *s = (subject){ 0 };
+    if (!open_subject(s, "aepo", words, ARES_COUNT(words))) return false;
+    three_prompts(&b, (const int[ARES_DIFFICULTIES]){ 0, 4, 4, 4 }, 0, 2, at_budget);
+    bool ok = CHECK_OK(s->c->observe(s->state, &b, NULL)) && CHECK_OK(s->c->adapt(s->state, &b, NULL));
+    for (int64_t r = 0; r < b.rows && ok; r++) ok = CHECK_EQ(b.samples[r].difficulty, ARES_EASY + r / 8) && CHECK_EQ(b.samples[r].hwe_count, 4) && CHECK_NEAR(b.samples[r].hwe_target, 4, 0);
+    ares_batch_fini(&b);
+    return ok;
+}
+
+/* The second step: its metrics, and what the first answer of each difficulty is told. */
+static void second_step(subject *s, const int high[ARES_DIFFICULTIES], const double kl[ARES_DIFFICULTIES], ares_metrics *m, ares_sample told[ARES_DIFFICULTIES])
+{
+    ares_batch b;
+    three_prompts(&b, high, 0, 2, kl);
+    CHECK_OK(s->c->observe(s->state, &b, m));
+    CHECK_OK(s->c->adapt(s->state, &b, m));
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) told[d] = b.samples[(d - ARES_EASY) * 8];
+    ares_batch_fini(&b);
+}
+
+TEST(alpha_falls_below_the_target_and_rises_above_it_and_for_hard_prompts_the_other_way_round)
+{
+    static const double kl[ARES_DIFFICULTIES] = { 0 };
+    /* alpha scales a penalty for HWE tokens of easy and medium prompts, and a bonus for those of hard ones */
+    static const struct { int high; double alpha[ARES_DIFFICULTIES]; } cases[] = {
+        { 1, { 0, 0.5 - 0.05 * 3, 0.5 - 0.05 * 3, 0.5 + 0.05 * 3 } },
+        { 4, { 0, 0.5, 0.5, 0.5 } },
+        { 7, { 0, 0.5 + 0.05 * 3, 0.5 + 0.05 * 3, 0.5 - 0.05 * 3 } },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        subject s;
+        ares_sample told[ARES_DIFFICULTIES];
+        ares_metrics *m = ares_metrics_new();
+        if (!open_directions(&s)) return;
+        second_step(&s, (const int[ARES_DIFFICULTIES]){ 0, cases[i].high, cases[i].high, cases[i].high }, kl, m, told);
+        for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
+            CHECK_EQ(told[d].hwe_count, cases[i].high);
+            CHECK_NEAR(metric(m, "aepo/alpha", d), cases[i].alpha[d], 1e-12);
+            CHECK_NEAR(told[d].entropy_alpha, cases[i].alpha[d], 1e-6); /* the answers of this step are scored with it */
+            CHECK_NEAR(metric(m, "aepo/target", d), cases[i].high, 0);  /* and the target has followed */
+            CHECK_NEAR(told[d].hwe_target, cases[i].high, 0);
+        }
+        ares_metrics_free(m);
+        close_subject(&s);
+    }
+}
+
+TEST(a_difficulty_moves_by_its_own_answers_alone)
+{
+    static const double kl[ARES_DIFFICULTIES] = { 0, 0.05, 0.1, 1.2 };
+    subject s;
+    ares_sample told[ARES_DIFFICULTIES];
+    ares_metrics *m = ares_metrics_new();
+    if (!open_directions(&s)) return;
+    second_step(&s, (const int[ARES_DIFFICULTIES]){ 0, 4, 6, 4 }, kl, m, told);
+    CHECK_NEAR(metric(m, "aepo/alpha", ARES_EASY), 0.5, 0);
+    CHECK_NEAR(metric(m, "aepo/alpha", ARES_MEDIUM), 0.6, 1e-12);
+    CHECK_NEAR(metric(m, "aepo/alpha", ARES_HARD), 0.5, 0);
+    CHECK_NEAR(metric(m, "aepo/kl_lambda", ARES_MEDIUM), 1, 1e-9);
+    CHECK_NEAR(metric(m, "aepo/kl_lambda", ARES_HARD), 1.01, 1e-8);
+    ares_metrics_free(m);
+    close_subject(&s);
+}
+
+TEST(lambda_rises_above_the_kl_budget_and_falls_below_it)
+{
+    static const double budget[ARES_DIFFICULTIES] = { 0, 0.05, 0.1, 0.2 }, off[] = { -0.05, 0, 0.5 };
+    for (int i = 0; i < ARES_COUNT(off); i++) {
+        subject s;
+        ares_sample told[ARES_DIFFICULTIES];
+        double kl[ARES_DIFFICULTIES];
+        ares_metrics *m = ares_metrics_new();
+        if (!open_directions(&s)) return;
+        for (int d = 0; d < ARES_DIFFICULTIES; d++) kl[d] = budget[d] + off[i];
+        second_step(&s, (const int[ARES_DIFFICULTIES]){ 0, 4, 4, 4 }, kl, m, told);
+        for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
+            double lambda = metric(m, "aepo/kl_lambda", d);
+            CHECK_NEAR(lambda, 1 + 0.01 * off[i], 1e-8);
+            if (off[i] != 0) CHECK((lambda > 1) == (off[i] > 0));
+        }
+        ares_metrics_free(m);
+        close_subject(&s);
+    }
+}
+
+TEST(tau_moves_towards_the_median_of_the_answers)
+{
+    static const double kl[ARES_DIFFICULTIES] = { 0 };
+    static const int high[ARES_DIFFICULTIES] = { 0, 8, 8, 8 }; /* all windows alike: the percentile of every answer is their entropy */
+    static const float entropies[] = { 1, 1.5F, 0.5F };
+    subject s;
+    ares_batch b;
+    ares_metrics *m = ares_metrics_new();
+    static const char *const words[] = { "algorithm.aepo=true", "worker.rollout.window_size=1" };
+    double tau = 0, last = 1;
+    name_rows();
+    s = (subject){ 0 };
+    if (!open_subject(&s, "aepo", words, 2)) return;
+    for (int i = 0; i < 3; i++) {
+        three_prompts(&b, high, 0, entropies[i], kl);
+        CHECK_OK(s.c->observe(s.state, &b, m));
+        CHECK_EQ(b.samples[0].hwe_count, (double)entropies[i] >= last ? 8 : 0); /* counted with the tau of before */
+        CHECK(ares_metrics_get(m, "aepo/tau", &tau));
+        CHECK_NEAR(tau, i == 0 ? 1 : 0.99 * last + 0.01 * (double)entropies[i], 1e-12);
+        CHECK(i == 0 || (tau > last) == (i == 1));
+        last = tau;
+        ares_batch_fini(&b);
+    }
+    ares_metrics_free(m);
+    close_subject(&s);
+}
+
 static void run_property(const char *const *words, int n, bool dual)
 {
     enum { STEPS = 2000 };

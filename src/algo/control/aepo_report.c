@@ -32,7 +32,7 @@ void aepo_report_validation(const aepo *s, ares_metrics *m)
 
 typedef struct sums { int64_t n; double accuracy, length, hwe, invalid, longest, shortest; } sums;
 
-/* The published names print a NaN for an empty bin; ours leave it out. */
+/* Under the published name, with _ for its blanks, and ours. The published one prints a NaN for an empty bin; ours leaves it out. */
 static void report_bins(const control_gathered *all, int difficulty, int64_t n, ares_metrics *m)
 {
     if (n < 3) return;
@@ -50,9 +50,9 @@ static void report_bins(const control_gathered *all, int difficulty, int64_t n, 
     for (int i = 0; i < 3; i++) {
         char suffix[32];
         snprintf(suffix, sizeof suffix, "/accuracy/bin%d", i + 1);
-        aepo_metric(m, "entropy vs acc", difficulty, suffix, bins.accuracy[i]);
+        aepo_metric(m, "entropy_vs_acc", difficulty, suffix, bins.accuracy[i]);
         snprintf(suffix, sizeof suffix, "/count/bin%d", i + 1);
-        aepo_metric(m, "entropy vs acc", difficulty, suffix, (double)bins.count[i]);
+        aepo_metric(m, "entropy_vs_acc", difficulty, suffix, (double)bins.count[i]);
         snprintf(suffix, sizeof suffix, "/bin%d", i + 1);
         if (bins.count[i]) aepo_metric(m, "aepo/acc_by_hwe", difficulty, suffix, bins.accuracy[i]);
     }

@@ -109,6 +109,7 @@ typedef struct ares_kl {
     const char *name, *doc, *formula, *paper;
     double (*value)(double x);      /* NULL: the exact sum over the vocabulary, from the logits of both models */
     double (*derivative)(double x); /* of the value by log pi; of k2 in the forms named with a + */
+    bool (*clamped)(double x);      /* a clamp of the value acts; NULL: it has none */
 } ares_kl;
 const ares_kl *ares_kl_find(const char *name);     /* by its name or an alias (k1, k2, k3, low-var-kl, k3+ ...) */
 const char *const *ares_kl_names(int *n);          /* choices of the option: names with their aliases behind '=' */
@@ -123,6 +124,7 @@ int ares_kl_column(const ares_kl *kl, ares_batch *b);
 enum { ARES_LOSS_BINS = 64 }; /* of log pi - log old: bin i is [-2 + i / 16, -2 + (i + 1) / 16); the outer two take the rest */
 typedef struct ares_loss_sums {
     double loss, kl, kl_plain, entropy;          /* weighted by the aggregation, without coefficients; kl by kl_weight too, kl_plain not */
+    double kl_tokens, kl_clamped;                /* tokens with a KL, and those where a clamp of its estimator acts: plain counts */
     double neg_log_prob;                         /* weighted likewise: verl's entropy_loss, an estimate of the entropy */
     double tokens, clip_high, clip_low;          /* counts over mask-1 tokens */
     double neg_log_ratio, k2, k3;                /* estimators of KL(old || pi), plain sums over tokens; log-ratios clamped to +-20 */

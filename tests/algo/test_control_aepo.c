@@ -621,6 +621,45 @@ TEST(validation_teaches_nothing_but_a_first_threshold)
     close_subject(&fresh);
 }
 
+/* Answers to validation prompts, each with `high` of eight windows at the threshold of 1. */
+static void validation_batch(ares_batch *b, const int *high, int prompts)
+{
+    ares_batch_init(b);
+    for (int p = 0; p < prompts; p++) {
+        ares_batch_begin_group(b);
+        ares_batch_add_row(b, &(ares_sample){ .draw = p, .row = &rows[p], .accuracy = 0 }, 9);
+    }
+    ARES_PUT(b, response_mask);
+    ARES_PUT(b, entropies);
+    for (int64_t t = 0; t < b->tokens; t++) b->response_mask[t] = 1, b->entropies[t] = t % 9 >= 1 && t % 9 <= high[t / 9] ? 2 : 0;
+}
+
+TEST(validation_before_the_first_target_aims_at_its_own_mean)
+{
+    static const char *const words[] = { "algorithm.aepo=true", "worker.rollout.window_size=1", "algorithm.entropy_percentile=50", "algorithm.target_coef_medium=2" };
+    static const int high[4] = { 2, 3, 7, 4 };
+    name_rows();
+    subject s = { 0 };
+    if (!open_subject(&s, "aepo", words, ARES_COUNT(words))) return;
+    ares_batch b;
+    ares_metrics *m = ares_metrics_new();
+    validation_batch(&b, high, 4);
+    CHECK_OK(s.c->validate(s.state, &b, m));
+    for (int64_t r = 0; r < b.rows; r++) {
+        CHECK_EQ(b.samples[r].difficulty, ARES_MEDIUM);
+        CHECK_EQ(b.samples[r].hwe_count, high[r]);
+        CHECK_NEAR(b.samples[r].hwe_target, 8, 0); /* twice the mean of 2, 3, 7 and 4 */
+    }
+    CHECK(isnan(metric(m, "val/aepo/target", ARES_MEDIUM)));
+    ares_str saved = { 0 };
+    s.c->save(s.state, &saved);
+    CHECK_CONTAINS(saved.data, "\"target\":{}"); /* training has none yet */
+    ares_str_fini(&saved);
+    ares_batch_fini(&b);
+    ares_metrics_free(m);
+    close_subject(&s);
+}
+
 TEST(prompts_that_are_always_right_without_thinking_are_dropped_also_when_they_were_filtered_out)
 {
     static const char *const words[] = { "algorithm.drop_easy_prompts=true", "worker.rollout.window_size=1", "algorithm.alpha_entropy_lr=0" };

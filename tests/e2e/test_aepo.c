@@ -357,6 +357,27 @@ TEST(a_run_whose_answers_are_all_discarded_learns_nothing_and_goes_on)
     ares_str_fini(&state);
 }
 
+/* Wrong answers get a part of the entropy score, and the greedy one that they are compared with would get none. */
+TEST(a_greedy_baseline_is_refused_where_scores_are_shaped)
+{
+    static const char *const shaped[] = { "", "worker.reward.reward_function=null 'worker.reward.rewards=[{name: format, pattern: x}, {name: aepo, weight: 0.5}]' worker.reward.accuracy=aepo" };
+    ares_str out = { 0 };
+    for (int i = 0; i < 2; i++) {
+        ares_str_clear(&out);
+        CHECK_EQ(e2e_program(&out, "--check --config '%s' algorithm.adv_estimator=remax %s", words("run"), shaped[i]), 2);
+        CHECK_CONTAINS(out.data, "algorithm.adv_estimator = 'remax': compares answers with a greedy one, whose score the reward 'aepo' does not shape as theirs");
+    }
+    ares_str_clear(&out);
+    CHECK_EQ(e2e_program(&out, "--config '%s' algorithm.adv_estimator=remax trainer.max_steps=1", words("run")), 2);
+    CHECK_EQ(e2e_program(&out, "eval --check --config '%s' algorithm.adv_estimator=remax", words("run")), 0); /* nothing is compared */
+    /* Penalties of length are the greedy answer's, too. */
+    CHECK_EQ(e2e_program(&out,
+                         "--check --config '%s' algorithm.adv_estimator=remax worker.reward.reward_function=null "
+                         "'worker.reward.rewards=[{name: boxed}, {name: length, safe_length: 4, max_length: 8}]'",
+                         words("run")), 0);
+    ares_str_fini(&out);
+}
+
 /* ---------------------------------------------------------------- KL budgets */
 
 #define BUDGETS "data.bootstrap=false algorithm.online_filtering=false trainer.val_freq=-1 'data.val_files=[]' worker.actor.global_batch_size=4 "

@@ -246,20 +246,49 @@ static int adapt(void *state, const ares_batch *b, ares_metrics *m)
 /* ---------------------------------------------------------------- validation, bootstrap */
 
 /* A prompt that training knows has its difficulty there; ids we made up for rows without one say nothing across data sets. */
+static void look_up_difficulties(const aepo *s, ares_batch *b)
+{
+    for (int64_t r = 0; r < b->rows; r++) {
+        int64_t d;
+        const ares_row *row = b->samples[r].row;
+        if (!row->gid_given || !ares_map_get(s->difficulty, ares_view_of(row->gid), &d)) d = ARES_MEDIUM;
+        b->samples[r].difficulty = (int32_t)d;
+    }
+}
+
+/*
+ * Before a difficulty's first target its validation prompts give one, for this validation alone, as the first step's prompts will: against a target
+ * of 0 almost every HWE token would be one too many, and scores of before the first step would compare with none after it.
+ */
+static void provisional_targets(aepo *s, const control_gathered *all, ares_arena *arena)
+{
+    int64_t n, *place;
+    ares_aepo_prompt *prompts = aepo_pool_prompts(all, arena, &n, &place);
+    const double *coef = AEPO_BY_DIFFICULTY(s->options, target_coef);
+    for (int64_t g = 0; g < all->n_groups; g++) prompts[place[g]].difficulty = (ares_difficulty)all->samples[all->groups[g].first].difficulty;
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
+        double sum = 0, count = 0;
+        for (int64_t i = 0; i < n; i++) {
+            if (prompts[i].difficulty != (ares_difficulty)d) continue;
+            sum += prompts[i].hwe / (double)prompts[i].samples;
+            count++;
+        }
+        if (!s->aims.target_known[d] && count > 0) s->aims.target[d] = ares_aepo_target(sum / count, coef[d]);
+    }
+}
+
 static int validate(void *state, ares_batch *b, ares_metrics *m)
 {
-    aepo *s = state;
+    aepo *s = state, known;
     ares_arena arena = { 0 };
     control_gathered all = { 0 };
     control_sample *local = ares_arena_calloc(&arena, (size_t)b->rows + 1, sizeof *local);
     ARES_PUT(b, hwe);
+    look_up_difficulties(s, b);
     int rc = survey(s, b, false, true, b->hwe, NULL, NULL, local, &arena, &all);
-    for (int64_t r = 0; r < b->rows && rc == ARES_OK; r++) {
-        int64_t d;
-        const ares_row *row = b->samples[r].row;
-        if (!row->gid_given || !ares_map_get(s->difficulty, ares_view_of(row->gid), &d)) d = ARES_MEDIUM;
-        tell_sample(s, &b->samples[r], (ares_difficulty)d, local[r].hwe);
-    }
+    known = *s;
+    if (rc == ARES_OK) provisional_targets(&known, &all, &arena);
+    for (int64_t r = 0; r < b->rows && rc == ARES_OK; r++) tell_sample(&known, &b->samples[r], (ares_difficulty)b->samples[r].difficulty, local[r].hwe);
     if (rc == ARES_OK && m) aepo_report_validation(s, m);
     control_gathered_fini(&all);
     ares_arena_fini(&arena);

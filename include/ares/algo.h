@@ -329,7 +329,8 @@ void ares_entropy_pad_windows(const double *h, int64_t n, const double *window, 
 double ares_percentile(const double *x, int64_t n, double q);
 double ares_median(const double *x, int64_t n);
 double ares_entropy_sample_threshold(const double *h, int64_t n, int64_t w, double q); /* the percentile of the padded list */
-double ares_entropy_threshold_step(bool started, double tau, double median, double ema); /* tau <- median the first time, then a moving average */
+/* tau by the thresholds x [n] of a batch's samples: their median the first time, then a moving average of it. */
+double ares_entropy_threshold_step(bool started, double tau, const double *x, int64_t n, double ema, double *median);
 /* High-window-entropy (HWE) tokens: candidates (NULL: all) whose window reaches tau. mask [n] is written (may be NULL): 0 where there is no window. */
 typedef struct ares_hwe { int64_t count, invalid; double soft_cost; } ares_hwe; /* candidates at or above tau, below it; sum of window - tau of the former */
 ares_hwe ares_hwe_mark(const double *window, int64_t windows, int64_t n, double tau, const uint8_t *candidates, uint8_t *mask);

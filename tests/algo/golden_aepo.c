@@ -79,9 +79,9 @@ GOLDEN(aepo, threshold_ema)
     int64_t n;
     const double *x = golden_flat(g, golden_in(g, "batch"), &n);
     bool started = golden_in(g, "prev")->type != ARES_JSON_NULL;
-    double median = ares_median(x, n);
+    double median, tau = ares_entropy_threshold_step(started, golden_number_or(g, "prev", 0), x, n, golden_number(g, "coef"), &median);
     golden_near(g, "median", median, golden_want(g, "median"));
-    golden_near(g, "tau", ares_entropy_threshold_step(started, golden_number_or(g, "prev", 0), median, golden_number(g, "coef")), golden_want(g, "tau"));
+    golden_near(g, "tau", tau, golden_want(g, "tau"));
 }
 
 GOLDEN(aepo, hwe_count)

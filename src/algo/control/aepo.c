@@ -121,8 +121,8 @@ static int survey(aepo *s, const ares_batch *b, bool accuracy, bool by_mean, uin
 
 static double step_tau(aepo *s, const control_gathered *all, ares_arena *arena)
 {
-    double median = ares_median(thresholds_of(all, arena), all->n_samples);
-    s->tau = ares_entropy_threshold_step(s->tau_started, s->tau, median, s->options->algorithm.entropy_threshold_ema);
+    double median;
+    s->tau = ares_entropy_threshold_step(s->tau_started, s->tau, thresholds_of(all, arena), all->n_samples, s->options->algorithm.entropy_threshold_ema, &median);
     s->tau_started = true;
     return median;
 }

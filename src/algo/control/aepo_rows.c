@@ -51,10 +51,8 @@ void aepo_measure(const aepo *s, const ares_batch *b, ares_arena *arena, control
     int64_t w = s->options->rollout.window_size;
     for (int64_t r = 0; r < b->rows; r++) {
         aepo_tokens_read(b, r, &x);
-        int64_t windows = ares_entropy_windows(x.h, x.n, w, x.window);
-        ares_entropy_pad_windows(x.h, x.n, x.window, windows, x.window);
         local[r] = (control_sample){ .index = b->samples[r].index, .difficulty = b->samples[r].difficulty, .length = (int32_t)x.n, .accuracy = b->samples[r].accuracy,
-                                     .threshold = ares_percentile(x.window, x.n, s->options->algorithm.entropy_percentile) };
+                                     .threshold = ares_entropy_sample_threshold(x.h, x.n, w, s->options->algorithm.entropy_percentile) };
     }
 }
 

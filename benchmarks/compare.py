@@ -66,6 +66,15 @@ class Run:
                     "ares_median": sig(am), "peer_median": sig(pm), "at_least": at_least, "goal": goal})
 
 
+    def limit(self, id):
+        """GFLOP/s of a loop of multiply-adds on every thread, at this moment."""
+        return max(x["value"] for x in self.ares("bench_limit", "threads=%d" % self.args.threads, id=id))
+
+    def share(self, id, case, gflops, limit):
+        """What a phase of ours computes per second, at best, beside the limit."""
+        self.write({"id": id, "case": case, "gflops": sig(max(gflops)), "limit_gflops": sig(max(limit)), "share_of_limit": sig(max(gflops) / max(limit), 3)})
+
+
 def sig(x, digits=4):
     return float("%.*g" % (digits, x))
 
@@ -76,11 +85,14 @@ def values(lines):
 
 def grpo(r, id, case, ours, theirs, forms, goals, repeat):
     """One step of both sides; the peer plain and with kept pages. Gives the peak memory of the plain form, and TRL's start."""
-    a, p = [], {f: [] for f in forms}
+    a, p, limit = [], {f: [] for f in forms}, []
     for _ in range(r.args.rounds):
+        limit.append(r.limit(id))
         a += r.ares("bench_step", "grpo", "repeat=%d" % max(2, repeat), "threads=%d" % r.args.threads, *ours, id=id, case=case)
         for form in forms:
             p[form] += r.peer("grpo.py", "--repeat", repeat, *theirs, *(["--kept"] if form == "kept" else []), id=id, case=case)
+    for phase in ("generate", "update"):
+        r.share(id, "%s, %s" % (case, phase), [x[phase + "_gflop"] / x[phase + "_s"] for x in a], limit)
     for form in forms:
         r.ratio(id, case + ", TRL" + (" kept" if form == "kept" else ""), values(a), values(p[form]), *goals[form], "s/step", False)
     if id == "P2":
@@ -133,10 +145,12 @@ def p5(r):
 
 def p6(r):
     for case, model, peer_model, rows, tokens, repeat, goal in (("tiny", "tiny", "tiny", 128, 96, 5, (2.2, 3.2)), ("Smol", SMOL, "smol", 32, 79, 1, (1.7, 2.3))):
-        a, p = [], []
+        a, p, limit = [], [], []
         for _ in range(r.args.rounds):
+            limit.append(r.limit("P6"))
             a += r.ares("bench_step", "update", "model=%s" % model, "rows=%d" % rows, "tokens=%d" % tokens, "threads=%d" % r.args.threads, "repeat=%d" % max(2, repeat), id="P6")
             p += r.peer("update.py", "--model", peer_model, "--rows", rows, "--tokens", tokens, "--repeat", repeat, "--kept", id="P6")
+        r.share("P6", case + ", update", [v * x["gflop_per_token"] for x in a for v in x["all"]], limit)
         r.ratio("P6", case, values(a), values(p), *goal, "tokens/s", True)
 
 
@@ -283,12 +297,15 @@ def readme(folder):
     """One section for each machine, from the last ratio line of each case of the newest files."""
     out = ["# Measured", "", "Made by `benchmarks/run.sh` from the `.jsonl` files here; both sides ran in turn on the same machine. `ratio` is of the best runs, `median` of the medians; above 1 is in our favour.",
            "`at least` and `goal` are the ratios we set out for (for start: seconds).", ""]
-    sections = {}
+    sections, shares = {}, {}
     for path in sorted(folder.glob("*.jsonl")):
         for line in map(json.loads, path.read_text().splitlines()):
             if "machine" in line:
                 head = line
-                section = sections.setdefault("%s, %d cores" % (line["machine"], line["cores"]), {})
+                name = "%s, %d cores" % (line["machine"], line["cores"])
+                section = sections.setdefault(name, {})
+            elif "share_of_limit" in line:
+                shares.setdefault(name, {})[line["id"], line["case"]] = line
             elif "case" in line and "at_least" in line:
                 section[line["id"], line["case"]] = line, head, path.name
     for name, section in sections.items():
@@ -310,6 +327,11 @@ def readme(folder):
                 met = "" if level[0] is None else "goal" if have >= level[1] else "yes" if have >= level[0] else "no"
                 out.append("| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |" % (id, x["case"], cell(x["ares"]), cell(x.get("peer")), x["unit"], cell(x.get("ratio")),
                                                                                   cell(x.get("ratio_median")), cell(x["at_least"]), cell(x["goal"]), met))
+        if name in shares:
+            out += ["", "Our arithmetic beside the fp32 limit of this machine, a loop of multiply-adds on every thread in the same run (`bench_limit`):", "",
+                    "| id | phase | GFLOP/s | limit | share |", "|---|---|---|---|---|"]
+            for x in sorted(shares[name].values(), key=lambda x: int(x["id"][1:])):
+                out.append("| %s | %s | %s | %s | %.0f %% |" % (x["id"], x["case"], cell(x["gflops"]), cell(x["limit_gflops"]), 100 * x["share_of_limit"]))
         notes = ["- %s, %s: %s" % (x["id"], x["case"], x["note"]) for x, _, _ in section.values() if "note" in x]
         out += [""] + notes + ["- %s: %s" % i for i in WHAT.items()] + [""]
     (folder / "README.md").write_text("\n".join(out))

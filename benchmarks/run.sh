@@ -12,5 +12,5 @@ venv=${ARES_PEERS_VENV:-.venv-peers}
 benchmarks/setup.sh >&2
 [[ -f models/SmolLM2-135M-Instruct/model.safetensors ]] || scripts/fetch_smollm2.sh >&2
 [[ -f $build/CMakeCache.txt ]] || cmake -S . -B "$build" >&2
-cmake --build "$build" -j "$(nproc)" --target ares-train bench_step bench_linear bench_head bench_verifiers bench_algo >&2
+cmake --build "$build" -j "$(nproc)" --target ares-train bench_limit bench_step bench_linear bench_head bench_verifiers bench_algo >&2
 exec "$venv/bin/python" benchmarks/compare.py --build "$build" "$@"

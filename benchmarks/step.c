@@ -46,6 +46,29 @@ static int open_model(const options *o, ares_device *d, bool trainable, ares_mod
     return strcmp(o->model, "tiny") == 0 ? ares_model_new(&tiny, d, &opt, 1, m) : ares_model_load(o->model, d, &opt, m);
 }
 
+/*
+ * Arithmetic of a phase in GFLOP, as the algorithm needs it: 2 for each weight and token of the products, 4 for each head's channel and
+ * visible token of the attention. A backward counts twice its forward; norms, activations and AdamW are not counted.
+ */
+static double block_flop(const ares_model_config *c)
+{
+    double heads = (double)c->heads * c->head_dim, kv = (double)c->kv_heads * c->head_dim, hidden = c->hidden;
+    return 2.0 * c->layers * (hidden * (2 * heads + 2 * kv) + 3 * hidden * c->intermediate);
+}
+static double head_flop(const ares_model_config *c) { return 2.0 * c->hidden * c->vocab; }
+/* Of n tokens at positions from..from+n-1, each of which sees all before it and itself. */
+static double attention_flop(const ares_model_config *c, double from, double n)
+{
+    return 4.0 * c->layers * c->heads * c->head_dim * (n * from + n * (n + 1) / 2);
+}
+/* Rows that share prompts: each prompt once, then each sample's tokens but the last; the head once for each of their tokens. */
+static double forward_gflop(const ares_model_config *c, double prompts, double prompt, double samples, double new)
+{
+    double tokens = prompts * (prompt + samples * (new - 1));
+    double attention = prompts * (attention_flop(c, 0, prompt) + samples * attention_flop(c, prompt, new - 1));
+    return (tokens * block_flop(c) + attention + prompts * samples * new * head_flop(c)) * 1e-9;
+}
+
 static void random_ids(int32_t vocab, uint64_t which, int64_t n, int32_t *ids)
 {
     ares_rng_key key = ares_rng_sub(ares_rng_root(5, ARES_RNG_TEST), which, 0);
@@ -104,8 +127,9 @@ static int decode(const options *o)
         ares_rollout_get_stats(r, &stats);
         if (k) keep(&all, (double)(stats.decoded_tokens - before) / t, true);
     }
-    char more[64];
-    snprintf(more, sizeof more, ",\"batch\":%lld", (long long)o->batch);
+    double counted = (double)(o->new - 1), flop = counted * (block_flop(&m->cfg) + head_flop(&m->cfg)) + attention_flop(&m->cfg, (double)o->prompt, counted);
+    char more[96];
+    snprintf(more, sizeof more, ",\"batch\":%lld,\"gflop_per_token\":%.6g", (long long)o->batch, flop / counted * 1e-9);
     emit(o, &d, "decode", &all, "tokens/s", more);
     return ARES_OK;
 }
@@ -159,7 +183,9 @@ static int update(const options *o)
         t = ares_now_s() - t;
         if (k) keep(&all, (double)(o->rows * o->tokens) / t, true);
     }
-    emit(o, &d, "update", &all, "tokens/s", "");
+    char more[64]; /* rows of one prompt token each */
+    snprintf(more, sizeof more, ",\"gflop_per_token\":%.6g", 3 * forward_gflop(&m->cfg, (double)o->rows, 1, 1, (double)(o->tokens - 1)) / (double)(o->rows * o->tokens));
+    emit(o, &d, "update", &all, "tokens/s", more);
     return ARES_OK;
 }
 
@@ -236,8 +262,11 @@ static int grpo(const options *o)
         if (k) keep(&all, t, false);
         if (k && all.best == all.n - 1) gen_of_best = gen;
     }
-    char more[160];
-    snprintf(more, sizeof more, ",\"beta\":%g,\"prompts\":%lld,\"samples\":%lld,\"generate_s\":%.4f,\"update_s\":%.4f", o->beta, (long long)o->prompts, (long long)o->samples, gen_of_best, all.v[all.best] - gen_of_best);
+    /* Sampling goes over the same tokens as a forward pass of the update; the reference's forward pass is in update_s. */
+    double forward = forward_gflop(&m->cfg, (double)o->prompts, (double)o->prompt, (double)o->samples, (double)o->new);
+    char more[224];
+    snprintf(more, sizeof more, ",\"beta\":%g,\"prompts\":%lld,\"samples\":%lld,\"generate_s\":%.4f,\"update_s\":%.4f,\"generate_gflop\":%.6g,\"update_gflop\":%.6g", o->beta, (long long)o->prompts,
+             (long long)o->samples, gen_of_best, all.v[all.best] - gen_of_best, forward, forward * (o->beta > 0 ? 4 : 3));
     emit(o, &d, "grpo_step", &all, "s", more);
     return ARES_OK;
 }

@@ -25,6 +25,7 @@
     X(f64, importance_sampling_clip, "importance_sampling_clip", "2.0", "(0,)", "importance_sampling_fix: largest factor")              \
     X(flag, disable_kl, "disable_kl", "false", "", "no reference model and no KL anywhere")                                             \
     X(flag, use_kl_loss, "use_kl_loss", "false", "", "KL to the reference model as a term of the loss")                                 \
+    X(choice, use_kl_in_reward, "use_kl_in_reward", "null", "true=True|false=False", "KL taken off the reward; null: unless use_kl_loss is true") \
     X(choice, kl_penalty, "kl_penalty", "low_var_kl", "", "estimator of the KL term")                                                   \
     X(f64, kl_coef, "kl_coef", "1e-3", "[0,)", "weight of the KL term")
 ARES_OPTION_STRUCT(ares_algorithm_config, ARES_ALGORITHM_OPTIONS);
@@ -113,6 +114,11 @@ typedef struct ares_kl {
 } ares_kl;
 const ares_kl *ares_kl_find(const char *name);     /* by its name or an alias (k1, k2, k3, low-var-kl, k3+ ...) */
 const char *const *ares_kl_names(int *n);          /* choices of the option: names with their aliases behind '=' */
+/* Where the KL to the reference acts: the one answer for whoever opens a reference, computes, weighs
+ * or reports it. Nowhere at kl_coef 0: the adaptive controller multiplies the coefficient, and AEPO's
+ * factors multiply the KL, so that nothing lifts it from 0. */
+typedef enum ares_kl_place { ARES_KL_NOWHERE, ARES_KL_IN_LOSS, ARES_KL_IN_REWARD } ares_kl_place;
+ares_kl_place ares_kl_acts(const ares_algorithm_config *a);
 /* Puts column kl: the estimator between old_log_probs and ref_log_probs, 0 where the mask is 0. Not of the exact KL. */
 int ares_kl_column(const ares_kl *kl, ares_batch *b);
 
@@ -254,7 +260,7 @@ double ares_vapor_ratio(double log_ratio, double bound);                        
 
 /* Relations between options of losses, told one by one: severity 'e' (refused) or 'w' (allowed, said). (check.c) */
 typedef void ares_algo_complain(void *ctx, char severity, const char *option, const char *message);
-void ares_loss_check(const ares_loss_config *cfg, const ares_algorithm_config *algorithm, bool reference, ares_algo_complain *complain, void *ctx);
+void ares_loss_check(const ares_loss_config *cfg, ares_algo_complain *complain, void *ctx);
 /* A whole DAPO section, as its document writes it (dapo.md 7); NaN: null. */
 typedef struct ares_dapo_keys {
     const char *adv_type, *loss_type, *loss_agg_func, *kl_penalty_type;

@@ -128,11 +128,19 @@ void ares_config_add_choices(ares_config *cfg, const char *path, const char *con
  *          an exact name wins over a section, a longer section over a shorter one
  *   to     the new name, or several joined by '&' (TRL's epsilon), any of which wins over it when named in the same
  *          file; "" accepts and ignores (announced); NULL refuses, with the note as the remedy
- *   when   NULL, or "path=value": only while that option has that value in the end; otherwise the word is refused
- *   note   said when the word is ignored or refused
+ *   when   NULL, or "path=value": only while that option has that value in the end. A word may have
+ *          several rows. Where none holds it is refused, or ignored if its last row has when NULL
+ *          and to ""; a word that may be ignored gives way to its option set in a later layer, and
+ *          to another such word for that option whose row stands before its own
+ *   note   said when the word is ignored or refused. In a row with when of a word that may be
+ *          ignored: why word and option may not stand in one file; NULL: they may, the word wins
  */
 typedef struct ares_config_alias { const char *from, *to, *when, *note; } ares_config_alias;
 void ares_config_add_aliases(ares_config *cfg, const ares_config_alias *aliases, int n); /* borrowed */
+/* What a word means besides: where it was used, in whatever layer, and nothing gives the option a
+ * value (null is none), the option has this one. */
+typedef struct ares_config_implied { const char *word, *path, *value; } ares_config_implied;
+void ares_config_add_implied(ares_config *cfg, const ares_config_implied *implied, int n); /* borrowed */
 
 /* ------------------------------------------------------------------ reading */
 void ares_config_load_file(ares_config *cfg, const char *path);
@@ -172,6 +180,8 @@ const char *ares_config_get_text(const ares_config *cfg, const char *path); /* s
 /* Whether a file or an override sets it. A resolved file sets everything: for "not given" prefer a null default. */
 bool ares_config_is_set(const ares_config *cfg, const char *path);
 const char *ares_config_place(const ares_config *cfg, const char *path); /* "train.yaml:31", "command line", "default" */
+/* Another trainer's word that set it; NULL: none did. */
+const char *ares_config_written(const ares_config *cfg, const char *path);
 
 /* The resolved options as YAML, in order of declaration: a valid --config that gives this configuration again. */
 void ares_config_print(const ares_config *cfg, ares_str *out);

@@ -121,6 +121,10 @@ typedef struct ares_attention_args {
     const float *d_out; float *dq; int64_t lddq; float *dk, *dv; int64_t lddkv;
 } ares_attention_args;
 
+/* The factor of logits at a temperature; 1 where it is 0 (greedy). The only place that computes it:
+ * sampler and update agree in every bit only when both round it once, from the f32 temperature. */
+static inline float ares_inv_temperature(float temperature) { return temperature > 0.0f ? 1.0f / temperature : 1.0f; }
+
 /* The vocabulary head. Logit z = (x Wt) * inv_temperature. log_prob = z[target] - lse, entropy = lse - sum p z, exact over
  * the whole vocabulary: partial (max, sum e, sum e z) of fixed vocabulary chunks, merged in chunk order. Both are made
  * from z - max, so they are finer than the rounded lse. */

@@ -209,7 +209,7 @@ typedef struct ares_reference {
 int ares_reference_open(ares_reference *r, const ares_train_config *cfg, ares_device *d);
 void ares_reference_close(ares_reference *r);
 int ares_reference_log_probs(ares_reference *r, ares_batch *b);
-/* Puts column kl: the exact KL of a policy (weights and workspace) to the reference at every mask-1 token, at the loss temperature. CPU. */
+/* Puts column kl: the exact KL of a policy (weights and workspace) to the reference at every mask-1 token, at the loss temperature. */
 int ares_reference_kl(ares_reference *r, ares_model *policy, ares_workspace *w, ares_batch *b);
 /* Log-probs and entropies (NULL: not wanted) of rows [row, end) under a model, at the loss temperature: what rollout recorded, bit for bit. */
 int ares_train_log_probs(ares_model *m, ares_workspace *w, const ares_train_config *cfg, const ares_batch *b, int64_t row, int64_t end, float *log_probs, float *entropies);

@@ -27,18 +27,15 @@ static void check_clips(const ares_loss_config *c, const ares_loss *loss, const 
     say(r, (loss->flags & ARES_LOSS_BATCH) && c->clip_cov_lb >= c->clip_cov_ub, 'e', "worker.actor.clip_cov_lb", "must lie below clip_cov_ub: no covariance is between them");
 }
 
-void ares_loss_check(const ares_loss_config *c, const ares_algorithm_config *algorithm, bool reference, ares_algo_complain *complain, void *ctx)
+void ares_loss_check(const ares_loss_config *c, ares_algo_complain *complain, void *ctx)
 {
     report r = { complain, ctx };
     const ares_loss *loss = ares_loss_find(c->loss_type);
-    const ares_kl *kl = ares_kl_find(algorithm->kl_penalty);
     bool micro = strcmp(c->loss_norm, "micro") == 0, mask = strcmp(c->rollout_is_mode, "mask") == 0;
-    if (!loss || !kl) return;
+    if (!loss) return;
     check_clips(c, loss, &r);
     say(&r, loss->flags & ARES_LOSS_PAIRS, 'e', "worker.actor.loss_type",
         "needs forward passes over the chosen and rejected answers of each row, which this trainer does not make yet; choose another loss");
-    say(&r, !kl->value && !reference, 'e', "algorithm.kl_penalty",
-        "the exact KL compares with a reference model and there is none; set algorithm.disable_kl=false and algorithm.kl_coef above 0, or take low_var_kl");
     say(&r, (loss->flags & ARES_LOSS_BATCH) && strcmp(c->early_stop_scope, "micro") == 0 && !ares_is_null_f64(c->early_stop_imp_ratio), 'e', "worker.actor.early_stop_scope",
         "this loss is of the mini-batch as a whole; set minibatch");
     say(&r, mask && !ares_is_null_f64(c->rollout_is_threshold_lower) && c->rollout_is_threshold_lower >= c->rollout_is_threshold, 'e', "worker.actor.rollout_is_threshold_lower",

@@ -2,6 +2,7 @@
 #include "loss/kl.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "ares/algo.h"
 #include "words.h"
@@ -41,6 +42,13 @@ const ares_kl *ares_kl_find(const char *name)
 {
     int i;
     return algo_find("config: algorithm.kl_penalty", name, words, ARES_COUNT(words), &i) == ARES_OK ? &table[i] : NULL;
+}
+
+ares_kl_place ares_kl_acts(const ares_algorithm_config *a)
+{
+    if (a->disable_kl || !(a->kl_coef > 0)) return ARES_KL_NOWHERE;
+    if (a->use_kl_loss) return ARES_KL_IN_LOSS;
+    return a->use_kl_in_reward && strcmp(a->use_kl_in_reward, "false") == 0 ? ARES_KL_NOWHERE : ARES_KL_IN_REWARD;
 }
 
 int ares_kl_column(const ares_kl *kl, ares_batch *b)

@@ -29,6 +29,7 @@ void ares_config_free(ares_config *cfg)
     ares_free(cfg->faults.items);
     ares_free(cfg->notes.items);
     ares_free(cfg->pending.items);
+    ares_free(cfg->implied.items);
     ares_free(cfg->bound.items);
     ares_arena_fini(&cfg->arena);
     ares_free(cfg);
@@ -131,10 +132,16 @@ void ares_config_add_aliases(ares_config *cfg, const ares_config_alias *aliases,
     }
 }
 
+void ares_config_add_implied(ares_config *cfg, const ares_config_implied *implied, int n)
+{
+    for (int i = 0; i < n; i++) CONFIG_PUSH(&cfg->implied, (config_implied){ .row = &implied[i] });
+}
+
 /* ---------------------------------------------------------------- binding */
 
 void ares_config_resolve(ares_config *cfg)
 {
+    config_settle_implied(cfg);
     config_settle_pending(cfg);
     for (config_node *node = cfg->root->first; node; node = node->next)
         if (strncmp(node->key, "x-", 2) != 0) config_interpolate(cfg, node);
@@ -278,4 +285,10 @@ const char *ares_config_place(const ares_config *cfg, const char *path)
     if (!node || !node->layer) return "default";
     if (!node->line) return "command line";
     return ares_arena_printf((ares_arena *)&cfg->arena, "%s:%d", node->source, node->line);
+}
+
+const char *ares_config_written(const ares_config *cfg, const char *path)
+{
+    const config_node *node = config_walk(cfg->root, path);
+    return node ? node->written : NULL;
 }

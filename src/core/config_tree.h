@@ -25,7 +25,7 @@ struct config_node {
     config_kind kind;
     config_state state;
     bool quoted;         /* a string, whatever it looks like */
-    bool weak;           /* set by a word that stands for several options */
+    bool weak;           /* set by a word that stands for several options, or whose meaning depended on others */
     int layer, line;     /* layer 0: the default; line 0: the command line */
     const char *source;  /* file name or override */
     const char *written; /* the user's name for it where an alias renamed it, else NULL */
@@ -53,6 +53,10 @@ typedef struct config_option {
 
 typedef struct config_fault { int layer, line, order; const char *text; } config_fault;
 typedef struct config_pending { const ares_config_alias *alias; config_node *node; const char *path; } config_pending;
+typedef struct config_implied {
+    const ares_config_implied *row;
+    const config_node *by; /* where the word was used; NULL: nowhere */
+} config_implied;
 typedef struct config_bound { const char *path; ares_option_table *table; } config_bound;
 
 #define CONFIG_VECTOR(type) struct { type *items; int count, room; }
@@ -73,6 +77,7 @@ struct ares_config {
     CONFIG_VECTOR(config_fault) faults;
     CONFIG_VECTOR(const char *) notes;   /* announcements and warnings, already logged */
     CONFIG_VECTOR(config_pending) pending;
+    CONFIG_VECTOR(config_implied) implied;
     CONFIG_VECTOR(config_bound) bound;
     ares_map *by_path;   /* option path -> index of its first declaration */
     ares_map *sections;  /* every proper prefix of an option's path */
@@ -134,6 +139,7 @@ void config_add_default(ares_config *cfg, config_node *under, const ares_option 
 typedef enum { CONFIG_SET, CONFIG_ADD, CONFIG_APPEND } config_how;
 void config_put(ares_config *cfg, const char *path, config_node *node, config_how how);
 void config_reset(ares_config *cfg, const char *path, const config_node *where);
+void config_settle_implied(ares_config *cfg); /* before the pending: their meaning may depend on it */
 void config_settle_pending(ares_config *cfg);
 
 /* ---- config_fault.c */

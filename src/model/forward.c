@@ -142,16 +142,19 @@ static int ensure(ares_device *d, buffer *b, size_t bytes)
     return ARES_OK;
 }
 
+/* While a buffer grows it counts as holding nothing: after a failure even fewer rows must ask for memory again. */
 static int reserve(ares_workspace *w, int32_t rows, int32_t n_out)
 {
     ares_device *d = w->model->device;
     if (rows > w->rows) {
+        w->rows = 0;
         rows = (rows + 63) / 64 * 64;
         ARES_TRY(ensure(d, &w->pass, carve_pass(w, NULL, rows)));
         carve_pass(w, w->pass.data, rows);
         w->rows = rows;
     }
     if (n_out > w->n_out) {
+        w->n_out = 0;
         n_out = (n_out + 63) / 64 * 64;
         ARES_TRY(ensure(d, &w->tail, carve_tail(w, NULL, n_out)));
         carve_tail(w, w->tail.data, n_out);

@@ -155,8 +155,8 @@ int ares_model_optimizer_alloc(ares_model *m)
     ARES_ASSERT(m->grads && !m->states);
     size_t bytes = 0;
     for (int i = 0; i < m->n_params; i++) bytes += aligned((size_t)m->params[i].elements * sizeof(float)) * (m->params[i].weight.dtype == ARES_F32 ? 2 : 3);
-    m->states_bytes = bytes;
     char *s = m->states = d->k->alloc(d, bytes);
+    m->states_bytes = s ? bytes : 0;
     if (!s) return ares_fail(ARES_ELIMIT, "model: %.2f GiB of optimizer state do not fit on the device", (double)bytes / 1073741824.0);
     for (int i = 0; i < m->n_params; i++) {
         ares_param *p = &m->params[i];

@@ -61,7 +61,8 @@ static int report(ares_actor *a, update *u, const ares_batch *b, double grad_nor
 {
     ares_loss_sums *s = &u->sums;
     double bounds[1] = { u->max_abs }, counts[2] = { u->micro_batches, u->stopped_micro }, passes = ARES_MAX(u->mini_batches, 1);
-    bool kl = a->cfg->algorithm.use_kl_loss && !a->cfg->algorithm.disable_kl, stops = !ares_is_null_f64(a->cfg->loss.early_stop_imp_ratio);
+    bool kl = ares_kl_acts(&a->cfg->algorithm) == ARES_KL_IN_LOSS;
+    bool stops = !ares_is_null_f64(a->cfg->loss.early_stop_imp_ratio);
     ARES_TRY(ares_loss_sums_reduce(s, a->world));
     ARES_TRY(ares_world_sum_f64(a->world, counts, 2));
     ARES_TRY(ares_world_max_f64(a->world, bounds, ARES_COUNT(bounds)));
@@ -91,16 +92,16 @@ static int report(ares_actor *a, update *u, const ares_batch *b, double grad_nor
 static int prepare(ares_actor *a, ares_batch *b, update *u)
 {
     const ares_train_config *cfg = a->cfg;
-    bool kl = cfg->algorithm.use_kl_loss && !cfg->algorithm.disable_kl, exact = kl && !a->kl->value, corrects = strcmp(cfg->loss.rollout_is, "none") != 0;
+    bool kl = ares_kl_acts(&cfg->algorithm) == ARES_KL_IN_LOSS, exact = kl && !a->kl->value;
+    bool corrects = strcmp(cfg->loss.rollout_is, "none") != 0;
     size_t n = (size_t)b->tokens + 1;
     float **const wanted[] = { &u->col.weight, &u->col.log_prob, &u->col.entropy, &u->col.lse, &u->col.c_log_prob, &u->col.c_entropy };
     float **const of_kl[] = { &u->col.kl, &u->col.ref_lse, &u->col.c_kl };
     for (int i = 0; i < ARES_COUNT(wanted); i++) *wanted[i] = ares_arena_calloc(&b->arena, n, sizeof(float));
     for (int i = 0; exact && i < ARES_COUNT(of_kl); i++) *of_kl[i] = ares_arena_calloc(&b->arena, n, sizeof(float));
-    if (exact && !a->ref) return ares_fail(ARES_ESTATE, "actor: algorithm.kl_penalty = 'full': there is no reference model to compare with; set algorithm.kl_coef above 0");
+    if (exact && !a->ref) return ares_fail(ARES_ESTATE, "actor: algorithm.kl_penalty = 'full': there is no reference model to compare with");
     if (kl && !exact) ARES_TRY(ARES_NEED(b, "update_actor", ref_log_probs));
-    if (kl && b->kl) u->seen_kl = ares_arena_calloc(&b->arena, n, sizeof *u->seen_kl); /* the column is the reward's */
-    else if (kl) u->seen_kl = ARES_PUT(b, kl);
+    if (kl) u->seen_kl = b->kl ? b->kl : ARES_PUT(b, kl);
     u->passed = ares_arena_calloc(&b->arena, (size_t)b->rows + 1, sizeof *u->passed);
     ares_agg_count(b, 0, b->rows, &u->rollout);
     double totals[2] = { u->rollout.tokens, u->rollout.rows };

@@ -16,6 +16,7 @@
 #define RANKS "ranks come from --ranks or mpirun"
 #define PACKED "batches are always packed"
 #define OVERLONG "add {name: overlong, max_response_length: <tokens>, overlong_buffer_length: <len>, overlong_penalty_factor: <penalty_factor>} to worker.reward.rewards"
+#define TWO_WEIGHTS "means algorithm.kl_coef here, which is set as well; keep one"
 #define PYTHON "Python functions do not run here; worker.reward.rewards takes a built-in, a shared object or a command"
 
 const ares_config_alias train_aliases[] = {
@@ -103,8 +104,11 @@ const ares_config_alias train_aliases[] = {
     { "algorithm.rollout_is_threshold_lower", ACTOR "rollout_is_threshold_lower", NULL, NULL },
     { "algorithm.rollout_is_level", NULL, NULL, "set worker.actor.rollout_is: token, sequence or geometric" },
     { VERL "actor.use_kl_loss", "algorithm.use_kl_loss", NULL, NULL },
-    { VERL "actor.kl_loss_coef", "algorithm.kl_coef", NULL, NULL },
-    { VERL "actor.kl_loss_type", "algorithm.kl_penalty", NULL, NULL },
+    { VERL "actor.kl_loss_coef", "algorithm.kl_coef", "algorithm.use_kl_loss=true", TWO_WEIGHTS },
+    { VERL "actor.kl_loss_coef", "", NULL, "KL is no term of the loss" },
+    /* verl's algorithm.kl_penalty beside it is that of the reward */
+    { VERL "actor.kl_loss_type", "algorithm.kl_penalty", "algorithm.use_kl_loss=true", NULL },
+    { VERL "actor.kl_loss_type", "", NULL, "KL is no term of the loss" },
     { VERL "actor.optim.lr_warmup_steps_ratio", ACTOR "optim.lr_warmup_ratio", NULL, NULL },
     { VERL "actor.optim.warmup_style", ACTOR "optim.lr_scheduler_type", NULL, NULL },
     { VERL "actor.optim.total_training_steps", "", NULL, "the schedule spans the run's own steps" },
@@ -133,9 +137,13 @@ const ares_config_alias train_aliases[] = {
     { VERL "rollout.load_format", "", NULL, ENGINE },
     { VERL "rollout.mode", "", NULL, ENGINE },
     { VERL "rollout.engine_kwargs.*", "", NULL, ENGINE },
-    { "algorithm.use_kl_in_reward", NULL, NULL,
-      "algorithm.disable_kl and algorithm.use_kl_loss say where the KL to the reference acts" },
-    { "algorithm.kl_ctrl.kl_coef", "algorithm.kl_coef", NULL, NULL },
+    { "algorithm.kl_ctrl.kl_coef", "algorithm.kl_coef", "algorithm.use_kl_loss=false", TWO_WEIGHTS },
+    /* where actor.kl_loss_coef says nothing */
+    { "algorithm.kl_ctrl.kl_coef", "algorithm.kl_coef", "algorithm.use_kl_loss=true", TWO_WEIGHTS },
+    { "algorithm.kl_ctrl.kl_coef", "", NULL, "another option is the weight of the KL" },
+    { "algorithm.kl_ctrl.type", "algorithm.kl_type", NULL, NULL },
+    { "algorithm.kl_ctrl.horizon", "algorithm.kl_horizon", NULL, NULL },
+    { "algorithm.kl_ctrl.target_kl", "algorithm.kl_target", NULL, NULL },
     { "algorithm.filter_groups.max_num_gen_batches", "trainer.max_try_make_batch", NULL, NULL },
     { "custom_reward_function.*", NULL, NULL, PYTHON },
     { "trainer.total_training_steps", "trainer.max_steps", NULL, NULL },
@@ -277,7 +285,17 @@ const ares_config_alias train_aliases[] = {
 };
 const int train_alias_count = ARES_COUNT(train_aliases);
 
+/* A KL without a word on the reward: in EasyR1 and here it goes into the reward, in verl and RLinf it does not. */
+static const ares_config_implied implied[] = {
+    { VERL "actor.use_kl_loss", "algorithm.use_kl_in_reward", "false" },
+    { VERL "actor.kl_loss_coef", "algorithm.use_kl_in_reward", "false" },
+    { VERL "actor.kl_loss_type", "algorithm.use_kl_in_reward", "false" },
+    { "algorithm.kl_ctrl.kl_coef", "algorithm.use_kl_in_reward", "false" },
+    { "algorithm.kl_beta", "algorithm.use_kl_loss", "true" },
+};
+
 void ares_train_add_aliases(ares_config *cfg)
 {
     ares_config_add_aliases(cfg, train_aliases, train_alias_count);
+    ares_config_add_implied(cfg, implied, ARES_COUNT(implied));
 }

@@ -74,6 +74,28 @@ static void check_baseline(ares_config *cfg, const ares_train_config *c, const a
                           "compares answers with a greedy one, whose score the reward 'aepo' does not shape as theirs; set grpo or rloo, or take a reward that is not shaped, as math");
 }
 
+/* One KL, at one coefficient, acts in one place. */
+static void check_kl(ares_config *cfg, const ares_algorithm_config *a)
+{
+    static const char beta[] = "algorithm.kl_beta";
+    bool in_reward = a->use_kl_in_reward && strcmp(a->use_kl_in_reward, "true") == 0;
+    const char *written = ares_config_written(cfg, "algorithm.kl_coef");
+    if (a->disable_kl && a->kl_coef > 0 && (a->use_kl_loss || in_reward))
+        ares_config_fault(
+            cfg, a->use_kl_loss ? "algorithm.use_kl_loss" : "algorithm.use_kl_in_reward",
+            "algorithm.disable_kl leaves no reference model; set one of them to false");
+    if (a->disable_kl) return;
+    if (a->use_kl_loss && in_reward)
+        ares_config_fault(cfg, "algorithm.use_kl_in_reward",
+                          "algorithm.use_kl_loss makes the KL a term of the loss, and it acts in "
+                          "one place only; set one of them to false");
+    if (!a->use_kl_loss && a->kl_coef > 0 && written && strcmp(written, beta) == 0)
+        ares_config_fault(cfg, "algorithm.use_kl_loss",
+                          "%s = %g is the weight of a term of the loss; leave this option out, or "
+                          "set algorithm.kl_coef instead",
+                          beta, a->kl_coef);
+}
+
 int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int world)
 {
     if (!c->trainer.val_only && !c->data.train_files.count) ares_config_fault(cfg, "data.train_files", "no training rows; name a JSONL file, or set trainer.val_only=true");
@@ -82,13 +104,8 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
     if (!c->trainer.val_only) ares_adv_check(cfg, &c->algorithm, c->rollout.n);
     if (c->rollout.temperature == 0 && !c->trainer.val_only)
         ares_config_fault(cfg, "worker.rollout.temperature", "greedy samples of a prompt are all the same; set a temperature above 0 (val_override_config may be greedy)");
-    bool reference = !c->algorithm.disable_kl && c->algorithm.kl_coef > 0;
-    ares_loss_check(&c->loss, &c->algorithm, reference, loss_complaint, cfg);
-    const ares_kl *kl = ares_kl_find(c->algorithm.kl_penalty);
-    if (kl && !kl->value && strncmp(c->trainer.device, "cuda", 4) == 0)
-        ares_config_fault(cfg, "algorithm.kl_penalty", "the exact KL is computed on the CPU only; set trainer.device=cpu, or take low_var_kl");
-    if (c->algorithm.disable_kl && c->algorithm.use_kl_loss)
-        ares_config_fault(cfg, "algorithm.use_kl_loss", "algorithm.disable_kl leaves no reference model; set one of them to false");
+    ares_loss_check(&c->loss, loss_complaint, cfg);
+    check_kl(cfg, &c->algorithm);
     if (strncmp(c->trainer.device, "cpu", 3) != 0 && strncmp(c->trainer.device, "cuda", 4) != 0)
         ares_config_fault(cfg, "trainer.device", "no such device (choices: cpu, cuda, cuda:<n>)");
     ares_filter_check(cfg, &c->filter, c->rollout.n);

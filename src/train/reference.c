@@ -15,7 +15,7 @@ static int score(ares_model *model, ares_workspace *w, const ares_train_config *
     float *hidden, *stats = ares_arena_alloc(arena, (size_t)packed.n_out * 3 * sizeof *stats);
     ARES_TRY(ares_model_forward(model, w, &packed, &hidden));
     ares_head_args a = { .rows = packed.n_out, .vocab = model->cfg.vocab, .x = hidden, .ldx = model->cfg.hidden, .w = ares_model_head(model), .target = targets,
-                         .inv_temperature = cfg->rollout.temperature > 0 ? (float)(1 / cfg->rollout.temperature) : 1.0f, .log_prob = stats,
+                         .inv_temperature = ares_inv_temperature((float)cfg->rollout.temperature), .log_prob = stats,
                          .entropy = stats + packed.n_out, .lse = stats + 2 * packed.n_out };
     d->k->head(d, &a);
     ARES_TRY(d->k->sync(d));
@@ -75,7 +75,7 @@ static int compare(ares_reference *r, ares_model *policy, ares_workspace *w, con
     size_t n = (size_t)packed.n_out;
     float *stats = ares_arena_alloc(arena, n * 4 * sizeof *stats);
     ares_head_args a = { .rows = packed.n_out, .vocab = policy->cfg.vocab, .x = hidden, .ldx = policy->cfg.hidden, .w = ares_model_head(policy), .target = targets,
-                         .inv_temperature = r->cfg->rollout.temperature > 0 ? (float)(1 / r->cfg->rollout.temperature) : 1.0f, .log_prob = stats, .entropy = stats + n,
+                         .inv_temperature = ares_inv_temperature((float)r->cfg->rollout.temperature), .log_prob = stats, .entropy = stats + n,
                          .lse = stats + 2 * n, .ref_x = ref_hidden, .ld_ref = r->model->cfg.hidden, .ref_w = ares_model_head(r->model), .ref_lse = stats + 3 * n,
                          .kl = b->kl + b->row_start[m->row] };
     d->k->head(d, &a);

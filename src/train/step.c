@@ -30,13 +30,13 @@ static int put_scores(ares_trainer *t, ares_batch *b, ares_metrics *m)
     return ARES_OK;
 }
 
-/* Scores become rewards: less the KL to the reference where it is part of the reward (algorithm.use_kl_loss false). */
+/* Scores become rewards: less the KL to the reference where it is part of the reward. */
 static int shape_rewards(ares_trainer *t, ares_batch *b, ares_metrics *m)
 {
     ARES_TRY(ARES_NEED(b, "reward", token_level_scores));
     ARES_PUT(b, token_level_rewards);
     double sums[2] = { 0 };
-    if (!t->ref || t->cfg->algorithm.use_kl_loss) {
+    if (ares_kl_acts(&t->cfg->algorithm) != ARES_KL_IN_REWARD) {
         memcpy(b->token_level_rewards, b->token_level_scores, (size_t)b->tokens * sizeof *b->token_level_rewards);
         return ARES_OK;
     }

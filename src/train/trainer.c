@@ -6,8 +6,6 @@
 #include "run.h"
 #include "triggers.h"
 
-static bool wants_reference(const ares_train_config *c) { return !c->algorithm.disable_kl && c->algorithm.kl_coef > 0; }
-
 int trainer_open_device(ares_trainer *t)
 {
     const ares_trainer_config *c = &t->cfg->trainer;
@@ -90,7 +88,7 @@ static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
     ARES_TRY(ares_actor_open(&t->actor, c, t->model, t->world, t->total_steps));
     ARES_TRY(controls_open(t, &t->controls));
     if (t->adv->needs & ARES_NEEDS_VALUES) ARES_TRY(open_critic(t, weights));
-    if (!wants_reference(c)) return ARES_OK;
+    if (ares_kl_acts(&c->algorithm) == ARES_KL_NOWHERE) return ARES_OK;
     t->ref = ares_calloc(1, sizeof *t->ref);
     t->actor.ref = t->ref;
     return ares_reference_open(t->ref, c, &t->device);

@@ -11,7 +11,7 @@
 
 #include "ares/algo_twin.h"
 
-static bool kl_in_loss(const ares_actor *a) { return a->cfg->algorithm.use_kl_loss && !a->cfg->algorithm.disable_kl; }
+static bool kl_in_loss(const ares_actor *a) { return ares_kl_acts(&a->cfg->algorithm) == ARES_KL_IN_LOSS; }
 static bool exact_kl(const ares_actor *a) { return kl_in_loss(a) && !a->kl->value; }
 
 /* Loss and terms of n tokens from batch token t on, within rows [row, end). c_*: outputs, by token. */
@@ -74,7 +74,7 @@ static int forward(update *u, const ares_micro_batch *m, pass *p)
     ARES_TRY(train_reserve(a, (size_t)n * (size_t)width));
     const update_columns *c = &u->col;
     p->head = (ares_head_args){ .rows = n, .vocab = model->cfg.vocab, .x = hidden, .ldx = width, .w = ares_model_head(model), .target = targets,
-                                .inv_temperature = a->cfg->rollout.temperature > 0 ? (float)(1 / a->cfg->rollout.temperature) : 1.0f, .log_prob = c->log_prob + t,
+                                .inv_temperature = ares_inv_temperature((float)a->cfg->rollout.temperature), .log_prob = c->log_prob + t,
                                 .entropy = c->entropy + t, .lse = c->lse + t, .c_log_prob = c->c_log_prob + t, .dx = a->scratch, .lddx = width,
                                 .dw = ares_model_head_grad(model), .c_entropy = a->cfg->loss.entropy_coeff != 0 ? c->c_entropy + t : NULL };
     if (!exact_kl(a)) return ARES_OK;

@@ -304,7 +304,7 @@ GOLDEN(aepo, kl_bucket_mean)
     ARES_PUT(&b, kl);
     fill(g, b.kl, golden_in(g, "kld"));
     const ares_control *c = control_named("aepo");
-    ares_algorithm_config algorithm = { .kl_penalty = "low_var_kl" };
+    ares_algorithm_config algorithm = { .kl_penalty = "low_var_kl", .kl_coef = 1 };
     ares_control_env env = { .algorithm = &algorithm };
     ares_config *cfg = NULL;
     ares_metrics *m = ares_metrics_new();

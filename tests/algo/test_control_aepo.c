@@ -69,6 +69,7 @@ static bool open_subject(subject *s, const char *name, const char *const *words,
     s->options = control_options(s->c, words, n, &s->cfg);
     if (!CHECK(s->options != NULL)) return false;
     s->algorithm.kl_penalty = "low_var_kl";
+    if (s->algorithm.kl_coef == 0) s->algorithm.kl_coef = 1e-3;
     s->env.algorithm = &s->algorithm;
     return CHECK_OK(s->c->open(s->options, &s->env, &s->state));
 }
@@ -942,8 +943,30 @@ TEST(the_adaptive_coefficient_follows_the_kl_and_resumes)
         if (!resume(&s)) break;
         ares_batch_fini(&b);
     }
+    s.algorithm.kl_coef = 0; /* stays 0, whatever it is multiplied by */
+    CHECK(!s.c->wanted(s.options, &s.env));
+    s.algorithm.kl_coef = 0.01;
     s.algorithm.use_kl_loss = true; /* a loss term's coefficient is a constant */
     CHECK(!s.c->wanted(s.options, &s.env));
+    close_subject(&s);
+}
+
+TEST(the_exact_kl_is_not_guessed_from_log_probs)
+{
+    static const char *const words[] = { "worker.actor.dynamic_kl_loss=true" };
+    static const float h[3] = { 1, 2, 3 };
+    name_rows();
+    subject s = { 0 };
+    if (!open_subject(&s, "aepo", words, 1)) return;
+    s.algorithm.kl_penalty = "full";
+    ares_batch b;
+    one_prompt(&b, 0, 2, h, 3);
+    CHECK_OK(s.c->observe(s.state, &b, NULL));
+    ARES_PUT(&b, old_log_probs), ARES_PUT(&b, ref_log_probs);
+    CHECK_FAIL(s.c->adapt(s.state, &b, NULL), ARES_ESTATE, "needs the column 'kl'");
+    s.algorithm.use_kl_loss = true; /* a step in which the actor did not learn */
+    CHECK_OK(s.c->adapt(s.state, &b, NULL));
+    ares_batch_fini(&b);
     close_subject(&s);
 }
 

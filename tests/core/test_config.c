@@ -370,6 +370,58 @@ TEST(config_an_ambiguous_word_needs_the_option_that_settles_it)
     CHECK_FAULTS("fp16: true", MODEL, "config: a.yaml:1: fp16 = true: not accepted: set the dtype");
 }
 
+TEST(config_a_word_with_an_otherwise_is_ignored_or_yields_and_may_imply_a_value)
+{
+    static const ares_config_alias words[] = {
+        { "general", "worker.score", "algorithm.estimator=grpo", "one of both" },
+        { "special", "worker.score", "algorithm.estimator=grpo", NULL },
+        { "special", "", NULL, "no score" },
+        { "general", "", NULL, "it is set" },
+    };
+    static const ares_config_implied implied[] = { { "special", "worker.rollout.max_len", "7" } };
+    static const struct {
+        const char *yaml, *override;
+        double score;
+        int64_t max_len;
+    } cases[] = {
+        { "general: 0.5\n", NULL, 0.5, ARES_NULL_I64 },
+        { "special: 0.5\n", NULL, 0.5, 7 },
+        { "special: 0.5\nworker: {rollout: {max_len: null}}\n", NULL, 0.5,
+          7 }, /* null is no value */
+        { "special: 0.5\n", "worker.rollout.max_len=3", 0.5, 3 },
+        { "worker: {rollout: {max_len: 3}}\n", "special=0.5", 0.5, 3 },
+        { "special: 0.5\ngeneral: 0.25\n", NULL, 0.25, 7 },         /* the row that stands first */
+        { "special: 0.25\nworker: {score: 0.5}\n", NULL, 0.25, 7 }, /* no note: the word wins */
+        { "special: 0.5\n", "worker.score=0.125", 0.125, 7 },
+        { "worker: {score: 0.5}\n", "special=0.125", 0.125, 7 },
+        { "special: 0.5\n", "~special", NAN, ARES_NULL_I64 },
+        { "special: 0.5\n", "algorithm.estimator=gae", NAN, 7 },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        case_options o;
+        ares_config *cfg = case_new(&o);
+        ares_config_add_aliases(cfg, words, ARES_COUNT(words));
+        ares_config_add_implied(cfg, implied, ARES_COUNT(implied));
+        ares_config_load_text(cfg, "a.yaml", ares_view_of(cases[i].yaml));
+        ares_config_override(cfg, MODEL);
+        if (cases[i].override) ares_config_override(cfg, cases[i].override);
+        ares_config_resolve(cfg);
+        CHECK_OK(ares_config_finish(cfg));
+        CHECK_NEAR(o.score, cases[i].score, 0);
+        CHECK_EQ(o.max_len, cases[i].max_len);
+        ares_config_free(cfg);
+    }
+    case_options o;
+    ares_config *cfg = case_new(&o);
+    ares_config_add_aliases(cfg, words, ARES_COUNT(words));
+    ares_config_load_text(cfg, "a.yaml", ares_view_of("general: 0.5\nworker: {score: 0.5}\n"));
+    ares_config_override(cfg, MODEL);
+    ares_config_resolve(cfg);
+    CHECK_FAIL(ares_config_finish(cfg), ARES_ECONFIG,
+               "config: a.yaml:1: general = 0.5: one of both");
+    ares_config_free(cfg);
+}
+
 TEST(config_one_word_for_several_options_yields_to_each_of_them)
 {
     static const char *const texts[] = { "both: 5\nnum_generations: 7\n",

@@ -103,3 +103,16 @@ TEST(the_usual_metrics_and_distributions_are_written)
     for (int i = 0; i < ARES_COUNT(names); i++) CHECK_MSG(e2e_metric("run", 1, names[i]) == e2e_metric("run", 1, names[i]), "%s is not there", names[i]);
     CHECK_EQ(test_shell(NULL, "grep -aq rollout/entropy_distribution '%s'/events* && grep -aq rollout/window_entropy_distribution '%s'/events*", test_file("run"), test_file("run")), 0);
 }
+
+/* 0.85 and 1.05 are temperatures where 1.0f / (float)T and (float)(1 / T) differ in their last bit. */
+TEST(an_update_sees_the_log_probs_of_rollout_bit_for_bit_at_other_temperatures)
+{
+    static const char *const temperatures[] = { "0.85", "1.05" };
+    for (int i = 0; i < ARES_COUNT(temperatures); i++) {
+        const char *run = temperatures[i];
+        CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=2 worker.rollout.temperature=%s",
+                             e2e_train_words(run), run), 0);
+        for (int step = 1; step <= 2; step++)
+            CHECK_NEAR(e2e_metric(run, step, "exact/rollout_train_max_abs"), 0, 0);
+    }
+}

@@ -34,7 +34,7 @@ static void check_head(golden *g, const ares_json *logits, int64_t rows, double 
                          .x = x,
                          .ldx = vocab,
                          .w = &w,
-                         .inv_temperature = (float)(1 / temperature),
+                         .inv_temperature = ares_inv_temperature((float)temperature),
                          .target = target,
                          .log_prob = stats,
                          .entropy = stats + rows,

@@ -588,6 +588,53 @@ TEST_GPU(cuda_samples_the_tokens_of_the_cpu)
 
 /* ------------------------------------------------------------------ whole arrays */
 
+/* As many rows through both, so that the product of logits is the same call. */
+TEST_GPU(cuda_sampler_and_head_have_the_same_bits_at_300_temperatures)
+{
+    enum { ROWS = 8, K = 16, VOCAB = 1001 };
+    pair p;
+    float temperature[ROWS], sampled[2][ROWS], headed[3][ROWS];
+    int32_t token[ROWS];
+    ares_rng_key key[ROWS];
+    if (!have_card() || !pair_open(&p)) return;
+    float *x = normals(1, ROWS * K, 1.0), *rows = normals(2, VOCAB * K, 0.5),
+          *up_x = up_floats(&p, x, ROWS * K);
+    weights w = weights_new(&p, rows, ARES_F32, VOCAB, K);
+    for (int r = 0; r < ROWS; r++)
+        key[r] = ares_rng_sub(ares_rng_root(9, ARES_RNG_SAMPLE), (uint64_t)r, 0);
+    for (int t = 1; t <= 300; t++) {
+        for (int r = 0; r < ROWS; r++) temperature[r] = (float)(t / 100.0);
+        p.cuda.k->sample(&p.cuda, &(ares_sample_args){ .rows = ROWS,
+                                                       .vocab = VOCAB,
+                                                       .x = up_x,
+                                                       .ldx = K,
+                                                       .w = &w.cuda,
+                                                       .temperature = temperature,
+                                                       .key = key,
+                                                       .token = token,
+                                                       .log_prob = sampled[0],
+                                                       .entropy = sampled[1] });
+        p.cuda.k->head(&p.cuda,
+                       &(ares_head_args){ .rows = ROWS,
+                                          .vocab = VOCAB,
+                                          .x = up_x,
+                                          .ldx = K,
+                                          .w = &w.cuda,
+                                          .inv_temperature = ares_inv_temperature(temperature[0]),
+                                          .target = token,
+                                          .log_prob = headed[0],
+                                          .entropy = headed[1],
+                                          .lse = headed[2] });
+        CHECK_OK(p.cuda.k->sync(&p.cuda));
+        CHECK_MEM(headed[0], sampled[0], sizeof headed[0]);
+        CHECK_MEM(headed[1], sampled[1], sizeof headed[1]);
+    }
+    ares_free(w.cpu.data);
+    ares_free(rows);
+    ares_free(x);
+    pair_close(&p);
+}
+
 TEST_GPU(cuda_adamw_and_sums_agree_with_the_cpu)
 {
     if (!have_card()) return;

@@ -56,7 +56,7 @@ static void check_isa(const char *isa, double temperature)
                 dw = { k->alloc(&d, bytes), ARES_F32, ARES_PANEL32, VOCAB, K };
     ares_matrix_pack(&w, h.w, ARES_F32);
     ares_matrix_pack(&wr, h.wr, ARES_F32);
-    ares_head_args a = { .rows = ROWS, .vocab = VOCAB, .x = h.x, .ldx = K, .w = &w, .inv_temperature = (float)(1 / temperature), .target = h.target, .log_prob = h.log_prob,
+    ares_head_args a = { .rows = ROWS, .vocab = VOCAB, .x = h.x, .ldx = K, .w = &w, .inv_temperature = ares_inv_temperature((float)temperature), .target = h.target, .log_prob = h.log_prob,
                          .entropy = h.entropy, .lse = h.lse, .c_log_prob = h.c_log_prob, .c_entropy = h.c_entropy, .dx = h.dx, .lddx = K, .dw = &dw };
     float log_prob[ROWS], entropy[ROWS], lse[ROWS];
     k->head(&d, &a);

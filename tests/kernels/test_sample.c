@@ -327,7 +327,8 @@ TEST(a_sample_records_the_bits_that_the_head_computes)
                                  .x = p.x + r * K,
                                  .ldx = K,
                                  .w = &p.w,
-                                 .inv_temperature = one || greedy ? 1.0f : 1.0f / p.temperature[r],
+                                 .inv_temperature =
+                                     one ? 1.0f : ares_inv_temperature(p.temperature[r]),
                                  .target = &p.token[r],
                                  .log_prob = got,
                                  .entropy = got + 1,
@@ -339,6 +340,37 @@ TEST(a_sample_records_the_bits_that_the_head_computes)
     }
     problem_free(&p);
     ares_device_close(&d);
+}
+
+TEST(sampler_and_head_have_the_same_bits_at_300_temperatures)
+{
+    for (int i = 0; i < ISAS; i++) {
+        ares_device d;
+        if (!device_of(isas[i], 1, &d)) continue;
+        problem p = problem_new(3, 71, 500);
+        ares_sample_args a = args_of(&p);
+        float log_prob[3], entropy[3], lse[3];
+        for (int t = 1; t <= 300; t++) {
+            float temperature = (float)(t / 100.0);
+            for (int r = 0; r < p.rows; r++) p.temperature[r] = temperature;
+            d.k->sample(&d, &a);
+            ares_head_args h = { .rows = p.rows,
+                                 .vocab = p.vocab,
+                                 .x = p.x,
+                                 .ldx = K,
+                                 .w = &p.w,
+                                 .inv_temperature = ares_inv_temperature(temperature),
+                                 .target = p.token,
+                                 .log_prob = log_prob,
+                                 .entropy = entropy,
+                                 .lse = lse };
+            d.k->head(&d, &h);
+            CHECK_MEM(log_prob, p.stat[0], sizeof log_prob);
+            CHECK_MEM(entropy, p.stat[1], sizeof entropy);
+        }
+        problem_free(&p);
+        ares_device_close(&d);
+    }
 }
 
 TEST(greedy_takes_the_lower_of_equal_logits)

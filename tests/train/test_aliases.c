@@ -36,7 +36,8 @@ TEST(every_alias_leads_to_an_option_and_stands_once)
     for (int i = 0; i < train_alias_count; i++) {
         const ares_config_alias *a = &train_aliases[i];
         for (int k = 0; k < i; k++)
-            CHECK_MSG(strcmp(a->from, train_aliases[k].from) != 0 || (a->when && train_aliases[k].when), "%s", a->from);
+            CHECK_MSG(strcmp(a->from, train_aliases[k].from) != 0 || train_aliases[k].when, "%s",
+                      a->from);
         if (!a->to || !*a->to) {
             CHECK_MSG(a->note != NULL, "%s: says neither why nor what instead", a->from);
             continue;
@@ -148,27 +149,159 @@ static int count_faults(const char *const *extra, int n, const char *option)
 
 TEST(combinations_of_losses_that_mean_nothing_are_refused)
 {
-    static const struct { const char *words[3]; int n; const char *option; } wrong[] = {
+    static const struct { const char *words[3]; int n; const char *option;
+    } wrong[] = {
         { { "worker.actor.clip_ratio_dual=1.2" }, 1, "clip_ratio_dual" },
         { { "worker.actor.clip_ratio_dual=0.5" }, 1, "clip_ratio_dual" },
         { { "worker.actor.clip_ratio_high=4" }, 1, "clip_ratio_dual" },
         { { "worker.actor.loss_type=vapor" }, 1, "loss_type" },
-        { { "algorithm.kl_penalty=full", "algorithm.disable_kl=true" }, 2, "kl_penalty" },
-        { { "algorithm.kl_penalty=full", "algorithm.kl_coef=0" }, 2, "kl_penalty" },
-        { { "algorithm.kl_penalty=full", "trainer.device=cuda" }, 2, "kl_penalty" },
+        { { "algorithm.use_kl_loss=true", "algorithm.disable_kl=true" }, 2, "use_kl_loss" },
         { { "worker.actor.loss_type=clip_cov", "worker.actor.clip_cov_lb=6" }, 2, "clip_cov_lb" },
-        { { "worker.actor.loss_type=kl_cov", "worker.actor.early_stop_imp_ratio=5", "worker.actor.early_stop_scope=micro" }, 3, "early_stop_scope" },
+        { { "worker.actor.loss_type=kl_cov", "worker.actor.early_stop_imp_ratio=5",
+            "worker.actor.early_stop_scope=micro" },
+          3,
+          "early_stop_scope" },
         { { "worker.actor.early_stop_imp_ratio=1" }, 1, "early_stop_imp_ratio" },
-        { { "worker.actor.rollout_is=token", "worker.actor.rollout_is_mode=mask", "worker.actor.rollout_is_threshold_lower=3" }, 3, "rollout_is_threshold_lower" },
+        { { "worker.actor.rollout_is=token", "worker.actor.rollout_is_mode=mask",
+            "worker.actor.rollout_is_threshold_lower=3" },
+          3,
+          "rollout_is_threshold_lower" },
     };
-    static const struct { const char *words[3]; int n; const char *option; } right[] = {
-        { { "worker.actor.loss_type=cispo", "worker.actor.clip_ratio_low=1", "worker.actor.clip_ratio_high=4" }, 3, "clip_ratio" },
+    static const struct { const char *words[3]; int n; const char *option;
+    } right[] = {
+        { { "worker.actor.loss_type=cispo", "worker.actor.clip_ratio_low=1",
+            "worker.actor.clip_ratio_high=4" },
+          3,
+          "clip_ratio" },
         { { "worker.actor.loss_type=dapo", "worker.actor.clip_ratio_high=4" }, 2, "clip_ratio" },
         { { "algorithm.kl_penalty=full" }, 1, "kl_penalty" },
-        { { "worker.actor.loss_type=kl_cov", "worker.actor.early_stop_imp_ratio=5" }, 2, "early_stop" },
+        { { "algorithm.kl_penalty=full", "trainer.device=cuda" }, 2, "kl_penalty" },
+        { { "algorithm.kl_penalty=full", "algorithm.disable_kl=true" },
+          2,
+          "kl_penalty" }, /* no KL: whichever estimator */
+        { { "algorithm.kl_penalty=full", "algorithm.kl_coef=0" }, 2, "kl_penalty" },
+        { { "algorithm.use_kl_loss=true", "algorithm.kl_coef=0", "algorithm.disable_kl=true" },
+          3,
+          "use_kl_loss" },
+        { { "worker.actor.loss_type=kl_cov", "worker.actor.early_stop_imp_ratio=5" },
+          2,
+          "early_stop" },
     };
     for (int i = 0; i < ARES_COUNT(wrong); i++)
         CHECK_MSG(count_faults(wrong[i].words, wrong[i].n, wrong[i].option) > 0, "%s is let through", wrong[i].words[wrong[i].n - 1]);
     for (int i = 0; i < ARES_COUNT(right); i++)
         CHECK_MSG(count_faults(right[i].words, right[i].n, right[i].option) == 0, "%s is refused", right[i].words[right[i].n - 1]);
+}
+
+TEST(a_kl_in_two_places_or_by_two_dialects_is_refused)
+{
+#define ACTOR_OF_VERL "actor_rollout_ref.actor."
+    static const struct {
+        const char *words[4];
+        int n;
+        const char *says;
+    } wrong[] = {
+        { { "algorithm.use_kl_loss=true", "algorithm.use_kl_in_reward=true" },
+          2,
+          "acts in one place only" },
+        { { ACTOR_OF_VERL "use_kl_loss=True", "algorithm.use_kl_in_reward=True" },
+          2,
+          "acts in one place only" },
+        { { "algorithm.kl_beta=0.1", "algorithm.use_kl_in_reward=true" },
+          2,
+          "acts in one place only" },
+        { { "algorithm.kl_beta=0.1", "algorithm.use_kl_loss=false" },
+          2,
+          "algorithm.kl_beta = 0.1 is the weight of a term of the loss" },
+        { { "algorithm.kl_beta=0.1", ACTOR_OF_VERL "use_kl_loss=False" },
+          2,
+          "algorithm.kl_beta = 0.1 is the weight of a term of the loss" },
+        { { "algorithm.kl_beta=0.1", "algorithm.disable_kl=true" },
+          2,
+          "algorithm.disable_kl leaves no reference model" },
+        { { "algorithm.use_kl_in_reward=true", "algorithm.disable_kl=true" },
+          2,
+          "algorithm.disable_kl leaves no reference model" },
+        { { "algorithm.use_kl_in_reward=maybe" }, 1, "unknown" },
+    };
+    static const struct {
+        const char *words[4];
+        int n;
+    } right[] = {
+        { { "algorithm.kl_beta=0.1" }, 1 },
+        { { "algorithm.kl_beta=0", "algorithm.use_kl_loss=false" }, 2 },
+        { { "algorithm.kl_beta=0.0", "algorithm.disable_kl=true" }, 2 },
+        { { "algorithm.use_kl_in_reward=false", "algorithm.disable_kl=true" }, 2 },
+        { { "algorithm.use_kl_in_reward=true", "algorithm.use_kl_loss=false" }, 2 },
+        { { ACTOR_OF_VERL "use_kl_loss=True", "algorithm.use_kl_in_reward=False" }, 2 },
+    };
+    ares_log_set(ARES_LOG_ERROR, 0);
+    for (int i = 0; i < ARES_COUNT(wrong); i++)
+        CHECK_MSG(count_faults(wrong[i].words, wrong[i].n, wrong[i].says) == 1,
+                  "%s with %s is let through", wrong[i].words[0],
+                  wrong[i].n > 1 ? wrong[i].words[1] : "");
+    for (int i = 0; i < ARES_COUNT(right); i++)
+        CHECK_MSG(count_faults(right[i].words, right[i].n, "config:") == 0, "%s with %s is refused",
+                  right[i].words[0], right[i].n > 1 ? right[i].words[1] : "");
+}
+
+TEST(verls_two_coefficients_in_one_file_are_each_that_of_its_place)
+{
+    static const struct {
+        const char *yaml, *word;
+        double coef;
+        ares_kl_place place;
+    } cases[] = {
+        { "actor_rollout_ref: {actor: {use_kl_loss: True, kl_loss_coef: 0.02, kl_loss_type: "
+          "k2}}\nalgorithm: {use_kl_in_reward: False, kl_ctrl: {type: fixed, kl_coef: 0.0}}\n",
+          NULL, 0.02, ARES_KL_IN_LOSS },
+        { "algorithm: {use_kl_in_reward: True, kl_ctrl: {kl_coef: 0.03}}\nactor_rollout_ref: "
+          "{actor: {use_kl_loss: False, kl_loss_coef: 0.02}}\n",
+          NULL, 0.03, ARES_KL_IN_REWARD },
+        { "algorithm: {use_kl_in_reward: True}\n", "actor_rollout_ref.actor.use_kl_loss=False",
+          1e-3, ARES_KL_IN_REWARD },
+        { "algorithm: {use_kl_in_reward: null, use_kl_loss: false}\n",
+          "actor_rollout_ref.actor.use_kl_loss=False", 1e-3, ARES_KL_NOWHERE },
+        { "actor_rollout_ref: {actor: {use_kl_loss: False, kl_loss_coef: 0.02}}\n",
+          "actor_rollout_ref.actor.use_kl_loss=True", 0.02, ARES_KL_IN_LOSS },
+        { "actor_rollout_ref: {actor: {use_kl_loss: True, kl_loss_coef: 0.02}}\n",
+          "actor_rollout_ref.actor.kl_loss_coef=0.05", 0.05, ARES_KL_IN_LOSS },
+        { "actor_rollout_ref: {actor: {use_kl_loss: True, kl_loss_coef: 0.02}}\n",
+          "algorithm.kl_coef=0", 0, ARES_KL_NOWHERE },
+        { "actor_rollout_ref: {actor: {use_kl_loss: True, kl_loss_coef: 0.02}}\n",
+          "~actor_rollout_ref.actor.kl_loss_coef", 1e-3, ARES_KL_IN_LOSS },
+        { "algorithm: {use_kl_loss: true, kl_coef: 0.02}\n", "algorithm.kl_ctrl.kl_coef=0", 0,
+          ARES_KL_NOWHERE },
+        { "algorithm: {use_kl_loss: true, kl_coef: 0.02}\n",
+          "actor_rollout_ref.actor.kl_loss_coef=0.05", 0.05, ARES_KL_IN_LOSS },
+        { "algorithm: {kl_beta: 0.02}\n", "~algorithm.kl_beta", 1e-3, ARES_KL_IN_REWARD },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_train_config c;
+        ares_config *cfg = ares_config_new();
+        ares_train_config_declare(cfg, &c);
+        ares_config_load_text(cfg, "verl.yaml", ares_view_of(cases[i].yaml));
+        ares_config_override(cfg, "worker.actor.model.model_path=m");
+        if (cases[i].word) ares_config_override(cfg, cases[i].word);
+        ares_config_resolve(cfg);
+        CHECK_OK(ares_config_finish(cfg));
+        CHECK_MSG(c.algorithm.kl_coef == cases[i].coef &&
+                      ares_kl_acts(&c.algorithm) == cases[i].place,
+                  "%s, then %s: coefficient %g, place %d", cases[i].yaml,
+                  cases[i].word ? cases[i].word : "nothing", c.algorithm.kl_coef,
+                  ares_kl_acts(&c.algorithm));
+        ares_config_free(cfg);
+    }
+    ares_train_config c;
+    ares_config *cfg = ares_config_new();
+    ares_train_config_declare(cfg, &c);
+    ares_config_load_text(
+        cfg, "verl.yaml",
+        ares_view_of("worker: {actor: {model: {model_path: m}}}\nalgorithm: {use_kl_loss: true, "
+                     "kl_coef: 0.02}\nactor_rollout_ref: {actor: {kl_loss_coef: 0.02}}\n"));
+    ares_config_resolve(cfg);
+    CHECK_FAIL(ares_config_finish(cfg), ARES_ECONFIG,
+               "verl.yaml:3: actor_rollout_ref.actor.kl_loss_coef = 0.02: means algorithm.kl_coef "
+               "here, which is set as well; keep one");
+    ares_config_free(cfg);
 }

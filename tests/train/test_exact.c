@@ -232,6 +232,65 @@ TEST(rollout_log_probs_are_scored_log_probs_bit_for_bit)
         }
 }
 
+/* Seen to fail at 62 temperatures, with (float)(1 / T) in scoring and 1.0f / (float)T in sampling. */
+TEST(sampled_and_scored_log_probs_have_the_same_bits_at_300_temperatures)
+{
+    enum { TEMPERATURES = 300, TOKENS = 4 };
+    static float sampled[TEMPERATURES][TOKENS];
+    static int32_t ids[TEMPERATURES][TOKENS], prompt[128];
+    ares_device d;
+    ares_model *m;
+    ares_rollout *r;
+    ares_workspace *w;
+    ares_completion c;
+    int64_t active = 1;
+    int differ = 0;
+    open_model(&usual, &d, &m, false);
+    int32_t length = prompt_of(0, m->cfg.vocab, prompt);
+    ares_rollout_options o = { .cache_tokens = 4096,
+                               .max_num_seqs = 64,
+                               .max_num_batched_tokens = 256,
+                               .max_model_len = 128 };
+    REQUIRE_OK(ares_rollout_new(m, NULL, &o, &r));
+    for (int i = 0; i < TEMPERATURES; i++) {
+        ares_sampling g = { .temperature = (float)((i + 1) / 100.0),
+                            .top_p = 1,
+                            .max_new_tokens = TOKENS,
+                            .ignore_eos = true };
+        REQUIRE_OK(ares_rollout_add(r, prompt, length, 1, &g, key_of(i), NULL));
+    }
+    while (active) {
+        REQUIRE_OK(ares_rollout_step(r, &active));
+        while (ares_rollout_next(r, &c)) {
+            memcpy(ids[c.request], c.ids, sizeof ids[0]);
+            memcpy(sampled[c.request], c.log_probs, sizeof sampled[0]);
+        }
+    }
+    REQUIRE_OK(ares_workspace_new(m, ARES_KEEP_NOTHING, &w));
+    for (int i = 0; i < TEMPERATURES; i++) {
+        ares_batch b;
+        float scored[TOKENS] = { 0 };
+        ares_sample s = { .draw = i, .prompt = prompt, .prompt_len = length };
+        ares_batch_init(&b);
+        ares_batch_begin_group(&b);
+        ares_batch_add_row(&b, &s, TOKENS);
+        ARES_PUT(&b, responses);
+        ARES_PUT(&b, response_mask);
+        memcpy(b.responses, ids[i], sizeof ids[i]);
+        memset(b.response_mask, 1, TOKENS);
+        ares_train_config cfg = { .actor = { .max_token_len = 300 },
+                                  .rollout = { .temperature = (i + 1) / 100.0 } };
+        CHECK_OK(ares_train_log_probs(m, w, &cfg, &b, 0, 1, scored, NULL));
+        differ += memcmp(scored, sampled[i], sizeof scored) != 0;
+        ares_batch_fini(&b);
+    }
+    CHECK_EQ(differ, 0);
+    ares_workspace_free(w);
+    ares_rollout_free(r);
+    ares_model_free(m);
+    ares_device_close(&d);
+}
+
 TEST(one_changed_weight_shows_in_the_log_probs)
 {
     const result *x = reference();

@@ -326,6 +326,51 @@ TEST(a_mini_batch_without_a_token_is_passed_over_and_counted)
     case_close(&r, &ref);
 }
 
+/* The last mini-batch's gradients where it is one group of the step's two; lr 0, so that both are of the
+ * same weights. unmasked: tokens with mask 1 of the step and of that group. */
+static float *last_gradients(const char *scope, double unmasked[2])
+{
+    run r;
+    ares_reference ref;
+    if (!case_open(&r, &cases[0], 10000, &ref)) return NULL;
+    ares_batch *b = &r.batch;
+    float *g = ares_malloc(r.model->grads_bytes);
+    r.cfg.actor.global_batch_size = GROUPS / 2;
+    r.actor.optim.schedule.base = 0;
+    r.cfg.loss.valid_token_scope = scope;
+    r.cfg.actor.max_grad_norm = 1e9;
+    int64_t row = b->group_start[GROUPS - 1]; /* a masked answer in each mini-batch */
+    memset(b->response_mask + b->row_start[row], 0, (size_t)(b->row_start[row + 1] - b->row_start[row]));
+    memset(b->response_mask + b->row_start[1], 0, (size_t)(b->row_start[2] - b->row_start[1]));
+    unmasked[0] = unmasked[1] = 0;
+    for (int64_t t = 0; t < b->tokens; t++) {
+        unmasked[0] += b->response_mask[t];
+        if (t >= b->row_start[b->group_start[GROUPS - GROUPS / 2]]) unmasked[1] += b->response_mask[t];
+    }
+    CHECK_OK(ares_actor_update(&r.actor, b, r.metrics));
+    memcpy(g, r.model->grads, r.model->grads_bytes);
+    case_close(&r, &ref);
+    return g;
+}
+
+TEST(the_scope_of_the_rollout_counts_the_unmasked_tokens_of_all_mini_batches)
+{
+    double unmasked[2];
+    float *mini = last_gradients("minibatch", unmasked), *whole = last_gradients("rollout", unmasked);
+    if (!mini || !whole) return;
+    double share = unmasked[1] / unmasked[0], off = 0, most = 0;
+    CHECK(share > 0.2 && share < 0.8);
+    size_t n = gradient_bytes() / sizeof *mini;
+    for (size_t i = 0; i < n; i++) {
+        most = fmax(most, fabs((double)whole[i]));
+        off = fmax(off, fabs((double)whole[i] - share * (double)mini[i]));
+    }
+    CHECK(most > 0);
+    CHECK_MSG(off <= 1e-5 * most, "off by %g of %g", off, most);
+    ares_free(mini);
+    ares_free(whole);
+}
+
 TEST(log_probs_that_are_no_number_name_their_row)
 {
     for (int i = 0; i < ARES_COUNT(cases); i++) {

@@ -31,7 +31,7 @@ double ares_adaptive_kl_step(double coef, double kl, double target, double n, do
 static bool wanted(const void *options, const ares_control_env *env)
 {
     const adaptive_kl_config *cfg = options;
-    return ares_view_is(ares_view_of(cfg->kl_type), "adaptive") && !env->algorithm->disable_kl && !env->algorithm->use_kl_loss;
+    return ares_view_is(ares_view_of(cfg->kl_type), "adaptive") && ares_kl_acts(env->algorithm) == ARES_KL_IN_REWARD;
 }
 
 static int open_state(const void *options, const ares_control_env *env, void **state)

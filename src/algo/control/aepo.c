@@ -31,6 +31,8 @@ static int check_options(const aepo_options *o, const ares_control_env *env)
         return ares_fail(ARES_ECONFIG, "config: worker.actor.dynamic_kl_loss = true: algorithm.disable_kl leaves no KL to weigh; set one of them to false");
     if (factor && !o->actor.dynamic_kl_loss)
         ares_log(ARES_LOG_WARN, "config: %s = true: has no effect, because worker.actor.dynamic_kl_loss = false leaves every token's KL at weight 1", factor);
+    else if (o->actor.dynamic_kl_loss && ares_kl_acts(env->algorithm) == ARES_KL_NOWHERE)
+        ares_log(ARES_LOG_WARN, "config: worker.actor.dynamic_kl_loss = true: has no effect: algorithm.kl_coef is 0, or the KL is neither in the loss nor in the reward");
     if (a->alpha_entropy_min > a->alpha_entropy_max)
         return ares_fail(ARES_ECONFIG, "config: algorithm.alpha_entropy_min = %g: above alpha_entropy_max = %g", a->alpha_entropy_min, a->alpha_entropy_max);
     if (a->kl_beta_min > a->kl_beta_max) return ares_fail(ARES_ECONFIG, "config: algorithm.kl_beta_min = %g: above kl_beta_max = %g", a->kl_beta_min, a->kl_beta_max);
@@ -236,7 +238,7 @@ static int observe(void *state, ares_batch *b, ares_metrics *m)
 static int adapt(void *state, const ares_batch *b, ares_metrics *m)
 {
     aepo *s = state;
-    if (s->env.algorithm->disable_kl) return ARES_OK;
+    if (ares_kl_acts(s->env.algorithm) == ARES_KL_NOWHERE) return ARES_OK;
     ares_arena arena = { 0 };
     int rc = aepo_adapt_kl(s, b, m, &arena);
     ares_arena_fini(&arena);

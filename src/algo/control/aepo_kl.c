@@ -15,7 +15,7 @@ void aepo_write_kl_weight(const aepo *s, ares_batch *b, const double *soft_cost,
     static const double by_difficulty[ARES_DIFFICULTIES] = { 1, 2, 1, 0.5 };
     const aepo_options *o = s->options;
     bool window = strcmp(o->algorithm.hwe_kl_scope, "window") == 0;
-    if (s->env.algorithm->disable_kl || !o->actor.dynamic_kl_loss) return; /* every token weighs 1 */
+    if (ares_kl_acts(s->env.algorithm) == ARES_KL_NOWHERE || !o->actor.dynamic_kl_loss) return; /* every token weighs 1 */
     ARES_PUT(b, kl_weight);
     uint8_t *wide = ares_arena_alloc(arena, (size_t)b->tokens + 1);
     for (int64_t r = 0; r < b->rows; r++) {
@@ -108,8 +108,7 @@ int aepo_adapt_kl(aepo *s, const ares_batch *b, ares_metrics *m, ares_arena *are
 {
     double *kl = ares_arena_calloc(arena, (size_t)b->rows + 1, sizeof *kl), sum[ARES_DIFFICULTIES];
     int64_t count[ARES_DIFFICULTIES];
-    bool in_loss = s->env.algorithm->use_kl_loss;
-    if (!in_loss && !b->kl) return ARES_OK; /* no KL anywhere */
+    bool in_loss = ares_kl_acts(s->env.algorithm) == ARES_KL_IN_LOSS;
     control_sample *local = ares_arena_calloc(arena, (size_t)b->rows + 1, sizeof *local);
     for (int64_t r = 0; r < b->rows; r++) local[r] = (control_sample){ .index = b->samples[r].index, .difficulty = b->samples[r].difficulty };
     if (s->controller == AEPO_KL_LOG_SPACE) ARES_TRY(adapt_betas(s, b, local, arena));

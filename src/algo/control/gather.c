@@ -95,8 +95,10 @@ int control_row_kl(const ares_batch *b, const ares_algorithm_config *algorithm, 
 {
     const ares_kl *estimator = NULL;
     if (!b->kl) {
-        if (!b->old_log_probs || !b->ref_log_probs) return ares_batch_need(b, who, "kl", NULL);
         if (!(estimator = ares_kl_find(algorithm->kl_penalty))) return ARES_ECONFIG;
+        if (!b->old_log_probs || !b->ref_log_probs || !estimator->value)
+            return ares_batch_need(b, who, "kl",
+                                   NULL); /* the exact one is no function of log-probs */
     }
     ARES_TRY(ARES_NEED(b, who, response_mask));
     for (int64_t r = 0; r < b->rows; r++) {

@@ -432,7 +432,7 @@ void ARES_K(sample)(ares_device *d, const ares_sample_args *a)
                                     : greedy                  ? GREEDY
                                     : is_filtered(a, row + r) ? FILTERED
                                                               : GUMBEL,
-                                    greedy ? 1.0f : 1.0f / a->temperature[row + r], NULL };
+                                    ares_inv_temperature(a->temperature[row + r]), NULL };
             if (j.plan[r].how == FILTERED) {
                 j.plan[r].logits = kept;
                 kept += a->vocab;

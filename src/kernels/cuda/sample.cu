@@ -11,7 +11,8 @@
 #include <vector>
 
 typedef struct row_in {
-    float temperature, top_p;
+    float inv_temperature, top_p;
+    bool greedy;
     int32_t top_k, forced;
     uint32_t key[2];
 } row_in;
@@ -231,8 +232,8 @@ static __global__ void __launch_bounds__(VOCAB_THREADS)
     int64_t row = blockIdx.x;
     const float *z = logits + row * vocab;
     row_in own = in[row];
-    bool greedy = !(own.temperature > 0.0f);
-    float inv_temperature = greedy ? 1.0f : 1.0f / own.temperature;
+    bool greedy = own.greedy;
+    float inv_temperature = own.inv_temperature;
     vocab_total t = vocab_total_of(z, vocab, inv_temperature), one = t;
     if ((want_1 || n_likely) && inv_temperature != 1.0f) one = vocab_total_of(z, vocab, 1.0f);
     if (n_likely) list_likely({ z, vocab, 1.0f, one.max, bin, found }, one, n_likely, likely_out + row * n_likely);
@@ -250,7 +251,8 @@ static __global__ void __launch_bounds__(VOCAB_THREADS)
 static row_in row_of(const ares_sample_args *a, int32_t r)
 {
     ares_rng_key key = a->key ? a->key[r] : ares_rng_key{}; /* none is needed where every row is greedy or forced */
-    return { a->temperature[r], a->top_p ? a->top_p[r] : 1.0f, a->top_k ? a->top_k[r] : 0, a->forced ? a->forced[r] : -1, { key.k[0], key.k[1] } };
+    return { ares_inv_temperature(a->temperature[r]), a->top_p ? a->top_p[r] : 1.0f, !(a->temperature[r] > 0.0f),
+             a->top_k ? a->top_k[r] : 0, a->forced ? a->forced[r] : -1, { key.k[0], key.k[1] } };
 }
 
 void cuda_sample(ares_device *d, const ares_sample_args *a)

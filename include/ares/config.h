@@ -44,7 +44,9 @@ extern "C" {
 
 /* ------------------------------------------------------------------ options
  * X(type, field, path, default, constraint, doc); path may be dotted, and is relative to the prefix of
- * ares_config_add_options. The default is YAML text: "1e-6", "null", "[0.9, 0.999]", "{}", "???" (required), or an
+ * ares_config_add_options. A row that ends in `doc, ARES_NO_RESULT)` is an option that changes speed, memory or
+ * what is kept, and no number of a run: a run that goes on may have another value of it (ares_config_no_result).
+ * The default is YAML text: "1e-6", "null", "[0.9, 0.999]", "{}", "???" (required), or an
  * interpolation of another option ("${data.max_prompt_length}").
  *
  * type     field                constraint
@@ -90,16 +92,19 @@ typedef struct ares_option {
     ares_option_type type;
     size_t offset;
     const char *text, *constraint, *doc; /* text: the default */
+    bool no_result;                      /* ARES_NO_RESULT */
 } ares_option;
+#define ARES_NO_RESULT true
 typedef const ares_option *ares_option_table(int *count);
 
-#define ARES_OPTION_FIELD_(type, field, path, text, constraint, doc) ares_option_##type##_ctype field;
+#define ARES_OPTION_FIELD_(type, field, path, text, constraint, ...) ares_option_##type##_ctype field;
 #define ARES_OPTION_STRUCT(struct_name, LIST)                                                               \
     typedef struct struct_name {                                                                            \
         LIST(ARES_OPTION_FIELD_)                                                                            \
     } struct_name
-#define ARES_OPTION_ENTRY_(type, field, path, text, constraint, doc)                                        \
-    { path, ARES_OPTION_##type, offsetof(ares_option_owner_, field), text, constraint, doc },
+#define ARES_OPTION_ENTRY_(option_type, field, option_path, default_text, what_fits, ...)                  \
+    { .path = option_path, .type = ARES_OPTION_##option_type, .offset = offsetof(ares_option_owner_, field), \
+      .text = default_text, .constraint = what_fits, .doc = __VA_ARGS__ },
 #define ARES_OPTION_TABLE(table_name, struct_name, LIST)                                                    \
     const ares_option *table_name(int *count)                                                               \
     {                                                                                                       \
@@ -182,6 +187,7 @@ bool ares_config_is_set(const ares_config *cfg, const char *path);
 const char *ares_config_place(const ares_config *cfg, const char *path); /* "train.yaml:31", "command line", "default" */
 /* Another trainer's word that set it; NULL: none did. */
 const char *ares_config_written(const ares_config *cfg, const char *path);
+bool ares_config_no_result(const ares_config *cfg, const char *path); /* the option's row says ARES_NO_RESULT */
 
 /* The resolved options as YAML, in order of declaration: a valid --config that gives this configuration again. */
 void ares_config_print(const ares_config *cfg, ares_str *out);

@@ -27,7 +27,7 @@
     X(i64, max_response_length, "max_response_length", "512", "[1,)", "tokens sampled at most")                                         \
     X(i64, rollout_batch_size, "rollout_batch_size", "512", "[1,)", "prompts of a training step")                                       \
     X(i64, mini_rollout_batch_size, "mini_rollout_batch_size", "null", "[0,)", "prompts drawn at once; null: rollout_batch_size; 0: as many as the batch still lacks") \
-    X(i64, val_batch_size, "val_batch_size", "-1", "-1|[1,)", "prompts validated at once; -1 is all")                                   \
+    X(i64, val_batch_size, "val_batch_size", "-1", "-1|[1,)", "prompts validated at once; -1 is all", ARES_NO_RESULT)                   \
     X(text, val_group_key, "val_group_key", "null", "", "key of validation rows by which results are split: val/<key>=<value>/...")     \
     X(flag, shuffle, "shuffle", "true", "", "a new order each epoch, by seed and epoch")                                                \
     X(i64, seed, "seed", "1", "[0,)", "of the order of rows")                                                                           \

@@ -53,6 +53,7 @@ void ares_jsonl_close(ares_jsonl *r);
 typedef struct ares_jsonl_writer ares_jsonl_writer;
 int ares_jsonl_create(const char *path, int64_t keep_rows, ares_jsonl_writer **out); /* keep_rows 0: truncate, -1: keep all whole rows */
 int ares_jsonl_write(ares_jsonl_writer *w, const char *line, size_t len);            /* without the newline */
+int ares_jsonl_sync(ares_jsonl_writer *w); /* what was written is on the disk */
 int ares_jsonl_finish(ares_jsonl_writer *w);
 
 /* ------------------------------------------------------------------ tracker (tracker.c): metrics.jsonl and TensorBoard events in a run directory
@@ -63,6 +64,7 @@ int ares_jsonl_finish(ares_jsonl_writer *w);
 typedef struct ares_tracker ares_tracker;
 int ares_tracker_open(const char *run_dir, int64_t from_step, bool tensorboard, ares_tracker **out);
 int ares_tracker_log(ares_tracker *t, int64_t step, const ares_metrics *m);
+int ares_tracker_sync(ares_tracker *t); /* the rows so far are on the disk */
 int ares_tracker_text(ares_tracker *t, int64_t step, const char *tag, ares_view text);
 int ares_tracker_histogram(ares_tracker *t, int64_t step, const char *tag, const double *values, int64_t n);
 /* One whose values are counted already: count [n], edge [n + 1] finite and rising. */
@@ -70,15 +72,18 @@ int ares_tracker_bins(ares_tracker *t, int64_t step, const char *tag, const doub
 int ares_tracker_close(ares_tracker *t);
 
 /* ------------------------------------------------------------------ checkpoint (checkpoint.c): directories that appear whole or not at all
- * begin gives a temporary directory beside <dir>/<name>; commit fsyncs every file and the folder, renames it to <dir>/<name>,
+ * begin gives a temporary directory beside <dir>/<name>; seal fsyncs every file and folder in it; commit renames it to <dir>/<name>,
  * replaces <dir>/latest (a text file with the name) atomically; a checkpoint of the same name changes places with it. What a
- * crash leaves behind is removed by the next begin.
+ * crash leaves is removed by the next begin. Names are step_<digits> and rolling_<digits>.
  */
 int ares_checkpoint_begin(const char *dir, const char *name, ares_str *temporary);
+int ares_checkpoint_seal(const char *temporary);
 int ares_checkpoint_commit(const char *dir, const char *name, const char *temporary);
 void ares_checkpoint_abandon(const char *temporary);
 /* Name of the newest complete checkpoint by `latest`, or by the highest step when `latest` is missing; ARES_OK and empty when none. */
 int ares_checkpoint_latest(const char *dir, ares_str *name);
+int ares_checkpoint_rolling(const char *dir, ares_str *name);             /* the newest rolling_*; ARES_OK and empty when none */
+int ares_checkpoint_drop_rolling(const char *dir, const char *but);       /* all rolling_* but one; NULL: all */
 /* Removes complete step_* checkpoints until `keep` are left: the newest ones, and those named in `spare` (NULL-terminated), which
  * count among them. The newest always stays, so that keep 1 may leave two. keep <= 0 keeps all. (EasyR1's rule, aepo.md 1.7) */
 void ares_checkpoint_excess(const bool *spared, int n, int keep, bool *remove); /* the rule alone, over n checkpoints from the newest on */

@@ -54,7 +54,14 @@ typedef struct ares_device {
     void *scratch;     /* grows on demand, kept; owned by the device */
     void *stream;      /* CUDA */
     int index;         /* CUDA ordinal; -1 on the CPU */
+    size_t allocated, most_allocated; /* bytes given out by k->alloc: now, and at most so far */
 } ares_device;
+static inline void ares_device_count(ares_device *d, size_t taken,
+                                     size_t given_back) /* by the tables' alloc and release */
+{
+    d->allocated += taken - given_back;
+    d->most_allocated = d->allocated > d->most_allocated ? d->allocated : d->most_allocated;
+}
 
 /*
  * Whose memory. In linear, attention, norms and whatever else a layer is made of, every array lies on the device (d->k->alloc),

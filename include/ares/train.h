@@ -19,10 +19,10 @@
 #define ARES_ACTOR_OPTIONS(X)                                                                                                           \
     X(text, model_path, "model.model_path", "???", "nonempty", "model, checkpoint or run directory")                                    \
     X(text, tokenizer_path, "model.tokenizer_path", "null", "", "null: the model's own")                                                \
-    X(flag, gradient_checkpointing, "model.enable_gradient_checkpointing", "false", "", "keep block inputs only and recompute the rest in backward") \
+    X(flag, gradient_checkpointing, "model.enable_gradient_checkpointing", "false", "", "keep block inputs only and recompute the rest in backward", ARES_NO_RESULT) \
     X(choice, dtype, "fsdp.torch_dtype", "fp32", "?fp32=float32|bf16=bfloat16", "storage of the weights, null is fp32; bf16 keeps an fp32 master for the optimizer") \
     X(i64, global_batch_size, "global_batch_size", "256", "[1,)", "prompts of an optimizer step")                                       \
-    X(i64, max_token_len, "max_token_len_per_device", "1024", "[1,)", "tokens of a micro-batch; changes memory and speed, no result; a GPU wants more") \
+    X(i64, max_token_len, "max_token_len_per_device", "1024", "[1,)", "tokens of a micro-batch; changes memory and speed, no result; a GPU wants more", ARES_NO_RESULT) \
     X(flag, share_prompts, "share_prompts", "true", "", "compute a group's prompt once in the update")                                  \
     X(i64, ppo_epochs, "ppo_epochs", "1", "[1,)", "passes over the batch")                                                              \
     X(f64, max_grad_norm, "max_grad_norm", "1.0", "(0,)", "gradients are scaled down to this global norm")
@@ -43,14 +43,14 @@ ARES_OPTION_STRUCT(ares_optim_config, ARES_OPTIM_OPTIONS);
 #define ARES_CRITIC_OPTIONS(X)                                                                                                          \
     X(text, model_path, "model.model_path", "null", "nonempty", "what the critic starts from, its head apart; null: the actor's")       \
     X(choice, dtype, "fsdp.torch_dtype", "fp32", "?fp32=float32|bf16=bfloat16", "storage of its weights, null is fp32; arithmetic and states are fp32") \
-    X(flag, gradient_checkpointing, "model.enable_gradient_checkpointing", "true", "", "compute blocks again in backward; changes memory and speed, no result") \
+    X(flag, gradient_checkpointing, "model.enable_gradient_checkpointing", "true", "", "compute blocks again in backward; changes memory and speed, no result", ARES_NO_RESULT) \
     X(i64, global_batch_size, "global_batch_size", "null", "[1,)", "prompts of an optimizer step, over all ranks; null: the actor's")   \
     X(i64, ppo_epochs, "ppo_epochs", "1", "[1,)", "passes over the batch")                                                              \
     X(f64, max_grad_norm, "max_grad_norm", "1.0", "(0,)", "of the whole gradient")                                                      \
     X(f64, cliprange_value, "cliprange_value", "0.5", "(0,)", "how far a value may move from the old one before its error stops teaching") \
     X(choice, loss_avg_mode, "loss_avg_mode", "token-mean",                                                                             \
       "token-mean=token|seq-mean-token-mean=seq|seq-mean-token-sum|seq-mean-token-sum-norm", "how token losses become one; counts are global") \
-    X(i64, max_token_len, "max_token_len_per_device", "1024", "[1,)", "tokens of a micro-batch; changes memory and speed, no result")   \
+    X(i64, max_token_len, "max_token_len_per_device", "1024", "[1,)", "tokens of a micro-batch; changes memory and speed, no result", ARES_NO_RESULT) \
     X(flag, share_prompts, "share_prompts", "true", "", "the prompt of a group is computed once")
 ARES_OPTION_STRUCT(ares_critic_config, ARES_CRITIC_OPTIONS);
 
@@ -66,14 +66,14 @@ ARES_OPTION_STRUCT(ares_ref_config, ARES_REF_OPTIONS);
     X(flag, ignore_eos, "ignore_eos", "false", "", "sample on behind end-of-sequence tokens")                                           \
     X(texts, stop, "stop", "[]", "nonempty", "strings that end a response; the token that completes one is kept")                       \
     X(i64s, stop_token_ids, "stop_token_ids", "[]", "[0,)", "ids that end a response, on top of the model's own")                       \
-    X(i64, max_num_seqs, "max_num_seqs", "128", "[1,)", "samples decoded at once; changes speed, no result")                            \
-    X(i64, max_num_batched_tokens, "max_num_batched_tokens", "null", "[1,)", "tokens of one forward; changes speed, no result; null: 2048") \
+    X(i64, max_num_seqs, "max_num_seqs", "128", "[1,)", "samples decoded at once; changes speed, no result", ARES_NO_RESULT)            \
+    X(i64, max_num_batched_tokens, "max_num_batched_tokens", "null", "[1,)", "tokens of one forward; changes speed, no result; null: 2048", ARES_NO_RESULT) \
     X(i64, max_model_len, "max_model_len", "null", "[2,)", "prompt and response; null: the sum of data.max_*_length")                   \
     X(choice, entropy_mode, "entropy_mode", "full", "full|topk_tail", "of the entropies at temperature 1 that aepo looks at: exact, or from the likeliest tokens and one bucket for the rest, as published") \
     X(i64, entropy_topk, "entropy_topk", "10", "[1,64]", "likeliest tokens of topk_tail; the sampled one is added")                     \
     X(text, trigger_tokens_file, "trigger_tokens_file", "null", "nonempty", "JSON array of words: only they count as high-entropy tokens, as published (examples/trigger_words.json); null: every token may") \
     X(choice, trigger_match, "trigger_match", "argmax", "argmax|sampled", "whose text is compared with them: the likeliest token's, as published, or the sampled one's") \
-    X(i64, cache_tokens, "cache_tokens", "null", "[64,)", "size of the kv cache; null: what max_num_seqs full samples need, within 6 GiB") \
+    X(i64, cache_tokens, "cache_tokens", "null", "[64,)", "size of the kv cache; null: what max_num_seqs full samples need, within 6 GiB", ARES_NO_RESULT) \
     X(tree, val_override, "val_override_config", "{}", "map", "n, temperature, top_p, top_k of validation; n is 1 unless set here")
 ARES_OPTION_STRUCT(ares_rollout_config, ARES_ROLLOUT_OPTIONS);
 
@@ -84,20 +84,21 @@ ARES_OPTION_STRUCT(ares_rollout_config, ARES_ROLLOUT_OPTIONS);
     X(i64, total_epochs, "total_epochs", "15", "[1,)", "passes over the training rows")                                                 \
     X(i64, max_steps, "max_steps", "null", "[0,)", "null: as many as the epochs give")                                                  \
     X(text, device, "device", "cpu", "nonempty", "cpu; cuda, a card for each rank of a machine; cuda:1")                                                                   \
-    X(i64, threads, "threads", "null", "[1,)", "null: the CPUs at hand, shared by the ranks of this machine; changes speed, no result") \
-    X(texts, logger, "logger", "[console, tensorboard]", "console|file|tensorboard|wandb|mlflow|swanlab", "metrics.jsonl is always written; wandb, mlflow, swanlab: TensorBoard files, which they import") \
+    X(i64, threads, "threads", "null", "[1,)", "null: the CPUs at hand, shared by the ranks of this machine; changes speed, no result", ARES_NO_RESULT) \
+    X(texts, logger, "logger", "[console, tensorboard]", "console|file|tensorboard|wandb|mlflow|swanlab", "metrics.jsonl is always written; wandb, mlflow, swanlab: TensorBoard files, which they import", ARES_NO_RESULT) \
     X(i64, val_freq, "val_freq", "-1", "-1|[1,)", "steps between validations; -1: never")                                               \
-    X(flag, val_before_train, "val_before_train", "true", "", "validate before the first step")                                         \
-    X(flag, val_only, "val_only", "false", "", "validate and stop")                                                                     \
-    X(i64, val_generations, "val_generations_to_log", "0", "[0,)", "validation samples shown in TensorBoard")                           \
-    X(i64, save_freq, "save_freq", "-1", "-1|[1,)", "steps between checkpoints; -1: at the end only")                                   \
-    X(i64, save_limit, "save_limit", "-1", "-1|[1,)", "checkpoints kept, the newest and the best among them; -1: all")                  \
+    X(flag, val_before_train, "val_before_train", "true", "", "validate before the first step, also after load_checkpoint_path where its run did not")                                         \
+    X(flag, val_only, "val_only", "false", "", "validate what load_checkpoint_path names, else the latest checkpoint, else the model; print the result and write nothing")                                                                     \
+    X(i64, val_generations, "val_generations_to_log", "0", "[0,)", "validation samples shown in TensorBoard", ARES_NO_RESULT)           \
+    X(i64, save_freq, "save_freq", "-1", "-1|[1,)", "steps between checkpoints that are kept; -1: at the end only", ARES_NO_RESULT)                   \
+    X(f64, save_minutes, "save_minutes", "10", "?(0,)", "minutes between states to go on from after a crash, of which one is kept beside those of save_freq; null: off", ARES_NO_RESULT) \
+    X(i64, save_limit, "save_limit", "-1", "-1|[1,)", "checkpoints of save_freq kept, the newest and the best among them; -1: all", ARES_NO_RESULT)  \
     X(i64, critic_warmup, "critic_warmup", "0", "[0,)", "steps in which only the critic learns")                                        \
     X(i64, max_try_make_batch, "max_try_make_batch", "20", "", "draws of prompts for one batch at most, where filters drop groups; 0: no limit") \
-    X(flag, save_model_only, "save_model_only", "false", "", "checkpoints without optimizer states: smaller, and no run can go on from them") \
-    X(text, load_checkpoint, "load_checkpoint_path", "null", "", "a checkpoint, or a run directory, to go on from where this run has no checkpoint of its own; none there: a fresh start") \
-    X(flag, find_last_checkpoint, "find_last_checkpoint", "true", "", "go on from the run directory's latest checkpoint; false: refuse to where there is one") \
-    X(flag, force, "force", "false", "", "go on though data set, model or options are not those of the state (the word --force)")
+    X(flag, save_model_only, "save_model_only", "false", "", "checkpoints of save_freq without optimizer states: smaller, and no run can go on from them; that of save_minutes has them", ARES_NO_RESULT) \
+    X(text, load_checkpoint, "load_checkpoint_path", "null", "", "a checkpoint, or a run directory, to go on from where this run has no checkpoint of its own; none there: a fresh start", ARES_NO_RESULT) \
+    X(flag, find_last_checkpoint, "find_last_checkpoint", "true", "", "go on from the run directory's latest checkpoint; false: refuse to where there is one", ARES_NO_RESULT) \
+    X(flag, force, "force", "false", "", "go on though data set, model or options are not those of the state (the word --force)", ARES_NO_RESULT)
 ARES_OPTION_STRUCT(ares_trainer_config, ARES_TRAINER_OPTIONS);
 
 #define ARES_SFT_OPTIONS(X)                                                                                                             \
@@ -111,25 +112,25 @@ ARES_OPTION_STRUCT(ares_sft_config, ARES_SFT_OPTIONS);
 /* Keys of EasyR1 and ARES that name what is settled otherwise here: their values are checked (published.c). */
 #define ARES_PUBLISHED_OPTIONS(X)                                                                                                       \
     X(flag, hybrid_engine, "worker.hybrid_engine", "true", "", "actor and rollout share their weights; false is refused")               \
-    X(choice, actor_strategy, "worker.actor.strategy", "fsdp", "fsdp|fsdp2|megatron", "has no effect: one process a card holds all weights") \
-    X(choice, critic_strategy, "worker.critic.strategy", "fsdp", "fsdp|fsdp2|megatron", "has no effect")                                \
-    X(choice, ref_strategy, "worker.ref.strategy", "fsdp", "fsdp|fsdp2|megatron", "has no effect")                                      \
+    X(choice, actor_strategy, "worker.actor.strategy", "fsdp", "fsdp|fsdp2|megatron", "has no effect: one process a card holds all weights", ARES_NO_RESULT) \
+    X(choice, critic_strategy, "worker.critic.strategy", "fsdp", "fsdp|fsdp2|megatron", "has no effect", ARES_NO_RESULT)                \
+    X(choice, ref_strategy, "worker.ref.strategy", "fsdp", "fsdp|fsdp2|megatron", "has no effect", ARES_NO_RESULT)                      \
     X(i64, actor_ulysses, "worker.actor.ulysses_size", "1", "[1,)", "ranks that share a sequence; above 1 is refused")                  \
     X(i64, critic_ulysses, "worker.critic.ulysses_size", "1", "[1,)", "the same")                                                       \
     X(i64, ref_ulysses, "worker.ref.ulysses_size", "1", "[1,)", "the same")                                                             \
-    X(i64, actor_micro_update, "worker.actor.micro_batch_size_per_device_for_update", "null", "[1,)", "checked against the batch; max_token_len_per_device cuts micro-batches") \
-    X(i64, actor_micro_experience, "worker.actor.micro_batch_size_per_device_for_experience", "null", "[1,)", "the same")               \
-    X(i64, critic_micro_update, "worker.critic.micro_batch_size_per_device_for_update", "null", "[1,)", "the same")                     \
-    X(i64, critic_micro_experience, "worker.critic.micro_batch_size_per_device_for_experience", "null", "[1,)", "the same")             \
+    X(i64, actor_micro_update, "worker.actor.micro_batch_size_per_device_for_update", "null", "[1,)", "checked against the batch; max_token_len_per_device cuts micro-batches", ARES_NO_RESULT) \
+    X(i64, actor_micro_experience, "worker.actor.micro_batch_size_per_device_for_experience", "null", "[1,)", "the same", ARES_NO_RESULT) \
+    X(i64, critic_micro_update, "worker.critic.micro_batch_size_per_device_for_update", "null", "[1,)", "the same", ARES_NO_RESULT)     \
+    X(i64, critic_micro_experience, "worker.critic.micro_batch_size_per_device_for_experience", "null", "[1,)", "the same", ARES_NO_RESULT) \
     X(tree, actor_override, "worker.actor.model.override_config", "{}", "map", "a model's config.json says what it is; members are refused") \
     X(tree, critic_override, "worker.critic.model.override_config", "{}", "map", "the same")                                            \
     X(i64, actor_lora, "worker.actor.model.lora.rank", "0", "[0,)", "all weights are trained; above 0 is refused")                      \
     X(i64, critic_lora, "worker.critic.model.lora.rank", "0", "[0,)", "the same")                                                       \
-    X(flag, actor_offload, "worker.actor.fsdp.enable_cpu_offload", "false", "", "has no effect: weights stay on the device")            \
-    X(flag, critic_offload, "worker.critic.fsdp.enable_cpu_offload", "false", "", "the same")                                           \
-    X(choice, rollout_name, "worker.rollout.name", "native", "native|vllm|sglang|hf", "the rollout engine is always this program's own") \
-    X(i64, tensor_parallel_size, "worker.rollout.tensor_parallel_size", "null", "[1,)", "checked against the ranks; each holds the whole model and rolls out by itself") \
-    X(tree, chunked_prefill, "worker.rollout.enable_chunked_prefill", "null", "flag", "prompts are always cut; false: max_num_batched_tokens must hold a whole sequence") \
+    X(flag, actor_offload, "worker.actor.fsdp.enable_cpu_offload", "false", "", "has no effect: weights stay on the device", ARES_NO_RESULT) \
+    X(flag, critic_offload, "worker.critic.fsdp.enable_cpu_offload", "false", "", "the same", ARES_NO_RESULT)                           \
+    X(choice, rollout_name, "worker.rollout.name", "native", "native|vllm|sglang|hf", "the rollout engine is always this program's own", ARES_NO_RESULT) \
+    X(i64, tensor_parallel_size, "worker.rollout.tensor_parallel_size", "null", "[1,)", "checked against the ranks; each holds the whole model and rolls out by itself", ARES_NO_RESULT) \
+    X(tree, chunked_prefill, "worker.rollout.enable_chunked_prefill", "null", "flag", "prompts are always cut; false: max_num_batched_tokens must hold a whole sequence", ARES_NO_RESULT) \
     X(i64, nnodes, "trainer.nnodes", "null", "[1,)", "machines; with n_gpus_per_node checked against the ranks started")                \
     X(i64, n_gpus_per_node, "trainer.n_gpus_per_node", "null", "[1,)", "ranks of a machine; null: as many as --ranks or mpirun start")
 ARES_OPTION_STRUCT(ares_published_config, ARES_PUBLISHED_OPTIONS);
@@ -175,11 +176,21 @@ typedef struct ares_optim {
     const ares_optim_config *cfg;
     ares_schedule schedule;
     int64_t updates;               /* optimizer steps taken: AdamW's bias correction */
+    int64_t skipped;               /* left out since the last one that was taken */
+    bool failing;                  /* ARES_SKIPS_IN_A_ROW were left out: the run is to end */
 } ares_optim;
+enum { ARES_SKIPS_IN_A_ROW = 3 };
 int ares_optim_init(ares_optim *o, const ares_optim_config *cfg, int64_t total_steps);
 double ares_optim_lr(const ares_optim *o, int64_t step); /* of training step 0, 1, ... */
-/* Sums gradients over ranks, clips, steps, in place. *grad_norm is the norm before clipping; NaN or infinity is an error. */
-int ares_optim_step(ares_optim *o, ares_model *m, ares_world *world, double lr, double max_grad_norm, double *grad_norm);
+/*
+ * Sums gradients over ranks, clips, steps, in place. *grad_norm is the norm before clipping. Where it is NaN or infinite
+ * the update is left out, on every rank: weights, moments and their count stay, *grad_norm is NaN, and a warning that
+ * begins with `what` names the parameter.
+ */
+int ares_optim_step(ares_optim *o, ares_model *m, ares_world *world, double lr, double max_grad_norm, const char *what,
+                    double *grad_norm);
+/* Counts an update that was left out, for the reason of the last failure, which is told and forgotten. */
+void ares_optim_skip(ares_optim *o, const ares_world *world, const char *what);
 
 /* ------------------------------------------------------------------ actor and reference (actor.c, reference.c) */
 typedef struct ares_actor {
@@ -235,6 +246,12 @@ int ares_critic_update(ares_critic *c, ares_batch *b, ares_metrics *m); /* towar
 typedef struct ares_controls ares_controls;
 
 /* ------------------------------------------------------------------ trainer (trainer.c, step.c, loop.c) */
+/* What a step moves before its update, as it was when the step began (state.c). */
+typedef struct ares_step_begin {
+    int64_t drawn, rows_skipped, updates, critic_updates, skipped, critic_skipped;
+    ares_str controls;
+} ares_step_begin;
+
 typedef struct ares_trainer {
     const ares_train_config *cfg;
     ares_world *world;
@@ -255,7 +272,9 @@ typedef struct ares_trainer {
     ares_batch batch;
     ares_sampling val_sampling; int64_t val_n; /* of validation */
     int64_t step, total_steps;     /* steps done */
-    double best_score; int64_t best_step; /* of validation; the higher the better; step -1: none yet */
+    double best_score; int64_t best_step; /* of a regular checkpoint, by validation; the higher the better; step -1: none yet */
+    double validated_score; int64_t validated_step; /* of the latest validation; step -1: none yet */
+    ares_step_begin begun;
     ares_str run_dir;
     ares_str model_dir;            /* worker.actor.model.model_path, found: where tokenizer files come from, and the weights a run began with */
     uint64_t model_weights;        /* their fingerprint */
@@ -270,8 +289,6 @@ void ares_trainer_close(ares_trainer *t);
 void ares_train_validation_sampling(ares_config *cfg, const ares_train_config *c, ares_sampling *out, int64_t *n);
 int ares_trainer_validate(ares_trainer *t, ares_metrics *m, ares_str *samples); /* (validate.c) samples: JSON lines of what was answered; may be NULL */
 int ares_trainer_bootstrap(ares_trainer *t, ares_metrics *m);                   /* (bootstrap.c) the pass over all training rows, where a control asks for it */
-int ares_trainer_save(ares_trainer *t, const ares_metrics *last);               /* (state.c) a checkpoint of everything that moves the run */
-int ares_trainer_resume(ares_trainer *t, const char *checkpoint);               /* (state.c) */
 int ares_train_copy_tokenizer(const char *from, const char *to);                /* tokenizer and generation files of a model directory (state.c) */
 int ares_report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *m); /* (report.c) the usual metrics, over all ranks */
 

@@ -77,8 +77,9 @@ int adv_open(adv_pass *p, const ares_adv *adv, const ares_algorithm_config *cfg,
     p->row = ares_arena_calloc(&b->arena, rows, sizeof(double));
     p->token = ares_arena_calloc(&b->arena, tokens, sizeof(double));
     p->returned = ares_arena_calloc(&b->arena, tokens, sizeof(double));
-    for (int64_t r = 0; r < b->rows; r++) ARES_TRY(read_row(p, r));
-    return ARES_OK;
+    int rc = ARES_OK;
+    for (int64_t r = 0; r < b->rows && rc == ARES_OK; r++) rc = read_row(p, r);
+    return ares_world_agree(world, rc); /* estimators add over ranks next */
 }
 
 /* The entry of the group's list that a row belongs to: its own, or that of an earlier turn of its episode. */

@@ -1,7 +1,8 @@
 /*
  * Directories that appear and go whole or not at all: written under a temporary name, every file and folder fsynced,
  * renamed; and renamed back before their files are removed. `latest` holds the newest one's name and is replaced after it
- * is there. Whatever a crash leaves begins with ".tmp-" or "latest.tmp.".
+ * is there. One of those called rolling_* is kept, and it does not count among those called step_*. Whatever a crash leaves
+ * begins with ".tmp-" or "latest.tmp.".
  */
 #include <dirent.h>
 #include <errno.h>
@@ -99,11 +100,15 @@ static int replace(const char *dir, const char *name, const char *path, const ch
     return replace(dir, name, path, temporary);
 }
 
+int ares_checkpoint_seal(const char *temporary)
+{
+    return sync_tree(temporary);
+}
+
 int ares_checkpoint_commit(const char *dir, const char *name, const char *temporary)
 {
     ares_str path = { 0 };
-    int rc = sync_tree(temporary);
-    if (rc == ARES_OK) rc = replace(dir, name, ares_path_join(&path, dir, name), temporary);
+    int rc = replace(dir, name, ares_path_join(&path, dir, name), temporary);
     if (rc == ARES_OK) rc = sync_path(dir);
     if (rc == ARES_OK) rc = ares_file_write_atomic(ares_path_join(&path, dir, "latest"), name, strlen(name));
     ares_str_fini(&path);
@@ -118,11 +123,16 @@ void ares_checkpoint_abandon(const char *temporary)
     ares_free(message);
 }
 
+static bool is_rolling(const char *name)
+{
+    return strncmp(name, "rolling_", 8) == 0;
+}
+
 /* Step of a complete checkpoint's name, -1 for anything else. */
 static int64_t step_of(const char *dir, const char *name)
 {
-    if (strncmp(name, "step_", 5) != 0) return -1;
-    const char *digits = name + 5;
+    if (strncmp(name, "step_", 5) != 0 && !is_rolling(name)) return -1;
+    const char *digits = strchr(name, '_') + 1;
     size_t n = strspn(digits, "0123456789"), zeros = strspn(digits, "0");
     int64_t step = 0;
     if (n == 0 || digits[n] || (zeros < n && !ares_parse_i64(ares_view_of(digits + zeros), &step))) return -1;
@@ -132,13 +142,19 @@ static int64_t step_of(const char *dir, const char *name)
     return whole ? step : -1;
 }
 
-typedef struct list { char (*names)[64]; int64_t *steps; int n, cap; } list;
+typedef enum { STEPS = 1, ROLLING = 2 } kinds;
+typedef struct list {
+    kinds wanted;
+    char (*names)[64];
+    int64_t *steps;
+    int n, cap;
+} list;
 
 static int collect(void *ctx, const char *dir, const char *name)
 {
     list *l = ctx;
     int64_t step = step_of(dir, name);
-    if (step < 0 || strlen(name) >= 64) return ARES_OK;
+    if (step < 0 || strlen(name) >= 64 || !(l->wanted & (is_rolling(name) ? ROLLING : STEPS))) return ARES_OK;
     if (l->n == l->cap) {
         l->cap = l->cap * 2 + 16;
         l->names = ares_realloc(l->names, (size_t)l->cap * sizeof *l->names);
@@ -154,6 +170,17 @@ static int collect(void *ctx, const char *dir, const char *name)
     return ARES_OK;
 }
 
+static int newest(const char *dir, kinds wanted, ares_str *name)
+{
+    list l = { .wanted = wanted };
+    ares_str_clear(name);
+    int rc = each(dir, collect, &l);
+    if (rc == ARES_OK && l.n) ares_str_add_z(name, l.names[0]);
+    ares_free(l.names);
+    ares_free(l.steps);
+    return rc;
+}
+
 int ares_checkpoint_latest(const char *dir, ares_str *name)
 {
     ares_str path = { 0 };
@@ -162,14 +189,24 @@ int ares_checkpoint_latest(const char *dir, ares_str *name)
     if (ares_file_exists(ares_path_join(&path, dir, "latest"))) rc = ares_file_read(path.data, name);
     while (name->len && strchr(" \t\r\n", name->data[name->len - 1])) name->data[--name->len] = 0; /* of who wrote it by hand */
     if (rc == ARES_OK && name->len && !ares_dir_exists(ares_path_join(&path, dir, name->data))) ares_str_clear(name);
-    if (rc == ARES_OK && !name->len) {
-        list l = { 0 };
-        rc = each(dir, collect, &l);
-        if (rc == ARES_OK && l.n) ares_str_add_z(name, l.names[0]);
-        ares_free(l.names);
-        ares_free(l.steps);
-    }
+    if (rc == ARES_OK && !name->len) rc = newest(dir, STEPS | ROLLING, name);
     ares_str_fini(&path);
+    return rc;
+}
+
+int ares_checkpoint_rolling(const char *dir, ares_str *name)
+{
+    return newest(dir, ROLLING, name);
+}
+
+int ares_checkpoint_drop_rolling(const char *dir, const char *but)
+{
+    list l = { .wanted = ROLLING };
+    int rc = each(dir, collect, &l);
+    for (int i = 0; i < l.n && rc == ARES_OK; i++)
+        if (!but || strcmp(l.names[i], but) != 0) rc = discard(dir, l.names[i]);
+    ares_free(l.names);
+    ares_free(l.steps);
     return rc;
 }
 
@@ -191,7 +228,7 @@ static bool named(const char *const *list, const char *name)
 int ares_checkpoint_prune(const char *dir, int keep, const char *const *spare)
 {
     if (keep <= 0) return ARES_OK;
-    list l = { 0 };
+    list l = { .wanted = STEPS };
     int rc = each(dir, collect, &l);
     bool *spared = ares_calloc((size_t)l.n * 2 + 1, sizeof *spared), *remove = spared + l.n;
     for (int i = 0; i < l.n; i++) spared[i] = named(spare, l.names[i]);

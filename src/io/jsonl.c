@@ -132,6 +132,11 @@ int ares_jsonl_write(ares_jsonl_writer *w, const char *line, size_t len)
     return ARES_OK;
 }
 
+int ares_jsonl_sync(ares_jsonl_writer *w)
+{
+    return fsync(w->fd) == 0 ? ARES_OK : ares_fail(ARES_EIO, "io: %s: fsync: %s", w->path, strerror(errno));
+}
+
 int ares_jsonl_finish(ares_jsonl_writer *w)
 {
     if (!w) return ARES_OK;

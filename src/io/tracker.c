@@ -204,6 +204,11 @@ int ares_tracker_log(ares_tracker *t, int64_t step, const ares_metrics *m)
     return rc;
 }
 
+int ares_tracker_sync(ares_tracker *t)
+{
+    return ares_jsonl_sync(t->metrics);
+}
+
 int ares_tracker_text(ares_tracker *t, int64_t step, const char *tag, ares_view text)
 {
     if (t->events < 0) return ARES_OK;

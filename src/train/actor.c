@@ -2,6 +2,8 @@
  * The policy: its log-probs and its update. A mini-batch is global_batch_size prompts over all ranks and one optimizer
  * step; micro-batches only bound memory, because every count in the loss is the mini-batch's.
  */
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "ares/algo_control.h"
@@ -66,6 +68,12 @@ static int report(ares_actor *a, update *u, const ares_batch *b, double grad_nor
     ARES_TRY(ares_loss_sums_reduce(s, a->world));
     ARES_TRY(ares_world_sum_f64(a->world, counts, 2));
     ARES_TRY(ares_world_max_f64(a->world, bounds, ARES_COUNT(bounds)));
+    ares_metrics_set(m, "actor/skipped_updates", u->skipped);
+    ares_metrics_set(m, "actor/lr", lr);
+    ares_metrics_set(m, "exact/rollout_train_max_abs", bounds[0]);
+    a->sums = *s;
+    if (u->skipped > 0 && u->mini_batches == 0)
+        return ARES_OK; /* nothing was learnt: there is nothing to tell of */
     ares_metrics_set(m, "actor/pg_loss", s->loss / passes);
     ares_metrics_set(m, "actor/final_loss", ares_loss_total(s, a->cfg->loss.entropy_coeff, b->kl_coef) / passes);
     if (kl) {
@@ -82,9 +90,6 @@ static int report(ares_actor *a, update *u, const ares_batch *b, double grad_nor
     }
     if (u->empty > 0) ares_metrics_set(m, "actor/empty_minibatches", u->empty);
     ares_metrics_set(m, "actor/grad_norm", grad_norm / passes);
-    ares_metrics_set(m, "actor/lr", lr);
-    ares_metrics_set(m, "exact/rollout_train_max_abs", bounds[0]);
-    a->sums = *s;
     return ARES_OK;
 }
 
@@ -112,23 +117,50 @@ static int prepare(ares_actor *a, ares_batch *b, update *u)
     return ares_is_weights_on(a->model->device, &cfg->loss, b, 0, b->rows, u->col.is_weight, &u->sums);
 }
 
+/* A mini-batch that was left out counts in no metric. Its KL, where it is a number, is that of the weights as they are. */
+static void leave_out(update *u, const update *before, int64_t group, int64_t end)
+{
+    ares_batch *b = u->batch;
+    double max_abs = u->max_abs;
+    *u = *before;
+    u->max_abs = fmax(max_abs, before->max_abs);
+    u->skipped++;
+    for (int64_t i = b->row_start[b->group_start[group]]; b->kl && i < b->row_start[b->group_start[end]]; i++)
+        if (!isfinite(b->kl[i])) b->kl[i] = 0;
+}
+
+/* *norm: of the gradient; NaN where that is not finite and the update was left out, on every rank. */
+static int mini_batch(update *u, int64_t group, int64_t end, double lr, bool *empty, double *norm)
+{
+    ares_actor *a = u->actor;
+    update before = *u;
+    char what[80];
+    snprintf(what, sizeof what, "actor: step %lld, optimizer step %lld", (long long)a->step + 1,
+             (long long)a->optim.updates + 1);
+    int rc = ares_world_agree(a->world, update_mini_batch(u, group, end, empty));
+    if (rc == ARES_OK && *empty) return ARES_OK;
+    if (rc == ARES_OK)
+        rc = ares_optim_step(&a->optim, a->model, a->world, lr, a->cfg->actor.max_grad_norm, what, norm);
+    if (rc != ARES_OK) return ares_fail_in(rc, "%s", what);
+    if (isnan(*norm)) leave_out(u, &before, group, end);
+    return ARES_OK;
+}
+
 int ares_actor_update(ares_actor *a, ares_batch *b, ares_metrics *m)
 {
     ARES_TRY(ARES_NEED(b, "update_actor", old_log_probs));
     ARES_TRY(ARES_NEED(b, "update_actor", advantages));
     int64_t groups = a->cfg->actor.global_batch_size / ares_world_size(a->world);
-    double lr = ares_optim_lr(&a->optim, a->step), norms = 0, norm;
+    double lr = ares_optim_lr(&a->optim, a->step), norms = 0, norm = 0;
     update u = { .actor = a, .batch = b, .compare = true };
     ares_loss_sums_init(&u.sums);
-    ARES_TRY(prepare(a, b, &u));
+    ARES_TRY(ares_world_agree(a->world, prepare(a, b, &u)));
     for (u.pass = 0; u.pass < (uint64_t)a->cfg->actor.ppo_epochs; u.pass++)
         for (int64_t g = 0; g < b->groups; g += groups) {
             bool empty = false;
-            int rc = update_mini_batch(&u, g, ARES_MIN(g + groups, b->groups), &empty);
-            if (rc == ARES_OK && !empty) rc = ares_optim_step(&a->optim, a->model, a->world, lr, a->cfg->actor.max_grad_norm, &norm);
-            if (rc != ARES_OK) return ares_fail_in(rc, "actor: step %lld, optimizer step %lld", (long long)a->step + 1, (long long)a->optim.updates + 1);
+            ARES_TRY(mini_batch(&u, g, ARES_MIN(g + groups, b->groups), lr, &empty, &norm));
             u.empty += empty;
-            if (empty) continue;
+            if (empty || isnan(norm)) continue;
             norms += norm;
             u.compare = false; /* from here on the weights are no longer rollout's */
             int64_t row = b->group_start[g], end = b->group_start[ARES_MIN(g + groups, b->groups)];

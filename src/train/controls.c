@@ -33,7 +33,8 @@ static int open_all(ares_controls *c, const ares_train_config *cfg, const ares_d
     c->items = ares_calloc((size_t)n + 1, sizeof *c->items);
     for (int i = 0; i < n; i++) {
         if (!list[i]->wanted(cfg->controls[i], &c->env)) continue;
-        if ((list[i]->needs & ARES_CONTROL_NEEDS_GIDS) && !c->gids) ARES_TRY(ares_dataset_gids(train, &c->gids));
+        if ((list[i]->needs & ARES_CONTROL_NEEDS_GIDS) && train && !c->gids)
+            ARES_TRY(ares_dataset_gids(train, &c->gids));
         c->env.gids = c->force ? NULL : c->gids;
         ARES_TRY(list[i]->open(cfg->controls[i], &c->env, &c->items[c->n].state));
         c->items[c->n++].control = list[i];
@@ -178,6 +179,22 @@ int controls_load(ares_controls *c, const ares_json *json, const char *path)
         if (!state) return ares_fail(ARES_EFORMAT, "train: %s: no state of '%s'; the run that wrote it did not use it", path, name);
         int rc = c->items[i].control->load(c->items[i].state, state);
         if (rc != ARES_OK) return ares_fail_in(rc, "train: %s", path);
+    }
+    return ARES_OK;
+}
+
+int controls_look(ares_controls *c, const ares_json *json, const char *path)
+{
+    for (int i = 0; c && i < c->n; i++) {
+        const char *name = c->items[i].control->name;
+        const ares_json *state = ares_json_get(json, name);
+        if (!state)
+            ares_log(ARES_LOG_WARN,
+                     "train: %s: no state of '%s'; the run that wrote it did not use it, and scores are "
+                     "judged as before a first step",
+                     path, name);
+        else if (c->items[i].control->load(c->items[i].state, state) != ARES_OK)
+            return ares_fail_in(ARES_EFORMAT, "train: %s", path);
     }
     return ARES_OK;
 }

@@ -21,6 +21,8 @@ int controls_bootstrap_add(ares_controls *c, ares_batch *b, ares_metrics *m);
 int controls_bootstrap_finish(ares_controls *c, ares_metrics *m);
 void controls_save(const ares_controls *c, ares_str *json);            /* {"<name>": state, ..} */
 int controls_load(ares_controls *c, const ares_json *json, const char *path);
+/* For a validation alone: of whatever data the state is; a control that it lacks stays as it is opened. */
+int controls_look(ares_controls *c, const ares_json *json, const char *path);
 /* Where a state comes from, as it says itself: hashes of all training rows and of the model the run began with (state.c). */
 typedef struct train_origin { char data[24], model[24]; } train_origin;
 train_origin train_origin_of(const ares_trainer *t);

@@ -4,6 +4,7 @@
  * counts are as in the actor's update.
  */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "ares/algo_twin.h"
@@ -102,8 +103,14 @@ static int micro_batch(ares_critic *c, const ares_batch *b, const ares_micro_bat
     return rc;
 }
 
+/* *grad_norm: NaN where it is not finite and the update was left out, on every rank. */
 static int mini_batch(ares_critic *c, ares_batch *b, int64_t group, int64_t group_end, float *weight, ares_value_sums *sums, double lr, double *grad_norm)
 {
+    char what[80];
+    ares_value_sums before = *sums;
+    int rc = ARES_OK;
+    snprintf(what, sizeof what, "critic: step %lld, optimizer step %lld", (long long)c->step + 1,
+             (long long)c->optim.updates + 1);
     int64_t row = b->group_start[group], end = b->group_start[group_end];
     ares_agg_counts counts = { 0 };
     ares_agg_count(b, row, end, &counts);
@@ -114,8 +121,13 @@ static int mini_batch(ares_critic *c, ares_batch *b, int64_t group, int64_t grou
     ares_model_zero_grad(c->model);
     ares_micro_batch *plan = ares_arena_alloc(&b->arena, (size_t)(end - row + 1) * sizeof *plan);
     int64_t n = ares_pack_plan(b, row, end, c->cfg->critic.max_token_len, c->cfg->critic.share_prompts, plan);
-    for (int64_t i = 0; i < n; i++) ARES_TRY(micro_batch(c, b, &plan[i], weight, sums));
-    return ares_optim_step(&c->optim, c->model, c->world, lr, c->cfg->critic.max_grad_norm, grad_norm);
+    for (int64_t i = 0; i < n && rc == ARES_OK; i++) rc = micro_batch(c, b, &plan[i], weight, sums);
+    rc = ares_world_agree(c->world, rc);
+    if (rc == ARES_OK)
+        rc = ares_optim_step(&c->optim, c->model, c->world, lr, c->cfg->critic.max_grad_norm, what, grad_norm);
+    if (rc != ARES_OK) return ares_fail_in(rc, "%s", what);
+    if (isnan(*grad_norm)) *sums = before;
+    return ARES_OK;
 }
 
 /* 1 - var(returns - values) / var(returns), unbiased, over the tokens of all ranks. */
@@ -146,24 +158,27 @@ int ares_critic_update(ares_critic *c, ares_batch *b, ares_metrics *m)
     ARES_TRY(ARES_NEED(b, "update_critic", values));
     ARES_TRY(ARES_NEED(b, "update_critic", returns));
     int64_t size = c->cfg->critic.global_batch_size == ARES_NULL_I64 ? c->cfg->actor.global_batch_size : c->cfg->critic.global_batch_size;
-    int64_t groups = size / ares_world_size(c->world), updates = 0;
-    double lr = ares_optim_lr(&c->optim, c->step), norms = 0, norm;
+    int64_t groups = size / ares_world_size(c->world), updates = 0, skipped = 0;
+    double lr = ares_optim_lr(&c->optim, c->step), norms = 0, norm = 0;
     ares_value_sums sums = { 0 };
     float *weight = ares_arena_calloc(&b->arena, (size_t)b->tokens + 1, sizeof *weight);
     for (int64_t epoch = 0; epoch < c->cfg->critic.ppo_epochs; epoch++)
         for (int64_t g = 0; g < b->groups; g += groups) {
-            int rc = mini_batch(c, b, g, ARES_MIN(g + groups, b->groups), weight, &sums, lr, &norm);
-            if (rc != ARES_OK) return ares_fail_in(rc, "critic: step %lld, optimizer step %lld", (long long)c->step + 1, (long long)c->optim.updates + 1);
+            ARES_TRY(mini_batch(c, b, g, ARES_MIN(g + groups, b->groups), weight, &sums, lr, &norm));
+            skipped += isnan(norm);
+            if (isnan(norm)) continue;
             norms += norm;
             updates++;
         }
     c->step++;
     double s[4] = { sums.loss, sums.tokens, sums.clip, sums.value };
     ARES_TRY(ares_world_sum_f64(c->world, s, 4));
+    ares_metrics_set(m, "critic/skipped_updates", (double)skipped);
+    ares_metrics_set(m, "critic/lr", lr);
+    if (updates == 0) return explained_variance(c, b, m);
     ares_metrics_set(m, "critic/vf_loss", s[0] / (double)updates);
     ares_metrics_set(m, "critic/vf_clipfrac", s[2] / s[1]);
     ares_metrics_set(m, "critic/vpred_mean", s[3] / s[1]);
     ares_metrics_set(m, "critic/grad_norm", norms / (double)updates);
-    ares_metrics_set(m, "critic/lr", lr);
     return explained_variance(c, b, m);
 }

@@ -4,8 +4,9 @@
 #include <string.h>
 
 #include "metrics.h"
-#include "rundir.h"
 #include "run.h"
+#include "rundir.h"
+#include "state.h"
 
 typedef struct run {
     const run_kind *kind;
@@ -14,7 +15,8 @@ typedef struct run {
     ares_tracker *tracker;      /* rank 0 only */
     ares_progress *progress;    /* NULL: no console */
     ares_metrics *metrics;
-    double save_s;              /* of the last checkpoint; 0: none since the last row of metrics */
+    int64_t saved;   /* the last step that a run can go on from; -1: none */
+    double saved_at; /* when: rank 0's clock */
 } run;
 
 static bool lead(const run *r) { return ares_world_rank(r->trainer.world) == 0; }
@@ -134,19 +136,12 @@ static int validate(run *r)
         if (rc == ARES_OK) rc = ares_file_write(ares_path_join(&path, r->dir.path.data, name), all.data, all.len);
         if (rc == ARES_OK) rc = log_answers(r, &all);
     }
+    if (rc == ARES_OK) state_validated(t, r->metrics);
     ares_metrics_set(r->metrics, "timing_s/validation", ares_now_s() - started);
     ares_str_fini(&mine);
     ares_str_fini(&all);
     ares_str_fini(&path);
     return ares_world_agree(t->world, rc);
-}
-
-static int save(run *r)
-{
-    double started = ares_now_s();
-    int rc = ares_trainer_save(&r->trainer, r->metrics);
-    r->save_s = ares_now_s() - started;
-    return rc;
 }
 
 static void one_line(const run *r, ares_str *out)
@@ -182,13 +177,48 @@ static int log_step(run *r)
     return ares_tracker_bins(r->tracker, r->trainer.step, "actor/log_ratio", edge, sums->bins, ARES_LOSS_BINS);
 }
 
+/*
+ * The step's own failure is the one to tell. What the step began with is saved where its update has not begun and no
+ * checkpoint has it yet. A collective, unless ranks cannot talk any more.
+ */
+static int rescue(run *r, int rc)
+{
+    ares_trainer *t = &r->trainer;
+    state_save s;
+    long long step = (long long)t->step + 1;
+    char *why = ares_strdup(ares_error_message());
+    if (rc == ARES_EDIST) ares_log(ARES_LOG_INFO, "run: the same command goes on from the last checkpoint");
+    else if (!state_unmoved(t))
+        ares_log(ARES_LOG_INFO,
+                 "run: step %lld failed after its update had begun; "
+                 "the same command goes on from the last checkpoint",
+                 step);
+    else if (r->saved == t->step)
+        ares_log(ARES_LOG_INFO,
+                 "run: step %lld failed before its update; the last checkpoint holds what it began with",
+                 step);
+    else if (state_save_begun(t, &s) == ARES_OK)
+        ares_log(ARES_LOG_INFO,
+                 "run: step %lld failed before its update; what it began with is saved in "
+                 "%s/checkpoints/%s, and the same command goes on from there",
+                 step, r->dir.path.data, s.name);
+    else
+        ares_log(ARES_LOG_WARN, "run: what step %lld began with could not be saved: %s", step,
+                 ares_error_message());
+    ares_fail(rc, "%s", why);
+    ares_free(why);
+    return rc;
+}
+
 static int step(run *r)
 {
     ares_trainer *t = &r->trainer;
     double started = ares_now_s(), tokens = 0;
+    state_begin_step(t);
     int rc = r->kind->step(t, r->metrics);
     if (rc != ARES_OK) ares_fail_in(rc, "step %lld", (long long)t->step + 1);
-    ARES_TRY(ares_world_agree(t->world, rc));
+    rc = ares_world_agree(t->world, rc);
+    if (rc != ARES_OK) return rescue(r, rc);
     t->step++;
     double write_started = ares_now_s();
     if (t->rollout) {
@@ -201,10 +231,80 @@ static int step(run *r)
     ares_metrics_set(r->metrics, "perf/time_per_step", seconds);
     ares_metrics_get(r->metrics, "perf/total_num_tokens", &tokens);
     ares_metrics_set(r->metrics, "perf/throughput", tokens / seconds / ares_world_size(t->world));
-    ares_metrics_set(r->metrics, "perf/cpu_memory_used_gb", (double)ares_peak_memory_bytes() / 1073741824.0);
+    ARES_TRY(report_memory(t, r->metrics));
     ares_metrics_set(r->metrics, "epoch/id", (double)ares_loader_epoch(&t->loader));
     ares_metrics_set(r->metrics, "epoch/iter_num", (double)((t->loader.rows - t->loader.n_skipped) / t->loader.batch)); /* draws an epoch has */
     return ARES_OK;
+}
+
+/* What is saved after a step. Rank 0's clock may decide when, for all ranks: no checkpoint decides a number. */
+typedef struct due {
+    bool regular, rolling;
+} due;
+static int what_is_due(run *r, due *d)
+{
+    const ares_trainer *t = &r->trainer;
+    const ares_trainer_config *c = &t->cfg->trainer;
+    bool end = t->step == t->total_steps,
+         late = !ares_is_null_f64(c->save_minutes) && ares_now_s() - r->saved_at >= 60 * c->save_minutes;
+    int64_t asked[2] = { ares_signal_pending() != 0, lead(r) && late };
+    ARES_TRY(ares_world_max_i64(t->world, asked, 2));
+    bool state = asked[0] || asked[1] || t->actor.optim.failing || (t->critic && t->critic->optim.failing);
+    d->regular = end || (c->save_freq > 0 && t->step % c->save_freq == 0);
+    d->rolling = state && !end && (!d->regular || c->save_model_only);
+    return ARES_OK;
+}
+
+static int commit(run *r, state_save *s, bool go_on)
+{
+    ARES_TRY(state_commit(&r->trainer, s));
+    if (!go_on) return ARES_OK;
+    r->saved = r->trainer.step;
+    r->saved_at = ares_now_s();
+    return ARES_OK;
+}
+
+/*
+ * The step's row, then its checkpoint: after a checkpoint no step is repeated, and no row is written again. The row holds
+ * the time that the checkpoint took: its files are all there by then, but for their name.
+ */
+static int end_step(run *r)
+{
+    ares_trainer *t = &r->trainer;
+    bool states = !t->cfg->trainer.save_model_only;
+    due d;
+    state_save s = { 0 };
+    ARES_TRY(what_is_due(r, &d));
+    double started = ares_now_s();
+    if (d.regular || d.rolling) {
+        ARES_TRY(state_write(t, d.regular ? STATE_REGULAR : STATE_ROLLING, &s));
+        ares_metrics_set(r->metrics, "timing_s/save_checkpoint", ares_now_s() - started);
+    }
+    int rc = log_step(r);
+    if (rc == ARES_OK && r->tracker && (d.regular || d.rolling)) rc = ares_tracker_sync(r->tracker);
+    if (rc != ARES_OK) {
+        state_abandon(&s);
+        return rc;
+    }
+    if (d.regular || d.rolling) ARES_TRY(commit(r, &s, states || !d.regular));
+    if (!d.regular || !d.rolling) return ARES_OK;
+    ARES_TRY(state_write(t, STATE_ROLLING, &s)); /* the other one holds a model alone */
+    return commit(r, &s, true);
+}
+
+/* Ends a run whose gradients stay without a finite norm. */
+static int check_updates(const run *r)
+{
+    const ares_trainer *t = &r->trainer;
+    bool critic = !t->actor.optim.failing;
+    if (critic && !(t->critic && t->critic->optim.failing)) return ARES_OK;
+    return ares_fail(ARES_ENUMERIC,
+                     "%s: step %lld: %d updates in a row were left out, since their gradients hold NaN or "
+                     "infinity; the state is saved in %s/checkpoints. Look at the rewards and answers of the "
+                     "last steps (rollouts/), lower worker.%s.optim.lr (--force goes on with other options), "
+                     "or begin from an earlier checkpoint with trainer.load_checkpoint_path",
+                     critic ? "critic" : "actor", (long long)t->step, ARES_SKIPS_IN_A_ROW, r->dir.path.data,
+                     critic ? "critic" : "actor");
 }
 
 /* Steps until done, or until a signal asks to stop; then the checkpoint holds everything. */
@@ -212,25 +312,22 @@ static int train(run *r)
 {
     ares_trainer *t = &r->trainer;
     const ares_trainer_config *c = &t->cfg->trainer;
-    int64_t saved = t->step;
+    int64_t begun = t->step;
     while (t->step < t->total_steps) {
         int signal;
         ARES_TRY(ares_world_signal(t->world, &signal));
-        if (signal) {
-            if (saved != t->step) ARES_TRY(save(r));
-            return ares_fail(ARES_EINTERRUPTED, "run: stopped by signal %d after step %lld of %lld; the same command goes on from there", signal, (long long)t->step, (long long)t->total_steps);
-        }
+        if (signal && (t->step == begun ||
+                       r->saved == t->step)) /* one that came during the last save waits for the next */
+            return ares_fail(
+                ARES_EINTERRUPTED,
+                "run: stopped by signal %d after step %lld of %lld; the same command goes on from there",
+                signal, (long long)t->step, (long long)t->total_steps);
         ares_metrics_clear(r->metrics);
-        if (r->save_s > 0) ares_metrics_set(r->metrics, "timing_s/save_checkpoint", r->save_s);
-        r->save_s = 0;
         ARES_TRY(step(r));
-        bool end = t->step == t->total_steps;
-        if (t->val && (end || (c->val_freq > 0 && t->step % c->val_freq == 0))) ARES_TRY(validate(r));
-        ARES_TRY(log_step(r)); /* before the checkpoint, behind which no step is repeated and no row written again */
-        if (end || (c->save_freq > 0 && t->step % c->save_freq == 0)) {
-            ARES_TRY(save(r));
-            saved = t->step;
-        }
+        if (t->val && (t->step == t->total_steps || (c->val_freq > 0 && t->step % c->val_freq == 0)))
+            ARES_TRY(validate(r));
+        ARES_TRY(end_step(r));
+        ARES_TRY(check_updates(r));
     }
     return ARES_OK;
 }
@@ -245,7 +342,8 @@ static int open_tracker(run *r, const ares_train_config *c)
         tensorboard = tensorboard || (strcmp(name, "console") != 0 && strcmp(name, "file") != 0); /* the services read its files */
     }
     if (console) r->progress = ares_progress_new("step", r->trainer.step, r->trainer.total_steps);
-    return ares_tracker_open(r->dir.path.data, r->trainer.step + (r->trainer.step > 0), tensorboard, &r->tracker);
+    return ares_tracker_open(r->dir.path.data, r->trainer.step + r->dir.own, tensorboard,
+                             &r->tracker); /* a step that is saved has its row */
 }
 
 static int prepare(run *r, ares_config *cfg, const ares_train_config *c, ares_world *world)
@@ -259,7 +357,8 @@ static int prepare(run *r, ares_config *cfg, const ares_train_config *c, ares_wo
     ARES_TRY(rc);
     ares_str_add_view(&t->run_dir, ares_str_view(&r->dir.path));
     if (r->dir.checkpoint.len) {
-        ARES_TRY(ares_trainer_resume(t, r->dir.checkpoint.data));
+        ARES_TRY(state_resume(t, r->dir.checkpoint.data));
+        r->saved = t->step;
         if (lead(r)) printf("going on from %s, step %lld of %lld\n", r->dir.checkpoint.data, (long long)t->step, (long long)t->total_steps);
     }
     return open_tracker(r, c);
@@ -272,26 +371,44 @@ static int bootstrap(run *r)
     return ares_metrics_count(r->metrics) ? log_step(r) : ARES_OK;
 }
 
+const run_kind train_by_rewards = { ares_train_config_declare, ares_trainer_open, ares_train_step,
+                                    ares_trainer_validate };
+
 int ares_train_run(ares_config *cfg, const ares_train_config *c, ares_world *world)
 {
-    static const run_kind kind = { ares_train_config_declare, ares_trainer_open, ares_train_step, ares_trainer_validate };
-    return train_run(&kind, cfg, c, world);
+    return train_run(&train_by_rewards, cfg, c, world);
+}
+
+/* Before the first step of a run, wherever it begins. One that goes on has validated where the whole run does. */
+static int validate_first(run *r)
+{
+    const ares_trainer *t = &r->trainer;
+    if (!t->val || !t->cfg->trainer.val_before_train || r->dir.own || t->validated_step == t->step)
+        return ARES_OK;
+    ares_metrics_clear(r->metrics);
+    ARES_TRY(validate(r));
+    return log_step(r);
+}
+
+static int run_all(run *r)
+{
+    ARES_TRY(validate_first(r));
+    if (r->trainer.step == 0) ARES_TRY(bootstrap(r));
+    r->saved_at = ares_now_s();
+    ARES_TRY(train(r));
+    if (!lead(r)) return ARES_OK;
+    ARES_TRY(ares_train_summary(r->dir.path.data));
+    return rundir_finish(&r->dir);
 }
 
 int train_run(const run_kind *kind, ares_config *cfg, const ares_train_config *c, ares_world *world)
 {
-    run r = { .kind = kind, .dir = { .lock = -1 }, .metrics = ares_metrics_new() };
+    if (c->trainer.val_only) return train_validate_only(kind, cfg, c, world, true, NULL);
+    run r = { .kind = kind, .dir = { .lock = -1 }, .metrics = ares_metrics_new(), .saved = -1 };
     ares_signal_install();
     int rc = ares_world_agree(world, prepare(&r, cfg, c, world));
     ares_trainer *t = &r.trainer;
-    if (rc == ARES_OK && t->val && t->step == 0 && (c->trainer.val_before_train || c->trainer.val_only)) {
-        rc = validate(&r);
-        if (rc == ARES_OK) rc = log_step(&r);
-    }
-    if (rc == ARES_OK && !c->trainer.val_only && t->step == 0) rc = bootstrap(&r);
-    if (rc == ARES_OK && !c->trainer.val_only) rc = train(&r);
-    if (rc == ARES_OK && lead(&r)) rc = ares_train_summary(r.dir.path.data);
-    if (rc == ARES_OK && lead(&r)) rc = rundir_finish(&r.dir);
+    if (rc == ARES_OK) rc = run_all(&r);
     if (r.tracker) {
         int closed = ares_tracker_close(r.tracker);
         if (rc == ARES_OK) rc = closed;

@@ -29,8 +29,19 @@ static int not_finite(ares_model *m, double norm)
     ares_device *d = m->device;
     for (int i = 0; i < m->n_params; i++)
         if (!isfinite(d->k->sum_squares(d, m->params[i].grad.data, m->params[i].elements)))
-            return ares_fail(ARES_ENUMERIC, "gradient norm is %g: the gradient of '%s' holds NaN or infinity; lower the learning rate, or look at the rows of this step", norm, m->params[i].name);
-    return ares_fail(ARES_ENUMERIC, "gradient norm is %g: the gradients overflow; lower the learning rate", norm);
+            return ares_fail(ARES_ENUMERIC, "gradient norm is %g: the gradient of '%s' holds NaN or infinity",
+                             norm, m->params[i].name);
+    return ares_fail(ARES_ENUMERIC, "gradient norm is %g: the gradients overflow", norm);
+}
+
+void ares_optim_skip(ares_optim *o, const ares_world *world, const char *what)
+{
+    o->skipped++;
+    o->failing = o->failing || o->skipped >= ARES_SKIPS_IN_A_ROW;
+    if (ares_world_rank(world) == 0) /* all ranks found the same */
+        ares_log(ARES_LOG_WARN, "%s: %s; the update is left out, %lld in a row now; the run ends at %d", what,
+                 ares_error_message(), (long long)o->skipped, ARES_SKIPS_IN_A_ROW);
+    ares_error_clear();
 }
 
 /* All gradients lie in one arena; the embedding's own, at its end, is joined to the head's by now. */
@@ -49,7 +60,8 @@ static int sum_over_ranks(ares_model *m, ares_world *world)
     return rc;
 }
 
-int ares_optim_step(ares_optim *o, ares_model *m, ares_world *world, double lr, double max_grad_norm, double *grad_norm)
+int ares_optim_step(ares_optim *o, ares_model *m, ares_world *world, double lr, double max_grad_norm,
+                    const char *what, double *grad_norm)
 {
     ares_device *d = m->device;
     ares_model_join_embed_grad(m);
@@ -58,7 +70,13 @@ int ares_optim_step(ares_optim *o, ares_model *m, ares_world *world, double lr, 
     for (int i = 0; i < m->n_params; i++) squares += d->k->sum_squares(d, m->params[i].grad.data, m->params[i].elements);
     double norm = sqrt(squares);
     *grad_norm = norm;
-    if (!isfinite(norm)) return not_finite(m, norm);
+    if (!isfinite(norm)) {
+        (void)not_finite(m, norm);
+        ares_optim_skip(o, world, what);
+        *grad_norm = NAN;
+        return ARES_OK;
+    }
+    o->skipped = 0;
     o->updates++;
     double scale = norm > max_grad_norm ? max_grad_norm / (norm + 1e-6) : 1; /* as torch.nn.utils.clip_grad_norm_ */
     bool kahan = strcmp(o->cfg->strategy, "adamw_bf16") == 0;

@@ -78,10 +78,19 @@ int report_lengths(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
         if (t->critic) report_mfu(t, "timing_s/update_critic", "perf/mfu_critic", t->critic->model, t->cfg->critic.ppo_epochs, tokens, squares, m);
     }
     ares_str_fini(&all);
-    double memory = ares_device_memory_bytes(&t->device) / 1073741824.0; /* arenas stay: what is in use is the most that was */
-    if (memory > 0) {
-        ares_metrics_set(m, "perf/max_memory_allocated_gb", memory);
-        ares_metrics_set(m, "perf/max_memory_reserved_gb", memory);
-    }
     return rc;
+}
+
+int report_memory(const ares_trainer *t, ares_metrics *m)
+{
+    double process = (double)ares_peak_memory_bytes(),
+           gb[3] = { process, (double)t->device.most_allocated, ares_device_memory_bytes(&t->device) };
+    if (t->device.index < 0) gb[2] = process; /* the device's memory is the process's */
+    ARES_TRY(ares_world_max_f64(t->world, gb, 3));
+    ares_metrics_set(m, "perf/cpu_memory_used_gb", gb[0] / 1073741824.0);
+    ares_metrics_set(m, "perf/max_memory_allocated_gb",
+                     gb[1] / 1073741824.0); /* weights, gradients, states, activations, caches */
+    ares_metrics_set(m, "perf/max_memory_reserved_gb",
+                     gb[2] / 1073741824.0); /* with what libraries and scratch take */
+    return ARES_OK;
 }

@@ -11,7 +11,14 @@ typedef struct run_kind {
     int (*step)(ares_trainer *t, ares_metrics *m);
     int (*validate)(ares_trainer *t, ares_metrics *m, ares_str *samples);
 } run_kind;
+extern const run_kind train_by_rewards; /* reinforcement learning */
 int train_run(const run_kind *kind, ares_config *cfg, const ares_train_config *c, ares_world *world);
+/*
+ * Validation alone (eval.c) of what trainer.load_checkpoint_path names, else, if `own` is wanted, of the run directory's
+ * latest checkpoint, else of the model. output (may be NULL): a file for every answer.
+ */
+int train_validate_only(const run_kind *kind, ares_config *cfg, const ares_train_config *c, ares_world *world,
+                        bool own, const char *output);
 
 /* Parts of opening a trainer (trainer.c): device, model_dir and its fingerprint; then model and tokenizer, which must belong together. */
 int trainer_open_device(ares_trainer *t);

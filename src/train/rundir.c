@@ -3,17 +3,22 @@
 
 #include <string.h>
 
-/* Options that change speed, memory or what is kept, and no number of the run. */
-static const char *const harmless[] = { "trainer.threads", "trainer.save_freq", "trainer.save_limit", "trainer.logger", "trainer.load_checkpoint_path", "trainer.find_last_checkpoint", "trainer.force", "worker.rollout.max_num_seqs",
-                                        "worker.rollout.max_num_batched_tokens", "worker.rollout.cache_tokens", "worker.actor.max_token_len_per_device",
-                                        "worker.actor.model.enable_gradient_checkpointing", "worker.rollout.name", "worker.rollout.enable_chunked_prefill" };
-
-static bool is_harmless(const char *path)
+/* Where the loss counts micro-batches by themselves, how they are cut is part of the result. */
+static bool cuts_micro_batches(const ares_train_config *c, const char *path)
 {
-    for (int i = 0; i < ARES_COUNT(harmless); i++)
-        if (strcmp(harmless[i], path) == 0) return true;
-    return false;
+    bool matters =
+        strcmp(c->loss.loss_norm, "micro") == 0 ||
+        (strcmp(c->loss.early_stop_scope, "micro") == 0 && !ares_is_null_f64(c->loss.early_stop_imp_ratio));
+    return matters && (strcmp(path, "worker.actor.max_token_len_per_device") == 0 ||
+                       strcmp(path, "worker.actor.micro_batch_size_per_device_for_update") == 0);
 }
+
+typedef struct comparison {
+    const ares_config *cfg;
+    const ares_train_config *c;
+    ares_str changed;
+    int n;
+} comparison;
 
 static bool same(const ares_json *a, const ares_json *b)
 {
@@ -32,7 +37,7 @@ static bool same(const ares_json *a, const ares_json *b)
 }
 
 /* Appends the paths of the options that differ; sections are walked, everything else is compared whole. */
-static void differences(const ares_json *now, const ares_json *then, const char *path, ares_str *out, int *n)
+static void differences(comparison *x, const ares_json *now, const ares_json *then, const char *path)
 {
     if (now->type == ARES_JSON_OBJECT && then && then->type == ARES_JSON_OBJECT) {
         ares_str inner = { 0 };
@@ -40,13 +45,14 @@ static void differences(const ares_json *now, const ares_json *then, const char 
             ares_str_clear(&inner);
             if (*path) ares_str_addf(&inner, "%s.", path);
             ares_str_add_view(&inner, now->members[i].key);
-            differences(now->members[i].value, ares_json_find(then, now->members[i].key), inner.data, out, n);
+            differences(x, now->members[i].value, ares_json_find(then, now->members[i].key), inner.data);
         }
         ares_str_fini(&inner);
         return;
     }
-    if (is_harmless(path) || (then && same(now, then))) return;
-    if ((*n)++ < 5) ares_str_addf(out, "%s%s", out->len ? ", " : "", path);
+    if ((ares_config_no_result(x->cfg, path) && !cuts_micro_batches(x->c, path)) || (then && same(now, then)))
+        return;
+    if (x->n++ < 5) ares_str_addf(&x->changed, "%s%s", x->changed.len ? ", " : "", path);
 }
 
 /* Compares the resolved configuration with the one in the run directory. */
@@ -54,8 +60,7 @@ static int compare(const rundir *d, const ares_config *cfg, const ares_train_con
 {
     ares_config *old = ares_config_new();
     ares_train_config unused;
-    ares_str changed = { 0 };
-    int n = 0;
+    comparison x = { .cfg = cfg, .c = c };
     memset(&unused, 0, sizeof unused);
     declare(old, &unused);
     ares_config_load_file(old, saved);
@@ -63,52 +68,80 @@ static int compare(const rundir *d, const ares_config *cfg, const ares_train_con
     const ares_json *now = ares_config_get(cfg, ""), *then = ares_config_get(old, "");
     int rc = ares_config_finish(old);
     if (rc != ARES_OK) ares_fail_in(rc, "%s", saved);
-    else if (now && then) differences(now, then, "", &changed, &n);
-    if (n && c->trainer.force) ares_log(ARES_LOG_WARN, "run: %s goes on with other options than it began with: %s%s", d->path.data, changed.data, n > 5 ? ", ..." : "");
-    else if (n)
-        rc = ares_fail(ARES_ESTATE, "run: %s holds a run with other options (%s%s); set trainer.experiment_name for a new run, restore the options to go on, say --force to go on with these, or remove the directory",
-                       d->path.data, changed.data, n > 5 ? ", ..." : "");
-    ares_str_fini(&changed);
+    else if (now && then) differences(&x, now, then, "");
+    if (x.n && c->trainer.force)
+        ares_log(ARES_LOG_WARN, "run: %s goes on with other options than it began with: %s%s", d->path.data,
+                 x.changed.data, x.n > 5 ? ", ..." : "");
+    else if (x.n)
+        rc = ares_fail(
+            ARES_ESTATE,
+            "run: %s holds a run with other options (%s%s); set trainer.experiment_name for a new run, "
+            "restore the options to go on, say --force to go on with these, or remove the directory",
+            d->path.data, x.changed.data, x.n > 5 ? ", ..." : "");
+    ares_str_fini(&x.changed);
     ares_config_free(old);
     return rc;
 }
 
-/* trainer.load_checkpoint_path: a checkpoint, a run directory or its checkpoints/. A folder that is not there begins afresh, as in ARES. */
-static int named_checkpoint(rundir *d, const char *path)
+/*
+ * The newest checkpoint of a folder. One to go on from has optimizer states: where the latest is a model alone
+ * (trainer.save_model_only), the rolling one has them.
+ */
+static int newest(const char *dir, bool go_on, ares_str *out)
 {
-    ares_str dir = { 0 }, name = { 0 };
-    int rc = ARES_OK;
-    if (!ares_dir_exists(path)) {
-        ares_log(ARES_LOG_INFO, "run: trainer.load_checkpoint_path = '%s': no such folder; the run begins afresh", path);
-        return ARES_OK;
+    ares_str name = { 0 }, states = { 0 }, rolling = { 0 };
+    int rc = ares_checkpoint_latest(dir, &name);
+    if (rc == ARES_OK && name.len) {
+        ares_path_join(&states, dir, name.data);
+        ares_str_add_z(&states, "/optimizer.safetensors");
+        if (go_on && !ares_file_exists(states.data)) rc = ares_checkpoint_rolling(dir, &rolling);
+        if (rc == ARES_OK) ares_path_join(out, dir, rolling.len ? rolling.data : name.data);
     }
+    ares_str_fini(&name);
+    ares_str_fini(&states);
+    ares_str_fini(&rolling);
+    return rc;
+}
+
+/* trainer.load_checkpoint_path: a checkpoint, a run directory or its checkpoints/. */
+static int named_checkpoint(rundir *d, const char *path, bool go_on)
+{
+    ares_str dir = { 0 };
+    int rc = ARES_OK;
     if (ares_file_exists(ares_path_join(&dir, path, "state.json"))) ares_str_add_z(&d->checkpoint, path);
     else {
         if (!ares_dir_exists(ares_path_join(&dir, path, "checkpoints"))) {
             ares_str_clear(&dir);
             ares_str_add_z(&dir, path);
         }
-        rc = ares_checkpoint_latest(dir.data, &name);
-        if (rc == ARES_OK && name.len) ares_path_join(&d->checkpoint, dir.data, name.data);
-        else if (rc == ARES_OK)
+        rc = newest(dir.data, go_on, &d->checkpoint);
+        if (rc == ARES_OK && !d->checkpoint.len)
             rc = ares_fail(ARES_ECONFIG, "run: trainer.load_checkpoint_path = '%s': neither a checkpoint (no state.json) nor a run with one (no checkpoints/step_...)", path);
     }
     ares_str_fini(&dir);
-    ares_str_fini(&name);
     return rc;
 }
 
-/* The run's own latest, where there is one: the same command goes on. */
+/*
+ * The run's own latest, where there is one: the same command goes on. Where a folder is named that is not there, the run
+ * begins afresh, as in ARES.
+ */
 static int find_checkpoint(rundir *d, const ares_train_config *c)
 {
-    ares_str dir = { 0 }, name = { 0 };
-    int rc = ares_checkpoint_latest(ares_path_join(&dir, d->path.data, "checkpoints"), &name);
-    if (rc == ARES_OK && name.len && !c->trainer.find_last_checkpoint)
-        rc = ares_fail(ARES_ESTATE, "run: trainer.find_last_checkpoint = false: %s holds %s; set trainer.experiment_name for a new run, or remove the directory to start over", dir.data, name.data);
-    else if (rc == ARES_OK && name.len) ares_path_join(&d->checkpoint, dir.data, name.data);
-    else if (rc == ARES_OK && c->trainer.load_checkpoint) rc = named_checkpoint(d, c->trainer.load_checkpoint);
+    const char *named = c->trainer.load_checkpoint;
+    ares_str dir = { 0 };
+    int rc = newest(ares_path_join(&dir, d->path.data, "checkpoints"), true, &d->checkpoint);
+    d->own = d->checkpoint.len > 0;
+    if (rc == ARES_OK && d->own && !c->trainer.find_last_checkpoint)
+        rc = ares_fail(ARES_ESTATE,
+                       "run: trainer.find_last_checkpoint = false: the run has %s; set "
+                       "trainer.experiment_name for a new run, or remove the directory to start over",
+                       d->checkpoint.data);
+    else if (rc == ARES_OK && !d->own && named && !ares_dir_exists(named))
+        ares_log(ARES_LOG_INFO,
+                 "run: trainer.load_checkpoint_path = '%s': no such folder; the run begins afresh", named);
+    else if (rc == ARES_OK && !d->own && named) rc = named_checkpoint(d, named, true);
     ares_str_fini(&dir);
-    ares_str_fini(&name);
     return rc;
 }
 
@@ -130,25 +163,63 @@ static int look(rundir *d, const ares_config *cfg, const ares_train_config *c, r
     return rc;
 }
 
-int rundir_open(rundir *d, const ares_config *cfg, const ares_train_config *c, rundir_declare *declare, ares_world *world)
+/* Rank 0 has looked: all ranks learn the outcome. */
+static int share(rundir *d, ares_world *world, int rc)
+{
+    ARES_TRY(ares_world_agree(world, rc));
+    int64_t found[2] = { (int64_t)d->checkpoint.len, d->own };
+    ARES_TRY(ares_world_max_i64(world, found, 2));
+    d->own = found[1];
+    if (!found[0]) return ARES_OK;
+    ares_str_reserve(&d->checkpoint, (size_t)found[0] + 1);
+    d->checkpoint.len = (size_t)found[0];
+    return ares_world_broadcast(world, d->checkpoint.data, (size_t)found[0] + 1, 0);
+}
+
+static void open_path(rundir *d, const ares_train_config *c)
 {
     *d = (rundir){ .lock = -1 };
     if (c->trainer.run_dir) ares_str_add_z(&d->path, c->trainer.run_dir);
     else ares_str_addf(&d->path, "runs/%s/%s", c->trainer.project_name, c->trainer.experiment_name);
-    ARES_TRY(ares_world_agree(world, ares_world_rank(world) == 0 ? look(d, cfg, c, declare) : ARES_OK));
-    int64_t length = (int64_t)d->checkpoint.len;
-    ARES_TRY(ares_world_max_i64(world, &length, 1));
-    if (!length) return ARES_OK;
-    ares_str_reserve(&d->checkpoint, (size_t)length + 1);
-    d->checkpoint.len = (size_t)length;
-    return ares_world_broadcast(world, d->checkpoint.data, (size_t)length + 1, 0);
+}
+
+int rundir_open(rundir *d, const ares_config *cfg, const ares_train_config *c, rundir_declare *declare,
+                ares_world *world)
+{
+    open_path(d, c);
+    return share(d, world, ares_world_rank(world) == 0 ? look(d, cfg, c, declare) : ARES_OK);
+}
+
+static int look_only(rundir *d, const ares_train_config *c, bool own)
+{
+    const char *named = c->trainer.load_checkpoint;
+    ares_str dir = { 0 };
+    int rc = ARES_OK;
+    if (named && !ares_dir_exists(named))
+        rc = ares_fail(ARES_ECONFIG,
+                       "run: trainer.load_checkpoint_path = '%s': no such folder; name a checkpoint or a run "
+                       "directory, or leave it out to validate worker.actor.model.model_path",
+                       named);
+    else if (named) rc = named_checkpoint(d, named, false);
+    else if (own && c->trainer.find_last_checkpoint)
+        rc = newest(ares_path_join(&dir, d->path.data, "checkpoints"), false, &d->checkpoint);
+    ares_str_fini(&dir);
+    return rc;
+}
+
+int rundir_look(rundir *d, const ares_train_config *c, bool own, ares_world *world)
+{
+    open_path(d, c);
+    return share(d, world, ares_world_rank(world) == 0 ? look_only(d, c, own) : ARES_OK);
 }
 
 int rundir_finish(rundir *d)
 {
-    ares_str file = { 0 };
-    int rc = ares_file_write_atomic(ares_path_join(&file, d->path.data, "DONE"), "", 0);
-    ares_str_fini(&file);
+    ares_str path = { 0 };
+    int rc = ares_file_write_atomic(ares_path_join(&path, d->path.data, "DONE"), "", 0);
+    if (rc == ARES_OK)
+        rc = ares_checkpoint_drop_rolling(ares_path_join(&path, d->path.data, "checkpoints"), NULL);
+    ares_str_fini(&path);
     return rc;
 }
 

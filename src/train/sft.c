@@ -4,6 +4,7 @@
  * tokens of all of them, so that no micro-batch and no rank count changes what a token weighs.
  */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "run.h"
@@ -69,7 +70,9 @@ static int open_sft(ares_trainer *t, ares_config *cfg, const ares_train_config *
     s->cfg = *c;
     s->cfg.rollout.temperature = 1;
     s->cfg.actor.share_prompts = false; /* every row has a prompt of its own */
-    *t = (ares_trainer){ .cfg = &s->cfg, .world = world, .best_score = -1, .best_step = -1, .sft = s };
+    *t = (ares_trainer){
+        .cfg = &s->cfg, .world = world, .best_score = -1, .best_step = -1, .validated_step = -1, .sft = s
+    };
     ares_batch_init(&t->batch);
     return ares_world_agree(world, open_parts(t, weights));
 }
@@ -158,8 +161,11 @@ static int micro_batch(ares_actor *a, const ares_batch *b, const ares_micro_batc
     return ares_model_backward(model, a->workspace, &packed, a->scratch);
 }
 
-/* Gradients of the mean over all trained tokens of the step; totals: loss, trained tokens, all tokens, over all ranks. */
-static int backward(ares_trainer *t, const ares_batch *b, double totals[3])
+/*
+ * Gradients of the mean over all trained tokens of the step; totals: loss, trained tokens, all tokens, over all ranks.
+ * *finite: the loss is, on all ranks; else the last failure says where it is not.
+ */
+static int backward(ares_trainer *t, const ares_batch *b, double totals[3], bool *finite)
 {
     ares_actor *a = &t->actor;
     ares_agg_counts counts = { 0 };
@@ -168,39 +174,51 @@ static int backward(ares_trainer *t, const ares_batch *b, double totals[3])
     for (int64_t r = 0; r < b->rows; r++) sums[2] += b->samples[r].prompt_len;
     ARES_TRY(ares_world_sum_f64(t->world, sums, 3));
     counts = (ares_agg_counts){ .tokens = sums[0], .rows = sums[1] };
-    if (sums[0] == 0) return ares_fail(ARES_ENUMERIC, "sft: step %lld: no token of its rows is trained", (long long)a->step + 1);
+    if (sums[0] == 0)
+        return ares_fail(ARES_ESTATE, "sft: step %lld: no token of its rows is trained",
+                         (long long)a->step + 1);
     float *weight = ares_arena_calloc(&((ares_batch *)b)->arena, (size_t)b->tokens + 1, sizeof *weight);
     ares_micro_batch *plan = ares_arena_alloc(&((ares_batch *)b)->arena, (size_t)(b->rows + 1) * sizeof *plan);
     ARES_TRY(ares_agg_weights("token-mean", b, 0, b->rows, &counts, weight));
 
     int64_t n = ares_pack_plan(b, 0, b->rows, t->cfg->actor.max_token_len, false, plan);
     nll pass = { 0 };
+    int rc = ARES_OK;
     ares_model_zero_grad(a->model);
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n && rc == ARES_OK; i++) {
         pass.weight = weight + b->row_start[plan[i].row];
-        ARES_TRY(micro_batch(a, b, &plan[i], &pass));
+        rc = micro_batch(a, b, &plan[i], &pass);
     }
+    rc = ares_world_agree(t->world, rc);
+    *finite = rc != ARES_ENUMERIC;
     totals[0] = pass.loss;
     totals[1] = sums[0];
     totals[2] = sums[2];
-    return ares_world_sum_f64(t->world, totals, 1);
+    return rc == ARES_OK ? ares_world_sum_f64(t->world, totals, 1) : *finite ? rc : ARES_OK;
 }
 
 static int step_sft(ares_trainer *t, ares_metrics *m)
 {
     ares_actor *a = &t->actor;
     ares_batch *b = &t->batch;
-    double totals[3], norm, lr = ares_optim_lr(&a->optim, a->step), started = ares_now_s();
+    char what[64];
+    bool finite = true;
+    double totals[3], norm = NAN, lr = ares_optim_lr(&a->optim, a->step), started = ares_now_s();
     ARES_TRY(next_batch(t, b));
     ares_metrics_set(m, "timing_s/data", ares_now_s() - started);
     started = ares_now_s();
-    ARES_TRY(backward(t, b, totals));
-    ARES_TRY(ares_optim_step(&a->optim, a->model, t->world, lr, t->cfg->actor.max_grad_norm, &norm));
+    snprintf(what, sizeof what, "sft: step %lld", (long long)a->step + 1);
+    ARES_TRY(backward(t, b, totals, &finite));
+    if (finite)
+        ARES_TRY(
+            ares_optim_step(&a->optim, a->model, t->world, lr, t->cfg->actor.max_grad_norm, what, &norm));
+    else ares_optim_skip(&a->optim, t->world, what);
     a->step++;
     ares_metrics_set(m, "timing_s/update_actor", ares_now_s() - started);
-    ares_metrics_set(m, "train/loss", totals[0]);
+    if (finite) ares_metrics_set(m, "train/loss", totals[0]);
     ares_metrics_set(m, "train/tokens", totals[1]);
-    ares_metrics_set(m, "actor/grad_norm", norm);
+    ares_metrics_set(m, "actor/skipped_updates", isnan(norm));
+    if (!isnan(norm)) ares_metrics_set(m, "actor/grad_norm", norm);
     ares_metrics_set(m, "actor/lr", lr);
     ares_metrics_set(m, "perf/total_num_tokens", totals[2]);
     return ARES_OK;

@@ -1,6 +1,7 @@
 /*
- * Checkpoints: everything that moves the run. <run>/checkpoints/step_000123/{model/, optimizer.safetensors, state.json}.
- * With the weights in the storage type, the optimizer's states and the counters below, a resumed run is the uninterrupted
+ * Checkpoints: everything that moves the run. <run>/checkpoints/step_000123/{model/, optimizer.safetensors, state.json,
+ * controls.json}, and one rolling_000123 to go on from after a crash, a signal or a step that failed. What is saved when
+ * decides nothing: a rolling checkpoint is never the best one, and each holds all that the run needs. With the weights in the storage type, the optimizer's states and the counters below, a resumed run is the uninterrupted
  * one, bit for bit: order and samples are functions of seeds and counters.
  */
 #include <cjson/cJSON.h>
@@ -8,6 +9,7 @@
 #include <string.h>
 
 #include "controls.h"
+#include "state.h"
 
 enum { STATE_VERSION = 2 };
 
@@ -54,14 +56,15 @@ static void describe_model(const ares_model_config *c, ares_str *out)
     ares_str_addf(out, "%s, %d layers of %d, %d ids", c->model_type, c->layers, c->hidden, c->vocab);
 }
 
-static int write_state(const ares_trainer *t, const char *path)
+/* begun: the state the step at hand began with; NULL: the state as it is. */
+static int write_state(const ares_trainer *t, const ares_step_begin *begun, const char *path)
 {
     cJSON *o = cJSON_CreateObject();
     cJSON_AddNumberToObject(o, "version", STATE_VERSION);
     cJSON_AddNumberToObject(o, "step", (double)t->step);
     cJSON_AddNumberToObject(o, "total_steps", (double)t->total_steps);
     cJSON_AddNumberToObject(o, "optimizer_steps", (double)t->actor.optim.updates);
-    cJSON_AddNumberToObject(o, "prompts_drawn", (double)t->loader.drawn);
+    cJSON_AddNumberToObject(o, "prompts_drawn", (double)(begun ? begun->drawn : t->loader.drawn));
     cJSON_AddNumberToObject(o, "training_rows", (double)t->loader.rows);
     train_origin origin = train_origin_of(t);
     if (t->train) cJSON_AddStringToObject(o, "training_data", origin.data);
@@ -75,7 +78,13 @@ static int write_state(const ares_trainer *t, const char *path)
     cJSON_AddNumberToObject(o, "sampling_seed", (double)t->cfg->rollout.seed);
     cJSON_AddNumberToObject(o, "best_score", t->best_score);
     cJSON_AddNumberToObject(o, "best_step", (double)t->best_step);
+    cJSON_AddNumberToObject(o, "validated_score", t->validated_score);
+    cJSON_AddNumberToObject(o, "validated_step", (double)t->validated_step);
+    cJSON_AddNumberToObject(o, "skipped_updates", (double)(begun ? begun->skipped : t->actor.optim.skipped));
     if (t->critic) cJSON_AddNumberToObject(o, "critic_optimizer_steps", (double)t->critic->optim.updates);
+    if (t->critic)
+        cJSON_AddNumberToObject(o, "critic_skipped_updates",
+                                (double)(begun ? begun->critic_skipped : t->critic->optim.skipped));
     cJSON *skipped = cJSON_AddArrayToObject(o, "skipped_rows"); /* [row, the last epoch it is part of] */
     for (int64_t i = 0; i < t->loader.rows; i++)
         if (t->loader.skipped[i] != ARES_LOADER_KEPT) cJSON_AddItemToArray(skipped, cJSON_CreateDoubleArray((double[]){ (double)i, (double)t->loader.skipped[i] }, 2));
@@ -87,18 +96,20 @@ static int write_state(const ares_trainer *t, const char *path)
 }
 
 /* A file of its own: its numbers must come back bit for bit, and gids may be many. */
-static int write_controls(const ares_trainer *t, const char *path)
+static int write_controls(const ares_trainer *t, const ares_step_begin *begun, const char *path)
 {
     if (!t->controls) return ARES_OK;
     ares_str json = { 0 };
-    controls_save(t->controls, &json);
+    if (begun) ares_str_add_view(&json, ares_str_view(&begun->controls));
+    else controls_save(t->controls, &json);
     ares_str_add_char(&json, '\n');
     int rc = ares_file_write(path, json.data, json.len);
     ares_str_fini(&json);
     return rc;
 }
 
-static int read_controls(ares_trainer *t, const char *path)
+typedef int load_controls(ares_controls *c, const ares_json *json, const char *path);
+static int read_controls(ares_trainer *t, const char *path, load_controls *load)
 {
     if (!t->controls) return ARES_OK;
     ares_str text = { 0 };
@@ -106,45 +117,93 @@ static int read_controls(ares_trainer *t, const char *path)
     const ares_json *json;
     int rc = ares_file_read(path, &text);
     if (rc == ARES_OK) rc = ares_json_parse(&arena, ares_str_view(&text), path, &json);
-    if (rc == ARES_OK) rc = controls_load(t->controls, json, path);
+    if (rc == ARES_OK) rc = load(t->controls, json, path);
     ares_arena_fini(&arena);
     ares_str_fini(&text);
     return rc;
 }
 
-static int write_checkpoint(ares_trainer *t, const char *dir)
+static int write_files(ares_trainer *t, state_kind kind, const ares_step_begin *begun, const char *dir)
 {
     ares_str path = { 0 };
     int rc = ares_model_save(t->model, ares_path_join(&path, dir, "model"));
     if (rc == ARES_OK) rc = ares_train_copy_tokenizer(t->model_dir.data, path.data);
-    bool states = !t->cfg->trainer.save_model_only;
+    bool states = kind == STATE_ROLLING || !t->cfg->trainer.save_model_only;
     if (rc == ARES_OK && states) rc = ares_model_optimizer_save(t->model, ares_path_join(&path, dir, "optimizer.safetensors"));
     if (rc == ARES_OK && t->critic) rc = ares_model_save(t->critic->model, ares_path_join(&path, dir, "critic"));
     if (rc == ARES_OK && t->critic && states) rc = ares_model_optimizer_save(t->critic->model, ares_path_join(&path, dir, "critic_optimizer.safetensors"));
-    if (rc == ARES_OK) rc = write_controls(t, ares_path_join(&path, dir, "controls.json"));
-    if (rc == ARES_OK) rc = write_state(t, ares_path_join(&path, dir, "state.json"));
+    if (rc == ARES_OK) rc = write_controls(t, begun, ares_path_join(&path, dir, "controls.json"));
+    if (rc == ARES_OK) rc = write_state(t, begun, ares_path_join(&path, dir, "state.json"));
     ares_str_fini(&path);
     return rc;
 }
 
-static int save(ares_trainer *t)
+static void forget(state_save *s)
 {
-    ares_str dir = { 0 }, temporary = { 0 };
-    char name[32], best[32];
-    snprintf(name, sizeof name, "step_%06lld", (long long)t->step);
-    snprintf(best, sizeof best, "step_%06lld", (long long)t->best_step);
-    ares_path_join(&dir, t->run_dir.data, "checkpoints");
-    int rc = ares_checkpoint_begin(dir.data, name, &temporary);
-    if (rc == ARES_OK) {
-        rc = write_checkpoint(t, temporary.data);
-        if (rc == ARES_OK) rc = ares_checkpoint_commit(dir.data, name, temporary.data);
-        else ares_checkpoint_abandon(temporary.data);
+    ares_str_fini(&s->dir);
+    ares_str_fini(&s->temporary);
+}
+
+void state_abandon(state_save *s)
+{
+    if (s->temporary.len) ares_checkpoint_abandon(s->temporary.data);
+    forget(s);
+}
+
+static int write_all(ares_trainer *t, state_kind kind, const ares_step_begin *begun, state_save *s)
+{
+    int rc = ARES_OK;
+    *s = (state_save){ .kind = kind };
+    snprintf(s->name, sizeof s->name, "%s_%06lld", kind == STATE_ROLLING ? "rolling" : "step",
+             (long long)t->step);
+    ares_path_join(&s->dir, t->run_dir.data, "checkpoints");
+    if (ares_world_rank(t->world) == 0) {
+        rc = ares_checkpoint_begin(s->dir.data, s->name, &s->temporary);
+        if (rc == ARES_OK) rc = write_files(t, kind, begun, s->temporary.data);
+        if (rc == ARES_OK) rc = ares_checkpoint_seal(s->temporary.data);
     }
-    const char *spare[] = { t->best_step >= 0 ? best : name, NULL };
-    if (rc == ARES_OK) rc = ares_checkpoint_prune(dir.data, t->cfg->trainer.save_limit > 0 ? (int)t->cfg->trainer.save_limit : 0, spare);
-    ares_str_fini(&dir);
-    ares_str_fini(&temporary);
+    rc = ares_world_agree(t->world, rc);
+    if (rc != ARES_OK) state_abandon(s);
     return rc;
+}
+
+/* The latest validation judges a regular checkpoint, whether or not it was made at this step: EasyR1's rule. */
+static void judge(ares_trainer *t)
+{
+    if (t->validated_step < 0 || (t->best_step >= 0 && t->validated_score <= t->best_score)) return;
+    t->best_score = t->validated_score;
+    t->best_step = t->step;
+}
+
+int state_write(ares_trainer *t, state_kind kind, state_save *s)
+{
+    if (kind == STATE_REGULAR) judge(t);
+    return write_all(t, kind, NULL, s);
+}
+
+/* What the new checkpoint makes superfluous goes after it is there. */
+static int remove_old(const ares_trainer *t, const state_save *s)
+{
+    char best[32];
+    bool rolling = s->kind == STATE_ROLLING;
+    snprintf(best, sizeof best, "step_%06lld", (long long)t->best_step);
+    const char *spare[] = { t->best_step >= 0 ? best : s->name, NULL };
+    if (rolling || !t->cfg->trainer.save_model_only)
+        ARES_TRY(ares_checkpoint_drop_rolling(s->dir.data, rolling ? s->name : NULL));
+    if (rolling) return ARES_OK;
+    return ares_checkpoint_prune(s->dir.data,
+                                 t->cfg->trainer.save_limit > 0 ? (int)t->cfg->trainer.save_limit : 0, spare);
+}
+
+int state_commit(ares_trainer *t, state_save *s)
+{
+    int rc = ARES_OK;
+    if (ares_world_rank(t->world) == 0) {
+        rc = ares_checkpoint_commit(s->dir.data, s->name, s->temporary.data);
+        if (rc == ARES_OK) rc = remove_old(t, s);
+    }
+    forget(s);
+    return ares_world_agree(t->world, rc);
 }
 
 /* The higher the better: of answers their reward, or their accuracy where a shaped reward would judge by more; of supervised rows their loss. */
@@ -157,17 +216,43 @@ static bool validation_score(const ares_trainer *t, const ares_metrics *m, doubl
     return true;
 }
 
-int ares_trainer_save(ares_trainer *t, const ares_metrics *last)
+void state_validated(ares_trainer *t, const ares_metrics *m)
 {
     double score;
-    if (last && validation_score(t, last, &score) && (t->best_step < 0 || score > t->best_score)) {
-        t->best_score = score;
-        t->best_step = t->step;
-    }
-    int rc = ares_world_rank(t->world) == 0 ? save(t) : ARES_OK;
-    return ares_world_agree(t->world, rc);
+    if (!validation_score(t, m, &score)) return;
+    t->validated_score = score;
+    t->validated_step = t->step;
 }
 
+/* ------------------------------------------------------------------ a step that fails */
+void state_begin_step(ares_trainer *t)
+{
+    ares_step_begin *b = &t->begun;
+    b->drawn = t->loader.drawn;
+    b->rows_skipped = t->loader.n_skipped;
+    b->updates = t->actor.optim.updates;
+    b->skipped = t->actor.optim.skipped;
+    b->critic_updates = t->critic ? t->critic->optim.updates : 0;
+    b->critic_skipped = t->critic ? t->critic->optim.skipped : 0;
+    ares_str_clear(&b->controls);
+    if (t->controls && ares_world_rank(t->world) == 0) controls_save(t->controls, &b->controls);
+}
+
+bool state_unmoved(const ares_trainer *t)
+{
+    const ares_step_begin *b = &t->begun;
+    return t->actor.optim.updates == b->updates &&
+           (!t->critic || t->critic->optim.updates == b->critic_updates) &&
+           t->loader.n_skipped == b->rows_skipped;
+}
+
+int state_save_begun(ares_trainer *t, state_save *s)
+{
+    ARES_TRY(write_all(t, STATE_ROLLING, &t->begun, s));
+    return state_commit(t, s);
+}
+
+/* ------------------------------------------------------------------ going on */
 /* A whole number of state.json, or a failure that names it. */
 static int get(const cJSON *o, const char *path, const char *key, double *out)
 {
@@ -183,8 +268,10 @@ static bool differs(const cJSON *o, const char *key, const char *own)
     return cJSON_IsString(saved) && strcmp(saved->valuestring, own) != 0;
 }
 
+/* weights: the fingerprint of the configured model; NULL: it need not be the one the run began with. */
 static int check_model(const ares_trainer *t, const cJSON *o, const char *path, const char *weights, const char *force)
 {
+    bool other_weights = weights && differs(o, "model_weights", weights);
     const cJSON *saved = cJSON_GetObjectItemCaseSensitive(o, "model");
     ares_model_config configured;
     ares_str name = { 0 };
@@ -194,18 +281,24 @@ static int check_model(const ares_trainer *t, const cJSON *o, const char *path, 
     if (differs(o, "model", name.data) && force)
         rc = ares_fail(ARES_ESTATE, "train: %s: the state is of another model (%s) than worker.actor.model.model_path = '%s' (%s); restore the option, or %s", path, saved->valuestring,
                        t->cfg->actor.model_path, name.data, force);
-    else if (differs(o, "model_weights", weights) && force)
+    else if (other_weights && force)
         rc = ares_fail(ARES_ESTATE, "train: %s: the run began with other weights than are in worker.actor.model.model_path = '%s' now (%s); restore them, or %s", path,
                        t->cfg->actor.model_path, t->model_dir.data, force);
-    else if (differs(o, "model", name.data) || differs(o, "model_weights", weights)) ares_log(ARES_LOG_WARN, "train: %s: the state is of another model", path);
+    else if (differs(o, "model", name.data) || other_weights)
+        ares_log(ARES_LOG_WARN, "train: %s: the state is of another model", path);
     ares_str_fini(&name);
     return rc;
+}
+
+static const char *force_of(const ares_trainer *t)
+{
+    return t->cfg->trainer.force ? NULL : "say --force to go on all the same";
 }
 
 /* The state must be of these rows and of the configured model, unless --force says so. */
 static int check_origin(const ares_trainer *t, const cJSON *o, const char *path, int64_t rows)
 {
-    const char *force = t->cfg->trainer.force ? NULL : "say --force to go on all the same";
+    const char *force = force_of(t);
     train_origin own = train_origin_of(t);
     bool other_rows = rows != t->loader.rows, other_data = t->train && differs(o, "training_data", own.data);
     if (force && other_rows)
@@ -219,11 +312,25 @@ static int check_origin(const ares_trainer *t, const cJSON *o, const char *path,
     return check_model(t, o, path, own.model, force);
 }
 
-static int apply(ares_trainer *t, const cJSON *o, const char *path)
+/* A number that older states do not have. */
+static double get_or(const cJSON *o, const char *key, double otherwise)
 {
-    double version = 0, step = 0, updates = 0, drawn = 0, rows = 0, best_score = 0, best_step = 0;
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, key);
+    return cJSON_IsNumber(v) ? v->valuedouble : otherwise;
+}
+
+static int check_version(const cJSON *o, const char *path)
+{
+    double version = 0;
     ARES_TRY(get(o, path, "version", &version));
     if (version != STATE_VERSION) return ares_fail(ARES_EUNSUPPORTED, "train: %s: version %g of the state; this program reads %d", path, version, STATE_VERSION);
+    return ARES_OK;
+}
+
+static int apply(ares_trainer *t, const cJSON *o, const char *path)
+{
+    double step = 0, updates = 0, drawn = 0, rows = 0, best_score = 0, best_step = 0;
+    ARES_TRY(check_version(o, path));
     ARES_TRY(get(o, path, "step", &step));
     ARES_TRY(get(o, path, "optimizer_steps", &updates));
     ARES_TRY(get(o, path, "prompts_drawn", &drawn));
@@ -242,33 +349,74 @@ static int apply(ares_trainer *t, const cJSON *o, const char *path)
     if (t->critic) {
         ARES_TRY(get(o, path, "critic_optimizer_steps", &critic_updates));
         t->critic->optim.updates = (int64_t)critic_updates;
+        t->critic->optim.skipped = (int64_t)get_or(o, "critic_skipped_updates", 0);
         t->critic->step = (int64_t)step;
     }
     t->step = (int64_t)step;
     t->actor.step = ARES_MAX(0, t->step - t->cfg->trainer.critic_warmup); /* its schedule begins with its first update */
     t->actor.optim.updates = (int64_t)updates;
+    t->actor.optim.skipped = (int64_t)get_or(o, "skipped_updates", 0);
     t->loader.drawn = (int64_t)drawn;
     t->best_score = best_score;
     t->best_step = (int64_t)best_step;
+    t->validated_score = get_or(o, "validated_score", 0);
+    t->validated_step = (int64_t)get_or(o, "validated_step", -1);
     return ARES_OK;
 }
 
-int ares_trainer_resume(ares_trainer *t, const char *checkpoint)
+typedef int apply_state(ares_trainer *t, const cJSON *o, const char *path);
+static int read_state(ares_trainer *t, const char *checkpoint, apply_state *apply_to)
 {
     ares_str path = { 0 }, text = { 0 };
-    int rc = ARES_OK;
-    if (!ares_file_exists(ares_path_join(&path, checkpoint, "optimizer.safetensors")))
-        rc = ares_fail(ARES_ESTATE, "train: %s holds a model without optimizer states (trainer.save_model_only); begin a new run from it: worker.actor.model.model_path=%s", checkpoint, checkpoint);
-    if (rc == ARES_OK) rc = ares_model_optimizer_load(t->model, path.data);
-    if (rc == ARES_OK && t->critic) rc = ares_model_optimizer_load(t->critic->model, ares_path_join(&path, checkpoint, "critic_optimizer.safetensors"));
-    if (rc == ARES_OK) rc = read_controls(t, ares_path_join(&path, checkpoint, "controls.json"));
-    if (rc == ARES_OK) rc = ares_file_read(ares_path_join(&path, checkpoint, "state.json"), &text);
+    int rc = ares_file_read(ares_path_join(&path, checkpoint, "state.json"), &text);
     if (rc == ARES_OK) {
         cJSON *o = cJSON_ParseWithLength(text.data, text.len);
-        rc = o ? apply(t, o, path.data) : ares_fail(ARES_EFORMAT, "train: %s: not JSON; the checkpoint is damaged", path.data);
+        rc = o ? apply_to(t, o, path.data)
+               : ares_fail(ARES_EFORMAT, "train: %s: not JSON; the checkpoint is damaged", path.data);
         cJSON_Delete(o);
     }
     ares_str_fini(&path);
     ares_str_fini(&text);
+    return rc;
+}
+
+int state_resume(ares_trainer *t, const char *checkpoint)
+{
+    ares_str path = { 0 };
+    int rc = ARES_OK;
+    if (!ares_file_exists(ares_path_join(&path, checkpoint, "optimizer.safetensors")))
+        rc = ares_fail(ARES_ESTATE,
+                       "train: %s holds a model without optimizer states (trainer.save_model_only); begin a "
+                       "new run from it: worker.actor.model.model_path=%s",
+                       checkpoint, checkpoint);
+    if (rc == ARES_OK) rc = ares_model_optimizer_load(t->model, path.data);
+    if (rc == ARES_OK && t->critic)
+        rc = ares_model_optimizer_load(t->critic->model,
+                                       ares_path_join(&path, checkpoint, "critic_optimizer.safetensors"));
+    if (rc == ARES_OK)
+        rc = read_controls(t, ares_path_join(&path, checkpoint, "controls.json"), controls_load);
+    if (rc == ARES_OK) rc = read_state(t, checkpoint, apply);
+    ares_str_fini(&path);
+    return ares_world_agree(t->world, rc);
+}
+
+/* ------------------------------------------------------------------ validation alone */
+static int apply_look(ares_trainer *t, const cJSON *o, const char *path)
+{
+    double step = 0;
+    ARES_TRY(check_version(o, path));
+    ARES_TRY(get(o, path, "step", &step));
+    ARES_TRY(check_model(t, o, path, NULL, force_of(t)));
+    t->step = (int64_t)step; /* samples are keyed by it: what training saw here is seen again */
+    return ARES_OK;
+}
+
+int state_look(ares_trainer *t, const char *checkpoint)
+{
+    ares_str path = { 0 };
+    int rc = read_state(t, checkpoint, apply_look);
+    if (rc == ARES_OK && ares_file_exists(ares_path_join(&path, checkpoint, "controls.json")))
+        rc = read_controls(t, path.data, controls_look);
+    ares_str_fini(&path);
     return ares_world_agree(t->world, rc);
 }

@@ -15,6 +15,9 @@
         ares_metrics_set(m, "timing_s/" name, ares_now_s() - started_);                                     \
     } while (0)
 
+/* What a rank computes by itself may fail on it alone: all ranks learn it before they meet in a sum. */
+#define LOCAL(expr) ares_world_agree(t->world, (expr))
+
 /* A response's score belongs to its last token; one without a token has none, and is counted. */
 static int put_scores(ares_trainer *t, ares_batch *b, ares_metrics *m)
 {
@@ -40,8 +43,8 @@ static int shape_rewards(ares_trainer *t, ares_batch *b, ares_metrics *m)
         memcpy(b->token_level_rewards, b->token_level_scores, (size_t)b->tokens * sizeof *b->token_level_rewards);
         return ARES_OK;
     }
-    if (t->actor.kl->value) ARES_TRY(ares_kl_column_on(t->actor.model->device, t->actor.kl, b));
-    else ARES_TRY(ares_reference_kl(t->ref, t->actor.model, t->actor.workspace, b));
+    if (t->actor.kl->value) ARES_TRY(LOCAL(ares_kl_column_on(t->actor.model->device, t->actor.kl, b)));
+    else ARES_TRY(LOCAL(ares_reference_kl(t->ref, t->actor.model, t->actor.workspace, b)));
     ares_kl_in_reward(b, b->kl_coef, sums);
     ARES_TRY(ares_world_sum_f64(t->world, sums, 2));
     if (sums[1] > 0) ares_metrics_set(m, "critic/kl", sums[0] / sums[1]);
@@ -63,11 +66,12 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
     STAGE("gen", collect_groups(t, b, m)); /* prompt -> rollout -> accuracy -> filter, until full */
     STAGE("observe", controls_observe(t->controls, b, m));
     STAGE("score", put_scores(t, b, m)); /* shaped by what the controls have written */
-    STAGE("old", ares_actor_log_probs(&t->actor, b)); /* takes the rollout's own where DESIGN 4 allows */
-    if (t->ref) STAGE("ref", ares_reference_log_probs(t->ref, b));
-    if (t->critic) STAGE("values", ares_critic_values(t->critic, b));
+    STAGE("old",
+          LOCAL(ares_actor_log_probs(&t->actor, b))); /* takes the rollout's own where DESIGN 4 allows */
+    if (t->ref) STAGE("ref", LOCAL(ares_reference_log_probs(t->ref, b)));
+    if (t->critic) STAGE("values", LOCAL(ares_critic_values(t->critic, b)));
     STAGE("shape", shape_rewards(t, b, m));
-    STAGE("adv", ares_adv_compute(t->actor.model->device, t->adv, &t->cfg->algorithm, t->world, b));
+    STAGE("adv", LOCAL(ares_adv_compute(t->actor.model->device, t->adv, &t->cfg->algorithm, t->world, b)));
     scale_advantages(b); /* the critic's returns are not */
     if (t->critic) STAGE("update_critic", ares_critic_update(t->critic, b, m));
     if (t->step >= t->cfg->trainer.critic_warmup) STAGE("update_actor", ares_actor_update(&t->actor, b, m));

@@ -82,7 +82,8 @@ static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
     ARES_TRY(open_rollout(t));
     ares_train_validation_sampling(cfg, c, &t->val_sampling, &t->val_n);
     ARES_TRY(ares_config_finish(cfg));
-    if (c->trainer.val_only) return ARES_OK;
+    if (c->trainer.val_only)
+        return controls_open(t, &t->controls); /* a shaped score is shaped as in training */
     t->adv = ares_adv_find(c->algorithm.adv_estimator);
     if (!t->adv) return ARES_ECONFIG;
     ARES_TRY(ares_actor_open(&t->actor, c, t->model, t->world, t->total_steps));
@@ -96,7 +97,7 @@ static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
 
 int ares_trainer_open(ares_trainer *t, ares_config *cfg, const ares_train_config *c, ares_world *world, const char *weights)
 {
-    *t = (ares_trainer){ .cfg = c, .world = world, .best_score = -1, .best_step = -1 };
+    *t = (ares_trainer){ .cfg = c, .world = world, .best_score = -1, .best_step = -1, .validated_step = -1 };
     ares_batch_init(&t->batch);
     return ares_world_agree(world, open_parts(t, cfg, weights));
 }
@@ -120,6 +121,7 @@ void ares_trainer_close(ares_trainer *t)
     ares_prompt_encoder_free(t->encoder);
     ares_tokenizer_free(t->tokenizer);
     ares_batch_fini(&t->batch);
+    ares_str_fini(&t->begun.controls);
     ares_str_fini(&t->run_dir);
     ares_str_fini(&t->model_dir);
     ares_device_close(&t->device);

@@ -178,12 +178,14 @@ static int in_two_passes(update *u, int64_t row, int64_t end, const ares_micro_b
     ares_device *d = u->actor->model->device;
     pass p = { 0 };
     bool *stopped = ares_arena_calloc(&u->batch->arena, (size_t)n + 1, sizeof *stopped);
-    for (int64_t i = 0; i < n; i++) {
-        ARES_TRY(forward(u, &plan[i], &p));
-        if (!p.packed.n_out) continue;
+    int rc = ARES_OK;
+    for (int64_t i = 0; i < n && rc == ARES_OK; i++) {
+        rc = forward(u, &plan[i], &p);
+        if (rc != ARES_OK || !p.packed.n_out) continue;
         d->k->head(d, &p.head);
-        ARES_TRY(d->k->sync(d));
+        rc = d->k->sync(d);
     }
+    ARES_TRY(ares_world_agree(u->actor->world, rc)); /* what follows adds over ranks */
     ARES_TRY(stop_early(u, plan, n, stopped));
     ARES_TRY(mini_batch_losses(u, row, end, plan, n, stopped));
     for (int64_t i = 0; i < n; i++) {

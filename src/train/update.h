@@ -21,7 +21,7 @@ typedef struct update {
     bool compare;                /* the weights are those of rollout still */
     double max_abs;              /* |update's log-prob - rollout's| where compared */
     uint64_t pass;               /* passes over the batch before this one */
-    double mini_batches, micro_batches, stopped_mini, stopped_micro, empty;
+    double mini_batches, micro_batches, stopped_mini, stopped_micro, empty, skipped;
     int rc;                      /* of the callback */
     const ares_micro_batch *micro; /* the one the callback is about */
 } update;

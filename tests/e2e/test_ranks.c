@@ -71,3 +71,26 @@ TEST_MPI(bad_input_on_two_ranks_is_told_once)
     CHECK(first && !strstr(first + 1, "worker.rollout.top_p"));
     ares_str_fini(&out);
 }
+
+/* What a process held before it became the program counts as its own: rank 1 holds 300 MB of the letter a. */
+TEST_MPI(memory_is_that_of_the_fullest_rank)
+{
+    NEED_MPI();
+    ares_str out = { 0 };
+    int rc = test_shell(&out,
+                        "%s sh -c 'if [ \"$OMPI_COMM_WORLD_RANK\" = 1 ]; then x=$(head -c 300000000 /dev/zero | tr \"\\0\" a); fi; exec \"$@\"' - "
+                        "'%s' --config '%s' trainer.max_steps=1 trainer.threads=1 2>&1",
+                        mpirun, test_program(), e2e_train_words("two"));
+    CHECK_MSG(rc == 0, "%s", out.data);
+    CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=1 trainer.threads=1", e2e_train_words("one")), 0);
+    CHECK(e2e_metric("two", 1, "perf/cpu_memory_used_gb") > 0.27 && e2e_metric("one", 1, "perf/cpu_memory_used_gb") < 0.27);
+    ares_str_fini(&out);
+}
+
+TEST(memory_is_told_as_what_was_asked_for_and_as_what_is_taken)
+{
+    CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=1", e2e_train_words("run")), 0);
+    double asked = e2e_metric("run", 1, "perf/max_memory_allocated_gb"), taken = e2e_metric("run", 1, "perf/max_memory_reserved_gb");
+    CHECK(asked > 4 * 41248 * 4 / 1073741824.0); /* weights, gradients and AdamW's two moments of the tiny model */
+    CHECK(taken > asked && taken <= e2e_metric("run", 1, "perf/cpu_memory_used_gb"));
+}

@@ -30,13 +30,89 @@ TEST(a_killed_run_goes_on_from_its_last_checkpoint_bit_for_bit) { stopped_equals
 TEST(an_interrupted_sft_goes_on_bit_for_bit) { stopped_equals_whole("sft", "whole", "part", "INT", 20, 130, ""); }
 TEST(a_killed_sft_goes_on_from_its_last_checkpoint_bit_for_bit) { stopped_equals_whole("sft", "whole", "part", "KILL", 60, 137, "trainer.save_freq=25"); }
 
-TEST(what_changes_speed_only_may_change_between_two_parts_of_a_run)
+/* Every option whose row says that it changes no result, with its value in each part of a run. */
+static const struct {
+    const char *option, *first, *then;
+} no_result[] = {
+    { "data.val_batch_size", "-1", "3" },
+    { "worker.rollout.max_num_seqs", "128", "3" },
+    { "worker.rollout.max_num_batched_tokens", "null", "70" },
+    { "worker.rollout.cache_tokens", "null", "256" },
+    { "worker.rollout.name", "native", "vllm" },
+    { "worker.rollout.tensor_parallel_size", "null", "1" },
+    { "worker.rollout.enable_chunked_prefill", "null", "true" },
+    { "worker.actor.max_token_len_per_device", "1024", "200" },
+    { "worker.actor.model.enable_gradient_checkpointing", "false", "true" },
+    { "worker.actor.fsdp.enable_cpu_offload", "false", "true" },
+    { "worker.actor.strategy", "fsdp", "megatron" },
+    { "worker.actor.micro_batch_size_per_device_for_update", "null", "16" },
+    { "worker.actor.micro_batch_size_per_device_for_experience", "null", "8" },
+    { "worker.critic.max_token_len_per_device", "1024", "150" },
+    { "worker.critic.model.enable_gradient_checkpointing", "true", "false" },
+    { "worker.critic.fsdp.enable_cpu_offload", "true", "false" },
+    { "worker.critic.strategy", "fsdp", "fsdp2" },
+    { "worker.critic.micro_batch_size_per_device_for_update", "16", "null" },
+    { "worker.critic.micro_batch_size_per_device_for_experience", "null", "4" },
+    { "worker.ref.strategy", "fsdp", "fsdp2" },
+    { "trainer.threads", "1", "2" },
+    { "trainer.logger", "[console]", "[file]" },
+    { "trainer.val_generations_to_log", "0", "2" },
+    { "trainer.save_freq", "-1", "1000" },
+    { "trainer.save_minutes", "10", "1e-9" },
+    { "trainer.save_limit", "-1", "3" },
+    { "trainer.save_model_only", "true", "false" },
+    { "trainer.load_checkpoint_path", "null", "nowhere" },
+    { "trainer.find_last_checkpoint", "false", "true" },
+    { "trainer.force", "false", "true" },
+};
+
+TEST(what_changes_no_result_may_change_between_two_parts_of_a_run)
 {
+    ares_str first = { 0 }, then = { 0 }, out = { 0 };
+    for (int i = 0; i < ARES_COUNT(no_result); i++) {
+        ares_str_addf(&first, " '%s=%s'", no_result[i].option, no_result[i].first);
+        ares_str_addf(&then, " '%s=%s'", no_result[i].option, no_result[i].then);
+    }
+    char same[500];
+    snprintf(same, sizeof same,
+             "trainer.max_steps=60 algorithm.adv_estimator=gae data.val_files='%s' trainer.val_freq=20",
+             test_source("examples/data/sums/val.jsonl"));
     const char *words = e2e_train_words("part");
-    CHECK_EQ(e2e_stop("part", "INT", 20, "--config '%s' trainer.max_steps=%d trainer.threads=1", words, STEPS), 130);
-    CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=%d trainer.threads=2 worker.rollout.max_num_seqs=3 worker.actor.max_token_len_per_device=200", words, STEPS), 0);
-    CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=%d", e2e_train_words("whole"), STEPS), 0);
-    e2e_same_runs("whole", "part", STEPS);
+    CHECK_EQ(e2e_stop("part", "INT", 20, "--config '%s' %s %s", words, same, first.data), 130);
+    CHECK_MSG(e2e_program(&out, "--config '%s' %s %s", words, same, then.data) == 0, "%s", out.data);
+    CHECK(!strstr(out.data, "other options")); /* trainer.force would go on with any */
+    CHECK_EQ(e2e_program(NULL, "--config '%s' %s", e2e_train_words("whole"), same), 0);
+    e2e_same_runs("whole", "part", 60);
+    ares_str_fini(&first), ares_str_fini(&then), ares_str_fini(&out);
+}
+
+TEST(the_table_of_options_without_a_result_is_whole)
+{
+    ares_str out = { 0 };
+    CHECK_EQ(e2e_program(&out, "--help-config | tr -s '\\n #' ' '"), 0);
+    int marked = 0;
+    for (const char *at = out.data; (at = strstr(at, "may change when a run goes on)")); at++) marked++;
+    CHECK_EQ(ARES_COUNT(no_result), marked);
+    ares_str_fini(&out);
+}
+
+TEST(how_micro_batches_are_cut_may_not_change_where_the_loss_counts_them)
+{
+    static const char *const by_micro[] = {
+        "worker.actor.loss_norm=micro",
+        "worker.actor.early_stop_imp_ratio=5 worker.actor.early_stop_scope=micro"
+    };
+    for (int i = 0; i < ARES_COUNT(by_micro); i++) {
+        ares_str out = { 0 };
+        const char *run = i ? "second" : "first", *words = e2e_train_words(run);
+        CHECK_EQ(e2e_stop(run, "INT", 3, "--config '%s' trainer.max_steps=300 %s", words, by_micro[i]), 130);
+        CHECK_EQ(e2e_program(
+                     &out, "--config '%s' trainer.max_steps=300 %s worker.actor.max_token_len_per_device=200",
+                     words, by_micro[i]),
+                 1);
+        CHECK_CONTAINS(out.data, "other options (worker.actor.max_token_len_per_device)");
+        ares_str_fini(&out);
+    }
 }
 
 TEST(a_second_run_in_the_same_directory_is_refused_while_the_first_lives)

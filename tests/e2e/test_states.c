@@ -4,6 +4,7 @@
  */
 #include "e2e.h"
 
+#include <math.h>
 #include <stdio.h>
 
 #define STEPS "trainer.max_steps=4 trainer.save_freq=2"
@@ -115,4 +116,137 @@ TEST(an_update_sees_the_log_probs_of_rollout_bit_for_bit_at_other_temperatures)
         for (int step = 1; step <= 2; step++)
             CHECK_NEAR(e2e_metric(run, step, "exact/rollout_train_max_abs"), 0, 0);
     }
+}
+
+/* ------------------------------------------------------------------ validation alone */
+#define SHAPED "algorithm.aepo=true 'worker.reward.rewards=[{name: exact}, {name: aepo}]'"
+
+/* What is printed of a metric; NaN: nothing. */
+static double printed(const ares_str *out, const char *name)
+{
+    const char *at = out->data ? strstr(out->data, name) : NULL;
+    double value = NAN;
+    if (at) sscanf(at + strlen(name), " %lf", &value);
+    return value;
+}
+
+static double validated(ares_str *out, const char *verb, const char *run, const char *more)
+{
+    ares_str_clear(out);
+    CHECK_MSG(e2e_program(out, "%s --config '%s' data.val_files='%s' %s", verb, e2e_train_words(run), test_source("examples/data/sums/val.jsonl"), more) == 0, "%s", out->data);
+    return printed(out, "val/reward_score");
+}
+
+/* The files of a run, but its lock, with their bytes. */
+static void listing(const char *run, ares_str *out)
+{
+    ares_str_clear(out);
+    CHECK_EQ(test_shell(out, "cd '%s' && find . -type f ! -name lock | sort | xargs sha256sum", test_file(run)), 0);
+}
+
+static void trained(const char *more)
+{
+    CHECK_EQ(e2e_program(NULL, "--config '%s' " STEPS " data.val_files='%s' trainer.val_freq=2 %s", e2e_train_words("first"), test_source("examples/data/sums/val.jsonl"), more), 0);
+}
+
+TEST(validation_alone_gives_what_training_gave_and_leaves_a_finished_run_as_it_is)
+{
+    ares_str out = { 0 }, before = { 0 }, after = { 0 };
+    char path[700];
+    trained(SHAPED);
+    listing("first", &before);
+    double two = e2e_metric("first", 2, "val/reward_score"), four = e2e_metric("first", 4, "val/reward_score"), none = e2e_metric("first", 0, "val/reward_score");
+    CHECK(fabs(two - four) > 2e-4);
+    CHECK_NEAR(validated(&out, "", "first", "trainer.val_only=true " SHAPED), four, 6e-5);
+    CHECK_CONTAINS(out.data, "checkpoints/step_000004");
+    snprintf(path, sizeof path, SHAPED " trainer.load_checkpoint_path='%s/checkpoints/step_000002'", test_file("first"));
+    CHECK_NEAR(validated(&out, "eval", "first", path), two, 6e-5);
+    snprintf(path, sizeof path, SHAPED " trainer.val_only=true trainer.load_checkpoint_path='%s/checkpoints/step_000002'", test_file("first"));
+    CHECK_NEAR(validated(&out, "", "first", path), two, 6e-5);
+    snprintf(path, sizeof path, SHAPED " trainer.load_checkpoint_path='%s'", test_file("first"));
+    CHECK_NEAR(validated(&out, "eval", "other", path), four, 6e-5);
+    snprintf(path, sizeof path, SHAPED " worker.actor.model.model_path='%s/checkpoints/step_000002'", test_file("first"));
+    CHECK_NEAR(validated(&out, "eval", "other", path), two, 6e-5);
+    CHECK_NEAR(validated(&out, "eval", "first", SHAPED), none, 6e-5); /* nothing is named: the model */
+    CHECK_NEAR(validated(&out, "", "first", SHAPED " trainer.val_only=true trainer.find_last_checkpoint=false"), none, 6e-5);
+    CHECK_NEAR(validated(&out, "", "fresh", SHAPED " trainer.val_only=true"), none, 6e-5);
+    CHECK(!ares_dir_exists(test_file("fresh")));
+    listing("first", &after);
+    CHECK_STR(after.data, before.data);
+    ares_str_fini(&out), ares_str_fini(&before), ares_str_fini(&after);
+}
+
+TEST(validation_alone_leaves_a_run_that_is_under_way_as_it_is)
+{
+    ares_str out = { 0 }, before = { 0 }, after = { 0 };
+    const char *words = e2e_train_words("run"), *rows = test_source("examples/data/sums/val.jsonl");
+    CHECK_EQ(e2e_stop("run", "INT", 5, "--config '%s' trainer.max_steps=60 data.val_files='%s'", words, rows), 130);
+    listing("run", &before);
+    CHECK(validated(&out, "", "run", "trainer.max_steps=60 trainer.val_only=true worker.rollout.n=2") >= 0);
+    CHECK_CONTAINS(out.data, "validating");
+    CHECK_CONTAINS(out.data, "checkpoints/rolling_0000");
+    listing("run", &after);
+    CHECK_STR(after.data, before.data);
+    CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=60 data.val_files='%s'", words, rows), 0);
+    CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=60 data.val_files='%s'", e2e_train_words("whole"), rows), 0);
+    e2e_same_runs("whole", "run", 60);
+    ares_str_fini(&out), ares_str_fini(&before), ares_str_fini(&after);
+}
+
+TEST(validation_alone_takes_a_model_without_optimizer_states_and_refuses_what_is_not_there_or_does_not_fit)
+{
+    ares_str out = { 0 };
+    char path[700];
+    const char *other = test_file("wide"), *rows = test_source("examples/data/sums/val.jsonl");
+    trained("trainer.save_model_only=true");
+    snprintf(path, sizeof path, "trainer.load_checkpoint_path='%s'", test_file("first"));
+    CHECK_NEAR(validated(&out, "eval", "other", path), e2e_metric("first", 4, "val/reward_score"), 6e-5);
+    CHECK_NEAR(validated(&out, "", "first", "trainer.val_only=true"), e2e_metric("first", 4, "val/reward_score"), 6e-5);
+    static const char *const verbs[] = { "eval", "" };
+    CHECK_EQ(e2e_program(NULL, "init --arch qwen2 --hidden 48 --layers 2 --heads 2 --kv-heads 1 --seed 3 --out '%s'", other), 0);
+    for (int i = 0; i < 2; i++) {
+        ares_str_clear(&out);
+        CHECK_EQ(e2e_program(&out, "%s --config '%s' data.val_files='%s' trainer.val_only=true trainer.load_checkpoint_path='%s'", verbs[i], e2e_train_words("x"), rows, test_file("nowhere")), 2);
+        CHECK_CONTAINS(out.data, "nowhere': no such folder; name a checkpoint or a run directory");
+        ares_str_clear(&out);
+        CHECK(e2e_program(&out, "%s --config '%s' data.val_files='%s' trainer.val_only=true %s worker.actor.model.model_path='%s'", verbs[i], e2e_train_words("x"), rows, path, other) != 0);
+        CHECK_CONTAINS(out.data, "the state is of another model");
+    }
+    ares_str_fini(&out);
+}
+
+TEST(a_state_of_a_run_without_its_control_is_validated_with_a_warning)
+{
+    ares_str out = { 0 };
+    char path[700];
+    trained("");
+    snprintf(path, sizeof path, SHAPED " trainer.load_checkpoint_path='%s'", test_file("first"));
+    CHECK(validated(&out, "eval", "other", path) >= 0);
+    CHECK_CONTAINS(out.data, "no state of 'aepo'");
+    ares_str_fini(&out);
+}
+
+TEST(supervised_validation_alone_takes_the_latest_checkpoint)
+{
+    ares_str out = { 0 }, before = { 0 }, after = { 0 };
+    const char *words = e2e_sft_words("run"), *rows = test_source("examples/data/sums/sft.jsonl");
+    CHECK_EQ(e2e_program(NULL, "sft --config '%s' " STEPS " data.val_files='%s'", words, rows), 0);
+    listing("run", &before);
+    CHECK_EQ(e2e_program(&out, "sft --config '%s' data.val_files='%s' trainer.val_only=true", words, rows), 0);
+    CHECK_NEAR(printed(&out, "val/loss"), e2e_metric("run", 4, "val/loss"), 6e-5);
+    listing("run", &after);
+    CHECK_STR(after.data, before.data);
+    ares_str_fini(&out), ares_str_fini(&before), ares_str_fini(&after);
+}
+
+TEST_MPI(two_ranks_validate_alone_what_one_does)
+{
+    if (test_shell(NULL, "command -v mpirun && ldd '%s' | grep libmpi", test_program()) != 0) SKIP("built without MPI, or no mpirun here");
+    ares_str out = { 0 };
+    char path[700];
+    trained(SHAPED);
+    snprintf(path, sizeof path, SHAPED " trainer.threads=1 trainer.load_checkpoint_path='%s/checkpoints/step_000002'", test_file("first"));
+    CHECK_NEAR(validated(&out, "eval --ranks 2", "other", path), e2e_metric("first", 2, "val/reward_score"), 6e-5);
+    CHECK_NEAR(validated(&out, "--ranks 2", "first", "trainer.val_only=true trainer.threads=1 " SHAPED), e2e_metric("first", 4, "val/reward_score"), 6e-5);
+    ares_str_fini(&out);
 }

@@ -214,3 +214,28 @@ TEST(pruning_touches_nothing_else_and_needs_no_best)
     CHECK_OK(ares_checkpoint_prune(dir(), 1, NULL));
     check_listing("latest notes step_000003");
 }
+
+TEST(of_rolling_checkpoints_one_is_kept_and_none_counts_among_the_others)
+{
+    ares_str name = { 0 };
+    save("step_000001", "one");
+    save("step_000002", "two");
+    save("rolling_000003", "three");
+    check_latest("rolling_000003");
+    CHECK_OK(ares_checkpoint_prune(dir(), 2, NULL));
+    save("rolling_000004", "four");
+    check_listing(
+        "latest rolling_000003 rolling_000004 step_000001 step_000002"); /* as a kill between the two leaves it */
+    unlink(inside("latest", NULL));
+    check_latest("rolling_000004");
+    CHECK_OK(ares_checkpoint_drop_rolling(dir(), "rolling_000004"));
+    CHECK_OK(ares_checkpoint_rolling(dir(), &name));
+    CHECK_STR(name.data, "rolling_000004");
+    check_listing("rolling_000004 step_000001 step_000002");
+    save("step_000005", "five");
+    CHECK_OK(ares_checkpoint_drop_rolling(dir(), NULL));
+    CHECK_OK(ares_checkpoint_rolling(dir(), &name));
+    CHECK_EQ(name.len, 0);
+    check_listing("latest step_000001 step_000002 step_000005");
+    ares_str_fini(&name);
+}

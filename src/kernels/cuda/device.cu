@@ -80,20 +80,20 @@ static void *cuda_alloc(ares_device *d, size_t bytes)
 {
     cuda_context *c = cuda_enter(d);
     void *p = NULL;
-    if (bytes == 0) bytes = 1;
-    cudaError_t error = cudaMalloc(&p, bytes);
+    cudaError_t error = cudaMalloc(&p, bytes ? bytes : 1);
     if (error == cudaErrorMemoryAllocation) {
         (void)cudaGetLastError(); /* the caller says what did not fit */
         return NULL;
     }
     if (!cuda_check(c, error, "alloc")) return NULL;
-    cuda_check(c, cudaMemsetAsync(p, 0, bytes, c->stream), "zero new memory");
+    cuda_check(c, cudaMemsetAsync(p, 0, bytes ? bytes : 1, c->stream), "zero new memory");
+    ares_device_count(d, bytes, 0);
     return p;
 }
 static void cuda_release(ares_device *d, void *p, size_t bytes)
 {
-    (void)bytes;
     if (!p) return;
+    ares_device_count(d, 0, bytes);
     cuda_context *c = cuda_enter(d);
     wait(c); /* kernels may still use it */
     cuda_check(c, cudaFree(p), "free");

@@ -44,10 +44,10 @@ ares_option_table ares_algorithm_options;
     X(f64, kl_cov_ratio, "kl_cov_ratio", "2e-4", "[0,1]", "kl_cov: share of the tokens, largest covariances first, that carry the penalty; 0: none") \
     X(f64, ppo_kl_coef, "ppo_kl_coef", "1.0", "[0,)", "kl_cov: weight of the penalty")                                                  \
     X(f64, early_stop_imp_ratio, "early_stop_imp_ratio", "null", "(1,)", "tokens whose mean ratio exceeds this teach nothing; null: off") \
-    X(choice, early_stop_scope, "early_stop_scope", "minibatch", "minibatch|micro", "whose mean ratio; micro depends on max_token_len_per_device, as RLinf's does") \
+    X(choice, early_stop_scope, "early_stop_scope", "minibatch", "minibatch|micro", "whose mean ratio: that of all ranks' tokens, or of each micro_batch_size_per_device_for_update samples, as RLinf's") \
     X(choice, loss_avg_mode, "loss_avg_mode", "token-mean",                                                                             \
       "token-mean=token|seq-mean-token-mean=seq|seq-mean-token-sum|seq-mean-token-sum-norm", "how token losses become one")             \
-    X(choice, loss_norm, "loss_norm", "global", "global=minibatch=true=True|micro=false=False", "what loss_avg_mode counts: the mini-batch over all ranks, or each micro-batch by itself, which makes max_token_len_per_device matter") \
+    X(choice, loss_norm, "loss_norm", "global", "global=minibatch=true=True|micro=false=False", "what loss_avg_mode counts: the mini-batch over all ranks, or each micro_batch_size_per_device_for_update samples of a rank by themselves, whose losses are averaged, as verl and EasyR1 do") \
     X(choice, valid_token_scope, "valid_token_scope", "minibatch", "minibatch|rollout", "loss_norm global: rollout counts all mini-batches of the step, as RLinf does") \
     X(f64, loss_scale_factor, "loss_scale_factor", "null", "(0,)", "divisor of seq-mean-token-sum-norm; null: data.max_response_length") \
     X(f64, entropy_coeff, "entropy_coeff", "0.0", "", "weight of the exact entropy bonus")                                              \
@@ -95,8 +95,8 @@ int ares_adv_importance_fix(ares_batch *b, double clip);
  *     token-mean 1 / N      seq-mean-token-sum 1 / B      seq-mean-token-mean 1 / (B n)      seq-mean-token-sum-norm 1 / max_len
  *
  * Counts are over the whole mini-batch and all ranks, so that no micro-batch size and no rank count changes a gradient. Counts of
- * a micro-batch instead (loss_norm micro) give what verl and RLinf do without their global scale, once weights are divided by
- * micro-batches x ranks.
+ * a micro-batch of so many rows instead (loss_norm micro) give what verl and RLinf do without their global scale,
+ * once weights are divided by micro-batches x ranks.
  */
 typedef struct ares_agg_counts { double tokens, rows, max_len; } ares_agg_counts; /* mask-1 tokens, rows with at least one, divisor of ...-sum-norm */
 void ares_agg_count(const ares_batch *b, int64_t row, int64_t end, ares_agg_counts *out); /* adds */

@@ -161,12 +161,16 @@ void *ares_batch_put(ares_batch *b, const void *present, size_t size, const char
 /* The first of `names` that is not there fails: "<stage>: needs column 'x', which <owner> should have written". */
 int ares_batch_need(const ares_batch *b, const char *stage, const char *column, const void *present);
 #define ARES_NEED(b, stage, name) ares_batch_need((b), (stage), #name, (b)->name)
+/* The token that a row's score belongs to: the last of mask 1, the last of all where the mask shows none;
+ * -1: the row has no token. */
+int64_t ares_batch_last_token(const ares_batch *b, int64_t row);
 /* Keeps the groups whose flag is set, in order; all columns follow. */
 void ares_batch_select_groups(ares_batch *b, const bool *keep);
 
 /* ------------------------------------------------------------------ packing (pack.c): rows -> packed tokens
  * A micro-batch is a run of consecutive rows. share: the prompt of a group is one segment and its samples see it as their
- * prefix, so a group is never split; otherwise each row is prompt + response. The last response token is not fed: nothing follows it.
+ * prefix, so a group is never split; each different prompt of a group is a segment of its own. Otherwise each row
+ * is prompt + response. The last response token is not fed: nothing follows it.
  */
 typedef struct ares_packed {
     int32_t rows;                  /* tokens */
@@ -185,6 +189,26 @@ typedef struct ares_micro_batch { int64_t row, end; int64_t tokens, out; } ares_
 /* Cuts rows [row, end) into micro-batches of at most max_tokens fed tokens each (a single row or shared group may exceed it),
  * written to out [end - row]; returns their number. */
 int64_t ares_pack_plan(const ares_batch *b, int64_t row, int64_t end, int64_t max_tokens, bool share, ares_micro_batch *out);
+/* Rows that go through a model together and need not be neighbours: runs of consecutive rows, in batch order. For
+ * passes in which no row's result depends on the rows beside it (log-probs, values). */
+typedef struct ares_micro_set {
+    int64_t n;
+    const ares_micro_batch *runs;
+    int64_t tokens, out;           /* sums over the runs */
+} ares_micro_set;
+/*
+ * Rows [row, end) as sets of even numbers of tokens (EasyR1's dynamic micro-batches), bounded as ares_pack_plan bounds
+ * its cuts. Every 512 units (shared groups, or rows) are balanced by themselves and make no more sets than cuts. In the
+ * arena: *out [*n].
+ */
+int ares_pack_sets(const ares_batch *b, int64_t row, int64_t end, int64_t max_tokens, bool share,
+                   ares_arena *arena, ares_micro_set **out, int64_t *n);
+/* Copies numbers of a set's head rows to where their tokens stand; column is about batch tokens from `first` on. */
+void ares_pack_scatter(const ares_batch *b, const ares_micro_set *m, const float *x, int64_t first,
+                       float *column);
 /* n_out = response tokens of the rows, in batch order: head row i is about token row_start[m->row] + i; targets [n_out] are these tokens. */
 void ares_pack_build(const ares_batch *b, const ares_micro_batch *m, bool share, ares_arena *arena, ares_packed *out, const int32_t **targets);
+/* The same of a set: head rows follow its runs. */
+void ares_pack_build_set(const ares_batch *b, const ares_micro_set *m, bool share,
+                         ares_arena *arena, ares_packed *out, const int32_t **targets);
 #endif

@@ -23,6 +23,8 @@
     X(choice, dtype, "fsdp.torch_dtype", "fp32", "?fp32=float32|bf16=bfloat16", "storage of the weights, null is fp32; bf16 keeps an fp32 master for the optimizer") \
     X(i64, global_batch_size, "global_batch_size", "256", "[1,)", "prompts of an optimizer step")                                       \
     X(i64, max_token_len, "max_token_len_per_device", "1024", "[1,)", "tokens of a micro-batch; changes memory and speed, no result; a GPU wants more", ARES_NO_RESULT) \
+    X(i64, micro_batch_size, "micro_batch_size_per_device_for_update", "null", "[1,)",                                                   \
+      "samples of a micro-batch as loss_norm and early_stop_scope: micro count them; computation is cut by max_token_len_per_device")    \
     X(flag, share_prompts, "share_prompts", "true", "", "compute a group's prompt once in the update")                                  \
     X(i64, ppo_epochs, "ppo_epochs", "1", "[1,)", "passes over the batch")                                                              \
     X(f64, max_grad_norm, "max_grad_norm", "1.0", "(0,)", "gradients are scaled down to this global norm")
@@ -86,6 +88,7 @@ ARES_OPTION_STRUCT(ares_rollout_config, ARES_ROLLOUT_OPTIONS);
     X(text, device, "device", "cpu", "nonempty", "cpu; cuda, a card for each rank of a machine; cuda:1")                                                                   \
     X(i64, threads, "threads", "null", "[1,)", "null: the CPUs at hand, shared by the ranks of this machine; changes speed, no result", ARES_NO_RESULT) \
     X(texts, logger, "logger", "[console, tensorboard]", "console|file|tensorboard|wandb|mlflow|swanlab", "metrics.jsonl is always written; wandb, mlflow, swanlab: TensorBoard files, which they import", ARES_NO_RESULT) \
+    X(flag, balance_batch, "balance_batch", "true", "", "ranks share the work of each mini-batch evenly, in whole groups; false: groups are dealt out in turn") \
     X(i64, val_freq, "val_freq", "-1", "-1|[1,)", "steps between validations; -1: never")                                               \
     X(flag, val_before_train, "val_before_train", "true", "", "validate before the first step, also after load_checkpoint_path where its run did not")                                         \
     X(flag, val_only, "val_only", "false", "", "validate what load_checkpoint_path names, else the latest checkpoint, else the model; print the result and write nothing")                                                                     \
@@ -118,8 +121,7 @@ ARES_OPTION_STRUCT(ares_sft_config, ARES_SFT_OPTIONS);
     X(i64, actor_ulysses, "worker.actor.ulysses_size", "1", "[1,)", "ranks that share a sequence; above 1 is refused")                  \
     X(i64, critic_ulysses, "worker.critic.ulysses_size", "1", "[1,)", "the same")                                                       \
     X(i64, ref_ulysses, "worker.ref.ulysses_size", "1", "[1,)", "the same")                                                             \
-    X(i64, actor_micro_update, "worker.actor.micro_batch_size_per_device_for_update", "null", "[1,)", "checked against the batch; max_token_len_per_device cuts micro-batches", ARES_NO_RESULT) \
-    X(i64, actor_micro_experience, "worker.actor.micro_batch_size_per_device_for_experience", "null", "[1,)", "the same", ARES_NO_RESULT) \
+    X(i64, actor_micro_experience, "worker.actor.micro_batch_size_per_device_for_experience", "null", "[1,)", "checked against the batch; max_token_len_per_device cuts micro-batches", ARES_NO_RESULT) \
     X(i64, critic_micro_update, "worker.critic.micro_batch_size_per_device_for_update", "null", "[1,)", "the same", ARES_NO_RESULT)     \
     X(i64, critic_micro_experience, "worker.critic.micro_batch_size_per_device_for_experience", "null", "[1,)", "the same", ARES_NO_RESULT) \
     X(tree, actor_override, "worker.actor.model.override_config", "{}", "map", "a model's config.json says what it is; members are refused") \
@@ -169,6 +171,8 @@ ares_train_sizes ares_train_sizes_of(int64_t batch, int64_t mini_batch, int64_t 
 /* TFLOP/s of forward and backward over sequences of these lengths; head_dim 0: hidden / heads. */
 typedef struct ares_flops_config { int64_t hidden, vocab, layers, heads, kv_heads, intermediate, head_dim; } ares_flops_config;
 double ares_train_tflops(const ares_flops_config *c, double tokens, double squares, double seconds); /* tokens, squares: sums of lengths and of their squares */
+/* What a pass over sequences costs, in pairs of tokens of attention: a whole number to compare groups by. */
+int64_t ares_train_work(const ares_model_config *m, int64_t tokens, int64_t squares);
 double ares_train_peak_tflops(const char *card); /* dense bf16 of the card so named; infinite when it is not known */
 
 /* ------------------------------------------------------------------ optimizer (optim.c) */

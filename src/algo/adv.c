@@ -82,30 +82,33 @@ int adv_open(adv_pass *p, const ares_adv *adv, const ares_algorithm_config *cfg,
     return ares_world_agree(world, rc); /* estimators add over ranks next */
 }
 
-/* The entry of the group's list that a row belongs to: its own, or that of an earlier turn of its episode. */
-static int64_t entry_of(const ares_batch *b, int64_t first, int64_t r, const int64_t *entry)
+/* The first row from `first` on of the same episode as row r: r itself where it is the first. */
+static int64_t first_turn(const ares_batch *b, int64_t first, int64_t r)
 {
     int64_t episode = b->samples[r].episode;
     for (int64_t i = first; episode && i < r; i++)
-        if (b->samples[i].episode == episode) return entry[i - first];
-    return -1;
+        if (b->samples[i].episode == episode) return i;
+    return r;
 }
 
-/* Turns of one episode count once, with the score of the first and the length of all. */
+/* Turns of an episode count once, with the score of the first that is not left out and the length of all. */
 static void group_rows(adv_pass *p, int64_t first, int64_t end, adv_group_fn *fn, int64_t *entry, double *score, double *length, double *advantage)
 {
     int64_t n = 0, all = 0;
     for (int64_t r = first; r < end; r++) {
-        int64_t e = entry_of(p->b, first, r, entry);
-        all += e < 0; /* turns of an episode whose first turn was left out count more than once here: then there are others anyway */
-        if (e < 0 && p->length[r] > 0) {
-            e = n++;
-            score[e] = p->score[r];
-            length[e] = 0;
+        int64_t turn = first_turn(p->b, first, r);
+        int64_t *e = &entry[turn - first]; /* an episode's entry stands at its first turn */
+        all += turn == r;
+        if (turn == r) *e = -1;
+        if (*e < 0 && p->length[r] > 0) {
+            *e = n++;
+            score[*e] = p->score[r];
+            length[*e] = 0;
         }
-        entry[r - first] = e;
-        if (e >= 0) length[e] += p->length[r];
+        if (*e >= 0) length[*e] += p->length[r];
     }
+    for (int64_t r = first; r < end; r++)
+        entry[r - first] = entry[first_turn(p->b, first, r) - first];
     adv_group g = { .n = n, .score = score, .length = length, .mean = 0, .std = 1 };
     if (n > 1) {
         g.mean = ares_mean(score, n);

@@ -13,14 +13,23 @@ typedef struct note {
 } note;
 
 static const note aggregations[] = {
-    { "token-mean", "every token weighs the same", "1 / N", "arXiv 2503.14476, 3.3", "", "worker.actor.loss_avg_mode=token-mean" },
-    { "seq-mean-token-mean", "every row weighs the same", "1 / (B n)", "arXiv 2402.03300", "", "worker.actor.loss_avg_mode=seq-mean-token-mean" },
-    { "seq-mean-token-sum", "the sum over a row, the mean over rows", "1 / B", "verl", "", "worker.actor.loss_avg_mode=seq-mean-token-sum" },
-    { "seq-mean-token-sum-norm", "the sum over all tokens by the longest possible response", "1 / loss_scale_factor", "arXiv 2503.20783", "",
+    { "token-mean", "every token weighs the same", "1 / N", "arXiv 2503.14476, 3.3", "",
+      "worker.actor.loss_avg_mode=token-mean" },
+    { "seq-mean-token-mean", "every row weighs the same", "1 / (B n)", "arXiv 2402.03300", "",
+      "worker.actor.loss_avg_mode=seq-mean-token-mean" },
+    { "seq-mean-token-sum", "the sum over a row, the mean over rows", "1 / B", "verl", "",
+      "worker.actor.loss_avg_mode=seq-mean-token-sum" },
+    { "seq-mean-token-sum-norm", "the sum over all tokens by the longest possible response",
+      "1 / loss_scale_factor", "arXiv 2503.20783", "",
       "worker.actor.loss_avg_mode=seq-mean-token-sum-norm" },
-    { "global", "N and B of the mini-batch over all ranks: no memory knob changes a gradient", "as above", "", "", "worker.actor.loss_norm=global" },
-    { "micro", "N and B of each micro-batch, weights over micro-batches x ranks", "as above / (micro-batches x ranks)", "verl, RLinf", "", "worker.actor.loss_norm=micro" },
-    { "valid_token_scope", "N of all mini-batches of the step", "1 / N of the step", "RLinf", "token-mean", "worker.actor.valid_token_scope=rollout" },
+    { "global", "N and B of the mini-batch over all ranks: no memory knob changes a gradient",
+      "as above", "", "", "worker.actor.loss_norm=global" },
+    { "micro",
+      "N and B of each micro-batch of micro_batch_size_per_device_for_update samples, weights over "
+      "micro-batches x ranks",
+      "as above / (micro-batches x ranks)", "verl, RLinf", "", "worker.actor.loss_norm=micro" },
+    { "valid_token_scope", "N of all mini-batches of the step", "1 / N of the step", "RLinf",
+      "token-mean", "worker.actor.valid_token_scope=rollout" },
 };
 
 static const note critic[] = {

@@ -90,6 +90,14 @@ int ares_batch_need(const ares_batch *b, const char *stage, const char *column, 
     return ares_fail(ARES_ESTATE, "%s: needs the column '%s', which %s should have written", stage, column, owner);
 }
 
+int64_t ares_batch_last_token(const ares_batch *b, int64_t row)
+{
+    int64_t first = b->row_start[row], end = b->row_start[row + 1];
+    for (int64_t t = end - 1; t >= first; t--)
+        if (b->response_mask[t]) return t;
+    return end > first ? end - 1 : -1;
+}
+
 void ares_batch_select_groups(ares_batch *b, const bool *keep)
 {
     int64_t row = 0, token = 0, group = 0;

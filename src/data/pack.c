@@ -1,10 +1,13 @@
 /*
  * Rows -> packed tokens. With shared prompts a group is its prompt, once, and then each sample's own tokens: the prompt's
- * last row predicts the first token of all of them.
+ * last row predicts the first token of all of them. Rows of a group may have different prompts (turns of a
+ * conversation): each different one is fed once.
  */
 #include "ares/data.h"
 
 #include <string.h>
+
+#include "ares/data_balance.h"
 
 static int64_t row_len(const ares_batch *b, int64_t r) { return b->row_start[r + 1] - b->row_start[r]; }
 
@@ -22,12 +25,28 @@ static int64_t group_end(const ares_batch *b, int64_t row)
     return b->group_start[lo + 1];
 }
 
+/* The first row from `first` on that has the prompt of row r: r itself where it is new. */
+static int64_t first_alike(const ares_batch *b, int64_t first, int64_t r)
+{
+    const ares_sample *s = &b->samples[r];
+    for (int64_t i = first; i < r; i++) {
+        const ares_sample *x = &b->samples[i];
+        if (x->prompt_len != s->prompt_len) continue;
+        if (x->prompt == s->prompt ||
+            memcmp(x->prompt, s->prompt, (size_t)s->prompt_len * sizeof *s->prompt) == 0)
+            return i;
+    }
+    return r;
+}
+
 int64_t ares_pack_plan(const ares_batch *b, int64_t row, int64_t end, int64_t max_tokens, bool share, ares_micro_batch *out)
 {
     int64_t n = 0;
     while (row < end) {
-        int64_t next = share ? ARES_MIN(group_end(b, row), end) : row + 1, tokens = share ? b->samples[row].prompt_len : 0;
-        for (int64_t r = row; r < next; r++) tokens += own_tokens(b, r) + (share ? 0 : b->samples[r].prompt_len);
+        int64_t next = share ? ARES_MIN(group_end(b, row), end) : row + 1, tokens = 0;
+        for (int64_t r = row; r < next; r++)
+            tokens += own_tokens(b, r) +
+                      (share && first_alike(b, row, r) < r ? 0 : b->samples[r].prompt_len);
         int64_t outs = b->row_start[next] - b->row_start[row];
         if (n && out[n - 1].tokens + tokens <= max_tokens) {
             out[n - 1].end = next;
@@ -61,16 +80,19 @@ static void put(builder *p, const int32_t *ids, int64_t n, int32_t position)
     }
 }
 
-static void put_row(builder *p, const ares_batch *b, int64_t r, bool share, int32_t prompt_row)
+/* A row. *at: where its prompt lies; below 0: the prompt comes first, and its place is written. */
+static void put_row(builder *p, const ares_batch *b, int64_t r, bool share, int32_t *at)
 {
     const ares_sample *s = &b->samples[r];
     const int32_t *response = b->responses + b->row_start[r];
     int64_t own = own_tokens(b, r), n = row_len(b, r);
-    if (!share) {
-        open_segment(p, 0, 0, s->prompt_len + n);
-        prompt_row = p->rows;
+    if (*at < 0) {
+        open_segment(p, 0, 0, share ? s->prompt_len : s->prompt_len + n);
+        *at = p->rows;
         put(p, s->prompt, s->prompt_len, 0);
-    } else if (own) open_segment(p, s->prompt_len, prompt_row, s->prompt_len + n);
+    }
+    int32_t prompt_row = *at;
+    if (share && own) open_segment(p, s->prompt_len, prompt_row, s->prompt_len + n);
     int32_t first = p->rows;
     put(p, response, own, s->prompt_len);
     for (int64_t i = 0; i < n; i++) {
@@ -79,25 +101,125 @@ static void put_row(builder *p, const ares_batch *b, int64_t r, bool share, int3
     }
 }
 
-void ares_pack_build(const ares_batch *b, const ares_micro_batch *m, bool share, ares_arena *arena, ares_packed *out, const int32_t **targets)
+/* Consecutive rows. */
+static void put_run(builder *p, const ares_batch *b, const ares_micro_batch *m, bool share,
+                    ares_arena *arena)
 {
-    size_t rows = (size_t)m->tokens + 1, segments = (size_t)(m->end - m->row) * 2 + 1, i32 = sizeof(int32_t);
-    builder p = { .ids = ares_arena_alloc(arena, rows * i32), .positions = ares_arena_alloc(arena, rows * i32), .start = ares_arena_alloc(arena, (segments + 1) * i32),
-                  .length = ares_arena_alloc(arena, segments * i32),
-                  .prefix_len = ares_arena_alloc(arena, segments * i32), .prefix_row = ares_arena_alloc(arena, segments * i32),
-                  .out_rows = ares_arena_alloc(arena, ((size_t)m->out + 1) * i32), .targets = ares_arena_alloc(arena, ((size_t)m->out + 1) * i32) };
+    int32_t *at = ares_arena_alloc(arena, (size_t)(m->end - m->row + 1) *
+                                              sizeof *at); /* of each row's prompt */
     for (int64_t r = m->row; r < m->end;) {
-        int64_t next = share ? ARES_MIN(group_end(b, r), m->end) : r + 1;
-        int32_t prompt_row = p.rows;
-        if (share) {
-            open_segment(&p, 0, 0, b->samples[r].prompt_len);
-            put(&p, b->samples[r].prompt, b->samples[r].prompt_len, 0);
+        int64_t first = r, next = share ? ARES_MIN(group_end(b, r), m->end) : r + 1;
+        for (; r < next; r++) {
+            int64_t alike = share ? first_alike(b, first, r) : r;
+            at[r - m->row] = alike < r ? at[alike - m->row] : -1;
+            put_row(p, b, r, share, &at[r - m->row]);
         }
-        for (; r < next; r++) put_row(&p, b, r, share, prompt_row);
     }
+}
+
+void ares_pack_build_set(const ares_batch *b, const ares_micro_set *m, bool share,
+                         ares_arena *arena, ares_packed *out, const int32_t **targets)
+{
+    size_t rows = (size_t)m->tokens + 1, segments = 1, i32 = sizeof(int32_t);
+    for (int64_t i = 0; i < m->n; i++) segments += (size_t)(m->runs[i].end - m->runs[i].row) * 2;
+    builder p = { .ids = ares_arena_alloc(arena, rows * i32),
+                  .positions = ares_arena_alloc(arena, rows * i32),
+                  .start = ares_arena_alloc(arena, (segments + 1) * i32),
+                  .length = ares_arena_alloc(arena, segments * i32),
+                  .prefix_len = ares_arena_alloc(arena, segments * i32),
+                  .prefix_row = ares_arena_alloc(arena, segments * i32),
+                  .out_rows = ares_arena_alloc(arena, ((size_t)m->out + 1) * i32),
+                  .targets = ares_arena_alloc(arena, ((size_t)m->out + 1) * i32) };
+    for (int64_t i = 0; i < m->n; i++) put_run(&p, b, &m->runs[i], share, arena);
     p.start[p.n_seg] = p.rows;
     ARES_ASSERT(p.rows == m->tokens && p.n_out == m->out);
     *out = (ares_packed){ .rows = p.rows, .ids = p.ids, .positions = p.positions, .length = p.length, .n_out = p.n_out, .out_rows = p.out_rows,
                           .seg = { .n = p.n_seg, .rows = p.rows, .start = p.start, .prefix_len = p.prefix_len, .prefix_row = p.prefix_row } };
     *targets = p.targets;
+}
+
+void ares_pack_build(const ares_batch *b, const ares_micro_batch *m, bool share, ares_arena *arena,
+                     ares_packed *out, const int32_t **targets)
+{
+    ares_pack_build_set(b, &(ares_micro_set){ 1, m, m->tokens, m->out }, share, arena, out,
+                        targets);
+}
+
+void ares_pack_scatter(const ares_batch *b, const ares_micro_set *m, const float *x, int64_t first,
+                       float *column)
+{
+    for (int64_t i = 0; i < m->n; i++) {
+        const ares_micro_batch *run = &m->runs[i];
+        if (run->out) memcpy(column + b->row_start[run->row] - first, x, (size_t)run->out * sizeof *x);
+        x += run->out;
+    }
+}
+
+/* ---------------------------------------------------------------- even sets */
+enum { WINDOW = 512 }; /* units (groups, or rows) balanced together: the work of it grows with their square */
+
+/* Whether no part of several units is longer than max_tokens. */
+static bool bounded(const int64_t *tokens, int64_t n, const int64_t *part, int64_t k,
+                    int64_t max_tokens, int64_t *sums)
+{
+    int64_t *counts = sums + k;
+    memset(sums, 0, 2 * (size_t)k * sizeof *sums);
+    for (int64_t i = 0; i < n; i++) {
+        sums[part[i]] += tokens[i];
+        counts[part[i]]++;
+    }
+    for (int64_t j = 0; j < k; j++)
+        if (sums[j] > max_tokens && counts[j] > 1) return false;
+    return true;
+}
+
+/* Parts of even length, more of them until all are bounded. Their number is at most that of consecutive cuts, which
+ * are taken where balancing needs as many. */
+static int even_parts(const int64_t *tokens, int64_t n, int64_t max_tokens, int64_t *k,
+                      int64_t *part, int64_t *sums)
+{
+    int64_t *cut = sums + 2 * n, cuts = 0, length = 0, least = 1;
+    for (int64_t i = 0; i < n; i++) {
+        if (!i || length + tokens[i] > max_tokens) cuts++, length = 0;
+        length += tokens[i];
+        cut[i] = cuts - 1;
+    }
+    for (; cuts < n && least < cuts; least = *k + ARES_MAX((cuts - *k) / 4, 1)) {
+        ARES_TRY(ares_balance_micro_batches(tokens, n, max_tokens, least, k, part));
+        if (*k > cuts) break;
+        if (bounded(tokens, n, part, *k, max_tokens, sums)) return ARES_OK;
+    }
+    *k = cuts;
+    memcpy(part, cut, (size_t)n * sizeof *part);
+    return ARES_OK;
+}
+
+int ares_pack_sets(const ares_batch *b, int64_t row, int64_t end, int64_t max_tokens, bool share,
+                   ares_arena *arena, ares_micro_set **out, int64_t *n)
+{
+    size_t room = (size_t)(end - row + 1);
+    ares_micro_batch *unit = ares_arena_alloc(arena, room * sizeof *unit);
+    ares_micro_batch *runs = ares_arena_alloc(arena, room * sizeof *runs);
+    int64_t units = ares_pack_plan(b, row, end, 0, share, unit);
+    int64_t *tokens = ares_arena_alloc(arena, 5 * room * sizeof *tokens);
+    int64_t *part = tokens + room, *sums = part + room;
+    *out = ares_arena_alloc(arena, room * sizeof **out);
+    *n = 0;
+    for (int64_t i = 0; i < units; i++) tokens[i] = unit[i].tokens;
+    for (int64_t at = 0, k; at < units; at += WINDOW) {
+        int64_t size = ARES_MIN(WINDOW, units - at);
+        ARES_TRY(even_parts(tokens + at, size, max_tokens, &k, part, sums));
+        for (int64_t j = 0; j < k; j++) {
+            ares_micro_set *set = &(*out)[(*n)++];
+            *set = (ares_micro_set){ .runs = runs };
+            for (int64_t i = 0; i < size; i++) {
+                if (part[i] != j) continue;
+                *runs++ = unit[at + i];
+                set->n++;
+                set->tokens += unit[at + i].tokens;
+                set->out += unit[at + i].out;
+            }
+        }
+    }
+    return ARES_OK;
 }

@@ -1,6 +1,7 @@
 /*
  * The policy: its log-probs and its update. A mini-batch is global_batch_size prompts over all ranks and one optimizer
- * step; micro-batches only bound memory, because every count in the loss is the mini-batch's.
+ * step; max_token_len only bounds memory, because counts in the loss are the mini-batch's, or of runs of
+ * micro_batch_size rows.
  */
 #include <math.h>
 #include <stdio.h>
@@ -30,20 +31,30 @@ void ares_actor_close(ares_actor *a)
     ares_arena_fini(&a->arena);
 }
 
-/* Whether what rollout recorded is what this policy would give, so that nothing need be computed again. */
-static bool current(const ares_actor *a, const ares_sample *s) { return s->token_exact && s->weight_version == a->optim.updates && a->cfg->rollout.temperature > 0; }
+bool actor_current(const ares_actor *a, const ares_sample *s)
+{
+    return s->token_exact && s->weight_version == a->optim.updates &&
+           a->cfg->rollout.temperature > 0;
+}
+
+static bool fresh(const ares_actor *a, const ares_batch *b, int64_t group)
+{
+    for (int64_t r = b->group_start[group]; r < b->group_start[group + 1]; r++)
+        if (!actor_current(a, &b->samples[r])) return false;
+    return true;
+}
 
 int ares_actor_log_probs(ares_actor *a, ares_batch *b)
 {
     ARES_TRY(ARES_NEED(b, "old", rollout_log_probs));
     ARES_PUT(b, old_log_probs);
     memcpy(b->old_log_probs, b->rollout_log_probs, (size_t)b->tokens * sizeof *b->old_log_probs);
-    for (int64_t g = 0; g < b->groups; g++) {
-        bool fresh = true;
-        for (int64_t r = b->group_start[g]; r < b->group_start[g + 1]; r++) fresh = fresh && current(a, &b->samples[r]);
-        if (fresh) continue;
-        float *out = b->old_log_probs + b->row_start[b->group_start[g]];
-        ARES_TRY(ares_train_log_probs(a->model, a->workspace, a->cfg, b, b->group_start[g], b->group_start[g + 1], out, NULL));
+    for (int64_t g = 0, end; g < b->groups; g = end + 1) { /* neighbours are computed together */
+        for (end = g; end < b->groups && !fresh(a, b, end);) end++;
+        int64_t row = b->group_start[g], last = b->group_start[end];
+        float *out = b->old_log_probs + b->row_start[row];
+        if (row < last)
+            ARES_TRY(ares_train_log_probs(a->model, a->workspace, a->cfg, b, row, last, out, NULL));
     }
     return ARES_OK;
 }
@@ -62,15 +73,16 @@ int train_reserve(ares_actor *a, size_t floats)
 static int report(ares_actor *a, update *u, const ares_batch *b, double grad_norm, double lr, ares_metrics *m)
 {
     ares_loss_sums *s = &u->sums;
-    double bounds[1] = { u->max_abs }, counts[2] = { u->micro_batches, u->stopped_micro }, passes = ARES_MAX(u->mini_batches, 1);
+    double bounds[2] = { u->max_abs, u->compared }, stopped = u->stopped_micro;
+    double passes = ARES_MAX(u->mini_batches, 1);
     bool kl = ares_kl_acts(&a->cfg->algorithm) == ARES_KL_IN_LOSS;
     bool stops = !ares_is_null_f64(a->cfg->loss.early_stop_imp_ratio);
     ARES_TRY(ares_loss_sums_reduce(s, a->world));
-    ARES_TRY(ares_world_sum_f64(a->world, counts, 2));
+    ARES_TRY(ares_world_sum_f64(a->world, &stopped, 1));
     ARES_TRY(ares_world_max_f64(a->world, bounds, ARES_COUNT(bounds)));
     ares_metrics_set(m, "actor/skipped_updates", u->skipped);
     ares_metrics_set(m, "actor/lr", lr);
-    ares_metrics_set(m, "exact/rollout_train_max_abs", bounds[0]);
+    if (bounds[1] > 0) ares_metrics_set(m, "exact/rollout_train_max_abs", bounds[0]);
     a->sums = *s;
     if (u->skipped > 0 && u->mini_batches == 0)
         return ARES_OK; /* nothing was learnt: there is nothing to tell of */
@@ -85,7 +97,8 @@ static int report(ares_actor *a, update *u, const ares_batch *b, double grad_nor
     ares_metrics_set(m, "actor/entropy_loss", s->neg_log_prob / passes);
     ares_loss_metrics(s, m);
     if (stops) {
-        ares_metrics_set(m, "actor/abandoned_microbatches", counts[1]);
+        if (strcmp(a->cfg->loss.early_stop_scope, "micro") == 0)
+            ares_metrics_set(m, "actor/abandoned_microbatches", stopped);
         ares_metrics_set(m, "actor/abandoned_minibatches", u->stopped_mini);
     }
     if (u->empty > 0) ares_metrics_set(m, "actor/empty_minibatches", u->empty);
@@ -121,24 +134,25 @@ static int prepare(ares_actor *a, ares_batch *b, update *u)
 static void leave_out(update *u, const update *before, int64_t group, int64_t end)
 {
     ares_batch *b = u->batch;
-    double max_abs = u->max_abs;
+    double max_abs = u->max_abs, compared = u->compared;
     *u = *before;
-    u->max_abs = fmax(max_abs, before->max_abs);
+    u->max_abs = max_abs; /* never less than before */
+    u->compared = compared;
     u->skipped++;
     for (int64_t i = b->row_start[b->group_start[group]]; b->kl && i < b->row_start[b->group_start[end]]; i++)
         if (!isfinite(b->kl[i])) b->kl[i] = 0;
 }
 
 /* *norm: of the gradient; NaN where that is not finite and the update was left out, on every rank. */
-static int mini_batch(update *u, int64_t group, int64_t end, double lr, bool *empty, double *norm)
+static int mini_batch(update *u, int64_t group, int64_t end, double lr, bool *idle, double *norm)
 {
     ares_actor *a = u->actor;
     update before = *u;
     char what[80];
     snprintf(what, sizeof what, "actor: step %lld, optimizer step %lld", (long long)a->step + 1,
              (long long)a->optim.updates + 1);
-    int rc = ares_world_agree(a->world, update_mini_batch(u, group, end, empty));
-    if (rc == ARES_OK && *empty) return ARES_OK;
+    int rc = ares_world_agree(a->world, update_mini_batch(u, group, end, idle));
+    if (rc == ARES_OK && *idle) return ARES_OK;
     if (rc == ARES_OK)
         rc = ares_optim_step(&a->optim, a->model, a->world, lr, a->cfg->actor.max_grad_norm, what, norm);
     if (rc != ARES_OK) return ares_fail_in(rc, "%s", what);
@@ -157,10 +171,9 @@ int ares_actor_update(ares_actor *a, ares_batch *b, ares_metrics *m)
     ARES_TRY(ares_world_agree(a->world, prepare(a, b, &u)));
     for (u.pass = 0; u.pass < (uint64_t)a->cfg->actor.ppo_epochs; u.pass++)
         for (int64_t g = 0; g < b->groups; g += groups) {
-            bool empty = false;
-            ARES_TRY(mini_batch(&u, g, ARES_MIN(g + groups, b->groups), lr, &empty, &norm));
-            u.empty += empty;
-            if (empty || isnan(norm)) continue;
+            bool idle = false;
+            ARES_TRY(mini_batch(&u, g, ARES_MIN(g + groups, b->groups), lr, &idle, &norm));
+            if (idle || isnan(norm)) continue;
             norms += norm;
             u.compare = false; /* from here on the weights are no longer rollout's */
             int64_t row = b->group_start[g], end = b->group_start[ARES_MIN(g + groups, b->groups)];

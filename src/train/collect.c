@@ -1,8 +1,9 @@
 /*
  * The groups of a step: prompts are drawn, answered and judged, groups that the filters drop are replaced by further
  * draws, until the batch is full; the earliest draws make it (aepo.md 1.4), or the draws are used up (dapo.md 5.3: how many
- * there are, and what is done then, resample.c decides). Ranks answer their share of every draw; when filters have left them
- * unequal numbers, groups are dealt out again in the order of their draws, so that what is trained on depends on no rank count.
+ * there are, and what is done then, resample.c decides). Ranks answer their share of every draw; then each mini-batch's
+ * groups go to the ranks anew, so that work is even. Which groups make a mini-batch depends on their places in the batch
+ * alone, and so on no rank count.
  */
 #include <stdio.h>
 #include <math.h>
@@ -11,6 +12,7 @@
 
 #include "ares/algo_filter.h"
 #include "controls.h"
+#include "deal.h"
 #include "generate.h"
 
 typedef struct collection {
@@ -74,7 +76,7 @@ static void draw_again(ares_arena *arena, const bool *keep, draw *d)
     }
 }
 
-/* Prompts are dealt out in turn, so that every mini-batch is spread over all ranks. */
+/* Prompts are dealt out in turn: nothing is known of their answers yet. */
 static void take_share(ares_trainer *t, ares_arena *arena, draw *d)
 {
     int64_t ranks = ares_world_size(t->world), rank = ares_world_rank(t->world);
@@ -105,14 +107,16 @@ static int answer(ares_trainer *t, ares_arena *arena, draw *d, ares_metrics *m)
 }
 
 /* ---------------------------------------------------------------- several ranks */
-typedef struct wire_group { int64_t draw, row, place; float baseline; bool masked; } wire_group;
+/* bytes: of the header and all that follows */
+typedef struct wire_group { int64_t draw, row, place, bytes; float baseline; bool masked; } wire_group;
 typedef struct wire_sample { int64_t text; int32_t n_tokens, finish; float score, accuracy; bool stopped, failed, marked, discarded; } wire_sample;
 
 static void put(ares_str *out, const void *data, size_t bytes) { ares_str_add(out, data, bytes); }
 
 static void write_group(const generate_group *g, int64_t n, int parts, ares_str *out)
 {
-    wire_group head = { g->draw, g->row->id, g->place, g->baseline, g->masked };
+    wire_group head = { g->draw, g->row->id, g->place, 0, g->baseline, g->masked };
+    size_t at = out->len;
     put(out, &head, sizeof head);
     for (int64_t i = 0; i < n; i++) {
         const generate_sample *s = &g->samples[i];
@@ -128,6 +132,8 @@ static void write_group(const generate_group *g, int64_t n, int parts, ares_str 
         put(out, s->item.parts, (size_t)parts * sizeof(float));
         put(out, s->item.in.response.data, s->item.in.response.len);
     }
+    head.bytes = (int64_t)(out->len - at);
+    memcpy(out->data + at, &head, sizeof head);
 }
 
 static const void *take(const char **at, size_t bytes, ares_arena *arena)
@@ -137,7 +143,8 @@ static const void *take(const char **at, size_t bytes, ares_arena *arena)
     return taken;
 }
 
-static const char *read_group(const ares_trainer *t, const char *at, int64_t n, int parts, ares_arena *arena, generate_group *g)
+static void read_group(const ares_trainer *t, const char *at, int64_t n, int parts, ares_arena *arena,
+                       generate_group *g)
 {
     wire_group head;
     memcpy(&head, at, sizeof head);
@@ -166,7 +173,6 @@ static const char *read_group(const ares_trainer *t, const char *at, int64_t n, 
         s->item.in = (ares_verify_in){ .ground_truth = g->row->ground_truth, .prompt = g->row->prompt_text, .stopped = w.stopped, .row = g->row->json };
         s->item.in.response = (ares_view){ take(&at, (size_t)w.text, arena), (size_t)w.text };
     }
-    return at;
 }
 
 static int by_place(const void *a, const void *b)
@@ -175,21 +181,77 @@ static int by_place(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* All ranks' groups, dealt out in turn by their places in the batch. */
-static int deal(ares_trainer *t, collection *c)
+/* Work of a group's forward pass, as the update packs it. */
+static int64_t work_of(const ares_trainer *t, const generate_group *g)
 {
-    int64_t n = t->cfg->rollout.n, ranks = ares_world_size(t->world), rank = ares_world_rank(t->world), mine = 0;
+    int64_t prompt = g->row->prompt_len, shared = t->cfg->actor.share_prompts ? prompt : 0;
+    int64_t tokens = shared, squares = shared * shared;
+    for (int64_t i = 0; i < t->cfg->rollout.n; i++) {
+        int64_t length = prompt + ARES_MAX(g->samples[i].completion.n_tokens - 1, 0); /* the last token is not fed */
+        tokens += length - shared;
+        squares += length * length - shared * shared;
+    }
+    return ares_train_work(&t->model->cfg, tokens, squares);
+}
+
+/* Groups of one chunk go to the ranks together: it divides the mini-batches of the actor and of the critic. */
+static int64_t chunk_of(const ares_trainer *t)
+{
+    int64_t a = t->cfg->actor.global_batch_size, b = t->critic ? t->cfg->critic.global_batch_size : a;
+    if (b == ARES_NULL_I64) b = a;
+    for (int64_t rest; b; b = rest) {
+        rest = a % b;
+        a = b;
+    }
+    return a;
+}
+
+typedef struct wire_place { int64_t place, rank, work; } wire_place;
+
+/* The rank that trains on the group at each of `count` places. *moves: some group lies elsewhere. Ranks agree. */
+static int choose_ranks(ares_trainer *t, const collection *c, int64_t count, int64_t *rank, bool *moves)
+{
+    wire_place *mine = ares_arena_alloc(c->arena, ((size_t)c->count + 1) * sizeof *mine);
+    int64_t *work = ares_arena_calloc(c->arena, (size_t)count + 1, sizeof *work);
+    ares_str all = { 0 };
+    for (int64_t g = 0; g < c->count; g++)
+        mine[g] = (wire_place){ c->items[g].place, ares_world_rank(t->world), work_of(t, &c->items[g]) };
+    int rc = ares_world_gather_all(t->world, mine, (size_t)c->count * sizeof *mine, &all, NULL);
+    const wire_place *places = (const wire_place *)(const void *)all.data;
+    for (int64_t i = 0; i < count && rc == ARES_OK; i++) work[places[i].place] = places[i].work;
+    if (rc == ARES_OK)
+        rc = deal_ranks(work, count, chunk_of(t), ares_world_size(t->world),
+                        t->cfg->trainer.balance_batch, rank);
+    *moves = false;
+    for (int64_t i = 0; i < count && rc == ARES_OK; i++)
+        *moves = *moves || rank[places[i].place] != places[i].rank;
+    ares_str_fini(&all);
+    return rc;
+}
+
+/* The groups of the batch go to the ranks that train on them. */
+static int deal(ares_trainer *t, collection *c, int64_t count)
+{
+    int64_t n = t->cfg->rollout.n, me = ares_world_rank(t->world), kept = 0;
+    int64_t *rank = ares_arena_alloc(c->arena, ((size_t)count + 1) * sizeof *rank);
     int parts = ares_reward_count(t->reward);
+    bool moves;
     ares_str out = { 0 }, all = { 0 };
-    for (int64_t g = 0; g < c->count; g++) write_group(&c->items[g], n, parts, &out);
+    ARES_TRY(choose_ranks(t, c, count, rank, &moves));
+    if (!moves) return ARES_OK;
+    for (int64_t g = 0; g < c->count; g++) {
+        generate_group group = c->items[g];
+        if (rank[group.place] == me) c->items[kept++] = group;
+        else write_group(&group, n, parts, &out);
+    }
+    c->count = kept;
     int rc = ares_world_gather_all(t->world, out.data, out.len, &all, NULL);
     ares_str_fini(&out);
-    if (rc == ARES_OK) {
-        c->count = 0;
-        for (const char *at = all.data, *end = all.data + all.len; at < end;) at = read_group(t, at, n, parts, c->arena, add(c));
-        for (int64_t g = 0; g < c->count; g++)
-            if (c->items[g].place % ranks == rank) c->items[mine++] = c->items[g];
-        c->count = mine;
+    for (const char *at = all.data, *end = at + (rc == ARES_OK ? all.len : 0); at < end;) {
+        wire_group head;
+        memcpy(&head, at, sizeof head);
+        if (rank[head.place] == me) read_group(t, at, n, parts, c->arena, add(c));
+        at += head.bytes;
     }
     ares_str_fini(&all);
     return rc;
@@ -367,7 +429,7 @@ static int settle(ares_trainer *t, const rounds *r, collection *c, int64_t *coun
         if (group.place >= 0) c->items[placed++] = group;
     }
     c->count = placed;
-    if (ranks > 1 && r->s.kept != r->s.drawn) ARES_TRY(deal(t, c));
+    if (ranks > 1) ARES_TRY(deal(t, c, *count));
     qsort(c->items, (size_t)c->count, sizeof *c->items, by_place);
     return ARES_OK;
 }

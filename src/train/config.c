@@ -56,6 +56,18 @@ static void check_sizes(ares_config *cfg, const ares_train_config *c, int world)
                           (long long)(c->data.max_prompt_length + c->data.max_response_length + 2 * ARES_KV_BLOCK));
 }
 
+/* What counts micro-batches, as other trainers do, must know how many samples they have. */
+static void check_micro_batches(ares_config *cfg, const ares_train_config *c)
+{
+    const char *by = strcmp(c->loss.loss_norm, "micro") == 0 ? "worker.actor.loss_norm" : NULL;
+    if (!by && !ares_is_null_f64(c->loss.early_stop_imp_ratio) &&
+        strcmp(c->loss.early_stop_scope, "micro") == 0)
+        by = "worker.actor.early_stop_scope";
+    if (by && c->actor.micro_batch_size == ARES_NULL_I64)
+        ares_config_fault(cfg, by, "counts by micro-batches, and nothing says how many samples one has; set "
+                                   "worker.actor.micro_batch_size_per_device_for_update, or take the default");
+}
+
 static void loss_complaint(void *ctx, char severity, const char *option, const char *message)
 {
     if (severity == 'e') ares_config_fault(ctx, option, "%s", message);
@@ -112,6 +124,7 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
     if (strcmp(c->filter.dynamic_sampling, "reward_cap") == 0)
         ares_config_fault(cfg, "algorithm.dynamic_sampling_filter", "sources have no caps to be told here yet; use nonzero_std, or algorithm.online_filtering");
     check_sizes(cfg, c, world);
+    check_micro_batches(cfg, c);
     if (strcmp(c->filter.resample_mode, "same_prompt") == 0 && c->data.mini_rollout_batch_size != ARES_NULL_I64 && c->data.mini_rollout_batch_size != 0)
         ares_config_fault(cfg, "data.mini_rollout_batch_size", "algorithm.dynamic_sampling.mode: same_prompt draws the whole batch once; set null");
     if (c->reward.max_length != ARES_NULL_I64 && c->data.max_response_length > c->reward.max_length && strcmp(c->filter.over_length_action, "keep") != 0)

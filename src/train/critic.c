@@ -44,14 +44,15 @@ static int reserve(ares_critic *c, int32_t n)
     return c->scratch ? ARES_OK : ares_fail(ARES_ELIMIT, "critic: %zu floats do not fit on the device; lower worker.critic.max_token_len_per_device", floats);
 }
 
-/* Values of the micro-batch's response tokens, in batch order, on the host. */
-static int forward(ares_critic *c, const ares_batch *b, const ares_micro_batch *m, ares_packed *packed, float **hidden, float *values)
+/* Values of the response tokens of some rows, in the order of the runs, on the host. */
+static int forward(ares_critic *c, const ares_batch *b, const ares_micro_set *m,
+                   ares_packed *packed, float **hidden, float *values)
 {
     ares_model *model = c->model;
     ares_device *d = model->device;
     const int32_t *targets;
     ares_arena_reset(&c->arena);
-    ares_pack_build(b, m, c->cfg->critic.share_prompts, &c->arena, packed, &targets);
+    ares_pack_build_set(b, m, c->cfg->critic.share_prompts, &c->arena, packed, &targets);
     if (!packed->n_out) return ARES_OK;
     ARES_TRY(ares_model_forward(model, c->workspace, packed, hidden));
     ARES_TRY(reserve(c, packed->n_out));
@@ -65,12 +66,16 @@ int ares_critic_values(ares_critic *c, ares_batch *b)
 {
     ARES_TRY(ARES_NEED(b, "values", response_mask));
     ARES_PUT(b, values);
-    ares_micro_batch *plan = ares_arena_alloc(&b->arena, (size_t)(b->rows + 1) * sizeof *plan);
-    int64_t n = ares_pack_plan(b, 0, b->rows, c->cfg->critic.max_token_len, c->cfg->critic.share_prompts, plan);
+    ares_micro_set *sets;
+    int64_t n;
+    float *values = ares_arena_alloc(&b->arena, ((size_t)b->tokens + 1) * sizeof *values);
+    ARES_TRY(ares_pack_sets(b, 0, b->rows, c->cfg->critic.max_token_len,
+                            c->cfg->critic.share_prompts, &b->arena, &sets, &n));
     for (int64_t i = 0; i < n; i++) {
         ares_packed packed;
         float *hidden;
-        ARES_TRY(forward(c, b, &plan[i], &packed, &hidden, b->values + b->row_start[plan[i].row]));
+        ARES_TRY(forward(c, b, &sets[i], &packed, &hidden, values));
+        ares_pack_scatter(b, &sets[i], values, 0, b->values);
     }
     for (int64_t t = 0; t < b->tokens; t++)
         if (!b->response_mask[t]) b->values[t] = 0;
@@ -83,7 +88,7 @@ static int micro_batch(ares_critic *c, const ares_batch *b, const ares_micro_bat
     ares_device *d = model->device;
     ares_packed packed;
     float *hidden, *value = ares_malloc((size_t)(b->row_start[m->end] - b->row_start[m->row] + 1) * 2 * sizeof *value);
-    int rc = forward(c, b, m, &packed, &hidden, value);
+    int rc = forward(c, b, &(ares_micro_set){ 1, m, m->tokens, m->out }, &packed, &hidden, value);
     int32_t n = rc == ARES_OK ? packed.n_out : 0, width = model->cfg.hidden;
     int64_t at = b->row_start[m->row];
     float *gradient = value + n;
@@ -103,8 +108,10 @@ static int micro_batch(ares_critic *c, const ares_batch *b, const ares_micro_bat
     return rc;
 }
 
-/* *grad_norm: NaN where it is not finite and the update was left out, on every rank. */
-static int mini_batch(ares_critic *c, ares_batch *b, int64_t group, int64_t group_end, float *weight, ares_value_sums *sums, double lr, double *grad_norm)
+/* One optimizer step. *empty: no rank has a token to learn from, and none was taken. *grad_norm: NaN where it is not finite and the
+ * update was left out, on every rank. */
+static int mini_batch(ares_critic *c, ares_batch *b, int64_t group, int64_t group_end, float *weight, ares_value_sums *sums, double lr,
+                      double *grad_norm, bool *empty)
 {
     char what[80];
     ares_value_sums before = *sums;
@@ -116,6 +123,8 @@ static int mini_batch(ares_critic *c, ares_batch *b, int64_t group, int64_t grou
     ares_agg_count(b, row, end, &counts);
     double totals[2] = { counts.tokens, counts.rows };
     ARES_TRY(ares_world_sum_f64(c->world, totals, 2));
+    *empty = totals[0] == 0;
+    if (*empty) return ARES_OK;
     counts = (ares_agg_counts){ totals[0], totals[1], (double)c->cfg->data.max_response_length };
     ARES_TRY(ares_agg_weights(c->cfg->critic.loss_avg_mode, b, row, end, &counts, weight + b->row_start[row]));
     ares_model_zero_grad(c->model);
@@ -158,13 +167,16 @@ int ares_critic_update(ares_critic *c, ares_batch *b, ares_metrics *m)
     ARES_TRY(ARES_NEED(b, "update_critic", values));
     ARES_TRY(ARES_NEED(b, "update_critic", returns));
     int64_t size = c->cfg->critic.global_batch_size == ARES_NULL_I64 ? c->cfg->actor.global_batch_size : c->cfg->critic.global_batch_size;
-    int64_t groups = size / ares_world_size(c->world), updates = 0, skipped = 0;
+    int64_t groups = size / ares_world_size(c->world), updates = 0, empties = 0, skipped = 0;
     double lr = ares_optim_lr(&c->optim, c->step), norms = 0, norm = 0;
     ares_value_sums sums = { 0 };
     float *weight = ares_arena_calloc(&b->arena, (size_t)b->tokens + 1, sizeof *weight);
     for (int64_t epoch = 0; epoch < c->cfg->critic.ppo_epochs; epoch++)
         for (int64_t g = 0; g < b->groups; g += groups) {
-            ARES_TRY(mini_batch(c, b, g, ARES_MIN(g + groups, b->groups), weight, &sums, lr, &norm));
+            bool empty = false;
+            ARES_TRY(mini_batch(c, b, g, ARES_MIN(g + groups, b->groups), weight, &sums, lr, &norm, &empty));
+            empties += empty;
+            if (empty) continue;
             skipped += isnan(norm);
             if (isnan(norm)) continue;
             norms += norm;
@@ -173,6 +185,7 @@ int ares_critic_update(ares_critic *c, ares_batch *b, ares_metrics *m)
     c->step++;
     double s[4] = { sums.loss, sums.tokens, sums.clip, sums.value };
     ARES_TRY(ares_world_sum_f64(c->world, s, 4));
+    if (empties) ares_metrics_set(m, "critic/empty_minibatches", (double)empties);
     ares_metrics_set(m, "critic/skipped_updates", (double)skipped);
     ares_metrics_set(m, "critic/lr", lr);
     if (updates == 0) return explained_variance(c, b, m);

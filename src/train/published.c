@@ -67,7 +67,9 @@ static void check_side(ares_config *cfg, const ares_train_config *c, const side 
             ares_config_fault(cfg, PATH(s, "fsdp.enable_cpu_offload"), "does not go together with gradient accumulation (%lld micro-batches a step); set it to false: weights stay on the device anyway",
                               (long long)z.accumulation);
     }
-    if (s->micro_update != ARES_NULL_I64 || s->micro_experience != ARES_NULL_I64)
+    bool by_micro = strcmp(c->loss.loss_norm, "micro") == 0 || strcmp(c->loss.early_stop_scope, "micro") == 0;
+    bool counted = by_micro && strcmp(s->name, "actor") == 0;
+    if (!counted && (s->micro_update != ARES_NULL_I64 || s->micro_experience != ARES_NULL_I64))
         tell(PATH(s, "micro_batch_size_per_device_for_*"), "micro-batches are cut by max_token_len_per_device; no result depends on it");
 }
 
@@ -75,7 +77,7 @@ void published_check(ares_config *cfg, const ares_train_config *c, int world)
 {
     const ares_published_config *p = &c->published;
     const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
-    side actor = { "actor", c->optim.strategy, c->actor.dtype, true, p->actor_offload, p->actor_ulysses, p->actor_micro_update, p->actor_micro_experience, c->actor.global_batch_size, p->actor_lora, p->actor_override };
+    side actor = { "actor", c->optim.strategy, c->actor.dtype, true, p->actor_offload, p->actor_ulysses, c->actor.micro_batch_size, p->actor_micro_experience, c->actor.global_batch_size, p->actor_lora, p->actor_override };
     side critic = { "critic", c->critic_optim.strategy, c->critic.dtype, adv && (adv->needs & ARES_NEEDS_VALUES), p->critic_offload, p->critic_ulysses, p->critic_micro_update, p->critic_micro_experience,
                     c->critic.global_batch_size == ARES_NULL_I64 ? c->actor.global_batch_size : c->critic.global_batch_size, p->critic_lora, p->critic_override };
     if (!p->hybrid_engine) ares_config_fault(cfg, "worker.hybrid_engine", "actor and rollout always share their weights; set true, or leave it out");

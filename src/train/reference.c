@@ -3,14 +3,15 @@
 
 #include "ares/train.h"
 
-/* One micro-batch through the model and its head; results go to columns that start at row m->row. */
-static int score(ares_model *model, ares_workspace *w, const ares_train_config *cfg, const ares_batch *b, const ares_micro_batch *m, ares_arena *arena, float *log_probs,
-                 float *entropies)
+/* Some rows through the model and its head; results go to columns that start at batch token `first`. */
+static int score(ares_model *model, ares_workspace *w, const ares_train_config *cfg,
+                 const ares_batch *b, const ares_micro_set *m, ares_arena *arena, int64_t first,
+                 float *log_probs, float *entropies)
 {
     ares_device *d = model->device;
     ares_packed packed;
     const int32_t *targets;
-    ares_pack_build(b, m, cfg->actor.share_prompts, arena, &packed, &targets);
+    ares_pack_build_set(b, m, cfg->actor.share_prompts, arena, &packed, &targets);
     if (!packed.n_out) return ARES_OK;
     float *hidden, *stats = ares_arena_alloc(arena, (size_t)packed.n_out * 3 * sizeof *stats);
     ARES_TRY(ares_model_forward(model, w, &packed, &hidden));
@@ -19,23 +20,23 @@ static int score(ares_model *model, ares_workspace *w, const ares_train_config *
                          .entropy = stats + packed.n_out, .lse = stats + 2 * packed.n_out };
     d->k->head(d, &a);
     ARES_TRY(d->k->sync(d));
-    if (log_probs) memcpy(log_probs, a.log_prob, (size_t)packed.n_out * sizeof *log_probs);
-    if (entropies) memcpy(entropies, a.entropy, (size_t)packed.n_out * sizeof *entropies);
+    if (log_probs) ares_pack_scatter(b, m, a.log_prob, first, log_probs);
+    if (entropies) ares_pack_scatter(b, m, a.entropy, first, entropies);
     return ARES_OK;
 }
 
 int ares_train_log_probs(ares_model *m, ares_workspace *w, const ares_train_config *cfg, const ares_batch *b, int64_t row, int64_t end, float *log_probs, float *entropies)
 {
-    ares_arena arena = { 0 };
-    ares_micro_batch *plan = ares_malloc((size_t)(end - row + 1) * sizeof *plan);
-    int64_t n = ares_pack_plan(b, row, end, cfg->actor.max_token_len, cfg->actor.share_prompts, plan), first = b->row_start[row];
-    int rc = ARES_OK;
-    for (int64_t i = 0; i < n && rc == ARES_OK; i++) {
-        int64_t at = b->row_start[plan[i].row] - first;
+    ares_arena arena = { 0 }, plan = { 0 };
+    ares_micro_set *sets;
+    int64_t n;
+    int rc = ares_pack_sets(b, row, end, cfg->actor.max_token_len, cfg->actor.share_prompts, &plan,
+                            &sets, &n);
+    for (int64_t i = 0; rc == ARES_OK && i < n; i++) {
         ares_arena_reset(&arena);
-        rc = score(m, w, cfg, b, &plan[i], &arena, log_probs ? log_probs + at : NULL, entropies ? entropies + at : NULL);
+        rc = score(m, w, cfg, b, &sets[i], &arena, b->row_start[row], log_probs, entropies);
     }
-    ares_free(plan);
+    ares_arena_fini(&plan);
     ares_arena_fini(&arena);
     return rc;
 }
@@ -61,25 +62,28 @@ int ares_reference_log_probs(ares_reference *r, ares_batch *b)
     return ares_train_log_probs(r->model, r->workspace, r->cfg, b, 0, b->rows, b->ref_log_probs, NULL);
 }
 
-/* Both models forward over one micro-batch; the head compares them row by row. */
-static int compare(ares_reference *r, ares_model *policy, ares_workspace *w, const ares_batch *b, const ares_micro_batch *m, ares_arena *arena)
+/* Both models forward over some rows; the head compares them token by token. */
+static int compare(ares_reference *r, ares_model *policy, ares_workspace *w, const ares_batch *b,
+                   const ares_micro_set *m, ares_arena *arena)
 {
     ares_device *d = policy->device;
     ares_packed packed;
     const int32_t *targets;
     float *hidden, *ref_hidden;
-    ares_pack_build(b, m, r->cfg->actor.share_prompts, arena, &packed, &targets);
+    ares_pack_build_set(b, m, r->cfg->actor.share_prompts, arena, &packed, &targets);
     if (!packed.n_out) return ARES_OK;
     ARES_TRY(ares_model_forward(policy, w, &packed, &hidden));
     ARES_TRY(ares_model_forward(r->model, r->workspace, &packed, &ref_hidden));
     size_t n = (size_t)packed.n_out;
-    float *stats = ares_arena_alloc(arena, n * 4 * sizeof *stats);
+    float *stats = ares_arena_alloc(arena, n * 5 * sizeof *stats);
     ares_head_args a = { .rows = packed.n_out, .vocab = policy->cfg.vocab, .x = hidden, .ldx = policy->cfg.hidden, .w = ares_model_head(policy), .target = targets,
                          .inv_temperature = ares_inv_temperature((float)r->cfg->rollout.temperature), .log_prob = stats, .entropy = stats + n,
                          .lse = stats + 2 * n, .ref_x = ref_hidden, .ld_ref = r->model->cfg.hidden, .ref_w = ares_model_head(r->model), .ref_lse = stats + 3 * n,
-                         .kl = b->kl + b->row_start[m->row] };
+                         .kl = stats + 4 * n };
     d->k->head(d, &a);
-    return d->k->sync(d);
+    ARES_TRY(d->k->sync(d));
+    ares_pack_scatter(b, m, a.kl, 0, b->kl);
+    return ARES_OK;
 }
 
 int ares_reference_kl(ares_reference *r, ares_model *policy, ares_workspace *w, ares_batch *b)
@@ -87,12 +91,14 @@ int ares_reference_kl(ares_reference *r, ares_model *policy, ares_workspace *w, 
     ARES_TRY(ARES_NEED(b, "kl", responses));
     ARES_PUT(b, kl);
     ares_arena arena = { 0 };
-    ares_micro_batch *plan = ares_arena_alloc(&b->arena, (size_t)(b->rows + 1) * sizeof *plan);
-    int64_t n = ares_pack_plan(b, 0, b->rows, r->cfg->actor.max_token_len, r->cfg->actor.share_prompts, plan);
+    ares_micro_set *sets;
+    int64_t n;
+    ARES_TRY(ares_pack_sets(b, 0, b->rows, r->cfg->actor.max_token_len, r->cfg->actor.share_prompts,
+                            &b->arena, &sets, &n));
     int rc = ARES_OK;
     for (int64_t i = 0; i < n && rc == ARES_OK; i++) {
         ares_arena_reset(&arena);
-        rc = compare(r, policy, w, b, &plan[i], &arena);
+        rc = compare(r, policy, w, b, &sets[i], &arena);
     }
     ares_arena_fini(&arena);
     for (int64_t t = 0; t < b->tokens; t++)

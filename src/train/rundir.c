@@ -3,19 +3,8 @@
 
 #include <string.h>
 
-/* Where the loss counts micro-batches by themselves, how they are cut is part of the result. */
-static bool cuts_micro_batches(const ares_train_config *c, const char *path)
-{
-    bool matters =
-        strcmp(c->loss.loss_norm, "micro") == 0 ||
-        (strcmp(c->loss.early_stop_scope, "micro") == 0 && !ares_is_null_f64(c->loss.early_stop_imp_ratio));
-    return matters && (strcmp(path, "worker.actor.max_token_len_per_device") == 0 ||
-                       strcmp(path, "worker.actor.micro_batch_size_per_device_for_update") == 0);
-}
-
 typedef struct comparison {
     const ares_config *cfg;
-    const ares_train_config *c;
     ares_str changed;
     int n;
 } comparison;
@@ -50,8 +39,7 @@ static void differences(comparison *x, const ares_json *now, const ares_json *th
         ares_str_fini(&inner);
         return;
     }
-    if ((ares_config_no_result(x->cfg, path) && !cuts_micro_batches(x->c, path)) || (then && same(now, then)))
-        return;
+    if (ares_config_no_result(x->cfg, path) || (then && same(now, then))) return;
     if (x->n++ < 5) ares_str_addf(&x->changed, "%s%s", x->changed.len ? ", " : "", path);
 }
 
@@ -60,7 +48,7 @@ static int compare(const rundir *d, const ares_config *cfg, const ares_train_con
 {
     ares_config *old = ares_config_new();
     ares_train_config unused;
-    comparison x = { .cfg = cfg, .c = c };
+    comparison x = { .cfg = cfg };
     memset(&unused, 0, sizeof unused);
     declare(old, &unused);
     ares_config_load_file(old, saved);

@@ -28,6 +28,13 @@ double ares_train_tflops(const ares_flops_config *c, double tokens, double squar
     return (6 * weights * tokens + 12 * d * a * (double)c->layers * squares) / seconds / 1e12;
 }
 
+int64_t ares_train_work(const ares_model_config *m, int64_t tokens, int64_t squares)
+{
+    ares_flops_config c = { m->hidden, m->vocab, m->layers, m->heads, m->kv_heads, m->intermediate, m->head_dim };
+    double pairs = ares_train_tflops(&c, 1, 0, 1) / ares_train_tflops(&c, 0, 1, 1); /* that cost what a token does */
+    return tokens * (int64_t)llround(pairs) + squares;
+}
+
 double ares_train_peak_tflops(const char *card)
 {
     /* the first that is part of the name: H200 before H20 */

@@ -18,15 +18,16 @@
 /* What a rank computes by itself may fail on it alone: all ranks learn it before they meet in a sum. */
 #define LOCAL(expr) ares_world_agree(t->world, (expr))
 
-/* A response's score belongs to its last token; one without a token has none, and is counted. */
+/* A score belongs to the last token that the policy wrote; a response without one has none. Those without any token are counted. */
 static int put_scores(ares_trainer *t, ares_batch *b, ares_metrics *m)
 {
     int64_t empty = 0;
     ares_reward_shape(t->reward, b);
     ARES_PUT(b, token_level_scores);
     for (int64_t r = 0; r < b->rows; r++) {
-        if (b->row_start[r] < b->row_start[r + 1]) b->token_level_scores[b->row_start[r + 1] - 1] = b->samples[r].score;
-        else empty++;
+        int64_t last = ares_batch_last_token(b, r);
+        if (last >= 0) b->token_level_scores[last] = b->samples[r].score;
+        else empty += b->row_start[r] == b->row_start[r + 1]; /* a discarded answer is not empty */
     }
     ARES_TRY(ares_world_sum_i64(t->world, &empty, 1));
     ares_metrics_set(m, "reward/empty_responses", (double)empty);

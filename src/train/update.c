@@ -14,6 +14,29 @@
 static bool kl_in_loss(const ares_actor *a) { return ares_kl_acts(&a->cfg->algorithm) == ARES_KL_IN_LOSS; }
 static bool exact_kl(const ares_actor *a) { return kl_in_loss(a) && !a->kl->value; }
 
+static bool stops_by_micro_batch(const ares_actor *a)
+{
+    return !ares_is_null_f64(a->cfg->loss.early_stop_imp_ratio) &&
+           strcmp(a->cfg->loss.early_stop_scope, "micro") == 0;
+}
+
+/* Of n tokens from batch token t on, within rows [row, end). */
+static void compare_with_rollout(update *u, int64_t row, int64_t end, int64_t t, int64_t n,
+                                 const float *log_prob)
+{
+    const ares_batch *b = u->batch;
+    for (int64_t r = row; r < end; r++) {
+        if (!actor_current(u->actor, &b->samples[r])) continue;
+        int64_t first = ARES_MAX(b->row_start[r], t), last = ARES_MIN(b->row_start[r + 1], t + n);
+        for (int64_t i = first; i < last; i++) {
+            if (!b->response_mask[i]) continue;
+            double difference = (double)log_prob[i - t] - (double)b->rollout_log_probs[i];
+            u->max_abs = fmax(u->max_abs, fabs(difference));
+            u->compared = 1;
+        }
+    }
+}
+
 /* Loss and terms of n tokens from batch token t on, within rows [row, end). c_*: outputs, by token. */
 static int losses(update *u, int64_t row, int64_t end, int64_t t, int64_t n, const float *log_prob, const float *entropy, float *c_log_prob, float *c_entropy)
 {
@@ -29,8 +52,7 @@ static int losses(update *u, int64_t row, int64_t end, int64_t t, int64_t n, con
                         .out = u->seen_kl ? u->seen_kl + t : NULL, .full = u->col.kl ? u->col.kl + t : NULL, .d_full = u->col.c_kl ? u->col.c_kl + t : NULL };
     ARES_TRY(ares_loss_compute(a->model->device, a->loss, &args, kl_in_loss(a) ? &kl : NULL));
     memset(u->passed + row, 1, (size_t)(end - row));
-    for (int64_t i = 0; u->compare && i < n; i++)
-        if (b->response_mask[t + i]) u->max_abs = fmax(u->max_abs, fabs((double)log_prob[i] - (double)b->rollout_log_probs[t + i]));
+    if (u->compare) compare_with_rollout(u, row, end, t, n, log_prob);
     return ARES_OK;
 }
 
@@ -113,13 +135,22 @@ static int whole_micro_batch(update *u, const ares_micro_batch *m)
     return backward(u, &p);
 }
 
+/* Micro-batches as loss_norm and early_stop_scope count them: runs of `size` rows. Memory is bounded by other cuts. */
+static int64_t runs_of(int64_t row, int64_t end, int64_t size, ares_micro_batch *out)
+{
+    int64_t n = 0;
+    for (; row < end; row += size)
+        out[n++] = (ares_micro_batch){ .row = row, .end = ARES_MIN(row + size, end) };
+    return n;
+}
+
 /* Which micro-batches teach nothing, by the mean ratio of their tokens or of the mini-batch's (dapo.md 4.5). */
 static int stop_early(update *u, const ares_micro_batch *plan, int64_t n, bool *stopped)
 {
     const ares_batch *b = u->batch;
     const ares_loss_config *c = &u->actor->cfg->loss;
     int ranks = ares_world_size(u->actor->world), rank = ares_world_rank(u->actor->world);
-    bool by_micro = strcmp(c->early_stop_scope, "micro") == 0;
+    bool by_micro = stops_by_micro_batch(u->actor);
     double total[2] = { 0 };
     int64_t most = n;
     if (ares_is_null_f64(c->early_stop_imp_ratio)) return ARES_OK;
@@ -151,7 +182,6 @@ static int stop_early(update *u, const ares_micro_batch *plan, int64_t n, bool *
     double ratio = total[0] / total[1];
     bool stop = ares_early_stop(&ratio, 1, c->early_stop_imp_ratio, NULL);
     for (int64_t i = 0; i < n; i++) stopped[i] = stop;
-    u->stopped_mini += stop;
     return ARES_OK;
 }
 
@@ -172,33 +202,79 @@ static int mini_batch_losses(update *u, int64_t row, int64_t end, const ares_mic
     return ARES_OK;
 }
 
+/* Whether an early stop left no rank a token to train on. */
+static int abandoned(const update *u, const ares_micro_batch *plan, int64_t n, const bool *stopped,
+                     bool *all)
+{
+    ares_agg_counts left = { 0 };
+    for (int64_t i = 0; i < n; i++)
+        if (!stopped[i]) ares_agg_count(u->batch, plan[i].row, plan[i].end, &left);
+    ARES_TRY(ares_world_sum_f64(u->actor->world, &left.tokens, 1));
+    *all = left.tokens == 0;
+    return ARES_OK;
+}
+
+/* Cuts that bound memory. Those of an early stop by micro-batch end where a run of its rows does. */
+typedef struct cuts {
+    ares_micro_batch *runs, *plan;
+    int64_t n_runs, n, *first;   /* run i has the cuts [first[i], first[i + 1]) */
+} cuts;
+
+static void make_cuts(const update *u, int64_t row, int64_t end, cuts *out)
+{
+    const ares_actor_config *c = &u->actor->cfg->actor;
+    ares_arena *arena = &u->batch->arena;
+    size_t room = (size_t)(end - row + 1);
+    *out = (cuts){ .runs = ares_arena_alloc(arena, room * sizeof *out->runs),
+                   .plan = ares_arena_alloc(arena, room * sizeof *out->plan),
+                   .first = ares_arena_alloc(arena, room * sizeof *out->first) };
+    int64_t size = stops_by_micro_batch(u->actor) ? c->micro_batch_size : end - row;
+    out->n_runs = runs_of(row, end, size, out->runs);
+    for (int64_t i = 0; i < out->n_runs; i++) {
+        const ares_micro_batch *run = &out->runs[i];
+        out->first[i] = out->n;
+        out->n += ares_pack_plan(u->batch, run->row, run->end, c->max_token_len, c->share_prompts,
+                                 out->plan + out->n);
+    }
+    out->first[out->n_runs] = out->n;
+}
+
 /* Everything forward, the loss, everything backward. */
-static int in_two_passes(update *u, int64_t row, int64_t end, const ares_micro_batch *plan, int64_t n)
+static int in_two_passes(update *u, int64_t row, int64_t end, bool *idle)
 {
     ares_device *d = u->actor->model->device;
     pass p = { 0 };
-    bool *stopped = ares_arena_calloc(&u->batch->arena, (size_t)n + 1, sizeof *stopped);
+    cuts c;
+    make_cuts(u, row, end, &c);
+    bool *run_stopped = ares_arena_calloc(&u->batch->arena, (size_t)c.n_runs + 1, sizeof *run_stopped);
+    bool *stopped = ares_arena_calloc(&u->batch->arena, (size_t)c.n + 1, sizeof *stopped);
     int rc = ARES_OK;
-    for (int64_t i = 0; i < n && rc == ARES_OK; i++) {
-        rc = forward(u, &plan[i], &p);
+    for (int64_t i = 0; i < c.n && rc == ARES_OK; i++) {
+        rc = forward(u, &c.plan[i], &p);
         if (rc != ARES_OK || !p.packed.n_out) continue;
         d->k->head(d, &p.head);
         rc = d->k->sync(d);
     }
     ARES_TRY(ares_world_agree(u->actor->world, rc)); /* what follows adds over ranks */
-    ARES_TRY(stop_early(u, plan, n, stopped));
-    ARES_TRY(mini_batch_losses(u, row, end, plan, n, stopped));
-    for (int64_t i = 0; i < n; i++) {
-        u->stopped_micro += stopped[i];
+    ARES_TRY(stop_early(u, c.runs, c.n_runs, run_stopped));
+    for (int64_t i = 0; i < c.n_runs; i++) {
+        u->stopped_micro += run_stopped[i];
+        for (int64_t k = c.first[i]; k < c.first[i + 1]; k++) stopped[k] = run_stopped[i];
+    }
+    ARES_TRY(abandoned(u, c.runs, c.n_runs, run_stopped, idle));
+    u->stopped_mini += *idle;
+    if (*idle) return ARES_OK;
+    ARES_TRY(mini_batch_losses(u, row, end, c.plan, c.n, stopped));
+    for (int64_t i = 0; i < c.n; i++) {
         if (stopped[i]) continue;
-        if (n > 1) ARES_TRY(forward(u, &plan[i], &p));
+        if (c.n > 1) ARES_TRY(forward(u, &c.plan[i], &p));
         if (p.packed.n_out) ARES_TRY(backward(u, &p));
     }
     return ARES_OK;
 }
 
 /* What every token of the mini-batch weighs. *tokens: those of all ranks. */
-static int weigh(update *u, int64_t row, int64_t end, const ares_micro_batch *plan, int64_t n, double *tokens)
+static int weigh(update *u, int64_t row, int64_t end, double *tokens)
 {
     const ares_loss_config *c = &u->actor->cfg->loss;
     const ares_batch *b = u->batch;
@@ -211,10 +287,25 @@ static int weigh(update *u, int64_t row, int64_t end, const ares_micro_batch *pl
     counts = (ares_agg_counts){ totals[0], totals[1], width };
     if (strcmp(c->valid_token_scope, "rollout") == 0) counts = (ares_agg_counts){ u->rollout.tokens, u->rollout.rows, width };
     if (strcmp(c->loss_norm, "micro") != 0) return ares_agg_weights(c->loss_avg_mode, b, row, end, &counts, u->col.weight + b->row_start[row]);
-    return ares_agg_weights_micro(c->loss_avg_mode, b, plan, n, ares_world_size(u->actor->world), width, u->col.weight + b->row_start[row]);
+    ares_micro_batch *runs =
+        ares_arena_alloc(&u->batch->arena, (size_t)(end - row + 1) * sizeof *runs);
+    int64_t n = runs_of(row, end, u->actor->cfg->actor.micro_batch_size, runs);
+    return ares_agg_weights_micro(c->loss_avg_mode, b, runs, n, ares_world_size(u->actor->world),
+                                  width, u->col.weight + b->row_start[row]);
 }
 
-int update_mini_batch(update *u, int64_t group, int64_t group_end, bool *empty)
+/* Micro-batches one after the other, where each decides for itself. */
+static int in_one_pass(update *u, int64_t row, int64_t end)
+{
+    const ares_actor_config *c = &u->actor->cfg->actor;
+    ares_micro_batch *plan =
+        ares_arena_alloc(&u->batch->arena, (size_t)(end - row + 1) * sizeof *plan);
+    int64_t n = ares_pack_plan(u->batch, row, end, c->max_token_len, c->share_prompts, plan);
+    for (int64_t i = 0; i < n; i++) ARES_TRY(whole_micro_batch(u, &plan[i]));
+    return ARES_OK;
+}
+
+int update_mini_batch(update *u, int64_t group, int64_t group_end, bool *idle)
 {
     ares_actor *a = u->actor;
     ares_batch *b = u->batch;
@@ -224,15 +315,14 @@ int update_mini_batch(update *u, int64_t group, int64_t group_end, bool *empty)
     memset(u->passed + row, 0, (size_t)(end - row));
     for (int i = 0; i < ARES_COUNT(zeroed); i++)
         if (zeroed[i]) memset(zeroed[i] + first, 0, (size_t)tokens * sizeof(float));
-    ares_micro_batch *plan = ares_arena_alloc(&b->arena, (size_t)(end - row + 1) * sizeof *plan);
-    int64_t n = ares_pack_plan(b, row, end, a->cfg->actor.max_token_len, a->cfg->actor.share_prompts, plan);
-    ARES_TRY(weigh(u, row, end, plan, n, &trained));
-    *empty = trained == 0;
-    if (*empty) return ARES_OK;
+    ARES_TRY(weigh(u, row, end, &trained));
+    *idle = trained == 0;
+    u->empty += *idle;
+    if (*idle) return ARES_OK;
     ares_model_zero_grad(a->model);
-    u->mini_batches++;
-    u->micro_batches += (double)n;
-    if ((a->loss->flags & ARES_LOSS_BATCH) || !ares_is_null_f64(a->cfg->loss.early_stop_imp_ratio)) return in_two_passes(u, row, end, plan, n);
-    for (int64_t i = 0; i < n; i++) ARES_TRY(whole_micro_batch(u, &plan[i]));
+    if ((a->loss->flags & ARES_LOSS_BATCH) || !ares_is_null_f64(a->cfg->loss.early_stop_imp_ratio))
+        ARES_TRY(in_two_passes(u, row, end, idle));
+    else ARES_TRY(in_one_pass(u, row, end));
+    u->mini_batches += !*idle;
     return ARES_OK;
 }

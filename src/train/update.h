@@ -19,12 +19,18 @@ typedef struct update {
     float *seen_kl;              /* by token: KL of the last pass over it; NULL: no KL in the loss */
     bool *passed;                /* by row: the loss of the mini-batch at hand has seen it */
     bool compare;                /* the weights are those of rollout still */
-    double max_abs;              /* |update's log-prob - rollout's| where compared */
+    double max_abs;              /* |update's log-prob - rollout's| over mask-1 tokens of rows that are current */
+    double compared;             /* 1: there was such a token */
     uint64_t pass;               /* passes over the batch before this one */
-    double mini_batches, micro_batches, stopped_mini, stopped_micro, empty, skipped;
+    double mini_batches;         /* that gave a gradient: means are over them */
+    double stopped_mini, stopped_micro, empty, skipped;
     int rc;                      /* of the callback */
     const ares_micro_batch *micro; /* the one the callback is about */
 } update;
-/* On return the gradients are those of groups [group, group_end). *empty: no rank has a token to train on, and nothing was done. */
-int update_mini_batch(update *u, int64_t group, int64_t group_end, bool *empty);
+/* Whether what rollout recorded of a row is what this policy would give: its tokens are untouched, and of the
+ * weights as they are. (actor.c) */
+bool actor_current(const ares_actor *a, const ares_sample *s);
+/* On return the gradients are those of groups [group, group_end). *idle: no rank had a token to train on, or early
+ * stop abandoned the whole mini-batch: there is nothing to step on, and weights and moments stay as they are. */
+int update_mini_batch(update *u, int64_t group, int64_t group_end, bool *idle);
 #endif

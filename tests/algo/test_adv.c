@@ -316,6 +316,32 @@ TEST(turns_of_an_episode_count_once)
     ares_batch_fini(&b);
 }
 
+TEST(an_episode_whose_first_turns_are_masked_counts_once)
+{
+    ares_batch b;
+    make_batch(&b, 1, 6, (const int64_t[]){ 1 }, 1);
+    for (int i = 0; i < 4; i++) b.samples[i].episode = 5;
+    put_scores(&b, (const float[]){ 2, 2, 2, 2, 1, 0 });
+    b.response_mask[0] = b.response_mask[2] = 0;
+    REQUIRE_OK(compute("vapor", &defaults, NULL, &b));
+    const float expected[] = { 0, 1, 0, 1, 0, -1 };
+    CHECK_MEM(b.advantages, expected, sizeof expected);
+    ares_batch_fini(&b);
+}
+
+TEST(an_episode_that_is_its_whole_group_is_compared_with_0_though_a_turn_is_masked)
+{
+    ares_batch b;
+    make_batch(&b, 1, 3, (const int64_t[]){ 1 }, 1);
+    for (int i = 0; i < 3; i++) b.samples[i].episode = 5;
+    put_scores(&b, (const float[]){ 2, 2, 2 });
+    b.response_mask[0] = 0;
+    REQUIRE_OK(compute("grpo", &defaults, NULL, &b));
+    CHECK(b.advantages[0] == 0);
+    for (int i = 1; i < 3; i++) CHECK_NEAR(b.advantages[i], 2 / (1 + 1e-6), 1e-6);
+    ares_batch_fini(&b);
+}
+
 TEST(advantages_are_zeroed_and_corrected_where_options_ask)
 {
     ares_batch b;

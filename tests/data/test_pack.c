@@ -135,3 +135,115 @@ TEST(a_row_without_tokens_is_packed_and_asks_for_nothing)
     }
     ares_batch_fini(&b);
 }
+
+TEST(rows_of_a_group_share_only_a_prompt_that_is_the_same)
+{
+    static const int32_t other[] = { 1000, 1001, 7, 1003 },
+                         longer[] = { 1000, 1001, 1002, 1003, 1004 },
+                         twin[] = { 1000, 1001, 1002, 1003 };
+    ares_batch b;
+    make_batch(&b, 2, (const int[]){ 1, 6 }, (const int[]){ 3, 4 },
+               (const int[]){ 2, 3, 1, 4, 2, 3, 2 });
+    /* Prompts of the second group: its own, another, a copy of its own, a longer one, the other, its own. */
+    ares_sample *s = b.samples + 1;
+    s[1].prompt = s[4].prompt = other;
+    s[2].prompt = twin;
+    s[3].prompt = longer, s[3].prompt_len = 5;
+    for (int64_t limit = 1; limit < 60; limit++) {
+        ares_micro_batch m[8];
+        int64_t n = ares_pack_plan(&b, 0, b.rows, limit, true, m);
+        for (int64_t i = 0; i < n; i++) check_packed(&b, &m[i], true);
+        if (limit < 59) continue;
+        CHECK_EQ(n, 1);
+        CHECK_EQ(m[0].tokens, (3 + 1) + (4 + 4 + 5) + (2 + 0 + 3 + 1 + 2 + 1));
+    }
+    for (int64_t row = 0; row < b.rows; row++)
+        for (int64_t end = row + 1; end <= b.rows; end++) {
+            ares_micro_batch m[8];
+            int64_t n = ares_pack_plan(&b, row, end, 1000, true, m);
+            for (int64_t i = 0; i < n; i++) check_packed(&b, &m[i], true);
+        }
+    ares_batch_fini(&b);
+}
+
+TEST(a_score_belongs_to_the_last_token_that_the_policy_wrote)
+{
+    ares_batch b;
+    make_batch(&b, 1, (const int[]){ 4 }, (const int[]){ 2 }, (const int[]){ 3, 3, 2, 0 });
+    ARES_PUT(&b, response_mask);
+    memcpy(b.response_mask, (const uint8_t[]){ 1, 1, 1, 1, 1, 0, 0, 0 }, 8);
+    CHECK_EQ(ares_batch_last_token(&b, 0), 2);
+    CHECK_EQ(ares_batch_last_token(&b, 1), 4); /* the environment has the last word */
+    CHECK_EQ(ares_batch_last_token(&b, 2), 7); /* masked as a whole: its last */
+    CHECK_EQ(ares_batch_last_token(&b, 3), -1);
+    ares_batch_fini(&b);
+}
+
+/* Every row is in one set, as often as it should be; how many tokens the largest and the smallest set have. */
+static void check_sets(const ares_batch *b, int64_t limit, bool share, int64_t *n, int64_t *most,
+                       int64_t *least)
+{
+    ares_arena arena = { 0 };
+    ares_micro_set *sets;
+    int seen[64] = { 0 };
+    float x[512], column[512];
+    ARES_ASSERT(b->rows <= 64 && b->tokens <= 512);
+    REQUIRE_OK(ares_pack_sets(b, 0, b->rows, limit, share, &arena, &sets, n));
+    *most = 0, *least = INT64_MAX;
+    for (int64_t i = 0; i < *n; i++) {
+        const ares_micro_set *m = &sets[i];
+        ares_packed p;
+        const int32_t *targets;
+        ares_pack_build_set(b, m, share, &arena, &p, &targets);
+        CHECK(p.rows == m->tokens && p.n_out == m->out && m->n > 0);
+        CHECK(m->tokens <= limit || m->n == 1);
+        *most = ARES_MAX(*most, m->tokens);
+        *least = ARES_MIN(*least, m->tokens);
+        for (int64_t k = 0; k < m->n; k++)
+            for (int64_t r = m->runs[k].row; r < m->runs[k].end; r++) seen[r]++;
+        for (int64_t t = 0; t < p.n_out; t++) x[t] = (float)targets[t];
+        ares_pack_scatter(b, m, x, 0, column);
+    }
+    for (int64_t r = 0; r < b->rows; r++) CHECK_EQ(seen[r], 1);
+    for (int64_t t = 0; t < b->tokens; t++) CHECK_EQ((int32_t)column[t], b->responses[t]);
+    ares_arena_fini(&arena);
+}
+
+TEST(sets_are_bounded_hold_every_row_once_and_are_no_more_than_cuts)
+{
+    enum { MANY = 12 };
+    static const int one_each[MANY] = { 1, 2, 1, 3, 1, 1, 2, 1, 1, 1, 2, 1 },
+                     prompt[MANY] = { 20, 1, 1, 2, 15, 1, 2, 3, 18, 1, 1, 2 };
+    int lens[17];
+    ares_batch b;
+    for (int i = 0; i < 17; i++) lens[i] = 1 + i * 7 % 11;
+    make_batch(&b, MANY, one_each, prompt, lens);
+    for (int share = 0; share < 2; share++)
+        for (int64_t limit = 1; limit < 250; limit++) {
+            ares_micro_batch cut[32];
+            int64_t n, most, least, cuts = ares_pack_plan(&b, 0, b.rows, limit, share, cut);
+            check_sets(&b, limit, share, &n, &most, &least);
+            CHECK_MSG(n <= cuts, "limit %lld: %lld sets, %lld cuts", (long long)limit, (long long)n,
+                      (long long)cuts);
+        }
+    ares_batch_fini(&b);
+}
+
+TEST(sets_of_a_skewed_batch_are_fewer_and_more_even_than_cuts)
+{
+    enum { MANY = 16 };
+    int one_each[MANY], prompt[MANY], lens[MANY];
+    ares_batch b;
+    for (int i = 0; i < MANY; i++)
+        one_each[i] = lens[i] = 1,
+        prompt[i] = i % 2 ? 3 : 60; /* the longest 20 times the shortest */
+    ares_micro_batch cut[MANY];
+    make_batch(&b, MANY, one_each, prompt, lens);
+    int64_t n, most, least, cuts = ares_pack_plan(&b, 0, b.rows, 122, true, cut), low = INT64_MAX;
+    for (int64_t i = 0; i < cuts; i++) low = ARES_MIN(low, cut[i].tokens);
+    check_sets(&b, 122, true, &n, &most, &least);
+    CHECK_MSG(n < cuts, "%lld sets, %lld cuts", (long long)n, (long long)cuts);
+    CHECK_MSG(least > low, "the smallest set has %lld tokens, the smallest cut %lld",
+              (long long)least, (long long)low);
+    ares_batch_fini(&b);
+}

@@ -45,7 +45,6 @@ static const struct {
     { "worker.actor.model.enable_gradient_checkpointing", "false", "true" },
     { "worker.actor.fsdp.enable_cpu_offload", "false", "true" },
     { "worker.actor.strategy", "fsdp", "megatron" },
-    { "worker.actor.micro_batch_size_per_device_for_update", "null", "16" },
     { "worker.actor.micro_batch_size_per_device_for_experience", "null", "8" },
     { "worker.critic.max_token_len_per_device", "1024", "150" },
     { "worker.critic.model.enable_gradient_checkpointing", "true", "false" },
@@ -96,23 +95,31 @@ TEST(the_table_of_options_without_a_result_is_whole)
     ares_str_fini(&out);
 }
 
-TEST(how_micro_batches_are_cut_may_not_change_where_the_loss_counts_them)
+TEST(a_run_that_counts_micro_batches_goes_on_with_other_cuts_of_memory_and_no_other_count)
 {
-    static const char *const by_micro[] = {
-        "worker.actor.loss_norm=micro",
-        "worker.actor.early_stop_imp_ratio=5 worker.actor.early_stop_scope=micro"
-    };
-    for (int i = 0; i < ARES_COUNT(by_micro); i++) {
-        ares_str out = { 0 };
-        const char *run = i ? "second" : "first", *words = e2e_train_words(run);
-        CHECK_EQ(e2e_stop(run, "INT", 3, "--config '%s' trainer.max_steps=300 %s", words, by_micro[i]), 130);
-        CHECK_EQ(e2e_program(
-                     &out, "--config '%s' trainer.max_steps=300 %s worker.actor.max_token_len_per_device=200",
-                     words, by_micro[i]),
-                 1);
-        CHECK_CONTAINS(out.data, "other options (worker.actor.max_token_len_per_device)");
-        ares_str_fini(&out);
-    }
+    static const char micro[] =
+        "worker.actor.loss_norm=micro worker.actor.micro_batch_size_per_device_for_update=4";
+    ares_str out = { 0 };
+    const char *words = e2e_train_words("part");
+    CHECK_EQ(
+        e2e_stop("part", "INT", 20, "--config '%s' trainer.max_steps=%d %s", words, STEPS, micro),
+        130);
+    int rc = e2e_program(&out,
+                         "--config '%s' trainer.max_steps=%d worker.actor.loss_norm=micro "
+                         "worker.actor.micro_batch_size_per_device_for_update=8",
+                         words, STEPS);
+    CHECK_EQ(rc, 1);
+    CHECK_CONTAINS(out.data, "worker.actor.micro_batch_size_per_device_for_update");
+    CHECK_EQ(e2e_program(
+                 NULL,
+                 "--config '%s' trainer.max_steps=%d %s worker.actor.max_token_len_per_device=60",
+                 words, STEPS, micro),
+             0);
+    CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=%d %s", e2e_train_words("whole"),
+                         STEPS, micro),
+             0);
+    e2e_same_runs("whole", "part", STEPS);
+    ares_str_fini(&out);
 }
 
 TEST(a_second_run_in_the_same_directory_is_refused_while_the_first_lives)

@@ -45,7 +45,8 @@ static void fill_batch(run *r)
         for (int i = 0; i < PER_GROUP; i++)
             ares_batch_add_row(
                 b,
-                &(ares_sample){ .draw = g, .index = i, .prompt = r->prompts[g], .prompt_len = prompt_len[g] },
+                &(ares_sample){ .draw = g, .index = i, .prompt = r->prompts[g],
+                                .prompt_len = prompt_len[g], .token_exact = true },
                 response_len[g * PER_GROUP + i]);
     }
     ARES_PUT(b, responses), ARES_PUT(b, response_mask), ARES_PUT(b, token_level_rewards);

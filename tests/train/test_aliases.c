@@ -71,6 +71,7 @@ TEST(a_verl_command_line_is_understood)
     CHECK_STR(c.actor.model_path, "m");
     CHECK_EQ(c.data.rollout_batch_size, 128);
     CHECK_EQ(c.actor.global_batch_size, 64);
+    CHECK_EQ(c.actor.micro_batch_size, 4);
     CHECK_NEAR(c.optim.lr, 2e-6, 0);
     CHECK_NEAR(c.optim.betas.items[1], 0.95, 0);
     CHECK_NEAR(c.algorithm.kl_coef, 0.002, 0);
@@ -162,6 +163,15 @@ TEST(combinations_of_losses_that_mean_nothing_are_refused)
           3,
           "early_stop_scope" },
         { { "worker.actor.early_stop_imp_ratio=1" }, 1, "early_stop_imp_ratio" },
+        { { "worker.actor.loss_norm=micro" },
+          1,
+          "set worker.actor.micro_batch_size_per_device_for_update" },
+        { { "algorithm.use_valid_token_scale=False" },
+          1,
+          "set worker.actor.micro_batch_size_per_device_for_update" },
+        { { "worker.actor.early_stop_imp_ratio=5", "worker.actor.early_stop_scope=micro" },
+          2,
+          "set worker.actor.micro_batch_size" },
         { { "worker.actor.rollout_is=token", "worker.actor.rollout_is_mode=mask",
             "worker.actor.rollout_is_threshold_lower=3" },
           3,
@@ -175,6 +185,8 @@ TEST(combinations_of_losses_that_mean_nothing_are_refused)
           "clip_ratio" },
         { { "worker.actor.loss_type=dapo", "worker.actor.clip_ratio_high=4" }, 2, "clip_ratio" },
         { { "algorithm.kl_penalty=full" }, 1, "kl_penalty" },
+        { { "worker.actor.loss_norm=micro", "actor.micro_batch_size=8" }, 2, "micro" },
+        { { "worker.actor.early_stop_scope=micro" }, 1, "micro" },
         { { "algorithm.kl_penalty=full", "trainer.device=cuda" }, 2, "kl_penalty" },
         { { "algorithm.kl_penalty=full", "algorithm.disable_kl=true" },
           2,

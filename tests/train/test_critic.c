@@ -191,3 +191,77 @@ TEST(a_saved_critic_comes_back_with_its_head)
     }
     stop(&s);
 }
+
+/* Weights and moments after so many updates of two mini-batches each; values and returns are made up. */
+static void learn(setup *s, bool select_second, bool mask_first, int64_t updates, ares_metrics *m,
+                  uint8_t **bytes, size_t *n)
+{
+    ares_batch *b = &s->batch;
+    bool keep[GROUPS] = { false, true };
+    ARES_PUT(b, values), ARES_PUT(b, returns);
+    for (int64_t t = 0; t < b->tokens; t++) {
+        b->values[t] = (float)draw(9000 + (uint64_t)t);
+        b->returns[t] = (float)draw(8000 + (uint64_t)t);
+    }
+    if (mask_first) memset(b->response_mask, 0, (size_t)b->row_start[b->group_start[1]]);
+    if (select_second) ares_batch_select_groups(b, keep);
+    s->cfg.critic.global_batch_size = 1;
+    for (int64_t i = 0; i < updates; i++) CHECK_OK(ares_critic_update(&s->critic, b, m));
+    const ares_model *model = s->critic.model;
+    *n = model->weights_bytes + model->states_bytes;
+    *bytes = ares_malloc(*n);
+    memcpy(*bytes, model->weights, model->weights_bytes);
+    memcpy(*bytes + model->weights_bytes, model->states, model->states_bytes);
+}
+
+static bool start_to_learn(setup *s)
+{
+    if (!start(s, "llama_gqa_9_3", NULL, 30, true)) return false;
+    s->cfg.critic_optim.lr = 1e-3;
+    s->cfg.critic_optim.weight_decay = 0.1;
+    fill(s);
+    return true;
+}
+
+static void check_finite(const ares_metrics *m)
+{
+    for (int i = 0; i < ares_metrics_count(m); i++)
+        CHECK_MSG(isfinite(ares_metrics_value(m, i)), "%s", ares_metrics_name(m, i));
+}
+
+TEST(a_mini_batch_without_a_token_moves_no_critic)
+{
+    setup one, both;
+    uint8_t *x, *y;
+    size_t n;
+    double value, same;
+    static const char *const means[] = { "critic/vf_loss", "critic/vf_clipfrac",
+                                         "critic/vpred_mean", "critic/grad_norm",
+                                         "critic/vf_explained_var" };
+    if (!start_to_learn(&one) || !start_to_learn(&both)) return;
+    ares_metrics *m = ares_metrics_new(), *k = ares_metrics_new();
+    learn(&one, true, false, 2, m, &x, &n);
+    learn(&both, false, true, 2, k, &y, &n);
+    CHECK_MEM(y, x, n); /* as if the empty mini-batch were not there */
+    CHECK_EQ(both.critic.optim.updates, 2);
+    CHECK(ares_metrics_get(k, "critic/empty_minibatches", &value) && value == 1);
+    CHECK(!ares_metrics_get(m, "critic/empty_minibatches", &value));
+    for (int i = 0; i < ARES_COUNT(means); i++)
+        if (CHECK(ares_metrics_get(m, means[i], &value) && ares_metrics_get(k, means[i], &same)))
+            CHECK_NEAR(same, value, 0);
+    check_finite(k);
+    memset(both.batch.response_mask, 0, (size_t)both.batch.tokens); /* nothing, and moments not 0 */
+    ares_metrics_clear(k);
+    CHECK_OK(ares_critic_update(&both.critic, &both.batch, k));
+    CHECK_MEM(both.critic.model->weights, x, both.critic.model->weights_bytes);
+    CHECK_MEM(both.critic.model->states, x + both.critic.model->weights_bytes,
+              both.critic.model->states_bytes);
+    CHECK_EQ(both.critic.optim.updates, 2);
+    CHECK_EQ(both.critic.step, 3);
+    CHECK(ares_metrics_get(k, "critic/empty_minibatches", &value) && value == GROUPS);
+    check_finite(k);
+    ares_free(x), ares_free(y);
+    ares_metrics_free(m), ares_metrics_free(k);
+    stop(&one);
+    stop(&both);
+}

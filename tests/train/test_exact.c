@@ -377,3 +377,107 @@ TEST(an_update_does_not_depend_on_micro_batches_threads_or_recomputation)
     }
     ares_free(want);
 }
+
+/* exact/rollout_train_max_abs of an update of the samples, where log-probs of the first row (or of all) are off
+ * by 1 for one of four reasons. NaN: there was nothing to compare. */
+static double compared(int reason, bool all_rows)
+{
+    const result *x = reference();
+    ares_device d;
+    ares_model *m;
+    ares_batch b;
+    ares_actor a;
+    int32_t prompts[PROMPTS][128];
+    static const double betas[] = { 0.9, 0.99 };
+    setting s = usual;
+    open_model(&s, &d, &m, true);
+    fill(x, m->cfg.vocab, &b, prompts);
+    ARES_PUT(&b, rollout_log_probs), ARES_PUT(&b, old_log_probs), ARES_PUT(&b, advantages);
+    for (int row = 0; row < MAX_ROWS; row++) {
+        for (int t = 0; t < x->n[row]; t++) {
+            int64_t at = b.row_start[row] + t;
+            b.rollout_log_probs[at] = b.old_log_probs[at] = x->log_probs[row][t];
+            b.advantages[at] = (float)(row % N) - 1.5f;
+            if (row && !all_rows) continue;
+            if (reason == 3) b.response_mask[at] = t != 0;
+            if (reason != 3 || t == 0) b.rollout_log_probs[at] += 1;
+        }
+        if (row && !all_rows) continue;
+        if (reason == 1) b.samples[row].token_exact = false;
+        if (reason == 2) b.samples[row].weight_version = -1;
+    }
+    ares_train_config cfg = {
+        .data = { .max_response_length = NEW },
+        .algorithm = { .adv_estimator = "grpo", .kl_penalty = "low_var_kl", .disable_kl = true },
+        .loss = { .loss_type = "default",
+                  .clip_ratio_low = 0.2,
+                  .clip_ratio_high = 0.3,
+                  .clip_ratio_dual = 3,
+                  .loss_avg_mode = "token-mean",
+                  ARES_LOSS_DEFAULTS },
+        .actor = { .global_batch_size = 1,
+                   .max_token_len = 300,
+                   .share_prompts = true,
+                   .ppo_epochs = 1,
+                   .max_grad_norm = 1 },
+        .optim = { .strategy = "adamw",
+                   .lr = 1e-3,
+                   .betas = { betas, 2 },
+                   .eps = 1e-8,
+                   .scheduler = "constant",
+                   .warmup_steps = 0 },
+        .rollout = { .temperature = 1 }
+    };
+    ares_metrics *metrics = ares_metrics_new();
+    double exact = NAN;
+    CHECK_OK(ares_actor_open(&a, &cfg, m, NULL, 10));
+    CHECK_OK(ares_actor_update(&a, &b, metrics));
+    if (!ares_metrics_get(metrics, "exact/rollout_train_max_abs", &exact)) exact = NAN;
+    ares_metrics_free(metrics);
+    ares_actor_close(&a);
+    ares_batch_fini(&b);
+    ares_model_free(m);
+    ares_device_close(&d);
+    return exact;
+}
+
+TEST(only_untouched_tokens_of_the_current_weights_are_held_against_rollout)
+{
+    CHECK_NEAR(compared(0, false), 1, 1e-5); /* a row that should agree and does not */
+    CHECK_NEAR(compared(1, false), 0, 0);    /* edited text */
+    CHECK_NEAR(compared(2, false), 0, 0);    /* sampled under older weights */
+    CHECK_NEAR(compared(3, false), 0, 0);    /* a token of the environment */
+    CHECK(isnan(compared(1, true)));         /* no token to compare is not a difference of 0 */
+}
+
+TEST(old_log_probs_of_rows_that_are_not_current_are_computed_again)
+{
+    const result *x = reference();
+    ares_device d;
+    ares_model *m;
+    ares_batch b;
+    int32_t prompts[PROMPTS][128];
+    setting s = usual;
+    open_model(&s, &d, &m, false);
+    fill(x, m->cfg.vocab, &b, prompts);
+    ARES_PUT(&b, rollout_log_probs);
+    for (int row = 0; row < MAX_ROWS; row++) {
+        bool current = row / N == 1; /* the others were edited, or sampled under other weights */
+        float *out = b.rollout_log_probs + b.row_start[row];
+        if (!current && row % 2) b.samples[row].token_exact = false;
+        if (!current) b.samples[row].weight_version = -1;
+        for (int t = 0; t < x->n[row]; t++) out[t] = current ? x->log_probs[row][t] : -99;
+    }
+    ares_train_config cfg = { .actor = { .max_token_len = 300, .share_prompts = true },
+                              .rollout = { .temperature = 1 } };
+    ares_actor a = { .model = m, .cfg = &cfg };
+    CHECK_OK(ares_workspace_new(m, ARES_KEEP_NOTHING, &a.workspace));
+    CHECK_OK(ares_actor_log_probs(&a, &b));
+    for (int row = 0; row < MAX_ROWS; row++)
+        CHECK_MEM(b.old_log_probs + b.row_start[row], x->log_probs[row],
+                  (size_t)x->n[row] * sizeof(float));
+    ares_workspace_free(a.workspace);
+    ares_batch_fini(&b);
+    ares_model_free(m);
+    ares_device_close(&d);
+}

@@ -88,3 +88,76 @@ TEST(the_first_update_of_grpo_has_the_gradient_of_the_plain_formula)
         check_update(variants[i], "seq-mean-token-mean", false);
     }
 }
+
+/* The second row of the first group has another prompt of the same length, the third a longer one. */
+static void change_prompts(run *r)
+{
+    static int32_t other[7], longer[8];
+    memcpy(other, r->prompts[0], sizeof other);
+    memcpy(longer, r->prompts[0], sizeof other);
+    other[3] = (other[3] + 1) % r->model->cfg.vocab;
+    longer[7] = other[3];
+    r->batch.samples[1].prompt = other;
+    r->batch.samples[2].prompt = longer;
+    r->batch.samples[2].prompt_len = 8;
+}
+
+TEST(rows_of_a_group_with_prompts_of_their_own_have_the_gradient_of_rows_apart)
+{
+    run apart, shared;
+    run *runs[] = { &apart, &shared };
+    float one_by_one[64], *log_probs[2] = { NULL };
+    for (int i = 0; i < 2; i++) {
+        if (!run_open(runs[i], "qwen2_tied", "token-mean", i == 1)) return;
+        change_prompts(runs[i]);
+        ares_batch *b = &runs[i]->batch;
+        ARES_ASSERT(b->tokens <= 64);
+        log_probs[i] = ares_calloc((size_t)b->tokens, sizeof(float));
+        CHECK_OK(ares_train_log_probs(runs[i]->model, runs[i]->actor.workspace, &runs[i]->cfg, b, 0,
+                                      b->rows, log_probs[i], NULL));
+    }
+    for (int64_t row = 0; row < ROWS; row++)
+        CHECK_OK(ares_train_log_probs(apart.model, apart.actor.workspace, &apart.cfg, &apart.batch,
+                                      row, row + 1, one_by_one + apart.batch.row_start[row], NULL));
+    for (int i = 0; i < 2; i++) {
+        CHECK_MEM(log_probs[i], one_by_one, (size_t)apart.batch.tokens * sizeof(float));
+        CHECK_OK(ares_actor_update(&runs[i]->actor, &runs[i]->batch, runs[i]->metrics));
+        ares_free(log_probs[i]);
+    }
+    for (int p = 0; p < apart.model->n_params; p++) {
+        const float *x = apart.model->params[p].grad.data, *y = shared.model->params[p].grad.data;
+        double off = 0, largest = 0;
+        for (int64_t e = 0; e < apart.model->params[p].elements; e++) {
+            off = fmax(off, fabs((double)x[e] - (double)y[e]));
+            largest = fmax(largest, fabs((double)x[e]));
+        }
+        CHECK_MSG(off <= 2e-6 * largest, "%s is off by %.3g of %.3g", apart.model->params[p].name,
+                  off, largest);
+    }
+    run_close(&apart);
+    run_close(&shared);
+}
+
+/* Rows of which the environment has the last word: their reward reaches their tokens. */
+TEST(a_score_behind_which_the_environment_speaks_still_teaches)
+{
+    static const char *const names[] = { "gae", "bi_level_gae", "reinforce_plus_plus", "grpo" };
+    for (int i = 0; i < ARES_COUNT(names); i++) {
+        run r;
+        double taught = 0;
+        if (!run_open(&r, "qwen2_tied", "token-mean", true)) return;
+        ares_batch *b = &r.batch;
+        b->token_level_rewards = b->advantages = b->returns = NULL;
+        for (int64_t row = 0; row < ROWS; row++) {
+            b->samples[row].score = (float)scores[row];
+            if (row != 1) b->response_mask[b->row_start[row + 1] - 1] = 0;
+        }
+        ARES_PUT(b, token_level_rewards), ARES_PUT(b, values);
+        for (int64_t row = 0; row < ROWS; row++)
+            b->token_level_rewards[ares_batch_last_token(b, row)] = b->samples[row].score;
+        CHECK_OK(ares_adv_find(names[i])->compute(&r.cfg.algorithm, NULL, b));
+        for (int64_t t = 0; t < b->tokens; t++) taught = fmax(taught, fabs((double)b->returns[t]));
+        CHECK_MSG(taught > 0, "%s: the reward was lost", names[i]);
+        run_close(&r);
+    }
+}

@@ -10,22 +10,24 @@
 typedef struct loss_case {
     const char *loss, *mode, *kl, *rollout_is;
     double low, high;
+    int micro;                   /* loss_norm micro, by so many samples; 0: global */
 } loss_case;
 
 static const loss_case cases[] = {
-    { "default", "token-mean", "kl", "none", 0.2, 0.28 },
-    { "dapo", "token-mean", "abs", "none", 0.2, 0.28 },
-    { "gspo", "seq-mean-token-mean", "mse", "none", 0.1, 0.1 },
-    { "gspo_token", "seq-mean-token-mean", "low_var_kl", "token", 0.1, 0.1 },
-    { "cispo", "token-mean", "kl+", "sequence", 0.2, 0.28 },
-    { "cispo", "token-mean", "mse+", "none", 1, 4 },
-    { "gmpo", "seq-mean-token-mean", "abs+", "none", 0.4, 0.4 },
-    { "gmpo", "token-mean", "low_var_kl+", "token", 0.4, 0.4 },
-    { "sapo", "seq-mean-token-mean", "low_var_kl+", "geometric", 0.2, 0.28 },
-    { "clip_cov", "token-mean", "low_var_kl", "none", 0.2, 0.28 },
-    { "kl_cov", "seq-mean-token-sum-norm", "mse", "none", 0.2, 0.28 },
-    { "default", "seq-mean-token-sum", "full", "none", 0.2, 0.28 },
-    { "gspo", "seq-mean-token-mean", "full", "none", 0.1, 0.1 },
+    { "default", "token-mean", "kl", "none", 0.2, 0.28, 0 },
+    { "dapo", "token-mean", "abs", "none", 0.2, 0.28, 0 },
+    { "gspo", "seq-mean-token-mean", "mse", "none", 0.1, 0.1, 0 },
+    { "gspo_token", "seq-mean-token-mean", "low_var_kl", "token", 0.1, 0.1, 0 },
+    { "cispo", "token-mean", "kl+", "sequence", 0.2, 0.28, 0 },
+    { "cispo", "token-mean", "mse+", "none", 1, 4, 0 },
+    { "gmpo", "seq-mean-token-mean", "abs+", "none", 0.4, 0.4, 0 },
+    { "gmpo", "token-mean", "low_var_kl+", "token", 0.4, 0.4, 0 },
+    { "sapo", "seq-mean-token-mean", "low_var_kl+", "geometric", 0.2, 0.28, 0 },
+    { "clip_cov", "token-mean", "low_var_kl", "none", 0.2, 0.28, 0 },
+    { "kl_cov", "seq-mean-token-sum-norm", "mse", "none", 0.2, 0.28, 0 },
+    { "default", "seq-mean-token-sum", "full", "none", 0.2, 0.28, 0 },
+    { "gspo", "seq-mean-token-mean", "full", "none", 0.1, 0.1, 0 },
+    { "default", "token-mean", "low_var_kl", "none", 0.2, 0.28, 3 },
 };
 
 /* ---------------------------------------------------------------- the plain formulas */
@@ -142,6 +144,19 @@ static double all_tokens(const ares_batch *b)
     return n;
 }
 
+/* Every row's tokens weigh 1 / (tokens of its micro-batch of `size` rows x micro-batches). */
+static void weigh_by_micro_batch(const run *r, int size, formula *f)
+{
+    const ares_batch *b = &r->batch;
+    for (int first = 0; first < ROWS; first += size) {
+        int end = ARES_MIN(first + size, ROWS);
+        double n = 0;
+        for (int row = first; row < end; row++) n += tokens_of(b, row);
+        for (int64_t t = b->row_start[first]; t < b->row_start[end]; t++)
+            f->weight[t] = b->response_mask[t] ? 1 / (n * ((ROWS + size - 1) / size)) : 0;
+    }
+}
+
 static void weigh(const run *r, formula *f)
 {
     const ares_batch *b = &r->batch;
@@ -160,6 +175,7 @@ static void weigh(const run *r, formula *f)
             f->weight[t] = b->response_mask[t] ? w : 0;
         }
     }
+    if (f->c->micro) weigh_by_micro_batch(r, f->c->micro, f);
 }
 
 /* clip_cov with a share of 1 leaves out every candidate; kl_cov takes the fifth of the tokens with the largest covariance. */
@@ -197,6 +213,8 @@ static bool case_open(run *r, const loss_case *c, int64_t max_tokens, ares_refer
     r->cfg.loss.clip_cov_ratio = 1;
     r->cfg.loss.clip_cov_lb = 0.05;
     r->cfg.loss.kl_cov_ratio = 0.2;
+    if (c->micro) r->cfg.loss.loss_norm = "micro";
+    r->cfg.actor.micro_batch_size = c->micro;
     r->actor.loss = ares_loss_find(c->loss);
     r->actor.kl = ares_kl_find(c->kl);
     ares_batch *b = &r->batch;
@@ -303,15 +321,96 @@ TEST(an_early_stop_leaves_no_gradient_and_is_counted)
         if (!case_open(&r, &cases[0], 30, &ref)) return;
         r.cfg.loss.early_stop_imp_ratio = 1.0001;
         r.cfg.loss.early_stop_scope = scope ? "micro" : "minibatch";
+        r.cfg.actor.micro_batch_size = 2;
         for (int64_t t = 0; t < r.batch.tokens; t++) r.batch.old_log_probs[t] = r.batch.rollout_log_probs[t] - 1; /* every ratio is e */
-        if (scope) memcpy(r.batch.old_log_probs, r.batch.rollout_log_probs, (size_t)r.batch.row_start[1] * sizeof(float)); /* but those of the first row */
+        if (scope)
+            memcpy(r.batch.old_log_probs, r.batch.rollout_log_probs,
+                   (size_t)r.batch.row_start[2] *
+                       sizeof(float)); /* but those of the first micro-batch */
         CHECK_OK(ares_actor_update(&r.actor, &r.batch, r.metrics));
         double norm = metric(&r, "actor/grad_norm");
         CHECK_NEAR(metric(&r, "actor/abandoned_minibatches"), scope ? 0 : 1, 0);
-        CHECK(metric(&r, "actor/abandoned_microbatches") > 1);
-        CHECK_MSG(scope || norm == 0, "norm %g", norm);
+        if (scope) CHECK_EQ(metric(&r, "actor/abandoned_microbatches"), 2);
+        CHECK_MSG(scope ? norm > 0 : norm == 0, "norm %g", norm);
+        CHECK_EQ(r.actor.optim.updates, scope);
         case_close(&r, &ref);
     }
+}
+
+TEST(loss_norm_micro_averages_the_means_of_micro_batches_counted_in_samples)
+{
+    for (int size = 1; size <= 4; size++) {
+        loss_case by = cases[0];
+        run r;
+        ares_reference ref;
+        by.micro = size;
+        if (!case_open(&r, &by, 30, &ref)) return;
+        formula f = { .c = &by };
+        weigh(&r, &f);
+        int64_t total = ares_model_count(r.model);
+        double *exact = ares_calloc((size_t)total, sizeof *exact),
+               *single = ares_calloc((size_t)total, sizeof *single);
+        char what[40];
+        snprintf(what, sizeof what, "micro-batches of %d", size);
+        if (differentiate(&r, AT_F64, plain, &f, exact) &&
+            differentiate(&r, AT_F32, plain, &f, single) &&
+            CHECK_OK(ares_actor_update(&r.actor, &r.batch, r.metrics)))
+            check_gradients(&r, what, exact, single);
+        ares_free(exact), ares_free(single);
+        case_close(&r, &ref);
+    }
+}
+
+/* Gradients of an update by micro-batches of `size` samples; how many of these an early stop abandoned (NaN: none). */
+static float *by_samples(int64_t max_tokens, bool share, int size, double early_stop,
+                         double *abandoned)
+{
+    run r;
+    ares_reference ref;
+    if (!case_open(&r, &cases[0], max_tokens, &ref)) return NULL;
+    r.cfg.actor.share_prompts = share;
+    r.cfg.actor.micro_batch_size = size;
+    r.cfg.loss.loss_norm = "micro";
+    r.cfg.loss.early_stop_imp_ratio = early_stop;
+    r.cfg.loss.early_stop_scope = "micro";
+    int64_t first = r.batch.row_start[1],
+            end = r.batch.row_start[2]; /* the second row has gone far */
+    for (int64_t t = first; t < end; t++)
+        r.batch.old_log_probs[t] = r.batch.rollout_log_probs[t] - 5;
+    float *g = NULL;
+    if (CHECK_OK(ares_actor_update(&r.actor, &r.batch, r.metrics))) {
+        g = ares_malloc(r.model->grads_bytes);
+        memcpy(g, r.model->grads, r.model->grads_bytes);
+    }
+    *abandoned = metric(&r, "actor/abandoned_microbatches");
+    case_close(&r, &ref);
+    return g;
+}
+
+TEST(micro_batches_counted_in_samples_do_not_depend_on_the_cuts_of_memory)
+{
+    size_t bytes = gradient_bytes();
+    static const double stops[] = { NAN, 4 };
+    for (int share = 0; share < 2; share++)
+        for (int size = 1; size <= 4; size++)
+            for (int i = 0; i < 2; i++) {
+                static const int64_t cuts[] = { 10000, 30, 1 };
+                double stopped, first;
+                float *want = by_samples(cuts[0], share, size, stops[i], &first);
+                if (i)
+                    CHECK_EQ(first,
+                             1); /* the micro-batch of the second row, whatever stands beside it */
+                for (int k = 1; k < ARES_COUNT(cuts) && want; k++) {
+                    float *have = by_samples(cuts[k], share, size, stops[i], &stopped);
+                    if (i) CHECK_EQ(stopped, first);
+                    if (have)
+                        CHECK_MSG(memcmp(have, want, bytes) == 0,
+                                  "share %d, %d samples, cuts of %lld", share, size,
+                                  (long long)cuts[k]);
+                    ares_free(have);
+                }
+                ares_free(want);
+            }
 }
 
 TEST(a_mini_batch_without_a_token_is_passed_over_and_counted)
@@ -369,6 +468,112 @@ TEST(the_scope_of_the_rollout_counts_the_unmasked_tokens_of_all_mini_batches)
     CHECK_MSG(off <= 1e-5 * most, "off by %g of %g", off, most);
     ares_free(mini);
     ares_free(whole);
+}
+
+/* Weights and AdamW's moments. */
+static void copy_model(const run *r, uint8_t **bytes, size_t *n)
+{
+    *n = r->model->weights_bytes + r->model->states_bytes;
+    *bytes = ares_malloc(*n);
+    memcpy(*bytes, r->model->weights, r->model->weights_bytes);
+    memcpy(*bytes + r->model->weights_bytes, r->model->states, r->model->states_bytes);
+}
+
+static void raise_ratios(run *r, int64_t group, int64_t end)
+{
+    int64_t first = r->batch.row_start[r->batch.group_start[group]],
+            last = r->batch.row_start[r->batch.group_start[end]];
+    for (int64_t t = first; t < last; t++)
+        r->batch.old_log_probs[t] = r->batch.rollout_log_probs[t] - 5;
+}
+
+TEST(an_abandoned_mini_batch_moves_neither_weights_nor_moments)
+{
+    for (int scope = 0; scope < 2; scope++) {
+        run r;
+        ares_reference ref;
+        uint8_t *before, *after;
+        size_t n;
+        if (!case_open(&r, &cases[0], 30, &ref)) return;
+        r.cfg.optim.weight_decay = 0.1;
+        CHECK_OK(ares_actor_update(&r.actor, &r.batch, r.metrics)); /* moments that are not 0 */
+        r.cfg.loss.early_stop_imp_ratio = 1.5;
+        r.cfg.loss.early_stop_scope = scope ? "micro" : "minibatch";
+        r.cfg.actor.micro_batch_size = 2;
+        r.cfg.actor.global_batch_size = 1;
+        r.cfg.actor.ppo_epochs = 2; /* the second pass finds the weights of the first */
+        raise_ratios(&r, 0, GROUPS);
+        copy_model(&r, &before, &n);
+        ares_metrics_clear(r.metrics);
+        CHECK_OK(ares_actor_update(&r.actor, &r.batch, r.metrics));
+        copy_model(&r, &after, &n);
+        CHECK_MEM(after, before, n);
+        CHECK_EQ(r.actor.optim.updates, 1);
+        CHECK_EQ(r.actor.step, 2);
+        CHECK_NEAR(metric(&r, "actor/abandoned_minibatches"), 2 * GROUPS, 0);
+        for (int i = 0; i < ares_metrics_count(r.metrics); i++)
+            CHECK_MSG(isfinite(ares_metrics_value(r.metrics, i)), "%s",
+                      ares_metrics_name(r.metrics, i));
+        ares_free(before), ares_free(after);
+        case_close(&r, &ref);
+    }
+}
+
+TEST(means_of_an_update_leave_abandoned_mini_batches_out)
+{
+    run one, both;
+    ares_reference ref, other;
+    bool keep[GROUPS] = { false, true };
+    uint8_t *x, *y;
+    size_t n;
+    if (!case_open(&one, &cases[0], 30, &ref) || !case_open(&both, &cases[0], 30, &other)) return;
+    run *runs[] = { &one, &both };
+    for (int i = 0; i < 2; i++) {
+        runs[i]->cfg.loss.early_stop_imp_ratio = 1.9;
+        runs[i]->cfg.actor.global_batch_size = 1;
+        near_policy(runs[i], runs[i]->batch.old_log_probs, runs[i]->batch.rollout_log_probs, 20000,
+                    0.1);
+        raise_ratios(runs[i], 0, 1);
+    }
+    ares_batch_select_groups(&one.batch,
+                             keep); /* what is left of both when the first is abandoned */
+    CHECK_OK(ares_actor_update(&one.actor, &one.batch, one.metrics));
+    CHECK_OK(ares_actor_update(&both.actor, &both.batch, both.metrics));
+    copy_model(&one, &x, &n);
+    copy_model(&both, &y, &n);
+    CHECK_MEM(y, x, n);
+    CHECK_EQ(both.actor.optim.updates, 1);
+    CHECK_NEAR(metric(&both, "actor/abandoned_minibatches"), 1, 0);
+    static const char *const same[] = { "actor/grad_norm",  "actor/pg_loss",
+                                        "actor/final_loss", "actor/entropy",
+                                        "actor/kl_loss",    "exact/rollout_train_max_abs" };
+    for (int i = 0; i < ARES_COUNT(same); i++)
+        CHECK_NEAR(metric(&both, same[i]), metric(&one, same[i]), 0);
+    ares_free(x), ares_free(y);
+    case_close(&one, &ref);
+    case_close(&both, &other);
+}
+
+TEST(the_exact_kl_of_a_reward_is_that_of_the_update_however_rows_are_packed)
+{
+    static const int64_t limits[] = { 10000, 40, 1 };
+    run r;
+    ares_reference ref;
+    if (!case_open(&r, &cases[11], 30, &ref)) return;
+    ares_batch *b = &r.batch;
+    float *columns[ARES_COUNT(limits)];
+    size_t bytes = (size_t)b->tokens * sizeof(float);
+    for (int i = 0; i < ARES_COUNT(limits); i++) {
+        r.cfg.actor.max_token_len = limits[i];
+        b->kl = NULL;
+        CHECK_OK(ares_reference_kl(&ref, r.model, r.actor.workspace, b));
+        columns[i] = b->kl;
+        CHECK_MEM(columns[i], columns[0], bytes);
+    }
+    b->kl = NULL;
+    CHECK_OK(ares_actor_update(&r.actor, b, r.metrics));
+    CHECK_MEM(b->kl, columns[0], bytes);
+    case_close(&r, &ref);
 }
 
 TEST(log_probs_that_are_no_number_name_their_row)

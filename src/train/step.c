@@ -18,7 +18,7 @@
 /* What a rank computes by itself may fail on it alone: all ranks learn it before they meet in a sum. */
 #define LOCAL(expr) ares_world_agree(t->world, (expr))
 
-/* A score belongs to the last token that the policy wrote; a response without one has none. Those without any token are counted. */
+/* A score belongs to the last token that the policy wrote; a response without any token has none, and is counted. */
 static int put_scores(ares_trainer *t, ares_batch *b, ares_metrics *m)
 {
     int64_t empty = 0;
@@ -27,7 +27,7 @@ static int put_scores(ares_trainer *t, ares_batch *b, ares_metrics *m)
     for (int64_t r = 0; r < b->rows; r++) {
         int64_t last = ares_batch_last_token(b, r);
         if (last >= 0) b->token_level_scores[last] = b->samples[r].score;
-        else empty += b->row_start[r] == b->row_start[r + 1]; /* a discarded answer is not empty */
+        else empty++;
     }
     ARES_TRY(ares_world_sum_i64(t->world, &empty, 1));
     ares_metrics_set(m, "reward/empty_responses", (double)empty);

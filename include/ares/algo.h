@@ -110,6 +110,7 @@ typedef struct ares_kl {
     const char *name, *doc, *formula, *paper;
     double (*value)(double x);      /* NULL: the exact sum over the vocabulary, from the logits of both models */
     double (*derivative)(double x); /* of the value by log pi; of k2 in the forms named with a + */
+    bool (*clamped)(double x);      /* a clamp of the value acts; NULL: it has none */
 } ares_kl;
 const ares_kl *ares_kl_find(const char *name);     /* by its name or an alias (k1, k2, k3, low-var-kl, k3+ ...) */
 const char *const *ares_kl_names(int *n);          /* choices of the option: names with their aliases behind '=' */
@@ -129,6 +130,7 @@ int ares_kl_column(const ares_kl *kl, ares_batch *b);
 enum { ARES_LOSS_BINS = 64 }; /* of log pi - log old: bin i is [-2 + i / 16, -2 + (i + 1) / 16); the outer two take the rest */
 typedef struct ares_loss_sums {
     double loss, kl, kl_plain, entropy;          /* weighted by the aggregation, without coefficients; kl by kl_weight too, kl_plain not */
+    double kl_tokens, kl_clamped;                /* tokens with a KL, and those where a clamp of its estimator acts: plain counts */
     double neg_log_prob;                         /* weighted likewise: verl's entropy_loss, an estimate of the entropy */
     double tokens, clip_high, clip_low;          /* counts over mask-1 tokens */
     double neg_log_ratio, k2, k3;                /* estimators of KL(old || pi), plain sums over tokens; log-ratios clamped to +-20 */
@@ -281,7 +283,6 @@ typedef struct ares_control_env {
     ares_world *world;           /* may be NULL: one rank */
     const ares_algorithm_config *algorithm;
     int64_t n;                   /* samples a prompt */
-    int64_t mini_batch;          /* prompts of an optimizer step, over all ranks; 0: the whole batch */
     bool entropy_reward;         /* a reward reads hwe_count, hwe_target, entropy_alpha and difficulty of the samples */
     const ares_map *gids;        /* of the training rows (ares_dataset_gids); NULL: a loaded state's prompts are not looked up */
 } ares_control_env;
@@ -334,7 +335,8 @@ void ares_entropy_pad_windows(const double *h, int64_t n, const double *window, 
 double ares_percentile(const double *x, int64_t n, double q);
 double ares_median(const double *x, int64_t n);
 double ares_entropy_sample_threshold(const double *h, int64_t n, int64_t w, double q); /* the percentile of the padded list */
-double ares_entropy_threshold_step(bool started, double tau, double median, double ema); /* tau <- median the first time, then a moving average */
+/* tau by the thresholds x [n] of a batch's samples: their median the first time, then a moving average of it. */
+double ares_entropy_threshold_step(bool started, double tau, const double *x, int64_t n, double ema, double *median);
 /* High-window-entropy (HWE) tokens: candidates (NULL: all) whose window reaches tau. mask [n] is written (may be NULL): 0 where there is no window. */
 typedef struct ares_hwe { int64_t count, invalid; double soft_cost; } ares_hwe; /* candidates at or above tau, below it; sum of window - tau of the former */
 ares_hwe ares_hwe_mark(const double *window, int64_t windows, int64_t n, double tau, const uint8_t *candidates, uint8_t *mask);

@@ -205,7 +205,7 @@ int ares_cpu_count(void);                       /* CPUs of the affinity mask and
 double ares_now_s(void);                        /* monotonic (clock.c) */
 int64_t ares_peak_memory_bytes(void);
 
-/* ------------------------------------------------------------------ metrics (metrics.c): name -> scalar, order of first mention */
+/* ------------------------------------------------------------------ metrics (metrics.c): name -> scalar, order of first mention; white space of a name is kept as _ */
 typedef struct ares_metrics ares_metrics;
 ares_metrics *ares_metrics_new(void);
 void ares_metrics_free(ares_metrics *m);

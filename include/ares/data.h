@@ -124,12 +124,15 @@ extern const char *const ares_difficulty_names[ARES_DIFFICULTIES]; /* "none", "e
     X(f32, token_level_scores, "of the reward manager")                                                     \
     X(f32, token_level_rewards, "scores with what shaping adds")                                            \
     X(f32, kl_weight,          "factor of the KL term; 1 when absent")                                      \
-    X(f32, kl,                 "to the reference as kl_penalty estimates it, unweighted: of the update's first pass over the token, or of the reward's") \
+    X(f32, kl,                 "to the reference as kl_penalty estimates it, unweighted: of the reward, else of the update's last pass over the token") \
     X(f32, advantages,         "0 where the mask is 0")                                                     \
     X(f32, returns,            "0 where the mask is 0")
 typedef int32_t ares_column_i32;
 typedef uint8_t ares_column_u8;
 typedef float ares_column_f32;
+
+/* KL of a row as an optimizer step of the actor saw it: mean over its tokens, unweighted. */
+typedef struct ares_row_kl { int64_t row, update; double kl; } ares_row_kl;
 
 typedef struct ares_batch {
     int64_t rows, groups, tokens;
@@ -141,12 +144,15 @@ typedef struct ares_batch {
 #undef ARES_BATCH_FIELD_
     double advantage_scale;         /* what filters take off the advantages; 1 without */
     double kl_coef;                 /* weight of the KL term in this step: the option's, or a control's */
+    ares_row_kl *row_kl; int64_t n_row_kl, updates; /* of the actor's optimizer steps on the batch, numbered from 0 alike on every rank (ares_kl_see) */
     int64_t row_cap, group_cap, token_cap;
     ares_arena arena;               /* the step's: texts, prompts, parts */
 } ares_batch;
 void ares_batch_init(ares_batch *b);
 void ares_batch_fini(ares_batch *b);
 void ares_batch_clear(ares_batch *b);           /* forgets rows and the arena; keeps memory */
+/* Whether a row counts: one of its tokens has mask 1, or it has none (an empty answer). A discarded answer, all of mask 0, counts nowhere. */
+bool ares_batch_row_counts(const ares_batch *b, int64_t row);
 void ares_batch_begin_group(ares_batch *b);     /* rows added next belong to a new group */
 int64_t ares_batch_add_row(ares_batch *b, const ares_sample *s, int64_t n_tokens); /* before any column is put; gives the row's first token */
 /* The column's storage, zeroed; it must not have been put before. A stage calls it once for the column it owns. */

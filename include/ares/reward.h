@@ -115,8 +115,9 @@ typedef struct ares_shaper {
 const ares_shaper *ares_shaper_find(const char *name); /* NULL: that verifier has none */
 
 /*
- * The controls have seen the batch: shaping rewards add to samples' scores, times their weights. Means go to the metrics of the next
- * report, with reward/inverted_frac: the share of right answers that score below the best wrong one of their group.
+ * The controls have seen the batch: shaping rewards add to the scores of samples that count, times their weights. Means go to the metrics of
+ * the next report, with reward/inverted_frac: the share of right answers (accuracy 1) that score below the best other one of their group; a tie
+ * is not below.
  */
 void ares_reward_shape(ares_reward *r, ares_batch *b);
 bool ares_reward_shapes(const ares_reward *r); /* whether any does */

@@ -211,9 +211,10 @@ double ares_entropy_sample_threshold(const double *h, int64_t n, int64_t w, doub
     return value;
 }
 
-double ares_entropy_threshold_step(bool started, double tau, double median, double ema)
+double ares_entropy_threshold_step(bool started, double tau, const double *x, int64_t n, double ema, double *median)
 {
-    return started ? ema * tau + (1 - ema) * median : median;
+    *median = ares_median(x, n);
+    return started ? ema * tau + (1 - ema) * *median : *median;
 }
 
 /* ---------------------------------------------------------------- high-window-entropy tokens */

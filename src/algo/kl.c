@@ -15,18 +15,19 @@ static double k2(double x) { return ares_kl_k2(x); }
 static double k2_d(double x) { return ares_kl_k2_derivative(x); }
 static double k3(double x) { return ares_kl_k3(x); }
 static double k3_d(double x) { return ares_kl_k3_derivative(x); }
+static bool k3_clamped(double x) { return ares_kl_k3_clamped(x); }
 
 #define SCHULMAN "Schulman 2020, Approximating KL divergence"
 static const ares_kl table[] = {
-    { "kl", "k1: the log-ratio; unbiased, of either sign", "x", SCHULMAN, k1, k1_d },
-    { "abs", "its size", "|x|", "verl", absolute, absolute_d },
-    { "mse", "k2: half of its square", "x^2 / 2", SCHULMAN, k2, k2_d },
-    { "low_var_kl", "k3: unbiased and never negative; clamped as in verl", "clamp(exp(k) - k - 1, -10, 10), k = clamp(-x, -20, 20)", SCHULMAN "; arXiv 2402.03300, equation 4", k3, k3_d },
-    { "kl+", "value of k1, gradient of k2", "x", "verl", k1, k2_d },
-    { "abs+", "value of abs, gradient of k2", "|x|", "verl", absolute, k2_d },
-    { "mse+", "k2", "x^2 / 2", "verl", k2, k2_d },
-    { "low_var_kl+", "value of k3, gradient of k2", "that of low_var_kl", "verl", k3, k2_d },
-    { "full", "exact, over the whole vocabulary", "sum over the vocabulary of p (log p - log q)", "", NULL, NULL },
+    { "kl", "k1: the log-ratio; unbiased, of either sign", "x", SCHULMAN, k1, k1_d, NULL },
+    { "abs", "its size", "|x|", "verl", absolute, absolute_d, NULL },
+    { "mse", "k2: half of its square", "x^2 / 2", SCHULMAN, k2, k2_d, NULL },
+    { "low_var_kl", "k3: unbiased and never negative; clamped as in verl", "clamp(exp(k) - k - 1, -10, 10), k = clamp(-x, -20, 20)", SCHULMAN "; arXiv 2402.03300, equation 4", k3, k3_d, k3_clamped },
+    { "kl+", "value of k1, gradient of k2", "x", "verl", k1, k2_d, NULL },
+    { "abs+", "value of abs, gradient of k2", "|x|", "verl", absolute, k2_d, NULL },
+    { "mse+", "k2", "x^2 / 2", "verl", k2, k2_d, NULL },
+    { "low_var_kl+", "value of k3, gradient of k2", "that of low_var_kl", "verl", k3, k2_d, k3_clamped },
+    { "full", "exact, over the whole vocabulary", "sum over the vocabulary of p (log p - log q)", "", NULL, NULL, NULL },
 };
 /* In the order of the table; other trainers' words behind '='. */
 static const char *const words[] = { "kl=k1", "abs", "mse=k2", "low_var_kl=k3=low-var-kl", "kl+=k1+", "abs+", "mse+=k2+", "low_var_kl+=k3+=low-var-kl+", "full" };

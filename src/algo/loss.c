@@ -91,6 +91,8 @@ static int kl_term(const ares_loss_args *a, const ares_kl_args *k, int64_t t)
     }
     a->sums->kl += w * scale * value;
     a->sums->kl_plain += w * value;
+    a->sums->kl_tokens += 1;
+    a->sums->kl_clamped += k->kl->clamped && k->kl->clamped(x);
     if (k->out) k->out[t] = (float)value;
     if (k->kl->value) a->d_log_prob[t] += (float)(w * k->coef * scale * k->kl->derivative(x));
     else if (k->d_full) k->d_full[t] += (float)(w * k->coef * scale);

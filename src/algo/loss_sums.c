@@ -5,7 +5,7 @@
 
 /* Every member that simply adds up. */
 #define SUM_LIST(X)                                                                                                                     \
-    X(loss) X(kl) X(kl_plain) X(entropy) X(tokens) X(clip_high) X(clip_low) X(neg_log_ratio) X(k2) X(k3) X(ratio) X(ratio_clipped) X(ratio_off) X(loss_abs) \
+    X(loss) X(kl) X(kl_plain) X(kl_tokens) X(kl_clamped) X(entropy) X(tokens) X(clip_high) X(clip_low) X(neg_log_ratio) X(k2) X(k3) X(ratio) X(ratio_clipped) X(ratio_off) X(loss_abs) \
     X(saturated) X(weight) X(weight_cut) X(weight_tokens) X(neg_log_prob) X(entropy_right) X(tokens_right) X(entropy_wrong) X(tokens_wrong)
 
 void ares_loss_sums_init(ares_loss_sums *s) { *s = (ares_loss_sums){ .ratio_min = INFINITY, .ratio_max = -INFINITY }; }
@@ -48,6 +48,7 @@ void ares_loss_metrics(const ares_loss_sums *s, ares_metrics *m)
     double n = s->tokens;
     if (s->tokens_right > 0) ares_metrics_set(m, "actor/entropy_correct", s->entropy_right / s->tokens_right);
     if (s->tokens_wrong > 0) ares_metrics_set(m, "actor/entropy_wrong", s->entropy_wrong / s->tokens_wrong);
+    if (s->kl_tokens > 0) ares_metrics_set(m, "actor/kl_clamped_frac", s->kl_clamped / s->kl_tokens);
     if (n == 0) return;
     ares_metrics_set(m, "actor/policy_loss_abs", s->loss_abs / n);
     ares_metrics_set(m, "actor/pg_clipfrac_higher", s->clip_high / n);

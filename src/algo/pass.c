@@ -22,7 +22,7 @@ typedef struct block {
     int n, at[BLOCK];
     double log_ratio[BLOCK], bound[BLOCK], ratio[BLOCK], advantage[BLOCK], weight[BLOCK]; /* weight: the loss's, rollout weight included */
     double loss[BLOCK], gradient[BLOCK], clipped[BLOCK], clip_high[BLOCK], clip_low[BLOCK];
-    double x[BLOCK], k[BLOCK], e[BLOCK], kl[BLOCK], slope[BLOCK];
+    double x[BLOCK], k[BLOCK], e[BLOCK], kl[BLOCK], slope[BLOCK], clamped[BLOCK];
 } block;
 
 typedef struct chunks {
@@ -106,6 +106,7 @@ static INLINE bool terms_of_k3(block *restrict b)
     for (int i = 0; i < n; i++) {
         b->kl[i] = ares_kl_k3_at(b->e[i], b->k[i]);
         b->slope[i] = ares_kl_k3_derivative_at(b->e[i], b->x[i]);
+        b->clamped[i] = (double)ares_kl_k3_clamped_at(b->e[i], b->x[i]);
     }
     for (int i = 0; i < n; i++) odd += b->kl[i] - b->kl[i];
     return odd == 0;
@@ -139,7 +140,7 @@ static INLINE void store(const chunks *c, int64_t base, const block *b, ares_los
 {
     const ares_loss_args *a = c->a;
     const ares_kl_args *k = c->k;
-    double coeff = a->cfg->entropy_coeff, neg_log_prob = 0, kl = 0, kl_plain = 0, entropy = 0;
+    double coeff = a->cfg->entropy_coeff, neg_log_prob = 0, kl = 0, kl_plain = 0, clamped = 0, entropy = 0;
     for (int i = 0; i < b->n; i++) {
         int64_t t = base + b->at[i];
         a->d_log_prob[t] += (float)(b->gradient[i] * b->weight[i]);
@@ -150,6 +151,7 @@ static INLINE void store(const chunks *c, int64_t base, const block *b, ares_los
         double w = (double)a->weight[t], scale = k->weight ? (double)k->weight[t] : 1;
         kl += w * scale * b->kl[i];
         kl_plain += w * b->kl[i];
+        clamped += b->clamped[i];
         a->d_log_prob[t] += (float)(w * k->coef * scale * b->slope[i]);
     }
     for (int i = 0; i < b->n && k && k->out; i++) k->out[base + b->at[i]] = (float)b->kl[i];
@@ -158,6 +160,8 @@ static INLINE void store(const chunks *c, int64_t base, const block *b, ares_los
     s->neg_log_prob += neg_log_prob;
     s->kl += kl;
     s->kl_plain += kl_plain;
+    s->kl_tokens += k ? b->n : 0;
+    s->kl_clamped += clamped;
     s->entropy += entropy;
 }
 

@@ -2,6 +2,8 @@
  * Names -> scalars. An entry is a weighted sum and the sum of weights; a value that was set or added has
  * weight 1.
  */
+#include <string.h>
+
 #include "ares/core.h"
 
 typedef struct scalar {
@@ -35,15 +37,33 @@ void ares_metrics_clear(ares_metrics *m)
     m->names = ares_map_new();
 }
 
+/*
+ * A name as it is kept: without white space, which a reward's name or a value of the user's data may bring along, and which tools that read
+ * the names would stumble over. room holds the name where it had to be changed.
+ */
+static ares_view clean(const char *name, ares_str *room)
+{
+    static const char blanks[] = " \t\n\v\f\r";
+    if (!name[strcspn(name, blanks)]) return ares_view_of(name);
+    ares_str_add_z(room, name);
+    for (size_t i = 0; i < room->len; i++)
+        if (strchr(blanks, room->data[i])) room->data[i] = '_';
+    return ares_str_view(room);
+}
+
 static scalar *entry(ares_metrics *m, const char *name)
 {
     int64_t index = ares_map_count(m->names);
-    if (ares_map_get(m->names, ares_view_of(name), &index)) return &m->values[index];
+    ares_str room = { 0 };
+    ares_view key = clean(name, &room);
+    bool known = ares_map_get(m->names, key, &index);
+    if (!known) ares_map_put(m->names, key, index);
+    ares_str_fini(&room);
+    if (known) return &m->values[index];
     if (index == m->cap) {
         m->cap = m->cap ? m->cap * 2 : 64;
         m->values = ares_realloc(m->values, (size_t)m->cap * sizeof *m->values);
     }
-    ares_map_put(m->names, ares_view_of(name), index);
     m->values[index] = (scalar){ 0, 0 };
     return &m->values[index];
 }
@@ -70,7 +90,10 @@ void ares_metrics_mean(ares_metrics *m, const char *name, double value, double w
 bool ares_metrics_get(const ares_metrics *m, const char *name, double *value)
 {
     int64_t index;
-    if (!ares_map_get(m->names, ares_view_of(name), &index)) return false;
+    ares_str room = { 0 };
+    bool known = ares_map_get(m->names, clean(name, &room), &index);
+    ares_str_fini(&room);
+    if (!known) return false;
     *value = ares_metrics_value(m, (int)index);
     return true;
 }

@@ -18,8 +18,9 @@ static void drop_columns(ares_batch *b)
 void ares_batch_clear(ares_batch *b)
 {
     drop_columns(b);
+    b->row_kl = NULL;
     ares_arena_reset(&b->arena);
-    b->rows = b->groups = b->tokens = 0;
+    b->rows = b->groups = b->tokens = b->n_row_kl = b->updates = 0;
 }
 
 void ares_batch_fini(ares_batch *b)
@@ -29,6 +30,12 @@ void ares_batch_fini(ares_batch *b)
     ares_free(b->group_start);
     ares_free(b->samples);
     *b = (ares_batch){ 0 };
+}
+
+bool ares_batch_row_counts(const ares_batch *b, int64_t row)
+{
+    int64_t at = b->row_start[row], n = b->row_start[row + 1] - at;
+    return !b->response_mask || n == 0 || memchr(b->response_mask + at, 1, (size_t)n);
 }
 
 void ares_batch_begin_group(ares_batch *b)

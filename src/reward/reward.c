@@ -473,8 +473,9 @@ static void count_inverted(ares_reward *r, const ares_batch *b)
     for (int64_t g = 0; g < b->groups; g++) {
         float best_wrong = -INFINITY;
         for (int64_t i = b->group_start[g]; i < b->group_start[g + 1]; i++)
-            if (b->samples[i].accuracy < 1) best_wrong = fmaxf(best_wrong, b->samples[i].score);
+            if (ares_batch_row_counts(b, i) && b->samples[i].accuracy < 1) best_wrong = fmaxf(best_wrong, b->samples[i].score);
         for (int64_t i = b->group_start[g]; i < b->group_start[g + 1]; i++) {
+            if (!ares_batch_row_counts(b, i)) continue;
             right += b->samples[i].accuracy == 1;
             inverted += b->samples[i].accuracy == 1 && b->samples[i].score < best_wrong;
         }
@@ -487,13 +488,15 @@ void ares_reward_shape(ares_reward *r, ares_batch *b)
     if (!ares_reward_shapes(r)) return;
     for (int e = 0; e < r->n; e++) {
         const ares_shaper *shaper = shaper_of(&r->entries[e]);
-        double sum = 0;
+        double sum = 0, count = 0;
         for (int64_t i = 0; i < b->rows && shaper; i++) {
+            if (!ares_batch_row_counts(b, i)) continue;
             double added = shaper->shape(&b->samples[i]);
             b->samples[i].score += (float)(r->entries[e].o.weight * added);
             sum += added;
+            count++;
         }
-        if (shaper) tally_add(r->tally, TALLY_MEAN, sum, (double)b->rows, "%s", shaper->metric);
+        if (shaper) tally_add(r->tally, TALLY_MEAN, sum, count, "%s", shaper->metric);
     }
     count_inverted(r, b);
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ares/algo_control.h"
 #include "ares/algo_twin.h"
 #include "update.h"
 
@@ -119,8 +120,8 @@ static int prepare(ares_actor *a, ares_batch *b, update *u)
     for (int i = 0; exact && i < ARES_COUNT(of_kl); i++) *of_kl[i] = ares_arena_calloc(&b->arena, n, sizeof(float));
     if (exact && !a->ref) return ares_fail(ARES_ESTATE, "actor: algorithm.kl_penalty = 'full': there is no reference model to compare with");
     if (kl && !exact) ARES_TRY(ARES_NEED(b, "update_actor", ref_log_probs));
-    u->writes_kl = kl && !b->kl;
-    if (u->writes_kl) ARES_PUT(b, kl);
+    if (kl) u->seen_kl = b->kl ? b->kl : ARES_PUT(b, kl);
+    u->passed = ares_arena_calloc(&b->arena, (size_t)b->rows + 1, sizeof *u->passed);
     ares_agg_count(b, 0, b->rows, &u->rollout);
     double totals[2] = { u->rollout.tokens, u->rollout.rows };
     ARES_TRY(ares_world_sum_f64(a->world, totals, 2));
@@ -172,11 +173,13 @@ int ares_actor_update(ares_actor *a, ares_batch *b, ares_metrics *m)
     for (u.pass = 0; u.pass < (uint64_t)a->cfg->actor.ppo_epochs; u.pass++)
         for (int64_t g = 0; g < b->groups; g += groups) {
             bool idle = false;
-            u.first = u.pass == 0;
             ARES_TRY(mini_batch(&u, g, ARES_MIN(g + groups, b->groups), lr, &idle, &norm));
             if (idle || isnan(norm)) continue;
             norms += norm;
             u.compare = false; /* from here on the weights are no longer rollout's */
+            int64_t row = b->group_start[g], end = b->group_start[ARES_MIN(g + groups, b->groups)];
+            if (u.seen_kl) ares_kl_see(b, row, end, u.seen_kl, u.passed);
+            else ares_kl_see(b, row, end, b->kl, NULL); /* of the reward: known of every row */
         }
     a->step++;
     return report(a, &u, b, norms, lr, m);

@@ -56,6 +56,7 @@ static int answer(ares_trainer *t, int64_t at, int64_t end, ares_metrics *m)
                          .key = ares_rng_sub(ares_rng_root((uint64_t)t->cfg->rollout.seed, ARES_RNG_SAMPLE), UINT64_MAX - 1, 0) };
     generate_sample *samples;
     ARES_TRY(ares_world_agree(t->world, generate_samples(t, &job, &b->arena, &samples)));
+    generate_discard(t, samples, count * n);
     generate_group *groups = ares_arena_calloc(&b->arena, (size_t)count + 1, sizeof *groups);
     for (int64_t g = 0; g < count; g++) groups[g] = (generate_group){ .draw = draws[g], .row = rows[g], .samples = samples + g * n };
     generate_fill(b, groups, count, n, t->actor.optim.updates);

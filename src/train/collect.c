@@ -99,11 +99,7 @@ static int answer(ares_trainer *t, ares_arena *arena, draw *d, ares_metrics *m)
                          .key = ares_rng_root((uint64_t)t->cfg->rollout.seed, ARES_RNG_SAMPLE), .metrics = m };
     ARES_TRY(generate_samples(t, &job, arena, &d->samples));
     generate_keep(d->samples, d->count * job.n, arena);
-    for (int64_t i = 0; i < d->count * job.n; i++) {
-        generate_sample *s = &d->samples[i];
-        s->discarded = ares_answer_discarded(&t->cfg->filter, s->completion.n_tokens,
-                                             ares_reward_max_length(t->reward), s->item.in.stopped);
-    }
+    generate_discard(t, d->samples, d->count * job.n);
     if (!(t->adv->needs & ARES_NEEDS_BASELINE)) return ARES_OK;
     sampling.temperature = 0;
     job.n = 1;
@@ -269,8 +265,7 @@ typedef struct row_numbers { double score, overall, accuracy, length, entropy; u
 
 typedef struct rounds {
     ares_resampling s;
-    ares_filter_config of_draws,
-        of_batch;                /* the filters that see each draw, and the one that sees the batch */
+    ares_filter_config of_draws, of_batch; /* the filters that see each draw, and the one that sees the batch */
     bool looks;                  /* any filter is wanted, or answers are dropped */
     bool drops;                  /* discarded answers leave the batch */
     ares_filter_counts counts;
@@ -278,7 +273,7 @@ typedef struct rounds {
     row_numbers *numbers;        /* [s.drawn * n], of all ranks, where filters look */
     int64_t *rows;               /* [s.drawn]: rows of the data set */
     bool same_prompt;
-    double right[2]; /* of all answers of this rank that were judged right or wrong: sum and number */
+    double right[2];             /* of all answers of this rank that were judged right or wrong and not discarded: sum and number */
     double tokens;               /* of all answers of this rank, greedy baselines included */
 } rounds;
 
@@ -436,7 +431,7 @@ static int draw_round(ares_trainer *t, rounds *r, int64_t size, draw *d, bool **
     for (int64_t g = 0; d->greedy && g < d->count; g++) r->tokens += d->greedy[g].completion.n_tokens;
     for (int64_t i = 0; i < d->count * n; i++) {
         r->tokens += d->samples[i].completion.n_tokens;
-        if (isnan(d->samples[i].item.accuracy)) continue;
+        if (d->samples[i].discarded || isnan(d->samples[i].item.accuracy)) continue;
         r->right[0] += (double)d->samples[i].item.accuracy;
         r->right[1]++;
     }

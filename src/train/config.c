@@ -76,6 +76,18 @@ static void loss_complaint(void *ctx, char severity, const char *option, const c
     else ares_log(ARES_LOG_WARN, "config: %s: %s", option, message);
 }
 
+/*
+ * A greedy answer is judged like the others, penalties of length included, but no control counts its HWE tokens: its score would lack what
+ * shaping adds to theirs, also to wrong ones, and those would be reinforced wherever the greedy answer is wrong.
+ */
+static void check_baseline(ares_config *cfg, const ares_train_config *c, const ares_reward *reward)
+{
+    const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
+    if (!c->trainer.val_only && adv && (adv->needs & ARES_NEEDS_BASELINE) && ares_reward_shapes(reward))
+        ares_config_fault(cfg, "algorithm.adv_estimator",
+                          "compares answers with a greedy one, whose score the reward 'aepo' does not shape as theirs; set grpo or rloo, or take a reward that is not shaped, as math");
+}
+
 /* One KL, at one coefficient, acts in one place. */
 static void check_kl(ares_config *cfg, const ares_algorithm_config *a)
 {
@@ -131,6 +143,7 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
                  "config: the rewards' limit of length is %lld tokens: data.max_response_length = %lld "
                  "allows longer answers, from which nothing is learnt",
                  (long long)limit, (long long)c->data.max_response_length);
+    check_baseline(cfg, c, reward);
     ares_reward_close(reward);
-    return ARES_OK;
+    return ares_config_finish(cfg);
 }

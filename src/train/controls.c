@@ -46,7 +46,7 @@ int controls_open(const ares_trainer *t, ares_controls **out)
 {
     const ares_train_config *cfg = t->cfg;
     ares_controls *c = *out = ares_calloc(1, sizeof *c);
-    c->env = (ares_control_env){ .world = t->world, .algorithm = &cfg->algorithm, .n = cfg->rollout.n, .mini_batch = cfg->actor.global_batch_size,
+    c->env = (ares_control_env){ .world = t->world, .algorithm = &cfg->algorithm, .n = cfg->rollout.n,
                                  .entropy_reward = ares_reward_shapes(t->reward) };
     c->force = cfg->trainer.force;
     c->origin = train_origin_of(t);

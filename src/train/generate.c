@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "ares/algo_filter.h"
+
 void generate_sampling(const ares_train_config *c, ares_sampling *out)
 {
     const ares_rollout_config *r = &c->rollout;
@@ -73,6 +75,13 @@ void generate_keep(generate_sample *s, int64_t n, ares_arena *arena)
         c->log_probs_1 = NULL;
         c->most_likely = NULL;
     }
+}
+
+void generate_discard(const ares_trainer *t, generate_sample *s, int64_t n)
+{
+    int64_t limit = ares_reward_max_length(t->reward);
+    for (int64_t i = 0; i < n; i++)
+        s[i].discarded = ares_answer_discarded(&t->cfg->filter, s[i].completion.n_tokens, limit, s[i].item.in.stopped);
 }
 
 void generate_fill(ares_batch *b, const generate_group *groups, int64_t count, int64_t n, int64_t version)

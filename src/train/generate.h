@@ -25,6 +25,8 @@ void generate_sampling(const ares_train_config *c, ares_sampling *out);
 int generate_samples(ares_trainer *t, const generate_job *job, ares_arena *arena, generate_sample **out);
 /* The engine forgets its samples at the next call: their arrays move into the arena. */
 void generate_keep(generate_sample *s, int64_t n, ares_arena *arena);
+/* Marks answers that algorithm.mask_truncated or worker.reward.max_length discard. */
+void generate_discard(const ares_trainer *t, generate_sample *s, int64_t n);
 /* One answered prompt. */
 typedef struct generate_group {
     int64_t draw;

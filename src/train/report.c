@@ -42,10 +42,12 @@ static int put_mean(const ares_trainer *t, ares_metrics *m, const char *name, do
 int ares_report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
 {
     summary score = { 0 }, reward = { 0 }, advantage = { 0 }, response = { 0 }, prompt = { 0 }, returns = { 0 }, values = { 0 };
-    double clipped = 0, full = 0, accuracy = 0, judged = 0, entropy = 0, tokens = 0, mixed = 0;
+    double clipped = 0, full = 0, accuracy = 0, judged = 0, entropy = 0, tokens = 0, mixed = 0, total = 0;
     for (int64_t r = 0; r < b->rows; r++) {
         const ares_sample *s = &b->samples[r];
-        double scores = 0, rewards = 0;
+        double scores = 0, rewards = 0, length = (double)(b->row_start[r + 1] - b->row_start[r]);
+        total += s->prompt_len + length;
+        if (!ares_batch_row_counts(b, r)) continue; /* a discarded answer cost its tokens, and counts nowhere else */
         for (int64_t i = b->row_start[r]; i < b->row_start[r + 1]; i++) {
             scores += (double)b->token_level_scores[i];
             rewards += (double)b->token_level_rewards[i];
@@ -58,9 +60,9 @@ int ares_report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *
         }
         see(&score, scores);
         see(&reward, rewards);
-        see(&response, (double)(b->row_start[r + 1] - b->row_start[r]));
+        see(&response, length);
         see(&prompt, s->prompt_len);
-        clipped += b->row_start[r + 1] - b->row_start[r] >= t->cfg->data.max_response_length;
+        clipped += length >= (double)t->cfg->data.max_response_length;
         full += s->prompt_len >= t->cfg->data.max_prompt_length;
         if (!isnan(s->accuracy)) {
             accuracy += (double)s->accuracy;
@@ -68,9 +70,13 @@ int ares_report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *
         }
     }
     for (int64_t g = 0; g < b->groups; g++) { /* groups that teach: not all scores equal */
-        bool differs = false;
-        for (int64_t r = b->group_start[g] + 1; r < b->group_start[g + 1]; r++) differs = differs || b->samples[r].score != b->samples[b->group_start[g]].score;
-        mixed += differs;
+        float low = INFINITY, high = -INFINITY;
+        for (int64_t r = b->group_start[g]; r < b->group_start[g + 1]; r++) {
+            if (!ares_batch_row_counts(b, r)) continue;
+            low = fminf(low, b->samples[r].score);
+            high = fmaxf(high, b->samples[r].score);
+        }
+        mixed += low < high;
     }
     ARES_TRY(put(t, m, "critic/score", &score));
     ARES_TRY(put(t, m, "critic/rewards", &reward));
@@ -78,24 +84,24 @@ int ares_report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *
     if (b->returns) ARES_TRY(put(t, m, "critic/returns", &returns));
     if (b->values) ARES_TRY(put(t, m, "critic/values", &values));
     ARES_TRY(put(t, m, "response_length", &response));
-    ARES_TRY(put_mean(t, m, "response_length/clip_ratio", clipped, (double)b->rows));
+    ARES_TRY(put_mean(t, m, "response_length/clip_ratio", clipped, response.count));
     ARES_TRY(put(t, m, "prompt_length", &prompt));
-    ARES_TRY(put_mean(t, m, "prompt_length/clip_ratio", full, (double)b->rows));
+    ARES_TRY(put_mean(t, m, "prompt_length/clip_ratio", full, prompt.count));
     ARES_TRY(put_mean(t, m, "reward/overall", score.sum, score.count));
     ARES_TRY(put_mean(t, m, "reward/batch_accuracy", accuracy, judged)); /* reward/accuracy is that of all answers, the filtered ones included */
     for (int i = 0; i < ares_reward_count(t->reward); i++) {
         char key[160];
         double sum = 0;
-        for (int64_t r = 0; r < b->rows; r++) sum += (double)b->samples[r].reward_parts[i];
+        for (int64_t r = 0; r < b->rows; r++)
+            if (ares_batch_row_counts(b, r)) sum += (double)b->samples[r].reward_parts[i];
         snprintf(key, sizeof key, "reward/%s", ares_reward_name(t->reward, i));
-        ARES_TRY(put_mean(t, m, key, sum, (double)b->rows));
+        ARES_TRY(put_mean(t, m, key, sum, score.count));
     }
     ARES_TRY(ares_reward_report(t->reward, t->world, "", m));
     ARES_TRY(put_mean(t, m, "rollout/entropy", entropy, tokens));
     ARES_TRY(put_mean(t, m, "rollout/mixed_groups_frac", mixed, (double)b->groups));
-    double total[1] = { response.sum + prompt.sum };
-    ARES_TRY(ares_world_sum_f64(t->world, total, 1));
-    ares_metrics_set(m, "perf/total_num_tokens", total[0]);
+    ARES_TRY(ares_world_sum_f64(t->world, &total, 1));
+    ares_metrics_set(m, "perf/total_num_tokens", total);
     ares_rollout_stats stats;
     ares_rollout_get_stats(t->rollout, &stats);
     ares_metrics_set(m, "rollout/preemptions", (double)stats.preemptions);

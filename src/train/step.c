@@ -18,7 +18,7 @@
 /* What a rank computes by itself may fail on it alone: all ranks learn it before they meet in a sum. */
 #define LOCAL(expr) ares_world_agree(t->world, (expr))
 
-/* A score belongs to the last token that the policy wrote; a response without a token has none. */
+/* A score belongs to the last token that the policy wrote; a response without any token has none, and is counted. */
 static int put_scores(ares_trainer *t, ares_batch *b, ares_metrics *m)
 {
     int64_t empty = 0;
@@ -30,7 +30,7 @@ static int put_scores(ares_trainer *t, ares_batch *b, ares_metrics *m)
         else empty++;
     }
     ARES_TRY(ares_world_sum_i64(t->world, &empty, 1));
-    if (empty) ares_metrics_set(m, "reward/empty_responses", (double)empty);
+    ares_metrics_set(m, "reward/empty_responses", (double)empty);
     return ARES_OK;
 }
 

@@ -49,8 +49,9 @@ static int losses(update *u, int64_t row, int64_t end, int64_t t, int64_t n, con
                             .key = ares_rng_root((uint64_t)a->cfg->rollout.seed, ARES_RNG_LOSS) };
     args.key = ares_rng_sub(args.key, (uint64_t)a->step, 0);
     ares_kl_args kl = { .kl = a->kl, .coef = b->kl_coef, .ref_log_prob = b->ref_log_probs ? b->ref_log_probs + t : NULL, .weight = b->kl_weight ? b->kl_weight + t : NULL,
-                        .out = u->writes_kl && u->first ? b->kl + t : NULL, .full = u->col.kl ? u->col.kl + t : NULL, .d_full = u->col.c_kl ? u->col.c_kl + t : NULL };
+                        .out = u->seen_kl ? u->seen_kl + t : NULL, .full = u->col.kl ? u->col.kl + t : NULL, .d_full = u->col.c_kl ? u->col.c_kl + t : NULL };
     ARES_TRY(ares_loss_compute(a->model->device, a->loss, &args, kl_in_loss(a) ? &kl : NULL));
+    memset(u->passed + row, 1, (size_t)(end - row));
     if (u->compare) compare_with_rollout(u, row, end, t, n, log_prob);
     return ARES_OK;
 }
@@ -311,6 +312,7 @@ int update_mini_batch(update *u, int64_t group, int64_t group_end, bool *idle)
     int64_t row = b->group_start[group], end = b->group_start[group_end], first = b->row_start[row], tokens = b->row_start[end] - first;
     float *const zeroed[] = { u->col.c_log_prob, u->col.c_entropy, u->col.c_kl };
     double trained;
+    memset(u->passed + row, 0, (size_t)(end - row));
     for (int i = 0; i < ARES_COUNT(zeroed); i++)
         if (zeroed[i]) memset(zeroed[i] + first, 0, (size_t)tokens * sizeof(float));
     ARES_TRY(weigh(u, row, end, &trained));

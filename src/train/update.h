@@ -16,8 +16,8 @@ typedef struct update {
     update_columns col;
     ares_agg_counts rollout;     /* of the whole step over all ranks */
     ares_loss_sums sums;
-    bool first;                  /* the first pass over these rows: writes column kl */
-    bool writes_kl;
+    float *seen_kl;              /* by token: KL of the last pass over it; NULL: no KL in the loss */
+    bool *passed;                /* by row: the loss of the mini-batch at hand has seen it */
     bool compare;                /* the weights are those of rollout still */
     double max_abs;              /* |update's log-prob - rollout's| over mask-1 tokens of rows that are current */
     double compared;             /* 1: there was such a token */

@@ -79,9 +79,9 @@ GOLDEN(aepo, threshold_ema)
     int64_t n;
     const double *x = golden_flat(g, golden_in(g, "batch"), &n);
     bool started = golden_in(g, "prev")->type != ARES_JSON_NULL;
-    double median = ares_median(x, n);
+    double median, tau = ares_entropy_threshold_step(started, golden_number_or(g, "prev", 0), x, n, golden_number(g, "coef"), &median);
     golden_near(g, "median", median, golden_want(g, "median"));
-    golden_near(g, "tau", ares_entropy_threshold_step(started, golden_number_or(g, "prev", 0), median, golden_number(g, "coef")), golden_want(g, "tau"));
+    golden_near(g, "tau", tau, golden_want(g, "tau"));
 }
 
 GOLDEN(aepo, hwe_count)
@@ -149,8 +149,16 @@ GOLDEN(aepo, round_half_even) { golden_near(g, "rounded", ares_round_half_even(g
 GOLDEN(aepo, alpha_target_update)
 {
     const ares_json *list = golden_in(g, "prompts");
-    double *alpha = member_numbers(g, golden_in(g, "alpha"), NAN), *target = member_numbers(g, golden_in(g, "target"), NAN);
-    bool target_first = strcmp(golden_z(g, "order"), "code") == 0;
+    const double *alpha = member_numbers(g, golden_in(g, "alpha"), NAN), *target = member_numbers(g, golden_in(g, "target"), NAN);
+    ares_aepo_rates rates = { .lr = golden_number(g, "lr"), .min = golden_number(g, "min"), .max = golden_number(g, "max"), .coef = (const double[ARES_DIFFICULTIES]){ 1, 1, 1, 1 },
+                              .renew = true };
+    ares_aepo_aims aims;
+    double *aimed = room(g, ARES_DIFFICULTIES);
+    for (int d = 0; d < ARES_DIFFICULTIES; d++) {
+        aims.alpha[d] = alpha[d];
+        aims.target_known[d] = !isnan(target[d]);
+        aims.target[d] = aims.target_known[d] ? (int64_t)target[d] : 0;
+    }
     ares_aepo_prompt *prompts = ares_arena_calloc(g->arena, (size_t)list->count + 1, sizeof *prompts);
     ares_aepo_buckets buckets;
     for (int64_t i = 0; i < list->count; i++) {
@@ -166,16 +174,16 @@ GOLDEN(aepo, alpha_target_update)
     ares_aepo_bucket(prompts, list->count, &buckets);
     for (int64_t i = 0; i < list->count; i++)
         golden_text(g, "difficulty", ares_view_of(ares_difficulty_names[prompts[i].difficulty]), ares_json_find(golden_want(g, "difficulty"), prompts[i].gid));
-    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
-        if (!buckets.prompts[d]) continue;
-        double fresh = (double)ares_aepo_target(buckets.hwe[d], 1), known = target_first ? fresh : target[d];
-        if (!isnan(known))
-            alpha[d] = ares_aepo_alpha((ares_difficulty)d, alpha[d], buckets.hwe[d], known, golden_number(g, "lr"), golden_number(g, "min"), golden_number(g, "max"));
-        target[d] = fresh;
+    if (strcmp(golden_z(g, "order"), "code") == 0) { /* the published source has new targets before it moves alphas: a step without alphas ahead */
+        ares_aepo_rates still = rates;
+        still.lr = 0;
+        ares_aepo_aim(&still, &buckets, &aims);
     }
+    ares_aepo_aim(&rates, &buckets, &aims);
+    for (int d = 0; d < ARES_DIFFICULTIES; d++) aimed[d] = aims.target_known[d] ? (double)aims.target[d] : NAN;
     check_members(g, "bucket_mean", buckets.hwe, golden_want(g, "bucket_mean"));
-    check_members(g, "target", target, golden_want(g, "target"));
-    check_members(g, "alpha", alpha, golden_want(g, "alpha"));
+    check_members(g, "target", aimed, golden_want(g, "target"));
+    check_members(g, "alpha", aims.alpha, golden_want(g, "alpha"));
 }
 
 GOLDEN(aepo, entropy_accuracy_bins)
@@ -204,8 +212,8 @@ GOLDEN(aepo, kl_lambda_update)
 
 GOLDEN(aepo, adaptive_kl_controller)
 {
-    double error = ares_adaptive_kl_error(golden_number(g, "current_kl"), golden_number(g, "target"));
-    golden_near(g, "kl_coef", golden_number(g, "kl_coef") * ares_adaptive_kl_multiplier(error, golden_number(g, "n_steps"), golden_number(g, "horizon")), g->expected);
+    double coef = ares_adaptive_kl_step(golden_number(g, "kl_coef"), golden_number(g, "current_kl"), golden_number(g, "target"), golden_number(g, "n_steps"), golden_number(g, "horizon"));
+    golden_near(g, "kl_coef", coef, g->expected);
 }
 
 GOLDEN(agentic, adaptive_kl_update)
@@ -214,7 +222,8 @@ GOLDEN(agentic, adaptive_kl_update)
     double multiplier = ares_adaptive_kl_multiplier(error, golden_number(g, "n_steps"), golden_number(g, "horizon"));
     golden_near(g, "proportional_error", error, golden_want(g, "proportional_error"));
     golden_near(g, "multiplier", multiplier, golden_want(g, "multiplier"));
-    golden_near(g, "new_value", golden_number(g, "value") * multiplier, golden_want(g, "new_value"));
+    double coef = ares_adaptive_kl_step(golden_number(g, "value"), golden_number(g, "current_kl"), golden_number(g, "target_kl"), golden_number(g, "n_steps"), golden_number(g, "horizon"));
+    golden_near(g, "new_value", coef, golden_want(g, "new_value"));
 }
 
 GOLDEN(aepo, log_beta_controller)
@@ -275,19 +284,36 @@ static const double *wide(golden *g, const float *x, int64_t n)
     return out;
 }
 
+/* Metrics by difficulty against a member of what is expected; key NULL: against all of it. */
+static void check_metrics(golden *g, const char *prefix, const ares_metrics *m, const char *key)
+{
+    double got[ARES_DIFFICULTIES] = { 0 };
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++)
+        if (!ares_metrics_get(m, ares_arena_printf(g->arena, "%s/%s", prefix, ares_difficulty_names[d]), &got[d])) got[d] = NAN;
+    check_members(g, key ? key : prefix, got, key ? golden_want(g, key) : g->expected);
+}
+
+/* As the control tells it of KL in the reward. */
 GOLDEN(aepo, kl_bucket_mean)
 {
+    static const char *const words[] = { "algorithm.aepo=true" };
     ares_batch b;
     batch_of(g, golden_in(g, "mask"), &b);
     const ares_json *difficulty = golden_in(g, "difficulty");
     for (int64_t r = 0; r < b.rows; r++) b.samples[r].difficulty = (int32_t)ares_difficulty_find(difficulty->items[r].text);
     ARES_PUT(&b, kl);
     fill(g, b.kl, golden_in(g, "kld"));
-    double sum[ARES_DIFFICULTIES] = { 0 }, mean[ARES_DIFFICULTIES];
-    int64_t count[ARES_DIFFICULTIES] = { 0 };
-    ares_kl_bucket_sums(&b, 0, b.rows, sum, count);
-    for (int d = 0; d < ARES_DIFFICULTIES; d++) mean[d] = sum[d] / (double)count[d];
-    check_members(g, "mean", mean, g->expected);
+    const ares_control *c = control_named("aepo");
+    ares_algorithm_config algorithm = { .kl_penalty = "low_var_kl", .kl_coef = 1 };
+    ares_control_env env = { .algorithm = &algorithm };
+    ares_config *cfg = NULL;
+    ares_metrics *m = ares_metrics_new();
+    void *options = control_options(c, words, 1, &cfg), *state = NULL;
+    if (golden_ok(g, options ? c->open(options, &env, &state) : ARES_ECONFIG) && golden_ok(g, c->adapt(state, &b, m))) check_metrics(g, "aepo/kl", m, NULL);
+    if (state) c->close(state);
+    ares_free(options);
+    if (cfg) ares_config_free(cfg);
+    ares_metrics_free(m);
     ares_batch_fini(&b);
 }
 
@@ -312,7 +338,7 @@ GOLDEN(aepo, dynamic_kl_loss)
     ares_batch b;
     batch_of(g, golden_in(g, "mask"), &b);
     int64_t n, n_hwe;
-    const double *lambda = golden_flat(g, golden_in(g, "lambda_per_sample"), &n), *kl = golden_flat(g, golden_in(g, "kld"), &n);
+    const double *lambda = golden_flat(g, golden_in(g, "lambda_per_sample"), &n);
     const uint8_t *hwe = bytes(g, golden_in(g, "hwe_mask"), &n_hwe);
     ARES_PUT(&b, kl_weight);
     for (int64_t r = 0; r < b.rows; r++) {
@@ -320,24 +346,26 @@ GOLDEN(aepo, dynamic_kl_loss)
         ares_kl_weigh(lambda[r], golden_number(g, "hwe_kl_scale"), hwe + at, b.response_mask + at, b.row_start[r + 1] - at, b.kl_weight + at);
     }
     const double *weight = wide(g, b.kl_weight, b.tokens);
-    double *seen = room(g, b.tokens); /* the case writes the weights it would have outside the answer too */
-    const ares_json *want = golden_want(g, "weight");
+    const ares_json *want = golden_want(g, "weight"); /* the case writes the weights it would have outside the answer too */
     int64_t at = 0;
     for (int64_t r = 0; r < want->count; r++)
-        for (int64_t t = 0; t < want->items[r].count; t++, at++) {
-            seen[at] = weight[at];
+        for (int64_t t = 0; t < want->items[r].count; t++, at++)
             if (b.response_mask[at]) golden_near(g, "weight", weight[at], &want->items[r].items[t]);
-        }
     ares_agg_counts counts = { 0 };
     ares_agg_count(&b, 0, b.rows, &counts);
     static const char *const modes[] = { "token-mean", "seq-mean-token-mean" }, *const keys[] = { "kl_loss_token", "kl_loss_seq" };
-    float *share = ares_arena_calloc(g->arena, (size_t)b.tokens + 1, sizeof *share);
+    float *share = ares_arena_calloc(g->arena, (size_t)b.tokens + 1, sizeof *share), *column = ares_arena_calloc(g->arena, (size_t)b.tokens + 1, sizeof *column);
+    fill(g, column, golden_in(g, "kld"));
     for (int k = 0; k < 2; k++) {
-        double loss = 0;
         if (!golden_ok(g, ares_agg_weights(modes[k], &b, 0, b.rows, &counts, share))) continue;
-        for (int64_t i = 0; i < b.tokens; i++) loss += kl[i] * seen[i] * (double)share[i];
-        golden_near(g, keys[k], loss, golden_want(g, keys[k]));
-        if (k == 0) golden_near(g, "loss_term_token", golden_number(g, "kl_coef") * loss, golden_want(g, "loss_term_token"));
+        ares_loss_sums sums;
+        ares_loss_sums_init(&sums);
+        ares_loss_config cfg = { ARES_LOSS_DEFAULTS };
+        ares_loss_args args = { .cfg = &cfg, .n = b.tokens, .log_prob = ares_arena_calloc(g->arena, (size_t)b.tokens + 1, sizeof(float)), .weight = share, .mask = b.response_mask, .sums = &sums };
+        ares_kl_args kl = { .kl = ares_kl_find("full"), .coef = golden_number(g, "kl_coef"), .weight = b.kl_weight, .full = column }; /* its values are given, as those of the exact KL */
+        if (!golden_ok(g, ares_loss_terms(&args, &kl))) continue;
+        golden_near(g, keys[k], sums.kl, golden_want(g, keys[k]));
+        if (k == 0) golden_near(g, "loss_term_token", ares_loss_total(&sums, 0, kl.coef), golden_want(g, "loss_term_token"));
     }
     ares_batch_fini(&b);
 }
@@ -408,14 +436,6 @@ static void check_advantages(golden *g, const char *name, ares_batch *b, const i
     if (!golden_ok(g, adv ? adv->compute(&cfg, NULL, b) : ARES_ECONFIG)) return;
     for (int64_t r = 0; r < b->rows; r++) out[order[r]] = (double)b->advantages[b->row_start[r]];
     golden_numbers(g, key, out, b->rows, golden_want(g, key));
-}
-
-static void check_metrics(golden *g, const char *prefix, const ares_metrics *m, const char *key)
-{
-    double got[ARES_DIFFICULTIES] = { 0 };
-    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++)
-        if (!ares_metrics_get(m, ares_arena_printf(g->arena, "%s/%s", prefix, ares_difficulty_names[d]), &got[d])) got[d] = NAN;
-    check_members(g, key, got, golden_want(g, key));
 }
 
 GOLDEN(aepo, aepo_step)

@@ -52,6 +52,17 @@ static void chance_batch(ares_batch *b, int64_t step, int first, int every, doub
 
 typedef struct subject { const ares_control *c; ares_config *cfg; void *options, *state; ares_control_env env; ares_algorithm_config algorithm; } subject;
 
+/* As the actor does: so many passes over mini-batches of 3 groups of the step; passes over nothing on a rank without any of them. */
+static void update(ares_batch *b, int passes)
+{
+    for (int p = 0; p < passes; p++)
+        for (int u = 0, g = 0; u < GROUPS / 3; u++) {
+            int first = g;
+            while (g < b->groups && b->samples[b->group_start[g]].draw % GROUPS / 3 == u) g++;
+            ares_kl_see(b, b->group_start[first], b->group_start[g], b->kl, NULL);
+        }
+}
+
 static bool open_subject(subject *s, const char *name, const char *const *words, int n)
 {
     s->c = control_named(name);
@@ -152,6 +163,151 @@ static bool check_step(before *old, const ares_metrics *m, int64_t step, double 
     return held;
 }
 
+/* ---------------------------------------------------------------- directions */
+
+/* Eight answers of nine tokens to a prompt, `right` of them right. */
+static void add_prompt(ares_batch *b, int prompt, int right)
+{
+    ares_batch_begin_group(b);
+    for (int i = 0; i < 8; i++) ares_batch_add_row(b, &(ares_sample){ .draw = prompt, .index = i, .row = &rows[prompt], .accuracy = i < right ? 1 : 0 }, 9);
+}
+
+/* An easy, a medium and a hard prompt: of an answer's eight windows of one token, high[d] are loud and the others quiet. */
+static void three_prompts(ares_batch *b, const int high[ARES_DIFFICULTIES], float quiet, float loud, const double kl[ARES_DIFFICULTIES])
+{
+    static const int right[ARES_DIFFICULTIES] = { 0, 8, 4, 1 };
+    ares_batch_init(b);
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) add_prompt(b, d, right[d]);
+    ARES_PUT(b, response_mask);
+    ARES_PUT(b, entropies);
+    ARES_PUT(b, kl);
+    for (int64_t t = 0; t < b->tokens; t++) {
+        int d = ARES_EASY + (int)(t / 72);
+        b->response_mask[t] = 1;
+        b->entropies[t] = t % 9 >= 1 && t % 9 <= high[d] ? loud : quiet;
+        b->kl[t] = (float)kl[d];
+    }
+}
+
+/* The control after a first step in which every answer had 4 HWE tokens: that is the target then, alphas are 0.5, lambdas 1. */
+static bool open_directions(subject *s)
+{
+    static const char *const words[] = { "worker.actor.dynamic_kl_loss=true", "worker.rollout.window_size=1", "algorithm.entropy_percentile=50" };
+    static const double at_budget[ARES_DIFFICULTIES] = { 0, 0.05, 0.1, 0.2 };
+    ares_batch b;
+    name_rows();
+    *s = (subject){ 0 };
+    if (!open_subject(s, "aepo", words, ARES_COUNT(words))) return false;
+    three_prompts(&b, (const int[ARES_DIFFICULTIES]){ 0, 4, 4, 4 }, 0, 2, at_budget);
+    bool ok = CHECK_OK(s->c->observe(s->state, &b, NULL)) && CHECK_OK(s->c->adapt(s->state, &b, NULL));
+    for (int64_t r = 0; r < b.rows && ok; r++) ok = CHECK_EQ(b.samples[r].difficulty, ARES_EASY + r / 8) && CHECK_EQ(b.samples[r].hwe_count, 4) && CHECK_NEAR(b.samples[r].hwe_target, 4, 0);
+    ares_batch_fini(&b);
+    return ok;
+}
+
+/* The second step: its metrics, and what the first answer of each difficulty is told. */
+static void second_step(subject *s, const int high[ARES_DIFFICULTIES], const double kl[ARES_DIFFICULTIES], ares_metrics *m, ares_sample told[ARES_DIFFICULTIES])
+{
+    ares_batch b;
+    three_prompts(&b, high, 0, 2, kl);
+    CHECK_OK(s->c->observe(s->state, &b, m));
+    CHECK_OK(s->c->adapt(s->state, &b, m));
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) told[d] = b.samples[(d - ARES_EASY) * 8];
+    ares_batch_fini(&b);
+}
+
+TEST(alpha_falls_below_the_target_and_rises_above_it_and_for_hard_prompts_the_other_way_round)
+{
+    static const double kl[ARES_DIFFICULTIES] = { 0 };
+    /* alpha scales a penalty for HWE tokens of easy and medium prompts, and a bonus for those of hard ones */
+    static const struct { int high; double alpha[ARES_DIFFICULTIES]; } cases[] = {
+        { 1, { 0, 0.5 - 0.05 * 3, 0.5 - 0.05 * 3, 0.5 + 0.05 * 3 } },
+        { 4, { 0, 0.5, 0.5, 0.5 } },
+        { 7, { 0, 0.5 + 0.05 * 3, 0.5 + 0.05 * 3, 0.5 - 0.05 * 3 } },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        subject s;
+        ares_sample told[ARES_DIFFICULTIES];
+        ares_metrics *m = ares_metrics_new();
+        if (!open_directions(&s)) return;
+        second_step(&s, (const int[ARES_DIFFICULTIES]){ 0, cases[i].high, cases[i].high, cases[i].high }, kl, m, told);
+        for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
+            CHECK_EQ(told[d].hwe_count, cases[i].high);
+            CHECK_NEAR(metric(m, "aepo/alpha", d), cases[i].alpha[d], 1e-12);
+            CHECK_NEAR(told[d].entropy_alpha, cases[i].alpha[d], 1e-6); /* the answers of this step are scored with it */
+            CHECK_NEAR(metric(m, "aepo/target", d), cases[i].high, 0);  /* and the target has followed */
+            CHECK_NEAR(told[d].hwe_target, cases[i].high, 0);
+        }
+        ares_metrics_free(m);
+        close_subject(&s);
+    }
+}
+
+TEST(a_difficulty_moves_by_its_own_answers_alone)
+{
+    static const double kl[ARES_DIFFICULTIES] = { 0, 0.05, 0.1, 1.2 };
+    subject s;
+    ares_sample told[ARES_DIFFICULTIES];
+    ares_metrics *m = ares_metrics_new();
+    if (!open_directions(&s)) return;
+    second_step(&s, (const int[ARES_DIFFICULTIES]){ 0, 4, 6, 4 }, kl, m, told);
+    CHECK_NEAR(metric(m, "aepo/alpha", ARES_EASY), 0.5, 0);
+    CHECK_NEAR(metric(m, "aepo/alpha", ARES_MEDIUM), 0.6, 1e-12);
+    CHECK_NEAR(metric(m, "aepo/alpha", ARES_HARD), 0.5, 0);
+    CHECK_NEAR(metric(m, "aepo/kl_lambda", ARES_MEDIUM), 1, 1e-9);
+    CHECK_NEAR(metric(m, "aepo/kl_lambda", ARES_HARD), 1.01, 1e-8);
+    ares_metrics_free(m);
+    close_subject(&s);
+}
+
+TEST(lambda_rises_above_the_kl_budget_and_falls_below_it)
+{
+    static const double budget[ARES_DIFFICULTIES] = { 0, 0.05, 0.1, 0.2 }, off[] = { -0.05, 0, 0.5 };
+    for (int i = 0; i < ARES_COUNT(off); i++) {
+        subject s;
+        ares_sample told[ARES_DIFFICULTIES];
+        double kl[ARES_DIFFICULTIES];
+        ares_metrics *m = ares_metrics_new();
+        if (!open_directions(&s)) return;
+        for (int d = 0; d < ARES_DIFFICULTIES; d++) kl[d] = budget[d] + off[i];
+        second_step(&s, (const int[ARES_DIFFICULTIES]){ 0, 4, 4, 4 }, kl, m, told);
+        for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
+            double lambda = metric(m, "aepo/kl_lambda", d);
+            CHECK_NEAR(lambda, 1 + 0.01 * off[i], 1e-8);
+            if (off[i] != 0) CHECK((lambda > 1) == (off[i] > 0));
+        }
+        ares_metrics_free(m);
+        close_subject(&s);
+    }
+}
+
+TEST(tau_moves_towards_the_median_of_the_answers)
+{
+    static const double kl[ARES_DIFFICULTIES] = { 0 };
+    static const int high[ARES_DIFFICULTIES] = { 0, 8, 8, 8 }; /* all windows alike: the percentile of every answer is their entropy */
+    static const float entropies[] = { 1, 1.5F, 0.5F };
+    subject s;
+    ares_batch b;
+    ares_metrics *m = ares_metrics_new();
+    static const char *const words[] = { "algorithm.aepo=true", "worker.rollout.window_size=1" };
+    double tau = 0, last = 1;
+    name_rows();
+    s = (subject){ 0 };
+    if (!open_subject(&s, "aepo", words, 2)) return;
+    for (int i = 0; i < 3; i++) {
+        three_prompts(&b, high, 0, entropies[i], kl);
+        CHECK_OK(s.c->observe(s.state, &b, m));
+        CHECK_EQ(b.samples[0].hwe_count, (double)entropies[i] >= last ? 8 : 0); /* counted with the tau of before */
+        CHECK(ares_metrics_get(m, "aepo/tau", &tau));
+        CHECK_NEAR(tau, i == 0 ? 1 : 0.99 * last + 0.01 * (double)entropies[i], 1e-12);
+        CHECK(i == 0 || (tau > last) == (i == 1));
+        last = tau;
+        ares_batch_fini(&b);
+    }
+    ares_metrics_free(m);
+    close_subject(&s);
+}
+
 static void run_property(const char *const *words, int n, bool dual)
 {
     enum { STEPS = 2000 };
@@ -167,7 +323,10 @@ static void run_property(const char *const *words, int n, bool dual)
         chance_batch(&a, step, 0, 1, kl);
         chance_batch(&b, step, 0, 1, kl);
         ares_metrics_clear(m);
-        ok = CHECK_OK(whole.c->generated(whole.state, &a)) && CHECK_OK(whole.c->observe(whole.state, &a, m)) && CHECK_OK(whole.c->adapt(whole.state, &a, m));
+        ok = CHECK_OK(whole.c->generated(whole.state, &a)) && CHECK_OK(whole.c->observe(whole.state, &a, m));
+        update(&a, 1);
+        update(&b, 1);
+        ok = ok && CHECK_OK(whole.c->adapt(whole.state, &a, m));
         ok = ok && resume(&resumed) && CHECK_OK(resumed.c->generated(resumed.state, &b)) && CHECK_OK(resumed.c->observe(resumed.state, &b, NULL)) &&
              CHECK_OK(resumed.c->adapt(resumed.state, &b, NULL));
         ok = ok && same_samples(&a, &b) && same_state(&whole, &resumed) && (!dual || check_step(&old, m, step, kl));
@@ -227,6 +386,116 @@ TEST(kl_weighs_less_at_high_entropy_tokens_and_by_difficulty)
         CHECK_NEAR(b.kl_weight[1], 2, 0);
         CHECK_NEAR(b.kl_weight[18], 1, 0); /* the wrong answer's soft cost is 0.25: no second chance */
     }
+    ares_batch_fini(&b);
+    close_subject(&s);
+}
+
+TEST(without_dynamic_kl_every_token_weighs_one_whatever_the_other_factors)
+{
+    static const char *const words[] = { "worker.actor.dynamic_kl_loss=false", "worker.rollout.window_size=2", "algorithm.difficulty_aware_kl_penalty=true",
+                                         "worker.actor.enable_second_chance_kl=true", "worker.actor.second_chance_soft_cost_min=0" };
+    static const float h[6] = { 0, 2, 2, 0, 0, 0 };
+    name_rows();
+    subject s = { 0 };
+    if (!open_subject(&s, "aepo", words, ARES_COUNT(words))) return;
+    ares_batch b;
+    one_prompt(&b, 0, 3, h, 6);
+    if (CHECK_OK(s.c->observe(s.state, &b, NULL))) CHECK(b.kl_weight == NULL); /* which means 1 */
+    ares_batch_fini(&b);
+    close_subject(&s);
+}
+
+/* ---------------------------------------------------------------- KL budgets */
+
+/* Three easy prompts of SAMPLES answers of 2 tokens; the reference is in the loss. */
+static bool open_budgets(subject *s, ares_batch *b, const char *const *words, int n)
+{
+    static const float h[2] = { 1, 1 };
+    name_rows();
+    *s = (subject){ .algorithm = { .use_kl_loss = true } };
+    if (!open_subject(s, "aepo", words, n)) return false;
+    ares_batch_init(b);
+    for (int g = 0; g < 3; g++) {
+        ares_batch_begin_group(b);
+        for (int i = 0; i < SAMPLES; i++) ares_batch_add_row(b, &(ares_sample){ .draw = g, .index = i, .row = &rows[g], .accuracy = 1 }, 2);
+    }
+    ARES_PUT(b, response_mask);
+    ARES_PUT(b, entropies);
+    for (int64_t t = 0; t < b->tokens; t++) b->response_mask[t] = 1, b->entropies[t] = h[t % 2];
+    return CHECK_OK(s->c->observe(s->state, b, NULL));
+}
+
+/* An optimizer step on groups [group, end) that measures this KL everywhere, and passes over rows before `passed` alone. */
+static void optimizer_step(ares_batch *b, int64_t group, int64_t end, float kl, int64_t passed)
+{
+    float seen[64];
+    bool reached[64];
+    for (int64_t t = 0; t < b->tokens; t++) seen[t] = kl;
+    for (int64_t r = 0; r < b->rows; r++) reached[r] = r < passed;
+    ares_kl_see(b, b->group_start[group], b->group_start[end], seen, reached);
+}
+
+TEST(kl_budgets_are_of_the_rows_that_the_update_passed_over_in_all_of_its_passes)
+{
+    static const char *const words[] = { "worker.actor.dynamic_kl_loss=true" };
+    static const struct { int64_t reached[2]; double kl, lambda; } cases[] = {
+        { { 12, 12 }, 0.3, 1 + 0.01 * (0.3 - 0.05) },                           /* the mean of 0.1 and 0.5 */
+        { { 12, 8 }, (8 * 0.3 + 4 * 0.1) / 12, 1 + 0.01 * (2.8 / 12 - 0.05) },  /* the last four stopped early in the second pass */
+        { { 8, 8 }, 0.3, 1 + 0.01 * (0.3 - 0.05) },                             /* they were never passed over: not as zeros */
+        { { 7, 7 }, 0.3, 1 },                                                   /* too few samples, however often they were seen */
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        subject s;
+        ares_batch b;
+        if (!open_budgets(&s, &b, words, 1)) return;
+        ares_metrics *m = ares_metrics_new();
+        optimizer_step(&b, 0, 3, 0.1F, cases[i].reached[0]);
+        optimizer_step(&b, 0, 3, 0.5F, cases[i].reached[1]);
+        CHECK_OK(s.c->adapt(s.state, &b, m));
+        CHECK_NEAR(metric(m, "aepo/kl", ARES_EASY), cases[i].kl, 1e-8);
+        CHECK_NEAR(metric(m, "aepo/kl_lambda", ARES_EASY), cases[i].lambda, 1e-9);
+        ares_metrics_free(m);
+        ares_batch_fini(&b);
+        close_subject(&s);
+    }
+}
+
+TEST(kl_budgets_rest_in_a_step_without_an_update_of_the_actor)
+{
+    static const char *const words[] = { "worker.actor.dynamic_kl_loss=true" };
+    subject s;
+    ares_batch b;
+    if (!open_budgets(&s, &b, words, 1)) return;
+    ares_metrics *m = ares_metrics_new();
+    CHECK_OK(s.c->adapt(s.state, &b, m));
+    CHECK(isnan(metric(m, "aepo/kl", ARES_EASY)));
+    CHECK_NEAR(metric(m, "aepo/kl_lambda", ARES_EASY), 1, 0);
+    ares_metrics_free(m);
+    ares_batch_fini(&b);
+    close_subject(&s);
+}
+
+TEST(log_space_moves_once_for_every_optimizer_step_by_what_that_step_saw)
+{
+    static const char *const words[] = { "worker.actor.dynamic_kl_loss=true", "algorithm.kl_bucket_controller=log_space", "algorithm.kl_beta_update_interval=1" };
+    static const float kl[4] = { 0, 0.02F, 0.5F, 0.7F }; /* two passes over mini-batches of two groups and one */
+    static const ares_log_beta_config cfg = { .target = 0.01, .lr = 0.05, .clip = 0.2, .ema = 0.97, .deadzone = 0.02, .min = 1e-4, .max = 100, .interval = 1 };
+    subject s;
+    ares_batch b;
+    ares_str saved = { 0 };
+    ares_log_beta want = { .beta = 1 };
+    if (!open_budgets(&s, &b, words, ARES_COUNT(words))) return;
+    ares_metrics *m = ares_metrics_new();
+    for (int u = 0; u < 4; u++) {
+        optimizer_step(&b, u % 2 ? 2 : 0, u % 2 ? 3 : 2, kl[u], b.rows);
+        ares_log_beta_step(&cfg, u + 1, (double)kl[u], &want);
+    }
+    CHECK_OK(s.c->adapt(s.state, &b, m));
+    CHECK_NEAR(metric(m, "aepo/kl_beta", ARES_EASY), want.beta, 1e-12);
+    s.c->save(s.state, &saved);
+    CHECK_CONTAINS(saved.data, "\"kl_beta\":{\"updates\":4,");
+    ares_str_fini(&saved);
+    ares_metrics_free(m);
     ares_batch_fini(&b);
     close_subject(&s);
 }
@@ -353,6 +622,45 @@ TEST(validation_teaches_nothing_but_a_first_threshold)
     close_subject(&fresh);
 }
 
+/* Answers to validation prompts, each with `high` of eight windows at the threshold of 1. */
+static void validation_batch(ares_batch *b, const int *high, int prompts)
+{
+    ares_batch_init(b);
+    for (int p = 0; p < prompts; p++) {
+        ares_batch_begin_group(b);
+        ares_batch_add_row(b, &(ares_sample){ .draw = p, .row = &rows[p], .accuracy = 0 }, 9);
+    }
+    ARES_PUT(b, response_mask);
+    ARES_PUT(b, entropies);
+    for (int64_t t = 0; t < b->tokens; t++) b->response_mask[t] = 1, b->entropies[t] = t % 9 >= 1 && t % 9 <= high[t / 9] ? 2 : 0;
+}
+
+TEST(validation_before_the_first_target_aims_at_its_own_mean)
+{
+    static const char *const words[] = { "algorithm.aepo=true", "worker.rollout.window_size=1", "algorithm.entropy_percentile=50", "algorithm.target_coef_medium=2" };
+    static const int high[4] = { 2, 3, 7, 4 };
+    name_rows();
+    subject s = { 0 };
+    if (!open_subject(&s, "aepo", words, ARES_COUNT(words))) return;
+    ares_batch b;
+    ares_metrics *m = ares_metrics_new();
+    validation_batch(&b, high, 4);
+    CHECK_OK(s.c->validate(s.state, &b, m));
+    for (int64_t r = 0; r < b.rows; r++) {
+        CHECK_EQ(b.samples[r].difficulty, ARES_MEDIUM);
+        CHECK_EQ(b.samples[r].hwe_count, high[r]);
+        CHECK_NEAR(b.samples[r].hwe_target, 8, 0); /* twice the mean of 2, 3, 7 and 4 */
+    }
+    CHECK(isnan(metric(m, "val/aepo/target", ARES_MEDIUM)));
+    ares_str saved = { 0 };
+    s.c->save(s.state, &saved);
+    CHECK_CONTAINS(saved.data, "\"target\":{}"); /* training has none yet */
+    ares_str_fini(&saved);
+    ares_batch_fini(&b);
+    ares_metrics_free(m);
+    close_subject(&s);
+}
+
 TEST(prompts_that_are_always_right_without_thinking_are_dropped_also_when_they_were_filtered_out)
 {
     static const char *const words[] = { "algorithm.drop_easy_prompts=true", "worker.rollout.window_size=1", "algorithm.alpha_entropy_lr=0" };
@@ -380,6 +688,138 @@ TEST(prompts_that_are_always_right_without_thinking_are_dropped_also_when_they_w
     CHECK(!s.c->dropped(s.state, 1, &gid));
     resume(&s);
     CHECK(s.c->dropped(s.state, 0, &gid));
+    close_subject(&s);
+}
+
+/* ---------------------------------------------------------------- discarded answers */
+
+/* Every row once more, wrong, silent and of mask 0, before or behind the rows of its group; all of them in a group of their own, too. */
+static void add_discarded(ares_batch *b, const ares_batch *from, int64_t step)
+{
+    ares_batch_init(b);
+    for (int64_t g = 0; g < from->groups; g++) {
+        ares_batch_begin_group(b);
+        for (int k = 0; k < 2; k++)
+            for (int64_t r = from->group_start[g]; r < from->group_start[g + 1]; r++) {
+                bool kept = (k == 0) == (r % 2 == 0);
+                ares_sample s = from->samples[r];
+                s.index = s.index * 2 + !kept;
+                if (!kept) s.accuracy = NAN;
+                ares_batch_add_row(b, &s, from->row_start[r + 1] - from->row_start[r]);
+            }
+        ares_batch_begin_group(b);
+        ares_batch_add_row(b, &(ares_sample){ .draw = (1 + step) * 100000 + g, .index = 1, .row = &rows[(g + step) % PROMPTS], .accuracy = 0 }, 5);
+    }
+    ARES_PUT(b, response_mask);
+    ARES_PUT(b, entropies);
+    ARES_PUT(b, kl);
+    for (int64_t r = 0; r < b->rows; r++) {
+        const ares_sample *s = &b->samples[r];
+        for (int64_t i = 0; i < from->rows; i++) {
+            if (s->draw != from->samples[i].draw || s->index != from->samples[i].index * 2) continue;
+            int64_t at = b->row_start[r], of = from->row_start[i], n = from->row_start[i + 1] - of;
+            memset(b->response_mask + at, 1, (size_t)n);
+            memcpy(b->entropies + at, from->entropies + of, (size_t)n * sizeof *b->entropies);
+            memcpy(b->kl + at, from->kl + of, (size_t)n * sizeof *b->kl);
+        }
+    }
+}
+
+static bool same_metrics(const ares_metrics *a, const ares_metrics *b)
+{
+    bool same = CHECK_EQ(ares_metrics_count(a), ares_metrics_count(b));
+    for (int i = 0; i < ares_metrics_count(a) && same; i++) {
+        double x = ares_metrics_value(a, i), y = NAN;
+        ares_metrics_get(b, ares_metrics_name(a, i), &y);
+        same = CHECK_MSG(x == y || (isnan(x) && isnan(y)), "%s: %g, and with discarded answers %g", ares_metrics_name(a, i), x, y);
+    }
+    return same;
+}
+
+TEST(discarded_answers_count_nowhere)
+{
+    static const char *const words[] = { "worker.actor.dynamic_kl_loss=true", "algorithm.drop_easy_prompts=true", "worker.rollout.window_size=2" };
+    name_rows();
+    subject plain = { 0 }, more = { 0 };
+    if (!open_subject(&plain, "aepo", words, ARES_COUNT(words)) || !open_subject(&more, "aepo", words, ARES_COUNT(words))) return;
+    ares_metrics *m[2] = { ares_metrics_new(), ares_metrics_new() };
+    bool ok = true;
+    for (int64_t step = 0; step < 40 && ok; step++) {
+        ares_batch a, b;
+        chance_batch(&a, step, 0, 1, 0.3);
+        add_discarded(&b, &a, step);
+        for (int k = 0; k < 2; k++) {
+            const subject *s = k ? &more : &plain;
+            ares_batch *x = k ? &b : &a;
+            ares_metrics_clear(m[k]);
+            ok = ok && CHECK_OK(s->c->generated(s->state, x)) && CHECK_OK(s->c->observe(s->state, x, m[k])) && CHECK_OK(s->c->adapt(s->state, x, m[k]));
+        }
+        ok = ok && same_metrics(m[0], m[1]) && same_state(&plain, &more);
+        for (int64_t r = 0; r < b.rows && ok; r++)
+            if (!ares_batch_row_counts(&b, r)) ok = CHECK_EQ(b.samples[r].difficulty, ARES_DIFFICULTY_NONE);
+        ares_batch_fini(&a);
+        ares_batch_fini(&b);
+    }
+    for (int k = 0; k < 2; k++) ares_metrics_free(m[k]);
+    close_subject(&plain);
+    close_subject(&more);
+}
+
+TEST(a_batch_of_discarded_answers_leaves_the_state_as_it_was)
+{
+    static const char *const words[] = { "worker.actor.dynamic_kl_loss=true", "worker.rollout.window_size=2" };
+    static const float h[6] = { 0, 2, 2, 0, 0, 0 };
+    name_rows();
+    subject s = { 0 }, other = { 0 };
+    if (!open_subject(&s, "aepo", words, 2) || !open_subject(&other, "aepo", words, 2)) return;
+    ares_metrics *m = ares_metrics_new();
+    for (int round = 0; round < 2; round++) { /* before the first threshold, and after it */
+        ares_batch b;
+        double tau, empty;
+        one_prompt(&b, 3, 4, h, 6);
+        memset(b.response_mask, 0, (size_t)b.tokens);
+        ARES_PUT(&b, kl);
+        ares_metrics_clear(m);
+        CHECK_OK(s.c->provisional(s.state, &b));
+        CHECK_EQ(b.samples[0].difficulty, ARES_DIFFICULTY_NONE);
+        CHECK_OK(s.c->observe(s.state, &b, m));
+        CHECK_OK(s.c->adapt(s.state, &b, m));
+        CHECK_EQ(ares_metrics_get(m, "aepo/tau", &tau), round == 1);
+        CHECK(!ares_metrics_get(m, "reward/empty_responses", &empty));
+        same_state(&s, &other);
+        ares_batch_fini(&b);
+        one_prompt(&b, 3, 4, h, 6);
+        CHECK_OK(s.c->observe(s.state, &b, NULL));
+        ares_batch_fini(&b);
+        one_prompt(&b, 3, 4, h, 6);
+        CHECK_OK(other.c->observe(other.state, &b, NULL));
+        ares_batch_fini(&b);
+    }
+    ares_metrics_free(m);
+    close_subject(&s);
+    close_subject(&other);
+}
+
+TEST(an_answer_without_a_token_counts_as_one_without_entropy)
+{
+    static const char *const words[] = { "algorithm.aepo=true", "worker.rollout.window_size=2", "algorithm.entropy_threshold_ema=0" };
+    static const float h[6] = { 2, 2, 2, 2, 2, 2 };
+    name_rows();
+    subject s = { 0 };
+    if (!open_subject(&s, "aepo", words, 3)) return;
+    ares_batch b;
+    ares_metrics *m = ares_metrics_new();
+    one_prompt(&b, 0, 2, h, 6);
+    b.row_start[1] = b.row_start[2] = b.row_start[3] = 0; /* the first three answers end before they begin; the last one has all the tokens */
+    if (CHECK_OK(s.c->observe(s.state, &b, m))) {
+        double tau = NAN, count = 0;
+        CHECK(ares_metrics_get(m, "aepo/tau", &tau));
+        CHECK_NEAR(tau, 0, 0); /* the median of 0, 0, 0, 2 */
+        CHECK(ares_metrics_get(m, "reward/medium/count", &count));
+        CHECK_EQ(count, 4);
+    }
+    ares_metrics_free(m);
+    ares_batch_fini(&b);
     close_subject(&s);
 }
 
@@ -547,7 +987,7 @@ TEST_MPI(two_ranks_remember_what_one_would)
     REQUIRE_OK(ares_world_open(&w));
     name_rows();
     int rank = ares_world_rank(w), ranks = ares_world_size(w);
-    subject part = { .env = { .world = w, .mini_batch = 3 } }, whole = { .env = { .mini_batch = 3 } };
+    subject part = { .env = { .world = w } }, whole = { 0 };
     if (!open_subject(&part, "aepo", words, ARES_COUNT(words)) || !open_subject(&whole, "aepo", words, ARES_COUNT(words))) return;
     for (int64_t step = 0; step < 60; step++) {
         ares_batch mine, all;
@@ -555,6 +995,8 @@ TEST_MPI(two_ranks_remember_what_one_would)
         chance_batch(&all, step, 0, 1, 0.1);
         CHECK_OK(part.c->generated(part.state, &mine));
         CHECK_OK(part.c->observe(part.state, &mine, NULL));
+        update(&mine, 2);
+        update(&all, 2);
         CHECK_OK(part.c->adapt(part.state, &mine, NULL));
         CHECK_OK(whole.c->generated(whole.state, &all));
         CHECK_OK(whole.c->observe(whole.state, &all, NULL));

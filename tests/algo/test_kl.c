@@ -66,6 +66,31 @@ TEST(straight_through_forms_have_a_value_of_their_own_and_the_slope_of_k2)
         }
 }
 
+TEST(tokens_whose_estimate_is_clamped_are_counted)
+{
+    /* log pi - log ref: the last three are beyond a clamp of k3, the value's (once) or the exponent's */
+    static const float log_prob[6] = { -1, -2, -9, -5, -40, -1 }, ref[6] = { -1, -3, -1, -2, -1, -40 };
+    static const uint8_t mask[6] = { 1, 1, 0, 1, 1, 1 };
+    static const struct { const char *name; double clamped; } cases[] = { { "low_var_kl", 3 }, { "low_var_kl+", 3 }, { "kl", 0 }, { "mse", 0 } };
+    for (int c = 0; c < ARES_COUNT(cases); c++) {
+        ares_loss_config cfg = { .clip_ratio_low = 0.2, .clip_ratio_high = 0.2, ARES_LOSS_DEFAULTS };
+        float weight[6] = { 1, 1, 1, 1, 1, 1 }, zero[6] = { 0 }, d[6] = { 0 };
+        for (int whole = 0; whole < 2; whole++) { /* the terms alone, and the whole pass */
+            ares_loss_sums sums;
+            double frac = -1;
+            ares_loss_sums_init(&sums);
+            ares_loss_args a = { .cfg = &cfg, .n = 6, .log_prob = log_prob, .old_log_prob = log_prob, .advantage = zero, .weight = weight, .mask = mask, .d_log_prob = d, .sums = &sums };
+            ares_kl_args k = { .kl = ares_kl_find(cases[c].name), .coef = 1, .ref_log_prob = ref };
+            REQUIRE_OK(whole ? ares_loss_pass(NULL, ares_loss_find("default"), &a, &k) : ares_loss_terms(&a, &k));
+            ares_metrics *m = ares_metrics_new();
+            ares_loss_metrics(&sums, m);
+            CHECK(ares_metrics_get(m, "actor/kl_clamped_frac", &frac));
+            CHECK_NEAR(frac, cases[c].clamped / 5, 1e-15);
+            ares_metrics_free(m);
+        }
+    }
+}
+
 TEST(other_trainers_words_name_the_same_estimators)
 {
     static const struct { const char *alias, *name; } words[] = { { "k1", "kl" }, { "k2", "mse" }, { "k3", "low_var_kl" }, { "low-var-kl", "low_var_kl" }, { "k3+", "low_var_kl+" } };

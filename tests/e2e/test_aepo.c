@@ -315,6 +315,113 @@ TEST(the_state_of_another_model_is_refused)
     ares_str_fini(&out);
 }
 
+/* ---------------------------------------------------------------- discarded answers */
+
+/* What fills a batch and teaches nothing has no part in AEPO's memory, its metrics or those of the batch. */
+TEST(groups_that_only_fill_the_batch_count_nowhere)
+{
+    static const char *const same[] = { "aepo/tau", "aepo/hwe_frac", "reward/medium/count", "aepo/target/medium", "response_length/mean", "response_length/min", "prompt_length/mean",
+                                        "critic/score/mean", "reward/overall", "reward/batch_accuracy", "reward/high_entropy_token_num_score", "aepo/kl/medium" };
+    static const char options[] = "data.bootstrap=false trainer.max_steps=1 algorithm.on_exhausted=%s trainer.max_try_make_batch=1 algorithm.filter_low=0.3 algorithm.filter_high=0.7 "
+                                  "worker.actor.global_batch_size=4 trainer.save_freq=1 trainer.val_before_train=false trainer.val_freq=-1";
+    char more[2][500];
+    snprintf(more[0], sizeof more[0], options, "fill_masked");
+    snprintf(more[1], sizeof more[1], options, "smaller_batch");
+    REQUIRE(runs(NULL, "filled", more[0]));
+    REQUIRE(runs(NULL, "small", more[1]));
+    CHECK_EQ(test_shell(NULL, "test $(cat '%s' | wc -l) -gt $(cat '%s' | wc -l)", test_file("filled/rollouts/step_000001.jsonl"), test_file("small/rollouts/step_000001.jsonl")), 0);
+    CHECK_EQ(test_shell(NULL, "cmp '%s' '%s'", test_file("filled/checkpoints/step_000001/controls.json"), test_file("small/checkpoints/step_000001/controls.json")), 0);
+    for (int i = 0; i < ARES_COUNT(same); i++) {
+        double want = e2e_metric("small", 1, same[i]);
+        CHECK_MSG(e2e_metric("filled", 1, same[i]) == want, "%s: %g, and %g with groups that fill the batch", same[i], want, e2e_metric("filled", 1, same[i]));
+    }
+}
+
+/* Every answer has 12 tokens, where 1 is allowed: nothing is learnt of it, in the bootstrap pass and in training. */
+TEST(a_run_whose_answers_are_all_discarded_learns_nothing_and_goes_on)
+{
+    static const char options[] = "worker.reward.max_length=1 trainer.max_steps=2 trainer.save_freq=2 algorithm.online_filtering=false 'worker.rollout.stop=[]' trainer.val_freq=-1 "
+                                  "worker.rollout.ignore_eos=true 'data.val_files=[]'";
+    ares_str state = { 0 };
+    if (runs(NULL, "run", options)) {
+        CHECK_EQ(e2e_metric("run", 2, "actor/empty_minibatches"), 2);
+        CHECK_EQ(e2e_metric("run", 2, "dapo/discarded_frac"), 1);
+        CHECK_EQ(e2e_metric("run", 0, "rollout/generated_tokens"), ROWS * 4 * 12);
+        CHECK(isnan(e2e_metric("run", 2, "aepo/tau")) && isnan(e2e_metric("run", 2, "response_length/mean")));
+        CHECK_EQ(e2e_metric("run", 2, "reward/empty_responses"), 0);
+        CHECK_OK(ares_file_read(test_file("run/checkpoints/step_000002/controls.json"), &state));
+        CHECK_CONTAINS(state.data, "\"tau\":null");
+        CHECK_CONTAINS(state.data, "\"difficulty\":{}");
+        CHECK_CONTAINS(state.data, "\"steps\":0");
+    }
+    ares_str_fini(&state);
+}
+
+/* Wrong answers get a part of the entropy score, and the greedy one that they are compared with would get none. */
+TEST(a_greedy_baseline_is_refused_where_scores_are_shaped)
+{
+    static const char *const shaped[] = { "", "worker.reward.reward_function=null 'worker.reward.rewards=[{name: format, pattern: x}, {name: aepo, weight: 0.5}]' worker.reward.accuracy=aepo" };
+    ares_str out = { 0 };
+    for (int i = 0; i < 2; i++) {
+        ares_str_clear(&out);
+        CHECK_EQ(e2e_program(&out, "--check --config '%s' algorithm.adv_estimator=remax %s", words("run"), shaped[i]), 2);
+        CHECK_CONTAINS(out.data, "algorithm.adv_estimator = 'remax': compares answers with a greedy one, whose score the reward 'aepo' does not shape as theirs");
+    }
+    ares_str_clear(&out);
+    CHECK_EQ(e2e_program(&out, "--config '%s' algorithm.adv_estimator=remax trainer.max_steps=1", words("run")), 2);
+    CHECK_EQ(e2e_program(&out, "eval --check --config '%s' algorithm.adv_estimator=remax", words("run")), 0); /* nothing is compared */
+    /* Penalties of length are the greedy answer's, too. */
+    CHECK_EQ(e2e_program(&out,
+                         "--check --config '%s' algorithm.adv_estimator=remax worker.reward.reward_function=null "
+                         "'worker.reward.rewards=[{name: boxed}, {name: length, safe_length: 4, max_length: 8}]'",
+                         words("run")), 0);
+    ares_str_fini(&out);
+}
+
+/* ---------------------------------------------------------------- KL budgets */
+
+#define BUDGETS "data.bootstrap=false algorithm.online_filtering=false trainer.val_freq=-1 'data.val_files=[]' worker.actor.global_batch_size=4 "
+
+/* Before the first optimizer step the policy is the reference: only a later pass sees a KL. */
+TEST(kl_budgets_see_every_pass_of_the_update)
+{
+    double sum = 0;
+    REQUIRE(runs(NULL, "run", BUDGETS "trainer.max_steps=1 worker.actor.ppo_epochs=2"));
+    for (int k = 0; k < 3; k++) {
+        double kl = e2e_metric("run", 1, of_bucket("aepo/kl", k, ""));
+        sum += isnan(kl) ? 0 : kl;
+    }
+    CHECK(sum > 0);
+    REQUIRE(runs(NULL, "log", BUDGETS "trainer.max_steps=3 trainer.save_freq=3 worker.actor.ppo_epochs=2 worker.actor.global_batch_size=2 algorithm.kl_bucket_controller=log_space"));
+    CHECK_EQ(test_shell(NULL, "grep -q '\"kl_beta\":{\"updates\":12,' '%s'", test_file("log/checkpoints/step_000003/controls.json")), 0);
+}
+
+TEST(kl_budgets_rest_while_only_the_critic_learns)
+{
+    REQUIRE(runs(NULL, "run", BUDGETS "trainer.max_steps=4 algorithm.adv_estimator=gae trainer.critic_warmup=3"));
+    for (int i = 1; i <= 3; i++)
+        for (int k = 0; k < 3; k++) {
+            CHECK_EQ(e2e_metric("run", i, of_bucket("aepo/kl_lambda", k, "")), 1);
+            CHECK(isnan(e2e_metric("run", i, of_bucket("aepo/kl", k, ""))));
+        }
+    CHECK(most("run", 4, "aepo/kl/easy") >= 0 || most("run", 4, "aepo/kl/medium") >= 0 || most("run", 4, "aepo/kl/hard") >= 0);
+}
+
+TEST_MPI(two_ranks_see_the_kl_of_every_pass_as_one)
+{
+    static const char words_of[] = BUDGETS "trainer.max_steps=1 trainer.threads=1 worker.actor.ppo_epochs=2 worker.actor.global_batch_size=2";
+    char two[400];
+    if (test_shell(NULL, "command -v mpirun && ldd '%s' | grep libmpi", test_program()) != 0) SKIP("built without MPI, or no mpirun here");
+    snprintf(two, sizeof two, "--ranks 2 %s", words_of);
+    REQUIRE(runs(NULL, "alone", words_of));
+    REQUIRE(runs(NULL, "two", two));
+    for (int k = 0; k < 3; k++) {
+        double kl = e2e_metric("alone", 1, of_bucket("aepo/kl", k, "")), other = e2e_metric("two", 1, of_bucket("aepo/kl", k, ""));
+        CHECK(isnan(kl) == isnan(other));
+        if (!isnan(kl)) CHECK_NEAR(other, kl, 1e-5 * kl);
+    }
+}
+
 /* ---------------------------------------------------------------- ranks, and the experiment itself */
 
 TEST_MPI(two_ranks_begin_aepo_as_one)

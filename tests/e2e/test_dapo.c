@@ -93,15 +93,20 @@ TEST(draws_of_what_is_missing_end_with_the_batch)
 
 TEST(longer_answers_than_the_maximum_teach_nothing)
 {
-    CHECK_EQ(runs("mask", "", 1, RANDOM " algorithm.max_length=8"), 0);
-    double discarded = e2e_metric("mask", 1, "dapo/discarded_frac"), truncated = e2e_metric("mask", 1, "response_length/clip_ratio");
-    CHECK(discarded > 0 && discarded < 1);
-    CHECK_EQ(e2e_metric("mask", 1, "response_length/max"), 12);
-    CHECK(truncated > 0 && truncated < discarded);
-    CHECK_EQ(runs("cut", "", 1, RANDOM " algorithm.mask_truncated=true"), 0);
-    CHECK_EQ(e2e_metric("cut", 1, "dapo/discarded_frac"), truncated);
     CHECK_EQ(runs("keep", "", 1, RANDOM " algorithm.max_length=8 algorithm.over_length_action=keep"), 0);
     CHECK_EQ(e2e_metric("keep", 1, "dapo/discarded_frac"), 0);
+    CHECK_EQ(e2e_metric("keep", 1, "response_length/max"), 12);
+    CHECK_EQ(runs("mask", "", 1, RANDOM " algorithm.max_length=8"), 0);
+    double discarded = e2e_metric("mask", 1, "dapo/discarded_frac"), truncated = e2e_metric("keep", 1, "response_length/clip_ratio");
+    CHECK(discarded > 0 && discarded < 1);
+    CHECK(truncated > 0 && truncated < discarded);
+    CHECK(e2e_metric("mask", 1, "response_length/max") <= 8);
+    CHECK_EQ(e2e_metric("mask", 1, "response_length/clip_ratio"), 0);
+    CHECK_EQ(e2e_metric("mask", 1, "reward/empty_responses"), 0);
+    CHECK_EQ(e2e_metric("mask", 1, "perf/total_num_tokens"), e2e_metric("keep", 1, "perf/total_num_tokens"));
+    CHECK(e2e_metric("mask", 1, "response_length/mean") < e2e_metric("keep", 1, "response_length/mean"));
+    CHECK_EQ(runs("cut", "", 1, RANDOM " algorithm.mask_truncated=true"), 0);
+    CHECK_EQ(e2e_metric("cut", 1, "dapo/discarded_frac"), truncated);
     double norm = e2e_metric("mask", 1, "actor/grad_norm");
     CHECK(norm > 0 && fabs(norm - e2e_metric("keep", 1, "actor/grad_norm")) > 1e-3 * norm);
     CHECK_EQ(runs("all", "", 1, RANDOM " algorithm.max_length=1 worker.rollout.stop=[]"), 0);

@@ -326,3 +326,43 @@ TEST(sums_are_means_totals_and_nevers)
     ares_metrics_free(m);
     tally_free(t);
 }
+
+TEST(dapo_tells_its_accuracy_from_0_to_1)
+{
+    static const char *const words[2][2] = { { "reward_function=dapo", "reward_function_kwargs={max_response_length: 100, overlong_buffer_length: 10, overlong_penalty_factor: 1}" },
+                                             { "rewards=[{name: dapo}]", NULL } };
+    for (int i = 0; i < 2; i++) {
+        manager m;
+        REQUIRE_OK(OPEN(&m, 1, words[i][0], words[i][1]));
+        submit(&m, 0, i ? "Answer: 5" : "\\boxed{5}", "5", NULL);
+        submit(&m, 1, i ? "Answer: 6" : "\\boxed{6}", "5", NULL);
+        submit(&m, 2, "none", "5", NULL);
+        submit(&m, 3, "none", "5", NULL);
+        finish(&m);
+        CHECK_NEAR(metric(&m, "reward/accuracy_normalized"), 0.25, 1e-15);
+        close_manager(&m);
+    }
+}
+
+TEST(a_right_answer_below_the_best_wrong_one_of_its_group_is_inverted)
+{
+    static const struct { float accuracy, score; bool discarded; } rows[2][5] = {
+        { { 1, 1.0F, false }, { 1, 0.9F, false }, { 0, 1.0F, false }, { 0, 0.2F, false }, { 0, 5, true } }, /* below 1 is the second alone; a tie is not */
+        { { 1, 0.4F, false }, { 1, 0.6F, false }, { 0.5F, 0.5F, false }, { 1, 0, true }, { NAN, 9, false } }, /* half right is not right; not judged is neither */
+    };
+    manager m;
+    ares_batch b;
+    REQUIRE_OK(OPEN(&m, 1, "reward_function=aepo"));
+    ares_batch_init(&b);
+    for (int g = 0; g < 2; g++) {
+        ares_batch_begin_group(&b);
+        for (int i = 0; i < 5; i++) ares_batch_add_row(&b, &(ares_sample){ .draw = g, .index = i, .accuracy = rows[g][i].accuracy, .score = rows[g][i].score }, 1);
+    }
+    ARES_PUT(&b, response_mask);
+    for (int64_t r = 0; r < b.rows; r++) b.response_mask[r] = !rows[r / 5][r % 5].discarded;
+    ares_reward_shape(m.reward, &b);
+    finish(&m);
+    CHECK_NEAR(metric(&m, "reward/inverted_frac"), 2.0 / 4, 1e-15);
+    ares_batch_fini(&b);
+    close_manager(&m);
+}

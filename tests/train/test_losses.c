@@ -624,3 +624,37 @@ TEST_MPI(two_ranks_have_the_gradient_of_one)
     }
     ares_world_close(w);
 }
+
+TEST(the_kl_of_every_pass_is_kept_of_the_rows_it_reached)
+{
+    for (int stop = 0; stop < 2; stop++) {
+        run r;
+        ares_reference ref;
+        if (!case_open(&r, &cases[0], 30, &ref)) return;
+        ares_batch *b = &r.batch;
+        r.cfg.actor.ppo_epochs = 2;
+        r.cfg.actor.global_batch_size = 1; /* two optimizer steps a pass */
+        memcpy(b->old_log_probs, b->rollout_log_probs, (size_t)b->tokens * sizeof(float));
+        memset(b->response_mask + b->row_start[4], 0, (size_t)(b->row_start[5] - b->row_start[4])); /* a discarded answer */
+        if (stop) { /* the ratios of the first group are far above it, from the start */
+            r.cfg.loss.early_stop_imp_ratio = 50;
+            for (int64_t t = 0; t < b->row_start[PER_GROUP]; t++) b->old_log_probs[t] -= 6;
+        }
+        if (CHECK_OK(ares_actor_update(&r.actor, b, r.metrics))) {
+            int64_t at = 0;
+            double seen[2] = { 0 };
+            for (int64_t i = 0; i < b->n_row_kl; i++) {
+                const ares_row_kl *k = &b->row_kl[i];
+                CHECK(k->row != 4 && (!stop || k->row >= PER_GROUP));
+                CHECK(i == 0 || k->update >= b->row_kl[i - 1].update);
+                if (k->row != 5) continue;
+                CHECK(at < 2);
+                seen[at++ % 2] = k->kl;
+            }
+            CHECK_EQ(b->n_row_kl, stop ? 4 : 10);
+            CHECK_EQ(at, 2);
+            CHECK_MSG(seen[0] != seen[1], "%g, then %g", seen[0], seen[1]); /* the weights have moved between the passes */
+        }
+        case_close(&r, &ref);
+    }
+}

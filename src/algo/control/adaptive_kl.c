@@ -23,6 +23,10 @@ static const char who[] = "algo: control adaptive_kl";
 
 double ares_adaptive_kl_error(double kl, double target) { return fmin(fmax(kl / target - 1, -0.2), 0.2); }
 double ares_adaptive_kl_multiplier(double error, double n, double horizon) { return 1 + error * n / horizon; }
+double ares_adaptive_kl_step(double coef, double kl, double target, double n, double horizon)
+{
+    return coef * ares_adaptive_kl_multiplier(ares_adaptive_kl_error(kl, target), n, horizon);
+}
 
 static bool wanted(const void *options, const ares_control_env *env)
 {
@@ -57,8 +61,8 @@ static int adapt(void *state, const ares_batch *b, ares_metrics *m)
     if (rc == ARES_OK) rc = control_gather(s->env.world, b, local, &all);
     if (rc == ARES_OK && all.n_samples) {
         for (int64_t i = 0; i < all.n_samples; i++) sum += all.samples[i].kl;
-        double n = (double)all.n_samples, error = ares_adaptive_kl_error(sum / n, s->cfg->kl_target);
-        s->coef *= ares_adaptive_kl_multiplier(error, n, s->cfg->kl_horizon);
+        double n = (double)all.n_samples;
+        s->coef = ares_adaptive_kl_step(s->coef, sum / n, s->cfg->kl_target, n, s->cfg->kl_horizon);
         if (m) ares_metrics_set(m, "critic/kl_coef_next", s->coef);
     }
     control_gathered_fini(&all);

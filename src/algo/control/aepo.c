@@ -26,15 +26,13 @@ static bool wanted(const void *options, const ares_control_env *env)
 static int check_options(const aepo_options *o, const ares_control_env *env)
 {
     const aepo_algorithm_config *a = &o->algorithm;
-    const char *weighs = o->actor.dynamic_kl_loss ? "worker.actor.dynamic_kl_loss" : o->actor.enable_second_chance_kl ? "worker.actor.enable_second_chance_kl"
-                         : a->difficulty_aware_kl_penalty ? "algorithm.difficulty_aware_kl_penalty" : NULL;
-    if (weighs && env->algorithm->disable_kl)
-        return ares_fail(ARES_ECONFIG, "config: %s = true: algorithm.disable_kl leaves no KL to weigh; set one of them to false", weighs);
-    if (weighs && ares_kl_acts(env->algorithm) == ARES_KL_NOWHERE)
-        ares_log(ARES_LOG_WARN,
-                 "config: %s = true: has no effect: algorithm.kl_coef is 0, or the KL is neither "
-                 "in the loss nor in the reward",
-                 weighs);
+    const char *factor = a->difficulty_aware_kl_penalty ? "algorithm.difficulty_aware_kl_penalty" : o->actor.enable_second_chance_kl ? "worker.actor.enable_second_chance_kl" : NULL;
+    if (o->actor.dynamic_kl_loss && env->algorithm->disable_kl)
+        return ares_fail(ARES_ECONFIG, "config: worker.actor.dynamic_kl_loss = true: algorithm.disable_kl leaves no KL to weigh; set one of them to false");
+    if (factor && !o->actor.dynamic_kl_loss)
+        ares_log(ARES_LOG_WARN, "config: %s = true: has no effect, because worker.actor.dynamic_kl_loss = false leaves every token's KL at weight 1", factor);
+    else if (o->actor.dynamic_kl_loss && ares_kl_acts(env->algorithm) == ARES_KL_NOWHERE)
+        ares_log(ARES_LOG_WARN, "config: worker.actor.dynamic_kl_loss = true: has no effect: algorithm.kl_coef is 0, or the KL is neither in the loss nor in the reward");
     if (a->alpha_entropy_min > a->alpha_entropy_max)
         return ares_fail(ARES_ECONFIG, "config: algorithm.alpha_entropy_min = %g: above alpha_entropy_max = %g", a->alpha_entropy_min, a->alpha_entropy_max);
     if (a->kl_beta_min > a->kl_beta_max) return ares_fail(ARES_ECONFIG, "config: algorithm.kl_beta_min = %g: above kl_beta_max = %g", a->kl_beta_min, a->kl_beta_max);
@@ -58,7 +56,7 @@ static int open_state(const void *options, const ares_control_env *env, void **s
     *s = (aepo){ .options = o, .env = *env, .controller = controller_of(o), .difficulty = ares_map_new(), .skip = ares_map_new(), .bootstrap_index = ares_map_new() };
     ares_batch_init(&s->made);
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
-        s->alpha[d] = alpha[d];
+        s->aims.alpha[d] = alpha[d];
         s->lambda[d] = 1;
         s->beta[d].beta = o->algorithm.kl_beta_init;
     }
@@ -90,13 +88,21 @@ static double *thresholds_of(const control_gathered *all, ares_arena *arena)
     return x;
 }
 
+static int check_rows(const aepo *s, const ares_batch *b)
+{
+    int64_t rows = b->rows;
+    ARES_TRY(ares_world_sum_i64(s->env.world, &rows, 1));
+    return rows ? ARES_OK : ares_fail(ARES_ESTATE, "%s: the batch has no answer on any rank", aepo_who);
+}
+
 /*
  * Measures the rows, makes sure of a threshold (the median of these samples, or in validation their mean, where there is none yet), marks
- * the rows with it and gathers everything. Fails where no rank has a row.
+ * the rows with it and gathers everything. No sample is gathered where every answer is discarded; there may be no threshold then.
  */
 static int survey(aepo *s, const ares_batch *b, bool accuracy, bool by_mean, uint8_t *column, float *window_column, double *soft_cost, control_sample *local, ares_arena *arena, control_gathered *all)
 {
     *all = (control_gathered){ 0 };
+    ARES_TRY(check_rows(s, b));
     ARES_TRY(ares_world_agree(s->env.world, aepo_check_batch(b, accuracy)));
     aepo_measure(s, b, arena, local);
     if (!s->tau_known) {
@@ -112,14 +118,13 @@ static int survey(aepo *s, const ares_batch *b, bool accuracy, bool by_mean, uin
         ARES_TRY(rc);
     }
     aepo_mark(s, b, arena, local, column, window_column, soft_cost);
-    ARES_TRY(control_gather(s->env.world, b, local, all));
-    return all->n_samples ? ARES_OK : ares_fail(ARES_ESTATE, "%s: the batch has no answer on any rank", aepo_who);
+    return control_gather(s->env.world, b, local, all);
 }
 
 static double step_tau(aepo *s, const control_gathered *all, ares_arena *arena)
 {
-    double median = ares_median(thresholds_of(all, arena), all->n_samples);
-    s->tau = ares_entropy_threshold_step(s->tau_started, s->tau, median, s->options->algorithm.entropy_threshold_ema);
+    double median;
+    s->tau = ares_entropy_threshold_step(s->tau_started, s->tau, thresholds_of(all, arena), all->n_samples, s->options->algorithm.entropy_threshold_ema, &median);
     s->tau_started = true;
     return median;
 }
@@ -131,27 +136,11 @@ static void learn_difficulty(aepo *s, const ares_aepo_prompt *prompts, int64_t n
     for (int64_t i = 0; i < n; i++) ares_map_put(s->difficulty, prompts[i].gid, prompts[i].difficulty);
 }
 
-static void set_targets(aepo *s, const ares_aepo_buckets *buckets)
-{
-    const double *coef = AEPO_BY_DIFFICULTY(s->options, target_coef);
-    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
-        if (!buckets->prompts[d]) continue;
-        s->target[d] = ares_aepo_target(buckets->hwe[d], coef[d]);
-        s->target_known[d] = true;
-    }
-}
-
-static void step_alphas_and_targets(aepo *s, const ares_aepo_buckets *buckets)
+static void step_aims(aepo *s, const ares_aepo_buckets *buckets, bool renew)
 {
     const aepo_algorithm_config *a = &s->options->algorithm;
-    bool due = s->steps % a->target_update_interval == 0;
-    ares_aepo_buckets renew = *buckets;
-    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
-        if (buckets->prompts[d] && s->target_known[d])
-            s->alpha[d] = ares_aepo_alpha((ares_difficulty)d, s->alpha[d], buckets->hwe[d], (double)s->target[d], a->alpha_entropy_lr, a->alpha_entropy_min, a->alpha_entropy_max);
-        if (!due && s->target_known[d]) renew.prompts[d] = 0; /* between updates only a difficulty without a target gets one */
-    }
-    set_targets(s, &renew);
+    const ares_aepo_rates rates = { .lr = a->alpha_entropy_lr, .min = a->alpha_entropy_min, .max = a->alpha_entropy_max, .coef = AEPO_BY_DIFFICULTY(s->options, target_coef), .renew = renew };
+    ares_aepo_aim(&rates, buckets, &s->aims);
 }
 
 /* ---------------------------------------------------------------- a step */
@@ -160,8 +149,8 @@ static void tell_sample(const aepo *s, ares_sample *x, ares_difficulty d, int32_
 {
     x->difficulty = d;
     x->hwe_count = hwe;
-    x->hwe_target = (float)s->target[d];
-    x->entropy_alpha = (float)s->alpha[d];
+    x->hwe_target = (float)s->aims.target[d];
+    x->entropy_alpha = (float)s->aims.alpha[d];
 }
 
 /* Before the first threshold the rows on trial give one, for them alone; before a difficulty's first target the group's own mean is it. */
@@ -174,12 +163,18 @@ static int provisional(const void *state, ares_batch *b)
     int rc = survey(&s, b, true, false, NULL, NULL, NULL, local, &arena, &all);
     for (int64_t g = 0; g < b->groups && rc == ARES_OK; g++) {
         int64_t first = b->group_start[g], end = b->group_start[g + 1];
-        double accuracy = 0, hwe = 0, n = (double)(end - first);
-        for (int64_t r = first; r < end; r++) accuracy += (double)b->samples[r].accuracy, hwe += local[r].hwe;
+        double accuracy = 0, hwe = 0, n = 0;
+        for (int64_t r = first; r < end; r++) {
+            if (!ares_batch_row_counts(b, r)) continue;
+            accuracy += (double)b->samples[r].accuracy;
+            hwe += local[r].hwe;
+            n++;
+        }
         ares_difficulty d = ares_difficulty_of(accuracy / n);
         for (int64_t r = first; r < end; r++) {
+            if (!ares_batch_row_counts(b, r)) continue;
             tell_sample(&s, &b->samples[r], d, local[r].hwe);
-            if (!s.target_known[d]) b->samples[r].hwe_target = (float)ares_aepo_target(hwe / n, AEPO_BY_DIFFICULTY(s.options, target_coef)[d]);
+            if (!s.aims.target_known[d]) b->samples[r].hwe_target = (float)ares_aepo_target(hwe / n, AEPO_BY_DIFFICULTY(s.options, target_coef)[d]);
         }
     }
     control_gathered_fini(&all);
@@ -194,6 +189,11 @@ static int observe_in(aepo *s, ares_batch *b, ares_metrics *m, ares_arena *arena
     ARES_PUT(b, hwe);
     ARES_PUT(b, window_entropies);
     ARES_TRY(survey(s, b, true, false, b->hwe, b->window_entropies, soft_cost, local, arena, all));
+    if (!all->n_samples) { /* every answer is discarded: what is known stays */
+        ARES_TRY(aepo_drop_easy(s, all, s->tau, arena));
+        if (m) aepo_report_batch(s, all, m);
+        return ARES_OK;
+    }
     double counted_with = s->tau, median = step_tau(s, all, arena);
 
     int64_t n, *place;
@@ -203,10 +203,11 @@ static int observe_in(aepo *s, ares_batch *b, ares_metrics *m, ares_arena *arena
     learn_difficulty(s, prompts, n);
     ARES_TRY(aepo_drop_easy(s, all, counted_with, arena));
     s->steps++;
-    step_alphas_and_targets(s, &buckets);
+    step_aims(s, &buckets, s->steps % s->options->algorithm.target_update_interval == 0);
 
     for (int64_t r = 0; r < b->rows; r++) {
         int64_t d = ARES_DIFFICULTY_NONE;
+        if (!ares_batch_row_counts(b, r)) continue; /* a discarded answer is told nothing */
         ares_map_get(s->difficulty, ares_view_of(b->samples[r].row->gid), &d);
         tell_sample(s, &b->samples[r], (ares_difficulty)d, local[r].hwe);
     }
@@ -234,36 +235,12 @@ static int observe(void *state, ares_batch *b, ares_metrics *m)
 
 /* ---------------------------------------------------------------- after the update */
 
-/* Share of right answers that score below the best wrong one to the same question: what a large alpha can do (aepo.md 3.2). */
-static int report_inverted(aepo *s, const ares_batch *b, ares_metrics *m)
-{
-    int64_t counts[2] = { 0 };
-    for (int64_t g = 0; g < b->groups; g++) {
-        float best_wrong = -INFINITY;
-        for (int64_t r = b->group_start[g]; r < b->group_start[g + 1]; r++)
-            if (b->samples[r].accuracy < 0.5F) best_wrong = fmaxf(best_wrong, b->samples[r].score);
-        for (int64_t r = b->group_start[g]; r < b->group_start[g + 1]; r++) {
-            if (b->samples[r].accuracy < 0.5F) continue;
-            counts[0] += b->samples[r].score < best_wrong;
-            counts[1]++;
-        }
-    }
-    ARES_TRY(ares_world_sum_i64(s->env.world, counts, 2));
-    if (m && counts[1]) ares_metrics_set(m, "reward/inverted_frac", (double)counts[0] / (double)counts[1]);
-    return ARES_OK;
-}
-
 static int adapt(void *state, const ares_batch *b, ares_metrics *m)
 {
     aepo *s = state;
-    ARES_TRY(report_inverted(s, b, m));
-    ares_kl_place place = ares_kl_acts(s->env.algorithm);
-    if (place == ARES_KL_NOWHERE || (place == ARES_KL_IN_LOSS && !b->kl))
-        return ARES_OK; /* a step without an actor update measures no KL of the loss */
+    if (ares_kl_acts(s->env.algorithm) == ARES_KL_NOWHERE) return ARES_OK;
     ares_arena arena = { 0 };
-    control_gathered all = { 0 };
-    int rc = aepo_adapt_kl(s, b, m, &arena, &all);
-    control_gathered_fini(&all);
+    int rc = aepo_adapt_kl(s, b, m, &arena);
     ares_arena_fini(&arena);
     return rc;
 }
@@ -271,20 +248,49 @@ static int adapt(void *state, const ares_batch *b, ares_metrics *m)
 /* ---------------------------------------------------------------- validation, bootstrap */
 
 /* A prompt that training knows has its difficulty there; ids we made up for rows without one say nothing across data sets. */
+static void look_up_difficulties(const aepo *s, ares_batch *b)
+{
+    for (int64_t r = 0; r < b->rows; r++) {
+        int64_t d;
+        const ares_row *row = b->samples[r].row;
+        if (!row->gid_given || !ares_map_get(s->difficulty, ares_view_of(row->gid), &d)) d = ARES_MEDIUM;
+        b->samples[r].difficulty = (int32_t)d;
+    }
+}
+
+/*
+ * Before a difficulty's first target its validation prompts give one, for this validation alone, as the first step's prompts will: against a target
+ * of 0 almost every HWE token would be one too many, and scores of before the first step would compare with none after it.
+ */
+static void provisional_targets(aepo *s, const control_gathered *all, ares_arena *arena)
+{
+    int64_t n, *place;
+    ares_aepo_prompt *prompts = aepo_pool_prompts(all, arena, &n, &place);
+    const double *coef = AEPO_BY_DIFFICULTY(s->options, target_coef);
+    for (int64_t g = 0; g < all->n_groups; g++) prompts[place[g]].difficulty = (ares_difficulty)all->samples[all->groups[g].first].difficulty;
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
+        double sum = 0, count = 0;
+        for (int64_t i = 0; i < n; i++) {
+            if (prompts[i].difficulty != (ares_difficulty)d) continue;
+            sum += prompts[i].hwe / (double)prompts[i].samples;
+            count++;
+        }
+        if (!s->aims.target_known[d] && count > 0) s->aims.target[d] = ares_aepo_target(sum / count, coef[d]);
+    }
+}
+
 static int validate(void *state, ares_batch *b, ares_metrics *m)
 {
-    aepo *s = state;
+    aepo *s = state, known;
     ares_arena arena = { 0 };
     control_gathered all = { 0 };
     control_sample *local = ares_arena_calloc(&arena, (size_t)b->rows + 1, sizeof *local);
     ARES_PUT(b, hwe);
+    look_up_difficulties(s, b);
     int rc = survey(s, b, false, true, b->hwe, NULL, NULL, local, &arena, &all);
-    for (int64_t r = 0; r < b->rows && rc == ARES_OK; r++) {
-        int64_t d;
-        const ares_row *row = b->samples[r].row;
-        if (!row->gid_given || !ares_map_get(s->difficulty, ares_view_of(row->gid), &d)) d = ARES_MEDIUM;
-        tell_sample(s, &b->samples[r], (ares_difficulty)d, local[r].hwe);
-    }
+    known = *s;
+    if (rc == ARES_OK) provisional_targets(&known, &all, &arena);
+    for (int64_t r = 0; r < b->rows && rc == ARES_OK; r++) tell_sample(&known, &b->samples[r], (ares_difficulty)b->samples[r].difficulty, local[r].hwe);
     if (rc == ARES_OK && m) aepo_report_validation(s, m);
     control_gathered_fini(&all);
     ares_arena_fini(&arena);
@@ -313,9 +319,14 @@ static int bootstrap_add(void *state, ares_batch *b, ares_metrics *m)
             p->hwe += all.samples[i].hwe;
             p->length += all.samples[i].length;
         }
-        s->bootstrap_prompts++;
     }
+    int64_t had[2] = { b->groups, b->tokens }; /* discarded answers were generated, too */
+    if (rc == ARES_OK) rc = ares_world_sum_i64(s->env.world, had, 2);
     if (rc == ARES_OK) {
+        s->bootstrap_prompts += had[0];
+        s->bootstrap_tokens += had[1];
+    }
+    if (rc == ARES_OK && all.n_samples) {
         step_tau(s, &all, &arena);
         if (m) ares_metrics_set(m, "aepo/tau", s->tau);
     }
@@ -328,21 +339,19 @@ static int bootstrap_finish(void *state, ares_metrics *m)
 {
     aepo *s = state;
     int64_t n = ares_map_count(s->bootstrap_index);
-    if (!n) return ares_fail(ARES_ESTATE, "%s: the bootstrap pass has seen no prompt", aepo_who);
-    ares_aepo_prompt *prompts = ares_calloc((size_t)n, sizeof *prompts);
-    double tokens = 0;
+    if (!s->bootstrap_prompts) return ares_fail(ARES_ESTATE, "%s: the bootstrap pass has seen no prompt", aepo_who);
+    ares_aepo_prompt *prompts = ares_calloc((size_t)n + 1, sizeof *prompts);
     for (int64_t i = 0; i < n; i++) {
         const aepo_seen *p = &s->bootstrap_seen[i];
-        tokens += p->length;
         prompts[i] = (ares_aepo_prompt){ .gid = ares_map_key(s->bootstrap_index, i), .samples = p->samples, .accuracy = p->accuracy, .hwe = p->hwe, .length = p->length };
     }
     ares_aepo_buckets buckets;
     ares_aepo_bucket(prompts, n, &buckets);
     learn_difficulty(s, prompts, n);
-    set_targets(s, &buckets);
+    step_aims(s, &buckets, true);
     const double *alpha = AEPO_BY_DIFFICULTY(s->options, alpha_entropy_init);
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
-        s->alpha[d] = alpha[d];
+        s->aims.alpha[d] = alpha[d];
         s->baseline_known[d] = buckets.prompts[d] > 0;
         s->baseline_accuracy[d] = buckets.accuracy[d];
         s->baseline_length[d] = buckets.length[d];
@@ -351,7 +360,7 @@ static int bootstrap_finish(void *state, ares_metrics *m)
         aepo_metric(m, "bootstrap", d, "/acc_mean", buckets.accuracy[d]);
         aepo_metric(m, "bootstrap", d, "/len_mean", buckets.length[d]);
     }
-    if (m) ares_metrics_set(m, "rollout/generated_tokens", tokens);
+    if (m) ares_metrics_set(m, "rollout/generated_tokens", (double)s->bootstrap_tokens);
     ares_free(prompts);
     ares_map_free(s->bootstrap_index); /* what it taught is in the state's other members */
     s->bootstrap_index = ares_map_new();

@@ -25,7 +25,7 @@
     X(f64, hwe_kl_scale, "hwe_kl_scale", "0.5", "[0,)", "dynamic KL: factor of the KL at HWE tokens")       \
     X(choice, hwe_kl_scope, "hwe_kl_scope", "token", "token|window", "dynamic KL: HWE tokens alone, or with the window behind each") \
     X(choice, kl_bucket_controller, "kl_bucket_controller", "dual_ascent", "dual_ascent|log_space|none", "dynamic KL: what steers the factor of a difficulty") \
-    X(flag, difficulty_aware_kl_penalty, "difficulty_aware_kl_penalty", "false", "", "KL times 2, 1, 0.5 for easy, medium, hard prompts") \
+    X(flag, difficulty_aware_kl_penalty, "difficulty_aware_kl_penalty", "false", "", "dynamic KL: times 2, 1, 0.5 for easy, medium, hard prompts") \
     X(f64, kl_lambda_lr, "kl_lambda_lr", "0.01", "[0,)", "dual_ascent: step")                               \
     X(f64, kl_budget_easy, "kl_budget_easy", "0.05", "[0,)", "dual_ascent: KL an easy prompt's answers may have") \
     X(f64, kl_budget_medium, "kl_budget_medium", "0.1", "[0,)", "the same, medium prompts")                 \
@@ -45,7 +45,7 @@ ARES_OPTION_STRUCT(aepo_algorithm_config, AEPO_ALGORITHM_OPTIONS);
 
 #define AEPO_ACTOR_OPTIONS(X)                                                                               \
     X(flag, dynamic_kl_loss, "dynamic_kl_loss", "false", "", "KL weighed token by token: less at HWE tokens, steered by difficulty") \
-    X(flag, enable_second_chance_kl, "enable_second_chance_kl", "false", "", "less KL for answers that explore and fail") \
+    X(flag, enable_second_chance_kl, "enable_second_chance_kl", "false", "", "dynamic KL: less of it for answers that explore and fail") \
     X(flag, second_chance_easy_only, "second_chance_easy_only", "true", "", "only those to easy prompts")   \
     X(flag, second_chance_incorrect_only, "second_chance_incorrect_only", "true", "", "only wrong ones")    \
     X(f64, second_chance_soft_cost_min, "second_chance_soft_cost_min", "0.5", "[0,)", "least sum of window entropy above tau of such an answer") \
@@ -84,16 +84,15 @@ typedef struct aepo {
     double tau;
     int64_t steps;
     ares_map *difficulty;                      /* gid -> ares_difficulty */
-    bool target_known[ARES_DIFFICULTIES];
-    int64_t target[ARES_DIFFICULTIES];
-    double alpha[ARES_DIFFICULTIES], lambda[ARES_DIFFICULTIES];
+    ares_aepo_aims aims;
+    double lambda[ARES_DIFFICULTIES];
     ares_log_beta beta[ARES_DIFFICULTIES];
     int64_t beta_updates;
     ares_map *skip;                            /* gid -> its place */
     bool baseline_known[ARES_DIFFICULTIES];
     double baseline_accuracy[ARES_DIFFICULTIES], baseline_length[ARES_DIFFICULTIES];
     bool bootstrap_done;
-    int64_t bootstrap_prompts;
+    int64_t bootstrap_prompts, bootstrap_tokens; /* answered and generated so far */
     ares_map *bootstrap_index;                 /* gid -> its place in bootstrap_seen */
     aepo_seen *bootstrap_seen;
     int64_t bootstrap_cap;
@@ -134,7 +133,7 @@ bool aepo_dropped(const void *state, int64_t i, ares_view *gid);
 int aepo_drop_easy(aepo *s, const control_gathered *batch, double tau, ares_arena *arena);
 
 void aepo_write_kl_weight(const aepo *s, ares_batch *b, const double *soft_cost, ares_arena *arena);
-int aepo_adapt_kl(aepo *s, const ares_batch *b, ares_metrics *m, ares_arena *arena, control_gathered *all);
+int aepo_adapt_kl(aepo *s, const ares_batch *b, ares_metrics *m, ares_arena *arena);
 
 /* Sets "<prefix>/<difficulty><suffix>". */
 void aepo_metric(ares_metrics *m, const char *prefix, int difficulty, const char *suffix, double value);

@@ -47,6 +47,7 @@ int aepo_generated(void *state, const ares_batch *b)
         ares_batch_begin_group(&s->made);
         for (int64_t r = b->group_start[g]; r < b->group_start[g + 1]; r++) {
             const ares_sample *from = &b->samples[r];
+            if (!ares_batch_row_counts(b, r)) continue;
             if (!s->tau_known) {
                 aepo_tokens_read(b, r, &x);
                 keep_entropies(s, &x);
@@ -85,13 +86,13 @@ int aepo_drop_easy(aepo *s, const control_gathered *batch, double tau, ares_aren
         }
         ARES_TRY(control_gather(s->env.world, &s->made, local, &made));
     }
-    if (s->target_known[ARES_EASY]) {
+    if (s->aims.target_known[ARES_EASY]) {
         int64_t n, *place;
         ares_aepo_prompt *prompts = aepo_pool_prompts(s->generated ? &made : batch, arena, &n, &place);
         ares_aepo_buckets buckets;
         bool *drop = ares_arena_calloc(arena, (size_t)n + 1, sizeof *drop);
         ares_aepo_bucket(prompts, n, &buckets);
-        ares_aepo_too_easy(prompts, n, (double)s->target[ARES_EASY], s->options->algorithm.drop_easy_ratio, drop);
+        ares_aepo_too_easy(prompts, n, (double)s->aims.target[ARES_EASY], s->options->algorithm.drop_easy_ratio, drop);
         for (int64_t i = 0; i < n; i++)
             if (drop[i] && !ares_map_get(s->skip, prompts[i].gid, NULL)) ares_map_put(s->skip, prompts[i].gid, ares_map_count(s->skip));
     }

@@ -14,9 +14,8 @@ void aepo_write_kl_weight(const aepo *s, ares_batch *b, const double *soft_cost,
 {
     static const double by_difficulty[ARES_DIFFICULTIES] = { 1, 2, 1, 0.5 };
     const aepo_options *o = s->options;
-    bool dynamic = o->actor.dynamic_kl_loss, window = strcmp(o->algorithm.hwe_kl_scope, "window") == 0;
-    bool weighs = dynamic || o->algorithm.difficulty_aware_kl_penalty || o->actor.enable_second_chance_kl;
-    if (ares_kl_acts(s->env.algorithm) == ARES_KL_NOWHERE || !weighs) return;
+    bool window = strcmp(o->algorithm.hwe_kl_scope, "window") == 0;
+    if (ares_kl_acts(s->env.algorithm) == ARES_KL_NOWHERE || !o->actor.dynamic_kl_loss) return; /* every token weighs 1 */
     ARES_PUT(b, kl_weight);
     uint8_t *wide = ares_arena_alloc(arena, (size_t)b->tokens + 1);
     for (int64_t r = 0; r < b->rows; r++) {
@@ -25,8 +24,8 @@ void aepo_write_kl_weight(const aepo *s, ares_batch *b, const double *soft_cost,
         double factor = s->controller == AEPO_KL_DUAL_ASCENT ? s->lambda[x->difficulty] : s->controller == AEPO_KL_LOG_SPACE ? s->beta[x->difficulty].beta : 1;
         if (o->algorithm.difficulty_aware_kl_penalty) factor *= by_difficulty[x->difficulty];
         if (second_chance(s, x, soft_cost[r])) factor *= o->actor.second_chance_kl_relax;
-        const uint8_t *relax = dynamic ? b->hwe + at : NULL;
-        if (dynamic && window) {
+        const uint8_t *relax = b->hwe + at;
+        if (window) {
             ares_hwe_widen(relax, n, o->rollout.window_size, wide);
             relax = wide;
         }
@@ -34,16 +33,15 @@ void aepo_write_kl_weight(const aepo *s, ares_batch *b, const double *soft_cost,
     }
 }
 
-/* Sums over the samples of groups [group, end) by difficulty. */
-static void kl_by_difficulty(const control_gathered *all, int64_t group, int64_t end, double *sum, int64_t *count)
+/* Sums over the samples by difficulty. */
+static void kl_by_difficulty(const control_gathered *all, double *sum, int64_t *count)
 {
     memset(sum, 0, ARES_DIFFICULTIES * sizeof *sum);
     memset(count, 0, ARES_DIFFICULTIES * sizeof *count);
-    for (int64_t g = group; g < end; g++)
-        for (int64_t i = all->groups[g].first; i < all->groups[g].first + all->groups[g].count; i++) {
-            sum[all->samples[i].difficulty] += all->samples[i].kl;
-            count[all->samples[i].difficulty]++;
-        }
+    for (int64_t i = 0; i < all->n_samples; i++) {
+        sum[all->samples[i].difficulty] += all->samples[i].kl;
+        count[all->samples[i].difficulty]++;
+    }
 }
 
 static void step_lambdas(aepo *s, const double *sum, const int64_t *count)
@@ -54,35 +52,73 @@ static void step_lambdas(aepo *s, const double *sum, const int64_t *count)
         if (count[d] >= LEAST_SAMPLES) s->lambda[d] = ares_kl_lambda_step(s->lambda[d], sum[d] / (double)count[d], budget[d], s->options->algorithm.kl_lambda_lr);
 }
 
-/* One update for every optimizer step, of the prompts it was made of. */
-static void step_betas(aepo *s, const control_gathered *all)
+static void step_betas(aepo *s, const double *sum, const int64_t *count)
 {
     const aepo_algorithm_config *a = &s->options->algorithm;
     const double *target = AEPO_BY_DIFFICULTY(s->options, kl_target);
-    int64_t size = s->env.mini_batch > 0 ? s->env.mini_batch : all->n_groups, count[ARES_DIFFICULTIES];
-    double sum[ARES_DIFFICULTIES];
-    for (int64_t g = 0; g < all->n_groups; g += size) {
-        kl_by_difficulty(all, g, ARES_MIN(g + size, all->n_groups), sum, count);
-        s->beta_updates++;
-        for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
-            ares_log_beta_config cfg = { .target = target[d], .lr = a->kl_beta_lr, .clip = a->kl_beta_clip, .ema = a->kl_beta_ema, .deadzone = a->kl_beta_deadzone,
-                                         .min = a->kl_beta_min, .max = a->kl_beta_max, .interval = a->kl_beta_update_interval };
-            if (count[d]) ares_log_beta_step(&cfg, s->beta_updates, sum[d] / (double)count[d], &s->beta[d]);
-        }
+    s->beta_updates++;
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
+        ares_log_beta_config cfg = { .target = target[d], .lr = a->kl_beta_lr, .clip = a->kl_beta_clip, .ema = a->kl_beta_ema, .deadzone = a->kl_beta_deadzone,
+                                     .min = a->kl_beta_min, .max = a->kl_beta_max, .interval = a->kl_beta_update_interval };
+        if (count[d]) ares_log_beta_step(&cfg, s->beta_updates, sum[d] / (double)count[d], &s->beta[d]);
     }
 }
 
-int aepo_adapt_kl(aepo *s, const ares_batch *b, ares_metrics *m, ares_arena *arena, control_gathered *all)
+/* Means over the measurements [0, n) of rows; a row without any is left out. The rest of local is there. */
+static void take_means(const ares_row_kl *seen, int64_t n, int64_t rows, control_sample *local, ares_arena *arena)
+{
+    double *times = ares_arena_calloc(arena, (size_t)rows + 1, sizeof *times);
+    for (int64_t r = 0; r < rows; r++) local[r].kl = 0;
+    for (int64_t i = 0; i < n; i++) {
+        local[seen[i].row].kl += seen[i].kl;
+        times[seen[i].row]++;
+    }
+    for (int64_t r = 0; r < rows; r++) {
+        local[r].left_out = times[r] == 0;
+        if (times[r] > 0) local[r].kl /= times[r];
+    }
+}
+
+static int gather_kl(const aepo *s, const ares_batch *b, const control_sample *local, double *sum, int64_t *count)
+{
+    control_gathered all;
+    int rc = control_gather(s->env.world, b, local, &all);
+    if (rc == ARES_OK) kl_by_difficulty(&all, sum, count);
+    control_gathered_fini(&all);
+    return rc;
+}
+
+/* log_space: once for every optimizer step that the actor took, by the rows it was made of. */
+static int adapt_betas(aepo *s, const ares_batch *b, control_sample *local, ares_arena *arena)
+{
+    double sum[ARES_DIFFICULTIES];
+    int64_t count[ARES_DIFFICULTIES], at = 0;
+    for (int64_t u = 0; u < b->updates; u++) {
+        int64_t first = at;
+        while (at < b->n_row_kl && b->row_kl[at].update == u) at++;
+        take_means(b->row_kl + first, at - first, b->rows, local, arena);
+        ARES_TRY(gather_kl(s, b, local, sum, count));
+        step_betas(s, sum, count);
+    }
+    return ARES_OK;
+}
+
+/* KL in the loss is collected over all passes of the actor's update, and moves nothing in a step without one (trainer.critic_warmup). */
+int aepo_adapt_kl(aepo *s, const ares_batch *b, ares_metrics *m, ares_arena *arena)
 {
     double *kl = ares_arena_calloc(arena, (size_t)b->rows + 1, sizeof *kl), sum[ARES_DIFFICULTIES];
     int64_t count[ARES_DIFFICULTIES];
+    bool in_loss = ares_kl_acts(s->env.algorithm) == ARES_KL_IN_LOSS;
     control_sample *local = ares_arena_calloc(arena, (size_t)b->rows + 1, sizeof *local);
-    ARES_TRY(ares_world_agree(s->env.world, control_row_kl(b, s->env.algorithm, aepo_who, kl)));
-    for (int64_t r = 0; r < b->rows; r++) local[r] = (control_sample){ .index = b->samples[r].index, .difficulty = b->samples[r].difficulty, .kl = kl[r] };
-    ARES_TRY(control_gather(s->env.world, b, local, all));
-    kl_by_difficulty(all, 0, all->n_groups, sum, count);
+    for (int64_t r = 0; r < b->rows; r++) local[r] = (control_sample){ .index = b->samples[r].index, .difficulty = b->samples[r].difficulty };
+    if (s->controller == AEPO_KL_LOG_SPACE) ARES_TRY(adapt_betas(s, b, local, arena));
+    if (in_loss) take_means(b->row_kl, b->n_row_kl, b->rows, local, arena);
+    else {
+        ARES_TRY(ares_world_agree(s->env.world, control_row_kl(b, s->env.algorithm, aepo_who, kl)));
+        for (int64_t r = 0; r < b->rows; r++) local[r].kl = kl[r], local[r].left_out = false;
+    }
+    ARES_TRY(gather_kl(s, b, local, sum, count));
     if (s->controller == AEPO_KL_DUAL_ASCENT) step_lambdas(s, sum, count);
-    if (s->controller == AEPO_KL_LOG_SPACE) step_betas(s, all);
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES && m; d++) {
         if (count[d]) aepo_metric(m, "aepo/kl", d, "", sum[d] / (double)count[d]);
         if (s->controller == AEPO_KL_DUAL_ASCENT) aepo_metric(m, "aepo/kl_lambda", d, "", s->lambda[d]);

@@ -18,7 +18,7 @@ void aepo_report_state(const aepo *s, ares_metrics *m, const char *prefix)
     if (s->tau_known) ares_metrics_set(m, name, s->tau);
     snprintf(name, sizeof name, "%s/target", prefix);
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++)
-        if (s->target_known[d]) aepo_metric(m, name, d, "", (double)s->target[d]);
+        if (s->aims.target_known[d]) aepo_metric(m, name, d, "", (double)s->aims.target[d]);
 }
 
 /* Under our names and under those of ARES. */
@@ -27,12 +27,12 @@ void aepo_report_validation(const aepo *s, ares_metrics *m)
     aepo_report_state(s, m, "val/aepo");
     if (s->tau_known) ares_metrics_set(m, "val/self.high_entropy_token_threshold", s->tau);
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++)
-        if (s->target_known[d]) aepo_metric(m, "val/self.expected_high_entropy_token_num", d, "", (double)s->target[d]);
+        if (s->aims.target_known[d]) aepo_metric(m, "val/self.expected_high_entropy_token_num", d, "", (double)s->aims.target[d]);
 }
 
 typedef struct sums { int64_t n; double accuracy, length, hwe, invalid, longest, shortest; } sums;
 
-/* The published names print a NaN for an empty bin; ours leave it out. */
+/* Under the published name, with _ for its blanks, and ours. The published one prints a NaN for an empty bin; ours leaves it out. */
 static void report_bins(const control_gathered *all, int difficulty, int64_t n, ares_metrics *m)
 {
     if (n < 3) return;
@@ -50,9 +50,9 @@ static void report_bins(const control_gathered *all, int difficulty, int64_t n, 
     for (int i = 0; i < 3; i++) {
         char suffix[32];
         snprintf(suffix, sizeof suffix, "/accuracy/bin%d", i + 1);
-        aepo_metric(m, "entropy vs acc", difficulty, suffix, bins.accuracy[i]);
+        aepo_metric(m, "entropy_vs_acc", difficulty, suffix, bins.accuracy[i]);
         snprintf(suffix, sizeof suffix, "/count/bin%d", i + 1);
-        aepo_metric(m, "entropy vs acc", difficulty, suffix, (double)bins.count[i]);
+        aepo_metric(m, "entropy_vs_acc", difficulty, suffix, (double)bins.count[i]);
         snprintf(suffix, sizeof suffix, "/bin%d", i + 1);
         if (bins.count[i]) aepo_metric(m, "aepo/acc_by_hwe", difficulty, suffix, bins.accuracy[i]);
     }
@@ -83,7 +83,7 @@ static void report_difficulty(const aepo *s, const control_gathered *all, int d,
 void aepo_report_batch(const aepo *s, const control_gathered *all, ares_metrics *m)
 {
     sums by[ARES_DIFFICULTIES] = { 0 };
-    double tokens = 0, hwe = 0, empty = 0;
+    double tokens = 0, hwe = 0;
     for (int64_t i = 0; i < all->n_samples; i++) {
         const control_sample *x = &all->samples[i];
         sums *y = &by[x->difficulty];
@@ -97,13 +97,11 @@ void aepo_report_batch(const aepo *s, const control_gathered *all, ares_metrics 
         y->invalid += x->invalid;
         tokens += length;
         hwe += x->hwe;
-        empty += x->length == 0;
     }
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++)
         if (by[d].n) report_difficulty(s, all, d, &by[d], m);
     aepo_report_state(s, m, "aepo");
-    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) aepo_metric(m, "aepo/alpha", d, "", s->alpha[d]);
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) aepo_metric(m, "aepo/alpha", d, "", s->aims.alpha[d]);
     if (tokens > 0) ares_metrics_set(m, "aepo/hwe_frac", hwe / tokens);
-    ares_metrics_set(m, "reward/empty_responses", empty);
     ares_metrics_set(m, "epoch/skip_gid_count", (double)ares_map_count(s->skip));
 }

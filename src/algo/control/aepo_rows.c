@@ -34,7 +34,7 @@ int aepo_check_batch(const ares_batch *b, bool need_accuracy)
     const float *h = b->entropies_1 ? b->entropies_1 : b->entropies;
     for (int64_t r = 0; r < b->rows; r++) {
         if (!b->samples[r].row || !b->samples[r].row->gid) return ares_fail(ARES_ESTATE, "%s: row %lld has no global_id", aepo_who, (long long)r);
-        if (need_accuracy && !isfinite(b->samples[r].accuracy))
+        if (need_accuracy && ares_batch_row_counts(b, r) && !isfinite(b->samples[r].accuracy))
             return ares_fail(ARES_ENUMERIC, "%s: row %lld has the accuracy %g: no reward judges whether the answer is right; add one to worker.reward that does", aepo_who,
                              (long long)r, (double)b->samples[r].accuracy);
         for (int64_t i = b->row_start[r]; i < b->row_start[r + 1]; i++)
@@ -51,10 +51,8 @@ void aepo_measure(const aepo *s, const ares_batch *b, ares_arena *arena, control
     int64_t w = s->options->rollout.window_size;
     for (int64_t r = 0; r < b->rows; r++) {
         aepo_tokens_read(b, r, &x);
-        int64_t windows = ares_entropy_windows(x.h, x.n, w, x.window);
-        ares_entropy_pad_windows(x.h, x.n, x.window, windows, x.window);
-        local[r] = (control_sample){ .index = b->samples[r].index, .length = (int32_t)x.n, .accuracy = b->samples[r].accuracy,
-                                     .threshold = ares_percentile(x.window, x.n, s->options->algorithm.entropy_percentile) };
+        local[r] = (control_sample){ .index = b->samples[r].index, .difficulty = b->samples[r].difficulty, .length = (int32_t)x.n, .accuracy = b->samples[r].accuracy,
+                                     .threshold = ares_entropy_sample_threshold(x.h, x.n, w, s->options->algorithm.entropy_percentile) };
     }
 }
 

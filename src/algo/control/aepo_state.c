@@ -69,7 +69,8 @@ static void save_baseline(const aepo *s, ares_str *json)
 static void save_bootstrap(const aepo *s, ares_str *json)
 {
     begin(json, "bootstrap");
-    ares_str_addf(json, "{\"done\":%s,\"prompts\":%lld,\"seen\":{", s->bootstrap_done ? "true" : "false", (long long)s->bootstrap_prompts);
+    ares_str_addf(json, "{\"done\":%s,\"prompts\":%lld,\"tokens\":%lld,\"seen\":{", s->bootstrap_done ? "true" : "false", (long long)s->bootstrap_prompts,
+                  (long long)s->bootstrap_tokens);
     for (int64_t i = 0; i < ares_map_count(s->bootstrap_index); i++) {
         const aepo_seen *p = &s->bootstrap_seen[i];
         begin_view(json, ares_map_key(s->bootstrap_index, i));
@@ -91,12 +92,12 @@ void aepo_save(const void *state, ares_str *json)
     else ares_str_add_z(json, "null");
     ares_str_addf(json, ",\"tau_ema_started\":%s,\"steps\":%lld,\"target\":{", s->tau_started ? "true" : "false", (long long)s->steps);
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
-        if (!s->target_known[d]) continue;
+        if (!s->aims.target_known[d]) continue;
         begin(json, ares_difficulty_names[d]);
-        ares_str_addf(json, "%lld", (long long)s->target[d]);
+        ares_str_addf(json, "%lld", (long long)s->aims.target[d]);
     }
     ares_str_add_char(json, '}');
-    save_numbers(json, "alpha", s->alpha);
+    save_numbers(json, "alpha", s->aims.alpha);
     save_numbers(json, "kl_lambda", s->lambda);
     save_beta(s, json);
     begin(json, "difficulty");
@@ -244,6 +245,8 @@ static int load_bootstrap(aepo *s, const ares_json *json)
     ARES_TRY(object(json, "bootstrap", &map));
     ARES_TRY(boolean(map, "done", &s->bootstrap_done));
     ARES_TRY(control_integer(map, aepo_who, "prompts", &s->bootstrap_prompts));
+    s->bootstrap_tokens = 0;
+    if (ares_json_get(map, "tokens")) ARES_TRY(control_integer(map, aepo_who, "tokens", &s->bootstrap_tokens)); /* absent: an older state */
     ARES_TRY(object(map, "seen", &seen));
     ares_map_free(s->bootstrap_index);
     s->bootstrap_index = ares_map_new();
@@ -271,9 +274,9 @@ int aepo_load(void *state, const ares_json *json)
     ARES_TRY(boolean(json, "tau_ema_started", &s->tau_started));
     if (s->tau_started && !s->tau_known) return misfit("tau", "is null though its average has started");
     ARES_TRY(control_integer(json, aepo_who, "steps", &s->steps));
-    ARES_TRY(numbers(json, "target", target, s->target_known));
-    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) s->target[d] = (int64_t)target[d];
-    ARES_TRY(numbers(json, "alpha", s->alpha, NULL));
+    ARES_TRY(numbers(json, "target", target, s->aims.target_known));
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) s->aims.target[d] = (int64_t)target[d];
+    ARES_TRY(numbers(json, "alpha", s->aims.alpha, NULL));
     ARES_TRY(numbers(json, "kl_lambda", s->lambda, NULL));
     ARES_TRY(load_beta(s, json));
     ARES_TRY(load_difficulty(s, json));

@@ -50,6 +50,19 @@ void ares_aepo_bucket(ares_aepo_prompt *prompts, int64_t n, ares_aepo_buckets *o
     }
 }
 
+void ares_aepo_aim(const ares_aepo_rates *rates, const ares_aepo_buckets *buckets, ares_aepo_aims *aims)
+{
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
+        if (!buckets->prompts[d]) continue;
+        bool known = aims->target_known[d];
+        if (known)
+            aims->alpha[d] = ares_aepo_alpha((ares_difficulty)d, aims->alpha[d], buckets->hwe[d], (double)aims->target[d], rates->lr, rates->min, rates->max);
+        if (known && !rates->renew) continue; /* between updates only a difficulty without a target gets one */
+        aims->target[d] = ares_aepo_target(buckets->hwe[d], rates->coef[d]);
+        aims->target_known[d] = true;
+    }
+}
+
 static double mean_hwe(const ares_aepo_prompt *p) { return p->hwe / (double)p->samples; }
 
 void ares_aepo_too_easy(const ares_aepo_prompt *prompts, int64_t n, double target_easy, double ratio, bool *drop)

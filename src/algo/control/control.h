@@ -16,6 +16,7 @@
 typedef struct control_sample {
     int32_t index, difficulty, hwe, invalid, length;
     float accuracy;
+    bool left_out;               /* the row has nothing to say: it is not gathered */
     double threshold, kl;
 } control_sample;
 typedef struct control_group { int64_t draw; ares_view gid; int64_t first, count; } control_group; /* samples [first, first + count) */
@@ -25,7 +26,8 @@ typedef struct control_gathered {
     control_sample *samples;
     int64_t n_groups, n_samples;
 } control_gathered;
-/* local [b->rows]: what this rank has to say of its rows. Release with control_gathered_fini, also after a failure. */
+/* local [b->rows]: what this rank has to say of its rows. Rows that do not count (ares_batch_row_counts) are left out, and groups without
+ * any other. Release with control_gathered_fini, also after a failure. */
 int control_gather(ares_world *world, const ares_batch *b, const control_sample *local, control_gathered *out);
 void control_gathered_fini(control_gathered *g);
 

@@ -21,17 +21,21 @@ static int by_index(const void *a, const void *b)
     return (x->index > y->index) - (x->index < y->index);
 }
 
+static bool said(const ares_batch *b, const control_sample *local, int64_t r) { return !local[r].left_out && ares_batch_row_counts(b, r); }
+
 static void write_groups(const ares_batch *b, const control_sample *local, ares_str *out)
 {
     for (int64_t g = 0; g < b->groups; g++) {
-        int64_t first = b->group_start[g], count = b->group_start[g + 1] - first;
+        int64_t first = b->group_start[g], end = b->group_start[g + 1], count = 0;
+        for (int64_t r = first; r < end; r++) count += said(b, local, r);
         if (!count) continue;
         const ares_sample *s = &b->samples[first];
         const char *gid = s->row && s->row->gid ? s->row->gid : "";
         group_header h = { .draw = s->draw, .count = count, .gid_len = (int64_t)strlen(gid) };
         ares_str_add(out, (const char *)&h, sizeof h);
         ares_str_add(out, gid, (size_t)h.gid_len);
-        ares_str_add(out, (const char *)(local + first), (size_t)count * sizeof *local);
+        for (int64_t r = first; r < end; r++)
+            if (said(b, local, r)) ares_str_add(out, (const char *)&local[r], sizeof *local);
     }
 }
 

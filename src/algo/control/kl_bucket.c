@@ -2,6 +2,7 @@
 #include "ares/algo_control.h"
 
 #include <math.h>
+#include <string.h>
 
 double ares_kl_row_mean(const float *kl, const uint8_t *mask, int64_t n)
 {
@@ -14,13 +15,17 @@ double ares_kl_row_mean(const float *kl, const uint8_t *mask, int64_t n)
     return count > 0 ? sum / count : 0;
 }
 
-void ares_kl_bucket_sums(const ares_batch *b, int64_t row, int64_t end, double sum[ARES_DIFFICULTIES], int64_t count[ARES_DIFFICULTIES])
+void ares_kl_see(ares_batch *b, int64_t row, int64_t end, const float *kl, const bool *passed)
 {
-    for (int64_t r = row; r < end; r++) {
+    ares_row_kl *all = ares_arena_alloc(&b->arena, (size_t)(b->n_row_kl + end - row + 1) * sizeof *all);
+    if (b->n_row_kl) memcpy(all, b->row_kl, (size_t)b->n_row_kl * sizeof *all);
+    b->row_kl = all;
+    for (int64_t r = row; r < end && kl; r++) {
         int64_t at = b->row_start[r];
-        sum[b->samples[r].difficulty] += ares_kl_row_mean(b->kl + at, b->response_mask + at, b->row_start[r + 1] - at);
-        count[b->samples[r].difficulty]++;
+        if (!ares_batch_row_counts(b, r) || (passed && !passed[r])) continue;
+        all[b->n_row_kl++] = (ares_row_kl){ r, b->updates, ares_kl_row_mean(kl + at, b->response_mask + at, b->row_start[r + 1] - at) };
     }
+    b->updates++;
 }
 
 double ares_kl_lambda_step(double lambda, double kl, double budget, double eta) { return fmax(0, lambda + eta * (kl - budget)); }
@@ -51,6 +56,7 @@ void ares_kl_in_reward(ares_batch *b, double coef, double sums[2])
             double penalty = weight != 0 ? weight * (double)b->kl[i] : 0;
             b->token_level_rewards[i] = (float)((double)b->token_level_scores[i] - penalty);
         }
+        if (!ares_batch_row_counts(b, r)) continue;
         sums[0] += ares_kl_row_mean(b->kl + at, b->response_mask + at, end - at);
         sums[1]++;
     }

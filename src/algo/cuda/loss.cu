@@ -24,7 +24,7 @@
 
 /* Members of ares_loss_sums that a pass adds up. */
 #define LOSS_SUMS(X)                                                                                                                    \
-    X(loss) X(kl) X(kl_plain) X(entropy) X(neg_log_prob) X(tokens) X(clip_high) X(clip_low) X(neg_log_ratio) X(k2) X(k3) X(ratio)       \
+    X(loss) X(kl) X(kl_plain) X(kl_tokens) X(kl_clamped) X(entropy) X(neg_log_prob) X(tokens) X(clip_high) X(clip_low) X(neg_log_ratio) X(k2) X(k3) X(ratio)       \
     X(ratio_clipped) X(ratio_off) X(loss_abs) X(saturated) X(entropy_right) X(tokens_right) X(entropy_wrong) X(tokens_wrong)
 #define NUMBER(name) SUM_##name,
 enum { LOSS_SUMS(NUMBER) SUM_COUNT, SUM_MIN = SUM_COUNT, SUM_MAX, SUM_WIDTH };
@@ -134,6 +134,8 @@ static __device__ void terms(const loss_job &j, int64_t t, tally *s)
         if (!twin_finite(value) || !twin_finite(scale)) twin_fault(j.fault, t);
         s->v[SUM_kl] += w * scale * value;
         s->v[SUM_kl_plain] += w * value;
+        s->v[SUM_kl_tokens] += 1;
+        if (!j.full && j.kl_value == ARES_TWIN_K3) s->v[SUM_kl_clamped] += ares_kl_k3_clamped(x);
         if (j.kl_out) j.kl_out[t] = (float)value;
         if (!j.full) j.d_log_prob[t] += (float)(w * j.kl_coef * scale * kl_derivative_of(j.kl_derivative, x));
         else if (j.d_full) j.d_full[t] += (float)(w * j.kl_coef * scale);

@@ -2,6 +2,7 @@
  * DAPO's scorer of AIME answers: what stands behind the last "Answer:" of the last 300 characters, normalised, is the ground
  * truth letter by letter (or, strict_box, the last box of the last 100 characters as it is). 1 or -1.
  */
+#include "../published.h"
 #include "answer.h"
 
 #define DAPO_OPTIONS(X)                                                                                                          \
@@ -51,6 +52,7 @@ static int dapo(const ares_verify_in *in, ares_verify_out *out)
     out->accuracy = same;
     out->no_answer = !answer.data;
     out->exhausted = !fits;
+    ares_verify_add_value(out, "reward/accuracy_normalized", published_normalized(out->score), 1);
     ares_str_addf(&out->details, "%s\"acc\":%s", out->details.len ? "," : "", same ? "true" : "false");
     if (pred.data) verify_detail(out, "pred", pred);
     else ares_str_add_z(&out->details, ",\"pred\":null");

@@ -37,6 +37,7 @@ static int dapo_overlong(const ares_verify_in *in, ares_verify_out *out)
     ares_json_write_double(&out->details, overlong);
     ares_str_addf(&out->details, ",\"accuracy_normalized\":%d", (int)published_normalized(accuracy));
     ares_verify_add_value(out, "reward/overlong", overlong, 1);
+    ares_verify_add_value(out, "reward/accuracy_normalized", published_normalized(accuracy), 1);
     return ARES_OK;
 }
 

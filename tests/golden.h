@@ -56,6 +56,7 @@ double *golden_flat(golden *g, const ares_json *v, int64_t *n);
 
 /* ---------------------------------------------------------------- results: true when equal */
 void golden_in_single(golden *g); /* the product computes this in f32, or passes it through f32 arrays */
+/* Where null is expected, NaN is right. */
 bool golden_near(golden *g, const char *what, double got, const ares_json *want);
 bool golden_numbers(golden *g, const char *what, const double *got, int64_t n, const ares_json *want);
 bool golden_equal(golden *g, const char *what, long long got,

@@ -129,6 +129,7 @@ static bool equal(const golden *g, double got, double want)
 bool golden_near(golden *g, const char *what, double got, const ares_json *want)
 {
     g->checks++;
+    if (want->type == ARES_JSON_NULL && isnan(got)) return true;
     if (want->type == ARES_JSON_NULL || want->type == ARES_JSON_ARRAY || want->type == ARES_JSON_OBJECT)
         return golden_fail(g, "%s is %.12g, expected no number", what, got);
     double w = golden_value(want);

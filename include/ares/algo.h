@@ -244,8 +244,8 @@ typedef struct ares_vapor_prompt {
     int64_t n;
     ares_vapor_completion_args *completions;
     ares_vapor_text chosen, rejected; /* n 0: the row has none */
-    double margin, term;         /* written: D, exp(beta D); 0 and 1 where a span is missing */
-    bool usable;                 /* written: both spans were there */
+    double margin, term; /* written: D, exp(beta D); NaN and 1 without a usable pair */
+    bool usable;         /* written: both spans were there, and are numbers */
 } ares_vapor_prompt;
 typedef struct ares_vapor_sums {
     double prompts, completions, tokens, objective, kl; /* counts; sums over completions and tokens */
@@ -254,7 +254,8 @@ typedef struct ares_vapor_sums {
 /* totals: completions and tokens of the mini-batch over all ranks, by which terms are divided (NULL: of these prompts). sums is added to. */
 int ares_vapor_loss(const ares_vapor_config *cfg, const ares_kl *kl, ares_vapor_prompt *prompts, int64_t n, const double totals[2], ares_vapor_sums *sums);
 void ares_vapor_sums_init(ares_vapor_sums *s);
-void ares_vapor_metrics(const ares_vapor_config *cfg, const ares_vapor_sums *s, ares_metrics *m); /* vapor/... (vapor.md 7) */
+/* vapor/...; the difference of preferences only where a pair was usable. */
+void ares_vapor_metrics(const ares_vapor_config *cfg, const ares_vapor_sums *s, ares_metrics *m);
 double ares_vapor_log_ratio(const ares_vapor_text *t, bool mean, bool *finite); /* S of a span; 0 where there is none or it is not finite */
 double ares_vapor_ratio(double log_ratio, double bound);                        /* exp of the clamped log-ratio */
 

@@ -576,6 +576,10 @@ static double member_or(const ares_json *v, const char *key, double absent)
     const ares_json *m = v ? ares_json_get(v, key) : NULL;
     return m && m->type != ARES_JSON_NULL ? golden_value(m) : absent;
 }
+static double input_or(golden *g, const char *key, double absent)
+{
+    return member_or(g->inputs, key, absent);
+}
 static bool member_is(const ares_json *v, const char *key, const char *word)
 {
     const ares_json *m = v ? ares_json_get(v, key) : NULL;
@@ -682,10 +686,19 @@ GOLDEN(vapor, verifiable_ratio)
 }
 
 GOLDEN(vapor, preference_term)
-{ /* one token each, whose log-ratio is the given one */
-    float chosen = (float)golden_number(g, "chosen_log_ratio"), rejected = (float)golden_number(g, "rejected_log_ratio"), zero = 0, lost = -1;
-    ares_vapor_completion_args completion = { .text = { .n = 1, .log_prob = &lost, .ref_log_prob = &lost } };
-    ares_vapor_prompt p = { .n = 1, .completions = &completion, .chosen = { 1, 0, 1, &chosen, &zero, NULL }, .rejected = { 1, 0, 1, &rejected, &zero, NULL } };
+{ /* one token each, whose log-ratio is the given one; null: there is no span */
+    const ares_json *won = ares_json_get(g->inputs, "chosen_log_ratio"),
+                    *lost = ares_json_get(g->inputs, "rejected_log_ratio");
+    float chosen = (float)input_or(g, "chosen_log_ratio", 0),
+          rejected = (float)input_or(g, "rejected_log_ratio", 0), zero = 0, same = -1;
+    ares_vapor_completion_args completion = {
+        .text = { .n = 1, .log_prob = &same, .ref_log_prob = &same }
+    };
+    ares_vapor_prompt p = { .n = 1, .completions = &completion };
+    if (won && won->type != ARES_JSON_NULL)
+        p.chosen = (ares_vapor_text){ 1, 0, 1, &chosen, &zero, NULL };
+    if (lost && lost->type != ARES_JSON_NULL)
+        p.rejected = (ares_vapor_text){ 1, 0, 1, &rejected, &zero, NULL };
     ares_vapor_config cfg = { .beta = golden_number(g, "beta"), .epsilon_low = 0.2, .epsilon_high = 0.2, .log_ratio_clamp = 20 };
     ares_vapor_sums s;
     ares_vapor_sums_init(&s);
@@ -724,7 +737,6 @@ static void check_severity(golden *g, char severity)
 {
     golden_text(g, "verdict", ares_view_of(severity == 'e' ? "error" : severity == 'w' ? "warning" : "ok"), g->expected);
 }
-static double input_or(golden *g, const char *key, double absent) { return member_or(g->inputs, key, absent); }
 static const char *word_or(golden *g, const char *key, const char *absent) { return ares_json_get(g->inputs, key) ? golden_z(g, key) : absent; }
 
 GOLDEN(dapo, validate_config)

@@ -348,3 +348,52 @@ TEST(a_detached_preference_and_a_failure_that_counts_in_full)
         CHECK(detach ? d[1][0] > 0 : d[1][0] == 0);
     }
 }
+
+/* A prompt of one completion, and what is said of its stored pair. */
+static double pair_metrics(const ares_vapor_text *chosen, const ares_vapor_text *rejected, int n,
+                           double *margins, ares_metrics *m)
+{
+    float now[2] = { -1, -1 }, ref[2] = { -1.1f, -1 };
+    ares_vapor_config cfg = {
+        .beta = 0.5, .epsilon_low = 0.2, .epsilon_high = 0.8, .log_ratio_clamp = 20
+    };
+    ares_vapor_sums s;
+    ares_vapor_sums_init(&s);
+    for (int i = 0; i < n; i++) {
+        ares_vapor_completion_args c = { .text = { 2, 0, 2, now, ref, NULL }, .reward = 1 };
+        ares_vapor_prompt p = {
+            .n = 1, .completions = &c, .chosen = chosen[i], .rejected = rejected[i]
+        };
+        CHECK_OK(ares_vapor_loss(&cfg, ares_kl_find("k3"), &p, 1, NULL, &s));
+        CHECK(p.usable || (p.term == 1 && fabs(c.ratio - exp(0.1)) < 1e-6));
+        margins[i] = p.margin;
+    }
+    ares_vapor_metrics(&cfg, &s, m);
+    return s.margin;
+}
+
+TEST(a_preference_without_its_pair_has_no_difference)
+{
+    float now[2] = { -1, -3 }, ref[2] = { -1.5f, -3 }, broken[2] = { NAN, -1 };
+    const ares_vapor_text none = { 0 }, pair = { 2, 0, 1, now, ref, NULL },
+                          without_span = { 2, 0, 0, now, ref, NULL },
+                          level = { 2, 1, 2, now, ref, NULL },
+                          no_number = { 2, 0, 1, broken, ref, NULL };
+    const ares_vapor_text chosen[] = { none, pair, none, without_span, no_number, pair },
+                          rejected[] = { none, none, pair, level, level, level };
+    double margins[6], value;
+    ares_metrics *m = ares_metrics_new();
+    pair_metrics(chosen, rejected, 5, margins, m);
+    for (int i = 0; i < 5; i++) CHECK_MSG(isnan(margins[i]), "prompt %d: %g", i, margins[i]);
+    CHECK(!ares_metrics_get(m, "vapor/pref_margin", &value) &&
+          !ares_metrics_get(m, "vapor/pref_accuracy", &value));
+    CHECK(ares_metrics_get(m, "vapor/pref_success_rate", &value) && value == 0);
+    CHECK(ares_metrics_get(m, "vapor/pref_term_mean", &value) && value == 1);
+    ares_metrics_free(m);
+    m = ares_metrics_new(); /* the mean is over the pairs there are */
+    CHECK_NEAR(pair_metrics(chosen, rejected, 6, margins, m), 0.5, 0);
+    CHECK_NEAR(margins[5], 0.5, 0);
+    CHECK(ares_metrics_get(m, "vapor/pref_margin", &value) && value == 0.5);
+    CHECK(ares_metrics_get(m, "vapor/pref_accuracy", &value) && value == 1);
+    ares_metrics_free(m);
+}

@@ -29,21 +29,27 @@ static void pull(const ares_vapor_text *t, double c, bool mean)
     for (int64_t i = t->span; t->d_log_prob && i < t->span_end; i++) t->d_log_prob[i] += (float)c;
 }
 
+/* beta D: what the pair adds to a completion's log-ratio; without a pair, nothing. */
+static double log_term(const ares_vapor_config *cfg, const ares_vapor_prompt *p)
+{
+    return p->usable ? cfg->beta * p->margin : 0;
+}
+
 static void preference(const ares_vapor_config *cfg, ares_vapor_prompt *p, ares_vapor_sums *s)
 {
     bool chosen_finite = true, rejected_finite = true;
     p->usable = has_span(&p->chosen) && has_span(&p->rejected);
-    p->margin = 0;
     if (p->usable) {
         double won = ares_vapor_log_ratio(&p->chosen, cfg->ratio_mean, &chosen_finite), lost = ares_vapor_log_ratio(&p->rejected, cfg->ratio_mean, &rejected_finite);
         p->usable = chosen_finite && rejected_finite;
-        p->margin = p->usable ? won - lost : 0;
+        p->margin = won - lost;
     }
-    p->term = ares_vapor_ratio(cfg->beta * p->margin, cfg->log_ratio_clamp);
+    if (!p->usable) p->margin = NAN;
+    p->term = ares_vapor_ratio(log_term(cfg, p), cfg->log_ratio_clamp);
     s->nonfinite += !chosen_finite || !rejected_finite;
     s->usable += p->usable;
-    s->margin += p->margin;
-    s->preferred += p->margin > 0;
+    s->margin += p->usable ? p->margin : 0;
+    s->preferred += p->usable && p->margin > 0;
     s->term += p->term;
 }
 
@@ -91,7 +97,9 @@ static void prompt_loss(const ares_vapor_config *cfg, const ares_kl *kl, ares_va
         bool finite;
         if (!has_span(&span) && cfg->failure_full) span.span = 0, span.span_end = span.n;
         c->log_ratio = ares_vapor_log_ratio(&span, cfg->ratio_mean, &finite);
-        ares_vapor_term e = ares_vapor_completion(c->log_ratio + cfg->beta * p->margin, c->advantage, cfg->epsilon_low, cfg->epsilon_high, cfg->log_ratio_clamp);
+        ares_vapor_term e =
+            ares_vapor_completion(c->log_ratio + log_term(cfg, p), c->advantage, cfg->epsilon_low,
+                                  cfg->epsilon_high, cfg->log_ratio_clamp);
         c->ratio = e.ratio;
         c->objective = e.objective;
         if (has_span(&span) && finite) pull(&span, -e.u / totals[0], cfg->ratio_mean);
@@ -138,8 +146,10 @@ void ares_vapor_metrics(const ares_vapor_config *cfg, const ares_vapor_sums *s, 
     ares_metrics_set(m, "vapor/reward_mean", s->reward / n);
     ares_metrics_set(m, "vapor/extract_success_rate", s->extracted / n);
     ares_metrics_set(m, "vapor/pref_success_rate", s->usable / s->prompts);
-    ares_metrics_set(m, "vapor/pref_margin", s->usable > 0 ? s->margin / s->usable : 0);
-    ares_metrics_set(m, "vapor/pref_accuracy", s->usable > 0 ? s->preferred / s->usable : 0);
+    if (s->usable > 0) { /* no pair has no difference: not one of 0 */
+        ares_metrics_set(m, "vapor/pref_margin", s->margin / s->usable);
+        ares_metrics_set(m, "vapor/pref_accuracy", s->preferred / s->usable);
+    }
     ares_metrics_set(m, "vapor/pref_term_mean", s->term / s->prompts);
     ares_metrics_set(m, "vapor/hybrid_ratio_mean", s->ratio / n);
     ares_metrics_set(m, "vapor/hybrid_ratio_max", s->ratio_max);

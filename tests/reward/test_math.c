@@ -228,13 +228,113 @@ TEST(latex_is_grouped_as_it_is_read)
     CHECK(!equal("A\\cap B", "A\\setminus B") && !equal("A\\subset B", "A\\supset B") && !equal("\\pm 2", "\\mp 2") && !equal("x\\in S", "x\\notin S"));
 }
 
+static ares_view in_environment(ares_arena *arena, const char *name, const char *body)
+{
+    const char *columns = strcmp(name, "array") == 0 ? "{cc}" : "";
+    return ares_view_of(
+        ares_arena_printf(arena, "\\begin{%s}%s%s\\end{%s}", name, columns, body, name));
+}
+
+static bool equal_views(ares_view a, ares_view b)
+{
+    ares_arena arena = { 0 };
+    math_budget budget = { .steps = MATH_STEPS };
+    bool same = math_equal(a, b, MATH_TARGET, &budget, &arena, NULL);
+    ares_arena_fini(&arena);
+    return same;
+}
+
 TEST(matrices_are_compared_entry_by_entry)
 {
     CHECK(equal("\\begin{pmatrix}0.5&1\\\\2&3\\end{pmatrix}", "$\\begin{pmatrix} \\frac12 & 1 \\\\ 2 & 3 \\\\ \\end{pmatrix}$"));
-    CHECK(!equal("\\begin{bmatrix}1\\\\2\\end{bmatrix}", "\\begin{pmatrix}1\\\\2\\end{pmatrix}") && !equal("\\begin{pmatrix}1&2\\end{pmatrix}", "\\begin{pmatrix}1\\\\2\\end{pmatrix}"));
+    CHECK(equal("\\begin{bmatrix}1\\\\2\\end{bmatrix}", "\\begin{pmatrix}1\\\\2\\end{pmatrix}") &&
+          !equal("\\begin{pmatrix}1&2\\end{pmatrix}", "\\begin{pmatrix}1\\\\2\\end{pmatrix}"));
     CHECK(!equal("\\begin{pmatrix}2/4\\\\2\\end{pmatrix}", "\\begin{pmatrix}1/2\\\\2\\end{pmatrix}") && !equal("(1,2)", "\\begin{pmatrix}1\\\\2\\end{pmatrix}"));
     CHECK(equal("\\begin{pmatrix}\\begin{pmatrix}.5\\end{pmatrix}&{1\\\\2}\\end{pmatrix}", "\\begin{pmatrix}\\begin{pmatrix}1/2\\end{pmatrix}&{1\\\\2}\\end{pmatrix}"));
     CHECK(!equal("\\begin{pmatrix}1\\end{pmatrix}\\begin{pmatrix}1\\end{pmatrix}", "\\begin{pmatrix}1\\end{pmatrix}"));
+    CHECK(
+        equal("\\begin{pmatrix}\\frac12\\\\[4pt]3\\end{pmatrix}",
+              "\\begin{pmatrix}.5\\\\3\\end{pmatrix}") &&
+        !equal("\\begin{pmatrix}1\\\\[2]3\\end{pmatrix}", "\\begin{pmatrix}1\\\\3\\end{pmatrix}"));
+}
+
+TEST(a_matrix_is_equal_in_every_environment)
+{
+    static const char *const names[] = { "matrix",   "pmatrix",     "bmatrix",      "Bmatrix",
+                                         "Vmatrix",  "smallmatrix", "psmallmatrix", "bsmallmatrix",
+                                         "pmatrix*", "array" };
+    for (int a = 0; a < ARES_COUNT(names); a++)
+        for (int b = 0; b < ARES_COUNT(names); b++) {
+            ares_arena m = { 0 };
+            ares_view x = in_environment(&m, names[a], "0.5 & -1 \\\\ \\frac{3}{4} & x+1"),
+                      y = in_environment(&m, names[b], "\\frac12&-1\\\\.75&1+x\\\\");
+            CHECK_MSG(equal_views(x, y), "%s and %s", names[a], names[b]);
+            CHECK_MSG(
+                !equal_views(x, in_environment(&m, names[b], "0.5 & -1 \\\\ \\frac{3}{4} & x-1")),
+                "%s and %s: another entry", names[a], names[b]);
+            CHECK_MSG(!equal_views(x, in_environment(&m, names[b], "0.5 & -1 \\\\ \\frac{3}{4}")),
+                      "%s and %s: a cell less", names[a], names[b]);
+            CHECK_MSG(
+                !equal_views(x, in_environment(&m, names[b], "0.5 & -1 & \\frac{3}{4} & x+1")),
+                "%s and %s: one row", names[a], names[b]);
+            CHECK_MSG(!equal_views(in_environment(&m, names[b], "0.5 & -1"), x),
+                      "%s and %s: a row less", names[b], names[a]);
+            ares_arena_fini(&m);
+        }
+}
+
+TEST(a_determinant_is_no_matrix)
+{
+    static const char *const names[] = { "matrix",  "pmatrix",     "bmatrix", "Bmatrix",
+                                         "Vmatrix", "smallmatrix", "array" };
+    for (int a = 0; a < ARES_COUNT(names); a++) {
+        ares_arena m = { 0 };
+        ares_view bars = in_environment(&m, "vmatrix", "1&2\\\\3&4"),
+                  other = in_environment(&m, names[a], "1&2\\\\3&4");
+        CHECK_MSG(!equal_views(bars, other) && !equal_views(other, bars), "%s", names[a]);
+        bars = in_environment(&m, "vmatrix", "1&2"),
+        other = in_environment(&m, names[a], "1&2"); /* has no determinant */
+        CHECK_MSG(equal_views(bars, other) && equal_views(other, bars), "%s, not square", names[a]);
+        ares_arena_fini(&m);
+    }
+    CHECK(equal("\\begin{vmatrix}1&.5\\\\3&4\\end{vmatrix}",
+                "\\left|\\begin{matrix}1&\\frac12\\\\3&4\\end{matrix}\\right|") &&
+          !equal("\\begin{vmatrix}1&2\\\\3&4\\end{vmatrix}", "-2"));
+    CHECK(!equal("\\det\\begin{pmatrix}1&2\\\\3&4\\end{pmatrix}",
+                 "\\begin{bmatrix}1&2\\\\3&4\\end{bmatrix}") &&
+          !equal("\\begin{pmatrix}1\\end{pmatrix}", "1"));
+    CHECK(equal("\\det\\begin{pmatrix}1&.5\\end{pmatrix}",
+                "\\det \\begin{bmatrix}1&\\frac12\\end{bmatrix}") &&
+          !equal("\\begin{pmatrix}1&2\\end{pmatrix}^T", "\\begin{pmatrix}1&2\\end{pmatrix}"));
+}
+
+#define COLUMN(name, a, b) "\\begin{" name "}" a "\\\\" b "\\end{" name "}"
+
+TEST(matrices_are_found_inside_an_answer)
+{
+    CHECK(equal("A = " COLUMN("bmatrix", "1", "2"), COLUMN("pmatrix", "1", "2")) &&
+          equal("\\left(" COLUMN("matrix", "1", "2") "\\right)", COLUMN("bmatrix", "1", "2")));
+    CHECK(
+        equal("\\left[\\begin{array}{c}1\\\\2\\end{array}\\right]", COLUMN("pmatrix", "1", "2")) &&
+        equal("\\left\\{" COLUMN("matrix", "1", "2") "\\right\\}", COLUMN("Bmatrix", "1", "2")));
+    CHECK(equal("\\frac{1}{3}" COLUMN("bmatrix", "1", "2"),
+                "\\frac13 " COLUMN("pmatrix", "1", "2")) &&
+          !equal("2" COLUMN("bmatrix", "1", "2"), COLUMN("bmatrix", "1", "2")));
+    CHECK(equal(COLUMN("bmatrix", ".5", "2") " + t" COLUMN("bmatrix", "3", "4"),
+                COLUMN("pmatrix", "\\frac12", "2") "+t" COLUMN("pmatrix", "3", "4")));
+    CHECK(equal("\\left(" COLUMN("bmatrix", ".5", "2") ", " COLUMN("bmatrix", "3", "4") "\\right)",
+                "(" COLUMN("pmatrix", "1/2", "2") "," COLUMN("pmatrix", "3", "4") ")"));
+    CHECK(!equal("(" COLUMN("bmatrix", "3", "4") "," COLUMN("bmatrix", "1", "2") ")",
+                 "(" COLUMN("bmatrix", "1", "2") "," COLUMN("bmatrix", "3", "4") ")"));
+    CHECK(!equal(COLUMN("bmatrix", "3", "4") "-" COLUMN("bmatrix", "1", "2"),
+                 COLUMN("bmatrix", "3", "4") "+" COLUMN("bmatrix", "1", "2")));
+    CHECK(score("math", "So it is \\boxed{" COLUMN("bmatrix", "0.5", "2") "}.",
+                COLUMN("pmatrix", "\\frac{1}{2}", "2")) == 1);
+    CHECK(score("deepscaler",
+                "<think>\\boxed{1}</think> It is $\\boxed{" COLUMN("pmatrix", "\\frac12", "2") "}$",
+                "$\\boxed{" COLUMN("bmatrix", "0.5", "2") "}$") == 1);
+    CHECK(score("deepscaler", "</think> \\boxed{" COLUMN("pmatrix", "\\frac12", "3") "}",
+                COLUMN("bmatrix", "0.5", "2")) == 0);
 }
 
 TEST(lists_keep_their_order_and_their_brackets)

@@ -1,8 +1,10 @@
 /*
- * The deepscaler judge: two answers are the same when their mathd forms are, or when they agree element by element (spec 4.1),
- * with matrices entry by entry in the target (F12). An integer wants an integer, a fraction the same fraction.
+ * The deepscaler judge: two answers are the same when their mathd forms are, or when they agree
+ * element by element (spec 4.1), with matrices entry by entry in the target (F12), whatever their
+ * delimiters. An integer wants an integer, a fraction the same fraction.
  */
-#include "edit.h"
+#include "latex.h"
+#include "matrix.h"
 
 #include <string.h>
 
@@ -35,76 +37,78 @@ static bool same_elements(judge *j, ares_view given, ares_view truth)
 
 /* ------------------------------------------------------------------ matrices */
 
-typedef struct matrix { ares_view family, body; } matrix;
-
-/* The whole text is \begin{M} ... \end{M} of one matrix environment. */
-static bool read_matrix(ares_view t, matrix *m)
-{
-    static const char *const families[] = { "matrix", "pmatrix", "bmatrix", "vmatrix", "Bmatrix", "Vmatrix" };
-    t = edit_trim(t);
-    while (t.len && t.data[0] == '$') t = edit_from(t, 1);
-    while (t.len && t.data[t.len - 1] == '$') t.len--;
-    t = edit_trim(t);
-    if (!edit_at(t, 0, "\\begin{")) return false;
-    size_t close = edit_closing_brace(t, 6), depth = 1, i = close;
-    m->family = close ? edit_cut(t, 7, close - 1) : t;
-    bool known = false;
-    for (int k = 0; k < ARES_COUNT(families); k++) known |= ares_view_is(m->family, families[k]);
-    if (!close || !known) return false;
-    for (; i < t.len; i++) {
-        if (t.data[i] != '\\') continue;
-        if (edit_at(t, i, "\\begin{")) depth++;
-        else if (edit_at(t, i, "\\end{") && --depth == 0) break;
-        else i++; /* \\ is one sign */
-    }
-    if (i >= t.len) return false;
-    m->body = edit_cut(t, close, i);
-    ares_view name = edit_cut(t, i + 5, t.len);
-    return name.len == m->family.len + 1 && name.data[name.len - 1] == '}' && ares_view_starts(name, m->family);
-}
-
-/* The next cell from *i on; *row: a row ends with it. False at the end. */
-static bool next_cell(ares_view t, size_t *i, ares_view *cell, bool *row)
-{
-    size_t from = *i, braces = 0, inner = 0;
-    if (from > t.len) return false;
-    for (size_t k = from; k < t.len; k++) {
-        bool open = braces || inner;
-        if (!open && (t.data[k] == '&' || edit_at(t, k, "\\\\"))) {
-            *row = t.data[k] == '\\';
-            *cell = edit_trim(edit_cut(t, from, k));
-            *i = k + 1 + *row;
-            return true;
-        }
-        if (t.data[k] == '\\') {
-            inner += edit_at(t, k, "\\begin{");
-            inner -= inner && edit_at(t, k, "\\end{");
-            k++;
-        } else {
-            braces += t.data[k] == '{';
-            braces -= braces && t.data[k] == '}';
-        }
-    }
-    *row = true;
-    *cell = edit_trim(edit_from(t, from));
-    *i = t.len + 1;
-    return true;
-}
-
 static bool same_matrix(judge *j, const matrix *given, const matrix *truth)
 {
     size_t a = 0, b = 0;
-    ares_view x, y, g = edit_trim(given->body), t = edit_trim(truth->body);
+    ares_view x, y;
     bool row_x, row_y;
-    if (!ares_view_eq(given->family, truth->family)) return false;
-    if (g.len >= 2 && edit_at(g, g.len - 2, "\\\\")) g.len -= 2; /* the last row may be closed like the others */
-    if (t.len >= 2 && edit_at(t, t.len - 2, "\\\\")) t.len -= 2;
     for (;;) {
-        bool more_x = next_cell(g, &a, &x, &row_x), more_y = next_cell(t, &b, &y, &row_y);
+        bool more_x = matrix_cell(given->body, &a, &x, &row_x),
+             more_y = matrix_cell(truth->body, &b, &y, &row_y);
         if (more_x != more_y) return false;
         if (!more_x) return true;
         if (row_x != row_y || !equal(j, x, y, NULL)) return false;
     }
+}
+
+/* n letters that neither text uses outside its matrices; false when there are too few. e, i and u
+ * mean something by themselves. */
+static bool free_letters(ares_view a, ares_view b, int64_t n, char letters[24])
+{
+    int64_t found = 0;
+    for (const char *c = "qwzvkhjgybtrmnpfsalxcdo"; *c && found < n; c++) {
+        const char both[] = { *c, (char)(*c - 32) };
+        bool used = false;
+        for (int k = 0; k < 2; k++)
+            used = used || memchr(a.data, both[k], a.len) || memchr(b.data, both[k], b.len);
+        if (!used) letters[found++] = *c;
+    }
+    return found == n;
+}
+
+/* The control words that the conversion drops, in order: \det A is not A where A is a matrix. */
+static ares_view dropped_words(judge *j, ares_view t)
+{
+    static const char *const harmless[] = { "left", "right", "displaystyle", "big",  "Big",
+                                            "bigl", "bigr",  "Bigl",         "Bigr", "bigg",
+                                            "Bigg", "biggl", "biggr" };
+    edit_out out = { .arena = j->arena };
+    for (size_t i = 0; i < t.len;) {
+        ares_view name, text, probe;
+        if (t.data[i] != '\\') {
+            i++;
+            continue;
+        }
+        i += latex_control(t, i, &name);
+        if (!name.len || !edit_letter(name.data[0]) ||
+            latex_is(name, harmless, ARES_COUNT(harmless)))
+            continue;
+        probe = edit_join(ARES_VIEW("\\"), name, ARES_VIEW("{q}{q}"), j->arena);
+        if (latex_to_text(probe, j->budget, j->arena, &text) && !ares_view_is(text, "{q}{q}"))
+            continue;
+        edit_add(&out, name);
+        edit_add_z(&out, " ");
+    }
+    return edit_view(&out);
+}
+
+/* Both texts have n matrices: these agree one by one, and so do the texts with a letter in the
+ * place of each. */
+static bool same_with_matrices(judge *j, ares_view given, const matrix *a, ares_view truth,
+                               const matrix *b, int64_t n)
+{
+    char letters[24], dots[24];
+    if (n >= ARES_COUNT(letters)) return false;
+    for (int64_t k = 0; k < n; k++)
+        if (!same_matrix(j, &a[k], &b[k])) return false;
+    memset(dots, '.', sizeof dots);
+    ares_view x = matrix_outside(given, a, n, dots, j->arena),
+              y = matrix_outside(truth, b, n, dots, j->arena);
+    if (!free_letters(x, y, n, letters)) return false;
+    given = matrix_outside(given, a, n, letters, j->arena);
+    truth = matrix_outside(truth, b, n, letters, j->arena);
+    return ares_view_eq(dropped_words(j, given), dropped_words(j, truth)) &&
+           equal(j, given, truth, NULL);
 }
 
 /* ------------------------------------------------------------------ */
@@ -114,11 +118,12 @@ static bool decide(judge *j, ares_view given, ares_view truth, const char **by)
     ares_view (*form)(ares_view, ares_arena *) = j->mathruler ? math_mathruler_a : math_mathd;
     *by = "mathd";
     if (ares_view_eq(form(given, j->arena), form(truth, j->arena))) return true;
-    matrix a, b;
-    bool matrix_a = j->mode == MATH_TARGET && read_matrix(given, &a), matrix_b = j->mode == MATH_TARGET && read_matrix(truth, &b);
-    *by = "matrix";
-    if (matrix_a && matrix_b && same_matrix(j, &a, &b)) return true;
-    if (matrix_a || matrix_b) return false;
+    if (j->mode == MATH_TARGET) {
+        int64_t n, n_truth;
+        matrix *a = matrix_all(given, j->arena, &n), *b = matrix_all(truth, j->arena, &n_truth);
+        *by = "matrix";
+        if (n || n_truth) return n == n_truth && same_with_matrices(j, given, a, truth, b, n);
+    }
     ares_view g = math_normalize(given, j->mode, j->budget, j->arena), t = math_normalize(truth, j->mode, j->budget, j->arena);
     *by = "text";
     if (ares_view_eq(g, t)) return true;

@@ -46,14 +46,28 @@ static const ares_json *answer_of(const ares_data_config *cfg, const ares_json *
     return v && v->type != ARES_JSON_NULL ? v : NULL;
 }
 
-/* Instructions to follow have no answer. */
-static bool names_instructions(const ares_json *row)
+/* At the row's top, or in its metadata. A null is not there. */
+static bool has(const ares_json *row, const char *key)
 {
-    static const char *const keys[] = { "instruction_id_list", "checkers" };
-    const ares_json *metadata = ares_json_get(row, "metadata");
-    for (int i = 0; i < ARES_COUNT(keys); i++)
-        if (ares_json_get(row, keys[i]) || ares_json_get(metadata, keys[i])) return true;
-    return false;
+    const ares_json *v = ares_json_get(row, key),
+                    *inner = ares_json_get(ares_json_get(row, "metadata"), key);
+    return (v && v->type != ARES_JSON_NULL) || (inner && inner->type != ARES_JSON_NULL);
+}
+
+/* Instructions to follow have no answer. */
+static int check_answer(const ares_data_config *cfg, const char *file, int64_t line,
+                        const ares_json *row)
+{
+    if (answer_of(cfg, row) || has(row, "instruction_id_list") || has(row, "checkers"))
+        return ARES_OK;
+    if (has(row, "functions"))
+        return ares_fail(
+            ARES_EFORMAT,
+            "data: %s:%lld: the row has 'functions' in Python, which is not run, and neither "
+            "'checkers' nor '%s'; "
+            "give it checkers: [{\"id\": \"..\", \"kwargs\": {..}}], or set data.answer_key",
+            file, (long long)line, cfg->answer_key);
+    return fault(file, line, "data.answer_key", cfg->answer_key, row);
 }
 
 static int check_media(const char *file, int64_t line, const char *key, const ares_json *row)
@@ -72,8 +86,7 @@ static int check_row(const ares_data_config *cfg, const char *file, int64_t line
     if (prompt->type == ARES_JSON_ARRAY) ARES_TRY(check_messages(file, line, cfg->prompt_key, prompt));
     ARES_TRY(check_media(file, line, cfg->image_key, row));
     ARES_TRY(check_media(file, line, cfg->video_key, row));
-    if (need_answer && !answer_of(cfg, row) && !names_instructions(row)) return fault(file, line, "data.answer_key", cfg->answer_key, row);
-    return ARES_OK;
+    return need_answer ? check_answer(cfg, file, line, row) : ARES_OK;
 }
 
 /* A null is no id. */

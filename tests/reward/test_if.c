@@ -296,10 +296,85 @@ TEST(instructions_are_found_where_rows_keep_them)
         CHECK_STR(grade("ifbench", "", lines[i], &score), "\"strict\":[true,true],\"loose\":[true,true]");
         CHECK_NEAR(score, 1, 0);
     }
-    const ares_json *python = parse("{\"response\":\"x\",\"functions\":[\"def check_following(i, r): return True\"]}");
-    ares_verify_in in = { .response = ARES_VIEW("x"), .row = python, .response_tokens = -1 };
-    ares_verify_out out = { .accuracy = NAN };
-    CHECK_FAIL(ares_verifier_find("format_verify")->verify(&in, &out), ARES_EFORMAT, "checkers");
+}
+
+#define PYTHON "\"functions\":[\"def check_following(i, r): return True\"]"
+
+TEST(a_row_whose_checks_cannot_run_has_no_score)
+{
+    static const struct {
+        const char *row, *message;
+    } cases[] = {
+        { "{" PYTHON "}", "no 'checkers'" },
+        { "{\"metadata\":{" PYTHON ",\"checkers\":[]}}", "no 'checkers'" },
+        { "{\"metadata\":{" PYTHON ",\"checkers\":null}}", "no 'checkers'" },
+        { "{\"extra_info\":\"{\\\"functions\\\":[\\\"a\\\"]}\"}", "no 'checkers'" },
+        { "{\"functions\":\"def f(): 0\"}", "no 'checkers'" },
+        { "{" PYTHON ",\"checkers\":[{\"id\":\"format:emoji\"},{\"id\":\"format:list\",\"kwargs\":{"
+                     "\"sep\":\"-\"}}]}",
+          "1 functions and 2 checkers" },
+        { "{\"checkers\":{\"id\":\"format:emoji\"}}", "'checkers' is no list" },
+        { "{\"checkers\":[\"format:emoji\"]}", "checkers[0] has no 'id'" },
+        { "{\"checkers\":[{\"id\":\"format:emoji\"},{\"id\":\"format:emojis\"}]}",
+          "checkers[1].id = 'format:emojis': no such check" },
+        { "{\"checkers\":[{\"id\":\"\"}]}", "checkers[0].id = '': no such check" },
+        { "{\"checkers\":[{\"id\":\"format:list\",\"kwargs\":[]},{\"id\":\"format:emoji\","
+          "\"kwargs\":\"x\"}]}",
+          "checkers[0].kwargs: 'sep' is missing" },
+        { "{\"checkers\":[{\"id\":\"format:emoji\",\"kwargs\":\"x\"}]}",
+          "checkers[0].kwargs: not an object" },
+        { "{\"metadata\":{\"checkers\":[{\"id\":\"length_constraints:number_words\",\"kwargs\":{"
+          "\"num_words\":5,\"relation\":\"exactly\"}}]}}",
+          "'relation' is missing or wrong; length_constraints:number_words needs it" },
+    };
+    static const char *const names[] = { "format_verify", "ifbench", "ifeval" };
+    ares_arena_reset(&rows);
+    for (int i = 0; i < ARES_COUNT(cases); i++)
+        for (int k = 0; k < ARES_COUNT(names); k++) {
+            ares_verify_in in = { .response = ARES_VIEW("x"),
+                                  .row = parse(cases[i].row),
+                                  .response_tokens = -1 };
+            ares_verify_out out = { .accuracy = NAN };
+            CHECK_FAIL(ares_verifier_find(names[k])->verify(&in, &out), ARES_ECONFIG,
+                       cases[i].message);
+        }
+}
+
+TEST(functions_beside_their_checks_are_not_looked_at)
+{
+    static const char *const lines[] = {
+        "{\"response\":\"hi\"," PYTHON
+        ",\"checkers\":[{\"id\":\"punctuation:no_comma\",\"kwargs\":null}]}",
+        "{\"response\":\"hi\",\"metadata\":{" PYTHON
+        ",\"instruction_id_list\":[\"punctuation:no_comma\"]}}",
+        "{\"response\":\"hi\",\"metadata\":{\"functions\":[]},\"instruction_id_list\":["
+        "\"punctuation:no_comma\"]}",
+        "{\"response\":\"hi\",\"checkers\":[],\"metadata\":{\"checkers\":[{\"id\":\" "
+        "punctuation:no_comma \"}]}}",
+    };
+    double score;
+    ares_arena_reset(&rows);
+    for (int i = 0; i < ARES_COUNT(lines); i++) {
+        grade("format_verify", "", lines[i], &score);
+        CHECK_MSG(score == 1, "%s: %g", lines[i], score);
+    }
+}
+
+/* All arguments are there, and each is missed when it is not. */
+static void check_arguments(ares_view id, const ares_json *kwargs)
+{
+    const char *fault = if_check_fault(id, kwargs);
+    CHECK_MSG(!fault, "%.*s: %s", (int)id.len, id.data, fault);
+    for (int64_t k = 0; k < kwargs->count; k++) {
+        ares_json_member *rest = ares_arena_alloc(&rows, (size_t)kwargs->count * sizeof *rest);
+        ares_json less = { .type = ARES_JSON_OBJECT, .count = kwargs->count - 1, .members = rest };
+        memcpy(rest, kwargs->members, (size_t)k * sizeof *rest);
+        memcpy(rest + k, kwargs->members + k + 1, (size_t)(kwargs->count - 1 - k) * sizeof *rest);
+        fault = if_check_fault(id, &less);
+        CHECK_MSG(fault && ares_view_is(kwargs->members[k].key, fault), "%.*s without %.*s: %s",
+                  (int)id.len, id.data, (int)kwargs->members[k].key.len,
+                  kwargs->members[k].key.data, fault ? fault : "no fault");
+    }
 }
 
 /* One row for each instruction, as IFEval and IFBench write them: all ids are known and all arguments are as they should be. */
@@ -325,6 +400,7 @@ TEST(rows_of_the_benchmarks_are_understood)
             if_args a = { .text = ares_json_get(row, "prompt")->text, .kwargs = &kwargs->items[i], .arena = &scratch, .budget = &budget };
             functions[known](&a);
             CHECK_MSG(!a.fault && !budget.exhausted, "%s: %s", ids->items[i].text.data, a.fault ? a.fault : "exhausted");
+            check_arguments(ids->items[i].text, &kwargs->items[i]);
             ares_arena_fini(&scratch);
         }
     }

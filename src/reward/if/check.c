@@ -85,6 +85,20 @@ bool if_check(ares_view id, const ares_json *kwargs, ares_view text, if_budget *
     return i >= 0 && judge(i, kwargs, text, budget, scratch);
 }
 
+const char *if_check_fault(ares_view id, const ares_json *kwargs)
+{
+    int i = if_check_find(id);
+    ares_arena own = { 0 };
+    if_budget budget = { .steps = IF_STEPS };
+    if_args a = { .text = ARES_VIEW("One two, three. Four five six!\n\nSeven?"),
+                  .arena = &own,
+                  .budget = &budget,
+                  .kwargs = &if_coerce_kwargs(kwargs, 1, &own)->items[0] };
+    if (i >= 0) table[i].holds(&a);
+    ares_arena_fini(&own);
+    return a.fault;
+}
+
 /* ---------------------------------------------------------------- loose */
 static ares_view without_first_line(ares_view v)
 {

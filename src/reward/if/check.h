@@ -116,6 +116,8 @@ int if_check_find(ares_view id);   /* -1 when unknown */
 bool if_check(ares_view id, const ares_json *kwargs, ares_view text, if_budget *budget, ares_arena *scratch);
 /* The same for the best of 8 variants: without "*", without the first line, the last, both, and these without "*". */
 bool if_check_loose(ares_view id, const ares_json *kwargs, ares_view text, if_budget *budget, ares_arena *scratch);
+/* The argument of a known instruction that is missing or wrong for any text; NULL: none is. */
+const char *if_check_fault(ares_view id, const ares_json *kwargs);
 
 /* ------------------------------------------------------------------ judging a row (score.c) */
 /* An array of n objects without nulls from what rows keep as kwargs: a list, one mapping for all, or anything else. */

@@ -3,7 +3,8 @@
  * `format_verify` is the fraction followed behind the last </think>.
  *
  * A row holds instruction_id_list and kwargs, or checkers: [{id, kwargs}]; at its top, or in its metadata, extra_info,
- * reward_model or ground truth.
+ * reward_model or ground truth. A row with Python
+ * `functions` and no checks of ours cannot be judged.
  */
 #include <string.h>
 
@@ -26,7 +27,7 @@ static source from_checkers(const ares_json *checkers, ares_arena *arena)
     ares_json *both = ares_arena_calloc(arena, 2, sizeof *both);
     for (int64_t i = 0; i < checkers->count; i++) {
         const ares_json *id = ares_json_get(&checkers->items[i], "id"), *own = ares_json_get(&checkers->items[i], "kwargs");
-        ids[i] = id && id->type == ARES_JSON_STRING && id->text.len ? *id : (ares_json){ .type = ARES_JSON_STRING, .text = ARES_VIEW("?") };
+        ids[i] = *id; /* a string: check_row has looked */
         if (own) kwargs[i] = *own;
     }
     both[0] = (ares_json){ .type = ARES_JSON_ARRAY, .count = checkers->count, .items = ids };
@@ -37,7 +38,8 @@ static source from_checkers(const ares_json *checkers, ares_arena *arena)
 static bool find_in(const ares_json *object, ares_arena *arena, source *out)
 {
     const ares_json *checkers = ares_json_get(object, "checkers");
-    if (checkers && checkers->type == ARES_JSON_ARRAY) *out = from_checkers(checkers, arena);
+    if (checkers && checkers->type == ARES_JSON_ARRAY && checkers->count)
+        *out = from_checkers(checkers, arena);
     else *out = (source){ ares_json_get(object, "instruction_id_list"), ares_json_get(object, "kwargs") };
     if (!out->ids) out->ids = ares_json_get(object, "instruction_id");
     return out->ids && out->ids->type != ARES_JSON_NULL;
@@ -50,18 +52,97 @@ static const ares_json *parsed(const ares_json *v, ares_arena *arena) /* some da
     return ares_json_parse(arena, v->text, "row", &inner) == ARES_OK ? inner : v;
 }
 
+/* The k-th object that may hold a row's instructions, from 0; NULL: it is not there. */
+static const char *const places[] = { "metadata", "extra_info", "ground_truth", "label",
+                                      "reward_model" };
+enum { PLACES = 2 * ARES_COUNT(places) + 2 };
+static const ares_json *place(const ares_verify_in *in, int k, ares_arena *arena)
+{
+    if (k == 0) return in->row;
+    if (k == PLACES - 1) {
+        ares_json *truth = ares_arena_calloc(arena, 1, sizeof *truth);
+        *truth = (ares_json){ .type = ARES_JSON_STRING, .text = in->ground_truth };
+        return parsed(truth, arena);
+    }
+    const ares_json *inner = parsed(ares_json_get(in->row, places[(k - 1) / 2]), arena);
+    return k % 2 ? inner : parsed(ares_json_get(inner, "ground_truth"), arena);
+}
+
 static bool find_source(const ares_verify_in *in, ares_arena *arena, source *out)
 {
-    static const char *const places[] = { "metadata", "extra_info", "ground_truth", "label", "reward_model" };
-    const ares_json truth = { .type = ARES_JSON_STRING, .text = in->ground_truth };
-    if (find_in(in->row, arena, out)) return true;
-    for (int i = 0; i < ARES_COUNT(places); i++) {
-        const ares_json *inner = parsed(ares_json_get(in->row, places[i]), arena);
-        if (find_in(inner, arena, out) || find_in(parsed(ares_json_get(inner, "ground_truth"), arena), arena, out)) return true;
+    bool found = false;
+    for (int k = 0; k < PLACES && !found; k++) found = find_in(place(in, k, arena), arena, out);
+    if (!found) ares_error_clear();
+    return found;
+}
+
+/* ---------------------------------------------------------------- rows that cannot be judged */
+static bool given(const ares_json *v)
+{
+    return v && v->type != ARES_JSON_NULL && !(v->type == ARES_JSON_ARRAY && !v->count);
+}
+
+static const ares_json *find_key(const ares_verify_in *in, const char *key, ares_arena *arena)
+{
+    for (int k = 0; k < PLACES; k++) {
+        const ares_json *v = ares_json_get(place(in, k, arena), key);
+        if (given(v)) return v;
     }
-    if (find_in(parsed(&truth, arena), arena, out)) return true;
     ares_error_clear();
-    return false;
+    return NULL;
+}
+
+static int check_checker(const ares_json *checker, int64_t k)
+{
+    const ares_json *id = ares_json_get(checker, "id"), *kwargs = ares_json_get(checker, "kwargs");
+    if (!id || id->type != ARES_JSON_STRING)
+        return ares_fail(
+            ARES_ECONFIG,
+            "reward: checkers[%lld] has no 'id'; write {\"id\": \"..\", \"kwargs\": {..}}",
+            (long long)k);
+    ares_view name = if_trim(id->text);
+    int shown = (int)ARES_MIN(name.len, 80);
+    if (if_check_find(name) < 0)
+        return ares_fail(
+            ARES_ECONFIG,
+            "reward: checkers[%lld].id = '%.*s': no such check; take one of IFEval or IFBench",
+            (long long)k, shown, name.data);
+    if (given(kwargs) && kwargs->type != ARES_JSON_OBJECT)
+        return ares_fail(ARES_ECONFIG,
+                         "reward: checkers[%lld].kwargs: not an object; write {\"id\": \"..\", "
+                         "\"kwargs\": {..}}",
+                         (long long)k);
+    const char *fault = if_check_fault(name, kwargs);
+    if (!fault) return ARES_OK;
+    return ares_fail(ARES_ECONFIG,
+                     "reward: checkers[%lld].kwargs: '%s' is missing or wrong; %.*s needs it",
+                     (long long)k, fault, shown, name.data);
+}
+
+/* `checkers` are written for this program, so all of them must be known. `functions` are Python:
+ * checkers stand in for them. */
+static int check_row(const ares_verify_in *in, ares_arena *arena)
+{
+    const ares_json *functions = find_key(in, "functions", arena),
+                    *checkers = find_key(in, "checkers", arena);
+    if (functions && !checkers && !find_key(in, "instruction_id_list", arena) &&
+        !find_key(in, "instruction_id", arena))
+        return ares_fail(
+            ARES_ECONFIG,
+            "reward: the row has 'functions' in Python, which is not run, and no 'checkers'; "
+            "give it checkers: [{\"id\": \"..\", \"kwargs\": {..}}], one for each function");
+    if (!checkers) return ARES_OK;
+    if (checkers->type != ARES_JSON_ARRAY)
+        return ares_fail(
+            ARES_ECONFIG,
+            "reward: 'checkers' is no list; write checkers: [{\"id\": \"..\", \"kwargs\": {..}}]");
+    if (functions && functions->type == ARES_JSON_ARRAY && functions->count != checkers->count)
+        return ares_fail(ARES_ECONFIG,
+                         "reward: the row has %lld functions and %lld checkers; give each function "
+                         "its checker, or leave 'functions' out",
+                         (long long)functions->count, (long long)checkers->count);
+    for (int64_t k = 0; k < checkers->count; k++) ARES_TRY(check_checker(&checkers->items[k], k));
+    return ARES_OK;
 }
 
 /* ---------------------------------------------------------------- judging */
@@ -93,10 +174,9 @@ static int judge(const ares_verify_in *in, ares_verify_out *out, ares_view text,
     ares_arena arena = { 0 };
     source from;
     if_verdict v = { 0 };
-    bool found = find_source(in, &arena, &from);
-    if (!found && ares_json_get(in->row, "functions"))
-        return ares_arena_fini(&arena), ares_fail(ARES_EFORMAT, "reward: format_verify: the row has functions in Python, which are not run; give it checkers: [{id, kwargs}]");
-    if (found) if_judge(from.ids, from.kwargs, text, &arena, &v);
+    int rc = check_row(in, &arena);
+    if (rc != ARES_OK) return ares_arena_fini(&arena), rc;
+    if (find_source(in, &arena, &from)) if_judge(from.ids, from.kwargs, text, &arena, &v);
     bool loose = mode == IF_MODE_loose_all || mode == IF_MODE_loose_fraction;
     out->score = if_score(&v, mode);
     out->accuracy = if_score(&v, loose ? IF_MODE_loose_all : IF_MODE_strict_all);

@@ -57,7 +57,7 @@ typedef struct ares_verifier {
     ares_option_table *options;  /* of its own, beside name and weight; NULL: none */
     size_t options_size;
     int (*check)(const void *options);   /* once, at start; NULL: nothing to check */
-    int (*verify)(const ares_verify_in *in, ares_verify_out *out); /* fails only on bad ground truth */
+    int (*verify)(const ares_verify_in *in, ares_verify_out *out); /* fails as ares_judge_run says */
     int64_t (*limit)(const void *options); /* tokens beyond which an answer is too long; NULL: it penalises no length */
 } ares_verifier;
 const ares_verifier *ares_verifier_find(const char *name);
@@ -73,7 +73,12 @@ void ares_judge_free(ares_judge *j);
 const char *ares_judge_name(const ares_judge *j);
 ares_option_table *ares_judge_options(ares_judge *j, void **into); /* NULL: it has none */
 void ares_judge_check(ares_judge *j, ares_config *cfg, const char *path); /* path of its options, for faults */
-/* in->options is ignored. A failure is bad ground truth (or a row that names no verifier): the caller scores it by its policy. */
+/*
+ * in->options is ignored. Ground truth that cannot be used is ARES_EFORMAT: the caller scores it by
+ * its policy. A row that asks for what is not there (an unknown verifier, instructions that cannot
+ * be checked) is ARES_ECONFIG: no response to it has a score, and a run stops when it reads the row
+ * (ares_reward_check_rows).
+ */
 int ares_judge_run(const ares_judge *j, const ares_verify_in *in, ares_verify_out *out);
 
 /* ------------------------------------------------------------------ manager (reward.c)
@@ -86,6 +91,8 @@ int ares_reward_open(ares_config *cfg, const ares_reward_config *rc, ares_pool *
 void ares_reward_close(ares_reward *r);
 int ares_reward_count(const ares_reward *r);
 const char *ares_reward_name(const ares_reward *r, int i);   /* as in metrics: reward/<name> */
+/* Every row of a data set can be judged; the first that cannot is named with file and line. */
+int ares_reward_check_rows(const ares_reward *r, const ares_dataset *d);
 /* Tokens beyond which an answer is too long, from worker.reward.max_length or the entry that penalises length; ARES_NULL_I64: no limit. */
 int64_t ares_reward_max_length(const ares_reward *r);
 /* Queues one response (score and parts are filled by ares_reward_wait); it may be judged while others decode. Texts are borrowed until then. */

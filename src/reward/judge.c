@@ -80,23 +80,41 @@ static const ares_judge *of_set(const judge_set *set, ares_view name)
     return NULL;
 }
 
+/* Why the row's name stands for no verifier. */
+static int no_judge(const auto_options *o, const ares_json *row, ares_view name)
+{
+    const char *names[128], *nearest;
+    char word[64] = { 0 };
+    int n = 0;
+    if (!name.len)
+        return ares_fail(ARES_ECONFIG, "reward: auto: the row has neither rm_type nor data_source; "
+                                       "give it an rm_type, or set rm_type of the reward");
+    memcpy(word, name.data, ARES_MIN(name.len, sizeof word - 1));
+    if (!text_member(ares_json_get(row, "metadata"), "rm_type").len &&
+        !text_member(row, "rm_type").len)
+        return ares_fail(ARES_ECONFIG,
+                         "reward: auto: data_source = '%s': stands for no verifier; "
+                         "give the row an rm_type, or set rm_type or sources of the reward",
+                         word);
+    for (; n < o->set.n && n < ARES_COUNT(names); n++) names[n] = o->set.judges[n]->name;
+    nearest = ares_nearest(word, names, n);
+    return ares_fail(ARES_ECONFIG, "reward: auto: rm_type = '%s': no such verifier%s%s%s", word,
+                     nearest ? "; did you mean '" : "", nearest ? nearest : "",
+                     nearest ? "'?" : " (ares-train grade --list names them)");
+}
+
 static int dispatch(const ares_verify_in *in, ares_verify_out *out)
 {
     const auto_options *o = in->options;
     ares_view name = judge_rm_type(in->row, o->sources, o->rm_type);
     const ares_judge *j = of_set(&o->set, name);
-    if (!name.len) return ares_fail(ARES_EFORMAT, "reward: auto: the row has neither rm_type nor data_source; set rm_type of the entry");
-    if (!j) {
-        const char *names[128], *nearest;
-        char word[64];
-        int n = 0;
-        for (; n < o->set.n && n < ARES_COUNT(names); n++) names[n] = o->set.judges[n]->name;
-        memcpy(word, name.data, ARES_MIN(name.len, sizeof word - 1));
-        word[ARES_MIN(name.len, sizeof word - 1)] = 0;
-        nearest = ares_nearest(word, names, n);
-        return ares_fail(ARES_EFORMAT, "reward: auto: rm_type '%s' of a row: no such verifier%s%s%s", word, nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
-    }
+    if (!j) return no_judge(o, in->row, name);
     out->judged_by = j->name;
+    if (j->unusable)
+        return ares_fail(
+            ARES_ECONFIG,
+            "reward: auto: rm_type = '%s': it needs options: %s; set types.%s of the reward",
+            j->name, j->unusable, j->verifier->name);
     return ares_judge_run(j, in, out);
 }
 

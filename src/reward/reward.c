@@ -313,6 +313,34 @@ static void run(const ares_judge *judge, const ares_reward_item *item, verdict *
     ares_str_fini(&out.details);
 }
 
+/* An empty response shows what is wrong with the row, whatever the response. */
+static int check_row(const ares_judge *judge, const ares_row *row)
+{
+    ares_verify_out out = { .accuracy = NAN };
+    ares_verify_in in = { .response = ARES_VIEW(""),
+                          .ground_truth = row->ground_truth,
+                          .prompt = row->prompt_text,
+                          .stopped = true,
+                          .row = row->json };
+    int rc = ares_judge_run(judge, &in, &out);
+    ares_str_fini(&out.details);
+    if (rc != ARES_ECONFIG) return ares_error_clear(), ARES_OK;
+    const char *why = ares_error_message();
+    if (strncmp(why, "reward: ", 8) == 0) why += 8;
+    return ares_fail(ARES_EFORMAT, "data: %s:%lld: %s", row->file, (long long)row->line, why);
+}
+
+int ares_reward_check_rows(const ares_reward *r, const ares_dataset *d)
+{
+    for (int64_t k = 0; k < ares_dataset_count(d); k++) {
+        const ares_row *row = ares_dataset_row(d, k);
+        for (int i = 0; i < r->n; i++)
+            if (r->entries[i].judge) ARES_TRY(check_row(r->entries[i].judge, row));
+        if (r->accuracy_judge) ARES_TRY(check_row(r->accuracy_judge, row));
+    }
+    return ARES_OK;
+}
+
 static void judge(void *ctx)
 {
     job *j = ctx;

@@ -36,6 +36,7 @@ static int open_data(ares_trainer *t)
     ARES_TRY(ares_prompt_encoder_new(&c->data, c->actor.tokenizer_path ? c->actor.tokenizer_path : t->model_dir.data, t->tokenizer, &t->encoder));
     if (!c->trainer.val_only) {
         ARES_TRY(ares_dataset_load(&c->data.train_files, &c->data, true, &t->train));
+        ARES_TRY(ares_reward_check_rows(t->reward, t->train));
         ARES_TRY(ares_dataset_encode(t->train, t->encoder, t->device.pool, &dropped));
         int64_t drawn = c->data.mini_rollout_batch_size == ARES_NULL_I64 ? c->data.rollout_batch_size : c->data.mini_rollout_batch_size;
         drawn = ARES_MAX(drawn, 1); /* 0, draws of any size: prompt by prompt */
@@ -44,6 +45,7 @@ static int open_data(ares_trainer *t)
     }
     if (c->data.val_files.count) {
         ARES_TRY(ares_dataset_load(&c->data.val_files, &c->data, true, &t->val));
+        ARES_TRY(ares_reward_check_rows(t->reward, t->val));
         ARES_TRY(ares_dataset_encode(t->val, t->encoder, t->device.pool, &dropped));
     }
     return ARES_OK;

@@ -10,11 +10,13 @@ static const char usage[] =
     "usage: ares-train grade --verifier NAME [--input FILE] [option=value ...]\n"
     "       ares-train grade --list\n"
     "\n"
-    "Reads {\"response\":\"..\",\"ground_truth\":..} a line, writes {\"score\":x, ..}. A line may also say \"finished\":false (cut by\n"
-    "length), \"prompt\", \"response_length\" or \"output_ids\" (for verifiers of length), and what the verifier reads of a data row:\n"
-    "\"rm_type\" or \"data_source\" (auto), \"instruction_id_list\" and \"kwargs\" (ifbench), \"choices\" (gpqa). With ground truth that\n"
-    "cannot be used, the score is 0 and \"error\" says why. option=value sets the verifier's own options. The prefix boxed_ before\n"
-    "a NAME judges the content of the last \\boxed{}.\n"
+    "Reads {\"response\":\"..\",\"ground_truth\":..} a line, writes {\"score\":x, ..}. A line may also say\n"
+    "\"finished\":false (cut by length), \"prompt\", \"response_length\" or \"output_ids\" (for verifiers of\n"
+    "length), and what the verifier reads of a data row: \"rm_type\" or \"data_source\" (auto),\n"
+    "\"instruction_id_list\" and \"kwargs\" or \"checkers\" (ifbench), \"choices\" (gpqa). With ground truth\n"
+    "that cannot be used, the score is 0 and \"error\" says why; a row that asks for what is not there (an\n"
+    "unknown rm_type, \"functions\" without \"checkers\") has no score, only \"error\". option=value sets the\n"
+    "verifier's own options. The prefix boxed_ before a NAME judges the content of the last \\boxed{}.\n"
     "\n"
     "verifiers:\n";
 static const char example[] =
@@ -88,8 +90,9 @@ static int grade_line(void *ctx, const ares_json *line, ares_str *out)
     int rc = read_tokens(line, &arena, &in);
     if (rc == ARES_OK) {
         int judged = ares_judge_run(j->judge, &in, &result);
-        write_result(judged, &result, out);
-        j->bad += judged != ARES_OK;
+        if (judged == ARES_ECONFIG) rc = judged; /* the row's own fault: it has no score */
+        else write_result(judged, &result, out);
+        j->bad += judged != ARES_OK && judged != ARES_ECONFIG;
     }
     ares_str_fini(&result.details);
     ares_str_fini(&response);

@@ -75,6 +75,51 @@ TEST(bad_rows_are_named_with_file_and_line)
     refuses("", "data.max_prompt_length=3", RUN, "prompts are longer than data.max_prompt_length = 3");
 }
 
+/* Rows that no verifier can judge stop the run as they are read: in training and validation. */
+static void refuses_row(const char *reward, const char *row, const char *message)
+{
+    char change[800], words[600], at[400];
+    const char *good = "{\"prompt\":\"1\",\"answer\":\"2\",\"rm_type\":\"number\"}";
+    snprintf(change, sizeof change,
+             "cat > rows.jsonl <<'END'\n%s\n%s\nEND\ncat > good.jsonl <<'END'\n%s\nEND", good, row,
+             good);
+    snprintf(at, sizeof at, "rows.jsonl:2: %s", message);
+    snprintf(words, sizeof words,
+             "'worker.reward.rewards=[{name: %s}]' "
+             "data.rollout_batch_size=1 worker.actor.global_batch_size=1 "
+             "data.train_files=rows.jsonl",
+             reward);
+    refuses(change, words, RUN, at);
+    snprintf(words, sizeof words,
+             "'worker.reward.rewards=[{name: %s}]' "
+             "data.rollout_batch_size=1 worker.actor.global_batch_size=1 "
+             "data.train_files=good.jsonl data.val_files=rows.jsonl",
+             reward);
+    refuses(change, words, RUN, at);
+    strcat(words, " trainer.val_only=true");
+    refuses(change, words, RUN, at);
+}
+
+TEST(rows_that_no_verifier_can_judge_are_named_with_file_and_line)
+{
+    refuses_row("auto", "{\"prompt\":\"1\",\"answer\":\"2\"}",
+                "auto: the row has neither rm_type nor data_source");
+    refuses_row("auto", "{\"prompt\":\"1\",\"answer\":\"2\",\"metadata\":{\"rm_type\":\"nubmer\"}}",
+                "auto: rm_type = 'nubmer': no such verifier; did you mean 'number'?");
+    refuses_row("auto", "{\"prompt\":\"1\",\"answer\":\"2\",\"data_source\":\"my/rows\"}",
+                "auto: data_source = 'my/rows': stands for no verifier");
+    refuses_row("auto", "{\"prompt\":\"1\",\"answer\":\"2\",\"rm_type\":\"regex\"}",
+                "auto: rm_type = 'regex': it needs options");
+    refuses_row("auto",
+                "{\"prompt\":\"1\",\"metadata\":{\"rm_type\":\"format_verify\",\"functions\":["
+                "\"def f(): 0\"]}}",
+                "the row has 'functions' in Python, which is not run");
+    refuses_row("format_verify",
+                "{\"prompt\":\"1\",\"answer\":\"2\",\"metadata\":{\"rm_type\":\"format_verify\","
+                "\"functions\":[\"def f(): 0\"]}}",
+                "the row has 'functions' in Python, which is not run");
+}
+
 TEST(mistakes_of_configuration_are_named)
 {
     refuses("", "worker.rollout.cache_tokens=64", USE, "worker.rollout.cache_tokens = 64: one sample");

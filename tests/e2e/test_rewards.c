@@ -37,3 +37,24 @@ TEST_MPI(two_ranks_report_the_rewards_that_one_does)
     check_run("two", "--ranks 2");
     for (int i = 0; i < ARES_COUNT(same); i++) CHECK_NEAR(e2e_metric("two", 1, same[i]), e2e_metric("alone", 1, same[i]), 1e-9);
 }
+
+TEST(grade_gives_no_score_to_a_row_that_cannot_be_judged)
+{
+    static const struct {
+        const char *verifier, *line, *message;
+    } cases[] = {
+        { "auto", "{\"response\":\"5\"}", "the row has neither rm_type nor data_source" },
+        { "auto", "{\"response\":\"5\",\"rm_type\":\"nubmer\"}", "did you mean 'number'?" },
+        { "ifbench", "{\"response\":\"5\",\"metadata\":{\"functions\":[\"a\"]}}", "no 'checkers'" },
+        { "auto", "{\"response\":\"5\",\"rm_type\":\"format_verify\",\"functions\":[\"a\"]}",
+          "no 'checkers'" },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_str out = { 0 };
+        CHECK(e2e_program(&out, "grade --verifier %s --input '%s'", cases[i].verifier,
+                          e2e_write("line.jsonl", cases[i].line)) == 1);
+        CHECK_MSG(strncmp(out.data, "{\"error\":", 9) == 0, "%s", out.data);
+        CHECK_CONTAINS(out.data, cases[i].message);
+        ares_str_fini(&out);
+    }
+}

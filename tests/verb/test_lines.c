@@ -58,7 +58,7 @@ TEST(grade_dispatches_by_row)
                 "{\"score\":1.0,\"judged_by\":\"number\",\"extracted\":\"5\"}\n{\"score\":1.0,\"judged_by\":\"boxed_number\",\"extracted\":\"5\"}\n");
     check_lines("grade --verifier auto rm_type=exact 'types.exact={ignore_case: true}'", "{\"response\":\"A\",\"ground_truth\":\"a\"}\n", 0, "{\"score\":1.0,\"judged_by\":\"exact\"}\n");
     check_lines("grade --verifier auto", "{\"response\":\"5\",\"ground_truth\":\"5\",\"rm_type\":\"nubmer\"}\n{\"response\":\"5\",\"ground_truth\":\"\",\"rm_type\":\"number\"}\n", 1,
-                "{\"score\":0.0,\"error\":\"reward: auto: rm_type 'nubmer' of a row: no such verifier; did you mean 'number'?\"}\n"
+                "{\"error\":\"reward: auto: rm_type = 'nubmer': no such verifier; did you mean 'number'?\"}\n"
                 "{\"score\":0.0,\"judged_by\":\"number\",\"error\":\"reward: number: ground truth '' holds no number\"}\n");
     check_message("grade --verifier auto rm_type=nubmer", 2, "no such verifier");
     check_message("grade --verifier boxed_nubmer", 2, "did you mean 'number'?");

@@ -71,8 +71,16 @@ void ares_chat_free(ares_chat *c);
  * Appends the text of a conversation. variables is a JSON object: "messages" and whatever else the template reads
  * ("tools", "documents", "add_generation_prompt", "enable_thinking" ...). As in transformers, absent tools and documents are
  * none, absent add_generation_prompt is false, and a variable wins over a special token of the same name.
+ *
+ * "continue_final_message": true ends the text with the last message's content, whatever the
+ * template writes after it; blanks at the content's end go where the template trims them. A string
+ * in place of true names another key of the message ("reasoning_content"). Together with
+ * add_generation_prompt, or where the template does not write that content, it is an error.
  */
 int ares_chat_render(const ares_chat *c, const ares_json *variables, const struct tm *now, ares_str *out);
+/* The variable that readies a text for an answer, as in TRL: continue_final_message where the last
+ * message is the assistant's, else add_generation_prompt. */
+ares_view ares_chat_prompt_variable(const ares_json *messages);
 
 /*
  * Appends the text and, to spans, what of it the assistant wrote, for training on it. Of {% generation %} blocks where the

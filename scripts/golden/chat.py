@@ -12,6 +12,7 @@ import warnings
 
 import jinja2
 import jinja2.meta
+import tokenizers
 import transformers
 from transformers.utils import chat_template_utils
 from chat_expressions import EXPRESSIONS, PLAIN, PLAIN_CONTENT, STATEMENTS, VARIABLES
@@ -77,6 +78,89 @@ CONVERSATIONS = {
     "extra": dict(messages=TURNS[:1], bos_token="<BOS>", custom_tools=[WEATHER]),
 }
 
+USER = TURNS[0]
+
+
+def final(content, *before, role="assistant", **more):
+    """A conversation whose final message is to be continued."""
+    return dict(messages=list(before or [USER]) + [message(role, content)], continue_final_message=True, **more)
+
+
+def text_part(text):
+    return {"type": "text", "text": text}
+
+
+TAG = "CONTINUE_FINAL_MESSAGE_TAG"
+CONTINUATIONS = {
+    "answer": final("The answer is"),
+    "user": final("What is", role="user"),
+    "alone": dict(messages=[USER], continue_final_message=True),
+    "tool": final("[1, 2", *CALLS[:3], role="tool"),
+    "system": dict(messages=SYSTEM[:1], continue_final_message=True),
+    "after_system": final("Sure", *SYSTEM[:2]),
+    "turns": final("2 + 2 =", *TURNS),
+    "tools": final("Let me", USER, tools=[WEATHER]),
+    # white space around the content
+    "blank_behind": final("The answer is "),
+    "blanks_behind": final("So:\n\n  "),
+    "blanks_before": final("\n  The answer is"),
+    "blanks_around": final(" \t a \n"),
+    "unicode_blanks": final("\u3000x\u00a0\u2028"),
+    "no_blank": final("x\u200b"),
+    "user_blank": final(" What is ", role="user"),
+    # content that stands elsewhere in the text too
+    "twice": final("Hello", USER),
+    "thrice": final("a", message("user", "a"), message("assistant", "a"), message("user", "a")),
+    "header": final("assistant"),
+    "empty": final(""),
+    "blank": final(" \n"),
+    "empty_user": final("", role="user"),
+    "unicode": final("žluťoučký кот 日本 😀 e\u0301 \u2028 <b>&amp;</b> 'q' \"d\" \\n 👨\u200d👩"),
+    "statement": final("{{ x }} {% if %} {#"),
+    "end": final("done<|im_end|>"),
+    "tag": final("a " + TAG + " b"),
+    # thoughts
+    "think": final("<think>\nhm\n</think>\n\nDone"),
+    "thinking": final("<think>\nhm, "),
+    "thought": final("</think> so "),
+    "think_before": final("It is", *THINK[:3]),
+    "no_thinking": final("12", enable_thinking=False),
+    # other keys
+    "reasoning": dict(messages=[USER, message("assistant", "", reasoning_content="seven and ")],
+                      continue_final_message="reasoning_content"),
+    "reasoning_content": dict(messages=[USER, message("assistant", "12 ", reasoning_content="seven")],
+                              continue_final_message=True),
+    "other_key": dict(messages=[USER, message("assistant", "x", thinking="hm")], continue_final_message="thinking"),
+    "role_key": dict(messages=[USER, message("assistant", "x")], continue_final_message="role"),
+    "calls": dict(messages=[STRING_CALL[0], message("assistant", "Sure. ", tool_calls=STRING_CALL[1]["tool_calls"])],
+                  continue_final_message=True),
+    "calls_only": dict(messages=[STRING_CALL[0], message("assistant", None, tool_calls=STRING_CALL[1]["tool_calls"])],
+                       continue_final_message=True),
+    # content in parts, and what is no text
+    "part": final([text_part("The answer ")]),
+    "parts": final([text_part("a"), text_part("b\n")], role="user"),
+    "user_parts": dict(messages=[message("user", [text_part("Look"), text_part("b ")])], continue_final_message=True),
+    "image_last": dict(messages=[message("user", [text_part("Look "), {"type": "image"}])], continue_final_message=True),
+    "no_text": final([{"type": "image"}], role="user"),
+    "no_parts": final([]),
+    "text_parts": final(["a text"]),
+    "plain_parts": final([text_part("a"), "b"]),
+    "number_part": final([text_part(5)]),
+    "number": final(5),
+    "object": final({"text": "a"}),
+    "null": final(None),
+    "no_content": dict(messages=[USER, {"role": "assistant"}], continue_final_message=True),
+    "no_messages": dict(messages=[], continue_final_message=True),
+    "string_message": dict(messages=[USER, "x"], continue_final_message=True),
+    # beside add_generation_prompt, and switched off
+    "and_prompt": final("x", add_generation_prompt=True),
+    "no_prompt": final("x", add_generation_prompt=False),
+    "null_prompt": final("x", add_generation_prompt=None),
+    "off": dict(messages=TURNS[:2], continue_final_message=False),
+    "off_prompt": dict(messages=TURNS[:1], continue_final_message=None, add_generation_prompt=True),
+    "empty_key": dict(messages=TURNS[:2], continue_final_message=""),
+}
+
 
 def outcome(render):
     with warnings.catch_warnings():
@@ -99,6 +183,17 @@ def chat(source, context):
         text, spans = chat_template_utils.render_jinja_template([given.pop("messages")], chat_template=source, return_assistant_tokens_mask=tracked, **given)
         return text[0], [list(s) for s in spans[0]] if tracked else None
     return outcome(render)
+
+
+def continued(tokenizer, source, context):
+    """apply_chat_template itself: it refuses continue_final_message beside add_generation_prompt."""
+    def render():
+        given = json.loads(json.dumps(context))
+        return tokenizer.apply_chat_template(given.pop("messages"), chat_template=source, tokenize=False, **given), None
+    result = outcome(render)
+    if "error" in result:  # some messages hold the whole text
+        result["message"] = result["message"].split("\n")[0][:160]
+    return result
 
 
 def small(source):
@@ -141,6 +236,16 @@ def main():
         for name, context in CONVERSATIONS.items():
             cases.append({"name": path.stem + "/" + name, "file": path.name, "context": SPECIAL | context} | chat(source, json.loads(json.dumps(context))))
     write("templates.json", cases)
+
+    cases = []
+    empty = tokenizers.Tokenizer(tokenizers.models.BPE())
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=empty, **SPECIAL)
+    for path in sorted((ROOT / "templates").glob("*.jinja")):
+        source = path.read_bytes().decode()
+        for name, context in CONTINUATIONS.items():
+            case = {"name": path.stem + "/" + name, "file": path.name, "context": SPECIAL | context}
+            cases.append(case | continued(tokenizer, source, context))
+    write("continue.json", cases)
 
     sources = [line if "{{" in line and "}}" in line else "{{ %s }}" % line for line in EXPRESSIONS.strip("\n").split("\n")]
     seen = set()

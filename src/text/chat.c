@@ -5,9 +5,11 @@
 #include <string.h>
 
 #include "ares/chat.h"
+#include "chat_continue.h"
 
 struct ares_chat {
     ares_template *template;
+    ares_view source; /* of the template */
     ares_arena arena;
     ares_json_member *tokens; /* bos_token ...: what a template may name */
     int64_t n_tokens;
@@ -67,6 +69,7 @@ int ares_chat_new(const char *name, ares_view source, const ares_json *tokenizer
     ARES_TRY(ares_template_parse(name, source, ARES_TEMPLATE_CHAT, &t));
     ares_chat *c = ares_calloc(1, sizeof *c);
     c->template = t;
+    c->source = (ares_view){ ares_arena_copy(&c->arena, source.data, source.len), source.len };
     if (tokenizer_config) add_tokens(c, tokenizer_config);
     *out = c;
     return ARES_OK;
@@ -168,7 +171,9 @@ static const ares_json *context_of(const ares_chat *c, ares_arena *arena, const 
     m[n++] = (ares_json_member){ ARES_VIEW("tools"), &json_null };
     m[n++] = (ares_json_member){ ARES_VIEW("documents"), &json_null };
     m[n++] = (ares_json_member){ ARES_VIEW("add_generation_prompt"), flag };
-    for (int64_t i = 0; i < variables->count; i++) m[n++] = variables->members[i];
+    for (int64_t i = 0; i < variables->count; i++) /* ours, and no template's */
+        if (!ares_view_is(variables->members[i].key, "continue_final_message"))
+            m[n++] = variables->members[i];
     if (messages) m[n++] = (ares_json_member){ ARES_VIEW("messages"), messages };
     if (prompt >= 0) m[n++] = (ares_json_member){ ARES_VIEW("add_generation_prompt"), flag };
     *j = (ares_json){ .type = ARES_JSON_OBJECT, .count = n, .members = m }; /* of two of a name the last one holds */
@@ -183,14 +188,49 @@ static int check_variables(const ares_json *variables, const ares_json **message
     return ARES_OK;
 }
 
+/* The text up to the end of the final message's key. */
+static int render_open(const ares_chat *c, ares_arena *arena, const ares_json *variables,
+                       const ares_json *messages, ares_view key, const struct tm *now,
+                       ares_str *out)
+{
+    const ares_json *marked;
+    ares_view content;
+    ares_str text = { 0 };
+    ARES_TRY(chat_continue_mark(messages, key, arena, &marked, &content));
+    if (ares_view_find(c->source, key, 0) < 0)
+        return ares_fail(ARES_EFORMAT,
+                         "text: continue_final_message = '%.*s': the template never writes that "
+                         "key of a message",
+                         (int)ARES_MIN(key.len, 60), key.data);
+    int rc = ares_template_render(c->template, context_of(c, arena, variables, marked, -1), now,
+                                  NULL, &text, NULL);
+    if (rc == ARES_OK) rc = chat_continue_cut(&text, content);
+    if (rc == ARES_OK) ares_str_add_view(out, ares_str_view(&text));
+    ares_str_fini(&text);
+    return rc;
+}
+
 int ares_chat_render(const ares_chat *c, const ares_json *variables, const struct tm *now, ares_str *out)
 {
-    const ares_json *messages;
+    const ares_json *messages = NULL;
+    ares_view key;
     ARES_TRY(check_variables(variables, &messages));
+    ARES_TRY(chat_continue_key(variables, &key));
     ares_arena arena = { 0 };
-    int rc = ares_template_render(c->template, context_of(c, &arena, variables, NULL, -1), now, NULL, out, NULL);
+    int rc = key.data
+                 ? render_open(c, &arena, variables, messages, key, now, out)
+                 : ares_template_render(c->template, context_of(c, &arena, variables, NULL, -1),
+                                        now, NULL, out, NULL);
     ares_arena_fini(&arena);
     return rc;
+}
+
+ares_view ares_chat_prompt_variable(const ares_json *messages)
+{
+    const ares_json *role =
+        messages->count ? ares_json_get(&messages->items[messages->count - 1], "role") : NULL;
+    bool open = role && role->type == ARES_JSON_STRING && ares_view_is(role->text, "assistant");
+    return open ? ARES_VIEW("continue_final_message") : ARES_VIEW("add_generation_prompt");
 }
 
 typedef struct splitter { const ares_chat *chat; const ares_json *variables, *messages; const struct tm *now; ares_arena arena; ares_str whole, part; } splitter;
@@ -251,7 +291,12 @@ static void shift(ares_text_spans *spans, int64_t first, const ares_str *before)
 int ares_chat_assistant_spans(const ares_chat *c, const ares_json *variables, const struct tm *now, ares_str *out, ares_text_spans *spans)
 {
     splitter s = { .chat = c, .variables = variables, .now = now };
+    ares_view key;
     ARES_TRY(check_variables(variables, &s.messages));
+    ARES_TRY(chat_continue_key(variables, &key));
+    if (key.data)
+        return ares_fail(ARES_EFORMAT, "text: continue_final_message leaves the last message open, "
+                                       "which has no span yet; leave out one of the two");
     int64_t first = spans->n;
     bool blocks = ares_template_has_generation(c->template);
     int rc = ares_template_render(c->template, context_of(c, &s.arena, variables, NULL, -1), now, NULL, &s.whole, blocks ? spans : NULL);

@@ -259,6 +259,7 @@ int jinja_decode(const char *s, size_t len, uint32_t *cp);  /* bytes taken; the 
 int jinja_encode(uint32_t cp, char out[4]);
 bool jinja_valid_utf8(ares_view s);
 bool jinja_is_space(uint32_t cp);
+ares_view jinja_strip(ares_view s); /* as str.strip(); the text is valid UTF-8 */
 bool jinja_is_line_end(uint32_t cp);
 bool jinja_is_alpha(uint32_t cp);
 bool jinja_is_decimal(uint32_t cp);

@@ -252,7 +252,7 @@ void jinja_add_json(jinja_run *r, jinja_buf *b, jinja_value v, bool ascii, bool 
 }
 
 /* ------------------------------------------------------------------ text to numbers */
-static ares_view strip(ares_view s)
+ares_view jinja_strip(ares_view s)
 {
     uint32_t cp;
     while (s.len) {
@@ -284,7 +284,7 @@ bool jinja_parse_int(jinja_run *r, ares_view s, int base, jinja_value *out)
     if (base != 0 && (base < 2 || base > 36)) return false;
     jinja_work(r, s.len);
     refuse_other_digits(r, s);
-    s = strip(s);
+    s = jinja_strip(s);
     bool negative = s.len && s.data[0] == '-', big = false, any = false;
     size_t i = s.len && (s.data[0] == '-' || s.data[0] == '+');
     bool prefixed = false, zero_based = base == 0;
@@ -321,7 +321,7 @@ bool jinja_parse_float(jinja_run *r, ares_view s, double *out)
 {
     jinja_work(r, s.len);
     refuse_other_digits(r, s);
-    s = strip(s);
+    s = jinja_strip(s);
     char *text = jinja_alloc(r, s.len + 1);
     size_t n = 0;
     for (size_t i = 0; i < s.len; i++) {

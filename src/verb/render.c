@@ -12,6 +12,8 @@ static const char help[] =
     "       ares-train render --template FILE.jinja [--input FILE]\n"
     "\n"
     "With --model: reads {\"messages\":[..], \"add_generation_prompt\":true, \"tools\":[..], other template variables} a line.\n"
+    "\"continue_final_message\":true in place of add_generation_prompt ends the text with the last\n"
+    "message's content.\n"
     "With --template (a format prompt): reads {\"content\":\"..\", other template variables} a line. Writes {\"text\":\"..\"} a line.\n"
     "\n"
     "  --model DIR           a model directory, or a chat template's .jinja file\n"

@@ -117,6 +117,74 @@ TEST(a_model_directory_keeps_its_template_in_one_of_three_places)
     check_load(NULL, "jFalse");
 }
 
+static void check_continue(const char *template, const char *variables, const char *expected)
+{
+    talk t;
+    if (!talk_open(&t, template, variables)) return;
+    ares_str_add_z(&t.out, "before|");
+    CHECK_OK(ares_chat_render(t.chat, t.variables, NULL, &t.out));
+    CHECK_VIEW(ares_str_view(&t.out), expected);
+    talk_close(&t);
+}
+
+#define OPEN(content)                                                                              \
+    "{\"messages\":[{\"role\":\"assistant\",\"content\":" content                                  \
+    "}],\"continue_final_message\":true}"
+
+TEST(a_continued_message_ends_the_text)
+{
+    check_continue(CHATML, OPEN("\"a \""), "before|<|im_start|>assistant\na ");
+    check_continue("{{ messages[0].content | trim }}<end>", OPEN("\" a \""), "before|a");
+    check_continue("{{ messages[0].content | trim }}<end>", OPEN("\" \""),
+                   "before|"); /* nothing but blanks */
+    check_continue(
+        "{{ messages[0]['content'] }}|{{ continue_final_message is defined }}|{{ "
+        "messages[0].content }}!",
+        OPEN("\"a\""),
+        "before|aCONTINUE_FINAL_MESSAGE_TAG |False|a"); /* the last one counts, as in transformers */
+    check_continue("{# content #}{{ messages[0] | tojson }}", OPEN("\"a\""),
+                   "before|{\"role\": \"assistant\", \"content\": \"a"); /* keys keep their order */
+}
+
+static void check_not_continued(const char *template, const char *variables, const char *message)
+{
+    talk t;
+    if (!talk_open(&t, template, variables)) return;
+    CHECK_FAIL(ares_chat_render(t.chat, t.variables, NULL, &t.out), ARES_EFORMAT, message);
+    CHECK_EQ(t.out.len, 0);
+    talk_close(&t);
+}
+
+TEST(what_cannot_be_continued_is_an_error)
+{
+    check_not_continued(CHATML,
+                        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"continue_final_"
+                        "message\":true,\"add_generation_prompt\":true}",
+                        "continue_final_message and add_generation_prompt exclude each other");
+    check_not_continued(CHATML, "{\"messages\":[],\"continue_final_message\":true}",
+                        "'messages' is empty");
+    check_not_continued(CHATML,
+                        "{\"messages\":[{\"role\":\"user\"}],\"continue_final_message\":true}",
+                        "messages[0].content: holds no text");
+    check_not_continued(CHATML, OPEN("5"), "messages[0].content: holds no text");
+    check_not_continued(CHATML, OPEN("[{\"type\":\"image\"}]"),
+                        "messages[0].content: holds no text");
+    check_not_continued("{{ messages[0].content | upper }}", OPEN("\"a\""),
+                        "does not write the final message as it is");
+    check_not_continued("{{ messages | length }} content", OPEN("\"a\""),
+                        "does not write the final message as it is");
+    check_not_continued("{{ messages | length }}", OPEN("\"a\""), "never writes that key");
+    check_not_continued(
+        CHATML,
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"continue_final_message\":1}",
+        "neither true or false nor a key");
+    talk t;
+    if (!talk_open(&t, CHATML, OPEN("\"a\""))) return;
+    CHECK_FAIL(ares_chat_assistant_spans(t.chat, t.variables, NULL, &t.out, &t.spans), ARES_EFORMAT,
+               "continue_final_message");
+    talk_close(&t);
+}
+
 TEST(a_conversation_needs_its_messages)
 {
     talk t;

@@ -95,10 +95,10 @@ static void run_small(const char *name, ares_template_dialect dialect)
 TEST(expressions_and_statements_mean_what_jinja2_makes_of_them) { run_small("expressions", ARES_TEMPLATE_CHAT); }
 TEST(format_prompts_render_as_jinja2_renders_them) { run_small("plain", ARES_TEMPLATE_PLAIN); }
 
-TEST(published_chat_templates_render_as_transformers_renders_them)
+static void run_templates(const char *name)
 {
     golden g;
-    if (!golden_open(&g, "templates")) return;
+    if (!golden_open(&g, name)) return;
     for (int64_t i = 0; i < g.cases->count; i++) {
         const ares_json *c = &g.cases->items[i], *spans_expected = ares_json_get(c, "spans");
         char path[300];
@@ -117,6 +117,9 @@ TEST(published_chat_templates_render_as_transformers_renders_them)
     }
     golden_close(&g);
 }
+
+TEST(published_chat_templates_render_as_transformers_renders_them) { run_templates("templates"); }
+TEST(a_final_message_is_continued_as_transformers_continues_it) { run_templates("continue"); }
 
 static int render_with(const char *source, const ares_template_limits *limits, ares_str *out)
 {

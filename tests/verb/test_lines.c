@@ -149,6 +149,16 @@ TEST(render_goes_through_templates_and_format_prompts)
     snprintf(words, sizeof words, "render --model '%s'", chat);
     check_lines(words, "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],\"add_generation_prompt\":true}\n{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}\n", 0,
                 "{\"text\":\"[user]Hi[assistant]\"}\n{\"text\":\"[user]Hi\"}\n");
+    check_lines(words,
+                "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\","
+                "\"content\":\"b \"}],\"continue_final_message\":true}\n"
+                "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"continue_final_message\":"
+                "true,\"add_generation_prompt\":true}\n",
+                1,
+                "{\"text\":\"[user]a[assistant]b \"}\n"
+                "{\"error\":\"text: continue_final_message and add_generation_prompt exclude each "
+                "other: the first continues the last message, "
+                "the second begins a new one; set one of them\"}\n");
     snprintf(words, sizeof words, "render --template '%s'", format);
     check_lines(words, "{\"content\":\"  Why?\\n\"}\n", 0, "{\"text\":\"Why? Think.\"}\n");
     check_message("render", 2, "give --model or --template");

@@ -15,7 +15,8 @@
 #define ARES_DATA_OPTIONS(X)                                                                                                            \
     X(texts, train_files, "train_files", "[]", "", "training rows: files of JSON lines, JSON lists, or folders of them, read in turn")      \
     X(texts, val_files, "val_files", "[]", "", "validation rows, likewise")                                                             \
-    X(text, prompt_key, "prompt_key", "prompt", "nonempty", "key of the prompt: a string, or a list of messages")                       \
+    X(text, prompt_key, "prompt_key", "prompt", "nonempty",                                        \
+      "key of the prompt: a string, or messages; a last one of the assistant is continued")        \
     X(text, answer_key, "answer_key", "answer", "nonempty", "key of the ground truth")                                                  \
     X(text, image_key, "image_key", "images", "nonempty", "key of a row's images; rows that have some are refused: models read text so far") \
     X(text, video_key, "video_key", "videos", "nonempty", "key of a row's videos; likewise")                                            \
@@ -63,8 +64,9 @@ int ares_prompt_encoder_new(const ares_data_config *cfg, const char *model_dir, 
 void ares_prompt_encoder_free(ares_prompt_encoder *e);
 const ares_chat *ares_prompt_encoder_chat(const ares_prompt_encoder *e); /* NULL: prompts are plain text */
 int ares_prompt_format(const ares_prompt_encoder *e, ares_view text, ares_str *out); /* through the format prompt, where there is one */
-/* A template's variables for a row's prompt (a string, or a list of messages), followed by an assistant's answer, or by the
- * generation prompt where answer is NULL. In the arena. */
+/* A template's variables for a row's prompt (a string, or a list of messages), followed by an
+ * assistant's answer. Where answer is NULL the text is ready for one: it ends with the generation
+ * prompt, or stays open where the last message is the assistant's. In the arena. */
 int ares_prompt_conversation(const ares_prompt_encoder *e, const ares_json *prompt, const ares_view *answer, ares_arena *arena, const ares_json **variables);
 int ares_dataset_encode(ares_dataset *d, const ares_prompt_encoder *e, ares_pool *pool, int64_t *dropped);
 

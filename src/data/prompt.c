@@ -88,11 +88,12 @@ int ares_prompt_conversation(const ares_prompt_encoder *e, const ares_json *prom
         if (e->cfg->system_prompt) add_message(messages, "system", ares_view_of(e->cfg->system_prompt), arena);
         add_message(messages, "user", kept, arena);
     }
+    ares_view ready = ares_chat_prompt_variable(messages);
     if (answer) add_message(messages, "assistant", *answer, arena);
     *flag = (ares_json){ .type = ARES_JSON_BOOL, .boolean = !answer };
     ares_json_member *members = ares_arena_calloc(arena, 2, sizeof *members);
     members[0] = (ares_json_member){ ARES_VIEW("messages"), messages };
-    members[1] = (ares_json_member){ ARES_VIEW("add_generation_prompt"), flag };
+    members[1] = (ares_json_member){ ready, flag };
     *root = (ares_json){ .type = ARES_JSON_OBJECT, .count = 2, .members = members };
     *variables = root;
     return ARES_OK;

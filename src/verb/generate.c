@@ -11,7 +11,8 @@ static const char help[] =
     "\n"
     "Reads {\"prompt\":\"..\"}, {\"messages\":[..]} or {\"input_ids\":[..]} a line, writes {\"text\":..,\"output_ids\":[..],\"log_probs\":[..],\n"
     "\"entropies\":[..],\"finish_reason\":\"stop|length\"} a line, or {\"samples\":[..]} of these when n > 1. With --prompt: the text alone.\n"
-    "A prompt becomes a user message where the model has a chat template.\n"
+    "A prompt becomes a user message where the model has a chat template. Messages that end with the\n"
+    "assistant's are continued.\n"
     "\n"
     "  --model DIR            a model, checkpoint or run directory\n"
     "  --input FILE           JSON lines; - (the default) is stdin\n"
@@ -62,14 +63,19 @@ static const ares_json *user_message(ares_arena *a, ares_view text)
     return rc == ARES_OK ? v : NULL;
 }
 
-/* A line's variables with the generation prompt asked for, unless the line says otherwise. */
+/* A line's variables, ready for an answer as a data set's prompt is, unless it says otherwise. */
 static const ares_json *with_generation_prompt(ares_arena *a, const ares_json *line)
 {
     static const ares_json yes = { .type = ARES_JSON_BOOL, .boolean = true };
-    if (ares_json_get(line, "add_generation_prompt")) return line;
+    const ares_json *open = ares_json_get(line, "continue_final_message");
+    bool closed =
+        open && (open->type == ARES_JSON_NULL || (open->type == ARES_JSON_BOOL && !open->boolean));
+    if (ares_json_get(line, "add_generation_prompt") || (open && !closed)) return line;
+    ares_view ready = closed ? ARES_VIEW("add_generation_prompt")
+                             : ares_chat_prompt_variable(ares_json_get(line, "messages"));
     ares_json_member *members = ares_arena_alloc(a, (size_t)(line->count + 1) * sizeof *members);
     memcpy(members, line->members, (size_t)line->count * sizeof *members);
-    members[line->count] = (ares_json_member){ ARES_VIEW("add_generation_prompt"), &yes };
+    members[line->count] = (ares_json_member){ ready, &yes };
     ares_json *out = ares_arena_calloc(a, 1, sizeof *out);
     *out = (ares_json){ .type = ARES_JSON_OBJECT, .count = line->count + 1, .members = members };
     return out;

@@ -77,6 +77,32 @@ TEST(messages_go_through_the_template_as_they_are)
                ARES_VIEW("<user>a<assistant>b<user>c<assistant>"));
 }
 
+TEST(a_prompt_that_ends_with_the_assistants_message_is_continued)
+{
+    ares_data_config cfg = config();
+    ares_dataset *d;
+    int64_t dropped;
+    check_text(&cfg,
+               "{\"q\":[{\"role\":\"user\",\"content\":\"1+1?\"},{\"role\":\"assistant\","
+               "\"content\":\"It is \"}]}",
+               ARES_VIEW("<user>1+1?<assistant>It is "));
+    check_text(
+        &cfg,
+        "{\"q\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"tool\",\"content\":\"b\"}]}",
+        ARES_VIEW("<user>a<tool>b<assistant>"));
+    cfg.override_chat_template = file_of(
+        "ends.jinja", "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}<end>\n{% endfor "
+                      "%}{% if add_generation_prompt %}<assistant>{% endif %}");
+    check_text(&cfg,
+               "{\"q\":[{\"role\":\"user\",\"content\":\"1+1?\"},{\"role\":\"assistant\","
+               "\"content\":\" It is \"}]}",
+               ARES_VIEW("<user>1+1?<end>\n<assistant>It is"));
+    CHECK_FAIL(encode(&cfg, "{\"q\":\"x\"}\n{\"q\":[{\"role\":\"assistant\",\"content\":null}]}\n",
+                      &d, &dropped),
+               ARES_EFORMAT, "rows.jsonl:2: text: messages[0].content: holds no text");
+    ares_dataset_free(d);
+}
+
 TEST(the_format_prompt_wraps_strings_before_the_template_does)
 {
     ares_data_config cfg = config();

@@ -1,0 +1,54 @@
+/* A prompt that ends in the assistant's own words: the answer goes on from there. */
+#include "e2e.h"
+
+#define OPENED "<|im_start|>user\\n1 + 1?<|im_end|>\\n<|im_start|>assistant\\nIt is "
+#define TALK                                                                                       \
+    "[{\"role\":\"user\",\"content\":\"1 + 1?\"},{\"role\":\"assistant\",\"content\":\"It is \"}]"
+
+/* What the model makes of the line, greedily. */
+static void generated(ares_str *out, const char *line)
+{
+    const char *path = e2e_write("line.jsonl", line);
+    int rc = e2e_program(
+        out, "generate --model '%s' --raw --temperature 0 --max-new-tokens 6 --input '%s'",
+        e2e_model(), path);
+    CHECK_MSG(rc == 0, "%s: %s", line, out->data);
+}
+
+TEST(generate_continues_the_assistants_message)
+{
+    static const char *const same[] = { "{\"messages\":" TALK "}",
+                                        "{\"messages\":" TALK ",\"continue_final_message\":true}" };
+    ares_str plain = { 0 }, closed = { 0 }, text = { 0 };
+    generated(&plain, "{\"prompt\":\"" OPENED "\"}");
+    for (int i = 0; i < ARES_COUNT(same); i++) {
+        ares_str_clear(&text);
+        generated(&text, same[i]);
+        CHECK_STR(text.data, plain.data);
+    }
+    generated(&closed, "{\"prompt\":\"" OPENED "<|im_end|>\\n<|im_start|>assistant\\n\"}");
+    ares_str_clear(&text);
+    generated(&text, "{\"messages\":" TALK ",\"continue_final_message\":false}");
+    CHECK_STR(text.data, closed.data);
+    CHECK(strcmp(closed.data, plain.data) != 0);
+    ares_str_fini(&plain);
+    ares_str_fini(&closed);
+    ares_str_fini(&text);
+}
+
+TEST(a_run_answers_from_where_the_prompt_ends)
+{
+    ares_str out = { 0 };
+    const char *rows = e2e_write("rows.jsonl", "{\"prompt\":" TALK ",\"answer\":\"2\"}\n");
+    CHECK_MSG(
+        e2e_program(
+            &out,
+            "--config '%s' data.train_files='%s' trainer.max_steps=1 data.rollout_batch_size=1 "
+            "worker.actor.global_batch_size=1",
+            e2e_train_words("run"), rows) == 0,
+        "%s", out.data ? out.data : "");
+    CHECK_EQ(test_shell(NULL, "grep -qF 'assistant\\nIt is \"' '%s'/rollouts/step_000001.jsonl",
+                        test_file("run")),
+             0);
+    ares_str_fini(&out);
+}

@@ -220,14 +220,16 @@ TEST(a_penalty_of_length_makes_no_group_informative)
 
 /* The reward function of that name takes its own penalty of length. */
 #define WRONG_AND_LONG "worker.reward.rewards=null worker.reward.reward_function=dapo 'worker.reward.reward_function_kwargs={max_response_length: 12, overlong_buffer_length: 12, overlong_penalty_factor: 1.0}' " \
-    "'worker.rollout.stop=[a, b, c, d, e, f, g, h, i]' algorithm.max_resample=0"
+    "'worker.rollout.stop=[a, b, c, d, e, f, g, h, i]'"
 
 TEST(the_overlong_part_of_a_reward_function_makes_no_group_informative)
 {
+    CHECK_EQ(runs("plain", "", 1, WRONG_AND_LONG), 0);
+    CHECK(e2e_metric("plain", 1, "critic/score/max") > e2e_metric("plain", 1, "critic/score/min"));
     CHECK_EQ(runs("run", "", 1,
-                  WRONG_AND_LONG " algorithm.filter_groups.enable=true algorithm.filter_groups.metric=score"),
+                  WRONG_AND_LONG " algorithm.max_resample=0 algorithm.filter_groups.enable=true "
+                                 "algorithm.filter_groups.metric=score"),
              0);
-    CHECK(e2e_metric("run", 1, "critic/score/max") > e2e_metric("run", 1, "critic/score/min"));
     CHECK_EQ(e2e_metric("run", 1, "dapo/groups_kept"), 0);
     /* weighed, and so large that a float would round the penalty off unevenly */
     CHECK_EQ(runs("heavy", "", 1,

@@ -192,7 +192,7 @@ TEST(every_key_of_the_published_page_works)
     snprintf(
         words, sizeof words,
         "--config '%s' %s 'worker.reward.rewards=[{name: dapo}, {name: random}]' data.max_prompt_length=48 "
-        "data.max_response_length=12 data.rollout_batch_size=4 trainer.max_steps=2",
+        "data.max_response_length=10 data.rollout_batch_size=4 trainer.max_steps=2",
         e2e_write("section.yaml", section), files());
     follow(words, "run", lines, ARES_COUNT(lines));
     CHECK_EQ(e2e_metric("run", 1, "reward/dapo"), -1.5); /* all wrong */

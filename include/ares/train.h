@@ -92,7 +92,7 @@ ARES_OPTION_STRUCT(ares_rollout_config, ARES_ROLLOUT_OPTIONS);
     X(texts, logger, "logger", "[console, tensorboard]", "console|file|tensorboard|wandb|mlflow|swanlab", "metrics.jsonl is always written; wandb, mlflow, swanlab: TensorBoard files, which they import", ARES_NO_RESULT) \
     X(flag, balance_batch, "balance_batch", "true", "", "ranks share the work of each mini-batch evenly, in whole groups; false: groups are dealt out in turn") \
     X(i64, val_freq, "val_freq", "-1", "-1|[1,)", "steps between validations; -1: never")                                               \
-    X(flag, val_before_train, "val_before_train", "true", "", "validate before the first step, also after load_checkpoint_path where its run did not")                                         \
+    X(flag, val_before_train, "val_before_train", "true", "", "validate before the first step, also of a run that goes on from a step that was not validated")                                         \
     X(flag, val_only, "val_only", "false", "", "validate what load_checkpoint_path names, else the latest checkpoint, else the model; print the result and write nothing")                                                                     \
     X(i64, val_generations, "val_generations_to_log", "0", "[0,)", "validation samples shown in TensorBoard", ARES_NO_RESULT)           \
     X(i64, save_freq, "save_freq", "-1", "-1|[1,)", "steps between checkpoints that are kept; -1: at the end only", ARES_NO_RESULT)                   \

@@ -379,13 +379,32 @@ int ares_train_run(ares_config *cfg, const ares_train_config *c, ares_world *wor
     return train_run(&train_by_rewards, cfg, c, world);
 }
 
-/* Before the first step of a run, wherever it begins. One that goes on has validated where the whole run does. */
+/* What a run that goes on is worth at this step, for its user: no part of the run, whose rows and best checkpoint are those of one
+ * that never stopped. */
+static int validate_again(run *r)
+{
+    ares_trainer *t = &r->trainer;
+    int64_t step = t->validated_step;
+    double score = t->validated_score;
+    ares_str line = { 0 };
+    int rc = validate(r);
+    t->validated_step = step;
+    t->validated_score = score;
+    one_line(r, &line);
+    if (rc == ARES_OK && r->progress && line.len)
+        printf("before going on from step %lld: %s\n", (long long)t->step, line.data);
+    fflush(stdout);
+    ares_str_fini(&line);
+    return rc;
+}
+
+/* Before the first step of this process, unless the weights have been validated as they are. */
 static int validate_first(run *r)
 {
     const ares_trainer *t = &r->trainer;
-    if (!t->val || !t->cfg->trainer.val_before_train || r->dir.own || t->validated_step == t->step)
-        return ARES_OK;
+    if (!t->val || !t->cfg->trainer.val_before_train || t->validated_step == t->step) return ARES_OK;
     ares_metrics_clear(r->metrics);
+    if (r->dir.own) return validate_again(r);
     ARES_TRY(validate(r));
     return log_step(r);
 }

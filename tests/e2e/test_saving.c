@@ -6,6 +6,7 @@
 #include "e2e.h"
 
 #include <math.h>
+#include <string.h>
 #include <stdio.h>
 
 enum { STEPS = 8, LINES = 16 }; /* responses that a step has judged */
@@ -269,4 +270,28 @@ TEST(a_validated_run_goes_on_bit_for_bit)
     CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=60 data.val_files='%s' trainer.val_freq=5 trainer.save_freq=4", words, rows), 0);
     CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=60 data.val_files='%s' trainer.val_freq=5 trainer.save_freq=4", e2e_train_words("whole"), rows), 0);
     e2e_same_runs("whole", "part", 60);
+}
+
+/* Checkpoints and validations fall on the same step at 28 for the first time. */
+#define APART "trainer.max_steps=40 data.val_files='%s' trainer.val_freq=7 trainer.save_freq=4 trainer.save_minutes=null"
+
+TEST(a_run_that_goes_on_shows_what_it_is_worth_at_a_step_that_was_not_validated)
+{
+    const char *rows = test_source("examples/data/sums/val.jsonl"), *words = e2e_train_words("part");
+    ares_str out = { 0 };
+    CHECK_EQ(e2e_stop("part", "KILL", 8, "--config '%s' " APART, words, rows), 137);
+    CHECK_EQ(e2e_program(&out, "--config '%s' " APART " 'trainer.logger=[console]'", words, rows), 0);
+    CHECK_CONTAINS(out.data, "before going on from step ");
+    CHECK_CONTAINS(out.data, "val reward ");
+    CHECK_EQ(e2e_program(NULL, "--config '%s' " APART, e2e_train_words("whole"), rows), 0);
+    e2e_same_runs("whole", "part", 40);
+    CHECK_EQ(e2e_stop("quiet", "KILL", 8, "--config '%s' " APART " trainer.val_before_train=false",
+                      e2e_train_words("quiet"), rows),
+             137);
+    ares_str_clear(&out);
+    CHECK_EQ(e2e_program(&out, "--config '%s' " APART " trainer.val_before_train=false 'trainer.logger=[console]'",
+                         e2e_train_words("quiet"), rows),
+             0);
+    CHECK(!strstr(out.data, "before going on"));
+    ares_str_fini(&out);
 }

@@ -6,8 +6,8 @@
 #include "e2e.h"
 
 #include <math.h>
-#include <string.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { STEPS = 8, LINES = 16 }; /* responses that a step has judged */
 

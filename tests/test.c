@@ -21,12 +21,16 @@ enum { TEST_SECONDS = 300, TEST_SLOW_SECONDS = 1800, SHOWN_FAILURES = 20 };
 
 /* Present only in programs that link the torch room. */
 extern int64_t at_live_count(void) __attribute__((weak));
+/* Present only in programs that link the kernels. */
+struct ares_kernels;
+extern const struct ares_kernels *ares_kernels_cpu(const char *isa) __attribute__((weak));
 
 static test_case *all;
 static const test_case *current;
 static const char *program = "test", *self = "";
 static int passed, failed, skipped, failures;
 static bool skipping;
+static ares_str skips; /* what the test that runs has said of it */
 static char dir[64];
 static ares_arena strings;
 
@@ -145,10 +149,48 @@ bool test_fails(int rc, int code, const char *code_name, const char *part, const
     return true;
 }
 
+static bool has_label(const char *labels, const char *label, size_t len)
+{
+    for (const char *p = labels; *p;) {
+        size_t n = strcspn(p, ",");
+        if (n == len && strncmp(p, label, n) == 0) return true;
+        p += n + (p[n] == ',');
+    }
+    return false;
+}
+
+static bool shares_label(const char *labels, const char *list)
+{
+    for (const char *p = list; *p;) {
+        size_t n = strcspn(p, ",");
+        if (has_label(labels, p, n)) return true;
+        p += n + (p[n] == ',');
+    }
+    return false;
+}
+
 void test_skip(const char *why)
 {
+    const char *line = ares_arena_printf(&strings, "SKIP %s: %s\n", current->name, why);
     skipping = true;
-    printf("SKIP %s: %s\n", current->name, why);
+    if (strstr(skips.data ? skips.data : "", line)) return; /* once per test, also from a loop */
+    ares_str_add_z(&skips, line);
+    fputs(line, stdout);
+}
+
+bool test_isa_here(const char *isa)
+{
+    const char *without = getenv("ARES_TEST_WITHOUT_ISA");
+    return ares_kernels_cpu && ares_kernels_cpu(isa) && !(without && shares_label(isa, without));
+}
+
+bool test_has_isa(const char *isa)
+{
+    char why[80];
+    if (test_isa_here(isa)) return true;
+    snprintf(why, sizeof why, "%s left out: this machine's CPU lacks it", isa);
+    test_skip(why);
+    return false;
 }
 
 /* ---------------------------------------------------------------- where things are */
@@ -287,31 +329,12 @@ static void die_of(int sig)
     raise(sig);
 }
 
-static bool has_label(const char *labels, const char *label, size_t len)
-{
-    for (const char *p = labels; *p;) {
-        size_t n = strcspn(p, ",");
-        if (n == len && strncmp(p, label, n) == 0) return true;
-        p += n + (p[n] == ',');
-    }
-    return false;
-}
-
-static bool shares_label(const char *labels, const char *list)
-{
-    for (const char *p = list; *p;) {
-        size_t n = strcspn(p, ",");
-        if (has_label(labels, p, n)) return true;
-        p += n + (p[n] == ',');
-    }
-    return false;
-}
-
 static void run(const test_case *t)
 {
     current = t;
     failures = 0;
     skipping = false;
+    ares_str_clear(&skips);
     ares_error_clear();
     int64_t live = at_live_count ? at_live_count() : 0;
     alarm(has_label(t->labels, "slow", 4) ? TEST_SLOW_SECONDS : TEST_SECONDS);
@@ -390,6 +413,7 @@ int main(int argc, char **argv)
         else run(order[i]);
     }
     ares_free(order);
+    ares_str_fini(&skips);
     ares_arena_fini(&strings);
     if (list) return 0;
     if (n_names && !matched) {

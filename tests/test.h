@@ -94,6 +94,10 @@ bool test_ok(int rc, const char *expr, const char *file, int line);
 bool test_fails(int rc, int code, const char *code_name, const char *part, const char *expr, const char *file,
                 int line);
 void test_skip(const char *why);
+/* An instruction set of the kernels ("avx2", "avx512"). Where the CPU lacks it, the test goes on with the others and counts as
+ * skipped: not all was shown that it promises. ARES_TEST_WITHOUT_ISA=avx2,avx512 has a CPU that lacks these. */
+bool test_has_isa(const char *isa);
+bool test_isa_here(const char *isa); /* says nothing and skips nothing: for a test that takes the best there is */
 
 /* --- where things are */
 

@@ -10,13 +10,17 @@
 static const char *const isas[] = { "plain", "avx2", "avx512" };
 enum { ISAS = 3 };
 
-/* A CPU device of one instruction set; false where the machine lacks it. */
+/* A CPU device of one instruction set; false, and the test counts as skipped, where the machine lacks it. */
 static inline bool device_of(const char *isa, int threads, ares_device *d)
 {
-    const ares_kernels *k = ares_kernels_cpu(isa);
-    if (!k || !CHECK_OK(ares_device_open("cpu", threads, d))) return false;
-    d->k = k;
+    if (!test_has_isa(isa) || !CHECK_OK(ares_device_open("cpu", threads, d))) return false;
+    d->k = ares_kernels_cpu(isa);
     return true;
+}
+
+static inline const char *best_isa(void)
+{
+    return test_isa_here("avx512") ? "avx512" : test_isa_here("avx2") ? "avx2" : "plain";
 }
 
 /* n normal numbers times scale; the same for the same seed. */

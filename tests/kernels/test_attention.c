@@ -277,7 +277,7 @@ TEST(attention_has_the_same_bits_from_every_instruction_set_and_thread_count)
         problem want = run(&shapes[i], 20 + (uint64_t)i, "plain", 1);
         for (int isa = 0; isa < ISAS; isa++)
             for (int threads = 1; threads <= 3; threads += 2) {
-                if (!ares_kernels_cpu(isas[isa])) continue;
+                if (!test_has_isa(isas[isa])) continue;
                 problem got = run(&shapes[i], 20 + (uint64_t)i, isas[isa], threads);
                 same_results(&got, &want);
                 problem_free(&got);
@@ -377,7 +377,7 @@ TEST(a_sequence_does_not_feel_its_neighbours_nor_whether_its_prompt_is_shared)
     static const shape shared = { 4, { 37, 20, 1, 61 }, { -1, 0, 0, 0 }, 6, 2, 32, true, 0 };
     static const shape whole = { 3, { 57, 38, 98 }, { -1, -1, -1 }, 6, 2, 32, true, 0 };
     static const shape alone = { 1, { 98 }, { -1 }, 6, 2, 32, true, 0 };
-    const char *isa = ares_kernels_cpu("avx512") ? "avx512" : ares_kernels_cpu("avx2") ? "avx2" : "plain";
+    const char *isa = best_isa();
     ares_device d;
     REQUIRE(device_of(isa, 2, &d));
     problem a = problem_new(&shared, 5), b = problem_new(&whole, 6), c = problem_new(&alone, 7);

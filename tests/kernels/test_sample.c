@@ -76,10 +76,6 @@ static double gumbel_of(ares_rng_key key, int32_t token)
     ares_philox((uint32_t[]){ (uint32_t)token / 4, 0, 0, 0 }, key.k, out);
     return -log(-log1p(-((double)out[token % 4] + 0.5) * 0x1p-32));
 }
-static const char *best_isa(void)
-{
-    return ares_kernels_cpu("avx512") ? "avx512" : ares_kernels_cpu("avx2") ? "avx2" : "plain";
-}
 
 /* The nucleus by a sort: top-k first, then top-p of what is left, masses as integers of 2^-40 of the f32 exponential. */
 typedef struct entry {
@@ -279,7 +275,7 @@ TEST(a_sample_is_the_same_alone_among_others_and_on_every_machine)
         run(&want, "plain", 1);
         for (int isa = 0; isa < ISAS; isa++)
             for (int threads = 1; threads <= 3; threads += 2) {
-                if (!ares_kernels_cpu(isas[isa])) continue;
+                if (!test_has_isa(isas[isa])) continue;
                 problem got = problem_new(70, vocabs[i], 300);
                 mix(&got);
                 run(&got, isas[isa], threads);

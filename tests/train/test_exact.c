@@ -169,7 +169,7 @@ TEST(samples_do_not_depend_on_the_instruction_set)
 {
     static const char *const sets[] = { "plain", "avx2", "avx512" };
     for (int i = 0; i < ARES_COUNT(sets); i++) {
-        if (!ares_kernels_cpu(sets[i])) continue;
+        if (!test_has_isa(sets[i])) continue;
         setting s = usual;
         s.isa = sets[i];
         if (i == 0) s.count = 2; /* fmaf is slow */
@@ -211,7 +211,7 @@ TEST(rollout_log_probs_are_scored_log_probs_bit_for_bit)
             int32_t prompts[PROMPTS][128];
             setting s = usual;
             s.threads = 1 + k % 2;
-            if (k >= ARES_COUNT(micro) && !ares_kernels_cpu(sets[k - ARES_COUNT(micro)])) continue;
+            if (k >= ARES_COUNT(micro) && !test_has_isa(sets[k - ARES_COUNT(micro)])) continue;
             if (k >= ARES_COUNT(micro)) s.isa = sets[k - ARES_COUNT(micro)];
             open_model(&s, &d, &m, false);
             fill(x, m->cfg.vocab, &b, prompts);

@@ -1,0 +1,32 @@
+/* The tests of the kernels say which instruction sets they left out: this program again, on a CPU that lacks them. */
+#include "kernels_test.h"
+
+static void run_without(const char *lacking, const char *tests, ares_str *out)
+{
+    ares_str_clear(out);
+    CHECK_EQ(test_shell(out, "ARES_TEST_WITHOUT_ISA=%s '%s/test_kernels' %s", lacking, ARES_BINARY_DIR, tests), 0);
+}
+
+TEST(a_test_that_leaves_an_instruction_set_out_says_so_and_counts_as_skipped)
+{
+    ares_str out = { 0 };
+    run_without("avx512", "test_silu_mul", &out);
+    CHECK_CONTAINS(out.data, "SKIP silu_mul_");
+    CHECK_CONTAINS(out.data, ": avx512 left out: this machine's CPU lacks it\n");
+    CHECK(!strstr(out.data, "ok   "));
+    CHECK_CONTAINS(out.data, "test_kernels: 0 passed, 0 failed, 2 skipped");
+    run_without("avx2,avx512", "sum_squares_add", &out);
+    CHECK_CONTAINS(out.data, ": avx2 left out");
+    CHECK_CONTAINS(out.data, ": avx512 left out");
+    CHECK_CONTAINS(out.data, "0 passed, 0 failed, 1 skipped"); /* a test once, for all that it left out */
+    ares_str_fini(&out);
+}
+
+/* Those that take the best there is need no instruction set in particular. */
+TEST(a_test_of_any_instruction_set_skips_none)
+{
+    ares_str out = { 0 };
+    run_without("avx512", "linear_meets_f64 a_sequence_does_not_feel", &out);
+    CHECK_CONTAINS(out.data, "2 passed, 0 failed, 0 skipped");
+    ares_str_fini(&out);
+}

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # AEPO whole, without each of its parts, and plain GRPO: the same seeds, so that run by run differences count.
 #
-#   experiments/AEPO/ablation.sh [--tiny] [--seeds "1 2 3"] [key=value ...]
+#   experiments/AEPO/ablation.sh [--tiny] [--seeds "1 2 3"] [--check] [key=value ...]
 set -euo pipefail
 source "$(dirname "$0")/study.sh"
 read_words "$@"
@@ -15,5 +15,5 @@ variant "no dropping" algorithm.drop_easy_prompts=false
 variant "no filtering" "${no_filtering[@]}"
 variant "plain GRPO" "${accuracy_only[@]}" worker.actor.dynamic_kl_loss=false "${no_filtering[@]}" data.bootstrap=false
 # Filtering and the bootstrap pass cost tokens, three to five times those of plain GRPO (RESULTS.md); this variant spends some of them on steps.
-variant "plain GRPO longer" "${accuracy_only[@]}" worker.actor.dynamic_kl_loss=false "${no_filtering[@]}" data.bootstrap=false trainer.max_steps=$((steps * 5 / 2)) trainer.val_freq=$((steps / 2))
+variant "plain GRPO longer" "${accuracy_only[@]}" worker.actor.dynamic_kl_loss=false "${no_filtering[@]}" data.bootstrap=false trainer.max_steps=$((steps * 5 / 2)) trainer.val_freq=$(((steps + 1) / 2))
 run_study ablation "AEPO and its parts"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Which tokens count as high in entropy: windows of 2, 4 and 8 tokens, thresholds at the 90th, 95th and 98th percentile.
 #
-#   experiments/AEPO/sweep_entropy.sh [--tiny] [--seeds "1 2 3"] [key=value ...]
+#   experiments/AEPO/sweep_entropy.sh [--tiny] [--seeds "1 2 3"] [--check] [key=value ...]
 set -euo pipefail
 source "$(dirname "$0")/study.sh"
 read_words "$@"

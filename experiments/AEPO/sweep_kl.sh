@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # How free HWE tokens are: their KL weighed by 0.25, 0.5 and 1, under each controller of the difficulties' weights.
 #
-#   experiments/AEPO/sweep_kl.sh [--tiny] [--seeds "1 2 3"] [key=value ...]
+#   experiments/AEPO/sweep_kl.sh [--tiny] [--seeds "1 2 3"] [--check] [key=value ...]
 set -euo pipefail
 source "$(dirname "$0")/study.sh"
 read_words "$@"

@@ -204,6 +204,7 @@ int ares_cpu_count(void);                       /* CPUs of the affinity mask and
 
 double ares_now_s(void);                        /* monotonic (clock.c) */
 int64_t ares_peak_memory_bytes(void);
+double ares_memory_bytes(void);                 /* main memory of this machine, or what the process's control groups grant of it (cpus.c) */
 
 /* ------------------------------------------------------------------ metrics (metrics.c): name -> scalar, order of first mention; white space of a name is kept as _ */
 typedef struct ares_metrics ares_metrics;

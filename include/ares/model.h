@@ -94,6 +94,7 @@ int ares_model_fingerprint(const char *dir, uint64_t *out); /* of a model direct
 int ares_model_find(const char *path, ares_str *dir); /* resolves model, checkpoint and run directories; names what was tried */
 ares_param *ares_model_param(const ares_model *m, const char *name); /* NULL when absent */
 int64_t ares_model_count(const ares_model *m);        /* parameters, padding left out */
+int64_t ares_model_config_count(const ares_model_config *cfg); /* the same of a model that is not loaded; for plans */
 void ares_model_zero_grad(ares_model *m);
 void ares_model_join_embed_grad(ares_model *m);       /* tied: lm_head.grad += embed_grad; once per optimizer step */
 int ares_model_optimizer_alloc(ares_model *m);        /* m, v, master: zeroed, master = weight */

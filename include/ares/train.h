@@ -19,6 +19,7 @@
 #define ARES_ACTOR_OPTIONS(X)                                                                                                           \
     X(text, model_path, "model.model_path", "???", "nonempty", "model, checkpoint or run directory")                                    \
     X(text, tokenizer_path, "model.tokenizer_path", "null", "", "null: the model's own")                                                \
+    X(f64, parameters, "model.parameters", "null", "[1,)", "how many the model has, so that --check can compare memory where the model is not there; null: as its config.json says", ARES_NO_RESULT) \
     X(flag, gradient_checkpointing, "model.enable_gradient_checkpointing", "false", "", "keep block inputs only and recompute the rest in backward", ARES_NO_RESULT) \
     X(choice, dtype, "fsdp.torch_dtype", "fp32", "?fp32=float32|bf16=bfloat16", "storage of the weights, null is fp32; bf16 keeps an fp32 master for the optimizer") \
     X(i64, global_batch_size, "global_batch_size", "256", "[1,)", "prompts of an optimizer step")                                       \
@@ -177,6 +178,12 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
 /* Ranks that trainer.nnodes and n_gpus_per_node name; 1 where they name none: for a check without a launch. (published.c) */
 int ares_train_named_ranks(const ares_train_config *c);
 
+/*
+ * Faults where a run of so many processes on this machine cannot fit into its memory or its cards; reads config.json, no weight, and
+ * opens no device. words: what a process holds. reinforcement: with reference and critic, where the options ask for them. (memory.c)
+ */
+void ares_train_memory_check(ares_config *cfg, const ares_train_config *c, int local_ranks, bool reinforcement, ares_str *words);
+
 /* ------------------------------------------------------------------ numbers that follow from the options (sizes.c; aepo.md 1.2, 10) */
 /* examples: rows of the training set; drawn: prompts of one draw (ARES_NULL_I64: a batch). max_steps ARES_NULL_I64: as the epochs give. */
 int64_t ares_train_total_steps(int64_t examples, int64_t drawn, int64_t batch, int64_t epochs, int64_t max_steps);
@@ -189,6 +196,7 @@ double ares_train_tflops(const ares_flops_config *c, double tokens, double squar
 /* What a pass over sequences costs, in pairs of tokens of attention: a whole number to compare groups by. */
 int64_t ares_train_work(const ares_model_config *m, int64_t tokens, int64_t squares);
 double ares_train_peak_tflops(const char *card); /* dense bf16 of the card so named; infinite when it is not known */
+double ares_train_card_bytes(const char *card);  /* its memory, likewise */
 
 /* ------------------------------------------------------------------ optimizer (optim.c) */
 typedef struct ares_optim {

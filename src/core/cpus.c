@@ -1,11 +1,12 @@
 /*
- * How many CPUs are ours. A container often sees all of the machine's CPUs and may use two of them; a thread
+ * How many CPUs and how much memory are ours. A container often sees all of the machine's and may use a part of them; a thread
  * too many is worse than one too few, because the whole process stands still when its quota is spent.
  */
 #include "cpus.h"
 #include "ares/core.h"
 
 #include <limits.h>
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,22 +33,32 @@ static double folder_cpus(const char *folder)
 {
     double quota, period, unused;
     if (read_numbers(folder, "cpu.max", &quota, &period))
-        return quota > 0 && period > 0 ? quota / period : INT_MAX;
+        return quota > 0 && period > 0 ? quota / period : INFINITY;
     if (read_numbers(folder, "cpu.cfs_quota_us", &quota, &unused) && quota > 0 &&
         read_numbers(folder, "cpu.cfs_period_us", &period, &unused) && period > 0)
         return quota / period;
-    return INT_MAX;
+    return INFINITY;
 }
+
+/* Version 1 says a number of pages that no machine has where there is no limit. */
+static double folder_memory(const char *folder)
+{
+    double bytes, unused;
+    if (!read_numbers(folder, "memory.max", &bytes, &unused) && !read_numbers(folder, "memory.limit_in_bytes", &bytes, &unused)) return INFINITY;
+    return bytes > 0 ? bytes : INFINITY;
+}
+
+typedef double folder_limit(const char *folder);
 
 /* The tightest limit from <base><path> up to <base>. A path that is not there is that of the host: only
  * base counts. */
-static double least_upwards(const char *base, const char *path)
+static double least_upwards(const char *base, const char *path, folder_limit *limit)
 {
     char folder[PATH_MAX];
-    if (snprintf(folder, sizeof folder, "%s%s", base, path) >= (int)sizeof folder) return INT_MAX;
-    double least = INT_MAX;
+    if (snprintf(folder, sizeof folder, "%s%s", base, path) >= (int)sizeof folder) return INFINITY;
+    double least = INFINITY;
     for (size_t base_len = strlen(base);;) {
-        double here = folder_cpus(folder);
+        double here = limit(folder);
         least = ARES_MIN(least, here);
         char *slash = strrchr(folder, '/');
         if (!slash || (size_t)(slash - folder) < base_len) return least;
@@ -55,11 +66,12 @@ static double least_upwards(const char *base, const char *path)
     }
 }
 
-int core_cgroup_cpus(const char *membership, const char *root)
+/* Over the control groups of `membership` that this controller of version 1, or version 2, has. */
+static double least_of(const char *membership, const char *root, const char *controller, folder_limit *limit)
 {
     FILE *file = fopen(membership, "re");
-    if (!file) return INT_MAX;
-    double least = INT_MAX;
+    if (!file) return INFINITY;
+    double least = INFINITY;
     char line[PATH_MAX + 256], base[PATH_MAX];
     while (fgets(line, sizeof line, file)) { /* id:controllers:path */
         line[strcspn(line, "\n")] = 0;
@@ -67,17 +79,25 @@ int core_cgroup_cpus(const char *membership, const char *root)
         if (!path) continue;
         *controllers++ = 0;
         *path++ = 0;
-        bool unified = *controllers == 0, has_cpu = false;
+        bool unified = *controllers == 0, ours = false;
         for (char *save, *word = strtok_r(controllers, ",", &save); word; word = strtok_r(NULL, ",", &save))
-            has_cpu |= strcmp(word, "cpu") == 0;
-        if (!unified && !has_cpu) continue;
-        snprintf(base, sizeof base, "%s%s", root, unified ? "" : "/cpu");
-        double here = least_upwards(base, path);
+            ours |= strcmp(word, controller) == 0;
+        if (!unified && !ours) continue;
+        snprintf(base, sizeof base, "%s%s%s", root, unified ? "" : "/", unified ? "" : controller);
+        double here = least_upwards(base, path, limit);
         least = ARES_MIN(least, here);
     }
     fclose(file);
+    return least;
+}
+
+int core_cgroup_cpus(const char *membership, const char *root)
+{
+    double least = least_of(membership, root, "cpu", folder_cpus);
     return least >= INT_MAX ? INT_MAX : ARES_MAX(1, (int)(least + 0.5));
 }
+
+double core_cgroup_memory(const char *membership, const char *root) { return least_of(membership, root, "memory", folder_memory); }
 
 /* A machine may have more CPUs than a cpu_set_t has bits: the mask is made larger until the kernel takes
  * it. */
@@ -96,4 +116,11 @@ static int affinity_cpus(void)
 int ares_cpu_count(void)
 {
     return ARES_MAX(1, ARES_MIN(affinity_cpus(), core_cgroup_cpus("/proc/self/cgroup", "/sys/fs/cgroup")));
+}
+
+double ares_memory_bytes(void)
+{
+    double machine = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    double group = core_cgroup_memory("/proc/self/cgroup", "/sys/fs/cgroup");
+    return ARES_MIN(machine, group);
 }

@@ -7,5 +7,7 @@
  * is a file like /proc/self/cgroup, `root` a folder like /sys/fs/cgroup.
  */
 int core_cgroup_cpus(const char *membership, const char *root);
+/* Bytes they grant it (memory.max, or memory.limit_in_bytes); infinite when they set no limit. */
+double core_cgroup_memory(const char *membership, const char *root);
 
 #endif

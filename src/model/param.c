@@ -35,10 +35,9 @@ static ares_linear add_linear(ares_model *m, const ares_model_options *opt, ares
 }
 
 /* Hugging Face's names, in the order a forward pass reads them. */
-static void list(ares_model *m, const ares_model_options *opt)
+static void list(ares_model *m, const ares_model_options *opt, ares_layout layout)
 {
     const ares_model_config *c = &m->cfg;
-    ares_layout layout = m->device->k->layout;
     int32_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
     m->params = ares_calloc((size_t)c->layers * 18 + 5, sizeof *m->params);
     m->layer = ares_calloc((size_t)c->layers, sizeof *m->layer);
@@ -65,6 +64,13 @@ static void list(ares_model *m, const ares_model_options *opt)
     if (!c->value_head) return;
     m->value = add(m, opt, layout, 1, c->hidden, "score.weight", 0);
     m->value_bias = add(m, opt, layout, 1, 0, "score.bias", 0);
+}
+
+static void list_free(ares_model *m)
+{
+    for (int i = 0; i < m->n_params; i++) ares_free((char *)m->params[i].name);
+    ares_free(m->params);
+    ares_free(m->layer);
 }
 
 static int allocate(ares_model *m, const ares_model_options *opt)
@@ -103,7 +109,7 @@ int model_allocate(const ares_model_config *cfg, ares_device *device, const ares
     m->cfg.value_head = opt->value_head;
     m->cfg.tied = cfg->tied || opt->value_head; /* no head of the vocabulary has weights of its own */
     m->device = device;
-    list(m, opt);
+    list(m, opt, device->k->layout);
     m->rope = rope_new(&m->cfg);
     int rc = allocate(m, opt);
     if (rc != ARES_OK) {
@@ -121,9 +127,7 @@ void ares_model_free(ares_model *m)
     d->k->release(d, m->weights, m->weights_bytes);
     d->k->release(d, m->grads, m->grads_bytes);
     d->k->release(d, m->states, m->states_bytes);
-    for (int i = 0; i < m->n_params; i++) ares_free((char *)m->params[i].name);
-    ares_free(m->params);
-    ares_free(m->layer);
+    list_free(m);
     rope_free(m->rope);
     ares_free(m);
 }
@@ -139,6 +143,15 @@ int64_t ares_model_count(const ares_model *m)
 {
     int64_t n = 0;
     for (int i = 0; i < m->n_params; i++) n += (int64_t)m->params[i].weight.n * m->params[i].weight.k;
+    return n;
+}
+
+int64_t ares_model_config_count(const ares_model_config *cfg)
+{
+    ares_model m = { .cfg = *cfg };
+    list(&m, &(ares_model_options){ .storage = ARES_F32 }, ARES_ROWS);
+    int64_t n = ares_model_count(&m);
+    list_free(&m);
     return n;
 }
 

@@ -24,6 +24,11 @@ int train_validate_only(const run_kind *kind, ares_config *cfg, const ares_train
 int trainer_open_device(ares_trainer *t);
 int trainer_open_model(ares_trainer *t, const char *weights);
 
+/* Cards that the driver's folder of them lists, and the memory of the smallest by its name; -1: no such folder (memory.c). */
+int train_cards(const char *folder, double *least_bytes);
+/* Faults where processes that hold so many bytes each do not fit on these cards. */
+void train_check_cards(ares_config *cfg, const char *device, int local_ranks, double bytes, const char *words, int cards, double least);
+
 /* Optimizer states as worker.*.optim.strategy keeps them (optim.c). */
 int train_alloc_states(ares_model *m, const ares_optim_config *cfg);
 

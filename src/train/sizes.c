@@ -35,13 +35,17 @@ int64_t ares_train_work(const ares_model_config *m, int64_t tokens, int64_t squa
     return tokens * (int64_t)llround(pairs) + squares;
 }
 
-double ares_train_peak_tflops(const char *card)
+/* Dense bf16, and the memory of the variant with most. The first whose name is part of the card's: H200 before H20. */
+static const struct card { const char *name; double tflops, gigabytes; } cards[] = {
+    { "H200", 989, 141 }, { "H100", 989, 96 }, { "H800", 989, 94 }, { "A100", 312, 80 }, { "A800", 312, 80 }, { "L40", 181.05, 48 }, { "L20", 119.5, 48 }, { "H20", 148, 141 }, { "910B", 354, 64 },
+};
+
+static const struct card *card_of(const char *name)
 {
-    /* the first that is part of the name: H200 before H20 */
-    static const struct { const char *name; double tflops; } cards[] = {
-        { "H200", 989 }, { "H100", 989 }, { "H800", 989 }, { "A100", 312 }, { "A800", 312 }, { "L40", 181.05 }, { "L20", 119.5 }, { "H20", 148 }, { "910B", 354 },
-    };
-    for (int i = 0; card && i < ARES_COUNT(cards); i++)
-        if (strstr(card, cards[i].name)) return cards[i].tflops;
-    return INFINITY;
+    for (int i = 0; name && i < ARES_COUNT(cards); i++)
+        if (strstr(name, cards[i].name)) return &cards[i];
+    return NULL;
 }
+
+double ares_train_peak_tflops(const char *name) { return card_of(name) ? card_of(name)->tflops : INFINITY; }
+double ares_train_card_bytes(const char *name) { return card_of(name) ? card_of(name)->gigabytes * 1e9 : INFINITY; }

@@ -11,7 +11,7 @@ static const char words[] =
     "  --config FILE          YAML; several are read from left to right\n"
     "  key=value              overrides, as in worker.rollout.n=8 (also --key=value, --key value, key+=[x], ~key)\n"
     "  --ranks N              start N processes under mpirun\n"
-    "  --check                check the configuration and stop; touches no weights\n"
+    "  --check                check the configuration, and the memory it needs here, and stop; touches no weights\n"
     "  --print-config         print the resolved configuration and stop\n"
     "  --force                go on with a state of other options, another data set or model\n"
     "  --help-config [PREFIX] every option with its default and meaning, as YAML\n"
@@ -99,6 +99,22 @@ static int print_algorithms(void)
     return rc;
 }
 
+/* All faults of the configuration, and of this machine for it; one that is only printed may be another machine's. */
+static int check(const config_verb *v, ares_config *cfg, const ares_train_config *c, const own_words *w, ares_world *world)
+{
+    ares_str needs = { 0 };
+    int ranks = ares_world_size(world), local = ares_world_local_size(world);
+    if (ranks == 1 && (w->check || w->print)) { /* no launch to be true to */
+        ranks = ares_train_named_ranks(c);
+        local = ARES_MAX(1, ranks / (c->published.nnodes == ARES_NULL_I64 ? 1 : (int)c->published.nnodes));
+    }
+    if (!w->print) ares_train_memory_check(cfg, c, local, v->run != run_sft, &needs);
+    int rc = v->check(cfg, c, ranks);
+    if (rc == ARES_OK && w->check && !w->print && printf("the configuration is good; %s\n", needs.data) < 0) rc = ARES_EIO;
+    ares_str_fini(&needs);
+    return rc;
+}
+
 static int configured(const config_verb *v, ares_config *cfg, ares_train_config *c, const own_words *w, ares_world *world)
 {
     ares_str text = { 0 };
@@ -114,17 +130,14 @@ static int configured(const config_verb *v, ares_config *cfg, ares_train_config 
     bool unread = ares_config_fault_count(cfg) > 0; /* relations of what a file that cannot be read does not set are no news */
     ares_config_resolve(cfg);
     if (unread) return ares_config_finish(cfg);
-    int ranks = ares_world_size(world);
-    if (ranks == 1 && (w->check || w->print)) ranks = ares_train_named_ranks(c); /* no launch to be true to */
-    ARES_TRY(v->check(cfg, c, ranks));
+    ARES_TRY(check(v, cfg, c, w, world));
     if (w->print) {
         ares_config_print(cfg, &text);
         rc = print_text(&text);
         ares_str_fini(&text);
         return rc;
     }
-    if (w->check) return puts("the configuration is good") < 0 ? ARES_EIO : ARES_OK;
-    return v->run(cfg, c, world, w->output);
+    return w->check ? ARES_OK : v->run(cfg, c, world, w->output);
 }
 
 /* A failure on one rank must not leave the others waiting: all end. Rank 0 tells it first. */

@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include <limits.h>
+#include <math.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -251,6 +252,19 @@ TEST(cgroup_quotas_of_both_versions_count_at_every_level)
     put("fs/cpu", "cpu.cfs_quota_us", "100000\n");
     CHECK_EQ(cpus_of("3:cpu:/the/hosts/path\n"), 1);
     CHECK_EQ(core_cgroup_cpus(test_file("absent"), test_file("fs")), INT_MAX);
+}
+
+TEST(cgroup_limits_of_memory_count_at_every_level)
+{
+    put("fs/pod/box", "memory.max", "max\n");
+    put("fs/pod", "memory.max", "8589934592\n");
+    CHECK_OK(ares_file_write(test_file("cgroup"), "0::/pod/box\n", 12));
+    CHECK_NEAR(core_cgroup_memory(test_file("cgroup"), test_file("fs")), 8589934592.0, 0); /* the parent's */
+    put("fs/memory/docker", "memory.limit_in_bytes", "4294967296\n");
+    CHECK_OK(ares_file_write(test_file("cgroup"), "4:memory:/docker\n0::/\n", 22));
+    CHECK_NEAR(core_cgroup_memory(test_file("cgroup"), test_file("fs")), 4294967296.0, 0);
+    CHECK_NEAR(core_cgroup_memory(test_file("absent"), test_file("fs")), (double)INFINITY, 0);
+    CHECK(ares_memory_bytes() > 1e8 && ares_memory_bytes() >= (double)ares_peak_memory_bytes());
 }
 
 TEST(cpu_count_follows_the_affinity_mask)

@@ -155,7 +155,7 @@ TEST(all_mistakes_are_told_in_one_go)
 TEST(cuda_where_there_is_none_is_told_in_a_line)
 {
     if (test_shell(NULL, "nvidia-smi >/dev/null 2>&1") == 0) SKIP("this machine has a CUDA device");
-    refuses("", "trainer.device=cuda", RUN, "no CUDA device");
+    refuses("", "trainer.device=cuda", USE, "no CUDA device");
 }
 
 /* A user's reward that misbehaves is counted and told; the run goes on with its failure score. */

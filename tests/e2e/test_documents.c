@@ -28,6 +28,25 @@ TEST(the_examples_configurations_are_valid)
     }
 }
 
+/* A preset passes --check only where it can run. */
+TEST(the_published_run_says_what_it_needs_and_is_refused_where_that_is_not)
+{
+    ares_str out = { 0 };
+    int rc = e2e_program(&out, "--check --config experiments/AEPO/qwen2_5_7b.yaml");
+    CHECK_CONTAINS(out.data, "a process holds at least 152.3 GB");
+    if (!ares_file_exists("/dev/nvidiactl")) {
+        CHECK_EQ(rc, 2);
+        CHECK_CONTAINS(out.data, "no CUDA device on this machine");
+    }
+    ares_str_clear(&out);
+    CHECK_EQ(e2e_program(&out, "--print-config --config experiments/AEPO/qwen2_5_7b.yaml"), 0); /* to be looked at anywhere */
+    ares_str_clear(&out);
+    CHECK_EQ(test_shell(&out, "head -n 3 '%s'", test_source("experiments/AEPO/config.yaml")), 0);
+    CHECK_CONTAINS(out.data, "recipe for SmolLM2");
+    CHECK_CONTAINS(out.data, "qwen2_5_7b.yaml");
+    ares_str_fini(&out);
+}
+
 /*
  * The README's blocks of shell, in order, in a folder that looks like the repository. build/ares-train there is the real
  * program on a model of 40,000 parameters, for one step of two prompts. The two scripts that take minutes are CI's own

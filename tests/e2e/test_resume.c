@@ -43,6 +43,7 @@ static const struct {
     { "worker.rollout.enable_chunked_prefill", "null", "true" },
     { "worker.actor.max_token_len_per_device", "1024", "200" },
     { "worker.actor.model.enable_gradient_checkpointing", "false", "true" },
+    { "worker.actor.model.parameters", "null", "1e6" },
     { "worker.actor.fsdp.enable_cpu_offload", "false", "true" },
     { "worker.actor.strategy", "fsdp", "megatron" },
     { "worker.actor.micro_batch_size_per_device_for_experience", "null", "8" },

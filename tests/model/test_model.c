@@ -58,6 +58,23 @@ static void damaged(const char *variant)
     copy_file(golden(variant), "model.safetensors");
 }
 
+TEST(parameters_are_counted_without_loading_a_model)
+{
+    static const char *const variants[] = { "qwen2_tied", "qwen2_untied", "qwen3_tied_bias", "qwen3_untied", "llama_plain", "llama_biases", "llama_gqa_9_3" };
+    for (int v = 0; v < ARES_COUNT(variants); v++) {
+        ares_device d;
+        ares_model *m;
+        ares_model_config c;
+        if (!CHECK_OK(load(golden(variants[v]), ARES_F32, &d, &m))) return;
+        CHECK_OK(ares_model_config_load(golden(variants[v]), &c));
+        CHECK_EQ(ares_model_config_count(&c), ares_model_count(m));
+        ares_model_free(m);
+        ares_device_close(&d);
+    }
+    ares_model_config published = { .vocab = 152064, .hidden = 3584, .layers = 28, .heads = 28, .kv_heads = 4, .head_dim = 128, .intermediate = 18944, .qkv_bias = true };
+    CHECK_EQ(ares_model_config_count(&published), 7615616512); /* Qwen2.5-7B */
+}
+
 TEST(a_saved_model_has_the_same_bits_and_loads_again)
 {
     static const char *const variants[] = { "qwen2_tied", "qwen3_yarn", "llama_llama3", "llama_biases", "llama_dynamic", "qwen2_window", "llama_sharded" };

@@ -1,0 +1,136 @@
+/* Whether a run fits where it would run, told before a weight is read: numbers by hand, limits that no machine has. */
+#include <math.h>
+#include <stdio.h>
+
+#include "ares/train.h"
+#include "run.h"
+#include "test.h"
+
+/* Faults of a configuration whose actor has so many parameters and no model on this machine; what a process holds goes to words. */
+static int faults(const char *parameters, const char *const *more, int n, int local_ranks, bool reinforcement, ares_str *words, ares_str *told)
+{
+    ares_train_config c;
+    char count[64];
+    const char *args[16] = { "worker.actor.model.model_path=no/such/model", "data.train_files=x", "worker.rollout.n=2", count };
+    snprintf(count, sizeof count, "worker.actor.model.parameters=%s", parameters);
+    for (int i = 0; i < n; i++) args[4 + i] = more[i];
+    memset(&c, 0, sizeof c);
+    ares_config *cfg = ares_config_new();
+    ares_train_config_declare(cfg, &c);
+    ares_config_read_args(cfg, 4 + n, args);
+    ares_config_resolve(cfg);
+    CHECK_EQ(ares_config_fault_count(cfg), 0);
+    ares_str_clear(words);
+    ares_str_clear(told);
+    ares_train_memory_check(cfg, &c, local_ranks, reinforcement, words);
+    int found = ares_config_fault_count(cfg);
+    for (int i = 0; i < found; i++) ares_str_addf(told, "%s\n", ares_config_fault_text(cfg, i));
+    ares_config_free(cfg);
+    return found;
+}
+
+#define WITH(...) (const char *const[]){ __VA_ARGS__ }, ARES_COUNT(((const char *const[]){ __VA_ARGS__ }))
+
+TEST(what_a_process_holds_is_weights_gradients_states_reference_and_critic)
+{
+    ares_str words = { 0 }, told = { 0 };
+    const char *kl = "algorithm.kl_coef=0.1", *bf16 = "worker.actor.fsdp.torch_dtype=bf16", *ref_bf16 = "worker.ref.fsdp.torch_dtype=null", *off = "algorithm.disable_kl=true";
+    CHECK_EQ(faults("1e7", WITH(off), 1, true, &words, &told), 0);
+    CHECK_STR(words.data, "a process holds at least 0.2 GB (weights, gradients and optimizer states of 10.00 million parameters: 0.2)"); /* 16 bytes each */
+    faults("1e12", WITH(off), 1, true, &words, &told);
+    CHECK_CONTAINS(words.data, "at least 16000.0 GB");
+    faults("1e12", WITH(bf16, off), 1, true, &words, &told); /* and a master in fp32 */
+    CHECK_CONTAINS(words.data, "at least 18000.0 GB");
+    faults("1e12", WITH(bf16, kl, ref_bf16), 1, true, &words, &told);
+    CHECK_CONTAINS(words.data, "at least 20000.0 GB (weights, gradients and optimizer states of 1000.00 billion parameters: 18000.0; the reference: 2000.0)");
+    faults("1e12", WITH(kl, "algorithm.adv_estimator=gae"), 1, true, &words, &told);
+    CHECK_CONTAINS(words.data, "at least 36000.0 GB");
+    CHECK_CONTAINS(words.data, "the reference: 4000.0; the critic: 16000.0");
+    faults("1e12", WITH(kl), 1, false, &words, &told); /* supervised training has no reference */
+    CHECK_CONTAINS(words.data, "at least 16000.0 GB");
+    faults("1e12", WITH(kl, "trainer.val_only=true"), 1, true, &words, &told);
+    CHECK_CONTAINS(words.data, "at least 4000.0 GB (weights of");
+    ares_str_fini(&words);
+    ares_str_fini(&told);
+}
+
+TEST(a_run_that_cannot_fit_into_this_machines_memory_is_refused_with_the_numbers)
+{
+    ares_str words = { 0 }, told = { 0 };
+    char most[64];
+    CHECK_EQ(faults("1e12", WITH("algorithm.disable_kl=true"), 1, true, &words, &told), 1);
+    CHECK_CONTAINS(told.data, "worker.actor.model.model_path = 'no/such/model': a process holds at least 16000.0 GB");
+    CHECK_CONTAINS(told.data, "GB for 1; nothing is divided among processes yet: take a smaller model, or a machine with more");
+    snprintf(most, sizeof most, "%.0f", ares_memory_bytes() / 16 * 0.6);
+    CHECK_EQ(faults(most, WITH("algorithm.disable_kl=true"), 1, true, &words, &told), 0);
+    CHECK_EQ(faults(most, WITH("algorithm.disable_kl=true"), 2, true, &words, &told), 1); /* each process holds all */
+    CHECK_CONTAINS(told.data, "GB for 2");
+    CHECK_EQ(faults("null", WITH("algorithm.disable_kl=true"), 1, true, &words, &told), 0);
+    CHECK_CONTAINS(words.data, "no model at 'no/such/model', and worker.actor.model.parameters is not set");
+    ares_str_fini(&words);
+    ares_str_fini(&told);
+}
+
+TEST(a_model_that_is_there_is_counted_by_its_config_json)
+{
+    ares_str words = { 0 }, told = { 0 };
+    char path[600];
+    snprintf(path, sizeof path, "worker.actor.model.model_path=%s", test_source("tests/golden/models/qwen2_tied"));
+    CHECK_EQ(faults("1e12", WITH("algorithm.disable_kl=true", path), 1, true, &words, &told), 0); /* what the option says counts where no model is */
+    CHECK_CONTAINS(words.data, "million parameters");
+    ares_str_fini(&words);
+    ares_str_fini(&told);
+}
+
+static void card(const char *name, const char *text)
+{
+    char dir[100];
+    snprintf(dir, sizeof dir, "gpus/%s", name);
+    CHECK_OK(ares_dir_make(test_file(dir)));
+    snprintf(dir, sizeof dir, "gpus/%s/information", name);
+    CHECK_OK(ares_file_write(test_file(dir), text, strlen(text)));
+}
+
+TEST(cards_are_counted_by_the_drivers_files)
+{
+    double least;
+    CHECK_EQ(train_cards(test_file("gpus"), &least), -1);
+    card("0000:01:00.0", "Model: \t\t NVIDIA H200\nIRQ:   \t\t 100\n");
+    CHECK_EQ(train_cards(test_file("gpus"), &least), 1);
+    CHECK_NEAR(least, 141e9, 0);
+    card("0000:02:00.0", "Model: \t\t NVIDIA A100-SXM4-80GB\n");
+    card("0000:03:00.0", "Model: \t\t a card of the future\n");
+    CHECK_EQ(train_cards(test_file("gpus"), &least), 3);
+    CHECK_NEAR(least, 80e9, 0);
+    CHECK(isinf(ares_train_card_bytes("a card of the future")));
+}
+
+static int card_faults(const char *device, int local_ranks, int cards, double least, ares_str *told)
+{
+    ares_train_config c;
+    memset(&c, 0, sizeof c);
+    ares_config *cfg = ares_config_new();
+    ares_train_config_declare(cfg, &c);
+    ares_str_clear(told);
+    train_check_cards(cfg, device, local_ranks, 152.3e9, "a process holds 152.3 GB", cards, least);
+    int n = ares_config_fault_count(cfg);
+    for (int i = 0; i < n; i++) ares_str_addf(told, "%s\n", ares_config_fault_text(cfg, i));
+    ares_config_free(cfg);
+    return n;
+}
+
+TEST(each_process_takes_a_card_that_holds_all_of_it)
+{
+    ares_str told = { 0 };
+    CHECK_EQ(card_faults("cuda", 8, 1, 141e9, &told), 2);
+    CHECK_CONTAINS(told.data, "8 processes take a card each, and this machine has 1");
+    CHECK_CONTAINS(told.data, "a process holds 152.3 GB; a card of this machine has 141.0 GB; nothing is divided among processes yet");
+    CHECK_EQ(card_faults("cuda", 8, 8, 141e9, &told), 1);
+    CHECK_EQ(card_faults("cuda", 8, 8, 180e9, &told), 0);
+    CHECK_EQ(card_faults("cuda:1", 2, 8, 180e9, &told), 1); /* both on one */
+    CHECK_EQ(card_faults("cuda", 1, 0, (double)INFINITY, &told), 1);
+    CHECK_CONTAINS(told.data, "no CUDA device on this machine");
+    CHECK_EQ(card_faults("cuda", 8, 8, (double)INFINITY, &told), 0); /* a card that is not known */
+    CHECK_EQ(card_faults("cuda", 8, -1, (double)INFINITY, &told), 0);
+    ares_str_fini(&told);
+}

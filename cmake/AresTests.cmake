@@ -54,6 +54,21 @@ foreach(room IN LISTS ARES_ROOMS ITEMS e2e)
     ares_add_ctests(${room} test_${room} "${sources}")
 endforeach()
 
+# test_reward bounds the work of the verifiers by counting it (tests/reward/work.h): its objects of reward and core come first and
+# count, so that nothing is taken from the libraries of these rooms.
+if(TARGET test_reward)
+    file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/reward/*.c ${CMAKE_SOURCE_DIR}/src/core/*.c)
+    add_library(ares_reward_counted OBJECT ${sources} ${CMAKE_BINARY_DIR}/generated/reward/tables_data.h)
+    target_include_directories(ares_reward_counted PRIVATE ${CMAKE_SOURCE_DIR}/src/reward ${CMAKE_SOURCE_DIR}/src/core ${CMAKE_BINARY_DIR}/generated/reward)
+    target_link_libraries(ares_reward_counted PRIVATE ares_flags ares_deps)
+    target_compile_options(ares_reward_counted PRIVATE -fsanitize-coverage=trace-pc)
+    add_dependencies(ares_reward_counted ares_reward)
+    target_sources(test_reward PRIVATE $<TARGET_OBJECTS:ares_reward_counted>)
+    foreach(function memcpy memmove mempcpy memset memchr memrchr memmem memcmp strlen malloc calloc realloc)
+        target_link_options(test_reward PRIVATE LINKER:--wrap=${function})
+    endforeach()
+endif()
+
 # The CUDA twins of algo with every thread a fiber: test_algo runs them where there is no card. Sanitizers know no fibers.
 if(TARGET test_algo AND NOT ARES_SANITIZE)
     add_library(ares_algo_emulated SHARED ${CMAKE_SOURCE_DIR}/tests/gpu/emulate/emulate.cpp)

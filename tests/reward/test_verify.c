@@ -159,7 +159,7 @@ TEST(work_is_linear_in_the_response)
 {
     static const char *const units[] = { "1", "0", "1,", "12,345 ", "-", "\\boxed{", "{", "\\boxed{}", "}", "\\", ".1", "\xe2\x88\x92" };
     const format tail = { ".*\\d", true };
-    size_t size = 3000000;
+    size_t size = 1000000;
     char *text = ares_malloc(size + 16);
     for (int u = 0; u < ARES_COUNT(units); u++) {
         size_t n = strlen(units[u]);

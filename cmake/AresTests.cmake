@@ -54,19 +54,34 @@ foreach(room IN LISTS ARES_ROOMS ITEMS e2e)
     ares_add_ctests(${room} test_${room} "${sources}")
 endforeach()
 
-# test_reward bounds the work of the verifiers by counting it (tests/reward/work.h): its objects of reward and core come first and
-# count, so that nothing is taken from the libraries of these rooms.
-if(TARGET test_reward)
-    file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/reward/*.c ${CMAKE_SOURCE_DIR}/src/core/*.c)
-    add_library(ares_reward_counted OBJECT ${sources} ${CMAKE_BINARY_DIR}/generated/reward/tables_data.h)
-    target_include_directories(ares_reward_counted PRIVATE ${CMAKE_SOURCE_DIR}/src/reward ${CMAKE_SOURCE_DIR}/src/core ${CMAKE_BINARY_DIR}/generated/reward)
-    target_link_libraries(ares_reward_counted PRIVATE ares_flags ares_deps)
-    target_compile_options(ares_reward_counted PRIVATE -fsanitize-coverage=trace-pc)
-    add_dependencies(ares_reward_counted ares_reward)
-    target_sources(test_reward PRIVATE $<TARGET_OBJECTS:ares_reward_counted>)
+# Tests that bound work by counting it (tests/work.h): objects of these folders of src come first in the program and count, so that
+# nothing is taken from the libraries of their rooms.
+function(ares_count_work test)
+    set(sources "")
+    foreach(folder IN LISTS ARGN)
+        file(GLOB_RECURSE here CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${folder}/*.c)
+        list(APPEND sources ${here})
+        string(REGEX REPLACE "/.*" "" room ${folder})
+        list(APPEND includes ${CMAKE_SOURCE_DIR}/src/${room})
+    endforeach()
+    add_library(${test}_counted OBJECT ${sources})
+    target_include_directories(${test}_counted PRIVATE ${includes} ${CMAKE_BINARY_DIR}/generated/reward)
+    target_link_libraries(${test}_counted PRIVATE ares_flags ares_deps)
+    target_compile_options(${test}_counted PRIVATE -fsanitize-coverage=trace-pc)
+    add_dependencies(${test}_counted ares_reward) # its generated tables
+    target_sources(${test} PRIVATE $<TARGET_OBJECTS:${test}_counted> ${CMAKE_SOURCE_DIR}/tests/work.c)
     foreach(function memcpy memmove mempcpy memset memchr memrchr memmem memcmp strlen malloc calloc realloc)
+        target_link_options(${test} PRIVATE LINKER:--wrap=${function})
+    endforeach()
+endfunction()
+if(TARGET test_reward)
+    ares_count_work(test_reward reward core)
+    foreach(function ares_now_s poll usleep) # tests/reward/clock.h
         target_link_options(test_reward PRIVATE LINKER:--wrap=${function})
     endforeach()
+endif()
+if(TARGET test_algo)
+    ares_count_work(test_algo algo/control)
 endif()
 
 # The CUDA twins of algo with every thread a fiber: test_algo runs them where there is no card. Sanitizers know no fibers.

@@ -2,6 +2,7 @@
 #include "algo_test.h"
 #include "control_test.h"
 #include "test.h"
+#include "work.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -350,6 +351,41 @@ TEST(the_other_controllers_and_options_resume_too)
                                          "algorithm.hwe_kl_scope=window",      "algorithm.difficulty_aware_kl_penalty=true",   "worker.actor.enable_second_chance_kl=true",
                                          "algorithm.drop_easy_prompts=true",   "algorithm.target_update_interval=5",           "worker.rollout.window_size=2" };
     run_property(words, ARES_COUNT(words), false);
+}
+
+/* A token's forward and backward through a model of a million parameters are six million operations: AEPO adds next to nothing to
+ * them, also where answers are long (the percentile of a row is a selection or a sort of it). */
+TEST(the_stages_of_aepo_cost_little_work_per_token)
+{
+    static const char *const words[] = { "worker.actor.dynamic_kl_loss=true" };
+    enum { ROWS = 32, TOKENS = 4000 };
+    subject s = { 0 };
+    ares_batch b;
+    name_rows();
+    if (!open_subject(&s, "aepo", words, 1)) return;
+    ares_metrics *m = ares_metrics_new();
+    ares_batch_init(&b);
+    for (int r = 0; r < ROWS; r++) {
+        if (r % SAMPLES == 0) ares_batch_begin_group(&b);
+        ares_batch_add_row(&b, &(ares_sample){ .draw = r / SAMPLES, .index = r % SAMPLES, .row = &rows[r / SAMPLES], .accuracy = (float)(r % 3 == 0), .score = (float)(r % 3 == 0) }, TOKENS);
+    }
+    ARES_PUT(&b, response_mask);
+    ARES_PUT(&b, entropies);
+    ARES_PUT(&b, kl);
+    for (int64_t t = 0; t < b.tokens; t++) {
+        b.response_mask[t] = 1;
+        b.entropies[t] = (float)uniform(0, t);
+        b.kl[t] = (float)uniform(1, t);
+    }
+    int64_t before = work_done();
+    CHECK_OK(s.c->generated(s.state, &b));
+    CHECK_OK(s.c->observe(s.state, &b, m));
+    CHECK_OK(s.c->adapt(s.state, &b, m));
+    double work = (double)(work_done() - before) / (double)b.tokens;
+    CHECK_MSG(work > 1 && work < 150, "%g units of work per token", work);
+    ares_metrics_free(m);
+    ares_batch_fini(&b);
+    close_subject(&s);
 }
 
 /* ---------------------------------------------------------------- the weight of a token's KL */

@@ -1,5 +1,6 @@
 /* The manager: weights, users' rewards, failures counted, the examples. */
 #include "test.h"
+#include "clock.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -171,7 +172,11 @@ TEST(a_failing_command_is_counted_and_scored_by_its_policy)
     manager m;
     double replayable;
     ares_log_set(ARES_LOG_ERROR, 0);
-    REQUIRE_OK(open_manager(&m, "[{command: [sh, -c, 'while read x; do case $x in *bad*) exit 3;; *slow*) sleep 100;; esac; echo 2; done'], name: mine, weight: 0.5, timeout_s: 2, failure_score: -4}]", NULL, 1));
+    char rewards[600];
+    const char *hangs = test_file("hangs");
+    clock_hang_file(hangs);
+    snprintf(rewards, sizeof rewards, "[{command: [sh, -c, 'while read x; do case $x in *bad*) exit 3;; *slow*) touch %s; sleep 1000;; esac; echo 2; done'], name: mine, weight: 0.5, timeout_s: 900, failure_score: -4}]", hangs);
+    REQUIRE_OK(open_manager(&m, rewards, NULL, 1));
     submit(&m, 0, "good", "", true);
     submit(&m, 1, "bad", "", true);
     submit(&m, 2, "good", "", true);
@@ -191,6 +196,7 @@ TEST(a_failing_command_is_counted_and_scored_by_its_policy)
     finish(&m);
     CHECK_NEAR(metric(&m, "reward/failed/mine"), 0, 0);
     CHECK(ares_metrics_get(m.metrics, "reward/replayable", &replayable) && replayable == 1);
+    clock_hang_file(NULL);
     close_manager(&m);
 }
 
@@ -207,9 +213,10 @@ TEST(a_command_reads_the_texts_and_the_row)
     ares_reward_submit(m.reward, &m.items[0]);
     finish(&m);
     ares_str seen = { 0 };
-    for (int i = 0; i < 500 && !seen.len; i++) { /* tee writes its file last */
+    while (!seen.len || seen.data[seen.len - 1] != '\n') { /* tee writes its file last */
+        ares_str_clear(&seen);
         CHECK_OK(ares_file_read(test_file("seen"), &seen));
-        usleep(10000);
+        usleep(1000);
     }
     CHECK_STR(seen.data, "{\"response\":\"a\\n\\\"b\\\"\\u0000\xef\xbf\xbd\",\"ground_truth\":\"5\",\"prompt\":\"p\",\"finished\":false,\"row\":{\"q\":\"\xc3\xa9\",\"n\":1.0}}\n");
     ares_str_fini(&seen);

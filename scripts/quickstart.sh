@@ -8,6 +8,8 @@
 #   --again                         trains anew, into the same run directory
 #   key=value ...                   overrides for the reinforcement learning, as in trainer.max_steps=4
 set -euo pipefail
+# Where the sources are; runs/ and models/ lie in another folder where this is called through a link to scripts/ there.
+home=$(cd -P "$(dirname "$0")/.." && pwd)
 cd "$(dirname "$0")/.."
 
 tiny=0
@@ -29,11 +31,11 @@ quietly() { # shows a step's output only when it failed
     "$@" >"$log" 2>&1 || { cat "$log"; echo "quickstart: failed: $*" >&2; exit 1; }
 }
 
-scripts/setup.sh
+"$home/scripts/setup.sh"
 mkdir -p build
 say "building (a minute or two the first time)"
-quietly cmake --preset release ${ARES_CMAKE_ARGS:-}
-quietly cmake --build build -j "$(nproc)" --target ares-train
+quietly cmake --preset release -S "$home" ${ARES_CMAKE_ARGS:-}
+quietly cmake --build "$home/build" -j "$(nproc)" --target ares-train
 
 # run DIRECTORY words...: trains, goes on, or shows the table of a run that is finished.
 run() {

@@ -6,7 +6,7 @@
  * (a kill between the two lost it).
  */
 #include "ares/io.h"
-#include "e2e.h"
+#include "at_work.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -50,48 +50,6 @@ static bool runs(ares_str *out, const char *run, const char *more)
     bool well = CHECK_MSG(rc == 0, "%s", out->data ? out->data : "");
     ares_str_fini(&own);
     return well;
-}
-
-static const char *const buckets[] = { "easy", "medium", "hard" };
-
-static const char *of_bucket(const char *prefix, int k, const char *suffix)
-{
-    static char name[96];
-    snprintf(name, sizeof name, "%s/%s%s", prefix, buckets[k], suffix);
-    return name;
-}
-
-/* The metric was there in some steps and was not always the same. */
-static bool moved(const char *run, int steps, const char *name)
-{
-    double first = NAN;
-    for (int i = 1; i <= steps; i++) {
-        double v = e2e_metric(run, i, name);
-        if (isnan(first)) first = v;
-        else if (!isnan(v) && v != first) return true;
-    }
-    return false;
-}
-
-static double most(const char *run, int steps, const char *name)
-{
-    double best = -INFINITY;
-    for (int i = 1; i <= steps; i++) best = fmax(best, e2e_metric(run, i, name));
-    return best;
-}
-
-/* What the issue calls AEPO at work. */
-static void check_at_work(const char *run, int steps)
-{
-    CHECK(moved(run, steps, "aepo/tau"));
-    CHECK(most(run, steps, "filter/tries") > 1);
-    for (int k = 0; k < 3; k++) {
-        CHECK_MSG(e2e_metric(run, 0, of_bucket("bootstrap", k, "/count")) > 0, "%s", buckets[k]);
-        CHECK_MSG(most(run, steps, of_bucket("aepo/hwe_num", k, "")) > 0, "%s", buckets[k]);
-        CHECK_MSG(moved(run, steps, of_bucket("aepo/alpha", k, "")), "%s", buckets[k]);
-        CHECK_MSG(moved(run, steps, of_bucket("aepo/target", k, "")), "%s", buckets[k]);
-        CHECK_MSG(moved(run, steps, of_bucket("aepo/kl_lambda", k, "")), "%s", buckets[k]);
-    }
 }
 
 /* Rows of a step: the runs of hwe lie inside the answer, kl_weight covers it whole with one of two weights, and is lower where
@@ -210,10 +168,10 @@ TEST(a_complete_bootstrap_pass_is_not_repeated)
 
 TEST(a_run_killed_at_a_dozen_instants_ends_as_if_it_never_was)
 {
-    char condition[80];
+    char condition[120];
     int killed = 0;
     for (int i = 0; i < 12; i++) {
-        snprintf(condition, sizeof condition, "sleep 0.%02d", 6 + i * 17 % 30);
+        snprintf(condition, sizeof condition, "test \"$(cat \"$dir/metrics.jsonl\" 2>/dev/null | wc -l)\" -ge %d", 9 * i); /* somewhere in a step after it */
         killed += kill_when("part", condition, MANY);
     }
     CHECK(killed >= 3); /* the rest may have found it finished */
@@ -508,43 +466,15 @@ TEST_SLOW(the_sweeps_have_nine_variants_each)
 }
 
 /* experiments/AEPO/tiny.yaml as it stands, with fewer steps: boxed sums, a model that was taught to answer them. */
-TEST_SLOW(the_experiment_puts_aepo_to_work_and_it_costs_next_to_nothing)
+TEST_SLOW(the_experiment_puts_aepo_to_work)
 {
     enum { STEPS = 30 };
     ares_str out = { 0 };
     CHECK_EQ(e2e_program(NULL, "init --arch qwen2 --out '%s' --seed 1", test_file("tiny")), 0);
-    int rc = e2e_program(&out, "sft --config experiments/AEPO/tiny_sft.yaml worker.actor.model.model_path='%s' trainer.run_dir='%s'", test_file("tiny"), test_file("start"));
+    int rc = e2e_program(&out, "sft --config experiments/AEPO/tiny_sft.yaml worker.actor.model.model_path='%s' trainer.run_dir='%s' trainer.max_steps=400", test_file("tiny"), test_file("start"));
     if (rc == 0)
         rc = e2e_program(&out, "--config experiments/AEPO/config.yaml --config experiments/AEPO/tiny.yaml worker.actor.model.model_path='%s' trainer.run_dir='%s' trainer.max_steps=%d",
                          test_file("start"), test_file("run"), STEPS);
-    if (CHECK_MSG(rc == 0, "%s", out.data)) {
-        double own = 0, whole = 0;
-        check_at_work("run", STEPS);
-        for (int i = 1; i <= STEPS; i++) {
-            own += e2e_metric("run", i, "timing_s/observe") + e2e_metric("run", i, "timing_s/score") + e2e_metric("run", i, "timing_s/adapt");
-            whole += e2e_metric("run", i, "timing_s/step");
-        }
-        printf("  AEPO's own stages: %.2f %% of the step\n", 100 * own / whole);
-        CHECK(own < 0.01 * whole);
-    }
-    ares_str_fini(&out);
-}
-
-/* experiments/AEPO/sft.yaml and config.yaml as they stand, the real model, on fewer questions and for fewer steps. */
-TEST_SLOW(the_experiment_with_smollm2_puts_aepo_to_work)
-{
-    enum { STEPS = 5 };
-    const char *model = test_smollm2();
-    if (!model) return;
-    ares_str out = { 0 };
-    int rc = e2e_program(&out, "sft --config experiments/AEPO/sft.yaml worker.actor.model.model_path='%s' trainer.run_dir='%s'", model, test_file("start"));
-    if (rc == 0) rc = test_shell(&out, "head -n 36 '%s' > '%s'", test_source("experiments/AEPO/data/train.jsonl"), test_file("train.jsonl"));
-    if (rc == 0)
-        rc = e2e_program(&out, "--config experiments/AEPO/config.yaml worker.actor.model.model_path='%s' trainer.run_dir='%s' data.train_files='%s' trainer.max_steps=%d trainer.val_freq=-1 'data.val_files=[]'",
-                         test_file("start"), test_file("run"), test_file("train.jsonl"), STEPS);
-    if (CHECK_MSG(rc == 0, "%s", out.data)) {
-        check_at_work("run", STEPS);
-        for (int i = 1; i <= STEPS; i++) CHECK_EQ(e2e_metric("run", i, "exact/rollout_train_max_abs"), 0);
-    }
+    if (CHECK_MSG(rc == 0, "%s", out.data)) check_at_work("run", STEPS);
     ares_str_fini(&out);
 }

@@ -1,0 +1,51 @@
+/* AEPO at work, as the metrics of a run show it. */
+#ifndef TESTS_AT_WORK_H
+#define TESTS_AT_WORK_H
+
+#include "e2e.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static const char *const buckets[] = { "easy", "medium", "hard" };
+
+static inline const char *of_bucket(const char *prefix, int k, const char *suffix)
+{
+    static char name[96];
+    snprintf(name, sizeof name, "%s/%s%s", prefix, buckets[k], suffix);
+    return name;
+}
+
+/* The metric was there in some steps and was not always the same. */
+static inline bool moved(const char *run, int steps, const char *name)
+{
+    double first = NAN;
+    for (int i = 1; i <= steps; i++) {
+        double v = e2e_metric(run, i, name);
+        if (isnan(first)) first = v;
+        else if (!isnan(v) && v != first) return true;
+    }
+    return false;
+}
+
+static inline double most(const char *run, int steps, const char *name)
+{
+    double best = -INFINITY;
+    for (int i = 1; i <= steps; i++) best = fmax(best, e2e_metric(run, i, name));
+    return best;
+}
+
+/* Tau, targets, alphas and lambdas move, groups are drawn again, and every difficulty has prompts and HWE tokens. */
+static inline void check_at_work(const char *run, int steps)
+{
+    CHECK(moved(run, steps, "aepo/tau"));
+    CHECK(most(run, steps, "filter/tries") > 1);
+    for (int k = 0; k < 3; k++) {
+        CHECK_MSG(e2e_metric(run, 0, of_bucket("bootstrap", k, "/count")) > 0, "%s", buckets[k]);
+        CHECK_MSG(most(run, steps, of_bucket("aepo/hwe_num", k, "")) > 0, "%s", buckets[k]);
+        CHECK_MSG(moved(run, steps, of_bucket("aepo/alpha", k, "")), "%s", buckets[k]);
+        CHECK_MSG(moved(run, steps, of_bucket("aepo/target", k, "")), "%s", buckets[k]);
+        CHECK_MSG(moved(run, steps, of_bucket("aepo/kl_lambda", k, "")), "%s", buckets[k]);
+    }
+}
+#endif

@@ -150,7 +150,7 @@ TEST(metrics_are_a_line_of_json_a_step)
     CHECK_OK(ares_tracker_text(t, 2, "sample", ARES_VIEW("x"))); /* nothing to write to: fine */
     CHECK_OK(ares_tracker_histogram(t, 2, "h", (const double[]){ 1 }, 1));
     CHECK_OK(ares_tracker_close(t));
-    check_metrics("{\"step\":1,\"critic/score/mean\":0.1,\"timing_s/gen\":1.5}\n{\"step\":2,\"a \\\"quoted\\\" name\":null}\n");
+    check_metrics("{\"step\":1,\"critic/score/mean\":0.1,\"timing_s/gen\":1.5}\n{\"step\":2,\"a_\\\"quoted\\\"_name\":null}\n");
     ares_metrics_free(m);
     CHECK_OK(ares_tracker_close(NULL));
     CHECK_FAIL(ares_tracker_open(test_file("none"), 0, false, &t), ARES_EIO, "No such file");

@@ -65,8 +65,9 @@ void ares_prompt_encoder_free(ares_prompt_encoder *e);
 const ares_chat *ares_prompt_encoder_chat(const ares_prompt_encoder *e); /* NULL: prompts are plain text */
 int ares_prompt_format(const ares_prompt_encoder *e, ares_view text, ares_str *out); /* through the format prompt, where there is one */
 /* A template's variables for a row's prompt (a string, or a list of messages), followed by an
- * assistant's answer. Where answer is NULL the text is ready for one: it ends with the generation
- * prompt, or stays open where the last message is the assistant's. In the arena. */
+ * assistant's answer, which goes on with the last message where that is the assistant's. Where
+ * answer is NULL the text is ready for one: it ends with the generation prompt, or stays open
+ * there. In the arena. */
 int ares_prompt_conversation(const ares_prompt_encoder *e, const ares_json *prompt, const ares_view *answer, ares_arena *arena, const ares_json **variables);
 int ares_dataset_encode(ares_dataset *d, const ares_prompt_encoder *e, ares_pool *pool, int64_t *dropped);
 

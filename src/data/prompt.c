@@ -71,6 +71,32 @@ static void add_message(ares_json *list, const char *role, ares_view content, ar
     ((ares_json *)list->items)[list->count++] = (ares_json){ .type = ARES_JSON_OBJECT, .count = 2, .members = members };
 }
 
+/* The last message, with the answer after its text. */
+static int extend_last(const ares_prompt_encoder *e, ares_json *list, ares_view answer, ares_arena *arena)
+{
+    ares_json *message = (ares_json *)&list->items[list->count - 1],
+              *joined = ares_arena_calloc(arena, 1, sizeof *joined);
+    const ares_json *content = ares_json_get(message, "content");
+    if (!content || content->type != ARES_JSON_STRING)
+        return ares_fail(ARES_EFORMAT,
+                         "the last message of '%s' is the assistant's and has no text that the "
+                         "response could go on with; end the prompt with the user's message",
+                         e->cfg->prompt_key);
+    size_t before = content->text.len;
+    char *text = ares_arena_alloc(arena, before + answer.len + 1);
+    if (before) memcpy(text, content->text.data, before);
+    if (answer.len) memcpy(text + before, answer.data, answer.len);
+    text[before + answer.len] = 0;
+    *joined = (ares_json){ .type = ARES_JSON_STRING, .text = { text, before + answer.len } };
+    ares_json_member *members = ares_arena_alloc(arena, (size_t)message->count * sizeof *members);
+    for (int64_t i = 0; i < message->count; i++) {
+        members[i] = message->members[i];
+        if (ares_view_is(members[i].key, "content")) members[i].value = joined;
+    }
+    message->members = members;
+    return ARES_OK;
+}
+
 int ares_prompt_conversation(const ares_prompt_encoder *e, const ares_json *prompt, const ares_view *answer, ares_arena *arena, const ares_json **variables)
 {
     bool given = prompt->type == ARES_JSON_ARRAY;
@@ -89,7 +115,9 @@ int ares_prompt_conversation(const ares_prompt_encoder *e, const ares_json *prom
         add_message(messages, "user", kept, arena);
     }
     ares_view ready = ares_chat_prompt_variable(messages);
-    if (answer) add_message(messages, "assistant", *answer, arena);
+    if (answer && ares_view_is(ready, "continue_final_message"))
+        ARES_TRY(extend_last(e, messages, *answer, arena));
+    else if (answer) add_message(messages, "assistant", *answer, arena);
     *flag = (ares_json){ .type = ARES_JSON_BOOL, .boolean = !answer };
     ares_json_member *members = ares_arena_calloc(arena, 2, sizeof *members);
     members[0] = (ares_json_member){ ARES_VIEW("messages"), messages };

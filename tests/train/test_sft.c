@@ -143,6 +143,28 @@ TEST(the_answer_and_its_end_are_trained_and_nothing_else)
     ares_str_fini(&text);
 }
 
+/* Sampling goes on with a prompt's last message where that is the assistant's, and so does the response. */
+TEST(a_response_goes_on_with_the_message_that_the_prompt_leaves_open)
+{
+    ares_str text = { 0 };
+    rows_case c = { .cfg.data = { .apply_chat_template = true } };
+    CHECK_OK(encode_rows(&c, model_dir(),
+                         "{\"prompt\":[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\","
+                         "\"content\":\"It is \"}],\"response\":\"5\"}\n"));
+    REQUIRE(c.rows.count == 1);
+    CHECK_STR(shown(&c, 0, &text),
+              "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[It is 5<|im_end|>]");
+    drop_rows(&c);
+    c.cfg.data.apply_chat_template = true; /* drop_rows has cleared it */
+    CHECK_FAIL(encode_rows(&c, model_dir(),
+                           "{\"prompt\":[{\"role\":\"assistant\",\"content\":null}],"
+                           "\"response\":\"5\"}\n"),
+               ARES_EFORMAT,
+               "rows.jsonl:1: the last message of 'prompt' is the assistant's and has no text");
+    drop_rows(&c);
+    ares_str_fini(&text);
+}
+
 TEST(a_generation_block_that_closes_early_still_trains_the_end)
 {
     const char *template = test_file("template.jinja");

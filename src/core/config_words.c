@@ -1,14 +1,29 @@
 /* What a dialect's code may do between reading and binding: see ares_config_translate_with. */
+#include <math.h>
+
 #include "config_tree.h"
 
 void ares_config_translate_with(ares_config *cfg, void (*words)(ares_config *cfg)) { cfg->words = words; }
+
+/* One spelling of a value for code that compares text: true for TRUE, 4 for 0x4 and, of a whole number, 4.0. */
+static const char *plain(ares_config *cfg, const config_node *node, const char *path)
+{
+    const config_option *o = config_option_at(cfg, path);
+    config_value v = config_value_of(node);
+    bool whole = o && o->option->type == ARES_OPTION_i64 && !v.big;
+    if (v.type == CONFIG_BOOL) return v.boolean ? "true" : "false";
+    if (whole && v.type == CONFIG_INT) return ares_arena_printf(&cfg->arena, "%lld", (long long)v.integer);
+    if (whole && v.type == CONFIG_FLOAT && v.number == nearbyint(v.number) && fabs(v.number) < 1e15)
+        return ares_arena_printf(&cfg->arena, "%.0f", v.number);
+    return ares_config_get_text(cfg, path);
+}
 
 const char *ares_config_given(ares_config *cfg, const char *path)
 {
     config_node *node = config_walk(cfg->root, path);
     if (!node || !node->layer || node->kind != CONFIG_SCALAR) return NULL;
     config_interpolate(cfg, node);
-    return node->state == CONFIG_BROKEN || config_is_required(node) ? NULL : ares_config_get_text(cfg, path);
+    return node->state == CONFIG_BROKEN || config_is_required(node) ? NULL : plain(cfg, node, path);
 }
 
 const char *ares_config_word(const ares_config *cfg, const char *path)

@@ -41,12 +41,8 @@ static double read_number(const char *text) /* NaN: none */
     return text && *text && !*end ? x : NAN;
 }
 
-static bool is_word(const char *text, const char *low, const char *title)
-{
-    return text && (strcmp(text, low) == 0 || strcmp(text, title) == 0);
-}
-static bool is_true(const char *text) { return is_word(text, "true", "True"); }
-static bool is_false(const char *text) { return is_word(text, "false", "False"); }
+static bool is_true(const char *text) { return text && strcmp(text, "true") == 0; }
+static bool is_false(const char *text) { return text && strcmp(text, "false") == 0; }
 
 static void follow_whole(ares_config *cfg, const char *path, int64_t value, const char *from)
 {

@@ -149,6 +149,49 @@ TEST(the_words_of_dapo_have_their_published_effect)
     }
 }
 
+/* Flags and whole numbers mean the same however YAML lets them be written. */
+TEST(the_words_of_dapo_are_read_in_every_spelling)
+{
+    static const struct {
+        const char *words[3];
+        int n;
+        const char *path, *value;
+    } cases[] = {
+        { { "worker.actor.entropy_coeff=0.01", "algorithm.calculate_entropy=FALSE" },
+          2,
+          "worker.actor.entropy_coeff",
+          "0.0" },
+        { { "algorithm.entropy_bonus=0.01", "algorithm.calculate_entropy=TRUE" },
+          2,
+          "worker.actor.entropy_coeff",
+          "0.01" },
+        { { "reward.overlong_buffer.enable=TRUE", "reward.overlong_buffer.len=0x4",
+            "data.max_response_length=20.0" },
+          3,
+          "worker.reward.safe_length",
+          "16" },
+        { { "algorithm.n_minibatches=4.0", "data.rollout_batch_size=512" },
+          2,
+          "worker.actor.global_batch_size",
+          "128" },
+        { { "algorithm.n_minibatches=0x4" }, 1, "worker.actor.global_batch_size", "128" },
+        { { "algorithm.max_resample=5e0" }, 1, "algorithm.filter_groups.enable", "true" },
+        { { "algorithm.max_resample=5", "algorithm.online_filtering=TRUE" },
+          2,
+          "algorithm.filter_groups.enable",
+          "false" },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_train_config c;
+        ares_config *cfg = read_words(&c, NULL, cases[i].words, cases[i].n, false);
+        const char *is = ares_config_get_text(cfg, cases[i].path);
+        CHECK_STR(first_fault(cfg), "");
+        CHECK_STR(is ? is : "(null)", cases[i].value);
+        check_stable(cfg);
+        ares_config_free(cfg);
+    }
+}
+
 TEST(two_spellings_that_disagree_are_named)
 {
     static const struct { const char *words[4]; int n; const char *fault; } cases[] = {

@@ -210,7 +210,8 @@ static void preset(ares_config *cfg, const char *path, const char *value, ares_s
     if (s == done) ares_str_addf(s, "=%s", value);
 }
 
-static void dapo(ares_config *cfg)
+/* penalty: of length; false: overlong_buffer says that there shall be none */
+static void dapo(ares_config *cfg, bool penalty)
 {
     static const char *const values[][2] = {
         { "algorithm.adv_estimator", "grpo" },           { LOSS, "dapo" },
@@ -232,7 +233,8 @@ static void dapo(ares_config *cfg)
     ares_str done = { 0 }, kept = { 0 };
     if (!name || strcmp(name, "dapo") != 0) return;
     for (int i = 0; i < ARES_COUNT(values); i++) preset(cfg, values[i][0], values[i][1], &done, &kept);
-    for (int i = 0; i < ARES_COUNT(lengths) && !rewards_length(cfg); i++)
+    penalty = penalty && !rewards_length(cfg);
+    for (int i = 0; i < ARES_COUNT(lengths) && penalty; i++)
         preset(cfg, lengths[i][0], lengths[i][1], &done, &kept);
     if (kl > 0)
         preset(cfg, "algorithm.use_kl_loss", "true", &done, &kept); /* DAPO's KL is a term of the loss */
@@ -251,12 +253,13 @@ static void dapo(ares_config *cfg)
 
 static void translate(ares_config *cfg)
 {
+    bool penalty = !is_false(ares_config_given(cfg, BUFFER "enable")); /* forgotten below */
     entropy(cfg);
     mini_batches(cfg);
     loss_type(cfg);
     overlong_buffer(cfg);
     resampling(cfg);
-    dapo(cfg);
+    dapo(cfg, penalty);
 }
 
 void dapo_declare(ares_config *cfg, ares_train_config *out)

@@ -187,6 +187,8 @@ static bool read_choice(const target *t, config_node *node, const char **out)
     ares_str list = { 0 };
     ares_view body = t->c.body, group, word;
     if (node->kind != CONFIG_SCALAR) REFUSE(t, node, "must be one word");
+    config_value v = config_value_of(node);
+    const char *flag = v.type != CONFIG_BOOL ? node->text : v.boolean ? "true" : "false"; /* TRUE is true */
     if (body.len == 0) return *out = node->text, true;
     while (next_word(&body, '|', &group)) {
         const char *canonical = NULL;
@@ -194,7 +196,7 @@ static bool read_choice(const target *t, config_node *node, const char **out)
             const char *name = names[count++] = ares_arena_copy(&t->cfg->arena, word.data, word.len);
             if (!canonical) ares_str_addf(&list, "%s%s", list.len ? ", " : "", name);
             if (!canonical) canonical = name;
-            if (strcmp(name, node->text) != 0) continue;
+            if (strcmp(name, node->text) != 0 && strcmp(name, flag) != 0) continue;
             ares_str_fini(&list);
             node->text = *out = canonical;
             node->quoted = true;

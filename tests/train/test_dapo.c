@@ -174,6 +174,8 @@ TEST(the_words_of_dapo_are_read_in_every_spelling)
           2,
           "worker.actor.global_batch_size",
           "128" },
+        { { "algorithm.use_valid_token_scale=TRUE" }, 1, "worker.actor.loss_norm", "global" },
+        { { "algorithm.use_kl_in_reward=FALSE" }, 1, "algorithm.use_kl_in_reward", "false" },
         { { "algorithm.n_minibatches=0x4" }, 1, "worker.actor.global_batch_size", "128" },
         { { "algorithm.max_resample=5e0" }, 1, "algorithm.filter_groups.enable", "true" },
         { { "algorithm.max_resample=5", "algorithm.online_filtering=TRUE" },

@@ -151,8 +151,8 @@ void ares_config_add_implied(ares_config *cfg, const ares_config_implied *implie
  * Words that stand for others by more than a name: presets, and numbers from which options follow. `words` is called by
  * resolve, when all layers are read and before anything is bound, and calls these. Paths are options' own.
  *
- *   given       the value a layer gives the option, interpolated: true and false in this spelling, whole numbers
- *               of such options in decimal digits; NULL: none does, or null
+ *   given       the value a layer gives the option, interpolated; flags as true or false, whole
+ *               numbers in decimal digits; NULL: none does, or null
  *   word        the user's name for it, where an alias led there; else the path
  *   together    whether one file, or the command line, gives both
  *   later       whether a is given in a later layer than b; false where they are given together

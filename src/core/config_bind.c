@@ -188,7 +188,9 @@ static bool read_choice(const target *t, config_node *node, const char **out)
     ares_view body = t->c.body, group, word;
     if (node->kind != CONFIG_SCALAR) REFUSE(t, node, "must be one word");
     config_value v = config_value_of(node);
-    const char *flag = v.type != CONFIG_BOOL ? node->text : v.boolean ? "true" : "false"; /* TRUE is true */
+    const char *flag = v.type != CONFIG_BOOL ? node->text /* TRUE is true */
+                       : v.boolean           ? "true"
+                                             : "false";
     if (body.len == 0) return *out = node->text, true;
     while (next_word(&body, '|', &group)) {
         const char *canonical = NULL;

@@ -5,14 +5,16 @@
 
 void ares_config_translate_with(ares_config *cfg, void (*words)(ares_config *cfg)) { cfg->words = words; }
 
-/* One spelling of a value for code that compares text: true for TRUE, 4 for 0x4 and, of a whole number, 4.0. */
+/* One spelling of a value, for code that compares text: true for TRUE; where the option is a whole
+ * number, 4 for 0x4 and 4.0. */
 static const char *plain(ares_config *cfg, const config_node *node, const char *path)
 {
     const config_option *o = config_option_at(cfg, path);
     config_value v = config_value_of(node);
     bool whole = o && o->option->type == ARES_OPTION_i64 && !v.big;
     if (v.type == CONFIG_BOOL) return v.boolean ? "true" : "false";
-    if (whole && v.type == CONFIG_INT) return ares_arena_printf(&cfg->arena, "%lld", (long long)v.integer);
+    if (whole && v.type == CONFIG_INT)
+        return ares_arena_printf(&cfg->arena, "%lld", (long long)v.integer);
     if (whole && v.type == CONFIG_FLOAT && v.number == nearbyint(v.number) && fabs(v.number) < 1e15)
         return ares_arena_printf(&cfg->arena, "%.0f", v.number);
     return ares_config_get_text(cfg, path);

@@ -197,7 +197,8 @@ TEST(the_words_of_dapo_are_read_in_every_spelling)
 TEST(a_buffer_that_is_off_leaves_the_penalty_of_the_preset_out)
 {
     ares_train_config c;
-    static const char *const words[] = { "algorithm.name=dapo", "reward_model.overlong_buffer.enable=False" };
+    static const char *const words[] = { "algorithm.name=dapo",
+                                         "reward_model.overlong_buffer.enable=False" };
     ares_config *cfg = read_words(&c, NULL, words, 2, true);
     CHECK_STR(first_fault(cfg), "");
     CHECK_EQ(c.reward.safe_length, ARES_NULL_I64);

@@ -150,6 +150,11 @@ static void open_set(ares_config *cfg, const char *path, auto_options *o)
             ares_str_addf(&where, "%s%stypes.%s", path, *path ? "." : "", names[i / 2]);
             if (j->verifier->options) ares_config_bind(cfg, where.data, j->verifier->options, j->options);
             if (i % 2 == 0) ares_judge_check(j, cfg, where.data);
+            if (i % 2 == 0 && j->verifier->limit)
+                ares_config_fault(cfg, where.data,
+                                  "a limit of length is of all rows, and auto judges some; make it an entry of "
+                                  "worker.reward.rewards: {name: %s, ...}",
+                                  names[i / 2]);
         } else judge_use_defaults(j);
     }
     for (int64_t k = 0; k < o->types->count && o->types->type == ARES_JSON_OBJECT; k++) {

@@ -305,6 +305,12 @@ TEST(a_limit_of_length_discards_wherever_it_stands)
              2);
     CHECK_CONTAINS(out.data, "ends at 8 tokens, and worker.reward.max_length at 9; there is one limit of "
                              "length, so give both the same");
+    CHECK_EQ(e2e_program(&out,
+                         "--check --config '%s' 'worker.reward.rewards=[{name: auto, rm_type: length, types: {length: "
+                         "{safe_length: 4, max_length: 8}}}]'",
+                         e2e_train_words("check")),
+             2);
+    CHECK_CONTAINS(out.data, "a limit of length is of all rows");
     ares_str_fini(&out);
 }
 

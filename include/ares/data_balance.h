@@ -13,7 +13,10 @@
  * ARES_EFORMAT for n < k, a negative weight, or n that k does not divide where equal_size asks for it.
  */
 int ares_balance_parts(const int64_t *weight, int64_t n, int64_t k, bool equal_size, int64_t *part);
-/* Sums over k runs of n / k consecutive items as they came, and over the parts: global_seqlen/min, max, minmax_diff, balanced_min, balanced_max, mean. */
+/*
+ * Sums over k runs of consecutive items as they came, of n / k items each or, where k does not divide n, of one more or less, and over
+ * the parts: global_seqlen/min, max, minmax_diff, balanced_min, balanced_max, mean.
+ */
 void ares_balance_report(const int64_t *length, int64_t n, int64_t k, const int64_t *part, const char *prefix, ares_metrics *m);
 /*
  * Micro-batches of about max_tokens (EasyR1; aepo.md 9.2): min(n, ceil(total / max_tokens)) parts, at least `least` (the largest number of any

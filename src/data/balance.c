@@ -130,9 +130,9 @@ int ares_balance_parts(const int64_t *weight, int64_t n, int64_t k, bool equal_s
 
 void ares_balance_report(const int64_t *length, int64_t n, int64_t k, const int64_t *part, const char *prefix, ares_metrics *m)
 {
-    int64_t *sums = ares_calloc((size_t)k * 2, sizeof *sums), *parts = sums + k, size = n / k, total = 0;
+    int64_t *sums = ares_calloc((size_t)k * 2, sizeof *sums), *parts = sums + k, total = 0;
     for (int64_t i = 0; i < n; i++) {
-        if (i / size < k) sums[i / size] += length[i];
+        sums[i * k / n] += length[i];
         parts[part[i]] += length[i];
         total += length[i];
     }

@@ -20,7 +20,6 @@ static int by_draw(const void *a, const void *b)
 /* What ranks would have got of the rows as drawn, and what they have. */
 static void report_balance(row_length *rows, int64_t n, int64_t ranks, ares_metrics *m)
 {
-    if (n % ranks) return;
     qsort(rows, (size_t)n, sizeof *rows, by_draw);
     int64_t *length = ares_malloc((size_t)n * 2 * sizeof *length), *part = length + n;
     for (int64_t i = 0; i < n; i++) {

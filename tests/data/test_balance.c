@@ -61,3 +61,21 @@ TEST(what_cannot_be_shared_out_is_refused)
     CHECK_FAIL(ares_balance_micro_batches(length, 2, 0, 1, &k, part), ARES_ECONFIG, "max_tokens = 0");
     CHECK_FAIL(ares_balance_order(length, 2, 0, part), ARES_EFORMAT, "for 0 parts");
 }
+
+TEST(sums_of_ranks_count_every_row_where_ranks_do_not_divide_the_rows)
+{
+    static const int64_t length[] = { 1, 2, 3, 4, 5 }, part[] = { 0, 1, 0, 1, 0 };
+    static const struct {
+        const char *name;
+        double value;
+    } want[] = { { "x/min", 6 },          { "x/max", 9 },          { "x/minmax_diff", 3 },
+                 { "x/balanced_min", 6 }, { "x/balanced_max", 9 }, { "x/mean", 7.5 } };
+    ares_metrics *m = ares_metrics_new();
+    ares_balance_report(length, 5, 2, part, "x", m);
+    for (int i = 0; i < ARES_COUNT(want); i++) {
+        double value = 0;
+        CHECK(ares_metrics_get(m, want[i].name, &value));
+        CHECK_NEAR(value, want[i].value, 0);
+    }
+    ares_metrics_free(m);
+}

@@ -126,6 +126,20 @@ TEST_MPI(balance_keeps_the_mini_batches_of_actor_and_critic)
     CHECK(spread("two") < 0.1 * e2e_metric("one", 1, "global_seqlen/mean"));
 }
 
+/* Answers that reached the limit leave the batch, and an odd number of rows stays. */
+TEST_MPI(lengths_of_ranks_are_told_where_rows_do_not_divide_among_them)
+{
+    NEED_MPI();
+    runs_of("two", "grpo", 2, "worker.rollout.n=5 data.max_response_length=250 algorithm.mask_truncated=true "
+                              "algorithm.over_length_action=drop trainer.max_steps=4");
+    for (int step = 1; step <= 4; step++) {
+        double total = 2 * e2e_metric("two", step, "global_seqlen/mean");
+        CHECK_MSG(total > 0, "step %d: none", step);
+        CHECK_NEAR(e2e_metric("two", step, "global_seqlen/min") + e2e_metric("two", step, "global_seqlen/max"), total, 0);
+        CHECK_NEAR(e2e_metric("two", step, "global_seqlen/balanced_min") + e2e_metric("two", step, "global_seqlen/balanced_max"), total, 0);
+    }
+}
+
 TEST_MPI(a_balanced_run_goes_on_bit_for_bit)
 {
     NEED_MPI();

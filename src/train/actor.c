@@ -154,7 +154,11 @@ static int mini_batch(update *u, int64_t group, int64_t end, double lr, bool *id
              (long long)a->optim.updates + 1);
     int rc = ares_world_agree(a->world, update_mini_batch(u, group, end, idle));
     if (rc == ARES_OK && *idle) return ARES_OK;
-    if (rc == ARES_OK)
+    if (rc == ARES_ENUMERIC) { /* no loss, and so no gradient, is a finite number */
+        ares_optim_skip(&a->optim, a->world, what);
+        *norm = NAN;
+        rc = ARES_OK;
+    } else if (rc == ARES_OK)
         rc = ares_optim_step(&a->optim, a->model, a->world, lr, a->cfg->actor.max_grad_norm, what, norm);
     if (rc != ARES_OK) return ares_fail_in(rc, "%s", what);
     if (isnan(*norm)) leave_out(u, &before, group, end);

@@ -132,7 +132,11 @@ static int mini_batch(ares_critic *c, ares_batch *b, int64_t group, int64_t grou
     int64_t n = ares_pack_plan(b, row, end, c->cfg->critic.max_token_len, c->cfg->critic.share_prompts, plan);
     for (int64_t i = 0; i < n && rc == ARES_OK; i++) rc = micro_batch(c, b, &plan[i], weight, sums);
     rc = ares_world_agree(c->world, rc);
-    if (rc == ARES_OK)
+    if (rc == ARES_ENUMERIC) { /* as in the actor's update */
+        ares_optim_skip(&c->optim, c->world, what);
+        *grad_norm = NAN;
+        rc = ARES_OK;
+    } else if (rc == ARES_OK)
         rc = ares_optim_step(&c->optim, c->model, c->world, lr, c->cfg->critic.max_grad_norm, what, grad_norm);
     if (rc != ARES_OK) return ares_fail_in(rc, "%s", what);
     if (isnan(*grad_norm)) *sums = before;

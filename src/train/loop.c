@@ -187,12 +187,10 @@ static int rescue(run *r, int rc)
     state_save s;
     long long step = (long long)t->step + 1;
     char *why = ares_strdup(ares_error_message());
-    if (rc == ARES_EDIST) ares_log(ARES_LOG_INFO, "run: the same command goes on from the last checkpoint");
+    const char *from = r->saved < 0 ? "begins anew: there is no checkpoint yet" : "goes on from the last checkpoint";
+    if (rc == ARES_EDIST) ares_log(ARES_LOG_INFO, "run: the same command %s", from);
     else if (!state_unmoved(t))
-        ares_log(ARES_LOG_INFO,
-                 "run: step %lld failed after its update had begun; "
-                 "the same command goes on from the last checkpoint",
-                 step);
+        ares_log(ARES_LOG_INFO, "run: step %lld failed after its update had begun; the same command %s", step, from);
     else if (r->saved == t->step)
         ares_log(ARES_LOG_INFO,
                  "run: step %lld failed before its update; the last checkpoint holds what it began with",
@@ -299,8 +297,8 @@ static int check_updates(const run *r)
     bool critic = !t->actor.optim.failing;
     if (critic && !(t->critic && t->critic->optim.failing)) return ARES_OK;
     return ares_fail(ARES_ENUMERIC,
-                     "%s: step %lld: %d updates in a row were left out, since their gradients hold NaN or "
-                     "infinity; the state is saved in %s/checkpoints. Look at the rewards and answers of the "
+                     "%s: step %lld: %d updates in a row were left out, since their losses or gradients hold "
+                     "NaN or infinity; the state is saved in %s/checkpoints. Look at the rewards and answers of the "
                      "last steps (rollouts/), lower worker.%s.optim.lr (--force goes on with other options), "
                      "or begin from an earlier checkpoint with trainer.load_checkpoint_path",
                      critic ? "critic" : "actor", (long long)t->step, ARES_SKIPS_IN_A_ROW, r->dir.path.data,

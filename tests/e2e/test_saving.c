@@ -186,6 +186,32 @@ TEST_MPI(two_ranks_leave_the_same_updates_out)
     three_in_a_row("--ranks 2", "huge", "actor", HUGE_STEPS " trainer.threads=1");
 }
 
+/* The first update makes weights so large that the next passes over the batch have no finite log-prob, or value. */
+static void no_finite_loss(const char *who, const char *words)
+{
+    ares_str out = { 0 };
+    char text[96];
+    CHECK_EQ(e2e_program(&out, "--config '%s' %s", e2e_train_words("run"), words), 1);
+    snprintf(text, sizeof text, "%s: step 1, optimizer step 2: loss: ", who);
+    CHECK_CONTAINS(out.data, text);
+    snprintf(text, sizeof text, "%s: step 1: 3 updates in a row were left out", who);
+    CHECK_CONTAINS(out.data, text);
+    CHECK(there("run", "checkpoints/rolling_000001/optimizer.safetensors"));
+    snprintf(text, sizeof text, "%s/skipped_updates", who);
+    CHECK_EQ(e2e_metric("run", 1, text), 3);
+    CHECK(!holds_null("run"));
+    ares_str_fini(&out);
+}
+
+TEST(updates_whose_loss_is_not_finite_are_left_out_as_well)
+{
+    no_finite_loss("actor", "worker.actor.ppo_epochs=4 worker.actor.optim.lr=1e30");
+}
+TEST(updates_of_the_critic_whose_loss_is_not_finite_are_left_out_as_well)
+{
+    no_finite_loss("critic", "algorithm.adv_estimator=gae worker.critic.ppo_epochs=4 worker.critic.optim.lr=1e30");
+}
+
 TEST(supervised_training_ends_saved_when_its_loss_stays_infinite)
 {
     ares_str out = { 0 };

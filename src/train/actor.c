@@ -75,7 +75,7 @@ static int report(ares_actor *a, update *u, const ares_batch *b, double grad_nor
 {
     ares_loss_sums *s = &u->sums;
     double bounds[2] = { u->max_abs, u->compared }, stopped = u->stopped_micro;
-    double passes = ARES_MAX(u->mini_batches, 1);
+    double passes = u->mini_batches;
     bool kl = ares_kl_acts(&a->cfg->algorithm) == ARES_KL_IN_LOSS;
     bool stops = !ares_is_null_f64(a->cfg->loss.early_stop_imp_ratio);
     ARES_TRY(ares_loss_sums_reduce(s, a->world));
@@ -85,8 +85,13 @@ static int report(ares_actor *a, update *u, const ares_batch *b, double grad_nor
     ares_metrics_set(m, "actor/lr", lr);
     if (bounds[1] > 0) ares_metrics_set(m, "exact/rollout_train_max_abs", bounds[0]);
     a->sums = *s;
-    if (u->skipped > 0 && u->mini_batches == 0)
-        return ARES_OK; /* nothing was learnt: there is nothing to tell of */
+    if (stops) {
+        if (strcmp(a->cfg->loss.early_stop_scope, "micro") == 0)
+            ares_metrics_set(m, "actor/abandoned_microbatches", stopped);
+        ares_metrics_set(m, "actor/abandoned_minibatches", u->stopped_mini);
+    }
+    if (u->empty > 0) ares_metrics_set(m, "actor/empty_minibatches", u->empty);
+    if (u->mini_batches == 0) return ARES_OK; /* nothing was learnt: means would be of nothing */
     ares_metrics_set(m, "actor/pg_loss", s->loss / passes);
     ares_metrics_set(m, "actor/final_loss", ares_loss_total(s, a->cfg->loss.entropy_coeff, b->kl_coef) / passes);
     if (kl) {
@@ -97,12 +102,6 @@ static int report(ares_actor *a, update *u, const ares_batch *b, double grad_nor
     ares_metrics_set(m, "actor/entropy", s->entropy / passes);
     ares_metrics_set(m, "actor/entropy_loss", s->neg_log_prob / passes);
     ares_loss_metrics(s, m);
-    if (stops) {
-        if (strcmp(a->cfg->loss.early_stop_scope, "micro") == 0)
-            ares_metrics_set(m, "actor/abandoned_microbatches", stopped);
-        ares_metrics_set(m, "actor/abandoned_minibatches", u->stopped_mini);
-    }
-    if (u->empty > 0) ares_metrics_set(m, "actor/empty_minibatches", u->empty);
     ares_metrics_set(m, "actor/grad_norm", grad_norm / passes);
     return ARES_OK;
 }

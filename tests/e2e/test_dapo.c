@@ -37,7 +37,7 @@ TEST(a_batch_without_an_informative_group_is_filled_and_updates_nothing)
     CHECK_EQ(e2e_metric("run", 1, "dapo/groups_kept"), 0);
     CHECK_EQ(e2e_metric("run", 1, "dapo/batch_fill"), 0);
     CHECK_EQ(e2e_metric("run", 1, "actor/empty_minibatches"), 1);
-    CHECK_EQ(e2e_metric("run", 2, "actor/grad_norm"), 0);
+    CHECK(isnan(e2e_metric("run", 2, "actor/grad_norm"))); /* of nothing */
     CHECK_EQ(runs("small", "", 1, HOPELESS " algorithm.on_exhausted=smaller_batch"), 0);
     CHECK_EQ(e2e_metric("small", 1, "actor/empty_minibatches"), 1);
 }

@@ -130,8 +130,9 @@ static void *worker_main(void *arg)
     pthread_setname_np(pthread_self(), name);
     inside = p;
     inside_worker = self->worker;
-    for (double spin_s = SPIN_COLD_S; !atomic_load(&p->stop);) {
-        uint32_t seen = atomic_load(&p->events);
+    for (double spin_s = SPIN_COLD_S;;) {
+        uint32_t seen = atomic_load(&p->events); /* before `stop`: an end told in between is not slept through */
+        if (atomic_load(&p->stop)) break;
         work(p, self->worker);
         if (run_post(p)) continue;
         double start = ares_now_s();

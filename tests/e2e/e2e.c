@@ -80,6 +80,23 @@ int e2e_stop(const char *run, const char *signal, int rows, const char *format, 
                       test_source("."), test_program(), words, dir, dir, rows, signal);
 }
 
+bool e2e_go_back(const char *run, const char *whole, int step)
+{
+    int rc = test_shell(
+        NULL,
+        "set -e; run='%s'; whole='%s'; step=%d\n"
+        "[ -d \"$whole\" ] || mv \"$run\" \"$whole\"\n"
+        "rm -rf \"$run\"; cp -r \"$whole\" \"$run\"; cd \"$run\"; rm -f DONE summary.txt\n"
+        "name=$(printf step_%%06d $step); test -d checkpoints/$name; printf $name >checkpoints/latest\n"
+        "for f in checkpoints/step_* rollouts/step_* validation/step_*; do\n"
+        "  n=${f##*/step_}; n=${n%%%%.*}\n"
+        "  if [ -e \"$f\" ] && [ \"$n\" -gt $step ]; then rm -r \"$f\"; fi\n"
+        "done\n"
+        "sed '/^{\"step\":'$step',/q' \"$whole\"/metrics.jsonl >metrics.jsonl",
+        test_file(run), test_file(whole), step);
+    return CHECK_EQ(rc, 0);
+}
+
 /* The rows of a JSON-lines file, in the arena. */
 static const ares_json **rows_of(ares_arena *arena, const char *path, int64_t *n)
 {

@@ -73,6 +73,7 @@ static int write_state(const ares_trainer *t, const ares_step_begin *begun, cons
     describe_model(&t->model->cfg, &model);
     cJSON_AddStringToObject(o, "model", model.data);
     cJSON_AddStringToObject(o, "optimizer", t->cfg->optim.strategy);
+    if (t->critic) cJSON_AddStringToObject(o, "critic_optimizer", t->cfg->critic_optim.strategy);
     ares_str_fini(&model);
     cJSON_AddNumberToObject(o, "data_seed", (double)t->cfg->data.seed);
     cJSON_AddNumberToObject(o, "sampling_seed", (double)t->cfg->rollout.seed);
@@ -295,6 +296,17 @@ static const char *force_of(const ares_trainer *t)
     return t->cfg->trainer.force ? NULL : "say --force to go on all the same";
 }
 
+/* A strategy reads its states alone, so that --force does not help; older states do not name the critic's. */
+static int check_strategy(const cJSON *o, const char *path, const char *key, const char *role,
+                          const ares_optim_config *cfg)
+{
+    if (!differs(o, key, cfg->strategy)) return ARES_OK;
+    return ares_fail(ARES_ESTATE,
+                     "train: %s: the states are those of worker.%s.optim.strategy = '%s', not of "
+                     "'%s'; set it back",
+                     path, role, cJSON_GetObjectItemCaseSensitive(o, key)->valuestring, cfg->strategy);
+}
+
 /* The state must be of these rows and of the configured model, unless --force says so. */
 static int check_origin(const ares_trainer *t, const cJSON *o, const char *path, int64_t rows)
 {
@@ -306,9 +318,8 @@ static int check_origin(const ares_trainer *t, const cJSON *o, const char *path,
     if (force && other_data)
         return ares_fail(ARES_ESTATE, "train: %s: the state is of another data set than data.train_files (its rows differ in id, prompt or answer); restore the files, or %s", path, force);
     if (other_rows || other_data) ares_log(ARES_LOG_WARN, "train: %s: the state is of another data set", path);
-    const cJSON *optimizer = cJSON_GetObjectItemCaseSensitive(o, "optimizer");
-    if (differs(o, "optimizer", t->cfg->optim.strategy))
-        return ares_fail(ARES_ESTATE, "train: %s: the states are those of worker.actor.optim.strategy = '%s', not of '%s'; set it back", path, optimizer->valuestring, t->cfg->optim.strategy);
+    ARES_TRY(check_strategy(o, path, "optimizer", "actor", &t->cfg->optim));
+    if (t->critic) ARES_TRY(check_strategy(o, path, "critic_optimizer", "critic", &t->cfg->critic_optim));
     return check_model(t, o, path, own.model, force);
 }
 

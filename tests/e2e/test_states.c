@@ -55,6 +55,56 @@ TEST(a_state_of_another_data_set_is_refused_unless_forced)
     ares_str_fini(&out);
 }
 
+/* The same number of rows each time; from step 2 of a run on the first. */
+TEST(a_state_is_refused_where_a_prompt_an_answer_or_an_id_of_a_row_has_changed)
+{
+    static const struct {
+        const char *what, *last;
+    } rows[] = {
+        { "nothing", "{\"prompt\":\"2+3=?\",\"answer\":\"5\",\"global_id\":\"d\"}" },
+        { "the answer", "{\"prompt\":\"2+3=?\",\"answer\":\"6\",\"global_id\":\"d\"}" },
+        { "the prompt", "{\"prompt\":\"2+4=?\",\"answer\":\"5\",\"global_id\":\"d\"}" },
+        { "the id", "{\"prompt\":\"2+3=?\",\"answer\":\"5\",\"global_id\":\"e\"}" },
+    };
+    ares_str out = { 0 };
+    for (int i = 0; i < ARES_COUNT(rows); i++) {
+        char text[400], name[40], files[700];
+        snprintf(text, sizeof text,
+                 "{\"prompt\":\"1+1=?\",\"answer\":\"2\",\"global_id\":\"a\"}\n"
+                 "{\"prompt\":\"1+2=?\",\"answer\":\"3\",\"global_id\":\"b\"}\n"
+                 "{\"prompt\":\"1+3=?\",\"answer\":\"4\",\"global_id\":\"c\"}\n%s\n",
+                 rows[i].last);
+        snprintf(name, sizeof name, "rows_%d.jsonl", i);
+        snprintf(files, sizeof files, "'data.train_files=[%s]'", e2e_write(name, text));
+        if (i == 0)
+            CHECK_EQ(e2e_program(NULL, "--config '%s' " STEPS " %s", e2e_train_words("first"), files), 0);
+        int rc = from(&out, test_file("first/checkpoints/step_000002"), files);
+        CHECK_MSG((rc == 0) == (i == 0), "%s differs: exit status %d: %s", rows[i].what, rc, out.data);
+        CHECK_CONTAINS(out.data,
+                       i ? "the state is of another data set than data.train_files" : "going on from");
+    }
+    ares_str_fini(&out);
+}
+
+TEST(a_state_of_a_run_that_began_with_other_weights_is_refused_unless_forced)
+{
+    ares_str out = { 0 };
+    char words[700];
+    CHECK_EQ(e2e_program(NULL, "--config '%s' " STEPS, e2e_train_words("first")), 0);
+    CHECK_EQ(e2e_program(
+                 NULL, "init --arch qwen2 --hidden 32 --layers 2 --heads 2 --kv-heads 1 --seed 4 --out '%s'",
+                 test_file("other")),
+             0);
+    snprintf(words, sizeof words, "worker.actor.model.model_path='%s'", test_file("other"));
+    CHECK(from(&out, test_file("first"), words) != 0);
+    CHECK_CONTAINS(out.data, "the run began with other weights than are in worker.actor.model.model_path");
+    snprintf(words, sizeof words, "worker.actor.model.model_path='%s' trainer.max_steps=5 --force",
+             test_file("other"));
+    CHECK_EQ(from(&out, test_file("first"), words), 0);
+    CHECK_CONTAINS(out.data, "the state is of another model");
+    ares_str_fini(&out);
+}
+
 /* What bf16 weights keep in fp32 are their masters under adamw, what rounding has left out under adamw_bf16. */
 TEST(optimizer_states_of_another_strategy_are_refused_of_actor_and_critic)
 {
@@ -69,11 +119,46 @@ TEST(optimizer_states_of_another_strategy_are_refused_of_actor_and_critic)
             snprintf(words, sizeof words, "%s worker.%s.optim.strategy=adamw_bf16%s", both, roles[i],
                      force ? " --force" : "");
             snprintf(message, sizeof message,
-                     "the states are those of worker.%s.optim.strategy = 'adamw', not of 'adamw_bf16'", roles[i]);
+                     "the states are those of worker.%s.optim.strategy = 'adamw', not of 'adamw_bf16'",
+                     roles[i]);
             CHECK(from(&out, test_file("first/checkpoints/step_000002"), words) != 0);
             CHECK_CONTAINS(out.data, message);
         }
     CHECK_EQ(from(&out, test_file("first/checkpoints/step_000002"), both), 0);
+    ares_str_fini(&out);
+}
+
+TEST(an_option_of_any_kind_that_has_changed_is_named_and_refused)
+{
+    static const struct {
+        const char *kind, *option, *value;
+    } changed[] = {
+        { "a flag", "worker.rollout.ignore_eos", "true" },
+        { "a flag that was on", "data.shuffle", "false" },
+        { "a number", "worker.actor.ppo_epochs", "2" },
+        { "a fraction", "worker.actor.clip_ratio_low", "0.1" },
+        { "a choice", "worker.actor.loss_avg_mode", "seq-mean-token-mean" },
+        { "a list", "worker.actor.optim.betas", "[0.9, 0.99]" },
+        { "an item added", "worker.rollout.stop", "[x]" },
+        { "a member of a map", "worker.rollout.val_override_config.n", "3" },
+        { "what a map has gained", "worker.rollout.val_override_config.top_k", "5" },
+        { "what was null", "worker.actor.early_stop_imp_ratio", "2" },
+        { "what becomes null", "trainer.max_steps", "null" },
+    };
+    ares_str out = { 0 };
+    const char *words = e2e_train_words("run");
+    static const char began[] = "trainer.max_steps=1 'worker.rollout.val_override_config={n: 2}'";
+    CHECK_EQ(e2e_program(NULL, "--config '%s' %s", words, began), 0);
+    for (int i = 0; i < ARES_COUNT(changed); i++) {
+        char message[200];
+        ares_str_clear(&out);
+        CHECK_EQ(test_shell(NULL, "rm -f '%s'", test_file("run/DONE")), 0);
+        CHECK(e2e_program(&out, "--config '%s' %s '%s=%s'", words, began, changed[i].option,
+                          changed[i].value) != 0);
+        snprintf(message, sizeof message, "holds a run with other options (%s)", changed[i].option);
+        CHECK_MSG(strstr(out.data, message), "%s changed, not refused as \"%s\":\n%s", changed[i].kind,
+                  message, out.data);
+    }
     ares_str_fini(&out);
 }
 

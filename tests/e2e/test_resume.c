@@ -127,15 +127,18 @@ TEST(a_second_run_in_the_same_directory_is_refused_while_the_first_lives)
 {
     ares_str out = { 0 };
     const char *words = e2e_train_words("run"), *dir = test_file("run");
+    char message[500];
     int rc = test_shell(&out,
                         "'%s' --config '%s' trainer.max_steps=100000 >/dev/null 2>&1 & pid=$!\n"
                         "while kill -0 $pid 2>/dev/null && [ ! -e '%s/metrics.jsonl' ]; do sleep 0.01; done\n"
-                        "'%s' --config '%s' trainer.max_steps=100000; second=$?\n"
+                        "timeout 20 '%s' --config '%s' trainer.max_steps=100000; second=$?\n"
                         "kill -INT $pid; wait $pid; echo \"first $?\"; exit $second",
                         test_program(), words, dir, test_program(), words);
     CHECK_EQ(rc, 1);
-    CHECK_CONTAINS(out.data, "run");
-    CHECK_CONTAINS(out.data, "first 130");
+    snprintf(message, sizeof message, "run: %s is in use by process ", dir);
+    CHECK_CONTAINS(out.data, message);
+    CHECK_CONTAINS(out.data, "; wait for it, stop it, or set another trainer.experiment_name");
+    CHECK_CONTAINS(out.data, "first 130"); /* the first one went on, and was stopped by its own signal */
     ares_str_fini(&out);
 }
 

@@ -14,15 +14,19 @@ enum { STEPS = 8, LINES = 16 }; /* responses that a step has judged */
 /*
  * A reward that judges by the length of the line, and goes wrong while `broken` lies in its folder: after the first FROM lines of a
  * rank, up to TO. dead: it ends. huge: scores of 1e38 and 0. opposite: scores whose difference fits no float. most: 3e38 always.
+ * stop: nothing is wrong, and line FROM interrupts the run.
  */
-static const char script[] = "n=$(cat \"$4/count.$OMPI_COMM_WORLD_RANK\" 2>/dev/null || echo 0)\n"
-                             "while read -r line; do\n"
-                             "  n=$((n + 1)); echo $n >\"$4/count.$OMPI_COMM_WORLD_RANK\"; s=$((${#line} % 10))\n"
-                             "  if [ -e \"$4/broken\" ] && [ $n -gt $2 ] && [ $n -le $3 ]; then\n"
-                             "    case $1 in dead) exit 3;; huge) s=$((n % 2))e38;; opposite) [ $((n % 2)) = 1 ] && s=3e38 || s=-3e38;; most) s=3e38;; esac\n"
-                             "    echo \"{\\\"score\\\": $s, \\\"accuracy\\\": 1}\"\n"
-                             "  else echo \"{\\\"score\\\": 0.$s, \\\"accuracy\\\": $((s % 2))}\"; fi\n"
-                             "done\n";
+static const char script[] =
+    "n=$(cat \"$4/count.$OMPI_COMM_WORLD_RANK\" 2>/dev/null || echo 0)\n"
+    "while read -r line; do\n"
+    "  n=$((n + 1)); echo $n >\"$4/count.$OMPI_COMM_WORLD_RANK\"; s=$((${#line} % 10))\n"
+    "  [ $1 != stop ] || [ $n != $2 ] || kill -INT $PPID\n"
+    "  if [ -e \"$4/broken\" ] && [ $n -gt $2 ] && [ $n -le $3 ]; then\n"
+    "    case $1 in dead) exit 3;; huge) s=$((n % 2))e38;; opposite) [ $((n % 2)) = 1 ] && s=3e38 || "
+    "s=-3e38;; most) s=3e38;; esac\n"
+    "    echo \"{\\\"score\\\": $s, \\\"accuracy\\\": 1}\"\n"
+    "  else echo \"{\\\"score\\\": 0.$s, \\\"accuracy\\\": $((s % 2))}\"; fi\n"
+    "done\n";
 
 /* The words of a run with that reward, broken from the given lines on; more: further options. Lives until the next call but one. */
 static const char *broken(const char *run, const char *how, int from, int to, const char *more)
@@ -240,6 +244,49 @@ static void saved_often(const char *verb, const char *words, const char *other, 
 
 TEST(when_a_checkpoint_is_written_decides_no_number) { saved_often("train", e2e_train_words("often"), e2e_train_words("never"), "trainer.max_steps=10"); }
 TEST(when_a_supervised_checkpoint_is_written_decides_no_number) { saved_often("sft", e2e_sft_words("often"), e2e_sft_words("never"), "trainer.max_steps=10"); }
+
+/* The signal comes in step 3, while the answers are judged; there is a checkpoint of step 2 by then. */
+TEST(a_signal_saves_the_step_at_hand_though_an_earlier_one_has_its_checkpoint)
+{
+    ares_str out = { 0 };
+    const char *words =
+        broken("part", "stop", 2 * LINES + 1, 0, "trainer.save_freq=2 trainer.save_minutes=null");
+    CHECK_EQ(e2e_program(&out, "%s", words), 130);
+    CHECK_CONTAINS(out.data, "stopped by signal 2 after step 3 of 8");
+    CHECK(there("part", "checkpoints/step_000002") && there("part", "checkpoints/rolling_000003/state.json"));
+    CHECK_EQ(rows_of("part"), 3);
+    ares_str_clear(&out);
+    CHECK_EQ(e2e_program(&out, "%s", words), 0);
+    CHECK_CONTAINS(out.data, "checkpoints/rolling_000003, step 3 of 8");
+    words = broken("whole", "stop", 0, 0, "trainer.save_freq=2 trainer.save_minutes=null");
+    CHECK_EQ(e2e_program(NULL, "%s", words), 0);
+    e2e_same_runs("whole", "part", STEPS);
+    ares_str_fini(&out);
+}
+
+/* The first row is made so long that the file reaches a limit with row 3; the files of a checkpoint stay below it. */
+TEST(a_step_whose_row_cannot_be_written_has_no_checkpoint)
+{
+    enum { LIMIT = 1 << 20 };
+    ares_str out = { 0 }, rows = { 0 }, padded = { 0 };
+    const char *words = e2e_train_words("part"), *file = test_file("part/metrics.jsonl");
+    CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=3 trainer.save_freq=1", words), 0);
+    if (!e2e_go_back("part", "whole", 2) || !CHECK_OK(ares_file_read(file, &rows))) return;
+    ares_str_addf(&padded, "{\"pad\":\"%*s\",%s", (int)(LIMIT - 40 - rows.len), "", rows.data + 1);
+    CHECK_OK(ares_file_write(file, padded.data, padded.len));
+    int rc = test_shell(&out,
+                        "trap '' XFSZ; ulimit -f %d && '%s' --config '%s' trainer.max_steps=3 "
+                        "trainer.save_freq=1 2>&1",
+                        LIMIT / 512, test_program(), words);
+    CHECK_EQ(rc, 1);
+    CHECK_CONTAINS(out.data, "metrics.jsonl: File too large");
+    CHECK(!there("part", "checkpoints/step_000003") && there("part", "checkpoints/step_000002"));
+    CHECK_EQ(test_shell(NULL, "sed -i 's/\"pad\":\" *\",//' '%s'", file), 0);
+    CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=3 trainer.save_freq=1", words), 0);
+    CHECK_EQ(rows_of("part"), 3);
+    e2e_same_runs("whole", "part", 3);
+    ares_str_fini(&out), ares_str_fini(&rows), ares_str_fini(&padded);
+}
 
 TEST(a_run_killed_with_the_default_options_of_saving_goes_on_from_its_rolling_checkpoint)
 {

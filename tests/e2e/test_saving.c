@@ -245,21 +245,32 @@ static void saved_often(const char *verb, const char *words, const char *other, 
 TEST(when_a_checkpoint_is_written_decides_no_number) { saved_often("train", e2e_train_words("often"), e2e_train_words("never"), "trainer.max_steps=10"); }
 TEST(when_a_supervised_checkpoint_is_written_decides_no_number) { saved_often("sft", e2e_sft_words("often"), e2e_sft_words("never"), "trainer.max_steps=10"); }
 
-/* The signal comes in step 3, while the answers are judged; there is a checkpoint of step 2 by then. */
+/*
+ * The signal comes in step 3, while its answers are judged; step 2 has its checkpoint by then. What step 3 validated judges
+ * the checkpoint of step 4, which another process makes.
+ */
 TEST(a_signal_saves_the_step_at_hand_though_an_earlier_one_has_its_checkpoint)
 {
     ares_str out = { 0 };
-    const char *words =
-        broken("part", "stop", 2 * LINES + 1, 0, "trainer.save_freq=2 trainer.save_minutes=null");
+    char more[700];
+    snprintf(more, sizeof more,
+             "trainer.save_freq=2 trainer.save_minutes=null trainer.val_freq=3 "
+             "trainer.val_before_train=false data.val_files='%s'",
+             e2e_write("val.jsonl",
+                       "{\"prompt\":\"1+1=?\",\"answer\":\"2\"}\n{\"prompt\":\"1+2=?\",\"answer\":\"3\"}\n"
+                       "{\"prompt\":\"1+3=?\",\"answer\":\"4\"}\n"));
+    const char *words = broken("part", "stop", 2 * LINES + 1, 0, more);
     CHECK_EQ(e2e_program(&out, "%s", words), 130);
     CHECK_CONTAINS(out.data, "stopped by signal 2 after step 3 of 8");
     CHECK(there("part", "checkpoints/step_000002") && there("part", "checkpoints/rolling_000003/state.json"));
     CHECK_EQ(rows_of("part"), 3);
+    CHECK(e2e_metric("part", 3, "val/reward_score") > 0);
     ares_str_clear(&out);
     CHECK_EQ(e2e_program(&out, "%s", words), 0);
     CHECK_CONTAINS(out.data, "checkpoints/rolling_000003, step 3 of 8");
-    words = broken("whole", "stop", 0, 0, "trainer.save_freq=2 trainer.save_minutes=null");
+    words = broken("whole", "stop", 0, 0, more);
     CHECK_EQ(e2e_program(NULL, "%s", words), 0);
+    e2e_same_runs("whole", "part", 4);
     e2e_same_runs("whole", "part", STEPS);
     ares_str_fini(&out);
 }

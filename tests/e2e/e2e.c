@@ -132,6 +132,22 @@ double e2e_metric(const char *run, int64_t step, const char *name)
     return value;
 }
 
+void e2e_values(const char *file, const char *key, ares_str *out)
+{
+    ares_arena arena = { 0 };
+    int64_t n;
+    const ares_json **rows = rows_of(&arena, test_file(file), &n);
+    ares_str_add_char(out, ' '); /* a text, also where there is no row */
+    ares_str_clear(out);
+    for (int64_t i = 0; i < n; i++) {
+        const ares_json *v = ares_json_get(rows[i], key);
+        ares_str_add_char(out, ' ');
+        if (v && v->type == ARES_JSON_STRING) ares_str_add_view(out, v->text);
+        else if (v) ares_json_write(out, v);
+    }
+    ares_arena_fini(&arena);
+}
+
 /* Times, and what tells how the work was cut. */
 static bool of_speed(ares_view key)
 {

@@ -1,0 +1,297 @@
+/*
+ * What base.yaml says of an option, a run with it does. A run without the option, or with another value, stands beside it.
+ */
+#include "e2e.h"
+
+#include "ares/io.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static int runs(const char *run, int steps, const char *options)
+{
+    return e2e_program(NULL, "--config '%s' trainer.max_steps=%d %s", e2e_train_words(run), steps,
+                       options);
+}
+
+/* What the rows of a run's first rollouts say of a key. */
+static const char *rolled(const char *run, const char *key, ares_str *out)
+{
+    char file[64];
+    snprintf(file, sizeof file, "%s/rollouts/step_000001.jsonl", run);
+    e2e_values(file, key, out);
+    return out->data;
+}
+
+static void differ(const char *a, const char *b)
+{
+    CHECK_MSG(strcmp(a, b) != 0, "both are '%s'", a);
+}
+
+/* ------------------------------------------------------------------ data: which rows, in what order */
+
+TEST(data_seed_alone_draws_the_order_of_rows)
+{
+    ares_str rows = { 0 }, other = { 0 }, answers = { 0 }, others = { 0 };
+    CHECK_EQ(runs("first", 1, ""), 0);
+    CHECK_EQ(runs("sampled", 1, "worker.rollout.seed=7"), 0);
+    CHECK_EQ(runs("ordered", 1, "data.seed=7"), 0);
+    rolled("first", "row", &rows);
+    rolled("first", "response", &answers);
+    CHECK_STR(rolled("sampled", "row", &other), rows.data);
+    differ(rolled("sampled", "response", &others), answers.data);
+    differ(rolled("ordered", "row", &other), rows.data);
+    CHECK_EQ(runs("lying", 1, "data.shuffle=false"), 0);
+    CHECK_STR(rolled("lying", "row", &other), " 0 0 0 0 1 1 1 1 2 2 2 2 3 3 3 3");
+    ares_str_fini(&rows), ares_str_fini(&other), ares_str_fini(&answers), ares_str_fini(&others);
+}
+
+TEST(data_seed_alone_draws_the_order_of_supervised_rows)
+{
+    static const char *const names[] = { "first", "sampled", "ordered" },
+                      *const more[] = { "", "worker.rollout.seed=7", "data.seed=7" };
+    double loss[3];
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(e2e_program(NULL, "sft --config '%s' trainer.max_steps=1 %s", e2e_sft_words(names[i]),
+                             more[i]),
+                 0);
+        loss[i] = e2e_metric(names[i], 1, "train/loss");
+    }
+    CHECK_NEAR(loss[1], loss[0], 0);
+    CHECK_MSG(fabs(loss[2] - loss[0]) > 1e-6, "the loss is %g with both orders", loss[0]);
+}
+
+TEST(the_files_of_a_folder_are_read_by_name)
+{
+    static const char *const names[] = { "e", "b", "h", "a", "g", "d", "c", "f" }; /* as they are written */
+    ares_str out = { 0 };
+    CHECK_OK(ares_dir_make(test_file("rows")));
+    for (int i = 0; i < ARES_COUNT(names); i++) {
+        char file[32], row[64];
+        snprintf(file, sizeof file, "rows/%s.jsonl", names[i]);
+        snprintf(row, sizeof row, "{\"prompt\":\"1\",\"answer\":\"%s\"}\n", names[i]);
+        e2e_write(file, row);
+    }
+    char words[300];
+    snprintf(words, sizeof words,
+             "data.train_files='%s' data.shuffle=false data.rollout_batch_size=8 worker.rollout.n=1 "
+             "algorithm.adv_estimator=reinforce_plus_plus",
+             test_file("rows"));
+    CHECK_EQ(runs("run", 1, words), 0);
+    CHECK_STR(rolled("run", "ground_truth", &out), " a b c d e f g h");
+    ares_str_fini(&out);
+}
+
+/* ------------------------------------------------------------------ validation */
+
+/* What a validation before the first step says of a key. */
+static const char *validated(const char *run, const char *key, ares_str *out)
+{
+    char file[64];
+    snprintf(file, sizeof file, "%s/validation/step_000000.jsonl", run);
+    e2e_values(file, key, out);
+    return out->data;
+}
+
+static int validates(const char *run, int steps, const char *options)
+{
+    char words[900];
+    const char *rows = e2e_write("val.jsonl", "{\"prompt\":\"1+1=?\",\"answer\":\"2\"}\n"
+                                              "{\"prompt\":\"2+3=?\",\"answer\":\"5\"}\n");
+    snprintf(words, sizeof words, "data.val_files='%s' worker.rollout.ignore_eos=true %s", rows, options);
+    return runs(run, steps, words);
+}
+
+TEST(validation_answers_as_its_own_options_say)
+{
+    ares_str out = { 0 };
+    CHECK_EQ(validates("run", 1, "'worker.rollout.val_override_config={n: 3, max_new_tokens: 5}'"), 0);
+    CHECK_STR(validated("run", "row", &out), " 0 0 0 1 1 1");
+    CHECK_STR(validated("run", "n_tokens", &out), " 5 5 5 5 5 5");
+    CHECK_EQ(e2e_metric("run", 0, "val/response_length"), 5);
+    CHECK_STR(rolled("run", "n_tokens", &out), " 12 12 12 12 12 12 12 12 12 12 12 12 12 12 12 12");
+    ares_str_fini(&out);
+}
+
+TEST(validation_is_greedy_in_each_of_the_ways_to_ask_for_it)
+{
+    static const char *const ways[] = { "temperature: 0", "do_sample: false", "top_k: 1", "top_p: 1e-6" };
+    ares_str sampled = { 0 }, first = { 0 }, out = { 0 };
+    CHECK_EQ(validates("sampled", 0, ""), 0);
+    validated("sampled", "response", &sampled);
+    for (int i = 0; i < ARES_COUNT(ways); i++) {
+        char run[16], words[100];
+        snprintf(run, sizeof run, "run%d", i);
+        snprintf(words, sizeof words, "'worker.rollout.val_override_config={%s}'", ways[i]);
+        CHECK_EQ(validates(run, 0, words), 0);
+        const char *greedy = validated(run, "response", i ? &out : &first);
+        CHECK_STR(greedy, first.data);
+        differ(greedy, sampled.data);
+    }
+    ares_str_fini(&sampled), ares_str_fini(&first), ares_str_fini(&out);
+}
+
+TEST(validation_before_the_first_step_can_be_left_out)
+{
+    CHECK_EQ(validates("with", 1, ""), 0);
+    CHECK(e2e_metric("with", 0, "val/response_length") == 12);
+    CHECK_EQ(validates("without", 1, "trainer.val_before_train=false"), 0);
+    CHECK(isnan(e2e_metric("without", 0, "val/response_length")));
+    CHECK(!ares_file_exists(test_file("without/validation/step_000000.jsonl")));
+    CHECK_EQ(e2e_metric("without", 1, "val/response_length"), 12); /* the last step's */
+}
+
+/* ------------------------------------------------------------------ rollout */
+
+static void allocated(const char *run, const char *options, double *gb)
+{
+    CHECK_EQ(runs(run, 1, options), 0);
+    *gb = e2e_metric(run, 1, "perf/max_memory_allocated_gb");
+}
+
+/* A sample's keys and values are 256 bytes a token of this model. */
+TEST(max_model_len_is_what_the_cache_has_room_for_and_holds_prompt_and_answer)
+{
+    ares_str out = { 0 };
+    double shortest, longest, fixed;
+    allocated("short", "worker.rollout.max_model_len=60", &shortest);
+    allocated("long", "worker.rollout.max_model_len=2048", &longest);
+    allocated("fixed", "worker.rollout.max_model_len=2048 worker.rollout.cache_tokens=640", &fixed);
+    CHECK_NEAR(longest - shortest, 128 * (2048 - 64) * 256.0 / 1073741824.0, 1e-3);
+    CHECK_MSG(fixed < shortest, "%g GB with a cache of 640 tokens, %g with one of 128 samples", fixed, shortest);
+    CHECK_EQ(e2e_program(&out, "--config '%s' worker.rollout.max_model_len=59", e2e_train_words("less")), 2);
+    CHECK_CONTAINS(out.data, "worker.rollout.max_model_len = 59: data.max_prompt_length + "
+                             "data.max_response_length = 60 do not fit");
+    ares_str_fini(&out);
+}
+
+/* ------------------------------------------------------------------ the model */
+
+/* What the model makes of three tokens: its answer's ids, and why it ended. */
+static void continued(const char *model, const char *options, ares_str *ids, ares_str *finish)
+{
+    const char *line = e2e_write("line.jsonl", "{\"input_ids\":[1,2,3]}\n"), *file = test_file("answer");
+    CHECK_EQ(e2e_program(NULL, "generate --model '%s' --input '%s' --max-new-tokens 20 %s > '%s'", model,
+                         line, options, file),
+             0);
+    e2e_values("answer", "output_ids", ids);
+    e2e_values("answer", "finish_reason", finish);
+}
+
+/* The text up to the comma behind item n. */
+static size_t items_end(const char *list, int n)
+{
+    const char *at = list;
+    while (*at && (*at != ',' || --n > 0)) at++;
+    return (size_t)(at - list);
+}
+
+TEST(ids_of_generation_config_end_an_answer_beside_those_of_config)
+{
+    ares_str ids = { 0 }, same = { 0 }, finish = { 0 };
+    char text[100], words[700];
+    const char *model = e2e_model(), *trained = test_file("run/checkpoints/step_000001/model");
+    continued(model, "", &ids, &finish);
+    CHECK_STR(finish.data, " length");
+    size_t three = items_end(ids.data, 3), four = items_end(ids.data, 4);
+    int fourth = atoi(ids.data + three + 1);
+    CHECK_MSG(strstr(ids.data, ids.data + three) == ids.data + three, "the fourth id is new: %s", ids.data);
+    snprintf(text, sizeof text, "{\"eos_token_id\": [300, %d]}\n", fourth);
+    e2e_write("model/generation_config.json", text);
+    ids.data[four] = 0;
+    const char *models[] = { model, trained };
+    snprintf(words, sizeof words, "worker.actor.optim.lr=0 worker.actor.model.model_path='%s'", model);
+    CHECK_EQ(runs("run", 1, words), 0);
+    for (int i = 0; i < 2; i++) {
+        continued(models[i], "", &same, &finish);
+        CHECK_STR(finish.data, " stop");
+        same.data[same.len - 1] = 0; /* its bracket */
+        CHECK_STR(same.data, ids.data);
+        continued(models[i], "--ignore-eos", &same, &finish);
+        CHECK_STR(finish.data, " length");
+    }
+    e2e_write("model/generation_config.json", "{}\n");
+    snprintf(words, sizeof words, "sed -i 's/\"eos_token_id\": 258/\"eos_token_id\": %d/' '%s/config.json'",
+             fourth, model);
+    CHECK_EQ(test_shell(NULL, "%s", words), 0);
+    continued(model, "", &same, &finish);
+    CHECK_STR(finish.data, " stop");
+    ares_str_fini(&ids), ares_str_fini(&same), ares_str_fini(&finish);
+}
+
+/* ------------------------------------------------------------------ the actor */
+
+TEST(valid_token_scope_says_which_tokens_an_update_divides_by)
+{
+    static const char base[] = "worker.rollout.ignore_eos=true worker.actor.global_batch_size=2 "
+                               "worker.actor.optim.lr=0 worker.actor.valid_token_scope=";
+    char words[300];
+    snprintf(words, sizeof words, "%sminibatch", base);
+    CHECK_EQ(runs("mini", 1, words), 0);
+    snprintf(words, sizeof words, "%srollout", base);
+    CHECK_EQ(runs("whole", 1, words), 0);
+    double mini = e2e_metric("mini", 1, "actor/grad_norm"), whole = e2e_metric("whole", 1, "actor/grad_norm");
+    CHECK(mini > 0);
+    CHECK_NEAR(whole, mini / 2, 1e-6 * mini); /* each of the two has half of the step's tokens */
+}
+
+/* Of an actor of lr 1e-3 and a critic of lr 1e-2, in a run of four steps. */
+static void rates(const char *run, const char *schedule, const double *shares)
+{
+    char words[600];
+    snprintf(words, sizeof words,
+             "algorithm.adv_estimator=gae worker.critic.optim.lr=1e-2 "
+             "worker.actor.optim.lr_scheduler_type=%s worker.critic.optim.lr_scheduler_type=%s "
+             "worker.actor.optim.min_lr_ratio=0.4 worker.critic.optim.min_lr_ratio=0.4",
+             schedule, schedule);
+    CHECK_EQ(runs(run, 4, words), 0);
+    for (int step = 1; step <= 4; step++) {
+        CHECK_NEAR(e2e_metric(run, step, "actor/lr"), 1e-3 * shares[step - 1], 1e-9);
+        CHECK_NEAR(e2e_metric(run, step, "critic/lr"), 1e-2 * shares[step - 1], 1e-8);
+    }
+}
+
+TEST(min_lr_ratio_is_what_the_learning_rate_falls_to)
+{
+    static const double linear[] = { 1, 0.85, 0.7, 0.55 },
+                        cosine[] = { 1, 0.7 + 0.3 * 0.70710678118654752, 0.7, 0.7 - 0.3 * 0.70710678118654752 };
+    rates("linear", "linear", linear);
+    rates("cosine", "cosine", cosine);
+}
+
+/* Answers of equal rewards have no gradient: what moves the weights is their decay alone. */
+TEST(weight_decay_leaves_norms_and_biases_alone)
+{
+    static const char first[] = "worker.actor.optim.lr=0.05", second[] = "checkpoints/step_000001/model";
+    char words[700], folder[64];
+    ares_safetensors *before, *after;
+    CHECK_EQ(runs("moved", 1, first), 0); /* biases are 0 and norms 1 before this */
+    snprintf(folder, sizeof folder, "moved/%s", second);
+    const char *model = test_file(folder);
+    snprintf(words, sizeof words,
+             "'worker.reward.rewards=[{name: none}]' worker.actor.optim.lr=0.5 "
+             "worker.actor.optim.weight_decay=0.5 worker.actor.model.model_path='%s'",
+             model);
+    CHECK_EQ(runs("decayed", 1, words), 0);
+    CHECK_EQ(e2e_metric("decayed", 1, "actor/grad_norm"), 0);
+    snprintf(folder, sizeof folder, "decayed/%s", second);
+    REQUIRE_OK(ares_safetensors_open(model, &before));
+    REQUIRE_OK(ares_safetensors_open(test_file(folder), &after));
+    int kinds[2] = { 0 };
+    for (int64_t i = 0; i < ares_safetensors_count(before); i++) {
+        const ares_tensor_info *x = ares_safetensors_at(before, i), *y = ares_safetensors_find(after, x->name);
+        if (!CHECK(y && y->count == x->count)) continue;
+        float was = 0, is = 0;
+        for (int64_t k = 0; k < x->count && fabsf(was) < 1e-3f; k++) {
+            memcpy(&was, (const char *)x->data + k * 4, 4);
+            memcpy(&is, (const char *)y->data + k * 4, 4);
+        }
+        kinds[x->rank > 1]++;
+        double factor = x->rank > 1 ? 0.75 : 1;
+        CHECK_MSG(was != 0 && fabs((double)is - factor * (double)was) < 1e-6, "%s: %g, and then %g", x->name,
+                  (double)was, (double)is);
+    }
+    CHECK(kinds[0] > 0 && kinds[1] > 0);
+    ares_safetensors_close(before);
+    ares_safetensors_close(after);
+}

@@ -75,6 +75,26 @@ TEST(bad_rows_are_named_with_file_and_line)
     refuses("", "data.max_prompt_length=3", RUN, "prompts are longer than data.max_prompt_length = 3");
 }
 
+/* Models read text alone: a row with images or videos is refused, under whichever key they stand. */
+TEST(rows_of_images_and_videos_are_named_with_file_and_line)
+{
+    static const struct { const char *key, *option; } cases[] = {
+        { "images", "" }, { "videos", "" }, { "pages", "data.image_key=pages" }, { "clips", "data.video_key=clips" }
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        char change[300], words[200], message[100];
+        snprintf(change, sizeof change,
+                 "printf '{\"prompt\":\"1\",\"answer\":\"2\",\"%s\":[]}\\n"
+                 "{\"prompt\":\"1\",\"answer\":\"2\",\"%s\":[\"a.bin\"]}\\n' > rows.jsonl",
+                 cases[i].key, cases[i].key);
+        snprintf(words, sizeof words,
+                 "data.train_files=rows.jsonl data.rollout_batch_size=1 worker.actor.global_batch_size=1 %s",
+                 cases[i].option);
+        snprintf(message, sizeof message, "rows.jsonl:2: '%s' holds images or videos", cases[i].key);
+        refuses(change, words, RUN, message);
+    }
+}
+
 /* Rows that no verifier can judge stop the run as they are read: in training and validation. */
 static void refuses_row(const char *reward, const char *row, const char *message)
 {

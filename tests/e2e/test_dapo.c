@@ -91,6 +91,32 @@ TEST(draws_of_what_is_missing_end_with_the_batch)
     CHECK(drawn > 12);
 }
 
+/* Six prompts a draw, a batch of four: what a draw gives beyond the batch is counted and left out. */
+TEST(groups_beyond_the_batch_are_surplus)
+{
+    double surplus = 0;
+    ares_str draws = { 0 };
+    CHECK_EQ(runs("run", "", 4, DAPO " data.mini_rollout_batch_size=6 algorithm.max_resample=-1"), 0);
+    for (int step = 1; step <= 4; step++) {
+        double kept = e2e_metric("run", step, "dapo/groups_kept"),
+               extra = e2e_metric("run", step, "dapo/groups_surplus"),
+               drawn = e2e_metric("run", step, "filter/generated_groups");
+        CHECK_EQ(kept, 4);
+        CHECK_EQ(drawn, 6 * e2e_metric("run", step, "dapo/num_gen_rounds"));
+        double dropped = e2e_metric("run", step, "rollout/dynamic_filter/drop_equal_scores");
+        CHECK_EQ(kept + extra + fmax(dropped, 0), drawn); /* not told where there are none */
+        surplus += extra;
+    }
+    CHECK(surplus > 0);
+    CHECK_EQ(runs("all", "", 2, RANDOM " data.mini_rollout_batch_size=6"), 0); /* nothing is dropped */
+    e2e_values("all/rollouts/step_000001.jsonl", "draw", &draws);
+    CHECK_STR(draws.data, " 0 0 0 0 1 1 1 1 2 2 2 2 3 3 3 3");
+    e2e_values("all/rollouts/step_000002.jsonl", "draw", &draws);
+    CHECK_STR(draws.data, " 6 6 6 6 7 7 7 7 8 8 8 8 9 9 9 9");
+    CHECK_EQ(e2e_metric("all", 2, "filter/generated_groups"), 6);
+    ares_str_fini(&draws);
+}
+
 TEST(longer_answers_than_the_maximum_teach_nothing)
 {
     CHECK_EQ(runs("keep", "", 1, RANDOM " algorithm.max_length=8 algorithm.over_length_action=keep"), 0);

@@ -99,6 +99,22 @@ TEST(ranked_groups_alone_leave_a_smaller_batch)
     CHECK_EQ(e2e_metric("uneven", 1, "rollout/filter_kept_ratio"), 0.75);
 }
 
+/* One of four groups stays. */
+TEST(the_loss_is_scaled_by_the_share_of_groups_that_stay)
+{
+    static const char *const names[] = { "none", "linear", "sqrt" };
+    static const double factors[] = { 1, 0.25, 0.5 };
+    double norm[3];
+    for (int i = 0; i < 3; i++) {
+        char options[300];
+        snprintf(options, sizeof options, RANKED "0.25 worker.actor.filter_loss_scaling=%s", names[i]);
+        CHECK_EQ(run_for(names[i], 1, options), 0);
+        norm[i] = e2e_metric(names[i], 1, "actor/grad_norm");
+    }
+    CHECK(norm[0] > 0);
+    for (int i = 1; i < 3; i++) CHECK_NEAR(norm[i], factors[i] * norm[0], 1e-6 * norm[0]);
+}
+
 TEST(ranked_groups_are_replaced_where_max_resample_asks_for_it)
 {
     CHECK_EQ(run_for("run", 1, RANKED "0.5 algorithm.max_resample=1"), 0);

@@ -235,6 +235,19 @@ TEST(valid_token_scope_says_which_tokens_an_update_divides_by)
     CHECK_NEAR(whole, mini / 2, 1e-6 * mini); /* each of the two has half of the step's tokens */
 }
 
+TEST_MPI(two_ranks_divide_by_the_tokens_of_both)
+{
+    static const char words[] = "trainer.max_steps=1 trainer.threads=1 worker.actor.global_batch_size=2 "
+                                "worker.actor.optim.lr=0 worker.actor.valid_token_scope=rollout";
+    if (test_shell(NULL, "command -v mpirun && ldd '%s' | grep libmpi", test_program()) != 0)
+        SKIP("built without MPI, or no mpirun here");
+    CHECK_EQ(e2e_program(NULL, "--config '%s' %s", e2e_train_words("one"), words), 0);
+    CHECK_EQ(e2e_program(NULL, "--ranks 2 --config '%s' %s", e2e_train_words("two"), words), 0);
+    double norm = e2e_metric("one", 1, "actor/grad_norm");
+    CHECK(norm > 0);
+    CHECK_NEAR(e2e_metric("two", 1, "actor/grad_norm"), norm, 1e-6 * norm);
+}
+
 /* Of an actor of lr 1e-3 and a critic of lr 1e-2, in a run of four steps. */
 static void rates(const char *run, const char *schedule, const double *shares)
 {

@@ -82,6 +82,72 @@ TEST(the_files_of_a_folder_are_read_by_name)
     ares_str_fini(&out);
 }
 
+/* A row that says 'ask' and 'key' in place of 'prompt' and 'answer'. */
+static const char *asked(void)
+{
+    return e2e_write("asked.jsonl", "{\"ask\":\" 1+1? \",\"key\":\"2\"}\n");
+}
+
+#define ASKED                                                                                      \
+    "data.train_files='%s' data.prompt_key=ask data.answer_key=key data.rollout_batch_size=1 "     \
+    "worker.actor.global_batch_size=1 worker.rollout.n=2 "
+
+TEST(a_prompt_is_made_as_the_options_of_data_say)
+{
+    char words[900];
+    ares_str out = { 0 };
+    const char *rows = asked(), *format = e2e_write("format.jinja", "Q: {{ content | trim }}!"),
+               *chat = e2e_write("chat.jinja", "{{ messages[0].role }}={{ messages[-1].content }}");
+    snprintf(words, sizeof words, ASKED "data.format_prompt='%s' 'data.system_prompt=Be brief.'", rows,
+             format);
+    CHECK_EQ(runs("system", 1, words), 0);
+    rolled("system", "prompt", &out);
+    CHECK_CONTAINS(out.data, "system\nBe brief.<|im_end|>");
+    CHECK_CONTAINS(out.data, "user\nQ: 1+1?!<|im_end|>");
+    CHECK_STR(rolled("system", "ground_truth", &out), " 2 2");
+    snprintf(words, sizeof words, ASKED "data.override_chat_template='%s'", rows, chat);
+    CHECK_EQ(runs("chat", 1, words), 0);
+    CHECK_STR(rolled("chat", "prompt", &out), " user= 1+1?  user= 1+1? ");
+    snprintf(words, sizeof words, ASKED "data.apply_chat_template=false", rows);
+    CHECK_EQ(runs("plain", 1, words), 0);
+    CHECK_STR(rolled("plain", "prompt", &out), "  1+1?   1+1? ");
+    ares_str_fini(&out);
+}
+
+TEST(prompts_that_are_too_long_are_dropped_or_an_error)
+{
+    char words[600];
+    ares_str out = { 0 };
+    const char *rows = e2e_write("rows.jsonl", "{\"prompt\":\"1\",\"answer\":\"a\"}\n"
+                                               "{\"prompt\":\"123456789 123456789\",\"answer\":\"b\"}\n"
+                                               "{\"prompt\":\"3\",\"answer\":\"c\"}\n");
+    snprintf(words, sizeof words,
+             "data.train_files='%s' data.shuffle=false data.apply_chat_template=false "
+             "data.max_prompt_length=18 data.rollout_batch_size=2 worker.actor.global_batch_size=2 "
+             "worker.rollout.n=2 data.filter_overlong_prompts=",
+             rows);
+    CHECK_EQ(e2e_program(&out, "--config '%s' trainer.max_steps=1 %strue", e2e_train_words("run"), words), 0);
+    CHECK_CONTAINS(out.data, "1 of 3 prompts dropped: longer than data.max_prompt_length = 18");
+    CHECK_STR(rolled("run", "ground_truth", &out), " a a c c");
+    ares_str_clear(&out);
+    CHECK_EQ(e2e_program(&out, "--config '%s' trainer.max_steps=1 %sfalse", e2e_train_words("error"), words), 1);
+    CHECK_CONTAINS(out.data, "rows.jsonl:2: prompt of 19 tokens exceeds data.max_prompt_length = 18");
+    ares_str_fini(&out);
+}
+
+TEST(the_batch_and_its_answers_have_the_sizes_asked_for)
+{
+    ares_str out = { 0 };
+    CHECK_EQ(runs("run", 1,
+                  "data.rollout_batch_size=2 worker.actor.global_batch_size=2 worker.rollout.n=3 "
+                  "data.max_response_length=5 worker.rollout.ignore_eos=true data.shuffle=false"),
+             0);
+    CHECK_STR(rolled("run", "row", &out), " 0 0 0 1 1 1");
+    CHECK_STR(rolled("run", "sample", &out), " 0 1 2 0 1 2");
+    CHECK_STR(rolled("run", "n_tokens", &out), " 5 5 5 5 5 5");
+    ares_str_fini(&out);
+}
+
 /* ------------------------------------------------------------------ validation */
 
 /* What a validation before the first step says of a key. */
@@ -141,7 +207,113 @@ TEST(validation_before_the_first_step_can_be_left_out)
     CHECK_EQ(e2e_metric("without", 1, "val/response_length"), 12); /* the last step's */
 }
 
+/* Number i of a list of e2e_values. */
+static double number(const char *list, int i)
+{
+    char *at = (char *)(uintptr_t)list;
+    double v = NAN;
+    for (; i >= 0; i--) v = strtod(at, &at);
+    return v;
+}
+
+TEST(results_of_validation_are_split_by_the_values_of_a_key)
+{
+    char words[600];
+    ares_str scores = { 0 };
+    const char *rows = e2e_write("levels.jsonl", "{\"prompt\":\"1\",\"answer\":\"1\",\"level\":\"low\"}\n"
+                                                 "{\"prompt\":\"2\",\"answer\":\"2\",\"level\":7}\n"
+                                                 "{\"prompt\":\"3\",\"answer\":\"3\",\"level\":\"low\"}\n");
+    snprintf(words, sizeof words,
+             "data.val_files='%s' data.val_group_key=level 'worker.reward.rewards=[{name: random}]' "
+             "'worker.rollout.val_override_config={n: 4}'",
+             rows);
+    CHECK_EQ(runs("run", 0, words), 0);
+    validated("run", "score", &scores);
+    double sums[2] = { 0 };
+    for (int i = 0; i < 12; i++) sums[i / 4 == 1] += number(scores.data, i);
+    CHECK(sums[0] > 0 && sums[0] < 8);
+    CHECK_NEAR(e2e_metric("run", 0, "val/level=low/reward_score"), sums[0] / 8, 1e-9);
+    CHECK_NEAR(e2e_metric("run", 0, "val/level=7/reward_score"), sums[1] / 4, 1e-9);
+    ares_str_fini(&scores);
+}
+
 /* ------------------------------------------------------------------ rollout */
+
+static bool twice(const ares_str *s)
+{
+    return s->len % 2 == 0 && memcmp(s->data, s->data + s->len / 2, s->len / 2) == 0;
+}
+
+TEST(training_samples_by_temperature_top_k_and_top_p)
+{
+    static const char *const ways[] = { "temperature=1e-5", "top_k=1", "top_p=1e-6" };
+    ares_str out = { 0 }, first = { 0 };
+    char base[300];
+    snprintf(base, sizeof base, ASKED "worker.rollout.ignore_eos=true", asked());
+    CHECK_EQ(runs("sampled", 1, base), 0);
+    rolled("sampled", "response", &out);
+    CHECK_MSG(!twice(&out), "'%s' are two answers that are the same", out.data);
+    for (int i = 0; i < ARES_COUNT(ways); i++) {
+        char run[16], words[400];
+        snprintf(run, sizeof run, "run%d", i);
+        snprintf(words, sizeof words, "%s worker.rollout.%s", base, ways[i]);
+        CHECK_EQ(runs(run, 1, words), 0);
+        ares_str *answers = i ? &out : &first;
+        rolled(run, "response", answers);
+        CHECK_MSG(twice(answers), "%s: '%s' are two answers that differ", ways[i], answers->data);
+        CHECK_STR(answers->data, first.data);
+    }
+    ares_str_fini(&out), ares_str_fini(&first);
+}
+
+/* Of 16 answers of at most 12 tokens: how many ended before, and whether the run says so of just these. */
+static int ended(const char *run)
+{
+    ares_str tokens = { 0 }, finished = { 0 };
+    int n = 0;
+    rolled(run, "n_tokens", &tokens);
+    const char *at = rolled(run, "finished", &finished);
+    for (int i = 0; i < 16; i++, at += strcspn(at + 1, " ") + 1) {
+        bool stopped = strncmp(at, " true", 5) == 0;
+        if (number(tokens.data, i) < 12) CHECK(stopped);
+        n += stopped;
+    }
+    ares_str_fini(&tokens), ares_str_fini(&finished);
+    return n;
+}
+
+TEST(answers_end_at_ids_and_strings_that_are_asked_for)
+{
+    ares_str out = { 0 }, ids = { 0 };
+    CHECK_EQ(runs("free", 1, "worker.rollout.ignore_eos=true"), 0);
+    CHECK_EQ(ended("free"), 0);
+    for (int i = 0; i < 256; i++) ares_str_addf(&ids, "%s%d", i ? "," : "worker.rollout.ignore_eos=true worker.rollout.stop_token_ids=[", i);
+    ares_str_add_z(&ids, "]");
+    CHECK_EQ(runs("ids", 1, ids.data), 0);
+    CHECK_EQ(ended("ids"), 16); /* every other id of the vocabulary */
+    CHECK_EQ(runs("strings", 1, "worker.rollout.ignore_eos=true 'worker.rollout.stop=[\"0\", \"1\", \"2\", a, e, i, o, u]'"), 0);
+    rolled("strings", "response", &out);
+    int stopped = ended("strings");
+    CHECK_MSG(stopped > 0 && stopped < 16, "%d of 16 answers end in one of eight letters", stopped);
+    ares_str_fini(&out), ares_str_fini(&ids);
+}
+
+TEST(what_cuts_the_work_of_rollout_costs_passes)
+{
+    static const char *const cuts[] = { "max_num_seqs=4", "max_num_seqs=16 worker.rollout.max_num_batched_tokens=16" };
+    char words[100];
+    CHECK_EQ(runs("whole", 1, ""), 0);
+    double passes = e2e_metric("whole", 1, "rollout/forward_passes");
+    CHECK_EQ(e2e_metric("whole", 1, "rollout/preemptions"), 0);
+    for (int i = 0; i < ARES_COUNT(cuts); i++) {
+        char run[16];
+        snprintf(run, sizeof run, "cut%d", i);
+        snprintf(words, sizeof words, "worker.rollout.%s", cuts[i]);
+        CHECK_EQ(runs(run, 1, words), 0);
+        double more = e2e_metric(run, 1, "rollout/forward_passes");
+        CHECK_MSG(more >= 1.25 * passes, "%s: %g passes, %g without it", cuts[i], more, passes);
+    }
+}
 
 static void allocated(const char *run, const char *options, double *gb)
 {

@@ -29,7 +29,8 @@ bool e2e_go_back(const char *run, const char *whole, int step);
 /* A metric of a run at a step; NaN: none. */
 double e2e_metric(const char *run, int64_t step, const char *name);
 
-/* What the rows of a file of JSON lines in this test's folder say of a key, in the file's order: " 1 2 2", texts as they are. */
+/* What the rows of a file of JSON lines in this test's folder say of a key, in the file's order:
+ * " 1 2 2", texts as they are. */
 void e2e_values(const char *file, const char *key, ares_str *out);
 
 /* Two runs hold the same: weights and optimizer of a checkpoint, every metric but times and rates, every rollout. */

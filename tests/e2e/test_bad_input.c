@@ -78,9 +78,12 @@ TEST(bad_rows_are_named_with_file_and_line)
 /* Models read text alone: a row with images or videos is refused, under whichever key they stand. */
 TEST(rows_of_images_and_videos_are_named_with_file_and_line)
 {
-    static const struct { const char *key, *option; } cases[] = {
-        { "images", "" }, { "videos", "" }, { "pages", "data.image_key=pages" }, { "clips", "data.video_key=clips" }
-    };
+    static const struct {
+        const char *key, *option;
+    } cases[] = { { "images", "" },
+                  { "videos", "" },
+                  { "pages", "data.image_key=pages" },
+                  { "clips", "data.video_key=clips" } };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         char change[300], words[200], message[100];
         snprintf(change, sizeof change,
@@ -88,9 +91,11 @@ TEST(rows_of_images_and_videos_are_named_with_file_and_line)
                  "{\"prompt\":\"1\",\"answer\":\"2\",\"%s\":[\"a.bin\"]}\\n' > rows.jsonl",
                  cases[i].key, cases[i].key);
         snprintf(words, sizeof words,
-                 "data.train_files=rows.jsonl data.rollout_batch_size=1 worker.actor.global_batch_size=1 %s",
+                 "data.train_files=rows.jsonl data.rollout_batch_size=1 "
+                 "worker.actor.global_batch_size=1 %s",
                  cases[i].option);
-        snprintf(message, sizeof message, "rows.jsonl:2: '%s' holds images or videos", cases[i].key);
+        snprintf(message, sizeof message, "rows.jsonl:2: '%s' holds images or videos",
+                 cases[i].key);
         refuses(change, words, RUN, message);
     }
 }

@@ -96,7 +96,8 @@ TEST(groups_beyond_the_batch_are_surplus)
 {
     double surplus = 0;
     ares_str draws = { 0 };
-    CHECK_EQ(runs("run", "", 4, DAPO " data.mini_rollout_batch_size=6 algorithm.max_resample=-1"), 0);
+    CHECK_EQ(runs("run", "", 4, DAPO " data.mini_rollout_batch_size=6 algorithm.max_resample=-1"),
+             0);
     for (int step = 1; step <= 4; step++) {
         double kept = e2e_metric("run", step, "dapo/groups_kept"),
                extra = e2e_metric("run", step, "dapo/groups_surplus"),
@@ -108,7 +109,8 @@ TEST(groups_beyond_the_batch_are_surplus)
         surplus += extra;
     }
     CHECK(surplus > 0);
-    CHECK_EQ(runs("all", "", 2, RANDOM " data.mini_rollout_batch_size=6"), 0); /* nothing is dropped */
+    CHECK_EQ(runs("all", "", 2, RANDOM " data.mini_rollout_batch_size=6"),
+             0); /* nothing is dropped */
     e2e_values("all/rollouts/step_000001.jsonl", "draw", &draws);
     CHECK_STR(draws.data, " 0 0 0 0 1 1 1 1 2 2 2 2 3 3 3 3");
     e2e_values("all/rollouts/step_000002.jsonl", "draw", &draws);

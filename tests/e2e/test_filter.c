@@ -107,7 +107,8 @@ TEST(the_loss_is_scaled_by_the_share_of_groups_that_stay)
     double norm[3];
     for (int i = 0; i < 3; i++) {
         char options[300];
-        snprintf(options, sizeof options, RANKED "0.25 worker.actor.filter_loss_scaling=%s", names[i]);
+        snprintf(options, sizeof options, RANKED "0.25 worker.actor.filter_loss_scaling=%s",
+                 names[i]);
         CHECK_EQ(run_for(names[i], 1, options), 0);
         norm[i] = e2e_metric(names[i], 1, "actor/grad_norm");
     }

@@ -116,6 +116,144 @@ TEST(the_loss_is_scaled_by_the_share_of_groups_that_stay)
     for (int i = 1; i < 3; i++) CHECK_NEAR(norm[i], factors[i] * norm[0], 1e-6 * norm[0]);
 }
 
+/* Eight groups of four answers of different lengths and scores. */
+enum { GROUPS = 8, ANSWERS = 4 };
+#define SPREAD                                                                                     \
+    "data.rollout_batch_size=8 'worker.rollout.stop=[a, b, c, d, e, f, g, h, i, k, l, o, u]' "     \
+    "'worker.reward.rewards=[{name: random}, {name: random, seed: 2, weight: 0.3}]' "
+
+typedef struct measured {
+    double reward[GROUPS], deviation[GROUPS], length[GROUPS];
+} measured;
+
+static void measure(const char *file, measured *out)
+{
+    ares_str score = { 0 }, tokens = { 0 };
+    e2e_values(file, "score", &score);
+    e2e_values(file, "n_tokens", &tokens);
+    char *s = score.data, *t = tokens.data;
+    for (int g = 0; g < GROUPS; g++) {
+        double sum = 0, squares = 0;
+        out->length[g] = 0;
+        for (int i = 0; i < ANSWERS; i++) {
+            double x = strtod(s, &s);
+            sum += x;
+            squares += x * x;
+            out->length[g] += strtod(t, &t) / ANSWERS;
+        }
+        out->reward[g] = sum / ANSWERS;
+        out->deviation[g] = sqrt(fmax(0, squares - sum * sum / ANSWERS) / (ANSWERS - 1));
+    }
+    ares_str_fini(&score), ares_str_fini(&tokens);
+}
+
+/* The groups of a run's first step, one after the other. */
+static void kept_by(const char *options, ares_str *draws)
+{
+    char words[500];
+    snprintf(words, sizeof words, SPREAD "%s", options);
+    CHECK_EQ(test_shell(NULL, "rm -rf '%s'", test_file("ranked")), 0);
+    CHECK_EQ(run_for("ranked", 1, words), 0);
+    e2e_values("ranked/rollouts/step_000001.jsonl", "draw", draws);
+}
+
+TEST(the_ranking_keeps_the_group_that_its_metric_and_type_name)
+{
+    measured m;
+    ares_str draws = { 0 };
+    CHECK_EQ(run_for("all", 1, SPREAD "worker.rollout.rollout_filter_strategy=none"), 0);
+    measure("all/rollouts/step_000001.jsonl", &m);
+    const struct {
+        const char *name;
+        const double *of;
+    } metrics[] = { { "reward", m.reward },
+                    { "reward_variance", m.deviation },
+                    { "length", m.length } };
+    for (int i = 0; i < 2 * ARES_COUNT(metrics); i++) {
+        const char *type = i % 2 ? "smallest" : "largest", *name = metrics[i / 2].name;
+        const double *x = metrics[i / 2].of;
+        int best = 0;
+        char words[200];
+        for (int g = 1; g < GROUPS; g++)
+            if (i % 2 ? x[g] < x[best] : x[g] > x[best]) best = g;
+        snprintf(words, sizeof words,
+                 "worker.rollout.rollout_filter_strategy=top_k_abs "
+                 "worker.rollout.rollout_filter_value=1 "
+                 "worker.rollout.rollout_filter_metric=%s worker.rollout.rollout_filter_type=%s",
+                 name, type);
+        kept_by(words, &draws);
+        int kept = (int)strtol(draws.data, NULL, 10);
+        CHECK_MSG(kept < GROUPS && fabs(x[kept] - x[best]) < 1e-6, "%s %s: group %d, not %d", type,
+                  name, kept, best);
+    }
+    double entropy = e2e_metric("all", 1, "actor/entropy");
+    for (int i = 0; i < 2; i++) {
+        char words[200];
+        snprintf(
+            words, sizeof words,
+            "worker.rollout.rollout_filter_strategy=top_k_abs "
+            "worker.rollout.rollout_filter_value=1 "
+            "worker.rollout.rollout_filter_metric=entropy worker.rollout.rollout_filter_type=%s",
+            i ? "smallest" : "largest");
+        kept_by(words, &draws);
+        double kept = e2e_metric("ranked", 1, "actor/entropy");
+        CHECK_MSG(i ? kept < entropy : kept > entropy, "%g of the group, %g of all", kept, entropy);
+    }
+    ares_str_fini(&draws);
+}
+
+static int downwards(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x < y) - (x > y);
+}
+
+/* How many of the first are needed until their sum is that. */
+static int prefix(const double *x, double sum)
+{
+    int n = 0;
+    for (double so_far = 0; n < GROUPS && so_far < sum; n++) so_far += x[n];
+    return n;
+}
+
+TEST(a_strategy_keeps_as_many_groups_as_base_yaml_says)
+{
+    static const char base[] = "worker.rollout.rollout_filter_metric=reward worker.rollout.";
+    measured m;
+    ares_str draws = { 0 };
+    double mass[GROUPS], sum = 0, masses = 0;
+    CHECK_EQ(run_for("all", 1, SPREAD "worker.rollout.rollout_filter_strategy=none"), 0);
+    measure("all/rollouts/step_000001.jsonl", &m);
+    qsort(m.reward, GROUPS, sizeof *m.reward, downwards);
+    int min_p = 0;
+    for (int g = 0; g < GROUPS; g++) {
+        sum += m.reward[g];
+        masses += mass[g] = exp(m.reward[g] - m.reward[0]);
+        min_p += m.reward[g] >= 0.7 * m.reward[0];
+    }
+    const struct {
+        const char *options;
+        int groups;
+    } cases[] = {
+        { "rollout_filter_strategy=min_p worker.rollout.rollout_filter_value=0.7", min_p },
+        { "rollout_filter_value=0.6", prefix(mass, 0.6 * masses) },
+        { "rollout_filter_value=0.6 worker.rollout.rollout_filter_top_p_prob_mode=linear",
+          prefix(m.reward, 0.6 * sum - 0.01) },
+        { "rollout_filter_value=0.6 worker.rollout.rollout_filter_top_p_prob_mode=linear "
+          "worker.rollout.rollout_filter_selection_eps=1",
+          prefix(m.reward, 0.6 * sum - 1) },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        char words[300];
+        snprintf(words, sizeof words, "%s%s", base, cases[i].options);
+        kept_by(words, &draws);
+        double kept = e2e_metric("ranked", 1, "rollout/filter_kept_count");
+        CHECK_MSG(kept == cases[i].groups, "%s: %g groups, not %d", cases[i].options, kept,
+                  cases[i].groups);
+    }
+    ares_str_fini(&draws);
+}
+
 TEST(ranked_groups_are_replaced_where_max_resample_asks_for_it)
 {
     CHECK_EQ(run_for("run", 1, RANKED "0.5 algorithm.max_resample=1"), 0);

@@ -187,17 +187,19 @@ TEST(the_ranking_keeps_the_group_that_its_metric_and_type_name)
                   name, kept, best);
     }
     double entropy = e2e_metric("all", 1, "actor/entropy");
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 4; i++) {
         char words[200];
-        snprintf(
-            words, sizeof words,
-            "worker.rollout.rollout_filter_strategy=top_k_abs "
-            "worker.rollout.rollout_filter_value=1 "
-            "worker.rollout.rollout_filter_metric=entropy worker.rollout.rollout_filter_type=%s",
-            i ? "smallest" : "largest");
+        bool smallest = i % 2;
+        snprintf(words, sizeof words,
+                 "worker.rollout.rollout_filter_strategy=top_k_abs "
+                 "worker.rollout.rollout_filter_value=%d "
+                 "worker.rollout.rollout_filter_metric=entropy "
+                 "worker.rollout.rollout_filter_type=%s",
+                 i < 2 ? 1 : GROUPS / 2, smallest ? "smallest" : "largest");
         kept_by(words, &draws);
         double kept = e2e_metric("ranked", 1, "actor/entropy");
-        CHECK_MSG(i ? kept < entropy : kept > entropy, "%g of the group, %g of all", kept, entropy);
+        CHECK_MSG(smallest ? kept < entropy : kept > entropy, "%s: %.9g of those kept, %.9g of all",
+                  words, kept, entropy);
     }
     ares_str_fini(&draws);
 }

@@ -62,27 +62,25 @@ TEST(data_seed_alone_draws_the_order_of_supervised_rows)
     CHECK_MSG(fabs(loss[2] - loss[0]) > 1e-6, "the loss is %g with both orders", loss[0]);
 }
 
-TEST(the_files_of_a_folder_are_read_by_name)
+TEST(files_are_read_in_turn_and_those_of_a_folder_by_name)
 {
-    static const char *const names[] = {
-        "e", "b", "h", "a", "g", "d", "c", "f"
-    }; /* as they are written */
+    static const char names[] = "zebhagdcf"; /* in the order they are written; z lies outside */
     ares_str out = { 0 };
     CHECK_OK(ares_dir_make(test_file("rows")));
-    for (int i = 0; i < ARES_COUNT(names); i++) {
+    for (const char *name = names; *name; name++) {
         char file[32], row[64];
-        snprintf(file, sizeof file, "rows/%s.jsonl", names[i]);
-        snprintf(row, sizeof row, "{\"prompt\":\"1\",\"answer\":\"%s\"}\n", names[i]);
+        snprintf(file, sizeof file, "%s%c.jsonl", *name == 'z' ? "" : "rows/", *name);
+        snprintf(row, sizeof row, "{\"prompt\":\"1\",\"answer\":\"%c\"}\n", *name);
         e2e_write(file, row);
     }
-    char words[300];
-    snprintf(
-        words, sizeof words,
-        "data.train_files='%s' data.shuffle=false data.rollout_batch_size=8 worker.rollout.n=1 "
-        "algorithm.adv_estimator=reinforce_plus_plus",
-        test_file("rows"));
+    char words[500];
+    snprintf(words, sizeof words,
+             "'data.train_files=[%s, %s]' data.shuffle=false data.rollout_batch_size=9 "
+             "worker.actor.global_batch_size=9 worker.rollout.n=1 "
+             "algorithm.adv_estimator=reinforce_plus_plus",
+             test_file("z.jsonl"), test_file("rows"));
     CHECK_EQ(runs("run", 1, words), 0);
-    CHECK_STR(rolled("run", "ground_truth", &out), " a b c d e f g h");
+    CHECK_STR(rolled("run", "ground_truth", &out), " z a b c d e f g h");
     ares_str_fini(&out);
 }
 
@@ -235,13 +233,14 @@ TEST(results_of_validation_are_split_by_the_values_of_a_key)
     ares_str scores = { 0 };
     const char *rows =
         e2e_write("levels.jsonl", "{\"prompt\":\"1\",\"answer\":\"1\",\"level\":\"low\"}\n"
-                                  "{\"prompt\":\"2\",\"answer\":\"2\",\"level\":7}\n"
-                                  "{\"prompt\":\"3\",\"answer\":\"3\",\"level\":\"low\"}\n");
-    snprintf(
-        words, sizeof words,
-        "data.val_files='%s' data.val_group_key=level 'worker.reward.rewards=[{name: random}]' "
-        "'worker.rollout.val_override_config={n: 4}'",
-        rows);
+                                  "{\"prompt\":\"2\",\"answer\":\"2\",\"level\":7}\n");
+    const char *more =
+        e2e_write("more.jsonl", "{\"prompt\":\"3\",\"answer\":\"3\",\"level\":\"low\"}\n");
+    snprintf(words, sizeof words,
+             "'data.val_files=[%s, %s]' data.val_group_key=level "
+             "'worker.reward.rewards=[{name: random}]' "
+             "'worker.rollout.val_override_config={n: 4}'",
+             rows, more);
     CHECK_EQ(runs("run", 0, words), 0);
     validated("run", "score", &scores);
     double sums[2] = { 0 };

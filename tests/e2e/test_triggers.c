@@ -79,6 +79,12 @@ TEST(entropies_of_the_likeliest_tokens_lower_the_threshold_and_leave_the_samples
     CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=1 %s %s", e2e_train_words("tail"), AEPO, TAIL), 0);
     double full = e2e_metric("full", 1, "aepo/tau"), tail = e2e_metric("tail", 1, "aepo/tau");
     CHECK_MSG(tail > 0 && tail < 0.5 * full, "tau %g, exact %g: nearly all of a flat distribution is in the tail", tail, full);
+    CHECK_EQ(e2e_program(NULL,
+                         "--config '%s' trainer.max_steps=1 %s %s worker.rollout.entropy_topk=2",
+                         e2e_train_words("two"), AEPO, TAIL),
+             0);
+    double two = e2e_metric("two", 1, "aepo/tau");
+    CHECK_MSG(two > 0 && two < 0.9 * tail, "tau %g of two tokens, %g of five", two, tail);
     CHECK_NEAR(e2e_metric("tail", 1, "actor/entropy"), e2e_metric("full", 1, "actor/entropy"), 0); /* the policy's own stays exact */
     CHECK_NEAR(e2e_metric("tail", 1, "exact/rollout_train_max_abs"), 0, 0);
     CHECK_EQ(test_shell(NULL, "for r in full tail; do sed 's/,\"entropies\".*//' '%s/'$r/rollouts/step_000001.jsonl > '%s/'$r.cut; done; cmp '%s' '%s'", test_dir(), test_dir(), test_file("full.cut"),

@@ -1,0 +1,736 @@
+/*
+ * What base.yaml promises of each option, as a run shows it.
+ *
+ * A situation is a run of e2e_train_words with these words. An entry runs its situation once more
+ * with option=value and says what must be seen, in conditions with "; " between:
+ *
+ *   actor/lr@2 == 2 * base:actor/lr   metrics (of step 1 unless named) of this run, and base: of
+ *                                     its situation's; one that is not there is NaN, and no
+ *                                     condition holds. == and != compare f64, ~ to 1e-5. Also
+ *                                     what a checkpoint holds: of_checkpoint
+ *   there NAME; absent NAME           a metric
+ *   same                              every metric but those of speed, every answer and the
+ *                                     checkpoint have the bits of the situation's run
+ *   says TEXT; says not TEXT          what is printed with the option alone, or without it alone
+ *   fails CODE TEXT                   the run is refused, or ends, with this exit code and text
+ *   $ COMMAND                         of the shell, the last condition: $RUN, $BASE, rollouts,
+ *                                     base_rollouts, column KEY
+ *
+ * An entry without a value is seen elsewhere: `in` names the test program and `seen` the test; or
+ * `in` is "-" and `seen` says why no test can see it.
+ */
+#ifndef TESTS_OPTIONS_H
+#define TESTS_OPTIONS_H
+
+#include <stddef.h>
+
+typedef struct situation { const char *name, *words; } situation;
+typedef struct option_case { const char *option, *value, *in, *seen; } option_case;
+
+/* Right or wrong by the answer's text alone; answers of many lengths. */
+#define RANDOM "'worker.reward.rewards=[{name: random}]' worker.reward.accuracy=random "
+#define LENGTHS                                                                                   \
+    "'worker.rollout.stop=[a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r, s, t, u, v, w, x, " \
+    "z, A, B, C, D, E, F, G, H]' "
+#define ROWS "data.train_files=$DIR/rows.jsonl data.shuffle=false data.max_prompt_length=100 "
+#define AEPO                                                                          \
+    LENGTHS "'worker.reward.rewards=[{name: random}, {name: aepo}]' "                 \
+            "worker.reward.accuracy=random algorithm.aepo=true worker.rollout.window_size=2 "
+#define KL "algorithm.disable_kl=false "
+#define GAE                                                        \
+    "algorithm.adv_estimator=gae worker.critic.optim.lr=1e-3 "     \
+    "worker.critic.optim.weight_decay=0 "
+#define DYNAMIC                                                            \
+    KL "algorithm.use_kl_loss=true worker.actor.dynamic_kl_loss=true "     \
+       "data.rollout_batch_size=12 worker.actor.global_batch_size=4 "
+#define LOG_SPACE "algorithm.kl_bucket_controller=log_space algorithm.kl_beta_update_interval=1 "
+#define VAL ROWS "data.val_files=$DIR/rows.jsonl "
+
+static const situation situations[] = {
+    { "plain", "" },
+    { "rows", ROWS },
+    { "two_val_rows",
+      ROWS "data.val_files=$DIR/two.jsonl trainer.val_only=true worker.reward.accuracy=null "
+      "'worker.reward.rewards=[{name: own, timeout_s: 0.1, command: [sh, -c, \"while read -r "
+      "a && read -r b; do echo 1; echo 1; done\"]}]'" },
+    { "val", VAL "trainer.max_steps=2" },
+    { "long", ROWS "data.max_prompt_length=60" },
+    { "aepo_rows", ROWS AEPO },
+    { "bootstrap", ROWS AEPO "data.bootstrap=true" },
+    { "gae_of_ones", GAE "'worker.reward.rewards=[{name: format, finished: false}]'" },
+    { "random", RANDOM LENGTHS },
+    { "half_factor", RANDOM LENGTHS "algorithm.importance_sampling_clip=0.5" },
+    { "fixed_factor", RANDOM LENGTHS "algorithm.importance_sampling_fix=true" },
+    { "kl", RANDOM LENGTHS KL "trainer.max_steps=2" },
+    { "kl_loss", RANDOM LENGTHS KL "algorithm.use_kl_loss=true trainer.max_steps=2" },
+    { "unfiltered", "algorithm.filter_key=overall trainer.max_try_make_batch=0" },
+    { "weighed",
+      LENGTHS "'worker.reward.rewards=[{name: random, weight: 2}]' worker.reward.accuracy=random "
+      "algorithm.online_filtering=true trainer.max_try_make_batch=0" },
+    { "filtered", RANDOM LENGTHS "algorithm.online_filtering=true trainer.max_try_make_batch=0" },
+    { "groups", "algorithm.filter_groups.metric=score" },
+    { "two_rewards",
+      "algorithm.filter_groups.enable=true algorithm.max_resample=0 "
+      "'worker.reward.rewards=[{name: exact}, {name: random, weight: 0.5}]'" },
+    { "resampled",
+      "algorithm.filter_groups.enable=true algorithm.filter_groups.metric=score "
+      "algorithm.max_resample=3" },
+    { "hopeless", "'worker.reward.rewards=[{name: exact}]' algorithm.filter_groups.enable=true" },
+    { "hopeless_once",
+      "'worker.reward.rewards=[{name: exact}]' algorithm.filter_groups.enable=true "
+      "algorithm.max_resample=1" },
+    { "too_long", RANDOM LENGTHS "worker.reward.max_length=8" },
+    { "deviating", "algorithm.dynamic_sampling_filter=nonzero_std" },
+    { "bonus", "worker.actor.entropy_coeff=0.1" },
+    { "adaptive",
+      RANDOM LENGTHS KL "trainer.max_steps=2 algorithm.kl_type=adaptive algorithm.kl_horizon=100" },
+    { "aepo", AEPO },
+    { "aepo_2", AEPO "trainer.max_steps=2" },
+    { "aepo_3", AEPO "trainer.max_steps=3" },
+    { "not_dropped",
+      AEPO ROWS "worker.reward.accuracy=format 'worker.reward.rewards=[{name: format, finished: "
+      "false}, {name: aepo}]' trainer.max_steps=3" },
+    { "easy",
+      AEPO ROWS "worker.reward.accuracy=format 'worker.reward.rewards=[{name: format, finished: "
+      "false}, {name: aepo}]' trainer.max_steps=3 algorithm.drop_easy_prompts=true" },
+    { "dynamic", AEPO DYNAMIC },
+    { "log_space", AEPO DYNAMIC LOG_SPACE },
+    { "log_space_2", AEPO DYNAMIC LOG_SPACE "trainer.max_steps=2" },
+    { "shares", RANDOM LENGTHS "worker.rollout.rollout_filter_strategy=top_k" },
+    { "ranked_zeros",
+      "worker.rollout.rollout_filter_strategy=top_k_abs worker.rollout.rollout_filter_value=1" },
+    { "ranked",
+      RANDOM LENGTHS
+      "worker.rollout.rollout_filter_strategy=top_k_abs worker.rollout.rollout_filter_value=1" },
+    { "masses", "worker.rollout.rollout_filter_value=0.9" },
+    { "linear_masses",
+      RANDOM LENGTHS "worker.rollout.rollout_filter_top_p_prob_mode=linear "
+      "worker.rollout.rollout_filter_value=0.77" },
+    { "with_ends", "worker.rollout.n=64" },
+    { "two_at_once", "worker.rollout.max_num_seqs=2" },
+    { "topk_tail", AEPO "worker.rollout.entropy_mode=topk_tail" },
+    { "small_forwards", "worker.rollout.max_num_batched_tokens=40" },
+    { "half",
+      RANDOM LENGTHS
+      "worker.rollout.rollout_filter_strategy=top_k worker.rollout.rollout_filter_value=0.5" },
+    { "check_only", "worker.actor.model.model_path=nowhere --check" },
+    { "by_micro_batch",
+      RANDOM LENGTHS
+      "worker.actor.loss_norm=micro worker.actor.micro_batch_size_per_device_for_update=16" },
+    { "small_steps", "worker.actor.optim.eps=1 worker.actor.optim.lr=1e-2" },
+    { "two_passes", RANDOM LENGTHS "worker.actor.ppo_epochs=2 worker.actor.optim.lr=1e-2" },
+    { "tight",
+      RANDOM LENGTHS "worker.actor.ppo_epochs=2 worker.actor.optim.lr=1e-2 "
+      "worker.actor.clip_ratio_high=0.001" },
+    { "sapo", RANDOM LENGTHS "worker.actor.loss_type=sapo" },
+    { "clip_cov",
+      RANDOM LENGTHS "worker.actor.loss_type=clip_cov worker.actor.clip_cov_ratio=0.2 "
+      "worker.actor.clip_cov_lb=-5" },
+    { "kl_cov",
+      RANDOM LENGTHS
+      "worker.actor.loss_type=kl_cov worker.actor.kl_cov_ratio=0.2 worker.actor.ppo_epochs=2 "
+      "worker.actor.optim.lr=1e-2" },
+    { "stops_early",
+      RANDOM LENGTHS "worker.actor.ppo_epochs=2 worker.actor.optim.lr=1e-2 "
+      "worker.actor.early_stop_imp_ratio=1.02 "
+      "worker.actor.micro_batch_size_per_device_for_update=2" },
+    { "single_rows", RANDOM LENGTHS "worker.actor.micro_batch_size_per_device_for_update=1" },
+    { "two_minis", RANDOM LENGTHS "worker.actor.global_batch_size=2" },
+    { "scaled_sums", RANDOM LENGTHS "worker.actor.loss_avg_mode=seq-mean-token-sum-norm" },
+    { "low_weights", RANDOM LENGTHS "worker.actor.rollout_is_threshold=0.5" },
+    { "low_token_weights",
+      RANDOM LENGTHS "worker.actor.rollout_is=token worker.actor.rollout_is_threshold=0.5 "
+      "worker.actor.rollout_is_threshold_lower=0.1" },
+    { "token_weights", RANDOM LENGTHS "worker.actor.rollout_is=token" },
+    { "masked_weights",
+      RANDOM LENGTHS "worker.actor.rollout_is=token worker.actor.rollout_is_mode=mask" },
+    { "decaying", "algorithm.zero_task_advantage=true" },
+    { "bf16", "worker.actor.fsdp.torch_dtype=bf16" },
+    { "two_steps", "trainer.max_steps=2" },
+    { "linear", "trainer.max_steps=2 worker.actor.optim.lr_scheduler_type=linear" },
+    { "undynamic", AEPO KL "algorithm.use_kl_loss=true" },
+    { "no_chance", AEPO DYNAMIC "worker.actor.second_chance_soft_cost_min=0" },
+    { "second_chance",
+      AEPO DYNAMIC
+      "worker.actor.enable_second_chance_kl=true worker.actor.second_chance_soft_cost_min=0 " },
+    { "gae", LENGTHS RANDOM GAE },
+    { "gae_small_steps",
+      LENGTHS RANDOM GAE "worker.critic.optim.eps=1 worker.critic.optim.lr=1e-2" },
+    { "gae_two_passes",
+      LENGTHS RANDOM GAE "worker.critic.ppo_epochs=2 worker.critic.optim.lr=1e-2" },
+    { "gae_bf16", LENGTHS RANDOM GAE "worker.critic.fsdp.torch_dtype=bf16" },
+    { "gae_2", LENGTHS RANDOM GAE "trainer.max_steps=2" },
+    { "gae_linear",
+      LENGTHS RANDOM GAE "trainer.max_steps=2 worker.critic.optim.lr_scheduler_type=linear" },
+    { "judged", "'worker.reward.rewards=[{name: random}, {name: exact}]'" },
+    { "nothing", "worker.reward.rewards=null" },
+    { "named_overlong",
+      "worker.reward.rewards=null worker.reward.reward_function=dapo "
+      "worker.reward.reward_function_kwargs.max_response_length=12 "
+      "worker.reward.reward_function_kwargs.overlong_buffer_length=12" },
+    { "named", "worker.reward.rewards=null worker.reward.reward_function=math" },
+    { "too_long_rewards", LENGTHS RANDOM "worker.reward.max_length=12" },
+    { "safe", LENGTHS "worker.reward.safe_length=6 worker.reward.max_length=12" },
+    { "digits",
+      "data.train_files=$DIR/digits.jsonl worker.rollout.n=64 'worker.reward.rewards=[{name: "
+      "number}]'" },
+    { "wrong", "'worker.reward.rewards=[{name: exact}]'" },
+    { "ends",
+      "worker.rollout.n=64 'worker.reward.rewards=[{name: format, pattern: "
+      "\".*<.im_end.>.*\", finished: false}]'" },
+    { "buffer", "worker.reward.overlong_buffer.len=6" },
+    { "buffer_lengths",
+      LENGTHS RANDOM
+      "worker.reward.overlong_buffer.enable=true worker.reward.overlong_buffer.len=6" },
+    { "buffer_on",
+      "worker.reward.overlong_buffer.enable=true worker.reward.overlong_buffer.len=6" },
+    { "own_dir", "trainer.run_dir=null" },
+    { "epoch", ROWS "trainer.max_steps=null trainer.total_epochs=1" },
+    { "counted_threads",
+      "\"worker.reward.rewards=[{name: own, command: [sh, -c, 'while read -r a; "
+      "do ls /proc/\\$PPID/task | wc -l >> $DIR/threads; echo 1; done']}]\"" },
+    { "logged", VAL "trainer.logger=[tensorboard]" },
+    { "often", "trainer.max_steps=3 trainer.save_freq=1" },
+    { "hopeless_filter",
+      "'worker.reward.rewards=[{name: exact}]' algorithm.online_filtering=true" },
+    { "finished",
+      VAL "trainer.run_dir=$DIR/often trainer.max_steps=3 trainer.val_only=true" },
+    { "another_data",
+      ROWS "trainer.max_steps=3 trainer.load_checkpoint_path=$DIR/often/checkpoints/step_000001" },
+};
+
+static const option_case options[] = {
+    /* ------------------------------------------------------------ data */
+    { "data.train_files", "[$DIR/rows.jsonl]", "plain", "$ rollouts | grep -q 'user.nask [0-7]'" },
+    { "data.val_files", "[$DIR/rows.jsonl]", "rows",
+      "there val/reward_score@0; absent base:val/reward_score@0; "
+      "$ test $(wc -l < $RUN/validation/step_000000.jsonl) = 8" },
+    { "data.prompt_key", "question", "rows",
+      "$ test $(rollouts | grep -c 'user.nsay [0-7]') = 16" },
+    { "data.answer_key", "solution", "rows",
+      "$ test $(rollouts | grep -c '\"ground_truth\":\"sol [0-7]\"') = 16" },
+    { "data.image_key", "pictures", "rows", "fails 1 rows.jsonl:1: " },
+    { "data.video_key", "films", "rows", "fails 1 rows.jsonl:1: " },
+    { "data.system_prompt", "'Be brief.'", "rows",
+      "$ test $(rollouts | grep -c 'system.nBe brief.<.im_end.>.n<.im_start.>user.nask') = 16" },
+    { "data.format_prompt", "$DIR/format.jinja", "rows",
+      "$ test $(rollouts | grep -c 'user.n<<ask [^>]*>><.im_end') = 16" },
+    { "data.override_chat_template", "$DIR/chat.jinja", "rows",
+      "$ test $(rollouts | grep -c '\"prompt\":\"\\[user\\] ask') = 16" },
+    { "data.apply_chat_template", "false", "rows",
+      "$ test $(rollouts | grep -c '\"prompt\":\"ask [0-7]') = 16" },
+    { "data.max_prompt_length", "60", "rows",
+      "prompt_length/max <= 60; base:prompt_length/max > 60" },
+    { "data.max_response_length", "5", "plain",
+      "response_length/max == 5; base:response_length/max == 12" },
+    { "data.rollout_batch_size", "8", "plain",
+      "filter/generated_groups == 8; $ test $(rollouts | wc -l) = 32" },
+    { "data.mini_rollout_batch_size", "2", "plain",
+      "filter/tries == 2; base:filter/tries == 1; filter/generated_groups == 4" },
+    { "data.val_batch_size", "1", "two_val_rows",
+      "$ grep -q 'val/reward/failed/own  *2.0000' $RUN.said" },
+    { "data.val_group_key", "level", "val",
+      "there val/level=0/reward_score@0; there val/level=1/reward_score@0; "
+      "val/level=0/reward_score@0 + val/level=1/reward_score@0 == 2 * val/reward_score@0" },
+    { "data.shuffle", "false", "plain",
+      "$ test \"$(rollouts | column row | uniq | tr '\\n' ' ')\" = '0 1 2 3 '" },
+    { "data.seed", "2", "plain",
+      "$ test \"$(rollouts | column row)\" != \"$(base_rollouts | column row)\"" },
+    { "data.filter_overlong_prompts", "false", "long", "fails 1 rows.jsonl:1: " },
+    { "data.bootstrap", "true", "aepo_rows",
+      "says bootstrap: 8 of 8 prompts; there bootstrap/medium/count@0" },
+    { "data.bootstrap_batch_size", "3", "bootstrap", "says bootstrap: 3 of 8 prompts" },
+
+    /* ------------------------------------------------------------ algorithm */
+    { "algorithm.adv_estimator", "rloo", "plain",
+      "critic/advantages/max ~ 1; critic/advantages/min ~ 0 - 1 / 3; "
+      "base:critic/advantages/max ~ 1.5" },
+    { "algorithm.norm_adv_by_std_in_grpo", "false", "plain",
+      "critic/advantages/max ~ 0.75; critic/advantages/min ~ -0.25" },
+    { "algorithm.gamma", "0.5", "gae_of_ones",
+      "critic/returns/max ~ 1; critic/returns/min < 0.0005; critic/returns/min > 0.0004; "
+      "base:critic/returns/min ~ 1" },
+    { "algorithm.lam", "0", "gae_of_ones",
+      "critic/returns/max ~ 1; critic/returns/min >= critic/values/min; "
+      "critic/returns/min < 0.5" },
+    { "algorithm.bi_level_gae", "true", "plain",
+      "fails 2 algorithm.bi_level_gae = true: grpo knows no values" },
+    { "algorithm.high_level_gamma", NULL, "test_algo", "every_estimator_is_its_formula" },
+    { "algorithm.normalize_advantages", "true", "random",
+      "critic/advantages/mean ~ 0; base:critic/advantages/mean < -0.01" },
+    { "algorithm.soft_advantage_reweight", "true", "random",
+      "critic/advantages/max ~ base:critic/advantages/max * 0.8660254" },
+    { "algorithm.grpo_advantage_length_weight", "true", "random",
+      "$ rollouts | column advantage > a; base_rollouts | column advantage > b; "
+      "rollouts | column n_tokens | paste -d ' ' a b - | awk '{ e = $2 * 8 / $3 - $1; "
+      "n += e * e < 1e-8 } END { exit n != 16 }'" },
+    { "algorithm.zero_task_advantage", "true", "random",
+      "critic/advantages/max == 0; critic/advantages/min == 0; base:critic/advantages/max > 1" },
+    { "algorithm.importance_sampling_fix", "true", "half_factor",
+      "critic/advantages/max ~ base:critic/advantages/max / 2" },
+    { "algorithm.importance_sampling_clip", "0.25", "fixed_factor",
+      "critic/advantages/max ~ base:critic/advantages/max / 4" },
+    { "algorithm.disable_kl", "true", "kl", "absent critic/kl; base:critic/kl >= 0" },
+    { "algorithm.use_kl_loss", "true", "kl",
+      "absent critic/kl; actor/kl_loss@2 > 0; actor/final_loss@2 > actor/pg_loss@2" },
+    { "algorithm.use_kl_in_reward", "false", "kl",
+      "absent critic/kl; critic/rewards/max@2 == critic/score/max@2; "
+      "base:critic/rewards/max@2 < 1" },
+    { "algorithm.kl_penalty", "abs", "kl_loss", "actor/kl_loss@2 > 3 * base:actor/kl_loss@2" },
+    { "algorithm.kl_coef", "0.02", "kl_loss",
+      "actor/kl_coef == 0.02; actor/final_loss@2 - actor/pg_loss@2 ~ 0.02 * actor/kl_loss@2" },
+    { "algorithm.online_filtering", "true", "unfiltered",
+      "rollout/mixed_groups_frac == 1; base:rollout/mixed_groups_frac == 0.25; filter/tries > 1" },
+    { "algorithm.filter_key", "overall", "weighed",
+      "reward/overall == 0.5; base:reward/overall > 0.5" },
+    { "algorithm.filter_low", "0.6", "filtered", "reward/overall == 0.75" },
+    { "algorithm.filter_high", "0.3", "filtered", "reward/overall == 0.25" },
+    { "algorithm.filter_groups.enable", "true", "groups",
+      "rollout/mixed_groups_frac == 1; base:rollout/mixed_groups_frac == 0.25; "
+      "dapo/groups_kept >= 4" },
+    { "algorithm.filter_groups.metric", "score", "two_rewards",
+      "dapo/groups_kept > 0; base:dapo/groups_kept == 0" },
+    { "algorithm.dynamic_sampling.mode", "same_prompt", "resampled",
+      "$ test -z \"$(rollouts | column draw | grep '[4-9]')\" && test -n \"$(base_rollouts | "
+      "column draw | grep '[4-9]')\"" },
+    { "algorithm.max_resample", "2", "hopeless", "dapo/num_gen_rounds == 3" },
+    { "algorithm.on_exhausted", "error", "hopeless_once",
+      "fails 1 2 draws gave 8 prompts, of which 0 stay" },
+    { "algorithm.over_length_action", "keep", "too_long",
+      "dapo/discarded_frac == 0; base:dapo/discarded_frac > 0" },
+    { "algorithm.mask_truncated", "true", "random",
+      "dapo/discarded_frac == base:response_length/clip_ratio; dapo/discarded_frac > 0" },
+    { "algorithm.dynamic_sampling_filter", "nonzero_std", "plain",
+      "rollout/mixed_groups_frac == 1; filter/tries > 1" },
+    { "algorithm.keep_when_insufficient", "true", "deviating",
+      "filter/tries == 1; base:filter/tries > 1" },
+    { "algorithm.name", "dapo", "random",
+      "says config: algorithm.name: dapo -> ; $ grep -q 'clip_ratio_high: 0.28' "
+      "$RUN/config.yaml" },
+    { "algorithm.n_minibatches", "2", "plain",
+      "saved:optimizer_steps == 2; base:saved:optimizer_steps == 1" },
+    { "algorithm.calculate_entropy", "false", "bonus",
+      "actor/final_loss == actor/pg_loss; base:actor/final_loss < base:actor/pg_loss - 0.5" },
+    { "algorithm.kl_type", "adaptive", "kl",
+      "critic/kl_coef_next ~ 0.00099968; critic/kl_coef@2 == critic/kl_coef_next; "
+      "absent base:critic/kl_coef_next" },
+    { "algorithm.kl_target", "1e-4", "adaptive",
+      "critic/kl_coef_next@2 > critic/kl_coef@2; base:critic/kl_coef_next@2 < "
+      "base:critic/kl_coef@2" },
+    { "algorithm.kl_horizon", "32", "adaptive", "critic/kl_coef_next == 0.0009" },
+
+    /* ------------------------------------------------------------ algorithm: AEPO */
+    { "algorithm.aepo", "true", "random", "there aepo/tau; absent base:aepo/tau" },
+    { "algorithm.entropy_percentile", "50", "aepo",
+      "aepo/tau < base:aepo/tau; aepo/hwe_frac > base:aepo/hwe_frac" },
+    { "algorithm.entropy_threshold_ema", "0.5", "aepo_2",
+      "aepo/tau@2 == 0.5 * aepo/tau + 0.5 * aepo/tau_batch_median@2" },
+    { "algorithm.target_update_interval", "2", "aepo_3",
+      "aepo/target/easy@3 == aepo/target/easy@2; base:aepo/target/easy@3 > "
+      "base:aepo/target/easy@2" },
+    { "algorithm.target_coef_easy", "3", "aepo",
+      "aepo/target/easy > base:aepo/target/easy; aepo/target/medium == "
+      "base:aepo/target/medium; aepo/target/hard == base:aepo/target/hard" },
+    { "algorithm.target_coef_medium", "3", "aepo",
+      "aepo/target/easy == base:aepo/target/easy; aepo/target/medium > "
+      "base:aepo/target/medium; aepo/target/hard == base:aepo/target/hard" },
+    { "algorithm.target_coef_hard", "3", "aepo",
+      "aepo/target/easy == base:aepo/target/easy; aepo/target/medium == "
+      "base:aepo/target/medium; aepo/target/hard > base:aepo/target/hard" },
+    { "algorithm.alpha_entropy_lr", "0.1", "aepo_2",
+      "aepo/alpha/easy@2 - 0.5 == 2 * base:aepo/alpha/easy@2 - 2 * 0.5; "
+      "aepo/alpha/easy@2 != 0.5" },
+    { "algorithm.alpha_entropy_min", "0.49", "aepo_2",
+      "aepo/alpha/hard@2 == 0.49; base:aepo/alpha/hard@2 < 0.49" },
+    { "algorithm.alpha_entropy_max", "0.505", "aepo_2",
+      "aepo/alpha/easy@2 == 0.505; base:aepo/alpha/easy@2 > 0.505" },
+    { "algorithm.alpha_entropy_init_easy", "1", "aepo",
+      "aepo/alpha/easy == 1; aepo/alpha/medium == 0.5; aepo/alpha/hard == 0.5" },
+    { "algorithm.alpha_entropy_init_medium", "1", "aepo",
+      "aepo/alpha/easy == 0.5; aepo/alpha/medium == 1; aepo/alpha/hard == 0.5" },
+    { "algorithm.alpha_entropy_init_hard", "1", "aepo",
+      "aepo/alpha/easy == 0.5; aepo/alpha/medium == 0.5; aepo/alpha/hard == 1" },
+    { "algorithm.drop_easy_prompts", "true", "not_dropped",
+      "epoch/skip_gid_count@3 > 0; base:epoch/skip_gid_count@3 == 0" },
+    { "algorithm.drop_easy_ratio", "0", "easy",
+      "epoch/skip_gid_count@3 < base:epoch/skip_gid_count@3" },
+    { "algorithm.hwe_kl_scale", "0.25", "dynamic",
+      "$ rollouts | grep -q '\"kl_weight\":.*\\[0.25,' && base_rollouts | grep -q "
+      "'\"kl_weight\":.*\\[0.5,'" },
+    { "algorithm.hwe_kl_scope", "window", "dynamic",
+      "$ low() { grep -o '\\[0.5,[0-9]*' | tr -d '[' | awk -F, '{ n += $2 } END { print n }'; "
+      "}; test $(rollouts | low) -gt $(base_rollouts | low)" },
+    { "algorithm.kl_bucket_controller", "log_space", "dynamic",
+      "there aepo/kl_beta/easy; absent aepo/kl_lambda/easy; there base:aepo/kl_lambda/easy" },
+    { "algorithm.difficulty_aware_kl_penalty", "true", "dynamic",
+      "$ of() { rollouts | grep '\"difficulty\":\"'$1 | sed 's/.*kl_weight//'; }; "
+      "of easy | grep -q '\\[2,' && of medium | grep -q '\\[1,' && of hard | grep -q "
+      "'\\[0.25,' && ! of hard | grep -q '\\[1,'" },
+    { "algorithm.kl_lambda_lr", "0.1", "dynamic",
+      "aepo/kl_lambda/medium == 1 + 0.1 * aepo/kl/medium - 0.1 * 0.1" },
+    { "algorithm.kl_budget_easy", "1", "dynamic",
+      "aepo/kl_lambda/easy == 1 + 0.01 * aepo/kl/easy - 0.01; "
+      "aepo/kl_lambda/hard == base:aepo/kl_lambda/hard" },
+    { "algorithm.kl_budget_medium", "1", "dynamic",
+      "aepo/kl_lambda/medium == 1 + 0.01 * aepo/kl/medium - 0.01; "
+      "aepo/kl_lambda/easy == base:aepo/kl_lambda/easy" },
+    { "algorithm.kl_budget_hard", "1", "dynamic",
+      "aepo/kl_lambda/hard == 1 + 0.01 * aepo/kl/hard - 0.01; "
+      "aepo/kl_lambda/medium == base:aepo/kl_lambda/medium" },
+    { "algorithm.kl_beta_init", "2", "log_space",
+      "aepo/kl_beta/easy ~ 2 * base:aepo/kl_beta/easy; "
+      "$ rollouts | grep -q '\"kl_weight\":.*\\[2,'" },
+    { "algorithm.kl_beta_lr", "0", "log_space",
+      "aepo/kl_beta/easy == 1; base:aepo/kl_beta/easy < 1" },
+    { "algorithm.kl_beta_clip", "0.001", "log_space",
+      "aepo/kl_beta/easy > base:aepo/kl_beta/easy; aepo/kl_beta/easy < 1" },
+    { "algorithm.kl_beta_ema", "0", "log_space", "aepo/kl_beta/easy < base:aepo/kl_beta/easy" },
+    { "algorithm.kl_beta_deadzone", "2", "log_space",
+      "aepo/kl_beta/easy == 1; base:aepo/kl_beta/easy < 1" },
+    { "algorithm.kl_beta_min", "0.999", "log_space", "aepo/kl_beta/easy == 0.999" },
+    { "algorithm.kl_beta_max", "0.95", "log_space",
+      "aepo/kl_beta/easy < 0.95; base:aepo/kl_beta/easy > 0.95" },
+    { "algorithm.kl_beta_update_interval", "100", "log_space",
+      "aepo/kl_beta/easy == 1; base:aepo/kl_beta/easy < 1" },
+    { "algorithm.kl_target_easy", "1e-6", "log_space_2",
+      "aepo/kl_beta/easy@2 > base:aepo/kl_beta/easy@2; "
+      "aepo/kl_beta/hard == base:aepo/kl_beta/hard" },
+    { "algorithm.kl_target_medium", "1e-6", "log_space_2",
+      "aepo/kl_beta/medium@2 > base:aepo/kl_beta/medium@2; "
+      "aepo/kl_beta/easy == base:aepo/kl_beta/easy" },
+    { "algorithm.kl_target_hard", "1e-6", "log_space_2",
+      "aepo/kl_beta/hard@2 > base:aepo/kl_beta/hard@2; "
+      "aepo/kl_beta/medium == base:aepo/kl_beta/medium" },
+
+    /* ------------------------------------------------------------ rollout */
+    { "worker.rollout.rollout_filter_strategy", "top_k_abs", "random",
+      "rollout/filter_kept_count == 1; $ test $(rollouts | wc -l) = 4 && test $(base_rollouts "
+      "| wc -l) = 16" },
+    { "worker.rollout.rollout_filter_value", "0.5", "shares",
+      "rollout/filter_kept_count == 2; base:rollout/filter_kept_count == 4" },
+    { "worker.rollout.rollout_filter_type", "smallest", "ranked_zeros",
+      "reward/overall == 0; base:reward/overall == 0.25" },
+    { "worker.rollout.rollout_filter_metric", "reward", "ranked",
+      "reward/overall == 0.75; base:reward/overall == 0.5" },
+    { "worker.rollout.rollout_filter_include_zero", "false", "plain",
+      "rollout/filter_kept_count == 1; rollout/filter_zero_count == 3" },
+    { "worker.rollout.rollout_filter_top_p_prob_mode", "linear", "masses",
+      "rollout/filter_kept_count == 1; base:rollout/filter_kept_count == 4" },
+    { "worker.rollout.rollout_filter_selection_eps", "1", "linear_masses",
+      "rollout/filter_kept_count == 2; base:rollout/filter_kept_count == 3" },
+    { "worker.rollout.n", "6", "plain",
+      "$ test $(rollouts | wc -l) = 24 && test $(rollouts | column row | sort -u | wc -l) = 4" },
+    { "worker.rollout.temperature", "0.5", "plain",
+      "rollout/entropy < base:rollout/entropy - 0.01" },
+    { "worker.rollout.top_p", "1e-9", "plain",
+      "$ test $(rollouts | cut -d, -f4-7 | sort -u | wc -l) = 4 && test $(base_rollouts | cut "
+      "-d, -f4-7 | sort -u | wc -l) = 16" },
+    { "worker.rollout.top_k", "1", "plain",
+      "$ test $(rollouts | cut -d, -f4-7 | sort -u | wc -l) = 4 && test $(base_rollouts | cut "
+      "-d, -f4-7 | sort -u | wc -l) = 16" },
+    { "worker.rollout.seed", "2", "plain",
+      "$ test \"$(rollouts | column row)\" = \"$(base_rollouts | column row)\" && test $( "
+      "(rollouts; base_rollouts) | cut -d, -f4-7 | sort -u | wc -l) = 32" },
+    { "worker.rollout.ignore_eos", "true", "with_ends",
+      "response_length/min == 12; base:response_length/min < 12" },
+    { "worker.rollout.stop", "[K, L, M, N]", "with_ends",
+      "$ test $(rollouts | grep -c '\"response\":\"[^\"]*[K-N]\".*\"finished\":true') -gt 10 "
+      "&& ! rollouts | grep -q '\"response\":\"[^\"]*[K-N][^\"]' && base_rollouts | grep -q "
+      "'\"response\":\"[^\"]*[K-N][^\"]'" },
+    { "worker.rollout.stop_token_ids", "[97, 98, 99, 100]", "plain",
+      "$ rollouts | grep -q '\"finished\":true' && ! base_rollouts | grep -q "
+      "'\"finished\":true'" },
+    { "worker.rollout.max_num_seqs", "2", "plain",
+      "rollout/forward_passes >= 8 * 12; base:rollout/forward_passes == 12; same" },
+    { "worker.rollout.max_num_batched_tokens", "40", "two_at_once",
+      "rollout/forward_passes != base:rollout/forward_passes; same" },
+    { "worker.rollout.max_model_len", "34", "plain",
+      "fails 2 worker.rollout.max_model_len = 34: data.max_prompt_length + "
+      "data.max_response_length = 60 do not fit" },
+    { "worker.rollout.entropy_mode", "topk_tail", "aepo",
+      "aepo/tau < base:aepo/tau / 2; actor/entropy == base:actor/entropy" },
+    { "worker.rollout.entropy_topk", "40", "topk_tail", "aepo/tau > base:aepo/tau + 0.1" },
+    { "worker.rollout.trigger_tokens_file", "$DIR/letters.json", "aepo",
+      "aepo/hwe_frac < base:aepo/hwe_frac; aepo/tau == base:aepo/tau" },
+    { "worker.rollout.trigger_match", NULL, "test_e2e",
+      "with_trigger_words_a_part_of_the_high_entropy_tokens_counts" },
+    { "worker.rollout.cache_tokens", "128", "plain",
+      "rollout/forward_passes > base:rollout/forward_passes; same" },
+    { "worker.rollout.val_override_config", "{n: 3}", "val",
+      "$ test $(wc -l < $RUN/validation/step_000000.jsonl) = 24 && test $(wc -l < "
+      "$BASE/validation/step_000000.jsonl) = 8" },
+    { "worker.rollout.name", "vllm", "plain", "same" },
+    { "worker.rollout.tensor_parallel_size", "2", "plain",
+      "fails 2 worker.rollout.tensor_parallel_size = 2: the number of ranks, 1, is no multiple "
+      "of it" },
+    { "worker.rollout.enable_chunked_prefill", "false", "small_forwards",
+      "fails 2 worker.rollout.max_num_batched_tokens = 40: data.max_prompt_length + "
+      "data.max_response_length = 60 do not fit" },
+    { "worker.rollout.window_size", "13", "aepo", "aepo/hwe_frac == 0; base:aepo/hwe_frac > 0" },
+
+    /* ------------------------------------------------------------ actor */
+    { "worker.actor.filter_loss_scaling", "linear", "half",
+      "actor/grad_norm ~ base:actor/grad_norm / 2" },
+    { "worker.actor.model.model_path", "$DIR/wide", "plain",
+      "$ grep -q '\"hidden_size\": *48' $RUN/checkpoints/step_000001/model/config.json" },
+    { "worker.actor.model.tokenizer_path", "$DIR/asker", "plain",
+      "$ rollouts | grep -q 'im_start.>asker' && ! base_rollouts | grep -q asker" },
+    { "worker.actor.model.parameters", "1e13", "check_only", "fails 2 GB" },
+    { "worker.actor.model.enable_gradient_checkpointing", "true", "plain",
+      "perf/max_memory_allocated_gb < base:perf/max_memory_allocated_gb; same" },
+    { "worker.actor.model.override_config", "{hidden_size: 64}", "plain",
+      "fails 2 worker.actor.model.override_config = {hidden_size: 64}: a model is what its "
+      "config.json says" },
+    { "worker.actor.model.lora.rank", "8", "plain",
+      "fails 2 worker.actor.model.lora.rank = 8: all weights are trained" },
+    { "worker.actor.fsdp.torch_dtype", "bf16", "plain",
+      "$ grep -aq '\"BF16\"' $RUN/checkpoints/step_000001/model/model.safetensors && ! grep "
+      "-aq '\"BF16\"' $BASE/checkpoints/step_000001/model/model.safetensors" },
+    { "worker.actor.fsdp.enable_cpu_offload", "true", "plain", "same" },
+    { "worker.actor.global_batch_size", "2", "plain",
+      "saved:optimizer_steps == 2; base:saved:optimizer_steps == 1" },
+    { "worker.actor.max_token_len_per_device", "100", "plain",
+      "perf/max_memory_allocated_gb < base:perf/max_memory_allocated_gb; same" },
+    { "worker.actor.micro_batch_size_per_device_for_update", "1", "by_micro_batch",
+      "actor/pg_loss ~ 0; base:actor/pg_loss > 0.01" },
+    { "worker.actor.share_prompts", "false", "plain",
+      "perf/max_memory_allocated_gb > base:perf/max_memory_allocated_gb" },
+    { "worker.actor.ppo_epochs", "2", "plain",
+      "saved:optimizer_steps == 2; base:saved:optimizer_steps == 1" },
+    { "worker.actor.max_grad_norm", "1e-3", "small_steps",
+      "moved: < 1.01 * 1e-2 * 1e-3; base:moved: > 1e-3" },
+    { "worker.actor.shuffle", NULL, "test_e2e", "mini_batches_are_cut_from_a_random_order" },
+    { "worker.actor.recompute_log_probs", NULL, "-",
+      "what it computes again has the same bits; it costs time, which no test may measure" },
+    { "worker.actor.loss_type", "gspo", "two_passes",
+      "actor/ratio_max < base:actor/ratio_max; actor/ratio_min > base:actor/ratio_min" },
+    { "worker.actor.clip_ratio_low", "0.001", "two_passes",
+      "actor/pg_clipfrac_higher > base:actor/pg_clipfrac_higher; "
+      "actor/clipped_ratio > base:actor/clipped_ratio" },
+    { "worker.actor.clip_ratio_high", "0.001", "two_passes",
+      "actor/pg_clipfrac_higher > base:actor/pg_clipfrac_higher; "
+      "actor/clipped_ratio < base:actor/clipped_ratio" },
+    { "worker.actor.clip_ratio_dual", "1.0011", "tight",
+      "actor/pg_clipfrac_lower > base:actor/pg_clipfrac_lower" },
+    { "worker.actor.tau_positive", "10", "sapo", "actor/pg_loss > base:actor/pg_loss + 0.1" },
+    { "worker.actor.tau_negative", "10", "sapo", "actor/pg_loss < base:actor/pg_loss - 0.1" },
+    { "worker.actor.clip_cov_ratio", "0.5", "clip_cov",
+      "actor/pg_clipfrac_higher == 0.5; base:actor/pg_clipfrac_higher < 0.2" },
+    { "worker.actor.clip_cov_lb", "4", "clip_cov",
+      "actor/pg_clipfrac_higher == 0; base:actor/pg_clipfrac_higher > 0.1" },
+    { "worker.actor.clip_cov_ub", "-4", "clip_cov",
+      "actor/pg_clipfrac_higher == 0; base:actor/pg_clipfrac_higher > 0.1" },
+    { "worker.actor.kl_cov_ratio", "0.5", "kl_cov",
+      "actor/pg_clipfrac_higher == 0.5; base:actor/pg_clipfrac_higher < 0.2" },
+    { "worker.actor.ppo_kl_coef", "10", "kl_cov", "actor/pg_loss > base:actor/pg_loss + 0.1" },
+    { "worker.actor.early_stop_imp_ratio", "1.0001", "two_passes",
+      "actor/abandoned_minibatches > 0; saved:optimizer_steps == 1; "
+      "base:saved:optimizer_steps == 2" },
+    { "worker.actor.early_stop_scope", "micro", "stops_early",
+      "actor/abandoned_microbatches > 0; actor/abandoned_microbatches < 16; "
+      "absent base:actor/abandoned_microbatches" },
+    { "worker.actor.loss_avg_mode", "seq-mean-token-mean", "random",
+      "actor/pg_loss ~ 0; base:actor/pg_loss > 0.01" },
+    { "worker.actor.loss_norm", "micro", "single_rows",
+      "actor/pg_loss ~ 0; base:actor/pg_loss > 0.01" },
+    { "worker.actor.valid_token_scope", "rollout", "two_minis",
+      "actor/grad_norm < 0.7 * base:actor/grad_norm" },
+    { "worker.actor.loss_scale_factor", "24", "scaled_sums",
+      "actor/pg_loss ~ base:actor/pg_loss / 2; actor/grad_norm ~ base:actor/grad_norm / 2" },
+    { "worker.actor.entropy_coeff", "0.1", "random",
+      "actor/final_loss ~ actor/pg_loss - 0.1 * actor/entropy" },
+    { "worker.actor.rollout_is", "token", "low_weights",
+      "actor/grad_norm ~ base:actor/grad_norm / 2" },
+    { "worker.actor.rollout_is_mode", "mask", "low_token_weights",
+      "actor/pg_loss == 0; base:actor/pg_loss > 0.01" },
+    { "worker.actor.rollout_is_threshold", "0.25", "token_weights",
+      "actor/grad_norm ~ base:actor/grad_norm / 4" },
+    { "worker.actor.rollout_is_threshold_lower", "1.5", "masked_weights",
+      "actor/pg_loss == 0; base:actor/pg_loss > 0.01" },
+    { "worker.actor.optim.lr", "2e-3", "plain", "actor/lr == 0.002; moved: ~ 2 * base:moved:" },
+    { "worker.actor.optim.betas", "[0.8, 0.99]", "plain", "m: ~ 2 * base:m:; v: ~ 10 * base:v:" },
+    { "worker.actor.optim.eps", "1", "plain", "moved: < base:moved: / 10" },
+    { "worker.actor.optim.weight_decay", "100", "decaying",
+      "weights:embed_tokens ~ 0.9 * base:weights:embed_tokens; "
+      "weights:norm == base:weights:norm; weights:bias == base:weights:bias" },
+    { "worker.actor.optim.strategy", "adamw_bf16", "bf16",
+      "master:embed > 0; master:embed < base:master:embed / 50" },
+    { "worker.actor.optim.lr_scheduler_type", "linear", "two_steps",
+      "actor/lr@2 < actor/lr; base:actor/lr@2 == base:actor/lr" },
+    { "worker.actor.optim.lr_warmup_ratio", "1", "two_steps",
+      "actor/lr < actor/lr@2; actor/lr@2 < 1e-3" },
+    { "worker.actor.optim.lr_warmup_steps", "2", "two_steps",
+      "actor/lr < actor/lr@2; actor/lr@2 < 1e-3" },
+    { "worker.actor.optim.min_lr_ratio", "0.5", "linear",
+      "actor/lr@2 > base:actor/lr@2; actor/lr@2 < actor/lr" },
+    { "worker.actor.strategy", "megatron", "plain", "same" },
+    { "worker.actor.ulysses_size", "2", "plain",
+      "fails 2 worker.actor.ulysses_size = 2: a sequence is never shared by ranks" },
+    { "worker.actor.micro_batch_size_per_device_for_experience", "3", "plain",
+      "fails 2 worker.actor.micro_batch_size_per_device_for_experience = 3: the 16 samples of "
+      "a batch" },
+    { "worker.actor.dynamic_kl_loss", "true", "undynamic",
+      "$ rollouts | grep -q kl_weight && ! base_rollouts | grep -q kl_weight" },
+    { "worker.actor.enable_second_chance_kl", "true", "no_chance",
+      "$ rollouts | grep -q '\"accuracy\":0.*\"easy\".*kl_weight.*\\[0.67,' && ! base_rollouts "
+      "| grep -q '\\[0.67,'" },
+    { "worker.actor.second_chance_easy_only", "false", "second_chance",
+      "$ rollouts | grep -q '\"medium\".*\\[0.67,' && ! base_rollouts | grep -q "
+      "'\"medium\".*\\[0.67,'" },
+    { "worker.actor.second_chance_incorrect_only", "false", "second_chance",
+      "$ rollouts | grep -q '\"accuracy\":1.*\\[0.67,' && ! base_rollouts | grep -q "
+      "'\"accuracy\":1.*\\[0.67,'" },
+    { "worker.actor.second_chance_soft_cost_min", "100", "second_chance",
+      "$ ! rollouts | grep -q '\\[0.67,' && base_rollouts | grep -q '\\[0.67,'" },
+    { "worker.actor.second_chance_kl_relax", "0.6", "second_chance",
+      "$ rollouts | grep -q '\\[0.6,' && ! rollouts | grep -q '\\[0.67,'" },
+
+    /* ------------------------------------------------------------ reference */
+    { "worker.ref.fsdp.torch_dtype", "bf16", "kl_loss", "actor/kl > 0; base:actor/kl == 0" },
+    { "worker.ref.strategy", "megatron", "kl_loss", "same" },
+    { "worker.ref.ulysses_size", "2", "kl_loss",
+      "fails 2 worker.ref.ulysses_size = 2: a sequence is never shared by ranks" },
+
+    /* ------------------------------------------------------------ critic */
+    { "worker.critic.model.model_path", "$DIR/wide", "gae",
+      "$ grep -q '\"hidden_size\": *48' $RUN/checkpoints/step_000001/critic/config.json" },
+    { "worker.critic.model.enable_gradient_checkpointing", "false", "gae",
+      "perf/max_memory_allocated_gb > base:perf/max_memory_allocated_gb; same" },
+    { "worker.critic.model.override_config", "{hidden_size: 64}", "gae",
+      "fails 2 worker.critic.model.override_config = {hidden_size: 64}: a model is what its "
+      "config.json says" },
+    { "worker.critic.model.lora.rank", "8", "gae",
+      "fails 2 worker.critic.model.lora.rank = 8: all weights are trained" },
+    { "worker.critic.fsdp.torch_dtype", "bf16", "gae",
+      "$ grep -aq '\"BF16\"' $RUN/checkpoints/step_000001/critic/model.safetensors && ! grep "
+      "-aq '\"BF16\"' $BASE/checkpoints/step_000001/critic/model.safetensors" },
+    { "worker.critic.fsdp.enable_cpu_offload", "true", "gae", "same" },
+    { "worker.critic.global_batch_size", "2", "gae",
+      "saved:critic_optimizer_steps == 2; saved:optimizer_steps == 1; "
+      "base:saved:critic_optimizer_steps == 1" },
+    { "worker.critic.ppo_epochs", "2", "gae",
+      "saved:critic_optimizer_steps == 2; saved:optimizer_steps == 1" },
+    { "worker.critic.max_grad_norm", "1e-3", "gae_small_steps",
+      "critic_moved: < base:critic_moved: / 100" },
+    { "worker.critic.cliprange_value", "1e-4", "gae_two_passes",
+      "critic/vf_clipfrac > base:critic/vf_clipfrac" },
+    { "worker.critic.loss_avg_mode", "seq-mean-token-sum", "gae",
+      "critic/vf_loss > 4 * base:critic/vf_loss" },
+    { "worker.critic.max_token_len_per_device", "100", "gae",
+      "perf/max_memory_allocated_gb < base:perf/max_memory_allocated_gb; same" },
+    { "worker.critic.share_prompts", "false", "gae",
+      "perf/max_memory_allocated_gb > base:perf/max_memory_allocated_gb" },
+    { "worker.critic.optim.lr", "2e-3", "gae",
+      "critic/lr == 0.002; critic_moved: ~ 2 * base:critic_moved:" },
+    { "worker.critic.optim.betas", "[0.8, 0.99]", "gae",
+      "critic_m: ~ 2 * base:critic_m:; critic_v: ~ 10 * base:critic_v:" },
+    { "worker.critic.optim.eps", "1", "gae", "critic_moved: < base:critic_moved: / 10" },
+    { "worker.critic.optim.weight_decay", "100", "gae",
+      "critic_weights:embed_tokens < 0.95 * base:critic_weights:embed_tokens; "
+      "critic_weights:norm == base:critic_weights:norm" },
+    { "worker.critic.optim.strategy", "adamw_bf16", "gae_bf16",
+      "critic_master:embed > 0; critic_master:embed < base:critic_master:embed / 50" },
+    { "worker.critic.optim.lr_scheduler_type", "linear", "gae_2",
+      "critic/lr@2 < critic/lr; base:critic/lr@2 == base:critic/lr" },
+    { "worker.critic.optim.lr_warmup_ratio", "1", "gae_2",
+      "critic/lr < critic/lr@2; critic/lr@2 < 1e-3" },
+    { "worker.critic.optim.lr_warmup_steps", "2", "gae_2",
+      "critic/lr < critic/lr@2; critic/lr@2 < 1e-3" },
+    { "worker.critic.optim.min_lr_ratio", "0.5", "gae_linear",
+      "critic/lr@2 > base:critic/lr@2; critic/lr@2 < critic/lr" },
+    { "worker.critic.strategy", "megatron", "gae", "same" },
+    { "worker.critic.ulysses_size", "2", "gae",
+      "fails 2 worker.critic.ulysses_size = 2: a sequence is never shared by ranks" },
+    { "worker.critic.micro_batch_size_per_device_for_update", "3", "gae",
+      "fails 2 worker.critic.micro_batch_size_per_device_for_update = 3: the 16 samples" },
+    { "worker.critic.micro_batch_size_per_device_for_experience", "3", "gae",
+      "fails 2 worker.critic.micro_batch_size_per_device_for_experience = 3: the 16 samples of "
+      "a batch" },
+
+    /* ------------------------------------------------------------ rewards */
+    { "worker.reward.rewards", "[{name: random}, {name: exact, weight: 0.5}]", "plain",
+      "there reward/random; there reward/exact; absent reward/format" },
+    { "worker.reward.accuracy", "random", "judged",
+      "reward/accuracy > 0; base:reward/accuracy == 0" },
+    { "worker.reward.reward_function", "math", "nothing",
+      "absent reward/exact; there base:reward/exact" },
+    { "worker.reward.reward_function_kwargs", "{overlong_penalty_factor: 2}", "named_overlong",
+      "reward/overall == -3" },
+    { "worker.reward.reward_type", "sequential", "named",
+      "fails 2 worker.reward.reward_type = 'sequential': reward_function 'math' is batch" },
+    { "worker.reward.max_length", "8", "random",
+      "dapo/discarded_frac > 0; response_length/max <= 8" },
+    { "worker.reward.safe_length", "4", "too_long_rewards", "reward/length_penalty < 0" },
+    { "worker.reward.len_reward_penalty", "0.5", "safe",
+      "reward/length_penalty ~ 5 * base:reward/length_penalty" },
+    { "worker.reward.correct", "2", "digits",
+      "critic/score/max == 2; critic/score/min == -1; base:critic/score/max == 1" },
+    { "worker.reward.incorrect", "-0.5", "wrong", "reward/overall == -0.5" },
+    { "worker.reward.scale", "3", "wrong", "reward/overall == -3" },
+    { "worker.reward.skip_special_tokens", "false", "ends",
+      "reward/format > 0; base:reward/format == 0" },
+    { "worker.reward.unfinished_score", "-1", "plain", "reward/overall == -1" },
+    { "worker.reward.overlong_buffer.enable", "true", "buffer",
+      "reward/length_penalty == -1; absent base:reward/length_penalty" },
+    { "worker.reward.overlong_buffer.len", "12", "buffer_lengths",
+      "reward/length_penalty < base:reward/length_penalty" },
+    { "worker.reward.overlong_buffer.penalty_factor", "0.5", "buffer_on",
+      "reward/length_penalty == -0.5; base:reward/length_penalty == -1" },
+    { "worker.reward.overlong_buffer.max_resp_len", "24", "buffer_on",
+      "reward/length_penalty == 0" },
+    { "worker.hybrid_engine", "false", "plain",
+      "fails 2 worker.hybrid_engine = false: actor and rollout always share their weights" },
+
+    /* ------------------------------------------------------------ the run */
+    { "trainer.project_name", "mine", "own_dir", "$ test -e $DIR/runs/mine/demo/DONE" },
+    { "trainer.experiment_name", "this", "own_dir", "$ test -e $DIR/runs/ares/this/DONE" },
+    { "trainer.run_dir", "$DIR/elsewhere", "plain",
+      "$ test -e $DIR/elsewhere/DONE && test ! -e $RUN" },
+    { "trainer.total_epochs", "2", "epoch",
+      "$ test $(grep -c step $RUN/metrics.jsonl) = 4 && test $(grep -c step "
+      "$BASE/metrics.jsonl) = 2" },
+    { "trainer.max_steps", "2", "plain",
+      "there actor/lr@2; absent actor/lr@3; absent base:actor/lr@2" },
+    { "trainer.device", NULL, "test_e2e", "cuda_where_there_is_none_is_told_in_a_line" },
+    { "trainer.threads", "3", "counted_threads",
+      "$ test $(($(tail -n 1 threads) - $(head -n 1 threads))) = 2" },
+    { "trainer.logger", "[tensorboard]", "plain",
+      "says not step 1/1 |; $ test -e $RUN/events* && ! ls $BASE/events*" },
+    { "trainer.balance_batch", NULL, "test_e2e",
+      "ranks_share_the_tokens_of_each_mini_batch_evenly_and_learn_what_one_does" },
+    { "trainer.val_freq", "1", "val",
+      "there val/reward_score@1; absent base:val/reward_score@1; there base:val/reward_score@2" },
+    { "trainer.val_before_train", "false", "val",
+      "absent val/reward_score@0; there base:val/reward_score@0" },
+    { "trainer.val_only", "true", "val", "says validating; $ test ! -e $RUN" },
+    { "trainer.val_generations_to_log", "2", "logged",
+      "$ grep -aq val/sample_1 $RUN/events* && ! grep -aq val/sample_2 $RUN/events* && ! grep "
+      "-aq val/sample_ $BASE/events*" },
+    { "trainer.save_freq", "1", "two_steps",
+      "$ test -e $RUN/checkpoints/step_000001 && test ! -e $BASE/checkpoints/step_000001" },
+    { "trainer.save_minutes", "1e-9", "two_steps",
+      "there timing_s/save_checkpoint; absent base:timing_s/save_checkpoint; "
+      "there base:timing_s/save_checkpoint@2" },
+    { "trainer.save_limit", "1", "often",
+      "$ test \"$(ls $RUN/checkpoints | tr '\\n' ' ')\" = 'latest step_000003 ' && test -e "
+      "$BASE/checkpoints/step_000001" },
+    { "trainer.critic_warmup", "1", "gae",
+      "absent actor/lr; there critic/lr; moved: == 0; critic_moved: > 0" },
+    { "trainer.max_try_make_batch", "2", "hopeless_filter",
+      "fails 1 2 draws gave 8 prompts, of which 0 stay, and a batch takes 4" },
+    { "trainer.save_model_only", "true", "plain",
+      "$ test ! -e $RUN/checkpoints/step_000001/optimizer.safetensors && test -e "
+      "$RUN/checkpoints/step_000001/model/model.safetensors" },
+    { "trainer.load_checkpoint_path", "$DIR/often/checkpoints/step_000001", "often",
+      "says going on from; absent actor/lr; there actor/lr@2; weights: == base:weights:" },
+    { "trainer.find_last_checkpoint", "false", "finished",
+      "$ grep -q 'validating .*/model$' $RUN.said && "
+      "grep -q 'validating .*/step_000003' $BASE.said" },
+    { "trainer.force", "true", "another_data", "there actor/lr@2; absent base:actor/lr@2" },
+    { "trainer.nnodes", "2", "plain",
+      "fails 2 trainer.nnodes = 2: the 1 ranks started do not spread evenly" },
+    { "trainer.n_gpus_per_node", "2", "plain",
+      "fails 2 trainer.n_gpus_per_node = 2: with trainer.nnodes = 1 that makes another number "
+      "of ranks" },
+};
+#endif

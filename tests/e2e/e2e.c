@@ -118,6 +118,17 @@ static const char *in_run(const char *run, const char *file)
     return test_file(name);
 }
 
+const ares_json **e2e_rows(ares_arena *arena, const char *run, const char *file, int64_t *n)
+{
+    return rows_of(arena, in_run(run, file), n);
+}
+
+double e2e_number(const ares_json *row, const char *key)
+{
+    const ares_json *v = ares_json_get(row, key);
+    return v && v->type != ARES_JSON_NULL ? v->number : NAN;
+}
+
 double e2e_metric(const char *run, int64_t step, const char *name)
 {
     ares_arena arena = { 0 };

@@ -32,6 +32,9 @@ double e2e_metric(const char *run, int64_t step, const char *name);
 /* What the rows of a file of JSON lines in this test's folder say of a key, in the file's order:
  * " 1 2 2", texts as they are. */
 void e2e_values(const char *file, const char *key, ares_str *out);
+/* The lines of a run's JSON-lines file ("rollouts/step_000001.jsonl"), in the arena. */
+const ares_json **e2e_rows(ares_arena *arena, const char *run, const char *file, int64_t *n);
+double e2e_number(const ares_json *row, const char *key); /* NaN: null or none */
 
 /* Two runs hold the same: weights and optimizer of a checkpoint, every metric but times and rates, every rollout. */
 bool e2e_same_runs(const char *a, const char *b, int step);

@@ -1,7 +1,7 @@
 /*
  * How the batch of a step is collected over several draws: what counts of the groups that are drawn
- * again, and which answers fill a batch that the draws leave short. The number of a prompt's draw and
- * the attempt decide what is sampled: two draws of four prompts give the answers of one of eight.
+ * again, and which answers fill a batch that the draws leave short. The number of a prompt's draw
+ * and the attempt decide what is sampled: two draws of four prompts answer as one of eight does.
  */
 #include "e2e.h"
 
@@ -150,8 +150,8 @@ TEST(prompts_that_became_too_easy_do_not_come_again)
     "algorithm.filter_groups.enable=true "                                                         \
     "algorithm.on_exhausted=fill_masked "
 
-/* The number of answers of step 1 that two runs share; -1: not four answers to each of the same four
- * prompts. */
+/* The number of answers of step 1 that two runs share; -1: not four answers to each of the
+ * same four prompts. */
 static int shared_answers(const char *a, const char *b)
 {
     ares_arena arena = { 0 };

@@ -1,0 +1,186 @@
+/*
+ * Validation: its metrics are means over the answers that its file shows, whatever their batches,
+ * an answer that no verifier called right or wrong counts in no accuracy, and neither
+ * validation nor the bootstrap pass samples what training samples.
+ */
+#include "e2e.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* ---------------------------------------------------------------- metrics of validation */
+/* A random score calls no answer right or wrong. */
+static const char rows[] = "{\"prompt\":\"1\",\"answer\":\"1\",\"rm_type\":\"number\"}\n"
+                           "{\"prompt\":\"22\",\"answer\":\"2\",\"rm_type\":\"random\"}\n"
+                           "{\"prompt\":\"333\",\"rm_type\":\"ifbench\",\"kwargs\":[{}],"
+                           "\"instruction_id_list\":[\"punctuation:no_comma\"]}\n"
+                           "{\"prompt\":\"4444\",\"answer\":\"4\",\"rm_type\":\"random\"}\n"
+                           "{\"prompt\":\"55555\",\"answer\":\"5\",\"rm_type\":\"number\"}\n";
+
+/* Stop strings make answers of many lengths. */
+#define WORDS                                                                                      \
+    "trainer.max_steps=1 trainer.val_freq=1 'worker.reward.rewards=[{name: auto}]' "               \
+    "'worker.rollout.stop=[a, b, c, d, e, f, g, h, i, j, k, l, m, o]' "                            \
+    "'worker.rollout.val_override_config={n: 2}' data.val_group_key=rm_type "
+
+typedef struct part {
+    const char *name; /* of rm_type; NULL: all rows */
+    double rows, score, accuracy, judged, tokens, finished, most, least;
+} part;
+
+static void add(part *p, const ares_json *row)
+{
+    double accuracy = e2e_number(row, "accuracy"), tokens = e2e_number(row, "n_tokens");
+    p->rows++;
+    p->score += e2e_number(row, "score");
+    p->tokens += tokens;
+    p->finished += ares_json_get(row, "finished")->boolean;
+    p->most = p->rows > 1 ? fmax(p->most, tokens) : tokens;
+    p->least = p->rows > 1 ? fmin(p->least, tokens) : tokens;
+    if (isnan(accuracy)) return;
+    p->accuracy += accuracy;
+    p->judged++;
+}
+
+static void check(const char *run, int step, const char *part, const char *name, double want)
+{
+    char key[120];
+    snprintf(key, sizeof key, "val/%s%s%s", part ? part : "", part ? "/" : "", name);
+    double have = e2e_metric(run, step, key);
+    CHECK_MSG(isnan(want) ? isnan(have) : fabs(have - want) < 1e-6, "%s is %g, expected %g", key,
+              have, want);
+}
+
+static void check_part(const char *run, int step, const part *p)
+{
+    char name[60] = "";
+    if (p->name) snprintf(name, sizeof name, "rm_type=%s", p->name);
+    const char *of = p->name ? name : NULL;
+    check(run, step, of, "reward_score", p->score / p->rows);
+    check(run, step, of, "accuracy", p->judged > 0 ? p->accuracy / p->judged : NAN);
+    check(run, step, of, "response_length", p->tokens / p->rows);
+    if (p->name) return;
+    check(run, step, of, "accuracy_reward", p->accuracy / p->judged);
+    check(run, step, of, "finished_frac", p->finished / p->rows);
+    check(run, step, of, "auto_reward", p->score / p->rows);
+    CHECK_NEAR(e2e_metric(run, step, "val_response_length/mean"), p->tokens / p->rows, 1e-9);
+    CHECK_EQ(e2e_metric(run, step, "val_response_length/max"), p->most);
+    CHECK_EQ(e2e_metric(run, step, "val_response_length/min"), p->least);
+    CHECK_EQ(e2e_metric(run, step, "val_prompt_length/max"),
+             e2e_metric(run, step, "val_prompt_length/min") + 4);
+}
+
+static void check_validation(const char *run, int step)
+{
+    part all = { 0 },
+         parts[] = { { .name = "number" }, { .name = "random" }, { .name = "ifbench" } };
+    static const int of[] = { 0, 1, 2, 1, 0 };
+    ares_arena arena = { 0 };
+    char file[80];
+    int64_t n;
+    snprintf(file, sizeof file, "validation/step_%06d.jsonl", step);
+    const ares_json **lines = e2e_rows(&arena, run, file, &n);
+    CHECK_EQ(n, 10);
+    for (int64_t i = 0; i < n; i++) {
+        add(&all, lines[i]);
+        add(&parts[of[(int)e2e_number(lines[i], "row")]], lines[i]);
+    }
+    CHECK_EQ(all.judged, 6);
+    CHECK(all.accuracy > 0 && all.least < all.most && all.finished > 0 && all.finished < 10);
+    check_part(run, step, &all);
+    for (int i = 0; i < ARES_COUNT(parts); i++) check_part(run, step, &parts[i]);
+    ares_arena_fini(&arena);
+}
+
+static bool runs(const char *run, const char *before, const char *options)
+{
+    ares_str out = { 0 };
+    const char *path = e2e_write("rows.jsonl", rows);
+    int rc = e2e_program(
+        &out, "%s --config '%s' 'data.train_files=[%s]' 'data.val_files=[%s]' " WORDS "%s", before,
+        e2e_train_words(run), path, path, options);
+    bool well = CHECK_MSG(rc == 0, "%s", out.data ? out.data : "");
+    ares_str_fini(&out);
+    return well;
+}
+
+TEST(validation_tells_the_means_of_the_answers_in_its_file)
+{
+    REQUIRE(runs("run", "", ""));
+    check_validation("run", 0);
+    check_validation("run", 1);
+    REQUIRE(runs("batches", "", "data.val_batch_size=2"));
+    CHECK_EQ(test_shell(NULL, "diff -r '%s' '%s'", test_file("run/validation"),
+                        test_file("batches/validation")),
+             0);
+}
+
+TEST_MPI(two_ranks_tell_the_means_of_the_answers_in_their_file)
+{
+    if (test_shell(NULL, "command -v mpirun && ldd '%s' | grep libmpi", test_program()) != 0)
+        SKIP("built without MPI, or no mpirun here");
+    REQUIRE(runs("two", "--ranks 2", "trainer.threads=1"));
+    check_validation("two", 0);
+}
+
+/* ---------------------------------------------------------------- apart from training */
+enum { PROMPTS = 8, N = 2 };
+
+/* Answers to the same prompts with the same options: of validation before training, of the
+ * bootstrap pass and of step 1. A shared random stream would make them the same. */
+TEST(validation_and_the_bootstrap_pass_sample_what_training_does_not)
+{
+    ares_str prompts = { 0 };
+    for (int i = 0; i < PROMPTS; i++)
+        ares_str_addf(&prompts, "{\"prompt\":\"%d+1=?\",\"answer\":\"1\",\"global_id\":\"p%d\"}\n",
+                      i, i);
+    const char *path = e2e_write("prompts.jsonl", prompts.data);
+    ares_str_fini(&prompts);
+    REQUIRE(e2e_program(
+                NULL,
+                "--config '%s' 'data.train_files=[%s]' 'data.val_files=[%s]' data.shuffle=false "
+                "data.rollout_batch_size=8 trainer.max_steps=1 worker.rollout.n=2 "
+                "'worker.rollout.stop=[a, b, c, d, e, f, g, h, i, j, k, l, m, o]' "
+                "'worker.rollout.val_override_config={n: 2}' worker.reward.accuracy=random "
+                "algorithm.aepo=true data.bootstrap=true",
+                e2e_train_words("run"), path, path) == 0);
+    ares_arena arena = { 0 };
+    int64_t of_training, of_validation, one;
+    const ares_json **training =
+                        e2e_rows(&arena, "run", "rollouts/step_000001.jsonl", &of_training),
+                    **validation =
+                        e2e_rows(&arena, "run", "validation/step_000000.jsonl", &of_validation),
+                    **pass = e2e_rows(&arena, "run", "bootstrap.json", &one);
+    CHECK_EQ(of_training, PROMPTS * N);
+    CHECK_EQ(of_validation, PROMPTS * N);
+    CHECK_EQ(one, 1);
+    int same_texts = 0, as_training = 0, as_validation = 0;
+    for (int r = 0; r < PROMPTS * N && one == 1 && of_training == of_validation; r++) {
+        CHECK_EQ(e2e_number(training[r], "row"), e2e_number(validation[r], "row"));
+        same_texts += ares_view_eq(ares_json_get(training[r], "response")->text,
+                                   ares_json_get(validation[r], "response")->text);
+    }
+    CHECK_EQ(same_texts, 0);
+    /* the pass keeps sums: right answers and tokens of each prompt */
+    const ares_json *aepo = one == 1 ? ares_json_get(pass[0], "aepo") : NULL,
+                    *seen = aepo ? ares_json_get(ares_json_get(aepo, "bootstrap"), "seen") : NULL;
+    REQUIRE(seen && seen->count == PROMPTS && of_training == PROMPTS * N);
+    for (int p = 0; p < PROMPTS; p++) {
+        const ares_json *sums = seen->members[p].value;
+        double right[2] = { 0 }, tokens[2] = { 0 };
+        for (int i = 0; i < N; i++)
+            for (int k = 0; k < 2; k++) {
+                const ares_json *row = k ? validation[p * N + i] : training[p * N + i];
+                right[k] += e2e_number(row, "accuracy");
+                tokens[k] += e2e_number(row, "n_tokens");
+            }
+        CHECK_EQ(sums->items[0].number, N);
+        as_training += sums->items[1].number == right[0] && sums->items[3].number == tokens[0];
+        as_validation += sums->items[1].number == right[1] && sums->items[3].number == tokens[1];
+    }
+    CHECK_MSG(as_training < PROMPTS, "the pass answers %d of %d prompts as step 1 does",
+              as_training, PROMPTS);
+    CHECK_MSG(as_validation < PROMPTS, "the pass answers %d of %d prompts as validation does",
+              as_validation, PROMPTS);
+    ares_arena_fini(&arena);
+}

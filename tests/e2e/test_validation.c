@@ -184,3 +184,33 @@ TEST(validation_and_the_bootstrap_pass_sample_what_training_does_not)
               as_validation, PROMPTS);
     ares_arena_fini(&arena);
 }
+
+/* ---------------------------------------------------------------- how answers are sampled */
+/* The likeliest tokens alone, said in four ways, each for validation only. */
+TEST(validation_is_sampled_as_its_own_options_say)
+{
+    static const char *const ways[] = { "do_sample: false", "temperature: 0", "top_k: 1",
+                                        "top_p: 0.000001" };
+    char words[120], run[16];
+    REQUIRE(runs("sampled", "", ""));
+    for (int i = 0; i < ARES_COUNT(ways); i++) {
+        snprintf(run, sizeof run, "way%d", i);
+        snprintf(words, sizeof words, "'worker.rollout.val_override_config={n: 2, %s}'", ways[i]);
+        REQUIRE(runs(run, "", words));
+        ares_arena arena = { 0 };
+        int64_t n;
+        const ares_json **lines = e2e_rows(&arena, run, "validation/step_000000.jsonl", &n);
+        int same = 0;
+        for (int64_t k = 0; k + 1 < n; k += 2)
+            same += ares_view_eq(ares_json_get(lines[k], "response")->text,
+                                 ares_json_get(lines[k + 1], "response")->text);
+        CHECK_MSG(same == 5, "%s: both answers are the same for %d of 5 prompts", ways[i], same);
+        ares_arena_fini(&arena);
+        CHECK_EQ(test_shell(NULL, "cmp '%s' '%s/validation/step_000000.jsonl'",
+                            test_file("way0/validation/step_000000.jsonl"), test_file(run)),
+                 0);
+        CHECK_EQ(test_shell(NULL, "diff -r '%s' '%s/rollouts'", test_file("sampled/rollouts"),
+                            test_file(run)),
+                 0);
+    }
+}

@@ -74,6 +74,19 @@ TEST(the_preset_of_dapo_sets_what_nothing_else_does)
     ares_config_free(cfg);
 }
 
+TEST(a_weight_of_the_kl_makes_it_a_term_of_dapos_loss)
+{
+    static const char *const weights[] = { "algorithm.kl_coef=0.01", "algorithm.kl_coef=0" };
+    for (int i = 0; i < 2; i++) {
+        ares_train_config c;
+        const char *const words[] = { "algorithm.name=dapo", weights[i] };
+        ares_config *cfg = read_words(&c, NULL, words, 2, true);
+        CHECK_STR(first_fault(cfg), "");
+        CHECK_EQ(c.algorithm.use_kl_loss, i == 0);
+        ares_config_free(cfg);
+    }
+}
+
 TEST(explicit_options_win_over_the_preset)
 {
     ares_train_config c;

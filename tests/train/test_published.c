@@ -151,6 +151,7 @@ TEST(what_cannot_be_honoured_is_refused)
         { { "worker.actor.fsdp.torch_dtype=fp16" }, 1, 1, "worker.actor.fsdp.torch_dtype" },
         { { "trainer.n_gpus_per_node=8" }, 1, 1, "--ranks 8" },
         { { "trainer.nnodes=2", "trainer.n_gpus_per_node=4" }, 2, 4, "trainer.n_gpus_per_node" },
+        { { "trainer.n_gpus_per_node=2" }, 1, 4, "trainer.n_gpus_per_node" },
         { { "worker.rollout.tensor_parallel_size=2" }, 1, 3, "worker.rollout.tensor_parallel_size" },
         { { "data.rollout_batch_size=512", "worker.actor.global_batch_size=100" }, 2, 1, "worker.actor.global_batch_size" },
         { { "worker.actor.micro_batch_size_per_device_for_experience=12" }, 1, 1, "micro_batch_size_per_device_for_experience" },

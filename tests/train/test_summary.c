@@ -28,3 +28,38 @@ TEST(the_summary_shows_where_answers_begin_and_end)
     CHECK(!strstr(text.data, "tau"));
     ares_str_fini(&text);
 }
+
+TEST(the_summary_of_a_run_that_was_not_validated_before_has_one_column)
+{
+    ares_str text = { 0 };
+    REQUIRE_OK(ares_dir_make(test_file("run/checkpoints/step_000002")));
+    put("run/metrics.jsonl", "{\"step\":1,\"val/accuracy\":0.25}\n"
+                             "{\"step\":2,\"val/accuracy\":0.5,\"val/self.threshold\":0.3}\n");
+    REQUIRE_OK(ares_train_summary(test_file("run")));
+    REQUIRE_OK(ares_file_read(test_file("run/summary.txt"), &text));
+    CHECK_CONTAINS(text.data, "val/accuracy                                               0.500\n");
+    CHECK(!strstr(text.data, "threshold"));
+    ares_str_fini(&text);
+}
+
+TEST(the_summary_shows_ten_questions_from_all_over_the_validation_rows)
+{
+    ares_str rows = { 0 }, text = { 0 };
+    char question[40];
+    REQUIRE_OK(ares_dir_make(test_file("run/validation")));
+    REQUIRE_OK(ares_dir_make(test_file("run/checkpoints/step_000002")));
+    for (int i = 0; i < 25; i++)
+        ares_str_addf(&rows, "{\"question\":\"question %02d.\",\"response\":\"x\"}\n", i);
+    put("run/validation/step_000000.jsonl", rows.data);
+    put("run/validation/step_000002.jsonl", rows.data);
+    REQUIRE_OK(ares_train_summary(test_file("run")));
+    REQUIRE_OK(ares_file_read(test_file("run/summary.txt"), &text));
+    for (int i = 0; i < 25; i++) {
+        snprintf(question, sizeof question, "question %02d.", i);
+        bool wanted = i % 5 == 0 || i % 5 == 2; /* 0, 2, 5, 7, .. */
+        CHECK_MSG((strstr(text.data, question) != NULL) == wanted, "%s is %sexpected", question,
+                  wanted ? "" : "not ");
+    }
+    ares_str_fini(&rows);
+    ares_str_fini(&text);
+}

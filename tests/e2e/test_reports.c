@@ -159,7 +159,7 @@ TEST(limits_between_options_are_exact)
     ares_str_fini(&out);
 }
 
-/* 20 rows, drawn eight at a time: two draws fill four steps, and the rest of an epoch is left out. */
+/* 20 rows, drawn eight at a time: two draws fill four steps, the rest of an epoch is left out. */
 TEST(an_epoch_has_the_steps_that_its_draws_fill)
 {
     const char *rows = test_file("rows.jsonl");
@@ -197,4 +197,31 @@ TEST(the_loss_of_a_supervised_validation_is_of_all_its_rows)
         loss[i] = e2e_metric(names[i], 0, "val/loss");
     }
     CHECK_NEAR(loss[0], loss[1], 1e-9 * loss[1]);
+}
+
+/* A conversation's later questions are given, as its first is: neither loss counts them. */
+TEST(supervised_training_and_validation_tell_the_same_loss_of_the_same_rows)
+{
+    static const char *const runs[] = { "short", "long" }, *const questions[] = { "1+1=?",
+                                                                                  "11+11=?" };
+    for (int i = 0; i < 2; i++) {
+        ares_str rows = { 0 };
+        for (int r = 0; r < 8; r++)
+            ares_str_addf(&rows,
+                          "{\"messages\":[{\"role\":\"user\",\"content\":\"%s\"},"
+                          "{\"role\":\"assistant\",\"content\":\"answer %d\"},"
+                          "{\"role\":\"user\",\"content\":\"and then, please?\"},"
+                          "{\"role\":\"assistant\",\"content\":\"no %d\"}]}\n",
+                          questions[i], r, r);
+        const char *file = e2e_write("rows.jsonl", rows.data);
+        ares_str_fini(&rows);
+        REQUIRE(e2e_program(NULL,
+                            "sft --config '%s' trainer.max_steps=1 trainer.val_freq=1 "
+                            "'data.train_files=[%s]' 'data.val_files=[%s]'",
+                            e2e_sft_words(runs[i]), file, file) == 0);
+        CHECK_NEAR(e2e_metric(runs[i], 1, "train/loss"), e2e_metric(runs[i], 0, "val/loss"), 1e-5);
+    }
+    CHECK_EQ(e2e_metric("long", 1, "train/tokens"), e2e_metric("short", 1, "train/tokens"));
+    CHECK_EQ(e2e_metric("long", 1, "perf/total_num_tokens"), /* a character is a token here */
+             e2e_metric("short", 1, "perf/total_num_tokens") + 8 * 2);
 }

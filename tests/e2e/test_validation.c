@@ -14,8 +14,8 @@ static const char rows[] = "{\"prompt\":\"1\",\"answer\":\"1\",\"rm_type\":\"num
                            "{\"prompt\":\"22\",\"answer\":\"2\",\"rm_type\":\"random\"}\n"
                            "{\"prompt\":\"333\",\"rm_type\":\"ifbench\",\"kwargs\":[{}],"
                            "\"instruction_id_list\":[\"punctuation:no_comma\"]}\n"
-                           "{\"prompt\":\"4444\",\"answer\":\"4\",\"rm_type\":\"random\"}\n"
-                           "{\"prompt\":\"55555\",\"answer\":\"5\",\"rm_type\":\"number\"}\n";
+                           "{\"prompt\":\"55555\",\"answer\":\"5\",\"rm_type\":\"random\"}\n"
+                           "{\"prompt\":\"4444\",\"answer\":\"4\",\"rm_type\":\"number\"}\n";
 
 /* Stop strings make answers of many lengths. */
 #define WORDS                                                                                      \
@@ -75,6 +75,7 @@ static void check_validation(const char *run, int step)
     part all = { 0 },
          parts[] = { { .name = "number" }, { .name = "random" }, { .name = "ifbench" } };
     static const int of[] = { 0, 1, 2, 1, 0 };
+    int seen[5][2] = { 0 };
     ares_arena arena = { 0 };
     char file[80];
     int64_t n;
@@ -83,6 +84,9 @@ static void check_validation(const char *run, int step)
     CHECK_EQ(n, 10);
     for (int64_t i = 0; i < n; i++) {
         add(&all, lines[i]);
+        double row = e2e_number(lines[i], "row"), sample = e2e_number(lines[i], "sample");
+        if (!CHECK(row < 5 && sample < 2)) break;
+        CHECK_MSG(!seen[(int)row][(int)sample]++, "row %g, sample %g", row, sample);
         add(&parts[of[(int)e2e_number(lines[i], "row")]], lines[i]);
     }
     CHECK_EQ(all.judged, 6);

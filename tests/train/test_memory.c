@@ -78,6 +78,13 @@ TEST(a_model_that_is_there_is_counted_by_its_config_json)
     snprintf(path, sizeof path, "worker.actor.model.model_path=%s", test_source("tests/golden/models/qwen2_tied"));
     CHECK_EQ(faults("1e12", WITH("algorithm.disable_kl=true", path), 1, true, &words, &told), 0); /* what the option says counts where no model is */
     CHECK_CONTAINS(words.data, "million parameters");
+    /* a critic of its own model is as large as that one */
+    snprintf(path, sizeof path, "worker.critic.model.model_path=%s",
+             test_source("tests/golden/models/qwen2_tied"));
+    faults("1e12", WITH("algorithm.disable_kl=true", "algorithm.adv_estimator=gae", path), 1, true,
+           &words, &told);
+    CHECK_CONTAINS(words.data, "at least 16000.0 GB");
+    CHECK_CONTAINS(words.data, "; the critic: 0.0)");
     ares_str_fini(&words);
     ares_str_fini(&told);
 }

@@ -42,7 +42,7 @@ static int put_mean(const ares_trainer *t, ares_metrics *m, const char *name, do
 int ares_report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
 {
     summary score = { 0 }, reward = { 0 }, advantage = { 0 }, response = { 0 }, prompt = { 0 }, returns = { 0 }, values = { 0 };
-    double clipped = 0, full = 0, accuracy = 0, judged = 0, entropy = 0, tokens = 0, mixed = 0, total = 0;
+    double clipped = 0, full = 0, accuracy = 0, judged = 0, entropy = 0, tokens = 0, mixed = 0, compared = 0, total = 0;
     for (int64_t r = 0; r < b->rows; r++) {
         const ares_sample *s = &b->samples[r];
         double scores = 0, rewards = 0, length = (double)(b->row_start[r + 1] - b->row_start[r]);
@@ -69,7 +69,7 @@ int ares_report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *
             judged++;
         }
     }
-    for (int64_t g = 0; g < b->groups; g++) { /* groups that teach: not all scores equal */
+    for (int64_t g = 0; g < b->groups; g++) { /* groups that teach: not all scores equal; masked ones count nowhere */
         float low = INFINITY, high = -INFINITY;
         for (int64_t r = b->group_start[g]; r < b->group_start[g + 1]; r++) {
             if (!ares_batch_row_counts(b, r)) continue;
@@ -77,6 +77,7 @@ int ares_report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *
             high = fmaxf(high, b->samples[r].score);
         }
         mixed += low < high;
+        compared += low <= high;
     }
     ARES_TRY(put(t, m, "critic/score", &score));
     ARES_TRY(put(t, m, "critic/rewards", &reward));
@@ -99,7 +100,7 @@ int ares_report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *
     }
     ARES_TRY(ares_reward_report(t->reward, t->world, "", m));
     ARES_TRY(put_mean(t, m, "rollout/entropy", entropy, tokens));
-    ARES_TRY(put_mean(t, m, "rollout/mixed_groups_frac", mixed, (double)b->groups));
+    ARES_TRY(put_mean(t, m, "rollout/mixed_groups_frac", mixed, compared));
     ARES_TRY(ares_world_sum_f64(t->world, &total, 1));
     ares_metrics_set(m, "perf/total_num_tokens", total);
     ares_rollout_stats stats;

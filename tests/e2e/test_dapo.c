@@ -53,6 +53,7 @@ TEST(groups_that_only_fill_the_batch_change_no_gradient)
     CHECK(kept > 0 && kept < 4 && norm > 0);
     CHECK_EQ(e2e_metric("filled", 1, "dapo/batch_fill"), kept / 4);
     CHECK_NEAR(e2e_metric("small", 1, "actor/grad_norm"), norm, 1e-6 * norm);
+    CHECK_EQ(e2e_metric("filled", 1, "rollout/mixed_groups_frac"), 1); /* what fills counts nowhere */
     CHECK_EQ(test_shell(NULL, "test $(cat '%s' | wc -l) = 8 && test $(cat '%s' | wc -l) = %d", test_file("filled/rollouts/step_000001.jsonl"), test_file("small/rollouts/step_000001.jsonl"),
                         (int)kept * 2), 0);
 }

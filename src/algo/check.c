@@ -30,14 +30,18 @@ static void check_clips(const ares_loss_config *c, const ares_loss *loss, const 
 void ares_loss_check(const ares_loss_config *c, ares_algo_complain *complain, void *ctx)
 {
     report r = { complain, ctx };
+    char text[160];
     const ares_loss *loss = ares_loss_find(c->loss_type);
     bool micro = strcmp(c->loss_norm, "micro") == 0, mask = strcmp(c->rollout_is_mode, "mask") == 0;
     if (!loss) return;
     check_clips(c, loss, &r);
     say(&r, loss->flags & ARES_LOSS_PAIRS, 'e', "worker.actor.loss_type",
         "needs forward passes over the chosen and rejected answers of each row, which this trainer does not make yet; choose another loss");
-    say(&r, (loss->flags & ARES_LOSS_BATCH) && strcmp(c->early_stop_scope, "micro") == 0 && !ares_is_null_f64(c->early_stop_imp_ratio), 'e', "worker.actor.early_stop_scope",
-        "this loss is of the mini-batch as a whole; set minibatch");
+    (void)snprintf(text, sizeof text, "the loss %s is of the mini-batch as a whole; set minibatch", loss->name);
+    say(&r,
+        (loss->flags & ARES_LOSS_BATCH) && strcmp(c->early_stop_scope, "micro") == 0 &&
+            !ares_is_null_f64(c->early_stop_imp_ratio),
+        'e', "worker.actor.early_stop_scope", text);
     say(&r, mask && !ares_is_null_f64(c->rollout_is_threshold_lower) && c->rollout_is_threshold_lower >= c->rollout_is_threshold, 'e', "worker.actor.rollout_is_threshold_lower",
         "must lie below rollout_is_threshold: no weight is between them");
     say(&r, mask && ares_is_null_f64(c->rollout_is_threshold_lower) && c->rollout_is_threshold < 1 && strcmp(c->rollout_is, "none") != 0, 'e', "worker.actor.rollout_is_threshold",

@@ -174,6 +174,9 @@ void ares_filter_check(ares_config *cfg, const ares_filter_config *f, int64_t n)
                           "or max_resample: 0");
     if (strcmp(f->dynamic_sampling, "nonzero_std") == 0 && n < 2)
         ares_config_fault(cfg, "algorithm.dynamic_sampling_filter", "one answer has no deviation; set worker.rollout.n to 2 or more");
+    if (ranks(f) && n < 2 && strstr(f->rv_metric, "_variance"))
+        ares_config_fault(cfg, "worker.rollout.rollout_filter_metric",
+                          "one answer has no deviation; set worker.rollout.n to 2 or more, or another metric");
     if (f->keep_when_insufficient && strcmp(f->dynamic_sampling, "nonzero_std") != 0)
         ares_config_fault(cfg, "algorithm.keep_when_insufficient", "belongs to algorithm.dynamic_sampling_filter: nonzero_std");
     if (fraction && f->rv_value > 1)

@@ -88,16 +88,46 @@ static void check_baseline(ares_config *cfg, const ares_train_config *c, const a
                           "compares answers with a greedy one, whose score the reward 'aepo' does not shape as theirs; set grpo or rloo, or take a reward that is not shaped, as math");
 }
 
+/* Steps in which only the critic learns need one; without it nothing would learn in them. */
+static void check_warmup(ares_config *cfg, const ares_train_config *c)
+{
+    const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
+    if (c->trainer.val_only || !adv || (adv->needs & ARES_NEEDS_VALUES) || c->trainer.critic_warmup == 0) return;
+    ares_config_fault(cfg, "trainer.critic_warmup",
+                      "%s has no critic, so that nothing would learn in these steps; set 0, or "
+                      "algorithm.adv_estimator to gae",
+                      adv->name);
+}
+
+/* Both weigh by exp(old - rollout log-prob). */
+static void check_corrections(ares_config *cfg, const ares_train_config *c)
+{
+    if (c->algorithm.importance_sampling_fix && strcmp(c->loss.rollout_is, "none") != 0)
+        ares_config_fault(cfg, "algorithm.importance_sampling_fix",
+                          "corrects the same difference of rollout and trainer as worker.actor.rollout_is = "
+                          "'%s'; set one of them only",
+                          c->loss.rollout_is);
+}
+
 /* One KL, at one coefficient, acts in one place. */
 static void check_kl(ares_config *cfg, const ares_algorithm_config *a)
 {
     static const char beta[] = "algorithm.kl_beta";
     bool in_reward = a->use_kl_in_reward && strcmp(a->use_kl_in_reward, "true") == 0;
+    const char *type = ares_config_get_text(cfg, "algorithm.kl_type");
     const char *written = ares_config_written(cfg, "algorithm.kl_coef");
     if (a->disable_kl && a->kl_coef > 0 && (a->use_kl_loss || in_reward))
         ares_config_fault(
             cfg, a->use_kl_loss ? "algorithm.use_kl_loss" : "algorithm.use_kl_in_reward",
             "algorithm.disable_kl leaves no reference model; set one of them to false");
+    if (type && strcmp(type, "adaptive") == 0 && ares_kl_acts(a) != ARES_KL_IN_REWARD)
+        ares_log(ARES_LOG_WARN,
+                 "config: algorithm.kl_type = adaptive: has no effect: it steers a KL in the reward, and %s "
+                 "leaves none there",
+                 a->disable_kl       ? "algorithm.disable_kl"
+                 : a->kl_coef == 0   ? "algorithm.kl_coef = 0"
+                 : a->use_kl_loss    ? "algorithm.use_kl_loss"
+                                     : "algorithm.use_kl_in_reward = false");
     if (a->disable_kl) return;
     if (a->use_kl_loss && in_reward)
         ares_config_fault(cfg, "algorithm.use_kl_in_reward",
@@ -120,6 +150,8 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
         ares_config_fault(cfg, "worker.rollout.temperature", "greedy samples of a prompt are all the same; set a temperature above 0 (val_override_config may be greedy)");
     ares_loss_check(&c->loss, loss_complaint, cfg);
     check_kl(cfg, &c->algorithm);
+    check_warmup(cfg, c);
+    check_corrections(cfg, c);
     if (strncmp(c->trainer.device, "cpu", 3) != 0 && strncmp(c->trainer.device, "cuda", 4) != 0)
         ares_config_fault(cfg, "trainer.device", "no such device (choices: cpu, cuda, cuda:<n>)");
     ares_filter_check(cfg, &c->filter, c->rollout.n);

@@ -111,7 +111,7 @@ static double of_difficulty(const char *run, int step, const char *prefix, int d
 TEST(steps_without_an_actor_update_measure_no_kl_of_the_loss_and_move_no_factor)
 {
     static const char *const estimators[] = { "full", "low_var_kl" }, *const advantages[] = {
-        "gae", "grpo"
+        "gae", "bi_level_gae"
     };
     for (int i = 0; i < 4; i++) {
         char run[16];
@@ -152,7 +152,7 @@ TEST(kl_of_the_reward_is_measured_in_every_step)
                          "worker.actor.dynamic_kl_loss=true data.rollout_batch_size=8 "
                          "worker.actor.global_batch_size=8 trainer.critic_warmup=1 "
                          "algorithm.kl_penalty=%s%s",
-                    estimators[i], ""))
+                    estimators[i], " " GAE))
             continue;
         bool moved = false;
         for (int step = 1; step <= 2; step++)

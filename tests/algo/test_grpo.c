@@ -60,6 +60,27 @@ TEST(without_the_division_advantages_are_distances_from_the_mean)
     ares_batch_fini(&b);
 }
 
+/* 4 answers that count, 5 tokens each on average; a masked one makes no difference to them. */
+TEST(weights_by_length_take_the_mean_over_answers_that_count)
+{
+    static const int64_t even[] = { 5, 2, 8, 5, 5, 2, 8, 5 };
+    static const double length[] = { 5, 2, 8, 5 };
+    const float scores[] = { 1, 0, 1, 0, 9, 9, 9, 9 };
+    for (int masked = 0; masked < 2; masked++) {
+        ares_batch b;
+        ares_algorithm_config cfg = {
+            .norm_adv_by_std_in_grpo = false, .grpo_advantage_length_weight = true, .gamma = 1, .lam = 1
+        };
+        make_batch(&b, masked ? 2 : 1, 4, even, ARES_COUNT(even));
+        put_scores(&b, scores);
+        for (int64_t t = b.row_start[4]; t < b.tokens; t++) b.response_mask[t] = 0;
+        CHECK_OK(ares_adv_find("grpo")->compute(&cfg, NULL, &b));
+        for (int64_t r = 0; r < 4; r++)
+            CHECK_NEAR(b.advantages[b.row_start[r]], (r % 2 ? -0.5 : 0.5) * 5 / length[r], 1e-6);
+        ares_batch_fini(&b);
+    }
+}
+
 TEST(masked_tokens_get_no_advantage_but_their_rewards_count)
 {
     ares_batch b;

@@ -37,8 +37,10 @@ static int weigh_by_std(adv_pass *p)
 static int weigh_by_length(adv_pass *p)
 {
     double sums[2] = { 0, 0 }; /* whole numbers: exact in any order */
-    for (int64_t r = 0; r < p->b->rows; r++) sums[0] += p->length[r];
-    sums[1] = (double)p->b->rows;
+    for (int64_t r = 0; r < p->b->rows; r++) {
+        sums[0] += p->length[r];
+        sums[1] += p->length[r] > 0; /* what is masked counts nowhere */
+    }
     ARES_TRY(ares_world_sum_f64(p->world, sums, 2));
     for (int64_t r = 0; r < p->b->rows; r++)
         if (p->length[r] > 0) p->row[r] /= (p->length[r] + 1e-6) / (sums[0] / sums[1]);

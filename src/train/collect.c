@@ -274,6 +274,7 @@ typedef struct rounds {
     int64_t *rows;               /* [s.drawn]: rows of the data set */
     bool same_prompt;
     double right[2];             /* of all answers of this rank that were judged right or wrong and not discarded: sum and number */
+    double discarded[2];         /* of all answers of this rank: how many were, and how many there are */
     double tokens;               /* of all answers of this rank, greedy baselines included */
 } rounds;
 
@@ -431,6 +432,8 @@ static int draw_round(ares_trainer *t, rounds *r, int64_t size, draw *d, bool **
     for (int64_t g = 0; d->greedy && g < d->count; g++) r->tokens += d->greedy[g].completion.n_tokens;
     for (int64_t i = 0; i < d->count * n; i++) {
         r->tokens += d->samples[i].completion.n_tokens;
+        r->discarded[0] += d->samples[i].discarded;
+        r->discarded[1]++;
         if (d->samples[i].discarded || isnan(d->samples[i].item.accuracy)) continue;
         r->right[0] += (double)d->samples[i].item.accuracy;
         r->right[1]++;
@@ -585,6 +588,20 @@ static void report(const ares_train_config *cfg, const rounds *r, int64_t count,
     ares_metrics_set(m, "dapo/batch_fill", (double)ARES_MIN(s->kept, count) / (double)s->target);
 }
 
+/* What is told of everything that was generated, answers of dropped groups included. */
+static int report_generated(ares_trainer *t, rounds *r, ares_metrics *m)
+{
+    bool discards = ares_reward_max_length(t->reward) != ARES_NULL_I64 || t->cfg->filter.mask_truncated;
+    ARES_TRY(ares_world_sum_f64(t->world, r->right, 2));
+    ARES_TRY(ares_world_sum_f64(t->world, r->discarded, 2));
+    ARES_TRY(ares_world_sum_f64(t->world, &r->tokens, 1));
+    if (r->right[1] > 0) ares_metrics_set(m, "reward/accuracy", r->right[0] / r->right[1]);
+    if (discards && r->discarded[1] > 0)
+        ares_metrics_set(m, "dapo/discarded_frac", r->discarded[0] / r->discarded[1]);
+    ares_metrics_set(m, "rollout/generated_tokens", r->tokens);
+    return ARES_OK;
+}
+
 static int collect(ares_trainer *t, collection *c, double *scale, ares_metrics *m)
 {
     rounds r;
@@ -594,23 +611,9 @@ static int collect(ares_trainer *t, collection *c, double *scale, ares_metrics *
     open_rounds(t->cfg, &r);
     while ((size = ares_resampling_draw(&r.s)) > 0) ARES_TRY(draw_round(t, &r, size, &d, &keep, c, m));
     ARES_TRY(settle(t, &r, c, &count, m));
-    ARES_TRY(ares_world_sum_f64(t->world, r.right, 2));
-    ARES_TRY(ares_world_sum_f64(t->world, &r.tokens, 1));
-    if (r.right[1] > 0) ares_metrics_set(m, "reward/accuracy", r.right[0] / r.right[1]); /* of everything generated (aepo.md 1.4) */
-    ares_metrics_set(m, "rollout/generated_tokens", r.tokens);
+    ARES_TRY(report_generated(t, &r, m));
     *scale = ares_filter_loss_scale(t->cfg->filter.loss_scaling, r.counts.kept, r.counts.groups);
     report(t->cfg, &r, count, m);
-    return ARES_OK;
-}
-
-/* Answers that were discarded for their length. */
-static int count_discarded(ares_trainer *t, const collection *c, ares_metrics *m)
-{
-    int64_t n = t->cfg->rollout.n, counts[2] = { 0, c->count * n };
-    if (ares_reward_max_length(t->reward) == ARES_NULL_I64 && !t->cfg->filter.mask_truncated) return ARES_OK;
-    for (int64_t r = 0; r < c->count * n; r++) counts[0] += c->items[r / n].samples[r % n].discarded;
-    ARES_TRY(ares_world_sum_i64(t->world, counts, 2));
-    if (counts[1]) ares_metrics_set(m, "dapo/discarded_frac", (double)counts[0] / (double)counts[1]);
     return ARES_OK;
 }
 
@@ -618,7 +621,6 @@ int collect_groups(ares_trainer *t, ares_batch *b, ares_metrics *m)
 {
     collection c = { .arena = &b->arena };
     ARES_TRY(collect(t, &c, &b->advantage_scale, m));
-    ARES_TRY(count_discarded(t, &c, m));
     generate_fill(b, c.items, c.count, t->cfg->rollout.n, t->actor.optim.updates);
     return ARES_OK;
 }

@@ -159,8 +159,7 @@ void e2e_values(const char *file, const char *key, ares_str *out)
     ares_arena_fini(&arena);
 }
 
-/* Times, and what tells how the work was cut. */
-static bool of_speed(ares_view key)
+bool e2e_of_speed(ares_view key)
 {
     return ares_view_starts(key, ARES_VIEW("timing_")) || ares_view_starts(key, ARES_VIEW("timing_per_token_ms/")) || ares_view_starts(key, ARES_VIEW("perf/")) ||
            ares_view_is(key, "rollout/forward_passes") || ares_view_is(key, "rollout/preemptions");
@@ -175,7 +174,7 @@ static bool same_metrics(const char *a, const char *b)
     for (int64_t i = 0; i < n && same; i++)
         for (int64_t k = 0; k < x[i]->count; k++) {
             ares_view key = x[i]->members[k].key;
-            if (of_speed(key)) continue;
+            if (e2e_of_speed(key)) continue;
             const ares_json *other = ares_json_find(y[i], key);
             same = CHECK_MSG(other && other->number == x[i]->members[k].value->number, "row %lld: %.*s", (long long)i, (int)key.len, key.data) && same;
             compared++;

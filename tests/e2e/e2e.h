@@ -36,6 +36,9 @@ void e2e_values(const char *file, const char *key, ares_str *out);
 const ares_json **e2e_rows(ares_arena *arena, const char *run, const char *file, int64_t *n);
 double e2e_number(const ares_json *row, const char *key); /* NaN: null or none */
 
+/* Metrics of times, and those that tell how the work was cut. */
+bool e2e_of_speed(ares_view key);
+
 /* Two runs hold the same: weights and optimizer of a checkpoint, every metric but times and rates, every rollout. */
 bool e2e_same_runs(const char *a, const char *b, int step);
 

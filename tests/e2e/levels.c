@@ -1,0 +1,415 @@
+/* What is combined by hand, and what follows from the program's own lists. */
+#include "levels.h"
+
+#include "ares/algo.h"
+#include "ares/algo_filter.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define DYNAMIC                                                                                    \
+    "algorithm.aepo=true worker.actor.dynamic_kl_loss=true "                                       \
+    "algorithm.difficulty_aware_kl_penalty=true "
+
+/* The first level of a factor goes with everything, an estimator's apart. */
+static const factor written[FACTORS] = {
+    [ESTIMATOR] = { "estimator", 0, { { 0 } } },
+    [LOSS] = { "loss", 0, { { 0 } } },
+    [FILTER] = { "filter",
+                 6,
+                 {
+                     { "none", "", 0 },
+                     { "accuracy_range of shaped scores",
+                       "algorithm.online_filtering=true algorithm.filter_key=overall "
+                       "algorithm.filter_low=-1 algorithm.filter_high=1.4",
+                       FILTERS },
+                     { "informative by score",
+                       "algorithm.filter_groups.enable=true algorithm.filter_groups.metric=score",
+                       INFORMATIVE | FILTERS },
+                     { "rv of each draw",
+                       "worker.rollout.rollout_filter_strategy=top_k "
+                       "worker.rollout.rollout_filter_value=0.5 algorithm.max_resample=3 "
+                       "algorithm.filter_groups.enable=false",
+                       BY_DEVIATION | RANKS_DRAWS | FILTERS },
+                     { "rv by length",
+                       "worker.rollout.rollout_filter_strategy=top_k_abs "
+                       "worker.rollout.rollout_filter_value=3 "
+                       "worker.rollout.rollout_filter_metric=length",
+                       FILTERS },
+                     { "rv after nonzero_std",
+                       "algorithm.dynamic_sampling_filter=nonzero_std "
+                       "worker.rollout.rollout_filter_strategy=top_k "
+                       "worker.rollout.rollout_filter_value=0.75 "
+                       "worker.actor.filter_loss_scaling=sqrt",
+                       NONZERO | BY_DEVIATION | FILTERS },
+                 } },
+    [CONTROL] = { "control",
+                  5,
+                  {
+                      { "none", "", 0 },
+                      { "aepo, shaped reward", "algorithm.aepo=true " REWARD(", {name: aepo}"),
+                        SHAPED },
+                      { "aepo, dual_ascent", DYNAMIC, DYNAMIC_KL },
+                      { "aepo, log_space",
+                        DYNAMIC
+                        "algorithm.kl_bucket_controller=log_space "
+                        "algorithm.kl_beta_update_interval=1 "
+                        "worker.actor.enable_second_chance_kl=true "
+                        "worker.actor.second_chance_easy_only=false "
+                        "worker.actor.second_chance_soft_cost_min=0 algorithm.hwe_kl_scope=window",
+                        DYNAMIC_KL },
+                      { "aepo, bootstrap",
+                        "data.bootstrap=true data.bootstrap_batch_size=5 "
+                        "algorithm.drop_easy_prompts=true",
+                        0 },
+                  } },
+    [KL_PLACE] = { "KL",
+                   4,
+                   {
+                       { "in the reward", "", 0 },
+                       { "in the loss", "algorithm.use_kl_loss=true", LOSS_KL },
+                       { "coefficient 0", "algorithm.use_kl_loss=true algorithm.kl_coef=0",
+                         ZERO_KL },
+                       { "none", "algorithm.disable_kl=true", NO_KL },
+                   } },
+    [KL_ESTIMATOR] = { "KL estimator", 0, { { 0 } } },
+    [ANSWERS] = { "answers",
+                  3,
+                  {
+                      { "4", "worker.rollout.n=4", 0 },
+                      { "2", "worker.rollout.n=2", 0 },
+                      { "1", "worker.rollout.n=1", ONE_ANSWER },
+                  } },
+    [MASKED] = { "masked answers",
+                 5,
+                 {
+                     { "none", "", 0 },
+                     { "unfinished", "algorithm.mask_truncated=true", MASKS },
+                     { "unfinished, dropped",
+                       "algorithm.mask_truncated=true algorithm.over_length_action=drop",
+                       MASKS | DROPS },
+                     { "long",
+                       "worker.reward.max_length=8 worker.reward.safe_length=4 "
+                       "worker.reward.len_reward_penalty=0.5",
+                       0 },
+                     { "all",
+                       "algorithm.mask_truncated=true 'worker.rollout.stop_token_ids=[]' "
+                       "worker.rollout.ignore_eos=true",
+                       MASKS | DULL },
+                 } },
+    [EPOCHS] = { "epochs", 2, { { "1", "", 0 }, { "2", "worker.actor.ppo_epochs=2", 0 } } },
+    [MINI_BATCHES] = { "mini-batches",
+                       2,
+                       { { "1", "", 0 }, { "2", "worker.actor.global_batch_size=2", MINI } } },
+    [ADVANTAGES] = { "advantages",
+                     10,
+                     {
+                         { "as they are", "", 0 },
+                         { "normalize_advantages", "algorithm.normalize_advantages=true", 0 },
+                         { "importance_sampling_fix", "algorithm.importance_sampling_fix=true",
+                           CORRECTS },
+                         { "zero_task_advantage", "algorithm.zero_task_advantage=true", DULL },
+                         { "norm_adv_by_std_in_grpo=false",
+                           "algorithm.norm_adv_by_std_in_grpo=false", 0 },
+                         { "soft_advantage_reweight", "algorithm.soft_advantage_reweight=true",
+                           OF_GRPO },
+                         { "grpo_advantage_length_weight",
+                           "algorithm.grpo_advantage_length_weight=true", OF_GRPO },
+                         { "gamma", "algorithm.gamma=0.9", GAMMA },
+                         { "lam", "algorithm.lam=0.9", LAM },
+                         { "bi_level_gae", "algorithm.bi_level_gae=true", TURNS },
+                     } },
+    [COUNTS] = { "counts of the loss",
+                 6,
+                 {
+                     { "token-mean", "", 0 },
+                     { "seq-mean-token-mean",
+                       "worker.actor.loss_avg_mode=seq-mean-token-mean "
+                       "worker.critic.loss_avg_mode=seq-mean-token-mean",
+                       0 },
+                     { "seq-mean-token-sum",
+                       "worker.actor.loss_avg_mode=seq-mean-token-sum "
+                       "worker.critic.loss_avg_mode=seq-mean-token-sum",
+                       0 },
+                     { "seq-mean-token-sum-norm",
+                       "worker.actor.loss_avg_mode=seq-mean-token-sum-norm", 0 },
+                     { "loss_norm=micro",
+                       "worker.actor.loss_norm=micro "
+                       "worker.actor.micro_batch_size_per_device_for_update=2",
+                       BY_RANK },
+                     { "valid_token_scope=rollout", "worker.actor.valid_token_scope=rollout", 0 },
+                 } },
+    [CORRECTION] = { "stop, correction",
+                     6,
+                     {
+                         { "none", "", 0 },
+                         { "early stop", "worker.actor.early_stop_imp_ratio=1.001", 0 },
+                         { "early stop by micro-batch",
+                           "worker.actor.early_stop_imp_ratio=1.001 "
+                           "worker.actor.early_stop_scope=micro "
+                           "worker.actor.micro_batch_size_per_device_for_update=2",
+                           STOPS_MICRO | BY_RANK },
+                         { "rollout_is=token", "worker.actor.rollout_is=token", CORRECTS_TOO },
+                         { "rollout_is=sequence",
+                           "worker.actor.rollout_is=sequence worker.actor.rollout_is_mode=mask",
+                           CORRECTS_TOO },
+                         { "rollout_is=geometric", "worker.actor.rollout_is=geometric",
+                           CORRECTS_TOO },
+                     } },
+    [EXHAUSTED] = { "draws",
+                    4,
+                    {
+                        { "fill_masked", "algorithm.on_exhausted=fill_masked", FILLS },
+                        { "smaller_batch", "algorithm.on_exhausted=smaller_batch", 0 },
+                        { "fill_masked, same_prompt",
+                          "algorithm.on_exhausted=fill_masked "
+                          "algorithm.dynamic_sampling.mode=same_prompt",
+                          SAME_PROMPT | FILLS },
+                        { "fill_masked, more than the batch",
+                          "algorithm.on_exhausted=fill_masked data.mini_rollout_batch_size=6",
+                          FILLS },
+                    } },
+    [CRITIC] = { "critic",
+                 4,
+                 {
+                     { "1 pass", "", 0 },
+                     { "2 passes", "worker.critic.ppo_epochs=2", 0 },
+                     { "4 mini-batches", "worker.critic.global_batch_size=1", BY_RANK },
+                     { "warm-up", "trainer.critic_warmup=1", WARMS_UP },
+                 } },
+    [OTHER] = { "other",
+                12,
+                {
+                    { "none", "", 0 },
+                    { "entropy bonus", "worker.actor.entropy_coeff=0.01", ENTROPY },
+                    { "recompute_log_probs", "worker.actor.recompute_log_probs=true", 0 },
+                    { "shuffle", "worker.actor.shuffle=true", 0 },
+                    { "share_prompts=false",
+                      "worker.actor.share_prompts=false worker.critic.share_prompts=false", 0 },
+                    { "temperature, top_p",
+                      "worker.rollout.temperature=0.8 worker.rollout.top_p=0.95", 0 },
+                    { "topk_tail", "worker.rollout.entropy_mode=topk_tail", 0 },
+                    { "trigger words", "worker.rollout.trigger_tokens_file=$ARES_TEST_TRIGGERS",
+                      0 },
+                    { "validation",
+                      "data.val_files=examples/data/sums/val.jsonl trainer.val_freq=1 "
+                      "data.val_batch_size=100",
+                      0 },
+                    { "schedules",
+                      "worker.actor.optim.lr_scheduler_type=cosine "
+                      "worker.actor.optim.lr_warmup_steps=1 worker.actor.max_grad_norm=0.1 "
+                      "worker.critic.optim.lr_scheduler_type=linear "
+                      "worker.critic.max_grad_norm=0.1",
+                      0 },
+                    { "bf16",
+                      "worker.actor.fsdp.torch_dtype=bf16 worker.critic.fsdp.torch_dtype=bf16 "
+                      "worker.ref.fsdp.torch_dtype=bf16",
+                      0 },
+                    { "Kahan sums",
+                      "worker.actor.fsdp.torch_dtype=bf16 worker.actor.optim.strategy=adamw_bf16",
+                      0 },
+                } },
+};
+
+/* Pairs that make no sense: said is part of the message. */
+const rule levels_refused[] = {
+    { COMPARES, ONE_ANSWER, "compares the responses of a prompt; set 2 or more" },
+    { NOT_GRPO, OF_GRPO, "does not take it; set algorithm.adv_estimator to grpo" },
+    { NOT_DISCOUNTED, GAMMA,
+      "gives every token of a response the same advantage and discounts nothing" },
+    { NOT_GAE, LAM, "has no use for it; set 1.0, or algorithm.adv_estimator to gae" },
+    { NOT_GAE, TURNS, "knows no values; set algorithm.adv_estimator to gae" },
+    { NO_CRITIC, WARMS_UP, "has no critic" },
+    { WARMS_UP, OF_GRPO, "has no critic" },
+    { ONE_ANSWER, OF_GRPO,
+      "does not take it; set algorithm.adv_estimator to grpo" }, /* which compares */
+    { BASELINE, SHAPED,
+      "compares answers with a greedy one, whose score the reward 'aepo' does not shape" },
+    { OF_MINI_BATCH, STOPS_MICRO, "is of the mini-batch as a whole" },
+    { BY_ACCURACY, ONE_ANSWER,
+      "one answer is right or wrong, so no mean lies between the bounds; set worker.rollout.n to 2 "
+      "or more" },
+    { INFORMATIVE, ONE_ANSWER,
+      "one answer is never both right and wrong; set worker.rollout.n to 2 or more" },
+    { NONZERO, ONE_ANSWER, "one answer has no deviation; set worker.rollout.n to 2 or more" },
+    { BY_DEVIATION, ONE_ANSWER, "one answer has no deviation; set worker.rollout.n to 2 or more" },
+    { RANKS_DRAWS, SAME_PROMPT,
+      "rollout_filter_* compares the groups of a draw with each other; set new_prompts" },
+    { DYNAMIC_KL, NO_KL, "algorithm.disable_kl leaves no KL to weigh; set one of them to false" },
+    { CORRECTS, CORRECTS_TOO, "corrects the same difference" },
+    { 0, 0, NULL },
+};
+
+/* Pairs that train as if one of them were not there, and say so. */
+const rule levels_told[] = {
+    { ADAPTIVE_KL, LOSS_KL,
+      "has no effect: it steers a KL in the reward, and algorithm.use_kl_loss leaves none there" },
+    { ADAPTIVE_KL, ZERO_KL,
+      "has no effect: it steers a KL in the reward, and algorithm.kl_coef = 0 leaves none there" },
+    { ADAPTIVE_KL, NO_KL,
+      "has no effect: it steers a KL in the reward, and algorithm.disable_kl leaves none there" },
+    { DYNAMIC_KL, ZERO_KL, "has no effect: algorithm.kl_coef is 0" },
+    { 0, 0, NULL },
+};
+
+/* Levels that no other makes sense of. */
+const lone levels_never[] = {
+    { LOSS, "vapor",
+      "needs forward passes over the chosen and rejected answers of each row, which this trainer "
+      "does not make yet" },
+    { FILTER, "reward_cap", "sources have no caps to be told here yet" },
+    { 0, 0, NULL },
+};
+
+/* ---------------------------------------------------------------- the program's own lists */
+factor factors[FACTORS];
+
+static const char *keep(const char *format, const char *a)
+{
+    static char text[16000], *at = text;
+    const char *kept = at;
+    at += snprintf(at, (size_t)(text + sizeof text - at), format, a) + 1;
+    ARES_ASSERT(at < text + sizeof text);
+    return kept;
+}
+
+static void put(int f, const char *name, const char *words, uint64_t tags)
+{
+    factor *to = &factors[f];
+    for (const lone *l = levels_never; l->name; l++)
+        if (l->factor == f && strcmp(l->name, name) == 0) tags |= NEVER;
+    ARES_ASSERT(to->n < COVERING_LEVELS);
+    to->levels[to->n++] = (level){ name, words, tags };
+}
+
+static bool among(const char *name, const char *const *names)
+{
+    for (; *names; names++)
+        if (strcmp(name, *names) == 0) return true;
+    return false;
+}
+#define AMONG(name, ...) among(name, (const char *const[]){ __VA_ARGS__, NULL })
+
+static uint64_t of_estimator(const ares_adv *a)
+{
+    uint64_t tags = 0;
+    if (a->needs & ARES_NEEDS_GROUPS) tags |= COMPARES;
+    if (!(a->needs & ARES_NEEDS_VALUES)) tags |= NO_CRITIC;
+    if (a->needs & ARES_NEEDS_BASELINE) tags |= BASELINE;
+    if (strcmp(a->name, "grpo") != 0) tags |= NOT_GRPO;
+    if (!AMONG(a->name, "gae", "bi_level_gae")) tags |= NOT_GAE;
+    if (!AMONG(a->name, "gae", "bi_level_gae", "reinforce_plus_plus")) tags |= NOT_DISCOUNTED;
+    return tags;
+}
+
+/* Options without which an entry would do nothing on a model of such even chances. */
+static const char *words_of_loss(const char *name)
+{
+    if (strcmp(name, "clip_cov") == 0)
+        return "worker.actor.clip_cov_ratio=0.2 worker.actor.clip_cov_lb=0";
+    return strcmp(name, "kl_cov") == 0 ? "worker.actor.kl_cov_ratio=0.2" : "";
+}
+
+static uint64_t of_filter(const char *name)
+{
+    uint64_t tags = FILTERS;
+    if (strcmp(name, "accuracy_range") == 0) tags |= BY_ACCURACY;
+    if (strcmp(name, "informative") == 0) tags |= INFORMATIVE;
+    if (strcmp(name, "nonzero_std") == 0) tags |= NONZERO;
+    if (strcmp(name, "rv") == 0) tags |= BY_DEVIATION;
+    return tags;
+}
+
+static void put_kl_estimators(void)
+{
+    int n;
+    const char *const *names = ares_kl_names(&n);
+    for (int i = 0; i < n; i++) {
+        char name[40];
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(names[i], "="), names[i]);
+        put(KL_ESTIMATOR, keep("%s", name), keep("algorithm.kl_penalty=%s", name), 0);
+    }
+}
+
+void levels_build(bool again)
+{
+    int n;
+    if (factors[0].n && !again) return;
+    memset(factors, 0, sizeof factors);
+    for (int f = 0; f < FACTORS; f++) {
+        factors[f].name = written[f].name;
+        for (int i = 0; i < written[f].n; i++)
+            put(f, written[f].levels[i].name, written[f].levels[i].words,
+                written[f].levels[i].tags);
+    }
+    const ares_adv *const *advs = ares_adv_list(&n);
+    for (int i = 0; i < n; i++)
+        put(ESTIMATOR, advs[i]->name, keep("algorithm.adv_estimator=%s", advs[i]->name),
+            of_estimator(advs[i]));
+    const ares_loss *const *losses = ares_loss_list(&n);
+    for (int i = 0; i < n; i++) {
+        char words[200];
+        snprintf(words, sizeof words, "worker.actor.loss_type=%s %s", losses[i]->name,
+                 words_of_loss(losses[i]->name));
+        put(LOSS, losses[i]->name, keep("%s", words),
+            losses[i]->flags & ARES_LOSS_BATCH ? OF_MINI_BATCH : 0);
+    }
+    const ares_filter *const *filters = ares_filter_list(&n);
+    for (int i = 0; i < n; i++)
+        put(FILTER, filters[i]->name, filters[i]->option, of_filter(filters[i]->name));
+    const ares_control *const *controls = ares_control_list(&n);
+    for (int i = 0; i < n; i++)
+        put(CONTROL, controls[i]->name, controls[i]->option,
+            strcmp(controls[i]->name, "adaptive_kl") == 0 ? ADAPTIVE_KL : 0);
+    put_kl_estimators();
+}
+
+const rule *levels_rule(const rule *rules, uint64_t a, uint64_t b)
+{
+    for (; rules->said; rules++)
+        if (((a & rules->a) && (b & rules->b)) || ((b & rules->a) && (a & rules->b))) return rules;
+    return NULL;
+}
+
+/* ---------------------------------------------------------------- the page */
+static void names_with(uint64_t tag, ares_str *out)
+{
+    int n = 0;
+    for (int f = 0; f < FACTORS; f++) {
+        ares_str found = { 0 };
+        for (int l = 0; l < factors[f].n; l++)
+            if (factors[f].levels[l].tags & tag)
+                ares_str_addf(&found, "%s`%s`", found.len ? ", " : "", factors[f].levels[l].name);
+        if (found.len) ares_str_addf(out, "%s%s %s", n++ ? "; " : "", factors[f].name, found.data);
+        ares_str_fini(&found);
+    }
+}
+
+static void print_pair(const rule *r, ares_str *out)
+{
+    ares_str_add_z(out, "| ");
+    names_with(r->a, out);
+    ares_str_add_z(out, " | ");
+    names_with(r->b, out);
+    ares_str_addf(out, " | %s |\n", r->said);
+}
+
+void levels_print(ares_str *out)
+{
+    levels_build(false);
+    ares_str_add_z(out, "| | levels |\n|---|---|\n");
+    for (int f = 0; f < FACTORS; f++) {
+        ares_str_addf(out, "| %s | ", factors[f].name);
+        for (int l = 0, n = 0; l < factors[f].n; l++)
+            if (!(factors[f].levels[l].tags & NEVER))
+                ares_str_addf(out, "%s`%s`", n++ ? ", " : "", factors[f].levels[l].name);
+        ares_str_add_z(out, " |\n");
+    }
+    ares_str_add_z(out, "\n| refused | with | what is said |\n|---|---|---|\n");
+    for (const lone *l = levels_never; l->name; l++)
+        ares_str_addf(out, "| %s `%s` | anything | %s |\n", factors[l->factor].name, l->name,
+                      l->said);
+    for (const rule *r = levels_refused; r->said; r++) print_pair(r, out);
+    ares_str_add_z(out, "\n| has no effect | with | what is said |\n|---|---|---|\n");
+    for (const rule *r = levels_told; r->said; r++) print_pair(r, out);
+}

@@ -1,0 +1,102 @@
+/* The table of combinations: factors, their levels, and the pairs that are refused or told. */
+#ifndef TESTS_LEVELS_H
+#define TESTS_LEVELS_H
+
+#include "ares/core.h"
+#include "covering.h"
+
+/* What a level is or asks for, for the rules. */
+#define DULL (UINT64_C(1) << 36)    /* next to nothing is learnt, whatever else is set */
+#define COMPARES (UINT64_C(1) << 0) /* of estimators */
+#define NO_CRITIC (UINT64_C(1) << 1)
+#define BASELINE (UINT64_C(1) << 2)
+#define NOT_GRPO (UINT64_C(1) << 3)
+#define NOT_GAE (UINT64_C(1) << 4)
+#define NOT_DISCOUNTED (UINT64_C(1) << 5)
+#define OF_MINI_BATCH (UINT64_C(1) << 6) /* of a loss */
+#define NEVER (UINT64_C(1) << 7)         /* refused with everything */
+#define ONE_ANSWER (UINT64_C(1) << 8)
+#define BY_ACCURACY (UINT64_C(1) << 9) /* of filters */
+#define INFORMATIVE (UINT64_C(1) << 10)
+#define NONZERO (UINT64_C(1) << 11)
+#define BY_DEVIATION (UINT64_C(1) << 12)
+#define RANKS_DRAWS (UINT64_C(1) << 13)
+#define FILTERS (UINT64_C(1) << 14) /* any */
+#define SHAPED (UINT64_C(1) << 15)  /* of controls */
+#define DYNAMIC_KL (UINT64_C(1) << 16)
+#define ADAPTIVE_KL (UINT64_C(1) << 17)
+#define NO_KL (UINT64_C(1) << 18)
+#define ZERO_KL (UINT64_C(1) << 19)
+#define LOSS_KL (UINT64_C(1) << 20) /* in the loss */
+#define OF_GRPO (UINT64_C(1) << 21) /* of options of estimators */
+#define GAMMA (UINT64_C(1) << 22)
+#define LAM (UINT64_C(1) << 23)
+#define TURNS (UINT64_C(1) << 24)
+#define CORRECTS (UINT64_C(1) << 25) /* the difference of rollout and trainer */
+#define CORRECTS_TOO (UINT64_C(1) << 26)
+#define STOPS_MICRO (UINT64_C(1) << 27)
+#define SAME_PROMPT (UINT64_C(1) << 28)
+#define FILLS (UINT64_C(1) << 29)
+#define WARMS_UP (UINT64_C(1) << 30)
+#define MASKS (UINT64_C(1) << 31) /* answers that did not finish */
+#define DROPS (UINT64_C(1) << 32)
+#define MINI (UINT64_C(1) << 33) /* several mini-batches */
+#define ENTROPY (UINT64_C(1) << 35)
+#define BY_RANK (UINT64_C(1) << 34) /* a cut by mini-batch or rank is seen in the result */
+
+typedef struct level {
+    const char *name, *words;
+    uint64_t tags;
+} level;
+typedef struct factor {
+    const char *name;
+    int n;
+    level levels[COVERING_LEVELS];
+} factor;
+
+enum {
+    ESTIMATOR,
+    LOSS,
+    FILTER,
+    CONTROL,
+    KL_PLACE,
+    KL_ESTIMATOR,
+    ANSWERS,
+    MASKED,
+    EPOCHS,
+    MINI_BATCHES,
+    ADVANTAGES,
+    COUNTS,
+    CORRECTION,
+    EXHAUSTED,
+    CRITIC,
+    OTHER,
+    FACTORS
+};
+
+typedef struct rule {
+    uint64_t a, b;
+    const char *said; /* part of the message */
+} rule;
+
+typedef struct lone {
+    int factor;
+    const char *name, *said;
+} lone;
+
+/* Two verifiers, and maybe more. */
+#define REWARD(more)                                                                               \
+    "'worker.reward.rewards=[{name: random}, {name: format, pattern: \".*[0-9].*\", weight: 0.5, " \
+    "finished: false}" more "]' "
+
+extern factor factors[FACTORS];                    /* of levels_build */
+extern const rule levels_refused[], levels_told[]; /* up to one without a message */
+extern const lone levels_never[];                  /* levels that go with nothing */
+
+/* Puts the program's own lists behind the levels that are written down; again: afresh. */
+void levels_build(bool again);
+/* The rule for a pair of tags, in either order; NULL: none. */
+const rule *levels_rule(const rule *rules, uint64_t a, uint64_t b);
+/* The tables of docs/testing.md. */
+void levels_print(ares_str *out);
+#endif

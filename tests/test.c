@@ -2,11 +2,13 @@
 #include "test.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,7 +19,12 @@
 #define ARES_BINARY_DIR "build"
 #endif
 
-enum { TEST_SECONDS = 300, TEST_SLOW_SECONDS = 1800, SHOWN_FAILURES = 20 };
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+enum { TEST_SECONDS = 300 };
+#else
+enum { TEST_SECONDS = 60 };
+#endif
+enum { TEST_LABELLED_SECONDS = 300, TEST_SLOW_SECONDS = 1800, SHOWN_FAILURES = 20 };
 
 /* Present only in programs that link the torch room. */
 extern int64_t at_live_count(void) __attribute__((weak));
@@ -30,6 +37,9 @@ static const test_case *current;
 static const char *program = "test", *self = "";
 static int passed, failed, skipped, failures;
 static bool skipping;
+static double limit_s; /* of the test that runs */
+static pid_t runner;
+static volatile pid_t shell; /* of test_shell, leads a process group; 0: none */
 static ares_str skips; /* what the test that runs has said of it */
 static char dir[64];
 static ares_arena strings;
@@ -257,6 +267,8 @@ int test_shell(ares_str *out, const char *format, ...)
     pid_t child = fork();
     if (child < 0) return -1;
     if (child == 0) {
+        setpgid(0, 0);
+        dup2(open("/dev/null", O_RDONLY), 0); /* a group of its own may not read a terminal */
         dup2(ends[1], 1);
         dup2(ends[1], 2);
         close(ends[0]);
@@ -264,6 +276,8 @@ int test_shell(ares_str *out, const char *format, ...)
         execl("/bin/sh", "sh", "-c", command, (char *)NULL);
         _exit(127);
     }
+    setpgid(child, child); /* whoever comes first */
+    shell = child;
     close(ends[1]);
     char buffer[4096];
     ssize_t got;
@@ -272,6 +286,7 @@ int test_shell(ares_str *out, const char *format, ...)
     close(ends[0]);
     int status = 0;
     waitpid(child, &status, 0);
+    shell = 0;
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
@@ -311,22 +326,50 @@ static void remove_tree(const char *path)
     rmdir(path);
 }
 
+/* By dprintf: a test that hangs or crashes may hold the lock of stdout. */
 static void summary(void)
 {
-    printf("%s: %d passed, %d failed, %d skipped\n", program, passed, failed, skipped);
-    fflush(stdout);
+    dprintf(1, "%s: %d passed, %d failed, %d skipped\n", program, passed, failed, skipped);
 }
 
-/* A crash or a hang ends the program; say which test it was and count it before going. */
+/*
+ * A crash, a hang or a stop from outside ends the program: what the test has started ends too. A
+ * crash or a hang is counted, and the test is named.
+ */
 static void die_of(int sig)
 {
     signal(sig, SIG_DFL);
-    printf("FAIL %s: %s (%s); the tests after it did not run\n", current ? current->name : "(no test)",
-           sig == SIGALRM ? "took too long" : "crashed", strsignal(sig));
-    failed++;
+    if (getpid() != runner) raise(sig); /* a child of a test */
+    signal(SIGALRM, SIG_DFL);
+    alarm(10); /* for what follows, where the test was stopped within malloc */
+    if (shell > 0) kill(-shell, sig == SIGINT || sig == SIGTERM ? sig : SIGKILL);
+    const char *name = current ? current->name : "(no test)";
+    if (sig == SIGALRM)
+        dprintf(1, "FAIL %s: took more than %g s; the tests after it did not run\n", name, limit_s);
+    else if (sig != SIGINT && sig != SIGTERM)
+        dprintf(1, "FAIL %s: crashed (%s); the tests after it did not run\n", name, strsignal(sig));
+    failed += sig != SIGINT && sig != SIGTERM;
     summary();
     if (dir[0]) remove_tree(dir);
     raise(sig);
+}
+
+/* ARES_TEST_PATIENCE is a factor of all limits. */
+static double limit_of(const test_case *t)
+{
+    const char *patience = getenv("ARES_TEST_PATIENCE");
+    double factor = patience ? atof(patience) : 1;
+    int seconds = has_label(t->labels, "slow", 4) ? TEST_SLOW_SECONDS
+                  : t->labels[0]                  ? TEST_LABELLED_SECONDS
+                                                  : TEST_SECONDS;
+    return seconds * (factor > 0 ? factor : 1);
+}
+
+static void end_after(double seconds)
+{
+    struct itimerval timer = { .it_value.tv_sec = (time_t)seconds };
+    timer.it_value.tv_usec = (suseconds_t)(1e6 * (seconds - (double)timer.it_value.tv_sec));
+    setitimer(ITIMER_REAL, &timer, NULL);
 }
 
 static void run(const test_case *t)
@@ -337,9 +380,10 @@ static void run(const test_case *t)
     ares_str_clear(&skips);
     ares_error_clear();
     int64_t live = at_live_count ? at_live_count() : 0;
-    alarm(has_label(t->labels, "slow", 4) ? TEST_SLOW_SECONDS : TEST_SECONDS);
+    limit_s = limit_of(t);
+    end_after(limit_s);
     t->run();
-    alarm(0);
+    end_after(0);
     if (at_live_count && at_live_count() != live)
         fail(t->file, t->line, "%lld libtorch handles more than before", (long long)(at_live_count() - live));
     if (dir[0]) remove_tree(dir);
@@ -378,6 +422,7 @@ int main(int argc, char **argv)
     int n_names = 0;
     char *names[64];
     self = argv[0];
+    runner = getpid();
     program = strrchr(self, '/') ? strrchr(self, '/') + 1 : self;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--list") == 0) list = true;
@@ -398,6 +443,8 @@ int main(int argc, char **argv)
 
     signal(SIGALRM, die_of);
     signal(SIGABRT, die_of);
+    if (signal(SIGINT, die_of) == SIG_IGN) signal(SIGINT, SIG_IGN); /* a shell's `&` */
+    signal(SIGTERM, die_of);
 #ifndef __SANITIZE_ADDRESS__ /* whose own report says more */
     signal(SIGSEGV, die_of);
     signal(SIGBUS, die_of);

@@ -4,15 +4,18 @@
  *   TEST(grpo_gives_zero_to_a_group_of_equal_rewards) { CHECK_NEAR(advantage, 0.0, 0.0); }
  *   TEST_SLOW(...) TEST_MPI(...) TEST_GPU(...)     the same with a label; ctest runs each label on its own
  *
- * Every check is an expression that is true when it held: `if (!CHECK_OK(rc)) return;` ends a test whose rest would make
- * no sense, and REQUIRE and REQUIRE_OK say the same in a word. The second argument of a comparison is the expected value.
+ * Every check is an expression that is true when it held: `if (!CHECK_OK(rc)) return;` ends a test
+ * whose rest would make no sense, and REQUIRE and REQUIRE_OK say the same in a word. The second
+ * argument of a comparison is the expected value.
  *
  *   test_core [--list] [--label L] [--without L,L] [NAME ...]
  *       NAME: a part of a test's name or of its file's; --label: only tests of that label; --without: none of these
  *   last line: `test_core: N passed, N failed, N skipped`; exit status 1 when a test failed or nothing matched a NAME
  *
- * A test that leaves libtorch handles behind (at_live_count) has failed. One that hangs is ended after five minutes,
- * a slow one after thirty.
+ * A test that leaves libtorch handles behind (at_live_count) has failed. One that hangs ends the
+ * program, which says `FAIL name: took more than 60 s`, and what it has started by test_shell ends
+ * with it. The limits: a test without a label has 60 s (300 s with a sanitizer), one with a label
+ * 300 s, a slow one 1800 s. ARES_TEST_PATIENCE=4 multiplies them all: for a busy machine.
  */
 #ifndef ARES_TEST_H
 #define ARES_TEST_H

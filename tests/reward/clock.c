@@ -2,6 +2,7 @@
 #include "clock.h"
 
 #include <poll.h>
+#include <stdbool.h>
 #include <unistd.h>
 
 #include "ares/core.h"
@@ -9,9 +10,16 @@
 enum { SLICE_MS = 5 };
 
 static double passed; /* seconds that did not */
-static const char *hang_file;
+static const char *hang_file, *slow_file;
+static double slow_s;
 
 void clock_hang_file(const char *path) { hang_file = path; }
+
+void clock_slow_file(const char *path, double seconds)
+{
+    slow_file = path;
+    slow_s = seconds;
+}
 
 double __real_ares_now_s(void);
 double __wrap_ares_now_s(void);
@@ -27,8 +35,10 @@ int __wrap_poll(struct pollfd *fds, nfds_t n, int ms)
     for (int waited = 0; waited < ms; waited += SLICE_MS) {
         int ready = __real_poll(fds, n, SLICE_MS);
         if (ready != 0) return ready;
-        if (!hang_file || unlink(hang_file) != 0) continue;
-        passed += ms / 1000.0;
+        bool hangs = hang_file && unlink(hang_file) == 0;
+        bool slow = !hangs && slow_file && unlink(slow_file) == 0;
+        if (!hangs && !slow) continue;
+        passed += hangs ? ms / 1000.0 : slow_s;
         return 0;
     }
     return 0;

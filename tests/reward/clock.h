@@ -7,4 +7,7 @@
 
 /* NULL: no such file. It is removed when its time-out has passed; remove it also before the program is started again. */
 void clock_hang_file(const char *path);
+/* The same for a program that is only slow: so many seconds pass when its file is there, and the
+ * wait goes on. NULL: none. */
+void clock_slow_file(const char *path, double seconds);
 #endif

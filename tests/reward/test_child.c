@@ -139,6 +139,27 @@ TEST(a_late_answer_is_nobodys)
     reward_child_free(c);
 }
 
+/* Three answers of 600 s each: none is late, and all of them would be together. A fourth takes
+ * 1200 s, in two parts. */
+TEST(the_time_out_is_of_one_answer_and_begins_with_the_answer_before_it)
+{
+    char script[600];
+    const char *file = test_file("slow");
+    snprintf(script, sizeof script,
+             "slow() { touch '%s'; while [ -e '%s' ]; do :; done; }\n"
+             "while read x; do slow; [ $x = 3 ] && slow; echo $x; done",
+             file, file);
+    clock_slow_file(file, 600);
+    reward_child *c = child_of(script, 900, 0);
+    ask(c, 5);
+    clock_slow_file(NULL, 0);
+    for (int i = 0; i < 5; i++)
+        if (i != 3) check_score(i, i);
+    check_failed(3, "gave no answer within 900 s");
+    CHECK(timed_out);
+    reward_child_free(c);
+}
+
 TEST(garbage_costs_the_line_it_answers)
 {
     static const char *const garbage[] = { "hello", "\"0.5\"", "[1]", "{}", "{\"score\":\"1\"}", "NaN", "1e999", "1e300", "{\"score\":null}", "true", "1 2" };

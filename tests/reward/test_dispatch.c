@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "ares/reward_shape.h"
 #include "judge.h"
 #include "math/math.h"
 #include "tally.h"
@@ -363,6 +364,45 @@ TEST(a_right_answer_below_the_best_wrong_one_of_its_group_is_inverted)
     ares_reward_shape(m.reward, &b);
     finish(&m);
     CHECK_NEAR(metric(&m, "reward/inverted_frac"), 2.0 / 4, 1e-15);
+    ares_batch_fini(&b);
+    close_manager(&m);
+}
+
+/* Two entries shape, each times its weight; what shaping would add (for filters, before the
+ * controls have seen the batch) is the same. */
+TEST(a_shaping_reward_adds_its_entropy_score_times_its_weight_also_on_trial)
+{
+    static const float first[] = { 0.75F, -1 };
+    manager m;
+    ares_batch b;
+    REQUIRE_OK(OPEN(&m, 1,
+                    "rewards=[{name: exact}, {name: aepo, weight: 0.5}, {name: boxed, weight: 8}, "
+                    "{name: aepo, weight: -0.125}]"));
+    ares_batch_init(&b);
+    ares_batch_begin_group(&b);
+    for (int i = 0; i < 2; i++)
+        ares_batch_add_row(&b,
+                           &(ares_sample){ .index = i,
+                                           .difficulty = ARES_HARD,
+                                           .hwe_count = 9,
+                                           .hwe_target = 3,
+                                           .entropy_alpha = 0.5F,
+                                           .accuracy = i ? 0 : 1,
+                                           .score = first[i] },
+                           1);
+    ARES_PUT(&b, response_mask);
+    memset(b.response_mask, 1, (size_t)b.tokens);
+    double plain[2], sum = 0;
+    for (int i = 0; i < 2; i++) {
+        plain[i] = ares_aepo_entropy_score(ARES_HARD, i ? 0 : 1, 9, 3, 0.5).entropy_score;
+        CHECK(plain[i] > 0.1);
+        sum += plain[i];
+        CHECK_NEAR(ares_reward_shaping(m.reward, &b.samples[i]), 0.375 * plain[i], 1e-15);
+    }
+    ares_reward_shape(m.reward, &b);
+    for (int i = 0; i < 2; i++) CHECK_NEAR(b.samples[i].score, (double)first[i] + 0.375 * plain[i], 1e-6);
+    finish(&m);
+    CHECK_NEAR(metric(&m, "reward/high_entropy_token_num_score"), sum / 2, 1e-15); /* no weight */
     ares_batch_fini(&b);
     close_manager(&m);
 }

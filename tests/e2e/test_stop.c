@@ -1,0 +1,126 @@
+/* A stop string ends an answer with the token that completes it, wherever tokens begin and end. */
+#include "e2e.h"
+
+#include "ares/text.h"
+
+#include <ctype.h>
+#include <stdio.h>
+
+enum { SAMPLES = 8, TOKENS = 24 };
+typedef struct answers {
+    int n[SAMPLES];
+    int32_t ids[SAMPLES][TOKENS];
+    bool stopped[SAMPLES];
+} answers;
+
+/* The same samples for every stop string. */
+static void generate(const char *model, const char *stop, answers *out)
+{
+    ares_str text = { 0 };
+    ares_arena arena = { 0 };
+    const ares_json *row = NULL;
+    *out = (answers){ 0 };
+    int rc = e2e_program(&text,
+                         "generate --model '%s' --input '%s' --raw --ignore-eos --n %d "
+                         "--max-new-tokens %d %s%s%s",
+                         model, e2e_write("prompt.jsonl", "{\"prompt\":\"the\"}\n"), SAMPLES, TOKENS,
+                         stop ? "--stop '" : "", stop ? stop : "", stop ? "'" : "");
+    if (CHECK_MSG(rc == 0, "%s", text.data) &&
+        CHECK_OK(ares_json_parse(&arena, ares_str_view(&text), "answers", &row))) {
+        const ares_json *samples = ares_json_get(row, "samples");
+        for (int i = 0; i < SAMPLES && CHECK(samples && samples->count == SAMPLES); i++) {
+            const ares_json *ids = ares_json_get(&samples->items[i], "output_ids"),
+                            *why = ares_json_get(&samples->items[i], "finish_reason");
+            if (!CHECK(ids && ids->count <= TOKENS && why)) break;
+            out->n[i] = (int)ids->count;
+            out->stopped[i] = ares_view_is(why->text, "stop");
+            for (int k = 0; k < out->n[i]; k++) out->ids[i][k] = (int32_t)ids->items[k].integer;
+        }
+    }
+    ares_arena_fini(&arena);
+    ares_str_fini(&text);
+}
+
+/* Where token k of an answer begins in the whole text; false: within a character. */
+static bool begin_of(const ares_tokenizer *tok, const int32_t *ids, int k, const char *whole, size_t *at)
+{
+    ares_str before = { 0 };
+    CHECK_OK(ares_tokenizer_decode(tok, ids, k, false, &before));
+    *at = before.len;
+    bool begins = before.len == 0 || strncmp(before.data, whole, before.len) == 0;
+    ares_str_fini(&before);
+    return begins;
+}
+
+/* The tokens up to the one that completes the string; all of them where none does. */
+static int tokens_until(const ares_tokenizer *tok, const int32_t *ids, const char *stop, bool *found)
+{
+    ares_str text = { 0 };
+    int n = 0;
+    for (*found = false; n < TOKENS && !*found; n++) {
+        ares_str_clear(&text);
+        CHECK_OK(ares_tokenizer_decode(tok, ids, n + 1, false, &text));
+        *found = strstr(text.data ? text.data : "", stop) != NULL;
+    }
+    ares_str_fini(&text);
+    return n;
+}
+
+static void check_stopped(const char *model, const ares_tokenizer *tok, const answers *whole,
+                          const char *stop)
+{
+    answers cut;
+    generate(model, stop, &cut);
+    for (int i = 0; i < SAMPLES; i++) {
+        bool found;
+        int n = tokens_until(tok, whole->ids[i], stop, &found);
+        CHECK_MSG(cut.n[i] == n && cut.stopped[i] == found, "stop '%s': %d tokens, %s; expected %d, %s", stop,
+                  cut.n[i], cut.stopped[i] ? "stopped" : "full", n, found ? "stopped" : "full");
+        CHECK_MEM(cut.ids[i], whole->ids[i], (size_t)cut.n[i] * sizeof(int32_t));
+    }
+}
+
+/* A part of the text of `tokens` adjacent tokens: the last character of the first to the first
+ * of the last. */
+static bool straddling(const ares_tokenizer *tok, const answers *a, int sample, int first, int tokens,
+                       char stop[8])
+{
+    ares_str text = { 0 };
+    const int32_t *ids = a->ids[sample];
+    size_t from, to;
+    CHECK_OK(ares_tokenizer_decode(tok, ids, TOKENS, false, &text));
+    bool good = begin_of(tok, ids, first + 1, text.data, &from) &&
+                begin_of(tok, ids, first + tokens - 1, text.data, &to) && from > 0 && to >= from &&
+                to - from < 5 && to + 1 <= text.len;
+    for (size_t i = good ? from - 1 : to; good && i <= to; i++)
+        good = isalnum((unsigned char)text.data[i]) || strchr(" .,:;!?+*=()", text.data[i]);
+    if (good) snprintf(stop, 8, "%.*s", (int)(to + 2 - from), text.data + from - 1);
+    ares_str_fini(&text);
+    return good;
+}
+
+TEST(a_stop_string_ends_an_answer_also_where_it_spans_two_or_three_tokens)
+{
+    answers whole;
+    ares_tokenizer *tok;
+    const char *model = test_file("words");
+    char stop[8];
+    CHECK_EQ(
+        e2e_program(NULL,
+                    "init --arch qwen2 --hidden 32 --layers 1 --heads 2 --kv-heads 1 --seed 3 --vocab 402 "
+                    "--tokenizer '%s' --out '%s'",
+                    test_source("tests/golden/tokenizer/bos_eos"), model),
+        0);
+    REQUIRE_OK(ares_tokenizer_load(model, &tok));
+    generate(model, NULL, &whole);
+    for (int tokens = 2; tokens <= 3; tokens++) {
+        int tried = 0;
+        for (int at = 0; at < SAMPLES * (TOKENS - 2) && tried < 4; at++)
+            if (straddling(tok, &whole, at % SAMPLES, at / SAMPLES, tokens, stop)) {
+                check_stopped(model, tok, &whole, stop);
+                tried++;
+            }
+        CHECK_EQ(tried, 4);
+    }
+    ares_tokenizer_free(tok);
+}

@@ -39,7 +39,8 @@ double e2e_number(const ares_json *row, const char *key); /* NaN: null or none *
 /* Metrics of times, and those that tell how the work was cut. */
 bool e2e_of_speed(ares_view key);
 
-/* Two runs hold the same: weights and optimizer of a checkpoint, every metric but times and rates, every rollout. */
+/* Two runs hold the same: every file of a checkpoint (critic and controls too), every metric of
+ * either but times and rates, every rollout. */
 bool e2e_same_runs(const char *a, const char *b, int step);
 
 /* Writes a file of this test; its path. */

@@ -4,6 +4,8 @@
  */
 #include "e2e.h"
 
+#include "ares/io.h"
+
 #include <math.h>
 #include <stdio.h>
 
@@ -201,14 +203,163 @@ static void goes_on_in_bf16(const char *more)
 TEST(a_killed_run_in_bf16_goes_on_bit_for_bit) { goes_on_in_bf16(""); }
 TEST(a_killed_run_with_kahan_sums_goes_on_bit_for_bit) { goes_on_in_bf16("worker.actor.optim.strategy=adamw_bf16"); }
 
-TEST(the_usual_metrics_and_distributions_are_written)
+/* Sums over the answers of a step, as rollouts/ has them. */
+typedef struct step_sums {
+    double rows, tokens, clipped, score[3], accuracy, advantage[3], length[3], entropy, marked;
+    double random, format; /* parts of the reward */
+} step_sums;
+
+static void extend(double sum_max_min[3], double v, double weight, bool first)
 {
-    static const char *const names[] = { "global_seqlen/min", "global_seqlen/balanced_max", "global_seqlen/mean", "timing_per_token_ms/gen", "timing_per_token_ms/update_actor", "perf/mfu_actor",
-                                         "critic/returns/mean", "prompt_length/clip_ratio", "response_length/clip_ratio", "reward/accuracy", "epoch/id", "epoch/iter_num", "actor/entropy_loss",
-                                         "aepo/tau", "epoch/skip_gid_count", "perf/throughput" };
-    CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=1 trainer.logger=[tensorboard] algorithm.aepo=true 'worker.reward.rewards=[{name: exact}]'", e2e_train_words("run")), 0);
-    for (int i = 0; i < ARES_COUNT(names); i++) CHECK_MSG(e2e_metric("run", 1, names[i]) == e2e_metric("run", 1, names[i]), "%s is not there", names[i]);
+    sum_max_min[0] += weight * v;
+    sum_max_min[1] = first ? v : fmax(sum_max_min[1], v);
+    sum_max_min[2] = first ? v : fmin(sum_max_min[2], v);
+}
+
+static double number(const ares_json *row, const char *name)
+{
+    const ares_json *v = row ? ares_json_get(row, name) : NULL;
+    CHECK_MSG(v, "a row of rollouts/ has no %s", name);
+    return v ? v->number : NAN;
+}
+
+static void add_row(step_sums *s, const ares_json *row, double longest)
+{
+    const ares_json *entropies = ares_json_get(row, "entropies"), *hwe = ares_json_get(row, "hwe"),
+                    *parts = ares_json_get(row, "rewards");
+    double n = number(row, "n_tokens");
+    extend(s->score, number(row, "score"), 1, s->rows == 0);
+    extend(s->advantage, number(row, "advantage"), n, s->rows == 0);
+    extend(s->length, n, 1, s->rows == 0);
+    s->accuracy += number(row, "accuracy");
+    s->random += number(parts, "random");
+    s->format += number(parts, "format");
+    s->clipped += n == longest;
+    s->tokens += n;
+    s->rows++;
+    for (int64_t i = 0; entropies && i < entropies->count; i++) s->entropy += entropies->items[i].number;
+    for (int64_t i = 0; hwe && i < hwe->count; i++) s->marked += hwe->items[i].items[1].number;
+}
+
+static step_sums sums_of(const char *run, int step, double longest)
+{
+    ares_jsonl *file;
+    const ares_json *row;
+    char name[80];
+    step_sums s = { 0 };
+    snprintf(name, sizeof name, "%s/rollouts/step_%06d.jsonl", run, step);
+    if (!CHECK_OK(ares_jsonl_open(test_file(name), &file))) return s;
+    while (ares_jsonl_next(file, &row, NULL) == 1) add_row(&s, row, longest);
+    ares_jsonl_close(file);
+    return s;
+}
+
+typedef struct expectation {
+    const char *name;
+    double value, within;
+} expectation;
+static void check_metrics(const char *run, int step, const expectation *e, int n)
+{
+    for (int i = 0; i < n; i++) {
+        double v = e2e_metric(run, step, e[i].name);
+        CHECK_MSG(fabs(v - e[i].value) <= e[i].within * fmax(1, fabs(e[i].value)),
+                  "step %d: %s is %.9g, expected %.9g", step, e[i].name, v, e[i].value);
+    }
+}
+#define CHECK_METRICS(run, step, ...)                                                                        \
+    check_metrics(run, step, (const expectation[]){ __VA_ARGS__ },                                           \
+                  (int)(sizeof((const expectation[]){ __VA_ARGS__ }) / sizeof(expectation)))
+
+/* Times agree with each other, whatever they are. */
+static void check_speed(const char *run, int step, double answers, double all)
+{
+    double gen = e2e_metric(run, step, "timing_s/gen"),
+           update = e2e_metric(run, step, "timing_s/update_actor"),
+           whole = e2e_metric(run, step, "timing_s/step");
+    CHECK(gen > 0 && update > 0 && whole >= gen + update);
+    CHECK_METRICS(run, step, { "timing_per_token_ms/gen", 1000 * gen / answers, 1e-12 },
+                  { "timing_per_token_ms/update_actor", 1000 * update / all, 1e-12 },
+                  { "perf/time_per_step", whole, 0 }, { "perf/throughput", all / whole, 1e-12 });
+    CHECK(e2e_metric(run, step, "perf/mfu_actor") >= 0 &&
+          e2e_metric(run, step, "perf/max_memory_allocated_gb") > 0);
+}
+
+/* 8 rows and 4 per step: an epoch has two steps, and epoch/id counts those that are over.
+ * Rewards are by chance, and shaped; letters end an answer. */
+TEST(the_usual_metrics_are_what_the_answers_of_the_step_say_and_distributions_are_written)
+{
+    static const char *const difficulties[] = { "easy", "medium", "hard" };
+    ares_str rows = { 0 };
+    for (int i = 0; i < 8; i++)
+        ares_str_addf(&rows, "{\"prompt\":\"%d?\",\"answer\":\"1\"}\n", i % 2 ? i : 100 * (i + 1));
+    const char *file = e2e_write("rows.jsonl", rows.data);
+    CHECK_EQ(e2e_program(NULL,
+                         "--config '%s' trainer.max_steps=3 trainer.logger=[tensorboard] "
+                         "data.train_files='%s' algorithm.aepo=true worker.reward.accuracy=random "
+                         "'worker.rollout.stop=[a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t]' "
+                         "'worker.reward.rewards=[{name: random}, {name: format, weight: 0.5, "
+                         "pattern: \".*[0-9].*\", finished: false}, {name: aepo, weight: 0.25}]'",
+                         e2e_train_words("run"), file),
+             0);
+    double lengths = 0;
+    for (int step = 1; step <= 3; step++) {
+        step_sums s = sums_of("run", step, 12);
+        CHECK_EQ(s.rows, 16);
+        CHECK(s.length[1] > s.length[2] && s.score[1] > s.score[2] && s.accuracy > 0 && s.accuracy < 16 &&
+              s.marked > 0);
+        double prompts = e2e_metric("run", step, "prompt_length/mean") * 16, all = prompts + s.tokens,
+               bonus = e2e_metric("run", step, "reward/high_entropy_token_num_score");
+        CHECK_METRICS(
+            "run", step, { "reward/overall", s.score[0] / 16, 1e-6 },
+            { "reward/overall", (s.random + 0.5 * s.format) / 16 + 0.25 * bonus, 1e-6 },
+            { "critic/score/mean", s.score[0] / 16, 1e-6 }, { "critic/score/max", s.score[1], 1e-6 },
+            { "critic/score/min", s.score[2], 1e-6 }, { "critic/rewards/mean", s.score[0] / 16, 1e-6 },
+            { "reward/accuracy", s.accuracy / 16, 1e-6 }, { "reward/batch_accuracy", s.accuracy / 16, 1e-6 },
+            { "reward/random", s.random / 16, 1e-6 }, { "reward/format/mean", s.format / 16, 1e-6 },
+            { "reward/random/mean", s.random / 16, 1e-6 });
+        CHECK_METRICS("run", step, { "critic/advantages/mean", s.advantage[0] / s.tokens, 1e-5 },
+                      { "critic/advantages/max", s.advantage[1], 1e-5 },
+                      { "critic/advantages/min", s.advantage[2], 1e-5 },
+                      { "critic/returns/mean", s.advantage[0] / s.tokens, 1e-5 },
+                      { "response_length/mean", s.tokens / 16, 1e-9 },
+                      { "response_length/max", s.length[1], 0 }, { "response_length/min", s.length[2], 0 },
+                      { "response_length/clip_ratio", s.clipped / 16, 1e-9 },
+                      { "prompt_length/clip_ratio", 0, 0 }, { "rollout/generated_tokens", s.tokens, 0 });
+        CHECK_METRICS("run", step, { "perf/total_num_tokens", all, 1e-12 },
+                      { "global_seqlen/mean", all, 1e-12 }, { "global_seqlen/min", all, 1e-12 },
+                      { "global_seqlen/max", all, 1e-12 }, { "global_seqlen/minmax_diff", 0, 0 },
+                      { "global_seqlen/balanced_min", all, 1e-12 },
+                      { "global_seqlen/balanced_max", all, 1e-12 }, { "filter/generated_groups", 4, 0 },
+                      { "filter/kept_groups", 4, 0 }, { "filter/tries", 1, 0 }, { "epoch/id", step / 2, 0 },
+                      { "epoch/iter_num", 2, 0 }, { "epoch/skip_gid_count", 0, 0 });
+        CHECK_METRICS("run", step, { "aepo/hwe_frac", s.marked / s.tokens, 1e-6 },
+                      { "rollout/entropy", s.entropy / s.tokens, 6e-3 },
+                      { "actor/entropy", s.entropy / s.tokens, 6e-3 }, { "actor/ratio_mean", 1, 1e-6 },
+                      { "exact/rollout_train_max_abs", 0, 0 });
+        double counted = 0, right = 0, marked = 0;
+        for (int d = 0; d < 3; d++) {
+            char name[64];
+            snprintf(name, sizeof name, "reward/%s/count", difficulties[d]);
+            double count = e2e_metric("run", step, name);
+            if (isnan(count)) continue;
+            counted += count;
+            snprintf(name, sizeof name, "reward/%s/accuracy", difficulties[d]);
+            right += count * e2e_metric("run", step, name);
+            snprintf(name, sizeof name, "aepo/hwe_num/%s", difficulties[d]);
+            marked += count * e2e_metric("run", step, name);
+        }
+        CHECK_EQ(counted, 16);
+        CHECK_NEAR(right, s.accuracy, 1e-5);
+        CHECK_NEAR(marked, s.marked, 1e-5);
+        CHECK(e2e_metric("run", step, "aepo/tau") > 0 && e2e_metric("run", step, "actor/entropy_loss") > 0 &&
+              e2e_metric("run", step, "actor/grad_norm") > 0);
+        check_speed("run", step, s.tokens, all);
+        lengths +=
+            e2e_metric("run", step, "prompt_length/max") - e2e_metric("run", step, "prompt_length/min");
+    }
+    CHECK(lengths >= 2);
     CHECK_EQ(test_shell(NULL, "grep -aq rollout/entropy_distribution '%s'/events* && grep -aq rollout/window_entropy_distribution '%s'/events*", test_file("run"), test_file("run")), 0);
+    ares_str_fini(&rows);
 }
 
 /* 0.85 and 1.05 are temperatures where 1.0f / (float)T and (float)(1 / T) differ in their last bit. */

@@ -84,6 +84,16 @@ if(TARGET test_algo)
     ares_count_work(test_algo algo/control)
 endif()
 
+# LD_PRELOAD for programs that tests start: writes down their calls that change files
+# (tests/e2e/disk.h). Without ares_flags: a sanitizer's library would have to be loaded first.
+if(TARGET test_e2e)
+    add_library(ares_test_record SHARED ${CMAKE_SOURCE_DIR}/tests/e2e/preload/record.c)
+    target_compile_definitions(ares_test_record PRIVATE _GNU_SOURCE)
+    target_compile_options(ares_test_record PRIVATE -Wall -Wextra -Wconversion -Werror)
+    target_link_libraries(ares_test_record PRIVATE ${CMAKE_DL_LIBS})
+    add_dependencies(test_e2e ares_test_record)
+endif()
+
 # The CUDA twins of algo with every thread a fiber: test_algo runs them where there is no card. Sanitizers know no fibers.
 if(TARGET test_algo AND NOT ARES_SANITIZE)
     add_library(ares_algo_emulated SHARED ${CMAKE_SOURCE_DIR}/tests/gpu/emulate/emulate.cpp)

@@ -115,6 +115,8 @@ int ares_file_write_atomic(const char *path, const void *data, size_t len); /* t
 bool ares_file_exists(const char *path);
 bool ares_dir_exists(const char *path);
 int ares_dir_make(const char *path);            /* with parents */
+int ares_dir_make_durable(const char *path);    /* the same, synced: still there after a power cut */
+int ares_path_sync(const char *path);           /* syncs the folder of path: its name is on the disk */
 int ares_dir_remove(const char *path);          /* with contents; fine when absent */
 /* "a/b" from "a" and "b"; absolute b wins. Written into out, replacing it; returns out->data. */
 const char *ares_path_join(ares_str *out, const char *a, const char *b);

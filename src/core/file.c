@@ -71,16 +71,17 @@ int ares_file_write(const char *path, const void *data, size_t len)
     return write_file(path, data, len, false);
 }
 
-/* Makes a rename in the folder of `path` survive a power cut. */
-static int sync_folder(const char *path)
+int ares_path_sync(const char *path)
 {
     const char *slash = strrchr(path, '/');
     ares_str folder = { 0 };
     ares_str_add(&folder, path, slash ? (size_t)(slash - path) + 1 : 0);
     if (folder.len == 0) ares_str_add_char(&folder, '.');
     int fd = open(folder.data, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = ARES_OK;
-    /* Some network file systems cannot sync a folder and say EINVAL; there is nothing more to do on them. */
-    if (fd < 0 || (fsync(fd) < 0 && errno != EINVAL && errno != EROFS)) rc = refused(folder.data, "synced");
+    /* Some network file systems cannot sync a folder and say EINVAL, and EACCES is said where a
+     * folder may be written and not read; there is nothing more to do on them. */
+    bool done = fd < 0 ? errno == EACCES : fsync(fd) == 0 || errno == EINVAL || errno == EROFS;
+    if (!done) rc = refused(folder.data, "synced");
     if (fd >= 0) close(fd);
     ares_str_fini(&folder);
     return rc;
@@ -93,7 +94,7 @@ int ares_file_write_atomic(const char *path, const void *data, size_t len)
     int rc = write_file(temporary.data, data, len, true);
     if (rc == ARES_OK && rename(temporary.data, path) < 0) rc = refused(path, "replaced");
     if (rc != ARES_OK) unlink(temporary.data);
-    else rc = sync_folder(path);
+    else rc = ares_path_sync(path);
     ares_str_fini(&temporary);
     return rc;
 }
@@ -110,7 +111,7 @@ bool ares_dir_exists(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-int ares_dir_make(const char *path)
+static int make_dirs(const char *path, bool durable)
 {
     char *copy = ares_strdup(path);
     int rc = ARES_OK;
@@ -118,11 +119,23 @@ int ares_dir_make(const char *path)
         if (p[1] != '/' && p[1] != 0) continue;
         char kept = p[1];
         p[1] = 0;
-        if (mkdir(copy, 0777) < 0 && !ares_dir_exists(copy)) rc = refused(copy, "made");
+        bool made = mkdir(copy, 0777) == 0;
+        if (!made && !ares_dir_exists(copy)) rc = refused(copy, "made");
+        if (made && durable) rc = ares_path_sync(copy);
         p[1] = kept;
     }
     ares_free(copy);
     return rc;
+}
+
+int ares_dir_make(const char *path)
+{
+    return make_dirs(path, false);
+}
+
+int ares_dir_make_durable(const char *path)
+{
+    return make_dirs(path, true);
 }
 
 static int remove_at(int parent, const char *name, const char *shown)

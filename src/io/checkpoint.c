@@ -1,8 +1,9 @@
 /*
- * Directories that appear and go whole or not at all: written under a temporary name, every file and folder fsynced,
- * renamed; and renamed back before their files are removed. `latest` holds the newest one's name and is replaced after it
- * is there. One of those called rolling_* is kept, and it does not count among those called step_*. Whatever a crash leaves
- * begins with ".tmp-" or "latest.tmp.".
+ * Directories that appear and go whole or not at all: written under a temporary name, every file
+ * and folder fsynced, renamed; and renamed again before their files are removed. `latest` holds the
+ * newest one's name and is replaced after it is there. One of those called rolling_* is kept, and
+ * it does not count among those called step_*. Whatever a crash leaves begins with ".tmp-" or
+ * "latest.tmp.".
  */
 #include <dirent.h>
 #include <errno.h>
@@ -65,39 +66,58 @@ static int remove_leftover(void *ctx, const char *dir, const char *name)
 
 int ares_checkpoint_begin(const char *dir, const char *name, ares_str *temporary)
 {
-    ARES_TRY(ares_dir_make(dir));
+    ARES_TRY(ares_dir_make_durable(dir));
     ARES_TRY(each(dir, remove_leftover, NULL));
     char hidden[256];
     snprintf(hidden, sizeof hidden, "%s%s", prefix, name);
     return ares_dir_make(ares_path_join(temporary, dir, hidden));
 }
 
+/* <dir>/<name> gets a name that no checkpoint has. */
+static int set_aside(const char *dir, const char *name, ares_str *hidden)
+{
+    ares_str path = { 0 };
+    ares_path_join(&path, dir, name);
+    ares_path_join(hidden, dir, prefix);
+    ares_str_addf(hidden, "old-%s", name);
+    int rc = ares_dir_remove(hidden->data);
+    if (rc == ARES_OK && rename(path.data, hidden->data) != 0)
+        rc = ares_fail(ARES_EIO, "io: %s: rename: %s", path.data, strerror(errno));
+    ares_str_fini(&path);
+    return rc;
+}
+
 /* <dir>/<name> is gone at once, however long its files take. */
 static int discard(const char *dir, const char *name)
 {
-    ares_str path = { 0 }, hidden = { 0 };
-    ares_path_join(&path, dir, name);
-    ares_path_join(&hidden, dir, prefix);
-    ares_str_addf(&hidden, "old-%s", name);
-    int rc = ares_dir_remove(hidden.data);
-    if (rc == ARES_OK && rename(path.data, hidden.data) != 0) rc = ares_fail(ARES_EIO, "io: %s: rename: %s", path.data, strerror(errno));
+    ares_str hidden = { 0 };
+    int rc = set_aside(dir, name, &hidden);
+    if (rc == ARES_OK) rc = sync_path(dir);
     if (rc == ARES_OK) rc = ares_dir_remove(hidden.data);
-    ares_str_fini(&path);
     ares_str_fini(&hidden);
     return rc;
 }
 
-/* temporary becomes path. A directory that stands there (the same step saved again after a resume) changes places with it,
- * where the file system can do so, and is removed under the temporary name. */
+static int rename_to(const char *temporary, const char *path)
+{
+    if (rename(temporary, path) == 0) return ARES_OK;
+    return ares_fail(ARES_EIO, "io: %s: rename: %s", path, strerror(errno));
+}
+
+/* temporary becomes path. A directory that stands there (the same step saved again after a resume)
+ * changes places with it, or, where the file system cannot do so, is set aside; it is removed when
+ * the new one is there. */
 static int replace(const char *dir, const char *name, const char *path, const char *temporary)
 {
-    if (!ares_dir_exists(path)) return rename(temporary, path) == 0 ? ARES_OK : ares_fail(ARES_EIO, "io: %s: rename: %s", path, strerror(errno));
-    if (renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_EXCHANGE) == 0) {
-        ARES_TRY(sync_path(dir));
-        return ares_dir_remove(temporary);
-    }
-    ARES_TRY(discard(dir, name));
-    return replace(dir, name, path, temporary);
+    if (!ares_dir_exists(path)) return rename_to(temporary, path);
+    ares_str hidden = { 0 };
+    bool exchanged = renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_EXCHANGE) == 0;
+    int rc = exchanged ? ARES_OK : set_aside(dir, name, &hidden);
+    if (rc == ARES_OK && !exchanged) rc = rename_to(temporary, path);
+    if (rc == ARES_OK) rc = sync_path(dir);
+    if (rc == ARES_OK) rc = ares_dir_remove(exchanged ? temporary : hidden.data);
+    ares_str_fini(&hidden);
+    return rc;
 }
 
 int ares_checkpoint_seal(const char *temporary)

@@ -111,6 +111,11 @@ int ares_jsonl_create(const char *path, int64_t keep_rows, ares_jsonl_writer **o
         close(fd);
         return rc;
     }
+    int rc = ares_path_sync(path);
+    if (rc != ARES_OK) {
+        close(fd);
+        return rc;
+    }
     ares_jsonl_writer *w = ares_calloc(1, sizeof *w);
     w->fd = fd;
     w->path = ares_strdup(path);

@@ -136,7 +136,7 @@ static int find_checkpoint(rundir *d, const ares_train_config *c)
 static int look(rundir *d, const ares_config *cfg, const ares_train_config *c, rundir_declare *declare)
 {
     ares_str file = { 0 }, text = { 0 };
-    int rc = ares_dir_make(d->path.data);
+    int rc = ares_dir_make_durable(d->path.data);
     if (rc == ARES_OK) rc = ares_lock_take(d->path.data, &d->lock);
     if (rc == ARES_OK && ares_file_exists(ares_path_join(&file, d->path.data, "DONE")))
         rc = ares_fail(ARES_ESTATE, "run: %s is finished (its table: summary.txt there); set trainer.experiment_name for a new run, or remove the directory to start over", d->path.data);

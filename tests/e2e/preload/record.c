@@ -1,0 +1,209 @@
+/*
+ * For LD_PRELOAD: calls of a program that change files in the folder ARES_RECORD_ROOT are written
+ * to the file ARES_RECORD_LOG, one per line, in their order and after they succeeded.
+ * tests/e2e/disk.c reads the lines. With ARES_RECORD_NO_EXCHANGE set, two names cannot change
+ * places, as on file systems without RENAME_EXCHANGE.
+ *
+ *   make DIR    open FILE (for writing)    empty FILE (its length was set)    write FILE LINES TEXT
+ *   sync PATH   rename FROM TO             exchange ONE OTHER                 remove PATH
+ *
+ * LINES is the number of newlines written, TEXT the bytes where they are few and plain, else "-".
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { LONGEST = 4096, SHORT_TEXT = 60 };
+
+#define REAL(name, ...) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))(__VA_ARGS__)
+
+/* The absolute path of `name` in the folder `at`; 0: outside the root. */
+static int below_root(int at, const char *name, char path[LONGEST])
+{
+    const char *root = getenv("ARES_RECORD_ROOT");
+    char folder[LONGEST] = "", link[64];
+    if (!root) return 0;
+    if (name[0] != '/') {
+        snprintf(link, sizeof link, at == AT_FDCWD ? "/proc/self/cwd" : "/proc/self/fd/%d", at);
+        ssize_t n = readlink(link, folder, sizeof folder - 1);
+        folder[n > 0 ? n : 0] = 0;
+    }
+    snprintf(path, LONGEST, "%s%s%s", folder, *folder && *name ? "/" : "", name);
+    size_t n = strlen(path), root_n = strlen(root);
+    while (n > 1 && path[n - 1] == '/') path[--n] = 0;
+    return strncmp(path, root, root_n) == 0 && (path[root_n] == '/' || !path[root_n]);
+}
+
+static void record(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void record(const char *format, ...)
+{
+    static int log = -1;
+    char line[3 * LONGEST];
+    int kept = errno;
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    const char *file = getenv("ARES_RECORD_LOG");
+    if (log < 0 && file)
+        log = (int)syscall(SYS_openat, AT_FDCWD, file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (syscall(SYS_write, log, line, (size_t)n) != n) abort();
+    errno = kept;
+}
+
+static void record_path(const char *what, int at, const char *name)
+{
+    char path[LONGEST];
+    if (below_root(at, name, path)) record("%s %s\n", what, path);
+}
+
+static int opened(int fd, int flags)
+{
+    if (fd < 0 || (flags & O_ACCMODE) == O_RDONLY) return fd;
+    record_path("open", fd, "");
+    if (flags & O_TRUNC) record_path("empty", fd, "");
+    return fd;
+}
+
+static mode_t mode_of(int flags, va_list args)
+{
+    return flags & O_CREAT ? va_arg(args, mode_t) : 0;
+}
+
+int open(const char *path, int flags, ...)
+{
+    va_list args;
+    va_start(args, flags);
+    mode_t mode = mode_of(flags, args);
+    va_end(args);
+    return opened(REAL(open, path, flags, mode), flags);
+}
+
+int openat(int at, const char *path, int flags, ...)
+{
+    va_list args;
+    va_start(args, flags);
+    mode_t mode = mode_of(flags, args);
+    va_end(args);
+    return opened(REAL(openat, at, path, flags, mode), flags);
+}
+
+static void wrote(int fd, const char *bytes, ssize_t n)
+{
+    char path[LONGEST], text[SHORT_TEXT + 1] = "-";
+    int lines = 0, plain = n <= SHORT_TEXT;
+    if (n <= 0 || !below_root(fd, "", path)) return;
+    for (ssize_t i = 0; i < n; i++) {
+        lines += bytes[i] == '\n';
+        plain = plain && bytes[i] > ' ' && bytes[i] <= '~';
+    }
+    if (plain) snprintf(text, sizeof text, "%.*s", (int)n, bytes);
+    record("write %s %d %s\n", path, lines, text);
+}
+
+ssize_t write(int fd, const void *bytes, size_t size)
+{
+    ssize_t n = REAL(write, fd, bytes, size);
+    wrote(fd, bytes, n);
+    return n;
+}
+
+ssize_t pwrite(int fd, const void *bytes, size_t size, off_t at)
+{
+    ssize_t n = REAL(pwrite, fd, bytes, size, at);
+    wrote(fd, bytes, n);
+    return n;
+}
+
+int ftruncate(int fd, off_t size)
+{
+    int rc = REAL(ftruncate, fd, size);
+    if (rc == 0) record_path("empty", fd, "");
+    return rc;
+}
+
+/* Said, and not done: no test waits for the machine's own disk. */
+static int synced(int fd)
+{
+    char path[LONGEST];
+    if (!below_root(fd, "", path)) return 0;
+    record("sync %s\n", path);
+    return 1;
+}
+
+int fsync(int fd)
+{
+    return synced(fd) ? 0 : REAL(fsync, fd);
+}
+
+int fdatasync(int fd)
+{
+    return synced(fd) ? 0 : REAL(fdatasync, fd);
+}
+
+int mkdir(const char *path, mode_t mode)
+{
+    int rc = REAL(mkdir, path, mode);
+    if (rc == 0) record_path("make", AT_FDCWD, path);
+    return rc;
+}
+
+static void renamed(const char *how, int from_at, const char *from, int to_at, const char *to)
+{
+    char one[LONGEST], other[LONGEST];
+    if (below_root(from_at, from, one) && below_root(to_at, to, other)) record("%s %s %s\n", how, one, other);
+}
+
+int rename(const char *from, const char *to)
+{
+    int rc = REAL(rename, from, to);
+    if (rc == 0) renamed("rename", AT_FDCWD, from, AT_FDCWD, to);
+    return rc;
+}
+
+int renameat(int from_at, const char *from, int to_at, const char *to)
+{
+    int rc = REAL(renameat, from_at, from, to_at, to);
+    if (rc == 0) renamed("rename", from_at, from, to_at, to);
+    return rc;
+}
+
+int renameat2(int from_at, const char *from, int to_at, const char *to, unsigned flags)
+{
+    int exchange = (flags & RENAME_EXCHANGE) != 0;
+    if (exchange && getenv("ARES_RECORD_NO_EXCHANGE")) {
+        errno = EINVAL;
+        return -1;
+    }
+    int rc = REAL(renameat2, from_at, from, to_at, to, flags);
+    if (rc == 0) renamed(exchange ? "exchange" : "rename", from_at, from, to_at, to);
+    return rc;
+}
+
+int unlink(const char *path)
+{
+    int rc = REAL(unlink, path);
+    if (rc == 0) record_path("remove", AT_FDCWD, path);
+    return rc;
+}
+
+int rmdir(const char *path)
+{
+    int rc = REAL(rmdir, path);
+    if (rc == 0) record_path("remove", AT_FDCWD, path);
+    return rc;
+}
+
+int unlinkat(int at, const char *path, int flags)
+{
+    int rc = REAL(unlinkat, at, path, flags);
+    if (rc == 0) record_path("remove", at, path);
+    return rc;
+}

@@ -1,0 +1,205 @@
+/*
+ * A power cut at any instant leaves a run that goes on. The calls of a run are recorded and played
+ * once more on a disk that forgets what was not synced (disk.h); after each call the promises are
+ * looked at.
+ */
+#include "disk.h"
+#include "e2e.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+
+enum { MOST_FILES = 32 };
+
+/* The files that a checkpoint has: those of the last one. */
+typedef struct files {
+    int n;
+    char names[MOST_FILES][64];
+} files;
+
+static void list_files(const char *checkpoint, files *out)
+{
+    ares_str text = { 0 };
+    char *save = NULL;
+    *out = (files){ 0 };
+    CHECK_EQ(test_shell(&text, "cd '%s' && find . -type f | cut -c3- | sort", test_file(checkpoint)), 0);
+    for (char *line = strtok_r(text.data, "\n", &save); line && out->n < MOST_FILES;
+         line = strtok_r(NULL, "\n", &save))
+        snprintf(out->names[out->n++], sizeof out->names[0], "%s", line);
+    CHECK_MSG(out->n > 4, "%d files", out->n);
+    ares_str_fini(&text);
+}
+
+static bool whole(const disk *d, const disk_node *checkpoint, const files *f, const char *name,
+                  const char *after)
+{
+    for (int i = 0; i < f->n; i++) {
+        const disk_node *file = disk_safe(d, checkpoint, f->names[i]);
+        if (!CHECK_MSG(file && disk_synced(file), "%s: %s may be %s after a power cut\n    after '%s'", name,
+                       f->names[i], file ? "torn" : "missing", after))
+            return false;
+    }
+    return true;
+}
+
+/* The checkpoint of that name, in whichever way its folder's entries and those of its folders
+ * reach the disk. */
+static bool stands(const disk *d, const disk_node *checkpoints, const files *f, const char *name,
+                   const char *after)
+{
+    for (int now = 0; now < 2; now++) {
+        const disk_node *c = disk_either(checkpoints, name, now);
+        if (!CHECK_MSG(c, "%s may be missing after a power cut\n    after '%s'", name, after)) return false;
+        if (!whole(d, c, f, name, after)) return false;
+    }
+    return true;
+}
+
+/* `latest`, as it was or as it is, names a checkpoint that stands; and a row of metrics.jsonl
+ * that does. */
+static bool latest_stands(const disk *d, const disk_node *checkpoints, const files *f, bool rows,
+                          const char *after)
+{
+    for (int now = 0; now < 2; now++) {
+        int step = 0;
+        const disk_node *latest = disk_either(checkpoints, "latest", now),
+                        *metrics = disk_safe(d, NULL, "run/metrics.jsonl");
+        if (!latest) continue;
+        if (!CHECK_MSG(disk_synced(latest), "latest may be torn\n    after '%s'", after)) return false;
+        if (!stands(d, checkpoints, f, disk_text(latest), after)) return false;
+        sscanf(disk_text(latest), "%*[a-z]_%d", &step);
+        if (rows && !CHECK_MSG(metrics && disk_synced_lines(metrics) >= step,
+                               "%s is there, of its run %d rows of metrics.jsonl\n    after '%s'",
+                               disk_text(latest), metrics ? disk_synced_lines(metrics) : 0, after))
+            return false;
+    }
+    return true;
+}
+
+/* What is called a checkpoint is one, also while an old one goes. */
+static bool all_stand(const disk *d, const disk_node *checkpoints, const files *f, const char *after)
+{
+    for (int now = 0; now < 2; now++) {
+        const char *name;
+        for (int i = 0; (name = disk_name(checkpoints, i, now)); i++)
+            if ((strncmp(name, "step_", 5) == 0 || strncmp(name, "rolling_", 8) == 0) &&
+                !whole(d, disk_either(checkpoints, name, now), f, name, after))
+                return false;
+    }
+    return true;
+}
+
+/* What the last save wrote is on the disk for good, from the run's folder down. */
+static bool saved_for_good(const disk *d, const char *name, const char *after)
+{
+    const disk_node *latest = disk_safe(d, NULL, "run/checkpoints/latest");
+    return CHECK_MSG(latest && strcmp(disk_text(latest), name) == 0,
+                     "latest on the disk names %s, expected %s\n    after '%s'",
+                     latest ? disk_text(latest) : "nothing", name, after);
+}
+
+static const char *of_step(int step)
+{
+    static char name[32];
+    snprintf(name, sizeof name, "%s_%06d", step % 2 ? "rolling" : "step", step);
+    return name;
+}
+
+/* What is looked at beside `latest`. */
+typedef struct promises {
+    bool rows;              /* metrics.jsonl begins empty; row k + 1 comes after checkpoint k */
+    const char *kept;       /* a checkpoint that stands all the time */
+    const char *kept_whole; /* one that stands whenever a file is removed */
+} promises;
+
+static bool keep(const disk *d, const files *f, const promises *p, const char *call, int *row)
+{
+    const disk_node *checkpoints = disk_now(d, NULL, "run/checkpoints");
+    bool is_row = p->rows && strncmp(call, "write ", 6) == 0 && strstr(call, "/run/metrics.jsonl ");
+    *row += is_row;
+    if (is_row && *row > 1 && !saved_for_good(d, of_step(*row - 1), call)) return false;
+    if (!checkpoints) return true;
+    if (p->kept && !stands(d, checkpoints, f, p->kept, call)) return false;
+    bool removes = p->kept_whole && strncmp(call, "remove ", 7) == 0;
+    if (removes && !stands(d, checkpoints, f, p->kept_whole, call)) return false;
+    return latest_stands(d, checkpoints, f, p->rows, call) && all_stand(d, checkpoints, f, call);
+}
+
+/* Plays what was recorded, up to the first promise that is broken. */
+static bool play(disk *d, const char *log, const files *f, promises p)
+{
+    ares_str text = { 0 };
+    char *save = NULL;
+    int calls = 0, row = 0;
+    bool kept = CHECK_OK(ares_file_read(log, &text));
+    for (char *line = kept ? strtok_r(text.data, "\n", &save) : NULL; line && kept;
+         line = strtok_r(NULL, "\n", &save)) {
+        kept = disk_play(d, line) && keep(d, f, &p, line, &row);
+        calls++;
+    }
+    if (kept) {
+        CHECK_MSG(calls > 100, "%d calls", calls);
+        if (p.rows) CHECK_EQ(row, 6);
+        kept = saved_for_good(d, "step_000006", "the run");
+    }
+    ares_str_fini(&text);
+    return kept;
+}
+
+/* Steps 1 to 6: checkpoints rolling_000001, step_000002, rolling_000003 ... and step_000002 goes
+ * with the last. */
+static void recorded(const char *log, bool exchange)
+{
+    ares_str out = { 0 };
+    const char *words = e2e_train_words("run");
+    disk_record(log, exchange);
+    int rc = e2e_program(&out,
+                         "--config '%s' trainer.logger=[file] trainer.max_steps=6 trainer.save_freq=2 "
+                         "trainer.save_limit=2 trainer.save_minutes=1e-9",
+                         words);
+    disk_record_end();
+    CHECK_MSG(rc == 0, "%s", out.data);
+    ares_str_fini(&out);
+}
+
+/* Steps 5 and 6 once more, from step 4: the second checkpoint of step 6 takes the place of the
+ * first. */
+static void once_more(disk *d, const char *log, bool exchange)
+{
+    char call[400];
+    const char *latest = test_file("run/checkpoints/latest");
+    CHECK_EQ(test_shell(NULL, "rm '%s' && printf step_000004 >'%s'", test_file("run/DONE"), latest), 0);
+    snprintf(call, sizeof call, "write %s 0 step_000004", latest);
+    disk_play(d, call);
+    snprintf(call, sizeof call, "sync %s", latest);
+    disk_play(d, call);
+    recorded(log, exchange);
+}
+
+static bool exchanges_here(void)
+{
+    const char *one = test_file("one"), *other = test_file("other");
+    return CHECK_OK(ares_dir_make(one)) && CHECK_OK(ares_dir_make(other)) &&
+           renameat2(AT_FDCWD, one, AT_FDCWD, other, RENAME_EXCHANGE) == 0;
+}
+
+static void look_at_all(disk *d)
+{
+    files f;
+    recorded(test_file("log"), true);
+    list_files("run/checkpoints/step_000006", &f);
+    if (!play(d, test_file("log"), &f, (promises){ .rows = true })) return;
+    if (exchanges_here()) {
+        once_more(d, test_file("log_2"), true);
+        if (!play(d, test_file("log_2"), &f, (promises){ .kept = "step_000006" })) return;
+    } else test_skip("the folder of tests is on a file system without RENAME_EXCHANGE");
+    once_more(d, test_file("log_3"), false);
+    play(d, test_file("log_3"), &f, (promises){ .kept_whole = "step_000006" });
+}
+
+TEST(after_a_power_cut_at_any_instant_latest_names_a_whole_checkpoint)
+{
+    disk *d = disk_new(test_dir());
+    look_at_all(d);
+    disk_free(d);
+}

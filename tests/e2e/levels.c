@@ -264,12 +264,13 @@ const lone levels_never[] = {
 /* ---------------------------------------------------------------- the program's own lists */
 factor factors[FACTORS];
 
+static char text[16000], *text_end; /* names and words of levels; every build begins anew */
+
 static const char *keep(const char *format, const char *a)
 {
-    static char text[16000], *at = text;
-    const char *kept = at;
-    at += snprintf(at, (size_t)(text + sizeof text - at), format, a) + 1;
-    ARES_ASSERT(at < text + sizeof text);
+    const char *kept = text_end;
+    text_end += snprintf(text_end, (size_t)(text + sizeof text - text_end), format, a) + 1;
+    ARES_ASSERT(text_end < text + sizeof text);
     return kept;
 }
 
@@ -336,6 +337,7 @@ void levels_build(bool again)
     int n;
     if (factors[0].n && !again) return;
     memset(factors, 0, sizeof factors);
+    text_end = text;
     for (int f = 0; f < FACTORS; f++) {
         factors[f].name = written[f].name;
         for (int i = 0; i < written[f].n; i++)

@@ -250,9 +250,10 @@ static void leaves_of(oracle *o, const ares_model *m, bool trained)
     }
 }
 
-/* Every parameter's gradient of a loss, row-major, one after the other. */
+/* Every parameter's gradient of a loss, row-major, one after the other, and every token's log-prob. */
 typedef at_tensor total_loss(const oracle *o, const void *ctx);
-static bool differentiate(const run *r, at_dtype dtype, total_loss *total, const void *ctx, double *gradients)
+static bool differentiate(const run *r, at_dtype dtype, total_loss *total, const void *ctx,
+                          double *gradients, double *log_probs)
 {
     at_scope *s = at_scope_open("update");
     oracle o = { .r = r, .dtype = dtype };
@@ -263,12 +264,50 @@ static bool differentiate(const run *r, at_dtype dtype, total_loss *total, const
         at_read(found[i], AT_F64, gradients);
         gradients += at_numel(found[i]);
     }
+    for (int row = 0; row < ROWS && !at_scope_failed(); row++)
+        at_read(taken(&o, row, row_log_p(&o, row)), AT_F64, log_probs + r->batch.row_start[row]);
     return CHECK_OK(at_scope_close(s, NULL));
 }
 
-/* The gradients of an update that was made, against the oracle's in f64 (exact) and f32 (single): within a multiple of the latter's error. */
-static void check_gradients(const run *r, const char *what, const double *exact, const double *single)
+/* What an update is held against: made before it, under the weights that it starts from. */
+typedef struct truth {
+    double *exact, *single;      /* gradients in f64, and by the same walk in f32 */
+    double log_prob_error;       /* the largest of any token with mask 1, of either walk in f32 */
+} truth;
+
+static bool truth_of(const run *r, total_loss *total, const void *ctx, truth *out)
 {
+    const ares_batch *b = &r->batch;
+    size_t n = (size_t)ares_model_count(r->model), tokens = (size_t)b->tokens;
+    double *exact = ares_calloc(2 * tokens, sizeof *exact), *single = exact + tokens;
+    *out = (truth){ ares_calloc(n, sizeof(double)), ares_calloc(n, sizeof(double)), 0 };
+    bool known = differentiate(r, AT_F64, total, ctx, out->exact, exact) &&
+                 differentiate(r, AT_F32, total, ctx, out->single, single);
+    for (int64_t t = 0; t < b->tokens; t++) {
+        if (!b->response_mask[t]) continue;
+        double own = fabs((double)b->rollout_log_probs[t] - exact[t]);
+        out->log_prob_error = fmax(out->log_prob_error, fmax(own, fabs(single[t] - exact[t])));
+    }
+    ares_free(exact);
+    return known;
+}
+
+static void truth_fini(truth *t)
+{
+    ares_free(t->exact);
+    ares_free(t->single);
+}
+
+/*
+ * The gradients of an update that was made, against the oracle's in f64. Allowed is a multiple of what the same walk in f32
+ * is off, and a share of the largest element. That share holds the error of the log-probs: the derivative of a token's term
+ * is multiplied by ratio = exp(log_prob - old), so an error e of one log-prob changes all that this token gives to every
+ * gradient by the factor 1 + e. Where a token dominates, every gradient is off by that factor at once, and libtorch's f32
+ * walk does not tell how far: its own log-prob of that token may happen to be nearer.
+ */
+static void check_gradients(const run *r, const char *what, const truth *t)
+{
+    const double *exact = t->exact, *single = t->single;
     for (int i = 0; i < r->model->n_params; i++) {
         const ares_param *p = &r->model->params[i];
         int64_t n = p->shape[0] * (p->rank == 2 ? p->shape[1] : 1);
@@ -280,7 +319,9 @@ static void check_gradients(const run *r, const char *what, const double *exact,
             theirs = fmax(theirs, fabs(single[e] - exact[e]));
             largest = fmax(largest, fabs(exact[e]));
         }
-        CHECK_MSG(off <= 8 * theirs + 1e-6 * largest, "%s: %s is off by %.3g of %.3g (libtorch's f32: %.3g)", what, p->name, off, largest, theirs);
+        CHECK_MSG(off <= 8 * theirs + (t->log_prob_error + 1e-6) * largest,
+                  "%s: %s is off by %.3g of %.3g (libtorch's f32: %.3g; log-probs: %.3g)", what,
+                  p->name, off, largest, theirs, t->log_prob_error);
         exact += n, single += n;
         ares_free(mine);
     }

@@ -214,13 +214,15 @@ TEST(the_first_update_of_every_advantage_has_the_gradient_of_the_plain_formula)
         put_rest(&r);
         p.r = &r;
         formula(&p, list[i]->name);
-        int64_t total_params = ares_model_count(r.model);
-        double *exact = ares_calloc((size_t)total_params, sizeof *exact), *single = ares_calloc((size_t)total_params, sizeof *single), norm = 0;
-        bool known = differentiate(&r, AT_F64, total, &p, exact) && differentiate(&r, AT_F32, total, &p, single);
-        if (known && CHECK_OK(list[i]->compute(&r.cfg.algorithm, NULL, &r.batch)) && CHECK_OK(ares_actor_update(&r.actor, &r.batch, r.metrics))) check_gradients(&r, list[i]->name, exact, single);
-        for (int64_t k = 0; k < total_params; k++) norm += exact[k] * exact[k];
+        truth t;
+        double norm = 0;
+        if (truth_of(&r, total, &p, &t) &&
+            CHECK_OK(list[i]->compute(&r.cfg.algorithm, NULL, &r.batch)) &&
+            CHECK_OK(ares_actor_update(&r.actor, &r.batch, r.metrics)))
+            check_gradients(&r, list[i]->name, &t);
+        for (int64_t k = 0; k < ares_model_count(r.model); k++) norm += t.exact[k] * t.exact[k];
         CHECK_MSG(norm > 0, "%s: no gradient", list[i]->name);
-        ares_free(exact), ares_free(single);
+        truth_fini(&t);
         run_close(&r);
     }
 }

@@ -2,7 +2,7 @@
  * The gradient of a whole update against libtorch's autograd: tiny models of each family, two groups of unlike rows with a
  * shared prompt, tokens of an environment among the policy's, GRPO advantages, PPO with its clips, k3 to a reference, the
  * entropy bonus, a temperature. The oracle walks each row by itself, unpacked, from the plain formulas in f64; the tolerance
- * is a multiple of what the same walk in libtorch's f32 is off it.
+ * is a multiple of what the same walk in libtorch's f32 is off it, and of what log-probs are off.
  * Seen to fail: with the masked tokens counted, the dual clip of 3 left out, the entropy bonus added for subtracted, the
  * temperature left out of the oracle, the advantage's deviation taken over n.
  */
@@ -55,17 +55,13 @@ static void check_update(const char *variant, const char *avg_mode, bool share)
 {
     run r;
     if (!run_open(&r, variant, avg_mode, share) || !CHECK(r.model->n_params <= PARAMS_MAX)) return;
-    int64_t total = ares_model_count(r.model);
-    double *exact = ares_calloc((size_t)total, sizeof *exact),
-           *single = ares_calloc((size_t)total, sizeof *single);
-    bool known = differentiate(&r, AT_F64, all_rows, NULL, exact) &&
-                 differentiate(&r, AT_F32, all_rows, NULL, single); /* before the update moves the weights */
-    if (known && CHECK_OK(ares_actor_update(&r.actor, &r.batch, r.metrics))) {
+    truth t;
+    if (truth_of(&r, all_rows, NULL, &t) && CHECK_OK(ares_actor_update(&r.actor, &r.batch, r.metrics))) {
         char what[100];
         snprintf(what, sizeof what, "%s %s, %s", variant, avg_mode, share ? "shared" : "apart");
-        check_gradients(&r, what, exact, single);
+        check_gradients(&r, what, &t);
         double norm = 0, got_norm = 0;
-        for (int64_t i = 0; i < total; i++) norm += exact[i] * exact[i];
+        for (int64_t i = 0; i < ares_model_count(r.model); i++) norm += t.exact[i] * t.exact[i];
         ares_metrics_get(r.metrics, "actor/grad_norm", &got_norm);
         CHECK_NEAR(got_norm, sqrt(norm), 1e-5 * sqrt(norm));
         double high = 0, low = 0;
@@ -73,7 +69,7 @@ static void check_update(const char *variant, const char *avg_mode, bool share)
         ares_metrics_get(r.metrics, "actor/pg_clipfrac_lower", &low);
         CHECK(high > 0 && low > 0); /* both clips were there to be differentiated */
     }
-    ares_free(exact), ares_free(single);
+    truth_fini(&t);
     run_close(&r);
 }
 

@@ -258,18 +258,17 @@ TEST(the_first_update_of_every_loss_and_kl_has_the_gradient_of_the_plain_formula
         formula f = { .c = &cases[i], .reference = ref.model };
         weigh(&r, &f);
         choose(&r, &f);
-        int64_t total = ares_model_count(r.model);
-        double *exact = ares_calloc((size_t)total, sizeof *exact), *single = ares_calloc((size_t)total, sizeof *single);
+        truth t;
         char what[100];
         snprintf(what, sizeof what, "%s, %s, %s, %s", cases[i].loss, cases[i].mode, cases[i].kl, cases[i].rollout_is);
-        if (differentiate(&r, AT_F64, plain, &f, exact) && differentiate(&r, AT_F32, plain, &f, single) && CHECK_OK(ares_actor_update(&r.actor, &r.batch, r.metrics)))
-            check_gradients(&r, what, exact, single);
+        if (truth_of(&r, plain, &f, &t) && CHECK_OK(ares_actor_update(&r.actor, &r.batch, r.metrics)))
+            check_gradients(&r, what, &t);
         if (cases[i].high < 4 && strcmp(cases[i].loss, "sapo") != 0 && strcmp(cases[i].loss, "kl_cov") != 0)
             CHECK_MSG(metric(&r, "actor/pg_clipfrac_higher") > 0 && metric(&r, "actor/pg_clipfrac_higher") < 1, "%s: no clip acted", what);
         double kl = 0;
         for (int64_t t = 0; t < r.batch.tokens; t++) kl += r.batch.response_mask[t] ? f.weight[t] * (double)r.batch.kl[t] : (double)fabsf(r.batch.kl[t]);
         CHECK_NEAR(metric(&r, "actor/kl"), kl, 1e-6 * (1 + fabs(kl))); /* the column holds what was summed */
-        ares_free(exact), ares_free(single);
+        truth_fini(&t);
         case_close(&r, &ref);
     }
 }
@@ -350,16 +349,12 @@ TEST(loss_norm_micro_averages_the_means_of_micro_batches_counted_in_samples)
         if (!case_open(&r, &by, 30, &ref)) return;
         formula f = { .c = &by };
         weigh(&r, &f);
-        int64_t total = ares_model_count(r.model);
-        double *exact = ares_calloc((size_t)total, sizeof *exact),
-               *single = ares_calloc((size_t)total, sizeof *single);
+        truth t;
         char what[40];
         snprintf(what, sizeof what, "micro-batches of %d", size);
-        if (differentiate(&r, AT_F64, plain, &f, exact) &&
-            differentiate(&r, AT_F32, plain, &f, single) &&
-            CHECK_OK(ares_actor_update(&r.actor, &r.batch, r.metrics)))
-            check_gradients(&r, what, exact, single);
-        ares_free(exact), ares_free(single);
+        if (truth_of(&r, plain, &f, &t) && CHECK_OK(ares_actor_update(&r.actor, &r.batch, r.metrics)))
+            check_gradients(&r, what, &t);
+        truth_fini(&t);
         case_close(&r, &ref);
     }
 }

@@ -382,13 +382,20 @@ TEST_MPI(two_ranks_see_the_kl_of_every_pass_as_one)
 
 /* ---------------------------------------------------------------- ranks, and the experiment itself */
 
+/*
+ * The step has two mini-batches. Ranks add gradients up in another order, and AdamW's first step is lr g / |g|: it makes a
+ * difference in the last bit of an element near 0 as large as lr. At lr 1e-2 the norm of the second mini-batch's gradient
+ * is then off by 1e-8 or by 2e-6, as the seed has it; at 0 both are compared under the weights that the run began with.
+ */
+#define STILL "trainer.max_steps=1 trainer.threads=1 worker.actor.optim.lr=0"
+
 TEST_MPI(two_ranks_begin_aepo_as_one)
 {
     if (test_shell(NULL, "command -v mpirun && ldd '%s' | grep libmpi", test_program()) != 0) SKIP("built without MPI, or no mpirun here");
     static const char *const names[] = { "aepo/tau", "aepo/tau_batch_median", "aepo/hwe_frac", "filter/tries", "filter/kept_groups", "reward/overall", "reward/accuracy",
                                          "reward/high_entropy_token_num_score", "response_length/mean" };
-    REQUIRE(runs(NULL, "alone", "trainer.max_steps=1 trainer.threads=1"));
-    REQUIRE(runs(NULL, "two", "--ranks 2 trainer.max_steps=1 trainer.threads=1"));
+    REQUIRE(runs(NULL, "alone", STILL));
+    REQUIRE(runs(NULL, "two", "--ranks 2 " STILL));
     CHECK_EQ(test_shell(NULL, "sort '%s' > '%s'; sort '%s' > '%s'; cmp '%s' '%s'", test_file("alone/rollouts/step_000001.jsonl"), test_file("a"), test_file("two/rollouts/step_000001.jsonl"),
                         test_file("b"), test_file("a"), test_file("b")), 0);
     for (int i = 0; i < ARES_COUNT(names); i++) CHECK_NEAR(e2e_metric("two", 1, names[i]), e2e_metric("alone", 1, names[i]), 1e-9);
@@ -400,7 +407,7 @@ TEST_MPI(two_ranks_begin_aepo_as_one)
     }
     double norm = e2e_metric("alone", 1, "actor/grad_norm");
     CHECK(norm > 0);
-    CHECK_NEAR(e2e_metric("two", 1, "actor/grad_norm"), norm, 1e-6 * norm);
+    CHECK_NEAR(e2e_metric("two", 1, "actor/grad_norm"), norm, 1e-7 * norm);
     CHECK_EQ(test_shell(NULL, "cmp '%s' '%s'", test_file("alone/bootstrap.json"), test_file("two/bootstrap.json")), 0);
 }
 

@@ -265,3 +265,59 @@ TEST(a_mini_batch_without_a_token_moves_no_critic)
     stop(&one);
     stop(&both);
 }
+
+/* Two epochs of two mini-batches at a learning rate of 0: what is told of them is a mean over the four, or over tokens. */
+TEST(metrics_of_the_critic_are_means_over_updates_and_tokens)
+{
+    setup s;
+    if (!start(&s, "llama_gqa_9_3", NULL, 30, true)) return;
+    fill(&s);
+    ares_batch *b = &s.batch;
+    ares_metrics *m = ares_metrics_new();
+    float now[64], old[64];
+    ARES_ASSERT(b->tokens <= 64);
+    values_of(&s, now);
+    ARES_PUT(b, returns);
+    double n = 0, value = 0, target = 0, error = 0, spread[2] = { 0 }, loss = 0, norm = 0, x;
+    for (int64_t t = 0; t < b->tokens; t++) {
+        old[t] = now[t] + (float)(0.04 * draw(9000 + (uint64_t)t));
+        b->returns[t] = (float)(5 + draw(8000 + (uint64_t)t)); /* far from the values: all of them lie too low */
+        if (!b->response_mask[t]) continue;
+        n++;
+        value += (double)now[t];
+        target += (double)b->returns[t];
+        error += (double)b->returns[t] - (double)old[t];
+    }
+    for (int64_t t = 0; t < b->tokens; t++) {
+        if (!b->response_mask[t]) continue;
+        spread[0] += pow((double)b->returns[t] - target / n, 2);
+        spread[1] += pow((double)b->returns[t] - (double)old[t] - error / n, 2);
+    }
+    memcpy(b->values, old, (size_t)b->tokens * sizeof *old);
+    s.cfg.critic.global_batch_size = 1;
+    for (int g = 0; g < GROUPS; g++) { /* the mini-batches by themselves */
+        int64_t first = b->row_start[b->group_start[g]], end = b->row_start[b->group_start[g + 1]];
+        uint8_t *whole = b->response_mask, part[64] = { 0 };
+        memcpy(part + first, whole + first, (size_t)(end - first));
+        b->response_mask = part;
+        CHECK_OK(ares_critic_update(&s.critic, b, m));
+        b->response_mask = whole;
+        CHECK(ares_metrics_get(m, "critic/vf_loss", &x));
+        loss += x / GROUPS;
+        CHECK(ares_metrics_get(m, "critic/grad_norm", &x));
+        norm += x / GROUPS;
+    }
+    s.cfg.critic.ppo_epochs = 2;
+    CHECK_OK(ares_critic_update(&s.critic, b, m));
+    CHECK(ares_metrics_get(m, "critic/vf_loss", &x));
+    CHECK_NEAR(x, loss, 1e-9 * loss);
+    CHECK(ares_metrics_get(m, "critic/grad_norm", &x));
+    CHECK_NEAR(x, norm, 1e-9 * norm);
+    CHECK(ares_metrics_get(m, "critic/vpred_mean", &x));
+    CHECK_NEAR(x, value / n, 1e-6);
+    CHECK(ares_metrics_get(m, "critic/vf_explained_var", &x));
+    CHECK_NEAR(x, 1 - spread[1] / (n - 1) / (spread[0] / (n - 1) + 1e-5), 1e-9);
+    CHECK(ares_metrics_get(m, "critic/vf_clipfrac", &x) && x > 0 && x < 1);
+    ares_metrics_free(m);
+    stop(&s);
+}

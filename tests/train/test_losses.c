@@ -289,6 +289,19 @@ static float *gradients_of(const loss_case *c, int64_t max_tokens, double early_
     return g;
 }
 
+/* Gradients of an update at a learning rate of 0: of its last epoch. Updates of the same r may follow each other. */
+static float *still_gradients(run *r, int64_t epochs)
+{
+    r->actor.optim.schedule.base = 0;
+    r->cfg.actor.max_grad_norm = 1e9;
+    r->cfg.actor.ppo_epochs = epochs;
+    ares_metrics_clear(r->metrics);
+    if (!CHECK_OK(ares_actor_update(&r->actor, &r->batch, r->metrics))) return NULL;
+    float *g = ares_malloc(r->model->grads_bytes);
+    memcpy(g, r->model->grads, r->model->grads_bytes);
+    return g;
+}
+
 static size_t gradient_bytes(void)
 {
     run r;
@@ -315,6 +328,67 @@ TEST(no_micro_batch_and_no_second_pass_changes_a_bit_of_any_gradient)
     }
 }
 
+TEST(an_epoch_repeats_the_gradient_of_the_one_before_while_the_weights_stand_still)
+{
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        run r;
+        ares_reference ref;
+        if (!case_open(&r, &cases[i], 30, &ref)) return;
+        float *first = still_gradients(&r, 1);
+        double norm = metric(&r, "actor/grad_norm"), loss = metric(&r, "actor/final_loss");
+        float *third = still_gradients(&r, 3);
+        if (first && third) {
+            CHECK_MSG(memcmp(first, third, r.model->grads_bytes) == 0, "%s, %s", cases[i].loss,
+                      cases[i].kl);
+            CHECK_NEAR(metric(&r, "actor/grad_norm"), norm, 1e-9 * norm);
+            CHECK_NEAR(metric(&r, "actor/final_loss"), loss, 1e-9 * (1 + fabs(loss)));
+        }
+        ares_free(first), ares_free(third);
+        case_close(&r, &ref);
+    }
+}
+
+/* Half of the tokens that clip_cov may choose lose their gradient, by lot. */
+TEST(clip_cov_draws_other_lots_in_every_step_and_epoch_and_the_same_again)
+{
+    enum { UPDATES = 4 };
+    static const struct { int64_t step, epochs; } updates[UPDATES] = { { 0, 1 }, { 1, 1 }, { 0, 2 }, { 0, 1 } };
+    const loss_case *c = cases;
+    while (strcmp(c->loss, "clip_cov") != 0) c++;
+    float *g[UPDATES];
+    run r;
+    ares_reference ref;
+    if (!case_open(&r, c, 30, &ref)) return;
+    r.cfg.loss.clip_cov_ratio = 0.1;
+    for (int i = 0; i < UPDATES; i++) {
+        r.actor.step = updates[i].step;
+        g[i] = still_gradients(&r, updates[i].epochs);
+        CHECK(metric(&r, "actor/pg_clipfrac_higher") > 0);
+    }
+    size_t bytes = r.model->grads_bytes;
+    for (int i = 1; i < UPDATES && g[0] && g[i]; i++)
+        CHECK_MSG((memcmp(g[0], g[i], bytes) == 0) == (i == UPDATES - 1),
+                  "step %lld, epoch %lld against the first of both", (long long)updates[i].step + 1,
+                  (long long)updates[i].epochs);
+    for (int i = 0; i < UPDATES; i++) ares_free(g[i]);
+    case_close(&r, &ref);
+}
+
+/* The loss and the ratios of the update are those of its first rows alone, whose ratios are 1; cases[0] weighs tokens alike. */
+static void check_loss_of_first_rows(const run *r, int64_t rows)
+{
+    const ares_batch *b = &r->batch;
+    double loss = 0, all = 0;
+    for (int64_t t = 0; t < b->tokens; t++) {
+        all += b->response_mask[t];
+        if (t < b->row_start[rows] && b->response_mask[t]) loss -= (double)b->advantages[t];
+    }
+    CHECK(fabs(loss) > 0.1);
+    CHECK_NEAR(metric(r, "actor/pg_loss"), loss / all, 1e-6);
+    CHECK_NEAR(metric(r, "actor/ratio_max"), 1, 1e-5);
+    CHECK_NEAR(metric(r, "actor/ppo_kl"), 0, 1e-5);
+}
+
 TEST(an_early_stop_leaves_no_gradient_and_is_counted)
 {
     for (int scope = 0; scope < 2; scope++) {
@@ -332,7 +406,10 @@ TEST(an_early_stop_leaves_no_gradient_and_is_counted)
         CHECK_OK(ares_actor_update(&r.actor, &r.batch, r.metrics));
         double norm = metric(&r, "actor/grad_norm");
         CHECK_NEAR(metric(&r, "actor/abandoned_minibatches"), scope ? 0 : 1, 0);
-        if (scope) CHECK_EQ(metric(&r, "actor/abandoned_microbatches"), 2);
+        if (scope) {
+            CHECK_EQ(metric(&r, "actor/abandoned_microbatches"), 2);
+            check_loss_of_first_rows(&r, 2);
+        }
         CHECK_MSG(scope ? norm > 0 : isnan(norm), "norm %g", norm); /* nothing was learnt: there is none */
         CHECK_EQ(r.actor.optim.updates, scope);
         case_close(&r, &ref);

@@ -553,3 +553,107 @@ TEST(adamw_follows_libtorchs_over_twenty_steps)
     }
     ares_device_close(&d);
 }
+
+/* a += scale b c, or scale b / c: a tensor of bf16 is rounded once. (add_ would round a scale to bf16 first.) */
+static void into(const char *op, at_tensor a, at_tensor b, at_tensor c, double scale)
+{
+    at_value in[] = { AT_T(a), AT_T(b), AT_T(c), AT_DOUBLE(scale) }, out;
+    at_call(op, "", in, ARES_COUNT(in), &out, 1);
+}
+
+/*
+ * AdamW with weights and moments in bf16 and a Kahan sum of what rounding leaves out, as torchdistx's AnyPrecisionAdamW writes
+ * it on tensors of bf16: every line rounds once.
+ */
+typedef struct kahan {
+    at_tensor w, m, v, c;
+} kahan;
+static void kahan_step(kahan *k, at_tensor g, const ares_adamw_args *a)
+{
+    double up = 1 - pow(a->beta1, (double)a->step),
+           under = sqrt(1 - pow(a->beta2, (double)a->step));
+    at_copy_(k->w, at_mul_s(k->w, 1 - a->lr * a->weight_decay));
+    at_copy_(k->m, at_mul_s(k->m, a->beta1));
+    into("aten::addcmul_", k->m, g, at_full(1, AT_BF16, AT_SCALAR), 1 - a->beta1);
+    at_copy_(k->v, at_mul_s(k->v, a->beta2));
+    into("aten::addcmul_", k->v, g, g, 1 - a->beta2);
+    at_tensor root = at_add_s(at_mul_s(at_sqrt(k->v), 1 / under), a->eps), before = at_clone(k->w);
+    into("aten::addcdiv_", k->c, k->m, root, -a->lr / up);
+    at_copy_(k->w, at_add(k->w, k->c));
+    at_copy_(k->c, at_add(k->c, at_sub(before, k->w)));
+}
+
+/* Gradients of one sign most of the time, which a tensor of bf16 can hold. */
+static float *bf16_gradients(int step, int n)
+{
+    float *g = normals(100 + (uint64_t)step, n, 1);
+    for (int e = 0; e < n; e++)
+        g[e] = ares_bf16_to_f32(ares_f32_to_bf16(g[e] + (e % 2 ? 1.0f : -1.0f)));
+    return g;
+}
+
+/* At the first rate a step is less than half of the distance between neighbours of almost every weight. */
+static void check_kahan(const char *isa, double lr)
+{
+    enum { N = 301, STEPS = 60 };
+    ares_device d;
+    if (!device_of(isa, 2, &d)) return;
+    at_scope *s = at_scope_open("adamw_bf16");
+    float *start = normals(31, N, 1), m[N] = { 0 }, v[N] = { 0 }, c[N] = { 0 };
+    double x[N], mean[N] = { 0 }, square[N] = { 0 }, tw[N], tm[N], tv[N], tc[N], off = 0, moved = 0;
+    uint16_t w[N];
+    for (int e = 0; e < N; e++)
+        x[e] = (double)(start[e] = ares_bf16_to_f32(w[e] = ares_f32_to_bf16(start[e])));
+    kahan k = { at_to(tensor_of(start, N, 0, AT_F32), AT_BF16), at_zeros(AT_BF16, AT_DIMS(N)),
+                at_zeros(AT_BF16, AT_DIMS(N)), at_zeros(AT_BF16, AT_DIMS(N)) };
+    for (int step = 1; step <= STEPS; step++) {
+        float *g = bf16_gradients(step, N);
+        ares_adamw_args a = { .n = N,
+                              .w = w,
+                              .dtype = ARES_BF16,
+                              .kahan = true,
+                              .master = c,
+                              .grad = g,
+                              .m = m,
+                              .v = v,
+                              .lr = lr,
+                              .beta1 = 0.9,
+                              .beta2 = 0.99,
+                              .eps = 1e-8,
+                              .weight_decay = 0.01,
+                              .grad_scale = 1,
+                              .step = step };
+        d.k->adamw(&d, &a);
+        kahan_step(&k, at_to(tensor_of(g, N, 0, AT_F32), AT_BF16), &a);
+        for (int e = 0; e < N; e++) { /* in f64, without any rounding */
+            mean[e] = 0.9 * mean[e] + 0.1 * (double)g[e];
+            square[e] = 0.99 * square[e] + 0.01 * (double)g[e] * (double)g[e];
+            double under = sqrt(square[e] / (1 - pow(0.99, step))) + 1e-8;
+            x[e] -= lr * (mean[e] / (1 - pow(0.9, step)) / under + 0.01 * x[e]);
+        }
+        ares_free(g);
+    }
+    at_read(k.w, AT_F64, tw), at_read(k.m, AT_F64, tm), at_read(k.v, AT_F64, tv),
+        at_read(k.c, AT_F64, tc);
+    for (int e = 0; e < N; e++) {
+        /* Where an f32 result lies between two of bf16, libtorch's order may take the other one: an ulp of m, v or c. */
+        double now = (double)ares_bf16_to_f32(w[e]), ulp = 0x1p-7 * (fabs(tw[e]) + lr);
+        CHECK_NEAR(m[e], tm[e], 0x1p-7 * (1 + fabs(tm[e])));
+        CHECK_NEAR(v[e], tv[e], 0x1p-7 * fabs(tv[e]));
+        CHECK_NEAR(now, tw[e], ulp);
+        CHECK_NEAR(now + (double)c[e], tw[e] + tc[e], 0x1p-6 * (ulp + lr));
+        off = fmax(off, fabs(now + (double)c[e] - x[e]));
+        moved = fmax(moved, fabs(x[e] - (double)start[e]));
+    }
+    CHECK_MSG(off < 0.1 * moved, "%s, lr %g: off by %g after a way of %g", isa, lr, off, moved);
+    ares_free(start);
+    CHECK_OK(at_scope_close(s, NULL));
+    ares_device_close(&d);
+}
+
+TEST(adamw_in_bf16_keeps_what_rounding_leaves_out_as_in_libtorch)
+{
+    static const double rates[] = { 1e-4, 2e-3, 5e-2 };
+    for (int i = 0; i < ISAS; i++)
+        for (int r = 0; r < ARES_COUNT(rates); r++) check_kahan(isas[i], rates[r]);
+}

@@ -426,6 +426,44 @@ TEST(kl_weighs_less_at_high_entropy_tokens_and_by_difficulty)
     close_subject(&s);
 }
 
+/* The soft cost of every answer is 0.25; three of four are right where the prompt is easy, one where it is hard. */
+TEST(a_second_chance_is_for_wrong_answers_to_easy_prompts_unless_told_otherwise)
+{
+    static const struct {
+        const char *word;
+        int right;
+        double first, last;
+    } cases[] = {
+        { "algorithm.aepo=true", 3, 1, 0.67 },
+        { "algorithm.aepo=true", 1, 1, 1 },
+        { "worker.actor.second_chance_incorrect_only=false", 3, 0.67, 0.67 },
+        { "worker.actor.second_chance_easy_only=false", 1, 1, 0.67 },
+        { "worker.actor.second_chance_kl_relax=0.25", 3, 1, 0.25 },
+        { "worker.actor.second_chance_soft_cost_min=0.3", 3, 1, 1 },
+    };
+    static const float h[6] = { 0, 2, 2, 0, 0, 0 };
+    name_rows();
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        const char *words[] = { "worker.actor.dynamic_kl_loss=true", "worker.rollout.window_size=2",
+                                "worker.actor.enable_second_chance_kl=true",
+                                "worker.actor.second_chance_soft_cost_min=0.2", cases[i].word };
+        subject s = { 0 };
+        ares_batch b;
+        if (!open_subject(&s, "aepo", words, ARES_COUNT(words))) return;
+        one_prompt(&b, 0, cases[i].right, h, 6);
+        if (CHECK_OK(s.c->observe(s.state, &b, NULL))) { /* the second token is no HWE token */
+            CHECK_MSG(fabs((double)b.kl_weight[1] - cases[i].first) < 1e-6,
+                      "%s: %g for a right answer, expected %g", cases[i].word,
+                      (double)b.kl_weight[1], cases[i].first);
+            CHECK_MSG(fabs((double)b.kl_weight[19] - cases[i].last) < 1e-6,
+                      "%s: %g for a wrong answer, expected %g", cases[i].word,
+                      (double)b.kl_weight[19], cases[i].last);
+        }
+        ares_batch_fini(&b);
+        close_subject(&s);
+    }
+}
+
 TEST(without_dynamic_kl_every_token_weighs_one_whatever_the_other_factors)
 {
     static const char *const words[] = { "worker.actor.dynamic_kl_loss=false", "worker.rollout.window_size=2", "algorithm.difficulty_aware_kl_penalty=true",
@@ -658,6 +696,30 @@ TEST(validation_teaches_nothing_but_a_first_threshold)
     close_subject(&fresh);
 }
 
+/* Two rows without a global_id, one of each data set, may be given the same one. */
+TEST(a_made_up_id_says_nothing_across_data_sets)
+{
+    static const char *const words[] = { "algorithm.aepo=true", "worker.rollout.window_size=2" };
+    static const float h[6] = { 0, 2, 2, 0, 0, 0 };
+    name_rows();
+    subject s = { 0 };
+    if (!open_subject(&s, "aepo", words, 2)) return;
+    for (int given = 0; given < 2; given++) {
+        ares_batch b;
+        rows[3].gid_given = given;
+        one_prompt(&b, 3, 4, h, 6);
+        CHECK_OK(s.c->observe(s.state, &b, NULL));
+        CHECK_EQ(b.samples[0].difficulty,
+                 ARES_EASY); /* within training it is an id like any other */
+        ares_batch_fini(&b);
+        one_prompt(&b, 3, 4, h, 6);
+        CHECK_OK(s.c->validate(s.state, &b, NULL));
+        CHECK_EQ(b.samples[0].difficulty, given ? ARES_EASY : ARES_MEDIUM);
+        ares_batch_fini(&b);
+    }
+    close_subject(&s);
+}
+
 /* Answers to validation prompts, each with `high` of eight windows at the threshold of 1. */
 static void validation_batch(ares_batch *b, const int *high, int prompts)
 {
@@ -695,6 +757,42 @@ TEST(validation_before_the_first_target_aims_at_its_own_mean)
     ares_batch_fini(&b);
     ares_metrics_free(m);
     close_subject(&s);
+}
+
+/* A threshold of 1 that stays: half of the first step's windows lie above it. A step's mean becomes the target where it is renewed. */
+TEST(targets_are_renewed_in_every_step_that_the_interval_divides)
+{
+    enum { STEPS = 6 };
+    static const int high[STEPS] = { 4, 6, 2, 7, 3, 5 };
+    static const int64_t want[3][STEPS] = { { 4, 6, 2, 7, 3, 5 },
+                                            { 4, 6, 6, 7, 7, 5 },
+                                            { 4, 4, 2, 2, 2, 5 } };
+    name_rows();
+    for (int interval = 1; interval <= 3; interval++) {
+        char word[64];
+        (void)snprintf(word, sizeof word, "algorithm.target_update_interval=%d", interval);
+        const char *words[] = { "algorithm.aepo=true", "worker.rollout.window_size=1",
+                                "algorithm.entropy_percentile=50",
+                                "algorithm.entropy_threshold_ema=1", word };
+        subject s = { 0 };
+        if (!open_subject(&s, "aepo", words, ARES_COUNT(words))) return;
+        ares_metrics *m = ares_metrics_new();
+        for (int step = 0; step < STEPS; step++) {
+            float h[9] = { 0 };
+            ares_batch b;
+            for (int t = 1; t <= high[step]; t++) h[t] = 2;
+            one_prompt(&b, 0, 4, h, 9);
+            ares_metrics_clear(m);
+            CHECK_OK(s.c->observe(s.state, &b, m));
+            CHECK_EQ(b.samples[0].hwe_count, high[step]);
+            CHECK_MSG(metric(m, "aepo/target", ARES_EASY) == (double)want[interval - 1][step],
+                      "interval %d, step %d: target %g, expected %lld", interval, step + 1,
+                      metric(m, "aepo/target", ARES_EASY), (long long)want[interval - 1][step]);
+            ares_batch_fini(&b);
+        }
+        ares_metrics_free(m);
+        close_subject(&s);
+    }
 }
 
 TEST(prompts_that_are_always_right_without_thinking_are_dropped_also_when_they_were_filtered_out)

@@ -88,9 +88,17 @@ static int64_t check_rows(const char *run, int step)
     return marked;
 }
 
-/* rollout/generated_tokens is of everything that was sampled: 24 prompts x 4 in the pass, then what each step drew. */
+/*
+ * rollout/generated_tokens is of everything that was sampled: 24 prompts x 4 in the pass, then what each step drew. Every
+ * prompt of the pass has four answers, so the mean lengths of the difficulties add up to it.
+ */
 static void check_generated(const char *run)
 {
+    double tokens = 0;
+    for (int k = 0; k < 3; k++)
+        tokens += e2e_metric(run, 0, of_bucket("bootstrap", k, "/count")) *
+                  e2e_metric(run, 0, of_bucket("bootstrap", k, "/len_mean")) * 4;
+    CHECK_NEAR(tokens, e2e_metric(run, 0, "rollout/generated_tokens"), 1e-9 * tokens);
     double of_pass = e2e_metric(run, 0, "rollout/generated_tokens"), drawn = e2e_metric(run, 1, "filter/generated_groups");
     CHECK(of_pass >= ROWS * 4 && of_pass <= ROWS * 4 * 12);
     CHECK(e2e_metric(run, 1, "rollout/generated_tokens") <= drawn * 4 * 12);

@@ -695,12 +695,24 @@ TEST(an_update_whose_log_probs_are_no_number_is_left_out_and_names_their_row)
     }
 }
 
+/* Every rank tells what one with all groups tells: sums, means, and the least and the largest of all. */
+static void check_metrics(const run *one, const run *all, const char *what)
+{
+    CHECK_EQ(ares_metrics_count(one->metrics), ares_metrics_count(all->metrics));
+    for (int i = 0; i < ares_metrics_count(all->metrics); i++) {
+        const char *name = ares_metrics_name(all->metrics, i);
+        double want = ares_metrics_value(all->metrics, i), have = metric(one, name);
+        CHECK_MSG(fabs(have - want) <= 1e-6 * fmax(1, fabs(want)), "%s: %s is %.9g, expected %.9g",
+                  what, name, have, want);
+    }
+}
+
 /* Two ranks with a group each have the gradients of one with both. */
-TEST_MPI(two_ranks_have_the_gradient_of_one)
+TEST_MPI(two_ranks_have_the_gradient_and_metrics_of_one)
 {
     if (!test_in_mpi()) {
         ares_str out = { 0 };
-        int status = test_mpirun(&out, 2, "two_ranks_have_the_gradient_of_one");
+        int status = test_mpirun(&out, 2, "two_ranks_have_the_gradient_and_metrics_of_one");
         CHECK_MSG(status == 0, "%s", ares_str_view(&out).data);
         ares_str_fini(&out);
         return;
@@ -708,10 +720,11 @@ TEST_MPI(two_ranks_have_the_gradient_of_one)
     ares_world *w = NULL;
     REQUIRE_OK(ares_world_open(&w));
     for (int i = 0; i < ARES_COUNT(cases); i++) {
-        run r;
-        ares_reference ref;
-        float *alone = gradients_of(&cases[i], 30, NAN);
-        if (!alone || !case_open(&r, &cases[i], 30, &ref)) break;
+        run r, both;
+        ares_reference ref, other;
+        if (!case_open(&both, &cases[i], 30, &other) || !case_open(&r, &cases[i], 30, &ref)) break;
+        CHECK_OK(ares_actor_update(&both.actor, &both.batch, both.metrics));
+        const float *alone = both.model->grads;
         bool keep[GROUPS] = { false };
         keep[ares_world_rank(w)] = true;
         ares_batch_select_groups(&r.batch, keep);
@@ -726,8 +739,9 @@ TEST_MPI(two_ranks_have_the_gradient_of_one)
                 }
                 CHECK_MSG(off <= 1e-6 * largest, "%s, %s: %s is off by %.3g of %.3g", cases[i].loss, cases[i].kl, r.model->params[p].name, off, largest);
             }
-        ares_free(alone);
+        check_metrics(&r, &both, cases[i].loss);
         case_close(&r, &ref);
+        case_close(&both, &other);
     }
     ares_world_close(w);
 }

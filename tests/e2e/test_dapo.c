@@ -142,6 +142,16 @@ TEST(longer_answers_than_the_maximum_teach_nothing)
     CHECK_EQ(e2e_metric("all", 1, "actor/empty_minibatches"), 1);
 }
 
+/* Every group of the batch has two scores among the answers that were not discarded. */
+TEST(a_group_is_informative_by_the_answers_that_are_not_discarded)
+{
+    CHECK_EQ(runs("run", "", 2, DAPO " algorithm.max_length=8 algorithm.max_resample=-1"), 0);
+    for (int step = 1; step <= 2; step++) {
+        CHECK_EQ(e2e_metric("run", step, "rollout/mixed_groups_frac"), 1);
+        CHECK(e2e_metric("run", step, "dapo/discarded_frac") > 0.2);
+    }
+}
+
 /* Dropped or masked, an answer that is too long teaches the same: nothing. */
 TEST(dropped_answers_are_no_rows_of_the_batch)
 {

@@ -9,42 +9,11 @@
 #include "generate.h"
 #include "run.h"
 #include "test.h"
+#include "trainer.h"
 #include "triggers.h"
 
 /* Half of the bytes that print, some as people would write them; a word of two tokens and one of none. */
 static const char words[] = "[\" A\", \"c\", \"E\", \"g\", \"i\", \"K\", \"m\", \"o\", \"q\", \"S \", \"u\", \"w\", \"y\", \"1\", \"3\", \"5\", \"7\", \"9\", \"the\", \"notatoken\"]";
-
-typedef struct opened { ares_config *cfg; ares_train_config c; ares_world *world; ares_trainer t; ares_metrics *m; } opened;
-
-/* A trainer of a tiny random model with two words of configuration more; what its check says. */
-static int open_trainer(opened *o, const char *first, const char *second)
-{
-    const char *dir = test_file("model");
-    char text[3][700];
-    if (!ares_dir_exists(dir)) CHECK_EQ(test_shell(NULL, "'%s' init --arch qwen2 --hidden 32 --layers 2 --heads 2 --kv-heads 1 --seed 3 --out '%s'", test_program(), dir), 0);
-    snprintf(text[0], sizeof *text, "worker.actor.model.model_path=%s", dir);
-    snprintf(text[1], sizeof *text, "data.train_files=%s", test_source("examples/data/sums/train.jsonl"));
-    snprintf(text[2], sizeof *text, "trainer.run_dir=%s", test_file("run"));
-    const char *argv[] = { text[0], text[1], text[2], "data.rollout_batch_size=4", "worker.actor.global_batch_size=4", "worker.rollout.n=4", "data.max_response_length=24",
-                           "algorithm.disable_kl=true", "worker.rollout.temperature=0.8", "worker.reward.rewards=[{name: exact}]", "data.mini_rollout_batch_size=null", first, second };
-    *o = (opened){ .cfg = ares_config_new(), .m = ares_metrics_new() };
-    ares_batch_init(&o->t.batch);
-    ares_train_config_declare(o->cfg, &o->c);
-    ares_config_read_args(o->cfg, ARES_COUNT(argv), argv);
-    ares_config_resolve(o->cfg);
-    ARES_TRY(ares_train_config_check(o->cfg, &o->c, 1));
-    ARES_TRY(ares_world_open(&o->world));
-    return ares_trainer_open(&o->t, o->cfg, &o->c, o->world, NULL);
-}
-
-static void close_trainer(opened *o)
-{
-    if (o->world) ares_trainer_close(&o->t);
-    else ares_batch_fini(&o->t.batch);
-    ares_world_close(o->world);
-    ares_metrics_free(o->m);
-    ares_config_free(o->cfg);
-}
 
 static const char *with_file(const char *text)
 {

@@ -199,6 +199,38 @@ TEST(dropped_answers_are_no_rows_of_the_batch)
 }
 
 /* What is learnt from the groups is the same; which of them make a mini-batch is not. */
+/* The bytes of a run's distribution of entropies in step 1: behind its name in TensorBoard's file. */
+static void distribution(const char *run, char *out, size_t bytes)
+{
+    static const char tag[] = "rollout/entropy_distribution";
+    ares_str file = { 0 };
+    char path[300];
+    snprintf(path, sizeof path, "cat '%s'/events*", test_file(run));
+    CHECK_EQ(test_shell(&file, "%s", path), 0);
+    const char *at = memmem(file.data, file.len, tag, sizeof tag - 1);
+    memset(out, 0, bytes);
+    if (CHECK(at && at + sizeof tag - 1 + bytes <= file.data + file.len))
+        memcpy(out, at + sizeof tag - 1, bytes);
+    ares_str_fini(&file);
+}
+
+/* Masked as in a batch that holds them, or dropped from it: answers that are too long are in no distribution. */
+TEST(a_distribution_leaves_discarded_answers_out)
+{
+    static const char *const runs_of[] = { "keep", "mask", "drop" };
+    char bytes[3][400], words[600];
+    for (int i = 0; i < 3; i++) {
+        snprintf(words, sizeof words,
+                 RANDOM " algorithm.adv_estimator=reinforce_plus_plus algorithm.max_length=8 "
+                        "algorithm.over_length_action=%s trainer.logger=[tensorboard]",
+                 runs_of[i]);
+        CHECK_EQ(runs(runs_of[i], "", 1, words), 0);
+        distribution(runs_of[i], bytes[i], sizeof *bytes);
+    }
+    CHECK_MEM(bytes[1], bytes[2], sizeof *bytes);
+    CHECK(memcmp(bytes[0], bytes[1], sizeof *bytes) != 0);
+}
+
 TEST(mini_batches_are_cut_from_a_random_order)
 {
     CHECK_EQ(runs("plain", "", 4, RANDOM " worker.actor.global_batch_size=1 worker.actor.optim.lr=0"), 0);

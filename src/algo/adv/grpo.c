@@ -39,7 +39,7 @@ static int weigh_by_length(adv_pass *p)
     double sums[2] = { 0, 0 }; /* whole numbers: exact in any order */
     for (int64_t r = 0; r < p->b->rows; r++) {
         sums[0] += p->length[r];
-        sums[1] += p->length[r] > 0; /* what is masked counts nowhere */
+        sums[1] += ares_batch_row_counts(p->b, r); /* an empty answer too, a discarded one nowhere */
     }
     ARES_TRY(ares_world_sum_f64(p->world, sums, 2));
     for (int64_t r = 0; r < p->b->rows; r++)

@@ -1,115 +1,9 @@
 /* metrics.jsonl and the event files, read back by a small reader of their own. */
-#include "test.h"
+#include "ares/io.h"
+#include "events.h"
 
-#include <dirent.h>
 #include <math.h>
 #include <stdio.h>
-
-#include "ares/io.h"
-
-/* ---------------------------------------------------------------- an event file's reader: records, checksums, protobuf */
-
-static uint32_t masked_crc(const char *p, size_t n) /* CRC-32C by its table, unlike the writer's */
-{
-    static uint32_t table[256];
-    for (uint32_t i = 0; i < 256 && !table[255]; i++) {
-        table[i] = i;
-        for (int k = 0; k < 8; k++) table[i] = table[i] & 1 ? table[i] >> 1 ^ 0x82f63b78u : table[i] >> 1;
-    }
-    uint32_t c = 0xffffffffu;
-    for (size_t i = 0; i < n; i++) c = table[(c ^ (unsigned char)p[i]) & 255] ^ c >> 8;
-    c = ~c;
-    return (c >> 15 | c << 17) + 0xa282ead8u;
-}
-
-static uint64_t little(const char *p, int bytes)
-{
-    uint64_t v = 0;
-    for (int i = 0; i < bytes; i++) v |= (uint64_t)(unsigned char)p[i] << (8 * i);
-    return v;
-}
-
-typedef struct field { int number, wire; uint64_t value; ares_view bytes; } field;
-
-/* The next field of a message; false at its end. */
-static bool next_field(ares_view m, size_t *at, field *f)
-{
-    uint64_t v[2] = { 0, 0 };
-    if (*at >= m.len) return false;
-    for (int k = 0, n = 2; k < n; k++) { /* the key; then a number, or a length */
-        if (k == 1 && ((v[0] & 7) == 1 || (v[0] & 7) == 5)) break;
-        for (int shift = 0;; shift += 7) {
-            if (!CHECK(*at < m.len && shift < 64)) return false;
-            unsigned char c = (unsigned char)m.data[(*at)++];
-            v[k] |= (uint64_t)(c & 127) << shift;
-            if (c < 128) break;
-        }
-    }
-    *f = (field){ .number = (int)(v[0] >> 3), .wire = (int)(v[0] & 7), .value = v[1] };
-    size_t size = f->wire == 1 ? 8 : f->wire == 5 ? 4 : f->wire == 2 ? (size_t)v[1] : 0;
-    if (!CHECK(size <= m.len - *at)) return false;
-    f->bytes = (ares_view){ m.data + *at, size };
-    if (f->wire == 1 || f->wire == 5) f->value = little(f->bytes.data, (int)size);
-    *at += size;
-    return true;
-}
-
-/* The nth field of that number. */
-static bool get(ares_view m, int number, int nth, field *f)
-{
-    for (size_t at = 0; next_field(m, &at, f);)
-        if (f->number == number && nth-- == 0) return true;
-    return false;
-}
-
-static double as_double(const field *f)
-{
-    double x;
-    memcpy(&x, &f->value, sizeof x);
-    return x;
-}
-
-static double as_float(const field *f)
-{
-    uint32_t bits = (uint32_t)f->value;
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return (double)x;
-}
-
-/* The nth event of a file; checks every checksum on the way. The view lies in `file`. */
-static bool event(const ares_str *file, int nth, ares_view *out)
-{
-    for (size_t at = 0; at < file->len;) {
-        if (!CHECK(file->len - at >= 16)) return false;
-        uint64_t n = little(file->data + at, 8);
-        CHECK_EQ(little(file->data + at + 8, 4), masked_crc(file->data + at, 8));
-        if (!CHECK(n <= file->len - at - 16)) return false;
-        *out = (ares_view){ file->data + at + 12, (size_t)n };
-        CHECK_EQ(little(file->data + at + 12 + n, 4), masked_crc(out->data, out->len));
-        at += 16 + n;
-        if (nth-- == 0) return true;
-    }
-    return false;
-}
-
-/* The run directory's event files in order of name, the nth read whole. */
-static bool events_of(const char *dir, int nth, ares_str *out)
-{
-    struct dirent **entries;
-    int n = scandir(dir, &entries, NULL, alphasort);
-    bool found = false;
-    for (int i = 0; i < n; i++) {
-        if (strstr(entries[i]->d_name, ".tfevents.") && nth-- == 0) {
-            ares_str path = { 0 };
-            found = CHECK_OK(ares_file_read(ares_path_join(&path, dir, entries[i]->d_name), out));
-            ares_str_fini(&path);
-        }
-        free(entries[i]);
-    }
-    if (n >= 0) free(entries);
-    return found;
-}
 
 /* ---------------------------------------------------------------- tests */
 
@@ -179,8 +73,8 @@ TEST(a_resumed_run_cuts_the_steps_it_repeats)
 TEST(scalars_of_an_event_file_read_back)
 {
     ares_str file = { 0 };
-    ares_view e;
-    field f, g;
+    ares_view e = { 0 };
+    field f = { 0 }, g = { 0 };
     run(0, 3, true);
     REQUIRE(events_of(test_dir(), 0, &file));
     REQUIRE(event(&file, 0, &e));
@@ -211,8 +105,8 @@ TEST(scalars_of_an_event_file_read_back)
 TEST(a_resumed_run_opens_another_event_file_that_takes_the_old_steps_back)
 {
     ares_str first = { 0 }, before = { 0 }, second = { 0 };
-    ares_view e;
-    field f, g;
+    ares_view e = { 0 };
+    field f = { 0 }, g = { 0 };
     run(0, 4, true);
     REQUIRE(events_of(test_dir(), 0, &before));
     run(2, 3, true); /* within the same second */
@@ -233,8 +127,8 @@ TEST(text_is_a_string_tensor_of_the_text_plugin)
 {
     ares_tracker *t;
     ares_str file = { 0 };
-    ares_view e;
-    field f, g;
+    ares_view e = { 0 };
+    field f = { 0 }, g = { 0 };
     REQUIRE_OK(ares_tracker_open(test_dir(), 0, true, &t));
     CHECK_OK(ares_tracker_text(t, 300, "samples/0", ARES_VIEW("a\0b \xc3\xa9")));
     CHECK_OK(ares_tracker_close(t));
@@ -257,8 +151,8 @@ TEST(text_is_a_string_tensor_of_the_text_plugin)
 /* Of histogram number nth of the file: its moments, and the counts of its bins added up. */
 static void read_histogram(const ares_str *file, int nth, double moments[5], double *counted, double limits[2], int *bins)
 {
-    ares_view e;
-    field f, g;
+    ares_view e = { 0 };
+    field f = { 0 }, g = { 0 };
     REQUIRE(event(file, nth + 1, &e));
     REQUIRE(get(e, 5, 0, &f) && get(f.bytes, 1, 0, &f) && get(f.bytes, 5, 0, &f));
     for (int i = 0; i < 5; i++) {
@@ -304,7 +198,7 @@ TEST(histograms_count_every_finite_value)
     read_histogram(&file, 2, m, &counted, limits, &bins);
     CHECK_NEAR(counted, 3, 0);
     CHECK(isfinite(limits[0]) && limits[0] < 0);
-    ares_view e;
+    ares_view e = { 0 };
     CHECK(!event(&file, 4, &e));
     ares_str_fini(&file);
 }

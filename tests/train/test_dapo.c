@@ -254,9 +254,42 @@ TEST(two_spellings_that_disagree_are_named)
     CHECK_STR(first_fault(cfg), "");
     CHECK_EQ(c.actor.global_batch_size, 4);
     ares_config_free(cfg);
-    static const char *const tries[] = { "trainer.max_try_make_batch=9" };
-    cfg = read_words(&c, "algorithm: {max_resample: 2}\n", tries, 1, false);
-    CHECK_STR(first_fault(cfg), "");
-    CHECK_EQ(c.filter.max_resample, 8);
-    ares_config_free(cfg);
+}
+
+/* max_try_make_batch counts the first draw, too, and 0 is no limit; max_resample has -1 for that. */
+TEST(a_limit_of_draws_in_its_two_spellings_is_one_and_the_later_one_counts)
+{
+    static const struct {
+        const char *yaml, *word;
+        int64_t resample, tries;
+    } cases[] = {
+        { "algorithm: {max_resample: 2}\n", "trainer.max_try_make_batch=9", 8, 9 },
+        { "algorithm: {max_resample: 2}\n", "trainer.max_try_make_batch=1", 0, 1 },
+        { "algorithm: {max_resample: 2}\n", "trainer.max_try_make_batch=0", -1, 0 },
+        { "trainer: {max_try_make_batch: 9}\n", "algorithm.max_resample=2", 2, 3 },
+        { "trainer: {max_try_make_batch: 9}\n", "algorithm.max_resample=0", 0, 1 },
+        { "trainer: {max_try_make_batch: 9}\n", "algorithm.max_resample=-1", -1, 0 },
+        { "trainer: {max_try_make_batch: 0}\nalgorithm: {max_resample: -1}\n", NULL, -1, 0 },
+        { "trainer: {max_try_make_batch: 1}\nalgorithm: {max_resample: 0}\n", NULL, 0, 1 },
+        { "trainer: {max_try_make_batch: 3}\nalgorithm: {max_resample: 2}\n", NULL, 2, 3 },
+    };
+    static const char *const apart[] = { "trainer: {max_try_make_batch: 0}\nalgorithm: {max_resample: 0}\n",
+                                         "trainer: {max_try_make_batch: 3}\nalgorithm: {max_resample: -1}\n",
+                                         "trainer: {max_try_make_batch: 3}\nalgorithm: {max_resample: 3}\n" };
+    ares_train_config c;
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_config *cfg = read_words(&c, cases[i].yaml, &cases[i].word, cases[i].word != NULL, false);
+        CHECK_STR(first_fault(cfg), "");
+        CHECK_EQ(c.filter.max_resample, cases[i].resample);
+        CHECK_EQ(c.trainer.max_try_make_batch, cases[i].tries);
+        CHECK(c.filter.informative);
+        check_stable(cfg);
+        ares_config_free(cfg);
+    }
+    for (int i = 0; i < ARES_COUNT(apart); i++) {
+        ares_config *cfg = read_words(&c, apart[i], NULL, 0, false);
+        CHECK_CONTAINS(first_fault(cfg),
+                       "is the limit of draws, less the first, and trainer.max_try_make_batch");
+        ares_config_free(cfg);
+    }
 }

@@ -275,6 +275,40 @@ TEST(a_signal_saves_the_step_at_hand_though_an_earlier_one_has_its_checkpoint)
     ares_str_fini(&out);
 }
 
+/* Twelve rows in batches of five: the signal comes while answers of the second batch, or of the
+ * last, are judged. */
+TEST(a_signal_in_the_bootstrap_pass_saves_it_and_says_how_many_prompts_it_has_seen)
+{
+    ares_str out = { 0 }, rows = { 0 };
+    char more[700];
+    for (int i = 0; i < 12; i++)
+        ares_str_addf(&rows, "{\"prompt\":\"%d+1=?\",\"answer\":\"%d\"}\n", i, i + 1);
+    snprintf(more, sizeof more,
+             "algorithm.aepo=true data.bootstrap=true data.bootstrap_batch_size=5 trainer.max_steps=2 "
+             "data.train_files='%s'",
+             e2e_write("rows.jsonl", rows.data));
+    const char *words = broken("part", "stop", 4 * 5 + 3, 0, more);
+    CHECK_EQ(e2e_program(&out, "%s", words), 130);
+    CHECK_CONTAINS(out.data, "run: stopped by signal 2 in the bootstrap pass, after 10 of 12 prompts; the "
+                             "same command goes on from there");
+    ares_str_clear(&out);
+    CHECK_EQ(e2e_program(&out, "%s", words), 0);
+    CHECK(!strstr(out.data, "bootstrap: 5 of") && !strstr(out.data, "bootstrap: 10 of"));
+    CHECK_CONTAINS(out.data, "bootstrap: 12 of 12 prompts");
+    CHECK_EQ(e2e_program(NULL, "%s", broken("whole", "stop", 0, 0, more)), 0);
+    e2e_same_runs("whole", "part", 2);
+    ares_str_clear(&out);
+    words = broken("last", "stop", 4 * 10 + 3, 0, more);
+    CHECK_EQ(e2e_program(&out, "%s", words), 130);
+    CHECK_CONTAINS(out.data, "in the bootstrap pass, after 12 of 12 prompts;");
+    ares_str_clear(&out);
+    CHECK_EQ(e2e_program(&out, "%s", words), 0);
+    CHECK(!strstr(out.data, "bootstrap: "));
+    e2e_same_runs("whole", "last", 2);
+    ares_str_fini(&out);
+    ares_str_fini(&rows);
+}
+
 /* The first row is made so long that the file reaches a limit with row 3; the files of a checkpoint stay below it. */
 TEST(a_step_whose_row_cannot_be_written_has_no_checkpoint)
 {

@@ -359,3 +359,38 @@ TEST_MPI(two_ranks_filter_and_train_as_one)
     CHECK_NEAR(e2e_metric("two", 1, "actor/grad_norm"), norm, 1e-6 * norm);
     ares_str_fini(&out);
 }
+
+/* Of every draw of four prompts, the first and the third are kept: they were all answered by rank 0. */
+TEST_MPI(a_rank_whose_groups_were_all_dropped_trains_on_those_of_another)
+{
+    static const char script[] = "while read -r line; do\n"
+                                 "  case $line in *keep*) echo 0.$((${#line} % 10));; *) echo 0.5;; esac\n"
+                                 "done\n";
+    if (test_shell(NULL, "command -v mpirun && ldd '%s' | grep libmpi", test_program()) != 0)
+        SKIP("built without MPI, or no mpirun here");
+    ares_str rows = { 0 };
+    char more[900];
+    for (int i = 0; i < 8; i++)
+        ares_str_addf(&rows, "{\"prompt\":\"%d+1=?\",\"answer\":\"%s\"}\n", i, i % 2 ? "drop" : "keep");
+    snprintf(more, sizeof more,
+             "trainer.max_steps=1 trainer.threads=1 data.train_files='%s' data.shuffle=false "
+             "data.rollout_batch_size=2 data.mini_rollout_batch_size=4 worker.actor.global_batch_size=2 "
+             "algorithm.filter_groups.enable=true algorithm.filter_groups.metric=score "
+             "algorithm.max_resample=0 algorithm.on_exhausted=error "
+             "\"worker.reward.rewards=[{name: own, command: [sh, '%s']}]\"",
+             e2e_write("rows.jsonl", rows.data), e2e_write("reward.sh", script));
+    CHECK_EQ(e2e_program(NULL, "--config '%s' %s", e2e_train_words("alone"), more), 0);
+    CHECK_EQ(e2e_program(NULL, "--ranks 2 --config '%s' %s", e2e_train_words("two"), more), 0);
+    ares_str_clear(&rows);
+    e2e_values("alone/rollouts/step_000001.jsonl", "row", &rows);
+    CHECK_STR(rows.data, " 0 0 0 0 2 2 2 2");
+    CHECK_EQ(test_shell(NULL, "sort '%s' > '%s'; sort '%s' > '%s'; cmp '%s' '%s'",
+                        test_file("alone/rollouts/step_000001.jsonl"), test_file("a"),
+                        test_file("two/rollouts/step_000001.jsonl"), test_file("b"), test_file("a"),
+                        test_file("b")),
+             0);
+    double norm = e2e_metric("alone", 1, "actor/grad_norm");
+    CHECK(norm > 0);
+    CHECK_NEAR(e2e_metric("two", 1, "actor/grad_norm"), norm, 1e-6 * norm);
+    ares_str_fini(&rows);
+}

@@ -49,6 +49,162 @@ TEST(every_alias_leads_to_an_option_and_stands_once)
     ares_config_free(cfg);
 }
 
+/* Words of verl, EasyR1, RLinf, TRL and the curriculum's trainer, by the option that each sets. */
+TEST(every_word_of_another_trainer_sets_the_option_that_means_the_same)
+{
+    static const struct {
+        const char *option, *words;
+    } cases[] = {
+        { "algorithm.adv_estimator", "algorithm.adv_type" },
+        { "algorithm.dynamic_sampling_filter", "dynamic_sampling_filter_path" },
+        { "algorithm.filter_groups.enable", "algorithm.dynamic_sampling.enable" },
+        { "algorithm.kl_horizon", "algorithm.kl_ctrl.horizon" },
+        { "algorithm.kl_penalty", "algorithm.kl_penalty_type" },
+        { "algorithm.kl_target", "algorithm.kl_ctrl.target_kl" },
+        { "algorithm.kl_type", "algorithm.kl_ctrl.type" },
+        { "algorithm.lam", "algorithm.gae_lambda" },
+        { "algorithm.norm_adv_by_std_in_grpo", "scale_rewards" },
+        { "algorithm.on_exhausted", "algorithm.dynamic_sampling.on_exhausted" },
+        { "algorithm.use_kl_loss", "actor_rollout_ref.actor.use_kl_loss" },
+        { "data.answer_key", "label_key" },
+        { "data.apply_chat_template", "apply_chat_template" },
+        { "data.max_prompt_length",
+          "actor_rollout_ref.rollout.prompt_length max_prompt_length rollout_max_prompt_len" },
+        { "data.max_response_length",
+          "actor_rollout_ref.rollout.response_length algorithm.sampling_params.max_new_tokens "
+          "max_completion_length rollout_max_response_len" },
+        { "data.mini_rollout_batch_size",
+          "data.gen_batch_size algorithm.gen_batch_size "
+          "algorithm.dynamic_sampling.gen_batch_size over_sampling_batch_size" },
+        { "data.prompt_key", "input_key" },
+        { "data.rollout_batch_size", "data.train_batch_size rollout_batch_size" },
+        { "data.seed", "seed rollout_seed" },
+        { "data.shuffle", "rollout_shuffle" },
+        { "trainer.balance_batch", "balance_data" },
+        { "trainer.experiment_name", "run_name" },
+        { "trainer.max_steps",
+          "trainer.total_training_steps runner.max_steps max_steps num_rollout" },
+        { "trainer.max_try_make_batch", "algorithm.filter_groups.max_num_gen_batches" },
+        { "trainer.run_dir", "trainer.default_local_dir output_dir" },
+        { "trainer.save_freq", "runner.save_interval save_steps save_interval" },
+        { "trainer.save_limit", "trainer.max_actor_ckpt_to_keep save_total_limit" },
+        { "trainer.total_epochs", "runner.max_epochs num_train_epochs num_epoch" },
+        { "trainer.val_freq",
+          "trainer.test_freq runner.val_check_interval eval_steps eval_interval" },
+        { "trainer.val_generations_to_log", "trainer.log_val_generations" },
+        { "worker.actor.clip_cov_ratio", "actor_rollout_ref.actor.policy_loss.clip_cov_ratio" },
+        { "worker.actor.clip_ratio_dual",
+          "actor_rollout_ref.actor.clip_ratio_c algorithm.clip_ratio_c delta" },
+        { "worker.actor.clip_ratio_high",
+          "actor_rollout_ref.actor.clip_ratio algorithm.clip_ratio_high "
+          "algorithm.ratio_clip_eps epsilon epsilon_high" },
+        { "worker.actor.clip_ratio_low",
+          "actor_rollout_ref.actor.clip_ratio algorithm.clip_ratio_low algorithm.ratio_clip_eps "
+          "epsilon epsilon_low" },
+        { "worker.actor.early_stop_imp_ratio", "algorithm.early_stop_imp_ratio" },
+        { "worker.actor.global_batch_size",
+          "actor_rollout_ref.actor.ppo_mini_batch_size ppo_mini_batch_size" },
+        { "worker.actor.loss_avg_mode",
+          "actor_rollout_ref.actor.loss_agg_mode worker.actor.loss_agg_mode "
+          "algorithm.loss_agg_func" },
+        { "worker.actor.loss_norm",
+          "actor_rollout_ref.actor.loss_agg_scope worker.actor.loss_agg_scope" },
+        { "worker.actor.loss_type",
+          "actor_rollout_ref.actor.policy_loss.loss_mode algorithm.loss_type" },
+        { "worker.actor.max_grad_norm",
+          "actor_rollout_ref.actor.grad_clip actor.optim.clip_grad max_grad_norm" },
+        { "worker.actor.max_token_len_per_device",
+          "actor_rollout_ref.actor.ppo_max_token_len_per_gpu max_tokens_per_gpu" },
+        { "worker.actor.micro_batch_size_per_device_for_update",
+          "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu micro_batch_size_per_gpu "
+          "actor.micro_batch_size" },
+        { "worker.actor.model.enable_gradient_checkpointing", "gradient_checkpointing" },
+        { "worker.actor.model.model_path",
+          "actor_rollout_ref.model.path model_path model_name_or_path hf_checkpoint" },
+        { "worker.actor.model.tokenizer_path",
+          "data.tokenizer actor_rollout_ref.model.tokenizer_path" },
+        { "worker.actor.optim.betas.0", "actor.optim.adam_beta1 adam_beta1" },
+        { "worker.actor.optim.betas.1", "actor.optim.adam_beta2 adam_beta2" },
+        { "worker.actor.optim.eps", "adam_epsilon" },
+        { "worker.actor.optim.lr",
+          "actor.optim.lr learning_rate actor_rollout_ref.actor.optim.lr" },
+        { "worker.actor.optim.lr_scheduler_type",
+          "worker.actor.optim.warmup_style actor_rollout_ref.actor.optim.warmup_style "
+          "lr_scheduler_type" },
+        { "worker.actor.optim.lr_warmup_ratio",
+          "actor_rollout_ref.actor.optim.lr_warmup_steps_ratio warmup_ratio" },
+        { "worker.actor.optim.lr_warmup_steps", "warmup_steps" },
+        { "worker.actor.optim.weight_decay", "actor.optim.weight_decay weight_decay" },
+        { "worker.actor.ppo_epochs", "num_iterations actor_rollout_ref.actor.ppo_epochs" },
+        { "worker.actor.recompute_log_probs", "algorithm.recompute_logprobs" },
+        { "worker.actor.rollout_is",
+          "algorithm.rollout_correction.rollout_is algorithm.rollout_is" },
+        { "worker.actor.rollout_is_mode", "algorithm.rollout_is_mode" },
+        { "worker.actor.rollout_is_threshold",
+          "algorithm.rollout_correction.rollout_is_threshold algorithm.rollout_is_threshold" },
+        { "worker.actor.rollout_is_threshold_lower", "algorithm.rollout_is_threshold_lower" },
+        { "worker.actor.shuffle", "algorithm.shuffle_rollout" },
+        { "worker.actor.tau_negative", "actor_rollout_ref.actor.tau_neg" },
+        { "worker.actor.tau_positive", "actor_rollout_ref.actor.tau_pos" },
+        { "worker.actor.ulysses_size", "actor_rollout_ref.actor.ulysses_sequence_parallel_size" },
+        { "worker.actor.valid_token_scope", "algorithm.valid_token_scope" },
+        { "worker.critic.optim.lr_scheduler_type", "worker.critic.optim.warmup_style" },
+        { "worker.hybrid_engine", "actor_rollout_ref.hybrid_engine" },
+        { "worker.ref.ulysses_size",
+          "actor_rollout_ref.ref.ulysses_sequence_parallel_size "
+          "actor_rollout_ref.ref.ulysses_size" },
+        { "worker.reward.correct", "reward.correct" },
+        { "worker.reward.incorrect", "reward.incorrect" },
+        { "worker.reward.len_reward_penalty",
+          "algorithm.len_reward_penalty reward.len_reward_penalty" },
+        { "worker.reward.max_length", "algorithm.max_length reward.max_length" },
+        { "worker.reward.safe_length", "algorithm.safe_length reward.safe_length" },
+        { "worker.reward.scale", "reward.scale reward.reward_scale" },
+        { "worker.reward.skip_special_tokens", "rollout_skip_special_tokens" },
+        { "worker.rollout.n",
+          "algorithm.group_size num_generations n_samples_per_prompt "
+          "actor_rollout_ref.rollout.n" },
+        { "worker.rollout.seed", "seed rollout_seed" },
+        { "worker.rollout.stop", "rollout_stop" },
+        { "worker.rollout.stop_token_ids", "rollout_stop_token_ids" },
+        { "worker.rollout.temperature",
+          "algorithm.sampling_params.temperature temperature rollout_temperature "
+          "actor_rollout_ref.rollout.temperature" },
+        { "worker.rollout.tensor_parallel_size",
+          "actor_rollout_ref.rollout.tensor_model_parallel_size" },
+        { "worker.rollout.top_k", "algorithm.sampling_params.top_k top_k rollout_top_k" },
+        { "worker.rollout.top_p", "algorithm.sampling_params.top_p top_p rollout_top_p" },
+    };
+    const char *at[ARES_COUNT(cases)], *now[ARES_COUNT(cases)];
+    int left = ARES_COUNT(cases);
+    ares_log_set(ARES_LOG_ERROR, 0);
+    for (int i = 0; i < ARES_COUNT(cases); i++) at[i] = cases[i].words;
+    while (left) { /* one word of each option at a time */
+        ares_train_config c;
+        ares_config *cfg = ares_config_new();
+        char word[128];
+        left = 0;
+        ares_train_config_declare(cfg, &c);
+        for (int i = 0; i < ARES_COUNT(cases); i++) {
+            now[i] = at[i];
+            if (!*at[i]) continue;
+            int n = (int)strcspn(at[i], " ");
+            snprintf(word, sizeof word, "%.*s=7", n, at[i]);
+            ares_config_override(cfg, word);
+            at[i] += n + (at[i][n] == ' ');
+            left += *at[i] != 0;
+        }
+        ares_config_resolve(cfg);
+        for (int i = 0; i < ARES_COUNT(cases); i++) {
+            if (!*now[i]) continue;
+            const char *is = ares_config_get_text(cfg, cases[i].option);
+            CHECK_MSG(is && strcmp(is, "7") == 0, "%.*s=7: %s is %s", (int)strcspn(now[i], " "), now[i],
+                      cases[i].option, is ? is : "not set");
+        }
+        ares_config_free(cfg);
+    }
+}
+
 TEST(a_verl_command_line_is_understood)
 {
     static const char *const argv[] = {

@@ -50,7 +50,10 @@ static void cell(FILE *out, ares_view text, int width, bool answer)
 static int read_rows(const char *path, ares_arena *arena, const ares_json **rows)
 {
     ares_str text = { 0 };
-    if (!ares_file_exists(path) || ares_file_read(path, &text) != ARES_OK) return 0;
+    if (!ares_file_exists(path) || ares_file_read(path, &text) != ARES_OK) {
+        ares_str_fini(&text);
+        return 0;
+    }
     int64_t lines = 0, line = 0;
     int n = 0;
     for (size_t i = 0; i < text.len; i++) lines += text.data[i] == '\n';

@@ -2,7 +2,9 @@
 #include "ares/train.h"
 #include "test.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <unistd.h>
 
 static void put(const char *name, const char *text)
 {
@@ -39,6 +41,40 @@ TEST(the_summary_of_a_run_that_was_not_validated_before_has_one_column)
     REQUIRE_OK(ares_file_read(test_file("run/summary.txt"), &text));
     CHECK_CONTAINS(text.data, "val/accuracy                                               0.500\n");
     CHECK(!strstr(text.data, "threshold"));
+    ares_str_fini(&text);
+}
+
+/* The linker sends the product's read here: a disk that fails after the first piece of a file. */
+static bool disk_fails;
+
+ssize_t __real_read(int fd, void *out, size_t n);
+ssize_t __wrap_read(int fd, void *out, size_t n);
+
+ssize_t __wrap_read(int fd, void *out, size_t n)
+{
+    if (!disk_fails || lseek(fd, 0, SEEK_CUR) <= 0) return __real_read(fd, out, n);
+    errno = EIO;
+    return -1;
+}
+
+TEST(the_summary_has_no_numbers_of_a_file_that_cannot_be_read_to_its_end)
+{
+    ares_str text = { 0 };
+    REQUIRE_OK(ares_dir_make(test_file("run/checkpoints/step_000002")));
+    REQUIRE_OK(ares_dir_make(test_file("run/validation")));
+    put("run/metrics.jsonl", "{\"step\":2,\"val/accuracy\":0.5}\n");
+    put("run/validation/step_000000.jsonl", "{\"question\":\"1+2=?\",\"response\":\"3\"}\n");
+    put("run/validation/step_000002.jsonl", "{\"question\":\"1+2=?\",\"response\":\"4\"}\n");
+    for (int i = 0; i < 2; i++) {
+        disk_fails = i == 1;
+        int rc = ares_train_summary(test_file("run"));
+        disk_fails = false;
+        REQUIRE_OK(rc);
+        REQUIRE_OK(ares_file_read(test_file("run/summary.txt"), &text));
+        CHECK_CONTAINS(text.data, "run directory");
+        CHECK_EQ(strstr(text.data, "accuracy") != NULL, i == 0);
+        CHECK_EQ(strstr(text.data, "1+2=?") != NULL, i == 0);
+    }
     ares_str_fini(&text);
 }
 

@@ -202,3 +202,42 @@ TEST(histograms_count_every_finite_value)
     CHECK(!event(&file, 4, &e));
     ares_str_fini(&file);
 }
+
+/* Bins of several widths: a value counts as the middle of its bin; the range ends where values do. */
+TEST(a_histogram_of_counts_has_the_moments_of_the_middles_of_its_bins)
+{
+    static const double edge[] = { 0, 1, 3, 7, 9 }, count[] = { 0, 2, 1, 0 }, none[4] = { 0 };
+    static const double ends[] = { 3, 0, 0, 5 };
+    ares_tracker *t;
+    ares_str file = { 0 };
+    double m[5], counted, limits[2];
+    int bins;
+    ares_view e;
+    REQUIRE_OK(ares_tracker_open(test_dir(), 0, false, &t));
+    CHECK_OK(ares_tracker_bins(t, 1, "h", edge, count, 4)); /* no event file: fine */
+    CHECK_OK(ares_tracker_close(t));
+    REQUIRE_OK(ares_tracker_open(test_dir(), 0, true, &t));
+    CHECK_OK(ares_tracker_bins(t, 1, "h", edge, none, 4)); /* nothing to tell */
+    CHECK_OK(ares_tracker_bins(t, 1, "h", edge, count, 4));
+    CHECK_OK(ares_tracker_bins(t, 1, "h", edge, ends, 4));
+    CHECK_OK(ares_tracker_close(t));
+    REQUIRE(events_of(test_dir(), 0, &file));
+    read_histogram(&file, 0, m, &counted, limits, &bins);
+    CHECK_NEAR(m[0], 1, 0);
+    CHECK_NEAR(m[1], 7, 0);
+    CHECK_NEAR(m[2], 3, 0);
+    CHECK_NEAR(m[3], 2 * 2 + 5, 0);
+    CHECK_NEAR(m[4], 2 * 4 + 25, 0);
+    CHECK_NEAR(counted, 3, 0);
+    CHECK_NEAR(limits[0], 1, 0);
+    CHECK_NEAR(limits[1], 9, 0);
+    CHECK_EQ(bins, 4);
+    read_histogram(&file, 1, m, &counted, limits, &bins);
+    CHECK_NEAR(m[0], 0, 0);
+    CHECK_NEAR(m[1], 9, 0);
+    CHECK_NEAR(m[2], 8, 0);
+    CHECK_NEAR(m[3], 3 * 0.5 + 5 * 8, 0);
+    CHECK_NEAR(m[4], 3 * 0.25 + 5 * 64, 0);
+    CHECK(!event(&file, 3, &e));
+    ares_str_fini(&file);
+}

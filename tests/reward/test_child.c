@@ -8,6 +8,7 @@
 
 #include "child.h"
 #include "clock.h"
+#include "work.h"
 
 enum { MOST = 400 };
 static reward_call results[MOST];
@@ -71,6 +72,24 @@ TEST(answers_come_back_in_order_through_any_number_of_batches)
     reward_child_wait(c, &timed_out); /* nothing is asked */
     reward_child_free(c);
     reward_child_free(NULL);
+}
+
+/* Answers may arrive in larger pieces at one time than at another: 64 KiB are left for them. */
+TEST(a_program_that_is_asked_for_ever_takes_no_more_memory)
+{
+    int64_t first = 0, most = 0;
+    reward_child *c = child_of("exec cat", 60, 0);
+    for (int batch = 0; batch < 200; batch++) {
+        int64_t before = work_allocated();
+        ask(c, 100);
+        int64_t taken = work_allocated() - before;
+        if (batch == 0) first = taken;
+        most = ARES_MAX(most, taken);
+    }
+    check_score(99, 99);
+    CHECK_MSG(most < first + (64 << 10), "a batch took %lld bytes, the first one %lld",
+              (long long)most, (long long)first);
+    reward_child_free(c);
 }
 
 TEST(answers_may_be_objects_with_an_accuracy_and_blank_lines_are_none)

@@ -303,6 +303,19 @@ TEST(reward_functions_that_are_none_are_refused)
     check_refused("reward_function=math", "rewards=[{name: exact}]", "set one of them");
 }
 
+/* safe_length adds a penalty of length: another one is refused, wherever it stands in the list. */
+TEST(the_penalty_of_length_is_given_once)
+{
+    static const char twice[] = "add {name: length} themselves; leave the penalty of length here out";
+    manager m;
+    check_refused("rewards=[{name: length}, {name: exact}]", "safe_length=4", twice);
+    check_refused("rewards=[{name: exact}, {name: length}]", "len_reward_penalty=0.2", twice);
+    REQUIRE_OK(OPEN(&m, 1, "rewards=[{name: exact}, {name: format}]", "safe_length=4"));
+    CHECK_EQ(ares_reward_count(m.reward), 3);
+    CHECK_STR(ares_reward_name(m.reward, 2), "length");
+    close_manager(&m);
+}
+
 /* ---------------------------------------------------------------- sums */
 TEST(sums_are_means_totals_and_nevers)
 {

@@ -65,6 +65,10 @@ TEST(a_run_that_cannot_fit_into_this_machines_memory_is_refused_with_the_numbers
     CHECK_EQ(faults(most, WITH("algorithm.disable_kl=true"), 1, true, &words, &told), 0);
     CHECK_EQ(faults(most, WITH("algorithm.disable_kl=true"), 2, true, &words, &told), 1); /* each process holds all */
     CHECK_CONTAINS(told.data, "GB for 2");
+    for (int more = 0; more < 2; more++) { /* all of it is not too much; 16 bytes are a parameter's */
+        snprintf(most, sizeof most, "%.17g", ares_memory_bytes() / 16 + more);
+        CHECK_EQ(faults(most, WITH("algorithm.disable_kl=true"), 1, true, &words, &told), more);
+    }
     CHECK_EQ(faults("null", WITH("algorithm.disable_kl=true"), 1, true, &words, &told), 0);
     CHECK_CONTAINS(words.data, "no model at 'no/such/model', and worker.actor.model.parameters is not set");
     ares_str_fini(&words);

@@ -106,6 +106,7 @@ TEST(a_list_that_is_none_is_refused_before_anything_loads)
     static const struct { const char *text, *message; } cases[] = {
         { "{\"wait\": 1}", "holds no list" }, { "[]", "the list is empty" }, { "[\"wait\", 3]", "entry 2 is no string" }, { "[\"wait\", \" \"]", "entry 2 is empty" },
         { "[\"wait\"", "words.json:1:8" },
+        { "[3, \"wait\"]", "entry 1 is no string" }, /* whatever stands before it */
     };
     opened o;
     for (int i = 0; i < ARES_COUNT(cases); i++) {

@@ -41,6 +41,17 @@ static void check_all(const char *run, const char *name, const tally *y)
     check(run, name, "/min", y->least);
 }
 
+/* What a stage took per token: of the answers, or of all sequences. */
+static void check_pace(const char *run, const char *stage, double tokens)
+{
+    char key[60], pace[60];
+    snprintf(key, sizeof key, "timing_s/%s", stage);
+    snprintf(pace, sizeof pace, "timing_per_token_ms/%s", stage);
+    double have = e2e_metric(run, 1, pace) * tokens, want = e2e_metric(run, 1, key) * 1000;
+    CHECK_MSG(fabs(have - want) <= 1e-6 * want, "%s: %g tokens of %s make %g ms, expected %g", run,
+              tokens, pace, have, want);
+}
+
 /* longest: answers above it are discarded */
 static void check_step(const char *run, double longest)
 {
@@ -80,9 +91,16 @@ static void check_step(const char *run, double longest)
     check(run, "reward/batch_accuracy", "", right.sum / right.count);
     check(run, "reward/accuracy", "", right.sum / right.count); /* nothing was filtered */
     check(run, "rollout/mixed_groups_frac", "", mixed / 4);
-    if (length.count == all.count)
-        check(run, "perf/total_num_tokens", "",
-              all.sum + all.count * e2e_metric(run, 1, "prompt_length/mean"));
+    if (length.count == all.count) {
+        double total = all.sum + all.count * e2e_metric(run, 1, "prompt_length/mean");
+        check(run, "perf/total_num_tokens", "", total);
+        check(run, "global_seqlen/mean", "", total); /* one rank has them all */
+        check(run, "global_seqlen/balanced_max", "", total);
+        check_pace(run, "gen", all.sum);
+        check_pace(run, "reward", all.sum);
+        check_pace(run, "adv", total);
+        check_pace(run, "update_actor", total);
+    }
     ares_arena_fini(&arena);
 }
 
@@ -110,6 +128,28 @@ TEST(the_metrics_of_a_step_are_those_of_its_answers)
     CHECK_MSG(full > 0 && full < 1, "%g of the prompts are as long as allowed", full);
     CHECK_EQ(e2e_metric("limit", 1, "perf/total_num_tokens"),
              e2e_metric("all", 1, "perf/total_num_tokens"));
+}
+
+TEST(the_only_answer_of_a_step_is_its_mean_its_longest_and_its_shortest)
+{
+    ares_arena arena = { 0 };
+    int64_t n;
+    REQUIRE(e2e_program(NULL,
+                        "--config '%s' trainer.max_steps=1 data.rollout_batch_size=1 "
+                        "algorithm.adv_estimator=reinforce_plus_plus worker.rollout.n=1 "
+                        "worker.actor.global_batch_size=1",
+                        e2e_train_words("one")) == 0);
+    const ares_json **rows = e2e_rows(&arena, "one", "rollouts/step_000001.jsonl", &n);
+    REQUIRE(n == 1);
+    tally score = { 0 }, length = { 0 };
+    see(&score, e2e_number(rows[0], "score"), 1);
+    see(&length, e2e_number(rows[0], "n_tokens"), 1);
+    check_all("one", "critic/score", &score);
+    check_all("one", "critic/rewards", &score);
+    check_all("one", "response_length", &length);
+    check("one", "prompt_length", "/min", e2e_metric("one", 1, "prompt_length/mean"));
+    check("one", "prompt_length", "/max", e2e_metric("one", 1, "prompt_length/mean"));
+    ares_arena_fini(&arena);
 }
 
 /* ---------------------------------------------------------------- options */

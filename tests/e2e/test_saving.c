@@ -326,6 +326,9 @@ TEST(a_step_whose_row_cannot_be_written_has_no_checkpoint)
     CHECK_EQ(rc, 1);
     CHECK_CONTAINS(out.data, "metrics.jsonl: File too large");
     CHECK(!there("part", "checkpoints/step_000003") && there("part", "checkpoints/step_000002"));
+    ares_str_clear(&out);
+    CHECK_EQ(test_shell(&out, "ls -A '%s'", test_file("part/checkpoints")), 0);
+    CHECK_STR(out.data, "latest\nstep_000001\nstep_000002\n"); /* its files take no room */
     CHECK_EQ(test_shell(NULL, "sed -i 's/\"pad\":\" *\",//' '%s'", file), 0);
     CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=3 trainer.save_freq=1", words), 0);
     CHECK_EQ(rows_of("part"), 3);

@@ -52,6 +52,23 @@ static void check_pace(const char *run, const char *stage, double tokens)
               tokens, pace, have, want);
 }
 
+/* Every stage tells its time, and all of them are part of the step's. */
+static void check_stages(const char *run)
+{
+    static const char *const stages[] = { "gen", "observe", "score", "old", "shape",
+                                          "adv", "update_actor", "adapt", "report" };
+    double sum = 0;
+    for (int i = 0; i < ARES_COUNT(stages); i++) {
+        char key[60];
+        snprintf(key, sizeof key, "timing_s/%s", stages[i]);
+        double seconds = e2e_metric(run, 1, key);
+        CHECK_MSG(seconds >= 0, "%s is %g", key, seconds);
+        sum += seconds;
+    }
+    double all = e2e_metric(run, 1, "timing_s/step");
+    CHECK_MSG(sum <= all, "the stages took %g s, the step %g s", sum, all);
+}
+
 /* longest: answers above it are discarded */
 static void check_step(const char *run, double longest)
 {
@@ -114,6 +131,7 @@ TEST(the_metrics_of_a_step_are_those_of_its_answers)
     snprintf(words, sizeof words, "'data.train_files=[%s]'", prompts);
     REQUIRE(e2e_program(NULL, "--config '%s' " WORDS "%s", e2e_train_words("all"), words) == 0);
     check_step("all", 12);
+    check_stages("all");
     CHECK(e2e_metric("all", 1, "response_length/clip_ratio") > 0);
     CHECK_EQ(e2e_metric("all", 1, "prompt_length/clip_ratio"), 0);
     double longest = e2e_metric("all", 1, "prompt_length/max");

@@ -130,6 +130,35 @@ TEST(optimizer_states_of_another_strategy_are_refused_of_actor_and_critic)
     ares_str_fini(&out);
 }
 
+/* Cut short by a disk, each in turn; what else the checkpoint holds is sound. */
+TEST(a_checkpoint_with_a_damaged_file_is_refused_and_the_file_named)
+{
+    static const char *const files[] = { "model/model.safetensors", "critic/model.safetensors",
+                                         "optimizer.safetensors", "critic_optimizer.safetensors",
+                                         "controls.json", "state.json" };
+    static const char words[] = "trainer.max_steps=3 algorithm.adv_estimator=gae "
+                                "algorithm.disable_kl=false algorithm.use_kl_in_reward=true "
+                                "algorithm.kl_type=adaptive algorithm.kl_horizon=100";
+    ares_str out = { 0 };
+    const char *config = e2e_train_words("run");
+    int trained = e2e_program(&out, "--config '%s' %s trainer.max_steps=2", config, words);
+    if (!CHECK_MSG(trained == 0, "%s", out.data)) return;
+    const char *whole = test_file("whole");
+    CHECK_EQ(test_shell(NULL, "mv '%s/checkpoints/step_000002' '%s'", test_file("run"), whole), 0);
+    for (int i = 0; i <= ARES_COUNT(files); i++) {
+        const char *file = i < ARES_COUNT(files) ? files[i] : NULL;
+        char damaged[40];
+        snprintf(damaged, sizeof damaged, "damaged_%d", i);
+        CHECK_EQ(test_shell(NULL, "cp -r '%s' '%s'", whole, test_file(damaged)), 0);
+        if (file)
+            CHECK_EQ(test_shell(NULL, "truncate -s 40 '%s/%s'", test_file(damaged), file), 0);
+        int rc = from(&out, test_file(damaged), words);
+        CHECK_MSG((rc == 0) == !file, "%s: status %d\n%s", file ? file : "nothing", rc, out.data);
+        if (file) CHECK_CONTAINS(out.data, file);
+    }
+    ares_str_fini(&out);
+}
+
 TEST(an_option_of_any_kind_that_has_changed_is_named_and_refused)
 {
     static const struct {

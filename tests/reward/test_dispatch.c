@@ -186,12 +186,15 @@ static void check_refused(const char *words, const char *more, const char *messa
 
 TEST(dispatch_that_makes_no_sense_is_a_fault_of_the_configuration)
 {
-    check_refused("rewards=[{name: auto, rm_type: nubmer}]", NULL, "no such verifier");
-    check_refused("rewards=[{name: auto, types: {nubmer: {}}}]", NULL, "'nubmer' is no verifier");
+    check_refused("rewards=[{name: exact}, {name: auto, rm_type: nubmer}]", NULL,
+                  "worker.reward.rewards.1.rm_type = 'nubmer': no such verifier");
+    check_refused("rewards=[{name: auto, types: {nubmer: {}}}]", NULL,
+                  "worker.reward.rewards.0.types = {nubmer: {}}: 'nubmer' is no verifier");
     check_refused("rewards=[{name: auto, types: {auto: {}}}]", NULL, "'auto' is no verifier");
     check_refused("rewards=[{name: auto, types: {exact: {ignore_cse: true}}}]", NULL, "ignore_cse");
     check_refused("rewards=[{name: auto, types: {regex: {pattern: '('}}}]", NULL, "missing closing parenthesis");
-    check_refused("rewards=[{name: auto, sources: {x: nubmer}}]", NULL, "names no verifier");
+    check_refused("rewards=[{name: auto, sources: {x: nubmer}}]", NULL,
+                  "worker.reward.rewards.0.sources = {x: nubmer}: data_source 'x' names no");
     check_refused("rewards=[{name: boxed_nubmer}]", NULL, "did you mean 'number'?");
     check_refused("accuracy=nubmer", NULL, "did you mean 'number'?");
     check_refused("rewards=[{name: regex}]", NULL, "pattern");

@@ -436,8 +436,9 @@ TEST(loss_norm_micro_averages_the_means_of_micro_batches_counted_in_samples)
     }
 }
 
-/* Gradients of an update by micro-batches of `size` samples; how many of these an early stop abandoned (NaN: none). */
-static float *by_samples(int64_t max_tokens, bool share, int size, double early_stop,
+/* Gradients of an update by micro-batches of `size` samples; how many of these an early stop abandoned (NaN: none). Row
+ * `far` has gone far from the old log-probs; -1: the last one. */
+static float *by_samples(int64_t max_tokens, bool share, int size, double early_stop, int64_t far,
                          double *abandoned)
 {
     run r;
@@ -448,8 +449,8 @@ static float *by_samples(int64_t max_tokens, bool share, int size, double early_
     r.cfg.loss.loss_norm = "micro";
     r.cfg.loss.early_stop_imp_ratio = early_stop;
     r.cfg.loss.early_stop_scope = "micro";
-    int64_t first = r.batch.row_start[1],
-            end = r.batch.row_start[2]; /* the second row has gone far */
+    if (far < 0) far = r.batch.rows - 1;
+    int64_t first = r.batch.row_start[far], end = r.batch.row_start[far + 1];
     for (int64_t t = first; t < end; t++)
         r.batch.old_log_probs[t] = r.batch.rollout_log_probs[t] - 5;
     float *g = NULL;
@@ -465,18 +466,19 @@ static float *by_samples(int64_t max_tokens, bool share, int size, double early_
 TEST(micro_batches_counted_in_samples_do_not_depend_on_the_cuts_of_memory)
 {
     size_t bytes = gradient_bytes();
-    static const double stops[] = { NAN, 4 };
+    static const double stops[] = { NAN, 4, 4 };
+    static const int64_t far[] = { 1, 1, -1 };
     for (int share = 0; share < 2; share++)
         for (int size = 1; size <= 4; size++)
-            for (int i = 0; i < 2; i++) {
+            for (int i = 0; i < ARES_COUNT(stops); i++) {
                 static const int64_t cuts[] = { 10000, 30, 1 };
                 double stopped, first;
-                float *want = by_samples(cuts[0], share, size, stops[i], &first);
+                float *want = by_samples(cuts[0], share, size, stops[i], far[i], &first);
                 if (i)
-                    CHECK_EQ(first,
-                             1); /* the micro-batch of the second row, whatever stands beside it */
+                    CHECK_EQ(first, 1); /* that of the row, whatever stands beside it */
                 for (int k = 1; k < ARES_COUNT(cuts) && want; k++) {
-                    float *have = by_samples(cuts[k], share, size, stops[i], &stopped);
+                    float *have = by_samples(cuts[k], share, size, stops[i], far[i],
+                                             &stopped);
                     if (i) CHECK_EQ(stopped, first);
                     if (have)
                         CHECK_MSG(memcmp(have, want, bytes) == 0,

@@ -369,12 +369,18 @@ TEST(bad_options_are_named_at_once)
 TEST_MPI(two_ranks_come_close_to_one)
 {
     ares_str out = { 0 };
-    CHECK_EQ(sft(&out, "one", sums(), ""), 0);
-    if (sft(&out, "two", sums(), "--ranks 2") != 0) {
+    char words[600];
+    CHECK_EQ(test_shell(NULL, "head -67 '%s' > '%s'", sums(), test_file("val.jsonl")), 0);
+    snprintf(words, sizeof words, "--ranks 2 'data.val_files=[%s]' trainer.val_freq=3",
+             test_file("val.jsonl"));
+    CHECK_EQ(sft(&out, "one", sums(), words + strlen("--ranks 2")), 0);
+    if (sft(&out, "two", sums(), words) != 0) {
         if (strstr(out.data, "this build has no MPI")) SKIP("built without MPI");
         CHECK_MSG(false, "%s", out.data);
     }
     CHECK_EQ(metric("one", 1, "train/tokens"), metric("two", 1, "train/tokens"));
+    for (int s = 0; s <= 3; s += 3)
+        CHECK_NEAR(metric("two", s, "val/loss"), metric("one", s, "val/loss"), 1e-6);
     for (int s = 1; s <= 3; s++) {
         double one = metric("one", s, "actor/grad_norm");
         CHECK_NEAR(metric("two", s, "train/loss"), metric("one", s, "train/loss"), 1e-6);

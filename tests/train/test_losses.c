@@ -436,8 +436,8 @@ TEST(loss_norm_micro_averages_the_means_of_micro_batches_counted_in_samples)
     }
 }
 
-/* Gradients of an update by micro-batches of `size` samples; how many of these an early stop abandoned (NaN: none). Row
- * `far` has gone far from the old log-probs; -1: the last one. */
+/* Gradients of an update by micro-batches of `size` samples; how many of these an early stop
+ * abandoned (NaN: none). Row `far` has gone far from the old log-probs; -1: the last one. */
 static float *by_samples(int64_t max_tokens, bool share, int size, double early_stop, int64_t far,
                          double *abandoned)
 {

@@ -73,9 +73,6 @@ static void close_state(void *state)
     ares_map_free(s->bootstrap_index);
     ares_free(s->bootstrap_seen);
     ares_batch_fini(&s->made);
-    ares_free(s->pending);
-    ares_free(s->pending_h);
-    ares_free(s->pending_candidates);
     ares_free(s);
 }
 
@@ -190,18 +187,18 @@ static int observe_in(aepo *s, ares_batch *b, ares_metrics *m, ares_arena *arena
     ARES_PUT(b, window_entropies);
     ARES_TRY(survey(s, b, true, false, b->hwe, b->window_entropies, soft_cost, local, arena, all));
     if (!all->n_samples) { /* every answer is discarded: what is known stays */
-        ARES_TRY(aepo_drop_easy(s, all, s->tau, arena));
+        ARES_TRY(aepo_drop_easy(s, all, arena));
         if (m) aepo_report_batch(s, all, m);
         return ARES_OK;
     }
-    double counted_with = s->tau, median = step_tau(s, all, arena);
+    double median = step_tau(s, all, arena);
 
     int64_t n, *place;
     ares_aepo_prompt *prompts = aepo_pool_prompts(all, arena, &n, &place);
     ares_aepo_buckets buckets;
     ares_aepo_bucket(prompts, n, &buckets);
     learn_difficulty(s, prompts, n);
-    ARES_TRY(aepo_drop_easy(s, all, counted_with, arena));
+    ARES_TRY(aepo_drop_easy(s, all, arena));
     s->steps++;
     step_aims(s, &buckets, s->steps % s->options->algorithm.target_update_interval == 0);
 

@@ -72,9 +72,6 @@ typedef enum { AEPO_KL_NONE, AEPO_KL_DUAL_ASCENT, AEPO_KL_LOG_SPACE } aepo_kl_co
 /* A prompt's sums of the bootstrap pass. */
 typedef struct aepo_seen { int64_t samples; double accuracy, hwe, length; } aepo_seen;
 
-/* A group generated in this step whose HWE tokens cannot be counted before the first threshold: its entropies. */
-typedef struct aepo_pending { int64_t sample, at, n; } aepo_pending;
-
 typedef struct aepo {
     const aepo_options *options;
     ares_control_env env;
@@ -99,11 +96,6 @@ typedef struct aepo {
     /* --- of the step: the groups generated so far, where prompts may be dropped */
     bool generated;
     ares_batch made;                           /* no tokens: groups, samples with their counts */
-    aepo_pending *pending;
-    int64_t n_pending, pending_cap;
-    double *pending_h;
-    uint8_t *pending_candidates;
-    int64_t pending_tokens, pending_tokens_cap;
 } aepo;
 
 extern const char aepo_who[];
@@ -129,8 +121,8 @@ ares_aepo_prompt *aepo_pool_prompts(const control_gathered *all, ares_arena *are
 
 int aepo_generated(void *state, const ares_batch *b);
 bool aepo_dropped(const void *state, int64_t i, ares_view *gid);
-/* Of all groups generated in the step, or of the batch where nobody showed them. tau: the one the batch was counted with. */
-int aepo_drop_easy(aepo *s, const control_gathered *batch, double tau, ares_arena *arena);
+/* Of all groups generated in the step, or of the batch where nobody showed them. */
+int aepo_drop_easy(aepo *s, const control_gathered *batch, ares_arena *arena);
 
 void aepo_write_kl_weight(const aepo *s, ares_batch *b, const double *soft_cost, ares_arena *arena);
 int aepo_adapt_kl(aepo *s, const ares_batch *b, ares_metrics *m, ares_arena *arena);

@@ -1,6 +1,7 @@
 /*
- * The AEPO control's dropping of prompts that have become too easy (aepo.md 4.4). What decides is every group that was generated,
- * those that filters drop included; before the first threshold their entropies wait for it.
+ * The AEPO control's dropping of prompts that have become too easy. What decides is every group that was
+ * generated, those that filters drop included. Before the first threshold there is no target yet, and
+ * nothing is dropped.
  */
 #include <string.h>
 
@@ -10,26 +11,6 @@ static void forget_generated(aepo *s)
 {
     ares_batch_clear(&s->made);
     s->generated = false;
-    s->n_pending = s->pending_tokens = 0;
-}
-
-static void keep_entropies(aepo *s, const aepo_tokens *x)
-{
-    if (s->n_pending == s->pending_cap) {
-        s->pending_cap = s->pending_cap * 2 + 64;
-        s->pending = ares_realloc(s->pending, (size_t)s->pending_cap * sizeof *s->pending);
-    }
-    if (s->pending_tokens + x->n > s->pending_tokens_cap) {
-        s->pending_tokens_cap = s->pending_tokens_cap * 2 + x->n;
-        s->pending_h = ares_realloc(s->pending_h, (size_t)s->pending_tokens_cap * sizeof *s->pending_h);
-        s->pending_candidates = ares_realloc(s->pending_candidates, (size_t)s->pending_tokens_cap);
-    }
-    if (x->n) {
-        memcpy(s->pending_h + s->pending_tokens, x->h, (size_t)x->n * sizeof *x->h);
-        memcpy(s->pending_candidates + s->pending_tokens, x->candidates, (size_t)x->n);
-    }
-    s->pending[s->n_pending++] = (aepo_pending){ .sample = s->made.rows, .at = s->pending_tokens, .n = x->n };
-    s->pending_tokens += x->n;
 }
 
 int aepo_generated(void *state, const ares_batch *b)
@@ -37,48 +18,34 @@ int aepo_generated(void *state, const ares_batch *b)
     aepo *s = state;
     if (!s->options->algorithm.drop_easy_prompts) return ARES_OK;
     ARES_TRY(ares_world_agree(s->env.world, aepo_check_batch(b, true)));
+    if (!s->tau_known) return ARES_OK;
     s->generated = true;
     ares_arena arena = { 0 };
     control_sample *local = ares_arena_calloc(&arena, (size_t)b->rows + 1, sizeof *local);
-    aepo_tokens x;
-    aepo_tokens_alloc(b, &arena, &x);
-    if (s->tau_known) aepo_mark(s, b, &arena, local, NULL, NULL, NULL);
+    aepo_mark(s, b, &arena, local, NULL, NULL, NULL);
     for (int64_t g = 0; g < b->groups; g++) {
         ares_batch_begin_group(&s->made);
         for (int64_t r = b->group_start[g]; r < b->group_start[g + 1]; r++) {
             const ares_sample *from = &b->samples[r];
             if (!ares_batch_row_counts(b, r)) continue;
-            if (!s->tau_known) {
-                aepo_tokens_read(b, r, &x);
-                keep_entropies(s, &x);
-            }
-            ares_batch_add_row(&s->made, &(ares_sample){ .draw = from->draw, .index = from->index, .row = from->row, .accuracy = from->accuracy, .hwe_count = local[r].hwe }, 0);
+            ares_batch_add_row(&s->made,
+                               &(ares_sample){ .draw = from->draw,
+                                               .index = from->index,
+                                               .row = from->row,
+                                               .accuracy = from->accuracy,
+                                               .hwe_count = local[r].hwe },
+                               0);
         }
     }
     ares_arena_fini(&arena);
     return ARES_OK;
 }
 
-/* Counts what waited for the first threshold. */
-static void count_pending(aepo *s, double tau)
-{
-    int64_t longest = 0;
-    for (int64_t i = 0; i < s->n_pending; i++) longest = ARES_MAX(longest, s->pending[i].n);
-    double *window = ares_malloc((size_t)(longest + 1) * sizeof *window);
-    for (int64_t i = 0; i < s->n_pending; i++) {
-        const aepo_pending *p = &s->pending[i];
-        int64_t windows = ares_entropy_windows(s->pending_h + p->at, p->n, s->options->rollout.window_size, window);
-        s->made.samples[p->sample].hwe_count = (int32_t)ares_hwe_mark(window, windows, p->n, tau, s->pending_candidates + p->at, NULL).count;
-    }
-    ares_free(window);
-}
-
-int aepo_drop_easy(aepo *s, const control_gathered *batch, double tau, ares_arena *arena)
+int aepo_drop_easy(aepo *s, const control_gathered *batch, ares_arena *arena)
 {
     if (!s->options->algorithm.drop_easy_prompts) return ARES_OK;
     control_gathered made = { 0 };
     if (s->generated) {
-        count_pending(s, tau);
         control_sample *local = ares_arena_calloc(arena, (size_t)s->made.rows + 1, sizeof *local);
         for (int64_t r = 0; r < s->made.rows; r++) {
             const ares_sample *x = &s->made.samples[r];

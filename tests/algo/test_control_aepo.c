@@ -969,6 +969,8 @@ TEST(an_empty_batch_a_missing_judge_and_a_broken_entropy_are_named)
     ares_batch b;
     chance_batch(&b, 0, GROUPS, 1, 0);
     CHECK_FAIL(s.c->observe(s.state, &b, NULL), ARES_ESTATE, "no answer on any rank");
+    CHECK_FAIL(s.c->provisional(s.state, &b), ARES_ESTATE, "no answer on any rank");
+    CHECK_FAIL(s.c->bootstrap_add(s.state, &b, NULL), ARES_ESTATE, "no answer on any rank");
     ares_batch_fini(&b);
     one_prompt(&b, 0, 1, h, 3);
     b.samples[2].accuracy = NAN;
@@ -1055,6 +1057,73 @@ TEST(options_that_make_no_sense_together_are_refused)
     ares_config_free(cfg);
 }
 
+/* ---------------------------------------------------------------- what is reported */
+
+static void check_metric(const ares_metrics *m, const char *prefix, int d, const char *suffix, double want)
+{
+    char name[96];
+    double value = NAN;
+    snprintf(name, sizeof name, "%s/%s%s", prefix, ares_difficulty_names[d], suffix);
+    ares_metrics_get(m, name, &value);
+    CHECK_MSG(fabs(value - want) < 1e-6, "%s = %g, expected %g", name, value, want);
+}
+
+/* Of each difficulty eight answers of 3 to 10 tokens, of which the i-th has i HWE tokens. */
+TEST(a_difficulty_is_reported_by_its_own_answers)
+{
+    static const int right[ARES_DIFFICULTIES] = { 0, 8, 4, 1 };
+    static const double in_bin[3] = { 2, 2, 4 },
+                        right_in[ARES_DIFFICULTIES][3] = { { 0 }, { 2, 2, 4 }, { 2, 2, 0 }, { 1, 0, 0 } };
+    subject s;
+    ares_batch b;
+    ares_metrics *m = ares_metrics_new();
+    if (!open_directions(&s)) return;
+    ares_batch_init(&b);
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
+        ares_batch_begin_group(&b);
+        for (int i = 0; i < 8; i++)
+            ares_batch_add_row(
+                &b,
+                &(ares_sample){
+                    .draw = d, .index = i, .row = &rows[d - ARES_EASY], .accuracy = i < right[d] ? 1 : 0 },
+                3 + i);
+    }
+    ARES_PUT(&b, response_mask);
+    ARES_PUT(&b, entropies);
+    for (int64_t r = 0; r < b.rows; r++)
+        for (int64_t t = 0; t < 3 + r % 8; t++) {
+            b.response_mask[b.row_start[r] + t] = 1;
+            b.entropies[b.row_start[r] + t] = t >= 1 && t <= r % 8 ? 2 : 0;
+        }
+    CHECK_OK(s.c->observe(s.state, &b, m));
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
+        check_metric(m, "reward", d, "/count", 8);
+        check_metric(m, "reward", d, "/accuracy", right[d] / 8.0);
+        check_metric(m, "train", d, "/acc_mean", right[d] / 8.0);
+        check_metric(m, "train", d, "/len_mean", 6.5);
+        check_metric(m, "response_length", d, "/mean", 6.5);
+        check_metric(m, "response_length", d, "/min", 3);
+        check_metric(m, "response_length", d, "/max", 10);
+        check_metric(m, "reasoning_tokens_statistics", d, "/valid_mean", 3.5);
+        check_metric(m, "reasoning_tokens_statistics", d, "/invalid_mean", 2); /* windows below tau */
+        for (int i = 0; i < 3; i++) { /* counts 0 to 7 in bins that begin at 0, 2 and 4 */
+            char suffix[32];
+            snprintf(suffix, sizeof suffix, "/count/bin%d", i + 1);
+            check_metric(m, "entropy_vs_acc", d, suffix, in_bin[i]);
+            snprintf(suffix, sizeof suffix, "/accuracy/bin%d", i + 1);
+            check_metric(m, "entropy_vs_acc", d, suffix, right_in[d][i] / in_bin[i]);
+            snprintf(suffix, sizeof suffix, "/bin%d", i + 1);
+            check_metric(m, "aepo/acc_by_hwe", d, suffix, right_in[d][i] / in_bin[i]);
+        }
+    }
+    double share = 0;
+    CHECK(ares_metrics_get(m, "aepo/hwe_frac", &share));
+    CHECK_NEAR(share, 28.0 / 52, 1e-12);
+    ares_metrics_free(m);
+    ares_batch_fini(&b);
+    close_subject(&s);
+}
+
 /* ---------------------------------------------------------------- the adaptive coefficient */
 
 TEST(the_adaptive_coefficient_follows_the_kl_and_resumes)
@@ -1082,6 +1151,36 @@ TEST(the_adaptive_coefficient_follows_the_kl_and_resumes)
     s.algorithm.kl_coef = 0.01;
     s.algorithm.use_kl_loss = true; /* a loss term's coefficient is a constant */
     CHECK(!s.c->wanted(s.options, &s.env));
+    close_subject(&s);
+}
+
+/* Rows of 0.05, 0.1, 0.15 and 0.14, without the tokens that the policy did not write: a tenth above the
+ * target. */
+TEST(the_kl_of_a_row_without_a_kl_column_is_the_mean_over_its_own_tokens)
+{
+    static const char *const words[] = { "algorithm.kl_type=adaptive", "algorithm.kl_target=0.1",
+                                         "algorithm.kl_horizon=1000" };
+    static const double of[SAMPLES] = { 0.05, 0.1, 0.15, 0.14 };
+    static const float h[5] = { 0 };
+    double next = 0;
+    name_rows();
+    subject s = { .algorithm = { .kl_coef = 0.01 } };
+    if (!open_subject(&s, "adaptive_kl", words, ARES_COUNT(words))) return;
+    s.algorithm.kl_penalty = "kl";
+    ares_batch b;
+    ares_metrics *m = ares_metrics_new();
+    one_prompt(&b, 0, 2, h, 5);
+    ARES_PUT(&b, old_log_probs), ARES_PUT(&b, ref_log_probs);
+    for (int64_t t = 0; t < b.tokens; t++) {
+        b.response_mask[t] = t % 5 != 2;
+        b.ref_log_probs[t] = -3;
+        b.old_log_probs[t] = t % 5 == 2 ? 0 : (float)(of[t / 5] * (t % 5 < 2 ? 0.5 : 1.5) - 3);
+    }
+    CHECK_OK(s.c->adapt(s.state, &b, m));
+    CHECK(ares_metrics_get(m, "critic/kl_coef_next", &next));
+    CHECK_NEAR(next, 0.01 * (1 + 0.1 * SAMPLES / 1000), 1e-10);
+    ares_metrics_free(m);
+    ares_batch_fini(&b);
     close_subject(&s);
 }
 
@@ -1162,10 +1261,13 @@ TEST(groups_on_trial_are_told_what_is_known_and_teach_nothing)
     for (int round = 0; round < 2; round++) {
         one_prompt(&b, 3, 4, h, 6); /* always right: easy, whatever training has seen */
         CHECK_OK(s.c->provisional(s.state, &b));
-        CHECK_EQ(b.samples[0].difficulty, ARES_EASY);
-        CHECK_EQ(b.samples[0].hwe_count, 1);
-        CHECK_NEAR(b.samples[0].hwe_target, 1, 0); /* the group's own mean; then the target that the step has set */
-        CHECK_NEAR(b.samples[0].entropy_alpha, 0.5, 0);
+        for (int r = 0; r < SAMPLES; r++) {
+            CHECK_EQ(b.samples[r].difficulty, ARES_EASY);
+            CHECK_EQ(b.samples[r].hwe_count, 1);
+            CHECK_NEAR(b.samples[r].hwe_target, 1,
+                       0); /* the group's own mean; then the target that the step has set */
+            CHECK_NEAR(b.samples[r].entropy_alpha, 0.5, 0);
+        }
         CHECK(!b.hwe && !b.kl_weight);
         ares_batch_fini(&b);
         same_state(&s, &other);

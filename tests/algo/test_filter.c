@@ -199,6 +199,79 @@ TEST(the_ranking_depends_on_no_order)
     }
 }
 
+TEST(the_ranking_keeps_as_many_groups_as_its_strategy_says)
+{
+    static const double metric[] = { 2, 4, 0, 1, 3 }; /* the softmax of 4 3 2 1 0: 0.64 0.23 0.09 0.03 0.01 */
+    static const struct {
+        const char *strategy, *mode, *type;
+        double value;
+        bool zeros;
+        int64_t n, kept[5];
+    } cases[] = {
+        { "top_k", "softmax", "largest", 0.5, true, 2, { 1, 4 } },
+        { "top_k", "softmax", "largest", 0.99, true, 4, { 1, 4, 0, 3 } },
+        { "top_k", "softmax", "smallest", 0.4, true, 2, { 2, 3 } },
+        { "top_k", "softmax", "largest", 0.05, true, 1, { 1 } }, /* at least one */
+        { "top_k", "softmax", "largest", 1, false, 4, { 1, 4, 0, 3 } },
+        { "top_k_abs", "softmax", "largest", 3, true, 3, { 1, 4, 0 } },
+        { "top_k_abs", "softmax", "smallest", 9, true, 5, { 2, 3, 0, 4, 1 } },
+        { "top_p", "softmax", "largest", 0.9, true, 3, { 1, 4, 0 } },
+        { "top_p", "linear", "largest", 0.65, true, 2, { 1, 4 } },
+        { "top_p", "linear", "largest", 0.75, true, 3, { 1, 4, 0 } },
+        { "top_p", "softmax", "largest", 1, false, 4, { 0, 1, 3, 4 } },
+        { "min_p", "softmax", "largest", 0.5, true, 3, { 0, 1, 4 } },
+        { "min_p", "softmax", "smallest", 0.4, false, 2, { 0, 3 } },
+    };
+    for (int c = 0; c < ARES_COUNT(cases); c++) {
+        ares_filter_config cfg = off();
+        int64_t kept[5];
+        cfg.rv_strategy = cases[c].strategy, cfg.rv_prob_mode = cases[c].mode, cfg.rv_type = cases[c].type;
+        cfg.rv_value = cases[c].value, cfg.rv_include_zero = cases[c].zeros;
+        int64_t n = ares_rv_select(&cfg, metric, 5, kept, NULL);
+        CHECK_MSG(n == cases[c].n, "%s of %g %s: %lld groups, expected %lld", cfg.rv_strategy, cfg.rv_value,
+                  cfg.rv_type, (long long)n, (long long)cases[c].n);
+        for (int64_t i = 0; i < n && n == cases[c].n; i++) CHECK_EQ(kept[i], cases[c].kept[i]);
+    }
+}
+
+TEST(a_ranking_that_could_keep_nothing_or_too_much_is_refused)
+{
+    static const struct {
+        const char *strategy;
+        double value;
+        int faults;
+    } cases[] = {
+        { "top_p", 0, 0 },     { "top_p", 1, 0 },     { "top_p", 1.5, 1 },     { "top_k", 0, 1 },
+        { "top_k", 1, 0 },     { "top_k", 1.5, 1 },   { "min_p", 0, 1 },       { "min_p", 1, 0 },
+        { "top_k_abs", 1, 0 }, { "top_k_abs", 7, 0 }, { "top_k_abs", 0.5, 1 }, { "none", 7, 0 },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_filter_config f = off();
+        ares_config *cfg = ares_config_new();
+        f.resample_mode = "new_prompts";
+        f.rv_strategy = cases[i].strategy, f.rv_value = cases[i].value;
+        ares_filter_check(cfg, &f, 4);
+        CHECK_MSG(ares_config_fault_count(cfg) == cases[i].faults, "%s of %g: %d faults, expected %d",
+                  f.rv_strategy, f.rv_value, ares_config_fault_count(cfg), cases[i].faults);
+        ares_config_free(cfg);
+    }
+}
+
+/* Without a filter no group is counted, and the advantages stay as they are. */
+TEST(advantages_are_scaled_by_the_share_of_groups_that_stay)
+{
+    static const struct {
+        const char *mode;
+        int64_t kept, total;
+        double want;
+    } cases[] = {
+        { "none", 1, 4, 1 },   { "linear", 1, 4, 0.25 }, { "sqrt", 1, 4, 0.5 }, { "linear", 4, 4, 1 },
+        { "linear", 0, 4, 0 }, { "none", 0, 0, 1 },      { "linear", 0, 0, 1 }, { "sqrt", 0, 0, 1 },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++)
+        CHECK_NEAR(ares_filter_loss_scale(cases[i].mode, cases[i].kept, cases[i].total), cases[i].want, 0);
+}
+
 TEST(what_filters_cannot_use_is_named)
 {
     ares_filter_config cfg = off();

@@ -79,6 +79,60 @@ TEST(gmpo_clips_logs_on_the_side_that_gains)
     CHECK(ares_gmpo_token(-1, 0, 0.4, 0.4).log_ratio == 0 && !ares_gmpo_token(-1, 0, 0.4, 0.4).passes);
 }
 
+TEST(gmpo_counts_tokens_beyond_a_bound_by_the_sign_of_the_advantage)
+{
+    static const double logs[] = { -1, -0.3, 0, 0.3, 1 };
+    for (int i = 0; i < ARES_COUNT(logs); i++)
+        for (int sign = -1; sign <= 1; sign++) {
+            ares_gmpo_term e = ares_gmpo_token(logs[i], sign, 0.4, 0.5);
+            bool beyond = fabs(logs[i]) == 1;
+            CHECK_EQ(e.clip_high, beyond && sign > 0);
+            CHECK_EQ(e.clip_low, beyond && sign < 0);
+        }
+}
+
+/* Two completions of which the second is better, with a pair; every sum by hand. */
+TEST(vapor_sums_what_its_completions_and_their_tokens_give)
+{
+    static const float log_prob[3] = { -1, -2, -3 }, ref[3] = { -1.5F, -1.75F, -3 };
+    static const ares_vapor_config cfg = { .beta = 0.5,
+                                           .epsilon_low = 0.2,
+                                           .epsilon_high = 0.2,
+                                           .kl_coef = 0.5,
+                                           .log_ratio_clamp = 20,
+                                           .ratio_mean = true };
+    float d[2][3] = { { 0 } };
+    ares_vapor_completion_args c[2] = { { .text = { 3, 0, 2, log_prob, ref, d[0] }, .reward = 0 },
+                                        { .text = { 3, 1, 3, log_prob, ref, d[1] }, .reward = 1 } };
+    ares_vapor_prompt p = { .n = 2, .completions = c };
+    ares_vapor_sums s;
+    ares_vapor_sums_init(&s);
+    REQUIRE_OK(ares_vapor_loss(&cfg, ares_kl_find("kl"), &p, 1, NULL, &s));
+    CHECK_NEAR(s.prompts, 1, 0);
+    CHECK_NEAR(s.completions, 2, 0);
+    CHECK_NEAR(s.tokens, 6, 0);
+    CHECK_NEAR(s.reward, 1, 0);
+    CHECK_NEAR(s.extracted, 2, 0);
+    CHECK_NEAR(s.usable, 0, 0);
+    CHECK_NEAR(s.equal_groups, 0, 0);
+    CHECK_NEAR(s.kl, 2 * (0.5 - 0.25 + 0), 1e-12);
+    CHECK_NEAR(c[0].advantage, -0.5, 1e-12);
+    CHECK_NEAR(c[1].advantage, 0.5, 1e-12);
+    CHECK_NEAR(c[0].log_ratio, (0.5 - 0.25) / 2, 1e-12);
+    CHECK_NEAR(c[1].log_ratio, -0.25 / 2, 1e-12);
+    CHECK_NEAR(s.ratio, exp(0.125) + exp(-0.125), 1e-12);
+    CHECK_NEAR(s.ratio_max, exp(0.125), 1e-12);
+    CHECK_NEAR(d[0][2], 0.5 / 6, 1e-7); /* outside of the span: the slope of the KL term alone */
+    CHECK_NEAR(d[1][0], 0.5 / 6, 1e-7);
+    p.chosen = (ares_vapor_text){ 3, 0, 2, log_prob, ref, NULL };
+    p.rejected = (ares_vapor_text){ 3, 1, 3, log_prob, ref, NULL };
+    ares_vapor_sums_init(&s);
+    REQUIRE_OK(ares_vapor_loss(&cfg, ares_kl_find("kl"), &p, 1, NULL, &s));
+    CHECK_NEAR(s.usable, 1, 0);
+    CHECK_NEAR(p.margin, 0.25, 1e-12);
+    CHECK_NEAR(p.term, exp(0.5 * 0.25), 1e-12);
+}
+
 /* ---------------------------------------------------------------- whole losses */
 
 enum { ROWS = 12, TOKENS = ROWS * 9 };

@@ -120,6 +120,28 @@ TEST(folders_lists_and_splits_name_rows_too)
     CHECK_FAIL(ares_dataset_load(&(ares_texts){ &other, 1 }, &cfg, true, &d), ARES_ECONFIG, "no split but train");
 }
 
+TEST(a_folder_of_many_files_is_read_by_their_names)
+{
+    enum { FILES = 200 };
+    ares_dataset *d;
+    char name[64], row[64];
+    const char *folder = test_file("many");
+    REQUIRE_OK(ares_dir_make(folder));
+    for (int i = 0; i < FILES; i++) {
+        int at = i * 77 % FILES; /* written in another order */
+        (void)snprintf(name, sizeof name, "many/%03d.jsonl", at);
+        (void)snprintf(row, sizeof row, "{\"q\":\"%d\",\"a\":1}\n", at);
+        REQUIRE_OK(ares_file_write(test_file(name), row, strlen(row)));
+    }
+    REQUIRE_OK(ares_dataset_load(&(ares_texts){ &folder, 1 }, &cfg, true, &d));
+    CHECK_EQ(ares_dataset_count(d), FILES);
+    for (int i = 0; i < FILES && i < ares_dataset_count(d); i++) {
+        (void)snprintf(row, sizeof row, "%d", i);
+        CHECK_VIEW(ares_json_get(ares_dataset_row(d, i)->json, "q")->text, row);
+    }
+    ares_dataset_free(d);
+}
+
 TEST(rows_with_images_are_refused)
 {
     ares_dataset *d;

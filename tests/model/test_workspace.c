@@ -78,6 +78,43 @@ TEST(a_pass_after_one_without_memory_has_the_same_bits)
         }
 }
 
+TEST(activations_that_do_not_fit_are_told_in_gib)
+{
+    enum { ROWS = 1 << 18 };
+    char path[600], want[100];
+    ares_device d;
+    ares_model *m;
+    ares_workspace *w;
+    ares_model_options opt = { .storage = ARES_F32 };
+    (void)snprintf(path, sizeof path, "%s/qwen2_tied", test_source("tests/golden/models"));
+    REQUIRE_OK(ares_device_open("cpu", 1, &d));
+    ares_kernels k = *d.k;
+    real_alloc = k.alloc;
+    k.alloc = failing_alloc;
+    d.k = &k;
+    until_failure = -1;
+    REQUIRE_OK(ares_model_load(path, &d, &opt, &m));
+    REQUIRE_OK(ares_workspace_new(m, ARES_KEEP_NOTHING, &w));
+    int32_t *ids = ares_calloc(ROWS, sizeof *ids), start[2] = { 0, ROWS }, out = 0;
+    double gib = (double)ares_workspace_bytes(m, ARES_KEEP_NOTHING, ROWS, 0) / 1073741824.0;
+    ares_packed p = { .rows = ROWS,
+                      .ids = ids,
+                      .positions = ids,
+                      .seg = { .n = 1, .rows = ROWS, .start = start },
+                      .n_out = 1,
+                      .out_rows = &out };
+    float *hidden;
+    until_failure = 0;
+    CHECK(gib > 0.1);
+    (void)snprintf(want, sizeof want, "model: %.2f GiB of activations do not fit", gib);
+    CHECK_FAIL(ares_model_forward(m, w, &p, &hidden), ARES_ELIMIT, want);
+    until_failure = -1;
+    ares_free(ids);
+    ares_workspace_free(w);
+    ares_model_free(m);
+    ares_device_close(&d);
+}
+
 TEST(a_model_and_states_that_do_not_fit_say_so_and_can_be_asked_again)
 {
     char path[600];

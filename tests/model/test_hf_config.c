@@ -1,0 +1,159 @@
+/* config.json: what is read of it, and that a saved one says the same. */
+#include <stdio.h>
+
+#include "ares/model.h"
+#include "test.h"
+
+/* config.json of a golden model with `from` replaced by `to`, read. */
+static int read_with(const char *variant, const char *from, const char *to, ares_model_config *c)
+{
+    char path[300];
+    ares_str text = { 0 }, out = { 0 };
+    (void)snprintf(path, sizeof path, "tests/golden/models/%s/config.json", variant);
+    CHECK_OK(ares_file_read(test_source(path), &text));
+    const char *at = strstr(text.data, from);
+    if (CHECK_MSG(at, "no %s in %s", from, path)) {
+        ares_str_add(&out, text.data, (size_t)(at - text.data));
+        ares_str_add_z(&out, to);
+        ares_str_add_z(&out, at + strlen(from));
+        CHECK_OK(ares_file_write(test_file("config.json"), out.data, out.len));
+    }
+    ares_str_fini(&text);
+    ares_str_fini(&out);
+    return ares_model_config_load(test_dir(), c);
+}
+
+static void same_config(const ares_model_config *a, const ares_model_config *b)
+{
+    CHECK_STR(a->model_type, b->model_type);
+    CHECK_EQ(a->vocab, b->vocab);
+    CHECK_EQ(a->hidden, b->hidden);
+    CHECK_EQ(a->layers, b->layers);
+    CHECK_EQ(a->heads, b->heads);
+    CHECK_EQ(a->kv_heads, b->kv_heads);
+    CHECK_EQ(a->head_dim, b->head_dim);
+    CHECK_EQ(a->intermediate, b->intermediate);
+    CHECK_EQ(a->max_position, b->max_position);
+    CHECK_NEAR(a->rms_norm_eps, b->rms_norm_eps, 0);
+    CHECK_NEAR(a->initializer_range, b->initializer_range, 0);
+    CHECK_EQ(a->tied, b->tied);
+    CHECK_EQ(a->qkv_bias, b->qkv_bias);
+    CHECK_EQ(a->o_bias, b->o_bias);
+    CHECK_EQ(a->mlp_bias, b->mlp_bias);
+    CHECK_EQ(a->qk_norm, b->qk_norm);
+    CHECK_EQ(a->window, b->window);
+    CHECK_EQ(a->window_from_layer, b->window_from_layer);
+    CHECK_EQ(a->file_dtype, b->file_dtype);
+    CHECK_EQ(a->bos, b->bos);
+    CHECK_EQ(a->pad, b->pad);
+    CHECK_EQ(a->n_eos, b->n_eos);
+    for (int i = 0; i < b->n_eos; i++) CHECK_EQ(a->eos[i], b->eos[i]);
+    const ares_rope_config *r = &a->rope, *s = &b->rope;
+    CHECK_EQ(r->kind, s->kind);
+    CHECK_NEAR(r->theta, s->theta, 0);
+    CHECK_NEAR(r->factor, s->factor, 0);
+    CHECK_NEAR(r->attention_factor, s->attention_factor, 0);
+    CHECK_NEAR(r->low_freq_factor, s->low_freq_factor, 0);
+    CHECK_NEAR(r->high_freq_factor, s->high_freq_factor, 0);
+    CHECK_NEAR(r->beta_fast, s->beta_fast, 0);
+    CHECK_NEAR(r->beta_slow, s->beta_slow, 0);
+    CHECK_NEAR(r->mscale, s->mscale, 0);
+    CHECK_NEAR(r->mscale_all_dim, s->mscale_all_dim, 0);
+    CHECK_EQ(r->original_max_position, s->original_max_position);
+    CHECK_EQ(r->truncate, s->truncate);
+}
+
+TEST(a_saved_config_says_what_the_loaded_one_said)
+{
+    static const struct {
+        const char *variant, *from, *to;
+    } cases[] = {
+        { "qwen2_tied", "{", "{ \"eos_token_id\": 7, \"bos_token_id\": 5, \"pad_token_id\": 6," },
+        { "qwen2_bf16", "{", "{ \"eos_token_id\": [3, 9, 4]," },
+        { "llama_f16", "{", "{ \"initializer_range\": 0.03, \"eos_token_id\": [8]," },
+        { "llama_biases", "{", "{ \"pad_token_id\": 0, \"bos_token_id\": 0," },
+        { "qwen2_window", "\"sliding_window\": 8", "\"sliding_window\": 17" },
+        { "qwen3_yarn", "\"factor\": 4.0", "\"factor\": 3.0" },
+        { "qwen3_yarn", "\"attention_factor\": 1.25", "\"mscale\": 0.5, \"mscale_all_dim\": 0.25" },
+        { "llama_llama3", "\"low_freq_factor\": 1.0", "\"low_freq_factor\": 2.0" },
+        { "llama_llama3", "\"high_freq_factor\": 4.0", "\"high_freq_factor\": 6.0" },
+        { "llama_linear", "{", "{" },
+        { "llama_dynamic", "{", "{" },
+        { "llama_yarn", "{", "{" },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_model_config c, again;
+        REQUIRE_OK(read_with(cases[i].variant, cases[i].from, cases[i].to, &c));
+        REQUIRE_OK(ares_model_config_save(&c, test_dir()));
+        REQUIRE_OK(ares_model_config_load(test_dir(), &again));
+        same_config(&again, &c);
+    }
+}
+
+TEST(a_size_of_nothing_is_refused_by_name)
+{
+    static const char *const keys[] = {
+        "vocab_size",          "hidden_size",         "intermediate_size",      "num_hidden_layers",
+        "num_attention_heads", "num_key_value_heads", "max_position_embeddings"
+    };
+    for (int i = 0; i < ARES_COUNT(keys); i++)
+        for (int value = 0; value >= -1; value--) {
+            ares_model_config c;
+            char from[64], to[100], part[64];
+            (void)snprintf(from, sizeof from, "\"%s\":", keys[i]);
+            (void)snprintf(to, sizeof to, "\"%s\": %d, \"was_%s\":", keys[i], value, keys[i]);
+            (void)snprintf(part, sizeof part, "'%s' = %d is out of range", keys[i], value);
+            CHECK_FAIL(read_with("qwen2_tied", from, to, &c), ARES_EFORMAT, part);
+        }
+}
+
+TEST(ids_that_end_a_sequence_are_those_of_the_file)
+{
+    ares_model_config c;
+    REQUIRE_OK(read_with("qwen2_tied", "{", "{ \"eos_token_id\": [3, 9, 3],", &c));
+    CHECK_EQ(c.n_eos, 2);
+    CHECK(ares_model_ends(&c, 3) && ares_model_ends(&c, 9) && !ares_model_ends(&c, 4));
+}
+
+TEST(layers_that_slide_come_after_those_that_do_not)
+{
+    static const char from[] = "\"max_window_layers\": 1";
+    static const struct {
+        const char *types;
+        int32_t first;
+    } cases[] = {
+        { "\"full_attention\", \"sliding_attention\"", 1 },
+        { "\"sliding_attention\", \"sliding_attention\"", 0 },
+        { "\"full_attention\", \"full_attention\"", 2 },
+    };
+    char to[200];
+    ares_model_config c;
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        (void)snprintf(to, sizeof to, "%s, \"layer_types\": [%s]", from, cases[i].types);
+        REQUIRE_OK(read_with("qwen2_window", from, to, &c));
+        CHECK_EQ(c.layers, 2);
+        CHECK_EQ(c.window, 8);
+        CHECK_EQ(c.window_from_layer, cases[i].first);
+    }
+    (void)snprintf(to, sizeof to, "%s, \"layer_types\": [\"sliding_attention\", \"full_attention\"]", from);
+    CHECK_FAIL(read_with("qwen2_window", from, to, &c), ARES_EUNSUPPORTED, "'layer_types' alternates");
+    (void)snprintf(to, sizeof to, "%s, \"layer_types\": [\"full_attention\"]", from);
+    CHECK_FAIL(read_with("qwen2_window", from, to, &c), ARES_EFORMAT,
+               "'layer_types' has 1 entries for 2 layers");
+}
+
+TEST(the_length_that_a_rope_was_made_for_has_its_bounds)
+{
+    static const struct {
+        const char *value;
+        int32_t want;
+    } cases[] = { { "1", 1 }, { "2147483647", INT32_MAX }, { "0", 128 }, { "2147483648", -1 }, { "-1", -1 } };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_model_config c;
+        char to[100];
+        (void)snprintf(to, sizeof to, "\"original_max_position_embeddings\": %s", cases[i].value);
+        int rc = read_with("llama_llama3", "\"original_max_position_embeddings\": 16", to, &c);
+        if (cases[i].want < 0) CHECK_FAIL(rc, ARES_EFORMAT, "'original_max_position_embeddings' = ");
+        else if (CHECK_OK(rc)) CHECK_EQ(c.rope.original_max_position, cases[i].want);
+    }
+}

@@ -1,0 +1,141 @@
+/* States of the optimizer by name, models by folder, and weights of more than one file. */
+#include <math.h>
+#include <stdio.h>
+
+#include "ares/model.h"
+#include "test.h"
+
+static bool load(const char *variant, ares_dtype storage, ares_device *d, ares_model **m)
+{
+    ares_model_options opt = { .storage = storage, .trainable = true };
+    char path[300];
+    (void)snprintf(path, sizeof path, "tests/golden/models/%s", variant);
+    return CHECK_OK(ares_device_open("cpu", 1, d)) &&
+           CHECK_OK(ares_model_load(test_source(path), d, &opt, m)) &&
+           CHECK_OK(ares_model_optimizer_alloc(*m));
+}
+
+/* A state's tensor of the file: "<parameter>.<suffix>". */
+static const ares_tensor_info *state(const ares_safetensors *s, const ares_param *p, const char *suffix)
+{
+    char name[200];
+    (void)snprintf(name, sizeof name, "%s.%s", p->name, suffix);
+    const ares_tensor_info *t = ares_safetensors_find(s, name);
+    if (t) {
+        CHECK_EQ(t->dtype, ARES_F32);
+        CHECK_EQ(t->rank, p->rank);
+        for (int i = 0; i < p->rank; i++) CHECK_EQ(t->shape[i], p->shape[i]);
+    }
+    return t;
+}
+
+static void fill(float *x, int64_t n, float first)
+{
+    for (int64_t i = 0; i < n; i++) x[i] = first + (float)(i % 97) / 128;
+}
+
+TEST(states_of_the_optimizer_are_saved_by_name_and_load_again)
+{
+    static const struct {
+        const char *variant;
+        ares_dtype storage;
+        bool master;
+    } cases[] = { { "qwen2_bf16", ARES_BF16, true }, { "qwen2_tied", ARES_F32, false } };
+    for (int c = 0; c < ARES_COUNT(cases); c++) {
+        ares_device d, e;
+        ares_model *a, *b;
+        ares_safetensors *s;
+        const char *path = test_file("states.safetensors");
+        if (!load(cases[c].variant, cases[c].storage, &d, &a) ||
+            !load(cases[c].variant, cases[c].storage, &e, &b))
+            return;
+        for (int i = 0; i < a->n_params; i++) {
+            const ares_param *p = &a->params[i];
+            fill(p->m, p->elements, (float)i);
+            fill(p->v, p->elements, (float)i + 100);
+            if (p->master) fill(p->master, p->elements, (float)i + 200);
+        }
+        REQUIRE_OK(ares_model_optimizer_save(a, path));
+        REQUIRE_OK(ares_safetensors_open(path, &s));
+        CHECK_EQ(ares_safetensors_count(s), a->n_params * (cases[c].master ? 3 : 2));
+        for (int i = 0; i < a->n_params; i++) {
+            const ares_param *p = &a->params[i];
+            const ares_tensor_info *m = state(s, p, "m"), *v = state(s, p, "v");
+            float first = NAN;
+            CHECK(m && v && (state(s, p, "master") != NULL) == cases[c].master);
+            if (m) memcpy(&first, m->data, sizeof first);
+            CHECK_NEAR(first, i, 0);
+            if (v) memcpy(&first, v->data, sizeof first);
+            CHECK_NEAR(first, i + 100, 0);
+        }
+        ares_safetensors_close(s);
+        REQUIRE_OK(ares_model_optimizer_load(b, path));
+        ares_str again = { 0 }, want = { 0 };
+        REQUIRE_OK(ares_model_optimizer_save(b, test_file("again.safetensors")));
+        CHECK_OK(ares_file_read(path, &want));
+        CHECK_OK(ares_file_read(test_file("again.safetensors"), &again));
+        if (CHECK_EQ(again.len, want.len)) CHECK_MEM(again.data, want.data, want.len);
+        ares_str_fini(&again);
+        ares_str_fini(&want);
+        ares_model_free(a);
+        ares_model_free(b);
+        ares_device_close(&d);
+        ares_device_close(&e);
+    }
+}
+
+TEST(a_model_is_found_in_its_own_folder_a_checkpoint_and_a_run)
+{
+    static const char *const folders[] = { "run/checkpoints/step_000001/model",
+                                           "run/checkpoints/step_000002/model" };
+    ares_str dir = { 0 };
+    CHECK_FAIL(ares_model_find(test_file("run"), &dir), ARES_EIO, "no such directory");
+    REQUIRE_OK(ares_dir_make(test_file("run")));
+    CHECK_FAIL(ares_model_find(test_file("run"), &dir), ARES_EFORMAT, "neither a model");
+    REQUIRE_OK(ares_dir_make(test_file("run/checkpoints")));
+    CHECK_FAIL(ares_model_find(test_file("run"), &dir), ARES_EFORMAT, "the run has no checkpoint yet");
+    for (int i = 0; i < ARES_COUNT(folders); i++) {
+        ares_str file = { 0 };
+        REQUIRE_OK(ares_dir_make(test_file(folders[i])));
+        CHECK_OK(ares_file_write(ares_path_join(&file, test_file(folders[i]), "config.json"), "{}", 2));
+        ares_str_fini(&file);
+        CHECK_OK(ares_model_find(test_file("run"), &dir)); /* of the latest checkpoint */
+        CHECK_STR(dir.data, test_file(folders[i]));
+    }
+    CHECK_OK(ares_model_find(test_file("run/checkpoints/step_000001"), &dir));
+    CHECK_STR(dir.data, test_file(folders[0]));
+    CHECK_OK(ares_model_find(test_file(folders[0]), &dir));
+    CHECK_STR(dir.data, test_file(folders[0]));
+    ares_str_fini(&dir);
+}
+
+/*
+ * The last parameter is said to have more than 5 GB, and a folder stands where its file should be: the
+ * save ends before it reads that much, with the first file complete.
+ */
+TEST(a_model_of_more_than_5_gb_is_saved_in_several_files)
+{
+    ares_device d;
+    ares_model *m;
+    ares_safetensors *s;
+    const char *second = test_file("out/model-00002-of-00002.safetensors");
+    if (!load("llama_plain", ARES_F32, &d, &m)) return;
+    ares_param *last = &m->params[m->n_params - 1];
+    int32_t n = last->weight.n;
+    REQUIRE_OK(ares_dir_make(second));
+    REQUIRE_OK(ares_dir_make(test_file("out/model.safetensors")));
+    last->weight.n = (int32_t)(5000000000 / 4 / last->weight.k + 1);
+    CHECK_FAIL(ares_model_save(m, test_file("out")), ARES_EIO, "model-00002-of-00002.safetensors");
+    last->weight.n = n;
+    if (CHECK_OK(ares_safetensors_open(test_file("out/model-00001-of-00002.safetensors"), &s))) {
+        CHECK_EQ(ares_safetensors_count(s), m->n_params - 1);
+        for (int i = 0; i < m->n_params; i++)
+            CHECK_EQ(ares_safetensors_find(s, m->params[i].name) != NULL, i < m->n_params - 1);
+        ares_safetensors_close(s);
+    }
+    CHECK(!ares_file_exists(test_file("out/model.safetensors.index.json")));
+    CHECK_OK(ares_model_save(m, test_file("whole"))); /* of 5 GB and less: one file */
+    CHECK(ares_file_exists(test_file("whole/model.safetensors")));
+    ares_model_free(m);
+    ares_device_close(&d);
+}

@@ -193,6 +193,7 @@ static const shape shapes[] = {
       true,
       0 },                                                  /* two groups, one prompt a whole block */
     { 2, { 50, 90 }, { -1, -1 }, 4, 4, 80, true, 40 },      /* window */
+    { 2, { 40, 70 }, { -1, -1 }, 2, 2, 16, true, 1 },       /* the narrowest: a token sees itself */
     { 2, { 40, 67 }, { -1, -1 }, 2, 1, 18, false, 0 },      /* vision: everything sees everything */
     { 3, { 11, 3, 40 }, { -1, 0, 0 }, 20, 1, 6, true, 17 }, /* more heads a kv head than one pass takes */
 };

@@ -279,6 +279,32 @@ TEST(head_does_not_feel_the_blocks_it_works_in)
     ares_device_close(&d);
 }
 
+/* A device's scratch grows by a quarter: after 160 rows, 201 are about the first that need more. */
+TEST(head_does_not_feel_the_passes_before_it)
+{
+    static const shape s = { 204, 20000, 4, false, 1.0f };
+    const char *isa = best_isa();
+    ares_device d;
+    if (strcmp(isa, "plain") == 0) SKIP("slow without vector instructions");
+    problem want = problem_new(&s, 80), got = problem_new(&s, 80);
+    run(&want, isa, 2, true);
+    REQUIRE(device_of(isa, 2, &d));
+    for (int rows = 160; rows <= s.rows; rows = rows < 198 ? 198 : rows + 1) {
+        ares_head_args a = args_of(&got);
+        table t = { got.c, got.ce, 0, 0 };
+        a.rows = rows;
+        a.c_log_prob = a.c_entropy = NULL;
+        memset(got.dw.data, 0, (size_t)ares_matrix_elements(ARES_PANEL32, s.vocab, s.k) * sizeof(float));
+        d.k->head_fused(&d, &a, give, &t);
+        CHECK_MEM(got.log_prob, want.log_prob, (size_t)rows * sizeof(float));
+        CHECK_MEM(got.dx, want.dx, (size_t)rows * (size_t)s.k * sizeof(float));
+    }
+    same_results(&got, &want);
+    ares_device_close(&d);
+    problem_free(&want);
+    problem_free(&got);
+}
+
 TEST(token_log_prob_has_the_bits_of_the_head_and_takes_minus_infinity)
 {
     for (int i = 0; i < ARES_COUNT(shapes); i++)

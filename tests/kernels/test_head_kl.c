@@ -4,10 +4,11 @@
 #include "kernels_test.h"
 #include "test.h"
 
-enum { ROWS = 5, K = 24, KR = 16, VOCAB = 1100 }; /* three chunks, the last one short; a reference of another width */
+/* Three chunks, the last one short; a reference of another width, with more rows than the vocabulary. */
+enum { ROWS = 5, K = 24, KR = 16, VOCAB = 1100, VOCAB_R = VOCAB + 40 };
 
 typedef struct heads {
-    float x[ROWS * K], xr[ROWS * KR], w[VOCAB * K], wr[VOCAB * KR];
+    float x[ROWS * K], xr[ROWS * KR], w[VOCAB * K], wr[VOCAB_R * KR];
     float log_prob[ROWS], entropy[ROWS], lse[ROWS], kl[ROWS], ref_lse[ROWS], c_log_prob[ROWS], c_entropy[ROWS], c_kl[ROWS], dx[ROWS * K];
     int32_t target[ROWS];
     double z[ROWS][VOCAB], zr[ROWS][VOCAB];
@@ -20,7 +21,7 @@ static void fill(heads *h, double temperature)
     for (int i = 0; i < ROWS * K; i++) h->x[i] = (float)uniform((uint64_t)i) * 4;
     for (int i = 0; i < VOCAB * K; i++) h->w[i] = (float)uniform(10000 + (uint64_t)i);
     for (int i = 0; i < ROWS * KR; i++) h->xr[i] = (float)uniform(100000 + (uint64_t)i) * 4;
-    for (int i = 0; i < VOCAB * KR; i++) h->wr[i] = (float)uniform(200000 + (uint64_t)i);
+    for (int i = 0; i < VOCAB_R * KR; i++) h->wr[i] = (float)uniform(200000 + (uint64_t)i);
     for (int r = 0; r < ROWS; r++) {
         h->target[r] = (r * 397 + 5) % VOCAB;
         h->c_log_prob[r] = (float)uniform(300000 + (uint64_t)r);
@@ -51,8 +52,10 @@ static void check_isa(const char *isa, double temperature)
     if (!device_of(isa, 2, &d)) return;
     const ares_kernels *k = d.k;
     fill(&h, temperature);
-    size_t bytes = sizeof(float) * (size_t)ares_matrix_elements(ARES_PANEL32, VOCAB, K), bytes_r = sizeof(float) * (size_t)ares_matrix_elements(ARES_PANEL32, VOCAB, KR);
-    ares_matrix w = { k->alloc(&d, bytes), ARES_F32, ARES_PANEL32, VOCAB, K }, wr = { k->alloc(&d, bytes_r), ARES_F32, ARES_PANEL32, VOCAB, KR },
+    size_t bytes = sizeof(float) * (size_t)ares_matrix_elements(ARES_PANEL32, VOCAB, K),
+           bytes_r = sizeof(float) * (size_t)ares_matrix_elements(ARES_PANEL32, VOCAB_R, KR);
+    ares_matrix w = { k->alloc(&d, bytes), ARES_F32, ARES_PANEL32, VOCAB, K },
+                wr = { k->alloc(&d, bytes_r), ARES_F32, ARES_PANEL32, VOCAB_R, KR },
                 dw = { k->alloc(&d, bytes), ARES_F32, ARES_PANEL32, VOCAB, K };
     ares_matrix_pack(&w, h.w, ARES_F32);
     ares_matrix_pack(&wr, h.wr, ARES_F32);

@@ -298,6 +298,53 @@ TEST(a_sample_is_the_same_alone_among_others_and_on_every_machine)
     }
 }
 
+TEST(no_list_of_top_p_or_top_k_is_one_that_cuts_nothing)
+{
+    problem want = problem_new(40, 1111, 310), got = problem_new(40, 1111, 310);
+    ares_device d;
+    REQUIRE(device_of(best_isa(), 2, &d));
+    ares_sample_args a = args_of(&want);
+    for (int r = 0; r < want.rows; r++) want.temperature[r] = got.temperature[r] = 0.5f + (float)(r % 3);
+    d.k->sample(&d, &a);
+    for (int which = 0; which < 3; which++) { /* no top_p, no top_k, neither */
+        a = args_of(&got);
+        if (which != 1) a.top_p = NULL;
+        if (which != 0) a.top_k = NULL;
+        d.k->sample(&d, &a);
+        CHECK_MEM(got.token, want.token, 40 * sizeof(int32_t));
+        for (int s = 0; s < 4; s++) CHECK_MEM(got.stat[s], want.stat[s], 40 * sizeof(float));
+    }
+    problem_free(&got);
+    problem_free(&want);
+    ares_device_close(&d);
+}
+
+/* Row by row after seven whose logits are NaN, which say so: the same tokens as without them. */
+TEST(rows_without_a_finite_logit_leave_their_neighbours_as_they_are)
+{
+    enum { ROWS = 400, NEAR = 8, VOCAB = 600 };
+    problem want = problem_new(ROWS, VOCAB, 320), got = problem_new(NEAR, VOCAB, 320);
+    ares_device d;
+    REQUIRE(device_of(best_isa(), 1, &d));
+    for (int r = 0; r < ROWS; r++) want.top_p[r] = r % 2 ? 0.9f : 1.0f, want.top_k[r] = r % 2 ? 0 : 100;
+    ares_sample_args a = args_of(&want);
+    d.k->sample(&d, &a);
+    for (int i = 0; i < (NEAR - 1) * K; i++) got.x[i] = NAN;
+    a = args_of(&got);
+    for (int r = 0; r < ROWS; r++) {
+        memcpy(got.x + (NEAR - 1) * K, want.x + r * K, K * sizeof(float));
+        for (int i = 0; i < NEAR; i++)
+            got.top_p[i] = want.top_p[r], got.top_k[i] = want.top_k[r], got.key[i] = want.key[r];
+        d.k->sample(&d, &a);
+        for (int i = 0; i < NEAR - 1; i++) CHECK(isnan(got.stat[0][i]));
+        CHECK_EQ(got.token[NEAR - 1], want.token[r]);
+        for (int s = 0; s < 4; s++) CHECK_MEM(&got.stat[s][NEAR - 1], &want.stat[s][r], sizeof(float));
+    }
+    problem_free(&got);
+    problem_free(&want);
+    ares_device_close(&d);
+}
+
 TEST(a_sample_records_the_bits_that_the_head_computes)
 {
     ares_device d;

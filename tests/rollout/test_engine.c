@@ -134,6 +134,47 @@ TEST(a_temperature_other_than_one_records_both_log_probs)
     close_variant();
 }
 
+/*
+ * Two answers of which a cache of four blocks of 32 tokens holds two blocks each. The later one is put
+ * back when the blocks are used up, whether it asks for one itself (first case) or the earlier one does.
+ */
+TEST(an_answer_that_is_put_back_for_want_of_cache_is_counted)
+{
+    static const int32_t lengths[][2] = { { 4, 20 }, { 20, 4 } };
+    ares_sampling s = plain;
+    ares_rollout_options tight = roomy;
+    int32_t ids[20];
+    if (!open_variant("qwen2_tied")) return;
+    for (int i = 0; i < 20; i++) ids[i] = 5 + i;
+    s.max_new_tokens = 70;
+    for (int i = 0; i < ARES_COUNT(lengths); i++) {
+        int64_t put_back[2], tokens[2][2][70] = { 0 };
+        for (int cut = 0; cut < 2; cut++) {
+            ares_rollout *r;
+            ares_rollout_stats stats;
+            ares_completion c;
+            int64_t active = 1;
+            tight.cache_tokens = cut ? 4 * 32 : roomy.cache_tokens;
+            REQUIRE_OK(ares_rollout_new(model, NULL, &tight, &r));
+            for (int k = 0; k < 2; k++)
+                CHECK_OK(ares_rollout_add(r, ids, lengths[i][k], 1, &s,
+                                          ares_rng_root((uint64_t)k, ARES_RNG_SAMPLE), NULL));
+            while (active && CHECK_OK(ares_rollout_step(r, &active)))
+                while (ares_rollout_next(r, &c))
+                    for (int32_t t = 0; t < c.n_tokens; t++) tokens[cut][c.request][t] = c.ids[t];
+            ares_rollout_get_stats(r, &stats);
+            put_back[cut] = stats.preemptions;
+            CHECK_EQ(stats.total_blocks, cut ? 4 : roomy.cache_tokens / 32);
+            CHECK(stats.peak_blocks <= stats.total_blocks);
+            ares_rollout_free(r);
+        }
+        CHECK_EQ(put_back[0], 0);
+        CHECK_EQ(put_back[1], 1);
+        CHECK_MEM(tokens[1], tokens[0], sizeof tokens[0]);
+    }
+    close_variant();
+}
+
 TEST(impossible_requests_are_refused_with_the_remedy)
 {
     if (!open_variant("qwen2_tied")) return;

@@ -204,7 +204,7 @@ def sampled(order, quota, results):
 
 
 def print_table(lines, order, quota, results, reasons):
-    columns = "lines mutants killed limit survived equivalent % same unbuildable".split()
+    columns = "lines mutants killed limit survived open equivalent % same unbuildable".split()
     rows, wrong = [], []
     commits, seconds = collections.Counter(), collections.defaultdict(list)
     for room, mutants, left_out in sampled(order, quota, results):
@@ -212,7 +212,15 @@ def print_table(lines, order, quota, results, reasons):
         rows.append((room, row))
         for c, result in mutants:
             killed = result["status"] == "killed"
-            row["killed" if killed else "equivalent" if c.id in reasons else "survived"] += 1
+            row[
+                "killed"
+                if killed
+                else "equivalent"
+                if c.id in reasons
+                else "open"
+                if result.get("open")
+                else "survived"
+            ] += 1
             row["limit"] += killed and result["limit"]
             if killed and c.id in reasons:
                 wrong.append((c, result))
@@ -226,7 +234,8 @@ def print_table(lines, order, quota, results, reasons):
         row["%"] = f"{100 * row['killed'] / judged:.1f}" if judged else "-"
         print(f"{room:8}" + "".join(f"{row[name]:>12}" for name in columns))
     print(
-        "limit: of the killed, those that took too long; %: killed of those not equivalent\n"
+        "limit: of the killed, those that took too long; open: not yet met by test_e2e;\n"
+        "%: killed of those not equivalent\n"
         "same, unbuildable: left out of the sample, for the objects are the original's or are none"
     )
     for phase, s in seconds.items():
@@ -623,8 +632,8 @@ class Tree:
                 return f"{program}: {outcome.failed}", False
             doubted.add(outcome.test)
 
-    def judge(self, c):
-        """The mutant's result."""
+    def judge(self, c, programs):
+        """The mutant's result against these programs."""
         seconds, clock = {}, time.monotonic()
 
         def lap(phase):
@@ -643,7 +652,7 @@ class Tree:
         if not different:
             return result("unbuildable" if different is None else "same")
         with self.planted(different):
-            for program in programs_of(c.room):
+            for program in programs:
                 if not self.link(["ares-train", program]):
                     return result("unbuildable")
                 lap("link")
@@ -654,8 +663,14 @@ class Tree:
         return result("survived")
 
 
-def programs_of(room):
-    return list(dict.fromkeys((f"test_{room}", "test_train", "test_e2e")))
+def near(room):
+    """The first wave: the fast programs."""
+    return list(dict.fromkeys((f"test_{room}", "test_train")))
+
+
+def far(_):
+    """The second wave: what only the survivors of the first meet that are not equivalent."""
+    return ["test_e2e"]
 
 
 # ---------------------------------------------------------------- the run
@@ -667,8 +682,8 @@ class Run:
     those before it cannot fill the sample, so that any number of trees accepts the same ones.
     """
 
-    def __init__(self, order, quota, results, commit):
-        self.quota, self.results, self.commit = quota, results, commit
+    def __init__(self, order, quota, results, commit, wave):
+        self.quota, self.results, self.commit, self.wave = quota, results, commit, wave
         self.left = {room: collections.deque(c) for room, c in order.items()}
         self.accepted, self.trying = collections.Counter(), collections.Counter()
         self.changed = threading.Condition()
@@ -708,6 +723,7 @@ class Run:
     def finish(self, c, result):
         with self.changed:
             result["commit"] = self.commit
+            result["open"] = self.wave is near and result["status"] == "survived"
             self.results[c.id] = result
             with open(RESULTS, "a", encoding="utf-8") as file:
                 file.write(json.dumps(result) + "\n")
@@ -724,19 +740,39 @@ class Run:
         try:
             tree.prepare(programs)
             while (c := self.next()) is not None:
-                self.finish(c, tree.judge(c))
+                self.finish(c, tree.judge(c, self.wave(c.room)))
         except Exception as e:  # told by the main thread; the other trees end after their mutant
             with self.changed:
                 self.trouble = self.trouble or e
                 self.changed.notify_all()
 
 
-def run(args, order, quota, results):
+def run(args, order, quota, results, reasons):
+    """Every mutant of the sample meets the fast programs; then those that are left meet test_e2e."""
+    run_wave(args, order, quota, results, near)
+    if args.quick:
+        return
+    left = {
+        room: [
+            c
+            for c, r in mutants
+            if r["status"] == "survived" and r.get("open") and c.id not in reasons
+        ]
+        for room, mutants, _ in sampled(order, quota, results)
+    }
+    for c in sum(left.values(), []):
+        results.pop(c.id)
+    run_wave(args, left, {room: len(found) for room, found in left.items()}, results, far)
+
+
+def run_wave(args, order, quota, results, wave):
+    if not sum(quota.values()):
+        return
     commit = subprocess.run(
         ["git", "describe", "--always", "--dirty"], check=True, stdout=subprocess.PIPE, text=True
     ).stdout.strip()
-    job = Run(order, quota, results, commit)
-    programs = list(dict.fromkeys(p for room in order if quota[room] for p in programs_of(room)))
+    job = Run(order, quota, results, commit, wave)
+    programs = list(dict.fromkeys(p for room in order if quota[room] for p in wave(room)))
     trees = [Tree(i + 1, args) for i in range(args.jobs)]
     for tree in trees:
         os.makedirs(tree.root, exist_ok=True)
@@ -792,7 +828,7 @@ def arguments():
     parser.add_argument("--room", action="append", choices=ROOMS)
     parser.add_argument("--spread", choices=("lines", "even"), default="lines")
     parser.add_argument("--jobs", type=int, default=1)
-    for name in ("again", "fresh", "no-sandbox", "list-survivors", "table"):
+    for name in ("again", "fresh", "quick", "no-sandbox", "list-survivors", "table"):
         parser.add_argument(f"--{name}", action="store_true")
     parser.add_argument("--only", metavar="FILE:LINE")
     args = parser.parse_args()
@@ -824,9 +860,10 @@ def main():
             again = survivors(order, quota, results, reasons)
             for c in sum(again.values(), []):
                 results.pop(c.id)
-            run(args, again, {room: len(found) for room, found in again.items()}, results)
+            again_quota = {room: len(found) for room, found in again.items()}
+            run(args, again, again_quota, results, reasons)
         elif not reading:
-            run(args, order, quota, results)
+            run(args, order, quota, results, reasons)
         if args.list_survivors or args.only:
             print_survivors(order, quota, results, reasons)
         else:

@@ -8,6 +8,7 @@
 #       --room      only this room: train, rollout, algo, data, reward, io, model, kernels; may stand several times
 #       --spread    lines (as the rooms' lines) or even (the same number per room)
 #       --jobs      so many mutants at once, each in a build tree of its own (1)
+#       --quick     the fast tests only: judge what survives them before it meets test_e2e in a second call
 #       --again     meet the survivors once more, after new tests
 #       --fresh     forget all results: after the source has changed
 #       --no-sandbox  where the kernel lets nobody make namespaces: mutants then run with all your rights

@@ -79,7 +79,7 @@ ARES_OPTION_STRUCT(ares_ref_config, ARES_REF_OPTIONS);
     X(text, trigger_tokens_file, "trigger_tokens_file", "null", "nonempty", "JSON array of words: only they count as high-entropy tokens, as published (examples/trigger_words.json); null: every token may") \
     X(choice, trigger_match, "trigger_match", "argmax", "argmax|sampled", "whose text is compared with them: the likeliest token's, as published, or the sampled one's") \
     X(i64, cache_tokens, "cache_tokens", "null", "[64,)", "size of the kv cache; null: what max_num_seqs full samples need, within 6 GiB", ARES_NO_RESULT) \
-    X(tree, val_override, "val_override_config", "{}", "map", "n, temperature, top_p, top_k of validation; n is 1 unless set here")
+    X(tree, val_override, "val_override_config", "{}", "map", "n, do_sample, temperature, top_p, top_k, max_new_tokens (at most data.max_response_length) of validation; n is 1 unless set here")
 ARES_OPTION_STRUCT(ares_rollout_config, ARES_ROLLOUT_OPTIONS);
 
 #define ARES_TRAINER_OPTIONS(X)                                                                                                         \

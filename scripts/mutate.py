@@ -203,6 +203,15 @@ def sampled(order, quota, results):
         yield room, mutants, left_out
 
 
+def standing_of(c, result, reasons):
+    """The column of the table that a mutant counts in."""
+    if result["status"] == "killed":
+        return "killed"
+    if c.id in reasons:
+        return "equivalent"
+    return "open" if result.get("open") else "survived"
+
+
 def print_table(lines, order, quota, results, reasons):
     columns = "lines mutants killed limit survived open equivalent % same unbuildable".split()
     rows, wrong = [], []
@@ -212,15 +221,7 @@ def print_table(lines, order, quota, results, reasons):
         rows.append((room, row))
         for c, result in mutants:
             killed = result["status"] == "killed"
-            row[
-                "killed"
-                if killed
-                else "equivalent"
-                if c.id in reasons
-                else "open"
-                if result.get("open")
-                else "survived"
-            ] += 1
+            row[standing_of(c, result, reasons)] += 1
             row["limit"] += killed and result["limit"]
             if killed and c.id in reasons:
                 wrong.append((c, result))
@@ -401,6 +402,10 @@ class Tree:
         process = self.process
         if process:
             with contextlib.suppress(ProcessLookupError):
+                if process.poll() is None:  # a test program ends what it has started, if it can
+                    os.killpg(process.pid, signal.SIGTERM)
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(2)
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)
             process.wait()

@@ -1,8 +1,9 @@
 /*
- * Options together: every pair of levels trains in some run of two steps, or is refused. A combination trains twice: whole, and from the checkpoint after its first step on
- * with memory cut otherwise; where answers are masked, once more with other scores of those. The
- * lists of estimators, losses, filters, controls and KL estimators are the program's own, so that
- * a new entry is run with all else. docs/testing.md holds what is printed of this table.
+ * Options together: every pair of levels trains in some run of two steps, or is refused. A
+ * combination trains twice: whole, and from the checkpoint after its first step on with memory cut
+ * otherwise; where answers are masked, once more with other scores of those. The lists of
+ * estimators, losses, filters, controls and KL estimators are the program's own, so that a new
+ * entry is run with all else. docs/testing.md holds what is printed of this table.
  */
 #include "laws.h"
 #include "levels.h"
@@ -10,8 +11,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 static bool excluded(int f, int l, int g, int m)
 {
@@ -83,25 +82,13 @@ static const char *rows(void)
     return path;
 }
 
-/* Where runs lie: in memory, where the machine has a file system there, so that checkpoints do
- * not wait for a disk. */
-static char memory[32];
-
 static void open_runs(void)
 {
     setenv("ARES_TEST_TRIGGERS",
            e2e_write("triggers.json", "[\"0\", \"1\", \"2\", \"a\", \"b\", \"c\", \"Q\", \"R\", "
                                       "\"S\", \"T\", \"x\", \"y\", \"z\"]"),
            1);
-    snprintf(memory, sizeof memory, "/dev/shm/ares-test-XXXXXX");
-    if (!mkdtemp(memory)) memory[0] = 0;
-    CHECK_EQ(memory[0] ? symlink(memory, test_file("runs")) : mkdir(test_file("runs"), 0777), 0);
-}
-
-static void close_runs(void)
-{
-    if (memory[0]) ares_dir_remove(memory);
-    memory[0] = 0;
+    CHECK_OK(ares_dir_make(test_file("runs")));
 }
 
 static bool trains(const combination *c, const char *launch, const char *run, const char *more)
@@ -241,7 +228,6 @@ static void run_part(int part, int parts)
     }
     CHECK_MSG(seen < 5 || 3 * learnt > 2 * seen, "only %d of %d combinations learnt anything",
               learnt, seen);
-    close_runs();
 }
 
 /* In parts, so that none comes near the limit of a test. */
@@ -279,7 +265,6 @@ static void on_two_ranks(int part, int parts)
             printf("repeat: %s\n  options: %s\n", repeat(i), k.words);
         forget();
     }
-    close_runs();
 }
 
 TEST_MPI(every_level_trains_on_two_ranks_as_on_one_1_of_3)

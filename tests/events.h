@@ -1,4 +1,7 @@
-/* An event file of TensorBoard, read back: records with their checksums, and the fields of protobuf. */
+/*
+ * An event file of TensorBoard, read back: records with their checksums, and the fields of
+ * protobuf.
+ */
 #ifndef TESTS_EVENTS_H
 #define TESTS_EVENTS_H
 

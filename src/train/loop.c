@@ -246,7 +246,7 @@ static int what_is_due(run *r, due *d)
     bool end = t->step == t->total_steps,
          late = !ares_is_null_f64(c->save_minutes) && ares_now_s() - r->saved_at >= 60 * c->save_minutes;
     int64_t asked[2] = { ares_signal_pending() != 0, lead(r) && late };
-    ARES_TRY(ares_world_max_i64(t->world, asked, 2));
+    ARES_TRY(ares_world_max_i64(t->world, asked, ARES_COUNT(asked)));
     bool state = asked[0] || asked[1] || t->actor.optim.failing || (t->critic && t->critic->optim.failing);
     d->regular = end || (c->save_freq > 0 && t->step % c->save_freq == 0);
     d->rolling = state && !end && (!d->regular || c->save_model_only);

@@ -296,7 +296,10 @@ static const char *force_of(const ares_trainer *t)
     return t->cfg->trainer.force ? NULL : "say --force to go on all the same";
 }
 
-/* A strategy reads its states alone, so that --force does not help; older states do not name the critic's. */
+/*
+ * A strategy reads its states alone, so that --force does not help; older states do not name the
+ * critic's.
+ */
 static int check_strategy(const cJSON *o, const char *path, const char *key, const char *role,
                           const ares_optim_config *cfg)
 {

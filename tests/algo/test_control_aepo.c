@@ -426,7 +426,10 @@ TEST(kl_weighs_less_at_high_entropy_tokens_and_by_difficulty)
     close_subject(&s);
 }
 
-/* The soft cost of every answer is 0.25; three of four are right where the prompt is easy, one where it is hard. */
+/*
+ * The soft cost of every answer is 0.25; three of four are right where the prompt is easy, one
+ * where it is hard.
+ */
 TEST(a_second_chance_is_for_wrong_answers_to_easy_prompts_unless_told_otherwise)
 {
     static const struct {
@@ -759,7 +762,10 @@ TEST(validation_before_the_first_target_aims_at_its_own_mean)
     close_subject(&s);
 }
 
-/* A threshold of 1 that stays: half of the first step's windows lie above it. A step's mean becomes the target where it is renewed. */
+/*
+ * A threshold of 1 that stays: half of the first step's windows lie above it. A step's mean becomes
+ * the target where it is renewed.
+ */
 TEST(targets_are_renewed_in_every_step_that_the_interval_divides)
 {
     enum { STEPS = 6 };

@@ -47,7 +47,10 @@ static int news(const search *s, const int *row, int f, int level)
     return n;
 }
 
-/* Fills what is -1, with nothing dull; the number of new pairs, or -1 where some factor has no level that fits. */
+/*
+ * Fills what is -1, with nothing dull; the number of new pairs, or -1 where some factor has no
+ * level that fits.
+ */
 static int fill(search *s, int *row)
 {
     int order[COVERING_FACTORS], gain = 0;

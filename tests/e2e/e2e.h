@@ -20,9 +20,10 @@ const char *e2e_sft_words(const char *run);
 int e2e_stop(const char *run, const char *signal, int rows, const char *format, ...) ARES_PRINTF(4, 5);
 
 /*
- * Takes a finished run back to its checkpoint of `step`, as a kill right after it would have left it: later checkpoints, rows and
- * rollouts are gone. The first call moves the run to test_file(whole), later ones begin from there. The words of the run must
- * keep every checkpoint (trainer.save_freq=1).
+ * Takes a finished run back to its checkpoint of `step`, as a kill right after it would have left
+ * it: later checkpoints, rows and rollouts are gone. The first call moves the run to
+ * test_file(whole), later ones begin from there. The words of the run must keep every checkpoint
+ * (trainer.save_freq=1).
  */
 bool e2e_go_back(const char *run, const char *whole, int step);
 

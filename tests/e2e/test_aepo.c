@@ -89,8 +89,9 @@ static int64_t check_rows(const char *run, int step)
 }
 
 /*
- * rollout/generated_tokens is of everything that was sampled: 24 prompts x 4 in the pass, then what each step drew. Every
- * prompt of the pass has four answers, so the mean lengths of the difficulties add up to it.
+ * rollout/generated_tokens is of everything that was sampled: 24 prompts x 4 in the pass, then what
+ * each step drew. Every prompt of the pass has four answers, so the mean lengths of the
+ * difficulties add up to it.
  */
 static void check_generated(const char *run)
 {
@@ -391,9 +392,10 @@ TEST_MPI(two_ranks_see_the_kl_of_every_pass_as_one)
 /* ---------------------------------------------------------------- ranks, and the experiment itself */
 
 /*
- * The step has two mini-batches. Ranks add gradients up in another order, and AdamW's first step is lr g / |g|: it makes a
- * difference in the last bit of an element near 0 as large as lr. At lr 1e-2 the norm of the second mini-batch's gradient
- * is then off by 1e-8 or by 2e-6, as the seed has it; at 0 both are compared under the weights that the run began with.
+ * The step has two mini-batches. Ranks add gradients up in another order, and AdamW's first step is
+ * lr g / |g|: it makes a difference in the last bit of an element near 0 as large as lr. At lr 1e-2
+ * the norm of the second mini-batch's gradient is then off by 1e-8 or by 2e-6, as the seed has it;
+ * at 0 both are compared under the weights that the run began with.
  */
 #define STILL "trainer.max_steps=1 trainer.threads=1 worker.actor.optim.lr=0"
 

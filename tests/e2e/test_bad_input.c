@@ -75,7 +75,9 @@ TEST(bad_rows_are_named_with_file_and_line)
     refuses("", "data.max_prompt_length=3", RUN, "prompts are longer than data.max_prompt_length = 3");
 }
 
-/* Models read text alone: a row with images or videos is refused, under whichever key they stand. */
+/*
+ * Models read text alone: a row with images or videos is refused, under whichever key they stand.
+ */
 TEST(rows_of_images_and_videos_are_named_with_file_and_line)
 {
     static const struct {

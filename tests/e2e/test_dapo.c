@@ -92,7 +92,9 @@ TEST(draws_of_what_is_missing_end_with_the_batch)
     CHECK(drawn > 12);
 }
 
-/* Six prompts a draw, a batch of four: what a draw gives beyond the batch is counted and left out. */
+/*
+ * Six prompts a draw, a batch of four: what a draw gives beyond the batch is counted and left out.
+ */
 TEST(groups_beyond_the_batch_are_surplus)
 {
     double surplus = 0;
@@ -198,8 +200,9 @@ TEST(dropped_answers_are_no_rows_of_the_batch)
              0);
 }
 
-/* What is learnt from the groups is the same; which of them make a mini-batch is not. */
-/* The bytes of a run's distribution of entropies in step 1: behind its name in TensorBoard's file. */
+/*
+ * The bytes of a run's distribution of entropies in step 1: behind its name in TensorBoard's file.
+ */
 static void distribution(const char *run, char *out, size_t bytes)
 {
     static const char tag[] = "rollout/entropy_distribution";
@@ -214,7 +217,10 @@ static void distribution(const char *run, char *out, size_t bytes)
     ares_str_fini(&file);
 }
 
-/* Masked as in a batch that holds them, or dropped from it: answers that are too long are in no distribution. */
+/*
+ * Masked as in a batch that holds them, or dropped from it: answers that are too long are in no
+ * distribution.
+ */
 TEST(a_distribution_leaves_discarded_answers_out)
 {
     static const char *const runs_of[] = { "keep", "mask", "drop" };
@@ -231,6 +237,7 @@ TEST(a_distribution_leaves_discarded_answers_out)
     CHECK(memcmp(bytes[0], bytes[1], sizeof *bytes) != 0);
 }
 
+/* What is learnt from the groups is the same; which of them make a mini-batch is not. */
 TEST(mini_batches_are_cut_from_a_random_order)
 {
     CHECK_EQ(runs("plain", "", 4, RANDOM " worker.actor.global_batch_size=1 worker.actor.optim.lr=0"), 0);

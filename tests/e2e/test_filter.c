@@ -360,7 +360,10 @@ TEST_MPI(two_ranks_filter_and_train_as_one)
     ares_str_fini(&out);
 }
 
-/* Of every draw of four prompts, the first and the third are kept: they were all answered by rank 0. */
+/*
+ * Of every draw of four prompts, the first and the third are kept: they were all answered by rank
+ * 0.
+ */
 TEST_MPI(a_rank_whose_groups_were_all_dropped_trains_on_those_of_another)
 {
     static const char script[] = "while read -r line; do\n"

@@ -1,6 +1,7 @@
 /*
- * What a run that goes on has kept of its first part, where the usual run would not show it: learning rates that move, a critic's
- * own clock, the best checkpoint so far, rows that are drawn no more.
+ * What a run that goes on has kept of its first part, where the usual run would not show it:
+ * learning rates that move, a critic's own clock, the best checkpoint so far, rows that are drawn
+ * no more.
  */
 #include "e2e.h"
 
@@ -56,7 +57,10 @@ TEST(a_resumed_run_has_the_learning_rates_of_actor_and_critic_that_an_uninterrup
     }
 }
 
-/* Every answer scores 1: no checkpoint is better than the first, and only the newest and the best are kept. */
+/*
+ * Every answer scores 1: no checkpoint is better than the first, and only the newest and the best
+ * are kept.
+ */
 TEST(a_resumed_run_keeps_the_checkpoint_that_was_best_before_it_stopped)
 {
     char words[700];
@@ -76,7 +80,10 @@ TEST(a_resumed_run_keeps_the_checkpoint_that_was_best_before_it_stopped)
     ares_str_fini(&kept);
 }
 
-/* Rows 0 and 3 are answered right always, and dropped the second time that one of such is seen: 3 in step 2, 0 in step 3. */
+/*
+ * Rows 0 and 3 are answered right always, and dropped the second time that one of such is seen: 3
+ * in step 2, 0 in step 3.
+ */
 TEST(a_resumed_run_draws_no_row_that_was_dropped_before_the_last_of_the_file_included)
 {
     char words[1500];

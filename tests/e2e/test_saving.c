@@ -246,8 +246,8 @@ TEST(when_a_checkpoint_is_written_decides_no_number) { saved_often("train", e2e_
 TEST(when_a_supervised_checkpoint_is_written_decides_no_number) { saved_often("sft", e2e_sft_words("often"), e2e_sft_words("never"), "trainer.max_steps=10"); }
 
 /*
- * The signal comes in step 3, while its answers are judged; step 2 has its checkpoint by then. What step 3 validated judges
- * the checkpoint of step 4, which another process makes.
+ * The signal comes in step 3, while its answers are judged; step 2 has its checkpoint by then. What
+ * step 3 validated judges the checkpoint of step 4, which another process makes.
  */
 TEST(a_signal_saves_the_step_at_hand_though_an_earlier_one_has_its_checkpoint)
 {
@@ -309,7 +309,10 @@ TEST(a_signal_in_the_bootstrap_pass_saves_it_and_says_how_many_prompts_it_has_se
     ares_str_fini(&rows);
 }
 
-/* The first row is made so long that the file reaches a limit with row 3; the files of a checkpoint stay below it. */
+/*
+ * The first row is made so long that the file reaches a limit with row 3; the files of a checkpoint
+ * stay below it.
+ */
 TEST(a_step_whose_row_cannot_be_written_has_no_checkpoint)
 {
     enum { LIMIT = 1 << 20 };

@@ -107,7 +107,10 @@ TEST(a_state_of_a_run_that_began_with_other_weights_is_refused_unless_forced)
     ares_str_fini(&out);
 }
 
-/* What bf16 weights keep in fp32 are their masters under adamw, what rounding has left out under adamw_bf16. */
+/*
+ * What bf16 weights keep in fp32 are their masters under adamw, what rounding has left out under
+ * adamw_bf16.
+ */
 TEST(optimizer_states_of_another_strategy_are_refused_of_actor_and_critic)
 {
     static const char *const roles[] = { "actor", "critic" };
@@ -246,8 +249,9 @@ static double weight_at(const ares_tensor_info *t, int64_t i)
 }
 
 /*
- * A step of 2e-5 is less than half of the distance between neighbours of weights above 0.02: one that moves has kept what
- * rounding left out of the steps before. Both runs draw nearly the same answers, so their weights end up together.
+ * A step of 2e-5 is less than half of the distance between neighbours of weights above 0.02: one
+ * that moves has kept what rounding left out of the steps before. Both runs draw nearly the same
+ * answers, so their weights end up together.
  */
 TEST(kahan_sums_learn_what_a_master_in_f32_learns)
 {

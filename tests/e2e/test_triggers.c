@@ -118,7 +118,10 @@ TEST_MPI(two_ranks_exchange_the_candidates_with_their_groups)
     CHECK_EQ(e2e_program(NULL, "--ranks 2 --config '%s' %s", e2e_train_words("two"), words), 0);
     CHECK_EQ(test_shell(NULL, "sort '%s' > '%s'; sort '%s' > '%s'; cmp '%s' '%s' && grep -q 'hwe\":\\[\\[' '%s'", test_file("alone/rollouts/step_000001.jsonl"), test_file("a"),
                         test_file("two/rollouts/step_000001.jsonl"), test_file("b"), test_file("a"), test_file("b"), test_file("a")), 0);
-    /* Rank 0 answers the prompts of even draws, and its sixteen rows come first: one of an odd draw has come from rank 1. */
+    /*
+     * Rank 0 answers the prompts of even draws, and its sixteen rows come first: one of an odd draw
+     * has come from rank 1.
+     */
     CHECK_EQ(test_shell(NULL, "head -n 16 '%s' | grep -q '\"draw\":[0-9]*[13579],'",
                         test_file("two/rollouts/step_000001.jsonl")),
              0);

@@ -203,7 +203,9 @@ TEST(histograms_count_every_finite_value)
     ares_str_fini(&file);
 }
 
-/* Bins of several widths: a value counts as the middle of its bin; the range ends where values do. */
+/*
+ * Bins of several widths: a value counts as the middle of its bin; the range ends where values do.
+ */
 TEST(a_histogram_of_counts_has_the_moments_of_the_middles_of_its_bins)
 {
     static const double edge[] = { 0, 1, 3, 7, 9 }, count[] = { 0, 2, 1, 0 }, none[4] = { 0 };

@@ -554,7 +554,10 @@ TEST(adamw_follows_libtorchs_over_twenty_steps)
     ares_device_close(&d);
 }
 
-/* a += scale b c, or scale b / c: a tensor of bf16 is rounded once. (add_ would round a scale to bf16 first.) */
+/*
+ * a += scale b c, or scale b / c: a tensor of bf16 is rounded once. (add_ would round a scale to
+ * bf16 first.)
+ */
 static void into(const char *op, at_tensor a, at_tensor b, at_tensor c, double scale)
 {
     at_value in[] = { AT_T(a), AT_T(b), AT_T(c), AT_DOUBLE(scale) }, out;
@@ -562,8 +565,8 @@ static void into(const char *op, at_tensor a, at_tensor b, at_tensor c, double s
 }
 
 /*
- * AdamW with weights and moments in bf16 and a Kahan sum of what rounding leaves out, as torchdistx's AnyPrecisionAdamW writes
- * it on tensors of bf16: every line rounds once.
+ * AdamW with weights and moments in bf16 and a Kahan sum of what rounding leaves out, as
+ * torchdistx's AnyPrecisionAdamW writes it on tensors of bf16: every line rounds once.
  */
 typedef struct kahan {
     at_tensor w, m, v, c;
@@ -592,7 +595,10 @@ static float *bf16_gradients(int step, int n)
     return g;
 }
 
-/* At the first rate a step is less than half of the distance between neighbours of almost every weight. */
+/*
+ * At the first rate a step is less than half of the distance between neighbours of almost every
+ * weight.
+ */
 static void check_kahan(const char *isa, double lr)
 {
     enum { N = 301, STEPS = 60 };
@@ -636,7 +642,10 @@ static void check_kahan(const char *isa, double lr)
     at_read(k.w, AT_F64, tw), at_read(k.m, AT_F64, tm), at_read(k.v, AT_F64, tv),
         at_read(k.c, AT_F64, tc);
     for (int e = 0; e < N; e++) {
-        /* Where an f32 result lies between two of bf16, libtorch's order may take the other one: an ulp of m, v or c. */
+        /*
+         * Where an f32 result lies between two of bf16, libtorch's order may take the other one: an
+         * ulp of m, v or c.
+         */
         double now = (double)ares_bf16_to_f32(w[e]), ulp = 0x1p-7 * (fabs(tw[e]) + lr);
         CHECK_NEAR(m[e], tm[e], 0x1p-7 * (1 + fabs(tm[e])));
         CHECK_NEAR(v[e], tv[e], 0x1p-7 * fabs(tv[e]));

@@ -4,7 +4,10 @@
 #include "kernels_test.h"
 #include "test.h"
 
-/* Three chunks, the last one short; a reference of another width, with more rows than the vocabulary. */
+/*
+ * Three chunks, the last one short; a reference of another width, with more rows than the
+ * vocabulary.
+ */
 enum { ROWS = 5, K = 24, KR = 16, VOCAB = 1100, VOCAB_R = VOCAB + 40 };
 
 typedef struct heads {

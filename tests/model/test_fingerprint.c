@@ -1,7 +1,7 @@
 /*
- * A model's fingerprint: the same for the same weights wherever they lie, another for others. One thing differs at a time.
- * Seen to fail: with names and shapes alone, with the first bytes of each tensor, without its name, its type, its shape or the
- * second tensor.
+ * A model's fingerprint: the same for the same weights wherever they lie, another for others. One
+ * thing differs at a time. Seen to fail: with names and shapes alone, with the first bytes of each
+ * tensor, without its name, its type, its shape or the second tensor.
  */
 #include "ares/io.h"
 #include "ares/model.h"

@@ -110,8 +110,8 @@ TEST(a_model_is_found_in_its_own_folder_a_checkpoint_and_a_run)
 }
 
 /*
- * The last parameter is said to have more than 5 GB, and a folder stands where its file should be: the
- * save ends before it reads that much, with the first file complete.
+ * The last parameter is said to have more than 5 GB, and a folder stands where its file should be:
+ * the save ends before it reads that much, with the first file complete.
  */
 TEST(a_model_of_more_than_5_gb_is_saved_in_several_files)
 {

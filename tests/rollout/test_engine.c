@@ -135,8 +135,9 @@ TEST(a_temperature_other_than_one_records_both_log_probs)
 }
 
 /*
- * Two answers of which a cache of four blocks of 32 tokens holds two blocks each. The later one is put
- * back when the blocks are used up, whether it asks for one itself (first case) or the earlier one does.
+ * Two answers of which a cache of four blocks of 32 tokens holds two blocks each. The later one is
+ * put back when the blocks are used up, whether it asks for one itself (first case) or the earlier
+ * one does.
  */
 TEST(an_answer_that_is_put_back_for_want_of_cache_is_counted)
 {

@@ -250,7 +250,9 @@ static void leaves_of(oracle *o, const ares_model *m, bool trained)
     }
 }
 
-/* Every parameter's gradient of a loss, row-major, one after the other, and every token's log-prob. */
+/*
+ * Every parameter's gradient of a loss, row-major, one after the other, and every token's log-prob.
+ */
 typedef at_tensor total_loss(const oracle *o, const void *ctx);
 static bool differentiate(const run *r, at_dtype dtype, total_loss *total, const void *ctx,
                           double *gradients, double *log_probs)
@@ -299,10 +301,11 @@ static void truth_fini(truth *t)
 }
 
 /*
- * The gradients of an update that was made, against the oracle's in f64. Allowed is a multiple of what the same walk in f32
- * is off, and a share of the largest element. That share holds the error of the log-probs: the derivative of a token's term
- * is multiplied by ratio = exp(log_prob - old), so an error e of one log-prob changes all that this token gives to every
- * gradient by the factor 1 + e. Where a token dominates, every gradient is off by that factor at once, and libtorch's f32
+ * The gradients of an update that was made, against the oracle's in f64. Allowed is a multiple of
+ * what the same walk in f32 is off, and a share of the largest element. That share holds the error
+ * of the log-probs: the derivative of a token's term is multiplied by ratio = exp(log_prob - old),
+ * so an error e of one log-prob changes all that this token gives to every gradient by the factor 1
+ * + e. Where a token dominates, every gradient is off by that factor at once, and libtorch's f32
  * walk does not tell how far: its own log-prob of that token may happen to be nearer.
  */
 static void check_gradients(const run *r, const char *what, const truth *t)

@@ -266,7 +266,10 @@ TEST(a_mini_batch_without_a_token_moves_no_critic)
     stop(&both);
 }
 
-/* Two epochs of two mini-batches at a learning rate of 0: what is told of them is a mean over the four, or over tokens. */
+/*
+ * Two epochs of two mini-batches at a learning rate of 0: what is told of them is a mean over the
+ * four, or over tokens.
+ */
 TEST(metrics_of_the_critic_are_means_over_updates_and_tokens)
 {
     setup s;

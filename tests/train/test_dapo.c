@@ -256,7 +256,9 @@ TEST(two_spellings_that_disagree_are_named)
     ares_config_free(cfg);
 }
 
-/* max_try_make_batch counts the first draw, too, and 0 is no limit; max_resample has -1 for that. */
+/*
+ * max_try_make_batch counts the first draw, too, and 0 is no limit; max_resample has -1 for that.
+ */
 TEST(a_limit_of_draws_in_its_two_spellings_is_one_and_the_later_one_counts)
 {
     static const struct {

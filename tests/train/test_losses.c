@@ -289,7 +289,10 @@ static float *gradients_of(const loss_case *c, int64_t max_tokens, double early_
     return g;
 }
 
-/* Gradients of an update at a learning rate of 0: of its last epoch. Updates of the same r may follow each other. */
+/*
+ * Gradients of an update at a learning rate of 0: of its last epoch. Updates of the same r may
+ * follow each other.
+ */
 static float *still_gradients(run *r, int64_t epochs)
 {
     r->actor.optim.schedule.base = 0;
@@ -374,7 +377,10 @@ TEST(clip_cov_draws_other_lots_in_every_step_and_epoch_and_the_same_again)
     case_close(&r, &ref);
 }
 
-/* The loss and the ratios of the update are those of its first rows alone, whose ratios are 1; cases[0] weighs tokens alike. */
+/*
+ * The loss and the ratios of the update are those of its first rows alone, whose ratios are 1;
+ * cases[0] weighs tokens alike.
+ */
 static void check_loss_of_first_rows(const run *r, int64_t rows)
 {
     const ares_batch *b = &r->batch;
@@ -697,7 +703,10 @@ TEST(an_update_whose_log_probs_are_no_number_is_left_out_and_names_their_row)
     }
 }
 
-/* Every rank tells what one with all groups tells: sums, means, and the least and the largest of all. */
+/*
+ * Every rank tells what one with all groups tells: sums, means, and the least and the largest of
+ * all.
+ */
 static void check_metrics(const run *one, const run *all, const char *what)
 {
     CHECK_EQ(ares_metrics_count(one->metrics), ares_metrics_count(all->metrics));

@@ -1,4 +1,7 @@
-/* The usual metrics of a batch: of the policy's own tokens and of the answers that count, whatever else lies in it. */
+/*
+ * The usual metrics of a batch: of the policy's own tokens and of the answers that count, whatever
+ * else lies in it.
+ */
 #include <math.h>
 
 #include "trainer.h"

@@ -1,7 +1,8 @@
 /*
  * The algorithms that touch every token, as JSON lines beside those of peers/algo.py:
  *
- *   loss          PPO with KL (k3) and entropy terms over 1,048,576 tokens: the loss, d log_prob, d entropy and every sum
+ *   loss          PPO with KL (k3) and entropy terms over 1,048,576 tokens: the loss, d log_prob,
+ *                 d entropy and every sum
  *   entropy       log-prob and entropy of [1024, 151936] logits, f32
  *   entropy_grad  the same with the backward, which writes over the logits
  *   windows       window entropy of 1024 responses of 1024 tokens
@@ -26,18 +27,25 @@ typedef struct bench {
     double all[64];
 } bench;
 
-typedef struct numbers_of { float *x; ares_rng_key key; float mean, std; int64_t n; } numbers_of;
+typedef struct numbers_of {
+    float *x;
+    ares_rng_key key;
+    float mean, std;
+    int64_t n;
+} numbers_of;
 
 static void fill(void *ctx, int64_t task, int thread)
 {
     const numbers_of *f = ctx;
     (void)thread;
-    for (int64_t i = task * 4096; i < ARES_MIN(f->n, (task + 1) * 4096); i++) f->x[i] = f->mean + f->std * (float)ares_rng_normal(f->key, (uint64_t)i);
+    for (int64_t i = task * 4096; i < ARES_MIN(f->n, (task + 1) * 4096); i++)
+        f->x[i] = f->mean + f->std * (float)ares_rng_normal(f->key, (uint64_t)i);
 }
 
 static float *numbers(bench *b, uint64_t which, int64_t n, float mean, float std)
 {
-    numbers_of f = { ares_malloc((size_t)n * sizeof(float)), ares_rng_sub(ares_rng_root(11, ARES_RNG_TEST), which, 0), mean, std, n };
+    numbers_of f = { ares_malloc((size_t)n * sizeof(float)),
+                     ares_rng_sub(ares_rng_root(11, ARES_RNG_TEST), which, 0), mean, std, n };
     ares_pool_run(b->d.pool, (n + 4095) / 4096, fill, &f);
     return f.x;
 }
@@ -47,8 +55,9 @@ static void emit(const bench *b, const char *measure, double check)
 {
     double best = b->all[0];
     for (int64_t i = 1; i < b->repeat; i++) best = ARES_MIN(best, b->all[i]);
-    printf("{\"measure\":\"%s\",\"side\":\"ares\",\"isa\":\"%s\",\"threads\":%d,\"value\":%.6g,\"unit\":\"ms\",\"check\":%.9g,\"all\":[", measure, b->d.k->name, ares_pool_threads(b->d.pool),
-           best * 1e3, check);
+    printf("{\"measure\":\"%s\",\"side\":\"ares\",\"isa\":\"%s\",\"threads\":%d,\"value\":%.6g,"
+           "\"unit\":\"ms\",\"check\":%.9g,\"all\":[",
+           measure, b->d.k->name, ares_pool_threads(b->d.pool), best * 1e3, check);
     for (int64_t i = 0; i < b->repeat; i++) printf("%s%.6g", i ? "," : "", b->all[i] * 1e3);
     printf("]}\n");
     fflush(stdout);
@@ -57,19 +66,36 @@ static void emit(const bench *b, const char *measure, double check)
 static int loss(bench *b)
 {
     const int64_t n = (int64_t)ROWS * ROWS;
-    ares_loss_config cfg = { .loss_type = "default", .clip_ratio_low = 0.2, .clip_ratio_high = 0.3, .clip_ratio_dual = 3, .loss_avg_mode = "token-mean", .entropy_coeff = 0.01, ARES_LOSS_DEFAULTS };
+    ares_loss_config cfg = { .loss_type = "default",
+                             .clip_ratio_low = 0.2,
+                             .clip_ratio_high = 0.3,
+                             .clip_ratio_dual = 3,
+                             .loss_avg_mode = "token-mean",
+                             .entropy_coeff = 0.01,
+                             ARES_LOSS_DEFAULTS };
     const ares_loss *ppo = ares_loss_find("default");
     ares_loss_sums sums;
-    float *log_prob = numbers(b, 0, n, -1.5f, 0.3f), *old = numbers(b, 1, n, 0, 0.1f), *ref = numbers(b, 2, n, 0, 0.2f), *advantage = numbers(b, 3, n, 0, 1);
-    float *entropy = numbers(b, 4, n, 1, 0.2f), *weight = ares_malloc((size_t)n * sizeof(float)), *out = ares_malloc((size_t)n * 2 * sizeof(float));
+    float *log_prob = numbers(b, 0, n, -1.5f, 0.3f), *old = numbers(b, 1, n, 0, 0.1f),
+          *ref = numbers(b, 2, n, 0, 0.2f), *advantage = numbers(b, 3, n, 0, 1);
+    float *entropy = numbers(b, 4, n, 1, 0.2f), *weight = ares_malloc((size_t)n * sizeof(float)),
+          *out = ares_malloc((size_t)n * 2 * sizeof(float));
     uint8_t *mask = ares_malloc((size_t)n);
     for (int64_t i = 0; i < n; i++) {
         old[i] += log_prob[i], ref[i] += log_prob[i];
         mask[i] = i % 16 != 15;
         weight[i] = mask[i] ? 1.0f / (float)(n - n / 16) : 0;
     }
-    ares_loss_args a = { .cfg = &cfg, .n = n, .log_prob = log_prob, .old_log_prob = old, .advantage = advantage, .weight = weight, .mask = mask, .entropy = entropy, .d_log_prob = out,
-                         .d_entropy = out + n, .sums = &sums };
+    ares_loss_args a = { .cfg = &cfg,
+                         .n = n,
+                         .log_prob = log_prob,
+                         .old_log_prob = old,
+                         .advantage = advantage,
+                         .weight = weight,
+                         .mask = mask,
+                         .entropy = entropy,
+                         .d_log_prob = out,
+                         .d_entropy = out + n,
+                         .sums = &sums };
     ares_kl_args kl = { .kl = ares_kl_find("low_var_kl"), .coef = 0.04, .ref_log_prob = ref };
     for (int64_t i = -1; i < b->repeat; i++) {
         double t = ares_now_s();
@@ -85,15 +111,27 @@ static int loss(bench *b)
 static int entropy(bench *b, bool backward)
 {
     const int64_t n = (int64_t)ROWS * VOCAB;
-    float *from = numbers(b, 5, n, 0, 3), *z = backward ? ares_malloc((size_t)n * sizeof(float)) : from, *stat = ares_calloc(5 * ROWS, sizeof(float));
+    float *from = numbers(b, 5, n, 0, 3),
+          *z = backward ? ares_malloc((size_t)n * sizeof(float)) : from,
+          *stat = ares_calloc(5 * ROWS, sizeof(float));
     int32_t *target = ares_malloc(ROWS * sizeof *target);
     double sum = 0;
     for (int i = 0; i < ROWS; i++) {
         target[i] = (i * 149) % VOCAB;
         stat[3 * ROWS + i] = 1.0f, stat[4 * ROWS + i] = -0.01f;
     }
-    ares_logits_args a = { .rows = ROWS, .vocab = VOCAB, .logits = z, .dtype = ARES_F32, .ld = VOCAB, .inv_temperature = 1, .target = target, .log_prob = stat, .entropy = stat + ROWS,
-                           .lse = stat + 2 * ROWS, .c_log_prob = stat + 3 * ROWS, .c_entropy = stat + 4 * ROWS };
+    ares_logits_args a = { .rows = ROWS,
+                           .vocab = VOCAB,
+                           .logits = z,
+                           .dtype = ARES_F32,
+                           .ld = VOCAB,
+                           .inv_temperature = 1,
+                           .target = target,
+                           .log_prob = stat,
+                           .entropy = stat + ROWS,
+                           .lse = stat + 2 * ROWS,
+                           .c_log_prob = stat + 3 * ROWS,
+                           .c_entropy = stat + 4 * ROWS };
     for (int64_t i = -1; i < b->repeat; i++) {
         if (backward) memcpy(z, from, (size_t)n * sizeof(float));
         double t = ares_now_s();
@@ -106,7 +144,10 @@ static int entropy(bench *b, bool backward)
     return ARES_OK;
 }
 
-typedef struct windows_of { const double *h; double *window, *threshold; } windows_of;
+typedef struct windows_of {
+    const double *h;
+    double *window, *threshold;
+} windows_of;
 
 static void windows_row(void *ctx, int64_t row, int thread)
 {
@@ -144,7 +185,8 @@ static int gae(bench *b)
     const ares_adv *adv = ares_adv_find("gae");
     ares_algorithm_config cfg = { .adv_estimator = "gae", .gamma = 1, .lam = 0.95 };
     ares_batch batch;
-    float *reward = numbers(b, 7, (int64_t)ROWS * LONG, 0, 0.1f), *value = numbers(b, 8, (int64_t)ROWS * LONG, 0, 0.5f);
+    float *reward = numbers(b, 7, (int64_t)ROWS * LONG, 0, 0.1f),
+          *value = numbers(b, 8, (int64_t)ROWS * LONG, 0, 0.5f);
     double check = 0;
     ares_batch_init(&batch);
     for (int64_t i = -1; i < b->repeat; i++) {
@@ -164,7 +206,8 @@ static int gae(bench *b)
         ARES_TRY(adv->compute(&cfg, NULL, &batch));
         if (i >= 0) b->all[i] = ares_now_s() - t;
     }
-    for (int64_t t = 0; t < batch.tokens; t++) check += (double)(batch.advantages[t] * batch.advantages[t]);
+    for (int64_t t = 0; t < batch.tokens; t++)
+        check += (double)(batch.advantages[t] * batch.advantages[t]);
     emit(b, "gae", check / (double)batch.tokens);
     return ARES_OK;
 }
@@ -175,16 +218,26 @@ static int run(int argc, char **argv)
     int64_t threads = 0;
     const char *only = NULL;
     for (int i = 1; i < argc; i++) {
-        if (strncmp(argv[i], "threads=", 8) == 0 && ares_parse_i64(ares_view_of(argv[i] + 8), &threads)) continue;
-        if (strncmp(argv[i], "repeat=", 7) == 0 && ares_parse_i64(ares_view_of(argv[i] + 7), &b.repeat) && b.repeat > 0 && b.repeat <= ARES_COUNT(b.all)) continue;
-        if (strchr(argv[i], '=') || only) return ares_fail(ARES_EUSE, "bench_algo: '%s': no such option", argv[i]);
+        if (strncmp(argv[i], "threads=", 8) == 0 &&
+            ares_parse_i64(ares_view_of(argv[i] + 8), &threads))
+            continue;
+        if (strncmp(argv[i], "repeat=", 7) == 0 &&
+            ares_parse_i64(ares_view_of(argv[i] + 7), &b.repeat) && b.repeat > 0 &&
+            b.repeat <= ARES_COUNT(b.all))
+            continue;
+        if (strchr(argv[i], '=') || only)
+            return ares_fail(ARES_EUSE, "bench_algo: '%s': no such option", argv[i]);
         only = argv[i];
     }
     ARES_TRY(ares_device_open("cpu", (int)threads, &b.d));
-    static const char *const names[] = { "loss", "windows", "gae", "entropy", "entropy_grad", "thresholds" };
+    static const char *const names[] = { "loss",    "windows",      "gae",
+                                         "entropy", "entropy_grad", "thresholds" };
     for (int i = 0; i < ARES_COUNT(names); i++) {
         if (only && strcmp(only, names[i]) != 0) continue;
-        ARES_TRY(i == 0 ? loss(&b) : i == 1 || i == 5 ? windows(&b, i == 5) : i == 2 ? gae(&b) : entropy(&b, i == 4));
+        ARES_TRY(i == 0             ? loss(&b)
+                 : i == 1 || i == 5 ? windows(&b, i == 5)
+                 : i == 2           ? gae(&b)
+                                    : entropy(&b, i == 4));
         if (only) return ARES_OK;
     }
     return only ? ares_fail(ARES_EUSE, "bench_algo: '%s': unknown", only) : ARES_OK;

@@ -1,7 +1,8 @@
 /*
- * Goals of PERF.md on a card, as JSON lines, the best of many runs: G7 sampling (with top-k and top-p, and without the lm_head), G8
- * log-prob and entropy of logits forward and backward in place, G12 the loss pass with KL and all sums, G13 window entropy with a
- * percentile a row. kernel_s: of the kernels alone, by the card's clock; call_s: of the whole call, host arrays to and fro.
+ * Goals of PERF.md on a card, as JSON lines, the best of many runs: G7 sampling (with top-k and
+ * top-p, and without the lm_head), G8 log-prob and entropy of logits forward and backward in place,
+ * G12 the loss pass with KL and all sums, G13 window entropy with a percentile a row. kernel_s: of
+ * the kernels alone, by the card's clock; call_s: of the whole call, host arrays to and fro.
  *
  *   bench_algo_cuda [DEVICE]      cuda
  */
@@ -17,7 +18,8 @@ static float *numbers(int64_t n, double scale, double shift)
 {
     float *x = ares_malloc((size_t)n * sizeof *x), some[4096];
     ares_rng_key key = ares_rng_root(1, ARES_RNG_TEST);
-    for (int i = 0; i < 4096; i++) some[i] = (float)(scale * ares_rng_normal(key, (uint64_t)i) + shift);
+    for (int i = 0; i < 4096; i++)
+        some[i] = (float)(scale * ares_rng_normal(key, (uint64_t)i) + shift);
     for (int64_t i = 0; i < n; i++) x[i] = some[(uint64_t)i * 2654435761u >> 7 & 4095];
     return x;
 }
@@ -25,12 +27,18 @@ static float *numbers(int64_t n, double scale, double shift)
 /* Bytes of 0: the time is the goal, no rate. */
 static void line(const char *goal, const char *what, double kernel_s, double call_s, double bytes)
 {
-    printf("{\"goal\":\"%s\",\"what\":\"%s\",\"kernel_s\":%.4g,\"call_s\":%.4g", goal, what, kernel_s, call_s);
-    if (bytes > 0) printf(",\"bytes\":%.4g,\"bytes_per_s\":%.4g", bytes, bytes / (isnan(kernel_s) ? call_s : kernel_s));
+    printf("{\"goal\":\"%s\",\"what\":\"%s\",\"kernel_s\":%.4g,\"call_s\":%.4g", goal, what,
+           kernel_s, call_s);
+    if (bytes > 0)
+        printf(",\"bytes\":%.4g,\"bytes_per_s\":%.4g", bytes,
+               bytes / (isnan(kernel_s) ? call_s : kernel_s));
     printf("}\n");
     (void)fflush(stdout);
 }
-static void keep(double *best, double s) { *best = s < *best ? s : *best; }
+static void keep(double *best, double s)
+{
+    *best = s < *best ? s : *best;
+}
 
 /* Seconds of one call of fn, behind a sync. */
 typedef void call(ares_device *d, void *ctx);
@@ -59,29 +67,53 @@ static int losses(ares_device *d, const ares_algo_twins *twins)
 {
     enum { N = 1 << 20, ROWS = 1024 };
     static const char *const names[] = { "default", "cispo", "gspo", "gmpo" };
-    static const ares_twin_formula formulas[] = { ARES_TWIN_PPO, ARES_TWIN_CISPO, ARES_TWIN_GSPO, ARES_TWIN_GMPO };
+    static const ares_twin_formula formulas[] = { ARES_TWIN_PPO, ARES_TWIN_CISPO, ARES_TWIN_GSPO,
+                                                  ARES_TWIN_GMPO };
     float *x[7], *out = ares_calloc(N, sizeof *out);
     for (int i = 0; i < ARES_COUNT(x); i++) x[i] = numbers(N, 0.1, i < 3 ? -1 : 0.5);
     uint8_t *mask = ares_malloc(N);
     int64_t start[ROWS + 1];
     memset(mask, 1, N);
     for (int r = 0; r <= ROWS; r++) start[r] = (int64_t)r * (N / ROWS);
-    ares_loss_config cfg = { .clip_ratio_low = 0.2, .clip_ratio_high = 0.3, .clip_ratio_dual = NAN, .entropy_coeff = 0, ARES_LOSS_DEFAULTS };
+    ares_loss_config cfg = { .clip_ratio_low = 0.2,
+                             .clip_ratio_high = 0.3,
+                             .clip_ratio_dual = NAN,
+                             .entropy_coeff = 0,
+                             ARES_LOSS_DEFAULTS };
     for (int i = 0; i < ARES_COUNT(formulas); i++) {
         double kernel = INFINITY, whole = INFINITY;
         for (int run = 0; run < RUNS; run++) {
             ares_loss_sums sums;
             ares_loss_sums_init(&sums);
-            ares_loss_args a = { .cfg = &cfg, .n = N, .log_prob = x[0], .old_log_prob = x[1], .advantage = x[3], .weight = x[4], .mask = mask, .entropy = x[5], .d_log_prob = out,
-                                 .sums = &sums, .end = ROWS, .row_start = start };
-            ares_kl_args k = { .kl = ares_kl_find("low_var_kl"), .coef = 0.01, .ref_log_prob = x[2] };
-            ares_twin_loss t = { .formula = formulas[i], .args = &a, .dual = 3, .kl = &k, .kl_value = ARES_TWIN_K3, .kl_derivative = ARES_TWIN_K3, .terms = true };
+            ares_loss_args a = { .cfg = &cfg,
+                                 .n = N,
+                                 .log_prob = x[0],
+                                 .old_log_prob = x[1],
+                                 .advantage = x[3],
+                                 .weight = x[4],
+                                 .mask = mask,
+                                 .entropy = x[5],
+                                 .d_log_prob = out,
+                                 .sums = &sums,
+                                 .end = ROWS,
+                                 .row_start = start };
+            ares_kl_args k = { .kl = ares_kl_find("low_var_kl"),
+                               .coef = 0.01,
+                               .ref_log_prob = x[2] };
+            ares_twin_loss t = { .formula = formulas[i],
+                                 .args = &a,
+                                 .dual = 3,
+                                 .kl = &k,
+                                 .kl_value = ARES_TWIN_K3,
+                                 .kl_derivative = ARES_TWIN_K3,
+                                 .terms = true };
             double begin = ares_now_s();
             ARES_TRY(twins->loss(d, &t));
             keep(&whole, ares_now_s() - begin);
             keep(&kernel, twins->kernel_s(d));
         }
-        line("G12", names[i], kernel, whole, (double)N * (6 * 4 + 2 * 4 + 1)); /* six columns and the mask read, the derivative read and written */
+        /* six columns and the mask read, the derivative read and written */
+        line("G12", names[i], kernel, whole, (double)N * (6 * 4 + 2 * 4 + 1));
     }
     for (int i = 0; i < ARES_COUNT(x); i++) ares_free(x[i]);
     ares_free(out), ares_free(mask);
@@ -93,10 +125,12 @@ static int rows(ares_device *d, const ares_algo_twins *twins)
 {
     enum { N = 1 << 22, MOST = 4096 };
     float *h = numbers(N, 0.5, 2), *values = numbers(N, 1, 0);
-    double *window = ares_malloc((size_t)N * sizeof *window), *returned = ares_malloc((size_t)N * sizeof *returned), threshold[MOST];
+    double *window = ares_malloc((size_t)N * sizeof *window),
+           *returned = ares_malloc((size_t)N * sizeof *returned), threshold[MOST];
     uint8_t *mask = ares_malloc(N);
     int64_t start[MOST + 1];
-    static const int64_t shape[][2] = { { 1024, 1024 }, { 256, 4096 }, { 4096, 256 } }, w[] = { 4, 64 };
+    static const int64_t shape[][2] = { { 1024, 1024 }, { 256, 4096 }, { 4096, 256 } },
+                         w[] = { 4, 64 };
     memset(mask, 1, N);
     for (int i = 0; i < ARES_COUNT(shape) * ARES_COUNT(w); i++) {
         int64_t n = shape[i / 2][0], length = shape[i / 2][1];
@@ -104,20 +138,35 @@ static int rows(ares_device *d, const ares_algo_twins *twins)
         char what[64];
         for (int64_t r = 0; r <= n; r++) start[r] = r * length;
         for (int run = 0; run < RUNS; run++) {
-            ares_twin_windows t = { .of = { n, start }, .entropy = h, .w = w[i % 2], .q = 80, .tau = 2, .window = window, .threshold = threshold, .mask = mask };
+            ares_twin_windows t = { .of = { n, start },
+                                    .entropy = h,
+                                    .w = w[i % 2],
+                                    .q = 80,
+                                    .tau = 2,
+                                    .window = window,
+                                    .threshold = threshold,
+                                    .mask = mask };
             double begin = ares_now_s();
             ARES_TRY(twins->windows(d, &t));
             keep(&whole, ares_now_s() - begin);
             keep(&kernel, twins->kernel_s(d));
         }
-        (void)snprintf(what, sizeof what, "windows of %lld, %lld rows of %lld", (long long)w[i % 2], (long long)n, (long long)length);
+        (void)snprintf(what, sizeof what, "windows of %lld, %lld rows of %lld", (long long)w[i % 2],
+                       (long long)n, (long long)length);
         line("G13", what, kernel, whole, (double)(n * length) * (4 + 8 + 1));
     }
     memset(mask, 1, N);
     for (int64_t r = 0; r <= 1024; r++) start[r] = r * 4096;
     double kernel = INFINITY, whole = INFINITY;
     for (int run = 0; run < RUNS; run++) {
-        ares_twin_gae t = { .of = { 1024, start }, .rewards = h, .values = values, .mask = mask, .gamma = 0.99, .lam = 0.95, .advantages = window, .returns = returned };
+        ares_twin_gae t = { .of = { 1024, start },
+                            .rewards = h,
+                            .values = values,
+                            .mask = mask,
+                            .gamma = 0.99,
+                            .lam = 0.95,
+                            .advantages = window,
+                            .returns = returned };
         double begin = ares_now_s();
         ARES_TRY(twins->gae(d, &t));
         keep(&whole, ares_now_s() - begin);
@@ -129,8 +178,14 @@ static int rows(ares_device *d, const ares_algo_twins *twins)
 }
 
 /* ---------------------------------------------------------------- G8 */
-static void forward(ares_device *d, void *ctx) { d->k->token_log_prob(d, ctx); }
-static void backward(ares_device *d, void *ctx) { d->k->token_log_prob_backward(d, ctx); }
+static void forward(ares_device *d, void *ctx)
+{
+    d->k->token_log_prob(d, ctx);
+}
+static void backward(ares_device *d, void *ctx)
+{
+    d->k->token_log_prob_backward(d, ctx);
+}
 
 static void logits(ares_device *d, ares_dtype dtype, int32_t n)
 {
@@ -140,10 +195,23 @@ static void logits(ares_device *d, ares_dtype dtype, int32_t n)
     int32_t *target = ares_calloc((size_t)n, sizeof *target);
     char *z = up(d, NULL, bytes);
     for (int i = 0; i < VOCAB; i++) short_some[i] = ares_f32_to_bf16(some[i]);
-    for (int32_t r = 0; r < n; r++) d->k->copy_in(d, z + (size_t)r * VOCAB * ares_dtype_bytes(dtype), dtype == ARES_BF16 ? (void *)short_some : (void *)some, VOCAB * ares_dtype_bytes(dtype));
+    for (int32_t r = 0; r < n; r++)
+        d->k->copy_in(d, z + (size_t)r * VOCAB * ares_dtype_bytes(dtype),
+                      dtype == ARES_BF16 ? (void *)short_some : (void *)some,
+                      VOCAB * ares_dtype_bytes(dtype));
     for (int32_t r = 0; r < n; r++) target[r] = r % VOCAB, stats[3 * n + r] = 0.01f;
-    ares_logits_args a = { .rows = n, .vocab = VOCAB, .logits = z, .dtype = dtype, .ld = VOCAB, .inv_temperature = 1, .target = target, .log_prob = stats, .entropy = stats + n,
-                           .lse = stats + 2 * n, .c_log_prob = stats + 3 * n, .c_entropy = stats + 4 * n };
+    ares_logits_args a = { .rows = n,
+                           .vocab = VOCAB,
+                           .logits = z,
+                           .dtype = dtype,
+                           .ld = VOCAB,
+                           .inv_temperature = 1,
+                           .target = target,
+                           .log_prob = stats,
+                           .entropy = stats + n,
+                           .lse = stats + 2 * n,
+                           .c_log_prob = stats + 3 * n,
+                           .c_entropy = stats + 4 * n };
     const char *type = dtype == ARES_BF16 ? "bf16" : "f32";
     char what[64];
     (void)snprintf(what, sizeof what, "forward, %d x %d %s", n, VOCAB, type);
@@ -155,13 +223,20 @@ static void logits(ares_device *d, ares_dtype dtype, int32_t n)
 }
 
 /* ---------------------------------------------------------------- G7 */
-static void sampling(ares_device *d, void *ctx) { d->k->sample(d, ctx); }
-static void product(ares_device *d, void *ctx) { d->k->linear(d, ctx, 1); }
+static void sampling(ares_device *d, void *ctx)
+{
+    d->k->sample(d, ctx);
+}
+static void product(ares_device *d, void *ctx)
+{
+    d->k->linear(d, ctx, 1);
+}
 
 static void samples(ares_device *d)
 {
     enum { B = 256, K = 896 };
-    float *from = numbers((int64_t)VOCAB * K, 0.1, 0), *x = numbers((int64_t)B * K, 1, 0), setting[3][B], stats[2][B];
+    float *from = numbers((int64_t)VOCAB * K, 0.1, 0), *x = numbers((int64_t)B * K, 1, 0),
+          setting[3][B], stats[2][B];
     uint16_t *weight = ares_malloc((size_t)VOCAB * K * sizeof *weight);
     int32_t token[B], top_k[B];
     ares_rng_key key[B];
@@ -172,19 +247,32 @@ static void samples(ares_device *d)
         key[r] = ares_rng_sub(ares_rng_root(1, ARES_RNG_SAMPLE), (uint64_t)r, 0);
     }
     ares_matrix w = { up(d, weight, (size_t)VOCAB * K * 2), ARES_BF16, ARES_ROWS, VOCAB, K };
-    float *x_up = up(d, x, (size_t)B * K * sizeof *x), *y = up(d, NULL, (size_t)B * VOCAB * sizeof *y);
+    float *x_up = up(d, x, (size_t)B * K * sizeof *x),
+          *y = up(d, NULL, (size_t)B * VOCAB * sizeof *y);
     ares_linear_args l = { .m = B, .x = x_up, .ldx = K, .w = &w, .y = y, .ldy = VOCAB };
     double bare = timed(d, product, &l);
     line("G7", "the lm_head alone, B = 256", NAN, bare, 0);
     for (int i = 0; i < 4; i++) {
-        ares_sample_args s = { .rows = B, .vocab = VOCAB, .x = x_up, .ldx = K, .w = &w, .temperature = setting[0], .top_p = setting[1 + i % 2], .top_k = i / 2 ? top_k : NULL, .key = key,
-                               .token = token, .log_prob = stats[0], .entropy = stats[1] };
+        ares_sample_args s = { .rows = B,
+                               .vocab = VOCAB,
+                               .x = x_up,
+                               .ldx = K,
+                               .w = &w,
+                               .temperature = setting[0],
+                               .top_p = setting[1 + i % 2],
+                               .top_k = i / 2 ? top_k : NULL,
+                               .key = key,
+                               .token = token,
+                               .log_prob = stats[0],
+                               .entropy = stats[1] };
         char what[64];
-        (void)snprintf(what, sizeof what, "over the lm_head, B = 256%s%s", i % 2 ? ", top_p 0.95" : "", i / 2 ? ", top_k 50" : "");
+        (void)snprintf(what, sizeof what, "over the lm_head, B = 256%s%s",
+                       i % 2 ? ", top_p 0.95" : "", i / 2 ? ", top_k 50" : "");
         double all = timed(d, sampling, &s);
         line("G7", what, all - bare, all, 0);
     }
-    d->k->release(d, w.data, (size_t)VOCAB * K * 2), d->k->release(d, x_up, (size_t)B * K * 4), d->k->release(d, y, (size_t)B * VOCAB * 4);
+    d->k->release(d, w.data, (size_t)VOCAB * K * 2), d->k->release(d, x_up, (size_t)B * K * 4),
+        d->k->release(d, y, (size_t)B * VOCAB * 4);
     ares_free(from), ares_free(x), ares_free(weight);
 }
 
@@ -194,7 +282,10 @@ int main(int argc, char **argv)
     int rc = ares_device_open(argc > 1 ? argv[1] : "cuda", 0, &d);
     const ares_algo_twins *twins = rc == ARES_OK ? ares_algo_twins_of(&d) : NULL;
     if (!twins) {
-        (void)fprintf(stderr, "%s\n", rc == ARES_OK ? "bench_algo_cuda: this device has no twins; give cuda or cuda:N" : ares_error_message());
+        (void)fprintf(stderr, "%s\n",
+                      rc == ARES_OK
+                          ? "bench_algo_cuda: this device has no twins; give cuda or cuda:N"
+                          : ares_error_message());
         return 2;
     }
     rc = losses(&d, twins);

@@ -1,6 +1,7 @@
 /*
- * Attention's speed as JSON lines: training forward and backward, prefill and decode, one line a case, the best of many.
- * FLOPs count the products of visible pairs only (4 D forward, 10 D backward), so masked halves of blocks show as loss.
+ * Attention's speed as JSON lines: training forward and backward, prefill and decode, one line a
+ * case, the best of many. FLOPs count the products of visible pairs only (4 D forward, 10 D
+ * backward), so masked halves of blocks show as loss.
  *
  *   bench_attention [THREADS]
  */
@@ -14,7 +15,8 @@ static float *numbers(int64_t n)
 {
     float *x = ares_malloc((size_t)n * sizeof(float));
     ares_rng_key key = ares_rng_root(1, ARES_RNG_TEST);
-    for (int64_t i = 0; i < n; i++) x[i] = (float)(2.0 * ares_rng_uniform(key, (uint64_t)(i % 65536)) - 1.0);
+    for (int64_t i = 0; i < n; i++)
+        x[i] = (float)(2.0 * ares_rng_uniform(key, (uint64_t)(i % 65536)) - 1.0);
     return x;
 }
 
@@ -32,17 +34,22 @@ static double best_us(call *f, ares_device *d, const ares_attention_args *a)
     return best * 1e6;
 }
 
-static void line(const ares_device *d, const char *name, int threads, double us, double flops, double tokens)
+static void line(const ares_device *d, const char *name, int threads, double us, double flops,
+                 double tokens)
 {
-    printf("{\"bench\":\"%s\",\"kernels\":\"%s\",\"threads\":%d,\"us\":%.1f,\"gflops\":%.1f,\"us_per_token\":"
+    printf("{\"bench\":\"%s\",\"kernels\":\"%s\",\"threads\":%d,\"us\":%.1f,\"gflops\":%.1f,\"us_"
+           "per_token\":"
            "%.3f}\n",
            name, d->k->name, threads, us, flops / us / 1e3, us / tokens);
     fflush(stdout);
 }
 
-/* groups prompts of prompt tokens, answers of answer tokens each; shared prompts or whole sequences. */
-static void train(ares_device *d, int threads, const char *name, int groups, int prompt, int answers,
-                  int answer, bool shared, int heads, int kv, int dim)
+/*
+ * groups prompts of prompt tokens, answers of answer tokens each; shared prompts or whole
+ * sequences.
+ */
+static void train(ares_device *d, int threads, const char *name, int groups, int prompt,
+                  int answers, int answer, bool shared, int heads, int kv, int dim)
 {
     int n = 0, most = groups * (answers + 1), rows = 0;
     int32_t *start = ares_calloc((size_t)most + 1, 4), *len = ares_calloc((size_t)most, 4),
@@ -58,7 +65,8 @@ static void train(ares_device *d, int threads, const char *name, int groups, int
             len[n] = shared ? prompt : 0;
             at[n] = first;
             start[++n] = rows += shared ? answer : prompt + answer;
-            pairs += answer * (prompt + (answer + 1) / 2.0) + (shared ? 0.0 : prompt * (prompt + 1) / 2.0);
+            pairs += answer * (prompt + (answer + 1) / 2.0) +
+                     (shared ? 0.0 : prompt * (prompt + 1) / 2.0);
         }
     }
     int64_t wide = (int64_t)heads * dim, narrow = (int64_t)kv * dim;
@@ -66,37 +74,40 @@ static void train(ares_device *d, int threads, const char *name, int groups, int
           *dq = numbers(rows * wide), *lse = numbers((int64_t)rows * heads);
     float *k = numbers(rows * narrow), *v = numbers(rows * narrow), *dk = numbers(rows * narrow),
           *dv = numbers(rows * narrow);
-    ares_attention_args a = { .seg = { .n = n, .start = start, .prefix_len = len, .prefix_row = at },
-                              .n_heads = heads,
-                              .n_kv_heads = kv,
-                              .head_dim = dim,
-                              .scale = 1.0f / sqrtf((float)dim),
-                              .causal = true,
-                              .q = q,
-                              .ldq = wide,
-                              .k = k,
-                              .v = v,
-                              .ldkv = narrow,
-                              .out = o,
-                              .ldo = wide,
-                              .lse = lse,
-                              .d_out = d_out,
-                              .dq = dq,
-                              .lddq = wide,
-                              .dk = dk,
-                              .dv = dv,
-                              .lddkv = narrow };
+    ares_attention_args a = {
+        .seg = { .n = n, .start = start, .prefix_len = len, .prefix_row = at },
+        .n_heads = heads,
+        .n_kv_heads = kv,
+        .head_dim = dim,
+        .scale = 1.0f / sqrtf((float)dim),
+        .causal = true,
+        .q = q,
+        .ldq = wide,
+        .k = k,
+        .v = v,
+        .ldkv = narrow,
+        .out = o,
+        .ldo = wide,
+        .lse = lse,
+        .d_out = d_out,
+        .dq = dq,
+        .lddq = wide,
+        .dk = dk,
+        .dv = dv,
+        .lddkv = narrow
+    };
     char text[128];
     snprintf(text, sizeof text, "attention_forward %s", name);
     line(d, text, threads, best_us(d->k->attention, d, &a), pairs * heads * dim * 4, rows);
     snprintf(text, sizeof text, "attention_backward %s", name);
-    line(d, text, threads, best_us(d->k->attention_backward, d, &a), pairs * heads * dim * 10, rows);
+    line(d, text, threads, best_us(d->k->attention_backward, d, &a), pairs * heads * dim * 10,
+         rows);
     void *all[] = { start, len, at, q, o, d_out, dq, lse, k, v, dk, dv };
     for (int i = 0; i < ARES_COUNT(all); i++) ares_free(all[i]);
 }
 
-static void decode(ares_device *d, int threads, const char *name, int batch, int context, int heads, int kv,
-                   int dim)
+static void decode(ares_device *d, int threads, const char *name, int batch, int context, int heads,
+                   int kv, int dim)
 {
     int stride = (context + 32) / 32;
     int32_t *start = ares_calloc((size_t)batch + 1, 4), *len = ares_calloc((size_t)batch, 4),
@@ -126,7 +137,8 @@ static void decode(ares_device *d, int threads, const char *name, int batch, int
                               .ldo = wide };
     char text[128];
     snprintf(text, sizeof text, "attention_decode %s", name);
-    line(d, text, threads, best_us(d->k->attention, d, &a), (double)batch * context * heads * dim * 4, batch);
+    line(d, text, threads, best_us(d->k->attention, d, &a),
+         (double)batch * context * heads * dim * 4, batch);
     void *all[] = { start, len, table, q, o, cache };
     for (int i = 0; i < ARES_COUNT(all); i++) ares_free(all[i]);
 }

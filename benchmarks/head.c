@@ -1,6 +1,7 @@
 /*
- * The vocabulary head's and the sampler's speed as JSON lines, the best of many. GFLOP/s count 2 rows vocab k for each
- * product: one forward and sampling, three backward (logits again, dx, dw), three fused (logits, dx, dw).
+ * The vocabulary head's and the sampler's speed as JSON lines, the best of many. GFLOP/s count 2
+ * rows vocab k for each product: one forward and sampling, three backward (logits again, dx, dw),
+ * three fused (logits, dx, dw).
  *
  *   bench_head [THREADS] [rows]      rows: log-prob and entropy from logits only
  */
@@ -20,23 +21,26 @@ static float *numbers(int64_t n, float scale)
     return x;
 }
 
-static void loss(void *ctx, int32_t row, int32_t n, const float *log_prob, const float *entropy, float *c,
-                 float *ce)
+static void loss(void *ctx, int32_t row, int32_t n, const float *log_prob, const float *entropy,
+                 float *c, float *ce)
 {
     (void)ctx, (void)row, (void)log_prob, (void)entropy;
     for (int32_t i = 0; i < n; i++) c[i] = 0.01f, ce[i] = 0.001f;
 }
 
 typedef enum { FORWARD, BACKWARD, FUSED, SAMPLE, SAMPLE_TOP_P } what;
-static const char *const names[] = { "head", "head_backward", "head_fused", "sample", "sample top_p 0.95" };
+static const char *const names[] = { "head", "head_backward", "head_fused", "sample",
+                                     "sample top_p 0.95" };
 static const int products[] = { 1, 3, 3, 1, 1 };
 
-static void bench(ares_device *d, const char *shape, what what, int rows, int vocab, int k, ares_dtype dtype)
+static void bench(ares_device *d, const char *shape, what what, int rows, int vocab, int k,
+                  ares_dtype dtype)
 {
     float *x = numbers((int64_t)rows * k, 1.0f), *from = numbers((int64_t)vocab * k, 0.1f);
     int64_t elements = ares_matrix_elements(ARES_PANEL32, vocab, k);
     ares_matrix w = { ares_pages_new((size_t)elements * 4), dtype, ARES_PANEL32, vocab, k };
-    ares_matrix dw = { what == BACKWARD || what == FUSED ? ares_pages_new((size_t)elements * 4) : NULL,
+    ares_matrix dw = { what == BACKWARD || what == FUSED ? ares_pages_new((size_t)elements * 4)
+                                                         : NULL,
                        ARES_F32, ARES_PANEL32, vocab, k };
     ares_matrix_pack(&w, from, ARES_F32);
     int32_t *target = ares_calloc((size_t)rows, 4);
@@ -88,10 +92,11 @@ static void bench(ares_device *d, const char *shape, what what, int rows, int vo
     double flops = 2.0 * rows * vocab * k * products[what],
            bytes = (double)vocab * k * (double)ares_dtype_bytes(dtype);
     printf("{\"bench\":\"%s %s "
-           "rows=%d\",\"kernels\":\"%s\",\"threads\":%d,\"us\":%.1f,\"gflops\":%.1f,\"us_per_row\":%.3f,"
+           "rows=%d\",\"kernels\":\"%s\",\"threads\":%d,\"us\":%.1f,\"gflops\":%.1f,\"us_per_row\":"
+           "%.3f,"
            "\"weight_gb_s\":%.1f}\n",
-           names[what], shape, rows, d->k->name, ares_pool_threads(d->pool), best * 1e6, flops / best / 1e9,
-           best * 1e6 / rows, bytes / best / 1e9);
+           names[what], shape, rows, d->k->name, ares_pool_threads(d->pool), best * 1e6,
+           flops / best / 1e9, best * 1e6 / rows, bytes / best / 1e9);
     fflush(stdout);
     ares_pages_free(w.data, (size_t)elements * 4);
     if (dw.data) ares_pages_free(dw.data, (size_t)elements * 4);
@@ -106,14 +111,22 @@ static void bench_rows(ares_device *d, int rows, int vocab)
     double best = 1e9, all[20];
     for (int i = 0; i < 20; i++) {
         double t = ares_now_s();
-        ares_logits_args a = { .rows = rows, .vocab = vocab, .logits = z, .dtype = ARES_F32, .ld = vocab, .inv_temperature = 1.0f, .target = target,
-                               .log_prob = out, .entropy = out + rows };
+        ares_logits_args a = { .rows = rows,
+                               .vocab = vocab,
+                               .logits = z,
+                               .dtype = ARES_F32,
+                               .ld = vocab,
+                               .inv_temperature = 1.0f,
+                               .target = target,
+                               .log_prob = out,
+                               .entropy = out + rows };
         d->k->token_log_prob(d, &a);
         all[i] = ares_now_s() - t;
         if (all[i] < best) best = all[i];
     }
     printf("{\"bench\":\"token_log_prob [%d, "
-           "%d]\",\"kernels\":\"%s\",\"threads\":%d,\"us\":%.1f,\"us_per_row\":%.3f,\"gb_s\":%.1f,\"all\":[",
+           "%d]\",\"kernels\":\"%s\",\"threads\":%d,\"us\":%.1f,\"us_per_row\":%.3f,\"gb_s\":%.1f,"
+           "\"all\":[",
            rows, vocab, d->k->name, ares_pool_threads(d->pool), best * 1e6, best * 1e6 / rows,
            4e-9 * rows * vocab / best);
     for (int i = 0; i < 20; i++) printf("%s%.3f", i ? "," : "", all[i] * 1e6 / rows);

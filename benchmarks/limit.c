@@ -1,6 +1,7 @@
 /*
- * The most fp32 arithmetic this machine's cores can do: chains of fused multiply-adds in registers, on every thread at once, with each
- * vector width the processor has. The shares of the limit in benchmarks/results divide by the best of these lines.
+ * The most fp32 arithmetic this machine's cores can do: chains of fused multiply-adds in registers,
+ * on every thread at once, with each vector width the processor has. The shares of the limit in
+ * benchmarks/results divide by the best of these lines.
  *
  *   bench_limit [threads=0] [repeat=5]
  */
@@ -11,25 +12,31 @@
 
 #include "ares/core.h"
 
-/* Twelve chains hide a latency of four cycles on two ports, and fit into the registers of AVX2 beside their factors. */
+/*
+ * Twelve chains hide a latency of four cycles on two ports, and fit into the registers of AVX2
+ * beside their factors.
+ */
 enum { CHAINS = 12, TURNS = 1 << 21 };
 
-#define FMA_LOOP(name, isa, vector, lanes, set1, fma)                                               \
-    enum { lanes_##name = lanes };                                                                  \
-    __attribute__((target(isa))) static float run_##name(void)                                      \
-    {                                                                                               \
-        vector c[CHAINS], x = set1(0.999999f), y = set1(1e-7f);                                     \
-        for (int i = 0; i < CHAINS; i++) c[i] = set1((float)i);                                     \
-        for (int t = 0; t < TURNS; t++)                                                             \
-            for (int i = 0; i < CHAINS; i++) c[i] = fma(c[i], x, y);                                \
-        float sum = 0;                                                                              \
-        for (int i = 0; i < CHAINS; i++) sum += c[i][0];                                            \
-        return sum;                                                                                 \
+#define FMA_LOOP(name, isa, vector, lanes, set1, fma)                \
+    enum { lanes_##name = lanes };                                   \
+    __attribute__((target(isa))) static float run_##name(void)       \
+    {                                                                \
+        vector c[CHAINS], x = set1(0.999999f), y = set1(1e-7f);      \
+        for (int i = 0; i < CHAINS; i++) c[i] = set1((float)i);      \
+        for (int t = 0; t < TURNS; t++)                              \
+            for (int i = 0; i < CHAINS; i++) c[i] = fma(c[i], x, y); \
+        float sum = 0;                                               \
+        for (int i = 0; i < CHAINS; i++) sum += c[i][0];             \
+        return sum;                                                  \
     }
 FMA_LOOP(avx2, "avx2,fma", __m256, 8, _mm256_set1_ps, _mm256_fmadd_ps)
 FMA_LOOP(avx512, "avx512f", __m512, 16, _mm512_set1_ps, _mm512_fmadd_ps)
 
-typedef struct job { float (*run)(void); float *sums; } job;
+typedef struct job {
+    float (*run)(void);
+    float *sums;
+} job;
 
 static void task(void *ctx, int64_t i, int worker)
 {
@@ -44,7 +51,9 @@ static void measure(ares_pool *pool, const char *isa, float (*run)(void), int la
     int threads = ares_pool_threads(pool);
     job j = { run, ares_calloc((size_t)threads, sizeof(float)) };
     double work = 2.0 * lanes * CHAINS * TURNS * threads * 1e-9, best = 0;
-    printf("{\"measure\":\"fma\",\"side\":\"limit\",\"isa\":\"%s\",\"threads\":%d,\"unit\":\"GFLOP/s\",\"all\":[", isa, threads);
+    printf("{\"measure\":\"fma\",\"side\":\"limit\",\"isa\":\"%s\",\"threads\":%d,\"unit\":\"GFLOP/"
+           "s\",\"all\":[",
+           isa, threads);
     for (int64_t k = 0; k <= repeat; k++) {
         double t = ares_now_s();
         ares_pool_run(pool, threads, task, &j);
@@ -63,14 +72,19 @@ int main(int argc, char **argv)
     int64_t threads = 0, repeat = 5;
     for (int i = 1; i < argc; i++) {
         const char *equals = strchr(argv[i], '=');
-        int64_t *into = strncmp(argv[i], "threads=", 8) == 0 ? &threads : strncmp(argv[i], "repeat=", 7) == 0 ? &repeat : NULL;
+        int64_t *into = strncmp(argv[i], "threads=", 8) == 0  ? &threads
+                        : strncmp(argv[i], "repeat=", 7) == 0 ? &repeat
+                                                              : NULL;
         if (into && ares_parse_i64(ares_view_of(equals + 1), into)) continue;
-        fprintf(stderr, "bench_limit: '%s': no such option (choices: threads=N, repeat=N)\n", argv[i]);
+        fprintf(stderr, "bench_limit: '%s': no such option (choices: threads=N, repeat=N)\n",
+                argv[i]);
         return 2;
     }
     ares_pool *pool = ares_pool_new((int)threads);
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) measure(pool, "avx2", run_avx2, lanes_avx2, repeat);
-    if (__builtin_cpu_supports("avx512f")) measure(pool, "avx512", run_avx512, lanes_avx512, repeat);
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        measure(pool, "avx2", run_avx2, lanes_avx2, repeat);
+    if (__builtin_cpu_supports("avx512f"))
+        measure(pool, "avx512", run_avx512, lanes_avx512, repeat);
     ares_pool_free(pool);
     return 0;
 }

@@ -1,10 +1,13 @@
 /*
- * Decoding, the update and a whole GRPO step of the trainer's own parts, as JSON lines beside those of the scripts in peers/
- * (benchmarks/run.sh runs both sides in turn). Tiny is the random 0.85 M-parameter Qwen2 of PERF 4.6, or a model directory.
+ * Decoding, the update and a whole GRPO step of the trainer's own parts, as JSON lines beside those
+ * of the scripts in peers/ (benchmarks/run.sh runs both sides in turn). Tiny is the random 0.85
+ * M-parameter Qwen2 of PERF 4.6, or a model directory.
  *
- *   bench_step decode [model=tiny] [batch=1] [prompt=32] [new=64] [dtype=fp32] [threads=0] [repeat=3]
+ *   bench_step decode [model=tiny] [batch=1] [prompt=32] [new=64] [dtype=fp32] [threads=0]
+ *       [repeat=3]
  *   bench_step update [model=tiny] [rows=128] [tokens=96] [micro=1024]
- *   bench_step grpo   [model=tiny] [prompts=16] [samples=8] [prompt=32] [new=64] [beta=0] [micro=1024]
+ *   bench_step grpo   [model=tiny] [prompts=16] [samples=8] [prompt=32] [new=64] [beta=0]
+ *                     [micro=1024]
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,14 +24,26 @@ typedef struct options {
 static int set(options *o, const char *word)
 {
     const char *equals = strchr(word, '=');
-    struct { const char *name; int64_t *number; const char **text; } known[] = {
-        { "model", NULL, &o->model },     { "dtype", NULL, &o->dtype },   { "batch", &o->batch, NULL },     { "prompt", &o->prompt, NULL },
-        { "new", &o->new, NULL },         { "threads", &o->threads, NULL }, { "repeat", &o->repeat, NULL }, { "rows", &o->rows, NULL },
-        { "tokens", &o->tokens, NULL },   { "prompts", &o->prompts, NULL }, { "samples", &o->samples, NULL }, { "micro", &o->micro, NULL },
+    struct {
+        const char *name;
+        int64_t *number;
+        const char **text;
+    } known[] = {
+        { "model", NULL, &o->model },     { "dtype", NULL, &o->dtype },
+        { "batch", &o->batch, NULL },     { "prompt", &o->prompt, NULL },
+        { "new", &o->new, NULL },         { "threads", &o->threads, NULL },
+        { "repeat", &o->repeat, NULL },   { "rows", &o->rows, NULL },
+        { "tokens", &o->tokens, NULL },   { "prompts", &o->prompts, NULL },
+        { "samples", &o->samples, NULL }, { "micro", &o->micro, NULL },
     };
-    if (equals && strncmp(word, "beta=", 5) == 0) return ares_parse_double(ares_view_of(equals + 1), &o->beta) ? ARES_OK : ares_fail(ARES_EUSE, "bench_step: '%s'", word);
+    if (equals && strncmp(word, "beta=", 5) == 0)
+        return ares_parse_double(ares_view_of(equals + 1), &o->beta)
+                   ? ARES_OK
+                   : ares_fail(ARES_EUSE, "bench_step: '%s'", word);
     for (int i = 0; equals && i < ARES_COUNT(known); i++) {
-        if (strlen(known[i].name) != (size_t)(equals - word) || strncmp(known[i].name, word, (size_t)(equals - word)) != 0) continue;
+        if (strlen(known[i].name) != (size_t)(equals - word) ||
+            strncmp(known[i].name, word, (size_t)(equals - word)) != 0)
+            continue;
         if (known[i].text) *known[i].text = equals + 1;
         else if (!ares_parse_i64(ares_view_of(equals + 1), known[i].number)) break;
         return ARES_OK;
@@ -38,41 +53,69 @@ static int set(options *o, const char *word)
 
 static int open_model(const options *o, ares_device *d, bool trainable, ares_model **m)
 {
-    static const ares_model_config tiny = { .model_type = "qwen2", .vocab = 512, .hidden = 128, .layers = 4, .heads = 4, .kv_heads = 2, .head_dim = 32, .intermediate = 384,
-                                            .max_position = 2048, .rms_norm_eps = 1e-6f, .tied = true, .qkv_bias = true, .initializer_range = 0.02, .bos = -1, .pad = -1,
-                                            .rope = { .theta = 10000, .factor = 1, .original_max_position = 2048 } };
-    ares_model_options opt = { .storage = strcmp(o->dtype, "bf16") == 0 ? ARES_BF16 : ARES_F32, .trainable = trainable };
+    static const ares_model_config tiny = {
+        .model_type = "qwen2",
+        .vocab = 512,
+        .hidden = 128,
+        .layers = 4,
+        .heads = 4,
+        .kv_heads = 2,
+        .head_dim = 32,
+        .intermediate = 384,
+        .max_position = 2048,
+        .rms_norm_eps = 1e-6f,
+        .tied = true,
+        .qkv_bias = true,
+        .initializer_range = 0.02,
+        .bos = -1,
+        .pad = -1,
+        .rope = { .theta = 10000, .factor = 1, .original_max_position = 2048 }
+    };
+    ares_model_options opt = { .storage = strcmp(o->dtype, "bf16") == 0 ? ARES_BF16 : ARES_F32,
+                               .trainable = trainable };
     ARES_TRY(ares_device_open("cpu", (int)o->threads, d));
-    return strcmp(o->model, "tiny") == 0 ? ares_model_new(&tiny, d, &opt, 1, m) : ares_model_load(o->model, d, &opt, m);
+    return strcmp(o->model, "tiny") == 0 ? ares_model_new(&tiny, d, &opt, 1, m)
+                                         : ares_model_load(o->model, d, &opt, m);
 }
 
 /*
- * Arithmetic of a phase in GFLOP, as the algorithm needs it: 2 for each weight and token of the products, 4 for each head's channel and
- * visible token of the attention. A backward counts twice its forward; norms, activations and AdamW are not counted.
+ * Arithmetic of a phase in GFLOP, as the algorithm needs it: 2 for each weight and token of the
+ * products, 4 for each head's channel and visible token of the attention. A backward counts twice
+ * its forward; norms, activations and AdamW are not counted.
  */
 static double block_flop(const ares_model_config *c)
 {
-    double heads = (double)c->heads * c->head_dim, kv = (double)c->kv_heads * c->head_dim, hidden = c->hidden;
+    double heads = (double)c->heads * c->head_dim, kv = (double)c->kv_heads * c->head_dim,
+           hidden = c->hidden;
     return 2.0 * c->layers * (hidden * (2 * heads + 2 * kv) + 3 * hidden * c->intermediate);
 }
-static double head_flop(const ares_model_config *c) { return 2.0 * c->hidden * c->vocab; }
+static double head_flop(const ares_model_config *c)
+{
+    return 2.0 * c->hidden * c->vocab;
+}
 /* Of n tokens at positions from..from+n-1, each of which sees all before it and itself. */
 static double attention_flop(const ares_model_config *c, double from, double n)
 {
     return 4.0 * c->layers * c->heads * c->head_dim * (n * from + n * (n + 1) / 2);
 }
-/* Rows that share prompts: each prompt once, then each sample's tokens but the last; the head once for each of their tokens. */
-static double forward_gflop(const ares_model_config *c, double prompts, double prompt, double samples, double new)
+/*
+ * Rows that share prompts: each prompt once, then each sample's tokens but the last; the head once
+ * for each of their tokens.
+ */
+static double forward_gflop(const ares_model_config *c, double prompts, double prompt,
+                            double samples, double new)
 {
     double tokens = prompts * (prompt + samples * (new - 1));
-    double attention = prompts * (attention_flop(c, 0, prompt) + samples * attention_flop(c, prompt, new - 1));
-    return (tokens * block_flop(c) + attention + prompts * samples * new * head_flop(c)) * 1e-9;
+    double attention =
+        prompts * (attention_flop(c, 0, prompt) + samples * attention_flop(c, prompt, new - 1));
+    return (tokens * block_flop(c) + attention + prompts * samples * new *head_flop(c)) * 1e-9;
 }
 
 static void random_ids(int32_t vocab, uint64_t which, int64_t n, int32_t *ids)
 {
     ares_rng_key key = ares_rng_sub(ares_rng_root(5, ARES_RNG_TEST), which, 0);
-    for (int64_t i = 0; i < n; i++) ids[i] = (int32_t)ares_rng_below(key, (uint64_t)i, (uint64_t)vocab);
+    for (int64_t i = 0; i < n; i++)
+        ids[i] = (int32_t)ares_rng_below(key, (uint64_t)i, (uint64_t)vocab);
 }
 
 /* What `repeat` runs measured, and the best of them. */
@@ -84,14 +127,18 @@ typedef struct values {
 static void keep(values *all, double v, bool high_is_good)
 {
     if (all->n == ARES_COUNT(all->v)) return;
-    if (all->n == 0 || (high_is_good ? v > all->v[all->best] : v < all->v[all->best])) all->best = all->n;
+    if (all->n == 0 || (high_is_good ? v > all->v[all->best] : v < all->v[all->best]))
+        all->best = all->n;
     all->v[all->n++] = v;
 }
 
-static void emit(const options *o, const ares_device *d, const char *measure, const values *all, const char *unit, const char *more)
+static void emit(const options *o, const ares_device *d, const char *measure, const values *all,
+                 const char *unit, const char *more)
 {
-    printf("{\"measure\":\"%s\",\"side\":\"ares\",\"model\":\"%s\",\"dtype\":\"%s\",\"isa\":\"%s\",\"threads\":%d,\"value\":%.6g,\"unit\":\"%s\",\"all\":[", measure, o->model,
-           o->dtype, d->k->name, ares_pool_threads(d->pool), all->v[all->best], unit);
+    printf("{\"measure\":\"%s\",\"side\":\"ares\",\"model\":\"%s\",\"dtype\":\"%s\",\"isa\":\"%s\","
+           "\"threads\":%d,\"value\":%.6g,\"unit\":\"%s\",\"all\":[",
+           measure, o->model, o->dtype, d->k->name, ares_pool_threads(d->pool), all->v[all->best],
+           unit);
     for (int i = 0; i < all->n; i++) printf("%s%.6g", i ? "," : "", all->v[i]);
     printf("],\"peak_gib\":%.3f%s}\n", (double)ares_peak_memory_bytes() / 1073741824.0, more);
     fflush(stdout);
@@ -103,8 +150,15 @@ static int decode(const options *o)
     ares_model *m;
     ares_rollout *r;
     ARES_TRY(open_model(o, &d, false, &m));
-    ares_rollout_options ro = { .max_num_seqs = (int32_t)o->batch, .max_num_batched_tokens = 4096, .max_model_len = (int32_t)(o->prompt + o->new), .cache_tokens = (o->batch + 1) * (o->prompt + o->new + 64) };
-    ares_sampling s = { .temperature = 1, .top_p = 1, .top_k = -1, .max_new_tokens = (int32_t)o->new, .ignore_eos = true };
+    ares_rollout_options ro = { .max_num_seqs = (int32_t)o->batch,
+                                .max_num_batched_tokens = 4096,
+                                .max_model_len = (int32_t)(o->prompt + o->new),
+                                .cache_tokens = (o->batch + 1) * (o->prompt + o->new + 64) };
+    ares_sampling s = { .temperature = 1,
+                        .top_p = 1,
+                        .top_k = -1,
+                        .max_new_tokens = (int32_t)o->new,
+                        .ignore_eos = true };
     ARES_TRY(ares_rollout_new(m, NULL, &ro, &r));
     int32_t *prompt = ares_malloc((size_t)o->prompt * sizeof *prompt);
     values all = { .n = 0 };
@@ -114,7 +168,8 @@ static int decode(const options *o)
         ares_rollout_clear(r);
         for (int64_t b = 0; b < o->batch; b++) {
             random_ids(m->cfg.vocab, (uint64_t)b, o->prompt, prompt);
-            ARES_TRY(ares_rollout_add(r, prompt, (int32_t)o->prompt, 1, &s, ares_rng_root((uint64_t)b, ARES_RNG_SAMPLE), NULL));
+            ARES_TRY(ares_rollout_add(r, prompt, (int32_t)o->prompt, 1, &s,
+                                      ares_rng_root((uint64_t)b, ARES_RNG_SAMPLE), NULL));
         }
         do { /* the prompts' own pass is not counted */
             ARES_TRY(ares_rollout_step(r, &active));
@@ -127,9 +182,12 @@ static int decode(const options *o)
         ares_rollout_get_stats(r, &stats);
         if (k) keep(&all, (double)(stats.decoded_tokens - before) / t, true);
     }
-    double counted = (double)(o->new - 1), flop = counted * (block_flop(&m->cfg) + head_flop(&m->cfg)) + attention_flop(&m->cfg, (double)o->prompt, counted);
+    double counted = (double)(o->new - 1),
+           flop = counted * (block_flop(&m->cfg) + head_flop(&m->cfg)) +
+                  attention_flop(&m->cfg, (double)o->prompt, counted);
     char more[96];
-    snprintf(more, sizeof more, ",\"batch\":%lld,\"gflop_per_token\":%.6g", (long long)o->batch, flop / counted * 1e-9);
+    snprintf(more, sizeof more, ",\"batch\":%lld,\"gflop_per_token\":%.6g", (long long)o->batch,
+             flop / counted * 1e-9);
     emit(o, &d, "decode", &all, "tokens/s", more);
     return ARES_OK;
 }
@@ -139,11 +197,33 @@ static const double betas[] = { 0.9, 0.99 };
 static ares_train_config train_config(const options *o, int64_t groups)
 {
     return (ares_train_config){ .data = { .max_response_length = o->new },
-                                .algorithm = { .adv_estimator = "grpo", .norm_adv_by_std_in_grpo = true, .kl_penalty = "low_var_kl", .use_kl_loss = o->beta > 0, .disable_kl = !(o->beta > 0), .kl_coef = o->beta },
-                                .loss = { .loss_type = "default", .clip_ratio_low = 0.2, .clip_ratio_high = 0.2, .clip_ratio_dual = 10, .loss_avg_mode = "token-mean", ARES_LOSS_DEFAULTS },
-                                .actor = { .model_path = o->model, .dtype = o->dtype, .global_batch_size = groups, .max_token_len = o->micro, .share_prompts = true, .ppo_epochs = 1, .max_grad_norm = 1 },
-                                .optim = { .strategy = "adamw", .lr = 1e-6, .betas = { betas, 2 }, .eps = 1e-8, .scheduler = "constant", .warmup_steps = 0 },
-                                .ref = { .dtype = "fp32" }, .rollout = { .temperature = 1, .n = o->samples } };
+                                .algorithm = { .adv_estimator = "grpo",
+                                               .norm_adv_by_std_in_grpo = true,
+                                               .kl_penalty = "low_var_kl",
+                                               .use_kl_loss = o->beta > 0,
+                                               .disable_kl = !(o->beta > 0),
+                                               .kl_coef = o->beta },
+                                .loss = { .loss_type = "default",
+                                          .clip_ratio_low = 0.2,
+                                          .clip_ratio_high = 0.2,
+                                          .clip_ratio_dual = 10,
+                                          .loss_avg_mode = "token-mean",
+                                          ARES_LOSS_DEFAULTS },
+                                .actor = { .model_path = o->model,
+                                           .dtype = o->dtype,
+                                           .global_batch_size = groups,
+                                           .max_token_len = o->micro,
+                                           .share_prompts = true,
+                                           .ppo_epochs = 1,
+                                           .max_grad_norm = 1 },
+                                .optim = { .strategy = "adamw",
+                                           .lr = 1e-6,
+                                           .betas = { betas, 2 },
+                                           .eps = 1e-8,
+                                           .scheduler = "constant",
+                                           .warmup_steps = 0 },
+                                .ref = { .dtype = "fp32" },
+                                .rollout = { .temperature = 1, .n = o->samples } };
 }
 
 static int update(const options *o)
@@ -172,7 +252,9 @@ static int update(const options *o)
         ARES_PUT(&b, response_mask);
         ARES_PUT(&b, rollout_log_probs);
         ARES_PUT(&b, advantages);
-        for (int64_t r = 0; r < b.rows; r++) memcpy(b.responses + b.row_start[r], b.samples[r].prompt + 1, (size_t)(o->tokens - 1) * sizeof(int32_t));
+        for (int64_t r = 0; r < b.rows; r++)
+            memcpy(b.responses + b.row_start[r], b.samples[r].prompt + 1,
+                   (size_t)(o->tokens - 1) * sizeof(int32_t));
         for (int64_t t = 0; t < b.tokens; t++) {
             b.response_mask[t] = 1;
             b.advantages[t] = t % 2 ? 1.0f : -1.0f;
@@ -184,27 +266,38 @@ static int update(const options *o)
         if (k) keep(&all, (double)(o->rows * o->tokens) / t, true);
     }
     char more[64]; /* rows of one prompt token each */
-    snprintf(more, sizeof more, ",\"gflop_per_token\":%.6g", 3 * forward_gflop(&m->cfg, (double)o->rows, 1, 1, (double)(o->tokens - 1)) / (double)(o->rows * o->tokens));
+    snprintf(more, sizeof more, ",\"gflop_per_token\":%.6g",
+             3 * forward_gflop(&m->cfg, (double)o->rows, 1, 1, (double)(o->tokens - 1)) /
+                 (double)(o->rows * o->tokens));
     emit(o, &d, "update", &all, "tokens/s", more);
     return ARES_OK;
 }
 
 /* One step: sample, old log-probs, reference, advantages of made-up rewards, update. */
-static int grpo_step(const options *o, ares_model *m, ares_rollout *r, ares_reference *ref, ares_actor *a, ares_batch *b, int64_t step, double *gen)
+static int grpo_step(const options *o, ares_model *m, ares_rollout *r, ares_reference *ref,
+                     ares_actor *a, ares_batch *b, int64_t step, double *gen)
 {
-    ares_sampling s = { .temperature = 1, .top_p = 1, .top_k = -1, .max_new_tokens = (int32_t)o->new, .ignore_eos = true };
+    ares_sampling s = { .temperature = 1,
+                        .top_p = 1,
+                        .top_k = -1,
+                        .max_new_tokens = (int32_t)o->new,
+                        .ignore_eos = true };
     ares_metrics *metrics = ares_metrics_new();
     int64_t active = 1;
     double t = ares_now_s();
     ares_batch_clear(b);
     b->kl_coef = o->beta;
     ares_rollout_clear(r);
-    ares_completion *all = ares_arena_calloc(&b->arena, (size_t)(o->prompts * o->samples), sizeof *all), c;
+    ares_completion *all = ares_arena_calloc(&b->arena, (size_t)(o->prompts * o->samples),
+                                             sizeof *all),
+                    c;
     int32_t **prompts = ares_arena_alloc(&b->arena, (size_t)o->prompts * sizeof *prompts);
     for (int64_t p = 0; p < o->prompts; p++) {
         prompts[p] = ares_arena_alloc(&b->arena, (size_t)o->prompt * sizeof(int32_t));
         random_ids(m->cfg.vocab, (uint64_t)(step * o->prompts + p), o->prompt, prompts[p]);
-        ARES_TRY(ares_rollout_add(r, prompts[p], (int32_t)o->prompt, (int32_t)o->samples, &s, ares_rng_sub(ares_rng_root(1, ARES_RNG_SAMPLE), (uint64_t)step, (uint64_t)p), NULL));
+        ARES_TRY(ares_rollout_add(
+            r, prompts[p], (int32_t)o->prompt, (int32_t)o->samples, &s,
+            ares_rng_sub(ares_rng_root(1, ARES_RNG_SAMPLE), (uint64_t)step, (uint64_t)p), NULL));
     }
     while (active) {
         ARES_TRY(ares_rollout_step(r, &active));
@@ -213,7 +306,11 @@ static int grpo_step(const options *o, ares_model *m, ares_rollout *r, ares_refe
     *gen = ares_now_s() - t;
     for (int64_t i = 0; i < o->prompts * o->samples; i++) {
         if (i % o->samples == 0) ares_batch_begin_group(b);
-        ares_sample row = { .draw = i / o->samples, .prompt = prompts[i / o->samples], .prompt_len = (int32_t)o->prompt, .token_exact = true, .weight_version = a->optim.updates };
+        ares_sample row = { .draw = i / o->samples,
+                            .prompt = prompts[i / o->samples],
+                            .prompt_len = (int32_t)o->prompt,
+                            .token_exact = true,
+                            .weight_version = a->optim.updates };
         ares_batch_add_row(b, &row, all[i].n_tokens);
     }
     ARES_PUT(b, responses);
@@ -221,10 +318,13 @@ static int grpo_step(const options *o, ares_model *m, ares_rollout *r, ares_refe
     ARES_PUT(b, rollout_log_probs);
     ARES_PUT(b, token_level_rewards);
     for (int64_t i = 0; i < b->rows; i++) {
-        memcpy(b->responses + b->row_start[i], all[i].ids, (size_t)all[i].n_tokens * sizeof(int32_t));
-        memcpy(b->rollout_log_probs + b->row_start[i], all[i].log_probs, (size_t)all[i].n_tokens * sizeof(float));
+        memcpy(b->responses + b->row_start[i], all[i].ids,
+               (size_t)all[i].n_tokens * sizeof(int32_t));
+        memcpy(b->rollout_log_probs + b->row_start[i], all[i].log_probs,
+               (size_t)all[i].n_tokens * sizeof(float));
         memset(b->response_mask + b->row_start[i], 1, (size_t)all[i].n_tokens);
-        b->token_level_rewards[b->row_start[i + 1] - 1] = (float)ares_rng_uniform(ares_rng_root(2, ARES_RNG_TEST), (uint64_t)i);
+        b->token_level_rewards[b->row_start[i + 1] - 1] =
+            (float)ares_rng_uniform(ares_rng_root(2, ARES_RNG_TEST), (uint64_t)i);
     }
     ARES_TRY(ares_actor_log_probs(a, b));
     if (ref) ARES_TRY(ares_reference_log_probs(ref, b));
@@ -232,7 +332,8 @@ static int grpo_step(const options *o, ares_model *m, ares_rollout *r, ares_refe
     int rc = ares_actor_update(a, b, metrics);
     double exact = -1;
     ares_metrics_get(metrics, "exact/rollout_train_max_abs", &exact);
-    if (rc == ARES_OK && exact != 0) rc = ares_fail(ARES_ENUMERIC, "bench_step: rollout and update differ by %g", exact);
+    if (rc == ARES_OK && exact != 0)
+        rc = ares_fail(ARES_ENUMERIC, "bench_step: rollout and update differ by %g", exact);
     ares_metrics_free(metrics);
     return rc;
 }
@@ -249,8 +350,11 @@ static int grpo(const options *o)
     ARES_TRY(open_model(o, &d, true, &m));
     ARES_TRY(ares_actor_open(&a, &cfg, m, NULL, 100));
     if (o->beta > 0) ARES_TRY(ares_reference_open(&ref, &cfg, &d));
-    ares_rollout_options ro = { .max_num_seqs = (int32_t)(o->prompts * o->samples), .max_num_batched_tokens = 2048, .max_model_len = (int32_t)(o->prompt + o->new),
-                                .cache_tokens = (o->prompts * o->samples + o->prompts) * (o->prompt + o->new + 64) };
+    ares_rollout_options ro = { .max_num_seqs = (int32_t)(o->prompts * o->samples),
+                                .max_num_batched_tokens = 2048,
+                                .max_model_len = (int32_t)(o->prompt + o->new),
+                                .cache_tokens = (o->prompts * o->samples + o->prompts) *
+                                                (o->prompt + o->new + 64) };
     ARES_TRY(ares_rollout_new(m, NULL, &ro, &r));
     ares_batch_init(&b);
     values all = { .n = 0 };
@@ -262,25 +366,45 @@ static int grpo(const options *o)
         if (k) keep(&all, t, false);
         if (k && all.best == all.n - 1) gen_of_best = gen;
     }
-    /* Sampling goes over the same tokens as a forward pass of the update; the reference's forward pass is in update_s. */
-    double forward = forward_gflop(&m->cfg, (double)o->prompts, (double)o->prompt, (double)o->samples, (double)o->new);
+    /*
+     * Sampling goes over the same tokens as a forward pass of the update; the reference's forward
+     * pass is in update_s.
+     */
+    double forward = forward_gflop(&m->cfg, (double)o->prompts, (double)o->prompt,
+                                   (double)o->samples, (double)o->new);
     char more[224];
-    snprintf(more, sizeof more, ",\"beta\":%g,\"prompts\":%lld,\"samples\":%lld,\"generate_s\":%.4f,\"update_s\":%.4f,\"generate_gflop\":%.6g,\"update_gflop\":%.6g", o->beta, (long long)o->prompts,
-             (long long)o->samples, gen_of_best, all.v[all.best] - gen_of_best, forward, forward * (o->beta > 0 ? 4 : 3));
+    snprintf(more, sizeof more,
+             ",\"beta\":%g,\"prompts\":%lld,\"samples\":%lld,\"generate_s\":%.4f,\"update_s\":%.4f,"
+             "\"generate_gflop\":%.6g,\"update_gflop\":%.6g",
+             o->beta, (long long)o->prompts, (long long)o->samples, gen_of_best,
+             all.v[all.best] - gen_of_best, forward, forward * (o->beta > 0 ? 4 : 3));
     emit(o, &d, "grpo_step", &all, "s", more);
     return ARES_OK;
 }
 
 int main(int argc, char **argv)
 {
-    options o = { .model = "tiny", .dtype = "fp32", .batch = 1, .prompt = 32, .new = 64, .repeat = 3, .rows = 128, .tokens = 96, .prompts = 16, .samples = 8, .micro = 1024 };
-    int rc = argc < 2 ? ares_fail(ARES_EUSE, "usage: bench_step decode|update|grpo [key=value ...]") : ARES_OK;
+    options o = { .model = "tiny",
+                  .dtype = "fp32",
+                  .batch = 1,
+                  .prompt = 32,
+                  .new = 64,
+                  .repeat = 3,
+                  .rows = 128,
+                  .tokens = 96,
+                  .prompts = 16,
+                  .samples = 8,
+                  .micro = 1024 };
+    int rc = argc < 2 ? ares_fail(ARES_EUSE, "usage: bench_step decode|update|grpo [key=value ...]")
+                      : ARES_OK;
     for (int i = 2; i < argc && rc == ARES_OK; i++) rc = set(&o, argv[i]);
     if (rc == ARES_OK) {
         if (strcmp(argv[1], "decode") == 0) rc = decode(&o);
         else if (strcmp(argv[1], "update") == 0) rc = update(&o);
         else if (strcmp(argv[1], "grpo") == 0) rc = grpo(&o);
-        else rc = ares_fail(ARES_EUSE, "bench_step: '%s': unknown (choices: decode, update, grpo)", argv[1]);
+        else
+            rc = ares_fail(ARES_EUSE, "bench_step: '%s': unknown (choices: decode, update, grpo)",
+                           argv[1]);
     }
     if (rc != ARES_OK) fprintf(stderr, "%s\n", ares_error_message());
     return rc == ARES_OK ? 0 : 1;

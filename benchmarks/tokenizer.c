@@ -1,10 +1,13 @@
 /*
- * Encoding speed on one thread: a JSON line with the median and the extremes of several passes over a text.
+ * Encoding speed on one thread: a JSON line with the median and the extremes of several passes over
+ * a text.
  *
  *   bench_tokenizer MODEL_DIR FILE.jsonl [PASSES]
- *   python benchmarks/peers/tokenizer.py MODEL_DIR FILE.jsonl [PASSES]     the same with the `tokenizers` library
+ *   python benchmarks/peers/tokenizer.py MODEL_DIR FILE.jsonl [PASSES]     the same with the
+ *                                         `tokenizers` library
  *
- * Each line of the file is one text, as it stands. `cold` is the first pass, with the table of words still empty.
+ * Each line of the file is one text, as it stands. `cold` is the first pass, with the table of
+ * words still empty.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +38,8 @@ static int run(const char *model, const char *path, int passes, bool offsets)
             int64_t end = ares_view_find(ares_str_view(&text), ARES_VIEW("\n"), at);
             size_t stop = end < 0 ? text.len : (size_t)end;
             ares_ids_clear(&ids);
-            ARES_TRY(ares_tokenizer_encode(t, (ares_view){ text.data + at, stop - at }, false, &ids));
+            ARES_TRY(
+                ares_tokenizer_encode(t, (ares_view){ text.data + at, stop - at }, false, &ids));
             tokens += ids.n;
             for (int64_t i = 0; i < ids.n; i++) sum = sum * 31 + (uint64_t)ids.ids[i];
             at = stop + 1;
@@ -45,10 +49,11 @@ static int run(const char *model, const char *path, int passes, bool offsets)
     }
     qsort(seconds, (size_t)passes, sizeof *seconds, by_value);
     double mb = (double)text.len / 1e6;
-    printf("{\"bench\":\"tokenizer\",\"side\":\"ares\",\"offsets\":%s,\"tokens\":%lld,\"sum\":\"%016llx\",\"load_s\":%.3f,"
+    printf("{\"bench\":\"tokenizer\",\"side\":\"ares\",\"offsets\":%s,\"tokens\":%lld,\"sum\":\"%"
+           "016llx\",\"load_s\":%.3f,"
            "\"mb_per_s\":%.2f,\"min\":%.2f,\"max\":%.2f,\"cold\":%.2f}\n",
-           offsets ? "true" : "false", (long long)tokens, (unsigned long long)sum, load, mb / seconds[passes / 2],
-           mb / seconds[passes - 1], mb / seconds[0], mb / cold);
+           offsets ? "true" : "false", (long long)tokens, (unsigned long long)sum, load,
+           mb / seconds[passes / 2], mb / seconds[passes - 1], mb / seconds[0], mb / cold);
     ares_ids_fini(&ids);
     ares_str_fini(&text);
     ares_tokenizer_free(t);
@@ -58,7 +63,8 @@ static int run(const char *model, const char *path, int passes, bool offsets)
 int main(int argc, char **argv)
 {
     int passes = argc > 3 ? atoi(argv[3]) : 7;
-    if (argc < 3 || passes < 1 || passes > 100) return fprintf(stderr, "usage: bench_tokenizer MODEL_DIR FILE.jsonl [PASSES]\n"), 2;
+    if (argc < 3 || passes < 1 || passes > 100)
+        return fprintf(stderr, "usage: bench_tokenizer MODEL_DIR FILE.jsonl [PASSES]\n"), 2;
     int rc = run(argv[1], argv[2], passes, false);
     if (rc == ARES_OK) rc = run(argv[1], argv[2], passes, true);
     if (rc != ARES_OK) fprintf(stderr, "%s\n", ares_error_message());

@@ -1,11 +1,13 @@
 /*
  * Answers judged per second on one thread, a JSON line for each suite and verifier.
  *
- *   bench_verifiers [--suite NAME] [--rows FILE.jsonl] [--repeat N]      all suites when none is named
- *   bench_verifiers --suite NAME --dump > FILE.jsonl                     the suite's rows, for benchmarks/peers/verifiers.py
+ *   bench_verifiers [--suite NAME] [--rows FILE.jsonl] [--repeat N]      all suites when none is
+ *                                         named
+ *   bench_verifiers --suite NAME --dump > FILE.jsonl                     the suite's rows, for
+ *                                         benchmarks/peers/verifiers.py
  *
- * A row is a line as `ares-train grade` reads it. To add a suite: a function that writes its rows, and a line in `suites`. One
- * whose rows come from a file (rows NULL) is skipped without --rows.
+ * A row is a line as `ares-train grade` reads it. To add a suite: a function that writes its rows,
+ * and a line in `suites`. One whose rows come from a file (rows NULL) is skipped without --rows.
  */
 #include <math.h>
 #include <stdio.h>
@@ -29,30 +31,60 @@ static void add_row(ares_str *out, const char *response, const char *truth)
     ares_str_add_z(out, "}\n");
 }
 
-/* Grade-school arithmetic in prose; the answer boxed, in the spellings models use; one in four is wrong. */
+/*
+ * Grade-school arithmetic in prose; the answer boxed, in the spellings models use; one in four is
+ * wrong.
+ */
 static void gsm8k_rows(ares_str *out)
 {
-    static const char *const spellings[] = { "\\boxed{%ld}", "\\boxed{%ld.00}", "\\boxed{\\$%ld}", "\\boxed{%ld \\text{ dollars}}", "\\boxed{%ld \\text{ hours}}" };
+    static const char *const spellings[] = { "\\boxed{%ld}", "\\boxed{%ld.00}", "\\boxed{\\$%ld}",
+                                             "\\boxed{%ld \\text{ dollars}}",
+                                             "\\boxed{%ld \\text{ hours}}" };
     for (long i = 0; i < 1000; i++) {
-        long a = 3 + i * 7 % 89, b = 2 + i * 5 % 31, answer = a * b + i, said = i % 4 == 3 ? answer + 1 : answer;
+        long a = 3 + i * 7 % 89, b = 2 + i * 5 % 31, answer = a * b + i,
+             said = i % 4 == 3 ? answer + 1 : answer;
         char box[80], response[600], truth[32];
         snprintf(box, sizeof box, spellings[i % ARES_COUNT(spellings)], said);
         snprintf(response, sizeof response,
-                 "Each of the %ld boxes holds %ld pens, which makes %ld x %ld = %ld pens. There are %ld more on the table, so in all\n"
-                 "%ld + %ld = %ld pens.\n\nThe answer is %s.", a, b, a, b, a * b, i, a * b, i, said, box);
+                 "Each of the %ld boxes holds %ld pens, which makes %ld x %ld = %ld pens. There "
+                 "are %ld more on the table, so in all\n"
+                 "%ld + %ld = %ld pens.\n\nThe answer is %s.",
+                 a, b, a, b, a * b, i, a * b, i, said, box);
         snprintf(truth, sizeof truth, "%ld", answer);
         add_row(out, response, truth);
     }
 }
 
-/* Answers of competition problems: fractions, roots, polynomials, intervals, matrices, right and wrong. */
+/*
+ * Answers of competition problems: fractions, roots, polynomials, intervals, matrices, right and
+ * wrong.
+ */
 static void math_rows(ares_str *out)
 {
-    static const struct { const char *given, *truth; } forms[] = {
-        { "\\frac{%ld}{%ld}", "\\frac{%ld}{%ld}" }, { "\\dfrac{%ld}{%ld}", "%ld/%ld" }, { "%ld\\sqrt{%ld}", "%ld\\sqrt{%ld}" }, { "\\sqrt{%ld}+%ld", "%2$ld+\\sqrt{%1$ld}" }, { "%ldx+%ld", "%2$ld+%1$ldx" },
-        { "(x+%ld)(x-%ld)", "x^2+%1$ldx-%2$ldx-%1$ld\\cdot%2$ld" }, { "\\frac{x+%ld}{%ld}", "\\frac{%ld+x}{%ld}" }, { "(%ld,%ld)", "\\left(%ld, %ld\\right)" }, { "[%ld,\\infty)", "[%ld, \\infty)" }, { "\\{%ld,%ld\\}", "\\{%2$ld,%1$ld\\}" },
-        { "\\frac{%ld\\pi}{%ld}", "\\frac{%ld}{%ld}\\pi" }, { "\\begin{pmatrix}%ld\\\\%ld\\end{pmatrix}", "\\begin{pmatrix} %ld \\\\ %ld \\end{pmatrix}" }, { "%ld%%", "%ld\\%%" }, { "%ld^\\circ", "%ld" }, { "x=%ld", "%ld" },
-        { "\\frac{1}{\\sqrt{%ld}+%ld}", "\\frac{\\sqrt{%1$ld}-%2$ld}{%1$ld-%2$ld^2}" }, { "%ld.5", "\\frac{2\\cdot %ld+1}{2}" }, { "2^{%ld}", "2^{%ld}" }, { "\\frac{%ld}{%ld}", "\\frac{%2$ld}{%1$ld}" }, { "x^2+%ldx", "x(x+%ld)" },
+    static const struct {
+        const char *given, *truth;
+    } forms[] = {
+        { "\\frac{%ld}{%ld}", "\\frac{%ld}{%ld}" },
+        { "\\dfrac{%ld}{%ld}", "%ld/%ld" },
+        { "%ld\\sqrt{%ld}", "%ld\\sqrt{%ld}" },
+        { "\\sqrt{%ld}+%ld", "%2$ld+\\sqrt{%1$ld}" },
+        { "%ldx+%ld", "%2$ld+%1$ldx" },
+        { "(x+%ld)(x-%ld)", "x^2+%1$ldx-%2$ldx-%1$ld\\cdot%2$ld" },
+        { "\\frac{x+%ld}{%ld}", "\\frac{%ld+x}{%ld}" },
+        { "(%ld,%ld)", "\\left(%ld, %ld\\right)" },
+        { "[%ld,\\infty)", "[%ld, \\infty)" },
+        { "\\{%ld,%ld\\}", "\\{%2$ld,%1$ld\\}" },
+        { "\\frac{%ld\\pi}{%ld}", "\\frac{%ld}{%ld}\\pi" },
+        { "\\begin{pmatrix}%ld\\\\%ld\\end{pmatrix}",
+          "\\begin{pmatrix} %ld \\\\ %ld \\end{pmatrix}" },
+        { "%ld%%", "%ld\\%%" },
+        { "%ld^\\circ", "%ld" },
+        { "x=%ld", "%ld" },
+        { "\\frac{1}{\\sqrt{%ld}+%ld}", "\\frac{\\sqrt{%1$ld}-%2$ld}{%1$ld-%2$ld^2}" },
+        { "%ld.5", "\\frac{2\\cdot %ld+1}{2}" },
+        { "2^{%ld}", "2^{%ld}" },
+        { "\\frac{%ld}{%ld}", "\\frac{%2$ld}{%1$ld}" },
+        { "x^2+%ldx", "x(x+%ld)" },
     };
     for (long i = 0; i < 1000; i++) {
         long a = 2 + i * 7 % 97, b = 3 + i * 11 % 53;
@@ -64,8 +96,11 @@ static void math_rows(ares_str *out)
         snprintf(truth, sizeof truth, forms[k].truth, a, b);
 #pragma GCC diagnostic pop
         snprintf(response, sizeof response,
-                 "First rewrite the condition and collect the terms with $x$ on one side. Substituting back shows that nothing is\n"
-                 "lost on the way, so the only value left is the one we found. Therefore, the answer is $\\boxed{%s}$.", given);
+                 "First rewrite the condition and collect the terms with $x$ on one side. "
+                 "Substituting back shows that nothing is\n"
+                 "lost on the way, so the only value left is the one we found. Therefore, the "
+                 "answer is $\\boxed{%s}$.",
+                 given);
         add_row(out, response, truth);
     }
 }
@@ -76,7 +111,9 @@ static const suite suites[] = {
     { "if", NULL, { "ifbench" } },
 };
 
-typedef struct row { ares_verify_in in; } row;
+typedef struct row {
+    ares_verify_in in;
+} row;
 
 static int read_rows(ares_arena *arena, ares_view text, row **rows, int64_t *n)
 {
@@ -92,7 +129,8 @@ static int read_rows(ares_arena *arena, ares_view text, row **rows, int64_t *n)
         ARES_TRY(ares_json_parse(arena, (ares_view){ text.data + at, stop - at }, "rows", &o));
         ARES_TRY(ares_json_get_string(o, "response", "", &in->response));
         ARES_TRY(ares_json_get_string(o, "prompt", "", &in->prompt));
-        if (ares_json_get(o, "ground_truth")) ARES_TRY(ares_json_get_string(o, "ground_truth", "", &in->ground_truth));
+        if (ares_json_get(o, "ground_truth"))
+            ARES_TRY(ares_json_get_string(o, "ground_truth", "", &in->ground_truth));
         in->row = o;
         in->stopped = true;
         at = stop + 1;
@@ -126,7 +164,9 @@ static int run(const suite *s, const char *verifier, const row *rows, int64_t n,
         best = ARES_MAX(best, rate);
         ares_str_addf(&all, "%s%.6g", all.len ? ", " : "", rate);
     }
-    printf("{\"measure\": \"verify\", \"side\": \"ares\", \"suite\": \"%s\", \"verifier\": \"%s\", \"value\": %.6g, \"unit\": \"answers/s\", \"all\": [%s], \"rows\": %lld, \"right\": %lld, \"threads\": 1}\n",
+    printf("{\"measure\": \"verify\", \"side\": \"ares\", \"suite\": \"%s\", \"verifier\": \"%s\", "
+           "\"value\": %.6g, \"unit\": \"answers/s\", \"all\": [%s], \"rows\": %lld, \"right\": "
+           "%lld, \"threads\": 1}\n",
            s->name, verifier, best, all.data, (long long)n, (long long)right);
     fflush(stdout);
     ares_str_fini(&all);
@@ -144,7 +184,9 @@ static int run_suite(const suite *s, const char *path, bool dump, int repeat)
     else if (s->rows) s->rows(&text);
     if (rc == ARES_OK && dump) fwrite(text.data ? text.data : "", 1, text.len, stdout);
     if (rc == ARES_OK && !dump && text.len) rc = read_rows(&arena, ares_str_view(&text), &rows, &n);
-    for (int k = 0; rc == ARES_OK && !dump && n && k < ARES_COUNT(s->verifiers) && s->verifiers[k]; k++) rc = run(s, s->verifiers[k], rows, n, repeat);
+    for (int k = 0; rc == ARES_OK && !dump && n && k < ARES_COUNT(s->verifiers) && s->verifiers[k];
+         k++)
+        rc = run(s, s->verifiers[k], rows, n, repeat);
     ares_str_fini(&text);
     ares_arena_fini(&arena);
     return rc;
@@ -160,14 +202,19 @@ int main(int argc, char **argv)
         else if (strcmp(argv[i], "--suite") == 0 && i + 1 < argc) name = argv[++i];
         else if (strcmp(argv[i], "--rows") == 0 && i + 1 < argc) path = argv[++i];
         else if (strcmp(argv[i], "--repeat") == 0 && i + 1 < argc) repeat = atoi(argv[++i]);
-        else return fprintf(stderr, "usage: bench_verifiers [--suite gsm8k|math|if] [--rows FILE.jsonl] [--repeat N] [--dump]\n"), 2;
+        else
+            return fprintf(stderr, "usage: bench_verifiers [--suite gsm8k|math|if] [--rows "
+                                   "FILE.jsonl] [--repeat N] [--dump]\n"),
+                   2;
     }
     for (int k = 0; k < ARES_COUNT(suites) && rc == ARES_OK; k++) {
         if (name && strcmp(name, suites[k].name) != 0) continue;
         known = true;
         rc = run_suite(&suites[k], path, dump, repeat);
     }
-    if (!known) return fprintf(stderr, "bench_verifiers: no suite '%s' (choices: gsm8k, math, if)\n", name), 2;
+    if (!known)
+        return fprintf(stderr, "bench_verifiers: no suite '%s' (choices: gsm8k, math, if)\n", name),
+               2;
     if (rc != ARES_OK) fprintf(stderr, "%s\n", ares_error_message());
     return rc == ARES_OK ? 0 : 1;
 }

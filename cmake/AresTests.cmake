@@ -146,3 +146,4 @@ foreach(source IN LISTS sources)
 endforeach()
 
 add_test(NAME check_includes COMMAND ${CMAKE_SOURCE_DIR}/scripts/check_includes.sh WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+add_test(NAME check_format COMMAND ${CMAKE_SOURCE_DIR}/scripts/format.sh --check WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})

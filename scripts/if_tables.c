@@ -1,5 +1,6 @@
 /*
- * Build step: the word lists of the instruction-following checks (src/reward/if/tables.json) as C tables.
+ * Build step: the word lists of the instruction-following checks (src/reward/if/tables.json) as C
+ * tables.
  *
  *   if_tables tables.json tables_data.h
  *
@@ -56,8 +57,10 @@ static void add_all(list *l, const cJSON *items)
 {
     const cJSON *item;
     l->n = 0;
-    cJSON_ArrayForEach(item, items) {
-        if (cJSON_IsNumber(item)) add(l, item->string, strlen(item->string), (uint32_t)item->valuedouble);
+    cJSON_ArrayForEach(item, items)
+    {
+        if (cJSON_IsNumber(item))
+            add(l, item->string, strlen(item->string), (uint32_t)item->valuedouble);
         else add(l, text_of(item), strlen(text_of(item)), 1);
     }
 }
@@ -85,23 +88,26 @@ static void write_set(const char *name, const list *l)
     }
     fprintf(out, "};\nstatic const uint16_t %s_slots[] = {", name);
     for (uint32_t i = 0; i < size; i++) fprintf(out, "%s%u,", i % 20 ? " " : "\n    ", slots[i]);
-    const char *linkage = strncmp(name, "if_", 3) == 0 ? "" : "static "; /* the others are tables.c's own */
-    fprintf(out, "\n};\n%sconst if_set %s = { %s_entries, %s_slots, %u, %u, %u };\n", linkage, name, name, name, size - 1,
-            l->n, longest);
+    /* the others are tables.c's own */
+    const char *linkage = strncmp(name, "if_", 3) == 0 ? "" : "static ";
+    fprintf(out, "\n};\n%sconst if_set %s = { %s_entries, %s_slots, %u, %u, %u };\n", linkage, name,
+            name, name, size - 1, l->n, longest);
     free(slots);
 }
 
 static void write_languages(const cJSON *scripts)
 {
     static list words, letters;
-    static const char *const names[IF_LANGUAGE_SCRIPTS] = { "latin", "cyrillic", "arabic", "devanagari" };
+    static const char *const names[IF_LANGUAGE_SCRIPTS] = { "latin", "cyrillic", "arabic",
+                                                            "devanagari" };
     if_languages spans[IF_LANGUAGE_SCRIPTS];
     uint32_t n = 0;
     fprintf(out, "\nconst char *const if_language_codes[] = {");
     for (int s = 0; s < IF_LANGUAGE_SCRIPTS; s++) {
         const cJSON *language;
         spans[s].first = n;
-        cJSON_ArrayForEach(language, member(scripts, names[s])) {
+        cJSON_ArrayForEach(language, member(scripts, names[s]))
+        {
             const char *p = cJSON_GetStringValue(cJSON_GetArrayItem(language, 1));
             if (!p || n == 32) stop("languages");
             fprintf(out, " \"%s\",", text_of(cJSON_GetArrayItem(language, 0)));
@@ -119,7 +125,8 @@ static void write_languages(const cJSON *scripts)
         spans[s].count = n - spans[s].first;
     }
     fprintf(out, " };\nconst if_languages if_script_languages[] = {");
-    for (int s = 0; s < IF_LANGUAGE_SCRIPTS; s++) fprintf(out, " { %u, %u },", spans[s].first, spans[s].count);
+    for (int s = 0; s < IF_LANGUAGE_SCRIPTS; s++)
+        fprintf(out, " { %u, %u },", spans[s].first, spans[s].count);
     fprintf(out, " };\n");
     write_set("if_language_words", &words);
     write_set("if_language_letters", &letters);
@@ -129,10 +136,12 @@ static void write_ranges(const cJSON *ranges)
 {
     const cJSON *range;
     fprintf(out, "\nstatic const uint32_t emoji_ranges[][2] = {\n");
-    cJSON_ArrayForEach(range, ranges) {
+    cJSON_ArrayForEach(range, ranges)
+    {
         const cJSON *first = cJSON_GetArrayItem(range, 0), *last = cJSON_GetArrayItem(range, 1);
         if (!cJSON_IsNumber(first) || !cJSON_IsNumber(last)) stop("emoji");
-        fprintf(out, "    { 0x%x, 0x%x },\n", (unsigned)first->valuedouble, (unsigned)last->valuedouble);
+        fprintf(out, "    { 0x%x, 0x%x },\n", (unsigned)first->valuedouble,
+                (unsigned)last->valuedouble);
     }
     fprintf(out, "};\n");
 }
@@ -152,10 +161,19 @@ static char *read_all(const char *path)
 int main(int argc, char **argv)
 {
     static const char *const sets[][2] = { /* name in the file, name in C */
-        { "abbreviations", "if_abbreviations" }, { "collocations", "if_collocations" }, { "starters", "if_starters" },
-        { "orthography", "if_orthography" }, { "syllables", "if_syllable_counts" }, { "not_verbs", "if_not_verbs" },
-        { "stop_words", "stop_words" }, { "pronouns", "pronouns" }, { "conjunctions", "conjunctions" },
-        { "person_names", "person_names" }, { "capitals", "capitals" }, { "verbs", "verbs" } };
+                                           { "abbreviations", "if_abbreviations" },
+                                           { "collocations", "if_collocations" },
+                                           { "starters", "if_starters" },
+                                           { "orthography", "if_orthography" },
+                                           { "syllables", "if_syllable_counts" },
+                                           { "not_verbs", "if_not_verbs" },
+                                           { "stop_words", "stop_words" },
+                                           { "pronouns", "pronouns" },
+                                           { "conjunctions", "conjunctions" },
+                                           { "person_names", "person_names" },
+                                           { "capitals", "capitals" },
+                                           { "verbs", "verbs" }
+    };
     static list words;
     if (argc != 3) stop("if_tables tables.json tables_data.h");
     cJSON *root = cJSON_Parse(read_all(argv[1]));

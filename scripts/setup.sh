@@ -8,6 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 torch_version=2.11.0
+format_version=19.1.7 # clang-format: other versions lay code out otherwise
 
 say() { echo "setup: $*"; }
 fail() { echo "setup: $*" >&2; exit 1; }
@@ -121,6 +122,18 @@ if [[ -z $torch ]]; then
     else
         problems+=("libtorch $torch_version: could not be fetched ($reason); with no network, name a folder with its include/ and lib/ in ARES_LIBTORCH, or activate a Python that has torch $torch_version")
     fi
+fi
+# Only contributors need clang-format: without a network its test says SKIP.
+if [[ ! -e .venv/clang-format-$format_version ]] && command -v python3 >/dev/null; then
+    log=$(mktemp)
+    if { { [[ -x .venv/bin/python ]] && .venv/bin/python -c 'import pip'; } || python3 -m venv .venv; } >"$log" 2>&1 &&
+        .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input --no-compile \
+            "clang-format==$format_version" </dev/null >"$log" 2>&1; then
+        touch ".venv/clang-format-$format_version"
+    else
+        say "going on without clang-format $format_version ($(grep -v '^$' "$log" | tail -n 1))"
+    fi
+    rm -f "$log"
 fi
 if ((${#problems[@]})); then
     printf 'setup: missing %s\n' "${problems[@]}" >&2

@@ -19,7 +19,8 @@ static int help(void)
 {
     puts("usage: ares-train [VERB] [options]\n");
     for (int i = 0; i < ARES_COUNT(names); i++) printf("  %-11s %s\n", names[i], docs[i]);
-    puts("\nares-train VERB --help says more. Reinforcement learning:\n\n  ares-train --config examples/quickstart/config.yaml [key=value ...]");
+    puts("\nares-train VERB --help says more. Reinforcement learning:\n\n  ares-train --config "
+         "examples/quickstart/config.yaml [key=value ...]");
     return ARES_OK;
 }
 
@@ -36,7 +37,8 @@ static int take_ranks(int *argc, char **argv, int *ranks)
         }
         int64_t count;
         if (!value) argv[n++] = argv[i];
-        else if (!ares_parse_i64(ares_view_of(value), &count) || count < 1 || count > 4096) return ares_fail(ARES_EUSE, "--ranks = '%s': not a number of processes", value);
+        else if (!ares_parse_i64(ares_view_of(value), &count) || count < 1 || count > 4096)
+            return ares_fail(ARES_EUSE, "--ranks = '%s': not a number of processes", value);
         else *ranks = (int)count;
     }
     *argc = n;
@@ -47,13 +49,17 @@ static int take_ranks(int *argc, char **argv, int *ranks)
 static int dispatch(int argc, char **argv, int *exit_code)
 {
     *exit_code = -1;
-    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) return help();
+    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0)
+        return help();
     if (strcmp(argv[1], "--version") == 0) return puts("ares-train 0.1") < 0 ? ARES_EIO : ARES_OK;
     if (strcmp(argv[1], "__reward") == 0) return ares_reward_child_main(argc - 1, argv + 1);
     int verb = 0, ranks, first = 0;
-    bool named = argv[1][0] != '-' && argv[1][0] != '+' && argv[1][0] != '~' && !strchr(argv[1], '=');
+    bool named =
+        argv[1][0] != '-' && argv[1][0] != '+' && argv[1][0] != '~' && !strchr(argv[1], '=');
     if (named) {
-        ARES_TRY(ares_lookup(ARES_EUSE, "ares-train: verb", argv[1], names, ARES_COUNT(names), &verb));
+        ARES_TRY(
+            ares_lookup(ARES_EUSE, "ares-train: verb", argv[1], names, ARES_COUNT(names), &verb));
         first = 1;
     }
     bool configured = verb < 3; /* train, sft, eval run on several ranks */

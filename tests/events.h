@@ -9,12 +9,14 @@
 
 #include <dirent.h>
 
-static inline uint32_t masked_crc(const char *p, size_t n) /* CRC-32C by its table, unlike the writer's */
+/* CRC-32C by its table, unlike the writer's */
+static inline uint32_t masked_crc(const char *p, size_t n)
 {
     static uint32_t table[256];
     for (uint32_t i = 0; i < 256 && !table[255]; i++) {
         table[i] = i;
-        for (int k = 0; k < 8; k++) table[i] = table[i] & 1 ? table[i] >> 1 ^ 0x82f63b78u : table[i] >> 1;
+        for (int k = 0; k < 8; k++)
+            table[i] = table[i] & 1 ? table[i] >> 1 ^ 0x82f63b78u : table[i] >> 1;
     }
     uint32_t c = 0xffffffffu;
     for (size_t i = 0; i < n; i++) c = table[(c ^ (unsigned char)p[i]) & 255] ^ c >> 8;

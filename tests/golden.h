@@ -1,10 +1,12 @@
 /*
- * Adapters of ares-golden: each carries a case's inputs to the product and its results back, and computes nothing itself.
+ * Adapters of ares-golden: each carries a case's inputs to the product and its results back, and
+ * computes nothing itself.
  *
  *   GOLDEN(aepo, kl_penalty) { ... golden_numbers(g, "value", value, n, golden_want(g, "value")); }
  *
- * serves every case of function `kl_penalty` in files named aepo.json. Checks that fail are printed with the case's name; an
- * adapter that meets a variant the product does not have yet says golden_unknown and returns.
+ * serves every case of function `kl_penalty` in files named aepo.json. Checks that fail are printed
+ * with the case's name; an adapter that meets a variant the product does not have yet says
+ * golden_unknown and returns.
  */
 #ifndef ARES_GOLDEN_H
 #define ARES_GOLDEN_H
@@ -29,18 +31,21 @@ typedef struct golden_adapter {
 } golden_adapter;
 void golden_register(golden_adapter *a);
 
-#define GOLDEN(file_, function_)                                                                             \
-    static void golden_run_##file_##_##function_(golden *g);                                                 \
-    __attribute__((constructor)) static void golden_add_##file_##_##function_(void)                          \
-    {                                                                                                        \
-        static golden_adapter a = { #file_, #function_, golden_run_##file_##_##function_, NULL };            \
-        golden_register(&a);                                                                                 \
-    }                                                                                                        \
+#define GOLDEN(file_, function_)                                                                  \
+    static void golden_run_##file_##_##function_(golden *g);                                      \
+    __attribute__((constructor)) static void golden_add_##file_##_##function_(void)               \
+    {                                                                                             \
+        static golden_adapter a = { #file_, #function_, golden_run_##file_##_##function_, NULL }; \
+        golden_register(&a);                                                                      \
+    }                                                                                             \
     static void golden_run_##file_##_##function_(golden *g)
 
 /* The same adapter for a function of another file. */
-#define GOLDEN_ALSO(file_, function_, of_file, of_function)                                                  \
-    GOLDEN(file_, function_) { golden_run_##of_file##_##of_function(g); }
+#define GOLDEN_ALSO(file_, function_, of_file, of_function) \
+    GOLDEN(file_, function_)                                \
+    {                                                       \
+        golden_run_##of_file##_##of_function(g);            \
+    }
 
 /* ---------------------------------------------------------------- inputs */
 /* inputs.key; absent is a failure (and gives null), so that a misread case cannot pass. */
@@ -50,18 +55,22 @@ double golden_number(golden *g, const char *key);         /* of an input */
 double golden_number_or(golden *g, const char *key, double absent);
 ares_view golden_string(golden *g, const char *key);
 const char *golden_z(golden *g, const char *key); /* the same with a NUL at its end */
-double golden_value(const ares_json *v);          /* a number; "nan", "inf", "-inf" and true and false too */
+/* a number; "nan", "inf", "-inf" and true and false too */
+double golden_value(const ares_json *v);
 /* All numbers of a list, of lists in lists row by row; *n of them. From the case's arena. */
 double *golden_flat(golden *g, const ares_json *v, int64_t *n);
 
 /* ---------------------------------------------------------------- results: true when equal */
-void golden_in_single(golden *g); /* the product computes this in f32, or passes it through f32 arrays */
+/* the product computes this in f32, or passes it through f32 arrays */
+void golden_in_single(golden *g);
 /* Where null is expected, NaN is right. */
 bool golden_near(golden *g, const char *what, double got, const ares_json *want);
-bool golden_numbers(golden *g, const char *what, const double *got, int64_t n, const ares_json *want);
+bool golden_numbers(golden *g, const char *what, const double *got, int64_t n,
+                    const ares_json *want);
 bool golden_equal(golden *g, const char *what, long long got,
                   const ares_json *want); /* integers and booleans, exactly */
-bool golden_text(golden *g, const char *what, ares_view got, const ares_json *want); /* data NULL: null */
+/* data NULL: null */
+bool golden_text(golden *g, const char *what, ares_view got, const ares_json *want);
 bool golden_ok(golden *g, int rc);
 bool golden_fail(golden *g, const char *format, ...) ARES_PRINTF(2, 3);
 void golden_unknown(golden *g);

@@ -1,10 +1,11 @@
 /*
  * ares-golden FILE.json ... [--only FUNCTION] [--allow-unknown FILE]
  *
- * Runs the cases of each file through the adapter of (file's base name, function). Two layouts: a list under `cases`, or one
- * case for each key that holds an object with `function`; a file without cases (a table) has none. Tolerances: `tolerance`
- * t, or `tol` t: |x - y| <= t max(1, |y|); `rel_tol`, `abs_tol`; else the header's default_tolerance; else 1e-6. A case with
- * no adapter, or of a variant that the product has not, is unknown; --allow-unknown names a file of `function` and
+ * Runs the cases of each file through the adapter of (file's base name, function). Two layouts: a
+ * list under `cases`, or one case for each key that holds an object with `function`; a file without
+ * cases (a table) has none. Tolerances: `tolerance` t, or `tol` t: |x - y| <= t max(1, |y|);
+ * `rel_tol`, `abs_tol`; else the header's default_tolerance; else 1e-6. A case with no adapter, or
+ * of a variant that the product has not, is unknown; --allow-unknown names a file of `function` and
  * `file/function` lines that may be.
  */
 #include "golden.h"
@@ -29,7 +30,8 @@ void golden_register(golden_adapter *a)
 
 static const ares_json null_value = { .type = ARES_JSON_NULL };
 
-static const ares_json *member(golden *g, const char *where, const ares_json *object, const char *key)
+static const ares_json *member(golden *g, const char *where, const ares_json *object,
+                               const char *key)
 {
     const ares_json *v = ares_json_get(object, key);
     if (v) return v;
@@ -37,8 +39,14 @@ static const ares_json *member(golden *g, const char *where, const ares_json *ob
     return &null_value;
 }
 
-const ares_json *golden_in(golden *g, const char *key) { return member(g, "inputs", g->inputs, key); }
-const ares_json *golden_want(golden *g, const char *key) { return member(g, "expected", g->expected, key); }
+const ares_json *golden_in(golden *g, const char *key)
+{
+    return member(g, "inputs", g->inputs, key);
+}
+const ares_json *golden_want(golden *g, const char *key)
+{
+    return member(g, "expected", g->expected, key);
+}
 
 double golden_value(const ares_json *v)
 {
@@ -54,7 +62,10 @@ double golden_value(const ares_json *v)
     }
 }
 
-double golden_number(golden *g, const char *key) { return golden_value(golden_in(g, key)); }
+double golden_number(golden *g, const char *key)
+{
+    return golden_value(golden_in(g, key));
+}
 
 double golden_number_or(golden *g, const char *key, double absent)
 {
@@ -112,7 +123,10 @@ bool golden_fail(golden *g, const char *format, ...)
     return false;
 }
 
-void golden_unknown(golden *g) { g->unknown = true; }
+void golden_unknown(golden *g)
+{
+    g->unknown = true;
+}
 
 void golden_in_single(golden *g)
 {
@@ -130,24 +144,27 @@ bool golden_near(golden *g, const char *what, double got, const ares_json *want)
 {
     g->checks++;
     if (want->type == ARES_JSON_NULL && isnan(got)) return true;
-    if (want->type == ARES_JSON_NULL || want->type == ARES_JSON_ARRAY || want->type == ARES_JSON_OBJECT)
+    if (want->type == ARES_JSON_NULL || want->type == ARES_JSON_ARRAY ||
+        want->type == ARES_JSON_OBJECT)
         return golden_fail(g, "%s is %.12g, expected no number", what, got);
     double w = golden_value(want);
     return equal(g, got, w) ||
            golden_fail(g, "%s is %.12g, expected %.12g (off by %.3g)", what, got, w, fabs(got - w));
 }
 
-bool golden_numbers(golden *g, const char *what, const double *got, int64_t n, const ares_json *want)
+bool golden_numbers(golden *g, const char *what, const double *got, int64_t n,
+                    const ares_json *want)
 {
     int64_t wanted, wrong = 0;
     const double *w = golden_flat(g, want, &wanted);
     g->checks++;
     if (n != wanted)
-        return golden_fail(g, "%s has %lld numbers, expected %lld", what, (long long)n, (long long)wanted);
+        return golden_fail(g, "%s has %lld numbers, expected %lld", what, (long long)n,
+                           (long long)wanted);
     for (int64_t i = 0; i < n; i++)
         if (!equal(g, got[i], w[i]) && wrong++ < SHOWN)
-            golden_fail(g, "%s[%lld] is %.12g, expected %.12g (off by %.3g)", what, (long long)i, got[i],
-                        w[i], fabs(got[i] - w[i]));
+            golden_fail(g, "%s[%lld] is %.12g, expected %.12g (off by %.3g)", what, (long long)i,
+                        got[i], w[i], fabs(got[i] - w[i]));
     return wrong == 0;
 }
 
@@ -165,7 +182,8 @@ bool golden_text(golden *g, const char *what, ares_view got, const ares_json *wa
 {
     g->checks++;
     bool none = want->type == ARES_JSON_NULL;
-    if (!none && want->type != ARES_JSON_STRING) return golden_fail(g, "%s: expected no text", what);
+    if (!none && want->type != ARES_JSON_STRING)
+        return golden_fail(g, "%s: expected no text", what);
     if (none ? !got.data : got.data && ares_view_eq(got, want->text)) return true;
     return golden_fail(g, "%s is %s\"%.*s\", expected %s\"%.*s\"", what, got.data ? "" : "null ",
                        (int)got.len, got.data ? got.data : "", none ? "null " : "",
@@ -212,8 +230,9 @@ static bool allowed(const ares_map *allow, const golden *g)
            ares_map_get(allow, ares_view_of(g->function), NULL);
 }
 
-static void run_case(const char *file, const char *name, const ares_json *root, const ares_json *header,
-                     const char *only, const ares_map *allow, ares_map *told)
+static void run_case(const char *file, const char *name, const ares_json *root,
+                     const ares_json *header, const char *only, const ares_map *allow,
+                     ares_map *told)
 {
     ares_view function = ares_json_get(root, "function")->text;
     ares_arena arena = { 0 };
@@ -260,7 +279,8 @@ static int run_file(const char *path, const char *only, const ares_map *allow, a
     int rc = ares_file_read(path, &text);
     if (rc == ARES_OK) rc = ares_json_parse(&arena, ares_str_view(&text), path, &document);
     if (rc == ARES_OK) {
-        const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path, *end = strstr(base, ".json");
+        const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path,
+                   *end = strstr(base, ".json");
         char *file = ares_arena_copy(&arena, base, end ? (size_t)(end - base) : strlen(base));
         const ares_json *list = ares_json_get(document, "cases"),
                         *header = ares_json_get(document, "_header");
@@ -272,14 +292,16 @@ static int run_file(const char *path, const char *only, const ares_map *allow, a
                             : name && name->type == ARES_JSON_STRING ? name->text
                                                                      : (ares_view){ NULL, 0 };
             if (is_case(v))
-                run_case(file, key.data ? key.data : ares_arena_printf(&arena, "case %lld", (long long)i), v,
-                         header, only, allow, told);
+                run_case(file,
+                         key.data ? key.data : ares_arena_printf(&arena, "case %lld", (long long)i),
+                         v, header, only, allow, told);
         }
-        for (int64_t i = 0; !list && document->type == ARES_JSON_OBJECT && i < document->count; i++) {
+        for (int64_t i = 0; !list && document->type == ARES_JSON_OBJECT && i < document->count;
+             i++) {
             ares_view key = document->members[i].key;
             if (is_case(document->members[i].value))
-                run_case(file, ares_arena_copy(&arena, key.data, key.len), document->members[i].value, header,
-                         only, allow, told);
+                run_case(file, ares_arena_copy(&arena, key.data, key.len),
+                         document->members[i].value, header, only, allow, told);
         }
     }
     ares_str_fini(&text);
@@ -294,7 +316,8 @@ static int read_allowed(const char *path, ares_map *allow)
     int rc = ares_file_read(path, &text);
     for (size_t at = 0; rc == ARES_OK && at < text.len;) {
         size_t line = strcspn(text.data + at, "\n");
-        ares_view word = ares_view_trim((ares_view){ text.data + at, strcspn(text.data + at, "#\n") });
+        ares_view word =
+            ares_view_trim((ares_view){ text.data + at, strcspn(text.data + at, "#\n") });
         if (word.len) ares_map_put(allow, word, 1);
         at += line + 1;
     }
@@ -304,18 +327,21 @@ static int read_allowed(const char *path, ares_map *allow)
 
 int main(int argc, char **argv)
 {
-    static const char usage[] = "usage: ares-golden FILE.json ... [--only FUNCTION] [--allow-unknown FILE]\n";
+    static const char usage[] =
+        "usage: ares-golden FILE.json ... [--only FUNCTION] [--allow-unknown FILE]\n";
     const char *only = NULL;
     ares_map *allow = ares_map_new(), *told = ares_map_new();
     int rc = ARES_OK, files = 0;
     for (int i = 1; i < argc && rc == ARES_OK; i++) {
         if (strcmp(argv[i], "--only") == 0 && i + 1 < argc) only = argv[++i];
-        else if (strcmp(argv[i], "--allow-unknown") == 0 && i + 1 < argc) rc = read_allowed(argv[++i], allow);
+        else if (strcmp(argv[i], "--allow-unknown") == 0 && i + 1 < argc)
+            rc = read_allowed(argv[++i], allow);
         else if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
             printf("%s", usage);
             return 0;
         } else if (argv[i][0] == '-')
-            rc = ares_fail(ARES_EUSE, "golden: '%s': no such option, or it lacks its value", argv[i]);
+            rc = ares_fail(ARES_EUSE, "golden: '%s': no such option, or it lacks its value",
+                           argv[i]);
         else argv[1 + files++] = argv[i]; /* never ahead of what is still to be read */
     }
     if (rc == ARES_OK && files == 0) rc = ares_fail(ARES_EUSE, "golden: no file named");

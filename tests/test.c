@@ -1,4 +1,7 @@
-/* The runner of every test program. Tests run in the order of their files and lines, in this process, one by one. */
+/*
+ * The runner of every test program. Tests run in the order of their files and lines, in this
+ * process, one by one.
+ */
 #include "test.h"
 
 #include <dirent.h>
@@ -40,7 +43,7 @@ static bool skipping;
 static double limit_s; /* of the test that runs */
 static pid_t runner;
 static volatile pid_t shell; /* of test_shell, leads a process group; 0: none */
-static ares_str skips; /* what the test that runs has said of it */
+static ares_str skips;       /* what the test that runs has said of it */
 static char dir[64];
 static ares_arena strings;
 
@@ -74,7 +77,8 @@ bool test_check(bool held, const char *expr, const char *file, int line)
     return held || fail(file, line, "%s is false", expr);
 }
 
-bool test_check_msg(bool held, const char *expr, const char *file, int line, const char *format, ...)
+bool test_check_msg(bool held, const char *expr, const char *file, int line, const char *format,
+                    ...)
 {
     if (held) return true;
     char text[1024];
@@ -90,14 +94,16 @@ bool test_eq(long long a, long long b, const char *ea, const char *eb, const cha
     return a == b || fail(file, line, "%s is %lld, expected %s = %lld", ea, a, eb, b);
 }
 
-bool test_near(double a, double b, double tol, const char *ea, const char *eb, const char *file, int line)
+bool test_near(double a, double b, double tol, const char *ea, const char *eb, const char *file,
+               int line)
 {
     if (a == b || fabs(a - b) <= tol || (isnan(a) && isnan(b))) return true;
-    return fail(file, line, "%s is %.9g, expected %s = %.9g within %.3g (off by %.3g)", ea, a, eb, b, tol,
-                fabs(a - b));
+    return fail(file, line, "%s is %.9g, expected %s = %.9g within %.3g (off by %.3g)", ea, a, eb,
+                b, tol, fabs(a - b));
 }
 
-bool test_str(const char *a, const char *b, const char *ea, const char *eb, const char *file, int line)
+bool test_str(const char *a, const char *b, const char *ea, const char *eb, const char *file,
+              int line)
 {
     if (a == b || (a && b && strcmp(a, b) == 0)) return true;
     return fail(file, line, "%s differs from %s\n    is       \"%s\"\n    expected \"%s\"", ea, eb,
@@ -107,13 +113,14 @@ bool test_str(const char *a, const char *b, const char *ea, const char *eb, cons
 bool test_view(ares_view a, ares_view b, const char *ea, const char *eb, const char *file, int line)
 {
     if (a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0)) return true;
-    return fail(file, line,
-                "%s differs from %s\n    is       \"%.*s\" (%zu bytes)\n    expected \"%.*s\" (%zu bytes)",
-                ea, eb, (int)a.len, a.data ? a.data : "", a.len, (int)b.len, b.data ? b.data : "", b.len);
+    return fail(
+        file, line,
+        "%s differs from %s\n    is       \"%.*s\" (%zu bytes)\n    expected \"%.*s\" (%zu bytes)",
+        ea, eb, (int)a.len, a.data ? a.data : "", a.len, (int)b.len, b.data ? b.data : "", b.len);
 }
 
-bool test_mem(const void *a, const void *b, size_t n, const char *ea, const char *eb, const char *file,
-              int line)
+bool test_mem(const void *a, const void *b, size_t n, const char *ea, const char *eb,
+              const char *file, int line)
 {
     const unsigned char *x = a, *y = b;
     for (size_t i = 0; i < n; i++) {
@@ -126,10 +133,11 @@ bool test_mem(const void *a, const void *b, size_t n, const char *ea, const char
             memcpy(&fx, x + i / 4 * 4, 4);
             memcpy(&fy, y + i / 4 * 4, 4);
         }
-        return fail(file, line,
-                    "%s differs from %s from byte %zu of %zu on (%zu bytes differ; as floats [%zu]: %.9g, "
-                    "expected %.9g)",
-                    ea, eb, i, n, different, i / 4, (double)fx, (double)fy);
+        return fail(
+            file, line,
+            "%s differs from %s from byte %zu of %zu on (%zu bytes differ; as floats [%zu]: %.9g, "
+            "expected %.9g)",
+            ea, eb, i, n, different, i / 4, (double)fx, (double)fy);
     }
     return true;
 }
@@ -146,8 +154,8 @@ bool test_ok(int rc, const char *expr, const char *file, int line)
     return rc == ARES_OK || fail(file, line, "%s failed (%d): %s", expr, rc, ares_error_message());
 }
 
-bool test_fails(int rc, int code, const char *code_name, const char *part, const char *expr, const char *file,
-                int line)
+bool test_fails(int rc, int code, const char *code_name, const char *part, const char *expr,
+                const char *file, int line)
 {
     if (rc == ARES_OK) return fail(file, line, "%s succeeded, expected %s", expr, code_name);
     if (rc != code)
@@ -385,7 +393,8 @@ static void run(const test_case *t)
     t->run();
     end_after(0);
     if (at_live_count && at_live_count() != live)
-        fail(t->file, t->line, "%lld libtorch handles more than before", (long long)(at_live_count() - live));
+        fail(t->file, t->line, "%lld libtorch handles more than before",
+             (long long)(at_live_count() - live));
     if (dir[0]) remove_tree(dir);
     dir[0] = '\0';
     ares_arena_reset(&strings);

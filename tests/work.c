@@ -5,11 +5,20 @@
 
 static _Thread_local int64_t blocks, bytes, allocated;
 
-int64_t work_done(void) { return blocks + bytes / 16; }
-int64_t work_allocated(void) { return allocated; }
+int64_t work_done(void)
+{
+    return blocks + bytes / 16;
+}
+int64_t work_allocated(void)
+{
+    return allocated;
+}
 
 void __sanitizer_cov_trace_pc(void);
-void __sanitizer_cov_trace_pc(void) { blocks++; }
+void __sanitizer_cov_trace_pc(void)
+{
+    blocks++;
+}
 
 void *__real_memcpy(void *to, const void *from, size_t n);
 void *__real_memmove(void *to, const void *from, size_t n);

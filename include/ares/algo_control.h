@@ -6,58 +6,113 @@
 
 #include "ares/algo.h"
 
-/* ------------------------------------------------------------------ difficulty, targets, alphas (control/buckets.c) */
-ares_difficulty ares_difficulty_of(double accuracy);  /* easy from 2/3 on, medium from 1/3 on, else hard; as doubles */
-ares_difficulty ares_difficulty_find(ares_view name); /* ARES_DIFFICULTY_NONE when it is none of the three */
+/* ---------------- difficulty, targets, alphas (control/buckets.c) */
+/* easy from 2/3 on, medium from 1/3 on, else hard; as doubles */
+ares_difficulty ares_difficulty_of(double accuracy);
+/* ARES_DIFFICULTY_NONE when it is none of the three */
+ares_difficulty ares_difficulty_find(ares_view name);
 double ares_round_half_even(double x);
-/* What a bucket's number of HWE tokens should be: the mean over its prompts, times coef, rounded half to even. */
+/*
+ * What a bucket's number of HWE tokens should be: the mean over its prompts, times coef, rounded
+ * half to even.
+ */
 int64_t ares_aepo_target(double mean, double coef);
-/* Weight of the entropy score: grows with mean - target where the score is a penalty (easy, medium), with target - mean where it is a
- * bonus (hard); kept in [min, max]. The target is that of before this step. */
-double ares_aepo_alpha(ares_difficulty d, double alpha, double mean, double target, double lr, double min, double max);
+/*
+ * Weight of the entropy score: grows with mean - target where the score is a penalty (easy,
+ * medium), with target - mean where it is a bonus (hard); kept in [min, max]. The target is that of
+ * before this step.
+ */
+double ares_aepo_alpha(ares_difficulty d, double alpha, double mean, double target, double lr,
+                       double min, double max);
 typedef struct ares_aepo_prompt {
     ares_view gid;
     int64_t samples;
     double accuracy, hwe, length; /* sums over its samples */
     ares_difficulty difficulty;   /* written */
 } ares_aepo_prompt;
-/* By difficulty: prompts in it, and the means over them of their samples' mean number of HWE tokens, accuracy and length. */
-typedef struct ares_aepo_buckets { int64_t prompts[ARES_DIFFICULTIES]; double hwe[ARES_DIFFICULTIES], accuracy[ARES_DIFFICULTIES], length[ARES_DIFFICULTIES]; } ares_aepo_buckets;
+/*
+ * By difficulty: prompts in it, and the means over them of their samples' mean number of HWE
+ * tokens, accuracy and length.
+ */
+typedef struct ares_aepo_buckets {
+    int64_t prompts[ARES_DIFFICULTIES];
+    double hwe[ARES_DIFFICULTIES], accuracy[ARES_DIFFICULTIES], length[ARES_DIFFICULTIES];
+} ares_aepo_buckets;
 void ares_aepo_bucket(ares_aepo_prompt *prompts, int64_t n, ares_aepo_buckets *out);
-/* What each difficulty aims at, and one step of it: alphas by the targets of before, then (renew) the targets. A difficulty without prompts keeps
- * both; one without a target keeps its alpha and gets a target. coef: by difficulty. */
-typedef struct ares_aepo_aims { double alpha[ARES_DIFFICULTIES]; int64_t target[ARES_DIFFICULTIES]; bool target_known[ARES_DIFFICULTIES]; } ares_aepo_aims;
-typedef struct ares_aepo_rates { double lr, min, max; const double *coef; bool renew; } ares_aepo_rates;
-void ares_aepo_aim(const ares_aepo_rates *rates, const ares_aepo_buckets *buckets, ares_aepo_aims *aims);
-/* Prompts that have become too easy: all right, and fewer HWE tokens than m + ratio (target_easy - m), m the fewest of an easy prompt.
- * bucketed prompts in; drop [n] is written. */
-void ares_aepo_too_easy(const ares_aepo_prompt *prompts, int64_t n, double target_easy, double ratio, bool *drop);
-/* Accuracy by number of HWE tokens: 3 bins between 4 equally spaced edges from the least to the most, cut to integers; half-open, the last
- * closed; n >= 1. accuracy of an empty bin is NaN. */
-typedef struct ares_accuracy_bins { int64_t edges[4], count[3]; double accuracy[3]; } ares_accuracy_bins;
-void ares_accuracy_by_hwe(const int64_t *hwe, const double *accuracy, int64_t n, ares_accuracy_bins *out);
+/*
+ * What each difficulty aims at, and one step of it: alphas by the targets of before, then (renew)
+ * the targets. A difficulty without prompts keeps both; one without a target keeps its alpha and
+ * gets a target. coef: by difficulty.
+ */
+typedef struct ares_aepo_aims {
+    double alpha[ARES_DIFFICULTIES];
+    int64_t target[ARES_DIFFICULTIES];
+    bool target_known[ARES_DIFFICULTIES];
+} ares_aepo_aims;
+typedef struct ares_aepo_rates {
+    double lr, min, max;
+    const double *coef;
+    bool renew;
+} ares_aepo_rates;
+void ares_aepo_aim(const ares_aepo_rates *rates, const ares_aepo_buckets *buckets,
+                   ares_aepo_aims *aims);
+/*
+ * Prompts that have become too easy: all right, and fewer HWE tokens than m + ratio (target_easy -
+ * m), m the fewest of an easy prompt. bucketed prompts in; drop [n] is written.
+ */
+void ares_aepo_too_easy(const ares_aepo_prompt *prompts, int64_t n, double target_easy,
+                        double ratio, bool *drop);
+/*
+ * Accuracy by number of HWE tokens: 3 bins between 4 equally spaced edges from the least to the
+ * most, cut to integers; half-open, the last closed; n >= 1. accuracy of an empty bin is NaN.
+ */
+typedef struct ares_accuracy_bins {
+    int64_t edges[4], count[3];
+    double accuracy[3];
+} ares_accuracy_bins;
+void ares_accuracy_by_hwe(const int64_t *hwe, const double *accuracy, int64_t n,
+                          ares_accuracy_bins *out);
 
-/* ------------------------------------------------------------------ KL (control/kl_bucket.c, control/adaptive_kl.c) */
+/* ---------------- KL (control/kl_bucket.c, control/adaptive_kl.c) */
 /* Mean over the tokens with mask 1; 0 where there is none. */
 double ares_kl_row_mean(const float *kl, const uint8_t *mask, int64_t n);
-/* An optimizer step of the actor is done: the mean KL of every row of [row, end) that counts and that it passed over joins b->row_kl, and
- * b->updates goes up. kl [b->tokens], or NULL: no KL is known; passed [b->rows], or NULL: all rows. */
+/*
+ * An optimizer step of the actor is done: the mean KL of every row of [row, end) that counts and
+ * that it passed over joins b->row_kl, and b->updates goes up. kl [b->tokens], or NULL: no KL is
+ * known; passed [b->rows], or NULL: all rows.
+ */
 void ares_kl_see(ares_batch *b, int64_t row, int64_t end, const float *kl, const bool *passed);
 /* Dual ascent on a budget of KL: lambda <- max(0, lambda + eta (kl - budget)). */
 double ares_kl_lambda_step(double lambda, double kl, double budget, double eta);
-/* Beta in log space from a smoothed relative error. Only every interval-th update moves it; update counts from 1. */
-typedef struct ares_log_beta_config { double target, lr, clip, ema, deadzone, min, max; int64_t interval; } ares_log_beta_config;
-typedef struct ares_log_beta { double beta, kl_ema, error_ema; bool started; } ares_log_beta; /* started: kl_ema is a value */
-void ares_log_beta_step(const ares_log_beta_config *cfg, int64_t update, double kl, ares_log_beta *s);
+/*
+ * Beta in log space from a smoothed relative error. Only every interval-th update moves it; update
+ * counts from 1.
+ */
+typedef struct ares_log_beta_config {
+    double target, lr, clip, ema, deadzone, min, max;
+    int64_t interval;
+} ares_log_beta_config;
+/* started: kl_ema is a value */
+typedef struct ares_log_beta {
+    double beta, kl_ema, error_ema;
+    bool started;
+} ares_log_beta;
+void ares_log_beta_step(const ares_log_beta_config *cfg, int64_t update, double kl,
+                        ares_log_beta *s);
 /* kl_weight of a row: factor, times scale where relax (NULL: nowhere) is 1; 0 where the mask is. */
-void ares_kl_weigh(double factor, double scale, const uint8_t *relax, const uint8_t *mask, int64_t n, float *weight);
-/* The controller of Ziegler et al. (arXiv 1909.08593, 2.2): coef <- coef (1 + error n / horizon), error = clip(kl / target - 1, -0.2, 0.2). */
+void ares_kl_weigh(double factor, double scale, const uint8_t *relax, const uint8_t *mask,
+                   int64_t n, float *weight);
+/*
+ * The controller of Ziegler et al. (arXiv 1909.08593, 2.2): coef <- coef (1 + error n / horizon),
+ * error = clip(kl / target - 1, -0.2, 0.2).
+ */
 double ares_adaptive_kl_error(double kl, double target);
 double ares_adaptive_kl_multiplier(double error, double n, double horizon);
 double ares_adaptive_kl_step(double coef, double kl, double target, double n, double horizon);
 /*
- * KL as part of the reward: token_level_rewards (put already) = scores - coef x kl_weight x kl where the mask is 1, else the scores.
- * Reads b->kl and, where it is there, b->kl_weight. Adds to sums[0] the mean KL, without weights, of the rows that count, to sums[1] their number.
+ * KL as part of the reward: token_level_rewards (put already) = scores - coef x kl_weight x kl
+ * where the mask is 1, else the scores. Reads b->kl and, where it is there, b->kl_weight. Adds to
+ * sums[0] the mean KL, without weights, of the rows that count, to sums[1] their number.
  */
 void ares_kl_in_reward(ares_batch *b, double coef, double sums[2]);
 #endif

@@ -1,12 +1,16 @@
 /*
- * algo on a CUDA device: the twins of the functions that touch every token, which libares_cuda.so exports as one table (src/algo/cuda).
+ * algo on a CUDA device: the twins of the functions that touch every token, which libares_cuda.so
+ * exports as one table (src/algo/cuda).
  *
- * All arrays lie on the host, as the batch's do: a twin copies what it reads to the device, and what it writes back; both are complete
- * on return. The per-token formulas are those of src/algo/loss, read by both compilers; sums are made in f64 in one order, given by the
- * shape of the input, without floating atomics, so a call repeats itself bit for bit. Where a comment says "the CPU's bits" the twin's
- * are the same; elsewhere they differ by the order of a sum, or by the device's exp, a few units in the last place of a double.
+ * All arrays lie on the host, as the batch's do: a twin copies what it reads to the device, and
+ * what it writes back; both are complete on return. The per-token formulas are those of
+ * src/algo/loss, read by both compilers; sums are made in f64 in one order, given by the shape of
+ * the input, without floating atomics, so a call repeats itself bit for bit. Where a comment says
+ * "the CPU's bits" the twin's are the same; elsewhere they differ by the order of a sum, or by the
+ * device's exp, a few units in the last place of a double.
  *
- * Every twin returns ARES_OK, ARES_TWIN_FAULT, or the device's failure. After either of the latter nothing was written.
+ * Every twin returns ARES_OK, ARES_TWIN_FAULT, or the device's failure. After either of the latter
+ * nothing was written.
  */
 #ifndef ARES_ALGO_TWIN_H
 #define ARES_ALGO_TWIN_H
@@ -18,36 +22,49 @@
 enum { ARES_TWIN_FAULT = 1 };
 
 typedef enum {
-    ARES_TWIN_NO_LOSS,           /* the terms alone */
+    ARES_TWIN_NO_LOSS, /* the terms alone */
     ARES_TWIN_PPO,
     ARES_TWIN_CISPO,
     ARES_TWIN_SAPO,
-    ARES_TWIN_CLIP_COV,          /* the last two with the choice already made: chosen */
+    ARES_TWIN_CLIP_COV, /* the last two with the choice already made: chosen */
     ARES_TWIN_KL_COV,
-    ARES_TWIN_GSPO,              /* from here on over whole rows */
+    ARES_TWIN_GSPO, /* from here on over whole rows */
     ARES_TWIN_GSPO_TOKEN,
     ARES_TWIN_GMPO
 } ares_twin_formula;
-typedef enum { ARES_TWIN_K1, ARES_TWIN_ABS, ARES_TWIN_K2, ARES_TWIN_K3, ARES_TWIN_FULL } ares_twin_kl;
+typedef enum {
+    ARES_TWIN_K1,
+    ARES_TWIN_ABS,
+    ARES_TWIN_K2,
+    ARES_TWIN_K3,
+    ARES_TWIN_FULL
+} ares_twin_kl;
 
-/* One pass: the loss, its derivatives, its terms and every sum of ares_loss_sums but those of rollout_is, in one launch. */
+/*
+ * One pass: the loss, its derivatives, its terms and every sum of ares_loss_sums but those of
+ * rollout_is, in one launch.
+ */
 typedef struct ares_twin_loss {
     ares_twin_formula formula;
     const ares_loss_args *args;
-    double dual;                 /* bound of the loss of negative advantages, times the advantage; infinity: none */
-    const uint8_t *chosen;       /* [n] clip_cov, kl_cov */
-    const ares_kl_args *kl;      /* NULL: no term */
+    /* bound of the loss of negative advantages, times the advantage; infinity: none */
+    double dual;
+    const uint8_t *chosen;  /* [n] clip_cov, kl_cov */
+    const ares_kl_args *kl; /* NULL: no term */
     ares_twin_kl kl_value, kl_derivative;
-    bool terms;                  /* ares_loss_terms as well */
+    bool terms; /* ares_loss_terms as well */
 } ares_twin_loss;
 
 /* Ragged rows: row r owns [row_start[r], row_start[r + 1]) of every array here. */
 typedef struct ares_twin_rows {
     int64_t rows;
-    const int64_t *row_start;    /* [rows + 1], from 0 */
+    const int64_t *row_start; /* [rows + 1], from 0 */
 } ares_twin_rows;
 
-/* Generalised advantages before whitening (adv/gae.c), the CPU's bits. turn_ends NULL: of tokens alone; else over turns first. */
+/*
+ * Generalised advantages before whitening (adv/gae.c), the CPU's bits. turn_ends NULL: of tokens
+ * alone; else over turns first.
+ */
 typedef struct ares_twin_gae {
     ares_twin_rows of;
     const float *rewards, *values;
@@ -56,23 +73,33 @@ typedef struct ares_twin_gae {
     double *advantages, *returns; /* 0 where the mask is 0 */
 } ares_twin_gae;
 
-/* Window entropy of rows of entropies, the CPU's bits, with each row's percentile of the padded list and the HWE tokens at tau. */
+/*
+ * Window entropy of rows of entropies, the CPU's bits, with each row's percentile of the padded
+ * list and the HWE tokens at tau.
+ */
 typedef struct ares_twin_windows {
     ares_twin_rows of;
     const float *entropy;
     int64_t w;
     double q, tau;
-    const uint8_t *candidates;   /* NULL: all */
-    double *window;              /* 0 behind a row's last window. These may be NULL: */
-    double *threshold;           /* [rows] */
+    const uint8_t *candidates; /* NULL: all */
+    double *window;            /* 0 behind a row's last window. These may be NULL: */
+    double *threshold;         /* [rows] */
     uint8_t *mask;
-    ares_hwe *hwe;               /* [rows] */
+    ares_hwe *hwe; /* [rows] */
 } ares_twin_windows;
 
-/* Of the values of each group, whatever their order: the CPU's bits. A group of none: 0, 0, infinity, -infinity. */
-typedef struct ares_twin_stat { double mean, std, min, max; } ares_twin_stat;
+/*
+ * Of the values of each group, whatever their order: the CPU's bits. A group of none: 0, 0,
+ * infinity, -infinity.
+ */
+typedef struct ares_twin_stat {
+    double mean, std, min, max;
+} ares_twin_stat;
 /* Of each row: the sum of all tokens; of those of mask 1 the sum and their count. */
-typedef struct ares_twin_row_sum { double all, masked, tokens; } ares_twin_row_sum;
+typedef struct ares_twin_row_sum {
+    double all, masked, tokens;
+} ares_twin_row_sum;
 
 typedef struct ares_twin_is {
     const ares_loss_config *cfg; /* rollout_is is not none */
@@ -80,30 +107,43 @@ typedef struct ares_twin_is {
     const float *log_prob, *rollout_log_prob;
     const uint8_t *mask;
     float *weight;
-    ares_loss_sums *sums;        /* NULL: not wanted */
+    ares_loss_sums *sums; /* NULL: not wanted */
 } ares_twin_is;
 
 struct ares_algo_twins {
     int (*loss)(ares_device *d, const ares_twin_loss *t);
     int (*value)(ares_device *d, const ares_value_args *a);
-    int (*kl)(ares_device *d, ares_twin_kl kl, int64_t n, const float *log_prob, const float *ref_log_prob, const uint8_t *mask, float *out);
+    int (*kl)(ares_device *d, ares_twin_kl kl, int64_t n, const float *log_prob,
+              const float *ref_log_prob, const uint8_t *mask, float *out);
     int (*is_weights)(ares_device *d, const ares_twin_is *t);
     int (*gae)(ares_device *d, const ares_twin_gae *t);
     int (*windows)(ares_device *d, const ares_twin_windows *t);
-    int (*groups)(ares_device *d, int64_t groups, const int64_t *group_start, const double *x, ares_twin_stat *out);
-    int (*row_sums)(ares_device *d, const ares_twin_rows *of, const float *x, const uint8_t *mask, ares_twin_row_sum *out);
-    double (*kernel_s)(ares_device *d); /* seconds that the kernels of the last call took, copies apart */
+    int (*groups)(ares_device *d, int64_t groups, const int64_t *group_start, const double *x,
+                  ares_twin_stat *out);
+    int (*row_sums)(ares_device *d, const ares_twin_rows *of, const float *x, const uint8_t *mask,
+                    ares_twin_row_sum *out);
+    /* seconds that the kernels of the last call took, copies apart */
+    double (*kernel_s)(ares_device *d);
 };
 typedef struct ares_algo_twins ares_algo_twins;
 /* Of a device; NULL on the CPU. */
 const ares_algo_twins *ares_algo_twins_of(const ares_device *d);
 
-/* loss->compute (NULL: none), then ares_loss_terms: on the device where it is a card and has a twin of the loss, with the messages of the CPU. */
-int ares_loss_compute(ares_device *d, const ares_loss *loss, const ares_loss_args *a, const ares_kl_args *k);
-/* As their namesakes in ares/algo.h, likewise; adv->compute: the walk of gae over rows is on the device, its whitening on the host. */
+/*
+ * loss->compute (NULL: none), then ares_loss_terms: on the device where it is a card and has a twin
+ * of the loss, with the messages of the CPU.
+ */
+int ares_loss_compute(ares_device *d, const ares_loss *loss, const ares_loss_args *a,
+                      const ares_kl_args *k);
+/*
+ * As their namesakes in ares/algo.h, likewise; adv->compute: the walk of gae over rows is on the
+ * device, its whitening on the host.
+ */
 int ares_value_loss_on(ares_device *d, const ares_value_args *a);
-int ares_is_weights_on(ares_device *d, const ares_loss_config *cfg, const ares_batch *b, int64_t row, int64_t end, float *weight, ares_loss_sums *sums);
+int ares_is_weights_on(ares_device *d, const ares_loss_config *cfg, const ares_batch *b,
+                       int64_t row, int64_t end, float *weight, ares_loss_sums *sums);
 int ares_kl_column_on(ares_device *d, const ares_kl *kl, ares_batch *b);
-int ares_adv_compute(ares_device *d, const ares_adv *adv, const ares_algorithm_config *cfg, ares_world *world, ares_batch *b);
+int ares_adv_compute(ares_device *d, const ares_adv *adv, const ares_algorithm_config *cfg,
+                     ares_world *world, ares_batch *b);
 
 #endif

@@ -1,22 +1,25 @@
 /*
- * at: libtorch behind a C header. The tests' oracle and the arithmetic of users' own losses; the training path has
- * no use for it.
+ * at: libtorch behind a C header. The tests' oracle and the arithmetic of users' own losses; the
+ * training path has no use for it.
  *
  *   at_scope *s = at_scope_open("my_loss");
  *   at_tensor ratio = at_exp(at_sub(log_prob, old));
  *   at_tensor loss = at_neg(at_mean(at_mul(ratio, advantage)));
  *   ARES_TRY(at_scope_close(s, &loss));
  *
- * Every tensor belongs to the innermost scope of the thread that made it. Closing the scope frees them all, but for
- * `out`, which goes to the scope around it. After an operation has failed the next ones of its scope do nothing and
- * give NULL, so one check at the close is enough; it gives the first failure by name, with the shapes:
+ * Every tensor belongs to the innermost scope of the thread that made it. Closing the scope frees
+ * them all, but for `out`, which goes to the scope around it. After an operation has failed the
+ * next ones of its scope do nothing and give NULL, so one check at the close is enough; it gives
+ * the first failure by name, with the shapes:
  *
- *   torch: my_loss: at_sub: The size of tensor a (4) must match the size of tensor b (3) at non-singleton
- *   dimension 1 (f32 [2, 4], f32 [2, 3])                                                      (all in one line)
+ *   torch: my_loss: at_sub: The size of tensor a (4) must match the size of tensor b (3) at
+ *       non-singleton
+ *   dimension 1 (f32 [2, 4], f32 [2, 3])                                                      (all
+ *                                         in one line)
  *
- * Codes: ARES_EUNSUPPORTED, ARES_ELIMIT (device memory), else ARES_EDEVICE. No exception crosses this header.
- * A name ending in _ writes into its first operand and gives it back. libtorch computes on the calling thread
- * alone.
+ * Codes: ARES_EUNSUPPORTED, ARES_ELIMIT (device memory), else ARES_EDEVICE. No exception crosses
+ * this header. A name ending in _ writes into its first operand and gives it back. libtorch
+ * computes on the calling thread alone.
  */
 #ifndef ARES_AT_H
 #define ARES_AT_H
@@ -32,26 +35,31 @@ typedef struct at_scope at_scope;
 typedef enum { AT_F32, AT_F64, AT_BF16, AT_F16, AT_I32, AT_I64, AT_U8, AT_BOOL } at_dtype;
 
 /* Sizes, strides and lists of dimensions: at_reshape(x, AT_DIMS(2, -1)). */
-#define AT_DIMS(...) (const int64_t[]){ __VA_ARGS__ }, ARES_COUNT(((const int64_t[]){ __VA_ARGS__ }))
+#define AT_DIMS(...) \
+    (const int64_t[]){ __VA_ARGS__ }, ARES_COUNT(((const int64_t[]){ __VA_ARGS__ }))
 #define AT_SCALAR NULL, 0
 
-/* ------------------------------------------------------------------ scopes and lifetime (at.cpp) */
+/* ---------------- scopes and lifetime (at.cpp) */
 at_scope *at_scope_open(const char *name); /* name: a literal, or longer-lived than the scope */
-/* out may be NULL; after a failure *out is NULL. Scopes opened inside this one and left open are closed with it.
- * An owned tensor stays owned. */
+/*
+ * out may be NULL; after a failure *out is NULL. Scopes opened inside this one and left open are
+ * closed with it. An owned tensor stays owned.
+ */
 int at_scope_close(at_scope *s, at_tensor *out);
-bool at_scope_failed(void);                /* of the innermost scope: for loops that would work in vain */
-at_tensor at_own(at_tensor t);             /* takes t out of its scope, for a struct; release with at_free */
-void at_free(at_tensor t);                 /* of an owned tensor; NULL is fine */
-int64_t at_live_count(void);               /* handles of this process, scopes' and owned */
+/* of the innermost scope: for loops that would work in vain */
+bool at_scope_failed(void);
+/* takes t out of its scope, for a struct; release with at_free */
+at_tensor at_own(at_tensor t);
+void at_free(at_tensor t);   /* of an owned tensor; NULL is fine */
+int64_t at_live_count(void); /* handles of this process, scopes' and owned */
 
 /* ------------------------------------------------------------------ process */
-const char *at_version(void);              /* "2.11.0" */
-void at_manual_seed(uint64_t seed);        /* of libtorch's own generators */
+const char *at_version(void);       /* "2.11.0" */
+void at_manual_seed(uint64_t seed); /* of libtorch's own generators */
 /* Loads libtorch's CUDA half and looks for a device; a failure says what is missing. */
 int at_cuda_open(void);
 
-/* ------------------------------------------------------------------ making, copying, looking (at.cpp) */
+/* ---------------- making, copying, looking (at.cpp) */
 /* Borrows contiguous host memory, for as long as the tensor or a view of it lives. */
 at_tensor at_from_blob(void *data, at_dtype dtype, const int64_t *sizes, int n);
 at_tensor at_zeros(at_dtype dtype, const int64_t *sizes, int n);
@@ -59,19 +67,23 @@ at_tensor at_full(double value, at_dtype dtype, const int64_t *sizes, int n);
 at_tensor at_arange(int64_t end, at_dtype dtype);
 at_tensor at_randn(at_dtype dtype, const int64_t *sizes, int n);
 at_tensor at_clone(at_tensor t);
-at_tensor at_detach(at_tensor t);          /* the same memory, outside the graph */
+at_tensor at_detach(at_tensor t); /* the same memory, outside the graph */
 at_tensor at_copy_(at_tensor to, at_tensor from);
 at_tensor at_to(at_tensor t, at_dtype dtype);
-at_tensor at_to_device(at_tensor t, const char *device); /* "cpu", "cuda", "cuda:1"; cuda needs at_cuda_open */
-/* The elements in row-major order, converted, to host memory of at_numel elements. A failure is the scope's. */
+/* "cpu", "cuda", "cuda:1"; cuda needs at_cuda_open */
+at_tensor at_to_device(at_tensor t, const char *device);
+/*
+ * The elements in row-major order, converted, to host memory of at_numel elements. A failure is the
+ * scope's.
+ */
 int at_read(at_tensor t, at_dtype dtype, void *out);
-double at_item(at_tensor t);               /* of one element; NaN after a failure */
-void *at_data(at_tensor t);                /* NULL after a failure, as the next four give 0 */
+double at_item(at_tensor t); /* of one element; NaN after a failure */
+void *at_data(at_tensor t);  /* NULL after a failure, as the next four give 0 */
 int at_ndim(at_tensor t);
-int64_t at_size(at_tensor t, int dim);     /* negative dims count from the end */
+int64_t at_size(at_tensor t, int dim); /* negative dims count from the end */
 int64_t at_numel(at_tensor t);
 bool at_is_contiguous(at_tensor t);
-at_dtype at_dtype_of(at_tensor t);         /* AT_F32 after a failure */
+at_dtype at_dtype_of(at_tensor t); /* AT_F32 after a failure */
 
 /* ------------------------------------------------------------------ views (at_ops.cpp) */
 at_tensor at_reshape(at_tensor t, const int64_t *sizes, int n);
@@ -110,55 +122,68 @@ at_tensor at_add_(at_tensor a, at_tensor b);
 at_tensor at_mul_(at_tensor a, at_tensor b);
 
 /* ------------------------------------------------------------------ reductions */
-at_tensor at_sum(at_tensor t);             /* of all elements, a scalar */
+at_tensor at_sum(at_tensor t); /* of all elements, a scalar */
 at_tensor at_mean(at_tensor t);
 at_tensor at_sum_dim(at_tensor t, int dim, bool keep);
 at_tensor at_mean_dim(at_tensor t, int dim, bool keep);
 at_tensor at_max_dim(at_tensor t, int dim, bool keep);
 at_tensor at_argmax(at_tensor t, int dim);
 
-/* ------------------------------------------------------------------ linear algebra, neural network */
+/* ---------------- linear algebra, neural network */
 at_tensor at_matmul(at_tensor a, at_tensor b);
-at_tensor at_linear(at_tensor x, at_tensor weight, at_tensor bias); /* x Wt + bias; bias may be NULL */
+/* x Wt + bias; bias may be NULL */
+at_tensor at_linear(at_tensor x, at_tensor weight, at_tensor bias);
 at_tensor at_embedding(at_tensor weight, at_tensor ids);
-at_tensor at_rms_norm(at_tensor x, at_tensor weight, double eps);   /* over the last dim */
+at_tensor at_rms_norm(at_tensor x, at_tensor weight, double eps); /* over the last dim */
 at_tensor at_softmax(at_tensor t, int dim);
 at_tensor at_log_softmax(at_tensor t, int dim);
 at_tensor at_gather(at_tensor t, int dim, at_tensor index);
 at_tensor at_index_select(at_tensor t, int dim, at_tensor index);
 at_tensor at_index_add(at_tensor t, int dim, at_tensor index, at_tensor source);
-/* q [..., H, M, D], k and v [..., Hk, N, D], Hk divides H; mask broadcasting to [..., H, M, N] (boolean: true is
- * seen; else added), or NULL. */
+/*
+ * q [..., H, M, D], k and v [..., Hk, N, D], Hk divides H; mask broadcasting to [..., H, M, N]
+ * (boolean: true is seen; else added), or NULL.
+ */
 at_tensor at_sdpa(at_tensor q, at_tensor k, at_tensor v, at_tensor mask, bool causal, double scale);
 
 /* ------------------------------------------------------------------ autograd (at_grad.cpp) */
 at_tensor at_requires_grad_(at_tensor t, bool on); /* on a leaf: the values to differentiate by */
-/* d output / d inputs[i] into grads[i]; grad_output NULL for a scalar. An input that output does not depend on gets
- * zeros. keep: the graph can be walked again. */
+/*
+ * d output / d inputs[i] into grads[i]; grad_output NULL for a scalar. An input that output does
+ * not depend on gets zeros. keep: the graph can be walked again.
+ */
 int at_grad(at_tensor output, at_tensor grad_output, const at_tensor *inputs, int n, bool keep,
             at_tensor *grads);
-bool at_set_grad_enabled(bool on);         /* of this thread; gives what it was */
+bool at_set_grad_enabled(bool on); /* of this thread; gives what it was */
 
-/* ------------------------------------------------------------------ any other operator (at_ops.cpp)
+/* ---------------- any other operator (at_ops.cpp)
  *   at_value in[] = { AT_T(x), AT_INT(2), AT_FLAG(true) }, out;
  *   at_call("aten::cumsum", "", in, 3, &out, 1);
- * Arguments in the schema's order; those left out at the end have its defaults. Tensors among the out values belong
- * to the scope. An operator that writes in place (TENSORS among its arguments) gives nothing: n_out 0.
+ * Arguments in the schema's order; those left out at the end have its defaults. Tensors among the
+ * out values belong to the scope. An operator that writes in place (TENSORS among its arguments)
+ * gives nothing: n_out 0.
  */
 typedef enum {
-    AT_V_NONE, AT_V_TENSOR, AT_V_TENSORS, AT_V_INT, AT_V_DOUBLE, AT_V_BOOL, AT_V_INTS, AT_V_STRING
+    AT_V_NONE,
+    AT_V_TENSOR,
+    AT_V_TENSORS,
+    AT_V_INT,
+    AT_V_DOUBLE,
+    AT_V_BOOL,
+    AT_V_INTS,
+    AT_V_STRING
 } at_value_kind;
 typedef struct at_value {
     at_value_kind kind;
-    int n;                        /* TENSORS, INTS */
+    int n; /* TENSORS, INTS */
     union {
         at_tensor tensor;
         const at_tensor *tensors; /* arguments only */
         int64_t integer;
         double number;
         bool flag;
-        const int64_t *ints;      /* arguments only */
-        const char *string;       /* arguments only */
+        const int64_t *ints; /* arguments only */
+        const char *string;  /* arguments only */
     } as;
 } at_value;
 #define AT_NONE ((at_value){ .kind = AT_V_NONE })
@@ -169,7 +194,8 @@ typedef struct at_value {
 #define AT_FLAG(x) ((at_value){ .kind = AT_V_BOOL, .as.flag = (x) })
 #define AT_INTS(list, count) ((at_value){ .kind = AT_V_INTS, .n = (count), .as.ints = (list) })
 #define AT_STRING(s) ((at_value){ .kind = AT_V_STRING, .as.string = (s) })
-int at_call(const char *name, const char *overload, const at_value *in, int n, at_value *out, int n_out);
+int at_call(const char *name, const char *overload, const at_value *in, int n, at_value *out,
+            int n_out);
 
 #ifdef __cplusplus
 }

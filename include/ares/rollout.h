@@ -1,8 +1,9 @@
 /*
  * rollout: continuous batching over a paged KV cache.
  *
- * A sample is a function of (weights, prompt ids, sampling options, key) alone: never of its neighbours, the cache size or
- * the thread count. Its log-probs are those that training computes, bit for bit (on the CPU).
+ * A sample is a function of (weights, prompt ids, sampling options, key) alone: never of its
+ * neighbours, the cache size or the thread count. Its log-probs are those that training computes,
+ * bit for bit (on the CPU).
  */
 #ifndef ARES_ROLLOUT_H
 #define ARES_ROLLOUT_H
@@ -12,14 +13,15 @@
 #include "ares/text.h"
 
 typedef struct ares_sampling {
-    float temperature;              /* 0 is greedy */
-    float top_p;                    /* 1 is off */
-    int32_t top_k;                  /* 0 or -1 is off */
+    float temperature; /* 0 is greedy */
+    float top_p;       /* 1 is off */
+    int32_t top_k;     /* 0 or -1 is off */
     int32_t max_new_tokens;
     bool ignore_eos;
-    int32_t n_stop_ids;             /* on top of the model's eos ids */
+    int32_t n_stop_ids; /* on top of the model's eos ids */
     const int32_t *stop_ids;
-    int32_t n_stop_strings;         /* the response ends with the token that completes one of them; the token is kept */
+    /* the response ends with the token that completes one of them; the token is kept */
+    int32_t n_stop_strings;
     const char *const *stop_strings;
 } ares_sampling;
 
@@ -27,45 +29,63 @@ typedef enum { ARES_FINISH_STOP, ARES_FINISH_LENGTH } ares_finish;
 
 /* One finished sample. Arrays belong to the engine and live until ares_rollout_clear. */
 typedef struct ares_completion {
-    int64_t request;                /* as given by ares_rollout_add */
-    int32_t index;                  /* 0 .. n-1 within the request */
-    int32_t n_tokens;               /* the stop token included */
+    int64_t request;  /* as given by ares_rollout_add */
+    int32_t index;    /* 0 .. n-1 within the request */
+    int32_t n_tokens; /* the stop token included */
     const int32_t *ids;
-    const float *log_probs;         /* at the sampling temperature (greedy: at 1), full vocabulary */
-    const float *entropies;         /* the same */
-    const float *log_probs_1, *entropies_1; /* at temperature 1 (the same numbers when it is 1 or 0); entropies_1 as entropy_top_k says */
-    const int32_t *most_likely;     /* the most likely token (ties: lower id) where each token was drawn; NULL unless asked for */
+    /* at the sampling temperature (greedy: at 1), full vocabulary */
+    const float *log_probs;
+    const float *entropies; /* the same */
+    /* at temperature 1 (the same numbers when it is 1 or 0); entropies_1 as entropy_top_k says */
+    const float *log_probs_1, *entropies_1;
+    /* the most likely token (ties: lower id) where each token was drawn; NULL unless asked for */
+    const int32_t *most_likely;
     ares_finish finish;
 } ares_completion;
 
 typedef struct ares_rollout_options {
-    int64_t cache_tokens;           /* size of the KV cache in tokens; 0: what max_num_seqs full-length samples need, within 6 GiB, and one sample at least */
+    /*
+     * size of the KV cache in tokens; 0: what max_num_seqs full-length samples need, within 6 GiB,
+     * and one sample at least
+     */
+    int64_t cache_tokens;
     int32_t max_num_seqs;           /* samples decoded at once */
     int32_t max_num_batched_tokens; /* rows of one forward: prefill is cut to this */
     int32_t max_model_len;          /* prompt + response; 0: the model's max_position */
-    int32_t entropy_top_k;          /* 0: entropies_1 are exact; else those of ares_entropy_top_k over so many most likely tokens (at most
-                                     * ARES_LIKELY_MAX) and the drawn one, everything else being one outcome: the published AEPO's */
-    bool most_likely;               /* record the most likely tokens */
+    int32_t entropy_top_k; /* 0: entropies_1 are exact; else those of ares_entropy_top_k over so
+                            * many most likely tokens (at most ARES_LIKELY_MAX) and the drawn one,
+                            * everything else being one outcome: the published AEPO's */
+    bool most_likely;      /* record the most likely tokens */
 } ares_rollout_options;
 
 typedef struct ares_rollout ares_rollout;
 /* tokenizer may be NULL when no stop strings are used. */
-int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer, const ares_rollout_options *opt, ares_rollout **out);
+int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,
+                     const ares_rollout_options *opt, ares_rollout **out);
 void ares_rollout_free(ares_rollout *r);
 
-/* Queues n samples of one prompt. key: of (seed, SAMPLE, step, draw number, attempt); the engine adds sample, turn and position.
- * Fails when the prompt and one token cannot fit in the cache or the model's length. Everything is copied. */
-int ares_rollout_add(ares_rollout *r, const int32_t *prompt, int32_t prompt_len, int32_t n, const ares_sampling *s, ares_rng_key key, int64_t *request);
+/*
+ * Queues n samples of one prompt. key: of (seed, SAMPLE, step, draw number, attempt); the engine
+ * adds sample, turn and position. Fails when the prompt and one token cannot fit in the cache or
+ * the model's length. Everything is copied.
+ */
+int ares_rollout_add(ares_rollout *r, const int32_t *prompt, int32_t prompt_len, int32_t n,
+                     const ares_sampling *s, ares_rng_key key, int64_t *request);
 /* One forward pass: prefill, decode or both. *active = samples not yet finished. */
 int ares_rollout_step(ares_rollout *r, int64_t *active);
-/* Finished samples since the last call, in the fixed order (tokens, request, index) within a step's finishers; false when none is left. */
+/*
+ * Finished samples since the last call, in the fixed order (tokens, request, index) within a step's
+ * finishers; false when none is left.
+ */
 bool ares_rollout_next(ares_rollout *r, ares_completion *out);
 /* Forgets finished and running samples and the cache: after the weights changed. Memory is kept. */
 void ares_rollout_clear(ares_rollout *r);
 
 typedef struct ares_rollout_stats {
-    int64_t steps, prefill_tokens, decoded_tokens, preemptions, peak_seqs, peak_blocks, total_blocks;
+    int64_t steps, prefill_tokens, decoded_tokens, preemptions, peak_seqs, peak_blocks,
+        total_blocks;
     double forward_s, sample_s, schedule_s;
 } ares_rollout_stats;
-void ares_rollout_get_stats(const ares_rollout *r, ares_rollout_stats *out); /* since the last clear */
+/* since the last clear */
+void ares_rollout_get_stats(const ares_rollout *r, ares_rollout_stats *out);
 #endif

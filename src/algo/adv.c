@@ -1,4 +1,7 @@
-/* The table of advantage estimators, and what they share (adv.h). To add one: a file in adv/ and a word in ADV_LIST. */
+/*
+ * The table of advantage estimators, and what they share (adv.h). To add one: a file in adv/ and a
+ * word in ADV_LIST.
+ */
 #include "adv.h"
 
 #include <math.h>
@@ -23,19 +26,27 @@ const ares_adv *const *ares_adv_list(int *n)
 const ares_adv *ares_adv_find(const char *name)
 {
     int i;
-    return ares_lookup(ARES_ECONFIG, "config: algorithm.adv_estimator", name, names, ARES_COUNT(names), &i) == ARES_OK ? table[i] : NULL;
+    return ares_lookup(ARES_ECONFIG, "config: algorithm.adv_estimator", name, names,
+                       ARES_COUNT(names), &i) == ARES_OK
+               ? table[i]
+               : NULL;
 }
 
 /* ---------------------------------------------------------------- a pass */
 static int check_shape(const char *name, const ares_batch *b)
 {
     for (int64_t g = 0; g < b->groups; g++)
-        if (b->group_start[g + 1] <= b->group_start[g]) return ares_fail(ARES_ESTATE, "adv: %s: group %lld has no row", name, (long long)g);
+        if (b->group_start[g + 1] <= b->group_start[g])
+            return ares_fail(ARES_ESTATE, "adv: %s: group %lld has no row", name, (long long)g);
     for (int64_t r = 0; r < b->rows; r++)
         if (b->row_start[r + 1] < b->row_start[r])
-            return ares_fail(ARES_ESTATE, "adv: %s: row %lld: starts at token %lld and ends at %lld", name, (long long)r, (long long)b->row_start[r], (long long)b->row_start[r + 1]);
+            return ares_fail(
+                ARES_ESTATE, "adv: %s: row %lld: starts at token %lld and ends at %lld", name,
+                (long long)r, (long long)b->row_start[r], (long long)b->row_start[r + 1]);
     if (b->rows && (b->row_start[b->rows] != b->tokens || b->group_start[b->groups] != b->rows))
-        return ares_fail(ARES_ESTATE, "adv: %s: the groups hold %lld of %lld rows, the rows %lld of %lld tokens", name, (long long)b->group_start[b->groups], (long long)b->rows,
+        return ares_fail(ARES_ESTATE,
+                         "adv: %s: the groups hold %lld of %lld rows, the rows %lld of %lld tokens",
+                         name, (long long)b->group_start[b->groups], (long long)b->rows,
                          (long long)b->row_start[b->rows], (long long)b->tokens);
     return ARES_OK;
 }
@@ -47,22 +58,31 @@ static int read_row(adv_pass *p, int64_t r)
     double sum = 0, length = 0;
     for (int64_t t = b->row_start[r], first = t; t < b->row_start[r + 1]; t++) {
         if (b->response_mask[t] > 1)
-            return ares_fail(ARES_EFORMAT, "adv: %s: row %lld, token %lld: response_mask = %d: neither 0 nor 1", name, (long long)r, (long long)(t - first), b->response_mask[t]);
+            return ares_fail(ARES_EFORMAT,
+                             "adv: %s: row %lld, token %lld: response_mask = %d: neither 0 nor 1",
+                             name, (long long)r, (long long)(t - first), b->response_mask[t]);
         if (!isfinite(b->token_level_rewards[t]))
-            return ares_fail(ARES_ENUMERIC, "adv: %s: row %lld, token %lld: token_level_rewards = %g: no finite number", name, (long long)r, (long long)(t - first), (double)b->token_level_rewards[t]);
+            return ares_fail(
+                ARES_ENUMERIC,
+                "adv: %s: row %lld, token %lld: token_level_rewards = %g: no finite number", name,
+                (long long)r, (long long)(t - first), (double)b->token_level_rewards[t]);
         if ((p->adv->needs & ARES_NEEDS_VALUES) && b->response_mask[t] && !isfinite(b->values[t]))
-            return ares_fail(ARES_ENUMERIC, "adv: %s: row %lld, token %lld: values = %g: no finite number", name, (long long)r, (long long)(t - first), (double)b->values[t]);
+            return ares_fail(ARES_ENUMERIC,
+                             "adv: %s: row %lld, token %lld: values = %g: no finite number", name,
+                             (long long)r, (long long)(t - first), (double)b->values[t]);
         sum += (double)b->token_level_rewards[t];
         length += b->response_mask[t];
     }
     if ((p->adv->needs & ARES_NEEDS_BASELINE) && !isfinite(b->samples[r].baseline))
-        return ares_fail(ARES_ENUMERIC, "adv: %s: row %lld: baseline = %g: no finite number", name, (long long)r, (double)b->samples[r].baseline);
+        return ares_fail(ARES_ENUMERIC, "adv: %s: row %lld: baseline = %g: no finite number", name,
+                         (long long)r, (double)b->samples[r].baseline);
     p->score[r] = sum;
     p->length[r] = length;
     return ARES_OK;
 }
 
-int adv_open(adv_pass *p, const ares_adv *adv, const ares_algorithm_config *cfg, ares_world *world, ares_batch *b)
+int adv_open(adv_pass *p, const ares_adv *adv, const ares_algorithm_config *cfg, ares_world *world,
+             ares_batch *b)
 {
     char stage[64] = "adv: ";
     for (size_t i = 0; adv->name[i] && i < sizeof stage - 6; i++) stage[i + 5] = adv->name[i];
@@ -91,8 +111,12 @@ static int64_t first_turn(const ares_batch *b, int64_t first, int64_t r)
     return r;
 }
 
-/* Turns of an episode count once, with the score of the first that is not left out and the length of all. */
-static void group_rows(adv_pass *p, int64_t first, int64_t end, adv_group_fn *fn, int64_t *entry, double *score, double *length, double *advantage)
+/*
+ * Turns of an episode count once, with the score of the first that is not left out and the length
+ * of all.
+ */
+static void group_rows(adv_pass *p, int64_t first, int64_t end, adv_group_fn *fn, int64_t *entry,
+                       double *score, double *length, double *advantage)
 {
     int64_t n = 0, all = 0;
     for (int64_t r = first; r < end; r++) {
@@ -116,7 +140,8 @@ static void group_rows(adv_pass *p, int64_t first, int64_t end, adv_group_fn *fn
     }
     for (int64_t i = 0; i < n; i++) advantage[i] = 0;
     if (n > 1 || (n == 1 && all == 1)) fn(p, &g, advantage);
-    for (int64_t r = first; r < end; r++) p->row[r] = entry[r - first] < 0 ? 0 : advantage[entry[r - first]];
+    for (int64_t r = first; r < end; r++)
+        p->row[r] = entry[r - first] < 0 ? 0 : advantage[entry[r - first]];
 }
 
 void adv_groups(adv_pass *p, adv_group_fn *fn)
@@ -125,7 +150,9 @@ void adv_groups(adv_pass *p, adv_group_fn *fn)
     size_t rows = (size_t)b->rows + 1;
     double *score = ares_malloc(3 * rows * sizeof *score);
     int64_t *entry = ares_malloc(rows * sizeof *entry);
-    for (int64_t g = 0; g < b->groups; g++) group_rows(p, b->group_start[g], b->group_start[g + 1], fn, entry, score, score + rows, score + 2 * rows);
+    for (int64_t g = 0; g < b->groups; g++)
+        group_rows(p, b->group_start[g], b->group_start[g + 1], fn, entry, score, score + rows,
+                   score + 2 * rows);
     ares_free(entry);
     ares_free(score);
 }
@@ -134,10 +161,11 @@ void adv_spread(adv_pass *p)
 {
     const ares_batch *b = p->b;
     for (int64_t r = 0; r < b->rows; r++)
-        for (int64_t t = b->row_start[r]; t < b->row_start[r + 1]; t++) p->token[t] = p->returned[t] = b->response_mask[t] ? p->row[r] : 0;
+        for (int64_t t = b->row_start[r]; t < b->row_start[r + 1]; t++)
+            p->token[t] = p->returned[t] = b->response_mask[t] ? p->row[r] : 0;
 }
 
-/* ---------------------------------------------------------------- what options do to all of them */
+/* ---------------- what options do to all of them */
 static int write_column(const adv_pass *p, const char *name, const double *x, float *column)
 {
     const ares_batch *b = p->b;
@@ -145,8 +173,11 @@ static int write_column(const adv_pass *p, const char *name, const double *x, fl
         for (int64_t t = b->row_start[r]; t < b->row_start[r + 1]; t++) {
             column[t] = b->response_mask[t] ? (float)x[t] : 0;
             if (!isfinite(column[t]))
-                return ares_fail(ARES_ENUMERIC, "adv: %s: row %lld, token %lld: %s = %g does not fit a float; scale the rewards", p->adv->name, (long long)r,
-                                 (long long)(t - b->row_start[r]), name, x[t]);
+                return ares_fail(ARES_ENUMERIC,
+                                 "adv: %s: row %lld, token %lld: %s = %g does not fit a float; "
+                                 "scale the rewards",
+                                 p->adv->name, (long long)r, (long long)(t - b->row_start[r]), name,
+                                 x[t]);
         }
     return ARES_OK;
 }
@@ -154,14 +185,17 @@ static int write_column(const adv_pass *p, const char *name, const double *x, fl
 int adv_close(adv_pass *p)
 {
     ares_batch *b = p->b;
-    if (p->cfg->normalize_advantages) ARES_TRY(ares_masked_normalize(p->world, p->token, b->response_mask, b->tokens));
+    if (p->cfg->normalize_advantages)
+        ARES_TRY(ares_masked_normalize(p->world, p->token, b->response_mask, b->tokens));
     if (p->cfg->zero_task_advantage)
         for (int64_t t = 0; t < b->tokens; t++) p->token[t] = 0;
     ARES_PUT(b, advantages);
     ARES_PUT(b, returns);
     ARES_TRY(write_column(p, "advantages", p->token, b->advantages));
     ARES_TRY(write_column(p, "returns", p->returned, b->returns));
-    return p->cfg->importance_sampling_fix ? ares_adv_importance_fix(b, p->cfg->importance_sampling_clip) : ARES_OK;
+    return p->cfg->importance_sampling_fix
+               ? ares_adv_importance_fix(b, p->cfg->importance_sampling_clip)
+               : ARES_OK;
 }
 
 int ares_adv_importance_fix(ares_batch *b, double clip)
@@ -174,14 +208,19 @@ int ares_adv_importance_fix(ares_batch *b, double clip)
             if (!b->response_mask[t]) continue;
             double x = (double)b->old_log_probs[t] - (double)b->rollout_log_probs[t];
             if (isnan(x))
-                return ares_fail(ARES_ENUMERIC, "adv: importance_sampling_fix: row %lld, token %lld: old_log_probs = %g, rollout_log_probs = %g: no ratio", (long long)r,
-                                 (long long)(t - b->row_start[r]), (double)b->old_log_probs[t], (double)b->rollout_log_probs[t]);
-            b->advantages[t] = (float)((double)b->advantages[t] * fmin(ares_f64_exp(fmin(x, 700)), clip));
+                return ares_fail(ARES_ENUMERIC,
+                                 "adv: importance_sampling_fix: row %lld, token %lld: "
+                                 "old_log_probs = %g, rollout_log_probs = %g: no ratio",
+                                 (long long)r, (long long)(t - b->row_start[r]),
+                                 (double)b->old_log_probs[t], (double)b->rollout_log_probs[t]);
+            b->advantages[t] =
+                (float)((double)b->advantages[t] * fmin(ares_f64_exp(fmin(x, 700)), clip));
         }
     return ARES_OK;
 }
 
-int adv_of_groups(const ares_adv *adv, const ares_algorithm_config *cfg, ares_world *world, ares_batch *b, adv_group_fn *fn)
+int adv_of_groups(const ares_adv *adv, const ares_algorithm_config *cfg, ares_world *world,
+                  ares_batch *b, adv_group_fn *fn)
 {
     adv_pass p;
     ARES_TRY(adv_open(&p, adv, cfg, world, b));
@@ -196,17 +235,35 @@ void adv_mean_free(const adv_pass *p, const adv_group *g, double *advantage)
     for (int64_t i = 0; i < g->n; i++) advantage[i] = g->score[i] - g->mean;
 }
 
-/* ---------------------------------------------------------------- options that make no sense together */
+/* ---------------- options that make no sense together */
 void ares_adv_check(ares_config *cfg, const ares_algorithm_config *a, int64_t n)
 {
     const ares_adv *adv = ares_adv_find(a->adv_estimator);
     if (!adv) return; /* the choice has been told already */
-    bool grpo = adv == &ares_adv_grpo, gae = adv == &ares_adv_gae || adv == &ares_adv_bi_level_gae, discounted = gae || adv == &ares_adv_reinforce_plus_plus;
-    if ((adv->needs & ARES_NEEDS_GROUPS) && n < 2) ares_config_fault(cfg, "worker.rollout.n", "%s compares the responses of a prompt; set 2 or more", adv->name);
-    if (a->bi_level_gae && !gae) ares_config_fault(cfg, "algorithm.bi_level_gae", "%s knows no values; set algorithm.adv_estimator to gae, or leave it out", adv->name);
-    if (a->soft_advantage_reweight && !grpo) ares_config_fault(cfg, "algorithm.soft_advantage_reweight", "%s does not take it; set algorithm.adv_estimator to grpo, or leave it out", adv->name);
+    bool grpo = adv == &ares_adv_grpo, gae = adv == &ares_adv_gae || adv == &ares_adv_bi_level_gae,
+         discounted = gae || adv == &ares_adv_reinforce_plus_plus;
+    if ((adv->needs & ARES_NEEDS_GROUPS) && n < 2)
+        ares_config_fault(cfg, "worker.rollout.n",
+                          "%s compares the responses of a prompt; set 2 or more", adv->name);
+    if (a->bi_level_gae && !gae)
+        ares_config_fault(cfg, "algorithm.bi_level_gae",
+                          "%s knows no values; set algorithm.adv_estimator to gae, or leave it out",
+                          adv->name);
+    if (a->soft_advantage_reweight && !grpo)
+        ares_config_fault(
+            cfg, "algorithm.soft_advantage_reweight",
+            "%s does not take it; set algorithm.adv_estimator to grpo, or leave it out", adv->name);
     if (a->grpo_advantage_length_weight && !grpo)
-        ares_config_fault(cfg, "algorithm.grpo_advantage_length_weight", "%s does not take it; set algorithm.adv_estimator to grpo, or leave it out", adv->name);
-    if (a->gamma != 1 && !discounted) ares_config_fault(cfg, "algorithm.gamma", "%s gives every token of a response the same advantage and discounts nothing; set 1.0", adv->name);
-    if (a->lam != 1 && !gae) ares_config_fault(cfg, "algorithm.lam", "%s has no use for it; set 1.0, or algorithm.adv_estimator to gae", adv->name);
+        ares_config_fault(
+            cfg, "algorithm.grpo_advantage_length_weight",
+            "%s does not take it; set algorithm.adv_estimator to grpo, or leave it out", adv->name);
+    if (a->gamma != 1 && !discounted)
+        ares_config_fault(
+            cfg, "algorithm.gamma",
+            "%s gives every token of a response the same advantage and discounts nothing; set 1.0",
+            adv->name);
+    if (a->lam != 1 && !gae)
+        ares_config_fault(cfg, "algorithm.lam",
+                          "%s has no use for it; set 1.0, or algorithm.adv_estimator to gae",
+                          adv->name);
 }

@@ -1,4 +1,7 @@
-/* How token losses become one number: a weight for each token, from counts over the whole mini-batch and all ranks. */
+/*
+ * How token losses become one number: a weight for each token, from counts over the whole
+ * mini-batch and all ranks.
+ */
 #include "ares/algo.h"
 
 #include <string.h>
@@ -19,12 +22,18 @@ void ares_agg_count(const ares_batch *b, int64_t row, int64_t end, ares_agg_coun
     }
 }
 
-int ares_agg_weights(const char *mode, const ares_batch *b, int64_t row, int64_t end, const ares_agg_counts *global, float *weight)
+int ares_agg_weights(const char *mode, const ares_batch *b, int64_t row, int64_t end,
+                     const ares_agg_counts *global, float *weight)
 {
-    bool token_mean = strcmp(mode, "token-mean") == 0, seq_mean = strcmp(mode, "seq-mean-token-mean") == 0;
-    bool seq_sum = strcmp(mode, "seq-mean-token-sum") == 0, seq_norm = strcmp(mode, "seq-mean-token-sum-norm") == 0;
-    if (!token_mean && !seq_mean && !seq_sum && !seq_norm) return ares_fail(ARES_ECONFIG, "loss: loss_avg_mode = '%s': unknown", mode);
-    if (seq_norm && !(global->max_len > 0)) return ares_fail(ARES_ECONFIG, "loss: loss_avg_mode = '%s': needs the longest possible response", mode);
+    bool token_mean = strcmp(mode, "token-mean") == 0,
+         seq_mean = strcmp(mode, "seq-mean-token-mean") == 0;
+    bool seq_sum = strcmp(mode, "seq-mean-token-sum") == 0,
+         seq_norm = strcmp(mode, "seq-mean-token-sum-norm") == 0;
+    if (!token_mean && !seq_mean && !seq_sum && !seq_norm)
+        return ares_fail(ARES_ECONFIG, "loss: loss_avg_mode = '%s': unknown", mode);
+    if (seq_norm && !(global->max_len > 0))
+        return ares_fail(ARES_ECONFIG,
+                         "loss: loss_avg_mode = '%s': needs the longest possible response", mode);
     int64_t first = b->row_start[row];
     for (int64_t r = row; r < end; r++) {
         double n = row_tokens(b, r), w = 0;
@@ -32,13 +41,17 @@ int ares_agg_weights(const char *mode, const ares_batch *b, int64_t row, int64_t
         else if (token_mean) w = 1 / global->tokens;
         else if (seq_mean) w = 1 / (global->rows * n);
         else if (seq_sum) w = 1 / global->rows;
-        else w = 1 / global->max_len; /* verl: the sum over all tokens by the width of the response */
-        for (int64_t t = b->row_start[r]; t < b->row_start[r + 1]; t++) weight[t - first] = b->response_mask[t] ? (float)w : 0;
+        else
+            w = 1 /
+                global->max_len; /* verl: the sum over all tokens by the width of the response */
+        for (int64_t t = b->row_start[r]; t < b->row_start[r + 1]; t++)
+            weight[t - first] = b->response_mask[t] ? (float)w : 0;
     }
     return ARES_OK;
 }
 
-int ares_agg_weights_micro(const char *mode, const ares_batch *b, const ares_micro_batch *micro, int64_t n, int ranks, double max_len, float *weight)
+int ares_agg_weights_micro(const char *mode, const ares_batch *b, const ares_micro_batch *micro,
+                           int64_t n, int ranks, double max_len, float *weight)
 {
     for (int64_t i = 0; i < n; i++) {
         ares_agg_counts counts = { .max_len = max_len };

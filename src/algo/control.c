@@ -1,4 +1,7 @@
-/* The table of controls. To add one: a file in control/ and a word here. The order is that of observe and adapt. */
+/*
+ * The table of controls. To add one: a file in control/ and a word here. The order is that of
+ * observe and adapt.
+ */
 #include "ares/algo.h"
 
 #define CONTROL_LIST(X) X(adaptive_kl) X(aepo)

@@ -1,7 +1,7 @@
 /*
- * Window entropy, its percentile and the tokens that reach a threshold (ARES; aepo.md 2). Everything in double: what is compared
- * with a threshold must not depend on how it was summed, so no running sum: it drifts, and the same window would get other bits
- * in a longer answer.
+ * Window entropy, its percentile and the tokens that reach a threshold (ARES; aepo.md 2).
+ * Everything in double: what is compared with a threshold must not depend on how it was summed, so
+ * no running sum: it drifts, and the same window would get other bits in a longer answer.
  */
 #include "ares/algo.h"
 
@@ -27,7 +27,10 @@ double ares_entropy_top_k(const double *log_probs, int64_t n, bool tail)
 
 enum { DIRECT = 32, BLOCK = 512 };
 
-/* w terms a window, added from the left for a block of windows at a time: the inner loops are over windows, so they vectorise. */
+/*
+ * w terms a window, added from the left for a block of windows at a time: the inner loops are over
+ * windows, so they vectorise.
+ */
 static void short_windows(const double *h, int64_t windows, int64_t w, double *window)
 {
     double divisor = (double)w;
@@ -36,7 +39,8 @@ static void short_windows(const double *h, int64_t windows, int64_t w, double *w
         double *restrict sum = window + at;
         const double *restrict from = h + at + 1;
         if (w == 4) { /* the usual one, in one pass */
-            for (int64_t i = 0; i < n; i++) sum[i] = (((from[i] + from[i + 1]) + from[i + 2]) + from[i + 3]) / divisor;
+            for (int64_t i = 0; i < n; i++)
+                sum[i] = (((from[i] + from[i + 1]) + from[i + 2]) + from[i + 3]) / divisor;
             continue;
         }
         for (int64_t i = 0; i < n; i++) sum[i] = from[i];
@@ -47,12 +51,14 @@ static void short_windows(const double *h, int64_t windows, int64_t w, double *w
 }
 
 /*
- * Of cuts at every w-th token, a window holds exactly one: its sum is that of the terms before the cut, added towards it, and that of the
- * terms from the cut on, added away from it (van Herk 1992). Two additions a token whatever w is, and none older than the window.
+ * Of cuts at every w-th token, a window holds exactly one: its sum is that of the terms before the
+ * cut, added towards it, and that of the terms from the cut on, added away from it (van Herk 1992).
+ * Two additions a token whatever w is, and none older than the window.
  */
 static void long_windows(const double *h, int64_t n, int64_t windows, int64_t w, double *window)
 {
-    double *behind = ares_malloc((size_t)n * 2 * sizeof *behind), *ahead = behind + n; /* sums to the cut behind, and from the cut ahead */
+    /* sums to the cut behind, and from the cut ahead */
+    double *behind = ares_malloc((size_t)n * 2 * sizeof *behind), *ahead = behind + n;
     for (int64_t cut = 0; cut < n; cut += w) {
         int64_t end = ARES_MIN(cut + w, n);
         behind[cut] = h[cut];
@@ -61,7 +67,8 @@ static void long_windows(const double *h, int64_t n, int64_t windows, int64_t w,
         for (int64_t i = end - 2; i >= cut; i--) ahead[i] = h[i] + ahead[i + 1];
     }
     for (int64_t t = 0; t < windows; t++) window[t] = (ahead[t + 1] + behind[t + w]) / (double)w;
-    for (int64_t t = w - 1; t < windows; t += w) window[t] = ahead[t + 1] / (double)w; /* a window between two cuts */
+    /* a window between two cuts */
+    for (int64_t t = w - 1; t < windows; t += w) window[t] = ahead[t + 1] / (double)w;
     ares_free(behind);
 }
 
@@ -74,7 +81,8 @@ int64_t ares_entropy_windows(const double *h, int64_t n, int64_t w, double *wind
     return windows;
 }
 
-void ares_entropy_pad_windows(const double *h, int64_t n, const double *window, int64_t windows, double *padded)
+void ares_entropy_pad_windows(const double *h, int64_t n, const double *window, int64_t windows,
+                              double *padded)
 {
     if (n == 0) return;
     double lane[8] = { 0 }, sum = 0;
@@ -82,7 +90,8 @@ void ares_entropy_pad_windows(const double *h, int64_t n, const double *window, 
     for (int64_t t = 0; t < t8; t += 8)
         for (int i = 0; i < 8; i++) lane[i] += window[t + i];
     for (int64_t t = t8; t < windows; t++) sum += window[t];
-    sum += ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+    sum +=
+        ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
     double mean = windows ? sum / (double)windows : h[0];
     if (windows && padded != window) memcpy(padded, window, (size_t)windows * sizeof *padded);
     for (int64_t t = windows; t < n; t++) padded[t] = mean;
@@ -107,8 +116,9 @@ static void sort_few(double *x, int64_t n)
 }
 
 /*
- * The k-th smallest of x [n] (scrambled). A histogram over the range finds the bin that holds it, and only that bin is looked at again:
- * no branch on the data but the last few, where comparisons would be guessed wrong half of the time.
+ * The k-th smallest of x [n] (scrambled). A histogram over the range finds the bin that holds it,
+ * and only that bin is looked at again: no branch on the data but the last few, where comparisons
+ * would be guessed wrong half of the time.
  */
 static double select_kth(double *x, int64_t n, int64_t k)
 {
@@ -138,17 +148,20 @@ static double select_kth(double *x, int64_t n, int64_t k)
 }
 
 /*
- * The neighbours of the k-th smallest: those of x between two values of a sorted sample of it, to x [*kept] and once more behind; *below of x lie
- * below them. false: k or k + 1 is not among them, or they are too many.
+ * The neighbours of the k-th smallest: those of x between two values of a sorted sample of it, to x
+ * [*kept] and once more behind; *below of x lie below them. false: k or k + 1 is not among them, or
+ * they are too many.
  */
-static bool neighbours(double *x, const double *original, int64_t n, int64_t k, int64_t *below, int64_t *kept)
+static bool neighbours(double *x, const double *original, int64_t n, int64_t k, int64_t *below,
+                       int64_t *kept)
 {
     enum { SAMPLE = 32 };
     double s[SAMPLE], part = (double)k / (double)n;
     int at = (int)(part * SAMPLE), margin = 2 + (int)(3 * sqrt(SAMPLE * part * (1 - part)));
     for (int i = 0; i < SAMPLE; i++) s[i] = original[i * n / SAMPLE];
     sort_few(s, SAMPLE);
-    double low = at - margin < 0 ? -INFINITY : s[at - margin], high = at + margin >= SAMPLE ? INFINITY : s[at + margin];
+    double low = at - margin < 0 ? -INFINITY : s[at - margin],
+           high = at + margin >= SAMPLE ? INFINITY : s[at + margin];
     int64_t less = 0, m = 0;
     for (int64_t i = 0; i < n; i++) {
         double v = original[i];
@@ -199,7 +212,10 @@ double ares_percentile(const double *x, int64_t n, double q)
     return value;
 }
 
-double ares_median(const double *x, int64_t n) { return ares_percentile(x, n, 50); }
+double ares_median(const double *x, int64_t n)
+{
+    return ares_percentile(x, n, 50);
+}
 
 double ares_entropy_sample_threshold(const double *h, int64_t n, int64_t w, double q)
 {
@@ -211,7 +227,8 @@ double ares_entropy_sample_threshold(const double *h, int64_t n, int64_t w, doub
     return value;
 }
 
-double ares_entropy_threshold_step(bool started, double tau, const double *x, int64_t n, double ema, double *median)
+double ares_entropy_threshold_step(bool started, double tau, const double *x, int64_t n, double ema,
+                                   double *median)
 {
     *median = ares_median(x, n);
     return started ? ema * tau + (1 - ema) * *median : *median;
@@ -219,7 +236,8 @@ double ares_entropy_threshold_step(bool started, double tau, const double *x, in
 
 /* ---------------------------------------------------------------- high-window-entropy tokens */
 
-ares_hwe ares_hwe_mark(const double *window, int64_t windows, int64_t n, double tau, const uint8_t *candidates, uint8_t *mask)
+ares_hwe ares_hwe_mark(const double *window, int64_t windows, int64_t n, double tau,
+                       const uint8_t *candidates, uint8_t *mask)
 {
     ares_hwe out = { 0 };
     if (mask && n) memset(mask, 0, (size_t)n);
@@ -247,18 +265,21 @@ static bool is_space(utf8proc_int32_t c)
 {
     if (c < 0x80) return (c >= 9 && c <= 13) || (c >= 28 && c <= 32); /* as Python's str.strip */
     utf8proc_category_t category = utf8proc_category(c);
-    return c == 0x85 || category == UTF8PROC_CATEGORY_ZS || category == UTF8PROC_CATEGORY_ZL || category == UTF8PROC_CATEGORY_ZP;
+    return c == 0x85 || category == UTF8PROC_CATEGORY_ZS || category == UTF8PROC_CATEGORY_ZL ||
+           category == UTF8PROC_CATEGORY_ZP;
 }
 
 void ares_trigger_normalize(ares_view token, ares_str *out)
 {
-    enum { BLOCK_BLANK = 0x2581, DOTTED_BLANK = 0x120 }; /* how SentencePiece and byte-level vocabularies write a blank */
+    /* how SentencePiece and byte-level vocabularies write a blank */
+    enum { BLOCK_BLANK = 0x2581, DOTTED_BLANK = 0x120 };
     bool marks = true, leading = true;
     size_t end = 0; /* of the last character that is no white space */
     ares_str_clear(out);
     for (size_t at = 0; at < token.len;) {
         utf8proc_int32_t c;
-        utf8proc_ssize_t n = utf8proc_iterate((const utf8proc_uint8_t *)token.data + at, (utf8proc_ssize_t)(token.len - at), &c);
+        utf8proc_ssize_t n = utf8proc_iterate((const utf8proc_uint8_t *)token.data + at,
+                                              (utf8proc_ssize_t)(token.len - at), &c);
         if (n <= 0) { /* half a character: a byte-level token may be one */
             ares_str_add_char(out, token.data[at++]);
             marks = leading = false;
@@ -271,7 +292,8 @@ void ares_trigger_normalize(ares_view token, ares_str *out)
         leading = leading && is_space(c);
         if (leading) continue;
         utf8proc_uint8_t lower[4];
-        ares_str_add(out, (const char *)lower, (size_t)utf8proc_encode_char(utf8proc_tolower(c), lower));
+        ares_str_add(out, (const char *)lower,
+                     (size_t)utf8proc_encode_char(utf8proc_tolower(c), lower));
         if (!is_space(c)) end = out->len;
     }
     if (out->data) {

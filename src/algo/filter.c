@@ -14,7 +14,7 @@
 FILTER_LIST(DECLARE)
 static const ares_filter *const table[] = { FILTER_LIST(ENTRY) };
 
-ARES_OPTION_TABLE(ares_filter_options, ares_filter_config, ARES_FILTER_OPTIONS)
+ARES_OPTION_TABLE(ares_filter_options, ares_filter_config, ARES_FILTER_OPTIONS);
 
 const ares_filter *const *ares_filter_list(int *n)
 {
@@ -30,12 +30,15 @@ unsigned ares_filter_needs(const ares_filter_config *cfg)
     return needs;
 }
 
-static int check_column(const char *name, const double *x, int64_t rows, bool wanted, const char *remedy)
+static int check_column(const char *name, const double *x, int64_t rows, bool wanted,
+                        const char *remedy)
 {
     if (!wanted) return ARES_OK;
     if (!x) return ares_fail(ARES_ESTATE, "filter: needs %s, which nobody has written", name);
     for (int64_t r = 0; r < rows; r++)
-        if (!isfinite(x[r])) return ares_fail(ARES_ENUMERIC, "filter: row %lld: %s = %g: no finite number%s", (long long)r, name, x[r], remedy);
+        if (!isfinite(x[r]))
+            return ares_fail(ARES_ENUMERIC, "filter: row %lld: %s = %g: no finite number%s",
+                             (long long)r, name, x[r], remedy);
     return ARES_OK;
 }
 
@@ -44,7 +47,9 @@ static int select_groups(const ares_filter_config *cfg, const ares_groups *g, ar
     unsigned needs = ares_filter_needs(cfg);
     int64_t rows = g->groups ? g->group_start[g->groups] : 0;
     ARES_TRY(check_column("score", g->score, rows, needs & ARES_FILTER_SCORE, ""));
-    ARES_TRY(check_column("accuracy", g->accuracy, rows, needs & ARES_FILTER_ACCURACY, "; choose a reward that gives an accuracy, or filter by overall (score)"));
+    ARES_TRY(
+        check_column("accuracy", g->accuracy, rows, needs & ARES_FILTER_ACCURACY,
+                     "; choose a reward that gives an accuracy, or filter by overall (score)"));
     ARES_TRY(check_column("overall", g->overall, rows, needs & ARES_FILTER_OVERALL, ""));
     ARES_TRY(check_column("length", g->length, rows, needs & ARES_FILTER_LENGTH, ""));
     ARES_TRY(check_column("entropy", g->entropy, rows, needs & ARES_FILTER_ENTROPY, ""));
@@ -53,7 +58,8 @@ static int select_groups(const ares_filter_config *cfg, const ares_groups *g, ar
     return ARES_OK;
 }
 
-static const double *valid_rows(ares_arena *arena, const double *x, const uint8_t *valid, int64_t rows)
+static const double *valid_rows(ares_arena *arena, const double *x, const uint8_t *valid,
+                                int64_t rows)
 {
     if (!x) return NULL;
     double *out = ares_arena_alloc(arena, ((size_t)rows + 1) * sizeof *out);
@@ -70,7 +76,8 @@ static ares_groups without_discarded(ares_arena *arena, const ares_groups *g, in
             *start = ares_arena_calloc(arena, (size_t)g->groups + 1, sizeof *start);
     const char **source = ares_arena_calloc(arena, (size_t)g->groups + 1, sizeof *source);
     double *cap = ares_arena_calloc(arena, (size_t)g->groups + 1, sizeof *cap);
-    const double **columns[] = { &out.score, &out.overall, &out.accuracy, &out.length, &out.entropy };
+    const double **columns[] = { &out.score, &out.overall, &out.accuracy, &out.length,
+                                 &out.entropy };
     for (int i = 0; i < ARES_COUNT(columns); i++)
         *columns[i] = valid_rows(arena, *columns[i], g->valid, rows);
     out.groups = 0;
@@ -98,7 +105,8 @@ int ares_filter_groups(const ares_filter_config *cfg, const ares_groups *g, ares
             return ares_fail(ARES_ESTATE, "filter: group %lld has no row", (long long)i);
     }
     if (!g->valid || !ares_filter_needs(cfg)) return select_groups(cfg, g, v);
-    for (int64_t i = 0; i < g->groups; i++) v[i] = (ares_verdict){ .keep = false, .reason = "all_discarded" };
+    for (int64_t i = 0; i < g->groups; i++)
+        v[i] = (ares_verdict){ .keep = false, .reason = "all_discarded" };
     ares_arena arena = { 0 };
     int64_t *which = ares_arena_alloc(&arena, ((size_t)g->groups + 1) * sizeof *which);
     ares_groups left = without_discarded(&arena, g, which);
@@ -110,9 +118,13 @@ int ares_filter_groups(const ares_filter_config *cfg, const ares_groups *g, ares
     return rc;
 }
 
-static bool ranks(const ares_filter_config *cfg) { return ares_filter_rv.wanted(cfg); }
+static bool ranks(const ares_filter_config *cfg)
+{
+    return ares_filter_rv.wanted(cfg);
+}
 
-static bool replaces(const ares_filter_config *cfg) /* whether a filter besides the ranking is wanted */
+/* whether a filter besides the ranking is wanted */
+static bool replaces(const ares_filter_config *cfg)
 {
     for (int i = 0; i < ARES_COUNT(table); i++)
         if (table[i] != &ares_filter_rv && table[i]->wanted(cfg)) return true;
@@ -136,15 +148,16 @@ const char *ares_filter_on_exhausted(const ares_filter_config *cfg)
     return ranks(cfg) && !replaces(cfg) ? "smaller_batch" : "error";
 }
 
-void ares_filter_count(const ares_groups *g, const ares_verdict *v, ares_filter_counts *c, ares_metrics *m)
+void ares_filter_count(const ares_groups *g, const ares_verdict *v, ares_filter_counts *c,
+                       ares_metrics *m)
 {
     c->groups += g->groups;
     for (int64_t i = 0; i < g->groups; i++) {
         char name[160];
         c->kept += v[i].keep;
         int64_t first = g->group_start[i], n = g->group_start[i + 1] - first;
-        c->zero +=
-            g->score && !ares_group_spread(g->score + first, g->valid ? g->valid + first : NULL, n, 1e-10);
+        c->zero += g->score && !ares_group_spread(g->score + first,
+                                                  g->valid ? g->valid + first : NULL, n, 1e-10);
         if (v[i].keep || !v[i].reason[0]) continue;
         (void)snprintf(name, sizeof name, "rollout/dynamic_filter/drop_%s", v[i].reason);
         ares_metrics_add(m, name, 1);
@@ -162,36 +175,58 @@ void ares_filter_report(const ares_filter_counts *c, ares_metrics *m)
 void ares_filter_check(ares_config *cfg, const ares_filter_config *f, int64_t n)
 {
     bool fraction = strcmp(f->rv_strategy, "top_k_abs") != 0 && strcmp(f->rv_strategy, "none") != 0;
-    if (f->online_filtering && !(f->filter_low < f->filter_high)) ares_config_fault(cfg, "algorithm.filter_low", "no mean lies above it and below filter_high = %g", f->filter_high);
+    if (f->online_filtering && !(f->filter_low < f->filter_high))
+        ares_config_fault(cfg, "algorithm.filter_low",
+                          "no mean lies above it and below filter_high = %g", f->filter_high);
     if (f->online_filtering && n < 2 && f->filter_low >= 0 && f->filter_high <= 1)
-        ares_config_fault(cfg, "algorithm.online_filtering", "one answer is right or wrong, so no mean lies between the bounds; set worker.rollout.n to 2 or more");
-    if (f->informative && n < 2) ares_config_fault(cfg, "algorithm.filter_groups.enable", "one answer is never both right and wrong; set worker.rollout.n to 2 or more");
+        ares_config_fault(cfg, "algorithm.online_filtering",
+                          "one answer is right or wrong, so no mean lies between the bounds; set "
+                          "worker.rollout.n to 2 or more");
+    if (f->informative && n < 2)
+        ares_config_fault(
+            cfg, "algorithm.filter_groups.enable",
+            "one answer is never both right and wrong; set worker.rollout.n to 2 or more");
     ares_filter_config of_draws, of_batch;
     ares_filter_stages(f, &of_draws, &of_batch);
-    if (strcmp(f->resample_mode, "same_prompt") == 0 && (ares_filter_needs(&of_draws) & ARES_FILTER_RANKS))
-        ares_config_fault(cfg, "algorithm.dynamic_sampling.mode",
-                          "rollout_filter_* compares the groups of a draw with each other; set new_prompts, "
-                          "or max_resample: 0");
+    if (strcmp(f->resample_mode, "same_prompt") == 0 &&
+        (ares_filter_needs(&of_draws) & ARES_FILTER_RANKS))
+        ares_config_fault(
+            cfg, "algorithm.dynamic_sampling.mode",
+            "rollout_filter_* compares the groups of a draw with each other; set new_prompts, "
+            "or max_resample: 0");
     if (strcmp(f->dynamic_sampling, "nonzero_std") == 0 && n < 2)
-        ares_config_fault(cfg, "algorithm.dynamic_sampling_filter", "one answer has no deviation; set worker.rollout.n to 2 or more");
+        ares_config_fault(cfg, "algorithm.dynamic_sampling_filter",
+                          "one answer has no deviation; set worker.rollout.n to 2 or more");
     if (ranks(f) && n < 2 && strstr(f->rv_metric, "_variance"))
-        ares_config_fault(cfg, "worker.rollout.rollout_filter_metric",
-                          "one answer has no deviation; set worker.rollout.n to 2 or more, or another metric");
+        ares_config_fault(
+            cfg, "worker.rollout.rollout_filter_metric",
+            "one answer has no deviation; set worker.rollout.n to 2 or more, or another metric");
     if (f->keep_when_insufficient && strcmp(f->dynamic_sampling, "nonzero_std") != 0)
-        ares_config_fault(cfg, "algorithm.keep_when_insufficient", "belongs to algorithm.dynamic_sampling_filter: nonzero_std");
+        ares_config_fault(cfg, "algorithm.keep_when_insufficient",
+                          "belongs to algorithm.dynamic_sampling_filter: nonzero_std");
     if (fraction && f->rv_value > 1)
-        ares_config_fault(cfg, "worker.rollout.rollout_filter_value", "%s takes a share, at most 1; for a number of groups set rollout_filter_strategy to top_k_abs", f->rv_strategy);
-    if (strcmp(f->rv_strategy, "top_k_abs") == 0 && f->rv_value < 1) ares_config_fault(cfg, "worker.rollout.rollout_filter_value", "top_k_abs keeps that many groups; set 1 or more");
-    if (fraction && strcmp(f->rv_strategy, "top_p") != 0 && f->rv_value == 0) ares_config_fault(cfg, "worker.rollout.rollout_filter_value", "%s of 0 says nothing; set a share above 0", f->rv_strategy);
+        ares_config_fault(cfg, "worker.rollout.rollout_filter_value",
+                          "%s takes a share, at most 1; for a number of groups set "
+                          "rollout_filter_strategy to top_k_abs",
+                          f->rv_strategy);
+    if (strcmp(f->rv_strategy, "top_k_abs") == 0 && f->rv_value < 1)
+        ares_config_fault(cfg, "worker.rollout.rollout_filter_value",
+                          "top_k_abs keeps that many groups; set 1 or more");
+    if (fraction && strcmp(f->rv_strategy, "top_p") != 0 && f->rv_value == 0)
+        ares_config_fault(cfg, "worker.rollout.rollout_filter_value",
+                          "%s of 0 says nothing; set a share above 0", f->rv_strategy);
 }
 
 /* ---------------------------------------------------------------- statistics of a group */
 double ares_group_metric(const char *metric, const ares_groups *g, int64_t group)
 {
     int64_t first = g->group_start[group], n = g->group_start[group + 1] - first;
-    const double *x = strncmp(metric, "entropy", 7) == 0 ? g->entropy : strcmp(metric, "length") == 0 ? g->length : g->score;
+    const double *x = strncmp(metric, "entropy", 7) == 0 ? g->entropy
+                      : strcmp(metric, "length") == 0    ? g->length
+                                                         : g->score;
     double mean = ares_mean(x + first, n);
-    if (strcmp(metric, "reward_variance") == 0 || strcmp(metric, "entropy_variance") == 0) return ares_std(x + first, n, mean);
+    if (strcmp(metric, "reward_variance") == 0 || strcmp(metric, "entropy_variance") == 0)
+        return ares_std(x + first, n, mean);
     if (strcmp(metric, "reward_sum") == 0) return mean * (double)n;
     return mean;
 }
@@ -207,9 +242,11 @@ bool ares_group_informative(const double *accuracy, const uint8_t *valid, int64_
     return right > 0 && right < counted;
 }
 
-bool ares_answer_discarded(const ares_filter_config *cfg, int64_t length, int64_t max_length, bool stopped)
+bool ares_answer_discarded(const ares_filter_config *cfg, int64_t length, int64_t max_length,
+                           bool stopped)
 {
-    bool over = max_length != ARES_NULL_I64 && length > max_length && strcmp(cfg->over_length_action, "keep") != 0;
+    bool over = max_length != ARES_NULL_I64 && length > max_length &&
+                strcmp(cfg->over_length_action, "keep") != 0;
     return over || (cfg->mask_truncated && !stopped);
 }
 
@@ -224,7 +261,8 @@ bool ares_group_spread(const double *x, const uint8_t *valid, int64_t n, double 
     return high - low > tolerance;
 }
 
-double ares_reward_cap(const char *const *names, int64_t n_names, const double *caps, int64_t n_caps, const char *source)
+double ares_reward_cap(const char *const *names, int64_t n_names, const double *caps,
+                       int64_t n_caps, const char *source)
 {
     if (!source || n_names != n_caps) return NAN;
     for (int64_t i = 0; i < n_names; i++)

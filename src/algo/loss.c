@@ -1,4 +1,7 @@
-/* The table of policy losses, and what every one of them may carry. To add one: a file in loss/ and a word here. */
+/*
+ * The table of policy losses, and what every one of them may carry. To add one: a file in loss/ and
+ * a word here.
+ */
 #include "ares/algo.h"
 
 #include <math.h>
@@ -7,15 +10,21 @@
 #include "loss/pass.h"
 #include "words.h"
 
-#define LOSS_LIST(X) X(default) X(dapo) X(gspo) X(gspo_token) X(cispo) X(gmpo) X(sapo) X(clip_cov) X(kl_cov) X(vapor)
+/* clang-format off */
+#define LOSS_LIST(X) \
+    X(default) X(dapo) X(gspo) X(gspo_token) X(cispo) X(gmpo) X(sapo) X(clip_cov) X(kl_cov) \
+    X(vapor)
+/* clang-format on */
 
 #define DECLARE(name) extern const ares_loss ares_loss_##name;
 #define ENTRY(name) &ares_loss_##name,
 LOSS_LIST(DECLARE)
 static const ares_loss *const table[] = { LOSS_LIST(ENTRY) };
 /* In the order of the list; other trainers' words behind '='. */
-static const char *const words[] = { "default=ppo=vanilla", "dapo=actor", "gspo",     "gspo_token", "cispo",
-                                     "gmpo=geo_mean",       "sapo",       "clip_cov", "kl_cov",     "vapor" };
+static const char *const words[] = {
+    "default=ppo=vanilla", "dapo=actor", "gspo",     "gspo_token", "cispo",
+    "gmpo=geo_mean",       "sapo",       "clip_cov", "kl_cov",     "vapor"
+};
 
 const char *const *ares_loss_names(int *n)
 {
@@ -32,10 +41,14 @@ const ares_loss *const *ares_loss_list(int *n)
 const ares_loss *ares_loss_find(const char *name)
 {
     int i;
-    return algo_find("config: worker.actor.loss_type", name, words, ARES_COUNT(words), &i) == ARES_OK ? table[i] : NULL;
+    return algo_find("config: worker.actor.loss_type", name, words, ARES_COUNT(words), &i) ==
+                   ARES_OK
+               ? table[i]
+               : NULL;
 }
 
-void loss_place(const int64_t *row_start, int64_t row, int64_t end, int64_t first, int64_t t, char out[64])
+void loss_place(const int64_t *row_start, int64_t row, int64_t end, int64_t first, int64_t t,
+                char out[64])
 {
     int64_t r = row;
     if (!row_start) {
@@ -48,20 +61,28 @@ void loss_place(const int64_t *row_start, int64_t row, int64_t end, int64_t firs
 
 int loss_check(const ares_loss_args *a, const char *function)
 {
-    const struct { const char *name; const float *x; } arrays[] = {
-        { "log_prob", a->log_prob }, { "old_log_prob", a->old_log_prob }, { "advantage", a->advantage }, { "weight", a->weight }, { "rollout weight", a->is_weight },
+    const struct {
+        const char *name;
+        const float *x;
+    } arrays[] = {
+        { "log_prob", a->log_prob },        { "old_log_prob", a->old_log_prob },
+        { "advantage", a->advantage },      { "weight", a->weight },
+        { "rollout weight", a->is_weight },
     };
     char place[64];
     for (int64_t t = 0; t < a->n; t++) {
         if (a->mask[t] == 0) continue;
         if (a->mask[t] != 1) {
             loss_place(a->row_start, a->row, a->end, a->first, t, place);
-            return ares_fail(ARES_ENUMERIC, "loss: %s: mask of %s is %d: must be 0 or 1", function, place, a->mask[t]);
+            return ares_fail(ARES_ENUMERIC, "loss: %s: mask of %s is %d: must be 0 or 1", function,
+                             place, a->mask[t]);
         }
         for (int i = 0; i < ARES_COUNT(arrays); i++) {
             if (!arrays[i].x || isfinite(arrays[i].x[t])) continue;
             loss_place(a->row_start, a->row, a->end, a->first, t, place);
-            return ares_fail(ARES_ENUMERIC, "loss: %s: %s of %s is %g: must be finite where the mask is 1", function, arrays[i].name, place, (double)arrays[i].x[t]);
+            return ares_fail(ARES_ENUMERIC,
+                             "loss: %s: %s of %s is %g: must be finite where the mask is 1",
+                             function, arrays[i].name, place, (double)arrays[i].x[t]);
         }
     }
     return ARES_OK;
@@ -86,8 +107,11 @@ static int kl_term(const ares_loss_args *a, const ares_kl_args *k, int64_t t)
     if (!isfinite(value) || !isfinite(scale)) {
         char place[64];
         loss_place(a->row_start, a->row, a->end, a->first, t, place);
-        return ares_fail(ARES_ENUMERIC, "loss: kl: %s has KL %g and weight %g (log_prob %g, ref_log_prob %g): must be finite where the mask is 1", place, value, scale,
-                         (double)a->log_prob[t], k->ref_log_prob ? (double)k->ref_log_prob[t] : 0.0);
+        return ares_fail(ARES_ENUMERIC,
+                         "loss: kl: %s has KL %g and weight %g (log_prob %g, ref_log_prob %g): "
+                         "must be finite where the mask is 1",
+                         place, value, scale, (double)a->log_prob[t],
+                         k->ref_log_prob ? (double)k->ref_log_prob[t] : 0.0);
     }
     a->sums->kl += w * scale * value;
     a->sums->kl_plain += w * value;
@@ -105,7 +129,9 @@ static int entropy_term(const ares_loss_args *a, int64_t t, int64_t row)
     if (!isfinite(entropy)) {
         char place[64];
         loss_place(a->row_start, a->row, a->end, a->first, t, place);
-        return ares_fail(ARES_ENUMERIC, "loss: entropy of %s is %g: must be finite where the mask is 1", place, entropy);
+        return ares_fail(ARES_ENUMERIC,
+                         "loss: entropy of %s is %g: must be finite where the mask is 1", place,
+                         entropy);
     }
     a->sums->entropy += w * entropy;
     if (!a->samples || !a->row_start || isnan(a->samples[row].accuracy)) return ARES_OK;
@@ -126,7 +152,8 @@ int ares_loss_terms(const ares_loss_args *a, const ares_kl_args *k)
         a->sums->neg_log_prob -= (double)a->weight[t] * (double)a->log_prob[t];
         if (kl) ARES_TRY(kl_term(a, k, t));
         if (a->entropy) ARES_TRY(entropy_term(a, t, row));
-        if (entropy_coeff != 0 && a->d_entropy) a->d_entropy[t] -= (float)((double)a->weight[t] * entropy_coeff);
+        if (entropy_coeff != 0 && a->d_entropy)
+            a->d_entropy[t] -= (float)((double)a->weight[t] * entropy_coeff);
     }
     return ARES_OK;
 }

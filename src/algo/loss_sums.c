@@ -1,14 +1,24 @@
-/* Sums of a loss pass: merged over micro-batches, reduced over ranks, told as metrics (names: aepo.md 10, dapo.md 3). */
+/*
+ * Sums of a loss pass: merged over micro-batches, reduced over ranks, told as metrics (names:
+ * aepo.md 10, dapo.md 3).
+ */
 #include <math.h>
 
 #include "ares/algo.h"
 
 /* Every member that simply adds up. */
-#define SUM_LIST(X)                                                                                                                     \
-    X(loss) X(kl) X(kl_plain) X(kl_tokens) X(kl_clamped) X(entropy) X(tokens) X(clip_high) X(clip_low) X(neg_log_ratio) X(k2) X(k3) X(ratio) X(ratio_clipped) X(ratio_off) X(loss_abs) \
-    X(saturated) X(weight) X(weight_cut) X(weight_tokens) X(neg_log_prob) X(entropy_right) X(tokens_right) X(entropy_wrong) X(tokens_wrong)
+/* clang-format off */
+#define SUM_LIST(X) \
+    X(loss) X(kl) X(kl_plain) X(kl_tokens) X(kl_clamped) X(entropy) X(tokens) X(clip_high) \
+    X(clip_low) X(neg_log_ratio) X(k2) X(k3) X(ratio) X(ratio_clipped) X(ratio_off) X(loss_abs) \
+    X(saturated) X(weight) X(weight_cut) X(weight_tokens) X(neg_log_prob) X(entropy_right) \
+    X(tokens_right) X(entropy_wrong) X(tokens_wrong)
+/* clang-format on */
 
-void ares_loss_sums_init(ares_loss_sums *s) { *s = (ares_loss_sums){ .ratio_min = INFINITY, .ratio_max = -INFINITY }; }
+void ares_loss_sums_init(ares_loss_sums *s)
+{
+    *s = (ares_loss_sums){ .ratio_min = INFINITY, .ratio_max = -INFINITY };
+}
 
 void ares_loss_sums_merge(ares_loss_sums *into, const ares_loss_sums *from)
 {
@@ -39,16 +49,25 @@ int ares_loss_sums_reduce(ares_loss_sums *s, ares_world *w)
     return ARES_OK;
 }
 
-double ares_loss_total(const ares_loss_sums *s, double entropy_coeff, double kl_coef) { return s->loss + kl_coef * s->kl - entropy_coeff * s->entropy; }
+double ares_loss_total(const ares_loss_sums *s, double entropy_coeff, double kl_coef)
+{
+    return s->loss + kl_coef * s->kl - entropy_coeff * s->entropy;
+}
 
-double ares_loss_bin_edge(int i) { return -2 + i / 16.0; }
+double ares_loss_bin_edge(int i)
+{
+    return -2 + i / 16.0;
+}
 
 void ares_loss_metrics(const ares_loss_sums *s, ares_metrics *m)
 {
     double n = s->tokens;
-    if (s->tokens_right > 0) ares_metrics_set(m, "actor/entropy_correct", s->entropy_right / s->tokens_right);
-    if (s->tokens_wrong > 0) ares_metrics_set(m, "actor/entropy_wrong", s->entropy_wrong / s->tokens_wrong);
-    if (s->kl_tokens > 0) ares_metrics_set(m, "actor/kl_clamped_frac", s->kl_clamped / s->kl_tokens);
+    if (s->tokens_right > 0)
+        ares_metrics_set(m, "actor/entropy_correct", s->entropy_right / s->tokens_right);
+    if (s->tokens_wrong > 0)
+        ares_metrics_set(m, "actor/entropy_wrong", s->entropy_wrong / s->tokens_wrong);
+    if (s->kl_tokens > 0)
+        ares_metrics_set(m, "actor/kl_clamped_frac", s->kl_clamped / s->kl_tokens);
     if (n == 0) return;
     ares_metrics_set(m, "actor/policy_loss_abs", s->loss_abs / n);
     ares_metrics_set(m, "actor/pg_clipfrac_higher", s->clip_high / n);

@@ -1,6 +1,7 @@
 /*
- * The tables of docs/algorithms.md, as `ares-train --help-algorithms` prints them: what the tables of this room hold, in their order, and
- * what is a choice or a number of an option and no entry (notes).
+ * The tables of docs/algorithms.md, as `ares-train --help-algorithms` prints them: what the tables
+ * of this room hold, in their order, and what is a choice or a number of an option and no entry
+ * (notes).
  */
 #include <stdio.h>
 #include <string.h>
@@ -33,40 +34,70 @@ static const note aggregations[] = {
 };
 
 static const note critic[] = {
-    { "value", "squared error, clipped around the old value", "max((v - R)^2, (clip(v, old - range, old + range) - R)^2) / 2", "arXiv 1707.06347", "a critic", "worker.critic.cliprange_value=0.5" },
+    { "value", "squared error, clipped around the old value",
+      "max((v - R)^2, (clip(v, old - range, old + range) - R)^2) / 2", "arXiv 1707.06347",
+      "a critic", "worker.critic.cliprange_value=0.5" },
 };
 
 static const note entropies[] = {
-    { "token entropy", "exact, over the whole vocabulary, with its gradient", "H = log sum exp z - sum p z", "", "logits", "" },
-    { "entropy bonus", "a term of the loss", "- entropy_coeff H", "arXiv 1707.06347, equation 9", "", "worker.actor.entropy_coeff=0.001" },
-    { "top-k with tail", "of the likeliest candidates, what they leave of the mass as one more outcome", "H = - sum p log p - rest log rest", "ARES's source", "", "ares_entropy_top_k in C" },
-    { "window entropy", "the mean entropy of the w tokens behind a token", "W_t = (H_{t+1} + ... + H_{t+w}) / w", "ARES, arXiv 2510.08457", "", "worker.rollout.window_size=4" },
-    { "sample's threshold", "a percentile of a response's windows, those without enough tokens at their mean", "percentile(W, q), linear between order statistics", "ARES, arXiv 2510.08457", "",
+    { "token entropy", "exact, over the whole vocabulary, with its gradient",
+      "H = log sum exp z - sum p z", "", "logits", "" },
+    { "entropy bonus", "a term of the loss", "- entropy_coeff H", "arXiv 1707.06347, equation 9",
+      "", "worker.actor.entropy_coeff=0.001" },
+    { "top-k with tail",
+      "of the likeliest candidates, what they leave of the mass as one more outcome",
+      "H = - sum p log p - rest log rest", "ARES's source", "", "ares_entropy_top_k in C" },
+    { "window entropy", "the mean entropy of the w tokens behind a token",
+      "W_t = (H_{t+1} + ... + H_{t+w}) / w", "ARES, arXiv 2510.08457", "",
+      "worker.rollout.window_size=4" },
+    { "sample's threshold",
+      "a percentile of a response's windows, those without enough tokens at their mean",
+      "percentile(W, q), linear between order statistics", "ARES, arXiv 2510.08457", "",
       "algorithm.entropy_percentile=95" },
-    { "tau", "the threshold, a moving average", "tau <- ema tau + (1 - ema) median over responses", "ARES, arXiv 2510.08457", "", "algorithm.entropy_threshold_ema=0.99" },
-    { "HWE tokens", "tokens of high window entropy, and their number", "W_t >= tau", "ARES, arXiv 2510.08457", "", "algorithm.aepo=true" },
+    { "tau", "the threshold, a moving average", "tau <- ema tau + (1 - ema) median over responses",
+      "ARES, arXiv 2510.08457", "", "algorithm.entropy_threshold_ema=0.99" },
+    { "HWE tokens", "tokens of high window entropy, and their number", "W_t >= tau",
+      "ARES, arXiv 2510.08457", "", "algorithm.aepo=true" },
 };
 
 static const note controllers[] = {
-    { "fixed", "KL in the reward at a constant coefficient", "r_t - kl_coef KL_t", "arXiv 1909.08593", "a reference", "algorithm.kl_type=fixed" },
-    { "KL loss", "KL as a term of the loss at a constant coefficient", "+ kl_coef KL_t", "arXiv 2402.03300", "a reference", "algorithm.use_kl_loss=true" },
-    { "dynamic KL", "KL weighed by token: less at HWE tokens, steered by difficulty", "KL_t x factor of the difficulty x (hwe_kl_scale at HWE tokens)", "ARES, arXiv 2510.08457",
+    { "fixed", "KL in the reward at a constant coefficient", "r_t - kl_coef KL_t",
+      "arXiv 1909.08593", "a reference", "algorithm.kl_type=fixed" },
+    { "KL loss", "KL as a term of the loss at a constant coefficient", "+ kl_coef KL_t",
+      "arXiv 2402.03300", "a reference", "algorithm.use_kl_loss=true" },
+    { "dynamic KL", "KL weighed by token: less at HWE tokens, steered by difficulty",
+      "KL_t x factor of the difficulty x (hwe_kl_scale at HWE tokens)", "ARES, arXiv 2510.08457",
       "a reference, prompts told apart", "worker.actor.dynamic_kl_loss=true" },
-    { "dual_ascent", "dynamic KL: a budget of KL by difficulty", "lambda <- max(0, lambda + kl_lambda_lr (KL - budget))", "ARES, arXiv 2510.08457", "dynamic KL", "algorithm.kl_bucket_controller=dual_ascent" },
-    { "log_space", "dynamic KL: a target of KL by difficulty", "ln beta <- ln beta + lr clip(error, -c, c), error smoothed of KL / target - 1", "ARES, arXiv 2510.08457", "dynamic KL",
-      "algorithm.kl_bucket_controller=log_space" },
-    { "difficulty_aware_kl_penalty", "KL by difficulty", "KL_t x 2, 1, 0.5 for easy, medium, hard prompts", "ARES, arXiv 2510.08457", "a reference, prompts told apart", "algorithm.difficulty_aware_kl_penalty=true" },
-    { "second chance", "less KL for answers that explore and fail", "KL_t x second_chance_kl_relax", "ARES, arXiv 2510.08457", "a reference", "worker.actor.enable_second_chance_kl=true" },
+    { "dual_ascent", "dynamic KL: a budget of KL by difficulty",
+      "lambda <- max(0, lambda + kl_lambda_lr (KL - budget))", "ARES, arXiv 2510.08457",
+      "dynamic KL", "algorithm.kl_bucket_controller=dual_ascent" },
+    { "log_space", "dynamic KL: a target of KL by difficulty",
+      "ln beta <- ln beta + lr clip(error, -c, c), error smoothed of KL / target - 1",
+      "ARES, arXiv 2510.08457", "dynamic KL", "algorithm.kl_bucket_controller=log_space" },
+    { "difficulty_aware_kl_penalty", "KL by difficulty",
+      "KL_t x 2, 1, 0.5 for easy, medium, hard prompts", "ARES, arXiv 2510.08457",
+      "a reference, prompts told apart", "algorithm.difficulty_aware_kl_penalty=true" },
+    { "second chance", "less KL for answers that explore and fail", "KL_t x second_chance_kl_relax",
+      "ARES, arXiv 2510.08457", "a reference", "worker.actor.enable_second_chance_kl=true" },
 };
 
 static const note corrections[] = {
-    { "token", "a weight for each token", "w = exp(log old - log rollout)", "Yao et al. 2025", "", "worker.actor.rollout_is=token" },
-    { "sequence", "one for a row: of the product of its tokens", "w = exp(sum over the row)", "verl", "whole rows", "worker.actor.rollout_is=sequence" },
-    { "geometric", "one for a row: of their geometric mean", "w = exp(mean over the row)", "verl", "whole rows", "worker.actor.rollout_is=geometric" },
-    { "truncate", "weights cut off above", "min(w, rollout_is_threshold)", "Yao et al. 2025", "rollout_is", "worker.actor.rollout_is_mode=truncate" },
-    { "mask", "0 outside of the thresholds", "w where lower <= w <= rollout_is_threshold, else 0", "IcePop; verl", "rollout_is", "worker.actor.rollout_is_mode=mask" },
-    { "importance_sampling_fix", "advantages weighed in place of losses", "A min(exp(log old - log rollout), importance_sampling_clip)", "RLinf", "", "algorithm.importance_sampling_fix=true" },
-    { "early stop", "tokens whose mean ratio is too large teach nothing", "gradient 0 where mean r > early_stop_imp_ratio", "RLinf", "whole mini-batch, or micro", "worker.actor.early_stop_imp_ratio=5" },
+    { "token", "a weight for each token", "w = exp(log old - log rollout)", "Yao et al. 2025", "",
+      "worker.actor.rollout_is=token" },
+    { "sequence", "one for a row: of the product of its tokens", "w = exp(sum over the row)",
+      "verl", "whole rows", "worker.actor.rollout_is=sequence" },
+    { "geometric", "one for a row: of their geometric mean", "w = exp(mean over the row)", "verl",
+      "whole rows", "worker.actor.rollout_is=geometric" },
+    { "truncate", "weights cut off above", "min(w, rollout_is_threshold)", "Yao et al. 2025",
+      "rollout_is", "worker.actor.rollout_is_mode=truncate" },
+    { "mask", "0 outside of the thresholds", "w where lower <= w <= rollout_is_threshold, else 0",
+      "IcePop; verl", "rollout_is", "worker.actor.rollout_is_mode=mask" },
+    { "importance_sampling_fix", "advantages weighed in place of losses",
+      "A min(exp(log old - log rollout), importance_sampling_clip)", "RLinf", "",
+      "algorithm.importance_sampling_fix=true" },
+    { "early stop", "tokens whose mean ratio is too large teach nothing",
+      "gradient 0 where mean r > early_stop_imp_ratio", "RLinf", "whole mini-batch, or micro",
+      "worker.actor.early_stop_imp_ratio=5" },
 };
 
 /* ---------------------------------------------------------------- Markdown */
@@ -82,13 +113,16 @@ static void add_code(ares_str *out, const char *text)
 {
     if (!*text) return;
     ares_str_add_char(out, '`');
-    for (; *text; text++) ares_str_addf(out, "%s%c", *text == '|' ? "\\" : "", *text); /* GitHub unescapes it, also in code */
+    /* GitHub unescapes it, also in code */
+    for (; *text; text++) ares_str_addf(out, "%s%c", *text == '|' ? "\\" : "", *text);
     ares_str_add_char(out, '`');
 }
 
 static void head(ares_str *out, const char *title, const char *formula)
 {
-    ares_str_addf(out, "%s## %s\n\n| name | what | %s | from | needs | option |\n|---|---|---|---|---|---|\n", out->len ? "\n" : "", title, formula);
+    ares_str_addf(
+        out, "%s## %s\n\n| name | what | %s | from | needs | option |\n|---|---|---|---|---|---|\n",
+        out->len ? "\n" : "", title, formula);
 }
 
 /* words: the name and its aliases, "name=alias=alias". */
@@ -132,9 +166,14 @@ static void advantages(ares_str *out)
     head(out, "Advantages", "of a token");
     for (int i = 0; i < count; i++) {
         char option[128];
-        const char *needs = list[i]->needs & ARES_NEEDS_VALUES ? "a critic" : list[i]->needs & ARES_NEEDS_BASELINE ? "a greedy answer to each prompt"
-                            : list[i]->needs & ARES_NEEDS_GROUPS ? "groups (rollout.n of 2 or more)" : "";
-        row(out, list[i]->name, &(note){ list[i]->name, list[i]->doc, list[i]->formula, list[i]->paper, needs, option_of(option, "algorithm.adv_estimator", list[i]->name) });
+        const char *needs = list[i]->needs & ARES_NEEDS_VALUES ? "a critic"
+                            : list[i]->needs & ARES_NEEDS_BASELINE
+                                ? "a greedy answer to each prompt"
+                            : list[i]->needs & ARES_NEEDS_GROUPS ? "groups (rollout.n of 2 or more)"
+                                                                 : "";
+        row(out, list[i]->name,
+            &(note){ list[i]->name, list[i]->doc, list[i]->formula, list[i]->paper, needs,
+                     option_of(option, "algorithm.adv_estimator", list[i]->name) });
     }
 }
 
@@ -147,11 +186,17 @@ static void losses(ares_str *out)
     for (int i = 0; i < count; i++) {
         unsigned f = list[i]->flags;
         char option[128];
-        const char *needs = f & ARES_LOSS_LOCAL ? "the token alone" : f & ARES_LOSS_ROWS ? "whole rows" : f & ARES_LOSS_BATCH ? "the whole mini-batch, on all ranks" : "stored answers beside the completions";
+        const char *needs = f & ARES_LOSS_LOCAL   ? "the token alone"
+                            : f & ARES_LOSS_ROWS  ? "whole rows"
+                            : f & ARES_LOSS_BATCH ? "the whole mini-batch, on all ranks"
+                                                  : "stored answers beside the completions";
         /* The trainer refuses losses of pairs (ares_loss_check). */
-        if (f & ARES_LOSS_PAIRS) (void)snprintf(option, sizeof option, "ares_%s_loss in C", list[i]->name);
+        if (f & ARES_LOSS_PAIRS)
+            (void)snprintf(option, sizeof option, "ares_%s_loss in C", list[i]->name);
         else option_of(option, "worker.actor.loss_type", list[i]->name);
-        row(out, words[i], &(note){ list[i]->name, list[i]->doc, list[i]->formula, list[i]->paper, needs, option });
+        row(out, words[i],
+            &(note){ list[i]->name, list[i]->doc, list[i]->formula, list[i]->paper, needs,
+                     option });
     }
     notes(out, critic, ARES_COUNT(critic));
 }
@@ -166,7 +211,10 @@ static void estimators(ares_str *out)
         char name[32], option[128];
         (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(words[i], "="), words[i]);
         const ares_kl *kl = ares_kl_find(name);
-        row(out, words[i], &(note){ kl->name, kl->doc, kl->formula, kl->paper, kl->value ? "a reference" : "the logits of both models", option_of(option, "algorithm.kl_penalty", kl->name) });
+        row(out, words[i],
+            &(note){ kl->name, kl->doc, kl->formula, kl->paper,
+                     kl->value ? "a reference" : "the logits of both models",
+                     option_of(option, "algorithm.kl_penalty", kl->name) });
     }
 }
 
@@ -175,7 +223,10 @@ static void filters(ares_str *out)
     int count;
     const ares_filter *const *list = ares_filter_list(&count);
     head(out, "Group filters", "what stays");
-    for (int i = 0; i < count; i++) row(out, list[i]->name, &(note){ list[i]->name, list[i]->doc, list[i]->formula, list[i]->paper, "groups", list[i]->option });
+    for (int i = 0; i < count; i++)
+        row(out, list[i]->name,
+            &(note){ list[i]->name, list[i]->doc, list[i]->formula, list[i]->paper, "groups",
+                     list[i]->option });
 }
 
 static void controls(ares_str *out)
@@ -185,7 +236,9 @@ static void controls(ares_str *out)
     head(out, "Controllers", "rule");
     for (int i = 0; i < count; i++) {
         const char *needs = list[i]->needs & ARES_CONTROL_NEEDS_GIDS ? "prompts told apart" : "";
-        row(out, list[i]->name, &(note){ list[i]->name, list[i]->doc, list[i]->formula, list[i]->paper, needs, list[i]->option });
+        row(out, list[i]->name,
+            &(note){ list[i]->name, list[i]->doc, list[i]->formula, list[i]->paper, needs,
+                     list[i]->option });
     }
     notes(out, controllers, ARES_COUNT(controllers));
 }

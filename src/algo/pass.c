@@ -1,7 +1,8 @@
 /*
- * A whole loss over many tokens at once: chunks on the pool, each with sums of its own, which are added in the order of the chunks. PPO
- * with k3 or no KL, the usual pair, goes through blocks of arrays, whose exponentials and selections the compiler vectorises; the
- * formulas are those of loss/. Any other loss of single tokens is called chunk by chunk.
+ * A whole loss over many tokens at once: chunks on the pool, each with sums of its own, which are
+ * added in the order of the chunks. PPO with k3 or no KL, the usual pair, goes through blocks of
+ * arrays, whose exponentials and selections the compiler vectorises; the formulas are those of
+ * loss/. Any other loss of single tokens is called chunk by chunk.
  */
 #include <math.h>
 #include <string.h>
@@ -20,7 +21,8 @@ enum { CHUNK = 8192, BLOCK = 256 };
 /* Mask-1 tokens, gathered. */
 typedef struct block {
     int n, at[BLOCK];
-    double log_ratio[BLOCK], bound[BLOCK], ratio[BLOCK], advantage[BLOCK], weight[BLOCK]; /* weight: the loss's, rollout weight included */
+    /* weight: the loss's, rollout weight included */
+    double log_ratio[BLOCK], bound[BLOCK], ratio[BLOCK], advantage[BLOCK], weight[BLOCK];
     double loss[BLOCK], gradient[BLOCK], clipped[BLOCK], clip_high[BLOCK], clip_low[BLOCK];
     double x[BLOCK], k[BLOCK], e[BLOCK], kl[BLOCK], slope[BLOCK], clamped[BLOCK];
 } block;
@@ -28,14 +30,17 @@ typedef struct block {
 typedef struct chunks {
     const ares_loss *loss;
     const ares_loss_args *a;
-    const ares_kl_args *k;   /* NULL: no term */
+    const ares_kl_args *k; /* NULL: no term */
     bool blocks;
     double low, high, dual;
-    ares_loss_sums *sums;    /* by chunk */
+    ares_loss_sums *sums; /* by chunk */
     int *rc;
 } chunks;
 
-/* Gathers from token t on; the first token it did not look at. A mask that is neither 0 nor 1 ends the block with n = -1. */
+/*
+ * Gathers from token t on; the first token it did not look at. A mask that is neither 0 nor 1 ends
+ * the block with n = -1.
+ */
 static INLINE int64_t gather(const chunks *c, int64_t t, int64_t end, block *b)
 {
     const ares_loss_args *a = c->a;
@@ -87,7 +92,8 @@ static INLINE void terms_of_ppo(const chunks *c, block *restrict b)
     for (int i = 0; i < n; i++) b->bound[i] = ares_loss_bound(b->log_ratio[i]);
     ares_f64_exp_all(n, b->bound, b->ratio);
     for (int i = 0; i < n; i++) {
-        ares_token_term e = ares_ppo_at(b->ratio[i], b->bound[i] != b->log_ratio[i], b->advantage[i], low, high, dual);
+        ares_token_term e = ares_ppo_at(b->ratio[i], b->bound[i] != b->log_ratio[i],
+                                        b->advantage[i], low, high, dual);
         b->loss[i] = e.loss;
         b->clipped[i] = ares_loss_clamp(b->ratio[i], low, high);
         b->gradient[i] = e.gradient;
@@ -132,7 +138,8 @@ static INLINE void sum_block(const block *b, ares_loss_sums *into)
         s.ratio_max = r > s.ratio_max ? r : s.ratio_max;
     }
     s.tokens += b->n;
-    for (int i = 0; i < b->n; i++) s.bins[(int)((ares_loss_clamp(b->bound[i], -2, 2 - 1e-9) + 2) * 16)] += 1;
+    for (int i = 0; i < b->n; i++)
+        s.bins[(int)((ares_loss_clamp(b->bound[i], -2, 2 - 1e-9) + 2) * 16)] += 1;
     *into = s;
 }
 
@@ -140,7 +147,8 @@ static INLINE void store(const chunks *c, int64_t base, const block *b, ares_los
 {
     const ares_loss_args *a = c->a;
     const ares_kl_args *k = c->k;
-    double coeff = a->cfg->entropy_coeff, neg_log_prob = 0, kl = 0, kl_plain = 0, clamped = 0, entropy = 0;
+    double coeff = a->cfg->entropy_coeff, neg_log_prob = 0, kl = 0, kl_plain = 0, clamped = 0,
+           entropy = 0;
     for (int i = 0; i < b->n; i++) {
         int64_t t = base + b->at[i];
         a->d_log_prob[t] += (float)(b->gradient[i] * b->weight[i]);
@@ -155,8 +163,10 @@ static INLINE void store(const chunks *c, int64_t base, const block *b, ares_los
         a->d_log_prob[t] += (float)(w * k->coef * scale * b->slope[i]);
     }
     for (int i = 0; i < b->n && k && k->out; i++) k->out[base + b->at[i]] = (float)b->kl[i];
-    for (int i = 0; i < b->n && a->entropy; i++) entropy += (double)a->weight[base + b->at[i]] * (double)a->entropy[base + b->at[i]];
-    for (int i = 0; i < b->n && coeff != 0 && a->d_entropy; i++) a->d_entropy[base + b->at[i]] -= (float)((double)a->weight[base + b->at[i]] * coeff);
+    for (int i = 0; i < b->n && a->entropy; i++)
+        entropy += (double)a->weight[base + b->at[i]] * (double)a->entropy[base + b->at[i]];
+    for (int i = 0; i < b->n && coeff != 0 && a->d_entropy; i++)
+        a->d_entropy[base + b->at[i]] -= (float)((double)a->weight[base + b->at[i]] * coeff);
     s->neg_log_prob += neg_log_prob;
     s->kl += kl;
     s->kl_plain += kl_plain;
@@ -212,13 +222,23 @@ static INLINE int blocks(const chunks *c, int64_t from, int64_t end, ares_loss_s
 
 /* The same bits with any instruction set: nothing is fused, and sums have one order. */
 #ifdef __x86_64__
-__attribute__((target("avx512f,avx512dq,avx512vl"))) static int blocks_avx512(const chunks *c, int64_t from, int64_t end, ares_loss_sums *s) { return blocks(c, from, end, s); }
-__attribute__((target("avx2"))) static int blocks_avx2(const chunks *c, int64_t from, int64_t end, ares_loss_sums *s) { return blocks(c, from, end, s); }
+__attribute__((target("avx512f,avx512dq,avx512vl"))) static int
+blocks_avx512(const chunks *c, int64_t from, int64_t end, ares_loss_sums *s)
+{
+    return blocks(c, from, end, s);
+}
+__attribute__((target("avx2"))) static int blocks_avx2(const chunks *c, int64_t from, int64_t end,
+                                                       ares_loss_sums *s)
+{
+    return blocks(c, from, end, s);
+}
 #endif
 static int by_blocks(const chunks *c, int64_t from, int64_t end, ares_loss_sums *s)
 {
 #ifdef __x86_64__
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) return blocks_avx512(c, from, end, s);
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl"))
+        return blocks_avx512(c, from, end, s);
     if (__builtin_cpu_supports("avx2")) return blocks_avx2(c, from, end, s);
 #endif
     return blocks(c, from, end, s);
@@ -231,10 +251,13 @@ static int by_call(const chunks *c, int64_t from, int64_t end, ares_loss_sums *s
     ares_loss_args a = *c->a;
     ares_kl_args k = c->k ? *c->k : (ares_kl_args){ 0 };
     a.n = end - from;
-    a.log_prob = PART(a.log_prob, from), a.old_log_prob = PART(a.old_log_prob, from), a.advantage = PART(a.advantage, from), a.weight = PART(a.weight, from);
-    a.is_weight = PART(a.is_weight, from), a.mask = PART(a.mask, from), a.entropy = PART(a.entropy, from);
+    a.log_prob = PART(a.log_prob, from), a.old_log_prob = PART(a.old_log_prob, from),
+    a.advantage = PART(a.advantage, from), a.weight = PART(a.weight, from);
+    a.is_weight = PART(a.is_weight, from), a.mask = PART(a.mask, from),
+    a.entropy = PART(a.entropy, from);
     a.d_log_prob = PART(a.d_log_prob, from), a.d_entropy = PART(a.d_entropy, from);
-    k.ref_log_prob = PART(k.ref_log_prob, from), k.weight = PART(k.weight, from), k.out = PART(k.out, from), k.full = PART(k.full, from), k.d_full = PART(k.d_full, from);
+    k.ref_log_prob = PART(k.ref_log_prob, from), k.weight = PART(k.weight, from),
+    k.out = PART(k.out, from), k.full = PART(k.full, from), k.d_full = PART(k.d_full, from);
     a.sums = s;
     if (a.row_start) a.row = row_at(&a, from);
     a.first += from;
@@ -248,19 +271,27 @@ static void chunk(void *ctx, int64_t i, int worker)
     int64_t from = i * CHUNK, end = ARES_MIN(c->a->n, from + CHUNK);
     (void)worker;
     ares_loss_sums_init(&c->sums[i]);
-    c->rc[i] = c->blocks ? by_blocks(c, from, end, &c->sums[i]) : by_call(c, from, end, &c->sums[i]);
+    c->rc[i] =
+        c->blocks ? by_blocks(c, from, end, &c->sums[i]) : by_call(c, from, end, &c->sums[i]);
 }
 
-int ares_loss_pass(ares_pool *pool, const ares_loss *loss, const ares_loss_args *a, const ares_kl_args *k)
+int ares_loss_pass(ares_pool *pool, const ares_loss *loss, const ares_loss_args *a,
+                   const ares_kl_args *k)
 {
-    bool ppo = loss == &ares_loss_default || loss == &ares_loss_dapo, kl = k && (k->kl->value ? k->ref_log_prob != NULL : k->full != NULL);
+    bool ppo = loss == &ares_loss_default || loss == &ares_loss_dapo,
+         kl = k && (k->kl->value ? k->ref_log_prob != NULL : k->full != NULL);
     if (!(loss->flags & ARES_LOSS_LOCAL)) {
         ARES_TRY(loss->compute(a));
         return ares_loss_terms(a, k);
     }
     int64_t n = (a->n + CHUNK - 1) / CHUNK;
-    chunks c = { .loss = loss, .a = a, .k = kl ? k : NULL, .blocks = ppo && (!kl || strcmp(k->kl->name, "low_var_kl") == 0), .low = 1 - a->cfg->clip_ratio_low,
-                 .high = 1 + a->cfg->clip_ratio_high, .dual = loss_dual(a->cfg, loss->flags & ARES_LOSS_DUAL ? 3 : INFINITY) };
+    chunks c = { .loss = loss,
+                 .a = a,
+                 .k = kl ? k : NULL,
+                 .blocks = ppo && (!kl || strcmp(k->kl->name, "low_var_kl") == 0),
+                 .low = 1 - a->cfg->clip_ratio_low,
+                 .high = 1 + a->cfg->clip_ratio_high,
+                 .dual = loss_dual(a->cfg, loss->flags & ARES_LOSS_DUAL ? 3 : INFINITY) };
     c.sums = ares_malloc((size_t)(n + 1) * sizeof *c.sums);
     c.rc = ares_malloc((size_t)(n + 1) * sizeof *c.rc);
     ares_pool_run(pool, n, chunk, &c);

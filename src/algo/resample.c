@@ -1,4 +1,7 @@
-/* How many groups to ask for, and what to do when filters leave too few: decisions only, the caller draws. */
+/*
+ * How many groups to ask for, and what to do when filters leave too few: decisions only, the caller
+ * draws.
+ */
 #include "ares/algo_filter.h"
 
 #include <string.h>
@@ -8,19 +11,28 @@ int ares_oversampling_init(ares_oversampling *s, int64_t target, int64_t batch, 
 {
     *s = (ares_oversampling){ .target = target, .batch = batch, .max_fetches = max_fetches };
     if (target < 1 || batch < target)
-        return ares_fail(ARES_ECONFIG, "filter: over_sampling_batch_size = %lld: a fetch must fill the batch of %lld groups; set it to that or more", (long long)batch, (long long)target);
+        return ares_fail(ARES_ECONFIG,
+                         "filter: over_sampling_batch_size = %lld: a fetch must fill the batch of "
+                         "%lld groups; set it to that or more",
+                         (long long)batch, (long long)target);
     return ARES_OK;
 }
 
-bool ares_oversampling_done(const ares_oversampling *s) { return s->kept >= s->target; }
+bool ares_oversampling_done(const ares_oversampling *s)
+{
+    return s->kept >= s->target;
+}
 
 int ares_oversampling_fetch(ares_oversampling *s, int64_t *groups)
 {
     *groups = 0;
     if (ares_oversampling_done(s) || s->submitted - s->dropped >= s->target) return ARES_OK;
     if (s->max_fetches > 0 && s->fetches == s->max_fetches)
-        return ares_fail(ARES_ELIMIT, "filter: max_fetches_per_rollout = %lld: %lld groups were fetched, %lld dropped, and %lld of %lld are kept; raise it, or widen the filter", (long long)s->max_fetches,
-                         (long long)s->submitted, (long long)s->dropped, (long long)s->kept, (long long)s->target);
+        return ares_fail(ARES_ELIMIT,
+                         "filter: max_fetches_per_rollout = %lld: %lld groups were fetched, %lld "
+                         "dropped, and %lld of %lld are kept; raise it, or widen the filter",
+                         (long long)s->max_fetches, (long long)s->submitted, (long long)s->dropped,
+                         (long long)s->kept, (long long)s->target);
     s->fetches++;
     s->submitted += *groups = s->batch;
     return ARES_OK;
@@ -44,9 +56,13 @@ int64_t ares_resampling_draw(const ares_resampling *s)
     return missing <= 0 || exhausted ? 0 : s->batch > 0 ? s->batch : missing;
 }
 
-int64_t ares_resampling_dropped(const ares_resampling *s) { return s->drawn - s->kept - s->surplus; }
+int64_t ares_resampling_dropped(const ares_resampling *s)
+{
+    return s->drawn - s->kept - s->surplus;
+}
 
-void ares_resampling_add(ares_resampling *s, const bool *informative, int64_t n, int64_t *kept_ids, int64_t *dropped_ids)
+void ares_resampling_add(ares_resampling *s, const bool *informative, int64_t n, int64_t *kept_ids,
+                         int64_t *dropped_ids)
 {
     int64_t dropped = ares_resampling_dropped(s);
     for (int64_t i = 0; i < n; i++) {
@@ -59,8 +75,9 @@ void ares_resampling_add(ares_resampling *s, const bool *informative, int64_t n,
     s->rounds++;
 }
 
-int ares_resampling_finish(const ares_resampling *s, const char *on_exhausted, int64_t multiple, const int64_t *kept_ids, const int64_t *dropped_ids, int64_t *batch, int64_t *count,
-                           int64_t *masked, const char **outcome)
+int ares_resampling_finish(const ares_resampling *s, const char *on_exhausted, int64_t multiple,
+                           const int64_t *kept_ids, const int64_t *dropped_ids, int64_t *batch,
+                           int64_t *count, int64_t *masked, const char **outcome)
 {
     int64_t missing = s->target - s->kept, dropped = ares_resampling_dropped(s);
     memcpy(batch, kept_ids, (size_t)s->kept * sizeof *batch);
@@ -68,14 +85,23 @@ int ares_resampling_finish(const ares_resampling *s, const char *on_exhausted, i
     *outcome = "full";
     if (missing <= 0) return ARES_OK;
     if (strcmp(on_exhausted, "error") == 0)
-        return ares_fail(ARES_ELIMIT, "filter: %lld draws gave %lld prompts, of which %lld stay, and a batch takes %lld; widen the filter, choose other prompts, raise trainer.max_try_make_batch or algorithm.max_resample (now %lld; below 0: no limit), or set algorithm.on_exhausted to fill_masked or smaller_batch",
-                         (long long)s->rounds, (long long)s->drawn, (long long)s->kept, (long long)s->target, (long long)s->max_resample);
+        return ares_fail(ARES_ELIMIT,
+                         "filter: %lld draws gave %lld prompts, of which %lld stay, and a batch "
+                         "takes %lld; widen the filter, choose other prompts, raise "
+                         "trainer.max_try_make_batch or algorithm.max_resample (now %lld; below 0: "
+                         "no limit), or set algorithm.on_exhausted to fill_masked or smaller_batch",
+                         (long long)s->rounds, (long long)s->drawn, (long long)s->kept,
+                         (long long)s->target, (long long)s->max_resample);
     if (strcmp(on_exhausted, "smaller_batch") == 0) {
         *outcome = "smaller_batch";
         *count = *masked = multiple > 1 ? s->kept / multiple * multiple : s->kept;
         return ARES_OK;
     }
-    if (strcmp(on_exhausted, "fill_masked") != 0) return ares_fail(ARES_ECONFIG, "filter: on_exhausted = '%s': unknown (choices: fill_masked, smaller_batch, error)", on_exhausted);
+    if (strcmp(on_exhausted, "fill_masked") != 0)
+        return ares_fail(
+            ARES_ECONFIG,
+            "filter: on_exhausted = '%s': unknown (choices: fill_masked, smaller_batch, error)",
+            on_exhausted);
     *outcome = "filled";
     for (int64_t i = 0; i < missing && i < dropped; i++) batch[(*count)++] = dropped_ids[i];
     return ARES_OK;
@@ -93,14 +119,25 @@ static int64_t least_common(int64_t a, int64_t b)
     return a / x * b;
 }
 
-int64_t ares_batch_adjust_divisor(int64_t env_groups, int64_t mini_batch, int64_t ranks) { return least_common(least_common(env_groups, mini_batch), ranks); }
-int64_t ares_batch_adjust_target(bool copy, int64_t rows, int64_t divisor) { return (rows + (copy ? divisor - 1 : 0)) / divisor * divisor; }
+int64_t ares_batch_adjust_divisor(int64_t env_groups, int64_t mini_batch, int64_t ranks)
+{
+    return least_common(least_common(env_groups, mini_batch), ranks);
+}
+int64_t ares_batch_adjust_target(bool copy, int64_t rows, int64_t divisor)
+{
+    return (rows + (copy ? divisor - 1 : 0)) / divisor * divisor;
+}
 
 int ares_trim_to_global_batch(int64_t samples, int64_t global_batch, int64_t *out)
 {
     *out = samples / global_batch * global_batch;
-    if (*out == 0) return ares_fail(ARES_ELIMIT, "filter: %lld samples do not make one batch of %lld", (long long)samples, (long long)global_batch);
+    if (*out == 0)
+        return ares_fail(ARES_ELIMIT, "filter: %lld samples do not make one batch of %lld",
+                         (long long)samples, (long long)global_batch);
     return ARES_OK;
 }
 
-int64_t ares_dynamic_global_batch(int64_t samples, int64_t ranks) { return samples < ranks ? ranks : samples / ranks * ranks; }
+int64_t ares_dynamic_global_batch(int64_t samples, int64_t ranks)
+{
+    return samples < ranks ? ranks : samples / ranks * ranks;
+}

@@ -1,6 +1,7 @@
 /*
- * Sums that no order of rows and no number of ranks changes: the few values of a group are sorted before they are added, a
- * whole batch goes through an exact sum, a fixed-point number as wide as the range of doubles that is rounded once.
+ * Sums that no order of rows and no number of ranks changes: the few values of a group are sorted
+ * before they are added, a whole batch goes through an exact sum, a fixed-point number as wide as
+ * the range of doubles that is rounded once.
  */
 #include "ares/algo.h"
 
@@ -22,7 +23,10 @@ static double *sorted(const double *x, int64_t n)
     return s;
 }
 
-/* Distances from the smallest value are added, so that equal values have exactly that value as their mean. */
+/*
+ * Distances from the smallest value are added, so that equal values have exactly that value as
+ * their mean.
+ */
 double ares_mean(const double *x, int64_t n)
 {
     if (n <= 0) return 0;
@@ -42,7 +46,7 @@ double ares_std(const double *x, int64_t n, double mean)
     return sqrt(sum / (double)(n - 1));
 }
 
-/* ---------------------------------------------------------------- exact sums: limb i counts units of 2^(32 i - 1152) */
+/* ---------------- exact sums: limb i counts units of 2^(32 i - 1152) */
 enum { BIAS = 1152, CARRY_AFTER = 1 << 28 };
 
 static int64_t carry(ares_exact_sum *s)
@@ -57,12 +61,16 @@ static int64_t carry(ares_exact_sum *s)
     return c;
 }
 
-/* The digits come out of the bits of x: subnormals have the exponent of the smallest normal number, and no leading 1. */
+/*
+ * The digits come out of the bits of x: subnormals have the exponent of the smallest normal number,
+ * and no leading 1.
+ */
 void ares_exact_add(ares_exact_sum *s, double x)
 {
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
-    int64_t exponent = (int64_t)(bits >> 52 & 2047), sign = -(int64_t)(bits >> 63); /* all ones below 0 */
+    /* all ones below 0 */
+    int64_t exponent = (int64_t)(bits >> 52 & 2047), sign = -(int64_t)(bits >> 63);
     ARES_ASSERT(exponent < 2047);
     uint64_t m = (bits & 0xfffffffffffff) | (uint64_t)(exponent > 0) << 52;
     int64_t at = exponent + (exponent == 0) - 1075 + BIAS, shift = at % 32;
@@ -71,7 +79,9 @@ void ares_exact_add(ares_exact_sum *s, double x)
     limb[0] += ((int64_t)(low & 0xffffffff) ^ sign) - sign;
     limb[1] += ((int64_t)((low >> 32) + (high & 0xffffffff)) ^ sign) - sign;
     limb[2] += ((int64_t)(high >> 32) ^ sign) - sign;
-    if (++s->added == CARRY_AFTER && carry(s) < 0) s->limb[ARES_EXACT_LIMBS - 1] -= (int64_t)1 << 32; /* the sign stays in the top limb */
+    /* the sign stays in the top limb */
+    if (++s->added == CARRY_AFTER && carry(s) < 0)
+        s->limb[ARES_EXACT_LIMBS - 1] -= (int64_t)1 << 32;
 }
 
 int ares_exact_ranks(ares_exact_sum *s, int n, ares_world *world)
@@ -93,14 +103,16 @@ double ares_exact_value(const ares_exact_sum *s)
     int top = ARES_EXACT_LIMBS - 1;
     while (top > 2 && c.limb[top] == 0) top--;
     __extension__ typedef unsigned __int128 u128;
-    u128 digits = (u128)(uint64_t)c.limb[top] << 64 | (u128)(uint64_t)c.limb[top - 1] << 32 | (u128)(uint64_t)c.limb[top - 2];
+    u128 digits = (u128)(uint64_t)c.limb[top] << 64 | (u128)(uint64_t)c.limb[top - 1] << 32 |
+                  (u128)(uint64_t)c.limb[top - 2];
     for (int i = 0; i < top - 2; i++)
         if (c.limb[i]) digits |= 1; /* at least 65 digits: the last only breaks ties */
     return sign * ldexp((double)digits, 32 * (top - 2) - BIAS);
 }
 
-/* ---------------------------------------------------------------- over the tokens of a mask, all ranks together */
-int ares_masked_moments(ares_world *world, const double *x, const uint8_t *mask, int64_t n, ares_moments *out)
+/* ---------------- over the tokens of a mask, all ranks together */
+int ares_masked_moments(ares_world *world, const double *x, const uint8_t *mask, int64_t n,
+                        ares_moments *out)
 {
     ares_exact_sum *s = ares_calloc(1, sizeof *s);
     int64_t count = 0;
@@ -114,14 +126,16 @@ int ares_masked_moments(ares_world *world, const double *x, const uint8_t *mask,
     *out = (ares_moments){ .count = (double)count, .sum = ares_exact_value(s) };
     out->mean = out->sum / (out->count + 1e-8);
     double center = count ? out->sum / out->count : 0;
-    ares_exact_sum *about = ares_calloc(2, sizeof *about); /* the mean that the field's eps moves, and the true one */
+    /* the mean that the field's eps moves, and the true one */
+    ares_exact_sum *about = ares_calloc(2, sizeof *about);
     for (int64_t i = 0; i < n; i++) {
         if (!mask[i]) continue;
         ares_exact_add(&about[0], (x[i] - out->mean) * (x[i] - out->mean));
         ares_exact_add(&about[1], (x[i] - center) * (x[i] - center));
     }
     if (rc == ARES_OK) rc = ares_exact_ranks(about, 2, world);
-    out->var = ares_exact_value(&about[0]) / (out->count + 1e-8) * (count > 1 ? out->count / (out->count - 1) : 1);
+    out->var = ares_exact_value(&about[0]) / (out->count + 1e-8) *
+               (count > 1 ? out->count / (out->count - 1) : 1);
     out->true_mean = center;
     out->population_var = count ? ares_exact_value(&about[1]) / out->count : 0;
     ares_free(about);

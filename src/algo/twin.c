@@ -1,4 +1,7 @@
-/* Functions of this room on a device: its twin where it is a card and has one, else the CPU. What the twin cannot compute with, the CPU names. */
+/*
+ * Functions of this room on a device: its twin where it is a card and has one, else the CPU. What
+ * the twin cannot compute with, the CPU names.
+ */
 #include "twin.h"
 
 #include <math.h>
@@ -17,15 +20,20 @@ const ares_algo_twins *ares_algo_twins_of(const ares_device *d)
 
 /* ---------------------------------------------------------------- which formula */
 
-extern const ares_loss ares_loss_default, ares_loss_dapo, ares_loss_gspo, ares_loss_gspo_token, ares_loss_cispo, ares_loss_gmpo, ares_loss_sapo, ares_loss_clip_cov,
-    ares_loss_kl_cov;
+extern const ares_loss ares_loss_default, ares_loss_dapo, ares_loss_gspo, ares_loss_gspo_token,
+    ares_loss_cispo, ares_loss_gmpo, ares_loss_sapo, ares_loss_clip_cov, ares_loss_kl_cov;
 
 static ares_twin_formula formula_of(const ares_loss *loss)
 {
-    static const struct { const ares_loss *loss; ares_twin_formula formula; } table[] = {
-        { &ares_loss_default, ARES_TWIN_PPO }, { &ares_loss_dapo, ARES_TWIN_PPO }, { &ares_loss_gspo, ARES_TWIN_GSPO },
-        { &ares_loss_gspo_token, ARES_TWIN_GSPO_TOKEN }, { &ares_loss_cispo, ARES_TWIN_CISPO }, { &ares_loss_gmpo, ARES_TWIN_GMPO },
-        { &ares_loss_sapo, ARES_TWIN_SAPO }, { &ares_loss_clip_cov, ARES_TWIN_CLIP_COV }, { &ares_loss_kl_cov, ARES_TWIN_KL_COV },
+    static const struct {
+        const ares_loss *loss;
+        ares_twin_formula formula;
+    } table[] = {
+        { &ares_loss_default, ARES_TWIN_PPO },   { &ares_loss_dapo, ARES_TWIN_PPO },
+        { &ares_loss_gspo, ARES_TWIN_GSPO },     { &ares_loss_gspo_token, ARES_TWIN_GSPO_TOKEN },
+        { &ares_loss_cispo, ARES_TWIN_CISPO },   { &ares_loss_gmpo, ARES_TWIN_GMPO },
+        { &ares_loss_sapo, ARES_TWIN_SAPO },     { &ares_loss_clip_cov, ARES_TWIN_CLIP_COV },
+        { &ares_loss_kl_cov, ARES_TWIN_KL_COV },
     };
     for (int i = 0; i < ARES_COUNT(table); i++)
         if (table[i].loss == loss) return table[i].formula;
@@ -34,10 +42,13 @@ static ares_twin_formula formula_of(const ares_loss *loss)
 
 static void kl_of(const ares_kl *kl, ares_twin_kl *value, ares_twin_kl *derivative)
 {
-    static const char *const names[] = { "kl", "abs", "mse", "low_var_kl" }; /* in the order of ares_twin_kl */
+    /* in the order of ares_twin_kl */
+    static const char *const names[] = { "kl", "abs", "mse", "low_var_kl" };
     *value = ARES_TWIN_FULL;
     for (int i = 0; i < ARES_COUNT(names); i++)
-        if (strncmp(kl->name, names[i], strcspn(kl->name, "+")) == 0 && names[i][strcspn(kl->name, "+")] == 0) *value = (ares_twin_kl)i;
+        if (strncmp(kl->name, names[i], strcspn(kl->name, "+")) == 0 &&
+            names[i][strcspn(kl->name, "+")] == 0)
+            *value = (ares_twin_kl)i;
     *derivative = strchr(kl->name, '+') ? ARES_TWIN_K2 : *value;
 }
 
@@ -49,13 +60,20 @@ static int on_cpu(const ares_loss *loss, const ares_loss_args *a, const ares_kl_
     return ares_loss_terms(a, k);
 }
 
-int twin_loss_compute(const ares_algo_twins *twins, ares_device *d, const ares_loss *loss, const ares_loss_args *a, const ares_kl_args *k)
+int twin_loss_compute(const ares_algo_twins *twins, ares_device *d, const ares_loss *loss,
+                      const ares_loss_args *a, const ares_kl_args *k)
 {
-    ares_twin_loss t = { .formula = formula_of(loss), .args = a, .dual = loss_dual(a->cfg, loss && loss->flags & ARES_LOSS_DUAL ? 3 : INFINITY), .kl = k, .terms = true };
+    ares_twin_loss t = { .formula = formula_of(loss),
+                         .args = a,
+                         .dual =
+                             loss_dual(a->cfg, loss && loss->flags & ARES_LOSS_DUAL ? 3 : INFINITY),
+                         .kl = k,
+                         .terms = true };
     if (!twins || (loss && t.formula == ARES_TWIN_NO_LOSS)) return on_cpu(loss, a, k);
     if (k) kl_of(k->kl, &t.kl_value, &t.kl_derivative);
     uint8_t *chosen = NULL;
-    if (loss && loss->flags & ARES_LOSS_BATCH) { /* whose choice crosses ranks, and has told of faults */
+    /* whose choice crosses ranks, and has told of faults */
+    if (loss && loss->flags & ARES_LOSS_BATCH) {
         bool any;
         t.chosen = chosen = ares_calloc((size_t)(a->n + 1), 1);
         int rc = loss_cov_choose(a, t.formula == ARES_TWIN_KL_COV, chosen, &any);
@@ -82,12 +100,21 @@ static ares_twin_rows rows_from(const ares_batch *b, int64_t row, int64_t end, i
     return (ares_twin_rows){ .rows = end - row, .row_start = start };
 }
 
-int twin_is_weights(const ares_algo_twins *twins, ares_device *d, const ares_loss_config *cfg, const ares_batch *b, int64_t row, int64_t end, float *weight, ares_loss_sums *sums)
+int twin_is_weights(const ares_algo_twins *twins, ares_device *d, const ares_loss_config *cfg,
+                    const ares_batch *b, int64_t row, int64_t end, float *weight,
+                    ares_loss_sums *sums)
 {
-    if (!twins || strcmp(cfg->rollout_is, "none") == 0 || !b->rollout_log_probs) return ares_is_weights(cfg, b, row, end, weight, sums);
-    int64_t first = b->row_start[row], *start = ares_malloc((size_t)(end - row + 1) * sizeof *start);
-    ares_twin_is t = { .cfg = cfg, .of = rows_from(b, row, end, start), .log_prob = b->old_log_probs + first, .rollout_log_prob = b->rollout_log_probs + first,
-                       .mask = b->response_mask + first, .weight = weight, .sums = sums };
+    if (!twins || strcmp(cfg->rollout_is, "none") == 0 || !b->rollout_log_probs)
+        return ares_is_weights(cfg, b, row, end, weight, sums);
+    int64_t first = b->row_start[row],
+            *start = ares_malloc((size_t)(end - row + 1) * sizeof *start);
+    ares_twin_is t = { .cfg = cfg,
+                       .of = rows_from(b, row, end, start),
+                       .log_prob = b->old_log_probs + first,
+                       .rollout_log_prob = b->rollout_log_probs + first,
+                       .mask = b->response_mask + first,
+                       .weight = weight,
+                       .sums = sums };
     int rc = twins->is_weights(d, &t);
     ares_free(start);
     return rc == ARES_TWIN_FAULT ? ares_is_weights(cfg, b, row, end, weight, sums) : rc;
@@ -97,9 +124,11 @@ int twin_kl_column(const ares_algo_twins *twins, ares_device *d, const ares_kl *
 {
     ares_twin_kl value, derivative;
     kl_of(kl, &value, &derivative);
-    if (!twins || value == ARES_TWIN_FULL || !b->old_log_probs || !b->ref_log_probs || b->kl) return ares_kl_column(kl, b);
+    if (!twins || value == ARES_TWIN_FULL || !b->old_log_probs || !b->ref_log_probs || b->kl)
+        return ares_kl_column(kl, b);
     float *out = ares_malloc((size_t)(b->tokens + 1) * sizeof *out);
-    int rc = twins->kl(d, value, b->tokens, b->old_log_probs, b->ref_log_probs, b->response_mask, out);
+    int rc =
+        twins->kl(d, value, b->tokens, b->old_log_probs, b->ref_log_probs, b->response_mask, out);
     if (rc == ARES_TWIN_FAULT) rc = ares_kl_column(kl, b);
     else if (rc == ARES_OK) {
         ARES_PUT(b, kl);
@@ -109,7 +138,8 @@ int twin_kl_column(const ares_algo_twins *twins, ares_device *d, const ares_kl *
     return rc;
 }
 
-int twin_adv_compute(const ares_algo_twins *twins, ares_device *d, const ares_adv *adv, const ares_algorithm_config *cfg, ares_world *world, ares_batch *b)
+int twin_adv_compute(const ares_algo_twins *twins, ares_device *d, const ares_adv *adv,
+                     const ares_algorithm_config *cfg, ares_world *world, ares_batch *b)
 {
     bool bi_level = adv == &ares_adv_bi_level_gae || (adv == &ares_adv_gae && cfg->bi_level_gae);
     if (!twins || (adv != &ares_adv_gae && !bi_level)) return adv->compute(cfg, world, b);
@@ -117,8 +147,16 @@ int twin_adv_compute(const ares_algo_twins *twins, ares_device *d, const ares_ad
     const uint8_t *ends = NULL;
     ARES_TRY(adv_open(&p, adv, cfg, world, b));
     if (bi_level) ARES_TRY(adv_turn_ends(&p, &ends));
-    ares_twin_gae t = { .of = { b->rows, b->row_start }, .rewards = b->token_level_rewards, .values = b->values, .mask = b->response_mask, .turn_ends = ends,
-                        .gamma = cfg->gamma, .lam = cfg->lam, .high_level_gamma = cfg->high_level_gamma, .advantages = p.token, .returns = p.returned };
+    ares_twin_gae t = { .of = { b->rows, b->row_start },
+                        .rewards = b->token_level_rewards,
+                        .values = b->values,
+                        .mask = b->response_mask,
+                        .turn_ends = ends,
+                        .gamma = cfg->gamma,
+                        .lam = cfg->lam,
+                        .high_level_gamma = cfg->high_level_gamma,
+                        .advantages = p.token,
+                        .returns = p.returned };
     ARES_TRY(twins->gae(d, &t));
     ARES_TRY(ares_masked_whiten(world, p.token, b->response_mask, b->tokens));
     return adv_close(&p);
@@ -126,14 +164,26 @@ int twin_adv_compute(const ares_algo_twins *twins, ares_device *d, const ares_ad
 
 /* ---------------------------------------------------------------- of a device */
 
-int ares_loss_compute(ares_device *d, const ares_loss *loss, const ares_loss_args *a, const ares_kl_args *k) { return twin_loss_compute(ares_algo_twins_of(d), d, loss, a, k); }
-int ares_value_loss_on(ares_device *d, const ares_value_args *a) { return twin_value_loss(ares_algo_twins_of(d), d, a); }
-int ares_is_weights_on(ares_device *d, const ares_loss_config *cfg, const ares_batch *b, int64_t row, int64_t end, float *weight, ares_loss_sums *sums)
+int ares_loss_compute(ares_device *d, const ares_loss *loss, const ares_loss_args *a,
+                      const ares_kl_args *k)
+{
+    return twin_loss_compute(ares_algo_twins_of(d), d, loss, a, k);
+}
+int ares_value_loss_on(ares_device *d, const ares_value_args *a)
+{
+    return twin_value_loss(ares_algo_twins_of(d), d, a);
+}
+int ares_is_weights_on(ares_device *d, const ares_loss_config *cfg, const ares_batch *b,
+                       int64_t row, int64_t end, float *weight, ares_loss_sums *sums)
 {
     return twin_is_weights(ares_algo_twins_of(d), d, cfg, b, row, end, weight, sums);
 }
-int ares_kl_column_on(ares_device *d, const ares_kl *kl, ares_batch *b) { return twin_kl_column(ares_algo_twins_of(d), d, kl, b); }
-int ares_adv_compute(ares_device *d, const ares_adv *adv, const ares_algorithm_config *cfg, ares_world *world, ares_batch *b)
+int ares_kl_column_on(ares_device *d, const ares_kl *kl, ares_batch *b)
+{
+    return twin_kl_column(ares_algo_twins_of(d), d, kl, b);
+}
+int ares_adv_compute(ares_device *d, const ares_adv *adv, const ares_algorithm_config *cfg,
+                     ares_world *world, ares_batch *b)
 {
     return twin_adv_compute(ares_algo_twins_of(d), d, adv, cfg, world, b);
 }

@@ -1,4 +1,7 @@
-/* Choices of an option with their aliases, "name=alias=alias", as the configuration reads them. (words.c) */
+/*
+ * Choices of an option with their aliases, "name=alias=alias", as the configuration reads them.
+ * (words.c)
+ */
 #ifndef ARES_ALGO_WORDS_H
 #define ARES_ALGO_WORDS_H
 

@@ -1,6 +1,6 @@
 /*
- * The life of a configuration: options declared, then resolved, bound, and asked. The tree holds every default from the
- * moment an option is declared; layers change it in place (config_layer.c).
+ * The life of a configuration: options declared, then resolved, bound, and asked. The tree holds
+ * every default from the moment an option is declared; layers change it in place (config_layer.c).
  */
 #include "config_tree.h"
 
@@ -79,9 +79,13 @@ static void add_sections(ares_map *sections, const char *path)
         ares_map_put(sections, (ares_view){ path, (size_t)(dot - path) }, 1);
 }
 
-void *ares_config_alloc(ares_config *cfg, size_t bytes) { return ares_arena_calloc(&cfg->arena, 1, bytes + 1); }
+void *ares_config_alloc(ares_config *cfg, size_t bytes)
+{
+    return ares_arena_calloc(&cfg->arena, 1, bytes + 1);
+}
 
-void ares_config_add_options(ares_config *cfg, const char *prefix, ares_option_table *table, void *into)
+void ares_config_add_options(ares_config *cfg, const char *prefix, ares_option_table *table,
+                             void *into)
 {
     int n;
     const ares_option *options = table(&n);
@@ -117,7 +121,8 @@ void ares_config_add_choices(ares_config *cfg, const char *path, const char *con
     const char *constraint = ares_arena_copy(&cfg->arena, text.data, text.len);
     ares_str_fini(&text);
     for (int i = 0; i < cfg->options.count; i++)
-        if (strcmp(cfg->options.items[i].path, path) == 0) cfg->options.items[i].constraint = constraint;
+        if (strcmp(cfg->options.items[i].path, path) == 0)
+            cfg->options.items[i].constraint = constraint;
 }
 
 void ares_config_add_aliases(ares_config *cfg, const ares_config_alias *aliases, int n)
@@ -127,7 +132,8 @@ void ares_config_add_aliases(ares_config *cfg, const ares_config_alias *aliases,
         CONFIG_PUSH(&cfg->aliases, a);
         size_t len = strlen(a->from);
         bool section = len > 2 && strcmp(a->from + len - 2, ".*") == 0;
-        if (section && (!a->to || !*a->to)) len -= 2; /* refused or ignored as a whole, not word by word */
+        /* refused or ignored as a whole, not word by word */
+        if (section && (!a->to || !*a->to)) len -= 2;
         add_sections(cfg->alias_sections, ares_arena_copy(&cfg->arena, a->from, len));
     }
 }
@@ -163,7 +169,8 @@ void ares_config_bind(ares_config *cfg, const char *path, ares_option_table *tab
     path = ares_arena_printf(&cfg->arena, "%s", path);
     config_node *map = config_walk(cfg->root, path), *where = map;
     bool wrong = map && map->kind != CONFIG_MAP && config_value_of(map).type != CONFIG_NULL;
-    if (wrong && map->state != CONFIG_BROKEN) config_value_fault(cfg, map, path, "must be a map of options");
+    if (wrong && map->state != CONFIG_BROKEN)
+        config_value_fault(cfg, map, path, "must be a map of options");
     if (!map || map->kind != CONFIG_MAP) {
         map = config_node_new(cfg, CONFIG_MAP);
         if (!map) return;
@@ -181,8 +188,8 @@ void ares_config_bind(ares_config *cfg, const char *path, ares_option_table *tab
     }
     config_build_json(cfg);
     for (int i = 0; i < n; i++) {
-        config_option o = { &options[i], joined(cfg, path, options[i].path), options[i].constraint, into,
-                            wrong };
+        config_option o = { &options[i], joined(cfg, path, options[i].path), options[i].constraint,
+                            into, wrong };
         config_node *node = config_walk(map, options[i].path);
         if (node) config_bind_option(cfg, &o, node, node->layer ? node : where);
     }
@@ -198,13 +205,15 @@ static bool bound_knows(const ares_config *cfg, const char *path, const char *ke
         const ares_option *options = cfg->bound.items[i].table(&n);
         for (int k = 0; k < n; k++) {
             if (strcmp(options[k].path, key) == 0) return true;
-            if (strncmp(options[k].path, key, len) == 0 && options[k].path[len] == '.') *section = true;
+            if (strncmp(options[k].path, key, len) == 0 && options[k].path[len] == '.')
+                *section = true;
         }
     }
     return *section;
 }
 
-static void refuse_unknown(ares_config *cfg, const char *path, const char *key, const config_node *node)
+static void refuse_unknown(ares_config *cfg, const char *path, const char *key,
+                           const config_node *node)
 {
     const char *names[64] = { NULL };
     int count = 0, n;
@@ -225,7 +234,8 @@ static void refuse_unknown(ares_config *cfg, const char *path, const char *key, 
     ares_str_fini(&hint);
 }
 
-static void check_bound(ares_config *cfg, const char *path, const config_node *map, const char *prefix)
+static void check_bound(ares_config *cfg, const char *path, const config_node *map,
+                        const char *prefix)
 {
     for (const config_node *child = map->first; child; child = child->next) {
         const char *key = joined(cfg, prefix, child->key);
@@ -262,7 +272,8 @@ const ares_json *ares_config_get(const ares_config *cfg, const char *path)
 const char *ares_config_get_text(const ares_config *cfg, const char *path)
 {
     const config_node *node = config_walk(cfg->root, path);
-    if (!node || node->kind != CONFIG_SCALAR || config_value_of(node).type == CONFIG_NULL) return NULL;
+    if (!node || node->kind != CONFIG_SCALAR || config_value_of(node).type == CONFIG_NULL)
+        return NULL;
     return node->text;
 }
 

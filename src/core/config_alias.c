@@ -1,5 +1,6 @@
 /*
- * Where a path leads: an option, something inside one, a section, or through another trainer's word to one of these.
+ * Where a path leads: an option, something inside one, a section, or through another trainer's word
+ * to one of these.
  */
 #include "config_tree.h"
 
@@ -19,8 +20,8 @@ static bool find_option(const ares_config *cfg, config_found *f)
         if (ares_map_get(cfg->by_path, (ares_view){ f->path, len }, &i)) {
             f->option = &cfg->options.items[i];
             f->rest = f->path[len] ? f->path + len + 1 : "";
-            f->kind =
-                *f->rest && !config_is_open(f->option->option->type) ? FOUND_INSIDE_VALUE : FOUND_OPTION;
+            f->kind = *f->rest && !config_is_open(f->option->option->type) ? FOUND_INSIDE_VALUE
+                                                                           : FOUND_OPTION;
             return true;
         }
         while (len > 0 && f->path[len - 1] != '.') len--;
@@ -29,8 +30,12 @@ static bool find_option(const ares_config *cfg, config_found *f)
     }
 }
 
-/* The alias whose `from` covers most of the path; `*covered` is how much. An exact name beats a section of its length. */
-static const ares_config_alias *find_alias(const ares_config *cfg, const char *path, size_t *covered)
+/*
+ * The alias whose `from` covers most of the path; `*covered` is how much. An exact name beats a
+ * section of its length.
+ */
+static const ares_config_alias *find_alias(const ares_config *cfg, const char *path,
+                                           size_t *covered)
 {
     const ares_config_alias *best = NULL;
     size_t whole = strlen(path), best_len = 0;

@@ -61,7 +61,8 @@ void ares_config_override(ares_config *cfg, const char *word)
     }
     char *key = clean_key(cfg, start, equals && equals < start ? 0 : len);
     if (!key_is_sound(key, strlen(key)) || (*word == '~') == (equals != NULL)) {
-        config_note_fault(cfg, &where, "'%s': not an override (a.b=value, a.b+=[item], +a.new=value, ~a.b)",
+        config_note_fault(cfg, &where,
+                          "'%s': not an override (a.b=value, a.b+=[item], +a.new=value, ~a.b)",
                           shown(cfg, word));
     } else if (*word == '~') {
         config_reset(cfg, key, &where);
@@ -70,7 +71,9 @@ void ares_config_override(ares_config *cfg, const char *word)
         ares_option_type type = o && how != CONFIG_APPEND ? o->option->type : ARES_OPTION_tree;
         const char *error;
         config_node *node = config_yaml_value(cfg, type, equals + 1, &error);
-        if (error) config_note_fault(cfg, &where, "'%s': the value is not YAML: %s", shown(cfg, word), error);
+        if (error)
+            config_note_fault(cfg, &where, "'%s': the value is not YAML: %s", shown(cfg, word),
+                              error);
         else if (node) {
             config_node_stamp(node, cfg->layer, 0, word);
             config_put(cfg, key, node, how);
@@ -160,11 +163,14 @@ void ares_config_read_args(ares_config *cfg, int argc, const char *const *argv)
                 if (pass == 0) ares_config_load_file(cfg, file);
             } else if (pass == 0) continue;
             else if (strcmp(word, "--config") == 0) wrong_word(cfg, word, "%s: needs a file%s", "");
-            else if (starts(word, "--") && word[2]) i += read_dashed(cfg, argc - i - 1, argv + i + 1, word);
+            else if (starts(word, "--") && word[2])
+                i += read_dashed(cfg, argc - i - 1, argv + i + 1, word);
             else if (strchr(word, '=') || word[0] == '~') ares_config_override(cfg, word);
             else if (ends(word, ".yaml") || ends(word, ".yml"))
                 wrong_word(cfg, word, "'%s': not an override; did you mean --config %s?", word);
-            else wrong_word(cfg, word, "'%s': neither an option (key=value) nor --config FILE%s", "");
+            else
+                wrong_word(cfg, word, "'%s': neither an option (key=value) nor --config FILE%s",
+                           "");
         }
     }
 }

@@ -55,8 +55,10 @@ static bool in_range(ares_view range, double x, bool *inside)
     const char *comma = memchr(range.data, ',', range.len);
     if (!comma || (last != ']' && last != ')')) return false;
     ares_view a = ares_view_trim((ares_view){ range.data + 1, (size_t)(comma - range.data - 1) });
-    ares_view b = ares_view_trim((ares_view){ comma + 1, (size_t)(range.data + range.len - comma - 2) });
-    if ((a.len && !ares_parse_double(a, &low)) || (b.len && !ares_parse_double(b, &high))) return false;
+    ares_view b =
+        ares_view_trim((ares_view){ comma + 1, (size_t)(range.data + range.len - comma - 2) });
+    if ((a.len && !ares_parse_double(a, &low)) || (b.len && !ares_parse_double(b, &high)))
+        return false;
     *inside = (first == '[' ? x >= low : x > low) && (last == ']' ? x <= high : x < high);
     return true;
 }
@@ -79,7 +81,8 @@ void config_show_constraint(ares_view body, ares_str *out)
     bool first = true;
     for (ares_view word; next_word(&body, '|', &word); first = false) {
         bool range = word.len && (word.data[0] == '[' || word.data[0] == '(');
-        ares_str_addf(out, "%s%s%.*s", first ? "" : " or ", range ? "in " : "", (int)word.len, word.data);
+        ares_str_addf(out, "%s%s%.*s", first ? "" : " or ", range ? "in " : "", (int)word.len,
+                      word.data);
     }
 }
 
@@ -88,7 +91,8 @@ static const char *const tree_words[] = { "map", "list", "text", "number", "flag
 bool config_constraint_ok(ares_option_type type, const char *text)
 {
     constraint c;
-    bool fits, list = type == ARES_OPTION_texts || type == ARES_OPTION_i64s || type == ARES_OPTION_f64s;
+    bool fits,
+        list = type == ARES_OPTION_texts || type == ARES_OPTION_i64s || type == ARES_OPTION_f64s;
     if (!split(text, &c) || (!list && strchr(text, '#'))) return false;
     switch (type) {
     case ARES_OPTION_flag: return !c.null && c.body.len == 0;
@@ -131,10 +135,10 @@ static const char *meaning(const target *t)
     return copy;
 }
 
-#define REFUSE(t, node, ...)                                                                                 \
-    do {                                                                                                     \
-        if (!(t)->quiet) config_value_fault((t)->cfg, node, (t)->path, __VA_ARGS__);                         \
-        return false;                                                                                        \
+#define REFUSE(t, node, ...)                                                         \
+    do {                                                                             \
+        if (!(t)->quiet) config_value_fault((t)->cfg, node, (t)->path, __VA_ARGS__); \
+        return false;                                                                \
     } while (0)
 
 static bool read_number(const target *t, const config_node *node, bool whole, int64_t *i, double *d)
@@ -143,7 +147,8 @@ static bool read_number(const target *t, const config_node *node, bool whole, in
     const char *what = whole ? "an integer" : "a number";
     if (node->kind != CONFIG_SCALAR)
         REFUSE(t, node, "must be %s, not a %s", what, node->kind == CONFIG_MAP ? "map" : "list");
-    if (v.type == CONFIG_STRING) { /* "0.5" in quotes, or out of an interpolation, still says what it says */
+    /* "0.5" in quotes, or out of an interpolation, still says what it says */
+    if (v.type == CONFIG_STRING) {
         config_value plain = config_value_read(node->text, false);
         if (plain.type == CONFIG_INT || plain.type == CONFIG_FLOAT) v = plain;
     }
@@ -151,7 +156,8 @@ static bool read_number(const target *t, const config_node *node, bool whole, in
     if (!isfinite(v.number)) REFUSE(t, node, "must be finite");
     if (whole && v.type == CONFIG_FLOAT) {
         if (v.number != trunc(v.number)) REFUSE(t, node, "must be an integer");
-        v.big = fabs(v.number) > 9e15; /* every integer below is a double, so 1e6 means what it says */
+        /* every integer below is a double, so 1e6 means what it says */
+        v.big = fabs(v.number) > 9e15;
         v.integer = v.big ? 0 : (int64_t)v.number;
     }
     if (whole && (v.big || v.integer == ARES_NULL_I64)) REFUSE(t, node, "too large for an integer");
@@ -173,12 +179,15 @@ static bool read_flag(const target *t, const config_node *node, bool *out)
     if (v.type == CONFIG_BOOL) return *out = v.boolean, true;
     if (node->kind == CONFIG_SCALAR && config_is_yes_no(node->text))
         REFUSE(t, node, "a text in YAML 1.2; write %s",
-               (node->text[1] | 32) == 'e' || (node->text[1] == 'n' || node->text[1] == 'N') ? "true"
-                                                                                             : "false");
+               (node->text[1] | 32) == 'e' || (node->text[1] == 'n' || node->text[1] == 'N')
+                   ? "true"
+                   : "false");
     REFUSE(t, node, "must be true or false");
 }
 
-/* The canonical spelling, in the arena; every name before the first '=' of its group is canonical. */
+/*
+ * The canonical spelling, in the arena; every name before the first '=' of its group is canonical.
+ */
 static bool read_choice(const target *t, config_node *node, const char **out)
 {
     enum { MAX_CHOICES = 128 };
@@ -195,7 +204,8 @@ static bool read_choice(const target *t, config_node *node, const char **out)
     while (next_word(&body, '|', &group)) {
         const char *canonical = NULL;
         while (next_word(&group, '=', &word) && count < MAX_CHOICES) {
-            const char *name = names[count++] = ares_arena_copy(&t->cfg->arena, word.data, word.len);
+            const char *name = names[count++] =
+                ares_arena_copy(&t->cfg->arena, word.data, word.len);
             if (!canonical) ares_str_addf(&list, "%s%s", list.len ? ", " : "", name);
             if (!canonical) canonical = name;
             if (strcmp(name, node->text) != 0 && strcmp(name, flag) != 0) continue;
@@ -236,7 +246,8 @@ static bool warn_of_yes_no(const target *t, const config_node *node)
     return true;
 }
 
-static bool read_item(const target *t, ares_option_type type, config_node *node, void *items, int64_t index)
+static bool read_item(const target *t, ares_option_type type, config_node *node, void *items,
+                      int64_t index)
 {
     int64_t i;
     double d;
@@ -254,7 +265,8 @@ static bool read_item(const target *t, ares_option_type type, config_node *node,
 
 static bool read_list(const target *t, ares_option_type type, config_node *node, void *field)
 {
-    _Static_assert(sizeof(ares_texts) == sizeof(ares_i64s) && sizeof(ares_texts) == sizeof(ares_f64s),
+    _Static_assert(sizeof(ares_texts) == sizeof(ares_i64s) &&
+                       sizeof(ares_texts) == sizeof(ares_f64s),
                    "one shape of list");
     if (node->kind == CONFIG_MAP) REFUSE(t, node, "must be a list, not a map");
     int64_t count = node->kind == CONFIG_LIST ? node->count : 1;
@@ -323,7 +335,8 @@ static void write_null(ares_option_type type, void *field)
     }
 }
 
-bool config_read_option(ares_config *cfg, const config_option *o, config_node *node, void *field, bool quiet)
+bool config_read_option(ares_config *cfg, const config_option *o, config_node *node, void *field,
+                        bool quiet)
 {
     target t = { .cfg = cfg, .option = o, .path = o->path, .quiet = quiet };
     ARES_ASSERT(split(o->constraint, &t.c));
@@ -354,7 +367,8 @@ bool config_read_option(ares_config *cfg, const config_option *o, config_node *n
 }
 
 /* where: the place of a fault when the value is only a default inside a map that the user wrote */
-void config_bind_option(ares_config *cfg, const config_option *o, config_node *node, const config_node *where)
+void config_bind_option(ares_config *cfg, const config_option *o, config_node *node,
+                        const config_node *where)
 {
     union {
         bool flag;
@@ -373,9 +387,11 @@ void config_bind_option(ares_config *cfg, const config_option *o, config_node *n
                            .source = where ? where->source : NULL,
                            .text = "???" };
         if (!o->again && !(cfg->unread && !node->layer))
-            config_value_fault(cfg, &at, o->path, "required, and not set (%s); set it in a file or as %s=...",
+            config_value_fault(cfg, &at, o->path,
+                               "required, and not set (%s); set it in a file or as %s=...",
                                o->option->doc, o->path);
-    } else if (node->state != CONFIG_BROKEN) bound = config_read_option(cfg, o, node, field, o->again);
+    } else if (node->state != CONFIG_BROKEN)
+        bound = config_read_option(cfg, o, node, field, o->again);
     if (bound || o->option->type == ARES_OPTION_tree) return;
     const char *error;
     config_node *fallback = config_yaml_value(cfg, o->option->type, o->option->text, &error);

@@ -1,6 +1,6 @@
 /*
- * What is wrong with a configuration: faults gather with their place and come out as one report, files before the
- * command line, in order of lines.
+ * What is wrong with a configuration: faults gather with their place and come out as one report,
+ * files before the command line, in order of lines.
  */
 #include "config_tree.h"
 
@@ -32,7 +32,8 @@ static char *format_text(ares_config *cfg, const char *format, va_list args)
 
 static void push(ares_config *cfg, const config_node *where, ares_str *text)
 {
-    config_fault f = { INT32_MAX, 0, cfg->faults.count, ares_arena_copy(&cfg->arena, text->data, text->len) };
+    config_fault f = { INT32_MAX, 0, cfg->faults.count,
+                       ares_arena_copy(&cfg->arena, text->data, text->len) };
     if (where && where->layer) f.layer = where->layer, f.line = where->line;
     ares_str_fini(text);
     CONFIG_PUSH(&cfg->faults, f);
@@ -51,7 +52,8 @@ void config_note_fault(ares_config *cfg, const config_node *where, const char *f
     push(cfg, where, &text);
 }
 
-static void value_fault(ares_config *cfg, const config_node *where, const char *path, const char *message)
+static void value_fault(ares_config *cfg, const config_node *where, const char *path,
+                        const char *message)
 {
     ares_str text = { 0 };
     ares_str_add_z(&text, "config: ");
@@ -66,7 +68,8 @@ static void value_fault(ares_config *cfg, const config_node *where, const char *
     push(cfg, where, &text);
 }
 
-void config_value_fault(ares_config *cfg, const config_node *where, const char *path, const char *format, ...)
+void config_value_fault(ares_config *cfg, const config_node *where, const char *path,
+                        const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -107,8 +110,8 @@ static bool same_section(const char *a, const char *b)
 }
 
 /*
- * Tried in turn: a like word in the same section, the same word in another section, the nearest whole path, a like word
- * in another section.
+ * Tried in turn: a like word in the same section, the same word in another section, the nearest
+ * whole path, a like word in another section.
  */
 void config_suggest(const ares_config *cfg, const char *path, ares_str *out)
 {

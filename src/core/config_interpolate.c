@@ -1,8 +1,9 @@
 /*
  * ${...}: references to other options and to the environment, resolved on the merged tree.
  *
- * A value that is one interpolation takes over what it refers to, type and all; inside a longer text the referred scalar
- * is written out. The text of an environment variable, or of a default after a comma, is read as if it stood there.
+ * A value that is one interpolation takes over what it refers to, type and all; inside a longer
+ * text the referred scalar is written out. The text of an environment variable, or of a default
+ * after a comma, is read as if it stood there.
  */
 #include "config_tree.h"
 
@@ -20,7 +21,8 @@ typedef struct chain {
 
 static void resolve(ares_config *cfg, config_node *node, const chain *outer);
 
-static config_node *broken(ares_config *cfg, const chain *c, const char *format, ...) ARES_PRINTF(3, 4);
+static config_node *broken(ares_config *cfg, const chain *c, const char *format, ...)
+    ARES_PRINTF(3, 4);
 
 static config_node *broken(ares_config *cfg, const chain *c, const char *format, ...)
 {
@@ -55,8 +57,12 @@ static config_node *circle(ares_config *cfg, const chain *c, const config_node *
     return NULL;
 }
 
-/* Walks to a path, resolving the interpolations it passes through. NULL: absent; *bad: a fault was noted or stands. */
-static config_node *reach(ares_config *cfg, config_node *from, const char *path, const chain *c, bool *bad)
+/*
+ * Walks to a path, resolving the interpolations it passes through. NULL: absent; *bad: a fault was
+ * noted or stands.
+ */
+static config_node *reach(ares_config *cfg, config_node *from, const char *path, const chain *c,
+                          bool *bad)
 {
     config_node *node = from;
     for (;;) {
@@ -72,8 +78,8 @@ static config_node *reach(ares_config *cfg, config_node *from, const char *path,
         }
         if (last) return node;
         size_t len = strcspn(path, ".");
-        config_node *child =
-            node->kind == CONFIG_LIST ? config_node_item(node, path, len) : config_node_find(node, path, len);
+        config_node *child = node->kind == CONFIG_LIST ? config_node_item(node, path, len)
+                                                       : config_node_find(node, path, len);
         if (!child) return NULL;
         node = child;
         path += len;
@@ -93,7 +99,8 @@ static const char *without_brackets(ares_config *cfg, const char *path)
     return copy;
 }
 
-static config_node *refer(ares_config *cfg, const chain *c, const char *name, bool may_lack, bool *bad)
+static config_node *refer(ares_config *cfg, const chain *c, const char *name, bool may_lack,
+                          bool *bad)
 {
     config_node *base = cfg->root, *found = NULL;
     const char *path = without_brackets(cfg, name);
@@ -126,7 +133,8 @@ static config_node *read_default(ares_config *cfg, const chain *c, const char *t
     const char *error;
     config_node *node = config_yaml_value(cfg, ARES_OPTION_tree, text, &error);
     if (error)
-        return broken(cfg, c, "the default '%.100s' of the interpolation is not YAML: %s", text, error);
+        return broken(cfg, c, "the default '%.100s' of the interpolation is not YAML: %s", text,
+                      error);
     return node;
 }
 
@@ -140,8 +148,9 @@ static config_node *environment(ares_config *cfg, const chain *c, char *inner)
         return broken(cfg, c, "environment variable %s is not UTF-8", key);
     if (value) return config_node_scalar(cfg, value, strlen(value), !*value);
     if (comma) return read_default(cfg, c, comma + 1);
-    return broken(cfg, c, "environment variable %.100s is not set; set it, or write ${oc.env:%.100s,default}",
-                  key, key);
+    return broken(
+        cfg, c, "environment variable %.100s is not set; set it, or write ${oc.env:%.100s,default}",
+        key, key);
 }
 
 static config_node *selected(ares_config *cfg, const chain *c, char *inner)
@@ -150,12 +159,16 @@ static config_node *selected(ares_config *cfg, const chain *c, char *inner)
     if (comma) *comma = 0;
     ares_view name = ares_view_trim(ares_view_of(inner));
     bool bad = false;
-    config_node *node = refer(cfg, c, ares_arena_copy(&cfg->arena, name.data, name.len), true, &bad);
+    config_node *node =
+        refer(cfg, c, ares_arena_copy(&cfg->arena, name.data, name.len), true, &bad);
     if (bad || (node && !config_is_required(node))) return node;
     return comma ? read_default(cfg, c, comma + 1) : config_node_scalar(cfg, "null", 4, false);
 }
 
-/* inner: what stands between the braces, its own interpolations already written out. NULL after a fault. */
+/*
+ * inner: what stands between the braces, its own interpolations already written out. NULL after a
+ * fault.
+ */
 static config_node *evaluate(ares_config *cfg, const chain *c, char *inner)
 {
     ares_view v = ares_view_trim(ares_view_of(inner));
@@ -165,10 +178,11 @@ static config_node *evaluate(ares_config *cfg, const chain *c, char *inner)
     char *colon = strchr(inner, ':');
     if (colon) {
         *colon = 0;
-        return broken(cfg, c,
-                      "${%.60s:...}: unknown; did you mean an environment variable, ${oc.env:NAME,default}? "
-                      "(choices: oc.env, oc.select)",
-                      inner);
+        return broken(
+            cfg, c,
+            "${%.60s:...}: unknown; did you mean an environment variable, ${oc.env:NAME,default}? "
+            "(choices: oc.env, oc.select)",
+            inner);
     }
     if (!*inner) return broken(cfg, c, "${} names nothing");
     bool bad = false;
@@ -185,26 +199,32 @@ static const char *closing(const char *p)
     return NULL;
 }
 
-static bool write_out(ares_config *cfg, const chain *c, const char *p, const char *end, ares_str *out,
-                      int nested);
+static bool write_out(ares_config *cfg, const chain *c, const char *p, const char *end,
+                      ares_str *out, int nested);
 
 /* p stands behind "${"; *end gets the closing brace */
-static config_node *evaluate_at(ares_config *cfg, const chain *c, const char *p, const char **end, int nested)
+static config_node *evaluate_at(ares_config *cfg, const chain *c, const char *p, const char **end,
+                                int nested)
 {
     enum { NESTED = 16 };
     *end = closing(p);
     if (!*end) return broken(cfg, c, "${ without its }; a literal one is \\${");
-    if (nested > NESTED) return broken(cfg, c, "interpolations inside one another, deeper than %d", NESTED);
+    if (nested > NESTED)
+        return broken(cfg, c, "interpolations inside one another, deeper than %d", NESTED);
     ares_str inner = { 0 };
     ares_str_add_z(&inner, "");
-    config_node *node = write_out(cfg, c, p, *end, &inner, nested + 1) ? evaluate(cfg, c, inner.data) : NULL;
+    config_node *node =
+        write_out(cfg, c, p, *end, &inner, nested + 1) ? evaluate(cfg, c, inner.data) : NULL;
     ares_str_fini(&inner);
     return node;
 }
 
-/* An odd number of backslashes before ${ makes it literal; of two, one stays. Elsewhere a backslash is itself. */
-static bool write_out(ares_config *cfg, const chain *c, const char *p, const char *end, ares_str *out,
-                      int nested)
+/*
+ * An odd number of backslashes before ${ makes it literal; of two, one stays. Elsewhere a backslash
+ * is itself.
+ */
+static bool write_out(ares_config *cfg, const chain *c, const char *p, const char *end,
+                      ares_str *out, int nested)
 {
     while (p < end) {
         size_t slashes = 0;
@@ -228,7 +248,9 @@ static bool write_out(ares_config *cfg, const chain *c, const char *p, const cha
         ares_str_add_z(out, node->text);
         p++;
         if (out->len > CONFIG_MAX_TEXT || cfg->text_bytes + (int64_t)out->len > CONFIG_MAX_TEXT_SUM)
-            return broken(cfg, c, "interpolation makes a text of more than %d bytes", CONFIG_MAX_TEXT), false;
+            return broken(cfg, c, "interpolation makes a text of more than %d bytes",
+                          CONFIG_MAX_TEXT),
+                   false;
     }
     cfg->text_bytes += (int64_t)out->len;
     return true;
@@ -242,7 +264,8 @@ static bool resolve_scalar(ares_config *cfg, config_node *node, const chain *c)
         config_node *target = evaluate_at(cfg, c, text + 2, &end, 0);
         int depth = config_node_depth(node);
         config_node *copy = target ? config_node_copy(cfg, target, depth) : NULL;
-        if (!copy && target && !cfg->too_big) broken(cfg, c, "nests deeper than %d", CONFIG_MAX_DEPTH);
+        if (!copy && target && !cfg->too_big)
+            broken(cfg, c, "nests deeper than %d", CONFIG_MAX_DEPTH);
         if (!copy) return false;
         if (config_is_required(copy))
             return broken(cfg, c, "refers to an option that is required and not set"), false;

@@ -23,7 +23,8 @@ static void build(ares_config *cfg, config_node *node, ares_json *json)
         ares_json *items = ares_arena_calloc(&cfg->arena, count + 1, sizeof *items);
         json->type = ARES_JSON_ARRAY;
         json->items = items;
-        for (config_node *child = node->first; child; child = child->next) build(cfg, child, &items[i++]);
+        for (config_node *child = node->first; child; child = child->next)
+            build(cfg, child, &items[i++]);
         return;
     }
     if (node->kind == CONFIG_MAP) {

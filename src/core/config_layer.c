@@ -1,8 +1,8 @@
 /*
  * Layers: what a file or an override does to the tree, and whose words it may use.
  *
- * Aliases work key by key while a layer is read, not on the merged tree: an old name in a later layer must win over the
- * new name in an earlier one.
+ * Aliases work key by key while a layer is read, not on the merged tree: an old name in a later
+ * layer must win over the new name in an earlier one.
  */
 #include "config_tree.h"
 
@@ -13,7 +13,9 @@ static void announce(ares_config *cfg, const char *from, const char *to, const c
     if (ares_map_get(cfg->announced, ares_view_of(from), NULL)) return;
     ares_map_put(cfg->announced, ares_view_of(from), 1);
     if (*to) config_note(cfg, ARES_LOG_INFO, "%s -> %s", from, to);
-    else config_note(cfg, ARES_LOG_INFO, "%s -> (ignored: %s)", from, note ? note : "it has no meaning here");
+    else
+        config_note(cfg, ARES_LOG_INFO, "%s -> (ignored: %s)", from,
+                    note ? note : "it has no meaning here");
 }
 
 /* ---------------------------------------------------------------- setting */
@@ -23,7 +25,8 @@ static bool is_reference(const config_node *node)
     return node->kind == CONFIG_SCALAR && strstr(node->text, "${");
 }
 
-static bool too_deep(ares_config *cfg, const config_node *under, const config_node *node, const char *path)
+static bool too_deep(ares_config *cfg, const config_node *under, const config_node *node,
+                     const char *path)
 {
     if (config_node_depth(under) + config_node_height(node) <= CONFIG_MAX_DEPTH) return false;
     config_note_fault(cfg, node, "%.200s: nests deeper than %d", path, CONFIG_MAX_DEPTH);
@@ -64,29 +67,34 @@ static bool same_value(const config_node *a, const config_node *b)
 {
     if (a->kind != CONFIG_SCALAR || b->kind != CONFIG_SCALAR) return false;
     config_value x = config_value_of(a), y = config_value_of(b);
-    bool numbers =
-        (x.type == CONFIG_INT || x.type == CONFIG_FLOAT) && (y.type == CONFIG_INT || y.type == CONFIG_FLOAT);
+    bool numbers = (x.type == CONFIG_INT || x.type == CONFIG_FLOAT) &&
+                   (y.type == CONFIG_INT || y.type == CONFIG_FLOAT);
     if (x.type == CONFIG_BOOL && y.type == CONFIG_BOOL) return x.boolean == y.boolean;
     return numbers ? x.number == y.number : strcmp(a->text, b->text) == 0;
 }
 
-/* Two spellings in one file, or on one command line, must agree, for neither comes after the other. */
+/*
+ * Two spellings in one file, or on one command line, must agree, for neither comes after the other.
+ */
 static void set_option(ares_config *cfg, const config_found *f, config_node *node)
 {
     config_node *old = config_walk(cfg->root, f->path);
     if (!old || too_deep(cfg, old, node, f->path)) return;
     bool together = old->layer && config_order(old, node) == 0;
-    const char *was = old->written ? old->written : f->path, *is = node->written ? node->written : f->path;
+    const char *was = old->written ? old->written : f->path,
+               *is = node->written ? node->written : f->path;
     bool respelled = strcmp(was, is) != 0;
     if (together && old->weak != node->weak) {
         if (old->weak) merge(old, node);
     } else if (together && respelled && same_value(old, node)) return;
     else if (together && node->line)
-        config_note_fault(cfg, node, "%s: set twice in this file (first in line %d%s%s); keep one", f->path,
-                          old->line, old->written ? " as " : "", old->written ? old->written : "");
+        config_note_fault(cfg, node, "%s: set twice in this file (first in line %d%s%s); keep one",
+                          f->path, old->line, old->written ? " as " : "",
+                          old->written ? old->written : "");
     else if (together && respelled)
         config_value_fault(cfg, node, f->path,
-                           "set as %s too, to another value; both are one option, so keep one", was);
+                           "set as %s too, to another value; both are one option, so keep one",
+                           was);
     else merge(old, node);
 }
 
@@ -95,7 +103,8 @@ static void append(ares_config *cfg, const config_found *f, config_node *list, c
     ares_option_type type = f->option->option->type;
     if (!config_is_open(type) || is_reference(list)) {
         config_note_fault(cfg, node, "%s: += appends to a list, and this %s", f->path,
-                          config_is_open(type) ? "is an interpolation; set it whole" : "takes one value");
+                          config_is_open(type) ? "is an interpolation; set it whole"
+                                               : "takes one value");
         return;
     }
     if (list->kind == CONFIG_SCALAR) {
@@ -122,9 +131,12 @@ static void append(ares_config *cfg, const config_found *f, config_node *list, c
     }
 }
 
-/* The child named by the first word of rest, made where an open map lacks it. NULL after a fault. */
-static config_node *step_inside(ares_config *cfg, const config_found *f, config_node *at, const char *rest,
-                                size_t len, const config_node *node, config_how how)
+/*
+ * The child named by the first word of rest, made where an open map lacks it. NULL after a fault.
+ */
+static config_node *step_inside(ares_config *cfg, const config_found *f, config_node *at,
+                                const char *rest, size_t len, const config_node *node,
+                                config_how how)
 {
     bool last = rest[len] == 0, open = f->option->option->type == ARES_OPTION_tree;
     if (len == 0 || len > CONFIG_MAX_KEY) {
@@ -137,22 +149,27 @@ static config_node *step_inside(ares_config *cfg, const config_found *f, config_
         return NULL;
     }
     if (at->kind == CONFIG_SCALAR && open && config_value_of(at).type == CONFIG_NULL)
-        *at = (config_node){ .kind = CONFIG_MAP, .key = at->key, .parent = at->parent, .next = at->next };
+        *at = (config_node){
+            .kind = CONFIG_MAP, .key = at->key, .parent = at->parent, .next = at->next
+        };
     if (how == CONFIG_ADD && last && at->kind != CONFIG_MAP) {
-        config_note_fault(cfg, node, "%s: + adds a key to an open map, and this is none; write %s=...",
+        config_note_fault(cfg, node,
+                          "%s: + adds a key to an open map, and this is none; write %s=...",
                           f->path, f->path);
         return NULL;
     }
     if (at->kind == CONFIG_LIST) {
         config_node *item = config_node_item(at, rest, len);
         if (!item)
-            config_note_fault(cfg, node,
-                              "%s: no item '%.*s' in a list of %lld; items count from 0, += [x] appends",
-                              f->path, (int)len, rest, (long long)at->count);
+            config_note_fault(
+                cfg, node,
+                "%s: no item '%.*s' in a list of %lld; items count from 0, += [x] appends", f->path,
+                (int)len, rest, (long long)at->count);
         return item;
     }
     if (at->kind != CONFIG_MAP) {
-        config_note_fault(cfg, node, "%s: '%.*s' is inside a value that is neither a map nor a list", f->path,
+        config_note_fault(cfg, node,
+                          "%s: '%.*s' is inside a value that is neither a map nor a list", f->path,
                           (int)len, rest);
         return NULL;
     }
@@ -220,13 +237,18 @@ static void set_section(ares_config *cfg, const char *path, config_node *node, c
     }
     for (config_node *child = node->first, *after; child; child = after) {
         after = child->next;
-        config_put(cfg, *path ? ares_arena_printf(&cfg->arena, "%s.%s", path, child->key) : child->key, child,
-                   CONFIG_SET);
+        config_put(cfg,
+                   *path ? ares_arena_printf(&cfg->arena, "%s.%s", path, child->key) : child->key,
+                   child, CONFIG_SET);
     }
 }
 
-/* One word for several options, as TRL's epsilon: each of them, named itself in the same file, wins over it. */
-static void set_several(ares_config *cfg, const char *path, const char *to, config_node *node, config_how how)
+/*
+ * One word for several options, as TRL's epsilon: each of them, named itself in the same file, wins
+ * over it.
+ */
+static void set_several(ares_config *cfg, const char *path, const char *to, config_node *node,
+                        config_how how)
 {
     char *list = ares_arena_printf(&cfg->arena, "%s", to), *rest = list;
     announce(cfg, path, to, NULL);
@@ -240,7 +262,8 @@ static void set_several(ares_config *cfg, const char *path, const char *to, conf
 }
 
 /* canonical: where an alias led to, which is the better ground for a suggestion */
-static void refuse_nothing(ares_config *cfg, const char *path, const char *canonical, const config_node *node)
+static void refuse_nothing(ares_config *cfg, const char *path, const char *canonical,
+                           const config_node *node)
 {
     ares_str hint = { 0 };
     config_suggest(cfg, canonical, &hint);
@@ -305,7 +328,8 @@ void config_reset(ares_config *cfg, const char *path, const config_node *where)
     size_t len = strlen(f.path);
     for (int i = 0; i < cfg->options.count; i++) {
         const config_option *o = &cfg->options.items[i];
-        if (o->again || strncmp(o->path, f.path, len) != 0 || (o->path[len] != 0 && o->path[len] != '.'))
+        if (o->again || strncmp(o->path, f.path, len) != 0 ||
+            (o->path[len] != 0 && o->path[len] != '.'))
             continue;
         ares_option whole = *o->option;
         whole.path = o->path;
@@ -350,7 +374,9 @@ static bool holds(ares_config *cfg, const char *when)
     return on->kind == CONFIG_SCALAR && strcmp(is, equals + 1) == 0;
 }
 
-/* The row that says what becomes of a word when none of its conditions holds; NULL: it is refused. */
+/*
+ * The row that says what becomes of a word when none of its conditions holds; NULL: it is refused.
+ */
 static const ares_config_alias *otherwise(const ares_config *cfg, const char *word)
 {
     for (int i = 0; i < cfg->aliases.count; i++)
@@ -408,7 +434,8 @@ void config_settle_pending(ares_config *cfg)
         if (other) announce(cfg, p->path, "", other->note);
         else if (!later)
             config_value_fault(cfg, p->node, p->path, "not accepted: %s",
-                               p->alias->note ? p->alias->note : "its meaning depends on other options");
+                               p->alias->note ? p->alias->note
+                                              : "its meaning depends on other options");
     }
     cfg->pending.count = 0;
 }
@@ -433,7 +460,8 @@ void ares_config_load_text(ares_config *cfg, const char *name, ares_view yaml)
 void ares_config_load_file(ares_config *cfg, const char *path)
 {
     ares_str text = { 0 };
-    if (ares_file_read(path, &text) == ARES_OK) ares_config_load_text(cfg, path, ares_str_view(&text));
+    if (ares_file_read(path, &text) == ARES_OK)
+        ares_config_load_text(cfg, path, ares_str_view(&text));
     else {
         config_note_fault(cfg, NULL, "--config %s: %s", path, ares_error_message());
         ares_error_clear();

@@ -1,5 +1,6 @@
 /*
- * The tree of a configuration: maps, lists and scalars with the place each came from, and what a scalar means.
+ * The tree of a configuration: maps, lists and scalars with the place each came from, and what a
+ * scalar means.
  *
  * Children are linked lists: configurations are small, and the readers bound the ones that are not.
  */
@@ -14,10 +15,11 @@ config_node *config_node_new(ares_config *cfg, config_kind kind)
     if (cfg->nodes >= CONFIG_MAX_NODES) {
         if (!cfg->too_big) {
             cfg->too_big = true;
-            config_note_fault(cfg, &cfg->at,
-                              "the configuration has more than %d values; anchors or interpolation may "
-                              "multiply them",
-                              CONFIG_MAX_NODES);
+            config_note_fault(
+                cfg, &cfg->at,
+                "the configuration has more than %d values; anchors or interpolation may "
+                "multiply them",
+                CONFIG_MAX_NODES);
         }
         return NULL;
     }
@@ -110,8 +112,8 @@ config_node *config_walk(const config_node *from, const char *path)
     const config_node *node = from;
     while (node && *path) {
         size_t len = strcspn(path, ".");
-        node =
-            node->kind == CONFIG_LIST ? config_node_item(node, path, len) : config_node_find(node, path, len);
+        node = node->kind == CONFIG_LIST ? config_node_item(node, path, len)
+                                         : config_node_find(node, path, len);
         path += len;
         if (*path == '.') path++;
     }
@@ -129,7 +131,8 @@ int config_node_height(const config_node *node)
 {
     int height = 0;
     for (const config_node *child = node->first; child; child = child->next) {
-        int below = config_node_height(child) + 1; /* once: ARES_MAX would ask twice, and so on at each depth */
+        /* once: ARES_MAX would ask twice, and so on at each depth */
+        int below = config_node_height(child) + 1;
         if (below > height) height = below;
     }
     return height;
@@ -256,8 +259,9 @@ static bool read_number(const char *text, config_value *value)
 config_value config_value_read(const char *text, bool quoted)
 {
     static const char *const nulls[] = { "", "~", "null", "Null", "NULL", "None", NULL };
-    static const char *const trues[] = { "true", "True", "TRUE", NULL }, *const falses[] = { "false", "False",
-                                                                                             "FALSE", NULL };
+    static const char *const trues[] = { "true", "True", "TRUE", NULL }, *const falses[] = {
+        "false", "False", "FALSE", NULL
+    };
     config_value value = { .type = CONFIG_STRING };
     if (quoted) return value;
     if (is_one_of(text, nulls)) value.type = CONFIG_NULL;

@@ -1,5 +1,6 @@
 /*
- * Tree -> YAML that reads back as the same tree, and the options with their meaning (configs/base.yaml).
+ * Tree -> YAML that reads back as the same tree, and the options with their meaning
+ * (configs/base.yaml).
  */
 #include "config_tree.h"
 
@@ -9,8 +10,10 @@
 
 static bool is_plain(const char *text)
 {
-    static const char first[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_/.$";
-    static const char others[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_/.$+-@";
+    static const char first[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_/.$";
+    static const char others[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_/.$+-@";
     return *text && strchr(first, *text) && text[strspn(text, others)] == 0;
 }
 
@@ -29,7 +32,8 @@ static void add_quoted(ares_str *out, const char *text)
         else if (p[0] == 0xE2 && p[1] == 0x80 && (p[2] == 0xA8 || p[2] == 0xA9))
             code = p[2] == 0xA8 ? 0x2028 : 0x2029;
         else if (p[0] == 0xEF && p[1] == 0xBB && p[2] == 0xBF) code = 0xFEFF;
-        else if (p[0] == 0xEF && p[1] == 0xBF && p[2] >= 0xBE) code = p[2] == 0xBE ? 0xFFFE : 0xFFFF;
+        else if (p[0] == 0xEF && p[1] == 0xBF && p[2] >= 0xBE)
+            code = p[2] == 0xBE ? 0xFFFE : 0xFFFF;
         else ares_str_add_char(out, (char)*p);
         if (code) {
             ares_str_addf(out, "\\u%04x", code);
@@ -162,7 +166,8 @@ static void add_meaning(ares_str *out, const config_option *o)
                  (type == ARES_OPTION_texts && body.len && !ares_view_is(body, "nonempty"));
     if (type != ARES_OPTION_choice && (type != ARES_OPTION_tree || !body.len))
         ares_str_add_z(out, names[type]);
-    if (type != ARES_OPTION_choice && type != ARES_OPTION_tree && body.len) ares_str_add_z(out, ", ");
+    if (type != ARES_OPTION_choice && type != ARES_OPTION_tree && body.len)
+        ares_str_add_z(out, ", ");
     if (!words) config_show_constraint(body, out);
     for (size_t i = 0; words && i < body.len; i++) {
         if (body.data[i] == '|') ares_str_add_z(out, ", ");
@@ -219,13 +224,16 @@ static bool below(const char *path, const char *prefix)
     return len == 0 || (strncmp(path, prefix, len) == 0 && (path[len] == 0 || path[len] == '.'));
 }
 
-/* Walks the tree, which keeps the order of declaration, for its sections; prints what lies below or above the prefix. */
-static void help(const ares_config *cfg, const config_node *map, const char *path, const char *prefix,
-                 int depth, ares_str *out)
+/*
+ * Walks the tree, which keeps the order of declaration, for its sections; prints what lies below or
+ * above the prefix.
+ */
+static void help(const ares_config *cfg, const config_node *map, const char *path,
+                 const char *prefix, int depth, ares_str *out)
 {
     for (const config_node *child = map->first; child; child = child->next) {
-        char *whole =
-            ares_arena_printf((ares_arena *)&cfg->arena, "%s%s%s", path, *path ? "." : "", child->key);
+        char *whole = ares_arena_printf((ares_arena *)&cfg->arena, "%s%s%s", path, *path ? "." : "",
+                                        child->key);
         const config_option *o = config_option_at(cfg, whole);
         if (!below(whole, prefix) && (o || !below(prefix, whole))) continue;
         if (o) {
@@ -248,7 +256,8 @@ int ares_config_help(const ares_config *cfg, const char *prefix, ares_str *out)
         !ares_map_get(cfg->sections, ares_view_of(prefix), NULL)) {
         ares_str hint = { 0 };
         config_suggest(cfg, prefix, &hint);
-        ares_fail(ARES_ECONFIG, "config: %s: no such option or section%s", prefix, hint.len ? hint.data : "");
+        ares_fail(ARES_ECONFIG, "config: %s: no such option or section%s", prefix,
+                  hint.len ? hint.data : "");
         ares_str_fini(&hint);
         return ARES_ECONFIG;
     }

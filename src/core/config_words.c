@@ -3,7 +3,10 @@
 
 #include "config_tree.h"
 
-void ares_config_translate_with(ares_config *cfg, void (*words)(ares_config *cfg)) { cfg->words = words; }
+void ares_config_translate_with(ares_config *cfg, void (*words)(ares_config *cfg))
+{
+    cfg->words = words;
+}
 
 /* One spelling of a value, for code that compares text: true for TRUE; where the option is a whole
  * number, 4 for 0x4 and 4.0. */
@@ -40,7 +43,10 @@ static int order(const ares_config *cfg, const char *a, const char *b)
     return x && y ? config_order(x, y) : 0;
 }
 
-bool ares_config_later(const ares_config *cfg, const char *a, const char *b) { return order(cfg, a, b) > 0; }
+bool ares_config_later(const ares_config *cfg, const char *a, const char *b)
+{
+    return order(cfg, a, b) > 0;
+}
 bool ares_config_together(const ares_config *cfg, const char *a, const char *b)
 {
     return order(cfg, a, b) == 0;
@@ -51,8 +57,8 @@ static config_node *put(ares_config *cfg, const char *path, const char *value)
     const config_option *o = config_option_at(cfg, path);
     const char *error;
     ARES_ASSERT(o);
-    config_node *node = config_yaml_value(cfg, o->option->type, ares_arena_printf(&cfg->arena, "%s", value),
-                                          &error),
+    config_node *node = config_yaml_value(cfg, o->option->type,
+                                          ares_arena_printf(&cfg->arena, "%s", value), &error),
                 *old = config_walk(cfg->root, path);
     ARES_ASSERT(!error);
     if (!node || !old) return NULL;
@@ -78,4 +84,7 @@ void ares_config_follow(ares_config *cfg, const char *path, const char *value, c
     node->written = ares_arena_printf(&cfg->arena, "%s", place.written ? place.written : from);
 }
 
-void ares_config_forget(ares_config *cfg, const char *path) { config_reset(cfg, path, NULL); }
+void ares_config_forget(ares_config *cfg, const char *path)
+{
+    config_reset(cfg, path, NULL);
+}

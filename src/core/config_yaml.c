@@ -1,8 +1,9 @@
 /*
  * YAML text -> tree, over libyaml's events.
  *
- * libyaml reads YAML 1.1 syntax and leaves the meaning of scalars to us: config_value_read has the core schema of 1.2.
- * Anchors are copied where they are used, so that no node has two parents; config_node_new bounds what they multiply.
+ * libyaml reads YAML 1.1 syntax and leaves the meaning of scalars to us: config_value_read has the
+ * core schema of 1.2. Anchors are copied where they are used, so that no node has two parents;
+ * config_node_new bounds what they multiply.
  */
 #include "config_tree.h"
 
@@ -68,13 +69,13 @@ static void fault_of_parser(reader *r)
     size_t blanks = 0;
     while (blanks < text.len && text.data[blanks] == ' ') blanks++;
     if (p->error == YAML_READER_ERROR) {
-        fault(r, line_of_offset(r->text, p->problem_offset), "not YAML: %s; save the file as UTF-8 text",
-              problem);
+        fault(r, line_of_offset(r->text, p->problem_offset),
+              "not YAML: %s; save the file as UTF-8 text", problem);
     } else if (blanks < text.len && text.data[blanks] == '\t') {
         fault(r, line, "indented with a tab; YAML takes spaces");
     } else {
-        bool reference =
-            p->context && strstr(p->context, "flow") && ares_view_find(text, ARES_VIEW("${"), 0) >= 0;
+        bool reference = p->context && strstr(p->context, "flow") &&
+                         ares_view_find(text, ARES_VIEW("${"), 0) >= 0;
         fault(r, line, "column %d: not YAML: %s%s%s%s", (int)p->problem_mark.column + 1, problem,
               p->context ? ", " : "", p->context ? p->context : "",
               reference ? "; inside [ ] and { } write \"${...}\" in quotes" : "");
@@ -108,7 +109,8 @@ static config_node *read_next(reader *r, int depth)
 
 static config_node *read_scalar(reader *r, yaml_event_t *event)
 {
-    const char *text = (const char *)event->data.scalar.value, *tag = (const char *)event->data.scalar.tag;
+    const char *text = (const char *)event->data.scalar.value,
+               *tag = (const char *)event->data.scalar.tag;
     size_t len = event->data.scalar.length;
     static const char core[] = "tag:yaml.org,2002:";
     if (memchr(text, 0, len)) return fault(r, line_of(event), "a text with a NUL byte"), NULL;
@@ -118,19 +120,26 @@ static config_node *read_scalar(reader *r, yaml_event_t *event)
         static const char *const names[] = { "null", "bool", "int", "float", "str" };
         int type = -1;
         for (int i = 0; i < ARES_COUNT(names); i++)
-            if (strncmp(tag, core, sizeof core - 1) == 0 && strcmp(tag + sizeof core - 1, names[i]) == 0)
+            if (strncmp(tag, core, sizeof core - 1) == 0 &&
+                strcmp(tag + sizeof core - 1, names[i]) == 0)
                 type = i;
         if (type < 0)
-            return fault(r, line_of(event), "tag '%.60s' has no meaning here; leave it out", tag), NULL;
+            return fault(r, line_of(event), "tag '%.60s' has no meaning here; leave it out", tag),
+                   NULL;
         quoted = type == CONFIG_STRING;
         config_scalar is = config_value_read(text, quoted).type;
         if (is != (config_scalar)type && !(is == CONFIG_INT && type == CONFIG_FLOAT))
-            return fault(r, line_of(event), "'%.60s' is not what its tag !!%s says", text, names[type]), NULL;
+            return fault(r, line_of(event), "'%.60s' is not what its tag !!%s says", text,
+                         names[type]),
+                   NULL;
     }
     return config_node_scalar(r->cfg, text, len, quoted);
 }
 
-/* The keys of `<<: *base` or `<<: [*a, *b]` that the map does not have itself; the earlier of a list wins. */
+/*
+ * The keys of `<<: *base` or `<<: [*a, *b]` that the map does not have itself; the earlier of a
+ * list wins.
+ */
 static bool merge_into(reader *r, config_node *map, config_node *base, int line)
 {
     if (base->kind == CONFIG_LIST) {
@@ -139,7 +148,8 @@ static bool merge_into(reader *r, config_node *map, config_node *base, int line)
                 return fault(r, line, "`<<` takes a map or a list of maps"), false;
         return true;
     }
-    if (base->kind != CONFIG_MAP) return fault(r, line, "`<<` takes a map or a list of maps"), false;
+    if (base->kind != CONFIG_MAP)
+        return fault(r, line, "`<<` takes a map or a list of maps"), false;
     for (config_node *child = base->first, *after; child; child = after) {
         after = child->next;
         if (!config_node_find(map, child->key, strlen(child->key))) config_node_add(map, child);
@@ -151,7 +161,8 @@ static bool read_key(reader *r, yaml_event_t *event, const char **key)
 {
     const char *text = (const char *)event->data.scalar.value;
     if (event->type != YAML_SCALAR_EVENT)
-        return fault(r, line_of(event), "a key must be a single word (found a list, a map or an alias)"),
+        return fault(r, line_of(event),
+                     "a key must be a single word (found a list, a map or an alias)"),
                false;
     if (event->data.scalar.anchor) return fault(r, line_of(event), "an anchor on a key"), false;
     size_t len = event->data.scalar.length;
@@ -163,8 +174,8 @@ static bool read_key(reader *r, yaml_event_t *event, const char **key)
     return true;
 }
 
-static bool read_pair(reader *r, config_node *map, yaml_event_t *event, config_node **base, int *base_line,
-                      int depth)
+static bool read_pair(reader *r, config_node *map, yaml_event_t *event, config_node **base,
+                      int *base_line, int depth)
 {
     const char *key;
     if (!read_key(r, event, &key)) return false;
@@ -199,8 +210,10 @@ static bool read_children(reader *r, config_node *node, int depth)
         yaml_event_t event;
         if (!next(r, &event)) return false;
         bool ok = true;
-        if (event.type == YAML_MAPPING_END_EVENT || event.type == YAML_SEQUENCE_END_EVENT) more = false;
-        else if (node->kind == CONFIG_MAP) ok = read_pair(r, node, &event, &base, &base_line, depth);
+        if (event.type == YAML_MAPPING_END_EVENT || event.type == YAML_SEQUENCE_END_EVENT)
+            more = false;
+        else if (node->kind == CONFIG_MAP)
+            ok = read_pair(r, node, &event, &base, &base_line, depth);
         else {
             config_node *item = read_event(r, &event, depth + 1);
             if (item) config_node_add(node, item);
@@ -218,7 +231,9 @@ static config_node *read_alias(reader *r, yaml_event_t *event, int depth)
     for (int i = r->anchors.count - 1; i >= 0; i--) {
         if (strcmp(r->anchors.items[i].name, name) != 0) continue;
         config_node *node = r->anchors.items[i].node;
-        if (!node) return fault(r, line_of(event), "alias *%.60s stands inside its own anchor", name), NULL;
+        if (!node)
+            return fault(r, line_of(event), "alias *%.60s stands inside its own anchor", name),
+                   NULL;
         config_node *copy = config_node_copy(r->cfg, node, depth);
         if (!copy && !r->cfg->too_big)
             fault(r, line_of(event), "alias *%.60s nests deeper than %d", name, CONFIG_MAX_DEPTH);
@@ -239,19 +254,24 @@ static config_node *read_event(reader *r, yaml_event_t *event, int depth)
     if (event->type == YAML_SCALAR_EVENT) {
         name = (const char *)event->data.scalar.anchor;
         node = read_scalar(r, event);
-    } else if (event->type == YAML_MAPPING_START_EVENT || event->type == YAML_SEQUENCE_START_EVENT) {
+    } else if (event->type == YAML_MAPPING_START_EVENT ||
+               event->type == YAML_SEQUENCE_START_EVENT) {
         bool map = event->type == YAML_MAPPING_START_EVENT;
-        name = (const char *)(map ? event->data.mapping_start.anchor : event->data.sequence_start.anchor);
+        name = (const char *)(map ? event->data.mapping_start.anchor
+                                  : event->data.sequence_start.anchor);
         tag = (const char *)(map ? event->data.mapping_start.tag : event->data.sequence_start.tag);
         node = config_node_new(r->cfg, map ? CONFIG_MAP : CONFIG_LIST);
     }
     if (!node) return r->failed = true, NULL;
-    if (tag && strcmp(tag, "!") != 0 && strcmp(tag, YAML_MAP_TAG) != 0 && strcmp(tag, YAML_SEQ_TAG) != 0)
+    if (tag && strcmp(tag, "!") != 0 && strcmp(tag, YAML_MAP_TAG) != 0 &&
+        strcmp(tag, YAML_SEQ_TAG) != 0)
         return fault(r, line_of(event), "tag '%.60s' has no meaning here; leave it out", tag), NULL;
     node->line = line_of(event);
     node->source = r->name;
     int slot = r->anchors.count;
-    if (name) CONFIG_PUSH(&r->anchors, (anchor){ ares_arena_copy(&r->cfg->arena, name, strlen(name)), NULL });
+    if (name)
+        CONFIG_PUSH(&r->anchors,
+                    (anchor){ ares_arena_copy(&r->cfg->arena, name, strlen(name)), NULL });
     if (node->kind != CONFIG_SCALAR && !read_children(r, node, depth)) return NULL;
     if (name) r->anchors.items[slot].node = node;
     return node;
@@ -270,7 +290,8 @@ static config_node *read_document(reader *r)
         if (type == YAML_DOCUMENT_START_EVENT && node) {
             fault(r, line, "a second document (---); one file holds one");
         } else if (type != YAML_STREAM_START_EVENT && type != YAML_DOCUMENT_START_EVENT &&
-                   type != YAML_DOCUMENT_END_EVENT && type != YAML_STREAM_END_EVENT && type != YAML_NO_EVENT)
+                   type != YAML_DOCUMENT_END_EVENT && type != YAML_STREAM_END_EVENT &&
+                   type != YAML_NO_EVENT)
             node = read_event(r, &event, 0);
         yaml_event_delete(&event);
         if (r->failed && (!node || type == YAML_DOCUMENT_START_EVENT)) return NULL;
@@ -278,8 +299,8 @@ static config_node *read_document(reader *r)
     }
 }
 
-static config_node *read_text(ares_config *cfg, const char *name, ares_view text, const char **error,
-                              bool *failed)
+static config_node *read_text(ares_config *cfg, const char *name, ares_view text,
+                              const char **error, bool *failed)
 {
     reader r = { .cfg = cfg, .text = text, .name = name, .error = error };
     ARES_ASSERT(yaml_parser_initialize(&r.parser));
@@ -314,7 +335,8 @@ config_node *config_yaml_read(ares_config *cfg, const char *name, ares_view text
     return NULL;
 }
 
-config_node *config_yaml_value(ares_config *cfg, ares_option_type type, const char *text, const char **error)
+config_node *config_yaml_value(ares_config *cfg, ares_option_type type, const char *text,
+                               const char **error)
 {
     ares_view v = ares_view_trim(ares_view_of(text));
     bool wants_text = type == ARES_OPTION_text || type == ARES_OPTION_choice;

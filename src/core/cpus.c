@@ -1,6 +1,7 @@
 /*
- * How many CPUs and how much memory are ours. A container often sees all of the machine's and may use a part of them; a thread
- * too many is worse than one too few, because the whole process stands still when its quota is spent.
+ * How many CPUs and how much memory are ours. A container often sees all of the machine's and may
+ * use a part of them; a thread too many is worse than one too few, because the whole process stands
+ * still when its quota is spent.
  */
 #include "cpus.h"
 #include "ares/core.h"
@@ -44,14 +45,18 @@ static double folder_cpus(const char *folder)
 static double folder_memory(const char *folder)
 {
     double bytes, unused;
-    if (!read_numbers(folder, "memory.max", &bytes, &unused) && !read_numbers(folder, "memory.limit_in_bytes", &bytes, &unused)) return INFINITY;
+    if (!read_numbers(folder, "memory.max", &bytes, &unused) &&
+        !read_numbers(folder, "memory.limit_in_bytes", &bytes, &unused))
+        return INFINITY;
     return bytes > 0 ? bytes : INFINITY;
 }
 
 typedef double folder_limit(const char *folder);
 
-/* The tightest limit from <base><path> up to <base>. A path that is not there is that of the host: only
- * base counts. */
+/*
+ * The tightest limit from <base><path> up to <base>. A path that is not there is that of the host:
+ * only base counts.
+ */
 static double least_upwards(const char *base, const char *path, folder_limit *limit)
 {
     char folder[PATH_MAX];
@@ -67,7 +72,8 @@ static double least_upwards(const char *base, const char *path, folder_limit *li
 }
 
 /* Over the control groups of `membership` that this controller of version 1, or version 2, has. */
-static double least_of(const char *membership, const char *root, const char *controller, folder_limit *limit)
+static double least_of(const char *membership, const char *root, const char *controller,
+                       folder_limit *limit)
 {
     FILE *file = fopen(membership, "re");
     if (!file) return INFINITY;
@@ -75,12 +81,14 @@ static double least_of(const char *membership, const char *root, const char *con
     char line[PATH_MAX + 256], base[PATH_MAX];
     while (fgets(line, sizeof line, file)) { /* id:controllers:path */
         line[strcspn(line, "\n")] = 0;
-        char *controllers = strchr(line, ':'), *path = controllers ? strchr(controllers + 1, ':') : NULL;
+        char *controllers = strchr(line, ':'),
+             *path = controllers ? strchr(controllers + 1, ':') : NULL;
         if (!path) continue;
         *controllers++ = 0;
         *path++ = 0;
         bool unified = *controllers == 0, ours = false;
-        for (char *save, *word = strtok_r(controllers, ",", &save); word; word = strtok_r(NULL, ",", &save))
+        for (char *save, *word = strtok_r(controllers, ",", &save); word;
+             word = strtok_r(NULL, ",", &save))
             ours |= strcmp(word, controller) == 0;
         if (!unified && !ours) continue;
         snprintf(base, sizeof base, "%s%s%s", root, unified ? "" : "/", unified ? "" : controller);
@@ -97,10 +105,15 @@ int core_cgroup_cpus(const char *membership, const char *root)
     return least >= INT_MAX ? INT_MAX : ARES_MAX(1, (int)(least + 0.5));
 }
 
-double core_cgroup_memory(const char *membership, const char *root) { return least_of(membership, root, "memory", folder_memory); }
+double core_cgroup_memory(const char *membership, const char *root)
+{
+    return least_of(membership, root, "memory", folder_memory);
+}
 
-/* A machine may have more CPUs than a cpu_set_t has bits: the mask is made larger until the kernel takes
- * it. */
+/*
+ * A machine may have more CPUs than a cpu_set_t has bits: the mask is made larger until the kernel
+ * takes it.
+ */
 static int affinity_cpus(void)
 {
     for (int bits = 1024; bits <= 1 << 20; bits *= 2) {
@@ -115,7 +128,8 @@ static int affinity_cpus(void)
 
 int ares_cpu_count(void)
 {
-    return ARES_MAX(1, ARES_MIN(affinity_cpus(), core_cgroup_cpus("/proc/self/cgroup", "/sys/fs/cgroup")));
+    return ARES_MAX(
+        1, ARES_MIN(affinity_cpus(), core_cgroup_cpus("/proc/self/cgroup", "/sys/fs/cgroup")));
 }
 
 double ares_memory_bytes(void)

@@ -1,6 +1,6 @@
 /*
- * Short series on short intervals; no tables, no fused operations (-ffp-contract=off keeps the compiler from
- * making any).
+ * Short series on short intervals; no tables, no fused operations (-ffp-contract=off keeps the
+ * compiler from making any).
  */
 #include "elementary.h"
 
@@ -8,8 +8,10 @@
 #include <stdint.h>
 #include <string.h>
 
-/* x = 2^e m with m in [sqrt 1/2, sqrt 2), and ln m = 2 artanh(s), s = (m - 1) / (m + 1): |s| < 0.172, so
- * the term of s^23 is the last that counts. */
+/*
+ * x = 2^e m with m in [sqrt 1/2, sqrt 2), and ln m = 2 artanh(s), s = (m - 1) / (m + 1): |s| <
+ * 0.172, so the term of s^23 is the last that counts.
+ */
 double core_log(double x)
 {
     uint64_t bits;
@@ -26,8 +28,10 @@ double core_log(double x)
     return e * 0.6931471805599453 + (2 * s + 2 * s * series);
 }
 
-/* x = k ln 2 + r, |r| < 0.35; ln 2 in two parts, the first with so few bits that its product with k is
- * exact. */
+/*
+ * x = k ln 2 + r, |r| < 0.35; ln 2 in two parts, the first with so few bits that its product with k
+ * is exact.
+ */
 double core_exp(double x)
 {
     double k = floor(x * 1.4426950408889634 + 0.5);
@@ -37,7 +41,10 @@ double core_exp(double x)
     return ldexp(sum, (int)k);
 }
 
-/* Folded into [0, 1/4], where either series is short: cos(pi y), or the sine of what is left to 1/2. */
+/*
+ * Folded into [0, 1/4], where either series is short: cos(pi y), or the sine of what is left to
+ * 1/2.
+ */
 double core_cos_pi(double x)
 {
     double y = fmod(fabs(x), 2);

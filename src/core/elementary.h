@@ -1,6 +1,8 @@
-/* Logarithm, exponential and cosine from sums, products and quotients alone: the same bits on every
- * machine, which C libraries do not promise. For numbers that reach a weight: initial values and learning
- * rates. Good to 2 ulp or so. */
+/*
+ * Logarithm, exponential and cosine from sums, products and quotients alone: the same bits on every
+ * machine, which C libraries do not promise. For numbers that reach a weight: initial values and
+ * learning rates. Good to 2 ulp or so.
+ */
 #ifndef CORE_ELEMENTARY_H
 #define CORE_ELEMENTARY_H
 

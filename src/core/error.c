@@ -1,8 +1,8 @@
 /*
  * The message of the last failure, per thread, and the ways out: exit codes and aborts.
  *
- * Two buffers take turns, so that ares_fail may be given ares_error_message() as an argument. A report of
- * many faults may be long, hence their size; untouched pages of it cost nothing.
+ * Two buffers take turns, so that ares_fail may be given ares_error_message() as an argument. A
+ * report of many faults may be long, hence their size; untouched pages of it cost nothing.
  */
 #include "ares/core.h"
 
@@ -90,6 +90,7 @@ int ares_error_exit_code(int code)
 void ares_abort(const char *file, int line, const char *what)
 {
     fflush(stdout);
-    fprintf(stderr, "ares: %s:%d: %s does not hold; this is a mistake in the program\n", file, line, what);
+    fprintf(stderr, "ares: %s:%d: %s does not hold; this is a mistake in the program\n", file, line,
+            what);
     abort();
 }

@@ -19,7 +19,8 @@ static int refused(const char *path, const char *what)
 static int read_all(int fd, ares_str *out)
 {
     for (;;) {
-        if (out->cap - out->len < 4096) ares_str_reserve(out, ARES_MAX(out->len * 2, (size_t)65536));
+        if (out->cap - out->len < 4096)
+            ares_str_reserve(out, ARES_MAX(out->len * 2, (size_t)65536));
         ssize_t n = read(fd, out->data + out->len, out->cap - out->len - 1);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) return (int)n;

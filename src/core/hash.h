@@ -1,5 +1,7 @@
-/* The hash of bytes behind ares_map and the JSON reader's search for duplicate keys: quick, seedless, not
- * cryptographic. */
+/*
+ * The hash of bytes behind ares_map and the JSON reader's search for duplicate keys: quick,
+ * seedless, not cryptographic.
+ */
 #ifndef CORE_HASH_H
 #define CORE_HASH_H
 

@@ -1,7 +1,7 @@
 /*
- * JSON, strict. The text is copied into the arena once and strings are unescaped in place (an escape is never
- * shorter than what it stands for), so a document is two kinds of blocks: that copy, and the arrays of
- * values.
+ * JSON, strict. The text is copied into the arena once and strings are unescaped in place (an
+ * escape is never shorter than what it stands for), so a document is two kinds of blocks: that
+ * copy, and the arrays of values.
  */
 #include "ares/core.h"
 #include "hash.h"
@@ -14,8 +14,10 @@
 
 enum { MAX_DEPTH = 512 };
 
-/* Values and keys of the containers that are still open lie on one stack; a container takes its own off
- * when it closes. */
+/*
+ * Values and keys of the containers that are still open lie on one stack; a container takes its own
+ * off when it closes.
+ */
 typedef struct pending {
     ares_view key;
     ares_json value;
@@ -53,14 +55,16 @@ static int unexpected(const reader *r, const char *wanted)
     char what[96];
     unsigned char c = r->p < r->end ? (unsigned char)*r->p : 0;
     if (r->p == r->end) snprintf(what, sizeof what, "the text ends where %s should be", wanted);
-    else if (c > 0x20 && c < 0x7F) snprintf(what, sizeof what, "'%c' where %s should be", c, wanted);
+    else if (c > 0x20 && c < 0x7F)
+        snprintf(what, sizeof what, "'%c' where %s should be", c, wanted);
     else snprintf(what, sizeof what, "byte 0x%02x where %s should be", c, wanted);
     return bad(r, what);
 }
 
 static void skip_space(reader *r)
 {
-    while (r->p < r->end && (*r->p == ' ' || *r->p == '\n' || *r->p == '\t' || *r->p == '\r')) r->p++;
+    while (r->p < r->end && (*r->p == ' ' || *r->p == '\n' || *r->p == '\t' || *r->p == '\r'))
+        r->p++;
 }
 
 static bool read_hex4(const char *p, const char *end, uint32_t *out)
@@ -140,7 +144,8 @@ static int read_string(reader *r, ares_view *out)
             *to++ = *r->p++;
         } else {
             size_t len;
-            if (!core_utf8_step(r->p, r->end, &len)) return bad(r, "a string holds bytes that are not UTF-8");
+            if (!core_utf8_step(r->p, r->end, &len))
+                return bad(r, "a string holds bytes that are not UTF-8");
             if (to != r->p) memmove(to, r->p, len);
             to += len;
             r->p += len;
@@ -171,7 +176,8 @@ static int read_number(reader *r, ares_json *out)
     if (*r->p == '-') r->p++;
     if (r->p < r->end && *r->p == '0') r->p++;
     else ARES_TRY(need_digits(r));
-    if (r->p < r->end && *r->p >= '0' && *r->p <= '9') return bad_at(r, from, "a number with a leading zero");
+    if (r->p < r->end && *r->p >= '0' && *r->p <= '9')
+        return bad_at(r, from, "a number with a leading zero");
     if (r->p < r->end && *r->p == '.') {
         out->type = ARES_JSON_FLOAT;
         r->p++;
@@ -192,7 +198,8 @@ static int read_number(reader *r, ares_json *out)
     if (out->type == ARES_JSON_INT) {
         out->big = true;
         out->integer = *from == '-' ? INT64_MIN : INT64_MAX;
-        if (!finite) out->number = *from == '-' ? -INFINITY : INFINITY; /* the text still holds every digit */
+        /* the text still holds every digit */
+        if (!finite) out->number = *from == '-' ? -INFINITY : INFINITY;
         return ARES_OK;
     }
     if (!finite) return bad_at(r, from, "the number is too large for a double");
@@ -244,8 +251,10 @@ static int read_array(reader *r, ares_json *out)
     return ARES_OK;
 }
 
-/* A repeated key keeps its first place and its last value, as in Python. Gives the number of different
- * keys. */
+/*
+ * A repeated key keeps its first place and its last value, as in Python. Gives the number of
+ * different keys.
+ */
 static size_t merge_duplicates(pending *member, size_t n)
 {
     size_t slots = 4, kept = 0;

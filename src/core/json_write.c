@@ -1,5 +1,6 @@
 /*
- * JSON as text: compact, and as Python's json.dumps(ensure_ascii=False, separators=(",", ":")) writes it.
+ * JSON as text: compact, and as Python's json.dumps(ensure_ascii=False, separators=(",", ":"))
+ * writes it.
  */
 #include "ares/core.h"
 #include "utf8.h"
@@ -14,7 +15,8 @@ void ares_json_write_string(ares_str *out, ares_view s)
     ares_str_add_char(out, '"');
     while (p < end) {
         const char *plain = p;
-        while (p < end && (unsigned char)*p >= 0x20 && (unsigned char)*p < 0x80 && *p != '"' && *p != '\\')
+        while (p < end && (unsigned char)*p >= 0x20 && (unsigned char)*p < 0x80 && *p != '"' &&
+               *p != '\\')
             p++;
         ares_str_add(out, plain, (size_t)(p - plain));
         if (p == end) break;

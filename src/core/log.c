@@ -1,5 +1,6 @@
 /*
- * Messages for people, on stderr. Each is one write, so that lines of several ranks and threads do not mix.
+ * Messages for people, on stderr. Each is one write, so that lines of several ranks and threads do
+ * not mix.
  */
 #include "ares/core.h"
 #include "progress.h"

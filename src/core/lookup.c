@@ -1,7 +1,7 @@
 /*
- * A name among names, and what was probably meant. Distance: insertions, deletions, replacements and swaps of
- * neighbours (optimal string alignment), blind to case and to '-' against '_'. Near is a third of the longer
- * word, rounded.
+ * A name among names, and what was probably meant. Distance: insertions, deletions, replacements
+ * and swaps of neighbours (optimal string alignment), blind to case and to '-' against '_'. Near is
+ * a third of the longer word, rounded.
  */
 #include "ares/core.h"
 
@@ -44,7 +44,8 @@ const char *ares_nearest(const char *word, const char *const *names, int n)
     for (int i = 0; i < n; i++) {
         size_t other = strlen(names[i]);
         if (other > MAX_WORD) continue;
-        int d = distance(word, (int)len, names[i], (int)other), near = ((int)ARES_MAX(len, other) + 1) / 3;
+        int d = distance(word, (int)len, names[i], (int)other),
+            near = ((int)ARES_MAX(len, other) + 1) / 3;
         if (d > near || d >= least) continue;
         least = d;
         nearest = names[i];
@@ -52,7 +53,8 @@ const char *ares_nearest(const char *word, const char *const *names, int n)
     return nearest;
 }
 
-int ares_lookup(int code, const char *subject, const char *name, const char *const *names, int n, int *index)
+int ares_lookup(int code, const char *subject, const char *name, const char *const *names, int n,
+                int *index)
 {
     for (int i = 0; i < n; i++) {
         if (strcmp(name, names[i]) != 0) continue;

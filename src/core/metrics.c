@@ -1,6 +1,6 @@
 /*
- * Names -> scalars. An entry is a weighted sum and the sum of weights; a value that was set or added has
- * weight 1.
+ * Names -> scalars. An entry is a weighted sum and the sum of weights; a value that was set or
+ * added has weight 1.
  */
 #include <string.h>
 
@@ -38,8 +38,9 @@ void ares_metrics_clear(ares_metrics *m)
 }
 
 /*
- * A name as it is kept: without white space, which a reward's name or a value of the user's data may bring along, and which tools that read
- * the names would stumble over. room holds the name where it had to be changed.
+ * A name as it is kept: without white space, which a reward's name or a value of the user's data
+ * may bring along, and which tools that read the names would stumble over. room holds the name
+ * where it had to be changed.
  */
 static ares_view clean(const char *name, ares_str *room)
 {

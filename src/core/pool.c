@@ -1,15 +1,16 @@
 /*
- * The one thread pool. Two counters carry a run: `unclaimed`, from which every thread takes tasks one by one,
- * and `undone`, which the last to finish brings to 0. A claim succeeds only while a task is left, and the
- * caller does not return before every claimed task is done, so a thread that holds a claim may read the job,
- * and one that comes late finds nothing and touches nothing.
+ * The one thread pool. Two counters carry a run: `unclaimed`, from which every thread takes tasks
+ * one by one, and `undone`, which the last to finish brings to 0. A claim succeeds only while a
+ * task is left, and the caller does not return before every claimed task is done, so a thread that
+ * holds a claim may read the job, and one that comes late finds nothing and touches nothing.
  *
- * `events` counts what may interest an idle thread (a run, a posted job, the end). It is read before looking
- * for work and slept on with that value, so nothing is missed. Idle threads spin before they sleep, because a
- * decode loop comes back within microseconds and a futex takes tens of them. They spin long only when the last
- * wait was short, so an idle program uses no CPU. A spin never yields: with more threads than CPUs the one that
- * sleeps is put ahead of the others when it is woken, the one that yields behind them (half the time per run
- * with three busy neighbours on two CPUs).
+ * `events` counts what may interest an idle thread (a run, a posted job, the end). It is read
+ * before looking for work and slept on with that value, so nothing is missed. Idle threads spin
+ * before they sleep, because a decode loop comes back within microseconds and a futex takes tens of
+ * them. They spin long only when the last wait was short, so an idle program uses no CPU. A spin
+ * never yields: with more threads than CPUs the one that sleeps is put ahead of the others when it
+ * is woken, the one that yields behind them (half the time per run with three busy neighbours on
+ * two CPUs).
  */
 #include "ares/core.h"
 
@@ -96,7 +97,8 @@ static void work(ares_pool *p, int worker)
         did++;
         left = atomic_load_explicit(&p->unclaimed, memory_order_acquire);
     }
-    if (did > 0 && atomic_fetch_sub(&p->undone, did) == did && atomic_exchange(&p->caller_sleeps, 0))
+    if (did > 0 && atomic_fetch_sub(&p->undone, did) == did &&
+        atomic_exchange(&p->caller_sleeps, 0))
         futex_wake(&p->caller_sleeps, 1);
 }
 
@@ -131,7 +133,8 @@ static void *worker_main(void *arg)
     inside = p;
     inside_worker = self->worker;
     for (double spin_s = SPIN_COLD_S;;) {
-        uint32_t seen = atomic_load(&p->events); /* before `stop`: an end told in between is not slept through */
+        /* before `stop`: an end told in between is not slept through */
+        uint32_t seen = atomic_load(&p->events);
         if (atomic_load(&p->stop)) break;
         work(p, self->worker);
         if (run_post(p)) continue;
@@ -152,7 +155,8 @@ static void *worker_main(void *arg)
 static void tell(ares_pool *p, int64_t wanted)
 {
     atomic_fetch_add(&p->events, 1);
-    if (atomic_load(&p->sleepers) > 0) futex_wake(&p->events, (int)ARES_MIN(wanted, (int64_t)p->threads));
+    if (atomic_load(&p->sleepers) > 0)
+        futex_wake(&p->events, (int)ARES_MIN(wanted, (int64_t)p->threads));
 }
 
 ares_pool *ares_pool_new(int threads)
@@ -170,7 +174,8 @@ ares_pool *ares_pool_new(int threads)
     for (int i = 1; i < p->threads; i++) {
         p->members[i] = (member){ .pool = p, .worker = i };
         if (pthread_create(&p->members[i].thread, NULL, worker_main, &p->members[i]) == 0) continue;
-        ares_warn("pool: only %d of %d threads could be started; going on with these", i, p->threads);
+        ares_warn("pool: only %d of %d threads could be started; going on with these", i,
+                  p->threads);
         p->threads = i;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -1,6 +1,7 @@
 /*
- * One line a step on stdout, and below it on a terminal a bar that moves. The time left comes from a running
- * mean of the step's duration that leans to the recent ones: rollouts grow longer as a model learns.
+ * One line a step on stdout, and below it on a terminal a bar that moves. The time left comes from
+ * a running mean of the step's duration that leans to the recent ones: rollouts grow longer as a
+ * model learns.
  */
 #include "progress.h"
 #include "ares/core.h"
@@ -28,7 +29,9 @@ static bool is_terminal(int fd)
 ares_progress *ares_progress_new(const char *what, int64_t done, int64_t total)
 {
     ares_progress *p = ares_calloc(1, sizeof *p);
-    *p = (ares_progress){ .what = ares_strdup(what), .done = done, .total = total, .last_s = ares_now_s() };
+    *p = (ares_progress){
+        .what = ares_strdup(what), .done = done, .total = total, .last_s = ares_now_s()
+    };
     p->terminal = is_terminal(STDOUT_FILENO);
     return p;
 }
@@ -36,7 +39,8 @@ ares_progress *ares_progress_new(const char *what, int64_t done, int64_t total)
 static void add_duration(ares_str *out, double seconds)
 {
     long whole = (long)(seconds + 0.5);
-    if (whole >= 3600) ares_str_addf(out, "%ld:%02ld:%02ld", whole / 3600, whole / 60 % 60, whole % 60);
+    if (whole >= 3600)
+        ares_str_addf(out, "%ld:%02ld:%02ld", whole / 3600, whole / 60 % 60, whole % 60);
     else ares_str_addf(out, "%ld:%02ld", whole / 60, whole % 60);
 }
 

@@ -1,8 +1,8 @@
 /*
- * Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011) and what
- * is drawn from it. A normal is the inverse of the normal distribution (Wichura, algorithm AS 241) at a
- * uniform number, with sums, products, quotients and a square root only, and a logarithm made of them: these
- * round alike on every machine.
+ * Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC
+ * 2011) and what is drawn from it. A normal is the inverse of the normal distribution (Wichura,
+ * algorithm AS 241) at a uniform number, with sums, products, quotients and a square root only, and
+ * a logarithm made of them: these round alike on every machine.
  */
 #include "ares/core.h"
 #include "elementary.h"
@@ -11,7 +11,8 @@
 
 void ares_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
 {
-    uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3], k0 = key[0], k1 = key[1];
+    uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3], k0 = key[0],
+             k1 = key[1];
     for (int round = 0; round < 10; round++) {
         uint64_t a = (uint64_t)0xD2511F53u * c0, b = (uint64_t)0xCD9E8D57u * c2;
         c0 = (uint32_t)(b >> 32) ^ c1 ^ k0;
@@ -52,8 +53,10 @@ uint64_t ares_rng_u64(ares_rng_key key, uint64_t index)
     return draw(key, index, 0);
 }
 
-/* Lemire, "Fast random integer generation in an interval", 2019: a rejected draw is followed by another
- * attempt. */
+/*
+ * Lemire, "Fast random integer generation in an interval", 2019: a rejected draw is followed by
+ * another attempt.
+ */
 uint64_t ares_rng_below(ares_rng_key key, uint64_t index, uint64_t n)
 {
     ARES_ASSERT(n > 0);
@@ -78,8 +81,9 @@ static double ratio(const double num[8], const double den[8], double r)
 
 static double inverse_normal(double p)
 {
-    static const double a[8] = { 3.3871328727963666080,   1.3314166789178437745e2, 1.9715909503065514427e3,
-                                 1.3731693765509461125e4, 4.5921953931549871457e4, 6.7265770927008700853e4,
+    static const double a[8] = { 3.3871328727963666080,   1.3314166789178437745e2,
+                                 1.9715909503065514427e3, 1.3731693765509461125e4,
+                                 4.5921953931549871457e4, 6.7265770927008700853e4,
                                  3.3430575583588128105e4, 2.5090809287301226727e3 };
     static const double b[8] = { 1,
                                  4.2313330701600911252e1,

@@ -1,8 +1,8 @@
 /*
- * Values that change with the step. The shapes are a table; each gives the factor at a progress from 0 (end
- * of the warm-up) to 1 (total_steps, and for good after it). Warm-up and cosine are those of verl and EasyR1:
- * the first step of a warm-up has factor 0, and without a warm-up the first step has the full value. exp and
- * cos are our own: a learning rate reaches every weight.
+ * Values that change with the step. The shapes are a table; each gives the factor at a progress
+ * from 0 (end of the warm-up) to 1 (total_steps, and for good after it). Warm-up and cosine are
+ * those of verl and EasyR1: the first step of a warm-up has factor 0, and without a warm-up the
+ * first step has the full value. exp and cos are our own: a learning rate reaches every weight.
  */
 #include "ares/core.h"
 #include "elementary.h"
@@ -56,7 +56,8 @@ static int find(const char *name, int *index)
 {
     const char *names[ARES_COUNT(shapes)];
     for (int i = 0; i < ARES_COUNT(shapes); i++) names[i] = shapes[i].name;
-    return ares_lookup(ARES_ECONFIG, "schedule: name", name ? name : "", names, ARES_COUNT(shapes), index);
+    return ares_lookup(ARES_ECONFIG, "schedule: name", name ? name : "", names, ARES_COUNT(shapes),
+                       index);
 }
 
 int ares_schedule_check(const ares_schedule *s)
@@ -64,24 +65,29 @@ int ares_schedule_check(const ares_schedule *s)
     int index;
     ARES_TRY(find(s->name, &index));
     const shape *shape = &shapes[index];
-    if (!isfinite(s->base)) return ares_fail(ARES_ECONFIG, "schedule: base = %g: must be finite", s->base);
+    if (!isfinite(s->base))
+        return ares_fail(ARES_ECONFIG, "schedule: base = %g: must be finite", s->base);
     if (!(s->warmup_steps >= 0 && isfinite(s->warmup_steps)))
-        return ares_fail(ARES_ECONFIG, "schedule: warmup_steps = %g: must be 0 or more", s->warmup_steps);
+        return ares_fail(ARES_ECONFIG, "schedule: warmup_steps = %g: must be 0 or more",
+                         s->warmup_steps);
     if (!shape->needs_total) return ARES_OK;
     if (!(s->total_steps > 0 && isfinite(s->total_steps)))
         return ares_fail(ARES_ECONFIG, "schedule: total_steps = %g: '%s' needs to know its end",
                          s->total_steps, s->name);
     if (s->warmup_steps > s->total_steps)
-        return ares_fail(ARES_ECONFIG, "schedule: warmup_steps = %g: longer than the whole run of %g steps",
+        return ares_fail(ARES_ECONFIG,
+                         "schedule: warmup_steps = %g: longer than the whole run of %g steps",
                          s->warmup_steps, s->total_steps);
     if (!(s->min_ratio >= shape->least_ratio && s->min_ratio <= shape->most_ratio))
-        return ares_fail(ARES_ECONFIG, "schedule: min_ratio = %g: '%s' takes %g to %g", s->min_ratio, s->name,
-                         shape->least_ratio, shape->most_ratio);
+        return ares_fail(ARES_ECONFIG, "schedule: min_ratio = %g: '%s' takes %g to %g",
+                         s->min_ratio, s->name, shape->least_ratio, shape->most_ratio);
     if (shape->at == cosine && !(s->cycles > 0 && isfinite(s->cycles)))
-        return ares_fail(ARES_ECONFIG, "schedule: cycles = %g: must be above 0 (0.5 is one half wave)",
+        return ares_fail(ARES_ECONFIG,
+                         "schedule: cycles = %g: must be above 0 (0.5 is one half wave)",
                          s->cycles);
     if (shape->at == level && !(s->cycles >= 2 && s->cycles <= 1e6))
-        return ares_fail(ARES_ECONFIG, "schedule: cycles = %g: 'level' takes the number of levels, 2 or more",
+        return ares_fail(ARES_ECONFIG,
+                         "schedule: cycles = %g: 'level' takes the number of levels, 2 or more",
                          s->cycles);
     return ARES_OK;
 }

@@ -1,9 +1,9 @@
 /*
  * Strings and views, and numbers as text.
  *
- * A number is written as Python's repr writes it: the fewest digits that read back as the same value, an
- * exponent from 1e+16 up and below 1e-04, and always a point or an exponent, so that 1.0 does not turn into
- * the integer 1.
+ * A number is written as Python's repr writes it: the fewest digits that read back as the same
+ * value, an exponent from 1e+16 up and below 1e-04, and always a point or an exponent, so that 1.0
+ * does not turn into the integer 1.
  */
 #include "ares/core.h"
 
@@ -50,7 +50,8 @@ int64_t ares_view_find(ares_view a, ares_view needle, size_t from)
 {
     if (from > a.len) return -1;
     if (needle.len == 0) return (int64_t)from;
-    const char *hit = a.len > from ? memmem(a.data + from, a.len - from, needle.data, needle.len) : NULL;
+    const char *hit =
+        a.len > from ? memmem(a.data + from, a.len - from, needle.data, needle.len) : NULL;
     return hit ? hit - a.data : -1;
 }
 
@@ -154,11 +155,14 @@ static locale_t c_locale(void)
 
 static bool reads_back(const char *text, double x, bool single)
 {
-    return single ? strtof_l(text, NULL, c_locale()) == (float)x : strtod_l(text, NULL, c_locale()) == x;
+    return single ? strtof_l(text, NULL, c_locale()) == (float)x
+                  : strtod_l(text, NULL, c_locale()) == x;
 }
 
-/* "d.ddde+xx" with the fewest digits that read back. More digits never read back worse, so halving finds
- * them. */
+/*
+ * "d.ddde+xx" with the fewest digits that read back. More digits never read back worse, so halving
+ * finds them.
+ */
 static void shortest_scientific(char text[static 40], double x, bool single)
 {
     int fails = -1, good = single ? 8 : 16;
@@ -233,8 +237,9 @@ static bool is_digit(char c)
 
 bool ares_parse_double(ares_view text, double *out)
 {
-    static const double power[] = { 1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
-                                    1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22 };
+    static const double power[] = { 1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                    1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+                                    1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22 };
     const char *p = text.data, *end = p + text.len;
     bool negative = p < end && *p == '-';
     if (p < end && (*p == '-' || *p == '+')) p++;
@@ -265,11 +270,14 @@ bool ares_parse_double(ares_view text, double *out)
     }
     if (p != end) return false;
 
-    /* Both factors are exact doubles here, so the one rounding of the product is the right one (Clinger
-     * 1990). */
+    /*
+     * Both factors are exact doubles here, so the one rounding of the product is the right one
+     * (Clinger 1990).
+     */
     double value;
     if (significant < 19 && mantissa <= (uint64_t)1 << 53 && abs(exponent) <= 22) {
-        value = exponent < 0 ? (double)mantissa / power[-exponent] : (double)mantissa * power[exponent];
+        value =
+            exponent < 0 ? (double)mantissa / power[-exponent] : (double)mantissa * power[exponent];
         *out = negative ? -value : value;
         return true;
     }

@@ -1,26 +1,33 @@
 /*
- * Largest differencing. A state is k sets in descending order; the two states that spread widest are merged, the smallest set of one
- * with the largest of the other, until one is left. A set's items keep the order in which they came: sets of equal sum and size
- * are compared item by item. Sets are linked lists over the items, a state is k heads of them.
+ * Largest differencing. A state is k sets in descending order; the two states that spread widest
+ * are merged, the smallest set of one with the largest of the other, until one is left. A set's
+ * items keep the order in which they came: sets of equal sum and size are compared item by item.
+ * Sets are linked lists over the items, a state is k heads of them.
  */
 #include "ares/data_balance.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-typedef struct item { int64_t index, weight; } item;
-typedef struct set { int64_t sum, count, first, last; } set; /* first, last: of the list of items; -1: empty */
+typedef struct item {
+    int64_t index, weight;
+} item;
+/* first, last: of the list of items; -1: empty */
+typedef struct set {
+    int64_t sum, count, first, last;
+} set;
 typedef struct work {
     const item *items;
-    int64_t *next;             /* [n]: the item behind, in its set */
-    set *sets;                 /* [states][k] */
+    int64_t *next; /* [n]: the item behind, in its set */
+    set *sets;     /* [states][k] */
     int64_t k;
 } work;
 
 static int by_weight(const void *a, const void *b)
 {
     const item *x = a, *y = b;
-    return x->weight != y->weight ? (x->weight > y->weight) - (x->weight < y->weight) : (x->index > y->index) - (x->index < y->index);
+    return x->weight != y->weight ? (x->weight > y->weight) - (x->weight < y->weight)
+                                  : (x->index > y->index) - (x->index < y->index);
 }
 
 /* Sum, number of items, then the items: (index, weight) as pairs. */
@@ -29,7 +36,8 @@ static int compare_sets(const work *w, const set *x, const set *y)
     if (x->sum != y->sum) return (x->sum > y->sum) - (x->sum < y->sum);
     if (x->count != y->count) return (x->count > y->count) - (x->count < y->count);
     for (int64_t i = x->first, j = y->first; i >= 0; i = w->next[i], j = w->next[j])
-        if (w->items[i].index != w->items[j].index) return w->items[i].index > w->items[j].index ? 1 : -1;
+        if (w->items[i].index != w->items[j].index)
+            return w->items[i].index > w->items[j].index ? 1 : -1;
     return 0;
 }
 
@@ -93,13 +101,24 @@ static void difference(work *w, int64_t *heap, int64_t states)
 
 int ares_balance_parts(const int64_t *weight, int64_t n, int64_t k, bool equal_size, int64_t *part)
 {
-    if (k < 1 || n < k) return ares_fail(ARES_EFORMAT, "data: balance: %lld rows for %lld parts: every part needs one", (long long)n, (long long)k);
-    if (equal_size && n % k) return ares_fail(ARES_EFORMAT, "data: balance: %lld rows do not make %lld parts of equal size", (long long)n, (long long)k);
+    if (k < 1 || n < k)
+        return ares_fail(ARES_EFORMAT,
+                         "data: balance: %lld rows for %lld parts: every part needs one",
+                         (long long)n, (long long)k);
+    if (equal_size && n % k)
+        return ares_fail(ARES_EFORMAT,
+                         "data: balance: %lld rows do not make %lld parts of equal size",
+                         (long long)n, (long long)k);
     for (int64_t i = 0; i < n; i++)
-        if (weight[i] < 0) return ares_fail(ARES_EFORMAT, "data: balance: row %lld: length = %lld: below 0", (long long)i, (long long)weight[i]);
+        if (weight[i] < 0)
+            return ares_fail(ARES_EFORMAT, "data: balance: row %lld: length = %lld: below 0",
+                             (long long)i, (long long)weight[i]);
     int64_t states = equal_size ? n / k : n, *heap = ares_malloc((size_t)states * sizeof *heap);
     item *items = ares_malloc((size_t)n * sizeof *items);
-    work w = { .items = items, .next = ares_malloc((size_t)n * sizeof *w.next), .sets = ares_malloc((size_t)states * (size_t)k * sizeof *w.sets), .k = k };
+    work w = { .items = items,
+               .next = ares_malloc((size_t)n * sizeof *w.next),
+               .sets = ares_malloc((size_t)states * (size_t)k * sizeof *w.sets),
+               .k = k };
     for (int64_t i = 0; i < n; i++) {
         items[i] = (item){ i, weight[i] };
         w.next[i] = -1;
@@ -125,10 +144,16 @@ int ares_balance_parts(const int64_t *weight, int64_t n, int64_t k, bool equal_s
     ares_free(w.next);
     ares_free(items);
     ares_free(heap);
-    return empty < 0 ? ARES_OK : ares_fail(ARES_EFORMAT, "data: balance: part %lld of %lld stays empty: too many rows have length 0", (long long)empty, (long long)k);
+    return empty < 0
+               ? ARES_OK
+               : ares_fail(
+                     ARES_EFORMAT,
+                     "data: balance: part %lld of %lld stays empty: too many rows have length 0",
+                     (long long)empty, (long long)k);
 }
 
-void ares_balance_report(const int64_t *length, int64_t n, int64_t k, const int64_t *part, const char *prefix, ares_metrics *m)
+void ares_balance_report(const int64_t *length, int64_t n, int64_t k, const int64_t *part,
+                         const char *prefix, ares_metrics *m)
 {
     int64_t *sums = ares_calloc((size_t)k * 2, sizeof *sums), *parts = sums + k, total = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -143,8 +168,15 @@ void ares_balance_report(const int64_t *length, int64_t n, int64_t k, const int6
         even_low = ARES_MIN(even_low, parts[j]);
         even_high = ARES_MAX(even_high, parts[j]);
     }
-    const struct { const char *name; double value; } out[] = { { "min", (double)low }, { "max", (double)high }, { "minmax_diff", (double)(high - low) },
-                                                               { "balanced_min", (double)even_low }, { "balanced_max", (double)even_high }, { "mean", (double)total / (double)k } };
+    const struct {
+        const char *name;
+        double value;
+    } out[] = { { "min", (double)low },
+                { "max", (double)high },
+                { "minmax_diff", (double)(high - low) },
+                { "balanced_min", (double)even_low },
+                { "balanced_max", (double)even_high },
+                { "mean", (double)total / (double)k } };
     for (int i = 0; i < ARES_COUNT(out); i++) {
         char name[128];
         (void)snprintf(name, sizeof name, "%s/%s", prefix, out[i].name);
@@ -154,18 +186,27 @@ void ares_balance_report(const int64_t *length, int64_t n, int64_t k, const int6
 }
 
 /* ---------------------------------------------------------------- micro-batches */
-typedef struct heft { double squares; int64_t first, part; } heft; /* squares of lengths below 2^26 add exactly; first: the smallest index */
+/* squares of lengths below 2^26 add exactly; first: the smallest index */
+typedef struct heft {
+    double squares;
+    int64_t first, part;
+} heft;
 
 static int by_heft(const void *a, const void *b)
 {
     const heft *x = a, *y = b;
-    return x->squares != y->squares ? (x->squares < y->squares) - (x->squares > y->squares) : (x->first < y->first) - (x->first > y->first);
+    return x->squares != y->squares ? (x->squares < y->squares) - (x->squares > y->squares)
+                                    : (x->first < y->first) - (x->first > y->first);
 }
 
-int ares_balance_micro_batches(const int64_t *length, int64_t n, int64_t max_tokens, int64_t least, int64_t *k, int64_t *part)
+int ares_balance_micro_batches(const int64_t *length, int64_t n, int64_t max_tokens, int64_t least,
+                               int64_t *k, int64_t *part)
 {
     int64_t total = 0;
-    if (max_tokens < 1) return ares_fail(ARES_ECONFIG, "data: balance: max_tokens = %lld: a micro-batch takes at least one token", (long long)max_tokens);
+    if (max_tokens < 1)
+        return ares_fail(ARES_ECONFIG,
+                         "data: balance: max_tokens = %lld: a micro-batch takes at least one token",
+                         (long long)max_tokens);
     for (int64_t i = 0; i < n; i++) total += length[i];
     *k = ARES_MAX(ARES_MIN(n, (total + max_tokens - 1) / max_tokens), ARES_MAX(least, 1));
     ARES_TRY(ares_balance_parts(length, n, *k, false, part));
@@ -187,7 +228,8 @@ int ares_balance_micro_batches(const int64_t *length, int64_t n, int64_t max_tok
 /* ---------------------------------------------------------------- verl's order */
 int ares_balance_order(const int64_t *length, int64_t n, int64_t ranks, int64_t *order)
 {
-    int64_t *workload = ares_malloc(2 * ((size_t)n + 1) * sizeof *workload), *part = workload + n, size = ranks > 0 ? n / ranks : 0;
+    int64_t *workload = ares_malloc(2 * ((size_t)n + 1) * sizeof *workload), *part = workload + n,
+            size = ranks > 0 ? n / ranks : 0;
     item *rows = ares_malloc(((size_t)n + 1) * sizeof *rows);
     for (int64_t i = 0; i < n; i++) workload[i] = 24576 * length[i] + length[i] * length[i];
     int rc = ares_balance_parts(workload, n, ranks, true, part);
@@ -197,7 +239,8 @@ int ares_balance_order(const int64_t *length, int64_t n, int64_t ranks, int64_t 
             if (part[i] == j) rows[count++] = (item){ i, workload[i] };
         qsort(rows, (size_t)count, sizeof *rows, by_weight);
         for (int64_t i = 0; i < count; i += 2) order[at++] = rows[i].index;
-        for (int64_t i = (count - 1) / 2 * 2 + (count % 2 ? -1 : 1); i > 0; i -= 2) order[at++] = rows[i].index;
+        for (int64_t i = (count - 1) / 2 * 2 + (count % 2 ? -1 : 1); i > 0; i -= 2)
+            order[at++] = rows[i].index;
     }
     ares_free(rows);
     ares_free(workload);

@@ -5,7 +5,10 @@
 
 const char *const ares_difficulty_names[ARES_DIFFICULTIES] = { "none", "easy", "medium", "hard" };
 
-void ares_batch_init(ares_batch *b) { *b = (ares_batch){ 0 }; }
+void ares_batch_init(ares_batch *b)
+{
+    *b = (ares_batch){ 0 };
+}
 
 /* Columns live in the step's arena: cleared with it. */
 static void drop_columns(ares_batch *b)
@@ -42,9 +45,11 @@ void ares_batch_begin_group(ares_batch *b)
 {
     if (b->groups + 2 > b->group_cap) {
         b->group_cap = b->group_cap * 2 + 16;
-        b->group_start = ares_realloc(b->group_start, (size_t)b->group_cap * sizeof *b->group_start);
+        b->group_start =
+            ares_realloc(b->group_start, (size_t)b->group_cap * sizeof *b->group_start);
     }
-    if (b->groups && b->group_start[b->groups - 1] == b->rows) return; /* the last group is still empty */
+    /* the last group is still empty */
+    if (b->groups && b->group_start[b->groups - 1] == b->rows) return;
     b->group_start[b->groups++] = b->rows;
     b->group_start[b->groups] = b->rows;
 }
@@ -68,7 +73,8 @@ int64_t ares_batch_add_row(ares_batch *b, const ares_sample *s, int64_t n_tokens
 
 void *ares_batch_put(ares_batch *b, const void *present, size_t size, const char *name)
 {
-    if (present) ares_abort(__FILE__, __LINE__, name); /* a column is written once, by the stage that owns it */
+    /* a column is written once, by the stage that owns it */
+    if (present) ares_abort(__FILE__, __LINE__, name);
     return ares_arena_calloc(&b->arena, (size_t)b->tokens + 1, size);
 }
 
@@ -76,18 +82,33 @@ int ares_batch_need(const ares_batch *b, const char *stage, const char *column, 
 {
     (void)b;
     if (present) return ARES_OK;
-    static const struct { const char *column, *owner; } owners[] = {
-        { "responses", "ares_rollout_generate" },      { "response_mask", "ares_rollout_generate" },  { "rollout_log_probs", "ares_rollout_generate" },
-        { "entropies", "ares_rollout_generate" },      { "old_log_probs", "ares_actor_log_probs" },   { "ref_log_probs", "ares_reference_log_probs" },
-        { "values", "ares_critic_values" },            { "token_level_scores", "ares_reward_score" }, { "token_level_rewards", "ares_reward_shape" },
-        { "kl_weight", "ares_control_observe" },       { "advantages", "adv->compute" },              { "returns", "adv->compute" },
-        { "turn_ends", "ares_rollout_generate" },      { "entropies_1", "ares_rollout_generate" },    { "hwe_candidates", "ares_rollout_generate" },
-        { "hwe", "ares_control_observe" },             { "window_entropies", "ares_control_observe" }, { "kl", "ares_actor_update" },
+    static const struct {
+        const char *column, *owner;
+    } owners[] = {
+        { "responses", "ares_rollout_generate" },
+        { "response_mask", "ares_rollout_generate" },
+        { "rollout_log_probs", "ares_rollout_generate" },
+        { "entropies", "ares_rollout_generate" },
+        { "old_log_probs", "ares_actor_log_probs" },
+        { "ref_log_probs", "ares_reference_log_probs" },
+        { "values", "ares_critic_values" },
+        { "token_level_scores", "ares_reward_score" },
+        { "token_level_rewards", "ares_reward_shape" },
+        { "kl_weight", "ares_control_observe" },
+        { "advantages", "adv->compute" },
+        { "returns", "adv->compute" },
+        { "turn_ends", "ares_rollout_generate" },
+        { "entropies_1", "ares_rollout_generate" },
+        { "hwe_candidates", "ares_rollout_generate" },
+        { "hwe", "ares_control_observe" },
+        { "window_entropies", "ares_control_observe" },
+        { "kl", "ares_actor_update" },
     };
     const char *owner = "no stage";
     for (int i = 0; i < ARES_COUNT(owners); i++)
         if (strcmp(owners[i].column, column) == 0) owner = owners[i].owner;
-    return ares_fail(ARES_ESTATE, "%s: needs the column '%s', which %s should have written", stage, column, owner);
+    return ares_fail(ARES_ESTATE, "%s: needs the column '%s', which %s should have written", stage,
+                     column, owner);
 }
 
 int64_t ares_batch_last_token(const ares_batch *b, int64_t row)
@@ -105,7 +126,7 @@ void ares_batch_select_groups(ares_batch *b, const bool *keep)
         if (!keep[g]) continue;
         int64_t first_row = b->group_start[g], end_row = b->group_start[g + 1];
         int64_t from = b->row_start[first_row], n = b->row_start[end_row] - from;
-#define MOVE(type, name, doc)                                                                               \
+#define MOVE(type, name, doc) \
     if (b->name) memmove(b->name + token, b->name + from, (size_t)n * sizeof *b->name);
         ARES_BATCH_LIST(MOVE)
 #undef MOVE

@@ -1,18 +1,23 @@
-/* Rows of JSON lines, checked as they are read: a fault names file and line. A file named *.json may be one list of rows, too. */
+/*
+ * Rows of JSON lines, checked as they are read: a fault names file and line. A file named *.json
+ * may be one list of rows, too.
+ */
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "dataset.h"
 
-static int fault(const char *file, int64_t line, const char *what, const char *key, const ares_json *row)
+static int fault(const char *file, int64_t line, const char *what, const char *key,
+                 const ares_json *row)
 {
     ares_str keys = { 0 };
     for (int64_t i = 0; i < row->count && i < 12; i++) {
         if (i) ares_str_add_z(&keys, ", ");
         ares_str_add_view(&keys, row->members[i].key);
     }
-    int rc = ares_fail(ARES_EFORMAT, "data: %s:%lld: row has no key '%s' (keys: %s); set %s", file, (long long)line, key, keys.len ? keys.data : "none", what);
+    int rc = ares_fail(ARES_EFORMAT, "data: %s:%lld: row has no key '%s' (keys: %s); set %s", file,
+                       (long long)line, key, keys.len ? keys.data : "none", what);
     ares_str_fini(&keys);
     return rc;
 }
@@ -28,14 +33,19 @@ static ares_view text_of(ares_dataset *d, const ares_json *v)
     return out;
 }
 
-static int check_messages(const char *file, int64_t line, const char *key, const ares_json *messages)
+static int check_messages(const char *file, int64_t line, const char *key,
+                          const ares_json *messages)
 {
     for (int64_t i = 0; i < messages->count; i++) {
         const ares_json *role = ares_json_get(&messages->items[i], "role");
         if (!role || role->type != ARES_JSON_STRING)
-            return ares_fail(ARES_EFORMAT, "data: %s:%lld: '%s'[%lld] is no message: it needs a string 'role'", file, (long long)line, key, (long long)i);
+            return ares_fail(ARES_EFORMAT,
+                             "data: %s:%lld: '%s'[%lld] is no message: it needs a string 'role'",
+                             file, (long long)line, key, (long long)i);
     }
-    if (!messages->count) return ares_fail(ARES_EFORMAT, "data: %s:%lld: '%s' is an empty list of messages", file, (long long)line, key);
+    if (!messages->count)
+        return ares_fail(ARES_EFORMAT, "data: %s:%lld: '%s' is an empty list of messages", file,
+                         (long long)line, key);
     return ARES_OK;
 }
 
@@ -73,24 +83,33 @@ static int check_answer(const ares_data_config *cfg, const char *file, int64_t l
 static int check_media(const char *file, int64_t line, const char *key, const ares_json *row)
 {
     const ares_json *v = key ? ares_json_get(row, key) : NULL;
-    if (!v || v->type == ARES_JSON_NULL || (v->type == ARES_JSON_ARRAY && !v->count)) return ARES_OK;
-    return ares_fail(ARES_EUNSUPPORTED, "data: %s:%lld: '%s' holds images or videos, which models do not read here so far; leave such rows out", file, (long long)line, key);
+    if (!v || v->type == ARES_JSON_NULL || (v->type == ARES_JSON_ARRAY && !v->count))
+        return ARES_OK;
+    return ares_fail(ARES_EUNSUPPORTED,
+                     "data: %s:%lld: '%s' holds images or videos, which models do not read here so "
+                     "far; leave such rows out",
+                     file, (long long)line, key);
 }
 
-static int check_row(const ares_data_config *cfg, const char *file, int64_t line, const ares_json *row, bool need_answer)
+static int check_row(const ares_data_config *cfg, const char *file, int64_t line,
+                     const ares_json *row, bool need_answer)
 {
     const ares_json *prompt = ares_json_get(row, cfg->prompt_key);
     if (!prompt) return fault(file, line, "data.prompt_key", cfg->prompt_key, row);
     if (prompt->type != ARES_JSON_STRING && prompt->type != ARES_JSON_ARRAY)
-        return ares_fail(ARES_EFORMAT, "data: %s:%lld: '%s' is neither a string nor a list of messages", file, (long long)line, cfg->prompt_key);
-    if (prompt->type == ARES_JSON_ARRAY) ARES_TRY(check_messages(file, line, cfg->prompt_key, prompt));
+        return ares_fail(ARES_EFORMAT,
+                         "data: %s:%lld: '%s' is neither a string nor a list of messages", file,
+                         (long long)line, cfg->prompt_key);
+    if (prompt->type == ARES_JSON_ARRAY)
+        ARES_TRY(check_messages(file, line, cfg->prompt_key, prompt));
     ARES_TRY(check_media(file, line, cfg->image_key, row));
     ARES_TRY(check_media(file, line, cfg->video_key, row));
     return need_answer ? check_answer(cfg, file, line, row) : ARES_OK;
 }
 
 /* A null is no id. */
-static int gid_of(ares_dataset *d, const char *file, int64_t line, const ares_json *row, ares_row *out)
+static int gid_of(ares_dataset *d, const char *file, int64_t line, const ares_json *row,
+                  ares_row *out)
 {
     const ares_json *id = ares_json_get(row, "global_id");
     out->gid_given = id && id->type != ARES_JSON_NULL;
@@ -99,25 +118,40 @@ static int gid_of(ares_dataset *d, const char *file, int64_t line, const ares_js
         return ARES_OK;
     }
     if (id->type != ARES_JSON_STRING && id->type != ARES_JSON_INT && id->type != ARES_JSON_FLOAT)
-        return ares_fail(ARES_EFORMAT, "data: %s:%lld: 'global_id' is neither a string nor a number", file, (long long)line);
+        return ares_fail(ARES_EFORMAT,
+                         "data: %s:%lld: 'global_id' is neither a string nor a number", file,
+                         (long long)line);
     if (memchr(id->text.data, 0, id->text.len) || !id->text.len)
-        return ares_fail(ARES_EFORMAT, "data: %s:%lld: 'global_id' is empty or holds a NUL", file, (long long)line);
+        return ares_fail(ARES_EFORMAT, "data: %s:%lld: 'global_id' is empty or holds a NUL", file,
+                         (long long)line);
     out->gid = ares_arena_copy(&d->arena, id->text.data, id->text.len);
     return ARES_OK;
 }
 
 /* cfg NULL: whatever keys it has. */
-static int add_row(ares_dataset *d, const ares_data_config *cfg, const char *file, int64_t line, const ares_json *row, bool need_answer)
+static int add_row(ares_dataset *d, const ares_data_config *cfg, const char *file, int64_t line,
+                   const ares_json *row, bool need_answer)
 {
-    if (row->type != ARES_JSON_OBJECT) return ares_fail(ARES_EFORMAT, "data: %s:%lld: row is not a JSON object", file, (long long)line);
+    if (row->type != ARES_JSON_OBJECT)
+        return ares_fail(ARES_EFORMAT, "data: %s:%lld: row is not a JSON object", file,
+                         (long long)line);
     if (cfg) ARES_TRY(check_row(cfg, file, line, row, need_answer));
-    const ares_json *answer = cfg ? answer_of(cfg, row) : NULL, *source = ares_json_get(row, "data_source");
+    const ares_json *answer = cfg ? answer_of(cfg, row) : NULL,
+                    *source = ares_json_get(row, "data_source");
     if (d->count == d->cap) {
         d->cap = d->cap * 2 + 256;
         d->rows = ares_realloc(d->rows, (size_t)d->cap * sizeof *d->rows);
     }
-    d->rows[d->count] = (ares_row){ .json = row, .file = file, .line = line, .id = d->count, .ground_truth = answer ? text_of(d, answer) : (ares_view){ "", 0 },
-                                    .data_source = source && source->type == ARES_JSON_STRING ? ares_arena_copy(&d->arena, source->text.data, source->text.len) : file };
+    d->rows[d->count] =
+        (ares_row){ .json = row,
+                    .file = file,
+                    .line = line,
+                    .id = d->count,
+                    .ground_truth = answer ? text_of(d, answer) : (ares_view){ "", 0 },
+                    .data_source =
+                        source && source->type == ARES_JSON_STRING
+                            ? ares_arena_copy(&d->arena, source->text.data, source->text.len)
+                            : file };
     ARES_TRY(gid_of(d, file, line, row, &d->rows[d->count]));
     d->count++;
     return ARES_OK;
@@ -130,11 +164,13 @@ static bool ends_with(const char *path, const char *end)
 }
 
 /* One list of rows; a row's place in it stands for its line. */
-static int read_list(ares_dataset *d, const ares_data_config *cfg, const char *file, ares_view text, bool need_answer)
+static int read_list(ares_dataset *d, const ares_data_config *cfg, const char *file, ares_view text,
+                     bool need_answer)
 {
     const ares_json *list;
     ARES_TRY(ares_json_parse(&d->arena, text, file, &list));
-    for (int64_t i = 0; i < list->count; i++) ARES_TRY(add_row(d, cfg, file, i + 1, &list->items[i], need_answer));
+    for (int64_t i = 0; i < list->count; i++)
+        ARES_TRY(add_row(d, cfg, file, i + 1, &list->items[i], need_answer));
     return list->count ? ARES_OK : ares_fail(ARES_EFORMAT, "data: %s: no rows", file);
 }
 
@@ -146,24 +182,32 @@ static int look_for_list(ares_dataset *d, const char *path, ares_view *list)
     if (!ends_with(path, ".json")) return ARES_OK;
     int rc = ares_file_read(path, &text);
     size_t at = rc == ARES_OK && text.len ? strspn(text.data, " \t\r\n") : 0;
-    if (rc == ARES_OK && at < text.len && text.data[at] == '[') *list = (ares_view){ ares_arena_copy(&d->arena, text.data, text.len), text.len };
+    if (rc == ARES_OK && at < text.len && text.data[at] == '[')
+        *list = (ares_view){ ares_arena_copy(&d->arena, text.data, text.len), text.len };
     ares_str_fini(&text);
     return rc;
 }
 
-static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
 
-static int read_path(ares_dataset *d, const ares_data_config *cfg, const char *path, bool need_answer);
+static int read_path(ares_dataset *d, const ares_data_config *cfg, const char *path,
+                     bool need_answer);
 
 /* Every *.jsonl and *.json of a folder, by name. */
-static int read_folder(ares_dataset *d, const ares_data_config *cfg, const char *path, bool need_answer)
+static int read_folder(ares_dataset *d, const ares_data_config *cfg, const char *path,
+                       bool need_answer)
 {
     ares_str file = { 0 };
     char **names = NULL;
     int n = 0, rc = ARES_OK;
     DIR *dir = opendir(path);
     for (struct dirent *e; dir && (e = readdir(dir));) {
-        if (e->d_name[0] == '.' || (!ends_with(e->d_name, ".jsonl") && !ends_with(e->d_name, ".json"))) continue;
+        if (e->d_name[0] == '.' ||
+            (!ends_with(e->d_name, ".jsonl") && !ends_with(e->d_name, ".json")))
+            continue;
         names = ares_realloc(names, (size_t)(n + 1) * sizeof *names);
         names[n++] = ares_strdup(e->d_name);
     }
@@ -171,7 +215,8 @@ static int read_folder(ares_dataset *d, const ares_data_config *cfg, const char 
     if (n) qsort(names, (size_t)n, sizeof *names, by_name);
     else rc = ares_fail(ARES_EIO, "data: %s: the folder holds no *.jsonl and no *.json", path);
     for (int i = 0; i < n; i++) {
-        if (rc == ARES_OK) rc = read_path(d, cfg, ares_path_join(&file, path, names[i]), need_answer);
+        if (rc == ARES_OK)
+            rc = read_path(d, cfg, ares_path_join(&file, path, names[i]), need_answer);
         ares_free(names[i]);
     }
     ares_free(names);
@@ -179,31 +224,45 @@ static int read_folder(ares_dataset *d, const ares_data_config *cfg, const char 
     return rc;
 }
 
-/* EasyR1 writes path@split: local files are one split, called train. What is no file looks like a name on a hub. */
+/*
+ * EasyR1 writes path@split: local files are one split, called train. What is no file looks like a
+ * name on a hub.
+ */
 static int missing(ares_dataset *d, const ares_data_config *cfg, const char *path, bool need_answer)
 {
     const char *at = strrchr(path, '@');
     char *name = ares_strdup(path);
     if (at) name[at - path] = 0;
-    bool there = at && (ares_file_exists(name) || ares_dir_exists(name)), one_slash = strchr(path, '/') && strchr(path, '/') == strrchr(path, '/') && !strchr("./", path[0]);
+    bool there = at && (ares_file_exists(name) || ares_dir_exists(name)),
+         one_slash =
+             strchr(path, '/') && strchr(path, '/') == strrchr(path, '/') && !strchr("./", path[0]);
     int rc;
     if (there && strcmp(at, "@train") == 0) rc = read_path(d, cfg, name, need_answer);
-    else if (there) rc = ares_fail(ARES_ECONFIG, "data: %s: a local file has no split but train; name the file that holds '%s'", path, at + 1);
+    else if (there)
+        rc = ares_fail(
+            ARES_ECONFIG,
+            "data: %s: a local file has no split but train; name the file that holds '%s'", path,
+            at + 1);
     else if (one_slash && !ends_with(path, ".jsonl") && !ends_with(path, ".json"))
-        rc = ares_fail(ARES_EIO, "data: %s: no such file; if it is a name on a hub, download the rows as JSON lines first and name that file", path);
+        rc = ares_fail(ARES_EIO,
+                       "data: %s: no such file; if it is a name on a hub, download the rows as "
+                       "JSON lines first and name that file",
+                       path);
     else rc = ares_fail(ARES_EIO, "data: %s: no such file", path);
     ares_free(name);
     return rc;
 }
 
-static int read_path(ares_dataset *d, const ares_data_config *cfg, const char *path, bool need_answer)
+static int read_path(ares_dataset *d, const ares_data_config *cfg, const char *path,
+                     bool need_answer)
 {
     ares_jsonl *reader;
     const ares_json *row;
     int64_t line, before = d->count;
     const char *file = ares_arena_copy(&d->arena, path, strlen(path));
     ares_view list;
-    if (!strcmp(path, "-")) return ares_fail(ARES_ECONFIG, "data: '-': a data set is read from a file");
+    if (!strcmp(path, "-"))
+        return ares_fail(ARES_ECONFIG, "data: '-': a data set is read from a file");
     if (ares_dir_exists(path)) return read_folder(d, cfg, path, need_answer);
     if (!ares_file_exists(path)) return missing(d, cfg, path, need_answer);
     ARES_TRY(look_for_list(d, path, &list));
@@ -218,16 +277,19 @@ static int read_path(ares_dataset *d, const ares_data_config *cfg, const char *p
         if (rc != ARES_OK) break;
     }
     ares_jsonl_close(reader);
-    if (rc == ARES_OK && d->count == before) rc = ares_fail(ARES_EFORMAT, "data: %s: no rows", path);
+    if (rc == ARES_OK && d->count == before)
+        rc = ares_fail(ARES_EFORMAT, "data: %s: no rows", path);
     return rc;
 }
 
-int ares_dataset_load(const ares_texts *files, const ares_data_config *cfg, bool need_answer, ares_dataset **out)
+int ares_dataset_load(const ares_texts *files, const ares_data_config *cfg, bool need_answer,
+                      ares_dataset **out)
 {
     *out = NULL;
     ares_dataset *d = ares_calloc(1, sizeof *d);
     int rc = ARES_OK;
-    for (int64_t i = 0; i < files->count && rc == ARES_OK; i++) rc = read_path(d, cfg, files->items[i], need_answer);
+    for (int64_t i = 0; i < files->count && rc == ARES_OK; i++)
+        rc = read_path(d, cfg, files->items[i], need_answer);
     if (files->count == 0) rc = ares_fail(ARES_ECONFIG, "data: no file of rows is named");
     if (rc != ARES_OK) {
         ares_dataset_free(d);
@@ -237,7 +299,10 @@ int ares_dataset_load(const ares_texts *files, const ares_data_config *cfg, bool
     return ARES_OK;
 }
 
-int ares_dataset_load_rows(const ares_texts *files, ares_dataset **out) { return ares_dataset_load(files, NULL, false, out); }
+int ares_dataset_load_rows(const ares_texts *files, ares_dataset **out)
+{
+    return ares_dataset_load(files, NULL, false, out);
+}
 
 void ares_dataset_free(ares_dataset *d)
 {
@@ -247,8 +312,14 @@ void ares_dataset_free(ares_dataset *d)
     ares_free(d);
 }
 
-int64_t ares_dataset_count(const ares_dataset *d) { return d->count; }
-const ares_row *ares_dataset_row(const ares_dataset *d, int64_t i) { return &d->rows[i]; }
+int64_t ares_dataset_count(const ares_dataset *d)
+{
+    return d->count;
+}
+const ares_row *ares_dataset_row(const ares_dataset *d, int64_t i)
+{
+    return &d->rows[i];
+}
 
 int ares_dataset_gids(const ares_dataset *d, ares_map **out)
 {
@@ -260,12 +331,15 @@ int ares_dataset_gids(const ares_dataset *d, ares_map **out)
             const ares_row *first = &d->rows[other];
             ares_map_free(*out);
             *out = NULL;
-            return ares_fail(ARES_EFORMAT, "data: %s:%lld: global_id = '%s': the row at %s:%lld has it too; give every prompt its own", row->file, (long long)row->line, row->gid,
-                             first->file, (long long)first->line);
+            return ares_fail(ARES_EFORMAT,
+                             "data: %s:%lld: global_id = '%s': the row at %s:%lld has it too; give "
+                             "every prompt its own",
+                             row->file, (long long)row->line, row->gid, first->file,
+                             (long long)first->line);
         }
         ares_map_put(*out, ares_view_of(row->gid), i);
     }
     return ARES_OK;
 }
 
-ARES_OPTION_TABLE(ares_data_options, ares_data_config, ARES_DATA_OPTIONS)
+ARES_OPTION_TABLE(ares_data_options, ares_data_config, ARES_DATA_OPTIONS);

@@ -1,14 +1,20 @@
 /*
- * Order of rows: a shuffle keyed by (seed, epoch), so that the number of prompts drawn is the whole state, together with the rows
- * that were skipped and since when: an epoch's rows are known before it begins.
+ * Order of rows: a shuffle keyed by (seed, epoch), so that the number of prompts drawn is the whole
+ * state, together with the rows that were skipped and since when: an epoch's rows are known before
+ * it begins.
  */
 #include "ares/data.h"
 
 int ares_loader_init(ares_loader *l, int64_t rows, int64_t batch, bool shuffle, uint64_t seed)
 {
     if (rows < batch)
-        return ares_fail(ARES_ECONFIG, "data: %lld rows are fewer than data.rollout_batch_size = %lld; lower it, or add rows", (long long)rows, (long long)batch);
-    *l = (ares_loader){ .rows = rows, .batch = batch, .shuffle = shuffle, .seed = seed, .order_epoch = -1 };
+        return ares_fail(
+            ARES_ECONFIG,
+            "data: %lld rows are fewer than data.rollout_batch_size = %lld; lower it, or add rows",
+            (long long)rows, (long long)batch);
+    *l = (ares_loader){
+        .rows = rows, .batch = batch, .shuffle = shuffle, .seed = seed, .order_epoch = -1
+    };
     l->order = ares_malloc((size_t)rows * sizeof *l->order);
     l->skipped = ares_malloc((size_t)rows * sizeof *l->skipped);
     for (int64_t i = 0; i < rows; i++) l->skipped[i] = ARES_LOADER_KEPT;
@@ -22,7 +28,10 @@ void ares_loader_fini(ares_loader *l)
     *l = (ares_loader){ 0 };
 }
 
-static bool in_epoch(const ares_loader *l, int64_t row, int64_t epoch) { return l->skipped[row] >= epoch; }
+static bool in_epoch(const ares_loader *l, int64_t row, int64_t epoch)
+{
+    return l->skipped[row] >= epoch;
+}
 
 /* Rows of an epoch that fill whole batches. */
 static int64_t usable(const ares_loader *l, int64_t epoch)
@@ -32,7 +41,10 @@ static int64_t usable(const ares_loader *l, int64_t epoch)
     return rows / l->batch * l->batch;
 }
 
-/* The epoch of draw number `drawn`, and the draw it begins with; an epoch without a batch ends the search. */
+/*
+ * The epoch of draw number `drawn`, and the draw it begins with; an epoch without a batch ends the
+ * search.
+ */
 static int64_t epoch_of(const ares_loader *l, int64_t drawn, int64_t *begins)
 {
     int64_t epoch = 0, n;
@@ -60,7 +72,8 @@ void ares_loader_skip(ares_loader *l, int64_t row)
     ARES_ASSERT(row >= 0 && row < l->rows);
     if (l->skipped[row] != ARES_LOADER_KEPT) return;
     int64_t begins;
-    l->skipped[row] = epoch_of(l, ARES_MAX(l->drawn - 1, 0), &begins); /* the epoch it was last drawn in */
+    /* the epoch it was last drawn in */
+    l->skipped[row] = epoch_of(l, ARES_MAX(l->drawn - 1, 0), &begins);
     l->n_skipped++;
 }
 
@@ -76,7 +89,9 @@ static void order(ares_loader *l, int64_t epoch)
     int64_t n = 0;
     for (int64_t i = 0; i < l->rows; i++)
         if (in_epoch(l, i, epoch)) l->order[n++] = i;
-    if (l->shuffle) ares_rng_shuffle(ares_rng_sub(ares_rng_root(l->seed, ARES_RNG_SHUFFLE), (uint64_t)epoch, 0), l->order, n);
+    if (l->shuffle)
+        ares_rng_shuffle(ares_rng_sub(ares_rng_root(l->seed, ARES_RNG_SHUFFLE), (uint64_t)epoch, 0),
+                         l->order, n);
     l->order_epoch = epoch;
 }
 
@@ -84,11 +99,15 @@ int ares_loader_next(ares_loader *l, int64_t *row_ids, int64_t *first_draw)
 {
     int64_t begins, epoch = l->drawn < 0 ? 0 : epoch_of(l, l->drawn, &begins);
     if (l->drawn < 0 || (l->drawn - begins) % l->batch != 0)
-        return ares_fail(ARES_ESTATE, "data: %lld prompts drawn are no whole batches of %lld; data.rollout_batch_size has changed since the checkpoint", (long long)l->drawn,
-                         (long long)l->batch);
+        return ares_fail(ARES_ESTATE,
+                         "data: %lld prompts drawn are no whole batches of %lld; "
+                         "data.rollout_batch_size has changed since the checkpoint",
+                         (long long)l->drawn, (long long)l->batch);
     if (usable(l, epoch) == 0)
-        return ares_fail(ARES_ESTATE, "data: %lld of %lld rows are skipped, and what is left fills no batch of %lld; end the run, or add rows", (long long)l->n_skipped,
-                         (long long)l->rows, (long long)l->batch);
+        return ares_fail(ARES_ESTATE,
+                         "data: %lld of %lld rows are skipped, and what is left fills no batch of "
+                         "%lld; end the run, or add rows",
+                         (long long)l->n_skipped, (long long)l->rows, (long long)l->batch);
     if (l->order_epoch != epoch) order(l, epoch);
     for (int64_t i = 0; i < l->batch; i++) row_ids[i] = l->order[l->drawn - begins + i];
     *first_draw = l->drawn;

@@ -1,7 +1,7 @@
 /*
- * Rows -> packed tokens. With shared prompts a group is its prompt, once, and then each sample's own tokens: the prompt's
- * last row predicts the first token of all of them. Rows of a group may have different prompts (turns of a
- * conversation): each different one is fed once.
+ * Rows -> packed tokens. With shared prompts a group is its prompt, once, and then each sample's
+ * own tokens: the prompt's last row predicts the first token of all of them. Rows of a group may
+ * have different prompts (turns of a conversation): each different one is fed once.
  */
 #include "ares/data.h"
 
@@ -9,10 +9,16 @@
 
 #include "ares/data_balance.h"
 
-static int64_t row_len(const ares_batch *b, int64_t r) { return b->row_start[r + 1] - b->row_start[r]; }
+static int64_t row_len(const ares_batch *b, int64_t r)
+{
+    return b->row_start[r + 1] - b->row_start[r];
+}
 
 /* Tokens fed for a row without its prompt: the last one is not. */
-static int64_t own_tokens(const ares_batch *b, int64_t r) { return ARES_MAX(row_len(b, r) - 1, 0); }
+static int64_t own_tokens(const ares_batch *b, int64_t r)
+{
+    return ARES_MAX(row_len(b, r) - 1, 0);
+}
 
 static int64_t group_end(const ares_batch *b, int64_t row)
 {
@@ -39,7 +45,8 @@ static int64_t first_alike(const ares_batch *b, int64_t first, int64_t r)
     return r;
 }
 
-int64_t ares_pack_plan(const ares_batch *b, int64_t row, int64_t end, int64_t max_tokens, bool share, ares_micro_batch *out)
+int64_t ares_pack_plan(const ares_batch *b, int64_t row, int64_t end, int64_t max_tokens,
+                       bool share, ares_micro_batch *out)
 {
     int64_t n = 0;
     while (row < end) {
@@ -63,7 +70,10 @@ typedef struct builder {
     int32_t rows, n_seg, n_out;
 } builder;
 
-/* A segment of tokens that stand behind `prefix` others, which begin at prefix_row, in a sequence of `length` tokens. */
+/*
+ * A segment of tokens that stand behind `prefix` others, which begin at prefix_row, in a sequence
+ * of `length` tokens.
+ */
 static void open_segment(builder *p, int32_t prefix, int32_t prefix_row, int64_t length)
 {
     p->length[p->n_seg] = (int32_t)length;
@@ -133,8 +143,17 @@ void ares_pack_build_set(const ares_batch *b, const ares_micro_set *m, bool shar
     for (int64_t i = 0; i < m->n; i++) put_run(&p, b, &m->runs[i], share, arena);
     p.start[p.n_seg] = p.rows;
     ARES_ASSERT(p.rows == m->tokens && p.n_out == m->out);
-    *out = (ares_packed){ .rows = p.rows, .ids = p.ids, .positions = p.positions, .length = p.length, .n_out = p.n_out, .out_rows = p.out_rows,
-                          .seg = { .n = p.n_seg, .rows = p.rows, .start = p.start, .prefix_len = p.prefix_len, .prefix_row = p.prefix_row } };
+    *out = (ares_packed){ .rows = p.rows,
+                          .ids = p.ids,
+                          .positions = p.positions,
+                          .length = p.length,
+                          .n_out = p.n_out,
+                          .out_rows = p.out_rows,
+                          .seg = { .n = p.n_seg,
+                                   .rows = p.rows,
+                                   .start = p.start,
+                                   .prefix_len = p.prefix_len,
+                                   .prefix_row = p.prefix_row } };
     *targets = p.targets;
 }
 
@@ -150,13 +169,15 @@ void ares_pack_scatter(const ares_batch *b, const ares_micro_set *m, const float
 {
     for (int64_t i = 0; i < m->n; i++) {
         const ares_micro_batch *run = &m->runs[i];
-        if (run->out) memcpy(column + b->row_start[run->row] - first, x, (size_t)run->out * sizeof *x);
+        if (run->out)
+            memcpy(column + b->row_start[run->row] - first, x, (size_t)run->out * sizeof *x);
         x += run->out;
     }
 }
 
 /* ---------------------------------------------------------------- even sets */
-enum { WINDOW = 512 }; /* units (groups, or rows) balanced together: the work of it grows with their square */
+/* units (groups, or rows) balanced together: the work of it grows with their square */
+enum { WINDOW = 512 };
 
 /* Whether no part of several units is longer than max_tokens. */
 static bool bounded(const int64_t *tokens, int64_t n, const int64_t *part, int64_t k,
@@ -173,8 +194,10 @@ static bool bounded(const int64_t *tokens, int64_t n, const int64_t *part, int64
     return true;
 }
 
-/* Parts of even length, more of them until all are bounded. Their number is at most that of consecutive cuts, which
- * are taken where balancing needs as many. */
+/*
+ * Parts of even length, more of them until all are bounded. Their number is at most that of
+ * consecutive cuts, which are taken where balancing needs as many.
+ */
 static int even_parts(const int64_t *tokens, int64_t n, int64_t max_tokens, int64_t *k,
                       int64_t *part, int64_t *sums)
 {

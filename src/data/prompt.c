@@ -1,6 +1,6 @@
 /*
- * Row -> prompt ids: format prompt, system prompt, chat template, tokens. The template's text is encoded without further
- * special tokens; it names its own.
+ * Row -> prompt ids: format prompt, system prompt, chat template, tokens. The template's text is
+ * encoded without further special tokens; it names its own.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,8 @@ struct ares_prompt_encoder {
     ares_chat *chat;
 };
 
-int ares_prompt_encoder_new(const ares_data_config *cfg, const char *model_dir, const ares_tokenizer *tok, ares_prompt_encoder **out)
+int ares_prompt_encoder_new(const ares_data_config *cfg, const char *model_dir,
+                            const ares_tokenizer *tok, ares_prompt_encoder **out)
 {
     *out = NULL;
     ares_prompt_encoder *e = ares_calloc(1, sizeof *e);
@@ -22,13 +23,18 @@ int ares_prompt_encoder_new(const ares_data_config *cfg, const char *model_dir, 
     e->tokenizer = tok;
     int rc = ARES_OK;
     if (cfg->system_prompt && !cfg->apply_chat_template)
-        rc = ares_fail(ARES_ECONFIG, "data: data.system_prompt is a message, and without a chat template there are none; set data.apply_chat_template=true, or use data.format_prompt");
-    if (rc == ARES_OK && cfg->format_prompt) rc = ares_format_prompt_load(cfg->format_prompt, &e->format);
+        rc = ares_fail(ARES_ECONFIG,
+                       "data: data.system_prompt is a message, and without a chat template there "
+                       "are none; set data.apply_chat_template=true, or use data.format_prompt");
+    if (rc == ARES_OK && cfg->format_prompt)
+        rc = ares_format_prompt_load(cfg->format_prompt, &e->format);
     if (rc == ARES_OK && cfg->apply_chat_template) {
         if (cfg->override_chat_template) {
             ares_str source = { 0 };
             rc = ares_file_read(cfg->override_chat_template, &source);
-            if (rc == ARES_OK) rc = ares_chat_new(cfg->override_chat_template, ares_str_view(&source), ares_tokenizer_config(tok), &e->chat);
+            if (rc == ARES_OK)
+                rc = ares_chat_new(cfg->override_chat_template, ares_str_view(&source),
+                                   ares_tokenizer_config(tok), &e->chat);
             ares_str_fini(&source);
         } else {
             rc = ares_chat_load(model_dir, NULL, &e->chat);
@@ -51,7 +57,10 @@ void ares_prompt_encoder_free(ares_prompt_encoder *e)
     ares_free(e);
 }
 
-const ares_chat *ares_prompt_encoder_chat(const ares_prompt_encoder *e) { return e->chat; }
+const ares_chat *ares_prompt_encoder_chat(const ares_prompt_encoder *e)
+{
+    return e->chat;
+}
 
 int ares_prompt_format(const ares_prompt_encoder *e, ares_view text, ares_str *out)
 {
@@ -68,11 +77,13 @@ static void add_message(ares_json *list, const char *role, ares_view content, ar
     texts[1] = (ares_json){ .type = ARES_JSON_STRING, .text = content };
     members[0] = (ares_json_member){ ARES_VIEW("role"), &texts[0] };
     members[1] = (ares_json_member){ ARES_VIEW("content"), &texts[1] };
-    ((ares_json *)list->items)[list->count++] = (ares_json){ .type = ARES_JSON_OBJECT, .count = 2, .members = members };
+    ((ares_json *)list->items)[list->count++] =
+        (ares_json){ .type = ARES_JSON_OBJECT, .count = 2, .members = members };
 }
 
 /* The last message, with the answer after its text. */
-static int extend_last(const ares_prompt_encoder *e, ares_json *list, ares_view answer, ares_arena *arena)
+static int extend_last(const ares_prompt_encoder *e, ares_json *list, ares_view answer,
+                       ares_arena *arena)
 {
     ares_json *message = (ares_json *)&list->items[list->count - 1],
               *joined = ares_arena_calloc(arena, 1, sizeof *joined);
@@ -97,21 +108,29 @@ static int extend_last(const ares_prompt_encoder *e, ares_json *list, ares_view 
     return ARES_OK;
 }
 
-int ares_prompt_conversation(const ares_prompt_encoder *e, const ares_json *prompt, const ares_view *answer, ares_arena *arena, const ares_json **variables)
+int ares_prompt_conversation(const ares_prompt_encoder *e, const ares_json *prompt,
+                             const ares_view *answer, ares_arena *arena,
+                             const ares_json **variables)
 {
     bool given = prompt->type == ARES_JSON_ARRAY;
-    ares_json *list = ares_arena_calloc(arena, 3, sizeof *list), *messages = &list[0], *flag = &list[1], *root = &list[2];
-    *messages = (ares_json){ .type = ARES_JSON_ARRAY, .items = ares_arena_calloc(arena, (size_t)(given ? prompt->count : 2) + 1, sizeof *messages) };
+    ares_json *list = ares_arena_calloc(arena, 3, sizeof *list), *messages = &list[0],
+              *flag = &list[1], *root = &list[2];
+    *messages =
+        (ares_json){ .type = ARES_JSON_ARRAY,
+                     .items = ares_arena_calloc(arena, (size_t)(given ? prompt->count : 2) + 1,
+                                                sizeof *messages) };
     if (given) {
         memcpy((ares_json *)messages->items, prompt->items, (size_t)prompt->count * sizeof *prompt);
         messages->count = prompt->count;
     } else {
         ares_str content = { 0 };
         int rc = ares_prompt_format(e, prompt->text, &content);
-        ares_view kept = { ares_arena_copy(arena, content.data ? content.data : "", content.len), content.len };
+        ares_view kept = { ares_arena_copy(arena, content.data ? content.data : "", content.len),
+                           content.len };
         ares_str_fini(&content);
         ARES_TRY(rc);
-        if (e->cfg->system_prompt) add_message(messages, "system", ares_view_of(e->cfg->system_prompt), arena);
+        if (e->cfg->system_prompt)
+            add_message(messages, "system", ares_view_of(e->cfg->system_prompt), arena);
         add_message(messages, "user", kept, arena);
     }
     ares_view ready = ares_chat_prompt_variable(messages);
@@ -127,18 +146,31 @@ int ares_prompt_conversation(const ares_prompt_encoder *e, const ares_json *prom
     return ARES_OK;
 }
 
-static int render(const ares_prompt_encoder *e, const ares_row *row, ares_arena *arena, ares_str *out)
+static int render(const ares_prompt_encoder *e, const ares_row *row, ares_arena *arena,
+                  ares_str *out)
 {
     const ares_json *prompt = ares_json_get(row->json, e->cfg->prompt_key), *variables;
-    if (!e->chat && prompt->type == ARES_JSON_ARRAY) return ares_fail(ARES_ECONFIG, "a list of messages needs a chat template; set data.apply_chat_template=true");
+    if (!e->chat && prompt->type == ARES_JSON_ARRAY)
+        return ares_fail(
+            ARES_ECONFIG,
+            "a list of messages needs a chat template; set data.apply_chat_template=true");
     if (!e->chat) return ares_prompt_format(e, prompt->text, out);
     ARES_TRY(ares_prompt_conversation(e, prompt, NULL, arena, &variables));
     return ares_chat_render(e->chat, variables, NULL, out);
 }
 
 /* Rows are encoded in parallel; each leaves its result, or its message, in its own slot. */
-typedef struct slot { ares_str text; ares_ids ids; int rc; char *message; } slot;
-typedef struct encode_job { const ares_prompt_encoder *e; const ares_dataset *d; slot *slots; } encode_job;
+typedef struct slot {
+    ares_str text;
+    ares_ids ids;
+    int rc;
+    char *message;
+} slot;
+typedef struct encode_job {
+    const ares_prompt_encoder *e;
+    const ares_dataset *d;
+    slot *slots;
+} encode_job;
 
 static void encode_row(void *ctx, int64_t i, int worker)
 {
@@ -147,8 +179,11 @@ static void encode_row(void *ctx, int64_t i, int worker)
     slot *s = &j->slots[i];
     ares_arena arena = { 0 };
     s->rc = render(j->e, &j->d->rows[i], &arena, &s->text);
-    if (s->rc == ARES_OK) s->rc = ares_tokenizer_encode(j->e->tokenizer, ares_str_view(&s->text), j->e->chat == NULL, &s->ids);
-    if (s->rc == ARES_OK && s->ids.n == 0) s->rc = ares_fail(ARES_EFORMAT, "the prompt gives no tokens");
+    if (s->rc == ARES_OK)
+        s->rc = ares_tokenizer_encode(j->e->tokenizer, ares_str_view(&s->text), j->e->chat == NULL,
+                                      &s->ids);
+    if (s->rc == ARES_OK && s->ids.n == 0)
+        s->rc = ares_fail(ARES_EFORMAT, "the prompt gives no tokens");
     if (s->rc != ARES_OK) s->message = ares_strdup(ares_error_message());
     ares_arena_fini(&arena);
 }
@@ -160,32 +195,48 @@ static int collect(ares_dataset *d, const ares_data_config *cfg, slot *slots, in
     for (int64_t i = 0; i < d->count; i++) {
         ares_row *row = &d->rows[i];
         slot *s = &slots[i];
-        if (s->rc != ARES_OK) return ares_fail(s->rc, "data: %s:%lld: %s", row->file, (long long)row->line, s->message);
+        if (s->rc != ARES_OK)
+            return ares_fail(s->rc, "data: %s:%lld: %s", row->file, (long long)row->line,
+                             s->message);
         longest = ARES_MAX(longest, s->ids.n);
         if (s->ids.n > cfg->max_prompt_length) {
             if (!cfg->filter_overlong_prompts)
-                return ares_fail(ARES_ELIMIT, "data: %s:%lld: prompt of %lld tokens exceeds data.max_prompt_length = %lld; raise it, or set data.filter_overlong_prompts=true",
-                                 row->file, (long long)row->line, (long long)s->ids.n, (long long)cfg->max_prompt_length);
+                return ares_fail(
+                    ARES_ELIMIT,
+                    "data: %s:%lld: prompt of %lld tokens exceeds data.max_prompt_length = %lld; "
+                    "raise it, or set data.filter_overlong_prompts=true",
+                    row->file, (long long)row->line, (long long)s->ids.n,
+                    (long long)cfg->max_prompt_length);
             (*dropped)++;
             continue;
         }
-        row->prompt = (const int32_t *)ares_arena_copy(&d->arena, (const char *)s->ids.ids, (size_t)s->ids.n * sizeof(int32_t));
+        row->prompt = (const int32_t *)ares_arena_copy(&d->arena, (const char *)s->ids.ids,
+                                                       (size_t)s->ids.n * sizeof(int32_t));
         row->prompt_len = (int32_t)s->ids.n;
-        row->prompt_text = (ares_view){ ares_arena_copy(&d->arena, s->text.data ? s->text.data : "", s->text.len), s->text.len };
+        row->prompt_text =
+            (ares_view){ ares_arena_copy(&d->arena, s->text.data ? s->text.data : "", s->text.len),
+                         s->text.len };
         d->rows[kept] = *row;
         d->rows[kept].id = kept;
         kept++;
     }
     if (kept == 0)
-        return ares_fail(ARES_ELIMIT, "data: %s: all %lld prompts are longer than data.max_prompt_length = %lld (the longest has %lld tokens); raise it", d->rows[0].file, (long long)d->count,
-                         (long long)cfg->max_prompt_length, (long long)longest);
-    if (*dropped) ares_info("data: %lld of %lld prompts dropped: longer than data.max_prompt_length = %lld (the longest has %lld tokens)", (long long)*dropped, (long long)d->count,
-                            (long long)cfg->max_prompt_length, (long long)longest);
+        return ares_fail(ARES_ELIMIT,
+                         "data: %s: all %lld prompts are longer than data.max_prompt_length = %lld "
+                         "(the longest has %lld tokens); raise it",
+                         d->rows[0].file, (long long)d->count, (long long)cfg->max_prompt_length,
+                         (long long)longest);
+    if (*dropped)
+        ares_info("data: %lld of %lld prompts dropped: longer than data.max_prompt_length = %lld "
+                  "(the longest has %lld tokens)",
+                  (long long)*dropped, (long long)d->count, (long long)cfg->max_prompt_length,
+                  (long long)longest);
     d->count = kept;
     return ARES_OK;
 }
 
-int ares_dataset_encode(ares_dataset *d, const ares_prompt_encoder *e, ares_pool *pool, int64_t *dropped)
+int ares_dataset_encode(ares_dataset *d, const ares_prompt_encoder *e, ares_pool *pool,
+                        int64_t *dropped)
 {
     int64_t n = d->count;
     slot *slots = ares_calloc((size_t)n + 1, sizeof *slots);

@@ -1,8 +1,8 @@
 /*
- * Collectives on host arrays. Sums are not left to MPI_Allreduce, whose order of addition depends on its
- * algorithm, the message and the machine: an array is cut into a slice per rank, each rank gets its slice of
- * everybody, adds them from rank 0 up, and the sums are gathered. That moves as many bytes as the best
- * all-reduce.
+ * Collectives on host arrays. Sums are not left to MPI_Allreduce, whose order of addition depends
+ * on its algorithm, the message and the machine: an array is cut into a slice per rank, each rank
+ * gets its slice of everybody, adds them from rank 0 up, and the sums are gathered. That moves as
+ * many bytes as the best all-reduce.
  */
 #include "world.h"
 
@@ -22,7 +22,8 @@ int ares_world_broadcast(ares_world *w, void *data, size_t bytes, int root)
     ARES_ASSERT(root >= 0 && root < ares_world_size(w));
     if (ares_world_size(w) == 1) return ARES_OK;
     for (size_t at = 0; at < bytes; at += BLOCK_BYTES)
-        ARES_TRY(dist_broadcast((char *)data + at, ARES_MIN(bytes - at, (size_t)BLOCK_BYTES), root));
+        ARES_TRY(
+            dist_broadcast((char *)data + at, ARES_MIN(bytes - at, (size_t)BLOCK_BYTES), root));
     return ARES_OK;
 }
 
@@ -37,11 +38,14 @@ static int merge_all(ares_world *w, void *array, int64_t n, size_t element, merg
     char *x = array;
     size_t left = (size_t)n, most = SLICE_BYTES / element;
     while (left > 0) {
-        size_t slice = ARES_MIN((left + (size_t)ranks - 1) / (size_t)ranks, most), bytes = slice * element;
+        size_t slice = ARES_MIN((left + (size_t)ranks - 1) / (size_t)ranks, most),
+               bytes = slice * element;
         size_t block = ARES_MIN(left, slice * (size_t)ranks), block_bytes = block * element;
-        char *sent = dist_buffer(w, 2 * bytes * (size_t)ranks), *slices = sent + bytes * (size_t)ranks;
+        char *sent = dist_buffer(w, 2 * bytes * (size_t)ranks),
+             *slices = sent + bytes * (size_t)ranks;
         memcpy(sent, x, block_bytes);
-        memset(sent + block_bytes, 0, bytes * (size_t)ranks - block_bytes); /* the last slices may be short */
+        /* the last slices may be short */
+        memset(sent + block_bytes, 0, bytes * (size_t)ranks - block_bytes);
         ARES_TRY(dist_exchange(sent, slices, bytes));
         merge(slices, slice, ranks);
         ARES_TRY(dist_gather_equal(slices, sent, bytes));
@@ -130,13 +134,15 @@ static int gather_by_turns(ares_world *w, const void *data, const size_t *start,
 static int gather_sized(ares_world *w, const void *data, const size_t *start, char *all)
 {
     int *bytes = ares_calloc((size_t)w->size * 2, sizeof *bytes), *at = bytes + w->size;
-    for (int r = 0; r < w->size; r++) at[r] = (int)start[r], bytes[r] = (int)(start[r + 1] - start[r]);
+    for (int r = 0; r < w->size; r++)
+        at[r] = (int)start[r], bytes[r] = (int)(start[r + 1] - start[r]);
     int rc = dist_gather_sized(data, all, bytes, at, w->rank);
     ares_free(bytes);
     return rc;
 }
 
-int ares_world_gather_all(ares_world *w, const void *data, size_t bytes, ares_str *out, size_t *start)
+int ares_world_gather_all(ares_world *w, const void *data, size_t bytes, ares_str *out,
+                          size_t *start)
 {
     int ranks = ares_world_size(w);
     ares_str_clear(out);
@@ -185,7 +191,8 @@ int ares_world_agree(ares_world *w, int rc)
         message.data[len] = 0;
     }
     if (moved != ARES_OK) code = moved;
-    else if (first == 0) (void)ares_fail(code, "%s", message.data); /* what all ranks found, as a rule */
+    else if (first == 0)
+        (void)ares_fail(code, "%s", message.data); /* what all ranks found, as a rule */
     else (void)ares_fail(code, "rank %d: %s", first, message.data);
     ares_str_fini(&message);
     return code;

@@ -1,6 +1,6 @@
 /*
- * `--ranks N`: mpirun as a child in a process group of its own, so that Ctrl-C on the terminal comes to us
- * alone, and a loop that waits for signals instead of handling them.
+ * `--ranks N`: mpirun as a child in a process group of its own, so that Ctrl-C on the terminal
+ * comes to us alone, and a loop that waits for signals instead of handling them.
  */
 #include "world.h"
 
@@ -14,7 +14,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Our ranks share a machine: memory is the way between them, and no network needs to be looked for. */
+/*
+ * Our ranks share a machine: memory is the way between them, and no network needs to be looked for.
+ */
 static void set_defaults(void)
 {
     setenv("OMPI_MCA_pml", "ob1", 0);
@@ -38,8 +40,10 @@ static char **command(int ranks, int argc, char *const *argv, char count[static 
 static void become(char **words, const sigset_t *mask, int tell)
 {
     setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGTERM); /* should the launcher be killed, the ranks must not stay behind */
-    if (isatty(STDIN_FILENO)) { /* outside the foreground group a read from the terminal would stop mpirun */
+    /* should the launcher be killed, the ranks must not stay behind */
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    /* outside the foreground group a read from the terminal would stop mpirun */
+    if (isatty(STDIN_FILENO)) {
         int null = open("/dev/null", O_RDONLY);
         dup2(null, STDIN_FILENO);
         close(null);
@@ -70,8 +74,9 @@ static int exit_code_of(int status)
     if (code == 128 + SIGUSR1) return 130; /* it came before anybody listened */
     if (code == 128 + SIGUSR2) return 143;
     if (code > 128 && code != 130 && code != 143)
-        ares_log(ARES_LOG_ERROR, "dist: a rank was killed by signal %d (%s); the others were stopped",
-                 code - 128, strsignal(code - 128));
+        ares_log(ARES_LOG_ERROR,
+                 "dist: a rank was killed by signal %d (%s); the others were stopped", code - 128,
+                 strsignal(code - 128));
     return code;
 }
 
@@ -79,23 +84,27 @@ int ares_launch(int ranks, int argc, char *const *argv, int *exit_code)
 {
     if (ranks < 1) return ares_fail(ARES_EUSE, "dist: --ranks = %d: must be 1 or more", ranks);
     if (dist_transport_size() > 1)
-        return ares_fail(ARES_EUSE, "dist: --ranks = %d: this already runs under mpirun; drop one of the two",
+        return ares_fail(ARES_EUSE,
+                         "dist: --ranks = %d: this already runs under mpirun; drop one of the two",
                          ranks);
 #ifndef ARES_HAVE_MPI
     if (ranks > 1)
-        return ares_fail(ARES_EUNSUPPORTED,
-                         "dist: --ranks = %d: this build has no MPI; configure it with -DARES_MPI=ON", ranks);
+        return ares_fail(
+            ARES_EUNSUPPORTED,
+            "dist: --ranks = %d: this build has no MPI; configure it with -DARES_MPI=ON", ranks);
 #endif
     char self[4096], count[16];
     ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
     if (len < 0) return ares_fail(ARES_EIO, "dist: cannot find this program: %s", strerror(errno));
     self[len] = 0;
     int tell[2], why = 0, status = 0;
-    if (pipe2(tell, O_CLOEXEC) < 0) return ares_fail(ARES_EIO, "dist: no pipe: %s", strerror(errno));
+    if (pipe2(tell, O_CLOEXEC) < 0)
+        return ares_fail(ARES_EIO, "dist: no pipe: %s", strerror(errno));
 
     sigset_t set, before;
     sigemptyset(&set);
-    for (const int *s = (const int[]){ SIGINT, SIGTERM, SIGHUP, SIGCHLD, 0 }; *s; s++) sigaddset(&set, *s);
+    for (const int *s = (const int[]){ SIGINT, SIGTERM, SIGHUP, SIGCHLD, 0 }; *s; s++)
+        sigaddset(&set, *s);
     sigprocmask(SIG_BLOCK, &set, &before);
     char **words = command(ranks, argc, argv, count, self);
     fflush(NULL);

@@ -1,6 +1,6 @@
 /*
- * Signals are noted and acted upon between steps. SIGUSR1 and SIGUSR2 stand for SIGINT and SIGTERM: mpirun
- * passes only those two on to its ranks without killing them.
+ * Signals are noted and acted upon between steps. SIGUSR1 and SIGUSR2 stand for SIGINT and SIGTERM:
+ * mpirun passes only those two on to its ranks without killing them.
  */
 #include "world.h"
 

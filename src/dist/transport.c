@@ -25,9 +25,9 @@ int dist_transport_size(void)
 #include <unistd.h>
 
 /*
- * Under the address sanitizer: MPI leaks at its start and at its end, and unloads its plugins before leaks
- * are looked for, so that tests/lsan.supp could not name them. Leave them loaded, and look away while it
- * starts and ends.
+ * Under the address sanitizer: MPI leaks at its start and at its end, and unloads its plugins
+ * before leaks are looked for, so that tests/lsan.supp could not name them. Leave them loaded, and
+ * look away while it starts and ends.
  */
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/lsan_interface.h>
@@ -51,9 +51,11 @@ static int checked(int mpi_rc, const char *what)
     return ares_fail(ARES_EDIST, "dist: %s: %s", what, text);
 }
 
-/* Ranks on one machine read each other's memory by a system call that some containers forbid, and then
- * Open MPI fails in the middle of a message. What is forbidden towards others is forbidden towards oneself
- * too: ask, and switch it off. */
+/*
+ * Ranks on one machine read each other's memory by a system call that some containers forbid, and
+ * then Open MPI fails in the middle of a message. What is forbidden towards others is forbidden
+ * towards oneself too: ask, and switch it off.
+ */
 static void avoid_forbidden_copies(void)
 {
     char from = 1, to = 0;
@@ -64,8 +66,9 @@ static void avoid_forbidden_copies(void)
 }
 
 /*
- * CPUs per rank. The masks of the ranks here may be the same CPUs (unbound), different ones (bound by mpirun)
- * or overlap: each takes of the union what its mask is of all masks. A quota is shared evenly.
+ * CPUs per rank. The masks of the ranks here may be the same CPUs (unbound), different ones (bound
+ * by mpirun) or overlap: each takes of the union what its mask is of all masks. A quota is shared
+ * evenly.
  */
 static int share_of_cpus(MPI_Comm local, int ranks, int *threads)
 {
@@ -73,8 +76,9 @@ static int share_of_cpus(MPI_Comm local, int ranks, int *threads)
     CPU_ZERO(&mine);
     if (sched_getaffinity(0, sizeof mine, &mine) != 0) CPU_SET(0, &mine);
     cpu_set_t *all = ares_calloc((size_t)ranks, sizeof *all);
-    int rc = checked(MPI_Allgather(&mine, (int)sizeof mine, MPI_BYTE, all, (int)sizeof mine, MPI_BYTE, local),
-                     "start");
+    int rc = checked(
+        MPI_Allgather(&mine, (int)sizeof mine, MPI_BYTE, all, (int)sizeof mine, MPI_BYTE, local),
+        "start");
     CPU_ZERO(&both);
     int64_t sum = 0, own = CPU_COUNT(&mine), granted = ares_cpu_count();
     for (int i = 0; i < ranks; i++) {
@@ -97,10 +101,12 @@ int dist_transport_open(ares_world *w)
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &w->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &w->size);
-    if (got < MPI_THREAD_FUNNELED) return ares_fail(ARES_EDIST, "dist: this MPI was built without threads");
+    if (got < MPI_THREAD_FUNNELED)
+        return ares_fail(ARES_EDIST, "dist: this MPI was built without threads");
     MPI_Comm local;
     ARES_TRY(checked(
-        MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, w->rank, MPI_INFO_NULL, &local), "start"));
+        MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, w->rank, MPI_INFO_NULL, &local),
+        "start"));
     MPI_Comm_rank(local, &w->local_rank);
     MPI_Comm_size(local, &w->local_size);
     int rc = share_of_cpus(local, w->local_size, &w->threads);
@@ -132,22 +138,24 @@ int dist_broadcast(void *data, size_t bytes, int root)
 int dist_gather_equal(const void *mine, void *all, size_t bytes_each)
 {
     int count = (int)bytes_each;
-    return checked(
-        MPI_Allgather(mine ? mine : MPI_IN_PLACE, count, MPI_BYTE, all, count, MPI_BYTE, MPI_COMM_WORLD),
-        "gather");
+    return checked(MPI_Allgather(mine ? mine : MPI_IN_PLACE, count, MPI_BYTE, all, count, MPI_BYTE,
+                                 MPI_COMM_WORLD),
+                   "gather");
 }
 
 int dist_gather_sized(const void *mine, void *all, const int *bytes, const int *starts, int rank)
 {
-    return checked(MPI_Allgatherv(mine, bytes[rank], MPI_BYTE, all, bytes, starts, MPI_BYTE, MPI_COMM_WORLD),
-                   "gather");
+    return checked(
+        MPI_Allgatherv(mine, bytes[rank], MPI_BYTE, all, bytes, starts, MPI_BYTE, MPI_COMM_WORLD),
+        "gather");
 }
 
 int dist_exchange(const void *to_each, void *from_each, size_t bytes_each)
 {
     int count = (int)bytes_each;
-    return checked(MPI_Alltoall(to_each, count, MPI_BYTE, from_each, count, MPI_BYTE, MPI_COMM_WORLD),
-                   "exchange");
+    return checked(
+        MPI_Alltoall(to_each, count, MPI_BYTE, from_each, count, MPI_BYTE, MPI_COMM_WORLD),
+        "exchange");
 }
 
 #else

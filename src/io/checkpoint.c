@@ -16,13 +16,15 @@
 
 #include "ares/io.h"
 
-static const char prefix[] = ".tmp-", prefix_of_latest[] = "latest.tmp."; /* the second is ares_file_write_atomic's */
+/* the second is ares_file_write_atomic's */
+static const char prefix[] = ".tmp-", prefix_of_latest[] = "latest.tmp.";
 
 static int sync_path(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return ares_fail(ARES_EIO, "io: %s: %s", path, strerror(errno));
-    int rc = fsync(fd) == 0 ? ARES_OK : ares_fail(ARES_EIO, "io: %s: fsync: %s", path, strerror(errno));
+    int rc =
+        fsync(fd) == 0 ? ARES_OK : ares_fail(ARES_EIO, "io: %s: fsync: %s", path, strerror(errno));
     close(fd);
     return rc;
 }
@@ -47,7 +49,8 @@ static int sync_tree(const char *path)
 static int each(const char *dir, int (*fn)(void *ctx, const char *dir, const char *name), void *ctx)
 {
     DIR *d = opendir(dir);
-    if (!d) return errno == ENOENT ? ARES_OK : ares_fail(ARES_EIO, "io: %s: %s", dir, strerror(errno));
+    if (!d)
+        return errno == ENOENT ? ARES_OK : ares_fail(ARES_EIO, "io: %s: %s", dir, strerror(errno));
     int rc = ARES_OK;
     for (struct dirent *e; rc == ARES_OK && (e = readdir(d));) rc = fn(ctx, dir, e->d_name);
     closedir(d);
@@ -57,7 +60,9 @@ static int each(const char *dir, int (*fn)(void *ctx, const char *dir, const cha
 static int remove_leftover(void *ctx, const char *dir, const char *name)
 {
     (void)ctx;
-    if (strncmp(name, prefix, sizeof prefix - 1) != 0 && strncmp(name, prefix_of_latest, sizeof prefix_of_latest - 1) != 0) return ARES_OK;
+    if (strncmp(name, prefix, sizeof prefix - 1) != 0 &&
+        strncmp(name, prefix_of_latest, sizeof prefix_of_latest - 1) != 0)
+        return ARES_OK;
     ares_str path = { 0 };
     int rc = ares_dir_remove(ares_path_join(&path, dir, name));
     ares_str_fini(&path);
@@ -130,14 +135,16 @@ int ares_checkpoint_commit(const char *dir, const char *name, const char *tempor
     ares_str path = { 0 };
     int rc = replace(dir, name, ares_path_join(&path, dir, name), temporary);
     if (rc == ARES_OK) rc = sync_path(dir);
-    if (rc == ARES_OK) rc = ares_file_write_atomic(ares_path_join(&path, dir, "latest"), name, strlen(name));
+    if (rc == ARES_OK)
+        rc = ares_file_write_atomic(ares_path_join(&path, dir, "latest"), name, strlen(name));
     ares_str_fini(&path);
     return rc;
 }
 
 void ares_checkpoint_abandon(const char *temporary)
 {
-    char *message = ares_strdup(ares_error_message()); /* the failure that led here is the one to tell */
+    /* the failure that led here is the one to tell */
+    char *message = ares_strdup(ares_error_message());
     ares_dir_remove(temporary);
     ares_fail(ARES_EIO, "%s", message);
     ares_free(message);
@@ -155,7 +162,8 @@ static int64_t step_of(const char *dir, const char *name)
     const char *digits = strchr(name, '_') + 1;
     size_t n = strspn(digits, "0123456789"), zeros = strspn(digits, "0");
     int64_t step = 0;
-    if (n == 0 || digits[n] || (zeros < n && !ares_parse_i64(ares_view_of(digits + zeros), &step))) return -1;
+    if (n == 0 || digits[n] || (zeros < n && !ares_parse_i64(ares_view_of(digits + zeros), &step)))
+        return -1;
     ares_str path = { 0 };
     bool whole = ares_dir_exists(ares_path_join(&path, dir, name));
     ares_str_fini(&path);
@@ -174,7 +182,8 @@ static int collect(void *ctx, const char *dir, const char *name)
 {
     list *l = ctx;
     int64_t step = step_of(dir, name);
-    if (step < 0 || strlen(name) >= 64 || !(l->wanted & (is_rolling(name) ? ROLLING : STEPS))) return ARES_OK;
+    if (step < 0 || strlen(name) >= 64 || !(l->wanted & (is_rolling(name) ? ROLLING : STEPS)))
+        return ARES_OK;
     if (l->n == l->cap) {
         l->cap = l->cap * 2 + 16;
         l->names = ares_realloc(l->names, (size_t)l->cap * sizeof *l->names);
@@ -206,9 +215,12 @@ int ares_checkpoint_latest(const char *dir, ares_str *name)
     ares_str path = { 0 };
     ares_str_clear(name);
     int rc = ARES_OK;
-    if (ares_file_exists(ares_path_join(&path, dir, "latest"))) rc = ares_file_read(path.data, name);
-    while (name->len && strchr(" \t\r\n", name->data[name->len - 1])) name->data[--name->len] = 0; /* of who wrote it by hand */
-    if (rc == ARES_OK && name->len && !ares_dir_exists(ares_path_join(&path, dir, name->data))) ares_str_clear(name);
+    if (ares_file_exists(ares_path_join(&path, dir, "latest")))
+        rc = ares_file_read(path.data, name);
+    /* of who wrote it by hand */
+    while (name->len && strchr(" \t\r\n", name->data[name->len - 1])) name->data[--name->len] = 0;
+    if (rc == ARES_OK && name->len && !ares_dir_exists(ares_path_join(&path, dir, name->data)))
+        ares_str_clear(name);
     if (rc == ARES_OK && !name->len) rc = newest(dir, STEPS | ROLLING, name);
     ares_str_fini(&path);
     return rc;
@@ -234,7 +246,8 @@ void ares_checkpoint_excess(const bool *spared, int n, int keep, bool *remove)
 {
     int n_spared = 0;
     for (int i = 1; i < n; i++) n_spared += spared[i];
-    int left = ARES_MAX(keep - n_spared, 1); /* those spared take a place, the newest always has one */
+    /* those spared take a place, the newest always has one */
+    int left = ARES_MAX(keep - n_spared, 1);
     for (int i = 0; i < n; i++) remove[i] = keep > 0 && !(i > 0 && spared[i]) && left-- <= 0;
 }
 

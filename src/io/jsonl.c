@@ -42,7 +42,10 @@ static int next_line(ares_jsonl *r)
     for (;;) {
         errno = 0;
         r->len = getline(&r->line, &r->cap, r->file);
-        if (r->len < 0) return ferror(r->file) ? ares_fail(ARES_EIO, "io: %s: %s", r->path, strerror(errno ? errno : EIO)) : 0;
+        if (r->len < 0)
+            return ferror(r->file)
+                       ? ares_fail(ARES_EIO, "io: %s: %s", r->path, strerror(errno ? errno : EIO))
+                       : 0;
         r->number++;
         if (r->len && r->line[r->len - 1] == '\n') r->line[--r->len] = 0;
         if (r->number == 1 && r->len >= 3 && memcmp(r->line, "\xef\xbb\xbf", 3) == 0) {
@@ -61,14 +64,21 @@ int ares_jsonl_next(ares_jsonl *r, const ares_json **row, int64_t *line_number)
     ares_arena_reset(&r->arena);
     rc = ares_json_parse(&r->arena, ares_jsonl_line(r), "", row);
     if (rc == ARES_OK) return 1;
-    /* a line of JSON has no lines of its own: ":1:<column>: ..." becomes "<file>:<line>:<column>: ..." */
+    /*
+     * a line of JSON has no lines of its own: ":1:<column>: ..." becomes "<file>:<line>:<column>:
+     * ..."
+     */
     char *message = ares_strdup(ares_error_message());
-    ares_fail(rc, "io: %s:%lld%s", r->path, (long long)r->number, strncmp(message, ":1:", 3) == 0 ? message + 2 : message);
+    ares_fail(rc, "io: %s:%lld%s", r->path, (long long)r->number,
+              strncmp(message, ":1:", 3) == 0 ? message + 2 : message);
     ares_free(message);
     return rc;
 }
 
-ares_view ares_jsonl_line(const ares_jsonl *r) { return (ares_view){ r->line, r->len > 0 ? (size_t)r->len : 0 }; }
+ares_view ares_jsonl_line(const ares_jsonl *r)
+{
+    return (ares_view){ r->line, r->len > 0 ? (size_t)r->len : 0 };
+}
 
 void ares_jsonl_close(ares_jsonl *r)
 {
@@ -86,7 +96,10 @@ struct ares_jsonl_writer {
     ares_str buffer;
 };
 
-/* Length of the file's first `rows` whole lines; rows < 0: of all whole lines. -1: it cannot be read. */
+/*
+ * Length of the file's first `rows` whole lines; rows < 0: of all whole lines. -1: it cannot be
+ * read.
+ */
 static off_t whole_lines(int fd, int64_t rows)
 {
     char block[1 << 16];
@@ -131,7 +144,9 @@ int ares_jsonl_write(ares_jsonl_writer *w, const char *line, size_t len)
     for (size_t at = 0; at < w->buffer.len;) {
         ssize_t n = write(w->fd, w->buffer.data + at, w->buffer.len - at);
         if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return ares_fail(ARES_EIO, "io: %s: %s", w->path, n < 0 ? strerror(errno) : "nothing written");
+        if (n <= 0)
+            return ares_fail(ARES_EIO, "io: %s: %s", w->path,
+                             n < 0 ? strerror(errno) : "nothing written");
         at += (size_t)n;
     }
     return ARES_OK;
@@ -139,13 +154,15 @@ int ares_jsonl_write(ares_jsonl_writer *w, const char *line, size_t len)
 
 int ares_jsonl_sync(ares_jsonl_writer *w)
 {
-    return fsync(w->fd) == 0 ? ARES_OK : ares_fail(ARES_EIO, "io: %s: fsync: %s", w->path, strerror(errno));
+    return fsync(w->fd) == 0 ? ARES_OK
+                             : ares_fail(ARES_EIO, "io: %s: fsync: %s", w->path, strerror(errno));
 }
 
 int ares_jsonl_finish(ares_jsonl_writer *w)
 {
     if (!w) return ARES_OK;
-    int rc = close(w->fd) == 0 ? ARES_OK : ares_fail(ARES_EIO, "io: %s: %s", w->path, strerror(errno));
+    int rc =
+        close(w->fd) == 0 ? ARES_OK : ares_fail(ARES_EIO, "io: %s: %s", w->path, strerror(errno));
     ares_free(w->path);
     ares_str_fini(&w->buffer);
     ares_free(w);

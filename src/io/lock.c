@@ -1,4 +1,7 @@
-/* One process a run directory: an fcntl lock, which the system drops with the process however it ends. */
+/*
+ * One process a run directory: an fcntl lock, which the system drops with the process however it
+ * ends.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -20,13 +23,17 @@ int ares_lock_take(const char *dir, int *out)
         ssize_t n = pread(fd, text, sizeof text - 1, 0);
         text[n > 0 ? n : 0] = 0;
         rc = why == EACCES || why == EAGAIN
-                 ? ares_fail(ARES_ESTATE, "run: %s is in use by %s; wait for it, stop it, or set another trainer.experiment_name", dir, *text ? text : "another process")
+                 ? ares_fail(ARES_ESTATE,
+                             "run: %s is in use by %s; wait for it, stop it, or set another "
+                             "trainer.experiment_name",
+                             dir, *text ? text : "another process")
                  : ares_fail(ARES_EIO, "io: %s: lock: %s", path.data, strerror(why));
         close(fd);
     } else {
         gethostname(host, sizeof host - 1);
         int n = snprintf(text, sizeof text, "process %ld on %s", (long)getpid(), host);
-        if (ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)n, 0) != n) rc = ares_fail(ARES_EIO, "io: %s: %s", path.data, strerror(errno));
+        if (ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)n, 0) != n)
+            rc = ares_fail(ARES_EIO, "io: %s: %s", path.data, strerror(errno));
         if (rc == ARES_OK) *out = fd;
         else close(fd);
     }

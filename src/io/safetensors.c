@@ -1,11 +1,14 @@
-/* Safetensors, read by mmap and checked whole at open. A file that passes can be read anywhere without another check. */
+/*
+ * Safetensors, read by mmap and checked whole at open. A file that passes can be read anywhere
+ * without another check.
+ */
 #include "ares/io.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <dirent.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -28,12 +31,17 @@ struct ares_safetensors {
     const ares_json *metadata;
 };
 
-static const struct { const char *name; int bits; bool is_float; ares_dtype dtype; } dtypes[] = {
-    { "F32", 32, true, ARES_F32 },   { "BF16", 16, true, ARES_BF16 }, { "F16", 16, true, ARES_F16 },
-    { "F64", 64, false, 0 },         { "I64", 64, false, 0 },         { "I32", 32, false, 0 },
-    { "I16", 16, false, 0 },         { "I8", 8, false, 0 },           { "U64", 64, false, 0 },
-    { "U32", 32, false, 0 },         { "U16", 16, false, 0 },         { "U8", 8, false, 0 },
-    { "BOOL", 8, false, 0 },         { "F8_E4M3", 8, false, 0 },      { "F8_E5M2", 8, false, 0 },
+static const struct {
+    const char *name;
+    int bits;
+    bool is_float;
+    ares_dtype dtype;
+} dtypes[] = {
+    { "F32", 32, true, ARES_F32 }, { "BF16", 16, true, ARES_BF16 }, { "F16", 16, true, ARES_F16 },
+    { "F64", 64, false, 0 },       { "I64", 64, false, 0 },         { "I32", 32, false, 0 },
+    { "I16", 16, false, 0 },       { "I8", 8, false, 0 },           { "U64", 64, false, 0 },
+    { "U32", 32, false, 0 },       { "U16", 16, false, 0 },         { "U8", 8, false, 0 },
+    { "BOOL", 8, false, 0 },       { "F8_E4M3", 8, false, 0 },      { "F8_E5M2", 8, false, 0 },
 };
 
 static int by_data(const void *a, const void *b)
@@ -44,14 +52,24 @@ static int by_data(const void *a, const void *b)
 }
 
 /* One entry of the header: {"dtype":..., "shape":[...], "data_offsets":[a,b]}. */
-static int read_entry(ares_safetensors *s, const char *path, const ares_json_member *e, const char *data, uint64_t data_bytes)
+static int read_entry(ares_safetensors *s, const char *path, const ares_json_member *e,
+                      const char *data, uint64_t data_bytes)
 {
     char *name = ares_arena_copy(&s->arena, e->key.data, e->key.len);
-    if (strlen(name) != e->key.len) return ares_fail(ARES_EFORMAT, "io: %s: a tensor's name holds NUL", path);
-    if (e->value->type != ARES_JSON_OBJECT) return ares_fail(ARES_EFORMAT, "io: %s: tensor '%s': its entry is not an object", path, name);
-    const ares_json *dtype = ares_json_get(e->value, "dtype"), *shape = ares_json_get(e->value, "shape"), *range = ares_json_get(e->value, "data_offsets");
-    if (!dtype || dtype->type != ARES_JSON_STRING || !shape || shape->type != ARES_JSON_ARRAY || !range || range->type != ARES_JSON_ARRAY || range->count != 2)
-        return ares_fail(ARES_EFORMAT, "io: %s: tensor '%s': entry needs dtype, shape and data_offsets [begin, end]", path, name);
+    if (strlen(name) != e->key.len)
+        return ares_fail(ARES_EFORMAT, "io: %s: a tensor's name holds NUL", path);
+    if (e->value->type != ARES_JSON_OBJECT)
+        return ares_fail(ARES_EFORMAT, "io: %s: tensor '%s': its entry is not an object", path,
+                         name);
+    const ares_json *dtype = ares_json_get(e->value, "dtype"),
+                    *shape = ares_json_get(e->value, "shape"),
+                    *range = ares_json_get(e->value, "data_offsets");
+    if (!dtype || dtype->type != ARES_JSON_STRING || !shape || shape->type != ARES_JSON_ARRAY ||
+        !range || range->type != ARES_JSON_ARRAY || range->count != 2)
+        return ares_fail(
+            ARES_EFORMAT,
+            "io: %s: tensor '%s': entry needs dtype, shape and data_offsets [begin, end]", path,
+            name);
 
     ares_tensor_info t = { .name = name, .file = path, .count = 1 };
     int bits = 0;
@@ -62,29 +80,44 @@ static int read_entry(ares_safetensors *s, const char *path, const ares_json_mem
         t.is_float = dtypes[i].is_float;
         t.dtype = dtypes[i].dtype;
     }
-    if (!bits) return ares_fail(ARES_EFORMAT, "io: %s: tensor '%s': unknown dtype '%.*s'", path, name, (int)dtype->text.len, dtype->text.data);
-    if (shape->count > ARES_COUNT(t.shape)) return ares_fail(ARES_EFORMAT, "io: %s: tensor '%s' has %lld dimensions; at most 8 are read", path, name, (long long)shape->count);
+    if (!bits)
+        return ares_fail(ARES_EFORMAT, "io: %s: tensor '%s': unknown dtype '%.*s'", path, name,
+                         (int)dtype->text.len, dtype->text.data);
+    if (shape->count > ARES_COUNT(t.shape))
+        return ares_fail(ARES_EFORMAT,
+                         "io: %s: tensor '%s' has %lld dimensions; at most 8 are read", path, name,
+                         (long long)shape->count);
     t.rank = (int)shape->count;
     for (int i = 0; i < t.rank; i++) {
         const ares_json *d = &shape->items[i];
-        if (d->type != ARES_JSON_INT || d->big || d->integer < 0 || __builtin_mul_overflow(t.count, d->integer, &t.count))
-            return ares_fail(ARES_EFORMAT, "io: %s: tensor '%s': dimension %d is not a size", path, name, i);
+        if (d->type != ARES_JSON_INT || d->big || d->integer < 0 ||
+            __builtin_mul_overflow(t.count, d->integer, &t.count))
+            return ares_fail(ARES_EFORMAT, "io: %s: tensor '%s': dimension %d is not a size", path,
+                             name, i);
         t.shape[i] = d->integer;
     }
     for (int i = 0; i < 2; i++)
-        if (range->items[i].type != ARES_JSON_INT || range->items[i].big || range->items[i].integer < 0)
-            return ares_fail(ARES_EFORMAT, "io: %s: tensor '%s': data_offsets are not byte positions", path, name);
+        if (range->items[i].type != ARES_JSON_INT || range->items[i].big ||
+            range->items[i].integer < 0)
+            return ares_fail(ARES_EFORMAT,
+                             "io: %s: tensor '%s': data_offsets are not byte positions", path,
+                             name);
     uint64_t begin = (uint64_t)range->items[0].integer, end = (uint64_t)range->items[1].integer;
     if (begin > end || end > data_bytes)
-        return ares_fail(ARES_EFORMAT, "io: %s: tensor '%s' claims bytes %llu to %llu of %llu; the file is truncated or damaged", path, name,
-                         (unsigned long long)begin, (unsigned long long)end, (unsigned long long)data_bytes);
+        return ares_fail(ARES_EFORMAT,
+                         "io: %s: tensor '%s' claims bytes %llu to %llu of %llu; the file is "
+                         "truncated or damaged",
+                         path, name, (unsigned long long)begin, (unsigned long long)end,
+                         (unsigned long long)data_bytes);
     int64_t expected;
     if (__builtin_mul_overflow(t.count, bits / 8, &expected) || (uint64_t)expected != end - begin)
-        return ares_fail(ARES_EFORMAT, "io: %s: tensor '%s': %s with %lld elements does not fill its %llu bytes", path, name, t.dtype_name, (long long)t.count,
-                         (unsigned long long)(end - begin));
+        return ares_fail(
+            ARES_EFORMAT, "io: %s: tensor '%s': %s with %lld elements does not fill its %llu bytes",
+            path, name, t.dtype_name, (long long)t.count, (unsigned long long)(end - begin));
     t.data = data + begin;
     t.bytes = expected;
-    if (ares_map_get(s->by_name, ares_view_of(name), NULL)) return ares_fail(ARES_EFORMAT, "io: %s: tensor '%s' appears twice", path, name);
+    if (ares_map_get(s->by_name, ares_view_of(name), NULL))
+        return ares_fail(ARES_EFORMAT, "io: %s: tensor '%s' appears twice", path, name);
     if (s->count == s->cap) {
         s->cap = s->cap ? s->cap * 2 : 256;
         s->tensors = ares_realloc(s->tensors, (size_t)s->cap * sizeof *s->tensors);
@@ -94,8 +127,12 @@ static int read_entry(ares_safetensors *s, const char *path, const ares_json_mem
     return ARES_OK;
 }
 
-/* Tensors must lie back to back from the start of the data to the end of the file, as the format asks. */
-static int check_layout(const ares_safetensors *s, const char *path, int64_t first, const char *data, uint64_t data_bytes)
+/*
+ * Tensors must lie back to back from the start of the data to the end of the file, as the format
+ * asks.
+ */
+static int check_layout(const ares_safetensors *s, const char *path, int64_t first,
+                        const char *data, uint64_t data_bytes)
 {
     int64_t n = s->count - first;
     ares_tensor_info *sorted = ares_malloc((size_t)(n ? n : 1) * sizeof *sorted);
@@ -105,13 +142,19 @@ static int check_layout(const ares_safetensors *s, const char *path, int64_t fir
     int rc = ARES_OK;
     for (int64_t i = 0; i < n && rc == ARES_OK; i++) {
         const char *d = sorted[i].data;
-        if (d < at) rc = ares_fail(ARES_EFORMAT, "io: %s: tensor '%s' overlaps another", path, sorted[i].name);
-        if (d > at) rc = ares_fail(ARES_EFORMAT, "io: %s: %lld unused bytes before tensor '%s'", path, (long long)(d - at), sorted[i].name);
+        if (d < at)
+            rc = ares_fail(ARES_EFORMAT, "io: %s: tensor '%s' overlaps another", path,
+                           sorted[i].name);
+        if (d > at)
+            rc = ares_fail(ARES_EFORMAT, "io: %s: %lld unused bytes before tensor '%s'", path,
+                           (long long)(d - at), sorted[i].name);
         at = d + sorted[i].bytes;
     }
     if (rc == ARES_OK && at != data + data_bytes)
-        rc = ares_fail(ARES_EFORMAT, "io: %s: %llu bytes behind the last tensor; the header does not belong to this file", path,
-                       (unsigned long long)(data + data_bytes - at));
+        rc = ares_fail(
+            ARES_EFORMAT,
+            "io: %s: %llu bytes behind the last tensor; the header does not belong to this file",
+            path, (unsigned long long)(data + data_bytes - at));
     ares_free(sorted);
     return rc;
 }
@@ -128,7 +171,8 @@ static int map_file(ares_safetensors *s, const char *path)
     size_t bytes = (size_t)st.st_size;
     if (bytes < 8) {
         close(fd);
-        return ares_fail(ARES_EFORMAT, "io: %s: %zu bytes are too few for a safetensors file", path, bytes);
+        return ares_fail(ARES_EFORMAT, "io: %s: %zu bytes are too few for a safetensors file", path,
+                         bytes);
     }
     void *base = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
     close(fd);
@@ -140,15 +184,19 @@ static int map_file(ares_safetensors *s, const char *path)
     uint64_t header = 0;
     for (int i = 0; i < 8; i++) header |= (uint64_t)((const unsigned char *)base)[i] << (8 * i);
     if (header > HEADER_LIMIT || header > bytes - 8)
-        return ares_fail(ARES_EFORMAT, "io: %s: header of %llu bytes does not fit in the file of %zu bytes; it is truncated, or no safetensors file", path,
-                         (unsigned long long)header, bytes);
+        return ares_fail(ARES_EFORMAT,
+                         "io: %s: header of %llu bytes does not fit in the file of %zu bytes; it "
+                         "is truncated, or no safetensors file",
+                         path, (unsigned long long)header, bytes);
     const ares_json *root;
     ares_str where = { 0 };
     ares_str_addf(&where, "io: %s: header", path);
-    int rc = ares_json_parse(&s->arena, (ares_view){ (const char *)base + 8, (size_t)header }, where.data, &root);
+    int rc = ares_json_parse(&s->arena, (ares_view){ (const char *)base + 8, (size_t)header },
+                             where.data, &root);
     ares_str_fini(&where);
     ARES_TRY(rc);
-    if (root->type != ARES_JSON_OBJECT) return ares_fail(ARES_EFORMAT, "io: %s: header is not a JSON object", path);
+    if (root->type != ARES_JSON_OBJECT)
+        return ares_fail(ARES_EFORMAT, "io: %s: header is not a JSON object", path);
 
     const char *data = (const char *)base + 8 + header;
     uint64_t data_bytes = bytes - 8 - header;
@@ -163,7 +211,10 @@ static int map_file(ares_safetensors *s, const char *path)
     return check_layout(s, path, first, data, data_bytes);
 }
 
-/* The index maps tensor names to file names beside it; every tensor must be found in the file it is promised in. */
+/*
+ * The index maps tensor names to file names beside it; every tensor must be found in the file it is
+ * promised in.
+ */
 static int open_index(ares_safetensors *s, const char *path)
 {
     ares_str text = { 0 }, shard = { 0 };
@@ -176,13 +227,15 @@ static int open_index(ares_safetensors *s, const char *path)
     }
     if (rc == ARES_OK) {
         map = ares_json_get(root, "weight_map");
-        if (!map || map->type != ARES_JSON_OBJECT) rc = ares_fail(ARES_EFORMAT, "io: %s: no object 'weight_map'", path);
+        if (!map || map->type != ARES_JSON_OBJECT)
+            rc = ares_fail(ARES_EFORMAT, "io: %s: no object 'weight_map'", path);
     }
     const char *slash = strrchr(path, '/');
     for (int64_t i = 0; rc == ARES_OK && i < map->count; i++) {
         const ares_json *file = map->members[i].value;
         if (file->type != ARES_JSON_STRING || memchr(file->text.data, '/', file->text.len)) {
-            rc = ares_fail(ARES_EFORMAT, "io: %s: tensor '%.*s' is in no file of this directory", path, (int)map->members[i].key.len, map->members[i].key.data);
+            rc = ares_fail(ARES_EFORMAT, "io: %s: tensor '%.*s' is in no file of this directory",
+                           path, (int)map->members[i].key.len, map->members[i].key.data);
             break;
         }
         if (ares_map_get(files, file->text, NULL)) continue;
@@ -190,16 +243,24 @@ static int open_index(ares_safetensors *s, const char *path)
         ares_str_clear(&shard);
         if (slash) ares_str_add(&shard, path, (size_t)(slash - path) + 1);
         ares_str_add_view(&shard, file->text);
-        if (!ares_file_exists(shard.data)) rc = ares_fail(ARES_EIO, "io: %s names the shard '%.*s', which is missing; fetch it again", path, (int)file->text.len, file->text.data);
+        if (!ares_file_exists(shard.data))
+            rc = ares_fail(ARES_EIO,
+                           "io: %s names the shard '%.*s', which is missing; fetch it again", path,
+                           (int)file->text.len, file->text.data);
         else rc = map_file(s, shard.data);
     }
     for (int64_t i = 0; rc == ARES_OK && i < map->count; i++) {
         ares_view name = map->members[i].key, promised = map->members[i].value->text;
         int64_t at;
-        const char *found = ares_map_get(s->by_name, name, &at) ? strrchr(s->tensors[at].file, '/') : NULL;
-        if (!ares_map_get(s->by_name, name, NULL)) rc = ares_fail(ARES_EFORMAT, "io: %s: tensor '%.*s' is in none of the shards", path, (int)name.len, name.data);
+        const char *found =
+            ares_map_get(s->by_name, name, &at) ? strrchr(s->tensors[at].file, '/') : NULL;
+        if (!ares_map_get(s->by_name, name, NULL))
+            rc = ares_fail(ARES_EFORMAT, "io: %s: tensor '%.*s' is in none of the shards", path,
+                           (int)name.len, name.data);
         else if (!ares_view_is(promised, found ? found + 1 : s->tensors[at].file))
-            rc = ares_fail(ARES_EFORMAT, "io: %s: tensor '%.*s' is in %s, not in '%.*s'", path, (int)name.len, name.data, s->tensors[at].file, (int)promised.len, promised.data);
+            rc = ares_fail(ARES_EFORMAT, "io: %s: tensor '%.*s' is in %s, not in '%.*s'", path,
+                           (int)name.len, name.data, s->tensors[at].file, (int)promised.len,
+                           promised.data);
     }
     ares_map_free(files);
     ares_str_fini(&text);
@@ -220,19 +281,24 @@ static int only_file(const char *dir, ares_str *out)
     }
     closedir(d);
     if (found == 1) return ARES_OK;
-    return ares_fail(ARES_EFORMAT, "io: %s: %s", dir, found ? "several *.safetensors and no model.safetensors.index.json" : "no model.safetensors here");
+    return ares_fail(ARES_EFORMAT, "io: %s: %s", dir,
+                     found ? "several *.safetensors and no model.safetensors.index.json"
+                           : "no model.safetensors here");
 }
 
 static int open_path(ares_safetensors *s, const char *path)
 {
     if (!ares_dir_exists(path)) {
         size_t n = strlen(path);
-        return n > 5 && strcmp(path + n - 5, ".json") == 0 ? open_index(s, path) : map_file(s, path);
+        return n > 5 && strcmp(path + n - 5, ".json") == 0 ? open_index(s, path)
+                                                           : map_file(s, path);
     }
     ares_str file = { 0 };
     int rc = ARES_OK;
-    if (ares_file_exists(ares_path_join(&file, path, "model.safetensors.index.json"))) rc = open_index(s, file.data);
-    else if (ares_file_exists(ares_path_join(&file, path, "model.safetensors"))) rc = map_file(s, file.data);
+    if (ares_file_exists(ares_path_join(&file, path, "model.safetensors.index.json")))
+        rc = open_index(s, file.data);
+    else if (ares_file_exists(ares_path_join(&file, path, "model.safetensors")))
+        rc = map_file(s, file.data);
     else {
         rc = only_file(path, &file);
         if (rc == ARES_OK) rc = map_file(s, file.data);
@@ -269,8 +335,14 @@ void ares_safetensors_close(ares_safetensors *s)
     ares_free(s);
 }
 
-int64_t ares_safetensors_count(const ares_safetensors *s) { return s->count; }
-const ares_tensor_info *ares_safetensors_at(const ares_safetensors *s, int64_t i) { return &s->tensors[i]; }
+int64_t ares_safetensors_count(const ares_safetensors *s)
+{
+    return s->count;
+}
+const ares_tensor_info *ares_safetensors_at(const ares_safetensors *s, int64_t i)
+{
+    return &s->tensors[i];
+}
 
 const ares_tensor_info *ares_safetensors_find(const ares_safetensors *s, const char *name)
 {
@@ -307,7 +379,8 @@ int ares_safetensors_create(const char *path, ares_safetensors_writer **out)
     return ARES_OK;
 }
 
-void ares_safetensors_declare(ares_safetensors_writer *w, const char *name, ares_dtype dtype, int rank, const int64_t *shape)
+void ares_safetensors_declare(ares_safetensors_writer *w, const char *name, ares_dtype dtype,
+                              int rank, const int64_t *shape)
 {
     ARES_ASSERT(w->header == 0);
     static const char *const names[] = { "F32", "BF16", "F16" };
@@ -316,8 +389,10 @@ void ares_safetensors_declare(ares_safetensors_writer *w, const char *name, ares
     ares_str_add_char(&w->entries, ',');
     ares_json_write_string(&w->entries, ares_view_of(name));
     ares_str_addf(&w->entries, ":{\"dtype\":\"%s\",\"shape\":[", names[dtype]);
-    for (int i = 0; i < rank; i++) ares_str_addf(&w->entries, i ? ",%lld" : "%lld", (long long)shape[i]);
-    ares_str_addf(&w->entries, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)w->declared, (unsigned long long)(w->declared + bytes));
+    for (int i = 0; i < rank; i++)
+        ares_str_addf(&w->entries, i ? ",%lld" : "%lld", (long long)shape[i]);
+    ares_str_addf(&w->entries, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)w->declared,
+                  (unsigned long long)(w->declared + bytes));
     w->declared += bytes;
 }
 
@@ -335,7 +410,9 @@ static int flush(ares_safetensors_writer *w)
     for (size_t at = 0; at < w->used && w->rc == ARES_OK;) {
         ssize_t n = write(w->fd, w->buffer + at, w->used - at);
         if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) w->rc = ares_fail(ARES_EIO, "io: %s: %s", w->path, n < 0 ? strerror(errno) : "nothing written");
+        if (n <= 0)
+            w->rc = ares_fail(ARES_EIO, "io: %s: %s", w->path,
+                              n < 0 ? strerror(errno) : "nothing written");
         else at += (size_t)n;
     }
     w->used = 0;
@@ -388,9 +465,12 @@ int ares_safetensors_finish(ares_safetensors_writer *w)
     if (w->header == 0) put_header(w);
     flush(w);
     if (w->rc == ARES_OK && w->written != w->declared)
-        w->rc = ares_fail(ARES_ESTATE, "io: %s: %llu of %llu declared bytes were written", w->path, (unsigned long long)w->written, (unsigned long long)w->declared);
-    if (w->rc == ARES_OK && fsync(w->fd) != 0) w->rc = ares_fail(ARES_EIO, "io: %s: fsync: %s", w->path, strerror(errno));
-    if (close(w->fd) != 0 && w->rc == ARES_OK) w->rc = ares_fail(ARES_EIO, "io: %s: close: %s", w->path, strerror(errno));
+        w->rc = ares_fail(ARES_ESTATE, "io: %s: %llu of %llu declared bytes were written", w->path,
+                          (unsigned long long)w->written, (unsigned long long)w->declared);
+    if (w->rc == ARES_OK && fsync(w->fd) != 0)
+        w->rc = ares_fail(ARES_EIO, "io: %s: fsync: %s", w->path, strerror(errno));
+    if (close(w->fd) != 0 && w->rc == ARES_OK)
+        w->rc = ares_fail(ARES_EIO, "io: %s: close: %s", w->path, strerror(errno));
     int rc = w->rc;
     ares_str_fini(&w->entries);
     ares_str_fini(&w->notes);

@@ -1,7 +1,8 @@
 /*
- * metrics.jsonl and TensorBoard event files. An event file is records of {length, masked CRC-32C of the length, protobuf
- * Event, masked CRC-32C of it}; the few messages needed are written field by field (tensorflow/core/util/event.proto,
- * framework/summary.proto). A resumed run opens a new event file; the rows of the steps it repeats are cut from metrics.jsonl.
+ * metrics.jsonl and TensorBoard event files. An event file is records of {length, masked CRC-32C of
+ * the length, protobuf Event, masked CRC-32C of it}; the few messages needed are written field by
+ * field (tensorflow/core/util/event.proto, framework/summary.proto). A resumed run opens a new
+ * event file; the rows of the steps it repeats are cut from metrics.jsonl.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +17,7 @@
 
 struct ares_tracker {
     ares_jsonl_writer *metrics;
-    int events;               /* -1: none */
+    int events; /* -1: none */
     char *events_path;
     ares_str line, event, record;
 };
@@ -33,7 +34,10 @@ static uint32_t crc32c(const void *data, size_t n)
     return ~crc;
 }
 
-static uint32_t masked(uint32_t crc) { return (crc >> 15 | crc << 17) + 0xa282ead8u; }
+static uint32_t masked(uint32_t crc)
+{
+    return (crc >> 15 | crc << 17) + 0xa282ead8u;
+}
 
 static void put_little(ares_str *s, uint64_t v, int bytes)
 {
@@ -46,7 +50,10 @@ static void put_varint(ares_str *s, uint64_t v)
     ares_str_add_char(s, (char)v);
 }
 
-static void put_key(ares_str *s, int field, int wire) { put_varint(s, (uint64_t)field << 3 | (uint64_t)wire); }
+static void put_key(ares_str *s, int field, int wire)
+{
+    put_varint(s, (uint64_t)field << 3 | (uint64_t)wire);
+}
 
 static void put_bytes(ares_str *s, int field, ares_view v)
 {
@@ -76,7 +83,9 @@ static int write_all(int fd, const char *path, ares_view v)
     for (size_t at = 0; at < v.len;) {
         ssize_t n = write(fd, v.data + at, v.len - at);
         if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return ares_fail(ARES_EIO, "io: %s: %s", path, n < 0 ? strerror(errno) : "nothing written");
+        if (n <= 0)
+            return ares_fail(ARES_EIO, "io: %s: %s", path,
+                             n < 0 ? strerror(errno) : "nothing written");
         at += (size_t)n;
     }
     return ARES_OK;
@@ -116,7 +125,9 @@ static int count_kept(const char *path, int64_t from_step, int64_t *keep)
     if (from_step <= 0 || !ares_file_exists(path)) return ARES_OK;
     ARES_TRY(ares_jsonl_open(path, &r));
     /* a torn last line, or a step to be repeated, ends what is kept */
-    while (ares_jsonl_next(r, &row, NULL) > 0 && ares_json_get_i64(row, "step", INT64_MAX, &step) == ARES_OK && step < from_step) (*keep)++;
+    while (ares_jsonl_next(r, &row, NULL) > 0 &&
+           ares_json_get_i64(row, "step", INT64_MAX, &step) == ARES_OK && step < from_step)
+        (*keep)++;
     ares_jsonl_close(r);
     ares_error_clear();
     return ARES_OK;
@@ -127,15 +138,19 @@ static int open_events(ares_tracker *t, const char *run_dir, int64_t from_step)
     char name[300], host[128] = "host";
     ares_str path = { 0 }, start = { 0 };
     gethostname(host, sizeof host - 1);
-    for (int again = 0; t->events < 0 && (again == 0 || errno == EEXIST); again++) { /* a run may be resumed within a second */
-        snprintf(name, sizeof name, "events.out.tfevents.%lld.%s.%ld.%d", (long long)wall_time(), host, (long)getpid(), again);
+    /* a run may be resumed within a second */
+    for (int again = 0; t->events < 0 && (again == 0 || errno == EEXIST); again++) {
+        snprintf(name, sizeof name, "events.out.tfevents.%lld.%s.%ld.%d", (long long)wall_time(),
+                 host, (long)getpid(), again);
         ares_path_join(&path, run_dir, name);
         t->events = open(path.data, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     }
-    int rc = t->events < 0 ? ares_fail(ARES_EIO, "io: %s: %s", path.data, strerror(errno)) : ARES_OK;
+    int rc =
+        t->events < 0 ? ares_fail(ARES_EIO, "io: %s: %s", path.data, strerror(errno)) : ARES_OK;
     t->events_path = ares_str_take(&path);
     if (rc == ARES_OK) rc = write_event(t, 0, 3, ARES_VIEW("brain.Event:2"));
-    if (rc == ARES_OK && from_step > 0) { /* SessionLog {status 1 = START}: readers forget the steps from here on */
+    /* SessionLog {status 1 = START}: readers forget the steps from here on */
+    if (rc == ARES_OK && from_step > 0) {
         put_key(&start, 1, 0);
         put_varint(&start, 1);
         rc = write_event(t, from_step, 7, ares_str_view(&start));
@@ -167,7 +182,8 @@ int ares_tracker_close(ares_tracker *t)
 {
     if (!t) return ARES_OK;
     int rc = ares_jsonl_finish(t->metrics);
-    if (t->events >= 0 && close(t->events) != 0 && rc == ARES_OK) rc = ares_fail(ARES_EIO, "io: %s: %s", t->events_path, strerror(errno));
+    if (t->events >= 0 && close(t->events) != 0 && rc == ARES_OK)
+        rc = ares_fail(ARES_EIO, "io: %s: %s", t->events_path, strerror(errno));
     ares_free(t->events_path);
     ares_str_fini(&t->line);
     ares_str_fini(&t->event);
@@ -212,16 +228,17 @@ int ares_tracker_sync(ares_tracker *t)
 int ares_tracker_text(ares_tracker *t, int64_t step, const char *tag, ares_view text)
 {
     if (t->events < 0) return ARES_OK;
-    ares_str plugin = { 0 }, metadata = { 0 }, tensor = { 0 }, shape = { 0 }, dim = { 0 }, value = { 0 }, summary = { 0 };
-    put_bytes(&plugin, 1, ARES_VIEW("text"));               /* PluginData.plugin_name */
-    put_bytes(&metadata, 1, ares_str_view(&plugin));        /* SummaryMetadata.plugin_data */
-    put_key(&dim, 1, 0);                                    /* TensorShapeProto.Dim.size */
+    ares_str plugin = { 0 }, metadata = { 0 }, tensor = { 0 }, shape = { 0 }, dim = { 0 },
+             value = { 0 }, summary = { 0 };
+    put_bytes(&plugin, 1, ARES_VIEW("text"));        /* PluginData.plugin_name */
+    put_bytes(&metadata, 1, ares_str_view(&plugin)); /* SummaryMetadata.plugin_data */
+    put_key(&dim, 1, 0);                             /* TensorShapeProto.Dim.size */
     put_varint(&dim, 1);
     put_bytes(&shape, 2, ares_str_view(&dim));
-    put_key(&tensor, 1, 0);                                 /* TensorProto.dtype = DT_STRING */
+    put_key(&tensor, 1, 0); /* TensorProto.dtype = DT_STRING */
     put_varint(&tensor, 7);
     put_bytes(&tensor, 2, ares_str_view(&shape));
-    put_bytes(&tensor, 8, text);                            /* TensorProto.string_val */
+    put_bytes(&tensor, 8, text); /* TensorProto.string_val */
     put_bytes(&value, 1, ares_view_of(tag));
     put_bytes(&value, 9, ares_str_view(&metadata));
     put_bytes(&value, 8, ares_str_view(&tensor));
@@ -244,7 +261,8 @@ static void put_packed_doubles(ares_str *s, int field, const double *x, int64_t 
 }
 
 /* head: min, max, number, sum, sum of squares; limit: upper edges. */
-static int write_histogram(ares_tracker *t, int64_t step, const char *tag, const double head[5], const double *limit, const double *count, int n)
+static int write_histogram(ares_tracker *t, int64_t step, const char *tag, const double head[5],
+                           const double *limit, const double *count, int n)
 {
     ares_str histogram = { 0 }, value = { 0 }, summary = { 0 };
     for (int i = 0; i < 5; i++) put_double(&histogram, i + 1, head[i]);
@@ -260,7 +278,8 @@ static int write_histogram(ares_tracker *t, int64_t step, const char *tag, const
     return rc;
 }
 
-int ares_tracker_histogram(ares_tracker *t, int64_t step, const char *tag, const double *values, int64_t n)
+int ares_tracker_histogram(ares_tracker *t, int64_t step, const char *tag, const double *values,
+                           int64_t n)
 {
     enum { BINS = 30 };
     if (t->events < 0) return ARES_OK;
@@ -283,10 +302,12 @@ int ares_tracker_histogram(ares_tracker *t, int64_t step, const char *tag, const
         double b = values[i] / width - low / width;
         count[b < 0 ? 0 : b >= BINS ? BINS - 1 : (int)b]++;
     }
-    return write_histogram(t, step, tag, (double[]){ low, high, (double)finite, sum, squares }, limit, count, BINS);
+    return write_histogram(t, step, tag, (double[]){ low, high, (double)finite, sum, squares },
+                           limit, count, BINS);
 }
 
-int ares_tracker_bins(ares_tracker *t, int64_t step, const char *tag, const double *edge, const double *count, int n)
+int ares_tracker_bins(ares_tracker *t, int64_t step, const char *tag, const double *edge,
+                      const double *count, int n)
 {
     double total = 0, sum = 0, squares = 0;
     int first = -1, last = -1;
@@ -301,5 +322,7 @@ int ares_tracker_bins(ares_tracker *t, int64_t step, const char *tag, const doub
         squares += count[b] * middle * middle;
     }
     if (first < 0) return ARES_OK;
-    return write_histogram(t, step, tag, (double[]){ edge[first], edge[last + 1], total, sum, squares }, edge + 1, count, n);
+    return write_histogram(t, step, tag,
+                           (double[]){ edge[first], edge[last + 1], total, sum, squares }, edge + 1,
+                           count, n);
 }

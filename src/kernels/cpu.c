@@ -1,6 +1,6 @@
 /*
- * The CPU device: which instruction set, whose memory, when threads are worth waking. And the door to the CUDA device,
- * whose table lives in a shared object that is opened only when asked for.
+ * The CPU device: which instruction set, whose memory, when threads are worth waking. And the door
+ * to the CUDA device, whose table lives in a shared object that is opened only when asked for.
  */
 #include "host.h"
 
@@ -21,7 +21,8 @@ const ares_kernels *ares_kernels_cpu(const char *isa)
 {
 #if defined __x86_64__
     __builtin_cpu_init();
-    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                __builtin_cpu_supports("f16c");
     bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                   __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
                   __builtin_cpu_supports("avx512cd");
@@ -37,10 +38,13 @@ static int choose_table(const ares_kernels **out)
     const char *wanted = getenv("ARES_ISA");
     if (wanted && *wanted) {
         int i;
-        ARES_TRY(ares_lookup(ARES_ECONFIG, "kernels: ARES_ISA", wanted, names, ARES_COUNT(names), &i));
+        ARES_TRY(
+            ares_lookup(ARES_ECONFIG, "kernels: ARES_ISA", wanted, names, ARES_COUNT(names), &i));
         *out = ares_kernels_cpu(wanted);
         if (!*out)
-            return ares_fail(ARES_EDEVICE, "kernels: ARES_ISA = '%s': this machine lacks it; leave ARES_ISA unset to take the best it has",
+            return ares_fail(ARES_EDEVICE,
+                             "kernels: ARES_ISA = '%s': this machine lacks it; leave ARES_ISA "
+                             "unset to take the best it has",
                              wanted);
         return ARES_OK;
     }
@@ -51,8 +55,17 @@ static int choose_table(const ares_kernels **out)
 
 /* ------------------------------------------------------------------ scratch and threads */
 
-typedef struct scratch_slot { void *p; size_t bytes; char pad[48]; } scratch_slot; /* a cache line for each worker */
-typedef struct scratch { int threads; scratch_slot slot[]; } scratch;              /* [threads + 1], the last is shared */
+/* a cache line for each worker */
+typedef struct scratch_slot {
+    void *p;
+    size_t bytes;
+    char pad[48];
+} scratch_slot;
+/* [threads + 1], the last is shared */
+typedef struct scratch {
+    int threads;
+    scratch_slot slot[];
+} scratch;
 
 void *kernels_scratch(ares_device *d, int worker, size_t bytes)
 {
@@ -129,23 +142,32 @@ static void *cuda_library;
 static int open_cuda(const char *name, int index, ares_device *out)
 {
     typedef const ares_kernels *table_fn(void);
-    typedef int open_fn(ares_device *d, int index, char *message, size_t size);
+    typedef int open_fn(ares_device * d, int index, char *message, size_t size);
     if (access("/dev/nvidiactl", F_OK) != 0)
-        return ares_fail(ARES_EDEVICE, "kernels: device = '%s': no CUDA device on this machine; use device=cpu", name);
+        return ares_fail(ARES_EDEVICE,
+                         "kernels: device = '%s': no CUDA device on this machine; use device=cpu",
+                         name);
     char path[4200];
     cuda_library_path(path, sizeof path);
     if (access(path, R_OK) != 0)
-        return ares_fail(ARES_EDEVICE, "kernels: device = '%s': no %s; build with -DARES_CUDA=ON or use device=cpu", name, path);
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* never closed: the driver's threads may outlive the device */
+        return ares_fail(
+            ARES_EDEVICE,
+            "kernels: device = '%s': no %s; build with -DARES_CUDA=ON or use device=cpu", name,
+            path);
+    /* never closed: the driver's threads may outlive the device */
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library)
-        return ares_fail(ARES_EDEVICE, "kernels: device = '%s': %s; use device=cpu", name, dlerror());
+        return ares_fail(ARES_EDEVICE, "kernels: device = '%s': %s; use device=cpu", name,
+                         dlerror());
     table_fn *table;
     open_fn *open;
     *(void **)&table = dlsym(library, "ares_cuda_kernels");
     *(void **)&open = dlsym(library, "ares_cuda_open");
     *(void **)&close_cuda = dlsym(library, "ares_cuda_close");
     if (!table || !open || !close_cuda)
-        return ares_fail(ARES_EDEVICE, "kernels: device = '%s': %s is of another version; build it again", name, path);
+        return ares_fail(ARES_EDEVICE,
+                         "kernels: device = '%s': %s is of another version; build it again", name,
+                         path);
     cuda_library = library;
     char message[512] = "";
     *out = (ares_device){ .k = table(), .index = index };
@@ -154,7 +176,10 @@ static int open_cuda(const char *name, int index, ares_device *out)
     return ares_fail(ARES_EDEVICE, "kernels: device = '%s': %s; use device=cpu", name, message);
 }
 
-void *ares_device_symbol(const ares_device *d, const char *name) { return d->k && d->index >= 0 && cuda_library ? dlsym(cuda_library, name) : NULL; }
+void *ares_device_symbol(const ares_device *d, const char *name)
+{
+    return d->k && d->index >= 0 && cuda_library ? dlsym(cuda_library, name) : NULL;
+}
 
 const char *ares_device_card(const ares_device *d)
 {
@@ -179,11 +204,15 @@ int ares_device_open(const char *name, int threads, ares_device *out)
     if (strcmp(name, "cuda") == 0) return open_cuda(name, 0, out);
     if (strncmp(name, "cuda:", 5) == 0) {
         if (!ares_parse_i64(ares_view_of(name + 5), &index) || index < 0 || index > 255)
-            return ares_fail(ARES_ECONFIG, "kernels: device = '%s': not a number after 'cuda:'; write cuda:0, cuda:1 ...", name);
+            return ares_fail(
+                ARES_ECONFIG,
+                "kernels: device = '%s': not a number after 'cuda:'; write cuda:0, cuda:1 ...",
+                name);
         return open_cuda(name, (int)index, out);
     }
     if (strcmp(name, "cpu") != 0)
-        return ares_fail(ARES_ECONFIG, "kernels: device = '%s': unknown (choices: cpu, cuda, cuda:N)", name);
+        return ares_fail(ARES_ECONFIG,
+                         "kernels: device = '%s': unknown (choices: cpu, cuda, cuda:N)", name);
     ARES_TRY(choose_table(&out->k));
     out->pool = ares_pool_new(threads);
     int n = ares_pool_threads(out->pool);

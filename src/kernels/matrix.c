@@ -1,4 +1,7 @@
-/* Weights between files (row-major, f32, bf16 or f16) and memory (rows, or panels of 32 outputs), and the short floats. */
+/*
+ * Weights between files (row-major, f32, bf16 or f16) and memory (rows, or panels of 32 outputs),
+ * and the short floats.
+ */
 #include "ares/kernels.h"
 
 #include <string.h>
@@ -39,8 +42,10 @@ uint16_t ares_f32_to_f16(float x)
     memcpy(&u, &x, sizeof u);
     uint32_t sign = u >> 16 & 0x8000u, mag = u & 0x7fffffffu;
     if (mag > 0x7f800000u) return (uint16_t)(sign | 0x7e00u | (mag >> 13 & 0x3ffu));
-    if (mag >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u); /* 65520 and above round to infinity */
-    if (mag < 0x38800000u) { /* below 2^-14: adding 1/2 leaves the multiple of 2^-24, to nearest even, in the low bits */
+    /* 65520 and above round to infinity */
+    if (mag >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u);
+    /* below 2^-14: adding 1/2 leaves the multiple of 2^-24, to nearest even, in the low bits */
+    if (mag < 0x38800000u) {
         float f;
         memcpy(&f, &mag, sizeof f);
         f += 0.5f;
@@ -55,8 +60,12 @@ static void load_row(float *out, const void *from, ares_dtype dtype, int64_t at,
     const uint16_t *h = (const uint16_t *)from + at;
     switch (dtype) {
     case ARES_F32: memcpy(out, (const float *)from + at, (size_t)n * sizeof(float)); break;
-    case ARES_BF16: for (int64_t i = 0; i < n; i++) out[i] = ares_bf16_to_f32(h[i]); break;
-    case ARES_F16: for (int64_t i = 0; i < n; i++) out[i] = ares_f16_to_f32(h[i]); break;
+    case ARES_BF16:
+        for (int64_t i = 0; i < n; i++) out[i] = ares_bf16_to_f32(h[i]);
+        break;
+    case ARES_F16:
+        for (int64_t i = 0; i < n; i++) out[i] = ares_f16_to_f32(h[i]);
+        break;
     }
 }
 static void store_row(void *to, ares_dtype dtype, int64_t at, const float *in, int64_t n)
@@ -64,12 +73,19 @@ static void store_row(void *to, ares_dtype dtype, int64_t at, const float *in, i
     uint16_t *h = (uint16_t *)to + at;
     switch (dtype) {
     case ARES_F32: memcpy((float *)to + at, in, (size_t)n * sizeof(float)); break;
-    case ARES_BF16: for (int64_t i = 0; i < n; i++) h[i] = ares_f32_to_bf16(in[i]); break;
-    case ARES_F16: for (int64_t i = 0; i < n; i++) h[i] = ares_f32_to_f16(in[i]); break;
+    case ARES_BF16:
+        for (int64_t i = 0; i < n; i++) h[i] = ares_f32_to_bf16(in[i]);
+        break;
+    case ARES_F16:
+        for (int64_t i = 0; i < n; i++) h[i] = ares_f32_to_f16(in[i]);
+        break;
     }
 }
 
-/* A block of a panel, 32 outputs by PIECE inputs, is turned in a buffer that stays in the first-level cache. */
+/*
+ * A block of a panel, 32 outputs by PIECE inputs, is turned in a buffer that stays in the
+ * first-level cache.
+ */
 enum { PIECE = 64 };
 
 void ares_matrix_pack(const ares_matrix *w, const void *rows, ares_dtype rows_dtype)

@@ -1,6 +1,6 @@
 /*
- * exp and log for one number. The f32 pair is cpu/math.h with a single lane; the f64 functions are sums of FMAs in a fixed
- * order, within 1 ulp (sin and cos: 1 ulp of 1, for |x| up to 2^30).
+ * exp and log for one number. The f32 pair is cpu/math.h with a single lane; the f64 functions are
+ * sums of FMAs in a fixed order, within 1 ulp (sin and cos: 1 ulp of 1, for |x| up to 2^30).
  */
 #define V16_LANES 1
 #undef ARES_ISA_AVX2
@@ -14,8 +14,14 @@
 #include <immintrin.h>
 #endif
 
-float ares_expf(float x) { return v16_exp(v16_set1(x)).l[0]; }
-float ares_logf(float x) { return v16_log(v16_set1(x)).l[0]; }
+float ares_expf(float x)
+{
+    return v16_exp(v16_set1(x)).l[0];
+}
+float ares_logf(float x)
+{
+    return v16_log(v16_set1(x)).l[0];
+}
 
 static uint64_t bits_of(double x)
 {
@@ -29,13 +35,32 @@ static double from_bits(uint64_t u)
     memcpy(&x, &u, sizeof x);
     return x;
 }
-static double pow2(int64_t n) { return from_bits((uint64_t)(n + 1023) << 52); }
+static double pow2(int64_t n)
+{
+    return from_bits((uint64_t)(n + 1023) << 52);
+}
 
 /* 1/2!, 1/3! ... as far as the series below reach */
 static const double INVERSE_FACTORIAL[] = {
-    1.0, 1.0, 1.0 / 2, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720, 1.0 / 5040, 1.0 / 40320, 1.0 / 362880, 1.0 / 3628800,
-    1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800.0, 1.0 / 87178291200.0, 1.0 / 1307674368000.0,
-    1.0 / 20922789888000.0, 1.0 / 355687428096000.0, 1.0 / 6402373705728000.0,
+    1.0,
+    1.0,
+    1.0 / 2,
+    1.0 / 6,
+    1.0 / 24,
+    1.0 / 120,
+    1.0 / 720,
+    1.0 / 5040,
+    1.0 / 40320,
+    1.0 / 362880,
+    1.0 / 3628800,
+    1.0 / 39916800,
+    1.0 / 479001600,
+    1.0 / 6227020800.0,
+    1.0 / 87178291200.0,
+    1.0 / 1307674368000.0,
+    1.0 / 20922789888000.0,
+    1.0 / 355687428096000.0,
+    1.0 / 6402373705728000.0,
 };
 /* ln 2 in two parts, the first short enough that its product with an exponent is exact */
 static const double LN2_HI = 0x1.62e42fee00000p-1, LN2_LO = 0x1.a39ef35793c76p-33;
@@ -55,7 +80,10 @@ static double exp_of_sum(double x, double low)
     return p * pow2(half) * pow2(e - half);
 }
 
-/* ln x as a sum of two; x positive and finite. ln m = 2 artanh(s), s = (m - 1) / (m + 1) also as a sum of two */
+/*
+ * ln x as a sum of two; x positive and finite. ln m = 2 artanh(s), s = (m - 1) / (m + 1) also as a
+ * sum of two
+ */
 static double log_as_sum(double x, double *low)
 {
     int64_t e = 0;
@@ -77,32 +105,41 @@ static double log_as_sum(double x, double *low)
     return hi;
 }
 
-double ares_f64_exp(double x) { return exp_of_sum(x, 0.0); }
+double ares_f64_exp(double x)
+{
+    return exp_of_sum(x, 0.0);
+}
 
 /*
- * The same for many x, none of which is large, eight or four at a time. 2^n is made of the low bits that n leaves in n + magic; a product
- * with it is exact in this range.
+ * The same for many x, none of which is large, eight or four at a time. 2^n is made of the low bits
+ * that n leaves in n + magic; a product with it is exact in this range.
  */
 #ifdef __x86_64__
-#define EXP_ALL(V, OP, CAST, SHIFT, ADD, SET)                                                                \
-    const V magic = OP(set1)(0x1.8p52), one = OP(set1)(1.0);                                                \
-    for (; i + (int64_t)(sizeof(V) / 8) <= n; i += (int64_t)(sizeof(V) / 8)) {                              \
-        V a = OP(loadu)(x + i), shifted = OP(fmadd)(a, OP(set1)(0x1.71547652b82fep0), magic), k = OP(sub)(shifted, magic); \
-        V hi = OP(fnmadd)(k, OP(set1)(LN2_HI), a), lo = OP(fnmadd)(k, OP(set1)(LN2_LO), OP(set1)(0.0));     \
-        V r = OP(add)(hi, lo), rest = OP(add)(OP(sub)(hi, r), lo), q = OP(set1)(INVERSE_FACTORIAL[14]);     \
-        _Pragma("GCC unroll 12") for (int j = 13; j >= 2; j--) q = OP(fmadd)(q, r, OP(set1)(INVERSE_FACTORIAL[j])); \
-        V p = OP(add)(one, OP(add)(r, OP(fmadd)(OP(mul)(r, r), q, rest)));                                  \
-        V scale = (V)SHIFT(ADD((CAST)shifted, SET(1023)), 52);                                              \
-        OP(storeu)(y + i, OP(mul)(p, scale));                                                               \
-    }                                                                                                       \
+#define EXP_ALL(V, OP, CAST, SHIFT, ADD, SET)                                                 \
+    const V magic = OP(set1)(0x1.8p52), one = OP(set1)(1.0);                                  \
+    for (; i + (int64_t)(sizeof(V) / 8) <= n; i += (int64_t)(sizeof(V) / 8)) {                \
+        V a = OP(loadu)(x + i), shifted = OP(fmadd)(a, OP(set1)(0x1.71547652b82fep0), magic), \
+          k = OP(sub)(shifted, magic);                                                        \
+        V hi = OP(fnmadd)(k, OP(set1)(LN2_HI), a),                                            \
+          lo = OP(fnmadd)(k, OP(set1)(LN2_LO), OP(set1)(0.0));                                \
+        V r = OP(add)(hi, lo), rest = OP(add)(OP(sub)(hi, r), lo),                            \
+          q = OP(set1)(INVERSE_FACTORIAL[14]);                                                \
+        _Pragma("GCC unroll 12") for (int j = 13; j >= 2; j--) q =                            \
+            OP(fmadd)(q, r, OP(set1)(INVERSE_FACTORIAL[j]));                                  \
+        V p = OP(add)(one, OP(add)(r, OP(fmadd)(OP(mul)(r, r), q, rest)));                    \
+        V scale = (V)SHIFT(ADD((CAST)shifted, SET(1023)), 52);                                \
+        OP(storeu)(y + i, OP(mul)(p, scale));                                                 \
+    }                                                                                         \
     return i;
 #define OP512(name) _mm512_##name##_pd
 #define OP256(name) _mm256_##name##_pd
-__attribute__((target("avx512f"))) static int64_t exp_by_8(int64_t i, int64_t n, const double *x, double *y)
+__attribute__((target("avx512f"))) static int64_t exp_by_8(int64_t i, int64_t n, const double *x,
+                                                           double *y)
 {
     EXP_ALL(__m512d, OP512, __m512i, _mm512_slli_epi64, _mm512_add_epi64, _mm512_set1_epi64)
 }
-__attribute__((target("avx2,fma"))) static int64_t exp_by_4(int64_t i, int64_t n, const double *x, double *y)
+__attribute__((target("avx2,fma"))) static int64_t exp_by_4(int64_t i, int64_t n, const double *x,
+                                                            double *y)
 {
     EXP_ALL(__m256d, OP256, __m256i, _mm256_slli_epi64, _mm256_add_epi64, _mm256_set1_epi64x)
 }
@@ -148,7 +185,8 @@ double ares_f64_pow(double x, double y)
 /* x minus the nearest multiple of pi/2, as a sum of two; which multiple, modulo 4 */
 static int quarter_turns(double x, double *r, double *low)
 {
-    const double magic = 0x1.8p52, half_pi = 0x1.921fb54400000p0, half_pi_low = 0x1.0b4611a626331p-34;
+    const double magic = 0x1.8p52, half_pi = 0x1.921fb54400000p0,
+                 half_pi_low = 0x1.0b4611a626331p-34;
     double n = fma(x, 0x1.45f306dc9c883p-1, magic) - magic;
     double a = fma(-n, half_pi, x); /* exact: half_pi has 33 bits */
     *r = fma(-n, half_pi_low, a);
@@ -170,10 +208,17 @@ static double cos_near_0(double r, double low)
 static double sin_of_quarters(double x, int more)
 {
     double r, low;
-    if (!(fabs(x) <= 0x1p30)) return x - x == 0 ? sin_of_quarters(fmod(x, 0x1.921fb54442d18p2), more) : NAN;
+    if (!(fabs(x) <= 0x1p30))
+        return x - x == 0 ? sin_of_quarters(fmod(x, 0x1.921fb54442d18p2), more) : NAN;
     int q = (quarter_turns(x, &r, &low) + more) & 3;
     double y = q & 1 ? cos_near_0(r, low) : sin_near_0(r, low);
     return q & 2 ? -y : y;
 }
-double ares_f64_sin(double x) { return sin_of_quarters(x, 0); }
-double ares_f64_cos(double x) { return sin_of_quarters(x, 1); }
+double ares_f64_sin(double x)
+{
+    return sin_of_quarters(x, 0);
+}
+double ares_f64_cos(double x)
+{
+    return sin_of_quarters(x, 1);
+}

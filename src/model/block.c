@@ -1,24 +1,46 @@
 /*
- * One decoder block, forward and backward, for every architecture of the table and every use: prefill, decode, log-probs,
- * training. x_mid = x + Wo attention(norm(x)), x_out = x_mid + Wdown (silu(gate) * up)(norm(x_mid)).
+ * One decoder block, forward and backward, for every architecture of the table and every use:
+ * prefill, decode, log-probs, training. x_mid = x + Wo attention(norm(x)), x_out = x_mid + Wdown
+ * (silu(gate) * up)(norm(x_mid)).
  */
 #include "block.h"
 
 #include <math.h>
 
-static const float *vector(const ares_param *p) { return p ? p->weight.data : NULL; }
-static float *vector_grad(const ares_param *p) { return p ? p->grad.data : NULL; }
-
-static ares_linear_args product(const ares_linear *l, int32_t rows, const float *x, const float *residual, float *y)
+static const float *vector(const ares_param *p)
 {
-    return (ares_linear_args){ .m = rows, .x = x, .ldx = l->w->weight.k, .w = &l->w->weight, .bias = vector(l->bias), .residual = residual,
-                               .ldr = l->w->weight.n, .y = y, .ldy = l->w->weight.n };
+    return p ? p->weight.data : NULL;
+}
+static float *vector_grad(const ares_param *p)
+{
+    return p ? p->grad.data : NULL;
+}
+
+static ares_linear_args product(const ares_linear *l, int32_t rows, const float *x,
+                                const float *residual, float *y)
+{
+    return (ares_linear_args){ .m = rows,
+                               .x = x,
+                               .ldx = l->w->weight.k,
+                               .w = &l->w->weight,
+                               .bias = vector(l->bias),
+                               .residual = residual,
+                               .ldr = l->w->weight.n,
+                               .y = y,
+                               .ldy = l->w->weight.n };
 }
 
 /* The gradients of y = l(x): of the weight where x is given, of x where dx is given. */
-static void product_backward(ares_device *d, const ares_linear *l, int32_t rows, const float *dy, const float *x, float *dx, bool accumulate)
+static void product_backward(ares_device *d, const ares_linear *l, int32_t rows, const float *dy,
+                             const float *x, float *dx, bool accumulate)
 {
-    ares_linear_backward_args a = { .m = rows, .dy = dy, .lddy = l->w->weight.n, .w = &l->w->weight, .dx = dx, .lddx = l->w->weight.k, .accumulate = accumulate };
+    ares_linear_backward_args a = { .m = rows,
+                                    .dy = dy,
+                                    .lddy = l->w->weight.n,
+                                    .w = &l->w->weight,
+                                    .dx = dx,
+                                    .lddx = l->w->weight.k,
+                                    .accumulate = accumulate };
     if (x && l->w->grad.data) {
         a.x = x;
         a.ldx = l->w->weight.k;
@@ -28,17 +50,31 @@ static void product_backward(ares_device *d, const ares_linear *l, int32_t rows,
     d->k->linear_backward(d, &a);
 }
 
-static ares_attention_args attention(const ares_model *m, int layer, const block_pass *p, const block_saved *s)
+static ares_attention_args attention(const ares_model *m, int layer, const block_pass *p,
+                                     const block_saved *s)
 {
     const ares_model_config *c = &m->cfg;
-    return (ares_attention_args){ .seg = p->seg, .n_heads = c->heads, .n_kv_heads = c->kv_heads, .head_dim = c->head_dim,
-                                  .scale = 1.0f / sqrtf((float)c->head_dim), .causal = true,
-                                  .window = c->window && layer >= c->window_from_layer ? c->window : 0,
-                                  .q = s->q, .ldq = (int64_t)c->heads * c->head_dim, .k = s->k, .v = s->v, .ldkv = (int64_t)c->kv_heads * c->head_dim,
-                                  .cache = p->cache, .out = s->attn, .ldo = (int64_t)c->heads * c->head_dim, .lse = s->lse };
+    return (ares_attention_args){ .seg = p->seg,
+                                  .n_heads = c->heads,
+                                  .n_kv_heads = c->kv_heads,
+                                  .head_dim = c->head_dim,
+                                  .scale = 1.0f / sqrtf((float)c->head_dim),
+                                  .causal = true,
+                                  .window =
+                                      c->window && layer >= c->window_from_layer ? c->window : 0,
+                                  .q = s->q,
+                                  .ldq = (int64_t)c->heads * c->head_dim,
+                                  .k = s->k,
+                                  .v = s->v,
+                                  .ldkv = (int64_t)c->kv_heads * c->head_dim,
+                                  .cache = p->cache,
+                                  .out = s->attn,
+                                  .ldo = (int64_t)c->heads * c->head_dim,
+                                  .lse = s->lse };
 }
 
-void block_forward(const ares_model *m, int layer, const block_pass *p, const block_saved *s, const block_scratch *t, float *x_out)
+void block_forward(const ares_model *m, int layer, const block_pass *p, const block_saved *s,
+                   const block_scratch *t, float *x_out)
 {
     ares_device *d = m->device;
     const ares_kernels *k = d->k;
@@ -47,30 +83,40 @@ void block_forward(const ares_model *m, int layer, const block_pass *p, const bl
     int32_t rows = p->rows, hidden = c->hidden, dim = c->head_dim;
     bool norm = c->qk_norm;
 
-    k->rms_norm(d, rows, hidden, s->x_in, hidden, vector(l->input_norm), c->rms_norm_eps, t->h, hidden, s->rstd_in);
-    ares_linear_args qkv[] = { product(&l->q, rows, t->h, NULL, norm ? s->q_raw : s->q), product(&l->k, rows, t->h, NULL, norm ? s->k_raw : s->k), product(&l->v, rows, t->h, NULL, s->v) };
+    k->rms_norm(d, rows, hidden, s->x_in, hidden, vector(l->input_norm), c->rms_norm_eps, t->h,
+                hidden, s->rstd_in);
+    ares_linear_args qkv[] = { product(&l->q, rows, t->h, NULL, norm ? s->q_raw : s->q),
+                               product(&l->k, rows, t->h, NULL, norm ? s->k_raw : s->k),
+                               product(&l->v, rows, t->h, NULL, s->v) };
     k->linear(d, qkv, 3);
     if (norm) {
-        k->rms_norm(d, rows * c->heads, dim, s->q_raw, dim, vector(l->q_norm), c->rms_norm_eps, s->q, dim, s->q_rstd);
-        k->rms_norm(d, rows * c->kv_heads, dim, s->k_raw, dim, vector(l->k_norm), c->rms_norm_eps, s->k, dim, s->k_rstd);
+        k->rms_norm(d, rows * c->heads, dim, s->q_raw, dim, vector(l->q_norm), c->rms_norm_eps,
+                    s->q, dim, s->q_rstd);
+        k->rms_norm(d, rows * c->kv_heads, dim, s->k_raw, dim, vector(l->k_norm), c->rms_norm_eps,
+                    s->k, dim, s->k_rstd);
     }
     k->rope(d, rows, c->heads, dim, s->q, (int64_t)c->heads * dim, p->cos_sin, false);
     k->rope(d, rows, c->kv_heads, dim, s->k, (int64_t)c->kv_heads * dim, p->cos_sin, false);
-    if (p->cache) k->store_kv(d, rows, c->kv_heads, dim, s->k, s->v, (int64_t)c->kv_heads * dim, p->slots, p->cache);
+    if (p->cache)
+        k->store_kv(d, rows, c->kv_heads, dim, s->k, s->v, (int64_t)c->kv_heads * dim, p->slots,
+                    p->cache);
     ares_attention_args a = attention(m, layer, p, s);
     k->attention(d, &a);
     ares_linear_args o = product(&l->o, rows, s->attn, s->x_in, s->x_mid);
     k->linear(d, &o, 1);
 
-    k->rms_norm(d, rows, hidden, s->x_mid, hidden, vector(l->post_norm), c->rms_norm_eps, t->h, hidden, s->rstd_mid);
-    ares_linear_args gate_up[] = { product(&l->gate, rows, t->h, NULL, s->gate), product(&l->up, rows, t->h, NULL, s->up) };
+    k->rms_norm(d, rows, hidden, s->x_mid, hidden, vector(l->post_norm), c->rms_norm_eps, t->h,
+                hidden, s->rstd_mid);
+    ares_linear_args gate_up[] = { product(&l->gate, rows, t->h, NULL, s->gate),
+                                   product(&l->up, rows, t->h, NULL, s->up) };
     k->linear(d, gate_up, 2);
     k->silu_mul(d, rows, c->intermediate, s->gate, s->up, c->intermediate, t->act, c->intermediate);
     ares_linear_args down = product(&l->down, rows, t->act, s->x_mid, x_out);
     k->linear(d, &down, 1);
 }
 
-void block_backward(const ares_model *m, int layer, const block_pass *p, const block_saved *s, const block_scratch *t, float *dx)
+void block_backward(const ares_model *m, int layer, const block_pass *p, const block_saved *s,
+                    const block_scratch *t, float *dx)
 {
     ares_device *d = m->device;
     const ares_kernels *k = d->k;
@@ -81,12 +127,15 @@ void block_backward(const ares_model *m, int layer, const block_pass *p, const b
 
     /* MLP: the activation and the normed stream are made again, cheaper than kept */
     product_backward(d, &l->down, rows, dx, NULL, t->d_act, false);
-    k->silu_mul_backward(d, rows, wide, t->d_act, wide, s->gate, s->up, wide, t->d_gate, t->d_up, wide, t->act, wide);
+    k->silu_mul_backward(d, rows, wide, t->d_act, wide, s->gate, s->up, wide, t->d_gate, t->d_up,
+                         wide, t->act, wide);
     product_backward(d, &l->down, rows, dx, t->act, NULL, false);
-    k->rms_norm(d, rows, hidden, s->x_mid, hidden, vector(l->post_norm), c->rms_norm_eps, t->h, hidden, NULL);
+    k->rms_norm(d, rows, hidden, s->x_mid, hidden, vector(l->post_norm), c->rms_norm_eps, t->h,
+                hidden, NULL);
     product_backward(d, &l->gate, rows, t->d_gate, t->h, t->d_h, false);
     product_backward(d, &l->up, rows, t->d_up, t->h, t->d_h, true);
-    k->rms_norm_backward(d, rows, hidden, t->d_h, hidden, s->x_mid, hidden, vector(l->post_norm), s->rstd_mid, dx, hidden, vector_grad(l->post_norm));
+    k->rms_norm_backward(d, rows, hidden, t->d_h, hidden, s->x_mid, hidden, vector(l->post_norm),
+                         s->rstd_mid, dx, hidden, vector_grad(l->post_norm));
 
     product_backward(d, &l->o, rows, dx, s->attn, t->d_attn, false);
     k->zero(d, t->d_k, (size_t)(rows * kv) * sizeof(float));
@@ -108,12 +157,16 @@ void block_backward(const ares_model *m, int layer, const block_pass *p, const b
         d_k = t->act;
         k->zero(d, d_q, (size_t)(rows * q) * sizeof(float));
         k->zero(d, d_k, (size_t)(rows * kv) * sizeof(float));
-        k->rms_norm_backward(d, rows * c->heads, dim, t->d_q, dim, s->q_raw, dim, vector(l->q_norm), s->q_rstd, d_q, dim, vector_grad(l->q_norm));
-        k->rms_norm_backward(d, rows * c->kv_heads, dim, t->d_k, dim, s->k_raw, dim, vector(l->k_norm), s->k_rstd, d_k, dim, vector_grad(l->k_norm));
+        k->rms_norm_backward(d, rows * c->heads, dim, t->d_q, dim, s->q_raw, dim, vector(l->q_norm),
+                             s->q_rstd, d_q, dim, vector_grad(l->q_norm));
+        k->rms_norm_backward(d, rows * c->kv_heads, dim, t->d_k, dim, s->k_raw, dim,
+                             vector(l->k_norm), s->k_rstd, d_k, dim, vector_grad(l->k_norm));
     }
-    k->rms_norm(d, rows, hidden, s->x_in, hidden, vector(l->input_norm), c->rms_norm_eps, t->h, hidden, NULL);
+    k->rms_norm(d, rows, hidden, s->x_in, hidden, vector(l->input_norm), c->rms_norm_eps, t->h,
+                hidden, NULL);
     product_backward(d, &l->q, rows, d_q, t->h, t->d_h, false);
     product_backward(d, &l->k, rows, d_k, t->h, t->d_h, true);
     product_backward(d, &l->v, rows, t->d_v, t->h, t->d_h, true);
-    k->rms_norm_backward(d, rows, hidden, t->d_h, hidden, s->x_in, hidden, vector(l->input_norm), s->rstd_in, dx, hidden, vector_grad(l->input_norm));
+    k->rms_norm_backward(d, rows, hidden, t->d_h, hidden, s->x_in, hidden, vector(l->input_norm),
+                         s->rstd_in, dx, hidden, vector_grad(l->input_norm));
 }

@@ -1,6 +1,7 @@
 /*
- * Which weights a directory holds, in a number: names, types and shapes of all tensors, and some of the bytes of each. Reading all of
- * them would take seconds where models are large; two that were trained apart differ nearly everywhere.
+ * Which weights a directory holds, in a number: names, types and shapes of all tensors, and some of
+ * the bytes of each. Reading all of them would take seconds where models are large; two that were
+ * trained apart differ nearly everywhere.
  */
 #include <string.h>
 
@@ -26,7 +27,8 @@ int ares_model_fingerprint(const char *dir, uint64_t *out)
     ares_safetensors *s;
     uint64_t h = ARES_FNV1A;
     ARES_TRY(ares_safetensors_open(dir, &s));
-    for (int64_t i = 0; i < ares_safetensors_count(s); i++) h = tensor(h, ares_safetensors_at(s, i));
+    for (int64_t i = 0; i < ares_safetensors_count(s); i++)
+        h = tensor(h, ares_safetensors_at(s, i));
     ares_safetensors_close(s);
     *out = h;
     return ARES_OK;

@@ -9,20 +9,31 @@ typedef struct buffer {
 } buffer;
 
 /* Index arrays of a pass: used where they lie on the CPU, copied on a device. */
-enum { IN_IDS, IN_SLOTS, IN_OUT, IN_START, IN_PREFIX_LEN, IN_PREFIX_ROW, IN_TABLE, IN_COS_SIN, INPUTS };
+enum {
+    IN_IDS,
+    IN_SLOTS,
+    IN_OUT,
+    IN_START,
+    IN_PREFIX_LEN,
+    IN_PREFIX_ROW,
+    IN_TABLE,
+    IN_COS_SIN,
+    INPUTS
+};
 
 struct ares_workspace {
     ares_model *model;
     ares_keep keep;
-    int32_t rows, n_out;            /* what the buffers hold */
-    int n_saved;                    /* sets of block_saved: 1, or one a layer */
+    int32_t rows, n_out; /* what the buffers hold */
+    int n_saved;         /* sets of block_saved: 1, or one a layer */
     block_saved *saved;
-    float **x;                      /* [layers + 1]: the stream before each block and behind the last */
+    /* [layers + 1]: the stream before each block and behind the last */
+    float **x;
     block_scratch scratch;
     float *dx, *out, *out_rstd, *hidden, *d_out;
-    buffer pass, tail;              /* by rows, by n_out */
+    buffer pass, tail; /* by rows, by n_out */
     buffer input[INPUTS];
-    float *cos_sin;                 /* host, [rows][head_dim] */
+    float *cos_sin; /* host, [rows][head_dim] */
     int32_t cos_sin_rows;
     block_pass last;
     const int32_t *last_ids, *last_out;
@@ -66,7 +77,8 @@ static float *carve(carver *c, int64_t rows, int64_t width)
     return p;
 }
 
-static void carve_saved(carver *v, const ares_model_config *c, ares_keep keep, int32_t rows, block_saved *s)
+static void carve_saved(carver *v, const ares_model_config *c, ares_keep keep, int32_t rows,
+                        block_saved *s)
 {
     int64_t q = (int64_t)c->heads * c->head_dim, k = (int64_t)c->kv_heads * c->head_dim;
     bool back = keep != ARES_KEEP_NOTHING;
@@ -95,7 +107,8 @@ static size_t carve_pass(ares_workspace *w, char *base, int32_t rows)
     carver v = { base, 0 };
     block_scratch *t = &w->scratch;
     w->x[0] = carve(&v, rows, c->hidden);
-    for (int32_t i = 1; i <= c->layers; i++) w->x[i] = w->keep == ARES_KEEP_NOTHING ? w->x[0] : carve(&v, rows, c->hidden);
+    for (int32_t i = 1; i <= c->layers; i++)
+        w->x[i] = w->keep == ARES_KEEP_NOTHING ? w->x[0] : carve(&v, rows, c->hidden);
     for (int i = 0; i < w->n_saved; i++) carve_saved(&v, c, w->keep, rows, &w->saved[i]);
     t->h = carve(&v, rows, c->hidden);
     t->act = carve(&v, rows, ARES_MAX(c->intermediate, k));
@@ -138,11 +151,18 @@ static int ensure(ares_device *d, buffer *b, size_t bytes)
     d->k->release(d, b->data, b->bytes);
     b->data = d->k->alloc(d, bytes);
     b->bytes = b->data ? bytes : 0;
-    if (!b->data) return ares_fail(ARES_ELIMIT, "model: %.2f GiB of activations do not fit on the device; lower the tokens of a micro-batch", (double)bytes / 1073741824.0);
+    if (!b->data)
+        return ares_fail(ARES_ELIMIT,
+                         "model: %.2f GiB of activations do not fit on the device; lower the "
+                         "tokens of a micro-batch",
+                         (double)bytes / 1073741824.0);
     return ARES_OK;
 }
 
-/* While a buffer grows it counts as holding nothing: after a failure even fewer rows must ask for memory again. */
+/*
+ * While a buffer grows it counts as holding nothing: after a failure even fewer rows must ask for
+ * memory again.
+ */
 static int reserve(ares_workspace *w, int32_t rows, int32_t n_out)
 {
     ares_device *d = w->model->device;
@@ -174,7 +194,10 @@ static int upload(ares_workspace *w, int which, const void *host, size_t bytes, 
     return ARES_OK;
 }
 
-/* Rotations depend on a sequence's length under dynamic scaling only; a prompt shared by samples, or a sample that still grows, has no such length. */
+/*
+ * Rotations depend on a sequence's length under dynamic scaling only; a prompt shared by samples,
+ * or a sample that still grows, has no such length.
+ */
 static int fill_cos_sin(ares_workspace *w, const ares_packed *p)
 {
     const ares_model_config *c = &w->model->cfg;
@@ -184,11 +207,16 @@ static int fill_cos_sin(ares_workspace *w, const ares_packed *p)
         w->cos_sin = ares_malloc((size_t)w->cos_sin_rows * (size_t)c->head_dim * sizeof(float));
     }
     for (int32_t s = 0; s < p->seg.n; s++) {
-        int32_t prefix = p->seg.prefix_len ? p->seg.prefix_len[s] : 0, length = p->length ? p->length[s] : prefix + p->seg.start[s + 1] - p->seg.start[s];
+        int32_t prefix = p->seg.prefix_len ? p->seg.prefix_len[s] : 0,
+                length = p->length ? p->length[s] : prefix + p->seg.start[s + 1] - p->seg.start[s];
         if (c->rope.kind == ARES_ROPE_DYNAMIC && length > c->max_position && (prefix || p->cache))
-            return ares_fail(ARES_EUNSUPPORTED, "model: %d tokens: dynamic rope scaling turns every token anew as a sequence grows beyond max_position_embeddings = %d; "
-                             "generate shorter sequences, or set rope_type to yarn or linear", length, c->max_position);
-        for (int32_t r = p->seg.start[s]; r < p->seg.start[s + 1]; r++) ares_rope_row(w->model, p->positions[r], length, w->cos_sin + (int64_t)r * c->head_dim);
+            return ares_fail(ARES_EUNSUPPORTED,
+                             "model: %d tokens: dynamic rope scaling turns every token anew as a "
+                             "sequence grows beyond max_position_embeddings = %d; "
+                             "generate shorter sequences, or set rope_type to yarn or linear",
+                             length, c->max_position);
+        for (int32_t r = p->seg.start[s]; r < p->seg.start[s + 1]; r++)
+            ares_rope_row(w->model, p->positions[r], length, w->cos_sin + (int64_t)r * c->head_dim);
     }
     return ARES_OK;
 }
@@ -205,10 +233,15 @@ static int begin(ares_workspace *w, const ares_packed *p)
     ARES_TRY(upload(w, IN_OUT, p->out_rows, (size_t)p->n_out * i32, (const void **)&w->last_out));
     ARES_TRY(upload(w, IN_SLOTS, p->slots, (size_t)p->rows * i32, (const void **)&b->slots));
     ARES_TRY(upload(w, IN_START, p->seg.start, (n + 1) * i32, (const void **)&b->seg.start));
-    ARES_TRY(upload(w, IN_PREFIX_LEN, p->seg.prefix_len, n * i32, (const void **)&b->seg.prefix_len));
-    ARES_TRY(upload(w, IN_PREFIX_ROW, p->seg.prefix_row, n * i32, (const void **)&b->seg.prefix_row));
-    ARES_TRY(upload(w, IN_TABLE, p->seg.block_table, n * (size_t)p->seg.table_stride * i32, (const void **)&b->seg.block_table));
-    return upload(w, IN_COS_SIN, w->cos_sin, (size_t)p->rows * (size_t)w->model->cfg.head_dim * sizeof(float), (const void **)&b->cos_sin);
+    ARES_TRY(
+        upload(w, IN_PREFIX_LEN, p->seg.prefix_len, n * i32, (const void **)&b->seg.prefix_len));
+    ARES_TRY(
+        upload(w, IN_PREFIX_ROW, p->seg.prefix_row, n * i32, (const void **)&b->seg.prefix_row));
+    ARES_TRY(upload(w, IN_TABLE, p->seg.block_table, n * (size_t)p->seg.table_stride * i32,
+                    (const void **)&b->seg.block_table));
+    return upload(w, IN_COS_SIN, w->cos_sin,
+                  (size_t)p->rows * (size_t)w->model->cfg.head_dim * sizeof(float),
+                  (const void **)&b->cos_sin);
 }
 
 static const block_saved *saved_of(ares_workspace *w, int32_t layer)
@@ -231,13 +264,16 @@ int ares_model_forward(ares_model *m, ares_workspace *w, const ares_packed *p, f
         block_forward(m, i, &w->last, saved_of(w, i), &w->scratch, w->x[i + 1]);
     }
     ares_matrix stream = { w->x[m->cfg.layers], ARES_F32, ARES_ROWS, p->rows, width };
-    k->embedding(d, &stream, w->last_out, p->n_out, w->out, width); /* a look-up of rows is what it is */
-    k->rms_norm(d, p->n_out, width, w->out, width, m->final_norm->weight.data, m->cfg.rms_norm_eps, w->hidden, width, w->out_rstd);
+    /* a look-up of rows is what it is */
+    k->embedding(d, &stream, w->last_out, p->n_out, w->out, width);
+    k->rms_norm(d, p->n_out, width, w->out, width, m->final_norm->weight.data, m->cfg.rms_norm_eps,
+                w->hidden, width, w->out_rstd);
     *hidden = w->hidden;
     return k->sync(d);
 }
 
-int ares_model_backward(ares_model *m, ares_workspace *w, const ares_packed *p, const float *d_hidden)
+int ares_model_backward(ares_model *m, ares_workspace *w, const ares_packed *p,
+                        const float *d_hidden)
 {
     ares_device *d = m->device;
     const ares_kernels *k = d->k;
@@ -245,14 +281,20 @@ int ares_model_backward(ares_model *m, ares_workspace *w, const ares_packed *p, 
     size_t row = (size_t)width * sizeof(float);
     ARES_ASSERT(w->keep != ARES_KEEP_NOTHING && w->last.rows == p->rows && !p->cache && m->grads);
     k->zero(d, w->d_out, (size_t)p->n_out * row);
-    k->rms_norm_backward(d, p->n_out, width, d_hidden, width, w->out, width, m->final_norm->weight.data, w->out_rstd, w->d_out, width, m->final_norm->grad.data);
+    k->rms_norm_backward(d, p->n_out, width, d_hidden, width, w->out, width,
+                         m->final_norm->weight.data, w->out_rstd, w->d_out, width,
+                         m->final_norm->grad.data);
     k->zero(d, w->dx, (size_t)p->rows * row);
     ares_matrix stream = { w->dx, ARES_F32, ARES_ROWS, p->rows, width };
     k->embedding_backward(d, &stream, w->last_out, p->n_out, w->d_out, width);
     for (int32_t i = m->cfg.layers - 1; i >= 0; i--) {
         const block_saved *s = saved_of(w, i);
-        /* recomputed: the same arithmetic, so the same bits; its output is dropped into a buffer that backward fills later */
-        if (w->keep == ARES_KEEP_INPUTS) block_forward(m, i, &w->last, s, &w->scratch, w->scratch.d_h);
+        /*
+         * recomputed: the same arithmetic, so the same bits; its output is dropped into a buffer
+         * that backward fills later
+         */
+        if (w->keep == ARES_KEEP_INPUTS)
+            block_forward(m, i, &w->last, s, &w->scratch, w->scratch.d_h);
         block_backward(m, i, &w->last, s, &w->scratch, w->dx);
     }
     k->embedding_backward(d, &m->embed_grad, w->last_ids, p->rows, w->dx, width);

@@ -14,7 +14,9 @@ static int32_t get_i32(reader *r, const char *key, int64_t absent, int64_t least
 {
     int64_t v = absent;
     if (r->rc == ARES_OK) r->rc = ares_json_get_i64(r->root, key, absent, &v);
-    if (r->rc == ARES_OK && (v < least || v > INT32_MAX)) r->rc = ares_fail(ARES_EFORMAT, "'%s' = %lld is out of range; expected %lld or more", key, (long long)v, (long long)least);
+    if (r->rc == ARES_OK && (v < least || v > INT32_MAX))
+        r->rc = ares_fail(ARES_EFORMAT, "'%s' = %lld is out of range; expected %lld or more", key,
+                          (long long)v, (long long)least);
     return (int32_t)v;
 }
 
@@ -22,7 +24,8 @@ static double get_double(reader *r, const ares_json *o, const char *key, double 
 {
     double v = absent;
     if (r->rc == ARES_OK) r->rc = ares_json_get_double(o, key, absent, &v);
-    if (r->rc == ARES_OK && !isfinite(v)) r->rc = ares_fail(ARES_EFORMAT, "'%s' is not finite", key);
+    if (r->rc == ARES_OK && !isfinite(v))
+        r->rc = ares_fail(ARES_EFORMAT, "'%s' is not finite", key);
     return v;
 }
 
@@ -43,14 +46,20 @@ static void read_rope(reader *r, ares_model_config *c)
         r->rc = ares_fail(ARES_EFORMAT, "'rope_parameters' (or 'rope_scaling') is not an object");
         return;
     }
-    *rope = (ares_rope_config){ .theta = get_double(r, top, "rope_theta", 10000.0), .factor = 1, .attention_factor = -1, .beta_fast = 32, .beta_slow = 1, .truncate = true };
+    *rope = (ares_rope_config){ .theta = get_double(r, top, "rope_theta", 10000.0),
+                                .factor = 1,
+                                .attention_factor = -1,
+                                .beta_fast = 32,
+                                .beta_slow = 1,
+                                .truncate = true };
     rope->original_max_position = c->max_position;
     if (!o) return;
     rope->theta = get_double(r, o, "rope_theta", rope->theta);
     ares_view type = ARES_VIEW("default");
     if (r->rc == ARES_OK) r->rc = ares_json_get_string(o, "type", "default", &type);
     ares_view newer = type;
-    if (r->rc == ARES_OK && ares_json_get(o, "rope_type")) r->rc = ares_json_get_string(o, "rope_type", "default", &newer);
+    if (r->rc == ARES_OK && ares_json_get(o, "rope_type"))
+        r->rc = ares_json_get_string(o, "rope_type", "default", &newer);
     if (r->rc != ARES_OK) return;
     static const char *const kinds[] = { "default", "linear", "dynamic", "yarn", "llama3" };
     char name[64];
@@ -67,13 +76,20 @@ static void read_rope(reader *r, ares_model_config *c)
     if (kind == ARES_ROPE_DEFAULT) return;
 
     int64_t original = 0;
-    if (r->rc == ARES_OK) r->rc = ares_json_get_i64(o, "original_max_position_embeddings", 0, &original);
-    if (r->rc == ARES_OK && original == 0) r->rc = ares_json_get_i64(top, "original_max_position_embeddings", c->max_position, &original);
-    if (r->rc == ARES_OK && (original <= 0 || original > INT32_MAX)) r->rc = ares_fail(ARES_EFORMAT, "'original_max_position_embeddings' = %lld is out of range", (long long)original);
+    if (r->rc == ARES_OK)
+        r->rc = ares_json_get_i64(o, "original_max_position_embeddings", 0, &original);
+    if (r->rc == ARES_OK && original == 0)
+        r->rc =
+            ares_json_get_i64(top, "original_max_position_embeddings", c->max_position, &original);
+    if (r->rc == ARES_OK && (original <= 0 || original > INT32_MAX))
+        r->rc = ares_fail(ARES_EFORMAT, "'original_max_position_embeddings' = %lld is out of range",
+                          (long long)original);
     rope->original_max_position = (int32_t)original;
     rope->factor = get_double(r, o, "factor", -1);
-    if (rope->factor < 0 && kind == ARES_ROPE_YARN) rope->factor = (double)c->max_position / (double)original;
-    if (r->rc == ARES_OK && !(rope->factor > 0)) r->rc = ares_fail(ARES_EFORMAT, "rope type '%s' needs a positive 'factor'", name);
+    if (rope->factor < 0 && kind == ARES_ROPE_YARN)
+        rope->factor = (double)c->max_position / (double)original;
+    if (r->rc == ARES_OK && !(rope->factor > 0))
+        r->rc = ares_fail(ARES_EFORMAT, "rope type '%s' needs a positive 'factor'", name);
     rope->low_freq_factor = get_double(r, o, "low_freq_factor", 1);
     rope->high_freq_factor = get_double(r, o, "high_freq_factor", 4);
     rope->attention_factor = get_double(r, o, "attention_factor", -1);
@@ -84,7 +100,10 @@ static void read_rope(reader *r, ares_model_config *c)
     if (r->rc == ARES_OK) r->rc = ares_json_get_bool(o, "truncate", true, &rope->truncate);
 }
 
-/* Layers that slide must all come behind those that do not: what transformers derives from max_window_layers. */
+/*
+ * Layers that slide must all come behind those that do not: what transformers derives from
+ * max_window_layers.
+ */
 static void read_window(reader *r, const model_arch *a, ares_model_config *c)
 {
     c->window = 0;
@@ -95,14 +114,18 @@ static void read_window(reader *r, const model_arch *a, ares_model_config *c)
     const ares_json *types = ares_json_get(r->root, "layer_types");
     if (!types || types->type != ARES_JSON_ARRAY) return;
     if (types->count != c->layers) {
-        r->rc = ares_fail(ARES_EFORMAT, "'layer_types' has %lld entries for %d layers", (long long)types->count, c->layers);
+        r->rc = ares_fail(ARES_EFORMAT, "'layer_types' has %lld entries for %d layers",
+                          (long long)types->count, c->layers);
         return;
     }
     c->window_from_layer = c->layers;
     for (int32_t i = 0; i < c->layers; i++) {
         bool sliding = ares_view_is(types->items[i].text, "sliding_attention");
         if (sliding && c->window_from_layer == c->layers) c->window_from_layer = i;
-        if (!sliding && c->window_from_layer < c->layers) r->rc = ares_fail(ARES_EUNSUPPORTED, "'layer_types' alternates; sliding layers must come behind all others");
+        if (!sliding && c->window_from_layer < c->layers)
+            r->rc =
+                ares_fail(ARES_EUNSUPPORTED,
+                          "'layer_types' alternates; sliding layers must come behind all others");
     }
 }
 
@@ -131,16 +154,24 @@ static void read_eos(reader *r, const ares_json *o, ares_model_config *c)
 static void check_sizes(reader *r, const ares_model_config *c)
 {
     if (r->rc != ARES_OK) return;
-    if (c->heads % c->kv_heads) r->rc = ares_fail(ARES_EFORMAT, "num_attention_heads = %d is no multiple of num_key_value_heads = %d", c->heads, c->kv_heads);
-    else if (c->head_dim % 2) r->rc = ares_fail(ARES_EFORMAT, "head_dim = %d is odd; rotary embeddings turn pairs", c->head_dim);
-    else if ((int64_t)c->heads * c->head_dim > 1 << 20) r->rc = ares_fail(ARES_ELIMIT, "heads x head_dim = %lld is beyond what is offered", (long long)c->heads * c->head_dim);
+    if (c->heads % c->kv_heads)
+        r->rc = ares_fail(ARES_EFORMAT,
+                          "num_attention_heads = %d is no multiple of num_key_value_heads = %d",
+                          c->heads, c->kv_heads);
+    else if (c->head_dim % 2)
+        r->rc = ares_fail(ARES_EFORMAT, "head_dim = %d is odd; rotary embeddings turn pairs",
+                          c->head_dim);
+    else if ((int64_t)c->heads * c->head_dim > 1 << 20)
+        r->rc = ares_fail(ARES_ELIMIT, "heads x head_dim = %lld is beyond what is offered",
+                          (long long)c->heads * c->head_dim);
 }
 
 static void read_config(reader *r, ares_model_config *c)
 {
     ares_view type = { 0 }, act = ARES_VIEW("silu");
     r->rc = ares_json_get_string(r->root, "model_type", NULL, &type);
-    if (r->rc == ARES_OK && (!type.data || type.len == 0 || type.len >= sizeof c->model_type)) r->rc = ares_fail(ARES_EFORMAT, "no 'model_type'; is this a Hugging Face model directory?");
+    if (r->rc == ARES_OK && (!type.data || type.len == 0 || type.len >= sizeof c->model_type))
+        r->rc = ares_fail(ARES_EFORMAT, "no 'model_type'; is this a Hugging Face model directory?");
     if (r->rc != ARES_OK) return;
     memcpy(c->model_type, type.data, type.len);
     const model_arch *a = model_arch_find(c->model_type);
@@ -153,8 +184,11 @@ static void read_config(reader *r, ares_model_config *c)
     c->intermediate = get_i32(r, "intermediate_size", a->intermediate, 1);
     c->layers = get_i32(r, "num_hidden_layers", a->layers, 1);
     c->heads = get_i32(r, "num_attention_heads", a->heads, 1);
-    c->kv_heads = get_i32(r, "num_key_value_heads", a->kv_heads && !ares_json_get(r->root, "num_attention_heads") ? a->kv_heads : c->heads, 1);
-    if (r->rc == ARES_OK) c->head_dim = get_i32(r, "head_dim", a->head_dim ? a->head_dim : c->hidden / c->heads, 2);
+    c->kv_heads = get_i32(
+        r, "num_key_value_heads",
+        a->kv_heads && !ares_json_get(r->root, "num_attention_heads") ? a->kv_heads : c->heads, 1);
+    if (r->rc == ARES_OK)
+        c->head_dim = get_i32(r, "head_dim", a->head_dim ? a->head_dim : c->hidden / c->heads, 2);
     c->max_position = get_i32(r, "max_position_embeddings", a->max_position, 1);
     c->rms_norm_eps = (float)get_double(r, r->root, "rms_norm_eps", 1e-6);
     c->initializer_range = get_double(r, r->root, "initializer_range", 0.02);
@@ -165,7 +199,9 @@ static void read_config(reader *r, ares_model_config *c)
     c->mlp_bias = a->mlp_bias_key && get_bool(r, "mlp_bias", false);
     c->qk_norm = a->qk_norm;
     if (r->rc == ARES_OK) r->rc = ares_json_get_string(r->root, "hidden_act", "silu", &act);
-    if (r->rc == ARES_OK && !ares_view_is(act, "silu")) r->rc = ares_fail(ARES_EUNSUPPORTED, "hidden_act = '%.*s' is not offered (choices: silu)", (int)act.len, act.data);
+    if (r->rc == ARES_OK && !ares_view_is(act, "silu"))
+        r->rc = ares_fail(ARES_EUNSUPPORTED, "hidden_act = '%.*s' is not offered (choices: silu)",
+                          (int)act.len, act.data);
     c->bos = get_i32(r, "bos_token_id", a->bos, -1);
     c->pad = get_i32(r, "pad_token_id", -1, -1);
     read_rope(r, c);
@@ -176,7 +212,9 @@ static void read_config(reader *r, ares_model_config *c)
     ares_view dtype = ARES_VIEW("float32");
     const char *key = ares_json_get(r->root, "dtype") ? "dtype" : "torch_dtype";
     if (r->rc == ARES_OK) r->rc = ares_json_get_string(r->root, key, "float32", &dtype);
-    c->file_dtype = ares_view_is(dtype, "bfloat16") ? ARES_BF16 : ares_view_is(dtype, "float16") ? ARES_F16 : ARES_F32;
+    c->file_dtype = ares_view_is(dtype, "bfloat16")  ? ARES_BF16
+                    : ares_view_is(dtype, "float16") ? ARES_F16
+                                                     : ARES_F32;
 }
 
 bool ares_model_ends(const ares_model_config *c, int32_t id)
@@ -198,7 +236,8 @@ int ares_model_config_load(const char *dir, ares_model_config *c)
     }
     ares_path_join(&path, dir, "config.json");
     if (!ares_file_exists(path.data)) {
-        r.rc = ares_fail(ARES_EFORMAT, "model: %s: no config.json; not a Hugging Face model directory", dir);
+        r.rc = ares_fail(ARES_EFORMAT,
+                         "model: %s: no config.json; not a Hugging Face model directory", dir);
         goto end;
     }
     r.rc = ares_file_read(path.data, &text);
@@ -213,7 +252,8 @@ int ares_model_config_load(const char *dir, ares_model_config *c)
     if (ares_file_exists(path.data)) {
         ares_str_clear(&text);
         r.rc = ares_file_read(path.data, &text);
-        if (r.rc == ARES_OK) r.rc = ares_json_parse(&arena, ares_str_view(&text), path.data, &r.root);
+        if (r.rc == ARES_OK)
+            r.rc = ares_json_parse(&arena, ares_str_view(&text), path.data, &r.root);
         if (r.rc == ARES_OK) read_eos(&r, r.root, c);
         if (r.rc == ARES_OK && c->pad < 0) c->pad = get_i32(&r, "pad_token_id", -1, -1);
         if (r.rc != ARES_OK) ares_fail_in(r.rc, "model: %s", path.data);
@@ -241,15 +281,22 @@ static void write_rope(ares_str *s, const ares_model_config *c)
     }
     ares_str_addf(s, ",\n  \"rope_scaling\": {\"rope_type\": \"%s\", \"factor\": ", kinds[r->kind]);
     ares_json_write_double(s, r->factor);
-    if (r->kind == ARES_ROPE_YARN || r->kind == ARES_ROPE_LLAMA3) ares_str_addf(s, ", \"original_max_position_embeddings\": %d", r->original_max_position);
-    const struct { const char *key; double value; bool used; } more[] = {
+    if (r->kind == ARES_ROPE_YARN || r->kind == ARES_ROPE_LLAMA3)
+        ares_str_addf(s, ", \"original_max_position_embeddings\": %d", r->original_max_position);
+    const struct {
+        const char *key;
+        double value;
+        bool used;
+    } more[] = {
         { "low_freq_factor", r->low_freq_factor, r->kind == ARES_ROPE_LLAMA3 },
         { "high_freq_factor", r->high_freq_factor, r->kind == ARES_ROPE_LLAMA3 },
-        { "attention_factor", r->attention_factor, r->kind == ARES_ROPE_YARN && r->attention_factor >= 0 },
+        { "attention_factor", r->attention_factor,
+          r->kind == ARES_ROPE_YARN && r->attention_factor >= 0 },
         { "beta_fast", r->beta_fast, r->kind == ARES_ROPE_YARN },
         { "beta_slow", r->beta_slow, r->kind == ARES_ROPE_YARN },
         { "mscale", r->mscale, r->kind == ARES_ROPE_YARN && r->mscale != 0 },
-        { "mscale_all_dim", r->mscale_all_dim, r->kind == ARES_ROPE_YARN && r->mscale_all_dim != 0 },
+        { "mscale_all_dim", r->mscale_all_dim,
+          r->kind == ARES_ROPE_YARN && r->mscale_all_dim != 0 },
     };
     for (int i = 0; i < ARES_COUNT(more); i++) {
         if (!more[i].used) continue;
@@ -268,22 +315,34 @@ int ares_model_config_save(const ares_model_config *c, const char *dir)
     ares_str s = { 0 }, path = { 0 };
     const char *causal = strstr(a->class_name, "ForCausalLM");
     if (c->value_head && causal) /* one label a token: opens as AutoModelForTokenClassification */
-        ares_str_addf(&s, "{\n  \"architectures\": [\"%.*sForTokenClassification\"],\n  \"id2label\": {\"0\": \"value\"},\n  \"label2id\": {\"value\": 0},\n",
+        ares_str_addf(&s,
+                      "{\n  \"architectures\": [\"%.*sForTokenClassification\"],\n  \"id2label\": "
+                      "{\"0\": \"value\"},\n  \"label2id\": {\"value\": 0},\n",
                       (int)(causal - a->class_name), a->class_name);
     else ares_str_addf(&s, "{\n  \"architectures\": [\"%s\"],\n", a->class_name);
     ares_str_addf(&s, "  \"model_type\": \"%s\",\n", c->model_type);
-    ares_str_addf(&s, "  \"vocab_size\": %d,\n  \"hidden_size\": %d,\n  \"intermediate_size\": %d,\n  \"num_hidden_layers\": %d,\n", c->vocab, c->hidden, c->intermediate, c->layers);
-    ares_str_addf(&s, "  \"num_attention_heads\": %d,\n  \"num_key_value_heads\": %d,\n  \"head_dim\": %d,\n", c->heads, c->kv_heads, c->head_dim);
-    ares_str_addf(&s, "  \"hidden_act\": \"silu\",\n  \"max_position_embeddings\": %d,\n  \"rms_norm_eps\": ", c->max_position);
+    ares_str_addf(&s,
+                  "  \"vocab_size\": %d,\n  \"hidden_size\": %d,\n  \"intermediate_size\": %d,\n  "
+                  "\"num_hidden_layers\": %d,\n",
+                  c->vocab, c->hidden, c->intermediate, c->layers);
+    ares_str_addf(
+        &s, "  \"num_attention_heads\": %d,\n  \"num_key_value_heads\": %d,\n  \"head_dim\": %d,\n",
+        c->heads, c->kv_heads, c->head_dim);
+    ares_str_addf(
+        &s, "  \"hidden_act\": \"silu\",\n  \"max_position_embeddings\": %d,\n  \"rms_norm_eps\": ",
+        c->max_position);
     ares_str_add_float(&s, c->rms_norm_eps);
     ares_str_add_z(&s, ",\n  \"initializer_range\": ");
     ares_json_write_double(&s, c->initializer_range);
     ares_str_addf(&s, ",\n  \"tie_word_embeddings\": %s,\n", c->tied ? "true" : "false");
-    if (a->attention_bias_key) ares_str_addf(&s, "  \"attention_bias\": %s,\n", c->o_bias ? "true" : "false");
+    if (a->attention_bias_key)
+        ares_str_addf(&s, "  \"attention_bias\": %s,\n", c->o_bias ? "true" : "false");
     if (a->mlp_bias_key) ares_str_addf(&s, "  \"mlp_bias\": %s,\n", c->mlp_bias ? "true" : "false");
     if (a->window_keys) {
         ares_str_addf(&s, "  \"use_sliding_window\": %s,\n", c->window ? "true" : "false");
-        if (c->window) ares_str_addf(&s, "  \"sliding_window\": %d,\n  \"max_window_layers\": %d,\n", c->window, c->window_from_layer);
+        if (c->window)
+            ares_str_addf(&s, "  \"sliding_window\": %d,\n  \"max_window_layers\": %d,\n",
+                          c->window, c->window_from_layer);
     }
     write_rope(&s, c);
     if (c->bos >= 0) ares_str_addf(&s, ",\n  \"bos_token_id\": %d", c->bos);
@@ -294,7 +353,8 @@ int ares_model_config_save(const ares_model_config *c, const char *dir)
         for (int i = 0; i < c->n_eos; i++) ares_str_addf(&s, i ? ", %d" : "%d", c->eos[i]);
         ares_str_add_char(&s, ']');
     }
-    ares_str_addf(&s, ",\n  \"torch_dtype\": \"%s\",\n  \"use_cache\": true\n}\n", dtypes[c->file_dtype]);
+    ares_str_addf(&s, ",\n  \"torch_dtype\": \"%s\",\n  \"use_cache\": true\n}\n",
+                  dtypes[c->file_dtype]);
     int rc = ares_file_write(ares_path_join(&path, dir, "config.json"), s.data, s.len);
     ares_str_fini(&s);
     ares_str_fini(&path);

@@ -8,23 +8,33 @@
 
 enum { ALIGN = 256 }; /* bytes; a parameter starts on its own cache lines */
 
-static size_t aligned(size_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
+static size_t aligned(size_t bytes)
+{
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
 
 /* Appends one parameter; its memory is assigned when all are known. k = 0: a vector of n. */
-static ares_param *add(ares_model *m, const ares_model_options *opt, ares_layout layout, int32_t n, int32_t k, const char *format, int index)
+static ares_param *add(ares_model *m, const ares_model_options *opt, ares_layout layout, int32_t n,
+                       int32_t k, const char *format, int index)
 {
     char name[96];
     snprintf(name, sizeof name, format, index);
     ares_param *p = &m->params[m->n_params++];
-    *p = (ares_param){ .name = ares_strdup(name), .rank = k ? 2 : 1, .shape = { n, k }, .decay = k != 0 };
-    p->weight = (ares_matrix){ .dtype = k ? opt->storage : ARES_F32, .layout = k ? layout : ARES_ROWS, .n = n, .k = k ? k : 1 };
+    *p = (ares_param){
+        .name = ares_strdup(name), .rank = k ? 2 : 1, .shape = { n, k }, .decay = k != 0
+    };
+    p->weight = (ares_matrix){ .dtype = k ? opt->storage : ARES_F32,
+                               .layout = k ? layout : ARES_ROWS,
+                               .n = n,
+                               .k = k ? k : 1 };
     p->elements = ares_matrix_elements(p->weight.layout, n, p->weight.k);
     p->grad = p->weight;
     p->grad.dtype = ARES_F32;
     return p;
 }
 
-static ares_linear add_linear(ares_model *m, const ares_model_options *opt, ares_layout layout, int32_t n, int32_t k, bool bias, const char *stem, int index)
+static ares_linear add_linear(ares_model *m, const ares_model_options *opt, ares_layout layout,
+                              int32_t n, int32_t k, bool bias, const char *stem, int index)
 {
     char format[96];
     snprintf(format, sizeof format, "model.layers.%%d.%s.weight", stem);
@@ -42,22 +52,30 @@ static void list(ares_model *m, const ares_model_options *opt, ares_layout layou
     m->params = ares_calloc((size_t)c->layers * 18 + 5, sizeof *m->params);
     m->layer = ares_calloc((size_t)c->layers, sizeof *m->layer);
     /* an untied embedding is only looked up: whole rows read fastest */
-    m->embed = add(m, opt, c->tied ? layout : ARES_ROWS, c->vocab, c->hidden, "model.embed_tokens.weight", 0);
+    m->embed = add(m, opt, c->tied ? layout : ARES_ROWS, c->vocab, c->hidden,
+                   "model.embed_tokens.weight", 0);
     for (int32_t i = 0; i < c->layers; i++) {
         ares_model_layer *l = &m->layer[i];
-        l->input_norm = add(m, opt, layout, c->hidden, 0, "model.layers.%d.input_layernorm.weight", i);
+        l->input_norm =
+            add(m, opt, layout, c->hidden, 0, "model.layers.%d.input_layernorm.weight", i);
         l->q = add_linear(m, opt, layout, q, c->hidden, c->qkv_bias, "self_attn.q_proj", i);
         l->k = add_linear(m, opt, layout, kv, c->hidden, c->qkv_bias, "self_attn.k_proj", i);
         l->v = add_linear(m, opt, layout, kv, c->hidden, c->qkv_bias, "self_attn.v_proj", i);
         if (c->qk_norm) {
-            l->q_norm = add(m, opt, layout, c->head_dim, 0, "model.layers.%d.self_attn.q_norm.weight", i);
-            l->k_norm = add(m, opt, layout, c->head_dim, 0, "model.layers.%d.self_attn.k_norm.weight", i);
+            l->q_norm =
+                add(m, opt, layout, c->head_dim, 0, "model.layers.%d.self_attn.q_norm.weight", i);
+            l->k_norm =
+                add(m, opt, layout, c->head_dim, 0, "model.layers.%d.self_attn.k_norm.weight", i);
         }
         l->o = add_linear(m, opt, layout, c->hidden, q, c->o_bias, "self_attn.o_proj", i);
-        l->post_norm = add(m, opt, layout, c->hidden, 0, "model.layers.%d.post_attention_layernorm.weight", i);
-        l->gate = add_linear(m, opt, layout, c->intermediate, c->hidden, c->mlp_bias, "mlp.gate_proj", i);
-        l->up = add_linear(m, opt, layout, c->intermediate, c->hidden, c->mlp_bias, "mlp.up_proj", i);
-        l->down = add_linear(m, opt, layout, c->hidden, c->intermediate, c->mlp_bias, "mlp.down_proj", i);
+        l->post_norm =
+            add(m, opt, layout, c->hidden, 0, "model.layers.%d.post_attention_layernorm.weight", i);
+        l->gate =
+            add_linear(m, opt, layout, c->intermediate, c->hidden, c->mlp_bias, "mlp.gate_proj", i);
+        l->up =
+            add_linear(m, opt, layout, c->intermediate, c->hidden, c->mlp_bias, "mlp.up_proj", i);
+        l->down =
+            add_linear(m, opt, layout, c->hidden, c->intermediate, c->mlp_bias, "mlp.down_proj", i);
     }
     m->final_norm = add(m, opt, layout, c->hidden, 0, "model.norm.weight", 0);
     m->lm_head = c->tied ? m->embed : add(m, opt, layout, c->vocab, c->hidden, "lm_head.weight", 0);
@@ -77,7 +95,8 @@ static int allocate(ares_model *m, const ares_model_options *opt)
 {
     ares_device *d = m->device;
     for (int i = 0; i < m->n_params; i++) {
-        m->weights_bytes += aligned((size_t)m->params[i].elements * ares_dtype_bytes(m->params[i].weight.dtype));
+        m->weights_bytes +=
+            aligned((size_t)m->params[i].elements * ares_dtype_bytes(m->params[i].weight.dtype));
         m->grads_bytes += aligned((size_t)m->params[i].elements * sizeof(float));
     }
     size_t embed_grad = m->cfg.tied ? aligned((size_t)m->embed->elements * sizeof(float)) : 0;
@@ -85,8 +104,10 @@ static int allocate(ares_model *m, const ares_model_options *opt)
     m->weights = d->k->alloc(d, m->weights_bytes);
     if (opt->trainable) m->grads = d->k->alloc(d, m->grads_bytes);
     if (!m->weights || (opt->trainable && !m->grads))
-        return ares_fail(ARES_ELIMIT, "model: %.2f GiB of weights and %.2f GiB of gradients do not fit on the device", (double)m->weights_bytes / 1073741824.0,
-                         (double)m->grads_bytes / 1073741824.0);
+        return ares_fail(
+            ARES_ELIMIT,
+            "model: %.2f GiB of weights and %.2f GiB of gradients do not fit on the device",
+            (double)m->weights_bytes / 1073741824.0, (double)m->grads_bytes / 1073741824.0);
     char *w = m->weights, *g = m->grads;
     for (int i = 0; i < m->n_params; i++) {
         ares_param *p = &m->params[i];
@@ -101,13 +122,15 @@ static int allocate(ares_model *m, const ares_model_options *opt)
     return ARES_OK;
 }
 
-int model_allocate(const ares_model_config *cfg, ares_device *device, const ares_model_options *opt, ares_model **out)
+int model_allocate(const ares_model_config *cfg, ares_device *device, const ares_model_options *opt,
+                   ares_model **out)
 {
     ares_model *m = ares_calloc(1, sizeof *m);
     m->cfg = *cfg;
     m->cfg.file_dtype = opt->storage;
     m->cfg.value_head = opt->value_head;
-    m->cfg.tied = cfg->tied || opt->value_head; /* no head of the vocabulary has weights of its own */
+    /* no head of the vocabulary has weights of its own */
+    m->cfg.tied = cfg->tied || opt->value_head;
     m->device = device;
     list(m, opt, device->k->layout);
     m->rope = rope_new(&m->cfg);
@@ -142,7 +165,8 @@ ares_param *ares_model_param(const ares_model *m, const char *name)
 int64_t ares_model_count(const ares_model *m)
 {
     int64_t n = 0;
-    for (int i = 0; i < m->n_params; i++) n += (int64_t)m->params[i].weight.n * m->params[i].weight.k;
+    for (int i = 0; i < m->n_params; i++)
+        n += (int64_t)m->params[i].weight.n * m->params[i].weight.k;
     return n;
 }
 
@@ -155,11 +179,15 @@ int64_t ares_model_config_count(const ares_model_config *cfg)
     return n;
 }
 
-void ares_model_zero_grad(ares_model *m) { m->device->k->zero(m->device, m->grads, m->grads_bytes); }
+void ares_model_zero_grad(ares_model *m)
+{
+    m->device->k->zero(m->device, m->grads, m->grads_bytes);
+}
 
 void ares_model_join_embed_grad(ares_model *m)
 {
-    if (m->cfg.tied && m->grads) m->device->k->add(m->device, m->lm_head->grad.data, m->embed_grad.data, m->embed->elements);
+    if (m->cfg.tied && m->grads)
+        m->device->k->add(m->device, m->lm_head->grad.data, m->embed_grad.data, m->embed->elements);
 }
 
 int ares_model_optimizer_alloc(ares_model *m)
@@ -167,10 +195,14 @@ int ares_model_optimizer_alloc(ares_model *m)
     ares_device *d = m->device;
     ARES_ASSERT(m->grads && !m->states);
     size_t bytes = 0;
-    for (int i = 0; i < m->n_params; i++) bytes += aligned((size_t)m->params[i].elements * sizeof(float)) * (m->params[i].weight.dtype == ARES_F32 ? 2 : 3);
+    for (int i = 0; i < m->n_params; i++)
+        bytes += aligned((size_t)m->params[i].elements * sizeof(float)) *
+                 (m->params[i].weight.dtype == ARES_F32 ? 2 : 3);
     char *s = m->states = d->k->alloc(d, bytes);
     m->states_bytes = s ? bytes : 0;
-    if (!s) return ares_fail(ARES_ELIMIT, "model: %.2f GiB of optimizer state do not fit on the device", (double)bytes / 1073741824.0);
+    if (!s)
+        return ares_fail(ARES_ELIMIT, "model: %.2f GiB of optimizer state do not fit on the device",
+                         (double)bytes / 1073741824.0);
     for (int i = 0; i < m->n_params; i++) {
         ares_param *p = &m->params[i];
         size_t one = aligned((size_t)p->elements * sizeof(float));
@@ -185,13 +217,22 @@ int ares_model_optimizer_alloc(ares_model *m)
     return ARES_OK;
 }
 
-const ares_matrix *ares_model_head(const ares_model *m) { return &m->lm_head->weight; }
-const ares_matrix *ares_model_head_grad(const ares_model *m) { return m->grads ? &m->lm_head->grad : NULL; }
+const ares_matrix *ares_model_head(const ares_model *m)
+{
+    return &m->lm_head->weight;
+}
+const ares_matrix *ares_model_head_grad(const ares_model *m)
+{
+    return m->grads ? &m->lm_head->grad : NULL;
+}
 
 int ares_model_check_ids(const ares_model *m, const int32_t *ids, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= m->cfg.vocab)
-            return ares_fail(ARES_EFORMAT, "model: token %lld has id %d; the embedding holds 0 to %d; is this the model's own tokenizer?", (long long)i, ids[i], m->cfg.vocab - 1);
+            return ares_fail(ARES_EFORMAT,
+                             "model: token %lld has id %d; the embedding holds 0 to %d; is this "
+                             "the model's own tokenizer?",
+                             (long long)i, ids[i], m->cfg.vocab - 1);
     return ARES_OK;
 }

@@ -1,7 +1,8 @@
 /*
- * Rotary angles as transformers computes them: inverse frequencies rounded to f32, the angle an f32 product, cosine and
- * sine of that f32 angle. Rows of positions already asked for are kept. Dynamic scaling depends on the length of the
- * whole sequence: rows of sequences beyond max_position are then made on the spot.
+ * Rotary angles as transformers computes them: inverse frequencies rounded to f32, the angle an f32
+ * product, cosine and sine of that f32 angle. Rows of positions already asked for are kept. Dynamic
+ * scaling depends on the length of the whole sequence: rows of sequences beyond max_position are
+ * then made on the spot.
  */
 #include "rope.h"
 
@@ -14,15 +15,18 @@ enum { ROWS_A_SLAB = 1024, MAX_SLABS = 1 << 14 };
 struct ares_rope {
     ares_rope_config c;
     int32_t head_dim, max_position;
-    float scale;        /* of cosines and sines */
-    float *inv_freq;    /* [head_dim / 2] */
+    float scale;     /* of cosines and sines */
+    float *inv_freq; /* [head_dim / 2] */
     float *slab[MAX_SLABS];
     pthread_mutex_t lock;
 };
 
 static const double pi = 3.14159265358979323846;
 
-static double yarn_mscale(double factor, double mscale) { return factor <= 1 ? 1 : 0.1 * mscale * ares_f64_log(factor) + 1; }
+static double yarn_mscale(double factor, double mscale)
+{
+    return factor <= 1 ? 1 : 0.1 * mscale * ares_f64_log(factor) + 1;
+}
 
 static double yarn_dim(double rotations, double dim, double base, double max_position)
 {
@@ -49,7 +53,8 @@ static void fill(const ares_rope_config *c, int32_t head_dim, double theta, floa
         float f = 1.0f / base, factor = (float)c->factor;
         if (c->kind == ARES_ROPE_LINEAR) f /= factor;
         if (c->kind == ARES_ROPE_YARN) {
-            float ramp = (float)(((double)i - low) / (high - low)), interpolated = 1.0f / (factor * base);
+            float ramp = (float)(((double)i - low) / (high - low)),
+                  interpolated = 1.0f / (factor * base);
             float own = 1.0f - ARES_MIN(ARES_MAX(ramp, 0.0f), 1.0f);
             f = interpolated * (1.0f - own) + f * own;
         }
@@ -57,7 +62,8 @@ static void fill(const ares_rope_config *c, int32_t head_dim, double theta, floa
             double wavelength = 2 * pi / (double)f, old = c->original_max_position;
             if (wavelength > old / c->low_freq_factor) f /= factor;
             else if (!(wavelength < old / c->high_freq_factor)) {
-                float smooth = (float)((old / wavelength - c->low_freq_factor) / (c->high_freq_factor - c->low_freq_factor));
+                float smooth = (float)((old / wavelength - c->low_freq_factor) /
+                                       (c->high_freq_factor - c->low_freq_factor));
                 f = (1.0f - smooth) * f / factor + smooth * f;
             }
         }
@@ -75,7 +81,9 @@ ares_rope *rope_new(const ares_model_config *m)
     r->scale = 1;
     if (r->c.kind == ARES_ROPE_YARN) {
         double s = r->c.attention_factor;
-        if (s < 0 && r->c.mscale != 0 && r->c.mscale_all_dim != 0) s = yarn_mscale(r->c.factor, r->c.mscale) / yarn_mscale(r->c.factor, r->c.mscale_all_dim);
+        if (s < 0 && r->c.mscale != 0 && r->c.mscale_all_dim != 0)
+            s = yarn_mscale(r->c.factor, r->c.mscale) /
+                yarn_mscale(r->c.factor, r->c.mscale_all_dim);
         else if (s < 0) s = yarn_mscale(r->c.factor, 1);
         r->scale = (float)s;
     }
@@ -109,7 +117,8 @@ void ares_rope_row(const ares_model *m, int32_t position, int32_t length, float 
     size_t bytes = (size_t)r->head_dim * sizeof(float);
     if (r->c.kind == ARES_ROPE_DYNAMIC && length > r->max_position) {
         double stretch = r->c.factor * length / r->max_position - (r->c.factor - 1);
-        double theta = r->c.theta * ares_f64_pow(stretch, (double)r->head_dim / (double)(r->head_dim - 2));
+        double theta =
+            r->c.theta * ares_f64_pow(stretch, (double)r->head_dim / (double)(r->head_dim - 2));
         float *inv_freq = ares_malloc(bytes / 2);
         fill(&r->c, r->head_dim, theta, inv_freq);
         write_row(r, inv_freq, position, cos_sin);
@@ -124,7 +133,9 @@ void ares_rope_row(const ares_model *m, int32_t position, int32_t length, float 
         slab = r->slab[s];
         if (!slab) {
             slab = ares_malloc(ROWS_A_SLAB * bytes);
-            for (int32_t i = 0; i < ROWS_A_SLAB; i++) write_row(r, r->inv_freq, s * ROWS_A_SLAB + i, slab + (size_t)i * (size_t)r->head_dim);
+            for (int32_t i = 0; i < ROWS_A_SLAB; i++)
+                write_row(r, r->inv_freq, s * ROWS_A_SLAB + i,
+                          slab + (size_t)i * (size_t)r->head_dim);
             __atomic_store_n(&r->slab[s], slab, __ATOMIC_RELEASE);
         }
         pthread_mutex_unlock(&r->lock);

@@ -1,6 +1,7 @@
 /*
- * Optimizer states <-> a safetensors file: <parameter>.m, .v and, of models stored in bf16, .master; row-major f32, so that any rank
- * count or layout can load it. Vectors are f32 in memory whatever the storage: their .master is the weight, which the model's files round.
+ * Optimizer states <-> a safetensors file: <parameter>.m, .v and, of models stored in bf16,
+ * .master; row-major f32, so that any rank count or layout can load it. Vectors are f32 in memory
+ * whatever the storage: their .master is the weight, which the model's files round.
  */
 #include <stdio.h>
 #include <string.h>
@@ -13,12 +14,16 @@ static const char *const suffixes[] = { "m", "v", "master" };
 static ares_matrix state(const ares_model *m, const ares_param *p, int which)
 {
     ares_matrix s = p->grad;
-    void *rounded = p->weight.dtype == ARES_F32 && m->cfg.file_dtype != ARES_F32 ? p->weight.data : NULL;
+    void *rounded =
+        p->weight.dtype == ARES_F32 && m->cfg.file_dtype != ARES_F32 ? p->weight.data : NULL;
     s.data = which == 0 ? p->m : which == 1 ? p->v : p->master ? p->master : rounded;
     return s;
 }
 
-static void state_name(char *out, size_t size, const ares_param *p, int which) { snprintf(out, size, "%s.%s", p->name, suffixes[which]); }
+static void state_name(char *out, size_t size, const ares_param *p, int which)
+{
+    snprintf(out, size, "%s.%s", p->name, suffixes[which]);
+}
 
 int ares_model_optimizer_save(const ares_model *m, const char *path)
 {
@@ -63,8 +68,12 @@ int ares_model_optimizer_load(ares_model *m, const char *path)
             if (!to.data) continue;
             state_name(name, sizeof name, p, k);
             const ares_tensor_info *t = ares_safetensors_find(s, name);
-            if (!t || !t->is_float || t->dtype != ARES_F32 || t->rank != p->rank || t->shape[0] != p->shape[0] || (p->rank == 2 && t->shape[1] != p->shape[1]))
-                rc = ares_fail(ARES_EFORMAT, "model: %s: tensor '%s' is missing or of another shape; the checkpoint belongs to another model or storage type", path, name);
+            if (!t || !t->is_float || t->dtype != ARES_F32 || t->rank != p->rank ||
+                t->shape[0] != p->shape[0] || (p->rank == 2 && t->shape[1] != p->shape[1]))
+                rc = ares_fail(ARES_EFORMAT,
+                               "model: %s: tensor '%s' is missing or of another shape; the "
+                               "checkpoint belongs to another model or storage type",
+                               path, name);
             else rc = model_put(m, &to, t->data, ARES_F32);
         }
     }

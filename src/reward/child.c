@@ -1,8 +1,9 @@
 /*
- * Children are started with posix_spawn into a process group of their own, under a limit of address space, and killed when
- * late. Lines are answered in order, so the first unanswered one is to blame for whatever goes wrong: it fails, the
- * process is started again, and the others are sent anew. After GIVE_UP such failures in a row the rest of the queue fails
- * too, or a program that hangs on everything would take its time-out for each of a step's responses.
+ * Children are started with posix_spawn into a process group of their own, under a limit of address
+ * space, and killed when late. Lines are answered in order, so the first unanswered one is to blame
+ * for whatever goes wrong: it fails, the process is started again, and the others are sent anew.
+ * After GIVE_UP such failures in a row the rest of the queue fails too, or a program that hangs on
+ * everything would take its time-out for each of a step's responses.
  */
 #include "child.h"
 
@@ -21,21 +22,25 @@ extern char **environ;
 
 enum { LONGEST_ANSWER = 1 << 16, GIVE_UP = 16 };
 
-typedef struct call { char *line; size_t len; reward_call *result; } call;
+typedef struct call {
+    char *line;
+    size_t len;
+    reward_call *result;
+} call;
 
 struct reward_child {
     reward_child_options o;
     char *name;
     char **argv;
-    pid_t pid;                 /* 0: not running */
+    pid_t pid; /* 0: not running */
     int to, from;
     call *calls;
-    int64_t n, head, cap;      /* [head, n) have no answer yet */
-    int64_t sent;              /* lines handed to the process whole; sent_bytes of the next */
+    int64_t n, head, cap; /* [head, n) have no answer yet */
+    int64_t sent;         /* lines handed to the process whole; sent_bytes of the next */
     size_t sent_bytes;
     ares_str answer;
-    double since;              /* when the head became the head */
-    int in_a_row;              /* failures since the last answer */
+    double since; /* when the head became the head */
+    int in_a_row; /* failures since the last answer */
 };
 
 reward_child *reward_child_new(const reward_child_options *o)
@@ -48,7 +53,8 @@ reward_child *reward_child_new(const reward_child_options *o)
     c->argv = ares_calloc((size_t)n + 1, sizeof *c->argv);
     for (int i = 0; i < n; i++) c->argv[i] = ares_strdup(o->argv[i]);
     c->to = c->from = -1;
-    signal(SIGPIPE, SIG_IGN); /* a write to a dead child is an error to handle, not a reason to die */
+    /* a write to a dead child is an error to handle, not a reason to die */
+    signal(SIGPIPE, SIG_IGN);
     return c;
 }
 
@@ -102,7 +108,8 @@ static int start(reward_child *c)
     posix_spawnattr_setsigdefault(&attributes, &defaults);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setpgroup(&attributes, 0);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF |
+                                              POSIX_SPAWN_SETSIGMASK);
     int failed = posix_spawnp(&c->pid, c->argv[0], &files, &attributes, c->argv, environ);
     posix_spawn_file_actions_destroy(&files);
     posix_spawnattr_destroy(&attributes);
@@ -144,7 +151,10 @@ static void fail_head(reward_child *c, const char *why)
     stop(c);
 }
 
-/* Writes until the pipe is full. A process that closed its input is told apart by its answers: they end, or come too late. */
+/*
+ * Writes until the pipe is full. A process that closed its input is told apart by its answers: they
+ * end, or come too late.
+ */
 static void send_some(reward_child *c)
 {
     while (c->pid && c->to >= 0 && c->sent < c->n) {
@@ -163,7 +173,10 @@ static void send_some(reward_child *c)
     }
 }
 
-/* Nothing is asked: a process that ended, or that goes on talking, would answer the next line wrongly. */
+/*
+ * Nothing is asked: a process that ended, or that goes on talking, would answer the next line
+ * wrongly.
+ */
 static void end_if_out_of_step(reward_child *c)
 {
     char block[256];
@@ -190,7 +203,10 @@ void reward_child_send(reward_child *c, ares_view line, reward_call *result)
     send_some(c);
 }
 
-/* `0.5`, or {"score": 0.5, "accuracy": 1}; anything else fails the call and ends the child, whose answers are out of step. */
+/*
+ * `0.5`, or {"score": 0.5, "accuracy": 1}; anything else fails the call and ends the child, whose
+ * answers are out of step.
+ */
 static bool take_answer(reward_child *c, ares_view line)
 {
     ares_arena arena = { 0 };
@@ -206,14 +222,17 @@ static bool take_answer(reward_child *c, ares_view line)
     }
     good = good && v && (v->type == ARES_JSON_INT || v->type == ARES_JSON_FLOAT);
     if (good) score = v->number;
-    good = good && __builtin_isfinite((float)score) && c->head < c->sent; /* what was not sent yet was not read */
+    /* what was not sent yet was not read */
+    good = good && __builtin_isfinite((float)score) && c->head < c->sent;
     ares_arena_fini(&arena);
     ares_error_clear();
     if (good) settle(c, score, judged ? accuracy : __builtin_nan(""), NULL);
     else {
         char why[160];
         if (c->head >= c->sent) snprintf(why, sizeof why, "says more than it was asked");
-        else snprintf(why, sizeof why, "answered '%.*s'; expected a number or {\"score\": number}", (int)ARES_MIN(line.len, 60), line.data);
+        else
+            snprintf(why, sizeof why, "answered '%.*s'; expected a number or {\"score\": number}",
+                     (int)ARES_MIN(line.len, 60), line.data);
         fail_head(c, why);
     }
     return good;
@@ -223,9 +242,14 @@ static bool take_answer(reward_child *c, ares_view line)
 static void describe_end(const reward_child *c, char *why, size_t size)
 {
     siginfo_t end = { 0 };
-    for (int i = 0; i < 100 && waitid(P_PID, (id_t)c->pid, &end, WEXITED | WNOHANG | WNOWAIT) == 0 && end.si_pid == 0; i++) usleep(1000);
+    for (int i = 0;
+         i < 100 && waitid(P_PID, (id_t)c->pid, &end, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         end.si_pid == 0;
+         i++)
+        usleep(1000);
     if (end.si_pid == 0) snprintf(why, size, "closed its output");
-    else if (end.si_code == CLD_EXITED) snprintf(why, size, "ended with exit code %d", end.si_status);
+    else if (end.si_code == CLD_EXITED)
+        snprintf(why, size, "ended with exit code %d", end.si_status);
     else snprintf(why, size, "ended by signal %d (%s)", end.si_status, strsignal(end.si_status));
 }
 
@@ -288,7 +312,8 @@ void reward_child_wait(reward_child *c, bool *timed_out)
             *timed_out = true;
             continue;
         }
-        struct pollfd fds[2] = { { .fd = c->from, .events = POLLIN }, { .fd = c->sent < c->n ? c->to : -1, .events = POLLOUT } };
+        struct pollfd fds[2] = { { .fd = c->from, .events = POLLIN },
+                                 { .fd = c->sent < c->n ? c->to : -1, .events = POLLOUT } };
         poll(fds, 2, (int)(ARES_MIN(left, 1000.0) * 1000) + 1);
         if (fds[0].revents) receive(c);
     }

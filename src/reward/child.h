@@ -6,10 +6,10 @@
 
 typedef struct reward_child reward_child;
 typedef struct reward_child_options {
-    const char *name;           /* for messages */
-    char *const *argv;          /* NULL-terminated; argv[0] is looked up in PATH */
-    double timeout_s;           /* of one response, from when it is next in line */
-    int64_t memory_bytes;       /* address space; 0: no limit */
+    const char *name;     /* for messages */
+    char *const *argv;    /* NULL-terminated; argv[0] is looked up in PATH */
+    double timeout_s;     /* of one response, from when it is next in line */
+    int64_t memory_bytes; /* address space; 0: no limit */
 } reward_child_options;
 
 /* What became of one response. */
@@ -21,8 +21,14 @@ typedef struct reward_call {
 
 reward_child *reward_child_new(const reward_child_options *o); /* starts nothing yet */
 void reward_child_free(reward_child *c);
-/* Queues one line; sends what the pipe takes without waiting. The result is written by reward_child_wait. */
+/*
+ * Queues one line; sends what the pipe takes without waiting. The result is written by
+ * reward_child_wait.
+ */
 void reward_child_send(reward_child *c, ares_view line, reward_call *result);
-/* Until every queued line has its result; starts the process again after a failure. *timed_out is set when the clock decided one. */
+/*
+ * Until every queued line has its result; starts the process again after a failure. *timed_out is
+ * set when the clock decided one.
+ */
 void reward_child_wait(reward_child *c, bool *timed_out);
 #endif

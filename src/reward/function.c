@@ -1,4 +1,7 @@
-/* `ares-train __reward FILE.so SYMBOL`: the process in which a user's C function runs. Its own prints go to stderr. */
+/*
+ * `ares-train __reward FILE.so SYMBOL`: the process in which a user's C function runs. Its own
+ * prints go to stderr.
+ */
 #include <dlfcn.h>
 #include <math.h>
 #include <signal.h>
@@ -15,12 +18,14 @@ typedef double user_function(const char *response, const char *ground_truth, con
 static const char *text_of(ares_arena *arena, const ares_json *line, const char *key)
 {
     const ares_json *v = ares_json_get(line, key);
-    return v && v->type == ARES_JSON_STRING ? ares_arena_copy(arena, v->text.data, v->text.len) : "";
+    return v && v->type == ARES_JSON_STRING ? ares_arena_copy(arena, v->text.data, v->text.len)
+                                            : "";
 }
 
 int ares_reward_child_main(int argc, char **argv)
 {
-    if (argc != 3) return ares_fail(ARES_EUSE, "__reward: started by the trainer, with FILE.so and SYMBOL");
+    if (argc != 3)
+        return ares_fail(ARES_EUSE, "__reward: started by the trainer, with FILE.so and SYMBOL");
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     char *path = strchr(argv[1], '/') ? ares_strdup(argv[1]) : NULL;
     if (!path) { /* dlopen searches system folders for a bare name */
@@ -33,7 +38,8 @@ int ares_reward_child_main(int argc, char **argv)
     if (!library) return ares_fail(ARES_ECHILD, "reward: %s", dlerror());
     user_function *function;
     *(void **)&function = dlsym(library, argv[2]);
-    if (!function) return ares_fail(ARES_ECHILD, "reward: %s has no function '%s'", argv[1], argv[2]);
+    if (!function)
+        return ares_fail(ARES_ECHILD, "reward: %s has no function '%s'", argv[1], argv[2]);
 
     FILE *answers = fdopen(dup(1), "w");
     dup2(2, 1);
@@ -48,7 +54,9 @@ int ares_reward_child_main(int argc, char **argv)
         ares_arena_reset(&arena);
         ares_str_clear(&row);
         if (v) ares_json_write(&row, v);
-        double score = function(text_of(&arena, line, "response"), text_of(&arena, line, "ground_truth"), row.data ? row.data : "null");
+        double score =
+            function(text_of(&arena, line, "response"), text_of(&arena, line, "ground_truth"),
+                     row.data ? row.data : "null");
         if (isfinite(score)) fprintf(answers, "%.17g\n", score);
         else fputs("\"not a finite number\"\n", answers);
         fflush(answers);

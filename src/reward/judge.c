@@ -1,6 +1,7 @@
 /*
- * A verifier with its options; and `auto`, which hands each row to the verifier that the row's rm_type or data_source names.
- * The verifiers it may hand on to are all opened at the start, so that judging changes nothing and threads may share it.
+ * A verifier with its options; and `auto`, which hands each row to the verifier that the row's
+ * rm_type or data_source names. The verifiers it may hand on to are all opened at the start, so
+ * that judging changes nothing and threads may share it.
  */
 #include "judge.h"
 
@@ -12,35 +13,48 @@ static const char boxed_prefix[] = "boxed_";
 
 struct ares_judge {
     const ares_verifier *verifier;
-    void *options;               /* the verifier's own */
+    void *options; /* the verifier's own */
     bool boxed;
     char *name;
-    char *unusable;              /* why it cannot judge: an option without a default is missing */
-    ares_config *defaults;       /* owns the options' texts where nobody set them */
+    char *unusable;        /* why it cannot judge: an option without a default is missing */
+    ares_config *defaults; /* owns the options' texts where nobody set them */
 };
 
 /* ---------------------------------------------------------------- the dispatcher */
 typedef struct judge_set {
-    ares_map *names;             /* "math", "boxed_math" -> index */
+    ares_map *names; /* "math", "boxed_math" -> index */
     ares_judge **judges;
     int n;
 } judge_set;
 
-#define AUTO_OPTIONS(X)                                                                                                                 \
-    X(text, rm_type, "rm_type", "null", "nonempty", "the verifier of rows that name none")                                              \
-    X(tree, types, "types", "{}", "map", "options of verifiers: {deepscaler: {require_think: false}}")                                  \
+#define AUTO_OPTIONS(X)                                                                    \
+    X(text, rm_type, "rm_type", "null", "nonempty", "the verifier of rows that name none") \
+    X(tree, types, "types", "{}", "map",                                                   \
+      "options of verifiers: {deepscaler: {require_think: false}}")                        \
     X(tree, sources, "sources", "{}", "map", "data_source -> verifier: {my/gsm8k: gsm8k}")
 typedef struct auto_options {
     AUTO_OPTIONS(ARES_OPTION_FIELD_)
-    judge_set set;               /* filled by ares_judge_check */
+    judge_set set; /* filled by ares_judge_check */
 } auto_options;
-static ARES_OPTION_TABLE(auto_table, auto_options, AUTO_OPTIONS)
+static ARES_OPTION_TABLE(auto_table, auto_options, AUTO_OPTIONS);
 
-/* Other names of verifiers in rows: slime's rm_types, and the data sources that verl's score table knows. */
-static const struct { const char *name, *verifier; } rm_types[] = { { "format", "format_think" }, { "ifeval", "ifbench" } };
-static const struct { const char *source, *verifier; } known_sources[] = {
-    { "openai/gsm8k", "gsm8k" }, { "lighteval/MATH", "math_hendrycks" }, { "DigitalLearningGmbH/MATH-lighteval", "math_hendrycks" }, { "HuggingFaceH4/MATH-500", "math_hendrycks" },
-    { "math_dapo", "dapo" },     { "math_dapo_reasoning", "dapo" },      { "aime", "dapo" },
+/*
+ * Other names of verifiers in rows: slime's rm_types, and the data sources that verl's score
+ * table knows.
+ */
+static const struct {
+    const char *name, *verifier;
+} rm_types[] = { { "format", "format_think" }, { "ifeval", "ifbench" } };
+static const struct {
+    const char *source, *verifier;
+} known_sources[] = {
+    { "openai/gsm8k", "gsm8k" },
+    { "lighteval/MATH", "math_hendrycks" },
+    { "DigitalLearningGmbH/MATH-lighteval", "math_hendrycks" },
+    { "HuggingFaceH4/MATH-500", "math_hendrycks" },
+    { "math_dapo", "dapo" },
+    { "math_dapo_reasoning", "dapo" },
+    { "aime", "dapo" },
 };
 
 /* "aime..." is a family, the others are whole names. */
@@ -76,7 +90,9 @@ static const ares_judge *of_set(const judge_set *set, ares_view name)
     int64_t i;
     if (ares_map_get(set->names, name, &i)) return set->judges[i];
     for (int k = 0; k < ARES_COUNT(rm_types); k++)
-        if (ares_view_is(name, rm_types[k].name) && ares_map_get(set->names, ares_view_of(rm_types[k].verifier), &i)) return set->judges[i];
+        if (ares_view_is(name, rm_types[k].name) &&
+            ares_map_get(set->names, ares_view_of(rm_types[k].verifier), &i))
+            return set->judges[i];
     return NULL;
 }
 
@@ -126,7 +142,10 @@ static void close_set(judge_set *set)
     *set = (judge_set){ 0 };
 }
 
-/* Opens every verifier twice, plain and boxed, with the options that `types` gives for its plain name. */
+/*
+ * Opens every verifier twice, plain and boxed, with the options that `types` gives for its plain
+ * name.
+ */
 static void open_set(ares_config *cfg, const char *path, auto_options *o)
 {
     judge_set *set = &o->set;
@@ -148,21 +167,27 @@ static void open_set(ares_config *cfg, const char *path, auto_options *o)
         if (ares_json_get(o->types, names[i / 2])) {
             ares_str_clear(&where);
             ares_str_addf(&where, "%s%stypes.%s", path, *path ? "." : "", names[i / 2]);
-            if (j->verifier->options) ares_config_bind(cfg, where.data, j->verifier->options, j->options);
+            if (j->verifier->options)
+                ares_config_bind(cfg, where.data, j->verifier->options, j->options);
             if (i % 2 == 0) ares_judge_check(j, cfg, where.data);
             if (i % 2 == 0 && j->verifier->limit)
-                ares_config_fault(cfg, where.data,
-                                  "a limit of length is of all rows, and auto judges some; make it an entry of "
-                                  "worker.reward.rewards: {name: %s, ...}",
-                                  names[i / 2]);
+                ares_config_fault(
+                    cfg, where.data,
+                    "a limit of length is of all rows, and auto judges some; make it an entry of "
+                    "worker.reward.rewards: {name: %s, ...}",
+                    names[i / 2]);
         } else judge_use_defaults(j);
     }
     for (int64_t k = 0; k < o->types->count && o->types->type == ARES_JSON_OBJECT; k++) {
         ares_view key = o->types->members[k].key;
-        if (ares_map_get(set->names, key, NULL) && !ares_view_starts(key, ares_view_of(boxed_prefix))) continue;
+        if (ares_map_get(set->names, key, NULL) &&
+            !ares_view_starts(key, ares_view_of(boxed_prefix)))
+            continue;
         ares_str_clear(&where);
         ares_str_addf(&where, "%s%stypes", path, *path ? "." : "");
-        ares_config_fault(cfg, where.data, "'%.*s' is no verifier (ares-train grade --list names them)", (int)ARES_MIN(key.len, 60), key.data);
+        ares_config_fault(cfg, where.data,
+                          "'%.*s' is no verifier (ares-train grade --list names them)",
+                          (int)ARES_MIN(key.len, 60), key.data);
     }
     if (o->rm_type && !of_set(set, ares_view_trim(ares_view_of(o->rm_type)))) {
         ares_str_clear(&where);
@@ -174,15 +199,20 @@ static void open_set(ares_config *cfg, const char *path, auto_options *o)
         if (v->type == ARES_JSON_STRING && of_set(set, v->text)) continue;
         ares_str_clear(&where);
         ares_str_addf(&where, "%s%ssources", path, *path ? "." : "");
-        ares_config_fault(cfg, where.data, "data_source '%.*s' names no verifier", (int)ARES_MIN(o->sources->members[k].key.len, 60), o->sources->members[k].key.data);
+        ares_config_fault(cfg, where.data, "data_source '%.*s' names no verifier",
+                          (int)ARES_MIN(o->sources->members[k].key.len, 60),
+                          o->sources->members[k].key.data);
     }
     ares_str_fini(&where);
 }
 
 const ares_verifier ares_verifier_auto = {
-    "auto",     "hands the row to the verifier that its rm_type (or metadata.rm_type) or data_source names",
-    auto_table, sizeof(auto_options),
-    NULL,       dispatch,
+    "auto",
+    "hands the row to the verifier that its rm_type (or metadata.rm_type) or data_source names",
+    auto_table,
+    sizeof(auto_options),
+    NULL,
+    dispatch,
     NULL
 };
 
@@ -194,9 +224,12 @@ int ares_judge_new(const char *name, ares_judge **out)
     size_t prefix = sizeof boxed_prefix - 1;
     bool boxed = strncmp(name, boxed_prefix, prefix) == 0;
     *out = NULL;
-    ARES_TRY(ares_lookup(ARES_ECONFIG, "reward: verifier", boxed ? name + prefix : name, names, n, &i));
+    ARES_TRY(
+        ares_lookup(ARES_ECONFIG, "reward: verifier", boxed ? name + prefix : name, names, n, &i));
     ares_judge *j = ares_calloc(1, sizeof *j);
-    *j = (ares_judge){ .verifier = ares_verifier_find(names[i]), .boxed = boxed, .name = ares_strdup(name) };
+    *j = (ares_judge){ .verifier = ares_verifier_find(names[i]),
+                       .boxed = boxed,
+                       .name = ares_strdup(name) };
     j->options = ares_calloc(1, j->verifier->options_size + 1);
     *out = j;
     return ARES_OK;
@@ -213,7 +246,10 @@ void ares_judge_free(ares_judge *j)
     ares_free(j);
 }
 
-const char *ares_judge_name(const ares_judge *j) { return j->name; }
+const char *ares_judge_name(const ares_judge *j)
+{
+    return j->name;
+}
 
 ares_option_table *ares_judge_options(ares_judge *j, void **into)
 {
@@ -224,13 +260,15 @@ ares_option_table *ares_judge_options(ares_judge *j, void **into)
 void ares_judge_check(ares_judge *j, ares_config *cfg, const char *path)
 {
     if (j->verifier == &ares_verifier_auto) open_set(cfg, path, j->options);
-    if (j->verifier->check && j->verifier->check(j->options) != ARES_OK) ares_config_fault(cfg, path, "%s", ares_error_message());
+    if (j->verifier->check && j->verifier->check(j->options) != ARES_OK)
+        ares_config_fault(cfg, path, "%s", ares_error_message());
 }
 
 void judge_use_defaults(ares_judge *j)
 {
     j->defaults = ares_config_new();
-    if (j->verifier->options) ares_config_add_options(j->defaults, "", j->verifier->options, j->options);
+    if (j->verifier->options)
+        ares_config_add_options(j->defaults, "", j->verifier->options, j->options);
     ares_config_resolve(j->defaults);
     ares_judge_check(j, j->defaults, "");
     if (ares_config_finish(j->defaults) == ARES_OK) return;
@@ -247,7 +285,8 @@ bool judge_limit(const ares_judge *j, int64_t *limit)
 int ares_judge_run(const ares_judge *j, const ares_verify_in *in, ares_verify_out *out)
 {
     ares_verify_in own = *in;
-    if (j->unusable) return ares_fail(ARES_ECONFIG, "reward: %s: it needs options: %s", j->name, j->unusable);
+    if (j->unusable)
+        return ares_fail(ARES_ECONFIG, "reward: %s: it needs options: %s", j->name, j->unusable);
     if (j->boxed) {
         own.response = math_last_boxed(in->response);
         out->no_answer = !own.response.data;

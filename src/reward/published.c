@@ -1,28 +1,37 @@
 /*
- * worker.reward.reward_function: names and paths of published reward functions -> the verifiers that compute the same. The
- * expressions below are those of EasyR1's and ARES's examples/reward_function/{math,dapo,r1v}.py.
+ * worker.reward.reward_function: names and paths of published reward functions -> the verifiers
+ * that compute the same. The expressions below are those of EasyR1's and ARES's
+ * examples/reward_function/{math,dapo,r1v}.py.
  */
 #include "published.h"
 
 #include <string.h>
 
-static const struct { const char *name, *type, *verifier; } functions[] = {
+static const struct {
+    const char *name, *type, *verifier;
+} functions[] = {
     { "aepo", "batch", "aepo" },
     { "math", "batch", "math_format" },
     { "dapo", "batch", "dapo_overlong" },
     { "r1v", "sequential", "r1v" },
 };
 
-/* "math" of "math" and of "./examples/reward_function/math.py:compute_score"; NULL after a fault. */
+/*
+ * "math" of "math" and of "./examples/reward_function/math.py:compute_score"; NULL after a fault.
+ */
 static char *function_name(ares_config *cfg, const char *value)
 {
     static const char path[] = "worker.reward.reward_function";
-    const char *colon = strrchr(value, ':'), *slash = strrchr(value, '/'), *stem = slash ? slash + 1 : value;
+    const char *colon = strrchr(value, ':'), *slash = strrchr(value, '/'),
+               *stem = slash ? slash + 1 : value;
     size_t length = strcspn(stem, ":");
     bool file = slash || colon || (length > 3 && memcmp(stem + length - 3, ".py", 3) == 0);
     if (length > 3 && memcmp(stem + length - 3, ".py", 3) == 0) length -= 3;
     if (file && (!colon || colon < stem || strcmp(colon + 1, "compute_score") != 0)) {
-        ares_config_fault(cfg, path, "Python does not run here; of a published file write PATH/NAME.py:compute_score, for a reward of your own see worker.reward.rewards");
+        ares_config_fault(
+            cfg, path,
+            "Python does not run here; of a published file write PATH/NAME.py:compute_score, for a "
+            "reward of your own see worker.reward.rewards");
         return NULL;
     }
     char *name = ares_strdup(stem);
@@ -41,14 +50,25 @@ const char *reward_function_verifier(ares_config *cfg, const ares_reward_config 
     ares_free(name);
     if (failed) {
         const char *why = strstr(ares_error_message(), "': ");
-        ares_config_fault(cfg, "worker.reward.reward_function", "%s", why ? why + 3 : ares_error_message());
+        ares_config_fault(cfg, "worker.reward.reward_function", "%s",
+                          why ? why + 3 : ares_error_message());
         return NULL;
     }
     if (rc->reward_type && strcmp(rc->reward_type, functions[i].type) != 0)
-        ares_config_fault(cfg, "worker.reward.reward_type", "reward_function '%s' is %s", names[i], functions[i].type);
+        ares_config_fault(cfg, "worker.reward.reward_type", "reward_function '%s' is %s", names[i],
+                          functions[i].type);
     return functions[i].verifier;
 }
 
-double published_math(double accuracy, double format, double format_weight) { return (1 - format_weight) * accuracy + format_weight * format; }
-double published_dapo(double accuracy, double overlong, double overlong_penalty_factor) { return accuracy + overlong * overlong_penalty_factor; }
-double published_normalized(double accuracy) { return (accuracy + 1) / 2; }
+double published_math(double accuracy, double format, double format_weight)
+{
+    return (1 - format_weight) * accuracy + format_weight * format;
+}
+double published_dapo(double accuracy, double overlong, double overlong_penalty_factor)
+{
+    return accuracy + overlong * overlong_penalty_factor;
+}
+double published_normalized(double accuracy)
+{
+    return (accuracy + 1) / 2;
+}

@@ -1,11 +1,16 @@
-/* The reward functions that were published with EasyR1 and ARES, by their names in configurations. */
+/*
+ * The reward functions that were published with EasyR1 and ARES, by their names in configurations.
+ */
 #ifndef ARES_REWARD_PUBLISHED_H
 #define ARES_REWARD_PUBLISHED_H
 
 #include "ares/reward.h"
 #include "judge.h"
 
-/* The verifier that worker.reward.reward_function means; NULL after a fault. Checks reward_type. (aepo.md 3.1) */
+/*
+ * The verifier that worker.reward.reward_function means; NULL after a fault. Checks reward_type.
+ * (aepo.md 3.1)
+ */
 const char *reward_function_verifier(ares_config *cfg, const ares_reward_config *rc);
 
 /* Their arithmetic (aepo.md 3.3); accuracy of dapo is 1 or -1, overlong a length_overlong. */
@@ -14,8 +19,13 @@ double published_dapo(double accuracy, double overlong, double overlong_penalty_
 double published_normalized(double accuracy); /* 1 or -1 -> 1 or 0 */
 /* All white space directly before and after each '<', '>' and '/' goes (3.4). */
 void published_clean(ares_view response, ares_str *out);
-double published_format(ares_view response);     /* <think> .. </think> .. \boxed{ .. } .. : 1 or 0 */
-double published_r1v_format(ares_view response); /* <think> .. </think> <answer> .. </answer> and nothing else: 1 or 0 */
-/* The trimmed content of the last \boxed{}; "None" when there is none or it never closes, as the original says (3.5). */
+/* <think> .. </think> .. \boxed{ .. } .. : 1 or 0 */
+double published_format(ares_view response);
+/* <think> .. </think> <answer> .. </answer> and nothing else: 1 or 0 */
+double published_r1v_format(ares_view response);
+/*
+ * The trimmed content of the last \boxed{}; "None" when there is none or it never closes, as the
+ * original says (3.5).
+ */
 ares_view published_boxed(ares_view response);
 #endif

@@ -5,7 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef struct sums { double sum, count; tally_kind kind; } sums;
+typedef struct sums {
+    double sum, count;
+    tally_kind kind;
+} sums;
 
 struct tally {
     ares_map *names;
@@ -60,7 +63,10 @@ static void write_metric(const tally *t, int64_t i, const char *prefix, ares_met
     const sums *s = &t->sums[i];
     snprintf(name, sizeof name, "%s%.*s", prefix, (int)key.len, key.data);
     if (s->kind == TALLY_MEAN && s->count == 0) return;
-    ares_metrics_set(m, name, s->kind == TALLY_MEAN ? s->sum / s->count : s->kind == TALLY_TOTAL ? s->sum : s->sum == 0);
+    ares_metrics_set(m, name,
+                     s->kind == TALLY_MEAN    ? s->sum / s->count
+                     : s->kind == TALLY_TOTAL ? s->sum
+                                              : s->sum == 0);
 }
 
 int tally_report(tally *t, ares_world *w, const char *prefix, ares_metrics *m)

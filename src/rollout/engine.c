@@ -1,4 +1,7 @@
-/* The engine's face: requests in, forwards, finished samples out. What a step holds is decided in scheduler.c. */
+/*
+ * The engine's face: requests in, forwards, finished samples out. What a step holds is decided in
+ * scheduler.c.
+ */
 #include "internal.h"
 
 #include "ares/algo.h"
@@ -7,11 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int64_t default_cache_tokens(const ares_rollout_options *o, int32_t max_len, size_t block_bytes)
+static int64_t default_cache_tokens(const ares_rollout_options *o, int32_t max_len,
+                                    size_t block_bytes)
 {
     int64_t wanted = (int64_t)o->max_num_seqs * (blocks_for(max_len) + 1);
     int64_t affordable = (int64_t)6 << 30; /* as rollout.h says; cache_tokens asks for more */
-    return ARES_MAX(ARES_MIN(wanted, affordable / (int64_t)block_bytes), blocks_for(max_len) + 2) * ARES_KV_BLOCK;
+    return ARES_MAX(ARES_MIN(wanted, affordable / (int64_t)block_bytes), blocks_for(max_len) + 2) *
+           ARES_KV_BLOCK;
 }
 
 static void plan_init(plan *p, int32_t rows, int32_t stride)
@@ -27,17 +32,22 @@ static void plan_init(plan *p, int32_t rows, int32_t stride)
 
 static void plan_fini(plan *p)
 {
-    void *all[] = { p->ids, p->positions, p->slots, p->start, p->prefix_len, p->table, p->out_rows, p->out_seq, p->temperature, p->top_p, p->top_k,
-                    p->token, p->key, p->log_prob, p->entropy, p->log_prob_1, p->entropy_1, p->likely_token, p->likely_log_prob };
+    void *all[] = { p->ids,        p->positions, p->slots,        p->start,          p->prefix_len,
+                    p->table,      p->out_rows,  p->out_seq,      p->temperature,    p->top_p,
+                    p->top_k,      p->token,     p->key,          p->log_prob,       p->entropy,
+                    p->log_prob_1, p->entropy_1, p->likely_token, p->likely_log_prob };
     for (int i = 0; i < ARES_COUNT(all); i++) ares_free(all[i]);
 }
 
-int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer, const ares_rollout_options *opt, ares_rollout **out)
+int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,
+                     const ares_rollout_options *opt, ares_rollout **out)
 {
     const ares_model_config *c = &m->cfg;
     ares_device *d = m->device;
     if (opt->entropy_top_k < 0 || opt->entropy_top_k > ARES_LIKELY_MAX)
-        return ares_fail(ARES_ECONFIG, "rollout: entropy_top_k = %d: must lie in [0, %d]; 0 is the exact entropy", opt->entropy_top_k, ARES_LIKELY_MAX);
+        return ares_fail(ARES_ECONFIG,
+                         "rollout: entropy_top_k = %d: must lie in [0, %d]; 0 is the exact entropy",
+                         opt->entropy_top_k, ARES_LIKELY_MAX);
     ares_rollout *r = ares_calloc(1, sizeof *r);
     r->entropy_top_k = opt->entropy_top_k;
     r->most_likely = opt->most_likely;
@@ -55,13 +65,20 @@ int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer, const ares_
     int64_t total = tokens / ARES_KV_BLOCK;
     int rc = ares_workspace_new(m, ARES_KEEP_NOTHING, &r->workspace);
     if (rc == ARES_OK && (total < 2 || total > INT32_MAX / ARES_KV_BLOCK))
-        rc = ares_fail(ARES_ELIMIT, "rollout: kv cache: %lld tokens are %s; a block holds %d tokens and %.2f MiB", (long long)tokens, total < 2 ? "too few" : "too many",
-                       ARES_KV_BLOCK, (double)block_bytes / 1048576.0);
+        rc =
+            ares_fail(ARES_ELIMIT,
+                      "rollout: kv cache: %lld tokens are %s; a block holds %d tokens and %.2f MiB",
+                      (long long)tokens, total < 2 ? "too few" : "too many", ARES_KV_BLOCK,
+                      (double)block_bytes / 1048576.0);
     if (rc == ARES_OK) {
         rollout_blocks_init(&r->blocks, (int32_t)total);
         r->cache_bytes = block_bytes * (size_t)total;
         r->cache = d->k->alloc(d, r->cache_bytes);
-        if (!r->cache) rc = ares_fail(ARES_ELIMIT, "rollout: kv cache of %.2f GiB does not fit on the device; lower worker.rollout.cache_tokens", (double)r->cache_bytes / 1073741824.0);
+        if (!r->cache)
+            rc = ares_fail(ARES_ELIMIT,
+                           "rollout: kv cache of %.2f GiB does not fit on the device; lower "
+                           "worker.rollout.cache_tokens",
+                           (double)r->cache_bytes / 1073741824.0);
     }
     if (rc != ARES_OK) {
         ares_rollout_free(r);
@@ -107,41 +124,69 @@ void ares_rollout_free(ares_rollout *r)
     ares_free(r);
 }
 
-static int check_request(const ares_rollout *r, const int32_t *prompt, int32_t prompt_len, int32_t n, const ares_sampling *s)
+static int check_request(const ares_rollout *r, const int32_t *prompt, int32_t prompt_len,
+                         int32_t n, const ares_sampling *s)
 {
-    if (prompt_len < 1) return ares_fail(ARES_EFORMAT, "rollout: the prompt is empty; a model needs one token to start from");
-    if (n < 1 || s->max_new_tokens < 1) return ares_fail(ARES_ECONFIG, "rollout: n = %d, max_new_tokens = %d: both must be 1 or more", n, s->max_new_tokens);
-    if (!(s->temperature >= 0) || !isfinite(s->temperature)) return ares_fail(ARES_ECONFIG, "rollout: temperature = %g: must be 0 (greedy) or more", (double)s->temperature);
-    if (!(s->top_p > 0 && s->top_p <= 1)) return ares_fail(ARES_ECONFIG, "rollout: top_p = %g: must lie in (0, 1]", (double)s->top_p);
-    if (s->n_stop_strings && !r->tokenizer) return ares_fail(ARES_ECONFIG, "rollout: stop strings need a tokenizer");
+    if (prompt_len < 1)
+        return ares_fail(ARES_EFORMAT,
+                         "rollout: the prompt is empty; a model needs one token to start from");
+    if (n < 1 || s->max_new_tokens < 1)
+        return ares_fail(ARES_ECONFIG,
+                         "rollout: n = %d, max_new_tokens = %d: both must be 1 or more", n,
+                         s->max_new_tokens);
+    if (!(s->temperature >= 0) || !isfinite(s->temperature))
+        return ares_fail(ARES_ECONFIG, "rollout: temperature = %g: must be 0 (greedy) or more",
+                         (double)s->temperature);
+    if (!(s->top_p > 0 && s->top_p <= 1))
+        return ares_fail(ARES_ECONFIG, "rollout: top_p = %g: must lie in (0, 1]", (double)s->top_p);
+    if (s->n_stop_strings && !r->tokenizer)
+        return ares_fail(ARES_ECONFIG, "rollout: stop strings need a tokenizer");
     if (prompt_len >= r->max_len)
-        return ares_fail(ARES_ELIMIT, "rollout: prompt of %d tokens leaves no room for an answer in max_model_len = %d", prompt_len, r->max_len);
+        return ares_fail(
+            ARES_ELIMIT,
+            "rollout: prompt of %d tokens leaves no room for an answer in max_model_len = %d",
+            prompt_len, r->max_len);
     /* one sample alone needs its prompt's blocks and, while it starts, a copy of the partial one */
-    int32_t longest = ARES_MIN(r->max_len, prompt_len + s->max_new_tokens), need = blocks_for(longest) + 1;
+    int32_t longest = ARES_MIN(r->max_len, prompt_len + s->max_new_tokens),
+            need = blocks_for(longest) + 1;
     if (need > r->blocks.total)
-        return ares_fail(ARES_ELIMIT, "rollout: kv cache of %d blocks of %d tokens cannot hold one sample of up to %d; raise worker.rollout.cache_tokens to %d", r->blocks.total,
-                         ARES_KV_BLOCK, longest, need * ARES_KV_BLOCK);
+        return ares_fail(ARES_ELIMIT,
+                         "rollout: kv cache of %d blocks of %d tokens cannot hold one sample of up "
+                         "to %d; raise worker.rollout.cache_tokens to %d",
+                         r->blocks.total, ARES_KV_BLOCK, longest, need * ARES_KV_BLOCK);
     return ares_model_check_ids(r->model, prompt, prompt_len);
 }
 
-int ares_rollout_add(ares_rollout *r, const int32_t *prompt, int32_t prompt_len, int32_t n, const ares_sampling *s, ares_rng_key key, int64_t *id)
+int ares_rollout_add(ares_rollout *r, const int32_t *prompt, int32_t prompt_len, int32_t n,
+                     const ares_sampling *s, ares_rng_key key, int64_t *id)
 {
     ARES_TRY(check_request(r, prompt, prompt_len, n, s));
     ares_arena *a = &r->arena;
     request *q = ares_arena_calloc(a, 1, sizeof *q);
-    *q = (request){ .id = r->n_requests++, .prompt_len = prompt_len, .n = n, .waiting = n, .sampling = *s, .key = key };
-    q->prompt = (const int32_t *)ares_arena_copy(a, (const char *)prompt, (size_t)prompt_len * sizeof *prompt);
-    q->sampling.stop_ids = (const int32_t *)ares_arena_copy(a, (const char *)s->stop_ids, (size_t)s->n_stop_ids * sizeof *s->stop_ids);
+    *q = (request){ .id = r->n_requests++,
+                    .prompt_len = prompt_len,
+                    .n = n,
+                    .waiting = n,
+                    .sampling = *s,
+                    .key = key };
+    q->prompt = (const int32_t *)ares_arena_copy(a, (const char *)prompt,
+                                                 (size_t)prompt_len * sizeof *prompt);
+    q->sampling.stop_ids = (const int32_t *)ares_arena_copy(
+        a, (const char *)s->stop_ids, (size_t)s->n_stop_ids * sizeof *s->stop_ids);
     const char **stops = ares_arena_alloc(a, (size_t)s->n_stop_strings * sizeof *stops + 1);
-    for (int32_t i = 0; i < s->n_stop_strings; i++) stops[i] = ares_arena_copy(a, s->stop_strings[i], strlen(s->stop_strings[i]));
+    for (int32_t i = 0; i < s->n_stop_strings; i++)
+        stops[i] = ares_arena_copy(a, s->stop_strings[i], strlen(s->stop_strings[i]));
     q->sampling.stop_strings = stops;
     q->sampling.max_new_tokens = ARES_MIN(s->max_new_tokens, r->max_len - prompt_len);
     q->blocks.block = ares_arena_alloc(a, (size_t)blocks_for(prompt_len) * sizeof(int32_t));
     q->samples = ares_arena_calloc(a, (size_t)n, sizeof *q->samples);
     for (int32_t i = 0; i < n; i++) {
         sequence *x = &q->samples[i];
-        *x = (sequence){ .request = q, .index = i, .state = SEQ_UNBORN, .key = ares_rng_sub(key, (uint64_t)i, 0) };
-        x->blocks.block = ares_arena_alloc(a, (size_t)blocks_for(prompt_len + q->sampling.max_new_tokens) * sizeof(int32_t));
+        *x = (sequence){
+            .request = q, .index = i, .state = SEQ_UNBORN, .key = ares_rng_sub(key, (uint64_t)i, 0)
+        };
+        x->blocks.block = ares_arena_alloc(
+            a, (size_t)blocks_for(prompt_len + q->sampling.max_new_tokens) * sizeof(int32_t));
         if (s->n_stop_strings) ares_decoder_init(&x->decoder, r->tokenizer, false);
     }
     if (r->last) r->last->next = q;
@@ -157,7 +202,9 @@ static void reserve(ares_rollout *r, sequence *s)
 {
     if (s->n < s->cap) return;
     int32_t cap = ARES_MIN(s->cap ? s->cap * 2 : 64, s->request->sampling.max_new_tokens);
-    void **columns[] = { (void **)&s->ids, (void **)&s->log_probs, (void **)&s->entropies, (void **)&s->log_probs_1, (void **)&s->entropies_1, (void **)&s->most_likely };
+    void **columns[] = { (void **)&s->ids,         (void **)&s->log_probs,
+                         (void **)&s->entropies,   (void **)&s->log_probs_1,
+                         (void **)&s->entropies_1, (void **)&s->most_likely };
     for (int i = 0; i < ARES_COUNT(columns) - !r->most_likely; i++) {
         void *fresh = ares_arena_alloc(&r->arena, (size_t)cap * sizeof(float));
         if (s->n) memcpy(fresh, *columns[i], (size_t)s->n * sizeof(float));
@@ -177,7 +224,8 @@ static bool stops(ares_rollout *r, sequence *s, int32_t token)
     ares_decoder_add(&s->decoder, token, &s->tail);
     for (int32_t i = 0; i < g->n_stop_strings; i++) {
         ares_view stop = ares_view_of(g->stop_strings[i]);
-        size_t from = before + 1 > stop.len ? before + 1 - stop.len : 0; /* it must end in what is new */
+        /* it must end in what is new */
+        size_t from = before + 1 > stop.len ? before + 1 - stop.len : 0;
         if (ares_view_find(ares_str_view(&s->tail), stop, from) >= 0) return true;
     }
     return false;
@@ -225,7 +273,9 @@ static void take_token(ares_rollout *r, int32_t i)
     s->log_probs[n] = p->log_prob[i];
     s->entropies[n] = p->entropy[i];
     s->log_probs_1[n] = p->want_1 ? p->log_prob_1[i] : p->log_prob[i];
-    s->entropies_1[n] = r->entropy_top_k ? entropy_of_likely(r, i, s->log_probs_1[n]) : p->want_1 ? p->entropy_1[i] : p->entropy[i];
+    s->entropies_1[n] = r->entropy_top_k ? entropy_of_likely(r, i, s->log_probs_1[n])
+                        : p->want_1      ? p->entropy_1[i]
+                                         : p->entropy[i];
     if (r->most_likely) s->most_likely[n] = p->likely_token[(int64_t)i * r->n_likely];
     if (s->state == SEQ_UNBORN) s->state = SEQ_WAITING;
     s->request->sampled = true;
@@ -247,8 +297,11 @@ static int check_outputs(const plan *p)
 {
     for (int32_t i = 0; i < p->n_out; i++)
         if (!isfinite(p->log_prob[i]) || !isfinite(p->entropy[i]))
-            return ares_fail(ARES_ENUMERIC, "rollout: request %lld, sample %d, token %d: log-prob %g, entropy %g; the weights hold NaN or infinity",
-                             (long long)p->out_seq[i]->request->id, p->out_seq[i]->index, p->out_seq[i]->n, (double)p->log_prob[i], (double)p->entropy[i]);
+            return ares_fail(ARES_ENUMERIC,
+                             "rollout: request %lld, sample %d, token %d: log-prob %g, entropy %g; "
+                             "the weights hold NaN or infinity",
+                             (long long)p->out_seq[i]->request->id, p->out_seq[i]->index,
+                             p->out_seq[i]->n, (double)p->log_prob[i], (double)p->entropy[i]);
     return ARES_OK;
 }
 
@@ -262,24 +315,50 @@ int ares_rollout_step(ares_rollout *r, int64_t *active)
     rollout_schedule(r);
     ARES_ASSERT(p->rows > 0);
     double t1 = ares_now_s();
-    ares_packed packed = { .rows = p->rows, .ids = p->ids, .positions = p->positions, .slots = p->slots, .cache = r->cache,
-                           .cache_layer_floats = (int64_t)r->blocks.total * (int64_t)r->block_floats, .n_out = p->n_out, .out_rows = p->out_rows,
-                           .seg = { .n = p->n_seg, .rows = p->rows, .start = p->start, .prefix_len = p->prefix_len, .block_table = p->table, .table_stride = r->stride } };
+    ares_packed packed = { .rows = p->rows,
+                           .ids = p->ids,
+                           .positions = p->positions,
+                           .slots = p->slots,
+                           .cache = r->cache,
+                           .cache_layer_floats =
+                               (int64_t)r->blocks.total * (int64_t)r->block_floats,
+                           .n_out = p->n_out,
+                           .out_rows = p->out_rows,
+                           .seg = { .n = p->n_seg,
+                                    .rows = p->rows,
+                                    .start = p->start,
+                                    .prefix_len = p->prefix_len,
+                                    .block_table = p->table,
+                                    .table_stride = r->stride } };
     float *hidden;
     ARES_TRY(ares_model_forward(r->model, r->workspace, &packed, &hidden));
     double t2 = ares_now_s();
     if (p->n_out) {
-        ares_sample_args a = { .rows = p->n_out, .vocab = r->model->cfg.vocab, .x = hidden, .ldx = r->model->cfg.hidden, .w = ares_model_head(r->model),
-                               .temperature = p->temperature, .top_p = p->top_p, .top_k = p->top_k, .key = p->key, .token = p->token, .log_prob = p->log_prob,
-                               .entropy = p->entropy, .log_prob_1 = p->want_1 ? p->log_prob_1 : NULL, .entropy_1 = p->want_1 ? p->entropy_1 : NULL,
-                               .n_likely = r->n_likely, .likely_token = p->likely_token, .likely_log_prob = p->likely_log_prob };
+        ares_sample_args a = { .rows = p->n_out,
+                               .vocab = r->model->cfg.vocab,
+                               .x = hidden,
+                               .ldx = r->model->cfg.hidden,
+                               .w = ares_model_head(r->model),
+                               .temperature = p->temperature,
+                               .top_p = p->top_p,
+                               .top_k = p->top_k,
+                               .key = p->key,
+                               .token = p->token,
+                               .log_prob = p->log_prob,
+                               .entropy = p->entropy,
+                               .log_prob_1 = p->want_1 ? p->log_prob_1 : NULL,
+                               .entropy_1 = p->want_1 ? p->entropy_1 : NULL,
+                               .n_likely = r->n_likely,
+                               .likely_token = p->likely_token,
+                               .likely_log_prob = p->likely_log_prob };
         d->k->sample(d, &a);
         ARES_TRY(d->k->sync(d));
         ARES_TRY(check_outputs(p));
     }
     int64_t done = r->n_finished;
     for (int32_t i = 0; i < p->n_out; i++) take_token(r, i);
-    if (r->n_finished > done) qsort(r->finished + done, (size_t)(r->n_finished - done), sizeof *r->finished, by_length);
+    if (r->n_finished > done)
+        qsort(r->finished + done, (size_t)(r->n_finished - done), sizeof *r->finished, by_length);
     double t3 = ares_now_s();
     r->stats.steps++;
     r->stats.schedule_s += t1 - t0;
@@ -293,9 +372,20 @@ bool ares_rollout_next(ares_rollout *r, ares_completion *out)
 {
     if (r->next_finished == r->n_finished) return false;
     const sequence *s = r->finished[r->next_finished++];
-    *out = (ares_completion){ .request = s->request->id, .index = s->index, .n_tokens = s->n, .ids = s->ids, .log_probs = s->log_probs, .entropies = s->entropies,
-                              .log_probs_1 = s->log_probs_1, .entropies_1 = s->entropies_1, .most_likely = s->most_likely, .finish = s->finish };
+    *out = (ares_completion){ .request = s->request->id,
+                              .index = s->index,
+                              .n_tokens = s->n,
+                              .ids = s->ids,
+                              .log_probs = s->log_probs,
+                              .entropies = s->entropies,
+                              .log_probs_1 = s->log_probs_1,
+                              .entropies_1 = s->entropies_1,
+                              .most_likely = s->most_likely,
+                              .finish = s->finish };
     return true;
 }
 
-void ares_rollout_get_stats(const ares_rollout *r, ares_rollout_stats *out) { *out = r->stats; }
+void ares_rollout_get_stats(const ares_rollout *r, ares_rollout_stats *out)
+{
+    *out = r->stats;
+}

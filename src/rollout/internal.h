@@ -4,22 +4,22 @@
 
 #include "ares/rollout.h"
 
-/* ------------------------------------------------------------------ blocks.c: the paged cache's blocks, counted by reference */
+/* ---------------- blocks.c: the paged cache's blocks, counted by reference */
 typedef struct rollout_blocks {
     int32_t total, n_free;
-    int32_t *free_list;        /* a stack: the block freed last is warm */
+    int32_t *free_list; /* a stack: the block freed last is warm */
     int32_t *refs;
 } rollout_blocks;
 void rollout_blocks_init(rollout_blocks *b, int32_t total);
 void rollout_blocks_fini(rollout_blocks *b);
 void rollout_blocks_reset(rollout_blocks *b);
-int32_t rollout_block_take(rollout_blocks *b);   /* -1 when none is free */
+int32_t rollout_block_take(rollout_blocks *b); /* -1 when none is free */
 void rollout_block_ref(rollout_blocks *b, int32_t block);
 void rollout_block_drop(rollout_blocks *b, int32_t block);
 
 /* ------------------------------------------------------------------ a prompt and its samples */
 typedef struct block_list {
-    int32_t *block;            /* [cap] */
+    int32_t *block; /* [cap] */
     int32_t n;
 } block_list;
 
@@ -29,11 +29,11 @@ typedef struct request {
     int32_t prompt_len, n, waiting; /* samples not yet running and not finished */
     ares_sampling sampling;
     ares_rng_key key;
-    block_list blocks;         /* of the prompt; held while samples wait */
-    int32_t cached;            /* prompt tokens in the cache */
-    bool sampled;              /* the first tokens are drawn */
-    struct sequence *samples;  /* [n] */
-    struct request *next;      /* in order of arrival */
+    block_list blocks;        /* of the prompt; held while samples wait */
+    int32_t cached;           /* prompt tokens in the cache */
+    bool sampled;             /* the first tokens are drawn */
+    struct sequence *samples; /* [n] */
+    struct request *next;     /* in order of arrival */
 } request;
 
 typedef enum { SEQ_UNBORN, SEQ_WAITING, SEQ_RUNNING, SEQ_FINISHED } sequence_state;
@@ -41,31 +41,34 @@ typedef struct sequence {
     request *request;
     int32_t index;
     sequence_state state;
-    int32_t n, cap;            /* generated tokens */
+    int32_t n, cap; /* generated tokens */
     int32_t *ids;
     float *log_probs, *entropies, *log_probs_1, *entropies_1;
-    int32_t *most_likely;      /* NULL unless recorded */
+    int32_t *most_likely; /* NULL unless recorded */
     ares_finish finish;
     block_list blocks;
-    int32_t cached;            /* tokens of prompt and response in the cache */
+    int32_t cached; /* tokens of prompt and response in the cache */
     ares_rng_key key;
-    ares_decoder decoder;      /* of stop strings only */
+    ares_decoder decoder; /* of stop strings only */
     ares_str tail;
 } sequence;
 
-/* One forward's rows: who they belong to and where they go. Capacity rows max_rows, segments max_rows. */
+/*
+ * One forward's rows: who they belong to and where they go. Capacity rows max_rows, segments
+ * max_rows.
+ */
 typedef struct plan {
     int32_t rows, n_seg, n_out;
-    int32_t *ids, *positions, *slots;      /* [max_rows] */
-    int32_t *start, *prefix_len, *table;   /* [max_rows + 1], [max_rows], [max_rows][stride] */
+    int32_t *ids, *positions, *slots;    /* [max_rows] */
+    int32_t *start, *prefix_len, *table; /* [max_rows + 1], [max_rows], [max_rows][stride] */
     int32_t out_cap;
-    int32_t *out_rows;                     /* [out_cap] */
-    sequence **out_seq;                    /* whose next token it is */
+    int32_t *out_rows;  /* [out_cap] */
+    sequence **out_seq; /* whose next token it is */
     float *temperature, *top_p;
     int32_t *top_k, *token;
     ares_rng_key *key;
     float *log_prob, *entropy, *log_prob_1, *entropy_1;
-    int32_t *likely_token;     /* [out_cap][n_likely] */
+    int32_t *likely_token; /* [out_cap][n_likely] */
     float *likely_log_prob;
     bool want_1;
 } plan;
@@ -75,7 +78,8 @@ struct ares_rollout {
     const ares_tokenizer *tokenizer;
     ares_workspace *workspace;
     int32_t max_seqs, max_rows, max_len, stride;
-    int32_t entropy_top_k, n_likely; /* n_likely: of the sampler, for entropies, the most likely token, or both */
+    /* n_likely: of the sampler, for entropies, the most likely token, or both */
+    int32_t entropy_top_k, n_likely;
     bool most_likely;
     rollout_blocks blocks;
     float *cache;
@@ -83,19 +87,30 @@ struct ares_rollout {
     ares_arena arena;
     request *first, *last;
     int64_t n_requests, unfinished;
-    sequence **running;        /* [max_seqs], in order of admission */
+    sequence **running; /* [max_seqs], in order of admission */
     int32_t n_running;
-    sequence **finished;       /* ring of results not yet handed out */
+    sequence **finished; /* ring of results not yet handed out */
     int64_t n_finished, next_finished, finished_cap;
     plan plan;
     ares_rollout_stats stats;
 };
 
-static inline int32_t blocks_for(int32_t tokens) { return (tokens + ARES_KV_BLOCK - 1) / ARES_KV_BLOCK; }
-static inline int32_t sequence_len(const sequence *s) { return s->request->prompt_len + s->n; }
+static inline int32_t blocks_for(int32_t tokens)
+{
+    return (tokens + ARES_KV_BLOCK - 1) / ARES_KV_BLOCK;
+}
+static inline int32_t sequence_len(const sequence *s)
+{
+    return s->request->prompt_len + s->n;
+}
 
-/* scheduler.c: fills r->plan with the next forward's rows; at least one row while anything is unfinished. */
+/*
+ * scheduler.c: fills r->plan with the next forward's rows; at least one row while anything is
+ * unfinished.
+ */
 void rollout_schedule(ares_rollout *r);
-void rollout_release_sequence(ares_rollout *r, sequence *s);  /* its blocks, and its place among the running */
-void rollout_release_prompt(ares_rollout *r, request *q);     /* the prompt's own blocks, when no sample waits */
+/* its blocks, and its place among the running */
+void rollout_release_sequence(ares_rollout *r, sequence *s);
+/* the prompt's own blocks, when no sample waits */
+void rollout_release_prompt(ares_rollout *r, request *q);
 #endif

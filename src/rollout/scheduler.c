@@ -1,10 +1,12 @@
 /*
- * Which rows the next forward holds. Running samples come first, a row each (more after a preemption, whose tokens are
- * computed again); what is left of the row budget prefills prompts in order of arrival. A sample starts by sharing the
- * whole blocks of its prompt and copying the last, partial one.
+ * Which rows the next forward holds. Running samples come first, a row each (more after a
+ * preemption, whose tokens are computed again); what is left of the row budget prefills prompts in
+ * order of arrival. A sample starts by sharing the whole blocks of its prompt and copying the last,
+ * partial one.
  *
- * When blocks run out, prompts that only wait lose theirs first, then the sample admitted last is put back. The oldest
- * sample always gets on: ares_rollout_add made sure that it fits alone. None of this can change a result.
+ * When blocks run out, prompts that only wait lose theirs first, then the sample admitted last is
+ * put back. The oldest sample always gets on: ares_rollout_add made sure that it fits alone. None
+ * of this can change a result.
  */
 #include "internal.h"
 
@@ -31,7 +33,10 @@ void rollout_release_prompt(ares_rollout *r, request *q)
     q->cached = 0;
 }
 
-/* Frees at least one block, at the cost of whoever came last; false when only `self` is left to pay. */
+/*
+ * Frees at least one block, at the cost of whoever came last; false when only `self` is left to
+ * pay.
+ */
 static bool make_room(ares_rollout *r, const sequence *self, const request *filling)
 {
     request *victim = NULL;
@@ -53,7 +58,8 @@ static bool make_room(ares_rollout *r, const sequence *self, const request *fill
 }
 
 /* Grows l to hold `tokens`. Takes from others only where force is set. */
-static bool grow(ares_rollout *r, block_list *l, int32_t tokens, const sequence *self, const request *filling, bool force)
+static bool grow(ares_rollout *r, block_list *l, int32_t tokens, const sequence *self,
+                 const request *filling, bool force)
 {
     while (l->n < blocks_for(tokens)) {
         int32_t block = rollout_block_take(&r->blocks);
@@ -64,12 +70,14 @@ static bool grow(ares_rollout *r, block_list *l, int32_t tokens, const sequence 
 }
 
 /* Rows for the tokens [from, to) of a sequence or prompt; a segment of its own. */
-static void add_rows(ares_rollout *r, const request *q, const sequence *s, const block_list *blocks, int32_t from, int32_t to)
+static void add_rows(ares_rollout *r, const request *q, const sequence *s, const block_list *blocks,
+                     int32_t from, int32_t to)
 {
     plan *p = &r->plan;
     p->start[p->n_seg] = p->rows;
     p->prefix_len[p->n_seg] = from;
-    for (int32_t i = 0; i < blocks->n; i++) p->table[(int64_t)p->n_seg * r->stride + i] = blocks->block[i];
+    for (int32_t i = 0; i < blocks->n; i++)
+        p->table[(int64_t)p->n_seg * r->stride + i] = blocks->block[i];
     for (int32_t t = from; t < to; t++) {
         p->ids[p->rows] = t < q->prompt_len ? q->prompt[t] : s->ids[t - q->prompt_len];
         p->positions[p->rows] = t;
@@ -96,8 +104,10 @@ static void add_out(ares_rollout *r, int32_t row, sequence *s)
         p->log_prob_1 = ares_realloc(p->log_prob_1, n * sizeof *p->log_prob_1);
         p->entropy_1 = ares_realloc(p->entropy_1, n * sizeof *p->entropy_1);
         if (r->n_likely) {
-            p->likely_token = ares_realloc(p->likely_token, n * (size_t)r->n_likely * sizeof *p->likely_token);
-            p->likely_log_prob = ares_realloc(p->likely_log_prob, n * (size_t)r->n_likely * sizeof *p->likely_log_prob);
+            p->likely_token =
+                ares_realloc(p->likely_token, n * (size_t)r->n_likely * sizeof *p->likely_token);
+            p->likely_log_prob = ares_realloc(p->likely_log_prob,
+                                              n * (size_t)r->n_likely * sizeof *p->likely_log_prob);
         }
     }
     const ares_sampling *g = &s->request->sampling;
@@ -111,12 +121,15 @@ static void add_out(ares_rollout *r, int32_t row, sequence *s)
     p->n_out++;
 }
 
-/* A running sample's rows: one, or all that a preemption took from it, as far as the budget goes. */
+/*
+ * A running sample's rows: one, or all that a preemption took from it, as far as the budget goes.
+ */
 static void plan_running(ares_rollout *r)
 {
     for (int32_t i = 0; i < r->n_running; i++) {
         sequence *s = r->running[i];
-        int32_t length = sequence_len(s), to = ARES_MIN(length, s->cached + r->max_rows - r->plan.rows);
+        int32_t length = sequence_len(s),
+                to = ARES_MIN(length, s->cached + r->max_rows - r->plan.rows);
         if (to <= s->cached) return;
         if (!grow(r, &s->blocks, to, s, NULL, true)) {
             /* it is the last admitted itself: back in the queue */
@@ -133,11 +146,15 @@ static void plan_running(ares_rollout *r)
     }
 }
 
-/* Shares the prompt's whole blocks, copies its partial one. Wants a block to spare for each running sample, unless nothing runs. */
+/*
+ * Shares the prompt's whole blocks, copies its partial one. Wants a block to spare for each running
+ * sample, unless nothing runs.
+ */
 static bool start(ares_rollout *r, sequence *s)
 {
     request *q = s->request;
-    int32_t whole = q->prompt_len / ARES_KV_BLOCK, length = sequence_len(s), own = blocks_for(length) - whole;
+    int32_t whole = q->prompt_len / ARES_KV_BLOCK, length = sequence_len(s),
+            own = blocks_for(length) - whole;
     if (r->n_running == r->max_seqs) return false;
     if (r->blocks.n_free < own + r->n_running) {
         if (r->n_running) return false;
@@ -154,7 +171,8 @@ static bool start(ares_rollout *r, sequence *s)
         int64_t layer = (int64_t)r->blocks.total * (int64_t)r->block_floats;
         for (int32_t i = 0; i < r->model->cfg.layers; i++) {
             float *base = r->cache + i * layer;
-            d->k->copy(d, base + (int64_t)s->blocks.block[whole] * (int64_t)r->block_floats, base + (int64_t)q->blocks.block[whole] * (int64_t)r->block_floats,
+            d->k->copy(d, base + (int64_t)s->blocks.block[whole] * (int64_t)r->block_floats,
+                       base + (int64_t)q->blocks.block[whole] * (int64_t)r->block_floats,
                        r->block_floats * sizeof(float));
         }
     }
@@ -165,7 +183,10 @@ static bool start(ares_rollout *r, sequence *s)
     return true;
 }
 
-/* Samples whose prompt is cached join the running ones; returns false when one had to wait for room. */
+/*
+ * Samples whose prompt is cached join the running ones; returns false when one had to wait for
+ * room.
+ */
 static bool start_waiting(ares_rollout *r)
 {
     for (request *q = r->first; q; q = q->next) {

@@ -1,13 +1,18 @@
 /*
- * Added tokens in a text: a trie over bytes, children as a linked list but for the root. The rules of lstrip, rstrip and
- * single_word are the library's, its order of checks included: a match that single_word refuses still hides what
- * begins inside it, and white space that one token swallowed is not given to the next.
+ * Added tokens in a text: a trie over bytes, children as a linked list but for the root. The rules
+ * of lstrip, rstrip and single_word are the library's, its order of checks included: a match that
+ * single_word refuses still hides what begins inside it, and white space that one token swallowed
+ * is not given to the next.
  */
 #include <string.h>
 
 #include "split.h"
 
-typedef struct node { int32_t child, sibling, token; unsigned char byte; } node; /* 0: none; token + 1 */
+/* 0: none; token + 1 */
+typedef struct node {
+    int32_t child, sibling, token;
+    unsigned char byte;
+} node;
 struct added_set {
     node *nodes;
     int32_t n, cap;
@@ -76,8 +81,8 @@ void added_set_put(added_set *set, ares_view text, const added_token *token)
 }
 
 /* The leftmost, there longest, token at or after from; NULL when there is none. */
-static const added_token *find(const added_set *set, const unsigned char *text, size_t len, size_t from, size_t *start,
-                               size_t *end)
+static const added_token *find(const added_set *set, const unsigned char *text, size_t len,
+                               size_t from, size_t *start, size_t *end)
 {
     for (size_t i = from; i < len; i++) {
         if (set->only_first >= 0) {
@@ -111,12 +116,16 @@ static uint32_t char_at(const unsigned char *text, size_t at)
     return unicode_next(&p);
 }
 
-static size_t chars_width(uint32_t c) { return c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4; }
+static size_t chars_width(uint32_t c)
+{
+    return c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+}
 
 static void add_part(const piece *p, size_t from, size_t to, int32_t id, pieces *out)
 {
     if (to > from)
-        pieces_add(out, (piece){ p->at + from, to - from, p->places ? p->places + from : NULL, id, p->in_source, 0 });
+        pieces_add(out, (piece){ p->at + from, to - from, p->places ? p->places + from : NULL, id,
+                                 p->in_source, 0 });
 }
 
 void added_split(const added_set *set, const piece *p, pieces *out)
@@ -129,11 +138,13 @@ void added_split(const added_set *set, const piece *p, pieces *out)
                                    (end < p->len && unicode_is_word(char_at(p->at, end)))))
             continue;
         if (token->lstrip) {
-            while (start > 0 && unicode_is_space(char_before(p->at, start))) start -= chars_width(char_before(p->at, start));
+            while (start > 0 && unicode_is_space(char_before(p->at, start)))
+                start -= chars_width(char_before(p->at, start));
             start = ARES_MAX(start, done);
         }
         if (token->rstrip)
-            while (end < p->len && unicode_is_space(char_at(p->at, end))) end += chars_width(char_at(p->at, end));
+            while (end < p->len && unicode_is_space(char_at(p->at, end)))
+                end += chars_width(char_at(p->at, end));
         add_part(p, done, start, -1, out);
         add_part(p, start, end, token->id, out);
         done = end;

@@ -1,9 +1,11 @@
 /*
- * Merges lie in one open-addressing table keyed by the pair of ids. Short words search the least rank linearly; long ones
- * (quadratic there) keep a heap over a linked list. Both take the least rank, leftmost first.
+ * Merges lie in one open-addressing table keyed by the pair of ids. Short words search the least
+ * rank linearly; long ones (quadratic there) keep a heap over a linked list. Both take the least
+ * rank, leftmost first.
  *
- * Words recur, so their tokens are kept in a table that only grows: a slot is filled once, by compare and swap, and never
- * changed or freed before the model is, so threads share it without a lock.
+ * Words recur, so their tokens are kept in a table that only grows: a slot is filled once, by
+ * compare and swap, and never changed or freed before the model is, so threads share it without a
+ * lock.
  */
 #include "bpe.h"
 
@@ -16,8 +18,16 @@ enum { SHORT_WORD = 64, CACHE_SLOTS = 1 << 16, CACHE_PROBES = 8, CACHE_WORD_MOST
 #define NO_RANK UINT32_MAX
 #define NO_PAIR UINT64_MAX
 
-typedef struct slot { uint64_t pair; uint32_t rank; int32_t id; } slot;
-typedef struct cached { uint32_t hash; uint16_t len, n; int32_t ids[]; /* [n], then the bytes of the word */ } cached;
+typedef struct slot {
+    uint64_t pair;
+    uint32_t rank;
+    int32_t id;
+} slot;
+typedef struct cached {
+    uint32_t hash;
+    uint16_t len, n;
+    int32_t ids[]; /* [n], then the bytes of the word */
+} cached;
 
 struct bpe {
     bpe_config config;
@@ -27,7 +37,10 @@ struct bpe {
     _Atomic(cached *) *cache;
 };
 
-static uint64_t pair_of(int32_t left, int32_t right) { return (uint64_t)(uint32_t)left << 32 | (uint32_t)right; }
+static uint64_t pair_of(int32_t left, int32_t right)
+{
+    return (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+}
 
 static slot *find(const bpe *m, uint64_t pair)
 {
@@ -103,7 +116,8 @@ static void heap_push(bpe_scratch *s, size_t *n, uint64_t key)
         s->heap = ares_realloc(s->heap, s->heap_cap * sizeof *s->heap);
     }
     size_t at = (*n)++;
-    for (; at > 0 && s->heap[(at - 1) / 2] > key; at = (at - 1) / 2) s->heap[at] = s->heap[(at - 1) / 2];
+    for (; at > 0 && s->heap[(at - 1) / 2] > key; at = (at - 1) / 2)
+        s->heap[at] = s->heap[(at - 1) / 2];
     s->heap[at] = key;
 }
 
@@ -133,7 +147,8 @@ static size_t merge_long(const bpe *m, bpe_scratch *s, size_t n)
         uint64_t top = heap_pop(s, &pending);
         size_t at = (uint32_t)top;
         bpe_symbol *left = &symbols[at];
-        if (left->len == 0 || left->rank != (uint32_t)(top >> 32)) continue; /* what it was pushed for is gone */
+        /* what it was pushed for is gone */
+        if (left->len == 0 || left->rank != (uint32_t)(top >> 32)) continue;
         bpe_symbol *right = &symbols[left->next];
         left->id = find(m, pair_of(left->id, right->id))->id;
         left->len += right->len;
@@ -149,7 +164,8 @@ static size_t merge_long(const bpe *m, bpe_scratch *s, size_t n)
         if (at > 0) {
             bpe_symbol *before = &symbols[left->prev];
             before->rank = rank_of(m, before->id, left->id);
-            if (before->rank != NO_RANK) heap_push(s, &pending, (uint64_t)before->rank << 32 | left->prev);
+            if (before->rank != NO_RANK)
+                heap_push(s, &pending, (uint64_t)before->rank << 32 | left->prev);
         }
     }
     size_t kept = 0;
@@ -159,7 +175,8 @@ static size_t merge_long(const bpe *m, bpe_scratch *s, size_t n)
 }
 
 /* ---- a word */
-static size_t symbols_of(const bpe *m, bpe_symbol *symbols, const unsigned char *word, size_t len, bool *plain)
+static size_t symbols_of(const bpe *m, bpe_symbol *symbols, const unsigned char *word, size_t len,
+                         bool *plain)
 {
     size_t n = 0;
     bool in_unk = false;
@@ -180,7 +197,8 @@ static size_t symbols_of(const bpe *m, bpe_symbol *symbols, const unsigned char 
         symbols[n++] = (bpe_symbol){ .id = id, .len = 1, .mapped_len = mapped };
         in_unk = unknown;
     }
-    for (size_t i = 0; i < n; i++) symbols[i].rank = i + 1 < n ? rank_of(m, symbols[i].id, symbols[i + 1].id) : NO_RANK;
+    for (size_t i = 0; i < n; i++)
+        symbols[i].rank = i + 1 < n ? rank_of(m, symbols[i].id, symbols[i + 1].id) : NO_RANK;
     return n;
 }
 
@@ -202,14 +220,16 @@ static uint32_t hash_of(const unsigned char *word, size_t len)
 static const cached *cache_find(const bpe *m, uint32_t hash, const unsigned char *word, size_t len)
 {
     for (uint32_t i = 0; i < CACHE_PROBES; i++) {
-        const cached *c = atomic_load_explicit(&m->cache[(hash + i) & (CACHE_SLOTS - 1)], memory_order_acquire);
+        const cached *c =
+            atomic_load_explicit(&m->cache[(hash + i) & (CACHE_SLOTS - 1)], memory_order_acquire);
         if (!c) return NULL;
         if (c->hash == hash && c->len == len && memcmp(c->ids + c->n, word, len) == 0) return c;
     }
     return NULL;
 }
 
-static void cache_put(const bpe *m, uint32_t hash, const unsigned char *word, size_t len, const int32_t *ids, size_t n)
+static void cache_put(const bpe *m, uint32_t hash, const unsigned char *word, size_t len,
+                      const int32_t *ids, size_t n)
 {
     cached *c = NULL;
     for (uint32_t i = 0; i < CACHE_PROBES; i++) {
@@ -222,7 +242,9 @@ static void cache_put(const bpe *m, uint32_t hash, const unsigned char *word, si
             memcpy(c->ids + n, word, len);
         }
         cached *none = NULL;
-        if (atomic_compare_exchange_strong_explicit(place, &none, c, memory_order_release, memory_order_relaxed)) return;
+        if (atomic_compare_exchange_strong_explicit(place, &none, c, memory_order_release,
+                                                    memory_order_relaxed))
+            return;
     }
     ares_free(c);
 }
@@ -245,7 +267,8 @@ bpe_word bpe_encode(const bpe *m, bpe_scratch *s, const unsigned char *word, siz
     bool plain = true;
     size_t n;
     int64_t whole;
-    if (m->config.whole_words && ares_map_get(m->config.whole_words, (ares_view){ (const char *)word, len }, &whole)) {
+    if (m->config.whole_words &&
+        ares_map_get(m->config.whole_words, (ares_view){ (const char *)word, len }, &whole)) {
         ids[0] = (int32_t)whole;
         n = 1;
     } else {

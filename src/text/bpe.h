@@ -7,15 +7,19 @@
 #include "ares/core.h"
 
 typedef struct bpe bpe;
-typedef struct bpe_merge { int32_t left, right, id; } bpe_merge; /* in order of rank */
+typedef struct bpe_merge {
+    int32_t left, right, id;
+} bpe_merge; /* in order of rank */
 
 typedef struct bpe_config {
-    int32_t byte_id[256];        /* the token of each byte; -1: none */
-    const bpe_merge *merges;     /* [merge_count], ids >= 0; of two merges of one pair the later holds */
+    int32_t byte_id[256]; /* the token of each byte; -1: none */
+    /* [merge_count], ids >= 0; of two merges of one pair the later holds */
+    const bpe_merge *merges;
     int64_t merge_count;
-    const ares_map *whole_words; /* bytes -> id: taken as they are (ignore_merges); NULL: no such rule. Borrowed */
-    int32_t unk_id;              /* for bytes without a token; -1: they vanish */
-    bool fuse_unk;               /* one unk for a run of them */
+    /* bytes -> id: taken as they are (ignore_merges); NULL: no such rule. Borrowed */
+    const ares_map *whole_words;
+    int32_t unk_id; /* for bytes without a token; -1: they vanish */
+    bool fuse_unk;  /* one unk for a run of them */
 } bpe_config;
 
 bpe *bpe_new(const bpe_config *config);
@@ -37,10 +41,15 @@ typedef struct bpe_scratch {
 void bpe_scratch_fini(bpe_scratch *s);
 
 /*
- * The tokens of a word. ids [n] live until the model is freed or the scratch is used again. symbols [n] is NULL for a word
- * without unknown bytes; otherwise the lengths that the library counts, in which vanished bytes have no part.
+ * The tokens of a word. ids [n] live until the model is freed or the scratch is used again. symbols
+ * [n] is NULL for a word without unknown bytes; otherwise the lengths that the library counts, in
+ * which vanished bytes have no part.
  */
-typedef struct bpe_word { const int32_t *ids; const bpe_symbol *symbols; int64_t n; } bpe_word;
+typedef struct bpe_word {
+    const int32_t *ids;
+    const bpe_symbol *symbols;
+    int64_t n;
+} bpe_word;
 bpe_word bpe_encode(const bpe *m, bpe_scratch *s, const unsigned char *word, size_t len);
 
 #endif

@@ -25,7 +25,9 @@ static const ares_json *token_text(const ares_json *j)
 static const ares_json *copy_string(ares_arena *a, const ares_json *from)
 {
     ares_json *j = ares_arena_calloc(a, 1, sizeof *j);
-    *j = (ares_json){ .type = ARES_JSON_STRING, .text = { ares_arena_copy(a, from->text.data, from->text.len), from->text.len } };
+    *j = (ares_json){ .type = ARES_JSON_STRING,
+                      .text = { ares_arena_copy(a, from->text.data, from->text.len),
+                                from->text.len } };
     return j;
 }
 
@@ -33,27 +35,32 @@ static void add_token(ares_chat *c, ares_view name, const ares_json *text)
 {
     for (int64_t i = 0; i < c->n_tokens; i++)
         if (ares_view_eq(c->tokens[i].key, name)) return; /* tokenizer_config.json wins */
-    ares_json_member *tokens = ares_arena_alloc(&c->arena, (size_t)(c->n_tokens + 1) * sizeof *tokens);
+    ares_json_member *tokens =
+        ares_arena_alloc(&c->arena, (size_t)(c->n_tokens + 1) * sizeof *tokens);
     if (c->n_tokens) memcpy(tokens, c->tokens, (size_t)c->n_tokens * sizeof *tokens);
-    tokens[c->n_tokens++] = (ares_json_member){ { ares_arena_copy(&c->arena, name.data, name.len), name.len }, text };
+    tokens[c->n_tokens++] =
+        (ares_json_member){ { ares_arena_copy(&c->arena, name.data, name.len), name.len }, text };
     c->tokens = tokens;
 }
 
 static void add_tokens(ares_chat *c, const ares_json *config)
 {
-    static const char *const names[] = { "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token" };
+    static const char *const names[] = { "bos_token", "eos_token", "unk_token", "sep_token",
+                                         "pad_token", "cls_token", "mask_token" };
     for (int i = 0; i < ARES_COUNT(names); i++) {
         const ares_json *text = token_text(ares_json_get(config, names[i]));
         if (text) add_token(c, ares_view_of(names[i]), copy_string(&c->arena, text));
     }
-    const ares_json *extra = ares_json_get(config, "extra_special_tokens"); /* {"image_token": "<image>"} */
+    /* {"image_token": "<image>"} */
+    const ares_json *extra = ares_json_get(config, "extra_special_tokens");
     for (int64_t i = 0; extra && extra->type == ARES_JSON_OBJECT && i < extra->count; i++) {
         const ares_json *text = token_text(extra->members[i].value);
         if (text) add_token(c, extra->members[i].key, copy_string(&c->arena, text));
     }
     const ares_json *more = ares_json_get(config, "additional_special_tokens");
     if (!more || more->type != ARES_JSON_ARRAY || more->count == 0) return;
-    ares_json *list = ares_arena_calloc(&c->arena, 1, sizeof *list), *items = ares_arena_calloc(&c->arena, (size_t)more->count, sizeof *items);
+    ares_json *list = ares_arena_calloc(&c->arena, 1, sizeof *list),
+              *items = ares_arena_calloc(&c->arena, (size_t)more->count, sizeof *items);
     *list = (ares_json){ .type = ARES_JSON_ARRAY, .items = items };
     for (int64_t i = 0; i < more->count; i++) {
         const ares_json *text = token_text(&more->items[i]);
@@ -62,7 +69,8 @@ static void add_tokens(ares_chat *c, const ares_json *config)
     add_token(c, ARES_VIEW("additional_special_tokens"), list);
 }
 
-int ares_chat_new(const char *name, ares_view source, const ares_json *tokenizer_config, ares_chat **out)
+int ares_chat_new(const char *name, ares_view source, const ares_json *tokenizer_config,
+                  ares_chat **out)
 {
     *out = NULL;
     ares_template *t;
@@ -93,24 +101,34 @@ static int read_json(const char *path, ares_str *text, ares_arena *arena, const 
 }
 
 /* The source under `chat_template`: a string, or a list of named ones. NULL data: there is none. */
-static int template_in(const ares_json *config, const char *path, const char *name, ares_view *source)
+static int template_in(const ares_json *config, const char *path, const char *name,
+                       ares_view *source)
 {
     const ares_json *t = config ? ares_json_get(config, "chat_template") : NULL;
     *source = (ares_view){ 0 };
     if (!t || t->type == ARES_JSON_NULL) return ARES_OK;
-    if (t->type == ARES_JSON_STRING && (!name || strcmp(name, "default") == 0)) return *source = t->text, ARES_OK;
-    if (t->type == ARES_JSON_STRING) return ares_fail(ARES_EFORMAT, "text: %s: chat template = '%s': the file has a single, unnamed template", path, name);
+    if (t->type == ARES_JSON_STRING && (!name || strcmp(name, "default") == 0))
+        return *source = t->text, ARES_OK;
+    if (t->type == ARES_JSON_STRING)
+        return ares_fail(ARES_EFORMAT,
+                         "text: %s: chat template = '%s': the file has a single, unnamed template",
+                         path, name);
     for (int64_t i = 0; t->type == ARES_JSON_ARRAY && i < t->count; i++) {
-        const ares_json *label = ares_json_get(&t->items[i], "name"), *text = ares_json_get(&t->items[i], "template");
-        if (label && text && label->type == ARES_JSON_STRING && text->type == ARES_JSON_STRING && ares_view_is(label->text, name ? name : "default"))
+        const ares_json *label = ares_json_get(&t->items[i], "name"),
+                        *text = ares_json_get(&t->items[i], "template");
+        if (label && text && label->type == ARES_JSON_STRING && text->type == ARES_JSON_STRING &&
+            ares_view_is(label->text, name ? name : "default"))
             return *source = text->text, ARES_OK;
     }
-    return ares_fail(ARES_EFORMAT, "text: %s: chat template = '%s': not among those of the file", path, name ? name : "default");
+    return ares_fail(ARES_EFORMAT, "text: %s: chat template = '%s': not among those of the file",
+                     path, name ? name : "default");
 }
 
-static int load(const char *path, const char *name, ares_str *text, ares_arena *arena, ares_chat **out)
+static int load(const char *path, const char *name, ares_str *text, ares_arena *arena,
+                ares_chat **out)
 {
-    ares_str config_path = { 0 }, map_path = { 0 }, template_path = { 0 }, config_text = { 0 }, map_text = { 0 };
+    ares_str config_path = { 0 }, map_path = { 0 }, template_path = { 0 }, config_text = { 0 },
+             map_text = { 0 };
     const ares_json *config = NULL, *map = NULL;
     ares_view source = { 0 };
     bool dir = ares_dir_exists(path);
@@ -138,7 +156,9 @@ static int load(const char *path, const char *name, ares_str *text, ares_arena *
         rc = template_in(config, from, name, &source);
     }
     if (rc == ARES_OK && !source.data)
-        rc = ares_fail(ARES_EFORMAT, "text: %s: the model has no chat template; give one as chat_template.jinja", path);
+        rc = ares_fail(ARES_EFORMAT,
+                       "text: %s: the model has no chat template; give one as chat_template.jinja",
+                       path);
     if (rc == ARES_OK) rc = ares_chat_new(from, source, config, out);
     if (rc == ARES_OK && map) add_tokens(*out, map);
     ares_str *strings[] = { &config_path, &map_path, &template_path, &config_text, &map_text };
@@ -160,11 +180,18 @@ int ares_chat_load(const char *path, const char *name, ares_chat **out)
 /* ------------------------------------------------------------------ rendering */
 static const ares_json json_null = { .type = ARES_JSON_NULL };
 
-/* The template's context: tokens, what is absent by default, the caller's variables; messages and the prompt may be replaced. */
-static const ares_json *context_of(const ares_chat *c, ares_arena *arena, const ares_json *variables, const ares_json *messages, int prompt)
+/*
+ * The template's context: tokens, what is absent by default, the caller's variables; messages and
+ * the prompt may be replaced.
+ */
+static const ares_json *context_of(const ares_chat *c, ares_arena *arena,
+                                   const ares_json *variables, const ares_json *messages,
+                                   int prompt)
 {
-    ares_json *j = ares_arena_calloc(arena, 1, sizeof *j), *flag = ares_arena_calloc(arena, 1, sizeof *flag);
-    ares_json_member *m = ares_arena_alloc(arena, (size_t)(c->n_tokens + variables->count + 5) * sizeof *m);
+    ares_json *j = ares_arena_calloc(arena, 1, sizeof *j),
+              *flag = ares_arena_calloc(arena, 1, sizeof *flag);
+    ares_json_member *m =
+        ares_arena_alloc(arena, (size_t)(c->n_tokens + variables->count + 5) * sizeof *m);
     int64_t n = 0;
     *flag = (ares_json){ .type = ARES_JSON_BOOL, .boolean = prompt > 0 };
     for (int64_t i = 0; i < c->n_tokens; i++) m[n++] = c->tokens[i];
@@ -176,15 +203,19 @@ static const ares_json *context_of(const ares_chat *c, ares_arena *arena, const 
             m[n++] = variables->members[i];
     if (messages) m[n++] = (ares_json_member){ ARES_VIEW("messages"), messages };
     if (prompt >= 0) m[n++] = (ares_json_member){ ARES_VIEW("add_generation_prompt"), flag };
-    *j = (ares_json){ .type = ARES_JSON_OBJECT, .count = n, .members = m }; /* of two of a name the last one holds */
+    /* of two of a name the last one holds */
+    *j = (ares_json){ .type = ARES_JSON_OBJECT, .count = n, .members = m };
     return j;
 }
 
 static int check_variables(const ares_json *variables, const ares_json **messages)
 {
-    if (!variables || variables->type != ARES_JSON_OBJECT) return ares_fail(ARES_EFORMAT, "text: a conversation must be a JSON object with 'messages'");
+    if (!variables || variables->type != ARES_JSON_OBJECT)
+        return ares_fail(ARES_EFORMAT,
+                         "text: a conversation must be a JSON object with 'messages'");
     *messages = ares_json_get(variables, "messages");
-    if (!*messages || (*messages)->type != ARES_JSON_ARRAY) return ares_fail(ARES_EFORMAT, "text: 'messages' must be a list of messages");
+    if (!*messages || (*messages)->type != ARES_JSON_ARRAY)
+        return ares_fail(ARES_EFORMAT, "text: 'messages' must be a list of messages");
     return ARES_OK;
 }
 
@@ -210,7 +241,8 @@ static int render_open(const ares_chat *c, ares_arena *arena, const ares_json *v
     return rc;
 }
 
-int ares_chat_render(const ares_chat *c, const ares_json *variables, const struct tm *now, ares_str *out)
+int ares_chat_render(const ares_chat *c, const ares_json *variables, const struct tm *now,
+                     ares_str *out)
 {
     const ares_json *messages = NULL;
     ares_view key;
@@ -233,7 +265,13 @@ ares_view ares_chat_prompt_variable(const ares_json *messages)
     return open ? ARES_VIEW("continue_final_message") : ARES_VIEW("add_generation_prompt");
 }
 
-typedef struct splitter { const ares_chat *chat; const ares_json *variables, *messages; const struct tm *now; ares_arena arena; ares_str whole, part; } splitter;
+typedef struct splitter {
+    const ares_chat *chat;
+    const ares_json *variables, *messages;
+    const struct tm *now;
+    ares_arena arena;
+    ares_str whole, part;
+} splitter;
 
 /* Length in bytes of the text of the first n messages, which must begin the whole text. */
 static int prefix_length(splitter *s, int64_t n, bool prompt, int64_t message, int64_t *len)
@@ -242,13 +280,19 @@ static int prefix_length(splitter *s, int64_t n, bool prompt, int64_t message, i
     *some = *s->messages;
     some->count = n;
     ares_str_clear(&s->part);
-    int rc = ares_template_render(s->chat->template, context_of(s->chat, &s->arena, s->variables, some, prompt), s->now, NULL, &s->part, NULL);
-    if (rc != ARES_OK) return ares_fail_in(rc, "text: messages[%lld]: the conversation up to it", (long long)message);
+    int rc = ares_template_render(s->chat->template,
+                                  context_of(s->chat, &s->arena, s->variables, some, prompt),
+                                  s->now, NULL, &s->part, NULL);
+    if (rc != ARES_OK)
+        return ares_fail_in(rc, "text: messages[%lld]: the conversation up to it",
+                            (long long)message);
     ares_view whole = ares_str_view(&s->whole), part = ares_str_view(&s->part);
     if (!ares_view_starts(whole, part))
         return ares_fail(ARES_EUNSUPPORTED,
-                         "text: messages[%lld]: the text of the messages %s it does not begin the whole text, so the assistant's part cannot be told; "
-                         "use a template with {%% generation %%} blocks", (long long)message, prompt ? "before" : "up to");
+                         "text: messages[%lld]: the text of the messages %s it does not begin the "
+                         "whole text, so the assistant's part cannot be told; "
+                         "use a template with {%% generation %%} blocks",
+                         (long long)message, prompt ? "before" : "up to");
     *len = (int64_t)part.len;
     return ARES_OK;
 }
@@ -258,12 +302,15 @@ static int split(splitter *s, ares_text_spans *spans)
     int64_t byte = 0, chars = 0;
     for (int64_t i = 0; i < s->messages->count; i++) {
         const ares_json *role = ares_json_get(&s->messages->items[i], "role");
-        if (!role || role->type != ARES_JSON_STRING || !ares_view_is(role->text, "assistant")) continue;
+        if (!role || role->type != ARES_JSON_STRING || !ares_view_is(role->text, "assistant"))
+            continue;
         int64_t a, b;
         ARES_TRY(prefix_length(s, i, true, i, &a));
         ARES_TRY(prefix_length(s, i + 1, false, i, &b));
         if (b < a || a < byte)
-            return ares_fail(ARES_EUNSUPPORTED, "text: messages[%lld]: its text is shorter than the generation prompt", (long long)i);
+            return ares_fail(ARES_EUNSUPPORTED,
+                             "text: messages[%lld]: its text is shorter than the generation prompt",
+                             (long long)i);
         ares_text_span span = { .byte_start = a, .byte_end = b };
         for (; byte < a; byte++) chars += ((unsigned char)s->whole.data[byte] & 0xC0) != 0x80;
         span.char_start = chars;
@@ -281,14 +328,17 @@ static int split(splitter *s, ares_text_spans *spans)
 static void shift(ares_text_spans *spans, int64_t first, const ares_str *before)
 {
     int64_t chars = 0;
-    for (size_t i = 0; i < before->len; i++) chars += ((unsigned char)before->data[i] & 0xC0) != 0x80;
+    for (size_t i = 0; i < before->len; i++)
+        chars += ((unsigned char)before->data[i] & 0xC0) != 0x80;
     for (int64_t k = first; k < spans->n; k++) {
-        spans->items[k].byte_start += (int64_t)before->len, spans->items[k].byte_end += (int64_t)before->len;
+        spans->items[k].byte_start += (int64_t)before->len,
+            spans->items[k].byte_end += (int64_t)before->len;
         spans->items[k].char_start += chars, spans->items[k].char_end += chars;
     }
 }
 
-int ares_chat_assistant_spans(const ares_chat *c, const ares_json *variables, const struct tm *now, ares_str *out, ares_text_spans *spans)
+int ares_chat_assistant_spans(const ares_chat *c, const ares_json *variables, const struct tm *now,
+                              ares_str *out, ares_text_spans *spans)
 {
     splitter s = { .chat = c, .variables = variables, .now = now };
     ares_view key;
@@ -299,7 +349,8 @@ int ares_chat_assistant_spans(const ares_chat *c, const ares_json *variables, co
                                        "which has no span yet; leave out one of the two");
     int64_t first = spans->n;
     bool blocks = ares_template_has_generation(c->template);
-    int rc = ares_template_render(c->template, context_of(c, &s.arena, variables, NULL, -1), now, NULL, &s.whole, blocks ? spans : NULL);
+    int rc = ares_template_render(c->template, context_of(c, &s.arena, variables, NULL, -1), now,
+                                  NULL, &s.whole, blocks ? spans : NULL);
     if (rc == ARES_OK && !blocks) rc = split(&s, spans);
     if (rc == ARES_OK) {
         shift(spans, first, out);
@@ -319,7 +370,9 @@ int ares_format_prompt_load(const char *path, ares_template **out)
     ares_str text = { 0 };
     *out = NULL;
     int rc = ares_file_read(path, &text);
-    if (rc == ARES_OK) rc = ares_template_parse(path, ares_view_trim(ares_str_view(&text)), ARES_TEMPLATE_PLAIN, out);
+    if (rc == ARES_OK)
+        rc = ares_template_parse(path, ares_view_trim(ares_str_view(&text)), ARES_TEMPLATE_PLAIN,
+                                 out);
     ares_str_fini(&text);
     return rc;
 }

@@ -1,6 +1,7 @@
 /*
- * The tree, walked: statements write to r->out, expressions give values. A function (the template, a macro, a loop's
- * filter, a recursive loop) runs in an activation whose slots jinja_scope.c has laid out.
+ * The tree, walked: statements write to r->out, expressions give values. A function (the template,
+ * a macro, a loop's filter, a recursive loop) runs in an activation whose slots jinja_scope.c has
+ * laid out.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -24,12 +25,14 @@ void jinja_fail(jinja_run *r, int code, const char *format, ...)
     } else {
         int64_t line, column;
         jinja_position(r->t, r->at->pos, &line, &column);
-        r->code = ares_fail(code, "text: %s:%lld:%lld: %s", r->t->name, (long long)line, (long long)column, message);
+        r->code = ares_fail(code, "text: %s:%lld:%lld: %s", r->t->name, (long long)line,
+                            (long long)column, message);
     }
     longjmp(r->fail, 1);
 }
 
-static const char *hint(jinja_run *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static const char *hint(jinja_run *r, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 static const char *hint(jinja_run *r, const char *format, ...)
 {
     char text[200];
@@ -42,7 +45,10 @@ static const char *hint(jinja_run *r, const char *format, ...)
     return memcpy(copy, text, len + 1);
 }
 
-static int shown(ares_view v) { return (int)ARES_MIN(v.len, 80); }
+static int shown(ares_view v)
+{
+    return (int)ARES_MIN(v.len, 80);
+}
 
 static jinja_value undefined_name(jinja_run *r, ares_view name)
 {
@@ -95,15 +101,18 @@ static void assign(jinja_run *r, jinja_act *act, const jinja_node *target, jinja
         *place = v;
     } else if (target->kind == JN_NSREF) {
         if (place->kind == JV_DICT) JINJA_UNSUPPORTED(r, "a set block that changes a dict");
-        if (place->kind != JV_NAMESPACE) JINJA_FAIL(r, "cannot assign attribute on non-namespace object");
+        if (place->kind != JV_NAMESPACE)
+            JINJA_FAIL(r, "cannot assign attribute on non-namespace object");
         jinja_dict_put(r, place->u.d, jinja_str_view(r, target->attr.data, target->attr.len), v);
     } else {
-        if (!jinja_is_iterable(v)) JINJA_FAIL(r, "cannot unpack non-iterable %s object", jinja_type_name(v));
+        if (!jinja_is_iterable(v))
+            JINJA_FAIL(r, "cannot unpack non-iterable %s object", jinja_type_name(v));
         jinja_iter *it = jinja_iterate(r, v);
         int32_t n = target->items.n;
         jinja_value *items = jinja_alloc(r, (size_t)n * sizeof *items + 1), extra;
         for (int32_t i = 0; i < n; i++)
-            if (!it->next(r, it, &items[i])) JINJA_FAIL(r, "not enough values to unpack (expected %d, got %d)", n, i);
+            if (!it->next(r, it, &items[i]))
+                JINJA_FAIL(r, "not enough values to unpack (expected %d, got %d)", n, i);
         if (it->next(r, it, &extra)) JINJA_FAIL(r, "too many values to unpack (expected %d)", n);
         for (int32_t i = 0; i < n; i++) assign(r, act, target->items.items[i], items[i]);
     }
@@ -113,7 +122,8 @@ static jinja_value read_target(jinja_run *r, jinja_act *act, const jinja_node *t
 {
     if (target->kind == JN_NAME) return *slot(act, target->up, target->slot);
     jinja_value v = jinja_list_new(r, target->items.n, JV_TUPLE);
-    for (int32_t i = 0; i < target->items.n; i++) v.u.l->items[i] = read_target(r, act, target->items.items[i]);
+    for (int32_t i = 0; i < target->items.n; i++)
+        v.u.l->items[i] = read_target(r, act, target->items.items[i]);
     return v;
 }
 
@@ -121,14 +131,17 @@ static void check_namespaces(jinja_run *r, jinja_act *act, const jinja_node *tar
 {
     if (target->kind == JN_NSREF && slot(act, target->up, target->slot)->kind != JV_NAMESPACE)
         JINJA_FAIL(r, "cannot assign attribute on non-namespace object");
-    for (int32_t i = 0; target->kind == JN_TUPLE && i < target->items.n; i++) check_namespaces(r, act, target->items.items[i]);
+    for (int32_t i = 0; target->kind == JN_TUPLE && i < target->items.n; i++)
+        check_namespaces(r, act, target->items.items[i]);
 }
 
 /* ------------------------------------------------------------------ attributes and items */
 static jinja_value no_attribute(jinja_run *r, jinja_value obj, ares_view name)
 {
-    if (obj.kind == JV_NONE) return jinja_undefined(hint(r, "'None' has no attribute '%.*s'", shown(name), name.data));
-    return jinja_undefined(hint(r, "'%s object' has no attribute '%.*s'", jinja_type_name(obj), shown(name), name.data));
+    if (obj.kind == JV_NONE)
+        return jinja_undefined(hint(r, "'None' has no attribute '%.*s'", shown(name), name.data));
+    return jinja_undefined(hint(r, "'%s object' has no attribute '%.*s'", jinja_type_name(obj),
+                                shown(name), name.data));
 }
 
 int64_t jinja_loop_length(jinja_run *r, jinja_loop *l)
@@ -157,11 +170,14 @@ static bool loop_attribute(jinja_run *r, jinja_loop *l, ares_view name, jinja_va
     else if (ares_view_is(name, "last")) *out = jinja_bool(!jinja_loop_peek(r, l));
     else if (ares_view_is(name, "length")) *out = jinja_int(jinja_loop_length(r, l));
     else if (ares_view_is(name, "revindex")) *out = jinja_int(jinja_loop_length(r, l) - l->index0);
-    else if (ares_view_is(name, "revindex0")) *out = jinja_int(jinja_loop_length(r, l) - l->index0 - 1);
+    else if (ares_view_is(name, "revindex0"))
+        *out = jinja_int(jinja_loop_length(r, l) - l->index0 - 1);
     else if (ares_view_is(name, "depth")) *out = jinja_int(l->depth0 + 1);
     else if (ares_view_is(name, "depth0")) *out = jinja_int(l->depth0);
-    else if (ares_view_is(name, "previtem")) *out = l->index0 == 0 ? jinja_undefined("there is no previous item") : l->before;
-    else if (ares_view_is(name, "nextitem")) *out = jinja_loop_peek(r, l) ? l->after : jinja_undefined("there is no next item");
+    else if (ares_view_is(name, "previtem"))
+        *out = l->index0 == 0 ? jinja_undefined("there is no previous item") : l->before;
+    else if (ares_view_is(name, "nextitem"))
+        *out = jinja_loop_peek(r, l) ? l->after : jinja_undefined("there is no next item");
     else return false;
     return true;
 }
@@ -193,11 +209,14 @@ static bool attribute(jinja_run *r, jinja_value obj, ares_view name, jinja_value
         if (known) return true;
         break;
     case JV_CYCLER:
-        if (ares_view_is(name, "current")) return *out = obj.u.cycler->items.items[obj.u.cycler->at], true;
+        if (ares_view_is(name, "current"))
+            return *out = obj.u.cycler->items.items[obj.u.cycler->at], true;
         break;
     case JV_MACRO:
         if (ares_view_is(name, "name") && obj.u.macro->node->kind == JN_MACRO)
-            return *out = jinja_str_view(r, obj.u.macro->node->name.data, obj.u.macro->node->name.len), true;
+            return *out =
+                       jinja_str_view(r, obj.u.macro->node->name.data, obj.u.macro->node->name.len),
+                   true;
         break;
     default: break;
     }
@@ -212,7 +231,8 @@ jinja_value jinja_getattr(jinja_run *r, jinja_value obj, ares_view name)
     if (attribute(r, obj, name, &v)) return v;
     if (obj.kind == JV_DICT) {
         jinja_value *found = jinja_dict_find_name(r, obj.u.d, name);
-        if (found && name.len > 4 && memcmp(name.data, "__", 2) == 0) JINJA_UNSUPPORTED(r, "a key that is an attribute of Python's dict");
+        if (found && name.len > 4 && memcmp(name.data, "__", 2) == 0)
+            JINJA_UNSUPPORTED(r, "a key that is an attribute of Python's dict");
         if (found) return *found;
     }
     return no_attribute(r, obj, name);
@@ -234,7 +254,9 @@ jinja_value jinja_getitem(jinja_run *r, jinja_value obj, jinja_value key)
     if (obj.kind == JV_DICT && is_hashable(key)) {
         jinja_value *found = jinja_dict_find(r, obj.u.d, key);
         if (found) return *found;
-    } else if ((obj.kind == JV_LIST || obj.kind == JV_TUPLE || obj.kind == JV_STR || obj.kind == JV_RANGE) && jinja_as_index(key, &i)) {
+    } else if ((obj.kind == JV_LIST || obj.kind == JV_TUPLE || obj.kind == JV_STR ||
+                obj.kind == JV_RANGE) &&
+               jinja_as_index(key, &i)) {
         int64_t n = jinja_len(r, obj);
         if (i < 0) i += n;
         if (i >= 0 && i < n) {
@@ -254,7 +276,8 @@ jinja_value jinja_getitem(jinja_run *r, jinja_value obj, jinja_value key)
     }
     jinja_buf b = { 0 };
     if (jinja_is_number(key)) jinja_add_repr(r, &b, key);
-    return jinja_undefined(hint(r, "%s object has no element %.*s", jinja_type_name(obj), (int)ARES_MIN(b.len, 80), b.data ? b.data : ""));
+    return jinja_undefined(hint(r, "%s object has no element %.*s", jinja_type_name(obj),
+                                (int)ARES_MIN(b.len, 80), b.data ? b.data : ""));
 }
 
 /* ------------------------------------------------------------------ calls */
@@ -267,26 +290,34 @@ void jinja_bind(jinja_run *r, const char *name, const char *spec, jinja_args *a)
     int n = 0, required = -1;
     for (const char *s = spec; *s;) {
         if (*s == '|') required = n;
-        if (*s == ' ' || *s == '|') { s++; continue; }
+        if (*s == ' ' || *s == '|') {
+            s++;
+            continue;
+        }
         size_t len = strcspn(s, " |");
         names[n++] = (ares_view){ s, len };
         s += len;
     }
     if (required < 0) required = n;
-    if (a->n > n) JINJA_FAIL(r, "%s() takes at most %d arguments (%lld given)", name, n, (long long)a->n);
+    if (a->n > n)
+        JINJA_FAIL(r, "%s() takes at most %d arguments (%lld given)", name, n, (long long)a->n);
     jinja_value *pos = jinja_alloc(r, sizeof *pos * 8);
     for (int i = 0; i < 8; i++) pos[i] = i < a->n ? a->pos[i] : (jinja_value){ .kind = JV_MISSING };
     for (int64_t k = 0; k < a->n_kw; k++) {
         int i = 0;
         while (i < n && !ares_view_eq(names[i], a->kw[k].name)) i++;
         if (!keywords || i == n)
-            JINJA_FAIL(r, "%s() got an unexpected keyword argument '%.*s'", name, shown(a->kw[k].name), a->kw[k].name.data);
+            JINJA_FAIL(r, "%s() got an unexpected keyword argument '%.*s'", name,
+                       shown(a->kw[k].name), a->kw[k].name.data);
         if (pos[i].kind != JV_MISSING)
-            JINJA_FAIL(r, "%s() got multiple values for argument '%.*s'", name, shown(names[i]), names[i].data);
+            JINJA_FAIL(r, "%s() got multiple values for argument '%.*s'", name, shown(names[i]),
+                       names[i].data);
         pos[i] = a->kw[k].value;
     }
     for (int i = 0; i < required; i++)
-        if (pos[i].kind == JV_MISSING) JINJA_FAIL(r, "%s() missing required argument '%.*s'", name, shown(names[i]), names[i].data);
+        if (pos[i].kind == JV_MISSING)
+            JINJA_FAIL(r, "%s() missing required argument '%.*s'", name, shown(names[i]),
+                       names[i].data);
     *a = (jinja_args){ .pos = pos, .n = n };
 }
 
@@ -298,7 +329,8 @@ jinja_value jinja_apply(jinja_run *r, const jinja_builtin *f, jinja_value self, 
 
 bool jinja_is_callable(jinja_value v)
 {
-    return v.kind == JV_UNDEFINED || v.kind == JV_MACRO || v.kind == JV_LOOP || v.kind == JV_JOINER || v.kind == JV_FUNC || v.kind == JV_METHOD;
+    return v.kind == JV_UNDEFINED || v.kind == JV_MACRO || v.kind == JV_LOOP ||
+           v.kind == JV_JOINER || v.kind == JV_FUNC || v.kind == JV_METHOD;
 }
 
 static bool take_kwarg(jinja_args *a, ares_view name, jinja_value *out)
@@ -317,7 +349,8 @@ static void bind_macro(jinja_run *r, const jinja_node *n, jinja_act *act, jinja_
 {
     int64_t count = n->items.n, given = ARES_MIN(a->n, count);
     bool found_caller = false;
-    const char *name = n->kind == JN_MACRO ? hint(r, "'%.*s'", shown(n->name), n->name.data) : "None";
+    const char *name =
+        n->kind == JN_MACRO ? hint(r, "'%.*s'", shown(n->name), n->name.data) : "None";
     for (int64_t i = 0; i < given; i++) act->slots[n->items.items[i]->slot] = a->pos[i];
     for (int64_t i = given; i < count; i++) {
         jinja_value v = { .kind = JV_MISSING };
@@ -326,7 +359,8 @@ static void bind_macro(jinja_run *r, const jinja_node *n, jinja_act *act, jinja_
         act->slots[n->items.items[i]->slot] = v;
     }
     if (given == count)
-        for (int64_t i = 0; i < count; i++) found_caller |= ares_view_is(n->items.items[i]->name, "caller");
+        for (int64_t i = 0; i < count; i++)
+            found_caller |= ares_view_is(n->items.items[i]->name, "caller");
     if (n->op && !found_caller) {
         jinja_value caller = jinja_none();
         take_kwarg(a, ARES_VIEW("caller"), &caller);
@@ -335,10 +369,13 @@ static void bind_macro(jinja_run *r, const jinja_node *n, jinja_act *act, jinja_
     }
     if (n->kwargs_slot >= 0) {
         jinja_dict *d = jinja_dict_new(r);
-        for (int64_t i = 0; i < a->n_kw; i++) jinja_dict_put(r, d, jinja_str_view(r, a->kw[i].name.data, a->kw[i].name.len), a->kw[i].value);
+        for (int64_t i = 0; i < a->n_kw; i++)
+            jinja_dict_put(r, d, jinja_str_view(r, a->kw[i].name.data, a->kw[i].name.len),
+                           a->kw[i].value);
         act->slots[n->kwargs_slot] = (jinja_value){ .kind = JV_DICT, .u.d = d };
     } else if (a->n_kw) {
-        JINJA_FAIL(r, "macro %s takes no keyword argument '%.*s'", name, shown(a->kw[0].name), a->kw[0].name.data);
+        JINJA_FAIL(r, "macro %s takes no keyword argument '%.*s'", name, shown(a->kw[0].name),
+                   a->kw[0].name.data);
     }
     if (n->varargs_slot >= 0) {
         jinja_value rest = jinja_list_new(r, ARES_MAX(a->n - count, 0), JV_TUPLE);
@@ -359,7 +396,9 @@ static void run_macro(jinja_run *r, const jinja_node *n, jinja_act *up, jinja_ar
         if (act->slots[param->slot].kind != JV_MISSING) continue;
         int32_t k = i - (n->items.n - n->more.n);
         if (k >= 0) act->slots[param->slot] = jinja_eval(r, act, n->more.items[k]);
-        else act->slots[param->slot] = jinja_undefined(hint(r, "parameter '%.*s' was not provided", shown(param->name), param->name.data));
+        else
+            act->slots[param->slot] = jinja_undefined(
+                hint(r, "parameter '%.*s' was not provided", shown(param->name), param->name.data));
     }
     run_all(r, act, &n->body);
 }
@@ -372,9 +411,11 @@ static jinja_buf *capture(jinja_run *r, jinja_buf *b)
     return outer;
 }
 
-static flow run_for(jinja_run *r, jinja_act *act, const jinja_node *n, jinja_value over, int64_t depth);
+static flow run_for(jinja_run *r, jinja_act *act, const jinja_node *n, jinja_value over,
+                    int64_t depth);
 
-static jinja_value run_recursive(jinja_run *r, jinja_act *up, const jinja_node *n, jinja_value over, int64_t depth)
+static jinja_value run_recursive(jinja_run *r, jinja_act *up, const jinja_node *n, jinja_value over,
+                                 int64_t depth)
 {
     jinja_buf b, *outer = capture(r, &b);
     run_for(r, act_new(r, n->func, up), n, over, depth);
@@ -402,7 +443,8 @@ jinja_value jinja_call(jinja_run *r, jinja_value f, jinja_args *a)
     }
     case JV_LOOP:
         jinja_bind(r, "loop", "iterable", a);
-        if (!f.u.loop->node) JINJA_FAIL(r, "The loop must have the 'recursive' marker to be called recursively.");
+        if (!f.u.loop->node)
+            JINJA_FAIL(r, "The loop must have the 'recursive' marker to be called recursively.");
         v = run_recursive(r, f.u.loop->act, f.u.loop->node, a->pos[0], f.u.loop->depth0 + 1);
         break;
     case JV_JOINER:
@@ -416,18 +458,25 @@ jinja_value jinja_call(jinja_run *r, jinja_value f, jinja_args *a)
     return v;
 }
 
-/* Arguments as written: positional, keywords, *list, **dict; extra is one more keyword (a call block's caller). */
-static jinja_args arguments(jinja_run *r, jinja_act *act, const jinja_node *n, const jinja_kwarg *extra)
+/*
+ * Arguments as written: positional, keywords, *list, **dict; extra is one more keyword (a call
+ * block's caller).
+ */
+static jinja_args arguments(jinja_run *r, jinja_act *act, const jinja_node *n,
+                            const jinja_kwarg *extra)
 {
     jinja_args a = { .n = n->items.n };
     jinja_value rest = { 0 }, dict = { 0 };
     a.pos = jinja_alloc(r, (size_t)a.n * sizeof *a.pos + 1);
     for (int32_t i = 0; i < n->items.n; i++) a.pos[i] = jinja_eval(r, act, n->items.items[i]);
     a.kw = jinja_alloc(r, (size_t)(n->more.n + 1) * sizeof *a.kw);
-    for (int32_t i = 0; i < n->more.n; i++) a.kw[a.n_kw++] = (jinja_kwarg){ n->keywords[i], jinja_eval(r, act, n->more.items[i]) };
+    for (int32_t i = 0; i < n->more.n; i++)
+        a.kw[a.n_kw++] = (jinja_kwarg){ n->keywords[i], jinja_eval(r, act, n->more.items[i]) };
     if (n->dyn_args) {
         rest = jinja_eval(r, act, n->dyn_args);
-        if (!jinja_is_iterable(rest)) JINJA_FAIL(r, "the argument after * must be an iterable, not %s", jinja_type_name(rest));
+        if (!jinja_is_iterable(rest))
+            JINJA_FAIL(r, "the argument after * must be an iterable, not %s",
+                       jinja_type_name(rest));
         rest = jinja_to_list(r, rest);
         jinja_value *pos = jinja_alloc(r, (size_t)(a.n + rest.u.l->n) * sizeof *pos + 1);
         memcpy(pos, a.pos, (size_t)a.n * sizeof *pos);
@@ -436,7 +485,8 @@ static jinja_args arguments(jinja_run *r, jinja_act *act, const jinja_node *n, c
     }
     if (n->dyn_kwargs) {
         dict = jinja_eval(r, act, n->dyn_kwargs);
-        if (dict.kind != JV_DICT) JINJA_FAIL(r, "the argument after ** must be a mapping, not %s", jinja_type_name(dict));
+        if (dict.kind != JV_DICT)
+            JINJA_FAIL(r, "the argument after ** must be a mapping, not %s", jinja_type_name(dict));
         if (dict.u.d->n > 1000) jinja_fail(r, ARES_ELIMIT, "more than 1000 keyword arguments");
         jinja_kwarg *kw = jinja_alloc(r, (size_t)(a.n_kw + dict.u.d->n + 1) * sizeof *kw);
         memcpy(kw, a.kw, (size_t)a.n_kw * sizeof *kw);
@@ -446,13 +496,15 @@ static jinja_args arguments(jinja_run *r, jinja_act *act, const jinja_node *n, c
             jinja_value key = dict.u.d->items[i].key;
             if (key.kind != JV_STR) JINJA_FAIL(r, "keywords must be strings");
             for (int64_t k = 0; k < written; k++)
-                if (ares_view_eq(a.kw[k].name, jinja_text(key))) JINJA_FAIL(r, "got multiple values for keyword argument");
+                if (ares_view_eq(a.kw[k].name, jinja_text(key)))
+                    JINJA_FAIL(r, "got multiple values for keyword argument");
             a.kw[a.n_kw++] = (jinja_kwarg){ jinja_text(key), dict.u.d->items[i].value };
         }
     }
     if (extra) {
         for (int64_t k = 0; k < a.n_kw; k++)
-            if (ares_view_eq(a.kw[k].name, extra->name)) JINJA_FAIL(r, "keyword argument repeated: caller");
+            if (ares_view_eq(a.kw[k].name, extra->name))
+                JINJA_FAIL(r, "keyword argument repeated: caller");
         a.kw[a.n_kw++] = *extra;
     }
     return a;
@@ -462,7 +514,8 @@ static jinja_args arguments(jinja_run *r, jinja_act *act, const jinja_node *n, c
 static jinja_value eval_filter(jinja_run *r, jinja_act *act, const jinja_node *n, jinja_value self)
 {
     if (!n->builtin)
-        JINJA_FAIL(r, "No %s named '%.*s' found.", n->kind == JN_FILTER ? "filter" : "test", shown(n->name), n->name.data);
+        JINJA_FAIL(r, "No %s named '%.*s' found.", n->kind == JN_FILTER ? "filter" : "test",
+                   shown(n->name), n->name.data);
     jinja_args a = arguments(r, act, n, NULL);
     return jinja_apply(r, n->builtin, self, &a);
 }
@@ -484,7 +537,8 @@ static jinja_value eval_collection(jinja_run *r, jinja_act *act, const jinja_nod
 {
     if (n->kind != JN_DICT) {
         jinja_value v = jinja_list_new(r, n->items.n, n->kind == JN_LIST ? JV_LIST : JV_TUPLE);
-        for (int32_t i = 0; i < n->items.n; i++) v.u.l->items[i] = jinja_eval(r, act, n->items.items[i]);
+        for (int32_t i = 0; i < n->items.n; i++)
+            v.u.l->items[i] = jinja_eval(r, act, n->items.items[i]);
         return v;
     }
     jinja_dict *d = jinja_dict_new(r);
@@ -515,7 +569,8 @@ static jinja_value eval_item(jinja_run *r, jinja_act *act, const jinja_node *n)
     return jinja_slice(r, obj, part[0], part[1], part[2]);
 }
 
-static jinja_value eval_call(jinja_run *r, jinja_act *act, const jinja_node *n, const jinja_kwarg *extra)
+static jinja_value eval_call(jinja_run *r, jinja_act *act, const jinja_node *n,
+                             const jinja_kwarg *extra)
 {
     jinja_value f = jinja_eval(r, act, n->a);
     jinja_args a = arguments(r, act, n, extra);
@@ -538,14 +593,16 @@ static jinja_value eval_cond(jinja_run *r, jinja_act *act, const jinja_node *n)
 {
     if (jinja_truth(r, jinja_eval(r, act, n->a))) return jinja_eval(r, act, n->b);
     if (n->c) return jinja_eval(r, act, n->c);
-    return jinja_undefined("the inline if-expression evaluated to false and no else section was defined.");
+    return jinja_undefined(
+        "the inline if-expression evaluated to false and no else section was defined.");
 }
 
 static jinja_value eval_positive(jinja_run *r, jinja_value v)
 {
     int64_t i;
     if (v.kind == JV_UNDEFINED) JINJA_FAIL(r, "%s", v.u.hint);
-    if (!jinja_is_number(v)) JINJA_FAIL(r, "bad operand type for unary +: '%s'", jinja_type_name(v));
+    if (!jinja_is_number(v))
+        JINJA_FAIL(r, "bad operand type for unary +: '%s'", jinja_type_name(v));
     return jinja_as_index(v, &i) ? jinja_int(i) : v;
 }
 
@@ -555,10 +612,16 @@ static jinja_value eval(jinja_run *r, jinja_act *act, const jinja_node *n)
     switch (n->kind) {
     case JN_CONST: return n->value;
     case JN_NAME: return eval_name(r, act, n);
-    case JN_TUPLE: case JN_LIST: case JN_DICT: return eval_collection(r, act, n);
+    case JN_TUPLE:
+    case JN_LIST:
+    case JN_DICT: return eval_collection(r, act, n);
     case JN_COND: return eval_cond(r, act, n);
-    case JN_OR: v = jinja_eval(r, act, n->a); return jinja_truth(r, v) ? v : jinja_eval(r, act, n->b);
-    case JN_AND: v = jinja_eval(r, act, n->a); return jinja_truth(r, v) ? jinja_eval(r, act, n->b) : v;
+    case JN_OR:
+        v = jinja_eval(r, act, n->a);
+        return jinja_truth(r, v) ? v : jinja_eval(r, act, n->b);
+    case JN_AND:
+        v = jinja_eval(r, act, n->a);
+        return jinja_truth(r, v) ? jinja_eval(r, act, n->b) : v;
     case JN_NOT: return jinja_bool(!jinja_truth(r, jinja_eval(r, act, n->a)));
     case JN_COMPARE: return eval_compare(r, act, n);
     case JN_BINARY: return eval_binary(r, act, n);
@@ -568,7 +631,8 @@ static jinja_value eval(jinja_run *r, jinja_act *act, const jinja_node *n)
     case JN_GETATTR: return jinja_getattr(r, jinja_eval(r, act, n->a), n->name);
     case JN_GETITEM: return eval_item(r, act, n);
     case JN_CALL: return eval_call(r, act, n, NULL);
-    case JN_FILTER: case JN_TEST: return eval_filter(r, act, n, jinja_eval(r, act, n->a));
+    case JN_FILTER:
+    case JN_TEST: return eval_filter(r, act, n, jinja_eval(r, act, n->a));
     default: JINJA_UNSUPPORTED(r, "this expression");
     }
 }
@@ -585,9 +649,16 @@ jinja_value jinja_eval(jinja_run *r, jinja_act *act, const jinja_node *n)
 }
 
 /* ------------------------------------------------------------------ statements */
-typedef struct filtered { const jinja_node *node; jinja_act *act; jinja_iter *from; } filtered;
+typedef struct filtered {
+    const jinja_node *node;
+    jinja_act *act;
+    jinja_iter *from;
+} filtered;
 
-/* {% for x in list if test %}: lazy, because the test may read what the body writes into a namespace. */
+/*
+ * {% for x in list if test %}: lazy, because the test may read what the body writes into a
+ * namespace.
+ */
 static bool next_filtered(jinja_run *r, jinja_iter *it, jinja_value *out)
 {
     filtered *f = it->extra;
@@ -604,7 +675,8 @@ static bool next_filtered(jinja_run *r, jinja_iter *it, jinja_value *out)
     return false;
 }
 
-static flow run_for(jinja_run *r, jinja_act *act, const jinja_node *n, jinja_value over, int64_t depth)
+static flow run_for(jinja_run *r, jinja_act *act, const jinja_node *n, jinja_value over,
+                    int64_t depth)
 {
     if (n->c) {
         filtered *f = jinja_alloc(r, sizeof *f);
@@ -612,7 +684,9 @@ static flow run_for(jinja_run *r, jinja_act *act, const jinja_node *n, jinja_val
         over = jinja_iter_new(r, next_filtered, over, f);
     }
     jinja_loop *l = jinja_alloc(r, sizeof *l);
-    *l = (jinja_loop){ .over = over, .it = jinja_iterate(r, over), .index0 = -1, .length = -1, .depth0 = depth };
+    *l = (jinja_loop){
+        .over = over, .it = jinja_iterate(r, over), .index0 = -1, .length = -1, .depth0 = depth
+    };
     if (n->flag) l->node = n, l->act = act->up;
     bool nothing = true;
     for (;;) {
@@ -621,12 +695,14 @@ static flow run_for(jinja_run *r, jinja_act *act, const jinja_node *n, jinja_val
         else if (!l->it->next(r, l->it, &v)) break;
         l->index0++;
         l->before = l->current, l->current = v;
-        if (n->loop_slot >= 0) act->slots[n->loop_slot] = (jinja_value){ .kind = JV_LOOP, .u.loop = l };
+        if (n->loop_slot >= 0)
+            act->slots[n->loop_slot] = (jinja_value){ .kind = JV_LOOP, .u.loop = l };
         assign(r, act, n->a, v);
         enter_frame(r, act, &n->frame);
         flow how = run_all(r, act, &n->body);
         if (how == BREAK) break;
-        if (how == GO) nothing = false; /* as jinja2 does: an iteration cut short does not count for else */
+        /* as jinja2 does: an iteration cut short does not count for else */
+        if (how == GO) nothing = false;
     }
     leave_frame(act, &n->frame);
     if (!nothing || !n->orelse.n) return GO;
@@ -642,7 +718,8 @@ static void run_set(jinja_run *r, jinja_act *act, const jinja_node *n)
     assign(r, act, n->a, jinja_eval(r, act, n->b));
 }
 
-static jinja_value filter_captured(jinja_run *r, jinja_act *act, const jinja_node *n, jinja_value text)
+static jinja_value filter_captured(jinja_run *r, jinja_act *act, const jinja_node *n,
+                                   jinja_value text)
 {
     if (n->a) text = filter_captured(r, act, n->a, text);
     const jinja_node *outer = r->at;
@@ -679,7 +756,8 @@ static void run_generation(jinja_run *r, jinja_act *act, const jinja_node *n)
 {
     bool track = r->spans != NULL;
     if (track && (r->out != r->top || r->in_generation))
-        JINJA_UNSUPPORTED(r, "the place of a generation block inside a macro, set block, recursive loop or other generation block");
+        JINJA_UNSUPPORTED(r, "the place of a generation block inside a macro, set block, recursive "
+                             "loop or other generation block");
     int64_t start = (int64_t)r->out->len;
     jinja_args none = { 0 };
     r->in_generation = true;
@@ -715,14 +793,16 @@ static flow run_if(jinja_run *r, jinja_act *act, const jinja_node *n)
 {
     if (jinja_truth(r, jinja_eval(r, act, n->a))) return run_all(r, act, &n->body);
     for (int32_t i = 0; i < n->items.n; i++)
-        if (jinja_truth(r, jinja_eval(r, act, n->items.items[i]->a))) return run_all(r, act, &n->items.items[i]->body);
+        if (jinja_truth(r, jinja_eval(r, act, n->items.items[i]->a)))
+            return run_all(r, act, &n->items.items[i]->body);
     return run_all(r, act, &n->orelse);
 }
 
 static flow run_with(jinja_run *r, jinja_act *act, const jinja_node *n)
 {
     enter_frame(r, act, &n->frame);
-    for (int32_t i = 0; i < n->items.n; i++) assign(r, act, n->items.items[i], jinja_eval(r, act, n->more.items[i]));
+    for (int32_t i = 0; i < n->items.n; i++)
+        assign(r, act, n->items.items[i], jinja_eval(r, act, n->more.items[i]));
     flow how = run_all(r, act, &n->body);
     leave_frame(act, &n->frame);
     return how;
@@ -742,7 +822,8 @@ static flow run(jinja_run *r, jinja_act *act, const jinja_node *n)
     }
     case JN_MACRO: *slot(act, n->a->up, n->a->slot) = macro_value(r, n, act); return GO;
     case JN_CALLBLOCK: run_callblock(r, act, n); return GO;
-    case JN_SETBLOCK: case JN_FILTERBLOCK: return run_captured(r, act, n);
+    case JN_SETBLOCK:
+    case JN_FILTERBLOCK: return run_captured(r, act, n);
     case JN_WITH: return run_with(r, act, n);
     case JN_GENERATION: run_generation(r, act, n); return GO;
     case JN_BREAK: return BREAK;
@@ -784,9 +865,11 @@ static void place(ares_text_spans *spans, int64_t first, const ares_str *before,
 {
     int64_t chars = 0;
     count_chars(spans, first, text);
-    for (size_t i = 0; i < before->len; i++) chars += ((unsigned char)before->data[i] & 0xC0) != 0x80;
+    for (size_t i = 0; i < before->len; i++)
+        chars += ((unsigned char)before->data[i] & 0xC0) != 0x80;
     for (int64_t k = first; k < spans->n; k++) {
-        spans->items[k].byte_start += (int64_t)before->len, spans->items[k].byte_end += (int64_t)before->len;
+        spans->items[k].byte_start += (int64_t)before->len,
+            spans->items[k].byte_end += (int64_t)before->len;
         spans->items[k].char_start += chars, spans->items[k].char_end += chars;
     }
 }
@@ -804,12 +887,19 @@ static int guarded(jinja_run *r, const ares_json *context)
 int ares_template_render(const ares_template *t, const ares_json *context, const struct tm *now,
                          const ares_template_limits *limits, ares_str *out, ares_text_spans *spans)
 {
-    if (context && context->type != ARES_JSON_OBJECT) return ares_fail(ARES_EFORMAT, "text: %s: the variables are not a JSON object", t->name);
+    if (context && context->type != ARES_JSON_OBJECT)
+        return ares_fail(ARES_EFORMAT, "text: %s: the variables are not a JSON object", t->name);
     jinja_run *r = ares_calloc(1, sizeof *r);
     jinja_buf top = { 0 };
     int64_t first = spans ? spans->n : 0;
-    *r = (jinja_run){ .t = t, .memory_limit = (size_t)512 << 20, .output_limit = (size_t)64 << 20, .step_limit = 50000000,
-                      .now = now, .out = &top, .top = &top, .spans = spans };
+    *r = (jinja_run){ .t = t,
+                      .memory_limit = (size_t)512 << 20,
+                      .output_limit = (size_t)64 << 20,
+                      .step_limit = 50000000,
+                      .now = now,
+                      .out = &top,
+                      .top = &top,
+                      .spans = spans };
     if (limits && limits->steps) r->step_limit = limits->steps;
     if (limits && limits->memory_bytes) r->memory_limit = limits->memory_bytes;
     if (limits && limits->output_bytes) r->output_limit = limits->output_bytes;
@@ -831,4 +921,7 @@ void ares_text_spans_fini(ares_text_spans *s)
     *s = (ares_text_spans){ 0 };
 }
 
-void ares_text_spans_clear(ares_text_spans *s) { s->n = 0; }
+void ares_text_spans_clear(ares_text_spans *s)
+{
+    s->n = 0;
+}

@@ -1,6 +1,6 @@
 /*
- * Filters and tests. map, select, unique and their kin are lazy and can be read once, as in Python: an error in them shows
- * when they are read, and never when they are not.
+ * Filters and tests. map, select, unique and their kin are lazy and can be read once, as in Python:
+ * an error in them shows when they are read, and never when they are not.
  */
 #include <math.h>
 #include <stdio.h>
@@ -25,14 +25,21 @@ static int64_t int_arg(jinja_run *r, jinja_value v, int64_t absent)
 {
     int64_t i;
     if (v.kind == JV_MISSING) return absent;
-    if (!jinja_as_index(v, &i)) JINJA_FAIL(r, "'%s' object cannot be interpreted as an integer", jinja_type_name(v));
+    if (!jinja_as_index(v, &i))
+        JINJA_FAIL(r, "'%s' object cannot be interpreted as an integer", jinja_type_name(v));
     return i;
 }
 
-static bool bool_arg(jinja_run *r, jinja_value v) { return v.kind != JV_MISSING && jinja_truth(r, v); }
+static bool bool_arg(jinja_run *r, jinja_value v)
+{
+    return v.kind != JV_MISSING && jinja_truth(r, v);
+}
 
-/* ------------------------------------------------------------------ attribute paths: "a.b.0", a number */
-typedef struct path { jinja_value *parts; int64_t n; } path;
+/* ---------------- attribute paths: "a.b.0", a number */
+typedef struct path {
+    jinja_value *parts;
+    int64_t n;
+} path;
 
 static path path_of(jinja_run *r, jinja_value v)
 {
@@ -44,13 +51,16 @@ static path path_of(jinja_run *r, jinja_value v)
         p.n = 1;
         return p;
     }
-    jinja_value dot = jinja_str_view(r, ".", 1), list = jinja_str_call(r, "split", plain(r, v), &dot, 1);
+    jinja_value dot = jinja_str_view(r, ".", 1),
+                list = jinja_str_call(r, "split", plain(r, v), &dot, 1);
     p = (path){ list.u.l->items, list.u.l->n };
     for (int64_t i = 0; i < p.n; i++) {
         int64_t number;
         bool digits = p.parts[i].u.s->len > 0;
-        for (size_t k = 0; k < p.parts[i].u.s->len; k++) digits = digits && p.parts[i].u.s->data[k] >= '0' && p.parts[i].u.s->data[k] <= '9';
-        if (digits && ares_parse_i64(jinja_text(p.parts[i]), &number)) p.parts[i] = jinja_int(number);
+        for (size_t k = 0; k < p.parts[i].u.s->len; k++)
+            digits = digits && p.parts[i].u.s->data[k] >= '0' && p.parts[i].u.s->data[k] <= '9';
+        if (digits && ares_parse_i64(jinja_text(p.parts[i]), &number))
+            p.parts[i] = jinja_int(number);
     }
     return p;
 }
@@ -59,7 +69,8 @@ static jinja_value follow(jinja_run *r, path p, jinja_value v, jinja_value absen
 {
     for (int64_t i = 0; i < p.n; i++) {
         v = jinja_getitem(r, v, p.parts[i]);
-        if (v.kind == JV_UNDEFINED && absent.kind != JV_MISSING && absent.kind != JV_NONE) v = absent;
+        if (v.kind == JV_UNDEFINED && absent.kind != JV_MISSING && absent.kind != JV_NONE)
+            v = absent;
     }
     return v;
 }
@@ -72,13 +83,40 @@ static jinja_value folded(jinja_run *r, jinja_value v, bool case_sensitive)
 static const jinja_value missing = { .kind = JV_MISSING };
 
 /* ------------------------------------------------------------------ text */
-FILTER(filter_upper) { (void)a; return jinja_str_call(r, "upper", jinja_to_str(r, self), NULL, 0); }
-FILTER(filter_lower) { (void)a; return jinja_str_call(r, "lower", jinja_to_str(r, self), NULL, 0); }
-FILTER(filter_capitalize) { (void)a; return jinja_str_call(r, "capitalize", jinja_to_str(r, self), NULL, 0); }
-FILTER(filter_trim) { return jinja_str_call(r, "strip", jinja_to_str(r, self), a->pos, GIVEN(0)); }
-FILTER(filter_string) { (void)a; return jinja_to_str(r, self); }
-FILTER(filter_escape) { (void)a; return jinja_escape(r, self); }
-FILTER(filter_forceescape) { (void)a; return jinja_escape(r, plain(r, self)); }
+FILTER(filter_upper)
+{
+    (void)a;
+    return jinja_str_call(r, "upper", jinja_to_str(r, self), NULL, 0);
+}
+FILTER(filter_lower)
+{
+    (void)a;
+    return jinja_str_call(r, "lower", jinja_to_str(r, self), NULL, 0);
+}
+FILTER(filter_capitalize)
+{
+    (void)a;
+    return jinja_str_call(r, "capitalize", jinja_to_str(r, self), NULL, 0);
+}
+FILTER(filter_trim)
+{
+    return jinja_str_call(r, "strip", jinja_to_str(r, self), a->pos, GIVEN(0));
+}
+FILTER(filter_string)
+{
+    (void)a;
+    return jinja_to_str(r, self);
+}
+FILTER(filter_escape)
+{
+    (void)a;
+    return jinja_escape(r, self);
+}
+FILTER(filter_forceescape)
+{
+    (void)a;
+    return jinja_escape(r, plain(r, self));
+}
 
 FILTER(filter_safe)
 {
@@ -104,7 +142,9 @@ FILTER(filter_title)
         size_t from = i;
         uint32_t cp = 0;
         int k = 0;
-        while (i < t.len && (k = jinja_decode(t.data + i, t.len - i, &cp), !jinja_is_space(cp) && !(cp < 0x80 && cp && strchr("-({[<", (int)cp)))) i += (size_t)k;
+        while (i < t.len && (k = jinja_decode(t.data + i, t.len - i, &cp),
+                             !jinja_is_space(cp) && !(cp < 0x80 && cp && strchr("-({[<", (int)cp))))
+            i += (size_t)k;
         if (i > from) {
             int first = jinja_decode(t.data + from, t.len - from, &cp);
             uint32_t out[3];
@@ -166,10 +206,12 @@ FILTER(filter_truncate)
     int64_t length = int_arg(r, ARG(0), 255), leeway = SET(3) ? int_arg(r, ARG(3), 5) : 5;
     jinja_value end = GIVEN(2) ? ARG(2) : jinja_str_view(r, "...", 3);
     int64_t tail = jinja_len(r, end);
-    if (length < tail) JINJA_FAIL(r, "expected length >= %lld, got %lld", (long long)tail, (long long)length);
+    if (length < tail)
+        JINJA_FAIL(r, "expected length >= %lld, got %lld", (long long)tail, (long long)length);
     if (leeway < 0) JINJA_FAIL(r, "expected leeway >= 0, got %lld", (long long)leeway);
     if (jinja_len(r, self) <= length + leeway) return self;
-    if (self.kind != JV_STR || self.flag) JINJA_UNSUPPORTED(r, "truncate of anything but a plain str");
+    if (self.kind != JV_STR || self.flag)
+        JINJA_UNSUPPORTED(r, "truncate of anything but a plain str");
     jinja_value head = jinja_slice(r, self, jinja_none(), jinja_int(length - tail), jinja_none());
     if (!bool_arg(r, ARG(1))) {
         jinja_value by[2] = { jinja_str_view(r, " ", 1), jinja_int(1) };
@@ -199,9 +241,12 @@ FILTER(filter_format)
 {
     jinja_value s = jinja_to_str(r, self);
     if (s.flag) JINJA_UNSUPPORTED(r, "format of text marked safe");
-    if (a->n && a->n_kw) JINJA_FAIL(r, "can't handle positional and keyword arguments at the same time");
+    if (a->n && a->n_kw)
+        JINJA_FAIL(r, "can't handle positional and keyword arguments at the same time");
     jinja_dict *d = jinja_dict_new(r);
-    for (int64_t i = 0; i < a->n_kw; i++) jinja_dict_put(r, d, jinja_str_view(r, a->kw[i].name.data, a->kw[i].name.len), a->kw[i].value);
+    for (int64_t i = 0; i < a->n_kw; i++)
+        jinja_dict_put(r, d, jinja_str_view(r, a->kw[i].name.data, a->kw[i].name.len),
+                       a->kw[i].value);
     if (a->n_kw) return jinja_percent(r, s, (jinja_value){ .kind = JV_DICT, .u.d = d }, NULL);
     jinja_value args = jinja_list_new(r, a->n, JV_TUPLE);
     if (a->n) memcpy(args.u.l->items, a->pos, (size_t)a->n * sizeof args);
@@ -220,10 +265,14 @@ FILTER(filter_tojson)
     }
     if (SET(2)) {
         jinja_value pair = jinja_to_list(r, ARG(2));
-        if (pair.u.l->n != 2 || pair.u.l->items[0].kind != JV_STR || pair.u.l->items[1].kind != JV_STR) JINJA_FAIL(r, "tojson: separators must be two strings");
+        if (pair.u.l->n != 2 || pair.u.l->items[0].kind != JV_STR ||
+            pair.u.l->items[1].kind != JV_STR)
+            JINJA_FAIL(r, "tojson: separators must be two strings");
         item = pair.u.l->items[0], key = pair.u.l->items[1];
     }
-    jinja_add_json(r, &b, self, bool_arg(r, ARG(0)), bool_arg(r, ARG(3)), (ares_view){ by.data ? by.data : "", by.len }, pretty, jinja_text(item), jinja_text(key));
+    jinja_add_json(r, &b, self, bool_arg(r, ARG(0)), bool_arg(r, ARG(3)),
+                   (ares_view){ by.data ? by.data : "", by.len }, pretty, jinja_text(item),
+                   jinja_text(key));
     return jinja_str_buf(r, &b);
 }
 
@@ -290,21 +339,26 @@ FILTER(filter_abs)
     int64_t i;
     if (self.kind == JV_FLOAT) return jinja_float(fabs(self.u.f));
     if (self.kind == JV_BIG) JINJA_UNSUPPORTED(r, "arithmetic beyond 64-bit integers");
-    if (!jinja_as_index(self, &i)) JINJA_FAIL(r, "bad operand type for abs(): '%s'", jinja_type_name(self));
+    if (!jinja_as_index(self, &i))
+        JINJA_FAIL(r, "bad operand type for abs(): '%s'", jinja_type_name(self));
     return i < 0 ? jinja_negate(r, jinja_int(i)) : jinja_int(i);
 }
 
 static jinja_value round_int(jinja_run *r, int64_t i, int64_t digits)
 {
     if (digits >= 0) return jinja_int(i);
-    if (digits < -18) return digits < -19 ? jinja_int(0) : (JINJA_UNSUPPORTED(r, "rounding to so many digits"), jinja_none());
+    if (digits < -18)
+        return digits < -19 ? jinja_int(0)
+                            : (JINJA_UNSUPPORTED(r, "rounding to so many digits"), jinja_none());
     int64_t unit = 1;
     for (int64_t k = 0; k < -digits; k++) unit *= 10;
     int64_t rest = i % unit, low;
     if (rest < 0) rest += unit;
-    if (__builtin_sub_overflow(i, rest, &low)) JINJA_UNSUPPORTED(r, "arithmetic beyond 64-bit integers");
+    if (__builtin_sub_overflow(i, rest, &low))
+        JINJA_UNSUPPORTED(r, "arithmetic beyond 64-bit integers");
     bool up = rest > unit - rest || (rest == unit - rest && (low / unit) % 2 != 0);
-    if (up && __builtin_add_overflow(low, unit, &low)) JINJA_UNSUPPORTED(r, "arithmetic beyond 64-bit integers");
+    if (up && __builtin_add_overflow(low, unit, &low))
+        JINJA_UNSUPPORTED(r, "arithmetic beyond 64-bit integers");
     return jinja_int(low);
 }
 
@@ -312,19 +366,23 @@ FILTER(filter_round)
 {
     int64_t i;
     ares_view method = GIVEN(1) && ARG(1).kind == JV_STR ? jinja_text(ARG(1)) : ARES_VIEW("common");
-    if (!ares_view_is(method, "common") && !ares_view_is(method, "ceil") && !ares_view_is(method, "floor")) JINJA_FAIL(r, "method must be common, ceil or floor");
+    if (!ares_view_is(method, "common") && !ares_view_is(method, "ceil") &&
+        !ares_view_is(method, "floor"))
+        JINJA_FAIL(r, "method must be common, ceil or floor");
     if (GIVEN(1) && ARG(1).kind != JV_STR) JINJA_FAIL(r, "method must be common, ceil or floor");
     if (ares_view_is(method, "common")) {
         bool whole = GIVEN(0) && ARG(0).kind == JV_NONE;
         int64_t digits = whole ? 0 : int_arg(r, ARG(0), 0);
         if (jinja_as_index(self, &i)) return round_int(r, i, digits);
-        if (self.kind != JV_FLOAT) JINJA_FAIL(r, "type %s doesn't define __round__ method", jinja_type_name(self));
+        if (self.kind != JV_FLOAT)
+            JINJA_FAIL(r, "type %s doesn't define __round__ method", jinja_type_name(self));
         if (whole) JINJA_UNSUPPORTED(r, "round to None digits");
         double x = self.u.f;
         if (!isfinite(x) || digits > 330) return self;
         if (digits < 0) {
             if (digits < -308) return jinja_float(copysign(0.0, x));
-            if (x != floor(x) || fabs(x) >= 9e15) JINJA_UNSUPPORTED(r, "rounding this float to tens");
+            if (x != floor(x) || fabs(x) >= 9e15)
+                JINJA_UNSUPPORTED(r, "rounding this float to tens");
             return jinja_float(copysign((double)round_int(r, (int64_t)x, digits).u.i, x));
         }
         char text[700];
@@ -335,7 +393,8 @@ FILTER(filter_round)
     jinja_value scaled = jinja_binary(r, JOP_MUL, self, scale);
     if (scaled.kind == JV_FLOAT) {
         double x = ares_view_is(method, "ceil") ? ceil(scaled.u.f) : floor(scaled.u.f);
-        if (!isfinite(x)) JINJA_FAIL(r, "cannot convert float %s to integer", isnan(x) ? "NaN" : "infinity");
+        if (!isfinite(x))
+            JINJA_FAIL(r, "cannot convert float %s to integer", isnan(x) ? "NaN" : "infinity");
         if (fabs(x) >= 9e15) JINJA_UNSUPPORTED(r, "arithmetic beyond 64-bit integers");
         scaled = jinja_int((int64_t)x);
     } else if (!jinja_is_number(scaled)) {
@@ -345,8 +404,16 @@ FILTER(filter_round)
 }
 
 /* ------------------------------------------------------------------ sequences */
-FILTER(filter_length) { (void)a; return jinja_int(jinja_len(r, self)); }
-FILTER(filter_list) { (void)a; return jinja_to_list(r, self); }
+FILTER(filter_length)
+{
+    (void)a;
+    return jinja_int(jinja_len(r, self));
+}
+FILTER(filter_list)
+{
+    (void)a;
+    return jinja_to_list(r, self);
+}
 
 FILTER(filter_default)
 {
@@ -375,9 +442,11 @@ static jinja_value reversed_list(jinja_run *r, jinja_value self)
 FILTER(filter_last)
 {
     (void)a;
-    if (self.kind == JV_ITER || !jinja_is_iterable(self)) JINJA_FAIL(r, "'%s' object is not reversible", jinja_type_name(self));
+    if (self.kind == JV_ITER || !jinja_is_iterable(self))
+        JINJA_FAIL(r, "'%s' object is not reversible", jinja_type_name(self));
     jinja_value v = jinja_to_list(r, self);
-    return v.u.l->n ? v.u.l->items[v.u.l->n - 1] : jinja_undefined("No last item, sequence was empty.");
+    return v.u.l->n ? v.u.l->items[v.u.l->n - 1]
+                    : jinja_undefined("No last item, sequence was empty.");
 }
 
 FILTER(filter_reverse)
@@ -401,7 +470,8 @@ FILTER(filter_items)
 FILTER(filter_attr)
 {
     if (self.kind == JV_UNDEFINED) JINJA_FAIL(r, "%s", self.u.hint);
-    if (ARG(0).kind != JV_STR) JINJA_FAIL(r, "attribute name must be string, not '%s'", jinja_type_name(ARG(0)));
+    if (ARG(0).kind != JV_STR)
+        JINJA_FAIL(r, "attribute name must be string, not '%s'", jinja_type_name(ARG(0)));
     if (self.kind == JV_DICT) { /* never the dict's own items */
         bool known;
         jinja_value v = jinja_method_of(r, self, jinja_text(ARG(0)), &known);
@@ -419,16 +489,20 @@ static jinja_value two(jinja_run *r, jinja_value a, jinja_value b)
 
 FILTER(filter_dictsort)
 {
-    int by = !GIVEN(1) ? 0 : ARG(1).kind == JV_STR && ares_view_is(jinja_text(ARG(1)), "key") ? 0
-           : ARG(1).kind == JV_STR && ares_view_is(jinja_text(ARG(1)), "value") ? 1 : -1;
+    int by = !GIVEN(1)                                                            ? 0
+             : ARG(1).kind == JV_STR && ares_view_is(jinja_text(ARG(1)), "key")   ? 0
+             : ARG(1).kind == JV_STR && ares_view_is(jinja_text(ARG(1)), "value") ? 1
+                                                                                  : -1;
     if (by < 0) JINJA_FAIL(r, "You can only sort by either \"key\" or \"value\"");
     if (self.kind == JV_UNDEFINED) JINJA_FAIL(r, "%s", self.u.hint);
-    if (self.kind != JV_DICT) JINJA_FAIL(r, "'%s' object has no attribute 'items'", jinja_type_name(self));
+    if (self.kind != JV_DICT)
+        JINJA_FAIL(r, "'%s' object has no attribute 'items'", jinja_type_name(self));
     const jinja_dict *d = self.u.d;
     jinja_value list = jinja_list_new(r, d->n, JV_LIST), keys = jinja_list_new(r, d->n, JV_LIST);
     for (int64_t i = 0; i < d->n; i++) {
         list.u.l->items[i] = two(r, d->items[i].key, d->items[i].value);
-        keys.u.l->items[i] = folded(r, by ? d->items[i].value : d->items[i].key, bool_arg(r, ARG(0)));
+        keys.u.l->items[i] =
+            folded(r, by ? d->items[i].value : d->items[i].key, bool_arg(r, ARG(0)));
     }
     jinja_sort(r, keys.u.l->items, list.u.l->items, d->n, bool_arg(r, ARG(2)));
     return list;
@@ -448,7 +522,9 @@ FILTER(filter_sort)
     for (int64_t k = 0; k < n; k++) paths[k] = path_of(r, names.u.l->items[k]);
     for (int64_t i = 0; i < list.u.l->n; i++) {
         jinja_value key = jinja_list_new(r, n, JV_LIST);
-        for (int64_t k = 0; k < n; k++) key.u.l->items[k] = folded(r, follow(r, paths[k], list.u.l->items[i], missing), bool_arg(r, ARG(1)));
+        for (int64_t k = 0; k < n; k++)
+            key.u.l->items[k] =
+                folded(r, follow(r, paths[k], list.u.l->items[i], missing), bool_arg(r, ARG(1)));
         keys.u.l->items[i] = key;
     }
     jinja_sort(r, keys.u.l->items, list.u.l->items, list.u.l->n, bool_arg(r, ARG(0)));
@@ -469,8 +545,14 @@ static jinja_value least(jinja_run *r, jinja_value self, jinja_args *a, bool mos
     return best;
 }
 
-FILTER(filter_min) { return least(r, self, a, false); }
-FILTER(filter_max) { return least(r, self, a, true); }
+FILTER(filter_min)
+{
+    return least(r, self, a, false);
+}
+FILTER(filter_max)
+{
+    return least(r, self, a, true);
+}
 
 FILTER(filter_sum)
 {
@@ -491,7 +573,8 @@ FILTER(filter_batch)
     for (int64_t i = 0; i < out.u.l->n; i++) {
         int64_t have = ARES_MIN(size, n - i * size), want = SET(1) ? size : have;
         jinja_value part = jinja_list_new(r, want, JV_LIST);
-        for (int64_t k = 0; k < want; k++) part.u.l->items[k] = k < have ? list.u.l->items[i * size + k] : ARG(1);
+        for (int64_t k = 0; k < want; k++)
+            part.u.l->items[k] = k < have ? list.u.l->items[i * size + k] : ARG(1);
         out.u.l->items[i] = part;
     }
     return jinja_iter_of_list(r, out);
@@ -520,7 +603,9 @@ FILTER(filter_groupby)
     path p = path_of(r, ARG(0));
     jinja_value list = jinja_to_list(r, self), keys = jinja_list_new(r, list.u.l->n, JV_LIST);
     int64_t n = list.u.l->n, groups = 0;
-    for (int64_t i = 0; i < n; i++) keys.u.l->items[i] = folded(r, follow(r, p, list.u.l->items[i], ARG(1)), bool_arg(r, ARG(2)));
+    for (int64_t i = 0; i < n; i++)
+        keys.u.l->items[i] =
+            folded(r, follow(r, p, list.u.l->items[i], ARG(1)), bool_arg(r, ARG(2)));
     jinja_sort(r, keys.u.l->items, list.u.l->items, n, false);
     jinja_value out = jinja_list_new(r, n, JV_LIST);
     for (int64_t i = 0; i < n;) {
@@ -538,9 +623,19 @@ FILTER(filter_groupby)
 }
 
 /* ------------------------------------------------------------------ lazy ones */
-typedef struct lazy { jinja_args args; bool attribute, negate, ready; const jinja_builtin *f; path p; jinja_value absent; jinja_iter *from; jinja_dict *seen; bool case_sensitive; } lazy;
+typedef struct lazy {
+    jinja_args args;
+    bool attribute, negate, ready;
+    const jinja_builtin *f;
+    path p;
+    jinja_value absent;
+    jinja_iter *from;
+    jinja_dict *seen;
+    bool case_sensitive;
+} lazy;
 
-static jinja_value lazy_new(jinja_run *r, bool (*next)(jinja_run *, jinja_iter *, jinja_value *), jinja_value self, lazy state)
+static jinja_value lazy_new(jinja_run *r, bool (*next)(jinja_run *, jinja_iter *, jinja_value *),
+                            jinja_value self, lazy state)
 {
     lazy *z = jinja_alloc(r, sizeof *z);
     *z = state;
@@ -567,10 +662,14 @@ static jinja_value apply_to(jinja_run *r, const lazy *z, jinja_value item, int64
 
 static const jinja_builtin *named(jinja_run *r, jinja_value name, bool filter)
 {
-    const jinja_builtin *f = name.kind != JV_STR ? NULL : filter ? jinja_find_filter(jinja_text(name), r->t->dialect) : jinja_find_test(jinja_text(name));
+    const jinja_builtin *f = name.kind != JV_STR ? NULL
+                             : filter ? jinja_find_filter(jinja_text(name), r->t->dialect)
+                                      : jinja_find_test(jinja_text(name));
     if (f) return f;
-    if (name.kind != JV_STR) JINJA_FAIL(r, "No %s named by this value.", filter ? "filter" : "test");
-    JINJA_FAIL(r, "No %s named '%.*s'.", filter ? "filter" : "test", (int)ARES_MIN(name.u.s->len, 80), name.u.s->data);
+    if (name.kind != JV_STR)
+        JINJA_FAIL(r, "No %s named by this value.", filter ? "filter" : "test");
+    JINJA_FAIL(r, "No %s named '%.*s'.", filter ? "filter" : "test",
+               (int)ARES_MIN(name.u.s->len, 80), name.u.s->data);
 }
 
 static bool next_mapped(jinja_run *r, jinja_iter *it, jinja_value *out)
@@ -583,11 +682,13 @@ static bool next_mapped(jinja_run *r, jinja_iter *it, jinja_value *out)
         if (z->args.n == 0) {
             bool found = false;
             for (int64_t i = 0; i < z->args.n_kw; i++)
-                if (ares_view_is(z->args.kw[i].name, "attribute")) z->p = path_of(r, z->args.kw[i].value), found = true;
+                if (ares_view_is(z->args.kw[i].name, "attribute"))
+                    z->p = path_of(r, z->args.kw[i].value), found = true;
             if (!found) JINJA_FAIL(r, "map requires a filter argument");
             for (int64_t i = 0; i < z->args.n_kw; i++) {
                 if (ares_view_is(z->args.kw[i].name, "attribute")) continue;
-                if (!ares_view_is(z->args.kw[i].name, "default")) JINJA_FAIL(r, "Unexpected keyword argument in map");
+                if (!ares_view_is(z->args.kw[i].name, "default"))
+                    JINJA_FAIL(r, "Unexpected keyword argument in map");
                 z->absent = z->args.kw[i].value;
             }
         } else {
@@ -631,17 +732,46 @@ static bool next_unique(jinja_run *r, jinja_iter *it, jinja_value *out)
     return false;
 }
 
-FILTER(filter_map) { return lazy_new(r, next_mapped, self, (lazy){ .args = *a }); }
-FILTER(filter_select) { return lazy_new(r, next_selected, self, (lazy){ .args = *a }); }
-FILTER(filter_reject) { return lazy_new(r, next_selected, self, (lazy){ .args = *a, .negate = true }); }
-FILTER(filter_selectattr) { return lazy_new(r, next_selected, self, (lazy){ .args = *a, .attribute = true }); }
-FILTER(filter_rejectattr) { return lazy_new(r, next_selected, self, (lazy){ .args = *a, .attribute = true, .negate = true }); }
-FILTER(filter_unique) { return lazy_new(r, next_unique, self, (lazy){ .p = path_of(r, ARG(1)), .case_sensitive = bool_arg(r, ARG(0)) }); }
+FILTER(filter_map)
+{
+    return lazy_new(r, next_mapped, self, (lazy){ .args = *a });
+}
+FILTER(filter_select)
+{
+    return lazy_new(r, next_selected, self, (lazy){ .args = *a });
+}
+FILTER(filter_reject)
+{
+    return lazy_new(r, next_selected, self, (lazy){ .args = *a, .negate = true });
+}
+FILTER(filter_selectattr)
+{
+    return lazy_new(r, next_selected, self, (lazy){ .args = *a, .attribute = true });
+}
+FILTER(filter_rejectattr)
+{
+    return lazy_new(r, next_selected, self,
+                    (lazy){ .args = *a, .attribute = true, .negate = true });
+}
+FILTER(filter_unique)
+{
+    return lazy_new(r, next_unique, self,
+                    (lazy){ .p = path_of(r, ARG(1)), .case_sensitive = bool_arg(r, ARG(0)) });
+}
 
-FILTER(filter_refused) { (void)self, (void)a; JINJA_UNSUPPORTED(r, "this filter of jinja2 is not supported"); }
+FILTER(filter_refused)
+{
+    (void)self, (void)a;
+    JINJA_UNSUPPORTED(r, "this filter of jinja2 is not supported");
+}
 
 /* ------------------------------------------------------------------ tests */
-#define TEST_KIND(name, cond) FILTER(name) { (void)r, (void)a; return jinja_bool(cond); }
+#define TEST_KIND(name, cond)    \
+    FILTER(name)                 \
+    {                            \
+        (void)r, (void)a;        \
+        return jinja_bool(cond); \
+    }
 TEST_KIND(test_defined, self.kind != JV_UNDEFINED)
 TEST_KIND(test_undefined, self.kind == JV_UNDEFINED)
 TEST_KIND(test_none, self.kind == JV_NONE)
@@ -656,25 +786,82 @@ TEST_KIND(test_mapping, self.kind == JV_DICT)
 TEST_KIND(test_iterable, jinja_is_iterable(self))
 TEST_KIND(test_callable, jinja_is_callable(self))
 TEST_KIND(test_escaped, self.kind == JV_STR && self.flag)
-TEST_KIND(test_sequence, self.kind == JV_STR || self.kind == JV_LIST || self.kind == JV_TUPLE || self.kind == JV_DICT ||
-                             self.kind == JV_RANGE || self.kind == JV_UNDEFINED)
-FILTER(test_odd) { (void)a; return jinja_bool(jinja_equal(r, jinja_binary(r, JOP_MOD, self, jinja_int(2)), jinja_int(1))); }
-FILTER(test_even) { (void)a; return jinja_bool(jinja_equal(r, jinja_binary(r, JOP_MOD, self, jinja_int(2)), jinja_int(0))); }
-FILTER(test_divisibleby) { return jinja_bool(jinja_equal(r, jinja_binary(r, JOP_MOD, self, ARG(0)), jinja_int(0))); }
-FILTER(test_lower) { (void)a; return jinja_str_call(r, "islower", plain(r, self), NULL, 0); }
-FILTER(test_upper) { (void)a; return jinja_str_call(r, "isupper", plain(r, self), NULL, 0); }
-FILTER(test_in) { return jinja_bool(jinja_contains(r, self, ARG(0))); }
-FILTER(test_eq) { return jinja_bool(jinja_compare(r, JOP_EQ, self, ARG(0))); }
-FILTER(test_ne) { return jinja_bool(jinja_compare(r, JOP_NE, self, ARG(0))); }
-FILTER(test_gt) { return jinja_bool(jinja_compare(r, JOP_GT, self, ARG(0))); }
-FILTER(test_ge) { return jinja_bool(jinja_compare(r, JOP_GE, self, ARG(0))); }
-FILTER(test_lt) { return jinja_bool(jinja_compare(r, JOP_LT, self, ARG(0))); }
-FILTER(test_le) { return jinja_bool(jinja_compare(r, JOP_LE, self, ARG(0))); }
-static void want_hashable(jinja_run *r, jinja_value v) { jinja_dict_find(r, jinja_dict_new(r), v); }
-FILTER(test_filter) { (void)a; want_hashable(r, self); return jinja_bool(self.kind == JV_STR && jinja_find_filter(jinja_text(self), r->t->dialect)); }
-FILTER(test_test) { (void)a; want_hashable(r, self); return jinja_bool(self.kind == JV_STR && jinja_find_test(jinja_text(self))); }
+TEST_KIND(test_sequence, self.kind == JV_STR || self.kind == JV_LIST || self.kind == JV_TUPLE ||
+                             self.kind == JV_DICT || self.kind == JV_RANGE ||
+                             self.kind == JV_UNDEFINED)
+FILTER(test_odd)
+{
+    (void)a;
+    return jinja_bool(jinja_equal(r, jinja_binary(r, JOP_MOD, self, jinja_int(2)), jinja_int(1)));
+}
+FILTER(test_even)
+{
+    (void)a;
+    return jinja_bool(jinja_equal(r, jinja_binary(r, JOP_MOD, self, jinja_int(2)), jinja_int(0)));
+}
+FILTER(test_divisibleby)
+{
+    return jinja_bool(jinja_equal(r, jinja_binary(r, JOP_MOD, self, ARG(0)), jinja_int(0)));
+}
+FILTER(test_lower)
+{
+    (void)a;
+    return jinja_str_call(r, "islower", plain(r, self), NULL, 0);
+}
+FILTER(test_upper)
+{
+    (void)a;
+    return jinja_str_call(r, "isupper", plain(r, self), NULL, 0);
+}
+FILTER(test_in)
+{
+    return jinja_bool(jinja_contains(r, self, ARG(0)));
+}
+FILTER(test_eq)
+{
+    return jinja_bool(jinja_compare(r, JOP_EQ, self, ARG(0)));
+}
+FILTER(test_ne)
+{
+    return jinja_bool(jinja_compare(r, JOP_NE, self, ARG(0)));
+}
+FILTER(test_gt)
+{
+    return jinja_bool(jinja_compare(r, JOP_GT, self, ARG(0)));
+}
+FILTER(test_ge)
+{
+    return jinja_bool(jinja_compare(r, JOP_GE, self, ARG(0)));
+}
+FILTER(test_lt)
+{
+    return jinja_bool(jinja_compare(r, JOP_LT, self, ARG(0)));
+}
+FILTER(test_le)
+{
+    return jinja_bool(jinja_compare(r, JOP_LE, self, ARG(0)));
+}
+static void want_hashable(jinja_run *r, jinja_value v)
+{
+    jinja_dict_find(r, jinja_dict_new(r), v);
+}
+FILTER(test_filter)
+{
+    (void)a;
+    want_hashable(r, self);
+    return jinja_bool(self.kind == JV_STR && jinja_find_filter(jinja_text(self), r->t->dialect));
+}
+FILTER(test_test)
+{
+    (void)a;
+    want_hashable(r, self);
+    return jinja_bool(self.kind == JV_STR && jinja_find_test(jinja_text(self)));
+}
 
-/* Identity. Python's equal numbers and strings may or may not be one object: refused where that would show. */
+/*
+ * Identity. Python's equal numbers and strings may or may not be one object: refused where that
+ * would show.
+ */
 FILTER(test_sameas)
 {
     jinja_value b = ARG(0);
@@ -686,11 +873,16 @@ FILTER(test_sameas)
         if (self.u.i != b.u.i) return jinja_bool(false);
         if (self.u.i >= -5 && self.u.i <= 256) return jinja_bool(true);
         break;
-    case JV_STR: case JV_FLOAT: case JV_BIG:
+    case JV_STR:
+    case JV_FLOAT:
+    case JV_BIG:
         if (!jinja_equal(r, self, b)) return jinja_bool(false);
         if (self.kind == JV_STR && self.u.s == b.u.s) return jinja_bool(true);
         break;
-    case JV_METHOD: case JV_UNDEFINED: case JV_TUPLE: case JV_RANGE: break;
+    case JV_METHOD:
+    case JV_UNDEFINED:
+    case JV_TUPLE:
+    case JV_RANGE: break;
     default: return jinja_bool(self.u.l == b.u.l);
     }
     JINJA_UNSUPPORTED(r, "sameas of two equal values of type %s", jinja_type_name(self));
@@ -698,46 +890,107 @@ FILTER(test_sameas)
 
 /* ------------------------------------------------------------------ the tables */
 static const jinja_builtin filters[] = {
-    { "abs", filter_abs, "/", NULL }, { "attr", filter_attr, "name", NULL }, { "batch", filter_batch, "linecount|fill_with", NULL },
-    { "capitalize", filter_capitalize, "", NULL }, { "center", filter_center, "|width", NULL }, { "count", filter_length, "/", NULL },
-    { "d", filter_default, "|default_value boolean", NULL }, { "default", filter_default, "|default_value boolean", NULL },
-    { "dictsort", filter_dictsort, "|case_sensitive by reverse", NULL }, { "e", filter_escape, "/", NULL },
-    { "escape", filter_escape, "/", NULL }, { "filesizeformat", filter_refused, "*", NULL }, { "first", filter_first, "", NULL },
-    { "float", filter_float, "|default", NULL }, { "forceescape", filter_forceescape, "", NULL }, { "format", filter_format, "*", NULL },
-    { "groupby", filter_groupby, "attribute|default case_sensitive", NULL }, { "indent", filter_indent, "|width first blank", NULL },
-    { "int", filter_int, "|default base", NULL }, { "items", filter_items, "", NULL }, { "join", filter_join, "|d attribute", NULL },
-    { "last", filter_last, "", NULL }, { "length", filter_length, "/", NULL }, { "list", filter_list, "", NULL },
-    { "lower", filter_lower, "", NULL }, { "map", filter_map, "*", NULL }, { "max", filter_max, "|case_sensitive attribute", NULL },
-    { "min", filter_min, "|case_sensitive attribute", NULL }, { "pprint", filter_refused, "*", NULL }, { "random", filter_refused, "*", NULL },
-    { "reject", filter_reject, "*", NULL }, { "rejectattr", filter_rejectattr, "*", NULL }, { "replace", filter_replace, "old new|count", NULL },
-    { "reverse", filter_reverse, "", NULL }, { "round", filter_round, "|precision method", NULL }, { "safe", filter_safe, "", NULL },
-    { "select", filter_select, "*", NULL }, { "selectattr", filter_selectattr, "*", NULL }, { "slice", filter_slice, "slices|fill_with", NULL },
-    { "sort", filter_sort, "|reverse case_sensitive attribute", NULL }, { "string", filter_string, "", NULL },
-    { "striptags", filter_refused, "*", NULL }, { "sum", filter_sum, "|attribute start", NULL }, { "title", filter_title, "", NULL },
-    { "trim", filter_trim, "|chars", NULL }, { "truncate", filter_truncate, "|length killwords end leeway", NULL },
-    { "unique", filter_unique, "|case_sensitive attribute", NULL }, { "upper", filter_upper, "", NULL },
-    { "urlencode", filter_refused, "*", NULL }, { "urlize", filter_refused, "*", NULL }, { "wordcount", filter_wordcount, "", NULL },
-    { "wordwrap", filter_refused, "*", NULL }, { "xmlattr", filter_refused, "*", NULL },
+    { "abs", filter_abs, "/", NULL },
+    { "attr", filter_attr, "name", NULL },
+    { "batch", filter_batch, "linecount|fill_with", NULL },
+    { "capitalize", filter_capitalize, "", NULL },
+    { "center", filter_center, "|width", NULL },
+    { "count", filter_length, "/", NULL },
+    { "d", filter_default, "|default_value boolean", NULL },
+    { "default", filter_default, "|default_value boolean", NULL },
+    { "dictsort", filter_dictsort, "|case_sensitive by reverse", NULL },
+    { "e", filter_escape, "/", NULL },
+    { "escape", filter_escape, "/", NULL },
+    { "filesizeformat", filter_refused, "*", NULL },
+    { "first", filter_first, "", NULL },
+    { "float", filter_float, "|default", NULL },
+    { "forceescape", filter_forceescape, "", NULL },
+    { "format", filter_format, "*", NULL },
+    { "groupby", filter_groupby, "attribute|default case_sensitive", NULL },
+    { "indent", filter_indent, "|width first blank", NULL },
+    { "int", filter_int, "|default base", NULL },
+    { "items", filter_items, "", NULL },
+    { "join", filter_join, "|d attribute", NULL },
+    { "last", filter_last, "", NULL },
+    { "length", filter_length, "/", NULL },
+    { "list", filter_list, "", NULL },
+    { "lower", filter_lower, "", NULL },
+    { "map", filter_map, "*", NULL },
+    { "max", filter_max, "|case_sensitive attribute", NULL },
+    { "min", filter_min, "|case_sensitive attribute", NULL },
+    { "pprint", filter_refused, "*", NULL },
+    { "random", filter_refused, "*", NULL },
+    { "reject", filter_reject, "*", NULL },
+    { "rejectattr", filter_rejectattr, "*", NULL },
+    { "replace", filter_replace, "old new|count", NULL },
+    { "reverse", filter_reverse, "", NULL },
+    { "round", filter_round, "|precision method", NULL },
+    { "safe", filter_safe, "", NULL },
+    { "select", filter_select, "*", NULL },
+    { "selectattr", filter_selectattr, "*", NULL },
+    { "slice", filter_slice, "slices|fill_with", NULL },
+    { "sort", filter_sort, "|reverse case_sensitive attribute", NULL },
+    { "string", filter_string, "", NULL },
+    { "striptags", filter_refused, "*", NULL },
+    { "sum", filter_sum, "|attribute start", NULL },
+    { "title", filter_title, "", NULL },
+    { "trim", filter_trim, "|chars", NULL },
+    { "truncate", filter_truncate, "|length killwords end leeway", NULL },
+    { "unique", filter_unique, "|case_sensitive attribute", NULL },
+    { "upper", filter_upper, "", NULL },
+    { "urlencode", filter_refused, "*", NULL },
+    { "urlize", filter_refused, "*", NULL },
+    { "wordcount", filter_wordcount, "", NULL },
+    { "wordwrap", filter_refused, "*", NULL },
+    { "xmlattr", filter_refused, "*", NULL },
 };
 static const jinja_builtin tests[] = {
-    { "odd", test_odd, "", NULL }, { "even", test_even, "", NULL }, { "divisibleby", test_divisibleby, "num", NULL },
-    { "defined", test_defined, "", NULL }, { "undefined", test_undefined, "", NULL }, { "filter", test_filter, "", NULL },
-    { "test", test_test, "", NULL }, { "none", test_none, "", NULL }, { "boolean", test_boolean, "", NULL },
-    { "false", test_false, "", NULL }, { "true", test_true, "", NULL }, { "integer", test_integer, "", NULL },
-    { "float", test_float, "", NULL }, { "lower", test_lower, "", NULL }, { "upper", test_upper, "", NULL },
-    { "string", test_string, "", NULL }, { "mapping", test_mapping, "", NULL }, { "number", test_number, "", NULL },
-    { "sequence", test_sequence, "", NULL }, { "iterable", test_iterable, "", NULL }, { "callable", test_callable, "/", NULL },
-    { "sameas", test_sameas, "other", NULL }, { "escaped", test_escaped, "", NULL }, { "in", test_in, "seq", NULL },
-    { "==", test_eq, "/b", NULL }, { "eq", test_eq, "/b", NULL }, { "equalto", test_eq, "/b", NULL }, { "!=", test_ne, "/b", NULL },
-    { "ne", test_ne, "/b", NULL }, { ">", test_gt, "/b", NULL }, { "gt", test_gt, "/b", NULL }, { "greaterthan", test_gt, "/b", NULL },
-    { "ge", test_ge, "/b", NULL }, { ">=", test_ge, "/b", NULL }, { "<", test_lt, "/b", NULL }, { "lt", test_lt, "/b", NULL },
-    { "lessthan", test_lt, "/b", NULL }, { "<=", test_le, "/b", NULL }, { "le", test_le, "/b", NULL },
+    { "odd", test_odd, "", NULL },
+    { "even", test_even, "", NULL },
+    { "divisibleby", test_divisibleby, "num", NULL },
+    { "defined", test_defined, "", NULL },
+    { "undefined", test_undefined, "", NULL },
+    { "filter", test_filter, "", NULL },
+    { "test", test_test, "", NULL },
+    { "none", test_none, "", NULL },
+    { "boolean", test_boolean, "", NULL },
+    { "false", test_false, "", NULL },
+    { "true", test_true, "", NULL },
+    { "integer", test_integer, "", NULL },
+    { "float", test_float, "", NULL },
+    { "lower", test_lower, "", NULL },
+    { "upper", test_upper, "", NULL },
+    { "string", test_string, "", NULL },
+    { "mapping", test_mapping, "", NULL },
+    { "number", test_number, "", NULL },
+    { "sequence", test_sequence, "", NULL },
+    { "iterable", test_iterable, "", NULL },
+    { "callable", test_callable, "/", NULL },
+    { "sameas", test_sameas, "other", NULL },
+    { "escaped", test_escaped, "", NULL },
+    { "in", test_in, "seq", NULL },
+    { "==", test_eq, "/b", NULL },
+    { "eq", test_eq, "/b", NULL },
+    { "equalto", test_eq, "/b", NULL },
+    { "!=", test_ne, "/b", NULL },
+    { "ne", test_ne, "/b", NULL },
+    { ">", test_gt, "/b", NULL },
+    { "gt", test_gt, "/b", NULL },
+    { "greaterthan", test_gt, "/b", NULL },
+    { "ge", test_ge, "/b", NULL },
+    { ">=", test_ge, "/b", NULL },
+    { "<", test_lt, "/b", NULL },
+    { "lt", test_lt, "/b", NULL },
+    { "lessthan", test_lt, "/b", NULL },
+    { "<=", test_le, "/b", NULL },
+    { "le", test_le, "/b", NULL },
 };
 
 const jinja_builtin *jinja_find_filter(ares_view name, ares_template_dialect dialect)
 {
     static const jinja_builtin tojson[] = {
-        [ARES_TEMPLATE_CHAT] = { "tojson", filter_tojson, "|ensure_ascii indent separators sort_keys", NULL },
+        [ARES_TEMPLATE_CHAT] = { "tojson", filter_tojson,
+                                 "|ensure_ascii indent separators sort_keys", NULL },
         [ARES_TEMPLATE_PLAIN] = { "tojson", filter_tojson_html, "|indent", NULL },
     };
     if (ares_view_is(name, "tojson")) return &tojson[dialect];

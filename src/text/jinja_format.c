@@ -1,5 +1,6 @@
 /*
- * Values to text: str() and repr() as Python prints them, json.dumps, "%" and str.format, strftime; and text to numbers.
+ * Values to text: str() and repr() as Python prints them, json.dumps, "%" and str.format, strftime;
+ * and text to numbers.
  */
 #include <math.h>
 #include <stdio.h>
@@ -12,8 +13,14 @@
 /* ------------------------------------------------------------------ str and repr */
 void jinja_float_repr(double x, char out[40])
 {
-    if (isnan(x)) { memcpy(out, "nan", 4); return; }
-    if (isinf(x)) { strcpy(out, x < 0 ? "-inf" : "inf"); return; }
+    if (isnan(x)) {
+        memcpy(out, "nan", 4);
+        return;
+    }
+    if (isinf(x)) {
+        strcpy(out, x < 0 ? "-inf" : "inf");
+        return;
+    }
     char digits[40];
     int precision = 0;
     do snprintf(digits, sizeof digits, "%.*e", precision, x);
@@ -38,9 +45,15 @@ static void add_repr_string(jinja_run *r, jinja_buf *b, ares_view s, bool ascii)
         uint32_t cp;
         int k = jinja_decode(s.data + i, s.len - i, &cp);
         if (cp == (uint32_t)quote || cp == '\\') snprintf(escape, sizeof escape, "\\%c", (char)cp);
-        else if (cp == '\n' || cp == '\r' || cp == '\t') snprintf(escape, sizeof escape, "\\%c", cp == '\n' ? 'n' : cp == '\r' ? 'r' : 't');
+        else if (cp == '\n' || cp == '\r' || cp == '\t')
+            snprintf(escape, sizeof escape, "\\%c", cp == '\n' ? 'n' : cp == '\r' ? 'r' : 't');
         else if (jinja_is_printable(cp) && (cp < 0x80 || !ascii)) escape[0] = 0;
-        else snprintf(escape, sizeof escape, cp < 0x100 ? "\\x%02x" : cp < 0x10000 ? "\\u%04x" : "\\U%08x", cp);
+        else
+            snprintf(escape, sizeof escape,
+                     cp < 0x100     ? "\\x%02x"
+                     : cp < 0x10000 ? "\\u%04x"
+                                    : "\\U%08x",
+                     cp);
         if (escape[0]) jinja_add_z(r, b, escape);
         else jinja_add(r, b, s.data + i, (size_t)k);
         i += (size_t)k;
@@ -76,7 +89,8 @@ static void add_int(jinja_run *r, jinja_buf *b, int64_t i)
 
 static void add_big(jinja_run *r, jinja_buf *b, jinja_value v)
 {
-    if (v.u.s->len > 4300) JINJA_FAIL(r, "Exceeds the limit (4300 digits) for integer string conversion");
+    if (v.u.s->len > 4300)
+        JINJA_FAIL(r, "Exceeds the limit (4300 digits) for integer string conversion");
     jinja_add(r, b, v.u.s->data, v.u.s->len);
 }
 
@@ -85,32 +99,52 @@ void jinja_add_repr(jinja_run *r, jinja_buf *b, jinja_value v)
     char text[40];
     jinja_enter(r);
     switch (v.kind) {
-    case JV_MISSING: case JV_UNDEFINED: jinja_add_z(r, b, "Undefined"); break;
+    case JV_MISSING:
+    case JV_UNDEFINED: jinja_add_z(r, b, "Undefined"); break;
     case JV_NONE: jinja_add_z(r, b, "None"); break;
     case JV_BOOL: jinja_add_z(r, b, v.u.b ? "True" : "False"); break;
     case JV_INT: add_int(r, b, v.u.i); break;
     case JV_BIG: add_big(r, b, v); break;
-    case JV_FLOAT: jinja_float_repr(v.u.f, text); jinja_add_z(r, b, text); break;
+    case JV_FLOAT:
+        jinja_float_repr(v.u.f, text);
+        jinja_add_z(r, b, text);
+        break;
     case JV_STR:
         if (v.flag) jinja_add_z(r, b, "Markup(");
         add_repr_string(r, b, jinja_text(v), false);
         if (v.flag) jinja_add_z(r, b, ")");
         break;
-    case JV_LIST: jinja_add_z(r, b, "["); add_items(r, b, v.u.l->items, v.u.l->n); jinja_add_z(r, b, "]"); break;
-    case JV_TUPLE: jinja_add_z(r, b, "("); add_items(r, b, v.u.l->items, v.u.l->n); jinja_add_z(r, b, v.u.l->n == 1 ? ",)" : ")"); break;
+    case JV_LIST:
+        jinja_add_z(r, b, "[");
+        add_items(r, b, v.u.l->items, v.u.l->n);
+        jinja_add_z(r, b, "]");
+        break;
+    case JV_TUPLE:
+        jinja_add_z(r, b, "(");
+        add_items(r, b, v.u.l->items, v.u.l->n);
+        jinja_add_z(r, b, v.u.l->n == 1 ? ",)" : ")");
+        break;
     case JV_DICT: add_dict(r, b, v.u.d); break;
     case JV_RANGE:
-        jinja_add_z(r, b, "range("), add_int(r, b, v.u.r->start), jinja_add_z(r, b, ", "), add_int(r, b, v.u.r->stop);
+        jinja_add_z(r, b, "range("), add_int(r, b, v.u.r->start), jinja_add_z(r, b, ", "),
+            add_int(r, b, v.u.r->stop);
         if (v.u.r->step != 1) jinja_add_z(r, b, ", "), add_int(r, b, v.u.r->step);
         jinja_add_z(r, b, ")");
         break;
     case JV_VIEW: {
-        jinja_add_z(r, b, v.flag == 'k' ? "dict_keys(" : v.flag == 'v' ? "dict_values(" : "dict_items(");
+        jinja_add_z(r, b,
+                    v.flag == 'k'   ? "dict_keys("
+                    : v.flag == 'v' ? "dict_values("
+                                    : "dict_items(");
         jinja_add_repr(r, b, jinja_to_list(r, v));
         jinja_add_z(r, b, ")");
         break;
     }
-    case JV_NAMESPACE: jinja_add_z(r, b, "<Namespace "); add_dict(r, b, v.u.d); jinja_add_z(r, b, ">"); break;
+    case JV_NAMESPACE:
+        jinja_add_z(r, b, "<Namespace ");
+        add_dict(r, b, v.u.d);
+        jinja_add_z(r, b, ">");
+        break;
     case JV_MACRO:
         jinja_add_z(r, b, "<Macro ");
         if (v.u.macro->node->kind == JN_MACRO) add_repr_string(r, b, v.u.macro->node->name, false);
@@ -118,12 +152,15 @@ void jinja_add_repr(jinja_run *r, jinja_buf *b, jinja_value v)
         jinja_add_z(r, b, ">");
         break;
     case JV_LOOP:
-        jinja_add_z(r, b, "<LoopContext "), add_int(r, b, v.u.loop->index0 + 1), jinja_add_z(r, b, "/");
+        jinja_add_z(r, b, "<LoopContext "), add_int(r, b, v.u.loop->index0 + 1),
+            jinja_add_z(r, b, "/");
         add_int(r, b, jinja_loop_length(r, v.u.loop)), jinja_add_z(r, b, ">");
         break;
     default:
         if (v.kind == JV_FUNC && v.u.fn->repr) jinja_add_z(r, b, v.u.fn->repr);
-        else JINJA_UNSUPPORTED(r, "the text of a %s (Python prints its address)", jinja_type_name(v));
+        else
+            JINJA_UNSUPPORTED(r, "the text of a %s (Python prints its address)",
+                              jinja_type_name(v));
     }
     r->depth--;
 }
@@ -135,7 +172,10 @@ void jinja_add_str(jinja_run *r, jinja_buf *b, jinja_value v)
 }
 
 /* ------------------------------------------------------------------ json.dumps */
-typedef struct json_style { bool ascii, sort, pretty; ares_view indent, item, key; } json_style;
+typedef struct json_style {
+    bool ascii, sort, pretty;
+    ares_view indent, item, key;
+} json_style;
 
 static void add_json_string(jinja_run *r, jinja_buf *b, ares_view s, bool ascii)
 {
@@ -150,9 +190,11 @@ static void add_json_string(jinja_run *r, jinja_buf *b, ares_view s, bool ascii)
         const char *simple = c < 0x80 && c ? memchr(from_char, c, sizeof from_char - 1) : NULL;
         escape[0] = 0;
         if (simple) snprintf(escape, sizeof escape, "\\%c", to_char[simple - from_char]);
-        else if (c < 0x20 || (ascii && cp >= 0x7F && cp < 0x10000)) snprintf(escape, sizeof escape, "\\u%04x", cp);
+        else if (c < 0x20 || (ascii && cp >= 0x7F && cp < 0x10000))
+            snprintf(escape, sizeof escape, "\\u%04x", cp);
         else if (ascii && cp >= 0x10000)
-            snprintf(escape, sizeof escape, "\\u%04x\\u%04x", 0xD800 + ((cp - 0x10000) >> 10), 0xDC00 + ((cp - 0x10000) & 0x3FF));
+            snprintf(escape, sizeof escape, "\\u%04x\\u%04x", 0xD800 + ((cp - 0x10000) >> 10),
+                     0xDC00 + ((cp - 0x10000) & 0x3FF));
         if (escape[0]) {
             jinja_add(r, b, s.data + from, i - from);
             jinja_add_z(r, b, escape);
@@ -193,14 +235,16 @@ static void add_json_key(jinja_run *r, jinja_buf *b, jinja_value k, const json_s
     jinja_add(r, b, "\"", 1);
 }
 
-static void add_json_dict(jinja_run *r, jinja_buf *b, const jinja_dict *d, const json_style *y, int level)
+static void add_json_dict(jinja_run *r, jinja_buf *b, const jinja_dict *d, const json_style *y,
+                          int level)
 {
     if (d->n == 0) {
         jinja_add(r, b, "{}", 2);
         return;
     }
     jinja_value keys = jinja_list_new(r, d->n, JV_LIST), at = jinja_list_new(r, d->n, JV_LIST);
-    for (int64_t i = 0; i < d->n; i++) keys.u.l->items[i] = d->items[i].key, at.u.l->items[i] = jinja_int(i);
+    for (int64_t i = 0; i < d->n; i++)
+        keys.u.l->items[i] = d->items[i].key, at.u.l->items[i] = jinja_int(i);
     if (y->sort) jinja_sort(r, keys.u.l->items, at.u.l->items, d->n, false);
     jinja_add(r, b, "{", 1);
     for (int64_t i = 0; i < d->n; i++) {
@@ -226,7 +270,8 @@ static void add_json(jinja_run *r, jinja_buf *b, jinja_value v, const json_style
     case JV_FLOAT: add_json_float(r, b, v.u.f); break;
     case JV_STR: add_json_string(r, b, jinja_text(v), y->ascii); break;
     case JV_DICT: add_json_dict(r, b, v.u.d, y, level); break;
-    case JV_LIST: case JV_TUPLE:
+    case JV_LIST:
+    case JV_TUPLE:
         if (v.u.l->n == 0) {
             jinja_add(r, b, "[]", 2);
             break;
@@ -245,9 +290,12 @@ static void add_json(jinja_run *r, jinja_buf *b, jinja_value v, const json_style
     r->depth--;
 }
 
-void jinja_add_json(jinja_run *r, jinja_buf *b, jinja_value v, bool ascii, bool sort, ares_view indent, bool pretty, ares_view item, ares_view key)
+void jinja_add_json(jinja_run *r, jinja_buf *b, jinja_value v, bool ascii, bool sort,
+                    ares_view indent, bool pretty, ares_view item, ares_view key)
 {
-    json_style y = { .ascii = ascii, .sort = sort, .pretty = pretty, .indent = indent, .item = item, .key = key };
+    json_style y = {
+        .ascii = ascii, .sort = sort, .pretty = pretty, .indent = indent, .item = item, .key = key
+    };
     add_json(r, b, v, &y, 0);
 }
 
@@ -275,7 +323,8 @@ static void refuse_other_digits(jinja_run *r, ares_view s)
     for (size_t i = 0; i < s.len;) {
         uint32_t cp;
         i += (size_t)jinja_decode(s.data + i, s.len - i, &cp);
-        if (cp >= 0x80 && jinja_is_decimal(cp)) JINJA_UNSUPPORTED(r, "a number in digits other than 0 to 9");
+        if (cp >= 0x80 && jinja_is_decimal(cp))
+            JINJA_UNSUPPORTED(r, "a number in digits other than 0 to 9");
     }
 }
 
@@ -305,14 +354,19 @@ bool jinja_parse_int(jinja_run *r, ares_view s, int base, jinja_value *out)
             under = true;
             continue;
         }
-        int d = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'z' ? (c | 32) - 'a' + 10 : 99;
+        int d = c >= '0' && c <= '9'                 ? c - '0'
+                : (c | 32) >= 'a' && (c | 32) <= 'z' ? (c | 32) - 'a' + 10
+                                                     : 99;
         if (d >= base) return false;
         under = false, any = true, nonzero |= d != 0;
-        big = big || __builtin_mul_overflow(v, base, &v) || __builtin_sub_overflow(v, d, &v); /* negative: reaches INT64_MIN */
+        /* negative: reaches INT64_MIN */
+        big = big || __builtin_mul_overflow(v, base, &v) || __builtin_sub_overflow(v, d, &v);
     }
     if (!any || under) return false;
-    if (zero_based && !prefixed && s.data[first] == '0' && nonzero) return false; /* "010" in base 0 */
-    if (big || (!negative && v == INT64_MIN)) JINJA_UNSUPPORTED(r, "an integer beyond 64 bits from text");
+    /* "010" in base 0 */
+    if (zero_based && !prefixed && s.data[first] == '0' && nonzero) return false;
+    if (big || (!negative && v == INT64_MIN))
+        JINJA_UNSUPPORTED(r, "an integer beyond 64 bits from text");
     *out = jinja_int(negative ? v : -v);
     return true;
 }
@@ -327,7 +381,9 @@ bool jinja_parse_float(jinja_run *r, ares_view s, double *out)
     for (size_t i = 0; i < s.len; i++) {
         char c = s.data[i];
         if (c == '_') {
-            if (i == 0 || i + 1 >= s.len || s.data[i - 1] < '0' || s.data[i - 1] > '9' || s.data[i + 1] < '0' || s.data[i + 1] > '9') return false;
+            if (i == 0 || i + 1 >= s.len || s.data[i - 1] < '0' || s.data[i - 1] > '9' ||
+                s.data[i + 1] < '0' || s.data[i + 1] > '9')
+                return false;
             continue;
         }
         text[n++] = c;
@@ -346,7 +402,8 @@ bool jinja_parse_float(jinja_run *r, ares_view s, double *out)
     size_t digits = 0;
     const char *q = p;
     while (*q >= '0' && *q <= '9') q++, digits++;
-    if (*q == '.') for (q++; *q >= '0' && *q <= '9'; q++) digits++;
+    if (*q == '.')
+        for (q++; *q >= '0' && *q <= '9'; q++) digits++;
     if (!digits) return false;
     if ((*q | 32) == 'e') {
         q++;
@@ -359,10 +416,17 @@ bool jinja_parse_float(jinja_run *r, ares_view s, double *out)
     return true;
 }
 
-/* ------------------------------------------------------------------ one number with sign, grouping and padding */
-typedef struct spec { char fill[4]; int fill_len; char align, sign, group, type; bool alternate, zero; int64_t width, precision; } spec;
+/* ---------------- one number with sign, grouping and padding */
+typedef struct spec {
+    char fill[4];
+    int fill_len;
+    char align, sign, group, type;
+    bool alternate, zero;
+    int64_t width, precision;
+} spec;
 
-static void add_padded(jinja_run *r, jinja_buf *out, const spec *f, ares_view text, int64_t chars, char align)
+static void add_padded(jinja_run *r, jinja_buf *out, const spec *f, ares_view text, int64_t chars,
+                       char align)
 {
     int64_t pad = f->width - chars, left = align == '>' ? pad : align == '^' ? pad / 2 : 0;
     if (pad <= 0) {
@@ -374,12 +438,23 @@ static void add_padded(jinja_run *r, jinja_buf *out, const spec *f, ares_view te
     jinja_add_repeat(r, out, f->fill, (size_t)f->fill_len, pad - left);
 }
 
-/* sign and prefix before the digits; '=' puts the padding between them, grouped when the fill is zeros. */
-static void add_number(jinja_run *r, jinja_buf *out, const spec *f, bool negative, const char *prefix, const char *digits)
+/*
+ * sign and prefix before the digits; '=' puts the padding between them, grouped when the fill is
+ * zeros.
+ */
+static void add_number(jinja_run *r, jinja_buf *out, const spec *f, bool negative,
+                       const char *prefix, const char *digits)
 {
     char head[8];
-    snprintf(head, sizeof head, "%s%s", negative ? "-" : f->sign == '+' ? "+" : f->sign == ' ' ? " " : "", prefix);
-    size_t whole = strspn(digits, f->type == 'x' || f->type == 'X' ? "0123456789abcdefABCDEF" : "0123456789"), rest = strlen(digits) - whole;
+    snprintf(head, sizeof head, "%s%s",
+             negative         ? "-"
+             : f->sign == '+' ? "+"
+             : f->sign == ' ' ? " "
+                              : "",
+             prefix);
+    size_t whole = strspn(digits, f->type == 'x' || f->type == 'X' ? "0123456789abcdefABCDEF"
+                                                                   : "0123456789"),
+           rest = strlen(digits) - whole;
     int every = f->type == 'x' || f->type == 'X' || f->type == 'b' || f->type == 'o' ? 4 : 3;
     char align = f->align ? f->align : '>';
     bool zeros = align == '=' && f->fill_len == 1 && f->fill[0] == '0';
@@ -388,7 +463,8 @@ static void add_number(jinja_run *r, jinja_buf *out, const spec *f, bool negativ
     int64_t n = (int64_t)whole;
     if (zeros) { /* as many zeros as keep the groups whole */
         if (!f->group) n = ARES_MAX(n, room);
-        else while (n + (n - 1) / every < room) n++;
+        else
+            while (n + (n - 1) / every < room) n++;
     }
     for (int64_t i = 0; i < n; i++) {
         if (i && f->group && (n - i) % every == 0) jinja_add(r, &body, &f->group, 1);
@@ -397,22 +473,30 @@ static void add_number(jinja_run *r, jinja_buf *out, const spec *f, bool negativ
     jinja_add_z(r, &body, digits + whole);
     jinja_buf all = { 0 };
     jinja_add_z(r, &all, head);
-    if (align == '=' && !zeros) jinja_add_repeat(r, &all, f->fill, (size_t)f->fill_len, f->width - (int64_t)strlen(head) - (int64_t)body.len);
+    if (align == '=' && !zeros)
+        jinja_add_repeat(r, &all, f->fill, (size_t)f->fill_len,
+                         f->width - (int64_t)strlen(head) - (int64_t)body.len);
     jinja_add(r, &all, body.data, body.len);
-    add_padded(r, out, f, (ares_view){ all.data, all.len }, align == '=' ? f->width : (int64_t)all.len, align);
+    add_padded(r, out, f, (ares_view){ all.data, all.len },
+               align == '=' ? f->width : (int64_t)all.len, align);
 }
 
 static void int_digits(uint64_t v, int base, bool upper, char out[72])
 {
     char reversed[72];
     int n = 0;
-    do reversed[n++] = (upper ? "0123456789ABCDEF" : "0123456789abcdef")[v % (unsigned)base], v /= (unsigned)base;
+    do
+        reversed[n++] = (upper ? "0123456789ABCDEF" : "0123456789abcdef")[v % (unsigned)base],
+        v /= (unsigned)base;
     while (v);
     for (int i = 0; i < n; i++) out[i] = reversed[n - 1 - i];
     out[n] = 0;
 }
 
-/* The digits of |x| for a conversion letter; '\0' is str.format's own (with a precision: g with a point). */
+/*
+ * The digits of |x| for a conversion letter; '\0' is str.format's own (with a precision: g with a
+ * point).
+ */
 static char *float_digits(jinja_run *r, double x, char type, int64_t precision, bool alternate)
 {
     if (precision > 2000) JINJA_UNSUPPORTED(r, "a precision of %lld", (long long)precision);
@@ -421,7 +505,8 @@ static char *float_digits(jinja_run *r, double x, char type, int64_t precision, 
     ARES_ASSERT(out); /* or the sanitizer's own branches make the compiler fear a NULL below */
     x = fabs(x);
     bool upper = type == 'F' || type == 'E' || type == 'G';
-    if (!isfinite(x)) return strcpy(out, isnan(x) ? (upper ? "NAN" : "nan") : upper ? "INF" : "inf");
+    if (!isfinite(x))
+        return strcpy(out, isnan(x) ? (upper ? "NAN" : "nan") : upper ? "INF" : "inf");
     if (!type && precision < 0) {
         jinja_float_repr(x, out);
         return out;
@@ -455,7 +540,12 @@ static char *float_digits(jinja_run *r, double x, char type, int64_t precision, 
 }
 
 /* ------------------------------------------------------------------ "..." % args */
-typedef struct percent { jinja_value args; jinja_dict *named; int64_t next, n; bool mapping; } percent;
+typedef struct percent {
+    jinja_value args;
+    jinja_dict *named;
+    int64_t next, n;
+    bool mapping;
+} percent;
 
 static jinja_value next_arg(jinja_run *r, percent *q)
 {
@@ -479,8 +569,13 @@ static void add_percent_int(jinja_run *r, jinja_buf *b, spec *f, jinja_value v)
     if (v.kind == JV_BIG) JINJA_UNSUPPORTED(r, "formatting an integer beyond 64 bits");
     int64_t i;
     if (!jinja_as_index(v, &i))
-        JINJA_FAIL(r, "%%%c format: %s is required, not %s", f->type, decimal ? "a real number" : "an integer", jinja_type_name(v));
-    int_digits(i < 0 ? 0 - (uint64_t)i : (uint64_t)i, decimal ? 10 : f->type == 'o' ? 8 : 16, f->type == 'X', digits);
+        JINJA_FAIL(r, "%%%c format: %s is required, not %s", f->type,
+                   decimal ? "a real number" : "an integer", jinja_type_name(v));
+    int_digits(i < 0 ? 0 - (uint64_t)i : (uint64_t)i,
+               decimal          ? 10
+               : f->type == 'o' ? 8
+                                : 16,
+               f->type == 'X', digits);
     char padded[400];
     int64_t zeros = ARES_MAX(f->precision - (int64_t)strlen(digits), 0);
     if (zeros > 300) JINJA_UNSUPPORTED(r, "a precision of %lld", (long long)f->precision);
@@ -512,17 +607,29 @@ static void add_percent(jinja_run *r, jinja_buf *b, spec *f, jinja_value v)
         f->precision = -1;
         break;
     }
-    case 'd': case 'i': case 'u': case 'x': case 'X': case 'o': add_percent_int(r, b, f, v); return;
-    case 'e': case 'E': case 'f': case 'F': case 'g': case 'G': {
+    case 'd':
+    case 'i':
+    case 'u':
+    case 'x':
+    case 'X':
+    case 'o': add_percent_int(r, b, f, v); return;
+    case 'e':
+    case 'E':
+    case 'f':
+    case 'F':
+    case 'g':
+    case 'G': {
         if (v.kind == JV_UNDEFINED) JINJA_FAIL(r, "%s", v.u.hint);
         double x = jinja_as_double(r, v);
-        add_number(r, b, f, signbit(x) && !isnan(x), "", float_digits(r, x, f->type, f->precision, f->alternate));
+        add_number(r, b, f, signbit(x) && !isnan(x), "",
+                   float_digits(r, x, f->type, f->precision, f->alternate));
         return;
     }
     default: JINJA_FAIL(r, "unsupported format character '%c'", f->type);
     }
     jinja_value s = jinja_str_buf(r, &text);
-    if (f->precision >= 0 && jinja_chars(r, s) > f->precision) s = jinja_slice(r, s, jinja_none(), jinja_int(f->precision), jinja_none());
+    if (f->precision >= 0 && jinja_chars(r, s) > f->precision)
+        s = jinja_slice(r, s, jinja_none(), jinja_int(f->precision), jinja_none());
     f->fill[0] = ' ';
     add_padded(r, b, f, jinja_text(s), jinja_chars(r, s), f->align == '<' ? '<' : '>');
 }
@@ -537,7 +644,8 @@ static int64_t star_or_number(jinja_run *r, percent *q, ares_view s, size_t *i)
         v = arg.u.i;
     } else {
         for (; *i < s.len && s.data[*i] >= '0' && s.data[*i] <= '9'; ++*i)
-            if (__builtin_mul_overflow(v, 10, &v) || (v += s.data[*i] - '0') > INT32_MAX) JINJA_FAIL(r, "width too big");
+            if (__builtin_mul_overflow(v, 10, &v) || (v += s.data[*i] - '0') > INT32_MAX)
+                JINJA_FAIL(r, "width too big");
     }
     if (v > INT32_MAX || v < -INT32_MAX) JINJA_FAIL(r, "width too big");
     return v;
@@ -547,7 +655,8 @@ jinja_value jinja_percent(jinja_run *r, jinja_value format, jinja_value args, ji
 {
     ares_view s = jinja_text(format);
     percent q = { .args = args, .named = named };
-    bool mapping = named || args.kind == JV_DICT || args.kind == JV_LIST || args.kind == JV_RANGE || args.kind == JV_UNDEFINED;
+    bool mapping = named || args.kind == JV_DICT || args.kind == JV_LIST || args.kind == JV_RANGE ||
+                   args.kind == JV_UNDEFINED;
     jinja_buf b = { 0 };
     for (size_t i = 0; i < s.len;) {
         const char *hit = memchr(s.data + i, '%', s.len - i);
@@ -561,11 +670,13 @@ jinja_value jinja_percent(jinja_run *r, jinja_value format, jinja_value args, ji
         if (i < s.len && s.data[i] == '(') {
             int depth = 1;
             size_t from = ++i;
-            for (; i < s.len && depth; i++) depth += s.data[i] == '(' ? 1 : s.data[i] == ')' ? -1 : 0;
+            for (; i < s.len && depth; i++)
+                depth += s.data[i] == '(' ? 1 : s.data[i] == ')' ? -1 : 0;
             if (depth) JINJA_FAIL(r, "incomplete format key");
             if (!mapping) JINJA_FAIL(r, "format requires a mapping");
             const jinja_dict *d = named ? named : args.kind == JV_DICT ? args.u.d : NULL;
-            jinja_value *found = d ? jinja_dict_find_name(r, d, (ares_view){ s.data + from, i - 1 - from }) : NULL;
+            jinja_value *found =
+                d ? jinja_dict_find_name(r, d, (ares_view){ s.data + from, i - 1 - from }) : NULL;
             if (!found) JINJA_FAIL(r, "no such key in the format's mapping");
             value = *found, keyed = true;
         }
@@ -594,7 +705,8 @@ jinja_value jinja_percent(jinja_run *r, jinja_value format, jinja_value args, ji
         } else {
             q.next = ARES_MAX(q.next, 1);
         }
-        if (f.zero && f.align != '<' && f.type != 's' && f.type != 'r' && f.type != 'c') f.align = '=', f.fill[0] = '0';
+        if (f.zero && f.align != '<' && f.type != 's' && f.type != 'r' && f.type != 'c')
+            f.align = '=', f.fill[0] = '0';
         add_percent(r, &b, &f, value);
     }
     bool left = args.kind == JV_TUPLE ? q.next < args.u.l->n : q.next == 0;
@@ -630,7 +742,8 @@ static spec parse_spec(jinja_run *r, ares_view s)
     if (i < s.len && (s.data[i] == ',' || s.data[i] == '_')) f.group = s.data[i++];
     if (i < s.len && s.data[i] == '.') {
         i++;
-        if (i >= s.len || s.data[i] < '0' || s.data[i] > '9') JINJA_FAIL(r, "Format specifier missing precision");
+        if (i >= s.len || s.data[i] < '0' || s.data[i] > '9')
+            JINJA_FAIL(r, "Format specifier missing precision");
         f.precision = star_or_number(r, &none, s, &i);
     }
     if (i < s.len) f.type = s.data[i++];
@@ -648,10 +761,13 @@ static void add_formatted(jinja_run *r, jinja_buf *b, jinja_value v, ares_view t
     spec f = parse_spec(r, text);
     char digits[72], prefix[3] = { 0 };
     if (v.kind == JV_STR) {
-        if (f.type && f.type != 's') JINJA_FAIL(r, "Unknown format code '%c' for object of type 'str'", f.type);
-        if (f.sign || f.group || f.alternate || (f.align == '=' && !f.zero)) JINJA_FAIL(r, "this format option is not allowed for a string");
+        if (f.type && f.type != 's')
+            JINJA_FAIL(r, "Unknown format code '%c' for object of type 'str'", f.type);
+        if (f.sign || f.group || f.alternate || (f.align == '=' && !f.zero))
+            JINJA_FAIL(r, "this format option is not allowed for a string");
         if (f.zero) JINJA_UNSUPPORTED(r, "'0' in the format of a string");
-        if (f.precision >= 0 && jinja_chars(r, v) > f.precision) v = jinja_slice(r, v, jinja_none(), jinja_int(f.precision), jinja_none());
+        if (f.precision >= 0 && jinja_chars(r, v) > f.precision)
+            v = jinja_slice(r, v, jinja_none(), jinja_int(f.precision), jinja_none());
         add_padded(r, b, &f, jinja_text(v), jinja_chars(r, v), f.align ? f.align : '<');
         return;
     }
@@ -660,7 +776,8 @@ static void add_formatted(jinja_run *r, jinja_buf *b, jinja_value v, ares_view t
         if (f.precision >= 0) JINJA_FAIL(r, "Precision not allowed in integer format specifier");
         if (f.type == 'c') JINJA_UNSUPPORTED(r, "'c' in a format specification");
         if (f.type == 'n') f.type = 'd';
-        if (f.group == ',' && f.type && f.type != 'd') JINJA_FAIL(r, "Cannot specify ',' with '%c'.", f.type);
+        if (f.group == ',' && f.type && f.type != 'd')
+            JINJA_FAIL(r, "Cannot specify ',' with '%c'.", f.type);
         int base = f.type == 'b' ? 2 : f.type == 'o' ? 8 : f.type == 'x' || f.type == 'X' ? 16 : 10;
         if (f.alternate && base != 10) prefix[0] = '0', prefix[1] = f.type;
         int_digits(i < 0 ? 0 - (uint64_t)i : (uint64_t)i, base, f.type == 'X', digits);
@@ -668,8 +785,11 @@ static void add_formatted(jinja_run *r, jinja_buf *b, jinja_value v, ares_view t
         return;
     }
     if (v.kind == JV_BIG) JINJA_UNSUPPORTED(r, "formatting an integer beyond 64 bits");
-    if (v.kind == JV_UNDEFINED || !jinja_is_number(v)) JINJA_FAIL(r, "unsupported format string passed to %s.__format__", jinja_type_name(v));
-    if (f.type && !strchr("eEfFgG%n", f.type)) JINJA_FAIL(r, "Unknown format code '%c' for object of type '%s'", f.type, jinja_type_name(v));
+    if (v.kind == JV_UNDEFINED || !jinja_is_number(v))
+        JINJA_FAIL(r, "unsupported format string passed to %s.__format__", jinja_type_name(v));
+    if (f.type && !strchr("eEfFgG%n", f.type))
+        JINJA_FAIL(r, "Unknown format code '%c' for object of type '%s'", f.type,
+                   jinja_type_name(v));
     double x = jinja_as_double(r, v);
     char *text_digits = float_digits(r, x, f.type, f.precision, f.alternate);
     if (f.type == '%') strcat(text_digits, "%");
@@ -677,7 +797,13 @@ static void add_formatted(jinja_run *r, jinja_buf *b, jinja_value v, ares_view t
     add_number(r, b, &f, signbit(x) && !isnan(x), "", text_digits);
 }
 
-typedef struct fields { jinja_args *args; jinja_dict *named; int64_t next; bool manual; } fields; /* next -1: none taken */
+/* next -1: none taken */
+typedef struct fields {
+    jinja_args *args;
+    jinja_dict *named;
+    int64_t next;
+    bool manual;
+} fields;
 
 static jinja_value field_value(jinja_run *r, fields *q, ares_view name)
 {
@@ -686,30 +812,41 @@ static jinja_value field_value(jinja_run *r, fields *q, ares_view name)
     ares_view first = { name.data, end };
     int64_t at = -1;
     bool number = first.len > 0;
-    for (size_t i = 0; i < first.len; i++) number = number && first.data[i] >= '0' && first.data[i] <= '9';
+    for (size_t i = 0; i < first.len; i++)
+        number = number && first.data[i] >= '0' && first.data[i] <= '9';
     if (first.len == 0) {
-        if (q->manual) JINJA_FAIL(r, "cannot switch from manual field specification to automatic field numbering");
+        if (q->manual)
+            JINJA_FAIL(
+                r, "cannot switch from manual field specification to automatic field numbering");
         at = ++q->next;
     } else if (number) {
-        if (q->next >= 0) JINJA_FAIL(r, "cannot switch from automatic field numbering to manual field specification");
+        if (q->next >= 0)
+            JINJA_FAIL(
+                r, "cannot switch from automatic field numbering to manual field specification");
         q->manual = true;
         if (!ares_parse_i64(first, &at)) JINJA_FAIL(r, "Too many decimal digits in format string");
     }
     jinja_value v;
     if (at >= 0) {
-        if (q->named || at >= q->args->n) JINJA_FAIL(r, "Replacement index %lld out of range for positional args tuple", (long long)at);
+        if (q->named || at >= q->args->n)
+            JINJA_FAIL(r, "Replacement index %lld out of range for positional args tuple",
+                       (long long)at);
         v = q->args->pos[at];
     } else {
         jinja_value *found = q->named ? jinja_dict_find_name(r, q->named, first) : NULL;
         for (int64_t i = 0; !q->named && i < q->args->n_kw; i++)
             if (ares_view_eq(q->args->kw[i].name, first)) found = &q->args->kw[i].value;
-        if (!found) JINJA_FAIL(r, "the format has no argument '%.*s'", (int)ARES_MIN(first.len, 80), first.data);
+        if (!found)
+            JINJA_FAIL(r, "the format has no argument '%.*s'", (int)ARES_MIN(first.len, 80),
+                       first.data);
         v = *found;
     }
     for (size_t i = end; i < name.len;) {
         bool dot = name.data[i++] == '.';
         size_t from = i;
-        while (i < name.len && (dot ? name.data[i] != '.' && name.data[i] != '[' : name.data[i] != ']')) i++;
+        while (i < name.len &&
+               (dot ? name.data[i] != '.' && name.data[i] != '[' : name.data[i] != ']'))
+            i++;
         ares_view part = { name.data + from, i - from };
         if (part.len == 0) JINJA_FAIL(r, "Empty attribute in format string");
         if (dot) {
@@ -717,7 +854,8 @@ static jinja_value field_value(jinja_run *r, fields *q, ares_view name)
             continue;
         }
         if (i >= name.len) JINJA_FAIL(r, "Missing ']' in format string");
-        if (++i < name.len && name.data[i] != '.' && name.data[i] != '[') JINJA_FAIL(r, "Only '.' or '[' may follow ']' in format field specifier");
+        if (++i < name.len && name.data[i] != '.' && name.data[i] != '[')
+            JINJA_FAIL(r, "Only '.' or '[' may follow ']' in format field specifier");
         int64_t index;
         bool digits = part.data[0] != '+' && part.data[0] != '-' && ares_parse_i64(part, &index);
         v = jinja_getitem(r, v, digits ? jinja_int(index) : jinja_str_view(r, part.data, part.len));
@@ -757,7 +895,8 @@ static void add_format(jinja_run *r, jinja_buf *b, ares_view s, fields *q, int d
         size_t at = name_end;
         if (at < i && s.data[at] == '!') {
             char c = at + 1 < i ? s.data[at + 1] : 0;
-            if (at + 2 < i && s.data[at + 2] != ':') JINJA_FAIL(r, "expected ':' after conversion specifier");
+            if (at + 2 < i && s.data[at + 2] != ':')
+                JINJA_FAIL(r, "expected ':' after conversion specifier");
             jinja_buf text = { 0 };
             if (c == 'r') jinja_add_repr(r, &text, v);
             else if (c == 's') jinja_add_str(r, &text, v);
@@ -787,7 +926,8 @@ jinja_value jinja_strftime(jinja_run *r, jinja_value format)
 {
     struct tm tm;
     struct timespec t = { 0 };
-    if (format.kind != JV_STR) JINJA_FAIL(r, "strftime() argument 1 must be str, not %s", jinja_type_name(format));
+    if (format.kind != JV_STR)
+        JINJA_FAIL(r, "strftime() argument 1 must be str, not %s", jinja_type_name(format));
     if (r->now) {
         tm = *r->now;
     } else {
@@ -802,7 +942,8 @@ jinja_value jinja_strftime(jinja_run *r, jinja_value format)
             continue;
         }
         char spec[4] = { '%', s.data[++i], 0, 0 }, text[128];
-        if (spec[1] == '-' || spec[1] == '_' || spec[1] == '^' || spec[1] == '0' || spec[1] == '#') {
+        if (spec[1] == '-' || spec[1] == '_' || spec[1] == '^' || spec[1] == '0' ||
+            spec[1] == '#') {
             if (i + 1 >= s.len) JINJA_UNSUPPORTED(r, "this strftime format");
             spec[2] = s.data[++i];
         }
@@ -813,7 +954,8 @@ jinja_value jinja_strftime(jinja_run *r, jinja_value format)
             jinja_add_z(r, &b, text);
             continue;
         }
-        if (!kind || !strchr("aAbBcdDeFgGhHIjklmMnpPrRStTuUVwWxXyYC%", kind)) JINJA_UNSUPPORTED(r, "'%%%c' in strftime_now", kind ? kind : '0');
+        if (!kind || !strchr("aAbBcdDeFgGhHIjklmMnpPrRStTuUVwWxXyYC%", kind))
+            JINJA_UNSUPPORTED(r, "'%%%c' in strftime_now", kind ? kind : '0');
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
         jinja_add(r, &b, text, strftime(text, sizeof text, spec, &tm));

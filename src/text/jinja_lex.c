@@ -1,7 +1,8 @@
 /*
- * Template source to tokens: jinja2's lexer with its white space rules. A tag's end is looked for only outside brackets;
- * "-" strips white space of any kind on its side; trim_blocks drops one newline after a block or comment; lstrip_blocks
- * drops blanks between a line's start and a block or comment.
+ * Template source to tokens: jinja2's lexer with its white space rules. A tag's end is looked for
+ * only outside brackets; "-" strips white space of any kind on its side; trim_blocks drops one
+ * newline after a block or comment; lstrip_blocks drops blanks between a line's start and a block
+ * or comment.
  */
 #include <stdio.h>
 #include <string.h>
@@ -16,11 +17,17 @@ typedef struct lexer {
     int64_t cap;
 } lexer;
 
-static const struct { const char *text; uint8_t type; } operators[] = {
-    {"//", JT_FLOORDIV}, {"**", JT_POW}, {"==", JT_EQ}, {"!=", JT_NE}, {">=", JT_GE}, {"<=", JT_LE},
-    {"+", JT_ADD}, {"-", JT_SUB}, {"/", JT_DIV}, {"*", JT_MUL}, {"%", JT_MOD}, {"~", JT_TILDE}, {"[", JT_LBRACKET},
-    {"]", JT_RBRACKET}, {"(", JT_LPAREN}, {")", JT_RPAREN}, {"{", JT_LBRACE}, {"}", JT_RBRACE}, {">", JT_GT}, {"<", JT_LT},
-    {"=", JT_ASSIGN}, {".", JT_DOT}, {":", JT_COLON}, {"|", JT_PIPE}, {",", JT_COMMA}, {";", JT_SEMICOLON},
+static const struct {
+    const char *text;
+    uint8_t type;
+} operators[] = {
+    { "//", JT_FLOORDIV }, { "**", JT_POW },      { "==", JT_EQ },    { "!=", JT_NE },
+    { ">=", JT_GE },       { "<=", JT_LE },       { "+", JT_ADD },    { "-", JT_SUB },
+    { "/", JT_DIV },       { "*", JT_MUL },       { "%", JT_MOD },    { "~", JT_TILDE },
+    { "[", JT_LBRACKET },  { "]", JT_RBRACKET },  { "(", JT_LPAREN }, { ")", JT_RPAREN },
+    { "{", JT_LBRACE },    { "}", JT_RBRACE },    { ">", JT_GT },     { "<", JT_LT },
+    { "=", JT_ASSIGN },    { ".", JT_DOT },       { ":", JT_COLON },  { "|", JT_PIPE },
+    { ",", JT_COMMA },     { ";", JT_SEMICOLON },
 };
 
 const char *jinja_token_word(jinja_token_type type)
@@ -165,7 +172,10 @@ static void lex_comment(lexer *x, size_t begin)
     jinja_syntax_fail(x->p, ARES_EFORMAT, (uint32_t)begin, "Missing end of comment tag");
 }
 
-static bool is_digit(const lexer *x, size_t i) { return i < x->n && x->s[i] >= '0' && x->s[i] <= '9'; }
+static bool is_digit(const lexer *x, size_t i)
+{
+    return i < x->n && x->s[i] >= '0' && x->s[i] <= '9';
+}
 
 /* (\d+_)*\d+ from i; i when there is none. */
 static size_t digits(const lexer *x, size_t i)
@@ -239,11 +249,13 @@ static size_t name_end(const lexer *x, size_t i)
     return i;
 }
 
-static uint32_t hex_digits(lexer *x, size_t pos, const char *s, size_t n, size_t want, const char *what)
+static uint32_t hex_digits(lexer *x, size_t pos, const char *s, size_t n, size_t want,
+                           const char *what)
 {
     uint32_t v = 0;
     for (size_t i = 0; i < want; i++) {
-        if (i >= n || digit_value(s[i]) > 15) jinja_syntax_fail(x->p, ARES_EFORMAT, (uint32_t)pos, "truncated %s escape", what);
+        if (i >= n || digit_value(s[i]) > 15)
+            jinja_syntax_fail(x->p, ARES_EFORMAT, (uint32_t)pos, "truncated %s escape", what);
         v = v << 4 | (uint32_t)digit_value(s[i]);
     }
     return v;
@@ -251,32 +263,47 @@ static uint32_t hex_digits(lexer *x, size_t pos, const char *s, size_t n, size_t
 
 static size_t escape_cp(lexer *x, size_t pos, char *out, uint32_t cp)
 {
-    if (cp > 0x10FFFF) jinja_syntax_fail(x->p, ARES_EFORMAT, (uint32_t)pos, "illegal Unicode character");
+    if (cp > 0x10FFFF)
+        jinja_syntax_fail(x->p, ARES_EFORMAT, (uint32_t)pos, "illegal Unicode character");
     if (cp >= 0xD800 && cp < 0xE000)
-        jinja_syntax_fail(x->p, ARES_EUNSUPPORTED, (uint32_t)pos, "a surrogate in a string has no UTF-8 form");
+        jinja_syntax_fail(x->p, ARES_EUNSUPPORTED, (uint32_t)pos,
+                          "a surrogate in a string has no UTF-8 form");
     return (size_t)jinja_encode(cp, out);
 }
 
 /*
- * Python's "unicode-escape" on the text with its non-ASCII characters written as escapes first: so a backslash before
- * such a character leaves that escape's letters in the string, and unknown escapes keep their backslash.
+ * Python's "unicode-escape" on the text with its non-ASCII characters written as escapes first: so
+ * a backslash before such a character leaves that escape's letters in the string, and unknown
+ * escapes keep their backslash.
  */
 static ares_view unescape(lexer *x, size_t pos, const char *s, size_t n)
 {
     if (!memchr(s, '\\', n)) return (ares_view){ s, n };
-    char *out = ares_arena_alloc(x->p->arena, 5 * n + 1); /* a backslash and one character become at most ten */
+    /* a backslash and one character become at most ten */
+    char *out = ares_arena_alloc(x->p->arena, 5 * n + 1);
     size_t k = 0;
     for (size_t i = 0; i < n;) {
-        if (s[i] != '\\') { out[k++] = s[i++]; continue; }
+        if (s[i] != '\\') {
+            out[k++] = s[i++];
+            continue;
+        }
         i++;
         char c = s[i];
         static const char from[] = "abfnrtv\\'\"", to[] = "\a\b\f\n\r\t\v\\'\"";
         const char *simple = memchr(from, c, sizeof from - 1);
-        if (simple) { out[k++] = to[simple - from]; i++; continue; }
-        if (c == '\n') { i++; continue; }
+        if (simple) {
+            out[k++] = to[simple - from];
+            i++;
+            continue;
+        }
+        if (c == '\n') {
+            i++;
+            continue;
+        }
         if (c >= '0' && c <= '7') {
             uint32_t v = 0;
-            for (int d = 0; d < 3 && i < n && s[i] >= '0' && s[i] <= '7'; d++) v = v * 8 + (uint32_t)(s[i++] - '0');
+            for (int d = 0; d < 3 && i < n && s[i] >= '0' && s[i] <= '7'; d++)
+                v = v * 8 + (uint32_t)(s[i++] - '0');
             k += escape_cp(x, pos, out + k, v);
             continue;
         }
@@ -287,12 +314,22 @@ static ares_view unescape(lexer *x, size_t pos, const char *s, size_t n)
             i += 1 + want;
             continue;
         }
-        if (c == 'N') jinja_syntax_fail(x->p, ARES_EUNSUPPORTED, (uint32_t)pos, "\\N{...} in a string is not supported; write the character");
+        if (c == 'N')
+            jinja_syntax_fail(x->p, ARES_EUNSUPPORTED, (uint32_t)pos,
+                              "\\N{...} in a string is not supported; write the character");
         out[k++] = '\\';
-        if ((unsigned char)c < 0x80) { out[k++] = c; i++; continue; }
+        if ((unsigned char)c < 0x80) {
+            out[k++] = c;
+            i++;
+            continue;
+        }
         uint32_t cp;
         i += (size_t)jinja_decode(s + i, n - i, &cp);
-        k += (size_t)snprintf(out + k, 12, cp < 0x100 ? "x%02x" : cp < 0x10000 ? "u%04x" : "U%08x", cp);
+        k += (size_t)snprintf(out + k, 12,
+                              cp < 0x100     ? "x%02x"
+                              : cp < 0x10000 ? "u%04x"
+                                             : "U%08x",
+                              cp);
     }
     return (ares_view){ out, k };
 }
@@ -328,7 +365,10 @@ static void lex_tag(lexer *x, bool block)
             finish(x, i + end);
             return;
         }
-        if ((end = skip_space(x, i)) > i) { x->at = end; continue; }
+        if ((end = skip_space(x, i)) > i) {
+            x->at = end;
+            continue;
+        }
         if ((end = float_end(x, i)) > i) {
             ares_view v = without_underscores(x, i, end);
             emit(x, JT_FLOAT, i, v.data, v.len);
@@ -337,7 +377,9 @@ static void lex_tag(lexer *x, bool block)
             emit(x, JT_INT, i, v.data, v.len);
         } else if ((end = name_end(x, i)) > i) {
             ares_view name = { x->s + i, end - i };
-            if (!jinja_is_identifier(name)) jinja_syntax_fail(x->p, ARES_EFORMAT, (uint32_t)i, "Invalid character in identifier");
+            if (!jinja_is_identifier(name))
+                jinja_syntax_fail(x->p, ARES_EFORMAT, (uint32_t)i,
+                                  "Invalid character in identifier");
             emit(x, JT_NAME, i, name.data, name.len);
         } else if ((x->s[i] == '\'' || x->s[i] == '"') && (end = string_end(x, i)) > i) {
             ares_view v = unescape(x, i, x->s + i + 1, end - i - 2);
@@ -348,16 +390,21 @@ static void lex_tag(lexer *x, bool block)
             if (k == ARES_COUNT(operators)) {
                 uint32_t cp;
                 int len = jinja_decode(x->s + i, x->n - i, &cp);
-                jinja_syntax_fail(x->p, ARES_EFORMAT, (uint32_t)i, "unexpected char '%.*s'", len, x->s + i);
+                jinja_syntax_fail(x->p, ARES_EFORMAT, (uint32_t)i, "unexpected char '%.*s'", len,
+                                  x->s + i);
             }
             char c = x->s[i];
             if ((c == '(' || c == '[' || c == '{') && depth == JINJA_NEST)
-                jinja_syntax_fail(x->p, ARES_ELIMIT, (uint32_t)i, "more than %d brackets inside each other", JINJA_NEST);
-            if (c == '(' || c == '[' || c == '{') open[depth++] = c == '(' ? ')' : c == '[' ? ']' : '}';
+                jinja_syntax_fail(x->p, ARES_ELIMIT, (uint32_t)i,
+                                  "more than %d brackets inside each other", JINJA_NEST);
+            if (c == '(' || c == '[' || c == '{')
+                open[depth++] = c == '(' ? ')' : c == '[' ? ']' : '}';
             if (c == ')' || c == ']' || c == '}') {
-                if (!depth) jinja_syntax_fail(x->p, ARES_EFORMAT, (uint32_t)i, "unexpected '%c'", c);
+                if (!depth)
+                    jinja_syntax_fail(x->p, ARES_EFORMAT, (uint32_t)i, "unexpected '%c'", c);
                 if (open[--depth] != c)
-                    jinja_syntax_fail(x->p, ARES_EFORMAT, (uint32_t)i, "unexpected '%c', expected '%c'", c, open[depth]);
+                    jinja_syntax_fail(x->p, ARES_EFORMAT, (uint32_t)i,
+                                      "unexpected '%c', expected '%c'", c, open[depth]);
             }
             end = i + strlen(operators[k].text);
             emit(x, operators[k].type, i, x->s + i, end - i);
@@ -368,13 +415,19 @@ static void lex_tag(lexer *x, bool block)
 
 void jinja_lex(jinja_parser *p)
 {
-    lexer x = { .p = p, .s = p->t->source.data, .n = p->t->source.len, .line_start = true,
+    lexer x = { .p = p,
+                .s = p->t->source.data,
+                .n = p->t->source.len,
+                .line_start = true,
                 .trim = p->t->dialect == ARES_TEMPLATE_CHAT };
     while (x.at < x.n) {
         size_t i = x.at;
         for (; i < x.n; i++) {
             const char *hit = memchr(x.s + i, '{', x.n - i);
-            if (!hit) { i = x.n; break; }
+            if (!hit) {
+                i = x.n;
+                break;
+            }
             i = (size_t)(hit - x.s);
             if (i + 1 < x.n && (x.s[i + 1] == '%' || x.s[i + 1] == '{' || x.s[i + 1] == '#')) break;
         }

@@ -1,6 +1,7 @@
 /*
- * Methods of Python's str, list, tuple, dict and range that the sandbox allows, of loops and cyclers, and the global
- * functions. Names that Python knows and we do not offer are refused; those the sandbox forbids are undefined, as there.
+ * Methods of Python's str, list, tuple, dict and range that the sandbox allows, of loops and
+ * cyclers, and the global functions. Names that Python knows and we do not offer are refused; those
+ * the sandbox forbids are undefined, as there.
  */
 #include <math.h>
 #include <string.h>
@@ -21,11 +22,15 @@ static jinja_value text_of(jinja_run *r, jinja_value self, jinja_buf *b)
 
 static ares_view str_arg(jinja_run *r, jinja_value v, const char *method)
 {
-    if (v.kind != JV_STR) JINJA_FAIL(r, "%s() needs a str argument, not %s", method, jinja_type_name(v));
+    if (v.kind != JV_STR)
+        JINJA_FAIL(r, "%s() needs a str argument, not %s", method, jinja_type_name(v));
     return jinja_text(v);
 }
 
-/* Methods that take text escape it when self is marked safe; those are refused rather than followed. */
+/*
+ * Methods that take text escape it when self is marked safe; those are refused rather than
+ * followed.
+ */
 static void refuse_markup(jinja_run *r, jinja_value self)
 {
     if (self.flag) JINJA_UNSUPPORTED(r, "this method on text marked safe");
@@ -35,16 +40,23 @@ static int64_t int_arg(jinja_run *r, jinja_value v, int64_t absent)
 {
     int64_t i;
     if (v.kind == JV_MISSING) return absent;
-    if (!jinja_as_index(v, &i)) JINJA_FAIL(r, "'%s' object cannot be interpreted as an integer", jinja_type_name(v));
+    if (!jinja_as_index(v, &i))
+        JINJA_FAIL(r, "'%s' object cannot be interpreted as an integer", jinja_type_name(v));
     return i;
 }
 
-static size_t step(ares_view s, size_t i, uint32_t *cp) { return (size_t)jinja_decode(s.data + i, s.len - i, cp); }
+static size_t step(ares_view s, size_t i, uint32_t *cp)
+{
+    return (size_t)jinja_decode(s.data + i, s.len - i, cp);
+}
 
 /* ------------------------------------------------------------------ case */
 typedef enum { UPPER, LOWER, TITLE, CAPITALIZE, SWAP } casing;
 
-/* The final sigma: preceded by a cased letter and not followed by one, case-ignorable characters in between aside. */
+/*
+ * The final sigma: preceded by a cased letter and not followed by one, case-ignorable characters in
+ * between aside.
+ */
 static bool final_sigma(ares_view s, size_t at, size_t after)
 {
     uint32_t cp = 0;
@@ -94,11 +106,31 @@ static jinja_value recase(jinja_run *r, jinja_value self, casing how)
     return text_of(r, self, &b);
 }
 
-METHOD(str_upper) { (void)a; return recase(r, self, UPPER); }
-METHOD(str_lower) { (void)a; return recase(r, self, LOWER); }
-METHOD(str_title) { (void)a; return recase(r, self, TITLE); }
-METHOD(str_capitalize) { (void)a; return recase(r, self, CAPITALIZE); }
-METHOD(str_swapcase) { (void)a; return recase(r, self, SWAP); }
+METHOD(str_upper)
+{
+    (void)a;
+    return recase(r, self, UPPER);
+}
+METHOD(str_lower)
+{
+    (void)a;
+    return recase(r, self, LOWER);
+}
+METHOD(str_title)
+{
+    (void)a;
+    return recase(r, self, TITLE);
+}
+METHOD(str_capitalize)
+{
+    (void)a;
+    return recase(r, self, CAPITALIZE);
+}
+METHOD(str_swapcase)
+{
+    (void)a;
+    return recase(r, self, SWAP);
+}
 
 METHOD(str_casefold)
 {
@@ -136,7 +168,8 @@ static jinja_value strip(jinja_run *r, jinja_value self, jinja_value chars, bool
     if (!space) refuse_markup(r, self);
     size_t a = 0, b = s.len;
     uint32_t cp;
-    while (left && a < b && strips(set, space, s, a, 0)) a += step(s, a, &cp), jinja_work(r, set.len + 64);
+    while (left && a < b && strips(set, space, s, a, 0))
+        a += step(s, a, &cp), jinja_work(r, set.len + 64);
     while (right && b > a) {
         size_t i = b - 1;
         while (i > a && ((unsigned char)s.data[i] & 0xC0) == 0x80) i--;
@@ -149,16 +182,26 @@ static jinja_value strip(jinja_run *r, jinja_value self, jinja_value chars, bool
     return v;
 }
 
-METHOD(str_strip) { return strip(r, self, ARG(0), true, true); }
-METHOD(str_lstrip) { return strip(r, self, ARG(0), true, false); }
-METHOD(str_rstrip) { return strip(r, self, ARG(0), false, true); }
+METHOD(str_strip)
+{
+    return strip(r, self, ARG(0), true, true);
+}
+METHOD(str_lstrip)
+{
+    return strip(r, self, ARG(0), true, false);
+}
+METHOD(str_rstrip)
+{
+    return strip(r, self, ARG(0), false, true);
+}
 
 static jinja_value justify(jinja_run *r, jinja_value self, jinja_args *a, char align)
 {
     int64_t width = int_arg(r, ARG(0), 0), n = jinja_chars(r, self), pad = width - n;
     ares_view fill = GIVEN(1) ? str_arg(r, ARG(1), "center") : ARES_VIEW(" ");
     if (GIVEN(1)) refuse_markup(r, self);
-    if (GIVEN(1) && jinja_chars(r, ARG(1)) != 1) JINJA_FAIL(r, "The fill character must be exactly one character long");
+    if (GIVEN(1) && jinja_chars(r, ARG(1)) != 1)
+        JINJA_FAIL(r, "The fill character must be exactly one character long");
     if (pad <= 0) return self;
     int64_t left = align == '>' ? pad : align == '<' ? 0 : pad / 2 + (pad & width & 1);
     jinja_buf b = { 0 };
@@ -168,9 +211,18 @@ static jinja_value justify(jinja_run *r, jinja_value self, jinja_args *a, char a
     return text_of(r, self, &b);
 }
 
-METHOD(str_center) { return justify(r, self, a, '^'); }
-METHOD(str_ljust) { return justify(r, self, a, '<'); }
-METHOD(str_rjust) { return justify(r, self, a, '>'); }
+METHOD(str_center)
+{
+    return justify(r, self, a, '^');
+}
+METHOD(str_ljust)
+{
+    return justify(r, self, a, '<');
+}
+METHOD(str_rjust)
+{
+    return justify(r, self, a, '>');
+}
 
 METHOD(str_zfill)
 {
@@ -205,8 +257,12 @@ METHOD(str_expandtabs)
     return text_of(r, self, &b);
 }
 
-/* ------------------------------------------------------------------ searching: positions count characters */
-typedef struct range_of { ares_view part; int64_t first; bool valid; } range_of;
+/* ---------------- searching: positions count characters */
+typedef struct range_of {
+    ares_view part;
+    int64_t first;
+    bool valid;
+} range_of;
 
 static range_of bounds(jinja_run *r, jinja_value self, jinja_value start, jinja_value stop)
 {
@@ -215,7 +271,8 @@ static range_of bounds(jinja_run *r, jinja_value self, jinja_value start, jinja_
     for (int k = 0; k < 2; k++) {
         if (given[k]->kind == JV_MISSING || given[k]->kind == JV_NONE) continue;
         int64_t i;
-        if (!jinja_as_index(*given[k], &i)) JINJA_FAIL(r, "slice indices must be integers or None or have an __index__ method");
+        if (!jinja_as_index(*given[k], &i))
+            JINJA_FAIL(r, "slice indices must be integers or None or have an __index__ method");
         if (i < 0) i = ARES_MAX(i + n, 0);
         if (k == 0) lo = i;
         else hi = ARES_MIN(i, n);
@@ -246,8 +303,14 @@ static int64_t find(jinja_run *r, jinja_value self, jinja_args *a, bool last, co
     return q.first + chars;
 }
 
-METHOD(str_find) { return jinja_int(find(r, self, a, false, "find")); }
-METHOD(str_rfind) { return jinja_int(find(r, self, a, true, "rfind")); }
+METHOD(str_find)
+{
+    return jinja_int(find(r, self, a, false, "find"));
+}
+METHOD(str_rfind)
+{
+    return jinja_int(find(r, self, a, true, "rfind"));
+}
 
 static jinja_value index_of(jinja_run *r, int64_t at)
 {
@@ -255,8 +318,14 @@ static jinja_value index_of(jinja_run *r, int64_t at)
     return jinja_int(at);
 }
 
-METHOD(str_index) { return index_of(r, find(r, self, a, false, "index")); }
-METHOD(str_rindex) { return index_of(r, find(r, self, a, true, "rindex")); }
+METHOD(str_index)
+{
+    return index_of(r, find(r, self, a, false, "index"));
+}
+METHOD(str_rindex)
+{
+    return index_of(r, find(r, self, a, true, "rindex"));
+}
 
 METHOD(str_count)
 {
@@ -270,14 +339,17 @@ METHOD(str_count)
         for (size_t i = 0; i < q.part.len; i++) n += ((unsigned char)q.part.data[i] & 0xC0) != 0x80;
         return jinja_int(n + 1);
     }
-    for (int64_t at = 0; (at = ares_view_find(q.part, what, (size_t)at)) >= 0; at += (int64_t)what.len) n++;
+    for (int64_t at = 0; (at = ares_view_find(q.part, what, (size_t)at)) >= 0;
+         at += (int64_t)what.len)
+        n++;
     return jinja_int(n);
 }
 
 static bool ends(range_of q, ares_view what, bool tail)
 {
     if (!q.valid || q.part.len < what.len) return false;
-    return what.len == 0 || memcmp(q.part.data + (tail ? q.part.len - what.len : 0), what.data, what.len) == 0;
+    return what.len == 0 ||
+           memcmp(q.part.data + (tail ? q.part.len - what.len : 0), what.data, what.len) == 0;
 }
 
 static jinja_value starts_or_ends(jinja_run *r, jinja_value self, jinja_args *a, bool tail)
@@ -291,27 +363,36 @@ static jinja_value starts_or_ends(jinja_run *r, jinja_value self, jinja_args *a,
     return jinja_bool(false);
 }
 
-METHOD(str_startswith) { return starts_or_ends(r, self, a, false); }
-METHOD(str_endswith) { return starts_or_ends(r, self, a, true); }
+METHOD(str_startswith)
+{
+    return starts_or_ends(r, self, a, false);
+}
+METHOD(str_endswith)
+{
+    return starts_or_ends(r, self, a, true);
+}
 
 METHOD(str_removeprefix)
 {
     ares_view what = str_arg(r, ARG(0), "removeprefix"), s = SELF_TEXT;
     refuse_markup(r, self);
-    return ares_view_starts(s, what) ? jinja_str_view(r, s.data + what.len, s.len - what.len) : self;
+    return ares_view_starts(s, what) ? jinja_str_view(r, s.data + what.len, s.len - what.len)
+                                     : self;
 }
 
 METHOD(str_removesuffix)
 {
     ares_view what = str_arg(r, ARG(0), "removesuffix"), s = SELF_TEXT;
     refuse_markup(r, self);
-    bool has = what.len && s.len >= what.len && memcmp(s.data + s.len - what.len, what.data, what.len) == 0;
+    bool has = what.len && s.len >= what.len &&
+               memcmp(s.data + s.len - what.len, what.data, what.len) == 0;
     return has ? jinja_str_view(r, s.data, s.len - what.len) : self;
 }
 
 METHOD(str_replace)
 {
-    ares_view s = SELF_TEXT, old = str_arg(r, ARG(0), "replace"), with = str_arg(r, ARG(1), "replace");
+    ares_view s = SELF_TEXT, old = str_arg(r, ARG(0), "replace"),
+              with = str_arg(r, ARG(1), "replace");
     int64_t left = int_arg(r, ARG(2), -1);
     refuse_markup(r, self);
     jinja_buf b = { 0 };
@@ -328,7 +409,8 @@ METHOD(str_replace)
             i += k;
         }
     } else {
-        for (int64_t at; left-- > 0 && (at = ares_view_find(s, old, i)) >= 0; i = (size_t)at + old.len) {
+        for (int64_t at; left-- > 0 && (at = ares_view_find(s, old, i)) >= 0;
+             i = (size_t)at + old.len) {
             jinja_add(r, &b, s.data + i, (size_t)at - i);
             jinja_add(r, &b, with.data, with.len);
         }
@@ -338,12 +420,16 @@ METHOD(str_replace)
 }
 
 /* ------------------------------------------------------------------ splitting and joining */
-typedef struct parts { jinja_value *items; int64_t n, cap; } parts;
+typedef struct parts {
+    jinja_value *items;
+    int64_t n, cap;
+} parts;
 
 static void add_part(jinja_run *r, parts *p, const char *data, size_t len)
 {
     if (p->n == p->cap) {
-        jinja_value *items = jinja_alloc(r, (size_t)(p->cap = p->cap ? 2 * p->cap : 8) * sizeof *items);
+        jinja_value *items =
+            jinja_alloc(r, (size_t)(p->cap = p->cap ? 2 * p->cap : 8) * sizeof *items);
         if (p->n) memcpy(items, p->items, (size_t)p->n * sizeof *items);
         p->items = items;
     }
@@ -434,20 +520,29 @@ static jinja_value split(jinja_run *r, jinja_value self, jinja_args *a, bool rig
     if (by.len == 0) JINJA_FAIL(r, "empty separator");
     if (!right) {
         size_t i = 0;
-        for (int64_t at; left-- > 0 && (at = ares_view_find(s, by, i)) >= 0; i = (size_t)at + by.len) add_part(r, &p, s.data + i, (size_t)at - i);
+        for (int64_t at; left-- > 0 && (at = ares_view_find(s, by, i)) >= 0;
+             i = (size_t)at + by.len)
+            add_part(r, &p, s.data + i, (size_t)at - i);
         add_part(r, &p, s.data + i, s.len - i);
         return part_list(r, &p, JV_LIST, false);
     }
     size_t end = s.len;
     jinja_work(r, s.len * ARES_MIN(by.len, 64));
-    for (int64_t at; left-- > 0 && (at = rfind((ares_view){ s.data, end }, by)) >= 0; end = (size_t)at)
+    for (int64_t at; left-- > 0 && (at = rfind((ares_view){ s.data, end }, by)) >= 0;
+         end = (size_t)at)
         add_part(r, &p, s.data + at + by.len, end - (size_t)at - by.len);
     add_part(r, &p, s.data, end);
     return part_list(r, &p, JV_LIST, true);
 }
 
-METHOD(str_split) { return split(r, self, a, false); }
-METHOD(str_rsplit) { return split(r, self, a, true); }
+METHOD(str_split)
+{
+    return split(r, self, a, false);
+}
+METHOD(str_rsplit)
+{
+    return split(r, self, a, true);
+}
 
 METHOD(str_splitlines)
 {
@@ -475,17 +570,25 @@ static jinja_value partition(jinja_run *r, jinja_value self, jinja_args *a, bool
     jinja_work(r, right ? s.len * ARES_MIN(by.len, 64) : s.len);
     int64_t at = right ? rfind(s, by) : ares_view_find(s, by, 0);
     parts p = { 0 };
-    if (at < 0 && right) add_part(r, &p, "", 0), add_part(r, &p, "", 0), add_part(r, &p, s.data, s.len);
+    if (at < 0 && right)
+        add_part(r, &p, "", 0), add_part(r, &p, "", 0), add_part(r, &p, s.data, s.len);
     else if (at < 0) add_part(r, &p, s.data, s.len), add_part(r, &p, "", 0), add_part(r, &p, "", 0);
     else {
         size_t i = (size_t)at;
-        add_part(r, &p, s.data, i), add_part(r, &p, by.data, by.len), add_part(r, &p, s.data + i + by.len, s.len - i - by.len);
+        add_part(r, &p, s.data, i), add_part(r, &p, by.data, by.len),
+            add_part(r, &p, s.data + i + by.len, s.len - i - by.len);
     }
     return part_list(r, &p, JV_TUPLE, false);
 }
 
-METHOD(str_partition) { return partition(r, self, a, false); }
-METHOD(str_rpartition) { return partition(r, self, a, true); }
+METHOD(str_partition)
+{
+    return partition(r, self, a, false);
+}
+METHOD(str_rpartition)
+{
+    return partition(r, self, a, true);
+}
 
 METHOD(str_join)
 {
@@ -495,14 +598,18 @@ METHOD(str_join)
     jinja_buf b = { 0 };
     bool first = true;
     for (jinja_value v; it->next(r, it, &v); first = false) {
-        if (v.kind != JV_STR) JINJA_FAIL(r, "sequence item: expected str instance, %s found", jinja_type_name(v));
+        if (v.kind != JV_STR)
+            JINJA_FAIL(r, "sequence item: expected str instance, %s found", jinja_type_name(v));
         if (!first) jinja_add(r, &b, self.u.s->data, self.u.s->len);
         jinja_add(r, &b, v.u.s->data, v.u.s->len);
     }
     return jinja_str_buf(r, &b);
 }
 
-METHOD(str_format) { return jinja_str_format(r, self, a, NULL); }
+METHOD(str_format)
+{
+    return jinja_str_format(r, self, a, NULL);
+}
 
 METHOD(str_format_map)
 {
@@ -511,7 +618,7 @@ METHOD(str_format_map)
     return jinja_str_format(r, self, &none, ARG(0).u.d);
 }
 
-/* ------------------------------------------------------------------ questions about every character */
+/* ---------------- questions about every character */
 static jinja_value every(jinja_run *r, jinja_value self, bool (*is)(uint32_t), bool empty)
 {
     ares_view s = SELF_TEXT;
@@ -524,16 +631,55 @@ static jinja_value every(jinja_run *r, jinja_value self, bool (*is)(uint32_t), b
     return jinja_bool(s.len > 0 || empty);
 }
 
-static bool is_ascii(uint32_t cp) { return cp < 0x80; }
-METHOD(str_isalpha) { (void)a; return every(r, self, jinja_is_alpha, false); }
-METHOD(str_isalnum) { (void)a; return every(r, self, jinja_is_alnum, false); }
-METHOD(str_isdigit) { (void)a; return every(r, self, jinja_is_digit, false); }
-METHOD(str_isdecimal) { (void)a; return every(r, self, jinja_is_decimal, false); }
-METHOD(str_isnumeric) { (void)a; return every(r, self, jinja_is_numeric, false); }
-METHOD(str_isspace) { (void)a; return every(r, self, jinja_is_space, false); }
-METHOD(str_isprintable) { (void)a; return every(r, self, jinja_is_printable, true); }
-METHOD(str_isascii) { (void)a; return every(r, self, is_ascii, true); }
-METHOD(str_isidentifier) { (void)a, (void)r; return jinja_bool(jinja_is_identifier(SELF_TEXT)); }
+static bool is_ascii(uint32_t cp)
+{
+    return cp < 0x80;
+}
+METHOD(str_isalpha)
+{
+    (void)a;
+    return every(r, self, jinja_is_alpha, false);
+}
+METHOD(str_isalnum)
+{
+    (void)a;
+    return every(r, self, jinja_is_alnum, false);
+}
+METHOD(str_isdigit)
+{
+    (void)a;
+    return every(r, self, jinja_is_digit, false);
+}
+METHOD(str_isdecimal)
+{
+    (void)a;
+    return every(r, self, jinja_is_decimal, false);
+}
+METHOD(str_isnumeric)
+{
+    (void)a;
+    return every(r, self, jinja_is_numeric, false);
+}
+METHOD(str_isspace)
+{
+    (void)a;
+    return every(r, self, jinja_is_space, false);
+}
+METHOD(str_isprintable)
+{
+    (void)a;
+    return every(r, self, jinja_is_printable, true);
+}
+METHOD(str_isascii)
+{
+    (void)a;
+    return every(r, self, is_ascii, true);
+}
+METHOD(str_isidentifier)
+{
+    (void)a, (void)r;
+    return jinja_bool(jinja_is_identifier(SELF_TEXT));
+}
 
 static jinja_value all_cased(jinja_run *r, jinja_value self, bool lower)
 {
@@ -543,14 +689,23 @@ static jinja_value all_cased(jinja_run *r, jinja_value self, bool lower)
     for (size_t i = 0; i < s.len;) {
         uint32_t cp;
         i += step(s, i, &cp);
-        if (jinja_is_title(cp) || (lower ? jinja_is_upper(cp) : jinja_is_lower(cp))) return jinja_bool(false);
+        if (jinja_is_title(cp) || (lower ? jinja_is_upper(cp) : jinja_is_lower(cp)))
+            return jinja_bool(false);
         any |= lower ? jinja_is_lower(cp) : jinja_is_upper(cp);
     }
     return jinja_bool(any);
 }
 
-METHOD(str_islower) { (void)a; return all_cased(r, self, true); }
-METHOD(str_isupper) { (void)a; return all_cased(r, self, false); }
+METHOD(str_islower)
+{
+    (void)a;
+    return all_cased(r, self, true);
+}
+METHOD(str_isupper)
+{
+    (void)a;
+    return all_cased(r, self, false);
+}
 
 METHOD(str_istitle)
 {
@@ -569,7 +724,7 @@ METHOD(str_istitle)
     return jinja_bool(any);
 }
 
-/* ------------------------------------------------------------------ lists, dicts, loops, cyclers */
+/* ---------------- lists, dicts, loops, cyclers */
 METHOD(list_count)
 {
     int64_t n = 0;
@@ -587,8 +742,16 @@ METHOD(list_index)
     JINJA_FAIL(r, "the value is not in the %s", jinja_type_name(self));
 }
 
-METHOD(float_is_integer) { (void)a, (void)r; return jinja_bool(isfinite(self.u.f) && self.u.f == floor(self.u.f)); }
-METHOD(list_copy) { (void)a; return jinja_to_list(r, self); }
+METHOD(float_is_integer)
+{
+    (void)a, (void)r;
+    return jinja_bool(isfinite(self.u.f) && self.u.f == floor(self.u.f));
+}
+METHOD(list_copy)
+{
+    (void)a;
+    return jinja_to_list(r, self);
+}
 
 METHOD(dict_get)
 {
@@ -596,16 +759,32 @@ METHOD(dict_get)
     return v ? *v : GIVEN(1) ? ARG(1) : jinja_none();
 }
 
-static jinja_value view(jinja_value self, char what) { return (jinja_value){ .kind = JV_VIEW, .flag = (uint8_t)what, .u.d = self.u.d }; }
-METHOD(dict_keys) { (void)a, (void)r; return view(self, 'k'); }
-METHOD(dict_values) { (void)a, (void)r; return view(self, 'v'); }
-METHOD(dict_items) { (void)a, (void)r; return view(self, 'i'); }
+static jinja_value view(jinja_value self, char what)
+{
+    return (jinja_value){ .kind = JV_VIEW, .flag = (uint8_t)what, .u.d = self.u.d };
+}
+METHOD(dict_keys)
+{
+    (void)a, (void)r;
+    return view(self, 'k');
+}
+METHOD(dict_values)
+{
+    (void)a, (void)r;
+    return view(self, 'v');
+}
+METHOD(dict_items)
+{
+    (void)a, (void)r;
+    return view(self, 'i');
+}
 
 METHOD(dict_copy)
 {
     (void)a;
     jinja_dict *d = jinja_dict_new(r);
-    for (int64_t i = 0; i < self.u.d->n; i++) jinja_dict_put(r, d, self.u.d->items[i].key, self.u.d->items[i].value);
+    for (int64_t i = 0; i < self.u.d->n; i++)
+        jinja_dict_put(r, d, self.u.d->items[i].key, self.u.d->items[i].value);
     return (jinja_value){ .kind = JV_DICT, .u.d = d };
 }
 
@@ -621,7 +800,8 @@ METHOD(loop_changed)
     if (a->n_kw) JINJA_FAIL(r, "changed() got an unexpected keyword argument");
     jinja_value now = jinja_list_new(r, a->n, JV_TUPLE);
     if (a->n) memcpy(now.u.l->items, a->pos, (size_t)a->n * sizeof now);
-    if (self.u.loop->changed.kind != JV_MISSING && jinja_equal(r, self.u.loop->changed, now)) return jinja_bool(false);
+    if (self.u.loop->changed.kind != JV_MISSING && jinja_equal(r, self.u.loop->changed, now))
+        return jinja_bool(false);
     self.u.loop->changed = now;
     return jinja_bool(true);
 }
@@ -644,58 +824,119 @@ METHOD(cycler_reset)
 
 /* ------------------------------------------------------------------ the tables */
 static const jinja_method_entry str_methods[] = {
-    { "capitalize", str_capitalize, "/" }, { "casefold", str_casefold, "/" }, { "center", str_center, "/width|fill" },
-    { "count", str_count, "/sub|start end" }, { "encode", NULL, NULL }, { "endswith", str_endswith, "/suffix|start end" },
-    { "expandtabs", str_expandtabs, "|tabsize" }, { "find", str_find, "/sub|start end" }, { "format", str_format, "*" },
-    { "format_map", str_format_map, "/mapping" }, { "index", str_index, "/sub|start end" }, { "isalnum", str_isalnum, "/" },
-    { "isalpha", str_isalpha, "/" }, { "isascii", str_isascii, "/" }, { "isdecimal", str_isdecimal, "/" },
-    { "isdigit", str_isdigit, "/" }, { "isidentifier", str_isidentifier, "/" }, { "islower", str_islower, "/" },
-    { "isnumeric", str_isnumeric, "/" }, { "isprintable", str_isprintable, "/" }, { "isspace", str_isspace, "/" },
-    { "istitle", str_istitle, "/" }, { "isupper", str_isupper, "/" }, { "join", str_join, "/iterable" },
-    { "ljust", str_ljust, "/width|fill" }, { "lower", str_lower, "/" }, { "lstrip", str_lstrip, "/|chars" },
-    { "maketrans", NULL, NULL }, { "partition", str_partition, "/sep" }, { "removeprefix", str_removeprefix, "/prefix" },
-    { "removesuffix", str_removesuffix, "/suffix" }, { "replace", str_replace, "/old new|count" },
-    { "rfind", str_rfind, "/sub|start end" }, { "rindex", str_rindex, "/sub|start end" }, { "rjust", str_rjust, "/width|fill" },
-    { "rpartition", str_rpartition, "/sep" }, { "rsplit", str_rsplit, "|sep maxsplit" }, { "rstrip", str_rstrip, "/|chars" },
-    { "split", str_split, "|sep maxsplit" }, { "splitlines", str_splitlines, "|keepends" },
-    { "startswith", str_startswith, "/prefix|start end" }, { "strip", str_strip, "/|chars" }, { "swapcase", str_swapcase, "/" },
-    { "title", str_title, "/" }, { "translate", NULL, NULL }, { "upper", str_upper, "/" }, { "zfill", str_zfill, "/width" },
+    { "capitalize", str_capitalize, "/" },
+    { "casefold", str_casefold, "/" },
+    { "center", str_center, "/width|fill" },
+    { "count", str_count, "/sub|start end" },
+    { "encode", NULL, NULL },
+    { "endswith", str_endswith, "/suffix|start end" },
+    { "expandtabs", str_expandtabs, "|tabsize" },
+    { "find", str_find, "/sub|start end" },
+    { "format", str_format, "*" },
+    { "format_map", str_format_map, "/mapping" },
+    { "index", str_index, "/sub|start end" },
+    { "isalnum", str_isalnum, "/" },
+    { "isalpha", str_isalpha, "/" },
+    { "isascii", str_isascii, "/" },
+    { "isdecimal", str_isdecimal, "/" },
+    { "isdigit", str_isdigit, "/" },
+    { "isidentifier", str_isidentifier, "/" },
+    { "islower", str_islower, "/" },
+    { "isnumeric", str_isnumeric, "/" },
+    { "isprintable", str_isprintable, "/" },
+    { "isspace", str_isspace, "/" },
+    { "istitle", str_istitle, "/" },
+    { "isupper", str_isupper, "/" },
+    { "join", str_join, "/iterable" },
+    { "ljust", str_ljust, "/width|fill" },
+    { "lower", str_lower, "/" },
+    { "lstrip", str_lstrip, "/|chars" },
+    { "maketrans", NULL, NULL },
+    { "partition", str_partition, "/sep" },
+    { "removeprefix", str_removeprefix, "/prefix" },
+    { "removesuffix", str_removesuffix, "/suffix" },
+    { "replace", str_replace, "/old new|count" },
+    { "rfind", str_rfind, "/sub|start end" },
+    { "rindex", str_rindex, "/sub|start end" },
+    { "rjust", str_rjust, "/width|fill" },
+    { "rpartition", str_rpartition, "/sep" },
+    { "rsplit", str_rsplit, "|sep maxsplit" },
+    { "rstrip", str_rstrip, "/|chars" },
+    { "split", str_split, "|sep maxsplit" },
+    { "splitlines", str_splitlines, "|keepends" },
+    { "startswith", str_startswith, "/prefix|start end" },
+    { "strip", str_strip, "/|chars" },
+    { "swapcase", str_swapcase, "/" },
+    { "title", str_title, "/" },
+    { "translate", NULL, NULL },
+    { "upper", str_upper, "/" },
+    { "zfill", str_zfill, "/width" },
     { NULL, NULL, NULL },
 };
 static const jinja_method_entry list_methods[] = {
-    { "count", list_count, "/value" }, { "index", list_index, "/value|start stop" }, { "copy", list_copy, "/" }, { NULL, NULL, NULL },
+    { "count", list_count, "/value" },
+    { "index", list_index, "/value|start stop" },
+    { "copy", list_copy, "/" },
+    { NULL, NULL, NULL },
 };
 static const jinja_method_entry tuple_methods[] = {
-    { "count", list_count, "/value" }, { "index", list_index, "/value|start stop" }, { NULL, NULL, NULL },
+    { "count", list_count, "/value" },
+    { "index", list_index, "/value|start stop" },
+    { NULL, NULL, NULL },
 };
 static const jinja_method_entry dict_methods[] = {
-    { "get", dict_get, "/key|default" }, { "keys", dict_keys, "/" }, { "values", dict_values, "/" }, { "items", dict_items, "/" },
-    { "copy", dict_copy, "/" }, { "fromkeys", NULL, NULL }, { NULL, NULL, NULL },
+    { "get", dict_get, "/key|default" },
+    { "keys", dict_keys, "/" },
+    { "values", dict_values, "/" },
+    { "items", dict_items, "/" },
+    { "copy", dict_copy, "/" },
+    { "fromkeys", NULL, NULL },
+    { NULL, NULL, NULL },
 };
-static const jinja_method_entry loop_methods[] = { { "cycle", loop_cycle, "*" }, { "changed", loop_changed, "*" }, { NULL, NULL, NULL } };
+static const jinja_method_entry loop_methods[] = { { "cycle", loop_cycle, "*" },
+                                                   { "changed", loop_changed, "*" },
+                                                   { NULL, NULL, NULL } };
 static const jinja_method_entry cycler_methods[] = {
-    { "next", cycler_next, "" }, { "reset", cycler_reset, "" }, { "items", NULL, NULL }, { "pos", NULL, NULL }, { NULL, NULL, NULL },
+    { "next", cycler_next, "" }, { "reset", cycler_reset, "" }, { "items", NULL, NULL },
+    { "pos", NULL, NULL },       { NULL, NULL, NULL },
 };
 #define REFUSED(word) { word, NULL, NULL }
 static const jinja_method_entry number_methods[] = {
-    REFUSED("real"), REFUSED("imag"), REFUSED("numerator"), REFUSED("denominator"), REFUSED("conjugate"), REFUSED("bit_length"),
-    REFUSED("bit_count"), REFUSED("to_bytes"), REFUSED("from_bytes"), REFUSED("as_integer_ratio"), { NULL, NULL, NULL },
-};
-static const jinja_method_entry float_methods[] = {
-    REFUSED("real"), REFUSED("imag"), REFUSED("conjugate"), { "is_integer", float_is_integer, "/" }, REFUSED("hex"), REFUSED("fromhex"),
-    REFUSED("as_integer_ratio"), { NULL, NULL, NULL },
-};
-static const jinja_method_entry range_methods[] = { REFUSED("count"), REFUSED("index"), { NULL, NULL, NULL } };
-static const jinja_method_entry view_methods[] = { REFUSED("isdisjoint"), REFUSED("mapping"), { NULL, NULL, NULL } };
-static const jinja_method_entry iter_methods[] = {
-    REFUSED("send"), REFUSED("throw"), REFUSED("close"), REFUSED("gi_running"), REFUSED("gi_yieldfrom"), REFUSED("gi_suspended"),
+    REFUSED("real"),       REFUSED("imag"),
+    REFUSED("numerator"),  REFUSED("denominator"),
+    REFUSED("conjugate"),  REFUSED("bit_length"),
+    REFUSED("bit_count"),  REFUSED("to_bytes"),
+    REFUSED("from_bytes"), REFUSED("as_integer_ratio"),
     { NULL, NULL, NULL },
 };
-static const jinja_method_entry macro_methods[] = {
-    REFUSED("name"), REFUSED("arguments"), REFUSED("catch_kwargs"), REFUSED("catch_varargs"), REFUSED("caller"),
-    REFUSED("explicit_caller"), { NULL, NULL, NULL },
+static const jinja_method_entry float_methods[] = {
+    REFUSED("real"),
+    REFUSED("imag"),
+    REFUSED("conjugate"),
+    { "is_integer", float_is_integer, "/" },
+    REFUSED("hex"),
+    REFUSED("fromhex"),
+    REFUSED("as_integer_ratio"),
+    { NULL, NULL, NULL },
 };
-static const jinja_method_entry joiner_methods[] = { REFUSED("sep"), REFUSED("used"), { NULL, NULL, NULL } };
+static const jinja_method_entry range_methods[] = { REFUSED("count"),
+                                                    REFUSED("index"),
+                                                    { NULL, NULL, NULL } };
+static const jinja_method_entry view_methods[] = { REFUSED("isdisjoint"),
+                                                   REFUSED("mapping"),
+                                                   { NULL, NULL, NULL } };
+static const jinja_method_entry iter_methods[] = {
+    REFUSED("send"),         REFUSED("throw"),        REFUSED("close"),     REFUSED("gi_running"),
+    REFUSED("gi_yieldfrom"), REFUSED("gi_suspended"), { NULL, NULL, NULL },
+};
+static const jinja_method_entry macro_methods[] = {
+    REFUSED("name"),          REFUSED("arguments"), REFUSED("catch_kwargs"),
+    REFUSED("catch_varargs"), REFUSED("caller"),    REFUSED("explicit_caller"),
+    { NULL, NULL, NULL },
+};
+static const jinja_method_entry joiner_methods[] = { REFUSED("sep"),
+                                                     REFUSED("used"),
+                                                     { NULL, NULL, NULL } };
 static const jinja_method_entry no_methods[] = { { NULL, NULL, NULL } };
 
 static const jinja_method_entry *methods_of(jinja_value obj)
@@ -707,7 +948,9 @@ static const jinja_method_entry *methods_of(jinja_value obj)
     case JV_DICT: return dict_methods;
     case JV_LOOP: return loop_methods;
     case JV_CYCLER: return cycler_methods;
-    case JV_BOOL: case JV_INT: case JV_BIG: return number_methods;
+    case JV_BOOL:
+    case JV_INT:
+    case JV_BIG: return number_methods;
     case JV_FLOAT: return float_methods;
     case JV_RANGE: return range_methods;
     case JV_VIEW: return view_methods;
@@ -720,24 +963,34 @@ static const jinja_method_entry *methods_of(jinja_value obj)
 
 jinja_value jinja_method_of(jinja_run *r, jinja_value obj, ares_view name, bool *known)
 {
-    static const char *const forbidden_list[] = { "append", "clear", "pop", "reverse", "insert", "sort", "extend", "remove" };
-    static const char *const forbidden_dict[] = { "clear", "pop", "popitem", "setdefault", "update" };
+    static const char *const forbidden_list[] = { "append", "clear", "pop",    "reverse",
+                                                  "insert", "sort",  "extend", "remove" };
+    static const char *const forbidden_dict[] = { "clear", "pop", "popitem", "setdefault",
+                                                  "update" };
     *known = true;
-    bool plain = r->t->dialect == ARES_TEMPLATE_PLAIN; /* no sandbox there: these would change the object */
+    /* no sandbox there: these would change the object */
+    bool plain = r->t->dialect == ARES_TEMPLATE_PLAIN;
     for (int i = 0; plain && i < ARES_COUNT(forbidden_list); i++)
-        if (obj.kind == JV_LIST && ares_view_is(name, forbidden_list[i])) JINJA_UNSUPPORTED(r, "'%s' of a list is not supported", forbidden_list[i]);
+        if (obj.kind == JV_LIST && ares_view_is(name, forbidden_list[i]))
+            JINJA_UNSUPPORTED(r, "'%s' of a list is not supported", forbidden_list[i]);
     for (int i = 0; plain && i < ARES_COUNT(forbidden_dict); i++)
-        if (obj.kind == JV_DICT && ares_view_is(name, forbidden_dict[i])) JINJA_UNSUPPORTED(r, "'%s' of a dict is not supported", forbidden_dict[i]);
+        if (obj.kind == JV_DICT && ares_view_is(name, forbidden_dict[i]))
+            JINJA_UNSUPPORTED(r, "'%s' of a dict is not supported", forbidden_dict[i]);
     for (int i = 0; obj.kind == JV_LIST && i < ARES_COUNT(forbidden_list); i++)
-        if (ares_view_is(name, forbidden_list[i])) return jinja_undefined("access to this attribute of 'list' object is unsafe.");
+        if (ares_view_is(name, forbidden_list[i]))
+            return jinja_undefined("access to this attribute of 'list' object is unsafe.");
     for (int i = 0; obj.kind == JV_DICT && i < ARES_COUNT(forbidden_dict); i++)
-        if (ares_view_is(name, forbidden_dict[i])) return jinja_undefined("access to this attribute of 'dict' object is unsafe.");
+        if (ares_view_is(name, forbidden_dict[i]))
+            return jinja_undefined("access to this attribute of 'dict' object is unsafe.");
     if (obj.kind == JV_FUNC && obj.u.fn->repr) JINJA_UNSUPPORTED(r, "attributes of a class");
-    if (obj.kind == JV_STR && obj.flag && (ares_view_is(name, "striptags") || ares_view_is(name, "unescape") || ares_view_is(name, "escape")))
+    if (obj.kind == JV_STR && obj.flag &&
+        (ares_view_is(name, "striptags") || ares_view_is(name, "unescape") ||
+         ares_view_is(name, "escape")))
         JINJA_UNSUPPORTED(r, "this method of text marked safe");
     for (const jinja_method_entry *e = methods_of(obj); e->name; e++) {
         if (!ares_view_is(name, e->name)) continue;
-        if (!e->fn) JINJA_UNSUPPORTED(r, "'%s' of %s is not supported", e->name, jinja_type_name(obj));
+        if (!e->fn)
+            JINJA_UNSUPPORTED(r, "'%s' of %s is not supported", e->name, jinja_type_name(obj));
         jinja_method *m = jinja_alloc(r, sizeof *m);
         *m = (jinja_method){ obj, e };
         return (jinja_value){ .kind = JV_METHOD, .u.method = m };
@@ -746,7 +999,8 @@ jinja_value jinja_method_of(jinja_run *r, jinja_value obj, ares_view name, bool 
     return jinja_none();
 }
 
-jinja_value jinja_str_call(jinja_run *r, const char *method, jinja_value self, jinja_value *pos, int64_t n)
+jinja_value jinja_str_call(jinja_run *r, const char *method, jinja_value self, jinja_value *pos,
+                           int64_t n)
 {
     for (const jinja_method_entry *e = str_methods; e->name; e++) {
         if (strcmp(e->name, method) != 0) continue;
@@ -763,7 +1017,8 @@ METHOD(global_range)
     (void)self;
     int64_t v[3] = { 0, 0, 1 };
     if (a->n_kw) JINJA_FAIL(r, "range() takes no keyword arguments");
-    if (a->n < 1 || a->n > 3) JINJA_FAIL(r, "range expected 1 to 3 arguments, got %lld", (long long)a->n);
+    if (a->n < 1 || a->n > 3)
+        JINJA_FAIL(r, "range expected 1 to 3 arguments, got %lld", (long long)a->n);
     for (int64_t i = 0; i < a->n; i++) {
         if (a->pos[i].kind == JV_BIG) JINJA_UNSUPPORTED(r, "a range beyond 64-bit integers");
         v[a->n == 1 ? 1 : i] = int_arg(r, a->pos[i], 0);
@@ -771,9 +1026,12 @@ METHOD(global_range)
     if (v[2] == 0) JINJA_FAIL(r, "range() arg 3 must not be zero");
     jinja_range *g = jinja_alloc(r, sizeof *g);
     *g = (jinja_range){ v[0], v[1], v[2], 0 };
-    __int128 width = v[2] > 0 ? (__int128)v[1] - v[0] : (__int128)v[0] - v[1], by = v[2] > 0 ? v[2] : -(__int128)v[2];
+    __int128 width = v[2] > 0 ? (__int128)v[1] - v[0] : (__int128)v[0] - v[1],
+             by = v[2] > 0 ? v[2] : -(__int128)v[2];
     __int128 n = width > 0 ? (width - 1) / by + 1 : 0;
-    if (n > JINJA_MAX_RANGE) JINJA_FAIL(r, "Range too big. The sandbox blocks ranges larger than MAX_RANGE (%d).", JINJA_MAX_RANGE);
+    if (n > JINJA_MAX_RANGE)
+        JINJA_FAIL(r, "Range too big. The sandbox blocks ranges larger than MAX_RANGE (%d).",
+                   JINJA_MAX_RANGE);
     g->n = (int64_t)n;
     return (jinja_value){ .kind = JV_RANGE, .u.r = g };
 }
@@ -783,22 +1041,35 @@ static jinja_dict *dict_of(jinja_run *r, jinja_args *a, const char *name)
     jinja_dict *d = jinja_dict_new(r);
     if (a->n > 1) JINJA_FAIL(r, "%s expected at most 1 argument, got %lld", name, (long long)a->n);
     if (a->n && a->pos[0].kind == JV_DICT) {
-        for (int64_t i = 0; i < a->pos[0].u.d->n; i++) jinja_dict_put(r, d, a->pos[0].u.d->items[i].key, a->pos[0].u.d->items[i].value);
+        for (int64_t i = 0; i < a->pos[0].u.d->n; i++)
+            jinja_dict_put(r, d, a->pos[0].u.d->items[i].key, a->pos[0].u.d->items[i].value);
     } else if (a->n) {
         if (a->pos[0].kind == JV_UNDEFINED) JINJA_FAIL(r, "%s", a->pos[0].u.hint);
         jinja_iter *it = jinja_iterate(r, a->pos[0]);
         for (jinja_value v; it->next(r, it, &v);) {
             jinja_value pair = jinja_to_list(r, v);
-            if (pair.u.l->n != 2) JINJA_FAIL(r, "dictionary update sequence element has length %lld; 2 is required", (long long)pair.u.l->n);
+            if (pair.u.l->n != 2)
+                JINJA_FAIL(r, "dictionary update sequence element has length %lld; 2 is required",
+                           (long long)pair.u.l->n);
             jinja_dict_put(r, d, pair.u.l->items[0], pair.u.l->items[1]);
         }
     }
-    for (int64_t i = 0; i < a->n_kw; i++) jinja_dict_put(r, d, jinja_str_view(r, a->kw[i].name.data, a->kw[i].name.len), a->kw[i].value);
+    for (int64_t i = 0; i < a->n_kw; i++)
+        jinja_dict_put(r, d, jinja_str_view(r, a->kw[i].name.data, a->kw[i].name.len),
+                       a->kw[i].value);
     return d;
 }
 
-METHOD(global_dict) { (void)self; return (jinja_value){ .kind = JV_DICT, .u.d = dict_of(r, a, "dict") }; }
-METHOD(global_namespace) { (void)self; return (jinja_value){ .kind = JV_NAMESPACE, .u.d = dict_of(r, a, "dict") }; }
+METHOD(global_dict)
+{
+    (void)self;
+    return (jinja_value){ .kind = JV_DICT, .u.d = dict_of(r, a, "dict") };
+}
+METHOD(global_namespace)
+{
+    (void)self;
+    return (jinja_value){ .kind = JV_NAMESPACE, .u.d = dict_of(r, a, "dict") };
+}
 
 METHOD(global_cycler)
 {
@@ -825,18 +1096,30 @@ METHOD(global_raise)
     JINJA_FAIL(r, "%.*s", (int)ARES_MIN(text.u.s->len, 1800), text.u.s->data);
 }
 
-METHOD(global_strftime) { (void)self; return jinja_strftime(r, ARG(0)); }
-METHOD(global_lipsum) { (void)self, (void)a; JINJA_UNSUPPORTED(r, "lipsum gives random text"); }
+METHOD(global_strftime)
+{
+    (void)self;
+    return jinja_strftime(r, ARG(0));
+}
+METHOD(global_lipsum)
+{
+    (void)self, (void)a;
+    JINJA_UNSUPPORTED(r, "lipsum gives random text");
+}
 
 const jinja_builtin *jinja_find_global(ares_view name, ares_template_dialect dialect)
 {
     static const jinja_builtin common[] = {
-        { "range", global_range, "*", NULL }, { "dict", global_dict, "*", "<class 'dict'>" }, { "lipsum", global_lipsum, "*", NULL },
-        { "cycler", global_cycler, "*", "<class 'jinja2.utils.Cycler'>" }, { "joiner", global_joiner, "|sep", "<class 'jinja2.utils.Joiner'>" },
+        { "range", global_range, "*", NULL },
+        { "dict", global_dict, "*", "<class 'dict'>" },
+        { "lipsum", global_lipsum, "*", NULL },
+        { "cycler", global_cycler, "*", "<class 'jinja2.utils.Cycler'>" },
+        { "joiner", global_joiner, "|sep", "<class 'jinja2.utils.Joiner'>" },
         { "namespace", global_namespace, "*", "<class 'jinja2.utils.Namespace'>" },
     };
     static const jinja_builtin chat[] = {
-        { "raise_exception", global_raise, "message", NULL }, { "strftime_now", global_strftime, "format", NULL },
+        { "raise_exception", global_raise, "message", NULL },
+        { "strftime_now", global_strftime, "format", NULL },
     };
     for (int i = 0; i < ARES_COUNT(common); i++)
         if (ares_view_is(name, common[i].name)) return &common[i];

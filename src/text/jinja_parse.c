@@ -1,7 +1,7 @@
 /*
- * Tokens to a syntax tree: jinja2's recursive descent, rule for rule, since its precedence has surprises (~ binds tighter
- * than +, -2 ** 2 is 4, a test takes the next name as its argument). Statements that need other templates, and autoescape,
- * are refused by name.
+ * Tokens to a syntax tree: jinja2's recursive descent, rule for rule, since its precedence has
+ * surprises (~ binds tighter than +, -2 ** 2 is 4, a test takes the next name as its argument).
+ * Statements that need other templates, and autoescape, are refused by name.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -28,14 +28,21 @@ void jinja_syntax_fail(jinja_parser *p, int code, uint32_t pos, const char *form
     va_end(args);
     int64_t line, column;
     jinja_position(p->t, pos, &line, &column);
-    p->code = ares_fail(code, "text: %s:%lld:%lld: %s", p->t->name, (long long)line, (long long)column, message);
+    p->code = ares_fail(code, "text: %s:%lld:%lld: %s", p->t->name, (long long)line,
+                        (long long)column, message);
     longjmp(p->fail, 1);
 }
 
 #define FAIL(p, pos, ...) jinja_syntax_fail(p, ARES_EFORMAT, pos, __VA_ARGS__)
 
-static jinja_token *now(jinja_parser *p) { return &p->tokens[p->at]; }
-static jinja_token *look(jinja_parser *p) { return &p->tokens[ARES_MIN(p->at + 1, p->n_tokens - 1)]; }
+static jinja_token *now(jinja_parser *p)
+{
+    return &p->tokens[p->at];
+}
+static jinja_token *look(jinja_parser *p)
+{
+    return &p->tokens[ARES_MIN(p->at + 1, p->n_tokens - 1)];
+}
 static jinja_token *take(jinja_parser *p)
 {
     jinja_token *t = now(p);
@@ -43,18 +50,35 @@ static jinja_token *take(jinja_parser *p)
     return t;
 }
 
-static bool is(jinja_parser *p, jinja_token_type type) { return now(p)->type == type; }
-static bool token_is(const jinja_token *t, const char *word) { return t->type == JT_NAME && ares_view_is(t->text, word); }
-static bool is_word(jinja_parser *p, const char *word) { return token_is(now(p), word); }
-static bool skip_word(jinja_parser *p, const char *word) { return is_word(p, word) ? take(p), true : false; }
-static bool skip(jinja_parser *p, jinja_token_type type) { return is(p, type) ? take(p), true : false; }
+static bool is(jinja_parser *p, jinja_token_type type)
+{
+    return now(p)->type == type;
+}
+static bool token_is(const jinja_token *t, const char *word)
+{
+    return t->type == JT_NAME && ares_view_is(t->text, word);
+}
+static bool is_word(jinja_parser *p, const char *word)
+{
+    return token_is(now(p), word);
+}
+static bool skip_word(jinja_parser *p, const char *word)
+{
+    return is_word(p, word) ? take(p), true : false;
+}
+static bool skip(jinja_parser *p, jinja_token_type type)
+{
+    return is(p, type) ? take(p), true : false;
+}
 
 static void unexpected(jinja_parser *p, const char *wanted)
 {
     jinja_token *t = now(p);
     if (t->type == JT_EOF) FAIL(p, t->pos, "unexpected end of template, expected '%s'", wanted);
     const char *word = jinja_token_word(t->type);
-    if (t->type == JT_NAME) FAIL(p, t->pos, "expected token '%s', got '%.*s'", wanted, (int)ARES_MIN(t->text.len, 80), t->text.data);
+    if (t->type == JT_NAME)
+        FAIL(p, t->pos, "expected token '%s', got '%.*s'", wanted, (int)ARES_MIN(t->text.len, 80),
+             t->text.data);
     FAIL(p, t->pos, "expected token '%s', got '%s'", wanted, word);
 }
 
@@ -71,7 +95,9 @@ static void expect_word(jinja_parser *p, const char *word)
 
 static void descend(jinja_parser *p)
 {
-    if (++p->nest > JINJA_NEST) jinja_syntax_fail(p, ARES_ELIMIT, now(p)->pos, "more than %d levels inside each other", JINJA_NEST);
+    if (++p->nest > JINJA_NEST)
+        jinja_syntax_fail(p, ARES_ELIMIT, now(p)->pos, "more than %d levels inside each other",
+                          JINJA_NEST);
 }
 
 static jinja_node *node(jinja_parser *p, jinja_node_kind kind, uint32_t pos)
@@ -107,17 +133,25 @@ static jinja_node *parse_or(jinja_parser *p);
 static jinja_node *parse_unary(jinja_parser *p, bool with_filter);
 static jinja_node *parse_primary(jinja_parser *p, bool with_namespace);
 static jinja_node *parse_postfix(jinja_parser *p, jinja_node *n);
-static void parse_body(jinja_parser *p, jinja_nodes *body, const char *const *ends, jinja_node *opener);
+static void parse_body(jinja_parser *p, jinja_nodes *body, const char *const *ends,
+                       jinja_node *opener);
 
 /* ------------------------------------------------------------------ expressions */
 
 /* What ends a tuple: closing tokens, or the word that follows a for's target or list. */
 static bool tuple_ends(jinja_parser *p, const char *word)
 {
-    return is(p, JT_VARIABLE_END) || is(p, JT_BLOCK_END) || is(p, JT_RPAREN) || (word && is_word(p, word));
+    return is(p, JT_VARIABLE_END) || is(p, JT_BLOCK_END) || is(p, JT_RPAREN) ||
+           (word && is_word(p, word));
 }
 
-typedef enum { TUPLE_FULL, TUPLE_NO_COND, TUPLE_PARENTHESES, TUPLE_TARGET, TUPLE_TARGET_NS } tuple_form;
+typedef enum {
+    TUPLE_FULL,
+    TUPLE_NO_COND,
+    TUPLE_PARENTHESES,
+    TUPLE_TARGET,
+    TUPLE_TARGET_NS
+} tuple_form;
 
 static jinja_node *parse_tuple(jinja_parser *p, tuple_form form, const char *end_word)
 {
@@ -127,8 +161,10 @@ static jinja_node *parse_tuple(jinja_parser *p, tuple_form form, const char *end
     for (;;) {
         if (items.n) expect(p, JT_COMMA);
         if (tuple_ends(p, end_word)) break;
-        push(p, &items, form >= TUPLE_TARGET ? parse_primary(p, form == TUPLE_TARGET_NS)
-                        : form == TUPLE_NO_COND ? parse_or(p) : parse_expression(p));
+        push(p, &items,
+             form >= TUPLE_TARGET    ? parse_primary(p, form == TUPLE_TARGET_NS)
+             : form == TUPLE_NO_COND ? parse_or(p)
+                                     : parse_expression(p));
         if (!is(p, JT_COMMA)) break;
         tuple = true;
     }
@@ -136,7 +172,9 @@ static jinja_node *parse_tuple(jinja_parser *p, tuple_form form, const char *end
         if (items.n) return items.items[0];
         if (form != TUPLE_PARENTHESES) {
             jinja_token *t = now(p);
-            if (t->type == JT_NAME) FAIL(p, t->pos, "Expected an expression, got '%.*s'", (int)ARES_MIN(t->text.len, 80), t->text.data);
+            if (t->type == JT_NAME)
+                FAIL(p, t->pos, "Expected an expression, got '%.*s'",
+                     (int)ARES_MIN(t->text.len, 80), t->text.data);
             FAIL(p, t->pos, "Expected an expression, got '%s'", jinja_token_word(t->type));
         }
     }
@@ -168,7 +206,8 @@ static jinja_node *parse_expression(jinja_parser *p)
     return n;
 }
 
-static jinja_node *pair(jinja_parser *p, jinja_node_kind kind, int op, uint32_t pos, jinja_node *a, jinja_node *b)
+static jinja_node *pair(jinja_parser *p, jinja_node_kind kind, int op, uint32_t pos, jinja_node *a,
+                        jinja_node *b)
 {
     jinja_node *n = node(p, kind, pos);
     n->op = (uint8_t)op;
@@ -219,7 +258,8 @@ static jinja_node *parse_sum(jinja_parser *p)
     jinja_node *left = parse_concat(p);
     while (is(p, JT_ADD) || is(p, JT_SUB)) {
         jinja_token *t = take(p);
-        left = pair(p, JN_BINARY, t->type == JT_ADD ? JOP_ADD : JOP_SUB, t->pos, left, parse_concat(p));
+        left = pair(p, JN_BINARY, t->type == JT_ADD ? JOP_ADD : JOP_SUB, t->pos, left,
+                    parse_concat(p));
     }
     return left;
 }
@@ -230,9 +270,15 @@ static jinja_node *parse_compare(jinja_parser *p)
     jinja_node *first = parse_sum(p), *n = NULL;
     for (;;) {
         jinja_token *t = now(p);
-        int op = t->type == JT_EQ ? JOP_EQ : t->type == JT_NE ? JOP_NE : t->type == JT_LT ? JOP_LT : t->type == JT_LE ? JOP_LE
-               : t->type == JT_GT ? JOP_GT : t->type == JT_GE ? JOP_GE : token_is(t, "in") ? JOP_IN
-               : token_is(t, "not") && token_is(look(p), "in") ? JOP_NOTIN : -1;
+        int op = t->type == JT_EQ                                ? JOP_EQ
+                 : t->type == JT_NE                              ? JOP_NE
+                 : t->type == JT_LT                              ? JOP_LT
+                 : t->type == JT_LE                              ? JOP_LE
+                 : t->type == JT_GT                              ? JOP_GT
+                 : t->type == JT_GE                              ? JOP_GE
+                 : token_is(t, "in")                             ? JOP_IN
+                 : token_is(t, "not") && token_is(look(p), "in") ? JOP_NOTIN
+                                                                 : -1;
         if (op < 0) return n ? n : first;
         take(p);
         if (op == JOP_NOTIN) take(p);
@@ -279,7 +325,8 @@ static void parse_arguments(jinja_parser *p, jinja_node *n)
     uint32_t pos = expect(p, JT_LPAREN)->pos;
     int32_t cap = 0;
     bool comma = false;
-#define ENSURE(cond) if (!(cond)) FAIL(p, pos, "invalid syntax for function call expression")
+#define ENSURE(cond) \
+    if (!(cond)) FAIL(p, pos, "invalid syntax for function call expression")
     while (!is(p, JT_RPAREN)) {
         if (comma) {
             expect(p, JT_COMMA);
@@ -299,10 +346,13 @@ static void parse_arguments(jinja_parser *p, jinja_node *n)
             take(p);
             for (int32_t i = 0; i < n->more.n; i++)
                 if (ares_view_eq(n->keywords[i], key->text))
-                    FAIL(p, key->pos, "keyword argument repeated: %.*s", (int)ARES_MIN(key->text.len, 80), key->text.data);
-            if (n->more.n >= 64) jinja_syntax_fail(p, ARES_ELIMIT, key->pos, "more than 64 keyword arguments");
+                    FAIL(p, key->pos, "keyword argument repeated: %.*s",
+                         (int)ARES_MIN(key->text.len, 80), key->text.data);
+            if (n->more.n >= 64)
+                jinja_syntax_fail(p, ARES_ELIMIT, key->pos, "more than 64 keyword arguments");
             if (n->more.n == cap) {
-                ares_view *keywords = ares_arena_alloc(p->arena, (size_t)(cap = cap ? 2 * cap : 4) * sizeof *keywords);
+                ares_view *keywords = ares_arena_alloc(p->arena, (size_t)(cap = cap ? 2 * cap : 4) *
+                                                                     sizeof *keywords);
                 if (n->more.n) memcpy(keywords, n->keywords, (size_t)n->more.n * sizeof *keywords);
                 n->keywords = keywords;
             }
@@ -325,7 +375,8 @@ static ares_view dotted_name(jinja_parser *p)
     ares_view name = first->text;
     while (skip(p, JT_DOT)) {
         ares_view more = expect(p, JT_NAME)->text;
-        name.data = ares_arena_printf(p->arena, "%.*s.%.*s", (int)name.len, name.data, (int)more.len, more.data);
+        name.data = ares_arena_printf(p->arena, "%.*s.%.*s", (int)name.len, name.data,
+                                      (int)more.len, more.data);
         name.len += 1 + more.len;
         if (name.len > 1000) jinja_syntax_fail(p, ARES_ELIMIT, first->pos, "name too long");
     }
@@ -356,8 +407,9 @@ static jinja_node *parse_test(jinja_parser *p, jinja_node *over)
     jinja_token *t = now(p);
     if (t->type == JT_LPAREN) {
         parse_arguments(p, n);
-    } else if ((t->type == JT_NAME || t->type == JT_STRING || t->type == JT_INT || t->type == JT_FLOAT || t->type == JT_LBRACKET ||
-                t->type == JT_LBRACE) && !token_is(t, "else") && !token_is(t, "or") && !token_is(t, "and")) {
+    } else if ((t->type == JT_NAME || t->type == JT_STRING || t->type == JT_INT ||
+                t->type == JT_FLOAT || t->type == JT_LBRACKET || t->type == JT_LBRACE) &&
+               !token_is(t, "else") && !token_is(t, "or") && !token_is(t, "and")) {
         if (token_is(t, "is")) FAIL(p, t->pos, "You cannot chain multiple tests with is");
         descend(p);
         push(p, &n->items, parse_postfix(p, parse_primary(p, false)));
@@ -392,15 +444,22 @@ static jinja_node *number(jinja_parser *p, jinja_token *t)
         n->value = (jinja_value){ .kind = JV_FLOAT, .u.f = x };
         return n;
     }
-    int base = t->text.len < 2 || s[0] != '0' ? 10 : (s[1] | 32) == 'b' ? 2 : (s[1] | 32) == 'o' ? 8 : (s[1] | 32) == 'x' ? 16 : 10;
+    int base = t->text.len < 2 || s[0] != '0' ? 10
+               : (s[1] | 32) == 'b'           ? 2
+               : (s[1] | 32) == 'o'           ? 8
+               : (s[1] | 32) == 'x'           ? 16
+                                              : 10;
     int64_t v = 0;
     bool big = false;
     for (size_t i = base == 10 ? 0 : 2; i < t->text.len && !big; i++) {
         int d = s[i] <= '9' ? s[i] - '0' : (s[i] | 32) - 'a' + 10;
         big = __builtin_mul_overflow(v, base, &v) || __builtin_add_overflow(v, d, &v);
     }
-    if (big && base != 10) jinja_syntax_fail(p, ARES_EUNSUPPORTED, t->pos, "an integer beyond 64 bits that is not decimal");
-    if (big && t->text.len > 4300) FAIL(p, t->pos, "Exceeds the limit (4300 digits) for integer string conversion");
+    if (big && base != 10)
+        jinja_syntax_fail(p, ARES_EUNSUPPORTED, t->pos,
+                          "an integer beyond 64 bits that is not decimal");
+    if (big && t->text.len > 4300)
+        FAIL(p, t->pos, "Exceeds the limit (4300 digits) for integer string conversion");
     if (big) {
         n->value = text_value(p, t->text);
         n->value.kind = JV_BIG;
@@ -433,7 +492,8 @@ static jinja_node *parse_subscript(jinja_parser *p, jinja_node *over)
     jinja_node *tuple = node(p, JN_TUPLE, t->pos);
     tuple->items = items;
     for (int32_t i = 0; i < items.n; i++)
-        if (items.items[i]->kind == JN_SLICE) jinja_syntax_fail(p, ARES_EUNSUPPORTED, t->pos, "a slice among several subscripts");
+        if (items.items[i]->kind == JN_SLICE)
+            jinja_syntax_fail(p, ARES_EUNSUPPORTED, t->pos, "a slice among several subscripts");
     return pair(p, JN_GETITEM, 0, t->pos, over, tuple);
 }
 
@@ -494,7 +554,8 @@ static jinja_node *parse_name(jinja_parser *p, bool with_namespace)
 {
     jinja_token *t = take(p);
     jinja_node *n = node(p, JN_CONST, t->pos);
-    if (token_is(t, "true") || token_is(t, "True") || token_is(t, "false") || token_is(t, "False")) {
+    if (token_is(t, "true") || token_is(t, "True") || token_is(t, "false") ||
+        token_is(t, "False")) {
         n->value = (jinja_value){ .kind = JV_BOOL, .u.b = (t->text.data[0] | 32) == 't' };
     } else if (token_is(t, "none") || token_is(t, "None")) {
         n->value = (jinja_value){ .kind = JV_NONE };
@@ -519,7 +580,8 @@ static jinja_node *parse_primary(jinja_parser *p, bool with_namespace)
         ares_view text = take(p)->text;
         while (is(p, JT_STRING)) { /* 'a' 'b' is 'ab' */
             size_t from = (size_t)p->at, len = text.len;
-            for (int64_t i = p->at; p->tokens[i].type == JT_STRING; i++) len += p->tokens[i].text.len;
+            for (int64_t i = p->at; p->tokens[i].type == JT_STRING; i++)
+                len += p->tokens[i].text.len;
             char *joined = ares_arena_alloc(p->arena, len + 1);
             memcpy(joined, text.data, text.len);
             size_t k = text.len;
@@ -532,7 +594,8 @@ static jinja_node *parse_primary(jinja_parser *p, bool with_namespace)
         n->value = text_value(p, text);
         return n;
     }
-    case JT_INT: case JT_FLOAT: return number(p, take(p));
+    case JT_INT:
+    case JT_FLOAT: return number(p, take(p));
     case JT_LPAREN: {
         take(p);
         descend(p);
@@ -585,8 +648,10 @@ static void parse_signature(jinja_parser *p, jinja_node *n)
         if (n->items.n) expect(p, JT_COMMA);
         jinja_node *param = parse_target_name(p);
         for (int32_t i = 0; i < n->items.n; i++)
-            if (ares_view_eq(n->items.items[i]->name, param->name)) FAIL(p, param->pos, "a parameter is named twice");
-        if (n->items.n >= 255) jinja_syntax_fail(p, ARES_ELIMIT, param->pos, "more than 255 parameters");
+            if (ares_view_eq(n->items.items[i]->name, param->name))
+                FAIL(p, param->pos, "a parameter is named twice");
+        if (n->items.n >= 255)
+            jinja_syntax_fail(p, ARES_ELIMIT, param->pos, "more than 255 parameters");
         if (skip(p, JT_ASSIGN)) push(p, &n->more, parse_expression(p));
         else if (n->more.n) FAIL(p, now(p)->pos, "non-default argument follows default argument");
         push(p, &n->items, param);
@@ -695,16 +760,20 @@ static jinja_node *parse_statement(jinja_parser *p)
         }
         return n;
     }
-    if (chat && (token_is(t, "break") || token_is(t, "continue"))) return n->kind = token_is(t, "break") ? JN_BREAK : JN_CONTINUE, n;
+    if (chat && (token_is(t, "break") || token_is(t, "continue")))
+        return n->kind = token_is(t, "break") ? JN_BREAK : JN_CONTINUE, n;
     if (chat && token_is(t, "generation")) {
         n->kind = JN_GENERATION;
         p->t->generation = true;
         parse_body(p, &n->body, (const char *const[]){ "endgeneration", NULL }, n);
         return take(p), n;
     }
-    static const char *const refused[] = { "block", "extends", "include", "import", "from", "autoescape" };
+    static const char *const refused[] = { "block",  "extends", "include",
+                                           "import", "from",    "autoescape" };
     for (int i = 0; i < ARES_COUNT(refused); i++)
-        if (token_is(t, refused[i])) jinja_syntax_fail(p, ARES_EUNSUPPORTED, t->pos, "the statement '%s' is not supported", refused[i]);
+        if (token_is(t, refused[i]))
+            jinja_syntax_fail(p, ARES_EUNSUPPORTED, t->pos, "the statement '%s' is not supported",
+                              refused[i]);
     FAIL(p, t->pos, "Encountered unknown tag '%.*s'", (int)ARES_MIN(t->text.len, 80), t->text.data);
 }
 
@@ -737,7 +806,8 @@ static void parse_until(jinja_parser *p, jinja_nodes *body, const char *const *e
 }
 
 /* The text up to one of the ending words, which is left as the next token. */
-static void parse_body(jinja_parser *p, jinja_nodes *body, const char *const *ends, jinja_node *opener)
+static void parse_body(jinja_parser *p, jinja_nodes *body, const char *const *ends,
+                       jinja_node *opener)
 {
     descend(p);
     skip(p, JT_COLON);
@@ -746,7 +816,8 @@ static void parse_body(jinja_parser *p, jinja_nodes *body, const char *const *en
     if (is(p, JT_EOF)) {
         int64_t line, column;
         jinja_position(p->t, opener->pos, &line, &column);
-        FAIL(p, now(p)->pos, "Unexpected end of template; the block opened at %lld:%lld needs '%s'", (long long)line, (long long)column, ends[0]);
+        FAIL(p, now(p)->pos, "Unexpected end of template; the block opened at %lld:%lld needs '%s'",
+             (long long)line, (long long)column, ends[0]);
     }
     p->nest--;
 }
@@ -769,11 +840,15 @@ static ares_view normalise(ares_arena *arena, ares_view source)
     return (ares_view){ out, n };
 }
 
-int ares_template_parse(const char *name, ares_view source, ares_template_dialect dialect, ares_template **out)
+int ares_template_parse(const char *name, ares_view source, ares_template_dialect dialect,
+                        ares_template **out)
 {
     *out = NULL;
-    if (source.len > (size_t)16 << 20) return ares_fail(ARES_ELIMIT, "text: %s: a template of %zu bytes; at most 16 MiB", name, source.len);
-    if (!jinja_valid_utf8(source)) return ares_fail(ARES_EFORMAT, "text: %s: the template is not UTF-8", name);
+    if (source.len > (size_t)16 << 20)
+        return ares_fail(ARES_ELIMIT, "text: %s: a template of %zu bytes; at most 16 MiB", name,
+                         source.len);
+    if (!jinja_valid_utf8(source))
+        return ares_fail(ARES_EFORMAT, "text: %s: the template is not UTF-8", name);
     ares_template *t = ares_calloc(1, sizeof *t);
     t->name = ares_strdup(name);
     t->dialect = dialect;
@@ -801,4 +876,7 @@ void ares_template_free(ares_template *t)
     ares_free(t);
 }
 
-bool ares_template_has_generation(const ares_template *t) { return t->generation; }
+bool ares_template_has_generation(const ares_template *t)
+{
+    return t->generation;
+}

@@ -1,16 +1,32 @@
 /*
- * Names to slots. jinja2 decides at compile time, scope by scope, where each name lives: set by the scope, an alias of an
- * outer one taken when the scope is entered, looked up in the context, or undefined until set. Whether a name that is set
- * later in the text hides the context, what a branch that was not taken leaves behind, what a macro sees: all that follows
- * from these rules (jinja2/idtracking.py), so they are followed to the letter.
+ * Names to slots. jinja2 decides at compile time, scope by scope, where each name lives: set by the
+ * scope, an alias of an outer one taken when the scope is entered, looked up in the context, or
+ * undefined until set. Whether a name that is set later in the text hides the context, what a
+ * branch that was not taken leaves behind, what a macro sees: all that follows from these rules
+ * (jinja2/idtracking.py), so they are followed to the letter.
  */
 #include <string.h>
 
 #include "jinja.h"
 
-typedef struct symbol { ares_view name; int32_t slot; uint8_t how; bool stored; struct symbol_ref { jinja_func *func; int32_t slot; } from; } symbol;
-typedef struct slot_name { ares_view name; int32_t slot; } slot_name;
-typedef struct slot_names { slot_name *items; int32_t n, cap; } slot_names;
+typedef struct symbol {
+    ares_view name;
+    int32_t slot;
+    uint8_t how;
+    bool stored;
+    struct symbol_ref {
+        jinja_func *func;
+        int32_t slot;
+    } from;
+} symbol;
+typedef struct slot_name {
+    ares_view name;
+    int32_t slot;
+} slot_name;
+typedef struct slot_names {
+    slot_name *items;
+    int32_t n, cap;
+} slot_names;
 typedef struct symbols {
     struct symbols *parent;
     jinja_func *func;
@@ -20,8 +36,8 @@ typedef struct symbols {
 } symbols;
 typedef struct scope { /* what the statements of a body need to know */
     symbols *s;
-    bool soft;     /* inside an if: unknown filters fail when they are run */
-    int loop;      /* inside a loop of this function */
+    bool soft; /* inside an if: unknown filters fail when they are run */
+    int loop;  /* inside a loop of this function */
 } scope;
 
 static void work(jinja_parser *p, int64_t n)
@@ -124,7 +140,10 @@ static symbols copy_of(jinja_parser *p, const symbols *s)
     return c;
 }
 
-/* What the branches of an if leave: names stored in one of them only are aliases or looked up at entry. */
+/*
+ * What the branches of an if leave: names stored in one of them only are aliases or looked up at
+ * entry.
+ */
 static void merge(jinja_parser *p, symbols *s, symbols *branches, int n)
 {
     symbols before = copy_of(p, s);
@@ -138,12 +157,13 @@ static void merge(jinja_parser *p, symbols *s, symbols *branches, int n)
         symbol *y = &s->items[i], *old = find(p, &before, y->name);
         if (!y->stored || (old && old->stored)) continue;
         struct symbol_ref outer;
-        if (s->parent && find_ref(p, s->parent, y->name, &outer)) y->how = JLOAD_ALIAS, y->from = outer;
+        if (s->parent && find_ref(p, s->parent, y->name, &outer))
+            y->how = JLOAD_ALIAS, y->from = outer;
         else y->how = JLOAD_RESOLVE;
     }
 }
 
-/* ------------------------------------------------------------------ which names a scope mentions */
+/* ---------------- which names a scope mentions */
 static void visit(jinja_parser *p, symbols *s, const jinja_node *n);
 
 static void visit_all(jinja_parser *p, symbols *s, const jinja_nodes *list)
@@ -151,7 +171,8 @@ static void visit_all(jinja_parser *p, symbols *s, const jinja_nodes *list)
     for (int32_t i = 0; i < list->n; i++) visit(p, s, list->items[i]);
 }
 
-static void visit_target(jinja_parser *p, symbols *s, const jinja_node *n) /* of a loop or with: parameters */
+/* of a loop or with: parameters */
+static void visit_target(jinja_parser *p, symbols *s, const jinja_node *n)
 {
     if (n->kind == JN_NAME) declare(p, s, n->name);
     else if (n->kind == JN_TUPLE)
@@ -173,7 +194,8 @@ static void visit(jinja_parser *p, symbols *s, const jinja_node *n)
 {
     if (!n) return;
     work(p, 1);
-    if (++p->nest > JINJA_TREE_DEPTH) jinja_syntax_fail(p, ARES_ELIMIT, n->pos, "expression or block too deep");
+    if (++p->nest > JINJA_TREE_DEPTH)
+        jinja_syntax_fail(p, ARES_ELIMIT, n->pos, "expression or block too deep");
     switch (n->kind) {
     case JN_NAME:
         if (n->flag) store(p, s, n->name);
@@ -182,10 +204,14 @@ static void visit(jinja_parser *p, symbols *s, const jinja_node *n)
     case JN_NSREF: load(p, s, n->name); break;
     case JN_IF: visit_if(p, s, n); break;
     case JN_MACRO: store(p, s, n->name); break;
-    case JN_SET: visit(p, s, n->b); visit(p, s, n->a); break;
+    case JN_SET:
+        visit(p, s, n->b);
+        visit(p, s, n->a);
+        break;
     case JN_SETBLOCK: visit(p, s, n->a); break;
     case JN_FOR: visit(p, s, n->b); break;
-    case JN_CALLBLOCK: case JN_FILTERBLOCK: visit(p, s, n->a); break;
+    case JN_CALLBLOCK:
+    case JN_FILTERBLOCK: visit(p, s, n->a); break;
     case JN_WITH: visit_all(p, s, &n->more); break;
     case JN_GENERATION: break;
     default:
@@ -196,8 +222,14 @@ static void visit(jinja_parser *p, symbols *s, const jinja_node *n)
     p->nest--;
 }
 
-/* Is `name` read in these statements before it is set in them? The order of the walk is jinja2's. */
-typedef struct search { ares_view names[3]; bool gone[3], found[3]; int n; } search;
+/*
+ * Is `name` read in these statements before it is set in them? The order of the walk is jinja2's.
+ */
+typedef struct search {
+    ares_view names[3];
+    bool gone[3], found[3];
+    int n;
+} search;
 
 static void search_in(jinja_parser *p, search *q, const jinja_node *n);
 static void search_all(jinja_parser *p, search *q, const jinja_nodes *list)
@@ -209,7 +241,8 @@ static void search_in(jinja_parser *p, search *q, const jinja_node *n)
 {
     if (!n) return;
     work(p, 1);
-    if (++p->nest > JINJA_TREE_DEPTH) jinja_syntax_fail(p, ARES_ELIMIT, n->pos, "expression or block too deep");
+    if (++p->nest > JINJA_TREE_DEPTH)
+        jinja_syntax_fail(p, ARES_ELIMIT, n->pos, "expression or block too deep");
     if (n->kind == JN_NAME) {
         for (int i = 0; i < q->n; i++)
             if (ares_view_eq(n->name, q->names[i])) {
@@ -231,7 +264,7 @@ static void search_in(jinja_parser *p, search *q, const jinja_node *n)
     p->nest--;
 }
 
-/* ------------------------------------------------------------------ the second walk: every name gets its slot */
+/* ---------------- the second walk: every name gets its slot */
 static void bind_all(jinja_parser *p, scope x, jinja_nodes *list);
 static void bind(jinja_parser *p, scope x, jinja_node *n);
 
@@ -247,7 +280,8 @@ static void bind_name(jinja_parser *p, symbols *s, jinja_node *n)
 {
     struct symbol_ref ref;
     if (!find_ref(p, s, n->name, &ref))
-        jinja_syntax_fail(p, ARES_EFORMAT, n->pos, "'%.*s' is not known here", (int)ARES_MIN(n->name.len, 80), n->name.data);
+        jinja_syntax_fail(p, ARES_EFORMAT, n->pos, "'%.*s' is not known here",
+                          (int)ARES_MIN(n->name.len, 80), n->name.data);
     n->up = hops(p, s->func, ref.func);
     n->slot = ref.slot;
 }
@@ -258,7 +292,8 @@ static jinja_frame frame_of(jinja_parser *p, symbols *s)
     for (int32_t i = 0; i < s->n; i++) {
         symbol *y = &s->items[i];
         f.loads[i] = (jinja_load){ .slot = y->slot, .how = y->how, .name = y->name };
-        if (y->how == JLOAD_ALIAS) f.loads[i].up = hops(p, s->func, y->from.func), f.loads[i].from = y->from.slot;
+        if (y->how == JLOAD_ALIAS)
+            f.loads[i].up = hops(p, s->func, y->from.func), f.loads[i].from = y->from.slot;
     }
     return f;
 }
@@ -275,9 +310,11 @@ static jinja_node *clone_target(jinja_parser *p, const jinja_node *n)
     jinja_node *c = ares_arena_alloc(p->arena, sizeof *c);
     *c = *n;
     if (n->kind == JN_TUPLE) {
-        c->items.items = ares_arena_alloc(p->arena, (size_t)n->items.n * sizeof *c->items.items + 1);
+        c->items.items =
+            ares_arena_alloc(p->arena, (size_t)n->items.n * sizeof *c->items.items + 1);
         c->items.cap = n->items.n;
-        for (int32_t i = 0; i < n->items.n; i++) c->items.items[i] = clone_target(p, n->items.items[i]);
+        for (int32_t i = 0; i < n->items.n; i++)
+            c->items.items[i] = clone_target(p, n->items.items[i]);
     }
     return c;
 }
@@ -287,7 +324,8 @@ static void refuse_loop_target(jinja_parser *p, const jinja_node *n)
     if (!n) return;
     work(p, 1);
     if (n->kind == JN_NAME && n->flag && ares_view_is(n->name, "loop"))
-        jinja_syntax_fail(p, ARES_EFORMAT, n->pos, "Can't assign to special loop variable in for-loop target");
+        jinja_syntax_fail(p, ARES_EFORMAT, n->pos,
+                          "Can't assign to special loop variable in for-loop target");
     refuse_loop_target(p, n->a), refuse_loop_target(p, n->b), refuse_loop_target(p, n->c);
     const jinja_nodes *lists[] = { &n->items, &n->more, &n->body, &n->orelse };
     for (int k = 0; k < ARES_COUNT(lists); k++)
@@ -330,7 +368,8 @@ static void bind_macro(jinja_parser *p, scope x, jinja_node *n)
 {
     n->func = func_new(p, x.s->func);
     symbols *s = symbols_new(p, x.s, n->func);
-    search q = { .names = { ARES_VIEW("caller"), ARES_VIEW("kwargs"), ARES_VIEW("varargs") }, .n = 3 };
+    search q = { .names = { ARES_VIEW("caller"), ARES_VIEW("kwargs"), ARES_VIEW("varargs") },
+                 .n = 3 };
     search_all(p, &q, &n->body);
     bool declared[3] = { false };
     int32_t explicit_caller = -1;
@@ -345,7 +384,8 @@ static void bind_macro(jinja_parser *p, scope x, jinja_node *n)
     visit_all(p, s, &n->more);
     visit_all(p, s, &n->body);
     if (q.found[0] && explicit_caller >= 0 && explicit_caller < n->items.n - n->more.n)
-        jinja_syntax_fail(p, ARES_EFORMAT, n->pos, "the special \"caller\" argument must be omitted or be given a default");
+        jinja_syntax_fail(p, ARES_EFORMAT, n->pos,
+                          "the special \"caller\" argument must be omitted or be given a default");
     n->op = q.found[0]; /* it asks for a caller */
     if (q.found[0] && explicit_caller < 0) n->caller_slot = declare(p, s, q.names[0]);
     if (q.found[1] && !declared[1]) n->kwargs_slot = declare(p, s, q.names[1]);
@@ -375,26 +415,35 @@ static void bind_callee(jinja_parser *p, scope x, jinja_node *n)
     bool filter = n->kind == JN_FILTER;
     n->builtin = filter ? jinja_find_filter(n->name, p->t->dialect) : jinja_find_test(n->name);
     if (!n->builtin && !x.soft)
-        jinja_syntax_fail(p, ARES_EFORMAT, n->pos, "No %s named '%.*s'", filter ? "filter" : "test", (int)ARES_MIN(n->name.len, 80), n->name.data);
+        jinja_syntax_fail(p, ARES_EFORMAT, n->pos, "No %s named '%.*s'", filter ? "filter" : "test",
+                          (int)ARES_MIN(n->name.len, 80), n->name.data);
 }
 
 static void bind(jinja_parser *p, scope x, jinja_node *n)
 {
     if (!n) return;
     work(p, 1);
-    if (++p->nest > JINJA_TREE_DEPTH) jinja_syntax_fail(p, ARES_ELIMIT, n->pos, "expression or block too deep");
+    if (++p->nest > JINJA_TREE_DEPTH)
+        jinja_syntax_fail(p, ARES_ELIMIT, n->pos, "expression or block too deep");
     scope soft = x;
     soft.soft = true;
     switch (n->kind) {
-    case JN_NAME: case JN_NSREF: bind_name(p, x.s, n); break;
+    case JN_NAME:
+    case JN_NSREF: bind_name(p, x.s, n); break;
     case JN_COND: bind(p, soft, n->a), bind(p, soft, n->b), bind(p, soft, n->c); break;
     case JN_IF:
         bind(p, soft, n->a);
         bind_all(p, soft, &n->body), bind_all(p, soft, &n->items), bind_all(p, soft, &n->orelse);
         break;
     case JN_FOR: bind_for(p, x, n); break;
-    case JN_MACRO: bind_macro(p, x, n); bind_name(p, x.s, n->a); break;
-    case JN_CALLBLOCK: bind_macro(p, x, n); bind(p, x, n->a); break;
+    case JN_MACRO:
+        bind_macro(p, x, n);
+        bind_name(p, x.s, n->a);
+        break;
+    case JN_CALLBLOCK:
+        bind_macro(p, x, n);
+        bind(p, x, n->a);
+        break;
     case JN_GENERATION: bind_macro(p, x, n); break;
     case JN_FILTERBLOCK: {
         symbols *s = bind_scope(p, x, n);
@@ -413,8 +462,11 @@ static void bind(jinja_parser *p, scope x, jinja_node *n)
         bind_all(p, x, &n->more);
         break;
     }
-    case JN_BREAK: case JN_CONTINUE:
-        if (!x.loop) jinja_syntax_fail(p, ARES_EFORMAT, n->pos, "'%s' outside loop", n->kind == JN_BREAK ? "break" : "continue");
+    case JN_BREAK:
+    case JN_CONTINUE:
+        if (!x.loop)
+            jinja_syntax_fail(p, ARES_EFORMAT, n->pos, "'%s' outside loop",
+                              n->kind == JN_BREAK ? "break" : "continue");
         break;
     default:
         if (n->kind == JN_FILTER || n->kind == JN_TEST) bind_callee(p, x, n);
@@ -433,9 +485,11 @@ static void bind_all(jinja_parser *p, scope x, jinja_nodes *list)
 void jinja_resolve(jinja_parser *p)
 {
     p->nest = 0;
-    search q = { .names = { ARES_VIEW("self") }, .n = 1 }; /* the template's blocks; it hides a variable of that name */
+    /* the template's blocks; it hides a variable of that name */
+    search q = { .names = { ARES_VIEW("self") }, .n = 1 };
     search_all(p, &q, &p->t->body);
-    if (q.found[0]) jinja_syntax_fail(p, ARES_EUNSUPPORTED, 0, "the variable 'self' is not supported");
+    if (q.found[0])
+        jinja_syntax_fail(p, ARES_EUNSUPPORTED, 0, "the variable 'self' is not supported");
     symbols *root = symbols_new(p, NULL, &p->t->func);
     visit_all(p, root, &p->t->body);
     p->t->frame = frame_of(p, root);

@@ -1,6 +1,7 @@
 /*
- * Values as Python has them: truth, equality, order, length, iteration, slices, text, arithmetic. Integers are 64 bits;
- * what would leave them is refused. Larger ones from JSON or the source keep their digits and can be printed and compared.
+ * Values as Python has them: truth, equality, order, length, iteration, slices, text, arithmetic.
+ * Integers are 64 bits; what would leave them is refused. Larger ones from JSON or the source keep
+ * their digits and can be printed and compared.
  */
 #include <math.h>
 #include <stdio.h>
@@ -12,7 +13,8 @@
 void *jinja_alloc(jinja_run *r, size_t bytes)
 {
     if (bytes > r->memory_limit || r->used > r->memory_limit - bytes)
-        jinja_fail(r, ARES_ELIMIT, "the template needs more than %zu bytes of memory", r->memory_limit);
+        jinja_fail(r, ARES_ELIMIT, "the template needs more than %zu bytes of memory",
+                   r->memory_limit);
     r->used += bytes + 16;
     return ares_arena_alloc(&r->arena, bytes);
 }
@@ -20,21 +22,40 @@ void *jinja_alloc(jinja_run *r, size_t bytes)
 void jinja_work(jinja_run *r, size_t bytes)
 {
     r->steps += (int64_t)(bytes / 64);
-    if (r->steps > r->step_limit) jinja_fail(r, ARES_ELIMIT, "the template runs longer than %lld steps", (long long)r->step_limit);
+    if (r->steps > r->step_limit)
+        jinja_fail(r, ARES_ELIMIT, "the template runs longer than %lld steps",
+                   (long long)r->step_limit);
 }
 
 void jinja_enter(jinja_run *r)
 {
     if (++r->depth > JINJA_RUN_DEPTH) jinja_fail(r, ARES_ELIMIT, "recursion too deep");
-    if (++r->steps > r->step_limit) jinja_fail(r, ARES_ELIMIT, "the template runs longer than %lld steps", (long long)r->step_limit);
+    if (++r->steps > r->step_limit)
+        jinja_fail(r, ARES_ELIMIT, "the template runs longer than %lld steps",
+                   (long long)r->step_limit);
 }
 
 /* ------------------------------------------------------------------ making values */
-jinja_value jinja_none(void) { return (jinja_value){ .kind = JV_NONE }; }
-jinja_value jinja_bool(bool b) { return (jinja_value){ .kind = JV_BOOL, .u.b = b }; }
-jinja_value jinja_int(int64_t i) { return (jinja_value){ .kind = JV_INT, .u.i = i }; }
-jinja_value jinja_float(double f) { return (jinja_value){ .kind = JV_FLOAT, .u.f = f }; }
-jinja_value jinja_undefined(const char *hint) { return (jinja_value){ .kind = JV_UNDEFINED, .u.hint = hint }; }
+jinja_value jinja_none(void)
+{
+    return (jinja_value){ .kind = JV_NONE };
+}
+jinja_value jinja_bool(bool b)
+{
+    return (jinja_value){ .kind = JV_BOOL, .u.b = b };
+}
+jinja_value jinja_int(int64_t i)
+{
+    return (jinja_value){ .kind = JV_INT, .u.i = i };
+}
+jinja_value jinja_float(double f)
+{
+    return (jinja_value){ .kind = JV_FLOAT, .u.f = f };
+}
+jinja_value jinja_undefined(const char *hint)
+{
+    return (jinja_value){ .kind = JV_UNDEFINED, .u.hint = hint };
+}
 
 jinja_value jinja_str_view(jinja_run *r, const char *data, size_t len)
 {
@@ -51,7 +72,10 @@ jinja_value jinja_str(jinja_run *r, const char *data, size_t len)
     return jinja_str_view(r, copy, len);
 }
 
-jinja_value jinja_str_buf(jinja_run *r, jinja_buf *b) { return jinja_str_view(r, b->data ? b->data : "", b->len); }
+jinja_value jinja_str_buf(jinja_run *r, jinja_buf *b)
+{
+    return jinja_str_view(r, b->data ? b->data : "", b->len);
+}
 
 jinja_value jinja_list_new(jinja_run *r, int64_t n, jinja_kind kind)
 {
@@ -63,7 +87,8 @@ jinja_value jinja_list_new(jinja_run *r, int64_t n, jinja_kind kind)
     return (jinja_value){ .kind = (uint8_t)kind, .u.l = l };
 }
 
-jinja_value jinja_iter_new(jinja_run *r, bool (*next)(jinja_run *, jinja_iter *, jinja_value *), jinja_value over, void *extra)
+jinja_value jinja_iter_new(jinja_run *r, bool (*next)(jinja_run *, jinja_iter *, jinja_value *),
+                           jinja_value over, void *extra)
 {
     jinja_iter *it = jinja_alloc(r, sizeof *it);
     *it = (jinja_iter){ next, over, 0, extra };
@@ -92,7 +117,10 @@ void jinja_add(jinja_run *r, jinja_buf *b, const char *data, size_t len)
     jinja_work(r, len);
 }
 
-void jinja_add_z(jinja_run *r, jinja_buf *b, const char *z) { jinja_add(r, b, z, strlen(z)); }
+void jinja_add_z(jinja_run *r, jinja_buf *b, const char *z)
+{
+    jinja_add(r, b, z, strlen(z));
+}
 
 void jinja_add_repeat(jinja_run *r, jinja_buf *b, const char *data, size_t len, int64_t times)
 {
@@ -109,7 +137,7 @@ void jinja_add_cp(jinja_run *r, jinja_buf *b, uint32_t cp)
     jinja_add(r, b, bytes, (size_t)jinja_encode(cp, bytes));
 }
 
-/* ------------------------------------------------------------------ dicts: insertion order, an index beyond eight entries */
+/* ---------------- dicts: insertion order, an index beyond eight entries */
 jinja_dict *jinja_dict_new(jinja_run *r)
 {
     jinja_dict *d = jinja_alloc(r, sizeof *d);
@@ -143,9 +171,14 @@ static uint64_t hash_of(jinja_run *r, jinja_value v)
     case JV_INT: return mix((uint64_t)v.u.i);
     case JV_FLOAT:
         if (v.u.f == floor(v.u.f) && fabs(v.u.f) < 9e18) return mix((uint64_t)(int64_t)v.u.f);
-        { uint64_t w; memcpy(&w, &v.u.f, 8); return mix(w); }
+        {
+            uint64_t w;
+            memcpy(&w, &v.u.f, 8);
+            return mix(w);
+        }
     case JV_NONE: return 11;
-    case JV_UNDEFINED: case JV_MISSING: return 13;
+    case JV_UNDEFINED:
+    case JV_MISSING: return 13;
     case JV_TUPLE: {
         uint64_t h = 17;
         jinja_enter(r);
@@ -154,7 +187,9 @@ static uint64_t hash_of(jinja_run *r, jinja_value v)
         return h;
     }
     case JV_RANGE: return mix((uint64_t)v.u.r->n) + 19;
-    case JV_LIST: case JV_DICT: case JV_VIEW: JINJA_FAIL(r, "unhashable type: '%s'", jinja_type_name(v));
+    case JV_LIST:
+    case JV_DICT:
+    case JV_VIEW: JINJA_FAIL(r, "unhashable type: '%s'", jinja_type_name(v));
     case JV_METHOD: JINJA_UNSUPPORTED(r, "a method as a key");
     default: return mix((uint64_t)(uintptr_t)v.u.l);
     }
@@ -226,7 +261,9 @@ jinja_value jinja_from_json(jinja_run *r, const ares_json *j)
         }
         break;
     case ARES_JSON_FLOAT: v = jinja_float(j->number); break;
-    case ARES_JSON_STRING: v = jinja_str_view(r, j->text.data ? j->text.data : "", j->text.len); break;
+    case ARES_JSON_STRING:
+        v = jinja_str_view(r, j->text.data ? j->text.data : "", j->text.len);
+        break;
     case ARES_JSON_ARRAY:
         v = jinja_list_new(r, j->count, JV_LIST);
         for (int64_t i = 0; i < j->count; i++) v.u.l->items[i] = jinja_from_json(r, &j->items[i]);
@@ -234,7 +271,9 @@ jinja_value jinja_from_json(jinja_run *r, const ares_json *j)
     case ARES_JSON_OBJECT:
         v = (jinja_value){ .kind = JV_DICT, .u.d = jinja_dict_new(r) };
         for (int64_t i = 0; i < j->count; i++)
-            jinja_dict_put(r, v.u.d, jinja_str_view(r, j->members[i].key.data ? j->members[i].key.data : "", j->members[i].key.len),
+            jinja_dict_put(r, v.u.d,
+                           jinja_str_view(r, j->members[i].key.data ? j->members[i].key.data : "",
+                                          j->members[i].key.len),
                            jinja_from_json(r, j->members[i].value));
         break;
     }
@@ -243,7 +282,10 @@ jinja_value jinja_from_json(jinja_run *r, const ares_json *j)
 }
 
 /* ------------------------------------------------------------------ strings */
-ares_view jinja_text(jinja_value v) { return (ares_view){ v.u.s->data, v.u.s->len }; }
+ares_view jinja_text(jinja_value v)
+{
+    return (ares_view){ v.u.s->data, v.u.s->len };
+}
 
 int64_t jinja_chars(jinja_run *r, jinja_value v)
 {
@@ -260,8 +302,8 @@ size_t jinja_char_offset(jinja_run *r, jinja_value v, int64_t index)
     jinja_string *s = v.u.s;
     if (jinja_chars(r, v) == (int64_t)s->len) return (size_t)index;
     size_t i = 0;
-    for (; index > 0 && i < s->len; index--)
-        do i++;
+    for (; index > 0 && i < s->len; index--) do
+            i++;
         while (i < s->len && ((unsigned char)s->data[i] & 0xC0) == 0x80);
     jinja_work(r, i);
     return i;
@@ -271,7 +313,8 @@ jinja_value jinja_char_at(jinja_run *r, jinja_value v, int64_t index)
 {
     size_t a = jinja_char_offset(r, v, index);
     uint32_t cp;
-    return jinja_str_view(r, v.u.s->data + a, (size_t)jinja_decode(v.u.s->data + a, v.u.s->len - a, &cp));
+    return jinja_str_view(r, v.u.s->data + a,
+                          (size_t)jinja_decode(v.u.s->data + a, v.u.s->len - a, &cp));
 }
 
 jinja_value jinja_to_str(jinja_run *r, jinja_value v)
@@ -285,10 +328,26 @@ jinja_value jinja_to_str(jinja_run *r, jinja_value v)
 const char *jinja_type_name(jinja_value v)
 {
     static const char *const names[] = {
-        [JV_MISSING] = "missing", [JV_UNDEFINED] = "Undefined", [JV_NONE] = "NoneType", [JV_BOOL] = "bool", [JV_INT] = "int",
-        [JV_BIG] = "int", [JV_FLOAT] = "float", [JV_STR] = "str", [JV_LIST] = "list", [JV_TUPLE] = "tuple", [JV_DICT] = "dict",
-        [JV_RANGE] = "range", [JV_VIEW] = "dict view", [JV_ITER] = "generator", [JV_NAMESPACE] = "Namespace",
-        [JV_MACRO] = "Macro", [JV_LOOP] = "LoopContext", [JV_CYCLER] = "Cycler", [JV_JOINER] = "Joiner", [JV_FUNC] = "function",
+        [JV_MISSING] = "missing",
+        [JV_UNDEFINED] = "Undefined",
+        [JV_NONE] = "NoneType",
+        [JV_BOOL] = "bool",
+        [JV_INT] = "int",
+        [JV_BIG] = "int",
+        [JV_FLOAT] = "float",
+        [JV_STR] = "str",
+        [JV_LIST] = "list",
+        [JV_TUPLE] = "tuple",
+        [JV_DICT] = "dict",
+        [JV_RANGE] = "range",
+        [JV_VIEW] = "dict view",
+        [JV_ITER] = "generator",
+        [JV_NAMESPACE] = "Namespace",
+        [JV_MACRO] = "Macro",
+        [JV_LOOP] = "LoopContext",
+        [JV_CYCLER] = "Cycler",
+        [JV_JOINER] = "Joiner",
+        [JV_FUNC] = "function",
         [JV_METHOD] = "builtin_function_or_method",
     };
     return names[v.kind];
@@ -298,20 +357,27 @@ const char *jinja_type_name(jinja_value v)
 bool jinja_truth(jinja_run *r, jinja_value v)
 {
     switch (v.kind) {
-    case JV_MISSING: case JV_UNDEFINED: case JV_NONE: return false;
+    case JV_MISSING:
+    case JV_UNDEFINED:
+    case JV_NONE: return false;
     case JV_BOOL: return v.u.b;
     case JV_INT: return v.u.i != 0;
     case JV_FLOAT: return v.u.f != 0;
     case JV_STR: return v.u.s->len > 0;
-    case JV_LIST: case JV_TUPLE: return v.u.l->n > 0;
-    case JV_DICT: case JV_VIEW: return v.u.d->n > 0;
+    case JV_LIST:
+    case JV_TUPLE: return v.u.l->n > 0;
+    case JV_DICT:
+    case JV_VIEW: return v.u.d->n > 0;
     case JV_RANGE: return v.u.r->n > 0;
     case JV_LOOP: return jinja_loop_length(r, v.u.loop) > 0;
     default: return true;
     }
 }
 
-bool jinja_is_number(jinja_value v) { return v.kind == JV_BOOL || v.kind == JV_INT || v.kind == JV_FLOAT || v.kind == JV_BIG; }
+bool jinja_is_number(jinja_value v)
+{
+    return v.kind == JV_BOOL || v.kind == JV_INT || v.kind == JV_FLOAT || v.kind == JV_BIG;
+}
 
 bool jinja_as_index(jinja_value v, int64_t *out)
 {
@@ -344,9 +410,11 @@ static int order_big(ares_view a, ares_view b)
 static int order_numbers(jinja_run *r, jinja_value a, jinja_value b)
 {
     if (a.kind == JV_BIG || b.kind == JV_BIG) {
-        if (a.kind == JV_FLOAT || b.kind == JV_FLOAT) JINJA_UNSUPPORTED(r, "comparing a float with an integer beyond 64 bits");
+        if (a.kind == JV_FLOAT || b.kind == JV_FLOAT)
+            JINJA_UNSUPPORTED(r, "comparing a float with an integer beyond 64 bits");
         if (a.kind == JV_BIG && b.kind == JV_BIG) return order_big(jinja_text(a), jinja_text(b));
-        return a.kind == JV_BIG ? (a.u.s->data[0] == '-' ? -1 : 1) : (b.u.s->data[0] == '-' ? 1 : -1);
+        return a.kind == JV_BIG ? (a.u.s->data[0] == '-' ? -1 : 1)
+                                : (b.u.s->data[0] == '-' ? 1 : -1);
     }
     int64_t i = 0, j = 0;
     bool whole = jinja_as_index(a, &i);
@@ -358,7 +426,8 @@ static int order_numbers(jinja_run *r, jinja_value a, jinja_value b)
 
 static bool same_object(jinja_value a, jinja_value b)
 {
-    return a.kind == b.kind && a.kind != JV_FLOAT && a.kind != JV_BOOL && a.kind != JV_METHOD && a.u.l == b.u.l;
+    return a.kind == b.kind && a.kind != JV_FLOAT && a.kind != JV_BOOL && a.kind != JV_METHOD &&
+           a.u.l == b.u.l;
 }
 
 static bool equal_dicts(jinja_run *r, const jinja_dict *a, const jinja_dict *b)
@@ -374,7 +443,8 @@ static bool equal_dicts(jinja_run *r, const jinja_dict *a, const jinja_dict *b)
 bool jinja_equal(jinja_run *r, jinja_value a, jinja_value b)
 {
     if (jinja_is_number(a) && jinja_is_number(b)) {
-        if ((a.kind == JV_BIG) != (b.kind == JV_BIG) && a.kind != JV_FLOAT && b.kind != JV_FLOAT) return false;
+        if ((a.kind == JV_BIG) != (b.kind == JV_BIG) && a.kind != JV_FLOAT && b.kind != JV_FLOAT)
+            return false;
         return order_numbers(r, a, b) == 0;
     }
     if (a.kind != b.kind) {
@@ -391,13 +461,17 @@ bool jinja_equal(jinja_run *r, jinja_value a, jinja_value b)
     bool same = false;
     jinja_enter(r);
     switch (a.kind) {
-    case JV_LIST: case JV_TUPLE:
+    case JV_LIST:
+    case JV_TUPLE:
         same = a.u.l->n == b.u.l->n;
-        for (int64_t i = 0; same && i < a.u.l->n; i++) same = jinja_equal(r, a.u.l->items[i], b.u.l->items[i]);
+        for (int64_t i = 0; same && i < a.u.l->n; i++)
+            same = jinja_equal(r, a.u.l->items[i], b.u.l->items[i]);
         break;
     case JV_DICT: same = equal_dicts(r, a.u.d, b.u.d); break;
     case JV_RANGE:
-        same = a.u.r->n == b.u.r->n && (a.u.r->n == 0 || (a.u.r->start == b.u.r->start && (a.u.r->n == 1 || a.u.r->step == b.u.r->step)));
+        same = a.u.r->n == b.u.r->n &&
+               (a.u.r->n == 0 ||
+                (a.u.r->start == b.u.r->start && (a.u.r->n == 1 || a.u.r->step == b.u.r->step)));
         break;
     case JV_METHOD: JINJA_UNSUPPORTED(r, "comparing two methods");
     default: break;
@@ -420,14 +494,17 @@ int jinja_order(jinja_run *r, jinja_value a, jinja_value b, jinja_op op)
         jinja_enter(r);
         int64_t n = ARES_MIN(a.u.l->n, b.u.l->n), i = 0;
         while (i < n && jinja_equal(r, a.u.l->items[i], b.u.l->items[i])) i++;
-        int c = i < n ? jinja_order(r, a.u.l->items[i], b.u.l->items[i], op) : a.u.l->n < b.u.l->n ? -1 : a.u.l->n > b.u.l->n;
+        int c = i < n                 ? jinja_order(r, a.u.l->items[i], b.u.l->items[i], op)
+                : a.u.l->n < b.u.l->n ? -1
+                                      : a.u.l->n > b.u.l->n;
         r->depth--;
         return c;
     }
     if (a.kind == JV_UNDEFINED || b.kind == JV_UNDEFINED)
         JINJA_FAIL(r, "%s", (a.kind == JV_UNDEFINED ? a : b).u.hint);
     if (a.kind == JV_VIEW && b.kind == JV_VIEW) JINJA_UNSUPPORTED(r, "comparing two dict views");
-    JINJA_FAIL(r, "'%s' not supported between instances of '%s' and '%s'", words[op], jinja_type_name(a), jinja_type_name(b));
+    JINJA_FAIL(r, "'%s' not supported between instances of '%s' and '%s'", words[op],
+               jinja_type_name(a), jinja_type_name(b));
 }
 
 bool jinja_compare(jinja_run *r, jinja_op op, jinja_value a, jinja_value b)
@@ -447,12 +524,16 @@ bool jinja_compare(jinja_run *r, jinja_op op, jinja_value a, jinja_value b)
 bool jinja_contains(jinja_run *r, jinja_value item, jinja_value in)
 {
     if (in.kind == JV_STR) {
-        if (item.kind != JV_STR) JINJA_FAIL(r, "'in <string>' requires string as left operand, not %s", jinja_type_name(item));
+        if (item.kind != JV_STR)
+            JINJA_FAIL(r, "'in <string>' requires string as left operand, not %s",
+                       jinja_type_name(item));
         jinja_work(r, in.u.s->len);
         return ares_view_find(jinja_text(in), jinja_text(item), 0) >= 0;
     }
-    if (in.kind == JV_DICT || (in.kind == JV_VIEW && in.flag == 'k')) return jinja_dict_find(r, in.u.d, item) != NULL;
-    if (!jinja_is_iterable(in)) JINJA_FAIL(r, "argument of type '%s' is not iterable", jinja_type_name(in));
+    if (in.kind == JV_DICT || (in.kind == JV_VIEW && in.flag == 'k'))
+        return jinja_dict_find(r, in.u.d, item) != NULL;
+    if (!jinja_is_iterable(in))
+        JINJA_FAIL(r, "argument of type '%s' is not iterable", jinja_type_name(in));
     jinja_iter *it = jinja_iterate(r, in);
     for (jinja_value v; it->next(r, it, &v);)
         if (same_object(item, v) || jinja_equal(r, item, v)) return true;
@@ -465,8 +546,10 @@ bool jinja_has_len(jinja_value v, int64_t *n)
     switch (v.kind) {
     case JV_UNDEFINED: *n = 0; return true;
     case JV_STR: *n = -1; return true;
-    case JV_LIST: case JV_TUPLE: *n = v.u.l->n; return true;
-    case JV_DICT: case JV_VIEW: *n = v.u.d->n; return true;
+    case JV_LIST:
+    case JV_TUPLE: *n = v.u.l->n; return true;
+    case JV_DICT:
+    case JV_VIEW: *n = v.u.d->n; return true;
     case JV_RANGE: *n = v.u.r->n; return true;
     case JV_LOOP: *n = -1; return true;
     default: return false;
@@ -476,7 +559,8 @@ bool jinja_has_len(jinja_value v, int64_t *n)
 int64_t jinja_len(jinja_run *r, jinja_value v)
 {
     int64_t n;
-    if (!jinja_has_len(v, &n)) JINJA_FAIL(r, "object of type '%s' has no len()", jinja_type_name(v));
+    if (!jinja_has_len(v, &n))
+        JINJA_FAIL(r, "object of type '%s' has no len()", jinja_type_name(v));
     if (v.kind == JV_STR) return jinja_chars(r, v);
     if (v.kind == JV_LOOP) return jinja_loop_length(r, v.u.loop);
     return n;
@@ -485,13 +569,24 @@ int64_t jinja_len(jinja_run *r, jinja_value v)
 bool jinja_is_iterable(jinja_value v)
 {
     switch (v.kind) {
-    case JV_UNDEFINED: case JV_STR: case JV_LIST: case JV_TUPLE: case JV_DICT: case JV_VIEW: case JV_RANGE: case JV_ITER: case JV_LOOP:
-        return true;
+    case JV_UNDEFINED:
+    case JV_STR:
+    case JV_LIST:
+    case JV_TUPLE:
+    case JV_DICT:
+    case JV_VIEW:
+    case JV_RANGE:
+    case JV_ITER:
+    case JV_LOOP: return true;
     default: return false;
     }
 }
 
-static bool next_none(jinja_run *r, jinja_iter *it, jinja_value *out) { (void)r, (void)it, (void)out; return false; }
+static bool next_none(jinja_run *r, jinja_iter *it, jinja_value *out)
+{
+    (void)r, (void)it, (void)out;
+    return false;
+}
 
 static bool next_item(jinja_run *r, jinja_iter *it, jinja_value *out)
 {
@@ -528,7 +623,10 @@ static bool next_entry(jinja_run *r, jinja_iter *it, jinja_value *out)
     return true;
 }
 
-jinja_value jinja_range_at(const jinja_range *g, int64_t i) { return jinja_int((int64_t)((uint64_t)g->start + (uint64_t)g->step * (uint64_t)i)); }
+jinja_value jinja_range_at(const jinja_range *g, int64_t i)
+{
+    return jinja_int((int64_t)((uint64_t)g->start + (uint64_t)g->step * (uint64_t)i));
+}
 
 static bool next_number(jinja_run *r, jinja_iter *it, jinja_value *out)
 {
@@ -538,16 +636,21 @@ static bool next_number(jinja_run *r, jinja_iter *it, jinja_value *out)
     return true;
 }
 
-jinja_value jinja_iter_of_list(jinja_run *r, jinja_value list) { return jinja_iter_new(r, next_item, list, NULL); }
+jinja_value jinja_iter_of_list(jinja_run *r, jinja_value list)
+{
+    return jinja_iter_new(r, next_item, list, NULL);
+}
 
 jinja_iter *jinja_iterate(jinja_run *r, jinja_value v)
 {
     switch (v.kind) {
     case JV_ITER: return v.u.it;
     case JV_UNDEFINED: return jinja_iter_new(r, next_none, v, NULL).u.it;
-    case JV_LIST: case JV_TUPLE: return jinja_iter_new(r, next_item, v, NULL).u.it;
+    case JV_LIST:
+    case JV_TUPLE: return jinja_iter_new(r, next_item, v, NULL).u.it;
     case JV_STR: return jinja_iter_new(r, next_char, v, NULL).u.it;
-    case JV_DICT: case JV_VIEW: return jinja_iter_new(r, next_entry, v, NULL).u.it;
+    case JV_DICT:
+    case JV_VIEW: return jinja_iter_new(r, next_entry, v, NULL).u.it;
     case JV_RANGE: return jinja_iter_new(r, next_number, v, NULL).u.it;
     case JV_LOOP: JINJA_UNSUPPORTED(r, "iterating over the loop variable");
     default: JINJA_FAIL(r, "'%s' object is not iterable", jinja_type_name(v));
@@ -575,33 +678,40 @@ jinja_value jinja_to_list(jinja_run *r, jinja_value v)
     return list;
 }
 
-static int64_t slice_bound(jinja_run *r, jinja_value v, int64_t absent, int64_t low, int64_t high, int64_t n)
+static int64_t slice_bound(jinja_run *r, jinja_value v, int64_t absent, int64_t low, int64_t high,
+                           int64_t n)
 {
     if (v.kind == JV_NONE || v.kind == JV_MISSING) return absent;
     int64_t i;
     if (v.kind == JV_BIG) i = v.u.s->data[0] == '-' ? INT64_MIN : INT64_MAX;
-    else if (v.kind == JV_UNDEFINED || !jinja_as_index(v, &i)) JINJA_FAIL(r, "slice indices must be integers or None or have an __index__ method");
+    else if (v.kind == JV_UNDEFINED || !jinja_as_index(v, &i))
+        JINJA_FAIL(r, "slice indices must be integers or None or have an __index__ method");
     if (i < 0 && __builtin_add_overflow(i, n, &i)) i = low;
     return i < low ? low : i > high ? high : i;
 }
 
-jinja_value jinja_slice(jinja_run *r, jinja_value v, jinja_value start, jinja_value stop, jinja_value step)
+jinja_value jinja_slice(jinja_run *r, jinja_value v, jinja_value start, jinja_value stop,
+                        jinja_value step)
 {
     if (v.kind == JV_UNDEFINED) JINJA_FAIL(r, "%s", v.u.hint);
     if (v.kind != JV_STR && v.kind != JV_LIST && v.kind != JV_TUPLE && v.kind != JV_RANGE)
         JINJA_FAIL(r, "'%s' object cannot be sliced", jinja_type_name(v));
     int64_t n = jinja_len(r, v), by = 1;
     if (step.kind == JV_BIG) by = step.u.s->data[0] == '-' ? -INT64_MAX : INT64_MAX;
-    else if (step.kind != JV_NONE && step.kind != JV_MISSING && (step.kind == JV_UNDEFINED || !jinja_as_index(step, &by)))
+    else if (step.kind != JV_NONE && step.kind != JV_MISSING &&
+             (step.kind == JV_UNDEFINED || !jinja_as_index(step, &by)))
         JINJA_FAIL(r, "slice indices must be integers or None or have an __index__ method");
     if (by == 0) JINJA_FAIL(r, "slice step cannot be zero");
     if (by == INT64_MIN) by++;
     int64_t low = by > 0 ? 0 : -1, high = by > 0 ? n : n - 1;
-    int64_t a = slice_bound(r, start, by > 0 ? low : high, low, high, n), b = slice_bound(r, stop, by > 0 ? high : low, low, high, n);
-    int64_t count = by > 0 ? (b > a ? (b - a - 1) / by + 1 : 0) : (a > b ? (a - b - 1) / -by + 1 : 0);
+    int64_t a = slice_bound(r, start, by > 0 ? low : high, low, high, n),
+            b = slice_bound(r, stop, by > 0 ? high : low, low, high, n);
+    int64_t count =
+        by > 0 ? (b > a ? (b - a - 1) / by + 1 : 0) : (a > b ? (a - b - 1) / -by + 1 : 0);
     if (v.kind == JV_RANGE) {
         jinja_range *g = jinja_alloc(r, sizeof *g);
-        g->start = jinja_range_at(v.u.r, a).u.i, g->step = (int64_t)((uint64_t)v.u.r->step * (uint64_t)by), g->n = count;
+        g->start = jinja_range_at(v.u.r, a).u.i,
+        g->step = (int64_t)((uint64_t)v.u.r->step * (uint64_t)by), g->n = count;
         g->stop = jinja_range_at(v.u.r, b).u.i;
         return (jinja_value){ .kind = JV_RANGE, .u.r = g };
     }
@@ -620,7 +730,8 @@ jinja_value jinja_slice(jinja_run *r, jinja_value v, jinja_value start, jinja_va
         for (int64_t i = 0; i < count; i++) {
             size_t at = ascii ? (size_t)(a + i * by) : offsets[a + i * by];
             uint32_t cp;
-            jinja_add(r, &text, v.u.s->data + at, (size_t)jinja_decode(v.u.s->data + at, v.u.s->len - at, &cp));
+            jinja_add(r, &text, v.u.s->data + at,
+                      (size_t)jinja_decode(v.u.s->data + at, v.u.s->len - at, &cp));
         }
         jinja_work(r, (size_t)count * 8);
         jinja_value s = jinja_str_buf(r, &text);
@@ -632,7 +743,7 @@ jinja_value jinja_slice(jinja_run *r, jinja_value v, jinja_value start, jinja_va
     return out;
 }
 
-/* ------------------------------------------------------------------ sorting: stable; equal keys keep their order, reversed or not */
+/* ---------------- sorting: stable; equal keys keep their order, reversed or not */
 static bool before(jinja_run *r, jinja_value a, jinja_value b, bool reverse)
 {
     jinja_work(r, 64);
@@ -643,10 +754,12 @@ static bool before(jinja_run *r, jinja_value a, jinja_value b, bool reverse)
 
 void jinja_sort(jinja_run *r, jinja_value *keys, jinja_value *items, int64_t n, bool reverse)
 {
-    jinja_value *k2 = jinja_alloc(r, (size_t)n * sizeof *k2 + 1), *i2 = jinja_alloc(r, (size_t)n * sizeof *i2 + 1);
+    jinja_value *k2 = jinja_alloc(r, (size_t)n * sizeof *k2 + 1),
+                *i2 = jinja_alloc(r, (size_t)n * sizeof *i2 + 1);
     for (int64_t width = 1; width < n; width *= 2) {
         for (int64_t low = 0; low < n; low += 2 * width) {
-            int64_t mid = ARES_MIN(low + width, n), high = ARES_MIN(low + 2 * width, n), a = low, b = mid;
+            int64_t mid = ARES_MIN(low + width, n), high = ARES_MIN(low + 2 * width, n), a = low,
+                    b = mid;
             for (int64_t k = low; k < high; k++) {
                 bool right = a >= mid || (b < high && before(r, keys[b], keys[a], reverse));
                 int64_t from = right ? b++ : a++;
@@ -659,19 +772,33 @@ void jinja_sort(jinja_run *r, jinja_value *keys, jinja_value *items, int64_t n, 
 }
 
 /* ------------------------------------------------------------------ arithmetic */
-static void unlike(jinja_run *r, jinja_op op, jinja_value a, jinja_value b) __attribute__((noreturn));
+static void unlike(jinja_run *r, jinja_op op, jinja_value a, jinja_value b)
+    __attribute__((noreturn));
 static void unlike(jinja_run *r, jinja_op op, jinja_value a, jinja_value b)
 {
-    static const char *const words[] = { [JOP_ADD] = "+", [JOP_SUB] = "-", [JOP_MUL] = "*", [JOP_DIV] = "/", [JOP_FLOORDIV] = "//", [JOP_MOD] = "%", [JOP_POW] = "**" };
-    if (a.kind == JV_UNDEFINED || b.kind == JV_UNDEFINED) JINJA_FAIL(r, "%s", (a.kind == JV_UNDEFINED ? a : b).u.hint);
-    if (op == JOP_ADD && a.kind == JV_STR) JINJA_FAIL(r, "can only concatenate str (not \"%s\") to str", jinja_type_name(b));
-    JINJA_FAIL(r, "unsupported operand type(s) for %s: '%s' and '%s'", words[op], jinja_type_name(a), jinja_type_name(b));
+    static const char *const words[] = {
+        [JOP_ADD] = "+",       [JOP_SUB] = "-", [JOP_MUL] = "*", [JOP_DIV] = "/",
+        [JOP_FLOORDIV] = "//", [JOP_MOD] = "%", [JOP_POW] = "**"
+    };
+    if (a.kind == JV_UNDEFINED || b.kind == JV_UNDEFINED)
+        JINJA_FAIL(r, "%s", (a.kind == JV_UNDEFINED ? a : b).u.hint);
+    if (op == JOP_ADD && a.kind == JV_STR)
+        JINJA_FAIL(r, "can only concatenate str (not \"%s\") to str", jinja_type_name(b));
+    JINJA_FAIL(r, "unsupported operand type(s) for %s: '%s' and '%s'", words[op],
+               jinja_type_name(a), jinja_type_name(b));
 }
 
 static void too_big(jinja_run *r) __attribute__((noreturn));
-static void too_big(jinja_run *r) { JINJA_UNSUPPORTED(r, "arithmetic beyond 64-bit integers"); }
+static void too_big(jinja_run *r)
+{
+    JINJA_UNSUPPORTED(r, "arithmetic beyond 64-bit integers");
+}
 
-static int64_t floor_div(int64_t a, int64_t b) { int64_t q = a / b; return q - (a % b != 0 && (a % b < 0) != (b < 0)); }
+static int64_t floor_div(int64_t a, int64_t b)
+{
+    int64_t q = a / b;
+    return q - (a % b != 0 && (a % b < 0) != (b < 0));
+}
 
 static jinja_value int_binary(jinja_run *r, jinja_op op, int64_t a, int64_t b)
 {
@@ -684,7 +811,9 @@ static jinja_value int_binary(jinja_run *r, jinja_op op, int64_t a, int64_t b)
     case JOP_SUB: over = __builtin_sub_overflow(a, b, &v); break;
     case JOP_MUL: over = __builtin_mul_overflow(a, b, &v); break;
     case JOP_DIV:
-        if (a > (int64_t)1 << 53 || a < -((int64_t)1 << 53) || b > (int64_t)1 << 53 || b < -((int64_t)1 << 53)) too_big(r);
+        if (a > (int64_t)1 << 53 || a < -((int64_t)1 << 53) || b > (int64_t)1 << 53 ||
+            b < -((int64_t)1 << 53))
+            too_big(r);
         return jinja_float((double)a / (double)b);
     case JOP_FLOORDIV:
         if (a == INT64_MIN && b == -1) too_big(r);
@@ -735,7 +864,8 @@ jinja_value jinja_power(jinja_run *r, jinja_value a, jinja_value b)
     }
     double p = jinja_as_double(r, a), q = jinja_as_double(r, b);
     if (p == 0 && q < 0) JINJA_FAIL(r, "0.0 cannot be raised to a negative power");
-    if (p < 0 && isfinite(p) && isfinite(q) && q != floor(q)) JINJA_UNSUPPORTED(r, "a complex number");
+    if (p < 0 && isfinite(p) && isfinite(q) && q != floor(q))
+        JINJA_UNSUPPORTED(r, "a complex number");
     double v = pow(p, q);
     if (isinf(v) && isfinite(p) && isfinite(q)) JINJA_FAIL(r, "Numerical result out of range");
     return jinja_float(v);
@@ -758,7 +888,10 @@ static jinja_value repeat(jinja_run *r, jinja_value seq, int64_t times)
     return v;
 }
 
-static bool is_sequence(jinja_value v) { return v.kind == JV_STR || v.kind == JV_LIST || v.kind == JV_TUPLE; }
+static bool is_sequence(jinja_value v)
+{
+    return v.kind == JV_STR || v.kind == JV_LIST || v.kind == JV_TUPLE;
+}
 
 static jinja_value concat(jinja_run *r, jinja_value a, jinja_value b)
 {
@@ -784,7 +917,8 @@ jinja_value jinja_binary(jinja_run *r, jinja_op op, jinja_value a, jinja_value b
 {
     int64_t i, j;
     if (op == JOP_MOD && a.kind == JV_STR) {
-        if (a.flag || (b.kind == JV_STR && b.flag)) JINJA_UNSUPPORTED(r, "%% with text marked safe");
+        if (a.flag || (b.kind == JV_STR && b.flag))
+            JINJA_UNSUPPORTED(r, "%% with text marked safe");
         return jinja_percent(r, a, b, NULL);
     }
     if (jinja_is_number(a) && jinja_is_number(b)) {
@@ -796,8 +930,11 @@ jinja_value jinja_binary(jinja_run *r, jinja_op op, jinja_value a, jinja_value b
     if (op == JOP_ADD && is_sequence(a) && a.kind == b.kind) return concat(r, a, b);
     if (op == JOP_MUL && is_sequence(a) && jinja_as_index(b, &j)) return repeat(r, a, j);
     if (op == JOP_MUL && is_sequence(b) && jinja_as_index(a, &i)) return repeat(r, b, i);
-    if (op == JOP_MUL && ((is_sequence(a) && b.kind == JV_BIG) || (is_sequence(b) && a.kind == JV_BIG))) too_big(r);
-    if ((a.kind == JV_VIEW || b.kind == JV_VIEW) && op == JOP_SUB) JINJA_UNSUPPORTED(r, "set operations");
+    if (op == JOP_MUL &&
+        ((is_sequence(a) && b.kind == JV_BIG) || (is_sequence(b) && a.kind == JV_BIG)))
+        too_big(r);
+    if ((a.kind == JV_VIEW || b.kind == JV_VIEW) && op == JOP_SUB)
+        JINJA_UNSUPPORTED(r, "set operations");
     unlike(r, op, a, b);
 }
 
@@ -811,13 +948,15 @@ jinja_value jinja_negate(jinja_run *r, jinja_value a)
         if (ares_view_is(digits, "9223372036854775808")) return jinja_int(INT64_MIN);
         jinja_buf b = { 0 };
         if (digits.data[0] != '-') jinja_add(r, &b, "-", 1);
-        jinja_add(r, &b, digits.data + (digits.data[0] == '-'), digits.len - (digits.data[0] == '-'));
+        jinja_add(r, &b, digits.data + (digits.data[0] == '-'),
+                  digits.len - (digits.data[0] == '-'));
         jinja_value v = jinja_str_buf(r, &b);
         v.kind = JV_BIG;
         return v;
     }
     if (a.kind == JV_INT && a.u.i == INT64_MIN) too_big(r);
-    if (!jinja_as_index(a, &i)) JINJA_FAIL(r, "bad operand type for unary -: '%s'", jinja_type_name(a));
+    if (!jinja_as_index(a, &i))
+        JINJA_FAIL(r, "bad operand type for unary -: '%s'", jinja_type_name(a));
     return jinja_int(-i);
 }
 
@@ -841,4 +980,3 @@ jinja_value jinja_escape(jinja_run *r, jinja_value v)
     out.flag = 1;
     return out;
 }
-

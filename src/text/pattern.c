@@ -3,7 +3,8 @@
  *   \s          White_Space; PCRE2 adds U+180E
  *   \h          a hexadecimal digit; PCRE2: horizontal space
  *   \v          one character, U+000B; PCRE2: any vertical space
- *   \p{..}      knows Unicode 16; older PCRE2 gets the newer code points added as ranges. Scripts are by Script, where
+ *   \p{..}      knows Unicode 16; older PCRE2 gets the newer code points added as ranges. Scripts
+ *               are by Script, where
  *               PCRE2 takes Script_Extensions
  *   [a[b]&&c]   nested classes and intersections: refused
  *   {n}? {n}+ {,n} ^ $ \b \w (?i)   mean other things: refused
@@ -18,9 +19,12 @@
 
 #include "unicode.h"
 
-#define SPACE_RANGES "\\x09-\\x0d\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
-#define NON_SPACE_RANGES                                                                                     \
-    "\\x00-\\x08\\x0e-\\x1f\\x21-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-\\x{1fff}\\x{200b}-\\x{2027}" \
+#define SPACE_RANGES                                                                            \
+    "\\x09-\\x0d\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{" \
+    "205f}\\x{3000}"
+#define NON_SPACE_RANGES                                                                         \
+    "\\x00-\\x08\\x0e-\\x1f\\x21-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-\\x{1fff}\\x{" \
+    "200b}-\\x{2027}"                                                                            \
     "\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}\\x{3001}-\\x{10ffff}"
 
 typedef struct translation {
@@ -34,8 +38,8 @@ typedef struct translation {
 
 static int refuse(const translation *t, size_t at, const char *what)
 {
-    return ares_fail(ARES_EUNSUPPORTED, "text: %s = '%.*s': at byte %zu: %s", t->where, (int)ARES_MIN(t->source.len, 200),
-                     t->source.data, at, what);
+    return ares_fail(ARES_EUNSUPPORTED, "text: %s = '%.*s': at byte %zu: %s", t->where,
+                     (int)ARES_MIN(t->source.len, 200), t->source.data, at, what);
 }
 
 static int peek(const translation *t, size_t ahead)
@@ -45,9 +49,10 @@ static int peek(const translation *t, size_t ahead)
 
 static bool is_category(ares_view name)
 {
-    static const char *const names[] = { "L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "N",  "Nd", "Nl", "No", "P",
-                                         "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "S",  "Sm", "Sc", "Sk", "So", "Z",  "Zs", "Zl",
-                                         "Zp", "Cc", "Cf", "Co" };
+    static const char *const names[] = { "L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc",
+                                         "Me", "N",  "Nd", "Nl", "No", "P",  "Pc", "Pd", "Ps",
+                                         "Pe", "Pi", "Pf", "Po", "S",  "Sm", "Sc", "Sk", "So",
+                                         "Z",  "Zs", "Zl", "Zp", "Cc", "Cf", "Co" };
     for (int i = 0; i < ARES_COUNT(names); i++)
         if (ares_view_is(name, names[i])) return true;
     return false;
@@ -67,17 +72,21 @@ static int property(translation *t, bool in_class)
     const unicode_range *extra;
     bool script = false;
     if (is_category(name)) extra = unicode_new_categories(&n);
-    else if (ares_view_is(name, "Han") || ares_view_is(name, "Hiragana") || ares_view_is(name, "Katakana") ||
-             ares_view_is(name, "Hangul"))
+    else if (ares_view_is(name, "Han") || ares_view_is(name, "Hiragana") ||
+             ares_view_is(name, "Katakana") || ares_view_is(name, "Hangul"))
         extra = unicode_new_script_ranges(&n), script = true;
     else
-        return refuse(t, begin, "this property is not offered; one- and two-letter categories and the scripts Han, Hiragana, "
-                                "Katakana and Hangul are");
-    if (negated && in_class) return refuse(t, begin, "a negated property inside [..] is not offered");
+        return refuse(t, begin,
+                      "this property is not offered; one- and two-letter categories and the "
+                      "scripts Han, Hiragana, "
+                      "Katakana and Hangul are");
+    if (negated && in_class)
+        return refuse(t, begin, "a negated property inside [..] is not offered");
     if (!in_class) ares_str_add_z(t->out, negated ? "[^" : "[");
     ares_str_addf(t->out, script ? "\\p{sc:%.*s}" : "\\p{%.*s}", (int)name.len, name.data);
     for (int i = 0; i < n; i++) {
-        bool same = script ? ares_view_is(name, extra[i].name) : strncmp(extra[i].name, name.data, name.len) == 0;
+        bool same = script ? ares_view_is(name, extra[i].name)
+                           : strncmp(extra[i].name, name.data, name.len) == 0;
         if (same) ares_str_addf(t->out, "\\x{%x}-\\x{%x}", extra[i].first, extra[i].last);
     }
     if (!in_class) ares_str_add_char(t->out, ']');
@@ -87,7 +96,10 @@ static int property(translation *t, bool in_class)
 
 static int hex_digit(int c)
 {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
 }
 
 /* \xHH, \x{H..}, \uHHHH */
@@ -98,14 +110,17 @@ static int code_point(translation *t)
     int most = peek(t, 1) == 'u' ? 4 : braces ? 8 : 2, n = 0;
     uint32_t value = 0;
     t->at += braces ? 3 : 2;
-    for (; n < most && hex_digit(peek(t, 0)) >= 0; n++, t->at++) value = value << 4 | (uint32_t)hex_digit(peek(t, 0));
+    for (; n < most && hex_digit(peek(t, 0)) >= 0; n++, t->at++)
+        value = value << 4 | (uint32_t)hex_digit(peek(t, 0));
     if (n == 0 || (peek(t, 0) == '}') != braces) {
         if (n == 0 || braces) return refuse(t, begin, "a code point in hexadecimal is missing");
     }
     if (braces) t->at++;
     if (most == 4 && n < 4) return refuse(t, begin, "\\u takes four hexadecimal digits");
-    if (most == 2 && value >= 0x80) return refuse(t, begin, "\\x above 7f is a raw byte there; write \\x{..}");
-    if (value > 0x10ffff || (value >= 0xd800 && value <= 0xdfff)) return refuse(t, begin, "no such code point");
+    if (most == 2 && value >= 0x80)
+        return refuse(t, begin, "\\x above 7f is a raw byte there; write \\x{..}");
+    if (value > 0x10ffff || (value >= 0xd800 && value <= 0xdfff))
+        return refuse(t, begin, "no such code point");
     ares_str_addf(t->out, "\\x{%x}", value);
     return ARES_OK;
 }
@@ -117,8 +132,10 @@ static int escape(translation *t, bool in_class)
     const char *text = NULL;
     switch (c) {
     case -1: return refuse(t, begin, "a lone backslash at the end");
-    case 'p': case 'P': return property(t, in_class);
-    case 'x': case 'u': return code_point(t);
+    case 'p':
+    case 'P': return property(t, in_class);
+    case 'x':
+    case 'u': return code_point(t);
     case 's': text = in_class ? SPACE_RANGES : "[" SPACE_RANGES "]"; break;
     case 'S': text = in_class ? NON_SPACE_RANGES : "[^" SPACE_RANGES "]"; break;
     case 'h': text = in_class ? "0-9a-fA-F" : "[0-9a-fA-F]"; break;
@@ -130,7 +147,8 @@ static int escape(translation *t, bool in_class)
     case 'f': text = "\\f"; break;
     case 'a': text = "\\x07"; break;
     case 'e': text = "\\x1b"; break;
-    case 'A': case 'z': text = in_class ? NULL : c == 'A' ? "\\A" : "\\z"; break;
+    case 'A':
+    case 'z': text = in_class ? NULL : c == 'A' ? "\\A" : "\\z"; break;
     case 'd': { /* is \p{Nd} */
         translation nd = { t->where, ARES_VIEW("\\p{Nd}"), 0, t->out, 0, 0 };
         ARES_TRY(property(&nd, in_class));
@@ -145,11 +163,13 @@ static int escape(translation *t, bool in_class)
         break;
     }
     default:
-        if ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c >= 0x80) break;
+        if ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c >= 0x80)
+            break;
         ares_str_add(t->out, t->source.data + begin, 2); /* escaped punctuation is itself in both */
         text = "";
     }
-    if (!text) return refuse(t, begin, "this escape is not offered, as PCRE2 reads it in another way");
+    if (!text)
+        return refuse(t, begin, "this escape is not offered, as PCRE2 reads it in another way");
     ares_str_add_z(t->out, text);
     t->at += 2;
     return ARES_OK;
@@ -167,15 +187,18 @@ static int bracket_class(translation *t)
         if (c < 0) return refuse(t, begin, "[ without ]");
         if (c == ']') break;
         if (c == '[') return refuse(t, t->at, "a class inside a class is not offered");
-        if (c == '&' && peek(t, 1) == '&') return refuse(t, t->at, "an intersection of classes is not offered");
+        if (c == '&' && peek(t, 1) == '&')
+            return refuse(t, t->at, "an intersection of classes is not offered");
         if (c == '\\') {
             bool set = strchr("pPsShHdD", peek(t, 1)) && peek(t, 1) > 0;
             ARES_TRY(escape(t, true));
             /* "\s-x" is a range for neither engine, but they disagree on what it is instead */
-            if (set && peek(t, 0) == '-' && peek(t, 1) != ']') return refuse(t, t->at, "- behind a set in a class; write \\-");
+            if (set && peek(t, 0) == '-' && peek(t, 1) != ']')
+                return refuse(t, t->at, "- behind a set in a class; write \\-");
             continue;
         }
-        if (c == '-' && !first && peek(t, 1) != ']' && peek(t, 1) == '\\' && peek(t, 2) > 0 && strchr("pPsShHdD", peek(t, 2)))
+        if (c == '-' && !first && peek(t, 1) != ']' && peek(t, 1) == '\\' && peek(t, 2) > 0 &&
+            strchr("pPsShHdD", peek(t, 2)))
             return refuse(t, t->at, "- before a set in a class; write \\-");
         ares_str_add_char(t->out, (char)c);
         t->at++;
@@ -206,13 +229,18 @@ static int group_open(translation *t)
     return refuse(t, begin, "this group is not offered (choices: (?: (?= (?! (?<= (?<! (?> (?i:)");
 }
 
-/* Inside (?i:..): letters that fold to one character each. ss, ff, fi, fl and st are also U+00DF, U+FB00 ... there. */
+/*
+ * Inside (?i:..): letters that fold to one character each. ss, ff, fi, fl and st are also U+00DF,
+ * U+FB00 ... there.
+ */
 static int caseless_char(translation *t, int c)
 {
-    if (c >= 0x80) return refuse(t, t->at, "characters beyond ASCII inside (?i:..) are not offered");
+    if (c >= 0x80)
+        return refuse(t, t->at, "characters beyond ASCII inside (?i:..) are not offered");
     int a = c | 0x20, b = peek(t, 1) > 0 ? peek(t, 1) | 0x20 : 0;
     if ((a == 's' && (b == 's' || b == 't')) || (a == 'f' && (b == 'f' || b == 'i' || b == 'l')))
-        return refuse(t, t->at, "these letters fold to one ligature inside (?i:..), which is not offered");
+        return refuse(t, t->at,
+                      "these letters fold to one ligature inside (?i:..), which is not offered");
     return ARES_OK;
 }
 
@@ -226,10 +254,12 @@ static int interval(translation *t)
         else if (c >= '0' && c <= '9') low |= !comma;
         else return refuse(t, begin, "{ that is no repeat count; write \\{");
     }
-    if (end == t->source.len || !low) return refuse(t, begin, "{ that is no repeat count; write \\{, or {0,n}");
+    if (end == t->source.len || !low)
+        return refuse(t, begin, "{ that is no repeat count; write \\{, or {0,n}");
     t->at = end + 1;
     int next = peek(t, 0);
-    if (next == '+' || (next == '?' && !comma)) return refuse(t, begin, "a repeat count with + or ? behind it is not offered");
+    if (next == '+' || (next == '?' && !comma))
+        return refuse(t, begin, "a repeat count with + or ? behind it is not offered");
     ares_str_add(t->out, t->source.data + begin, t->at - begin);
     return ARES_OK;
 }
@@ -241,7 +271,8 @@ int pattern_translate(const char *where, ares_view source, ares_str *out)
         int c = peek(&t, 0);
         if (c == '\\') {
             if (t.caseless_depth && peek(&t, 1) > 0 && strchr("pPxu", peek(&t, 1)))
-                return refuse(&t, t.at, "properties and code points inside (?i:..) are not offered");
+                return refuse(&t, t.at,
+                              "properties and code points inside (?i:..) are not offered");
             ARES_TRY(escape(&t, false));
         } else if (c == '[') {
             if (t.caseless_depth) return refuse(&t, t.at, "classes inside (?i:..) are not offered");
@@ -269,7 +300,10 @@ int pattern_translate(const char *where, ares_view source, ares_str *out)
 }
 
 /* ---- running */
-struct pattern { pcre2_code *code; bool jit; };
+struct pattern {
+    pcre2_code *code;
+    bool jit;
+};
 struct pattern_scratch {
     pcre2_match_data *data;
     pcre2_match_context *context;
@@ -290,14 +324,16 @@ int pattern_new(const char *where, ares_view source, bool literal, pattern **out
         pcre2_compile_context *context = pcre2_compile_context_create(NULL);
         ARES_ASSERT(context);
         pcre2_set_newline(context, PCRE2_NEWLINE_LF);
-        uint32_t options = PCRE2_UTF | (literal ? PCRE2_LITERAL : PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C);
-        code = pcre2_compile((PCRE2_SPTR)(text.data ? text.data : ""), text.len, options, &error, &at, context);
+        uint32_t options =
+            PCRE2_UTF | (literal ? PCRE2_LITERAL : PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C);
+        code = pcre2_compile((PCRE2_SPTR)(text.data ? text.data : ""), text.len, options, &error,
+                             &at, context);
         pcre2_compile_context_free(context);
         if (!code) {
             PCRE2_UCHAR message[200] = "";
             pcre2_get_error_message(error, message, sizeof message);
-            rc = ares_fail(ARES_EFORMAT, "text: %s = '%.*s': %s", where, (int)ARES_MIN(source.len, 200), source.data,
-                           (const char *)message);
+            rc = ares_fail(ARES_EFORMAT, "text: %s = '%.*s': %s", where,
+                           (int)ARES_MIN(source.len, 200), source.data, (const char *)message);
         }
     }
     ares_str_fini(&text);
@@ -335,11 +371,14 @@ void pattern_scratch_free(pattern_scratch *s)
     ares_free(s);
 }
 
-static int match(const pattern *p, pattern_scratch *s, const unsigned char *text, size_t len, size_t from)
+static int match(const pattern *p, pattern_scratch *s, const unsigned char *text, size_t len,
+                 size_t from)
 {
     for (;;) {
-        int rc = p->jit ? pcre2_jit_match(p->code, text, len, from, PCRE2_NO_UTF_CHECK, s->data, s->context)
-                        : pcre2_match(p->code, text, len, from, PCRE2_NO_UTF_CHECK, s->data, s->context);
+        int rc =
+            p->jit
+                ? pcre2_jit_match(p->code, text, len, from, PCRE2_NO_UTF_CHECK, s->data, s->context)
+                : pcre2_match(p->code, text, len, from, PCRE2_NO_UTF_CHECK, s->data, s->context);
         if (rc != PCRE2_ERROR_JIT_STACKLIMIT || s->stack_bytes >= STACK_MOST) return rc;
         s->stack_bytes = s->stack_bytes ? s->stack_bytes * 8 : 1 << 20;
         pcre2_jit_stack_free(s->stack);
@@ -349,7 +388,8 @@ static int match(const pattern *p, pattern_scratch *s, const unsigned char *text
     }
 }
 
-int pattern_next(const pattern *p, pattern_scratch *s, const unsigned char *text, size_t len, pattern_match *it)
+int pattern_next(const pattern *p, pattern_scratch *s, const unsigned char *text, size_t len,
+                 pattern_match *it)
 {
     while (it->from <= len) {
         int rc = match(p, s, text, len, it->from);
@@ -357,7 +397,8 @@ int pattern_next(const pattern *p, pattern_scratch *s, const unsigned char *text
         if (rc < 0) {
             PCRE2_UCHAR message[200] = "";
             pcre2_get_error_message(rc, message, sizeof message);
-            return ares_fail(ARES_ELIMIT, "text: split pattern: on a text of %zu bytes: %s", len, (const char *)message);
+            return ares_fail(ARES_ELIMIT, "text: split pattern: on a text of %zu bytes: %s", len,
+                             (const char *)message);
         }
         const size_t *range = pcre2_get_ovector_pointer(s->data);
         if (range[0] == range[1] && it->any && range[1] == it->end) {

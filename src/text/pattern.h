@@ -1,6 +1,6 @@
 /*
- * Split patterns: written for Oniguruma (Ruby syntax, as the `tokenizers` library runs them), run by PCRE2. What would
- * mean something else there is rewritten, or refused with its place.
+ * Split patterns: written for Oniguruma (Ruby syntax, as the `tokenizers` library runs them), run
+ * by PCRE2. What would mean something else there is rewritten, or refused with its place.
  */
 #ifndef TEXT_PATTERN_H
 #define TEXT_PATTERN_H
@@ -20,10 +20,15 @@ void pattern_scratch_free(pattern_scratch *s);
 int pattern_translate(const char *where, ares_view source, ares_str *out);
 
 /*
- * The next match in text [len], valid UTF-8. Begin with it = {0}; then it.start and it.end are the match. Returns 1, 0 at
- * the end, or a failure. An empty match right behind the last one is passed over.
+ * The next match in text [len], valid UTF-8. Begin with it = {0}; then it.start and it.end are the
+ * match. Returns 1, 0 at the end, or a failure. An empty match right behind the last one is passed
+ * over.
  */
-typedef struct pattern_match { size_t start, end, from; bool any; } pattern_match;
-int pattern_next(const pattern *p, pattern_scratch *s, const unsigned char *text, size_t len, pattern_match *it);
+typedef struct pattern_match {
+    size_t start, end, from;
+    bool any;
+} pattern_match;
+int pattern_next(const pattern *p, pattern_scratch *s, const unsigned char *text, size_t len,
+                 pattern_match *it);
 
 #endif

@@ -3,8 +3,8 @@
  */
 #include "ares/text.h"
 
-bool ares_span_find(ares_view text, const int64_t (*offsets)[2], int64_t n, ares_view start_tag, ares_view end_tag,
-                    int64_t *first, int64_t *end)
+bool ares_span_find(ares_view text, const int64_t (*offsets)[2], int64_t n, ares_view start_tag,
+                    ares_view end_tag, int64_t *first, int64_t *end)
 {
     int64_t from = ares_view_find(text, start_tag, 0);
     if (from < 0) return false;
@@ -25,7 +25,8 @@ bool ares_span_find(ares_view text, const int64_t (*offsets)[2], int64_t n, ares
     return true;
 }
 
-void ares_span_offsets(const ares_tokenizer *t, const int32_t *ids, int64_t n, ares_str *text, int64_t (*offsets)[2])
+void ares_span_offsets(const ares_tokenizer *t, const int32_t *ids, int64_t n, ares_str *text,
+                       int64_t (*offsets)[2])
 {
     for (int64_t i = 0; i < n; i++) {
         bool special = ares_tokenizer_is_special(t, ids[i]);

@@ -1,6 +1,7 @@
 /*
- * Pieces and the steps that cut them. Everything is ranges over the given text until a step changes bytes (a normal form
- * that differs, a prefixed space); from there a piece carries its own bytes and, when offsets are wanted, the place of each.
+ * Pieces and the steps that cut them. Everything is ranges over the given text until a step changes
+ * bytes (a normal form that differs, a prefixed space); from there a piece carries its own bytes
+ * and, when offsets are wanted, the place of each.
  */
 #include "split.h"
 
@@ -37,7 +38,10 @@ void text_scratch_free(text_scratch *s)
     ares_free(s);
 }
 
-/* How many characters of the source start before byte `to`. Counted on from the last question, as they come in order. */
+/*
+ * How many characters of the source start before byte `to`. Counted on from the last question, as
+ * they come in order.
+ */
 static int64_t starts_before(text_scratch *s, size_t to)
 {
     if (to < (size_t)s->counted) s->counted = s->starts = 0;
@@ -72,8 +76,9 @@ static void materialize_places(text_scratch *s, piece *p)
 }
 
 /*
- * The places of the new bytes, as the library counts them: the i-th character that stands for a source character has the
- * place of the i-th one not yet used up, one that stands for none that of the byte before it.
+ * The places of the new bytes, as the library counts them: the i-th character that stands for a
+ * source character has the place of the i-th one not yet used up, one that stands for none that of
+ * the byte before it.
  */
 void split_normalize(unicode_form form, text_scratch *s, piece *p)
 {
@@ -82,7 +87,9 @@ void split_normalize(unicode_form form, text_scratch *s, piece *p)
     unicode_changes *changes = &s->changes;
     unicode_normalize(form, p->at, p->len, changes);
     unsigned char *bytes = ares_arena_alloc(&s->arena, (size_t)changes->n * 4 + 1);
-    int64_t(*places)[2] = s->want_offsets ? ares_arena_alloc(&s->arena, ((size_t)changes->n * 4 + 1) * sizeof *places) : NULL;
+    int64_t(*places)[2] =
+        s->want_offsets ? ares_arena_alloc(&s->arena, ((size_t)changes->n * 4 + 1) * sizeof *places)
+                        : NULL;
     size_t len = 0, used = 0;
     for (int64_t i = 0; i < changes->n; i++) {
         int n = unicode_put(changes->items[i].c, bytes + len);
@@ -122,11 +129,13 @@ static void map_to_alphabet(text_scratch *s, piece *p)
 {
     materialize_places(s, p);
     unsigned char *bytes = ares_arena_alloc(&s->arena, p->len * 2);
-    int64_t(*places)[2] = s->want_offsets ? ares_arena_alloc(&s->arena, p->len * 2 * sizeof *places) : NULL;
+    int64_t(*places)[2] =
+        s->want_offsets ? ares_arena_alloc(&s->arena, p->len * 2 * sizeof *places) : NULL;
     size_t len = 0;
     for (size_t i = 0; i < p->len; i++) {
         int n = unicode_put(unicode_of_byte[p->at[i]], bytes + len);
-        for (int k = 0; places && k < n; k++) memcpy(places[len + (size_t)k], p->places[i], sizeof places[0]);
+        for (int k = 0; places && k < n; k++)
+            memcpy(places[len + (size_t)k], p->places[i], sizeof places[0]);
         len += (size_t)n;
     }
     *p = (piece){ bytes, len, places, p->id, false, 0 };
@@ -177,7 +186,8 @@ static int find_cuts(const split_step *step, text_scratch *s, const piece *p)
         for (const unsigned char *q = p->at, *end = q + p->len; q < end;) {
             size_t from = (size_t)(q - p->at);
             uint32_t c = unicode_next(&q);
-            if (!(step->kind == STEP_NUMERIC ? unicode_is_numeric(c) : unicode_is_space(c))) continue;
+            if (!(step->kind == STEP_NUMERIC ? unicode_is_numeric(c) : unicode_is_space(c)))
+                continue;
             if (from > done) cut(s, done, from, false);
             done = (size_t)(q - p->at);
             cut(s, from, done, true);
@@ -190,7 +200,8 @@ static int find_cuts(const split_step *step, text_scratch *s, const piece *p)
 static void emit(text_scratch *s, const piece *p, size_t from, size_t to)
 {
     if (to > from)
-        pieces_add(&s->b, (piece){ p->at + from, to - from, p->places ? p->places + from : NULL, -1, p->in_source, 0 });
+        pieces_add(&s->b, (piece){ p->at + from, to - from, p->places ? p->places + from : NULL, -1,
+                                   p->in_source, 0 });
 }
 
 static int cut_piece(const split_step *step, text_scratch *s, const piece *p)
@@ -211,7 +222,8 @@ static int cut_piece(const split_step *step, text_scratch *s, const piece *p)
             emit(s, p, cuts[i][0], cuts[k - 1][1]);
         }
         return ARES_OK;
-    case SPLIT_MERGED_WITH_PREVIOUS: /* a match joins what stands before it, unless that is a match */
+    /* a match joins what stands before it, unless that is a match */
+    case SPLIT_MERGED_WITH_PREVIOUS:
         for (int64_t i = 0, k; i < n; i = k) {
             k = i + 1;
             if (!hit[i] && k < n && hit[k]) k++;

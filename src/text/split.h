@@ -1,5 +1,6 @@
 /*
- * From a text to its pieces: added tokens found, the rest normalised and cut into words by the pre-tokenizer's steps.
+ * From a text to its pieces: added tokens found, the rest normalised and cut into words by the
+ * pre-tokenizer's steps.
  */
 #ifndef TEXT_SPLIT_H
 #define TEXT_SPLIT_H
@@ -9,8 +10,9 @@
 #include "unicode.h"
 
 /*
- * A stretch of the text on its way. at [len] lies in the given text when places is NULL, else in the scratch, and
- * places[i] then is the range of code points of the given text that byte i stands for (kept only when offsets are wanted).
+ * A stretch of the text on its way. at [len] lies in the given text when places is NULL, else in
+ * the scratch, and places[i] then is the range of code points of the given text that byte i stands
+ * for (kept only when offsets are wanted).
  */
 typedef struct piece {
     const unsigned char *at;
@@ -20,14 +22,21 @@ typedef struct piece {
     bool in_source; /* at points into the given text */
     int64_t index;  /* of an added token: where its id lies in the result */
 } piece;
-typedef struct pieces { piece *items; int64_t n, cap; } pieces;
+typedef struct pieces {
+    piece *items;
+    int64_t n, cap;
+} pieces;
 void pieces_add(pieces *p, piece x);
 
 /* What one encoding needs and the next can use again. */
 typedef struct text_scratch {
     ares_arena arena;
     pieces a, b;
-    struct { size_t (*items)[2]; bool *hit; int64_t n, cap; } cuts;
+    struct {
+        size_t (*items)[2];
+        bool *hit;
+        int64_t n, cap;
+    } cuts;
     unicode_changes changes;
     pattern_scratch *pattern;
     bpe_scratch bpe;
@@ -52,16 +61,30 @@ typedef struct added_token {
 typedef struct added_set added_set; /* a trie; the longest at the leftmost place wins */
 added_set *added_set_new(void);
 void added_set_free(added_set *set);
-void added_set_put(added_set *set, ares_view text, const added_token *token); /* of two equal texts the first holds */
+/* of two equal texts the first holds */
+void added_set_put(added_set *set, ares_view text, const added_token *token);
 /* Cuts the piece at the added tokens in it and appends all parts to out. */
 void added_split(const added_set *set, const piece *p, pieces *out);
 
 /* ---- steps (split.c) */
-typedef enum { SPLIT_ISOLATED, SPLIT_REMOVED, SPLIT_MERGED_WITH_PREVIOUS, SPLIT_MERGED_WITH_NEXT, SPLIT_CONTIGUOUS } split_behavior;
-typedef enum { STEP_PATTERN, STEP_NUMERIC, STEP_SPACE, STEP_PREFIX_SPACE, STEP_BYTE_ALPHABET } step_kind;
+typedef enum {
+    SPLIT_ISOLATED,
+    SPLIT_REMOVED,
+    SPLIT_MERGED_WITH_PREVIOUS,
+    SPLIT_MERGED_WITH_NEXT,
+    SPLIT_CONTIGUOUS
+} split_behavior;
+typedef enum {
+    STEP_PATTERN,
+    STEP_NUMERIC,
+    STEP_SPACE,
+    STEP_PREFIX_SPACE,
+    STEP_BYTE_ALPHABET
+} step_kind;
 /*
- * PATTERN, NUMERIC, SPACE cut at what they match; PREFIX_SPACE puts a space before a piece that has none; BYTE_ALPHABET
- * rewrites bytes as characters, which is done only where a later step looks at the result.
+ * PATTERN, NUMERIC, SPACE cut at what they match; PREFIX_SPACE puts a space before a piece that has
+ * none; BYTE_ALPHABET rewrites bytes as characters, which is done only where a later step looks at
+ * the result.
  */
 typedef struct split_step {
     step_kind kind;

@@ -1,6 +1,7 @@
 /*
- * Encoding, decoding and looking up. The order of encoding is the library's: added tokens in the raw text; each rest
- * normalised, added tokens in that; each rest cut into words; words to ids; post-processing.
+ * Encoding, decoding and looking up. The order of encoding is the library's: added tokens in the
+ * raw text; each rest normalised, added tokens in that; each rest cut into words; words to ids;
+ * post-processing.
  */
 #include "tokenizer.h"
 
@@ -14,7 +15,10 @@ void ares_ids_fini(ares_ids *ids)
     *ids = (ares_ids){ 0 };
 }
 
-void ares_ids_clear(ares_ids *ids) { ids->n = 0; }
+void ares_ids_clear(ares_ids *ids)
+{
+    ids->n = 0;
+}
 
 static void reserve(ares_ids *ids, int64_t more)
 {
@@ -22,7 +26,8 @@ static void reserve(ares_ids *ids, int64_t more)
     if (need > ids->cap) {
         ids->cap = ARES_MAX(need, ids->cap * 2 + 64);
         ids->ids = ares_realloc(ids->ids, (size_t)ids->cap * sizeof *ids->ids);
-        if (ids->offsets) ids->offsets = ares_realloc(ids->offsets, (size_t)ids->cap * sizeof *ids->offsets);
+        if (ids->offsets)
+            ids->offsets = ares_realloc(ids->offsets, (size_t)ids->cap * sizeof *ids->offsets);
     }
     if (ids->want_offsets && !ids->offsets && ids->cap)
         ids->offsets = ares_calloc((size_t)ids->cap, sizeof *ids->offsets);
@@ -39,7 +44,8 @@ void ares_ids_add(ares_ids *ids, int32_t id, int64_t start, int64_t end)
 /* ---- scratch: kept in slots of the tokenizer, taken and given back by exchange */
 static text_scratch *take_scratch(const ares_tokenizer *tokenizer)
 {
-    ares_tokenizer *t = (ares_tokenizer *)tokenizer; /* the slots and the word table are not what const promises */
+    /* the slots and the word table are not what const promises */
+    ares_tokenizer *t = (ares_tokenizer *)tokenizer;
     for (int i = 0; i < SCRATCH_KEPT; i++) {
         text_scratch *s = atomic_exchange(&t->scratch[i], NULL);
         if (s) return s;
@@ -79,8 +85,12 @@ static int find_pieces(const ares_tokenizer *t, text_scratch *s)
     return ARES_OK;
 }
 
-/* Offsets of a word in which bytes vanished: the library counts lengths without them, in the byte alphabet. */
-static void place_irregular(text_scratch *s, const piece *p, const bpe_symbol *symbol, size_t *counted, int64_t place[2])
+/*
+ * Offsets of a word in which bytes vanished: the library counts lengths without them, in the byte
+ * alphabet.
+ */
+static void place_irregular(text_scratch *s, const piece *p, const bpe_symbol *symbol,
+                            size_t *counted, int64_t place[2])
 {
     size_t first = 0, last = 0, at = 0;
     for (size_t i = 0; i < p->len; i++) {
@@ -115,7 +125,10 @@ static void encode_word(const ares_tokenizer *t, text_scratch *s, const piece *p
 }
 
 /* ---- behind the model */
-static bool is_trimmed(uint32_t c) { return c == unicode_of_byte[' '] || unicode_is_space(c); }
+static bool is_trimmed(uint32_t c)
+{
+    return c == unicode_of_byte[' '] || unicode_is_space(c);
+}
 
 static void count_spaces(ares_view text, int64_t *leading, int64_t *trailing)
 {
@@ -129,15 +142,21 @@ static void count_spaces(ares_view text, int64_t *leading, int64_t *trailing)
     }
 }
 
-/* values [n]: the texts of the tokens; added ones as they stood, with the white space that lstrip and rstrip took */
-static void trim_offsets(const post_step *step, const ares_view *values, int64_t (*offsets)[2], int64_t n)
+/*
+ * values [n]: the texts of the tokens; added ones as they stood, with the white space that lstrip
+ * and rstrip took
+ */
+static void trim_offsets(const post_step *step, const ares_view *values, int64_t (*offsets)[2],
+                         int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         int64_t leading, trailing, *place = offsets[i];
         count_spaces(values[i], &leading, &trailing);
-        if (leading == 1 && step->add_prefix_space && (i == 0 || place[0] == 0)) leading = 0; /* the one we put there */
+        /* the one we put there */
+        if (leading == 1 && step->add_prefix_space && (i == 0 || place[0] == 0)) leading = 0;
         place[0] = ARES_MIN(place[0] + leading, place[1]);
-        if (trailing > 0 && place[1] >= trailing) place[1] = ARES_MAX(place[1] - trailing, place[0]);
+        if (trailing > 0 && place[1] >= trailing)
+            place[1] = ARES_MAX(place[1] - trailing, place[0]);
     }
 }
 
@@ -154,7 +173,8 @@ static void insert(ares_ids *out, int64_t at, const int32_t *ids, int64_t n)
     out->n += n;
 }
 
-static void post_process(const ares_tokenizer *t, text_scratch *s, bool add_special_tokens, int64_t first, ares_ids *out)
+static void post_process(const ares_tokenizer *t, text_scratch *s, bool add_special_tokens,
+                         int64_t first, ares_ids *out)
 {
     bool trims = false;
     int64_t most = out->n - first;
@@ -178,7 +198,8 @@ static void post_process(const ares_tokenizer *t, text_scratch *s, bool add_spec
         if (step->trim || !add_special_tokens) continue;
         if (values) {
             memmove(values + step->before_count, values, (size_t)n * sizeof *values);
-            for (int64_t i = 0; i < step->before_count; i++) values[i] = t->tokens[step->before[i]].text;
+            for (int64_t i = 0; i < step->before_count; i++)
+                values[i] = t->tokens[step->before[i]].text;
             for (int64_t i = 0; i < step->after_count; i++)
                 values[step->before_count + n + i] = t->tokens[step->after[i]].text;
         }
@@ -187,9 +208,11 @@ static void post_process(const ares_tokenizer *t, text_scratch *s, bool add_spec
     }
 }
 
-int ares_tokenizer_encode(const ares_tokenizer *t, ares_view text, bool add_special_tokens, ares_ids *out)
+int ares_tokenizer_encode(const ares_tokenizer *t, ares_view text, bool add_special_tokens,
+                          ares_ids *out)
 {
-    if (out->n == 0 && !out->want_offsets && out->offsets) { /* a list that had offsets and no longer wants them */
+    /* a list that had offsets and no longer wants them */
+    if (out->n == 0 && !out->want_offsets && out->offsets) {
         ares_free(out->offsets);
         out->offsets = NULL;
     }
@@ -236,7 +259,8 @@ void ares_decoder_init(ares_decoder *d, const ares_tokenizer *t, bool skip_speci
 static void add_bytes(ares_decoder *d, const unsigned char *bytes, size_t len, ares_str *out)
 {
     bool open;
-    while (d->pending_len && len) { /* complete the character that the tokens before began, byte by byte */
+    /* complete the character that the tokens before began, byte by byte */
+    while (d->pending_len && len) {
         d->pending[d->pending_len++] = *bytes++;
         len--;
         int n = unicode_piece(d->pending, (size_t)d->pending_len, &open);
@@ -278,7 +302,8 @@ void ares_decoder_finish(ares_decoder *d, ares_str *out)
     d->pending_len = 0;
 }
 
-int ares_tokenizer_decode(const ares_tokenizer *t, const int32_t *ids, int64_t n, bool skip_special_tokens, ares_str *out)
+int ares_tokenizer_decode(const ares_tokenizer *t, const int32_t *ids, int64_t n,
+                          bool skip_special_tokens, ares_str *out)
 {
     ares_decoder d;
     ares_decoder_init(&d, t, skip_special_tokens);
@@ -301,13 +326,34 @@ static const token_info *info(const ares_tokenizer *t, int32_t id)
     return id >= 0 && id < t->token_count ? &t->tokens[id] : &none;
 }
 
-ares_view ares_tokenizer_token(const ares_tokenizer *t, int32_t id) { return info(t, id)->text; }
-ares_view ares_tokenizer_token_bytes(const ares_tokenizer *t, int32_t id) { return info(t, id)->bytes; }
-bool ares_tokenizer_is_special(const ares_tokenizer *t, int32_t id) { return info(t, id)->special; }
-int64_t ares_tokenizer_vocab_size(const ares_tokenizer *t) { return t->token_count; }
-int32_t ares_tokenizer_role_id(const ares_tokenizer *t, ares_token_role role) { return t->role_ids[role]; }
-ares_view ares_tokenizer_role_token(const ares_tokenizer *t, ares_token_role role) { return t->role_tokens[role]; }
-const ares_json *ares_tokenizer_config(const ares_tokenizer *t) { return t->config; }
+ares_view ares_tokenizer_token(const ares_tokenizer *t, int32_t id)
+{
+    return info(t, id)->text;
+}
+ares_view ares_tokenizer_token_bytes(const ares_tokenizer *t, int32_t id)
+{
+    return info(t, id)->bytes;
+}
+bool ares_tokenizer_is_special(const ares_tokenizer *t, int32_t id)
+{
+    return info(t, id)->special;
+}
+int64_t ares_tokenizer_vocab_size(const ares_tokenizer *t)
+{
+    return t->token_count;
+}
+int32_t ares_tokenizer_role_id(const ares_tokenizer *t, ares_token_role role)
+{
+    return t->role_ids[role];
+}
+ares_view ares_tokenizer_role_token(const ares_tokenizer *t, ares_token_role role)
+{
+    return t->role_tokens[role];
+}
+const ares_json *ares_tokenizer_config(const ares_tokenizer *t)
+{
+    return t->config;
+}
 
 ares_view ares_tokenizer_chat_template(const ares_tokenizer *t, const char *name)
 {
@@ -319,8 +365,8 @@ ares_view ares_tokenizer_chat_template(const ares_tokenizer *t, const char *name
     for (int64_t i = 0; json && json->type == ARES_JSON_ARRAY && i < json->count; i++) {
         const ares_json *entry_name = ares_json_get(&json->items[i], "name");
         const ares_json *text = ares_json_get(&json->items[i], "template");
-        if (entry_name && text && entry_name->type == ARES_JSON_STRING && text->type == ARES_JSON_STRING &&
-            ares_view_is(entry_name->text, name))
+        if (entry_name && text && entry_name->type == ARES_JSON_STRING &&
+            text->type == ARES_JSON_STRING && ares_view_is(entry_name->text, name))
             return text->text;
     }
     return (ares_view){ NULL, 0 };

@@ -15,20 +15,30 @@ typedef struct token_info {
     bool special;
 } token_info;
 
-/* A step behind the model: trim cuts white space off the offsets, else `before` and `after` go round the ids. */
+/*
+ * A step behind the model: trim cuts white space off the offsets, else `before` and `after` go
+ * round the ids.
+ */
 typedef struct post_step {
     bool trim, add_prefix_space;
     int32_t *before, *after;
     int64_t before_count, after_count;
 } post_step;
 
-enum { ROLE_COUNT = 4, FORMS_MOST = 8, STEPS_MOST = 32, POST_MOST = 8, SCRATCH_KEPT = 16, TOKEN_ID_END = 1 << 24 };
+enum {
+    ROLE_COUNT = 4,
+    FORMS_MOST = 8,
+    STEPS_MOST = 32,
+    POST_MOST = 8,
+    SCRATCH_KEPT = 16,
+    TOKEN_ID_END = 1 << 24
+};
 
 struct ares_tokenizer {
-    ares_arena arena;   /* texts, and tokenizer_config.json */
-    ares_map *vocab;    /* of the model: token -> id */
-    ares_map *added;    /* content -> index in added_tokens */
-    ares_map *words;    /* bytes of each vocabulary token -> id, for ignore_merges */
+    ares_arena arena; /* texts, and tokenizer_config.json */
+    ares_map *vocab;  /* of the model: token -> id */
+    ares_map *added;  /* content -> index in added_tokens */
+    ares_map *words;  /* bytes of each vocabulary token -> id, for ignore_merges */
     added_token *added_tokens;
     int64_t added_count;
     token_info *tokens; /* [token_count] */
@@ -37,7 +47,7 @@ struct ares_tokenizer {
     split_step steps[STEPS_MOST];
     post_step post[POST_MOST];
     int form_count, step_count, post_count;
-    bool mapped;        /* the steps leave pieces in the byte alphabet */
+    bool mapped; /* the steps leave pieces in the byte alphabet */
     added_set *raw_set, *normalized_set;
     bpe *model;
     int32_t role_ids[ROLE_COUNT];
@@ -47,9 +57,15 @@ struct ares_tokenizer {
     _Atomic(text_scratch *) scratch[SCRATCH_KEPT];
 };
 
-/* A tokenizer from the text of a tokenizer.json alone; `name` stands for its path in messages (tokenizer_load.c). */
+/*
+ * A tokenizer from the text of a tokenizer.json alone; `name` stands for its path in messages
+ * (tokenizer_load.c).
+ */
 int tokenizer_parse(const char *name, ares_view json, ares_tokenizer **out);
-/* tokenizer_config.json, special_tokens_map.json, chat_template.jinja of a directory (tokenizer_config.c). */
+/*
+ * tokenizer_config.json, special_tokens_map.json, chat_template.jinja of a directory
+ * (tokenizer_config.c).
+ */
 int tokenizer_read_config(ares_tokenizer *t, const char *dir);
 /* Adds a token as the library does: the id it has in the vocabulary, else the next free one. */
 int32_t tokenizer_add_token(ares_tokenizer *t, added_token token);

@@ -1,6 +1,6 @@
 /*
- * What lies beside tokenizer.json: bos, eos and their kin, the chat template, added tokens that only
- * tokenizer_config.json knows (transformers adds them to those of tokenizer.json).
+ * What lies beside tokenizer.json: bos, eos and their kin, the chat template, added tokens that
+ * only tokenizer_config.json knows (transformers adds them to those of tokenizer.json).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,8 @@ static int read_json(ares_arena *arena, const char *path, const ares_json **out)
     if (rc == ARES_OK) rc = ares_json_parse(arena, ares_str_view(&text), path, out);
     ares_str_fini(&text);
     ARES_TRY(rc);
-    if ((*out)->type != ARES_JSON_OBJECT) return ares_fail(ARES_EFORMAT, "text: %s: not a JSON object", path);
+    if ((*out)->type != ARES_JSON_OBJECT)
+        return ares_fail(ARES_EFORMAT, "text: %s: not a JSON object", path);
     return ARES_OK;
 }
 
@@ -25,21 +26,27 @@ int tokenizer_read_added(const char *where, const ares_json *json, added_token *
 {
     ares_view content = { 0 };
     *token = (added_token){ 0 };
-    if (json->type != ARES_JSON_OBJECT) return ares_fail(ARES_EFORMAT, "text: %s: not an object", where);
+    if (json->type != ARES_JSON_OBJECT)
+        return ares_fail(ARES_EFORMAT, "text: %s: not an object", where);
     int rc = ares_json_get_string(json, "content", NULL, &content);
     if (rc == ARES_OK) rc = ares_json_get_bool(json, "special", false, &token->special);
     if (rc == ARES_OK) rc = ares_json_get_bool(json, "lstrip", false, &token->lstrip);
     if (rc == ARES_OK) rc = ares_json_get_bool(json, "rstrip", false, &token->rstrip);
     if (rc == ARES_OK) rc = ares_json_get_bool(json, "single_word", false, &token->single_word);
-    if (rc == ARES_OK) rc = ares_json_get_bool(json, "normalized", !token->special, &token->normalized);
+    if (rc == ARES_OK)
+        rc = ares_json_get_bool(json, "normalized", !token->special, &token->normalized);
     if (rc != ARES_OK) return ares_fail_in(rc, "text: %s", where);
     const ares_json *text = ares_json_get(json, "content");
-    if (!text || text->type != ARES_JSON_STRING) return ares_fail(ARES_EFORMAT, "text: %s: no string 'content'", where);
+    if (!text || text->type != ARES_JSON_STRING)
+        return ares_fail(ARES_EFORMAT, "text: %s: no string 'content'", where);
     token->content = content;
     return ARES_OK;
 }
 
-/* A token's text: a string, or an object with one as `content`; an empty view for null and anything else. */
+/*
+ * A token's text: a string, or an object with one as `content`; an empty view for null and anything
+ * else.
+ */
 static ares_view token_text(const ares_json *json)
 {
     if (json && json->type == ARES_JSON_OBJECT) json = ares_json_get(json, "content");
@@ -63,11 +70,14 @@ static int add_from_decoder(ares_tokenizer *t, const char *path)
         ares_view key = decoder->members[i].key;
         char where[512];
         int64_t id = -1;
-        snprintf(where, sizeof where, "%s: added_tokens_decoder.%.*s", path, (int)ARES_MIN(key.len, 40), key.data);
+        snprintf(where, sizeof where, "%s: added_tokens_decoder.%.*s", path,
+                 (int)ARES_MIN(key.len, 40), key.data);
         if (!ares_parse_i64(key, &id) || id < 0 || id >= TOKEN_ID_END)
             rc = ares_fail(ARES_EFORMAT, "text: %s: the key is no token id", where);
         else rc = tokenizer_read_added(where, decoder->members[i].value, &tokens[n]);
-        if (rc != ARES_OK || tokens[n].content.len == 0 || ares_map_get(t->added, tokens[n].content, NULL)) continue;
+        if (rc != ARES_OK || tokens[n].content.len == 0 ||
+            ares_map_get(t->added, tokens[n].content, NULL))
+            continue;
         tokens[n++].id = (int32_t)id;
     }
     if (rc == ARES_OK) {
@@ -76,7 +86,8 @@ static int add_from_decoder(ares_tokenizer *t, const char *path)
             int32_t wanted = tokens[i].id, id = tokenizer_add_token(t, tokens[i]);
             if (id != wanted)
                 ares_warn("text: %s: added_tokens_decoder: '%.*s' has the id %d, not %d", path,
-                          (int)ARES_MIN(tokens[i].content.len, 60), tokens[i].content.data, id, wanted);
+                          (int)ARES_MIN(tokens[i].content.len, 60), tokens[i].content.data, id,
+                          wanted);
         }
     }
     ares_free(tokens);
@@ -85,12 +96,14 @@ static int add_from_decoder(ares_tokenizer *t, const char *path)
 
 int tokenizer_read_config(ares_tokenizer *t, const char *dir)
 {
-    static const char *const keys[ROLE_COUNT] = { "bos_token", "eos_token", "pad_token", "unk_token" };
+    static const char *const keys[ROLE_COUNT] = { "bos_token", "eos_token", "pad_token",
+                                                  "unk_token" };
     ares_str path = { 0 };
     const ares_json *map = NULL;
     int rc = read_json(&t->arena, ares_path_join(&path, dir, "tokenizer_config.json"), &t->config);
     if (rc == ARES_OK && t->config) rc = add_from_decoder(t, path.data);
-    if (rc == ARES_OK) rc = read_json(&t->arena, ares_path_join(&path, dir, "special_tokens_map.json"), &map);
+    if (rc == ARES_OK)
+        rc = read_json(&t->arena, ares_path_join(&path, dir, "special_tokens_map.json"), &map);
     for (int i = 0; rc == ARES_OK && i < ROLE_COUNT; i++) {
         const ares_json *value = ares_json_get(t->config, keys[i]);
         t->role_tokens[i] = token_text(value ? value : ares_json_get(map, keys[i]));
@@ -98,7 +111,9 @@ int tokenizer_read_config(ares_tokenizer *t, const char *dir)
     if (rc == ARES_OK && ares_file_exists(ares_path_join(&path, dir, "chat_template.jinja"))) {
         ares_str text = { 0 };
         rc = ares_file_read(path.data, &text);
-        t->chat_template = (ares_view){ ares_arena_copy(&t->arena, text.data ? text.data : "", text.len), text.len };
+        t->chat_template =
+            (ares_view){ ares_arena_copy(&t->arena, text.data ? text.data : "", text.len),
+                         text.len };
         ares_str_fini(&text);
     }
     ares_str_fini(&path);

@@ -1,6 +1,6 @@
 /*
- * tokenizer.json, or vocab.json with merges.txt, to a tokenizer. Everything a file asks for is either done as the
- * library does it or refused by its key; nothing is skipped over.
+ * tokenizer.json, or vocab.json with merges.txt, to a tokenizer. Everything a file asks for is
+ * either done as the library does it or refused by its key; nothing is skipped over.
  */
 #include <string.h>
 
@@ -14,8 +14,8 @@ typedef struct loader {
 
 static int bad(const loader *l, int code, const char *key, ares_view value, const char *what)
 {
-    return ares_fail(code, "text: %s: %s = '%.*s': %s", l->path, key, (int)ARES_MIN(value.len, 80), value.data ? value.data : "",
-                     what);
+    return ares_fail(code, "text: %s: %s = '%.*s': %s", l->path, key, (int)ARES_MIN(value.len, 80),
+                     value.data ? value.data : "", what);
 }
 
 static int in_file(const loader *l, const char *key, int rc)
@@ -29,9 +29,13 @@ static ares_view type_of(const ares_json *json)
     return type && type->type == ARES_JSON_STRING ? type->text : (ares_view){ NULL, 0 };
 }
 
-static bool is_absent(const ares_json *json) { return !json || json->type == ARES_JSON_NULL; }
+static bool is_absent(const ares_json *json)
+{
+    return !json || json->type == ARES_JSON_NULL;
+}
 
-static int get_bool(const loader *l, const char *where, const ares_json *json, const char *key, bool absent, bool *out)
+static int get_bool(const loader *l, const char *where, const ares_json *json, const char *key,
+                    bool absent, bool *out)
 {
     return in_file(l, where, ares_json_get_bool(json, key, absent, out));
 }
@@ -48,7 +52,10 @@ static void grow_tokens(ares_tokenizer *t, int64_t id)
     t->token_count = id + 1;
 }
 
-/* What the ByteLevel decoder makes of a token: its bytes when all of it is in the byte alphabet, else its own text. */
+/*
+ * What the ByteLevel decoder makes of a token: its bytes when all of it is in the byte alphabet,
+ * else its own text.
+ */
 static ares_view bytes_of(ares_arena *arena, ares_view text)
 {
     const unsigned char *begin = (const unsigned char *)text.data, *end = begin + text.len;
@@ -63,7 +70,8 @@ static ares_view bytes_of(ares_arena *arena, ares_view text)
     if (same) return text;
     char *bytes = ares_arena_alloc(arena, n + 1);
     n = 0;
-    for (const unsigned char *p = begin; p < end;) bytes[n++] = (char)unicode_byte_of(unicode_next(&p));
+    for (const unsigned char *p = begin; p < end;)
+        bytes[n++] = (char)unicode_byte_of(unicode_next(&p));
     return (ares_view){ bytes, n };
 }
 
@@ -75,7 +83,8 @@ int32_t tokenizer_add_token(ares_tokenizer *t, added_token token)
         id = t->added_tokens[known].id;
     } else if (!ares_map_get(t->vocab, token.content, &id)) {
         id = ares_map_count(t->vocab);
-        for (int64_t i = 0; i < t->added_count; i++) id = ARES_MAX(id, (int64_t)t->added_tokens[i].id + 1);
+        for (int64_t i = 0; i < t->added_count; i++)
+            id = ARES_MAX(id, (int64_t)t->added_tokens[i].id + 1);
     }
     token.id = (int32_t)id;
     token.content.data = ares_arena_copy(&t->arena, token.content.data, token.content.len);
@@ -84,12 +93,14 @@ int32_t tokenizer_add_token(ares_tokenizer *t, added_token token)
         t->added_tokens[known] = token;
     } else {
         if ((t->added_count & (t->added_count - 1)) == 0)
-            t->added_tokens = ares_realloc(t->added_tokens, (size_t)ARES_MAX(t->added_count * 2, 16) * sizeof token);
+            t->added_tokens = ares_realloc(t->added_tokens,
+                                           (size_t)ARES_MAX(t->added_count * 2, 16) * sizeof token);
         ares_map_put(t->added, token.content, t->added_count);
         t->added_tokens[t->added_count++] = token;
     }
     grow_tokens(t, id);
-    t->tokens[id] = (token_info){ token.content, bytes_of(&t->arena, token.content), token.special };
+    t->tokens[id] =
+        (token_info){ token.content, bytes_of(&t->arena, token.content), token.special };
     return token.id;
 }
 
@@ -100,13 +111,15 @@ static int read_vocab(const loader *l, const char *key, const ares_json *vocab)
         return ares_fail(ARES_EFORMAT, "text: %s: %s: no object of tokens and ids", l->path, key);
     for (int64_t i = 0; i < vocab->count; i++) {
         const ares_json_member *m = &vocab->members[i];
-        if (m->value->type != ARES_JSON_INT || m->value->big || m->value->integer < 0 || m->value->integer >= TOKEN_ID_END)
-            return ares_fail(ARES_EFORMAT, "text: %s: %s['%.*s']: not an id in [0, %d)", l->path, key,
-                             (int)ARES_MIN(m->key.len, 80), m->key.data, TOKEN_ID_END);
+        if (m->value->type != ARES_JSON_INT || m->value->big || m->value->integer < 0 ||
+            m->value->integer >= TOKEN_ID_END)
+            return ares_fail(ARES_EFORMAT, "text: %s: %s['%.*s']: not an id in [0, %d)", l->path,
+                             key, (int)ARES_MIN(m->key.len, 80), m->key.data, TOKEN_ID_END);
         int64_t id = m->value->integer;
         if (id < t->token_count && t->tokens[id].text.data)
-            return ares_fail(ARES_EFORMAT, "text: %s: %s['%.*s']: the id %lld is that of '%.*s' too", l->path, key,
-                             (int)ARES_MIN(m->key.len, 80), m->key.data, (long long)id,
+            return ares_fail(ARES_EFORMAT,
+                             "text: %s: %s['%.*s']: the id %lld is that of '%.*s' too", l->path,
+                             key, (int)ARES_MIN(m->key.len, 80), m->key.data, (long long)id,
                              (int)ARES_MIN(t->tokens[id].text.len, 80), t->tokens[id].text.data);
         grow_tokens(t, id);
         ares_view text = { ares_arena_copy(&t->arena, m->key.data, m->key.len), m->key.len };
@@ -117,8 +130,8 @@ static int read_vocab(const loader *l, const char *key, const ares_json *vocab)
 }
 
 /* One merge of the tokens left and right; `at` counts from 1 for messages. */
-static int read_merge(const loader *l, const char *key, int64_t at, ares_view left, ares_view right, ares_str *joined,
-                      bpe_merge *merge)
+static int read_merge(const loader *l, const char *key, int64_t at, ares_view left, ares_view right,
+                      ares_str *joined, bpe_merge *merge)
 {
     ares_view missing = left;
     int64_t a = 0, b = 0, c = 0;
@@ -135,8 +148,9 @@ static int read_merge(const loader *l, const char *key, int64_t at, ares_view le
             }
         }
     }
-    return ares_fail(ARES_EFORMAT, "text: %s: %s %lld: '%.*s' is not in the vocabulary", l->path, key, (long long)at,
-                     (int)ARES_MIN(missing.len, 80), missing.data ? missing.data : "");
+    return ares_fail(ARES_EFORMAT, "text: %s: %s %lld: '%.*s' is not in the vocabulary", l->path,
+                     key, (long long)at, (int)ARES_MIN(missing.len, 80),
+                     missing.data ? missing.data : "");
 }
 
 static bool split_pair(ares_view line, ares_view *left, ares_view *right)
@@ -158,12 +172,14 @@ static int read_merges_json(const loader *l, const ares_json *json, bpe_merge **
     for (int64_t i = 0; rc == ARES_OK && i < json->count; i++) {
         const ares_json *item = &json->items[i];
         ares_view left = { 0 }, right = { 0 };
-        bool pair = item->type == ARES_JSON_ARRAY && item->count == 2 && item->items[0].type == ARES_JSON_STRING &&
+        bool pair = item->type == ARES_JSON_ARRAY && item->count == 2 &&
+                    item->items[0].type == ARES_JSON_STRING &&
                     item->items[1].type == ARES_JSON_STRING;
         if (pair) left = item->items[0].text, right = item->items[1].text;
         else pair = item->type == ARES_JSON_STRING && split_pair(item->text, &left, &right);
         if (!pair)
-            rc = ares_fail(ARES_EFORMAT, "text: %s: model.merges %lld: not two tokens", l->path, (long long)i + 1);
+            rc = ares_fail(ARES_EFORMAT, "text: %s: model.merges %lld: not two tokens", l->path,
+                           (long long)i + 1);
         else rc = read_merge(l, "model.merges", i + 1, left, right, &joined, &(*out)[i]);
     }
     *count = json->count;
@@ -185,7 +201,8 @@ static int read_merges_text(const loader *l, ares_view text, bpe_merge **out, in
         if (line.len && line.data[line.len - 1] == '\r') line.len--;
         if (line_number == 1 && ares_view_starts(line, ARES_VIEW("#version"))) continue;
         if (!split_pair(line, &left, &right)) {
-            rc = ares_fail(ARES_EFORMAT, "text: %s:%lld: not two tokens with a space between", l->path, (long long)line_number);
+            rc = ares_fail(ARES_EFORMAT, "text: %s:%lld: not two tokens with a space between",
+                           l->path, (long long)line_number);
             break;
         }
         if (*count == cap) {
@@ -205,7 +222,8 @@ static void make_model(ares_tokenizer *t, bpe_config *config)
         unsigned char text[4];
         int64_t id = -1;
         int n = unicode_put(unicode_of_byte[byte], text);
-        config->byte_id[byte] = ares_map_get(t->vocab, (ares_view){ (char *)text, (size_t)n }, &id) ? (int32_t)id : -1;
+        config->byte_id[byte] =
+            ares_map_get(t->vocab, (ares_view){ (char *)text, (size_t)n }, &id) ? (int32_t)id : -1;
     }
     t->model = bpe_new(config);
 }
@@ -217,7 +235,8 @@ static ares_map *words_of(const ares_tokenizer *t)
     for (int64_t i = 0; i < ares_map_count(t->vocab); i++) {
         ares_view text = ares_map_key(t->vocab, i);
         bool in_alphabet = text.len > 0;
-        for (const unsigned char *p = (const unsigned char *)text.data, *end = p + text.len; p < end;)
+        for (const unsigned char *p = (const unsigned char *)text.data, *end = p + text.len;
+             p < end;)
             in_alphabet &= unicode_byte_of(unicode_next(&p)) >= 0;
         int64_t id = ares_map_value(t->vocab, i);
         if (in_alphabet) ares_map_put(words, t->tokens[id].bytes, id);
@@ -238,23 +257,30 @@ static int read_model(const loader *l, const ares_json *model)
     ARES_TRY(get_bool(l, "model", model, "ignore_merges", false, &ignore_merges));
     ARES_TRY(get_bool(l, "model", model, "fuse_unk", false, &config.fuse_unk));
     if (byte_fallback)
-        return ares_fail(ARES_EUNSUPPORTED, "text: %s: model.byte_fallback = 'true': only byte-level BPE is offered, where every "
-                                            "byte is a token; convert the model to such a vocabulary", l->path);
+        return ares_fail(
+            ARES_EUNSUPPORTED,
+            "text: %s: model.byte_fallback = 'true': only byte-level BPE is offered, where every "
+            "byte is a token; convert the model to such a vocabulary",
+            l->path);
     double dropout;
     ARES_TRY(in_file(l, "model", ares_json_get_double(model, "dropout", 0, &dropout)));
     if (dropout != 0)
-        return bad(l, ARES_EUNSUPPORTED, "model.dropout", ares_json_get(model, "dropout")->text, "random merges are not offered; set it to null");
+        return bad(l, ARES_EUNSUPPORTED, "model.dropout", ares_json_get(model, "dropout")->text,
+                   "random merges are not offered; set it to null");
     static const char *const affixes[] = { "continuing_subword_prefix", "end_of_word_suffix" };
     for (int i = 0; i < ARES_COUNT(affixes); i++) {
         ares_view affix;
         ARES_TRY(in_file(l, "model", ares_json_get_string(model, affixes[i], "", &affix)));
-        if (affix.len) return bad(l, ARES_EUNSUPPORTED, affixes[i], affix, "not offered; only byte-level BPE without affixes is");
+        if (affix.len)
+            return bad(l, ARES_EUNSUPPORTED, affixes[i], affix,
+                       "not offered; only byte-level BPE without affixes is");
     }
     ARES_TRY(read_vocab(l, "model.vocab", ares_json_get(model, "vocab")));
     ares_view unk;
     ARES_TRY(in_file(l, "model", ares_json_get_string(model, "unk_token", "", &unk)));
     int64_t unk_id = -1;
-    bool unk_missing = ares_json_get(model, "unk_token") && ares_json_get(model, "unk_token")->type == ARES_JSON_STRING &&
+    bool unk_missing = ares_json_get(model, "unk_token") &&
+                       ares_json_get(model, "unk_token")->type == ARES_JSON_STRING &&
                        !ares_map_get(t->vocab, unk, &unk_id);
     config.unk_id = (int32_t)unk_id;
     bpe_merge *merges = NULL;
@@ -266,7 +292,8 @@ static int read_model(const loader *l, const ares_json *model)
         make_model(t, &config);
         for (int byte = 0; byte < 256 && unk_missing && rc == ARES_OK; byte++)
             if (config.byte_id[byte] < 0)
-                rc = bad(l, ARES_EFORMAT, "model.unk_token", unk, "not in the vocabulary, and some bytes have no token");
+                rc = bad(l, ARES_EFORMAT, "model.unk_token", unk,
+                         "not in the vocabulary, and some bytes have no token");
     }
     ares_free(merges);
     return rc;
@@ -287,30 +314,36 @@ static int read_normalizer(const loader *l, const ares_json *json, int depth)
     }
     for (int i = 0; i < ARES_COUNT(names); i++) {
         if (!ares_view_is(type, names[i])) continue;
-        if (t->form_count == FORMS_MOST) return bad(l, ARES_ELIMIT, "normalizer", type, "too many steps");
+        if (t->form_count == FORMS_MOST)
+            return bad(l, ARES_ELIMIT, "normalizer", type, "too many steps");
         t->forms[t->form_count++] = (unicode_form)i;
         return ARES_OK;
     }
-    return bad(l, ARES_EUNSUPPORTED, "normalizer.type", type, "not offered (choices: NFC, NFD, NFKC, NFKD, Sequence)");
+    return bad(l, ARES_EUNSUPPORTED, "normalizer.type", type,
+               "not offered (choices: NFC, NFD, NFKC, NFKD, Sequence)");
 }
 
 /* ---- pre-tokenizer */
-#define GPT2_PATTERN "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
-#define QWEN2_PATTERN                                                                                        \
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define GPT2_PATTERN \
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+#define QWEN2_PATTERN                                                     \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| " \
+    "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
 static int add_step(const loader *l, split_step step)
 {
     ares_tokenizer *t = l->t;
     if (t->step_count == STEPS_MOST) {
         pattern_free(step.pattern);
-        return ares_fail(ARES_ELIMIT, "text: %s: pre_tokenizer: more than %d steps", l->path, STEPS_MOST);
+        return ares_fail(ARES_ELIMIT, "text: %s: pre_tokenizer: more than %d steps", l->path,
+                         STEPS_MOST);
     }
     t->steps[t->step_count++] = step;
     return ARES_OK;
 }
 
-static int add_pattern(const loader *l, ares_view source, bool literal, split_behavior behavior, bool invert)
+static int add_pattern(const loader *l, ares_view source, bool literal, split_behavior behavior,
+                       bool invert)
 {
     split_step step = { STEP_PATTERN, behavior, invert, NULL };
     ares_str where = { 0 };
@@ -322,7 +355,8 @@ static int add_pattern(const loader *l, ares_view source, bool literal, split_be
 
 static int read_split(const loader *l, const ares_json *json)
 {
-    static const char *const behaviors[] = { "Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous" };
+    static const char *const behaviors[] = { "Isolated", "Removed", "MergedWithPrevious",
+                                             "MergedWithNext", "Contiguous" };
     ares_view name;
     bool invert;
     int behavior;
@@ -331,22 +365,29 @@ static int read_split(const loader *l, const ares_json *json)
     for (behavior = 0; behavior < ARES_COUNT(behaviors); behavior++)
         if (ares_view_is(name, behaviors[behavior])) break;
     if (behavior == ARES_COUNT(behaviors))
-        return bad(l, ARES_EFORMAT, "pre_tokenizer.behavior", name,
-                   "unknown (choices: Isolated, Removed, MergedWithPrevious, MergedWithNext, Contiguous)");
+        return bad(
+            l, ARES_EFORMAT, "pre_tokenizer.behavior", name,
+            "unknown (choices: Isolated, Removed, MergedWithPrevious, MergedWithNext, Contiguous)");
     const ares_json *pattern = ares_json_get(json, "pattern");
-    const ares_json *regex = ares_json_get(pattern, "Regex"), *string = ares_json_get(pattern, "String");
+    const ares_json *regex = ares_json_get(pattern, "Regex"),
+                    *string = ares_json_get(pattern, "String");
     const ares_json *source = regex ? regex : string;
     if (!source || source->type != ARES_JSON_STRING)
-        return ares_fail(ARES_EFORMAT, "text: %s: pre_tokenizer.pattern: neither {\"Regex\": ..} nor {\"String\": ..}", l->path);
+        return ares_fail(
+            ARES_EFORMAT,
+            "text: %s: pre_tokenizer.pattern: neither {\"Regex\": ..} nor {\"String\": ..}",
+            l->path);
     return add_pattern(l, source->text, !regex, (split_behavior)behavior, invert);
 }
 
 static int add_byte_level(loader *l, bool add_prefix_space, bool use_regex)
 {
     if (l->byte_level)
-        return ares_fail(ARES_EUNSUPPORTED, "text: %s: pre_tokenizer: ByteLevel twice is not offered", l->path);
+        return ares_fail(ARES_EUNSUPPORTED,
+                         "text: %s: pre_tokenizer: ByteLevel twice is not offered", l->path);
     l->byte_level = true;
-    if (add_prefix_space) ARES_TRY(add_step(l, (split_step){ STEP_PREFIX_SPACE, SPLIT_ISOLATED, false, NULL }));
+    if (add_prefix_space)
+        ARES_TRY(add_step(l, (split_step){ STEP_PREFIX_SPACE, SPLIT_ISOLATED, false, NULL }));
     if (use_regex) ARES_TRY(add_pattern(l, ARES_VIEW(GPT2_PATTERN), false, SPLIT_ISOLATED, false));
     return ARES_OK;
 }
@@ -367,7 +408,8 @@ static int read_pre_tokenizer(loader *l, const ares_json *json, int depth)
         ARES_TRY(get_bool(l, "pre_tokenizer", json, "use_regex", true, &use_regex));
         return add_byte_level(l, add_prefix_space, use_regex);
     }
-    if (l->byte_level && !l->t->mapped) { /* what follows looks at characters of the byte alphabet */
+    /* what follows looks at characters of the byte alphabet */
+    if (l->byte_level && !l->t->mapped) {
         l->t->mapped = true;
         ARES_TRY(add_step(l, (split_step){ STEP_BYTE_ALPHABET, SPLIT_ISOLATED, false, NULL }));
     }
@@ -375,7 +417,9 @@ static int read_pre_tokenizer(loader *l, const ares_json *json, int depth)
     if (ares_view_is(type, "Digits")) {
         bool individual;
         ARES_TRY(get_bool(l, "pre_tokenizer", json, "individual_digits", false, &individual));
-        return add_step(l, (split_step){ STEP_NUMERIC, individual ? SPLIT_ISOLATED : SPLIT_CONTIGUOUS, false, NULL });
+        return add_step(l,
+                        (split_step){ STEP_NUMERIC, individual ? SPLIT_ISOLATED : SPLIT_CONTIGUOUS,
+                                      false, NULL });
     }
     if (ares_view_is(type, "WhitespaceSplit"))
         return add_step(l, (split_step){ STEP_SPACE, SPLIT_REMOVED, false, NULL });
@@ -391,7 +435,9 @@ static int read_decoder(const loader *l, const ares_json *json)
         const ares_json *list = ares_json_get(json, "decoders");
         if (list && list->type == ARES_JSON_ARRAY && list->count > 0) {
             ARES_TRY(read_decoder(l, &list->items[0]));
-            if (list->count == 1 || (list->count == 2 && ares_view_is(type_of(&list->items[1]), "Fuse"))) return ARES_OK;
+            if (list->count == 1 ||
+                (list->count == 2 && ares_view_is(type_of(&list->items[1]), "Fuse")))
+                return ARES_OK;
         }
     }
     if (ares_view_is(type, "ByteLevel")) return ARES_OK;
@@ -400,7 +446,9 @@ static int read_decoder(const loader *l, const ares_json *json)
 
 static int new_post(const loader *l, post_step **step)
 {
-    if (l->t->post_count == POST_MOST) return ares_fail(ARES_ELIMIT, "text: %s: post_processor: more than %d steps", l->path, POST_MOST);
+    if (l->t->post_count == POST_MOST)
+        return ares_fail(ARES_ELIMIT, "text: %s: post_processor: more than %d steps", l->path,
+                         POST_MOST);
     *step = &l->t->post[l->t->post_count++];
     return ARES_OK;
 }
@@ -421,17 +469,23 @@ static int add_trim(const loader *l, const ares_json *json)
 static int check_id(const loader *l, const ares_json *id)
 {
     int64_t n = l->t->token_count;
-    if (id && id->type == ARES_JSON_INT && !id->big && id->integer >= 0 && id->integer < n && l->t->tokens[id->integer].text.data)
+    if (id && id->type == ARES_JSON_INT && !id->big && id->integer >= 0 && id->integer < n &&
+        l->t->tokens[id->integer].text.data)
         return ARES_OK;
-    return bad(l, ARES_EFORMAT, "post_processor", id && (id->type == ARES_JSON_INT) ? id->text : (ares_view){ 0 },
+    return bad(l, ARES_EFORMAT, "post_processor",
+               id && (id->type == ARES_JSON_INT) ? id->text : (ares_view){ 0 },
                "an id that is no token's");
 }
 
 static int append_ids(const loader *l, const ares_json *ids, int32_t **list, int64_t *count)
 {
     if (!ids || ids->type != ARES_JSON_ARRAY)
-        return ares_fail(ARES_EFORMAT, "text: %s: post_processor.special_tokens: a token of the template has no 'ids'", l->path);
-    int32_t *grown = ares_arena_alloc(&l->t->arena, (size_t)(*count + ids->count + 1) * sizeof *grown);
+        return ares_fail(
+            ARES_EFORMAT,
+            "text: %s: post_processor.special_tokens: a token of the template has no 'ids'",
+            l->path);
+    int32_t *grown =
+        ares_arena_alloc(&l->t->arena, (size_t)(*count + ids->count + 1) * sizeof *grown);
     if (*count) memcpy(grown, *list, (size_t)*count * sizeof *grown);
     *list = grown;
     for (int64_t i = 0; i < ids->count; i++) {
@@ -443,9 +497,12 @@ static int append_ids(const loader *l, const ares_json *ids, int32_t **list, int
 
 static int read_template(const loader *l, const ares_json *json)
 {
-    const ares_json *single = ares_json_get(json, "single"), *specials = ares_json_get(json, "special_tokens");
+    const ares_json *single = ares_json_get(json, "single"),
+                    *specials = ares_json_get(json, "special_tokens");
     if (!single || single->type != ARES_JSON_ARRAY)
-        return ares_fail(ARES_EFORMAT, "text: %s: post_processor.single: no list of SpecialToken and Sequence", l->path);
+        return ares_fail(ARES_EFORMAT,
+                         "text: %s: post_processor.single: no list of SpecialToken and Sequence",
+                         l->path);
     post_step *step = NULL;
     int sequences = 0;
     ARES_TRY(new_post(l, &step));
@@ -454,19 +511,29 @@ static int read_template(const loader *l, const ares_json *json)
         const ares_json *sequence = ares_json_get(&single->items[i], "Sequence");
         const ares_json *id = ares_json_get(special ? special : sequence, "id");
         if (!id || id->type != ARES_JSON_STRING)
-            return ares_fail(ARES_EFORMAT, "text: %s: post_processor.single %lld: neither SpecialToken nor Sequence with an id",
+            return ares_fail(ARES_EFORMAT,
+                             "text: %s: post_processor.single %lld: neither SpecialToken nor "
+                             "Sequence with an id",
                              l->path, (long long)i + 1);
         if (!special) {
             if (!ares_view_is(id->text, "A") || sequences++)
-                return bad(l, ARES_EUNSUPPORTED, "post_processor.single", id->text, "only one Sequence A is offered");
+                return bad(l, ARES_EUNSUPPORTED, "post_processor.single", id->text,
+                           "only one Sequence A is offered");
             continue;
         }
         const ares_json *entry = ares_json_find(specials, id->text);
-        if (!entry) return bad(l, ARES_EFORMAT, "post_processor.single", id->text, "not among special_tokens");
-        if (sequences) ARES_TRY(append_ids(l, ares_json_get(entry, "ids"), &step->after, &step->after_count));
-        else ARES_TRY(append_ids(l, ares_json_get(entry, "ids"), &step->before, &step->before_count));
+        if (!entry)
+            return bad(l, ARES_EFORMAT, "post_processor.single", id->text,
+                       "not among special_tokens");
+        if (sequences)
+            ARES_TRY(append_ids(l, ares_json_get(entry, "ids"), &step->after, &step->after_count));
+        else
+            ARES_TRY(
+                append_ids(l, ares_json_get(entry, "ids"), &step->before, &step->before_count));
     }
-    if (!sequences) return ares_fail(ARES_EUNSUPPORTED, "text: %s: post_processor.single: no Sequence A", l->path);
+    if (!sequences)
+        return ares_fail(ARES_EUNSUPPORTED, "text: %s: post_processor.single: no Sequence A",
+                         l->path);
     return ARES_OK;
 }
 
@@ -478,7 +545,8 @@ static int read_cls_sep(const loader *l, const ares_json *json)
     ARES_TRY(new_post(l, &step));
     for (int i = 0; i < 2; i++) {
         if (!ends[i] || ends[i]->type != ARES_JSON_ARRAY || ends[i]->count != 2)
-            return ares_fail(ARES_EFORMAT, "text: %s: post_processor: cls and sep are [text, id]", l->path);
+            return ares_fail(ARES_EFORMAT, "text: %s: post_processor: cls and sep are [text, id]",
+                             l->path);
         ARES_TRY(check_id(l, &ends[i]->items[1]));
         int32_t *id = ares_arena_alloc(&l->t->arena, sizeof *id);
         *id = (int32_t)ends[i]->items[1].integer;
@@ -506,14 +574,16 @@ static int read_post_processor(const loader *l, const ares_json *json, int depth
         return read_cls_sep(l, json);
     }
     return bad(l, ARES_EUNSUPPORTED, "post_processor.type", type,
-               "not offered (choices: ByteLevel, TemplateProcessing, RobertaProcessing, BertProcessing, Sequence)");
+               "not offered (choices: ByteLevel, TemplateProcessing, RobertaProcessing, "
+               "BertProcessing, Sequence)");
 }
 
 /* ---- files */
 static int read_added_tokens(const loader *l, const ares_json *list)
 {
     if (is_absent(list)) return ARES_OK;
-    if (list->type != ARES_JSON_ARRAY) return ares_fail(ARES_EFORMAT, "text: %s: added_tokens: not a list", l->path);
+    if (list->type != ARES_JSON_ARRAY)
+        return ares_fail(ARES_EFORMAT, "text: %s: added_tokens: not a list", l->path);
     ares_str where = { 0 };
     int rc = ARES_OK;
     for (int64_t i = 0; rc == ARES_OK && i < list->count; i++) {
@@ -522,12 +592,15 @@ static int read_added_tokens(const loader *l, const ares_json *list)
         ares_str_clear(&where);
         ares_str_addf(&where, "%s: added_tokens %lld", l->path, (long long)i + 1);
         rc = tokenizer_read_added(where.data, &list->items[i], &token);
-        if (rc == ARES_OK) rc = in_file(l, "added_tokens", ares_json_get_i64(&list->items[i], "id", -1, &wanted));
+        if (rc == ARES_OK)
+            rc = in_file(l, "added_tokens", ares_json_get_i64(&list->items[i], "id", -1, &wanted));
         if (rc != ARES_OK || token.content.len == 0) continue;
         int32_t id = tokenizer_add_token(l->t, token);
         if (wanted != id)
-            ares_warn("text: %s: '%.*s' has the id %d, not %lld (a new token comes behind the vocabulary)", where.data,
-                      (int)ARES_MIN(token.content.len, 60), token.content.data, id, (long long)wanted);
+            ares_warn("text: %s: '%.*s' has the id %d, not %lld (a new token comes behind the "
+                      "vocabulary)",
+                      where.data, (int)ARES_MIN(token.content.len, 60), token.content.data, id,
+                      (long long)wanted);
     }
     ares_str_fini(&where);
     return rc;
@@ -535,23 +608,27 @@ static int read_added_tokens(const loader *l, const ares_json *list)
 
 static int read_tokenizer_json(loader *l, const ares_json *root)
 {
-    if (root->type != ARES_JSON_OBJECT) return ares_fail(ARES_EFORMAT, "text: %s: not a JSON object", l->path);
+    if (root->type != ARES_JSON_OBJECT)
+        return ares_fail(ARES_EFORMAT, "text: %s: not a JSON object", l->path);
     ARES_TRY(read_model(l, ares_json_get(root, "model")));
     ARES_TRY(read_normalizer(l, ares_json_get(root, "normalizer"), 0));
     ARES_TRY(read_pre_tokenizer(l, ares_json_get(root, "pre_tokenizer"), 0));
     if (!l->byte_level)
-        return ares_fail(ARES_EUNSUPPORTED, "text: %s: pre_tokenizer: no ByteLevel in it; only byte-level BPE is offered", l->path);
+        return ares_fail(
+            ARES_EUNSUPPORTED,
+            "text: %s: pre_tokenizer: no ByteLevel in it; only byte-level BPE is offered", l->path);
     ARES_TRY(read_decoder(l, ares_json_get(root, "decoder")));
     ARES_TRY(read_added_tokens(l, ares_json_get(root, "added_tokens")));
     return read_post_processor(l, ares_json_get(root, "post_processor"), 0);
 }
 
 /*
- * vocab.json and merges.txt say nothing of the split pattern: tokenizer_class names it. The two families that ship this
- * form are known; others come with a tokenizer.json or can be saved with one.
+ * vocab.json and merges.txt say nothing of the split pattern: tokenizer_class names it. The two
+ * families that ship this form are known; others come with a tokenizer.json or can be saved with
+ * one.
  */
-static int read_vocab_and_merges(loader *l, const char *dir, const ares_json *vocab, ares_view merges_text,
-                                 const char *merges_path)
+static int read_vocab_and_merges(loader *l, const char *dir, const ares_json *vocab,
+                                 ares_view merges_text, const char *merges_path)
 {
     ares_tokenizer *t = l->t;
     bpe_config config = { .unk_id = -1 };
@@ -570,9 +647,13 @@ static int read_vocab_and_merges(loader *l, const char *dir, const ares_json *vo
     ARES_TRY(ares_json_get_bool(t->config, "add_prefix_space", false, &prefix));
     bool qwen2 = ares_view_starts(class, ARES_VIEW("Qwen2Tokenizer"));
     if (!qwen2 && !ares_view_starts(class, ARES_VIEW("GPT2Tokenizer")))
-        return ares_fail(ARES_EUNSUPPORTED, "text: %s/tokenizer_config.json: tokenizer_class = '%.*s': vocab.json and merges.txt do not "
-                         "say how text is split; save the tokenizer as tokenizer.json (choices without it: Qwen2Tokenizer, "
-                         "GPT2Tokenizer)", dir, (int)class.len, class.data ? class.data : "");
+        return ares_fail(ARES_EUNSUPPORTED,
+                         "text: %s/tokenizer_config.json: tokenizer_class = '%.*s': vocab.json and "
+                         "merges.txt do not "
+                         "say how text is split; save the tokenizer as tokenizer.json (choices "
+                         "without it: Qwen2Tokenizer, "
+                         "GPT2Tokenizer)",
+                         dir, (int)class.len, class.data ? class.data : "");
     if (qwen2) {
         t->forms[t->form_count++] = UNICODE_NFC;
         ARES_TRY(add_pattern(l, ARES_VIEW(QWEN2_PATTERN), false, SPLIT_ISOLATED, false));
@@ -585,19 +666,25 @@ static void make_added_sets(ares_tokenizer *t)
     text_scratch *s = text_scratch_new();
     t->raw_set = added_set_new();
     t->normalized_set = added_set_new();
-    for (int special = 1; special >= 0; special--) { /* special tokens come first where two have one text */
+    /* special tokens come first where two have one text */
+    for (int special = 1; special >= 0; special--) {
         for (int64_t i = 0; i < t->added_count; i++) {
             const added_token *token = &t->added_tokens[i];
             if (token->special != (bool)special) continue;
-            piece p = { (const unsigned char *)token->content.data, token->content.len, NULL, -1, true, 0 };
-            for (int k = 0; token->normalized && k < t->form_count; k++) split_normalize(t->forms[k], s, &p);
+            piece p = {
+                (const unsigned char *)token->content.data, token->content.len, NULL, -1, true, 0
+            };
+            for (int k = 0; token->normalized && k < t->form_count; k++)
+                split_normalize(t->forms[k], s, &p);
             ares_view text = { (const char *)p.at, p.len };
             added_set_put(token->normalized ? t->normalized_set : t->raw_set, text, token);
             if (p.in_source) continue;
-            text.data = ares_arena_copy(&t->arena, text.data, text.len); /* an id reads back in the normal form */
+            /* an id reads back in the normal form */
+            text.data = ares_arena_copy(&t->arena, text.data, text.len);
             int64_t other;
             bool special = ares_map_get(t->added, text, &other) && t->added_tokens[other].special;
-            t->tokens[token->id] = (token_info){ text, bytes_of(&t->arena, text), special }; /* and is special by that text */
+            /* and is special by that text */
+            t->tokens[token->id] = (token_info){ text, bytes_of(&t->arena, text), special };
         }
     }
     text_scratch_free(s);
@@ -630,7 +717,9 @@ static int load(ares_tokenizer *t, const char *given)
     }
     int rc = ARES_OK;
     if (pair && (!ares_file_exists(main_path) || !ares_file_exists(merges_path.data)))
-        rc = ares_fail(ARES_EIO, "text: %s: no tokenizer in it (tokenizer.json, or vocab.json and merges.txt)", given);
+        rc = ares_fail(
+            ARES_EIO, "text: %s: no tokenizer in it (tokenizer.json, or vocab.json and merges.txt)",
+            given);
     l.path = main_path;
     if (rc == ARES_OK) rc = ares_file_read(main_path, &text);
     if (rc == ARES_OK) rc = ares_json_parse(&arena, ares_str_view(&text), main_path, &root);
@@ -638,7 +727,8 @@ static int load(ares_tokenizer *t, const char *given)
         rc = ares_file_read(merges_path.data, &merges);
         if (rc == ARES_OK && unicode_valid((unsigned char *)merges.data, merges.len) < merges.len)
             rc = ares_fail(ARES_EFORMAT, "text: %s: not UTF-8", merges_path.data);
-        if (rc == ARES_OK) rc = read_vocab_and_merges(&l, given, root, ares_str_view(&merges), merges_path.data);
+        if (rc == ARES_OK)
+            rc = read_vocab_and_merges(&l, given, root, ares_str_view(&merges), merges_path.data);
     } else if (rc == ARES_OK) {
         rc = read_tokenizer_json(&l, root);
         if (rc == ARES_OK && is_dir) rc = tokenizer_read_config(t, given);

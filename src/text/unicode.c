@@ -1,6 +1,7 @@
 /*
- * UTF-8, character properties and normal forms. Composition and decomposition come from utf8proc; the order of steps and
- * the bookkeeping of where each character comes from follow the library, because the offsets of tokens depend on it.
+ * UTF-8, character properties and normal forms. Composition and decomposition come from utf8proc;
+ * the order of steps and the bookkeeping of where each character comes from follow the library,
+ * because the offsets of tokens depend on it.
  */
 #include "unicode.h"
 
@@ -26,12 +27,14 @@ const unicode_range *unicode_new_script_ranges(int *n)
 #define SELF8(b) b, b + 1, b + 2, b + 3, b + 4, b + 5, b + 6, b + 7
 #define SELF16(b) SELF8(b), SELF8(b + 8)
 const uint16_t unicode_of_byte[256] = {
-    SELF16(0x100), SELF16(0x110),
-    0x120, 0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, SELF8(0x28), SELF16(0x30), SELF16(0x40), SELF16(0x50), SELF16(0x60),
-    SELF8(0x70), 0x78, 0x79, 0x7a, 0x7b, 0x7c, 0x7d, 0x7e, 0x121,
-    SELF16(0x122), SELF16(0x132),
-    0x142, 0xa1, 0xa2, 0xa3, 0xa4, 0xa5, 0xa6, 0xa7, 0xa8, 0xa9, 0xaa, 0xab, 0xac, 0x143, 0xae, 0xaf,
-    SELF16(0xb0), SELF16(0xc0), SELF16(0xd0), SELF16(0xe0), SELF16(0xf0),
+    SELF16(0x100), SELF16(0x110), 0x120,        0x21,         0x22,         0x23,
+    0x24,          0x25,          0x26,         0x27,         SELF8(0x28),  SELF16(0x30),
+    SELF16(0x40),  SELF16(0x50),  SELF16(0x60), SELF8(0x70),  0x78,         0x79,
+    0x7a,          0x7b,          0x7c,         0x7d,         0x7e,         0x121,
+    SELF16(0x122), SELF16(0x132), 0x142,        0xa1,         0xa2,         0xa3,
+    0xa4,          0xa5,          0xa6,         0xa7,         0xa8,         0xa9,
+    0xaa,          0xab,          0xac,         0x143,        0xae,         0xaf,
+    SELF16(0xb0),  SELF16(0xc0),  SELF16(0xd0), SELF16(0xe0), SELF16(0xf0),
 };
 
 int unicode_byte_of(uint32_t c)
@@ -67,7 +70,7 @@ int unicode_piece(const unsigned char *s, size_t len, bool *open)
     if (lead < 0x80) return 1;
     if (lead < 0xc2 || lead > 0xf4) return -1;
     int want = lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
-    if (lead == 0xe0) low = 0xa0;  /* no overlong forms, */
+    if (lead == 0xe0) low = 0xa0; /* no overlong forms, */
     if (lead == 0xf0) low = 0x90;
     if (lead == 0xed) high = 0x9f; /* no surrogates, */
     if (lead == 0xf4) high = 0x8f; /* nothing beyond U+10FFFF */
@@ -110,8 +113,9 @@ void unicode_repair(ares_str *out, const unsigned char *text, size_t len)
 /* ---- properties */
 bool unicode_is_space(uint32_t c)
 {
-    return (c >= 9 && c <= 13) || c == 0x20 || c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) ||
-           c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+    return (c >= 9 && c <= 13) || c == 0x20 || c == 0x85 || c == 0xa0 || c == 0x1680 ||
+           (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f ||
+           c == 0x205f || c == 0x3000;
 }
 
 static const char *new_category(uint32_t c)
@@ -124,37 +128,50 @@ static const char *new_category(uint32_t c)
 bool unicode_is_numeric(uint32_t c)
 {
     if (c < 0x80) return c >= '0' && c <= '9';
-    if (c >= 0x11de0 && c <= 0x11de9) return true; /* Tolong Siki digits, of Unicode 17: the library has these too */
+    /* Tolong Siki digits, of Unicode 17: the library has these too */
+    if (c >= 0x11de0 && c <= 0x11de9) return true;
     int category = utf8proc_get_property((utf8proc_int32_t)c)->category;
     if (category == UTF8PROC_CATEGORY_CN) {
         const char *name = new_category(c);
         return name && name[0] == 'N';
     }
-    return category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL || category == UTF8PROC_CATEGORY_NO;
+    return category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL ||
+           category == UTF8PROC_CATEGORY_NO;
 }
 
 bool unicode_is_word(uint32_t c)
 {
     /* Other_Alphabetic outside L, M and Nl: the circled and squared letters; Join_Control. */
-    if ((c >= 0x24b6 && c <= 0x24e9) || (c >= 0x1f130 && c <= 0x1f149) || (c >= 0x1f150 && c <= 0x1f169) ||
-        (c >= 0x1f170 && c <= 0x1f189) || c == 0x200c || c == 0x200d)
+    if ((c >= 0x24b6 && c <= 0x24e9) || (c >= 0x1f130 && c <= 0x1f149) ||
+        (c >= 0x1f150 && c <= 0x1f169) || (c >= 0x1f170 && c <= 0x1f189) || c == 0x200c ||
+        c == 0x200d)
         return true;
     switch (utf8proc_get_property((utf8proc_int32_t)c)->category) {
-    case UTF8PROC_CATEGORY_LU: case UTF8PROC_CATEGORY_LL: case UTF8PROC_CATEGORY_LT: case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO: case UTF8PROC_CATEGORY_MN: case UTF8PROC_CATEGORY_MC: case UTF8PROC_CATEGORY_ME:
-    case UTF8PROC_CATEGORY_ND: case UTF8PROC_CATEGORY_NL: case UTF8PROC_CATEGORY_PC:
-        return true;
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_PC: return true;
     case UTF8PROC_CATEGORY_CN: {
         const char *name = new_category(c);
-        return name && (name[0] == 'L' || name[0] == 'M' || strcmp(name, "Nd") == 0 || strcmp(name, "Nl") == 0);
+        return name && (name[0] == 'L' || name[0] == 'M' || strcmp(name, "Nd") == 0 ||
+                        strcmp(name, "Nl") == 0);
     }
-    default:
-        return false;
+    default: return false;
     }
 }
 
 /* ---- normal forms */
-/* The library's normal forms are of an older Unicode than its patterns: later marks and letters stay as they are. */
+/*
+ * The library's normal forms are of an older Unicode than its patterns: later marks and letters
+ * stay as they are.
+ */
 static bool is_inert(uint32_t c)
 {
     int low = 0, high = ARES_COUNT(unicode_inert);
@@ -186,19 +203,26 @@ static int decompose(uint32_t c, bool compatible, utf8proc_int32_t out[32])
     int last_class = 0;
     utf8proc_option_t options = UTF8PROC_DECOMPOSE | UTF8PROC_STABLE;
     if (compatible) options |= UTF8PROC_COMPAT;
-    utf8proc_ssize_t n = utf8proc_decompose_char((utf8proc_int32_t)c, out, 32, options, &last_class);
+    utf8proc_ssize_t n =
+        utf8proc_decompose_char((utf8proc_int32_t)c, out, 32, options, &last_class);
     ARES_ASSERT(n > 0 && n <= 32); /* the longest decomposition has 18 */
     if ((n == 1 && (uint32_t)out[0] == c) || !is_inert(c)) return (int)n;
     out[0] = (utf8proc_int32_t)c;
     return 1;
 }
 
-/* One bit a code point that may be touched by NFC: a mark, a second half of a pair, or itself not in NFC. */
+/*
+ * One bit a code point that may be touched by NFC: a mark, a second half of a pair, or itself not
+ * in NFC.
+ */
 enum { TOUCHED_END = 0x30000 };
 static uint8_t touched[TOUCHED_END / 8];
 static pthread_once_t touched_once = PTHREAD_ONCE_INIT;
 
-static void touch(uint32_t c) { touched[c / 8] |= (uint8_t)(1u << (c & 7)); }
+static void touch(uint32_t c)
+{
+    touched[c / 8] |= (uint8_t)(1u << (c & 7));
+}
 
 static void find_touched(void)
 {
@@ -245,13 +269,16 @@ static void push(unicode_changes *out, uint32_t c, int32_t change)
     out->items[out->n++] = (unicode_change){ c, change };
 }
 
-/* Sorts the marks [from, n) by combining class, keeping the order of equals: insertion, since runs are short; merging
- * halves would be needed only for a hostile text, whose runs are cut here as the cost would be quadratic. */
+/*
+ * Sorts the marks [from, n) by combining class, keeping the order of equals: insertion, since runs
+ * are short; merging halves would be needed only for a hostile text, whose runs are cut here as the
+ * cost would be quadratic.
+ */
 static void sort_marks(unicode_change *items, int64_t from, int64_t n, unicode_changes *scratch)
 {
     if (n - from > 32) { /* counting sort over the 256 classes */
         scratch->n = 0;
-        for (int class = 1; class < 256; class++)
+        for (int class = 1; class < 256; class ++)
             for (int64_t i = from; i < n; i++)
                 if (class_of(items[i].c) == class) push(scratch, items[i].c, items[i].change);
         memcpy(items + from, scratch->items, (size_t)(n - from) * sizeof *items);
@@ -260,12 +287,16 @@ static void sort_marks(unicode_change *items, int64_t from, int64_t n, unicode_c
     for (int64_t i = from + 1; i < n; i++) {
         unicode_change x = items[i];
         int64_t at = i;
-        for (; at > from && class_of(items[at - 1].c) > class_of(x.c); at--) items[at] = items[at - 1];
+        for (; at > from && class_of(items[at - 1].c) > class_of(x.c); at--)
+            items[at] = items[at - 1];
         items[at] = x;
     }
 }
 
-/* Composes in place: each mark not blocked by one of its class or higher joins its base and adds to its count. */
+/*
+ * Composes in place: each mark not blocked by one of its class or higher joins its base and adds to
+ * its count.
+ */
 static void recompose(unicode_changes *out)
 {
     unicode_change *items = out->items;
@@ -274,7 +305,8 @@ static void recompose(unicode_changes *out)
     for (int64_t i = 0; i < out->n; i++) {
         unicode_change x = items[i];
         int class = class_of(x.c);
-        uint32_t joined = base >= 0 && (last_class < 0 || last_class < class) ? compose(items[base].c, x.c) : 0;
+        uint32_t joined =
+            base >= 0 && (last_class < 0 || last_class < class) ? compose(items[base].c, x.c) : 0;
         if (joined) {
             items[base].c = joined;
             items[base].change += x.change - 1;
@@ -287,7 +319,8 @@ static void recompose(unicode_changes *out)
     out->n = kept;
 }
 
-void unicode_normalize(unicode_form form, const unsigned char *text, size_t len, unicode_changes *out)
+void unicode_normalize(unicode_form form, const unsigned char *text, size_t len,
+                       unicode_changes *out)
 {
     bool compatible = form == UNICODE_NFKC || form == UNICODE_NFKD;
     unicode_changes scratch = { 0 };

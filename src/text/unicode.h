@@ -1,18 +1,26 @@
 /*
- * UTF-8, properties and normalisation of characters as the `tokenizers` library sees them (Unicode 16), whatever older
- * version (14 or later) the system's utf8proc carries.
+ * UTF-8, properties and normalisation of characters as the `tokenizers` library sees them (Unicode
+ * 16), whatever older version (14 or later) the system's utf8proc carries.
  */
 #ifndef TEXT_UNICODE_H
 #define TEXT_UNICODE_H
 
 #include "ares/core.h"
 
-typedef struct unicode_range { uint32_t first, last; const char *name; } unicode_range;
-/* Assigned after Unicode 14: [n] ranges by category ("Lo"), or by script ("Han"); sorted by code point within a name. */
+typedef struct unicode_range {
+    uint32_t first, last;
+    const char *name;
+} unicode_range;
+/*
+ * Assigned after Unicode 14: [n] ranges by category ("Lo"), or by script ("Han"); sorted by code
+ * point within a name.
+ */
 const unicode_range *unicode_new_categories(int *n);
 const unicode_range *unicode_new_script_ranges(int *n);
 
-/* The byte alphabet of GPT-2: every byte as a printable character. -1 for a character outside it. */
+/*
+ * The byte alphabet of GPT-2: every byte as a printable character. -1 for a character outside it.
+ */
 extern const uint16_t unicode_of_byte[256];
 int unicode_byte_of(uint32_t c);
 
@@ -23,19 +31,25 @@ static inline uint32_t unicode_next(const unsigned char **p)
     if (s[0] < 0x80) return *p += 1, s[0];
     if (s[0] < 0xe0) return *p += 2, (uint32_t)(s[0] & 0x1f) << 6 | (s[1] & 0x3f);
     if (s[0] < 0xf0)
-        return *p += 3, (uint32_t)(s[0] & 0x0f) << 12 | (uint32_t)(s[1] & 0x3f) << 6 | (s[2] & 0x3f);
+        return *p += 3,
+               (uint32_t)(s[0] & 0x0f) << 12 | (uint32_t)(s[1] & 0x3f) << 6 | (s[2] & 0x3f);
     *p += 4;
-    return (uint32_t)(s[0] & 0x07) << 18 | (uint32_t)(s[1] & 0x3f) << 12 | (uint32_t)(s[2] & 0x3f) << 6 | (s[3] & 0x3f);
+    return (uint32_t)(s[0] & 0x07) << 18 | (uint32_t)(s[1] & 0x3f) << 12 |
+           (uint32_t)(s[2] & 0x3f) << 6 | (s[3] & 0x3f);
 }
 
-static inline bool unicode_is_start(unsigned char byte) { return (byte & 0xc0) != 0x80; }
+static inline bool unicode_is_start(unsigned char byte)
+{
+    return (byte & 0xc0) != 0x80;
+}
 
 int unicode_put(uint32_t c, unsigned char *out); /* UTF-8 of c into out [4]; its length */
 /* Bytes of the valid UTF-8 that `text` begins with. */
 size_t unicode_valid(const unsigned char *text, size_t len);
 /*
- * What stands at text, len >= 1: the length of a valid character (positive), or minus the length of a maximal broken
- * piece, which a reader replaces by one U+FFFD (Unicode 3.9, table 3-8). *open tells that more bytes could complete it.
+ * What stands at text, len >= 1: the length of a valid character (positive), or minus the length of
+ * a maximal broken piece, which a reader replaces by one U+FFFD (Unicode 3.9, table 3-8). *open
+ * tells that more bytes could complete it.
  */
 int unicode_piece(const unsigned char *text, size_t len, bool *open);
 /* Appends text with every broken piece replaced. */
@@ -47,15 +61,23 @@ bool unicode_is_word(uint32_t c);    /* Alphabetic, M, Nd, Pc, Join_Control: \w 
 
 typedef enum { UNICODE_NFC, UNICODE_NFD, UNICODE_NFKC, UNICODE_NFKD } unicode_form;
 /*
- * A character of the normalised text. change tells where it comes from: 0 it stands for the next character of the
- * source, -n for that and the n behind it, positive for none (it shares the place of the character before).
+ * A character of the normalised text. change tells where it comes from: 0 it stands for the next
+ * character of the source, -n for that and the n behind it, positive for none (it shares the place
+ * of the character before).
  */
-typedef struct unicode_change { uint32_t c; int32_t change; } unicode_change;
-typedef struct unicode_changes { unicode_change *items; int64_t n, cap; } unicode_changes;
+typedef struct unicode_change {
+    uint32_t c;
+    int32_t change;
+} unicode_change;
+typedef struct unicode_changes {
+    unicode_change *items;
+    int64_t n, cap;
+} unicode_changes;
 
 /* True only when the text is in this form already; false may be wrong. */
 bool unicode_is_normal(unicode_form form, const unsigned char *text, size_t len);
 /* The text in this form, replacing `out`, and where each character comes from. */
-void unicode_normalize(unicode_form form, const unsigned char *text, size_t len, unicode_changes *out);
+void unicode_normalize(unicode_form form, const unsigned char *text, size_t len,
+                       unicode_changes *out);
 
 #endif

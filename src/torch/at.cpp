@@ -1,5 +1,7 @@
-// Handles and scopes of the shim. A thread's scopes form a stack; a handle knows its place in its scope, so that taking one
-// out costs nothing. The failure of a closed scope is kept by the scope around it: an operand that is NULL because of it
+// Handles and scopes of the shim. A thread's scopes form a stack; a handle knows its place in its
+// scope, so that taking one
+// out costs nothing. The failure of a closed scope is kept by the scope around it: an operand that
+// is NULL because of it
 // is then reported by its cause.
 #include "torch.hpp"
 
@@ -115,7 +117,10 @@ at_tensor adopt(at::Tensor t)
     return handle;
 }
 
-int code() { return innermost->code; }
+int code()
+{
+    return innermost->code;
+}
 
 bool ready(const char *op, const at_tensor *in, size_t n)
 {
@@ -207,8 +212,9 @@ int at_scope_close(at_scope *s, at_tensor *out)
     at_tensor keep = out && s->code == ARES_OK ? *out : nullptr;
     if (out && !keep) *out = nullptr;
     if (keep && !keep->scope) keep = nullptr; // owned: stays where it is
-    ARES_ASSERT((!keep || s->outer) &&
-                "a scope hands its tensor to the scope around it; at_own takes one out of the last");
+    ARES_ASSERT(
+        (!keep || s->outer) &&
+        "a scope hands its tensor to the scope around it; at_own takes one out of the last");
     int rc = s->code;
     if (rc != ARES_OK) ares_fail(rc, "torch: %s", s->message.c_str());
     bool hand_out = false; // made here or in a scope left open; else it is already the outer's
@@ -223,7 +229,10 @@ int at_scope_close(at_scope *s, at_tensor *out)
     return rc;
 }
 
-bool at_scope_failed(void) { return innermost && innermost->code != ARES_OK; }
+bool at_scope_failed(void)
+{
+    return innermost && innermost->code != ARES_OK;
+}
 
 at_tensor at_own(at_tensor t)
 {
@@ -240,15 +249,25 @@ void at_free(at_tensor t)
     destroy(t);
 }
 
-int64_t at_live_count(void) { return live.load(std::memory_order_relaxed); }
+int64_t at_live_count(void)
+{
+    return live.load(std::memory_order_relaxed);
+}
 
 // ---------------------------------------------------------------- process
 
-const char *at_version(void) { return TORCH_VERSION; }
+const char *at_version(void)
+{
+    return TORCH_VERSION;
+}
 
-void at_manual_seed(uint64_t seed) { at::manual_seed(seed); }
+void at_manual_seed(uint64_t seed)
+{
+    at::manual_seed(seed);
+}
 
-// By its full path: the rpath of the program is not looked at when a sanitizer stands between it and dlopen.
+// By its full path: the rpath of the program is not looked at when a sanitizer stands between it
+// and dlopen.
 static std::string beside_libtorch(const char *name)
 {
     Dl_info cpu;
@@ -264,10 +283,11 @@ int at_cuda_open(void)
     if (!library) {
         library = dlopen(beside_libtorch("libtorch_cuda.so").c_str(), RTLD_NOW | RTLD_GLOBAL);
         if (!library)
-            return ares_fail(ARES_EDEVICE,
-                             "torch: device = 'cuda': libtorch's CUDA library does not load (%s); use device "
-                             "cpu, or run scripts/setup.sh on a machine with a GPU",
-                             dlerror());
+            return ares_fail(
+                ARES_EDEVICE,
+                "torch: device = 'cuda': libtorch's CUDA library does not load (%s); use device "
+                "cpu, or run scripts/setup.sh on a machine with a GPU",
+                dlerror());
     }
     try {
         if (at::hasCUDA() && at::detail::getCUDAHooks().deviceCount() > 0) return ARES_OK;
@@ -293,14 +313,26 @@ at_tensor at_full(double value, at_dtype dtype, const int64_t *sizes, int n)
 {
     AT_OP(AT_OPERANDS(), at::full(at::IntArrayRef(sizes, (size_t)n), value, type_of(dtype)));
 }
-at_tensor at_arange(int64_t end, at_dtype dtype) { AT_OP(AT_OPERANDS(), at::arange(end, type_of(dtype))); }
+at_tensor at_arange(int64_t end, at_dtype dtype)
+{
+    AT_OP(AT_OPERANDS(), at::arange(end, type_of(dtype)));
+}
 at_tensor at_randn(at_dtype dtype, const int64_t *sizes, int n)
 {
     AT_OP(AT_OPERANDS(), at::randn(at::IntArrayRef(sizes, (size_t)n), type_of(dtype)));
 }
-at_tensor at_clone(at_tensor t) { AT_OP(AT_OPERANDS(t), t->t.clone()); }
-at_tensor at_detach(at_tensor t) { AT_OP(AT_OPERANDS(t), t->t.detach()); }
-at_tensor at_to(at_tensor t, at_dtype dtype) { AT_OP(AT_OPERANDS(t), t->t.to(type_of(dtype))); }
+at_tensor at_clone(at_tensor t)
+{
+    AT_OP(AT_OPERANDS(t), t->t.clone());
+}
+at_tensor at_detach(at_tensor t)
+{
+    AT_OP(AT_OPERANDS(t), t->t.detach());
+}
+at_tensor at_to(at_tensor t, at_dtype dtype)
+{
+    AT_OP(AT_OPERANDS(t), t->t.to(type_of(dtype)));
+}
 at_tensor at_to_device(at_tensor t, const char *device)
 {
     AT_OP(AT_OPERANDS(t), t->t.to(at::Device(device)));

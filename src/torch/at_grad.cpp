@@ -1,4 +1,5 @@
-// Automatic differentiation: the oracle of the hand-written backward passes, and what users' own losses stand on.
+// Automatic differentiation: the oracle of the hand-written backward passes, and what users' own
+// losses stand on.
 #include "torch.hpp"
 
 #include <ATen/ops/zeros_like.h>
@@ -34,8 +35,8 @@ int at_grad(at_tensor output, at_tensor grad_output, const at_tensor *inputs, in
         auto found = torch::autograd::grad({ output->t }, by, seeds, keep, /*create_graph=*/false,
                                            /*allow_unused=*/true);
         for (int i = 0; i < n; i++)
-            grads[i] = ares_torch::adopt(found[(size_t)i].defined() ? found[(size_t)i]
-                                                                    : at::zeros_like(by[(size_t)i]));
+            grads[i] = ares_torch::adopt(
+                found[(size_t)i].defined() ? found[(size_t)i] : at::zeros_like(by[(size_t)i]));
         return ARES_OK;
     } catch (...) {
         return ares_torch::failed(__func__, operands.data(), operands.size());

@@ -20,7 +20,10 @@
 
 using dims_ref = at::IntArrayRef;
 
-static dims_ref dims_of(const int64_t *list, int n) { return dims_ref(list, (size_t)n); }
+static dims_ref dims_of(const int64_t *list, int n)
+{
+    return dims_ref(list, (size_t)n);
+}
 
 static std::vector<at::Tensor> tensors_of(const at_tensor *t, int n)
 {
@@ -42,10 +45,22 @@ at_tensor at_permute(at_tensor t, const int64_t *dims, int n)
 {
     AT_OP(AT_OPERANDS(t), t->t.permute(dims_of(dims, n)));
 }
-at_tensor at_transpose(at_tensor t, int a, int b) { AT_OP(AT_OPERANDS(t), t->t.transpose(a, b)); }
-at_tensor at_unsqueeze(at_tensor t, int dim) { AT_OP(AT_OPERANDS(t), t->t.unsqueeze(dim)); }
-at_tensor at_squeeze(at_tensor t, int dim) { AT_OP(AT_OPERANDS(t), t->t.squeeze(dim)); }
-at_tensor at_select(at_tensor t, int dim, int64_t index) { AT_OP(AT_OPERANDS(t), t->t.select(dim, index)); }
+at_tensor at_transpose(at_tensor t, int a, int b)
+{
+    AT_OP(AT_OPERANDS(t), t->t.transpose(a, b));
+}
+at_tensor at_unsqueeze(at_tensor t, int dim)
+{
+    AT_OP(AT_OPERANDS(t), t->t.unsqueeze(dim));
+}
+at_tensor at_squeeze(at_tensor t, int dim)
+{
+    AT_OP(AT_OPERANDS(t), t->t.squeeze(dim));
+}
+at_tensor at_select(at_tensor t, int dim, int64_t index)
+{
+    AT_OP(AT_OPERANDS(t), t->t.select(dim, index));
+}
 at_tensor at_narrow(at_tensor t, int dim, int64_t start, int64_t length)
 {
     AT_OP(AT_OPERANDS(t), t->t.narrow(dim, start, length));
@@ -63,35 +78,93 @@ at_tensor at_cat(const at_tensor *t, int n, int dim)
 }
 
 // ---------------------------------------------------------------- elementwise
-at_tensor at_add(at_tensor a, at_tensor b) { AT_OP(AT_OPERANDS(a, b), a->t.add(b->t)); }
-at_tensor at_sub(at_tensor a, at_tensor b) { AT_OP(AT_OPERANDS(a, b), a->t.sub(b->t)); }
-at_tensor at_mul(at_tensor a, at_tensor b) { AT_OP(AT_OPERANDS(a, b), a->t.mul(b->t)); }
-at_tensor at_div(at_tensor a, at_tensor b) { AT_OP(AT_OPERANDS(a, b), a->t.div(b->t)); }
-at_tensor at_minimum(at_tensor a, at_tensor b) { AT_OP(AT_OPERANDS(a, b), at::minimum(a->t, b->t)); }
-at_tensor at_maximum(at_tensor a, at_tensor b) { AT_OP(AT_OPERANDS(a, b), at::maximum(a->t, b->t)); }
-at_tensor at_lt(at_tensor a, at_tensor b) { AT_OP(AT_OPERANDS(a, b), a->t.lt(b->t)); }
+at_tensor at_add(at_tensor a, at_tensor b)
+{
+    AT_OP(AT_OPERANDS(a, b), a->t.add(b->t));
+}
+at_tensor at_sub(at_tensor a, at_tensor b)
+{
+    AT_OP(AT_OPERANDS(a, b), a->t.sub(b->t));
+}
+at_tensor at_mul(at_tensor a, at_tensor b)
+{
+    AT_OP(AT_OPERANDS(a, b), a->t.mul(b->t));
+}
+at_tensor at_div(at_tensor a, at_tensor b)
+{
+    AT_OP(AT_OPERANDS(a, b), a->t.div(b->t));
+}
+at_tensor at_minimum(at_tensor a, at_tensor b)
+{
+    AT_OP(AT_OPERANDS(a, b), at::minimum(a->t, b->t));
+}
+at_tensor at_maximum(at_tensor a, at_tensor b)
+{
+    AT_OP(AT_OPERANDS(a, b), at::maximum(a->t, b->t));
+}
+at_tensor at_lt(at_tensor a, at_tensor b)
+{
+    AT_OP(AT_OPERANDS(a, b), a->t.lt(b->t));
+}
 at_tensor at_where(at_tensor condition, at_tensor a, at_tensor b)
 {
     AT_OP(AT_OPERANDS(condition, a, b), at::where(condition->t, a->t, b->t));
 }
-at_tensor at_add_s(at_tensor a, double b) { AT_OP(AT_OPERANDS(a), a->t.add(b)); }
-at_tensor at_mul_s(at_tensor a, double b) { AT_OP(AT_OPERANDS(a), a->t.mul(b)); }
-at_tensor at_pow_s(at_tensor a, double exponent) { AT_OP(AT_OPERANDS(a), a->t.pow(exponent)); }
-at_tensor at_clamp(at_tensor t, double low, double high) { AT_OP(AT_OPERANDS(t), t->t.clamp(low, high)); }
-at_tensor at_neg(at_tensor t) { AT_OP(AT_OPERANDS(t), t->t.neg()); }
-at_tensor at_abs(at_tensor t) { AT_OP(AT_OPERANDS(t), t->t.abs()); }
-at_tensor at_exp(at_tensor t) { AT_OP(AT_OPERANDS(t), t->t.exp()); }
-at_tensor at_log(at_tensor t) { AT_OP(AT_OPERANDS(t), t->t.log()); }
-at_tensor at_sqrt(at_tensor t) { AT_OP(AT_OPERANDS(t), t->t.sqrt()); }
-at_tensor at_rsqrt(at_tensor t) { AT_OP(AT_OPERANDS(t), t->t.rsqrt()); }
-at_tensor at_sigmoid(at_tensor t) { AT_OP(AT_OPERANDS(t), t->t.sigmoid()); }
-at_tensor at_silu(at_tensor t) { AT_OP(AT_OPERANDS(t), at::silu(t->t)); }
+at_tensor at_add_s(at_tensor a, double b)
+{
+    AT_OP(AT_OPERANDS(a), a->t.add(b));
+}
+at_tensor at_mul_s(at_tensor a, double b)
+{
+    AT_OP(AT_OPERANDS(a), a->t.mul(b));
+}
+at_tensor at_pow_s(at_tensor a, double exponent)
+{
+    AT_OP(AT_OPERANDS(a), a->t.pow(exponent));
+}
+at_tensor at_clamp(at_tensor t, double low, double high)
+{
+    AT_OP(AT_OPERANDS(t), t->t.clamp(low, high));
+}
+at_tensor at_neg(at_tensor t)
+{
+    AT_OP(AT_OPERANDS(t), t->t.neg());
+}
+at_tensor at_abs(at_tensor t)
+{
+    AT_OP(AT_OPERANDS(t), t->t.abs());
+}
+at_tensor at_exp(at_tensor t)
+{
+    AT_OP(AT_OPERANDS(t), t->t.exp());
+}
+at_tensor at_log(at_tensor t)
+{
+    AT_OP(AT_OPERANDS(t), t->t.log());
+}
+at_tensor at_sqrt(at_tensor t)
+{
+    AT_OP(AT_OPERANDS(t), t->t.sqrt());
+}
+at_tensor at_rsqrt(at_tensor t)
+{
+    AT_OP(AT_OPERANDS(t), t->t.rsqrt());
+}
+at_tensor at_sigmoid(at_tensor t)
+{
+    AT_OP(AT_OPERANDS(t), t->t.sigmoid());
+}
+at_tensor at_silu(at_tensor t)
+{
+    AT_OP(AT_OPERANDS(t), at::silu(t->t));
+}
 at_tensor at_masked_fill(at_tensor t, at_tensor mask, double value)
 {
     AT_OP(AT_OPERANDS(t, mask), t->t.masked_fill(mask->t, value));
 }
 
-template <class F> static at_tensor in_place(const char *name, at_tensor a, at_tensor b, F f) noexcept
+template <class F>
+static at_tensor in_place(const char *name, at_tensor a, at_tensor b, F f) noexcept
 {
     const at_tensor in[] = { a, b };
     if (!ares_torch::ready(name, in, 2)) return nullptr;
@@ -113,8 +186,14 @@ at_tensor at_mul_(at_tensor a, at_tensor b)
 }
 
 // ---------------------------------------------------------------- reductions
-at_tensor at_sum(at_tensor t) { AT_OP(AT_OPERANDS(t), t->t.sum()); }
-at_tensor at_mean(at_tensor t) { AT_OP(AT_OPERANDS(t), t->t.mean()); }
+at_tensor at_sum(at_tensor t)
+{
+    AT_OP(AT_OPERANDS(t), t->t.sum());
+}
+at_tensor at_mean(at_tensor t)
+{
+    AT_OP(AT_OPERANDS(t), t->t.mean());
+}
 at_tensor at_sum_dim(at_tensor t, int dim, bool keep)
 {
     AT_OP(AT_OPERANDS(t), t->t.sum(dims_ref((int64_t)dim), keep));
@@ -127,10 +206,16 @@ at_tensor at_max_dim(at_tensor t, int dim, bool keep)
 {
     AT_OP(AT_OPERANDS(t), t->t.amax(dims_ref((int64_t)dim), keep));
 }
-at_tensor at_argmax(at_tensor t, int dim) { AT_OP(AT_OPERANDS(t), t->t.argmax(dim)); }
+at_tensor at_argmax(at_tensor t, int dim)
+{
+    AT_OP(AT_OPERANDS(t), t->t.argmax(dim));
+}
 
 // ---------------------------------------------------------------- linear algebra, neural network
-at_tensor at_matmul(at_tensor a, at_tensor b) { AT_OP(AT_OPERANDS(a, b), at::matmul(a->t, b->t)); }
+at_tensor at_matmul(at_tensor a, at_tensor b)
+{
+    AT_OP(AT_OPERANDS(a, b), at::matmul(a->t, b->t));
+}
 
 at_tensor at_linear(at_tensor x, at_tensor weight, at_tensor bias)
 {
@@ -146,8 +231,14 @@ at_tensor at_rms_norm(at_tensor x, at_tensor weight, double eps)
 {
     AT_OP(AT_OPERANDS(x, weight), at::rms_norm(x->t, { x->t.size(-1) }, weight->t, eps));
 }
-at_tensor at_softmax(at_tensor t, int dim) { AT_OP(AT_OPERANDS(t), at::softmax(t->t, dim)); }
-at_tensor at_log_softmax(at_tensor t, int dim) { AT_OP(AT_OPERANDS(t), at::log_softmax(t->t, dim)); }
+at_tensor at_softmax(at_tensor t, int dim)
+{
+    AT_OP(AT_OPERANDS(t), at::softmax(t->t, dim));
+}
+at_tensor at_log_softmax(at_tensor t, int dim)
+{
+    AT_OP(AT_OPERANDS(t), at::log_softmax(t->t, dim));
+}
 at_tensor at_gather(at_tensor t, int dim, at_tensor index)
 {
     AT_OP(AT_OPERANDS(t, index), t->t.gather(dim, index->t));
@@ -204,12 +295,14 @@ static at_value value_out(const c10::IValue &v)
         out.kind = AT_V_BOOL;
         out.as.flag = v.toBool();
     } else {
-        TORCH_CHECK(v.isNone() || v.isTensor(), "gives a ", v.tagKind(), ", which at_call does not carry");
+        TORCH_CHECK(v.isNone() || v.isTensor(), "gives a ", v.tagKind(),
+                    ", which at_call does not carry");
     }
     return out;
 }
 
-int at_call(const char *name, const char *overload, const at_value *in, int n, at_value *out, int n_out)
+int at_call(const char *name, const char *overload, const at_value *in, int n, at_value *out,
+            int n_out)
 {
     for (int i = 0; i < n_out; i++) out[i] = at_value{};
     std::vector<at_tensor> operands;
@@ -221,14 +314,15 @@ int at_call(const char *name, const char *overload, const at_value *in, int n, a
     if (!ares_torch::ready(name, operands.data(), operands.size())) return ares_torch::code();
     try {
         auto handle = c10::Dispatcher::singleton().findSchema({ name, overload });
-        TORCH_CHECK(handle, "libtorch has no operator of this name", *overload ? " and overload '" : "",
-                    overload, *overload ? "'" : "");
+        TORCH_CHECK(handle, "libtorch has no operator of this name",
+                    *overload ? " and overload '" : "", overload, *overload ? "'" : "");
         const auto &arguments = handle->schema().arguments();
-        TORCH_CHECK((size_t)n <= arguments.size(), "takes ", arguments.size(), " arguments, not ", n);
+        TORCH_CHECK((size_t)n <= arguments.size(), "takes ", arguments.size(), " arguments, not ",
+                    n);
         torch::jit::Stack stack;
         for (size_t i = 0; i < arguments.size(); i++) {
-            TORCH_CHECK(i < (size_t)n || arguments[i].default_value(), "needs its argument ", i + 1, ", '",
-                        arguments[i].name(), "'");
+            TORCH_CHECK(i < (size_t)n || arguments[i].default_value(), "needs its argument ", i + 1,
+                        ", '", arguments[i].name(), "'");
             stack.push_back(i < (size_t)n ? value_in(in[i]) : *arguments[i].default_value());
         }
         handle->callBoxed(stack);

@@ -1,4 +1,5 @@
-// What the files of this room share: a handle is a heap at::Tensor, an operation a lambda that may throw.
+// What the files of this room share: a handle is a heap at::Tensor, an operation a lambda that may
+// throw.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,8 +20,9 @@ namespace ares_torch
 
 using operands = std::initializer_list<at_tensor>;
 
-at_tensor adopt(at::Tensor t);                             // a handle in the innermost scope
-bool ready(const char *op, const at_tensor *in, size_t n); // the scope has not failed and no operand is NULL
+at_tensor adopt(at::Tensor t); // a handle in the innermost scope
+// the scope has not failed and no operand is NULL
+bool ready(const char *op, const at_tensor *in, size_t n);
 int failed(const char *op, const at_tensor *in,
            size_t n); // inside a catch: records the exception, gives its code
 int code();           // of the innermost scope's failure
@@ -41,9 +43,6 @@ template <class F> at_tensor op(const char *name, operands in, F f) noexcept
 } // namespace ares_torch
 
 // The body of an operation: its tensor operands, then the expression.
-#define AT_OPERANDS(...)                                                                                     \
-    {                                                                                                        \
-        __VA_ARGS__                                                                                          \
-    }
-#define AT_OP(operands_, expression)                                                                         \
+#define AT_OPERANDS(...) { __VA_ARGS__ }
+#define AT_OP(operands_, expression) \
     return ares_torch::op(__func__, operands_, [&]() -> at::Tensor { return expression; })

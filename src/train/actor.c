@@ -1,7 +1,7 @@
 /*
- * The policy: its log-probs and its update. A mini-batch is global_batch_size prompts over all ranks and one optimizer
- * step; max_token_len only bounds memory, because counts in the loss are the mini-batch's, or of runs of
- * micro_batch_size rows.
+ * The policy: its log-probs and its update. A mini-batch is global_batch_size prompts over all
+ * ranks and one optimizer step; max_token_len only bounds memory, because counts in the loss are
+ * the mini-batch's, or of runs of micro_batch_size rows.
  */
 #include <math.h>
 #include <stdio.h>
@@ -11,7 +11,8 @@
 #include "ares/algo_twin.h"
 #include "update.h"
 
-int ares_actor_open(ares_actor *a, const ares_train_config *cfg, ares_model *m, ares_world *world, int64_t total_steps)
+int ares_actor_open(ares_actor *a, const ares_train_config *cfg, ares_model *m, ares_world *world,
+                    int64_t total_steps)
 {
     *a = (ares_actor){ .model = m, .cfg = cfg, .world = world };
     a->loss = ares_loss_find(cfg->loss.loss_type);
@@ -19,7 +20,8 @@ int ares_actor_open(ares_actor *a, const ares_train_config *cfg, ares_model *m, 
     if (!a->loss || !a->kl) return ARES_ECONFIG;
     ARES_TRY(ares_optim_init(&a->optim, &cfg->optim, total_steps));
     ARES_TRY(train_alloc_states(m, &cfg->optim));
-    return ares_workspace_new(m, cfg->actor.gradient_checkpointing ? ARES_KEEP_INPUTS : ARES_KEEP_ALL, &a->workspace);
+    return ares_workspace_new(
+        m, cfg->actor.gradient_checkpointing ? ARES_KEEP_INPUTS : ARES_KEEP_ALL, &a->workspace);
 }
 
 void ares_actor_close(ares_actor *a)
@@ -68,10 +70,15 @@ int train_reserve(ares_actor *a, size_t floats)
     a->scratch_floats = floats;
     a->scratch = d->k->alloc(d, floats * sizeof(float));
     if (!a->scratch) a->scratch_floats = 0;
-    return a->scratch ? ARES_OK : ares_fail(ARES_ELIMIT, "actor: %zu floats do not fit on the device; lower worker.actor.max_token_len_per_device", floats);
+    return a->scratch ? ARES_OK
+                      : ares_fail(ARES_ELIMIT,
+                                  "actor: %zu floats do not fit on the device; lower "
+                                  "worker.actor.max_token_len_per_device",
+                                  floats);
 }
 
-static int report(ares_actor *a, update *u, const ares_batch *b, double grad_norm, double lr, ares_metrics *m)
+static int report(ares_actor *a, update *u, const ares_batch *b, double grad_norm, double lr,
+                  ares_metrics *m)
 {
     ares_loss_sums *s = &u->sums;
     double bounds[2] = { u->max_abs, u->compared }, stopped = u->stopped_micro;
@@ -93,7 +100,8 @@ static int report(ares_actor *a, update *u, const ares_batch *b, double grad_nor
     if (u->empty > 0) ares_metrics_set(m, "actor/empty_minibatches", u->empty);
     if (u->mini_batches == 0) return ARES_OK; /* nothing was learnt: means would be of nothing */
     ares_metrics_set(m, "actor/pg_loss", s->loss / passes);
-    ares_metrics_set(m, "actor/final_loss", ares_loss_total(s, a->cfg->loss.entropy_coeff, b->kl_coef) / passes);
+    ares_metrics_set(m, "actor/final_loss",
+                     ares_loss_total(s, a->cfg->loss.entropy_coeff, b->kl_coef) / passes);
     if (kl) {
         ares_metrics_set(m, "actor/kl_loss", s->kl / passes);
         ares_metrics_set(m, "actor/kl", s->kl_plain / passes);
@@ -113,11 +121,17 @@ static int prepare(ares_actor *a, ares_batch *b, update *u)
     bool kl = ares_kl_acts(&cfg->algorithm) == ARES_KL_IN_LOSS, exact = kl && !a->kl->value;
     bool corrects = strcmp(cfg->loss.rollout_is, "none") != 0;
     size_t n = (size_t)b->tokens + 1;
-    float **const wanted[] = { &u->col.weight, &u->col.log_prob, &u->col.entropy, &u->col.lse, &u->col.c_log_prob, &u->col.c_entropy };
+    float **const wanted[] = { &u->col.weight, &u->col.log_prob,   &u->col.entropy,
+                               &u->col.lse,    &u->col.c_log_prob, &u->col.c_entropy };
     float **const of_kl[] = { &u->col.kl, &u->col.ref_lse, &u->col.c_kl };
-    for (int i = 0; i < ARES_COUNT(wanted); i++) *wanted[i] = ares_arena_calloc(&b->arena, n, sizeof(float));
-    for (int i = 0; exact && i < ARES_COUNT(of_kl); i++) *of_kl[i] = ares_arena_calloc(&b->arena, n, sizeof(float));
-    if (exact && !a->ref) return ares_fail(ARES_ESTATE, "actor: algorithm.kl_penalty = 'full': there is no reference model to compare with");
+    for (int i = 0; i < ARES_COUNT(wanted); i++)
+        *wanted[i] = ares_arena_calloc(&b->arena, n, sizeof(float));
+    for (int i = 0; exact && i < ARES_COUNT(of_kl); i++)
+        *of_kl[i] = ares_arena_calloc(&b->arena, n, sizeof(float));
+    if (exact && !a->ref)
+        return ares_fail(
+            ARES_ESTATE,
+            "actor: algorithm.kl_penalty = 'full': there is no reference model to compare with");
     if (kl && !exact) ARES_TRY(ARES_NEED(b, "update_actor", ref_log_probs));
     if (kl) u->seen_kl = b->kl ? b->kl : ARES_PUT(b, kl);
     u->passed = ares_arena_calloc(&b->arena, (size_t)b->rows + 1, sizeof *u->passed);
@@ -127,10 +141,14 @@ static int prepare(ares_actor *a, ares_batch *b, update *u)
     u->rollout = (ares_agg_counts){ .tokens = totals[0], .rows = totals[1] };
     if (!corrects) return ARES_OK;
     u->col.is_weight = ares_arena_calloc(&b->arena, n, sizeof(float));
-    return ares_is_weights_on(a->model->device, &cfg->loss, b, 0, b->rows, u->col.is_weight, &u->sums);
+    return ares_is_weights_on(a->model->device, &cfg->loss, b, 0, b->rows, u->col.is_weight,
+                              &u->sums);
 }
 
-/* A mini-batch that was left out counts in no metric. Its KL, where it is a number, is that of the weights as they are. */
+/*
+ * A mini-batch that was left out counts in no metric. Its KL, where it is a number, is that of the
+ * weights as they are.
+ */
 static void leave_out(update *u, const update *before, int64_t group, int64_t end)
 {
     ares_batch *b = u->batch;
@@ -139,11 +157,14 @@ static void leave_out(update *u, const update *before, int64_t group, int64_t en
     u->max_abs = max_abs; /* never less than before */
     u->compared = compared;
     u->skipped++;
-    for (int64_t i = b->row_start[b->group_start[group]]; b->kl && i < b->row_start[b->group_start[end]]; i++)
+    for (int64_t i = b->row_start[b->group_start[group]];
+         b->kl && i < b->row_start[b->group_start[end]]; i++)
         if (!isfinite(b->kl[i])) b->kl[i] = 0;
 }
 
-/* *norm: of the gradient; NaN where that is not finite and the update was left out, on every rank. */
+/*
+ * *norm: of the gradient; NaN where that is not finite and the update was left out, on every rank.
+ */
 static int mini_batch(update *u, int64_t group, int64_t end, double lr, bool *idle, double *norm)
 {
     ares_actor *a = u->actor;
@@ -158,7 +179,8 @@ static int mini_batch(update *u, int64_t group, int64_t end, double lr, bool *id
         *norm = NAN;
         rc = ARES_OK;
     } else if (rc == ARES_OK)
-        rc = ares_optim_step(&a->optim, a->model, a->world, lr, a->cfg->actor.max_grad_norm, what, norm);
+        rc = ares_optim_step(&a->optim, a->model, a->world, lr, a->cfg->actor.max_grad_norm, what,
+                             norm);
     if (rc != ARES_OK) return ares_fail_in(rc, "%s", what);
     if (isnan(*norm)) leave_out(u, &before, group, end);
     return ARES_OK;

@@ -1,25 +1,34 @@
 /*
- * The words of other trainers for options of ours, one list. An alias stands here once its option exists. Words whose
- * meaning differs (batches counted in samples, losses named otherwise) are refused with what to write instead; engine
- * details that no result depends on are ignored. An option of ours always wins over an alias of the same name.
+ * The words of other trainers for options of ours, one list. An alias stands here once its option
+ * exists. Words whose meaning differs (batches counted in samples, losses named otherwise) are
+ * refused with what to write instead; engine details that no result depends on are ignored. An
+ * option of ours always wins over an alias of the same name.
  */
 #include "ares/train.h"
 
 #define ACTOR "worker.actor."
 #define VERL "actor_rollout_ref."
-#define COUNTS_SAMPLES "batches are counted in prompts here: set data.rollout_batch_size and worker.actor.global_batch_size"
-#define BY_TOKENS "micro-batches are cut by worker.actor.max_token_len_per_device; no result depends on it"
+#define COUNTS_SAMPLES                                                      \
+    "batches are counted in prompts here: set data.rollout_batch_size and " \
+    "worker.actor.global_batch_size"
+#define BY_TOKENS \
+    "micro-batches are cut by worker.actor.max_token_len_per_device; no result depends on it"
 #define ENGINE "a detail of another engine"
 #define IMAGES "of images and videos; models read text so far"
-#define SHARDS "each process holds all weights of its card; worker.*.fsdp.torch_dtype is their storage"
+#define SHARDS \
+    "each process holds all weights of its card; worker.*.fsdp.torch_dtype is their storage"
 #define OFFLOAD "weights and states stay on the device"
 #define RANKS "ranks come from --ranks or mpirun"
 #define PACKED "batches are always packed"
 #define TWO_WEIGHTS "means algorithm.kl_coef here, which is set as well; keep one"
 #define REWARDS "worker.reward.rewards says what is rewarded; {name: auto} goes by the data source"
-#define PROMPTS "prompts are never cut; a longer one is dropped (data.filter_overlong_prompts) or ends the run"
+#define PROMPTS                                                                                  \
+    "prompts are never cut; a longer one is dropped (data.filter_overlong_prompts) or ends the " \
+    "run"
 #define BUFFER "worker.reward.overlong_buffer."
-#define PYTHON "Python functions do not run here; worker.reward.rewards takes a built-in, a shared object or a command"
+#define PYTHON                                                                                   \
+    "Python functions do not run here; worker.reward.rewards takes a built-in, a shared object " \
+    "or a command"
 
 const ares_config_alias train_aliases[] = {
     /* EasyR1 and ARES: what we have no use for. Keys whose values are checked: published.c */
@@ -150,7 +159,8 @@ const ares_config_alias train_aliases[] = {
     { VERL "rollout.load_format", "", NULL, ENGINE },
     { VERL "rollout.mode", "", NULL, ENGINE },
     { VERL "rollout.engine_kwargs.*", "", NULL, ENGINE },
-    { "algorithm.kl_ctrl.kl_coef", "algorithm.kl_coef", "algorithm.use_kl_loss=false", TWO_WEIGHTS },
+    { "algorithm.kl_ctrl.kl_coef", "algorithm.kl_coef", "algorithm.use_kl_loss=false",
+      TWO_WEIGHTS },
     /* where actor.kl_loss_coef says nothing */
     { "algorithm.kl_ctrl.kl_coef", "algorithm.kl_coef", "algorithm.use_kl_loss=true", TWO_WEIGHTS },
     { "algorithm.kl_ctrl.kl_coef", "", NULL, "another option is the weight of the KL" },
@@ -313,7 +323,10 @@ const ares_config_alias train_aliases[] = {
 };
 const int train_alias_count = ARES_COUNT(train_aliases);
 
-/* A KL without a word on the reward: in EasyR1 and here it goes into the reward, in verl and RLinf it does not. */
+/*
+ * A KL without a word on the reward: in EasyR1 and here it goes into the reward, in verl and RLinf
+ * it does not.
+ */
 static const ares_config_implied implied[] = {
     { VERL "actor.use_kl_loss", "algorithm.use_kl_in_reward", "false" },
     { VERL "actor.kl_loss_coef", "algorithm.use_kl_in_reward", "false" },

@@ -1,8 +1,9 @@
 /*
- * The pass over all training rows that a control may ask for before the first step (data.bootstrap): every prompt is
- * answered and judged as in training. After each batch the controls' state is written to <run>/bootstrap.json, so that a
- * pass that was cut off goes on where it stopped, and one that is complete is not repeated. What it concludes is worked out
- * and reported again from there, until a checkpoint holds it.
+ * The pass over all training rows that a control may ask for before the first step
+ * (data.bootstrap): every prompt is answered and judged as in training. After each batch the
+ * controls' state is written to <run>/bootstrap.json, so that a pass that was cut off goes on where
+ * it stopped, and one that is complete is not repeated. What it concludes is worked out and
+ * reported again from there, until a checkpoint holds it.
  */
 #include <stdio.h>
 
@@ -17,7 +18,8 @@ static int save(const ares_trainer *t, const char *path)
     if (ares_world_rank(t->world) == 0) {
         controls_save(t->controls, &json);
         ares_str_add_char(&json, '\n');
-        rc = ares_file_write_atomic(path, json.data, json.len); /* whole or not at all, whenever the run is killed */
+        /* whole or not at all, whenever the run is killed */
+        rc = ares_file_write_atomic(path, json.data, json.len);
     }
     ares_str_fini(&json);
     return ares_world_agree(t->world, rc);
@@ -39,7 +41,8 @@ static int load(ares_trainer *t, const char *path)
 /* Rows [at, end) of the training set, this rank's share: answered and shown to the controls. */
 static int answer(ares_trainer *t, int64_t at, int64_t end, ares_metrics *m)
 {
-    int64_t ranks = ares_world_size(t->world), rank = ares_world_rank(t->world), n = t->cfg->rollout.n, count = 0;
+    int64_t ranks = ares_world_size(t->world), rank = ares_world_rank(t->world),
+            n = t->cfg->rollout.n, count = 0;
     ares_batch *b = &t->batch;
     ares_batch_clear(b);
     const ares_row **rows = ares_arena_alloc(&b->arena, (size_t)(end - at + 1) * sizeof *rows);
@@ -52,13 +55,21 @@ static int answer(ares_trainer *t, int64_t at, int64_t end, ares_metrics *m)
     ares_sampling sampling;
     generate_sampling(t->cfg, &sampling);
     /* a key of its own: the pass never shifts what training samples */
-    generate_job job = { .n_prompts = count, .n = n, .rows = rows, .draws = draws, .sampling = &sampling,
-                         .key = ares_rng_sub(ares_rng_root((uint64_t)t->cfg->rollout.seed, ARES_RNG_SAMPLE), UINT64_MAX - 1, 0) };
+    generate_job job = { .n_prompts = count,
+                         .n = n,
+                         .rows = rows,
+                         .draws = draws,
+                         .sampling = &sampling,
+                         .key = ares_rng_sub(
+                             ares_rng_root((uint64_t)t->cfg->rollout.seed, ARES_RNG_SAMPLE),
+                             UINT64_MAX - 1, 0) };
     generate_sample *samples;
     ARES_TRY(ares_world_agree(t->world, generate_samples(t, &job, &b->arena, &samples)));
     generate_discard(t, samples, count * n);
     generate_group *groups = ares_arena_calloc(&b->arena, (size_t)count + 1, sizeof *groups);
-    for (int64_t g = 0; g < count; g++) groups[g] = (generate_group){ .draw = draws[g], .row = rows[g], .samples = samples + g * n };
+    for (int64_t g = 0; g < count; g++)
+        groups[g] =
+            (generate_group){ .draw = draws[g], .row = rows[g], .samples = samples + g * n };
     generate_fill(b, groups, count, n, t->actor.optim.updates);
     return controls_bootstrap_add(t->controls, b, m);
 }
@@ -89,9 +100,13 @@ int ares_trainer_bootstrap(ares_trainer *t, ares_metrics *m)
         if (rc == ARES_OK) rc = save(t, path.data);
         if (rc == ARES_OK) rc = ares_world_signal(t->world, &signal);
         if (rc == ARES_OK && signal)
-            rc = ares_fail(ARES_EINTERRUPTED, "run: stopped by signal %d in the bootstrap pass, after %lld of %lld prompts; the same command goes on from there", signal,
-                           (long long)ARES_MIN(total, done + size), (long long)total);
-        if (rc == ARES_OK && ares_world_rank(t->world) == 0) printf("bootstrap: %lld of %lld prompts\n", (long long)ARES_MIN(total, done + size), (long long)total);
+            rc = ares_fail(ARES_EINTERRUPTED,
+                           "run: stopped by signal %d in the bootstrap pass, after %lld of %lld "
+                           "prompts; the same command goes on from there",
+                           signal, (long long)ARES_MIN(total, done + size), (long long)total);
+        if (rc == ARES_OK && ares_world_rank(t->world) == 0)
+            printf("bootstrap: %lld of %lld prompts\n", (long long)ARES_MIN(total, done + size),
+                   (long long)total);
         fflush(stdout);
     }
     ares_str_fini(&path);

@@ -6,12 +6,12 @@
 #include "published.h"
 #include "triggers.h"
 
-ARES_OPTION_TABLE(actor_options, ares_actor_config, ARES_ACTOR_OPTIONS)
-ARES_OPTION_TABLE(optim_options, ares_optim_config, ARES_OPTIM_OPTIONS)
-ARES_OPTION_TABLE(ref_options, ares_ref_config, ARES_REF_OPTIONS)
-ARES_OPTION_TABLE(critic_options, ares_critic_config, ARES_CRITIC_OPTIONS)
-ARES_OPTION_TABLE(rollout_options, ares_rollout_config, ARES_ROLLOUT_OPTIONS)
-ARES_OPTION_TABLE(trainer_options, ares_trainer_config, ARES_TRAINER_OPTIONS)
+ARES_OPTION_TABLE(actor_options, ares_actor_config, ARES_ACTOR_OPTIONS);
+ARES_OPTION_TABLE(optim_options, ares_optim_config, ARES_OPTIM_OPTIONS);
+ARES_OPTION_TABLE(ref_options, ares_ref_config, ARES_REF_OPTIONS);
+ARES_OPTION_TABLE(critic_options, ares_critic_config, ARES_CRITIC_OPTIONS);
+ARES_OPTION_TABLE(rollout_options, ares_rollout_config, ARES_ROLLOUT_OPTIONS);
+ARES_OPTION_TABLE(trainer_options, ares_trainer_config, ARES_TRAINER_OPTIONS);
 
 void ares_train_config_declare(ares_config *cfg, ares_train_config *out)
 {
@@ -44,18 +44,37 @@ static void check_sizes(ares_config *cfg, const ares_train_config *c, int world)
 {
     int64_t batch = c->data.rollout_batch_size, mini = c->actor.global_batch_size;
     if (batch % mini)
-        ares_config_fault(cfg, "worker.actor.global_batch_size", "data.rollout_batch_size = %lld is no multiple of it; both count prompts", (long long)batch);
-    int64_t drawn = c->data.mini_rollout_batch_size == ARES_NULL_I64 ? batch : c->data.mini_rollout_batch_size;
-    if (drawn % world) ares_config_fault(cfg, "data.mini_rollout_batch_size", "prompts are dealt out to %d ranks; set a multiple of %d", world, world);
-    if (c->critic.global_batch_size != ARES_NULL_I64 && (batch % c->critic.global_batch_size || c->critic.global_batch_size % world))
-        ares_config_fault(cfg, "worker.critic.global_batch_size", "must divide data.rollout_batch_size = %lld, and be a multiple of the %d ranks; both count prompts", (long long)batch, world);
-    if (mini % world) ares_config_fault(cfg, "worker.actor.global_batch_size", "prompts are dealt out to %d ranks; set a multiple of %d", world, world);
-    if (c->rollout.max_model_len != ARES_NULL_I64 && c->rollout.max_model_len < c->data.max_prompt_length + c->data.max_response_length)
-        ares_config_fault(cfg, "worker.rollout.max_model_len", "data.max_prompt_length + data.max_response_length = %lld do not fit; raise it, or set it to null",
+        ares_config_fault(cfg, "worker.actor.global_batch_size",
+                          "data.rollout_batch_size = %lld is no multiple of it; both count prompts",
+                          (long long)batch);
+    int64_t drawn =
+        c->data.mini_rollout_batch_size == ARES_NULL_I64 ? batch : c->data.mini_rollout_batch_size;
+    if (drawn % world)
+        ares_config_fault(cfg, "data.mini_rollout_batch_size",
+                          "prompts are dealt out to %d ranks; set a multiple of %d", world, world);
+    if (c->critic.global_batch_size != ARES_NULL_I64 &&
+        (batch % c->critic.global_batch_size || c->critic.global_batch_size % world))
+        ares_config_fault(cfg, "worker.critic.global_batch_size",
+                          "must divide data.rollout_batch_size = %lld, and be a multiple of the %d "
+                          "ranks; both count prompts",
+                          (long long)batch, world);
+    if (mini % world)
+        ares_config_fault(cfg, "worker.actor.global_batch_size",
+                          "prompts are dealt out to %d ranks; set a multiple of %d", world, world);
+    if (c->rollout.max_model_len != ARES_NULL_I64 &&
+        c->rollout.max_model_len < c->data.max_prompt_length + c->data.max_response_length)
+        ares_config_fault(cfg, "worker.rollout.max_model_len",
+                          "data.max_prompt_length + data.max_response_length = %lld do not fit; "
+                          "raise it, or set it to null",
                           (long long)(c->data.max_prompt_length + c->data.max_response_length));
-    if (c->rollout.cache_tokens != ARES_NULL_I64 && c->rollout.cache_tokens < c->data.max_prompt_length + c->data.max_response_length + 2 * ARES_KV_BLOCK)
-        ares_config_fault(cfg, "worker.rollout.cache_tokens", "one sample of data.max_prompt_length + data.max_response_length tokens needs %lld",
-                          (long long)(c->data.max_prompt_length + c->data.max_response_length + 2 * ARES_KV_BLOCK));
+    if (c->rollout.cache_tokens != ARES_NULL_I64 &&
+        c->rollout.cache_tokens <
+            c->data.max_prompt_length + c->data.max_response_length + 2 * ARES_KV_BLOCK)
+        ares_config_fault(
+            cfg, "worker.rollout.cache_tokens",
+            "one sample of data.max_prompt_length + data.max_response_length tokens needs %lld",
+            (long long)(c->data.max_prompt_length + c->data.max_response_length +
+                        2 * ARES_KV_BLOCK));
 }
 
 /* What counts micro-batches, as other trainers do, must know how many samples they have. */
@@ -66,8 +85,10 @@ static void check_micro_batches(ares_config *cfg, const ares_train_config *c)
         strcmp(c->loss.early_stop_scope, "micro") == 0)
         by = "worker.actor.early_stop_scope";
     if (by && c->actor.micro_batch_size == ARES_NULL_I64)
-        ares_config_fault(cfg, by, "counts by micro-batches, and nothing says how many samples one has; set "
-                                   "worker.actor.micro_batch_size_per_device_for_update, or take the default");
+        ares_config_fault(
+            cfg, by,
+            "counts by micro-batches, and nothing says how many samples one has; set "
+            "worker.actor.micro_batch_size_per_device_for_update, or take the default");
 }
 
 static void loss_complaint(void *ctx, char severity, const char *option, const char *message)
@@ -77,22 +98,28 @@ static void loss_complaint(void *ctx, char severity, const char *option, const c
 }
 
 /*
- * A greedy answer is judged like the others, penalties of length included, but no control counts its HWE tokens: its score would lack what
- * shaping adds to theirs, also to wrong ones, and those would be reinforced wherever the greedy answer is wrong.
+ * A greedy answer is judged like the others, penalties of length included, but no control counts
+ * its HWE tokens: its score would lack what shaping adds to theirs, also to wrong ones, and those
+ * would be reinforced wherever the greedy answer is wrong.
  */
 static void check_baseline(ares_config *cfg, const ares_train_config *c, const ares_reward *reward)
 {
     const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
-    if (!c->trainer.val_only && adv && (adv->needs & ARES_NEEDS_BASELINE) && ares_reward_shapes(reward))
-        ares_config_fault(cfg, "algorithm.adv_estimator",
-                          "compares answers with a greedy one, whose score the reward 'aepo' does not shape as theirs; set grpo or rloo, or take a reward that is not shaped, as math");
+    if (!c->trainer.val_only && adv && (adv->needs & ARES_NEEDS_BASELINE) &&
+        ares_reward_shapes(reward))
+        ares_config_fault(
+            cfg, "algorithm.adv_estimator",
+            "compares answers with a greedy one, whose score the reward 'aepo' does not shape as "
+            "theirs; set grpo or rloo, or take a reward that is not shaped, as math");
 }
 
 /* Steps in which only the critic learns need one; without it nothing would learn in them. */
 static void check_warmup(ares_config *cfg, const ares_train_config *c)
 {
     const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
-    if (c->trainer.val_only || !adv || (adv->needs & ARES_NEEDS_VALUES) || c->trainer.critic_warmup == 0) return;
+    if (c->trainer.val_only || !adv || (adv->needs & ARES_NEEDS_VALUES) ||
+        c->trainer.critic_warmup == 0)
+        return;
     ares_config_fault(cfg, "trainer.critic_warmup",
                       "%s has no critic, so that nothing would learn in these steps; set 0, or "
                       "algorithm.adv_estimator to gae",
@@ -103,10 +130,11 @@ static void check_warmup(ares_config *cfg, const ares_train_config *c)
 static void check_corrections(ares_config *cfg, const ares_train_config *c)
 {
     if (c->algorithm.importance_sampling_fix && strcmp(c->loss.rollout_is, "none") != 0)
-        ares_config_fault(cfg, "algorithm.importance_sampling_fix",
-                          "corrects the same difference of rollout and trainer as worker.actor.rollout_is = "
-                          "'%s'; set one of them only",
-                          c->loss.rollout_is);
+        ares_config_fault(
+            cfg, "algorithm.importance_sampling_fix",
+            "corrects the same difference of rollout and trainer as worker.actor.rollout_is = "
+            "'%s'; set one of them only",
+            c->loss.rollout_is);
 }
 
 /* One KL, at one coefficient, acts in one place. */
@@ -122,12 +150,13 @@ static void check_kl(ares_config *cfg, const ares_algorithm_config *a)
             "algorithm.disable_kl leaves no reference model; set one of them to false");
     if (type && strcmp(type, "adaptive") == 0 && ares_kl_acts(a) != ARES_KL_IN_REWARD)
         ares_log(ARES_LOG_WARN,
-                 "config: algorithm.kl_type = adaptive: has no effect: it steers a KL in the reward, and %s "
+                 "config: algorithm.kl_type = adaptive: has no effect: it steers a KL in the "
+                 "reward, and %s "
                  "leaves none there",
-                 a->disable_kl       ? "algorithm.disable_kl"
-                 : a->kl_coef == 0   ? "algorithm.kl_coef = 0"
-                 : a->use_kl_loss    ? "algorithm.use_kl_loss"
-                                     : "algorithm.use_kl_in_reward = false");
+                 a->disable_kl     ? "algorithm.disable_kl"
+                 : a->kl_coef == 0 ? "algorithm.kl_coef = 0"
+                 : a->use_kl_loss  ? "algorithm.use_kl_loss"
+                                   : "algorithm.use_kl_in_reward = false");
     if (a->disable_kl) return;
     if (a->use_kl_loss && in_reward)
         ares_config_fault(cfg, "algorithm.use_kl_in_reward",
@@ -142,12 +171,18 @@ static void check_kl(ares_config *cfg, const ares_algorithm_config *a)
 
 int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int world)
 {
-    if (!c->trainer.val_only && !c->data.train_files.count) ares_config_fault(cfg, "data.train_files", "no training rows; name a JSONL file, or set trainer.val_only=true");
+    if (!c->trainer.val_only && !c->data.train_files.count)
+        ares_config_fault(cfg, "data.train_files",
+                          "no training rows; name a JSONL file, or set trainer.val_only=true");
     if ((c->trainer.val_only || c->trainer.val_freq > 0) && !c->data.val_files.count)
-        ares_config_fault(cfg, "data.val_files", "validation is asked for and has no rows; name a JSONL file, or set trainer.val_freq=-1");
+        ares_config_fault(cfg, "data.val_files",
+                          "validation is asked for and has no rows; name a JSONL file, or set "
+                          "trainer.val_freq=-1");
     if (!c->trainer.val_only) ares_adv_check(cfg, &c->algorithm, c->rollout.n);
     if (c->rollout.temperature == 0 && !c->trainer.val_only)
-        ares_config_fault(cfg, "worker.rollout.temperature", "greedy samples of a prompt are all the same; set a temperature above 0 (val_override_config may be greedy)");
+        ares_config_fault(cfg, "worker.rollout.temperature",
+                          "greedy samples of a prompt are all the same; set a temperature above 0 "
+                          "(val_override_config may be greedy)");
     ares_loss_check(&c->loss, loss_complaint, cfg);
     check_kl(cfg, &c->algorithm);
     check_warmup(cfg, c);
@@ -156,25 +191,32 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
         ares_config_fault(cfg, "trainer.device", "no such device (choices: cpu, cuda, cuda:<n>)");
     ares_filter_check(cfg, &c->filter, c->rollout.n);
     if (strcmp(c->filter.dynamic_sampling, "reward_cap") == 0)
-        ares_config_fault(cfg, "algorithm.dynamic_sampling_filter", "sources have no caps to be told here yet; use nonzero_std, or algorithm.online_filtering");
+        ares_config_fault(cfg, "algorithm.dynamic_sampling_filter",
+                          "sources have no caps to be told here yet; use nonzero_std, or "
+                          "algorithm.online_filtering");
     check_sizes(cfg, c, world);
     check_micro_batches(cfg, c);
-    if (strcmp(c->filter.resample_mode, "same_prompt") == 0 && c->data.mini_rollout_batch_size != ARES_NULL_I64 && c->data.mini_rollout_batch_size != 0)
-        ares_config_fault(cfg, "data.mini_rollout_batch_size", "algorithm.dynamic_sampling.mode: same_prompt draws the whole batch once; set null");
+    if (strcmp(c->filter.resample_mode, "same_prompt") == 0 &&
+        c->data.mini_rollout_batch_size != ARES_NULL_I64 && c->data.mini_rollout_batch_size != 0)
+        ares_config_fault(
+            cfg, "data.mini_rollout_batch_size",
+            "algorithm.dynamic_sampling.mode: same_prompt draws the whole batch once; set null");
     published_check(cfg, c, world);
     triggers_check(cfg, &c->rollout);
     ares_sampling sampling;
     int64_t n;
     ares_train_validation_sampling(cfg, c, &sampling, &n);
     ares_reward *reward;
-    ARES_TRY(ares_reward_open(cfg, &c->reward, NULL, &reward)); /* binds its entries, then reports every fault */
+    /* binds its entries, then reports every fault */
+    ARES_TRY(ares_reward_open(cfg, &c->reward, NULL, &reward));
     int64_t limit = ares_reward_max_length(reward);
     if (limit != ARES_NULL_I64 && c->data.max_response_length > limit &&
         strcmp(c->filter.over_length_action, "keep") != 0)
-        ares_log(ARES_LOG_WARN,
-                 "config: the rewards' limit of length is %lld tokens: data.max_response_length = %lld "
-                 "allows longer answers, from which nothing is learnt",
-                 (long long)limit, (long long)c->data.max_response_length);
+        ares_log(
+            ARES_LOG_WARN,
+            "config: the rewards' limit of length is %lld tokens: data.max_response_length = %lld "
+            "allows longer answers, from which nothing is learnt",
+            (long long)limit, (long long)c->data.max_response_length);
     check_baseline(cfg, c, reward);
     ares_reward_close(reward);
     return ares_config_finish(cfg);

@@ -1,15 +1,20 @@
-/* The controls whose options ask for them, opened together and called in the order of their table. */
+/*
+ * The controls whose options ask for them, opened together and called in the order of their table.
+ */
 #include "controls.h"
 
 #include <stdio.h>
 #include <string.h>
 
-typedef struct open_control { const ares_control *control; void *state; } open_control;
+typedef struct open_control {
+    const ares_control *control;
+    void *state;
+} open_control;
 struct ares_controls {
     ares_control_env env;
     ares_map *gids;
-    train_origin origin;         /* part of the saved state */
-    bool force;                  /* states of other origin are taken, too */
+    train_origin origin; /* part of the saved state */
+    bool force;          /* states of other origin are taken, too */
     open_control *items;
     int n;
 };
@@ -22,7 +27,8 @@ void controls_declare(ares_config *cfg, ares_train_config *out)
     for (int i = 0; i < n; i++) {
         out->controls[i] = ares_config_alloc(cfg, list[i]->options_size);
         for (int s = 0; s < ARES_CONTROL_SECTIONS && list[i]->sections[s].options; s++)
-            ares_config_add_options(cfg, list[i]->sections[s].section, list[i]->sections[s].options, (char *)out->controls[i] + list[i]->sections[s].offset);
+            ares_config_add_options(cfg, list[i]->sections[s].section, list[i]->sections[s].options,
+                                    (char *)out->controls[i] + list[i]->sections[s].offset);
     }
 }
 
@@ -46,7 +52,9 @@ int controls_open(const ares_trainer *t, ares_controls **out)
 {
     const ares_train_config *cfg = t->cfg;
     ares_controls *c = *out = ares_calloc(1, sizeof *c);
-    c->env = (ares_control_env){ .world = t->world, .algorithm = &cfg->algorithm, .n = cfg->rollout.n,
+    c->env = (ares_control_env){ .world = t->world,
+                                 .algorithm = &cfg->algorithm,
+                                 .n = cfg->rollout.n,
                                  .entropy_reward = ares_reward_shapes(t->reward) };
     c->force = cfg->trainer.force;
     c->origin = train_origin_of(t);
@@ -62,7 +70,9 @@ void controls_close(ares_controls *c)
     ares_free(c);
 }
 
-#define EACH(c, k) for (const open_control *k = (c) ? (c)->items : NULL, *end_##k = k + ((c) ? (c)->n : 0); k < end_##k; k++)
+#define EACH(c, k)                                                                           \
+    for (const open_control *k = (c) ? (c)->items : NULL, *end_##k = k + ((c) ? (c)->n : 0); \
+         k < end_##k; k++)
 
 int controls_observe(ares_controls *c, ares_batch *b, ares_metrics *m)
 {
@@ -79,41 +89,42 @@ int controls_adapt(ares_controls *c, const ares_batch *b, ares_metrics *m)
 bool controls_want_generated(const ares_controls *c)
 {
     EACH(c, k)
-        if (k->control->generated) return true;
+    if (k->control->generated) return true;
     return false;
 }
 
 int controls_generated(ares_controls *c, const ares_batch *b)
 {
     EACH(c, k)
-        if (k->control->generated) ARES_TRY(k->control->generated(k->state, b));
+    if (k->control->generated) ARES_TRY(k->control->generated(k->state, b));
     return ARES_OK;
 }
 
 int controls_provisional(const ares_controls *c, ares_batch *b)
 {
     EACH(c, k)
-        if (k->control->provisional) ARES_TRY(k->control->provisional(k->state, b));
+    if (k->control->provisional) ARES_TRY(k->control->provisional(k->state, b));
     return ARES_OK;
 }
 
 bool controls_want_validation(const ares_controls *c)
 {
     EACH(c, k)
-        if (k->control->validate) return true;
+    if (k->control->validate) return true;
     return false;
 }
 
 int controls_validate(ares_controls *c, ares_batch *b, ares_metrics *m)
 {
     EACH(c, k)
-        if (k->control->validate) ARES_TRY(k->control->validate(k->state, b, m));
+    if (k->control->validate) ARES_TRY(k->control->validate(k->state, b, m));
     return ARES_OK;
 }
 
 void controls_skip(const ares_controls *c, ares_loader *l)
 {
-    EACH(c, k) {
+    EACH(c, k)
+    {
         ares_view gid;
         int64_t row;
         for (int64_t d = 0; k->control->dropped && k->control->dropped(k->state, d, &gid); d++)
@@ -123,7 +134,8 @@ void controls_skip(const ares_controls *c, ares_loader *l)
 
 int64_t controls_bootstrap(const ares_controls *c, int64_t *done)
 {
-    EACH(c, k) {
+    EACH(c, k)
+    {
         int64_t size = k->control->bootstrap ? k->control->bootstrap(k->state, done) : 0;
         if (size) return size;
     }
@@ -133,21 +145,23 @@ int64_t controls_bootstrap(const ares_controls *c, int64_t *done)
 int controls_bootstrap_add(ares_controls *c, ares_batch *b, ares_metrics *m)
 {
     EACH(c, k)
-        if (k->control->bootstrap_add) ARES_TRY(k->control->bootstrap_add(k->state, b, m));
+    if (k->control->bootstrap_add) ARES_TRY(k->control->bootstrap_add(k->state, b, m));
     return ARES_OK;
 }
 
 int controls_bootstrap_finish(ares_controls *c, ares_metrics *m)
 {
     EACH(c, k)
-        if (k->control->bootstrap_finish) ARES_TRY(k->control->bootstrap_finish(k->state, m));
+    if (k->control->bootstrap_finish) ARES_TRY(k->control->bootstrap_finish(k->state, m));
     return ARES_OK;
 }
 
 void controls_save(const ares_controls *c, ares_str *json)
 {
     ares_str_add_char(json, '{');
-    if (c) ares_str_addf(json, "\"training_data\":\"%s\",\"model_weights\":\"%s\"", c->origin.data, c->origin.model);
+    if (c)
+        ares_str_addf(json, "\"training_data\":\"%s\",\"model_weights\":\"%s\"", c->origin.data,
+                      c->origin.model);
     for (int i = 0; c && i < c->n; i++) {
         ares_str_addf(json, ",\"%s\":", c->items[i].control->name);
         c->items[i].control->save(c->items[i].state, json);
@@ -163,10 +177,18 @@ static bool differs(const ares_json *json, const char *key, const char *own)
 
 static int check_origin(const ares_controls *c, const ares_json *json, const char *path)
 {
-    static const char remedy[] = "restore the files, say --force to go on all the same, or remove the file";
+    static const char remedy[] =
+        "restore the files, say --force to go on all the same, or remove the file";
     if (!c || !c->n || c->force) return ARES_OK;
-    if (differs(json, "training_data", c->origin.data)) return ares_fail(ARES_ESTATE, "train: %s: the state is of another data set than data.train_files; %s", path, remedy);
-    if (differs(json, "model_weights", c->origin.model)) return ares_fail(ARES_ESTATE, "train: %s: the state is of another model than worker.actor.model.model_path; %s", path, remedy);
+    if (differs(json, "training_data", c->origin.data))
+        return ares_fail(ARES_ESTATE,
+                         "train: %s: the state is of another data set than data.train_files; %s",
+                         path, remedy);
+    if (differs(json, "model_weights", c->origin.model))
+        return ares_fail(
+            ARES_ESTATE,
+            "train: %s: the state is of another model than worker.actor.model.model_path; %s", path,
+            remedy);
     return ARES_OK;
 }
 
@@ -176,7 +198,10 @@ int controls_load(ares_controls *c, const ares_json *json, const char *path)
     for (int i = 0; c && i < c->n; i++) {
         const char *name = c->items[i].control->name;
         const ares_json *state = ares_json_get(json, name);
-        if (!state) return ares_fail(ARES_EFORMAT, "train: %s: no state of '%s'; the run that wrote it did not use it", path, name);
+        if (!state)
+            return ares_fail(ARES_EFORMAT,
+                             "train: %s: no state of '%s'; the run that wrote it did not use it",
+                             path, name);
         int rc = c->items[i].control->load(c->items[i].state, state);
         if (rc != ARES_OK) return ares_fail_in(rc, "train: %s", path);
     }
@@ -189,10 +214,11 @@ int controls_look(ares_controls *c, const ares_json *json, const char *path)
         const char *name = c->items[i].control->name;
         const ares_json *state = ares_json_get(json, name);
         if (!state)
-            ares_log(ARES_LOG_WARN,
-                     "train: %s: no state of '%s'; the run that wrote it did not use it, and scores are "
-                     "judged as before a first step",
-                     path, name);
+            ares_log(
+                ARES_LOG_WARN,
+                "train: %s: no state of '%s'; the run that wrote it did not use it, and scores are "
+                "judged as before a first step",
+                path, name);
         else if (c->items[i].control->load(c->items[i].state, state) != ARES_OK)
             return ares_fail_in(ARES_EFORMAT, "train: %s", path);
     }

@@ -1,8 +1,8 @@
 /*
- * DAPO (arXiv 2503.14476) as RLinf and verl spell it: the preset algorithm.name: dapo, and words from which other
- * options follow. They are translated into the options that they stand for when every file and word is read, so
- * that the resolved configuration shows their effect. Of two spellings the later layer's counts; in one file, or
- * on one command line, they must agree.
+ * DAPO (arXiv 2503.14476) as RLinf and verl spell it: the preset algorithm.name: dapo, and words
+ * from which other options follow. They are translated into the options that they stand for when
+ * every file and word is read, so that the resolved configuration shows their effect. Of two
+ * spellings the later layer's counts; in one file, or on one command line, they must agree.
  */
 #include "dapo.h"
 
@@ -21,10 +21,10 @@
 #define BUFFER "worker.reward.overlong_buffer."
 #define LENGTHS "worker.reward."
 
-static ARES_OPTION_TABLE(dapo_options, ares_dapo_config, ARES_DAPO_OPTIONS)
+static ARES_OPTION_TABLE(dapo_options, ares_dapo_config, ARES_DAPO_OPTIONS);
 
-/* ---------------------------------------------------------------- values, before they are bound
- * What is no number is left as it is, and told when it is bound. */
+/* ---------------------------------------------------------------- values, before they are
+ * bound What is no number is left as it is, and told when it is bound. */
 static bool read_whole(const char *text, int64_t *out)
 {
     char *end;
@@ -41,8 +41,14 @@ static double read_number(const char *text) /* NaN: none */
     return text && *text && !*end ? x : NAN;
 }
 
-static bool is_true(const char *text) { return text && strcmp(text, "true") == 0; }
-static bool is_false(const char *text) { return text && strcmp(text, "false") == 0; }
+static bool is_true(const char *text)
+{
+    return text && strcmp(text, "true") == 0;
+}
+static bool is_false(const char *text)
+{
+    return text && strcmp(text, "false") == 0;
+}
 
 static void follow_whole(ares_config *cfg, const char *path, int64_t value, const char *from)
 {
@@ -61,7 +67,8 @@ static void entropy(ares_config *cfg)
     double weight = read_number(bonus);
     if (!off || isnan(weight) || weight == 0) return;
     ares_log(ARES_LOG_WARN,
-             "config: %s = %s: has no effect while algorithm.calculate_entropy is %s; set that to true for "
+             "config: %s = %s: has no effect while algorithm.calculate_entropy is %s; set that to "
+             "true for "
              "an entropy bonus",
              ares_config_word(cfg, ENTROPY), bonus,
              calculate ? "false" : "not set, which in RLinf means false");
@@ -73,7 +80,9 @@ static void mini_batches(ares_config *cfg)
     int64_t n, mini, batch;
     const char *rows = ares_config_given(cfg, "data.rollout_batch_size");
     if (!rows) rows = ares_config_get_text(cfg, "data.rollout_batch_size");
-    if (!read_whole(ares_config_given(cfg, N_MINI_BATCHES), &n) || n < 1 || !read_whole(rows, &batch)) return;
+    if (!read_whole(ares_config_given(cfg, N_MINI_BATCHES), &n) || n < 1 ||
+        !read_whole(rows, &batch))
+        return;
     bool both = read_whole(ares_config_given(cfg, MINI_BATCH), &mini);
     if (both && ares_config_later(cfg, MINI_BATCH, N_MINI_BATCHES)) {
         ares_config_forget(cfg, N_MINI_BATCHES);
@@ -98,7 +107,8 @@ static void mini_batches(ares_config *cfg)
 static void loss_type(ares_config *cfg)
 {
     const char *loss = ares_config_given(cfg, LOSS);
-    if (loss && strcmp(loss, "ppo") == 0 && strcmp(ares_config_word(cfg, LOSS), "algorithm.loss_type") == 0)
+    if (loss && strcmp(loss, "ppo") == 0 &&
+        strcmp(ares_config_word(cfg, LOSS), "algorithm.loss_type") == 0)
         ares_config_follow(cfg, LOSS, "dapo", LOSS);
 }
 
@@ -113,7 +123,10 @@ static bool other_filters(ares_config *cfg)
            (by && strcmp(by, "none") != 0 && strcmp(by, "top_p") != 0);
 }
 
-/* max_resample counts the draws after the first; max_try_make_batch (verl's max_num_gen_batches) counts all. */
+/*
+ * max_resample counts the draws after the first; max_try_make_batch (verl's max_num_gen_batches)
+ * counts all.
+ */
 static void resampling(ares_config *cfg)
 {
     int64_t n = 0, tries = 0;
@@ -122,13 +135,17 @@ static void resampling(ares_config *cfg)
     if (!resample) return;
     if (limit && ares_config_later(cfg, TRIES, RESAMPLE))
         follow_whole(cfg, RESAMPLE, n = tries > 0 ? tries - 1 : -1, TRIES);
-    else if (limit && ares_config_together(cfg, TRIES, RESAMPLE) && (tries > 0 ? n != tries - 1 : n >= 0))
-        ares_config_fault(cfg, RESAMPLE,
-                          "is the limit of draws, less the first, and %s = %lld is another; keep one of them",
-                          ares_config_word(cfg, TRIES), (long long)tries);
+    else if (limit && ares_config_together(cfg, TRIES, RESAMPLE) &&
+             (tries > 0 ? n != tries - 1 : n >= 0))
+        ares_config_fault(
+            cfg, RESAMPLE,
+            "is the limit of draws, less the first, and %s = %lld is another; keep one of them",
+            ares_config_word(cfg, TRIES), (long long)tries);
     if (n < INT64_MAX) follow_whole(cfg, TRIES, n < 0 ? 0 : n + 1, RESAMPLE);
-    if (!other_filters(cfg) && ares_config_preset(cfg, "algorithm.filter_groups.enable", "true", RESAMPLE))
-        ares_log(ARES_LOG_INFO, "config: %s -> algorithm.filter_groups.enable=true (dynamic sampling)",
+    if (!other_filters(cfg) &&
+        ares_config_preset(cfg, "algorithm.filter_groups.enable", "true", RESAMPLE))
+        ares_log(ARES_LOG_INFO,
+                 "config: %s -> algorithm.filter_groups.enable=true (dynamic sampling)",
                  ares_config_word(cfg, RESAMPLE));
 }
 
@@ -155,11 +172,13 @@ static void overlong_buffer(ares_config *cfg)
     bool any = false;
     if (!end) end = ares_config_given(cfg, "data.max_response_length");
     if (!end) end = ares_config_get_text(cfg, "data.max_response_length");
-    for (int i = 1; i < ARES_COUNT(buffer_keys); i++) any = any || ares_config_given(cfg, buffer_keys[i]);
+    for (int i = 1; i < ARES_COUNT(buffer_keys); i++)
+        any = any || ares_config_given(cfg, buffer_keys[i]);
     if (!enable && any)
-        ares_config_fault(cfg, BUFFER "enable",
-                          "is not set, and without it the other keys of overlong_buffer have no effect; set "
-                          "it to true or false");
+        ares_config_fault(
+            cfg, BUFFER "enable",
+            "is not set, and without it the other keys of overlong_buffer have no effect; set "
+            "it to true or false");
     if (enable && !is_true(enable) && !is_false(enable)) return;
     if (is_true(enable)) {
         for (int i = 0; i < ARES_COUNT(length_keys); i++) {
@@ -174,9 +193,12 @@ static void overlong_buffer(ares_config *cfg)
                 "is not set; name the tokens before the longest answer in which the penalty grows");
             return;
         }
-        if (!read_whole(ares_config_given(cfg, BUFFER "len"), &buffer) || !read_whole(end, &longest)) return;
+        if (!read_whole(ares_config_given(cfg, BUFFER "len"), &buffer) ||
+            !read_whole(end, &longest))
+            return;
         if (buffer < 1 || buffer > longest) {
-            ares_config_fault(cfg, BUFFER "len", "must lie in 1 .. %lld, the tokens of the longest answer",
+            ares_config_fault(cfg, BUFFER "len",
+                              "must lie in 1 .. %lld, the tokens of the longest answer",
                               (long long)longest);
             return;
         }
@@ -203,7 +225,8 @@ static bool rewards_length(ares_config *cfg)
 }
 
 /* A value of the preset; what is set and what was set already is gathered for the announcement. */
-static void preset(ares_config *cfg, const char *path, const char *value, ares_str *done, ares_str *kept)
+static void preset(ares_config *cfg, const char *path, const char *value, ares_str *done,
+                   ares_str *kept)
 {
     ares_str *s = ares_config_preset(cfg, path, value, "algorithm.name: dapo") ? done : kept;
     ares_str_addf(s, "%s%s", s->len ? ", " : "", path);
@@ -214,14 +237,22 @@ static void preset(ares_config *cfg, const char *path, const char *value, ares_s
 static void dapo(ares_config *cfg, bool penalty)
 {
     static const char *const values[][2] = {
-        { "algorithm.adv_estimator", "grpo" },           { LOSS, "dapo" },
-        { "worker.actor.loss_avg_mode", "token-mean" },  { "worker.actor.loss_norm", "global" },
-        { "worker.rollout.n", "16" },                    { "worker.actor.clip_ratio_low", "0.2" },
-        { "worker.actor.clip_ratio_high", "0.28" },      { "algorithm.normalize_advantages", "true" },
-        { "worker.actor.early_stop_imp_ratio", "5.0" },  { "algorithm.kl_coef", "0.0" },
-        { "algorithm.filter_groups.enable", "true" },    { "algorithm.on_exhausted", "fill_masked" },
-        { "worker.actor.shuffle", "true" },              { "worker.actor.recompute_log_probs", "true" },
-        { LENGTHS "correct", "1.0" },                    { LENGTHS "incorrect", "-1.0" },
+        { "algorithm.adv_estimator", "grpo" },
+        { LOSS, "dapo" },
+        { "worker.actor.loss_avg_mode", "token-mean" },
+        { "worker.actor.loss_norm", "global" },
+        { "worker.rollout.n", "16" },
+        { "worker.actor.clip_ratio_low", "0.2" },
+        { "worker.actor.clip_ratio_high", "0.28" },
+        { "algorithm.normalize_advantages", "true" },
+        { "worker.actor.early_stop_imp_ratio", "5.0" },
+        { "algorithm.kl_coef", "0.0" },
+        { "algorithm.filter_groups.enable", "true" },
+        { "algorithm.on_exhausted", "fill_masked" },
+        { "worker.actor.shuffle", "true" },
+        { "worker.actor.recompute_log_probs", "true" },
+        { LENGTHS "correct", "1.0" },
+        { LENGTHS "incorrect", "-1.0" },
         { LENGTHS "scale", "1.0" },
     };
     static const char *const lengths[][2] = { { LENGTHS "safe_length", "16384" },
@@ -232,15 +263,17 @@ static void dapo(ares_config *cfg, bool penalty)
     double kl = read_number(ares_config_given(cfg, "algorithm.kl_coef"));
     ares_str done = { 0 }, kept = { 0 };
     if (!name || strcmp(name, "dapo") != 0) return;
-    for (int i = 0; i < ARES_COUNT(values); i++) preset(cfg, values[i][0], values[i][1], &done, &kept);
+    for (int i = 0; i < ARES_COUNT(values); i++)
+        preset(cfg, values[i][0], values[i][1], &done, &kept);
     penalty = penalty && !rewards_length(cfg);
     for (int i = 0; i < ARES_COUNT(lengths) && penalty; i++)
         preset(cfg, lengths[i][0], lengths[i][1], &done, &kept);
-    if (kl > 0)
-        preset(cfg, "algorithm.use_kl_loss", "true", &done, &kept); /* DAPO's KL is a term of the loss */
+    if (kl > 0) /* DAPO's KL is a term of the loss */
+        preset(cfg, "algorithm.use_kl_loss", "true", &done, &kept);
     if (!ares_config_given(cfg, TRIES)) {
         preset(cfg, RESAMPLE, "5", &done, &kept);
-        if (!ares_config_is_set(cfg, RESAMPLE)) ares_config_preset(cfg, TRIES, "6", "algorithm.name: dapo");
+        if (!ares_config_is_set(cfg, RESAMPLE))
+            ares_config_preset(cfg, TRIES, "6", "algorithm.name: dapo");
     }
     if (!batch) batch = ares_config_get_text(cfg, "data.rollout_batch_size");
     preset(cfg, MINI_BATCH, batch, &done, &kept);

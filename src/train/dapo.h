@@ -3,5 +3,6 @@
 
 #include "ares/train.h"
 
-void dapo_declare(ares_config *cfg, ares_train_config *out); /* its options, and their translation */
+/* its options, and their translation */
+void dapo_declare(ares_config *cfg, ares_train_config *out);
 #endif

@@ -1,12 +1,16 @@
 /*
- * A mini-batch ends when its slowest rank does, so work is evened out chunk by chunk. The larger part of a chunk goes to
- * the rank that has had less of those before, so that passes over the whole batch end together as well.
+ * A mini-batch ends when its slowest rank does, so work is evened out chunk by chunk. The larger
+ * part of a chunk goes to the rank that has had less of those before, so that passes over the whole
+ * batch end together as well.
  */
 #include "deal.h"
 
 #include "ares/data_balance.h"
 
-/* Parts come in descending order of their work; each goes to the rank with the least so far, the first of several. */
+/*
+ * Parts come in descending order of their work; each goes to the rank with the least so far, the
+ * first of several.
+ */
 static void give(const int64_t *work, int64_t n, int64_t ranks, int64_t *had, int64_t *part)
 {
     int64_t *of = ares_malloc((size_t)ranks * sizeof *of);
@@ -26,7 +30,8 @@ static void give(const int64_t *work, int64_t n, int64_t ranks, int64_t *had, in
     ares_free(of);
 }
 
-int deal_ranks(const int64_t *work, int64_t count, int64_t chunk, int64_t ranks, bool balance, int64_t *rank)
+int deal_ranks(const int64_t *work, int64_t count, int64_t chunk, int64_t ranks, bool balance,
+               int64_t *rank)
 {
     int64_t *had = ares_calloc((size_t)ranks, sizeof *had);
     int rc = ARES_OK;

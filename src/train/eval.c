@@ -1,4 +1,7 @@
-/* Validation alone: weights, rows, a table. Nothing is written but what is asked for: a run directory stays as it is. */
+/*
+ * Validation alone: weights, rows, a table. Nothing is written but what is asked for: a run
+ * directory stays as it is.
+ */
 #include <stdio.h>
 
 #include "run.h"
@@ -12,15 +15,20 @@ static int report(const run_kind *kind, ares_trainer *t, const char *output)
     int rc = kind->validate(t, m, &mine);
     if (rc == ARES_OK) rc = ares_world_gather_all(t->world, mine.data, mine.len, &all, NULL);
     bool lead = ares_world_rank(t->world) == 0;
-    for (int i = 0; rc == ARES_OK && lead && i < ares_metrics_count(m); i++) printf("%-44s%10.4f\n", ares_metrics_name(m, i), ares_metrics_value(m, i));
-    if (rc == ARES_OK && lead && output) rc = ares_file_write_atomic(output, all.data ? all.data : "", all.len);
+    for (int i = 0; rc == ARES_OK && lead && i < ares_metrics_count(m); i++)
+        printf("%-44s%10.4f\n", ares_metrics_name(m, i), ares_metrics_value(m, i));
+    if (rc == ARES_OK && lead && output)
+        rc = ares_file_write_atomic(output, all.data ? all.data : "", all.len);
     ares_str_fini(&mine);
     ares_str_fini(&all);
     ares_metrics_free(m);
     return ares_world_agree(t->world, rc);
 }
 
-/* The checkpoint that the weights lie in: the one that was found, or the model's own where it lies in one. Empty: none. */
+/*
+ * The checkpoint that the weights lie in: the one that was found, or the model's own where it lies
+ * in one. Empty: none.
+ */
 static void checkpoint_of(const ares_trainer *t, const rundir *dir, ares_str *out)
 {
     ares_str file = { 0 };
@@ -30,8 +38,8 @@ static void checkpoint_of(const ares_trainer *t, const rundir *dir, ares_str *ou
     ares_str_fini(&file);
 }
 
-static int validate(const run_kind *kind, ares_config *cfg, const ares_train_config *c, ares_world *world,
-                    const rundir *dir, const char *output)
+static int validate(const run_kind *kind, ares_config *cfg, const ares_train_config *c,
+                    ares_world *world, const rundir *dir, const char *output)
 {
     ares_trainer t;
     ares_str path = { 0 };
@@ -40,15 +48,16 @@ static int validate(const run_kind *kind, ares_config *cfg, const ares_train_con
     ares_str_clear(&path);
     if (rc == ARES_OK) checkpoint_of(&t, dir, &path);
     if (rc == ARES_OK && path.len) rc = state_look(&t, path.data);
-    if (rc == ARES_OK) ares_log(ARES_LOG_INFO, "validating %s", path.len ? path.data : t.model_dir.data);
+    if (rc == ARES_OK)
+        ares_log(ARES_LOG_INFO, "validating %s", path.len ? path.data : t.model_dir.data);
     if (rc == ARES_OK) rc = report(kind, &t, output);
     ares_trainer_close(&t);
     ares_str_fini(&path);
     return rc;
 }
 
-int train_validate_only(const run_kind *kind, ares_config *cfg, const ares_train_config *c, ares_world *world,
-                        bool own, const char *output)
+int train_validate_only(const run_kind *kind, ares_config *cfg, const ares_train_config *c,
+                        ares_world *world, bool own, const char *output)
 {
     rundir dir;
     int rc = rundir_look(&dir, c, own, world);
@@ -57,7 +66,8 @@ int train_validate_only(const run_kind *kind, ares_config *cfg, const ares_train
     return rc;
 }
 
-int ares_eval_run(ares_config *cfg, const ares_train_config *c, ares_world *world, const char *output)
+int ares_eval_run(ares_config *cfg, const ares_train_config *c, ares_world *world,
+                  const char *output)
 {
     return train_validate_only(&train_by_rewards, cfg, c, world, false, output);
 }

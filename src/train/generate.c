@@ -1,4 +1,7 @@
-/* Prompts -> samples -> scores -> the batch's first columns. Finished samples are judged while others decode. */
+/*
+ * Prompts -> samples -> scores -> the batch's first columns. Finished samples are judged while
+ * others decode.
+ */
 #include "generate.h"
 #include "triggers.h"
 
@@ -10,26 +13,36 @@
 void generate_sampling(const ares_train_config *c, ares_sampling *out)
 {
     const ares_rollout_config *r = &c->rollout;
-    *out = (ares_sampling){ .temperature = (float)r->temperature, .top_p = (float)r->top_p, .top_k = (int32_t)r->top_k, .max_new_tokens = (int32_t)c->data.max_response_length,
-                            .ignore_eos = r->ignore_eos, .n_stop_strings = (int32_t)r->stop.count, .stop_strings = r->stop.items };
+    *out = (ares_sampling){ .temperature = (float)r->temperature,
+                            .top_p = (float)r->top_p,
+                            .top_k = (int32_t)r->top_k,
+                            .max_new_tokens = (int32_t)c->data.max_response_length,
+                            .ignore_eos = r->ignore_eos,
+                            .n_stop_strings = (int32_t)r->stop.count,
+                            .stop_strings = r->stop.items };
 }
 
-int generate_samples(ares_trainer *t, const generate_job *job, ares_arena *arena, generate_sample **out)
+int generate_samples(ares_trainer *t, const generate_job *job, ares_arena *arena,
+                     generate_sample **out)
 {
     int64_t total = job->n_prompts * job->n;
     generate_sample *all = ares_arena_calloc(arena, (size_t)total + 1, sizeof *all);
     int parts = ares_reward_count(t->reward);
-    int32_t *stop_ids = ares_arena_alloc(arena, (size_t)(t->cfg->rollout.stop_token_ids.count + 1) * sizeof *stop_ids);
+    int32_t *stop_ids = ares_arena_alloc(arena, (size_t)(t->cfg->rollout.stop_token_ids.count + 1) *
+                                                    sizeof *stop_ids);
     ares_sampling sampling = *job->sampling;
     sampling.n_stop_ids = (int32_t)t->cfg->rollout.stop_token_ids.count;
-    for (int32_t i = 0; i < sampling.n_stop_ids; i++) stop_ids[i] = (int32_t)t->cfg->rollout.stop_token_ids.items[i];
+    for (int32_t i = 0; i < sampling.n_stop_ids; i++)
+        stop_ids[i] = (int32_t)t->cfg->rollout.stop_token_ids.items[i];
     sampling.stop_ids = stop_ids;
 
     ares_rollout_clear(t->rollout);
     for (int64_t p = 0; p < job->n_prompts; p++) {
         const ares_row *row = job->rows[p];
-        ares_rng_key key = ares_rng_sub(ares_rng_sub(job->key, (uint64_t)t->step, (uint64_t)job->draws[p]), job->attempt, 0);
-        int rc = ares_rollout_add(t->rollout, row->prompt, row->prompt_len, (int32_t)job->n, &sampling, key, NULL);
+        ares_rng_key key = ares_rng_sub(
+            ares_rng_sub(job->key, (uint64_t)t->step, (uint64_t)job->draws[p]), job->attempt, 0);
+        int rc = ares_rollout_add(t->rollout, row->prompt, row->prompt_len, (int32_t)job->n,
+                                  &sampling, key, NULL);
         if (rc != ARES_OK) return ares_fail_in(rc, "%s:%lld", row->file, (long long)row->line);
     }
     ares_str text = { 0 };
@@ -44,11 +57,20 @@ int generate_samples(ares_trainer *t, const generate_job *job, ares_arena *arena
             s->completion = c;
             s->hwe_candidates = triggers_mark(t, &c, arena);
             ares_str_clear(&text);
-            rc = ares_tokenizer_decode(t->tokenizer, c.ids, c.n_tokens, t->cfg->reward.skip_special_tokens, &text);
-            s->item = (ares_reward_item){ .in = { .response = { ares_arena_copy(arena, text.data ? text.data : "", text.len), text.len }, .ground_truth = row->ground_truth,
-                                                  .prompt = row->prompt_text, .stopped = c.finish == ARES_FINISH_STOP, .row = row->json,
-                                                  .ids = (const int32_t *)ares_arena_copy(arena, (const char *)c.ids, (size_t)c.n_tokens * sizeof *c.ids), .response_tokens = c.n_tokens },
-                                          .parts = ares_arena_calloc(arena, (size_t)parts + 1, sizeof(float)) };
+            rc = ares_tokenizer_decode(t->tokenizer, c.ids, c.n_tokens,
+                                       t->cfg->reward.skip_special_tokens, &text);
+            s->item = (ares_reward_item){
+                .in = { .response = { ares_arena_copy(arena, text.data ? text.data : "", text.len),
+                                      text.len },
+                        .ground_truth = row->ground_truth,
+                        .prompt = row->prompt_text,
+                        .stopped = c.finish == ARES_FINISH_STOP,
+                        .row = row->json,
+                        .ids = (const int32_t *)ares_arena_copy(arena, (const char *)c.ids,
+                                                                (size_t)c.n_tokens * sizeof *c.ids),
+                        .response_tokens = c.n_tokens },
+                .parts = ares_arena_calloc(arena, (size_t)parts + 1, sizeof(float))
+            };
             ares_reward_submit(t->reward, &s->item);
         }
     }
@@ -60,7 +82,10 @@ int generate_samples(ares_trainer *t, const generate_job *job, ares_arena *arena
     return rc;
 }
 
-static void *copy(ares_arena *arena, const void *data, size_t bytes) { return ares_arena_copy(arena, data, bytes); }
+static void *copy(ares_arena *arena, const void *data, size_t bytes)
+{
+    return ares_arena_copy(arena, data, bytes);
+}
 
 void generate_keep(generate_sample *s, int64_t n, ares_arena *arena)
 {
@@ -81,10 +106,12 @@ void generate_discard(const ares_trainer *t, generate_sample *s, int64_t n)
 {
     int64_t limit = ares_reward_max_length(t->reward);
     for (int64_t i = 0; i < n; i++)
-        s[i].discarded = ares_answer_discarded(&t->cfg->filter, s[i].completion.n_tokens, limit, s[i].item.in.stopped);
+        s[i].discarded = ares_answer_discarded(&t->cfg->filter, s[i].completion.n_tokens, limit,
+                                               s[i].item.in.stopped);
 }
 
-void generate_fill(ares_batch *b, const generate_group *groups, int64_t count, int64_t n, int64_t version)
+void generate_fill(ares_batch *b, const generate_group *groups, int64_t count, int64_t n,
+                   int64_t version)
 {
     for (int64_t g = 0; g < count; g++) {
         const generate_group *p = &groups[g];
@@ -92,9 +119,19 @@ void generate_fill(ares_batch *b, const generate_group *groups, int64_t count, i
         for (int64_t i = 0; i < n; i++) {
             const generate_sample *s = &p->samples[i];
             if (p->thinned && s->discarded) continue;
-            ares_sample row = { .draw = p->draw, .index = (int32_t)i, .row = p->row, .prompt = p->row->prompt, .prompt_len = p->row->prompt_len, .response = s->item.in.response,
-                                .stopped = s->item.in.stopped, .token_exact = true, .weight_version = version, .score = s->item.score, .accuracy = s->item.accuracy,
-                                .reward_parts = s->item.parts, .baseline = p->baseline };
+            ares_sample row = { .draw = p->draw,
+                                .index = (int32_t)i,
+                                .row = p->row,
+                                .prompt = p->row->prompt,
+                                .prompt_len = p->row->prompt_len,
+                                .response = s->item.in.response,
+                                .stopped = s->item.in.stopped,
+                                .token_exact = true,
+                                .weight_version = version,
+                                .score = s->item.score,
+                                .accuracy = s->item.accuracy,
+                                .reward_parts = s->item.parts,
+                                .baseline = p->baseline };
             ares_batch_add_row(b, &row, s->completion.n_tokens);
         }
     }

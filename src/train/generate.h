@@ -4,25 +4,27 @@
 #include "ares/train.h"
 
 typedef struct generate_job {
-    int64_t n_prompts, n;              /* samples of each */
-    const ares_row *const *rows;       /* [n_prompts] */
-    const int64_t *draws;              /* [n_prompts]: part of the sampling key */
+    int64_t n_prompts, n;        /* samples of each */
+    const ares_row *const *rows; /* [n_prompts] */
+    const int64_t *draws;        /* [n_prompts]: part of the sampling key */
     const ares_sampling *sampling;
     ares_rng_key key;
-    uint64_t attempt;                  /* of prompts answered again in a step; 0 the first time */
-    ares_metrics *metrics;             /* may be NULL */
+    uint64_t attempt;      /* of prompts answered again in a step; 0 the first time */
+    ares_metrics *metrics; /* may be NULL */
 } generate_job;
 typedef struct generate_sample {
-    ares_completion completion;        /* in the engine's memory, until its next clear */
+    ares_completion completion; /* in the engine's memory, until its next clear */
     ares_reward_item item;
-    bool discarded;                    /* too long (dapo.md 6.3): teaches nothing and counts nowhere */
-    uint8_t *hwe_candidates;           /* [n_tokens]; NULL: every token is one */
+    /* too long (dapo.md 6.3): teaches nothing and counts nowhere */
+    bool discarded;
+    uint8_t *hwe_candidates; /* [n_tokens]; NULL: every token is one */
 } generate_sample;
 
 /* The configured sampling; stop ids are added by generate_samples. */
 void generate_sampling(const ares_train_config *c, ares_sampling *out);
 /* Samples and judges all prompts of a job; out [n_prompts * n] in prompt order, in the arena. */
-int generate_samples(ares_trainer *t, const generate_job *job, ares_arena *arena, generate_sample **out);
+int generate_samples(ares_trainer *t, const generate_job *job, ares_arena *arena,
+                     generate_sample **out);
 /* The engine forgets its samples at the next call: their arrays move into the arena. */
 void generate_keep(generate_sample *s, int64_t n, ares_arena *arena);
 /* Marks answers that algorithm.mask_truncated or worker.reward.max_length discard. */
@@ -31,14 +33,18 @@ void generate_discard(const ares_trainer *t, generate_sample *s, int64_t n);
 typedef struct generate_group {
     int64_t draw;
     const ares_row *row;
-    generate_sample *samples;          /* [n] */
-    float baseline;                    /* score of the greedy answer */
-    int64_t place;                     /* among the groups drawn in the step, then in the batch */
-    bool masked;                       /* fills the batch and teaches nothing */
-    bool thinned;                      /* discarded answers have no row */
+    generate_sample *samples; /* [n] */
+    float baseline;           /* score of the greedy answer */
+    int64_t place;            /* among the groups drawn in the step, then in the batch */
+    bool masked;              /* fills the batch and teaches nothing */
+    bool thinned;             /* discarded answers have no row */
 } generate_group;
 /* Groups as rows of an empty batch, with the columns that rollout owns. */
-void generate_fill(ares_batch *b, const generate_group *groups, int64_t count, int64_t n, int64_t version);
-/* Whole groups of the step, this rank's share: samples, responses, masks, log-probs, entropies; scores lie in the samples. (collect.c) */
+void generate_fill(ares_batch *b, const generate_group *groups, int64_t count, int64_t n,
+                   int64_t version);
+/*
+ * Whole groups of the step, this rank's share: samples, responses, masks, log-probs, entropies;
+ * scores lie in the samples. (collect.c)
+ */
 int collect_groups(ares_trainer *t, ares_batch *b, ares_metrics *m);
 #endif

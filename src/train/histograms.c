@@ -1,10 +1,16 @@
-/* Distributions as counts over fixed bins, so that ranks add up; bins widen with the square, as most tokens have little entropy. */
+/*
+ * Distributions as counts over fixed bins, so that ranks add up; bins widen with the square, as
+ * most tokens have little entropy.
+ */
 #include "metrics.h"
 
 enum { BINS = 60 };
 static const double LARGEST = 12; /* nats; a vocabulary of 160,000 ids has at most that */
 
-static double edge_of(int i) { return LARGEST * i * i / (BINS * BINS); }
+static double edge_of(int i)
+{
+    return LARGEST * i * i / (BINS * BINS);
+}
 
 static void count(double *bins, double x)
 {
@@ -30,5 +36,7 @@ int report_histograms(const ares_trainer *t, ares_tracker *tracker)
     const ares_batch *b = &t->batch;
     if (!b->entropies_1) return ARES_OK;
     ARES_TRY(log_column(t, tracker, "rollout/entropy_distribution", b->entropies_1));
-    return b->window_entropies ? log_column(t, tracker, "rollout/window_entropy_distribution", b->window_entropies) : ARES_OK;
+    return b->window_entropies
+               ? log_column(t, tracker, "rollout/window_entropy_distribution", b->window_entropies)
+               : ARES_OK;
 }

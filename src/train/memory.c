@@ -1,7 +1,8 @@
 /*
- * Whether a run can fit where it would run, from the options and config.json alone: no weight is read, no device opened. What a
- * process holds in any case is counted: weights, gradients, optimizer states, the reference and the critic. Activations and
- * rollout's cache come on top, so that what is refused here could not have run.
+ * Whether a run can fit where it would run, from the options and config.json alone: no weight is
+ * read, no device opened. What a process holds in any case is counted: weights, gradients,
+ * optimizer states, the reference and the critic. Activations and rollout's cache come on top, so
+ * that what is refused here could not have run.
  */
 #include <dirent.h>
 #include <math.h>
@@ -10,37 +11,50 @@
 
 #include "run.h"
 
-/* Parameters of the model at path by its config.json; 0: none is there. A damaged one is told when it is loaded. */
+/*
+ * Parameters of the model at path by its config.json; 0: none is there. A damaged one is told when
+ * it is loaded.
+ */
 static double parameters_at(const char *path)
 {
     ares_str dir = { 0 };
     ares_model_config m;
     double n = 0;
-    if (path && ares_model_find(path, &dir) == ARES_OK && ares_model_config_load(dir.data, &m) == ARES_OK) n = (double)ares_model_config_count(&m);
+    if (path && ares_model_find(path, &dir) == ARES_OK &&
+        ares_model_config_load(dir.data, &m) == ARES_OK)
+        n = (double)ares_model_config_count(&m);
     ares_error_clear();
     ares_str_fini(&dir);
     return n;
 }
 
-/* Trained weights have a gradient and two moments in fp32, and an fp32 master where they are stored in bf16 (param.c). */
+/*
+ * Trained weights have a gradient and two moments in fp32, and an fp32 master where they are stored
+ * in bf16 (param.c).
+ */
 static double bytes_of(double parameters, const char *dtype, bool trained)
 {
     bool bf16 = dtype && strcmp(dtype, "bf16") == 0;
     return parameters * ((bf16 ? 2 : 4) + (trained ? 4 + 8 + (bf16 ? 4 : 0) : 0));
 }
 
-typedef struct needs { double parameters, actor, reference, critic, all; } needs;
+typedef struct needs {
+    double parameters, actor, reference, critic, all;
+} needs;
 
 static needs needs_of(const ares_train_config *c, bool reinforcement)
 {
     const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
     bool trained = !c->trainer.val_only, roles = trained && reinforcement;
     needs n = { .parameters = parameters_at(c->actor.model_path) };
-    if (n.parameters == 0 && !ares_is_null_f64(c->actor.parameters)) n.parameters = c->actor.parameters;
+    if (n.parameters == 0 && !ares_is_null_f64(c->actor.parameters))
+        n.parameters = c->actor.parameters;
     double critic = c->critic.model_path ? parameters_at(c->critic.model_path) : n.parameters;
     n.actor = bytes_of(n.parameters, c->actor.dtype, trained);
-    if (roles && ares_kl_acts(&c->algorithm) != ARES_KL_NOWHERE) n.reference = bytes_of(n.parameters, c->ref.dtype ? c->ref.dtype : "bf16", false);
-    if (roles && adv && (adv->needs & ARES_NEEDS_VALUES)) n.critic = bytes_of(critic, c->critic.dtype, true);
+    if (roles && ares_kl_acts(&c->algorithm) != ARES_KL_NOWHERE)
+        n.reference = bytes_of(n.parameters, c->ref.dtype ? c->ref.dtype : "bf16", false);
+    if (roles && adv && (adv->needs & ARES_NEEDS_VALUES))
+        n.critic = bytes_of(critic, c->critic.dtype, true);
     n.all = n.actor + n.reference + n.critic;
     return n;
 }
@@ -49,7 +63,9 @@ static void describe(ares_str *out, const needs *n, bool trained)
 {
     const char *what = trained ? "weights, gradients and optimizer states" : "weights";
     bool billions = n->parameters >= 1e9;
-    ares_str_addf(out, "a process holds at least %.1f GB (%s of %.2f %s parameters: %.1f", n->all / 1e9, what, n->parameters / (billions ? 1e9 : 1e6), billions ? "billion" : "million", n->actor / 1e9);
+    ares_str_addf(out, "a process holds at least %.1f GB (%s of %.2f %s parameters: %.1f",
+                  n->all / 1e9, what, n->parameters / (billions ? 1e9 : 1e6),
+                  billions ? "billion" : "million", n->actor / 1e9);
     if (n->reference > 0) ares_str_addf(out, "; the reference: %.1f", n->reference / 1e9);
     if (n->critic > 0) ares_str_addf(out, "; the critic: %.1f", n->critic / 1e9);
     ares_str_add_char(out, ')');
@@ -66,7 +82,9 @@ int train_cards(const char *folder, double *least_bytes)
         ares_path_join(&path, folder, card->d_name);
         ares_str_add_z(&path, "/information");
         n++;
-        double bytes = ares_file_read(path.data, &text) == ARES_OK ? ares_train_card_bytes(text.data) : INFINITY;
+        double bytes = ares_file_read(path.data, &text) == ARES_OK
+                           ? ares_train_card_bytes(text.data)
+                           : INFINITY;
         *least_bytes = ARES_MIN(*least_bytes, bytes);
     }
     bool known = cards != NULL;
@@ -77,29 +95,49 @@ int train_cards(const char *folder, double *least_bytes)
     return known ? n : -1;
 }
 
-static const char remedy[] = "nothing is divided among processes yet: take a smaller model, or a machine with more";
+static const char remedy[] =
+    "nothing is divided among processes yet: take a smaller model, or a machine with more";
 
-void train_check_cards(ares_config *cfg, const char *device, int local_ranks, double bytes, const char *words, int cards, double least)
+void train_check_cards(ares_config *cfg, const char *device, int local_ranks, double bytes,
+                       const char *words, int cards, double least)
 {
     bool own = strcmp(device, "cuda") == 0; /* cuda:1 is one card for all */
-    if (cards == 0) ares_config_fault(cfg, "trainer.device", "no CUDA device on this machine; %s; use trainer.device=cpu, or a machine with cards", words);
+    if (cards == 0)
+        ares_config_fault(
+            cfg, "trainer.device",
+            "no CUDA device on this machine; %s; use trainer.device=cpu, or a machine with cards",
+            words);
     else if (own && cards > 0 && local_ranks > cards)
-        ares_config_fault(cfg, "trainer.device", "%d processes take a card each, and this machine has %d; start no more than it has (--ranks)", local_ranks, cards);
+        ares_config_fault(cfg, "trainer.device",
+                          "%d processes take a card each, and this machine has %d; start no more "
+                          "than it has (--ranks)",
+                          local_ranks, cards);
     if (cards > 0 && bytes * (own ? 1 : local_ranks) > least)
-        ares_config_fault(cfg, "worker.actor.model.model_path", "%s; a card of this machine has %.1f GB; %s", words, least / 1e9, remedy);
+        ares_config_fault(cfg, "worker.actor.model.model_path",
+                          "%s; a card of this machine has %.1f GB; %s", words, least / 1e9, remedy);
 }
 
-void ares_train_memory_check(ares_config *cfg, const ares_train_config *c, int local_ranks, bool reinforcement, ares_str *words)
+void ares_train_memory_check(ares_config *cfg, const ares_train_config *c, int local_ranks,
+                             bool reinforcement, ares_str *words)
 {
-    if (!c->actor.model_path || !c->trainer.device || !c->algorithm.adv_estimator) return; /* a fault already */
+    /* a fault already */
+    if (!c->actor.model_path || !c->trainer.device || !c->algorithm.adv_estimator) return;
     needs n = needs_of(c, reinforcement);
     bool cuda = strncmp(c->trainer.device, "cuda", 4) == 0;
     if (n.all > 0) describe(words, &n, !c->trainer.val_only);
-    else ares_str_addf(words, "what it needs is not known: no model at '%s', and worker.actor.model.parameters is not set", c->actor.model_path);
+    else
+        ares_str_addf(words,
+                      "what it needs is not known: no model at '%s', and "
+                      "worker.actor.model.parameters is not set",
+                      c->actor.model_path);
     if (cuda) {
         double least = INFINITY;
-        int cards = ares_file_exists("/dev/nvidiactl") ? train_cards("/proc/driver/nvidia/gpus", &least) : 0;
+        int cards = ares_file_exists("/dev/nvidiactl")
+                        ? train_cards("/proc/driver/nvidia/gpus", &least)
+                        : 0;
         train_check_cards(cfg, c->trainer.device, local_ranks, n.all, words->data, cards, least);
     } else if (n.all * local_ranks > ares_memory_bytes())
-        ares_config_fault(cfg, "worker.actor.model.model_path", "%s; this machine has %.1f GB for %d; %s", words->data, ares_memory_bytes() / 1e9, local_ranks, remedy);
+        ares_config_fault(cfg, "worker.actor.model.model_path",
+                          "%s; this machine has %.1f GB for %d; %s", words->data,
+                          ares_memory_bytes() / 1e9, local_ranks, remedy);
 }

@@ -1,43 +1,70 @@
 /*
- * Keys of EasyR1 and ARES that name what is settled otherwise here, and the checks those trainers make at start
- * (aepo.md 1.2, 7.2). A value that asks for what cannot be done, and would be missed, is refused; others are told once.
+ * Keys of EasyR1 and ARES that name what is settled otherwise here, and the checks those trainers
+ * make at start (aepo.md 1.2, 7.2). A value that asks for what cannot be done, and would be missed,
+ * is refused; others are told once.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "published.h"
 
-ARES_OPTION_TABLE(published_options, ares_published_config, ARES_PUBLISHED_OPTIONS)
+ARES_OPTION_TABLE(published_options, ares_published_config, ARES_PUBLISHED_OPTIONS);
 
-void published_declare(ares_config *cfg, ares_train_config *out) { ares_config_add_options(cfg, "", published_options, &out->published); }
+void published_declare(ares_config *cfg, ares_train_config *out)
+{
+    ares_config_add_options(cfg, "", published_options, &out->published);
+}
 
 int ares_train_named_ranks(const ares_train_config *c)
 {
     const ares_published_config *p = &c->published;
     if (p->n_gpus_per_node == ARES_NULL_I64) return 1;
     int64_t nodes = p->nnodes == ARES_NULL_I64 ? 1 : p->nnodes;
-    return nodes > 4096 || p->n_gpus_per_node > 4096 ? 4096 : (int)ARES_MIN(4096, nodes * p->n_gpus_per_node);
+    return nodes > 4096 || p->n_gpus_per_node > 4096
+               ? 4096
+               : (int)ARES_MIN(4096, nodes * p->n_gpus_per_node);
 }
 
 /* Once, on the first rank: another trainer's option that is set and moves nothing. */
-static void tell(const char *path, const char *instead) { ares_log(ARES_LOG_INFO, "config: %s -> (ignored: %s)", path, instead); }
+static void tell(const char *path, const char *instead)
+{
+    ares_log(ARES_LOG_INFO, "config: %s -> (ignored: %s)", path, instead);
+}
 
 static void check_launch(ares_config *cfg, const ares_published_config *p, int world)
 {
     int64_t nodes = p->nnodes == ARES_NULL_I64 ? 1 : p->nnodes;
-    if (p->n_gpus_per_node != ARES_NULL_I64 && (nodes > world || p->n_gpus_per_node > world || nodes * p->n_gpus_per_node != world))
-        ares_config_fault(cfg, "trainer.n_gpus_per_node", "with trainer.nnodes = %lld that makes another number of ranks than the %d started; start them with --ranks %lld or mpirun, or leave both options out",
-                          (long long)nodes, world, (long long)ARES_MIN(p->n_gpus_per_node, 4096) * ARES_MIN(nodes, 4096));
+    if (p->n_gpus_per_node != ARES_NULL_I64 &&
+        (nodes > world || p->n_gpus_per_node > world || nodes * p->n_gpus_per_node != world))
+        ares_config_fault(
+            cfg, "trainer.n_gpus_per_node",
+            "with trainer.nnodes = %lld that makes another number of ranks than the %d started; "
+            "start them with --ranks %lld or mpirun, or leave both options out",
+            (long long)nodes, world,
+            (long long)ARES_MIN(p->n_gpus_per_node, 4096) * ARES_MIN(nodes, 4096));
     if (p->n_gpus_per_node == ARES_NULL_I64 && p->nnodes != ARES_NULL_I64 && world % p->nnodes)
-        ares_config_fault(cfg, "trainer.nnodes", "the %d ranks started do not spread evenly over as many machines; leave it out, or start a multiple", world);
+        ares_config_fault(cfg, "trainer.nnodes",
+                          "the %d ranks started do not spread evenly over as many machines; leave "
+                          "it out, or start a multiple",
+                          world);
     if (p->tensor_parallel_size == ARES_NULL_I64) return;
     if (world % p->tensor_parallel_size)
-        ares_config_fault(cfg, "worker.rollout.tensor_parallel_size", "the number of ranks, %d, is no multiple of it; each rank holds the whole model here: set 1, or leave it out", world);
-    else if (p->tensor_parallel_size > 1) tell("worker.rollout.tensor_parallel_size", "each rank holds the whole model and rolls out by itself");
+        ares_config_fault(cfg, "worker.rollout.tensor_parallel_size",
+                          "the number of ranks, %d, is no multiple of it; each rank holds the "
+                          "whole model here: set 1, or leave it out",
+                          world);
+    else if (p->tensor_parallel_size > 1)
+        tell("worker.rollout.tensor_parallel_size",
+             "each rank holds the whole model and rolls out by itself");
 }
 
 /* What each of actor and critic has. */
-typedef struct side { const char *name, *optimizer, *dtype; bool used, cpu_offload; int64_t ulysses, micro_update, micro_experience, mini_batch, lora; const ares_json *override; } side;
+typedef struct side {
+    const char *name, *optimizer, *dtype;
+    bool used, cpu_offload;
+    int64_t ulysses, micro_update, micro_experience, mini_batch, lora;
+    const ares_json *override;
+} side;
 
 #define PATH(s, key) path_of((char[96]){ 0 }, (s)->name, key)
 static const char *path_of(char *out, const char *name, const char *key)
@@ -50,47 +77,99 @@ static void check_side(ares_config *cfg, const ares_train_config *c, const side 
 {
     int64_t batch = c->data.rollout_batch_size, n = c->rollout.n;
     if (strcmp(s->optimizer, "adamw_bf16") == 0 && (!s->dtype || strcmp(s->dtype, "bf16") != 0))
-        ares_config_fault(cfg, PATH(s, "optim.strategy"), "keeps weights in bf16; set worker.%s.fsdp.torch_dtype=bf16, or take adamw", s->name);
-    if (s->ulysses > 1) ares_config_fault(cfg, PATH(s, "ulysses_size"), "a sequence is never shared by ranks; set 1");
-    if (s->lora > 0) ares_config_fault(cfg, PATH(s, "model.lora.rank"), "all weights are trained, there are no adapters; set 0");
-    if (s->override->count) ares_config_fault(cfg, PATH(s, "model.override_config"), "a model is what its config.json says; change a copy of that file, and leave the option out");
+        ares_config_fault(
+            cfg, PATH(s, "optim.strategy"),
+            "keeps weights in bf16; set worker.%s.fsdp.torch_dtype=bf16, or take adamw", s->name);
+    if (s->ulysses > 1)
+        ares_config_fault(cfg, PATH(s, "ulysses_size"),
+                          "a sequence is never shared by ranks; set 1");
+    if (s->lora > 0)
+        ares_config_fault(cfg, PATH(s, "model.lora.rank"),
+                          "all weights are trained, there are no adapters; set 0");
+    if (s->override->count)
+        ares_config_fault(cfg, PATH(s, "model.override_config"),
+                          "a model is what its config.json says; change a copy of that file, and "
+                          "leave the option out");
     if (!s->used) return;
     if (s->micro_experience != ARES_NULL_I64 && batch * n % s->micro_experience)
-        ares_config_fault(cfg, PATH(s, "micro_batch_size_per_device_for_experience"), "the %lld samples of a batch (data.rollout_batch_size x worker.rollout.n) are no multiple of it",
+        ares_config_fault(cfg, PATH(s, "micro_batch_size_per_device_for_experience"),
+                          "the %lld samples of a batch (data.rollout_batch_size x "
+                          "worker.rollout.n) are no multiple of it",
                           (long long)(batch * n));
     if (s->micro_update != ARES_NULL_I64) {
-        ares_train_sizes z = ares_train_sizes_of(batch, s->mini_batch, n, world, 1, s->micro_update);
+        ares_train_sizes z =
+            ares_train_sizes_of(batch, s->mini_batch, n, world, 1, s->micro_update);
         if (z.per_device == 0 || z.per_device % s->micro_update)
-            ares_config_fault(cfg, PATH(s, "micro_batch_size_per_device_for_update"), "the %lld samples a rank has of an optimizer step (global_batch_size x worker.rollout.n over %d ranks) are no multiple of it",
+            ares_config_fault(cfg, PATH(s, "micro_batch_size_per_device_for_update"),
+                              "the %lld samples a rank has of an optimizer step (global_batch_size "
+                              "x worker.rollout.n over %d ranks) are no multiple of it",
                               (long long)z.per_device, world);
         else if (s->cpu_offload && z.accumulation > 1)
-            ares_config_fault(cfg, PATH(s, "fsdp.enable_cpu_offload"), "does not go together with gradient accumulation (%lld micro-batches a step); set it to false: weights stay on the device anyway",
+            ares_config_fault(cfg, PATH(s, "fsdp.enable_cpu_offload"),
+                              "does not go together with gradient accumulation (%lld micro-batches "
+                              "a step); set it to false: weights stay on the device anyway",
                               (long long)z.accumulation);
     }
-    bool by_micro = strcmp(c->loss.loss_norm, "micro") == 0 || strcmp(c->loss.early_stop_scope, "micro") == 0;
+    bool by_micro =
+        strcmp(c->loss.loss_norm, "micro") == 0 || strcmp(c->loss.early_stop_scope, "micro") == 0;
     bool counted = by_micro && strcmp(s->name, "actor") == 0;
     if (!counted && (s->micro_update != ARES_NULL_I64 || s->micro_experience != ARES_NULL_I64))
-        tell(PATH(s, "micro_batch_size_per_device_for_*"), "micro-batches are cut by max_token_len_per_device; no result depends on it");
+        tell(PATH(s, "micro_batch_size_per_device_for_*"),
+             "micro-batches are cut by max_token_len_per_device; no result depends on it");
 }
 
 void published_check(ares_config *cfg, const ares_train_config *c, int world)
 {
     const ares_published_config *p = &c->published;
     const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
-    side actor = { "actor", c->optim.strategy, c->actor.dtype, true, p->actor_offload, p->actor_ulysses, c->actor.micro_batch_size, p->actor_micro_experience, c->actor.global_batch_size, p->actor_lora, p->actor_override };
-    side critic = { "critic", c->critic_optim.strategy, c->critic.dtype, adv && (adv->needs & ARES_NEEDS_VALUES), p->critic_offload, p->critic_ulysses, p->critic_micro_update, p->critic_micro_experience,
-                    c->critic.global_batch_size == ARES_NULL_I64 ? c->actor.global_batch_size : c->critic.global_batch_size, p->critic_lora, p->critic_override };
-    if (!p->hybrid_engine) ares_config_fault(cfg, "worker.hybrid_engine", "actor and rollout always share their weights; set true, or leave it out");
+    side actor = { "actor",
+                   c->optim.strategy,
+                   c->actor.dtype,
+                   true,
+                   p->actor_offload,
+                   p->actor_ulysses,
+                   c->actor.micro_batch_size,
+                   p->actor_micro_experience,
+                   c->actor.global_batch_size,
+                   p->actor_lora,
+                   p->actor_override };
+    side critic = { "critic",
+                    c->critic_optim.strategy,
+                    c->critic.dtype,
+                    adv && (adv->needs & ARES_NEEDS_VALUES),
+                    p->critic_offload,
+                    p->critic_ulysses,
+                    p->critic_micro_update,
+                    p->critic_micro_experience,
+                    c->critic.global_batch_size == ARES_NULL_I64 ? c->actor.global_batch_size
+                                                                 : c->critic.global_batch_size,
+                    p->critic_lora,
+                    p->critic_override };
+    if (!p->hybrid_engine)
+        ares_config_fault(
+            cfg, "worker.hybrid_engine",
+            "actor and rollout always share their weights; set true, or leave it out");
     check_launch(cfg, p, world);
     check_side(cfg, c, &actor, world);
     check_side(cfg, c, &critic, world);
-    if (p->ref_ulysses > 1) ares_config_fault(cfg, "worker.ref.ulysses_size", "a sequence is never shared by ranks; set 1");
-    int64_t whole = c->data.max_prompt_length + c->data.max_response_length, forward = c->rollout.max_num_batched_tokens;
-    if (p->chunked_prefill->type == ARES_JSON_BOOL && !p->chunked_prefill->boolean && forward != ARES_NULL_I64 && forward < whole)
-        ares_config_fault(cfg, "worker.rollout.max_num_batched_tokens", "data.max_prompt_length + data.max_response_length = %lld do not fit; raise it, or leave enable_chunked_prefill out", (long long)whole);
+    if (p->ref_ulysses > 1)
+        ares_config_fault(cfg, "worker.ref.ulysses_size",
+                          "a sequence is never shared by ranks; set 1");
+    int64_t whole = c->data.max_prompt_length + c->data.max_response_length,
+            forward = c->rollout.max_num_batched_tokens;
+    if (p->chunked_prefill->type == ARES_JSON_BOOL && !p->chunked_prefill->boolean &&
+        forward != ARES_NULL_I64 && forward < whole)
+        ares_config_fault(cfg, "worker.rollout.max_num_batched_tokens",
+                          "data.max_prompt_length + data.max_response_length = %lld do not fit; "
+                          "raise it, or leave enable_chunked_prefill out",
+                          (long long)whole);
     for (int64_t i = 0; i < c->trainer.logger.count; i++) {
         const char *name = c->trainer.logger.items[i];
-        if (strcmp(name, "wandb") == 0 || strcmp(name, "mlflow") == 0 || strcmp(name, "swanlab") == 0)
-            ares_log(ARES_LOG_INFO, "config: trainer.logger: %s -> tensorboard (no service is written to; it imports the run directory's event files, or metrics.jsonl)", name);
+        if (strcmp(name, "wandb") == 0 || strcmp(name, "mlflow") == 0 ||
+            strcmp(name, "swanlab") == 0)
+            ares_log(ARES_LOG_INFO,
+                     "config: trainer.logger: %s -> tensorboard (no service is written to; it "
+                     "imports the run directory's event files, or metrics.jsonl)",
+                     name);
     }
 }

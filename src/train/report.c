@@ -4,7 +4,9 @@
 
 #include "metrics.h"
 
-typedef struct summary { double sum, count, max, min; } summary;
+typedef struct summary {
+    double sum, count, max, min;
+} summary;
 
 static void see(summary *s, double x)
 {
@@ -17,7 +19,8 @@ static void see(summary *s, double x)
 /* Merges over ranks and writes <name>/mean, max, min. */
 static int put(const ares_trainer *t, ares_metrics *m, const char *name, const summary *s)
 {
-    double sums[2] = { s->sum, s->count }, bounds[2] = { s->count > 0 ? s->max : -INFINITY, s->count > 0 ? -s->min : -INFINITY };
+    double sums[2] = { s->sum, s->count },
+           bounds[2] = { s->count > 0 ? s->max : -INFINITY, s->count > 0 ? -s->min : -INFINITY };
     ARES_TRY(ares_world_sum_f64(t->world, sums, 2));
     ARES_TRY(ares_world_max_f64(t->world, bounds, 2));
     if (sums[1] == 0) return ARES_OK;
@@ -31,7 +34,8 @@ static int put(const ares_trainer *t, ares_metrics *m, const char *name, const s
     return ARES_OK;
 }
 
-static int put_mean(const ares_trainer *t, ares_metrics *m, const char *name, double sum, double count)
+static int put_mean(const ares_trainer *t, ares_metrics *m, const char *name, double sum,
+                    double count)
 {
     double sums[2] = { sum, count };
     ARES_TRY(ares_world_sum_f64(t->world, sums, 2));
@@ -41,13 +45,16 @@ static int put_mean(const ares_trainer *t, ares_metrics *m, const char *name, do
 
 int ares_report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
 {
-    summary score = { 0 }, reward = { 0 }, advantage = { 0 }, response = { 0 }, prompt = { 0 }, returns = { 0 }, values = { 0 };
-    double clipped = 0, full = 0, accuracy = 0, judged = 0, entropy = 0, tokens = 0, mixed = 0, compared = 0, total = 0;
+    summary score = { 0 }, reward = { 0 }, advantage = { 0 }, response = { 0 }, prompt = { 0 },
+            returns = { 0 }, values = { 0 };
+    double clipped = 0, full = 0, accuracy = 0, judged = 0, entropy = 0, tokens = 0, mixed = 0,
+           compared = 0, total = 0;
     for (int64_t r = 0; r < b->rows; r++) {
         const ares_sample *s = &b->samples[r];
         double scores = 0, rewards = 0, length = (double)(b->row_start[r + 1] - b->row_start[r]);
         total += s->prompt_len + length;
-        if (!ares_batch_row_counts(b, r)) continue; /* a discarded answer cost its tokens, and counts nowhere else */
+        /* a discarded answer cost its tokens, and counts nowhere else */
+        if (!ares_batch_row_counts(b, r)) continue;
         for (int64_t i = b->row_start[r]; i < b->row_start[r + 1]; i++) {
             scores += (double)b->token_level_scores[i];
             rewards += (double)b->token_level_rewards[i];
@@ -69,7 +76,8 @@ int ares_report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *
             judged++;
         }
     }
-    for (int64_t g = 0; g < b->groups; g++) { /* groups that teach: not all scores equal; masked ones count nowhere */
+    /* groups that teach: not all scores equal; masked ones count nowhere */
+    for (int64_t g = 0; g < b->groups; g++) {
         float low = INFINITY, high = -INFINITY;
         for (int64_t r = b->group_start[g]; r < b->group_start[g + 1]; r++) {
             if (!ares_batch_row_counts(b, r)) continue;
@@ -89,7 +97,8 @@ int ares_report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *
     ARES_TRY(put(t, m, "prompt_length", &prompt));
     ARES_TRY(put_mean(t, m, "prompt_length/clip_ratio", full, prompt.count));
     ARES_TRY(put_mean(t, m, "reward/overall", score.sum, score.count));
-    ARES_TRY(put_mean(t, m, "reward/batch_accuracy", accuracy, judged)); /* reward/accuracy is that of all answers, the filtered ones included */
+    /* reward/accuracy is that of all answers, the filtered ones included */
+    ARES_TRY(put_mean(t, m, "reward/batch_accuracy", accuracy, judged));
     for (int i = 0; i < ares_reward_count(t->reward); i++) {
         char key[160];
         double sum = 0;

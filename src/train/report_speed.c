@@ -1,4 +1,7 @@
-/* Lengths of the batch's sequences over all ranks, and what the step's stages did per token and second (aepo.md 9.1, 10). */
+/*
+ * Lengths of the batch's sequences over all ranks, and what the step's stages did per token and
+ * second (aepo.md 9.1, 10).
+ */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +10,9 @@
 #include "ares/data_balance.h"
 #include "metrics.h"
 
-typedef struct row_length { int64_t draw, index, length, rank; } row_length;
+typedef struct row_length {
+    int64_t draw, index, length, rank;
+} row_length;
 
 /* As the prompts were drawn. */
 static int by_draw(const void *a, const void *b)
@@ -41,14 +46,19 @@ static void per_token(ares_metrics *m, const char *name, double tokens)
 }
 
 /* Of the device's peak; 0 where that is not known. */
-static void report_mfu(const ares_trainer *t, const char *stage, const char *name, const ares_model *model, int64_t epochs, double tokens, double squares, ares_metrics *m)
+static void report_mfu(const ares_trainer *t, const char *stage, const char *name,
+                       const ares_model *model, int64_t epochs, double tokens, double squares,
+                       ares_metrics *m)
 {
     const ares_model_config *c = &model->cfg;
-    ares_flops_config f = { c->hidden, c->vocab, c->layers, c->heads, c->kv_heads, c->intermediate, c->head_dim };
+    ares_flops_config f = { c->hidden,   c->vocab,        c->layers,  c->heads,
+                            c->kv_heads, c->intermediate, c->head_dim };
     double seconds;
     if (!ares_metrics_get(m, stage, &seconds) || seconds <= 0) return;
-    double done = ares_train_tflops(&f, tokens, squares, seconds) * (double)epochs, peak = ares_train_peak_tflops(ares_device_card(&t->device));
-    ares_metrics_set(m, name, isfinite(peak) ? done / (peak * (double)ares_world_size(t->world)) : 0);
+    double done = ares_train_tflops(&f, tokens, squares, seconds) * (double)epochs,
+           peak = ares_train_peak_tflops(ares_device_card(&t->device));
+    ares_metrics_set(m, name,
+                     isfinite(peak) ? done / (peak * (double)ares_world_size(t->world)) : 0);
 }
 
 int report_lengths(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
@@ -68,13 +78,20 @@ int report_lengths(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
     if (rc == ARES_OK) {
         row_length *rows = (row_length *)(void *)all.data;
         int64_t n = (int64_t)(all.len / sizeof *rows);
-        for (int64_t i = 0; i < n; i++) tokens += (double)rows[i].length, squares += (double)rows[i].length * (double)rows[i].length;
+        for (int64_t i = 0; i < n; i++)
+            tokens += (double)rows[i].length,
+                squares += (double)rows[i].length * (double)rows[i].length;
         if (n) report_balance(rows, n, ares_world_size(t->world), m);
-        static const char *const of_response[] = { "gen", "reward" }, *const of_all[] = { "old", "ref", "values", "adv", "update_critic", "update_actor" };
+        static const char *const of_response[] = { "gen", "reward" }, *const of_all[] = {
+            "old", "ref", "values", "adv", "update_critic", "update_actor"
+        };
         for (int i = 0; i < ARES_COUNT(of_response); i++) per_token(m, of_response[i], response);
         for (int i = 0; i < ARES_COUNT(of_all); i++) per_token(m, of_all[i], tokens);
-        report_mfu(t, "timing_s/update_actor", "perf/mfu_actor", t->model, t->cfg->actor.ppo_epochs, tokens, squares, m);
-        if (t->critic) report_mfu(t, "timing_s/update_critic", "perf/mfu_critic", t->critic->model, t->cfg->critic.ppo_epochs, tokens, squares, m);
+        report_mfu(t, "timing_s/update_actor", "perf/mfu_actor", t->model, t->cfg->actor.ppo_epochs,
+                   tokens, squares, m);
+        if (t->critic)
+            report_mfu(t, "timing_s/update_critic", "perf/mfu_critic", t->critic->model,
+                       t->cfg->critic.ppo_epochs, tokens, squares, m);
     }
     ares_str_fini(&all);
     return rc;
@@ -83,7 +100,8 @@ int report_lengths(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
 int report_memory(const ares_trainer *t, ares_metrics *m)
 {
     double process = (double)ares_peak_memory_bytes(),
-           gb[3] = { process, (double)t->device.most_allocated, ares_device_memory_bytes(&t->device) };
+           gb[3] = { process, (double)t->device.most_allocated,
+                     ares_device_memory_bytes(&t->device) };
     if (t->device.index < 0) gb[2] = process; /* the device's memory is the process's */
     ARES_TRY(ares_world_max_f64(t->world, gb, 3));
     ares_metrics_set(m, "perf/cpu_memory_used_gb", gb[0] / 1073741824.0);

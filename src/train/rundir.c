@@ -1,4 +1,7 @@
-/* Same configuration and unfinished: go on. Finished, changed or in use: refused, with what to do about it. */
+/*
+ * Same configuration and unfinished: go on. Finished, changed or in use: refused, with what to do
+ * about it.
+ */
 #include "rundir.h"
 
 #include <string.h>
@@ -25,8 +28,12 @@ static bool same(const ares_json *a, const ares_json *b)
     return true;
 }
 
-/* Appends the paths of the options that differ; sections are walked, everything else is compared whole. */
-static void differences(comparison *x, const ares_json *now, const ares_json *then, const char *path)
+/*
+ * Appends the paths of the options that differ; sections are walked, everything else is compared
+ * whole.
+ */
+static void differences(comparison *x, const ares_json *now, const ares_json *then,
+                        const char *path)
 {
     if (now->type == ARES_JSON_OBJECT && then && then->type == ARES_JSON_OBJECT) {
         ares_str inner = { 0 };
@@ -34,7 +41,8 @@ static void differences(comparison *x, const ares_json *now, const ares_json *th
             ares_str_clear(&inner);
             if (*path) ares_str_addf(&inner, "%s.", path);
             ares_str_add_view(&inner, now->members[i].key);
-            differences(x, now->members[i].value, ares_json_find(then, now->members[i].key), inner.data);
+            differences(x, now->members[i].value, ares_json_find(then, now->members[i].key),
+                        inner.data);
         }
         ares_str_fini(&inner);
         return;
@@ -44,7 +52,8 @@ static void differences(comparison *x, const ares_json *now, const ares_json *th
 }
 
 /* Compares the resolved configuration with the one in the run directory. */
-static int compare(const rundir *d, const ares_config *cfg, const ares_train_config *c, rundir_declare *declare, const char *saved)
+static int compare(const rundir *d, const ares_config *cfg, const ares_train_config *c,
+                   rundir_declare *declare, const char *saved)
 {
     ares_config *old = ares_config_new();
     ares_train_config unused;
@@ -58,22 +67,23 @@ static int compare(const rundir *d, const ares_config *cfg, const ares_train_con
     if (rc != ARES_OK) ares_fail_in(rc, "%s", saved);
     else if (now && then) differences(&x, now, then, "");
     if (x.n && c->trainer.force)
-        ares_log(ARES_LOG_WARN, "run: %s goes on with other options than it began with: %s%s", d->path.data,
-                 x.changed.data, x.n > 5 ? ", ..." : "");
+        ares_log(ARES_LOG_WARN, "run: %s goes on with other options than it began with: %s%s",
+                 d->path.data, x.changed.data, x.n > 5 ? ", ..." : "");
     else if (x.n)
-        rc = ares_fail(
-            ARES_ESTATE,
-            "run: %s holds a run with other options (%s%s); set trainer.experiment_name for a new run, "
-            "restore the options to go on, say --force to go on with these, or remove the directory",
-            d->path.data, x.changed.data, x.n > 5 ? ", ..." : "");
+        rc = ares_fail(ARES_ESTATE,
+                       "run: %s holds a run with other options (%s%s); set trainer.experiment_name "
+                       "for a new run, "
+                       "restore the options to go on, say --force to go on with these, or remove "
+                       "the directory",
+                       d->path.data, x.changed.data, x.n > 5 ? ", ..." : "");
     ares_str_fini(&x.changed);
     ares_config_free(old);
     return rc;
 }
 
 /*
- * The newest checkpoint of a folder. One to go on from has optimizer states: where the latest is a model alone
- * (trainer.save_model_only), the rolling one has them.
+ * The newest checkpoint of a folder. One to go on from has optimizer states: where the latest is a
+ * model alone (trainer.save_model_only), the rolling one has them.
  */
 static int newest(const char *dir, bool go_on, ares_str *out)
 {
@@ -96,7 +106,8 @@ static int named_checkpoint(rundir *d, const char *path, bool go_on)
 {
     ares_str dir = { 0 };
     int rc = ARES_OK;
-    if (ares_file_exists(ares_path_join(&dir, path, "state.json"))) ares_str_add_z(&d->checkpoint, path);
+    if (ares_file_exists(ares_path_join(&dir, path, "state.json")))
+        ares_str_add_z(&d->checkpoint, path);
     else {
         if (!ares_dir_exists(ares_path_join(&dir, path, "checkpoints"))) {
             ares_str_clear(&dir);
@@ -104,15 +115,18 @@ static int named_checkpoint(rundir *d, const char *path, bool go_on)
         }
         rc = newest(dir.data, go_on, &d->checkpoint);
         if (rc == ARES_OK && !d->checkpoint.len)
-            rc = ares_fail(ARES_ECONFIG, "run: trainer.load_checkpoint_path = '%s': neither a checkpoint (no state.json) nor a run with one (no checkpoints/step_...)", path);
+            rc = ares_fail(ARES_ECONFIG,
+                           "run: trainer.load_checkpoint_path = '%s': neither a checkpoint (no "
+                           "state.json) nor a run with one (no checkpoints/step_...)",
+                           path);
     }
     ares_str_fini(&dir);
     return rc;
 }
 
 /*
- * The run's own latest, where there is one: the same command goes on. Where a folder is named that is not there, the run
- * begins afresh, as in ARES.
+ * The run's own latest, where there is one: the same command goes on. Where a folder is named that
+ * is not there, the run begins afresh, as in ARES.
  */
 static int find_checkpoint(rundir *d, const ares_train_config *c)
 {
@@ -121,30 +135,39 @@ static int find_checkpoint(rundir *d, const ares_train_config *c)
     int rc = newest(ares_path_join(&dir, d->path.data, "checkpoints"), true, &d->checkpoint);
     d->own = d->checkpoint.len > 0;
     if (rc == ARES_OK && d->own && !c->trainer.find_last_checkpoint)
-        rc = ares_fail(ARES_ESTATE,
-                       "run: trainer.find_last_checkpoint = false: the run has %s; set "
-                       "trainer.experiment_name for a new run, or remove the directory to start over",
-                       d->checkpoint.data);
+        rc = ares_fail(
+            ARES_ESTATE,
+            "run: trainer.find_last_checkpoint = false: the run has %s; set "
+            "trainer.experiment_name for a new run, or remove the directory to start over",
+            d->checkpoint.data);
     else if (rc == ARES_OK && !d->own && named && !ares_dir_exists(named))
         ares_log(ARES_LOG_INFO,
-                 "run: trainer.load_checkpoint_path = '%s': no such folder; the run begins afresh", named);
+                 "run: trainer.load_checkpoint_path = '%s': no such folder; the run begins afresh",
+                 named);
     else if (rc == ARES_OK && !d->own && named) rc = named_checkpoint(d, named, true);
     ares_str_fini(&dir);
     return rc;
 }
 
-static int look(rundir *d, const ares_config *cfg, const ares_train_config *c, rundir_declare *declare)
+static int look(rundir *d, const ares_config *cfg, const ares_train_config *c,
+                rundir_declare *declare)
 {
     ares_str file = { 0 }, text = { 0 };
     int rc = ares_dir_make_durable(d->path.data);
     if (rc == ARES_OK) rc = ares_lock_take(d->path.data, &d->lock);
     if (rc == ARES_OK && ares_file_exists(ares_path_join(&file, d->path.data, "DONE")))
-        rc = ares_fail(ARES_ESTATE, "run: %s is finished (its table: summary.txt there); set trainer.experiment_name for a new run, or remove the directory to start over", d->path.data);
-    if (rc == ARES_OK && ares_file_exists(ares_path_join(&file, d->path.data, "config.yaml"))) rc = compare(d, cfg, c, declare, file.data);
+        rc = ares_fail(
+            ARES_ESTATE,
+            "run: %s is finished (its table: summary.txt there); set trainer.experiment_name for a "
+            "new run, or remove the directory to start over",
+            d->path.data);
+    if (rc == ARES_OK && ares_file_exists(ares_path_join(&file, d->path.data, "config.yaml")))
+        rc = compare(d, cfg, c, declare, file.data);
     if (rc == ARES_OK) rc = find_checkpoint(d, c);
     if (rc == ARES_OK) {
         ares_config_print(cfg, &text);
-        rc = ares_file_write_atomic(ares_path_join(&file, d->path.data, "config.yaml"), text.data, text.len);
+        rc = ares_file_write_atomic(ares_path_join(&file, d->path.data, "config.yaml"), text.data,
+                                    text.len);
     }
     ares_str_fini(&file);
     ares_str_fini(&text);
@@ -171,8 +194,8 @@ static void open_path(rundir *d, const ares_train_config *c)
     else ares_str_addf(&d->path, "runs/%s/%s", c->trainer.project_name, c->trainer.experiment_name);
 }
 
-int rundir_open(rundir *d, const ares_config *cfg, const ares_train_config *c, rundir_declare *declare,
-                ares_world *world)
+int rundir_open(rundir *d, const ares_config *cfg, const ares_train_config *c,
+                rundir_declare *declare, ares_world *world)
 {
     open_path(d, c);
     return share(d, world, ares_world_rank(world) == 0 ? look(d, cfg, c, declare) : ARES_OK);
@@ -184,10 +207,11 @@ static int look_only(rundir *d, const ares_train_config *c, bool own)
     ares_str dir = { 0 };
     int rc = ARES_OK;
     if (named && !ares_dir_exists(named))
-        rc = ares_fail(ARES_ECONFIG,
-                       "run: trainer.load_checkpoint_path = '%s': no such folder; name a checkpoint or a run "
-                       "directory, or leave it out to validate worker.actor.model.model_path",
-                       named);
+        rc = ares_fail(
+            ARES_ECONFIG,
+            "run: trainer.load_checkpoint_path = '%s': no such folder; name a checkpoint or a run "
+            "directory, or leave it out to validate worker.actor.model.model_path",
+            named);
     else if (named) rc = named_checkpoint(d, named, false);
     else if (own && c->trainer.find_last_checkpoint)
         rc = newest(ares_path_join(&dir, d->path.data, "checkpoints"), false, &d->checkpoint);

@@ -1,18 +1,30 @@
 /*
- * Rows -> tokens and the mask of the loss. The prompt's tokens are those that sampling would start from: where the tokenizer
- * would join the last letters of the prompt with the first of the answer, the two are encoded apart.
+ * Rows -> tokens and the mask of the loss. The prompt's tokens are those that sampling would start
+ * from: where the tokenizer would join the last letters of the prompt with the first of the answer,
+ * the two are encoded apart.
  */
 #include "sft_data.h"
 
 #include <stdio.h>
 #include <string.h>
 
-typedef struct slot { ares_ids ids; uint8_t *trained; bool no_end; int rc; char *message; } slot;
-typedef struct encode_job { const sft_encoder *e; const ares_dataset *d; slot *slots; } encode_job;
+typedef struct slot {
+    ares_ids ids;
+    uint8_t *trained;
+    bool no_end;
+    int rc;
+    char *message;
+} slot;
+typedef struct encode_job {
+    const sft_encoder *e;
+    const ares_dataset *d;
+    slot *slots;
+} encode_job;
 
 static bool is_end(const sft_encoder *e, int32_t id)
 {
-    return ares_model_ends(e->model, id) || id == ares_tokenizer_role_id(e->tokenizer, ARES_TOKEN_EOS);
+    return ares_model_ends(e->model, id) ||
+           id == ares_tokenizer_role_id(e->tokenizer, ARES_TOKEN_EOS);
 }
 
 static int no_key(const sft_encoder *e, const ares_json *row)
@@ -22,18 +34,23 @@ static int no_key(const sft_encoder *e, const ares_json *row)
         if (i) ares_str_add_z(&keys, ", ");
         ares_str_add_view(&keys, row->members[i].key);
     }
-    int rc = ares_fail(ARES_EFORMAT, "row has neither '%s' nor '%s' and '%s' (keys: %s); set sft.messages_key, or data.prompt_key and sft.response_key", e->cfg->sft.messages_key,
-                       e->cfg->data.prompt_key, e->cfg->sft.response_key, keys.len ? keys.data : "none");
+    int rc = ares_fail(ARES_EFORMAT,
+                       "row has neither '%s' nor '%s' and '%s' (keys: %s); set sft.messages_key, "
+                       "or data.prompt_key and sft.response_key",
+                       e->cfg->sft.messages_key, e->cfg->data.prompt_key, e->cfg->sft.response_key,
+                       keys.len ? keys.data : "none");
     ares_str_fini(&keys);
     return rc;
 }
 
 /* ------------------------------------------------------------------ conversations */
 /* The template's variables of a {messages} row. */
-static int conversation_of(const sft_encoder *e, const ares_json *row, const ares_json *messages, ares_arena *arena, const ares_json **variables)
+static int conversation_of(const sft_encoder *e, const ares_json *row, const ares_json *messages,
+                           ares_arena *arena, const ares_json **variables)
 {
     static const char *const passed[] = { "tools", "documents" };
-    if (messages->type != ARES_JSON_ARRAY) return ares_fail(ARES_EFORMAT, "'%s' is no list of messages", e->cfg->sft.messages_key);
+    if (messages->type != ARES_JSON_ARRAY)
+        return ares_fail(ARES_EFORMAT, "'%s' is no list of messages", e->cfg->sft.messages_key);
     ares_json *root = ares_arena_calloc(arena, 1, sizeof *root);
     ares_json_member *members = ares_arena_calloc(arena, 1 + ARES_COUNT(passed), sizeof *members);
     int n = 0;
@@ -48,18 +65,22 @@ static int conversation_of(const sft_encoder *e, const ares_json *row, const are
 }
 
 /* Encodes a text whose answers begin at `first`, which no token may cross. */
-static int encode_text(const sft_encoder *e, ares_view text, const ares_text_span *first, ares_ids *ids)
+static int encode_text(const sft_encoder *e, ares_view text, const ares_text_span *first,
+                       ares_ids *ids)
 {
     bool crossed = false;
     ares_ids_clear(ids);
     ARES_TRY(ares_tokenizer_encode(e->tokenizer, text, false, ids));
-    for (int64_t i = 0; i < ids->n; i++) crossed = crossed || (ids->offsets[i][0] < first->char_start && ids->offsets[i][1] > first->char_start);
+    for (int64_t i = 0; i < ids->n; i++)
+        crossed = crossed || (ids->offsets[i][0] < first->char_start &&
+                              ids->offsets[i][1] > first->char_start);
     if (!crossed) return ARES_OK;
     size_t cut = (size_t)first->byte_start;
     ares_ids_clear(ids);
     ARES_TRY(ares_tokenizer_encode(e->tokenizer, (ares_view){ text.data, cut }, false, ids));
     int64_t before = ids->n;
-    ARES_TRY(ares_tokenizer_encode(e->tokenizer, (ares_view){ text.data + cut, text.len - cut }, false, ids));
+    ARES_TRY(ares_tokenizer_encode(e->tokenizer, (ares_view){ text.data + cut, text.len - cut },
+                                   false, ids));
     for (int64_t i = before; i < ids->n; i++) {
         ids->offsets[i][0] += first->char_start;
         ids->offsets[i][1] += first->char_start;
@@ -68,14 +89,16 @@ static int encode_text(const sft_encoder *e, ares_view text, const ares_text_spa
 }
 
 /*
- * Marks the tokens that begin in the span, up to its last end token: what a template writes behind it (a line break) is
- * never sampled. An end token right behind the span is the assistant's too: {% generation %} blocks may close before it.
+ * Marks the tokens that begin in the span, up to its last end token: what a template writes behind
+ * it (a line break) is never sampled. An end token right behind the span is the assistant's too: {%
+ * generation %} blocks may close before it.
  */
 static void mark_span(const sft_encoder *e, const ares_text_span *span, slot *s)
 {
     int64_t first = -1, last = -1, end = -1;
     for (int64_t i = 0; i < s->ids.n; i++) {
-        if (s->ids.offsets[i][0] < span->char_start || s->ids.offsets[i][0] >= span->char_end) continue;
+        if (s->ids.offsets[i][0] < span->char_start || s->ids.offsets[i][0] >= span->char_end)
+            continue;
         if (first < 0) first = i;
         last = i;
         if (is_end(e, s->ids.ids[i])) end = i;
@@ -90,8 +113,10 @@ static int encode_chat(const sft_encoder *e, const ares_json *variables, slot *s
 {
     ares_str text = { 0 };
     ares_text_spans spans = { 0 };
-    int rc = ares_chat_assistant_spans(ares_prompt_encoder_chat(e->prompts), variables, NULL, &text, &spans);
-    if (rc == ARES_OK && !spans.n) rc = ares_fail(ARES_EFORMAT, "no message of the assistant; there is nothing to train on");
+    int rc = ares_chat_assistant_spans(ares_prompt_encoder_chat(e->prompts), variables, NULL, &text,
+                                       &spans);
+    if (rc == ARES_OK && !spans.n)
+        rc = ares_fail(ARES_EFORMAT, "no message of the assistant; there is nothing to train on");
     s->ids.want_offsets = true;
     if (rc == ARES_OK) rc = encode_text(e, ares_str_view(&text), &spans.items[0], &s->ids);
     if (rc == ARES_OK) {
@@ -109,9 +134,13 @@ static int encode_plain(const sft_encoder *e, ares_view prompt, ares_view respon
     ares_str text = { 0 };
     int32_t end = ares_tokenizer_role_id(e->tokenizer, ARES_TOKEN_EOS);
     if (end < 0 && e->model->n_eos) end = e->model->eos[0];
-    if (end < 0) return ares_fail(ARES_ECONFIG, "neither tokenizer nor model names an end-of-sequence token for the responses");
+    if (end < 0)
+        return ares_fail(
+            ARES_ECONFIG,
+            "neither tokenizer nor model names an end-of-sequence token for the responses");
     int rc = ares_prompt_format(e->prompts, prompt, &text);
-    if (rc == ARES_OK) rc = ares_tokenizer_encode(e->tokenizer, ares_str_view(&text), true, &s->ids);
+    if (rc == ARES_OK)
+        rc = ares_tokenizer_encode(e->tokenizer, ares_str_view(&text), true, &s->ids);
     ares_str_fini(&text);
     int64_t before = s->ids.n;
     if (rc == ARES_OK) rc = ares_tokenizer_encode(e->tokenizer, response, false, &s->ids);
@@ -125,15 +154,23 @@ static int encode_plain(const sft_encoder *e, ares_view prompt, ares_view respon
 static int encode(const sft_encoder *e, const ares_json *row, ares_arena *arena, slot *s)
 {
     const ares_train_config *c = e->cfg;
-    const ares_json *messages = ares_json_get(row, c->sft.messages_key), *prompt = ares_json_get(row, c->data.prompt_key), *response = ares_json_get(row, c->sft.response_key);
+    const ares_json *messages = ares_json_get(row, c->sft.messages_key),
+                    *prompt = ares_json_get(row, c->data.prompt_key),
+                    *response = ares_json_get(row, c->sft.response_key);
     const ares_json *variables;
     bool chat = ares_prompt_encoder_chat(e->prompts) != NULL;
     if (!messages && (!prompt || !response)) return no_key(e, row);
-    if (!chat && (messages || prompt->type == ARES_JSON_ARRAY)) return ares_fail(ARES_ECONFIG, "a list of messages needs a chat template; set data.apply_chat_template=true, or data.override_chat_template");
+    if (!chat && (messages || prompt->type == ARES_JSON_ARRAY))
+        return ares_fail(ARES_ECONFIG,
+                         "a list of messages needs a chat template; set "
+                         "data.apply_chat_template=true, or data.override_chat_template");
     if (messages) ARES_TRY(conversation_of(e, row, messages, arena, &variables));
     else {
-        if (prompt->type != ARES_JSON_STRING && prompt->type != ARES_JSON_ARRAY) return ares_fail(ARES_EFORMAT, "'%s' is neither a string nor a list of messages", c->data.prompt_key);
-        if (response->type != ARES_JSON_STRING) return ares_fail(ARES_EFORMAT, "'%s' is no string", c->sft.response_key);
+        if (prompt->type != ARES_JSON_STRING && prompt->type != ARES_JSON_ARRAY)
+            return ares_fail(ARES_EFORMAT, "'%s' is neither a string nor a list of messages",
+                             c->data.prompt_key);
+        if (response->type != ARES_JSON_STRING)
+            return ares_fail(ARES_EFORMAT, "'%s' is no string", c->sft.response_key);
         if (!chat) return encode_plain(e, prompt->text, response->text, s);
         ARES_TRY(ares_prompt_conversation(e->prompts, prompt, &response->text, arena, &variables));
     }
@@ -152,7 +189,10 @@ static void encode_row(void *ctx, int64_t i, int worker)
 }
 
 /* ------------------------------------------------------------------ rows */
-/* The given part ends before the first trained token, the row behind the last; nothing predicts a first token. */
+/*
+ * The given part ends before the first trained token, the row behind the last; nothing predicts a
+ * first token.
+ */
 static bool measure(const slot *s, int64_t limit, sft_row *row)
 {
     int64_t first = 1, n = ARES_MIN(s->ids.n, limit);
@@ -165,19 +205,28 @@ static bool measure(const slot *s, int64_t limit, sft_row *row)
 
 static int collect(const ares_dataset *d, const sft_encoder *e, slot *slots, sft_rows *out)
 {
-    int64_t limit = ARES_MIN(e->cfg->sft.max_length, e->model->max_position), rows = ares_dataset_count(d), longest = 0, no_end = 0;
-    const char *name = limit < e->cfg->sft.max_length ? "the model's positions" : "sft.max_length", *how = e->cfg->sft.truncation;
+    int64_t limit = ARES_MIN(e->cfg->sft.max_length, e->model->max_position),
+            rows = ares_dataset_count(d), longest = 0, no_end = 0;
+    const char *name = limit < e->cfg->sft.max_length ? "the model's positions" : "sft.max_length",
+               *how = e->cfg->sft.truncation;
     for (int64_t i = 0; i < rows; i++) {
         slot *s = &slots[i];
         sft_row *row = &out->items[out->count];
         *row = (sft_row){ .row = ares_dataset_row(d, i) };
-        if (s->rc != ARES_OK) return ares_fail(s->rc, "data: %s:%lld: %s", row->row->file, (long long)row->row->line, s->message);
-        if (!measure(s, INT32_MAX, row)) return ares_fail(ARES_EFORMAT, "data: %s:%lld: no token to train on", row->row->file, (long long)row->row->line);
+        if (s->rc != ARES_OK)
+            return ares_fail(s->rc, "data: %s:%lld: %s", row->row->file, (long long)row->row->line,
+                             s->message);
+        if (!measure(s, INT32_MAX, row))
+            return ares_fail(ARES_EFORMAT, "data: %s:%lld: no token to train on", row->row->file,
+                             (long long)row->row->line);
         longest = ARES_MAX(longest, row->n);
         if (row->n > limit) {
             if (strcmp(how, "error") == 0)
-                return ares_fail(ARES_ELIMIT, "data: %s:%lld: row of %d tokens exceeds %s = %lld; raise it, or set sft.truncation to drop or cut", row->row->file, (long long)row->row->line,
-                                 row->n, name, (long long)limit);
+                return ares_fail(ARES_ELIMIT,
+                                 "data: %s:%lld: row of %d tokens exceeds %s = %lld; raise it, or "
+                                 "set sft.truncation to drop or cut",
+                                 row->row->file, (long long)row->row->line, row->n, name,
+                                 (long long)limit);
             if (strcmp(how, "drop") == 0 || !measure(s, limit, row)) {
                 out->dropped++;
                 continue;
@@ -185,14 +234,28 @@ static int collect(const ares_dataset *d, const sft_encoder *e, slot *slots, sft
             out->cut++;
         }
         no_end += s->no_end;
-        row->ids = (const int32_t *)ares_arena_copy(&out->arena, (const char *)s->ids.ids, (size_t)row->n * sizeof(int32_t));
-        row->trained = (const uint8_t *)ares_arena_copy(&out->arena, (const char *)s->trained, (size_t)row->n);
+        row->ids = (const int32_t *)ares_arena_copy(&out->arena, (const char *)s->ids.ids,
+                                                    (size_t)row->n * sizeof(int32_t));
+        row->trained =
+            (const uint8_t *)ares_arena_copy(&out->arena, (const char *)s->trained, (size_t)row->n);
         out->count++;
     }
-    if (!out->count) return ares_fail(ARES_ELIMIT, "data: all %lld rows are longer than %s = %lld (the longest has %lld tokens); raise it", (long long)rows, name, (long long)limit, (long long)longest);
-    if (out->dropped) ares_info("data: %lld of %lld rows dropped: longer than %s = %lld (the longest has %lld tokens)", (long long)out->dropped, (long long)rows, name, (long long)limit, (long long)longest);
-    if (out->cut) ares_info("data: %lld of %lld rows cut to %s = %lld (the longest has %lld tokens)", (long long)out->cut, (long long)rows, name, (long long)limit, (long long)longest);
-    if (no_end) ares_warn("data: in %lld of %lld rows the template ends an answer without an end-of-sequence token of the model; sampling will not stop there", (long long)no_end, (long long)rows);
+    if (!out->count)
+        return ares_fail(
+            ARES_ELIMIT,
+            "data: all %lld rows are longer than %s = %lld (the longest has %lld tokens); raise it",
+            (long long)rows, name, (long long)limit, (long long)longest);
+    if (out->dropped)
+        ares_info(
+            "data: %lld of %lld rows dropped: longer than %s = %lld (the longest has %lld tokens)",
+            (long long)out->dropped, (long long)rows, name, (long long)limit, (long long)longest);
+    if (out->cut)
+        ares_info("data: %lld of %lld rows cut to %s = %lld (the longest has %lld tokens)",
+                  (long long)out->cut, (long long)rows, name, (long long)limit, (long long)longest);
+    if (no_end)
+        ares_warn("data: in %lld of %lld rows the template ends an answer without an "
+                  "end-of-sequence token of the model; sampling will not stop there",
+                  (long long)no_end, (long long)rows);
     return ARES_OK;
 }
 

@@ -3,7 +3,10 @@
 
 #include "ares/train.h"
 
-/* A row's tokens. The first `prompt` of them are given; of the rest, those with trained = 1 carry the loss. The last one does. */
+/*
+ * A row's tokens. The first `prompt` of them are given; of the rest, those with trained = 1 carry
+ * the loss. The last one does.
+ */
 typedef struct sft_row {
     const int32_t *ids;
     const uint8_t *trained; /* [n] */
@@ -24,8 +27,9 @@ typedef struct sft_encoder {
 } sft_encoder;
 
 /*
- * Encodes every row on the pool. Conversations go through the chat template and are trained on what the assistant wrote;
- * without a template a row is its prompt, its response and the end-of-sequence token. A fault names file and line.
+ * Encodes every row on the pool. Conversations go through the chat template and are trained on what
+ * the assistant wrote; without a template a row is its prompt, its response and the end-of-sequence
+ * token. A fault names file and line.
  */
 int sft_rows_encode(const ares_dataset *d, const sft_encoder *e, ares_pool *pool, sft_rows *out);
 void sft_rows_fini(sft_rows *r);

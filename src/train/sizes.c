@@ -1,17 +1,25 @@
-/* Numbers that follow from the options: steps of a run, sizes of a batch, floating-point operations (aepo.md 1.2 and 10). */
+/*
+ * Numbers that follow from the options: steps of a run, sizes of a batch, floating-point operations
+ * (aepo.md 1.2 and 10).
+ */
 #include <math.h>
 #include <string.h>
 
 #include "ares/train.h"
 
-int64_t ares_train_total_steps(int64_t examples, int64_t drawn, int64_t batch, int64_t epochs, int64_t max_steps)
+int64_t ares_train_total_steps(int64_t examples, int64_t drawn, int64_t batch, int64_t epochs,
+                               int64_t max_steps)
 {
     if (max_steps != ARES_NULL_I64) return max_steps;
     if (drawn == ARES_NULL_I64) drawn = batch;
-    return examples / drawn * drawn / batch * epochs; /* a short rest of an epoch is left out; with filters less than an epoch's prompts make a step */
+    /*
+     * a short rest of an epoch is left out; with filters less than an epoch's prompts make a step
+     */
+    return examples / drawn * drawn / batch * epochs;
 }
 
-ares_train_sizes ares_train_sizes_of(int64_t batch, int64_t mini_batch, int64_t n, int64_t world, int64_t ulysses, int64_t micro)
+ares_train_sizes ares_train_sizes_of(int64_t batch, int64_t mini_batch, int64_t n, int64_t world,
+                                     int64_t ulysses, int64_t micro)
 {
     ares_train_sizes s = { .global_samples = mini_batch * n, .updates = batch / mini_batch };
     s.per_device = s.global_samples * ulysses / world;
@@ -19,10 +27,14 @@ ares_train_sizes ares_train_sizes_of(int64_t batch, int64_t mini_batch, int64_t 
     return s;
 }
 
-/* Three passes of two operations a weight and token, and attention's products over all pairs of tokens; as EasyR1 counts them. */
+/*
+ * Three passes of two operations a weight and token, and attention's products over all pairs of
+ * tokens; as EasyR1 counts them.
+ */
 double ares_train_tflops(const ares_flops_config *c, double tokens, double squares, double seconds)
 {
-    double h = (double)c->hidden, a = (double)c->heads, k = (double)c->kv_heads, d = c->head_dim ? (double)c->head_dim : h / a;
+    double h = (double)c->hidden, a = (double)c->heads, k = (double)c->kv_heads,
+           d = c->head_dim ? (double)c->head_dim : h / a;
     double layer = 3 * h * (double)c->intermediate + h * (a * d + 2 * k * d + a * d);
     double weights = (double)c->layers * layer + 2 * (double)c->vocab * h;
     return (6 * weights * tokens + 12 * d * a * (double)c->layers * squares) / seconds / 1e12;
@@ -30,14 +42,24 @@ double ares_train_tflops(const ares_flops_config *c, double tokens, double squar
 
 int64_t ares_train_work(const ares_model_config *m, int64_t tokens, int64_t squares)
 {
-    ares_flops_config c = { m->hidden, m->vocab, m->layers, m->heads, m->kv_heads, m->intermediate, m->head_dim };
-    double pairs = ares_train_tflops(&c, 1, 0, 1) / ares_train_tflops(&c, 0, 1, 1); /* that cost what a token does */
+    ares_flops_config c = { m->hidden,   m->vocab,        m->layers,  m->heads,
+                            m->kv_heads, m->intermediate, m->head_dim };
+    /* that cost what a token does */
+    double pairs = ares_train_tflops(&c, 1, 0, 1) / ares_train_tflops(&c, 0, 1, 1);
     return tokens * (int64_t)llround(pairs) + squares;
 }
 
-/* Dense bf16, and the memory of the variant with most. The first whose name is part of the card's: H200 before H20. */
-static const struct card { const char *name; double tflops, gigabytes; } cards[] = {
-    { "H200", 989, 141 }, { "H100", 989, 96 }, { "H800", 989, 94 }, { "A100", 312, 80 }, { "A800", 312, 80 }, { "L40", 181.05, 48 }, { "L20", 119.5, 48 }, { "H20", 148, 141 }, { "910B", 354, 64 },
+/*
+ * Dense bf16, and the memory of the variant with most. The first whose name is part of the card's:
+ * H200 before H20.
+ */
+static const struct card {
+    const char *name;
+    double tflops, gigabytes;
+} cards[] = {
+    { "H200", 989, 141 }, { "H100", 989, 96 }, { "H800", 989, 94 },
+    { "A100", 312, 80 },  { "A800", 312, 80 }, { "L40", 181.05, 48 },
+    { "L20", 119.5, 48 }, { "H20", 148, 141 }, { "910B", 354, 64 },
 };
 
 static const struct card *card_of(const char *name)
@@ -47,5 +69,11 @@ static const struct card *card_of(const char *name)
     return NULL;
 }
 
-double ares_train_peak_tflops(const char *name) { return card_of(name) ? card_of(name)->tflops : INFINITY; }
-double ares_train_card_bytes(const char *name) { return card_of(name) ? card_of(name)->gigabytes * 1e9 : INFINITY; }
+double ares_train_peak_tflops(const char *name)
+{
+    return card_of(name) ? card_of(name)->tflops : INFINITY;
+}
+double ares_train_card_bytes(const char *name)
+{
+    return card_of(name) ? card_of(name)->gigabytes * 1e9 : INFINITY;
+}

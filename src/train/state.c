@@ -1,8 +1,10 @@
 /*
- * Checkpoints: everything that moves the run. <run>/checkpoints/step_000123/{model/, optimizer.safetensors, state.json,
- * controls.json}, and one rolling_000123 to go on from after a crash, a signal or a step that failed. What is saved when
- * decides nothing: a rolling checkpoint is never the best one, and each holds all that the run needs. With the weights in the storage type, the optimizer's states and the counters below, a resumed run is the uninterrupted
- * one, bit for bit: order and samples are functions of seeds and counters.
+ * Checkpoints: everything that moves the run. <run>/checkpoints/step_000123/{model/,
+ * optimizer.safetensors, state.json, controls.json}, and one rolling_000123 to go on from after a
+ * crash, a signal or a step that failed. What is saved when decides nothing: a rolling checkpoint
+ * is never the best one, and each holds all that the run needs. With the weights in the storage
+ * type, the optimizer's states and the counters below, a resumed run is the uninterrupted one, bit
+ * for bit: order and samples are functions of seeds and counters.
  */
 #include <cjson/cJSON.h>
 #include <stdio.h>
@@ -13,8 +15,11 @@
 
 enum { STATE_VERSION = 2 };
 
-static const char *const tokenizer_files[] = { "tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "special_tokens_map.json", "added_tokens.json",
-                                               "chat_template.jinja", "generation_config.json" };
+static const char *const tokenizer_files[] = {
+    "tokenizer.json",      "tokenizer_config.json",   "vocab.json",
+    "merges.txt",          "special_tokens_map.json", "added_tokens.json",
+    "chat_template.jinja", "generation_config.json"
+};
 
 int ares_train_copy_tokenizer(const char *from, const char *to)
 {
@@ -24,7 +29,9 @@ int ares_train_copy_tokenizer(const char *from, const char *to)
         if (!ares_file_exists(ares_path_join(&path, from, tokenizer_files[i]))) continue;
         ares_str_clear(&data);
         rc = ares_file_read(path.data, &data);
-        if (rc == ARES_OK) rc = ares_file_write(ares_path_join(&path, to, tokenizer_files[i]), data.data, data.len);
+        if (rc == ARES_OK)
+            rc =
+                ares_file_write(ares_path_join(&path, to, tokenizer_files[i]), data.data, data.len);
     }
     ares_str_fini(&path);
     ares_str_fini(&data);
@@ -36,8 +43,10 @@ static uint64_t data_hash(const ares_dataset *d)
     uint64_t h = ARES_FNV1A; /* over what makes a row: its id, prompt and answer */
     for (int64_t i = 0; d && i < ares_dataset_count(d); i++) {
         const ares_row *row = ares_dataset_row(d, i);
-        const ares_view parts[] = { ares_view_of(row->gid ? row->gid : ""), row->prompt_text, row->ground_truth };
-        for (int k = 0; k < ARES_COUNT(parts); k++) h = ares_fnv1a(ares_fnv1a(h, parts[k].data, parts[k].len), "\xff", 1);
+        const ares_view parts[] = { ares_view_of(row->gid ? row->gid : ""), row->prompt_text,
+                                    row->ground_truth };
+        for (int k = 0; k < ARES_COUNT(parts); k++)
+            h = ares_fnv1a(ares_fnv1a(h, parts[k].data, parts[k].len), "\xff", 1);
     }
     return h;
 }
@@ -50,10 +59,14 @@ train_origin train_origin_of(const ares_trainer *t)
     return o;
 }
 
-/* What a model is, in words that differ where states do not fit: "llama, 30 layers of 576, 49152 ids". */
+/*
+ * What a model is, in words that differ where states do not fit: "llama, 30 layers of 576, 49152
+ * ids".
+ */
 static void describe_model(const ares_model_config *c, ares_str *out)
 {
-    ares_str_addf(out, "%s, %d layers of %d, %d ids", c->model_type, c->layers, c->hidden, c->vocab);
+    ares_str_addf(out, "%s, %d layers of %d, %d ids", c->model_type, c->layers, c->hidden,
+                  c->vocab);
 }
 
 /* begun: the state the step at hand began with; NULL: the state as it is. */
@@ -81,14 +94,20 @@ static int write_state(const ares_trainer *t, const ares_step_begin *begun, cons
     cJSON_AddNumberToObject(o, "best_step", (double)t->best_step);
     cJSON_AddNumberToObject(o, "validated_score", t->validated_score);
     cJSON_AddNumberToObject(o, "validated_step", (double)t->validated_step);
-    cJSON_AddNumberToObject(o, "skipped_updates", (double)(begun ? begun->skipped : t->actor.optim.skipped));
-    if (t->critic) cJSON_AddNumberToObject(o, "critic_optimizer_steps", (double)t->critic->optim.updates);
+    cJSON_AddNumberToObject(o, "skipped_updates",
+                            (double)(begun ? begun->skipped : t->actor.optim.skipped));
+    if (t->critic)
+        cJSON_AddNumberToObject(o, "critic_optimizer_steps", (double)t->critic->optim.updates);
     if (t->critic)
         cJSON_AddNumberToObject(o, "critic_skipped_updates",
                                 (double)(begun ? begun->critic_skipped : t->critic->optim.skipped));
-    cJSON *skipped = cJSON_AddArrayToObject(o, "skipped_rows"); /* [row, the last epoch it is part of] */
+    /* [row, the last epoch it is part of] */
+    cJSON *skipped = cJSON_AddArrayToObject(o, "skipped_rows");
     for (int64_t i = 0; i < t->loader.rows; i++)
-        if (t->loader.skipped[i] != ARES_LOADER_KEPT) cJSON_AddItemToArray(skipped, cJSON_CreateDoubleArray((double[]){ (double)i, (double)t->loader.skipped[i] }, 2));
+        if (t->loader.skipped[i] != ARES_LOADER_KEPT)
+            cJSON_AddItemToArray(
+                skipped,
+                cJSON_CreateDoubleArray((double[]){ (double)i, (double)t->loader.skipped[i] }, 2));
     char *text = cJSON_Print(o);
     int rc = ares_file_write(path, text, strlen(text));
     cJSON_free(text);
@@ -124,15 +143,21 @@ static int read_controls(ares_trainer *t, const char *path, load_controls *load)
     return rc;
 }
 
-static int write_files(ares_trainer *t, state_kind kind, const ares_step_begin *begun, const char *dir)
+static int write_files(ares_trainer *t, state_kind kind, const ares_step_begin *begun,
+                       const char *dir)
 {
     ares_str path = { 0 };
     int rc = ares_model_save(t->model, ares_path_join(&path, dir, "model"));
     if (rc == ARES_OK) rc = ares_train_copy_tokenizer(t->model_dir.data, path.data);
     bool states = kind == STATE_ROLLING || !t->cfg->trainer.save_model_only;
-    if (rc == ARES_OK && states) rc = ares_model_optimizer_save(t->model, ares_path_join(&path, dir, "optimizer.safetensors"));
-    if (rc == ARES_OK && t->critic) rc = ares_model_save(t->critic->model, ares_path_join(&path, dir, "critic"));
-    if (rc == ARES_OK && t->critic && states) rc = ares_model_optimizer_save(t->critic->model, ares_path_join(&path, dir, "critic_optimizer.safetensors"));
+    if (rc == ARES_OK && states)
+        rc = ares_model_optimizer_save(t->model,
+                                       ares_path_join(&path, dir, "optimizer.safetensors"));
+    if (rc == ARES_OK && t->critic)
+        rc = ares_model_save(t->critic->model, ares_path_join(&path, dir, "critic"));
+    if (rc == ARES_OK && t->critic && states)
+        rc = ares_model_optimizer_save(t->critic->model,
+                                       ares_path_join(&path, dir, "critic_optimizer.safetensors"));
     if (rc == ARES_OK) rc = write_controls(t, begun, ares_path_join(&path, dir, "controls.json"));
     if (rc == ARES_OK) rc = write_state(t, begun, ares_path_join(&path, dir, "state.json"));
     ares_str_fini(&path);
@@ -168,7 +193,10 @@ static int write_all(ares_trainer *t, state_kind kind, const ares_step_begin *be
     return rc;
 }
 
-/* The latest validation judges a regular checkpoint, whether or not it was made at this step: EasyR1's rule. */
+/*
+ * The latest validation judges a regular checkpoint, whether or not it was made at this step:
+ * EasyR1's rule.
+ */
 static void judge(ares_trainer *t)
 {
     if (t->validated_step < 0 || (t->best_step >= 0 && t->validated_score <= t->best_score)) return;
@@ -192,8 +220,8 @@ static int remove_old(const ares_trainer *t, const state_save *s)
     if (rolling || !t->cfg->trainer.save_model_only)
         ARES_TRY(ares_checkpoint_drop_rolling(s->dir.data, rolling ? s->name : NULL));
     if (rolling) return ARES_OK;
-    return ares_checkpoint_prune(s->dir.data,
-                                 t->cfg->trainer.save_limit > 0 ? (int)t->cfg->trainer.save_limit : 0, spare);
+    return ares_checkpoint_prune(
+        s->dir.data, t->cfg->trainer.save_limit > 0 ? (int)t->cfg->trainer.save_limit : 0, spare);
 }
 
 int state_commit(ares_trainer *t, state_save *s)
@@ -207,10 +235,14 @@ int state_commit(ares_trainer *t, state_save *s)
     return ares_world_agree(t->world, rc);
 }
 
-/* The higher the better: of answers their reward, or their accuracy where a shaped reward would judge by more; of supervised rows their loss. */
+/*
+ * The higher the better: of answers their reward, or their accuracy where a shaped reward would
+ * judge by more; of supervised rows their loss.
+ */
 static bool validation_score(const ares_trainer *t, const ares_metrics *m, double *score)
 {
-    if (t->reward && ares_reward_shapes(t->reward) && ares_metrics_get(m, "val/accuracy", score)) return true;
+    if (t->reward && ares_reward_shapes(t->reward) && ares_metrics_get(m, "val/accuracy", score))
+        return true;
     if (ares_metrics_get(m, "val/reward_score", score)) return true;
     if (!ares_metrics_get(m, "val/loss", score)) return false;
     *score = -*score;
@@ -258,7 +290,9 @@ int state_save_begun(ares_trainer *t, state_save *s)
 static int get(const cJSON *o, const char *path, const char *key, double *out)
 {
     const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, key);
-    if (!cJSON_IsNumber(v)) return ares_fail(ARES_EFORMAT, "train: %s: no number '%s'; the checkpoint is damaged", path, key);
+    if (!cJSON_IsNumber(v))
+        return ares_fail(ARES_EFORMAT, "train: %s: no number '%s'; the checkpoint is damaged", path,
+                         key);
     *out = v->valuedouble;
     return ARES_OK;
 }
@@ -269,8 +303,12 @@ static bool differs(const cJSON *o, const char *key, const char *own)
     return cJSON_IsString(saved) && strcmp(saved->valuestring, own) != 0;
 }
 
-/* weights: the fingerprint of the configured model; NULL: it need not be the one the run began with. */
-static int check_model(const ares_trainer *t, const cJSON *o, const char *path, const char *weights, const char *force)
+/*
+ * weights: the fingerprint of the configured model; NULL: it need not be the one the run began
+ * with.
+ */
+static int check_model(const ares_trainer *t, const cJSON *o, const char *path, const char *weights,
+                       const char *force)
 {
     bool other_weights = weights && differs(o, "model_weights", weights);
     const cJSON *saved = cJSON_GetObjectItemCaseSensitive(o, "model");
@@ -280,11 +318,15 @@ static int check_model(const ares_trainer *t, const cJSON *o, const char *path, 
     describe_model(&configured, &name);
     int rc = ARES_OK;
     if (differs(o, "model", name.data) && force)
-        rc = ares_fail(ARES_ESTATE, "train: %s: the state is of another model (%s) than worker.actor.model.model_path = '%s' (%s); restore the option, or %s", path, saved->valuestring,
-                       t->cfg->actor.model_path, name.data, force);
+        rc = ares_fail(ARES_ESTATE,
+                       "train: %s: the state is of another model (%s) than "
+                       "worker.actor.model.model_path = '%s' (%s); restore the option, or %s",
+                       path, saved->valuestring, t->cfg->actor.model_path, name.data, force);
     else if (other_weights && force)
-        rc = ares_fail(ARES_ESTATE, "train: %s: the run began with other weights than are in worker.actor.model.model_path = '%s' now (%s); restore them, or %s", path,
-                       t->cfg->actor.model_path, t->model_dir.data, force);
+        rc = ares_fail(ARES_ESTATE,
+                       "train: %s: the run began with other weights than are in "
+                       "worker.actor.model.model_path = '%s' now (%s); restore them, or %s",
+                       path, t->cfg->actor.model_path, t->model_dir.data, force);
     else if (differs(o, "model", name.data) || other_weights)
         ares_log(ARES_LOG_WARN, "train: %s: the state is of another model", path);
     ares_str_fini(&name);
@@ -307,7 +349,8 @@ static int check_strategy(const cJSON *o, const char *path, const char *key, con
     return ares_fail(ARES_ESTATE,
                      "train: %s: the states are those of worker.%s.optim.strategy = '%s', not of "
                      "'%s'; set it back",
-                     path, role, cJSON_GetObjectItemCaseSensitive(o, key)->valuestring, cfg->strategy);
+                     path, role, cJSON_GetObjectItemCaseSensitive(o, key)->valuestring,
+                     cfg->strategy);
 }
 
 /* The state must be of these rows and of the configured model, unless --force says so. */
@@ -315,14 +358,23 @@ static int check_origin(const ares_trainer *t, const cJSON *o, const char *path,
 {
     const char *force = force_of(t);
     train_origin own = train_origin_of(t);
-    bool other_rows = rows != t->loader.rows, other_data = t->train && differs(o, "training_data", own.data);
+    bool other_rows = rows != t->loader.rows,
+         other_data = t->train && differs(o, "training_data", own.data);
     if (force && other_rows)
-        return ares_fail(ARES_ESTATE, "train: %s: the run had %lld training rows, the data set has %lld now; restore data.train_files, or %s", path, (long long)rows, (long long)t->loader.rows, force);
+        return ares_fail(ARES_ESTATE,
+                         "train: %s: the run had %lld training rows, the data set has %lld now; "
+                         "restore data.train_files, or %s",
+                         path, (long long)rows, (long long)t->loader.rows, force);
     if (force && other_data)
-        return ares_fail(ARES_ESTATE, "train: %s: the state is of another data set than data.train_files (its rows differ in id, prompt or answer); restore the files, or %s", path, force);
-    if (other_rows || other_data) ares_log(ARES_LOG_WARN, "train: %s: the state is of another data set", path);
+        return ares_fail(ARES_ESTATE,
+                         "train: %s: the state is of another data set than data.train_files (its "
+                         "rows differ in id, prompt or answer); restore the files, or %s",
+                         path, force);
+    if (other_rows || other_data)
+        ares_log(ARES_LOG_WARN, "train: %s: the state is of another data set", path);
     ARES_TRY(check_strategy(o, path, "optimizer", "actor", &t->cfg->optim));
-    if (t->critic) ARES_TRY(check_strategy(o, path, "critic_optimizer", "critic", &t->cfg->critic_optim));
+    if (t->critic)
+        ARES_TRY(check_strategy(o, path, "critic_optimizer", "critic", &t->cfg->critic_optim));
     return check_model(t, o, path, own.model, force);
 }
 
@@ -337,7 +389,10 @@ static int check_version(const cJSON *o, const char *path)
 {
     double version = 0;
     ARES_TRY(get(o, path, "version", &version));
-    if (version != STATE_VERSION) return ares_fail(ARES_EUNSUPPORTED, "train: %s: version %g of the state; this program reads %d", path, version, STATE_VERSION);
+    if (version != STATE_VERSION)
+        return ares_fail(ARES_EUNSUPPORTED,
+                         "train: %s: version %g of the state; this program reads %d", path, version,
+                         STATE_VERSION);
     return ARES_OK;
 }
 
@@ -353,11 +408,18 @@ static int apply(ares_trainer *t, const cJSON *o, const char *path)
     ARES_TRY(get(o, path, "best_step", &best_step));
     ARES_TRY(check_origin(t, o, path, (int64_t)rows));
     const cJSON *item;
-    cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(o, "skipped_rows")) {
+    cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(o, "skipped_rows"))
+    {
         const cJSON *row_of = cJSON_GetArrayItem(item, 0), *epoch = cJSON_GetArrayItem(item, 1);
-        if (!cJSON_IsNumber(row_of) || !cJSON_IsNumber(epoch) || row_of->valuedouble < 0 || row_of->valuedouble >= rows)
-            return ares_fail(ARES_EFORMAT, "train: %s: 'skipped_rows' holds no pairs of a row and an epoch; the checkpoint is damaged", path);
-        if ((int64_t)row_of->valuedouble < t->loader.rows) ares_loader_restore(&t->loader, (int64_t)row_of->valuedouble, (int64_t)epoch->valuedouble);
+        if (!cJSON_IsNumber(row_of) || !cJSON_IsNumber(epoch) || row_of->valuedouble < 0 ||
+            row_of->valuedouble >= rows)
+            return ares_fail(ARES_EFORMAT,
+                             "train: %s: 'skipped_rows' holds no pairs of a row and an epoch; the "
+                             "checkpoint is damaged",
+                             path);
+        if ((int64_t)row_of->valuedouble < t->loader.rows)
+            ares_loader_restore(&t->loader, (int64_t)row_of->valuedouble,
+                                (int64_t)epoch->valuedouble);
     }
     double critic_updates = 0;
     if (t->critic) {
@@ -367,7 +429,8 @@ static int apply(ares_trainer *t, const cJSON *o, const char *path)
         t->critic->step = (int64_t)step;
     }
     t->step = (int64_t)step;
-    t->actor.step = ARES_MAX(0, t->step - t->cfg->trainer.critic_warmup); /* its schedule begins with its first update */
+    /* its schedule begins with its first update */
+    t->actor.step = ARES_MAX(0, t->step - t->cfg->trainer.critic_warmup);
     t->actor.optim.updates = (int64_t)updates;
     t->actor.optim.skipped = (int64_t)get_or(o, "skipped_updates", 0);
     t->loader.drawn = (int64_t)drawn;
@@ -386,7 +449,8 @@ static int read_state(ares_trainer *t, const char *checkpoint, apply_state *appl
     if (rc == ARES_OK) {
         cJSON *o = cJSON_ParseWithLength(text.data, text.len);
         rc = o ? apply_to(t, o, path.data)
-               : ares_fail(ARES_EFORMAT, "train: %s: not JSON; the checkpoint is damaged", path.data);
+               : ares_fail(ARES_EFORMAT, "train: %s: not JSON; the checkpoint is damaged",
+                           path.data);
         cJSON_Delete(o);
     }
     ares_str_fini(&path);
@@ -399,14 +463,15 @@ int state_resume(ares_trainer *t, const char *checkpoint)
     ares_str path = { 0 };
     int rc = ARES_OK;
     if (!ares_file_exists(ares_path_join(&path, checkpoint, "optimizer.safetensors")))
-        rc = ares_fail(ARES_ESTATE,
-                       "train: %s holds a model without optimizer states (trainer.save_model_only); begin a "
-                       "new run from it: worker.actor.model.model_path=%s",
-                       checkpoint, checkpoint);
+        rc = ares_fail(
+            ARES_ESTATE,
+            "train: %s holds a model without optimizer states (trainer.save_model_only); begin a "
+            "new run from it: worker.actor.model.model_path=%s",
+            checkpoint, checkpoint);
     if (rc == ARES_OK) rc = ares_model_optimizer_load(t->model, path.data);
     if (rc == ARES_OK && t->critic)
-        rc = ares_model_optimizer_load(t->critic->model,
-                                       ares_path_join(&path, checkpoint, "critic_optimizer.safetensors"));
+        rc = ares_model_optimizer_load(
+            t->critic->model, ares_path_join(&path, checkpoint, "critic_optimizer.safetensors"));
     if (rc == ARES_OK)
         rc = read_controls(t, ares_path_join(&path, checkpoint, "controls.json"), controls_load);
     if (rc == ARES_OK) rc = read_state(t, checkpoint, apply);

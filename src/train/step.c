@@ -2,23 +2,29 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "controls.h"
 #include "ares/algo_control.h"
 #include "ares/algo_twin.h"
+#include "controls.h"
 #include "generate.h"
 
 /* A stage that fails ends the step; one that succeeds leaves its time in timing_s/<name>. */
-#define STAGE(name, expr)                                                                                   \
-    do {                                                                                                    \
-        double started_ = ares_now_s();                                                                     \
-        ARES_TRY(expr);                                                                                     \
-        ares_metrics_set(m, "timing_s/" name, ares_now_s() - started_);                                     \
+#define STAGE(name, expr)                                               \
+    do {                                                                \
+        double started_ = ares_now_s();                                 \
+        ARES_TRY(expr);                                                 \
+        ares_metrics_set(m, "timing_s/" name, ares_now_s() - started_); \
     } while (0)
 
-/* What a rank computes by itself may fail on it alone: all ranks learn it before they meet in a sum. */
+/*
+ * What a rank computes by itself may fail on it alone: all ranks learn it before they meet in a
+ * sum.
+ */
 #define LOCAL(expr) ares_world_agree(t->world, (expr))
 
-/* A score belongs to the last token that the policy wrote; a response without any token has none, and is counted. */
+/*
+ * A score belongs to the last token that the policy wrote; a response without any token has none,
+ * and is counted.
+ */
 static int put_scores(ares_trainer *t, ares_batch *b, ares_metrics *m)
 {
     int64_t empty = 0;
@@ -41,10 +47,12 @@ static int shape_rewards(ares_trainer *t, ares_batch *b, ares_metrics *m)
     ARES_PUT(b, token_level_rewards);
     double sums[2] = { 0 };
     if (ares_kl_acts(&t->cfg->algorithm) != ARES_KL_IN_REWARD) {
-        memcpy(b->token_level_rewards, b->token_level_scores, (size_t)b->tokens * sizeof *b->token_level_rewards);
+        memcpy(b->token_level_rewards, b->token_level_scores,
+               (size_t)b->tokens * sizeof *b->token_level_rewards);
         return ARES_OK;
     }
-    if (t->actor.kl->value) ARES_TRY(LOCAL(ares_kl_column_on(t->actor.model->device, t->actor.kl, b)));
+    if (t->actor.kl->value)
+        ARES_TRY(LOCAL(ares_kl_column_on(t->actor.model->device, t->actor.kl, b)));
     else ARES_TRY(LOCAL(ares_reference_kl(t->ref, t->actor.model, t->actor.workspace, b)));
     ares_kl_in_reward(b, b->kl_coef, sums);
     ARES_TRY(ares_world_sum_f64(t->world, sums, 2));
@@ -55,7 +63,8 @@ static int shape_rewards(ares_trainer *t, ares_batch *b, ares_metrics *m)
 
 static void scale_advantages(ares_batch *b)
 {
-    for (int64_t i = 0; i < b->tokens && b->advantage_scale != 1; i++) b->advantages[i] *= (float)b->advantage_scale;
+    for (int64_t i = 0; i < b->tokens && b->advantage_scale != 1; i++)
+        b->advantages[i] *= (float)b->advantage_scale;
 }
 
 int ares_train_step(ares_trainer *t, ares_metrics *m)
@@ -68,14 +77,17 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
     STAGE("observe", controls_observe(t->controls, b, m));
     STAGE("score", put_scores(t, b, m)); /* shaped by what the controls have written */
     STAGE("old",
-          LOCAL(ares_actor_log_probs(&t->actor, b))); /* takes the rollout's own where DESIGN 4 allows */
+          /* takes the rollout's own where DESIGN 4 allows */
+          LOCAL(ares_actor_log_probs(&t->actor, b)));
     if (t->ref) STAGE("ref", LOCAL(ares_reference_log_probs(t->ref, b)));
     if (t->critic) STAGE("values", LOCAL(ares_critic_values(t->critic, b)));
     STAGE("shape", shape_rewards(t, b, m));
-    STAGE("adv", LOCAL(ares_adv_compute(t->actor.model->device, t->adv, &t->cfg->algorithm, t->world, b)));
+    STAGE("adv",
+          LOCAL(ares_adv_compute(t->actor.model->device, t->adv, &t->cfg->algorithm, t->world, b)));
     scale_advantages(b); /* the critic's returns are not */
     if (t->critic) STAGE("update_critic", ares_critic_update(t->critic, b, m));
-    if (t->step >= t->cfg->trainer.critic_warmup) STAGE("update_actor", ares_actor_update(&t->actor, b, m));
+    if (t->step >= t->cfg->trainer.critic_warmup)
+        STAGE("update_actor", ares_actor_update(&t->actor, b, m));
     STAGE("adapt", controls_adapt(t->controls, b, m));
     controls_skip(t->controls, &t->loader); /* prompts that shall not come again */
     STAGE("report", ares_report_batch(t, b, m));

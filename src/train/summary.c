@@ -1,4 +1,7 @@
-/* What a run learned, read back from its own files, so that a resumed run shows the same as an uninterrupted one. */
+/*
+ * What a run learned, read back from its own files, so that a resumed run shows the same as an
+ * uninterrupted one.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,20 +11,28 @@
 
 enum { QUESTIONS = 10, COLUMN = 44 };
 
-typedef struct glyph { size_t at, n; int width; } glyph; /* a code point of a text */
+typedef struct glyph {
+    size_t at, n;
+    int width;
+} glyph; /* a code point of a text */
 
 static int64_t glyphs_of(ares_view text, glyph *out)
 {
     int64_t count = 0;
     for (size_t i = 0; i < text.len; i += out[count++].n) {
         utf8proc_int32_t c;
-        utf8proc_ssize_t n = utf8proc_iterate((const utf8proc_uint8_t *)text.data + i, (utf8proc_ssize_t)(text.len - i), &c);
-        out[count] = (glyph){ i, n > 0 ? (size_t)n : 1, n <= 0 || c < ' ' ? 1 : utf8proc_charwidth(c) };
+        utf8proc_ssize_t n = utf8proc_iterate((const utf8proc_uint8_t *)text.data + i,
+                                              (utf8proc_ssize_t)(text.len - i), &c);
+        out[count] =
+            (glyph){ i, n > 0 ? (size_t)n : 1, n <= 0 || c < ' ' ? 1 : utf8proc_charwidth(c) };
     }
     return count;
 }
 
-/* A text on one line, in so many columns. Of an answer that is too long the middle goes: it tells most where it begins and ends. */
+/*
+ * A text on one line, in so many columns. Of an answer that is too long the middle goes: it tells
+ * most where it begins and ends.
+ */
 static void cell(FILE *out, ares_view text, int width, bool answer)
 {
     glyph *g = ares_calloc(text.len + 1, sizeof *g);
@@ -30,7 +41,8 @@ static void cell(FILE *out, ares_view text, int width, bool answer)
     for (int64_t i = 0; i < n; i++) used += g[i].width;
     if (used > width - 1) {
         int room = width - 2, left = 0, right = 0; /* a blank behind, the dots between */
-        for (head = 0; left + g[head].width <= (answer ? room - room / 2 : room); head++) left += g[head].width;
+        for (head = 0; left + g[head].width <= (answer ? room - room / 2 : room); head++)
+            left += g[head].width;
         while (right + g[tail - 1].width <= room - left) right += g[--tail].width;
         used = left + right + 1;
     }
@@ -62,7 +74,9 @@ static int read_rows(const char *path, ares_arena *arena, const ares_json **rows
         const char *line_end = memchr(at, '\n', (size_t)(end - at));
         if (!line_end) break;
         if (line == n * lines / wanted) {
-            if (ares_json_parse(arena, (ares_view){ at, (size_t)(line_end - at) }, path, &rows[n]) != ARES_OK) break;
+            if (ares_json_parse(arena, (ares_view){ at, (size_t)(line_end - at) }, path,
+                                &rows[n]) != ARES_OK)
+                break;
             n++;
         }
         at = line_end + 1;
@@ -83,7 +97,8 @@ static void questions(FILE *out, const char *run_dir, int64_t last_step)
     ares_str path = { 0 };
     const ares_json *before[QUESTIONS], *after[QUESTIONS];
     char name[64];
-    int n = read_rows(ares_path_join(&path, run_dir, "validation/step_000000.jsonl"), &arena, before);
+    int n =
+        read_rows(ares_path_join(&path, run_dir, "validation/step_000000.jsonl"), &arena, before);
     snprintf(name, sizeof name, "validation/step_%06lld.jsonl", (long long)last_step);
     n = ARES_MIN(n, read_rows(ares_path_join(&path, run_dir, name), &arena, after));
     if (n && last_step) {
@@ -99,18 +114,24 @@ static void questions(FILE *out, const char *run_dir, int64_t last_step)
     ares_str_fini(&path);
 }
 
-/* A row of metrics.jsonl: the first, which is NULL when there was no validation before the first step, or the last. */
+/*
+ * A row of metrics.jsonl: the first, which is NULL when there was no validation before the first
+ * step, or the last.
+ */
 static const ares_json *metrics_row(const char *run_dir, bool last, ares_arena *arena)
 {
     ares_str path = { 0 }, text = { 0 };
     const ares_json *row = NULL;
     int64_t step = -1;
-    if (ares_file_exists(ares_path_join(&path, run_dir, "metrics.jsonl")) && ares_file_read(path.data, &text) == ARES_OK && text.len) {
+    if (ares_file_exists(ares_path_join(&path, run_dir, "metrics.jsonl")) &&
+        ares_file_read(path.data, &text) == ARES_OK && text.len) {
         size_t begin = last ? text.len - 1 : 0, end;
         while (last && begin > 0 && text.data[begin - 1] != '\n') begin--;
         for (end = begin; end < text.len && text.data[end] != '\n';) end++;
         ares_view line = { ares_arena_copy(arena, text.data + begin, end - begin), end - begin };
-        if (ares_json_parse(arena, line, "metrics.jsonl", &row) != ARES_OK || ares_json_get_i64(row, "step", -1, &step) != ARES_OK || (!last && step != 0)) row = NULL;
+        if (ares_json_parse(arena, line, "metrics.jsonl", &row) != ARES_OK ||
+            ares_json_get_i64(row, "step", -1, &step) != ARES_OK || (!last && step != 0))
+            row = NULL;
     }
     ares_str_fini(&path);
     ares_str_fini(&text);
@@ -121,15 +142,21 @@ static void write_summary(FILE *out, const char *run_dir)
 {
     ares_arena arena = { 0 };
     ares_str path = { 0 }, name = { 0 };
-    const ares_json *before = metrics_row(run_dir, false, &arena), *after = metrics_row(run_dir, true, &arena);
+    const ares_json *before = metrics_row(run_dir, false, &arena),
+                    *after = metrics_row(run_dir, true, &arena);
     int64_t step = 0;
-    if (ares_checkpoint_latest(ares_path_join(&path, run_dir, "checkpoints"), &name) == ARES_OK && name.len) sscanf(name.data, "step_%lld", (long long *)&step);
+    if (ares_checkpoint_latest(ares_path_join(&path, run_dir, "checkpoints"), &name) == ARES_OK &&
+        name.len)
+        sscanf(name.data, "step_%lld", (long long *)&step);
     questions(out, run_dir, step);
     bool title = false;
     for (int64_t i = 0; after && i < after->count; i++) {
         const char *key = after->members[i].key.data;
         double value = after->members[i].value->number;
-        if (strncmp(key, "val/", 4) != 0 || strncmp(key, "val/aepo/", 9) == 0 || strncmp(key, "val/self.", 9) == 0) continue; /* thresholds and targets are no results */
+        /* thresholds and targets are no results */
+        if (strncmp(key, "val/", 4) != 0 || strncmp(key, "val/aepo/", 9) == 0 ||
+            strncmp(key, "val/self.", 9) == 0)
+            continue;
         if (!title) fprintf(out, "\n%-44s%10s%10s\n", "validation", "before", "after");
         title = true;
         const ares_json *old = before && step ? ares_json_get(before, key) : NULL;

@@ -9,10 +9,14 @@
 int trainer_open_device(ares_trainer *t)
 {
     const ares_trainer_config *c = &t->cfg->trainer;
-    int threads = c->threads == ARES_NULL_I64 ? ARES_MAX(1, ares_cpu_count() / ares_world_local_size(t->world)) : (int)c->threads;
+    int threads = c->threads == ARES_NULL_I64
+                      ? ARES_MAX(1, ares_cpu_count() / ares_world_local_size(t->world))
+                      : (int)c->threads;
     char card[32];
-    snprintf(card, sizeof card, "cuda:%d", ares_world_local_rank(t->world)); /* a process per card */
-    ARES_TRY(ares_device_open(strcmp(c->device, "cuda") == 0 ? card : c->device, threads, &t->device));
+    /* a process per card */
+    snprintf(card, sizeof card, "cuda:%d", ares_world_local_rank(t->world));
+    ARES_TRY(
+        ares_device_open(strcmp(c->device, "cuda") == 0 ? card : c->device, threads, &t->device));
     ARES_TRY(ares_model_find(t->cfg->actor.model_path, &t->model_dir));
     return ares_model_fingerprint(t->model_dir.data, &t->model_weights);
 }
@@ -20,12 +24,19 @@ int trainer_open_device(ares_trainer *t)
 int trainer_open_model(ares_trainer *t, const char *weights)
 {
     const ares_train_config *c = t->cfg;
-    ares_model_options opt = { .storage = c->actor.dtype && strcmp(c->actor.dtype, "bf16") == 0 ? ARES_BF16 : ARES_F32, .trainable = !c->trainer.val_only };
+    ares_model_options opt = { .storage = c->actor.dtype && strcmp(c->actor.dtype, "bf16") == 0
+                                              ? ARES_BF16
+                                              : ARES_F32,
+                               .trainable = !c->trainer.val_only };
     ARES_TRY(ares_model_load(weights ? weights : c->actor.model_path, &t->device, &opt, &t->model));
-    ARES_TRY(ares_tokenizer_load(c->actor.tokenizer_path ? c->actor.tokenizer_path : t->model_dir.data, &t->tokenizer));
+    ARES_TRY(ares_tokenizer_load(
+        c->actor.tokenizer_path ? c->actor.tokenizer_path : t->model_dir.data, &t->tokenizer));
     if (ares_tokenizer_vocab_size(t->tokenizer) > t->model->cfg.vocab)
-        return ares_fail(ARES_EFORMAT, "model: %s: the tokenizer has ids up to %lld, the embedding %d rows; they do not belong together", t->model_dir.data,
-                         (long long)ares_tokenizer_vocab_size(t->tokenizer) - 1, t->model->cfg.vocab);
+        return ares_fail(ARES_EFORMAT,
+                         "model: %s: the tokenizer has ids up to %lld, the embedding %d rows; they "
+                         "do not belong together",
+                         t->model_dir.data, (long long)ares_tokenizer_vocab_size(t->tokenizer) - 1,
+                         t->model->cfg.vocab);
     return ARES_OK;
 }
 
@@ -33,15 +44,22 @@ static int open_data(ares_trainer *t)
 {
     const ares_train_config *c = t->cfg;
     int64_t dropped;
-    ARES_TRY(ares_prompt_encoder_new(&c->data, c->actor.tokenizer_path ? c->actor.tokenizer_path : t->model_dir.data, t->tokenizer, &t->encoder));
+    ARES_TRY(ares_prompt_encoder_new(
+        &c->data, c->actor.tokenizer_path ? c->actor.tokenizer_path : t->model_dir.data,
+        t->tokenizer, &t->encoder));
     if (!c->trainer.val_only) {
         ARES_TRY(ares_dataset_load(&c->data.train_files, &c->data, true, &t->train));
         ARES_TRY(ares_reward_check_rows(t->reward, t->train));
         ARES_TRY(ares_dataset_encode(t->train, t->encoder, t->device.pool, &dropped));
-        int64_t drawn = c->data.mini_rollout_batch_size == ARES_NULL_I64 ? c->data.rollout_batch_size : c->data.mini_rollout_batch_size;
+        int64_t drawn = c->data.mini_rollout_batch_size == ARES_NULL_I64
+                            ? c->data.rollout_batch_size
+                            : c->data.mini_rollout_batch_size;
         drawn = ARES_MAX(drawn, 1); /* 0, draws of any size: prompt by prompt */
-        ARES_TRY(ares_loader_init(&t->loader, ares_dataset_count(t->train), drawn, c->data.shuffle, (uint64_t)c->data.seed));
-        t->total_steps = ares_train_total_steps(ares_dataset_count(t->train), drawn, c->data.rollout_batch_size, c->trainer.total_epochs, c->trainer.max_steps);
+        ARES_TRY(ares_loader_init(&t->loader, ares_dataset_count(t->train), drawn, c->data.shuffle,
+                                  (uint64_t)c->data.seed));
+        t->total_steps =
+            ares_train_total_steps(ares_dataset_count(t->train), drawn, c->data.rollout_batch_size,
+                                   c->trainer.total_epochs, c->trainer.max_steps);
     }
     if (c->data.val_files.count) {
         ARES_TRY(ares_dataset_load(&c->data.val_files, &c->data, true, &t->val));
@@ -54,11 +72,21 @@ static int open_data(ares_trainer *t)
 static int open_rollout(ares_trainer *t)
 {
     const ares_train_config *c = t->cfg;
-    int64_t len = c->rollout.max_model_len == ARES_NULL_I64 ? c->data.max_prompt_length + c->data.max_response_length : c->rollout.max_model_len;
-    ares_rollout_options o = { .cache_tokens = c->rollout.cache_tokens == ARES_NULL_I64 ? 0 : c->rollout.cache_tokens, .max_num_seqs = (int32_t)c->rollout.max_num_seqs,
-                               .max_num_batched_tokens = c->rollout.max_num_batched_tokens == ARES_NULL_I64 ? 2048 : (int32_t)c->rollout.max_num_batched_tokens, .max_model_len = (int32_t)ARES_MIN(len, t->model->cfg.max_position),
-                               .entropy_top_k = strcmp(c->rollout.entropy_mode, "topk_tail") == 0 ? (int32_t)c->rollout.entropy_topk : 0,
-                               .most_likely = t->triggers && strcmp(c->rollout.trigger_match, "argmax") == 0 };
+    int64_t len = c->rollout.max_model_len == ARES_NULL_I64
+                      ? c->data.max_prompt_length + c->data.max_response_length
+                      : c->rollout.max_model_len;
+    ares_rollout_options o = {
+        .cache_tokens = c->rollout.cache_tokens == ARES_NULL_I64 ? 0 : c->rollout.cache_tokens,
+        .max_num_seqs = (int32_t)c->rollout.max_num_seqs,
+        .max_num_batched_tokens = c->rollout.max_num_batched_tokens == ARES_NULL_I64
+                                      ? 2048
+                                      : (int32_t)c->rollout.max_num_batched_tokens,
+        .max_model_len = (int32_t)ARES_MIN(len, t->model->cfg.max_position),
+        .entropy_top_k = strcmp(c->rollout.entropy_mode, "topk_tail") == 0
+                             ? (int32_t)c->rollout.entropy_topk
+                             : 0,
+        .most_likely = t->triggers && strcmp(c->rollout.trigger_match, "argmax") == 0
+    };
     return ares_rollout_new(t->model, t->tokenizer, &o, &t->rollout);
 }
 
@@ -97,9 +125,12 @@ static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
     return ares_reference_open(t->ref, c, &t->device);
 }
 
-int ares_trainer_open(ares_trainer *t, ares_config *cfg, const ares_train_config *c, ares_world *world, const char *weights)
+int ares_trainer_open(ares_trainer *t, ares_config *cfg, const ares_train_config *c,
+                      ares_world *world, const char *weights)
 {
-    *t = (ares_trainer){ .cfg = c, .world = world, .best_score = -1, .best_step = -1, .validated_step = -1 };
+    *t = (ares_trainer){
+        .cfg = c, .world = world, .best_score = -1, .best_step = -1, .validated_step = -1
+    };
     ares_batch_init(&t->batch);
     return ares_world_agree(world, open_parts(t, cfg, weights));
 }

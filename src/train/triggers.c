@@ -1,7 +1,8 @@
 /*
- * Trigger words: with worker.rollout.trigger_tokens_file only positions at which the model was about to say one of them may
- * count as high-entropy tokens (aepo.md 2.4; the published run's 174 words are examples/trigger_words.json). Words and
- * tokens are compared by their normalised text, a token decoded by itself, so a word that takes two tokens is never seen.
+ * Trigger words: with worker.rollout.trigger_tokens_file only positions at which the model was
+ * about to say one of them may count as high-entropy tokens (aepo.md 2.4; the published run's 174
+ * words are examples/trigger_words.json). Words and tokens are compared by their normalised text, a
+ * token decoded by itself, so a word that takes two tokens is never seen.
  */
 #include "triggers.h"
 
@@ -16,12 +17,23 @@ static int read_words(const char *path, ares_map **out)
     const ares_json *list = NULL;
     int rc = ares_file_read(path, &text);
     if (rc == ARES_OK) rc = ares_json_parse(&arena, ares_str_view(&text), path, &list);
-    if (rc == ARES_OK && list->type != ARES_JSON_ARRAY) rc = ares_fail(ARES_EFORMAT, "%s: holds no list; write a JSON array of words, such as [\"wait\", \"but\"]", path);
-    else if (rc == ARES_OK && !list->count) rc = ares_fail(ARES_EFORMAT, "%s: the list is empty; name a word, or set the option to null and every token may count", path);
+    if (rc == ARES_OK && list->type != ARES_JSON_ARRAY)
+        rc = ares_fail(
+            ARES_EFORMAT,
+            "%s: holds no list; write a JSON array of words, such as [\"wait\", \"but\"]", path);
+    else if (rc == ARES_OK && !list->count)
+        rc = ares_fail(ARES_EFORMAT,
+                       "%s: the list is empty; name a word, or set the option to null and every "
+                       "token may count",
+                       path);
     for (int64_t i = 0; rc == ARES_OK && i < list->count; i++) {
-        if (list->items[i].type != ARES_JSON_STRING) rc = ares_fail(ARES_EFORMAT, "%s: entry %lld is no string; write a JSON array of words", path, (long long)i + 1);
+        if (list->items[i].type != ARES_JSON_STRING)
+            rc = ares_fail(ARES_EFORMAT, "%s: entry %lld is no string; write a JSON array of words",
+                           path, (long long)i + 1);
         else ares_trigger_normalize(list->items[i].text, &word);
-        if (rc == ARES_OK && !word.len) rc = ares_fail(ARES_EFORMAT, "%s: entry %lld is empty; remove it", path, (long long)i + 1);
+        if (rc == ARES_OK && !word.len)
+            rc = ares_fail(ARES_EFORMAT, "%s: entry %lld is empty; remove it", path,
+                           (long long)i + 1);
         if (rc == ARES_OK) ares_map_put(words, ares_str_view(&word), 0);
     }
     ares_arena_fini(&arena);
@@ -52,18 +64,25 @@ static int report(const ares_trainer *t, const char *path, const ares_map *words
         ares_str_add_view(&some, ares_map_key(words, i));
     }
     if (missing && missing < total && ares_world_rank(t->world) == 0)
-        ares_warn("rollout: worker.rollout.trigger_tokens_file = '%s': %lld of %lld words are no single token of this model and never count (%s%s)", path, (long long)missing,
-                  (long long)total, some.data, missing > 5 ? ", ..." : "");
+        ares_warn("rollout: worker.rollout.trigger_tokens_file = '%s': %lld of %lld words are no "
+                  "single token of this model and never count (%s%s)",
+                  path, (long long)missing, (long long)total, some.data,
+                  missing > 5 ? ", ..." : "");
     ares_str_fini(&some);
     if (missing < total) return ARES_OK;
-    return ares_fail(ARES_ECONFIG, "rollout: worker.rollout.trigger_tokens_file = '%s': none of its %lld words is a single token of this model, so that nothing would ever count; name others, or set it to null",
-                     path, (long long)total);
+    return ares_fail(
+        ARES_ECONFIG,
+        "rollout: worker.rollout.trigger_tokens_file = '%s': none of its %lld words is a single "
+        "token of this model, so that nothing would ever count; name others, or set it to null",
+        path, (long long)total);
 }
 
 int triggers_load(ares_trainer *t)
 {
     const char *path = t->cfg->rollout.trigger_tokens_file;
-    int64_t vocab = t->model->cfg.vocab, known = ARES_MIN(vocab, ares_tokenizer_vocab_size(t->tokenizer)); /* a padded embedding has ids that are no tokens */
+    /* a padded embedding has ids that are no tokens */
+    int64_t vocab = t->model->cfg.vocab,
+            known = ARES_MIN(vocab, ares_tokenizer_vocab_size(t->tokenizer));
     ares_map *words;
     if (!path) return ARES_OK;
     ARES_TRY(read_words(path, &words));
@@ -89,7 +108,8 @@ int triggers_load(ares_trainer *t)
 uint8_t *triggers_mark(const ares_trainer *t, const ares_completion *c, ares_arena *arena)
 {
     if (!t->triggers) return NULL;
-    const int32_t *ids = c->most_likely ? c->most_likely : c->ids; /* recorded where trigger_match asks for it */
+    /* recorded where trigger_match asks for it */
+    const int32_t *ids = c->most_likely ? c->most_likely : c->ids;
     uint8_t *marks = ares_arena_alloc(arena, (size_t)c->n_tokens);
     for (int32_t i = 0; i < c->n_tokens; i++) marks[i] = t->triggers[ids[i]];
     return marks;

@@ -1,8 +1,10 @@
 /*
- * Losses see log-probs of the tokens, rows or mini-batch that their definition needs (ARES_LOSS_*). A token's loss runs inside the head,
- * chunk by chunk; a row's between head forward and head backward of a micro-batch. Where the mini-batch decides (covariances, early
- * stop), all micro-batches go forward first, then the loss, and each goes forward again before its backward; with one micro-batch the
- * first forward is kept. The derivatives of every token are the same on all three ways, and so are the gradients, bit for bit.
+ * Losses see log-probs of the tokens, rows or mini-batch that their definition needs (ARES_LOSS_*).
+ * A token's loss runs inside the head, chunk by chunk; a row's between head forward and head
+ * backward of a micro-batch. Where the mini-batch decides (covariances, early stop), all
+ * micro-batches go forward first, then the loss, and each goes forward again before its backward;
+ * with one micro-batch the first forward is kept. The derivatives of every token are the same on
+ * all three ways, and so are the gradients, bit for bit.
  */
 #include "update.h"
 
@@ -11,8 +13,14 @@
 
 #include "ares/algo_twin.h"
 
-static bool kl_in_loss(const ares_actor *a) { return ares_kl_acts(&a->cfg->algorithm) == ARES_KL_IN_LOSS; }
-static bool exact_kl(const ares_actor *a) { return kl_in_loss(a) && !a->kl->value; }
+static bool kl_in_loss(const ares_actor *a)
+{
+    return ares_kl_acts(&a->cfg->algorithm) == ARES_KL_IN_LOSS;
+}
+static bool exact_kl(const ares_actor *a)
+{
+    return kl_in_loss(a) && !a->kl->value;
+}
 
 static bool stops_by_micro_batch(const ares_actor *a)
 {
@@ -37,19 +45,42 @@ static void compare_with_rollout(update *u, int64_t row, int64_t end, int64_t t,
     }
 }
 
-/* Loss and terms of n tokens from batch token t on, within rows [row, end). c_*: outputs, by token. */
-static int losses(update *u, int64_t row, int64_t end, int64_t t, int64_t n, const float *log_prob, const float *entropy, float *c_log_prob, float *c_entropy)
+/*
+ * Loss and terms of n tokens from batch token t on, within rows [row, end). c_*: outputs, by token.
+ */
+static int losses(update *u, int64_t row, int64_t end, int64_t t, int64_t n, const float *log_prob,
+                  const float *entropy, float *c_log_prob, float *c_entropy)
 {
     const ares_actor *a = u->actor;
     const ares_batch *b = u->batch;
-    ares_loss_args args = { .cfg = &a->cfg->loss, .n = n, .log_prob = log_prob, .old_log_prob = b->old_log_probs + t, .advantage = b->advantages + t,
-                            .weight = u->col.weight + t, .is_weight = u->col.is_weight ? u->col.is_weight + t : NULL, .mask = b->response_mask + t, .entropy = entropy,
-                            .d_log_prob = c_log_prob, .d_entropy = c_entropy, .sums = &u->sums, .row = row, .end = end, .first = t, .row_start = b->row_start,
-                            .samples = b->samples, .world = a->world, .update = u->pass,
+    ares_loss_args args = { .cfg = &a->cfg->loss,
+                            .n = n,
+                            .log_prob = log_prob,
+                            .old_log_prob = b->old_log_probs + t,
+                            .advantage = b->advantages + t,
+                            .weight = u->col.weight + t,
+                            .is_weight = u->col.is_weight ? u->col.is_weight + t : NULL,
+                            .mask = b->response_mask + t,
+                            .entropy = entropy,
+                            .d_log_prob = c_log_prob,
+                            .d_entropy = c_entropy,
+                            .sums = &u->sums,
+                            .row = row,
+                            .end = end,
+                            .first = t,
+                            .row_start = b->row_start,
+                            .samples = b->samples,
+                            .world = a->world,
+                            .update = u->pass,
                             .key = ares_rng_root((uint64_t)a->cfg->rollout.seed, ARES_RNG_LOSS) };
     args.key = ares_rng_sub(args.key, (uint64_t)a->step, 0);
-    ares_kl_args kl = { .kl = a->kl, .coef = b->kl_coef, .ref_log_prob = b->ref_log_probs ? b->ref_log_probs + t : NULL, .weight = b->kl_weight ? b->kl_weight + t : NULL,
-                        .out = u->seen_kl ? u->seen_kl + t : NULL, .full = u->col.kl ? u->col.kl + t : NULL, .d_full = u->col.c_kl ? u->col.c_kl + t : NULL };
+    ares_kl_args kl = { .kl = a->kl,
+                        .coef = b->kl_coef,
+                        .ref_log_prob = b->ref_log_probs ? b->ref_log_probs + t : NULL,
+                        .weight = b->kl_weight ? b->kl_weight + t : NULL,
+                        .out = u->seen_kl ? u->seen_kl + t : NULL,
+                        .full = u->col.kl ? u->col.kl + t : NULL,
+                        .d_full = u->col.c_kl ? u->col.c_kl + t : NULL };
     ARES_TRY(ares_loss_compute(a->model->device, a->loss, &args, kl_in_loss(a) ? &kl : NULL));
     memset(u->passed + row, 1, (size_t)(end - row));
     if (u->compare) compare_with_rollout(u, row, end, t, n, log_prob);
@@ -57,10 +88,13 @@ static int losses(update *u, int64_t row, int64_t end, int64_t t, int64_t n, con
 }
 
 /* Called by the head for each chunk of rows it has logits for. */
-static void token_losses(void *ctx, int32_t row, int32_t n, const float *log_prob, const float *entropy, float *c_log_prob, float *c_entropy)
+static void token_losses(void *ctx, int32_t row, int32_t n, const float *log_prob,
+                         const float *entropy, float *c_log_prob, float *c_entropy)
 {
     update *u = ctx;
-    if (u->rc == ARES_OK) u->rc = losses(u, u->micro->row, u->micro->end, u->batch->row_start[u->micro->row] + row, n, log_prob, entropy, c_log_prob, c_entropy);
+    if (u->rc == ARES_OK)
+        u->rc = losses(u, u->micro->row, u->micro->end, u->batch->row_start[u->micro->row] + row, n,
+                       log_prob, entropy, c_log_prob, c_entropy);
 }
 
 /* A micro-batch between its forward and its backward. */
@@ -95,10 +129,23 @@ static int forward(update *u, const ares_micro_batch *m, pass *p)
     int32_t n = p->packed.n_out, width = model->cfg.hidden;
     ARES_TRY(train_reserve(a, (size_t)n * (size_t)width));
     const update_columns *c = &u->col;
-    p->head = (ares_head_args){ .rows = n, .vocab = model->cfg.vocab, .x = hidden, .ldx = width, .w = ares_model_head(model), .target = targets,
-                                .inv_temperature = ares_inv_temperature((float)a->cfg->rollout.temperature), .log_prob = c->log_prob + t,
-                                .entropy = c->entropy + t, .lse = c->lse + t, .c_log_prob = c->c_log_prob + t, .dx = a->scratch, .lddx = width,
-                                .dw = ares_model_head_grad(model), .c_entropy = a->cfg->loss.entropy_coeff != 0 ? c->c_entropy + t : NULL };
+    p->head =
+        (ares_head_args){ .rows = n,
+                          .vocab = model->cfg.vocab,
+                          .x = hidden,
+                          .ldx = width,
+                          .w = ares_model_head(model),
+                          .target = targets,
+                          .inv_temperature =
+                              ares_inv_temperature((float)a->cfg->rollout.temperature),
+                          .log_prob = c->log_prob + t,
+                          .entropy = c->entropy + t,
+                          .lse = c->lse + t,
+                          .c_log_prob = c->c_log_prob + t,
+                          .dx = a->scratch,
+                          .lddx = width,
+                          .dw = ares_model_head_grad(model),
+                          .c_entropy = a->cfg->loss.entropy_coeff != 0 ? c->c_entropy + t : NULL };
     if (!exact_kl(a)) return ARES_OK;
     p->head.kl = c->kl + t;
     p->head.ref_lse = c->ref_lse + t;
@@ -131,11 +178,15 @@ static int whole_micro_batch(update *u, const ares_micro_batch *m)
     }
     d->k->head(d, &p.head);
     ARES_TRY(d->k->sync(d));
-    ARES_TRY(losses(u, m->row, m->end, t, p.packed.n_out, p.head.log_prob, p.head.entropy, u->col.c_log_prob + t, u->col.c_entropy + t));
+    ARES_TRY(losses(u, m->row, m->end, t, p.packed.n_out, p.head.log_prob, p.head.entropy,
+                    u->col.c_log_prob + t, u->col.c_entropy + t));
     return backward(u, &p);
 }
 
-/* Micro-batches as loss_norm and early_stop_scope count them: runs of `size` rows. Memory is bounded by other cuts. */
+/*
+ * Micro-batches as loss_norm and early_stop_scope count them: runs of `size` rows. Memory is
+ * bounded by other cuts.
+ */
 static int64_t runs_of(int64_t row, int64_t end, int64_t size, ares_micro_batch *out)
 {
     int64_t n = 0;
@@ -144,7 +195,10 @@ static int64_t runs_of(int64_t row, int64_t end, int64_t size, ares_micro_batch 
     return n;
 }
 
-/* Which micro-batches teach nothing, by the mean ratio of their tokens or of the mini-batch's (dapo.md 4.5). */
+/*
+ * Which micro-batches teach nothing, by the mean ratio of their tokens or of the mini-batch's
+ * (dapo.md 4.5).
+ */
 static int stop_early(update *u, const ares_micro_batch *plan, int64_t n, bool *stopped)
 {
     const ares_batch *b = u->batch;
@@ -155,12 +209,16 @@ static int stop_early(update *u, const ares_micro_batch *plan, int64_t n, bool *
     int64_t most = n;
     if (ares_is_null_f64(c->early_stop_imp_ratio)) return ARES_OK;
     ARES_TRY(ares_world_max_i64(u->actor->world, &most, 1));
-    double *mean = ares_arena_calloc(&u->batch->arena, (size_t)ranks, sizeof *mean), *seen = ares_arena_calloc(&u->batch->arena, (size_t)ranks, sizeof *seen);
+    double *mean = ares_arena_calloc(&u->batch->arena, (size_t)ranks, sizeof *mean),
+           *seen = ares_arena_calloc(&u->batch->arena, (size_t)ranks, sizeof *seen);
     for (int64_t i = 0; i < most; i++) {
         double own[2] = { 0 };
         if (i < n) {
             int64_t t = b->row_start[plan[i].row];
-            ares_ratio_sum(&(ares_loss_args){ .n = b->row_start[plan[i].end] - t, .log_prob = u->col.log_prob + t, .old_log_prob = b->old_log_probs + t, .mask = b->response_mask + t },
+            ares_ratio_sum(&(ares_loss_args){ .n = b->row_start[plan[i].end] - t,
+                                              .log_prob = u->col.log_prob + t,
+                                              .old_log_prob = b->old_log_probs + t,
+                                              .mask = b->response_mask + t },
                            &own[0], &own[1]);
         }
         total[0] += own[0];
@@ -175,7 +233,8 @@ static int stop_early(update *u, const ares_micro_batch *plan, int64_t n, bool *
         int present = 0;
         for (int r = 0; r < ranks; r++)
             if (seen[r] > 0) mean[present++] = mean[r];
-        if (i < n && present) stopped[i] = ares_early_stop(mean, present, c->early_stop_imp_ratio, NULL);
+        if (i < n && present)
+            stopped[i] = ares_early_stop(mean, present, c->early_stop_imp_ratio, NULL);
     }
     if (by_micro) return ARES_OK;
     ARES_TRY(ares_world_sum_f64(u->actor->world, total, 2));
@@ -186,18 +245,21 @@ static int stop_early(update *u, const ares_micro_batch *plan, int64_t n, bool *
 }
 
 /* The loss of a mini-batch whose log-probs are all there. */
-static int mini_batch_losses(update *u, int64_t row, int64_t end, const ares_micro_batch *plan, int64_t n, const bool *stopped)
+static int mini_batch_losses(update *u, int64_t row, int64_t end, const ares_micro_batch *plan,
+                             int64_t n, const bool *stopped)
 {
     const update_columns *c = &u->col;
     if (u->actor->loss->flags & ARES_LOSS_BATCH) {
         int64_t t = u->batch->row_start[row];
         if (n && stopped[0]) return ARES_OK; /* as on every other rank */
-        return losses(u, row, end, t, u->batch->row_start[end] - t, c->log_prob + t, c->entropy + t, c->c_log_prob + t, c->c_entropy + t);
+        return losses(u, row, end, t, u->batch->row_start[end] - t, c->log_prob + t, c->entropy + t,
+                      c->c_log_prob + t, c->c_entropy + t);
     }
     for (int64_t i = 0; i < n; i++) {
         int64_t t = u->batch->row_start[plan[i].row];
         if (stopped[i]) continue;
-        ARES_TRY(losses(u, plan[i].row, plan[i].end, t, u->batch->row_start[plan[i].end] - t, c->log_prob + t, c->entropy + t, c->c_log_prob + t, c->c_entropy + t));
+        ARES_TRY(losses(u, plan[i].row, plan[i].end, t, u->batch->row_start[plan[i].end] - t,
+                        c->log_prob + t, c->entropy + t, c->c_log_prob + t, c->c_entropy + t));
     }
     return ARES_OK;
 }
@@ -214,10 +276,12 @@ static int abandoned(const update *u, const ares_micro_batch *plan, int64_t n, c
     return ARES_OK;
 }
 
-/* Cuts that bound memory. Those of an early stop by micro-batch end where a run of its rows does. */
+/*
+ * Cuts that bound memory. Those of an early stop by micro-batch end where a run of its rows does.
+ */
 typedef struct cuts {
     ares_micro_batch *runs, *plan;
-    int64_t n_runs, n, *first;   /* run i has the cuts [first[i], first[i + 1]) */
+    int64_t n_runs, n, *first; /* run i has the cuts [first[i], first[i + 1]) */
 } cuts;
 
 static void make_cuts(const update *u, int64_t row, int64_t end, cuts *out)
@@ -246,7 +310,8 @@ static int in_two_passes(update *u, int64_t row, int64_t end, bool *idle)
     pass p = { 0 };
     cuts c;
     make_cuts(u, row, end, &c);
-    bool *run_stopped = ares_arena_calloc(&u->batch->arena, (size_t)c.n_runs + 1, sizeof *run_stopped);
+    bool *run_stopped =
+        ares_arena_calloc(&u->batch->arena, (size_t)c.n_runs + 1, sizeof *run_stopped);
     bool *stopped = ares_arena_calloc(&u->batch->arena, (size_t)c.n + 1, sizeof *stopped);
     int rc = ARES_OK;
     for (int64_t i = 0; i < c.n && rc == ARES_OK; i++) {
@@ -278,15 +343,20 @@ static int weigh(update *u, int64_t row, int64_t end, double *tokens)
 {
     const ares_loss_config *c = &u->actor->cfg->loss;
     const ares_batch *b = u->batch;
-    double width = ares_is_null_f64(c->loss_scale_factor) ? (double)u->actor->cfg->data.max_response_length : c->loss_scale_factor;
+    double width = ares_is_null_f64(c->loss_scale_factor)
+                       ? (double)u->actor->cfg->data.max_response_length
+                       : c->loss_scale_factor;
     ares_agg_counts counts = { 0 };
     ares_agg_count(b, row, end, &counts);
     double totals[2] = { counts.tokens, counts.rows };
     ARES_TRY(ares_world_sum_f64(u->actor->world, totals, 2));
     *tokens = totals[0];
     counts = (ares_agg_counts){ totals[0], totals[1], width };
-    if (strcmp(c->valid_token_scope, "rollout") == 0) counts = (ares_agg_counts){ u->rollout.tokens, u->rollout.rows, width };
-    if (strcmp(c->loss_norm, "micro") != 0) return ares_agg_weights(c->loss_avg_mode, b, row, end, &counts, u->col.weight + b->row_start[row]);
+    if (strcmp(c->valid_token_scope, "rollout") == 0)
+        counts = (ares_agg_counts){ u->rollout.tokens, u->rollout.rows, width };
+    if (strcmp(c->loss_norm, "micro") != 0)
+        return ares_agg_weights(c->loss_avg_mode, b, row, end, &counts,
+                                u->col.weight + b->row_start[row]);
     ares_micro_batch *runs =
         ares_arena_alloc(&u->batch->arena, (size_t)(end - row + 1) * sizeof *runs);
     int64_t n = runs_of(row, end, u->actor->cfg->actor.micro_batch_size, runs);
@@ -309,7 +379,8 @@ int update_mini_batch(update *u, int64_t group, int64_t group_end, bool *idle)
 {
     ares_actor *a = u->actor;
     ares_batch *b = u->batch;
-    int64_t row = b->group_start[group], end = b->group_start[group_end], first = b->row_start[row], tokens = b->row_start[end] - first;
+    int64_t row = b->group_start[group], end = b->group_start[group_end], first = b->row_start[row],
+            tokens = b->row_start[end] - first;
     float *const zeroed[] = { u->col.c_log_prob, u->col.c_entropy, u->col.c_kl };
     double trained;
     memset(u->passed + row, 0, (size_t)(end - row));

@@ -1,6 +1,7 @@
 /*
- * ares-train compare: what runs of a study say side by side. Runs of one variant differ in their seeds alone; where variants
- * have the same number of runs, the k-th of one and the k-th of another are a pair, and their differences say more than means.
+ * ares-train compare: what runs of a study say side by side. Runs of one variant differ in their
+ * seeds alone; where variants have the same number of runs, the k-th of one and the k-th of another
+ * are a pair, and their differences say more than means.
  */
 #include <math.h>
 #include <stdio.h>
@@ -13,30 +14,55 @@
 static const char usage[] =
     "usage: ares-train compare [options] [VARIANT=]RUN_DIR ...\n"
     "\n"
-    "Reads metrics.jsonl of every run directory. Runs with the same VARIANT are one line of the table, mean and standard\n"
-    "deviation over them, and one curve of the figure; a RUN_DIR without a name is a variant of its own. The second table is\n"
+    "Reads metrics.jsonl of every run directory. Runs with the same VARIANT are one line of the "
+    "table, mean and standard\n"
+    "deviation over them, and one curve of the figure; a RUN_DIR without a name is a variant of "
+    "its own. The second table is\n"
     "the difference of every variant to the first, run by run in the order they were named.\n"
     "\n"
     "  --metric NAME     what the figure shows, and the first column (reward/accuracy)\n"
-    "  --columns A,B,..  further columns (response_length/mean); \"sum:A\" is the sum over all steps\n"
+    "  --columns A,B,..  further columns (response_length/mean); \"sum:A\" is the sum over all "
+    "steps\n"
     "  --last N          a column is the mean over the last N steps (5)\n"
     "  --smooth N        the figure's curves are means over N steps (5)\n"
-    "  --svg FILE        writes the figure: a curve for each variant, its band from the lowest to the highest run\n"
-    "  --x NAME          the figure is drawn over what NAME sums up to by a step (mean of the runs), not over steps\n"
+    "  --svg FILE        writes the figure: a curve for each variant, its band from the lowest to "
+    "the highest run\n"
+    "  --x NAME          the figure is drawn over what NAME sums up to by a step (mean of the "
+    "runs), not over steps\n"
     "  --title TEXT      of the figure (the metric's name)\n"
     "\n"
     "example:\n"
-    "  ares-train compare --svg accuracy.svg full=runs/a/1 full=runs/a/2 plain=runs/b/1 plain=runs/b/2\n"
-    "  ares-train compare --svg cost.svg --x rollout/generated_tokens --metric val/accuracy full=runs/a/1 plain=runs/b/1\n";
+    "  ares-train compare --svg accuracy.svg full=runs/a/1 full=runs/a/2 plain=runs/b/1 "
+    "plain=runs/b/2\n"
+    "  ares-train compare --svg cost.svg --x rollout/generated_tokens --metric val/accuracy "
+    "full=runs/a/1 plain=runs/b/1\n";
 
 typedef struct options {
     const char *metric, *columns, *svg, *title, *x;
     int64_t last, smooth;
 } options;
-typedef struct logged { int64_t n; const ares_json **rows; int64_t last_step; bool done; const char *dir; } logged; /* a run */
-typedef struct variant { const char *name; int n; logged *runs; } variant;
-typedef struct study { ares_arena arena; int n; variant *variants; } study;
-typedef struct points { int64_t n; double *x, *y; } points;
+/* a run */
+typedef struct logged {
+    int64_t n;
+    const ares_json **rows;
+    int64_t last_step;
+    bool done;
+    const char *dir;
+} logged;
+typedef struct variant {
+    const char *name;
+    int n;
+    logged *runs;
+} variant;
+typedef struct study {
+    ares_arena arena;
+    int n;
+    variant *variants;
+} study;
+typedef struct points {
+    int64_t n;
+    double *x, *y;
+} points;
 
 /* ---------------------------------------------------------------- reading */
 static int read_run(ares_arena *arena, const char *dir, logged *out)
@@ -44,16 +70,22 @@ static int read_run(ares_arena *arena, const char *dir, logged *out)
     ares_str path = { 0 }, text = { 0 };
     *out = (logged){ .dir = dir };
     int rc = ARES_OK;
-    if (!ares_file_exists(ares_path_join(&path, dir, "metrics.jsonl"))) rc = ares_fail(ARES_EUSE, "compare: '%s': no metrics.jsonl there; name run directories", dir);
+    if (!ares_file_exists(ares_path_join(&path, dir, "metrics.jsonl")))
+        rc = ares_fail(ARES_EUSE, "compare: '%s': no metrics.jsonl there; name run directories",
+                       dir);
     else rc = ares_file_read(path.data, &text);
     if (rc == ARES_OK) {
-        const char *at = ares_arena_copy(arena, text.data, text.len), *end = at + text.len, *line_end;
+        const char *at = ares_arena_copy(arena, text.data, text.len), *end = at + text.len,
+                   *line_end;
         int64_t lines = 0;
         for (size_t i = 0; i < text.len; i++) lines += text.data[i] == '\n';
         out->rows = ares_arena_alloc(arena, (size_t)(lines + 1) * sizeof *out->rows);
-        for (; rc == ARES_OK && (line_end = memchr(at, '\n', (size_t)(end - at))); at = line_end + 1) { /* a torn last line belongs to a run that lives */
+        /* a torn last line belongs to a run that lives */
+        for (; rc == ARES_OK && (line_end = memchr(at, '\n', (size_t)(end - at)));
+             at = line_end + 1) {
             int64_t step = 0;
-            rc = ares_json_parse(arena, (ares_view){ at, (size_t)(line_end - at) }, path.data, &out->rows[out->n]);
+            rc = ares_json_parse(arena, (ares_view){ at, (size_t)(line_end - at) }, path.data,
+                                 &out->rows[out->n]);
             if (rc == ARES_OK) rc = ares_json_get_i64(out->rows[out->n], "step", 0, &step);
             out->last_step = ARES_MAX(out->last_step, step);
             out->n++;
@@ -69,7 +101,9 @@ static variant *variant_named(study *s, const char *name, int most)
 {
     for (int i = 0; i < s->n; i++)
         if (strcmp(s->variants[i].name, name) == 0) return &s->variants[i];
-    s->variants[s->n] = (variant){ .name = name, .runs = ares_arena_alloc(&s->arena, (size_t)most * sizeof(logged)) };
+    s->variants[s->n] =
+        (variant){ .name = name,
+                   .runs = ares_arena_alloc(&s->arena, (size_t)most * sizeof(logged)) };
     return &s->variants[s->n++];
 }
 
@@ -77,11 +111,14 @@ static int read_study(study *s, const char *const *words)
 {
     int most = 0;
     while (words[most]) most++;
-    if (!most) return ares_fail(ARES_EUSE, "compare: no run directory is named (see ares-train compare --help)");
+    if (!most)
+        return ares_fail(ARES_EUSE,
+                         "compare: no run directory is named (see ares-train compare --help)");
     s->variants = ares_arena_alloc(&s->arena, (size_t)most * sizeof *s->variants);
     for (int i = 0; i < most; i++) {
         const char *equals = ares_dir_exists(words[i]) ? NULL : strchr(words[i], '=');
-        const char *name = equals ? ares_arena_copy(&s->arena, words[i], (size_t)(equals - words[i])) : words[i];
+        const char *name =
+            equals ? ares_arena_copy(&s->arena, words[i], (size_t)(equals - words[i])) : words[i];
         variant *v = variant_named(s, name, most);
         ARES_TRY(read_run(&s->arena, equals ? equals + 1 : words[i], &v->runs[v->n++]));
     }
@@ -91,9 +128,11 @@ static int read_study(study *s, const char *const *words)
 /* A metric by step; of several rows of a step the last that has it. */
 static points points_of(ares_arena *arena, const logged *r, const char *metric)
 {
-    points p = { .x = ares_arena_alloc(arena, (size_t)(r->n + 1) * sizeof(double)), .y = ares_arena_alloc(arena, (size_t)(r->n + 1) * sizeof(double)) };
+    points p = { .x = ares_arena_alloc(arena, (size_t)(r->n + 1) * sizeof(double)),
+                 .y = ares_arena_alloc(arena, (size_t)(r->n + 1) * sizeof(double)) };
     for (int64_t i = 0; i < r->n; i++) {
-        const ares_json *v = ares_json_get(r->rows[i], metric), *step = ares_json_get(r->rows[i], "step");
+        const ares_json *v = ares_json_get(r->rows[i], metric),
+                        *step = ares_json_get(r->rows[i], "step");
         if (!v || !step || (v->type != ARES_JSON_INT && v->type != ARES_JSON_FLOAT)) continue;
         if (!p.n || p.x[p.n - 1] != step->number) p.n++;
         p.x[p.n - 1] = step->number;
@@ -125,27 +164,37 @@ static const char *cell_of(ares_arena *arena, const double *x, int n, bool sign,
     for (int i = 0; i < n; i++) squares += (x[i] - mean) * (x[i] - mean);
     double size = fabs(mean);
     int decimals = size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : 3;
-    const char *text = !isfinite(mean) ? "-" : n > 1 ? ares_arena_printf(arena, sign ? "%+.*f ± %.*f" : "%.*f ± %.*f", decimals, mean, decimals, sqrt(squares / (n - 1)))
-                                                     : ares_arena_printf(arena, sign ? "%+.*f" : "%.*f", decimals, mean);
+    const char *text = !isfinite(mean) ? "-"
+                       : n > 1
+                           ? ares_arena_printf(arena, sign ? "%+.*f ± %.*f" : "%.*f ± %.*f",
+                                               decimals, mean, decimals, sqrt(squares / (n - 1)))
+                           : ares_arena_printf(arena, sign ? "%+.*f" : "%.*f", decimals, mean);
     *columns = (int)strlen(text) - (strstr(text, "±") ? 1 : 0);
     return text;
 }
 
-static void print_cell(const char *text, int columns, int width) { printf(" %s%*s |", text, ARES_MAX(0, width - columns), ""); }
+static void print_cell(const char *text, int columns, int width)
+{
+    printf(" %s%*s |", text, ARES_MAX(0, width - columns), "");
+}
 
-static void print_head(const char *first, int name_width, const char *const *columns, int n_columns, int width)
+static void print_head(const char *first, int name_width, const char *const *columns, int n_columns,
+                       int width)
 {
     printf("\n|");
     print_cell(first, (int)strlen(first), name_width);
     print_cell("runs", 4, 4);
-    for (int k = 0; k < n_columns; k++) print_cell(columns[k], (int)strlen(columns[k]), ARES_MAX(width, (int)strlen(columns[k])));
+    for (int k = 0; k < n_columns; k++)
+        print_cell(columns[k], (int)strlen(columns[k]), ARES_MAX(width, (int)strlen(columns[k])));
     printf("\n|---|---|");
     for (int k = 0; k < n_columns; k++) printf("---|");
     putchar('\n');
 }
 
 /* against: the variant whose runs are taken away, run by run; NULL: none. */
-static void print_row(study *s, const variant *v, const variant *against, const char *const *columns, int n_columns, int64_t last, int name_width, int width)
+static void print_row(study *s, const variant *v, const variant *against,
+                      const char *const *columns, int n_columns, int64_t last, int name_width,
+                      int width)
 {
     char runs[16];
     snprintf(runs, sizeof runs, "%d", v->n);
@@ -154,7 +203,9 @@ static void print_row(study *s, const variant *v, const variant *against, const 
     print_cell(runs, (int)strlen(runs), 4);
     for (int k = 0; k < n_columns; k++) {
         double *x = ares_arena_alloc(&s->arena, (size_t)v->n * sizeof *x);
-        for (int i = 0; i < v->n; i++) x[i] = column_of(&s->arena, &v->runs[i], columns[k], last) - (against ? column_of(&s->arena, &against->runs[i], columns[k], last) : 0);
+        for (int i = 0; i < v->n; i++)
+            x[i] = column_of(&s->arena, &v->runs[i], columns[k], last) -
+                   (against ? column_of(&s->arena, &against->runs[i], columns[k], last) : 0);
         int wide;
         const char *text = cell_of(&s->arena, x, v->n, against != NULL, &wide);
         print_cell(text, wide, ARES_MAX(width, (int)strlen(columns[k])));
@@ -171,14 +222,20 @@ static void print_tables(study *s, const char *const *columns, int n_columns, in
         pairs += i && s->variants[i].n == s->variants[0].n;
     }
     print_head("variant", name_width, columns, n_columns, 16);
-    for (int i = 0; i < s->n; i++) print_row(s, &s->variants[i], NULL, columns, n_columns, last, name_width, 16);
+    for (int i = 0; i < s->n; i++)
+        print_row(s, &s->variants[i], NULL, columns, n_columns, last, name_width, 16);
     if (pairs) print_head(less, name_width, columns, n_columns, 16);
     for (int i = 1; i < s->n; i++)
-        if (s->variants[i].n == s->variants[0].n) print_row(s, &s->variants[i], &s->variants[0], columns, n_columns, last, name_width, 16);
-    printf("\nMean over the last %lld steps; ± the standard deviation over the runs.\n", (long long)last);
+        if (s->variants[i].n == s->variants[0].n)
+            print_row(s, &s->variants[i], &s->variants[0], columns, n_columns, last, name_width,
+                      16);
+    printf("\nMean over the last %lld steps; ± the standard deviation over the runs.\n",
+           (long long)last);
     for (int i = 0; i < s->n; i++)
         for (int k = 0; k < s->variants[i].n; k++)
-            if (!s->variants[i].runs[k].done) printf("not finished: %s, step %lld\n", s->variants[i].runs[k].dir, (long long)s->variants[i].runs[k].last_step);
+            if (!s->variants[i].runs[k].done)
+                printf("not finished: %s, step %lld\n", s->variants[i].runs[k].dir,
+                       (long long)s->variants[i].runs[k].last_step);
 }
 
 /* ---------------------------------------------------------------- the figure */
@@ -200,7 +257,8 @@ static double total_until(const points *p, double step)
 }
 
 /* What is spent by each of the n steps, mean of the runs. */
-static void put_totals(ares_arena *arena, const variant *v, const char *metric, double *x, int64_t n)
+static void put_totals(ares_arena *arena, const variant *v, const char *metric, double *x,
+                       int64_t n)
 {
     double *sum = ares_arena_calloc(arena, (size_t)n + 1, sizeof *sum);
     for (int i = 0; i < v->n; i++) {
@@ -210,8 +268,12 @@ static void put_totals(ares_arena *arena, const variant *v, const char *metric, 
     for (int64_t k = 0; k < n; k++) x[k] = sum[k] / v->n;
 }
 
-/* Mean, lowest and highest at the steps that all runs of the variant have. total: the metric whose sums take the place of steps; NULL: none. */
-static figure_curve curve_of(ares_arena *arena, const variant *v, const char *metric, const char *total, int64_t window)
+/*
+ * Mean, lowest and highest at the steps that all runs of the variant have. total: the metric whose
+ * sums take the place of steps; NULL: none.
+ */
+static figure_curve curve_of(ares_arena *arena, const variant *v, const char *metric,
+                             const char *total, int64_t window)
 {
     points *of = ares_arena_alloc(arena, (size_t)v->n * sizeof *of);
     int64_t *at = ares_arena_calloc(arena, (size_t)v->n, sizeof *at), n = 0;
@@ -220,7 +282,8 @@ static figure_curve curve_of(ares_arena *arena, const variant *v, const char *me
         smooth(&of[i], window);
     }
     size_t bytes = (size_t)(of[0].n + 1) * sizeof(double);
-    double *x = ares_arena_alloc(arena, bytes), *mid = ares_arena_alloc(arena, bytes), *low = ares_arena_alloc(arena, bytes), *high = ares_arena_alloc(arena, bytes);
+    double *x = ares_arena_alloc(arena, bytes), *mid = ares_arena_alloc(arena, bytes),
+           *low = ares_arena_alloc(arena, bytes), *high = ares_arena_alloc(arena, bytes);
     for (int64_t k = 0; k < of[0].n; k++) {
         bool all = true;
         double sum = 0;
@@ -247,9 +310,23 @@ static figure_curve curve_of(ares_arena *arena, const variant *v, const char *me
 /* Units of the usual metrics, by a part of their name. */
 static const char *unit_of(const char *metric)
 {
-    static const struct { const char *part, *unit; } units[] = {
-        { "timing_s/", "s" },  { "response_length", "tokens" }, { "num_tokens", "tokens" }, { "generated_tokens", "tokens" }, { "hwe_num", "tokens an answer" }, { "aepo/target", "tokens an answer" }, { "aepo/tau", "nats" },
-        { "aepo/kl/", "nats a token" }, { "accuracy", "share of answers right" }, { "acc_mean", "share of answers right" }, { "_frac", "share" }, { "actor/entropy", "nats" }, { "kl_loss", "nats a token" }, { "memory", "GiB" },
+    static const struct {
+        const char *part, *unit;
+    } units[] = {
+        { "timing_s/", "s" },
+        { "response_length", "tokens" },
+        { "num_tokens", "tokens" },
+        { "generated_tokens", "tokens" },
+        { "hwe_num", "tokens an answer" },
+        { "aepo/target", "tokens an answer" },
+        { "aepo/tau", "nats" },
+        { "aepo/kl/", "nats a token" },
+        { "accuracy", "share of answers right" },
+        { "acc_mean", "share of answers right" },
+        { "_frac", "share" },
+        { "actor/entropy", "nats" },
+        { "kl_loss", "nats a token" },
+        { "memory", "GiB" },
     };
     for (int i = 0; i < ARES_COUNT(units); i++)
         if (strstr(metric, units[i].part)) return units[i].unit;
@@ -274,13 +351,31 @@ static int draw(study *s, const options *o)
         found += curves[i].n;
         bands = bands || s->variants[i].n > 1;
     }
-    if (o->x && !ever_logged(s, o->x)) return ares_fail(ARES_EUSE, "compare: --x = '%s': no run has it in its metrics.jsonl", o->x);
-    if (!found) return ares_fail(ARES_EUSE, "compare: --metric = '%s': no run has it in its metrics.jsonl", o->metric);
+    if (o->x && !ever_logged(s, o->x))
+        return ares_fail(ARES_EUSE, "compare: --x = '%s': no run has it in its metrics.jsonl",
+                         o->x);
+    if (!found)
+        return ares_fail(ARES_EUSE, "compare: --metric = '%s': no run has it in its metrics.jsonl",
+                         o->metric);
     const char *unit = unit_of(o->metric);
-    const char *what = o->smooth > 1 ? ares_arena_printf(&s->arena, "mean over %lld steps", (long long)o->smooth) : "as logged";
-    const char *x_unit = o->x ? unit_of(o->x) : NULL, *x_label = !o->x ? "training step" : x_unit ? ares_arena_printf(&s->arena, "total of %s (%s)", o->x, x_unit) : ares_arena_printf(&s->arena, "total of %s", o->x);
-    figure f = { .title = o->title ? o->title : o->metric, .subtitle = bands ? ares_arena_printf(&s->arena, "%s; line: mean of the runs, band: lowest to highest", what) : what, .x_label = x_label,
-                 .y_label = unit ? ares_arena_printf(&s->arena, "%s (%s)", o->metric, unit) : o->metric, .curves = curves, .n_curves = s->n };
+    const char *what =
+        o->smooth > 1 ? ares_arena_printf(&s->arena, "mean over %lld steps", (long long)o->smooth)
+                      : "as logged";
+    const char *x_unit = o->x ? unit_of(o->x) : NULL,
+               *x_label = !o->x    ? "training step"
+                          : x_unit ? ares_arena_printf(&s->arena, "total of %s (%s)", o->x, x_unit)
+                                   : ares_arena_printf(&s->arena, "total of %s", o->x);
+    figure f = {
+        .title = o->title ? o->title : o->metric,
+        .subtitle =
+            bands ? ares_arena_printf(&s->arena,
+                                      "%s; line: mean of the runs, band: lowest to highest", what)
+                  : what,
+        .x_label = x_label,
+        .y_label = unit ? ares_arena_printf(&s->arena, "%s (%s)", o->metric, unit) : o->metric,
+        .curves = curves,
+        .n_curves = s->n
+    };
     ares_str svg = { 0 };
     figure_write_svg(&f, &svg);
     int rc = ares_file_write_atomic(o->svg, svg.data, svg.len);
@@ -296,13 +391,15 @@ static const char *const *columns_of(ares_arena *arena, const options *o, int *n
     char *rest = ares_arena_copy(arena, o->columns, strlen(o->columns)), *save = NULL;
     columns[0] = o->metric;
     *n = 1;
-    for (char *word = strtok_r(rest, ",", &save); word; word = strtok_r(NULL, ",", &save)) columns[(*n)++] = word;
+    for (char *word = strtok_r(rest, ",", &save); word; word = strtok_r(NULL, ",", &save))
+        columns[(*n)++] = word;
     return columns;
 }
 
 static int compare(const options *o, const char *const *words)
 {
-    if (o->last < 1 || o->smooth < 1) return ares_fail(ARES_EUSE, "compare: --last and --smooth count steps, from 1 on");
+    if (o->last < 1 || o->smooth < 1)
+        return ares_fail(ARES_EUSE, "compare: --last and --smooth count steps, from 1 on");
     study s = { 0 };
     int n_columns, rc = read_study(&s, words);
     if (rc == ARES_OK) {
@@ -311,18 +408,27 @@ static int compare(const options *o, const char *const *words)
         if (o->svg) rc = draw(&s, o);
     }
     ares_arena_fini(&s.arena);
-    if (rc == ARES_OK && fflush(stdout)) rc = ares_fail(ARES_EIO, "compare: stdout cannot be written");
+    if (rc == ARES_OK && fflush(stdout))
+        rc = ares_fail(ARES_EIO, "compare: stdout cannot be written");
     return rc;
 }
 
 int ares_verb_compare(int argc, char **argv)
 {
-    options o = { .metric = "reward/accuracy", .columns = "response_length/mean", .last = 5, .smooth = 5 };
-    const verb_option list[] = { { "--metric", VERB_TEXT, &o.metric }, { "--columns", VERB_TEXT, &o.columns }, { "--last", VERB_I64, &o.last }, { "--smooth", VERB_I64, &o.smooth },
-                                 { "--svg", VERB_TEXT, &o.svg }, { "--title", VERB_TEXT, &o.title }, { "--x", VERB_TEXT, &o.x } };
+    options o = {
+        .metric = "reward/accuracy", .columns = "response_length/mean", .last = 5, .smooth = 5
+    };
+    const verb_option list[] = { { "--metric", VERB_TEXT, &o.metric },
+                                 { "--columns", VERB_TEXT, &o.columns },
+                                 { "--last", VERB_I64, &o.last },
+                                 { "--smooth", VERB_I64, &o.smooth },
+                                 { "--svg", VERB_TEXT, &o.svg },
+                                 { "--title", VERB_TEXT, &o.title },
+                                 { "--x", VERB_TEXT, &o.x } };
     const char **words = ares_calloc((size_t)argc + 1, sizeof *words);
     bool helped;
-    int rc = verb_read_options("compare", usage, argc, argv, list, ARES_COUNT(list), words, &helped);
+    int rc =
+        verb_read_options("compare", usage, argc, argv, list, ARES_COUNT(list), words, &helped);
     if (rc == ARES_OK && !helped) rc = compare(&o, words);
     ares_free(words);
     return rc;

@@ -19,14 +19,19 @@ static const char help[] =
     "example:\n"
     "  echo '{\"ids\":[1,2,3]}' | ares-train detokenize --model models/SmolLM2-135M-Instruct\n";
 
-typedef struct job { ares_tokenizer *tokenizer; ares_ids ids; ares_str text; } job;
+typedef struct job {
+    ares_tokenizer *tokenizer;
+    ares_ids ids;
+    ares_str text;
+} job;
 
 static int detokenize_line(void *ctx, const ares_json *line, ares_str *out)
 {
     job *j = ctx;
     bool skip;
     const ares_json *ids = ares_json_get(line, "ids");
-    if (!ids || ids->type != ARES_JSON_ARRAY) return ares_fail(ARES_EFORMAT, "detokenize: no list 'ids'");
+    if (!ids || ids->type != ARES_JSON_ARRAY)
+        return ares_fail(ARES_EFORMAT, "detokenize: no list 'ids'");
     ARES_TRY(ares_json_get_bool(line, "skip_special_tokens", false, &skip));
     ares_ids_clear(&j->ids);
     for (int64_t i = 0; i < ids->count; i++) {
@@ -47,12 +52,19 @@ int ares_verb_detokenize(int argc, char **argv)
 {
     const char *model = NULL, *input = "-";
     for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--help") == 0) return fputs(help, stdout) < 0 ? ares_fail(ARES_EIO, "detokenize: stdout") : ARES_OK;
+        if (strcmp(argv[i], "--help") == 0)
+            return fputs(help, stdout) < 0 ? ares_fail(ARES_EIO, "detokenize: stdout") : ARES_OK;
         else if (strcmp(argv[i], "--model") == 0 && i + 1 < argc) model = argv[++i];
         else if (strcmp(argv[i], "--input") == 0 && i + 1 < argc) input = argv[++i];
-        else return ares_fail(ARES_EUSE, "detokenize: '%s': unknown, or without its value; see ares-train detokenize --help", argv[i]);
+        else
+            return ares_fail(
+                ARES_EUSE,
+                "detokenize: '%s': unknown, or without its value; see ares-train detokenize --help",
+                argv[i]);
     }
-    if (!model) return ares_fail(ARES_EUSE, "detokenize: --model is missing; see ares-train detokenize --help");
+    if (!model)
+        return ares_fail(ARES_EUSE,
+                         "detokenize: --model is missing; see ares-train detokenize --help");
     job j = { 0 };
     ARES_TRY(ares_tokenizer_load(model, &j.tokenizer));
     int rc = verb_each_line("detokenize", input, detokenize_line, &j);

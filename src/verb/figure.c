@@ -1,20 +1,47 @@
-/* Curves with bands -> SVG. The frame is fixed, the legend stands beside it and takes the width its names need. */
+/*
+ * Curves with bands -> SVG. The frame is fixed, the legend stands beside it and takes the width its
+ * names need.
+ */
 #include "figure.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { WIDTH = 640, HEIGHT = 360, LEFT = 76, TOP = 64, BOTTOM = 56, LEGEND_GAP = 20, LEGEND_LINE = 22, SAMPLE = 34, CHARACTER = 8, TICKS = 6 };
+enum {
+    WIDTH = 640,
+    HEIGHT = 360,
+    LEFT = 76,
+    TOP = 64,
+    BOTTOM = 56,
+    LEGEND_GAP = 20,
+    LEGEND_LINE = 22,
+    SAMPLE = 34,
+    CHARACTER = 8,
+    TICKS = 6
+};
 
-static const char *const colours[] = { "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c8400" };
+static const char *const colours[] = { "#0072b2", "#d55e00", "#009e73", "#cc79a7",
+                                       "#e69f00", "#56b4e9", "#000000", "#8c8400" };
 static const char *const dashes[] = { "", "7 3", "2 3", "9 3 2 3" };
 
-static const char *colour_of(int i) { return colours[i % ARES_COUNT(colours)]; }
-static const char *dash_of(int i) { return dashes[(i + i / ARES_COUNT(colours)) % ARES_COUNT(dashes)]; }
+static const char *colour_of(int i)
+{
+    return colours[i % ARES_COUNT(colours)];
+}
+static const char *dash_of(int i)
+{
+    return dashes[(i + i / ARES_COUNT(colours)) % ARES_COUNT(dashes)];
+}
 
-/* Ticks at multiples of 1, 2 or 5 times a power of ten; the first and the last lie on or inside the data's ends. */
-typedef struct axis { double low, high, step; int decimals; } axis;
+/*
+ * Ticks at multiples of 1, 2 or 5 times a power of ten; the first and the last lie on or inside the
+ * data's ends.
+ */
+typedef struct axis {
+    double low, high, step;
+    int decimals;
+} axis;
 
 static axis axis_of(double low, double high, bool whole)
 {
@@ -30,8 +57,14 @@ static axis axis_of(double low, double high, bool whole)
     return (axis){ low, high, step, decimals > 0 ? decimals : 0 };
 }
 
-static double across(const axis *x, double v) { return LEFT + (v - x->low) / (x->high - x->low) * WIDTH; }
-static double up(const axis *y, double v) { return TOP + HEIGHT - (v - y->low) / (y->high - y->low) * HEIGHT; }
+static double across(const axis *x, double v)
+{
+    return LEFT + (v - x->low) / (x->high - x->low) * WIDTH;
+}
+static double up(const axis *y, double v)
+{
+    return TOP + HEIGHT - (v - y->low) / (y->high - y->low) * HEIGHT;
+}
 
 static void add_text(ares_str *out, const char *text)
 {
@@ -53,24 +86,32 @@ static void write_text(ares_str *out, const char *attributes, const char *text)
 static void write_axes(const figure *f, const axis *x, const axis *y, ares_str *out)
 {
     char place[160], number[64];
-    for (double v = ceil(y->low / y->step - 1e-9) * y->step; v <= y->high + 1e-9 * y->step; v += y->step) {
+    for (double v = ceil(y->low / y->step - 1e-9) * y->step; v <= y->high + 1e-9 * y->step;
+         v += y->step) {
         double at = up(y, v);
         ares_str_addf(out, "<path d=\"M%d %.1fh%d\" stroke=\"#dddddd\"/>\n", LEFT, at, WIDTH);
-        snprintf(place, sizeof place, "x=\"%d\" y=\"%.1f\" text-anchor=\"end\"", LEFT - 8, at + 4.5);
+        snprintf(place, sizeof place, "x=\"%d\" y=\"%.1f\" text-anchor=\"end\"", LEFT - 8,
+                 at + 4.5);
         snprintf(number, sizeof number, "%.*f", y->decimals, fabs(v) < 1e-9 * y->step ? 0 : v);
         write_text(out, place, number);
     }
-    for (double v = ceil(x->low / x->step - 1e-9) * x->step; v <= x->high + 1e-9 * x->step; v += x->step) {
+    for (double v = ceil(x->low / x->step - 1e-9) * x->step; v <= x->high + 1e-9 * x->step;
+         v += x->step) {
         double at = across(x, v);
         ares_str_addf(out, "<path d=\"M%.1f %dv5\" stroke=\"#444444\"/>\n", at, TOP + HEIGHT);
-        snprintf(place, sizeof place, "x=\"%.1f\" y=\"%d\" text-anchor=\"middle\"", at, TOP + HEIGHT + 20);
-        snprintf(number, sizeof number, "%.*f", x->decimals, fabs(v) < 1e-9 * x->step ? 0 : v); /* no -0 */
+        snprintf(place, sizeof place, "x=\"%.1f\" y=\"%d\" text-anchor=\"middle\"", at,
+                 TOP + HEIGHT + 20);
+        /* no -0 */
+        snprintf(number, sizeof number, "%.*f", x->decimals, fabs(v) < 1e-9 * x->step ? 0 : v);
         write_text(out, place, number);
     }
-    ares_str_addf(out, "<path d=\"M%d %dv%dh%d\" fill=\"none\" stroke=\"#444444\"/>\n", LEFT, TOP, HEIGHT, WIDTH);
-    snprintf(place, sizeof place, "x=\"%d\" y=\"%d\" text-anchor=\"middle\"", LEFT + WIDTH / 2, TOP + HEIGHT + 44);
+    ares_str_addf(out, "<path d=\"M%d %dv%dh%d\" fill=\"none\" stroke=\"#444444\"/>\n", LEFT, TOP,
+                  HEIGHT, WIDTH);
+    snprintf(place, sizeof place, "x=\"%d\" y=\"%d\" text-anchor=\"middle\"", LEFT + WIDTH / 2,
+             TOP + HEIGHT + 44);
     write_text(out, place, f->x_label);
-    snprintf(place, sizeof place, "transform=\"translate(20 %d) rotate(-90)\" text-anchor=\"middle\"", TOP + HEIGHT / 2);
+    snprintf(place, sizeof place,
+             "transform=\"translate(20 %d) rotate(-90)\" text-anchor=\"middle\"", TOP + HEIGHT / 2);
     write_text(out, place, f->y_label);
 }
 
@@ -80,17 +121,25 @@ static void write_band(const figure_curve *c, int i, const axis *x, const axis *
     for (int64_t k = 0; k < c->n; k++) wide = wide || c->high[k] > c->low[k];
     if (!wide) return;
     ares_str_addf(out, "<path fill=\"%s\" fill-opacity=\"0.14\" d=\"", colour_of(i));
-    for (int64_t k = 0; k < c->n; k++) ares_str_addf(out, "%c%.1f %.1f", k ? 'L' : 'M', across(x, c->x[k]), up(y, c->high[k]));
-    for (int64_t k = c->n; k-- > 0;) ares_str_addf(out, "L%.1f %.1f", across(x, c->x[k]), up(y, c->low[k]));
+    for (int64_t k = 0; k < c->n; k++)
+        ares_str_addf(out, "%c%.1f %.1f", k ? 'L' : 'M', across(x, c->x[k]), up(y, c->high[k]));
+    for (int64_t k = c->n; k-- > 0;)
+        ares_str_addf(out, "L%.1f %.1f", across(x, c->x[k]), up(y, c->low[k]));
     ares_str_add_z(out, "Z\"/>\n");
 }
 
 static void write_line(const figure_curve *c, int i, const axis *x, const axis *y, ares_str *out)
 {
-    if (c->n == 1) ares_str_addf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" fill=\"%s\"/>\n", across(x, c->x[0]), up(y, c->mid[0]), colour_of(i));
+    if (c->n == 1)
+        ares_str_addf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" fill=\"%s\"/>\n",
+                      across(x, c->x[0]), up(y, c->mid[0]), colour_of(i));
     if (c->n < 2) return;
-    ares_str_addf(out, "<path fill=\"none\" stroke=\"%s\" stroke-width=\"2.2\" stroke-linejoin=\"round\" stroke-dasharray=\"%s\" d=\"", colour_of(i), dash_of(i));
-    for (int64_t k = 0; k < c->n; k++) ares_str_addf(out, "%c%.1f %.1f", k ? 'L' : 'M', across(x, c->x[k]), up(y, c->mid[k]));
+    ares_str_addf(out,
+                  "<path fill=\"none\" stroke=\"%s\" stroke-width=\"2.2\" "
+                  "stroke-linejoin=\"round\" stroke-dasharray=\"%s\" d=\"",
+                  colour_of(i), dash_of(i));
+    for (int64_t k = 0; k < c->n; k++)
+        ares_str_addf(out, "%c%.1f %.1f", k ? 'L' : 'M', across(x, c->x[k]), up(y, c->mid[k]));
     ares_str_add_z(out, "\"/>\n");
 }
 
@@ -100,7 +149,10 @@ static void write_legend(const figure *f, ares_str *out)
     for (int i = 0; i < f->n_curves; i++) {
         char place[96];
         int y = TOP + 12 + i * LEGEND_LINE;
-        ares_str_addf(out, "<path d=\"M%d %dh%d\" stroke=\"%s\" stroke-width=\"2.2\" stroke-dasharray=\"%s\"/>\n", x, y, SAMPLE, colour_of(i), dash_of(i));
+        ares_str_addf(
+            out,
+            "<path d=\"M%d %dh%d\" stroke=\"%s\" stroke-width=\"2.2\" stroke-dasharray=\"%s\"/>\n",
+            x, y, SAMPLE, colour_of(i), dash_of(i));
         snprintf(place, sizeof place, "x=\"%d\" y=\"%d\"", x + SAMPLE + 8, y + 5);
         write_text(out, place, f->curves[i].name);
     }
@@ -130,14 +182,20 @@ void figure_write_svg(const figure *f, ares_str *out)
     bounds(f, xs, ys);
     if (xs[0] > 0 && xs[0] < 0.1 * xs[1]) xs[0] = 0; /* steps count from 1 */
     double pad = 0.04 * (ys[1] - ys[0]);
-    axis x = axis_of(xs[0], xs[1], true), y = axis_of(ys[0] - (ys[0] == 0 ? 0 : pad), ys[1] + pad, false);
+    axis x = axis_of(xs[0], xs[1], true),
+         y = axis_of(ys[0] - (ys[0] == 0 ? 0 : pad), ys[1] + pad, false);
     for (int i = 0; i < f->n_curves; i++) longest = ARES_MAX(longest, strlen(f->curves[i].name));
     int beside = LEFT + WIDTH + LEGEND_GAP + SAMPLE + 8 + (int)longest * CHARACTER + 12;
-    int width = ARES_MAX(beside, LEFT + (int)ARES_MAX(strlen(f->subtitle) * CHARACTER, strlen(f->title) * (CHARACTER + 2))), height = TOP + HEIGHT + BOTTOM;
+    int width = ARES_MAX(beside, LEFT + (int)ARES_MAX(strlen(f->subtitle) * CHARACTER,
+                                                      strlen(f->title) * (CHARACTER + 2))),
+        height = TOP + HEIGHT + BOTTOM;
     int legend = TOP + f->n_curves * LEGEND_LINE + 12;
     height = ARES_MAX(height, legend);
-    ares_str_addf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" font-family=\"Helvetica, Arial, sans-serif\" font-size=\"13\" fill=\"#222222\">\n",
-                  width, height, width, height);
+    ares_str_addf(
+        out,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d "
+        "%d\" font-family=\"Helvetica, Arial, sans-serif\" font-size=\"13\" fill=\"#222222\">\n",
+        width, height, width, height);
     ares_str_add_z(out, "<title>");
     add_text(out, f->title);
     ares_str_add_z(out, "</title>\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n");
@@ -148,7 +206,8 @@ void figure_write_svg(const figure *f, ares_str *out)
     write_text(out, place, f->subtitle);
     write_axes(f, &x, &y, out);
     for (int i = 0; i < f->n_curves; i++) write_band(&f->curves[i], i, &x, &y, out);
-    for (int i = f->n_curves; i-- > 0;) write_line(&f->curves[i], i, &x, &y, out); /* the first above the others */
+    /* the first above the others */
+    for (int i = f->n_curves; i-- > 0;) write_line(&f->curves[i], i, &x, &y, out);
     write_legend(f, out);
     ares_str_add_z(out, "</svg>\n");
 }

@@ -1,4 +1,7 @@
-/* ares-train generate: samples from a model, by the engine that trains it. All lines decode together; answers keep their order. */
+/*
+ * ares-train generate: samples from a model, by the engine that trains it. All lines decode
+ * together; answers keep their order.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,9 +12,12 @@
 static const char help[] =
     "usage: ares-train generate --model DIR [--prompt TEXT | --input FILE] [options]\n"
     "\n"
-    "Reads {\"prompt\":\"..\"}, {\"messages\":[..]} or {\"input_ids\":[..]} a line, writes {\"text\":..,\"output_ids\":[..],\"log_probs\":[..],\n"
-    "\"entropies\":[..],\"finish_reason\":\"stop|length\"} a line, or {\"samples\":[..]} of these when n > 1. With --prompt: the text alone.\n"
-    "A prompt becomes a user message where the model has a chat template. Messages that end with the\n"
+    "Reads {\"prompt\":\"..\"}, {\"messages\":[..]} or {\"input_ids\":[..]} a line, writes "
+    "{\"text\":..,\"output_ids\":[..],\"log_probs\":[..],\n"
+    "\"entropies\":[..],\"finish_reason\":\"stop|length\"} a line, or {\"samples\":[..]} of these "
+    "when n > 1. With --prompt: the text alone.\n"
+    "A prompt becomes a user message where the model has a chat template. Messages that end with "
+    "the\n"
     "assistant's are continued.\n"
     "\n"
     "  --model DIR            a model, checkpoint or run directory\n"
@@ -24,12 +30,18 @@ static const char help[] =
     "  --seed N               1\n"
     "  --stop TEXT            ends an answer\n"
     "  --ignore-eos\n"
-    "  --device D --threads N --dtype fp32|bf16 --max-num-seqs N --cache-tokens N   where and how; no result depends on them but on dtype\n"
+    "  --device D --threads N --dtype fp32|bf16 --max-num-seqs N --cache-tokens N   where and how; "
+    "no result depends on them but on dtype\n"
     "\n"
     "example:\n"
-    "  ares-train generate --model models/SmolLM2-135M-Instruct --prompt \"What is the capital of France?\" --temperature 0\n";
+    "  ares-train generate --model models/SmolLM2-135M-Instruct --prompt \"What is the capital of "
+    "France?\" --temperature 0\n";
 
-typedef struct answer { int64_t request; char *error; ares_completion *samples; } answer;
+typedef struct answer {
+    int64_t request;
+    char *error;
+    ares_completion *samples;
+} answer;
 
 typedef struct job {
     const char *model, *input, *prompt, *device, *dtype, *stop;
@@ -83,13 +95,17 @@ static const ares_json *with_generation_prompt(ares_arena *a, const ares_json *l
 
 static int encode(job *j, const ares_json *line)
 {
-    const ares_json *ids = ares_json_get(line, "input_ids"), *messages = ares_json_get(line, "messages"), *prompt = ares_json_get(line, "prompt");
+    const ares_json *ids = ares_json_get(line, "input_ids"),
+                    *messages = ares_json_get(line, "messages"),
+                    *prompt = ares_json_get(line, "prompt");
     ares_ids_clear(&j->ids);
     ares_str_clear(&j->text);
     if (ids && ids->type == ARES_JSON_ARRAY) {
         for (int64_t i = 0; i < ids->count; i++) {
-            if (ids->items[i].type != ARES_JSON_INT || ids->items[i].integer < 0 || ids->items[i].integer > INT32_MAX)
-                return ares_fail(ARES_EFORMAT, "generate: input_ids[%lld] is no token id", (long long)i);
+            if (ids->items[i].type != ARES_JSON_INT || ids->items[i].integer < 0 ||
+                ids->items[i].integer > INT32_MAX)
+                return ares_fail(ARES_EFORMAT, "generate: input_ids[%lld] is no token id",
+                                 (long long)i);
             ares_ids_add(&j->ids, (int32_t)ids->items[i].integer, 0, 0);
         }
         return ARES_OK;
@@ -97,7 +113,8 @@ static int encode(job *j, const ares_json *line)
     if (!j->tokenizer) ARES_TRY(ares_tokenizer_load(j->dir.data, &j->tokenizer));
     if (messages && messages->type == ARES_JSON_ARRAY) {
         if (!j->chat) ARES_TRY(ares_chat_load(j->dir.data, NULL, &j->chat));
-        ARES_TRY(ares_chat_render(j->chat, with_generation_prompt(&j->arena, line), NULL, &j->text));
+        ARES_TRY(
+            ares_chat_render(j->chat, with_generation_prompt(&j->arena, line), NULL, &j->text));
     } else if (prompt && prompt->type == ARES_JSON_STRING) {
         bool chat = !j->raw && ares_tokenizer_chat_template(j->tokenizer, NULL).data;
         if (!chat) {
@@ -106,7 +123,10 @@ static int encode(job *j, const ares_json *line)
         }
         if (!j->chat) ARES_TRY(ares_chat_load(j->dir.data, NULL, &j->chat));
         ARES_TRY(ares_chat_render(j->chat, user_message(&j->arena, prompt->text), NULL, &j->text));
-    } else return ares_fail(ARES_EFORMAT, "generate: a line needs 'prompt' (a string), 'messages' or 'input_ids' (lists)");
+    } else
+        return ares_fail(
+            ARES_EFORMAT,
+            "generate: a line needs 'prompt' (a string), 'messages' or 'input_ids' (lists)");
     return ares_tokenizer_encode(j->tokenizer, ares_str_view(&j->text), false, &j->ids);
 }
 
@@ -120,8 +140,12 @@ static void add(job *j, const ares_json *line, int bad)
     *a = (answer){ .request = -1 };
     int rc = bad != ARES_OK ? bad : encode(j, line);
     /* the key of line i: a line's samples do not depend on the lines around it but on its number */
-    ares_rng_key key = ares_rng_sub(ares_rng_sub(ares_rng_root((uint64_t)j->seed, ARES_RNG_SAMPLE), 0, (uint64_t)j->n_answers), 0, 0);
-    if (rc == ARES_OK) rc = ares_rollout_add(j->rollout, j->ids.ids, (int32_t)j->ids.n, (int32_t)j->n, &j->sampling, key, &a->request);
+    ares_rng_key key = ares_rng_sub(
+        ares_rng_sub(ares_rng_root((uint64_t)j->seed, ARES_RNG_SAMPLE), 0, (uint64_t)j->n_answers),
+        0, 0);
+    if (rc == ARES_OK)
+        rc = ares_rollout_add(j->rollout, j->ids.ids, (int32_t)j->ids.n, (int32_t)j->n,
+                              &j->sampling, key, &a->request);
     if (rc != ARES_OK) a->error = ares_strdup(ares_error_message());
     j->n_answers++;
 }
@@ -163,7 +187,8 @@ static int run(job *j)
     while (active && rc == ARES_OK) {
         ares_completion c;
         rc = ares_rollout_step(j->rollout, &active);
-        while (rc == ARES_OK && ares_rollout_next(j->rollout, &c)) all[c.request * j->n + c.index] = c;
+        while (rc == ARES_OK && ares_rollout_next(j->rollout, &c))
+            all[c.request * j->n + c.index] = c;
     }
     for (int64_t i = 0; i < j->n_answers; i++)
         if (j->answers[i].request >= 0) j->answers[i].samples = all + j->answers[i].request * j->n;
@@ -174,7 +199,8 @@ static int run(job *j)
 static int write_sample(job *j, const ares_completion *c, ares_str *out)
 {
     ares_str_clear(&j->text);
-    if (j->tokenizer) ARES_TRY(ares_tokenizer_decode(j->tokenizer, c->ids, c->n_tokens, true, &j->text));
+    if (j->tokenizer)
+        ARES_TRY(ares_tokenizer_decode(j->tokenizer, c->ids, c->n_tokens, true, &j->text));
     ares_str_add_char(out, '{');
     if (j->tokenizer) {
         ares_str_add_z(out, "\"text\":");
@@ -187,7 +213,8 @@ static int write_sample(job *j, const ares_completion *c, ares_str *out)
     verb_write_floats(out, c->log_probs, c->n_tokens);
     ares_str_add_z(out, ",\"entropies\":");
     verb_write_floats(out, c->entropies, c->n_tokens);
-    ares_str_addf(out, ",\"finish_reason\":\"%s\"}", c->finish == ARES_FINISH_STOP ? "stop" : "length");
+    ares_str_addf(out, ",\"finish_reason\":\"%s\"}",
+                  c->finish == ARES_FINISH_STOP ? "stop" : "length");
     return ARES_OK;
 }
 
@@ -207,7 +234,8 @@ static int write_answers(job *j)
         } else if (j->prompt) {
             for (int64_t k = 0; k < j->n; k++) {
                 if (k) ares_str_add_z(&out, "\n---\n");
-                ARES_TRY(ares_tokenizer_decode(j->tokenizer, a->samples[k].ids, a->samples[k].n_tokens, true, &out));
+                ARES_TRY(ares_tokenizer_decode(j->tokenizer, a->samples[k].ids,
+                                               a->samples[k].n_tokens, true, &out));
             }
         } else if (j->n == 1) ARES_TRY(write_sample(j, &a->samples[0], &out));
         else {
@@ -219,12 +247,17 @@ static int write_answers(job *j)
             ares_str_add_z(&out, "]}");
         }
         ares_str_add_char(&out, '\n');
-        if (fwrite(out.data, 1, out.len, stdout) != out.len) return ares_fail(ARES_EIO, "generate: stdout cannot be written");
+        if (fwrite(out.data, 1, out.len, stdout) != out.len)
+            return ares_fail(ARES_EIO, "generate: stdout cannot be written");
     }
     ares_str_fini(&out);
     if (fflush(stdout) != 0) return ares_fail(ARES_EIO, "generate: stdout cannot be written");
     if (bad && j->prompt) return ares_fail(ARES_EFORMAT, "%s", j->answers[0].error);
-    return bad ? ares_fail(ARES_EFORMAT, "generate: %s: %lld of %lld lines are bad (each has its error in its place)", j->input, (long long)bad, (long long)j->n_answers) : ARES_OK;
+    return bad ? ares_fail(
+                     ARES_EFORMAT,
+                     "generate: %s: %lld of %lld lines are bad (each has its error in its place)",
+                     j->input, (long long)bad, (long long)j->n_answers)
+               : ARES_OK;
 }
 
 static int open_all(job *j)
@@ -233,30 +266,66 @@ static int open_all(job *j)
     ARES_TRY(ares_device_open(j->device, (int)j->threads, &j->d));
     ARES_TRY(ares_model_find(j->model, &j->dir));
     ARES_TRY(ares_model_load(j->dir.data, &j->d, &opt, &j->m));
-    if (ares_tokenizer_load(j->dir.data, &j->tokenizer) != ARES_OK) j->tokenizer = NULL; /* told again by the first line that needs it */
-    ares_rollout_options o = { .max_num_seqs = (int32_t)j->max_num_seqs, .max_num_batched_tokens = 2048, .cache_tokens = j->cache_tokens };
-    j->sampling = (ares_sampling){ .temperature = (float)j->temperature, .top_p = (float)j->top_p, .top_k = (int32_t)j->top_k, .max_new_tokens = (int32_t)j->max_new_tokens,
-                                   .ignore_eos = j->ignore_eos, .n_stop_strings = j->stop ? 1 : 0, .stop_strings = &j->stop };
+    /* told again by the first line that needs it */
+    if (ares_tokenizer_load(j->dir.data, &j->tokenizer) != ARES_OK) j->tokenizer = NULL;
+    ares_rollout_options o = { .max_num_seqs = (int32_t)j->max_num_seqs,
+                               .max_num_batched_tokens = 2048,
+                               .cache_tokens = j->cache_tokens };
+    j->sampling = (ares_sampling){ .temperature = (float)j->temperature,
+                                   .top_p = (float)j->top_p,
+                                   .top_k = (int32_t)j->top_k,
+                                   .max_new_tokens = (int32_t)j->max_new_tokens,
+                                   .ignore_eos = j->ignore_eos,
+                                   .n_stop_strings = j->stop ? 1 : 0,
+                                   .stop_strings = &j->stop };
     return ares_rollout_new(j->m, j->tokenizer, &o, &j->rollout);
 }
 
 int ares_verb_generate(int argc, char **argv)
 {
-    job j = { .input = "-", .device = "cpu", .dtype = "fp32", .max_new_tokens = 128, .temperature = 1, .top_p = 1, .top_k = -1, .n = 1, .seed = 1, .max_num_seqs = 64 };
+    job j = { .input = "-",
+              .device = "cpu",
+              .dtype = "fp32",
+              .max_new_tokens = 128,
+              .temperature = 1,
+              .top_p = 1,
+              .top_k = -1,
+              .n = 1,
+              .seed = 1,
+              .max_num_seqs = 64 };
     bool helped;
     const verb_option options[] = {
-        { "--model", VERB_TEXT, &j.model },       { "--input", VERB_TEXT, &j.input },         { "--prompt", VERB_TEXT, &j.prompt },          { "--raw", VERB_FLAG, &j.raw },
-        { "--max-new-tokens", VERB_I64, &j.max_new_tokens }, { "--temperature", VERB_F64, &j.temperature }, { "--top-p", VERB_F64, &j.top_p }, { "--top-k", VERB_I64, &j.top_k },
-        { "--n", VERB_I64, &j.n },                { "--seed", VERB_I64, &j.seed },            { "--stop", VERB_TEXT, &j.stop },              { "--ignore-eos", VERB_FLAG, &j.ignore_eos },
-        { "--device", VERB_TEXT, &j.device },     { "--threads", VERB_I64, &j.threads },      { "--dtype", VERB_TEXT, &j.dtype },            { "--max-num-seqs", VERB_I64, &j.max_num_seqs },
+        { "--model", VERB_TEXT, &j.model },
+        { "--input", VERB_TEXT, &j.input },
+        { "--prompt", VERB_TEXT, &j.prompt },
+        { "--raw", VERB_FLAG, &j.raw },
+        { "--max-new-tokens", VERB_I64, &j.max_new_tokens },
+        { "--temperature", VERB_F64, &j.temperature },
+        { "--top-p", VERB_F64, &j.top_p },
+        { "--top-k", VERB_I64, &j.top_k },
+        { "--n", VERB_I64, &j.n },
+        { "--seed", VERB_I64, &j.seed },
+        { "--stop", VERB_TEXT, &j.stop },
+        { "--ignore-eos", VERB_FLAG, &j.ignore_eos },
+        { "--device", VERB_TEXT, &j.device },
+        { "--threads", VERB_I64, &j.threads },
+        { "--dtype", VERB_TEXT, &j.dtype },
+        { "--max-num-seqs", VERB_I64, &j.max_num_seqs },
         { "--cache-tokens", VERB_I64, &j.cache_tokens },
     };
-    ARES_TRY(verb_read_options("generate", help, argc, argv, options, ARES_COUNT(options), NULL, &helped));
+    ARES_TRY(verb_read_options("generate", help, argc, argv, options, ARES_COUNT(options), NULL,
+                               &helped));
     if (helped) return ARES_OK;
-    if (!j.model) return ares_fail(ARES_EUSE, "generate: --model is missing (see ares-train generate --help)");
-    if (strcmp(j.dtype, "fp32") != 0 && strcmp(j.dtype, "bf16") != 0) return ares_fail(ARES_EUSE, "generate: --dtype = '%s': unknown (choices: fp32, bf16)", j.dtype);
-    if (j.n < 1 || j.max_new_tokens < 1 || j.max_num_seqs < 1 || j.n > 1 << 20 || j.max_new_tokens > 1 << 30 || j.max_num_seqs > 1 << 16 || j.cache_tokens < 0)
-        return ares_fail(ARES_EUSE, "generate: --n, --max-new-tokens, --max-num-seqs and --cache-tokens must be positive and of a sensible size");
+    if (!j.model)
+        return ares_fail(ARES_EUSE,
+                         "generate: --model is missing (see ares-train generate --help)");
+    if (strcmp(j.dtype, "fp32") != 0 && strcmp(j.dtype, "bf16") != 0)
+        return ares_fail(ARES_EUSE, "generate: --dtype = '%s': unknown (choices: fp32, bf16)",
+                         j.dtype);
+    if (j.n < 1 || j.max_new_tokens < 1 || j.max_num_seqs < 1 || j.n > 1 << 20 ||
+        j.max_new_tokens > 1 << 30 || j.max_num_seqs > 1 << 16 || j.cache_tokens < 0)
+        return ares_fail(ARES_EUSE, "generate: --n, --max-new-tokens, --max-num-seqs and "
+                                    "--cache-tokens must be positive and of a sensible size");
     int rc = open_all(&j);
     if (rc == ARES_OK) rc = read_input(&j);
     if (rc == ARES_OK) rc = run(&j);

@@ -10,21 +10,32 @@ static const char usage[] =
     "usage: ares-train grade --verifier NAME [--input FILE] [option=value ...]\n"
     "       ares-train grade --list\n"
     "\n"
-    "Reads {\"response\":\"..\",\"ground_truth\":..} a line, writes {\"score\":x, ..}. A line may also say\n"
-    "\"finished\":false (cut by length), \"prompt\", \"response_length\" or \"output_ids\" (for verifiers of\n"
+    "Reads {\"response\":\"..\",\"ground_truth\":..} a line, writes {\"score\":x, ..}. A line may "
+    "also say\n"
+    "\"finished\":false (cut by length), \"prompt\", \"response_length\" or \"output_ids\" (for "
+    "verifiers of\n"
     "length), and what the verifier reads of a data row: \"rm_type\" or \"data_source\" (auto),\n"
-    "\"instruction_id_list\" and \"kwargs\" or \"checkers\" (ifbench), \"choices\" (gpqa). With ground truth\n"
-    "that cannot be used, the score is 0 and \"error\" says why; a row that asks for what is not there (an\n"
-    "unknown rm_type, \"functions\" without \"checkers\") has no score, only \"error\". option=value sets the\n"
-    "verifier's own options. The prefix boxed_ before a NAME judges the content of the last \\boxed{}.\n"
+    "\"instruction_id_list\" and \"kwargs\" or \"checkers\" (ifbench), \"choices\" (gpqa). With "
+    "ground truth\n"
+    "that cannot be used, the score is 0 and \"error\" says why; a row that asks for what is not "
+    "there (an\n"
+    "unknown rm_type, \"functions\" without \"checkers\") has no score, only \"error\". "
+    "option=value sets the\n"
+    "verifier's own options. The prefix boxed_ before a NAME judges the content of the last "
+    "\\boxed{}.\n"
     "\n"
     "verifiers:\n";
-static const char example[] =
-    "\n"
-    "example:\n"
-    "  echo '{\"response\":\"7 + 5 = 12\",\"ground_truth\":\"12\"}' | ares-train grade --verifier number\n";
+static const char example[] = "\n"
+                              "example:\n"
+                              "  echo '{\"response\":\"7 + 5 = 12\",\"ground_truth\":\"12\"}' | "
+                              "ares-train grade --verifier number\n";
 
-typedef struct job { ares_judge *judge; ares_config *config; int64_t bad; } job; /* config owns the texts of options */
+/* config owns the texts of options */
+typedef struct job {
+    ares_judge *judge;
+    ares_config *config;
+    int64_t bad;
+} job;
 
 /* Strings as they are, anything else as JSON: as data rows are read. */
 static ares_view text_of(const ares_json *line, const char *key, ares_str *storage)
@@ -44,11 +55,13 @@ static int read_tokens(const ares_json *line, ares_arena *arena, ares_verify_in 
     ARES_TRY(ares_json_get_i64(line, "response_tokens", -1, &in->response_tokens));
     ARES_TRY(ares_json_get_i64(line, "response_length", in->response_tokens, &in->response_tokens));
     if (!list || list->type == ARES_JSON_NULL) return ARES_OK;
-    if (list->type != ARES_JSON_ARRAY) return ares_fail(ARES_EFORMAT, "grade: 'output_ids' is no list of token ids");
+    if (list->type != ARES_JSON_ARRAY)
+        return ares_fail(ARES_EFORMAT, "grade: 'output_ids' is no list of token ids");
     int32_t *ids = ares_arena_alloc(arena, (size_t)(list->count + 1) * sizeof *ids);
     for (int64_t i = 0; i < list->count; i++) {
         const ares_json *v = &list->items[i];
-        if (v->type != ARES_JSON_INT || v->integer < 0 || v->integer > INT32_MAX) return ares_fail(ARES_EFORMAT, "grade: output_ids[%lld]: not a token id", (long long)i);
+        if (v->type != ARES_JSON_INT || v->integer < 0 || v->integer > INT32_MAX)
+            return ares_fail(ARES_EFORMAT, "grade: output_ids[%lld]: not a token id", (long long)i);
         ids[i] = (int32_t)v->integer;
     }
     in->ids = ids;
@@ -82,10 +95,14 @@ static int grade_line(void *ctx, const ares_json *line, ares_str *out)
     ares_str response = { 0 }, truth = { 0 }, prompt = { 0 };
     ares_arena arena = { 0 };
     bool finished = true;
-    if (!ares_json_get(line, "response")) return ares_fail(ARES_EFORMAT, "grade: the line has no 'response'");
+    if (!ares_json_get(line, "response"))
+        return ares_fail(ARES_EFORMAT, "grade: the line has no 'response'");
     ARES_TRY(ares_json_get_bool(line, "finished", true, &finished));
-    ares_verify_in in = { .response = text_of(line, "response", &response), .ground_truth = text_of(line, "ground_truth", &truth), .prompt = text_of(line, "prompt", &prompt),
-                          .stopped = finished, .row = line };
+    ares_verify_in in = { .response = text_of(line, "response", &response),
+                          .ground_truth = text_of(line, "ground_truth", &truth),
+                          .prompt = text_of(line, "prompt", &prompt),
+                          .stopped = finished,
+                          .row = line };
     ares_verify_out result = { .accuracy = NAN };
     int rc = read_tokens(line, &arena, &in);
     if (rc == ARES_OK) {
@@ -119,14 +136,16 @@ static void add_help(ares_str *out)
     int n;
     const char *const *names = ares_verifier_names(&n);
     ares_str_add_z(out, usage);
-    for (int i = 0; i < n; i++) ares_str_addf(out, "  %-20s %s\n", names[i], ares_verifier_find(names[i])->doc);
+    for (int i = 0; i < n; i++)
+        ares_str_addf(out, "  %-20s %s\n", names[i], ares_verifier_find(names[i])->doc);
     ares_str_add_z(out, example);
 }
 
 static void add_cell(ares_str *out, const char *text)
 {
     for (; *text; text++) {
-        if (*text == '|' || *text == '<' || *text == '\\') ares_str_add_char(out, '\\'); /* as Markdown reads them */
+        /* as Markdown reads them */
+        if (*text == '|' || *text == '<' || *text == '\\') ares_str_add_char(out, '\\');
         ares_str_add_char(out, *text);
     }
 }
@@ -145,7 +164,8 @@ static void add_list(ares_str *out)
         ares_str_add_z(out, " |");
         for (int k = 0; table && k < options; k++) {
             const char *text = table[k].text;
-            ares_str_addf(out, "%s `%s`%s", k ? ";" : "", table[k].path, strcmp(text, "???") == 0 ? " (required" : " (");
+            ares_str_addf(out, "%s `%s`%s", k ? ";" : "", table[k].path,
+                          strcmp(text, "???") == 0 ? " (required" : " (");
             if (strcmp(text, "???") != 0) ares_str_addf(out, "`%s`", *text ? text : "\"\"");
             ares_str_add_z(out, "): ");
             add_cell(out, table[k].doc);
@@ -169,16 +189,24 @@ int ares_verb_grade(int argc, char **argv)
     bool helped, list = false;
     job j = { 0 };
     ares_str help = { 0 };
-    const verb_option options[] = { { "--verifier", VERB_TEXT, &name }, { "--input", VERB_TEXT, &input }, { "--list", VERB_FLAG, &list } };
+    const verb_option options[] = { { "--verifier", VERB_TEXT, &name },
+                                    { "--input", VERB_TEXT, &input },
+                                    { "--list", VERB_FLAG, &list } };
     add_help(&help);
-    int rc = verb_read_options("grade", help.data, argc, argv, options, ARES_COUNT(options), extra, &helped);
+    int rc = verb_read_options("grade", help.data, argc, argv, options, ARES_COUNT(options), extra,
+                               &helped);
     if (rc == ARES_OK && !helped && list) rc = show(add_list);
     else if (rc == ARES_OK && !helped) {
-        if (!name) rc = ares_fail(ARES_EUSE, "grade: --verifier is missing (see ares-train grade --help)");
+        if (!name)
+            rc = ares_fail(ARES_EUSE, "grade: --verifier is missing (see ares-train grade --help)");
         else rc = ares_judge_new(name, &j.judge);
         if (rc == ARES_OK) rc = read_own_options(&j, extra);
         if (rc == ARES_OK) rc = verb_each_line("grade", input, grade_line, &j);
-        if (rc == ARES_OK && j.bad) rc = ares_fail(ARES_EFORMAT, "grade: %s: %lld lines could not be judged (each has its error in its place)", input, (long long)j.bad);
+        if (rc == ARES_OK && j.bad)
+            rc = ares_fail(
+                ARES_EFORMAT,
+                "grade: %s: %lld lines could not be judged (each has its error in its place)",
+                input, (long long)j.bad);
     }
     ares_free(extra);
     ares_str_fini(&help);

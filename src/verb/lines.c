@@ -44,7 +44,9 @@ int verb_each_line(const char *verb, const char *input, verb_line_fn *each, void
     if (file != stdin) fclose(file);
     if (!written) return ares_fail(ARES_EIO, "%s: stdout: %s", verb, strerror(errno));
     if (!read) return ares_fail(ARES_EIO, "%s: %s: %s", verb, input, strerror(errno));
-    if (bad) return ares_fail(ARES_EFORMAT, "%s: %s: %lld of %lld lines are bad (each has its error in its place)", verb, input,
-                              (long long)bad, (long long)lines);
+    if (bad)
+        return ares_fail(ARES_EFORMAT,
+                         "%s: %s: %lld of %lld lines are bad (each has its error in its place)",
+                         verb, input, (long long)bad, (long long)lines);
     return ARES_OK;
 }

@@ -8,8 +8,10 @@ static int set(const char *verb, const verb_option *o, const char *value)
 {
     if (o->type == VERB_TEXT) *(const char **)o->into = value;
     else if (o->type == VERB_I64) {
-        if (!ares_parse_i64(ares_view_of(value), o->into)) return ares_fail(ARES_EUSE, "%s: %s = '%s': not a whole number", verb, o->name, value);
-    } else if (!ares_parse_double(ares_view_of(value), o->into)) return ares_fail(ARES_EUSE, "%s: %s = '%s': not a number", verb, o->name, value);
+        if (!ares_parse_i64(ares_view_of(value), o->into))
+            return ares_fail(ARES_EUSE, "%s: %s = '%s': not a whole number", verb, o->name, value);
+    } else if (!ares_parse_double(ares_view_of(value), o->into))
+        return ares_fail(ARES_EUSE, "%s: %s = '%s': not a number", verb, o->name, value);
     return ARES_OK;
 }
 
@@ -18,11 +20,16 @@ static int unknown(const char *verb, const char *word, const verb_option *option
     const char *names[64];
     for (int i = 0; i < n && i < 64; i++) names[i] = options[i].name;
     const char *near = ares_nearest(word, names, ARES_MIN(n, 64));
-    if (near) return ares_fail(ARES_EUSE, "%s: '%s': no such option; did you mean '%s'? (see ares-train %s --help)", verb, word, near, verb);
-    return ares_fail(ARES_EUSE, "%s: '%s': no such option (see ares-train %s --help)", verb, word, verb);
+    if (near)
+        return ares_fail(ARES_EUSE,
+                         "%s: '%s': no such option; did you mean '%s'? (see ares-train %s --help)",
+                         verb, word, near, verb);
+    return ares_fail(ARES_EUSE, "%s: '%s': no such option (see ares-train %s --help)", verb, word,
+                     verb);
 }
 
-int verb_read_options(const char *verb, const char *help, int argc, char **argv, const verb_option *options, int n, const char **extra, bool *helped)
+int verb_read_options(const char *verb, const char *help, int argc, char **argv,
+                      const verb_option *options, int n, const char **extra, bool *helped)
 {
     int n_extra = 0;
     *helped = false;
@@ -30,12 +37,15 @@ int verb_read_options(const char *verb, const char *help, int argc, char **argv,
         const char *word = argv[i], *equals = strchr(word, '=');
         if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
             *helped = true;
-            return fputs(help, stdout) < 0 ? ares_fail(ARES_EIO, "%s: stdout cannot be written", verb) : ARES_OK;
+            return fputs(help, stdout) < 0
+                       ? ares_fail(ARES_EIO, "%s: stdout cannot be written", verb)
+                       : ARES_OK;
         }
         size_t length = equals ? (size_t)(equals - word) : strlen(word);
         const verb_option *o = NULL;
         for (int k = 0; k < n; k++)
-            if (strlen(options[k].name) == length && strncmp(options[k].name, word, length) == 0) o = &options[k];
+            if (strlen(options[k].name) == length && strncmp(options[k].name, word, length) == 0)
+                o = &options[k];
         if (!o && extra && strncmp(word, "--", 2) != 0) {
             extra[n_extra++] = word;
             continue;
@@ -46,7 +56,9 @@ int verb_read_options(const char *verb, const char *help, int argc, char **argv,
             *(bool *)o->into = true;
         } else if (equals) ARES_TRY(set(verb, o, equals + 1));
         else if (i + 1 < argc) ARES_TRY(set(verb, o, argv[++i]));
-        else return ares_fail(ARES_EUSE, "%s: %s needs a value (see ares-train %s --help)", verb, o->name, verb);
+        else
+            return ares_fail(ARES_EUSE, "%s: %s needs a value (see ares-train %s --help)", verb,
+                             o->name, verb);
     }
     if (extra) extra[n_extra] = NULL;
     return ARES_OK;

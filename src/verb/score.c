@@ -1,20 +1,25 @@
-/* ares-train score: what a model gives every token of a sequence, by the functions that train it. */
+/*
+ * ares-train score: what a model gives every token of a sequence, by the functions that train it.
+ */
 #include <string.h>
 
 #include "ares/train.h"
 #include "verb.h"
 
-static const char help[] =
-    "usage: ares-train score --model DIR [--input FILE] [--device cpu] [--threads N] [--dtype fp32|bf16]\n"
-    "\n"
-    "Reads {\"input_ids\":[..]} or {\"text\":\"..\"} a line, writes {\"log_probs\":[..],\"entropies\":[..]} a line: T-1 numbers each,\n"
-    "entry t about token t+1 given tokens 0..t; natural logarithm, temperature 1, exact over the whole vocabulary.\n"
-    "\n"
-    "  --model DIR      a model, checkpoint or run directory\n"
-    "  --input FILE     JSON lines; - (the default) is stdin\n"
-    "\n"
-    "example:\n"
-    "  echo '{\"text\":\"The capital of France is Paris.\"}' | ares-train score --model models/SmolLM2-135M-Instruct\n";
+static const char help[] = "usage: ares-train score --model DIR [--input FILE] [--device cpu] "
+                           "[--threads N] [--dtype fp32|bf16]\n"
+                           "\n"
+                           "Reads {\"input_ids\":[..]} or {\"text\":\"..\"} a line, writes "
+                           "{\"log_probs\":[..],\"entropies\":[..]} a line: T-1 numbers each,\n"
+                           "entry t about token t+1 given tokens 0..t; natural logarithm, "
+                           "temperature 1, exact over the whole vocabulary.\n"
+                           "\n"
+                           "  --model DIR      a model, checkpoint or run directory\n"
+                           "  --input FILE     JSON lines; - (the default) is stdin\n"
+                           "\n"
+                           "example:\n"
+                           "  echo '{\"text\":\"The capital of France is Paris.\"}' | ares-train "
+                           "score --model models/SmolLM2-135M-Instruct\n";
 
 typedef struct job {
     ares_model *model;
@@ -32,17 +37,24 @@ static int read_ids(job *j, const ares_json *line)
     ares_ids_clear(&j->ids);
     if (ids && ids->type == ARES_JSON_ARRAY) {
         for (int64_t i = 0; i < ids->count; i++) {
-            if (ids->items[i].type != ARES_JSON_INT || ids->items[i].integer < 0 || ids->items[i].integer > INT32_MAX)
-                return ares_fail(ARES_EFORMAT, "score: input_ids[%lld] is no token id", (long long)i);
+            if (ids->items[i].type != ARES_JSON_INT || ids->items[i].integer < 0 ||
+                ids->items[i].integer > INT32_MAX)
+                return ares_fail(ARES_EFORMAT, "score: input_ids[%lld] is no token id",
+                                 (long long)i);
             ares_ids_add(&j->ids, (int32_t)ids->items[i].integer, 0, 0);
         }
     } else if (text && text->type == ARES_JSON_STRING) {
-        if (!j->tokenizer) return ares_fail(ARES_EFORMAT, "score: a text needs a tokenizer: %s", j->tokenizer_error);
+        if (!j->tokenizer)
+            return ares_fail(ARES_EFORMAT, "score: a text needs a tokenizer: %s",
+                             j->tokenizer_error);
         ARES_TRY(ares_tokenizer_encode(j->tokenizer, text->text, true, &j->ids));
-    } else return ares_fail(ARES_EFORMAT, "score: a line needs 'input_ids' (a list) or 'text' (a string)");
+    } else
+        return ares_fail(ARES_EFORMAT,
+                         "score: a line needs 'input_ids' (a list) or 'text' (a string)");
     if (j->ids.n < 1) return ares_fail(ARES_EFORMAT, "score: the sequence is empty");
     if (j->ids.n > j->model->cfg.max_position)
-        return ares_fail(ARES_ELIMIT, "score: %lld tokens; the model has %d positions", (long long)j->ids.n, j->model->cfg.max_position);
+        return ares_fail(ARES_ELIMIT, "score: %lld tokens; the model has %d positions",
+                         (long long)j->ids.n, j->model->cfg.max_position);
     return ares_model_check_ids(j->model, j->ids.ids, j->ids.n);
 }
 
@@ -59,7 +71,8 @@ static int score_line(void *ctx, const ares_json *line, ares_str *out)
     ARES_PUT(b, responses);
     memcpy(b->responses, j->ids.ids + 1, (size_t)n * sizeof *b->responses);
     float *stats = ares_arena_calloc(&b->arena, (size_t)(2 * n + 1), sizeof *stats);
-    if (n) ARES_TRY(ares_train_log_probs(j->model, j->workspace, &j->cfg, b, 0, 1, stats, stats + n));
+    if (n)
+        ARES_TRY(ares_train_log_probs(j->model, j->workspace, &j->cfg, b, 0, 1, stats, stats + n));
     ares_str_add_z(out, "{\"log_probs\":");
     verb_write_floats(out, stats, n);
     ares_str_add_z(out, ",\"entropies\":");
@@ -73,13 +86,20 @@ int ares_verb_score(int argc, char **argv)
     const char *model = NULL, *input = "-", *device = "cpu", *dtype = "fp32";
     int64_t threads = 0;
     bool helped;
-    const verb_option options[] = { { "--model", VERB_TEXT, &model },   { "--input", VERB_TEXT, &input },    { "--device", VERB_TEXT, &device },
-                                    { "--threads", VERB_I64, &threads }, { "--dtype", VERB_TEXT, &dtype } };
-    ARES_TRY(verb_read_options("score", help, argc, argv, options, ARES_COUNT(options), NULL, &helped));
+    const verb_option options[] = { { "--model", VERB_TEXT, &model },
+                                    { "--input", VERB_TEXT, &input },
+                                    { "--device", VERB_TEXT, &device },
+                                    { "--threads", VERB_I64, &threads },
+                                    { "--dtype", VERB_TEXT, &dtype } };
+    ARES_TRY(
+        verb_read_options("score", help, argc, argv, options, ARES_COUNT(options), NULL, &helped));
     if (helped) return ARES_OK;
-    if (!model) return ares_fail(ARES_EUSE, "score: --model is missing (see ares-train score --help)");
-    if (strcmp(dtype, "fp32") != 0 && strcmp(dtype, "bf16") != 0) return ares_fail(ARES_EUSE, "score: --dtype = '%s': unknown (choices: fp32, bf16)", dtype);
-    job j = { .cfg = { .actor = { .max_token_len = INT32_MAX, .share_prompts = false }, .rollout = { .temperature = 1 } } };
+    if (!model)
+        return ares_fail(ARES_EUSE, "score: --model is missing (see ares-train score --help)");
+    if (strcmp(dtype, "fp32") != 0 && strcmp(dtype, "bf16") != 0)
+        return ares_fail(ARES_EUSE, "score: --dtype = '%s': unknown (choices: fp32, bf16)", dtype);
+    job j = { .cfg = { .actor = { .max_token_len = INT32_MAX, .share_prompts = false },
+                       .rollout = { .temperature = 1 } } };
     ares_device d;
     ares_model_options opt = { .storage = strcmp(dtype, "bf16") == 0 ? ARES_BF16 : ARES_F32 };
     ares_str dir = { 0 };
@@ -88,7 +108,8 @@ int ares_verb_score(int argc, char **argv)
     int rc = ares_model_load(model, &d, &opt, &j.model);
     if (rc == ARES_OK) rc = ares_workspace_new(j.model, ARES_KEEP_NOTHING, &j.workspace);
     if (rc == ARES_OK) rc = ares_model_find(model, &dir);
-    if (rc == ARES_OK && ares_tokenizer_load(dir.data, &j.tokenizer) != ARES_OK) j.tokenizer_error = ares_strdup(ares_error_message());
+    if (rc == ARES_OK && ares_tokenizer_load(dir.data, &j.tokenizer) != ARES_OK)
+        j.tokenizer_error = ares_strdup(ares_error_message());
     if (rc == ARES_OK) rc = verb_each_line("score", input, score_line, &j);
     ares_free((char *)j.tokenizer_error);
     ares_str_fini(&dir);

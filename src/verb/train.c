@@ -9,63 +9,78 @@
 
 static const char words[] =
     "  --config FILE          YAML; several are read from left to right\n"
-    "  key=value              overrides, as in worker.rollout.n=8 (also --key=value, --key value, key+=[x], ~key)\n"
+    "  key=value              overrides, as in worker.rollout.n=8 (also --key=value, --key value, "
+    "key+=[x], ~key)\n"
     "  --ranks N              start N processes under mpirun\n"
-    "  --check                check the configuration, and the memory it needs here, and stop; touches no weights\n"
+    "  --check                check the configuration, and the memory it needs here, and stop; "
+    "touches no weights\n"
     "  --print-config         print the resolved configuration and stop\n"
     "  --force                go on with a state of other options, another data set or model\n"
     "  --help-config [PREFIX] every option with its default and meaning, as YAML\n"
-    "  --help-algorithms      every advantage, loss, KL, filter .. with formula, paper and option, as Markdown\n";
+    "  --help-algorithms      every advantage, loss, KL, filter .. with formula, paper and option, "
+    "as Markdown\n";
 
 static const char train_help[] =
     "usage: ares-train [train] --config FILE [key=value ...]\n"
     "\n"
-    "Trains a language model by reinforcement learning. The same command goes on with a run that was stopped.\n"
+    "Trains a language model by reinforcement learning. The same command goes on with a run that "
+    "was stopped.\n"
     "\n%s\n"
     "example:\n"
     "  ares-train --config examples/quickstart/config.yaml trainer.max_steps=4\n";
 
-static const char sft_help[] =
-    "usage: ares-train sft --config FILE [key=value ...]\n"
-    "\n"
-    "Supervised training on {prompt, response} or {messages}; the loss is on what the assistant writes.\n"
-    "\n%s\n"
-    "example:\n"
-    "  ares-train sft --config examples/sft/config.yaml\n";
+static const char sft_help[] = "usage: ares-train sft --config FILE [key=value ...]\n"
+                               "\n"
+                               "Supervised training on {prompt, response} or {messages}; the loss "
+                               "is on what the assistant writes.\n"
+                               "\n%s\n"
+                               "example:\n"
+                               "  ares-train sft --config examples/sft/config.yaml\n";
 
 static const char eval_help[] =
     "usage: ares-train eval --config FILE [key=value ...] [--output FILE.jsonl]\n"
     "\n"
-    "Samples and judges data.val_files as training would; prints the result, writes no run directory.\n"
+    "Samples and judges data.val_files as training would; prints the result, writes no run "
+    "directory.\n"
     "\n%s"
     "  --output FILE          every answer with its score, as JSON lines\n"
     "\n"
     "example:\n"
-    "  ares-train eval --config examples/quickstart/config.yaml worker.actor.model.model_path=models/SmolLM2-135M-Instruct\n";
+    "  ares-train eval --config examples/quickstart/config.yaml "
+    "worker.actor.model.model_path=models/SmolLM2-135M-Instruct\n";
 
-typedef int config_run(ares_config *cfg, const ares_train_config *c, ares_world *world, const char *output);
+typedef int config_run(ares_config *cfg, const ares_train_config *c, ares_world *world,
+                       const char *output);
 typedef struct config_verb {
     const char *name, *help;
     config_run *run;
-    void (*declare)(ares_config *cfg, ares_train_config *c); /* options on top of training's; NULL: none */
+    /* options on top of training's; NULL: none */
+    void (*declare)(ares_config *cfg, ares_train_config *c);
     int (*check)(ares_config *cfg, const ares_train_config *c, int world);
-    const char *preset;                  /* an override that comes first; NULL */
+    const char *preset; /* an override that comes first; NULL */
 } config_verb;
 
-static int run_train(ares_config *cfg, const ares_train_config *c, ares_world *world, const char *output)
+static int run_train(ares_config *cfg, const ares_train_config *c, ares_world *world,
+                     const char *output)
 {
     (void)output;
     return ares_train_run(cfg, c, world);
 }
 
-static int run_sft(ares_config *cfg, const ares_train_config *c, ares_world *world, const char *output)
+static int run_sft(ares_config *cfg, const ares_train_config *c, ares_world *world,
+                   const char *output)
 {
     (void)output;
     return ares_sft_run(cfg, c, world);
 }
 
 /* Takes our own words out; the configuration's stay in rest. */
-typedef struct own_words { bool help, check, print, help_config, help_algorithms; const char *prefix, *output; const char **rest; int n_rest; } own_words;
+typedef struct own_words {
+    bool help, check, print, help_config, help_algorithms;
+    const char *prefix, *output;
+    const char **rest;
+    int n_rest;
+} own_words;
 
 static int take_words(const config_verb *v, int argc, char **argv, own_words *w)
 {
@@ -79,7 +94,8 @@ static int take_words(const config_verb *v, int argc, char **argv, own_words *w)
         else if (strcmp(a, "--force") == 0) w->rest[w->n_rest++] = "trainer.force=true";
         else if (strcmp(a, "--help-config") == 0) {
             w->help_config = true;
-            if (i + 1 < argc && argv[i + 1][0] != '-' && !strchr(argv[i + 1], '=')) w->prefix = argv[++i];
+            if (i + 1 < argc && argv[i + 1][0] != '-' && !strchr(argv[i + 1], '='))
+                w->prefix = argv[++i];
         } else if (strcmp(a, "--output") == 0 && v->run != run_train && v->run != run_sft) {
             if (i + 1 == argc) return ares_fail(ARES_EUSE, "%s: --output needs a file", v->name);
             w->output = argv[++i];
@@ -88,7 +104,12 @@ static int take_words(const config_verb *v, int argc, char **argv, own_words *w)
     return ARES_OK;
 }
 
-static int print_text(const ares_str *text) { return fwrite(text->data, 1, text->len, stdout) == text->len && fflush(stdout) == 0 ? ARES_OK : ares_fail(ARES_EIO, "stdout cannot be written"); }
+static int print_text(const ares_str *text)
+{
+    return fwrite(text->data, 1, text->len, stdout) == text->len && fflush(stdout) == 0
+               ? ARES_OK
+               : ares_fail(ARES_EIO, "stdout cannot be written");
+}
 
 static int print_algorithms(void)
 {
@@ -99,23 +120,31 @@ static int print_algorithms(void)
     return rc;
 }
 
-/* All faults of the configuration, and of this machine for it; one that is only printed may be another machine's. */
-static int check(const config_verb *v, ares_config *cfg, const ares_train_config *c, const own_words *w, ares_world *world)
+/*
+ * All faults of the configuration, and of this machine for it; one that is only printed may be
+ * another machine's.
+ */
+static int check(const config_verb *v, ares_config *cfg, const ares_train_config *c,
+                 const own_words *w, ares_world *world)
 {
     ares_str needs = { 0 };
     int ranks = ares_world_size(world), local = ares_world_local_size(world);
     if (ranks == 1 && (w->check || w->print)) { /* no launch to be true to */
         ranks = ares_train_named_ranks(c);
-        local = ARES_MAX(1, ranks / (c->published.nnodes == ARES_NULL_I64 ? 1 : (int)c->published.nnodes));
+        local = ARES_MAX(
+            1, ranks / (c->published.nnodes == ARES_NULL_I64 ? 1 : (int)c->published.nnodes));
     }
     if (!w->print) ares_train_memory_check(cfg, c, local, v->run != run_sft, &needs);
     int rc = v->check(cfg, c, ranks);
-    if (rc == ARES_OK && w->check && !w->print && printf("the configuration is good; %s\n", needs.data) < 0) rc = ARES_EIO;
+    if (rc == ARES_OK && w->check && !w->print &&
+        printf("the configuration is good; %s\n", needs.data) < 0)
+        rc = ARES_EIO;
     ares_str_fini(&needs);
     return rc;
 }
 
-static int configured(const config_verb *v, ares_config *cfg, ares_train_config *c, const own_words *w, ares_world *world)
+static int configured(const config_verb *v, ares_config *cfg, ares_train_config *c,
+                      const own_words *w, ares_world *world)
 {
     ares_str text = { 0 };
     int rc = ARES_OK;
@@ -127,7 +156,8 @@ static int configured(const config_verb *v, ares_config *cfg, ares_train_config 
     }
     if (v->preset) ares_config_override(cfg, v->preset);
     ares_config_read_args(cfg, w->n_rest, w->rest);
-    bool unread = ares_config_fault_count(cfg) > 0; /* relations of what a file that cannot be read does not set are no news */
+    /* relations of what a file that cannot be read does not set are no news */
+    bool unread = ares_config_fault_count(cfg) > 0;
     ares_config_resolve(cfg);
     if (unread) return ares_config_finish(cfg);
     ARES_TRY(check(v, cfg, c, w, world));
@@ -175,18 +205,23 @@ static int run_verb(const config_verb *v, int argc, char **argv)
 
 int ares_verb_train(int argc, char **argv)
 {
-    static const config_verb v = { "train", train_help, run_train, NULL, ares_train_config_check, NULL };
+    static const config_verb v = { "train", train_help, run_train, NULL, ares_train_config_check,
+                                   NULL };
     return run_verb(&v, argc, argv);
 }
 
 int ares_verb_eval(int argc, char **argv)
 {
-    static const config_verb v = { "eval", eval_help, ares_eval_run, NULL, ares_train_config_check, "trainer.val_only=true" };
+    static const config_verb v = {
+        "eval", eval_help, ares_eval_run, NULL, ares_train_config_check, "trainer.val_only=true"
+    };
     return run_verb(&v, argc, argv);
 }
 
 int ares_verb_sft(int argc, char **argv)
 {
-    static const config_verb v = { "sft", sft_help, run_sft, ares_sft_declare, ares_sft_check, NULL };
+    static const config_verb v = {
+        "sft", sft_help, run_sft, ares_sft_declare, ares_sft_check, NULL
+    };
     return run_verb(&v, argc, argv);
 }

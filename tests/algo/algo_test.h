@@ -4,8 +4,12 @@
 
 #include "ares/algo.h"
 
-/* groups x n rows of lengths[row % n_lengths] tokens, responses and response_mask put, the mask all 1. */
-static inline void make_batch(ares_batch *b, int64_t groups, int64_t n, const int64_t *lengths, int64_t n_lengths)
+/*
+ * groups x n rows of lengths[row % n_lengths] tokens, responses and response_mask put, the mask all
+ * 1.
+ */
+static inline void make_batch(ares_batch *b, int64_t groups, int64_t n, const int64_t *lengths,
+                              int64_t n_lengths)
 {
     ares_batch_init(b);
     for (int64_t g = 0; g < groups; g++) {
@@ -24,6 +28,7 @@ static inline void make_batch(ares_batch *b, int64_t groups, int64_t n, const in
 static inline void put_scores(ares_batch *b, const float *scores)
 {
     ARES_PUT(b, token_level_rewards);
-    for (int64_t r = 0; r < b->rows; r++) b->token_level_rewards[b->row_start[r + 1] - 1] = scores[r];
+    for (int64_t r = 0; r < b->rows; r++)
+        b->token_level_rewards[b->row_start[r + 1] - 1] = scores[r];
 }
 #endif

@@ -15,13 +15,17 @@ static inline const ares_control *control_named(const char *name)
     return NULL;
 }
 
-/* The options of a control; they live as long as *cfg. NULL and a message when a word does not fit. */
-static inline void *control_options(const ares_control *c, const char *const *words, int n, ares_config **cfg)
+/*
+ * The options of a control; they live as long as *cfg. NULL and a message when a word does not fit.
+ */
+static inline void *control_options(const ares_control *c, const char *const *words, int n,
+                                    ares_config **cfg)
 {
     char *options = ares_calloc(1, c->options_size);
     *cfg = ares_config_new();
     for (int i = 0; i < ARES_CONTROL_SECTIONS && c->sections[i].options; i++)
-        ares_config_add_options(*cfg, c->sections[i].section, c->sections[i].options, options + c->sections[i].offset);
+        ares_config_add_options(*cfg, c->sections[i].section, c->sections[i].options,
+                                options + c->sections[i].offset);
     for (int i = 0; i < n; i++) ares_config_override(*cfg, words[i]);
     ares_config_resolve(*cfg);
     if (ares_config_finish(*cfg) == ARES_OK) return options;

@@ -1,4 +1,7 @@
-/* A matrix of a case is rows of samples, columns of response tokens; ours are ragged, so every row has the same length. */
+/*
+ * A matrix of a case is rows of samples, columns of response tokens; ours are ragged, so every row
+ * has the same length.
+ */
 #include "golden.h"
 
 #include <math.h>
@@ -39,7 +42,8 @@ static void batch_of(golden *g, const ares_json *mask, ares_batch *b)
 }
 
 /* The weights of an aggregation over all rows, as one mini-batch. */
-static bool weights_of(golden *g, const char *mode, const ares_batch *b, double width, float *weight)
+static bool weights_of(golden *g, const char *mode, const ares_batch *b, double width,
+                       float *weight)
 {
     ares_agg_counts counts = { 0 };
     ares_agg_count(b, 0, b->rows, &counts);
@@ -47,7 +51,8 @@ static bool weights_of(golden *g, const char *mode, const ares_batch *b, double 
     return golden_ok(g, ares_agg_weights(mode, b, 0, b->rows, &counts, weight));
 }
 
-static double aggregate(golden *g, const char *mode, const ares_json *values, const ares_json *mask, bool *ok)
+static double aggregate(golden *g, const char *mode, const ares_json *values, const ares_json *mask,
+                        bool *ok)
 {
     ares_batch b;
     int64_t n;
@@ -75,7 +80,8 @@ static const char *mode_of(golden *g, const char *key)
 GOLDEN(aepo, average_loss)
 {
     bool ok;
-    double loss = aggregate(g, mode_of(g, "mode"), golden_in(g, "values"), golden_in(g, "mask"), &ok);
+    double loss =
+        aggregate(g, mode_of(g, "mode"), golden_in(g, "values"), golden_in(g, "mask"), &ok);
     if (ok) golden_near(g, "loss", loss, g->expected);
 }
 GOLDEN_ALSO(dapo, aggregate_loss, aepo, average_loss)
@@ -99,7 +105,8 @@ GOLDEN(aepo, minibatch_loss)
 {
     bool ok;
     if (strcmp(golden_z(g, "norm"), "global") == 0) {
-        double loss = aggregate(g, "token-mean", golden_in(g, "token_loss"), golden_in(g, "mask"), &ok);
+        double loss =
+            aggregate(g, "token-mean", golden_in(g, "token_loss"), golden_in(g, "mask"), &ok);
         if (ok) golden_near(g, "loss", loss, g->expected);
         return;
     }
@@ -115,7 +122,8 @@ GOLDEN(aepo, minibatch_loss)
 
 GOLDEN(agentic, token_mean_over_minibatch)
 {
-    const ares_json *losses = golden_in(g, "micro_batches_loss"), *masks = golden_in(g, "micro_batches_mask");
+    const ares_json *losses = golden_in(g, "micro_batches_loss"),
+                    *masks = golden_in(g, "micro_batches_mask");
     ares_batch b;
     int64_t n, at = 0;
     const double *x = golden_flat(g, losses, &n), *mask = golden_flat(g, masks, &n);
@@ -128,7 +136,8 @@ GOLDEN(agentic, token_mean_over_minibatch)
     for (; at < b.tokens; at++) b.response_mask[at] = mask[at] != 0;
     double sum = 0;
     float *weight = ares_arena_calloc(g->arena, (size_t)n + 1, sizeof *weight);
-    golden_near(g, "micro_average_upstream", micro_mean(g, x, &b, masks->count ? masks->items[0].count : 1),
+    golden_near(g, "micro_average_upstream",
+                micro_mean(g, x, &b, masks->count ? masks->items[0].count : 1),
                 golden_want(g, "micro_average_upstream"));
     if (weights_of(g, "token-mean", &b, 1, weight))
         for (int64_t t = 0; t < n; t++) sum += x[t] * (double)weight[t];
@@ -140,7 +149,8 @@ GOLDEN(agentic, token_mean_over_minibatch)
 GOLDEN(dapo, valid_token_scale)
 {
     const ares_json *tokens = golden_in(g, "tokens_per_rank_and_microbatch");
-    const ares_json *multiplier = golden_want(g, "loss_multiplier"), *plain = golden_want(g, "per_token_weight_without_scale");
+    const ares_json *multiplier = golden_want(g, "loss_multiplier"),
+                    *plain = golden_want(g, "per_token_weight_without_scale");
     bool rollout = strcmp(golden_z(g, "scope"), "rollout") == 0;
     int64_t count;
     double valid = rollout ? golden_number(g, "tokens_in_other_minibatches") : 0;
@@ -163,12 +173,15 @@ GOLDEN(dapo, valid_token_scale)
               *own = ares_arena_calloc(g->arena, (size_t)b.tokens + 1, sizeof *own);
         ares_agg_counts counts = { .tokens = valid, .rows = 1, .max_len = 1 };
         golden_ok(g, ares_agg_weights("token-mean", &b, 0, b.rows, &counts, global));
-        golden_ok(g, ares_agg_weights_micro("token-mean", &b, micro, of->count, (int)tokens->count, 1, own));
-        golden_near(g, "per_token_weight_with_scale", (double)global[0], golden_want(g, "per_token_weight_with_scale"));
+        golden_ok(g, ares_agg_weights_micro("token-mean", &b, micro, of->count, (int)tokens->count,
+                                            1, own));
+        golden_near(g, "per_token_weight_with_scale", (double)global[0],
+                    golden_want(g, "per_token_weight_with_scale"));
         for (int64_t m = 0; m < of->count; m++) {
             int64_t t = b.row_start[m];
             golden_near(g, "without scale", (double)own[t], &plain->items[r].items[m]);
-            golden_near(g, "multiplier", (double)global[t] / (double)own[t], &multiplier->items[r].items[m]);
+            golden_near(g, "multiplier", (double)global[t] / (double)own[t],
+                        &multiplier->items[r].items[m]);
         }
         ares_batch_fini(&b);
     }
@@ -181,13 +194,15 @@ GOLDEN(dapo, early_stop)
     const double *ratio = golden_flat(g, golden_in(g, "mean_ratio_per_rank"), &n);
     const ares_json *threshold = golden_in(g, "threshold");
     double average;
-    bool stop = ares_early_stop(ratio, (int)n, threshold->type == ARES_JSON_NULL ? NAN : golden_value(threshold), &average);
+    bool stop = ares_early_stop(
+        ratio, (int)n, threshold->type == ARES_JSON_NULL ? NAN : golden_value(threshold), &average);
     golden_near(g, "average", average, golden_want(g, "average"));
     golden_equal(g, "abandon", stop, golden_want(g, "abandon"));
 }
 
 /* The whole loss of a policy term and the others' means. */
-static double total_of(double policy, double entropy, double entropy_coeff, double kl, double kl_coef)
+static double total_of(double policy, double entropy, double entropy_coeff, double kl,
+                       double kl_coef)
 {
     ares_loss_sums s;
     ares_loss_sums_init(&s);
@@ -199,18 +214,26 @@ static double total_of(double policy, double entropy, double entropy_coeff, doub
 GOLDEN(dapo, entropy_bonus)
 {
     bool on = golden_value(golden_in(g, "calculate_entropy")) != 0;
-    golden_near(g, "loss", total_of(golden_number(g, "pg_loss"), golden_number(g, "mean_entropy"), on ? golden_number(g, "entropy_bonus") : 0, 0, 0), g->expected);
+    golden_near(g, "loss",
+                total_of(golden_number(g, "pg_loss"), golden_number(g, "mean_entropy"),
+                         on ? golden_number(g, "entropy_bonus") : 0, 0, 0),
+                g->expected);
 }
 GOLDEN(dapo, kl_loss_term)
 {
-    golden_near(g, "loss", total_of(golden_number(g, "pg_loss"), 0, 0, golden_number(g, "mean_kl"), golden_number(g, "kl_beta")), g->expected);
+    golden_near(g, "loss",
+                total_of(golden_number(g, "pg_loss"), 0, 0, golden_number(g, "mean_kl"),
+                         golden_number(g, "kl_beta")),
+                g->expected);
 }
 GOLDEN(agentic, actor_total_loss)
 {
-    double n = golden_number(g, "gradient_accumulation"), pg = golden_number(g, "pg_loss"), h = golden_number(g, "entropy_mean"), kl = golden_number(g, "kl_mean"),
+    double n = golden_number(g, "gradient_accumulation"), pg = golden_number(g, "pg_loss"),
+           h = golden_number(g, "entropy_mean"), kl = golden_number(g, "kl_mean"),
            ch = golden_number(g, "entropy_coeff"), ck = golden_number(g, "kl_loss_coef");
     golden_near(g, "policy_loss", total_of(pg, h, ch, kl, ck), golden_want(g, "policy_loss"));
-    golden_near(g, "of a micro-batch", total_of(pg / n, h / n, ch, kl / n, ck), golden_want(g, "loss_for_backward_micro"));
+    golden_near(g, "of a micro-batch", total_of(pg / n, h / n, ch, kl / n, ck),
+                golden_want(g, "loss_for_backward_micro"));
 }
 
 GOLDEN(agentic, agg_loss)
@@ -218,16 +241,16 @@ GOLDEN(agentic, agg_loss)
     for (int64_t i = 0; i < g->expected->count; i++) {
         const ares_json_member *m = &g->expected->members[i];
         bool ok;
-        double loss = aggregate(g, ares_arena_copy(g->arena, m->key.data, m->key.len), golden_in(g, "loss"),
-                                golden_in(g, "mask"), &ok);
+        double loss = aggregate(g, ares_arena_copy(g->arena, m->key.data, m->key.len),
+                                golden_in(g, "loss"), golden_in(g, "mask"), &ok);
         if (ok) golden_near(g, "loss", loss, m->value);
     }
 }
 
 /* ---------------------------------------------------------------- KL */
 
-static void check_kl(golden *g, const char *kind, const double *log_prob, const double *ref, int64_t n,
-                     const ares_json *value, const ares_json *derivative)
+static void check_kl(golden *g, const char *kind, const double *log_prob, const double *ref,
+                     int64_t n, const ares_json *value, const ares_json *derivative)
 {
     const ares_kl *kl = ares_kl_find(kind);
     if (!kl) {
@@ -304,7 +327,10 @@ GOLDEN(agentic, kl_loss)
                              .sums = &sums };
         ares_device *device;
         const ares_algo_twins *twins = golden_twins(&device);
-        ok = golden_ok(g, twin_loss_compute(twins, device, NULL, &a, &(ares_kl_args){ .kl = kl, .coef = golden_number(g, "coef"), .ref_log_prob = ref }));
+        ok = golden_ok(g, twin_loss_compute(twins, device, NULL, &a,
+                                            &(ares_kl_args){ .kl = kl,
+                                                             .coef = golden_number(g, "coef"),
+                                                             .ref_log_prob = ref }));
         golden_near(g, "kl_mean", sums.kl, ares_json_get(m->value, "kl_mean"));
         golden_numbers(g, "d_log_prob", doubles(g, d, n), n,
                        ares_json_get(m->value, "d_contribution_d_logprob"));
@@ -318,19 +344,25 @@ GOLDEN(agentic, apply_kl_in_reward)
     int64_t n;
     double sums[2] = { 0 };
     batch_of(g, golden_in(g, "response_mask"), &b);
-    ARES_PUT(&b, old_log_probs), ARES_PUT(&b, ref_log_probs), ARES_PUT(&b, token_level_scores), ARES_PUT(&b, token_level_rewards);
-    memcpy(b.old_log_probs, floats(g, golden_in(g, "old_log_prob"), &n), (size_t)b.tokens * sizeof(float));
-    memcpy(b.ref_log_probs, floats(g, golden_in(g, "ref_log_prob"), &n), (size_t)b.tokens * sizeof(float));
-    memcpy(b.token_level_scores, floats(g, golden_in(g, "token_level_scores"), &n), (size_t)b.tokens * sizeof(float));
+    ARES_PUT(&b, old_log_probs), ARES_PUT(&b, ref_log_probs), ARES_PUT(&b, token_level_scores),
+        ARES_PUT(&b, token_level_rewards);
+    memcpy(b.old_log_probs, floats(g, golden_in(g, "old_log_prob"), &n),
+           (size_t)b.tokens * sizeof(float));
+    memcpy(b.ref_log_probs, floats(g, golden_in(g, "ref_log_prob"), &n),
+           (size_t)b.tokens * sizeof(float));
+    memcpy(b.token_level_scores, floats(g, golden_in(g, "token_level_scores"), &n),
+           (size_t)b.tokens * sizeof(float));
     golden_in_single(g);
     const ares_kl *kl = ares_kl_find(golden_z(g, "kl_penalty"));
     if (golden_ok(g, kl ? ares_kl_column(kl, &b) : ARES_ECONFIG)) {
         double beta = golden_number(g, "beta");
         const ares_json *m = golden_want(g, "metrics");
         ares_kl_in_reward(&b, beta, sums);
-        golden_numbers(g, "token_level_rewards", doubles(g, b.token_level_rewards, b.tokens), b.tokens, golden_want(g, "token_level_rewards"));
+        golden_numbers(g, "token_level_rewards", doubles(g, b.token_level_rewards, b.tokens),
+                       b.tokens, golden_want(g, "token_level_rewards"));
         golden_near(g, "current_kl", sums[0] / sums[1], golden_want(g, "current_kl"));
-        golden_near(g, "reward_kl_penalty", sums[0] / sums[1], ares_json_get(m, "actor/reward_kl_penalty"));
+        golden_near(g, "reward_kl_penalty", sums[0] / sums[1],
+                    ares_json_get(m, "actor/reward_kl_penalty"));
     }
     ares_batch_fini(&b);
 }
@@ -345,9 +377,9 @@ typedef struct loss_case {
     const float *log_prob, *old, *advantage;
 } loss_case;
 
-static bool loss_open(golden *g, loss_case *c, const char *type, const char *log_prob, const char *old,
-                      const char *advantage, const char *mask, const char *low, const char *high,
-                      const char *dual)
+static bool loss_open(golden *g, loss_case *c, const char *type, const char *log_prob,
+                      const char *old, const char *advantage, const char *mask, const char *low,
+                      const char *high, const char *dual)
 {
     c->loss = ares_loss_find(type);
     if (!c->loss) {
@@ -386,7 +418,8 @@ static bool loss_run(golden *g, const loss_case *c, int64_t from, int64_t n, con
                          .sums = sums };
     ares_device *device;
     const ares_algo_twins *twins = golden_twins(&device);
-    return golden_ok(g, twins ? twin_loss_compute(twins, device, c->loss, &a, NULL) : c->loss->compute(&a));
+    return golden_ok(g, twins ? twin_loss_compute(twins, device, c->loss, &a, NULL)
+                              : c->loss->compute(&a));
 }
 
 /* The loss of every token by itself; those that the mask hides are 0 where hide says so. */
@@ -404,11 +437,13 @@ static void check_tokens(golden *g, const loss_case *c, bool hide, const ares_js
         uint8_t seen = 1;
         ares_loss_sums sums;
         one[i] = 1;
-        bool ok = local ? loss_run(g, c, i, 1, &one[i], hide ? &c->b.response_mask[i] : &seen, &d[i], &sums)
+        bool ok = local ? loss_run(g, c, i, 1, &one[i], hide ? &c->b.response_mask[i] : &seen,
+                                   &d[i], &sums)
                         : loss_run(g, c, 0, c->n, one, c->b.response_mask, d, &sums);
         one[i] = 0;
         if (!ok) return;
-        loss[i] = local || c->b.response_mask[i] ? sums.loss : want[i]; /* a row's loss knows nothing of masked tokens */
+        /* a row's loss knows nothing of masked tokens */
+        loss[i] = local || c->b.response_mask[i] ? sums.loss : want[i];
         derivative[i] = c->b.response_mask[i] ? (double)d[i] : 0;
     }
     golden_numbers(g, "token losses", loss, c->n, losses);
@@ -435,7 +470,13 @@ static double mean_surprise(golden *g, const loss_case *c, const char *mode)
     ares_loss_sums sums;
     ares_loss_sums_init(&sums);
     if (!weights_of(g, mode, &c->b, (double)(c->n / c->b.rows), weight)) return NAN;
-    golden_ok(g, ares_loss_terms(&(ares_loss_args){ .cfg = &c->cfg, .n = c->n, .log_prob = c->log_prob, .weight = weight, .mask = c->b.response_mask, .sums = &sums }, NULL));
+    golden_ok(g, ares_loss_terms(&(ares_loss_args){ .cfg = &c->cfg,
+                                                    .n = c->n,
+                                                    .log_prob = c->log_prob,
+                                                    .weight = weight,
+                                                    .mask = c->b.response_mask,
+                                                    .sums = &sums },
+                                 NULL));
     return sums.neg_log_prob;
 }
 
@@ -443,17 +484,20 @@ GOLDEN(aepo, policy_loss)
 {
     loss_case c = { 0 };
     ares_loss_sums s;
-    if (!loss_open(g, &c, golden_z(g, "type"), "logp", "old", "adv", "mask", "clip_low", "clip_high",
-                   "clip_dual"))
+    if (!loss_open(g, &c, golden_z(g, "type"), "logp", "old", "adv", "mask", "clip_low",
+                   "clip_high", "clip_dual"))
         return;
     check_tokens(g, &c, false, golden_want(g, "token_loss"), NULL);
     if (check_loss(g, &c, mode_of(g, "avg"), golden_want(g, "loss"), NULL, &s)) {
         const ares_json *m = golden_want(g, "metrics");
         golden_near(g, "ppo_kl", s.neg_log_ratio / s.tokens, ares_json_get(m, "ppo_kl"));
-        golden_near(g, "entropy_loss", mean_surprise(g, &c, mode_of(g, "avg")), ares_json_get(m, "entropy_loss"));
+        golden_near(g, "entropy_loss", mean_surprise(g, &c, mode_of(g, "avg")),
+                    ares_json_get(m, "entropy_loss"));
         if (ares_json_get(m, "pg_clipfrac_higher")) {
-            golden_near(g, "pg_clipfrac_higher", s.clip_high / s.tokens, ares_json_get(m, "pg_clipfrac_higher"));
-            golden_near(g, "pg_clipfrac_lower", s.clip_low / s.tokens, ares_json_get(m, "pg_clipfrac_lower"));
+            golden_near(g, "pg_clipfrac_higher", s.clip_high / s.tokens,
+                        ares_json_get(m, "pg_clipfrac_higher"));
+            golden_near(g, "pg_clipfrac_lower", s.clip_low / s.tokens,
+                        ares_json_get(m, "pg_clipfrac_lower"));
         }
     }
     ares_batch_fini(&c.b);
@@ -463,17 +507,19 @@ GOLDEN(dapo, policy_loss)
 {
     loss_case c;
     ares_loss_sums s;
-    if (!loss_open(g, &c, "dapo", "logprobs", "old_logprobs", "advantages", "mask", "clip_ratio_low",
-                   "clip_ratio_high", "clip_ratio_c"))
+    if (!loss_open(g, &c, "dapo", "logprobs", "old_logprobs", "advantages", "mask",
+                   "clip_ratio_low", "clip_ratio_high", "clip_ratio_c"))
         return;
     check_tokens(g, &c, true, golden_want(g, "token_losses"), NULL);
     if (check_loss(g, &c, mode_of(g, "loss_agg_func"), golden_want(g, "loss"),
                    golden_want(g, "grad_logprobs"), &s)) {
         const ares_json *m = golden_want(g, "metrics");
         golden_near(g, "ratio", s.ratio / s.tokens, ares_json_get(m, "ratio"));
-        golden_near(g, "clipped_ratio", s.ratio_clipped / s.tokens, ares_json_get(m, "clipped_ratio"));
+        golden_near(g, "clipped_ratio", s.ratio_clipped / s.tokens,
+                    ares_json_get(m, "clipped_ratio"));
         golden_near(g, "clip_fraction", s.clip_high / s.tokens, ares_json_get(m, "clip_fraction"));
-        golden_near(g, "dual_clip_fraction", s.clip_low / s.tokens, ares_json_get(m, "dual_clip_fraction"));
+        golden_near(g, "dual_clip_fraction", s.clip_low / s.tokens,
+                    ares_json_get(m, "dual_clip_fraction"));
         golden_near(g, "approx_kl", s.neg_log_ratio / s.tokens, ares_json_get(m, "approx_kl"));
     }
     ares_batch_fini(&c.b);
@@ -490,13 +536,15 @@ GOLDEN(agentic, ppo_policy_loss)
                  golden_want(g, "d_per_token_loss_d_logprob"));
     const ares_json *loss = ares_json_get(g->expected, "loss");
     for (int64_t i = 0; loss && i < loss->count; i++) {
-        const char *mode = ares_arena_copy(g->arena, loss->members[i].key.data, loss->members[i].key.len);
+        const char *mode =
+            ares_arena_copy(g->arena, loss->members[i].key.data, loss->members[i].key.len);
         bool token_mean = strcmp(mode, "token-mean") == 0;
         if (!check_loss(g, &c, mode, loss->members[i].value,
                         token_mean ? golden_want(g, "d_token_mean_loss_d_logprob") : NULL, &s))
             break;
         golden_near(g, "pg_clipfrac", s.clip_high / s.tokens, golden_want(g, "pg_clipfrac"));
-        golden_near(g, "pg_clipfrac_lower", s.clip_low / s.tokens, golden_want(g, "pg_clipfrac_lower"));
+        golden_near(g, "pg_clipfrac_lower", s.clip_low / s.tokens,
+                    golden_want(g, "pg_clipfrac_lower"));
         golden_near(g, "ppo_kl", s.neg_log_ratio / s.tokens, golden_want(g, "ppo_kl"));
     }
     ares_batch_fini(&c.b);
@@ -504,19 +552,31 @@ GOLDEN(agentic, ppo_policy_loss)
 
 /* ---------------------------------------------------------------- the critic's loss */
 
-static void check_value(golden *g, const char *value_key, const char *old_key, const char *mask_key, double range, const char *mode,
-                        const ares_json *loss, const ares_json *fraction, const ares_json *mean, const ares_json *derivatives)
+static void check_value(golden *g, const char *value_key, const char *old_key, const char *mask_key,
+                        double range, const char *mode, const ares_json *loss,
+                        const ares_json *fraction, const ares_json *mean,
+                        const ares_json *derivatives)
 {
     ares_batch b;
     int64_t n;
     batch_of(g, golden_in(g, mask_key), &b);
-    const float *value = floats(g, golden_in(g, value_key), &n), *old = floats(g, golden_in(g, old_key), &n), *target = floats(g, golden_in(g, "returns"), &n);
-    float *weight = ares_arena_calloc(g->arena, (size_t)n + 1, sizeof *weight), *d = ares_arena_calloc(g->arena, (size_t)n + 1, sizeof *d);
+    const float *value = floats(g, golden_in(g, value_key), &n),
+                *old = floats(g, golden_in(g, old_key), &n),
+                *target = floats(g, golden_in(g, "returns"), &n);
+    float *weight = ares_arena_calloc(g->arena, (size_t)n + 1, sizeof *weight),
+          *d = ares_arena_calloc(g->arena, (size_t)n + 1, sizeof *d);
     ares_value_sums s = { 0 };
     golden_in_single(g);
     if (weights_of(g, mode, &b, (double)(n / b.rows), weight) &&
-        golden_ok(g, ares_value_loss(&(ares_value_args){ .n = n, .value = value, .old_value = old, .target = target, .weight = weight, .mask = b.response_mask,
-                                                         .cliprange_value = range, .d_value = d, .sums = &s }))) {
+        golden_ok(g, ares_value_loss(&(ares_value_args){ .n = n,
+                                                         .value = value,
+                                                         .old_value = old,
+                                                         .target = target,
+                                                         .weight = weight,
+                                                         .mask = b.response_mask,
+                                                         .cliprange_value = range,
+                                                         .d_value = d,
+                                                         .sums = &s }))) {
         golden_near(g, mode, s.loss, loss);
         if (fraction) golden_near(g, "vf_clipfrac", s.clip / s.tokens, fraction);
         if (mean) golden_near(g, "vpred_mean", s.value / s.tokens, mean);
@@ -527,7 +587,8 @@ static void check_value(golden *g, const char *value_key, const char *old_key, c
 
 GOLDEN(aepo, value_loss)
 {
-    check_value(g, "vpred", "values", "mask", golden_number(g, "clip"), mode_of(g, "avg"), golden_want(g, "vf_loss"), golden_want(g, "vf_clipfrac"),
+    check_value(g, "vpred", "values", "mask", golden_number(g, "clip"), mode_of(g, "avg"),
+                golden_want(g, "vf_loss"), golden_want(g, "vf_clipfrac"),
                 golden_want(g, "vpred_mean"), NULL);
 }
 
@@ -535,17 +596,24 @@ GOLDEN(agentic, value_loss)
 {
     const ares_json *losses = golden_want(g, "vf_loss");
     for (int64_t i = 0; losses && i < losses->count; i++) {
-        const char *mode = ares_arena_copy(g->arena, losses->members[i].key.data, losses->members[i].key.len);
-        check_value(g, "vpreds", "values_old", "response_mask", golden_number(g, "cliprange_value"), mode, losses->members[i].value, golden_want(g, "vf_clipfrac"), NULL,
-                    strcmp(mode, "token-mean") == 0 ? golden_want(g, "d_token_mean_loss_d_vpred") : NULL);
+        const char *mode =
+            ares_arena_copy(g->arena, losses->members[i].key.data, losses->members[i].key.len);
+        check_value(g, "vpreds", "values_old", "response_mask", golden_number(g, "cliprange_value"),
+                    mode, losses->members[i].value, golden_want(g, "vf_clipfrac"), NULL,
+                    strcmp(mode, "token-mean") == 0 ? golden_want(g, "d_token_mean_loss_d_vpred")
+                                                    : NULL);
     }
 }
 
 /* ---------------------------------------------------------------- VAPOR */
 
-static float *zeros(golden *g, int64_t n) { return ares_arena_calloc(g->arena, (size_t)n + 1, sizeof(float)); }
+static float *zeros(golden *g, int64_t n)
+{
+    return ares_arena_calloc(g->arena, (size_t)n + 1, sizeof(float));
+}
 
-static ares_vapor_text text_of(golden *g, const ares_json *log_prob, const ares_json *ref, const ares_json *span)
+static ares_vapor_text text_of(golden *g, const ares_json *log_prob, const ares_json *ref,
+                               const ares_json *span)
 {
     ares_vapor_text t = { 0 };
     if (!log_prob) return t;
@@ -561,7 +629,8 @@ static ares_vapor_text text_of(golden *g, const ares_json *log_prob, const ares_
 static ares_vapor_text stored(golden *g, const ares_json *v)
 {
     if (!v || v->type != ARES_JSON_OBJECT) return (ares_vapor_text){ 0 };
-    return text_of(g, ares_json_get(v, "policy"), ares_json_get(v, "ref"), ares_json_get(v, "span"));
+    return text_of(g, ares_json_get(v, "policy"), ares_json_get(v, "ref"),
+                   ares_json_get(v, "span"));
 }
 
 typedef struct vapor_case {
@@ -588,10 +657,15 @@ static bool member_is(const ares_json *v, const char *key, const char *word)
 
 static bool vapor_run(golden *g, vapor_case *c)
 {
-    const ares_json *batch = golden_in(g, "batch"), *cfg = ares_json_get(g->inputs, "config"), *detach = cfg ? ares_json_get(cfg, "preference_detach") : NULL;
-    c->cfg = (ares_vapor_config){ .beta = member_or(cfg, "beta", 0.1), .epsilon_low = member_or(cfg, "epsilon_low", 0.2), .epsilon_high = member_or(cfg, "epsilon_high", 0.2),
-                                  .kl_coef = member_or(cfg, "kl_coef", 0.04), .log_ratio_clamp = member_or(cfg, "log_ratio_clamp", 20),
-                                  .ratio_mean = member_is(cfg, "ratio_reduction", "mean"), .failure_full = member_is(cfg, "failure_ratio", "full"),
+    const ares_json *batch = golden_in(g, "batch"), *cfg = ares_json_get(g->inputs, "config"),
+                    *detach = cfg ? ares_json_get(cfg, "preference_detach") : NULL;
+    c->cfg = (ares_vapor_config){ .beta = member_or(cfg, "beta", 0.1),
+                                  .epsilon_low = member_or(cfg, "epsilon_low", 0.2),
+                                  .epsilon_high = member_or(cfg, "epsilon_high", 0.2),
+                                  .kl_coef = member_or(cfg, "kl_coef", 0.04),
+                                  .log_ratio_clamp = member_or(cfg, "log_ratio_clamp", 20),
+                                  .ratio_mean = member_is(cfg, "ratio_reduction", "mean"),
+                                  .failure_full = member_is(cfg, "failure_ratio", "full"),
                                   .preference_detach = detach && golden_value(detach) != 0 };
     c->n = batch->count;
     c->prompts = ares_arena_calloc(g->arena, (size_t)c->n + 1, sizeof *c->prompts);
@@ -609,7 +683,8 @@ static bool vapor_run(golden *g, vapor_case *c)
     }
     ares_vapor_sums_init(&c->sums);
     golden_in_single(g);
-    return golden_ok(g, ares_vapor_loss(&c->cfg, ares_kl_find("low_var_kl"), c->prompts, c->n, NULL, &c->sums));
+    return golden_ok(
+        g, ares_vapor_loss(&c->cfg, ares_kl_find("low_var_kl"), c->prompts, c->n, NULL, &c->sums));
 }
 
 static void check_metric(golden *g, const vapor_case *c, const char *name, const ares_json *want)
@@ -634,7 +709,8 @@ GOLDEN(vapor, vapor_metrics)
 
 static void check_text(golden *g, const char *what, const ares_vapor_text *t, const ares_json *want)
 {
-    if (want && want->type == ARES_JSON_ARRAY) golden_numbers(g, what, doubles(g, t->d_log_prob, t->n), t->n, want);
+    if (want && want->type == ARES_JSON_ARRAY)
+        golden_numbers(g, what, doubles(g, t->d_log_prob, t->n), t->n, want);
 }
 
 GOLDEN(vapor, vapor_loss)
@@ -651,13 +727,15 @@ GOLDEN(vapor, vapor_loss)
         golden_near(g, "log_ratio_diff", p->margin, ares_json_get(want, "log_ratio_diff"));
         golden_near(g, "preference_term", p->term, ares_json_get(want, "preference_term"));
         check_text(g, "grad_chosen_logps", &p->chosen, ares_json_get(want, "grad_chosen_logps"));
-        check_text(g, "grad_rejected_logps", &p->rejected, ares_json_get(want, "grad_rejected_logps"));
+        check_text(g, "grad_rejected_logps", &p->rejected,
+                   ares_json_get(want, "grad_rejected_logps"));
         for (int64_t j = 0; j < list->count; j++) {
             const ares_json *w = &list->items[j];
             const ares_vapor_completion_args *q = &p->completions[j];
             golden_near(g, "reward_used", q->reward_used, ares_json_get(w, "reward_used"));
             golden_near(g, "advantage", q->advantage, ares_json_get(w, "advantage"));
-            golden_near(g, "verifiable_log_ratio", q->log_ratio, ares_json_get(w, "verifiable_log_ratio"));
+            golden_near(g, "verifiable_log_ratio", q->log_ratio,
+                        ares_json_get(w, "verifiable_log_ratio"));
             golden_near(g, "hybrid_ratio", q->ratio, ares_json_get(w, "hybrid_ratio"));
             golden_near(g, "objective", q->objective, ares_json_get(w, "objective"));
             check_text(g, "grad_policy_logps", &q->text, ares_json_get(w, "grad_policy_logps"));
@@ -671,13 +749,15 @@ GOLDEN(vapor, preference_gradient_vanishes_at_start)
     double most = 0;
     if (!vapor_run(g, &c)) return;
     for (int64_t i = 0; i < c.n; i++)
-        for (int64_t t = 0; t < c.prompts[i].chosen.n; t++) most = fmax(most, fabs((double)c.prompts[i].chosen.d_log_prob[t]));
+        for (int64_t t = 0; t < c.prompts[i].chosen.n; t++)
+            most = fmax(most, fabs((double)c.prompts[i].chosen.d_log_prob[t]));
     golden_near(g, "max_abs_grad_chosen", most, golden_want(g, "max_abs_grad_chosen"));
 }
 
 GOLDEN(vapor, verifiable_ratio)
 {
-    ares_vapor_text t = text_of(g, golden_in(g, "policy_logps"), golden_in(g, "ref_logps"), golden_in(g, "span"));
+    ares_vapor_text t =
+        text_of(g, golden_in(g, "policy_logps"), golden_in(g, "ref_logps"), golden_in(g, "span"));
     bool finite;
     double log_ratio = ares_vapor_log_ratio(&t, false, &finite);
     golden_in_single(g);
@@ -699,7 +779,10 @@ GOLDEN(vapor, preference_term)
         p.chosen = (ares_vapor_text){ 1, 0, 1, &chosen, &zero, NULL };
     if (lost && lost->type != ARES_JSON_NULL)
         p.rejected = (ares_vapor_text){ 1, 0, 1, &rejected, &zero, NULL };
-    ares_vapor_config cfg = { .beta = golden_number(g, "beta"), .epsilon_low = 0.2, .epsilon_high = 0.2, .log_ratio_clamp = 20 };
+    ares_vapor_config cfg = { .beta = golden_number(g, "beta"),
+                              .epsilon_low = 0.2,
+                              .epsilon_high = 0.2,
+                              .log_ratio_clamp = 20 };
     ares_vapor_sums s;
     ares_vapor_sums_init(&s);
     golden_in_single(g);
@@ -710,13 +793,18 @@ GOLDEN(vapor, preference_term)
 
 GOLDEN(vapor, hybrid_ratio)
 {
-    golden_near(g, "ratio", ares_vapor_ratio(golden_number(g, "verifiable_log_ratio") + golden_number(g, "preference_log_term"), 20), g->expected);
+    golden_near(g, "ratio",
+                ares_vapor_ratio(golden_number(g, "verifiable_log_ratio") +
+                                     golden_number(g, "preference_log_term"),
+                                 20),
+                g->expected);
 }
 
 GOLDEN(vapor, surrogate)
 {
-    ares_vapor_term e = ares_vapor_completion(golden_number(g, "log_hybrid_ratio"), golden_number(g, "advantage"), golden_number(g, "epsilon_low"),
-                                             golden_number(g, "epsilon_high"), 20);
+    ares_vapor_term e = ares_vapor_completion(
+        golden_number(g, "log_hybrid_ratio"), golden_number(g, "advantage"),
+        golden_number(g, "epsilon_low"), golden_number(g, "epsilon_high"), 20);
     golden_near(g, "ratio", e.ratio, golden_want(g, "ratio"));
     golden_near(g, "clipped_ratio", e.clipped, golden_want(g, "clipped_ratio"));
     golden_near(g, "objective", e.objective, golden_want(g, "objective"));
@@ -735,21 +823,38 @@ static void worst(void *ctx, char severity, const char *option, const char *mess
 }
 static void check_severity(golden *g, char severity)
 {
-    golden_text(g, "verdict", ares_view_of(severity == 'e' ? "error" : severity == 'w' ? "warning" : "ok"), g->expected);
+    golden_text(g, "verdict",
+                ares_view_of(severity == 'e'   ? "error"
+                             : severity == 'w' ? "warning"
+                                               : "ok"),
+                g->expected);
 }
-static const char *word_or(golden *g, const char *key, const char *absent) { return ares_json_get(g->inputs, key) ? golden_z(g, key) : absent; }
+static const char *word_or(golden *g, const char *key, const char *absent)
+{
+    return ares_json_get(g->inputs, key) ? golden_z(g, key) : absent;
+}
 
 GOLDEN(dapo, validate_config)
 {
     const ares_json *entropy = ares_json_get(g->inputs, "calculate_entropy");
-    ares_dapo_keys k = { .adv_type = word_or(g, "adv_type", "grpo"), .loss_type = word_or(g, "loss_type", "actor"), .loss_agg_func = word_or(g, "loss_agg_func", "token-mean"),
-                         .kl_penalty_type = word_or(g, "kl_penalty_type", "low_var_kl"), .group_size = input_or(g, "group_size", 16),
-                         .clip_ratio_high = input_or(g, "clip_ratio_high", NAN), .clip_ratio_low = input_or(g, "clip_ratio_low", NAN),
-                         .ratio_clip_eps = input_or(g, "ratio_clip_eps", NAN), .clip_ratio_c = input_or(g, "clip_ratio_c", NAN),
-                         .len_reward_penalty = input_or(g, "len_reward_penalty", 0.1), .safe_length = input_or(g, "safe_length", 16384),
-                         .max_length = input_or(g, "max_length", 20480), .kl_beta = input_or(g, "kl_beta", 0), .entropy_bonus = input_or(g, "entropy_bonus", 0),
-                         .early_stop_imp_ratio = input_or(g, "early_stop_imp_ratio", NAN), .n_minibatches = input_or(g, "n_minibatches", 1),
-                         .importance_sampling_clip = input_or(g, "importance_sampling_clip", 2), .calculate_entropy = entropy && golden_value(entropy) != 0 };
+    ares_dapo_keys k = { .adv_type = word_or(g, "adv_type", "grpo"),
+                         .loss_type = word_or(g, "loss_type", "actor"),
+                         .loss_agg_func = word_or(g, "loss_agg_func", "token-mean"),
+                         .kl_penalty_type = word_or(g, "kl_penalty_type", "low_var_kl"),
+                         .group_size = input_or(g, "group_size", 16),
+                         .clip_ratio_high = input_or(g, "clip_ratio_high", NAN),
+                         .clip_ratio_low = input_or(g, "clip_ratio_low", NAN),
+                         .ratio_clip_eps = input_or(g, "ratio_clip_eps", NAN),
+                         .clip_ratio_c = input_or(g, "clip_ratio_c", NAN),
+                         .len_reward_penalty = input_or(g, "len_reward_penalty", 0.1),
+                         .safe_length = input_or(g, "safe_length", 16384),
+                         .max_length = input_or(g, "max_length", 20480),
+                         .kl_beta = input_or(g, "kl_beta", 0),
+                         .entropy_bonus = input_or(g, "entropy_bonus", 0),
+                         .early_stop_imp_ratio = input_or(g, "early_stop_imp_ratio", NAN),
+                         .n_minibatches = input_or(g, "n_minibatches", 1),
+                         .importance_sampling_clip = input_or(g, "importance_sampling_clip", 2),
+                         .calculate_entropy = entropy && golden_value(entropy) != 0 };
     char severity = 'o';
     ares_dapo_check(&k, worst, &severity);
     check_severity(g, severity);
@@ -761,23 +866,30 @@ GOLDEN(vapor, validate_config)
     static const char *const keys[] = { "verifiable_term_split", "preference_term_split" };
     for (int i = 0; i < 4; i++) {
         const ares_json *list = ares_json_get(g->inputs, keys[i / 2]);
-        if (list && list->type == ARES_JSON_ARRAY && list->count == 2) tags[i] = ares_arena_copy(g->arena, list->items[i % 2].text.data, list->items[i % 2].text.len);
+        if (list && list->type == ARES_JSON_ARRAY && list->count == 2)
+            tags[i] = ares_arena_copy(g->arena, list->items[i % 2].text.data,
+                                      list->items[i % 2].text.len);
         else if (list) tags[i] = "";
     }
     double both = input_or(g, "epsilon", 0.2);
-    ares_vapor_config cfg = { .beta = input_or(g, "beta", 0.1), .epsilon_low = input_or(g, "epsilon_low", both), .epsilon_high = input_or(g, "epsilon_high", both),
-                              .kl_coef = input_or(g, "kl_coef", 0.04), .log_ratio_clamp = input_or(g, "log_ratio_clamp", 20) };
+    ares_vapor_config cfg = { .beta = input_or(g, "beta", 0.1),
+                              .epsilon_low = input_or(g, "epsilon_low", both),
+                              .epsilon_high = input_or(g, "epsilon_high", both),
+                              .kl_coef = input_or(g, "kl_coef", 0.04),
+                              .log_ratio_clamp = input_or(g, "log_ratio_clamp", 20) };
     char severity = 'o';
-    ares_vapor_check(&cfg, (int64_t)input_or(g, "num_generations", 8), &tags[0], &tags[2], worst, &severity);
+    ares_vapor_check(&cfg, (int64_t)input_or(g, "num_generations", 8), &tags[0], &tags[2], worst,
+                     &severity);
     check_severity(g, severity);
 }
 
-/* ---------------------------------------------------------------- exact KL: logits x through a head that is the identity */
+/* ---------------- exact KL: logits x through a head that is the identity */
 
 GOLDEN(aepo, kl_full_vocab)
 {
     int64_t n;
-    const float *p = floats(g, golden_in(g, "logits"), &n), *q = floats(g, golden_in(g, "ref_logits"), &n);
+    const float *p = floats(g, golden_in(g, "logits"), &n),
+                *q = floats(g, golden_in(g, "ref_logits"), &n);
     float *eye = zeros(g, n * n), *stats = zeros(g, 8), kl;
     ares_device d;
     if (!golden_ok(g, ares_device_open("cpu", 1, &d))) return;
@@ -786,8 +898,21 @@ GOLDEN(aepo, kl_full_vocab)
     for (int64_t i = 0; i < n; i++) eye[i * n + i] = 1;
     ares_matrix_pack(&w, eye, ARES_F32);
     int32_t target = 0;
-    ares_head_args h = { .rows = 1, .vocab = (int32_t)n, .x = p, .ldx = n, .w = &w, .inv_temperature = 1, .target = &target, .log_prob = stats, .entropy = stats + 1,
-                         .lse = stats + 2, .ref_x = q, .ld_ref = n, .ref_w = &w, .kl = &kl, .ref_lse = stats + 3 };
+    ares_head_args h = { .rows = 1,
+                         .vocab = (int32_t)n,
+                         .x = p,
+                         .ldx = n,
+                         .w = &w,
+                         .inv_temperature = 1,
+                         .target = &target,
+                         .log_prob = stats,
+                         .entropy = stats + 1,
+                         .lse = stats + 2,
+                         .ref_x = q,
+                         .ld_ref = n,
+                         .ref_w = &w,
+                         .kl = &kl,
+                         .ref_lse = stats + 3 };
     d.k->head(&d, &h);
     golden_ok(g, d.k->sync(&d));
     golden_in_single(g);

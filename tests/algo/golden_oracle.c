@@ -7,7 +7,9 @@ static void put_f32(golden *g, const ares_batch *b, const char *key, float *colu
 {
     int64_t n;
     const double *x = golden_flat(g, golden_in(g, key), &n);
-    if (n != b->tokens) golden_fail(g, "%s has %lld numbers for %lld tokens", key, (long long)n, (long long)b->tokens);
+    if (n != b->tokens)
+        golden_fail(g, "%s has %lld numbers for %lld tokens", key, (long long)n,
+                    (long long)b->tokens);
     else
         for (int64_t t = 0; t < n; t++) column[t] = (float)x[t];
 }
@@ -30,16 +32,26 @@ static void check_column(golden *g, const ares_batch *b, const char *key, const 
 
 GOLDEN(algo, advantage)
 {
-    const ares_json *groups = golden_in(g, "groups"), *mask = golden_in(g, "mask"), *baselines = ares_json_get(g->inputs, "baselines");
+    const ares_json *groups = golden_in(g, "groups"), *mask = golden_in(g, "mask"),
+                    *baselines = ares_json_get(g->inputs, "baselines");
     const ares_adv *adv = ares_adv_find(golden_z(g, "estimator"));
-    ares_algorithm_config cfg = { .norm_adv_by_std_in_grpo = golden_number_or(g, "norm_adv_by_std_in_grpo", 1) != 0, .gamma = golden_number_or(g, "gamma", 1), .lam = golden_number_or(g, "lam", 1),
+    ares_algorithm_config cfg = { .norm_adv_by_std_in_grpo =
+                                      golden_number_or(g, "norm_adv_by_std_in_grpo", 1) != 0,
+                                  .gamma = golden_number_or(g, "gamma", 1),
+                                  .lam = golden_number_or(g, "lam", 1),
                                   .high_level_gamma = golden_number_or(g, "high_level_gamma", 1) };
     ares_batch b;
     ares_batch_init(&b);
     for (int64_t i = 0, row = 0; i < groups->count; i++) {
         ares_batch_begin_group(&b);
         for (int64_t k = 0; k < groups->items[i].integer; k++, row++)
-            ares_batch_add_row(&b, &(ares_sample){ .draw = i, .index = (int32_t)k, .baseline = baselines ? (float)golden_value(&baselines->items[row]) : 0 }, mask->items[row].count);
+            ares_batch_add_row(
+                &b,
+                &(ares_sample){ .draw = i,
+                                .index = (int32_t)k,
+                                .baseline =
+                                    baselines ? (float)golden_value(&baselines->items[row]) : 0 },
+                mask->items[row].count);
     }
     ARES_PUT(&b, response_mask);
     ARES_PUT(&b, token_level_rewards);

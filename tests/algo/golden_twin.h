@@ -1,6 +1,7 @@
 /*
- * Which implementation the adapters judge: ARES_TEST_DEVICE=cuda the twins of a card, ARES_TEST_DEVICE=FILE.so those that a library exports
- * (libares_algo_emulated.so), unset the CPU's functions.
+ * Which implementation the adapters judge: ARES_TEST_DEVICE=cuda the twins of a card,
+ * ARES_TEST_DEVICE=FILE.so those that a library exports (libares_algo_emulated.so), unset the CPU's
+ * functions.
  */
 #ifndef ARES_GOLDEN_TWIN_H
 #define ARES_GOLDEN_TWIN_H
@@ -29,7 +30,8 @@ static inline const ares_algo_twins *golden_twins(ares_device **device)
         if (table) twins = table();
     }
     if (!twins) {
-        (void)fprintf(stderr, "golden: ARES_TEST_DEVICE = '%s': %s\n", name, strcmp(name, "cuda") == 0 ? ares_error_message() : dlerror());
+        (void)fprintf(stderr, "golden: ARES_TEST_DEVICE = '%s': %s\n", name,
+                      strcmp(name, "cuda") == 0 ? ares_error_message() : dlerror());
         exit(2);
     }
     return twins;

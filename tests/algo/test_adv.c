@@ -1,6 +1,6 @@
 /*
- * Every estimator against a plain second writing of its formula over padded matrices, and what must not change: the order of rows and
- * groups, the number of ranks.
+ * Every estimator against a plain second writing of its formula over padded matrices, and what must
+ * not change: the order of rows and groups, the number of ranks.
  */
 #include "test.h"
 
@@ -11,9 +11,16 @@
 
 enum { G = 4, N = 5, R = G * N, T = 7 };
 
-static const ares_algorithm_config defaults = { .norm_adv_by_std_in_grpo = true, .gamma = 0.9, .lam = 0.8, .high_level_gamma = 0.7, .importance_sampling_clip = 2 };
+static const ares_algorithm_config defaults = { .norm_adv_by_std_in_grpo = true,
+                                                .gamma = 0.9,
+                                                .lam = 0.8,
+                                                .high_level_gamma = 0.7,
+                                                .importance_sampling_clip = 2 };
 
-/* Rows of up to T tokens: row r of the case is the order[r]-th added; groups [first, end). Masks with gaps, rewards and values everywhere. */
+/*
+ * Rows of up to T tokens: row r of the case is the order[r]-th added; groups [first, end). Masks
+ * with gaps, rewards and values everywhere.
+ */
 static void random_batch(ares_batch *b, const int64_t *order, int first, int end)
 {
     ares_rng_key key = ares_rng_root(11, ARES_RNG_TEST);
@@ -22,15 +29,21 @@ static void random_batch(ares_batch *b, const int64_t *order, int first, int end
         ares_batch_begin_group(b);
         for (int i = 0; i < N; i++) {
             int64_t r = order[g * N + i];
-            ares_batch_add_row(b, &(ares_sample){ .draw = r, .baseline = (float)ares_rng_normal(key, 5000 + (uint64_t)r) }, 1 + r * 5 % T);
+            ares_batch_add_row(
+                b,
+                &(ares_sample){ .draw = r,
+                                .baseline = (float)ares_rng_normal(key, 5000 + (uint64_t)r) },
+                1 + r * 5 % T);
         }
     }
-    ARES_PUT(b, response_mask), ARES_PUT(b, token_level_rewards), ARES_PUT(b, values), ARES_PUT(b, turn_ends);
+    ARES_PUT(b, response_mask), ARES_PUT(b, token_level_rewards), ARES_PUT(b, values),
+        ARES_PUT(b, turn_ends);
     for (int64_t r = 0; r < b->rows; r++) {
         uint64_t at = (uint64_t)b->samples[r].draw * T;
         for (int64_t t = b->row_start[r]; t < b->row_start[r + 1]; t++, at++) {
             b->response_mask[t] = t == b->row_start[r] || ares_rng_uniform(key, at) < 0.7;
-            b->token_level_rewards[t] = b->samples[r].draw % 3 ? (float)ares_rng_normal(key, 1000 + at) : 0;
+            b->token_level_rewards[t] =
+                b->samples[r].draw % 3 ? (float)ares_rng_normal(key, 1000 + at) : 0;
             b->values[t] = (float)ares_rng_normal(key, 2000 + at);
             b->turn_ends[t] = b->response_mask[t] && ares_rng_uniform(key, 3000 + at) < 0.4;
         }
@@ -54,7 +67,8 @@ static int compute(const char *name, const ares_algorithm_config *cfg, ares_worl
 static double score_of(const ares_batch *b, int64_t r)
 {
     double s = 0;
-    for (int64_t t = b->row_start[r]; t < b->row_start[r + 1]; t++) s += (double)b->token_level_rewards[t];
+    for (int64_t t = b->row_start[r]; t < b->row_start[r + 1]; t++)
+        s += (double)b->token_level_rewards[t];
     return s;
 }
 
@@ -68,7 +82,8 @@ static double tokens_of(const ares_batch *b, int64_t r)
 static void whiten(const ares_batch *b, double *a)
 {
     double n = 0, sum = 0, square = 0;
-    for (int64_t t = 0; t < b->tokens; t++) n += b->response_mask[t], sum += b->response_mask[t] * a[t];
+    for (int64_t t = 0; t < b->tokens; t++)
+        n += b->response_mask[t], sum += b->response_mask[t] * a[t];
     for (int64_t t = 0; t < b->tokens; t++) square += b->response_mask[t] * pow(a[t] - sum / n, 2);
     for (int64_t t = 0; t < b->tokens; t++) a[t] = (a[t] - sum / n) / sqrt(square / (n - 1) + 1e-8);
 }
@@ -76,7 +91,8 @@ static void whiten(const ares_batch *b, double *a)
 static double outcome(const char *name, const ares_batch *b, int64_t r)
 {
     int64_t g = r / N;
-    double n = N, mean = 0, square = 0, weighted = 0, lengths = 0, best = -INFINITY, second = -INFINITY, nonzero = 0;
+    double n = N, mean = 0, square = 0, weighted = 0, lengths = 0, best = -INFINITY,
+           second = -INFINITY, nonzero = 0;
     for (int64_t i = g * N; i < (g + 1) * N; i++) {
         double s = score_of(b, i), l = tokens_of(b, i);
         mean += s / n, weighted += s * l, lengths += l;
@@ -95,8 +111,11 @@ static double outcome(const char *name, const ares_batch *b, int64_t r)
     return s - mean; /* vapor, reinforce_plus_plus_baseline before it is whitened */
 }
 
-/* delta-form sums instead of recursions: A_t = sum over later policy tokens of (gamma lam)^k delta. */
-static void gae_of(const ares_batch *b, const double *reward, bool bi_level, const ares_algorithm_config *cfg, double *a)
+/*
+ * delta-form sums instead of recursions: A_t = sum over later policy tokens of (gamma lam)^k delta.
+ */
+static void gae_of(const ares_batch *b, const double *reward, bool bi_level,
+                   const ares_algorithm_config *cfg, double *a)
 {
     for (int64_t r = 0; r < b->rows; r++)
         for (int64_t t = b->row_start[r]; t < b->row_start[r + 1]; t++) {
@@ -107,7 +126,8 @@ static void gae_of(const ares_batch *b, const double *reward, bool bi_level, con
                 int64_t next = u + 1;
                 while (next < b->row_start[r + 1] && !b->response_mask[next]) next++;
                 bool last = next == b->row_start[r + 1] || (bi_level && b->turn_ends[u]);
-                a[t] += weight * (reward[u] + (last ? 0 : cfg->gamma * (double)b->values[next]) - (double)b->values[u]);
+                a[t] += weight * (reward[u] + (last ? 0 : cfg->gamma * (double)b->values[next]) -
+                                  (double)b->values[u]);
                 weight *= cfg->gamma * cfg->lam;
                 if (last) break;
                 u = next;
@@ -125,13 +145,17 @@ static void turns_of(const ares_batch *b, const ares_algorithm_config *cfg, doub
         for (int64_t i = 0; i < n; i++) {
             a[i] = 0, weight = 1;
             for (int64_t j = i; j < n; j++, weight *= cfg->high_level_gamma * cfg->lam)
-                a[i] += weight * (reward[end[j]] + (j + 1 < n ? cfg->high_level_gamma * (double)b->values[end[j + 1]] : 0) - (double)b->values[end[j]]);
+                a[i] += weight *
+                        (reward[end[j]] +
+                         (j + 1 < n ? cfg->high_level_gamma * (double)b->values[end[j + 1]] : 0) -
+                         (double)b->values[end[j]]);
         }
         for (int64_t i = 0; i < n; i++) reward[end[i]] = a[i] + (double)b->values[end[i]];
     }
 }
 
-static void expected_of(const char *name, const ares_batch *b, const ares_algorithm_config *cfg, double *a)
+static void expected_of(const char *name, const ares_batch *b, const ares_algorithm_config *cfg,
+                        double *a)
 {
     double reward[R * T];
     for (int64_t t = 0; t < b->tokens; t++) reward[t] = (double)b->token_level_rewards[t];
@@ -143,11 +167,13 @@ static void expected_of(const char *name, const ares_batch *b, const ares_algori
             for (int64_t t = b->row_start[r]; t < b->row_start[r + 1]; t++) {
                 double weight = 1;
                 a[t] = reward[t];
-                for (int64_t u = t + 1; u < b->row_start[r + 1] && b->response_mask[u]; u++) a[t] += (weight *= cfg->gamma) * reward[u];
+                for (int64_t u = t + 1; u < b->row_start[r + 1] && b->response_mask[u]; u++)
+                    a[t] += (weight *= cfg->gamma) * reward[u];
             }
     else
         for (int64_t r = 0; r < b->rows; r++)
-            for (int64_t t = b->row_start[r]; t < b->row_start[r + 1]; t++) a[t] = outcome(name, b, r);
+            for (int64_t t = b->row_start[r]; t < b->row_start[r + 1]; t++)
+                a[t] = outcome(name, b, r);
     if (strstr(name, "gae") || strncmp(name, "reinforce", 9) == 0) whiten(b, a);
 }
 
@@ -163,7 +189,10 @@ TEST(every_estimator_is_its_formula)
         if (CHECK_OK(compute(names[i], &defaults, NULL, &b)))
             for (int64_t t = 0; t < b.tokens; t++) {
                 double want = b.response_mask[t] ? a[t] : 0;
-                if (!CHECK_MSG(fabs((double)b.advantages[t] - want) <= 3e-7 * fmax(1, fabs(want)), "%s, token %lld: %.9g, expected %.9g", names[i], (long long)t, (double)b.advantages[t], want)) break;
+                if (!CHECK_MSG(fabs((double)b.advantages[t] - want) <= 3e-7 * fmax(1, fabs(want)),
+                               "%s, token %lld: %.9g, expected %.9g", names[i], (long long)t,
+                               (double)b.advantages[t], want))
+                    break;
                 if (!CHECK(b.response_mask[t] || b.returns[t] == 0)) break;
             }
         ares_batch_fini(&b);
@@ -175,7 +204,8 @@ TEST(the_order_of_rows_and_groups_changes_no_bit)
     int n;
     const char *const *names = ares_adv_names(&n);
     ares_algorithm_config cfg = defaults;
-    cfg.soft_advantage_reweight = cfg.grpo_advantage_length_weight = cfg.normalize_advantages = true;
+    cfg.soft_advantage_reweight = cfg.grpo_advantage_length_weight = cfg.normalize_advantages =
+        true;
     for (int i = 0; i < n; i++) {
         ares_batch b, c;
         random_batch(&b, identity(), 0, G);
@@ -193,7 +223,9 @@ TEST(the_order_of_rows_and_groups_changes_no_bit)
             REQUIRE_OK(compute(names[i], &cfg, NULL, &c));
             for (int64_t r = 0; r < R; r++) {
                 int64_t from = b.row_start[order[r]], to = c.row_start[r];
-                if (!CHECK_MEM(c.advantages + to, b.advantages + from, (size_t)(c.row_start[r + 1] - to) * sizeof(float))) break;
+                if (!CHECK_MEM(c.advantages + to, b.advantages + from,
+                               (size_t)(c.row_start[r + 1] - to) * sizeof(float)))
+                    break;
             }
             ares_batch_fini(&c);
         }
@@ -212,17 +244,20 @@ TEST_MPI(two_ranks_give_the_bits_of_one)
     }
     ares_world *w = NULL;
     REQUIRE_OK(ares_world_open(&w));
-    int n, rank = ares_world_rank(w), first = rank * 3, end = rank ? G : 3; /* three groups, and one */
+    /* three groups, and one */
+    int n, rank = ares_world_rank(w), first = rank * 3, end = rank ? G : 3;
     const char *const *names = ares_adv_names(&n);
     ares_algorithm_config cfg = defaults;
-    cfg.soft_advantage_reweight = cfg.grpo_advantage_length_weight = cfg.normalize_advantages = true;
+    cfg.soft_advantage_reweight = cfg.grpo_advantage_length_weight = cfg.normalize_advantages =
+        true;
     for (int i = 0; i < n; i++) {
         ares_batch all, mine;
         random_batch(&all, identity(), 0, G);
         random_batch(&mine, identity(), first, end);
         CHECK_OK(compute(names[i], &cfg, NULL, &all));
         CHECK_OK(compute(names[i], &cfg, w, &mine));
-        CHECK_MEM(mine.advantages, all.advantages + all.row_start[first * N], (size_t)mine.tokens * sizeof(float));
+        CHECK_MEM(mine.advantages, all.advantages + all.row_start[first * N],
+                  (size_t)mine.tokens * sizeof(float));
         ares_batch_fini(&all);
         ares_batch_fini(&mine);
     }
@@ -239,10 +274,12 @@ TEST(bad_columns_are_named_with_row_and_token)
         random_batch(&b, identity(), 0, G);
         int64_t t = b.row_start[7] + 0;
         b.response_mask[t] = 7;
-        CHECK_FAIL(compute(names[i], &defaults, NULL, &b), ARES_EFORMAT, "row 7, token 0: response_mask = 7: neither 0 nor 1");
+        CHECK_FAIL(compute(names[i], &defaults, NULL, &b), ARES_EFORMAT,
+                   "row 7, token 0: response_mask = 7: neither 0 nor 1");
         b.response_mask[t] = 1;
         b.token_level_rewards[t] = INFINITY;
-        CHECK_FAIL(compute(names[i], &defaults, NULL, &b), ARES_ENUMERIC, "row 7, token 0: token_level_rewards = inf");
+        CHECK_FAIL(compute(names[i], &defaults, NULL, &b), ARES_ENUMERIC,
+                   "row 7, token 0: token_level_rewards = inf");
         b.token_level_rewards[t] = 0;
         b.row_start[b.rows]++;
         CHECK_FAIL(compute(names[i], &defaults, NULL, &b), ARES_ESTATE, "tokens");
@@ -258,19 +295,26 @@ TEST(values_baselines_and_turn_ends_are_checked_where_they_are_read)
     ares_batch b;
     random_batch(&b, identity(), 0, G);
     b.values[b.row_start[2]] = NAN;
-    CHECK_FAIL(compute("gae", &defaults, NULL, &b), ARES_ENUMERIC, "adv: gae: row 2, token 0: values = nan");
+    CHECK_FAIL(compute("gae", &defaults, NULL, &b), ARES_ENUMERIC,
+               "adv: gae: row 2, token 0: values = nan");
     b.values[b.row_start[2]] = 0;
     b.samples[3].baseline = -INFINITY;
-    CHECK_FAIL(compute("remax", &defaults, NULL, &b), ARES_ENUMERIC, "adv: remax: row 3: baseline = -inf");
+    CHECK_FAIL(compute("remax", &defaults, NULL, &b), ARES_ENUMERIC,
+               "adv: remax: row 3: baseline = -inf");
     b.response_mask[b.row_start[1]] = 0;
     b.turn_ends[b.row_start[1]] = 1;
-    CHECK_FAIL(compute("bi_level_gae", &defaults, NULL, &b), ARES_EFORMAT, "row 1, token 0: turn_ends = 1 where response_mask = 0");
+    CHECK_FAIL(compute("bi_level_gae", &defaults, NULL, &b), ARES_EFORMAT,
+               "row 1, token 0: turn_ends = 1 where response_mask = 0");
     b.values = NULL;
-    CHECK_FAIL(compute("gae", &defaults, NULL, &b), ARES_ESTATE, "adv: gae: needs the column 'values', which ares_critic_values should have written");
+    CHECK_FAIL(compute("gae", &defaults, NULL, &b), ARES_ESTATE,
+               "adv: gae: needs the column 'values', which ares_critic_values should have written");
     ares_batch_fini(&b);
 }
 
-/* Zero-length rows, rows the mask hides, a batch without any token, and a batch without a row: zeros, and no NaN. */
+/*
+ * Zero-length rows, rows the mask hides, a batch without any token, and a batch without a row:
+ * zeros, and no NaN.
+ */
 TEST(rows_without_tokens_get_nothing_and_spoil_nothing)
 {
     int n;
@@ -283,7 +327,8 @@ TEST(rows_without_tokens_get_nothing_and_spoil_nothing)
             b.token_level_rewards[0] = 1;
             for (int64_t t = 0; hidden && t < b.tokens; t++) b.response_mask[t] = 0;
             if (CHECK_OK(compute(names[i], &defaults, NULL, &b)))
-                for (int64_t t = 0; t < b.tokens; t++) CHECK(isfinite(b.advantages[t]) && (!hidden || b.advantages[t] == 0));
+                for (int64_t t = 0; t < b.tokens; t++)
+                    CHECK(isfinite(b.advantages[t]) && (!hidden || b.advantages[t] == 0));
             ares_batch_fini(&b);
             ares_batch_init(&b);
             ARES_PUT(&b, response_mask), ARES_PUT(&b, token_level_rewards), ARES_PUT(&b, values);
@@ -299,7 +344,8 @@ TEST(a_discarded_answer_is_left_out_of_its_groups_statistics)
     put_scores(&b, (const float[]){ 1, 0, 9, 1, 9, 9 });
     b.response_mask[2] = b.response_mask[4] = b.response_mask[5] = 0;
     REQUIRE_OK(compute("rloo", &defaults, NULL, &b));
-    const float expected[] = { 1, -1, 0, 0, 0, 0 }; /* one answer left of three: nothing to compare */
+    /* one answer left of three: nothing to compare */
+    const float expected[] = { 1, -1, 0, 0, 0, 0 };
     CHECK_MEM(b.advantages, expected, sizeof expected);
     ares_batch_fini(&b);
 }
@@ -349,12 +395,14 @@ TEST(advantages_are_zeroed_and_corrected_where_options_ask)
     cfg.importance_sampling_fix = true;
     make_batch(&b, 1, 2, (const int64_t[]){ 1 }, 1);
     put_scores(&b, (const float[]){ 1, 0 });
-    CHECK_FAIL(compute("vapor", &cfg, NULL, &b), ARES_ESTATE, "importance_sampling_fix: needs the column 'old_log_probs'");
+    CHECK_FAIL(compute("vapor", &cfg, NULL, &b), ARES_ESTATE,
+               "importance_sampling_fix: needs the column 'old_log_probs'");
     ares_batch_fini(&b);
     make_batch(&b, 1, 2, (const int64_t[]){ 1 }, 1);
     put_scores(&b, (const float[]){ 1, 0 });
     ARES_PUT(&b, old_log_probs), ARES_PUT(&b, rollout_log_probs);
-    b.old_log_probs[0] = -1, b.rollout_log_probs[0] = -INFINITY, b.old_log_probs[1] = -INFINITY, b.rollout_log_probs[1] = -1;
+    b.old_log_probs[0] = -1, b.rollout_log_probs[0] = -INFINITY, b.old_log_probs[1] = -INFINITY,
+    b.rollout_log_probs[1] = -1;
     REQUIRE_OK(compute("vapor", &cfg, NULL, &b));
     CHECK(b.advantages[0] == 1 && b.advantages[1] == 0); /* 0.5 x the clip of 2; a ratio of 0 */
     ares_batch_fini(&b);

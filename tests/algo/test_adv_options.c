@@ -20,8 +20,12 @@ static void check(const char *yaml, int64_t n, const char *fault)
     ares_config_resolve(cfg);
     ares_adv_check(cfg, &a, n);
     ares_filter_check(cfg, &f, n);
-    if (!fault) CHECK_MSG(ares_config_fault_count(cfg) == 0, "%s: %s", yaml, ares_config_fault_count(cfg) ? ares_config_fault_text(cfg, 0) : "");
-    else if (CHECK_MSG(ares_config_fault_count(cfg) == 1, "%s: %d faults", yaml, ares_config_fault_count(cfg))) CHECK_CONTAINS(ares_config_fault_text(cfg, 0), fault);
+    if (!fault)
+        CHECK_MSG(ares_config_fault_count(cfg) == 0, "%s: %s", yaml,
+                  ares_config_fault_count(cfg) ? ares_config_fault_text(cfg, 0) : "");
+    else if (CHECK_MSG(ares_config_fault_count(cfg) == 1, "%s: %d faults", yaml,
+                       ares_config_fault_count(cfg)))
+        CHECK_CONTAINS(ares_config_fault_text(cfg, 0), fault);
     ares_config_free(cfg);
 }
 
@@ -32,38 +36,53 @@ TEST(defaults_and_what_estimators_take_are_accepted)
     check("algorithm: { adv_estimator: reinforce_plus_plus, gamma: 0.99 }", 1, NULL);
     check("algorithm: { adv_estimator: vapor }", 1, NULL);
     check("algorithm: { adv_estimator: remax }", 1, NULL);
-    check("algorithm: { online_filtering: true, filter_groups: { enable: true, metric: seq_reward } }", 4, NULL);
-    check("worker: { rollout: { rollout_filter_strategy: top_f, rollout_filter_value: 0.25, rollout_filter_metric: reward_std } }", 4, NULL);
+    check("algorithm: { online_filtering: true, filter_groups: { enable: true, metric: seq_reward "
+          "} }",
+          4, NULL);
+    check("worker: { rollout: { rollout_filter_strategy: top_f, rollout_filter_value: 0.25, "
+          "rollout_filter_metric: reward_std } }",
+          4, NULL);
 }
 
 TEST(group_methods_need_two_answers)
 {
-    static const char *const names[] = { "grpo", "grpo_passk", "rloo", "opo", "gpg", "reinforce_plus_plus_baseline" };
+    static const char *const names[] = { "grpo", "grpo_passk", "rloo",
+                                         "opo",  "gpg",        "reinforce_plus_plus_baseline" };
     for (int i = 0; i < ARES_COUNT(names); i++) {
         char yaml[96];
         (void)snprintf(yaml, sizeof yaml, "algorithm: { adv_estimator: %s }", names[i]);
         check(yaml, 1, "worker.rollout.n");
         check(yaml, 2, NULL);
     }
-    check("algorithm: { adv_estimator: vapor, online_filtering: true }", 1, "algorithm.online_filtering");
-    check("algorithm: { adv_estimator: vapor, filter_groups.enable: true }", 1, "algorithm.filter_groups.enable");
-    check("algorithm: { adv_estimator: vapor, dynamic_sampling_filter: nonzero_std }", 1, "algorithm.dynamic_sampling_filter");
+    check("algorithm: { adv_estimator: vapor, online_filtering: true }", 1,
+          "algorithm.online_filtering");
+    check("algorithm: { adv_estimator: vapor, filter_groups.enable: true }", 1,
+          "algorithm.filter_groups.enable");
+    check("algorithm: { adv_estimator: vapor, dynamic_sampling_filter: nonzero_std }", 1,
+          "algorithm.dynamic_sampling_filter");
 }
 
 TEST(options_of_another_estimator_are_refused)
 {
-    check("algorithm: { adv_estimator: rloo, bi_level_gae: true }", 2, "set algorithm.adv_estimator to gae");
-    check("algorithm: { adv_estimator: rloo, soft_advantage_reweight: true }", 2, "set algorithm.adv_estimator to grpo");
-    check("algorithm: { adv_estimator: gae, grpo_advantage_length_weight: true }", 2, "set algorithm.adv_estimator to grpo");
+    check("algorithm: { adv_estimator: rloo, bi_level_gae: true }", 2,
+          "set algorithm.adv_estimator to gae");
+    check("algorithm: { adv_estimator: rloo, soft_advantage_reweight: true }", 2,
+          "set algorithm.adv_estimator to grpo");
+    check("algorithm: { adv_estimator: gae, grpo_advantage_length_weight: true }", 2,
+          "set algorithm.adv_estimator to grpo");
     check("algorithm: { gamma: 0.9 }", 2, "discounts nothing; set 1.0");
     check("algorithm: { adv_estimator: reinforce_plus_plus, lam: 0.9 }", 2, "algorithm.lam");
 }
 
 TEST(filters_that_keep_nothing_or_say_nothing_are_refused)
 {
-    check("algorithm: { online_filtering: true, filter_low: 0.9, filter_high: 0.9 }", 2, "no mean lies above it and below filter_high = 0.9");
+    check("algorithm: { online_filtering: true, filter_low: 0.9, filter_high: 0.9 }", 2,
+          "no mean lies above it and below filter_high = 0.9");
     check("algorithm: { keep_when_insufficient: true }", 2, "nonzero_std");
-    check("worker: { rollout: { rollout_filter_value: 3 } }", 2, "set rollout_filter_strategy to top_k_abs");
-    check("worker: { rollout: { rollout_filter_strategy: top_k_abs, rollout_filter_value: 0.5 } }", 2, "set 1 or more");
-    check("worker: { rollout: { rollout_filter_strategy: min_p, rollout_filter_value: 0 } }", 2, "set a share above 0");
+    check("worker: { rollout: { rollout_filter_value: 3 } }", 2,
+          "set rollout_filter_strategy to top_k_abs");
+    check("worker: { rollout: { rollout_filter_strategy: top_k_abs, rollout_filter_value: 0.5 } }",
+          2, "set 1 or more");
+    check("worker: { rollout: { rollout_filter_strategy: min_p, rollout_filter_value: 0 } }", 2,
+          "set a share above 0");
 }

@@ -27,8 +27,8 @@ static void check_heard(const heard *h, const char *want, double value)
 {
     char said[64] = "";
     if (h->n) (void)snprintf(said, sizeof said, "%c %s", h->severity, h->option);
-    CHECK_MSG(h->n <= 1 && strcmp(said, want) == 0, "%g: said '%s' (%d times), expected '%s'", value, said,
-              h->n, want);
+    CHECK_MSG(h->n <= 1 && strcmp(said, want) == 0, "%g: said '%s' (%d times), expected '%s'",
+              value, said, h->n, want);
 }
 
 static const ares_dapo_keys dapo = { .adv_type = "grpo",
@@ -62,7 +62,8 @@ TEST(every_number_of_a_dapo_section_has_its_bounds)
         { offsetof(ares_dapo_keys, clip_ratio_low), -0.1, "e clip_ratio_low" },
         { offsetof(ares_dapo_keys, clip_ratio_high), 0.28, "" },
         { offsetof(ares_dapo_keys, clip_ratio_high), 0.2, "" },
-        { offsetof(ares_dapo_keys, clip_ratio_high), 0.1, "w clip_ratio_high" }, /* below the lower one */
+        { offsetof(ares_dapo_keys, clip_ratio_high), 0.1,
+          "w clip_ratio_high" }, /* below the lower one */
         { offsetof(ares_dapo_keys, clip_ratio_high), -0.1, "e clip_ratio_high" },
         { offsetof(ares_dapo_keys, clip_ratio_c), 1.5, "" },
         { offsetof(ares_dapo_keys, clip_ratio_c), 1, "e clip_ratio_c" },
@@ -74,7 +75,8 @@ TEST(every_number_of_a_dapo_section_has_its_bounds)
         { offsetof(ares_dapo_keys, safe_length), -1, "e safe_length" },
         { offsetof(ares_dapo_keys, kl_beta), 0.5, "" },
         { offsetof(ares_dapo_keys, kl_beta), -0.5, "e kl_beta" },
-        { offsetof(ares_dapo_keys, entropy_bonus), 0.1, "w entropy_bonus" }, /* nothing calculates it */
+        { offsetof(ares_dapo_keys, entropy_bonus), 0.1,
+          "w entropy_bonus" }, /* nothing calculates it */
         { offsetof(ares_dapo_keys, entropy_bonus), -0.1, "e entropy_bonus" },
         { offsetof(ares_dapo_keys, early_stop_imp_ratio), 1.5, "" },
         { offsetof(ares_dapo_keys, early_stop_imp_ratio), 1, "e early_stop_imp_ratio" },
@@ -172,8 +174,8 @@ TEST(every_number_of_a_vapor_section_has_its_bounds)
             if (splits[i].severity)
                 (void)snprintf(want, sizeof want, "%c %s_term_split", splits[i].severity,
                                which ? "preference" : "verifiable");
-            ares_vapor_check(&fine, 8, which ? tags : splits[i].tags, which ? splits[i].tags : tags, hear,
-                             &h);
+            ares_vapor_check(&fine, 8, which ? tags : splits[i].tags, which ? splits[i].tags : tags,
+                             hear, &h);
             check_heard(&h, want, i);
         }
 }

@@ -1,5 +1,5 @@
-#include "ares/algo_control.h"
 #include "algo_test.h"
+#include "ares/algo_control.h"
 #include "control_test.h"
 #include "test.h"
 #include "work.h"
@@ -22,9 +22,16 @@ static void name_rows(void)
     }
 }
 
-static double uniform(int64_t step, int64_t i) { return ares_rng_uniform(ares_rng_sub(ares_rng_root(11, ARES_RNG_TEST), (uint64_t)step, 0), (uint64_t)i); }
+static double uniform(int64_t step, int64_t i)
+{
+    return ares_rng_uniform(ares_rng_sub(ares_rng_root(11, ARES_RNG_TEST), (uint64_t)step, 0),
+                            (uint64_t)i);
+}
 
-/* Groups first, first + every, ... of a step's GROUPS. A prompt may come twice. kl: about how far the policy is from the reference. */
+/*
+ * Groups first, first + every, ... of a step's GROUPS. A prompt may come twice. kl: about how far
+ * the policy is from the reference.
+ */
 static void chance_batch(ares_batch *b, int64_t step, int first, int every, double kl)
 {
     ares_batch_init(b);
@@ -32,9 +39,18 @@ static void chance_batch(ares_batch *b, int64_t step, int first, int every, doub
         int prompt = (int)(uniform(step, g) * PROMPTS);
         ares_batch_begin_group(b);
         for (int i = 0; i < SAMPLES; i++) {
-            int64_t length = uniform(step, 1000 + g * SAMPLES + i) < 0.1 ? 1 : 2 + (int64_t)(uniform(step, 2000 + g * SAMPLES + i) * 40);
-            float accuracy = uniform(step, 3000 + g * SAMPLES + i) < (double)prompt / PROMPTS ? 1 : 0;
-            ares_batch_add_row(b, &(ares_sample){ .draw = step * GROUPS + g, .index = i, .row = &rows[prompt], .accuracy = accuracy, .score = accuracy }, length);
+            int64_t length = uniform(step, 1000 + g * SAMPLES + i) < 0.1
+                                 ? 1
+                                 : 2 + (int64_t)(uniform(step, 2000 + g * SAMPLES + i) * 40);
+            float accuracy =
+                uniform(step, 3000 + g * SAMPLES + i) < (double)prompt / PROMPTS ? 1 : 0;
+            ares_batch_add_row(b,
+                               &(ares_sample){ .draw = step * GROUPS + g,
+                                               .index = i,
+                                               .row = &rows[prompt],
+                                               .accuracy = accuracy,
+                                               .score = accuracy },
+                               length);
         }
     }
     ARES_PUT(b, response_mask);
@@ -45,15 +61,25 @@ static void chance_batch(ares_batch *b, int64_t step, int first, int every, doub
         int64_t key = b->samples[r].draw % GROUPS * SAMPLES + b->samples[r].index;
         for (int64_t t = 0; at < b->row_start[r + 1]; t++, at++) {
             b->response_mask[at] = 1;
-            b->entropies[at] = (float)(uniform(step, 10000 + key * 64 + t) * (1 + uniform(step, 5000 + key)));
+            b->entropies[at] =
+                (float)(uniform(step, 10000 + key * 64 + t) * (1 + uniform(step, 5000 + key)));
             b->kl[at] = (float)(kl * uniform(step, 30000 + key * 64 + t));
         }
     }
 }
 
-typedef struct subject { const ares_control *c; ares_config *cfg; void *options, *state; ares_control_env env; ares_algorithm_config algorithm; } subject;
+typedef struct subject {
+    const ares_control *c;
+    ares_config *cfg;
+    void *options, *state;
+    ares_control_env env;
+    ares_algorithm_config algorithm;
+} subject;
 
-/* As the actor does: so many passes over mini-batches of 3 groups of the step; passes over nothing on a rank without any of them. */
+/*
+ * As the actor does: so many passes over mini-batches of 3 groups of the step; passes over nothing
+ * on a rank without any of them.
+ */
 static void update(ares_batch *b, int passes)
 {
     for (int p = 0; p < passes; p++)
@@ -91,7 +117,8 @@ static bool resume(subject *s)
     s->c->save(s->state, &saved);
     s->c->close(s->state);
     s->state = NULL;
-    bool ok = CHECK_OK(ares_json_parse(&arena, ares_str_view(&saved), "state", &json)) && CHECK_OK(s->c->open(s->options, &s->env, &s->state)) &&
+    bool ok = CHECK_OK(ares_json_parse(&arena, ares_str_view(&saved), "state", &json)) &&
+              CHECK_OK(s->c->open(s->options, &s->env, &s->state)) &&
               CHECK_OK(s->c->load(s->state, json));
     ares_str_fini(&saved);
     ares_arena_fini(&arena);
@@ -123,38 +150,49 @@ static bool same_samples(const ares_batch *a, const ares_batch *b)
     bool same = true;
     for (int64_t r = 0; r < a->rows; r++) {
         const ares_sample *x = &a->samples[r], *y = &b->samples[r];
-        same = same && CHECK_EQ(x->difficulty, y->difficulty) && CHECK_EQ(x->hwe_count, y->hwe_count) && CHECK_NEAR(x->hwe_target, y->hwe_target, 0) &&
+        same = same && CHECK_EQ(x->difficulty, y->difficulty) &&
+               CHECK_EQ(x->hwe_count, y->hwe_count) &&
+               CHECK_NEAR(x->hwe_target, y->hwe_target, 0) &&
                CHECK_NEAR(x->entropy_alpha, y->entropy_alpha, 0);
     }
-    return same && CHECK_MEM(a->hwe, b->hwe, a->tokens) && (!a->kl_weight || CHECK_MEM(a->kl_weight, b->kl_weight, (size_t)a->tokens * sizeof(float)));
+    return same && CHECK_MEM(a->hwe, b->hwe, a->tokens) &&
+           (!a->kl_weight ||
+            CHECK_MEM(a->kl_weight, b->kl_weight, (size_t)a->tokens * sizeof(float)));
 }
 
 /* ---------------------------------------------------------------- what must hold at every step */
 
-typedef struct before { double alpha[ARES_DIFFICULTIES], target[ARES_DIFFICULTIES], lambda[ARES_DIFFICULTIES]; } before;
+typedef struct before {
+    double alpha[ARES_DIFFICULTIES], target[ARES_DIFFICULTIES], lambda[ARES_DIFFICULTIES];
+} before;
 
 static bool check_step(before *old, const ares_metrics *m, int64_t step, double kl)
 {
     static const double budget[ARES_DIFFICULTIES] = { 0, 0.05, 0.1, 0.2 };
     bool held = true;
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
-        double alpha = metric(m, "aepo/alpha", d), target = metric(m, "aepo/target", d), lambda = metric(m, "aepo/kl_lambda", d), hwe = metric(m, "aepo/hwe_num", d),
+        double alpha = metric(m, "aepo/alpha", d), target = metric(m, "aepo/target", d),
+               lambda = metric(m, "aepo/kl_lambda", d), hwe = metric(m, "aepo/hwe_num", d),
                seen_kl = metric(m, "aepo/kl", d), count = 0;
         char name[64];
         snprintf(name, sizeof name, "reward/%s/count", ares_difficulty_names[d]);
         ares_metrics_get(m, name, &count);
         held = held && CHECK(alpha >= 0 && alpha <= 2) && CHECK(lambda >= 0);
         if (isnan(hwe)) { /* a difficulty nobody had: nothing moves */
-            held = held && (step == 0 || CHECK_NEAR(alpha, old->alpha[d], 0)) && CHECK_NEAR(lambda, old->lambda[d], 0);
+            held = held && (step == 0 || CHECK_NEAR(alpha, old->alpha[d], 0)) &&
+                   CHECK_NEAR(lambda, old->lambda[d], 0);
         } else if (!isnan(old->target[d])) {
-            double towards = d == ARES_HARD ? old->target[d] - hwe : hwe - old->target[d], want = old->alpha[d] + 0.05 * towards;
+            double towards = d == ARES_HARD ? old->target[d] - hwe : hwe - old->target[d],
+                   want = old->alpha[d] + 0.05 * towards;
             held = held && CHECK_NEAR(alpha, fmin(fmax(want, 0), 2), 1e-12);
         }
         if (!isnan(hwe)) held = held && CHECK(fabs(target - hwe) <= 0.5);
         if (count >= 8) {
             if (kl < 0.05) held = held && CHECK(lambda < old->lambda[d] || lambda == 0);
             if (kl > 0.8) held = held && CHECK(lambda > old->lambda[d]);
-            held = held && CHECK_NEAR(lambda, fmax(0, old->lambda[d] + 0.01 * (seen_kl - budget[d])), 1e-12);
+            held =
+                held &&
+                CHECK_NEAR(lambda, fmax(0, old->lambda[d] + 0.01 * (seen_kl - budget[d])), 1e-12);
         } else held = held && CHECK_NEAR(lambda, old->lambda[d], 0);
         old->alpha[d] = alpha;
         old->target[d] = target;
@@ -170,11 +208,20 @@ static bool check_step(before *old, const ares_metrics *m, int64_t step, double 
 static void add_prompt(ares_batch *b, int prompt, int right)
 {
     ares_batch_begin_group(b);
-    for (int i = 0; i < 8; i++) ares_batch_add_row(b, &(ares_sample){ .draw = prompt, .index = i, .row = &rows[prompt], .accuracy = i < right ? 1 : 0 }, 9);
+    for (int i = 0; i < 8; i++)
+        ares_batch_add_row(
+            b,
+            &(ares_sample){
+                .draw = prompt, .index = i, .row = &rows[prompt], .accuracy = i < right ? 1 : 0 },
+            9);
 }
 
-/* An easy, a medium and a hard prompt: of an answer's eight windows of one token, high[d] are loud and the others quiet. */
-static void three_prompts(ares_batch *b, const int high[ARES_DIFFICULTIES], float quiet, float loud, const double kl[ARES_DIFFICULTIES])
+/*
+ * An easy, a medium and a hard prompt: of an answer's eight windows of one token, high[d] are loud
+ * and the others quiet.
+ */
+static void three_prompts(ares_batch *b, const int high[ARES_DIFFICULTIES], float quiet, float loud,
+                          const double kl[ARES_DIFFICULTIES])
 {
     static const int right[ARES_DIFFICULTIES] = { 0, 8, 4, 1 };
     ares_batch_init(b);
@@ -190,24 +237,34 @@ static void three_prompts(ares_batch *b, const int high[ARES_DIFFICULTIES], floa
     }
 }
 
-/* The control after a first step in which every answer had 4 HWE tokens: that is the target then, alphas are 0.5, lambdas 1. */
+/*
+ * The control after a first step in which every answer had 4 HWE tokens: that is the target then,
+ * alphas are 0.5, lambdas 1.
+ */
 static bool open_directions(subject *s)
 {
-    static const char *const words[] = { "worker.actor.dynamic_kl_loss=true", "worker.rollout.window_size=1", "algorithm.entropy_percentile=50" };
+    static const char *const words[] = { "worker.actor.dynamic_kl_loss=true",
+                                         "worker.rollout.window_size=1",
+                                         "algorithm.entropy_percentile=50" };
     static const double at_budget[ARES_DIFFICULTIES] = { 0, 0.05, 0.1, 0.2 };
     ares_batch b;
     name_rows();
     *s = (subject){ 0 };
     if (!open_subject(s, "aepo", words, ARES_COUNT(words))) return false;
     three_prompts(&b, (const int[ARES_DIFFICULTIES]){ 0, 4, 4, 4 }, 0, 2, at_budget);
-    bool ok = CHECK_OK(s->c->observe(s->state, &b, NULL)) && CHECK_OK(s->c->adapt(s->state, &b, NULL));
-    for (int64_t r = 0; r < b.rows && ok; r++) ok = CHECK_EQ(b.samples[r].difficulty, ARES_EASY + r / 8) && CHECK_EQ(b.samples[r].hwe_count, 4) && CHECK_NEAR(b.samples[r].hwe_target, 4, 0);
+    bool ok =
+        CHECK_OK(s->c->observe(s->state, &b, NULL)) && CHECK_OK(s->c->adapt(s->state, &b, NULL));
+    for (int64_t r = 0; r < b.rows && ok; r++)
+        ok = CHECK_EQ(b.samples[r].difficulty, ARES_EASY + r / 8) &&
+             CHECK_EQ(b.samples[r].hwe_count, 4) && CHECK_NEAR(b.samples[r].hwe_target, 4, 0);
     ares_batch_fini(&b);
     return ok;
 }
 
 /* The second step: its metrics, and what the first answer of each difficulty is told. */
-static void second_step(subject *s, const int high[ARES_DIFFICULTIES], const double kl[ARES_DIFFICULTIES], ares_metrics *m, ares_sample told[ARES_DIFFICULTIES])
+static void second_step(subject *s, const int high[ARES_DIFFICULTIES],
+                        const double kl[ARES_DIFFICULTIES], ares_metrics *m,
+                        ares_sample told[ARES_DIFFICULTIES])
 {
     ares_batch b;
     three_prompts(&b, high, 0, 2, kl);
@@ -220,8 +277,14 @@ static void second_step(subject *s, const int high[ARES_DIFFICULTIES], const dou
 TEST(alpha_falls_below_the_target_and_rises_above_it_and_for_hard_prompts_the_other_way_round)
 {
     static const double kl[ARES_DIFFICULTIES] = { 0 };
-    /* alpha scales a penalty for HWE tokens of easy and medium prompts, and a bonus for those of hard ones */
-    static const struct { int high; double alpha[ARES_DIFFICULTIES]; } cases[] = {
+    /*
+     * alpha scales a penalty for HWE tokens of easy and medium prompts, and a bonus for those of
+     * hard ones
+     */
+    static const struct {
+        int high;
+        double alpha[ARES_DIFFICULTIES];
+    } cases[] = {
         { 1, { 0, 0.5 - 0.05 * 3, 0.5 - 0.05 * 3, 0.5 + 0.05 * 3 } },
         { 4, { 0, 0.5, 0.5, 0.5 } },
         { 7, { 0, 0.5 + 0.05 * 3, 0.5 + 0.05 * 3, 0.5 - 0.05 * 3 } },
@@ -231,12 +294,16 @@ TEST(alpha_falls_below_the_target_and_rises_above_it_and_for_hard_prompts_the_ot
         ares_sample told[ARES_DIFFICULTIES];
         ares_metrics *m = ares_metrics_new();
         if (!open_directions(&s)) return;
-        second_step(&s, (const int[ARES_DIFFICULTIES]){ 0, cases[i].high, cases[i].high, cases[i].high }, kl, m, told);
+        second_step(
+            &s, (const int[ARES_DIFFICULTIES]){ 0, cases[i].high, cases[i].high, cases[i].high },
+            kl, m, told);
         for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
             CHECK_EQ(told[d].hwe_count, cases[i].high);
             CHECK_NEAR(metric(m, "aepo/alpha", d), cases[i].alpha[d], 1e-12);
-            CHECK_NEAR(told[d].entropy_alpha, cases[i].alpha[d], 1e-6); /* the answers of this step are scored with it */
-            CHECK_NEAR(metric(m, "aepo/target", d), cases[i].high, 0);  /* and the target has followed */
+            /* the answers of this step are scored with it */
+            CHECK_NEAR(told[d].entropy_alpha, cases[i].alpha[d], 1e-6);
+            /* and the target has followed */
+            CHECK_NEAR(metric(m, "aepo/target", d), cases[i].high, 0);
             CHECK_NEAR(told[d].hwe_target, cases[i].high, 0);
         }
         ares_metrics_free(m);
@@ -263,7 +330,8 @@ TEST(a_difficulty_moves_by_its_own_answers_alone)
 
 TEST(lambda_rises_above_the_kl_budget_and_falls_below_it)
 {
-    static const double budget[ARES_DIFFICULTIES] = { 0, 0.05, 0.1, 0.2 }, off[] = { -0.05, 0, 0.5 };
+    static const double budget[ARES_DIFFICULTIES] = { 0, 0.05, 0.1, 0.2 },
+                        off[] = { -0.05, 0, 0.5 };
     for (int i = 0; i < ARES_COUNT(off); i++) {
         subject s;
         ares_sample told[ARES_DIFFICULTIES];
@@ -285,7 +353,8 @@ TEST(lambda_rises_above_the_kl_budget_and_falls_below_it)
 TEST(tau_moves_towards_the_median_of_the_answers)
 {
     static const double kl[ARES_DIFFICULTIES] = { 0 };
-    static const int high[ARES_DIFFICULTIES] = { 0, 8, 8, 8 }; /* all windows alike: the percentile of every answer is their entropy */
+    /* all windows alike: the percentile of every answer is their entropy */
+    static const int high[ARES_DIFFICULTIES] = { 0, 8, 8, 8 };
     static const float entropies[] = { 1, 1.5F, 0.5F };
     subject s;
     ares_batch b;
@@ -298,7 +367,8 @@ TEST(tau_moves_towards_the_median_of_the_answers)
     for (int i = 0; i < 3; i++) {
         three_prompts(&b, high, 0, entropies[i], kl);
         CHECK_OK(s.c->observe(s.state, &b, m));
-        CHECK_EQ(b.samples[0].hwe_count, (double)entropies[i] >= last ? 8 : 0); /* counted with the tau of before */
+        /* counted with the tau of before */
+        CHECK_EQ(b.samples[0].hwe_count, (double)entropies[i] >= last ? 8 : 0);
         CHECK(ares_metrics_get(m, "aepo/tau", &tau));
         CHECK_NEAR(tau, i == 0 ? 1 : 0.99 * last + 0.01 * (double)entropies[i], 1e-12);
         CHECK(i == 0 || (tau > last) == (i == 1));
@@ -314,8 +384,11 @@ static void run_property(const char *const *words, int n, bool dual)
     enum { STEPS = 2000 };
     subject whole = { 0 }, resumed = { 0 };
     name_rows();
-    if (!open_subject(&whole, "aepo", words, n) || !open_subject(&resumed, "aepo", words, n)) return;
-    before old = { .alpha = { 0, 0.5, 0.5, 0.5 }, .target = { NAN, NAN, NAN, NAN }, .lambda = { 0, 1, 1, 1 } };
+    if (!open_subject(&whole, "aepo", words, n) || !open_subject(&resumed, "aepo", words, n))
+        return;
+    before old = { .alpha = { 0, 0.5, 0.5, 0.5 },
+                   .target = { NAN, NAN, NAN, NAN },
+                   .lambda = { 0, 1, 1, 1 } };
     ares_metrics *m = ares_metrics_new();
     bool ok = true;
     for (int64_t step = 0; step < STEPS && ok; step++) {
@@ -324,13 +397,16 @@ static void run_property(const char *const *words, int n, bool dual)
         chance_batch(&a, step, 0, 1, kl);
         chance_batch(&b, step, 0, 1, kl);
         ares_metrics_clear(m);
-        ok = CHECK_OK(whole.c->generated(whole.state, &a)) && CHECK_OK(whole.c->observe(whole.state, &a, m));
+        ok = CHECK_OK(whole.c->generated(whole.state, &a)) &&
+             CHECK_OK(whole.c->observe(whole.state, &a, m));
         update(&a, 1);
         update(&b, 1);
         ok = ok && CHECK_OK(whole.c->adapt(whole.state, &a, m));
-        ok = ok && resume(&resumed) && CHECK_OK(resumed.c->generated(resumed.state, &b)) && CHECK_OK(resumed.c->observe(resumed.state, &b, NULL)) &&
+        ok = ok && resume(&resumed) && CHECK_OK(resumed.c->generated(resumed.state, &b)) &&
+             CHECK_OK(resumed.c->observe(resumed.state, &b, NULL)) &&
              CHECK_OK(resumed.c->adapt(resumed.state, &b, NULL));
-        ok = ok && same_samples(&a, &b) && same_state(&whole, &resumed) && (!dual || check_step(&old, m, step, kl));
+        ok = ok && same_samples(&a, &b) && same_state(&whole, &resumed) &&
+             (!dual || check_step(&old, m, step, kl));
         ares_batch_fini(&a);
         ares_batch_fini(&b);
     }
@@ -347,14 +423,23 @@ TEST(two_thousand_steps_keep_their_bounds_and_a_state_saved_at_every_step_has_th
 
 TEST(the_other_controllers_and_options_resume_too)
 {
-    static const char *const words[] = { "worker.actor.dynamic_kl_loss=true",  "algorithm.kl_bucket_controller=log_space",     "algorithm.kl_beta_update_interval=3",
-                                         "algorithm.hwe_kl_scope=window",      "algorithm.difficulty_aware_kl_penalty=true",   "worker.actor.enable_second_chance_kl=true",
-                                         "algorithm.drop_easy_prompts=true",   "algorithm.target_update_interval=5",           "worker.rollout.window_size=2" };
+    static const char *const words[] = { "worker.actor.dynamic_kl_loss=true",
+                                         "algorithm.kl_bucket_controller=log_space",
+                                         "algorithm.kl_beta_update_interval=3",
+                                         "algorithm.hwe_kl_scope=window",
+                                         "algorithm.difficulty_aware_kl_penalty=true",
+                                         "worker.actor.enable_second_chance_kl=true",
+                                         "algorithm.drop_easy_prompts=true",
+                                         "algorithm.target_update_interval=5",
+                                         "worker.rollout.window_size=2" };
     run_property(words, ARES_COUNT(words), false);
 }
 
-/* A token's forward and backward through a model of a million parameters are six million operations: AEPO adds next to nothing to
- * them, also where answers are long (the percentile of a row is a selection or a sort of it). */
+/*
+ * A token's forward and backward through a model of a million parameters are six million
+ * operations: AEPO adds next to nothing to them, also where answers are long (the percentile of a
+ * row is a selection or a sort of it).
+ */
 TEST(the_stages_of_aepo_cost_little_work_per_token)
 {
     static const char *const words[] = { "worker.actor.dynamic_kl_loss=true" };
@@ -367,7 +452,13 @@ TEST(the_stages_of_aepo_cost_little_work_per_token)
     ares_batch_init(&b);
     for (int r = 0; r < ROWS; r++) {
         if (r % SAMPLES == 0) ares_batch_begin_group(&b);
-        ares_batch_add_row(&b, &(ares_sample){ .draw = r / SAMPLES, .index = r % SAMPLES, .row = &rows[r / SAMPLES], .accuracy = (float)(r % 3 == 0), .score = (float)(r % 3 == 0) }, TOKENS);
+        ares_batch_add_row(&b,
+                           &(ares_sample){ .draw = r / SAMPLES,
+                                           .index = r % SAMPLES,
+                                           .row = &rows[r / SAMPLES],
+                                           .accuracy = (float)(r % 3 == 0),
+                                           .score = (float)(r % 3 == 0) },
+                           TOKENS);
     }
     ARES_PUT(&b, response_mask);
     ARES_PUT(&b, entropies);
@@ -395,7 +486,12 @@ static void one_prompt(ares_batch *b, int prompt, int right, const float *h, int
 {
     ares_batch_init(b);
     ares_batch_begin_group(b);
-    for (int i = 0; i < SAMPLES; i++) ares_batch_add_row(b, &(ares_sample){ .draw = prompt, .index = i, .row = &rows[prompt], .accuracy = i < right ? 1 : 0 }, n);
+    for (int i = 0; i < SAMPLES; i++)
+        ares_batch_add_row(
+            b,
+            &(ares_sample){
+                .draw = prompt, .index = i, .row = &rows[prompt], .accuracy = i < right ? 1 : 0 },
+            n);
     ARES_PUT(b, response_mask);
     ARES_PUT(b, entropies);
     for (int64_t t = 0; t < b->tokens; t++) {
@@ -406,9 +502,12 @@ static void one_prompt(ares_batch *b, int prompt, int right, const float *h, int
 
 TEST(kl_weighs_less_at_high_entropy_tokens_and_by_difficulty)
 {
-    static const char *const words[] = { "worker.actor.dynamic_kl_loss=true", "worker.rollout.window_size=2", "algorithm.difficulty_aware_kl_penalty=true",
+    static const char *const words[] = { "worker.actor.dynamic_kl_loss=true",
+                                         "worker.rollout.window_size=2",
+                                         "algorithm.difficulty_aware_kl_penalty=true",
                                          "worker.actor.enable_second_chance_kl=true" };
-    static const float h[6] = { 0, 2, 2, 0, 0, 0 }; /* windows 2 1 0 0, padded by their mean 0.75: the 95th percentile is 1.75 */
+    /* windows 2 1 0 0, padded by their mean 0.75: the 95th percentile is 1.75 */
+    static const float h[6] = { 0, 2, 2, 0, 0, 0 };
     name_rows();
     subject s = { 0 };
     if (!open_subject(&s, "aepo", words, ARES_COUNT(words))) return;
@@ -420,7 +519,8 @@ TEST(kl_weighs_less_at_high_entropy_tokens_and_by_difficulty)
         CHECK_MEM(b.hwe, ((uint8_t[]){ 1, 0, 0, 0, 0, 0 }), 6);
         CHECK_NEAR(b.kl_weight[0], 1, 0); /* 2 for an easy prompt, half of it at the HWE token */
         CHECK_NEAR(b.kl_weight[1], 2, 0);
-        CHECK_NEAR(b.kl_weight[18], 1, 0); /* the wrong answer's soft cost is 0.25: no second chance */
+        /* the wrong answer's soft cost is 0.25: no second chance */
+        CHECK_NEAR(b.kl_weight[18], 1, 0);
     }
     ares_batch_fini(&b);
     close_subject(&s);
@@ -469,8 +569,11 @@ TEST(a_second_chance_is_for_wrong_answers_to_easy_prompts_unless_told_otherwise)
 
 TEST(without_dynamic_kl_every_token_weighs_one_whatever_the_other_factors)
 {
-    static const char *const words[] = { "worker.actor.dynamic_kl_loss=false", "worker.rollout.window_size=2", "algorithm.difficulty_aware_kl_penalty=true",
-                                         "worker.actor.enable_second_chance_kl=true", "worker.actor.second_chance_soft_cost_min=0" };
+    static const char *const words[] = { "worker.actor.dynamic_kl_loss=false",
+                                         "worker.rollout.window_size=2",
+                                         "algorithm.difficulty_aware_kl_penalty=true",
+                                         "worker.actor.enable_second_chance_kl=true",
+                                         "worker.actor.second_chance_soft_cost_min=0" };
     static const float h[6] = { 0, 2, 2, 0, 0, 0 };
     name_rows();
     subject s = { 0 };
@@ -494,7 +597,9 @@ static bool open_budgets(subject *s, ares_batch *b, const char *const *words, in
     ares_batch_init(b);
     for (int g = 0; g < 3; g++) {
         ares_batch_begin_group(b);
-        for (int i = 0; i < SAMPLES; i++) ares_batch_add_row(b, &(ares_sample){ .draw = g, .index = i, .row = &rows[g], .accuracy = 1 }, 2);
+        for (int i = 0; i < SAMPLES; i++)
+            ares_batch_add_row(
+                b, &(ares_sample){ .draw = g, .index = i, .row = &rows[g], .accuracy = 1 }, 2);
     }
     ARES_PUT(b, response_mask);
     ARES_PUT(b, entropies);
@@ -502,7 +607,10 @@ static bool open_budgets(subject *s, ares_batch *b, const char *const *words, in
     return CHECK_OK(s->c->observe(s->state, b, NULL));
 }
 
-/* An optimizer step on groups [group, end) that measures this KL everywhere, and passes over rows before `passed` alone. */
+/*
+ * An optimizer step on groups [group, end) that measures this KL everywhere, and passes over rows
+ * before `passed` alone.
+ */
 static void optimizer_step(ares_batch *b, int64_t group, int64_t end, float kl, int64_t passed)
 {
     float seen[64];
@@ -515,11 +623,16 @@ static void optimizer_step(ares_batch *b, int64_t group, int64_t end, float kl, 
 TEST(kl_budgets_are_of_the_rows_that_the_update_passed_over_in_all_of_its_passes)
 {
     static const char *const words[] = { "worker.actor.dynamic_kl_loss=true" };
-    static const struct { int64_t reached[2]; double kl, lambda; } cases[] = {
-        { { 12, 12 }, 0.3, 1 + 0.01 * (0.3 - 0.05) },                           /* the mean of 0.1 and 0.5 */
-        { { 12, 8 }, (8 * 0.3 + 4 * 0.1) / 12, 1 + 0.01 * (2.8 / 12 - 0.05) },  /* the last four stopped early in the second pass */
-        { { 8, 8 }, 0.3, 1 + 0.01 * (0.3 - 0.05) },                             /* they were never passed over: not as zeros */
-        { { 7, 7 }, 0.3, 1 },                                                   /* too few samples, however often they were seen */
+    static const struct {
+        int64_t reached[2];
+        double kl, lambda;
+    } cases[] = {
+        { { 12, 12 }, 0.3, 1 + 0.01 * (0.3 - 0.05) }, /* the mean of 0.1 and 0.5 */
+        { { 12, 8 },
+          (8 * 0.3 + 4 * 0.1) / 12,
+          1 + 0.01 * (2.8 / 12 - 0.05) }, /* the last four stopped early in the second pass */
+        { { 8, 8 }, 0.3, 1 + 0.01 * (0.3 - 0.05) }, /* they were never passed over: not as zeros */
+        { { 7, 7 }, 0.3, 1 }, /* too few samples, however often they were seen */
     };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         subject s;
@@ -554,9 +667,19 @@ TEST(kl_budgets_rest_in_a_step_without_an_update_of_the_actor)
 
 TEST(log_space_moves_once_for_every_optimizer_step_by_what_that_step_saw)
 {
-    static const char *const words[] = { "worker.actor.dynamic_kl_loss=true", "algorithm.kl_bucket_controller=log_space", "algorithm.kl_beta_update_interval=1" };
-    static const float kl[4] = { 0, 0.02F, 0.5F, 0.7F }; /* two passes over mini-batches of two groups and one */
-    static const ares_log_beta_config cfg = { .target = 0.01, .lr = 0.05, .clip = 0.2, .ema = 0.97, .deadzone = 0.02, .min = 1e-4, .max = 100, .interval = 1 };
+    static const char *const words[] = { "worker.actor.dynamic_kl_loss=true",
+                                         "algorithm.kl_bucket_controller=log_space",
+                                         "algorithm.kl_beta_update_interval=1" };
+    /* two passes over mini-batches of two groups and one */
+    static const float kl[4] = { 0, 0.02F, 0.5F, 0.7F };
+    static const ares_log_beta_config cfg = { .target = 0.01,
+                                              .lr = 0.05,
+                                              .clip = 0.2,
+                                              .ema = 0.97,
+                                              .deadzone = 0.02,
+                                              .min = 1e-4,
+                                              .max = 100,
+                                              .interval = 1 };
     subject s;
     ares_batch b;
     ares_str saved = { 0 };
@@ -586,7 +709,8 @@ TEST(without_an_option_that_weighs_kl_there_is_no_such_column)
     if (!open_subject(&s, "aepo", words, 1)) return;
     CHECK(s.c->wanted(s.options, &s.env));
     ares_batch b;
-    one_prompt(&b, 0, 0, h, 1); /* one-token answers: no window, no HWE token, and tau is that token's entropy */
+    /* one-token answers: no window, no HWE token, and tau is that token's entropy */
+    one_prompt(&b, 0, 0, h, 1);
     ares_metrics *m = ares_metrics_new();
     if (CHECK_OK(s.c->observe(s.state, &b, m))) {
         double tau = 0;
@@ -605,7 +729,8 @@ TEST(without_an_option_that_weighs_kl_there_is_no_such_column)
 TEST(tokens_between_turns_have_no_part_in_a_window)
 {
     static const char *const words[] = { "algorithm.aepo=true", "worker.rollout.window_size=2" };
-    static const float plain[6] = { 0, 2, 2, 0, 0, 0 }, turns[9] = { 0, 2, NAN, NAN, 2, 0, NAN, 0, 0 };
+    static const float plain[6] = { 0, 2, 2, 0, 0, 0 },
+                       turns[9] = { 0, 2, NAN, NAN, 2, 0, NAN, 0, 0 };
     name_rows();
     subject s = { 0 };
     if (!open_subject(&s, "aepo", words, ARES_COUNT(words))) return;
@@ -623,7 +748,7 @@ TEST(tokens_between_turns_have_no_part_in_a_window)
     close_subject(&s);
 }
 
-/* ---------------------------------------------------------------- bootstrap, validation, dropping */
+/* ---------------- bootstrap, validation, dropping */
 
 TEST(a_bootstrap_cut_off_and_resumed_ends_like_a_whole_one)
 {
@@ -683,7 +808,8 @@ TEST(validation_teaches_nothing_but_a_first_threshold)
     }
     ares_batch_fini(&b);
     one_prompt(&b, 3, 4, h, 6);
-    CHECK_OK(s.c->observe(s.state, &b, NULL)); /* the first step's own median starts the average all the same */
+    /* the first step's own median starts the average all the same */
+    CHECK_OK(s.c->observe(s.state, &b, NULL));
     ares_batch_fini(&b);
     one_prompt(&b, 3, 4, h, 6);
     CHECK_OK(fresh.c->observe(fresh.state, &b, NULL));
@@ -733,12 +859,15 @@ static void validation_batch(ares_batch *b, const int *high, int prompts)
     }
     ARES_PUT(b, response_mask);
     ARES_PUT(b, entropies);
-    for (int64_t t = 0; t < b->tokens; t++) b->response_mask[t] = 1, b->entropies[t] = t % 9 >= 1 && t % 9 <= high[t / 9] ? 2 : 0;
+    for (int64_t t = 0; t < b->tokens; t++)
+        b->response_mask[t] = 1, b->entropies[t] = t % 9 >= 1 && t % 9 <= high[t / 9] ? 2 : 0;
 }
 
 TEST(validation_before_the_first_target_aims_at_its_own_mean)
 {
-    static const char *const words[] = { "algorithm.aepo=true", "worker.rollout.window_size=1", "algorithm.entropy_percentile=50", "algorithm.target_coef_medium=2" };
+    static const char *const words[] = { "algorithm.aepo=true", "worker.rollout.window_size=1",
+                                         "algorithm.entropy_percentile=50",
+                                         "algorithm.target_coef_medium=2" };
     static const int high[4] = { 2, 3, 7, 4 };
     name_rows();
     subject s = { 0 };
@@ -803,7 +932,9 @@ TEST(targets_are_renewed_in_every_step_that_the_interval_divides)
 
 TEST(prompts_that_are_always_right_without_thinking_are_dropped_also_when_they_were_filtered_out)
 {
-    static const char *const words[] = { "algorithm.drop_easy_prompts=true", "worker.rollout.window_size=1", "algorithm.alpha_entropy_lr=0" };
+    static const char *const words[] = { "algorithm.drop_easy_prompts=true",
+                                         "worker.rollout.window_size=1",
+                                         "algorithm.alpha_entropy_lr=0" };
     static const float flat[8] = { 0, 0, 0, 0, 0, 0, 0, 0 }, busy[8] = { 3, 3, 3, 3, 3, 3, 3, 3 };
     name_rows();
     subject s = { 0 };
@@ -814,7 +945,10 @@ TEST(prompts_that_are_always_right_without_thinking_are_dropped_also_when_they_w
         one_prompt(&kept, 1, 3, busy, 8); /* easy, with 7 HWE tokens: the target */
         one_prompt(&easy_busy, 2, 4, busy, 8);
         one_prompt(&easy_flat, 5, 4, flat, 8);
-        /* Both wholly right prompts are filtered out; in the first step neither a threshold nor a target is known. */
+        /*
+         * Both wholly right prompts are filtered out; in the first step neither a threshold nor a
+         * target is known.
+         */
         CHECK_OK(s.c->generated(s.state, &easy_busy));
         CHECK_OK(s.c->generated(s.state, &easy_flat));
         CHECK_OK(s.c->generated(s.state, &kept));
@@ -833,7 +967,10 @@ TEST(prompts_that_are_always_right_without_thinking_are_dropped_also_when_they_w
 
 /* ---------------------------------------------------------------- discarded answers */
 
-/* Every row once more, wrong, silent and of mask 0, before or behind the rows of its group; all of them in a group of their own, too. */
+/*
+ * Every row once more, wrong, silent and of mask 0, before or behind the rows of its group; all of
+ * them in a group of their own, too.
+ */
 static void add_discarded(ares_batch *b, const ares_batch *from, int64_t step)
 {
     ares_batch_init(b);
@@ -848,7 +985,12 @@ static void add_discarded(ares_batch *b, const ares_batch *from, int64_t step)
                 ares_batch_add_row(b, &s, from->row_start[r + 1] - from->row_start[r]);
             }
         ares_batch_begin_group(b);
-        ares_batch_add_row(b, &(ares_sample){ .draw = (1 + step) * 100000 + g, .index = 1, .row = &rows[(g + step) % PROMPTS], .accuracy = 0 }, 5);
+        ares_batch_add_row(b,
+                           &(ares_sample){ .draw = (1 + step) * 100000 + g,
+                                           .index = 1,
+                                           .row = &rows[(g + step) % PROMPTS],
+                                           .accuracy = 0 },
+                           5);
     }
     ARES_PUT(b, response_mask);
     ARES_PUT(b, entropies);
@@ -856,7 +998,8 @@ static void add_discarded(ares_batch *b, const ares_batch *from, int64_t step)
     for (int64_t r = 0; r < b->rows; r++) {
         const ares_sample *s = &b->samples[r];
         for (int64_t i = 0; i < from->rows; i++) {
-            if (s->draw != from->samples[i].draw || s->index != from->samples[i].index * 2) continue;
+            if (s->draw != from->samples[i].draw || s->index != from->samples[i].index * 2)
+                continue;
             int64_t at = b->row_start[r], of = from->row_start[i], n = from->row_start[i + 1] - of;
             memset(b->response_mask + at, 1, (size_t)n);
             memcpy(b->entropies + at, from->entropies + of, (size_t)n * sizeof *b->entropies);
@@ -871,17 +1014,22 @@ static bool same_metrics(const ares_metrics *a, const ares_metrics *b)
     for (int i = 0; i < ares_metrics_count(a) && same; i++) {
         double x = ares_metrics_value(a, i), y = NAN;
         ares_metrics_get(b, ares_metrics_name(a, i), &y);
-        same = CHECK_MSG(x == y || (isnan(x) && isnan(y)), "%s: %g, and with discarded answers %g", ares_metrics_name(a, i), x, y);
+        same = CHECK_MSG(x == y || (isnan(x) && isnan(y)), "%s: %g, and with discarded answers %g",
+                         ares_metrics_name(a, i), x, y);
     }
     return same;
 }
 
 TEST(discarded_answers_count_nowhere)
 {
-    static const char *const words[] = { "worker.actor.dynamic_kl_loss=true", "algorithm.drop_easy_prompts=true", "worker.rollout.window_size=2" };
+    static const char *const words[] = { "worker.actor.dynamic_kl_loss=true",
+                                         "algorithm.drop_easy_prompts=true",
+                                         "worker.rollout.window_size=2" };
     name_rows();
     subject plain = { 0 }, more = { 0 };
-    if (!open_subject(&plain, "aepo", words, ARES_COUNT(words)) || !open_subject(&more, "aepo", words, ARES_COUNT(words))) return;
+    if (!open_subject(&plain, "aepo", words, ARES_COUNT(words)) ||
+        !open_subject(&more, "aepo", words, ARES_COUNT(words)))
+        return;
     ares_metrics *m[2] = { ares_metrics_new(), ares_metrics_new() };
     bool ok = true;
     for (int64_t step = 0; step < 40 && ok; step++) {
@@ -892,11 +1040,14 @@ TEST(discarded_answers_count_nowhere)
             const subject *s = k ? &more : &plain;
             ares_batch *x = k ? &b : &a;
             ares_metrics_clear(m[k]);
-            ok = ok && CHECK_OK(s->c->generated(s->state, x)) && CHECK_OK(s->c->observe(s->state, x, m[k])) && CHECK_OK(s->c->adapt(s->state, x, m[k]));
+            ok = ok && CHECK_OK(s->c->generated(s->state, x)) &&
+                 CHECK_OK(s->c->observe(s->state, x, m[k])) &&
+                 CHECK_OK(s->c->adapt(s->state, x, m[k]));
         }
         ok = ok && same_metrics(m[0], m[1]) && same_state(&plain, &more);
         for (int64_t r = 0; r < b.rows && ok; r++)
-            if (!ares_batch_row_counts(&b, r)) ok = CHECK_EQ(b.samples[r].difficulty, ARES_DIFFICULTY_NONE);
+            if (!ares_batch_row_counts(&b, r))
+                ok = CHECK_EQ(b.samples[r].difficulty, ARES_DIFFICULTY_NONE);
         ares_batch_fini(&a);
         ares_batch_fini(&b);
     }
@@ -907,7 +1058,8 @@ TEST(discarded_answers_count_nowhere)
 
 TEST(a_batch_of_discarded_answers_leaves_the_state_as_it_was)
 {
-    static const char *const words[] = { "worker.actor.dynamic_kl_loss=true", "worker.rollout.window_size=2" };
+    static const char *const words[] = { "worker.actor.dynamic_kl_loss=true",
+                                         "worker.rollout.window_size=2" };
     static const float h[6] = { 0, 2, 2, 0, 0, 0 };
     name_rows();
     subject s = { 0 }, other = { 0 };
@@ -942,7 +1094,8 @@ TEST(a_batch_of_discarded_answers_leaves_the_state_as_it_was)
 
 TEST(an_answer_without_a_token_counts_as_one_without_entropy)
 {
-    static const char *const words[] = { "algorithm.aepo=true", "worker.rollout.window_size=2", "algorithm.entropy_threshold_ema=0" };
+    static const char *const words[] = { "algorithm.aepo=true", "worker.rollout.window_size=2",
+                                         "algorithm.entropy_threshold_ema=0" };
     static const float h[6] = { 2, 2, 2, 2, 2, 2 };
     name_rows();
     subject s = { 0 };
@@ -950,7 +1103,8 @@ TEST(an_answer_without_a_token_counts_as_one_without_entropy)
     ares_batch b;
     ares_metrics *m = ares_metrics_new();
     one_prompt(&b, 0, 2, h, 6);
-    b.row_start[1] = b.row_start[2] = b.row_start[3] = 0; /* the first three answers end before they begin; the last one has all the tokens */
+    /* the first three answers end before they begin; the last one has all the tokens */
+    b.row_start[1] = b.row_start[2] = b.row_start[3] = 0;
     if (CHECK_OK(s.c->observe(s.state, &b, m))) {
         double tau = NAN, count = 0;
         CHECK(ares_metrics_get(m, "aepo/tau", &tau));
@@ -996,7 +1150,9 @@ TEST(an_empty_batch_a_missing_judge_and_a_broken_entropy_are_named)
 TEST(a_state_of_another_data_set_or_with_a_member_that_does_not_fit_is_refused_by_name)
 {
     static const char *const words[] = { "algorithm.aepo=true" };
-    static const struct { const char *from, *to, *message; } faults[] = {
+    static const struct {
+        const char *from, *to, *message;
+    } faults[] = {
         { "\"tau\":", "\"tao\":", "'tau'" },
         { "\"alpha\":{\"easy\"", "\"alpha\":{\"simple\"", "'alpha'" },
         { "\"steps\":1", "\"steps\":\"1\"", "'steps'" },
@@ -1026,7 +1182,8 @@ TEST(a_state_of_another_data_set_or_with_a_member_that_does_not_fit_is_refused_b
         ares_str_add(&broken, saved.data, (size_t)(at - saved.data));
         ares_str_add_z(&broken, faults[i].to);
         ares_str_add_z(&broken, at + strlen(faults[i].from));
-        if (CHECK_OK(ares_json_parse(&arena, ares_str_view(&broken), "state", &json)) && open_subject(&t, "aepo", words, 1)) {
+        if (CHECK_OK(ares_json_parse(&arena, ares_str_view(&broken), "state", &json)) &&
+            open_subject(&t, "aepo", words, 1)) {
             int rc = t.c->load(t.state, json);
             CHECK(rc == ARES_EFORMAT || rc == ARES_ESTATE);
             CHECK_CONTAINS(ares_error_message(), faults[i].message);
@@ -1042,17 +1199,21 @@ TEST(a_state_of_another_data_set_or_with_a_member_that_does_not_fit_is_refused_b
 
 TEST(options_that_make_no_sense_together_are_refused)
 {
-    static const char *const bounds[] = { "algorithm.alpha_entropy_min=3" }, *const kl[] = { "worker.actor.dynamic_kl_loss=true" };
+    static const char *const bounds[] = { "algorithm.alpha_entropy_min=3" }, *const kl[] = {
+        "worker.actor.dynamic_kl_loss=true"
+    };
     const ares_control *c = control_named("aepo");
     ares_algorithm_config algorithm = { .disable_kl = true };
     ares_control_env env = { .algorithm = &algorithm };
     ares_config *cfg;
     void *state, *options = control_options(c, bounds, 1, &cfg);
-    if (CHECK(options != NULL)) CHECK_FAIL(c->open(options, &env, &state), ARES_ECONFIG, "alpha_entropy_max");
+    if (CHECK(options != NULL))
+        CHECK_FAIL(c->open(options, &env, &state), ARES_ECONFIG, "alpha_entropy_max");
     ares_free(options);
     ares_config_free(cfg);
     options = control_options(c, kl, 1, &cfg);
-    if (CHECK(options != NULL)) CHECK_FAIL(c->open(options, &env, &state), ARES_ECONFIG, "disable_kl");
+    if (CHECK(options != NULL))
+        CHECK_FAIL(c->open(options, &env, &state), ARES_ECONFIG, "disable_kl");
     ares_free(options);
     ares_config_free(cfg);
     options = control_options(c, NULL, 0, &cfg);
@@ -1065,7 +1226,8 @@ TEST(options_that_make_no_sense_together_are_refused)
 
 /* ---------------------------------------------------------------- what is reported */
 
-static void check_metric(const ares_metrics *m, const char *prefix, int d, const char *suffix, double want)
+static void check_metric(const ares_metrics *m, const char *prefix, int d, const char *suffix,
+                         double want)
 {
     char name[96];
     double value = NAN;
@@ -1078,8 +1240,9 @@ static void check_metric(const ares_metrics *m, const char *prefix, int d, const
 TEST(a_difficulty_is_reported_by_its_own_answers)
 {
     static const int right[ARES_DIFFICULTIES] = { 0, 8, 4, 1 };
-    static const double in_bin[3] = { 2, 2, 4 },
-                        right_in[ARES_DIFFICULTIES][3] = { { 0 }, { 2, 2, 4 }, { 2, 2, 0 }, { 1, 0, 0 } };
+    static const double in_bin[3] = { 2, 2, 4 }, right_in[ARES_DIFFICULTIES][3] = {
+        { 0 }, { 2, 2, 4 }, { 2, 2, 0 }, { 1, 0, 0 }
+    };
     subject s;
     ares_batch b;
     ares_metrics *m = ares_metrics_new();
@@ -1088,11 +1251,12 @@ TEST(a_difficulty_is_reported_by_its_own_answers)
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
         ares_batch_begin_group(&b);
         for (int i = 0; i < 8; i++)
-            ares_batch_add_row(
-                &b,
-                &(ares_sample){
-                    .draw = d, .index = i, .row = &rows[d - ARES_EASY], .accuracy = i < right[d] ? 1 : 0 },
-                3 + i);
+            ares_batch_add_row(&b,
+                               &(ares_sample){ .draw = d,
+                                               .index = i,
+                                               .row = &rows[d - ARES_EASY],
+                                               .accuracy = i < right[d] ? 1 : 0 },
+                               3 + i);
     }
     ARES_PUT(&b, response_mask);
     ARES_PUT(&b, entropies);
@@ -1111,7 +1275,8 @@ TEST(a_difficulty_is_reported_by_its_own_answers)
         check_metric(m, "response_length", d, "/min", 3);
         check_metric(m, "response_length", d, "/max", 10);
         check_metric(m, "reasoning_tokens_statistics", d, "/valid_mean", 3.5);
-        check_metric(m, "reasoning_tokens_statistics", d, "/invalid_mean", 2); /* windows below tau */
+        /* windows below tau */
+        check_metric(m, "reasoning_tokens_statistics", d, "/invalid_mean", 2);
         for (int i = 0; i < 3; i++) { /* counts 0 to 7 in bins that begin at 0, 2 and 4 */
             char suffix[32];
             snprintf(suffix, sizeof suffix, "/count/bin%d", i + 1);
@@ -1134,7 +1299,8 @@ TEST(a_difficulty_is_reported_by_its_own_answers)
 
 TEST(the_adaptive_coefficient_follows_the_kl_and_resumes)
 {
-    static const char *const words[] = { "algorithm.kl_type=adaptive", "algorithm.kl_target=0.1", "algorithm.kl_horizon=1000" };
+    static const char *const words[] = { "algorithm.kl_type=adaptive", "algorithm.kl_target=0.1",
+                                         "algorithm.kl_horizon=1000" };
     name_rows();
     subject s = { .algorithm = { .kl_coef = 0.01 } };
     if (!open_subject(&s, "adaptive_kl", words, ARES_COUNT(words))) return;
@@ -1160,8 +1326,10 @@ TEST(the_adaptive_coefficient_follows_the_kl_and_resumes)
     close_subject(&s);
 }
 
-/* Rows of 0.05, 0.1, 0.15 and 0.14, without the tokens that the policy did not write: a tenth above the
- * target. */
+/*
+ * Rows of 0.05, 0.1, 0.15 and 0.14, without the tokens that the policy did not write: a tenth above
+ * the target.
+ */
 TEST(the_kl_of_a_row_without_a_kl_column_is_the_mean_over_its_own_tokens)
 {
     static const char *const words[] = { "algorithm.kl_type=adaptive", "algorithm.kl_target=0.1",
@@ -1220,14 +1388,18 @@ TEST_MPI(two_ranks_remember_what_one_would)
         ares_str_fini(&out);
         return;
     }
-    static const char *const words[] = { "worker.actor.dynamic_kl_loss=true", "algorithm.drop_easy_prompts=true", "algorithm.kl_bucket_controller=log_space",
+    static const char *const words[] = { "worker.actor.dynamic_kl_loss=true",
+                                         "algorithm.drop_easy_prompts=true",
+                                         "algorithm.kl_bucket_controller=log_space",
                                          "algorithm.kl_beta_update_interval=2" };
     ares_world *w;
     REQUIRE_OK(ares_world_open(&w));
     name_rows();
     int rank = ares_world_rank(w), ranks = ares_world_size(w);
     subject part = { .env = { .world = w } }, whole = { 0 };
-    if (!open_subject(&part, "aepo", words, ARES_COUNT(words)) || !open_subject(&whole, "aepo", words, ARES_COUNT(words))) return;
+    if (!open_subject(&part, "aepo", words, ARES_COUNT(words)) ||
+        !open_subject(&whole, "aepo", words, ARES_COUNT(words)))
+        return;
     for (int64_t step = 0; step < 60; step++) {
         ares_batch mine, all;
         chance_batch(&mine, step, rank, ranks, 0.1);
@@ -1290,7 +1462,8 @@ TEST(groups_on_trial_are_told_what_is_known_and_teach_nothing)
 
 TEST(a_window_longer_than_any_answer_marks_nothing_and_tau_is_the_first_entropy)
 {
-    static const char *const words[] = { "algorithm.aepo=true", "worker.rollout.window_size=50", "worker.actor.dynamic_kl_loss=true" };
+    static const char *const words[] = { "algorithm.aepo=true", "worker.rollout.window_size=50",
+                                         "worker.actor.dynamic_kl_loss=true" };
     static const float h[6] = { 0.5, 2, 2, 0, 0, 0 };
     name_rows();
     subject s = { 0 };
@@ -1302,7 +1475,8 @@ TEST(a_window_longer_than_any_answer_marks_nothing_and_tau_is_the_first_entropy)
         double tau = 0;
         CHECK(ares_metrics_get(m, "aepo/tau", &tau));
         CHECK_NEAR(tau, 0.5, 1e-12);
-        for (int64_t i = 0; i < b.tokens; i++) CHECK(!b.hwe[i] && b.window_entropies[i] == -1 && b.kl_weight[i] == 1);
+        for (int64_t i = 0; i < b.tokens; i++)
+            CHECK(!b.hwe[i] && b.window_entropies[i] == -1 && b.kl_weight[i] == 1);
         CHECK_NEAR(b.samples[0].hwe_target, 0, 0);
     }
     ares_metrics_free(m);

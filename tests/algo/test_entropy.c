@@ -3,7 +3,10 @@
 
 #include <math.h>
 
-static double uniform(uint64_t i) { return ares_rng_uniform(ares_rng_root(7, ARES_RNG_TEST), i); }
+static double uniform(uint64_t i)
+{
+    return ares_rng_uniform(ares_rng_root(7, ARES_RNG_TEST), i);
+}
 
 TEST(a_window_is_the_mean_of_the_tokens_behind_it_whatever_its_size)
 {
@@ -74,14 +77,19 @@ TEST(percentiles_are_those_of_the_sorted_list)
         for (int64_t n = 1; n <= N; n = n < 130 ? n + 1 : n * 5 / 3) {
             for (int64_t i = 0; i < n; i++) {
                 double u = uniform((uint64_t)(kind * N + i));
-                x[i] = kind == 0 ? u : kind == 1 ? floor(u * 4) : kind == 2 ? exp(60 * u) : kind == 3 ? 1.5 : (u < 0.9 ? 1e-300 * u : u);
+                x[i] = kind == 0   ? u
+                       : kind == 1 ? floor(u * 4)
+                       : kind == 2 ? exp(60 * u)
+                       : kind == 3 ? 1.5
+                                   : (u < 0.9 ? 1e-300 * u : u);
             }
             memcpy(sorted, x, (size_t)n * sizeof *x);
             qsort(sorted, (size_t)n, sizeof *sorted, ascending);
             for (int k = 0; k < ARES_COUNT(qs); k++) {
                 double rank = (double)(n - 1) * (qs[k] / 100);
                 int64_t at = (int64_t)rank;
-                double next = sorted[at + 1 < n ? at + 1 : at], want = sorted[at] + (next - sorted[at]) * (rank - (double)at);
+                double next = sorted[at + 1 < n ? at + 1 : at],
+                       want = sorted[at] + (next - sorted[at]) * (rank - (double)at);
                 if (!CHECK_NEAR(ares_percentile(x, n, qs[k]), want, 1e-15 * fabs(want))) return;
             }
         }
@@ -117,9 +125,20 @@ TEST(only_candidates_are_counted_and_a_tie_reaches_the_threshold)
 
 TEST(trigger_words_are_compared_without_marks_and_case)
 {
-    static const struct { const char *token, *word; } cases[] = {
-        { "\xc4\xa0Wait", "wait" }, { "\xe2\x96\x81\xc4\xa0 Hmm\t", "hmm" }, { "Wait,", "wait," },          { "", "" },
-        { "\xc4\xa0", "" },         { "a\xc4\xa0" "b", "a\xc4\xa1" "b" },    { "\xc3\x89tat\xc2\xa0", "\xc3\xa9tat" }, { "\xe2\x96", "\xe2\x96" },
+    static const struct {
+        const char *token, *word;
+    } cases[] = {
+        { "\xc4\xa0Wait", "wait" },
+        { "\xe2\x96\x81\xc4\xa0 Hmm\t", "hmm" },
+        { "Wait,", "wait," },
+        { "", "" },
+        { "\xc4\xa0", "" },
+        { "a\xc4\xa0"
+          "b",
+          "a\xc4\xa1"
+          "b" },
+        { "\xc3\x89tat\xc2\xa0", "\xc3\xa9tat" },
+        { "\xe2\x96", "\xe2\x96" },
     };
     ares_str out = { 0 };
     for (int i = 0; i < ARES_COUNT(cases); i++) {

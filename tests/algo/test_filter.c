@@ -1,4 +1,7 @@
-/* Group filters beyond the goldens: reasons, several filters at once, what is kept when groups come in another order, bad input. */
+/*
+ * Group filters beyond the goldens: reasons, several filters at once, what is kept when groups come
+ * in another order, bad input.
+ */
 #include "test.h"
 
 #include <math.h>
@@ -8,8 +11,19 @@
 
 static ares_filter_config off(void)
 {
-    return (ares_filter_config){ .filter_key = "accuracy", .filter_low = 0.01, .filter_high = 0.99, .informative_by = "acc", .dynamic_sampling = "none", .rv_strategy = "top_p",
-                                 .rv_value = 1, .rv_type = "largest", .rv_metric = "reward_variance", .rv_include_zero = true, .rv_prob_mode = "softmax", .rv_eps = 0.01, .loss_scaling = "none" };
+    return (ares_filter_config){ .filter_key = "accuracy",
+                                 .filter_low = 0.01,
+                                 .filter_high = 0.99,
+                                 .informative_by = "acc",
+                                 .dynamic_sampling = "none",
+                                 .rv_strategy = "top_p",
+                                 .rv_value = 1,
+                                 .rv_type = "largest",
+                                 .rv_metric = "reward_variance",
+                                 .rv_include_zero = true,
+                                 .rv_prob_mode = "softmax",
+                                 .rv_eps = 0.01,
+                                 .loss_scaling = "none" };
 }
 
 static const int64_t start[] = { 0, 2, 4, 6, 8 };
@@ -46,7 +60,8 @@ TEST(bounds_of_the_accuracy_range_are_strict)
 TEST(a_later_filter_sees_what_an_earlier_one_left)
 {
     ares_filter_config cfg = off();
-    const double score[] = { 9, -9, 0, 0, 1, 0, 0, 2 }; /* the widest group is all right by accuracy */
+    /* the widest group is all right by accuracy */
+    const double score[] = { 9, -9, 0, 0, 1, 0, 0, 2 };
     cfg.informative = true;
     cfg.rv_strategy = "top_k_abs";
     ares_groups g = { .groups = 4, .group_start = start, .accuracy = accuracy, .score = score };
@@ -71,7 +86,10 @@ TEST(counts_add_up_over_draws)
 {
     ares_filter_config cfg = off();
     cfg.online_filtering = true;
-    ares_groups all = { .groups = 4, .group_start = start, .accuracy = accuracy, .score = accuracy },
+    ares_groups all = { .groups = 4,
+                        .group_start = start,
+                        .accuracy = accuracy,
+                        .score = accuracy },
                 first = all;
     ares_verdict v[4];
     ares_metrics *m = ares_metrics_new();
@@ -92,7 +110,11 @@ TEST(counts_add_up_over_draws)
 
 TEST(the_ranking_looks_last_unless_it_may_draw_again)
 {
-    static const struct { bool other; int64_t max_resample; bool last; const char *exhausted;
+    static const struct {
+        bool other;
+        int64_t max_resample;
+        bool last;
+        const char *exhausted;
     } cases[] = { { false, ARES_NULL_I64, true, "smaller_batch" },
                   { false, 0, true, "smaller_batch" },
                   { false, 3, false, "smaller_batch" },
@@ -125,15 +147,23 @@ TEST(discarded_answers_do_not_make_a_group_informative)
     CHECK(!ares_group_spread(NULL, NULL, 0, 1e-6));
 }
 
-/* What is discarded counts in no filter's statistics, and a group of nothing else teaches nothing. */
+/*
+ * What is discarded counts in no filter's statistics, and a group of nothing else teaches nothing.
+ */
 TEST(discarded_answers_count_in_no_filter)
 {
     static const int64_t ends[] = { 0, 3, 6, 9 };
     static const uint8_t valid[] = { 1, 1, 0, 1, 0, 1, 0, 0, 0 };
     static const double right[] = { 1, 1, 0, 0, 1, 1, 1, 0, 1 };
-    static const struct { const char *name; bool keep[3]; const char *reason; } cases[] = {
-        { "accuracy_range", { false, true, false }, "accuracy_high" }, { "informative", { false, true, false }, "all_correct" },
-        { "nonzero_std", { false, true, false }, "zero_std_1.0" }, { "rv", { false, true, false }, "rv_top_p" }, { "reward_cap", { false, true, false }, "reward_cap_unknown" } };
+    static const struct {
+        const char *name;
+        bool keep[3];
+        const char *reason;
+    } cases[] = { { "accuracy_range", { false, true, false }, "accuracy_high" },
+                  { "informative", { false, true, false }, "all_correct" },
+                  { "nonzero_std", { false, true, false }, "zero_std_1.0" },
+                  { "rv", { false, true, false }, "rv_top_p" },
+                  { "reward_cap", { false, true, false }, "reward_cap_unknown" } };
     ares_groups g = { .groups = 3,
                       .group_start = ends,
                       .accuracy = right,
@@ -155,7 +185,8 @@ TEST(discarded_answers_count_in_no_filter)
         CHECK_STR(v[0].reason, cases[i].reason);
         CHECK_STR(v[2].reason, "all_discarded");
     }
-    g.accuracy = (const double[]){ 1, 1, NAN, 0, NAN, 1, 1, 0, 1 }; /* nor need they have a number */
+    /* nor need they have a number */
+    g.accuracy = (const double[]){ 1, 1, NAN, 0, NAN, 1, 1, 0, 1 };
     ares_filter_config cfg = off();
     ares_verdict v[3];
     cfg.online_filtering = true;
@@ -167,28 +198,40 @@ TEST(a_group_is_kept_when_dropping_it_would_force_another_draw)
     ares_filter_config cfg = off();
     cfg.dynamic_sampling = "nonzero_std";
     cfg.keep_when_insufficient = true;
-    ares_groups g = { .groups = 4, .group_start = start, .score = (const double[]){ 1, 1, 0, 0, 1, 0, 2, 2 }, .in_play = 5, .target = 4 };
+    ares_groups g = { .groups = 4,
+                      .group_start = start,
+                      .score = (const double[]){ 1, 1, 0, 0, 1, 0, 2, 2 },
+                      .in_play = 5,
+                      .target = 4 };
     ares_verdict v[4];
     REQUIRE_OK(ares_filter_groups(&cfg, &g, v));
     CHECK(!v[0].keep && v[1].keep && v[2].keep && v[3].keep); /* one could be spared */
     CHECK_STR(v[0].reason, "zero_std_1.0");
 }
 
-/* The same groups in another order: the same ones stay, but for ties, which go to the lower index. */
+/*
+ * The same groups in another order: the same ones stay, but for ties, which go to the lower index.
+ */
 TEST(the_ranking_depends_on_no_order)
 {
     enum { N = 12 };
     ares_rng_key key = ares_rng_root(5, ARES_RNG_TEST);
-    static const struct { const char *strategy, *mode, *type; double value; } cases[] = {
-        { "top_p", "softmax", "largest", 0.7 }, { "top_p", "linear", "largest", 0.7 }, { "top_p", "softmax", "smallest", 0.5 }, { "top_k", "softmax", "largest", 0.4 },
-        { "top_k_abs", "softmax", "smallest", 5 }, { "min_p", "softmax", "largest", 0.5 },   { "min_p", "softmax", "smallest", 0.5 } };
+    static const struct {
+        const char *strategy, *mode, *type;
+        double value;
+    } cases[] = { { "top_p", "softmax", "largest", 0.7 },    { "top_p", "linear", "largest", 0.7 },
+                  { "top_p", "softmax", "smallest", 0.5 },   { "top_k", "softmax", "largest", 0.4 },
+                  { "top_k_abs", "softmax", "smallest", 5 }, { "min_p", "softmax", "largest", 0.5 },
+                  { "min_p", "softmax", "smallest", 0.5 } };
     for (int c = 0; c < ARES_COUNT(cases); c++) {
         ares_filter_config cfg = off();
-        cfg.rv_strategy = cases[c].strategy, cfg.rv_prob_mode = cases[c].mode, cfg.rv_type = cases[c].type, cfg.rv_value = cases[c].value;
+        cfg.rv_strategy = cases[c].strategy, cfg.rv_prob_mode = cases[c].mode,
+        cfg.rv_type = cases[c].type, cfg.rv_value = cases[c].value;
         double metric[N], shuffled[N];
         int64_t chosen[N], again[N], order[N];
         bool stays[N] = { false };
-        for (int i = 0; i < N; i++) metric[i] = ares_rng_uniform(key, (uint64_t)i) * 3, order[i] = i;
+        for (int i = 0; i < N; i++)
+            metric[i] = ares_rng_uniform(key, (uint64_t)i) * 3, order[i] = i;
         int64_t k = ares_rv_select(&cfg, metric, N, chosen, NULL);
         CHECK(k > 0 && k < N);
         for (int64_t i = 0; i < k; i++) stays[chosen[i]] = true;
@@ -201,7 +244,8 @@ TEST(the_ranking_depends_on_no_order)
 
 TEST(the_ranking_keeps_as_many_groups_as_its_strategy_says)
 {
-    static const double metric[] = { 2, 4, 0, 1, 3 }; /* the softmax of 4 3 2 1 0: 0.64 0.23 0.09 0.03 0.01 */
+    /* the softmax of 4 3 2 1 0: 0.64 0.23 0.09 0.03 0.01 */
+    static const double metric[] = { 2, 4, 0, 1, 3 };
     static const struct {
         const char *strategy, *mode, *type;
         double value;
@@ -225,11 +269,12 @@ TEST(the_ranking_keeps_as_many_groups_as_its_strategy_says)
     for (int c = 0; c < ARES_COUNT(cases); c++) {
         ares_filter_config cfg = off();
         int64_t kept[5];
-        cfg.rv_strategy = cases[c].strategy, cfg.rv_prob_mode = cases[c].mode, cfg.rv_type = cases[c].type;
+        cfg.rv_strategy = cases[c].strategy, cfg.rv_prob_mode = cases[c].mode,
+        cfg.rv_type = cases[c].type;
         cfg.rv_value = cases[c].value, cfg.rv_include_zero = cases[c].zeros;
         int64_t n = ares_rv_select(&cfg, metric, 5, kept, NULL);
-        CHECK_MSG(n == cases[c].n, "%s of %g %s: %lld groups, expected %lld", cfg.rv_strategy, cfg.rv_value,
-                  cfg.rv_type, (long long)n, (long long)cases[c].n);
+        CHECK_MSG(n == cases[c].n, "%s of %g %s: %lld groups, expected %lld", cfg.rv_strategy,
+                  cfg.rv_value, cfg.rv_type, (long long)n, (long long)cases[c].n);
         for (int64_t i = 0; i < n && n == cases[c].n; i++) CHECK_EQ(kept[i], cases[c].kept[i]);
     }
 }
@@ -251,8 +296,9 @@ TEST(a_ranking_that_could_keep_nothing_or_too_much_is_refused)
         f.resample_mode = "new_prompts";
         f.rv_strategy = cases[i].strategy, f.rv_value = cases[i].value;
         ares_filter_check(cfg, &f, 4);
-        CHECK_MSG(ares_config_fault_count(cfg) == cases[i].faults, "%s of %g: %d faults, expected %d",
-                  f.rv_strategy, f.rv_value, ares_config_fault_count(cfg), cases[i].faults);
+        CHECK_MSG(ares_config_fault_count(cfg) == cases[i].faults,
+                  "%s of %g: %d faults, expected %d", f.rv_strategy, f.rv_value,
+                  ares_config_fault_count(cfg), cases[i].faults);
         ares_config_free(cfg);
     }
 }
@@ -265,18 +311,22 @@ TEST(advantages_are_scaled_by_the_share_of_groups_that_stay)
         int64_t kept, total;
         double want;
     } cases[] = {
-        { "none", 1, 4, 1 },   { "linear", 1, 4, 0.25 }, { "sqrt", 1, 4, 0.5 }, { "linear", 4, 4, 1 },
-        { "linear", 0, 4, 0 }, { "none", 0, 0, 1 },      { "linear", 0, 0, 1 }, { "sqrt", 0, 0, 1 },
+        { "none", 1, 4, 1 },   { "linear", 1, 4, 0.25 }, { "sqrt", 1, 4, 0.5 },
+        { "linear", 4, 4, 1 }, { "linear", 0, 4, 0 },    { "none", 0, 0, 1 },
+        { "linear", 0, 0, 1 }, { "sqrt", 0, 0, 1 },
     };
     for (int i = 0; i < ARES_COUNT(cases); i++)
-        CHECK_NEAR(ares_filter_loss_scale(cases[i].mode, cases[i].kept, cases[i].total), cases[i].want, 0);
+        CHECK_NEAR(ares_filter_loss_scale(cases[i].mode, cases[i].kept, cases[i].total),
+                   cases[i].want, 0);
 }
 
 TEST(what_filters_cannot_use_is_named)
 {
     ares_filter_config cfg = off();
     ares_verdict v[4];
-    ares_groups g = { .groups = 4, .group_start = start, .accuracy = (const double[]){ 1, 1, 0, NAN, 1, 0, 0, 1 } };
+    ares_groups g = { .groups = 4,
+                      .group_start = start,
+                      .accuracy = (const double[]){ 1, 1, 0, NAN, 1, 0, 0, 1 } };
     cfg.online_filtering = true;
     CHECK_FAIL(ares_filter_groups(&cfg, &g, v), ARES_ENUMERIC, "filter: row 3: accuracy = nan");
     g.accuracy = NULL;
@@ -299,5 +349,6 @@ TEST(a_limit_of_fetches_ends_the_loop_with_its_counts)
         CHECK_EQ(groups, 0);
         for (int k = 0; k < 2; k++) CHECK(!ares_oversampling_finish(&s, false));
     }
-    CHECK_FAIL(ares_oversampling_fetch(&s, &groups), ARES_ELIMIT, "4 groups were fetched, 4 dropped, and 0 of 2 are kept");
+    CHECK_FAIL(ares_oversampling_fetch(&s, &groups), ARES_ELIMIT,
+               "4 groups were fetched, 4 dropped, and 0 of 2 are kept");
 }

@@ -1,4 +1,7 @@
-/* GRPO's advantages. Cases grpo_1 and grpo_2 of shared/golden/aepo.json (verl's code), groups brought together. */
+/*
+ * GRPO's advantages. Cases grpo_1 and grpo_2 of shared/golden/aepo.json (verl's code), groups
+ * brought together.
+ */
 #include "test.h"
 
 #include <math.h>
@@ -22,7 +25,8 @@ static void check_advantages(int64_t groups, int64_t n, const float *scores, con
     if (CHECK_OK(compute(&b, true)))
         for (int64_t r = 0; r < b.rows; r++)
             for (int64_t t = b.row_start[r]; t < b.row_start[r + 1]; t++) {
-                CHECK_NEAR(b.advantages[t], expected[r], 2e-7); /* f32 of a number near 1.5, and scores that came as f32 */
+                /* f32 of a number near 1.5, and scores that came as f32 */
+                CHECK_NEAR(b.advantages[t], expected[r], 2e-7);
                 CHECK_NEAR(b.returns[t], (double)b.advantages[t], 0);
             }
     ares_batch_fini(&b);
@@ -31,8 +35,12 @@ static void check_advantages(int64_t groups, int64_t n, const float *scores, con
 TEST(advantages_agree_with_the_reference)
 {
     check_advantages(2, 4, (const float[]){ 1.15f, 0.15f, 0.3f, 0.3f, 0.15f, 1.0f, 0.3f, 1.3f },
-                     (const double[]){ 1.48181425686, -0.713466123671, -0.384174066592, -0.384174066592, -0.974923757374, 0.566816138008, -0.70285201113, 1.1109596305 });
-    check_advantages(1, 4, (const float[]){ 1, 0, 0, 0 }, (const double[]){ 1.49999700001, -0.499999000002, -0.499999000002, -0.499999000002 });
+                     (const double[]){ 1.48181425686, -0.713466123671, -0.384174066592,
+                                       -0.384174066592, -0.974923757374, 0.566816138008,
+                                       -0.70285201113, 1.1109596305 });
+    check_advantages(
+        1, 4, (const float[]){ 1, 0, 0, 0 },
+        (const double[]){ 1.49999700001, -0.499999000002, -0.499999000002, -0.499999000002 });
 }
 
 TEST(a_group_of_equal_scores_gets_exactly_zero)
@@ -68,9 +76,10 @@ TEST(weights_by_length_take_the_mean_over_answers_that_count)
     const float scores[] = { 1, 0, 1, 0, 9, 9, 9, 9 };
     for (int masked = 0; masked < 2; masked++) {
         ares_batch b;
-        ares_algorithm_config cfg = {
-            .norm_adv_by_std_in_grpo = false, .grpo_advantage_length_weight = true, .gamma = 1, .lam = 1
-        };
+        ares_algorithm_config cfg = { .norm_adv_by_std_in_grpo = false,
+                                      .grpo_advantage_length_weight = true,
+                                      .gamma = 1,
+                                      .lam = 1 };
         make_batch(&b, masked ? 2 : 1, 4, even, ARES_COUNT(even));
         put_scores(&b, scores);
         for (int64_t t = b.row_start[4]; t < b.tokens; t++) b.response_mask[t] = 0;
@@ -89,7 +98,8 @@ TEST(masked_tokens_get_no_advantage_but_their_rewards_count)
     b.token_level_rewards[1] = 0.5f; /* of the first row, on a token the policy did not write */
     b.response_mask[1] = 0;
     REQUIRE_OK(compute(&b, false));
-    CHECK(b.advantages[0] == 0.75f && b.advantages[1] == 0 && b.advantages[2] == 0.75f && b.advantages[5] == -0.75f);
+    CHECK(b.advantages[0] == 0.75f && b.advantages[1] == 0 && b.advantages[2] == 0.75f &&
+          b.advantages[5] == -0.75f);
     CHECK(b.returns[1] == 0);
     ares_batch_fini(&b);
 }
@@ -125,17 +135,22 @@ TEST(the_order_of_rows_changes_nothing)
     for (uint64_t k = 0; k < 20; k++) {
         int64_t order[G * N];
         for (int i = 0; i < G * N; i++) order[i] = i;
-        for (int g = 0; g < G; g++) ares_rng_shuffle(ares_rng_sub(key, k, (uint64_t)g), order + g * N, N);
+        for (int g = 0; g < G; g++)
+            ares_rng_shuffle(ares_rng_sub(key, k, (uint64_t)g), order + g * N, N);
         for (int i = 0; i < G * N; i++) shuffled[i] = scores[order[i]];
         make_batch(&b, G, N, (const int64_t[]){ 2 }, 1);
         put_scores(&b, shuffled);
         CHECK_OK(compute(&b, true));
-        for (int i = 0; i < G * N; i++) CHECK_MEM(&b.advantages[b.row_start[i]], &before[order[i]], sizeof(float));
+        for (int i = 0; i < G * N; i++)
+            CHECK_MEM(&b.advantages[b.row_start[i]], &before[order[i]], sizeof(float));
         ares_batch_fini(&b);
     }
 }
 
-/* As verl has it: mean 0 and deviation 1. Options that would sample such groups are refused before (test_adv_options). */
+/*
+ * As verl has it: mean 0 and deviation 1. Options that would sample such groups are refused before
+ * (test_adv_options).
+ */
 TEST(a_group_of_one_is_compared_with_nothing)
 {
     ares_batch b;
@@ -152,15 +167,19 @@ TEST(rewards_that_are_no_numbers_are_refused)
     ares_batch b;
     make_batch(&b, 1, 3, lengths, ARES_COUNT(lengths));
     put_scores(&b, (const float[]){ 1, NAN, 0 });
-    CHECK_FAIL(compute(&b, true), ARES_ENUMERIC, "adv: grpo: row 1, token 0: token_level_rewards = nan: no finite number");
+    CHECK_FAIL(compute(&b, true), ARES_ENUMERIC,
+               "adv: grpo: row 1, token 0: token_level_rewards = nan: no finite number");
     ares_batch_fini(&b);
     make_batch(&b, 1, 2, lengths, ARES_COUNT(lengths));
-    CHECK_FAIL(compute(&b, true), ARES_ESTATE, "adv: grpo: needs the column 'token_level_rewards', which ares_reward_shape should have written");
+    CHECK_FAIL(compute(&b, true), ARES_ESTATE,
+               "adv: grpo: needs the column 'token_level_rewards', which ares_reward_shape should "
+               "have written");
     ares_batch_fini(&b);
 }
 
 TEST(an_unknown_estimator_is_answered_with_the_choices)
 {
     CHECK(ares_adv_find("grop") == NULL);
-    CHECK_CONTAINS(ares_error_message(), "algorithm.adv_estimator = 'grop': unknown; did you mean 'grpo'?");
+    CHECK_CONTAINS(ares_error_message(),
+                   "algorithm.adv_estimator = 'grop': unknown; did you mean 'grpo'?");
 }

@@ -16,13 +16,34 @@
 /* ---------------------------------------------------------------- formulas, in f64 */
 
 typedef ares_token_term formula(double x, double advantage);
-static ares_token_term of_ppo(double x, double a) { return ares_ppo_token(x, a, 0.8, 1.28, 3); }
-static ares_token_term of_gspo(double x, double a) { return ares_gspo_token(x, a, 0.8, 1.28, 3); }
-static ares_token_term of_sapo(double x, double a) { return ares_sapo_token(x, a, 1, 1.05); }
-static ares_token_term of_gmpo(double x, double a) { return ares_gmpo_row(x, a); }
-static ares_token_term of_cov(double x, double a) { return ares_kl_cov_token(x, a, 0, 1); }
-static ares_token_term of_cov_chosen(double x, double a) { return ares_kl_cov_token(x, a, 1, 1); }
-static ares_token_term of_value(double x, double a) { return ares_value_token(x, 0.3, a, 0.5); }
+static ares_token_term of_ppo(double x, double a)
+{
+    return ares_ppo_token(x, a, 0.8, 1.28, 3);
+}
+static ares_token_term of_gspo(double x, double a)
+{
+    return ares_gspo_token(x, a, 0.8, 1.28, 3);
+}
+static ares_token_term of_sapo(double x, double a)
+{
+    return ares_sapo_token(x, a, 1, 1.05);
+}
+static ares_token_term of_gmpo(double x, double a)
+{
+    return ares_gmpo_row(x, a);
+}
+static ares_token_term of_cov(double x, double a)
+{
+    return ares_kl_cov_token(x, a, 0, 1);
+}
+static ares_token_term of_cov_chosen(double x, double a)
+{
+    return ares_kl_cov_token(x, a, 1, 1);
+}
+static ares_token_term of_value(double x, double a)
+{
+    return ares_value_token(x, 0.3, a, 0.5);
+}
 static ares_token_term of_vapor(double x, double a)
 {
     ares_vapor_term e = ares_vapor_completion(x, a, 0.2, 0.28, 20);
@@ -31,17 +52,28 @@ static ares_token_term of_vapor(double x, double a)
 
 TEST(slopes_of_formulas_are_those_of_their_values)
 {
-    static const struct { const char *name; formula *of; } all[] = {
-        { "ppo", of_ppo }, { "gspo", of_gspo }, { "sapo", of_sapo }, { "gmpo", of_gmpo }, { "kl_cov", of_cov }, { "kl_cov chosen", of_cov_chosen }, { "value", of_value }, { "vapor", of_vapor },
+    static const struct {
+        const char *name;
+        formula *of;
+    } all[] = {
+        { "ppo", of_ppo },     { "gspo", of_gspo },   { "sapo", of_sapo },
+        { "gmpo", of_gmpo },   { "kl_cov", of_cov },  { "kl_cov chosen", of_cov_chosen },
+        { "value", of_value }, { "vapor", of_vapor },
     };
     for (int i = 0; i < ARES_COUNT(all); i++) {
         int checked = 0;
         for (double a = -2.1; a < 2.2; a += 0.6)
             for (double x = -21.013; x < 21.5; x += 0.0731) {
-                double h = 1e-6, up = all[i].of(x + h, a).loss, mid = all[i].of(x, a).loss, down = all[i].of(x - h, a).loss, slope = (up - down) / (2 * h);
-                if (fabs((up - mid) - (mid - down)) > 1e-7 * h * (1 + fabs(mid)) + 2e-6 * h * fabs(slope)) continue; /* a corner */
+                double h = 1e-6, up = all[i].of(x + h, a).loss, mid = all[i].of(x, a).loss,
+                       down = all[i].of(x - h, a).loss, slope = (up - down) / (2 * h);
+                /* a corner */
+                if (fabs((up - mid) - (mid - down)) >
+                    1e-7 * h * (1 + fabs(mid)) + 2e-6 * h * fabs(slope))
+                    continue;
                 checked++;
-                if (!CHECK_MSG(fabs(all[i].of(x, a).gradient - slope) <= 1e-5 * (1 + fabs(slope)) + 1e-9 * fabs(mid), "%s at %g, advantage %g: %g, by differences %g", all[i].name, x, a,
+                if (!CHECK_MSG(fabs(all[i].of(x, a).gradient - slope) <=
+                                   1e-5 * (1 + fabs(slope)) + 1e-9 * fabs(mid),
+                               "%s at %g, advantage %g: %g, by differences %g", all[i].name, x, a,
                                all[i].of(x, a).gradient, slope))
                     break;
             }
@@ -51,13 +83,17 @@ TEST(slopes_of_formulas_are_those_of_their_values)
 
 TEST(no_finite_input_gives_a_nan)
 {
-    static const double extreme[] = { -1e30, -700, -20.5, -20, -1, -1e-30, 0, 1e-30, 1, 20, 20.5, 700, 1e30 };
-    static formula *const all[] = { of_ppo, of_gspo, of_sapo, of_gmpo, of_cov, of_cov_chosen, of_vapor };
+    static const double extreme[] = { -1e30, -700, -20.5, -20,  -1,  -1e-30, 0,
+                                      1e-30, 1,    20,    20.5, 700, 1e30 };
+    static formula *const all[] = { of_ppo, of_gspo,       of_sapo, of_gmpo,
+                                    of_cov, of_cov_chosen, of_vapor };
     for (int i = 0; i < ARES_COUNT(all); i++)
         for (int x = 0; x < ARES_COUNT(extreme); x++)
             for (int a = 0; a < ARES_COUNT(extreme); a++) {
                 ares_token_term e = all[i](extreme[x], extreme[a]);
-                CHECK_MSG(isfinite(e.loss) && isfinite(e.gradient) && isfinite(e.ratio), "formula %d at %g, %g: %g, %g", i, extreme[x], extreme[a], e.loss, e.gradient);
+                CHECK_MSG(isfinite(e.loss) && isfinite(e.gradient) && isfinite(e.ratio),
+                          "formula %d at %g, %g: %g, %g", i, extreme[x], extreme[a], e.loss,
+                          e.gradient);
                 e = ares_cispo_token(extreme[x], extreme[x], extreme[a], 0, 5);
                 CHECK(!isnan(e.loss) && isfinite(e.gradient));
             }
@@ -65,7 +101,8 @@ TEST(no_finite_input_gives_a_nan)
 
 TEST(cispo_passes_its_clipped_ratio_and_no_more)
 {
-    CHECK_NEAR(ares_cispo_token(-2, -1, 1, 1, 5).gradient, -1, 1e-12); /* clip_ratio_low 0 lifts e^-1 to 1 */
+    /* clip_ratio_low 0 lifts e^-1 to 1 */
+    CHECK_NEAR(ares_cispo_token(-2, -1, 1, 1, 5).gradient, -1, 1e-12);
     CHECK_NEAR(ares_cispo_token(-2, -1, 1, 0, 5).gradient, -exp(-1), 1e-12);
     CHECK_NEAR(ares_cispo_token(-2, 3, -2, 0, 5).gradient, 10, 1e-12);
     CHECK_NEAR(ares_cispo_token(-2, 3, -2, 0, 5).loss, -20, 1e-12);
@@ -73,10 +110,14 @@ TEST(cispo_passes_its_clipped_ratio_and_no_more)
 
 TEST(gmpo_clips_logs_on_the_side_that_gains)
 {
-    CHECK(ares_gmpo_token(1, 1, 0.4, 0.4).log_ratio == 0.4 && !ares_gmpo_token(1, 1, 0.4, 0.4).passes);
-    CHECK(ares_gmpo_token(1, -1, 0.4, 0.4).log_ratio == 1 && ares_gmpo_token(1, -1, 0.4, 0.4).passes);
-    CHECK(ares_gmpo_token(-1, -1, 0.4, 0.4).log_ratio == -0.4 && ares_gmpo_token(-1, 1, 0.4, 0.4).log_ratio == -1);
-    CHECK(ares_gmpo_token(-1, 0, 0.4, 0.4).log_ratio == 0 && !ares_gmpo_token(-1, 0, 0.4, 0.4).passes);
+    CHECK(ares_gmpo_token(1, 1, 0.4, 0.4).log_ratio == 0.4 &&
+          !ares_gmpo_token(1, 1, 0.4, 0.4).passes);
+    CHECK(ares_gmpo_token(1, -1, 0.4, 0.4).log_ratio == 1 &&
+          ares_gmpo_token(1, -1, 0.4, 0.4).passes);
+    CHECK(ares_gmpo_token(-1, -1, 0.4, 0.4).log_ratio == -0.4 &&
+          ares_gmpo_token(-1, 1, 0.4, 0.4).log_ratio == -1);
+    CHECK(ares_gmpo_token(-1, 0, 0.4, 0.4).log_ratio == 0 &&
+          !ares_gmpo_token(-1, 0, 0.4, 0.4).passes);
 }
 
 TEST(gmpo_counts_tokens_beyond_a_bound_by_the_sign_of_the_advantage)
@@ -146,7 +187,10 @@ typedef struct state {
 static void state_open(state *s)
 {
     ares_rng_key key = ares_rng_root(5, ARES_RNG_TEST);
-    *s = (state){ .cfg = { .clip_ratio_low = 0.2, .clip_ratio_high = 0.28, .clip_ratio_dual = NAN, ARES_LOSS_DEFAULTS } };
+    *s = (state){ .cfg = { .clip_ratio_low = 0.2,
+                           .clip_ratio_high = 0.28,
+                           .clip_ratio_dual = NAN,
+                           ARES_LOSS_DEFAULTS } };
     make_batch(&s->b, ROWS / 4, 4, (const int64_t[]){ 9, 3, 7 }, 3);
     ARES_PUT(&s->b, old_log_probs), ARES_PUT(&s->b, advantages), ARES_PUT(&s->b, rollout_log_probs);
     for (int64_t t = 0; t < s->b.tokens; t++) {
@@ -165,13 +209,29 @@ static int state_run(state *s, const char *name, int64_t row, int64_t end, ares_
     int64_t t = s->b.row_start[row];
     ares_loss_sums_init(&s->sums);
     memset(s->d + t, 0, (size_t)(s->b.row_start[end] - t) * sizeof *s->d);
-    ares_loss_args a = { .cfg = &s->cfg, .n = s->b.row_start[end] - t, .log_prob = s->log_prob + t, .old_log_prob = s->b.old_log_probs + t, .advantage = s->b.advantages + t,
-                         .weight = s->weight + t, .mask = s->b.response_mask + t, .d_log_prob = s->d + t, .sums = &s->sums, .row = row, .end = end, .first = t,
-                         .row_start = s->b.row_start, .samples = s->b.samples, .world = w, .key = ares_rng_root(3, ARES_RNG_LOSS) };
+    ares_loss_args a = { .cfg = &s->cfg,
+                         .n = s->b.row_start[end] - t,
+                         .log_prob = s->log_prob + t,
+                         .old_log_prob = s->b.old_log_probs + t,
+                         .advantage = s->b.advantages + t,
+                         .weight = s->weight + t,
+                         .mask = s->b.response_mask + t,
+                         .d_log_prob = s->d + t,
+                         .sums = &s->sums,
+                         .row = row,
+                         .end = end,
+                         .first = t,
+                         .row_start = s->b.row_start,
+                         .samples = s->b.samples,
+                         .world = w,
+                         .key = ares_rng_root(3, ARES_RNG_LOSS) };
     return ares_loss_find(name)->compute(&a);
 }
 
-/* The loss moves as its gradient says: one log-prob a little up, a little down, in the product's own f32 arrays. */
+/*
+ * The loss moves as its gradient says: one log-prob a little up, a little down, in the product's
+ * own f32 arrays.
+ */
 TEST(gradients_of_row_losses_are_those_of_the_whole_loss)
 {
     static const char *const names[] = { "gspo", "gmpo" };
@@ -194,7 +254,8 @@ TEST(gradients_of_row_losses_are_those_of_the_whole_loss)
             CHECK_OK(state_run(&s, names[i], 0, ROWS, NULL));
             double down = mid - s.sums.loss;
             s.log_prob[t] = x;
-            if (fabs(up / hp - down / hm) > 1e-4 + 0.01 * fabs(up / hp)) continue; /* a clip's corner */
+            /* a clip's corner */
+            if (fabs(up / hp - down / hm) > 1e-4 + 0.01 * fabs(up / hp)) continue;
             checked++;
             CHECK_NEAR(d[t], (up + down) / (hp + hm), 1e-6 + 1e-4 * fabs((double)d[t]));
         }
@@ -238,7 +299,8 @@ TEST(kl_cov_takes_exactly_its_share_among_equals_too)
 TEST(the_kth_smallest_key_is_found)
 {
     uint64_t key[100], threshold;
-    for (int i = 0; i < 100; i++) key[i] = ares_rng_u64(ares_rng_root(1, ARES_RNG_TEST), (uint64_t)i) >> (i % 60);
+    for (int i = 0; i < 100; i++)
+        key[i] = ares_rng_u64(ares_rng_root(1, ARES_RNG_TEST), (uint64_t)i) >> (i % 60);
     for (int k = 1; k < 100; k += 7) {
         CHECK_OK(loss_select(key, 100, k, NULL, &threshold));
         int below = 0, equal = 0;
@@ -247,8 +309,11 @@ TEST(the_kth_smallest_key_is_found)
     }
     CHECK_OK(loss_select(key, 100, 100, NULL, &threshold));
     CHECK(threshold == UINT64_MAX);
-    static const double rising[] = { -INFINITY, -1e300, -1, -1e-300, 0, 1e-300, 1, 1e300, INFINITY };
-    for (int i = 1; i < ARES_COUNT(rising); i++) CHECK(loss_ordered(rising[i - 1]) < loss_ordered(rising[i]));
+    static const double rising[] = {
+        -INFINITY, -1e300, -1, -1e-300, 0, 1e-300, 1, 1e300, INFINITY
+    };
+    for (int i = 1; i < ARES_COUNT(rising); i++)
+        CHECK(loss_ordered(rising[i - 1]) < loss_ordered(rising[i]));
     CHECK(loss_ordered(-0.0) == loss_ordered(0.0));
 }
 
@@ -274,7 +339,8 @@ TEST_MPI(selections_over_ranks_are_those_of_one)
         memcpy(alone, s.d, sizeof alone);
         int64_t row = ares_world_rank(w) * 4, end = row + 4;
         CHECK_OK(state_run(&s, names[i], row, end, w));
-        CHECK_MEM(s.d + s.b.row_start[row], alone + s.b.row_start[row], (size_t)(s.b.row_start[end] - s.b.row_start[row]) * sizeof(float));
+        CHECK_MEM(s.d + s.b.row_start[row], alone + s.b.row_start[row],
+                  (size_t)(s.b.row_start[end] - s.b.row_start[row]) * sizeof(float));
         ares_batch_fini(&s.b);
     }
     ares_world_close(w);
@@ -304,7 +370,8 @@ TEST(weights_of_another_sampler_are_cut_off_or_masked)
     CHECK_OK(ares_is_weights(&s.cfg, b, 0, ROWS, s.is, NULL));
     double sum = 0;
     for (int64_t t = 0; t < b->row_start[1]; t++)
-        if (b->response_mask[t]) sum += (double)b->old_log_probs[t] - (double)b->rollout_log_probs[t];
+        if (b->response_mask[t])
+            sum += (double)b->old_log_probs[t] - (double)b->rollout_log_probs[t];
     CHECK_NEAR(s.is[0], fmin(exp(sum), 2), 1e-6);
     CHECK(s.is[1] == s.is[0] && s.is[3] == 0);
     b->rollout_log_probs[b->row_start[2] + 2] = -INFINITY;
@@ -323,10 +390,12 @@ TEST(every_loss_names_the_place_of_what_is_no_number)
         state_open(&s);
         s.log_prob[s.b.row_start[5] + 1] = NAN;
         s.b.response_mask[s.b.row_start[5] + 1] = 1;
-        CHECK_FAIL(state_run(&s, all[i]->name, 0, ROWS, NULL), ARES_ENUMERIC, "log_prob of row 5, token 1 is nan");
+        CHECK_FAIL(state_run(&s, all[i]->name, 0, ROWS, NULL), ARES_ENUMERIC,
+                   "log_prob of row 5, token 1 is nan");
         s.log_prob[s.b.row_start[5] + 1] = 0;
         s.b.response_mask[s.b.row_start[6]] = 7;
-        CHECK_FAIL(state_run(&s, all[i]->name, 0, ROWS, NULL), ARES_ENUMERIC, "mask of row 6, token 0 is 7");
+        CHECK_FAIL(state_run(&s, all[i]->name, 0, ROWS, NULL), ARES_ENUMERIC,
+                   "mask of row 6, token 0 is 7");
         memset(s.b.response_mask, 0, (size_t)s.b.tokens);
         CHECK_OK(state_run(&s, all[i]->name, 0, ROWS, NULL)); /* all masked: nothing */
         CHECK(s.sums.loss == 0 && s.sums.tokens == 0);
@@ -342,8 +411,17 @@ TEST(a_pass_counts_bins_estimators_and_entropies_of_right_and_wrong_answers)
     for (int64_t t = 0; t < s.b.tokens; t++) entropy[t] = t < s.b.row_start[2] ? 1 : 3;
     for (int64_t r = 0; r < ROWS; r++) s.b.samples[r].accuracy = r < 2 ? 1 : r < 4 ? 0 : NAN;
     CHECK_OK(state_run(&s, "default", 0, ROWS, NULL));
-    ares_loss_args a = { .cfg = &s.cfg, .n = s.b.tokens, .log_prob = s.log_prob, .weight = s.weight, .mask = s.b.response_mask, .entropy = entropy, .d_log_prob = s.d, .sums = &s.sums,
-                         .end = ROWS, .row_start = s.b.row_start, .samples = s.b.samples };
+    ares_loss_args a = { .cfg = &s.cfg,
+                         .n = s.b.tokens,
+                         .log_prob = s.log_prob,
+                         .weight = s.weight,
+                         .mask = s.b.response_mask,
+                         .entropy = entropy,
+                         .d_log_prob = s.d,
+                         .sums = &s.sums,
+                         .end = ROWS,
+                         .row_start = s.b.row_start,
+                         .samples = s.b.samples };
     CHECK_OK(ares_loss_terms(&a, NULL));
     double counted = 0, k2 = 0, k3 = 0;
     for (int i = 0; i < ARES_LOSS_BINS; i++) counted += s.sums.bins[i];
@@ -366,32 +444,49 @@ TEST(a_pass_counts_bins_estimators_and_entropies_of_right_and_wrong_answers)
 
 TEST(a_span_that_is_no_number_is_neutral_and_counted)
 {
-    float fine[3] = { -1, -2, -3 }, ref[3] = { -1.5f, -2, -2.5f }, broken[3] = { -1, NAN, -3 }, d[2][3] = { { 0 }, { 0 } };
-    ares_vapor_completion_args c[2] = { { .text = { 3, 0, 2, fine, ref, d[0] }, .reward = 1 }, { .text = { 3, 0, 2, broken, ref, d[1] }, .reward = 0 } };
+    float fine[3] = { -1, -2, -3 }, ref[3] = { -1.5f, -2, -2.5f }, broken[3] = { -1, NAN, -3 },
+          d[2][3] = { { 0 }, { 0 } };
+    ares_vapor_completion_args c[2] = { { .text = { 3, 0, 2, fine, ref, d[0] }, .reward = 1 },
+                                        { .text = { 3, 0, 2, broken, ref, d[1] }, .reward = 0 } };
     ares_vapor_prompt p = { .n = 2, .completions = c };
-    ares_vapor_config cfg = { .beta = 0.1, .epsilon_low = 0.2, .epsilon_high = 0.8, .log_ratio_clamp = 20 };
+    ares_vapor_config cfg = {
+        .beta = 0.1, .epsilon_low = 0.2, .epsilon_high = 0.8, .log_ratio_clamp = 20
+    };
     ares_vapor_sums s;
     ares_vapor_sums_init(&s);
     CHECK_OK(ares_vapor_loss(&cfg, ares_kl_find("k3"), &p, 1, NULL, &s));
     CHECK_NEAR(c[1].ratio, 1, 0);
-    CHECK(d[1][0] == 0 && d[1][1] == 0 && s.nonfinite >= 1 && isfinite(s.objective) && isfinite(s.kl));
+    CHECK(d[1][0] == 0 && d[1][1] == 0 && s.nonfinite >= 1 && isfinite(s.objective) &&
+          isfinite(s.kl));
     CHECK_NEAR(d[0][0], -0.5 * exp(0.5) / 2, 1e-6);
     CHECK_NEAR(d[0][1], d[0][0], 0);
     cfg.ratio_mean = true; /* half the log-ratio, and each token pulls half as much */
     d[0][0] = 0;
     CHECK_OK(ares_vapor_loss(&cfg, ares_kl_find("k3"), &p, 1, NULL, &s));
     CHECK_NEAR(d[0][0], -0.5 * exp(0.25) / 4, 1e-6);
-    CHECK_FAIL(ares_vapor_loss(&cfg, ares_kl_find("full"), &p, 1, NULL, &s), ARES_EUNSUPPORTED, "needs the logits of both models");
-    CHECK_FAIL(ares_loss_find("vapor")->compute(&(ares_loss_args){ 0 }), ARES_EUNSUPPORTED, "chosen and rejected");
+    CHECK_FAIL(ares_vapor_loss(&cfg, ares_kl_find("full"), &p, 1, NULL, &s), ARES_EUNSUPPORTED,
+               "needs the logits of both models");
+    CHECK_FAIL(ares_loss_find("vapor")->compute(&(ares_loss_args){ 0 }), ARES_EUNSUPPORTED,
+               "chosen and rejected");
 }
 
 TEST(a_detached_preference_and_a_failure_that_counts_in_full)
 {
-    float now[2] = { -1, -1 }, ref[2] = { -1.1f, -1 }, d[2][2] = { { 0 }, { 0 } }, pair[2] = { -1, -2 }, pair_ref[2] = { -1, -1 }, d_pair[2][2] = { { 0 }, { 0 } };
+    float now[2] = { -1, -1 }, ref[2] = { -1.1f, -1 }, d[2][2] = { { 0 }, { 0 } },
+          pair[2] = { -1, -2 }, pair_ref[2] = { -1, -1 }, d_pair[2][2] = { { 0 }, { 0 } };
     for (int detach = 0; detach < 2; detach++) {
-        ares_vapor_completion_args c[2] = { { .text = { 2, 0, 2, now, ref, d[0] }, .reward = 1 }, { .text = { 2, 0, 0, now, ref, d[1] }, .reward = 5 } };
-        ares_vapor_prompt p = { .n = 2, .completions = c, .chosen = { 2, 0, 1, pair, pair_ref, d_pair[0] }, .rejected = { 2, 1, 2, pair, pair_ref, d_pair[1] } };
-        ares_vapor_config cfg = { .beta = 0.05, .epsilon_low = 0.2, .epsilon_high = 0.8, .log_ratio_clamp = 20, .preference_detach = detach, .failure_full = detach };
+        ares_vapor_completion_args c[2] = { { .text = { 2, 0, 2, now, ref, d[0] }, .reward = 1 },
+                                            { .text = { 2, 0, 0, now, ref, d[1] }, .reward = 5 } };
+        ares_vapor_prompt p = { .n = 2,
+                                .completions = c,
+                                .chosen = { 2, 0, 1, pair, pair_ref, d_pair[0] },
+                                .rejected = { 2, 1, 2, pair, pair_ref, d_pair[1] } };
+        ares_vapor_config cfg = { .beta = 0.05,
+                                  .epsilon_low = 0.2,
+                                  .epsilon_high = 0.8,
+                                  .log_ratio_clamp = 20,
+                                  .preference_detach = detach,
+                                  .failure_full = detach };
         ares_vapor_sums s;
         ares_vapor_sums_init(&s);
         memset(d, 0, sizeof d), memset(d_pair, 0, sizeof d_pair);

@@ -1,4 +1,7 @@
-/* The clipped surrogate and the terms beside it. Cases ppo_default_* of shared/golden/aepo.json (verl's code). */
+/*
+ * The clipped surrogate and the terms beside it. Cases ppo_default_* of shared/golden/aepo.json
+ * (verl's code).
+ */
 #include "test.h"
 
 #include <math.h>
@@ -10,14 +13,16 @@ enum { MOST = 64 };
 typedef struct state {
     ares_loss_config cfg;
     int64_t n;
-    float log_prob[MOST], old[MOST], advantage[MOST], weight[MOST], entropy[MOST], d_log_prob[MOST], d_entropy[MOST], ref[MOST], kl_weight[MOST];
+    float log_prob[MOST], old[MOST], advantage[MOST], weight[MOST], entropy[MOST], d_log_prob[MOST],
+        d_entropy[MOST], ref[MOST], kl_weight[MOST];
     uint8_t mask[MOST];
     ares_loss_sums sums;
 } state;
 
 static void init(state *s, int64_t n)
 {
-    *s = (state){ .cfg = { .clip_ratio_low = 0.2, .clip_ratio_high = 0.3, .clip_ratio_dual = 3 }, .n = n };
+    *s = (state){ .cfg = { .clip_ratio_low = 0.2, .clip_ratio_high = 0.3, .clip_ratio_dual = 3 },
+                  .n = n };
     for (int64_t t = 0; t < n; t++) {
         s->mask[t] = 1;
         s->weight[t] = 1;
@@ -26,8 +31,17 @@ static void init(state *s, int64_t n)
 
 static ares_loss_args args(state *s)
 {
-    return (ares_loss_args){ .cfg = &s->cfg, .n = s->n, .log_prob = s->log_prob, .old_log_prob = s->old, .advantage = s->advantage, .weight = s->weight, .mask = s->mask,
-                             .entropy = s->entropy, .d_log_prob = s->d_log_prob, .d_entropy = s->d_entropy, .sums = &s->sums };
+    return (ares_loss_args){ .cfg = &s->cfg,
+                             .n = s->n,
+                             .log_prob = s->log_prob,
+                             .old_log_prob = s->old,
+                             .advantage = s->advantage,
+                             .weight = s->weight,
+                             .mask = s->mask,
+                             .entropy = s->entropy,
+                             .d_log_prob = s->d_log_prob,
+                             .d_entropy = s->d_entropy,
+                             .sums = &s->sums };
 }
 
 /* Loss and gradients from nothing; kl NULL: the surrogate alone. */
@@ -38,7 +52,10 @@ static double compute(state *s, const ares_kl *kl, double kl_coef)
     memset(s->d_log_prob, 0, sizeof s->d_log_prob);
     memset(s->d_entropy, 0, sizeof s->d_entropy);
     CHECK_OK(ares_loss_find("default")->compute(&a));
-    if (kl) CHECK_OK(ares_loss_terms(&a, &(ares_kl_args){ .kl = kl, .coef = kl_coef, .ref_log_prob = s->ref, .weight = s->kl_weight }));
+    if (kl)
+        CHECK_OK(ares_loss_terms(
+            &a, &(ares_kl_args){
+                    .kl = kl, .coef = kl_coef, .ref_log_prob = s->ref, .weight = s->kl_weight }));
     return s->sums.loss;
 }
 
@@ -56,9 +73,14 @@ static double token(double log_ratio, double advantage, double *gradient, state 
 
 TEST(losses_and_metrics_agree_with_the_reference)
 {
-    static const float old[] = { -1.0f, -0.5f, -2.0f, -0.7f, -1.4f, -0.2f }, now[] = { -0.6f, -0.9f, -2.0f, -1.6f, -0.2f, -9.0f }, adv[] = { 1, 1, -1, -1, -1, 2 };
+    static const float old[] = { -1.0f, -0.5f, -2.0f, -0.7f, -1.4f, -0.2f },
+                       now[] = { -0.6f, -0.9f, -2.0f, -1.6f, -0.2f, -9.0f },
+                       adv[] = { 1, 1, -1, -1, -1, 2 };
     static const double losses[] = { -1.3, -0.670320046036, 1.0, 0.8, 3.0 };
-    static const struct { const char *mode; double loss; } cases[] = { { "token-mean", 0.565935989661 }, { "seq-mean-token-mean", 0.788279988116 } };
+    static const struct {
+        const char *mode;
+        double loss;
+    } cases[] = { { "token-mean", 0.565935989661 }, { "seq-mean-token-mean", 0.788279988116 } };
     state s;
     for (int c = 0; c < 2; c++) {
         ares_batch b;
@@ -83,7 +105,8 @@ TEST(losses_and_metrics_agree_with_the_reference)
     for (int t = 0; t < 5; t++) {
         double gradient;
         init(&s, 1);
-        CHECK_NEAR(token((double)now[t] - (double)old[t], (double)adv[t], &gradient, &s), losses[t], 1e-6);
+        CHECK_NEAR(token((double)now[t] - (double)old[t], (double)adv[t], &gradient, &s), losses[t],
+                   1e-6);
     }
 }
 
@@ -148,7 +171,13 @@ TEST(input_that_is_no_number_is_an_error_with_its_place)
 {
     state s;
     const int64_t row_start[] = { 0, 10, 12, 20 };
-    static const struct { const char *name; float x; } bad[] = { { "log_prob", NAN }, { "old_log_prob", -INFINITY }, { "advantage", NAN }, { "weight", INFINITY } };
+    static const struct {
+        const char *name;
+        float x;
+    } bad[] = { { "log_prob", NAN },
+                { "old_log_prob", -INFINITY },
+                { "advantage", NAN },
+                { "weight", INFINITY } };
     for (int i = 0; i < ARES_COUNT(bad); i++) {
         init(&s, 20);
         float *const arrays[] = { s.log_prob, s.old, s.advantage, s.weight };
@@ -156,13 +185,15 @@ TEST(input_that_is_no_number_is_an_error_with_its_place)
         a.row_start = row_start, a.end = 3;
         arrays[i][11] = bad[i].x;
         char text[80];
-        snprintf(text, sizeof text, "default: %s of row 1, token 1 is %g", bad[i].name, (double)bad[i].x);
+        snprintf(text, sizeof text, "default: %s of row 1, token 1 is %g", bad[i].name,
+                 (double)bad[i].x);
         CHECK_FAIL(ares_loss_find("default")->compute(&a), ARES_ENUMERIC, text);
         s.mask[11] = 0; /* behind the mask anything goes */
         CHECK_OK(ares_loss_find("default")->compute(&a));
         CHECK(isfinite(s.sums.loss));
         s.mask[11] = 2;
-        CHECK_FAIL(ares_loss_find("default")->compute(&a), ARES_ENUMERIC, "mask of row 1, token 1 is 2: must be 0 or 1");
+        CHECK_FAIL(ares_loss_find("default")->compute(&a), ARES_ENUMERIC,
+                   "mask of row 1, token 1 is 2: must be 0 or 1");
     }
 }
 
@@ -182,14 +213,21 @@ static void randomise(state *s, uint64_t seed)
     }
 }
 
-/* The loss of one token with both terms, in f64, from the product's own estimator and the formula of aepo.md 6.3. */
-static double reference(const state *s, int64_t t, double log_prob, double entropy, const ares_kl *kl, double coef)
+/*
+ * The loss of one token with both terms, in f64, from the product's own estimator and the formula
+ * of aepo.md 6.3.
+ */
+static double reference(const state *s, int64_t t, double log_prob, double entropy,
+                        const ares_kl *kl, double coef)
 {
-    double a = (double)s->advantage[t], lr = log_prob - (double)s->old[t], clamped = fmin(fmax(lr, -20), 20);
-    double bounded = fmin(fmax(clamped, log(1 - s->cfg.clip_ratio_low)), log(1 + s->cfg.clip_ratio_high));
+    double a = (double)s->advantage[t], lr = log_prob - (double)s->old[t],
+           clamped = fmin(fmax(lr, -20), 20);
+    double bounded =
+        fmin(fmax(clamped, log(1 - s->cfg.clip_ratio_low)), log(1 + s->cfg.clip_ratio_high));
     double h = fmax(-a * exp(clamped), -a * exp(bounded)), w = (double)s->weight[t];
     if (a < 0) h = fmin(h, -a * s->cfg.clip_ratio_dual);
-    return w * (h + coef * (double)s->kl_weight[t] * kl->value(log_prob - (double)s->ref[t]) - s->cfg.entropy_coeff * entropy);
+    return w * (h + coef * (double)s->kl_weight[t] * kl->value(log_prob - (double)s->ref[t]) -
+                s->cfg.entropy_coeff * entropy);
 }
 
 TEST(gradients_are_those_of_the_loss_by_finite_differences)
@@ -209,11 +247,13 @@ TEST(gradients_are_those_of_the_loss_by_finite_differences)
                 CHECK(s.d_log_prob[t] == 0 && s.d_entropy[t] == 0);
                 continue;
             }
-            double up = reference(&s, t, x + h, e, kl, 0.2), mid = reference(&s, t, x, e, kl, 0.2), down = reference(&s, t, x - h, e, kl, 0.2);
+            double up = reference(&s, t, x + h, e, kl, 0.2), mid = reference(&s, t, x, e, kl, 0.2),
+                   down = reference(&s, t, x - h, e, kl, 0.2);
             if (fabs((up - mid) - (mid - down)) > 1e-9) continue; /* a corner: two slopes */
             double slope = (up - down) / (2 * h);
             CHECK_NEAR(s.d_log_prob[t], slope, 1e-6 * (1 + fabs(slope)));
-            slope = (reference(&s, t, x, e + h, kl, 0.2) - reference(&s, t, x, e - h, kl, 0.2)) / (2 * h);
+            slope = (reference(&s, t, x, e + h, kl, 0.2) - reference(&s, t, x, e - h, kl, 0.2)) /
+                    (2 * h);
             CHECK_NEAR(s.d_entropy[t], slope, 1e-7);
             checked++;
         }
@@ -232,7 +272,8 @@ TEST(the_terms_add_up_to_the_loss)
     compute(&s, kl, 0.2);
     double expected = 0;
     for (int64_t t = 0; t < s.n; t++)
-        if (s.mask[t]) expected += reference(&s, t, (double)s.log_prob[t], (double)s.entropy[t], kl, 0.2);
+        if (s.mask[t])
+            expected += reference(&s, t, (double)s.log_prob[t], (double)s.entropy[t], kl, 0.2);
     CHECK_NEAR(ares_loss_total(&s.sums, 0.03, 0.2), expected, 1e-12 * MOST);
 }
 
@@ -245,7 +286,8 @@ TEST(terms_that_are_not_asked_for_do_nothing)
     float before[MOST];
     memcpy(before, s.d_log_prob, sizeof before);
     ares_loss_args a = args(&s);
-    CHECK_OK(ares_loss_terms(&a, &(ares_kl_args){ .kl = ares_kl_find("kl"), .coef = 0.5 })); /* no reference model; entropy_coeff 0 */
+    /* no reference model; entropy_coeff 0 */
+    CHECK_OK(ares_loss_terms(&a, &(ares_kl_args){ .kl = ares_kl_find("kl"), .coef = 0.5 }));
     CHECK_MEM(s.d_log_prob, before, sizeof before);
     CHECK_NEAR(s.sums.kl, 0, 0);
     CHECK(s.sums.entropy > 0 && s.d_entropy[0] == 0); /* told all the same */
@@ -271,19 +313,22 @@ TEST(micro_batches_merge_into_the_whole)
         ares_loss_args a = args(&cut);
         ares_loss_sums_init(&cut.sums);
         a.n = n;
-        a.log_prob += from, a.old_log_prob += from, a.advantage += from, a.weight += from, a.mask += from, a.d_log_prob += from;
+        a.log_prob += from, a.old_log_prob += from, a.advantage += from, a.weight += from,
+            a.mask += from, a.d_log_prob += from;
         CHECK_OK(ares_loss_find("default")->compute(&a));
         ares_loss_sums_merge(&merged, &cut.sums);
     }
     CHECK_MEM(cut.d_log_prob, s.d_log_prob, sizeof s.d_log_prob);
     CHECK_NEAR(merged.loss, s.sums.loss, 1e-13);
     CHECK_NEAR(merged.ratio, s.sums.ratio, 1e-12);
-    CHECK(merged.tokens == s.sums.tokens && merged.clip_high == s.sums.clip_high && merged.clip_low == s.sums.clip_low);
+    CHECK(merged.tokens == s.sums.tokens && merged.clip_high == s.sums.clip_high &&
+          merged.clip_low == s.sums.clip_low);
     CHECK(merged.ratio_min == s.sums.ratio_min && merged.ratio_max == s.sums.ratio_max);
 }
 
 TEST(an_unknown_loss_is_answered_with_the_choices)
 {
     CHECK(ares_loss_find("defualt") == NULL);
-    CHECK_CONTAINS(ares_error_message(), "worker.actor.loss_type = 'defualt': unknown; did you mean 'default'?");
+    CHECK_CONTAINS(ares_error_message(),
+                   "worker.actor.loss_type = 'defualt': unknown; did you mean 'default'?");
 }

@@ -46,22 +46,32 @@ TEST(the_order_of_values_changes_no_bit)
     }
 }
 
-/* Against long double with its 64 digits where that is enough, and against what is known where it is not. */
+/*
+ * Against long double with its 64 digits where that is enough, and against what is known where it
+ * is not.
+ */
 TEST(an_exact_sum_is_exact)
 {
     ares_exact_sum s = { 0 };
     CHECK_NEAR(ares_exact_value(&s), 0, 0);
     const double cases[][4] = {
-        { 1e300, 1, -1e300, 1 },                                  /* 2 */
-        { 0x1p-1074, 0, 0, 0x1p-1074 },                           /* the smallest subnormal */
+        { 1e300, 1, -1e300, 1 },        /* 2 */
+        { 0x1p-1074, 0, 0, 0x1p-1074 }, /* the smallest subnormal */
         { 0x1.fffffffffffffp1023, 0, -0x1.fffffffffffffp1023, 0x1p-1074 },
-        { -3, 1e16, 1, -1e16 },                                   /* -2 */
-        { 1, 0x1p-53, 0, 0 },                                     /* a tie: to even, 1 */
-        { 1, 0x1p-53, 0x1p-1074, 0 },                             /* just above the tie */
+        { -3, 1e16, 1, -1e16 },       /* -2 */
+        { 1, 0x1p-53, 0, 0 },         /* a tie: to even, 1 */
+        { 1, 0x1p-53, 0x1p-1074, 0 }, /* just above the tie */
         { -1, -0x1p-53, -0x1p-1074, 0 },
         { 0x1.fffffffffffffp1023, 0x1.fffffffffffffp1023, -0x1.fffffffffffffp1023, 0 },
     };
-    const double expected[] = { 2, 0x1p-1073, 0x1p-1074, -2, 1, 0x1.0000000000001p0, -0x1.0000000000001p0, 0x1.fffffffffffffp1023 };
+    const double expected[] = { 2,
+                                0x1p-1073,
+                                0x1p-1074,
+                                -2,
+                                1,
+                                0x1.0000000000001p0,
+                                -0x1.0000000000001p0,
+                                0x1.fffffffffffffp1023 };
     for (int c = 0; c < ARES_COUNT(cases); c++) {
         s = (ares_exact_sum){ 0 };
         for (int i = 0; i < 4; i++) ares_exact_add(&s, cases[c][i]);
@@ -70,7 +80,8 @@ TEST(an_exact_sum_is_exact)
     ares_rng_key key = ares_rng_root(8, ARES_RNG_TEST);
     long double sum = 0;
     s = (ares_exact_sum){ 0 };
-    for (uint64_t i = 0; i < 10000; i++) { /* 24 digits within a factor of 2^30: a long double holds the sum */
+    /* 24 digits within a factor of 2^30: a long double holds the sum */
+    for (uint64_t i = 0; i < 10000; i++) {
         double x = (double)(float)ares_rng_normal(key, i);
         if (fabs(x) < 0x1p-10) continue;
         ares_exact_add(&s, x);
@@ -89,7 +100,8 @@ TEST(parts_of_an_exact_sum_add_up_to_the_whole)
         ares_exact_add(&whole, x);
         ares_exact_add(&parts[i % 3], x);
     }
-    for (int p = 0; p < 3; p++) CHECK_OK(ares_exact_ranks(&parts[p], 1, NULL)); /* carries, as before ranks are added */
+    /* carries, as before ranks are added */
+    for (int p = 0; p < 3; p++) CHECK_OK(ares_exact_ranks(&parts[p], 1, NULL));
     for (int i = 0; i < ARES_EXACT_LIMBS; i++)
         for (int p = 0; p < 3; p++) sum.limb[i] += parts[p].limb[i];
     double a = ares_exact_value(&whole), b = ares_exact_value(&sum);

@@ -1,7 +1,9 @@
 /*
- * The CUDA twins of this room against its own functions, on random ragged rows. Each check runs twice: on a card, and everywhere on
- * emulated threads (tests/gpu/emulate), where the kernels' logic, barriers and shared memory are judged but not the card's arithmetic.
- * A double of the twin differs from the CPU's by the order of its sum, 1e-12 of the largest; a float by one rounding of it, 1e-6.
+ * The CUDA twins of this room against its own functions, on random ragged rows. Each check runs
+ * twice: on a card, and everywhere on emulated threads (tests/gpu/emulate), where the kernels'
+ * logic, barriers and shared memory are judged but not the card's arithmetic. A double of the twin
+ * differs from the CPU's by the order of its sum, 1e-12 of the largest; a float by one rounding of
+ * it, 1e-6.
  */
 #include "test.h"
 
@@ -20,7 +22,8 @@ typedef struct machine {
 
 static bool open_emulated(machine *m)
 {
-#ifdef __SANITIZE_ADDRESS__ /* which clears its notes of the whole stack at every jump: minutes a test */
+/* which clears its notes of the whole stack at every jump: minutes a test */
+#ifdef __SANITIZE_ADDRESS__
     test_skip("fibers are slow under the address sanitizer");
     return false;
 #endif
@@ -46,27 +49,36 @@ static bool open_card(machine *m)
     return CHECK(m->twins);
 }
 
-#define TWIN_TEST(name)                                                                                      \
-    static void check_##name(machine *m);                                                                    \
-    TEST(twin_##name##_emulated)                                                                             \
-    {                                                                                                        \
-        machine m;                                                                                           \
-        if (open_emulated(&m)) check_##name(&m), ares_device_close(&m.d);                                    \
-    }                                                                                                        \
-    TEST_GPU(twin_##name##_on_a_card)                                                                        \
-    {                                                                                                        \
-        machine m;                                                                                           \
-        if (open_card(&m)) check_##name(&m), ares_device_close(&m.d);                                        \
-    }                                                                                                        \
+#define TWIN_TEST(name)                                                   \
+    static void check_##name(machine *m);                                 \
+    TEST(twin_##name##_emulated)                                          \
+    {                                                                     \
+        machine m;                                                        \
+        if (open_emulated(&m)) check_##name(&m), ares_device_close(&m.d); \
+    }                                                                     \
+    TEST_GPU(twin_##name##_on_a_card)                                     \
+    {                                                                     \
+        machine m;                                                        \
+        if (open_card(&m)) check_##name(&m), ares_device_close(&m.d);     \
+    }                                                                     \
     static void check_##name(machine *m)
 
 /* ---------------------------------------------------------------- random batches */
 
 static uint64_t drawn;
-static double uniform(void) { return (double)(ares_rng_u64(ares_rng_root(17, ARES_RNG_TEST), drawn++) >> 11) * 0x1p-53; }
-static double normal(void) { return ares_rng_normal(ares_rng_root(18, ARES_RNG_TEST), drawn++); }
+static double uniform(void)
+{
+    return (double)(ares_rng_u64(ares_rng_root(17, ARES_RNG_TEST), drawn++) >> 11) * 0x1p-53;
+}
+static double normal(void)
+{
+    return ares_rng_normal(ares_rng_root(18, ARES_RNG_TEST), drawn++);
+}
 
-/* Rows of 0, 1 and 8193 tokens among them, one whose mask is all 0, masks with holes, answers right, wrong and unknown. */
+/*
+ * Rows of 0, 1 and 8193 tokens among them, one whose mask is all 0, masks with holes, answers
+ * right, wrong and unknown.
+ */
 static void random_batch(ares_batch *b, uint64_t seed)
 {
     static const int64_t lengths[] = { 5, 0, 1, 8193, 37, 64, 0, 256, 33, 300, 32, 513 };
@@ -74,10 +86,16 @@ static void random_batch(ares_batch *b, uint64_t seed)
     ares_batch_init(b);
     for (int r = 0; r < ARES_COUNT(lengths); r++) {
         if (r % 4 == 0) ares_batch_begin_group(b);
-        ares_batch_add_row(b, &(ares_sample){ .draw = r / 4, .index = r % 4, .accuracy = r % 3 == 2 ? NAN : (float)(r % 3) }, lengths[r]);
+        ares_batch_add_row(b,
+                           &(ares_sample){ .draw = r / 4,
+                                           .index = r % 4,
+                                           .accuracy = r % 3 == 2 ? NAN : (float)(r % 3) },
+                           lengths[r]);
     }
-    ARES_PUT(b, response_mask), ARES_PUT(b, old_log_probs), ARES_PUT(b, rollout_log_probs), ARES_PUT(b, ref_log_probs), ARES_PUT(b, advantages), ARES_PUT(b, entropies),
-        ARES_PUT(b, values), ARES_PUT(b, token_level_rewards), ARES_PUT(b, turn_ends), ARES_PUT(b, kl_weight);
+    ARES_PUT(b, response_mask), ARES_PUT(b, old_log_probs), ARES_PUT(b, rollout_log_probs),
+        ARES_PUT(b, ref_log_probs), ARES_PUT(b, advantages), ARES_PUT(b, entropies),
+        ARES_PUT(b, values), ARES_PUT(b, token_level_rewards), ARES_PUT(b, turn_ends),
+        ARES_PUT(b, kl_weight);
     for (int64_t r = 0; r < b->rows; r++) {
         float advantage = (float)normal();
         for (int64_t t = b->row_start[r]; t < b->row_start[r + 1]; t++) {
@@ -98,7 +116,8 @@ static void random_batch(ares_batch *b, uint64_t seed)
 static float *random_log_probs(const ares_batch *b, double spread)
 {
     float *x = ares_malloc((size_t)(b->tokens + 1) * sizeof *x);
-    for (int64_t t = 0; t < b->tokens; t++) x[t] = b->old_log_probs[t] + (float)((uniform() < 0.01 ? 20 : spread) * normal());
+    for (int64_t t = 0; t < b->tokens; t++)
+        x[t] = b->old_log_probs[t] + (float)((uniform() < 0.01 ? 20 : spread) * normal());
     return x;
 }
 static float *random_floats(int64_t n, double scale)
@@ -120,16 +139,19 @@ static bool floats_agree(const char *what, const float *got, const float *want, 
     for (int64_t i = 0; i < n; i++) most = fmax(most, fabs((double)want[i]));
     for (int64_t i = 0; i < n; i++)
         if (!(fabs((double)got[i] - (double)want[i]) <= 1e-6 * fabs((double)want[i]) + 1e-9 * most))
-            return CHECK_MSG(false, "%s[%lld] = %.9g, the CPU has %.9g", what, (long long)i, (double)got[i], (double)want[i]);
+            return CHECK_MSG(false, "%s[%lld] = %.9g, the CPU has %.9g", what, (long long)i,
+                             (double)got[i], (double)want[i]);
     return true;
 }
-static bool doubles_agree(const char *what, const double *got, const double *want, int64_t n, double tolerance)
+static bool doubles_agree(const char *what, const double *got, const double *want, int64_t n,
+                          double tolerance)
 {
     double most = 0;
     for (int64_t i = 0; i < n; i++) most = fmax(most, isfinite(want[i]) ? fabs(want[i]) : 0);
     for (int64_t i = 0; i < n; i++)
         if (!(got[i] == want[i] || fabs(got[i] - want[i]) <= tolerance * most))
-            return CHECK_MSG(false, "%s[%lld] = %.17g, the CPU has %.17g", what, (long long)i, got[i], want[i]);
+            return CHECK_MSG(false, "%s[%lld] = %.17g, the CPU has %.17g", what, (long long)i,
+                             got[i], want[i]);
     return true;
 }
 /* Member by member: each sum within 1e-11 of the largest that it could be, counts exactly. */
@@ -137,9 +159,11 @@ static void sums_agree(const char *what, const ares_loss_sums *got, const ares_l
 {
     double most = 0;
     const double *g = (const double *)(const void *)got, *w = (const double *)(const void *)want;
-    for (size_t i = 0; i < sizeof *got / sizeof(double); i++) most = fmax(most, isfinite(w[i]) ? fabs(w[i]) : 0);
     for (size_t i = 0; i < sizeof *got / sizeof(double); i++)
-        if (!(g[i] == w[i] || fabs(g[i] - w[i]) <= 1e-11 * fabs(w[i]) + 1e-15 * most)) CHECK_MSG(false, "%s: sum %zu = %.17g, the CPU has %.17g", what, i, g[i], w[i]);
+        most = fmax(most, isfinite(w[i]) ? fabs(w[i]) : 0);
+    for (size_t i = 0; i < sizeof *got / sizeof(double); i++)
+        if (!(g[i] == w[i] || fabs(g[i] - w[i]) <= 1e-11 * fabs(w[i]) + 1e-15 * most))
+            CHECK_MSG(false, "%s: sum %zu = %.17g, the CPU has %.17g", what, i, g[i], w[i]);
     CHECK_EQ(got->tokens, want->tokens);
     for (int i = 0; i < ARES_LOSS_BINS; i++) CHECK_EQ(got->bins[i], want->bins[i]);
 }
@@ -153,11 +177,16 @@ typedef struct pass {
 static void pass_open(pass *p, const float *d, int64_t n)
 {
     ares_loss_sums_init(&p->sums);
-    p->d_log_prob = copy_of(d, n), p->d_entropy = copy_of(d, n), p->kl = copy_of(d, n), p->d_full = copy_of(d, n);
+    p->d_log_prob = copy_of(d, n), p->d_entropy = copy_of(d, n), p->kl = copy_of(d, n),
+    p->d_full = copy_of(d, n);
 }
-static void pass_close(pass *p) { ares_free(p->d_log_prob), ares_free(p->d_entropy), ares_free(p->kl), ares_free(p->d_full); }
+static void pass_close(pass *p)
+{
+    ares_free(p->d_log_prob), ares_free(p->d_entropy), ares_free(p->kl), ares_free(p->d_full);
+}
 
-static int run_loss(const ares_algo_twins *twins, ares_device *d, const ares_loss *loss, ares_loss_args a, const ares_kl_args *kl, pass *p)
+static int run_loss(const ares_algo_twins *twins, ares_device *d, const ares_loss *loss,
+                    ares_loss_args a, const ares_kl_args *kl, pass *p)
 {
     a.sums = &p->sums;
     a.d_log_prob = p->d_log_prob;
@@ -168,7 +197,8 @@ static int run_loss(const ares_algo_twins *twins, ares_device *d, const ares_los
     return twin_loss_compute(twins, d, loss, &a, kl ? &k : NULL);
 }
 
-static void compare(machine *m, const char *what, const ares_loss *loss, const ares_loss_args *a, const ares_kl_args *kl, const float *d)
+static void compare(machine *m, const char *what, const ares_loss *loss, const ares_loss_args *a,
+                    const ares_kl_args *kl, const float *d)
 {
     pass got, want;
     pass_open(&got, d, a->n), pass_open(&want, d, a->n);
@@ -183,20 +213,37 @@ static void compare(machine *m, const char *what, const ares_loss *loss, const a
     pass_close(&got), pass_close(&want);
 }
 
-static ares_loss_args args_of(const ares_loss_config *cfg, const ares_batch *b, const float *log_prob, const float *weight, float *any)
+static ares_loss_args args_of(const ares_loss_config *cfg, const ares_batch *b,
+                              const float *log_prob, const float *weight, float *any)
 {
-    return (ares_loss_args){ .cfg = cfg, .n = b->tokens, .log_prob = log_prob, .old_log_prob = b->old_log_probs, .advantage = b->advantages, .weight = weight, .mask = b->response_mask,
-                             .entropy = b->entropies, .d_entropy = any, .end = b->rows, .row_start = b->row_start, .samples = b->samples, .key = ares_rng_root(3, ARES_RNG_TEST) };
+    return (ares_loss_args){ .cfg = cfg,
+                             .n = b->tokens,
+                             .log_prob = log_prob,
+                             .old_log_prob = b->old_log_probs,
+                             .advantage = b->advantages,
+                             .weight = weight,
+                             .mask = b->response_mask,
+                             .entropy = b->entropies,
+                             .d_entropy = any,
+                             .end = b->rows,
+                             .row_start = b->row_start,
+                             .samples = b->samples,
+                             .key = ares_rng_root(3, ARES_RNG_TEST) };
 }
 
 TWIN_TEST(losses_agree)
 {
     ares_batch b;
     random_batch(&b, 1);
-    ares_loss_config cfg = { .clip_ratio_low = 0.2, .clip_ratio_high = 0.3, .clip_ratio_dual = NAN, .entropy_coeff = 0.01, ARES_LOSS_DEFAULTS };
+    ares_loss_config cfg = { .clip_ratio_low = 0.2,
+                             .clip_ratio_high = 0.3,
+                             .clip_ratio_dual = NAN,
+                             .entropy_coeff = 0.01,
+                             ARES_LOSS_DEFAULTS };
     cfg.clip_cov_ratio = cfg.kl_cov_ratio = 0.05;
     cfg.clip_cov_lb = 0.1;
-    float *log_prob = random_log_probs(&b, 0.2), *weight = random_floats(b.tokens, 1e-3), *is = random_floats(b.tokens, 2), *d = random_floats(b.tokens, 1e-3);
+    float *log_prob = random_log_probs(&b, 0.2), *weight = random_floats(b.tokens, 1e-3),
+          *is = random_floats(b.tokens, 2), *d = random_floats(b.tokens, 1e-3);
     int n;
     const ares_loss *const *list = ares_loss_list(&n);
     ares_loss_args a = args_of(&cfg, &b, log_prob, weight, d);
@@ -219,15 +266,22 @@ TWIN_TEST(kl_terms_agree)
 {
     ares_batch b;
     random_batch(&b, 2);
-    ares_loss_config cfg = { .clip_ratio_low = 0.2, .clip_ratio_high = 0.3, .clip_ratio_dual = NAN, ARES_LOSS_DEFAULTS };
-    float *log_prob = random_log_probs(&b, 0.2), *weight = random_floats(b.tokens, 1e-3), *d = random_floats(b.tokens, 1e-3), *full = random_floats(b.tokens, 3);
-    static const char *const names[] = { "kl", "abs", "mse", "low_var_kl", "kl+", "abs+", "mse+", "low_var_kl+", "full" };
+    ares_loss_config cfg = {
+        .clip_ratio_low = 0.2, .clip_ratio_high = 0.3, .clip_ratio_dual = NAN, ARES_LOSS_DEFAULTS
+    };
+    float *log_prob = random_log_probs(&b, 0.2), *weight = random_floats(b.tokens, 1e-3),
+          *d = random_floats(b.tokens, 1e-3), *full = random_floats(b.tokens, 3);
+    static const char *const names[] = { "kl",   "abs",  "mse",         "low_var_kl", "kl+",
+                                         "abs+", "mse+", "low_var_kl+", "full" };
     static const char *const losses[] = { "default", "gspo", NULL };
     ares_loss_args a = args_of(&cfg, &b, log_prob, weight, d);
     for (int i = 0; i < ARES_COUNT(names); i++)
         for (int l = 0; l < ARES_COUNT(losses); l++) {
             const ares_loss *loss = losses[l] ? ares_loss_find(losses[l]) : NULL;
-            ares_kl_args k = { .kl = ares_kl_find(names[i]), .coef = 0.3, .weight = l == 1 ? NULL : b.kl_weight, .out = d };
+            ares_kl_args k = { .kl = ares_kl_find(names[i]),
+                               .coef = 0.3,
+                               .weight = l == 1 ? NULL : b.kl_weight,
+                               .out = d };
             *(k.kl->value ? &k.ref_log_prob : &k.full) = k.kl->value ? b.ref_log_probs : full;
             if (!k.kl->value) k.d_full = d;
             compare(m, names[i], loss, &a, &k, d);
@@ -239,7 +293,8 @@ TWIN_TEST(kl_terms_agree)
         CHECK_OK(twin_kl_column(NULL, NULL, ares_kl_find(names[i]), &b));
         float *want = copy_of(b.kl, b.tokens);
         b.kl = NULL;
-        if (CHECK_OK(twin_kl_column(m->twins, &m->d, ares_kl_find(names[i]), &b))) floats_agree(names[i], b.kl, want, b.tokens);
+        if (CHECK_OK(twin_kl_column(m->twins, &m->d, ares_kl_find(names[i]), &b)))
+            floats_agree(names[i], b.kl, want, b.tokens);
         ares_free(want);
     }
     ares_free(log_prob), ares_free(weight), ares_free(d), ares_free(full);
@@ -251,8 +306,13 @@ TWIN_TEST(parts_of_rows_agree)
 {
     ares_batch b;
     random_batch(&b, 3);
-    ares_loss_config cfg = { .clip_ratio_low = 0.2, .clip_ratio_high = 0.3, .clip_ratio_dual = NAN, .entropy_coeff = 0.01, ARES_LOSS_DEFAULTS };
-    float *log_prob = random_log_probs(&b, 0.2), *weight = random_floats(b.tokens, 1e-3), *d = random_floats(b.tokens, 1e-3);
+    ares_loss_config cfg = { .clip_ratio_low = 0.2,
+                             .clip_ratio_high = 0.3,
+                             .clip_ratio_dual = NAN,
+                             .entropy_coeff = 0.01,
+                             ARES_LOSS_DEFAULTS };
+    float *log_prob = random_log_probs(&b, 0.2), *weight = random_floats(b.tokens, 1e-3),
+          *d = random_floats(b.tokens, 1e-3);
     int64_t cuts[] = { 0, 1, 5, 6, 300, 8199, 8236, 8237, b.tokens - 1, b.tokens };
     for (int i = 0; i + 1 < ARES_COUNT(cuts); i++) {
         int64_t t = cuts[i];
@@ -270,8 +330,11 @@ TWIN_TEST(faults_are_named_as_on_the_cpu)
 {
     ares_batch b;
     random_batch(&b, 4);
-    ares_loss_config cfg = { .clip_ratio_low = 0.2, .clip_ratio_high = 0.3, .clip_ratio_dual = NAN, ARES_LOSS_DEFAULTS };
-    float *log_prob = random_log_probs(&b, 0.2), *weight = random_floats(b.tokens, 1e-3), *d = random_floats(b.tokens, 1e-3);
+    ares_loss_config cfg = {
+        .clip_ratio_low = 0.2, .clip_ratio_high = 0.3, .clip_ratio_dual = NAN, ARES_LOSS_DEFAULTS
+    };
+    float *log_prob = random_log_probs(&b, 0.2), *weight = random_floats(b.tokens, 1e-3),
+          *d = random_floats(b.tokens, 1e-3);
     static const char *const losses[] = { "default", "gspo", "gmpo", "kl_cov" };
     int64_t t = b.row_start[3] + 4000;
     b.response_mask[t] = 1;
@@ -281,14 +344,17 @@ TWIN_TEST(faults_are_named_as_on_the_cpu)
         float old = log_prob[t];
         pass_open(&p, d, b.tokens);
         log_prob[t] = NAN;
-        CHECK_FAIL(run_loss(m->twins, &m->d, ares_loss_find(losses[i]), a, NULL, &p), ARES_ENUMERIC, "row 3, token 4000");
+        CHECK_FAIL(run_loss(m->twins, &m->d, ares_loss_find(losses[i]), a, NULL, &p), ARES_ENUMERIC,
+                   "row 3, token 4000");
         log_prob[t] = old;
         CHECK_MEM(p.d_log_prob, d, (size_t)b.tokens * sizeof *d);
         b.response_mask[t] = 2;
-        CHECK_FAIL(run_loss(m->twins, &m->d, ares_loss_find(losses[i]), a, NULL, &p), ARES_ENUMERIC, "mask of row 3, token 4000 is 2");
+        CHECK_FAIL(run_loss(m->twins, &m->d, ares_loss_find(losses[i]), a, NULL, &p), ARES_ENUMERIC,
+                   "mask of row 3, token 4000 is 2");
         b.response_mask[t] = 1;
         b.entropies[t] = INFINITY;
-        CHECK_FAIL(run_loss(m->twins, &m->d, ares_loss_find(losses[i]), a, NULL, &p), ARES_ENUMERIC, "entropy of row 3, token 4000");
+        CHECK_FAIL(run_loss(m->twins, &m->d, ares_loss_find(losses[i]), a, NULL, &p), ARES_ENUMERIC,
+                   "entropy of row 3, token 4000");
         b.entropies[t] = 1;
         pass_close(&p);
     }
@@ -300,12 +366,22 @@ TWIN_TEST(value_loss_agrees)
 {
     ares_batch b;
     random_batch(&b, 5);
-    float *value = random_floats(b.tokens, 2), *target = random_floats(b.tokens, 2), *weight = random_floats(b.tokens, 1e-3), *d = random_floats(b.tokens, 1e-3);
+    float *value = random_floats(b.tokens, 2), *target = random_floats(b.tokens, 2),
+          *weight = random_floats(b.tokens, 1e-3), *d = random_floats(b.tokens, 1e-3);
     for (int clip = 0; clip < 2; clip++) {
         float *got = copy_of(d, b.tokens), *want = copy_of(d, b.tokens);
         ares_value_sums sums[2] = { { 0 } };
-        ares_value_args a = { .n = b.tokens, .value = value, .old_value = b.values, .target = target, .weight = weight, .mask = b.response_mask, .cliprange_value = clip ? 0.5 : INFINITY,
-                              .d_value = want, .sums = &sums[0], .row_start = b.row_start, .end = b.rows };
+        ares_value_args a = { .n = b.tokens,
+                              .value = value,
+                              .old_value = b.values,
+                              .target = target,
+                              .weight = weight,
+                              .mask = b.response_mask,
+                              .cliprange_value = clip ? 0.5 : INFINITY,
+                              .d_value = want,
+                              .sums = &sums[0],
+                              .row_start = b.row_start,
+                              .end = b.rows };
         CHECK_OK(twin_value_loss(NULL, NULL, &a));
         a.d_value = got;
         a.sums = &sums[1];
@@ -319,8 +395,17 @@ TWIN_TEST(value_loss_agrees)
     b.response_mask[8000] = 1;
     target[8000] = NAN;
     ares_value_sums sums = { 0 };
-    ares_value_args a = { .n = b.tokens, .value = value, .old_value = b.values, .target = target, .weight = weight, .mask = b.response_mask, .cliprange_value = 0.5,
-                          .d_value = d, .sums = &sums, .row_start = b.row_start, .end = b.rows };
+    ares_value_args a = { .n = b.tokens,
+                          .value = value,
+                          .old_value = b.values,
+                          .target = target,
+                          .weight = weight,
+                          .mask = b.response_mask,
+                          .cliprange_value = 0.5,
+                          .d_value = d,
+                          .sums = &sums,
+                          .row_start = b.row_start,
+                          .end = b.rows };
     CHECK_FAIL(twin_value_loss(m->twins, &m->d, &a), ARES_ENUMERIC, "return nan");
     target[8000] = old;
     ares_free(value), ares_free(target), ares_free(weight), ares_free(d);
@@ -331,11 +416,15 @@ TWIN_TEST(rollout_weights_agree)
 {
     ares_batch b;
     random_batch(&b, 6);
-    static const char *const by[] = { "token", "sequence", "geometric", "none" }, *const modes[] = { "truncate", "mask" };
+    static const char *const by[] = { "token", "sequence", "geometric", "none" }, *const modes[] = {
+        "truncate", "mask"
+    };
     float *got = random_floats(b.tokens, 9), *want = random_floats(b.tokens, 9);
     for (int i = 0; i < 8; i++)
         for (int64_t row = 0; row < 3; row += 2) {
-            ares_loss_config cfg = { .clip_ratio_low = 0.2, .clip_ratio_high = 0.3, ARES_LOSS_DEFAULTS };
+            ares_loss_config cfg = { .clip_ratio_low = 0.2,
+                                     .clip_ratio_high = 0.3,
+                                     ARES_LOSS_DEFAULTS };
             ares_loss_sums sums[2];
             cfg.rollout_is = by[i % 4];
             cfg.rollout_is_mode = modes[i / 4];
@@ -346,10 +435,14 @@ TWIN_TEST(rollout_weights_agree)
             floats_agree(by[i % 4], got, want, b.row_start[b.rows] - b.row_start[row]);
             sums_agree(by[i % 4], &sums[1], &sums[0]);
         }
-    ares_loss_config cfg = { .rollout_is = "token", .rollout_is_mode = "mask", .rollout_is_threshold = 2, .rollout_is_threshold_lower = NAN };
+    ares_loss_config cfg = { .rollout_is = "token",
+                             .rollout_is_mode = "mask",
+                             .rollout_is_threshold = 2,
+                             .rollout_is_threshold_lower = NAN };
     b.response_mask[7] = 1;
     b.old_log_probs[7] = -INFINITY;
-    CHECK_FAIL(twin_is_weights(m->twins, &m->d, &cfg, &b, 0, b.rows, got, NULL), ARES_ENUMERIC, "row 3, token 1");
+    CHECK_FAIL(twin_is_weights(m->twins, &m->d, &cfg, &b, 0, b.rows, got, NULL), ARES_ENUMERIC,
+               "row 3, token 1");
     ares_free(got), ares_free(want);
     ares_batch_fini(&b);
 }
@@ -374,28 +467,43 @@ TWIN_TEST(advantages_agree_to_the_bit)
     }
 }
 
-static void check_windows(machine *m, const ares_batch *b, const float *entropy, int64_t w, double q, double tau, const uint8_t *candidates)
+static void check_windows(machine *m, const ares_batch *b, const float *entropy, int64_t w,
+                          double q, double tau, const uint8_t *candidates)
 {
     size_t n = (size_t)b->tokens + 1, rows = (size_t)b->rows;
-    double *window = ares_malloc(n * sizeof *window), *want = ares_malloc(n * sizeof *want), *h = ares_malloc(n * sizeof *h), *threshold = ares_malloc(rows * sizeof *threshold);
+    double *window = ares_malloc(n * sizeof *window), *want = ares_malloc(n * sizeof *want),
+           *h = ares_malloc(n * sizeof *h), *threshold = ares_malloc(rows * sizeof *threshold);
     uint8_t *mask = ares_malloc(n), *want_mask = ares_malloc(n);
     ares_hwe *hwe = ares_malloc(rows * sizeof *hwe);
-    ares_twin_windows t = { .of = { b->rows, b->row_start }, .entropy = entropy, .w = w, .q = q, .tau = tau, .candidates = candidates, .window = window, .threshold = threshold, .mask = mask, .hwe = hwe };
+    ares_twin_windows t = { .of = { b->rows, b->row_start },
+                            .entropy = entropy,
+                            .w = w,
+                            .q = q,
+                            .tau = tau,
+                            .candidates = candidates,
+                            .window = window,
+                            .threshold = threshold,
+                            .mask = mask,
+                            .hwe = hwe };
     REQUIRE_OK(m->twins->windows(&m->d, &t));
     for (int64_t i = 0; i < b->tokens; i++) h[i] = (double)entropy[i], want[i] = 0;
     for (int64_t r = 0; r < b->rows; r++) {
         int64_t from = b->row_start[r], length = b->row_start[r + 1] - from;
         int64_t windows = ares_entropy_windows(h + from, length, w, want + from);
-        ares_hwe of = ares_hwe_mark(want + from, windows, length, tau, candidates ? candidates + from : NULL, want_mask + from);
+        ares_hwe of = ares_hwe_mark(want + from, windows, length, tau,
+                                    candidates ? candidates + from : NULL, want_mask + from);
         double at = ares_entropy_sample_threshold(h + from, length, w, q);
-        CHECK_MSG(fabs(threshold[r] - at) <= 1e-13 * fabs(at), "w %lld, q %g, row %lld: threshold %.17g, the CPU has %.17g", (long long)w, q, (long long)r, threshold[r], at);
+        CHECK_MSG(fabs(threshold[r] - at) <= 1e-13 * fabs(at),
+                  "w %lld, q %g, row %lld: threshold %.17g, the CPU has %.17g", (long long)w, q,
+                  (long long)r, threshold[r], at);
         CHECK_EQ(hwe[r].count, of.count);
         CHECK_EQ(hwe[r].invalid, of.invalid);
         CHECK_NEAR(hwe[r].soft_cost, of.soft_cost, 1e-12 * (1 + of.soft_cost));
     }
     CHECK_MEM(window, want, (size_t)b->tokens * sizeof *window);
     CHECK_MEM(mask, want_mask, (size_t)b->tokens);
-    ares_free(window), ares_free(want), ares_free(h), ares_free(threshold), ares_free(mask), ares_free(want_mask), ares_free(hwe);
+    ares_free(window), ares_free(want), ares_free(h), ares_free(threshold), ares_free(mask),
+        ares_free(want_mask), ares_free(hwe);
 }
 
 TWIN_TEST(windows_agree_to_the_bit)
@@ -404,8 +512,10 @@ TWIN_TEST(windows_agree_to_the_bit)
     random_batch(&b, 8);
     static const int64_t width[] = { 1, 4, 7, 32, 33, 64, 500, 9000 };
     static const double q[] = { 0, 100, 80, 95.5, 50, 33.3, 80, 80 };
-    for (int i = 0; i < ARES_COUNT(width); i++) check_windows(m, &b, b.entropies, width[i], q[i], 0.9, i % 2 ? b.response_mask : NULL);
-    float *few = random_floats(b.tokens, 1); /* values that are there many times, zeros of both signs, negative ones */
+    for (int i = 0; i < ARES_COUNT(width); i++)
+        check_windows(m, &b, b.entropies, width[i], q[i], 0.9, i % 2 ? b.response_mask : NULL);
+    /* values that are there many times, zeros of both signs, negative ones */
+    float *few = random_floats(b.tokens, 1);
     for (int64_t t = 0; t < b.tokens; t++) few[t] = roundf(few[t] * 4 - 2) / 2 * (t % 3 ? 1 : -1);
     check_windows(m, &b, few, 1, 40, 0.5, NULL);
     check_windows(m, &b, few, 2, 99, 0.5, b.response_mask);
@@ -422,12 +532,14 @@ TWIN_TEST(statistics_of_groups_agree_to_the_bit)
     double x[1500];
     ares_twin_stat s[GROUPS];
     drawn = 99;
-    for (int i = 0; i < 1500; i++) x[i] = i < 8 ? 0.1 : i >= 300 && i < 316 ? (double)(i % 2) : normal();
+    for (int i = 0; i < 1500; i++)
+        x[i] = i < 8 ? 0.1 : i >= 300 && i < 316 ? (double)(i % 2) : normal();
     REQUIRE_OK(m->twins->groups(&m->d, GROUPS, start, x, s));
     for (int g = 0; g < GROUPS; g++) {
         int64_t n = start[g + 1] - start[g];
         double mean = ares_mean(x + start[g], n), low = INFINITY, high = -INFINITY;
-        for (int64_t i = start[g]; i < start[g + 1]; i++) low = fmin(low, x[i]), high = fmax(high, x[i]);
+        for (int64_t i = start[g]; i < start[g + 1]; i++)
+            low = fmin(low, x[i]), high = fmax(high, x[i]);
         CHECK_NEAR(s[g].mean, mean, 0);
         CHECK_NEAR(s[g].std, ares_std(x + start[g], n, mean), 0);
         CHECK_NEAR(s[g].min, low, 0);
@@ -442,7 +554,8 @@ TWIN_TEST(sums_of_rows_agree)
     ares_batch b;
     random_batch(&b, 9);
     ares_twin_row_sum *s = ares_malloc((size_t)b.rows * sizeof *s);
-    if (CHECK_OK(m->twins->row_sums(&m->d, &(ares_twin_rows){ b.rows, b.row_start }, b.entropies, b.response_mask, s)))
+    if (CHECK_OK(m->twins->row_sums(&m->d, &(ares_twin_rows){ b.rows, b.row_start }, b.entropies,
+                                    b.response_mask, s)))
         for (int64_t r = 0; r < b.rows; r++) {
             ares_twin_row_sum want = { 0 };
             for (int64_t t = b.row_start[r]; t < b.row_start[r + 1]; t++) {
@@ -463,7 +576,9 @@ TWIN_TEST(nothing_is_fine)
 {
     ares_batch b;
     ares_batch_init(&b);
-    ares_loss_config cfg = { .clip_ratio_low = 0.2, .clip_ratio_high = 0.3, .clip_ratio_dual = NAN, ARES_LOSS_DEFAULTS };
+    ares_loss_config cfg = {
+        .clip_ratio_low = 0.2, .clip_ratio_high = 0.3, .clip_ratio_dual = NAN, ARES_LOSS_DEFAULTS
+    };
     ares_loss_sums sums;
     int64_t zero[2] = { 0, 0 };
     double threshold = 7;
@@ -471,7 +586,9 @@ TWIN_TEST(nothing_is_fine)
     ares_loss_args a = { .cfg = &cfg, .row_start = zero, .end = 1, .sums = &sums };
     CHECK_OK(twin_loss_compute(m->twins, &m->d, ares_loss_find("default"), &a, NULL));
     CHECK_OK(twin_loss_compute(m->twins, &m->d, ares_loss_find("gspo"), &a, NULL));
-    CHECK_OK(m->twins->windows(&m->d, &(ares_twin_windows){ .of = { 1, zero }, .w = 4, .q = 80, .threshold = &threshold }));
+    CHECK_OK(m->twins->windows(
+        &m->d,
+        &(ares_twin_windows){ .of = { 1, zero }, .w = 4, .q = 80, .threshold = &threshold }));
     CHECK_NEAR(threshold, 0, 0);
     CHECK_OK(m->twins->gae(&m->d, &(ares_twin_gae){ .of = { 1, zero } }));
     CHECK_OK(m->twins->groups(&m->d, 0, zero, NULL, NULL));

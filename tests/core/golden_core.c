@@ -3,9 +3,10 @@
 /* Where the sources' and our own choice differ (a warm-up of 0 steps), `decision` is ours. */
 GOLDEN(aepo, lr_factor_constant)
 {
-    ares_schedule s = {
-        .name = "constant", .base = 1, .warmup_steps = golden_number(g, "warmup"), .total_steps = 100
-    };
+    ares_schedule s = { .name = "constant",
+                        .base = 1,
+                        .warmup_steps = golden_number(g, "warmup"),
+                        .total_steps = 100 };
     if (!golden_ok(g, ares_schedule_check(&s))) return;
     golden_near(g, "factor", ares_schedule_at(&s, (int64_t)golden_number(g, "step")),
                 golden_want(g, "decision"));

@@ -1,4 +1,7 @@
-/* Layers, YAML, interpolation and other trainers' words. Types and faults are in test_config_bind.c. */
+/*
+ * Layers, YAML, interpolation and other trainers' words. Types and faults are in
+ * test_config_bind.c.
+ */
 #include "../../src/core/config_tree.h"
 #include "config_case.h"
 
@@ -24,7 +27,8 @@ TEST(config_defaults_fill_the_struct)
     CHECK_EQ(ares_json_get(o.kwargs, "depth")->integer, 1);
     CHECK_VIEW(ares_json_get(&o.rewards->items[0], "name")->text, "exact");
     CHECK_VIEW(o.lr->text, "1e-6");
-    CHECK(!ares_config_is_set(cfg, "worker.rollout") && ares_config_is_set(cfg, "worker.model_path"));
+    CHECK(!ares_config_is_set(cfg, "worker.rollout") &&
+          ares_config_is_set(cfg, "worker.model_path"));
     CHECK_STR(ares_config_place(cfg, "worker.rollout.n"), "default");
     CHECK_STR(ares_config_place(cfg, "worker.model_path"), "command line");
     ares_config_free(cfg);
@@ -37,8 +41,8 @@ TEST(config_later_layers_win_and_overrides_win_over_files)
     const char *a = test_file("a.yaml"), *b = test_file("b.yaml");
     const char a_text[] =
         "worker: {model_path: a, stops: [1, 2]}\nenv:\n  kwargs: {size: 3, deep: {x: 1, y: 2}}\n";
-    const char b_text[] =
-        "worker:\n  model_path: b\n  stops: [3]\nenv.kwargs: {deep: {y: 5}}\ntrainer:\ndata: null\n";
+    const char b_text[] = "worker:\n  model_path: b\n  stops: [3]\nenv.kwargs: {deep: {y: "
+                          "5}}\ntrainer:\ndata: null\n";
     REQUIRE_OK(ares_file_write(a, a_text, sizeof a_text - 1));
     REQUIRE_OK(ares_file_write(b, b_text, sizeof b_text - 1));
     ares_str config = { 0 };
@@ -114,7 +118,8 @@ TEST(config_scalars_follow_yaml_1_2_with_repairs)
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         config_value v = config_value_read(cases[i].text, false);
         CHECK_MSG(v.type == cases[i].type, "'%s' is of type %d", cases[i].text, v.type);
-        if (v.type == CONFIG_INT || v.type == CONFIG_FLOAT) CHECK_NEAR(v.number, cases[i].number, 0);
+        if (v.type == CONFIG_INT || v.type == CONFIG_FLOAT)
+            CHECK_NEAR(v.number, cases[i].number, 0);
         CHECK_EQ(config_value_read(cases[i].text, true).type, CONFIG_STRING);
     }
     config_value big = config_value_read("9223372036854775808", false);
@@ -127,13 +132,15 @@ TEST(config_warns_of_yes_and_no_where_they_stay_texts)
 {
     case_options o;
     ares_config *cfg = case_read(
-        &o, "trainer: {name: yes}\nenv: {kwargs: {a: [Off, 'no']}}\nalgorithm: {mode: none}", MODEL);
+        &o, "trainer: {name: yes}\nenv: {kwargs: {a: [Off, 'no']}}\nalgorithm: {mode: none}",
+        MODEL);
     REQUIRE_OK(ares_config_finish(cfg));
     CHECK_STR(o.name, "yes");
     CHECK_STR(o.mode, "none");
     CHECK_EQ(cfg->notes.count, 2);
-    CHECK_STR(cfg->notes.items[0],
-              "a.yaml:1: trainer.name = yes: stays a text in YAML 1.2; write true or false, or quote it");
+    CHECK_STR(
+        cfg->notes.items[0],
+        "a.yaml:1: trainer.name = yes: stays a text in YAML 1.2; write true or false, or quote it");
     CHECK_CONTAINS(cfg->notes.items[1], "a.yaml:2: env.kwargs.a.0 = Off");
     ares_config_free(cfg);
 }
@@ -164,38 +171,47 @@ TEST(config_broken_yaml_is_reported_with_its_line)
 {
     CHECK_FAULTS("worker:\n  rollout:\n\t  n: 3\n", MODEL,
                  "config: a.yaml:3: indented with a tab; YAML takes spaces");
-    CHECK_FAULTS("a: 'x\n", MODEL,
-                 "config: a.yaml:2: column 1: not YAML: found unexpected end of stream, while scanning a "
-                 "quoted scalar");
-    CHECK_FAULTS("# \xC3\xA9\n\nx-a: \xFF\n", MODEL,
-                 "config: a.yaml:3: not YAML: invalid leading UTF-8 octet; save the file as UTF-8 text");
-    CHECK_FAULTS("- 1\n", MODEL, "config: a.yaml:1: the file must be a map of options (key: value)");
+    CHECK_FAULTS(
+        "a: 'x\n", MODEL,
+        "config: a.yaml:2: column 1: not YAML: found unexpected end of stream, while scanning a "
+        "quoted scalar");
+    CHECK_FAULTS(
+        "# \xC3\xA9\n\nx-a: \xFF\n", MODEL,
+        "config: a.yaml:3: not YAML: invalid leading UTF-8 octet; save the file as UTF-8 text");
+    CHECK_FAULTS("- 1\n", MODEL,
+                 "config: a.yaml:1: the file must be a map of options (key: value)");
     CHECK_FAULTS("x-a: 1\n---\nx-b: 1\n", MODEL,
                  "config: a.yaml:2: a second document (---); one file holds one");
-    CHECK_FAULTS("x-a: *nowhere\n", MODEL, "config: a.yaml:1: alias *nowhere has no anchor before it");
-    CHECK_FAULTS("x-a: &a [*a]\n", MODEL, "config: a.yaml:1: alias *a stands inside its own anchor");
+    CHECK_FAULTS("x-a: *nowhere\n", MODEL,
+                 "config: a.yaml:1: alias *nowhere has no anchor before it");
+    CHECK_FAULTS("x-a: &a [*a]\n", MODEL,
+                 "config: a.yaml:1: alias *a stands inside its own anchor");
     CHECK_FAULTS("x-a:\n  ? [1]\n  : 2\n", MODEL,
                  "config: a.yaml:2: a key must be a single word (found a list, a map or an alias)");
     CHECK_FAULTS("x-a: !!python/object x\n", MODEL,
-                 "config: a.yaml:1: tag 'tag:yaml.org,2002:python/object' has no meaning here; leave it out");
+                 "config: a.yaml:1: tag 'tag:yaml.org,2002:python/object' has no meaning here; "
+                 "leave it out");
     CHECK_FAULTS("x-a: !!int x\n", MODEL, "config: a.yaml:1: 'x' is not what its tag !!int says");
     CHECK_FAULTS("x-a: \"\\0\"\n", MODEL, "config: a.yaml:1: a text with a NUL byte");
     CHECK_FAULTS("x-a: {<<: 3}\n", MODEL, "config: a.yaml:1: `<<` takes a map or a list of maps");
-    CHECK_FAULTS("env: {kwargs: [${trainer.name}]}\n", MODEL,
-                 "config: a.yaml:1: column 17: not YAML: did not find expected ',' or ']', while parsing a "
-                 "flow sequence; "
-                 "inside [ ] and { } write \"${...}\" in quotes");
+    CHECK_FAULTS(
+        "env: {kwargs: [${trainer.name}]}\n", MODEL,
+        "config: a.yaml:1: column 17: not YAML: did not find expected ',' or ']', while parsing a "
+        "flow sequence; "
+        "inside [ ] and { } write \"${...}\" in quotes");
     CHECK_FAULTS("", MODEL, "");
     CHECK_FAULTS("# nothing\n", MODEL, "");
 }
 
 TEST(config_duplicate_keys_are_faults_and_do_not_hide_others)
 {
-    CHECK_FAULTS("worker:\n  rollout: {n: 2}\n  model_path: m\n  rollout: {n: 3}\ntrainer: {nam: 1}\n", NULL,
-                 "config: a.yaml:4: key 'rollout' stands here twice (first in line 2); keep one\n"
-                 "config: a.yaml:5: trainer.nam: no such option; did you mean 'trainer.name'?");
-    CHECK_FAULTS("worker: {rollout: {n: 2}}\nworker.rollout.n: 3\n", MODEL,
-                 "config: a.yaml:2: worker.rollout.n: set twice in this file (first in line 1); keep one");
+    CHECK_FAULTS(
+        "worker:\n  rollout: {n: 2}\n  model_path: m\n  rollout: {n: 3}\ntrainer: {nam: 1}\n", NULL,
+        "config: a.yaml:4: key 'rollout' stands here twice (first in line 2); keep one\n"
+        "config: a.yaml:5: trainer.nam: no such option; did you mean 'trainer.name'?");
+    CHECK_FAULTS(
+        "worker: {rollout: {n: 2}}\nworker.rollout.n: 3\n", MODEL,
+        "config: a.yaml:2: worker.rollout.n: set twice in this file (first in line 1); keep one");
     CHECK_FAULTS("num_generations: 2\nworker: {rollout: {n: 3}}\n", MODEL,
                  "config: a.yaml:2: worker.rollout.n: set twice in this file (first in line 1 as "
                  "num_generations); keep one");
@@ -210,9 +226,10 @@ TEST(config_hostile_yaml_is_bounded)
         for (int k = 0; k < 10; k++) ares_str_addf(&text, "%s*a%d", k ? "," : "", i - 1);
         ares_str_add_z(&text, "]\n");
     }
-    CHECK_FAULTS(text.data, MODEL,
-                 "config: a.yaml:5: the configuration has more than 100000 values; anchors or interpolation "
-                 "may multiply them");
+    CHECK_FAULTS(
+        text.data, MODEL,
+        "config: a.yaml:5: the configuration has more than 100000 values; anchors or interpolation "
+        "may multiply them");
     ares_str_clear(&text);
     ares_str_add_z(&text, "x-a: ");
     for (int i = 0; i < 100000; i++) ares_str_add_char(&text, '[');
@@ -223,7 +240,8 @@ TEST(config_hostile_yaml_is_bounded)
     ares_str_add_z(&text, "x-30: aaaa\ntrainer: {name: \"${x-0}\"}\n");
     case_options o;
     ares_config *cfg = case_read(&o, text.data, MODEL);
-    CHECK_FAIL(ares_config_finish(cfg), ARES_ECONFIG, "interpolation makes a text of more than 65536 bytes");
+    CHECK_FAIL(ares_config_finish(cfg), ARES_ECONFIG,
+               "interpolation makes a text of more than 65536 bytes");
     ares_config_free(cfg);
     ares_str_clear(&text);
     for (int i = 0; i < 3000; i++) ares_str_addf(&text, "x-%d: ${x-%d}\n", i, i + 1);
@@ -241,25 +259,26 @@ TEST(config_interpolates)
     setenv("ARES_TEST_STEPS", "12", 1);
     unsetenv("ARES_TEST_NONE");
     case_options o;
-    ares_config *cfg = case_read(&o,
-                                 "x-mine: {deep: [7, {k: 8}]}\n"
-                                 "worker:\n"
-                                 "  model_path: ${oc.env:ARES_TEST_NONE,some model}\n"
-                                 "  rollout:\n"
-                                 "    n: ${oc.env:ARES_TEST_STEPS}\n"
-                                 "    max_len: ${.n}\n"
-                                 "    top_k: ${x-mine.deep[1].k}\n"
-                                 "    temperature: ${oc.select:no.such,0.5}\n"
-                                 "    top_p: 0.${..stops.0}\n"
-                                 "  stops: ${x-mine.list}\n"
-                                 "  score: ${oc.env:ARES_TEST_NONE,${actor_rollout_ref.rollout.top_p}}\n"
-                                 "x-mine.list: [5, 6]\n"
-                                 "trainer:\n"
-                                 "  name: a-${worker.rollout.n}-${oc.select:data.none,x}-\\${literal}\n"
-                                 "env:\n"
-                                 "  kwargs: {copy: \"${x-mine}\", inner: \"${.copy.deep.1.k}\", pick: "
-                                 "\"${x-${.which}}\", which: mine}\n",
-                                 "data.prompt=\\\\${trainer.name}\\n");
+    ares_config *cfg =
+        case_read(&o,
+                  "x-mine: {deep: [7, {k: 8}]}\n"
+                  "worker:\n"
+                  "  model_path: ${oc.env:ARES_TEST_NONE,some model}\n"
+                  "  rollout:\n"
+                  "    n: ${oc.env:ARES_TEST_STEPS}\n"
+                  "    max_len: ${.n}\n"
+                  "    top_k: ${x-mine.deep[1].k}\n"
+                  "    temperature: ${oc.select:no.such,0.5}\n"
+                  "    top_p: 0.${..stops.0}\n"
+                  "  stops: ${x-mine.list}\n"
+                  "  score: ${oc.env:ARES_TEST_NONE,${actor_rollout_ref.rollout.top_p}}\n"
+                  "x-mine.list: [5, 6]\n"
+                  "trainer:\n"
+                  "  name: a-${worker.rollout.n}-${oc.select:data.none,x}-\\${literal}\n"
+                  "env:\n"
+                  "  kwargs: {copy: \"${x-mine}\", inner: \"${.copy.deep.1.k}\", pick: "
+                  "\"${x-${.which}}\", which: mine}\n",
+                  "data.prompt=\\\\${trainer.name}\\n");
     REQUIRE_OK(ares_config_finish(cfg));
     CHECK_STR(o.model, "some model");
     CHECK_EQ(o.n, 12);
@@ -288,36 +307,41 @@ TEST(config_interpolation_faults_name_the_cause)
     CHECK_FAULTS("env:\n  kwargs: {a: \"${env}\"}\n", MODEL,
                  "config: a.yaml:2: env.kwargs.a = '${env}': the interpolation goes in a circle: "
                  "env <- env.kwargs.a <- env.kwargs <- env");
+    CHECK_FAULTS("trainer: {name: \"${worker.rollout.nn}\"}\n", MODEL,
+                 "config: a.yaml:1: trainer.name = '${worker.rollout.nn}': ${worker.rollout.nn}: "
+                 "no such option; "
+                 "did you mean 'worker.rollout.n'?");
     CHECK_FAULTS(
-        "trainer: {name: \"${worker.rollout.nn}\"}\n", MODEL,
-        "config: a.yaml:1: trainer.name = '${worker.rollout.nn}': ${worker.rollout.nn}: no such option; "
-        "did you mean 'worker.rollout.n'?");
-    CHECK_FAULTS(NULL, MODEL "|trainer.name=${oc.env:ARES_TEST_NONE}",
-                 "config: command line: trainer.name = '${oc.env:ARES_TEST_NONE}': environment variable "
-                 "ARES_TEST_NONE is not "
-                 "set; set it, or write ${oc.env:ARES_TEST_NONE,default}");
-    CHECK_FAULTS(NULL, MODEL "|trainer.name=${env:HOME}",
-                 "config: command line: trainer.name = '${env:HOME}': ${env:...}: unknown; did you mean an "
-                 "environment "
-                 "variable, ${oc.env:NAME,default}? (choices: oc.env, oc.select)");
-    CHECK_FAULTS(NULL, MODEL "|trainer.name=a${b",
-                 "config: command line: trainer.name = 'a${b': ${ without its }; a literal one is \\${");
+        NULL, MODEL "|trainer.name=${oc.env:ARES_TEST_NONE}",
+        "config: command line: trainer.name = '${oc.env:ARES_TEST_NONE}': environment variable "
+        "ARES_TEST_NONE is not "
+        "set; set it, or write ${oc.env:ARES_TEST_NONE,default}");
     CHECK_FAULTS(
-        NULL, MODEL "|trainer.name=a${env.kwargs}",
-        "config: command line: trainer.name = 'a${env.kwargs}': a map or a list cannot stand inside a text");
-    CHECK_FAULTS(NULL, "trainer.name=${worker.model_path}",
-                 "config: command line: trainer.name = '${worker.model_path}': refers to an option that is "
-                 "required and not set\n"
-                 "config: worker.model_path: required, and not set (the model); set it in a file or as "
-                 "worker.model_path=...");
+        NULL, MODEL "|trainer.name=${env:HOME}",
+        "config: command line: trainer.name = '${env:HOME}': ${env:...}: unknown; did you mean an "
+        "environment "
+        "variable, ${oc.env:NAME,default}? (choices: oc.env, oc.select)");
+    CHECK_FAULTS(
+        NULL, MODEL "|trainer.name=a${b",
+        "config: command line: trainer.name = 'a${b': ${ without its }; a literal one is \\${");
+    CHECK_FAULTS(NULL, MODEL "|trainer.name=a${env.kwargs}",
+                 "config: command line: trainer.name = 'a${env.kwargs}': a map or a list cannot "
+                 "stand inside a text");
+    CHECK_FAULTS(
+        NULL, "trainer.name=${worker.model_path}",
+        "config: command line: trainer.name = '${worker.model_path}': refers to an option that is "
+        "required and not set\n"
+        "config: worker.model_path: required, and not set (the model); set it in a file or as "
+        "worker.model_path=...");
 }
 
 TEST(config_aliases_work_layer_by_layer_and_are_announced_once)
 {
     case_options o;
     ares_config *cfg = case_new(&o);
-    ares_config_load_text(cfg, "a.yaml",
-                          ares_view_of("worker: {rollout: {n: 2, max_len: 5}}\nnum_generations: null\n"));
+    ares_config_load_text(
+        cfg, "a.yaml",
+        ares_view_of("worker: {rollout: {n: 2, max_len: 5}}\nnum_generations: null\n"));
     CHECK_EQ(ares_config_fault_count(cfg), 1); /* both in one file */
     ares_config_free(cfg);
     cfg = case_new(&o);
@@ -355,9 +379,10 @@ TEST(config_aliases_work_layer_by_layer_and_are_announced_once)
 
 TEST(config_two_spellings_of_one_thing_must_agree)
 {
-    CHECK_FAULTS(NULL, MODEL "|actor_rollout_ref.rollout.n=6|num_generations=8",
-                 "config: command line: worker.rollout.n = 8 (written num_generations): set as "
-                 "actor_rollout_ref.rollout.n too, to another value; both are one option, so keep one");
+    CHECK_FAULTS(
+        NULL, MODEL "|actor_rollout_ref.rollout.n=6|num_generations=8",
+        "config: command line: worker.rollout.n = 8 (written num_generations): set as "
+        "actor_rollout_ref.rollout.n too, to another value; both are one option, so keep one");
     CHECK_FAULTS(NULL, MODEL "|worker.rollout.n=6|num_generations=8",
                  "config: command line: worker.rollout.n = 8 (written num_generations): set as "
                  "worker.rollout.n too, to another value; both are one option, so keep one");
@@ -394,10 +419,14 @@ static void translate(ares_config *cfg)
 
 TEST(config_words_may_stand_for_more_than_a_name)
 {
-    static const struct { const char *yaml, *words; int n, max_len; } cases[] = {
+    static const struct {
+        const char *yaml, *words;
+        int n, max_len;
+    } cases[] = {
         { "trainer: {name: small}\n", MODEL, 2, 0 },
         { "trainer: {name: small}\n", MODEL "|worker.rollout.n=5", 5, 0 },
-        { "trainer: {name: '${worker.model_path}'}\n", "worker.model_path=small|worker.rollout.top_k=3", 2, 77 },
+        { "trainer: {name: '${worker.model_path}'}\n",
+          "worker.model_path=small|worker.rollout.top_k=3", 2, 77 },
         { "worker: {rollout: {max_len: 5}}\n", MODEL "|worker.rollout.top_k=3", 0, 77 },
         { "worker: {rollout: {top_k: 3}}\n", MODEL "|worker.rollout.max_len=5", 0, 5 },
     };
@@ -430,10 +459,12 @@ TEST(config_an_ambiguous_word_needs_the_option_that_settles_it)
     CHECK_NEAR(o.temperature, 0.25, 0);
     CHECK(ares_is_null_f64(o.score));
     ares_config_free(cfg);
-    CHECK_FAULTS("beta: 0.5", MODEL "|algorithm.estimator=gae",
-                 "config: a.yaml:1: beta = 0.5: not accepted: it has two meanings; write worker.score");
-    CHECK_FAULTS("beta: 0.5", MODEL "|worker.score=1",
-                 "config: a.yaml:1: beta = 0.5: means worker.score here, which is set as well; keep one");
+    CHECK_FAULTS(
+        "beta: 0.5", MODEL "|algorithm.estimator=gae",
+        "config: a.yaml:1: beta = 0.5: not accepted: it has two meanings; write worker.score");
+    CHECK_FAULTS(
+        "beta: 0.5", MODEL "|worker.score=1",
+        "config: a.yaml:1: beta = 0.5: means worker.score here, which is set as well; keep one");
     CHECK_FAULTS("fp16: true", MODEL, "config: a.yaml:1: fp16 = true: not accepted: set the dtype");
 }
 

@@ -30,7 +30,8 @@ TEST(a_message_may_be_part_of_the_next_one)
 
 TEST(a_message_that_does_not_fit_ends_with_dots_and_in_whole_characters)
 {
-    for (size_t extra = 0; extra < 4; extra++) { /* each way a two-byte character can meet the end */
+    /* each way a two-byte character can meet the end */
+    for (size_t extra = 0; extra < 4; extra++) {
         ares_str text = { 0 };
         for (size_t i = 0; i < extra; i++) ares_str_add_char(&text, 'x');
         while (text.len < 70000) ares_str_add_z(&text, "\xC3\xA4");

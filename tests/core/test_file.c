@@ -32,7 +32,8 @@ TEST(files_of_unknown_size_are_read_to_their_end)
 TEST(a_refused_file_is_named_with_the_reason)
 {
     ares_str text = { 0 };
-    CHECK_FAIL(ares_file_read(test_file("none"), &text), ARES_EIO, "none': cannot be opened: No such file");
+    CHECK_FAIL(ares_file_read(test_file("none"), &text), ARES_EIO,
+               "none': cannot be opened: No such file");
     CHECK_FAIL(ares_file_read(test_dir(), &text), ARES_EIO, "cannot be read: Is a directory");
     CHECK_FAIL(ares_file_write(test_file("no/such"), "", 0), ARES_EIO, "no/such");
     CHECK_FAIL(ares_file_write_atomic(test_file("no/such"), "", 0), ARES_EIO, "no/such");

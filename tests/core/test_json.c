@@ -19,8 +19,8 @@ static void check_bad(const char *text, const char *message)
 
 TEST(json_values_keep_their_kind)
 {
-    const ares_json *v =
-        parsed(" { \"i\" : 1 , \"f\":1.0,\"e\":1e2,\"s\":\"x\",\"t\":true,\"n\":null,\"a\":[],\"o\":{}} ");
+    const ares_json *v = parsed(
+        " { \"i\" : 1 , \"f\":1.0,\"e\":1e2,\"s\":\"x\",\"t\":true,\"n\":null,\"a\":[],\"o\":{}} ");
     REQUIRE(v && v->type == ARES_JSON_OBJECT);
     CHECK_EQ(v->count, 8);
     CHECK_VIEW(v->members[7].key, "o");
@@ -41,11 +41,12 @@ TEST(json_values_keep_their_kind)
 
 TEST(json_strings_unescape_in_full)
 {
-    const ares_json *v = parsed(
-        "\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u0041\\u00e9\\u20AC\\ud83d\\ude00 \xF0\x9F\x98\x80 a\\u0000b\"");
+    const ares_json *v = parsed("\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u0041\\u00e9\\u20AC\\ud83d\\ude00 "
+                                "\xF0\x9F\x98\x80 a\\u0000b\"");
     REQUIRE(v);
     CHECK_EQ(v->text.len, 27);
-    CHECK_MEM(v->text.data, "\"\\/\b\f\n\r\tA\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80 \xF0\x9F\x98\x80 a\0b", 28);
+    CHECK_MEM(v->text.data,
+              "\"\\/\b\f\n\r\tA\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80 \xF0\x9F\x98\x80 a\0b", 28);
     CHECK_VIEW(parsed("\"\\ud800x\"")->text, "\xEF\xBF\xBDx");
     CHECK_VIEW(parsed("\"\\udc00\\ud800\"")->text, "\xEF\xBF\xBD\xEF\xBF\xBD");
     CHECK_VIEW(parsed("\"\\ud800\\ud83d\\ude00\"")->text, "\xEF\xBF\xBD\xF0\x9F\x98\x80");
@@ -56,8 +57,9 @@ TEST(json_strings_unescape_in_full)
 
 TEST(json_numbers_keep_their_digits)
 {
-    const ares_json *v = parsed("[9007199254740993, -9223372036854775808, 9223372036854775808, -0, 1e-6, "
-                                "123456789012345678901234567890]");
+    const ares_json *v =
+        parsed("[9007199254740993, -9223372036854775808, 9223372036854775808, -0, 1e-6, "
+               "123456789012345678901234567890]");
     REQUIRE(v && v->count == 6);
     CHECK_EQ(v->items[0].integer, 9007199254740993);
     CHECK(!v->items[0].big);
@@ -115,7 +117,8 @@ TEST(json_numbers_follow_the_grammar)
                                        "1e+", "0x1", "-01", "1e999", "- 1", "1.e1" };
     const ares_json *value;
     for (int i = 0; i < ARES_COUNT(bad); i++)
-        CHECK_MSG(ares_json_parse(&arena, ares_view_of(bad[i]), "t", &value) == ARES_EFORMAT, "%s", bad[i]);
+        CHECK_MSG(ares_json_parse(&arena, ares_view_of(bad[i]), "t", &value) == ARES_EFORMAT, "%s",
+                  bad[i]);
     ares_arena_fini(&arena);
 }
 
@@ -153,8 +156,8 @@ TEST(json_depth_is_bounded)
 
 TEST(json_typed_lookups_default_and_refuse)
 {
-    const ares_json *v = parsed(
-        "{\"i\":3,\"f\":2.5,\"w\":2.0,\"s\":\"x\",\"b\":true,\"n\":null,\"big\":99999999999999999999}");
+    const ares_json *v = parsed("{\"i\":3,\"f\":2.5,\"w\":2.0,\"s\":\"x\",\"b\":true,\"n\":null,"
+                                "\"big\":99999999999999999999}");
     int64_t i = 0;
     double d = 0;
     bool b = false;
@@ -165,26 +168,30 @@ TEST(json_typed_lookups_default_and_refuse)
     CHECK_EQ(i, 2);
     CHECK_OK(ares_json_get_i64(v, "n", 7, &i));
     CHECK_EQ(i, 7);
-    CHECK_FAIL(ares_json_get_i64(v, "f", 7, &i), ARES_EFORMAT, "key 'f' is a number, not an integer");
+    CHECK_FAIL(ares_json_get_i64(v, "f", 7, &i), ARES_EFORMAT,
+               "key 'f' is a number, not an integer");
     CHECK_FAIL(ares_json_get_i64(v, "big", 7, &i), ARES_EFORMAT, "64 bits");
     CHECK_OK(ares_json_get_double(v, "i", 0, &d));
     CHECK_NEAR(d, 3, 0);
-    CHECK_FAIL(ares_json_get_double(v, "s", 0, &d), ARES_EFORMAT, "key 's' is a string, not a number");
+    CHECK_FAIL(ares_json_get_double(v, "s", 0, &d), ARES_EFORMAT,
+               "key 's' is a string, not a number");
     CHECK_OK(ares_json_get_bool(v, "b", false, &b));
     CHECK(b);
     CHECK_FAIL(ares_json_get_bool(v, "i", false, &b), ARES_EFORMAT,
                "key 'i' is an integer, not true or false");
     CHECK_OK(ares_json_get_string(v, "none", "dft", &s));
     CHECK_VIEW(s, "dft");
-    CHECK_FAIL(ares_json_get_string(v, "b", "", &s), ARES_EFORMAT, "key 'b' is a boolean, not a string");
+    CHECK_FAIL(ares_json_get_string(v, "b", "", &s), ARES_EFORMAT,
+               "key 'b' is a boolean, not a string");
     ares_arena_fini(&arena);
 }
 
 TEST(json_writes_what_python_writes)
 {
     ares_str out = { 0 };
-    ares_json_write(&out, parsed("{ \"a\\u0001\\n\\\"\\u007f\" : [1, 1.0, 1E5, 1e-7, true, null, 1e16, "
-                                 "123456789012345678901, -0.0],\n\"\xC3\xA9\\u0000\": {} }"));
+    ares_json_write(&out,
+                    parsed("{ \"a\\u0001\\n\\\"\\u007f\" : [1, 1.0, 1E5, 1e-7, true, null, 1e16, "
+                           "123456789012345678901, -0.0],\n\"\xC3\xA9\\u0000\": {} }"));
     CHECK_STR(out.data, "{\"a\\u0001\\n\\\"\x7F\":[1,1.0,100000.0,1e-07,true,null,1e+16,"
                         "123456789012345678901,-0.0],\"\xC3\xA9\\u0000\":{}}");
     ares_str_clear(&out);

@@ -23,7 +23,8 @@ typedef struct counts {
 static void count(void *ctx, int64_t task, int worker)
 {
     counts *c = ctx;
-    if (worker < 0 || worker >= c->threads || atomic_fetch_add(&c->busy[worker], 1) != 0) c->bad_worker++;
+    if (worker < 0 || worker >= c->threads || atomic_fetch_add(&c->busy[worker], 1) != 0)
+        c->bad_worker++;
     c->times[task]++;
     c->busy[worker]--;
 }
@@ -173,14 +174,21 @@ TEST(an_idle_thread_takes_a_posted_job_by_itself)
     ares_pool_free(s.pool);
 }
 
-/* Threads of this process, itself apart, and how often they gave a CPU up or were moved from one; -1: one of them runs. */
+/*
+ * Threads of this process, itself apart, and how often they gave a CPU up or were moved from one;
+ * -1: one of them runs.
+ */
 static long switches(int *threads)
 {
     ares_str out = { 0 };
     long sum = 0;
     int running = 0;
     *threads = 0;
-    CHECK_EQ(test_shell(&out, "for t in /proc/%d/task/*; do [ ${t##*/} = %d ] || awk '/^State/ { s = $2 } /ctxt_switches/ { n += $2 } END { print s, n }' $t/status; done", getpid(), getpid()), 0);
+    CHECK_EQ(test_shell(&out,
+                        "for t in /proc/%d/task/*; do [ ${t##*/} = %d ] || awk '/^State/ { s = $2 "
+                        "} /ctxt_switches/ { n += $2 } END { print s, n }' $t/status; done",
+                        getpid(), getpid()),
+             0);
     for (char *line = strtok(out.data, "\n"); line; line = strtok(NULL, "\n"), ++*threads) {
         running += *line != 'S';
         sum += atol(line + 1);
@@ -197,14 +205,18 @@ TEST(an_idle_pool_falls_asleep_and_stays_so)
     c.threads = 4;
     for (int i = 0; i < 100; i++) ares_pool_run(p, 100, count, &c);
     long before;
-    while ((before = switches(&threads)) < 0) {} /* threads that spin on for ever are ended by the runner */
+    /* threads that spin on for ever are ended by the runner */
+    while ((before = switches(&threads)) < 0) {}
     CHECK_EQ(threads, 3);
     sleep_ms(100);
     CHECK_EQ(switches(&threads), before); /* nobody woke in between */
     ares_pool_free(p);
 }
 
-/* Workers must leave signals to the thread that asked for them: a handler may rely on running there. */
+/*
+ * Workers must leave signals to the thread that asked for them: a handler may rely on running
+ * there.
+ */
 static void signals_blocked(void *ctx, int64_t task, int worker)
 {
     (void)task;
@@ -268,7 +280,8 @@ TEST(cgroup_limits_of_memory_count_at_every_level)
     put("fs/pod/box", "memory.max", "max\n");
     put("fs/pod", "memory.max", "8589934592\n");
     CHECK_OK(ares_file_write(test_file("cgroup"), "0::/pod/box\n", 12));
-    CHECK_NEAR(core_cgroup_memory(test_file("cgroup"), test_file("fs")), 8589934592.0, 0); /* the parent's */
+    /* the parent's */
+    CHECK_NEAR(core_cgroup_memory(test_file("cgroup"), test_file("fs")), 8589934592.0, 0);
     put("fs/memory/docker", "memory.limit_in_bytes", "4294967296\n");
     CHECK_OK(ares_file_write(test_file("cgroup"), "4:memory:/docker\n0::/\n", 22));
     CHECK_NEAR(core_cgroup_memory(test_file("cgroup"), test_file("fs")), 4294967296.0, 0);

@@ -8,10 +8,10 @@ TEST(philox_gives_the_known_answers)
 {
     static const uint32_t cases[3][10] = {
         { 0, 0, 0, 0, 0, 0, 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8 },
-        { 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0x408f276d, 0x41c83b0e,
-          0xa20bc7c6, 0x6d5451fd },
-        { 0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0, 0xd16cfe09, 0x94fdcceb,
-          0x5001e420, 0x24126ea1 },
+        { 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0x408f276d,
+          0x41c83b0e, 0xa20bc7c6, 0x6d5451fd },
+        { 0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0, 0xd16cfe09,
+          0x94fdcceb, 0x5001e420, 0x24126ea1 },
     };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         uint32_t out[4];
@@ -27,7 +27,8 @@ TEST(keyed_draws_stay_what_they_are)
     double normal = ares_rng_normal(key, 2);
     ares_str text = { 0 };
     ares_str_addf(&text, "%016llx %llu %a %a", (unsigned long long)ares_rng_u64(key, 0),
-                  (unsigned long long)ares_rng_below(key, 1, 1000003), ares_rng_uniform(key, 2), normal);
+                  (unsigned long long)ares_rng_below(key, 1, 1000003), ares_rng_uniform(key, 2),
+                  normal);
     CHECK_STR(text.data, "b295293ab403f317 290586 0x1.b35083c256b8p-8 -0x1.3ceefd1457fbap+1");
     ares_str_fini(&text);
 }
@@ -57,8 +58,10 @@ TEST(below_is_even_and_in_range)
         counts[x]++;
     }
     for (int i = 0; i < 7; i++) CHECK_NEAR(counts[i], 10000, 460); /* 5 standard deviations */
-    /* With n just above 2^63 nearly half of the draws are rejected: the mean is n / 2 only if that is done
-     * right. */
+    /*
+     * With n just above 2^63 nearly half of the draws are rejected: the mean is n / 2 only if that
+     * is done right.
+     */
     double sum = 0;
     for (uint64_t i = 0; i < 20000; i++)
         sum += (double)ares_rng_below(key, i, ((uint64_t)1 << 63) + 1) * 0x1p-63;
@@ -136,7 +139,8 @@ TEST(elementary_functions_agree_with_libm)
         double u = ares_rng_uniform(key, i), x = (u - 0.5) * 1300;
         log_worst = fmax(log_worst, fabs(core_log(u) - log(u)) / fmax(fabs(log(u)), 1e-3));
         exp_worst = fmax(exp_worst, fabs(core_exp(x) / exp(x) - 1));
-        cos_worst = fmax(cos_worst, fabs(core_cos_pi(u * 8 - 4) - cos(3.14159265358979323846 * (u * 8 - 4))));
+        cos_worst = fmax(cos_worst,
+                         fabs(core_cos_pi(u * 8 - 4) - cos(3.14159265358979323846 * (u * 8 - 4))));
     }
     CHECK_NEAR(log_worst, 0, 5e-16);
     CHECK_NEAR(exp_worst, 0, 1e-15);

@@ -14,7 +14,8 @@ TEST(a_test_that_hangs_is_named_and_what_it_started_ends_with_it)
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     REQUIRE(n > 0);
     self[n] = 0;
-    int rc = test_shell(&out, "ARES_TEST_PATIENCE=0.005 ARES_TEST_HANGS=1 '%s' a_test_that_hangs 3>&1", self);
+    int rc = test_shell(
+        &out, "ARES_TEST_PATIENCE=0.005 ARES_TEST_HANGS=1 '%s' a_test_that_hangs 3>&1", self);
     CHECK_EQ(rc, 128 + SIGALRM);
     CHECK_CONTAINS(out.data, "FAIL a_test_that_hangs_is_named_and_what_it_started_ends_with_it: "
                              "took more than ");

@@ -109,16 +109,19 @@ TEST(every_number_reads_back_as_itself)
         uint64_t bits = ares_rng_u64(key, i);
         double x, back;
         memcpy(&x, &bits, sizeof x);
-        if (i % 2) x = (double)(int64_t)(bits >> 40) * 1e-5; /* also the short ones that people write */
+        /* also the short ones that people write */
+        if (i % 2) x = (double)(int64_t)(bits >> 40) * 1e-5;
         if (!isfinite(x)) continue;
         ares_str_clear(&s);
         ares_str_add_double(&s, x);
-        if (!ares_parse_double(ares_str_view(&s), &back) || memcmp(&x, &back, sizeof x) != 0) wrong++;
+        if (!ares_parse_double(ares_str_view(&s), &back) || memcmp(&x, &back, sizeof x) != 0)
+            wrong++;
         char one_less[64]; /* no shorter text does: the digits counted with the leading zeros off */
         int digits = 0;
         for (const char *p = s.data; *p && *p != 'e'; p++)
             digits += (*p >= '1' && *p <= '9') || (*p == '0' && digits);
-        for (const char *p = s.data + strcspn(s.data, "e"); p > s.data && (p[-1] == '0' || p[-1] == '.'); p--)
+        for (const char *p = s.data + strcspn(s.data, "e");
+             p > s.data && (p[-1] == '0' || p[-1] == '.'); p--)
             if (p[-1] == '0') digits--;
         if (digits > 1) {
             snprintf(one_less, sizeof one_less, "%.*e", digits - 2, x);
@@ -140,7 +143,8 @@ TEST(numbers_are_read_strictly)
     static const char *const bad[] = { "",    " 1",  "1 ", "0x10", "nan",  "inf",   "1e",
                                        "1e+", "--1", ".",  "+",    "1..2", "1e999", "1,5" };
     double x = 0;
-    for (int i = 0; i < ARES_COUNT(bad); i++) CHECK_MSG(!parses(bad[i], &x), "'%s' gave %g", bad[i], x);
+    for (int i = 0; i < ARES_COUNT(bad); i++)
+        CHECK_MSG(!parses(bad[i], &x), "'%s' gave %g", bad[i], x);
     CHECK(parses("1e-6", &x) && x == 1e-6);
     CHECK(parses("+.5", &x) && x == 0.5);
     CHECK(parses("5.", &x) && x == 5);
@@ -160,8 +164,8 @@ TEST(reading_agrees_with_strtod)
     for (uint64_t i = 0; i < 20000; i++) {
         char text[64];
         uint64_t r = ares_rng_u64(key, i);
-        snprintf(text, sizeof text, "%llu.%0*llue%d", (unsigned long long)(r >> (r % 50)), (int)(r % 7),
-                 (unsigned long long)(r & 0xFFFF), (int)(r % 61) - 30);
+        snprintf(text, sizeof text, "%llu.%0*llue%d", (unsigned long long)(r >> (r % 50)),
+                 (int)(r % 7), (unsigned long long)(r & 0xFFFF), (int)(r % 61) - 30);
         double x = 0;
         if (!CHECK_MSG(parses(text, &x) && x == strtod(text, NULL), "%s", text)) return;
     }

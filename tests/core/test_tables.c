@@ -47,7 +47,8 @@ TEST(nearest_finds_slips_and_nothing_else)
     CHECK(ares_nearest("banana", estimators, 4) == NULL);
     CHECK(ares_nearest("", estimators, 4) == NULL);
     static const char *const options[] = { "top_k", "top_p" };
-    CHECK_STR(ares_nearest("tpo_p", options, 2), "top_p"); /* a swap is one slip; top_k is two away */
+    /* a swap is one slip; top_k is two away */
+    CHECK_STR(ares_nearest("tpo_p", options, 2), "top_p");
     char longer[4000];
     memset(longer, 'x', sizeof longer);
     longer[sizeof longer - 1] = 0;
@@ -61,13 +62,15 @@ TEST(lookup_fails_with_a_suggestion_and_the_choices)
     CHECK_EQ(index, 2);
     CHECK_EQ(ares_lookup(ARES_ECONFIG, "algorithm.adv_estimator", "grop", estimators, 4, &index),
              ARES_ECONFIG);
-    CHECK_STR(ares_error_message(), "algorithm.adv_estimator = 'grop': unknown; did you mean 'grpo'? "
-                                    "(choices: gae, grpo, rloo, reinforce_pp)");
+    CHECK_STR(ares_error_message(),
+              "algorithm.adv_estimator = 'grop': unknown; did you mean 'grpo'? "
+              "(choices: gae, grpo, rloo, reinforce_pp)");
     CHECK_FAIL(ares_lookup(ARES_EUSE, "verb", "zzz", estimators, 2, &index), ARES_EUSE,
                "verb = 'zzz': unknown; choose one of these (choices: gae, grpo)");
 }
 
-static double at(const char *name, double warmup, double total, double ratio, double cycles, int64_t step)
+static double at(const char *name, double warmup, double total, double ratio, double cycles,
+                 int64_t step)
 {
     ares_schedule s = { .name = name,
                         .base = 2,
@@ -99,8 +102,8 @@ TEST(cosine_is_verls)
     CHECK_NEAR(at("cosine", 0, 8, 0, 1, 4), 0, 1e-15);
     CHECK_NEAR(at("cosine", 0, 8, 0, 1, 6), 0.5, 1e-15);
     for (int64_t step = 0; step < 20; step++)
-        CHECK_NEAR(at("cosine", 0, 20, 0.2, 0.5, step), 0.4 * cos(acos(-1.0) * (double)step / 20) + 0.6,
-                   1e-15);
+        CHECK_NEAR(at("cosine", 0, 20, 0.2, 0.5, step),
+                   0.4 * cos(acos(-1.0) * (double)step / 20) + 0.6, 1e-15);
 }
 
 TEST(linear_exponential_and_level_end_at_min_ratio)
@@ -128,10 +131,12 @@ TEST(impossible_schedules_are_refused)
             "schedule: name = 'cosin': unknown; did you mean 'cosine'?");
     refused((ares_schedule){ NULL, .base = 1 }, "unknown");
     refused((ares_schedule){ "cosine", .base = 1, .cycles = 0.5 }, "needs to know its end");
-    refused((ares_schedule){ "cosine", .base = 1, .cycles = 0.5, .total_steps = 5, .warmup_steps = 6 },
-            "longer than the whole run");
-    refused((ares_schedule){ "cosine", .base = 1, .cycles = 0.5, .total_steps = 5, .min_ratio = 1.5 },
-            "min_ratio = 1.5");
+    refused(
+        (ares_schedule){ "cosine", .base = 1, .cycles = 0.5, .total_steps = 5, .warmup_steps = 6 },
+        "longer than the whole run");
+    refused(
+        (ares_schedule){ "cosine", .base = 1, .cycles = 0.5, .total_steps = 5, .min_ratio = 1.5 },
+        "min_ratio = 1.5");
     refused((ares_schedule){ "cosine", .base = 1, .total_steps = 5 }, "cycles = 0");
     refused((ares_schedule){ "exponential", .base = 1, .total_steps = 5 }, "min_ratio = 0");
     refused((ares_schedule){ "level", .base = 1, .total_steps = 5, .cycles = 1 }, "2 or more");

@@ -1,4 +1,7 @@
-/* Shares of unequal lengths. A case lists the indices of each part; ours are the part of each index. */
+/*
+ * Shares of unequal lengths. A case lists the indices of each part; ours are the part of each
+ * index.
+ */
 #include "golden.h"
 
 #include "ares/data_balance.h"
@@ -11,9 +14,11 @@ static int64_t *whole(golden *g, const char *key, int64_t *n)
     return i;
 }
 
-static void check_parts(golden *g, const int64_t *length, int64_t n, const int64_t *part, int64_t k, const ares_json *parts, const ares_json *sums)
+static void check_parts(golden *g, const int64_t *length, int64_t n, const int64_t *part, int64_t k,
+                        const ares_json *parts, const ares_json *sums)
 {
-    double *x = ares_arena_alloc(g->arena, (size_t)(n + 1) * sizeof *x), *sum = ares_arena_calloc(g->arena, (size_t)k + 1, sizeof *sum);
+    double *x = ares_arena_alloc(g->arena, (size_t)(n + 1) * sizeof *x),
+           *sum = ares_arena_calloc(g->arena, (size_t)k + 1, sizeof *sum);
     for (int64_t j = 0; j < k && j < parts->count; j++) {
         int64_t count = 0;
         for (int64_t i = 0; i < n; i++) {
@@ -42,7 +47,8 @@ GOLDEN(aepo, seqlen_unbalance_metrics)
     const ares_json *parts = golden_in(g, "partitions");
     int64_t *part = ares_arena_alloc(g->arena, (size_t)(n + 1) * sizeof *part);
     for (int64_t j = 0; j < parts->count; j++)
-        for (int64_t i = 0; i < parts->items[j].count; i++) part[parts->items[j].items[i].integer] = j;
+        for (int64_t i = 0; i < parts->items[j].count; i++)
+            part[parts->items[j].items[i].integer] = j;
     ares_metrics *m = ares_metrics_new();
     ares_balance_report(length, n, parts->count, part, golden_z(g, "prefix"), m);
     for (int64_t i = 0; i < g->expected->count; i++) {
@@ -60,8 +66,10 @@ GOLDEN(aepo, dynamic_micro_batches)
     int64_t n, k;
     const int64_t *length = whole(g, "lens", &n);
     int64_t *part = ares_arena_alloc(g->arena, (size_t)(n + 1) * sizeof *part);
-    if (golden_ok(g, ares_balance_micro_batches(length, n, (int64_t)golden_number(g, "max_token_len"), 1, &k, part)))
-        check_parts(g, length, n, part, k, golden_want(g, "micro_batches"), golden_want(g, "tokens"));
+    if (golden_ok(g, ares_balance_micro_batches(
+                         length, n, (int64_t)golden_number(g, "max_token_len"), 1, &k, part)))
+        check_parts(g, length, n, part, k, golden_want(g, "micro_batches"),
+                    golden_want(g, "tokens"));
 }
 
 GOLDEN(agentic, balance_batch_order)
@@ -70,7 +78,9 @@ GOLDEN(agentic, balance_batch_order)
     const int64_t *length = whole(g, "seqlens", &n);
     int64_t *order = ares_arena_alloc(g->arena, (size_t)(n + 1) * sizeof *order);
     double *x = ares_arena_alloc(g->arena, (size_t)(n + 1) * sizeof *x);
-    if (!golden_ok(g, ares_balance_order(length, n, (int64_t)golden_number(g, "world_size"), order))) return;
+    if (!golden_ok(g,
+                   ares_balance_order(length, n, (int64_t)golden_number(g, "world_size"), order)))
+        return;
     for (int64_t i = 0; i < n; i++) x[i] = (double)order[i];
     golden_numbers(g, "order", x, n, g->expected);
 }

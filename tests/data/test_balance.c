@@ -8,7 +8,9 @@ enum { N = 96 };
 static void lengths_of(uint64_t seed, int64_t *length)
 {
     ares_rng_key key = ares_rng_root(seed, ARES_RNG_TEST);
-    for (uint64_t i = 0; i < N; i++) length[i] = 1 + (int64_t)ares_rng_below(key, i, seed % 2 ? 7 : 3000); /* with and without ties */
+    /* with and without ties */
+    for (uint64_t i = 0; i < N; i++)
+        length[i] = 1 + (int64_t)ares_rng_below(key, i, seed % 2 ? 7 : 3000);
 }
 
 TEST(parts_of_equal_size_are_even_in_number_and_nearly_so_in_length)
@@ -56,9 +58,11 @@ TEST(what_cannot_be_shared_out_is_refused)
     const int64_t length[] = { 1, 2, -3 };
     int64_t part[3], k;
     CHECK_FAIL(ares_balance_parts(length, 2, 3, false, part), ARES_EFORMAT, "2 rows for 3 parts");
-    CHECK_FAIL(ares_balance_parts(length, 3, 2, true, part), ARES_EFORMAT, "do not make 2 parts of equal size");
+    CHECK_FAIL(ares_balance_parts(length, 3, 2, true, part), ARES_EFORMAT,
+               "do not make 2 parts of equal size");
     CHECK_FAIL(ares_balance_parts(length, 3, 2, false, part), ARES_EFORMAT, "row 2: length = -3");
-    CHECK_FAIL(ares_balance_micro_batches(length, 2, 0, 1, &k, part), ARES_ECONFIG, "max_tokens = 0");
+    CHECK_FAIL(ares_balance_micro_batches(length, 2, 0, 1, &k, part), ARES_ECONFIG,
+               "max_tokens = 0");
     CHECK_FAIL(ares_balance_order(length, 2, 0, part), ARES_EFORMAT, "for 0 parts");
 }
 

@@ -81,13 +81,19 @@ static int status_of(void (*mistake)(ares_batch *b))
     return WIFSIGNALED(status) ? WTERMSIG(status) : 1000 + WEXITSTATUS(status);
 }
 
-static void put_twice(ares_batch *b) { ARES_PUT(b, responses); }
+static void put_twice(ares_batch *b)
+{
+    ARES_PUT(b, responses);
+}
 static void add_late(ares_batch *b)
 {
     ares_sample s = { 0 };
     ares_batch_add_row(b, &s, 1);
 }
-static void put_another(ares_batch *b) { ARES_PUT(b, values); }
+static void put_another(ares_batch *b)
+{
+    ARES_PUT(b, values);
+}
 
 TEST(a_column_put_twice_and_a_row_added_late_abort)
 {
@@ -101,13 +107,15 @@ TEST(a_missing_column_is_told_with_its_owner)
     ares_batch b;
     make_batch(&b, 3, sizes, prompts, lens);
     CHECK_OK(ARES_NEED(&b, "adv: gae", responses));
-#define CHECK_OWNED(type, column, doc)                                                                      \
-    if (!b.column) {                                                                                        \
-        CHECK_FAIL(ARES_NEED(&b, "adv: gae", column), ARES_ESTATE, "adv: gae: needs the column '" #column "', which "); \
-        CHECK(!strstr(ares_error_message(), "no stage"));                                                   \
+#define CHECK_OWNED(type, column, doc)                                  \
+    if (!b.column) {                                                    \
+        CHECK_FAIL(ARES_NEED(&b, "adv: gae", column), ARES_ESTATE,      \
+                   "adv: gae: needs the column '" #column "', which "); \
+        CHECK(!strstr(ares_error_message(), "no stage"));               \
     }
     ARES_BATCH_LIST(CHECK_OWNED)
-    CHECK_FAIL(ARES_NEED(&b, "adv: gae", values), ARES_ESTATE, "'values', which ares_critic_values should have written");
+    CHECK_FAIL(ARES_NEED(&b, "adv: gae", values), ARES_ESTATE,
+               "'values', which ares_critic_values should have written");
     ares_batch_fini(&b);
 }
 
@@ -130,16 +138,20 @@ TEST(selecting_groups_takes_their_rows_and_every_column_along)
             for (int k = 0; k < sizes[g]; k++, old_row++) {
                 if (!keep[g]) continue;
                 if (k == 0) CHECK_EQ(b.group_start[group++], row);
-                CHECK(b.samples[row].draw == g && b.samples[row].index == k && b.samples[row].prompt_len == prompts[g]);
+                CHECK(b.samples[row].draw == g && b.samples[row].index == k &&
+                      b.samples[row].prompt_len == prompts[g]);
                 CHECK_EQ(b.row_start[row], token);
                 CHECK_EQ(b.row_start[row + 1] - token, lens[old_row]);
                 for (; token < b.row_start[row + 1]; token++) {
-                    CHECK_EQ(b.responses[token], 100000 + 1000 * old_row + token - b.row_start[row]);
-                    CHECK(b.response_mask[token] == (b.responses[token] % 3 != 0) && b.advantages[token] == (float)b.responses[token]);
+                    CHECK_EQ(b.responses[token],
+                             100000 + 1000 * old_row + token - b.row_start[row]);
+                    CHECK(b.response_mask[token] == (b.responses[token] % 3 != 0) &&
+                          b.advantages[token] == (float)b.responses[token]);
                 }
                 row++;
             }
-        CHECK(b.groups == group && b.rows == row && b.tokens == token && b.group_start[group] == row && !b.returns);
+        CHECK(b.groups == group && b.rows == row && b.tokens == token &&
+              b.group_start[group] == row && !b.returns);
         ares_batch_fini(&b);
     }
 }

@@ -26,11 +26,16 @@ static void check_refused(const char *text, const char *message)
 TEST(rows_keep_their_texts_whatever_is_in_them)
 {
     ares_dataset *d;
-    REQUIRE_OK(load("x.jsonl", ARES_VIEW("{\"q\":\"a\\u0000b\xe2\x80\xa8" "c\",\"a\":\"\\u0000\"}\n\n{\"a\":1.50,\"q\":\"\",\"data_source\":\"s\"}\r\n"
-                                         "{\"q\":[{\"role\":\"user\",\"content\":\"x\"}],\"a\":[1, {\"k\":null}]}"), true, &d));
+    REQUIRE_OK(
+        load("x.jsonl",
+             ARES_VIEW("{\"q\":\"a\\u0000b\xe2\x80\xa8"
+                       "c\",\"a\":\"\\u0000\"}\n\n{\"a\":1.50,\"q\":\"\",\"data_source\":\"s\"}\r\n"
+                       "{\"q\":[{\"role\":\"user\",\"content\":\"x\"}],\"a\":[1, {\"k\":null}]}"),
+             true, &d));
     CHECK_EQ(ares_dataset_count(d), 3);
     const ares_row *r = ares_dataset_row(d, 0);
-    CHECK(ares_view_eq(ares_json_get(r->json, "q")->text, ARES_VIEW("a\0b\xe2\x80\xa8" "c")));
+    CHECK(ares_view_eq(ares_json_get(r->json, "q")->text, ARES_VIEW("a\0b\xe2\x80\xa8"
+                                                                    "c")));
     CHECK(ares_view_eq(r->ground_truth, ARES_VIEW("\0")));
     CHECK(r->id == 0 && r->line == 1);
     CHECK_STR(r->file, test_file("x.jsonl"));
@@ -47,7 +52,8 @@ TEST(rows_keep_their_texts_whatever_is_in_them)
 
 TEST(files_are_read_in_turn)
 {
-    static const char *const texts[] = { "{\"q\":\"x\",\"a\":1}\n{\"q\":\"y\",\"a\":2}\n", "{\"q\":\"z\",\"a\":3}\n" };
+    static const char *const texts[] = { "{\"q\":\"x\",\"a\":1}\n{\"q\":\"y\",\"a\":2}\n",
+                                         "{\"q\":\"z\",\"a\":3}\n" };
     const char *paths[] = { test_file("1.jsonl"), test_file("2.jsonl") };
     ares_dataset *d;
     for (int i = 0; i < 2; i++) CHECK_OK(ares_file_write(paths[i], texts[i], strlen(texts[i])));
@@ -61,20 +67,25 @@ TEST(files_are_read_in_turn)
 TEST(every_bad_row_is_named_by_file_and_line)
 {
     static const char good[] = "{\"q\":\"x\",\"a\":1}\n";
-    static const struct { const char *row, *message; } cases[] = {
+    static const struct {
+        const char *row, *message;
+    } cases[] = {
         { "{\"q\":\"x\",\"a\":1", ":3:15: not JSON" },
         { "{\"q\":\"x\",\"a\":NaN}", ":3:14: not JSON" },
         { "{\"q\":\"\xff\",\"a\":1}", ":3:" },
         { "[1]", ":3: row is not a JSON object" },
         { "\"x\"", ":3: row is not a JSON object" },
-        { "{\"question\":\"x\",\"b\":2}", ":3: row has no key 'q' (keys: question, b); set data.prompt_key" },
+        { "{\"question\":\"x\",\"b\":2}",
+          ":3: row has no key 'q' (keys: question, b); set data.prompt_key" },
         { "{}", ":3: row has no key 'q' (keys: none)" },
-        { "{\"q\":\"x\",\"answer\":2}", ":3: row has no key 'a' (keys: q, answer); set data.answer_key" },
+        { "{\"q\":\"x\",\"answer\":2}",
+          ":3: row has no key 'a' (keys: q, answer); set data.answer_key" },
         { "{\"q\":\"x\",\"a\":null}", ":3: row has no key 'a'" },
         { "{\"q\":5,\"a\":1}", ":3: 'q' is neither a string nor a list of messages" },
         { "{\"q\":null,\"a\":1}", ":3: 'q' is neither a string nor a list of messages" },
         { "{\"q\":[],\"a\":1}", ":3: 'q' is an empty list of messages" },
-        { "{\"q\":[{\"role\":\"user\"},{\"content\":\"x\"}],\"a\":1}", ":3: 'q'[1] is no message: it needs a string 'role'" },
+        { "{\"q\":[{\"role\":\"user\"},{\"content\":\"x\"}],\"a\":1}",
+          ":3: 'q'[1] is no message: it needs a string 'role'" },
         { "{\"q\":[\"x\"],\"a\":1}", ":3: 'q'[0] is no message" },
     };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
@@ -90,20 +101,28 @@ TEST(a_set_without_rows_or_files_is_refused)
     const char *none = test_file("none.jsonl"), *folder = test_dir();
     check_refused("", ": no rows");
     check_refused("\n \n\r\n", ": no rows");
-    CHECK_FAIL(ares_dataset_load(&(ares_texts){ &none, 1 }, &cfg, true, &d), ARES_EIO, "none.jsonl: no such file");
+    CHECK_FAIL(ares_dataset_load(&(ares_texts){ &none, 1 }, &cfg, true, &d), ARES_EIO,
+               "none.jsonl: no such file");
     CHECK_OK(ares_dir_make(test_file("empty")));
     const char *empty = test_file("empty"), *hub = "someone/math@train";
-    CHECK_FAIL(ares_dataset_load(&(ares_texts){ &folder, 1 }, &cfg, true, &d), ARES_EFORMAT, "x.jsonl: no rows");
-    CHECK_FAIL(ares_dataset_load(&(ares_texts){ &empty, 1 }, &cfg, true, &d), ARES_EIO, "no *.jsonl");
-    CHECK_FAIL(ares_dataset_load(&(ares_texts){ &hub, 1 }, &cfg, true, &d), ARES_EIO, "if it is a name on a hub, download");
-    CHECK_FAIL(ares_dataset_load(&(ares_texts){ NULL, 0 }, &cfg, true, &d), ARES_ECONFIG, "no file of rows is named");
+    CHECK_FAIL(ares_dataset_load(&(ares_texts){ &folder, 1 }, &cfg, true, &d), ARES_EFORMAT,
+               "x.jsonl: no rows");
+    CHECK_FAIL(ares_dataset_load(&(ares_texts){ &empty, 1 }, &cfg, true, &d), ARES_EIO,
+               "no *.jsonl");
+    CHECK_FAIL(ares_dataset_load(&(ares_texts){ &hub, 1 }, &cfg, true, &d), ARES_EIO,
+               "if it is a name on a hub, download");
+    CHECK_FAIL(ares_dataset_load(&(ares_texts){ NULL, 0 }, &cfg, true, &d), ARES_ECONFIG,
+               "no file of rows is named");
 }
 
 TEST(folders_lists_and_splits_name_rows_too)
 {
-    static const char rows[] = "{\"q\":\"b\",\"a\":1}\n", list[] = " [{\"q\":\"a1\",\"a\":1},\n{\"q\":\"a2\",\"a\":2}]\n", lines[] = "{\"q\":\"c\",\"a\":3}\n";
+    static const char rows[] = "{\"q\":\"b\",\"a\":1}\n",
+                      list[] = " [{\"q\":\"a1\",\"a\":1},\n{\"q\":\"a2\",\"a\":2}]\n",
+                      lines[] = "{\"q\":\"c\",\"a\":3}\n";
     ares_dataset *d;
-    const char *folder = test_file("rows"), *split = test_file("rows/b.jsonl@train"), *other = test_file("rows/b.jsonl@test");
+    const char *folder = test_file("rows"), *split = test_file("rows/b.jsonl@train"),
+               *other = test_file("rows/b.jsonl@test");
     REQUIRE_OK(ares_dir_make(folder));
     REQUIRE_OK(ares_file_write(test_file("rows/b.jsonl"), rows, sizeof rows - 1));
     REQUIRE_OK(ares_file_write(test_file("rows/a.json"), list, sizeof list - 1));
@@ -112,12 +131,14 @@ TEST(folders_lists_and_splits_name_rows_too)
     REQUIRE_OK(ares_dataset_load(&(ares_texts){ &folder, 1 }, &cfg, true, &d));
     static const char *const prompts[] = { "a1", "a2", "b", "c" }; /* files by name */
     CHECK_EQ(ares_dataset_count(d), 4);
-    for (int i = 0; i < 4 && i < ares_dataset_count(d); i++) CHECK(ares_view_is(ares_json_get(ares_dataset_row(d, i)->json, "q")->text, prompts[i]));
+    for (int i = 0; i < 4 && i < ares_dataset_count(d); i++)
+        CHECK(ares_view_is(ares_json_get(ares_dataset_row(d, i)->json, "q")->text, prompts[i]));
     ares_dataset_free(d);
     REQUIRE_OK(ares_dataset_load(&(ares_texts){ &split, 1 }, &cfg, true, &d));
     CHECK_EQ(ares_dataset_count(d), 1);
     ares_dataset_free(d);
-    CHECK_FAIL(ares_dataset_load(&(ares_texts){ &other, 1 }, &cfg, true, &d), ARES_ECONFIG, "no split but train");
+    CHECK_FAIL(ares_dataset_load(&(ares_texts){ &other, 1 }, &cfg, true, &d), ARES_ECONFIG,
+               "no split but train");
 }
 
 TEST(a_folder_of_many_files_is_read_by_their_names)
@@ -149,18 +170,24 @@ TEST(rows_with_images_are_refused)
     with.image_key = "images";
     with.video_key = "videos";
     const char *path = test_file("images.jsonl");
-    static const char none[] = "{\"q\":\"x\",\"a\":1,\"images\":[],\"videos\":null}\n", one[] = "{\"q\":\"<image>x\",\"a\":1,\"images\":[\"a.png\"]}\n";
+    static const char none[] = "{\"q\":\"x\",\"a\":1,\"images\":[],\"videos\":null}\n",
+                      one[] = "{\"q\":\"<image>x\",\"a\":1,\"images\":[\"a.png\"]}\n";
     REQUIRE_OK(ares_file_write(path, none, sizeof none - 1));
     CHECK_OK(ares_dataset_load(&(ares_texts){ &path, 1 }, &with, true, &d));
     ares_dataset_free(d);
     REQUIRE_OK(ares_file_write(path, one, sizeof one - 1));
-    CHECK_FAIL(ares_dataset_load(&(ares_texts){ &path, 1 }, &with, true, &d), ARES_EUNSUPPORTED, "images.jsonl:1: 'images' holds images");
+    CHECK_FAIL(ares_dataset_load(&(ares_texts){ &path, 1 }, &with, true, &d), ARES_EUNSUPPORTED,
+               "images.jsonl:1: 'images' holds images");
 }
 
 TEST(rows_of_instructions_need_no_answer)
 {
     ares_dataset *d;
-    REQUIRE_OK(load("x.jsonl", ARES_VIEW("{\"q\":\"x\",\"instruction_id_list\":[\"punctuation:no_comma\"]}\n{\"q\":\"x\",\"metadata\":{\"checkers\":[]}}\n{\"q\":\"x\",\"a\":1}\n"), true, &d));
+    REQUIRE_OK(
+        load("x.jsonl",
+             ARES_VIEW("{\"q\":\"x\",\"instruction_id_list\":[\"punctuation:no_comma\"]}\n{\"q\":"
+                       "\"x\",\"metadata\":{\"checkers\":[]}}\n{\"q\":\"x\",\"a\":1}\n"),
+             true, &d));
     CHECK_EQ(ares_dataset_count(d), 3);
     CHECK_EQ(ares_dataset_row(d, 0)->ground_truth.len, 0);
     ares_dataset_free(d);
@@ -185,7 +212,9 @@ TEST(many_rows_stay_where_they_are)
     for (int i = 0; i < 5000; i++) {
         char want[32];
         snprintf(want, sizeof want, "question %d", i);
-        if (!CHECK_VIEW(ares_json_get(ares_dataset_row(d, i)->json, "q")->text, want) || !CHECK_EQ(ares_dataset_row(d, i)->line, i + 1)) break;
+        if (!CHECK_VIEW(ares_json_get(ares_dataset_row(d, i)->json, "q")->text, want) ||
+            !CHECK_EQ(ares_dataset_row(d, i)->line, i + 1))
+            break;
     }
     ares_dataset_free(d);
     ares_str_fini(&text);

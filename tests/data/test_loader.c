@@ -32,7 +32,8 @@ TEST(an_epoch_draws_no_row_twice_and_the_next_has_another_order)
         for (int r = 0; r < ROWS; r++) left_out |= (int64_t)(seen[r] == 0) << r;
     }
     CHECK(__builtin_popcountll((unsigned long long)left_out) > 3); /* not the same rows each time */
-    CHECK(memcmp(ids, ids + 20, 20 * sizeof *ids) != 0 && memcmp(ids + 20, ids + 40, 20 * sizeof *ids) != 0);
+    CHECK(memcmp(ids, ids + 20, 20 * sizeof *ids) != 0 &&
+          memcmp(ids + 20, ids + 40, 20 * sizeof *ids) != 0);
 }
 
 TEST(any_point_of_a_run_is_reached_again_from_the_number_drawn)
@@ -58,17 +59,23 @@ TEST(too_few_rows_and_a_state_of_another_batch_size_are_refused)
 {
     ares_loader l;
     int64_t ids[BATCH], first;
-    CHECK_FAIL(ares_loader_init(&l, 4, 5, true, 1), ARES_ECONFIG, "4 rows are fewer than data.rollout_batch_size = 5");
+    CHECK_FAIL(ares_loader_init(&l, 4, 5, true, 1), ARES_ECONFIG,
+               "4 rows are fewer than data.rollout_batch_size = 5");
     REQUIRE_OK(ares_loader_init(&l, 5, 5, true, 1));
     CHECK_OK(ares_loader_next(&l, ids, &first));
     l.drawn = 8;
-    CHECK_FAIL(ares_loader_next(&l, ids, &first), ARES_ESTATE, "8 prompts drawn are no whole batches of 5");
+    CHECK_FAIL(ares_loader_next(&l, ids, &first), ARES_ESTATE,
+               "8 prompts drawn are no whole batches of 5");
     ares_loader_fini(&l);
     ares_loader_fini(&l); /* of a failed start */
 }
 
-/* Rows of `epoch` seen by a loader that skips row e in every epoch e, going on from `from` as a resumed run does. */
-static void draw_skipping(int64_t from, int64_t steps, const int64_t *skipped, int64_t *out, int64_t *epochs, int64_t *skipped_after)
+/*
+ * Rows of `epoch` seen by a loader that skips row e in every epoch e, going on from `from` as a
+ * resumed run does.
+ */
+static void draw_skipping(int64_t from, int64_t steps, const int64_t *skipped, int64_t *out,
+                          int64_t *epochs, int64_t *skipped_after)
 {
     ares_loader l;
     int64_t first;
@@ -94,11 +101,12 @@ TEST(a_skipped_row_is_drawn_no_more_from_the_next_epoch_on)
     bool dropped_row_seen = false;
     for (int s = 0; s < 30; s++)
         for (int i = 0; i < BATCH; i++) {
-            CHECK(ids[s * BATCH + i] >= epochs[s]); /* rows 0 .. e - 1 were skipped in earlier epochs */
+            /* rows 0 .. e - 1 were skipped in earlier epochs */
+            CHECK(ids[s * BATCH + i] >= epochs[s]);
             dropped_row_seen = dropped_row_seen || ids[s * BATCH + i] == epochs[s];
         }
-    CHECK(dropped_row_seen); /* the epoch in which it is dropped still has it */
-    CHECK_EQ(epochs[29], 8); /* four batches in each of four epochs, then three */
+    CHECK(dropped_row_seen);           /* the epoch in which it is dropped still has it */
+    CHECK_EQ(epochs[29], 8);           /* four batches in each of four epochs, then three */
     for (int64_t s = 1; s < 30; s++) { /* resumed anywhere: the same rest */
         int64_t rest[30 * BATCH], rest_epochs[30];
         draw_skipping(s * BATCH, 30 - s, skipped + (s - 1) * ROWS, rest, rest_epochs, NULL);
@@ -114,6 +122,7 @@ TEST(a_loader_with_nothing_left_says_so)
     CHECK_OK(ares_loader_next(&l, ids, &first));
     ares_loader_skip(&l, 1);
     ares_loader_skip(&l, 4);
-    CHECK_FAIL(ares_loader_next(&l, ids, &first), ARES_ESTATE, "2 of 6 rows are skipped, and what is left fills no batch of 5");
+    CHECK_FAIL(ares_loader_next(&l, ids, &first), ARES_ESTATE,
+               "2 of 6 rows are skipped, and what is left fills no batch of 5");
     ares_loader_fini(&l);
 }

@@ -1,10 +1,14 @@
-/* Micro-batches and packed tokens. What a packed row stands for is found by walking its segment, and must be what the batch says. */
+/*
+ * Micro-batches and packed tokens. What a packed row stands for is found by walking its segment,
+ * and must be what the batch says.
+ */
 #include "test.h"
 
 #include "data_test.h"
 
 enum { GROUPS = 4 };
-static const int sizes[] = { 2, 1, 3, 2 }, prompts[] = { 4, 1, 3, 5 }, lens[] = { 3, 1, 2, 5, 1, 4, 1, 1 };
+static const int sizes[] = { 2, 1, 3, 2 }, prompts[] = { 4, 1, 3, 5 },
+                 lens[] = { 3, 1, 2, 5, 1, 4, 1, 1 };
 
 /* The tokens that packed row `row` sees, itself included, in order; gives their number. */
 static int context(const ares_packed *p, int row, int32_t *out)
@@ -17,14 +21,18 @@ static int context(const ares_packed *p, int row, int32_t *out)
     return n;
 }
 
-/* Every response token of the micro-batch is predicted from exactly its prompt and the tokens before it. */
+/*
+ * Every response token of the micro-batch is predicted from exactly its prompt and the tokens
+ * before it.
+ */
 static void check_packed(const ares_batch *b, const ares_micro_batch *m, bool share)
 {
     ares_arena arena = { 0 };
     ares_packed p;
     const int32_t *targets;
     ares_pack_build(b, m, share, &arena, &p, &targets);
-    CHECK(p.rows == m->tokens && p.seg.rows == p.rows && p.n_out == m->out && p.seg.start[0] == 0 && p.seg.start[p.seg.n] == p.rows);
+    CHECK(p.rows == m->tokens && p.seg.rows == p.rows && p.n_out == m->out && p.seg.start[0] == 0 &&
+          p.seg.start[p.seg.n] == p.rows);
     int32_t seen[64];
     int at = 0;
     for (int64_t r = m->row; r < m->end; r++)
@@ -35,7 +43,8 @@ static void check_packed(const ares_batch *b, const ares_micro_batch *m, bool sh
             int n = context(&p, p.out_rows[at], seen);
             if (!CHECK_EQ(n, s->prompt_len + before)) continue;
             CHECK_MEM(seen, s->prompt, sizeof(int32_t) * (size_t)s->prompt_len);
-            CHECK_MEM(seen + s->prompt_len, b->responses + b->row_start[r], sizeof(int32_t) * (size_t)before);
+            CHECK_MEM(seen + s->prompt_len, b->responses + b->row_start[r],
+                      sizeof(int32_t) * (size_t)before);
         }
     CHECK_EQ(at, p.n_out);
     for (int s = 0; s < p.seg.n; s++) {
@@ -44,7 +53,8 @@ static void check_packed(const ares_batch *b, const ares_micro_batch *m, bool sh
         if (!p.seg.prefix_len[s]) continue;
         int prompt = 0; /* a prefix is itself a whole segment before s */
         while (prompt < s && p.seg.start[prompt] != p.seg.prefix_row[s]) prompt++;
-        CHECK(share && prompt < s && p.seg.prefix_len[prompt] == 0 && p.seg.start[prompt + 1] - p.seg.start[prompt] == p.seg.prefix_len[s]);
+        CHECK(share && prompt < s && p.seg.prefix_len[prompt] == 0 &&
+              p.seg.start[prompt + 1] - p.seg.start[prompt] == p.seg.prefix_len[s]);
     }
     ares_arena_fini(&arena);
 }
@@ -62,7 +72,8 @@ TEST(plans_cover_all_rows_in_order_within_the_limit_and_split_no_shared_group)
                 CHECK(m[i].end > row);
                 int64_t groups = b.samples[m[i].end - 1].draw - b.samples[row].draw + 1;
                 CHECK(m[i].tokens <= limit || (share ? groups == 1 : m[i].end == row + 1));
-                if (share && m[i].end < b.rows) CHECK(b.samples[m[i].end].draw != b.samples[m[i].end - 1].draw);
+                if (share && m[i].end < b.rows)
+                    CHECK(b.samples[m[i].end].draw != b.samples[m[i].end - 1].draw);
                 if (i > 0) { /* the first piece would not have fitted before */
                     ares_micro_batch one[8];
                     ares_pack_plan(&b, m[i].row, m[i].end, 1, share, one);
@@ -144,7 +155,10 @@ TEST(rows_of_a_group_share_only_a_prompt_that_is_the_same)
     ares_batch b;
     make_batch(&b, 2, (const int[]){ 1, 6 }, (const int[]){ 3, 4 },
                (const int[]){ 2, 3, 1, 4, 2, 3, 2 });
-    /* Prompts of the second group: its own, another, a copy of its own, a longer one, the other, its own. */
+    /*
+     * Prompts of the second group: its own, another, a copy of its own, a longer one, the other,
+     * its own.
+     */
     ares_sample *s = b.samples + 1;
     s[1].prompt = s[4].prompt = other;
     s[2].prompt = twin;
@@ -179,7 +193,10 @@ TEST(a_score_belongs_to_the_last_token_that_the_policy_wrote)
     ares_batch_fini(&b);
 }
 
-/* Every row is in one set, as often as it should be; how many tokens the largest and the smallest set have. */
+/*
+ * Every row is in one set, as often as it should be; how many tokens the largest and the smallest
+ * set have.
+ */
 static void check_sets(const ares_batch *b, int64_t limit, bool share, int64_t *n, int64_t *most,
                        int64_t *least)
 {

@@ -1,11 +1,15 @@
-/* Row -> prompt. A tokenizer of the goldens, and a template of our own that shows what it was given. */
+/*
+ * Row -> prompt. A tokenizer of the goldens, and a template of our own that shows what it was
+ * given.
+ */
 #include "test.h"
 
 #include <stdio.h>
 
 #include "ares/data.h"
 
-static const char template[] = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
+static const char template[] = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% "
+                               "if add_generation_prompt %}<assistant>{% endif %}";
 
 static ares_tokenizer *tokenizer(void)
 {
@@ -23,7 +27,11 @@ static const char *file_of(const char *name, const char *text)
 
 static ares_data_config config(void)
 {
-    return (ares_data_config){ .prompt_key = "q", .answer_key = "a", .apply_chat_template = true, .override_chat_template = file_of("chat.jinja", template), .max_prompt_length = 512,
+    return (ares_data_config){ .prompt_key = "q",
+                               .answer_key = "a",
+                               .apply_chat_template = true,
+                               .override_chat_template = file_of("chat.jinja", template),
+                               .max_prompt_length = 512,
                                .filter_overlong_prompts = true };
 }
 
@@ -36,7 +44,8 @@ static int encode(const ares_data_config *cfg, const char *rows, ares_dataset **
     ares_prompt_encoder *e;
     *d = NULL;
     int rc = ares_prompt_encoder_new(cfg, test_dir(), t, &e);
-    if (rc == ARES_OK && CHECK_OK(ares_dataset_load(&(ares_texts){ &path, 1 }, cfg, false, d))) rc = ares_dataset_encode(*d, e, pool, dropped);
+    if (rc == ARES_OK && CHECK_OK(ares_dataset_load(&(ares_texts){ &path, 1 }, cfg, false, d)))
+        rc = ares_dataset_encode(*d, e, pool, dropped);
     ares_prompt_encoder_free(e);
     ares_pool_free(pool);
     ares_tokenizer_free(t);
@@ -51,7 +60,8 @@ static void check_text(const ares_data_config *cfg, const char *row, ares_view e
     if (CHECK_OK(encode(cfg, row, &d, &dropped))) {
         const ares_row *r = ares_dataset_row(d, 0);
         ares_tokenizer *t = tokenizer();
-        CHECK_MSG(ares_view_eq(r->prompt_text, expected), "is '%.*s'", (int)r->prompt_text.len, r->prompt_text.data);
+        CHECK_MSG(ares_view_eq(r->prompt_text, expected), "is '%.*s'", (int)r->prompt_text.len,
+                  r->prompt_text.data);
         CHECK_OK(ares_tokenizer_decode(t, r->prompt, r->prompt_len, false, &decoded));
         CHECK_MSG(ares_view_eq(ares_str_view(&decoded), expected), "is '%s'", decoded.data);
         ares_tokenizer_free(t);
@@ -73,7 +83,9 @@ TEST(messages_go_through_the_template_as_they_are)
     ares_data_config cfg = config();
     cfg.system_prompt = "Be brief.";
     cfg.format_prompt = file_of("format.jinja", "{{ content }}!");
-    check_text(&cfg, "{\"q\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"b\"},{\"role\":\"user\",\"content\":\"c\"}]}",
+    check_text(&cfg,
+               "{\"q\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":"
+               "\"b\"},{\"role\":\"user\",\"content\":\"c\"}]}",
                ARES_VIEW("<user>a<assistant>b<user>c<assistant>"));
 }
 
@@ -107,7 +119,8 @@ TEST(the_format_prompt_wraps_strings_before_the_template_does)
 {
     ares_data_config cfg = config();
     cfg.format_prompt = file_of("format.jinja", "\n{{ content | trim }} Answer in \\boxed{}.\n");
-    check_text(&cfg, "{\"q\":\"  1+1?\\n\"}", ARES_VIEW("<user>1+1? Answer in \\boxed{}.<assistant>"));
+    check_text(&cfg, "{\"q\":\"  1+1?\\n\"}",
+               ARES_VIEW("<user>1+1? Answer in \\boxed{}.<assistant>"));
     cfg.apply_chat_template = false;
     check_text(&cfg, "{\"q\":\"  1+1?\\n\"}", ARES_VIEW("1+1? Answer in \\boxed{}."));
 }
@@ -115,12 +128,22 @@ TEST(the_format_prompt_wraps_strings_before_the_template_does)
 TEST(nul_and_line_separators_survive)
 {
     ares_data_config cfg = config();
-    check_text(&cfg, "{\"q\":\"a\\u0000b\xe2\x80\xa8" "c\"}", ARES_VIEW("<user>a\0b\xe2\x80\xa8" "c<assistant>"));
+    check_text(&cfg,
+               "{\"q\":\"a\\u0000b\xe2\x80\xa8"
+               "c\"}",
+               ARES_VIEW("<user>a\0b\xe2\x80\xa8"
+                         "c<assistant>"));
     cfg.apply_chat_template = false;
-    check_text(&cfg, "{\"q\":\"a\\u0000b\xe2\x80\xa8" "c\"}", ARES_VIEW("a\0b\xe2\x80\xa8" "c"));
+    check_text(&cfg,
+               "{\"q\":\"a\\u0000b\xe2\x80\xa8"
+               "c\"}",
+               ARES_VIEW("a\0b\xe2\x80\xa8"
+                         "c"));
 }
 
-/* Rows of 1 to 9 words; the longer ones go, the others move up and keep their places for messages. */
+/*
+ * Rows of 1 to 9 words; the longer ones go, the others move up and keep their places for messages.
+ */
 TEST(overlong_prompts_are_dropped_and_counted_or_an_error)
 {
     ares_data_config cfg = config();
@@ -150,13 +173,16 @@ TEST(overlong_prompts_are_dropped_and_counted_or_an_error)
     ares_dataset_free(d);
     cfg.filter_overlong_prompts = false;
     cfg.max_prompt_length = 8;
-    CHECK_FAIL(encode(&cfg, rows.data, &d, &dropped), ARES_ELIMIT, "rows.jsonl:1: prompt of 9 tokens exceeds data.max_prompt_length = 8");
+    CHECK_FAIL(encode(&cfg, rows.data, &d, &dropped), ARES_ELIMIT,
+               "rows.jsonl:1: prompt of 9 tokens exceeds data.max_prompt_length = 8");
     ares_dataset_free(d);
     cfg.filter_overlong_prompts = true;
     cfg.max_prompt_length = 1;
     CHECK_OK(encode(&cfg, rows.data, &d, &dropped));
     ares_dataset_free(d);
-    CHECK_FAIL(encode(&cfg, "{\"q\":\"77\"}\n{\"q\":\"777\"}\n", &d, &dropped), ARES_ELIMIT, "all 2 prompts are longer than data.max_prompt_length = 1 (the longest has 3 tokens)");
+    CHECK_FAIL(
+        encode(&cfg, "{\"q\":\"77\"}\n{\"q\":\"777\"}\n", &d, &dropped), ARES_ELIMIT,
+        "all 2 prompts are longer than data.max_prompt_length = 1 (the longest has 3 tokens)");
     ares_dataset_free(d);
     ares_str_fini(&rows);
 }
@@ -166,14 +192,19 @@ TEST(a_prompt_that_cannot_be_made_is_named_by_file_and_line)
     ares_data_config cfg = config();
     ares_dataset *d;
     int64_t dropped;
-    cfg.override_chat_template = file_of("raise.jinja", "{% if messages[0].content == 'bad' %}{{ raise_exception('no bad words') }}{% endif %}{{ messages[0].content }}");
-    CHECK_FAIL(encode(&cfg, "{\"q\":\"good\"}\n{\"q\":\"bad\"}\n", &d, &dropped), ARES_EFORMAT, "rows.jsonl:2: ");
+    cfg.override_chat_template =
+        file_of("raise.jinja", "{% if messages[0].content == 'bad' %}{{ raise_exception('no bad "
+                               "words') }}{% endif %}{{ messages[0].content }}");
+    CHECK_FAIL(encode(&cfg, "{\"q\":\"good\"}\n{\"q\":\"bad\"}\n", &d, &dropped), ARES_EFORMAT,
+               "rows.jsonl:2: ");
     CHECK_CONTAINS(ares_error_message(), "no bad words");
     ares_dataset_free(d);
-    CHECK_FAIL(encode(&cfg, "{\"q\":\"good\"}\n{\"q\":\"\"}\n", &d, &dropped), ARES_EFORMAT, "rows.jsonl:2: the prompt gives no tokens");
+    CHECK_FAIL(encode(&cfg, "{\"q\":\"good\"}\n{\"q\":\"\"}\n", &d, &dropped), ARES_EFORMAT,
+               "rows.jsonl:2: the prompt gives no tokens");
     ares_dataset_free(d);
     cfg.apply_chat_template = false;
-    CHECK_FAIL(encode(&cfg, "{\"q\":[{\"role\":\"user\",\"content\":\"x\"}]}\n", &d, &dropped), ARES_ECONFIG, "rows.jsonl:1: a list of messages needs a chat template");
+    CHECK_FAIL(encode(&cfg, "{\"q\":[{\"role\":\"user\",\"content\":\"x\"}]}\n", &d, &dropped),
+               ARES_ECONFIG, "rows.jsonl:1: a list of messages needs a chat template");
     ares_dataset_free(d);
 }
 

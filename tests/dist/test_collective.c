@@ -4,19 +4,21 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Outside mpirun a test starts itself as three ranks, of which each comes back here; inside it does a
- * rank's work. */
-#define AS_RANKS(name)                                                                                       \
-    if (!test_in_mpi()) {                                                                                    \
-        ares_str out = { 0 };                                                                                \
-        int status = test_mpirun(&out, 3, #name);                                                            \
-        CHECK_MSG(status == 0, "%s", ares_str_view(&out).data);                                              \
-        ares_str_fini(&out);                                                                                 \
-        return;                                                                                              \
-    }                                                                                                        \
-    ares_world *w = NULL;                                                                                    \
-    REQUIRE_OK(ares_world_open(&w));                                                                         \
-    int rank = ares_world_rank(w), size = ares_world_size(w);                                                \
+/*
+ * Outside mpirun a test starts itself as three ranks, of which each comes back here; inside it does
+ * a rank's work.
+ */
+#define AS_RANKS(name)                                          \
+    if (!test_in_mpi()) {                                       \
+        ares_str out = { 0 };                                   \
+        int status = test_mpirun(&out, 3, #name);               \
+        CHECK_MSG(status == 0, "%s", ares_str_view(&out).data); \
+        ares_str_fini(&out);                                    \
+        return;                                                 \
+    }                                                           \
+    ares_world *w = NULL;                                       \
+    REQUIRE_OK(ares_world_open(&w));                            \
+    int rank = ares_world_rank(w), size = ares_world_size(w);   \
     CHECK_EQ(size, 3);
 
 TEST(a_world_of_one_needs_no_launcher)
@@ -52,15 +54,20 @@ TEST(a_world_of_one_needs_no_launcher)
 
 static double element(int rank, int64_t i)
 {
-    double x = ares_rng_normal(ares_rng_sub(ares_rng_root(1, ARES_RNG_TEST), (uint64_t)rank, 0), (uint64_t)i);
+    double x = ares_rng_normal(ares_rng_sub(ares_rng_root(1, ARES_RNG_TEST), (uint64_t)rank, 0),
+                               (uint64_t)i);
     return i % 3 ? x : x * 1e10; /* so unlike that another order of addition shows */
 }
 
-/* Seen to fail with MPI_Allreduce in the place of the ordered sum: 215 of a million elements differed. */
+/*
+ * Seen to fail with MPI_Allreduce in the place of the ordered sum: 215 of a million elements
+ * differed.
+ */
 TEST_MPI(sums_add_the_ranks_in_order)
 {
     AS_RANKS(sums_add_the_ranks_in_order)
-    static const int64_t sizes[] = { 0, 1, 2, 5, 1000, 1000003 }; /* the last takes several blocks */
+    /* the last takes several blocks */
+    static const int64_t sizes[] = { 0, 1, 2, 5, 1000, 1000003 };
     for (int k = 0; k < ARES_COUNT(sizes); k++) {
         int64_t n = sizes[k], wrong = 0;
         double *f64 = ares_calloc((size_t)n, sizeof *f64);
@@ -77,7 +84,8 @@ TEST_MPI(sums_add_the_ranks_in_order)
         for (int64_t i = 0; i < n; i++) {
             double e[3] = { element(0, i), element(1, i), element(2, i) };
             wrong += f64[i] != (e[0] + e[1]) + e[2];
-            wrong += f32[i] != (float)(((double)(float)e[0] + (double)(float)e[1]) + (double)(float)e[2]);
+            wrong += f32[i] !=
+                     (float)(((double)(float)e[0] + (double)(float)e[1]) + (double)(float)e[2]);
             wrong += i64[i] != ((int64_t)e[0] + (int64_t)e[1] + (int64_t)e[2]) * 1000;
         }
         CHECK_EQ(wrong, 0);
@@ -109,7 +117,8 @@ TEST_MPI(gathering_keeps_every_ranks_own_length)
     AS_RANKS(gathering_keeps_every_ranks_own_length)
     ares_str mine = { 0 }, all = { 0 };
     size_t start[4];
-    for (int i = 0; i < rank * 2; i++) ares_str_addf(&mine, "%d", rank); /* rank 0 has nothing to say */
+    /* rank 0 has nothing to say */
+    for (int i = 0; i < rank * 2; i++) ares_str_addf(&mine, "%d", rank);
     for (int round = 0; round < 2; round++)
         CHECK_OK(ares_world_gather_all(w, mine.data, mine.len, &all, start));
     CHECK_STR(all.data, "112222");
@@ -172,7 +181,8 @@ TEST_MPI(abort_ends_the_ranks_that_wait_with_the_exit_code)
     }
     ares_world *w = NULL;
     REQUIRE_OK(ares_world_open(&w));
-    if (ares_world_rank(w) == 1) ares_world_abort(w, ares_fail(ARES_ECONFIG, "config: seen by one rank"));
+    if (ares_world_rank(w) == 1)
+        ares_world_abort(w, ares_fail(ARES_ECONFIG, "config: seen by one rank"));
     CHECK_OK(ares_world_barrier(w)); /* never returns */
     CHECK(!"the others went on");
 }

@@ -24,8 +24,9 @@ TEST(a_first_signal_is_noted_and_a_second_interrupt_leaves)
     static const struct {
         int first, pending, second, exit;
     } cases[] = {
-        { SIGINT, SIGINT, SIGINT, 130 }, { SIGUSR1, SIGINT, SIGUSR1, 130 }, { SIGTERM, SIGTERM, SIGTERM, 9 },
-        { SIGUSR2, SIGTERM, SIGINT, 9 }, { SIGINT, SIGINT, SIGTERM, 9 },
+        { SIGINT, SIGINT, SIGINT, 130 },  { SIGUSR1, SIGINT, SIGUSR1, 130 },
+        { SIGTERM, SIGTERM, SIGTERM, 9 }, { SIGUSR2, SIGTERM, SIGINT, 9 },
+        { SIGINT, SIGINT, SIGTERM, 9 },
     };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         pid_t pid = fork();
@@ -54,7 +55,8 @@ TEST(launching_says_what_is_wrong)
     ares_str_add_z(&path, getenv("PATH"));
     setenv("PATH", "/nonexistent", 1);
     if (ares_launch(2, 0, NULL, &code) == ARES_EUNSUPPORTED)
-        CHECK_CONTAINS(ares_error_message(), "this build has no MPI; configure it with -DARES_MPI=ON");
+        CHECK_CONTAINS(ares_error_message(),
+                       "this build has no MPI; configure it with -DARES_MPI=ON");
     else
         CHECK_STR(ares_error_message(),
                   "dist: mpirun: No such file or directory; install Open MPI (openmpi-bin)");
@@ -65,7 +67,10 @@ TEST(launching_says_what_is_wrong)
     ares_str_fini(&path);
 }
 
-/* The launcher in a child of this process; its ranks come back into the same test and find ARES_TEST_ROLE. */
+/*
+ * The launcher in a child of this process; its ranks come back into the same test and find
+ * ARES_TEST_ROLE.
+ */
 static pid_t launcher(const char *test, const char *role)
 {
     test_dir(); /* made on its first use: the launcher and its ranks must get this process's */
@@ -99,12 +104,15 @@ static bool both(const char *what)
 
 static bool wait_for(const char *what)
 {
-    for (int i = 0; i < 20000 && !both(what); i++) sleep_ms(10); /* mpirun is slow to start on a busy machine */
+    /* mpirun is slow to start on a busy machine */
+    for (int i = 0; i < 20000 && !both(what); i++) sleep_ms(10);
     return CHECK_MSG(both(what), "%s", what);
 }
 
-/* A rank's run: steps of 50 ms until the ranks agree that a signal came, then two seconds of saving, which
- * is longer than mpirun lets its children live after a SIGTERM of its own. */
+/*
+ * A rank's run: steps of 50 ms until the ranks agree that a signal came, then two seconds of
+ * saving, which is longer than mpirun lets its children live after a SIGTERM of its own.
+ */
 static void steps_until_signalled(void)
 {
     ares_world *w = NULL;
@@ -166,7 +174,8 @@ TEST_MPI(a_rank_that_dies_takes_the_others_with_it)
         CHECK_OK(ares_world_barrier(w));
         return;
     }
-    CHECK_EQ(exit_of(launcher("a_rank_that_dies_takes_the_others_with_it", "dies")), 128 + SIGKILL); /* others that wait on are ended by the runner */
+    /* others that wait on are ended by the runner */
+    CHECK_EQ(exit_of(launcher("a_rank_that_dies_takes_the_others_with_it", "dies")), 128 + SIGKILL);
 }
 
 /* Seen to fail without PR_SET_PDEATHSIG: mpirun and its ranks ran on. */

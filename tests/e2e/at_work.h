@@ -35,7 +35,10 @@ static inline double most(const char *run, int steps, const char *name)
     return best;
 }
 
-/* Tau, targets, alphas and lambdas move, groups are drawn again, and every difficulty has prompts and HWE tokens. */
+/*
+ * Tau, targets, alphas and lambdas move, groups are drawn again, and every difficulty has prompts
+ * and HWE tokens.
+ */
 static inline void check_at_work(const char *run, int steps)
 {
     CHECK(moved(run, steps, "aepo/tau"));

@@ -130,7 +130,8 @@ static disk_node *folder_of(disk *d, const char *path, const char **name)
     size_t root = strlen(d->root);
     *name = strrchr(path, '/') + 1;
     if (strncmp(path, d->root, root) != 0 || path[root] != '/') return NULL;
-    snprintf(folder, sizeof folder, "%.*s", (int)(*name - path - (ptrdiff_t)root - 1), path + root + 1);
+    snprintf(folder, sizeof folder, "%.*s", (int)(*name - path - (ptrdiff_t)root - 1),
+             path + root + 1);
     return (disk_node *)disk_now(d, NULL, folder);
 }
 
@@ -155,10 +156,12 @@ bool disk_play(disk *d, const char *line)
 {
     char what[16], path[1024], rest[1024] = "", text[64] = "";
     int lines = 0;
-    if (!CHECK_MSG(sscanf(line, "%15s %1023s %1023s %63s", what, path, rest, text) >= 2, "%s", line))
+    if (!CHECK_MSG(sscanf(line, "%15s %1023s %1023s %63s", what, path, rest, text) >= 2, "%s",
+                   line))
         return false;
     const char *name, *other_name;
-    if (strcmp(path, d->root) == 0) return sync_node(&d->top), true; /* nothing else befalls the root */
+    /* nothing else befalls the root */
+    if (strcmp(path, d->root) == 0) return sync_node(&d->top), true;
     disk_node *folder = folder_of(d, path, &name);
     if (!CHECK_MSG(folder, "no folder for: %s", line)) return false;
     disk_node *n = find(&folder->now, name, strlen(name));

@@ -17,7 +17,12 @@ int e2e_program(ares_str *out, const char *format, ...)
 const char *e2e_model(void)
 {
     const char *dir = test_file("model");
-    if (!ares_dir_exists(dir)) CHECK_EQ(e2e_program(NULL, "init --arch qwen2 --hidden 32 --layers 2 --heads 2 --kv-heads 1 --seed 3 --out '%s'", dir), 0);
+    if (!ares_dir_exists(dir))
+        CHECK_EQ(e2e_program(NULL,
+                             "init --arch qwen2 --hidden 32 --layers 2 --heads 2 --kv-heads 1 "
+                             "--seed 3 --out '%s'",
+                             dir),
+                 0);
     return dir;
 }
 
@@ -31,7 +36,8 @@ const char *e2e_write(const char *name, const char *text)
 static const char *config(const char *name, const char *run, const char *rest)
 {
     char text[2000], file[64];
-    snprintf(text, sizeof text, "trainer: {run_dir: '%s', max_steps: 6, logger: [console]}\n%s", test_file(run), rest);
+    snprintf(text, sizeof text, "trainer: {run_dir: '%s', max_steps: 6, logger: [console]}\n%s",
+             test_file(run), rest);
     snprintf(file, sizeof file, "%s_%s.yaml", name, run);
     return e2e_write(file, text);
 }
@@ -40,10 +46,12 @@ const char *e2e_train_words(const char *run)
 {
     char rest[1500], words[64];
     snprintf(rest, sizeof rest,
-             "data: {train_files: '%s', max_prompt_length: 48, max_response_length: 12, rollout_batch_size: 4}\n"
+             "data: {train_files: '%s', max_prompt_length: 48, max_response_length: 12, "
+             "rollout_batch_size: 4}\n"
              "algorithm: {adv_estimator: grpo, disable_kl: true}\n"
              "worker:\n"
-             "  actor: {model: {model_path: '%s'}, global_batch_size: 4, optim: {lr: 1.0e-3, weight_decay: 0.0}}\n"
+             "  actor: {model: {model_path: '%s'}, global_batch_size: 4, optim: {lr: 1.0e-3, "
+             "weight_decay: 0.0}}\n"
              "  rollout: {n: 4}\n"
              "  reward: {rewards: [{name: format, pattern: '.*[0-9].*', finished: false}]}\n",
              test_source("examples/data/sums/train.jsonl"), e2e_model());
@@ -75,7 +83,8 @@ int e2e_stop(const char *run, const char *signal, int rows, const char *format, 
     const char *dir = test_file(run);
     return test_shell(NULL,
                       "cd '%s'; '%s' %s >'%s.out' 2>&1 & pid=$!\n"
-                      "while kill -0 $pid 2>/dev/null && [ \"$(cat '%s/metrics.jsonl' 2>/dev/null | wc -l)\" -lt %d ]; do sleep 0.01; done\n"
+                      "while kill -0 $pid 2>/dev/null && [ \"$(cat '%s/metrics.jsonl' 2>/dev/null "
+                      "| wc -l)\" -lt %d ]; do sleep 0.01; done\n"
                       "kill -%s $pid 2>/dev/null; wait $pid",
                       test_source("."), test_program(), words, dir, dir, rows, signal);
 }
@@ -87,7 +96,8 @@ bool e2e_go_back(const char *run, const char *whole, int step)
         "set -e; run='%s'; whole='%s'; step=%d\n"
         "[ -d \"$whole\" ] || mv \"$run\" \"$whole\"\n"
         "rm -rf \"$run\"; cp -r \"$whole\" \"$run\"; cd \"$run\"; rm -f DONE summary.txt\n"
-        "name=$(printf step_%%06d $step); test -d checkpoints/$name; printf $name >checkpoints/latest\n"
+        "name=$(printf step_%%06d $step); test -d checkpoints/$name; printf $name "
+        ">checkpoints/latest\n"
         "for f in checkpoints/step_* rollouts/step_* validation/step_*; do\n"
         "  n=${f##*/step_}; n=${n%%%%.*}\n"
         "  if [ -e \"$f\" ] && [ \"$n\" -gt $step ]; then rm -r \"$f\"; fi\n"
@@ -105,8 +115,11 @@ static const ares_json **rows_of(ares_arena *arena, const char *path, int64_t *n
     if (!CHECK_OK(ares_file_read(path, &text))) return NULL;
     const char *at = ares_arena_copy(arena, text.data, text.len), *end = at + text.len;
     const ares_json **rows = ares_arena_alloc(arena, (text.len + 1) * sizeof *rows);
-    for (const char *line_end; at < end && (line_end = memchr(at, '\n', (size_t)(end - at))); at = line_end + 1)
-        if (CHECK_OK(ares_json_parse(arena, (ares_view){ at, (size_t)(line_end - at) }, path, &rows[*n]))) ++*n;
+    for (const char *line_end; at < end && (line_end = memchr(at, '\n', (size_t)(end - at)));
+         at = line_end + 1)
+        if (CHECK_OK(ares_json_parse(arena, (ares_view){ at, (size_t)(line_end - at) }, path,
+                                     &rows[*n])))
+            ++*n;
     ares_str_fini(&text);
     return rows;
 }
@@ -137,7 +150,8 @@ double e2e_metric(const char *run, int64_t step, const char *name)
     const ares_json **rows = rows_of(&arena, in_run(run, "metrics.jsonl"), &n);
     for (int64_t i = 0; i < n; i++) {
         const ares_json *v = ares_json_get(rows[i], name);
-        if (ares_json_get_i64(rows[i], "step", -1, &at) == ARES_OK && at == step && v) value = v->number;
+        if (ares_json_get_i64(rows[i], "step", -1, &at) == ARES_OK && at == step && v)
+            value = v->number;
     }
     ares_arena_fini(&arena);
     return value;
@@ -161,12 +175,15 @@ void e2e_values(const char *file, const char *key, ares_str *out)
 
 bool e2e_of_speed(ares_view key)
 {
-    return ares_view_starts(key, ARES_VIEW("timing_")) || ares_view_starts(key, ARES_VIEW("timing_per_token_ms/")) || ares_view_starts(key, ARES_VIEW("perf/")) ||
+    return ares_view_starts(key, ARES_VIEW("timing_")) ||
+           ares_view_starts(key, ARES_VIEW("timing_per_token_ms/")) ||
+           ares_view_starts(key, ARES_VIEW("perf/")) ||
            ares_view_is(key, "rollout/forward_passes") || ares_view_is(key, "rollout/preemptions");
 }
 
 /* Every metric of x but those of speed is in y, with the same value; how many. */
-static int64_t within(const ares_json *x, const ares_json *y, const char *run, const char *other, int64_t row)
+static int64_t within(const ares_json *x, const ares_json *y, const char *run, const char *other,
+                      int64_t row)
 {
     int64_t n = 0;
     for (int64_t k = 0; k < x->count; k++) {
@@ -174,11 +191,11 @@ static int64_t within(const ares_json *x, const ares_json *y, const char *run, c
         if (e2e_of_speed(key)) continue;
         const ares_json *mine = x->members[k].value, *v = ares_json_find(y, key);
         if (v)
-            CHECK_MSG(v->number == mine->number, "row %lld: %.*s is %.17g in %s, %.17g in %s", (long long)row,
-                      (int)key.len, key.data, mine->number, run, v->number, other);
+            CHECK_MSG(v->number == mine->number, "row %lld: %.*s is %.17g in %s, %.17g in %s",
+                      (long long)row, (int)key.len, key.data, mine->number, run, v->number, other);
         else
-            CHECK_MSG(v, "row %lld: %.*s is in %s alone, not in %s", (long long)row, (int)key.len, key.data,
-                      run, other);
+            CHECK_MSG(v, "row %lld: %.*s is in %s alone, not in %s", (long long)row, (int)key.len,
+                      key.data, run, other);
         n += v && v->number == mine->number;
     }
     return n;
@@ -195,7 +212,8 @@ static bool same_metrics(const char *a, const char *b)
 {
     ares_arena arena = { 0 };
     int64_t n, m, compared = 0;
-    const ares_json **x = rows_of(&arena, in_run(a, "metrics.jsonl"), &n), **y = rows_of(&arena, in_run(b, "metrics.jsonl"), &m);
+    const ares_json **x = rows_of(&arena, in_run(a, "metrics.jsonl"), &n),
+                    **y = rows_of(&arena, in_run(b, "metrics.jsonl"), &m);
     bool same = CHECK_EQ(n, m);
     for (int64_t i = 0; i < n && same; i++) {
         int64_t both = within(x[i], y[i], a, b, i), other = members(y[i]);
@@ -224,6 +242,7 @@ bool e2e_same_runs(const char *a, const char *b, int step)
     snprintf(checkpoint, sizeof checkpoint, "checkpoints/step_%06d", step);
     bool same = same_metrics(a, b);
     same = same_files(a, b, checkpoint) && same;
-    bool rollouts = ares_dir_exists(in_run(a, "rollouts")) || ares_dir_exists(in_run(b, "rollouts"));
+    bool rollouts =
+        ares_dir_exists(in_run(a, "rollouts")) || ares_dir_exists(in_run(b, "rollouts"));
     return (!rollouts || same_files(a, b, "rollouts")) && same;
 }

@@ -1,4 +1,7 @@
-/* What the end-to-end tests share: a model that trains in milliseconds, the run that trains it, and a look at what it left. */
+/*
+ * What the end-to-end tests share: a model that trains in milliseconds, the run that trains it, and
+ * a look at what it left.
+ */
 #ifndef TESTS_E2E_H
 #define TESTS_E2E_H
 
@@ -10,14 +13,19 @@ const char *e2e_model(void);
 /* Runs the program's own words through the shell, after "'.../ares-train' ". */
 int e2e_program(ares_str *out, const char *format, ...) ARES_PRINTF(2, 3);
 
-/* The words of a training run of that model on examples/data/sums: 4 prompts x 4 samples, 12 tokens, a reward that moves.
- * run: a name in this test's folder. Lives until the test ends. */
+/*
+ * The words of a training run of that model on examples/data/sums: 4 prompts x 4 samples, 12
+ * tokens, a reward that moves. run: a name in this test's folder. Lives until the test ends.
+ */
 const char *e2e_train_words(const char *run);
 const char *e2e_sft_words(const char *run);
 
-/* Starts a command in the background, sends the signal once metrics.jsonl of the run has so many rows, waits; the command's
- * exit status. What it printed is in test_file(run) + ".out". */
-int e2e_stop(const char *run, const char *signal, int rows, const char *format, ...) ARES_PRINTF(4, 5);
+/*
+ * Starts a command in the background, sends the signal once metrics.jsonl of the run has so many
+ * rows, waits; the command's exit status. What it printed is in test_file(run) + ".out".
+ */
+int e2e_stop(const char *run, const char *signal, int rows, const char *format, ...)
+    ARES_PRINTF(4, 5);
 
 /*
  * Takes a finished run back to its checkpoint of `step`, as a kill right after it would have left

@@ -35,9 +35,9 @@ static bool near(double a, double b, double tolerance)
 }
 
 /* Absent metrics say nothing: a law of them holds. */
-#define LAW(held, ...)                                                                             \
-    do {                                                                                           \
-        if (!(held)) good = CHECK_MSG(held, __VA_ARGS__) && good;                                  \
+#define LAW(held, ...)                                            \
+    do {                                                          \
+        if (!(held)) good = CHECK_MSG(held, __VA_ARGS__) && good; \
     } while (0)
 
 static bool share(ares_view key)

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define DYNAMIC                                                                                    \
-    "algorithm.aepo=true worker.actor.dynamic_kl_loss=true "                                       \
+#define DYNAMIC                                              \
+    "algorithm.aepo=true worker.actor.dynamic_kl_loss=true " \
     "algorithm.difficulty_aware_kl_penalty=true "
 
 /* The first level of a factor goes with everything, an estimator's apart. */

@@ -24,8 +24,12 @@
 
 #include <stddef.h>
 
-typedef struct situation { const char *name, *words; } situation;
-typedef struct option_case { const char *option, *value, *in, *seen; } option_case;
+typedef struct situation {
+    const char *name, *words;
+} situation;
+typedef struct option_case {
+    const char *option, *value, *in, *seen;
+} option_case;
 
 /* Right or wrong by the answer's text alone; answers of many lengths. */
 #define RANDOM "'worker.reward.rewards=[{name: random}]' worker.reward.accuracy=random "
@@ -33,15 +37,15 @@ typedef struct option_case { const char *option, *value, *in, *seen; } option_ca
     "'worker.rollout.stop=[a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r, s, t, u, v, w, x, " \
     "z, A, B, C, D, E, F, G, H]' "
 #define ROWS "data.train_files=$DIR/rows.jsonl data.shuffle=false data.max_prompt_length=100 "
-#define AEPO                                                                          \
-    LENGTHS "'worker.reward.rewards=[{name: random}, {name: aepo}]' "                 \
+#define AEPO                                                          \
+    LENGTHS "'worker.reward.rewards=[{name: random}, {name: aepo}]' " \
             "worker.reward.accuracy=random algorithm.aepo=true worker.rollout.window_size=2 "
 #define KL "algorithm.disable_kl=false "
-#define GAE                                                        \
-    "algorithm.adv_estimator=gae worker.critic.optim.lr=1e-3 "     \
+#define GAE                                                    \
+    "algorithm.adv_estimator=gae worker.critic.optim.lr=1e-3 " \
     "worker.critic.optim.weight_decay=0 "
-#define DYNAMIC                                                            \
-    KL "algorithm.use_kl_loss=true worker.actor.dynamic_kl_loss=true "     \
+#define DYNAMIC                                                        \
+    KL "algorithm.use_kl_loss=true worker.actor.dynamic_kl_loss=true " \
        "data.rollout_batch_size=12 worker.actor.global_batch_size=4 "
 #define LOG_SPACE "algorithm.kl_bucket_controller=log_space algorithm.kl_beta_update_interval=1 "
 #define VAL ROWS "data.val_files=$DIR/rows.jsonl "
@@ -51,8 +55,8 @@ static const situation situations[] = {
     { "rows", ROWS },
     { "two_val_rows",
       ROWS "data.val_files=$DIR/two.jsonl trainer.val_only=true worker.reward.accuracy=null "
-      "'worker.reward.rewards=[{name: own, timeout_s: 0.1, command: [sh, -c, \"while read -r "
-      "a && read -r b; do echo 1; echo 1; done\"]}]'" },
+           "'worker.reward.rewards=[{name: own, timeout_s: 0.1, command: [sh, -c, \"while read -r "
+           "a && read -r b; do echo 1; echo 1; done\"]}]'" },
     { "val", VAL "trainer.max_steps=2" },
     { "long", ROWS "data.max_prompt_length=60" },
     { "aepo_rows", ROWS AEPO },
@@ -66,15 +70,13 @@ static const situation situations[] = {
     { "unfiltered", "algorithm.filter_key=overall trainer.max_try_make_batch=0" },
     { "weighed",
       LENGTHS "'worker.reward.rewards=[{name: random, weight: 2}]' worker.reward.accuracy=random "
-      "algorithm.online_filtering=true trainer.max_try_make_batch=0" },
+              "algorithm.online_filtering=true trainer.max_try_make_batch=0" },
     { "filtered", RANDOM LENGTHS "algorithm.online_filtering=true trainer.max_try_make_batch=0" },
     { "groups", "algorithm.filter_groups.metric=score" },
-    { "two_rewards",
-      "algorithm.filter_groups.enable=true algorithm.max_resample=0 "
-      "'worker.reward.rewards=[{name: exact}, {name: random, weight: 0.5}]'" },
-    { "resampled",
-      "algorithm.filter_groups.enable=true algorithm.filter_groups.metric=score "
-      "algorithm.max_resample=3" },
+    { "two_rewards", "algorithm.filter_groups.enable=true algorithm.max_resample=0 "
+                     "'worker.reward.rewards=[{name: exact}, {name: random, weight: 0.5}]'" },
+    { "resampled", "algorithm.filter_groups.enable=true algorithm.filter_groups.metric=score "
+                   "algorithm.max_resample=3" },
     { "hopeless", "'worker.reward.rewards=[{name: exact}]' algorithm.filter_groups.enable=true" },
     { "hopeless_once",
       "'worker.reward.rewards=[{name: exact}]' algorithm.filter_groups.enable=true "
@@ -89,58 +91,50 @@ static const situation situations[] = {
     { "aepo_3", AEPO "trainer.max_steps=3" },
     { "not_dropped",
       AEPO ROWS "worker.reward.accuracy=format 'worker.reward.rewards=[{name: format, finished: "
-      "false}, {name: aepo}]' trainer.max_steps=3" },
+                "false}, {name: aepo}]' trainer.max_steps=3" },
     { "easy",
       AEPO ROWS "worker.reward.accuracy=format 'worker.reward.rewards=[{name: format, finished: "
-      "false}, {name: aepo}]' trainer.max_steps=3 algorithm.drop_easy_prompts=true" },
+                "false}, {name: aepo}]' trainer.max_steps=3 algorithm.drop_easy_prompts=true" },
     { "dynamic", AEPO DYNAMIC },
     { "log_space", AEPO DYNAMIC LOG_SPACE },
     { "log_space_2", AEPO DYNAMIC LOG_SPACE "trainer.max_steps=2" },
     { "shares", RANDOM LENGTHS "worker.rollout.rollout_filter_strategy=top_k" },
     { "ranked_zeros",
       "worker.rollout.rollout_filter_strategy=top_k_abs worker.rollout.rollout_filter_value=1" },
-    { "ranked",
-      RANDOM LENGTHS
+    { "ranked", RANDOM LENGTHS
       "worker.rollout.rollout_filter_strategy=top_k_abs worker.rollout.rollout_filter_value=1" },
     { "masses", "worker.rollout.rollout_filter_value=0.9" },
-    { "linear_masses",
-      RANDOM LENGTHS "worker.rollout.rollout_filter_top_p_prob_mode=linear "
-      "worker.rollout.rollout_filter_value=0.77" },
+    { "linear_masses", RANDOM LENGTHS "worker.rollout.rollout_filter_top_p_prob_mode=linear "
+                                      "worker.rollout.rollout_filter_value=0.77" },
     { "with_ends", "worker.rollout.n=64" },
     { "two_at_once", "worker.rollout.max_num_seqs=2" },
     { "topk_tail", AEPO "worker.rollout.entropy_mode=topk_tail" },
     { "small_forwards", "worker.rollout.max_num_batched_tokens=40" },
-    { "half",
-      RANDOM LENGTHS
+    { "half", RANDOM LENGTHS
       "worker.rollout.rollout_filter_strategy=top_k worker.rollout.rollout_filter_value=0.5" },
     { "check_only", "worker.actor.model.model_path=nowhere --check" },
-    { "by_micro_batch",
-      RANDOM LENGTHS
+    { "by_micro_batch", RANDOM LENGTHS
       "worker.actor.loss_norm=micro worker.actor.micro_batch_size_per_device_for_update=16" },
     { "small_steps", "worker.actor.optim.eps=1 worker.actor.optim.lr=1e-2" },
     { "two_passes", RANDOM LENGTHS "worker.actor.ppo_epochs=2 worker.actor.optim.lr=1e-2" },
-    { "tight",
-      RANDOM LENGTHS "worker.actor.ppo_epochs=2 worker.actor.optim.lr=1e-2 "
-      "worker.actor.clip_ratio_high=0.001" },
+    { "tight", RANDOM LENGTHS "worker.actor.ppo_epochs=2 worker.actor.optim.lr=1e-2 "
+                              "worker.actor.clip_ratio_high=0.001" },
     { "sapo", RANDOM LENGTHS "worker.actor.loss_type=sapo" },
-    { "clip_cov",
-      RANDOM LENGTHS "worker.actor.loss_type=clip_cov worker.actor.clip_cov_ratio=0.2 "
-      "worker.actor.clip_cov_lb=-5" },
-    { "kl_cov",
-      RANDOM LENGTHS
+    { "clip_cov", RANDOM LENGTHS "worker.actor.loss_type=clip_cov worker.actor.clip_cov_ratio=0.2 "
+                                 "worker.actor.clip_cov_lb=-5" },
+    { "kl_cov", RANDOM LENGTHS
       "worker.actor.loss_type=kl_cov worker.actor.kl_cov_ratio=0.2 worker.actor.ppo_epochs=2 "
       "worker.actor.optim.lr=1e-2" },
-    { "stops_early",
-      RANDOM LENGTHS "worker.actor.ppo_epochs=2 worker.actor.optim.lr=1e-2 "
-      "worker.actor.early_stop_imp_ratio=1.02 "
-      "worker.actor.micro_batch_size_per_device_for_update=2" },
+    { "stops_early", RANDOM LENGTHS "worker.actor.ppo_epochs=2 worker.actor.optim.lr=1e-2 "
+                                    "worker.actor.early_stop_imp_ratio=1.02 "
+                                    "worker.actor.micro_batch_size_per_device_for_update=2" },
     { "single_rows", RANDOM LENGTHS "worker.actor.micro_batch_size_per_device_for_update=1" },
     { "two_minis", RANDOM LENGTHS "worker.actor.global_batch_size=2" },
     { "scaled_sums", RANDOM LENGTHS "worker.actor.loss_avg_mode=seq-mean-token-sum-norm" },
     { "low_weights", RANDOM LENGTHS "worker.actor.rollout_is_threshold=0.5" },
     { "low_token_weights",
       RANDOM LENGTHS "worker.actor.rollout_is=token worker.actor.rollout_is_threshold=0.5 "
-      "worker.actor.rollout_is_threshold_lower=0.1" },
+                     "worker.actor.rollout_is_threshold_lower=0.1" },
     { "token_weights", RANDOM LENGTHS "worker.actor.rollout_is=token" },
     { "masked_weights",
       RANDOM LENGTHS "worker.actor.rollout_is=token worker.actor.rollout_is_mode=mask" },
@@ -150,8 +144,7 @@ static const situation situations[] = {
     { "linear", "trainer.max_steps=2 worker.actor.optim.lr_scheduler_type=linear" },
     { "undynamic", AEPO KL "algorithm.use_kl_loss=true" },
     { "no_chance", AEPO DYNAMIC "worker.actor.second_chance_soft_cost_min=0" },
-    { "second_chance",
-      AEPO DYNAMIC
+    { "second_chance", AEPO DYNAMIC
       "worker.actor.enable_second_chance_kl=true worker.actor.second_chance_soft_cost_min=0 " },
     { "gae", LENGTHS RANDOM GAE },
     { "gae_small_steps",
@@ -164,10 +157,9 @@ static const situation situations[] = {
       LENGTHS RANDOM GAE "trainer.max_steps=2 worker.critic.optim.lr_scheduler_type=linear" },
     { "judged", "'worker.reward.rewards=[{name: random}, {name: exact}]'" },
     { "nothing", "worker.reward.rewards=null" },
-    { "named_overlong",
-      "worker.reward.rewards=null worker.reward.reward_function=dapo "
-      "worker.reward.reward_function_kwargs.max_response_length=12 "
-      "worker.reward.reward_function_kwargs.overlong_buffer_length=12" },
+    { "named_overlong", "worker.reward.rewards=null worker.reward.reward_function=dapo "
+                        "worker.reward.reward_function_kwargs.max_response_length=12 "
+                        "worker.reward.reward_function_kwargs.overlong_buffer_length=12" },
     { "named", "worker.reward.rewards=null worker.reward.reward_function=math" },
     { "too_long_rewards", LENGTHS RANDOM "worker.reward.max_length=12" },
     { "safe", LENGTHS "worker.reward.safe_length=6 worker.reward.max_length=12" },
@@ -175,26 +167,22 @@ static const situation situations[] = {
       "data.train_files=$DIR/digits.jsonl worker.rollout.n=64 'worker.reward.rewards=[{name: "
       "number}]'" },
     { "wrong", "'worker.reward.rewards=[{name: exact}]'" },
-    { "ends",
-      "worker.rollout.n=64 'worker.reward.rewards=[{name: format, pattern: "
-      "\".*<.im_end.>.*\", finished: false}]'" },
+    { "ends", "worker.rollout.n=64 'worker.reward.rewards=[{name: format, pattern: "
+              "\".*<.im_end.>.*\", finished: false}]'" },
     { "buffer", "worker.reward.overlong_buffer.len=6" },
-    { "buffer_lengths",
-      LENGTHS RANDOM
+    { "buffer_lengths", LENGTHS RANDOM
       "worker.reward.overlong_buffer.enable=true worker.reward.overlong_buffer.len=6" },
     { "buffer_on",
       "worker.reward.overlong_buffer.enable=true worker.reward.overlong_buffer.len=6" },
     { "own_dir", "trainer.run_dir=null" },
     { "epoch", ROWS "trainer.max_steps=null trainer.total_epochs=1" },
-    { "counted_threads",
-      "\"worker.reward.rewards=[{name: own, command: [sh, -c, 'while read -r a; "
-      "do ls /proc/\\$PPID/task | wc -l >> $DIR/threads; echo 1; done']}]\"" },
+    { "counted_threads", "\"worker.reward.rewards=[{name: own, command: [sh, -c, 'while read -r a; "
+                         "do ls /proc/\\$PPID/task | wc -l >> $DIR/threads; echo 1; done']}]\"" },
     { "logged", VAL "trainer.logger=[tensorboard]" },
     { "often", "trainer.max_steps=3 trainer.save_freq=1" },
     { "hopeless_filter",
       "'worker.reward.rewards=[{name: exact}]' algorithm.online_filtering=true" },
-    { "finished",
-      VAL "trainer.run_dir=$DIR/often trainer.max_steps=3 trainer.val_only=true" },
+    { "finished", VAL "trainer.run_dir=$DIR/often trainer.max_steps=3 trainer.val_only=true" },
     { "another_data",
       ROWS "trainer.max_steps=3 trainer.load_checkpoint_path=$DIR/often/checkpoints/step_000001" },
 };

@@ -1,4 +1,7 @@
-/* What bad input gets: one message with place and remedy, exit code 2 (use) or 1 (run), no crash and no hang. */
+/*
+ * What bad input gets: one message with place and remedy, exit code 2 (use) or 1 (run), no crash
+ * and no hang.
+ */
 #include "e2e.h"
 
 #include <stdio.h>
@@ -12,25 +15,35 @@ static int lines_of(const ares_str *s)
     return n;
 }
 
-/* The usual training run with `change` made by the shell beforehand (in this test's folder, M is a fresh copy of the model)
- * and `words` added ends with `code` and one line that holds `message`. */
+/*
+ * The usual training run with `change` made by the shell beforehand (in this test's folder, M is a
+ * fresh copy of the model) and `words` added ends with `code` and one line that holds `message`.
+ */
 static void refuses(const char *change, const char *words, int code, const char *message)
 {
     ares_str out = { 0 };
     const char *config = e2e_train_words("run");
-    CHECK_EQ(test_shell(NULL, "cd '%s' && rm -rf run M && cp -r model M && { %s\n}", test_dir(), *change ? change : "true"), 0);
-    int rc = test_shell(&out, "cd '%s' && timeout 60 '%s' --config '%s' %s 2>&1", test_dir(), test_program(), config, words);
+    CHECK_EQ(test_shell(NULL, "cd '%s' && rm -rf run M && cp -r model M && { %s\n}", test_dir(),
+                        *change ? change : "true"),
+             0);
+    int rc = test_shell(&out, "cd '%s' && timeout 60 '%s' --config '%s' %s 2>&1", test_dir(),
+                        test_program(), config, words);
     CHECK_MSG(rc == code, "exit code %d instead of %d: %s | %s", rc, code, change, words);
-    CHECK_MSG(lines_of(&out) == 1, "%d lines instead of one: %s | %s\n%s", lines_of(&out), change, words, out.data);
+    CHECK_MSG(lines_of(&out) == 1, "%d lines instead of one: %s | %s\n%s", lines_of(&out), change,
+              words, out.data);
     CHECK_CONTAINS(out.data ? out.data : "", message);
     ares_str_fini(&out);
 }
 
-static void refuses_model(const char *change, const char *message) { refuses(change, "worker.actor.model.model_path=M", RUN, message); }
+static void refuses_model(const char *change, const char *message)
+{
+    refuses(change, "worker.actor.model.model_path=M", RUN, message);
+}
 
 TEST(a_model_that_is_none_is_named)
 {
-    refuses("", "worker.actor.model.model_path=/no/such/model", RUN, "/no/such/model: no such directory");
+    refuses("", "worker.actor.model.model_path=/no/such/model", RUN,
+            "/no/such/model: no such directory");
     refuses("", "worker.actor.model.model_path=/etc", RUN, "neither a model (no config.json)");
     refuses_model("rm M/model.safetensors", "no model.safetensors");
     refuses_model("rm M/tokenizer.json", "no tokenizer in it");
@@ -42,37 +55,54 @@ TEST(a_damaged_model_file_is_named)
 {
     refuses_model("truncate -s 100000 M/model.safetensors", "truncated or damaged");
     refuses_model("truncate -s 5 M/model.safetensors", "model.safetensors");
-    refuses_model("printf '\\377\\377\\377\\377\\377\\377\\377\\177' | dd of=M/model.safetensors conv=notrunc 2>/dev/null", "does not fit in the file");
-    refuses_model("printf X | dd of=M/model.safetensors seek=20 bs=1 conv=notrunc 2>/dev/null", "model.safetensors");
+    refuses_model("printf '\\377\\377\\377\\377\\377\\377\\377\\177' | dd of=M/model.safetensors "
+                  "conv=notrunc 2>/dev/null",
+                  "does not fit in the file");
+    refuses_model("printf X | dd of=M/model.safetensors seek=20 bs=1 conv=notrunc 2>/dev/null",
+                  "model.safetensors");
     refuses_model("sed -i 's/\\[0,/[4,/' M/model.safetensors", "model.safetensors");
-    refuses_model("rm M/model.safetensors; echo '{\"weight_map\":{\"model.norm.weight\":\"model-00001-of-00002.safetensors\"}}' > M/model.safetensors.index.json", "model-00001-of-00002.safetensors");
-    refuses_model("sed -i 's/\"vocab_size\": 512/\"vocab_size\": 128/' M/config.json", "has shape [512, 32]; config.json asks for [128, 32]");
+    refuses_model("rm M/model.safetensors; echo "
+                  "'{\"weight_map\":{\"model.norm.weight\":\"model-00001-of-00002.safetensors\"}}' "
+                  "> M/model.safetensors.index.json",
+                  "model-00001-of-00002.safetensors");
+    refuses_model("sed -i 's/\"vocab_size\": 512/\"vocab_size\": 128/' M/config.json",
+                  "has shape [512, 32]; config.json asks for [128, 32]");
 }
 
 TEST(a_tokenizer_that_does_not_fit_or_is_damaged_is_named)
 {
     refuses_model("head -c 500 model/tokenizer.json > M/tokenizer.json", "tokenizer.json");
     refuses_model("echo '[]' > M/tokenizer.json", "not a JSON object");
-    refuses_model("sed -i 's/: 200,/: 700,/' M/tokenizer.json", "ids up to 700, the embedding 512 rows");
+    refuses_model("sed -i 's/: 200,/: 700,/' M/tokenizer.json",
+                  "ids up to 700, the embedding 512 rows");
 }
 
 TEST(a_template_that_raises_or_does_not_parse_is_named)
 {
-    refuses("echo \"{{ raise_exception('no system role') }}\" > t.jinja", "data.override_chat_template=t.jinja", RUN, "no system role");
-    refuses("echo '{{ foo( }}' > t.jinja", "data.override_chat_template=t.jinja", RUN, "t.jinja:1:");
+    refuses("echo \"{{ raise_exception('no system role') }}\" > t.jinja",
+            "data.override_chat_template=t.jinja", RUN, "no system role");
+    refuses("echo '{{ foo( }}' > t.jinja", "data.override_chat_template=t.jinja", RUN,
+            "t.jinja:1:");
     refuses("", "data.override_chat_template=none.jinja", RUN, "none.jinja");
 }
 
 TEST(bad_rows_are_named_with_file_and_line)
 {
-    static const char words[] = "data.train_files=rows.jsonl data.rollout_batch_size=1 worker.actor.global_batch_size=1";
+    static const char words[] =
+        "data.train_files=rows.jsonl data.rollout_batch_size=1 worker.actor.global_batch_size=1";
     refuses("", "data.train_files=rows.jsonl", RUN, "rows.jsonl: no such file");
     refuses(": > rows.jsonl", words, RUN, "rows.jsonl: no rows");
-    refuses("printf '{\"prompt\":\"1\",\"answer\":\"2\"}\\n{\"prompt\":\\n' > rows.jsonl", words, RUN, "rows.jsonl:2:11: not JSON");
-    refuses("printf '{\"prompt\":\"1\",\"answer\":\"2\"}\\n{\"question\":\"1\"}\\n' > rows.jsonl", words, RUN, "rows.jsonl:2: row has no key 'prompt' (keys: question)");
-    refuses("printf '{\"prompt\":\"1\",\"solution\":\"2\"}\\n' > rows.jsonl", words, RUN, "rows.jsonl:1: row has no key 'answer' (keys: prompt, solution)");
-    refuses("printf '{\"prompt\":\"1\",\"answer\":\"2\"}\\n' > rows.jsonl", "data.train_files=rows.jsonl", USE, "1 rows are fewer than data.rollout_batch_size = 4");
-    refuses("", "data.max_prompt_length=3", RUN, "prompts are longer than data.max_prompt_length = 3");
+    refuses("printf '{\"prompt\":\"1\",\"answer\":\"2\"}\\n{\"prompt\":\\n' > rows.jsonl", words,
+            RUN, "rows.jsonl:2:11: not JSON");
+    refuses("printf '{\"prompt\":\"1\",\"answer\":\"2\"}\\n{\"question\":\"1\"}\\n' > rows.jsonl",
+            words, RUN, "rows.jsonl:2: row has no key 'prompt' (keys: question)");
+    refuses("printf '{\"prompt\":\"1\",\"solution\":\"2\"}\\n' > rows.jsonl", words, RUN,
+            "rows.jsonl:1: row has no key 'answer' (keys: prompt, solution)");
+    refuses("printf '{\"prompt\":\"1\",\"answer\":\"2\"}\\n' > rows.jsonl",
+            "data.train_files=rows.jsonl", USE,
+            "1 rows are fewer than data.rollout_batch_size = 4");
+    refuses("", "data.max_prompt_length=3", RUN,
+            "prompts are longer than data.max_prompt_length = 3");
 }
 
 /*
@@ -149,21 +179,26 @@ TEST(rows_that_no_verifier_can_judge_are_named_with_file_and_line)
 
 TEST(mistakes_of_configuration_are_named)
 {
-    refuses("", "worker.rollout.cache_tokens=64", USE, "worker.rollout.cache_tokens = 64: one sample");
+    refuses("", "worker.rollout.cache_tokens=64", USE,
+            "worker.rollout.cache_tokens = 64: one sample");
     refuses("", "trainer.max_stpes=1", USE, "did you mean 'trainer.max_steps'?");
     refuses("", "worker.rollout.n=1", USE, "worker.rollout.n = 1: grpo compares");
     refuses("", "worker.rollout.top_p=1.5", USE, "worker.rollout.top_p = 1.5: must be in (0,1]");
-    refuses("", "worker.rollout.temperature=hot", USE, "worker.rollout.temperature = 'hot': must be a number");
+    refuses("", "worker.rollout.temperature=hot", USE,
+            "worker.rollout.temperature = 'hot': must be a number");
     refuses("", "algorithm.adv_estimator=grop", USE, "did you mean 'grpo'?");
-    refuses("", "worker.actor.global_batch_size=3", USE, "data.rollout_batch_size = 4 is no multiple of it");
+    refuses("", "worker.actor.global_batch_size=3", USE,
+            "data.rollout_batch_size = 4 is no multiple of it");
     refuses("", "trainer.device=tpu", USE, "choices: cpu, cuda");
     refuses("", "nonsense", USE, "'nonsense': neither an option (key=value) nor --config FILE");
     refuses("", "--config none.yaml", USE, "none.yaml");
     refuses("echo 'a: [' > y.yaml", "--config y.yaml", USE, "y.yaml:2");
-    refuses("printf 'data:\\n  shufle: true\\n' > y.yaml", "--config y.yaml", USE, "y.yaml:2: data.shufle: no such option; did you mean 'data.shuffle'?");
+    refuses("printf 'data:\\n  shufle: true\\n' > y.yaml", "--config y.yaml", USE,
+            "y.yaml:2: data.shufle: no such option; did you mean 'data.shuffle'?");
     refuses("", "'worker.reward.rewards=[{name: nubmer}]'", USE, "did you mean 'number'?");
     refuses("", "'worker.reward.rewards=[]'", USE, "no reward");
-    refuses("", "'worker.reward.rewards=[{function: /no/such.so:f}]'", USE, "/no/such.so:f': no such file");
+    refuses("", "'worker.reward.rewards=[{function: /no/such.so:f}]'", USE,
+            "/no/such.so:f': no such file");
     refuses("", "'worker.reward.rewards=[{name: format, pattern: \"(\"}]'", USE, "pattern = '('");
     refuses("", "trainer.run_dir=/proc/none", RUN, "/proc/none");
 }
@@ -171,7 +206,10 @@ TEST(mistakes_of_configuration_are_named)
 TEST(all_mistakes_are_told_in_one_go)
 {
     ares_str out = { 0 };
-    CHECK_EQ(e2e_program(&out, "--config '%s' worker.rollout.top_p=1.5 data.sed=3 trainer.max_steps=x", e2e_train_words("run")), USE);
+    CHECK_EQ(e2e_program(&out,
+                         "--config '%s' worker.rollout.top_p=1.5 data.sed=3 trainer.max_steps=x",
+                         e2e_train_words("run")),
+             USE);
     CHECK_CONTAINS(out.data, "worker.rollout.top_p");
     CHECK_CONTAINS(out.data, "data.sed");
     CHECK_CONTAINS(out.data, "trainer.max_steps");
@@ -188,7 +226,9 @@ TEST(cuda_where_there_is_none_is_told_in_a_line)
 /* A user's reward that misbehaves is counted and told; the run goes on with its failure score. */
 TEST(a_reward_command_that_misbehaves_does_not_take_the_run_along)
 {
-    static const struct { const char *reward, *told; } cases[] = {
+    static const struct {
+        const char *reward, *told;
+    } cases[] = {
         { "{command: [/bin/false]}", "ended with exit code 1" },
         { "{command: [sh, -c, 'kill -SEGV $$']}", "signal 11" },
         { "{command: [sleep, 100], timeout_s: 0.05}", "gave no answer within 0.05 s" },
@@ -203,17 +243,23 @@ TEST(a_reward_command_that_misbehaves_does_not_take_the_run_along)
         snprintf(text, sizeof text, "worker: {reward: {rewards: [%s]}}\n", cases[i].reward);
         const char *words = e2e_train_words("run"), *reward = e2e_write(file, text);
         CHECK_EQ(test_shell(NULL, "rm -rf '%s'", test_file("run")), 0);
-        int rc = e2e_program(&out, "--config '%s' --config '%s' trainer.max_steps=1", words, reward);
+        int rc =
+            e2e_program(&out, "--config '%s' --config '%s' trainer.max_steps=1", words, reward);
         CHECK_MSG(rc == 0, "%s: exit code %d\n%s", cases[i].reward, rc, out.data);
         CHECK_CONTAINS(out.data, cases[i].told);
-        if (rc == 0) CHECK(test_shell(NULL, "grep -q '\"reward/failed/[a-z]*\":16' '%s'", test_file("run/metrics.jsonl")) == 0);
+        if (rc == 0)
+            CHECK(test_shell(NULL, "grep -q '\"reward/failed/[a-z]*\":16' '%s'",
+                             test_file("run/metrics.jsonl")) == 0);
         ares_str_fini(&out);
     }
 }
 
 TEST(words_of_other_verbs_are_checked)
 {
-    static const struct { const char *words, *message; int code; } cases[] = {
+    static const struct {
+        const char *words, *message;
+        int code;
+    } cases[] = {
         { "tarin", "did you mean 'train'?", USE },
         { "--ranks x", "--ranks = 'x'", USE },
         { "worker.actor.model.model_path=x --config", "--config: needs a file", USE },

@@ -8,8 +8,8 @@
 #include <stdio.h>
 
 enum { STEPS = 6 };
-#define SAVED                                                                                                \
-    "trainer.max_steps=6 trainer.save_freq=1 trainer.val_freq=1 trainer.save_limit=1 "                       \
+#define SAVED                                                                          \
+    "trainer.max_steps=6 trainer.save_freq=1 trainer.val_freq=1 trainer.save_limit=1 " \
     "trainer.save_minutes=null"
 
 /* Of these steps, the first with the highest sign * metric. */
@@ -42,7 +42,8 @@ TEST(the_best_supervised_checkpoint_has_the_lowest_validation_loss)
 {
     ares_str train = { 0 };
     for (int i = 0; i < 8; i++)
-        ares_str_addf(&train, "{\"prompt\":\"%d?\",\"response\":\"aaaaaaaa\",\"answer\":\"a\"}\n", i);
+        ares_str_addf(&train, "{\"prompt\":\"%d?\",\"response\":\"aaaaaaaa\",\"answer\":\"a\"}\n",
+                      i);
     const char *train_file = e2e_write("a.jsonl", train.data),
                *val_file = e2e_write("b.jsonl", "{\"prompt\":\"1?\",\"response\":\"abababac\","
                                                 "\"answer\":\"b\"}\n");
@@ -52,7 +53,8 @@ TEST(the_best_supervised_checkpoint_has_the_lowest_validation_loss)
                          e2e_sft_words("run"), train_file, val_file),
              0);
     int best = best_by("run", "val/loss", -1), worst = best_by("run", "val/loss", 1);
-    CHECK_MSG(best > 1 && best < STEPS && worst < STEPS, "best %d, worst %d: too easy", best, worst);
+    CHECK_MSG(best > 1 && best < STEPS && worst < STEPS, "best %d, worst %d: too easy", best,
+              worst);
     check_left("run", best);
     ares_str_fini(&train);
 }
@@ -62,21 +64,24 @@ TEST(the_best_supervised_checkpoint_has_the_lowest_validation_loss)
 static void trained(const char *run, const char *rewards, const char *more)
 {
     CHECK_EQ(e2e_program(NULL,
-                         "--config '%s' " SAVED " data.val_files='%s' worker.actor.optim.lr=1e-2 " REWARDS
-                         " %s",
-                         e2e_train_words(run), test_source("examples/data/sums/val.jsonl"), rewards, more),
+                         "--config '%s' " SAVED
+                         " data.val_files='%s' worker.actor.optim.lr=1e-2 " REWARDS " %s",
+                         e2e_train_words(run), test_source("examples/data/sums/val.jsonl"), rewards,
+                         more),
              0);
 }
 
 TEST(a_checkpoint_that_is_validated_as_well_as_the_best_one_does_not_replace_it)
 {
     trained("run", "{name: exact}", "data.val_batch_size=50");
-    for (int step = 1; step <= STEPS; step++) CHECK_EQ(e2e_metric("run", step, "val/reward_score"), 0);
+    for (int step = 1; step <= STEPS; step++)
+        CHECK_EQ(e2e_metric("run", step, "val/reward_score"), 0);
     check_left("run", 1);
 }
 
 /* Accuracy is by chance, the reward by the form of the answer: they disagree on the best step. */
-TEST(a_run_with_a_shaped_reward_keeps_the_most_accurate_checkpoint_and_another_run_the_best_rewarded)
+TEST(
+    a_run_with_a_shaped_reward_keeps_the_most_accurate_checkpoint_and_another_run_the_best_rewarded)
 {
     static const char format[] = "{name: format, pattern: '.*[0-9].*', finished: false}";
     char shaped[200];

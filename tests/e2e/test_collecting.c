@@ -9,8 +9,8 @@
 #include <stdio.h>
 
 /* Right or wrong by the answer's text alone; answers of many lengths, two for each prompt. */
-#define BY_CHANCE                                                                                  \
-    "worker.rollout.n=2 'worker.rollout.stop=[a, b, c, d, e, f, g, h, i, j, k, l, m, o]' "         \
+#define BY_CHANCE                                                                          \
+    "worker.rollout.n=2 'worker.rollout.stop=[a, b, c, d, e, f, g, h, i, j, k, l, m, o]' " \
     "data.shuffle=false worker.reward.accuracy=random "
 #define REFILLED BY_CHANCE "algorithm.filter_groups.enable=true algorithm.filter_groups.metric=acc "
 #define OFTEN_RIGHT "'worker.reward.rewards=[{name: random, p: 0.8}]' "
@@ -42,13 +42,13 @@ TEST(the_accuracy_of_a_step_is_of_the_answers_of_every_draw)
 }
 
 /* ---------------------------------------------------------------- controls */
-#define DROPS                                                                                      \
-    BY_CHANCE                                                                                      \
-    "algorithm.drop_easy_prompts=true algorithm.drop_easy_ratio=1 "                                \
-    "algorithm.target_coef_easy=1000 "                                                             \
-    "algorithm.entropy_percentile=70 worker.rollout.window_size=2 data.bootstrap=true "            \
+#define DROPS                                                                           \
+    BY_CHANCE                                                                           \
+    "algorithm.drop_easy_prompts=true algorithm.drop_easy_ratio=1 "                     \
+    "algorithm.target_coef_easy=1000 "                                                  \
+    "algorithm.entropy_percentile=70 worker.rollout.window_size=2 data.bootstrap=true " \
     "trainer.save_freq=1 "
-#define DROPS_REFILLED                                                                             \
+#define DROPS_REFILLED \
     DROPS OFTEN_RIGHT "algorithm.filter_groups.enable=true algorithm.filter_groups.metric=acc "
 
 enum { ROWS = 12 };
@@ -145,9 +145,9 @@ TEST(prompts_that_became_too_easy_do_not_come_again)
 
 /* ---------------------------------------------------------------- a batch that is filled */
 /* Nothing is ever right, so that all of a batch only fills it. */
-#define HOPELESS                                                                                   \
-    "'worker.reward.rewards=[{name: exact}]' data.shuffle=false "                                  \
-    "algorithm.filter_groups.enable=true "                                                         \
+#define HOPELESS                                                  \
+    "'worker.reward.rewards=[{name: exact}]' data.shuffle=false " \
+    "algorithm.filter_groups.enable=true "                        \
     "algorithm.on_exhausted=fill_masked "
 
 /* The number of answers of step 1 that two runs share; -1: not four answers to each of the

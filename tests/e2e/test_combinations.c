@@ -41,10 +41,10 @@ static void open_array(covering *c)
             "104, 105, 106, 107, 108, 109, 110, 111, 112, 113, 114, 115]' "
 #define LEARNS "worker.actor.optim.lr=1e-2 worker.critic.optim.lr=1e-2 "
 /* Cut otherwise: forwards, caches and micro-batches. */
-#define CUTS                                                                                       \
-    "worker.actor.max_token_len_per_device=60 worker.critic.max_token_len_per_device=70 "          \
-    "worker.rollout.max_num_seqs=3 worker.rollout.max_num_batched_tokens=40 "                      \
-    "worker.actor.model.enable_gradient_checkpointing=true "                                       \
+#define CUTS                                                                              \
+    "worker.actor.max_token_len_per_device=60 worker.critic.max_token_len_per_device=70 " \
+    "worker.rollout.max_num_seqs=3 worker.rollout.max_num_batched_tokens=40 "             \
+    "worker.actor.model.enable_gradient_checkpointing=true "                              \
     "worker.critic.model.enable_gradient_checkpointing=false trainer.threads=2 "
 
 typedef struct combination {
@@ -232,10 +232,10 @@ static void run_part(int part, int parts)
 
 /* In parts, so that none comes near the limit of a test. */
 #define EACH_PART(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
-#define PART(n)                                                                                    \
-    TEST(every_pair_of_levels_trains_in_some_combination_##n##_of_12)                              \
-    {                                                                                              \
-        run_part(n - 1, 12);                                                                       \
+#define PART(n)                                                       \
+    TEST(every_pair_of_levels_trains_in_some_combination_##n##_of_12) \
+    {                                                                 \
+        run_part(n - 1, 12);                                          \
     }
 EACH_PART(PART)
 

@@ -44,12 +44,13 @@ TEST(the_line_of_a_step_shows_its_row_of_metrics)
     const char *rows = e2e_write("val.jsonl", "{\"prompt\":\"1+1=?\",\"answer\":\"2\"}\n"
                                               "{\"prompt\":\"1+2=?\",\"answer\":\"3\"}\n"
                                               "{\"prompt\":\"1+3=?\",\"answer\":\"4\"}\n");
-    CHECK_EQ(e2e_program(&out,
-                         "--config '%s' trainer.max_steps=2 trainer.val_freq=2 data.val_files='%s' "
-                         "algorithm.disable_kl=false algorithm.use_kl_loss=true algorithm.kl_coef=0.01 "
-                         "worker.reward.accuracy=random 'worker.reward.rewards=[{name: random}]'",
-                         e2e_train_words("run"), rows),
-             0);
+    CHECK_EQ(
+        e2e_program(&out,
+                    "--config '%s' trainer.max_steps=2 trainer.val_freq=2 data.val_files='%s' "
+                    "algorithm.disable_kl=false algorithm.use_kl_loss=true algorithm.kl_coef=0.01 "
+                    "worker.reward.accuracy=random 'worker.reward.rewards=[{name: random}]'",
+                    e2e_train_words("run"), rows),
+        0);
     line_of("run", 0, by_rewards, ARES_COUNT(by_rewards), &line);
     ares_str_addf(&told, "before training: %s\n", line.data);
     CHECK_CONTAINS(line.data, "val reward ");

@@ -1,7 +1,8 @@
 /*
- * DAPO's treatment of groups and of long answers: what fills the batch when draws are used up, prompts that are answered again, answers
- * that are discarded; alike with any number of ranks and after any interruption.
- * Seen to fail: with the attempt left out of the sampling key, discarded answers left in their mask.
+ * DAPO's treatment of groups and of long answers: what fills the batch when draws are used up,
+ * prompts that are answered again, answers that are discarded; alike with any number of ranks and
+ * after any interruption. Seen to fail: with the attempt left out of the sampling key, discarded
+ * answers left in their mask.
  */
 #include "e2e.h"
 
@@ -9,14 +10,19 @@
 #include <stdio.h>
 
 /* Right or wrong by the answer's text alone; answers of many lengths. */
-#define RANDOM "'worker.reward.rewards=[{name: random}]' 'worker.rollout.stop=[a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r, s, t, u, v, w, x, z, A, B, C, D, E, F, G, H]'"
+#define RANDOM                                                                                   \
+    "'worker.reward.rewards=[{name: random}]' 'worker.rollout.stop=[a, b, c, d, e, f, g, h, i, " \
+    "j, k, l, m, o, p, q, r, s, t, u, v, w, x, z, A, B, C, D, E, F, G, H]'"
 #define DAPO RANDOM " algorithm.filter_groups.enable=true algorithm.filter_groups.metric=score"
 /* Nothing is ever right. */
-#define HOPELESS "'worker.reward.rewards=[{name: exact}]' algorithm.filter_groups.enable=true algorithm.max_resample=1"
+#define HOPELESS                                                                   \
+    "'worker.reward.rewards=[{name: exact}]' algorithm.filter_groups.enable=true " \
+    "algorithm.max_resample=1"
 
 static int runs(const char *run, const char *before, int steps, const char *options)
 {
-    return e2e_program(NULL, "%s --config '%s' trainer.max_steps=%d %s", before, e2e_train_words(run), steps, options);
+    return e2e_program(NULL, "%s --config '%s' trainer.max_steps=%d %s", before,
+                       e2e_train_words(run), steps, options);
 }
 
 /* 1 where a file of two runs' rollouts has the same lines in any order. */
@@ -25,8 +31,9 @@ static bool same_rollouts(const char *a, const char *b, int step)
     char x[64], y[64];
     snprintf(x, sizeof x, "%s/rollouts/step_%06d.jsonl", a, step);
     snprintf(y, sizeof y, "%s/rollouts/step_%06d.jsonl", b, step);
-    return test_shell(NULL, "sort '%s' > '%s'; sort '%s' > '%s'; test -s '%s' && cmp '%s' '%s'", test_file(x), test_file("x"), test_file(y), test_file("y"), test_file("x"), test_file("x"),
-                      test_file("y")) == 0;
+    return test_shell(NULL, "sort '%s' > '%s'; sort '%s' > '%s'; test -s '%s' && cmp '%s' '%s'",
+                      test_file(x), test_file("x"), test_file(y), test_file("y"), test_file("x"),
+                      test_file("x"), test_file("y")) == 0;
 }
 
 TEST(a_batch_without_an_informative_group_is_filled_and_updates_nothing)
@@ -44,31 +51,41 @@ TEST(a_batch_without_an_informative_group_is_filled_and_updates_nothing)
 
 TEST(groups_that_only_fill_the_batch_change_no_gradient)
 {
-    static const char *const options = DAPO " algorithm.max_resample=0 worker.rollout.n=2"; /* about half of four groups are informative */
+    /* about half of four groups are informative */
+    static const char *const options = DAPO " algorithm.max_resample=0 worker.rollout.n=2";
     char words[500];
     CHECK_EQ(runs("filled", "", 1, options), 0);
-    snprintf(words, sizeof words, "%s algorithm.dynamic_sampling.on_exhausted=smaller_batch", options);
+    snprintf(words, sizeof words, "%s algorithm.dynamic_sampling.on_exhausted=smaller_batch",
+             options);
     CHECK_EQ(runs("small", "", 1, words), 0);
-    double kept = e2e_metric("filled", 1, "dapo/groups_kept"), norm = e2e_metric("filled", 1, "actor/grad_norm");
+    double kept = e2e_metric("filled", 1, "dapo/groups_kept"),
+           norm = e2e_metric("filled", 1, "actor/grad_norm");
     CHECK(kept > 0 && kept < 4 && norm > 0);
     CHECK_EQ(e2e_metric("filled", 1, "dapo/batch_fill"), kept / 4);
     CHECK_NEAR(e2e_metric("small", 1, "actor/grad_norm"), norm, 1e-6 * norm);
-    CHECK_EQ(e2e_metric("filled", 1, "rollout/mixed_groups_frac"), 1); /* what fills counts nowhere */
-    CHECK_EQ(test_shell(NULL, "test $(cat '%s' | wc -l) = 8 && test $(cat '%s' | wc -l) = %d", test_file("filled/rollouts/step_000001.jsonl"), test_file("small/rollouts/step_000001.jsonl"),
-                        (int)kept * 2), 0);
+    /* what fills counts nowhere */
+    CHECK_EQ(e2e_metric("filled", 1, "rollout/mixed_groups_frac"), 1);
+    CHECK_EQ(test_shell(NULL, "test $(cat '%s' | wc -l) = 8 && test $(cat '%s' | wc -l) = %d",
+                        test_file("filled/rollouts/step_000001.jsonl"),
+                        test_file("small/rollouts/step_000001.jsonl"), (int)kept * 2),
+             0);
 }
 
 TEST(used_up_draws_end_the_run_where_that_is_asked_for)
 {
     ares_str out = { 0 };
-    CHECK_EQ(e2e_program(&out, "--config '%s' trainer.max_steps=1 %s algorithm.on_exhausted=error", e2e_train_words("run"), HOPELESS), 1);
+    CHECK_EQ(e2e_program(&out, "--config '%s' trainer.max_steps=1 %s algorithm.on_exhausted=error",
+                         e2e_train_words("run"), HOPELESS),
+             1);
     CHECK_CONTAINS(out.data, "2 draws gave 8 prompts, of which 0 stay, and a batch takes 4");
     ares_str_fini(&out);
 }
 
 TEST(the_same_prompts_are_answered_afresh)
 {
-    CHECK_EQ(runs("run", "", 3, DAPO " algorithm.dynamic_sampling.mode=same_prompt algorithm.max_resample=30"), 0);
+    CHECK_EQ(runs("run", "", 3,
+                  DAPO " algorithm.dynamic_sampling.mode=same_prompt algorithm.max_resample=30"),
+             0);
     double rounds = 0;
     for (int step = 1; step <= 3; step++) {
         CHECK_EQ(e2e_metric("run", step, "dapo/batch_fill"), 1);
@@ -76,8 +93,13 @@ TEST(the_same_prompts_are_answered_afresh)
     }
     CHECK(rounds > 3); /* answered as before, a group would never change */
     CHECK_EQ(runs("once", "", 1, RANDOM), 0);
-    CHECK_EQ(test_shell(NULL, "for run in '%s' '%s'; do grep -o '\"prompt\": *\"[^\"]*\"' $run/rollouts/step_000001.jsonl | sort -u > $run.prompts; done; test -s '%s.prompts' && cmp '%s.prompts' '%s.prompts'",
-                        test_file("run"), test_file("once"), test_file("run"), test_file("run"), test_file("once")), 0);
+    CHECK_EQ(test_shell(NULL,
+                        "for run in '%s' '%s'; do grep -o '\"prompt\": *\"[^\"]*\"' "
+                        "$run/rollouts/step_000001.jsonl | sort -u > $run.prompts; done; test -s "
+                        "'%s.prompts' && cmp '%s.prompts' '%s.prompts'",
+                        test_file("run"), test_file("once"), test_file("run"), test_file("run"),
+                        test_file("once")),
+             0);
 }
 
 TEST(draws_of_what_is_missing_end_with_the_batch)
@@ -124,18 +146,22 @@ TEST(groups_beyond_the_batch_are_surplus)
 
 TEST(longer_answers_than_the_maximum_teach_nothing)
 {
-    CHECK_EQ(runs("keep", "", 1, RANDOM " algorithm.max_length=8 algorithm.over_length_action=keep"), 0);
+    CHECK_EQ(
+        runs("keep", "", 1, RANDOM " algorithm.max_length=8 algorithm.over_length_action=keep"), 0);
     CHECK_EQ(e2e_metric("keep", 1, "dapo/discarded_frac"), 0);
     CHECK_EQ(e2e_metric("keep", 1, "response_length/max"), 12);
     CHECK_EQ(runs("mask", "", 1, RANDOM " algorithm.max_length=8"), 0);
-    double discarded = e2e_metric("mask", 1, "dapo/discarded_frac"), truncated = e2e_metric("keep", 1, "response_length/clip_ratio");
+    double discarded = e2e_metric("mask", 1, "dapo/discarded_frac"),
+           truncated = e2e_metric("keep", 1, "response_length/clip_ratio");
     CHECK(discarded > 0 && discarded < 1);
     CHECK(truncated > 0 && truncated < discarded);
     CHECK(e2e_metric("mask", 1, "response_length/max") <= 8);
     CHECK_EQ(e2e_metric("mask", 1, "response_length/clip_ratio"), 0);
     CHECK_EQ(e2e_metric("mask", 1, "reward/empty_responses"), 0);
-    CHECK_EQ(e2e_metric("mask", 1, "perf/total_num_tokens"), e2e_metric("keep", 1, "perf/total_num_tokens"));
-    CHECK(e2e_metric("mask", 1, "response_length/mean") < e2e_metric("keep", 1, "response_length/mean"));
+    CHECK_EQ(e2e_metric("mask", 1, "perf/total_num_tokens"),
+             e2e_metric("keep", 1, "perf/total_num_tokens"));
+    CHECK(e2e_metric("mask", 1, "response_length/mean") <
+          e2e_metric("keep", 1, "response_length/mean"));
     CHECK_EQ(runs("cut", "", 1, RANDOM " algorithm.mask_truncated=true"), 0);
     CHECK_EQ(e2e_metric("cut", 1, "dapo/discarded_frac"), truncated);
     double norm = e2e_metric("mask", 1, "actor/grad_norm");
@@ -157,9 +183,9 @@ TEST(a_group_is_informative_by_the_answers_that_are_not_discarded)
 /* Dropped or masked, an answer that is too long teaches the same: nothing. */
 TEST(dropped_answers_are_no_rows_of_the_batch)
 {
-    CHECK_EQ(
-        runs("mask", "", 1, RANDOM " algorithm.adv_estimator=reinforce_plus_plus algorithm.max_length=11"),
-        0);
+    CHECK_EQ(runs("mask", "", 1,
+                  RANDOM " algorithm.adv_estimator=reinforce_plus_plus algorithm.max_length=11"),
+             0);
     CHECK_EQ(runs("drop", "", 1,
                   RANDOM " algorithm.adv_estimator=reinforce_plus_plus algorithm.max_length=11 "
                          "algorithm.over_length_action=drop"),
@@ -167,37 +193,45 @@ TEST(dropped_answers_are_no_rows_of_the_batch)
     double norm = e2e_metric("mask", 1, "actor/grad_norm");
     CHECK(norm > 0);
     CHECK_NEAR(e2e_metric("drop", 1, "actor/grad_norm"), norm, 1e-6 * norm);
-    CHECK_EQ(e2e_metric("drop", 1, "dapo/discarded_frac"), e2e_metric("mask", 1, "dapo/discarded_frac"));
+    CHECK_EQ(e2e_metric("drop", 1, "dapo/discarded_frac"),
+             e2e_metric("mask", 1, "dapo/discarded_frac"));
     CHECK(e2e_metric("drop", 1, "response_length/max") <= 11);
     CHECK(e2e_metric("drop", 1, "dapo/discarded_frac") > 0);
     int rows = (int)(16 * (1 - e2e_metric("mask", 1, "dapo/discarded_frac")) + 0.5);
-    CHECK_EQ(
-        test_shell(NULL, "test $(cat '%s' | wc -l) = %d", test_file("drop/rollouts/step_000001.jsonl"), rows),
-        0);
-    /* One answer left in a group is compared with nothing, and none left is no group; no group left is no update. */
+    CHECK_EQ(test_shell(NULL, "test $(cat '%s' | wc -l) = %d",
+                        test_file("drop/rollouts/step_000001.jsonl"), rows),
+             0);
+    /*
+     * One answer left in a group is compared with nothing, and none left is no group; no group left
+     * is no update.
+     */
     for (int most = 2; most <= 8; most += 3) {
         char words[500];
         snprintf(words, sizeof words, RANDOM " algorithm.max_length=%d", most);
         CHECK_EQ(runs("mask2", "", 1, words), 0);
-        snprintf(words, sizeof words, RANDOM " algorithm.max_length=%d algorithm.over_length_action=drop",
-                 most);
+        snprintf(words, sizeof words,
+                 RANDOM " algorithm.max_length=%d algorithm.over_length_action=drop", most);
         CHECK_EQ(runs("few", "", 1, words), 0);
         norm = e2e_metric("mask2", 1, "actor/grad_norm");
         CHECK_NEAR(e2e_metric("few", 1, "actor/grad_norm"), norm, 1e-6 * norm);
         CHECK_EQ(test_shell(NULL, "rm -r '%s' '%s'", test_file("few"), test_file("mask2")), 0);
     }
-    CHECK_EQ(runs("none", "", 1,
-                  RANDOM " algorithm.max_length=1 worker.rollout.stop=[] algorithm.over_length_action=drop"),
-             0);
+    CHECK_EQ(
+        runs("none", "", 1,
+             RANDOM
+             " algorithm.max_length=1 worker.rollout.stop=[] algorithm.over_length_action=drop"),
+        0);
     CHECK_EQ(e2e_metric("none", 1, "actor/empty_minibatches"), 1);
     CHECK_EQ(runs("gae", "", 1,
-                  RANDOM
-                  " algorithm.max_length=8 algorithm.over_length_action=drop algorithm.adv_estimator=gae"),
+                  RANDOM " algorithm.max_length=8 algorithm.over_length_action=drop "
+                         "algorithm.adv_estimator=gae"),
              0);
-    CHECK_EQ(runs("ranked", "", 1,
-                  DAPO " algorithm.max_resample=1 algorithm.max_length=8 algorithm.over_length_action=drop "
-                       "worker.rollout.rollout_filter_value=0.9"),
-             0);
+    CHECK_EQ(
+        runs("ranked", "", 1,
+             DAPO
+             " algorithm.max_resample=1 algorithm.max_length=8 algorithm.over_length_action=drop "
+             "worker.rollout.rollout_filter_value=0.9"),
+        0);
 }
 
 /*
@@ -240,10 +274,12 @@ TEST(a_distribution_leaves_discarded_answers_out)
 /* What is learnt from the groups is the same; which of them make a mini-batch is not. */
 TEST(mini_batches_are_cut_from_a_random_order)
 {
-    CHECK_EQ(runs("plain", "", 4, RANDOM " worker.actor.global_batch_size=1 worker.actor.optim.lr=0"), 0);
+    CHECK_EQ(
+        runs("plain", "", 4, RANDOM " worker.actor.global_batch_size=1 worker.actor.optim.lr=0"),
+        0);
     CHECK_EQ(runs("shuffled", "", 4,
-                  RANDOM
-                  " worker.actor.global_batch_size=1 worker.actor.optim.lr=0 algorithm.shuffle_rollout=true"),
+                  RANDOM " worker.actor.global_batch_size=1 worker.actor.optim.lr=0 "
+                         "algorithm.shuffle_rollout=true"),
              0);
     CHECK_EQ(runs("again", "", 4,
                   RANDOM " worker.actor.global_batch_size=1 worker.actor.optim.lr=0 "
@@ -254,33 +290,43 @@ TEST(mini_batches_are_cut_from_a_random_order)
                      test_file("shuffled/rollouts/step_000004.jsonl")) != 0);
     CHECK(e2e_same_runs("shuffled", "again", 4));
     CHECK_EQ(runs("moves", "", 4, RANDOM " worker.actor.global_batch_size=1"), 0);
-    CHECK_EQ(runs("otherwise", "", 4, RANDOM " worker.actor.global_batch_size=1 worker.actor.shuffle=true"),
+    CHECK_EQ(runs("otherwise", "", 4,
+                  RANDOM " worker.actor.global_batch_size=1 worker.actor.shuffle=true"),
              0);
-    CHECK(e2e_metric("moves", 4, "actor/grad_norm") != e2e_metric("otherwise", 4, "actor/grad_norm"));
+    CHECK(e2e_metric("moves", 4, "actor/grad_norm") !=
+          e2e_metric("otherwise", 4, "actor/grad_norm"));
 }
 
 TEST(recomputed_log_probs_are_those_of_the_rollout)
 {
     CHECK_EQ(runs("rollout", "", 2, RANDOM " worker.actor.global_batch_size=1"), 0);
-    CHECK_EQ(
-        runs("trainer", "", 2, RANDOM " worker.actor.global_batch_size=1 algorithm.recompute_logprobs=true"),
-        0);
+    CHECK_EQ(runs("trainer", "", 2,
+                  RANDOM " worker.actor.global_batch_size=1 algorithm.recompute_logprobs=true"),
+             0);
     CHECK(e2e_same_runs("rollout", "trainer", 2));
 }
 
 TEST(the_keys_of_length_shape_the_reward)
 {
-    CHECK_EQ(runs("run", "", 1, RANDOM " algorithm.safe_length=6 algorithm.max_length=12 reward.len_reward_penalty=0.5"), 0);
-    CHECK_EQ(runs("entry", "", 1, "'worker.reward.rewards=[{name: random}, {name: length, safe_length: 6, max_length: 12, len_reward_penalty: 0.5}]'"), 0);
+    CHECK_EQ(runs("run", "", 1,
+                  RANDOM
+                  " algorithm.safe_length=6 algorithm.max_length=12 reward.len_reward_penalty=0.5"),
+             0);
+    CHECK_EQ(runs("entry", "", 1,
+                  "'worker.reward.rewards=[{name: random}, {name: length, safe_length: 6, "
+                  "max_length: 12, len_reward_penalty: 0.5}]'"),
+             0);
     double penalty = e2e_metric("run", 1, "reward/length_penalty");
     CHECK(penalty < 0 && penalty >= -0.5);
     CHECK_EQ(e2e_metric("entry", 1, "reward/length_penalty"), penalty);
     CHECK_EQ(e2e_metric("entry", 1, "reward/overall"), e2e_metric("run", 1, "reward/overall"));
     ares_str out = { 0 };
-    CHECK_EQ(e2e_program(&out, "--check --config '%s' algorithm.safe_length=12 algorithm.max_length=12",
+    CHECK_EQ(e2e_program(&out,
+                         "--check --config '%s' algorithm.safe_length=12 algorithm.max_length=12",
                          e2e_train_words("bad")),
              2);
-    CHECK_CONTAINS(out.data, "worker.reward.safe_length = 12 (written algorithm.safe_length): not below max_length = 12");
+    CHECK_CONTAINS(out.data, "worker.reward.safe_length = 12 (written algorithm.safe_length): not "
+                             "below max_length = 12");
     CHECK_EQ(runs("buffer", "", 1,
                   RANDOM " reward.overlong_buffer.enable=true reward.overlong_buffer.len=6 "
                          "reward.overlong_buffer.penalty_factor=0.5"),
@@ -292,12 +338,20 @@ TEST(the_keys_of_length_shape_the_reward)
 /* Equal but for the penalty, a group has nothing to teach, whatever its answers' lengths. */
 TEST(a_penalty_of_length_makes_no_group_informative)
 {
-    CHECK_EQ(runs("run", "", 1, "'worker.reward.rewards=[{name: none}]' algorithm.safe_length=0 algorithm.max_length=12 algorithm.len_reward_penalty=1 algorithm.filter_groups.enable=true algorithm.filter_groups.metric=score algorithm.max_resample=0"), 0);
+    CHECK_EQ(runs("run", "", 1,
+                  "'worker.reward.rewards=[{name: none}]' algorithm.safe_length=0 "
+                  "algorithm.max_length=12 algorithm.len_reward_penalty=1 "
+                  "algorithm.filter_groups.enable=true algorithm.filter_groups.metric=score "
+                  "algorithm.max_resample=0"),
+             0);
     CHECK_EQ(e2e_metric("run", 1, "dapo/groups_kept"), 0);
 }
 
 /* The reward function of that name takes its own penalty of length. */
-#define WRONG_AND_LONG "worker.reward.rewards=null worker.reward.reward_function=dapo 'worker.reward.reward_function_kwargs={max_response_length: 12, overlong_buffer_length: 12, overlong_penalty_factor: 1.0}' " \
+#define WRONG_AND_LONG                                                                             \
+    "worker.reward.rewards=null worker.reward.reward_function=dapo "                               \
+    "'worker.reward.reward_function_kwargs={max_response_length: 12, overlong_buffer_length: 12, " \
+    "overlong_penalty_factor: 1.0}' "                                                              \
     "'worker.rollout.stop=[a, b, c, d, e, f, g, h, i]'"
 
 TEST(the_overlong_part_of_a_reward_function_makes_no_group_informative)
@@ -311,7 +365,8 @@ TEST(the_overlong_part_of_a_reward_function_makes_no_group_informative)
     CHECK_EQ(e2e_metric("run", 1, "dapo/groups_kept"), 0);
     /* weighed, and so large that a float would round the penalty off unevenly */
     CHECK_EQ(runs("heavy", "", 1,
-                  "'worker.reward.rewards=[{name: format, finished: false, weight: 1003.3}, {name: overlong, "
+                  "'worker.reward.rewards=[{name: format, finished: false, weight: 1003.3}, {name: "
+                  "overlong, "
                   "weight: 37.1, max_response_length: 12, overlong_buffer_length: 12}]' "
                   "'worker.rollout.stop=[a, b, c, d, e, f, g, h, i]' algorithm.max_resample=0 "
                   "algorithm.filter_groups.enable=true algorithm.filter_groups.metric=score"),
@@ -319,26 +374,33 @@ TEST(the_overlong_part_of_a_reward_function_makes_no_group_informative)
     CHECK_EQ(e2e_metric("heavy", 1, "dapo/groups_kept"), 0);
 }
 
-/* Every score is 0 but for the penalty of length, so that the overall mean lies between -1 and 0. */
+/*
+ * Every score is 0 but for the penalty of length, so that the overall mean lies between -1 and 0.
+ */
 TEST(the_overall_score_is_filtered_with_its_penalty_of_length)
 {
-    static const char *const lengths[] = { "'worker.reward.rewards=[{name: none}, {name: length, "
-                                           "safe_length: 0, max_length: 12, len_reward_penalty: 1}]'",
-                                           "'worker.reward.rewards=[{name: none}]' algorithm.safe_length=0 "
-                                           "algorithm.max_length=12 algorithm.len_reward_penalty=1",
-                                           WRONG_AND_LONG };
+    static const char *const lengths[] = {
+        "'worker.reward.rewards=[{name: none}, {name: length, "
+        "safe_length: 0, max_length: 12, len_reward_penalty: 1}]'",
+        "'worker.reward.rewards=[{name: none}]' algorithm.safe_length=0 "
+        "algorithm.max_length=12 algorithm.len_reward_penalty=1",
+        WRONG_AND_LONG
+    };
     for (int i = 0; i < ARES_COUNT(lengths); i++) {
         char run[16], words[1000];
         snprintf(run, sizeof run, "run%d", i);
-        snprintf(words, sizeof words,
-                 "%s algorithm.online_filtering=true algorithm.filter_key=overall algorithm.filter_low=%s "
-                 "algorithm.filter_high=%s algorithm.max_resample=0 algorithm.on_exhausted=fill_masked",
-                 lengths[i], i < 2 ? "-0.001" : "-1.001", i < 2 ? "0.001" : "-0.999");
+        snprintf(
+            words, sizeof words,
+            "%s algorithm.online_filtering=true algorithm.filter_key=overall "
+            "algorithm.filter_low=%s "
+            "algorithm.filter_high=%s algorithm.max_resample=0 algorithm.on_exhausted=fill_masked",
+            lengths[i], i < 2 ? "-0.001" : "-1.001", i < 2 ? "0.001" : "-0.999");
         CHECK_EQ(runs(run, "", 1, words), 0);
         CHECK_EQ(e2e_metric(run, 1, "rollout/filter_kept_count"), 0);
         snprintf(run, sizeof run, "all%d", i);
         snprintf(words, sizeof words,
-                 "%s algorithm.online_filtering=true algorithm.filter_key=overall algorithm.filter_low=-3 "
+                 "%s algorithm.online_filtering=true algorithm.filter_key=overall "
+                 "algorithm.filter_low=-3 "
                  "algorithm.filter_high=-0.001 algorithm.max_resample=0",
                  lengths[i]);
         CHECK_EQ(runs(run, "", 1, words), 0);
@@ -361,7 +423,8 @@ TEST(a_limit_of_length_discards_wherever_it_stands)
         "worker.reward.rewards=null worker.reward.reward_function=dapo "
         "'worker.reward.reward_function_kwargs={max_response_length: 8, overlong_buffer_length: 4, "
         "overlong_penalty_factor: 1}'",
-        "'worker.reward.rewards=[{name: dapo_overlong, max_response_length: 8, overlong_buffer_length: 4, "
+        "'worker.reward.rewards=[{name: dapo_overlong, max_response_length: 8, "
+        "overlong_buffer_length: 4, "
         "overlong_penalty_factor: 1}]'",
     };
     ares_str out = { 0 };
@@ -375,16 +438,19 @@ TEST(a_limit_of_length_discards_wherever_it_stands)
         CHECK(want > 0 && want < 1);
         CHECK_EQ(e2e_metric(run, 1, "dapo/discarded_frac"), want);
         CHECK_EQ(e2e_program(&out, "--check --config '%s' %s", e2e_train_words("check"), words), 0);
-        CHECK_CONTAINS(out.data,
-                       "data.max_response_length = 12 allows longer answers, from which nothing is learnt");
+        CHECK_CONTAINS(
+            out.data,
+            "data.max_response_length = 12 allows longer answers, from which nothing is learnt");
     }
     CHECK_EQ(e2e_program(&out, "--check --config '%s' worker.reward.max_length=9 %s",
                          e2e_train_words("check"), places[2]),
              2);
-    CHECK_CONTAINS(out.data, "ends at 8 tokens, and worker.reward.max_length at 9; there is one limit of "
-                             "length, so give both the same");
+    CHECK_CONTAINS(out.data,
+                   "ends at 8 tokens, and worker.reward.max_length at 9; there is one limit of "
+                   "length, so give both the same");
     CHECK_EQ(e2e_program(&out,
-                         "--check --config '%s' 'worker.reward.rewards=[{name: auto, rm_type: length, types: {length: "
+                         "--check --config '%s' 'worker.reward.rewards=[{name: auto, rm_type: "
+                         "length, types: {length: "
                          "{safe_length: 4, max_length: 8}}}]'",
                          e2e_train_words("check")),
              2);
@@ -395,45 +461,71 @@ TEST(a_limit_of_length_discards_wherever_it_stands)
 static void resumes(const char *options, int steps)
 {
     ares_str out = { 0 };
-    CHECK_EQ(e2e_stop("part", "KILL", 12, "--config '%s' trainer.max_steps=%d trainer.save_freq=5 %s", e2e_train_words("part"), steps, options), 137);
-    CHECK_EQ(e2e_program(&out, "--config '%s' trainer.max_steps=%d trainer.save_freq=5 %s", e2e_train_words("part"), steps, options), 0);
+    CHECK_EQ(e2e_stop("part", "KILL", 12,
+                      "--config '%s' trainer.max_steps=%d trainer.save_freq=5 %s",
+                      e2e_train_words("part"), steps, options),
+             137);
+    CHECK_EQ(e2e_program(&out, "--config '%s' trainer.max_steps=%d trainer.save_freq=5 %s",
+                         e2e_train_words("part"), steps, options),
+             0);
     CHECK_CONTAINS(out.data, "going on from ");
-    CHECK_EQ(e2e_program(&out, "--config '%s' trainer.max_steps=%d trainer.save_freq=5 %s", e2e_train_words("whole"), steps, options), 0);
+    CHECK_EQ(e2e_program(&out, "--config '%s' trainer.max_steps=%d trainer.save_freq=5 %s",
+                         e2e_train_words("whole"), steps, options),
+             0);
     e2e_same_runs("whole", "part", steps);
     ares_str_fini(&out);
 }
 
-TEST(a_run_of_the_same_prompts_goes_on_bit_for_bit) { resumes(DAPO " algorithm.dynamic_sampling.mode=same_prompt algorithm.max_resample=3 algorithm.mask_truncated=true", 40); }
-TEST(a_shuffled_run_that_drops_goes_on_bit_for_bit)
+TEST(a_run_of_the_same_prompts_goes_on_bit_for_bit)
 {
-    resumes(DAPO " worker.actor.shuffle=true worker.actor.global_batch_size=2 algorithm.max_resample=3 "
-                 "algorithm.max_length=8 algorithm.over_length_action=drop",
+    resumes(DAPO " algorithm.dynamic_sampling.mode=same_prompt algorithm.max_resample=3 "
+                 "algorithm.mask_truncated=true",
             40);
 }
-TEST(a_run_that_draws_what_is_missing_goes_on_bit_for_bit) { resumes(DAPO " algorithm.gen_batch_size=0 algorithm.max_resample=3 algorithm.max_length=8", 40); }
+TEST(a_shuffled_run_that_drops_goes_on_bit_for_bit)
+{
+    resumes(DAPO
+            " worker.actor.shuffle=true worker.actor.global_batch_size=2 algorithm.max_resample=3 "
+            "algorithm.max_length=8 algorithm.over_length_action=drop",
+            40);
+}
+TEST(a_run_that_draws_what_is_missing_goes_on_bit_for_bit)
+{
+    resumes(DAPO " algorithm.gen_batch_size=0 algorithm.max_resample=3 algorithm.max_length=8", 40);
+}
 
 TEST_MPI(two_ranks_resample_as_one)
 {
     static const char *const options[] = {
         DAPO " algorithm.gen_batch_size=0 algorithm.max_resample=-1",
         DAPO " algorithm.gen_batch_size=2 algorithm.max_resample=1 algorithm.max_length=8",
-        DAPO
-        " algorithm.dynamic_sampling.mode=same_prompt algorithm.max_resample=2 algorithm.mask_truncated=true",
+        DAPO " algorithm.dynamic_sampling.mode=same_prompt algorithm.max_resample=2 "
+             "algorithm.mask_truncated=true",
         RANDOM
         " worker.actor.shuffle=true worker.actor.global_batch_size=2 worker.actor.optim.lr=0 "
-        "algorithm.filter_groups.enable=true algorithm.filter_groups.metric=score algorithm.max_resample=2",
-        RANDOM " algorithm.max_length=8 algorithm.over_length_action=drop worker.actor.shuffle=true",
+        "algorithm.filter_groups.enable=true algorithm.filter_groups.metric=score "
+        "algorithm.max_resample=2",
+        RANDOM
+        " algorithm.max_length=8 algorithm.over_length_action=drop worker.actor.shuffle=true",
     };
-    static const char *const same[] = { "filter/tries", "dapo/groups_kept", "dapo/batch_fill", "reward/overall", "response_length/mean" };
-    if (test_shell(NULL, "command -v mpirun && ldd '%s' | grep libmpi", test_program()) != 0) SKIP("built without MPI, or no mpirun here");
+    static const char *const same[] = { "filter/tries", "dapo/groups_kept", "dapo/batch_fill",
+                                        "reward/overall", "response_length/mean" };
+    if (test_shell(NULL, "command -v mpirun && ldd '%s' | grep libmpi", test_program()) != 0)
+        SKIP("built without MPI, or no mpirun here");
     for (int i = 0; i < ARES_COUNT(options); i++) {
         char alone[16], two[16];
         snprintf(alone, sizeof alone, "alone%d", i);
         snprintf(two, sizeof two, "two%d", i);
-        CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=1 trainer.threads=1 %s", e2e_train_words(alone), options[i]), 0);
-        CHECK_EQ(e2e_program(NULL, "--ranks 2 --config '%s' trainer.max_steps=1 trainer.threads=1 %s", e2e_train_words(two), options[i]), 0);
+        CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=1 trainer.threads=1 %s",
+                             e2e_train_words(alone), options[i]),
+                 0);
+        CHECK_EQ(e2e_program(NULL,
+                             "--ranks 2 --config '%s' trainer.max_steps=1 trainer.threads=1 %s",
+                             e2e_train_words(two), options[i]),
+                 0);
         CHECK(same_rollouts(alone, two, 1));
-        for (int k = 0; k < ARES_COUNT(same); k++) CHECK_NEAR(e2e_metric(two, 1, same[k]), e2e_metric(alone, 1, same[k]), 1e-9);
+        for (int k = 0; k < ARES_COUNT(same); k++)
+            CHECK_NEAR(e2e_metric(two, 1, same[k]), e2e_metric(alone, 1, same[k]), 1e-9);
         double norm = e2e_metric(alone, 1, "actor/grad_norm");
         CHECK(norm > 0);
         CHECK_NEAR(e2e_metric(two, 1, "actor/grad_norm"), norm, 1e-6 * norm);

@@ -28,9 +28,11 @@ static bool distribution(const ares_str *file, const char *name, int step, doubl
     ares_view e = { 0 };
     field f = { 0 }, g = { 0 }, of = { 0 };
     for (int i = 1; event(file, i, &e); i++) {
-        if (!get(e, 2, 0, &f) || (int)f.value != step || !get(e, 5, 0, &f) || !get(f.bytes, 1, 0, &f))
+        if (!get(e, 2, 0, &f) || (int)f.value != step || !get(e, 5, 0, &f) ||
+            !get(f.bytes, 1, 0, &f))
             continue;
-        if (!get(f.bytes, 1, 0, &g) || !ares_view_is(g.bytes, name) || !get(f.bytes, 5, 0, &of)) continue;
+        if (!get(f.bytes, 1, 0, &g) || !ares_view_is(g.bytes, name) || !get(f.bytes, 5, 0, &of))
+            continue;
         for (int k = 0; k < 5; k++) {
             if (!CHECK(get(of.bytes, k + 1, 0, &g))) return false;
             moments[k] = as_double(&g);
@@ -90,14 +92,16 @@ static double check_step(const ares_str *events, int step)
         windows += fmax((double)entropies->count - 2, 0); /* the last tokens have no whole window */
     }
     ares_arena_fini(&arena);
-    if (!CHECK(distribution(events, "rollout/entropy_distribution", step, moments, count))) return 0;
+    if (!CHECK(distribution(events, "rollout/entropy_distribution", step, moments, count)))
+        return 0;
     check_moments(moments, count);
     for (int b = 0; b < BINS; b++)
-        CHECK_MSG(count[b] >= sure[b] && count[b] <= maybe[b], "step %d, bin %d: %g tokens of %g to %g", step,
-                  b, count[b], sure[b], maybe[b]);
+        CHECK_MSG(count[b] >= sure[b] && count[b] <= maybe[b],
+                  "step %d, bin %d: %g tokens of %g to %g", step, b, count[b], sure[b], maybe[b]);
     double tokens = moments[2], in_first = count[0];
     CHECK_NEAR(tokens, 16 * e2e_metric("run", step, "response_length/mean"), 1e-4);
-    if (!CHECK(distribution(events, "rollout/window_entropy_distribution", step, moments, count))) return 0;
+    if (!CHECK(distribution(events, "rollout/window_entropy_distribution", step, moments, count)))
+        return 0;
     check_moments(moments, count);
     CHECK_NEAR(moments[2], windows, 0);
     return in_first;
@@ -108,11 +112,13 @@ TEST(tensorboard_shows_how_the_entropies_of_all_sampled_tokens_are_distributed)
 {
     ares_str events = { 0 };
     double sure = 0;
-    REQUIRE(e2e_program(NULL,
-                        "--config '%s' trainer.max_steps=%d trainer.logger=[tensorboard] algorithm.aepo=true "
-                        "worker.rollout.window_size=2 worker.reward.accuracy=random "
-                        "'worker.reward.rewards=[{name: random}]' worker.actor.optim.lr=2",
-                        e2e_train_words("run"), STEPS) == 0);
+    REQUIRE(
+        e2e_program(
+            NULL,
+            "--config '%s' trainer.max_steps=%d trainer.logger=[tensorboard] algorithm.aepo=true "
+            "worker.rollout.window_size=2 worker.reward.accuracy=random "
+            "'worker.reward.rewards=[{name: random}]' worker.actor.optim.lr=2",
+            e2e_train_words("run"), STEPS) == 0);
     if (!CHECK(events_of(test_file("run"), 0, &events))) return;
     for (int step = 1; step <= STEPS; step++) sure += check_step(&events, step);
     CHECK(sure > 0);

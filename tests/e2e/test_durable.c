@@ -22,7 +22,8 @@ static void list_files(const char *checkpoint, files *out)
     ares_str text = { 0 };
     char *save = NULL;
     *out = (files){ 0 };
-    CHECK_EQ(test_shell(&text, "cd '%s' && find . -type f | cut -c3- | sort", test_file(checkpoint)), 0);
+    CHECK_EQ(
+        test_shell(&text, "cd '%s' && find . -type f | cut -c3- | sort", test_file(checkpoint)), 0);
     for (char *line = strtok_r(text.data, "\n", &save); line && out->n < MOST_FILES;
          line = strtok_r(NULL, "\n", &save))
         snprintf(out->names[out->n++], sizeof out->names[0], "%s", line);
@@ -35,8 +36,9 @@ static bool whole(const disk *d, const disk_node *checkpoint, const files *f, co
 {
     for (int i = 0; i < f->n; i++) {
         const disk_node *file = disk_safe(d, checkpoint, f->names[i]);
-        if (!CHECK_MSG(file && disk_synced(file), "%s: %s may be %s after a power cut\n    after '%s'", name,
-                       f->names[i], file ? "torn" : "missing", after))
+        if (!CHECK_MSG(file && disk_synced(file),
+                       "%s: %s may be %s after a power cut\n    after '%s'", name, f->names[i],
+                       file ? "torn" : "missing", after))
             return false;
     }
     return true;
@@ -49,7 +51,8 @@ static bool stands(const disk *d, const disk_node *checkpoints, const files *f, 
 {
     for (int now = 0; now < 2; now++) {
         const disk_node *c = disk_either(checkpoints, name, now);
-        if (!CHECK_MSG(c, "%s may be missing after a power cut\n    after '%s'", name, after)) return false;
+        if (!CHECK_MSG(c, "%s may be missing after a power cut\n    after '%s'", name, after))
+            return false;
         if (!whole(d, c, f, name, after)) return false;
     }
     return true;
@@ -65,7 +68,8 @@ static bool latest_stands(const disk *d, const disk_node *checkpoints, const fil
         const disk_node *latest = disk_either(checkpoints, "latest", now),
                         *metrics = disk_safe(d, NULL, "run/metrics.jsonl");
         if (!latest) continue;
-        if (!CHECK_MSG(disk_synced(latest), "latest may be torn\n    after '%s'", after)) return false;
+        if (!CHECK_MSG(disk_synced(latest), "latest may be torn\n    after '%s'", after))
+            return false;
         if (!stands(d, checkpoints, f, disk_text(latest), after)) return false;
         sscanf(disk_text(latest), "%*[a-z]_%d", &step);
         if (rows && !CHECK_MSG(metrics && disk_synced_lines(metrics) >= step,
@@ -77,7 +81,8 @@ static bool latest_stands(const disk *d, const disk_node *checkpoints, const fil
 }
 
 /* What is called a checkpoint is one, also while an old one goes. */
-static bool all_stand(const disk *d, const disk_node *checkpoints, const files *f, const char *after)
+static bool all_stand(const disk *d, const disk_node *checkpoints, const files *f,
+                      const char *after)
 {
     for (int now = 0; now < 2; now++) {
         const char *name;
@@ -153,10 +158,11 @@ static void recorded(const char *log, bool exchange)
     ares_str out = { 0 };
     const char *words = e2e_train_words("run");
     disk_record(log, exchange);
-    int rc = e2e_program(&out,
-                         "--config '%s' trainer.logger=[file] trainer.max_steps=6 trainer.save_freq=2 "
-                         "trainer.save_limit=2 trainer.save_minutes=1e-9",
-                         words);
+    int rc =
+        e2e_program(&out,
+                    "--config '%s' trainer.logger=[file] trainer.max_steps=6 trainer.save_freq=2 "
+                    "trainer.save_limit=2 trainer.save_minutes=1e-9",
+                    words);
     disk_record_end();
     CHECK_MSG(rc == 0, "%s", out.data);
     ares_str_fini(&out);
@@ -168,7 +174,8 @@ static void once_more(disk *d, const char *log, bool exchange)
 {
     char call[400];
     const char *latest = test_file("run/checkpoints/latest");
-    CHECK_EQ(test_shell(NULL, "rm '%s' && printf step_000004 >'%s'", test_file("run/DONE"), latest), 0);
+    CHECK_EQ(test_shell(NULL, "rm '%s' && printf step_000004 >'%s'", test_file("run/DONE"), latest),
+             0);
     snprintf(call, sizeof call, "write %s 0 step_000004", latest);
     disk_play(d, call);
     snprintf(call, sizeof call, "sync %s", latest);

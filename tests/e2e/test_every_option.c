@@ -313,16 +313,34 @@ static void check_options(const char *prefixes)
     for (int s = 0; s < ARES_COUNT(situations); s++) ares_str_fini(&bases[s].said);
 }
 
-TEST(options_of_data_do_what_base_yaml_says) { check_options("data. "); }
-TEST(options_of_algorithms_do_what_base_yaml_says) { check_options("algorithm. "); }
-TEST(options_of_the_rollout_do_what_base_yaml_says) { check_options("worker.rollout. "); }
-TEST(options_of_the_actor_do_what_base_yaml_says) { check_options("worker.actor. "); }
+TEST(options_of_data_do_what_base_yaml_says)
+{
+    check_options("data. ");
+}
+TEST(options_of_algorithms_do_what_base_yaml_says)
+{
+    check_options("algorithm. ");
+}
+TEST(options_of_the_rollout_do_what_base_yaml_says)
+{
+    check_options("worker.rollout. ");
+}
+TEST(options_of_the_actor_do_what_base_yaml_says)
+{
+    check_options("worker.actor. ");
+}
 TEST(options_of_reference_and_critic_do_what_base_yaml_says)
 {
     check_options("worker.ref. worker.critic. ");
 }
-TEST(options_of_rewards_do_what_base_yaml_says) { check_options("worker.reward. "); }
-TEST(options_of_the_run_do_what_base_yaml_says) { check_options("worker.hybrid_engine trainer. "); }
+TEST(options_of_rewards_do_what_base_yaml_says)
+{
+    check_options("worker.reward. ");
+}
+TEST(options_of_the_run_do_what_base_yaml_says)
+{
+    check_options("worker.hybrid_engine trainer. ");
+}
 
 /* ---------------------------------------------------------------- the table itself */
 

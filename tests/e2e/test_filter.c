@@ -1,7 +1,7 @@
 /*
- * Groups that teach nothing are replaced until the batch is full, alike with any number of ranks and after any interruption; and a
- * run with a critic, or with a greedy baseline, goes on bit for bit.
- * Seen to fail: with the critic's optimizer not loaded, with the cut to the batch left out.
+ * Groups that teach nothing are replaced until the batch is full, alike with any number of ranks
+ * and after any interruption; and a run with a critic, or with a greedy baseline, goes on bit for
+ * bit. Seen to fail: with the critic's optimizer not loaded, with the cut to the batch left out.
  */
 #include "e2e.h"
 
@@ -10,26 +10,37 @@
 #include <stdlib.h>
 
 /* Right or wrong by the answer's text alone; of four answers exactly two must be right. */
-#define FILTERED "'worker.reward.rewards=[{name: random}]' algorithm.online_filtering=true algorithm.filter_key=overall algorithm.filter_low=0.3 algorithm.filter_high=0.7 trainer.max_try_make_batch=0"
+#define FILTERED                                                                       \
+    "'worker.reward.rewards=[{name: random}]' algorithm.online_filtering=true "        \
+    "algorithm.filter_key=overall algorithm.filter_low=0.3 algorithm.filter_high=0.7 " \
+    "trainer.max_try_make_batch=0"
 
 TEST(groups_outside_the_bounds_are_replaced_until_the_batch_is_full)
 {
     ares_str out = { 0 };
-    CHECK_EQ(e2e_program(&out, "--config '%s' trainer.max_steps=3 %s", e2e_train_words("run"), FILTERED), 0);
+    CHECK_EQ(
+        e2e_program(&out, "--config '%s' trainer.max_steps=3 %s", e2e_train_words("run"), FILTERED),
+        0);
     for (int step = 1; step <= 3; step++) {
-        double tries = e2e_metric("run", step, "filter/tries"), kept = e2e_metric("run", step, "filter/kept_groups");
+        double tries = e2e_metric("run", step, "filter/tries"),
+               kept = e2e_metric("run", step, "filter/kept_groups");
         CHECK_EQ(e2e_metric("run", step, "filter/generated_groups"), 4 * tries);
         CHECK(kept >= 4 && kept < 4 * tries);
         CHECK_EQ(e2e_metric("run", step, "reward/overall"), 0.5);
     }
-    CHECK_EQ(test_shell(NULL, "test $(cat '%s'/rollouts/*.jsonl | wc -l) = 48", test_file("run")), 0);
+    CHECK_EQ(test_shell(NULL, "test $(cat '%s'/rollouts/*.jsonl | wc -l) = 48", test_file("run")),
+             0);
     ares_str_fini(&out);
 }
 
 TEST(draws_that_never_fill_a_batch_end_with_their_counts)
 {
     ares_str out = { 0 };
-    CHECK_EQ(e2e_program(&out, "--config '%s' trainer.max_steps=1 'worker.reward.rewards=[{name: exact}]' algorithm.online_filtering=true trainer.max_try_make_batch=3", e2e_train_words("run")), 1);
+    CHECK_EQ(e2e_program(&out,
+                         "--config '%s' trainer.max_steps=1 'worker.reward.rewards=[{name: "
+                         "exact}]' algorithm.online_filtering=true trainer.max_try_make_batch=3",
+                         e2e_train_words("run")),
+             1);
     CHECK_CONTAINS(out.data, "3 draws gave 12 prompts, of which 0 stay, and a batch takes 4");
     CHECK_CONTAINS(out.data, "raise trainer.max_try_make_batch");
     ares_str_fini(&out);
@@ -38,36 +49,61 @@ TEST(draws_that_never_fill_a_batch_end_with_their_counts)
 static void resumes(const char *options, int steps, int rows)
 {
     ares_str out = { 0 };
-    CHECK_EQ(e2e_stop("part", "KILL", rows, "--config '%s' trainer.max_steps=%d trainer.save_freq=5 %s", e2e_train_words("part"), steps, options), 137);
-    CHECK_EQ(e2e_program(&out, "--config '%s' trainer.max_steps=%d trainer.save_freq=5 %s", e2e_train_words("part"), steps, options), 0);
+    CHECK_EQ(e2e_stop("part", "KILL", rows,
+                      "--config '%s' trainer.max_steps=%d trainer.save_freq=5 %s",
+                      e2e_train_words("part"), steps, options),
+             137);
+    CHECK_EQ(e2e_program(&out, "--config '%s' trainer.max_steps=%d trainer.save_freq=5 %s",
+                         e2e_train_words("part"), steps, options),
+             0);
     CHECK_CONTAINS(out.data, "going on from ");
-    CHECK_EQ(e2e_program(&out, "--config '%s' trainer.max_steps=%d trainer.save_freq=5 %s", e2e_train_words("whole"), steps, options), 0);
+    CHECK_EQ(e2e_program(&out, "--config '%s' trainer.max_steps=%d trainer.save_freq=5 %s",
+                         e2e_train_words("whole"), steps, options),
+             0);
     e2e_same_runs("whole", "part", steps);
     ares_str_fini(&out);
 }
 
-TEST(a_filtered_run_goes_on_bit_for_bit) { resumes(FILTERED, 40, 12); }
-TEST(a_run_with_a_critic_goes_on_bit_for_bit) { resumes("algorithm.adv_estimator=gae worker.critic.optim.lr=1e-3", 40, 12); }
-TEST(a_run_with_a_greedy_baseline_goes_on_bit_for_bit) { resumes("algorithm.adv_estimator=remax", 40, 12); }
+TEST(a_filtered_run_goes_on_bit_for_bit)
+{
+    resumes(FILTERED, 40, 12);
+}
+TEST(a_run_with_a_critic_goes_on_bit_for_bit)
+{
+    resumes("algorithm.adv_estimator=gae worker.critic.optim.lr=1e-3", 40, 12);
+}
+TEST(a_run_with_a_greedy_baseline_goes_on_bit_for_bit)
+{
+    resumes("algorithm.adv_estimator=remax", 40, 12);
+}
 
 TEST(the_critic_learns_its_returns)
 {
-    CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=30 algorithm.adv_estimator=gae worker.critic.optim.lr=3e-3 trainer.critic_warmup=30 'worker.reward.rewards=[{name: format, finished: false}]'", e2e_train_words("run")), 0);
+    CHECK_EQ(e2e_program(NULL,
+                         "--config '%s' trainer.max_steps=30 algorithm.adv_estimator=gae "
+                         "worker.critic.optim.lr=3e-3 trainer.critic_warmup=30 "
+                         "'worker.reward.rewards=[{name: format, finished: false}]'",
+                         e2e_train_words("run")),
+             0);
     double first = 0, last = 0;
     for (int i = 1; i <= 3; i++) {
         first += e2e_metric("run", i, "critic/vf_loss");
         last += e2e_metric("run", 30 - 3 + i, "critic/vf_loss");
     }
     CHECK(first > 0.5 && last < 0.1 * first); /* every return is 1 */
-    CHECK(isnan(e2e_metric("run", 30, "actor/lr"))); /* while it warms up the actor stays as it is */
+    /* while it warms up the actor stays as it is */
+    CHECK(isnan(e2e_metric("run", 30, "actor/lr")));
 }
 
 /* The groups whose rewards deviate most, of each draw of four. */
-#define RANKED "'worker.reward.rewards=[{name: random}]' worker.rollout.rollout_filter_strategy=top_k worker.rollout.rollout_filter_value="
+#define RANKED                                                                               \
+    "'worker.reward.rewards=[{name: random}]' worker.rollout.rollout_filter_strategy=top_k " \
+    "worker.rollout.rollout_filter_value="
 
 static int run_for(const char *run, int steps, const char *options)
 {
-    return e2e_program(NULL, "--config '%s' trainer.max_steps=%d %s", e2e_train_words(run), steps, options);
+    return e2e_program(NULL, "--config '%s' trainer.max_steps=%d %s", e2e_train_words(run), steps,
+                       options);
 }
 
 static int rows_of_step(const char *run, int step)
@@ -92,9 +128,11 @@ TEST(ranked_groups_alone_leave_a_smaller_batch)
     }
     CHECK(e2e_metric("run", 1, "actor/grad_norm") > 0);
     /* three of four groups make one mini-batch of two and one of one */
-    CHECK_EQ(run_for("uneven", 1,
-                     RANKED "0.75 worker.actor.global_batch_size=2 worker.actor.filter_loss_scaling=linear"),
-             0);
+    CHECK_EQ(
+        run_for("uneven", 1,
+                RANKED
+                "0.75 worker.actor.global_batch_size=2 worker.actor.filter_loss_scaling=linear"),
+        0);
     CHECK_EQ(rows_of_step("uneven", 1), 12);
     CHECK_EQ(e2e_metric("uneven", 1, "rollout/filter_kept_ratio"), 0.75);
 }
@@ -118,8 +156,8 @@ TEST(the_loss_is_scaled_by_the_share_of_groups_that_stay)
 
 /* Eight groups of four answers of different lengths and scores. */
 enum { GROUPS = 8, ANSWERS = 4 };
-#define SPREAD                                                                                     \
-    "data.rollout_batch_size=8 'worker.rollout.stop=[a, b, c, d, e, f, g, h, i, k, l, o, u]' "     \
+#define SPREAD                                                                                 \
+    "data.rollout_batch_size=8 'worker.rollout.stop=[a, b, c, d, e, f, g, h, i, k, l, o, u]' " \
     "'worker.reward.rewards=[{name: random}, {name: random, seed: 2, weight: 0.3}]' "
 
 typedef struct measured {
@@ -268,18 +306,20 @@ TEST(ranked_groups_are_replaced_where_max_resample_asks_for_it)
     CHECK_EQ(run_for("filled", 1, RANKED "0.5 algorithm.on_exhausted=fill_masked"), 0);
     CHECK_EQ(rows_of_step("filled", 1), 16);
     CHECK_EQ(run_for("small", 1, RANKED "0.5"), 0);
-    CHECK_NEAR(e2e_metric("small", 1, "actor/grad_norm"), e2e_metric("filled", 1, "actor/grad_norm"),
+    CHECK_NEAR(e2e_metric("small", 1, "actor/grad_norm"),
+               e2e_metric("filled", 1, "actor/grad_norm"),
                1e-6 * e2e_metric("filled", 1, "actor/grad_norm"));
 }
 
-/* Prompts are drawn until the other filter has filled the batch; then its groups are ranked, once. */
+/*
+ * Prompts are drawn until the other filter has filled the batch; then its groups are ranked, once.
+ */
 TEST(other_filters_fill_the_batch_before_it_is_ranked)
 {
-    CHECK_EQ(
-        run_for("run", 2,
-                FILTERED
-                " worker.rollout.rollout_filter_strategy=top_k_abs worker.rollout.rollout_filter_value=3"),
-        0);
+    CHECK_EQ(run_for("run", 2,
+                     FILTERED " worker.rollout.rollout_filter_strategy=top_k_abs "
+                              "worker.rollout.rollout_filter_value=3"),
+             0);
     for (int step = 1; step <= 2; step++) {
         double drawn = e2e_metric("run", step, "filter/generated_groups"),
                kept = e2e_metric("run", step, "rollout/filter_kept_count");
@@ -306,10 +346,10 @@ TEST(counts_of_filters_are_of_all_draws)
 
 TEST(a_step_whose_groups_are_all_dropped_updates_nothing)
 {
-    CHECK_EQ(
-        run_for("run", 2,
-                "'worker.reward.rewards=[{name: none}]' worker.rollout.rollout_filter_include_zero=false"),
-        0);
+    CHECK_EQ(run_for("run", 2,
+                     "'worker.reward.rewards=[{name: none}]' "
+                     "worker.rollout.rollout_filter_include_zero=false"),
+             0);
     CHECK_EQ(e2e_metric("run", 1, "rollout/filter_kept_count"), 0);
     CHECK_EQ(e2e_metric("run", 1, "rollout/empty_after_filter"), 1);
     CHECK_EQ(e2e_metric("run", 1, "rollout/filter_zero_count"), 4);
@@ -318,7 +358,10 @@ TEST(a_step_whose_groups_are_all_dropped_updates_nothing)
     CHECK_EQ(e2e_metric("kept", 1, "rollout/empty_after_filter"), 0);
 }
 
-TEST(a_ranked_run_goes_on_bit_for_bit) { resumes(RANKED "0.75 worker.actor.global_batch_size=2", 40, 12); }
+TEST(a_ranked_run_goes_on_bit_for_bit)
+{
+    resumes(RANKED "0.75 worker.actor.global_batch_size=2", 40, 12);
+}
 
 TEST_MPI(two_ranks_rank_as_one)
 {
@@ -333,7 +376,8 @@ TEST_MPI(two_ranks_rank_as_one)
         CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=2 trainer.threads=1 %s",
                              e2e_train_words(alone), options[i]),
                  0);
-        CHECK_EQ(e2e_program(NULL, "--ranks 2 --config '%s' trainer.max_steps=2 trainer.threads=1 %s",
+        CHECK_EQ(e2e_program(NULL,
+                             "--ranks 2 --config '%s' trainer.max_steps=2 trainer.threads=1 %s",
                              e2e_train_words(two), options[i]),
                  0);
         CHECK_EQ(e2e_metric(two, 1, "rollout/filter_kept_count"),
@@ -346,14 +390,24 @@ TEST_MPI(two_ranks_rank_as_one)
 
 TEST_MPI(two_ranks_filter_and_train_as_one)
 {
-    if (test_shell(NULL, "command -v mpirun && ldd '%s' | grep libmpi", test_program()) != 0) SKIP("built without MPI, or no mpirun here");
+    if (test_shell(NULL, "command -v mpirun && ldd '%s' | grep libmpi", test_program()) != 0)
+        SKIP("built without MPI, or no mpirun here");
     ares_str out = { 0 };
-    CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=1 trainer.threads=1 %s", e2e_train_words("alone"), FILTERED), 0);
-    CHECK_EQ(e2e_program(&out, "--ranks 2 --config '%s' trainer.max_steps=1 trainer.threads=1 %s", e2e_train_words("two"), FILTERED), 0);
-    CHECK_EQ(test_shell(NULL, "sort '%s' > '%s'; sort '%s' > '%s'; cmp '%s' '%s'", test_file("alone/rollouts/step_000001.jsonl"), test_file("a"),
-                        test_file("two/rollouts/step_000001.jsonl"), test_file("b"), test_file("a"), test_file("b")), 0);
-    static const char *const same[] = { "filter/tries", "filter/kept_groups", "reward/overall", "response_length/mean" };
-    for (int i = 0; i < ARES_COUNT(same); i++) CHECK_NEAR(e2e_metric("two", 1, same[i]), e2e_metric("alone", 1, same[i]), 1e-9);
+    CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=1 trainer.threads=1 %s",
+                         e2e_train_words("alone"), FILTERED),
+             0);
+    CHECK_EQ(e2e_program(&out, "--ranks 2 --config '%s' trainer.max_steps=1 trainer.threads=1 %s",
+                         e2e_train_words("two"), FILTERED),
+             0);
+    CHECK_EQ(test_shell(NULL, "sort '%s' > '%s'; sort '%s' > '%s'; cmp '%s' '%s'",
+                        test_file("alone/rollouts/step_000001.jsonl"), test_file("a"),
+                        test_file("two/rollouts/step_000001.jsonl"), test_file("b"), test_file("a"),
+                        test_file("b")),
+             0);
+    static const char *const same[] = { "filter/tries", "filter/kept_groups", "reward/overall",
+                                        "response_length/mean" };
+    for (int i = 0; i < ARES_COUNT(same); i++)
+        CHECK_NEAR(e2e_metric("two", 1, same[i]), e2e_metric("alone", 1, same[i]), 1e-9);
     double norm = e2e_metric("alone", 1, "actor/grad_norm");
     CHECK(norm > 0);
     CHECK_NEAR(e2e_metric("two", 1, "actor/grad_norm"), norm, 1e-6 * norm);
@@ -366,22 +420,25 @@ TEST_MPI(two_ranks_filter_and_train_as_one)
  */
 TEST_MPI(a_rank_whose_groups_were_all_dropped_trains_on_those_of_another)
 {
-    static const char script[] = "while read -r line; do\n"
-                                 "  case $line in *keep*) echo 0.$((${#line} % 10));; *) echo 0.5;; esac\n"
-                                 "done\n";
+    static const char script[] =
+        "while read -r line; do\n"
+        "  case $line in *keep*) echo 0.$((${#line} % 10));; *) echo 0.5;; esac\n"
+        "done\n";
     if (test_shell(NULL, "command -v mpirun && ldd '%s' | grep libmpi", test_program()) != 0)
         SKIP("built without MPI, or no mpirun here");
     ares_str rows = { 0 };
     char more[900];
     for (int i = 0; i < 8; i++)
-        ares_str_addf(&rows, "{\"prompt\":\"%d+1=?\",\"answer\":\"%s\"}\n", i, i % 2 ? "drop" : "keep");
-    snprintf(more, sizeof more,
-             "trainer.max_steps=1 trainer.threads=1 data.train_files='%s' data.shuffle=false "
-             "data.rollout_batch_size=2 data.mini_rollout_batch_size=4 worker.actor.global_batch_size=2 "
-             "algorithm.filter_groups.enable=true algorithm.filter_groups.metric=score "
-             "algorithm.max_resample=0 algorithm.on_exhausted=error "
-             "\"worker.reward.rewards=[{name: own, command: [sh, '%s']}]\"",
-             e2e_write("rows.jsonl", rows.data), e2e_write("reward.sh", script));
+        ares_str_addf(&rows, "{\"prompt\":\"%d+1=?\",\"answer\":\"%s\"}\n", i,
+                      i % 2 ? "drop" : "keep");
+    snprintf(
+        more, sizeof more,
+        "trainer.max_steps=1 trainer.threads=1 data.train_files='%s' data.shuffle=false "
+        "data.rollout_batch_size=2 data.mini_rollout_batch_size=4 worker.actor.global_batch_size=2 "
+        "algorithm.filter_groups.enable=true algorithm.filter_groups.metric=score "
+        "algorithm.max_resample=0 algorithm.on_exhausted=error "
+        "\"worker.reward.rewards=[{name: own, command: [sh, '%s']}]\"",
+        e2e_write("rows.jsonl", rows.data), e2e_write("reward.sh", script));
     CHECK_EQ(e2e_program(NULL, "--config '%s' %s", e2e_train_words("alone"), more), 0);
     CHECK_EQ(e2e_program(NULL, "--ranks 2 --config '%s' %s", e2e_train_words("two"), more), 0);
     ares_str_clear(&rows);

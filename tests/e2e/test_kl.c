@@ -1,7 +1,7 @@
 /*
  * Where the KL to the reference acts: nowhere at coefficient 0, whoever else has a part in it; as a
- * term of the loss or of the reward otherwise; and what is known of it in steps that only the critic
- * learns from.
+ * term of the loss or of the reward otherwise; and what is known of it in steps that only the
+ * critic learns from.
  */
 #include <math.h>
 #include <stdio.h>
@@ -189,7 +189,7 @@ TEST(kl_acts_where_each_dialect_says)
         { "algorithm.use_kl_in_reward=false", "", 0 },
         { "algorithm.use_kl_in_reward=True algorithm.kl_ctrl.kl_coef=0.02", "reward", 0.02 },
         { "algorithm.kl_beta=0.02", "loss", 0.02 }, /* RLinf */
-        { VERL "use_kl_loss=False", "", 0 }, /* verl and RAGEN */
+        { VERL "use_kl_loss=False", "", 0 },        /* verl and RAGEN */
         { VERL "use_kl_loss=False " VERL "kl_loss_coef=0.02 " VERL "kl_loss_type=low-var-kl", "",
           0 },
         { VERL "kl_loss_coef=0.02", "", 0 },
@@ -214,7 +214,10 @@ TEST(kl_acts_where_each_dialect_says)
     }
 }
 
-/* The keys of RAGEN's FrozenLake sweep that have to do with the KL: its preset, and what its script says on top. */
+/*
+ * The keys of RAGEN's FrozenLake sweep that have to do with the KL: its preset, and what its script
+ * says on top.
+ */
 TEST(the_frozen_lake_configuration_trains_without_kl)
 {
     const char *preset = e2e_write(

@@ -90,8 +90,8 @@ static const char *asked(void)
     return e2e_write("asked.jsonl", "{\"ask\":\" 1+1? \",\"key\":\"2\"}\n");
 }
 
-#define ASKED                                                                                      \
-    "data.train_files='%s' data.prompt_key=ask data.answer_key=key data.rollout_batch_size=1 "     \
+#define ASKED                                                                                  \
+    "data.train_files='%s' data.prompt_key=ask data.answer_key=key data.rollout_batch_size=1 " \
     "worker.actor.global_batch_size=1 worker.rollout.n=2 "
 
 TEST(a_prompt_is_made_as_the_options_of_data_say)

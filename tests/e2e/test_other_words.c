@@ -11,7 +11,8 @@
 static const struct {
     const char *why, *words;
 } without_meaning[] = {
-    { "prompts are encoded on the threads of trainer.threads", "data.filter_overlong_prompts_workers=4" },
+    { "prompts are encoded on the threads of trainer.threads",
+      "data.filter_overlong_prompts_workers=4" },
     { "of images and videos; models read text so far",
       "data.image_dir=null data.video_fps=2.0 data.min_pixels=1 data.max_pixels=2 "
       "worker.rollout.limit_images=0" },
@@ -32,7 +33,8 @@ static const struct {
       "actor_rollout_ref.rollout.log_prob_use_dynamic_bsz=true "
       "actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu=9 "
       "use_dynamic_batch_size=true" },
-    { "kernels are compiled ahead", "worker.actor.use_torch_compile=true worker.ref.use_torch_compile=true" },
+    { "kernels are compiled ahead",
+      "worker.actor.use_torch_compile=true worker.ref.use_torch_compile=true" },
     { "no code of a model is run",
       "worker.actor.model.trust_remote_code=false "
       "worker.critic.model.trust_remote_code=false worker.rollout.trust_remote_code=false "
@@ -46,7 +48,8 @@ static const struct {
       "worker.actor.offload.offload_params=true worker.critic.offload.offload_params=true "
       "worker.ref.offload.offload_params=true" },
     { "the critic reads the actor's tokens", "worker.critic.model.tokenizer_path=t" },
-    { "rollout reads the actor's own weights: worker.actor.fsdp.torch_dtype", "worker.rollout.dtype=bf16" },
+    { "rollout reads the actor's own weights: worker.actor.fsdp.torch_dtype",
+      "worker.rollout.dtype=bf16" },
     { "worker.rollout.cache_tokens is the size of the kv cache",
       "worker.rollout.gpu_memory_utilization=0.6" },
     { "a detail of another engine",
@@ -64,14 +67,17 @@ static const struct {
       "actor_rollout_ref.rollout.engine_kwargs.vllm.swap_space=null "
       "trainer.default_hdfs_dir=null use_vllm=true remove_unused_columns=false" },
     { "rollout/* are always logged", "worker.rollout.disable_log_stats=true" },
-    { "trainer.logger says whether the console shows progress", "worker.rollout.disable_tqdm=false" },
+    { "trainer.logger says whether the console shows progress",
+      "worker.rollout.disable_tqdm=false" },
     { "rewards run on the threads of trainer.threads", "worker.reward.num_cpus=1" },
     { "a run directory goes on by itself, its metrics with it", "trainer.wandb_run_id=x" },
-    { "prompts are never cut; a longer one is dropped (data.filter_overlong_prompts) or ends the run",
+    { "prompts are never cut; a longer one is dropped (data.filter_overlong_prompts) or ends the "
+      "run",
       "data.truncation=error" },
     { "KL is no term of the loss",
       "actor_rollout_ref.actor.kl_loss_coef=0.1 actor_rollout_ref.actor.kl_loss_type=k1" },
-    { "the schedule spans the run's own steps", "actor_rollout_ref.actor.optim.total_training_steps=-1" },
+    { "the schedule spans the run's own steps",
+      "actor_rollout_ref.actor.optim.total_training_steps=-1" },
     { "entropy is always computed in chunks",
       "actor_rollout_ref.actor.entropy_from_logits_with_chunking=true" },
     { "a checkpoint holds the whole run", "actor_rollout_ref.actor.checkpoint.contents=[model]" },
@@ -93,8 +99,8 @@ TEST(words_without_a_meaning_here_are_told_with_the_reason_and_stop_no_run)
     for (int i = 0; i < ARES_COUNT(without_meaning); i++) {
         char *list = ares_strdup(without_meaning[i].words), *rest = list;
         for (char *word; (word = strsep(&rest, " "));) {
-            snprintf(told, sizeof told, "config: %.*s -> (ignored: %s)\n", (int)strcspn(word, "="), word,
-                     without_meaning[i].why);
+            snprintf(told, sizeof told, "config: %.*s -> (ignored: %s)\n", (int)strcspn(word, "="),
+                     word, without_meaning[i].why);
             CHECK_MSG(strstr(out.data, told), "not told: %s", told);
         }
         ares_free(list);
@@ -104,8 +110,9 @@ TEST(words_without_a_meaning_here_are_told_with_the_reason_and_stop_no_run)
     ares_str_fini(&out);
 }
 
-#define COUNTED                                                                                              \
-    "batches are counted in prompts here: set data.rollout_batch_size and worker.actor.global_batch_size"
+#define COUNTED                                                             \
+    "batches are counted in prompts here: set data.rollout_batch_size and " \
+    "worker.actor.global_batch_size"
 
 TEST(words_that_would_mislead_are_refused_with_what_to_write_instead)
 {
@@ -119,15 +126,19 @@ TEST(words_that_would_mislead_are_refused_with_what_to_write_instead)
         { "actor_rollout_ref.rollout.do_sample", "True", "true",
           "temperature 0 is greedy; leave do_sample out" },
         { "custom_reward_function.path", "f.py", "'f.py'",
-          "Python functions do not run here; worker.reward.rewards takes a built-in, a shared object or a "
+          "Python functions do not run here; worker.reward.rewards takes a built-in, a shared "
+          "object or a "
           "command" },
-        { "system.CUDA_VISIBLE_DEVICES", "0", "0", "set the environment variable, and trainer.device" },
+        { "system.CUDA_VISIBLE_DEVICES", "0", "0",
+          "set the environment variable, and trainer.device" },
         { "loss_type", "grpo", "'grpo'",
-          "worker.actor.loss_type names the token's loss, worker.actor.loss_avg_mode how tokens are "
+          "worker.actor.loss_type names the token's loss, worker.actor.loss_avg_mode how tokens "
+          "are "
           "averaged" },
         { "report_to", "wandb", "'wandb'", "set trainer.logger" },
         { "bf16", "true", "true", "set worker.actor.fsdp.torch_dtype: bf16" },
-        { "fp16", "true", "true", "not offered; set worker.actor.fsdp.torch_dtype to fp32 or bf16" },
+        { "fp16", "true", "true",
+          "not offered; set worker.actor.fsdp.torch_dtype to fp32 or bf16" },
         { "actor.global_batch_size", "4", "4", COUNTED },
         { "per_device_train_batch_size", "3", "3", COUNTED },
         { "gradient_accumulation_steps", "2", "2", COUNTED },
@@ -141,8 +152,8 @@ TEST(words_that_would_mislead_are_refused_with_what_to_write_instead)
         ares_str_addf(&all, "%s=%s ", refused[i].word, refused[i].value);
     CHECK_EQ(e2e_program(&out, "--config '%s' --check %s", e2e_train_words("run"), all.data), 2);
     for (int i = 0; i < ARES_COUNT(refused); i++) {
-        snprintf(told, sizeof told, "config: command line: %s = %s: not accepted: %s\n", refused[i].word,
-                 refused[i].shown, refused[i].instead);
+        snprintf(told, sizeof told, "config: command line: %s = %s: not accepted: %s\n",
+                 refused[i].word, refused[i].shown, refused[i].instead);
         CHECK_MSG(strstr(out.data, told), "not told: %s", told);
     }
     ares_str_fini(&all);
@@ -152,23 +163,29 @@ TEST(words_that_would_mislead_are_refused_with_what_to_write_instead)
 TEST(the_preset_of_dapo_says_what_it_sets_and_what_was_set_otherwise)
 {
     ares_str out = { 0 };
-    CHECK_EQ(e2e_program(&out,
-                         "--check algorithm.name=dapo worker.actor.model.model_path='%s' "
-                         "data.train_files='%s' data.rollout_batch_size=8 "
-                         "worker.rollout.n=4 worker.actor.clip_ratio_high=0.3 worker.reward.max_length=99 "
-                         "worker.reward.safe_length=90",
-                         e2e_model(), test_source("examples/data/sums/train.jsonl")),
+    CHECK_EQ(e2e_program(
+                 &out,
+                 "--check algorithm.name=dapo worker.actor.model.model_path='%s' "
+                 "data.train_files='%s' data.rollout_batch_size=8 "
+                 "worker.rollout.n=4 worker.actor.clip_ratio_high=0.3 worker.reward.max_length=99 "
+                 "worker.reward.safe_length=90",
+                 e2e_model(), test_source("examples/data/sums/train.jsonl")),
              0);
     CHECK_CONTAINS(
         out.data,
-        "config: algorithm.name: dapo -> algorithm.adv_estimator=grpo, worker.actor.loss_type=dapo, "
+        "config: algorithm.name: dapo -> algorithm.adv_estimator=grpo, "
+        "worker.actor.loss_type=dapo, "
         "worker.actor.loss_avg_mode=token-mean, worker.actor.loss_norm=global, "
         "worker.actor.clip_ratio_low=0.2, "
-        "algorithm.normalize_advantages=true, worker.actor.early_stop_imp_ratio=5.0, algorithm.kl_coef=0.0, "
-        "algorithm.filter_groups.enable=true, algorithm.on_exhausted=fill_masked, worker.actor.shuffle=true, "
-        "worker.actor.recompute_log_probs=true, worker.reward.correct=1.0, worker.reward.incorrect=-1.0, "
+        "algorithm.normalize_advantages=true, worker.actor.early_stop_imp_ratio=5.0, "
+        "algorithm.kl_coef=0.0, "
+        "algorithm.filter_groups.enable=true, algorithm.on_exhausted=fill_masked, "
+        "worker.actor.shuffle=true, "
+        "worker.actor.recompute_log_probs=true, worker.reward.correct=1.0, "
+        "worker.reward.incorrect=-1.0, "
         "worker.reward.scale=1.0, worker.reward.len_reward_penalty=0.1, algorithm.max_resample=5, "
-        "worker.actor.global_batch_size=8; set otherwise: worker.rollout.n, worker.actor.clip_ratio_high, "
+        "worker.actor.global_batch_size=8; set otherwise: worker.rollout.n, "
+        "worker.actor.clip_ratio_high, "
         "worker.reward.safe_length, worker.reward.max_length\n");
     ares_str_fini(&out);
 }

@@ -2,7 +2,7 @@
 #include "e2e.h"
 
 #define OPENED "<|im_start|>user\\n1 + 1?<|im_end|>\\n<|im_start|>assistant\\nIt is "
-#define TALK                                                                                       \
+#define TALK \
     "[{\"role\":\"user\",\"content\":\"1 + 1?\"},{\"role\":\"assistant\",\"content\":\"It is \"}]"
 
 /* What the model makes of the line, greedily. */

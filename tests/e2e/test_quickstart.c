@@ -1,19 +1,25 @@
 /*
- * The quick start as the README prints it, in a folder that looks like the repository, so that runs/ and models/ of who tests are
- * left alone. What it ends with has the shape that the README shows: names and lines, not numbers.
+ * The quick start as the README prints it, in a folder that looks like the repository, so that
+ * runs/ and models/ of who tests are left alone. What it ends with has the shape that the README
+ * shows: names and lines, not numbers.
  */
 #include "at_work.h"
 
 #include <stdio.h>
 
-/* Links to what the script reads; false, and skipped, where build/ is not the build that is tested. */
+/*
+ * Links to what the script reads; false, and skipped, where build/ is not the build that is tested.
+ */
 static bool make_tree(void)
 {
     if (test_shell(NULL, "test '%s' -ef '%s'", ARES_BINARY_DIR, test_source("build")) != 0) {
         test_skip("the quick start builds build/, and this test belongs to another build");
         return false;
     }
-    int rc = test_shell(NULL, "cd '%s' && mkdir models && for name in scripts examples experiments build; do ln -s '%s'/$name . || exit 1; done", test_dir(), test_source("."));
+    int rc = test_shell(NULL,
+                        "cd '%s' && mkdir models && for name in scripts examples experiments "
+                        "build; do ln -s '%s'/$name . || exit 1; done",
+                        test_dir(), test_source("."));
     return CHECK_EQ(rc, 0);
 }
 
@@ -21,7 +27,8 @@ static bool quickstart(ares_str *out, const char *words)
 {
     ares_str_clear(out);
     int rc = test_shell(out, "cd '%s' && scripts/quickstart.sh %s 2>&1", test_dir(), words);
-    return CHECK_MSG(rc == 0, "quickstart.sh %s: exit code %d\n%s", words, rc, out->len > 900 ? out->data + out->len - 900 : out->data);
+    return CHECK_MSG(rc == 0, "quickstart.sh %s: exit code %d\n%s", words, rc,
+                     out->len > 900 ? out->data + out->len - 900 : out->data);
 }
 
 /* Rows of questions as the word "row", metrics as their names, all else as it is. */
@@ -43,7 +50,8 @@ static void shape(const char *text, const char *end, ares_str *out)
 /* What the script prints from its table on, up to the words that explain it. */
 static bool table_of(const ares_str *out, ares_str *table)
 {
-    const char *begin = strstr(out->data, "\nquestion "), *end = strstr(out->data, "\nWhat was learnt: ");
+    const char *begin = strstr(out->data, "\nquestion "),
+               *end = strstr(out->data, "\nWhat was learnt: ");
     if (!CHECK_MSG(begin && end && begin < end, "no table:\n%s", out->data)) return false;
     shape(begin + 1, end, table);
     return true;
@@ -54,15 +62,18 @@ static bool readme_table(const char *run_dir, int step, ares_str *table)
 {
     ares_str readme = { 0 }, whole = { 0 };
     char model[100];
-    static const char own[] = "runs/quickstart/aepo", own_model[] = "runs/quickstart/aepo/checkpoints/step_000008/model";
+    static const char own[] = "runs/quickstart/aepo",
+                      own_model[] = "runs/quickstart/aepo/checkpoints/step_000008/model";
     if (!CHECK_OK(ares_file_read(test_source("README.md"), &readme))) return false;
-    const char *begin = strstr(readme.data, "It ends like this:\n\n```\n"), *end = begin ? strstr(begin + 25, "\n```\n") : NULL;
+    const char *begin = strstr(readme.data, "It ends like this:\n\n```\n"),
+               *end = begin ? strstr(begin + 25, "\n```\n") : NULL;
     if (!CHECK(begin && end)) return false;
     shape(strchr(begin, '`') + 4, end + 1, &whole);
     snprintf(model, sizeof model, "%s/checkpoints/step_%06d/model", run_dir, step);
     ares_str_clear(table);
     for (const char *at = whole.data; *at;) {
-        bool is_model = strncmp(at, own_model, strlen(own_model)) == 0, is_run = !is_model && strncmp(at, own, strlen(own)) == 0;
+        bool is_model = strncmp(at, own_model, strlen(own_model)) == 0,
+             is_run = !is_model && strncmp(at, own, strlen(own)) == 0;
         if (is_model || is_run) ares_str_add_z(table, is_model ? model : run_dir);
         else ares_str_add_char(table, *at);
         at += is_model ? strlen(own_model) : is_run ? strlen(own) : 1;
@@ -72,7 +83,10 @@ static bool readme_table(const char *run_dir, int step, ares_str *table)
     return true;
 }
 
-/* The README leaves lines out where it says "...": what it shows is there, in its order, from the first line to the last. */
+/*
+ * The README leaves lines out where it says "...": what it shows is there, in its order, from the
+ * first line to the last.
+ */
 static void check_table(const ares_str *is, const char *readme)
 {
     ares_str part = { 0 };
@@ -83,9 +97,16 @@ static void check_table(const ares_str *is, const char *readme)
         ares_str_clear(&part);
         ares_str_add(&part, readme, n);
         const char *found = strstr(at, part.data);
-        while (found && found != is->data && found[-1] != '\n') found = strstr(found + 1, part.data);
-        bool first = at == is->data, whole = found && (!first || found == is->data) && (dots || strcmp(found, part.data) == 0);
-        if (!CHECK_MSG(whole, "README.md shows\n%s\nwhich is not %s of\n%s", part.data, first ? "the beginning" : dots ? "in the rest" : "the end", at)) break;
+        while (found && found != is->data && found[-1] != '\n')
+            found = strstr(found + 1, part.data);
+        bool first = at == is->data, whole = found && (!first || found == is->data) &&
+                                             (dots || strcmp(found, part.data) == 0);
+        if (!CHECK_MSG(whole, "README.md shows\n%s\nwhich is not %s of\n%s", part.data,
+                       first  ? "the beginning"
+                       : dots ? "in the rest"
+                              : "the end",
+                       at))
+            break;
         at = found + n;
     }
     ares_str_fini(&part);
@@ -97,7 +118,8 @@ static void without_levels(ares_str *table)
     ares_str out = { 0 };
     for (const char *line = table->data; *line;) {
         size_t n = strcspn(line, "\n") + 1;
-        bool again = n == 4 && out.len >= 4 && strncmp(line, "...\n", 4) == 0 && strcmp(out.data + out.len - 4, "...\n") == 0;
+        bool again = n == 4 && out.len >= 4 && strncmp(line, "...\n", 4) == 0 &&
+                     strcmp(out.data + out.len - 4, "...\n") == 0;
         if (strncmp(line, "val/level=", 10) != 0 && !again) ares_str_add(&out, line, n);
         line += n;
     }
@@ -113,7 +135,8 @@ static void check_talk(const ares_str *out, const char *model)
     ares_str answer = { 0 };
     if (!CHECK(line != NULL)) return;
     line += strlen("\nTalk to it:      ");
-    int n = (int)strcspn(line, "\n"), rc = test_shell(&answer, "cd '%s' && %.*s", test_dir(), n, line);
+    int n = (int)strcspn(line, "\n"),
+        rc = test_shell(&answer, "cd '%s' && %.*s", test_dir(), n, line);
     CHECK_MSG(rc == 0 && answer.len > 1, "%.*s: exit code %d\n%s", n, line, rc, answer.data);
     CHECK(strstr(line, model) && strstr(line, model) < line + n);
     ares_str_fini(&answer);
@@ -137,10 +160,16 @@ TEST_SLOW(the_quick_start_with_the_tiny_model_runs_as_printed_and_learns)
     }
     CHECK(number_of(&out, "\nval/accuracy ", 1) > number_of(&out, "\nval/accuracy ", 0) + 0.1);
     check_talk(&out, "runs/tiny/rl");
-    CHECK_EQ(test_shell(NULL, "cd '%s' && test -d runs/tiny/rl/rollouts && test -d runs/tiny/rl/validation && test -f runs/tiny/rl/DONE", test_dir()), 0);
+    CHECK_EQ(test_shell(NULL,
+                        "cd '%s' && test -d runs/tiny/rl/rollouts && test -d "
+                        "runs/tiny/rl/validation && test -f runs/tiny/rl/DONE",
+                        test_dir()),
+             0);
     if (quickstart(&again, "--tiny")) { /* a finished run shows its table again */
-        CHECK_CONTAINS(again.data, "runs/tiny/rl is finished; scripts/quickstart.sh --again trains it anew");
-        if (CHECK(strstr(again.data, "\nquestion ") != NULL)) CHECK_STR(strstr(again.data, "\nquestion "), strstr(out.data, "\nquestion "));
+        CHECK_CONTAINS(again.data,
+                       "runs/tiny/rl is finished; scripts/quickstart.sh --again trains it anew");
+        if (CHECK(strstr(again.data, "\nquestion ") != NULL))
+            CHECK_STR(strstr(again.data, "\nquestion "), strstr(out.data, "\nquestion "));
     }
     ares_str_fini(&out);
     ares_str_fini(&again);
@@ -148,20 +177,29 @@ TEST_SLOW(the_quick_start_with_the_tiny_model_runs_as_printed_and_learns)
     ares_str_fini(&readme);
 }
 
-/* Fewer steps, on fewer questions, so that the bootstrap pass, which the quick start leaves out, fits into a test and AEPO can be seen
- * at work on the real model. */
+/*
+ * Fewer steps, on fewer questions, so that the bootstrap pass, which the quick start leaves out,
+ * fits into a test and AEPO can be seen at work on the real model.
+ */
 TEST_SLOW(the_quick_start_with_smollm2_runs_as_printed_and_puts_aepo_to_work)
 {
     enum { STEPS = 5 };
     const char *model = test_smollm2();
     ares_str out = { 0 }, is = { 0 }, readme = { 0 };
     if (!model || !make_tree()) return;
-    int rc = test_shell(NULL, "cd '%s' && ln -s '%s' models/ && head -n 36 experiments/AEPO/data/train.jsonl > train.jsonl", test_dir(), model);
-    if (!CHECK_EQ(rc, 0) || !quickstart(&out, "trainer.max_steps=5 data.bootstrap=true data.train_files=train.jsonl")) return;
-    if (table_of(&out, &is) && readme_table("runs/quickstart/aepo", STEPS, &readme)) check_table(&is, readme.data);
+    int rc = test_shell(NULL,
+                        "cd '%s' && ln -s '%s' models/ && head -n 36 "
+                        "experiments/AEPO/data/train.jsonl > train.jsonl",
+                        test_dir(), model);
+    if (!CHECK_EQ(rc, 0) ||
+        !quickstart(&out, "trainer.max_steps=5 data.bootstrap=true data.train_files=train.jsonl"))
+        return;
+    if (table_of(&out, &is) && readme_table("runs/quickstart/aepo", STEPS, &readme))
+        check_table(&is, readme.data);
     check_talk(&out, "runs/quickstart/aepo");
     check_at_work("runs/quickstart/aepo", STEPS);
-    for (int i = 1; i <= STEPS; i++) CHECK_EQ(e2e_metric("runs/quickstart/aepo", i, "exact/rollout_train_max_abs"), 0);
+    for (int i = 1; i <= STEPS; i++)
+        CHECK_EQ(e2e_metric("runs/quickstart/aepo", i, "exact/rollout_train_max_abs"), 0);
     ares_str_fini(&out);
     ares_str_fini(&is);
     ares_str_fini(&readme);

@@ -26,8 +26,8 @@ static bool same_file(const char *a, const char *b, const char *file)
 static void same_rate(int step, const char *name)
 {
     double want = e2e_metric("whole", step, name), got = e2e_metric("run", step, name);
-    CHECK_MSG(isnan(want) ? isnan(got) : got == want, "%s of step %d: %.9g, uninterrupted %.9g", name, step,
-              got, want);
+    CHECK_MSG(isnan(want) ? isnan(got) : got == want, "%s of step %d: %.9g, uninterrupted %.9g",
+              name, step, got, want);
 }
 
 /* Step 1 lies within the critic's warm-up, step 3 after it. */
@@ -37,12 +37,14 @@ TEST(a_resumed_run_has_the_learning_rates_of_actor_and_critic_that_an_uninterrup
         "trainer.max_steps=5 trainer.critic_warmup=2 algorithm.adv_estimator=gae"
         " worker.actor.optim.lr_scheduler_type=cosine worker.actor.optim.lr_warmup_steps=1"
         " worker.critic.optim.lr=1e-3 worker.critic.optim.lr_scheduler_type=linear";
-    static const char *const files[] = { "critic/model.safetensors", "critic_optimizer.safetensors" };
+    static const char *const files[] = { "critic/model.safetensors",
+                                         "critic_optimizer.safetensors" };
     trains("run", words);
     for (int from = 1; from <= 3; from += 2) {
         if (!e2e_go_back("run", "whole", from)) return;
         trains("run", words);
-        for (int step = 1; step <= 5; step++) same_rate(step, "actor/lr"), same_rate(step, "critic/lr");
+        for (int step = 1; step <= 5; step++)
+            same_rate(step, "actor/lr"), same_rate(step, "critic/lr");
         e2e_same_runs("whole", "run", 5);
         for (int i = 0; i < ARES_COUNT(files); i++) {
             char file[100];
@@ -92,27 +94,31 @@ TEST(a_resumed_run_draws_no_row_that_was_dropped_before_the_last_of_the_file_inc
                                 "{\"prompt\":\"b\",\"answer\":\"hard\",\"global_id\":\"b\"}\n"
                                 "{\"prompt\":\"c\",\"answer\":\"hard\",\"global_id\":\"c\"}\n"
                                 "{\"prompt\":\"d\",\"answer\":\"easy\",\"global_id\":\"d\"}\n");
-    const char *judge =
-        e2e_write("judge.sh", "while read -r line; do\n"
-                              "  case \"$line\" in\n"
-                              "    *'\"ground_truth\":\"easy\"'*) echo '{\"score\": 1, \"accuracy\": 1}';;\n"
-                              "    *) echo '{\"score\": 0, \"accuracy\": 0}';;\n"
-                              "  esac\n"
-                              "done\n");
-    snprintf(words, sizeof words,
-             "trainer.max_steps=4 'data.train_files=[%s]' data.shuffle=false data.rollout_batch_size=2"
-             " worker.actor.global_batch_size=2 algorithm.drop_easy_prompts=true"
-             " algorithm.drop_easy_ratio=1 algorithm.target_coef_easy=10"
-             " \"worker.reward.rewards=[{name: own, command: [sh, '%s']}]\"",
-             rows, judge);
+    const char *judge = e2e_write(
+        "judge.sh", "while read -r line; do\n"
+                    "  case \"$line\" in\n"
+                    "    *'\"ground_truth\":\"easy\"'*) echo '{\"score\": 1, \"accuracy\": 1}';;\n"
+                    "    *) echo '{\"score\": 0, \"accuracy\": 0}';;\n"
+                    "  esac\n"
+                    "done\n");
+    snprintf(
+        words, sizeof words,
+        "trainer.max_steps=4 'data.train_files=[%s]' data.shuffle=false data.rollout_batch_size=2"
+        " worker.actor.global_batch_size=2 algorithm.drop_easy_prompts=true"
+        " algorithm.drop_easy_ratio=1 algorithm.target_coef_easy=10"
+        " \"worker.reward.rewards=[{name: own, command: [sh, '%s']}]\"",
+        rows, judge);
     trains("run", words);
     static const int dropped[] = { 0, 1, 2, 2 };
     for (int step = 1; step <= 4; step++)
         CHECK_EQ(e2e_metric("run", step, "epoch/skip_gid_count"), dropped[step - 1]);
-    CHECK_EQ(test_shell(NULL, "! grep -q '\"row\":[03],' '%s'", test_file("run/rollouts/step_000004.jsonl")),
+    CHECK_EQ(test_shell(NULL, "! grep -q '\"row\":[03],' '%s'",
+                        test_file("run/rollouts/step_000004.jsonl")),
              0);
     if (!e2e_go_back("run", "whole", 2)) return;
     trains("run", words);
-    CHECK_EQ(test_shell(NULL, "! grep '\"row\":[03],' '%s'", test_file("run/rollouts/step_000004.jsonl")), 0);
+    CHECK_EQ(test_shell(NULL, "! grep '\"row\":[03],' '%s'",
+                        test_file("run/rollouts/step_000004.jsonl")),
+             0);
     e2e_same_runs("whole", "run", 4);
 }

@@ -9,9 +9,9 @@
 #include <stdio.h>
 
 /* Right or wrong by the answer's text alone; answers of many lengths, of at most 12 tokens. */
-#define WORDS                                                                                      \
-    "trainer.max_steps=1 worker.reward.accuracy=random 'worker.reward.rewards=[{name: random, "    \
-    "weight: 0.5}, {name: format, pattern: \".*[0-9].*\", finished: false, weight: 0.25}]' "       \
+#define WORDS                                                                                   \
+    "trainer.max_steps=1 worker.reward.accuracy=random 'worker.reward.rewards=[{name: random, " \
+    "weight: 0.5}, {name: format, pattern: \".*[0-9].*\", finished: false, weight: 0.25}]' "    \
     "'worker.rollout.stop=[a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r, s, t]' "
 
 typedef struct tally {
@@ -55,7 +55,7 @@ static void check_pace(const char *run, const char *stage, double tokens)
 /* Every stage tells its time, and all of them are part of the step's. */
 static void check_stages(const char *run)
 {
-    static const char *const stages[] = { "gen", "observe", "score", "old", "shape",
+    static const char *const stages[] = { "gen", "observe",      "score", "old",   "shape",
                                           "adv", "update_actor", "adapt", "report" };
     double sum = 0;
     for (int i = 0; i < ARES_COUNT(stages); i++) {

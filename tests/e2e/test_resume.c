@@ -1,6 +1,7 @@
 /*
- * A run that was stopped goes on as if it never had been: weights, optimizer, metrics and rollouts are the same bytes.
- * Seen to fail: with loader.drawn not restored (rollouts differ), with AdamW's step count not restored (weights differ).
+ * A run that was stopped goes on as if it never had been: weights, optimizer, metrics and rollouts
+ * are the same bytes. Seen to fail: with loader.drawn not restored (rollouts differ), with AdamW's
+ * step count not restored (weights differ).
  */
 #include "e2e.h"
 
@@ -9,26 +10,47 @@
 enum { STEPS = 300 };
 
 /* An uninterrupted run, and one that got `signal` and was started again with the same words. */
-static void stopped_equals_whole(const char *verb, const char *whole, const char *part, const char *signal, int rows, int exit_code, const char *more)
+static void stopped_equals_whole(const char *verb, const char *whole, const char *part,
+                                 const char *signal, int rows, int exit_code, const char *more)
 {
-    const char *sft = strcmp(verb, "sft") == 0 ? e2e_sft_words(part) : NULL, *words = sft ? sft : e2e_train_words(part);
+    const char *sft = strcmp(verb, "sft") == 0 ? e2e_sft_words(part) : NULL,
+               *words = sft ? sft : e2e_train_words(part);
     ares_str out = { 0 };
-    CHECK_EQ(e2e_stop(part, signal, rows, "%s --config '%s' trainer.max_steps=%d %s", verb, words, STEPS, more), exit_code);
+    CHECK_EQ(e2e_stop(part, signal, rows, "%s --config '%s' trainer.max_steps=%d %s", verb, words,
+                      STEPS, more),
+             exit_code);
     CHECK(!ares_file_exists(test_file("part/DONE")));
-    CHECK_EQ(e2e_program(&out, "%s --config '%s' trainer.max_steps=%d %s", verb, words, STEPS, more), 0);
+    CHECK_EQ(
+        e2e_program(&out, "%s --config '%s' trainer.max_steps=%d %s", verb, words, STEPS, more), 0);
     CHECK_CONTAINS(out.data, "going on from ");
     ares_str_clear(&out);
     words = sft ? e2e_sft_words(whole) : e2e_train_words(whole);
-    if (CHECK_EQ(e2e_program(&out, "%s --config '%s' trainer.max_steps=%d", verb, words, STEPS), 0)) e2e_same_runs(whole, part, STEPS);
+    if (CHECK_EQ(e2e_program(&out, "%s --config '%s' trainer.max_steps=%d", verb, words, STEPS), 0))
+        e2e_same_runs(whole, part, STEPS);
     else printf("%s\n", out.data);
     ares_str_fini(&out);
 }
 
-TEST(an_interrupted_run_goes_on_bit_for_bit) { stopped_equals_whole("train", "whole", "part", "INT", 20, 130, ""); }
-TEST(a_terminated_run_goes_on_bit_for_bit) { stopped_equals_whole("train", "whole", "part", "TERM", 20, 143, ""); }
-TEST(a_killed_run_goes_on_from_its_last_checkpoint_bit_for_bit) { stopped_equals_whole("train", "whole", "part", "KILL", 60, 137, "trainer.save_freq=25"); }
-TEST(an_interrupted_sft_goes_on_bit_for_bit) { stopped_equals_whole("sft", "whole", "part", "INT", 20, 130, ""); }
-TEST(a_killed_sft_goes_on_from_its_last_checkpoint_bit_for_bit) { stopped_equals_whole("sft", "whole", "part", "KILL", 60, 137, "trainer.save_freq=25"); }
+TEST(an_interrupted_run_goes_on_bit_for_bit)
+{
+    stopped_equals_whole("train", "whole", "part", "INT", 20, 130, "");
+}
+TEST(a_terminated_run_goes_on_bit_for_bit)
+{
+    stopped_equals_whole("train", "whole", "part", "TERM", 20, 143, "");
+}
+TEST(a_killed_run_goes_on_from_its_last_checkpoint_bit_for_bit)
+{
+    stopped_equals_whole("train", "whole", "part", "KILL", 60, 137, "trainer.save_freq=25");
+}
+TEST(an_interrupted_sft_goes_on_bit_for_bit)
+{
+    stopped_equals_whole("sft", "whole", "part", "INT", 20, 130, "");
+}
+TEST(a_killed_sft_goes_on_from_its_last_checkpoint_bit_for_bit)
+{
+    stopped_equals_whole("sft", "whole", "part", "KILL", 60, 137, "trainer.save_freq=25");
+}
 
 /* Every option whose row says that it changes no result, with its value in each part of a run. */
 static const struct {
@@ -74,12 +96,14 @@ TEST(what_changes_no_result_may_change_between_two_parts_of_a_run)
         ares_str_addf(&then, " '%s=%s'", no_result[i].option, no_result[i].then);
     }
     char same[500];
-    snprintf(same, sizeof same,
-             "trainer.max_steps=60 algorithm.adv_estimator=gae data.val_files='%s' trainer.val_freq=20",
-             test_source("examples/data/sums/val.jsonl"));
+    snprintf(
+        same, sizeof same,
+        "trainer.max_steps=60 algorithm.adv_estimator=gae data.val_files='%s' trainer.val_freq=20",
+        test_source("examples/data/sums/val.jsonl"));
     const char *words = e2e_train_words("part");
     CHECK_EQ(e2e_stop("part", "INT", 20, "--config '%s' %s %s", words, same, first.data), 130);
-    CHECK_MSG(e2e_program(&out, "--config '%s' %s %s", words, same, then.data) == 0, "%s", out.data);
+    CHECK_MSG(e2e_program(&out, "--config '%s' %s %s", words, same, then.data) == 0, "%s",
+              out.data);
     CHECK(!strstr(out.data, "other options")); /* trainer.force would go on with any */
     CHECK_EQ(e2e_program(NULL, "--config '%s' %s", e2e_train_words("whole"), same), 0);
     e2e_same_runs("whole", "part", 60);
@@ -91,7 +115,8 @@ TEST(the_table_of_options_without_a_result_is_whole)
     ares_str out = { 0 };
     CHECK_EQ(e2e_program(&out, "--help-config | tr -s '\\n #' ' '"), 0);
     int marked = 0;
-    for (const char *at = out.data; (at = strstr(at, "may change when a run goes on)")); at++) marked++;
+    for (const char *at = out.data; (at = strstr(at, "may change when a run goes on)")); at++)
+        marked++;
     CHECK_EQ(ARES_COUNT(no_result), marked);
     ares_str_fini(&out);
 }
@@ -128,17 +153,19 @@ TEST(a_second_run_in_the_same_directory_is_refused_while_the_first_lives)
     ares_str out = { 0 };
     const char *words = e2e_train_words("run"), *dir = test_file("run");
     char message[500];
-    int rc = test_shell(&out,
-                        "'%s' --config '%s' trainer.max_steps=100000 >/dev/null 2>&1 & pid=$!\n"
-                        "while kill -0 $pid 2>/dev/null && [ ! -e '%s/metrics.jsonl' ]; do sleep 0.01; done\n"
-                        "timeout 20 '%s' --config '%s' trainer.max_steps=100000; second=$?\n"
-                        "kill -INT $pid; wait $pid; echo \"first $?\"; exit $second",
-                        test_program(), words, dir, test_program(), words);
+    int rc = test_shell(
+        &out,
+        "'%s' --config '%s' trainer.max_steps=100000 >/dev/null 2>&1 & pid=$!\n"
+        "while kill -0 $pid 2>/dev/null && [ ! -e '%s/metrics.jsonl' ]; do sleep 0.01; done\n"
+        "timeout 20 '%s' --config '%s' trainer.max_steps=100000; second=$?\n"
+        "kill -INT $pid; wait $pid; echo \"first $?\"; exit $second",
+        test_program(), words, dir, test_program(), words);
     CHECK_EQ(rc, 1);
     snprintf(message, sizeof message, "run: %s is in use by process ", dir);
     CHECK_CONTAINS(out.data, message);
     CHECK_CONTAINS(out.data, "; wait for it, stop it, or set another trainer.experiment_name");
-    CHECK_CONTAINS(out.data, "first 130"); /* the first one went on, and was stopped by its own signal */
+    /* the first one went on, and was stopped by its own signal */
+    CHECK_CONTAINS(out.data, "first 130");
     ares_str_fini(&out);
 }
 
@@ -152,7 +179,9 @@ TEST(a_finished_run_and_a_changed_one_are_refused_with_the_remedy)
     CHECK_CONTAINS(out.data, "trainer.experiment_name");
     ares_str_clear(&out);
     CHECK_EQ(test_shell(NULL, "rm '%s'", test_file("run/DONE")), 0);
-    CHECK_EQ(e2e_program(&out, "--config '%s' trainer.max_steps=2 worker.actor.optim.lr=2e-3", words), 1);
+    CHECK_EQ(
+        e2e_program(&out, "--config '%s' trainer.max_steps=2 worker.actor.optim.lr=2e-3", words),
+        1);
     CHECK_CONTAINS(out.data, "worker.actor.optim.lr");
     ares_str_fini(&out);
 }
@@ -164,13 +193,19 @@ TEST(a_full_disk_during_a_checkpoint_leaves_the_old_one_usable)
     const char *words = e2e_train_words("part");
     CHECK_EQ(e2e_stop("part", "INT", 20, "--config '%s' trainer.max_steps=%d", words, STEPS), 130);
     CHECK_EQ(test_shell(&before, "ls '%s'", test_file("part/checkpoints")), 0);
-    int rc = test_shell(&out, "trap '' XFSZ; ulimit -f 250; '%s' --config '%s' trainer.max_steps=%d trainer.save_freq=1 2>&1", test_program(), words, STEPS);
+    int rc = test_shell(&out,
+                        "trap '' XFSZ; ulimit -f 250; '%s' --config '%s' trainer.max_steps=%d "
+                        "trainer.save_freq=1 2>&1",
+                        test_program(), words, STEPS);
     CHECK_EQ(rc, 1);
     CHECK_CONTAINS(out.data, "model.safetensors");
     CHECK_EQ(test_shell(&after, "ls '%s'", test_file("part/checkpoints")), 0);
     CHECK_STR(after.data, before.data);
-    CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=%d", words, STEPS), 0); /* room again */
-    CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=%d", e2e_train_words("whole"), STEPS), 0);
+    /* room again */
+    CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=%d", words, STEPS), 0);
+    CHECK_EQ(
+        e2e_program(NULL, "--config '%s' trainer.max_steps=%d", e2e_train_words("whole"), STEPS),
+        0);
     e2e_same_runs("whole", "part", STEPS);
     ares_str_fini(&out);
     ares_str_fini(&before);

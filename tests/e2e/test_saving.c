@@ -1,7 +1,8 @@
 /*
- * Nothing is lost: a step that fails leaves the state it began with, an update whose gradient is no number changes nothing, a
- * killed run has a rolling checkpoint, and none of this moves a number of the run.
- * Seen to fail: with the controls or the loader of a failed step saved as they are when it fails.
+ * Nothing is lost: a step that fails leaves the state it began with, an update whose gradient is no
+ * number changes nothing, a killed run has a rolling checkpoint, and none of this moves a number of
+ * the run. Seen to fail: with the controls or the loader of a failed step saved as they are when it
+ * fails.
  */
 #include "e2e.h"
 
@@ -12,9 +13,10 @@
 enum { STEPS = 8, LINES = 16 }; /* responses that a step has judged */
 
 /*
- * A reward that judges by the length of the line, and goes wrong while `broken` lies in its folder: after the first FROM lines of a
- * rank, up to TO. dead: it ends. huge: scores of 1e38 and 0. opposite: scores whose difference fits no float. most: 3e38 always.
- * stop: nothing is wrong, and line FROM interrupts the run.
+ * A reward that judges by the length of the line, and goes wrong while `broken` lies in its folder:
+ * after the first FROM lines of a rank, up to TO. dead: it ends. huge: scores of 1e38 and 0.
+ * opposite: scores whose difference fits no float. most: 3e38 always. stop: nothing is wrong, and
+ * line FROM interrupts the run.
  */
 static const char script[] =
     "n=$(cat \"$4/count.$OMPI_COMM_WORLD_RANK\" 2>/dev/null || echo 0)\n"
@@ -22,13 +24,17 @@ static const char script[] =
     "  n=$((n + 1)); echo $n >\"$4/count.$OMPI_COMM_WORLD_RANK\"; s=$((${#line} % 10))\n"
     "  [ $1 != stop ] || [ $n != $2 ] || kill -INT $PPID\n"
     "  if [ -e \"$4/broken\" ] && [ $n -gt $2 ] && [ $n -le $3 ]; then\n"
-    "    case $1 in dead) exit 3;; huge) s=$((n % 2))e38;; opposite) [ $((n % 2)) = 1 ] && s=3e38 || "
+    "    case $1 in dead) exit 3;; huge) s=$((n % 2))e38;; opposite) [ $((n % 2)) = 1 ] && s=3e38 "
+    "|| "
     "s=-3e38;; most) s=3e38;; esac\n"
     "    echo \"{\\\"score\\\": $s, \\\"accuracy\\\": 1}\"\n"
     "  else echo \"{\\\"score\\\": 0.$s, \\\"accuracy\\\": $((s % 2))}\"; fi\n"
     "done\n";
 
-/* The words of a run with that reward, broken from the given lines on; more: further options. Lives until the next call but one. */
+/*
+ * The words of a run with that reward, broken from the given lines on; more: further options. Lives
+ * until the next call but one.
+ */
 static const char *broken(const char *run, const char *how, int from, int to, const char *more)
 {
     static char words[2][3000];
@@ -41,8 +47,10 @@ static const char *broken(const char *run, const char *how, int from, int to, co
     e2e_write(dir, "");
     snprintf(dir, sizeof dir, "reward_%s", run);
     const char *file = e2e_write("reward.sh", script);
-    snprintf(words[at], sizeof words[at], "--config '%s' trainer.max_steps=%d \"worker.reward.rewards=[{name: own, command: [sh, '%s', %s, '%d', '%d', '%s']}]\" %s", e2e_train_words(run), STEPS, file, how,
-             from, to, test_file(dir), more);
+    snprintf(words[at], sizeof words[at],
+             "--config '%s' trainer.max_steps=%d \"worker.reward.rewards=[{name: own, command: "
+             "[sh, '%s', %s, '%d', '%d', '%s']}]\" %s",
+             e2e_train_words(run), STEPS, file, how, from, to, test_file(dir), more);
     return words[at];
 }
 
@@ -79,7 +87,7 @@ static bool holds_null(const char *run)
     return test_shell(NULL, "grep -q null '%s'", test_file(path)) == 0;
 }
 
-/* ------------------------------------------------------------------ a step that fails before its update */
+/* ---------------- a step that fails before its update */
 
 /* Step 5 fails; the run goes on from what it began with, and is the one that never failed. */
 static void fails_once(const char *ranks, const char *how, const char *why, const char *more)
@@ -99,20 +107,36 @@ static void fails_once(const char *ranks, const char *how, const char *why, cons
     words = broken("whole", how, 0, 0, more);
     CHECK_EQ(e2e_program(NULL, "%s %s", ranks, words), 0);
     e2e_same_runs("whole", "part", STEPS);
-    CHECK_EQ(test_shell(NULL, "cd '%s' && if [ -e whole/checkpoints/step_000008/controls.json ]; then cmp whole/checkpoints/step_000008/controls.json part/checkpoints/step_000008/controls.json; fi",
-                        test_file(".")), 0);
+    CHECK_EQ(test_shell(NULL,
+                        "cd '%s' && if [ -e whole/checkpoints/step_000008/controls.json ]; then "
+                        "cmp whole/checkpoints/step_000008/controls.json "
+                        "part/checkpoints/step_000008/controls.json; fi",
+                        test_file(".")),
+             0);
     ares_str_fini(&out);
 }
 
-#define FILTERED "algorithm.filter_groups.enable=true algorithm.filter_groups.metric=score algorithm.max_resample=1 algorithm.on_exhausted=error"
+#define FILTERED                                                                \
+    "algorithm.filter_groups.enable=true algorithm.filter_groups.metric=score " \
+    "algorithm.max_resample=1 algorithm.on_exhausted=error"
 #define SHAPED "algorithm.adv_estimator=rloo algorithm.aepo=true"
 
-TEST(a_reward_that_stays_dead_costs_no_step_that_was_made) { fails_once("", "dead", "draws gave", FILTERED); }
-TEST(a_step_that_fails_after_its_controls_have_looked_saves_them_as_they_were) { fails_once("", "opposite", "does not fit a float", SHAPED); }
-TEST(a_step_that_fails_with_a_critic_goes_on_bit_for_bit) { fails_once("", "dead", "draws gave", FILTERED " algorithm.adv_estimator=gae"); }
+TEST(a_reward_that_stays_dead_costs_no_step_that_was_made)
+{
+    fails_once("", "dead", "draws gave", FILTERED);
+}
+TEST(a_step_that_fails_after_its_controls_have_looked_saves_them_as_they_were)
+{
+    fails_once("", "opposite", "does not fit a float", SHAPED);
+}
+TEST(a_step_that_fails_with_a_critic_goes_on_bit_for_bit)
+{
+    fails_once("", "dead", "draws gave", FILTERED " algorithm.adv_estimator=gae");
+}
 TEST_MPI(a_step_that_fails_on_two_ranks_saves_what_it_began_with)
 {
-    if (test_shell(NULL, "command -v mpirun && ldd '%s' | grep libmpi", test_program()) != 0) SKIP("built without MPI, or no mpirun here");
+    if (test_shell(NULL, "command -v mpirun && ldd '%s' | grep libmpi", test_program()) != 0)
+        SKIP("built without MPI, or no mpirun here");
     fails_once("--ranks 2", "opposite", "does not fit a float", SHAPED " trainer.threads=1");
 }
 
@@ -124,7 +148,8 @@ TEST(the_first_step_and_one_whose_checkpoint_is_there_are_saved_once)
     CHECK_CONTAINS(out.data, "checkpoints/rolling_000000");
     ares_str_clear(&out);
     CHECK_EQ(e2e_program(&out, "%s", words), 1);
-    CHECK_CONTAINS(out.data, "step 1 failed before its update; the last checkpoint holds what it began with");
+    CHECK_CONTAINS(out.data,
+                   "step 1 failed before its update; the last checkpoint holds what it began with");
     mend("part");
     CHECK_EQ(e2e_program(NULL, "%s", words), 0);
     CHECK_EQ(e2e_program(NULL, "%s", broken("whole", "dead", 0, 0, FILTERED)), 0);
@@ -132,25 +157,39 @@ TEST(the_first_step_and_one_whose_checkpoint_is_there_are_saved_once)
     ares_str_fini(&out);
 }
 
-/* ------------------------------------------------------------------ gradients that are no numbers */
+/* ---------------- gradients that are no numbers */
 
-#define HUGE_STEPS "algorithm.adv_estimator=rloo worker.actor.loss_avg_mode=seq-mean-token-sum-norm worker.actor.loss_scale_factor=1e-3"
+#define HUGE_STEPS                                                                     \
+    "algorithm.adv_estimator=rloo worker.actor.loss_avg_mode=seq-mean-token-sum-norm " \
+    "worker.actor.loss_scale_factor=1e-3"
 
 TEST(an_update_whose_gradient_is_not_finite_changes_neither_weights_nor_moments)
 {
     ares_str out = { 0 };
-    CHECK_MSG(e2e_program(&out, "%s trainer.save_freq=1", broken("run", "huge", 4 * LINES, 5 * LINES, HUGE_STEPS)) == 0, "%s", out.data ? out.data : "");
+    CHECK_MSG(e2e_program(&out, "%s trainer.save_freq=1",
+                          broken("run", "huge", 4 * LINES, 5 * LINES, HUGE_STEPS)) == 0,
+              "%s", out.data ? out.data : "");
     CHECK_CONTAINS(out.data, "actor: step 5, optimizer step 5: gradient norm is ");
     CHECK_CONTAINS(out.data, "the update is left out, 1 in a row now");
-    CHECK_EQ(test_shell(NULL, "cd '%s' && cmp step_000004/model/model.safetensors step_000005/model/model.safetensors && cmp step_000004/optimizer.safetensors step_000005/optimizer.safetensors",
-                        test_file("run/checkpoints")), 0);
-    CHECK_EQ(test_shell(NULL, "cd '%s' && ! cmp -s step_000005/model/model.safetensors step_000006/model/model.safetensors && grep -q '\"optimizer_steps\":[^0-9]*7,' step_000008/state.json "
-                              "&& grep -q '\"skipped_updates\":[^0-9]*1,' step_000005/state.json && grep -q '\"skipped_updates\":[^0-9]*0,' step_000006/state.json",
-                        test_file("run/checkpoints")), 0);
+    CHECK_EQ(test_shell(NULL,
+                        "cd '%s' && cmp step_000004/model/model.safetensors "
+                        "step_000005/model/model.safetensors && cmp "
+                        "step_000004/optimizer.safetensors step_000005/optimizer.safetensors",
+                        test_file("run/checkpoints")),
+             0);
+    CHECK_EQ(test_shell(NULL,
+                        "cd '%s' && ! cmp -s step_000005/model/model.safetensors "
+                        "step_000006/model/model.safetensors && grep -q "
+                        "'\"optimizer_steps\":[^0-9]*7,' step_000008/state.json "
+                        "&& grep -q '\"skipped_updates\":[^0-9]*1,' step_000005/state.json && grep "
+                        "-q '\"skipped_updates\":[^0-9]*0,' step_000006/state.json",
+                        test_file("run/checkpoints")),
+             0);
     CHECK_EQ(e2e_metric("run", 5, "actor/skipped_updates"), 1);
     CHECK_EQ(e2e_metric("run", 6, "actor/skipped_updates"), 0);
     CHECK_EQ(e2e_metric("run", 5, "exact/rollout_train_max_abs"), 0);
-    CHECK(isnan(e2e_metric("run", 5, "actor/grad_norm")) && e2e_metric("run", 6, "actor/grad_norm") > 0);
+    CHECK(isnan(e2e_metric("run", 5, "actor/grad_norm")) &&
+          e2e_metric("run", 6, "actor/grad_norm") > 0);
     CHECK(!holds_null("run"));
     ares_str_fini(&out);
 }
@@ -179,18 +218,26 @@ static void three_in_a_row(const char *ranks, const char *how, const char *who, 
     ares_str_fini(&out);
 }
 
-TEST(three_updates_left_out_in_a_row_save_and_end_the_run) { three_in_a_row("", "huge", "actor", HUGE_STEPS); }
+TEST(three_updates_left_out_in_a_row_save_and_end_the_run)
+{
+    three_in_a_row("", "huge", "actor", HUGE_STEPS);
+}
 TEST(three_updates_of_the_critic_left_out_end_the_run_as_well)
 {
-    three_in_a_row("", "most", "critic", "algorithm.adv_estimator=gae worker.critic.loss_avg_mode=seq-mean-token-sum");
+    three_in_a_row("", "most", "critic",
+                   "algorithm.adv_estimator=gae worker.critic.loss_avg_mode=seq-mean-token-sum");
 }
 TEST_MPI(two_ranks_leave_the_same_updates_out)
 {
-    if (test_shell(NULL, "command -v mpirun && ldd '%s' | grep libmpi", test_program()) != 0) SKIP("built without MPI, or no mpirun here");
+    if (test_shell(NULL, "command -v mpirun && ldd '%s' | grep libmpi", test_program()) != 0)
+        SKIP("built without MPI, or no mpirun here");
     three_in_a_row("--ranks 2", "huge", "actor", HUGE_STEPS " trainer.threads=1");
 }
 
-/* The first update makes weights so large that the next passes over the batch have no finite log-prob, or value. */
+/*
+ * The first update makes weights so large that the next passes over the batch have no finite
+ * log-prob, or value.
+ */
 static void no_finite_loss(const char *who, const char *words)
 {
     ares_str out = { 0 };
@@ -213,17 +260,21 @@ TEST(updates_whose_loss_is_not_finite_are_left_out_as_well)
 }
 TEST(updates_of_the_critic_whose_loss_is_not_finite_are_left_out_as_well)
 {
-    no_finite_loss("critic", "algorithm.adv_estimator=gae worker.critic.ppo_epochs=4 worker.critic.optim.lr=1e30");
+    no_finite_loss(
+        "critic",
+        "algorithm.adv_estimator=gae worker.critic.ppo_epochs=4 worker.critic.optim.lr=1e30");
 }
 
 TEST(supervised_training_ends_saved_when_its_loss_stays_infinite)
 {
     ares_str out = { 0 };
-    CHECK_EQ(e2e_program(&out, "sft --config '%s' worker.actor.optim.lr=1e30", e2e_sft_words("run")), 1);
+    CHECK_EQ(
+        e2e_program(&out, "sft --config '%s' worker.actor.optim.lr=1e30", e2e_sft_words("run")), 1);
     CHECK_CONTAINS(out.data, "actor: step 4: 3 updates in a row were left out");
     CHECK(there("run", "checkpoints/rolling_000004/optimizer.safetensors"));
     CHECK_EQ(e2e_metric("run", 1, "actor/skipped_updates"), 0);
-    for (int step = 2; step <= 4; step++) CHECK_EQ(e2e_metric("run", step, "actor/skipped_updates"), 1);
+    for (int step = 2; step <= 4; step++)
+        CHECK_EQ(e2e_metric("run", step, "actor/skipped_updates"), 1);
     CHECK(isnan(e2e_metric("run", 3, "train/loss")) && !holds_null("run"));
     ares_str_fini(&out);
 }
@@ -232,18 +283,37 @@ TEST(supervised_training_ends_saved_when_its_loss_stays_infinite)
 
 static void saved_often(const char *verb, const char *words, const char *other, const char *steps)
 {
-    CHECK_EQ(e2e_program(NULL, "%s --config '%s' %s trainer.save_minutes=1e-9 trainer.save_freq=3 trainer.save_limit=2", verb, words, steps), 0);
-    CHECK_EQ(e2e_program(NULL, "%s --config '%s' %s trainer.save_minutes=null", verb, other, steps), 0);
+    CHECK_EQ(e2e_program(NULL,
+                         "%s --config '%s' %s trainer.save_minutes=1e-9 trainer.save_freq=3 "
+                         "trainer.save_limit=2",
+                         verb, words, steps),
+             0);
+    CHECK_EQ(e2e_program(NULL, "%s --config '%s' %s trainer.save_minutes=null", verb, other, steps),
+             0);
     e2e_same_runs("often", "never", 10);
-    CHECK_EQ(test_shell(NULL, "test \"$(ls '%s' | tr '\\n' ' ')\" = 'latest step_000009 step_000010 '", test_file("often/checkpoints")), 0);
-    CHECK_EQ(test_shell(NULL, "test \"$(ls '%s' | tr '\\n' ' ')\" = 'latest step_000010 '", test_file("never/checkpoints")), 0);
-    for (int step = 1; step <= 10; step++) CHECK(e2e_metric("often", step, "timing_s/save_checkpoint") > 0);
-    for (int step = 1; step < 10; step++) CHECK(isnan(e2e_metric("never", step, "timing_s/save_checkpoint")));
+    CHECK_EQ(test_shell(NULL,
+                        "test \"$(ls '%s' | tr '\\n' ' ')\" = 'latest step_000009 step_000010 '",
+                        test_file("often/checkpoints")),
+             0);
+    CHECK_EQ(test_shell(NULL, "test \"$(ls '%s' | tr '\\n' ' ')\" = 'latest step_000010 '",
+                        test_file("never/checkpoints")),
+             0);
+    for (int step = 1; step <= 10; step++)
+        CHECK(e2e_metric("often", step, "timing_s/save_checkpoint") > 0);
+    for (int step = 1; step < 10; step++)
+        CHECK(isnan(e2e_metric("never", step, "timing_s/save_checkpoint")));
     CHECK(e2e_metric("never", 10, "timing_s/save_checkpoint") > 0);
 }
 
-TEST(when_a_checkpoint_is_written_decides_no_number) { saved_often("train", e2e_train_words("often"), e2e_train_words("never"), "trainer.max_steps=10"); }
-TEST(when_a_supervised_checkpoint_is_written_decides_no_number) { saved_often("sft", e2e_sft_words("often"), e2e_sft_words("never"), "trainer.max_steps=10"); }
+TEST(when_a_checkpoint_is_written_decides_no_number)
+{
+    saved_often("train", e2e_train_words("often"), e2e_train_words("never"),
+                "trainer.max_steps=10");
+}
+TEST(when_a_supervised_checkpoint_is_written_decides_no_number)
+{
+    saved_often("sft", e2e_sft_words("often"), e2e_sft_words("never"), "trainer.max_steps=10");
+}
 
 /*
  * The signal comes in step 3, while its answers are judged; step 2 has its checkpoint by then. What
@@ -253,16 +323,19 @@ TEST(a_signal_saves_the_step_at_hand_though_an_earlier_one_has_its_checkpoint)
 {
     ares_str out = { 0 };
     char more[700];
-    snprintf(more, sizeof more,
-             "trainer.save_freq=2 trainer.save_minutes=null trainer.val_freq=3 "
-             "trainer.val_before_train=false data.val_files='%s'",
-             e2e_write("val.jsonl",
-                       "{\"prompt\":\"1+1=?\",\"answer\":\"2\"}\n{\"prompt\":\"1+2=?\",\"answer\":\"3\"}\n"
-                       "{\"prompt\":\"1+3=?\",\"answer\":\"4\"}\n"));
+    snprintf(
+        more, sizeof more,
+        "trainer.save_freq=2 trainer.save_minutes=null trainer.val_freq=3 "
+        "trainer.val_before_train=false data.val_files='%s'",
+        e2e_write(
+            "val.jsonl",
+            "{\"prompt\":\"1+1=?\",\"answer\":\"2\"}\n{\"prompt\":\"1+2=?\",\"answer\":\"3\"}\n"
+            "{\"prompt\":\"1+3=?\",\"answer\":\"4\"}\n"));
     const char *words = broken("part", "stop", 2 * LINES + 1, 0, more);
     CHECK_EQ(e2e_program(&out, "%s", words), 130);
     CHECK_CONTAINS(out.data, "stopped by signal 2 after step 3 of 8");
-    CHECK(there("part", "checkpoints/step_000002") && there("part", "checkpoints/rolling_000003/state.json"));
+    CHECK(there("part", "checkpoints/step_000002") &&
+          there("part", "checkpoints/rolling_000003/state.json"));
     CHECK_EQ(rows_of("part"), 3);
     CHECK(e2e_metric("part", 3, "val/reward_score") > 0);
     ares_str_clear(&out);
@@ -283,14 +356,16 @@ TEST(a_signal_in_the_bootstrap_pass_saves_it_and_says_how_many_prompts_it_has_se
     char more[700];
     for (int i = 0; i < 12; i++)
         ares_str_addf(&rows, "{\"prompt\":\"%d+1=?\",\"answer\":\"%d\"}\n", i, i + 1);
-    snprintf(more, sizeof more,
-             "algorithm.aepo=true data.bootstrap=true data.bootstrap_batch_size=5 trainer.max_steps=2 "
-             "data.train_files='%s'",
-             e2e_write("rows.jsonl", rows.data));
+    snprintf(
+        more, sizeof more,
+        "algorithm.aepo=true data.bootstrap=true data.bootstrap_batch_size=5 trainer.max_steps=2 "
+        "data.train_files='%s'",
+        e2e_write("rows.jsonl", rows.data));
     const char *words = broken("part", "stop", 4 * 5 + 3, 0, more);
     CHECK_EQ(e2e_program(&out, "%s", words), 130);
-    CHECK_CONTAINS(out.data, "run: stopped by signal 2 in the bootstrap pass, after 10 of 12 prompts; the "
-                             "same command goes on from there");
+    CHECK_CONTAINS(out.data,
+                   "run: stopped by signal 2 in the bootstrap pass, after 10 of 12 prompts; the "
+                   "same command goes on from there");
     ares_str_clear(&out);
     CHECK_EQ(e2e_program(&out, "%s", words), 0);
     CHECK(!strstr(out.data, "bootstrap: 5 of") && !strstr(out.data, "bootstrap: 10 of"));
@@ -343,9 +418,12 @@ TEST(a_run_killed_with_the_default_options_of_saving_goes_on_from_its_rolling_ch
 {
     ares_str out = { 0 };
     const char *words = e2e_train_words("part");
-    CHECK_EQ(e2e_stop("part", "KILL", 20, "--config '%s' trainer.max_steps=60 trainer.save_minutes=1e-9", words), 137);
+    CHECK_EQ(e2e_stop("part", "KILL", 20,
+                      "--config '%s' trainer.max_steps=60 trainer.save_minutes=1e-9", words),
+             137);
     CHECK_EQ(test_shell(NULL, "! ls '%s' | grep step_", test_file("part/checkpoints")), 0);
-    CHECK_EQ(e2e_program(&out, "--config '%s' trainer.max_steps=60 trainer.save_minutes=10", words), 0);
+    CHECK_EQ(e2e_program(&out, "--config '%s' trainer.max_steps=60 trainer.save_minutes=10", words),
+             0);
     CHECK_CONTAINS(out.data, "checkpoints/rolling_0000");
     CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=60", e2e_train_words("whole")), 0);
     e2e_same_runs("whole", "part", 60);
@@ -356,7 +434,12 @@ TEST(a_rolling_checkpoint_has_what_save_model_only_leaves_out)
 {
     ares_str out = { 0 };
     const char *words = e2e_train_words("part");
-    CHECK_EQ(e2e_stop("part", "INT", 5, "--config '%s' trainer.max_steps=60 trainer.save_model_only=true trainer.save_freq=1", words), 130);
+    CHECK_EQ(
+        e2e_stop(
+            "part", "INT", 5,
+            "--config '%s' trainer.max_steps=60 trainer.save_model_only=true trainer.save_freq=1",
+            words),
+        130);
     CHECK_EQ(e2e_program(&out, "--config '%s' trainer.max_steps=60", words), 0);
     CHECK_CONTAINS(out.data, "checkpoints/rolling_0000");
     CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=60", e2e_train_words("whole")), 0);
@@ -371,40 +454,72 @@ TEST(a_rolling_checkpoint_has_what_save_model_only_leaves_out)
 TEST(the_best_checkpoint_is_judged_by_the_latest_validation)
 {
     const char *rows = test_source("examples/data/sums/val.jsonl");
-    CHECK_EQ(e2e_program(NULL, "--config '%s' " VALIDATED " trainer.val_freq=3 trainer.save_freq=4 trainer.val_before_train=false", e2e_train_words("run"), rows), 0);
-    CHECK_EQ(test_shell(NULL, "cd '%s' && grep -q '\"validated_step\":[^0-9]*3,' step_000004/state.json && grep -q '\"best_step\":[^0-9]*4,' step_000004/state.json "
-                              "&& grep -q '\"validated_step\":[^0-9]*6,' step_000008/state.json", test_file("run/checkpoints")), 0);
+    CHECK_EQ(e2e_program(NULL,
+                         "--config '%s' " VALIDATED
+                         " trainer.val_freq=3 trainer.save_freq=4 trainer.val_before_train=false",
+                         e2e_train_words("run"), rows),
+             0);
+    CHECK_EQ(test_shell(NULL,
+                        "cd '%s' && grep -q '\"validated_step\":[^0-9]*3,' step_000004/state.json "
+                        "&& grep -q '\"best_step\":[^0-9]*4,' step_000004/state.json "
+                        "&& grep -q '\"validated_step\":[^0-9]*6,' step_000008/state.json",
+                        test_file("run/checkpoints")),
+             0);
 }
 
 TEST(a_run_that_begins_from_another_ones_state_validates_it_unless_that_one_did)
 {
     const char *rows = test_source("examples/data/sums/val.jsonl");
-    CHECK_EQ(e2e_program(NULL, "--config '%s' " VALIDATED " trainer.val_freq=4 trainer.save_freq=2", e2e_train_words("first"), rows), 0);
-    CHECK_EQ(e2e_program(NULL, "--config '%s' " VALIDATED " trainer.load_checkpoint_path='%s'", e2e_train_words("next"), rows, test_file("first/checkpoints/step_000002")), 0);
+    CHECK_EQ(e2e_program(NULL, "--config '%s' " VALIDATED " trainer.val_freq=4 trainer.save_freq=2",
+                         e2e_train_words("first"), rows),
+             0);
+    CHECK_EQ(e2e_program(NULL, "--config '%s' " VALIDATED " trainer.load_checkpoint_path='%s'",
+                         e2e_train_words("next"), rows, test_file("first/checkpoints/step_000002")),
+             0);
     CHECK(e2e_metric("next", 2, "val/reward_score") >= 0);
-    CHECK_EQ(e2e_program(NULL, "--config '%s' " VALIDATED " trainer.load_checkpoint_path='%s'", e2e_train_words("again"), rows, test_file("first/checkpoints/step_000004")), 0);
+    CHECK_EQ(e2e_program(NULL, "--config '%s' " VALIDATED " trainer.load_checkpoint_path='%s'",
+                         e2e_train_words("again"), rows,
+                         test_file("first/checkpoints/step_000004")),
+             0);
     CHECK(isnan(e2e_metric("again", 4, "val/reward_score")));
     CHECK(e2e_metric("first", 4, "val/reward_score") >= 0);
 }
 
 TEST(a_validated_run_goes_on_bit_for_bit)
 {
-    const char *rows = test_source("examples/data/sums/val.jsonl"), *words = e2e_train_words("part");
-    CHECK_EQ(e2e_stop("part", "INT", 7, "--config '%s' trainer.max_steps=60 data.val_files='%s' trainer.val_freq=5 trainer.save_freq=4", words, rows), 130);
-    CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=60 data.val_files='%s' trainer.val_freq=5 trainer.save_freq=4", words, rows), 0);
-    CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=60 data.val_files='%s' trainer.val_freq=5 trainer.save_freq=4", e2e_train_words("whole"), rows), 0);
+    const char *rows = test_source("examples/data/sums/val.jsonl"),
+               *words = e2e_train_words("part");
+    CHECK_EQ(e2e_stop("part", "INT", 7,
+                      "--config '%s' trainer.max_steps=60 data.val_files='%s' trainer.val_freq=5 "
+                      "trainer.save_freq=4",
+                      words, rows),
+             130);
+    CHECK_EQ(e2e_program(NULL,
+                         "--config '%s' trainer.max_steps=60 data.val_files='%s' "
+                         "trainer.val_freq=5 trainer.save_freq=4",
+                         words, rows),
+             0);
+    CHECK_EQ(e2e_program(NULL,
+                         "--config '%s' trainer.max_steps=60 data.val_files='%s' "
+                         "trainer.val_freq=5 trainer.save_freq=4",
+                         e2e_train_words("whole"), rows),
+             0);
     e2e_same_runs("whole", "part", 60);
 }
 
 /* Checkpoints and validations fall on the same step at 28 for the first time. */
-#define APART "trainer.max_steps=40 data.val_files='%s' trainer.val_freq=7 trainer.save_freq=4 trainer.save_minutes=null"
+#define APART                                                                          \
+    "trainer.max_steps=40 data.val_files='%s' trainer.val_freq=7 trainer.save_freq=4 " \
+    "trainer.save_minutes=null"
 
 TEST(a_run_that_goes_on_shows_what_it_is_worth_at_a_step_that_was_not_validated)
 {
-    const char *rows = test_source("examples/data/sums/val.jsonl"), *words = e2e_train_words("part");
+    const char *rows = test_source("examples/data/sums/val.jsonl"),
+               *words = e2e_train_words("part");
     ares_str out = { 0 };
     CHECK_EQ(e2e_stop("part", "KILL", 8, "--config '%s' " APART, words, rows), 137);
-    CHECK_EQ(e2e_program(&out, "--config '%s' " APART " 'trainer.logger=[console]'", words, rows), 0);
+    CHECK_EQ(e2e_program(&out, "--config '%s' " APART " 'trainer.logger=[console]'", words, rows),
+             0);
     CHECK_CONTAINS(out.data, "before going on from step ");
     CHECK_CONTAINS(out.data, "val reward ");
     CHECK_EQ(e2e_program(NULL, "--config '%s' " APART, e2e_train_words("whole"), rows), 0);
@@ -413,7 +528,9 @@ TEST(a_run_that_goes_on_shows_what_it_is_worth_at_a_step_that_was_not_validated)
                       e2e_train_words("quiet"), rows),
              137);
     ares_str_clear(&out);
-    CHECK_EQ(e2e_program(&out, "--config '%s' " APART " trainer.val_before_train=false 'trainer.logger=[console]'",
+    CHECK_EQ(e2e_program(&out,
+                         "--config '%s' " APART
+                         " trainer.val_before_train=false 'trainer.logger=[console]'",
                          e2e_train_words("quiet"), rows),
              0);
     CHECK(!strstr(out.data, "before going on"));

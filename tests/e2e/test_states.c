@@ -1,6 +1,7 @@
 /*
- * Which state a run goes on from: its own, one that is named, and none of another data set or model unless told to.
- * Seen to fail: with the vectors of a bf16 model rounded by its checkpoint (the resumed run differs).
+ * Which state a run goes on from: its own, one that is named, and none of another data set or model
+ * unless told to. Seen to fail: with the vectors of a bf16 model rounded by its checkpoint (the
+ * resumed run differs).
  */
 #include "ares/io.h"
 #include "ares/kernels.h"
@@ -15,7 +16,8 @@
 static int from(ares_str *out, const char *from, const char *more)
 {
     ares_str_clear(out);
-    int rc = e2e_program(out, "--config '%s' " STEPS " trainer.load_checkpoint_path='%s' %s", e2e_train_words("next"), from, more);
+    int rc = e2e_program(out, "--config '%s' " STEPS " trainer.load_checkpoint_path='%s' %s",
+                         e2e_train_words("next"), from, more);
     ares_dir_remove(test_file("next"));
     return rc;
 }
@@ -39,13 +41,21 @@ TEST(a_checkpoint_and_a_run_directory_may_be_named_and_an_absent_folder_begins_a
 TEST(a_state_of_another_data_set_is_refused_unless_forced)
 {
     ares_str out = { 0 };
-    const char *rows = e2e_write("rows.jsonl", "{\"prompt\":\"1+1=?\",\"answer\":\"2\"}\n{\"prompt\":\"1+2=?\",\"answer\":\"3\"}\n{\"prompt\":\"1+3=?\",\"answer\":\"4\"}\n"
-                                               "{\"prompt\":\"2+2=?\",\"answer\":\"4\"}\n{\"prompt\":\"2+3=?\",\"answer\":\"5\"}\n");
+    const char *rows = e2e_write(
+        "rows.jsonl",
+        "{\"prompt\":\"1+1=?\",\"answer\":\"2\"}\n{\"prompt\":\"1+2=?\",\"answer\":\"3\"}\n{"
+        "\"prompt\":\"1+3=?\",\"answer\":\"4\"}\n"
+        "{\"prompt\":\"2+2=?\",\"answer\":\"4\"}\n{\"prompt\":\"2+3=?\",\"answer\":\"5\"}\n");
     char files[600], forced[700], controls[700];
     snprintf(files, sizeof files, "data.train_files=['%s']", rows);
     snprintf(forced, sizeof forced, "--force \"%s\"", files);
-    snprintf(controls, sizeof controls, "\"%s\" algorithm.aepo=true 'worker.reward.rewards=[{name: exact}]'", files);
-    CHECK_EQ(e2e_program(NULL, "--config '%s' " STEPS " algorithm.aepo=true 'worker.reward.rewards=[{name: exact}]'", e2e_train_words("first")), 0);
+    snprintf(controls, sizeof controls,
+             "\"%s\" algorithm.aepo=true 'worker.reward.rewards=[{name: exact}]'", files);
+    CHECK_EQ(e2e_program(NULL,
+                         "--config '%s' " STEPS
+                         " algorithm.aepo=true 'worker.reward.rewards=[{name: exact}]'",
+                         e2e_train_words("first")),
+             0);
     CHECK(from(&out, test_file("first/checkpoints/step_000002"), controls) != 0);
     CHECK_CONTAINS(out.data, "controls.json: the state is of another data set");
     char quoted[700];
@@ -79,11 +89,14 @@ TEST(a_state_is_refused_where_a_prompt_an_answer_or_an_id_of_a_row_has_changed)
         snprintf(name, sizeof name, "rows_%d.jsonl", i);
         snprintf(files, sizeof files, "'data.train_files=[%s]'", e2e_write(name, text));
         if (i == 0)
-            CHECK_EQ(e2e_program(NULL, "--config '%s' " STEPS " %s", e2e_train_words("first"), files), 0);
+            CHECK_EQ(
+                e2e_program(NULL, "--config '%s' " STEPS " %s", e2e_train_words("first"), files),
+                0);
         int rc = from(&out, test_file("first/checkpoints/step_000002"), files);
-        CHECK_MSG((rc == 0) == (i == 0), "%s differs: exit status %d: %s", rows[i].what, rc, out.data);
-        CHECK_CONTAINS(out.data,
-                       i ? "the state is of another data set than data.train_files" : "going on from");
+        CHECK_MSG((rc == 0) == (i == 0), "%s differs: exit status %d: %s", rows[i].what, rc,
+                  out.data);
+        CHECK_CONTAINS(out.data, i ? "the state is of another data set than data.train_files"
+                                   : "going on from");
     }
     ares_str_fini(&out);
 }
@@ -93,13 +106,16 @@ TEST(a_state_of_a_run_that_began_with_other_weights_is_refused_unless_forced)
     ares_str out = { 0 };
     char words[700];
     CHECK_EQ(e2e_program(NULL, "--config '%s' " STEPS, e2e_train_words("first")), 0);
-    CHECK_EQ(e2e_program(
-                 NULL, "init --arch qwen2 --hidden 32 --layers 2 --heads 2 --kv-heads 1 --seed 4 --out '%s'",
-                 test_file("other")),
-             0);
+    CHECK_EQ(
+        e2e_program(
+            NULL,
+            "init --arch qwen2 --hidden 32 --layers 2 --heads 2 --kv-heads 1 --seed 4 --out '%s'",
+            test_file("other")),
+        0);
     snprintf(words, sizeof words, "worker.actor.model.model_path='%s'", test_file("other"));
     CHECK(from(&out, test_file("first"), words) != 0);
-    CHECK_CONTAINS(out.data, "the run began with other weights than are in worker.actor.model.model_path");
+    CHECK_CONTAINS(out.data,
+                   "the run began with other weights than are in worker.actor.model.model_path");
     snprintf(words, sizeof words, "worker.actor.model.model_path='%s' trainer.max_steps=5 --force",
              test_file("other"));
     CHECK_EQ(from(&out, test_file("first"), words), 0);
@@ -121,11 +137,12 @@ TEST(optimizer_states_of_another_strategy_are_refused_of_actor_and_critic)
     for (int i = 0; i < ARES_COUNT(roles); i++)
         for (int force = 0; force < 2; force++) {
             char words[400], message[200];
-            snprintf(words, sizeof words, "%s worker.%s.optim.strategy=adamw_bf16%s", both, roles[i],
-                     force ? " --force" : "");
-            snprintf(message, sizeof message,
-                     "the states are those of worker.%s.optim.strategy = 'adamw', not of 'adamw_bf16'",
-                     roles[i]);
+            snprintf(words, sizeof words, "%s worker.%s.optim.strategy=adamw_bf16%s", both,
+                     roles[i], force ? " --force" : "");
+            snprintf(
+                message, sizeof message,
+                "the states are those of worker.%s.optim.strategy = 'adamw', not of 'adamw_bf16'",
+                roles[i]);
             CHECK(from(&out, test_file("first/checkpoints/step_000002"), words) != 0);
             CHECK_CONTAINS(out.data, message);
         }
@@ -137,8 +154,8 @@ TEST(optimizer_states_of_another_strategy_are_refused_of_actor_and_critic)
 TEST(a_checkpoint_with_a_damaged_file_is_refused_and_the_file_named)
 {
     static const char *const files[] = { "model/model.safetensors", "critic/model.safetensors",
-                                         "optimizer.safetensors", "critic_optimizer.safetensors",
-                                         "controls.json", "state.json" };
+                                         "optimizer.safetensors",   "critic_optimizer.safetensors",
+                                         "controls.json",           "state.json" };
     static const char words[] = "trainer.max_steps=3 algorithm.adv_estimator=gae "
                                 "algorithm.disable_kl=false algorithm.use_kl_in_reward=true "
                                 "algorithm.kl_type=adaptive algorithm.kl_horizon=100";
@@ -153,8 +170,7 @@ TEST(a_checkpoint_with_a_damaged_file_is_refused_and_the_file_named)
         char damaged[40];
         snprintf(damaged, sizeof damaged, "damaged_%d", i);
         CHECK_EQ(test_shell(NULL, "cp -r '%s' '%s'", whole, test_file(damaged)), 0);
-        if (file)
-            CHECK_EQ(test_shell(NULL, "truncate -s 40 '%s/%s'", test_file(damaged), file), 0);
+        if (file) CHECK_EQ(test_shell(NULL, "truncate -s 40 '%s/%s'", test_file(damaged), file), 0);
         int rc = from(&out, test_file(damaged), words);
         CHECK_MSG((rc == 0) == !file, "%s: status %d\n%s", file ? file : "nothing", rc, out.data);
         if (file) CHECK_CONTAINS(out.data, file);
@@ -190,8 +206,8 @@ TEST(an_option_of_any_kind_that_has_changed_is_named_and_refused)
         CHECK(e2e_program(&out, "--config '%s' %s '%s=%s'", words, began, changed[i].option,
                           changed[i].value) != 0);
         snprintf(message, sizeof message, "holds a run with other options (%s)", changed[i].option);
-        CHECK_MSG(strstr(out.data, message), "%s changed, not refused as \"%s\":\n%s", changed[i].kind,
-                  message, out.data);
+        CHECK_MSG(strstr(out.data, message), "%s changed, not refused as \"%s\":\n%s",
+                  changed[i].kind, message, out.data);
     }
     ares_str_fini(&out);
 }
@@ -200,15 +216,25 @@ TEST(other_options_and_an_own_checkpoint_that_shall_not_count_are_refused)
 {
     ares_str out = { 0 };
     const char *words = e2e_train_words("run");
-    CHECK_EQ(e2e_stop("run", "KILL", 3, "--config '%s' trainer.max_steps=3000 trainer.save_freq=1", words), 137);
-    CHECK(e2e_program(&out, "--config '%s' trainer.max_steps=3000 trainer.save_freq=1 worker.actor.optim.lr=0.5", words) != 0);
+    CHECK_EQ(e2e_stop("run", "KILL", 3, "--config '%s' trainer.max_steps=3000 trainer.save_freq=1",
+                      words),
+             137);
+    CHECK(e2e_program(
+              &out,
+              "--config '%s' trainer.max_steps=3000 trainer.save_freq=1 worker.actor.optim.lr=0.5",
+              words) != 0);
     CHECK_CONTAINS(out.data, "other options (worker.actor.optim.lr)");
     CHECK_CONTAINS(out.data, "--force");
     ares_str_clear(&out);
-    CHECK(e2e_program(&out, "--config '%s' trainer.max_steps=3000 trainer.save_freq=1 trainer.find_last_checkpoint=false", words) != 0);
+    CHECK(e2e_program(&out,
+                      "--config '%s' trainer.max_steps=3000 trainer.save_freq=1 "
+                      "trainer.find_last_checkpoint=false",
+                      words) != 0);
     CHECK_CONTAINS(out.data, "find_last_checkpoint");
     ares_str_clear(&out);
-    CHECK_EQ(e2e_program(&out, "--config '%s' trainer.max_steps=40 trainer.save_freq=1 --force", words), 0);
+    CHECK_EQ(
+        e2e_program(&out, "--config '%s' trainer.max_steps=40 trainer.save_freq=1 --force", words),
+        0);
     CHECK_CONTAINS(out.data, "goes on with other options");
     ares_str_fini(&out);
 }
@@ -216,7 +242,9 @@ TEST(other_options_and_an_own_checkpoint_that_shall_not_count_are_refused)
 TEST(a_checkpoint_of_the_model_alone_says_so)
 {
     ares_str out = { 0 };
-    CHECK_EQ(e2e_program(NULL, "--config '%s' " STEPS " trainer.save_model_only=true", e2e_train_words("first")), 0);
+    CHECK_EQ(e2e_program(NULL, "--config '%s' " STEPS " trainer.save_model_only=true",
+                         e2e_train_words("first")),
+             0);
     CHECK(!ares_file_exists(test_file("first/checkpoints/step_000002/optimizer.safetensors")));
     CHECK(from(&out, test_file("first"), "") != 0);
     CHECK_CONTAINS(out.data, "without optimizer states");
@@ -226,14 +254,32 @@ TEST(a_checkpoint_of_the_model_alone_says_so)
 static void goes_on_in_bf16(const char *more)
 {
     const char *words = e2e_train_words("part");
-    CHECK_EQ(e2e_stop("part", "KILL", 20, "--config '%s' trainer.max_steps=60 trainer.save_freq=5 worker.actor.fsdp.torch_dtype=bf16 %s", words, more), 137);
-    CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=60 trainer.save_freq=5 worker.actor.fsdp.torch_dtype=bf16 %s", words, more), 0);
-    CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=60 trainer.save_freq=5 worker.actor.fsdp.torch_dtype=bf16 %s", e2e_train_words("whole"), more), 0);
+    CHECK_EQ(e2e_stop("part", "KILL", 20,
+                      "--config '%s' trainer.max_steps=60 trainer.save_freq=5 "
+                      "worker.actor.fsdp.torch_dtype=bf16 %s",
+                      words, more),
+             137);
+    CHECK_EQ(e2e_program(NULL,
+                         "--config '%s' trainer.max_steps=60 trainer.save_freq=5 "
+                         "worker.actor.fsdp.torch_dtype=bf16 %s",
+                         words, more),
+             0);
+    CHECK_EQ(e2e_program(NULL,
+                         "--config '%s' trainer.max_steps=60 trainer.save_freq=5 "
+                         "worker.actor.fsdp.torch_dtype=bf16 %s",
+                         e2e_train_words("whole"), more),
+             0);
     e2e_same_runs("whole", "part", 60);
 }
 
-TEST(a_killed_run_in_bf16_goes_on_bit_for_bit) { goes_on_in_bf16(""); }
-TEST(a_killed_run_with_kahan_sums_goes_on_bit_for_bit) { goes_on_in_bf16("worker.actor.optim.strategy=adamw_bf16"); }
+TEST(a_killed_run_in_bf16_goes_on_bit_for_bit)
+{
+    goes_on_in_bf16("");
+}
+TEST(a_killed_run_with_kahan_sums_goes_on_bit_for_bit)
+{
+    goes_on_in_bf16("worker.actor.optim.strategy=adamw_bf16");
+}
 
 /* A weight of a file in f32 or bf16, as a bf16 model holds it. */
 static double weight_at(const ares_tensor_info *t, int64_t i)
@@ -320,7 +366,8 @@ static void add_row(step_sums *s, const ares_json *row, double longest)
     s->clipped += n == longest;
     s->tokens += n;
     s->rows++;
-    for (int64_t i = 0; entropies && i < entropies->count; i++) s->entropy += entropies->items[i].number;
+    for (int64_t i = 0; entropies && i < entropies->count; i++)
+        s->entropy += entropies->items[i].number;
     for (int64_t i = 0; hwe && i < hwe->count; i++) s->marked += hwe->items[i].items[1].number;
 }
 
@@ -349,8 +396,8 @@ static void check_metrics(const char *run, int step, const expectation *e, int n
                   "step %d: %s is %.9g, expected %.9g", step, e[i].name, v, e[i].value);
     }
 }
-#define CHECK_METRICS(run, step, ...)                                                                        \
-    check_metrics(run, step, (const expectation[]){ __VA_ARGS__ },                                           \
+#define CHECK_METRICS(run, step, ...)                              \
+    check_metrics(run, step, (const expectation[]){ __VA_ARGS__ }, \
                   (int)(sizeof((const expectation[]){ __VA_ARGS__ }) / sizeof(expectation)))
 
 /* Times agree with each other, whatever they are. */
@@ -376,49 +423,56 @@ TEST(the_usual_metrics_are_what_the_answers_of_the_step_say_and_distributions_ar
     for (int i = 0; i < 8; i++)
         ares_str_addf(&rows, "{\"prompt\":\"%d?\",\"answer\":\"1\"}\n", i % 2 ? i : 100 * (i + 1));
     const char *file = e2e_write("rows.jsonl", rows.data);
-    CHECK_EQ(e2e_program(NULL,
-                         "--config '%s' trainer.max_steps=3 trainer.logger=[tensorboard] "
-                         "data.train_files='%s' algorithm.aepo=true worker.reward.accuracy=random "
-                         "'worker.rollout.stop=[a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t]' "
-                         "'worker.reward.rewards=[{name: random}, {name: format, weight: 0.5, "
-                         "pattern: \".*[0-9].*\", finished: false}, {name: aepo, weight: 0.25}]'",
-                         e2e_train_words("run"), file),
-             0);
+    CHECK_EQ(
+        e2e_program(
+            NULL,
+            "--config '%s' trainer.max_steps=3 trainer.logger=[tensorboard] "
+            "data.train_files='%s' algorithm.aepo=true worker.reward.accuracy=random "
+            "'worker.rollout.stop=[a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t]' "
+            "'worker.reward.rewards=[{name: random}, {name: format, weight: 0.5, "
+            "pattern: \".*[0-9].*\", finished: false}, {name: aepo, weight: 0.25}]'",
+            e2e_train_words("run"), file),
+        0);
     double lengths = 0;
     for (int step = 1; step <= 3; step++) {
         step_sums s = sums_of("run", step, 12);
         CHECK_EQ(s.rows, 16);
-        CHECK(s.length[1] > s.length[2] && s.score[1] > s.score[2] && s.accuracy > 0 && s.accuracy < 16 &&
-              s.marked > 0);
-        double prompts = e2e_metric("run", step, "prompt_length/mean") * 16, all = prompts + s.tokens,
+        CHECK(s.length[1] > s.length[2] && s.score[1] > s.score[2] && s.accuracy > 0 &&
+              s.accuracy < 16 && s.marked > 0);
+        double prompts = e2e_metric("run", step, "prompt_length/mean") * 16,
+               all = prompts + s.tokens,
                bonus = e2e_metric("run", step, "reward/high_entropy_token_num_score");
         CHECK_METRICS(
             "run", step, { "reward/overall", s.score[0] / 16, 1e-6 },
             { "reward/overall", (s.random + 0.5 * s.format) / 16 + 0.25 * bonus, 1e-6 },
-            { "critic/score/mean", s.score[0] / 16, 1e-6 }, { "critic/score/max", s.score[1], 1e-6 },
-            { "critic/score/min", s.score[2], 1e-6 }, { "critic/rewards/mean", s.score[0] / 16, 1e-6 },
-            { "reward/accuracy", s.accuracy / 16, 1e-6 }, { "reward/batch_accuracy", s.accuracy / 16, 1e-6 },
+            { "critic/score/mean", s.score[0] / 16, 1e-6 },
+            { "critic/score/max", s.score[1], 1e-6 }, { "critic/score/min", s.score[2], 1e-6 },
+            { "critic/rewards/mean", s.score[0] / 16, 1e-6 },
+            { "reward/accuracy", s.accuracy / 16, 1e-6 },
+            { "reward/batch_accuracy", s.accuracy / 16, 1e-6 },
             { "reward/random", s.random / 16, 1e-6 }, { "reward/format/mean", s.format / 16, 1e-6 },
             { "reward/random/mean", s.random / 16, 1e-6 });
-        CHECK_METRICS("run", step, { "critic/advantages/mean", s.advantage[0] / s.tokens, 1e-5 },
-                      { "critic/advantages/max", s.advantage[1], 1e-5 },
-                      { "critic/advantages/min", s.advantage[2], 1e-5 },
-                      { "critic/returns/mean", s.advantage[0] / s.tokens, 1e-5 },
-                      { "response_length/mean", s.tokens / 16, 1e-9 },
-                      { "response_length/max", s.length[1], 0 }, { "response_length/min", s.length[2], 0 },
-                      { "response_length/clip_ratio", s.clipped / 16, 1e-9 },
-                      { "prompt_length/clip_ratio", 0, 0 }, { "rollout/generated_tokens", s.tokens, 0 });
+        CHECK_METRICS(
+            "run", step, { "critic/advantages/mean", s.advantage[0] / s.tokens, 1e-5 },
+            { "critic/advantages/max", s.advantage[1], 1e-5 },
+            { "critic/advantages/min", s.advantage[2], 1e-5 },
+            { "critic/returns/mean", s.advantage[0] / s.tokens, 1e-5 },
+            { "response_length/mean", s.tokens / 16, 1e-9 },
+            { "response_length/max", s.length[1], 0 }, { "response_length/min", s.length[2], 0 },
+            { "response_length/clip_ratio", s.clipped / 16, 1e-9 },
+            { "prompt_length/clip_ratio", 0, 0 }, { "rollout/generated_tokens", s.tokens, 0 });
         CHECK_METRICS("run", step, { "perf/total_num_tokens", all, 1e-12 },
                       { "global_seqlen/mean", all, 1e-12 }, { "global_seqlen/min", all, 1e-12 },
                       { "global_seqlen/max", all, 1e-12 }, { "global_seqlen/minmax_diff", 0, 0 },
                       { "global_seqlen/balanced_min", all, 1e-12 },
-                      { "global_seqlen/balanced_max", all, 1e-12 }, { "filter/generated_groups", 4, 0 },
-                      { "filter/kept_groups", 4, 0 }, { "filter/tries", 1, 0 }, { "epoch/id", step / 2, 0 },
+                      { "global_seqlen/balanced_max", all, 1e-12 },
+                      { "filter/generated_groups", 4, 0 }, { "filter/kept_groups", 4, 0 },
+                      { "filter/tries", 1, 0 }, { "epoch/id", step / 2, 0 },
                       { "epoch/iter_num", 2, 0 }, { "epoch/skip_gid_count", 0, 0 });
         CHECK_METRICS("run", step, { "aepo/hwe_frac", s.marked / s.tokens, 1e-6 },
                       { "rollout/entropy", s.entropy / s.tokens, 6e-3 },
-                      { "actor/entropy", s.entropy / s.tokens, 6e-3 }, { "actor/ratio_mean", 1, 1e-6 },
-                      { "exact/rollout_train_max_abs", 0, 0 });
+                      { "actor/entropy", s.entropy / s.tokens, 6e-3 },
+                      { "actor/ratio_mean", 1, 1e-6 }, { "exact/rollout_train_max_abs", 0, 0 });
         double counted = 0, right = 0, marked = 0;
         for (int d = 0; d < 3; d++) {
             char name[64];
@@ -434,25 +488,34 @@ TEST(the_usual_metrics_are_what_the_answers_of_the_step_say_and_distributions_ar
         CHECK_EQ(counted, 16);
         CHECK_NEAR(right, s.accuracy, 1e-5);
         CHECK_NEAR(marked, s.marked, 1e-5);
-        CHECK(e2e_metric("run", step, "aepo/tau") > 0 && e2e_metric("run", step, "actor/entropy_loss") > 0 &&
+        CHECK(e2e_metric("run", step, "aepo/tau") > 0 &&
+              e2e_metric("run", step, "actor/entropy_loss") > 0 &&
               e2e_metric("run", step, "actor/grad_norm") > 0);
         check_speed("run", step, s.tokens, all);
-        lengths +=
-            e2e_metric("run", step, "prompt_length/max") - e2e_metric("run", step, "prompt_length/min");
+        lengths += e2e_metric("run", step, "prompt_length/max") -
+                   e2e_metric("run", step, "prompt_length/min");
     }
     CHECK(lengths >= 2);
-    CHECK_EQ(test_shell(NULL, "grep -aq rollout/entropy_distribution '%s'/events* && grep -aq rollout/window_entropy_distribution '%s'/events*", test_file("run"), test_file("run")), 0);
+    CHECK_EQ(test_shell(NULL,
+                        "grep -aq rollout/entropy_distribution '%s'/events* && grep -aq "
+                        "rollout/window_entropy_distribution '%s'/events*",
+                        test_file("run"), test_file("run")),
+             0);
     ares_str_fini(&rows);
 }
 
-/* 0.85 and 1.05 are temperatures where 1.0f / (float)T and (float)(1 / T) differ in their last bit. */
+/*
+ * 0.85 and 1.05 are temperatures where 1.0f / (float)T and (float)(1 / T) differ in their last bit.
+ */
 TEST(an_update_sees_the_log_probs_of_rollout_bit_for_bit_at_other_temperatures)
 {
     static const char *const temperatures[] = { "0.85", "1.05" };
     for (int i = 0; i < ARES_COUNT(temperatures); i++) {
         const char *run = temperatures[i];
-        CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=2 worker.rollout.temperature=%s",
-                             e2e_train_words(run), run), 0);
+        CHECK_EQ(e2e_program(NULL,
+                             "--config '%s' trainer.max_steps=2 worker.rollout.temperature=%s",
+                             e2e_train_words(run), run),
+                 0);
         for (int step = 1; step <= 2; step++)
             CHECK_NEAR(e2e_metric(run, step, "exact/rollout_train_max_abs"), 0, 0);
     }
@@ -473,7 +536,10 @@ static double printed(const ares_str *out, const char *name)
 static double validated(ares_str *out, const char *verb, const char *run, const char *more)
 {
     ares_str_clear(out);
-    CHECK_MSG(e2e_program(out, "%s --config '%s' data.val_files='%s' %s", verb, e2e_train_words(run), test_source("examples/data/sums/val.jsonl"), more) == 0, "%s", out->data);
+    CHECK_MSG(e2e_program(out, "%s --config '%s' data.val_files='%s' %s", verb,
+                          e2e_train_words(run), test_source("examples/data/sums/val.jsonl"),
+                          more) == 0,
+              "%s", out->data);
     return printed(out, "val/reward_score");
 }
 
@@ -481,12 +547,17 @@ static double validated(ares_str *out, const char *verb, const char *run, const 
 static void listing(const char *run, ares_str *out)
 {
     ares_str_clear(out);
-    CHECK_EQ(test_shell(out, "cd '%s' && find . -type f ! -name lock | sort | xargs sha256sum", test_file(run)), 0);
+    CHECK_EQ(test_shell(out, "cd '%s' && find . -type f ! -name lock | sort | xargs sha256sum",
+                        test_file(run)),
+             0);
 }
 
 static void trained(const char *more)
 {
-    CHECK_EQ(e2e_program(NULL, "--config '%s' " STEPS " data.val_files='%s' trainer.val_freq=2 %s", e2e_train_words("first"), test_source("examples/data/sums/val.jsonl"), more), 0);
+    CHECK_EQ(e2e_program(NULL, "--config '%s' " STEPS " data.val_files='%s' trainer.val_freq=2 %s",
+                         e2e_train_words("first"), test_source("examples/data/sums/val.jsonl"),
+                         more),
+             0);
 }
 
 TEST(validation_alone_gives_what_training_gave_and_leaves_a_finished_run_as_it_is)
@@ -495,20 +566,31 @@ TEST(validation_alone_gives_what_training_gave_and_leaves_a_finished_run_as_it_i
     char path[700];
     trained(SHAPED);
     listing("first", &before);
-    double two = e2e_metric("first", 2, "val/reward_score"), four = e2e_metric("first", 4, "val/reward_score"), none = e2e_metric("first", 0, "val/reward_score");
+    double two = e2e_metric("first", 2, "val/reward_score"),
+           four = e2e_metric("first", 4, "val/reward_score"),
+           none = e2e_metric("first", 0, "val/reward_score");
     CHECK(fabs(two - four) > 2e-4);
     CHECK_NEAR(validated(&out, "", "first", "trainer.val_only=true " SHAPED), four, 6e-5);
     CHECK_CONTAINS(out.data, "checkpoints/step_000004");
-    snprintf(path, sizeof path, SHAPED " trainer.load_checkpoint_path='%s/checkpoints/step_000002'", test_file("first"));
+    snprintf(path, sizeof path, SHAPED " trainer.load_checkpoint_path='%s/checkpoints/step_000002'",
+             test_file("first"));
     CHECK_NEAR(validated(&out, "eval", "first", path), two, 6e-5);
-    snprintf(path, sizeof path, SHAPED " trainer.val_only=true trainer.load_checkpoint_path='%s/checkpoints/step_000002'", test_file("first"));
+    snprintf(path, sizeof path,
+             SHAPED
+             " trainer.val_only=true trainer.load_checkpoint_path='%s/checkpoints/step_000002'",
+             test_file("first"));
     CHECK_NEAR(validated(&out, "", "first", path), two, 6e-5);
     snprintf(path, sizeof path, SHAPED " trainer.load_checkpoint_path='%s'", test_file("first"));
     CHECK_NEAR(validated(&out, "eval", "other", path), four, 6e-5);
-    snprintf(path, sizeof path, SHAPED " worker.actor.model.model_path='%s/checkpoints/step_000002'", test_file("first"));
+    snprintf(path, sizeof path,
+             SHAPED " worker.actor.model.model_path='%s/checkpoints/step_000002'",
+             test_file("first"));
     CHECK_NEAR(validated(&out, "eval", "other", path), two, 6e-5);
-    CHECK_NEAR(validated(&out, "eval", "first", SHAPED), none, 6e-5); /* nothing is named: the model */
-    CHECK_NEAR(validated(&out, "", "first", SHAPED " trainer.val_only=true trainer.find_last_checkpoint=false"), none, 6e-5);
+    /* nothing is named: the model */
+    CHECK_NEAR(validated(&out, "eval", "first", SHAPED), none, 6e-5);
+    CHECK_NEAR(validated(&out, "", "first",
+                         SHAPED " trainer.val_only=true trainer.find_last_checkpoint=false"),
+               none, 6e-5);
     CHECK_NEAR(validated(&out, "", "fresh", SHAPED " trainer.val_only=true"), none, 6e-5);
     CHECK(!ares_dir_exists(test_file("fresh")));
     listing("first", &after);
@@ -520,36 +602,57 @@ TEST(validation_alone_leaves_a_run_that_is_under_way_as_it_is)
 {
     ares_str out = { 0 }, before = { 0 }, after = { 0 };
     const char *words = e2e_train_words("run"), *rows = test_source("examples/data/sums/val.jsonl");
-    CHECK_EQ(e2e_stop("run", "INT", 5, "--config '%s' trainer.max_steps=60 data.val_files='%s'", words, rows), 130);
+    CHECK_EQ(e2e_stop("run", "INT", 5, "--config '%s' trainer.max_steps=60 data.val_files='%s'",
+                      words, rows),
+             130);
     listing("run", &before);
-    CHECK(validated(&out, "", "run", "trainer.max_steps=60 trainer.val_only=true worker.rollout.n=2") >= 0);
+    CHECK(validated(&out, "", "run",
+                    "trainer.max_steps=60 trainer.val_only=true worker.rollout.n=2") >= 0);
     CHECK_CONTAINS(out.data, "validating");
     CHECK_CONTAINS(out.data, "checkpoints/rolling_0000");
     listing("run", &after);
     CHECK_STR(after.data, before.data);
-    CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=60 data.val_files='%s'", words, rows), 0);
-    CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=60 data.val_files='%s'", e2e_train_words("whole"), rows), 0);
+    CHECK_EQ(
+        e2e_program(NULL, "--config '%s' trainer.max_steps=60 data.val_files='%s'", words, rows),
+        0);
+    CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=60 data.val_files='%s'",
+                         e2e_train_words("whole"), rows),
+             0);
     e2e_same_runs("whole", "run", 60);
     ares_str_fini(&out), ares_str_fini(&before), ares_str_fini(&after);
 }
 
-TEST(validation_alone_takes_a_model_without_optimizer_states_and_refuses_what_is_not_there_or_does_not_fit)
+TEST(validation_alone_takes_a_model_without_optimizer_states_and_refuses_what_does_not_fit)
 {
     ares_str out = { 0 };
     char path[700];
     const char *other = test_file("wide"), *rows = test_source("examples/data/sums/val.jsonl");
     trained("trainer.save_model_only=true");
     snprintf(path, sizeof path, "trainer.load_checkpoint_path='%s'", test_file("first"));
-    CHECK_NEAR(validated(&out, "eval", "other", path), e2e_metric("first", 4, "val/reward_score"), 6e-5);
-    CHECK_NEAR(validated(&out, "", "first", "trainer.val_only=true"), e2e_metric("first", 4, "val/reward_score"), 6e-5);
+    CHECK_NEAR(validated(&out, "eval", "other", path), e2e_metric("first", 4, "val/reward_score"),
+               6e-5);
+    CHECK_NEAR(validated(&out, "", "first", "trainer.val_only=true"),
+               e2e_metric("first", 4, "val/reward_score"), 6e-5);
     static const char *const verbs[] = { "eval", "" };
-    CHECK_EQ(e2e_program(NULL, "init --arch qwen2 --hidden 48 --layers 2 --heads 2 --kv-heads 1 --seed 3 --out '%s'", other), 0);
+    CHECK_EQ(
+        e2e_program(
+            NULL,
+            "init --arch qwen2 --hidden 48 --layers 2 --heads 2 --kv-heads 1 --seed 3 --out '%s'",
+            other),
+        0);
     for (int i = 0; i < 2; i++) {
         ares_str_clear(&out);
-        CHECK_EQ(e2e_program(&out, "%s --config '%s' data.val_files='%s' trainer.val_only=true trainer.load_checkpoint_path='%s'", verbs[i], e2e_train_words("x"), rows, test_file("nowhere")), 2);
+        CHECK_EQ(e2e_program(&out,
+                             "%s --config '%s' data.val_files='%s' trainer.val_only=true "
+                             "trainer.load_checkpoint_path='%s'",
+                             verbs[i], e2e_train_words("x"), rows, test_file("nowhere")),
+                 2);
         CHECK_CONTAINS(out.data, "nowhere': no such folder; name a checkpoint or a run directory");
         ares_str_clear(&out);
-        CHECK(e2e_program(&out, "%s --config '%s' data.val_files='%s' trainer.val_only=true %s worker.actor.model.model_path='%s'", verbs[i], e2e_train_words("x"), rows, path, other) != 0);
+        CHECK(e2e_program(&out,
+                          "%s --config '%s' data.val_files='%s' trainer.val_only=true %s "
+                          "worker.actor.model.model_path='%s'",
+                          verbs[i], e2e_train_words("x"), rows, path, other) != 0);
         CHECK_CONTAINS(out.data, "the state is of another model");
     }
     ares_str_fini(&out);
@@ -572,7 +675,9 @@ TEST(supervised_validation_alone_takes_the_latest_checkpoint)
     const char *words = e2e_sft_words("run"), *rows = test_source("examples/data/sums/sft.jsonl");
     CHECK_EQ(e2e_program(NULL, "sft --config '%s' " STEPS " data.val_files='%s'", words, rows), 0);
     listing("run", &before);
-    CHECK_EQ(e2e_program(&out, "sft --config '%s' data.val_files='%s' trainer.val_only=true", words, rows), 0);
+    CHECK_EQ(e2e_program(&out, "sft --config '%s' data.val_files='%s' trainer.val_only=true", words,
+                         rows),
+             0);
     CHECK_NEAR(printed(&out, "val/loss"), e2e_metric("run", 4, "val/loss"), 6e-5);
     listing("run", &after);
     CHECK_STR(after.data, before.data);
@@ -581,12 +686,18 @@ TEST(supervised_validation_alone_takes_the_latest_checkpoint)
 
 TEST_MPI(two_ranks_validate_alone_what_one_does)
 {
-    if (test_shell(NULL, "command -v mpirun && ldd '%s' | grep libmpi", test_program()) != 0) SKIP("built without MPI, or no mpirun here");
+    if (test_shell(NULL, "command -v mpirun && ldd '%s' | grep libmpi", test_program()) != 0)
+        SKIP("built without MPI, or no mpirun here");
     ares_str out = { 0 };
     char path[700];
     trained(SHAPED);
-    snprintf(path, sizeof path, SHAPED " trainer.threads=1 trainer.load_checkpoint_path='%s/checkpoints/step_000002'", test_file("first"));
-    CHECK_NEAR(validated(&out, "eval --ranks 2", "other", path), e2e_metric("first", 2, "val/reward_score"), 6e-5);
-    CHECK_NEAR(validated(&out, "--ranks 2", "first", "trainer.val_only=true trainer.threads=1 " SHAPED), e2e_metric("first", 4, "val/reward_score"), 6e-5);
+    snprintf(path, sizeof path,
+             SHAPED " trainer.threads=1 trainer.load_checkpoint_path='%s/checkpoints/step_000002'",
+             test_file("first"));
+    CHECK_NEAR(validated(&out, "eval --ranks 2", "other", path),
+               e2e_metric("first", 2, "val/reward_score"), 6e-5);
+    CHECK_NEAR(
+        validated(&out, "--ranks 2", "first", "trainer.val_only=true trainer.threads=1 " SHAPED),
+        e2e_metric("first", 4, "val/reward_score"), 6e-5);
     ares_str_fini(&out);
 }

@@ -23,8 +23,8 @@ static void generate(const char *model, const char *stop, answers *out)
     int rc = e2e_program(&text,
                          "generate --model '%s' --input '%s' --raw --ignore-eos --n %d "
                          "--max-new-tokens %d %s%s%s",
-                         model, e2e_write("prompt.jsonl", "{\"prompt\":\"the\"}\n"), SAMPLES, TOKENS,
-                         stop ? "--stop '" : "", stop ? stop : "", stop ? "'" : "");
+                         model, e2e_write("prompt.jsonl", "{\"prompt\":\"the\"}\n"), SAMPLES,
+                         TOKENS, stop ? "--stop '" : "", stop ? stop : "", stop ? "'" : "");
     if (CHECK_MSG(rc == 0, "%s", text.data) &&
         CHECK_OK(ares_json_parse(&arena, ares_str_view(&text), "answers", &row))) {
         const ares_json *samples = ares_json_get(row, "samples");
@@ -42,7 +42,8 @@ static void generate(const char *model, const char *stop, answers *out)
 }
 
 /* Where token k of an answer begins in the whole text; false: within a character. */
-static bool begin_of(const ares_tokenizer *tok, const int32_t *ids, int k, const char *whole, size_t *at)
+static bool begin_of(const ares_tokenizer *tok, const int32_t *ids, int k, const char *whole,
+                     size_t *at)
 {
     ares_str before = { 0 };
     CHECK_OK(ares_tokenizer_decode(tok, ids, k, false, &before));
@@ -53,7 +54,8 @@ static bool begin_of(const ares_tokenizer *tok, const int32_t *ids, int k, const
 }
 
 /* The tokens up to the one that completes the string; all of them where none does. */
-static int tokens_until(const ares_tokenizer *tok, const int32_t *ids, const char *stop, bool *found)
+static int tokens_until(const ares_tokenizer *tok, const int32_t *ids, const char *stop,
+                        bool *found)
 {
     ares_str text = { 0 };
     int n = 0;
@@ -74,16 +76,17 @@ static void check_stopped(const char *model, const ares_tokenizer *tok, const an
     for (int i = 0; i < SAMPLES; i++) {
         bool found;
         int n = tokens_until(tok, whole->ids[i], stop, &found);
-        CHECK_MSG(cut.n[i] == n && cut.stopped[i] == found, "stop '%s': %d tokens, %s; expected %d, %s", stop,
-                  cut.n[i], cut.stopped[i] ? "stopped" : "full", n, found ? "stopped" : "full");
+        CHECK_MSG(cut.n[i] == n && cut.stopped[i] == found,
+                  "stop '%s': %d tokens, %s; expected %d, %s", stop, cut.n[i],
+                  cut.stopped[i] ? "stopped" : "full", n, found ? "stopped" : "full");
         CHECK_MEM(cut.ids[i], whole->ids[i], (size_t)cut.n[i] * sizeof(int32_t));
     }
 }
 
 /* A part of the text of `tokens` adjacent tokens: the last character of the first to the first
  * of the last. */
-static bool straddling(const ares_tokenizer *tok, const answers *a, int sample, int first, int tokens,
-                       char stop[8])
+static bool straddling(const ares_tokenizer *tok, const answers *a, int sample, int first,
+                       int tokens, char stop[8])
 {
     ares_str text = { 0 };
     const int32_t *ids = a->ids[sample];
@@ -106,10 +109,11 @@ TEST(a_stop_string_ends_an_answer_also_where_it_spans_two_or_three_tokens)
     const char *model = test_file("words");
     char stop[8];
     CHECK_EQ(
-        e2e_program(NULL,
-                    "init --arch qwen2 --hidden 32 --layers 1 --heads 2 --kv-heads 1 --seed 3 --vocab 402 "
-                    "--tokenizer '%s' --out '%s'",
-                    test_source("tests/golden/tokenizer/bos_eos"), model),
+        e2e_program(
+            NULL,
+            "init --arch qwen2 --hidden 32 --layers 1 --heads 2 --kv-heads 1 --seed 3 --vocab 402 "
+            "--tokenizer '%s' --out '%s'",
+            test_source("tests/golden/tokenizer/bos_eos"), model),
         0);
     REQUIRE_OK(ares_tokenizer_load(model, &tok));
     generate(model, NULL, &whole);

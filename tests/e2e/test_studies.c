@@ -1,27 +1,36 @@
 /*
- * The studies of experiments/: every variant of a sweep is another configuration, in something that moves the run. A stand-in
- * for the program writes down what each run would have been, in a folder that looks like the repository.
+ * The studies of experiments/: every variant of a sweep is another configuration, in something that
+ * moves the run. A stand-in for the program writes down what each run would have been, in a folder
+ * that looks like the repository.
  */
 #include "e2e.h"
 
 #include <stdio.h>
 
 /* What says where a run lies, what it writes and how fast it is. */
-#define UNMOVING "project_name|experiment_name|run_dir|threads|logger|val_freq|val_before_train|val_generations_to_log|save_freq|save_limit|max_num_seqs|max_num_batched_tokens|cache_tokens|" \
-                 "max_token_len_per_device|enable_gradient_checkpointing"
+#define UNMOVING                                                                                \
+    "project_name|experiment_name|run_dir|threads|logger|val_freq|val_before_train|val_"        \
+    "generations_to_log|save_freq|save_limit|max_num_seqs|max_num_batched_tokens|cache_tokens|" \
+    "max_token_len_per_device|enable_gradient_checkpointing"
 
 static void make_tree(void)
 {
     ares_str text = { 0 };
-    CHECK_EQ(test_shell(NULL, "cd '%s' && mkdir -p resolved scripts models/tiny && ln -s '%s/experiments' . && printf '#!/bin/sh\\n' > scripts/fetch_smollm2.sh && chmod +x scripts/fetch_smollm2.sh", test_dir(),
-                        test_source(".")), 0);
+    CHECK_EQ(
+        test_shell(
+            NULL,
+            "cd '%s' && mkdir -p resolved scripts models/tiny && ln -s '%s/experiments' . && "
+            "printf '#!/bin/sh\\n' > scripts/fetch_smollm2.sh && chmod +x scripts/fetch_smollm2.sh",
+            test_dir(), test_source(".")),
+        0);
     ares_str_addf(&text,
                   "#!/bin/bash\n"
                   "program='%s'\n"
                   "[[ $* == *--print-config* || $* == *--check* ]] && exec $program \"$@\"\n"
                   "[[ $1 == --config ]] || exit 0 # compare, sft, init\n"
                   "for word; do [[ $word != trainer.run_dir=* ]] || dir=${word#*=}; done\n"
-                  "$program \"$@\" --print-config | grep -vE '^ *(" UNMOVING "):' > resolved/${dir//\\//_}\n",
+                  "$program \"$@\" --print-config | grep -vE '^ *(" UNMOVING
+                  "):' > resolved/${dir//\\//_}\n",
                   test_program());
     e2e_write("stand_in", text.data);
     CHECK_EQ(test_shell(NULL, "chmod +x '%s'", test_file("stand_in")), 0);
@@ -33,14 +42,18 @@ static void check_study(const char *script, const char *words, int variants)
 {
     ares_str out = { 0 };
     CHECK_EQ(test_shell(NULL, "rm -f '%s'/resolved/*", test_dir()), 0);
-    int rc = test_shell(&out, "cd '%s' && ARES_TRAIN=./stand_in bash '%s' --seeds '1 2' %s 2>&1", test_dir(), script, words);
+    int rc = test_shell(&out, "cd '%s' && ARES_TRAIN=./stand_in bash '%s' --seeds '1 2' %s 2>&1",
+                        test_dir(), script, words);
     CHECK_MSG(rc == 0, "%s %s: exit code %d\n%s", script, words, rc, out.data);
     ares_str_clear(&out);
-    CHECK_EQ(test_shell(&out, "cd '%s/resolved' && ls | wc -l && wc -l * | awk '$1 < 100'", test_dir()), 0);
+    CHECK_EQ(
+        test_shell(&out, "cd '%s/resolved' && ls | wc -l && wc -l * | awk '$1 < 100'", test_dir()),
+        0);
     CHECK_EQ(atoi(out.data), 2 * variants);
     CHECK_MSG(out.len < 5, "%s: not resolved: %s", script, out.data);
     ares_str_clear(&out);
-    CHECK_EQ(test_shell(&out, "cd '%s/resolved' && md5sum * | sort | uniq -D -w 32", test_dir()), 0);
+    CHECK_EQ(test_shell(&out, "cd '%s/resolved' && md5sum * | sort | uniq -D -w 32", test_dir()),
+             0);
     CHECK_MSG(out.len == 0, "%s %s: the same configuration:\n%s", script, words, out.data);
     ares_str_fini(&out);
 }
@@ -49,8 +62,13 @@ static int variants_of(const char *script)
 {
     ares_str out = { 0 };
     int n = 0;
-    CHECK_EQ(test_shell(&out, "cd '%s' && ARES_TRAIN=./stand_in bash '%s' --check", test_dir(), script), 0);
-    CHECK_MSG(sscanf(strchr(out.data, ':') ? strchr(out.data, ':') + 1 : "", "%d variants, no two the same", &n) == 1 && n > 1, "%s", out.data);
+    CHECK_EQ(
+        test_shell(&out, "cd '%s' && ARES_TRAIN=./stand_in bash '%s' --check", test_dir(), script),
+        0);
+    CHECK_MSG(sscanf(strchr(out.data, ':') ? strchr(out.data, ':') + 1 : "",
+                     "%d variants, no two the same", &n) == 1 &&
+                  n > 1,
+              "%s", out.data);
     ares_str_fini(&out);
     return n;
 }
@@ -60,12 +78,14 @@ TEST(no_two_variants_of_a_study_are_configured_the_same)
     ares_str scripts = { 0 };
     int n = 0;
     make_tree();
-    CHECK_EQ(test_shell(&scripts, "cd '%s' && grep -l '^run_study ' experiments/*/*.sh", test_dir()), 0);
+    CHECK_EQ(
+        test_shell(&scripts, "cd '%s' && grep -l '^run_study ' experiments/*/*.sh", test_dir()), 0);
     for (char *script = strtok(scripts.data, "\n"); script; script = strtok(NULL, "\n"), n++) {
         int variants = variants_of(script);
         check_study(script, "", variants);
         check_study(script, "--tiny", variants);
-        check_study(script, "--tiny trainer.max_steps=8", variants); /* overrides of every run leave the variants apart */
+        /* overrides of every run leave the variants apart */
+        check_study(script, "--tiny trainer.max_steps=8", variants);
     }
     CHECK(n >= 3);
     ares_str_fini(&scripts);
@@ -75,13 +95,18 @@ TEST(a_study_refuses_two_variants_that_are_configured_the_same)
 {
     ares_str out = { 0 };
     make_tree();
-    const char *study = e2e_write("study.sh", "source experiments/AEPO/study.sh\nread_words \"$@\"\n"
-                                              "variant whole\n"
-                                              "variant 'other window' worker.rollout.window_size=8\n"
-                                              "variant 'as it is' worker.rollout.window_size=4 trainer.val_freq=2 trainer.experiment_name=other trainer.threads=1\n"
-                                              "run_study twice 'two of a kind'\n");
-    CHECK_EQ(test_shell(&out, "cd '%s' && ARES_TRAIN=./stand_in bash '%s' --tiny 2>&1", test_dir(), study), 2);
+    const char *study =
+        e2e_write("study.sh", "source experiments/AEPO/study.sh\nread_words \"$@\"\n"
+                              "variant whole\n"
+                              "variant 'other window' worker.rollout.window_size=8\n"
+                              "variant 'as it is' worker.rollout.window_size=4 trainer.val_freq=2 "
+                              "trainer.experiment_name=other trainer.threads=1\n"
+                              "run_study twice 'two of a kind'\n");
+    CHECK_EQ(test_shell(&out, "cd '%s' && ARES_TRAIN=./stand_in bash '%s' --tiny 2>&1", test_dir(),
+                        study),
+             2);
     CHECK_CONTAINS(out.data, "'as it is' is configured as 'whole' is");
-    CHECK_EQ(test_shell(NULL, "test -z \"$(ls '%s/resolved')\"", test_dir()), 0); /* before a run started */
+    /* before a run started */
+    CHECK_EQ(test_shell(NULL, "test -z \"$(ls '%s/resolved')\"", test_dir()), 0);
     ares_str_fini(&out);
 }

@@ -18,9 +18,9 @@ static const char rows[] = "{\"prompt\":\"1\",\"answer\":\"1\",\"rm_type\":\"num
                            "{\"prompt\":\"4444\",\"answer\":\"4\",\"rm_type\":\"number\"}\n";
 
 /* Stop strings make answers of many lengths. */
-#define WORDS                                                                                      \
-    "trainer.max_steps=1 trainer.val_freq=1 'worker.reward.rewards=[{name: auto}]' "               \
-    "'worker.rollout.stop=[a, b, c, d, e, f, g, h, i, j, k, l, m, o]' "                            \
+#define WORDS                                                                        \
+    "trainer.max_steps=1 trainer.val_freq=1 'worker.reward.rewards=[{name: auto}]' " \
+    "'worker.rollout.stop=[a, b, c, d, e, f, g, h, i, j, k, l, m, o]' "              \
     "'worker.rollout.val_override_config={n: 2}' data.val_group_key=rm_type "
 
 typedef struct part {

@@ -1,9 +1,12 @@
 /*
- * libFuzzer entry for the configuration: YAML, then a line "%%", then an override per line. Beyond "no crash": a fault
- * is reported, a configuration without faults is printed, and the print reads back as the same configuration.
+ * libFuzzer entry for the configuration: YAML, then a line "%%", then an override per line. Beyond
+ * "no crash": a fault is reported, a configuration without faults is printed, and the print reads
+ * back as the same configuration.
  *
- *   clang -fsanitize=fuzzer,address,undefined -D_GNU_SOURCE -std=c17 -Iinclude tests/fuzz/fuzz_config.c \
- *         src/core/{config*,json,str,file,map,arena,memory,error,log,lookup,progress,clock}.c -lyaml -lm -o fuzz_config &&
+ *   clang -fsanitize=fuzzer,address,undefined -D_GNU_SOURCE -std=c17 -Iinclude
+ *       tests/fuzz/fuzz_config.c \
+ *         src/core/{config*,json,str,file,map,arena,memory,error,log,lookup,progress,clock}.c
+ *             -lyaml -lm -o fuzz_config &&
  *   ./fuzz_config tests/fuzz/corpus/config
  */
 #include "ares/config.h"
@@ -13,37 +16,41 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define FUZZ_OPTIONS(X)                                                                                     \
-    X(text, name, "trainer.name", "demo", "", "a text")                                                     \
-    X(text, path, "trainer.path", "runs/${trainer.name}", "?nonempty", "a text with a default made of another") \
-    X(texts, logger, "trainer.logger", "[console, file]", "", "a list")                                     \
-    X(i64, n, "worker.rollout.n", "1", "[1,)", "an integer")                                                \
-    X(i64, steps, "worker.rollout.steps", "null", "-1|[1,)", "an integer or null")                          \
-    X(f64, lr, "worker.optim.lr", "1e-6", "[0,1)", "a number")                                              \
-    X(f64s, betas, "worker.optim.betas", "[0.9, 0.999]", "[0,1)#2", "two numbers")                          \
-    X(i64s, ids, "worker.ids", "[]", "", "integers")                                                        \
-    X(flag, shuffle, "data.shuffle", "true", "", "a flag")                                                  \
-    X(choice, kind, "data.kind", "a", "?a=alpha|b|none", "a choice")                                        \
-    X(tree, kwargs, "env.kwargs", "{}", "map", "an open map")                                               \
-    X(tree, rewards, "env.rewards", "[]", "list", "entries of a table")                                     \
+#define FUZZ_OPTIONS(X)                                                            \
+    X(text, name, "trainer.name", "demo", "", "a text")                            \
+    X(text, path, "trainer.path", "runs/${trainer.name}", "?nonempty",             \
+      "a text with a default made of another")                                     \
+    X(texts, logger, "trainer.logger", "[console, file]", "", "a list")            \
+    X(i64, n, "worker.rollout.n", "1", "[1,)", "an integer")                       \
+    X(i64, steps, "worker.rollout.steps", "null", "-1|[1,)", "an integer or null") \
+    X(f64, lr, "worker.optim.lr", "1e-6", "[0,1)", "a number")                     \
+    X(f64s, betas, "worker.optim.betas", "[0.9, 0.999]", "[0,1)#2", "two numbers") \
+    X(i64s, ids, "worker.ids", "[]", "", "integers")                               \
+    X(flag, shuffle, "data.shuffle", "true", "", "a flag")                         \
+    X(choice, kind, "data.kind", "a", "?a=alpha|b|none", "a choice")               \
+    X(tree, kwargs, "env.kwargs", "{}", "map", "an open map")                      \
+    X(tree, rewards, "env.rewards", "[]", "list", "entries of a table")            \
     X(tree, any, "env.any", "null", "", "anything")
 ARES_OPTION_STRUCT(fuzz_options, FUZZ_OPTIONS);
 static ares_option_table fuzz_table;
-static ARES_OPTION_TABLE(fuzz_table, fuzz_options, FUZZ_OPTIONS)
+static ARES_OPTION_TABLE(fuzz_table, fuzz_options, FUZZ_OPTIONS);
 
-#define FUZZ_REWARD(X)                                                                                      \
-    X(text, name, "name", "???", "nonempty", "of the reward")                                               \
-    X(f64, weight, "weight", "1", "", "of the reward")                                                      \
+#define FUZZ_REWARD(X)                                        \
+    X(text, name, "name", "???", "nonempty", "of the reward") \
+    X(f64, weight, "weight", "1", "", "of the reward")        \
     X(i64, deep, "a.b", "${worker.rollout.n}", "", "an option in a section")
 ARES_OPTION_STRUCT(fuzz_reward, FUZZ_REWARD);
 static ares_option_table fuzz_reward_table;
-static ARES_OPTION_TABLE(fuzz_reward_table, fuzz_reward, FUZZ_REWARD)
+static ARES_OPTION_TABLE(fuzz_reward_table, fuzz_reward, FUZZ_REWARD);
 
 static const ares_config_alias fuzz_aliases[] = {
-    { "old.rollout.*", "worker.rollout.*", NULL, NULL }, { "old.rollout.num", "worker.rollout.n", NULL, NULL },
-    { "old.loop.*", "old.loop.*", NULL, NULL },          { "old.gone.*", "", NULL, "no such engine" },
+    { "old.rollout.*", "worker.rollout.*", NULL, NULL },
+    { "old.rollout.num", "worker.rollout.n", NULL, NULL },
+    { "old.loop.*", "old.loop.*", NULL, NULL },
+    { "old.gone.*", "", NULL, "no such engine" },
     { "both", "worker.rollout.n&worker.rollout.steps", NULL, NULL },
-    { "old.bad", NULL, NULL, "write env.any" },          { "beta", "worker.optim.lr", "data.kind=b", "only with kind b" },
+    { "old.bad", NULL, NULL, "write env.any" },
+    { "beta", "worker.optim.lr", "data.kind=b", "only with kind b" },
 };
 
 static ares_config *fuzz_config_new(fuzz_options *o)

@@ -1,6 +1,7 @@
 /*
- * libFuzzer entry for what finds an answer in a response: every extraction, and the verifiers that compare texts. Beyond "no
- * crash": what was found is a part of the text, its braces close, and normal forms of normal forms of plain numbers stay.
+ * libFuzzer entry for what finds an answer in a response: every extraction, and the verifiers that
+ * compare texts. Beyond "no crash": what was found is a part of the text, its braces close, and
+ * normal forms of normal forms of plain numbers stay.
  */
 #include <math.h>
 #include <string.h>
@@ -12,13 +13,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void inside(ares_view text, ares_view part)
 {
-    ARES_ASSERT(!part.data || (part.data >= text.data && part.data + part.len <= text.data + text.len));
+    ARES_ASSERT(!part.data ||
+                (part.data >= text.data && part.data + part.len <= text.data + text.len));
 }
 
 static void run(const char *verifier, ares_view response, ares_view truth)
 {
     const ares_verifier *v = ares_verifier_find(verifier);
-    ares_verify_in in = { .response = response, .ground_truth = truth, .stopped = true, .response_tokens = -1 };
+    ares_verify_in in = {
+        .response = response, .ground_truth = truth, .stopped = true, .response_tokens = -1
+    };
     ares_verify_out out = { .accuracy = NAN };
     ares_arena arena = { 0 };
     ares_str object = { 0 };
@@ -34,10 +38,13 @@ static void run(const char *verifier, ares_view response, ares_view truth)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char *const verifiers[] = { "math", "deepscaler", "dapo", "gsm8k", "math_hendrycks" };
+    static const char *const verifiers[] = { "math", "deepscaler", "dapo", "gsm8k",
+                                             "math_hendrycks" };
     const char *text = size ? (const char *)data : "";
-    const char *split = size ? memchr(text, 0, size) : NULL; /* label NUL response; else one text for both */
-    ares_view all = { text, size }, truth = split ? (ares_view){ text, (size_t)(split - text) } : all;
+    /* label NUL response; else one text for both */
+    const char *split = size ? memchr(text, 0, size) : NULL;
+    ares_view all = { text, size },
+              truth = split ? (ares_view){ text, (size_t)(split - text) } : all;
     ares_view response = split ? (ares_view){ split + 1, size - truth.len - 1 } : all;
     ares_arena arena = { 0 };
     inside(response, math_last_boxed(response));
@@ -46,7 +53,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     inside(response, math_after_think(response));
     inside(response, math_gsm8k_flexible(response));
     inside(response, math_dapo_answer(response));
-    ares_view number = math_gsm8k_strict(response, &arena), plain = math_strip_thousands(response, &arena);
+    ares_view number = math_gsm8k_strict(response, &arena),
+              plain = math_strip_thousands(response, &arena);
     for (size_t i = 0; i < number.len; i++) ARES_ASSERT(number.data[i] != ',');
     ARES_ASSERT(ares_view_eq(plain, math_strip_thousands(plain, &arena)));
     for (int i = 0; i < ARES_COUNT(verifiers); i++) run(verifiers[i], response, truth);

@@ -1,6 +1,6 @@
 /*
- * libFuzzer entry for the JSON reader. Beyond "no crash": what was read and written again must read as the
- * same text.
+ * libFuzzer entry for the JSON reader. Beyond "no crash": what was read and written again must read
+ * as the same text.
  */
 #include "ares/core.h"
 
@@ -11,7 +11,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     ares_arena arena = { 0 };
     ares_str once = { 0 }, twice = { 0 };
     const ares_json *value;
-    if (ares_json_parse(&arena, (ares_view){ (const char *)data, size }, "fuzz", &value) == ARES_OK) {
+    if (ares_json_parse(&arena, (ares_view){ (const char *)data, size }, "fuzz", &value) ==
+        ARES_OK) {
         ares_json_write(&once, value);
         ARES_ASSERT(ares_json_parse(&arena, ares_str_view(&once), "again", &value) == ARES_OK);
         ares_json_write(&twice, value);

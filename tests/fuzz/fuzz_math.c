@@ -1,6 +1,7 @@
 /*
- * libFuzzer entry for the math judges: truth NUL answer. Beyond "no crash, no hang": an answer that is the truth is right in
- * every mode, and the same call twice says the same and takes the same work.
+ * libFuzzer entry for the math judges: truth NUL answer. Beyond "no crash, no hang": an answer that
+ * is the truth is right in every mode, and the same call twice says the same and takes the same
+ * work.
  */
 #include <string.h>
 
@@ -25,7 +26,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const char *text = size ? (const char *)data : "";
     const char *split = size ? memchr(text, 0, size) : NULL;
-    ares_view truth = { text, split ? (size_t)(split - text) : size }, given = split ? (ares_view){ split + 1, size - truth.len - 1 } : truth;
+    ares_view truth = { text, split ? (size_t)(split - text) : size },
+              given = split ? (ares_view){ split + 1, size - truth.len - 1 } : truth;
     for (int mode = MATH_TARGET; mode <= MATH_REFERENCE; mode++) {
         int64_t once, twice;
         bool same = judged(given, truth, (math_mode)mode, &once);
@@ -34,7 +36,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         ares_arena arena = { 0 };
         math_budget budget = { .steps = MATH_STEPS };
         int64_t n;
-        if (given.len <= MATH_MAX_BYTES) math_elements(math_normalize(given, (math_mode)mode, &budget, &arena), (math_mode)mode, &arena, &n);
+        if (given.len <= MATH_MAX_BYTES)
+            math_elements(math_normalize(given, (math_mode)mode, &budget, &arena), (math_mode)mode,
+                          &arena, &n);
         ares_arena_fini(&arena);
     }
     return 0;

@@ -1,7 +1,7 @@
 /*
- * libFuzzer entry for the small verifiers and the dispatcher: every verifier of the table by name, on a response, a ground
- * truth and a row cut out of the input at 0xFE bytes. Beyond "no crash": a verdict is finite, judging twice says the same, and
- * the details are members of a JSON object.
+ * libFuzzer entry for the small verifiers and the dispatcher: every verifier of the table by name,
+ * on a response, a ground truth and a row cut out of the input at 0xFE bytes. Beyond "no crash": a
+ * verdict is finite, judging twice says the same, and the details are members of a JSON object.
  */
 #include <math.h>
 #include <string.h>
@@ -18,9 +18,13 @@ static int n_judges;
 /* Options without a default get one here. */
 static void open_all(void)
 {
-    static const struct { const char *name, *word; } needed[] = {
+    static const struct {
+        const char *name, *word;
+    } needed[] = {
         { "regex", "pattern=(a|b)*c+$" },
-        { "dapo_overlong", "max_response_length=20" }, { "dapo_overlong", "overlong_buffer_length=10" }, { "dapo_overlong", "overlong_penalty_factor=1" },
+        { "dapo_overlong", "max_response_length=20" },
+        { "dapo_overlong", "overlong_buffer_length=10" },
+        { "dapo_overlong", "overlong_penalty_factor=1" },
     };
     int n;
     const char *const *names = ares_verifier_names(&n);
@@ -33,7 +37,8 @@ static void open_all(void)
         ares_option_table *table = ares_judge_options(judges[i], &options);
         if (table) ares_config_add_options(configs[i], "", table, options);
         for (int k = 0; k < ARES_COUNT(needed); k++)
-            if (strcmp(needed[k].name, names[i]) == 0) ares_config_override(configs[i], needed[k].word);
+            if (strcmp(needed[k].name, names[i]) == 0)
+                ares_config_override(configs[i], needed[k].word);
         ares_config_resolve(configs[i]);
         ares_judge_check(judges[i], configs[i], "");
         ARES_ASSERT(ares_config_finish(configs[i]) == ARES_OK);
@@ -55,7 +60,8 @@ static void run(const ares_judge *j, const ares_verify_in *in)
     int first = ares_judge_run(j, in, &a), second = ares_judge_run(j, in, &b);
     ARES_ASSERT(first == second);
     if (first == ARES_OK) {
-        ARES_ASSERT(isfinite(a.score) && a.score == b.score && (isnan(a.accuracy) ? isnan(b.accuracy) : a.accuracy == b.accuracy));
+        ARES_ASSERT(isfinite(a.score) && a.score == b.score &&
+                    (isnan(a.accuracy) ? isnan(b.accuracy) : a.accuracy == b.accuracy));
         ARES_ASSERT(isnan(a.accuracy) || a.accuracy == 0 || a.accuracy == 1);
         ares_arena arena = { 0 };
         ares_str object = { 0 };
@@ -71,19 +77,25 @@ static void run(const ares_judge *j, const ares_verify_in *in)
     ares_str_fini(&b.details);
 }
 
-/* The first byte picks the verifier; the rest is response, ground truth, row, each ended by 0xFE. */
+/*
+ * The first byte picks the verifier; the rest is response, ground truth, row, each ended by 0xFE.
+ */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (!n_judges) open_all();
     if (size < 1 || size > 20000) return 0;
     ares_view rest = { (const char *)data + 1, size - 1 };
     ares_arena arena = { 0 };
-    ares_verify_in in = { .response = piece(&rest), .ground_truth = piece(&rest), .stopped = true, .response_tokens = -1 };
+    ares_verify_in in = { .response = piece(&rest),
+                          .ground_truth = piece(&rest),
+                          .stopped = true,
+                          .response_tokens = -1 };
     ares_view row = piece(&rest);
     int32_t ids[512];
     if (size % 2) {
         in.response_tokens = (int64_t)ARES_MIN(in.response.len, ARES_COUNT(ids));
-        for (int64_t i = 0; i < in.response_tokens; i++) ids[i] = (unsigned char)in.response.data[i];
+        for (int64_t i = 0; i < in.response_tokens; i++)
+            ids[i] = (unsigned char)in.response.data[i];
         in.ids = ids;
     }
     if (ares_json_parse(&arena, row, "row", &in.row) != ARES_OK) in.row = NULL;

@@ -1,6 +1,7 @@
 /*
- * libFuzzer entry for tokenizer.json. A file that loads must also encode: a text with a bit of everything, and whatever
- * follows the first NUL of the input; with offsets in range, and decoding token by token like the whole.
+ * libFuzzer entry for tokenizer.json. A file that loads must also encode: a text with a bit of
+ * everything, and whatever follows the first NUL of the input; with offsets in range, and decoding
+ * token by token like the whole.
  */
 #include <string.h>
 
@@ -42,7 +43,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         ARES_ASSERT(!t && ares_error_message()[0]);
         return 0;
     }
-    round_trip(t, ARES_VIEW("ab abab  12 e\xcc\x81\xcc\x96 \xea\xb0\x80\xe1\x86\xa8 a b\n\xff<a> it's \xf0\x9f\x98\x80 "));
+    round_trip(t, ARES_VIEW("ab abab  12 e\xcc\x81\xcc\x96 \xea\xb0\x80\xe1\x86\xa8 a b\n\xff<a> "
+                            "it's \xf0\x9f\x98\x80 "));
     if (rest.len) round_trip(t, rest);
     ares_tokenizer_free(t);
     return 0;

@@ -1,6 +1,7 @@
 /*
- * Feeds files to a fuzz target, for builds without libFuzzer: replay FILE_OR_FOLDER ... Each file is a case that once
- * mattered; the target aborts when it goes wrong again, so the name of the file is printed before it runs.
+ * Feeds files to a fuzz target, for builds without libFuzzer: replay FILE_OR_FOLDER ... Each file
+ * is a case that once mattered; the target aborts when it goes wrong again, so the name of the file
+ * is printed before it runs.
  */
 #include <dirent.h>
 #include <signal.h>
@@ -37,8 +38,8 @@ static int replay(const char *path)
         int n = scandir(path, &entries, NULL, alphasort), bad = n < 0;
         for (int i = 0; i < n; i++) {
             char inner[4096];
-            if (entries[i]->d_name[0] != '.' &&
-                snprintf(inner, sizeof inner, "%s/%s", path, entries[i]->d_name) < (int)sizeof inner)
+            if (entries[i]->d_name[0] != '.' && snprintf(inner, sizeof inner, "%s/%s", path,
+                                                         entries[i]->d_name) < (int)sizeof inner)
                 bad |= replay(inner);
             free(entries[i]);
         }

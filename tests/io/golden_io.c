@@ -13,12 +13,15 @@ static int newest_first(const void *a, const void *b)
 
 GOLDEN(aepo, checkpoint_prune)
 {
-    if (ares_view_is(golden_string(g, "variant"), "ares")) return golden_unknown(g); /* EasyR1's rule is the decided one */
+    /* EasyR1's rule is the decided one */
+    if (ares_view_is(golden_string(g, "variant"), "ares")) return golden_unknown(g);
     int64_t n, gone = 0;
     const double *existing = golden_flat(g, golden_in(g, "existing"), &n);
     double best = golden_number_or(g, "best", -1), current = golden_number(g, "current");
-    double *steps = ares_arena_calloc(g->arena, (size_t)n + 2, sizeof *steps), *removed = ares_arena_calloc(g->arena, (size_t)n + 2, sizeof *removed);
-    bool *spared = ares_arena_calloc(g->arena, (size_t)n + 2, sizeof *spared), *remove = ares_arena_calloc(g->arena, (size_t)n + 2, sizeof *remove);
+    double *steps = ares_arena_calloc(g->arena, (size_t)n + 2, sizeof *steps),
+           *removed = ares_arena_calloc(g->arena, (size_t)n + 2, sizeof *removed);
+    bool *spared = ares_arena_calloc(g->arena, (size_t)n + 2, sizeof *spared),
+         *remove = ares_arena_calloc(g->arena, (size_t)n + 2, sizeof *remove);
     int count = 1;
     steps[0] = current;
     for (int64_t i = 0; i < n; i++)

@@ -10,7 +10,10 @@
 
 #include "ares/io.h"
 
-static const char *dir(void) { return test_file("checkpoints"); }
+static const char *dir(void)
+{
+    return test_file("checkpoints");
+}
 
 static const char *inside(const char *name, const char *file)
 {
@@ -128,7 +131,10 @@ TEST(latest_that_is_missing_empty_or_dangling_gives_way_to_the_highest_step)
 
 TEST(names_that_are_no_steps_are_no_checkpoints)
 {
-    static const char *const names[] = { "step_", "step_x", "step_-5", "step_1x", "step_ 1", "steps_000001", ".tmp-step_000001", "step_99999999999999999999999" };
+    static const char *const names[] = {
+        "step_",   "step_x",       "step_-5",          "step_1x",
+        "step_ 1", "steps_000001", ".tmp-step_000001", "step_99999999999999999999999"
+    };
     for (int i = 0; i < ARES_COUNT(names); i++) CHECK_OK(ares_dir_make(inside(names[i], NULL)));
     CHECK_OK(ares_file_write(inside("step_000005", NULL), "a file", 6));
     check_latest("");
@@ -161,7 +167,8 @@ TEST(a_disk_that_fills_up_leaves_the_old_checkpoint)
     ares_safetensors_write(w, zeros, sizeof *zeros << 20);
     CHECK_FAIL(ares_safetensors_finish(w), ARES_EIO, "model.safetensors: File too large");
     ares_checkpoint_abandon(temporary.data);
-    CHECK_CONTAINS(ares_error_message(), "File too large"); /* cleaning up does not hide the cause */
+    /* cleaning up does not hide the cause */
+    CHECK_CONTAINS(ares_error_message(), "File too large");
     limit_file_size(0); /* not one byte for `latest` */
     REQUIRE_OK(ares_checkpoint_begin(dir(), "step_000003", &temporary));
     CHECK_FAIL(ares_checkpoint_commit(dir(), "step_000003", temporary.data), ARES_EIO, "latest");
@@ -175,8 +182,10 @@ TEST(a_disk_that_fills_up_leaves_the_old_checkpoint)
     ares_str_fini(&temporary);
 }
 
-/* aepo.json ckpt_prune_easyr1_*: steps 5, 10, 15, 20 are there, 25 has just been saved, 10 is the best. The cases count what
- * goes before the save and this is called behind it, which is the same. */
+/*
+ * aepo.json ckpt_prune_easyr1_*: steps 5, 10, 15, 20 are there, 25 has just been saved, 10 is the
+ * best. The cases count what goes before the save and this is called behind it, which is the same.
+ */
 static void check_pruned(int keep, const char *left)
 {
     const char *spare[] = { "step_000010", NULL };
@@ -192,7 +201,8 @@ static void check_pruned(int keep, const char *left)
 TEST(pruning_keeps_the_newest_and_the_best_within_the_limit)
 {
     check_pruned(3, "step_000010 step_000020 step_000025"); /* ckpt_prune_easyr1_3: 5 and 15 go */
-    check_pruned(1, "step_000010 step_000025");             /* ckpt_prune_easyr1_1: 5, 15 and 20 go */
+    /* ckpt_prune_easyr1_1: 5, 15 and 20 go */
+    check_pruned(1, "step_000010 step_000025");
     check_pruned(2, "step_000010 step_000025");
     check_pruned(4, "step_000010 step_000015 step_000020 step_000025");
     check_pruned(9, "step_000005 step_000010 step_000015 step_000020 step_000025");
@@ -209,7 +219,8 @@ TEST(pruning_touches_nothing_else_and_needs_no_best)
         save(name, "x");
     }
     CHECK_OK(ares_dir_make(inside("notes", NULL)));
-    CHECK_OK(ares_checkpoint_prune(dir(), 2, newest)); /* the newest is the best: it takes one place, not two */
+    /* the newest is the best: it takes one place, not two */
+    CHECK_OK(ares_checkpoint_prune(dir(), 2, newest));
     check_listing("latest notes step_000002 step_000003");
     CHECK_OK(ares_checkpoint_prune(dir(), 1, NULL));
     check_listing("latest notes step_000003");
@@ -225,7 +236,8 @@ TEST(of_rolling_checkpoints_one_is_kept_and_none_counts_among_the_others)
     CHECK_OK(ares_checkpoint_prune(dir(), 2, NULL));
     save("rolling_000004", "four");
     check_listing(
-        "latest rolling_000003 rolling_000004 step_000001 step_000002"); /* as a kill between the two leaves it */
+        /* as a kill between the two leaves it */
+        "latest rolling_000003 rolling_000004 step_000001 step_000002");
     unlink(inside("latest", NULL));
     check_latest("rolling_000004");
     CHECK_OK(ares_checkpoint_drop_rolling(dir(), "rolling_000004"));

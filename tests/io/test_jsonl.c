@@ -22,7 +22,8 @@ static void read_all(const char *path, ares_str *out)
     REQUIRE_OK(ares_jsonl_open(path, &r));
     for (int rc; (rc = ares_jsonl_next(r, &row, &line)) != 0;) {
         if (rc < 0) ares_str_addf(out, "%lld:! ", (long long)line);
-        else if (CHECK_OK(ares_json_get_i64(row, "a", -1, &a))) ares_str_addf(out, "%lld:%lld ", (long long)line, (long long)a);
+        else if (CHECK_OK(ares_json_get_i64(row, "a", -1, &a)))
+            ares_str_addf(out, "%lld:%lld ", (long long)line, (long long)a);
     }
     ares_jsonl_close(r);
 }
@@ -30,7 +31,10 @@ static void read_all(const char *path, ares_str *out)
 TEST(rows_are_split_at_newlines_alone_and_blank_lines_and_a_byte_order_mark_are_skipped)
 {
     ares_str s = { 0 };
-    read_all(file_of("x.jsonl", ARES_VIEW("\xef\xbb\xbf{\"a\":1}\n\n \t\r\n{\"a\":2,\"b\":\"\xe2\x80\xa8\\u0000\"}\r\n{\"a\":3}")), &s);
+    read_all(
+        file_of("x.jsonl", ARES_VIEW("\xef\xbb\xbf{\"a\":1}\n\n "
+                                     "\t\r\n{\"a\":2,\"b\":\"\xe2\x80\xa8\\u0000\"}\r\n{\"a\":3}")),
+        &s);
     CHECK_STR(s.data, "1:1 4:2 5:3 ");
     read_all(file_of("empty.jsonl", ARES_VIEW("")), &s);
     CHECK_VIEW(ares_str_view(&s), "");
@@ -40,7 +44,9 @@ TEST(rows_are_split_at_newlines_alone_and_blank_lines_and_a_byte_order_mark_are_
 TEST(reading_goes_on_behind_a_bad_row)
 {
     ares_str s = { 0 };
-    read_all(file_of("x.jsonl", ARES_VIEW("{\"a\":1}\n{\"a\":\n{\"a\":3}\n[\0]\n{\"a\":5}\n\"\xff\"\n")), &s);
+    read_all(
+        file_of("x.jsonl", ARES_VIEW("{\"a\":1}\n{\"a\":\n{\"a\":3}\n[\0]\n{\"a\":5}\n\"\xff\"\n")),
+        &s);
     CHECK_STR(s.data, "1:1 2:! 3:3 4:! 5:5 6:! ");
     ares_str_fini(&s);
 }
@@ -98,7 +104,8 @@ TEST(a_writer_finds_row_ends_far_into_a_file)
 {
     ares_str before = { 0 }, after = { 0 };
     ares_jsonl_writer *w;
-    for (int i = 0; i < 40000; i++) ares_str_addf(&before, "{\"i\":%d}\n", i); /* more than one block */
+    /* more than one block */
+    for (int i = 0; i < 40000; i++) ares_str_addf(&before, "{\"i\":%d}\n", i);
     const char *path = file_of("out.jsonl", ares_str_view(&before));
     REQUIRE_OK(ares_jsonl_create(path, 39999, &w));
     CHECK_OK(ares_jsonl_finish(w));

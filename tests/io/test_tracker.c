@@ -44,7 +44,8 @@ TEST(metrics_are_a_line_of_json_a_step)
     CHECK_OK(ares_tracker_text(t, 2, "sample", ARES_VIEW("x"))); /* nothing to write to: fine */
     CHECK_OK(ares_tracker_histogram(t, 2, "h", (const double[]){ 1 }, 1));
     CHECK_OK(ares_tracker_close(t));
-    check_metrics("{\"step\":1,\"critic/score/mean\":0.1,\"timing_s/gen\":1.5}\n{\"step\":2,\"a_\\\"quoted\\\"_name\":null}\n");
+    check_metrics("{\"step\":1,\"critic/score/mean\":0.1,\"timing_s/"
+                  "gen\":1.5}\n{\"step\":2,\"a_\\\"quoted\\\"_name\":null}\n");
     ares_metrics_free(m);
     CHECK_OK(ares_tracker_close(NULL));
     CHECK_FAIL(ares_tracker_open(test_file("none"), 0, false, &t), ARES_EIO, "No such file");
@@ -55,7 +56,8 @@ TEST(a_resumed_run_cuts_the_steps_it_repeats)
     ares_str s = { 0 };
     run(0, 4, false);
     run(2, 3, false);
-    check_metrics("{\"step\":0,\"critic/score/mean\":0.0,\"timing_s/gen\":1.5}\n{\"step\":1,\"critic/score/mean\":0.125,\"timing_s/gen\":1.5}\n"
+    check_metrics("{\"step\":0,\"critic/score/mean\":0.0,\"timing_s/"
+                  "gen\":1.5}\n{\"step\":1,\"critic/score/mean\":0.125,\"timing_s/gen\":1.5}\n"
                   "{\"step\":2,\"critic/score/mean\":0.25,\"timing_s/gen\":1.5}\n");
     CHECK_OK(ares_file_read(test_file("metrics.jsonl"), &s));
     ares_str_add_z(&s, "{\"step\":3,\"critic/sc"); /* killed while writing */
@@ -149,7 +151,8 @@ TEST(text_is_a_string_tensor_of_the_text_plugin)
 }
 
 /* Of histogram number nth of the file: its moments, and the counts of its bins added up. */
-static void read_histogram(const ares_str *file, int nth, double moments[5], double *counted, double limits[2], int *bins)
+static void read_histogram(const ares_str *file, int nth, double moments[5], double *counted,
+                           double limits[2], int *bins)
 {
     ares_view e = { 0 };
     field f = { 0 }, g = { 0 };
@@ -180,7 +183,8 @@ TEST(histograms_count_every_finite_value)
     double m[5], counted, limits[2];
     int bins;
     REQUIRE_OK(ares_tracker_open(test_dir(), 0, true, &t));
-    CHECK_OK(ares_tracker_histogram(t, 1, "h", (const double[]){ 1, -1, NAN, 3, INFINITY, -INFINITY, 2.5 }, 7));
+    CHECK_OK(ares_tracker_histogram(
+        t, 1, "h", (const double[]){ 1, -1, NAN, 3, INFINITY, -INFINITY, 2.5 }, 7));
     CHECK_OK(ares_tracker_histogram(t, 1, "h", (const double[]){ 4, 4, 4 }, 3));
     CHECK_OK(ares_tracker_histogram(t, 1, "h", (const double[]){ 1e308, -1e308, 5 }, 3));
     CHECK_OK(ares_tracker_histogram(t, 1, "h", (const double[]){ NAN }, 1)); /* nothing to tell */

@@ -1,4 +1,7 @@
-/* Entropy and log-prob of given logits: the head with the identity for its weight, so that its dx is the logits' gradient. */
+/*
+ * Entropy and log-prob of given logits: the head with the identity for its weight, so that its dx
+ * is the logits' gradient.
+ */
 #include "golden.h"
 
 #include <math.h>
@@ -19,14 +22,15 @@ static void check_head(golden *g, const ares_json *logits, int64_t rows, double 
     double *wide = ares_arena_alloc(g->arena, (size_t)n * sizeof *wide);
     for (int64_t i = 0; i < n; i++) {
         x[i] = (float)z[i];
-        g->single_absolute =
-            fmax(g->single_absolute,
-                 0x1p-24 * fabs(z[i])); /* what is kept for backward is an f32 as large as the logits */
+        g->single_absolute = fmax(g->single_absolute,
+                                  /* what is kept for backward is an f32 as large as the logits */
+                                  0x1p-24 * fabs(z[i]));
     }
     for (int32_t i = 0; i < vocab; i++) identity[i * vocab + i] = 1;
     ares_device d;
     if (!golden_ok(g, ares_device_open("cpu", 1, &d))) return;
-    ares_matrix w = { ares_calloc((size_t)ares_matrix_elements(d.k->layout, vocab, vocab), sizeof(float)),
+    ares_matrix w = { ares_calloc((size_t)ares_matrix_elements(d.k->layout, vocab, vocab),
+                                  sizeof(float)),
                       ARES_F32, d.k->layout, vocab, vocab };
     ares_matrix_pack(&w, identity, ARES_F32);
     ares_head_args h = { .rows = (int32_t)rows,
@@ -46,7 +50,8 @@ static void check_head(golden *g, const ares_json *logits, int64_t rows, double 
     golden_in_single(g);
     d.k->head(&d, &h);
     for (int which = 0; which < 2; which++) {
-        const ares_json *value = which ? log_prob : entropy, *gradient = which ? d_log_prob : d_entropy;
+        const ares_json *value = which ? log_prob : entropy,
+                        *gradient = which ? d_log_prob : d_entropy;
         if (!value) continue;
         for (int64_t i = 0; i < rows; i++) {
             wide[i] = (double)(which ? h.log_prob : h.entropy)[i];
@@ -88,15 +93,29 @@ GOLDEN(agentic, entropy_and_logprob_from_logits)
 GOLDEN(aepo, anyprecision_adamw)
 {
     int64_t n, n_betas;
-    const double *grads = golden_flat(g, golden_in(g, "grads"), &n), *betas = golden_flat(g, golden_in(g, "betas"), &n_betas);
+    const double *grads = golden_flat(g, golden_in(g, "grads"), &n),
+                 *betas = golden_flat(g, golden_in(g, "betas"), &n_betas);
     ares_device d;
     if (!golden_ok(g, ares_device_open("cpu", 1, &d))) return;
     uint16_t w = ares_f32_to_bf16((float)golden_number(g, "param"));
     float left_out = 0, m = 0, v = 0;
     for (int64_t i = 0; i < n && i < g->expected->count; i++) {
         float grad = (float)grads[i];
-        ares_adamw_args a = { .n = 1, .w = &w, .dtype = ARES_BF16, .kahan = true, .master = &left_out, .grad = &grad, .m = &m, .v = &v, .lr = golden_number(g, "lr"), .beta1 = betas[0],
-                              .beta2 = betas[1], .eps = golden_number(g, "eps"), .weight_decay = golden_number(g, "weight_decay"), .grad_scale = 1, .step = i + 1 };
+        ares_adamw_args a = { .n = 1,
+                              .w = &w,
+                              .dtype = ARES_BF16,
+                              .kahan = true,
+                              .master = &left_out,
+                              .grad = &grad,
+                              .m = &m,
+                              .v = &v,
+                              .lr = golden_number(g, "lr"),
+                              .beta1 = betas[0],
+                              .beta2 = betas[1],
+                              .eps = golden_number(g, "eps"),
+                              .weight_decay = golden_number(g, "weight_decay"),
+                              .grad_scale = 1,
+                              .step = i + 1 };
         d.k->adamw(&d, &a);
         const ares_json *want = &g->expected->items[i];
         golden_near(g, "param", (double)ares_bf16_to_f32(w), ares_json_get(want, "param"));

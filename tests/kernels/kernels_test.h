@@ -1,4 +1,7 @@
-/* What the tests of the larger kernels share: devices by instruction set, numbers from a seed, comparisons. */
+/*
+ * What the tests of the larger kernels share: devices by instruction set, numbers from a seed,
+ * comparisons.
+ */
 #ifndef KERNELS_TEST_H
 #define KERNELS_TEST_H
 
@@ -10,7 +13,10 @@
 static const char *const isas[] = { "plain", "avx2", "avx512" };
 enum { ISAS = 3 };
 
-/* A CPU device of one instruction set; false, and the test counts as skipped, where the machine lacks it. */
+/*
+ * A CPU device of one instruction set; false, and the test counts as skipped, where the machine
+ * lacks it.
+ */
 static inline bool device_of(const char *isa, int threads, ares_device *d)
 {
     if (!test_has_isa(isa) || !CHECK_OK(ares_device_open("cpu", threads, d))) return false;
@@ -39,8 +45,8 @@ static inline float *filled(int64_t n, float value)
 }
 
 /* |got - want| <= bound everywhere, bound [n]; one failure line, the worst. */
-static inline bool within(const char *what, const float *got, const double *want, const double *bound,
-                          int64_t n)
+static inline bool within(const char *what, const float *got, const double *want,
+                          const double *bound, int64_t n)
 {
     int64_t worst = -1;
     double most = 1.0;
@@ -53,8 +59,8 @@ static inline bool within(const char *what, const float *got, const double *want
         }
     }
     if (worst < 0) return true;
-    return CHECK_MSG(false, "%s[%lld] = %.9g, should be %.9g within %.3g", what, (long long)worst, got[worst],
-                     want[worst], bound[worst]);
+    return CHECK_MSG(false, "%s[%lld] = %.9g, should be %.9g within %.3g", what, (long long)worst,
+                     got[worst], want[worst], bound[worst]);
 }
 
 #endif

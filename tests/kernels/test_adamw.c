@@ -4,7 +4,8 @@
 TEST(adamw_follows_the_paper_for_many_steps)
 {
     enum { N = 1003, STEPS = 20 };
-    float *w0 = normals(1, N, 1), *w = filled(N, 0), *m = filled(N, 0), *v = filled(N, 0), *first = filled(3 * N, 0);
+    float *w0 = normals(1, N, 1), *w = filled(N, 0), *m = filled(N, 0), *v = filled(N, 0),
+          *first = filled(3 * N, 0);
     double wd[N], md[N], vd[N], most = 0;
     for (int i = 0; i < ISAS; i++) {
         ares_device d;
@@ -15,21 +16,36 @@ TEST(adamw_follows_the_paper_for_many_steps)
         for (int j = 0; j < N; j++) wd[j] = w0[j], md[j] = vd[j] = 0;
         for (int step = 1; step <= STEPS; step++) {
             float *g = normals(100 + (uint64_t)step, N, 3);
-            ares_adamw_args a = { .n = N, .w = w, .dtype = ARES_F32, .grad = g, .m = m, .v = v, .lr = 1e-2, .beta1 = 0.9,
-                                  .beta2 = 0.99, .eps = 1e-8, .weight_decay = 0.1, .grad_scale = 0.25, .step = step };
+            ares_adamw_args a = { .n = N,
+                                  .w = w,
+                                  .dtype = ARES_F32,
+                                  .grad = g,
+                                  .m = m,
+                                  .v = v,
+                                  .lr = 1e-2,
+                                  .beta1 = 0.9,
+                                  .beta2 = 0.99,
+                                  .eps = 1e-8,
+                                  .weight_decay = 0.1,
+                                  .grad_scale = 0.25,
+                                  .step = step };
             d.k->adamw(&d, &a);
             for (int j = 0; j < N; j++) {
                 double x = g[j] * 0.25;
                 md[j] = 0.9 * md[j] + 0.1 * x;
                 vd[j] = 0.99 * vd[j] + 0.01 * x * x;
-                wd[j] -= 1e-2 * (md[j] / (1 - pow(0.9, step)) / (sqrt(vd[j] / (1 - pow(0.99, step))) + 1e-8) + 0.1 * wd[j]);
+                wd[j] -= 1e-2 * (md[j] / (1 - pow(0.9, step)) /
+                                     (sqrt(vd[j] / (1 - pow(0.99, step))) + 1e-8) +
+                                 0.1 * wd[j]);
             }
             ares_free(g);
         }
         for (int j = 0; j < N; j++) most = fmax(most, fabs(w[j] - wd[j]));
-        CHECK_NEAR(most, 0, STEPS * 0x1p-24 * 4 + 1e-7 * STEPS * 1e-2 * 10); /* a rounding of |w| <= 4 and of ten in the step */
+        /* a rounding of |w| <= 4 and of ten in the step */
+        CHECK_NEAR(most, 0, STEPS * 0x1p-24 * 4 + 1e-7 * STEPS * 1e-2 * 10);
         CHECK(fabs(w[0] - w0[0]) > 1e-3);
-        if (i == 0) memcpy(first, w, N * 4), memcpy(first + N, m, N * 4), memcpy(first + 2 * N, v, N * 4);
+        if (i == 0)
+            memcpy(first, w, N * 4), memcpy(first + N, m, N * 4), memcpy(first + 2 * N, v, N * 4);
         CHECK_MEM(w, first, N * 4);
         CHECK_MEM(m, first + N, N * 4);
         CHECK_MEM(v, first + 2 * N, N * 4);
@@ -49,7 +65,18 @@ TEST(adamw_keeps_a_master_of_bf16_weights)
         float mm[N], m[N] = { 0 }, v[N] = { 0 }, m2[N] = { 0 }, v2[N] = { 0 };
         memcpy(mm, master, N * 4);
         memcpy(w, master, N * 4);
-        ares_adamw_args a = { .n = N, .w = w, .dtype = ARES_F32, .grad = g, .m = m, .v = v, .lr = 1e-4, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .grad_scale = 1, .step = 1 };
+        ares_adamw_args a = { .n = N,
+                              .w = w,
+                              .dtype = ARES_F32,
+                              .grad = g,
+                              .m = m,
+                              .v = v,
+                              .lr = 1e-4,
+                              .beta1 = 0.9,
+                              .beta2 = 0.95,
+                              .eps = 1e-8,
+                              .grad_scale = 1,
+                              .step = 1 };
         d.k->adamw(&d, &a);
         a.w = half, a.dtype = ARES_BF16, a.master = mm, a.m = m2, a.v = v2;
         d.k->adamw(&d, &a);

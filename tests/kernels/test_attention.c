@@ -1,7 +1,7 @@
 /*
- * Attention against a plain f64 walk over the same numbers, its gradients against that walk's own derivatives (which are
- * held to finite differences), and what must not change a bit: pages, chunks of a prompt, neighbours, threads, the
- * instruction set, a prompt shared or not.
+ * Attention against a plain f64 walk over the same numbers, its gradients against that walk's own
+ * derivatives (which are held to finite differences), and what must not change a bit: pages, chunks
+ * of a prompt, neighbours, threads, the instruction set, a prompt shared or not.
  */
 #include "kernels_test.h"
 
@@ -32,7 +32,8 @@ static problem problem_new(const shape *s, uint64_t seed)
         p.prefix_row[i] = s->prefix_of[i] < 0 ? 0 : p.start[s->prefix_of[i]];
     }
     p.total = p.start[s->segments];
-    int64_t wide = (int64_t)p.total * s->heads * s->dim, narrow = (int64_t)p.total * s->kv_heads * s->dim;
+    int64_t wide = (int64_t)p.total * s->heads * s->dim,
+            narrow = (int64_t)p.total * s->kv_heads * s->dim;
     p.q = normals(seed, wide, 1.0);
     p.k = normals(seed + 1, narrow, 1.0);
     p.v = normals(seed + 2, narrow, 1.0);
@@ -85,13 +86,15 @@ static ares_attention_args args_of(problem *p)
 }
 static bool sees(const shape *s, int position, int key, int keys)
 {
-    return key < keys && (!s->causal || key <= position) && (s->window == 0 || key > position - s->window);
+    return key < keys && (!s->causal || key <= position) &&
+           (s->window == 0 || key > position - s->window);
 }
 
 /*
- * Everything in f64, with bounds on what f32 may do: a score is a chain of dim products (error ds below), a probability
- * moves by twice that and by the chain over keys, and the rest follows term by term. eps is half an ulp of f32; the
- * factor 4 covers exp, the division and the sums' own order.
+ * Everything in f64, with bounds on what f32 may do: a score is a chain of dim products (error ds
+ * below), a probability moves by twice that and by the chain over keys, and the rest follows term
+ * by term. eps is half an ulp of f32; the factor 4 covers exp, the division and the sums' own
+ * order.
  */
 static void reference(problem *p)
 {
@@ -103,13 +106,14 @@ static void reference(problem *p)
     for (int g = 0; g < s->segments; g++)
         for (int i = 0; i < s->rows[g]; i++)
             for (int h = 0; h < s->heads; h++) {
-                int position = p->prefix_len[g] + i, keys = p->prefix_len[g] + s->rows[g], kv = h / group,
-                    seen = 0;
+                int position = p->prefix_len[g] + i, keys = p->prefix_len[g] + s->rows[g],
+                    kv = h / group, seen = 0;
                 int64_t row = p->start[g] + i, at = (row * s->heads + h) * dim;
-#define KEY_AT(j)                                                                                            \
-    ((int64_t)((j) < p->prefix_len[g] ? p->prefix_row[g] + (j) : p->start[g] + (j)-p->prefix_len[g]) *       \
-         s->kv_heads +                                                                                       \
-     kv) *                                                                                                   \
+#define KEY_AT(j)                                                               \
+    ((int64_t)((j) < p->prefix_len[g] ? p->prefix_row[g] + (j)                  \
+                                      : p->start[g] + (j) - p->prefix_len[g]) * \
+         s->kv_heads +                                                          \
+     kv) *                                                                      \
         dim
                 double max = -INFINITY, sum = 0.0, ds = 0.0;
                 for (int j = 0; j < keys; j++) {
@@ -163,7 +167,8 @@ static void reference(problem *p)
                         p->bound[DK][KEY_AT(j) + d] +=
                             (loose + eps * p->total * group * fabs(dscore)) * fabs(q);
                         p->ref[DV][KEY_AT(j) + d] += pr * o;
-                        p->bound[DV][KEY_AT(j) + d] += pr * (relative + eps * p->total * group) * fabs(o);
+                        p->bound[DV][KEY_AT(j) + d] +=
+                            pr * (relative + eps * p->total * group) * fabs(o);
                     }
                 }
             }
@@ -191,11 +196,13 @@ static const shape shapes[] = {
       1,
       24,
       true,
-      0 },                                                  /* two groups, one prompt a whole block */
+      /* two groups, one prompt a whole block */
+      0 },
     { 2, { 50, 90 }, { -1, -1 }, 4, 4, 80, true, 40 },      /* window */
     { 2, { 40, 70 }, { -1, -1 }, 2, 2, 16, true, 1 },       /* the narrowest: a token sees itself */
     { 2, { 40, 67 }, { -1, -1 }, 2, 1, 18, false, 0 },      /* vision: everything sees everything */
-    { 3, { 11, 3, 40 }, { -1, 0, 0 }, 20, 1, 6, true, 17 }, /* more heads a kv head than one pass takes */
+    { 3, { 11, 3, 40 }, { -1, 0, 0 }, 20, 1, 6, true, 17 }, /* more heads a kv head than one pass
+                                                               takes */
 };
 
 TEST(attention_and_its_gradients_equal_an_f64_walk)
@@ -222,7 +229,10 @@ TEST(attention_and_its_gradients_equal_an_f64_walk)
     }
 }
 
-/* The walk's derivatives are what the kernels are held to, so they are held to differences of its outputs. */
+/*
+ * The walk's derivatives are what the kernels are held to, so they are held to differences of its
+ * outputs.
+ */
 TEST(the_f64_walk_differentiates_itself)
 {
     static const shape s = { 3, { 5, 3, 4 }, { -1, 0, 0 }, 4, 2, 6, true, 5 };
@@ -287,7 +297,10 @@ TEST(attention_has_the_same_bits_from_every_instruction_set_and_thread_count)
     }
 }
 
-/* The cache of a problem: every sequence stored in blocks of a scrambled table, the rest of the memory NaN. */
+/*
+ * The cache of a problem: every sequence stored in blocks of a scrambled table, the rest of the
+ * memory NaN.
+ */
 typedef struct paged {
     float *cache;
     int32_t *table;
@@ -304,7 +317,8 @@ static paged page(ares_device *d, problem *p)
         c.table[i] = (int32_t)((i * 7 + 3) % blocks); /* 7 divides no count of blocks here */
     for (int g = 0; g < s->segments; g++)
         for (int j = 0; j < p->prefix_len[g] + s->rows[g]; j++) {
-            int64_t row = j < p->prefix_len[g] ? p->prefix_row[g] + j : p->start[g] + j - p->prefix_len[g];
+            int64_t row =
+                j < p->prefix_len[g] ? p->prefix_row[g] + j : p->start[g] + j - p->prefix_len[g];
             int32_t slot = c.table[g * c.stride + j / 32] * 32 + j % 32;
             d->k->store_kv(d, 1, s->kv_heads, s->dim, p->k + row * s->kv_heads * s->dim,
                            p->v + row * s->kv_heads * s->dim, s->kv_heads * s->dim, &slot, c.cache);
@@ -326,9 +340,11 @@ TEST(paged_attention_equals_packed_whole_or_in_pieces_of_a_prompt)
             paged c = page(&d, &p);
             static const int pieces[] = { 1000, 1, 5, 40 };
             for (int piece = 0; piece < ARES_COUNT(pieces); piece++) {
-                float *out = filled(wide_of(&p), NAN), *lse = filled((int64_t)p.total * s->heads, NAN);
+                float *out = filled(wide_of(&p), NAN),
+                      *lse = filled((int64_t)p.total * s->heads, NAN);
                 for (int done = 0; done < 1000;
-                     done += pieces[piece]) { /* rows done .. done + piece of every segment at once */
+                     /* rows done .. done + piece of every segment at once */
+                     done += pieces[piece]) {
                     int32_t start[SEGMENTS_MAX + 1] = { 0 }, prefix[SEGMENTS_MAX];
                     int64_t row = 0, width = s->heads * s->dim;
                     float *q = filled((int64_t)p.total * width, 0.0f),

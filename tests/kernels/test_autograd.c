@@ -1,9 +1,10 @@
 /*
- * Every kernel that has a backward, against libtorch's autograd of the plain formula in f64. The tolerance is a multiple of
- * what the same formula in libtorch's f32 is off its f64, and some ulps of the tensor's largest entry, because a lucky order
- * of summation may be off by nothing. AdamW against libtorch's own.
- * Seen to fail: with the rotation turned the other way, the entropy left out of the head's loss, a prefix taken from row 0,
- * a window one key wider, the norm's mean held constant, a thousandth more of weight decay.
+ * Every kernel that has a backward, against libtorch's autograd of the plain formula in f64. The
+ * tolerance is a multiple of what the same formula in libtorch's f32 is off its f64, and some ulps
+ * of the tensor's largest entry, because a lucky order of summation may be off by nothing. AdamW
+ * against libtorch's own. Seen to fail: with the rotation turned the other way, the entropy left
+ * out of the head's loss, a prefix taken from row 0, a window one key wider, the norm's mean held
+ * constant, a thousandth more of weight decay.
  */
 #include "ares/at.h"
 #include "kernels_test.h"
@@ -19,7 +20,10 @@ typedef struct leaf {
 enum { LEAVES_MAX = 4 };
 typedef at_tensor formula(const at_tensor *in, const void *ctx);
 
-static int64_t count_of(const leaf *l) { return l->rows * (l->columns ? l->columns : 1); }
+static int64_t count_of(const leaf *l)
+{
+    return l->rows * (l->columns ? l->columns : 1);
+}
 
 static at_tensor tensor_of(const float *x, int64_t rows, int64_t columns, at_dtype dtype)
 {
@@ -36,7 +40,8 @@ static bool differentiate(const char *what, formula *f, const void *ctx, const l
     at_scope *s = at_scope_open(what);
     at_tensor in[LEAVES_MAX], gradients[LEAVES_MAX];
     for (int i = 0; i < n; i++)
-        in[i] = at_requires_grad_(tensor_of(leaves[i].x, leaves[i].rows, leaves[i].columns, dtype), true);
+        in[i] = at_requires_grad_(tensor_of(leaves[i].x, leaves[i].rows, leaves[i].columns, dtype),
+                                  true);
     at_tensor out = at_reshape(f(in, ctx), AT_DIMS(-1));
     if (at_numel(out) == n_out) at_read(out, AT_F64, result);
     else
@@ -67,8 +72,8 @@ static void near_as_f32(const char *what, const char *name, const float *got, co
     ares_free(bound);
 }
 
-static void agrees(const char *what, formula *f, const void *ctx, const leaf *leaves, int n, const float *out,
-                   const float *d_out, int64_t n_out)
+static void agrees(const char *what, formula *f, const void *ctx, const leaf *leaves, int n,
+                   const float *out, const float *d_out, int64_t n_out)
 {
     int64_t total = n_out;
     for (int i = 0; i < n; i++) total += count_of(&leaves[i]);
@@ -85,13 +90,17 @@ static void agrees(const char *what, formula *f, const void *ctx, const leaf *le
     ares_free(exact), ares_free(single);
 }
 
-/* A weight in the device's layout, from rows (rounded in place to what bf16 holds), and room for its gradient. */
+/*
+ * A weight in the device's layout, from rows (rounded in place to what bf16 holds), and room for
+ * its gradient.
+ */
 static ares_matrix weight_of(float *rows, int32_t n, int32_t k, ares_dtype dtype)
 {
-    ares_matrix w = { ares_calloc((size_t)ares_matrix_elements(ARES_PANEL32, n, k), 4), dtype, ARES_PANEL32,
-                      n, k };
+    ares_matrix w = { ares_calloc((size_t)ares_matrix_elements(ARES_PANEL32, n, k), 4), dtype,
+                      ARES_PANEL32, n, k };
     if (dtype == ARES_BF16)
-        for (int64_t i = 0; i < (int64_t)n * k; i++) rows[i] = ares_bf16_to_f32(ares_f32_to_bf16(rows[i]));
+        for (int64_t i = 0; i < (int64_t)n * k; i++)
+            rows[i] = ares_bf16_to_f32(ares_f32_to_bf16(rows[i]));
     if (rows) ares_matrix_pack(&w, rows, ARES_F32);
     return w;
 }
@@ -115,9 +124,10 @@ TEST(linear_and_its_gradients_equal_autograd)
     static const struct {
         int m, n, k;
         ares_dtype dtype;
-    } shapes[] = {
-        { 1, 5, 3, ARES_F32 }, { 17, 33, 70, ARES_F32 }, { 64, 96, 65, ARES_F32 }, { 19, 70, 40, ARES_BF16 }
-    };
+    } shapes[] = { { 1, 5, 3, ARES_F32 },
+                   { 17, 33, 70, ARES_F32 },
+                   { 64, 96, 65, ARES_F32 },
+                   { 19, 70, 40, ARES_BF16 } };
     ares_device d;
     REQUIRE_OK(ares_device_open("cpu", 2, &d));
     for (int i = 0; i < ARES_COUNT(shapes); i++) {
@@ -125,10 +135,17 @@ TEST(linear_and_its_gradients_equal_autograd)
         float *x = normals(1, m * k, 1), *rows = normals(2, n * k, 1), *bias = normals(3, n, 1),
               *residual = normals(4, m * n, 1), *dy = normals(5, m * n, 1);
         float *y = filled(m * n, NAN), *dx = filled(m * k, NAN), *dbias = filled(n, 0);
-        ares_matrix w = weight_of(rows, n, k, shapes[i].dtype), dw = weight_of(NULL, n, k, ARES_F32);
-        ares_linear_args forward = {
-            .m = m, .x = x, .ldx = k, .w = &w, .bias = bias, .residual = residual, .ldr = n, .y = y, .ldy = n
-        };
+        ares_matrix w = weight_of(rows, n, k, shapes[i].dtype),
+                    dw = weight_of(NULL, n, k, ARES_F32);
+        ares_linear_args forward = { .m = m,
+                                     .x = x,
+                                     .ldx = k,
+                                     .w = &w,
+                                     .bias = bias,
+                                     .residual = residual,
+                                     .ldr = n,
+                                     .y = y,
+                                     .ldy = n };
         d.k->linear(&d, &forward, 1);
         ares_linear_backward_args backward = { .m = m,
                                                .dy = dy,
@@ -179,7 +196,8 @@ TEST(embedding_and_its_gradient_equal_autograd)
     float *de_rows = rows_of(&de);
     leaf leaves[] = { { "de", rows, de_rows, VOCAB, K } };
     agrees("embedding", embedding_formula, &(ids){ tokens, N }, leaves, 1, y, dy, N * K);
-    ares_free(rows), ares_free(dy), ares_free(y), ares_free(e.data), ares_free(de.data), ares_free(de_rows);
+    ares_free(rows), ares_free(dy), ares_free(y), ares_free(e.data), ares_free(de.data),
+        ares_free(de_rows);
     ares_device_close(&d);
 }
 
@@ -187,7 +205,8 @@ TEST(embedding_and_its_gradient_equal_autograd)
 
 static at_tensor rms_norm_formula(const at_tensor *in, const void *ctx)
 {
-    at_tensor rstd = at_rsqrt(at_add_s(at_mean_dim(at_mul(in[0], in[0]), -1, true), *(const double *)ctx));
+    at_tensor rstd =
+        at_rsqrt(at_add_s(at_mean_dim(at_mul(in[0], in[0]), -1, true), *(const double *)ctx));
     return at_mul(at_mul(in[0], rstd), in[1]);
 }
 
@@ -220,12 +239,13 @@ typedef struct turn {
 static at_tensor rope_formula(const at_tensor *in, const void *ctx)
 {
     const turn *c = ctx;
-    at_tensor table =
-        at_to(at_from_blob((void *)c->cos_sin, AT_F32, AT_DIMS(c->rows, 1, c->dim)), at_dtype_of(in[0]));
+    at_tensor table = at_to(at_from_blob((void *)c->cos_sin, AT_F32, AT_DIMS(c->rows, 1, c->dim)),
+                            at_dtype_of(in[0]));
     at_tensor cosines = at_narrow(table, 2, 0, c->dim / 2),
               sines = at_narrow(table, 2, c->dim / 2, c->dim / 2);
     at_tensor x = at_reshape(in[0], AT_DIMS(c->rows, c->heads, c->dim)),
-              first = at_narrow(x, 2, 0, c->dim / 2), second = at_narrow(x, 2, c->dim / 2, c->dim / 2);
+              first = at_narrow(x, 2, 0, c->dim / 2),
+              second = at_narrow(x, 2, c->dim / 2, c->dim / 2);
     at_tensor turned = at_cat((at_tensor[]){ at_neg(second), first }, 2, 2);
     return at_add(at_mul(x, at_cat((at_tensor[]){ cosines, cosines }, 2, 2)),
                   at_mul(turned, at_cat((at_tensor[]){ sines, sines }, 2, 2)));
@@ -236,8 +256,8 @@ TEST(rope_and_its_inverse_equal_autograd)
     enum { ROWS = 29, HEADS = 3, DIM = 18, WIDE = HEADS * DIM };
     ares_device d;
     REQUIRE_OK(ares_device_open("cpu", 2, &d));
-    float *x = normals(1, ROWS * WIDE, 1), *dy = normals(2, ROWS * WIDE, 1), *y = filled(ROWS * WIDE, 0),
-          *dx = filled(ROWS * WIDE, 0), table[ROWS * DIM];
+    float *x = normals(1, ROWS * WIDE, 1), *dy = normals(2, ROWS * WIDE, 1),
+          *y = filled(ROWS * WIDE, 0), *dx = filled(ROWS * WIDE, 0), table[ROWS * DIM];
     for (int r = 0; r < ROWS; r++)
         for (int i = 0; i < DIM / 2; i++) {
             table[r * DIM + i] = cosf((float)r / (float)(1 + i));
@@ -264,8 +284,8 @@ TEST(silu_mul_and_its_gradients_equal_autograd)
     enum { ROWS = 31, K = 45, N = ROWS * K };
     ares_device d;
     REQUIRE_OK(ares_device_open("cpu", 2, &d));
-    float *gate = normals(1, N, 3), *up = normals(2, N, 1), *dy = normals(3, N, 1), *y = filled(N, NAN),
-          *dg = filled(N, NAN), *du = filled(N, NAN);
+    float *gate = normals(1, N, 3), *up = normals(2, N, 1), *dy = normals(3, N, 1),
+          *y = filled(N, NAN), *dg = filled(N, NAN), *du = filled(N, NAN);
     d.k->silu_mul(&d, ROWS, K, gate, up, K, y, K);
     d.k->silu_mul_backward(&d, ROWS, K, dy, K, gate, up, K, dg, du, K, NULL, 0);
     leaf leaves[] = { { "d_gate", gate, dg, ROWS, K }, { "d_up", up, du, ROWS, K } };
@@ -314,10 +334,12 @@ static at_tensor attention_formula(const at_tensor *in, const void *ctx)
             at_tensor all = at_reshape(in[1 + i], AT_DIMS(-1, s->kv_heads, 1, s->dim)),
                       own = at_narrow(all, 0, start[g], s->rows[g]);
             at_tensor whole =
-                prefix ? at_cat((at_tensor[]){ at_narrow(all, 0, start[of], prefix), own }, 2, 0) : own;
-            kv[i] = at_transpose(at_reshape(at_expand(whole, AT_DIMS(keys, s->kv_heads, group, s->dim)),
-                                            AT_DIMS(keys, s->heads, s->dim)),
-                                 0, 1);
+                prefix ? at_cat((at_tensor[]){ at_narrow(all, 0, start[of], prefix), own }, 2, 0)
+                       : own;
+            kv[i] =
+                at_transpose(at_reshape(at_expand(whole, AT_DIMS(keys, s->kv_heads, group, s->dim)),
+                                        AT_DIMS(keys, s->heads, s->dim)),
+                             0, 1);
         }
         uint8_t *hidden = ares_calloc((size_t)(s->rows[g] * keys), 1);
         for (int i = 0; i < s->rows[g]; i++)
@@ -327,8 +349,8 @@ static at_tensor attention_formula(const at_tensor *in, const void *ctx)
         at_tensor mask = at_clone(at_from_blob(hidden, AT_BOOL, AT_DIMS(s->rows[g], keys)));
         ares_free(hidden);
         at_tensor queries = at_transpose(at_narrow(q, 0, start[g], s->rows[g]), 0, 1);
-        at_tensor scores =
-            at_masked_fill(at_mul_s(at_matmul(queries, at_transpose(kv[0], 1, 2)), scale), mask, -INFINITY);
+        at_tensor scores = at_masked_fill(
+            at_mul_s(at_matmul(queries, at_transpose(kv[0], 1, 2)), scale), mask, -INFINITY);
         parts[g] = at_transpose(at_matmul(at_softmax(scores, -1), kv[1]), 0, 1);
     }
     return at_cat(parts, s->segments, 0);
@@ -350,7 +372,8 @@ TEST(attention_and_its_gradients_equal_autograd)
         float *q = normals(11, rows * wide, 1), *k = normals(12, rows * narrow, 1),
               *v = normals(13, rows * narrow, 1), *d_out = normals(14, rows * wide, 1);
         float *out = filled(rows * wide, NAN), *lse = filled(rows * s->heads, NAN),
-              *dq = filled(rows * wide, NAN), *dk = filled(rows * narrow, 0), *dv = filled(rows * narrow, 0);
+              *dq = filled(rows * wide, NAN), *dk = filled(rows * narrow, 0),
+              *dv = filled(rows * narrow, 0);
         ares_attention_args a = { .seg = { .n = s->segments,
                                            .rows = rows,
                                            .start = start,
@@ -400,8 +423,8 @@ typedef struct head_case {
 static at_tensor head_formula(const at_tensor *in, const void *ctx)
 {
     const head_case *c = ctx;
-    at_tensor log_p =
-        at_log_softmax(at_mul_s(at_matmul(in[0], at_transpose(in[1], 0, 1)), c->inv_temperature), 1);
+    at_tensor log_p = at_log_softmax(
+        at_mul_s(at_matmul(in[0], at_transpose(in[1], 0, 1)), c->inv_temperature), 1);
     at_tensor target = at_to(at_from_blob((void *)c->target, AT_I32, AT_DIMS(c->rows, 1)), AT_I64);
     at_tensor entropy = at_neg(at_sum_dim(at_mul(at_exp(log_p), log_p), 1, false));
     return at_cat((at_tensor[]){ at_squeeze(at_gather(log_p, 1, target), 1), entropy }, 2, 0);
@@ -440,8 +463,8 @@ TEST(head_with_its_entropy_term_equals_autograd_fused_or_in_two_passes)
             float *lse = filled(rows, NAN), *c = filled(2 * rows, 0), *dx = filled(rows * k, NAN);
             int32_t *target = ares_malloc((size_t)rows * sizeof *target);
             for (int r = 0; r < rows; r++)
-                target[r] =
-                    (int32_t)ares_rng_below(ares_rng_root(24, ARES_RNG_TEST), (uint64_t)r, (uint64_t)vocab);
+                target[r] = (int32_t)ares_rng_below(ares_rng_root(24, ARES_RNG_TEST), (uint64_t)r,
+                                                    (uint64_t)vocab);
             ares_matrix w = weight_of(w_rows, vocab, k, shapes[i].dtype),
                         dw = weight_of(NULL, vocab, k, ARES_F32);
             ares_head_args h = { .rows = rows,
@@ -468,8 +491,8 @@ TEST(head_with_its_entropy_term_equals_autograd_fused_or_in_two_passes)
             float *dw_rows = rows_of(&dw);
             leaf leaves[] = { { "dx", x, dx, rows, k }, { "dw", w_rows, dw_rows, vocab, k } };
             agrees(fused ? "head_fused" : "head", head_formula,
-                   &(head_case){ target, rows, (double)shapes[i].inv_temperature }, leaves, 2, out, d_out,
-                   2 * rows);
+                   &(head_case){ target, rows, (double)shapes[i].inv_temperature }, leaves, 2, out,
+                   d_out, 2 * rows);
             void *all[] = { x, w_rows, d_out, out, lse, c, dx, target, w.data, dw.data, dw_rows };
             for (int j = 0; j < ARES_COUNT(all); j++) ares_free(all[j]);
         }

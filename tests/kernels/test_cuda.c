@@ -1,7 +1,8 @@
 /*
- * The CUDA table against the CPU's, which its own tests hold to f64: the same numbers through both, weights in each one's
- * layout. Tolerances are relative to the largest entry of what is compared; f32 sums in two orders differ by far less,
- * and a wrong index, sign or factor by far more. Without a card these tests skip, unless ARES_REQUIRE_CUDA is set.
+ * The CUDA table against the CPU's, which its own tests hold to f64: the same numbers through both,
+ * weights in each one's layout. Tolerances are relative to the largest entry of what is compared;
+ * f32 sums in two orders differ by far less, and a wrong index, sign or factor by far more. Without
+ * a card these tests skip, unless ARES_REQUIRE_CUDA is set.
  */
 #include "kernels_test.h"
 
@@ -11,7 +12,10 @@
 enum { HELD = 64 };
 typedef struct pair {
     ares_device cpu, cuda;
-    struct { void *p; size_t bytes; } held[HELD];
+    struct {
+        void *p;
+        size_t bytes;
+    } held[HELD];
     int n_held;
 } pair;
 
@@ -31,12 +35,14 @@ static bool have_card(void)
 static bool pair_open(pair *p)
 {
     memset(p, 0, sizeof *p);
-    return CHECK_OK(ares_device_open("cuda", 0, &p->cuda)) && CHECK_OK(ares_device_open("cpu", 0, &p->cpu));
+    return CHECK_OK(ares_device_open("cuda", 0, &p->cuda)) &&
+           CHECK_OK(ares_device_open("cpu", 0, &p->cpu));
 }
 static void pair_close(pair *p)
 {
     CHECK_OK(p->cuda.k->sync(&p->cuda));
-    for (int i = 0; i < p->n_held; i++) p->cuda.k->release(&p->cuda, p->held[i].p, p->held[i].bytes);
+    for (int i = 0; i < p->n_held; i++)
+        p->cuda.k->release(&p->cuda, p->held[i].p, p->held[i].bytes);
     ares_device_close(&p->cuda);
     ares_device_close(&p->cpu);
 }
@@ -50,7 +56,10 @@ static void *up(pair *p, const void *host, size_t bytes)
     p->held[p->n_held++].bytes = bytes;
     return device;
 }
-static float *up_floats(pair *p, const float *host, int64_t n) { return up(p, host, (size_t)n * sizeof(float)); }
+static float *up_floats(pair *p, const float *host, int64_t n)
+{
+    return up(p, host, (size_t)n * sizeof(float));
+}
 static float *down(pair *p, const void *device, int64_t n)
 {
     float *host = filled(n, NAN);
@@ -59,16 +68,20 @@ static float *down(pair *p, const void *device, int64_t n)
 }
 
 /* |got - want| <= tolerance * the largest |want|, everywhere. */
-static bool agree(const char *what, const float *got, const float *want, int64_t n, double tolerance)
+static bool agree(const char *what, const float *got, const float *want, int64_t n,
+                  double tolerance)
 {
     double most = 0;
     for (int64_t i = 0; i < n; i++) most = fmax(most, fabs(want[i]));
     for (int64_t i = 0; i < n; i++)
         if (!(fabs((double)got[i] - want[i]) <= tolerance * most))
-            return CHECK_MSG(false, "%s[%lld] = %.9g, the CPU has %.9g (largest %.3g, tolerance %.1g of it)", what, (long long)i, got[i], want[i], most, tolerance);
+            return CHECK_MSG(
+                false, "%s[%lld] = %.9g, the CPU has %.9g (largest %.3g, tolerance %.1g of it)",
+                what, (long long)i, got[i], want[i], most, tolerance);
     return true;
 }
-static void agree_device(pair *p, const char *what, const void *device, const float *want, int64_t n, double tolerance)
+static void agree_device(pair *p, const char *what, const void *device, const float *want,
+                         int64_t n, double tolerance)
 {
     float *got = down(p, device, n);
     agree(what, got, want, n, tolerance);
@@ -82,7 +95,8 @@ typedef struct weights {
 static weights weights_new(pair *p, const float *rows, ares_dtype dtype, int32_t n, int32_t k)
 {
     weights w = { { NULL, dtype, ARES_PANEL32, n, k }, { NULL, dtype, ARES_ROWS, n, k } };
-    w.cpu.data = ares_calloc((size_t)ares_matrix_elements(ARES_PANEL32, n, k), ares_dtype_bytes(dtype));
+    w.cpu.data =
+        ares_calloc((size_t)ares_matrix_elements(ARES_PANEL32, n, k), ares_dtype_bytes(dtype));
     if (rows) ares_matrix_pack(&w.cpu, rows, ARES_F32);
     size_t bytes = (size_t)n * (size_t)k * ares_dtype_bytes(dtype);
     ares_matrix host = w.cuda;
@@ -107,7 +121,8 @@ TEST(a_machine_without_a_card_says_so_in_one_line)
 {
     ares_device d;
     if (access("/dev/nvidiactl", F_OK) == 0) SKIP("there is a CUDA device");
-    CHECK_FAIL(ares_device_open("cuda", 0, &d), ARES_EDEVICE, "kernels: device = 'cuda': no CUDA device on this machine; use device=cpu");
+    CHECK_FAIL(ares_device_open("cuda", 0, &d), ARES_EDEVICE,
+               "kernels: device = 'cuda': no CUDA device on this machine; use device=cpu");
     CHECK_FAIL(ares_device_open("cuda:3", 0, &d), ARES_EDEVICE, "cuda:3");
     CHECK_FAIL(ares_device_open("cuda:x", 0, &d), ARES_ECONFIG, "not a number");
     ares_device_close(&d);
@@ -133,7 +148,8 @@ TEST(the_cuda_library_loads_and_finds_no_device)
     CHECK_STR(k->name, "cuda");
     CHECK_EQ(k->layout, ARES_ROWS);
     void *const *entry = (void *const *)(const void *)&k->alloc; /* none is missing */
-    for (size_t i = 0; i < (sizeof *k - offsetof(ares_kernels, alloc)) / sizeof *entry; i++) CHECK_MSG(entry[i] != NULL, "entry %zu", i);
+    for (size_t i = 0; i < (sizeof *k - offsetof(ares_kernels, alloc)) / sizeof *entry; i++)
+        CHECK_MSG(entry[i] != NULL, "entry %zu", i);
 }
 
 /* ------------------------------------------------------------------ memory */
@@ -169,16 +185,40 @@ static void linear_case(ares_dtype dtype, int32_t m, int32_t n, int32_t k)
     pair p;
     if (!pair_open(&p)) return;
     int64_t ldx = k + 3, ldy = n + 5;
-    float *x = normals(1, m * ldx, 1.0), *rows = normals(2, (int64_t)n * k, 0.1), *bias = normals(3, n, 1.0), *old = normals(4, m * ldy, 1.0),
-          *dy = normals(5, m * ldy, 1.0), *old_dx = normals(6, m * ldx, 1.0), *old_dw = normals(7, (int64_t)n * k, 1.0);
+    float *x = normals(1, m * ldx, 1.0), *rows = normals(2, (int64_t)n * k, 0.1),
+          *bias = normals(3, n, 1.0), *old = normals(4, m * ldy, 1.0),
+          *dy = normals(5, m * ldy, 1.0), *old_dx = normals(6, m * ldx, 1.0),
+          *old_dw = normals(7, (int64_t)n * k, 1.0);
     weights w = weights_new(&p, rows, dtype, n, k);
-    float *x_up = up_floats(&p, x, m * ldx), *bias_up = up_floats(&p, bias, n), *dy_up = up_floats(&p, dy, m * ldy), *other_up = up_floats(&p, old, m * ldy);
-    for (int kind = 0; kind < 4; kind++) { /* plain; bias; bias and another's residual; bias and its own */
+    float *x_up = up_floats(&p, x, m * ldx), *bias_up = up_floats(&p, bias, n),
+          *dy_up = up_floats(&p, dy, m * ldy), *other_up = up_floats(&p, old, m * ldy);
+    /* plain; bias; bias and another's residual; bias and its own */
+    for (int kind = 0; kind < 4; kind++) {
         float *y = ares_malloc((size_t)(m * ldy) * sizeof *y);
         memcpy(y, old, (size_t)(m * ldy) * sizeof *y);
         float *y_up = up_floats(&p, old, m * ldy);
-        ares_linear_args a = { .m = m, .x = x, .ldx = ldx, .w = &w.cpu, .bias = kind ? bias : NULL, .residual = kind == 2 ? old : kind == 3 ? y : NULL, .ldr = ldy, .y = y, .ldy = ldy };
-        ares_linear_args b = { .m = m, .x = x_up, .ldx = ldx, .w = &w.cuda, .bias = kind ? bias_up : NULL, .residual = kind == 2 ? other_up : kind == 3 ? y_up : NULL, .ldr = ldy, .y = y_up, .ldy = ldy };
+        ares_linear_args a = { .m = m,
+                               .x = x,
+                               .ldx = ldx,
+                               .w = &w.cpu,
+                               .bias = kind ? bias : NULL,
+                               .residual = kind == 2   ? old
+                                           : kind == 3 ? y
+                                                       : NULL,
+                               .ldr = ldy,
+                               .y = y,
+                               .ldy = ldy };
+        ares_linear_args b = { .m = m,
+                               .x = x_up,
+                               .ldx = ldx,
+                               .w = &w.cuda,
+                               .bias = kind ? bias_up : NULL,
+                               .residual = kind == 2   ? other_up
+                                           : kind == 3 ? y_up
+                                                       : NULL,
+                               .ldr = ldy,
+                               .y = y_up,
+                               .ldy = ldy };
         p.cpu.k->linear(&p.cpu, &a, 1);
         p.cuda.k->linear(&p.cuda, &b, 1);
         agree_device(&p, "y", y_up, y, m * ldy, 1e-5);
@@ -186,12 +226,33 @@ static void linear_case(ares_dtype dtype, int32_t m, int32_t n, int32_t k)
     }
     for (int accumulate = 0; accumulate < 2; accumulate++) {
         weights dw = weights_new(&p, old_dw, ARES_F32, n, k);
-        float *dx = ares_malloc((size_t)(m * ldx) * sizeof *dx), *db = ares_malloc((size_t)n * sizeof *db);
+        float *dx = ares_malloc((size_t)(m * ldx) * sizeof *dx),
+              *db = ares_malloc((size_t)n * sizeof *db);
         memcpy(dx, old_dx, (size_t)(m * ldx) * sizeof *dx);
         memcpy(db, bias, (size_t)n * sizeof *db);
         float *dx_up = up_floats(&p, dx, m * ldx), *db_up = up_floats(&p, db, n);
-        ares_linear_backward_args a = { .m = m, .dy = dy, .lddy = ldy, .w = &w.cpu, .dx = dx, .lddx = ldx, .accumulate = accumulate, .x = x, .ldx = ldx, .dw = &dw.cpu, .dbias = db };
-        ares_linear_backward_args b = { .m = m, .dy = dy_up, .lddy = ldy, .w = &w.cuda, .dx = dx_up, .lddx = ldx, .accumulate = accumulate, .x = x_up, .ldx = ldx, .dw = &dw.cuda, .dbias = db_up };
+        ares_linear_backward_args a = { .m = m,
+                                        .dy = dy,
+                                        .lddy = ldy,
+                                        .w = &w.cpu,
+                                        .dx = dx,
+                                        .lddx = ldx,
+                                        .accumulate = accumulate,
+                                        .x = x,
+                                        .ldx = ldx,
+                                        .dw = &dw.cpu,
+                                        .dbias = db };
+        ares_linear_backward_args b = { .m = m,
+                                        .dy = dy_up,
+                                        .lddy = ldy,
+                                        .w = &w.cuda,
+                                        .dx = dx_up,
+                                        .lddx = ldx,
+                                        .accumulate = accumulate,
+                                        .x = x_up,
+                                        .ldx = ldx,
+                                        .dw = &dw.cuda,
+                                        .dbias = db_up };
         p.cpu.k->linear_backward(&p.cpu, &a);
         p.cuda.k->linear_backward(&p.cuda, &b);
         agree_device(&p, "dx", dx_up, dx, m * ldx, 1e-5);
@@ -217,9 +278,14 @@ TEST_GPU(cuda_embedding_and_its_gradient_have_the_bits_of_the_cpu)
     pair p;
     if (!pair_open(&p)) return;
     enum { VOCAB = 50, K = 300, N = 700 };
-    float *e = normals(1, VOCAB * K, 1.0), *dy = normals(2, N * K, 1.0), *y = filled(N * K, NAN), *old = normals(3, VOCAB * K, 1.0);
+    float *e = normals(1, VOCAB * K, 1.0), *dy = normals(2, N * K, 1.0), *y = filled(N * K, NAN),
+          *old = normals(3, VOCAB * K, 1.0);
     int32_t ids[N];
-    for (int i = 0; i < N; i++) ids[i] = (int32_t)(i % 3 ? ares_rng_below(ares_rng_root(4, ARES_RNG_TEST), (uint64_t)i, VOCAB - 1) : 7); /* one often, one never */
+    /* one often, one never */
+    for (int i = 0; i < N; i++)
+        ids[i] = (int32_t)(i % 3 ? ares_rng_below(ares_rng_root(4, ARES_RNG_TEST), (uint64_t)i,
+                                                  VOCAB - 1)
+                                 : 7);
     int32_t *ids_up = up(&p, ids, sizeof ids);
     float *y_up = up_floats(&p, y, N * K), *dy_up = up_floats(&p, dy, N * K);
     for (int bf16 = 0; bf16 < 2; bf16++) {
@@ -248,15 +314,20 @@ TEST_GPU(cuda_rms_norm_and_its_gradients_agree_with_the_cpu)
         if (!pair_open(&p)) return;
         int32_t rows = shapes[s][0], k = shapes[s][1];
         int64_t ld = k + 2, n = rows * ld;
-        float *x = normals(1, n, 2.0), *w = normals(2, k, 1.0), *dy = normals(3, n, 1.0), *y = filled(n, 0), *rstd = filled(rows, NAN), *dx = normals(4, n, 1.0), *dw = normals(5, k, 1.0);
-        float *x_up = up_floats(&p, x, n), *w_up = up_floats(&p, w, k), *dy_up = up_floats(&p, dy, n), *y_up = up_floats(&p, y, n), *rstd_up = up_floats(&p, rstd, rows), *dx_up = up_floats(&p, dx, n),
+        float *x = normals(1, n, 2.0), *w = normals(2, k, 1.0), *dy = normals(3, n, 1.0),
+              *y = filled(n, 0), *rstd = filled(rows, NAN), *dx = normals(4, n, 1.0),
+              *dw = normals(5, k, 1.0);
+        float *x_up = up_floats(&p, x, n), *w_up = up_floats(&p, w, k),
+              *dy_up = up_floats(&p, dy, n), *y_up = up_floats(&p, y, n),
+              *rstd_up = up_floats(&p, rstd, rows), *dx_up = up_floats(&p, dx, n),
               *dw_up = up_floats(&p, dw, k);
         p.cpu.k->rms_norm(&p.cpu, rows, k, x, ld, w, 1e-5f, y, ld, rstd);
         p.cuda.k->rms_norm(&p.cuda, rows, k, x_up, ld, w_up, 1e-5f, y_up, ld, rstd_up);
         agree_device(&p, "y", y_up, y, n, 1e-6);
         agree_device(&p, "rstd", rstd_up, rstd, rows, 1e-6);
         p.cpu.k->rms_norm_backward(&p.cpu, rows, k, dy, ld, x, ld, w, rstd, dx, ld, dw);
-        p.cuda.k->rms_norm_backward(&p.cuda, rows, k, dy_up, ld, x_up, ld, w_up, rstd_up, dx_up, ld, dw_up);
+        p.cuda.k->rms_norm_backward(&p.cuda, rows, k, dy_up, ld, x_up, ld, w_up, rstd_up, dx_up, ld,
+                                    dw_up);
         agree_device(&p, "dx", dx_up, dx, n, 1e-6);
         agree_device(&p, "dw", dw_up, dw, k, 2e-6);
         float *all[] = { x, w, dy, y, rstd, dx, dw };
@@ -271,21 +342,26 @@ TEST_GPU(cuda_rope_and_silu_mul_agree_with_the_cpu)
     pair p;
     if (!pair_open(&p)) return;
     enum { ROWS = 37, HEADS = 3, DIM = 34, LD = HEADS * DIM + 1, N = ROWS * LD, WIDTH = 100 };
-    float *x = normals(1, N, 1.0), *angles = normals(2, ROWS * DIM, 1.0), *x_up = up_floats(&p, x, N), *angles_up = up_floats(&p, angles, ROWS * DIM);
+    float *x = normals(1, N, 1.0), *angles = normals(2, ROWS * DIM, 1.0),
+          *x_up = up_floats(&p, x, N), *angles_up = up_floats(&p, angles, ROWS * DIM);
     for (int inverse = 0; inverse < 2; inverse++) {
         p.cpu.k->rope(&p.cpu, ROWS, HEADS, DIM, x, LD, angles, inverse);
         p.cuda.k->rope(&p.cuda, ROWS, HEADS, DIM, x_up, LD, angles_up, inverse);
         agree_device(&p, inverse ? "rope back" : "rope", x_up, x, N, 1e-6);
     }
-    float *gate = normals(3, N, 3.0), *up_ = normals(4, N, 1.0), *dy = normals(5, N, 1.0), *y = filled(N, 0);
-    float *gate_up = up_floats(&p, gate, N), *up_up = up_floats(&p, up_, N), *dy_up = up_floats(&p, dy, N), *y_up = up_floats(&p, y, N);
+    float *gate = normals(3, N, 3.0), *up_ = normals(4, N, 1.0), *dy = normals(5, N, 1.0),
+          *y = filled(N, 0);
+    float *gate_up = up_floats(&p, gate, N), *up_up = up_floats(&p, up_, N),
+          *dy_up = up_floats(&p, dy, N), *y_up = up_floats(&p, y, N);
     p.cpu.k->silu_mul(&p.cpu, ROWS, WIDTH, gate, up_, LD, y, LD);
     p.cuda.k->silu_mul(&p.cuda, ROWS, WIDTH, gate_up, up_up, LD, y_up, LD);
     agree_device(&p, "silu_mul", y_up, y, N, 1e-6);
     p.cuda.k->zero(&p.cuda, y_up, N * sizeof(float));
     memset(y, 0, N * sizeof(float));
-    p.cpu.k->silu_mul_backward(&p.cpu, ROWS, WIDTH, dy, LD, gate, up_, LD, gate, up_, LD, y, LD); /* in place */
-    p.cuda.k->silu_mul_backward(&p.cuda, ROWS, WIDTH, dy_up, LD, gate_up, up_up, LD, gate_up, up_up, LD, y_up, LD);
+    /* in place */
+    p.cpu.k->silu_mul_backward(&p.cpu, ROWS, WIDTH, dy, LD, gate, up_, LD, gate, up_, LD, y, LD);
+    p.cuda.k->silu_mul_backward(&p.cuda, ROWS, WIDTH, dy_up, LD, gate_up, up_up, LD, gate_up, up_up,
+                                LD, y_up, LD);
     agree_device(&p, "d_gate", gate_up, gate, N, 1e-6);
     agree_device(&p, "d_up", up_up, up_, N, 1e-6);
     agree_device(&p, "y again", y_up, y, N, 1e-6);
@@ -313,7 +389,8 @@ static const shape shapes[] = {
     { 2, { 40, 67 }, { -1, -1 }, 2, 1, 18, false, 0 },
     { 3, { 11, 3, 40 }, { -1, 0, 0 }, 20, 1, 6, true, 17 },
     { 1, { 45 }, { -1 }, 2, 1, 256, true, 0 },
-    { 3, { 33, 5, 9 }, { -1, 0, 0 }, 2, 1, 16, true, 0 }, /* one key of the prefix in its second tile */
+    { 3, { 33, 5, 9 }, { -1, 0, 0 }, 2, 1, 16, true, 0 }, /* one key of the prefix in its second
+                                                             tile */
 };
 
 static void attention_case(const shape *s)
@@ -327,19 +404,46 @@ static void attention_case(const shape *s)
         prefix_len[i] = of < 0 ? 0 : s->rows[of];
         prefix_row[i] = of < 0 ? 0 : start[of];
     }
-    int64_t rows = start[s->segments], wide = rows * s->heads * s->dim, narrow = rows * s->kv_heads * s->dim;
-    float *q = normals(1, wide, 1.0), *k = normals(2, narrow, 1.0), *v = normals(3, narrow, 1.0), *d_out = normals(4, wide, 1.0), *out = filled(wide, NAN), *lse = filled(rows * s->heads, NAN),
-          *dq = filled(wide, NAN), *dk = normals(5, narrow, 1.0), *dv = normals(6, narrow, 1.0);
-    ares_attention_args a = { .seg = { .n = s->segments, .rows = (int32_t)rows, .start = start, .prefix_len = prefix_len, .prefix_row = prefix_row }, .n_heads = s->heads, .n_kv_heads = s->kv_heads,
-                              .head_dim = s->dim, .scale = 1.0f / sqrtf((float)s->dim), .causal = s->causal, .window = s->window, .q = q, .ldq = s->heads * s->dim, .k = k, .v = v,
-                              .ldkv = s->kv_heads * s->dim, .out = out, .ldo = s->heads * s->dim, .lse = lse, .d_out = d_out, .dq = dq, .lddq = s->heads * s->dim, .dk = dk, .dv = dv,
+    int64_t rows = start[s->segments], wide = rows * s->heads * s->dim,
+            narrow = rows * s->kv_heads * s->dim;
+    float *q = normals(1, wide, 1.0), *k = normals(2, narrow, 1.0), *v = normals(3, narrow, 1.0),
+          *d_out = normals(4, wide, 1.0), *out = filled(wide, NAN),
+          *lse = filled(rows * s->heads, NAN), *dq = filled(wide, NAN),
+          *dk = normals(5, narrow, 1.0), *dv = normals(6, narrow, 1.0);
+    ares_attention_args a = { .seg = { .n = s->segments,
+                                       .rows = (int32_t)rows,
+                                       .start = start,
+                                       .prefix_len = prefix_len,
+                                       .prefix_row = prefix_row },
+                              .n_heads = s->heads,
+                              .n_kv_heads = s->kv_heads,
+                              .head_dim = s->dim,
+                              .scale = 1.0f / sqrtf((float)s->dim),
+                              .causal = s->causal,
+                              .window = s->window,
+                              .q = q,
+                              .ldq = s->heads * s->dim,
+                              .k = k,
+                              .v = v,
+                              .ldkv = s->kv_heads * s->dim,
+                              .out = out,
+                              .ldo = s->heads * s->dim,
+                              .lse = lse,
+                              .d_out = d_out,
+                              .dq = dq,
+                              .lddq = s->heads * s->dim,
+                              .dk = dk,
+                              .dv = dv,
                               .lddkv = s->kv_heads * s->dim };
     ares_attention_args b = a;
     b.seg.start = up(&p, start, sizeof start);
     b.seg.prefix_len = up(&p, prefix_len, sizeof prefix_len);
     b.seg.prefix_row = up(&p, prefix_row, sizeof prefix_row);
-    b.q = up_floats(&p, q, wide), b.k = up_floats(&p, k, narrow), b.v = up_floats(&p, v, narrow), b.d_out = up_floats(&p, d_out, wide);
-    b.out = up_floats(&p, out, wide), b.lse = up_floats(&p, lse, rows * s->heads), b.dq = up_floats(&p, dq, wide), b.dk = up_floats(&p, dk, narrow), b.dv = up_floats(&p, dv, narrow);
+    b.q = up_floats(&p, q, wide), b.k = up_floats(&p, k, narrow), b.v = up_floats(&p, v, narrow),
+    b.d_out = up_floats(&p, d_out, wide);
+    b.out = up_floats(&p, out, wide), b.lse = up_floats(&p, lse, rows * s->heads),
+    b.dq = up_floats(&p, dq, wide), b.dk = up_floats(&p, dk, narrow),
+    b.dv = up_floats(&p, dv, narrow);
     p.cpu.k->attention(&p.cpu, &a);
     p.cuda.k->attention(&p.cuda, &b);
     agree_device(&p, "out", b.out, out, wide, 2e-6);
@@ -350,19 +454,29 @@ static void attention_case(const shape *s)
     agree_device(&p, "dk", b.dk, dk, narrow, 1e-5);
     agree_device(&p, "dv", b.dv, dv, narrow, 1e-5);
 
-    /* the same from pages, whole sequences in scattered blocks: each segment's rows behind a copy of its prefix */
+    /*
+     * the same from pages, whole sequences in scattered blocks: each segment's rows behind a copy
+     * of its prefix
+     */
     enum { BLOCKS = 64, STRIDE = 8 };
     int32_t table[SEGMENTS_MAX * STRIDE], next = 0, own_slots[512];
-    size_t cache_bytes = (size_t)(BLOCKS * s->kv_heads * 2 * ARES_KV_BLOCK * s->dim) * sizeof(float);
-    float *cache = up(&p, NULL, cache_bytes), *paged = up_floats(&p, out, wide), *first = down(&p, b.out, wide), *second;
+    size_t cache_bytes =
+        (size_t)(BLOCKS * s->kv_heads * 2 * ARES_KV_BLOCK * s->dim) * sizeof(float);
+    float *cache = up(&p, NULL, cache_bytes), *paged = up_floats(&p, out, wide),
+          *first = down(&p, b.out, wide), *second;
     for (int i = 0; i < s->segments; i++) {
-        for (int c = 0; c * ARES_KV_BLOCK < prefix_len[i] + s->rows[i]; c++) table[i * STRIDE + c] = (next++ * 37 + 5) % BLOCKS;
+        for (int c = 0; c * ARES_KV_BLOCK < prefix_len[i] + s->rows[i]; c++)
+            table[i * STRIDE + c] = (next++ * 37 + 5) % BLOCKS;
         for (int from = 0; from < 2; from++) { /* the prefix's rows, then its own */
-            int count = from ? s->rows[i] : prefix_len[i], base = from ? prefix_len[i] : 0, at = from ? start[i] : prefix_row[i];
-            for (int r = 0; r < count; r++) own_slots[r] = table[i * STRIDE + (base + r) / ARES_KV_BLOCK] * ARES_KV_BLOCK + (base + r) % ARES_KV_BLOCK;
+            int count = from ? s->rows[i] : prefix_len[i], base = from ? prefix_len[i] : 0,
+                at = from ? start[i] : prefix_row[i];
+            for (int r = 0; r < count; r++)
+                own_slots[r] = table[i * STRIDE + (base + r) / ARES_KV_BLOCK] * ARES_KV_BLOCK +
+                               (base + r) % ARES_KV_BLOCK;
             if (!count) continue;
             int32_t *slots = up(&p, own_slots, (size_t)count * sizeof *slots);
-            p.cuda.k->store_kv(&p.cuda, count, s->kv_heads, s->dim, b.k + at * b.ldkv, b.v + at * b.ldkv, b.ldkv, slots, cache);
+            p.cuda.k->store_kv(&p.cuda, count, s->kv_heads, s->dim, b.k + at * b.ldkv,
+                               b.v + at * b.ldkv, b.ldkv, slots, cache);
         }
     }
     ARES_ASSERT(next <= BLOCKS);
@@ -387,7 +501,8 @@ TEST_GPU(cuda_attention_and_its_gradients_agree_with_the_cpu_and_pages_change_no
 
 /* ------------------------------------------------------------------ vocabulary */
 
-static void some_loss(void *ctx, int32_t row, int32_t n, const float *log_prob, const float *entropy, float *c_log_prob, float *c_entropy)
+static void some_loss(void *ctx, int32_t row, int32_t n, const float *log_prob,
+                      const float *entropy, float *c_log_prob, float *c_entropy)
 {
     for (int32_t i = 0; i < n; i++) {
         c_log_prob[i] = 0.1f + 0.01f * (float)((row + i) % 7) + 0.0f * log_prob[i];
@@ -400,26 +515,49 @@ static void head_case(ares_dtype dtype, int32_t rows, int32_t vocab, int32_t k)
 {
     pair p;
     if (!pair_open(&p)) return;
-    float *x = normals(1, (int64_t)rows * k, 1.0), *w_rows = normals(2, (int64_t)vocab * k, 0.3), *got = filled(rows * 3, NAN), *want = filled(rows * 3, NAN), *c = filled(rows * 2, 0), *dx = filled((int64_t)rows * k, NAN);
+    float *x = normals(1, (int64_t)rows * k, 1.0), *w_rows = normals(2, (int64_t)vocab * k, 0.3),
+          *got = filled(rows * 3, NAN), *want = filled(rows * 3, NAN), *c = filled(rows * 2, 0),
+          *dx = filled((int64_t)rows * k, NAN);
     int32_t *target = ares_malloc((size_t)rows * sizeof *target);
-    for (int32_t r = 0; r < rows; r++) target[r] = r == 0 ? vocab - 1 : (int32_t)ares_rng_below(ares_rng_root(3, ARES_RNG_TEST), (uint64_t)r, (uint64_t)vocab);
+    for (int32_t r = 0; r < rows; r++)
+        target[r] = r == 0 ? vocab - 1
+                           : (int32_t)ares_rng_below(ares_rng_root(3, ARES_RNG_TEST), (uint64_t)r,
+                                                     (uint64_t)vocab);
     int calls = 0;
     some_loss(&calls, 0, rows, x, x, c, c + rows);
     weights w = weights_new(&p, w_rows, dtype, vocab, k);
-    float *x_up = up_floats(&p, x, (int64_t)rows * k), *dx_up = up_floats(&p, dx, (int64_t)rows * k);
-    float *of_kl = normals(4, 5 * rows, 1.0), *ref_rows = normals(5, (int64_t)vocab * k, 0.3), *ref_up = up_floats(&p, x, (int64_t)rows * k);
+    float *x_up = up_floats(&p, x, (int64_t)rows * k),
+          *dx_up = up_floats(&p, dx, (int64_t)rows * k);
+    float *of_kl = normals(4, 5 * rows, 1.0), *ref_rows = normals(5, (int64_t)vocab * k, 0.3),
+          *ref_up = up_floats(&p, x, (int64_t)rows * k);
     weights ref = weights_new(&p, ref_rows, dtype, vocab, k);
     for (int way = 0; way < 3; way++) { /* in two steps, fused, with a reference */
         bool fused = way == 1;
         weights dw = weights_new(&p, NULL, ARES_F32, vocab, k);
-        ares_head_args a = { .rows = rows, .vocab = vocab, .x = x, .ldx = k, .w = &w.cpu, .inv_temperature = 1.25f, .target = target, .log_prob = want, .entropy = want + rows, .lse = want + 2 * rows,
-                             .c_log_prob = c, .c_entropy = c + rows, .dx = dx, .lddx = k, .dw = &dw.cpu };
+        ares_head_args a = { .rows = rows,
+                             .vocab = vocab,
+                             .x = x,
+                             .ldx = k,
+                             .w = &w.cpu,
+                             .inv_temperature = 1.25f,
+                             .target = target,
+                             .log_prob = want,
+                             .entropy = want + rows,
+                             .lse = want + 2 * rows,
+                             .c_log_prob = c,
+                             .c_entropy = c + rows,
+                             .dx = dx,
+                             .lddx = k,
+                             .dw = &dw.cpu };
         ares_head_args b = a;
-        b.x = x_up, b.w = &w.cuda, b.log_prob = got, b.entropy = got + rows, b.lse = got + 2 * rows, b.dx = dx_up, b.dw = &dw.cuda;
+        b.x = x_up, b.w = &w.cuda, b.log_prob = got, b.entropy = got + rows, b.lse = got + 2 * rows,
+        b.dx = dx_up, b.dw = &dw.cuda;
         int seen[2] = { 0 };
         if (way == 2) {
-            a.ref_x = x, a.ld_ref = k, a.ref_w = &ref.cpu, a.kl = of_kl, a.ref_lse = of_kl + rows, a.c_kl = of_kl + 4 * rows;
-            b.ref_x = ref_up, b.ld_ref = k, b.ref_w = &ref.cuda, b.kl = of_kl + 2 * rows, b.ref_lse = of_kl + 3 * rows, b.c_kl = a.c_kl;
+            a.ref_x = x, a.ld_ref = k, a.ref_w = &ref.cpu, a.kl = of_kl, a.ref_lse = of_kl + rows,
+            a.c_kl = of_kl + 4 * rows;
+            b.ref_x = ref_up, b.ld_ref = k, b.ref_w = &ref.cuda, b.kl = of_kl + 2 * rows,
+            b.ref_lse = of_kl + 3 * rows, b.c_kl = a.c_kl;
         }
         if (fused) {
             p.cpu.k->head_fused(&p.cpu, &a, some_loss, &seen[0]);
@@ -436,12 +574,16 @@ static void head_case(ares_dtype dtype, int32_t rows, int32_t vocab, int32_t k)
         agree("log_prob", got, want, rows, 2e-6);
         agree("entropy", got + rows, want + rows, rows, 5e-6);
         agree("lse", got + 2 * rows, want + 2 * rows, rows, 2e-6);
-        if (way == 2) agree("kl", of_kl + 2 * rows, of_kl, rows, 5e-6), agree("ref_lse", of_kl + 3 * rows, of_kl + rows, rows, 2e-6);
+        if (way == 2)
+            agree("kl", of_kl + 2 * rows, of_kl, rows, 5e-6),
+                agree("ref_lse", of_kl + 3 * rows, of_kl + rows, rows, 2e-6);
         agree_device(&p, "dx", dx_up, dx, (int64_t)rows * k, 1e-5);
         weights_agree(&p, "dw", &dw, 1e-5);
         ares_free(dw.cpu.data);
     }
-    void *all[] = { x, w_rows, got, want, c, dx, target, w.cpu.data, of_kl, ref_rows, ref.cpu.data };
+    void *all[] = {
+        x, w_rows, got, want, c, dx, target, w.cpu.data, of_kl, ref_rows, ref.cpu.data
+    };
     for (int i = 0; i < ARES_COUNT(all); i++) ares_free(all[i]);
     pair_close(&p);
 }
@@ -464,7 +606,15 @@ TEST_GPU(cuda_token_log_prob_takes_minus_infinity)
         if (i != 700) z[i] = -INFINITY;
     int32_t target[ROWS] = { 700, 0, VOCAB - 1 };
     float *z_up = up_floats(&p, z, ROWS * VOCAB);
-    ares_logits_args a = { .rows = ROWS, .vocab = VOCAB, .logits = z, .ld = VOCAB, .inv_temperature = 0.5f, .target = target, .log_prob = want[0], .entropy = want[1] }, b = a;
+    ares_logits_args a = { .rows = ROWS,
+                           .vocab = VOCAB,
+                           .logits = z,
+                           .ld = VOCAB,
+                           .inv_temperature = 0.5f,
+                           .target = target,
+                           .log_prob = want[0],
+                           .entropy = want[1] },
+                     b = a;
     b.logits = z_up, b.log_prob = got[0], b.entropy = got[1];
     p.cpu.k->token_log_prob(&p.cpu, &a);
     p.cuda.k->token_log_prob(&p.cuda, &b);
@@ -482,7 +632,8 @@ static void logits_case(ares_dtype dtype, int rows, int vocab, int64_t ld)
     if (!pair_open(&p)) return;
     size_t bytes = (size_t)(rows * ld) * ares_dtype_bytes(dtype), n = (size_t)rows;
     float *z = normals(7, rows * ld, 4.0), *numbers = normals(8, 8 * rows, 1.0);
-    void *mine = ares_malloc(bytes), *theirs = ares_malloc(bytes), *up = p.cuda.k->alloc(&p.cuda, bytes);
+    void *mine = ares_malloc(bytes), *theirs = ares_malloc(bytes),
+         *up = p.cuda.k->alloc(&p.cuda, bytes);
     int32_t *target = ares_calloc(n, sizeof *target);
     for (int r = 0; r < rows; r++) target[r] = r * 7919 % vocab;
     for (int64_t i = 0; i < rows * ld; i++) {
@@ -490,9 +641,21 @@ static void logits_case(ares_dtype dtype, int rows, int vocab, int64_t ld)
         else ((float *)mine)[i] = z[i];
     }
     p.cuda.k->copy_in(&p.cuda, up, mine, bytes);
-    ares_logits_args a = { .rows = rows, .vocab = vocab, .logits = mine, .dtype = dtype, .ld = ld, .inv_temperature = 0.7f, .target = target,
-                           .log_prob = numbers, .entropy = numbers + n, .lse = numbers + 2 * n, .c_log_prob = numbers + 6 * n, .c_entropy = numbers + 7 * n }, b = a;
-    b.logits = up, b.log_prob = numbers + 3 * n, b.entropy = numbers + 4 * n, b.lse = numbers + 5 * n;
+    ares_logits_args a = { .rows = rows,
+                           .vocab = vocab,
+                           .logits = mine,
+                           .dtype = dtype,
+                           .ld = ld,
+                           .inv_temperature = 0.7f,
+                           .target = target,
+                           .log_prob = numbers,
+                           .entropy = numbers + n,
+                           .lse = numbers + 2 * n,
+                           .c_log_prob = numbers + 6 * n,
+                           .c_entropy = numbers + 7 * n },
+                     b = a;
+    b.logits = up, b.log_prob = numbers + 3 * n, b.entropy = numbers + 4 * n,
+    b.lse = numbers + 5 * n;
     p.cpu.k->token_log_prob(&p.cpu, &a), p.cuda.k->token_log_prob(&p.cuda, &b);
     agree("log_prob", b.log_prob, a.log_prob, rows, 1e-5);
     agree("entropy", b.entropy, a.entropy, rows, 1e-5);
@@ -502,9 +665,12 @@ static void logits_case(ares_dtype dtype, int rows, int vocab, int64_t ld)
     CHECK_OK(p.cuda.k->sync(&p.cuda));
     double worst = 0;
     for (int64_t i = 0; i < rows * ld; i++) {
-        double got = dtype == ARES_BF16 ? (double)ares_bf16_to_f32(((uint16_t *)theirs)[i]) : (double)((float *)theirs)[i];
-        double want = dtype == ARES_BF16 ? (double)ares_bf16_to_f32(((uint16_t *)mine)[i]) : (double)((float *)mine)[i];
-        worst = fmax(worst, fabs(got - want) - (dtype == ARES_BF16 ? fabs(want) / 128 : 0)); /* bf16 may round the other way */
+        double got = dtype == ARES_BF16 ? (double)ares_bf16_to_f32(((uint16_t *)theirs)[i])
+                                        : (double)((float *)theirs)[i];
+        double want = dtype == ARES_BF16 ? (double)ares_bf16_to_f32(((uint16_t *)mine)[i])
+                                         : (double)((float *)mine)[i];
+        /* bf16 may round the other way */
+        worst = fmax(worst, fabs(got - want) - (dtype == ARES_BF16 ? fabs(want) / 128 : 0));
     }
     CHECK_MSG(worst < 2e-6, "vocabulary of %d: derivatives are off by %.3g", vocab, worst);
     p.cuda.k->release(&p.cuda, up, bytes);
@@ -524,11 +690,18 @@ TEST_GPU(cuda_rows_of_logits_and_their_derivatives_agree_with_the_cpu)
     }
 }
 
-/* x and W are small multiples of 1/4, so that logits are exact on both sides, and many of them equal. */
+/*
+ * x and W are small multiples of 1/4, so that logits are exact on both sides, and many of them
+ * equal.
+ */
 static float *quarters(uint64_t seed, int64_t n, int most)
 {
     float *x = ares_malloc((size_t)n * sizeof *x);
-    for (int64_t i = 0; i < n; i++) x[i] = ((float)ares_rng_below(ares_rng_root(seed, ARES_RNG_TEST), (uint64_t)i, (uint64_t)(2 * most + 1)) - (float)most) / 4;
+    for (int64_t i = 0; i < n; i++)
+        x[i] = ((float)ares_rng_below(ares_rng_root(seed, ARES_RNG_TEST), (uint64_t)i,
+                                      (uint64_t)(2 * most + 1)) -
+                (float)most) /
+               4;
     return x;
 }
 TEST_GPU(cuda_samples_the_tokens_of_the_cpu)
@@ -552,28 +725,49 @@ TEST_GPU(cuda_samples_the_tokens_of_the_cpu)
             forced[r] = r % 11 == 10 ? r % vocab : -1;
             key[r] = ares_rng_sub(ares_rng_root(9, ARES_RNG_SAMPLE), (uint64_t)r, 0);
         }
-        ares_sample_args a = { .rows = ROWS, .vocab = vocab, .x = x, .ldx = K, .w = &w.cpu, .temperature = temperature, .top_p = top_p, .top_k = top_k, .key = key, .forced = forced, .token = token[0],
-                               .log_prob = stat[0][0], .entropy = stat[0][1], .log_prob_1 = stat[0][2], .entropy_1 = stat[0][3] };
+        ares_sample_args a = { .rows = ROWS,
+                               .vocab = vocab,
+                               .x = x,
+                               .ldx = K,
+                               .w = &w.cpu,
+                               .temperature = temperature,
+                               .top_p = top_p,
+                               .top_k = top_k,
+                               .key = key,
+                               .forced = forced,
+                               .token = token[0],
+                               .log_prob = stat[0][0],
+                               .entropy = stat[0][1],
+                               .log_prob_1 = stat[0][2],
+                               .entropy_1 = stat[0][3] };
         ares_sample_args b = a;
-        b.x = up_floats(&p, x, ROWS * K), b.w = &w.cuda, b.token = token[1], b.log_prob = stat[1][0], b.entropy = stat[1][1], b.log_prob_1 = stat[1][2], b.entropy_1 = stat[1][3];
+        b.x = up_floats(&p, x, ROWS * K), b.w = &w.cuda, b.token = token[1],
+        b.log_prob = stat[1][0], b.entropy = stat[1][1], b.log_prob_1 = stat[1][2],
+        b.entropy_1 = stat[1][3];
         p.cpu.k->sample(&p.cpu, &a);
         p.cuda.k->sample(&p.cuda, &b);
         CHECK_OK(p.cuda.k->sync(&p.cuda));
         for (int r = 0; r < ROWS; r++)
-            CHECK_MSG(token[0][r] == token[1][r], "vocab %d, row %d (temperature %g, top_p %g, top_k %d): token %d, the CPU took %d", vocab, r, temperature[r], top_p[r], top_k[r], token[1][r], token[0][r]);
+            CHECK_MSG(
+                token[0][r] == token[1][r],
+                "vocab %d, row %d (temperature %g, top_p %g, top_k %d): token %d, the CPU took %d",
+                vocab, r, temperature[r], top_p[r], top_k[r], token[1][r], token[0][r]);
         for (int i = 0; i < 4; i++) agree("statistics", stat[1][i], stat[0][i], ROWS, 2e-6);
         static int32_t likely[2][ROWS * ARES_LIKELY_MAX];
         static float log_prob[2][ROWS * ARES_LIKELY_MAX];
         for (int i = 0; i < 3; i++) {
             int32_t n = (int32_t[]){ 1, 10, ARES_LIKELY_MAX }[i];
             a.n_likely = b.n_likely = n;
-            a.likely_token = likely[0], b.likely_token = likely[1], a.likely_log_prob = log_prob[0], b.likely_log_prob = log_prob[1];
+            a.likely_token = likely[0], b.likely_token = likely[1], a.likely_log_prob = log_prob[0],
+            b.likely_log_prob = log_prob[1];
             p.cpu.k->sample(&p.cpu, &a);
             p.cuda.k->sample(&p.cuda, &b);
             CHECK_OK(p.cuda.k->sync(&p.cuda));
             CHECK_MEM(token[1], token[0], sizeof token[0]);
             CHECK_MEM(likely[1], likely[0], (size_t)(ROWS * n) * sizeof(int32_t));
-            for (int r = 0; r < ROWS; r++) agree("likely log-probs", log_prob[1] + r * n, log_prob[0] + r * n, ARES_MIN(n, vocab), 2e-6);
+            for (int r = 0; r < ROWS; r++)
+                agree("likely log-probs", log_prob[1] + r * n, log_prob[0] + r * n,
+                      ARES_MIN(n, vocab), 2e-6);
         }
         a.n_likely = b.n_likely = 0;
         a.top_p = NULL, a.top_k = NULL, a.forced = NULL, a.log_prob_1 = a.entropy_1 = NULL;
@@ -641,13 +835,27 @@ TEST_GPU(cuda_adamw_and_sums_agree_with_the_cpu)
     pair p;
     if (!pair_open(&p)) return;
     enum { N = 200001 };
-    float *w = normals(1, N, 1.0), *g = normals(2, N, 1.0), *m = normals(3, N, 0.1), *v = normals(4, N, 0.1), *plain = normals(5, N, 1.0);
+    float *w = normals(1, N, 1.0), *g = normals(2, N, 1.0), *m = normals(3, N, 0.1),
+          *v = normals(4, N, 0.1), *plain = normals(5, N, 1.0);
     uint16_t *half = ares_calloc(N, 2), *half_got = ares_calloc(N, 2);
     for (int i = 0; i < N; i++) v[i] *= v[i];
-    float *w_up = up_floats(&p, w, N), *g_up = up_floats(&p, g, N), *m_up = up_floats(&p, m, N), *v_up = up_floats(&p, v, N), *plain_up = up_floats(&p, plain, N);
+    float *w_up = up_floats(&p, w, N), *g_up = up_floats(&p, g, N), *m_up = up_floats(&p, m, N),
+          *v_up = up_floats(&p, v, N), *plain_up = up_floats(&p, plain, N);
     uint16_t *half_up = up(&p, half, N * 2);
     for (int64_t step = 1; step < 4; step++) {
-        ares_adamw_args a = { .n = N, .w = plain, .dtype = ARES_F32, .grad = g, .m = m, .v = v, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .weight_decay = 0.1, .grad_scale = 0.5, .step = step };
+        ares_adamw_args a = { .n = N,
+                              .w = plain,
+                              .dtype = ARES_F32,
+                              .grad = g,
+                              .m = m,
+                              .v = v,
+                              .lr = 1e-3,
+                              .beta1 = 0.9,
+                              .beta2 = 0.99,
+                              .eps = 1e-8,
+                              .weight_decay = 0.1,
+                              .grad_scale = 0.5,
+                              .step = step };
         ares_adamw_args b = a;
         b.w = plain_up, b.grad = g_up, b.m = m_up, b.v = v_up;
         p.cpu.k->adamw(&p.cpu, &a);

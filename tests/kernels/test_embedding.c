@@ -3,7 +3,8 @@
 TEST(embedding_reads_rows_of_either_layout_and_dtype)
 {
     int n = 70, k = 37, rows = 50, ld = k + 2;
-    float *table = normals(1, (int64_t)n * k, 1), *kept = filled((int64_t)n * k, 0), *y = filled((int64_t)rows * ld, 0);
+    float *table = normals(1, (int64_t)n * k, 1), *kept = filled((int64_t)n * k, 0),
+          *y = filled((int64_t)rows * ld, 0);
     int32_t ids[50];
     for (int i = 0; i < rows; i++) ids[i] = (i * 31) % n;
     for (int layout = ARES_ROWS; layout <= ARES_PANEL32; layout++)
@@ -11,7 +12,9 @@ TEST(embedding_reads_rows_of_either_layout_and_dtype)
             for (int i = 0; i < ISAS; i++) {
                 ares_device d;
                 if (!device_of(isas[i], 2, &d)) continue;
-                ares_matrix e = { ares_calloc((size_t)ares_matrix_elements((ares_layout)layout, n, k), 4), (ares_dtype)dtype, (ares_layout)layout, n, k };
+                ares_matrix e = { ares_calloc(
+                                      (size_t)ares_matrix_elements((ares_layout)layout, n, k), 4),
+                                  (ares_dtype)dtype, (ares_layout)layout, n, k };
                 ares_matrix_pack(&e, table, ARES_F32);
                 ares_matrix_unpack(&e, kept, ARES_F32);
                 memset(y, 0, (size_t)(rows * ld) * 4);
@@ -29,7 +32,8 @@ TEST(embedding_reads_rows_of_either_layout_and_dtype)
 TEST(embedding_backward_adds_repeated_ids_in_row_order_whatever_the_cut)
 {
     int n = 40, k = 90, rows = 200;
-    float *start = normals(2, (int64_t)n * k, 1), *want = filled((int64_t)n * k, 0), *got = filled((int64_t)n * k, 0);
+    float *start = normals(2, (int64_t)n * k, 1), *want = filled((int64_t)n * k, 0),
+          *got = filled((int64_t)n * k, 0);
     float *dy = normals(3, (int64_t)rows * k, 1);
     int32_t ids[200];
     for (int i = 0; i < rows; i++) ids[i] = i * i % 13; /* many repeats */
@@ -41,7 +45,9 @@ TEST(embedding_backward_adds_repeated_ids_in_row_order_whatever_the_cut)
             for (int pieces = 1; pieces <= 2; pieces++) {
                 ares_device d;
                 if (!device_of(isas[i], pieces, &d)) continue;
-                ares_matrix e = { ares_calloc((size_t)ares_matrix_elements((ares_layout)layout, n, k), 4), ARES_F32, (ares_layout)layout, n, k };
+                ares_matrix e = { ares_calloc(
+                                      (size_t)ares_matrix_elements((ares_layout)layout, n, k), 4),
+                                  ARES_F32, (ares_layout)layout, n, k };
                 ares_matrix_pack(&e, start, ARES_F32);
                 for (int p = 0; p < pieces; p++) {
                     int from = p * rows / pieces, count = (p + 1) * rows / pieces - from;

@@ -1,7 +1,7 @@
 /*
- * The vocabulary head against an f64 softmax, its gradients against finite differences of that and against their own
- * formula, and what must not change a bit: rows alone or among others, fused or in two passes, logits given or made here,
- * threads, the instruction set.
+ * The vocabulary head against an f64 softmax, its gradients against finite differences of that and
+ * against their own formula, and what must not change a bit: rows alone or among others, fused or
+ * in two passes, logits given or made here, threads, the instruction set.
  */
 #include "kernels_test.h"
 
@@ -33,16 +33,16 @@ static problem problem_new(const shape *s, uint64_t seed)
     p.c = normals(seed + 2, s->rows, 1.0);
     p.ce = normals(seed + 3, s->rows, 0.1);
     size_t elements = (size_t)ares_matrix_elements(ARES_PANEL32, s->vocab, s->k);
-    p.w = (ares_matrix){ ares_calloc(elements, 4), s->bf16 ? ARES_BF16 : ARES_F32, ARES_PANEL32, s->vocab,
-                         s->k };
+    p.w = (ares_matrix){ ares_calloc(elements, 4), s->bf16 ? ARES_BF16 : ARES_F32, ARES_PANEL32,
+                         s->vocab, s->k };
     p.dw = (ares_matrix){ ares_calloc(elements, 4), ARES_F32, ARES_PANEL32, s->vocab, s->k };
     ares_matrix_pack(&p.w, p.rows, ARES_F32);
     for (int64_t i = 0; s->bf16 && i < (int64_t)s->vocab * s->k; i++)
         p.rows[i] = ares_bf16_to_f32(ares_f32_to_bf16(p.rows[i]));
     p.target = ares_malloc((size_t)s->rows * sizeof(int32_t));
     for (int i = 0; i < s->rows; i++)
-        p.target[i] = (int32_t)ares_rng_below(ares_rng_root(seed, ARES_RNG_TEST), 1000 + (uint64_t)i,
-                                              (uint64_t)s->vocab);
+        p.target[i] = (int32_t)ares_rng_below(ares_rng_root(seed, ARES_RNG_TEST),
+                                              1000 + (uint64_t)i, (uint64_t)s->vocab);
     p.target[0] = s->vocab - 1;
     p.log_prob = filled(s->rows, NAN);
     p.entropy = filled(s->rows, NAN);
@@ -75,12 +75,16 @@ static ares_head_args args_of(problem *p)
                              .dw = &p->dw };
 }
 
-/* One row in f64: scaled logits, log-sum-exp and entropy; the largest possible rounding of a logit in *loose. */
+/*
+ * One row in f64: scaled logits, log-sum-exp and entropy; the largest possible rounding of a logit
+ * in *loose.
+ */
 static void softmax_row(const problem *p, const float *x, double *z, double *lse, double *entropy,
                         double *loose)
 {
     const shape *s = p->s;
-    double inv = (double)(1.0f / s->temperature), max = -INFINITY, sum = 0.0, mean = 0.0, worst = 0.0;
+    double inv = (double)(1.0f / s->temperature), max = -INFINITY, sum = 0.0, mean = 0.0,
+           worst = 0.0;
     for (int v = 0; v < s->vocab; v++) {
         double size = 0.0;
         z[v] = 0.0;
@@ -101,9 +105,10 @@ static void softmax_row(const problem *p, const float *x, double *z, double *lse
 }
 
 /*
- * Bounds: a log-prob moves by twice the rounding of a logit, and by that of lse and of the sums over 16 lanes and the
- * chunks (48 roundings and exp's ulp); the entropy's sum of e d is as relative as that, times the largest |d| that counts
- * (below 20). A derivative of a logit is p times (c + ce (log p + H)); p moves by the log-prob's bound, relatively.
+ * Bounds: a log-prob moves by twice the rounding of a logit, and by that of lse and of the sums
+ * over 16 lanes and the chunks (48 roundings and exp's ulp); the entropy's sum of e d is as
+ * relative as that, times the largest |d| that counts (below 20). A derivative of a logit is p
+ * times (c + ce (log p + H)); p moves by the log-prob's bound, relatively.
  */
 TEST(head_and_its_gradients_equal_an_f64_softmax)
 {
@@ -134,16 +139,19 @@ TEST(head_and_its_gradients_equal_an_f64_softmax)
                     double pr = exp(z[v] - lse), u = p.c[r] + p.ce[r] * (z[v] - lse + h);
                     double g = inv * (p.c[r] * (v == p.target[r]) - pr * u);
                     double size =
-                        inv * (fabs(p.c[r]) * (v == p.target[r]) +
-                               pr * (fabs(p.c[r]) + fabs((double)p.ce[r]) * (fabs(z[v] - lse) + h)));
-                    double slack =
-                        inv * pr * (fabs(u) * move + fabs((double)p.ce[r]) * 23 * move) + ldexp(size, -20);
+                        inv *
+                        (fabs(p.c[r]) * (v == p.target[r]) +
+                         pr * (fabs(p.c[r]) + fabs((double)p.ce[r]) * (fabs(z[v] - lse) + h)));
+                    double slack = inv * pr * (fabs(u) * move + fabs((double)p.ce[r]) * 23 * move) +
+                                   ldexp(size, -20);
                     for (int k = 0; k < s->k; k++) {
                         double w = p.rows[(int64_t)v * s->k + k], x = p.x[(int64_t)r * s->k + k];
                         dx[(int64_t)r * s->k + k] += g * w;
-                        dx[rk + (int64_t)r * s->k + k] += (slack + ldexp(s->vocab * size, -24)) * fabs(w);
+                        dx[rk + (int64_t)r * s->k + k] +=
+                            (slack + ldexp(s->vocab * size, -24)) * fabs(w);
                         dw[(int64_t)v * s->k + k] += g * x;
-                        dw[vk + (int64_t)v * s->k + k] += (slack + ldexp(s->rows * size, -24)) * fabs(x);
+                        dw[vk + (int64_t)v * s->k + k] +=
+                            (slack + ldexp(s->rows * size, -24)) * fabs(x);
                     }
                 }
             }
@@ -194,8 +202,8 @@ typedef struct table {
     const float *c, *ce;
     int calls, rows;
 } table;
-static void give(void *ctx, int32_t row, int32_t n, const float *log_prob, const float *entropy, float *c,
-                 float *ce)
+static void give(void *ctx, int32_t row, int32_t n, const float *log_prob, const float *entropy,
+                 float *c, float *ce)
 {
     table *t = ctx;
     CHECK_EQ(row, t->rows);
@@ -252,7 +260,9 @@ TEST(head_has_the_same_bits_fused_or_not_from_every_instruction_set_and_thread_c
     }
 }
 
-/* Long enough for several blocks of rows and of the vocabulary on every path: 1,300 rows by 37,000. */
+/*
+ * Long enough for several blocks of rows and of the vocabulary on every path: 1,300 rows by 37,000.
+ */
 TEST(head_does_not_feel_the_blocks_it_works_in)
 {
     static const shape s = { 1300, 37000, 8, false, 1.0f };
@@ -265,7 +275,8 @@ TEST(head_does_not_feel_the_blocks_it_works_in)
     same_results(&fused, &whole);
     REQUIRE(device_of(isa, 2, &d));
     static const int ends[] = { 1, 2, 15, 72, 700, 1300 };
-    for (int i = 0, row = 0; i < ARES_COUNT(ends); row = ends[i++]) { /* the same rows in unequal calls */
+    /* the same rows in unequal calls */
+    for (int i = 0, row = 0; i < ARES_COUNT(ends); row = ends[i++]) {
         ares_head_args a = args_of(&cut);
         a.rows = ends[i] - row;
         a.x += row * s.k, a.target += row, a.log_prob += row, a.entropy += row, a.lse += row,
@@ -294,7 +305,8 @@ TEST(head_does_not_feel_the_passes_before_it)
         table t = { got.c, got.ce, 0, 0 };
         a.rows = rows;
         a.c_log_prob = a.c_entropy = NULL;
-        memset(got.dw.data, 0, (size_t)ares_matrix_elements(ARES_PANEL32, s.vocab, s.k) * sizeof(float));
+        memset(got.dw.data, 0,
+               (size_t)ares_matrix_elements(ARES_PANEL32, s.vocab, s.k) * sizeof(float));
         d.k->head_fused(&d, &a, give, &t);
         CHECK_MEM(got.log_prob, want.log_prob, (size_t)rows * sizeof(float));
         CHECK_MEM(got.dx, want.dx, (size_t)rows * (size_t)s.k * sizeof(float));
@@ -315,15 +327,21 @@ TEST(token_log_prob_has_the_bits_of_the_head_and_takes_minus_infinity)
             problem p = problem_new(s, 80 + (uint64_t)i);
             ares_head_args a = args_of(&p);
             d.k->head(&d, &a);
-            float *logits = filled((int64_t)s->rows * s->vocab, NAN), *log_prob = filled(s->rows, NAN),
-                  *entropy = filled(s->rows, NAN);
+            float *logits = filled((int64_t)s->rows * s->vocab, NAN),
+                  *log_prob = filled(s->rows, NAN), *entropy = filled(s->rows, NAN);
             ares_linear_args linear = {
                 .m = s->rows, .x = p.x, .ldx = s->k, .w = &p.w, .y = logits, .ldy = s->vocab
             };
             d.k->linear(&d, &linear, 1);
-            ares_logits_args rows = { .rows = s->rows, .vocab = s->vocab, .logits = logits, .dtype = ARES_F32,
-                                      .ld = s->vocab, .inv_temperature = a.inv_temperature, .target = p.target,
-                                      .log_prob = log_prob, .entropy = entropy };
+            ares_logits_args rows = { .rows = s->rows,
+                                      .vocab = s->vocab,
+                                      .logits = logits,
+                                      .dtype = ARES_F32,
+                                      .ld = s->vocab,
+                                      .inv_temperature = a.inv_temperature,
+                                      .target = p.target,
+                                      .log_prob = log_prob,
+                                      .entropy = entropy };
             d.k->token_log_prob(&d, &rows);
             CHECK_MEM(log_prob, p.log_prob, (size_t)s->rows * sizeof(float));
             CHECK_MEM(entropy, p.entropy, (size_t)s->rows * sizeof(float));
@@ -335,10 +353,18 @@ TEST(token_log_prob_has_the_bits_of_the_head_and_takes_minus_infinity)
         ares_device d;
         if (!device_of(isas[isa], 1, &d)) continue;
         float *z = filled(2 * 2000, -INFINITY), log_prob[2], entropy[2];
-        z[3] = 5.0f, z[700] = 5.0f, z[1999] = 5.0f, z[1000] = 5.0f; /* whole chunks of -infinity between */
+        /* whole chunks of -infinity between */
+        z[3] = 5.0f, z[700] = 5.0f, z[1999] = 5.0f, z[1000] = 5.0f;
         z[2000] = 1.0f, z[2001] = NAN;
-        ares_logits_args a = { .rows = 2, .vocab = 2000, .logits = z, .dtype = ARES_F32, .ld = 2000, .inv_temperature = 1.0f,
-                               .target = (int32_t[]){ 700, 0 }, .log_prob = log_prob, .entropy = entropy };
+        ares_logits_args a = { .rows = 2,
+                               .vocab = 2000,
+                               .logits = z,
+                               .dtype = ARES_F32,
+                               .ld = 2000,
+                               .inv_temperature = 1.0f,
+                               .target = (int32_t[]){ 700, 0 },
+                               .log_prob = log_prob,
+                               .entropy = entropy };
         d.k->token_log_prob(&d, &a);
         CHECK_NEAR(log_prob[0], -log(4), 2e-7);
         CHECK_NEAR(entropy[0], log(4), 2e-7);
@@ -349,7 +375,8 @@ TEST(token_log_prob_has_the_bits_of_the_head_and_takes_minus_infinity)
 }
 
 /* d loss / d logits of c_log_prob log p[target] + c_entropy H, by the plain formula in double. */
-static void plain_derivative(const float *z, int n, double inv_temperature, int target, double c, double ce, double *out)
+static void plain_derivative(const float *z, int n, double inv_temperature, int target, double c,
+                             double ce, double *out)
 {
     double max = -INFINITY, sum = 0, h = 0;
     for (int i = 0; i < n; i++) max = fmax(max, (double)z[i] * inv_temperature);
@@ -367,35 +394,56 @@ static void plain_derivative(const float *z, int n, double inv_temperature, int 
 TEST(derivatives_of_rows_of_logits_are_written_over_them_in_either_type)
 {
     enum { ROWS = 3, VOCAB = 1711, LD = 1720 };
-    float *z = filled(ROWS * LD, 7.0f), log_prob[ROWS], entropy[ROWS], lse[ROWS], c[ROWS] = { 0.7f, -1.3f, 0 }, ce[ROWS] = { 0.2f, 0, -0.9f };
+    float *z = filled(ROWS * LD, 7.0f), log_prob[ROWS], entropy[ROWS], lse[ROWS],
+          c[ROWS] = { 0.7f, -1.3f, 0 }, ce[ROWS] = { 0.2f, 0, -0.9f };
     int32_t target[ROWS] = { 0, 1710, 600 };
     double want[VOCAB];
     for (int r = 0; r < ROWS; r++)
-        for (int i = 0; i < VOCAB; i++) z[r * LD + i] = (float)(3 * ares_rng_normal(ares_rng_root(31, ARES_RNG_TEST), (uint64_t)(r * VOCAB + i)));
+        for (int i = 0; i < VOCAB; i++)
+            z[r * LD + i] = (float)(3 * ares_rng_normal(ares_rng_root(31, ARES_RNG_TEST),
+                                                        (uint64_t)(r * VOCAB + i)));
     z[5] = -INFINITY;
     for (int isa = 0; isa < ISAS; isa++)
         for (int half = 0; half < 2; half++) {
             ares_device d;
             if (!device_of(isas[isa], 2, &d)) continue;
-            float *mine = filled(ROWS * LD, 0), *seen = filled(ROWS * LD, 0); /* seen: the logits as the kernel reads them */
+            /* seen: the logits as the kernel reads them */
+            float *mine = filled(ROWS * LD, 0), *seen = filled(ROWS * LD, 0);
             for (int i = 0; i < ROWS * LD; i++) {
                 if (half) ((uint16_t *)mine)[i] = ares_f32_to_bf16(z[i]);
                 else mine[i] = z[i];
                 seen[i] = half ? ares_bf16_to_f32(ares_f32_to_bf16(z[i])) : z[i];
             }
-            ares_logits_args a = { .rows = ROWS, .vocab = VOCAB, .logits = mine, .dtype = half ? ARES_BF16 : ARES_F32, .ld = LD, .inv_temperature = 0.8f, .target = target,
-                                   .log_prob = log_prob, .entropy = entropy, .lse = lse, .c_log_prob = c, .c_entropy = ce };
+            ares_logits_args a = { .rows = ROWS,
+                                   .vocab = VOCAB,
+                                   .logits = mine,
+                                   .dtype = half ? ARES_BF16 : ARES_F32,
+                                   .ld = LD,
+                                   .inv_temperature = 0.8f,
+                                   .target = target,
+                                   .log_prob = log_prob,
+                                   .entropy = entropy,
+                                   .lse = lse,
+                                   .c_log_prob = c,
+                                   .c_entropy = ce };
             d.k->token_log_prob(&d, &a);
             d.k->token_log_prob_backward(&d, &a);
             double worst = 0;
             for (int r = 0; r < ROWS; r++) {
-                plain_derivative(seen + r * LD, VOCAB, (double)0.8f, target[r], (double)c[r], (double)ce[r], want);
+                plain_derivative(seen + r * LD, VOCAB, (double)0.8f, target[r], (double)c[r],
+                                 (double)ce[r], want);
                 for (int i = 0; i < VOCAB; i++) {
-                    float got = half ? ares_bf16_to_f32(((uint16_t *)mine)[r * LD + i]) : mine[r * LD + i];
+                    float got =
+                        half ? ares_bf16_to_f32(((uint16_t *)mine)[r * LD + i]) : mine[r * LD + i];
                     if (!CHECK(isfinite(got))) return;
-                    worst = fmax(worst, fabs((double)got - want[i]) - (half ? fabs(want[i]) / 256 : 0)); /* bf16 keeps eight bits */
+                    /* bf16 keeps eight bits */
+                    worst =
+                        fmax(worst, fabs((double)got - want[i]) - (half ? fabs(want[i]) / 256 : 0));
                 }
-                CHECK_EQ(half ? ares_bf16_to_f32(((uint16_t *)mine)[r * LD + VOCAB]) : mine[r * LD + VOCAB], 7.0f); /* nothing behind a row */
+                /* nothing behind a row */
+                CHECK_EQ(half ? ares_bf16_to_f32(((uint16_t *)mine)[r * LD + VOCAB])
+                              : mine[r * LD + VOCAB],
+                         7.0f);
             }
             CHECK_MSG(worst < 2e-6, "%s, %s: off by %.3g", isas[isa], half ? "bf16" : "f32", worst);
             ares_free(mine), ares_free(seen);

@@ -1,4 +1,7 @@
-/* The exact KL to a reference's head, beside the head's own statistics: against plain sums in f64, on every instruction set. */
+/*
+ * The exact KL to a reference's head, beside the head's own statistics: against plain sums in f64,
+ * on every instruction set.
+ */
 #include <math.h>
 
 #include "kernels_test.h"
@@ -12,12 +15,16 @@ enum { ROWS = 5, K = 24, KR = 16, VOCAB = 1100, VOCAB_R = VOCAB + 40 };
 
 typedef struct heads {
     float x[ROWS * K], xr[ROWS * KR], w[VOCAB * K], wr[VOCAB_R * KR];
-    float log_prob[ROWS], entropy[ROWS], lse[ROWS], kl[ROWS], ref_lse[ROWS], c_log_prob[ROWS], c_entropy[ROWS], c_kl[ROWS], dx[ROWS * K];
+    float log_prob[ROWS], entropy[ROWS], lse[ROWS], kl[ROWS], ref_lse[ROWS], c_log_prob[ROWS],
+        c_entropy[ROWS], c_kl[ROWS], dx[ROWS * K];
     int32_t target[ROWS];
     double z[ROWS][VOCAB], zr[ROWS][VOCAB];
 } heads;
 
-static double uniform(uint64_t i) { return ares_rng_uniform(ares_rng_root(11, ARES_RNG_TEST), i) - 0.5; }
+static double uniform(uint64_t i)
+{
+    return ares_rng_uniform(ares_rng_root(11, ARES_RNG_TEST), i) - 0.5;
+}
 
 static void fill(heads *h, double temperature)
 {
@@ -33,7 +40,8 @@ static void fill(heads *h, double temperature)
         for (int v = 0; v < VOCAB; v++) {
             double z = 0, zr = 0;
             for (int k = 0; k < K; k++) z += (double)h->x[r * K + k] * (double)h->w[v * K + k];
-            for (int k = 0; k < KR; k++) zr += (double)h->xr[r * KR + k] * (double)h->wr[v * KR + k];
+            for (int k = 0; k < KR; k++)
+                zr += (double)h->xr[r * KR + k] * (double)h->wr[v * KR + k];
             h->z[r][v] = z / temperature;
             h->zr[r][v] = zr / temperature;
         }
@@ -62,12 +70,27 @@ static void check_isa(const char *isa, double temperature)
                 dw = { k->alloc(&d, bytes), ARES_F32, ARES_PANEL32, VOCAB, K };
     ares_matrix_pack(&w, h.w, ARES_F32);
     ares_matrix_pack(&wr, h.wr, ARES_F32);
-    ares_head_args a = { .rows = ROWS, .vocab = VOCAB, .x = h.x, .ldx = K, .w = &w, .inv_temperature = ares_inv_temperature((float)temperature), .target = h.target, .log_prob = h.log_prob,
-                         .entropy = h.entropy, .lse = h.lse, .c_log_prob = h.c_log_prob, .c_entropy = h.c_entropy, .dx = h.dx, .lddx = K, .dw = &dw };
+    ares_head_args a = { .rows = ROWS,
+                         .vocab = VOCAB,
+                         .x = h.x,
+                         .ldx = K,
+                         .w = &w,
+                         .inv_temperature = ares_inv_temperature((float)temperature),
+                         .target = h.target,
+                         .log_prob = h.log_prob,
+                         .entropy = h.entropy,
+                         .lse = h.lse,
+                         .c_log_prob = h.c_log_prob,
+                         .c_entropy = h.c_entropy,
+                         .dx = h.dx,
+                         .lddx = K,
+                         .dw = &dw };
     float log_prob[ROWS], entropy[ROWS], lse[ROWS];
     k->head(&d, &a);
-    memcpy(log_prob, h.log_prob, sizeof log_prob), memcpy(entropy, h.entropy, sizeof entropy), memcpy(lse, h.lse, sizeof lse);
-    a.ref_x = h.xr, a.ld_ref = KR, a.ref_w = &wr, a.kl = h.kl, a.ref_lse = h.ref_lse, a.c_kl = h.c_kl;
+    memcpy(log_prob, h.log_prob, sizeof log_prob), memcpy(entropy, h.entropy, sizeof entropy),
+        memcpy(lse, h.lse, sizeof lse);
+    a.ref_x = h.xr, a.ld_ref = KR, a.ref_w = &wr, a.kl = h.kl, a.ref_lse = h.ref_lse,
+    a.c_kl = h.c_kl;
     k->head(&d, &a);
     CHECK_MEM(h.log_prob, log_prob, sizeof log_prob); /* the reference changes no bit of them */
     CHECK_MEM(h.entropy, entropy, sizeof entropy);
@@ -78,7 +101,8 @@ static void check_isa(const char *isa, double temperature)
     ares_matrix_unpack(&dw, gradient, ARES_F32);
     double *want_dw = ares_calloc((size_t)VOCAB * K, sizeof *want_dw);
     for (int r = 0; r < ROWS; r++) {
-        double lse_p = lse_of(h.z[r]), lse_q = lse_of(h.zr[r]), kl = 0, want_dx[K] = { 0 }, plain = 0;
+        double lse_p = lse_of(h.z[r]), lse_q = lse_of(h.zr[r]), kl = 0, want_dx[K] = { 0 },
+               plain = 0;
         for (int v = 0; v < VOCAB; v++) {
             double lp = h.z[r][v] - lse_p;
             kl += exp(lp) * (lp - (h.zr[r][v] - lse_q));
@@ -88,7 +112,9 @@ static void check_isa(const char *isa, double temperature)
         CHECK_NEAR(h.ref_lse[r], lse_q, 2e-6 * (1 + fabs(lse_q)));
         for (int v = 0; v < VOCAB; v++) {
             double lp = h.z[r][v] - lse_p, lq = h.zr[r][v] - lse_q;
-            double dz = -exp(lp) * ((double)h.c_log_prob[r] + (double)h.c_entropy[r] * (lp + plain)) + (double)h.c_kl[r] * exp(lp) * (lp - lq - kl);
+            double dz =
+                -exp(lp) * ((double)h.c_log_prob[r] + (double)h.c_entropy[r] * (lp + plain)) +
+                (double)h.c_kl[r] * exp(lp) * (lp - lq - kl);
             if (v == h.target[r]) dz += (double)h.c_log_prob[r];
             for (int i = 0; i < K; i++) {
                 want_dx[i] += dz / temperature * (double)h.w[v * K + i];

@@ -1,10 +1,15 @@
-/* The tests of the kernels say which instruction sets they left out: this program again, on a CPU that lacks them. */
+/*
+ * The tests of the kernels say which instruction sets they left out: this program again, on a CPU
+ * that lacks them.
+ */
 #include "kernels_test.h"
 
 static void run_without(const char *lacking, const char *tests, ares_str *out)
 {
     ares_str_clear(out);
-    CHECK_EQ(test_shell(out, "ARES_TEST_WITHOUT_ISA=%s '%s/test_kernels' %s", lacking, ARES_BINARY_DIR, tests), 0);
+    CHECK_EQ(test_shell(out, "ARES_TEST_WITHOUT_ISA=%s '%s/test_kernels' %s", lacking,
+                        ARES_BINARY_DIR, tests),
+             0);
 }
 
 TEST(a_test_that_leaves_an_instruction_set_out_says_so_and_counts_as_skipped)
@@ -18,7 +23,8 @@ TEST(a_test_that_leaves_an_instruction_set_out_says_so_and_counts_as_skipped)
     run_without("avx2,avx512", "sum_squares_add", &out);
     CHECK_CONTAINS(out.data, ": avx2 left out");
     CHECK_CONTAINS(out.data, ": avx512 left out");
-    CHECK_CONTAINS(out.data, "0 passed, 0 failed, 1 skipped"); /* a test once, for all that it left out */
+    /* a test once, for all that it left out */
+    CHECK_CONTAINS(out.data, "0 passed, 0 failed, 1 skipped");
     ares_str_fini(&out);
 }
 

@@ -6,7 +6,8 @@
 static double ulps32(float got, double want)
 {
     if (isnan(want)) return isnan(got) ? 0 : 1e9;
-    if (fabs(want) > FLT_MAX) return (double)got == want || (isinf(got) && fabs(want) > FLT_MAX) ? 0 : 1e9;
+    if (fabs(want) > FLT_MAX)
+        return (double)got == want || (isinf(got) && fabs(want) > FLT_MAX) ? 0 : 1e9;
     int e;
     frexp(want, &e);
     double ulp = ldexp(1.0, (e < -125 ? -125 : e) - 24);
@@ -91,7 +92,8 @@ TEST(f64_functions_are_within_an_ulp)
     ares_rng_key key = ares_rng_root(3, ARES_RNG_TEST);
     double e = 0, l = 0, p = 0, s = 0, c = 0;
     for (uint64_t i = 0; i < 200000; i++) {
-        double u = ares_rng_uniform(key, 3 * i), v = ares_rng_uniform(key, 3 * i + 1), w = ares_rng_uniform(key, 3 * i + 2);
+        double u = ares_rng_uniform(key, 3 * i), v = ares_rng_uniform(key, 3 * i + 1),
+               w = ares_rng_uniform(key, 3 * i + 2);
         double x = (u - 0.5) * 1400, positive = ldexp(1 + u, (int)(v * 2000) - 1000);
         e = fmax(e, ulps64(ares_f64_exp(x), expl(x)));
         l = fmax(l, ulps64(ares_f64_log(positive), logl(positive)));
@@ -106,10 +108,16 @@ TEST(f64_functions_are_within_an_ulp)
     CHECK_MSG(l < 1, "log %.3f ulp", l);
     CHECK_MSG(p < 1, "pow %.3f ulp", p);
     CHECK_MSG(s < 0x1p-53 && c < 0x1p-53, "sin %.3g cos %.3g", s, c);
-    CHECK(ares_f64_exp(0) == 1 && ares_f64_exp(-INFINITY) == 0 && ares_f64_exp(710) == INFINITY && isnan(ares_f64_exp(NAN)));
-    CHECK(ares_f64_log(1) == 0 && ares_f64_log(0) == -INFINITY && isnan(ares_f64_log(-1)) && ares_f64_log(INFINITY) == INFINITY);
-    CHECK(ares_f64_pow(2, 10) == 1024 && ares_f64_pow(0.9, 1) == 0.9 && ares_f64_pow(10, -3) == 1e-3 && ares_f64_pow(-2, 3) == -8);
-    CHECK(ares_f64_pow(7, 0) == 1 && ares_f64_pow(0, 2) == 0 && ares_f64_pow(0, -1) == INFINITY && isnan(ares_f64_pow(-2, 0.5)));
-    CHECK(ares_f64_pow(2, 2000) == INFINITY && ares_f64_pow(2, -2000) == 0 && ares_f64_pow(2, -1074) == 0x1p-1074);
-    CHECK(ares_f64_sin(0) == 0 && ares_f64_cos(0) == 1 && isnan(ares_f64_sin(INFINITY)) && isnan(ares_f64_cos(NAN)));
+    CHECK(ares_f64_exp(0) == 1 && ares_f64_exp(-INFINITY) == 0 && ares_f64_exp(710) == INFINITY &&
+          isnan(ares_f64_exp(NAN)));
+    CHECK(ares_f64_log(1) == 0 && ares_f64_log(0) == -INFINITY && isnan(ares_f64_log(-1)) &&
+          ares_f64_log(INFINITY) == INFINITY);
+    CHECK(ares_f64_pow(2, 10) == 1024 && ares_f64_pow(0.9, 1) == 0.9 &&
+          ares_f64_pow(10, -3) == 1e-3 && ares_f64_pow(-2, 3) == -8);
+    CHECK(ares_f64_pow(7, 0) == 1 && ares_f64_pow(0, 2) == 0 && ares_f64_pow(0, -1) == INFINITY &&
+          isnan(ares_f64_pow(-2, 0.5)));
+    CHECK(ares_f64_pow(2, 2000) == INFINITY && ares_f64_pow(2, -2000) == 0 &&
+          ares_f64_pow(2, -1074) == 0x1p-1074);
+    CHECK(ares_f64_sin(0) == 0 && ares_f64_cos(0) == 1 && isnan(ares_f64_sin(INFINITY)) &&
+          isnan(ares_f64_cos(NAN)));
 }

@@ -14,8 +14,10 @@ TEST(every_short_float_widens_exactly_and_narrows_back)
         double want = f16_value((uint16_t)h);
         float got = ares_f16_to_f32((uint16_t)h), b = ares_bf16_to_f32((uint16_t)h);
         wrong += isnan(want) ? !isnan(got) : got != want || !signbit(got) != !signbit(want);
-        wrong += isnan(want) ? !isnan(ares_f16_to_f32(ares_f32_to_f16(got))) : ares_f32_to_f16(got) != h;
-        wrong += isnan(b) ? !isnan(ares_bf16_to_f32(ares_f32_to_bf16(b))) : ares_f32_to_bf16(b) != h;
+        wrong +=
+            isnan(want) ? !isnan(ares_f16_to_f32(ares_f32_to_f16(got))) : ares_f32_to_f16(got) != h;
+        wrong +=
+            isnan(b) ? !isnan(ares_bf16_to_f32(ares_f32_to_bf16(b))) : ares_f32_to_bf16(b) != h;
     }
     CHECK_EQ(wrong, 0);
 }
@@ -62,17 +64,21 @@ TEST(packing_puts_output_n_in_lane_n_of_its_panel_and_unpacking_returns_it)
                     int n = shapes[s][0], k = shapes[s][1];
                     int64_t elements = ares_matrix_elements((ares_layout)layout, n, k);
                     ares_matrix f = { normals(1, (int64_t)n * k, 1), ARES_F32, ARES_ROWS, n, k };
-                    void *disk = ares_calloc((size_t)(n * k), 4), *back = ares_calloc((size_t)(n * k), 4);
-                    ares_matrix w = { filled(elements, 9), (ares_dtype)dtype, (ares_layout)layout, n, k };
+                    void *disk = ares_calloc((size_t)(n * k), 4),
+                         *back = ares_calloc((size_t)(n * k), 4);
+                    ares_matrix w = { filled(elements, 9), (ares_dtype)dtype, (ares_layout)layout,
+                                      n, k };
                     ares_matrix_unpack(&f, disk, (ares_dtype)file);
                     ares_matrix_pack(&w, disk, (ares_dtype)file);
                     ares_matrix_unpack(&w, back, (ares_dtype)file);
-                    if (dtype == file || dtype == ARES_F32) CHECK_MEM(back, disk, (size_t)(n * k) * ares_dtype_bytes((ares_dtype)file));
+                    if (dtype == file || dtype == ARES_F32)
+                        CHECK_MEM(back, disk, (size_t)(n * k) * ares_dtype_bytes((ares_dtype)file));
                     if (layout == ARES_PANEL32 && dtype == ARES_F32 && file == ARES_F32) {
                         int wrong = 0;
                         for (int64_t at = 0; at < elements; at++) {
                             int64_t row = at / (32 * k) * 32 + at % 32, col = at / 32 % k;
-                            wrong += ((float *)w.data)[at] != (row < n ? ((float *)f.data)[row * k + col] : 0.0f);
+                            wrong += ((float *)w.data)[at] !=
+                                     (row < n ? ((float *)f.data)[row * k + col] : 0.0f);
                         }
                         CHECK_EQ(wrong, 0);
                     }
@@ -93,5 +99,6 @@ TEST(a_device_that_is_not_there_is_named)
         ares_device_close(&d);
     }
     unsetenv("ARES_ISA");
-    if (!ares_file_exists("/dev/nvidiactl")) CHECK_FAIL(ares_device_open("cuda", 1, &d), ARES_EDEVICE, "no CUDA device");
+    if (!ares_file_exists("/dev/nvidiactl"))
+        CHECK_FAIL(ares_device_open("cuda", 1, &d), ARES_EDEVICE, "no CUDA device");
 }

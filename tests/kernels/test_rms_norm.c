@@ -1,6 +1,7 @@
 #include "kernels_test.h"
 
-static void by_hand(int rows, int k, const float *x, const float *w, double eps, double *y, double *rstd)
+static void by_hand(int rows, int k, const float *x, const float *w, double eps, double *y,
+                    double *rstd)
 {
     for (int r = 0; r < rows; r++) {
         double s = 0;
@@ -15,12 +16,18 @@ TEST(rms_norm_meets_f64_and_every_instruction_set_gives_its_bits)
     static const int widths[] = { 1, 15, 16, 17, 64, 100, 577 };
     for (int s = 0; s < ARES_COUNT(widths); s++) {
         int rows = 37, k = widths[s], ld = k + 3;
-        float *x = normals(1, (int64_t)rows * ld, 2), *w = normals(2, k, 1), *tight = filled((int64_t)rows * k, 0), *first = NULL, rstd[37];
-        double *want = ares_malloc((size_t)(rows * k) * 8), *bound = ares_malloc((size_t)(rows * k) * 8), want_rstd[37];
+        float *x = normals(1, (int64_t)rows * ld, 2), *w = normals(2, k, 1),
+              *tight = filled((int64_t)rows * k, 0), *first = NULL, rstd[37];
+        double *want = ares_malloc((size_t)(rows * k) * 8),
+               *bound = ares_malloc((size_t)(rows * k) * 8), want_rstd[37];
         for (int r = 0; r < rows; r++) memcpy(tight + r * k, x + r * ld, (size_t)k * 4);
         by_hand(rows, k, tight, w, 1e-6, want, want_rstd);
-        /* the sum, its mean, the root, 1 / it, two products: k / 16 + 9 roundings, the sum's halved by the root */
-        for (int i = 0; i < rows * k; i++) bound[i] = (k / 16 + 9) * 0x1p-24 * fabs(want[i]) + 1e-38;
+        /*
+         * the sum, its mean, the root, 1 / it, two products: k / 16 + 9 roundings, the sum's halved
+         * by the root
+         */
+        for (int i = 0; i < rows * k; i++)
+            bound[i] = (k / 16 + 9) * 0x1p-24 * fabs(want[i]) + 1e-38;
         for (int i = 0; i < ISAS; i++)
             for (int threads = 1; threads <= 2; threads++) {
                 ares_device d;
@@ -31,13 +38,15 @@ TEST(rms_norm_meets_f64_and_every_instruction_set_gives_its_bits)
                     first = filled((int64_t)rows * k, 0);
                     memcpy(first, y, (size_t)(rows * k) * 4);
                     within("y", y, want, bound, (int64_t)rows * k);
-                    for (int r = 0; r < rows; r++) CHECK_NEAR(rstd[r], want_rstd[r], (k / 16 + 9) * 0x1p-24 * want_rstd[r]);
+                    for (int r = 0; r < rows; r++)
+                        CHECK_NEAR(rstd[r], want_rstd[r], (k / 16 + 9) * 0x1p-24 * want_rstd[r]);
                 }
                 CHECK_MEM(y, first, (size_t)(rows * k) * 4);
                 ares_free(y);
                 ares_device_close(&d);
             }
-        ares_free(x), ares_free(w), ares_free(tight), ares_free(first), ares_free(want), ares_free(bound);
+        ares_free(x), ares_free(w), ares_free(tight), ares_free(first), ares_free(want),
+            ares_free(bound);
     }
 }
 
@@ -54,8 +63,10 @@ static double loss(int rows, int k, const float *x, const float *w, const float 
 TEST(rms_norm_backward_meets_finite_differences_adds_and_survives_cuts)
 {
     enum { ROWS = 21, K = 67 };
-    float *x = normals(3, ROWS * K, 1), *w = normals(4, K, 1), *dy = normals(5, ROWS * K, 1), rstd[ROWS], *y = filled(ROWS * K, 0);
-    float *dx0 = normals(6, ROWS * K, 1), *dw0 = normals(7, K, 1), *dx = filled(ROWS * K, 0), *dw = filled(K, 0), *first = filled(ROWS * K + K, 0);
+    float *x = normals(3, ROWS * K, 1), *w = normals(4, K, 1), *dy = normals(5, ROWS * K, 1),
+          rstd[ROWS], *y = filled(ROWS * K, 0);
+    float *dx0 = normals(6, ROWS * K, 1), *dw0 = normals(7, K, 1), *dx = filled(ROWS * K, 0),
+          *dw = filled(K, 0), *first = filled(ROWS * K + K, 0);
     for (int i = 0; i < ISAS; i++)
         for (int pieces = 1; pieces <= 3; pieces++) {
             ares_device d;
@@ -65,7 +76,8 @@ TEST(rms_norm_backward_meets_finite_differences_adds_and_survives_cuts)
             memcpy(dw, dw0, K * 4);
             for (int p = 0; p < pieces; p++) {
                 int from = p * ROWS / pieces, rows = (p + 1) * ROWS / pieces - from;
-                d.k->rms_norm_backward(&d, rows, K, dy + from * K, K, x + from * K, K, w, rstd + from, dx + from * K, K, dw);
+                d.k->rms_norm_backward(&d, rows, K, dy + from * K, K, x + from * K, K, w,
+                                       rstd + from, dx + from * K, K, dw);
             }
             if (i == 0 && pieces == 1) {
                 memcpy(first, dx, ROWS * K * 4);
@@ -77,7 +89,8 @@ TEST(rms_norm_backward_meets_finite_differences_adds_and_survives_cuts)
                     x[j] = keep - h;
                     double slope = (up - loss(ROWS, K, x, w, dy)) / (at_up - x[j]);
                     x[j] = keep;
-                    CHECK_NEAR(dx[j] - dx0[j], slope, 1e-5 * (1 + fabs(slope))); /* h^2 of the third derivative */
+                    /* h^2 of the third derivative */
+                    CHECK_NEAR(dx[j] - dx0[j], slope, 1e-5 * (1 + fabs(slope)));
                 }
                 for (int j = 0; j < K; j++) {
                     float keep = w[j];
@@ -92,5 +105,6 @@ TEST(rms_norm_backward_meets_finite_differences_adds_and_survives_cuts)
             CHECK_MEM(dw, first + ROWS * K, K * 4);
             ares_device_close(&d);
         }
-    ares_free(x), ares_free(w), ares_free(dy), ares_free(y), ares_free(dx0), ares_free(dw0), ares_free(dx), ares_free(dw), ares_free(first);
+    ares_free(x), ares_free(w), ares_free(dy), ares_free(y), ares_free(dx0), ares_free(dw0),
+        ares_free(dx), ares_free(dw), ares_free(first);
 }

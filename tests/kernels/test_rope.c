@@ -5,7 +5,8 @@ TEST(rope_turns_pairs_half_a_head_apart_and_its_inverse_turns_them_back)
     static const int dims[] = { 2, 6, 32, 64, 80, 128 };
     for (int s = 0; s < ARES_COUNT(dims); s++) {
         int rows = 33, heads = 3, hd = dims[s], half = hd / 2, ld = heads * hd + 2;
-        float *start = normals(1, (int64_t)rows * ld, 1), *angle = normals(2, (int64_t)rows * half, 3), *first = NULL;
+        float *start = normals(1, (int64_t)rows * ld, 1),
+              *angle = normals(2, (int64_t)rows * half, 3), *first = NULL;
         float *table = filled((int64_t)rows * hd, 0), *x = filled((int64_t)rows * ld, 0);
         for (int r = 0; r < rows; r++)
             for (int i = 0; i < half; i++) {
@@ -26,8 +27,10 @@ TEST(rope_turns_pairs_half_a_head_apart_and_its_inverse_turns_them_back)
                         const float *head = start + r * ld + h * hd;
                         double want = start[r * ld + c], size = 0;
                         if (h < heads) {
-                            double co = table[r * hd + i % half], si = table[r * hd + half + i % half];
-                            want = i < half ? head[i] * co - head[i + half] * si : head[i] * co + head[i - half] * si;
+                            double co = table[r * hd + i % half],
+                                   si = table[r * hd + half + i % half];
+                            want = i < half ? head[i] * co - head[i + half] * si
+                                            : head[i] * co + head[i - half] * si;
                             size = fabs((double)head[i]) + fabs((double)head[(i + half) % hd]);
                         }
                         CHECK_NEAR(x[r * ld + c], want, 2 * 0x1p-24 * size);

@@ -1,7 +1,7 @@
 /*
- * The sampler: its frequencies against the softmax (chi-square), its Gumbel numbers against the definition in f64, its
- * nucleus against a sort, its log-probs against the head's bits, and its independence of neighbours, threads and the
- * instruction set.
+ * The sampler: its frequencies against the softmax (chi-square), its Gumbel numbers against the
+ * definition in f64, its nucleus against a sort, its log-probs against the head's bits, and its
+ * independence of neighbours, threads and the instruction set.
  */
 #include "kernels_test.h"
 
@@ -21,8 +21,8 @@ static problem problem_new(int rows, int vocab, uint64_t seed)
     problem p = { .rows = rows, .vocab = vocab };
     p.x = normals(seed, (int64_t)rows * K, 1.0);
     p.weights = normals(seed + 1, (int64_t)vocab * K, 0.7);
-    p.w = (ares_matrix){ ares_calloc((size_t)ares_matrix_elements(ARES_PANEL32, vocab, K), 4), ARES_F32,
-                         ARES_PANEL32, vocab, K };
+    p.w = (ares_matrix){ ares_calloc((size_t)ares_matrix_elements(ARES_PANEL32, vocab, K), 4),
+                         ARES_F32, ARES_PANEL32, vocab, K };
     ares_matrix_pack(&p.w, p.weights, ARES_F32);
     p.temperature = filled(rows, 1.0f);
     p.top_p = filled(rows, 1.0f);
@@ -40,8 +40,9 @@ static problem problem_new(int rows, int vocab, uint64_t seed)
 }
 static void problem_free(problem *p)
 {
-    void *all[] = { p->x,     p->weights, p->w.data,  p->temperature, p->top_p,   p->top_k,  p->forced,
-                    p->token, p->key,     p->stat[0], p->stat[1],     p->stat[2], p->stat[3] };
+    void *all[] = { p->x,       p->weights, p->w.data, p->temperature, p->top_p,
+                    p->top_k,   p->forced,  p->token,  p->key,         p->stat[0],
+                    p->stat[1], p->stat[2], p->stat[3] };
     for (int i = 0; i < ARES_COUNT(all); i++) ares_free(all[i]);
 }
 static ares_sample_args args_of(problem *p)
@@ -77,7 +78,10 @@ static double gumbel_of(ares_rng_key key, int32_t token)
     return -log(-log1p(-((double)out[token % 4] + 0.5) * 0x1p-32));
 }
 
-/* The nucleus by a sort: top-k first, then top-p of what is left, masses as integers of 2^-40 of the f32 exponential. */
+/*
+ * The nucleus by a sort: top-k first, then top-p of what is left, masses as integers of 2^-40 of
+ * the f32 exponential.
+ */
 typedef struct entry {
     float z;
     int32_t token;
@@ -86,28 +90,32 @@ typedef struct entry {
 static int by_logit(const void *a, const void *b)
 {
     const entry *x = a, *y = b;
-    return x->z != y->z ? (x->z < y->z) - (x->z > y->z) : (x->token > y->token) - (x->token < y->token);
+    return x->z != y->z ? (x->z < y->z) - (x->z > y->z)
+                        : (x->token > y->token) - (x->token < y->token);
 }
-static int nucleus_of(const float *z, int vocab, float temperature, float top_p, int top_k, entry *e)
+static int nucleus_of(const float *z, int vocab, float temperature, float top_p, int top_k,
+                      entry *e)
 {
     float inv = 1.0f / temperature, max = -INFINITY;
     for (int v = 0; v < vocab; v++) {
         e[v] = (entry){ z[v] * inv, v, 0 };
         if (e[v].z > max) max = e[v].z;
     }
-    for (int v = 0; v < vocab; v++) e[v].mass = (uint64_t)((double)ares_expf(e[v].z - max) * 0x1p40);
+    for (int v = 0; v < vocab; v++)
+        e[v].mass = (uint64_t)((double)ares_expf(e[v].z - max) * 0x1p40);
     qsort(e, (size_t)vocab, sizeof(*e), by_logit);
     int n = top_k > 0 && top_k < vocab ? top_k : vocab, kept = 0;
     uint64_t total = 0, sum = 0;
     for (int i = 0; i < n; i++) total += e[i].mass;
     if (top_p >= 1.0f) return n;
-    while (kept < n && (kept == 0 || (double)sum < (double)top_p * (double)total)) sum += e[kept++].mass;
+    while (kept < n && (kept == 0 || (double)sum < (double)top_p * (double)total))
+        sum += e[kept++].mass;
     return kept;
 }
 
 /*
- * Every token is the argmax, over the sorted nucleus, of the logit plus the Gumbel number of the definition. Seen to fail
- * with a bound of the Gumbel number that is too low by 0.8.
+ * Every token is the argmax, over the sorted nucleus, of the logit plus the Gumbel number of the
+ * definition. Seen to fail with a bound of the Gumbel number that is too low by 0.8.
  */
 TEST(the_token_is_the_gumbel_argmax_over_the_sorted_nucleus)
 {
@@ -117,10 +125,12 @@ TEST(the_token_is_the_gumbel_argmax_over_the_sorted_nucleus)
         int top_k;
         bool ties;
     } cases[] = {
-        { 1000, 1.0f, 1.0f, 0, false },   { 1537, 0.7f, 0.9f, 0, false },   { 1537, 1.5f, 0.5f, 0, false },
-        { 700, 1.0f, 1.0f, 5, false },    { 700, 2.0f, 0.8f, 40, false },   { 30, 1.0f, 0.3f, 0, false },
-        { 1100, 1.0f, 0.9f, 0, true },    { 1100, 1.0f, 1.0f, 17, true },   { 1100, 1.0f, 0.55f, 100, true },
-        { 2000, 50.0f, 0.95f, 0, false }, { 2000, 0.01f, 0.95f, 3, false }, { 600, 1.0f, 0.0f, 0, false },
+        { 1000, 1.0f, 1.0f, 0, false },   { 1537, 0.7f, 0.9f, 0, false },
+        { 1537, 1.5f, 0.5f, 0, false },   { 700, 1.0f, 1.0f, 5, false },
+        { 700, 2.0f, 0.8f, 40, false },   { 30, 1.0f, 0.3f, 0, false },
+        { 1100, 1.0f, 0.9f, 0, true },    { 1100, 1.0f, 1.0f, 17, true },
+        { 1100, 1.0f, 0.55f, 100, true }, { 2000, 50.0f, 0.95f, 0, false },
+        { 2000, 0.01f, 0.95f, 3, false }, { 600, 1.0f, 0.0f, 0, false },
     };
     for (int isa = 0; isa < ISAS; isa++) {
         ares_device d;
@@ -141,7 +151,8 @@ TEST(the_token_is_the_gumbel_argmax_over_the_sorted_nucleus)
             int wrong = 0;
             for (int r = 0; r < p.rows; r++) {
                 logits_of(&p, &d, r, z);
-                int n = nucleus_of(z, p.vocab, cases[i].temperature, cases[i].top_p, cases[i].top_k, e);
+                int n =
+                    nucleus_of(z, p.vocab, cases[i].temperature, cases[i].top_p, cases[i].top_k, e);
                 double best = -INFINITY, second = -INFINITY, mine = -INFINITY;
                 for (int c = 0; c < n; c++) {
                     double key = (double)e[c].z + gumbel_of(p.key[r], e[c].token);
@@ -149,11 +160,15 @@ TEST(the_token_is_the_gumbel_argmax_over_the_sorted_nucleus)
                     else if (key > second) second = key;
                     if (e[c].token == p.token[r]) mine = key;
                 }
-                /* the same token, unless two are so close that f32 may turn them round: ulps of a key below 2^10 */
-                wrong += !(mine == best || mine > best - 1e-3 * (cases[i].temperature < 0.1f ? 1.0 : 0.01));
+                /*
+                 * the same token, unless two are so close that f32 may turn them round: ulps of a
+                 * key below 2^10
+                 */
+                wrong += !(mine == best ||
+                           mine > best - 1e-3 * (cases[i].temperature < 0.1f ? 1.0 : 0.01));
             }
-            CHECK_MSG(wrong == 0, "%s: case %d: %d of %d rows took another token", isas[isa], i, wrong,
-                      p.rows);
+            CHECK_MSG(wrong == 0, "%s: case %d: %d of %d rows took another token", isas[isa], i,
+                      wrong, p.rows);
             ares_free(z), ares_free(e);
             problem_free(&p);
         }
@@ -161,8 +176,10 @@ TEST(the_token_is_the_gumbel_argmax_over_the_sorted_nucleus)
     }
 }
 
-/* The nucleus itself, not only its winner: over many keys every member of it is drawn, and nothing else. Seen to
- * fail with a nucleus that must exceed its share instead of reaching it. */
+/*
+ * The nucleus itself, not only its winner: over many keys every member of it is drawn, and nothing
+ * else. Seen to fail with a nucleus that must exceed its share instead of reaching it.
+ */
 TEST(the_nucleus_is_exactly_the_sorted_one_ties_included)
 {
     ares_device d;
@@ -174,8 +191,8 @@ TEST(the_nucleus_is_exactly_the_sorted_one_ties_included)
         for (int v = 7; v < p.vocab; v++)
             memcpy(p.weights + v * K, p.weights + (v < 40 ? v % 7 : 0) * K, K * sizeof(float));
         for (int v = 40; v < p.vocab; v++)
-            for (int k = 0; k < K; k++)
-                p.weights[v * K + k] = -3.0f * p.x[k] + 0.01f * (float)(v % 5); /* a long low tail */
+            for (int k = 0; k < K; k++) /* a long low tail */
+                p.weights[v * K + k] = -3.0f * p.x[k] + 0.01f * (float)(v % 5);
         ares_matrix_pack(&p.w, p.weights, ARES_F32);
         for (int r = 0; r < p.rows; r++) {
             memcpy(p.x + r * K, p.x, K * sizeof(float)); /* one distribution, many keys */
@@ -202,8 +219,9 @@ TEST(the_nucleus_is_exactly_the_sorted_one_ties_included)
 }
 
 /*
- * Chi-square over 40 tokens, 60,000 draws of fixed keys. Tokens with fewer than five draws to expect are one cell. By
- * Wilson and Hilferty the cube root is nearly normal; 3.3 deviations either way happen once in a thousand.
+ * Chi-square over 40 tokens, 60,000 draws of fixed keys. Tokens with fewer than five draws to
+ * expect are one cell. By Wilson and Hilferty the cube root is nearly normal; 3.3 deviations either
+ * way happen once in a thousand.
  */
 TEST(frequencies_follow_the_softmax_at_the_temperature)
 {
@@ -240,8 +258,8 @@ TEST(frequencies_follow_the_softmax_at_the_temperature)
         double freedom = cells - 1 + (rare > 0.0), spread = 2.0 / (9.0 * freedom);
         double deviation = (cbrt(chi / freedom) - (1.0 - spread)) / sqrt(spread);
         CHECK_MSG(fabs(deviation) < 3.3,
-                  "temperature %g: chi-square %.1f of %g degrees is %.1f deviations off", temperatures[i],
-                  chi, freedom, deviation);
+                  "temperature %g: chi-square %.1f of %g degrees is %.1f deviations off",
+                  temperatures[i], chi, freedom, deviation);
         problem_free(&p);
     }
     ares_device_close(&d);
@@ -280,7 +298,8 @@ TEST(a_sample_is_the_same_alone_among_others_and_on_every_machine)
                 mix(&got);
                 run(&got, isas[isa], threads);
                 CHECK_MEM(got.token, want.token, 70 * sizeof(int32_t));
-                for (int s = 0; s < 4; s++) CHECK_MEM(got.stat[s], want.stat[s], 70 * sizeof(float));
+                for (int s = 0; s < 4; s++)
+                    CHECK_MEM(got.stat[s], want.stat[s], 70 * sizeof(float));
                 problem_free(&got);
             }
         for (int r = 0; r < 70; r += 3) {
@@ -304,7 +323,8 @@ TEST(no_list_of_top_p_or_top_k_is_one_that_cuts_nothing)
     ares_device d;
     REQUIRE(device_of(best_isa(), 2, &d));
     ares_sample_args a = args_of(&want);
-    for (int r = 0; r < want.rows; r++) want.temperature[r] = got.temperature[r] = 0.5f + (float)(r % 3);
+    for (int r = 0; r < want.rows; r++)
+        want.temperature[r] = got.temperature[r] = 0.5f + (float)(r % 3);
     d.k->sample(&d, &a);
     for (int which = 0; which < 3; which++) { /* no top_p, no top_k, neither */
         a = args_of(&got);
@@ -326,7 +346,8 @@ TEST(rows_without_a_finite_logit_leave_their_neighbours_as_they_are)
     problem want = problem_new(ROWS, VOCAB, 320), got = problem_new(NEAR, VOCAB, 320);
     ares_device d;
     REQUIRE(device_of(best_isa(), 1, &d));
-    for (int r = 0; r < ROWS; r++) want.top_p[r] = r % 2 ? 0.9f : 1.0f, want.top_k[r] = r % 2 ? 0 : 100;
+    for (int r = 0; r < ROWS; r++)
+        want.top_p[r] = r % 2 ? 0.9f : 1.0f, want.top_k[r] = r % 2 ? 0 : 100;
     ares_sample_args a = args_of(&want);
     d.k->sample(&d, &a);
     for (int i = 0; i < (NEAR - 1) * K; i++) got.x[i] = NAN;
@@ -338,7 +359,8 @@ TEST(rows_without_a_finite_logit_leave_their_neighbours_as_they_are)
         d.k->sample(&d, &a);
         for (int i = 0; i < NEAR - 1; i++) CHECK(isnan(got.stat[0][i]));
         CHECK_EQ(got.token[NEAR - 1], want.token[r]);
-        for (int s = 0; s < 4; s++) CHECK_MEM(&got.stat[s][NEAR - 1], &want.stat[s][r], sizeof(float));
+        for (int s = 0; s < 4; s++)
+            CHECK_MEM(&got.stat[s][NEAR - 1], &want.stat[s][r], sizeof(float));
     }
     problem_free(&got);
     problem_free(&want);
@@ -449,8 +471,9 @@ static int by_raw_logit(const void *a, const void *b) /* NaN and -inf, which are
 }
 
 /*
- * Tokens against a sort of the row's logits, log-probs against the head's bits at temperature 1; nothing else of a row may
- * change with them. Seen to fail with ties to the higher id, and with the log-prob at the sampling temperature.
+ * Tokens against a sort of the row's logits, log-probs against the head's bits at temperature 1;
+ * nothing else of a row may change with them. Seen to fail with ties to the higher id, and with the
+ * log-prob at the sampling temperature.
  */
 TEST(the_likely_tokens_are_the_first_of_a_sort_with_the_heads_log_probs)
 {
@@ -458,12 +481,14 @@ TEST(the_likely_tokens_are_the_first_of_a_sort_with_the_heads_log_probs)
     static const struct {
         int vocab, n;
         bool ties, lost;
-    } cases[] = { { 1000, 10, false, false }, { 1537, 64, false, false }, { 700, 1, false, false }, { 5, 10, false, false },
-                  { 40, 64, false, true },    { 1100, 17, true, false },  { 1600, 64, true, true }, { 513, 2, false, false } };
+    } cases[] = { { 1000, 10, false, false }, { 1537, 64, false, false }, { 700, 1, false, false },
+                  { 5, 10, false, false },    { 40, 64, false, true },    { 1100, 17, true, false },
+                  { 1600, 64, true, true },   { 513, 2, false, false } };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         int vocab = cases[i].vocab, n = cases[i].n;
         problem bare = problem_new(ROWS, vocab, 600 + (uint64_t)i);
-        for (int v = 11; v < vocab && cases[i].ties; v++) memcpy(bare.weights + v * K, bare.weights + v % 11 * K, K * sizeof(float));
+        for (int v = 11; v < vocab && cases[i].ties; v++)
+            memcpy(bare.weights + v * K, bare.weights + v % 11 * K, K * sizeof(float));
         for (int r = 0; r < ROWS; r++) bare.x[r * K] = 1.0f;
         for (int v = 0; v < vocab && cases[i].lost; v += 3) bare.weights[v * K] = -INFINITY;
         mix(&bare);
@@ -479,7 +504,8 @@ TEST(the_likely_tokens_are_the_first_of_a_sort_with_the_heads_log_probs)
             if (!device_of(isas[isa], 2, &d)) continue;
             static int32_t token[ROWS * MOST], sampled[ROWS];
             static float log_prob[ROWS * MOST], stat[4][ROWS];
-            for (int one = 1; one >= 0; one--) { /* with the statistics at temperature 1, and without */
+            /* with the statistics at temperature 1, and without */
+            for (int one = 1; one >= 0; one--) {
                 ares_sample_args a = args_of(&bare);
                 a.token = sampled, a.log_prob = stat[0], a.entropy = stat[1];
                 a.log_prob_1 = one ? stat[2] : NULL, a.entropy_1 = one ? stat[3] : NULL;
@@ -487,7 +513,8 @@ TEST(the_likely_tokens_are_the_first_of_a_sort_with_the_heads_log_probs)
                 memset(token, 0x55, sizeof token);
                 d.k->sample(&d, &a);
                 CHECK_MEM(sampled, bare.token, sizeof sampled);
-                for (int s = 0; s < 2 + 2 * one; s++) CHECK_MEM(stat[s], bare.stat[s], sizeof stat[s]);
+                for (int s = 0; s < 2 + 2 * one; s++)
+                    CHECK_MEM(stat[s], bare.stat[s], sizeof stat[s]);
                 if (first) {
                     memcpy(first_tokens, token, (size_t)(ROWS * n) * sizeof *token);
                     memcpy(first_log_probs, log_prob, (size_t)(ROWS * n) * sizeof *log_prob);
@@ -515,15 +542,26 @@ TEST(the_likely_tokens_are_the_first_of_a_sort_with_the_heads_log_probs)
                     }
                     wrong += token[at] != e[k].token;
                     float got[3];
-                    ares_head_args h = { .rows = 1, .vocab = vocab, .x = bare.x + r * K, .ldx = K, .w = &bare.w, .inv_temperature = 1.0f, .target = &e[k].token, .log_prob = got, .entropy = got + 1, .lse = got + 2 };
+                    ares_head_args h = { .rows = 1,
+                                         .vocab = vocab,
+                                         .x = bare.x + r * K,
+                                         .ldx = K,
+                                         .w = &bare.w,
+                                         .inv_temperature = 1.0f,
+                                         .target = &e[k].token,
+                                         .log_prob = got,
+                                         .entropy = got + 1,
+                                         .lse = got + 2 };
                     if (r % 10 == 0) {
                         d.k->head(&d, &h);
                         other_bits += memcmp(got, &log_prob[at], sizeof *got) != 0;
                     }
                 }
             }
-            CHECK_MSG(wrong == 0, "%s: case %d: %d entries are not those of the sort", isas[isa], i, wrong);
-            CHECK_MSG(other_bits == 0, "%s: case %d: %d log-probs are not the head's", isas[isa], i, other_bits);
+            CHECK_MSG(wrong == 0, "%s: case %d: %d entries are not those of the sort", isas[isa], i,
+                      wrong);
+            CHECK_MSG(other_bits == 0, "%s: case %d: %d log-probs are not the head's", isas[isa], i,
+                      other_bits);
             ares_free(z), ares_free(e);
             ares_device_close(&d);
         }

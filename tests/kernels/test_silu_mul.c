@@ -1,6 +1,9 @@
 #include "kernels_test.h"
 
-static double silu(double g) { return g / (1 + exp(-g)); }
+static double silu(double g)
+{
+    return g / (1 + exp(-g));
+}
 
 TEST(silu_mul_and_its_gradient_meet_f64_in_place_and_with_every_instruction_set)
 {
@@ -8,7 +11,8 @@ TEST(silu_mul_and_its_gradient_meet_f64_in_place_and_with_every_instruction_set)
     for (int s = 0; s < ARES_COUNT(widths); s++) {
         int rows = 11, k = widths[s], n = rows * k;
         size_t bytes = (size_t)n * 4;
-        float *gate = normals(1, n, 4), *up = normals(2, n, 1), *dy = normals(3, n, 1), *first = filled(4 * n, 0);
+        float *gate = normals(1, n, 4), *up = normals(2, n, 1), *dy = normals(3, n, 1),
+              *first = filled(4 * n, 0);
         float *y = filled(n, 0), *dg = filled(n, 0), *du = filled(n, 0), *again = filled(n, 0);
         for (int i = 0; i < ISAS; i++) {
             ares_device d;
@@ -19,13 +23,15 @@ TEST(silu_mul_and_its_gradient_meet_f64_in_place_and_with_every_instruction_set)
             d.k->silu_mul_backward(&d, rows, k, dy, k, dg, du, k, dg, du, k, again, k);
             CHECK_MEM(again, y, bytes);
             if (i == 0) {
-                memcpy(first, y, bytes), memcpy(first + n, dg, bytes), memcpy(first + 2 * n, du, bytes);
+                memcpy(first, y, bytes), memcpy(first + n, dg, bytes),
+                    memcpy(first + 2 * n, du, bytes);
                 for (int j = 0; j < n; j++) {
                     double g = gate[j], sig = 1 / (1 + exp(-g)), a = silu(g);
                     double slope = (silu(g + 1e-4) - silu(g - 1e-4)) / 2e-4;
                     CHECK_NEAR(y[j], a * up[j], 6 * 0x1p-24 * fabs(a * up[j]));
                     CHECK_NEAR(du[j], dy[j] * a, 6 * 0x1p-24 * fabs(dy[j] * a));
-                    CHECK_NEAR(dg[j], dy[j] * up[j] * slope, 1e-6 * fabs((double)dy[j] * up[j]) * (sig + fabs(a)) + 1e-7);
+                    CHECK_NEAR(dg[j], dy[j] * up[j] * slope,
+                               1e-6 * fabs((double)dy[j] * up[j]) * (sig + fabs(a)) + 1e-7);
                 }
             }
             CHECK_MEM(y, first, bytes);
@@ -33,13 +39,16 @@ TEST(silu_mul_and_its_gradient_meet_f64_in_place_and_with_every_instruction_set)
             CHECK_MEM(du, first + 2 * n, bytes);
             ares_device_close(&d);
         }
-        ares_free(gate), ares_free(up), ares_free(dy), ares_free(first), ares_free(y), ares_free(dg), ares_free(du), ares_free(again);
+        ares_free(gate), ares_free(up), ares_free(dy), ares_free(first), ares_free(y),
+            ares_free(dg), ares_free(du), ares_free(again);
     }
 }
 
 TEST(silu_mul_of_extreme_gates_is_finite)
 {
-    float gate[16] = { -200, -104, -90, -1e-30f, 0, 1e-30f, 90, 200, -88.5f, 88.5f, -3e38f, 3e38f, 1, -1, 20, -20 }, up[16], y[16];
+    float gate[16] = { -200,   -104,  -90,    -1e-30f, 0, 1e-30f, 90, 200,
+                       -88.5f, 88.5f, -3e38f, 3e38f,   1, -1,     20, -20 },
+          up[16], y[16];
     for (int i = 0; i < 16; i++) up[i] = 1;
     for (int i = 0; i < ISAS; i++) {
         ares_device d;

@@ -1,8 +1,10 @@
 /*
- * Every architecture variant against transformers (tests/golden/models): log-probs, entropies, every parameter's gradient,
- * greedy continuations. A tolerance is a multiple of what transformers' own float32 run is off its float64 run.
- * Seen to fail: with the rotation of the keys left out, with the embedding's own gradient not joined to the head's, with the
- * gradient through `up` written over that through `gate`, with dynamic scaling by the tokens fed instead of the sequence's length.
+ * Every architecture variant against transformers (tests/golden/models): log-probs, entropies,
+ * every parameter's gradient, greedy continuations. A tolerance is a multiple of what transformers'
+ * own float32 run is off its float64 run. Seen to fail: with the rotation of the keys left out,
+ * with the embedding's own gradient not joined to the head's, with the gradient through `up`
+ * written over that through `gate`, with dynamic scaling by the tokens fed instead of the
+ * sequence's length.
  */
 #include <math.h>
 #include <stdio.h>
@@ -11,8 +13,12 @@
 #include "ares/model.h"
 #include "test.h"
 
-static const char *const variants[] = { "qwen2_tied", "qwen2_untied", "qwen2_bf16", "qwen2_window", "qwen3_untied", "qwen3_tied_bias", "qwen3_yarn", "llama_plain", "llama_biases", "llama_f16",
-                                        "llama_gqa_9_3", "llama_linear", "llama_dynamic", "llama_yarn", "llama_yarn_mscale", "llama_llama3", "llama_llama3_new", "llama_sharded" };
+static const char *const variants[] = { "qwen2_tied",    "qwen2_untied",     "qwen2_bf16",
+                                        "qwen2_window",  "qwen3_untied",     "qwen3_tied_bias",
+                                        "qwen3_yarn",    "llama_plain",      "llama_biases",
+                                        "llama_f16",     "llama_gqa_9_3",    "llama_linear",
+                                        "llama_dynamic", "llama_yarn",       "llama_yarn_mscale",
+                                        "llama_llama3",  "llama_llama3_new", "llama_sharded" };
 
 typedef struct golden {
     ares_arena arena;
@@ -42,7 +48,10 @@ static int32_t *ids_of(golden *g, const ares_json *list)
     return ids;
 }
 
-/* A batch whose rows are the golden's sequences: the first token is the prompt, the others the response. */
+/*
+ * A batch whose rows are the golden's sequences: the first token is the prompt, the others the
+ * response.
+ */
 static void fill_batch(golden *g, ares_batch *b)
 {
     const ares_json *sequences = ares_json_get(g->root, "sequences");
@@ -69,7 +78,8 @@ static void column(const golden *g, const ares_batch *b, const char *key, float 
     const ares_json *sequences = ares_json_get(g->root, "sequences");
     for (int64_t r = 0; r < b->rows; r++) {
         const ares_json *values = ares_json_get(&sequences->items[r], key);
-        for (int64_t t = 0; t < values->count; t++) out[b->row_start[r] + t] = (float)values->items[t].number;
+        for (int64_t t = 0; t < values->count; t++)
+            out[b->row_start[r] + t] = (float)values->items[t].number;
     }
 }
 
@@ -81,7 +91,10 @@ static void load(const char *variant, ares_device *d, bool trainable, ares_model
     CHECK_OK(ares_model_load(path, d, &opt, m));
 }
 
-static double tolerance(const golden *g, const char *key) { return 8 * ares_json_get(ares_json_get(g->root, "f32_dev"), key)->number + 2e-6; }
+static double tolerance(const golden *g, const char *key)
+{
+    return 8 * ares_json_get(ares_json_get(g->root, "f32_dev"), key)->number + 2e-6;
+}
 
 static void check_variant(const char *variant)
 {
@@ -105,8 +118,20 @@ static void check_variant(const char *variant)
     CHECK_OK(ares_model_forward(m, w, &p, &hidden));
     size_t n = (size_t)p.n_out, width = (size_t)m->cfg.hidden;
     float *buffer = ares_calloc(n * 7 + n * width, sizeof *buffer), *want = buffer + 5 * n;
-    ares_head_args h = { .rows = p.n_out, .vocab = m->cfg.vocab, .x = hidden, .ldx = m->cfg.hidden, .w = ares_model_head(m), .inv_temperature = 1, .target = targets, .log_prob = buffer,
-                         .entropy = buffer + n, .lse = buffer + 2 * n, .c_log_prob = buffer + 3 * n, .c_entropy = buffer + 4 * n, .dx = buffer + 7 * n, .lddx = m->cfg.hidden,
+    ares_head_args h = { .rows = p.n_out,
+                         .vocab = m->cfg.vocab,
+                         .x = hidden,
+                         .ldx = m->cfg.hidden,
+                         .w = ares_model_head(m),
+                         .inv_temperature = 1,
+                         .target = targets,
+                         .log_prob = buffer,
+                         .entropy = buffer + n,
+                         .lse = buffer + 2 * n,
+                         .c_log_prob = buffer + 3 * n,
+                         .c_entropy = buffer + 4 * n,
+                         .dx = buffer + 7 * n,
+                         .lddx = m->cfg.hidden,
                          .dw = ares_model_head_grad(m) };
     d.k->head(&d, &h);
     column(&g, &b, "log_probs", want);
@@ -127,7 +152,8 @@ static void check_variant(const char *variant)
     ares_model_join_embed_grad(m);
     char path[500];
     ares_safetensors *grads;
-    snprintf(path, sizeof path, "%s/%s/grads.safetensors", test_source("tests/golden/models"), variant);
+    snprintf(path, sizeof path, "%s/%s/grads.safetensors", test_source("tests/golden/models"),
+             variant);
     CHECK_OK(ares_safetensors_open(path, &grads));
     const ares_json *dev = ares_json_get(ares_json_get(g.root, "f32_dev"), "grads");
     for (int i = 0; i < m->n_params; i++) {
@@ -135,7 +161,8 @@ static void check_variant(const char *variant)
         const ares_tensor_info *t = ares_safetensors_find(grads, param->name);
         CHECK(t != NULL);
         if (!t) continue;
-        float *mine = ares_malloc((size_t)t->count * sizeof *mine), *theirs = ares_malloc((size_t)t->count * sizeof *theirs);
+        float *mine = ares_malloc((size_t)t->count * sizeof *mine),
+              *theirs = ares_malloc((size_t)t->count * sizeof *theirs);
         ares_matrix_unpack(&param->grad, mine, ARES_F32);
         memcpy(theirs, t->data, (size_t)t->bytes);
         double off = 0, largest = 0;
@@ -144,7 +171,9 @@ static void check_variant(const char *variant)
             largest = fmax(largest, fabs((double)theirs[e]));
         }
         double tol = 8 * ares_json_get(dev, param->name)->number + 1e-6 * largest;
-        if (!(off <= tol)) printf("%s: %s: off by %g of %g, tolerance %g\n", variant, param->name, off, largest, tol);
+        if (!(off <= tol))
+            printf("%s: %s: off by %g of %g, tolerance %g\n", variant, param->name, off, largest,
+                   tol);
         CHECK(off <= tol);
         ares_free(mine);
         ares_free(theirs);

@@ -135,8 +135,10 @@ TEST(layers_that_slide_come_after_those_that_do_not)
         CHECK_EQ(c.window, 8);
         CHECK_EQ(c.window_from_layer, cases[i].first);
     }
-    (void)snprintf(to, sizeof to, "%s, \"layer_types\": [\"sliding_attention\", \"full_attention\"]", from);
-    CHECK_FAIL(read_with("qwen2_window", from, to, &c), ARES_EUNSUPPORTED, "'layer_types' alternates");
+    (void)snprintf(to, sizeof to,
+                   "%s, \"layer_types\": [\"sliding_attention\", \"full_attention\"]", from);
+    CHECK_FAIL(read_with("qwen2_window", from, to, &c), ARES_EUNSUPPORTED,
+               "'layer_types' alternates");
     (void)snprintf(to, sizeof to, "%s, \"layer_types\": [\"full_attention\"]", from);
     CHECK_FAIL(read_with("qwen2_window", from, to, &c), ARES_EFORMAT,
                "'layer_types' has 1 entries for 2 layers");
@@ -147,13 +149,16 @@ TEST(the_length_that_a_rope_was_made_for_has_its_bounds)
     static const struct {
         const char *value;
         int32_t want;
-    } cases[] = { { "1", 1 }, { "2147483647", INT32_MAX }, { "0", 128 }, { "2147483648", -1 }, { "-1", -1 } };
+    } cases[] = {
+        { "1", 1 }, { "2147483647", INT32_MAX }, { "0", 128 }, { "2147483648", -1 }, { "-1", -1 }
+    };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         ares_model_config c;
         char to[100];
         (void)snprintf(to, sizeof to, "\"original_max_position_embeddings\": %s", cases[i].value);
         int rc = read_with("llama_llama3", "\"original_max_position_embeddings\": 16", to, &c);
-        if (cases[i].want < 0) CHECK_FAIL(rc, ARES_EFORMAT, "'original_max_position_embeddings' = ");
+        if (cases[i].want < 0)
+            CHECK_FAIL(rc, ARES_EFORMAT, "'original_max_position_embeddings' = ");
         else if (CHECK_OK(rc)) CHECK_EQ(c.rope.original_max_position, cases[i].want);
     }
 }

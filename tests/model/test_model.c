@@ -1,4 +1,7 @@
-/* Loading and saving: names, shapes, dtypes, both dialects, damage; a saved model is the same model. */
+/*
+ * Loading and saving: names, shapes, dtypes, both dialects, damage; a saved model is the same
+ * model.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -23,7 +26,8 @@ static int load(const char *dir, ares_dtype storage, ares_device *d, ares_model 
 static void copy_file(const char *from, const char *name)
 {
     ares_str path = { 0 }, data = { 0 };
-    if (CHECK_OK(ares_file_read(ares_path_join(&path, from, name), &data))) CHECK_OK(ares_file_write(ares_path_join(&path, test_dir(), name), data.data, data.len));
+    if (CHECK_OK(ares_file_read(ares_path_join(&path, from, name), &data)))
+        CHECK_OK(ares_file_write(ares_path_join(&path, test_dir(), name), data.data, data.len));
     ares_str_fini(&path);
     ares_str_fini(&data);
 }
@@ -60,7 +64,9 @@ static void damaged(const char *variant)
 
 TEST(parameters_are_counted_without_loading_a_model)
 {
-    static const char *const variants[] = { "qwen2_tied", "qwen2_untied", "qwen3_tied_bias", "qwen3_untied", "llama_plain", "llama_biases", "llama_gqa_9_3" };
+    static const char *const variants[] = { "qwen2_tied",   "qwen2_untied", "qwen3_tied_bias",
+                                            "qwen3_untied", "llama_plain",  "llama_biases",
+                                            "llama_gqa_9_3" };
     for (int v = 0; v < ARES_COUNT(variants); v++) {
         ares_device d;
         ares_model *m;
@@ -71,13 +77,22 @@ TEST(parameters_are_counted_without_loading_a_model)
         ares_model_free(m);
         ares_device_close(&d);
     }
-    ares_model_config published = { .vocab = 152064, .hidden = 3584, .layers = 28, .heads = 28, .kv_heads = 4, .head_dim = 128, .intermediate = 18944, .qkv_bias = true };
+    ares_model_config published = { .vocab = 152064,
+                                    .hidden = 3584,
+                                    .layers = 28,
+                                    .heads = 28,
+                                    .kv_heads = 4,
+                                    .head_dim = 128,
+                                    .intermediate = 18944,
+                                    .qkv_bias = true };
     CHECK_EQ(ares_model_config_count(&published), 7615616512); /* Qwen2.5-7B */
 }
 
 TEST(a_saved_model_has_the_same_bits_and_loads_again)
 {
-    static const char *const variants[] = { "qwen2_tied", "qwen3_yarn", "llama_llama3", "llama_biases", "llama_dynamic", "qwen2_window", "llama_sharded" };
+    static const char *const variants[] = { "qwen2_tied",   "qwen3_yarn",    "llama_llama3",
+                                            "llama_biases", "llama_dynamic", "qwen2_window",
+                                            "llama_sharded" };
     for (int v = 0; v < ARES_COUNT(variants); v++) {
         ares_device d, e;
         ares_model *a, *b;
@@ -109,7 +124,9 @@ TEST(bf16_storage_keeps_what_a_bf16_file_holds)
 {
     ares_device d, e;
     ares_model *a, *b;
-    if (!CHECK_OK(load(golden("qwen2_bf16"), ARES_F32, &d, &a)) || !CHECK_OK(load(golden("qwen2_bf16"), ARES_BF16, &e, &b))) return;
+    if (!CHECK_OK(load(golden("qwen2_bf16"), ARES_F32, &d, &a)) ||
+        !CHECK_OK(load(golden("qwen2_bf16"), ARES_BF16, &e, &b)))
+        return;
     const ares_param *p = a->layer[0].q.w, *q = b->layer[0].q.w;
     size_t n = (size_t)p->weight.n * (size_t)p->weight.k;
     float *x = ares_malloc(n * sizeof *x), *y = ares_malloc(n * sizeof *y);
@@ -138,8 +155,11 @@ TEST(a_fresh_model_depends_on_its_seed_and_on_nothing_else)
     CHECK(memcmp(a->weights, c->weights, a->weights_bytes) != 0);
     double sum = 0;
     int64_t n = (int64_t)a->embed->weight.n * a->embed->weight.k;
-    for (int64_t i = 0; i < n; i++) sum += (double)((float *)a->embed->weight.data)[i] * (double)((float *)a->embed->weight.data)[i];
-    CHECK_NEAR(sum / (double)n / (base->cfg.initializer_range * base->cfg.initializer_range), 1, 0.1);
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)((float *)a->embed->weight.data)[i] *
+               (double)((float *)a->embed->weight.data)[i];
+    CHECK_NEAR(sum / (double)n / (base->cfg.initializer_range * base->cfg.initializer_range), 1,
+               0.1);
     CHECK_NEAR(((float *)a->layer[0].input_norm->weight.data)[0], 1, 0);
     ares_model_free(base);
     ares_model_free(a);
@@ -158,11 +178,13 @@ TEST(an_unknown_model_type_lists_the_choices)
 TEST(a_missing_tensor_is_named_with_its_shape)
 {
     damaged("qwen2_untied");
-    edit("model.safetensors", "model.layers.1.mlp.up_proj.weight", "model.layers.1.mlp.up_prod.weight");
+    edit("model.safetensors", "model.layers.1.mlp.up_proj.weight",
+         "model.layers.1.mlp.up_prod.weight");
     check_refused(ARES_EFORMAT, "model.layers.1.mlp.up_prod.weight");
     damaged("qwen2_untied");
     edit("config.json", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3");
-    check_refused(ARES_EFORMAT, "tensor 'model.layers.2.input_layernorm.weight' is missing; expected shape [");
+    check_refused(ARES_EFORMAT,
+                  "tensor 'model.layers.2.input_layernorm.weight' is missing; expected shape [");
 }
 
 TEST(a_surplus_tensor_is_named)
@@ -186,11 +208,19 @@ TEST(a_mis_shaped_tensor_is_named_with_both_shapes)
 
 TEST(config_mistakes_are_named)
 {
-    static const struct { const char *from, *to; int code; const char *part; } cases[] = {
-        { "\"hidden_act\": \"silu\"", "\"hidden_act\": \"gelu\"", ARES_EUNSUPPORTED, "hidden_act = 'gelu'" },
-        { "\"num_hidden_layers\": 2", "\"num_hidden_layers\": -2", ARES_EFORMAT, "'num_hidden_layers' = -2" },
-        { "\"num_hidden_layers\": 2", "\"num_hidden_layers\": \"two\"", ARES_EFORMAT, "num_hidden_layers" },
-        { "\"model_type\": \"llama\"", "\"model_tipe\": \"llama\"", ARES_EFORMAT, "no 'model_type'" },
+    static const struct {
+        const char *from, *to;
+        int code;
+        const char *part;
+    } cases[] = {
+        { "\"hidden_act\": \"silu\"", "\"hidden_act\": \"gelu\"", ARES_EUNSUPPORTED,
+          "hidden_act = 'gelu'" },
+        { "\"num_hidden_layers\": 2", "\"num_hidden_layers\": -2", ARES_EFORMAT,
+          "'num_hidden_layers' = -2" },
+        { "\"num_hidden_layers\": 2", "\"num_hidden_layers\": \"two\"", ARES_EFORMAT,
+          "num_hidden_layers" },
+        { "\"model_type\": \"llama\"", "\"model_tipe\": \"llama\"", ARES_EFORMAT,
+          "no 'model_type'" },
         { "{", "{{", ARES_EFORMAT, "config.json" },
     };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
@@ -217,11 +247,12 @@ TEST(ids_beyond_the_embedding_are_refused)
     ares_device d;
     ares_model *m;
     if (!CHECK_OK(load(golden("qwen2_tied"), ARES_F32, &d, &m))) return;
-    const int32_t good[] = { 0, m->cfg.vocab - 1 }, bad[] = { 0, m->cfg.vocab }, negative[] = { -1 };
+    const int32_t good[] = { 0, m->cfg.vocab - 1 }, bad[] = { 0, m->cfg.vocab },
+                  negative[] = { -1 };
     CHECK_OK(ares_model_check_ids(m, good, 2));
     char range[64];
-    (void)snprintf(range, sizeof range, "token 1 has id %d; the embedding holds 0 to %d;", m->cfg.vocab,
-                   m->cfg.vocab - 1);
+    (void)snprintf(range, sizeof range, "token 1 has id %d; the embedding holds 0 to %d;",
+                   m->cfg.vocab, m->cfg.vocab - 1);
     CHECK_FAIL(ares_model_check_ids(m, bad, 2), ARES_EFORMAT, range);
     CHECK_FAIL(ares_model_check_ids(m, negative, 1), ARES_EFORMAT, "id -1");
     ares_model_free(m);

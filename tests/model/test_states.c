@@ -16,7 +16,8 @@ static bool load(const char *variant, ares_dtype storage, ares_device *d, ares_m
 }
 
 /* A state's tensor of the file: "<parameter>.<suffix>". */
-static const ares_tensor_info *state(const ares_safetensors *s, const ares_param *p, const char *suffix)
+static const ares_tensor_info *state(const ares_safetensors *s, const ares_param *p,
+                                     const char *suffix)
 {
     char name[200];
     (void)snprintf(name, sizeof name, "%s.%s", p->name, suffix);
@@ -93,11 +94,13 @@ TEST(a_model_is_found_in_its_own_folder_a_checkpoint_and_a_run)
     REQUIRE_OK(ares_dir_make(test_file("run")));
     CHECK_FAIL(ares_model_find(test_file("run"), &dir), ARES_EFORMAT, "neither a model");
     REQUIRE_OK(ares_dir_make(test_file("run/checkpoints")));
-    CHECK_FAIL(ares_model_find(test_file("run"), &dir), ARES_EFORMAT, "the run has no checkpoint yet");
+    CHECK_FAIL(ares_model_find(test_file("run"), &dir), ARES_EFORMAT,
+               "the run has no checkpoint yet");
     for (int i = 0; i < ARES_COUNT(folders); i++) {
         ares_str file = { 0 };
         REQUIRE_OK(ares_dir_make(test_file(folders[i])));
-        CHECK_OK(ares_file_write(ares_path_join(&file, test_file(folders[i]), "config.json"), "{}", 2));
+        CHECK_OK(
+            ares_file_write(ares_path_join(&file, test_file(folders[i]), "config.json"), "{}", 2));
         ares_str_fini(&file);
         CHECK_OK(ares_model_find(test_file("run"), &dir)); /* of the latest checkpoint */
         CHECK_STR(dir.data, test_file(folders[i]));

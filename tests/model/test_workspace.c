@@ -1,5 +1,7 @@
-/* A pass after one that found no memory: the same numbers as before it. Seen to fail (a null pointer)
- * with the row count of the old buffers kept. */
+/*
+ * A pass after one that found no memory: the same numbers as before it. Seen to fail (a null
+ * pointer) with the row count of the old buffers kept.
+ */
 #include <stdio.h>
 
 #include "ares/model.h"

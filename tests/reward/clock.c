@@ -13,7 +13,10 @@ static double passed; /* seconds that did not */
 static const char *hang_file, *slow_file;
 static double slow_s;
 
-void clock_hang_file(const char *path) { hang_file = path; }
+void clock_hang_file(const char *path)
+{
+    hang_file = path;
+}
 
 void clock_slow_file(const char *path, double seconds)
 {
@@ -28,7 +31,10 @@ int __wrap_poll(struct pollfd *fds, nfds_t n, int ms);
 int __real_usleep(useconds_t us);
 int __wrap_usleep(useconds_t us);
 
-double __wrap_ares_now_s(void) { return __real_ares_now_s() + passed; }
+double __wrap_ares_now_s(void)
+{
+    return __real_ares_now_s() + passed;
+}
 
 int __wrap_poll(struct pollfd *fds, nfds_t n, int ms)
 {
@@ -44,5 +50,10 @@ int __wrap_poll(struct pollfd *fds, nfds_t n, int ms)
     return 0;
 }
 
-/* How long a closed pipe waits for the exit that closed it: ten times as long, for a busy machine. */
-int __wrap_usleep(useconds_t us) { return __real_usleep(10 * us); }
+/*
+ * How long a closed pipe waits for the exit that closed it: ten times as long, for a busy machine.
+ */
+int __wrap_usleep(useconds_t us)
+{
+    return __real_usleep(10 * us);
+}

@@ -1,4 +1,7 @@
-/* DAPO's way from answers to advantages: lengths, shaped rewards, discarded answers, informative groups, normalised advantages (dapo.md 2 and 6). */
+/*
+ * DAPO's way from answers to advantages: lengths, shaped rewards, discarded answers, informative
+ * groups, normalised advantages (dapo.md 2 and 6).
+ */
 #include "golden.h"
 
 #include <math.h>
@@ -10,7 +13,10 @@
 GOLDEN(dapo, over_max_length)
 {
     ares_filter_config cfg = { .over_length_action = golden_z(g, "action") };
-    golden_equal(g, "discarded", ares_answer_discarded(&cfg, (int64_t)golden_number(g, "length"), (int64_t)golden_number(g, "max_length"), true), golden_want(g, "discarded"));
+    golden_equal(g, "discarded",
+                 ares_answer_discarded(&cfg, (int64_t)golden_number(g, "length"),
+                                       (int64_t)golden_number(g, "max_length"), true),
+                 golden_want(g, "discarded"));
 }
 
 static double option(golden *g, const char *key, double absent)
@@ -29,7 +35,9 @@ static ares_judge *open_length(golden *g, ares_config *cfg)
     if (!golden_ok(g, ares_judge_new("length", &j))) return NULL;
     ares_option_table *table = ares_judge_options(j, &options);
     ares_config_add_options(cfg, "", table, options);
-    for (int i = 0; i < ARES_COUNT(keys); i++) ares_config_override(cfg, ares_arena_printf(g->arena, "%s=%.17g", keys[i], option(g, keys[i], defaults[i])));
+    for (int i = 0; i < ARES_COUNT(keys); i++)
+        ares_config_override(
+            cfg, ares_arena_printf(g->arena, "%s=%.17g", keys[i], option(g, keys[i], defaults[i])));
     ares_config_resolve(cfg);
     golden_ok(g, ares_config_finish(cfg));
     return j;
@@ -45,12 +53,14 @@ static double penalty(golden *g, const ares_judge *j, int64_t length)
 
 typedef struct chain {
     ares_batch b;
-    double *rewards, *correct;   /* [rows] */
-    uint8_t *valid;              /* [rows] */
-    bool *informative;           /* [groups] */
+    double *rewards, *correct; /* [rows] */
+    uint8_t *valid;            /* [rows] */
+    bool *informative;         /* [groups] */
 } chain;
 
-/* Groups as the trainer fills a batch with them: what is discarded, or not informative, has mask 0. */
+/*
+ * Groups as the trainer fills a batch with them: what is discarded, or not informative, has mask 0.
+ */
 static void fill(golden *g, chain *c, const ares_judge *j)
 {
     const ares_json *groups = golden_in(g, "groups");
@@ -59,13 +69,15 @@ static void fill(golden *g, chain *c, const ares_judge *j)
     ares_filter_config cfg = { .over_length_action = action };
     int64_t n, rows = 0;
     ares_batch_init(&c->b);
-    for (int64_t i = 0; i < groups->count; i++) rows += ares_json_get(&groups->items[i], "correct")->count;
+    for (int64_t i = 0; i < groups->count; i++)
+        rows += ares_json_get(&groups->items[i], "correct")->count;
     c->rewards = ares_arena_alloc(g->arena, (size_t)(rows + 1) * sizeof *c->rewards);
     c->correct = ares_arena_alloc(g->arena, (size_t)(rows + 1) * sizeof *c->correct);
     c->valid = ares_arena_alloc(g->arena, (size_t)rows + 1);
     c->informative = ares_arena_alloc(g->arena, (size_t)groups->count + 1);
     for (int64_t i = 0; i < groups->count; i++) {
-        const double *correct = golden_flat(g, ares_json_get(&groups->items[i], "correct"), &n), *length = golden_flat(g, ares_json_get(&groups->items[i], "lengths"), &n);
+        const double *correct = golden_flat(g, ares_json_get(&groups->items[i], "correct"), &n),
+                     *length = golden_flat(g, ares_json_get(&groups->items[i], "lengths"), &n);
         int64_t first = c->b.rows;
         ares_batch_begin_group(&c->b);
         for (int64_t k = 0; k < n; k++) {
@@ -73,7 +85,8 @@ static void fill(golden *g, chain *c, const ares_judge *j)
             ares_batch_add_row(&c->b, &(ares_sample){ .draw = i, .index = (int32_t)k }, tokens);
             c->correct[r] = correct[k];
             c->rewards[r] = (correct[k] > 0.5 ? 1 : -1) + penalty(g, j, tokens);
-            c->valid[r] = !ares_answer_discarded(&cfg, tokens, (int64_t)option(g, "max_length", 20480), true);
+            c->valid[r] =
+                !ares_answer_discarded(&cfg, tokens, (int64_t)option(g, "max_length", 20480), true);
         }
         c->informative[i] = ares_group_informative(c->correct + first, c->valid + first, n);
     }
@@ -82,12 +95,14 @@ static void fill(golden *g, chain *c, const ares_judge *j)
     for (int64_t i = 0; i < c->b.groups; i++)
         for (int64_t r = c->b.group_start[i]; r < c->b.group_start[i + 1]; r++) {
             c->b.token_level_rewards[c->b.row_start[r + 1] - 1] = (float)c->rewards[r];
-            for (int64_t t = c->b.row_start[r]; t < c->b.row_start[r + 1]; t++) c->b.response_mask[t] = c->informative[i] && c->valid[r];
+            for (int64_t t = c->b.row_start[r]; t < c->b.row_start[r + 1]; t++)
+                c->b.response_mask[t] = c->informative[i] && c->valid[r];
         }
 }
 
 /* The advantages of a group's rows, by their first tokens. */
-static void check_group(golden *g, const chain *c, int64_t group, const char *key, const ares_json *want)
+static void check_group(golden *g, const chain *c, int64_t group, const char *key,
+                        const ares_json *want)
 {
     int64_t first = c->b.group_start[group], n = c->b.group_start[group + 1] - first;
     double *got = ares_arena_alloc(g->arena, (size_t)(n + 1) * sizeof *got);
@@ -98,7 +113,9 @@ static void check_group(golden *g, const chain *c, int64_t group, const char *ke
 static void check_chain(golden *g, const ares_judge *j, bool normalize)
 {
     const ares_json *groups = golden_want(g, "groups");
-    ares_algorithm_config cfg = { .norm_adv_by_std_in_grpo = true, .gamma = 1, .lam = 1, .normalize_advantages = normalize };
+    ares_algorithm_config cfg = {
+        .norm_adv_by_std_in_grpo = true, .gamma = 1, .lam = 1, .normalize_advantages = normalize
+    };
     chain c;
     int64_t tokens = 0;
     fill(g, &c, j);

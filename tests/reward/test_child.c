@@ -1,4 +1,7 @@
-/* Users' programs that misbehave, in every way we could think of. Each is a line of shell or Python. */
+/*
+ * Users' programs that misbehave, in every way we could think of. Each is a line of shell or
+ * Python.
+ */
 #include "test.h"
 
 #include <math.h>
@@ -18,7 +21,9 @@ static bool timed_out;
 static reward_child *child_of(const char *script, double timeout_s, int64_t memory_bytes)
 {
     char *argv[] = { "sh", "-c", (char *)script, NULL };
-    reward_child_options o = { .name = "test", .argv = argv, .timeout_s = timeout_s, .memory_bytes = memory_bytes };
+    reward_child_options o = {
+        .name = "test", .argv = argv, .timeout_s = timeout_s, .memory_bytes = memory_bytes
+    };
     ares_log_set(ARES_LOG_ERROR, 0); /* what the manager would tell is checked in `why` */
     return reward_child_new(&o);
 }
@@ -94,7 +99,9 @@ TEST(a_program_that_is_asked_for_ever_takes_no_more_memory)
 
 TEST(answers_may_be_objects_with_an_accuracy_and_blank_lines_are_none)
 {
-    ask_once("read x; echo; echo ' {\"score\": 1e-1, \"accuracy\": 1, \"other\": []} '; read x; echo '{\"score\":2}'; cat >/dev/null", 2, 60, 0);
+    ask_once("read x; echo; echo ' {\"score\": 1e-1, \"accuracy\": 1, \"other\": []} '; read x; "
+             "echo '{\"score\":2}'; cat >/dev/null",
+             2, 60, 0);
     check_score(0, 0.1);
     CHECK_NEAR(results[0].accuracy, 1, 0);
     check_score(1, 2);
@@ -133,7 +140,8 @@ static const char *hangs(void)
 TEST(a_hang_costs_one_line_and_the_clock_is_told)
 {
     char script[600];
-    snprintf(script, sizeof script, "while read x; do [ $x = 1 ] && touch '%s' && sleep 1000; echo $x; done", hangs());
+    snprintf(script, sizeof script,
+             "while read x; do [ $x = 1 ] && touch '%s' && sleep 1000; echo $x; done", hangs());
     ask_once(script, 4, 900, 0);
     clock_hang_file(NULL);
     check_score(0, 0);
@@ -143,12 +151,18 @@ TEST(a_hang_costs_one_line_and_the_clock_is_told)
     CHECK(timed_out);
 }
 
-/* Asked for 1 it answers after the time-out, when its file is gone; the answer must not be taken for that of 2. */
+/*
+ * Asked for 1 it answers after the time-out, when its file is gone; the answer must not be taken
+ * for that of 2.
+ */
 TEST(a_late_answer_is_nobodys)
 {
     char script[600];
     const char *file = hangs();
-    snprintf(script, sizeof script, "while read x; do if [ $x = 1 ]; then touch '%s'; while [ -e '%s' ]; do :; done; echo 77; fi; echo $x; done", file, file);
+    snprintf(script, sizeof script,
+             "while read x; do if [ $x = 1 ]; then touch '%s'; while [ -e '%s' ]; do :; done; echo "
+             "77; fi; echo $x; done",
+             file, file);
     reward_child *c = child_of(script, 900, 0);
     ask(c, 6);
     clock_hang_file(NULL);
@@ -181,10 +195,15 @@ TEST(the_time_out_is_of_one_answer_and_begins_with_the_answer_before_it)
 
 TEST(garbage_costs_the_line_it_answers)
 {
-    static const char *const garbage[] = { "hello", "\"0.5\"", "[1]", "{}", "{\"score\":\"1\"}", "NaN", "1e999", "1e300", "{\"score\":null}", "true", "1 2" };
+    static const char *const garbage[] = {
+        "hello", "\"0.5\"",          "[1]",  "{}", "{\"score\":\"1\"}", "NaN", "1e999",
+        "1e300", "{\"score\":null}", "true", "1 2"
+    };
     for (int k = 0; k < ARES_COUNT(garbage); k++) {
         char script[200];
-        snprintf(script, sizeof script, "while read x; do if [ $x = 1 ]; then echo '%s'; else echo $x; fi; done", garbage[k]);
+        snprintf(script, sizeof script,
+                 "while read x; do if [ $x = 1 ]; then echo '%s'; else echo $x; fi; done",
+                 garbage[k]);
         ask_once(script, 3, 60, 0);
         check_score(0, 0);
         check_failed(1, "answered '");
@@ -207,7 +226,8 @@ TEST(answers_to_questions_never_sent_are_refused)
 {
     ares_str line = { 0 };
     reward_child *c = child_of("yes 1", 60, 0);
-    for (int i = 0; i < 200000; i++) ares_str_add_char(&line, 'x'); /* does not fit in the pipe, so it is not sent whole */
+    /* does not fit in the pipe, so it is not sent whole */
+    for (int i = 0; i < 200000; i++) ares_str_add_char(&line, 'x');
     for (int i = 0; i < 3; i++) reward_child_send(c, ares_str_view(&line), &results[i]);
     reward_child_wait(c, &timed_out);
     for (int i = 0; i < 3; i++) check_failed(i, "says more than it was asked");
@@ -215,18 +235,25 @@ TEST(answers_to_questions_never_sent_are_refused)
     ares_str_fini(&line);
 }
 
-/* Two answers to the last line of a batch, the second between the batches: it must not become the first answer of the next. */
+/*
+ * Two answers to the last line of a batch, the second between the batches: it must not become the
+ * first answer of the next.
+ */
 TEST(what_is_left_over_of_a_batch_does_not_reach_the_next)
 {
     char script[1200];
     const char *go = test_file("go"), *said = test_file("said");
-    snprintf(script, sizeof script, "while read x; do echo $x; if [ $x = 2 ]; then while [ ! -e '%s' ]; do :; done; echo 99; touch '%s'; fi; done", go, said);
+    snprintf(script, sizeof script,
+             "while read x; do echo $x; if [ $x = 2 ]; then while [ ! -e '%s' ]; do :; done; echo "
+             "99; touch '%s'; fi; done",
+             go, said);
     reward_child *c = child_of(script, 60, 0);
     for (int batch = 0; batch < 5; batch++) {
         ask(c, 3);
         for (int i = 0; i < 3; i++) check_score(i, i);
         CHECK_OK(ares_file_write(go, "", 0));
-        while (!ares_file_exists(said)) usleep(1000); /* a stray line that came later could not be told from an answer */
+        /* a stray line that came later could not be told from an answer */
+        while (!ares_file_exists(said)) usleep(1000);
         unlink(go);
         unlink(said);
     }
@@ -235,7 +262,8 @@ TEST(what_is_left_over_of_a_batch_does_not_reach_the_next)
 
 TEST(what_comes_with_the_last_answer_of_a_batch_does_not_reach_the_next)
 {
-    reward_child *c = child_of("while read x; do [ $x = 2 ] && printf '2\\n99\\n' || echo $x; done", 60, 0);
+    reward_child *c =
+        child_of("while read x; do [ $x = 2 ] && printf '2\\n99\\n' || echo $x; done", 60, 0);
     for (int batch = 0; batch < 5; batch++) {
         ask(c, 3);
         for (int i = 0; i < 3; i++) check_score(i, i);
@@ -247,11 +275,14 @@ TEST(a_child_that_ends_between_batches_is_started_again_without_blame)
 {
     char script[600];
     const char *pid = test_file("pid");
-    snprintf(script, sizeof script, "echo $$ > '%s'; for i in 0 1 2; do read x; echo $x; done", pid);
+    snprintf(script, sizeof script, "echo $$ > '%s'; for i in 0 1 2; do read x; echo $x; done",
+             pid);
     reward_child *c = child_of(script, 60, 0);
     for (int batch = 0; batch < 3; batch++) {
         ask(c, 3);
-        while (test_shell(NULL, "grep -q '^State:.Z' /proc/$(cat '%s')/status", pid) != 0) usleep(1000); /* its end lies before the next batch */
+        /* its end lies before the next batch */
+        while (test_shell(NULL, "grep -q '^State:.Z' /proc/$(cat '%s')/status", pid) != 0)
+            usleep(1000);
         for (int i = 0; i < 3; i++) check_score(i, i);
     }
     reward_child_free(c);
@@ -283,13 +314,16 @@ TEST(a_program_that_is_not_there_fails_every_line)
     reward_child_options o = { .name = "test", .argv = argv, .timeout_s = 10 };
     reward_child *c = reward_child_new(&o);
     ask(c, 3);
-    for (int i = 0; i < 3; i++) check_failed(i, "cannot be started: /no/such/program: No such file or directory");
+    for (int i = 0; i < 3; i++)
+        check_failed(i, "cannot be started: /no/such/program: No such file or directory");
     reward_child_free(c);
 }
 
 TEST(memory_is_limited)
 {
-    ask_once("exec python3 -c '\nimport sys\nfor l in sys.stdin:\n    if l == \"1\\n\": x = bytearray(1 << 30)\n    print(int(l), flush=True)\n' 2>/dev/null", 3, 60, 256 << 20);
+    ask_once("exec python3 -c '\nimport sys\nfor l in sys.stdin:\n    if l == \"1\\n\": x = "
+             "bytearray(1 << 30)\n    print(int(l), flush=True)\n' 2>/dev/null",
+             3, 60, 256 << 20);
     check_score(0, 0);
     check_failed(1, "ended with exit code 1");
     check_score(2, 2);
@@ -306,7 +340,8 @@ TEST(a_program_that_always_fails_is_given_up_until_the_next_batch)
         check_failed(MOST - 1, "not asked");
     }
     reward_child_free(c);
-    ask_once("while read x; do [ $((x % 16)) = 15 ] && echo $x || exit 1; done", 64, 60, 0); /* 15 in a row: patience */
+    /* 15 in a row: patience */
+    ask_once("while read x; do [ $((x % 16)) = 15 ] && echo $x || exit 1; done", 64, 60, 0);
     CHECK_EQ(failures(64), 60);
     check_score(63, 63);
 }
@@ -324,7 +359,10 @@ TEST(nothing_is_left_running)
 {
     char script[600];
     const char *pids = test_file("pid");
-    snprintf(script, sizeof script, "sleep 1000 & echo $! > '%s'; while read x; do [ $x = 1 ] && touch '%s' && sleep 1000; echo $x; done", pids, hangs());
+    snprintf(script, sizeof script,
+             "sleep 1000 & echo $! > '%s'; while read x; do [ $x = 1 ] && touch '%s' && sleep "
+             "1000; echo $x; done",
+             pids, hangs());
     for (int hang = 0; hang < 2; hang++) {
         ask_once(script, hang + 1, 900, 0);
         CHECK_EQ(failures(hang + 1), hang);

@@ -23,7 +23,9 @@ typedef struct manager {
 
 static int open_manager(manager *m, int threads, const char *const *words)
 {
-    *m = (manager){ .config = ares_config_new(), .pool = ares_pool_new(threads), .metrics = ares_metrics_new() };
+    *m = (manager){ .config = ares_config_new(),
+                    .pool = ares_pool_new(threads),
+                    .metrics = ares_metrics_new() };
     ares_config_add_options(m->config, "worker.reward", ares_reward_options, &m->options);
     for (; *words; words++) {
         char word[2048];
@@ -33,7 +35,8 @@ static int open_manager(manager *m, int threads, const char *const *words)
     ares_config_resolve(m->config);
     return ares_reward_open(m->config, &m->options, m->pool, &m->reward);
 }
-#define OPEN(m, threads, ...) open_manager((m), (threads), (const char *const[]){ __VA_ARGS__, NULL })
+#define OPEN(m, threads, ...) \
+    open_manager((m), (threads), (const char *const[]){ __VA_ARGS__, NULL })
 
 static void close_manager(manager *m)
 {
@@ -46,7 +49,10 @@ static void close_manager(manager *m)
 
 static void submit(manager *m, int i, const char *response, const char *truth, const char *row)
 {
-    m->items[i] = (ares_reward_item){ .in = { .response = ares_view_of(response), .ground_truth = ares_view_of(truth), .stopped = true, .response_tokens = (int64_t)strlen(response) },
+    m->items[i] = (ares_reward_item){ .in = { .response = ares_view_of(response),
+                                              .ground_truth = ares_view_of(truth),
+                                              .stopped = true,
+                                              .response_tokens = (int64_t)strlen(response) },
                                       .parts = m->parts[i] };
     if (row) CHECK_OK(ares_json_parse(&m->arena, ares_view_of(row), "row", &m->items[i].in.row));
     ares_reward_submit(m->reward, &m->items[i]);
@@ -69,10 +75,13 @@ static double metric(const manager *m, const char *name)
 TEST(each_row_is_judged_by_the_verifier_it_names)
 {
     manager m;
-    REQUIRE_OK(OPEN(&m, 2, "rewards=[{name: auto, weight: 2}, {name: length, weight: 1, safe_length: 4, max_length: 8, len_reward_penalty: 1}]"));
-    submit(&m, 0, "it is 5", "5", "{\"rm_type\":\"number\"}");                   /* 7 "tokens" */
+    REQUIRE_OK(OPEN(&m, 2,
+                    "rewards=[{name: auto, weight: 2}, {name: length, weight: 1, safe_length: 4, "
+                    "max_length: 8, len_reward_penalty: 1}]"));
+    submit(&m, 0, "it is 5", "5", "{\"rm_type\":\"number\"}"); /* 7 "tokens" */
     submit(&m, 1, "it 6", "5", "{\"rm_type\":\"number\"}");
-    submit(&m, 2, "PARI", "PARI", "{\"metadata\":{\"rm_type\":\" exact \"},\"rm_type\":\"number\"}");
+    submit(&m, 2, "PARI", "PARI",
+           "{\"metadata\":{\"rm_type\":\" exact \"},\"rm_type\":\"number\"}");
     submit(&m, 3, "Rome", "ROME", "{\"rm_type\":\"exact\"}");
     finish(&m);
     const double scores[] = { 2 - 0.75, 0, 2, 0 };
@@ -90,7 +99,8 @@ TEST(each_row_is_judged_by_the_verifier_it_names)
 TEST(a_data_source_stands_for_a_verifier)
 {
     manager m;
-    REQUIRE_OK(OPEN(&m, 1, "rewards=[{name: auto, sources: {mine: number, 'a/b c': boxed_number}}]"));
+    REQUIRE_OK(
+        OPEN(&m, 1, "rewards=[{name: auto, sources: {mine: number, 'a/b c': boxed_number}}]"));
     submit(&m, 0, "it is 5", "5", "{\"data_source\":\"mine\"}");
     submit(&m, 1, "it is \\boxed{x = 5} or 6", "5", "{\"data_source\":\"a/b c\"}");
     submit(&m, 2, "5", "5", "{\"data_source\":\"exact\"}");
@@ -111,10 +121,18 @@ TEST(a_data_source_stands_for_a_verifier)
 
 TEST(the_name_of_a_row_comes_from_its_metadata_first)
 {
-    static const struct { const char *row, *fallback, *name; } cases[] = {
-        { "{\"metadata\":{\"rm_type\":\"a\"},\"rm_type\":\"b\"}", "c", "a" }, { "{\"rm_type\":\"b\",\"data_source\":\"d\"}", "c", "b" }, { "{\"data_source\":\"d\"}", "c", "c" },
-        { "{\"data_source\":\"d\"}", NULL, "d" },                            { "{\"data_source\":\"openai/gsm8k\"}", NULL, "gsm8k" },   { "{\"data_source\":\"openai/gsm8k\"}", "c", "c" },
-        { "{\"data_source\":\"aime2024\"}", NULL, "dapo" },                  { "{}", NULL, "" },                                         { "{\"rm_type\":\"\"}", " c ", "c" },
+    static const struct {
+        const char *row, *fallback, *name;
+    } cases[] = {
+        { "{\"metadata\":{\"rm_type\":\"a\"},\"rm_type\":\"b\"}", "c", "a" },
+        { "{\"rm_type\":\"b\",\"data_source\":\"d\"}", "c", "b" },
+        { "{\"data_source\":\"d\"}", "c", "c" },
+        { "{\"data_source\":\"d\"}", NULL, "d" },
+        { "{\"data_source\":\"openai/gsm8k\"}", NULL, "gsm8k" },
+        { "{\"data_source\":\"openai/gsm8k\"}", "c", "c" },
+        { "{\"data_source\":\"aime2024\"}", NULL, "dapo" },
+        { "{}", NULL, "" },
+        { "{\"rm_type\":\"\"}", " c ", "c" },
     };
     ares_arena arena = { 0 };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
@@ -128,10 +146,21 @@ TEST(the_name_of_a_row_comes_from_its_metadata_first)
 
 TEST(the_last_box_is_judged_in_the_responses_place)
 {
-    static const struct { const char *text, *box; } cases[] = {
-        { "\\boxed{1} \\boxed{2}", "2" },   { "\\boxed{\\frac{1}{2}}", "\\frac{1}{2}" }, { "\\boxed{1} \\boxed{2", NULL }, { "\\boxed 5", NULL }, { "\\boxed {5}", NULL },
-        { "\\boxed{1} \\boxed 5", NULL },   { "\\fbox{5}", NULL },                      { "\\boxed{}", "" },              { "\\boxed{ 5 }", " 5 " }, { "none", NULL },
-        { "\\boxed{\\boxed{5}}", "5" },     { "", NULL },
+    static const struct {
+        const char *text, *box;
+    } cases[] = {
+        { "\\boxed{1} \\boxed{2}", "2" },
+        { "\\boxed{\\frac{1}{2}}", "\\frac{1}{2}" },
+        { "\\boxed{1} \\boxed{2", NULL },
+        { "\\boxed 5", NULL },
+        { "\\boxed {5}", NULL },
+        { "\\boxed{1} \\boxed 5", NULL },
+        { "\\fbox{5}", NULL },
+        { "\\boxed{}", "" },
+        { "\\boxed{ 5 }", " 5 " },
+        { "none", NULL },
+        { "\\boxed{\\boxed{5}}", "5" },
+        { "", NULL },
     };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         ares_view box = math_last_boxed(ares_view_of(cases[i].text));
@@ -149,14 +178,17 @@ TEST(rows_that_cannot_be_judged_are_scored_by_policy_and_counted)
     submit(&m, 1, "5", "no number", "{\"rm_type\":\"number\"}");
     submit(&m, 2, "5", "5", "{}");
     submit(&m, 3, "5", "5", "{\"rm_type\":\"nubmer\"}");
-    submit(&m, 4, "5", "5", "{\"rm_type\":\"auto\"}"); /* itself is none of them */
+    submit(&m, 4, "5", "5", "{\"rm_type\":\"auto\"}");  /* itself is none of them */
     submit(&m, 5, "5", "5", "{\"rm_type\":\"regex\"}"); /* which has no pattern */
     submit(&m, 6, "none", "5", "{\"rm_type\":\"boxed_exact\"}");
     submit(&m, 7, "5", "5", NULL);
     finish(&m);
     const double scores[] = { 1, -3, -3, -3, -3, -3, 0, -3 };
-    for (int i = 0; i < 8; i++) CHECK_MSG(m.items[i].score == (float)scores[i], "item %d: %g, expected %g", i, (double)m.items[i].score, scores[i]);
-    CHECK(!m.items[0].failed && m.items[1].failed && isnan(m.items[1].accuracy) && !m.items[6].failed);
+    for (int i = 0; i < 8; i++)
+        CHECK_MSG(m.items[i].score == (float)scores[i], "item %d: %g, expected %g", i,
+                  (double)m.items[i].score, scores[i]);
+    CHECK(!m.items[0].failed && m.items[1].failed && isnan(m.items[1].accuracy) &&
+          !m.items[6].failed);
     CHECK_NEAR(metric(&m, "reward/failed/number"), 1, 0);
     CHECK_NEAR(metric(&m, "reward/failed/auto"), 4, 0);
     CHECK_NEAR(metric(&m, "reward/failed/regex"), 1, 0);
@@ -168,7 +200,9 @@ TEST(rows_that_cannot_be_judged_are_scored_by_policy_and_counted)
 TEST(options_of_dispatched_verifiers_are_given_by_name)
 {
     manager m;
-    REQUIRE_OK(OPEN(&m, 1, "rewards=[{name: auto, types: {regex: {pattern: 'b+'}, exact: {ignore_case: true}}}]"));
+    REQUIRE_OK(OPEN(
+        &m, 1,
+        "rewards=[{name: auto, types: {regex: {pattern: 'b+'}, exact: {ignore_case: true}}}]"));
     submit(&m, 0, "abc", "", "{\"rm_type\":\"regex\"}");
     submit(&m, 1, "ABC", "abc", "{\"rm_type\":\"exact\"}");
     submit(&m, 2, "\\boxed{ABC}", "abc", "{\"rm_type\":\"boxed_exact\"}");
@@ -192,7 +226,8 @@ TEST(dispatch_that_makes_no_sense_is_a_fault_of_the_configuration)
                   "worker.reward.rewards.0.types = {nubmer: {}}: 'nubmer' is no verifier");
     check_refused("rewards=[{name: auto, types: {auto: {}}}]", NULL, "'auto' is no verifier");
     check_refused("rewards=[{name: auto, types: {exact: {ignore_cse: true}}}]", NULL, "ignore_cse");
-    check_refused("rewards=[{name: auto, types: {regex: {pattern: '('}}}]", NULL, "missing closing parenthesis");
+    check_refused("rewards=[{name: auto, types: {regex: {pattern: '('}}}]", NULL,
+                  "missing closing parenthesis");
     check_refused("rewards=[{name: auto, sources: {x: nubmer}}]", NULL,
                   "worker.reward.rewards.0.sources = {x: nubmer}: data_source 'x' names no");
     check_refused("rewards=[{name: boxed_nubmer}]", NULL, "did you mean 'number'?");
@@ -202,7 +237,12 @@ TEST(dispatch_that_makes_no_sense_is_a_fault_of_the_configuration)
 
 TEST(results_do_not_depend_on_the_number_of_threads)
 {
-    static const char *const rows[] = { "{\"rm_type\":\"number\"}", "{\"rm_type\":\"boxed\"}", "{\"rm_type\":\"random\"}", "{\"rm_type\":\"f1\"}", "{}", "{\"rm_type\":\"boxed_number\"}" };
+    static const char *const rows[] = { "{\"rm_type\":\"number\"}",
+                                        "{\"rm_type\":\"boxed\"}",
+                                        "{\"rm_type\":\"random\"}",
+                                        "{\"rm_type\":\"f1\"}",
+                                        "{}",
+                                        "{\"rm_type\":\"boxed_number\"}" };
     static char text[MOST][80], truth[MOST][16];
     float before[MOST] = { 0 };
     double values[64] = { 0 };
@@ -213,7 +253,9 @@ TEST(results_do_not_depend_on_the_number_of_threads)
     }
     for (int threads = 1; threads <= 4; threads++) {
         manager m;
-        REQUIRE_OK(OPEN(&m, threads, "rewards=[{name: auto, weight: 0.7}, {name: random, weight: 0.3, seed: 5}]", "accuracy=number"));
+        REQUIRE_OK(OPEN(&m, threads,
+                        "rewards=[{name: auto, weight: 0.7}, {name: random, weight: 0.3, seed: 5}]",
+                        "accuracy=number"));
         for (int i = 0; i < MOST; i++) submit(&m, i, text[i], truth[i], rows[i % ARES_COUNT(rows)]);
         finish(&m);
         for (int i = 0; i < MOST; i++) {
@@ -259,7 +301,8 @@ TEST(accuracy_is_that_of_the_verifier_named)
 }
 
 /* ---------------------------------------------------------------- published reward functions */
-static double function_score(const char *function, const char *kwargs, const char *response, const char *truth, double *accuracy)
+static double function_score(const char *function, const char *kwargs, const char *response,
+                             const char *truth, double *accuracy)
 {
     manager m;
     double score = NAN;
@@ -276,19 +319,35 @@ static double function_score(const char *function, const char *kwargs, const cha
 TEST(published_reward_functions_go_by_name_and_by_path)
 {
     double a;
-    CHECK_NEAR(function_score("reward_function=math", NULL, "<think>x</think> \\boxed{5}", "5", &a), 1, 1e-7);
+    CHECK_NEAR(function_score("reward_function=math", NULL, "<think>x</think> \\boxed{5}", "5", &a),
+               1, 1e-7);
     CHECK_NEAR(a, 1, 0);
-    CHECK_NEAR(function_score("reward_function=./examples/reward_function/math.py:compute_score", "reward_function_kwargs={format_weight: 0.25}", "\\boxed{5}", "5", &a), 0.75, 1e-7);
-    CHECK_NEAR(function_score("reward_function=math", NULL, " < think >x</ think > \\boxed{6}", "5", &a), 0.1, 1e-7); /* cleaned */
+    CHECK_NEAR(function_score("reward_function=./examples/reward_function/math.py:compute_score",
+                              "reward_function_kwargs={format_weight: 0.25}", "\\boxed{5}", "5",
+                              &a),
+               0.75, 1e-7);
+    /* cleaned */
+    CHECK_NEAR(
+        function_score("reward_function=math", NULL, " < think >x</ think > \\boxed{6}", "5", &a),
+        0.1, 1e-7);
     CHECK_NEAR(a, 0, 0);
-    CHECK_NEAR(function_score("reward_function=math", NULL, "5", "None", &a), 0.9, 1e-7); /* no box is the answer None */
-    CHECK_NEAR(function_score("reward_function=r1v.py:compute_score", NULL, "<think>x</think>\n<answer> 5 </answer>", "5", &a), 1, 1e-7);
+    /* no box is the answer None */
+    CHECK_NEAR(function_score("reward_function=math", NULL, "5", "None", &a), 0.9, 1e-7);
+    CHECK_NEAR(function_score("reward_function=r1v.py:compute_score", NULL,
+                              "<think>x</think>\n<answer> 5 </answer>", "5", &a),
+               1, 1e-7);
     CHECK_NEAR(function_score("reward_function=r1v", NULL, " 5 ", "5", &a), 0.5, 1e-7);
-    CHECK_NEAR(function_score("reward_function=r1v", NULL, "<answer>6\n</answer><answer>5</answer>", "5", &a), 0.5, 1e-7); /* no line breaks in an answer */
-    const char *dapo = "reward_function_kwargs={max_response_length: 20, overlong_buffer_length: 10, overlong_penalty_factor: 0.5}";
+    /* no line breaks in an answer */
+    CHECK_NEAR(function_score("reward_function=r1v", NULL, "<answer>6\n</answer><answer>5</answer>",
+                              "5", &a),
+               0.5, 1e-7);
+    const char *dapo = "reward_function_kwargs={max_response_length: 20, overlong_buffer_length: "
+                       "10, overlong_penalty_factor: 0.5}";
     CHECK_NEAR(function_score("reward_function=dapo", dapo, "\\boxed{5}", "5", &a), 1, 1e-7);
     CHECK_NEAR(a, 1, 0);
-    CHECK_NEAR(function_score("reward_function=dapo", dapo, "\\boxed{6} and more", "5", &a), -1 - 0.5 * 0.8, 1e-6); /* 18 tokens */
+    /* 18 tokens */
+    CHECK_NEAR(function_score("reward_function=dapo", dapo, "\\boxed{6} and more", "5", &a),
+               -1 - 0.5 * 0.8, 1e-6);
     CHECK_NEAR(a, 0, 0);
 }
 
@@ -299,9 +358,12 @@ TEST(reward_functions_that_are_none_are_refused)
     check_refused("reward_function=my/math.py", NULL, "Python does not run here");
     check_refused("reward_function=my/math.py:main", NULL, "Python does not run here");
     check_refused("reward_function=math:compute", NULL, "Python does not run here");
-    check_refused("reward_function=math", "reward_type=sequential", "reward_function 'math' is batch");
-    check_refused("reward_function=r1v", "reward_type=batch", "reward_function 'r1v' is sequential");
-    check_refused("reward_function=math", "reward_function_kwargs={format_wieght: 1}", "format_wieght");
+    check_refused("reward_function=math", "reward_type=sequential",
+                  "reward_function 'math' is batch");
+    check_refused("reward_function=r1v", "reward_type=batch",
+                  "reward_function 'r1v' is sequential");
+    check_refused("reward_function=math", "reward_function_kwargs={format_wieght: 1}",
+                  "format_wieght");
     check_refused("reward_function=dapo", NULL, "max_response_length");
     check_refused("reward_function=math", "rewards=[{name: exact}]", "set one of them");
 }
@@ -309,7 +371,8 @@ TEST(reward_functions_that_are_none_are_refused)
 /* safe_length adds a penalty of length: another one is refused, wherever it stands in the list. */
 TEST(the_penalty_of_length_is_given_once)
 {
-    static const char twice[] = "add {name: length} themselves; leave the penalty of length here out";
+    static const char twice[] =
+        "add {name: length} themselves; leave the penalty of length here out";
     manager m;
     check_refused("rewards=[{name: length}, {name: exact}]", "safe_length=4", twice);
     check_refused("rewards=[{name: exact}, {name: length}]", "len_reward_penalty=0.2", twice);
@@ -346,8 +409,11 @@ TEST(sums_are_means_totals_and_nevers)
 
 TEST(dapo_tells_its_accuracy_from_0_to_1)
 {
-    static const char *const words[2][2] = { { "reward_function=dapo", "reward_function_kwargs={max_response_length: 100, overlong_buffer_length: 10, overlong_penalty_factor: 1}" },
-                                             { "rewards=[{name: dapo}]", NULL } };
+    static const char *const words[2][2] = {
+        { "reward_function=dapo", "reward_function_kwargs={max_response_length: 100, "
+                                  "overlong_buffer_length: 10, overlong_penalty_factor: 1}" },
+        { "rewards=[{name: dapo}]", NULL }
+    };
     for (int i = 0; i < 2; i++) {
         manager m;
         REQUIRE_OK(OPEN(&m, 1, words[i][0], words[i][1]));
@@ -363,9 +429,20 @@ TEST(dapo_tells_its_accuracy_from_0_to_1)
 
 TEST(a_right_answer_below_the_best_wrong_one_of_its_group_is_inverted)
 {
-    static const struct { float accuracy, score; bool discarded; } rows[2][5] = {
-        { { 1, 1.0F, false }, { 1, 0.9F, false }, { 0, 1.0F, false }, { 0, 0.2F, false }, { 0, 5, true } }, /* below 1 is the second alone; a tie is not */
-        { { 1, 0.4F, false }, { 1, 0.6F, false }, { 0.5F, 0.5F, false }, { 1, 0, true }, { NAN, 9, false } }, /* half right is not right; not judged is neither */
+    static const struct {
+        float accuracy, score;
+        bool discarded;
+    } rows[2][5] = {
+        { { 1, 1.0F, false },
+          { 1, 0.9F, false },
+          { 0, 1.0F, false },
+          { 0, 0.2F, false },
+          { 0, 5, true } }, /* below 1 is the second alone; a tie is not */
+        { { 1, 0.4F, false },
+          { 1, 0.6F, false },
+          { 0.5F, 0.5F, false },
+          { 1, 0, true },
+          { NAN, 9, false } }, /* half right is not right; not judged is neither */
     };
     manager m;
     ares_batch b;
@@ -373,7 +450,13 @@ TEST(a_right_answer_below_the_best_wrong_one_of_its_group_is_inverted)
     ares_batch_init(&b);
     for (int g = 0; g < 2; g++) {
         ares_batch_begin_group(&b);
-        for (int i = 0; i < 5; i++) ares_batch_add_row(&b, &(ares_sample){ .draw = g, .index = i, .accuracy = rows[g][i].accuracy, .score = rows[g][i].score }, 1);
+        for (int i = 0; i < 5; i++)
+            ares_batch_add_row(&b,
+                               &(ares_sample){ .draw = g,
+                                               .index = i,
+                                               .accuracy = rows[g][i].accuracy,
+                                               .score = rows[g][i].score },
+                               1);
     }
     ARES_PUT(&b, response_mask);
     for (int64_t r = 0; r < b.rows; r++) b.response_mask[r] = !rows[r / 5][r % 5].discarded;
@@ -416,7 +499,8 @@ TEST(a_shaping_reward_adds_its_entropy_score_times_its_weight_also_on_trial)
         CHECK_NEAR(ares_reward_shaping(m.reward, &b.samples[i]), 0.375 * plain[i], 1e-15);
     }
     ares_reward_shape(m.reward, &b);
-    for (int i = 0; i < 2; i++) CHECK_NEAR(b.samples[i].score, (double)first[i] + 0.375 * plain[i], 1e-6);
+    for (int i = 0; i < 2; i++)
+        CHECK_NEAR(b.samples[i].score, (double)first[i] + 0.375 * plain[i], 1e-6);
     finish(&m);
     CHECK_NEAR(metric(&m, "reward/high_entropy_token_num_score"), sum / 2, 1e-15); /* no weight */
     ares_batch_fini(&b);

@@ -1,4 +1,7 @@
-/* The text tools of instruction following: what holds for every text, and what is worth a line of its own. */
+/*
+ * The text tools of instruction following: what holds for every text, and what is worth a line of
+ * its own.
+ */
 #include "test.h"
 #include "work.h"
 
@@ -48,7 +51,8 @@ static void check_all_tools(ares_view text)
     ares_arena scratch = { 0 };
     if_list sentences = if_sentences(text, &scratch);
     check_nothing_lost(text, sentences, "");
-    for (int64_t i = 1; i < sentences.n; i++) CHECK(sentences.items[i].data >= sentences.items[i - 1].data + sentences.items[i - 1].len);
+    for (int64_t i = 1; i < sentences.n; i++)
+        CHECK(sentences.items[i].data >= sentences.items[i - 1].data + sentences.items[i - 1].len);
     check_nothing_lost(text, if_tokens(text, &scratch), "\"'`");
     check_nothing_lost(text, if_words(text, &scratch), "");
     CHECK_EQ(if_split(text, ARES_VIEW("."), &scratch).n, if_count(text, ARES_VIEW(".")) + 1);
@@ -71,15 +75,21 @@ static void check_all_tools(ares_view text)
 
 TEST(no_tool_loses_a_character_of_a_random_text)
 {
-    static const char *const pieces[] = { "Mr", "e.g", "U.S", "the", "The", "In", "3.5", "cannot", "wanna", "'tis", "n't", "'s", "Co",
-        "x", "é", "É", "日本", "。", ".", ".", "?", "!", ",", ":", "\"", "'", "`", "(", ")", "]", "--", "...", ". . .", "''", "«", "”",
-        "’", " ", " ", " ", " ", "\n", "\n\n", "\t", "\r", "\xc2\xa0", "\xff", "\xe2\x80", "\xf0\x9f", "😀", "-", "_", "<i>" };
+    static const char *const pieces[] = {
+        "Mr",       "e.g",  "U.S",      "the",      "The", "In",    "3.5",  "cannot", "wanna",
+        "'tis",     "n't",  "'s",       "Co",       "x",   "é",     "É",    "日本",   "。",
+        ".",        ".",    "?",        "!",        ",",   ":",     "\"",   "'",      "`",
+        "(",        ")",    "]",        "--",       "...", ". . .", "''",   "«",      "”",
+        "’",        " ",    " ",        " ",        " ",   "\n",    "\n\n", "\t",     "\r",
+        "\xc2\xa0", "\xff", "\xe2\x80", "\xf0\x9f", "😀",  "-",     "_",    "<i>"
+    };
     ares_rng_key key = ares_rng_root(6, ARES_RNG_TEST);
     ares_str text = { 0 };
     for (uint64_t round = 0, draw = 0; round < 3000; round++) {
         ares_str_clear(&text);
         for (uint64_t n = ares_rng_below(key, draw++, 40); n > 0; n--)
-            ares_str_add_z(&text, pieces[ares_rng_below(key, draw++, (uint64_t)ARES_COUNT(pieces))]);
+            ares_str_add_z(&text,
+                           pieces[ares_rng_below(key, draw++, (uint64_t)ARES_COUNT(pieces))]);
         check_all_tools(ares_str_view(&text));
     }
     ares_str_fini(&text);
@@ -87,21 +97,27 @@ TEST(no_tool_loses_a_character_of_a_random_text)
 
 TEST(every_tool_ends_on_a_mebibyte_of_anything)
 {
-    static const ares_view pieces[] = { ARES_VIEW("."), ARES_VIEW("?"), ARES_VIEW("\""), ARES_VIEW("'"), ARES_VIEW(". "), ARES_VIEW(".)"),
-        ARES_VIEW("Mr. )"), ARES_VIEW("a-"), ARES_VIEW("\0"), ARES_VIEW("\xff"), ARES_VIEW("\xe2\x80"), ARES_VIEW("\n"), ARES_VIEW("n't "),
-        ARES_VIEW(",\""), ARES_VIEW("“"), ARES_VIEW("\r"), ARES_VIEW(" "), ARES_VIEW("字"), ARES_VIEW("cannot "), ARES_VIEW(". . ") };
+    static const ares_view pieces[] = {
+        ARES_VIEW("."),    ARES_VIEW("?"),    ARES_VIEW("\""),       ARES_VIEW("'"),
+        ARES_VIEW(". "),   ARES_VIEW(".)"),   ARES_VIEW("Mr. )"),    ARES_VIEW("a-"),
+        ARES_VIEW("\0"),   ARES_VIEW("\xff"), ARES_VIEW("\xe2\x80"), ARES_VIEW("\n"),
+        ARES_VIEW("n't "), ARES_VIEW(",\""),  ARES_VIEW("“"),        ARES_VIEW("\r"),
+        ARES_VIEW(" "),    ARES_VIEW("字"),   ARES_VIEW("cannot "),  ARES_VIEW(". . ")
+    };
     for (int i = 0; i < ARES_COUNT(pieces); i++) {
         ares_str text = { 0 };
         while (text.len + pieces[i].len <= IF_TEXT_MAX) ares_str_add_view(&text, pieces[i]);
         int64_t before = work_done();
         ares_arena scratch = { 0 };
         if_tokens(ares_str_view(&text), &scratch);
-        CHECK_MSG(scratch.used <= 32u << 20, "%zu bytes in the arena for piece %d", scratch.used, i);
+        CHECK_MSG(scratch.used <= 32u << 20, "%zu bytes in the arena for piece %d", scratch.used,
+                  i);
         ares_arena_fini(&scratch);
         if_language(ares_str_view(&text));
         CHECK(if_syllables(ares_str_view(&text)) >= 0);
         double work = (double)(work_done() - before) / (double)text.len;
-        CHECK_MSG(work < 1000, "piece %d: %.0f units of work per byte", i, work); /* quadratic work would be a million */
+        /* quadratic work would be a million */
+        CHECK_MSG(work < 1000, "piece %d: %.0f units of work per byte", i, work);
         ares_str_fini(&text);
     }
 }
@@ -121,11 +137,14 @@ TEST(broken_bytes_are_characters_of_their_own)
 
 TEST(characters_have_the_kinds_python_gives_them)
 {
-    CHECK(if_is_space(0x1c) && if_is_space(0x85) && if_is_space(0x3000) && !if_is_space(0x200b) && !if_is_space(0));
-    CHECK(if_is_word('_') && if_is_word(0xb2) && if_is_word(0x5b57) && !if_is_word(0x301) && !if_is_word('-'));
+    CHECK(if_is_space(0x1c) && if_is_space(0x85) && if_is_space(0x3000) && !if_is_space(0x200b) &&
+          !if_is_space(0));
+    CHECK(if_is_word('_') && if_is_word(0xb2) && if_is_word(0x5b57) && !if_is_word(0x301) &&
+          !if_is_word('-'));
     CHECK(if_is_digit(0x663) && !if_is_digit(0xb2));
     CHECK(if_is_upper(0x24b6) && if_is_lower(0xaa) && !if_is_upper(0x1c5) && !if_is_lower(0x1c5));
-    CHECK(if_upper_text(ARES_VIEW("ABC 1!")) && !if_upper_text(ARES_VIEW("123")) && !if_upper_text(ARES_VIEW("AB\xc7\x85")));
+    CHECK(if_upper_text(ARES_VIEW("ABC 1!")) && !if_upper_text(ARES_VIEW("123")) &&
+          !if_upper_text(ARES_VIEW("AB\xc7\x85")));
     CHECK(if_lower_text(ARES_VIEW("été 字")) && !if_lower_text(ARES_VIEW("字")));
     CHECK(if_is_emoji(0x1f600) && if_is_emoji(0xa9) && !if_is_emoji(0xfe0f) && !if_is_emoji('1'));
 }
@@ -139,19 +158,26 @@ TEST(stripping_knows_the_blank_but_no_other_white_space)
     CHECK_VIEW(if_trim(ARES_VIEW("\xe3\x80\x80 .a\xc2\xa0\n")), ".a");
     CHECK_VIEW(if_delete_punct(ARES_VIEW("a-b_c d’"), &arena), "abc d’");
     CHECK_VIEW(if_ascii(ARES_VIEW("Chișinău ﬁ ½"), &arena), "Chisinau fi 12");
-    CHECK_VIEW(joined(if_lines(ARES_VIEW("a\r\nb\n\nc\xe2\x80\xa8" "d\n"), &arena)), "a|b||c|d");
+    CHECK_VIEW(joined(if_lines(ARES_VIEW("a\r\nb\n\nc\xe2\x80\xa8"
+                                         "d\n"),
+                               &arena)),
+               "a|b||c|d");
     CHECK_VIEW(joined(if_split(ARES_VIEW(",a,,b"), ARES_VIEW(","), &arena)), "|a||b");
     CHECK_EQ(if_count(ARES_VIEW("aaaaa"), ARES_VIEW("aa")), 2);
-    CHECK(if_has_word(ARES_VIEW("a caté cat."), ARES_VIEW("cat")) && !if_has_word(ARES_VIEW("caté"), ARES_VIEW("cat")));
-    CHECK(!if_has_word(ARES_VIEW("C++ x"), ARES_VIEW("C++")) && if_has_word(ARES_VIEW("C++x"), ARES_VIEW("C++")));
+    CHECK(if_has_word(ARES_VIEW("a caté cat."), ARES_VIEW("cat")) &&
+          !if_has_word(ARES_VIEW("caté"), ARES_VIEW("cat")));
+    CHECK(!if_has_word(ARES_VIEW("C++ x"), ARES_VIEW("C++")) &&
+          if_has_word(ARES_VIEW("C++x"), ARES_VIEW("C++")));
     ares_arena_fini(&arena);
 }
 
 TEST(sentences_end_where_punkt_ends_them)
 {
-    CHECK_VIEW(joined(if_sentences(ARES_VIEW("J. Bach wrote. In 1720. he paused (e.g. Then.) Yes!"), &arena)),
-        "J. Bach wrote.|In 1720. he paused (e.g.|Then.)|Yes!");
-    CHECK_VIEW(joined(if_sentences(ARES_VIEW("Wait . . . what? \"Go.\" -- he said."), &arena)), "Wait .|.|.|what?|\"Go.\"|-- he said.");
+    CHECK_VIEW(joined(if_sentences(ARES_VIEW("J. Bach wrote. In 1720. he paused (e.g. Then.) Yes!"),
+                                   &arena)),
+               "J. Bach wrote.|In 1720. he paused (e.g.|Then.)|Yes!");
+    CHECK_VIEW(joined(if_sentences(ARES_VIEW("Wait . . . what? \"Go.\" -- he said."), &arena)),
+               "Wait .|.|.|what?|\"Go.\"|-- he said.");
     CHECK_EQ(if_sentences(ARES_VIEW(" \n "), &arena).n, 0);
     CHECK_EQ(if_sentences((ares_view){ "", 0 }, &arena).n, 0);
     ares_arena_fini(&arena);
@@ -159,10 +185,11 @@ TEST(sentences_end_where_punkt_ends_them)
 
 TEST(tokens_are_those_of_the_treebank)
 {
-    CHECK_VIEW(joined(if_tokens(ARES_VIEW("\"I cannot,\" he said: 'tis 3:30 -- wanna go?"), &arena)),
+    CHECK_VIEW(
+        joined(if_tokens(ARES_VIEW("\"I cannot,\" he said: 'tis 3:30 -- wanna go?"), &arena)),
         "``|I|can|not|,|''|he|said|:|'t|is|3:30|--|wan|na|go|?");
     CHECK_VIEW(joined(if_tokens(ARES_VIEW("They've (not) seen John's\nbook, a.b. c.\")"), &arena)),
-        "They|'ve|(|not|)|seen|John's|book|,|a.b|.|c|.|''|)");
+               "They|'ve|(|not|)|seen|John's|book|,|a.b|.|c|.|''|)");
     ares_arena_fini(&arena);
 }
 
@@ -182,20 +209,37 @@ TEST(languages_by_script_and_by_frequent_words)
         { "ru", "Погода хорошая, и люди в этом городе довольны, что не идёт дождь." },
         { "uk", "Погода гарна, і люди в цьому місті задоволені, що немає дощу." },
         { "bg", "Времето е хубаво и хората в този град са доволни, че няма да вали дъжд." },
-        { "ar", "الطقس جميل والناس في هذه المدينة سعداء" }, { "fa", "هوا خوب است و مردم این شهر خوشحال هستند" },
-        { "ur", "موسم اچھا ہے اور اس شہر کے لوگ خوش ہیں" }, { "hi", "मौसम अच्छा है और इस शहर के लोग खुश हैं" },
-        { "mr", "हवामान चांगले आहे आणि या शहरातील लोक आनंदी आहेत" }, { "ne", "मौसम राम्रो छ र यो सहरका मानिसहरू खुसी छन्" },
-        { "ko", "날씨가 좋습니다" }, { "ja", "天気がいいです" }, { "zh", "天气很好" }, { "th", "อากาศดีมาก" }, { "bn", "আবহাওয়া ভালো" },
-        { "ta", "வானிலை நன்றாக" }, { "te", "వాతావరణం బాగుంది" }, { "kn", "ಹವಾಮಾನ ಚೆನ್ನಾಗಿದೆ" }, { "ml", "കാലാവസ്ഥ നല്ലതാണ്" },
-        { "gu", "હવામાન સારું છે" }, { "pa", "ਮੌਸਮ ਚੰਗਾ ਹੈ" }, { "he", "מזג האוויר יפה" }, { "el", "Ο καιρός είναι καλός" } };
-    for (int i = 0; i < ARES_COUNT(texts); i++) CHECK_STR(if_language(ares_view_of(texts[i][1])), texts[i][0]);
+        { "ar", "الطقس جميل والناس في هذه المدينة سعداء" },
+        { "fa", "هوا خوب است و مردم این شهر خوشحال هستند" },
+        { "ur", "موسم اچھا ہے اور اس شہر کے لوگ خوش ہیں" },
+        { "hi", "मौसम अच्छा है और इस शहर के लोग खुश हैं" },
+        { "mr", "हवामान चांगले आहे आणि या शहरातील लोक आनंदी आहेत" },
+        { "ne", "मौसम राम्रो छ र यो सहरका मानिसहरू खुसी छन्" },
+        { "ko", "날씨가 좋습니다" },
+        { "ja", "天気がいいです" },
+        { "zh", "天气很好" },
+        { "th", "อากาศดีมาก" },
+        { "bn", "আবহাওয়া ভালো" },
+        { "ta", "வானிலை நன்றாக" },
+        { "te", "వాతావరణం బాగుంది" },
+        { "kn", "ಹವಾಮಾನ ಚೆನ್ನಾಗಿದೆ" },
+        { "ml", "കാലാവസ്ഥ നല്ലതാണ്" },
+        { "gu", "હવામાન સારું છે" },
+        { "pa", "ਮੌਸਮ ਚੰਗਾ ਹੈ" },
+        { "he", "מזג האוויר יפה" },
+        { "el", "Ο καιρός είναι καλός" }
+    };
+    for (int i = 0; i < ARES_COUNT(texts); i++)
+        CHECK_STR(if_language(ares_view_of(texts[i][1])), texts[i][0]);
     CHECK(if_language(ARES_VIEW("12345 !!! 😀")) == NULL);
 }
 
 TEST(verbs_open_a_text)
 {
-    CHECK(if_is_verb(ARES_VIEW("**Make** sure")) && if_is_verb(ARES_VIEW("Is it?")) && if_is_verb(ARES_VIEW("Blogging helps")));
-    CHECK(!if_is_verb(ARES_VIEW("Please help")) && !if_is_verb(ARES_VIEW("Morning comes")) && !if_is_verb(ARES_VIEW("")));
+    CHECK(if_is_verb(ARES_VIEW("**Make** sure")) && if_is_verb(ARES_VIEW("Is it?")) &&
+          if_is_verb(ARES_VIEW("Blogging helps")));
+    CHECK(!if_is_verb(ARES_VIEW("Please help")) && !if_is_verb(ARES_VIEW("Morning comes")) &&
+          !if_is_verb(ARES_VIEW("")));
 }
 
 TEST(csv_reads_as_python_does)
@@ -218,7 +262,9 @@ TEST(word_lists_keep_their_order)
     CHECK_VIEW(if_table_item(IF_CAPITALS, 0), "Reykjavik");
     CHECK_VIEW(if_table_item(IF_CAPITALS, 26), "Zagreb");
     CHECK_EQ(if_table_count(IF_PERSON_NAMES), 50);
-    CHECK(if_table_has(IF_STOP_WORDS, ARES_VIEW("the")) && !if_table_has(IF_STOP_WORDS, ARES_VIEW("The")));
+    CHECK(if_table_has(IF_STOP_WORDS, ARES_VIEW("the")) &&
+          !if_table_has(IF_STOP_WORDS, ARES_VIEW("The")));
     for (int t = IF_STOP_WORDS; t <= IF_VERBS; t++)
-        for (int i = 0; i < if_table_count((if_table)t); i++) CHECK(if_table_has((if_table)t, if_table_item((if_table)t, i)));
+        for (int i = 0; i < if_table_count((if_table)t); i++)
+            CHECK(if_table_has((if_table)t, if_table_item((if_table)t, i)));
 }

@@ -1,6 +1,6 @@
 /* The manager: weights, users' rewards, failures counted, the examples. */
-#include "test.h"
 #include "clock.h"
+#include "test.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -11,7 +11,8 @@
 /* `function` starts this program again, as it would ares-train. */
 __attribute__((constructor)) static void serve_function(int argc, char **argv)
 {
-    if (argc == 4 && strcmp(argv[1], "__reward") == 0) _exit(ares_reward_child_main(argc - 1, argv + 1) == ARES_OK ? 0 : 1);
+    if (argc == 4 && strcmp(argv[1], "__reward") == 0)
+        _exit(ares_reward_child_main(argc - 1, argv + 1) == ARES_OK ? 0 : 1);
 }
 
 #ifdef __SANITIZE_ADDRESS__
@@ -34,7 +35,9 @@ typedef struct manager {
 static int open_manager(manager *m, const char *rewards, const char *extra, int threads)
 {
     char word[4096];
-    *m = (manager){ .config = ares_config_new(), .pool = ares_pool_new(threads), .metrics = ares_metrics_new() };
+    *m = (manager){ .config = ares_config_new(),
+                    .pool = ares_pool_new(threads),
+                    .metrics = ares_metrics_new() };
     ares_config_add_options(m->config, "worker.reward", ares_reward_options, &m->options);
     snprintf(word, sizeof word, "worker.reward.rewards=%s", rewards);
     ares_config_override(m->config, word);
@@ -53,7 +56,10 @@ static void close_manager(manager *m)
 
 static void submit(manager *m, int i, const char *response, const char *truth, bool stopped)
 {
-    m->items[i] = (ares_reward_item){ .in = { .response = ares_view_of(response), .ground_truth = ares_view_of(truth), .stopped = stopped }, .parts = m->parts[i] };
+    m->items[i] = (ares_reward_item){ .in = { .response = ares_view_of(response),
+                                              .ground_truth = ares_view_of(truth),
+                                              .stopped = stopped },
+                                      .parts = m->parts[i] };
     ares_reward_submit(m->reward, &m->items[i]);
 }
 
@@ -83,7 +89,8 @@ static const char *compile(const char *source, const char *name)
 TEST(rewards_add_up_by_weight)
 {
     manager m;
-    REQUIRE_OK(open_manager(&m, "[{name: number, weight: 0.9}, {name: format, weight: 0.1, pattern: '.*!'}]", NULL, 1));
+    REQUIRE_OK(open_manager(
+        &m, "[{name: number, weight: 0.9}, {name: format, weight: 0.1, pattern: '.*!'}]", NULL, 1));
     CHECK_EQ(ares_reward_count(m.reward), 2);
     CHECK_STR(ares_reward_name(m.reward, 1), "format");
     submit(&m, 0, "it is 5!", "5", true);
@@ -95,11 +102,13 @@ TEST(rewards_add_up_by_weight)
     for (int i = 0; i < 4; i++) CHECK_NEAR(m.items[i].score, scores[i], 1e-7);
     CHECK(m.parts[0][0] == 1 && m.parts[0][1] == 1 && m.parts[2][0] == 0 && m.parts[2][1] == 1);
     CHECK(m.items[0].accuracy == 1 && m.items[2].accuracy == 0 && !m.items[0].failed);
-    CHECK(metric(&m, "reward/failed/number") == 0 && metric(&m, "reward/exhausted") == 0 && metric(&m, "reward/extract_fail_rate") == 0);
+    CHECK(metric(&m, "reward/failed/number") == 0 && metric(&m, "reward/exhausted") == 0 &&
+          metric(&m, "reward/extract_fail_rate") == 0);
     CHECK_NEAR(metric(&m, "reward/number/mean"), 0.75, 1e-12);
     CHECK_NEAR(metric(&m, "reward/number/accuracy"), 0.75, 1e-12);
     CHECK_NEAR(metric(&m, "reward/format/mean"), 0.5, 1e-12);
-    CHECK(!ares_metrics_get(m.metrics, "reward/replayable", &(double){ 0 })); /* built-ins depend on no clock */
+    /* built-ins depend on no clock */
+    CHECK(!ares_metrics_get(m.metrics, "reward/replayable", &(double){ 0 }));
     close_manager(&m);
 }
 
@@ -118,11 +127,14 @@ TEST(a_ground_truth_that_cannot_be_used_costs_one_score_and_is_counted)
 {
     manager m;
     ares_log_set(ARES_LOG_ERROR, 0);
-    REQUIRE_OK(open_manager(&m, "[{name: number, failure_score: -0.5, weight: 2}, {name: boxed}]", NULL, 2));
+    REQUIRE_OK(open_manager(&m, "[{name: number, failure_score: -0.5, weight: 2}, {name: boxed}]",
+                            NULL, 2));
     submit(&m, 0, "5", "none", true);
     submit(&m, 1, "5", "5", true);
     finish(&m);
-    CHECK(m.items[0].score == -1 && m.parts[0][0] == -0.5f && m.items[0].failed && m.items[0].accuracy == 0); /* boxed says it is wrong */
+    /* boxed says it is wrong */
+    CHECK(m.items[0].score == -1 && m.parts[0][0] == -0.5f && m.items[0].failed &&
+          m.items[0].accuracy == 0);
     CHECK(m.items[1].score == 2 && !m.items[1].failed);
     CHECK_NEAR(metric(&m, "reward/failed/number"), 1, 0);
     CHECK_NEAR(metric(&m, "reward/failed/boxed"), 0, 0);
@@ -134,7 +146,8 @@ TEST(a_ground_truth_that_cannot_be_used_costs_one_score_and_is_counted)
 TEST(a_run_that_ends_early_waits_for_nobody_and_keeps_its_message)
 {
     manager m;
-    REQUIRE_OK(open_manager(&m, "[{name: number}, {command: [sh, -c, 'while read x; do echo 1; done']}]", NULL, 2));
+    REQUIRE_OK(open_manager(
+        &m, "[{name: number}, {command: [sh, -c, 'while read x; do echo 1; done']}]", NULL, 2));
     ares_fail(ARES_ENUMERIC, "the cause");
     submit(&m, 0, "5", "5", true);
     ares_reward_wait(m.reward);
@@ -175,13 +188,18 @@ TEST(a_failing_command_is_counted_and_scored_by_its_policy)
     char rewards[600];
     const char *hangs = test_file("hangs");
     clock_hang_file(hangs);
-    snprintf(rewards, sizeof rewards, "[{command: [sh, -c, 'while read x; do case $x in *bad*) exit 3;; *slow*) touch %s; sleep 1000;; esac; echo 2; done'], name: mine, weight: 0.5, timeout_s: 900, failure_score: -4}]", hangs);
+    snprintf(
+        rewards, sizeof rewards,
+        "[{command: [sh, -c, 'while read x; do case $x in *bad*) exit 3;; *slow*) touch %s; sleep "
+        "1000;; esac; echo 2; done'], name: mine, weight: 0.5, timeout_s: 900, failure_score: -4}]",
+        hangs);
     REQUIRE_OK(open_manager(&m, rewards, NULL, 1));
     submit(&m, 0, "good", "", true);
     submit(&m, 1, "bad", "", true);
     submit(&m, 2, "good", "", true);
     finish(&m);
-    CHECK(m.items[0].score == 1 && m.items[1].score == -2 && m.items[2].score == 1 && m.parts[1][0] == -4);
+    CHECK(m.items[0].score == 1 && m.items[1].score == -2 && m.items[2].score == 1 &&
+          m.parts[1][0] == -4);
     CHECK(!m.items[0].failed && m.items[1].failed && isnan(m.items[1].accuracy));
     CHECK_NEAR(metric(&m, "reward/failed/mine"), 1, 0);
     CHECK_NEAR(metric(&m, "reward/replayable"), 1, 0);
@@ -206,10 +224,16 @@ TEST(a_command_reads_the_texts_and_the_row)
     ares_arena arena = { 0 };
     const ares_json *row;
     char rewards[1024];
-    snprintf(rewards, sizeof rewards, "[{command: [sh, -c, 'tee \"%s\" | while read x; do echo 1; done'], name: spy}]", test_file("seen"));
+    snprintf(rewards, sizeof rewards,
+             "[{command: [sh, -c, 'tee \"%s\" | while read x; do echo 1; done'], name: spy}]",
+             test_file("seen"));
     REQUIRE_OK(open_manager(&m, rewards, NULL, 1));
     REQUIRE_OK(ares_json_parse(&arena, ARES_VIEW("{\"q\":\"\xc3\xa9\",\"n\":1.0}"), "row", &row));
-    m.items[0] = (ares_reward_item){ .in = { .response = ARES_VIEW("a\n\"b\"\0\xff"), .ground_truth = ARES_VIEW("5"), .prompt = ARES_VIEW("p"), .row = row }, .parts = m.parts[0] };
+    m.items[0] = (ares_reward_item){ .in = { .response = ARES_VIEW("a\n\"b\"\0\xff"),
+                                             .ground_truth = ARES_VIEW("5"),
+                                             .prompt = ARES_VIEW("p"),
+                                             .row = row },
+                                     .parts = m.parts[0] };
     ares_reward_submit(m.reward, &m.items[0]);
     finish(&m);
     ares_str seen = { 0 };
@@ -218,7 +242,9 @@ TEST(a_command_reads_the_texts_and_the_row)
         CHECK_OK(ares_file_read(test_file("seen"), &seen));
         usleep(1000);
     }
-    CHECK_STR(seen.data, "{\"response\":\"a\\n\\\"b\\\"\\u0000\xef\xbf\xbd\",\"ground_truth\":\"5\",\"prompt\":\"p\",\"finished\":false,\"row\":{\"q\":\"\xc3\xa9\",\"n\":1.0}}\n");
+    CHECK_STR(seen.data,
+              "{\"response\":\"a\\n\\\"b\\\"\\u0000\xef\xbf\xbd\",\"ground_truth\":\"5\","
+              "\"prompt\":\"p\",\"finished\":false,\"row\":{\"q\":\"\xc3\xa9\",\"n\":1.0}}\n");
     ares_str_fini(&seen);
     ares_arena_fini(&arena);
     close_manager(&m);
@@ -234,7 +260,11 @@ TEST(scores_do_not_depend_on_the_number_of_threads)
     }
     for (int threads = 1; threads <= 3; threads++) {
         manager m;
-        REQUIRE_OK(open_manager(&m, "[{name: number, weight: 0.3}, {name: boxed, weight: 0.7}, {name: format, weight: 0.01, pattern: '.*[02468]'}, {name: format, pattern: '.*[13579]', weight: 0.02}]", NULL, threads));
+        REQUIRE_OK(open_manager(
+            &m,
+            "[{name: number, weight: 0.3}, {name: boxed, weight: 0.7}, {name: format, weight: "
+            "0.01, pattern: '.*[02468]'}, {name: format, pattern: '.*[13579]', weight: 0.02}]",
+            NULL, threads));
         for (int i = 0; i < MOST; i++) submit(&m, i, text[i], truth[i], true);
         finish(&m);
         for (int i = 0; i < MOST; i++) {
@@ -245,11 +275,14 @@ TEST(scores_do_not_depend_on_the_number_of_threads)
     }
 }
 
-static const char misbehaving[] = "#include <math.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
-                                  "double f(const char *response, const char *truth, const char *row)\n{\n"
-                                  "    printf(\"to be seen by nobody\\n\");\n    fflush(stdout);\n"
-                                  "    if (!strcmp(response, \"crash\")) abort();\n    if (!strcmp(response, \"nan\")) return NAN;\n    if (!strcmp(response, \"leave\")) exit(0);\n"
-                                  "    return (double)strlen(response) + 10 * (double)strlen(truth) + 100 * (double)strlen(row);\n}\n";
+static const char misbehaving[] =
+    "#include <math.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
+    "double f(const char *response, const char *truth, const char *row)\n{\n"
+    "    printf(\"to be seen by nobody\\n\");\n    fflush(stdout);\n"
+    "    if (!strcmp(response, \"crash\")) abort();\n    if (!strcmp(response, \"nan\")) return "
+    "NAN;\n    if (!strcmp(response, \"leave\")) exit(0);\n"
+    "    return (double)strlen(response) + 10 * (double)strlen(truth) + 100 * "
+    "(double)strlen(row);\n}\n";
 
 TEST(a_function_runs_beside_us_and_its_faults_cost_one_score)
 {
@@ -258,7 +291,9 @@ TEST(a_function_runs_beside_us_and_its_faults_cost_one_score)
     const char *source = test_file("f.c");
     ares_log_set(ARES_LOG_ERROR, 0);
     CHECK_OK(ares_file_write(source, misbehaving, sizeof misbehaving - 1));
-    snprintf(rewards, sizeof rewards, "[{function: '%s:f', name: f, failure_score: -1, timeout_s: 60, " MEMORY "}]", compile(source, "f.so"));
+    snprintf(rewards, sizeof rewards,
+             "[{function: '%s:f', name: f, failure_score: -1, timeout_s: 60, " MEMORY "}]",
+             compile(source, "f.so"));
     REQUIRE_OK(open_manager(&m, rewards, NULL, 1));
     static const char *const responses[] = { "abc", "crash", "", "nan", "leave", "abcd" };
     const double scores[] = { 423, -1, 420, -1, -1, 424 }; /* "null" has four letters */
@@ -267,7 +302,9 @@ TEST(a_function_runs_beside_us_and_its_faults_cost_one_score)
     for (int i = 0; i < 6; i++) CHECK_NEAR(m.items[i].score, scores[i], 0);
     CHECK_NEAR(metric(&m, "reward/failed/f"), 3, 0);
     close_manager(&m);
-    snprintf(rewards, sizeof rewards, "[{function: '%s:g', name: g, timeout_s: 60, " MEMORY "}]", test_file("f.so")); /* no such symbol */
+    /* no such symbol */
+    snprintf(rewards, sizeof rewards, "[{function: '%s:g', name: g, timeout_s: 60, " MEMORY "}]",
+             test_file("f.so"));
     REQUIRE_OK(open_manager(&m, rewards, NULL, 1));
     submit(&m, 0, "x", "", true);
     finish(&m);
@@ -281,7 +318,9 @@ TEST(the_example_of_a_function_works)
     char rewards[1024], text[1200];
     memset(text, 'x', sizeof text);
     text[600] = 0;
-    snprintf(rewards, sizeof rewards, "[{name: number, weight: 0.9}, {function: '%s:length_reward', name: length, weight: 0.1, timeout_s: 60, " MEMORY "}]",
+    snprintf(rewards, sizeof rewards,
+             "[{name: number, weight: 0.9}, {function: '%s:length_reward', name: length, weight: "
+             "0.1, timeout_s: 60, " MEMORY "}]",
              compile(test_source("examples/reward_function/length.c"), "length.so"));
     REQUIRE_OK(open_manager(&m, rewards, NULL, 2));
     submit(&m, 0, "5", "5", true);
@@ -297,27 +336,35 @@ TEST(the_example_of_a_command_works)
 {
     manager m;
     char rewards[1024];
-    snprintf(rewards, sizeof rewards, "[{command: [python3, '%s'], name: last_word, timeout_s: 60, memory_mb: 2048}]", test_source("examples/reward_command/reward.py"));
+    snprintf(rewards, sizeof rewards,
+             "[{command: [python3, '%s'], name: last_word, timeout_s: 60, memory_mb: 2048}]",
+             test_source("examples/reward_command/reward.py"));
     REQUIRE_OK(open_manager(&m, rewards, NULL, 1));
     submit(&m, 0, "The capital is Paris.", "Paris", true);
     submit(&m, 1, "The capital is London.", "Paris", true);
     submit(&m, 2, "", "Paris", true);
     finish(&m);
-    CHECK(m.items[0].score == 1 && m.items[1].score == 0 && m.items[2].score == 0 && m.items[0].accuracy == 1);
+    CHECK(m.items[0].score == 1 && m.items[1].score == 0 && m.items[2].score == 0 &&
+          m.items[0].accuracy == 1);
     CHECK_NEAR(metric(&m, "reward/failed/last_word"), 0, 0);
     close_manager(&m);
 }
 
 TEST(the_examples_configurations_are_ones)
 {
-    static const char *const files[] = { "examples/reward_function/config.yaml", "examples/reward_command/config.yaml" };
+    static const char *const files[] = { "examples/reward_function/config.yaml",
+                                         "examples/reward_command/config.yaml" };
     for (int i = 0; i < 2; i++) {
         manager m = { .config = ares_config_new() };
         ares_config_add_options(m.config, "worker.reward", ares_reward_options, &m.options);
         ares_config_load_file(m.config, test_source(files[i]));
         ares_config_resolve(m.config);
-        int rc = ares_reward_open(m.config, &m.options, NULL, &m.reward); /* the shared object is not compiled there, and that is the only fault */
-        if (rc != ARES_OK) CHECK_MSG(i == 0 && ares_config_fault_count(m.config) == 1 && strstr(ares_error_message(), "length.so:length_reward': no such file"), "%s", ares_error_message());
+        /* the shared object is not compiled there, and that is the only fault */
+        int rc = ares_reward_open(m.config, &m.options, NULL, &m.reward);
+        if (rc != ARES_OK)
+            CHECK_MSG(i == 0 && ares_config_fault_count(m.config) == 1 &&
+                          strstr(ares_error_message(), "length.so:length_reward': no such file"),
+                      "%s", ares_error_message());
         close_manager(&m);
     }
 }
@@ -327,8 +374,11 @@ TEST(ares_train_serves_functions_too)
     manager m;
     char rewards[1024];
     if (!ares_file_exists(test_program())) SKIP("ares-train is not built");
-    snprintf(rewards, sizeof rewards, "[{command: ['%s', __reward, '%s', length_reward], name: length, timeout_s: 60, " MEMORY "}]", test_program(),
-             compile(test_source("examples/reward_function/length.c"), "length.so"));
+    snprintf(
+        rewards, sizeof rewards,
+        "[{command: ['%s', __reward, '%s', length_reward], name: length, timeout_s: 60, " MEMORY
+        "}]",
+        test_program(), compile(test_source("examples/reward_function/length.c"), "length.so"));
     REQUIRE_OK(open_manager(&m, rewards, NULL, 1));
     submit(&m, 0, "5", "5", true);
     finish(&m);
@@ -336,19 +386,26 @@ TEST(ares_train_serves_functions_too)
     close_manager(&m);
 }
 
-/* DAPO: what a right and a wrong answer are worth; a reward without an accuracy, and a penalty of length, stay as they are. */
+/*
+ * DAPO: what a right and a wrong answer are worth; a reward without an accuracy, and a penalty of
+ * length, stay as they are.
+ */
 TEST(right_and_wrong_have_the_configured_worth)
 {
-    static const struct { const char *word; float right, wrong; } cases[] = {
-        { "worker.reward.correct=null", 2.25f, 0.25f }, { "worker.reward.correct=3", 6.25f, -1.75f }, { "worker.reward.incorrect=0", 2.25f, 0.25f },
-        { "worker.reward.scale=5", 10.25f, -9.75f } };
+    static const struct {
+        const char *word;
+        float right, wrong;
+    } cases[] = { { "worker.reward.correct=null", 2.25f, 0.25f },
+                  { "worker.reward.correct=3", 6.25f, -1.75f },
+                  { "worker.reward.incorrect=0", 2.25f, 0.25f },
+                  { "worker.reward.scale=5", 10.25f, -9.75f } };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         manager m;
-        CHECK_OK(
-            open_manager(&m,
-                         "[{name: exact, weight: 2}, {name: format, finished: false, weight: 0.5}, {name: "
-                         "overlong, weight: 0.5, max_response_length: 8, overlong_buffer_length: 4}]",
-                         cases[i].word, 1));
+        CHECK_OK(open_manager(
+            &m,
+            "[{name: exact, weight: 2}, {name: format, finished: false, weight: 0.5}, {name: "
+            "overlong, weight: 0.5, max_response_length: 8, overlong_buffer_length: 4}]",
+            cases[i].word, 1));
         for (int k = 0; k < 2; k++) {
             m.items[k] = (ares_reward_item){ .in = { .response = ares_view_of(k ? "5" : "4"),
                                                      .ground_truth = ARES_VIEW("4"),

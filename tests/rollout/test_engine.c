@@ -14,7 +14,8 @@ static bool open_variant(const char *variant)
     char path[600];
     ares_model_options opt = { .storage = ARES_F32 };
     snprintf(path, sizeof path, "%s/%s", test_source("tests/golden/models"), variant);
-    return CHECK_OK(ares_device_open("cpu", 2, &device)) && CHECK_OK(ares_model_load(path, &device, &opt, &model));
+    return CHECK_OK(ares_device_open("cpu", 2, &device)) &&
+           CHECK_OK(ares_model_load(path, &device, &opt, &model));
 }
 
 static void close_variant(void)
@@ -24,10 +25,16 @@ static void close_variant(void)
 }
 
 static const int32_t prompt[] = { 5, 9, 3, 14 };
-static const ares_sampling plain = { .temperature = 1, .top_p = 1, .max_new_tokens = 24, .ignore_eos = true };
-static const ares_rollout_options roomy = { .cache_tokens = 2048, .max_num_seqs = 8, .max_num_batched_tokens = 64, .max_model_len = 128 };
+static const ares_sampling plain = {
+    .temperature = 1, .top_p = 1, .max_new_tokens = 24, .ignore_eos = true
+};
+static const ares_rollout_options roomy = {
+    .cache_tokens = 2048, .max_num_seqs = 8, .max_num_batched_tokens = 64, .max_model_len = 128
+};
 
-/* All n samples of one prompt, into the caller's array, in index order; arrays live in the engine. */
+/*
+ * All n samples of one prompt, into the caller's array, in index order; arrays live in the engine.
+ */
 static ares_rollout *sample(const int32_t *ids, int32_t len, int32_t n, const ares_sampling *s,
                             ares_completion *out)
 {
@@ -180,15 +187,20 @@ TEST(impossible_requests_are_refused_with_the_remedy)
 {
     if (!open_variant("qwen2_tied")) return;
     ares_rollout *r;
-    ares_rollout_options tight = { .cache_tokens = 64, .max_num_seqs = 4, .max_num_batched_tokens = 64, .max_model_len = 128 };
+    ares_rollout_options tight = {
+        .cache_tokens = 64, .max_num_seqs = 4, .max_num_batched_tokens = 64, .max_model_len = 128
+    };
     static int32_t longer[200];
     ares_sampling s = plain;
     ares_rng_key key = ares_rng_root(1, ARES_RNG_SAMPLE);
     REQUIRE_OK(ares_rollout_new(model, NULL, &tight, &r));
     s.max_new_tokens = 100;
-    CHECK_FAIL(ares_rollout_add(r, prompt, 4, 1, &s, key, NULL), ARES_ELIMIT, "raise worker.rollout.cache_tokens");
-    CHECK_FAIL(ares_rollout_add(r, longer, 128, 1, &plain, key, NULL), ARES_ELIMIT, "max_model_len = 128");
-    CHECK_FAIL(ares_rollout_add(r, prompt, 0, 1, &plain, key, NULL), ARES_EFORMAT, "the prompt is empty");
+    CHECK_FAIL(ares_rollout_add(r, prompt, 4, 1, &s, key, NULL), ARES_ELIMIT,
+               "raise worker.rollout.cache_tokens");
+    CHECK_FAIL(ares_rollout_add(r, longer, 128, 1, &plain, key, NULL), ARES_ELIMIT,
+               "max_model_len = 128");
+    CHECK_FAIL(ares_rollout_add(r, prompt, 0, 1, &plain, key, NULL), ARES_EFORMAT,
+               "the prompt is empty");
     s = plain;
     s.temperature = -1;
     CHECK_FAIL(ares_rollout_add(r, prompt, 4, 1, &s, key, NULL), ARES_ECONFIG, "temperature");

@@ -1,6 +1,7 @@
 /*
- * Greedy continuations of every architecture variant equal those of transformers (tests/golden/models, `greedy`).
- * Seen to fail: with the ids in the paged blocks placed one slot later than their positions.
+ * Greedy continuations of every architecture variant equal those of transformers
+ * (tests/golden/models, `greedy`). Seen to fail: with the ids in the paged blocks placed one slot
+ * later than their positions.
  */
 #include <stdio.h>
 #include <string.h>
@@ -8,27 +9,44 @@
 #include "ares/rollout.h"
 #include "test.h"
 
-static const char *const variants[] = { "qwen2_tied", "qwen2_untied", "qwen2_bf16", "qwen2_window", "qwen3_untied", "qwen3_tied_bias", "qwen3_yarn", "llama_plain", "llama_biases", "llama_f16",
-                                        "llama_gqa_9_3", "llama_linear", "llama_dynamic", "llama_yarn", "llama_yarn_mscale", "llama_llama3", "llama_llama3_new", "llama_sharded" };
+static const char *const variants[] = { "qwen2_tied",    "qwen2_untied",     "qwen2_bf16",
+                                        "qwen2_window",  "qwen3_untied",     "qwen3_tied_bias",
+                                        "qwen3_yarn",    "llama_plain",      "llama_biases",
+                                        "llama_f16",     "llama_gqa_9_3",    "llama_linear",
+                                        "llama_dynamic", "llama_yarn",       "llama_yarn_mscale",
+                                        "llama_llama3",  "llama_llama3_new", "llama_sharded" };
 
-/* Continues one sequence; dynamic rope beyond max_position must be refused, because its past would have to be turned anew. */
+/*
+ * Continues one sequence; dynamic rope beyond max_position must be refused, because its past would
+ * have to be turned anew.
+ */
 static void check_sequence(const char *variant, ares_model *m, const ares_json *sequence)
 {
-    const ares_json *input = ares_json_get(sequence, "input_ids"), *greedy = ares_json_get(sequence, "greedy");
+    const ares_json *input = ares_json_get(sequence, "input_ids"),
+                    *greedy = ares_json_get(sequence, "greedy");
     ares_rollout *r;
-    ares_rollout_options o = { .cache_tokens = 512, .max_num_seqs = 2, .max_num_batched_tokens = 32, .max_model_len = 256 };
-    ares_sampling g = { .temperature = 0, .top_p = 1, .max_new_tokens = (int32_t)greedy->count, .ignore_eos = true };
+    ares_rollout_options o = {
+        .cache_tokens = 512, .max_num_seqs = 2, .max_num_batched_tokens = 32, .max_model_len = 256
+    };
+    ares_sampling g = {
+        .temperature = 0, .top_p = 1, .max_new_tokens = (int32_t)greedy->count, .ignore_eos = true
+    };
     int32_t prompt[256];
     for (int64_t i = 0; i < input->count; i++) prompt[i] = (int32_t)input->items[i].integer;
     REQUIRE_OK(ares_rollout_new(m, NULL, &o, &r));
-    CHECK_OK(ares_rollout_add(r, prompt, (int32_t)input->count, 1, &g, ares_rng_root(1, ARES_RNG_SAMPLE), NULL));
+    CHECK_OK(ares_rollout_add(r, prompt, (int32_t)input->count, 1, &g,
+                              ares_rng_root(1, ARES_RNG_SAMPLE), NULL));
     int64_t active = 1;
     int rc = ARES_OK;
     ares_completion c = { 0 };
     while (active && rc == ARES_OK) rc = ares_rollout_step(r, &active);
-    if (m->cfg.rope.kind == ARES_ROPE_DYNAMIC && input->count + greedy->count - 1 > m->cfg.max_position) CHECK_FAIL(rc, ARES_EUNSUPPORTED, "dynamic rope scaling");
+    if (m->cfg.rope.kind == ARES_ROPE_DYNAMIC &&
+        input->count + greedy->count - 1 > m->cfg.max_position)
+        CHECK_FAIL(rc, ARES_EUNSUPPORTED, "dynamic rope scaling");
     else if (CHECK_OK(rc) && CHECK(ares_rollout_next(r, &c)))
-        for (int32_t i = 0; i < c.n_tokens; i++) CHECK_MSG(c.ids[i] == greedy->items[i].integer, "%s: token %d is %d, not %lld", variant, i, c.ids[i], (long long)greedy->items[i].integer);
+        for (int32_t i = 0; i < c.n_tokens; i++)
+            CHECK_MSG(c.ids[i] == greedy->items[i].integer, "%s: token %d is %d, not %lld", variant,
+                      i, c.ids[i], (long long)greedy->items[i].integer);
     ares_rollout_free(r);
 }
 
@@ -42,14 +60,16 @@ TEST(greedy_continuations_equal_those_of_transformers)
         ares_device d;
         ares_model *m;
         ares_model_options opt = { .storage = ARES_F32 };
-        snprintf(path, sizeof path, "%s/%s/golden.json", test_source("tests/golden/models"), variants[v]);
+        snprintf(path, sizeof path, "%s/%s/golden.json", test_source("tests/golden/models"),
+                 variants[v]);
         REQUIRE_OK(ares_file_read(path, &text));
         REQUIRE_OK(ares_json_parse(&arena, ares_str_view(&text), path, &root));
         snprintf(path, sizeof path, "%s/%s", test_source("tests/golden/models"), variants[v]);
         REQUIRE_OK(ares_device_open("cpu", 2, &d));
         REQUIRE_OK(ares_model_load(path, &d, &opt, &m));
         const ares_json *sequences = ares_json_get(root, "sequences");
-        for (int64_t s = 0; s < sequences->count; s++) check_sequence(variants[v], m, &sequences->items[s]);
+        for (int64_t s = 0; s < sequences->count; s++)
+            check_sequence(variants[v], m, &sequences->items[s]);
         ares_model_free(m);
         ares_device_close(&d);
         ares_str_fini(&text);

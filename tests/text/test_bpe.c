@@ -2,14 +2,18 @@
 #include "pattern.h"
 #include "test.h"
 
-/* Twelve letters, and merges drawn at random over what there is; every token is the string of its letters. */
+/*
+ * Twelve letters, and merges drawn at random over what there is; every token is the string of its
+ * letters.
+ */
 enum { LETTERS = 12, MERGES = 400 };
 
 static void random_model(uint64_t seed, bpe_config *config, bpe_merge *merges)
 {
     ares_rng_key key = ares_rng_root(seed, ARES_RNG_TEST);
     *config = (bpe_config){ .merges = merges, .merge_count = MERGES, .unk_id = -1 };
-    for (int byte = 0; byte < 256; byte++) config->byte_id[byte] = byte >= 'a' && byte < 'a' + LETTERS ? byte - 'a' : -1;
+    for (int byte = 0; byte < 256; byte++)
+        config->byte_id[byte] = byte >= 'a' && byte < 'a' + LETTERS ? byte - 'a' : -1;
     for (int i = 0; i < MERGES; i++) {
         uint64_t most = (uint64_t)(LETTERS + i < 60 ? LETTERS + i : 60);
         merges[i].left = (int32_t)ares_rng_below(key, (uint64_t)i * 2, most);
@@ -19,15 +23,17 @@ static void random_model(uint64_t seed, bpe_config *config, bpe_merge *merges)
 }
 
 /* The definition: again and again the merge of least rank, of two equal ones the left. */
-static int64_t by_definition(const bpe_config *config, const unsigned char *word, size_t len, int32_t *ids)
+static int64_t by_definition(const bpe_config *config, const unsigned char *word, size_t len,
+                             int32_t *ids)
 {
     int64_t n = 0;
     for (size_t i = 0; i < len; i++) ids[n++] = config->byte_id[word[i]];
     for (;;) {
         int64_t best = -1, at = 0;
-        for (int64_t i = 0; i + 1 < n; i++)
-            for (int64_t k = config->merge_count - 1; k >= 0; k--) { /* of two merges of a pair the later holds */
-                if (config->merges[k].left != ids[i] || config->merges[k].right != ids[i + 1]) continue;
+        for (int64_t i = 0; i + 1 < n; i++) /* of two merges of a pair the later holds */
+            for (int64_t k = config->merge_count - 1; k >= 0; k--) {
+                if (config->merges[k].left != ids[i] || config->merges[k].right != ids[i + 1])
+                    continue;
                 if (best < 0 || k < best) best = k, at = i;
                 break;
             }
@@ -50,9 +56,11 @@ TEST(words_of_every_length_merge_by_rank_then_from_the_left)
         bpe *m = bpe_new(&config);
         ares_rng_key key = ares_rng_root(seed, ARES_RNG_TEST);
         for (uint64_t i = 0; i < 150; i++) {
-            size_t len = 1 + (size_t)ares_rng_below(key, 10000 + i, i < 130 ? 100 : 500); /* both sides of SHORT_WORD */
+            /* both sides of SHORT_WORD */
+            size_t len = 1 + (size_t)ares_rng_below(key, 10000 + i, i < 130 ? 100 : 500);
             uint64_t letters = 2 + i % (LETTERS - 1);
-            for (size_t k = 0; k < len; k++) word[k] = (unsigned char)('a' + ares_rng_below(key, (i << 20) + k, letters));
+            for (size_t k = 0; k < len; k++)
+                word[k] = (unsigned char)('a' + ares_rng_below(key, (i << 20) + k, letters));
             int64_t n = by_definition(&config, word, len, want);
             for (int again = 0; again < 2; again++) { /* the second time from the table of words */
                 bpe_word got = bpe_encode(m, &scratch, word, len);
@@ -70,7 +78,13 @@ TEST(unknown_bytes_vanish_or_become_unk_fused_or_not)
     bpe_merge merge = { 0, 1, 2 };
     bpe_config config = { .merges = &merge, .merge_count = 1 };
     bpe_scratch scratch = { 0 };
-    static const struct { int32_t unk; bool fuse; int32_t ids[4]; uint32_t lens[4]; int64_t n; } cases[] = {
+    static const struct {
+        int32_t unk;
+        bool fuse;
+        int32_t ids[4];
+        uint32_t lens[4];
+        int64_t n;
+    } cases[] = {
         { -1, false, { 2 }, { 2 }, 1 }, /* a and b touch once what lies between is gone */
         { 7, false, { 0, 7, 7, 1 }, { 1, 1, 1, 1 }, 4 },
         { 7, true, { 0, 7, 1 }, { 1, 2, 1 }, 3 },
@@ -94,7 +108,8 @@ TEST(unknown_bytes_vanish_or_become_unk_fused_or_not)
 static void check_refused(const char *source, const char *part)
 {
     pattern *p = NULL;
-    CHECK_FAIL(pattern_new("x.json: key", ares_view_of(source), false, &p), ARES_EUNSUPPORTED, part);
+    CHECK_FAIL(pattern_new("x.json: key", ares_view_of(source), false, &p), ARES_EUNSUPPORTED,
+               part);
     CHECK(!p);
 }
 
@@ -133,9 +148,11 @@ TEST(patterns_mean_what_they_mean_to_the_library)
 {
     check_pieces("\\s", " \u180e\u3000\xc2\x85", "0-1 4-7 7-9 "); /* U+180E is no white space */
     check_pieces("(?i:'s)", "'s 'S '\u017f", "0-2 3-5 6-9 ");
-    check_pieces("\\p{L}+", "a\u1c89\ua7cb", "0-7 ");             /* letters of Unicode 16 */
+    check_pieces("\\p{L}+", "a\u1c89\ua7cb", "0-7 "); /* letters of Unicode 16 */
     check_pieces("\\h+", "xfFg", "1-3 ");
     check_pieces("[^\\S\\n]+", "a \n\t\u3000b", "1-2 3-7 ");
-    check_pieces("x*", "axxb", "0-0 1-3 4-4 ");                   /* no empty match right behind another */
-    check_pieces("\\p{Han}", "\u3001\u4e00", "3-6 ");             /* Script, not Script_Extensions */
+    /* no empty match right behind another */
+    check_pieces("x*", "axxb", "0-0 1-3 4-4 ");
+    /* Script, not Script_Extensions */
+    check_pieces("\\p{Han}", "\u3001\u4e00", "3-6 ");
 }

@@ -1,5 +1,6 @@
 /*
- * Which part of a conversation the assistant wrote; where a model directory keeps its template; format prompts.
+ * Which part of a conversation the assistant wrote; where a model directory keeps its template;
+ * format prompts.
  */
 #include <stdio.h>
 #include <string.h>
@@ -7,16 +8,28 @@
 #include "ares/chat.h"
 #include "test.h"
 
-#define CHATML "{% for m in messages %}{{ '<|im_start|>' ~ m.role ~ '\\n' ~ m.content ~ '<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
-#define TALK "{\"messages\":[{\"role\":\"user\",\"content\":\"žluť?\"},{\"role\":\"assistant\",\"content\":\"日本\"},{\"role\":\"user\",\"content\":\"b\"},{\"role\":\"assistant\",\"content\":\"<think>t</think>c\"}]}"
+#define CHATML                                                                                 \
+    "{% for m in messages %}{{ '<|im_start|>' ~ m.role ~ '\\n' ~ m.content ~ '<|im_end|>\\n' " \
+    "}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+#define TALK                                                                               \
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"žluť?\"},{\"role\":\"assistant\","    \
+    "\"content\":\"日本\"},{\"role\":\"user\",\"content\":\"b\"},{\"role\":\"assistant\"," \
+    "\"content\":\"<think>t</think>c\"}]}"
 
-typedef struct talk { ares_chat *chat; ares_arena arena; const ares_json *variables; ares_str out; ares_text_spans spans; } talk;
+typedef struct talk {
+    ares_chat *chat;
+    ares_arena arena;
+    const ares_json *variables;
+    ares_str out;
+    ares_text_spans spans;
+} talk;
 
 static bool talk_open(talk *t, const char *template, const char *variables)
 {
     *t = (talk){ 0 };
     return CHECK_OK(ares_chat_new("t", ares_view_of(template), NULL, &t->chat)) &&
-           CHECK_OK(ares_json_parse(&t->arena, ares_view_of(variables), "variables", &t->variables));
+           CHECK_OK(
+               ares_json_parse(&t->arena, ares_view_of(variables), "variables", &t->variables));
 }
 
 static void talk_close(talk *t)
@@ -51,11 +64,15 @@ TEST(assistant_spans_are_what_a_turn_adds_behind_the_generation_prompt)
 TEST(a_template_that_rewrites_earlier_turns_cannot_be_split_and_says_where)
 {
     talk t;
-    const char *source = "{% for m in messages %}<{{ m.role }}>{{ m.content if loop.last else m.content.split('</think>')[-1] }}{% endfor %}"
+    const char *source = "{% for m in messages %}<{{ m.role }}>{{ m.content if loop.last else "
+                         "m.content.split('</think>')[-1] }}{% endfor %}"
                          "{% if add_generation_prompt %}<assistant>{% endif %}";
-    const char *variables = "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"<think>t</think>c\"},{\"role\":\"user\",\"content\":\"b\"}]}";
+    const char *variables =
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":"
+        "\"<think>t</think>c\"},{\"role\":\"user\",\"content\":\"b\"}]}";
     if (!talk_open(&t, source, variables)) return;
-    CHECK_FAIL(ares_chat_assistant_spans(t.chat, t.variables, NULL, &t.out, &t.spans), ARES_EUNSUPPORTED, "messages[1]");
+    CHECK_FAIL(ares_chat_assistant_spans(t.chat, t.variables, NULL, &t.out, &t.spans),
+               ARES_EUNSUPPORTED, "messages[1]");
     CHECK_EQ(t.out.len, 0);
     CHECK_EQ(t.spans.n, 0);
     talk_close(&t);
@@ -64,7 +81,9 @@ TEST(a_template_that_rewrites_earlier_turns_cannot_be_split_and_says_where)
 TEST(generation_blocks_are_the_assistants_spans)
 {
     talk t;
-    const char *source = "{% for m in messages %}[{{ m.role }}]{% if m.role == 'assistant' %}{% generation %}{{ m.content }}!{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}";
+    const char *source =
+        "{% for m in messages %}[{{ m.role }}]{% if m.role == 'assistant' %}{% generation %}{{ "
+        "m.content }}!{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}";
     if (!talk_open(&t, source, TALK)) return;
     REQUIRE_OK(ares_chat_assistant_spans(t.chat, t.variables, NULL, &t.out, &t.spans));
     REQUIRE(CHECK_EQ(t.spans.n, 2));
@@ -78,14 +97,20 @@ TEST(generation_blocks_are_the_assistants_spans)
 TEST(a_generation_block_whose_place_is_unknown_is_refused)
 {
     talk t;
-    if (!talk_open(&t, "{% set x %}{% generation %}a{% endgeneration %}{% endset %}{{ x }}", "{\"messages\":[]}")) return;
-    CHECK_FAIL(ares_chat_assistant_spans(t.chat, t.variables, NULL, &t.out, &t.spans), ARES_EUNSUPPORTED, "generation block inside");
+    if (!talk_open(&t, "{% set x %}{% generation %}a{% endgeneration %}{% endset %}{{ x }}",
+                   "{\"messages\":[]}"))
+        return;
+    CHECK_FAIL(ares_chat_assistant_spans(t.chat, t.variables, NULL, &t.out, &t.spans),
+               ARES_EUNSUPPORTED, "generation block inside");
     CHECK_OK(ares_chat_render(t.chat, t.variables, NULL, &t.out));
     CHECK_VIEW(ares_str_view(&t.out), "a");
     talk_close(&t);
 }
 
-static void put(const char *name, const char *text) { CHECK_OK(ares_file_write(test_file(name), text, strlen(text))); }
+static void put(const char *name, const char *text)
+{
+    CHECK_OK(ares_file_write(test_file(name), text, strlen(text)));
+}
 
 static void check_load(const char *name, const char *expected)
 {
@@ -93,7 +118,8 @@ static void check_load(const char *name, const char *expected)
     ares_arena arena = { 0 };
     ares_str out = { 0 };
     const ares_json *variables;
-    if (CHECK_OK(ares_json_parse(&arena, ARES_VIEW("{\"messages\":[]}"), "v", &variables)) && CHECK_OK(ares_chat_load(test_dir(), name, &chat)) &&
+    if (CHECK_OK(ares_json_parse(&arena, ARES_VIEW("{\"messages\":[]}"), "v", &variables)) &&
+        CHECK_OK(ares_chat_load(test_dir(), name, &chat)) &&
         CHECK_OK(ares_chat_render(chat, variables, NULL, &out)))
         CHECK_VIEW(ares_str_view(&out), expected);
     ares_chat_free(chat);
@@ -105,9 +131,12 @@ TEST(a_model_directory_keeps_its_template_in_one_of_three_places)
 {
     ares_chat *chat;
     CHECK_FAIL(ares_chat_load(test_dir(), NULL, &chat), ARES_EFORMAT, "no chat template");
-    put("tokenizer_config.json", "{\"chat_template\":[{\"name\":\"default\",\"template\":\"d{{ bos_token }}\"},{\"name\":\"tool_use\",\"template\":\"t{{ eos_token }}{{ tools }}\"}],"
-                                 "\"bos_token\":{\"content\":\"<s>\"},\"eos_token\":\"</s>\",\"pad_token\":null}");
-    put("special_tokens_map.json", "{\"eos_token\":\"other\",\"pad_token\":{\"content\":\"<pad>\"}}");
+    put("tokenizer_config.json",
+        "{\"chat_template\":[{\"name\":\"default\",\"template\":\"d{{ bos_token "
+        "}}\"},{\"name\":\"tool_use\",\"template\":\"t{{ eos_token }}{{ tools }}\"}],"
+        "\"bos_token\":{\"content\":\"<s>\"},\"eos_token\":\"</s>\",\"pad_token\":null}");
+    put("special_tokens_map.json",
+        "{\"eos_token\":\"other\",\"pad_token\":{\"content\":\"<pad>\"}}");
     check_load(NULL, "d<s>");
     check_load("tool_use", "t</s>None");
     CHECK_FAIL(ares_chat_load(test_dir(), "rag", &chat), ARES_EFORMAT, "'rag'");
@@ -127,8 +156,8 @@ static void check_continue(const char *template, const char *variables, const ch
     talk_close(&t);
 }
 
-#define OPEN(content)                                                                              \
-    "{\"messages\":[{\"role\":\"assistant\",\"content\":" content                                  \
+#define OPEN(content)                                             \
+    "{\"messages\":[{\"role\":\"assistant\",\"content\":" content \
     "}],\"continue_final_message\":true}"
 
 TEST(a_continued_message_ends_the_text)
@@ -137,11 +166,11 @@ TEST(a_continued_message_ends_the_text)
     check_continue("{{ messages[0].content | trim }}<end>", OPEN("\" a \""), "before|a");
     check_continue("{{ messages[0].content | trim }}<end>", OPEN("\" \""),
                    "before|"); /* nothing but blanks */
-    check_continue(
-        "{{ messages[0]['content'] }}|{{ continue_final_message is defined }}|{{ "
-        "messages[0].content }}!",
-        OPEN("\"a\""),
-        "before|aCONTINUE_FINAL_MESSAGE_TAG |False|a"); /* the last one counts, as in transformers */
+    check_continue("{{ messages[0]['content'] }}|{{ continue_final_message is defined }}|{{ "
+                   "messages[0].content }}!",
+                   OPEN("\"a\""),
+                   /* the last one counts, as in transformers */
+                   "before|aCONTINUE_FINAL_MESSAGE_TAG |False|a");
     check_continue("{# content #}{{ messages[0] | tojson }}", OPEN("\"a\""),
                    "before|{\"role\": \"assistant\", \"content\": \"a"); /* keys keep their order */
 }
@@ -197,7 +226,8 @@ TEST(a_format_prompt_is_stripped_and_takes_the_content)
 {
     ares_template *t;
     ares_str out = { 0 };
-    put("math.jinja", "\n{{ content | trim }} Think in <think> </think>.\n{% if true %}\nBox it.{% endif %}\n\n");
+    put("math.jinja",
+        "\n{{ content | trim }} Think in <think> </think>.\n{% if true %}\nBox it.{% endif %}\n\n");
     REQUIRE_OK(ares_format_prompt_load(test_file("math.jinja"), &t));
     CHECK_OK(ares_format_prompt_render(t, ARES_VIEW("  1 + 1?\n"), &out));
     CHECK_VIEW(ares_str_view(&out), "1 + 1? Think in <think> </think>.\n\nBox it.");

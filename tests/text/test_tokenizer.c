@@ -1,6 +1,7 @@
 /*
- * The tokenizer against what the `tokenizers` library said (tests/golden/tokenizer), and what a golden cannot show:
- * decoding as tokens come, several threads, files that are not what they should be.
+ * The tokenizer against what the `tokenizers` library said (tests/golden/tokenizer), and what a
+ * golden cannot show: decoding as tokens come, several threads, files that are not what they should
+ * be.
  */
 #include "ares/text.h"
 
@@ -23,11 +24,13 @@ static bool same_offsets(const ares_json *list, const ares_ids *ids)
 {
     bool same = list->count == ids->n;
     for (int64_t i = 0; same && i < ids->n; i++)
-        same = list->items[i].items[0].integer == ids->offsets[i][0] && list->items[i].items[1].integer == ids->offsets[i][1];
+        same = list->items[i].items[0].integer == ids->offsets[i][0] &&
+               list->items[i].items[1].integer == ids->offsets[i][1];
     return same;
 }
 
-static void check_encoding(const ares_tokenizer *t, const ares_json *c, bool special, const char *file)
+static void check_encoding(const ares_tokenizer *t, const ares_json *c, bool special,
+                           const char *file)
 {
     const ares_json *text = ares_json_get(c, "text"), *want = ares_json_get(c, "ids_special");
     const ares_json *places = ares_json_get(c, "offsets_special");
@@ -35,22 +38,31 @@ static void check_encoding(const ares_tokenizer *t, const ares_json *c, bool spe
     for (int offsets = 0; offsets < 2; offsets++) {
         ares_ids ids = { .want_offsets = offsets };
         if (CHECK_OK(ares_tokenizer_encode(t, text->text, special, &ids))) {
-            CHECK_MSG(same_ids(want, &ids), "%s: ids of '%s', special %d", file, text->text.data, special);
-            if (offsets) CHECK_MSG(same_offsets(places, &ids), "%s: offsets of '%s', special %d", file, text->text.data, special);
+            CHECK_MSG(same_ids(want, &ids), "%s: ids of '%s', special %d", file, text->text.data,
+                      special);
+            if (offsets)
+                CHECK_MSG(same_offsets(places, &ids), "%s: offsets of '%s', special %d", file,
+                          text->text.data, special);
         }
         ares_ids_fini(&ids);
     }
 }
 
-/* The whole at once, and token by token: what has come out must never change, and the end must be the same. */
-static void check_decoding(const ares_tokenizer *t, const ares_json *list, bool skip, const ares_json *want, const char *file)
+/*
+ * The whole at once, and token by token: what has come out must never change, and the end must be
+ * the same.
+ */
+static void check_decoding(const ares_tokenizer *t, const ares_json *list, bool skip,
+                           const ares_json *want, const char *file)
 {
     ares_ids ids = { 0 };
     ares_str whole = { 0 }, pieces = { 0 };
     ares_decoder d;
-    for (int64_t i = 0; i < list->count; i++) ares_ids_add(&ids, (int32_t)list->items[i].integer, 0, 0);
+    for (int64_t i = 0; i < list->count; i++)
+        ares_ids_add(&ids, (int32_t)list->items[i].integer, 0, 0);
     CHECK_OK(ares_tokenizer_decode(t, ids.ids, ids.n, skip, &whole));
-    CHECK_MSG(ares_view_eq(ares_str_view(&whole), want->text), "%s: '%s' for '%s'", file, whole.data ? whole.data : "", want->text.data);
+    CHECK_MSG(ares_view_eq(ares_str_view(&whole), want->text), "%s: '%s' for '%s'", file,
+              whole.data ? whole.data : "", want->text.data);
     ares_decoder_init(&d, t, skip);
     for (int64_t i = 0; i < ids.n; i++) {
         ares_decoder_add(&d, ids.ids[i], &pieces);
@@ -71,9 +83,11 @@ static void check_golden(const char *name)
     ares_str text = { 0 };
     const ares_json *root = NULL;
     ares_tokenizer *t = NULL;
-    if (CHECK_OK(ares_file_read(test_source(file), &text)) && CHECK_OK(ares_json_parse(&arena, ares_str_view(&text), file, &root))) {
+    if (CHECK_OK(ares_file_read(test_source(file), &text)) &&
+        CHECK_OK(ares_json_parse(&arena, ares_str_view(&text), file, &root))) {
         const char *dir = test_source(ares_json_get(root, "tokenizer")->text.data);
-        const ares_json *cases = ares_json_get(root, "cases"), *decodes = ares_json_get(root, "decode_cases");
+        const ares_json *cases = ares_json_get(root, "cases"),
+                        *decodes = ares_json_get(root, "decode_cases");
         if (!ares_dir_exists(dir)) {
             test_skip("the tokenizer is not on this machine");
         } else if (CHECK_OK(ares_tokenizer_load(dir, &t))) {
@@ -88,8 +102,10 @@ static void check_golden(const char *name)
             }
             for (int64_t i = 0; i < decodes->count; i++) {
                 const ares_json *c = &decodes->items[i];
-                check_decoding(t, ares_json_get(c, "ids"), false, ares_json_get(c, "decoded"), file);
-                check_decoding(t, ares_json_get(c, "ids"), true, ares_json_get(c, "decoded_skip"), file);
+                check_decoding(t, ares_json_get(c, "ids"), false, ares_json_get(c, "decoded"),
+                               file);
+                check_decoding(t, ares_json_get(c, "ids"), true, ares_json_get(c, "decoded_skip"),
+                               file);
             }
         }
     }
@@ -98,19 +114,58 @@ static void check_golden(const char *name)
     ares_str_fini(&text);
 }
 
-TEST(qwen2_is_as_the_library_has_it) { check_golden("qwen2"); }
-TEST(qwen2_from_vocab_and_merges_is_as_the_library_has_it) { check_golden("qwen2_files"); }
-TEST(gpt2_is_as_the_library_has_it) { check_golden("gpt2"); }
-TEST(gpt2_from_vocab_and_merges_is_as_the_library_has_it) { check_golden("gpt2_files"); }
-TEST(a_prefixed_space_and_trimmed_offsets_are_as_the_library_has_them) { check_golden("gpt2_prefix_trim"); }
-TEST(llama3_with_ignored_merges_is_as_the_library_has_it) { check_golden("llama3"); }
-TEST(smollm2_with_single_digits_is_as_the_library_has_it) { check_golden("smollm2_style"); }
-TEST(several_splits_are_as_the_library_has_them) { check_golden("split_thrice"); }
-TEST(bos_and_eos_are_as_the_library_has_them) { check_golden("bos_eos"); }
-TEST(added_tokens_with_every_flag_are_as_the_library_has_them) { check_golden("added"); }
-TEST(bytes_without_a_token_vanish_as_in_the_library) { check_golden("holes"); }
-TEST(the_real_smollm2_is_as_the_library_has_it) { check_golden("smollm2"); }
-TEST(the_real_qwen2_is_as_the_library_has_it) { check_golden("qwen2_real"); }
+TEST(qwen2_is_as_the_library_has_it)
+{
+    check_golden("qwen2");
+}
+TEST(qwen2_from_vocab_and_merges_is_as_the_library_has_it)
+{
+    check_golden("qwen2_files");
+}
+TEST(gpt2_is_as_the_library_has_it)
+{
+    check_golden("gpt2");
+}
+TEST(gpt2_from_vocab_and_merges_is_as_the_library_has_it)
+{
+    check_golden("gpt2_files");
+}
+TEST(a_prefixed_space_and_trimmed_offsets_are_as_the_library_has_them)
+{
+    check_golden("gpt2_prefix_trim");
+}
+TEST(llama3_with_ignored_merges_is_as_the_library_has_it)
+{
+    check_golden("llama3");
+}
+TEST(smollm2_with_single_digits_is_as_the_library_has_it)
+{
+    check_golden("smollm2_style");
+}
+TEST(several_splits_are_as_the_library_has_them)
+{
+    check_golden("split_thrice");
+}
+TEST(bos_and_eos_are_as_the_library_has_them)
+{
+    check_golden("bos_eos");
+}
+TEST(added_tokens_with_every_flag_are_as_the_library_has_them)
+{
+    check_golden("added");
+}
+TEST(bytes_without_a_token_vanish_as_in_the_library)
+{
+    check_golden("holes");
+}
+TEST(the_real_smollm2_is_as_the_library_has_it)
+{
+    check_golden("smollm2");
+}
+TEST(the_real_qwen2_is_as_the_library_has_it)
+{
+    check_golden("qwen2_real");
+}
 
 TEST(roles_templates_and_lookups_come_from_the_directory)
 {
@@ -119,9 +174,12 @@ TEST(roles_templates_and_lookups_come_from_the_directory)
     ares_str json = { 0 };
     REQUIRE_OK(ares_file_read(test_source(GOLDEN "bos_eos/tokenizer.json"), &json));
     REQUIRE_OK(ares_file_write(test_file("tokenizer.json"), json.data, json.len));
-    const char *config = "{\"bos_token\": {\"content\": \"<s>\"}, \"eos_token\": \"</s>\", \"pad_token\": null, \"chat_template\": "
-                         "[{\"name\": \"default\", \"template\": \"D\"}, {\"name\": \"tool_use\", \"template\": \"T\"}], "
-                         "\"added_tokens_decoder\": {\"402\": {\"content\": \"<new>\", \"special\": true}}}";
+    const char *config =
+        "{\"bos_token\": {\"content\": \"<s>\"}, \"eos_token\": \"</s>\", \"pad_token\": null, "
+        "\"chat_template\": "
+        "[{\"name\": \"default\", \"template\": \"D\"}, {\"name\": \"tool_use\", \"template\": "
+        "\"T\"}], "
+        "\"added_tokens_decoder\": {\"402\": {\"content\": \"<new>\", \"special\": true}}}";
     const char *map = "{\"unk_token\": \"a\", \"eos_token\": \"b\"}";
     REQUIRE_OK(ares_file_write(test_file("tokenizer_config.json"), config, strlen(config)));
     REQUIRE_OK(ares_file_write(test_file("special_tokens_map.json"), map, strlen(map)));
@@ -140,7 +198,8 @@ TEST(roles_templates_and_lookups_come_from_the_directory)
     CHECK_VIEW(ares_tokenizer_token(t, ares_tokenizer_id(t, "\u0120")), "\u0120");
     CHECK_VIEW(ares_tokenizer_token_bytes(t, ares_tokenizer_id(t, "\u0120")), " ");
     CHECK_EQ(ares_tokenizer_id(t, "no such token"), -1);
-    CHECK(ares_tokenizer_token(t, 1 << 30).data == NULL && ares_tokenizer_token(t, -1).data == NULL);
+    CHECK(ares_tokenizer_token(t, 1 << 30).data == NULL &&
+          ares_tokenizer_token(t, -1).data == NULL);
     ares_tokenizer_free(t);
     REQUIRE_OK(ares_file_write(test_file("chat_template.jinja"), "J", 1));
     REQUIRE_OK(ares_tokenizer_load(test_dir(), &t));
@@ -171,7 +230,8 @@ TEST(encoding_appends_and_long_words_agree_with_their_definition)
     ares_ids ids = { .want_offsets = true };
     ares_str text = { 0 }, back = { 0 };
     REQUIRE_OK(ares_tokenizer_load(test_source(GOLDEN "gpt2"), &t));
-    for (int i = 0; i < 200000; i++) ares_str_add_char(&text, (char)('a' + (i % 1000) * (i % 1000) % 7));
+    for (int i = 0; i < 200000; i++)
+        ares_str_add_char(&text, (char)('a' + (i % 1000) * (i % 1000) % 7));
     CHECK_OK(ares_tokenizer_encode(t, ARES_VIEW("x"), false, &ids));
     int64_t before = ids.n;
     CHECK_OK(ares_tokenizer_encode(t, ares_str_view(&text), false, &ids));
@@ -185,19 +245,26 @@ TEST(encoding_appends_and_long_words_agree_with_their_definition)
     ares_tokenizer_free(t);
 }
 
-typedef struct worker { const ares_tokenizer *t; uint64_t seed, sum; } worker;
+typedef struct worker {
+    const ares_tokenizer *t;
+    uint64_t seed, sum;
+} worker;
 
 static void *work(void *arg)
 {
     worker *w = arg;
-    ares_rng_key key = ares_rng_root(7, ARES_RNG_TEST); /* the same texts for all, from another place on */
+    /* the same texts for all, from another place on */
+    ares_rng_key key = ares_rng_root(7, ARES_RNG_TEST);
     for (uint64_t i = 0; i < 400; i++) {
         char text[64];
         uint64_t at = (i + w->seed * 100) % 400;
         ares_ids ids = { .want_offsets = at % 2 };
-        for (uint64_t k = 0; k < 64; k++) text[k] = "abc de\xc3\xa9\n123!"[ares_rng_below(key, at * 64 + k, 14)];
-        if (ares_tokenizer_encode(w->t, (ares_view){ text, 64 }, true, &ids) != ARES_OK) return NULL;
-        for (int64_t k = 0; k < ids.n; k++) w->sum += (at + 1) * (uint64_t)(k + 1) * (uint64_t)(ids.ids[k] + 1);
+        for (uint64_t k = 0; k < 64; k++)
+            text[k] = "abc de\xc3\xa9\n123!"[ares_rng_below(key, at * 64 + k, 14)];
+        if (ares_tokenizer_encode(w->t, (ares_view){ text, 64 }, true, &ids) != ARES_OK)
+            return NULL;
+        for (int64_t k = 0; k < ids.n; k++)
+            w->sum += (at + 1) * (uint64_t)(k + 1) * (uint64_t)(ids.ids[k] + 1);
         ares_ids_fini(&ids);
     }
     return NULL;
@@ -219,40 +286,64 @@ TEST(threads_share_a_tokenizer)
 }
 
 /* ---- files that are not what they should be */
-#define BODY(model, pre) "{\"pre_tokenizer\": " pre ", \"decoder\": {\"type\": \"ByteLevel\"}, \"model\": " model "}"
+#define BODY(model, pre) \
+    "{\"pre_tokenizer\": " pre ", \"decoder\": {\"type\": \"ByteLevel\"}, \"model\": " model "}"
 #define PRE "{\"type\": \"ByteLevel\"}"
-#define MODEL "{\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [\"a b\"]}"
+#define MODEL \
+    "{\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [\"a b\"]}"
 
 TEST(malformed_and_unsupported_files_are_refused_with_their_place)
 {
-    static const struct { const char *json, *part; } cases[] = {
+    static const struct {
+        const char *json, *part;
+    } cases[] = {
         { "{", "x.json:1" },
         { "[]", "not a JSON object" },
         { "{}", "no 'model'" },
         { BODY("{\"type\": \"WordPiece\"}", PRE), "model.type = 'WordPiece'" },
         { BODY("{\"type\": \"BPE\", \"byte_fallback\": true}", PRE), "byte_fallback" },
         { BODY("{\"type\": \"BPE\", \"dropout\": 0.1}", PRE), "dropout = '0.1'" },
-        { BODY("{\"type\": \"BPE\", \"end_of_word_suffix\": \"</w>\"}", PRE), "end_of_word_suffix = '</w>'" },
+        { BODY("{\"type\": \"BPE\", \"end_of_word_suffix\": \"</w>\"}", PRE),
+          "end_of_word_suffix = '</w>'" },
         { BODY("{\"type\": \"BPE\", \"vocab\": []}", PRE), "model.vocab" },
         { BODY("{\"type\": \"BPE\", \"vocab\": {\"a\": -1}}", PRE), "['a']: not an id" },
         { BODY("{\"type\": \"BPE\", \"vocab\": {\"a\": 99999999999}}", PRE), "['a']: not an id" },
         { BODY("{\"type\": \"BPE\", \"vocab\": {\"a\": 1, \"b\": 1}}", PRE), "'a' too" },
         { BODY("{\"type\": \"BPE\", \"vocab\": {\"a\": 1}}", PRE), "model.merges" },
-        { BODY("{\"type\": \"BPE\", \"vocab\": {\"a\": 1}, \"merges\": [\"a a a\"]}", PRE), "model.merges 1: not two" },
-        { BODY("{\"type\": \"BPE\", \"vocab\": {\"a\": 1}, \"merges\": [[\"a\", \"b\"]]}", PRE), "'b' is not in the vocabulary" },
-        { BODY("{\"type\": \"BPE\", \"vocab\": {\"a\": 1}, \"merges\": [\"a a\"]}", PRE), "'aa' is not in the vocabulary" },
-        { BODY("{\"type\": \"BPE\", \"vocab\": {\"a\": 1}, \"merges\": [], \"unk_token\": \"u\"}", PRE), "unk_token = 'u'" },
+        { BODY("{\"type\": \"BPE\", \"vocab\": {\"a\": 1}, \"merges\": [\"a a a\"]}", PRE),
+          "model.merges 1: not two" },
+        { BODY("{\"type\": \"BPE\", \"vocab\": {\"a\": 1}, \"merges\": [[\"a\", \"b\"]]}", PRE),
+          "'b' is not in the vocabulary" },
+        { BODY("{\"type\": \"BPE\", \"vocab\": {\"a\": 1}, \"merges\": [\"a a\"]}", PRE),
+          "'aa' is not in the vocabulary" },
+        { BODY("{\"type\": \"BPE\", \"vocab\": {\"a\": 1}, \"merges\": [], \"unk_token\": \"u\"}",
+               PRE),
+          "unk_token = 'u'" },
         { BODY(MODEL, "null"), "no ByteLevel" },
         { BODY(MODEL, "{\"type\": \"Metaspace\"}"), "pre_tokenizer.type = 'Metaspace'" },
-        { BODY(MODEL, "{\"type\": \"Split\", \"behavior\": \"X\", \"pattern\": {\"String\": \"a\"}}"), "behavior = 'X'" },
-        { BODY(MODEL, "{\"type\": \"Split\", \"behavior\": \"Isolated\"}"), "pre_tokenizer.pattern" },
-        { BODY(MODEL, "{\"type\": \"Split\", \"behavior\": \"Isolated\", \"pattern\": {\"Regex\": \"a(\"}}"), "x.json: pre_tokenizer.pattern" },
-        { "{\"normalizer\": {\"type\": \"Lowercase\"}, \"model\": " MODEL "}", "normalizer.type = 'Lowercase'" },
-        { "{\"pre_tokenizer\": " PRE ", \"decoder\": {\"type\": \"WordPiece\"}, \"model\": " MODEL "}", "decoder.type = 'WordPiece'" },
-        { "{\"pre_tokenizer\": " PRE ", \"decoder\": " PRE ", \"added_tokens\": [{}], \"model\": " MODEL "}", "added_tokens 1" },
-        { "{\"pre_tokenizer\": " PRE ", \"decoder\": " PRE ", \"post_processor\": {\"type\": \"X\"}, \"model\": " MODEL "}", "post_processor.type = 'X'" },
-        { "{\"pre_tokenizer\": " PRE ", \"decoder\": " PRE ", \"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": "
-          "[{\"SpecialToken\": {\"id\": \"s\"}}]}, \"model\": " MODEL "}", "not among special_tokens" },
+        { BODY(MODEL,
+               "{\"type\": \"Split\", \"behavior\": \"X\", \"pattern\": {\"String\": \"a\"}}"),
+          "behavior = 'X'" },
+        { BODY(MODEL, "{\"type\": \"Split\", \"behavior\": \"Isolated\"}"),
+          "pre_tokenizer.pattern" },
+        { BODY(MODEL, "{\"type\": \"Split\", \"behavior\": \"Isolated\", \"pattern\": {\"Regex\": "
+                      "\"a(\"}}"),
+          "x.json: pre_tokenizer.pattern" },
+        { "{\"normalizer\": {\"type\": \"Lowercase\"}, \"model\": " MODEL "}",
+          "normalizer.type = 'Lowercase'" },
+        { "{\"pre_tokenizer\": " PRE ", \"decoder\": {\"type\": \"WordPiece\"}, \"model\": " MODEL
+          "}",
+          "decoder.type = 'WordPiece'" },
+        { "{\"pre_tokenizer\": " PRE ", \"decoder\": " PRE
+          ", \"added_tokens\": [{}], \"model\": " MODEL "}",
+          "added_tokens 1" },
+        { "{\"pre_tokenizer\": " PRE ", \"decoder\": " PRE
+          ", \"post_processor\": {\"type\": \"X\"}, \"model\": " MODEL "}",
+          "post_processor.type = 'X'" },
+        { "{\"pre_tokenizer\": " PRE ", \"decoder\": " PRE
+          ", \"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": "
+          "[{\"SpecialToken\": {\"id\": \"s\"}}]}, \"model\": " MODEL "}",
+          "not among special_tokens" },
     };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         ares_tokenizer *t;
@@ -280,14 +371,17 @@ TEST(a_pair_of_tags_is_found_in_the_bytes_of_tokens)
     ares_str text = { 0 };
     int64_t offsets[64][2], first, end;
     REQUIRE_OK(ares_tokenizer_load(test_source(GOLDEN "qwen2"), &t));
-    REQUIRE_OK(ares_tokenizer_encode(t, ARES_VIEW("\u65e5 <A>x \u00e9</A> y<|im_end|>"), false, &ids));
+    REQUIRE_OK(
+        ares_tokenizer_encode(t, ARES_VIEW("\u65e5 <A>x \u00e9</A> y<|im_end|>"), false, &ids));
     REQUIRE(ids.n < 64);
     ares_span_offsets(t, ids.ids, ids.n, &text, offsets);
     CHECK_VIEW(ares_str_view(&text), "\u65e5 <A>x \u00e9</A> y");
     CHECK_EQ(offsets[ids.n - 1][1], 0);
-    REQUIRE(ares_span_find(ares_str_view(&text), offsets, ids.n, ARES_VIEW("x "), ARES_VIEW("</"), &first, &end));
+    REQUIRE(ares_span_find(ares_str_view(&text), offsets, ids.n, ARES_VIEW("x "), ARES_VIEW("</"),
+                           &first, &end));
     CHECK(offsets[first][0] >= 7 && offsets[end - 1][1] <= 13 && first < end);
-    CHECK(!ares_span_find(ares_str_view(&text), offsets, ids.n, ARES_VIEW("<B>"), ARES_VIEW("</B>"), &first, &end));
+    CHECK(!ares_span_find(ares_str_view(&text), offsets, ids.n, ARES_VIEW("<B>"), ARES_VIEW("</B>"),
+                          &first, &end));
     ares_ids_fini(&ids);
     ares_str_fini(&text);
     ares_tokenizer_free(t);

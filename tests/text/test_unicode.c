@@ -21,10 +21,12 @@ TEST(the_byte_alphabet_is_one_to_one)
     bool seen[0x200] = { 0 };
     for (int byte = 0; byte < 256; byte++) {
         uint32_t c = unicode_of_byte[byte];
-        CHECK_MSG(c < 0x144 && !seen[c] && unicode_byte_of(c) == byte, "byte %d is U+%04X", byte, c);
+        CHECK_MSG(c < 0x144 && !seen[c] && unicode_byte_of(c) == byte, "byte %d is U+%04X", byte,
+                  c);
         seen[c] = true;
     }
-    for (uint32_t c = 0; c < 0x200; c++) CHECK_MSG(seen[c] || unicode_byte_of(c) == -1, "U+%04X", c);
+    for (uint32_t c = 0; c < 0x200; c++)
+        CHECK_MSG(seen[c] || unicode_byte_of(c) == -1, "U+%04X", c);
     CHECK_EQ(unicode_of_byte[' '], 0x120);
     CHECK_EQ(unicode_of_byte['\n'], 0x10a);
 }
@@ -35,23 +37,27 @@ TEST(every_code_point_survives_utf8)
         unsigned char text[4];
         int n = unicode_put(c, text);
         bool surrogate = c >= 0xd800 && c <= 0xdfff, open;
-        if ((unicode_valid(text, (size_t)n) == (size_t)n) == surrogate) CHECK_MSG(false, "U+%04X", c);
+        if ((unicode_valid(text, (size_t)n) == (size_t)n) == surrogate)
+            CHECK_MSG(false, "U+%04X", c);
         if (surrogate) continue;
         const unsigned char *p = text;
-        if (unicode_next(&p) != c || p != text + n || unicode_piece(text, (size_t)n, &open) != n) CHECK_MSG(false, "U+%04X", c);
+        if (unicode_next(&p) != c || p != text + n || unicode_piece(text, (size_t)n, &open) != n)
+            CHECK_MSG(false, "U+%04X", c);
     }
 }
 
 TEST(broken_utf8_gives_one_replacement_for_each_maximal_piece)
 {
-    static const struct { const char *broken, *repaired; } cases[] = {
+    static const struct {
+        const char *broken, *repaired;
+    } cases[] = {
         { "a\x80z", "a\uFFFDz" },
         { "\xc3", "\uFFFD" },
         { "\xe2\x82", "\uFFFD" },
         { "\xe2\x82x", "\uFFFDx" },
         { "\xf0\x9f\x98", "\uFFFD" },
-        { "\xf0\x80\x80", "\uFFFD\uFFFD\uFFFD" },        /* overlong */
-        { "\xed\xa0\x80", "\uFFFD\uFFFD\uFFFD" },        /* a surrogate */
+        { "\xf0\x80\x80", "\uFFFD\uFFFD\uFFFD" },           /* overlong */
+        { "\xed\xa0\x80", "\uFFFD\uFFFD\uFFFD" },           /* a surrogate */
         { "\xf4\x90\x80\x80", "\uFFFD\uFFFD\uFFFD\uFFFD" }, /* beyond U+10FFFF */
         { "\xe2\xe2\x82\xac", "\uFFFD\u20AC" },
         { "\xc0\xaf", "\uFFFD\uFFFD" },
@@ -78,18 +84,25 @@ TEST(normal_forms_tell_where_characters_come_from)
 
 TEST(normal_forms_reorder_compose_and_block_as_the_standard_says)
 {
-    CHECK_STR(normal(UNICODE_NFC, "a\u0301\u0316", NULL), "\u00e1\u0316");       /* classes 230, 220: sorted, then joined */
-    CHECK_STR(normal(UNICODE_NFC, "a\u0300\u0301", NULL), "\u00e0\u0301");       /* a second of the class is blocked */
-    CHECK_STR(normal(UNICODE_NFC, "\u212b\u0958", NULL), "\u00c5\u0915\u093c");  /* a singleton; a composition excluded */
-    CHECK_STR(normal(UNICODE_NFC, "\uac00\u11a7", NULL), "\uac00\u11a7");        /* U+11A7 is no final */
-    CHECK_STR(normal(UNICODE_NFC, "\u0327\u0301", NULL), "\u0327\u0301");        /* marks without a base */
+    /* classes 230, 220: sorted, then joined */
+    CHECK_STR(normal(UNICODE_NFC, "a\u0301\u0316", NULL), "\u00e1\u0316");
+    /* a second of the class is blocked */
+    CHECK_STR(normal(UNICODE_NFC, "a\u0300\u0301", NULL), "\u00e0\u0301");
+    /* a singleton; a composition excluded */
+    CHECK_STR(normal(UNICODE_NFC, "\u212b\u0958", NULL), "\u00c5\u0915\u093c");
+    /* U+11A7 is no final */
+    CHECK_STR(normal(UNICODE_NFC, "\uac00\u11a7", NULL), "\uac00\u11a7");
+    /* marks without a base */
+    CHECK_STR(normal(UNICODE_NFC, "\u0327\u0301", NULL), "\u0327\u0301");
     CHECK_STR(normal(UNICODE_NFD, "\u1e69", NULL), "s\u0323\u0307");
 }
 
 TEST(code_points_newer_than_the_librarys_normal_forms_stay_as_they_are)
 {
-    CHECK_STR(normal(UNICODE_NFC, "a\u0897\u0334", NULL), "a\u0897\u0334");           /* class 230 in Unicode 16 */
-    CHECK_STR(normal(UNICODE_NFC, "\U00011935\U00011930", NULL), "\U00011935\U00011930"); /* a pair of Unicode 13 */
+    /* class 230 in Unicode 16 */
+    CHECK_STR(normal(UNICODE_NFC, "a\u0897\u0334", NULL), "a\u0897\u0334");
+    /* a pair of Unicode 13 */
+    CHECK_STR(normal(UNICODE_NFC, "\U00011935\U00011930", NULL), "\U00011935\U00011930");
     CHECK_STR(normal(UNICODE_NFKD, "\U0001fbf0", NULL), "\U0001fbf0");
 }
 
@@ -97,12 +110,14 @@ TEST(the_quick_check_never_says_normal_of_what_is_not)
 {
     for (uint32_t c = 1; c < 0x110000; c++) {
         if (c >= 0xd800 && c <= 0xdfff) continue;
-        for (int before = 0; before < 3; before++) { /* alone, behind a letter, behind a syllable of Hangul */
+        /* alone, behind a letter, behind a syllable of Hangul */
+        for (int before = 0; before < 3; before++) {
             unsigned char text[9];
             size_t n = before ? (size_t)unicode_put(before == 1 ? 'a' : 0xac00, text) : 0;
             n += (size_t)unicode_put(c, text + n);
             text[n] = 0;
-            if (unicode_is_normal(UNICODE_NFC, text, n) && strcmp(normal(UNICODE_NFC, (char *)text, NULL), (char *)text) != 0)
+            if (unicode_is_normal(UNICODE_NFC, text, n) &&
+                strcmp(normal(UNICODE_NFC, (char *)text, NULL), (char *)text) != 0)
                 CHECK_MSG(false, "U+%04X, before %d", c, before);
         }
     }
@@ -113,7 +128,8 @@ TEST(long_runs_of_marks_are_sorted_and_keep_the_order_of_equals)
     ares_str text = { 0 };
     unicode_changes list = { 0 };
     ares_str_add_z(&text, "q");
-    for (int i = 0; i < 3000; i++) ares_str_add_z(&text, i % 3 == 0 ? "\u0302" : i % 3 == 1 ? "\u0316" : "\u030c");
+    for (int i = 0; i < 3000; i++)
+        ares_str_add_z(&text, i % 3 == 0 ? "\u0302" : i % 3 == 1 ? "\u0316" : "\u030c");
     unicode_normalize(UNICODE_NFC, (unsigned char *)text.data, text.len, &list);
     REQUIRE(list.n == 3001);
     for (int i = 0; i < 1000; i++) CHECK_EQ(list.items[1 + i].c, 0x316);
@@ -124,8 +140,11 @@ TEST(long_runs_of_marks_are_sorted_and_keep_the_order_of_equals)
 
 TEST(properties_know_unicode_16)
 {
-    CHECK(unicode_is_numeric(0x10d40) && unicode_is_numeric(0xbd) && unicode_is_numeric(0x2167) && !unicode_is_numeric('x'));
-    CHECK(unicode_is_word(0x1c89) && unicode_is_word('_') && unicode_is_word(0x200d) && unicode_is_word(0x24b6));
+    CHECK(unicode_is_numeric(0x10d40) && unicode_is_numeric(0xbd) && unicode_is_numeric(0x2167) &&
+          !unicode_is_numeric('x'));
+    CHECK(unicode_is_word(0x1c89) && unicode_is_word('_') && unicode_is_word(0x200d) &&
+          unicode_is_word(0x24b6));
     CHECK(!unicode_is_word('-') && !unicode_is_word(0xbd) && !unicode_is_word(' '));
-    CHECK(unicode_is_space(0x3000) && unicode_is_space(0x85) && !unicode_is_space(0x180e) && !unicode_is_space(0x200b));
+    CHECK(unicode_is_space(0x3000) && unicode_is_space(0x85) && !unicode_is_space(0x180e) &&
+          !unicode_is_space(0x200b));
 }

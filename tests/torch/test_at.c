@@ -72,9 +72,9 @@ TEST(the_first_failed_operation_is_named_with_its_shapes)
     int rc = at_scope_close(s, &out);
     CHECK_EQ(rc, ARES_EDEVICE);
     CHECK(out == NULL);
-    CHECK_STR(ares_error_message(),
-              "torch: oracle_ppo: at_sub: The size of tensor a (4) must match the size of tensor b (3) at "
-              "non-singleton dimension 1 (f32 [2, 4], f64 [2, 3])");
+    CHECK_STR(ares_error_message(), "torch: oracle_ppo: at_sub: The size of tensor a (4) must "
+                                    "match the size of tensor b (3) at "
+                                    "non-singleton dimension 1 (f32 [2, 4], f64 [2, 3])");
     CHECK(!at_scope_failed());
 }
 
@@ -83,15 +83,17 @@ TEST(an_inner_failure_can_be_survived_and_is_remembered_by_its_null)
     for (int survive = 0; survive < 2; survive++) {
         at_scope *outer = at_scope_open("outer"), *inner = at_scope_open("inner");
         at_tensor t = at_matmul(at_zeros(AT_F32, AT_DIMS(2, 3)), at_zeros(AT_F32, AT_DIMS(4, 5)));
-        CHECK_FAIL(at_scope_close(inner, &t), ARES_EDEVICE,
-                   "torch: inner: at_matmul: mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)");
+        CHECK_FAIL(
+            at_scope_close(inner, &t), ARES_EDEVICE,
+            "torch: inner: at_matmul: mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)");
         CHECK(!at_scope_failed());
         at_tensor next = at_add_s(survive ? at_zeros(AT_F32, AT_DIMS(1)) : t, 1);
         CHECK_EQ(next != NULL, survive);
         if (survive) CHECK_OK(at_scope_close(outer, NULL));
         else
-            CHECK_FAIL(at_scope_close(outer, NULL), ARES_EDEVICE,
-                       "torch: outer: at_add_s: operand 1 is NULL after inner: at_matmul: mat1 and mat2");
+            CHECK_FAIL(
+                at_scope_close(outer, NULL), ARES_EDEVICE,
+                "torch: outer: at_add_s: operand 1 is NULL after inner: at_matmul: mat1 and mat2");
     }
 }
 
@@ -115,7 +117,9 @@ TEST(memory_of_ours_is_borrowed_and_conversions_copy)
     CHECK_EQ(whole[5], 6);
     at_copy_(t, at_full(0.5, AT_F64, AT_DIMS(2, 3)));
     CHECK_NEAR(x[4], 0.5, 0);
-    static const at_dtype all[] = { AT_F32, AT_F64, AT_BF16, AT_F16, AT_I32, AT_I64, AT_U8, AT_BOOL };
+    static const at_dtype all[] = {
+        AT_F32, AT_F64, AT_BF16, AT_F16, AT_I32, AT_I64, AT_U8, AT_BOOL
+    };
     for (int i = 0; i < ARES_COUNT(all); i++) CHECK_EQ(at_dtype_of(at_to(t, all[i])), all[i]);
     CHECK_OK(at_scope_close(s, NULL));
 }
@@ -124,15 +128,16 @@ TEST(every_operation_computes_what_its_name_says)
 {
     const double x[6] = { -2, -0.5, 0, 0.25, 1, 3 };
     at_scope *s = at_scope_open("ops");
-    at_tensor t = row(x, 6), half = at_full(0.5, AT_F64, AT_SCALAR), m = at_reshape(t, AT_DIMS(2, 3)),
-              mt = at_transpose(m, 0, 1);
+    at_tensor t = row(x, 6), half = at_full(0.5, AT_F64, AT_SCALAR),
+              m = at_reshape(t, AT_DIMS(2, 3)), mt = at_transpose(m, 0, 1);
     at_tensor below = at_lt(t, half),
               index = at_to(at_from_blob((int32_t[]){ 2, 0 }, AT_I32, AT_DIMS(2, 1)), AT_I64);
     double got[6];
-#define SAME(expr, formula)                                                                                  \
-    do {                                                                                                     \
-        if (CHECK_OK(at_read((expr), AT_F64, got)))                                                          \
-            for (int i = 0; i < 6; i++) CHECK_NEAR(got[i], (formula), 1e-15 * (1 + fabs(formula)));          \
+#define SAME(expr, formula)                                                 \
+    do {                                                                    \
+        if (CHECK_OK(at_read((expr), AT_F64, got)))                         \
+            for (int i = 0; i < 6; i++)                                     \
+                CHECK_NEAR(got[i], (formula), 1e-15 * (1 + fabs(formula))); \
     } while (0)
     SAME(at_add(t, half), x[i] + 0.5);
     SAME(at_sub(half, t), 0.5 - x[i]);
@@ -155,17 +160,21 @@ TEST(every_operation_computes_what_its_name_says)
     SAME(at_sigmoid(t), 1 / (1 + exp(-x[i])));
     SAME(at_silu(t), x[i] / (1 + exp(-x[i])));
     SAME(at_softmax(t, 0), exp(x[i]) / (exp(-2) + exp(-0.5) + 1 + exp(0.25) + exp(1) + exp(3)));
-    SAME(at_exp(at_log_softmax(t, 0)), exp(x[i]) / (exp(-2) + exp(-0.5) + 1 + exp(0.25) + exp(1) + exp(3)));
+    SAME(at_exp(at_log_softmax(t, 0)),
+         exp(x[i]) / (exp(-2) + exp(-0.5) + 1 + exp(0.25) + exp(1) + exp(3)));
     SAME(at_rms_norm(t, at_full(2, AT_F64, AT_DIMS(6)), 1e-6), 2 * x[i] / sqrt(14.3125 / 6 + 1e-6));
-    SAME(at_cat((at_tensor[]){ at_narrow(t, 0, 2, 4), at_narrow(t, 0, 0, 2) }, 2, 0), x[(i + 2) % 6]);
+    SAME(at_cat((at_tensor[]){ at_narrow(t, 0, 2, 4), at_narrow(t, 0, 0, 2) }, 2, 0),
+         x[(i + 2) % 6]);
     SAME(at_permute(m, AT_DIMS(1, 0)), x[i % 2 * 3 + i / 2]);
     SAME(at_expand(at_unsqueeze(at_narrow(t, 0, 1, 3), 0), AT_DIMS(2, 3)), x[1 + i % 3]);
     SAME(at_embedding(mt, at_to(at_from_blob((int32_t[]){ 2, 0, 1 }, AT_I32, AT_DIMS(3)), AT_I64)),
          x[i % 2 * 3 + (i / 2 + 2) % 3]);
-    SAME(at_index_select(m, 1, at_to(at_from_blob((int32_t[]){ 2, 0, 1 }, AT_I32, AT_DIMS(3)), AT_I64)),
+    SAME(at_index_select(m, 1,
+                         at_to(at_from_blob((int32_t[]){ 2, 0, 1 }, AT_I32, AT_DIMS(3)), AT_I64)),
          x[i / 3 * 3 + (i % 3 + 2) % 3]);
-    SAME(at_index_add(m, 0, at_to(at_from_blob((int32_t[]){ 1, 1 }, AT_I32, AT_DIMS(2)), AT_I64), m),
-         i < 3 ? x[i] : x[i] + x[i] + x[i - 3]);
+    SAME(
+        at_index_add(m, 0, at_to(at_from_blob((int32_t[]){ 1, 1 }, AT_I32, AT_DIMS(2)), AT_I64), m),
+        i < 3 ? x[i] : x[i] + x[i] + x[i - 3]);
     SAME(at_add_(at_clone(t), half), x[i] + 0.5);
     SAME(at_mul_(at_clone(t), half), x[i] * 0.5);
     SAME(at_arange(6, AT_F32), (double)i);
@@ -194,20 +203,25 @@ TEST(sdpa_with_fewer_key_heads_equals_softmax_by_hand)
     at_manual_seed(1);
     at_tensor q = at_randn(AT_F64, AT_DIMS(4, 5, 3)), k = at_randn(AT_F64, AT_DIMS(2, 5, 3)),
               v = at_randn(AT_F64, AT_DIMS(2, 5, 3));
-    at_tensor twice[2] = { at_reshape(at_expand(at_unsqueeze(k, 1), AT_DIMS(2, 2, 5, 3)), AT_DIMS(4, 5, 3)),
-                           at_reshape(at_expand(at_unsqueeze(v, 1), AT_DIMS(2, 2, 5, 3)), AT_DIMS(4, 5, 3)) };
-    at_tensor place = at_arange(5, AT_F64), future = at_lt(at_unsqueeze(place, 1), at_unsqueeze(place, 0));
-    at_tensor scores =
-        at_masked_fill(at_mul_s(at_matmul(q, at_transpose(twice[0], 1, 2)), 0.3), future, -INFINITY);
+    at_tensor twice[2] = {
+        at_reshape(at_expand(at_unsqueeze(k, 1), AT_DIMS(2, 2, 5, 3)), AT_DIMS(4, 5, 3)),
+        at_reshape(at_expand(at_unsqueeze(v, 1), AT_DIMS(2, 2, 5, 3)), AT_DIMS(4, 5, 3))
+    };
+    at_tensor place = at_arange(5, AT_F64),
+              future = at_lt(at_unsqueeze(place, 1), at_unsqueeze(place, 0));
+    at_tensor scores = at_masked_fill(at_mul_s(at_matmul(q, at_transpose(twice[0], 1, 2)), 0.3),
+                                      future, -INFINITY);
     at_tensor by_hand = at_matmul(at_softmax(scores, -1), twice[1]),
               past = at_lt(at_to(future, AT_F64), at_full(0.5, AT_F64, AT_SCALAR));
     CHECK_NEAR(
         at_item(at_max_dim(
-            at_reshape(at_abs(at_sub(at_sdpa(q, k, v, NULL, true, 0.3), by_hand)), AT_DIMS(-1)), 0, false)),
+            at_reshape(at_abs(at_sub(at_sdpa(q, k, v, NULL, true, 0.3), by_hand)), AT_DIMS(-1)), 0,
+            false)),
         0, 1e-14);
     CHECK_NEAR(
         at_item(at_max_dim(
-            at_reshape(at_abs(at_sub(at_sdpa(q, k, v, past, false, 0.3), by_hand)), AT_DIMS(-1)), 0, false)),
+            at_reshape(at_abs(at_sub(at_sdpa(q, k, v, past, false, 0.3), by_hand)), AT_DIMS(-1)), 0,
+            false)),
         0, 1e-14);
     at_manual_seed(1);
     CHECK_NEAR(at_item(at_sum(at_sub(at_randn(AT_F64, AT_DIMS(4, 5, 3)), q))), 0, 0);
@@ -219,7 +233,8 @@ TEST(gradients_of_leaves_come_in_order_and_zeros_where_nothing_depends)
     at_scope *s = at_scope_open("grad");
     at_tensor a = at_requires_grad_(at_full(3, AT_F64, AT_DIMS(2)), true),
               b = at_requires_grad_(at_full(5, AT_F64, AT_DIMS(2)), true);
-    at_tensor idle = at_requires_grad_(at_full(1, AT_F64, AT_DIMS(4)), true), in[] = { a, idle, b }, g[3];
+    at_tensor idle = at_requires_grad_(at_full(1, AT_F64, AT_DIMS(4)), true), in[] = { a, idle, b },
+              g[3];
     at_tensor y = at_mul(at_mul(a, a), b), weights = at_full(10, AT_F64, AT_DIMS(2));
     CHECK_OK(at_grad(y, weights, in, 3, true, g));
     CHECK_NEAR(at_item(at_select(g[0], 0, 1)), 10 * 2 * 3 * 5, 0);
@@ -281,4 +296,7 @@ TEST_GPU(a_product_on_a_cuda_device_equals_the_cpus)
     CHECK_OK(at_scope_close(s, NULL));
 }
 
-TEST(the_version_is_that_of_the_headers) { CHECK_CONTAINS(at_version(), "."); }
+TEST(the_version_is_that_of_the_headers)
+{
+    CHECK_CONTAINS(at_version(), ".");
+}

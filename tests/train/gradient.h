@@ -1,6 +1,7 @@
 /*
- * A whole update of tiny models, and its oracle: two groups of unlike rows with a shared prompt, tokens of an environment among the
- * policy's, a temperature; libtorch walks each row by itself, unpacked, from the plain formulas in f64. A test gives the loss.
+ * A whole update of tiny models, and its oracle: two groups of unlike rows with a shared prompt,
+ * tokens of an environment among the policy's, a temperature; libtorch walks each row by itself,
+ * unpacked, from the plain formulas in f64. A test gives the loss.
  */
 #ifndef ARES_TEST_GRADIENT_H
 #define ARES_TEST_GRADIENT_H
@@ -27,7 +28,10 @@ typedef struct run {
     int32_t prompts[GROUPS][16];
 } run;
 
-static double draw(uint64_t index) { return ares_rng_normal(ares_rng_root(2024, ARES_RNG_TEST), index); }
+static double draw(uint64_t index)
+{
+    return ares_rng_normal(ares_rng_root(2024, ARES_RNG_TEST), index);
+}
 static int32_t draw_id(const ares_model *m, uint64_t index)
 {
     return (int32_t)ares_rng_below(ares_rng_root(7, ARES_RNG_TEST), index, (uint64_t)m->cfg.vocab);
@@ -43,11 +47,13 @@ static void fill_batch(run *r)
             r->prompts[g][i] = draw_id(r->model, (uint64_t)(1000 * g + i));
         ares_batch_begin_group(b);
         for (int i = 0; i < PER_GROUP; i++)
-            ares_batch_add_row(
-                b,
-                &(ares_sample){ .draw = g, .index = i, .prompt = r->prompts[g],
-                                .prompt_len = prompt_len[g], .token_exact = true },
-                response_len[g * PER_GROUP + i]);
+            ares_batch_add_row(b,
+                               &(ares_sample){ .draw = g,
+                                               .index = i,
+                                               .prompt = r->prompts[g],
+                                               .prompt_len = prompt_len[g],
+                                               .token_exact = true },
+                               response_len[g * PER_GROUP + i]);
     }
     ARES_PUT(b, responses), ARES_PUT(b, response_mask), ARES_PUT(b, token_level_rewards);
     for (int64_t t = 0; t < b->tokens; t++) {
@@ -152,13 +158,15 @@ static at_tensor norm(const oracle *o, const ares_param *w, at_tensor x)
 }
 
 /* [n, heads * dim] -> [heads, n, dim], normalised where the family does, turned by position. */
-static at_tensor heads_of(const oracle *o, at_tensor x, int heads, const ares_param *head_norm, int n)
+static at_tensor heads_of(const oracle *o, at_tensor x, int heads, const ares_param *head_norm,
+                          int n)
 {
     const ares_model_config *c = &o->r->model->cfg;
     int half = c->head_dim / 2;
     double *angle = ares_malloc((size_t)(n * half) * sizeof *angle);
     for (int p = 0; p < n; p++)
-        for (int i = 0; i < half; i++) angle[p * half + i] = p * pow(c->rope.theta, -2.0 * i / c->head_dim);
+        for (int i = 0; i < half; i++)
+            angle[p * half + i] = p * pow(c->rope.theta, -2.0 * i / c->head_dim);
     for (int i = 0; i < n * half; i++)
         angle[i] = (double)(float)angle[i]; /* transformers rounds angles to f32 */
     double *table = ares_malloc((size_t)(2 * n * half) * sizeof *table);
@@ -166,7 +174,8 @@ static at_tensor heads_of(const oracle *o, at_tensor x, int heads, const ares_pa
         table[i] = cos(angle[i]);
         table[n * half + i] = sin(angle[i]);
     }
-    at_tensor turns = at_to(at_clone(at_from_blob(table, AT_F64, AT_DIMS(2, n, 1, half))), o->dtype),
+    at_tensor turns =
+                  at_to(at_clone(at_from_blob(table, AT_F64, AT_DIMS(2, n, 1, half))), o->dtype),
               cosines = at_select(turns, 0, 0), sines = at_select(turns, 0, 1);
     ares_free(angle), ares_free(table);
     x = at_reshape(x, AT_DIMS(n, heads, c->head_dim));
@@ -181,28 +190,33 @@ static at_tensor block(const oracle *o, int layer, at_tensor x, int n)
 {
     const ares_model_config *c = &o->r->model->cfg;
     const ares_model_layer *l = &o->r->model->layer[layer];
-    int window = c->window && layer >= c->window_from_layer ? c->window : n, group = c->heads / c->kv_heads;
+    int window = c->window && layer >= c->window_from_layer ? c->window : n,
+        group = c->heads / c->kv_heads;
     uint8_t *hidden = ares_calloc((size_t)(n * n), 1);
     for (int i = 0; i < n; i++)
         for (int j = 0; j < n; j++) hidden[i * n + j] = j > i || j <= i - window;
     at_tensor mask = at_clone(at_from_blob(hidden, AT_BOOL, AT_DIMS(n, n)));
     ares_free(hidden);
-    at_tensor h = norm(o, l->input_norm, x), q = heads_of(o, project(o, &l->q, h), c->heads, l->q_norm, n);
-    at_tensor kv[] = { heads_of(o, project(o, &l->k, h), c->kv_heads, l->k_norm, n),
-                       at_transpose(at_reshape(project(o, &l->v, h), AT_DIMS(n, c->kv_heads, c->head_dim)), 0,
-                                    1) };
+    at_tensor h = norm(o, l->input_norm, x),
+              q = heads_of(o, project(o, &l->q, h), c->heads, l->q_norm, n);
+    at_tensor kv[] = {
+        heads_of(o, project(o, &l->k, h), c->kv_heads, l->k_norm, n),
+        at_transpose(at_reshape(project(o, &l->v, h), AT_DIMS(n, c->kv_heads, c->head_dim)), 0, 1)
+    };
     for (int i = 0; i < 2; i++)
-        kv[i] = at_reshape(at_expand(at_unsqueeze(kv[i], 1), AT_DIMS(c->kv_heads, group, n, c->head_dim)),
-                           AT_DIMS(c->heads, n, c->head_dim));
-    at_tensor weights =
-        at_softmax(at_masked_fill(at_mul_s(at_matmul(q, at_transpose(kv[0], 1, 2)), 1 / sqrt(c->head_dim)),
-                                  mask, -INFINITY),
-                   -1);
+        kv[i] = at_reshape(
+            at_expand(at_unsqueeze(kv[i], 1), AT_DIMS(c->kv_heads, group, n, c->head_dim)),
+            AT_DIMS(c->heads, n, c->head_dim));
+    at_tensor weights = at_softmax(
+        at_masked_fill(at_mul_s(at_matmul(q, at_transpose(kv[0], 1, 2)), 1 / sqrt(c->head_dim)),
+                       mask, -INFINITY),
+        -1);
     x = at_add(x, project(o, &l->o,
                           at_reshape(at_transpose(at_matmul(weights, kv[1]), 0, 1),
                                      AT_DIMS(n, c->heads * c->head_dim))));
     h = norm(o, l->post_norm, x);
-    return at_add(x, project(o, &l->down, at_mul(at_silu(project(o, &l->gate, h)), project(o, &l->up, h))));
+    return at_add(
+        x, project(o, &l->down, at_mul(at_silu(project(o, &l->gate, h)), project(o, &l->up, h))));
 }
 
 static double tokens_of(const ares_batch *b, int64_t row)
@@ -217,23 +231,31 @@ static at_tensor row_log_p(const oracle *o, int row)
 {
     const run *r = o->r;
     const ares_batch *b = &r->batch;
-    int group = row / PER_GROUP, prompt = prompt_len[group], response = response_len[row], n = prompt + response - 1;
+    int group = row / PER_GROUP, prompt = prompt_len[group], response = response_len[row],
+        n = prompt + response - 1;
     int32_t ids[64];
     memcpy(ids, r->prompts[group], (size_t)prompt * sizeof *ids);
     memcpy(ids + prompt, b->responses + b->row_start[row], (size_t)response * sizeof *ids);
-    at_tensor x = at_embedding(of(o, r->model->embed), at_clone(at_from_blob(ids, AT_I32, AT_DIMS(n))));
+    at_tensor x =
+        at_embedding(of(o, r->model->embed), at_clone(at_from_blob(ids, AT_I32, AT_DIMS(n))));
     for (int layer = 0; layer < r->model->cfg.layers; layer++) x = block(o, layer, x, n);
     x = norm(o, r->model->final_norm, at_narrow(x, 0, prompt - 1, response));
-    at_tensor logits = at_mul_s(at_matmul(x, at_transpose(of(o, r->model->lm_head), 0, 1)), (double)(float)(1 / r->cfg.rollout.temperature));
+    at_tensor logits = at_mul_s(at_matmul(x, at_transpose(of(o, r->model->lm_head), 0, 1)),
+                                (double)(float)(1 / r->cfg.rollout.temperature));
     return at_log_softmax(logits, 1);
 }
 static at_tensor taken(const oracle *o, int row, at_tensor log_p)
 {
     const ares_batch *b = &o->r->batch;
-    at_tensor target = at_to(at_clone(at_from_blob(b->responses + b->row_start[row], AT_I32, AT_DIMS(response_len[row], 1))), AT_I64);
+    at_tensor target = at_to(at_clone(at_from_blob(b->responses + b->row_start[row], AT_I32,
+                                                   AT_DIMS(response_len[row], 1))),
+                             AT_I64);
     return at_squeeze(at_gather(log_p, 1, target), 1);
 }
-static at_tensor entropy_of(at_tensor log_p) { return at_neg(at_sum_dim(at_mul(at_exp(log_p), log_p), 1, false)); }
+static at_tensor entropy_of(at_tensor log_p)
+{
+    return at_neg(at_sum_dim(at_mul(at_exp(log_p), log_p), 1, false));
+}
 
 /* The weights of a model as leaves (of the oracle's run's order of parameters). */
 static void leaves_of(oracle *o, const ares_model *m, bool trained)
@@ -273,8 +295,8 @@ static bool differentiate(const run *r, at_dtype dtype, total_loss *total, const
 
 /* What an update is held against: made before it, under the weights that it starts from. */
 typedef struct truth {
-    double *exact, *single;      /* gradients in f64, and by the same walk in f32 */
-    double log_prob_error;       /* the largest of any token with mask 1, of either walk in f32 */
+    double *exact, *single; /* gradients in f64, and by the same walk in f32 */
+    double log_prob_error;  /* the largest of any token with mask 1, of either walk in f32 */
 } truth;
 
 static bool truth_of(const run *r, total_loss *total, const void *ctx, truth *out)

@@ -1,7 +1,8 @@
 /*
- * Every advantage estimator in a first update: the gradient is libtorch's autograd of PPO over the same rows, with advantages that this
- * file computes by plain loops. Tokens of an environment stand among the policy's.
- * Seen to fail: with rloo's n / (n - 1) left out, with gae's masked tokens not skipped.
+ * Every advantage estimator in a first update: the gradient is libtorch's autograd of PPO over the
+ * same rows, with advantages that this file computes by plain loops. Tokens of an environment stand
+ * among the policy's. Seen to fail: with rloo's n / (n - 1) left out, with gae's masked tokens not
+ * skipped.
  */
 #include "gradient.h"
 
@@ -30,7 +31,10 @@ static double free_of_mean(const double *s, const double *length, int n, int i)
     (void)length;
     return s[i] - mean(s, n);
 }
-static double standard(const double *s, const double *length, int n, int i) { return free_of_mean(s, length, n, i) / (deviation(s, n) + 1e-6); }
+static double standard(const double *s, const double *length, int n, int i)
+{
+    return free_of_mean(s, length, n, i) / (deviation(s, n) + 1e-6);
+}
 static double lead(const double *s, const double *length, int n, int i)
 {
     double second = -INFINITY;
@@ -67,8 +71,10 @@ static void whiten(plain *p)
         n += b->response_mask[t];
         sum += b->response_mask[t] ? p->a[t] : 0;
     }
-    for (int64_t t = 0; t < b->tokens; t++) square += b->response_mask[t] ? pow(p->a[t] - sum / n, 2) : 0;
-    for (int64_t t = 0; t < b->tokens; t++) p->a[t] = b->response_mask[t] ? (p->a[t] - sum / n) / sqrt(square / (n - 1) + 1e-8) : 0;
+    for (int64_t t = 0; t < b->tokens; t++)
+        square += b->response_mask[t] ? pow(p->a[t] - sum / n, 2) : 0;
+    for (int64_t t = 0; t < b->tokens; t++)
+        p->a[t] = b->response_mask[t] ? (p->a[t] - sum / n) / sqrt(square / (n - 1) + 1e-8) : 0;
 }
 
 static void by_group(plain *p, group_formula *f, double scale)
@@ -79,7 +85,8 @@ static void by_group(plain *p, group_formula *f, double scale)
         double length[PER_GROUP];
         for (int i = 0; i < PER_GROUP; i++) length[i] = tokens_of(b, first + i);
         double a = scale * f(scores + first, length, PER_GROUP, row - first);
-        for (int64_t t = b->row_start[row]; t < b->row_start[row + 1]; t++) p->a[t] = b->response_mask[t] ? a : 0;
+        for (int64_t t = b->row_start[row]; t < b->row_start[row + 1]; t++)
+            p->a[t] = b->response_mask[t] ? a : 0;
     }
 }
 
@@ -107,7 +114,8 @@ static void gae(plain *p, bool turns)
         double next = 0, carried = 0;
         for (int64_t t = b->row_start[row + 1] - 1; t >= b->row_start[row] && turns; t--) {
             if (!b->turn_ends[t]) continue;
-            carried = reward[t] + c->high_level_gamma * next - (double)b->values[t] + c->high_level_gamma * c->lam * carried;
+            carried = reward[t] + c->high_level_gamma * next - (double)b->values[t] +
+                      c->high_level_gamma * c->lam * carried;
             next = (double)b->values[t];
             reward[t] = carried + next;
         }
@@ -133,7 +141,8 @@ static void remax(plain *p)
 {
     const ares_batch *b = &p->r->batch;
     for (int row = 0; row < ROWS; row++)
-        for (int64_t t = b->row_start[row]; t < b->row_start[row + 1]; t++) p->a[t] = b->response_mask[t] ? scores[row] - (double)b->samples[row].baseline : 0;
+        for (int64_t t = b->row_start[row]; t < b->row_start[row + 1]; t++)
+            p->a[t] = b->response_mask[t] ? scores[row] - (double)b->samples[row].baseline : 0;
 }
 
 static void formula(plain *p, const char *name)
@@ -156,7 +165,10 @@ static void formula(plain *p, const char *name)
     }
 }
 
-/* PPO with both clips and the dual one, and the entropy bonus, averaged over all tokens of the policy. */
+/*
+ * PPO with both clips and the dual one, and the entropy bonus, averaged over all tokens of the
+ * policy.
+ */
 static at_tensor total(const oracle *o, const void *ctx)
 {
     const plain *p = ctx;
@@ -171,11 +183,21 @@ static at_tensor total(const oracle *o, const void *ctx)
     }
     for (int row = 0; row < ROWS; row++) {
         int64_t first = b->row_start[row], n = response_len[row];
-        at_tensor against = at_clone(at_to(at_from_blob(less + first, AT_F64, AT_DIMS(n)), o->dtype)), most = at_clone(at_to(at_from_blob(bound + first, AT_F64, AT_DIMS(n)), o->dtype));
-        at_tensor log_p = row_log_p(o, row), ratio = at_exp(at_sub(taken(o, row, log_p), blob(o, b->old_log_probs + first, n)));
-        at_tensor of = at_maximum(at_mul(ratio, against), at_mul(at_clamp(ratio, 1 - c->clip_ratio_low, 1 + c->clip_ratio_high), against));
-        at_tensor seen = at_to(at_clone(at_from_blob(b->response_mask + first, AT_U8, AT_DIMS(n))), o->dtype);
-        at_tensor sum = at_mul_s(at_sum(at_mul(at_sub(at_minimum(of, most), at_mul_s(entropy_of(log_p), c->entropy_coeff)), seen)), 1 / all);
+        at_tensor against =
+                      at_clone(at_to(at_from_blob(less + first, AT_F64, AT_DIMS(n)), o->dtype)),
+                  most = at_clone(at_to(at_from_blob(bound + first, AT_F64, AT_DIMS(n)), o->dtype));
+        at_tensor log_p = row_log_p(o, row),
+                  ratio =
+                      at_exp(at_sub(taken(o, row, log_p), blob(o, b->old_log_probs + first, n)));
+        at_tensor of = at_maximum(
+            at_mul(ratio, against),
+            at_mul(at_clamp(ratio, 1 - c->clip_ratio_low, 1 + c->clip_ratio_high), against));
+        at_tensor seen =
+            at_to(at_clone(at_from_blob(b->response_mask + first, AT_U8, AT_DIMS(n))), o->dtype);
+        at_tensor sum = at_mul_s(
+            at_sum(at_mul(
+                at_sub(at_minimum(of, most), at_mul_s(entropy_of(log_p), c->entropy_coeff)), seen)),
+            1 / all);
         loss = loss ? at_add(loss, sum) : sum;
     }
     return loss;
@@ -210,7 +232,9 @@ TEST(the_first_update_of_every_advantage_has_the_gradient_of_the_plain_formula)
     for (int i = 0; i < n; i++) {
         run r;
         plain p = { 0 };
-        if (!run_open(&r, "qwen2_tied", "token-mean", i % 2 == 0) || !CHECK(r.batch.tokens <= TOKENS)) return;
+        if (!run_open(&r, "qwen2_tied", "token-mean", i % 2 == 0) ||
+            !CHECK(r.batch.tokens <= TOKENS))
+            return;
         put_rest(&r);
         p.r = &r;
         formula(&p, list[i]->name);

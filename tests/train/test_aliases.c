@@ -20,7 +20,8 @@ static bool leads_somewhere(const ares_config *cfg, const char *to)
     char path[256];
     snprintf(path, sizeof path, "%s", to);
     size_t n = strlen(path);
-    if (n > 2 && (strcmp(path + n - 2, ".*") == 0 || strcmp(path + n - 2, ".0") == 0 || strcmp(path + n - 2, ".1") == 0))
+    if (n > 2 && (strcmp(path + n - 2, ".*") == 0 || strcmp(path + n - 2, ".0") == 0 ||
+                  strcmp(path + n - 2, ".1") == 0))
         path[n - 2] = 0;
     ares_str help = { 0 };
     bool ok = ares_config_help(cfg, path, &help) == ARES_OK && count_of(help.data) > 1;
@@ -43,7 +44,8 @@ TEST(every_alias_leads_to_an_option_and_stands_once)
             continue;
         }
         char *list = ares_strdup(a->to), *rest = list;
-        for (char *one; (one = strsep(&rest, "&"));) CHECK_MSG(leads_somewhere(cfg, one), "%s -> %s", a->from, one);
+        for (char *one; (one = strsep(&rest, "&"));)
+            CHECK_MSG(leads_somewhere(cfg, one), "%s -> %s", a->from, one);
         ares_free(list);
     }
     ares_config_free(cfg);
@@ -150,9 +152,8 @@ TEST(every_word_of_another_trainer_sets_the_option_that_means_the_same)
         { "worker.actor.valid_token_scope", "algorithm.valid_token_scope" },
         { "worker.critic.optim.lr_scheduler_type", "worker.critic.optim.warmup_style" },
         { "worker.hybrid_engine", "actor_rollout_ref.hybrid_engine" },
-        { "worker.ref.ulysses_size",
-          "actor_rollout_ref.ref.ulysses_sequence_parallel_size "
-          "actor_rollout_ref.ref.ulysses_size" },
+        { "worker.ref.ulysses_size", "actor_rollout_ref.ref.ulysses_sequence_parallel_size "
+                                     "actor_rollout_ref.ref.ulysses_size" },
         { "worker.reward.correct", "reward.correct" },
         { "worker.reward.incorrect", "reward.incorrect" },
         { "worker.reward.len_reward_penalty",
@@ -161,9 +162,8 @@ TEST(every_word_of_another_trainer_sets_the_option_that_means_the_same)
         { "worker.reward.safe_length", "algorithm.safe_length reward.safe_length" },
         { "worker.reward.scale", "reward.scale reward.reward_scale" },
         { "worker.reward.skip_special_tokens", "rollout_skip_special_tokens" },
-        { "worker.rollout.n",
-          "algorithm.group_size num_generations n_samples_per_prompt "
-          "actor_rollout_ref.rollout.n" },
+        { "worker.rollout.n", "algorithm.group_size num_generations n_samples_per_prompt "
+                              "actor_rollout_ref.rollout.n" },
         { "worker.rollout.seed", "seed rollout_seed" },
         { "worker.rollout.stop", "rollout_stop" },
         { "worker.rollout.stop_token_ids", "rollout_stop_token_ids" },
@@ -198,8 +198,8 @@ TEST(every_word_of_another_trainer_sets_the_option_that_means_the_same)
         for (int i = 0; i < ARES_COUNT(cases); i++) {
             if (!*now[i]) continue;
             const char *is = ares_config_get_text(cfg, cases[i].option);
-            CHECK_MSG(is && strcmp(is, "7") == 0, "%.*s=7: %s is %s", (int)strcspn(now[i], " "), now[i],
-                      cases[i].option, is ? is : "not set");
+            CHECK_MSG(is && strcmp(is, "7") == 0, "%.*s=7: %s is %s", (int)strcspn(now[i], " "),
+                      now[i], cases[i].option, is ? is : "not set");
         }
         ares_config_free(cfg);
     }
@@ -208,14 +208,26 @@ TEST(every_word_of_another_trainer_sets_the_option_that_means_the_same)
 TEST(a_verl_command_line_is_understood)
 {
     static const char *const argv[] = {
-        "algorithm.adv_estimator=grpo", "data.train_files=[train.jsonl]", "data.train_batch_size=128",
-        "actor_rollout_ref.model.path=m", "actor_rollout_ref.actor.optim.lr=2e-6", "actor_rollout_ref.model.use_remove_padding=True",
-        "actor_rollout_ref.actor.ppo_mini_batch_size=64", "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4",
-        "actor_rollout_ref.actor.use_kl_loss=True", "actor_rollout_ref.actor.kl_loss_coef=0.002",
-        "actor_rollout_ref.actor.clip_ratio=0.1", "actor_rollout_ref.actor.clip_ratio_high=0.28",
-        "actor_rollout_ref.actor.fsdp_config.param_offload=False", "actor_rollout_ref.rollout.n=5",
-        "actor_rollout_ref.rollout.name=vllm", "actor_rollout_ref.rollout.response_length=77", "trainer.total_training_steps=9",
-        "actor_rollout_ref.actor.optim.betas.1=0.95", "trainer.n_gpus_per_node=8", "trainer.test_freq=5",
+        "algorithm.adv_estimator=grpo",
+        "data.train_files=[train.jsonl]",
+        "data.train_batch_size=128",
+        "actor_rollout_ref.model.path=m",
+        "actor_rollout_ref.actor.optim.lr=2e-6",
+        "actor_rollout_ref.model.use_remove_padding=True",
+        "actor_rollout_ref.actor.ppo_mini_batch_size=64",
+        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4",
+        "actor_rollout_ref.actor.use_kl_loss=True",
+        "actor_rollout_ref.actor.kl_loss_coef=0.002",
+        "actor_rollout_ref.actor.clip_ratio=0.1",
+        "actor_rollout_ref.actor.clip_ratio_high=0.28",
+        "actor_rollout_ref.actor.fsdp_config.param_offload=False",
+        "actor_rollout_ref.rollout.n=5",
+        "actor_rollout_ref.rollout.name=vllm",
+        "actor_rollout_ref.rollout.response_length=77",
+        "trainer.total_training_steps=9",
+        "actor_rollout_ref.actor.optim.betas.1=0.95",
+        "trainer.n_gpus_per_node=8",
+        "trainer.test_freq=5",
     };
     ares_train_config c;
     ares_log_set(ARES_LOG_ERROR, 0);
@@ -243,7 +255,8 @@ TEST(a_verl_command_line_is_understood)
 
 TEST(a_trl_file_is_understood_and_beta_needs_its_meaning)
 {
-    static const char yaml[] = "model_name_or_path: m\nnum_generations: 8\nepsilon: 0.2\nepsilon_high: 0.28\nlearning_rate: 1e-5\n"
+    static const char yaml[] = "model_name_or_path: m\nnum_generations: 8\nepsilon: "
+                               "0.2\nepsilon_high: 0.28\nlearning_rate: 1e-5\n"
                                "adam_beta2: 0.99\nseed: 7\nbeta: 0.04\n";
     for (int kl = 0; kl < 2; kl++) {
         ares_train_config c;
@@ -253,7 +266,9 @@ TEST(a_trl_file_is_understood_and_beta_needs_its_meaning)
         if (kl) ares_config_override(cfg, "algorithm.use_kl_loss=True");
         ares_config_resolve(cfg);
         if (kl) CHECK_OK(ares_config_finish(cfg));
-        else CHECK_FAIL(ares_config_finish(cfg), ARES_ECONFIG, "config: trl.yaml:8: beta = 0.04: not accepted: beta weighs");
+        else
+            CHECK_FAIL(ares_config_finish(cfg), ARES_ECONFIG,
+                       "config: trl.yaml:8: beta = 0.04: not accepted: beta weighs");
         if (kl) CHECK_NEAR(c.algorithm.kl_coef, 0.04, 0);
         CHECK_EQ(c.rollout.n, 8);
         CHECK_NEAR(c.loss.clip_ratio_low, 0.2, 0);
@@ -268,16 +283,23 @@ TEST(a_trl_file_is_understood_and_beta_needs_its_meaning)
 TEST(words_of_losses_are_understood)
 {
     static const char *const argv[] = {
-        "data.train_files=[train.jsonl]", "worker.actor.model.model_path=m", "actor_rollout_ref.actor.policy_loss.loss_mode=geo_mean",
-        "actor_rollout_ref.actor.policy_loss.clip_cov_ratio=0.01", "algorithm.kl_penalty=low-var-kl+", "algorithm.use_valid_token_scale=False",
-        "algorithm.early_stop_imp_ratio=5.0", "algorithm.rollout_correction.rollout_is=sequence", "algorithm.loss_agg_func=token-mean",
+        "data.train_files=[train.jsonl]",
+        "worker.actor.model.model_path=m",
+        "actor_rollout_ref.actor.policy_loss.loss_mode=geo_mean",
+        "actor_rollout_ref.actor.policy_loss.clip_cov_ratio=0.01",
+        "algorithm.kl_penalty=low-var-kl+",
+        "algorithm.use_valid_token_scale=False",
+        "algorithm.early_stop_imp_ratio=5.0",
+        "algorithm.rollout_correction.rollout_is=sequence",
+        "algorithm.loss_agg_func=token-mean",
     };
     ares_train_config c;
     ares_config *cfg = ares_config_new();
     ares_train_config_declare(cfg, &c);
     ares_config_read_args(cfg, ARES_COUNT(argv), argv);
     ares_config_resolve(cfg);
-    for (int i = 0; i < ares_config_fault_count(cfg); i++) CHECK_MSG(false, "%s", ares_config_fault_text(cfg, i));
+    for (int i = 0; i < ares_config_fault_count(cfg); i++)
+        CHECK_MSG(false, "%s", ares_config_fault_text(cfg, i));
     CHECK_STR(c.loss.loss_type, "gmpo");
     CHECK_NEAR(c.loss.clip_cov_ratio, 0.01, 0);
     CHECK_STR(c.algorithm.kl_penalty, "low_var_kl+");
@@ -290,7 +312,8 @@ TEST(words_of_losses_are_understood)
 
 static int count_faults(const char *const *extra, int n, const char *option)
 {
-    const char *argv[12] = { "data.train_files=[train.jsonl]", "worker.actor.model.model_path=m", "worker.rollout.n=4", "worker.reward.rewards=[{name: exact}]" };
+    const char *argv[12] = { "data.train_files=[train.jsonl]", "worker.actor.model.model_path=m",
+                             "worker.rollout.n=4", "worker.reward.rewards=[{name: exact}]" };
     ares_train_config c;
     ares_config *cfg = ares_config_new();
     int found = 0;
@@ -299,14 +322,18 @@ static int count_faults(const char *const *extra, int n, const char *option)
     ares_config_read_args(cfg, 4 + n, argv);
     ares_config_resolve(cfg);
     (void)ares_train_config_check(cfg, &c, 1);
-    for (int i = 0; i < ares_config_fault_count(cfg); i++) found += strstr(ares_config_fault_text(cfg, i), option) != NULL;
+    for (int i = 0; i < ares_config_fault_count(cfg); i++)
+        found += strstr(ares_config_fault_text(cfg, i), option) != NULL;
     ares_config_free(cfg);
     return found;
 }
 
 TEST(combinations_of_losses_that_mean_nothing_are_refused)
 {
-    static const struct { const char *words[3]; int n; const char *option;
+    static const struct {
+        const char *words[3];
+        int n;
+        const char *option;
     } wrong[] = {
         { { "worker.actor.clip_ratio_dual=1.2" }, 1, "clip_ratio_dual" },
         { { "worker.actor.clip_ratio_dual=0.5" }, 1, "clip_ratio_dual" },
@@ -341,7 +368,10 @@ TEST(combinations_of_losses_that_mean_nothing_are_refused)
           3,
           "rollout_is_threshold_lower" },
     };
-    static const struct { const char *words[3]; int n; const char *option;
+    static const struct {
+        const char *words[3];
+        int n;
+        const char *option;
     } right[] = {
         { { "worker.actor.loss_type=cispo", "worker.actor.clip_ratio_low=1",
             "worker.actor.clip_ratio_high=4" },
@@ -370,9 +400,11 @@ TEST(combinations_of_losses_that_mean_nothing_are_refused)
           "deviation" },
     };
     for (int i = 0; i < ARES_COUNT(wrong); i++)
-        CHECK_MSG(count_faults(wrong[i].words, wrong[i].n, wrong[i].option) > 0, "%s is let through", wrong[i].words[wrong[i].n - 1]);
+        CHECK_MSG(count_faults(wrong[i].words, wrong[i].n, wrong[i].option) > 0,
+                  "%s is let through", wrong[i].words[wrong[i].n - 1]);
     for (int i = 0; i < ARES_COUNT(right); i++)
-        CHECK_MSG(count_faults(right[i].words, right[i].n, right[i].option) == 0, "%s is refused", right[i].words[right[i].n - 1]);
+        CHECK_MSG(count_faults(right[i].words, right[i].n, right[i].option) == 0, "%s is refused",
+                  right[i].words[right[i].n - 1]);
 }
 
 TEST(a_kl_in_two_places_or_by_two_dialects_is_refused)

@@ -1,6 +1,7 @@
 /*
- * The critic: values under packing, the gradient of a whole update against differences of its loss, and a fresh head's life on
- * disk. Seen to fail: with the value's bias left out of backward, the clip's branch ignored, a prompt's last position read one late.
+ * The critic: values under packing, the gradient of a whole update against differences of its loss,
+ * and a fresh head's life on disk. Seen to fail: with the value's bias left out of backward, the
+ * clip's branch ignored, a prompt's last position read one late.
  */
 #include <math.h>
 #include <stdio.h>
@@ -20,8 +21,15 @@ typedef struct setup {
     int32_t prompts[GROUPS][16];
 } setup;
 
-static double draw(uint64_t index) { return ares_rng_normal(ares_rng_root(77, ARES_RNG_TEST), index); }
-static int32_t id(const setup *s, uint64_t index) { return (int32_t)ares_rng_below(ares_rng_root(5, ARES_RNG_TEST), index, (uint64_t)s->critic.model->cfg.vocab); }
+static double draw(uint64_t index)
+{
+    return ares_rng_normal(ares_rng_root(77, ARES_RNG_TEST), index);
+}
+static int32_t id(const setup *s, uint64_t index)
+{
+    return (int32_t)ares_rng_below(ares_rng_root(5, ARES_RNG_TEST), index,
+                                   (uint64_t)s->critic.model->cfg.vocab);
+}
 
 static void fill(setup *s)
 {
@@ -31,7 +39,11 @@ static void fill(setup *s)
         for (int i = 0; i < prompt_len[g]; i++) s->prompts[g][i] = id(s, (uint64_t)(100 * g + i));
         ares_batch_begin_group(b);
         for (int i = 0; i < PER_GROUP; i++)
-            ares_batch_add_row(b, &(ares_sample){ .draw = g, .index = i, .prompt = s->prompts[g], .prompt_len = prompt_len[g] }, response_len[g * PER_GROUP + i]);
+            ares_batch_add_row(
+                b,
+                &(ares_sample){
+                    .draw = g, .index = i, .prompt = s->prompts[g], .prompt_len = prompt_len[g] },
+                response_len[g * PER_GROUP + i]);
     }
     ARES_PUT(b, responses), ARES_PUT(b, response_mask);
     for (int64_t t = 0; t < b->tokens; t++) {
@@ -40,18 +52,32 @@ static void fill(setup *s)
     }
 }
 
-static bool start(setup *s, const char *variant, const char *weights, int64_t max_tokens, bool share)
+static bool start(setup *s, const char *variant, const char *weights, int64_t max_tokens,
+                  bool share)
 {
     static const double betas[] = { 0.9, 0.999 };
     static char path[500];
     snprintf(path, sizeof path, "%s/%s", test_source("tests/golden/models"), variant);
     *s = (setup){ .cfg = { .data = { .max_response_length = 20 },
                            .actor = { .model_path = path, .global_batch_size = GROUPS },
-                           .critic = { .dtype = "fp32", .gradient_checkpointing = true, .global_batch_size = ARES_NULL_I64, .ppo_epochs = 1, .max_grad_norm = 1e9, .cliprange_value = 0.05,
-                                       .loss_avg_mode = "token-mean", .max_token_len = max_tokens, .share_prompts = share },
-                           .critic_optim = { .strategy = "adamw", .lr = 0, .betas = { betas, 2 }, .eps = 1e-8, .scheduler = "constant", .warmup_steps = 0 },
+                           .critic = { .dtype = "fp32",
+                                       .gradient_checkpointing = true,
+                                       .global_batch_size = ARES_NULL_I64,
+                                       .ppo_epochs = 1,
+                                       .max_grad_norm = 1e9,
+                                       .cliprange_value = 0.05,
+                                       .loss_avg_mode = "token-mean",
+                                       .max_token_len = max_tokens,
+                                       .share_prompts = share },
+                           .critic_optim = { .strategy = "adamw",
+                                             .lr = 0,
+                                             .betas = { betas, 2 },
+                                             .eps = 1e-8,
+                                             .scheduler = "constant",
+                                             .warmup_steps = 0 },
                            .rollout = { .seed = 3 } } };
-    return CHECK_OK(ares_device_open("cpu", 2, &s->device)) && CHECK_OK(ares_critic_open(&s->critic, &s->cfg, &s->device, NULL, 1, weights));
+    return CHECK_OK(ares_device_open("cpu", 2, &s->device)) &&
+           CHECK_OK(ares_critic_open(&s->critic, &s->cfg, &s->device, NULL, 1, weights));
 }
 
 static void stop(setup *s)
@@ -74,8 +100,10 @@ static double loss_of(const setup *s, const float *now, const float *old)
     double sum = 0, n = 0;
     for (int64_t t = 0; t < b->tokens; t++) {
         if (!b->response_mask[t]) continue;
-        double clipped = fmin(fmax((double)now[t], (double)old[t] - 0.05), (double)old[t] + 0.05), r = (double)b->returns[t];
-        sum += 0.5 * fmax(((double)now[t] - r) * ((double)now[t] - r), (clipped - r) * (clipped - r));
+        double clipped = fmin(fmax((double)now[t], (double)old[t] - 0.05), (double)old[t] + 0.05),
+               r = (double)b->returns[t];
+        sum +=
+            0.5 * fmax(((double)now[t] - r) * ((double)now[t] - r), (clipped - r) * (clipped - r));
         n++;
     }
     return sum / n;
@@ -86,7 +114,8 @@ static void move(const ares_param *p, const float *from, int index, double step)
 {
     int64_t n = (int64_t)p->weight.n * p->weight.k;
     float *rows = ares_malloc((size_t)n * sizeof *rows);
-    for (int64_t e = 0; e < n; e++) rows[e] = (float)((double)from[e] + step * draw((uint64_t)index * 100000 + (uint64_t)e));
+    for (int64_t e = 0; e < n; e++)
+        rows[e] = (float)((double)from[e] + step * draw((uint64_t)index * 100000 + (uint64_t)e));
     ares_matrix_pack(&p->weight, rows, ARES_F32);
     ares_free(rows);
 }
@@ -97,24 +126,28 @@ static void check_gradient(const char *variant, bool share)
     if (!start(&s, variant, NULL, 30, share)) return;
     fill(&s);
     ares_batch *b = &s.batch;
-    float *now = ares_calloc((size_t)b->tokens, sizeof *now), *old = ares_calloc((size_t)b->tokens, sizeof *old);
+    float *now = ares_calloc((size_t)b->tokens, sizeof *now),
+          *old = ares_calloc((size_t)b->tokens, sizeof *old);
     values_of(&s, now);
     ARES_PUT(b, returns);
     for (int64_t t = 0; t < b->tokens; t++) {
-        old[t] = now[t] + (float)(0.04 * draw(9000 + (uint64_t)t)); /* some within the clip range, some beyond */
+        /* some within the clip range, some beyond */
+        old[t] = now[t] + (float)(0.04 * draw(9000 + (uint64_t)t));
         b->returns[t] = (float)draw(8000 + (uint64_t)t);
     }
     memcpy(b->values, old, (size_t)b->tokens * sizeof *old);
     ares_metrics *m = ares_metrics_new();
     double reported = 0, clipped = 0;
     CHECK_OK(ares_critic_update(&s.critic, b, m)); /* learning rate 0: gradients without a move */
-    CHECK(ares_metrics_get(m, "critic/vf_loss", &reported) && ares_metrics_get(m, "critic/vf_clipfrac", &clipped));
+    CHECK(ares_metrics_get(m, "critic/vf_loss", &reported) &&
+          ares_metrics_get(m, "critic/vf_clipfrac", &clipped));
     CHECK_NEAR(reported, loss_of(&s, now, old), 1e-5);
     CHECK(clipped > 0 && clipped < 1);
     for (int i = 0; i < s.critic.model->n_params; i++) {
         const ares_param *p = &s.critic.model->params[i];
         int64_t n = (int64_t)p->weight.n * p->weight.k;
-        float *weight = ares_malloc((size_t)n * sizeof *weight), *gradient = ares_malloc((size_t)n * sizeof *gradient);
+        float *weight = ares_malloc((size_t)n * sizeof *weight),
+              *gradient = ares_malloc((size_t)n * sizeof *gradient);
         ares_matrix_unpack(&p->weight, weight, ARES_F32);
         ares_matrix_unpack(&p->grad, gradient, ARES_F32);
         double want = 0, size = 0;
@@ -130,8 +163,9 @@ static void check_gradient(const char *variant, bool share)
         values_of(&s, now);
         down = loss_of(&s, now, old);
         move(p, weight, i, 0);
-        CHECK_MSG(fabs((up - down) / (2 * h) - want) <= 0.02 * sqrt(size) + 2e-4, "%s: %s: along a random direction %.6g, by differences %.6g", variant, p->name, want,
-                  (up - down) / (2 * h));
+        CHECK_MSG(fabs((up - down) / (2 * h) - want) <= 0.02 * sqrt(size) + 2e-4,
+                  "%s: %s: along a random direction %.6g, by differences %.6g", variant, p->name,
+                  want, (up - down) / (2 * h));
         ares_free(weight), ares_free(gradient);
     }
     ares_metrics_free(m);
@@ -192,7 +226,10 @@ TEST(a_saved_critic_comes_back_with_its_head)
     stop(&s);
 }
 
-/* Weights and moments after so many updates of two mini-batches each; values and returns are made up. */
+/*
+ * Weights and moments after so many updates of two mini-batches each; values and returns are made
+ * up.
+ */
 static void learn(setup *s, bool select_second, bool mask_first, int64_t updates, ares_metrics *m,
                   uint8_t **bytes, size_t *n)
 {
@@ -284,7 +321,8 @@ TEST(metrics_of_the_critic_are_means_over_updates_and_tokens)
     double n = 0, value = 0, target = 0, error = 0, spread[2] = { 0 }, loss = 0, norm = 0, x;
     for (int64_t t = 0; t < b->tokens; t++) {
         old[t] = now[t] + (float)(0.04 * draw(9000 + (uint64_t)t));
-        b->returns[t] = (float)(5 + draw(8000 + (uint64_t)t)); /* far from the values: all of them lie too low */
+        /* far from the values: all of them lie too low */
+        b->returns[t] = (float)(5 + draw(8000 + (uint64_t)t));
         if (!b->response_mask[t]) continue;
         n++;
         value += (double)now[t];

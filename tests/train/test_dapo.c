@@ -1,4 +1,7 @@
-/* DAPO's own words become the options that they stand for; explicit options win, contradictions are told. */
+/*
+ * DAPO's own words become the options that they stand for; explicit options win, contradictions are
+ * told.
+ */
 #include "ares/train.h"
 #include "test.h"
 
@@ -7,8 +10,8 @@
 
 #define BASE "data.train_files=[train.jsonl]", "worker.actor.model.model_path=m"
 
-static ares_config *read_words(ares_train_config *c, const char *yaml, const char *const *words, int n,
-                               bool check)
+static ares_config *read_words(ares_train_config *c, const char *yaml, const char *const *words,
+                               int n, bool check)
 {
     static const char *const base[] = { BASE };
     ares_config *cfg = ares_config_new();
@@ -91,12 +94,14 @@ TEST(explicit_options_win_over_the_preset)
 {
     ares_train_config c;
     static const char yaml[] =
-        "algorithm: {name: dapo, group_size: 4, clip_ratio_low: 0.1, ratio_clip_eps: 0.3, kl_beta: 0.01, "
+        "algorithm: {name: dapo, group_size: 4, clip_ratio_low: 0.1, ratio_clip_eps: 0.3, kl_beta: "
+        "0.01, "
         "shuffle_rollout: false, dynamic_sampling: {enable: false}}\n"
         "worker: {reward: {rewards: [{name: dapo}, {name: overlong, max_response_length: 1024}], "
         "reward_type: null}}\n";
     static const char *const words[] = { "algorithm.filter_groups.max_num_gen_batches=10",
-                                         "data.rollout_batch_size=64", "algorithm.n_minibatches=4" };
+                                         "data.rollout_batch_size=64",
+                                         "algorithm.n_minibatches=4" };
     ares_config *cfg = read_words(&c, yaml, words, 3, false);
     CHECK_STR(first_fault(cfg), "");
     CHECK_EQ(c.rollout.n, 4);
@@ -108,7 +113,8 @@ TEST(explicit_options_win_over_the_preset)
     CHECK_EQ(c.filter.max_resample, ARES_NULL_I64);
     CHECK_EQ(c.trainer.max_try_make_batch, 10);
     CHECK_EQ(c.actor.global_batch_size, 16);
-    CHECK_EQ(c.reward.safe_length, ARES_NULL_I64); /* the rewards have a penalty of length of their own */
+    /* the rewards have a penalty of length of their own */
+    CHECK_EQ(c.reward.safe_length, ARES_NULL_I64);
     CHECK_STR(c.loss.loss_type, "dapo");
     check_stable(cfg);
     ares_config_free(cfg);
@@ -116,11 +122,27 @@ TEST(explicit_options_win_over_the_preset)
 
 TEST(max_resample_alone_switches_dynamic_sampling_on)
 {
-    static const struct { const char *words[3]; int n; bool on; int64_t tries; } cases[] = {
-        { { "algorithm.max_resample=5" }, 1, true, 6 }, { { "algorithm.max_resample=0" }, 1, true, 1 }, { { "algorithm.dynamic_sampling.max_resample=-1" }, 1, true, 0 },
-        { { "algorithm.max_resample=null" }, 1, false, 20 }, { { "algorithm.max_resample=5", "algorithm.filter_groups.enable=false" }, 2, false, 6 },
-        { { "algorithm.max_resample=5", "algorithm.online_filtering=true" }, 2, false, 6 }, { { "algorithm.max_resample=5", "worker.rollout.rollout_filter_value=0.9" }, 2, false, 6 },
-        { { "algorithm.max_resample=5", "algorithm.dynamic_sampling_filter=nonzero_std" }, 2, false, 6 }, { { "algorithm.max_resample=5", "algorithm.filter_groups.max_num_gen_batches=6" }, 2, true, 6 },
+    static const struct {
+        const char *words[3];
+        int n;
+        bool on;
+        int64_t tries;
+    } cases[] = {
+        { { "algorithm.max_resample=5" }, 1, true, 6 },
+        { { "algorithm.max_resample=0" }, 1, true, 1 },
+        { { "algorithm.dynamic_sampling.max_resample=-1" }, 1, true, 0 },
+        { { "algorithm.max_resample=null" }, 1, false, 20 },
+        { { "algorithm.max_resample=5", "algorithm.filter_groups.enable=false" }, 2, false, 6 },
+        { { "algorithm.max_resample=5", "algorithm.online_filtering=true" }, 2, false, 6 },
+        { { "algorithm.max_resample=5", "worker.rollout.rollout_filter_value=0.9" }, 2, false, 6 },
+        { { "algorithm.max_resample=5", "algorithm.dynamic_sampling_filter=nonzero_std" },
+          2,
+          false,
+          6 },
+        { { "algorithm.max_resample=5", "algorithm.filter_groups.max_num_gen_batches=6" },
+          2,
+          true,
+          6 },
     };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         ares_train_config c;
@@ -135,18 +157,53 @@ TEST(max_resample_alone_switches_dynamic_sampling_on)
 
 TEST(the_words_of_dapo_have_their_published_effect)
 {
-    static const struct { const char *words[4]; int n; const char *path, *value; } cases[] = {
-        { { "algorithm.loss_type=actor" }, 1, "worker.actor.loss_type", "dapo" }, { { "algorithm.loss_type=ppo" }, 1, "worker.actor.loss_type", "dapo" },
-        { { "worker.actor.loss_type=ppo" }, 1, "worker.actor.loss_type", "default" }, { { "worker.actor.loss_type=actor" }, 1, "worker.actor.loss_type", "dapo" },
-        { { "algorithm.entropy_bonus=0.01" }, 1, "worker.actor.entropy_coeff", "0.0" }, { { "algorithm.entropy_bonus=0.01", "algorithm.calculate_entropy=True" }, 2, "worker.actor.entropy_coeff", "0.01" },
-        { { "worker.actor.entropy_coeff=0.01" }, 1, "worker.actor.entropy_coeff", "0.01" }, { { "worker.actor.entropy_coeff=0.01", "algorithm.calculate_entropy=False" }, 2, "worker.actor.entropy_coeff", "0.0" },
-        { { "algorithm.shuffle_rollout=True" }, 1, "worker.actor.shuffle", "True" }, { { "algorithm.recompute_logprobs=True" }, 1, "worker.actor.recompute_log_probs", "True" },
-        { { "algorithm.n_minibatches=4", "data.rollout_batch_size=512" }, 2, "worker.actor.global_batch_size", "128" },
-        { { "reward.overlong_buffer.enable=True", "reward.overlong_buffer.len=4", "data.max_response_length=20", "reward.overlong_buffer.penalty_factor=0.5" }, 4, "worker.reward.safe_length", "16" },
-        { { "algorithm.overlong_buffer.enable=True", "algorithm.overlong_buffer.len=4", "data.max_response_length=20" }, 3, "worker.reward.len_reward_penalty", "1.0" },
-        { { "reward_model.overlong_buffer.enable=True", "reward_model.overlong_buffer.len=4", "+reward_model.reward_kwargs.max_resp_len=10" }, 3, "worker.reward.max_length", "10" },
-        { { "reward.overlong_buffer.enable=False", "reward.overlong_buffer.len=4" }, 2, "worker.reward.safe_length", NULL },
-        { { "reward.correct=2" }, 1, "worker.reward.correct", "2" }, { { "reward.incorrect=0" }, 1, "worker.reward.incorrect", "0" }, { { "reward.scale=5" }, 1, "worker.reward.scale", "5" },
+    static const struct {
+        const char *words[4];
+        int n;
+        const char *path, *value;
+    } cases[] = {
+        { { "algorithm.loss_type=actor" }, 1, "worker.actor.loss_type", "dapo" },
+        { { "algorithm.loss_type=ppo" }, 1, "worker.actor.loss_type", "dapo" },
+        { { "worker.actor.loss_type=ppo" }, 1, "worker.actor.loss_type", "default" },
+        { { "worker.actor.loss_type=actor" }, 1, "worker.actor.loss_type", "dapo" },
+        { { "algorithm.entropy_bonus=0.01" }, 1, "worker.actor.entropy_coeff", "0.0" },
+        { { "algorithm.entropy_bonus=0.01", "algorithm.calculate_entropy=True" },
+          2,
+          "worker.actor.entropy_coeff",
+          "0.01" },
+        { { "worker.actor.entropy_coeff=0.01" }, 1, "worker.actor.entropy_coeff", "0.01" },
+        { { "worker.actor.entropy_coeff=0.01", "algorithm.calculate_entropy=False" },
+          2,
+          "worker.actor.entropy_coeff",
+          "0.0" },
+        { { "algorithm.shuffle_rollout=True" }, 1, "worker.actor.shuffle", "True" },
+        { { "algorithm.recompute_logprobs=True" }, 1, "worker.actor.recompute_log_probs", "True" },
+        { { "algorithm.n_minibatches=4", "data.rollout_batch_size=512" },
+          2,
+          "worker.actor.global_batch_size",
+          "128" },
+        { { "reward.overlong_buffer.enable=True", "reward.overlong_buffer.len=4",
+            "data.max_response_length=20", "reward.overlong_buffer.penalty_factor=0.5" },
+          4,
+          "worker.reward.safe_length",
+          "16" },
+        { { "algorithm.overlong_buffer.enable=True", "algorithm.overlong_buffer.len=4",
+            "data.max_response_length=20" },
+          3,
+          "worker.reward.len_reward_penalty",
+          "1.0" },
+        { { "reward_model.overlong_buffer.enable=True", "reward_model.overlong_buffer.len=4",
+            "+reward_model.reward_kwargs.max_resp_len=10" },
+          3,
+          "worker.reward.max_length",
+          "10" },
+        { { "reward.overlong_buffer.enable=False", "reward.overlong_buffer.len=4" },
+          2,
+          "worker.reward.safe_length",
+          NULL },
+        { { "reward.correct=2" }, 1, "worker.reward.correct", "2" },
+        { { "reward.incorrect=0" }, 1, "worker.reward.incorrect", "0" },
+        { { "reward.scale=5" }, 1, "worker.reward.scale", "5" },
         { { "algorithm.over_length_action=drop" }, 1, "algorithm.over_length_action", "drop" },
     };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
@@ -223,17 +280,47 @@ TEST(a_buffer_that_is_off_leaves_the_penalty_of_the_preset_out)
 
 TEST(two_spellings_that_disagree_are_named)
 {
-    static const struct { const char *words[4]; int n; const char *fault; } cases[] = {
-        { { "algorithm.max_resample=3", "algorithm.dynamic_sampling.max_resample=5" }, 2, "algorithm.max_resample = 5 (written algorithm.dynamic_sampling.max_resample): set as algorithm.max_resample too" },
-        { { "worker.actor.loss_type=default", "algorithm.loss_type=actor" }, 2, "worker.actor.loss_type = 'actor' (written algorithm.loss_type): set as worker.actor.loss_type too" },
-        { { "algorithm.max_length=9", "reward.max_length=8" }, 2, "worker.reward.max_length = 8 (written reward.max_length): set as algorithm.max_length too" },
-        { { "algorithm.n_minibatches=4", "worker.actor.global_batch_size=100" }, 2, "algorithm.n_minibatches = 4: makes mini-batches of 128 prompts, and worker.actor.global_batch_size = 100" },
-        { { "algorithm.n_minibatches=3" }, 1, "algorithm.n_minibatches = 3: does not divide data.rollout_batch_size = 512" },
-        { { "algorithm.max_resample=3", "algorithm.filter_groups.max_num_gen_batches=10" }, 2, "algorithm.max_resample = 3: is the limit of draws, less the first, and algorithm.filter_groups.max_num_gen_batches = 10" },
-        { { "reward.overlong_buffer.enable=true", "reward.overlong_buffer.len=4", "algorithm.safe_length=5" }, 3, "worker.reward.overlong_buffer.enable = true (written reward.overlong_buffer.enable): algorithm.safe_length spells the same penalty" },
-        { { "reward.overlong_buffer.enable=true" }, 1, "worker.reward.overlong_buffer.len = null: is not set" },
+    static const struct {
+        const char *words[4];
+        int n;
+        const char *fault;
+    } cases[] = {
+        { { "algorithm.max_resample=3", "algorithm.dynamic_sampling.max_resample=5" },
+          2,
+          "algorithm.max_resample = 5 (written algorithm.dynamic_sampling.max_resample): set as "
+          "algorithm.max_resample too" },
+        { { "worker.actor.loss_type=default", "algorithm.loss_type=actor" },
+          2,
+          "worker.actor.loss_type = 'actor' (written algorithm.loss_type): set as "
+          "worker.actor.loss_type too" },
+        { { "algorithm.max_length=9", "reward.max_length=8" },
+          2,
+          "worker.reward.max_length = 8 (written reward.max_length): set as algorithm.max_length "
+          "too" },
+        { { "algorithm.n_minibatches=4", "worker.actor.global_batch_size=100" },
+          2,
+          "algorithm.n_minibatches = 4: makes mini-batches of 128 prompts, and "
+          "worker.actor.global_batch_size = 100" },
+        { { "algorithm.n_minibatches=3" },
+          1,
+          "algorithm.n_minibatches = 3: does not divide data.rollout_batch_size = 512" },
+        { { "algorithm.max_resample=3", "algorithm.filter_groups.max_num_gen_batches=10" },
+          2,
+          "algorithm.max_resample = 3: is the limit of draws, less the first, and "
+          "algorithm.filter_groups.max_num_gen_batches = 10" },
+        { { "reward.overlong_buffer.enable=true", "reward.overlong_buffer.len=4",
+            "algorithm.safe_length=5" },
+          3,
+          "worker.reward.overlong_buffer.enable = true (written reward.overlong_buffer.enable): "
+          "algorithm.safe_length spells the same penalty" },
+        { { "reward.overlong_buffer.enable=true" },
+          1,
+          "worker.reward.overlong_buffer.len = null: is not set" },
         { { "reward.overlong_buffer.len=4" }, 1, "worker.reward.overlong_buffer.enable" },
-        { { "reward.overlong_buffer.enable=true", "reward.overlong_buffer.len=4000", "data.max_response_length=1000" }, 3, "must lie in 1 .. 1000" },
+        { { "reward.overlong_buffer.enable=true", "reward.overlong_buffer.len=4000",
+            "data.max_response_length=1000" },
+          3,
+          "must lie in 1 .. 1000" },
         { { "algorithm.n_minibatches=none" }, 1, "algorithm.n_minibatches" },
         { { "algorithm.name=dppo" }, 1, "did you mean 'dapo'" },
     };
@@ -247,10 +334,11 @@ TEST(two_spellings_that_disagree_are_named)
     /* A later layer is no contradiction. */
     ares_train_config c;
     static const char *const words[] = { "algorithm.n_minibatches=2" };
-    ares_config *cfg = read_words(&c,
-                                  "data: {rollout_batch_size: 8}\nworker: {actor: {global_batch_size: "
-                                  "8}}\nalgorithm: {max_resample: 2}\n",
-                                  words, 1, false);
+    ares_config *cfg =
+        read_words(&c,
+                   "data: {rollout_batch_size: 8}\nworker: {actor: {global_batch_size: "
+                   "8}}\nalgorithm: {max_resample: 2}\n",
+                   words, 1, false);
     CHECK_STR(first_fault(cfg), "");
     CHECK_EQ(c.actor.global_batch_size, 4);
     ares_config_free(cfg);
@@ -275,12 +363,15 @@ TEST(a_limit_of_draws_in_its_two_spellings_is_one_and_the_later_one_counts)
         { "trainer: {max_try_make_batch: 1}\nalgorithm: {max_resample: 0}\n", NULL, 0, 1 },
         { "trainer: {max_try_make_batch: 3}\nalgorithm: {max_resample: 2}\n", NULL, 2, 3 },
     };
-    static const char *const apart[] = { "trainer: {max_try_make_batch: 0}\nalgorithm: {max_resample: 0}\n",
-                                         "trainer: {max_try_make_batch: 3}\nalgorithm: {max_resample: -1}\n",
-                                         "trainer: {max_try_make_batch: 3}\nalgorithm: {max_resample: 3}\n" };
+    static const char *const apart[] = {
+        "trainer: {max_try_make_batch: 0}\nalgorithm: {max_resample: 0}\n",
+        "trainer: {max_try_make_batch: 3}\nalgorithm: {max_resample: -1}\n",
+        "trainer: {max_try_make_batch: 3}\nalgorithm: {max_resample: 3}\n"
+    };
     ares_train_config c;
     for (int i = 0; i < ARES_COUNT(cases); i++) {
-        ares_config *cfg = read_words(&c, cases[i].yaml, &cases[i].word, cases[i].word != NULL, false);
+        ares_config *cfg =
+            read_words(&c, cases[i].yaml, &cases[i].word, cases[i].word != NULL, false);
         CHECK_STR(first_fault(cfg), "");
         CHECK_EQ(c.filter.max_resample, cases[i].resample);
         CHECK_EQ(c.trainer.max_try_make_batch, cases[i].tries);

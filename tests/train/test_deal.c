@@ -1,4 +1,7 @@
-/* Which rank trains on which groups: equal numbers, even work, and mini-batches that no rank count changes. */
+/*
+ * Which rank trains on which groups: equal numbers, even work, and mini-batches that no rank count
+ * changes.
+ */
 #include "deal.h"
 
 #include "ares/core.h"
@@ -15,8 +18,8 @@ static void unlike(int64_t *work)
     work[7] = 50;
 }
 
-static int64_t most_of(const int64_t *work, const int64_t *rank, int64_t from, int64_t end, int64_t ranks,
-                       int64_t *least)
+static int64_t most_of(const int64_t *work, const int64_t *rank, int64_t from, int64_t end,
+                       int64_t ranks, int64_t *least)
 {
     int64_t sum[8] = { 0 }, most = 0;
     for (int64_t i = from; i < end; i++) sum[rank[i]] += work[i];
@@ -39,15 +42,16 @@ TEST(ranks_get_equal_numbers_and_even_work_of_every_mini_batch)
         REQUIRE_OK(deal_ranks(work, COUNT, CHUNK, ranks, false, turns));
         for (int64_t at = 0; at < COUNT; at += CHUNK) {
             int64_t n[8] = { 0 }, high = most_of(work, rank, at, at + CHUNK, ranks, &low);
-            int64_t in_turn = most_of(work, turns, at, at + CHUNK, ranks, &low_in_turn) - low_in_turn;
+            int64_t in_turn =
+                most_of(work, turns, at, at + CHUNK, ranks, &low_in_turn) - low_in_turn;
             for (int64_t i = at; i < at + CHUNK; i++) n[rank[i]]++;
             for (int64_t r = 0; r < ranks; r++) CHECK_EQ(n[r], CHUNK / ranks);
-            CHECK_MSG(high - low < in_turn, "%lld ranks, from %lld: %lld, in turn %lld", (long long)ranks,
-                      (long long)at, (long long)(high - low), (long long)in_turn);
+            CHECK_MSG(high - low < in_turn, "%lld ranks, from %lld: %lld, in turn %lld",
+                      (long long)ranks, (long long)at, (long long)(high - low), (long long)in_turn);
         }
         int64_t high = most_of(work, rank, 0, COUNT, ranks, &low);
-        CHECK_MSG(20 * (high - low) < high, "%lld ranks: %lld of %lld apart in all", (long long)ranks,
-                  (long long)(high - low), (long long)high);
+        CHECK_MSG(20 * (high - low) < high, "%lld ranks: %lld of %lld apart in all",
+                  (long long)ranks, (long long)(high - low), (long long)high);
     }
 }
 

@@ -1,8 +1,9 @@
 /*
- * What must not change (DESIGN 4 and 5): a sample's ids, log-probs and entropies are the same bits whatever the batch, the cache, the
- * row budget, the thread count or the instruction set, and they are the bits that scoring and training compute.
- * Seen to fail: with the sampling key taken from the position in the batch (four tests), with a prompt's partial block not
- * copied (six), with a preempted sample's tokens not computed again (the cache test alone).
+ * What must not change (DESIGN 4 and 5): a sample's ids, log-probs and entropies are the same bits
+ * whatever the batch, the cache, the row budget, the thread count or the instruction set, and they
+ * are the bits that scoring and training compute. Seen to fail: with the sampling key taken from
+ * the position in the batch (four tests), with a prompt's partial block not copied (six), with a
+ * preempted sample's tokens not computed again (the cache test alone).
  */
 #include <math.h>
 #include <stdio.h>
@@ -16,26 +17,37 @@
 enum { PROMPTS = 5, N = 4, NEW = 40, MAX_ROWS = PROMPTS * N };
 
 /* What a run of the engine gave: every sample's tokens and numbers. */
-typedef struct result { int32_t n[MAX_ROWS], ids[MAX_ROWS][NEW]; float log_probs[MAX_ROWS][NEW], entropies[MAX_ROWS][NEW]; } result;
+typedef struct result {
+    int32_t n[MAX_ROWS], ids[MAX_ROWS][NEW];
+    float log_probs[MAX_ROWS][NEW], entropies[MAX_ROWS][NEW];
+} result;
 
 typedef struct setting {
     const char *variant, *isa;
     int threads, max_num_seqs, max_rows;
     int64_t cache_tokens;
-    int first, count;     /* prompts [first, first + count) */
+    int first, count; /* prompts [first, first + count) */
     float temperature, top_p;
     int32_t top_k;
-    int64_t preemptions;  /* out */
+    int64_t preemptions; /* out */
 } setting;
 
-static const setting usual = { .variant = "qwen3_tied_bias", .threads = 2, .max_num_seqs = 64, .max_rows = 256, .cache_tokens = 4096, .count = PROMPTS, .temperature = 1, .top_p = 1 };
+static const setting usual = { .variant = "qwen3_tied_bias",
+                               .threads = 2,
+                               .max_num_seqs = 64,
+                               .max_rows = 256,
+                               .cache_tokens = 4096,
+                               .count = PROMPTS,
+                               .temperature = 1,
+                               .top_p = 1 };
 
 /* Lengths around the block size of the cache: 3, 31, 32, 33, 70. */
 static int32_t prompt_of(int which, int32_t vocab, int32_t *ids)
 {
     static const int32_t lengths[PROMPTS] = { 3, 31, 32, 33, 70 };
     ares_rng_key key = ares_rng_sub(ares_rng_root(7, ARES_RNG_TEST), (uint64_t)which, 0);
-    for (int32_t i = 0; i < lengths[which]; i++) ids[i] = (int32_t)ares_rng_below(key, (uint64_t)i, (uint64_t)vocab);
+    for (int32_t i = 0; i < lengths[which]; i++)
+        ids[i] = (int32_t)ares_rng_below(key, (uint64_t)i, (uint64_t)vocab);
     return lengths[which];
 }
 
@@ -50,7 +62,10 @@ static void open_model(const setting *s, ares_device *d, ares_model **m, bool tr
     CHECK_OK(ares_model_load(path, d, &opt, m));
 }
 
-static ares_rng_key key_of(int which) { return ares_rng_sub(ares_rng_root(11, ARES_RNG_SAMPLE), 0, (uint64_t)which); }
+static ares_rng_key key_of(int which)
+{
+    return ares_rng_sub(ares_rng_root(11, ARES_RNG_SAMPLE), 0, (uint64_t)which);
+}
 
 static void generate(setting *s, result *out)
 {
@@ -60,10 +75,19 @@ static void generate(setting *s, result *out)
     int32_t prompt[128];
     memset(out, 0, sizeof *out);
     open_model(s, &d, &m, false);
-    ares_rollout_options o = { .cache_tokens = s->cache_tokens, .max_num_seqs = s->max_num_seqs, .max_num_batched_tokens = s->max_rows, .max_model_len = 128 };
+    ares_rollout_options o = { .cache_tokens = s->cache_tokens,
+                               .max_num_seqs = s->max_num_seqs,
+                               .max_num_batched_tokens = s->max_rows,
+                               .max_model_len = 128 };
     CHECK_OK(ares_rollout_new(m, NULL, &o, &r));
-    ares_sampling g = { .temperature = s->temperature, .top_p = s->top_p, .top_k = s->top_k, .max_new_tokens = NEW, .ignore_eos = true };
-    for (int p = s->first; p < s->first + s->count; p++) CHECK_OK(ares_rollout_add(r, prompt, prompt_of(p, m->cfg.vocab, prompt), N, &g, key_of(p), NULL));
+    ares_sampling g = { .temperature = s->temperature,
+                        .top_p = s->top_p,
+                        .top_k = s->top_k,
+                        .max_new_tokens = NEW,
+                        .ignore_eos = true };
+    for (int p = s->first; p < s->first + s->count; p++)
+        CHECK_OK(ares_rollout_add(r, prompt, prompt_of(p, m->cfg.vocab, prompt), N, &g, key_of(p),
+                                  NULL));
     int64_t active = 1;
     ares_completion c;
     while (active) {
@@ -185,7 +209,11 @@ static void fill(const result *x, int32_t vocab, ares_batch *b, int32_t (*prompt
         int32_t length = prompt_of(p, vocab, prompts[p]);
         ares_batch_begin_group(b);
         for (int i = 0; i < N; i++) {
-            ares_sample s = { .draw = p, .index = i, .prompt = prompts[p], .prompt_len = length, .token_exact = true };
+            ares_sample s = { .draw = p,
+                              .index = i,
+                              .prompt = prompts[p],
+                              .prompt_len = length,
+                              .token_exact = true };
             ares_batch_add_row(b, &s, x->n[p * N + i]);
         }
     }
@@ -215,13 +243,19 @@ TEST(rollout_log_probs_are_scored_log_probs_bit_for_bit)
             if (k >= ARES_COUNT(micro)) s.isa = sets[k - ARES_COUNT(micro)];
             open_model(&s, &d, &m, false);
             fill(x, m->cfg.vocab, &b, prompts);
-            ares_train_config cfg = { .actor = { .max_token_len = k < ARES_COUNT(micro) ? micro[k] : 300, .share_prompts = share }, .rollout = { .temperature = 1 } };
-            float *log_probs = ares_calloc((size_t)b.tokens, sizeof *log_probs), *entropies = ares_calloc((size_t)b.tokens, sizeof *entropies);
+            ares_train_config cfg = { .actor = { .max_token_len =
+                                                     k < ARES_COUNT(micro) ? micro[k] : 300,
+                                                 .share_prompts = share },
+                                      .rollout = { .temperature = 1 } };
+            float *log_probs = ares_calloc((size_t)b.tokens, sizeof *log_probs),
+                  *entropies = ares_calloc((size_t)b.tokens, sizeof *entropies);
             CHECK_OK(ares_workspace_new(m, ARES_KEEP_NOTHING, &w));
             CHECK_OK(ares_train_log_probs(m, w, &cfg, &b, 0, b.rows, log_probs, entropies));
             for (int row = 0; row < MAX_ROWS; row++) {
-                CHECK_MEM(log_probs + b.row_start[row], x->log_probs[row], (size_t)x->n[row] * sizeof(float));
-                CHECK_MEM(entropies + b.row_start[row], x->entropies[row], (size_t)x->n[row] * sizeof(float));
+                CHECK_MEM(log_probs + b.row_start[row], x->log_probs[row],
+                          (size_t)x->n[row] * sizeof(float));
+                CHECK_MEM(entropies + b.row_start[row], x->entropies[row],
+                          (size_t)x->n[row] * sizeof(float));
             }
             ares_free(log_probs);
             ares_free(entropies);
@@ -232,7 +266,9 @@ TEST(rollout_log_probs_are_scored_log_probs_bit_for_bit)
         }
 }
 
-/* Seen to fail at 62 temperatures, with (float)(1 / T) in scoring and 1.0f / (float)T in sampling. */
+/*
+ * Seen to fail at 62 temperatures, with (float)(1 / T) in scoring and 1.0f / (float)T in sampling.
+ */
 TEST(sampled_and_scored_log_probs_have_the_same_bits_at_300_temperatures)
 {
     enum { TEMPERATURES = 300, TOKENS = 4 };
@@ -309,7 +345,9 @@ TEST(one_changed_weight_shows_in_the_log_probs)
     CHECK_OK(ares_workspace_new(m, ARES_KEEP_NOTHING, &w));
     CHECK_OK(ares_train_log_probs(m, w, &cfg, &b, 0, b.rows, log_probs, NULL));
     for (int row = 0; row < MAX_ROWS; row++)
-        for (int t = 0; t < x->n[row]; t++) worst = fmax(worst, fabs((double)log_probs[b.row_start[row] + t] - (double)x->log_probs[row][t]));
+        for (int t = 0; t < x->n[row]; t++)
+            worst = fmax(worst, fabs((double)log_probs[b.row_start[row] + t] -
+                                     (double)x->log_probs[row][t]));
     CHECK(worst > 0);
     ares_free(log_probs);
     ares_batch_fini(&b);
@@ -319,7 +357,8 @@ TEST(one_changed_weight_shows_in_the_log_probs)
 }
 
 /* Gradients and parameters after one update of the samples, with made-up advantages. */
-static void update(const result *x, int threads, int64_t micro, bool recompute, uint8_t **bytes, size_t *n)
+static void update(const result *x, int threads, int64_t micro, bool recompute, uint8_t **bytes,
+                   size_t *n)
 {
     ares_device d;
     ares_model *m;
@@ -336,13 +375,35 @@ static void update(const result *x, int threads, int64_t micro, bool recompute, 
     ARES_PUT(&b, advantages);
     for (int row = 0; row < MAX_ROWS; row++)
         for (int t = 0; t < x->n[row]; t++) {
-            b.rollout_log_probs[b.row_start[row] + t] = b.old_log_probs[b.row_start[row] + t] = x->log_probs[row][t];
+            b.rollout_log_probs[b.row_start[row] + t] = b.old_log_probs[b.row_start[row] + t] =
+                x->log_probs[row][t];
             b.advantages[b.row_start[row] + t] = (float)(row % N) - 1.5f;
         }
-    ares_train_config cfg = { .data = { .max_response_length = NEW }, .algorithm = { .adv_estimator = "grpo", .kl_penalty = "low_var_kl", .disable_kl = true },
-                              .loss = { .loss_type = "default", .clip_ratio_low = 0.2, .clip_ratio_high = 0.3, .clip_ratio_dual = 3, .loss_avg_mode = "token-mean", .entropy_coeff = 0.01, ARES_LOSS_DEFAULTS },
-                              .actor = { .global_batch_size = PROMPTS, .max_token_len = micro, .share_prompts = true, .ppo_epochs = 2, .max_grad_norm = 1, .gradient_checkpointing = recompute },
-                              .optim = { .strategy = "adamw", .lr = 1e-3, .betas = { betas, 2 }, .eps = 1e-8, .weight_decay = 0.01, .scheduler = "constant", .warmup_steps = 0 }, .rollout = { .temperature = 1 } };
+    ares_train_config cfg = {
+        .data = { .max_response_length = NEW },
+        .algorithm = { .adv_estimator = "grpo", .kl_penalty = "low_var_kl", .disable_kl = true },
+        .loss = { .loss_type = "default",
+                  .clip_ratio_low = 0.2,
+                  .clip_ratio_high = 0.3,
+                  .clip_ratio_dual = 3,
+                  .loss_avg_mode = "token-mean",
+                  .entropy_coeff = 0.01,
+                  ARES_LOSS_DEFAULTS },
+        .actor = { .global_batch_size = PROMPTS,
+                   .max_token_len = micro,
+                   .share_prompts = true,
+                   .ppo_epochs = 2,
+                   .max_grad_norm = 1,
+                   .gradient_checkpointing = recompute },
+        .optim = { .strategy = "adamw",
+                   .lr = 1e-3,
+                   .betas = { betas, 2 },
+                   .eps = 1e-8,
+                   .weight_decay = 0.01,
+                   .scheduler = "constant",
+                   .warmup_steps = 0 },
+        .rollout = { .temperature = 1 }
+    };
     ares_metrics *metrics = ares_metrics_new();
     double exact = -1, norm = 0;
     CHECK_OK(ares_actor_open(&a, &cfg, m, NULL, 10));
@@ -368,7 +429,15 @@ TEST(an_update_does_not_depend_on_micro_batches_threads_or_recomputation)
     uint8_t *want, *have;
     size_t n, k;
     update(x, 2, 1 << 20, false, &want, &n);
-    static const struct { int threads; int64_t micro; bool recompute; } ways[] = { { 1, 1 << 20, false }, { 2, 1, false }, { 2, 300, false }, { 1, 200, true }, { 2, 1 << 20, true } };
+    static const struct {
+        int threads;
+        int64_t micro;
+        bool recompute;
+    } ways[] = { { 1, 1 << 20, false },
+                 { 2, 1, false },
+                 { 2, 300, false },
+                 { 1, 200, true },
+                 { 2, 1 << 20, true } };
     for (int i = 0; i < ARES_COUNT(ways); i++) {
         update(x, ways[i].threads, ways[i].micro, ways[i].recompute, &have, &k);
         CHECK_EQ(n, k);
@@ -378,8 +447,10 @@ TEST(an_update_does_not_depend_on_micro_batches_threads_or_recomputation)
     ares_free(want);
 }
 
-/* exact/rollout_train_max_abs of an update of the samples, where log-probs of the first row (or of all) are off
- * by 1 for one of four reasons. NaN: there was nothing to compare. */
+/*
+ * exact/rollout_train_max_abs of an update of the samples, where log-probs of the first row (or of
+ * all) are off by 1 for one of four reasons. NaN: there was nothing to compare.
+ */
 static double compared(int reason, bool all_rows)
 {
     const result *x = reference();

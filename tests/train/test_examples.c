@@ -1,19 +1,26 @@
-/* The data sets of the examples are right: every answer, every working, and no validation question among the training ones. */
+/*
+ * The data sets of the examples are right: every answer, every working, and no validation question
+ * among the training ones.
+ */
 #include "ares/io.h"
 #include "test.h"
 
 #include <stdio.h>
 
 /* Calls each row's check; gives the number of rows. */
-static int64_t each_row(const char *path, void (*check)(const ares_json *row, const char *prompt, const char *answer))
+static int64_t each_row(const char *path,
+                        void (*check)(const ares_json *row, const char *prompt, const char *answer))
 {
     ares_jsonl *r;
     const ares_json *row;
     int64_t n = 0;
     if (!CHECK_OK(ares_jsonl_open(test_source(path), &r))) return 0;
     for (; ares_jsonl_next(r, &row, NULL) > 0; n++) {
-        const ares_json *prompt = ares_json_get(row, "prompt"), *answer = ares_json_get(row, "answer");
-        if (CHECK(prompt && answer && prompt->type == ARES_JSON_STRING && answer->type == ARES_JSON_STRING)) check(row, prompt->text.data, answer->text.data);
+        const ares_json *prompt = ares_json_get(row, "prompt"),
+                        *answer = ares_json_get(row, "answer");
+        if (CHECK(prompt && answer && prompt->type == ARES_JSON_STRING &&
+                  answer->type == ARES_JSON_STRING))
+            check(row, prompt->text.data, answer->text.data);
     }
     ares_jsonl_close(r);
     return n;
@@ -34,7 +41,9 @@ static void check_question(const ares_json *row, const char *prompt, const char 
     CHECK_OK(ares_json_get_i64(row, "level", 0, &level));
     CHECK_OK(ares_json_get_i64(row, "global_id", -1, &id));
     if (!CHECK(level >= 1 && level <= 3)) return;
-    CHECK(id >= 0 && a < most[level] && b < most[level] && (level == 1 || (a >= most[level - 1] && b >= most[level - 1])) && (op == '+' || (op == '-' && level > 1 && a >= b)));
+    CHECK(id >= 0 && a < most[level] && b < most[level] &&
+          (level == 1 || (a >= most[level - 1] && b >= most[level - 1])) &&
+          (op == '+' || (op == '-' && level > 1 && a >= b)));
     levels[level]++;
 }
 
@@ -78,7 +87,8 @@ static void check_sum(const ares_json *row, const char *prompt, const char *answ
     int n = snprintf(right, sizeof right, "<think>");
     for (int place = 1; place <= 100; place *= 10) {
         int x = a / place % 10, y = b / place % 10, sum = x + y + carry;
-        n += snprintf(right + n, sizeof right - (size_t)n, "%s%d+%d+%d=%d", place > 1 ? " " : "", x, y, carry, sum);
+        n += snprintf(right + n, sizeof right - (size_t)n, "%s%d+%d+%d=%d", place > 1 ? " " : "", x,
+                      y, carry, sum);
         carry = sum / 10;
     }
     snprintf(right + n, sizeof right - (size_t)n, "</think>\\boxed{%d}", a + b);

@@ -1,10 +1,11 @@
 /*
- * The gradient of a whole update against libtorch's autograd: tiny models of each family, two groups of unlike rows with a
- * shared prompt, tokens of an environment among the policy's, GRPO advantages, PPO with its clips, k3 to a reference, the
- * entropy bonus, a temperature. The oracle walks each row by itself, unpacked, from the plain formulas in f64; the tolerance
- * is a multiple of what the same walk in libtorch's f32 is off it, and of what log-probs are off.
- * Seen to fail: with the masked tokens counted, the dual clip of 3 left out, the entropy bonus added for subtracted, the
- * temperature left out of the oracle, the advantage's deviation taken over n.
+ * The gradient of a whole update against libtorch's autograd: tiny models of each family, two
+ * groups of unlike rows with a shared prompt, tokens of an environment among the policy's, GRPO
+ * advantages, PPO with its clips, k3 to a reference, the entropy bonus, a temperature. The oracle
+ * walks each row by itself, unpacked, from the plain formulas in f64; the tolerance is a multiple
+ * of what the same walk in libtorch's f32 is off it, and of what log-probs are off. Seen to fail:
+ * with the masked tokens counted, the dual clip of 3 left out, the entropy bonus added for
+ * subtracted, the temperature left out of the oracle, the advantage's deviation taken over n.
  */
 #include "gradient.h"
 
@@ -16,7 +17,8 @@ static at_tensor row_loss(const oracle *o, int row)
     const ares_loss_config *c = &r->cfg.loss;
     int group = row / PER_GROUP, response = response_len[row];
     int64_t first = b->row_start[row];
-    at_tensor log_p = row_log_p(o, row), log_prob = taken(o, row, log_p), entropy = entropy_of(log_p);
+    at_tensor log_p = row_log_p(o, row), log_prob = taken(o, row, log_p),
+              entropy = entropy_of(log_p);
 
     double mean = 0, square = 0, all = 0, rows = 0;
     for (int i = 0; i < PER_GROUP; i++) mean += scores[group * PER_GROUP + i] / PER_GROUP;
@@ -26,12 +28,14 @@ static at_tensor row_loss(const oracle *o, int row)
         rows += tokens_of(b, i) > 0;
     }
     double advantage = (scores[row] - mean) / (sqrt(square / (PER_GROUP - 1)) + 1e-6);
-    double weight = strcmp(c->loss_avg_mode, "token-mean") == 0 ? 1 / all : 1 / (rows * tokens_of(b, row));
+    double weight =
+        strcmp(c->loss_avg_mode, "token-mean") == 0 ? 1 / all : 1 / (rows * tokens_of(b, row));
 
     at_tensor ratio = at_exp(at_sub(log_prob, blob(o, b->old_log_probs + first, response))),
               clipped = at_clamp(ratio, 1 - c->clip_ratio_low, 1 + c->clip_ratio_high);
     at_tensor loss = at_maximum(at_mul_s(ratio, -advantage), at_mul_s(clipped, -advantage));
-    if (advantage < 0) loss = at_minimum(loss, at_full(-advantage * c->clip_ratio_dual, o->dtype, AT_SCALAR));
+    if (advantage < 0)
+        loss = at_minimum(loss, at_full(-advantage * c->clip_ratio_dual, o->dtype, AT_SCALAR));
     at_tensor back = at_sub(blob(o, b->ref_log_probs + first, response), log_prob),
               k3 = at_add_s(at_sub(at_exp(back), back), -1);
     loss = at_add(loss, at_mul_s(k3, r->cfg.algorithm.kl_coef));
@@ -45,7 +49,8 @@ static at_tensor all_rows(const oracle *o, const void *ctx)
 {
     at_tensor loss = NULL;
     (void)ctx;
-    for (int row = 0; row < ROWS; row++) loss = loss ? at_add(loss, row_loss(o, row)) : row_loss(o, row);
+    for (int row = 0; row < ROWS; row++)
+        loss = loss ? at_add(loss, row_loss(o, row)) : row_loss(o, row);
     return loss;
 }
 
@@ -56,7 +61,8 @@ static void check_update(const char *variant, const char *avg_mode, bool share)
     run r;
     if (!run_open(&r, variant, avg_mode, share) || !CHECK(r.model->n_params <= PARAMS_MAX)) return;
     truth t;
-    if (truth_of(&r, all_rows, NULL, &t) && CHECK_OK(ares_actor_update(&r.actor, &r.batch, r.metrics))) {
+    if (truth_of(&r, all_rows, NULL, &t) &&
+        CHECK_OK(ares_actor_update(&r.actor, &r.batch, r.metrics))) {
         char what[100];
         snprintf(what, sizeof what, "%s %s, %s", variant, avg_mode, share ? "shared" : "apart");
         check_gradients(&r, what, &t);
@@ -75,17 +81,18 @@ static void check_update(const char *variant, const char *avg_mode, bool share)
 
 TEST(the_first_update_of_grpo_has_the_gradient_of_the_plain_formula)
 {
-    static const char *const variants[] = {
-        "qwen2_tied",      "qwen2_untied", "qwen2_window", "qwen3_untied",
-        "qwen3_tied_bias", "llama_plain",  "llama_biases", "llama_gqa_9_3"
-    };
+    static const char *const variants[] = { "qwen2_tied",   "qwen2_untied",    "qwen2_window",
+                                            "qwen3_untied", "qwen3_tied_bias", "llama_plain",
+                                            "llama_biases", "llama_gqa_9_3" };
     for (int i = 0; i < ARES_COUNT(variants); i++) {
         check_update(variants[i], "token-mean", true);
         check_update(variants[i], "seq-mean-token-mean", false);
     }
 }
 
-/* The second row of the first group has another prompt of the same length, the third a longer one. */
+/*
+ * The second row of the first group has another prompt of the same length, the third a longer one.
+ */
 static void change_prompts(run *r)
 {
     static int32_t other[7], longer[8];

@@ -1,8 +1,9 @@
 /*
- * Every policy loss and every KL in a whole update: the gradient is that of the plain formula by libtorch's autograd, no micro-batch
- * changes a bit of it, a second rank no more than rounding, and what the mini-batch decides comes out the same as what a token decides.
- * Seen to fail: with the clips of gmpo on ratios, the mean of gspo over all tokens of the row, low_var_kl's slope in the + forms,
- * c_kl without kl_weight, clip_cov's selection by micro-batch.
+ * Every policy loss and every KL in a whole update: the gradient is that of the plain formula by
+ * libtorch's autograd, no micro-batch changes a bit of it, a second rank no more than rounding, and
+ * what the mini-batch decides comes out the same as what a token decides. Seen to fail: with the
+ * clips of gmpo on ratios, the mean of gspo over all tokens of the row, low_var_kl's slope in the +
+ * forms, c_kl without kl_weight, clip_cov's selection by micro-batch.
  */
 #include "ares/dist.h"
 #include "gradient.h"
@@ -13,7 +14,7 @@
 typedef struct loss_case {
     const char *loss, *mode, *kl, *rollout_is;
     double low, high;
-    int micro;                   /* loss_norm micro, by so many samples; 0: global */
+    int micro; /* loss_norm micro, by so many samples; 0: global */
 } loss_case;
 
 static const loss_case cases[] = {
@@ -39,24 +40,36 @@ typedef struct formula {
     const loss_case *c;
     const ares_model *reference; /* of the exact KL */
     double weight[256], is[256];
-    bool chosen[256];            /* by covariance */
+    bool chosen[256]; /* by covariance */
 } formula;
 
-static at_tensor constant(const oracle *o, double x) { return at_full(x, o->dtype, AT_SCALAR); }
-static at_tensor numbers(const oracle *o, const double *x, int64_t n) { return at_clone(at_to(at_from_blob((void *)x, AT_F64, AT_DIMS(n)), o->dtype)); }
+static at_tensor constant(const oracle *o, double x)
+{
+    return at_full(x, o->dtype, AT_SCALAR);
+}
+static at_tensor numbers(const oracle *o, const double *x, int64_t n)
+{
+    return at_clone(at_to(at_from_blob((void *)x, AT_F64, AT_DIMS(n)), o->dtype));
+}
 static at_tensor mask_of(const oracle *o, int row)
 {
     const ares_batch *b = &o->r->batch;
-    return at_to(at_clone(at_from_blob(b->response_mask + b->row_start[row], AT_U8, AT_DIMS(response_len[row]))), o->dtype);
+    return at_to(at_clone(at_from_blob(b->response_mask + b->row_start[row], AT_U8,
+                                       AT_DIMS(response_len[row]))),
+                 o->dtype);
 }
-static at_tensor mean_of(const oracle *o, int row, at_tensor x) { return at_mul_s(at_sum(at_mul(x, mask_of(o, row))), 1 / tokens_of(&o->r->batch, row)); }
+static at_tensor mean_of(const oracle *o, int row, at_tensor x)
+{
+    return at_mul_s(at_sum(at_mul(x, mask_of(o, row))), 1 / tokens_of(&o->r->batch, row));
+}
 
 static at_tensor clipped(const oracle *o, at_tensor ratio, double advantage, double dual)
 {
     const ares_loss_config *c = &o->r->cfg.loss;
     at_tensor bounded = at_clamp(ratio, 1 - c->clip_ratio_low, 1 + c->clip_ratio_high);
     at_tensor loss = at_maximum(at_mul_s(ratio, -advantage), at_mul_s(bounded, -advantage));
-    return advantage < 0 && isfinite(dual) ? at_minimum(loss, constant(o, -advantage * dual)) : loss;
+    return advantage < 0 && isfinite(dual) ? at_minimum(loss, constant(o, -advantage * dual))
+                                           : loss;
 }
 
 /* Losses of a row's tokens before any weight. */
@@ -69,18 +82,23 @@ static at_tensor policy(const oracle *o, const formula *f, int row, at_tensor lo
     double a = (double)b->advantages[first], dual = 3;
     for (int64_t t = first; t < first + n; t++)
         if (b->response_mask[t]) a = (double)b->advantages[t];
-    at_tensor log_ratio = at_sub(log_prob, blob(o, b->old_log_probs + first, n)), ratio = at_exp(log_ratio);
+    at_tensor log_ratio = at_sub(log_prob, blob(o, b->old_log_probs + first, n)),
+              ratio = at_exp(log_ratio);
     if (strcmp(name, "default") == 0) return clipped(o, ratio, a, dual);
     if (strcmp(name, "dapo") == 0) return clipped(o, ratio, a, INFINITY);
     if (strcmp(name, "cispo") == 0)
-        return at_mul_s(at_mul(log_prob, at_detach(at_clamp(ratio, 1 - c->clip_ratio_low, 1 + c->clip_ratio_high))), -a);
+        return at_mul_s(at_mul(log_prob, at_detach(at_clamp(ratio, 1 - c->clip_ratio_low,
+                                                            1 + c->clip_ratio_high))),
+                        -a);
     if (strcmp(name, "sapo") == 0) {
         double tau = a < 0 ? c->tau_negative : c->tau_positive;
         return at_mul_s(at_sigmoid(at_mul_s(at_add_s(ratio, -1), tau)), -a * 4 / tau);
     }
     at_tensor mean = at_expand(at_unsqueeze(mean_of(o, row, log_ratio), 0), AT_DIMS(n));
     if (strcmp(name, "gspo") == 0) return clipped(o, at_exp(mean), a, dual);
-    if (strcmp(name, "gspo_token") == 0) return clipped(o, at_exp(at_add(at_detach(mean), at_sub(log_prob, at_detach(log_prob)))), a, dual);
+    if (strcmp(name, "gspo_token") == 0)
+        return clipped(o, at_exp(at_add(at_detach(mean), at_sub(log_prob, at_detach(log_prob)))), a,
+                       dual);
     if (strcmp(name, "gmpo") == 0) {
         at_tensor bounded = at_clamp(log_ratio, -c->clip_ratio_low, c->clip_ratio_high);
         at_tensor kept = a > 0 ? at_minimum(log_ratio, bounded) : at_maximum(log_ratio, bounded);
@@ -91,14 +109,19 @@ static at_tensor policy(const oracle *o, const formula *f, int row, at_tensor lo
         left[t] = f->chosen[first + t] ? 0 : 1;
         penalty[t] = f->chosen[first + t] ? c->ppo_kl_coef : 0;
     }
-    if (strcmp(name, "clip_cov") == 0) return at_mul(clipped(o, ratio, a, INFINITY), numbers(o, left, n));
+    if (strcmp(name, "clip_cov") == 0)
+        return at_mul(clipped(o, ratio, a, INFINITY), numbers(o, left, n));
     return at_add(at_mul_s(ratio, -a), at_mul(at_abs(log_ratio), numbers(o, penalty, n)));
 }
 
 /* Value of the one, gradient of the other. */
-static at_tensor straight_through(at_tensor value, at_tensor slope) { return at_add(at_detach(value), at_sub(slope, at_detach(slope))); }
+static at_tensor straight_through(at_tensor value, at_tensor slope)
+{
+    return at_add(at_detach(value), at_sub(slope, at_detach(slope)));
+}
 
-static at_tensor kl_of(const oracle *o, const formula *f, int row, at_tensor log_p, at_tensor log_prob)
+static at_tensor kl_of(const oracle *o, const formula *f, int row, at_tensor log_p,
+                       at_tensor log_prob)
 {
     const ares_batch *b = &o->r->batch;
     const char *name = f->c->kl;
@@ -107,7 +130,9 @@ static at_tensor kl_of(const oracle *o, const formula *f, int row, at_tensor log
         leaves_of(&ref, f->reference, false);
         return at_sum_dim(at_mul(at_exp(log_p), at_sub(log_p, row_log_p(&ref, row))), 1, false);
     }
-    at_tensor x = at_sub(log_prob, blob(o, b->ref_log_probs + b->row_start[row], response_len[row])), k2 = at_mul_s(at_mul(x, x), 0.5), value = x;
+    at_tensor x = at_sub(log_prob,
+                         blob(o, b->ref_log_probs + b->row_start[row], response_len[row])),
+              k2 = at_mul_s(at_mul(x, x), 0.5), value = x;
     if (strncmp(name, "abs", 3) == 0) value = at_abs(x);
     if (strncmp(name, "mse", 3) == 0) value = k2;
     if (strncmp(name, "low_var_kl", 10) == 0) value = at_add_s(at_add(at_exp(at_neg(x)), x), -1);
@@ -129,16 +154,18 @@ static at_tensor plain(const oracle *o, const void *ctx)
             of_kl[t] = w[t] * b->kl_coef * (b->kl_weight ? (double)b->kl_weight[first + t] : 1);
             if (b->response_mask[first + t]) geometric += log(f->is[first + t]) / tokens_of(b, row);
         }
-        for (int64_t t = 0; strcmp(f->c->loss, "gmpo") == 0 && t < n; t++) corrected[t] = w[t] * exp(geometric);
+        for (int64_t t = 0; strcmp(f->c->loss, "gmpo") == 0 && t < n; t++)
+            corrected[t] = w[t] * exp(geometric);
         at_tensor sum = at_sum(at_mul(policy(o, f, row, log_prob), numbers(o, corrected, n)));
         sum = at_add(sum, at_sum(at_mul(kl_of(o, f, row, log_p, log_prob), numbers(o, of_kl, n))));
-        sum = at_sub(sum, at_mul_s(at_sum(at_mul(entropy_of(log_p), numbers(o, w, n))), o->r->cfg.loss.entropy_coeff));
+        sum = at_sub(sum, at_mul_s(at_sum(at_mul(entropy_of(log_p), numbers(o, w, n))),
+                                   o->r->cfg.loss.entropy_coeff));
         total = total ? at_add(total, sum) : sum;
     }
     return total;
 }
 
-/* ---------------------------------------------------------------- what the formulas take from the batch, in plain words */
+/* ---------------- what the formulas take from the batch, in plain words */
 
 static double all_tokens(const ares_batch *b)
 {
@@ -167,9 +194,11 @@ static void weigh(const run *r, formula *f)
         double n = tokens_of(b, row), w = 1 / all_tokens(b), sum = 0;
         if (strcmp(f->c->mode, "seq-mean-token-mean") == 0) w = 1 / (ROWS * n);
         if (strcmp(f->c->mode, "seq-mean-token-sum") == 0) w = 1.0 / ROWS;
-        if (strcmp(f->c->mode, "seq-mean-token-sum-norm") == 0) w = 1 / (double)r->cfg.data.max_response_length;
+        if (strcmp(f->c->mode, "seq-mean-token-sum-norm") == 0)
+            w = 1 / (double)r->cfg.data.max_response_length;
         for (int64_t t = b->row_start[row]; t < b->row_start[row + 1]; t++)
-            if (b->response_mask[t]) sum += (double)b->old_log_probs[t] - (double)b->rollout_log_probs[t];
+            if (b->response_mask[t])
+                sum += (double)b->old_log_probs[t] - (double)b->rollout_log_probs[t];
         for (int64_t t = b->row_start[row]; t < b->row_start[row + 1]; t++) {
             double x = (double)b->old_log_probs[t] - (double)b->rollout_log_probs[t];
             if (strcmp(f->c->rollout_is, "sequence") == 0) x = sum;
@@ -181,7 +210,10 @@ static void weigh(const run *r, formula *f)
     if (f->c->micro) weigh_by_micro_batch(r, f->c->micro, f);
 }
 
-/* clip_cov with a share of 1 leaves out every candidate; kl_cov takes the fifth of the tokens with the largest covariance. */
+/*
+ * clip_cov with a share of 1 leaves out every candidate; kl_cov takes the fifth of the tokens with
+ * the largest covariance.
+ */
 static void choose(const run *r, formula *f)
 {
     const ares_batch *b = &r->batch;
@@ -189,15 +221,20 @@ static void choose(const run *r, formula *f)
     for (int64_t t = 0; t < b->tokens; t++) {
         if (!b->response_mask[t]) continue;
         a_mean += (double)b->advantages[t] / n;
-        l_mean += (double)b->rollout_log_probs[t] / n; /* the policy's own: its weights have not moved */
+        /* the policy's own: its weights have not moved */
+        l_mean += (double)b->rollout_log_probs[t] / n;
     }
-    for (int64_t t = 0; t < b->tokens; t++) cov[t] = ((double)b->advantages[t] - a_mean) * ((double)b->rollout_log_probs[t] - l_mean);
+    for (int64_t t = 0; t < b->tokens; t++)
+        cov[t] = ((double)b->advantages[t] - a_mean) * ((double)b->rollout_log_probs[t] - l_mean);
     for (int64_t t = 0; t < b->tokens; t++) {
         if (!b->response_mask[t]) continue;
-        double ratio = exp((double)b->rollout_log_probs[t] - (double)b->old_log_probs[t]), a = (double)b->advantages[t], larger = 0;
+        double ratio = exp((double)b->rollout_log_probs[t] - (double)b->old_log_probs[t]),
+               a = (double)b->advantages[t], larger = 0;
         for (int64_t u = 0; u < b->tokens; u++) larger += b->response_mask[u] && cov[u] > cov[t];
         if (strcmp(f->c->loss, "clip_cov") == 0)
-            f->chosen[t] = cov[t] > 0.05 && cov[t] < 5 && !(a > 0 && ratio > 1 + r->cfg.loss.clip_ratio_high) && !(a < 0 && ratio < 1 - r->cfg.loss.clip_ratio_low);
+            f->chosen[t] = cov[t] > 0.05 && cov[t] < 5 &&
+                           !(a > 0 && ratio > 1 + r->cfg.loss.clip_ratio_high) &&
+                           !(a < 0 && ratio < 1 - r->cfg.loss.clip_ratio_low);
         else f->chosen[t] = larger < floor(0.2 * n);
     }
 }
@@ -228,10 +265,13 @@ static bool case_open(run *r, const loss_case *c, int64_t max_tokens, ares_refer
     static char path[500];
     ares_model_options opt = { .storage = ARES_F32, .trainable = false };
     snprintf(path, sizeof path, "%s/qwen2_tied", test_source("tests/golden/models"));
-    if (!CHECK_OK(ares_model_load(path, &r->device, &opt, &ref->model)) || !CHECK_OK(ares_workspace_new(ref->model, ARES_KEEP_NOTHING, &ref->workspace))) return false;
+    if (!CHECK_OK(ares_model_load(path, &r->device, &opt, &ref->model)) ||
+        !CHECK_OK(ares_workspace_new(ref->model, ARES_KEEP_NOTHING, &ref->workspace)))
+        return false;
     for (int i = 0; i < ref->model->n_params; i++) { /* another model: near, and not the same */
         ares_matrix *w = &ref->model->params[i].weight;
-        for (int64_t e = 0; e < ref->model->params[i].elements; e++) ((float *)w->data)[e] *= 1 + 0.3f * (float)(e % 7) / 7;
+        for (int64_t e = 0; e < ref->model->params[i].elements; e++)
+            ((float *)w->data)[e] *= 1 + 0.3f * (float)(e % 7) / 7;
     }
     r->actor.ref = ref;
     return true;
@@ -260,14 +300,22 @@ TEST(the_first_update_of_every_loss_and_kl_has_the_gradient_of_the_plain_formula
         choose(&r, &f);
         truth t;
         char what[100];
-        snprintf(what, sizeof what, "%s, %s, %s, %s", cases[i].loss, cases[i].mode, cases[i].kl, cases[i].rollout_is);
-        if (truth_of(&r, plain, &f, &t) && CHECK_OK(ares_actor_update(&r.actor, &r.batch, r.metrics)))
+        snprintf(what, sizeof what, "%s, %s, %s, %s", cases[i].loss, cases[i].mode, cases[i].kl,
+                 cases[i].rollout_is);
+        if (truth_of(&r, plain, &f, &t) &&
+            CHECK_OK(ares_actor_update(&r.actor, &r.batch, r.metrics)))
             check_gradients(&r, what, &t);
-        if (cases[i].high < 4 && strcmp(cases[i].loss, "sapo") != 0 && strcmp(cases[i].loss, "kl_cov") != 0)
-            CHECK_MSG(metric(&r, "actor/pg_clipfrac_higher") > 0 && metric(&r, "actor/pg_clipfrac_higher") < 1, "%s: no clip acted", what);
+        if (cases[i].high < 4 && strcmp(cases[i].loss, "sapo") != 0 &&
+            strcmp(cases[i].loss, "kl_cov") != 0)
+            CHECK_MSG(metric(&r, "actor/pg_clipfrac_higher") > 0 &&
+                          metric(&r, "actor/pg_clipfrac_higher") < 1,
+                      "%s: no clip acted", what);
         double kl = 0;
-        for (int64_t t = 0; t < r.batch.tokens; t++) kl += r.batch.response_mask[t] ? f.weight[t] * (double)r.batch.kl[t] : (double)fabsf(r.batch.kl[t]);
-        CHECK_NEAR(metric(&r, "actor/kl"), kl, 1e-6 * (1 + fabs(kl))); /* the column holds what was summed */
+        for (int64_t t = 0; t < r.batch.tokens; t++)
+            kl += r.batch.response_mask[t] ? f.weight[t] * (double)r.batch.kl[t]
+                                           : (double)fabsf(r.batch.kl[t]);
+        /* the column holds what was summed */
+        CHECK_NEAR(metric(&r, "actor/kl"), kl, 1e-6 * (1 + fabs(kl)));
         truth_fini(&t);
         case_close(&r, &ref);
     }
@@ -319,13 +367,20 @@ TEST(no_micro_batch_and_no_second_pass_changes_a_bit_of_any_gradient)
 {
     size_t bytes = gradient_bytes();
     for (int i = 0; i < ARES_COUNT(cases); i++) {
-        float *whole = gradients_of(&cases[i], 10000, NAN), *cut = gradients_of(&cases[i], 30, NAN), *each = gradients_of(&cases[i], 1, NAN),
-              *two = gradients_of(&cases[i], 30, 1e9), *kept = gradients_of(&cases[i], 10000, 1e9); /* an early stop that never comes */
+        float *whole = gradients_of(&cases[i], 10000, NAN), *cut = gradients_of(&cases[i], 30, NAN),
+              *each = gradients_of(&cases[i], 1, NAN),
+              /* an early stop that never comes */
+                  *two = gradients_of(&cases[i], 30, 1e9),
+              *kept = gradients_of(&cases[i], 10000, 1e9);
         if (whole && cut && each && two && kept) {
-            CHECK_MSG(memcmp(whole, cut, bytes) == 0, "%s, %s: three micro-batches", cases[i].loss, cases[i].kl);
-            CHECK_MSG(memcmp(whole, each, bytes) == 0, "%s, %s: a micro-batch a row", cases[i].loss, cases[i].kl);
-            CHECK_MSG(memcmp(whole, two, bytes) == 0, "%s, %s: two passes", cases[i].loss, cases[i].kl);
-            CHECK_MSG(memcmp(whole, kept, bytes) == 0, "%s, %s: a kept forward", cases[i].loss, cases[i].kl);
+            CHECK_MSG(memcmp(whole, cut, bytes) == 0, "%s, %s: three micro-batches", cases[i].loss,
+                      cases[i].kl);
+            CHECK_MSG(memcmp(whole, each, bytes) == 0, "%s, %s: a micro-batch a row", cases[i].loss,
+                      cases[i].kl);
+            CHECK_MSG(memcmp(whole, two, bytes) == 0, "%s, %s: two passes", cases[i].loss,
+                      cases[i].kl);
+            CHECK_MSG(memcmp(whole, kept, bytes) == 0, "%s, %s: a kept forward", cases[i].loss,
+                      cases[i].kl);
         }
         ares_free(whole), ares_free(cut), ares_free(each), ares_free(two), ares_free(kept);
     }
@@ -355,7 +410,9 @@ TEST(an_epoch_repeats_the_gradient_of_the_one_before_while_the_weights_stand_sti
 TEST(clip_cov_draws_other_lots_in_every_step_and_epoch_and_the_same_again)
 {
     enum { UPDATES = 4 };
-    static const struct { int64_t step, epochs; } updates[UPDATES] = { { 0, 1 }, { 1, 1 }, { 0, 2 }, { 0, 1 } };
+    static const struct {
+        int64_t step, epochs;
+    } updates[UPDATES] = { { 0, 1 }, { 1, 1 }, { 0, 2 }, { 0, 1 } };
     const loss_case *c = cases;
     while (strcmp(c->loss, "clip_cov") != 0) c++;
     float *g[UPDATES];
@@ -404,7 +461,9 @@ TEST(an_early_stop_leaves_no_gradient_and_is_counted)
         r.cfg.loss.early_stop_imp_ratio = 1.0001;
         r.cfg.loss.early_stop_scope = scope ? "micro" : "minibatch";
         r.cfg.actor.micro_batch_size = 2;
-        for (int64_t t = 0; t < r.batch.tokens; t++) r.batch.old_log_probs[t] = r.batch.rollout_log_probs[t] - 1; /* every ratio is e */
+        /* every ratio is e */
+        for (int64_t t = 0; t < r.batch.tokens; t++)
+            r.batch.old_log_probs[t] = r.batch.rollout_log_probs[t] - 1;
         if (scope)
             memcpy(r.batch.old_log_probs, r.batch.rollout_log_probs,
                    (size_t)r.batch.row_start[2] *
@@ -416,7 +475,8 @@ TEST(an_early_stop_leaves_no_gradient_and_is_counted)
             CHECK_EQ(metric(&r, "actor/abandoned_microbatches"), 2);
             check_loss_of_first_rows(&r, 2);
         }
-        CHECK_MSG(scope ? norm > 0 : isnan(norm), "norm %g", norm); /* nothing was learnt: there is none */
+        /* nothing was learnt: there is none */
+        CHECK_MSG(scope ? norm > 0 : isnan(norm), "norm %g", norm);
         CHECK_EQ(r.actor.optim.updates, scope);
         case_close(&r, &ref);
     }
@@ -435,7 +495,8 @@ TEST(loss_norm_micro_averages_the_means_of_micro_batches_counted_in_samples)
         truth t;
         char what[40];
         snprintf(what, sizeof what, "micro-batches of %d", size);
-        if (truth_of(&r, plain, &f, &t) && CHECK_OK(ares_actor_update(&r.actor, &r.batch, r.metrics)))
+        if (truth_of(&r, plain, &f, &t) &&
+            CHECK_OK(ares_actor_update(&r.actor, &r.batch, r.metrics)))
             check_gradients(&r, what, &t);
         truth_fini(&t);
         case_close(&r, &ref);
@@ -480,11 +541,9 @@ TEST(micro_batches_counted_in_samples_do_not_depend_on_the_cuts_of_memory)
                 static const int64_t cuts[] = { 10000, 30, 1 };
                 double stopped, first;
                 float *want = by_samples(cuts[0], share, size, stops[i], far[i], &first);
-                if (i)
-                    CHECK_EQ(first, 1); /* that of the row, whatever stands beside it */
+                if (i) CHECK_EQ(first, 1); /* that of the row, whatever stands beside it */
                 for (int k = 1; k < ARES_COUNT(cuts) && want; k++) {
-                    float *have = by_samples(cuts[k], share, size, stops[i], far[i],
-                                             &stopped);
+                    float *have = by_samples(cuts[k], share, size, stops[i], far[i], &stopped);
                     if (i) CHECK_EQ(stopped, first);
                     if (have)
                         CHECK_MSG(memcmp(have, want, bytes) == 0,
@@ -508,8 +567,10 @@ TEST(a_mini_batch_without_a_token_is_passed_over_and_counted)
     case_close(&r, &ref);
 }
 
-/* The last mini-batch's gradients where it is one group of the step's two; lr 0, so that both are of the
- * same weights. unmasked: tokens with mask 1 of the step and of that group. */
+/*
+ * The last mini-batch's gradients where it is one group of the step's two; lr 0, so that both are
+ * of the same weights. unmasked: tokens with mask 1 of the step and of that group.
+ */
 static float *last_gradients(const char *scope, double unmasked[2])
 {
     run r;
@@ -522,12 +583,14 @@ static float *last_gradients(const char *scope, double unmasked[2])
     r.cfg.loss.valid_token_scope = scope;
     r.cfg.actor.max_grad_norm = 1e9;
     int64_t row = b->group_start[GROUPS - 1]; /* a masked answer in each mini-batch */
-    memset(b->response_mask + b->row_start[row], 0, (size_t)(b->row_start[row + 1] - b->row_start[row]));
+    memset(b->response_mask + b->row_start[row], 0,
+           (size_t)(b->row_start[row + 1] - b->row_start[row]));
     memset(b->response_mask + b->row_start[1], 0, (size_t)(b->row_start[2] - b->row_start[1]));
     unmasked[0] = unmasked[1] = 0;
     for (int64_t t = 0; t < b->tokens; t++) {
         unmasked[0] += b->response_mask[t];
-        if (t >= b->row_start[b->group_start[GROUPS - GROUPS / 2]]) unmasked[1] += b->response_mask[t];
+        if (t >= b->row_start[b->group_start[GROUPS - GROUPS / 2]])
+            unmasked[1] += b->response_mask[t];
     }
     CHECK_OK(ares_actor_update(&r.actor, b, r.metrics));
     memcpy(g, r.model->grads, r.model->grads_bytes);
@@ -538,7 +601,8 @@ static float *last_gradients(const char *scope, double unmasked[2])
 TEST(the_scope_of_the_rollout_counts_the_unmasked_tokens_of_all_mini_batches)
 {
     double unmasked[2];
-    float *mini = last_gradients("minibatch", unmasked), *whole = last_gradients("rollout", unmasked);
+    float *mini = last_gradients("minibatch", unmasked),
+          *whole = last_gradients("rollout", unmasked);
     if (!mini || !whole) return;
     double share = unmasked[1] / unmasked[0], off = 0, most = 0;
     CHECK(share > 0.2 && share < 0.8);
@@ -684,8 +748,10 @@ TEST(an_update_whose_log_probs_are_no_number_is_left_out_and_names_their_row)
         ares_str out = { 0 };
         if (!case_open(&r, &cases[i], 30, &ref)) return;
         r.batch.old_log_probs[r.batch.row_start[2] + 2] = -INFINITY;
-        if (strcmp(cases[i].rollout_is, "none") != 0) { /* weights of the whole step: a fault before its first mini-batch */
-            CHECK_FAIL(ares_actor_update(&r.actor, &r.batch, r.metrics), ARES_ENUMERIC, "row 2, token 2");
+        /* weights of the whole step: a fault before its first mini-batch */
+        if (strcmp(cases[i].rollout_is, "none") != 0) {
+            CHECK_FAIL(ares_actor_update(&r.actor, &r.batch, r.metrics), ARES_ENUMERIC,
+                       "row 2, token 2");
             case_close(&r, &ref);
             continue;
         }
@@ -696,7 +762,8 @@ TEST(an_update_whose_log_probs_are_no_number_is_left_out_and_names_their_row)
         CHECK_MEM(after, before, n);
         CHECK_NEAR(metric(&r, "actor/skipped_updates"), 1, 0);
         for (int k = 0; k < ares_metrics_count(r.metrics); k++)
-            CHECK_MSG(isfinite(ares_metrics_value(r.metrics, k)), "%s", ares_metrics_name(r.metrics, k));
+            CHECK_MSG(isfinite(ares_metrics_value(r.metrics, k)), "%s",
+                      ares_metrics_name(r.metrics, k));
         ares_free(before), ares_free(after);
         ares_str_fini(&out);
         case_close(&r, &ref);
@@ -742,13 +809,15 @@ TEST_MPI(two_ranks_have_the_gradient_and_metrics_of_one)
         r.actor.world = w;
         if (CHECK_OK(ares_actor_update(&r.actor, &r.batch, r.metrics)))
             for (int p = 0; p < r.model->n_params; p++) {
-                const float *mine = r.model->params[p].grad.data, *theirs = alone + (mine - (const float *)r.model->grads);
+                const float *mine = r.model->params[p].grad.data,
+                            *theirs = alone + (mine - (const float *)r.model->grads);
                 double off = 0, largest = 0;
                 for (int64_t e = 0; e < r.model->params[p].elements; e++) {
                     off = fmax(off, fabs((double)mine[e] - (double)theirs[e]));
                     largest = fmax(largest, fabs((double)theirs[e]));
                 }
-                CHECK_MSG(off <= 1e-6 * largest, "%s, %s: %s is off by %.3g of %.3g", cases[i].loss, cases[i].kl, r.model->params[p].name, off, largest);
+                CHECK_MSG(off <= 1e-6 * largest, "%s, %s: %s is off by %.3g of %.3g", cases[i].loss,
+                          cases[i].kl, r.model->params[p].name, off, largest);
             }
         check_metrics(&r, &both, cases[i].loss);
         case_close(&r, &ref);
@@ -767,7 +836,8 @@ TEST(the_kl_of_every_pass_is_kept_of_the_rows_it_reached)
         r.cfg.actor.ppo_epochs = 2;
         r.cfg.actor.global_batch_size = 1; /* two optimizer steps a pass */
         memcpy(b->old_log_probs, b->rollout_log_probs, (size_t)b->tokens * sizeof(float));
-        memset(b->response_mask + b->row_start[4], 0, (size_t)(b->row_start[5] - b->row_start[4])); /* a discarded answer */
+        /* a discarded answer */
+        memset(b->response_mask + b->row_start[4], 0, (size_t)(b->row_start[5] - b->row_start[4]));
         if (stop) { /* the ratios of the first group are far above it, from the start */
             r.cfg.loss.early_stop_imp_ratio = 50;
             for (int64_t t = 0; t < b->row_start[PER_GROUP]; t++) b->old_log_probs[t] -= 6;
@@ -785,7 +855,8 @@ TEST(the_kl_of_every_pass_is_kept_of_the_rows_it_reached)
             }
             CHECK_EQ(b->n_row_kl, stop ? 4 : 10);
             CHECK_EQ(at, 2);
-            CHECK_MSG(seen[0] != seen[1], "%g, then %g", seen[0], seen[1]); /* the weights have moved between the passes */
+            /* the weights have moved between the passes */
+            CHECK_MSG(seen[0] != seen[1], "%g, then %g", seen[0], seen[1]);
         }
         case_close(&r, &ref);
     }

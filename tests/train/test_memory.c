@@ -1,4 +1,7 @@
-/* Whether a run fits where it would run, told before a weight is read: numbers by hand, limits that no machine has. */
+/*
+ * Whether a run fits where it would run, told before a weight is read: numbers by hand, limits that
+ * no machine has.
+ */
 #include <math.h>
 #include <stdio.h>
 
@@ -6,12 +9,17 @@
 #include "run.h"
 #include "test.h"
 
-/* Faults of a configuration whose actor has so many parameters and no model on this machine; what a process holds goes to words. */
-static int faults(const char *parameters, const char *const *more, int n, int local_ranks, bool reinforcement, ares_str *words, ares_str *told)
+/*
+ * Faults of a configuration whose actor has so many parameters and no model on this machine; what a
+ * process holds goes to words.
+ */
+static int faults(const char *parameters, const char *const *more, int n, int local_ranks,
+                  bool reinforcement, ares_str *words, ares_str *told)
 {
     ares_train_config c;
     char count[64];
-    const char *args[16] = { "worker.actor.model.model_path=no/such/model", "data.train_files=x", "worker.rollout.n=2", count };
+    const char *args[16] = { "worker.actor.model.model_path=no/such/model", "data.train_files=x",
+                             "worker.rollout.n=2", count };
     snprintf(count, sizeof count, "worker.actor.model.parameters=%s", parameters);
     for (int i = 0; i < n; i++) args[4 + i] = more[i];
     memset(&c, 0, sizeof c);
@@ -29,20 +37,25 @@ static int faults(const char *parameters, const char *const *more, int n, int lo
     return found;
 }
 
-#define WITH(...) (const char *const[]){ __VA_ARGS__ }, ARES_COUNT(((const char *const[]){ __VA_ARGS__ }))
+#define WITH(...) \
+    (const char *const[]){ __VA_ARGS__ }, ARES_COUNT(((const char *const[]){ __VA_ARGS__ }))
 
 TEST(what_a_process_holds_is_weights_gradients_states_reference_and_critic)
 {
     ares_str words = { 0 }, told = { 0 };
-    const char *kl = "algorithm.kl_coef=0.1", *bf16 = "worker.actor.fsdp.torch_dtype=bf16", *ref_bf16 = "worker.ref.fsdp.torch_dtype=null", *off = "algorithm.disable_kl=true";
+    const char *kl = "algorithm.kl_coef=0.1", *bf16 = "worker.actor.fsdp.torch_dtype=bf16",
+               *ref_bf16 = "worker.ref.fsdp.torch_dtype=null", *off = "algorithm.disable_kl=true";
     CHECK_EQ(faults("1e7", WITH(off), 1, true, &words, &told), 0);
-    CHECK_STR(words.data, "a process holds at least 0.2 GB (weights, gradients and optimizer states of 10.00 million parameters: 0.2)"); /* 16 bytes each */
+    /* 16 bytes each */
+    CHECK_STR(words.data, "a process holds at least 0.2 GB (weights, gradients and optimizer "
+                          "states of 10.00 million parameters: 0.2)");
     faults("1e12", WITH(off), 1, true, &words, &told);
     CHECK_CONTAINS(words.data, "at least 16000.0 GB");
     faults("1e12", WITH(bf16, off), 1, true, &words, &told); /* and a master in fp32 */
     CHECK_CONTAINS(words.data, "at least 18000.0 GB");
     faults("1e12", WITH(bf16, kl, ref_bf16), 1, true, &words, &told);
-    CHECK_CONTAINS(words.data, "at least 20000.0 GB (weights, gradients and optimizer states of 1000.00 billion parameters: 18000.0; the reference: 2000.0)");
+    CHECK_CONTAINS(words.data, "at least 20000.0 GB (weights, gradients and optimizer states of "
+                               "1000.00 billion parameters: 18000.0; the reference: 2000.0)");
     faults("1e12", WITH(kl, "algorithm.adv_estimator=gae"), 1, true, &words, &told);
     CHECK_CONTAINS(words.data, "at least 36000.0 GB");
     CHECK_CONTAINS(words.data, "the reference: 4000.0; the critic: 16000.0");
@@ -59,18 +72,24 @@ TEST(a_run_that_cannot_fit_into_this_machines_memory_is_refused_with_the_numbers
     ares_str words = { 0 }, told = { 0 };
     char most[64];
     CHECK_EQ(faults("1e12", WITH("algorithm.disable_kl=true"), 1, true, &words, &told), 1);
-    CHECK_CONTAINS(told.data, "worker.actor.model.model_path = 'no/such/model': a process holds at least 16000.0 GB");
-    CHECK_CONTAINS(told.data, "GB for 1; nothing is divided among processes yet: take a smaller model, or a machine with more");
+    CHECK_CONTAINS(
+        told.data,
+        "worker.actor.model.model_path = 'no/such/model': a process holds at least 16000.0 GB");
+    CHECK_CONTAINS(told.data, "GB for 1; nothing is divided among processes yet: take a smaller "
+                              "model, or a machine with more");
     snprintf(most, sizeof most, "%.0f", ares_memory_bytes() / 16 * 0.6);
     CHECK_EQ(faults(most, WITH("algorithm.disable_kl=true"), 1, true, &words, &told), 0);
-    CHECK_EQ(faults(most, WITH("algorithm.disable_kl=true"), 2, true, &words, &told), 1); /* each process holds all */
+    /* each process holds all */
+    CHECK_EQ(faults(most, WITH("algorithm.disable_kl=true"), 2, true, &words, &told), 1);
     CHECK_CONTAINS(told.data, "GB for 2");
-    for (int more = 0; more < 2; more++) { /* all of it is not too much; 16 bytes are a parameter's */
+    /* all of it is not too much; 16 bytes are a parameter's */
+    for (int more = 0; more < 2; more++) {
         snprintf(most, sizeof most, "%.17g", ares_memory_bytes() / 16 + more);
         CHECK_EQ(faults(most, WITH("algorithm.disable_kl=true"), 1, true, &words, &told), more);
     }
     CHECK_EQ(faults("null", WITH("algorithm.disable_kl=true"), 1, true, &words, &told), 0);
-    CHECK_CONTAINS(words.data, "no model at 'no/such/model', and worker.actor.model.parameters is not set");
+    CHECK_CONTAINS(words.data,
+                   "no model at 'no/such/model', and worker.actor.model.parameters is not set");
     ares_str_fini(&words);
     ares_str_fini(&told);
 }
@@ -79,8 +98,10 @@ TEST(a_model_that_is_there_is_counted_by_its_config_json)
 {
     ares_str words = { 0 }, told = { 0 };
     char path[600];
-    snprintf(path, sizeof path, "worker.actor.model.model_path=%s", test_source("tests/golden/models/qwen2_tied"));
-    CHECK_EQ(faults("1e12", WITH("algorithm.disable_kl=true", path), 1, true, &words, &told), 0); /* what the option says counts where no model is */
+    snprintf(path, sizeof path, "worker.actor.model.model_path=%s",
+             test_source("tests/golden/models/qwen2_tied"));
+    /* what the option says counts where no model is */
+    CHECK_EQ(faults("1e12", WITH("algorithm.disable_kl=true", path), 1, true, &words, &told), 0);
     CHECK_CONTAINS(words.data, "million parameters");
     /* a critic of its own model is as large as that one */
     snprintf(path, sizeof path, "worker.critic.model.model_path=%s",
@@ -135,7 +156,8 @@ TEST(each_process_takes_a_card_that_holds_all_of_it)
     ares_str told = { 0 };
     CHECK_EQ(card_faults("cuda", 8, 1, 141e9, &told), 2);
     CHECK_CONTAINS(told.data, "8 processes take a card each, and this machine has 1");
-    CHECK_CONTAINS(told.data, "a process holds 152.3 GB; a card of this machine has 141.0 GB; nothing is divided among processes yet");
+    CHECK_CONTAINS(told.data, "a process holds 152.3 GB; a card of this machine has 141.0 GB; "
+                              "nothing is divided among processes yet");
     CHECK_EQ(card_faults("cuda", 8, 8, 141e9, &told), 1);
     CHECK_EQ(card_faults("cuda", 8, 8, 180e9, &told), 0);
     CHECK_EQ(card_faults("cuda:1", 2, 8, 180e9, &told), 1); /* both on one */

@@ -1,6 +1,7 @@
 /*
- * Supervised fine-tuning: which tokens are trained, that training does what it says, and what must not change its bits.
- * Most tests run the program as a user would, on a model that `init` makes: the same bytes on every machine.
+ * Supervised fine-tuning: which tokens are trained, that training does what it says, and what must
+ * not change its bits. Most tests run the program as a user would, on a model that `init` makes:
+ * the same bytes on every machine.
  */
 #include "ares/train.h"
 #include "sft_data.h"
@@ -12,25 +13,36 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const char small[] = "--hidden 32 --layers 2 --heads 2 --kv-heads 1 --intermediate 64 --max-position 256";
+static const char small[] =
+    "--hidden 32 --layers 2 --heads 2 --kv-heads 1 --intermediate 64 --max-position 256";
 
 /* A small random model in this test's folder. */
 static const char *model_dir(void)
 {
     const char *dir = test_file("model");
-    if (!ares_dir_exists(dir)) test_shell(NULL, "'%s' init --arch qwen2 %s --out '%s'", test_program(), small, dir);
+    if (!ares_dir_exists(dir))
+        test_shell(NULL, "'%s' init --arch qwen2 %s --out '%s'", test_program(), small, dir);
     return dir;
 }
 
-static void write_text(const char *path, const char *text) { CHECK_OK(ares_file_write(path, text, strlen(text))); }
+static void write_text(const char *path, const char *text)
+{
+    CHECK_OK(ares_file_write(path, text, strlen(text)));
+}
 
-static const char *sums(void) { return test_source("examples/data/sums/sft.jsonl"); }
+static const char *sums(void)
+{
+    return test_source("examples/data/sums/sft.jsonl");
+}
 
 /* ares-train sft with the usual options and more; the run's directory is test_file(name). */
 static int sft(ares_str *out, const char *name, const char *rows, const char *more)
 {
-    return test_shell(out, "'%s' sft worker.actor.model.model_path='%s' 'data.train_files=%s' sft.batch_size=8 worker.actor.optim.lr=3e-3 trainer.run_dir='%s' trainer.max_steps=3 %s 2>&1",
-                      test_program(), model_dir(), rows, test_file(name), more);
+    return test_shell(
+        out,
+        "'%s' sft worker.actor.model.model_path='%s' 'data.train_files=%s' sft.batch_size=8 "
+        "worker.actor.optim.lr=3e-3 trainer.run_dir='%s' trainer.max_steps=3 %s 2>&1",
+        test_program(), model_dir(), rows, test_file(name), more);
 }
 
 /* The metric of the row of a step; NaN when there is none. */
@@ -44,7 +56,9 @@ static double metric(const char *run, int64_t step, const char *name)
         for (char *end; (end = strchr(line, '\n')); line = end + 1) {
             const ares_json *row, *v;
             int64_t at = -1;
-            if (ares_json_parse(&arena, (ares_view){ line, (size_t)(end - line) }, "metrics", &row) != ARES_OK) break;
+            if (ares_json_parse(&arena, (ares_view){ line, (size_t)(end - line) }, "metrics",
+                                &row) != ARES_OK)
+                break;
             if (ares_json_get_i64(row, "step", -1, &at) != ARES_OK || at != step) continue;
             v = ares_json_get(row, name);
             if (v) found = v->number;
@@ -59,7 +73,8 @@ static double metric(const char *run, int64_t step, const char *name)
 /* A file of the checkpoint of a step is the same in two runs. */
 static bool same_file(const char *a, const char *b, int step, const char *file)
 {
-    return test_shell(NULL, "cmp '%s/checkpoints/step_%06d/%s' '%s/checkpoints/step_%06d/%s'", test_file(a), step, file, test_file(b), step, file) == 0;
+    return test_shell(NULL, "cmp '%s/checkpoints/step_%06d/%s' '%s/checkpoints/step_%06d/%s'",
+                      test_file(a), step, file, test_file(b), step, file) == 0;
 }
 
 static void check_same_run(const char *a, const char *b, int step)
@@ -83,8 +98,12 @@ static int encode_rows(rows_case *c, const char *tokenizer, const char *jsonl)
     static const char *files[1];
     files[0] = test_file("rows.jsonl");
     write_text(files[0], jsonl);
-    c->cfg.sft = (ares_sft_config){ .batch_size = 1, .max_length = c->cfg.sft.max_length ? c->cfg.sft.max_length : 200, .truncation = c->cfg.sft.truncation ? c->cfg.sft.truncation : "drop",
-                                    .response_key = "response", .messages_key = "messages" };
+    c->cfg.sft =
+        (ares_sft_config){ .batch_size = 1,
+                           .max_length = c->cfg.sft.max_length ? c->cfg.sft.max_length : 200,
+                           .truncation = c->cfg.sft.truncation ? c->cfg.sft.truncation : "drop",
+                           .response_key = "response",
+                           .messages_key = "messages" };
     c->cfg.data.prompt_key = "prompt";
     c->model = (ares_model_config){ .max_position = 256 };
     if (!c->tokenizer) {
@@ -125,16 +144,24 @@ TEST(the_answer_and_its_end_are_trained_and_nothing_else)
 {
     ares_str text = { 0 };
     rows_case c = { .cfg.data = { .apply_chat_template = true, .system_prompt = "s" } };
-    CHECK_OK(encode_rows(&c, model_dir(),
-                         "{\"prompt\":\"1+1=?\",\"response\":\"2\"}\n"
-                         "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"bc\"},{\"role\":\"user\",\"content\":\"d\"},{\"role\":\"assistant\",\"content\":\"e\"},"
-                         "{\"role\":\"user\",\"content\":\"f\"}]}\n"
-                         "{\"prompt\":[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":\"r\"},{\"role\":\"user\",\"content\":\"s\"}],\"response\":\"t\"}\n"));
+    CHECK_OK(encode_rows(
+        &c, model_dir(),
+        "{\"prompt\":\"1+1=?\",\"response\":\"2\"}\n"
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":"
+        "\"bc\"},{\"role\":\"user\",\"content\":\"d\"},{\"role\":\"assistant\",\"content\":\"e\"},"
+        "{\"role\":\"user\",\"content\":\"f\"}]}\n"
+        "{\"prompt\":[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":"
+        "\"r\"},{\"role\":\"user\",\"content\":\"s\"}],\"response\":\"t\"}\n"));
     REQUIRE(c.rows.count == 3);
-    CHECK_STR(shown(&c, 0, &text), "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\n1+1=?<|im_end|>\n<|im_start|>assistant\n[2<|im_end|>]");
+    CHECK_STR(shown(&c, 0, &text), "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\n1+1=?<|im_"
+                                   "end|>\n<|im_start|>assistant\n[2<|im_end|>]");
     CHECK_EQ(c.rows.items[0].prompt, c.rows.items[0].n - 2);
-    CHECK_STR(shown(&c, 1, &text), "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n[bc<|im_end|>]\n<|im_start|>user\nd<|im_end|>\n<|im_start|>assistant\n[e<|im_end|>]");
-    CHECK_STR(shown(&c, 2, &text), "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[r<|im_end|>]\n<|im_start|>user\ns<|im_end|>\n<|im_start|>assistant\n[t<|im_end|>]");
+    CHECK_STR(shown(&c, 1, &text),
+              "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n[bc<|im_end|>]\n<|im_start|>"
+              "user\nd<|im_end|>\n<|im_start|>assistant\n[e<|im_end|>]");
+    CHECK_STR(shown(&c, 2, &text),
+              "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[r<|im_end|>]\n<|im_start|>"
+              "user\ns<|im_end|>\n<|im_start|>assistant\n[t<|im_end|>]");
     drop_rows(&c);
     CHECK_OK(encode_rows(&c, model_dir(), "{\"prompt\":\"1+1=\",\"response\":\"2\"}\n"));
     REQUIRE(c.rows.count == 1);
@@ -143,14 +170,18 @@ TEST(the_answer_and_its_end_are_trained_and_nothing_else)
     ares_str_fini(&text);
 }
 
-/* Sampling goes on with a prompt's last message where that is the assistant's, and so does the response. */
+/*
+ * Sampling goes on with a prompt's last message where that is the assistant's, and so does the
+ * response.
+ */
 TEST(a_response_goes_on_with_the_message_that_the_prompt_leaves_open)
 {
     ares_str text = { 0 };
     rows_case c = { .cfg.data = { .apply_chat_template = true } };
-    CHECK_OK(encode_rows(&c, model_dir(),
-                         "{\"prompt\":[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\","
-                         "\"content\":\"It is \"}],\"response\":\"5\"}\n"));
+    CHECK_OK(
+        encode_rows(&c, model_dir(),
+                    "{\"prompt\":[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\","
+                    "\"content\":\"It is \"}],\"response\":\"5\"}\n"));
     REQUIRE(c.rows.count == 1);
     CHECK_STR(shown(&c, 0, &text),
               "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[It is 5<|im_end|>]");
@@ -168,13 +199,17 @@ TEST(a_response_goes_on_with_the_message_that_the_prompt_leaves_open)
 TEST(a_generation_block_that_closes_early_still_trains_the_end)
 {
     const char *template = test_file("template.jinja");
-    write_text(template, "{% for m in messages %}<|im_start|>{{ m.role }}:{% if m.role == 'assistant' %}{% generation %}{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %}<|im_end|>\n"
+    write_text(template, "{% for m in messages %}<|im_start|>{{ m.role }}:{% if m.role == "
+                         "'assistant' %}{% generation %}{{ m.content }}{% endgeneration %}{% else "
+                         "%}{{ m.content }}{% endif %}<|im_end|>\n"
                          "{% endfor %}");
     ares_str text = { 0 };
-    rows_case c = { .cfg.data = { .apply_chat_template = true, .override_chat_template = template } };
+    rows_case c = { .cfg.data = { .apply_chat_template = true,
+                                  .override_chat_template = template } };
     CHECK_OK(encode_rows(&c, model_dir(), "{\"prompt\":\"a\",\"response\":\"bc\"}\n"));
     REQUIRE(c.rows.count == 1);
-    CHECK_STR(shown(&c, 0, &text), "<|im_start|>user:a<|im_end|>\n<|im_start|>assistant:[bc<|im_end|>]");
+    CHECK_STR(shown(&c, 0, &text),
+              "<|im_start|>user:a<|im_end|>\n<|im_start|>assistant:[bc<|im_end|>]");
     drop_rows(&c);
     ares_str_fini(&text);
 }
@@ -182,15 +217,18 @@ TEST(a_generation_block_that_closes_early_still_trains_the_end)
 /* A real vocabulary joins letters across the place where the prompt ends; sampling never would. */
 TEST(the_prompt_of_a_row_is_what_sampling_starts_from)
 {
-    const char *template = test_file("template.jinja"), *dir = test_source("tests/golden/tokenizer/qwen2");
+    const char *template = test_file("template.jinja"),
+               *dir = test_source("tests/golden/tokenizer/qwen2");
     write_text(template, "{% for m in messages %}{{ m.content }}{% endfor %}");
-    rows_case c = { .cfg.data = { .apply_chat_template = true, .override_chat_template = template } };
+    rows_case c = { .cfg.data = { .apply_chat_template = true,
+                                  .override_chat_template = template } };
     CHECK_OK(encode_rows(&c, dir, "{\"prompt\":\"Is this t\",\"response\":\"he end?\"}\n"));
     REQUIRE(c.rows.count == 1);
     ares_ids prompt = { 0 }, whole = { 0 };
     CHECK_OK(ares_tokenizer_encode(c.tokenizer, ARES_VIEW("Is this t"), false, &prompt));
     CHECK_OK(ares_tokenizer_encode(c.tokenizer, ARES_VIEW("Is this the end?"), false, &whole));
-    CHECK(memcmp(prompt.ids, whole.ids, (size_t)prompt.n * sizeof(int32_t)) != 0); /* else this test shows nothing */
+    /* else this test shows nothing */
+    CHECK(memcmp(prompt.ids, whole.ids, (size_t)prompt.n * sizeof(int32_t)) != 0);
     CHECK_EQ(c.rows.items[0].prompt, prompt.n);
     CHECK_MEM(c.rows.items[0].ids, prompt.ids, prompt.n * sizeof(int32_t));
     ares_ids_fini(&prompt);
@@ -200,7 +238,9 @@ TEST(the_prompt_of_a_row_is_what_sampling_starts_from)
 
 TEST(long_rows_are_dropped_cut_or_refused)
 {
-    static const char rows[] = "{\"prompt\":\"12\",\"response\":\"34567\"}\n{\"prompt\":\"1\",\"response\":\"2\"}\n{\"prompt\":\"1234567890\",\"response\":\"2\"}\n";
+    static const char rows[] =
+        "{\"prompt\":\"12\",\"response\":\"34567\"}\n{\"prompt\":\"1\",\"response\":\"2\"}\n{"
+        "\"prompt\":\"1234567890\",\"response\":\"2\"}\n";
     ares_str text = { 0 };
     rows_case c = { .cfg.sft = { .max_length = 5, .truncation = "drop" } };
     CHECK_OK(encode_rows(&c, model_dir(), rows));
@@ -215,24 +255,35 @@ TEST(long_rows_are_dropped_cut_or_refused)
     CHECK_EQ(c.rows.dropped, 1);
     drop_rows(&c);
     c.cfg.sft = (ares_sft_config){ .max_length = 5, .truncation = "error" };
-    CHECK_FAIL(encode_rows(&c, model_dir(), rows), ARES_ELIMIT, "rows.jsonl:1: row of 8 tokens exceeds sft.max_length = 5");
+    CHECK_FAIL(encode_rows(&c, model_dir(), rows), ARES_ELIMIT,
+               "rows.jsonl:1: row of 8 tokens exceeds sft.max_length = 5");
     drop_rows(&c);
     c.cfg.sft = (ares_sft_config){ .max_length = 2, .truncation = "drop" };
-    CHECK_FAIL(encode_rows(&c, model_dir(), rows), ARES_ELIMIT, "all 3 rows are longer than sft.max_length = 2 (the longest has 12 tokens)");
+    CHECK_FAIL(encode_rows(&c, model_dir(), rows), ARES_ELIMIT,
+               "all 3 rows are longer than sft.max_length = 2 (the longest has 12 tokens)");
     drop_rows(&c);
     ares_str_fini(&text);
 }
 
 TEST(a_bad_row_is_named)
 {
-    static const struct { const char *rows, *message; bool chat; } cases[] = {
-        { "{\"prompt\":\"1\",\"response\":\"2\"}\n{\"prompt\":\"1\",\"answer\":\"2\"}\n", "rows.jsonl:2: row has neither 'messages' nor 'prompt' and 'response' (keys: prompt, answer)", true },
+    static const struct {
+        const char *rows, *message;
+        bool chat;
+    } cases[] = {
+        { "{\"prompt\":\"1\",\"response\":\"2\"}\n{\"prompt\":\"1\",\"answer\":\"2\"}\n",
+          "rows.jsonl:2: row has neither 'messages' nor 'prompt' and 'response' (keys: prompt, "
+          "answer)",
+          true },
         { "{\"prompt\":\"1\",\"response\":2}\n", "rows.jsonl:1: 'response' is no string", true },
-        { "{\"prompt\":1,\"response\":\"2\"}\n", "rows.jsonl:1: 'prompt' is neither a string nor a list of messages", true },
+        { "{\"prompt\":1,\"response\":\"2\"}\n",
+          "rows.jsonl:1: 'prompt' is neither a string nor a list of messages", true },
         { "[1]\n", "rows.jsonl:1: row is not a JSON object", true },
-        { "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}\n", "rows.jsonl:1: no message of the assistant", true },
+        { "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}\n",
+          "rows.jsonl:1: no message of the assistant", true },
         { "{\"messages\":{}}\n", "rows.jsonl:1: 'messages' is no list of messages", true },
-        { "{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\"}]}\n", "rows.jsonl:1: a list of messages needs a chat template", false },
+        { "{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\"}]}\n",
+          "rows.jsonl:1: a list of messages needs a chat template", false },
         { "", "rows.jsonl: no rows", false },
     };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
@@ -246,17 +297,20 @@ TEST(a_bad_row_is_named)
 
 /* ------------------------------------------------------------------ training */
 /*
- * A conversation of several turns, and one step on it; what transformers 5.17 and PyTorch 2.11 make of the same model and tokens in
- * float64, with labels -100 on everything but the answers. Training the given tokens too gives other numbers
- * (loss 6.2144, norm 1.7013).
+ * A conversation of several turns, and one step on it; what transformers 5.17 and PyTorch 2.11 make
+ * of the same model and tokens in float64, with labels -100 on everything but the answers. Training
+ * the given tokens too gives other numbers (loss 6.2144, norm 1.7013).
  */
 TEST(loss_and_gradient_of_a_conversation_are_those_of_transformers)
 {
     ares_str out = { 0 };
     const char *rows = test_file("talk.jsonl");
-    write_text(rows, "{\"messages\":[{\"role\":\"user\",\"content\":\"a b\"},{\"role\":\"assistant\",\"content\":\"cde\"},{\"role\":\"user\",\"content\":\"fg\"},{\"role\":\"assistant\",\"content\":\"hi\"}]}\n"
+    write_text(rows, "{\"messages\":[{\"role\":\"user\",\"content\":\"a "
+                     "b\"},{\"role\":\"assistant\",\"content\":\"cde\"},{\"role\":\"user\","
+                     "\"content\":\"fg\"},{\"role\":\"assistant\",\"content\":\"hi\"}]}\n"
                      "{\"prompt\":\"1+1=?\",\"response\":\"2\"}\n");
-    if (!CHECK_EQ(sft(&out, "run", rows, "sft.batch_size=2 trainer.max_steps=1"), 0)) puts(out.data);
+    if (!CHECK_EQ(sft(&out, "run", rows, "sft.batch_size=2 trainer.max_steps=1"), 0))
+        puts(out.data);
     CHECK_EQ(metric("run", 1, "train/tokens"), 9);
     CHECK_NEAR(metric("run", 1, "train/loss"), 6.166661490, 1e-6);
     CHECK_NEAR(metric("run", 1, "actor/grad_norm"), 3.053994585, 1e-6);
@@ -267,12 +321,14 @@ TEST(loss_falls_and_with_lr_0_it_does_not)
 {
     ares_str out = { 0 };
     char val[512];
-    snprintf(val, sizeof val, "'data.val_files=%s' trainer.max_steps=30 trainer.val_freq=15", test_source("examples/data/sums/val.jsonl"));
+    snprintf(val, sizeof val, "'data.val_files=%s' trainer.max_steps=30 trainer.val_freq=15",
+             test_source("examples/data/sums/val.jsonl"));
     CHECK_EQ(sft(&out, "run", sums(), val), 0);
     double before = metric("run", 0, "val/loss"), after = metric("run", 30, "val/loss");
     CHECK_NEAR(before, 6.24, 0.05); /* log 512: nothing is known yet */
     CHECK_NEAR(log(metric("run", 0, "val/perplexity")), before, 1e-9);
-    CHECK_MSG(after < before - 2 && metric("run", 15, "val/loss") < before - 0.5, "%g -> %g", before, after);
+    CHECK_MSG(after < before - 2 && metric("run", 15, "val/loss") < before - 0.5, "%g -> %g",
+              before, after);
     CHECK(metric("run", 30, "train/loss") < metric("run", 1, "train/loss") - 2);
     CHECK_CONTAINS(out.data, "val/loss");
     snprintf(val + strlen(val), sizeof val - strlen(val), " worker.actor.optim.lr=0");
@@ -285,8 +341,11 @@ TEST(loss_falls_and_with_lr_0_it_does_not)
 /* Seen to fail with the token count of the micro-batch in place of the step's. */
 TEST(micro_batches_threads_and_recomputation_change_no_bit)
 {
-    static const char *const others[] = { "worker.actor.max_token_len_per_device=1", "worker.actor.max_token_len_per_device=150 trainer.threads=2",
-                                          "worker.actor.model.enable_gradient_checkpointing=true trainer.threads=1" };
+    static const char *const others[] = {
+        "worker.actor.max_token_len_per_device=1",
+        "worker.actor.max_token_len_per_device=150 trainer.threads=2",
+        "worker.actor.model.enable_gradient_checkpointing=true trainer.threads=1"
+    };
     ares_str out = { 0 };
     CHECK_EQ(sft(&out, "run", sums(), ""), 0);
     for (int i = 0; i < ARES_COUNT(others); i++) {
@@ -299,15 +358,28 @@ TEST(micro_batches_threads_and_recomputation_change_no_bit)
     ares_str_fini(&out);
 }
 
-/* Seen to fail with the optimizer's step count not restored, and with the order of rows starting over. */
+/*
+ * Seen to fail with the optimizer's step count not restored, and with the order of rows starting
+ * over.
+ */
 TEST(interrupted_and_resumed_is_uninterrupted_bit_for_bit)
 {
     enum { STEPS = 150 };
     ares_str out = { 0 };
     char steps[128], path[512];
-    snprintf(steps, sizeof steps, "trainer.max_steps=%d worker.actor.optim.lr_scheduler_type=cosine", STEPS);
+    snprintf(steps, sizeof steps,
+             "trainer.max_steps=%d worker.actor.optim.lr_scheduler_type=cosine", STEPS);
     CHECK_EQ(sft(&out, "whole", sums(), steps), 0);
-    const char *argv[] = { test_program(), "sft", NULL, NULL, "sft.batch_size=8", "worker.actor.optim.lr=3e-3", NULL, NULL, "worker.actor.optim.lr_scheduler_type=cosine", NULL };
+    const char *argv[] = { test_program(),
+                           "sft",
+                           NULL,
+                           NULL,
+                           "sft.batch_size=8",
+                           "worker.actor.optim.lr=3e-3",
+                           NULL,
+                           NULL,
+                           "worker.actor.optim.lr_scheduler_type=cosine",
+                           NULL };
     char words[4][512];
     snprintf(words[0], sizeof words[0], "worker.actor.model.model_path=%s", model_dir());
     snprintf(words[1], sizeof words[1], "data.train_files=%s", sums());
@@ -335,7 +407,8 @@ TEST(interrupted_and_resumed_is_uninterrupted_bit_for_bit)
     CHECK_CONTAINS(out.data, "going on from");
     check_same_run("whole", "halves", STEPS);
     for (int s = 1; s <= STEPS; s++)
-        if (!CHECK_EQ(metric("whole", s, "train/loss") == metric("halves", s, "train/loss"), true)) break;
+        if (!CHECK_EQ(metric("whole", s, "train/loss") == metric("halves", s, "train/loss"), true))
+            break;
     CHECK(sft(&out, "halves", sums(), steps) != 0); /* done: refused */
     CHECK_CONTAINS(out.data, "is finished");
     ares_str_fini(&out);
@@ -355,7 +428,8 @@ TEST(another_option_is_another_run)
 TEST(bad_options_are_named_at_once)
 {
     ares_str out = { 0 };
-    CHECK_EQ(sft(&out, "run", "[]", "sft.truncation=trim trainer.val_freq=2 trainer.device=tpu"), 2);
+    CHECK_EQ(sft(&out, "run", "[]", "sft.truncation=trim trainer.val_freq=2 trainer.device=tpu"),
+             2);
     CHECK_CONTAINS(out.data, "data.train_files");
     CHECK_CONTAINS(out.data, "sft.truncation");
     CHECK_CONTAINS(out.data, "data.val_files");
@@ -392,15 +466,23 @@ TEST_MPI(two_ranks_come_close_to_one)
 /* ------------------------------------------------------------------ init */
 TEST(init_makes_the_same_model_from_the_same_seed)
 {
-    static const char *const archs[] = { "qwen2", "qwen3 --untied", "llama --dtype bf16 --kv-heads 2 --rope-theta 500000" };
+    static const char *const archs[] = { "qwen2", "qwen3 --untied",
+                                         "llama --dtype bf16 --kv-heads 2 --rope-theta 500000" };
     ares_str out = { 0 };
     for (int i = 0; i < ARES_COUNT(archs); i++) {
         for (int k = 0; k < 3; k++)
-            CHECK_EQ(test_shell(&out, "'%s' init %s --arch %s --seed %d --out '%s%d%d'", test_program(), small, archs[i], k / 2 + 1, test_file("m"), i, k), 0);
-        CHECK_EQ(test_shell(NULL, "cmp '%s%d0/model.safetensors' '%s%d1/model.safetensors'", test_file("m"), i, test_file("m"), i), 0);
-        CHECK(test_shell(NULL, "cmp -s '%s%d0/model.safetensors' '%s%d2/model.safetensors'", test_file("m"), i, test_file("m"), i) != 0);
+            CHECK_EQ(test_shell(&out, "'%s' init %s --arch %s --seed %d --out '%s%d%d'",
+                                test_program(), small, archs[i], k / 2 + 1, test_file("m"), i, k),
+                     0);
+        CHECK_EQ(test_shell(NULL, "cmp '%s%d0/model.safetensors' '%s%d1/model.safetensors'",
+                            test_file("m"), i, test_file("m"), i),
+                 0);
+        CHECK(test_shell(NULL, "cmp -s '%s%d0/model.safetensors' '%s%d2/model.safetensors'",
+                         test_file("m"), i, test_file("m"), i) != 0);
         ares_str_clear(&out);
-        CHECK_EQ(test_shell(&out, "echo '{\"text\":\"ab\\u00e9\"}' | '%s' score --model '%s%d0'", test_program(), test_file("m"), i), 0);
+        CHECK_EQ(test_shell(&out, "echo '{\"text\":\"ab\\u00e9\"}' | '%s' score --model '%s%d0'",
+                            test_program(), test_file("m"), i),
+                 0);
         CHECK_CONTAINS(out.data, "{\"log_probs\":[-6.");
     }
     ares_str_fini(&out);
@@ -408,7 +490,9 @@ TEST(init_makes_the_same_model_from_the_same_seed)
 
 TEST(init_writes_over_nothing_and_names_what_is_wrong)
 {
-    static const struct { const char *words, *message; } cases[] = {
+    static const struct {
+        const char *words, *message;
+    } cases[] = {
         { "--arch qwen2 --out DIR", "the directory is not empty" },
         { "--arch gpt --out NEW", "model_type = 'gpt': unknown" },
         { "--out NEW", "--arch is missing" },
@@ -417,7 +501,8 @@ TEST(init_writes_over_nothing_and_names_what_is_wrong)
         { "--arch llama --out NEW --kv-heads 3", "--heads = 4 is no multiple of --kv-heads = 3" },
         { "--arch llama --out NEW --layers 0", "--layers = 0: out of range" },
         { "--arch llama --out NEW --dtype fp16", "--dtype = 'fp16': unknown" },
-        { "--arch llama --out NEW --tokenizer nowhere", "--tokenizer = 'nowhere': no such directory" },
+        { "--arch llama --out NEW --tokenizer nowhere",
+          "--tokenizer = 'nowhere': no such directory" },
         { "--arch llama --out NEW --tied --untied", "exclude each other" },
         { "--arch llama --out NEW --hiden 3", "did you mean '--hidden'?" },
     };
@@ -425,8 +510,10 @@ TEST(init_writes_over_nothing_and_names_what_is_wrong)
     const char *dir = model_dir();
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         ares_str_clear(&out);
-        int code = test_shell(&out, "D='%s' N='%s'; set -- %s; for w; do shift; case $w in DIR) w=$D;; NEW) w=$N;; esac; set -- \"$@\" \"$w\"; done; '%s' init \"$@\" 2>&1", dir, test_file("new"),
-                              cases[i].words, test_program());
+        int code = test_shell(&out,
+                              "D='%s' N='%s'; set -- %s; for w; do shift; case $w in DIR) w=$D;; "
+                              "NEW) w=$N;; esac; set -- \"$@\" \"$w\"; done; '%s' init \"$@\" 2>&1",
+                              dir, test_file("new"), cases[i].words, test_program());
         CHECK(code == 1 || code == 2);
         CHECK_CONTAINS(out.data, cases[i].message);
         CHECK(!ares_dir_exists(test_file("new")) && !ares_dir_exists(test_file("new.partial")));

@@ -1,4 +1,7 @@
-/* The table at the end of a run, from files written by hand. Seen to fail: with texts cut at their end. */
+/*
+ * The table at the end of a run, from files written by hand. Seen to fail: with texts cut at their
+ * end.
+ */
 #include "ares/train.h"
 #include "test.h"
 
@@ -16,16 +19,30 @@ TEST(the_summary_shows_where_answers_begin_and_end)
     ares_str text = { 0 };
     REQUIRE_OK(ares_dir_make(test_file("run/validation")));
     REQUIRE_OK(ares_dir_make(test_file("run/checkpoints/step_000002")));
-    put("run/metrics.jsonl", "{\"step\":0,\"val/accuracy\":0.25}\n{\"step\":1}\n{\"step\":2,\"val/accuracy\":0.5,\"val/aepo/tau\":0.3}\n");
-    put("run/validation/step_000000.jsonl", "{\"question\":\"1+2=?\",\"response\":\"a short one\"}\n{\"question\":\"what is the sum of three and four, please?\",\"response\":\"it takes\\nthe line to 43: 3456789012345678\"}\n");
+    put("run/metrics.jsonl", "{\"step\":0,\"val/accuracy\":0.25}\n{\"step\":1}\n{\"step\":2,\"val/"
+                             "accuracy\":0.5,\"val/aepo/tau\":0.3}\n");
+    put("run/validation/step_000000.jsonl",
+        "{\"question\":\"1+2=?\",\"response\":\"a short one\"}\n{\"question\":\"what is the sum of "
+        "three and four, please?\",\"response\":\"it takes\\nthe line to 43: "
+        "3456789012345678\"}\n");
     put("run/validation/step_000002.jsonl",
-        "{\"question\":\"1+2=?\",\"response\":\"First 1 + 2 = 3\\nThen 3 + 4 = 7\\nThen 7 + 5 = 12\\n\\\\boxed{12}\"}\n"
-        "{\"question\":\"what is the sum of three and four, please?\",\"response\":\"\xe4\xb8\x80\xe4\xba\x8c\xe4\xb8\x89\xe5\x9b\x9b\xe4\xba\x94\xe5\x85\xad\xe4\xb8\x83\xe5\x85\xab\xe4\xb9\x9d\xe5\x8d\x81\xe4\xb8\x80\xe4\xba\x8c\xe4\xb8\x89\xe5\x9b\x9b\xe4\xba\x94\xe5\x85\xad\xe4\xb8\x83\xe5\x85\xab\xe4\xb9\x9d\xe5\x8d\x81\xe4\xb8\x80\xe4\xba\x8c\xe4\xb8\x89\"}\n");
+        "{\"question\":\"1+2=?\",\"response\":\"First 1 + 2 = 3\\nThen 3 + 4 = 7\\nThen 7 + 5 = "
+        "12\\n\\\\boxed{12}\"}\n"
+        "{\"question\":\"what is the sum of three and four, "
+        "please?\",\"response\":"
+        "\"\xe4\xb8\x80\xe4\xba\x8c\xe4\xb8\x89\xe5\x9b\x9b\xe4\xba\x94\xe5\x85\xad\xe4\xb8\x83\xe5"
+        "\x85\xab\xe4\xb9\x9d\xe5\x8d\x81\xe4\xb8\x80\xe4\xba\x8c\xe4\xb8\x89\xe5\x9b\x9b\xe4\xba"
+        "\x94\xe5\x85\xad\xe4\xb8\x83\xe5\x85\xab\xe4\xb9\x9d\xe5\x8d\x81\xe4\xb8\x80\xe4\xba\x8c"
+        "\xe4\xb8\x89\"}\n");
     REQUIRE_OK(ares_train_summary(test_file("run")));
     REQUIRE_OK(ares_file_read(test_file("run/summary.txt"), &text));
-    CHECK_CONTAINS(text.data, "1+2=?                               a short one                                 First 1 + 2 = 3 Then \xe2\x80\xa6" "7 + 5 = 12 \\boxed{12} \n");
-    CHECK_CONTAINS(text.data, "what is the sum of three and four,\xe2\x80\xa6 it takes the line to 43: 3456789012345678   ");
-    CHECK_CONTAINS(text.data, "\xe4\xb9\x9d\xe5\x8d\x81\xe2\x80\xa6"); /* ten of two columns, the dots, ten more */
+    CHECK_CONTAINS(text.data, "1+2=?                               a short one                     "
+                              "            First 1 + 2 = 3 Then \xe2\x80\xa6"
+                              "7 + 5 = 12 \\boxed{12} \n");
+    CHECK_CONTAINS(text.data, "what is the sum of three and four,\xe2\x80\xa6 it takes the line to "
+                              "43: 3456789012345678   ");
+    /* ten of two columns, the dots, ten more */
+    CHECK_CONTAINS(text.data, "\xe4\xb9\x9d\xe5\x8d\x81\xe2\x80\xa6");
     CHECK_CONTAINS(text.data, "val/accuracy                                     0.250     0.500\n");
     CHECK(!strstr(text.data, "tau"));
     ares_str_fini(&text);

@@ -18,7 +18,8 @@ TEST(the_page_of_algorithms_is_what_the_program_prints)
     CHECK_EQ(test_shell(&printed, "'%s' --help-algorithms", test_program()), 0);
     REQUIRE_OK(ares_file_read(test_source("docs/algorithms.md"), &page));
     CHECK_CONTAINS(printed.data, "`algorithm.adv_estimator=grpo`");
-    CHECK_CONTAINS(page.data, printed.data); /* docs/algorithms.md: paste the output of `ares-train --help-algorithms` */
+    /* docs/algorithms.md: paste the output of `ares-train --help-algorithms` */
+    CHECK_CONTAINS(page.data, printed.data);
     ares_str_fini(&printed);
     ares_str_fini(&page);
 }
@@ -44,7 +45,8 @@ TEST(every_option_of_the_page_of_algorithms_is_one)
     int64_t without = faults(NULL);
     CHECK(faults("algorithm.adv_estimator=grop") > without);
     tables(&text);
-    for (char *at = text.data, *end; (at = strstr(at, "| `")); at = end) { /* the last cell of each row */
+    /* the last cell of each row */
+    for (char *at = text.data, *end; (at = strstr(at, "| `")); at = end) {
         at += 3;
         end = strstr(at, "` |");
         if (!end) break;
@@ -57,13 +59,15 @@ TEST(every_option_of_the_page_of_algorithms_is_one)
     ares_str_fini(&text);
 }
 
-static void check_choices(const char *text, ares_option_table *table, const char *prefix, const char *path)
+static void check_choices(const char *text, ares_option_table *table, const char *prefix,
+                          const char *path)
 {
     int n;
     const ares_option *options = table(&n);
     for (int i = 0; i < n; i++) {
         if (strcmp(options[i].path, path) != 0) continue;
-        for (const char *c = options[i].constraint; c; c = strchr(c, '|') ? strchr(c, '|') + 1 : NULL) {
+        for (const char *c = options[i].constraint; c;
+             c = strchr(c, '|') ? strchr(c, '|') + 1 : NULL) {
             char word[96];
             size_t len = strcspn(c, "|=");
             if (len == 4 && strncmp(c, "none", 4) == 0) continue;
@@ -106,7 +110,8 @@ TEST(what_switches_a_filter_on_does_so)
     const ares_filter *const *list = ares_filter_list(&n);
     for (int i = 0; i < n; i++) {
         CHECK_MSG(!filter_wanted(list[i], NULL), "%s: is wanted by the defaults", list[i]->name);
-        CHECK_MSG(filter_wanted(list[i], list[i]->option), "%s: its option does not ask for it", list[i]->name);
+        CHECK_MSG(filter_wanted(list[i], list[i]->option), "%s: its option does not ask for it",
+                  list[i]->name);
     }
 }
 
@@ -116,7 +121,8 @@ static bool control_wanted(const ares_control *control, const char *override)
     void *options = ares_calloc(1, control->options_size);
     ares_config *cfg = ares_config_new();
     ares_config_add_options(cfg, "algorithm", ares_algorithm_options, &algorithm);
-    for (const ares_control_section *s = control->sections; s < control->sections + ARES_CONTROL_SECTIONS && s->options; s++)
+    for (const ares_control_section *s = control->sections;
+         s < control->sections + ARES_CONTROL_SECTIONS && s->options; s++)
         ares_config_add_options(cfg, s->section, s->options, (char *)options + s->offset);
     if (override) ares_config_override(cfg, override);
     ares_config_resolve(cfg);
@@ -133,6 +139,7 @@ TEST(what_switches_a_control_on_does_so)
     const ares_control *const *list = ares_control_list(&n);
     for (int i = 0; i < n; i++) {
         CHECK_MSG(!control_wanted(list[i], NULL), "%s: is wanted by the defaults", list[i]->name);
-        CHECK_MSG(control_wanted(list[i], list[i]->option), "%s: its option does not ask for it", list[i]->name);
+        CHECK_MSG(control_wanted(list[i], list[i]->option), "%s: its option does not ask for it",
+                  list[i]->name);
     }
 }

@@ -1,16 +1,24 @@
-/* Runs side by side: made-up metrics, so that every number of the table and every point of the picture is known. */
+/*
+ * Runs side by side: made-up metrics, so that every number of the table and every point of the
+ * picture is known.
+ */
 #include <stdio.h>
 
 #include "figure.h"
 #include "test.h"
 
-/* runs/<name>/metrics.jsonl: accuracy base + slope x step at the steps 1..4, tokens 10 a step, a validation at the ends. */
+/*
+ * runs/<name>/metrics.jsonl: accuracy base + slope x step at the steps 1..4, tokens 10 a step, a
+ * validation at the ends.
+ */
 static void make_run(const char *name, double base, double slope, bool done)
 {
     char path[64];
     ares_str rows = { 0 };
     ares_str_addf(&rows, "{\"step\":0,\"val/accuracy\":%g}\n", base);
-    for (int i = 1; i <= 4; i++) ares_str_addf(&rows, "{\"step\":%d,\"reward/accuracy\":%g,\"tokens\":10%s}\n", i, base + slope * i, i == 4 ? ",\"val/accuracy\":0.5" : "");
+    for (int i = 1; i <= 4; i++)
+        ares_str_addf(&rows, "{\"step\":%d,\"reward/accuracy\":%g,\"tokens\":10%s}\n", i,
+                      base + slope * i, i == 4 ? ",\"val/accuracy\":0.5" : "");
     if (!done) ares_str_add_z(&rows, "{\"step\":5,\"reward/acc"); /* it is writing this very line */
     CHECK_OK(ares_dir_make(test_file(name)));
     snprintf(path, sizeof path, "%s/metrics.jsonl", name);
@@ -26,7 +34,10 @@ static int compare(ares_str *out, const char *words)
     return test_shell(out, "cd '%s' && '%s' compare %s 2>&1", test_dir(), test_program(), words);
 }
 
-static bool has_program(void) { return ares_file_exists(test_program()); }
+static bool has_program(void)
+{
+    return ares_file_exists(test_program());
+}
 
 TEST(compare_tells_means_deviations_and_paired_differences)
 {
@@ -36,11 +47,18 @@ TEST(compare_tells_means_deviations_and_paired_differences)
     make_run("a2", 0.2, 0.1, true);
     make_run("b1", 0.1, 0.05, true);
     make_run("b2", 0.2, 0.05, false);
-    CHECK_EQ(compare(&out, "--last 2 --columns val/accuracy,sum:tokens,none full=a1 full=a2 plain=b1 plain=b2"), 0);
-    CHECK_CONTAINS(out.data, "| full      | 2    | 0.500 ± 0.071    | 0.500 ± 0.000    | 40.00 ± 0.00     | -                |\n"); /* (0.45 + 0.55) / 2 */
+    CHECK_EQ(
+        compare(
+            &out,
+            "--last 2 --columns val/accuracy,sum:tokens,none full=a1 full=a2 plain=b1 plain=b2"),
+        0);
+    /* (0.45 + 0.55) / 2 */
+    CHECK_CONTAINS(out.data, "| full      | 2    | 0.500 ± 0.071    | 0.500 ± 0.000    | 40.00 ± "
+                             "0.00     | -                |\n");
     CHECK_CONTAINS(out.data, "| plain     | 2    | 0.325 ± 0.071 ");
     CHECK_CONTAINS(out.data, "| less full | runs |");
-    CHECK_CONTAINS(out.data, "| plain     | 2    | -0.175 ± 0.000 "); /* run by run the seed falls out */
+    /* run by run the seed falls out */
+    CHECK_CONTAINS(out.data, "| plain     | 2    | -0.175 ± 0.000 ");
     CHECK_CONTAINS(out.data, "not finished: b2, step 4\n");
     CHECK(!strstr(out.data, "not finished: b1"));
     CHECK_EQ(compare(&out, "--last 1 a1"), 0);
@@ -77,7 +95,11 @@ TEST(compare_draws_what_the_runs_have_in_common)
     CHECK_CONTAINS(svg.data, ">a (2 runs)</text>");
     CHECK_CONTAINS(svg.data, ">training step</text>");
     CHECK_CONTAINS(svg.data, ">reward/accuracy (share of answers right)</text>");
-    CHECK_EQ(test_shell(&out, "python3 -c 'import sys, xml.dom.minidom as m; m.parse(sys.argv[1])' '%s' 2>&1 || ! command -v python3", test_file("x.svg")), 0);
+    CHECK_EQ(test_shell(&out,
+                        "python3 -c 'import sys, xml.dom.minidom as m; m.parse(sys.argv[1])' '%s' "
+                        "2>&1 || ! command -v python3",
+                        test_file("x.svg")),
+             0);
     ares_str_fini(&out);
     ares_str_fini(&svg);
 }
@@ -103,13 +125,18 @@ TEST(compare_draws_over_what_was_spent)
 
 TEST(a_figure_has_its_points_where_the_numbers_are)
 {
-    const double x[] = { 0, 10 }, mid[] = { 0, 1 }, low[] = { 0, 0.5 }, high[] = { 0.5, 1 }, none[] = { 3 };
-    const figure_curve curves[] = { { "line", 2, x, mid, low, high }, { "dot", 1, x, none, none, none }, { "nothing", 0, NULL, NULL, NULL, NULL } };
+    const double x[] = { 0, 10 }, mid[] = { 0, 1 }, low[] = { 0, 0.5 }, high[] = { 0.5, 1 },
+                 none[] = { 3 };
+    const figure_curve curves[] = { { "line", 2, x, mid, low, high },
+                                    { "dot", 1, x, none, none, none },
+                                    { "nothing", 0, NULL, NULL, NULL, NULL } };
     ares_str svg = { 0 };
     figure_write_svg(&(figure){ "t", "s", "x", "y", curves, 1 }, &svg);
-    CHECK_CONTAINS(svg.data, "d=\"M76.0 424.0L716.0 77.8\"");                                    /* 0 at the foot, 1 just under the top */
+    /* 0 at the foot, 1 just under the top */
+    CHECK_CONTAINS(svg.data, "d=\"M76.0 424.0L716.0 77.8\"");
     CHECK(!strstr(svg.data, ">-0<"));
-    CHECK_CONTAINS(svg.data, "d=\"M76.0 250.9L716.0 77.8L716.0 250.9L76.0 424.0Z\"");            /* up along high, back along low */
+    /* up along high, back along low */
+    CHECK_CONTAINS(svg.data, "d=\"M76.0 250.9L716.0 77.8L716.0 250.9L76.0 424.0Z\"");
     ares_str_clear(&svg);
     figure_write_svg(&(figure){ "t", "s", "x", "y", curves + 1, 2 }, &svg);
     CHECK_CONTAINS(svg.data, "<circle ");

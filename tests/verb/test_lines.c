@@ -5,7 +5,10 @@
 
 #define TOKENIZER "tests/golden/tokenizer/smollm2_style"
 
-/* Runs ares-train with these words on this standard input; checks exit code and stdout. stderr is checked by its own tests. */
+/*
+ * Runs ares-train with these words on this standard input; checks exit code and stdout. stderr is
+ * checked by its own tests.
+ */
 static void check_lines(const char *words, const char *input, int code, const char *expected)
 {
     ares_str out = { 0 };
@@ -36,41 +39,76 @@ static const char *with_tokenizer(const char *verb, const char *more)
 
 TEST(grade_answers_every_line_in_its_place)
 {
-    check_lines("grade --verifier number", "{\"response\":\"7 + 5 = 12\",\"ground_truth\":\"12\"}\n{\"response\":\"13\",\"ground_truth\":12}\n{\"response\":\"none\",\"ground_truth\":\"#### 1,000\"}", 0,
-                "{\"score\":1.0,\"extracted\":\"12\"}\n{\"score\":0.0,\"extracted\":\"13\"}\n{\"score\":0.0}\n");
-    check_lines("grade --verifier boxed", "{\"response\":\"\\\\boxed{x+1}\",\"ground_truth\":\"x + 1\"}\n", 0, "{\"score\":1.0,\"extracted\":\"x+1\"}\n");
-    check_lines("grade --verifier exact ignore_case=true", "{\"response\":\"PARIS\",\"ground_truth\":\"Paris\"}\n", 0, "{\"score\":1.0}\n");
-    check_lines("grade --verifier format 'pattern=[a-z]+'", "{\"response\":\"abc\"}\n{\"response\":\"abc1\"}\n{\"response\":\"abc\",\"finished\":false}\n", 0, "{\"score\":1.0}\n{\"score\":0.0}\n{\"score\":0.0}\n");
+    check_lines("grade --verifier number",
+                "{\"response\":\"7 + 5 = "
+                "12\",\"ground_truth\":\"12\"}\n{\"response\":\"13\",\"ground_truth\":12}\n{"
+                "\"response\":\"none\",\"ground_truth\":\"#### 1,000\"}",
+                0,
+                "{\"score\":1.0,\"extracted\":\"12\"}\n{\"score\":0.0,\"extracted\":\"13\"}\n{"
+                "\"score\":0.0}\n");
+    check_lines("grade --verifier boxed",
+                "{\"response\":\"\\\\boxed{x+1}\",\"ground_truth\":\"x + 1\"}\n", 0,
+                "{\"score\":1.0,\"extracted\":\"x+1\"}\n");
+    check_lines("grade --verifier exact ignore_case=true",
+                "{\"response\":\"PARIS\",\"ground_truth\":\"Paris\"}\n", 0, "{\"score\":1.0}\n");
+    check_lines("grade --verifier format 'pattern=[a-z]+'",
+                "{\"response\":\"abc\"}\n{\"response\":\"abc1\"}\n{\"response\":\"abc\","
+                "\"finished\":false}\n",
+                0, "{\"score\":1.0}\n{\"score\":0.0}\n{\"score\":0.0}\n");
     check_lines("grade --verifier number", "", 0, "");
 }
 
 TEST(grade_goes_on_behind_a_bad_line)
 {
-    check_lines("grade --verifier number", "{\"response\":\"1\",\"ground_truth\":\"1\"}\nnonsense\n{\"ground_truth\":\"1\"}\n{\"response\":\"1\"}\n{\"response\":\"1\",\"ground_truth\":\"1\"}\n", 1,
-                "{\"score\":1.0,\"extracted\":\"1\"}\n{\"error\":\"line 2:1:1: not JSON: 'n' where a value should be\"}\n{\"error\":\"grade: the line has no 'response'\"}\n"
-                "{\"score\":0.0,\"error\":\"reward: number: ground truth '' holds no number\"}\n{\"score\":1.0,\"extracted\":\"1\"}\n");
+    check_lines("grade --verifier number",
+                "{\"response\":\"1\",\"ground_truth\":\"1\"}\nnonsense\n{\"ground_truth\":\"1\"}\n{"
+                "\"response\":\"1\"}\n{\"response\":\"1\",\"ground_truth\":\"1\"}\n",
+                1,
+                "{\"score\":1.0,\"extracted\":\"1\"}\n{\"error\":\"line 2:1:1: not JSON: 'n' where "
+                "a value should be\"}\n{\"error\":\"grade: the line has no 'response'\"}\n"
+                "{\"score\":0.0,\"error\":\"reward: number: ground truth '' holds no "
+                "number\"}\n{\"score\":1.0,\"extracted\":\"1\"}\n");
 }
 
 TEST(grade_dispatches_by_row)
 {
     check_lines("grade --verifier auto",
-                "{\"response\":\"it is 5\",\"ground_truth\":5,\"rm_type\":\"number\"}\n{\"response\":\"\\\\boxed{it is 5}\",\"ground_truth\":\"5\",\"metadata\":{\"rm_type\":\"boxed_number\"}}\n", 0,
-                "{\"score\":1.0,\"judged_by\":\"number\",\"extracted\":\"5\"}\n{\"score\":1.0,\"judged_by\":\"boxed_number\",\"extracted\":\"5\"}\n");
-    check_lines("grade --verifier auto rm_type=exact 'types.exact={ignore_case: true}'", "{\"response\":\"A\",\"ground_truth\":\"a\"}\n", 0, "{\"score\":1.0,\"judged_by\":\"exact\"}\n");
-    check_lines("grade --verifier auto", "{\"response\":\"5\",\"ground_truth\":\"5\",\"rm_type\":\"nubmer\"}\n{\"response\":\"5\",\"ground_truth\":\"\",\"rm_type\":\"number\"}\n", 1,
-                "{\"error\":\"reward: auto: rm_type = 'nubmer': no such verifier; did you mean 'number'?\"}\n"
-                "{\"score\":0.0,\"judged_by\":\"number\",\"error\":\"reward: number: ground truth '' holds no number\"}\n");
+                "{\"response\":\"it is "
+                "5\",\"ground_truth\":5,\"rm_type\":\"number\"}\n{\"response\":\"\\\\boxed{it is "
+                "5}\",\"ground_truth\":\"5\",\"metadata\":{\"rm_type\":\"boxed_number\"}}\n",
+                0,
+                "{\"score\":1.0,\"judged_by\":\"number\",\"extracted\":\"5\"}\n{\"score\":1.0,"
+                "\"judged_by\":\"boxed_number\",\"extracted\":\"5\"}\n");
+    check_lines("grade --verifier auto rm_type=exact 'types.exact={ignore_case: true}'",
+                "{\"response\":\"A\",\"ground_truth\":\"a\"}\n", 0,
+                "{\"score\":1.0,\"judged_by\":\"exact\"}\n");
+    check_lines("grade --verifier auto",
+                "{\"response\":\"5\",\"ground_truth\":\"5\",\"rm_type\":\"nubmer\"}\n{\"response\":"
+                "\"5\",\"ground_truth\":\"\",\"rm_type\":\"number\"}\n",
+                1,
+                "{\"error\":\"reward: auto: rm_type = 'nubmer': no such verifier; did you mean "
+                "'number'?\"}\n"
+                "{\"score\":0.0,\"judged_by\":\"number\",\"error\":\"reward: number: ground truth "
+                "'' holds no number\"}\n");
     check_message("grade --verifier auto rm_type=nubmer", 2, "no such verifier");
     check_message("grade --verifier boxed_nubmer", 2, "did you mean 'number'?");
 }
 
 TEST(grade_knows_the_length_and_the_tokens_of_a_response)
 {
-    check_lines("grade --verifier length safe_length=4 max_length=8 len_reward_penalty=1", "{\"response\":\"x\",\"response_length\":6}\n{\"response\":\"x\",\"response_tokens\":4}\n{\"response\":\"x\",\"output_ids\":[1,2,3,4,5,6,7]}\n", 0,
-                "{\"score\":-0.5}\n{\"score\":0.0}\n{\"score\":-0.75}\n");
-    check_lines("grade --verifier repetition", "{\"response\":\"x\",\"output_ids\":[1,1,1,1]}\n{\"response\":\"x\",\"output_ids\":[1,-1]}\n{\"response\":\"x\",\"output_ids\":5}\n", 1,
-                "{\"score\":-0.5}\n{\"error\":\"grade: output_ids[1]: not a token id\"}\n{\"error\":\"grade: 'output_ids' is no list of token ids\"}\n");
-    check_lines("grade --verifier length", "{\"response\":\"x\"}\n", 1, "{\"score\":0.0,\"error\":\"reward: length: the response's number of tokens is not known (in lines: 'response_length' or 'output_ids')\"}\n");
+    check_lines("grade --verifier length safe_length=4 max_length=8 len_reward_penalty=1",
+                "{\"response\":\"x\",\"response_length\":6}\n{\"response\":\"x\",\"response_"
+                "tokens\":4}\n{\"response\":\"x\",\"output_ids\":[1,2,3,4,5,6,7]}\n",
+                0, "{\"score\":-0.5}\n{\"score\":0.0}\n{\"score\":-0.75}\n");
+    check_lines("grade --verifier repetition",
+                "{\"response\":\"x\",\"output_ids\":[1,1,1,1]}\n{\"response\":\"x\",\"output_ids\":"
+                "[1,-1]}\n{\"response\":\"x\",\"output_ids\":5}\n",
+                1,
+                "{\"score\":-0.5}\n{\"error\":\"grade: output_ids[1]: not a token "
+                "id\"}\n{\"error\":\"grade: 'output_ids' is no list of token ids\"}\n");
+    check_lines("grade --verifier length", "{\"response\":\"x\"}\n", 1,
+                "{\"score\":0.0,\"error\":\"reward: length: the response's number of tokens is not "
+                "known (in lines: 'response_length' or 'output_ids')\"}\n");
 }
 
 TEST(grade_lists_its_verifiers_as_the_documents_do)
@@ -81,7 +119,8 @@ TEST(grade_lists_its_verifiers_as_the_documents_do)
     CHECK_EQ(test_shell(&help, "'%s' grade --help", test_program()), 0);
     REQUIRE_OK(ares_file_read(test_source("docs/rewards.md"), &page));
     CHECK_CONTAINS(list.data, "| `auto` |");
-    CHECK_CONTAINS(page.data, list.data); /* docs/rewards.md: paste the output of `ares-train grade --list` */
+    /* docs/rewards.md: paste the output of `ares-train grade --list` */
+    CHECK_CONTAINS(page.data, list.data);
     CHECK_CONTAINS(help.data, "gpqa");
     ares_str_fini(&list);
     ares_str_fini(&help);
@@ -91,11 +130,13 @@ TEST(grade_lists_its_verifiers_as_the_documents_do)
 TEST(grade_refuses_a_wrong_command_line)
 {
     check_message("grade", 2, "grade: --verifier is missing");
-    check_message("grade --verifier nubmer", 2, "did you mean 'number'? (choices: exact, number, boxed, ");
+    check_message("grade --verifier nubmer", 2,
+                  "did you mean 'number'? (choices: exact, number, boxed, ");
     check_message("grade --verifer number", 2, "did you mean '--verifier'?");
     check_message("grade --verifier format 'pattern=('", 2, "missing closing parenthesis");
     check_message("grade --verifier number pattern=x", 2, "pattern");
-    check_message("grade --verifier number --input /none.jsonl", 1, "grade: /none.jsonl: No such file or directory");
+    check_message("grade --verifier number --input /none.jsonl", 1,
+                  "grade: /none.jsonl: No such file or directory");
     check_message("grad", 2, "did you mean 'grade'?");
 }
 
@@ -105,10 +146,16 @@ TEST(tokenize_and_detokenize_are_inverse)
     const char *input = "\"What is 7 + 5?\"\n\"\xc3\xa9\\u0000\xf0\x9f\x98\x80\"\n\"\"\n";
     if (!ares_file_exists(test_program())) SKIP("ares-train is not built");
     CHECK_OK(ares_file_write(test_file("in"), input, strlen(input)));
-    CHECK_EQ(test_shell(&ids, "'%s' tokenize --model '%s' --no-special-tokens --input '%s'", test_program(), test_source(TOKENIZER), test_file("in")), 0);
+    CHECK_EQ(test_shell(&ids, "'%s' tokenize --model '%s' --no-special-tokens --input '%s'",
+                        test_program(), test_source(TOKENIZER), test_file("in")),
+             0);
     CHECK_OK(ares_file_write(test_file("ids"), ids.data, ids.len));
-    CHECK_EQ(test_shell(&text, "'%s' detokenize --model '%s' < '%s'", test_program(), test_source(TOKENIZER), test_file("ids")), 0);
-    CHECK_STR(text.data, "{\"text\":\"What is 7 + 5?\"}\n{\"text\":\"\xc3\xa9\\u0000\xf0\x9f\x98\x80\"}\n{\"text\":\"\"}\n");
+    CHECK_EQ(test_shell(&text, "'%s' detokenize --model '%s' < '%s'", test_program(),
+                        test_source(TOKENIZER), test_file("ids")),
+             0);
+    CHECK_STR(text.data,
+              "{\"text\":\"What is 7 + "
+              "5?\"}\n{\"text\":\"\xc3\xa9\\u0000\xf0\x9f\x98\x80\"}\n{\"text\":\"\"}\n");
     ares_str_fini(&ids);
     ares_str_fini(&text);
 }
@@ -119,7 +166,11 @@ TEST(tokenize_gives_offsets_in_code_points)
     ares_arena arena = { 0 };
     const ares_json *line;
     if (!ares_file_exists(test_program())) SKIP("ares-train is not built");
-    CHECK_EQ(test_shell(&out, "echo '\"\xc3\xa9\xc3\xa9 77\"' | '%s' tokenize --model '%s' --offsets --no-special-tokens", test_program(), test_source(TOKENIZER)), 0);
+    CHECK_EQ(test_shell(&out,
+                        "echo '\"\xc3\xa9\xc3\xa9 77\"' | '%s' tokenize --model '%s' --offsets "
+                        "--no-special-tokens",
+                        test_program(), test_source(TOKENIZER)),
+             0);
     REQUIRE_OK(ares_json_parse(&arena, ares_str_view(&out), "line", &line));
     const ares_json *ids = ares_json_get(line, "ids"), *offsets = ares_json_get(line, "offsets");
     REQUIRE(ids && offsets && ids->count == offsets->count && ids->count > 1);
@@ -131,9 +182,13 @@ TEST(tokenize_gives_offsets_in_code_points)
 
 TEST(lines_that_are_no_texts_or_ids_have_their_error_in_place)
 {
-    check_lines(with_tokenizer("tokenize", ""), "5\n\"\xff\"\n", 1, "{\"error\":\"tokenize: not a JSON string\"}\n{\"error\":\"line 2:1:2: not JSON: a string holds bytes that are not UTF-8\"}\n");
-    check_lines(with_tokenizer("detokenize", ""), "{}\n{\"ids\":[-1]}\n{\"ids\":[]}\n{\"ids\":[1.5]}\n", 1,
-                "{\"error\":\"detokenize: no list 'ids'\"}\n{\"error\":\"detokenize: ids[0]: not a token id\"}\n{\"text\":\"\"}\n{\"error\":\"detokenize: ids[0]: not a token id\"}\n");
+    check_lines(with_tokenizer("tokenize", ""), "5\n\"\xff\"\n", 1,
+                "{\"error\":\"tokenize: not a JSON string\"}\n{\"error\":\"line 2:1:2: not JSON: a "
+                "string holds bytes that are not UTF-8\"}\n");
+    check_lines(
+        with_tokenizer("detokenize", ""), "{}\n{\"ids\":[-1]}\n{\"ids\":[]}\n{\"ids\":[1.5]}\n", 1,
+        "{\"error\":\"detokenize: no list 'ids'\"}\n{\"error\":\"detokenize: ids[0]: not a token "
+        "id\"}\n{\"text\":\"\"}\n{\"error\":\"detokenize: ids[0]: not a token id\"}\n");
     check_message("tokenize", 2, "tokenize: --model is missing");
     check_message("detokenize --model /none", 1, "/none");
     check_message(with_tokenizer("tokenize", "--ofsets"), 2, "--ofsets");
@@ -143,12 +198,15 @@ TEST(render_goes_through_templates_and_format_prompts)
 {
     char words[600];
     const char *chat = test_file("chat.jinja"), *format = test_file("format.jinja");
-    static const char template[] = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}";
+    static const char template[] = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor "
+                                   "%}{% if add_generation_prompt %}[assistant]{% endif %}";
     CHECK_OK(ares_file_write(chat, template, sizeof template - 1));
     CHECK_OK(ares_file_write(format, "{{ content | trim }} Think.", 27));
     snprintf(words, sizeof words, "render --model '%s'", chat);
-    check_lines(words, "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],\"add_generation_prompt\":true}\n{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}\n", 0,
-                "{\"text\":\"[user]Hi[assistant]\"}\n{\"text\":\"[user]Hi\"}\n");
+    check_lines(words,
+                "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],\"add_generation_prompt\":"
+                "true}\n{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}\n",
+                0, "{\"text\":\"[user]Hi[assistant]\"}\n{\"text\":\"[user]Hi\"}\n");
     check_lines(words,
                 "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\","
                 "\"content\":\"b \"}],\"continue_final_message\":true}\n"

@@ -1,13 +1,18 @@
 /*
- * Generalised advantage estimation (Schulman et al., arXiv 1506.02438), and over two levels: first over the turns of an episode,
- * then over the tokens of each turn (RAGEN's bi_level_gae; agentic.md 4.3). Advantages are whitened over all tokens of the batch,
- * returns = A + V are not. Masked tokens (tool output between turns) pass the next value and advantage through, so credit crosses
+ * Generalised advantage estimation (Schulman et al., arXiv 1506.02438), and over two levels: first
+ * over the turns of an episode, then over the tokens of each turn (RAGEN's bi_level_gae; agentic.md
+ * 4.3). Advantages are whitened over all tokens of the batch, returns = A + V are not. Masked
+ * tokens (tool output between turns) pass the next value and advantage through, so credit crosses
  * them; a reward on such a token reaches nothing.
  */
 #include "adv.h"
 
-/* One row's tokens from the last to the first. ends, where it is not NULL: nothing is carried from one turn into the one before. */
-static void token_level(const adv_pass *p, int64_t row, const double *reward, const uint8_t *ends, double gamma)
+/*
+ * One row's tokens from the last to the first. ends, where it is not NULL: nothing is carried from
+ * one turn into the one before.
+ */
+static void token_level(const adv_pass *p, int64_t row, const double *reward, const uint8_t *ends,
+                        double gamma)
 {
     const ares_batch *b = p->b;
     double next_value = 0, carried = 0;
@@ -22,7 +27,10 @@ static void token_level(const adv_pass *p, int64_t row, const double *reward, co
     }
 }
 
-/* The reward at each turn's end becomes the turn's advantage plus its value: what the turn is worth, later turns included. */
+/*
+ * The reward at each turn's end becomes the turn's advantage plus its value: what the turn is
+ * worth, later turns included.
+ */
 static void turn_level(const adv_pass *p, int64_t row, const uint8_t *ends, double *reward)
 {
     const ares_batch *b = p->b;
@@ -46,8 +54,11 @@ int adv_turn_ends(const adv_pass *p, const uint8_t **out)
             if (b->response_mask[t]) last = t;
             if (!b->turn_ends) continue;
             if (b->turn_ends[t] > 1 || (b->turn_ends[t] && !b->response_mask[t]))
-                return ares_fail(ARES_EFORMAT, "adv: %s: row %lld, token %lld: turn_ends = %d where response_mask = %d: a turn ends on a token of the policy", p->adv->name, (long long)r,
-                                 (long long)(t - first), b->turn_ends[t], b->response_mask[t]);
+                return ares_fail(ARES_EFORMAT,
+                                 "adv: %s: row %lld, token %lld: turn_ends = %d where "
+                                 "response_mask = %d: a turn ends on a token of the policy",
+                                 p->adv->name, (long long)r, (long long)(t - first),
+                                 b->turn_ends[t], b->response_mask[t]);
             ends[t] = b->turn_ends[t];
         }
         if (!b->turn_ends && last >= 0) ends[last] = 1;
@@ -56,7 +67,8 @@ int adv_turn_ends(const adv_pass *p, const uint8_t **out)
     return ARES_OK;
 }
 
-static int estimate(const ares_adv *adv, bool bi_level, const ares_algorithm_config *cfg, ares_world *world, ares_batch *b)
+static int estimate(const ares_adv *adv, bool bi_level, const ares_algorithm_config *cfg,
+                    ares_world *world, ares_batch *b)
 {
     adv_pass p;
     const uint8_t *ends = NULL;
@@ -72,10 +84,28 @@ static int estimate(const ares_adv *adv, bool bi_level, const ares_algorithm_con
     return adv_close(&p);
 }
 
-static int gae(const ares_algorithm_config *cfg, ares_world *world, ares_batch *b) { return estimate(&ares_adv_gae, cfg->bi_level_gae, cfg, world, b); }
-static int bi_level_gae(const ares_algorithm_config *cfg, ares_world *world, ares_batch *b) { return estimate(&ares_adv_bi_level_gae, true, cfg, world, b); }
+static int gae(const ares_algorithm_config *cfg, ares_world *world, ares_batch *b)
+{
+    return estimate(&ares_adv_gae, cfg->bi_level_gae, cfg, world, b);
+}
+static int bi_level_gae(const ares_algorithm_config *cfg, ares_world *world, ares_batch *b)
+{
+    return estimate(&ares_adv_bi_level_gae, true, cfg, world, b);
+}
 
-const ares_adv ares_adv_gae = { "gae", "generalised advantages from a critic's values, whitened over the batch", "A_t = d_t + gamma lam A_{t+1}, d_t = r_t + gamma V_{t+1} - V_t",
-                                "arXiv 1506.02438", ARES_NEEDS_VALUES, gae };
-const ares_adv ares_adv_bi_level_gae = { "bi_level_gae", "gae over the turns of an episode, then over the tokens of each turn", "gae of turns at high_level_gamma; their values are the rewards of gae over tokens",
-                                         "RAGEN, arXiv 2504.20073", ARES_NEEDS_VALUES, bi_level_gae };
+const ares_adv ares_adv_gae = {
+    "gae",
+    "generalised advantages from a critic's values, whitened over the batch",
+    "A_t = d_t + gamma lam A_{t+1}, d_t = r_t + gamma V_{t+1} - V_t",
+    "arXiv 1506.02438",
+    ARES_NEEDS_VALUES,
+    gae
+};
+const ares_adv ares_adv_bi_level_gae = {
+    "bi_level_gae",
+    "gae over the turns of an episode, then over the tokens of each turn",
+    "gae of turns at high_level_gamma; their values are the rewards of gae over tokens",
+    "RAGEN, arXiv 2504.20073",
+    ARES_NEEDS_VALUES,
+    bi_level_gae
+};

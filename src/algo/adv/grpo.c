@@ -1,10 +1,11 @@
 /*
- * Group relative policy optimization (DeepSeekMath, arXiv 2402.03300, section 4.1): A = (s - mean) / (std + 1e-6), the
- * same for every token of a response. std divides by n - 1 and eps is 1e-6, as in verl. Without the division: Dr. GRPO
- * (arXiv 2503.20783). A group of equal scores gives exactly 0.
+ * Group relative policy optimization (DeepSeekMath, arXiv 2402.03300, section 4.1): A = (s - mean)
+ * / (std + 1e-6), the same for every token of a response. std divides by n - 1 and eps is 1e-6, as
+ * in verl. Without the division: Dr. GRPO (arXiv 2503.20783). A group of equal scores gives exactly
+ * 0.
  *
- * Two weights of RAGEN's (agentic.md 4.10): a group's std over the largest of the batch, and the mean length of the batch's
- * responses over the response's.
+ * Two weights of RAGEN's (agentic.md 4.10): a group's std over the largest of the batch, and the
+ * mean length of the batch's responses over the response's.
  */
 #include <math.h>
 
@@ -13,7 +14,10 @@
 static void standardise(const adv_pass *p, const adv_group *g, double *advantage)
 {
     adv_mean_free(p, g, advantage);
-    for (int64_t i = 0; i < g->n; i++) advantage[i] = g->std == 0 ? 0 : p->cfg->norm_adv_by_std_in_grpo ? advantage[i] / (g->std + 1e-6) : advantage[i];
+    for (int64_t i = 0; i < g->n; i++)
+        advantage[i] = g->std == 0                       ? 0
+                       : p->cfg->norm_adv_by_std_in_grpo ? advantage[i] / (g->std + 1e-6)
+                                                         : advantage[i];
 }
 
 static void deviation(const adv_pass *p, const adv_group *g, double *advantage)
@@ -24,7 +28,8 @@ static void deviation(const adv_pass *p, const adv_group *g, double *advantage)
 
 static int weigh_by_std(adv_pass *p)
 {
-    double *row = p->row, *std = ares_arena_calloc(&p->b->arena, (size_t)p->b->rows + 1, sizeof *std), largest = 0;
+    double *row = p->row,
+           *std = ares_arena_calloc(&p->b->arena, (size_t)p->b->rows + 1, sizeof *std), largest = 0;
     p->row = std;
     adv_groups(p, deviation);
     p->row = row;
@@ -39,7 +44,8 @@ static int weigh_by_length(adv_pass *p)
     double sums[2] = { 0, 0 }; /* whole numbers: exact in any order */
     for (int64_t r = 0; r < p->b->rows; r++) {
         sums[0] += p->length[r];
-        sums[1] += ares_batch_row_counts(p->b, r); /* an empty answer too, a discarded one nowhere */
+        /* an empty answer too, a discarded one nowhere */
+        sums[1] += ares_batch_row_counts(p->b, r);
     }
     ARES_TRY(ares_world_sum_f64(p->world, sums, 2));
     for (int64_t r = 0; r < p->b->rows; r++)
@@ -58,4 +64,9 @@ static int grpo(const ares_algorithm_config *cfg, ares_world *world, ares_batch 
     return adv_close(&p);
 }
 
-const ares_adv ares_adv_grpo = { "grpo", "reward standardised within its group", "A = (s - mean) / (std + 1e-6)", "arXiv 2402.03300, 4.1", ARES_NEEDS_GROUPS, grpo };
+const ares_adv ares_adv_grpo = { "grpo",
+                                 "reward standardised within its group",
+                                 "A = (s - mean) / (std + 1e-6)",
+                                 "arXiv 2402.03300, 4.1",
+                                 ARES_NEEDS_GROUPS,
+                                 grpo };

@@ -1,6 +1,7 @@
 /*
- * Pass@k training (arXiv 2503.19595, in the form of verl and EasyR1): only the best answer of a group learns, by what it is
- * better than the second best; over std + 1e-6 where norm_adv_by_std_in_grpo says so. Several best ones: nobody learns.
+ * Pass@k training (arXiv 2503.19595, in the form of verl and EasyR1): only the best answer of a
+ * group learns, by what it is better than the second best; over std + 1e-6 where
+ * norm_adv_by_std_in_grpo says so. Several best ones: nobody learns.
  */
 #include <math.h>
 
@@ -15,9 +16,18 @@ static void best_alone(const adv_pass *p, const adv_group *g, double *advantage)
     for (int64_t i = 0; i < g->n; i++)
         if (i != best) second = fmax(second, g->score[i]);
     if (g->n < 2) return; /* there is no second */
-    advantage[best] = (g->score[best] - second) / (p->cfg->norm_adv_by_std_in_grpo ? g->std + 1e-6 : 1);
+    advantage[best] =
+        (g->score[best] - second) / (p->cfg->norm_adv_by_std_in_grpo ? g->std + 1e-6 : 1);
 }
 
-static int grpo_passk(const ares_algorithm_config *cfg, ares_world *world, ares_batch *b) { return adv_of_groups(&ares_adv_grpo_passk, cfg, world, b, best_alone); }
+static int grpo_passk(const ares_algorithm_config *cfg, ares_world *world, ares_batch *b)
+{
+    return adv_of_groups(&ares_adv_grpo_passk, cfg, world, b, best_alone);
+}
 
-const ares_adv ares_adv_grpo_passk = { "grpo_passk", "lead of the group's best answer, for it alone", "A = (best - second) / (std + 1e-6), others 0", "arXiv 2503.19595", ARES_NEEDS_GROUPS, grpo_passk };
+const ares_adv ares_adv_grpo_passk = { "grpo_passk",
+                                       "lead of the group's best answer, for it alone",
+                                       "A = (best - second) / (std + 1e-6), others 0",
+                                       "arXiv 2503.19595",
+                                       ARES_NEEDS_GROUPS,
+                                       grpo_passk };

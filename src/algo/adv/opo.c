@@ -1,6 +1,7 @@
 /*
- * On-policy RL with optimal reward baseline (arXiv 2505.23585, as in verl's compute_opo_outcome_advantage): the baseline is the
- * group's mean score weighted by length, A = s - sum(l s) / sum(l), not divided by a std.
+ * On-policy RL with optimal reward baseline (arXiv 2505.23585, as in verl's
+ * compute_opo_outcome_advantage): the baseline is the group's mean score weighted by length, A = s
+ * - sum(l s) / sum(l), not divided by a std.
  */
 #include <math.h>
 
@@ -13,12 +14,21 @@ static void length_weighted(const adv_pass *p, const adv_group *g, double *advan
     double lengths = 0; /* whole numbers */
     for (int64_t i = 0; i < g->n; i++) {
         lengths += g->length[i];
-        ares_exact_add(&weighted, g->length[i] * (g->score[i] - g->mean)); /* about the mean: equal scores give exactly 0 */
+        /* about the mean: equal scores give exactly 0 */
+        ares_exact_add(&weighted, g->length[i] * (g->score[i] - g->mean));
     }
     double baseline = g->n > 1 ? g->mean + ares_exact_value(&weighted) / lengths : 0;
     for (int64_t i = 0; i < g->n; i++) advantage[i] = g->score[i] - baseline;
 }
 
-static int opo(const ares_algorithm_config *cfg, ares_world *world, ares_batch *b) { return adv_of_groups(&ares_adv_opo, cfg, world, b, length_weighted); }
+static int opo(const ares_algorithm_config *cfg, ares_world *world, ares_batch *b)
+{
+    return adv_of_groups(&ares_adv_opo, cfg, world, b, length_weighted);
+}
 
-const ares_adv ares_adv_opo = { "opo", "reward less the group's length-weighted mean", "A = s - sum(l s) / sum(l)", "arXiv 2505.23585", ARES_NEEDS_GROUPS, opo };
+const ares_adv ares_adv_opo = { "opo",
+                                "reward less the group's length-weighted mean",
+                                "A = s - sum(l s) / sum(l)",
+                                "arXiv 2505.23585",
+                                ARES_NEEDS_GROUPS,
+                                opo };

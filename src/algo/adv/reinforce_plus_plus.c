@@ -1,7 +1,7 @@
 /*
- * REINFORCE++ (arXiv 2501.03262): discounted returns of each token, R_t = r_t + gamma R_{t+1}, whitened over all tokens of the
- * batch. What is carried is dropped behind a token outside the mask, after that token had its share, as in verl. A reward outside
- * the mask thus reaches nothing.
+ * REINFORCE++ (arXiv 2501.03262): discounted returns of each token, R_t = r_t + gamma R_{t+1},
+ * whitened over all tokens of the batch. What is carried is dropped behind a token outside the
+ * mask, after that token had its share, as in verl. A reward outside the mask thus reaches nothing.
  */
 #include "adv.h"
 
@@ -20,4 +20,9 @@ static int reinforce_plus_plus(const ares_algorithm_config *cfg, ares_world *wor
     return adv_close(&p);
 }
 
-const ares_adv ares_adv_reinforce_plus_plus = { "reinforce_plus_plus", "discounted returns, whitened over the batch", "A = whiten(r_t + gamma R_{t+1})", "arXiv 2501.03262", 0, reinforce_plus_plus };
+const ares_adv ares_adv_reinforce_plus_plus = { "reinforce_plus_plus",
+                                                "discounted returns, whitened over the batch",
+                                                "A = whiten(r_t + gamma R_{t+1})",
+                                                "arXiv 2501.03262",
+                                                0,
+                                                reinforce_plus_plus };

@@ -1,12 +1,14 @@
 /*
- * REINFORCE++ with a baseline (arXiv 2501.03262, as in verl's compute_reinforce_plus_plus_baseline_outcome_advantage): scores less
- * their group's mean, spread over the tokens and whitened over all tokens of the batch.
+ * REINFORCE++ with a baseline (arXiv 2501.03262, as in verl's
+ * compute_reinforce_plus_plus_baseline_outcome_advantage): scores less their group's mean, spread
+ * over the tokens and whitened over all tokens of the batch.
  */
 #include <string.h>
 
 #include "adv.h"
 
-static int reinforce_plus_plus_baseline(const ares_algorithm_config *cfg, ares_world *world, ares_batch *b)
+static int reinforce_plus_plus_baseline(const ares_algorithm_config *cfg, ares_world *world,
+                                        ares_batch *b)
 {
     adv_pass p;
     ARES_TRY(adv_open(&p, &ares_adv_reinforce_plus_plus_baseline, cfg, world, b));
@@ -17,5 +19,11 @@ static int reinforce_plus_plus_baseline(const ares_algorithm_config *cfg, ares_w
     return adv_close(&p);
 }
 
-const ares_adv ares_adv_reinforce_plus_plus_baseline = { "reinforce_plus_plus_baseline", "reward less its group's mean, whitened over the batch", "A = whiten(s - mean)",
-                                                         "arXiv 2501.03262", ARES_NEEDS_GROUPS, reinforce_plus_plus_baseline };
+const ares_adv ares_adv_reinforce_plus_plus_baseline = {
+    "reinforce_plus_plus_baseline",
+    "reward less its group's mean, whitened over the batch",
+    "A = whiten(s - mean)",
+    "arXiv 2501.03262",
+    ARES_NEEDS_GROUPS,
+    reinforce_plus_plus_baseline
+};

@@ -1,4 +1,7 @@
-/* ReMax (arXiv 2310.10505): A = s less the score of the greedy answer to the same prompt (samples' baseline). */
+/*
+ * ReMax (arXiv 2310.10505): A = s less the score of the greedy answer to the same prompt (samples'
+ * baseline).
+ */
 #include "adv.h"
 
 static int remax(const ares_algorithm_config *cfg, ares_world *world, ares_batch *b)
@@ -10,4 +13,9 @@ static int remax(const ares_algorithm_config *cfg, ares_world *world, ares_batch
     return adv_close(&p);
 }
 
-const ares_adv ares_adv_remax = { "remax", "reward less that of the greedy answer", "A = s - s_greedy", "arXiv 2310.10505", ARES_NEEDS_BASELINE, remax };
+const ares_adv ares_adv_remax = { "remax",
+                                  "reward less that of the greedy answer",
+                                  "A = s - s_greedy",
+                                  "arXiv 2310.10505",
+                                  ARES_NEEDS_BASELINE,
+                                  remax };

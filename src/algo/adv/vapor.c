@@ -1,6 +1,7 @@
 /*
- * VAPOR's group advantage (vapor.md 4): A = s less the group's mean, answers without a verifiable span among them at 0. The
- * formula is that of grpo without its std; a name of its own, because a group of one is no mistake there: it learns nothing.
+ * VAPOR's group advantage (vapor.md 4): A = s less the group's mean, answers without a verifiable
+ * span among them at 0. The formula is that of grpo without its std; a name of its own, because a
+ * group of one is no mistake there: it learns nothing.
  */
 #include "adv.h"
 
@@ -9,6 +10,11 @@ static void distance(const adv_pass *p, const adv_group *g, double *advantage)
     if (g->n > 1) adv_mean_free(p, g, advantage);
 }
 
-static int vapor(const ares_algorithm_config *cfg, ares_world *world, ares_batch *b) { return adv_of_groups(&ares_adv_vapor, cfg, world, b, distance); }
+static int vapor(const ares_algorithm_config *cfg, ares_world *world, ares_batch *b)
+{
+    return adv_of_groups(&ares_adv_vapor, cfg, world, b, distance);
+}
 
-const ares_adv ares_adv_vapor = { "vapor", "reward less its group's mean", "A = s - mean", "VAPOR", 0, vapor };
+const ares_adv ares_adv_vapor = {
+    "vapor", "reward less its group's mean", "A = s - mean", "VAPOR", 0, vapor
+};

@@ -1,17 +1,20 @@
 /*
- * The KL coefficient that follows the KL (algorithm.kl_type: adaptive), for KL in the reward only, as in verl: with use_kl_loss the
- * coefficient is a constant. The step is taken after the coefficient was used, with as many n as samples.
+ * The KL coefficient that follows the KL (algorithm.kl_type: adaptive), for KL in the reward only,
+ * as in verl: with use_kl_loss the coefficient is a constant. The step is taken after the
+ * coefficient was used, with as many n as samples.
  */
 #include "control.h"
 
 #include <math.h>
 
-#define ADAPTIVE_KL_OPTIONS(X)                                                                              \
-    CONTROL_KL_TYPE(X)                                                                                      \
-    X(f64, kl_target, "kl_target", "0.1", "(0,)", "kl_type=adaptive: the KL that kl_coef steers to")        \
-    X(f64, kl_horizon, "kl_horizon", "10000", "(0,)", "kl_type=adaptive: samples in which kl_coef may change by a fifth")
+#define ADAPTIVE_KL_OPTIONS(X)                           \
+    CONTROL_KL_TYPE(X)                                   \
+    X(f64, kl_target, "kl_target", "0.1", "(0,)",        \
+      "kl_type=adaptive: the KL that kl_coef steers to") \
+    X(f64, kl_horizon, "kl_horizon", "10000", "(0,)",    \
+      "kl_type=adaptive: samples in which kl_coef may change by a fifth")
 ARES_OPTION_STRUCT(adaptive_kl_config, ADAPTIVE_KL_OPTIONS);
-static ARES_OPTION_TABLE(adaptive_kl_options, adaptive_kl_config, ADAPTIVE_KL_OPTIONS)
+static ARES_OPTION_TABLE(adaptive_kl_options, adaptive_kl_config, ADAPTIVE_KL_OPTIONS);
 
 typedef struct adaptive_kl {
     const adaptive_kl_config *cfg;
@@ -21,8 +24,14 @@ typedef struct adaptive_kl {
 
 static const char who[] = "algo: control adaptive_kl";
 
-double ares_adaptive_kl_error(double kl, double target) { return fmin(fmax(kl / target - 1, -0.2), 0.2); }
-double ares_adaptive_kl_multiplier(double error, double n, double horizon) { return 1 + error * n / horizon; }
+double ares_adaptive_kl_error(double kl, double target)
+{
+    return fmin(fmax(kl / target - 1, -0.2), 0.2);
+}
+double ares_adaptive_kl_multiplier(double error, double n, double horizon)
+{
+    return 1 + error * n / horizon;
+}
 double ares_adaptive_kl_step(double coef, double kl, double target, double n, double horizon)
 {
     return coef * ares_adaptive_kl_multiplier(ares_adaptive_kl_error(kl, target), n, horizon);
@@ -31,7 +40,8 @@ double ares_adaptive_kl_step(double coef, double kl, double target, double n, do
 static bool wanted(const void *options, const ares_control_env *env)
 {
     const adaptive_kl_config *cfg = options;
-    return ares_view_is(ares_view_of(cfg->kl_type), "adaptive") && ares_kl_acts(env->algorithm) == ARES_KL_IN_REWARD;
+    return ares_view_is(ares_view_of(cfg->kl_type), "adaptive") &&
+           ares_kl_acts(env->algorithm) == ARES_KL_IN_REWARD;
 }
 
 static int open_state(const void *options, const ares_control_env *env, void **state)
@@ -57,7 +67,8 @@ static int adapt(void *state, const ares_batch *b, ares_metrics *m)
     control_sample *local = ares_arena_calloc(&arena, (size_t)b->rows + 1, sizeof *local);
     control_gathered all = { 0 };
     int rc = ares_world_agree(s->env.world, control_row_kl(b, s->env.algorithm, who, kl));
-    for (int64_t r = 0; r < b->rows; r++) local[r] = (control_sample){ .index = b->samples[r].index, .kl = kl[r] };
+    for (int64_t r = 0; r < b->rows; r++)
+        local[r] = (control_sample){ .index = b->samples[r].index, .kl = kl[r] };
     if (rc == ARES_OK) rc = control_gather(s->env.world, b, local, &all);
     if (rc == ARES_OK && all.n_samples) {
         for (int64_t i = 0; i < all.n_samples; i++) sum += all.samples[i].kl;
@@ -81,7 +92,8 @@ static int load(void *state, const ares_json *json)
 {
     double coef;
     ARES_TRY(control_number(json, who, "kl_coef", &coef));
-    if (coef < 0) return ares_fail(ARES_EFORMAT, "%s: saved state: 'kl_coef' = %g: below 0", who, coef);
+    if (coef < 0)
+        return ares_fail(ARES_EFORMAT, "%s: saved state: 'kl_coef' = %g: below 0", who, coef);
     ((adaptive_kl *)state)->coef = coef;
     return ARES_OK;
 }

@@ -1,6 +1,7 @@
 /*
- * AEPO (ARES): what it remembers and the order in which a step uses and changes it (aepo.md 1.5, 1.6, 1.9). Counts are made with the
- * threshold of earlier batches, alphas move by the targets of earlier batches, then both are renewed; the KL's factors move after the update.
+ * AEPO (ARES): what it remembers and the order in which a step uses and changes it
+ * (aepo.md 1.5, 1.6, 1.9). Counts are made with the threshold of earlier batches, alphas move by
+ * the targets of earlier batches, then both are renewed; the KL's factors move after the update.
  */
 #include "aepo.h"
 
@@ -9,33 +10,47 @@
 
 const char aepo_who[] = "algo: control aepo";
 
-static ARES_OPTION_TABLE(algorithm_options, aepo_algorithm_config, AEPO_ALGORITHM_OPTIONS)
-static ARES_OPTION_TABLE(actor_options, aepo_actor_config, AEPO_ACTOR_OPTIONS)
-static ARES_OPTION_TABLE(rollout_options, aepo_rollout_config, AEPO_ROLLOUT_OPTIONS)
-static ARES_OPTION_TABLE(data_options, aepo_data_config, AEPO_DATA_OPTIONS)
+static ARES_OPTION_TABLE(algorithm_options, aepo_algorithm_config, AEPO_ALGORITHM_OPTIONS);
+static ARES_OPTION_TABLE(actor_options, aepo_actor_config, AEPO_ACTOR_OPTIONS);
+static ARES_OPTION_TABLE(rollout_options, aepo_rollout_config, AEPO_ROLLOUT_OPTIONS);
+static ARES_OPTION_TABLE(data_options, aepo_data_config, AEPO_DATA_OPTIONS);
 
 /* ---------------------------------------------------------------- open and close */
 
 static bool wanted(const void *options, const ares_control_env *env)
 {
     const aepo_options *o = options;
-    return o->algorithm.aepo || o->algorithm.drop_easy_prompts || o->algorithm.difficulty_aware_kl_penalty || o->actor.dynamic_kl_loss || o->actor.enable_second_chance_kl ||
-           o->data.bootstrap || env->entropy_reward;
+    return o->algorithm.aepo || o->algorithm.drop_easy_prompts ||
+           o->algorithm.difficulty_aware_kl_penalty || o->actor.dynamic_kl_loss ||
+           o->actor.enable_second_chance_kl || o->data.bootstrap || env->entropy_reward;
 }
 
 static int check_options(const aepo_options *o, const ares_control_env *env)
 {
     const aepo_algorithm_config *a = &o->algorithm;
-    const char *factor = a->difficulty_aware_kl_penalty ? "algorithm.difficulty_aware_kl_penalty" : o->actor.enable_second_chance_kl ? "worker.actor.enable_second_chance_kl" : NULL;
+    const char *factor = a->difficulty_aware_kl_penalty ? "algorithm.difficulty_aware_kl_penalty"
+                         : o->actor.enable_second_chance_kl ? "worker.actor.enable_second_chance_kl"
+                                                            : NULL;
     if (o->actor.dynamic_kl_loss && env->algorithm->disable_kl)
-        return ares_fail(ARES_ECONFIG, "config: worker.actor.dynamic_kl_loss = true: algorithm.disable_kl leaves no KL to weigh; set one of them to false");
+        return ares_fail(ARES_ECONFIG,
+                         "config: worker.actor.dynamic_kl_loss = true: algorithm.disable_kl leaves "
+                         "no KL to weigh; set one of them to false");
     if (factor && !o->actor.dynamic_kl_loss)
-        ares_log(ARES_LOG_WARN, "config: %s = true: has no effect, because worker.actor.dynamic_kl_loss = false leaves every token's KL at weight 1", factor);
+        ares_log(ARES_LOG_WARN,
+                 "config: %s = true: has no effect, because worker.actor.dynamic_kl_loss = false "
+                 "leaves every token's KL at weight 1",
+                 factor);
     else if (o->actor.dynamic_kl_loss && ares_kl_acts(env->algorithm) == ARES_KL_NOWHERE)
-        ares_log(ARES_LOG_WARN, "config: worker.actor.dynamic_kl_loss = true: has no effect: algorithm.kl_coef is 0, or the KL is neither in the loss nor in the reward");
+        ares_log(ARES_LOG_WARN,
+                 "config: worker.actor.dynamic_kl_loss = true: has no effect: algorithm.kl_coef is "
+                 "0, or the KL is neither in the loss nor in the reward");
     if (a->alpha_entropy_min > a->alpha_entropy_max)
-        return ares_fail(ARES_ECONFIG, "config: algorithm.alpha_entropy_min = %g: above alpha_entropy_max = %g", a->alpha_entropy_min, a->alpha_entropy_max);
-    if (a->kl_beta_min > a->kl_beta_max) return ares_fail(ARES_ECONFIG, "config: algorithm.kl_beta_min = %g: above kl_beta_max = %g", a->kl_beta_min, a->kl_beta_max);
+        return ares_fail(ARES_ECONFIG,
+                         "config: algorithm.alpha_entropy_min = %g: above alpha_entropy_max = %g",
+                         a->alpha_entropy_min, a->alpha_entropy_max);
+    if (a->kl_beta_min > a->kl_beta_max)
+        return ares_fail(ARES_ECONFIG, "config: algorithm.kl_beta_min = %g: above kl_beta_max = %g",
+                         a->kl_beta_min, a->kl_beta_max);
     return ARES_OK;
 }
 
@@ -44,7 +59,9 @@ static aepo_kl_controller controller_of(const aepo_options *o)
     const char *name = o->algorithm.kl_bucket_controller;
     if (!o->actor.dynamic_kl_loss) return AEPO_KL_NONE;
     if (strcmp(o->algorithm.kl_type, "token_adaptive") == 0) return AEPO_KL_DUAL_ASCENT;
-    return strcmp(name, "dual_ascent") == 0 ? AEPO_KL_DUAL_ASCENT : strcmp(name, "log_space") == 0 ? AEPO_KL_LOG_SPACE : AEPO_KL_NONE;
+    return strcmp(name, "dual_ascent") == 0 ? AEPO_KL_DUAL_ASCENT
+           : strcmp(name, "log_space") == 0 ? AEPO_KL_LOG_SPACE
+                                            : AEPO_KL_NONE;
 }
 
 static int open_state(const void *options, const ares_control_env *env, void **state)
@@ -53,7 +70,12 @@ static int open_state(const void *options, const ares_control_env *env, void **s
     ARES_TRY(check_options(o, env));
     const double *alpha = AEPO_BY_DIFFICULTY(o, alpha_entropy_init);
     aepo *s = ares_calloc(1, sizeof *s);
-    *s = (aepo){ .options = o, .env = *env, .controller = controller_of(o), .difficulty = ares_map_new(), .skip = ares_map_new(), .bootstrap_index = ares_map_new() };
+    *s = (aepo){ .options = o,
+                 .env = *env,
+                 .controller = controller_of(o),
+                 .difficulty = ares_map_new(),
+                 .skip = ares_map_new(),
+                 .bootstrap_index = ares_map_new() };
     ares_batch_init(&s->made);
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
         s->aims.alpha[d] = alpha[d];
@@ -89,14 +111,18 @@ static int check_rows(const aepo *s, const ares_batch *b)
 {
     int64_t rows = b->rows;
     ARES_TRY(ares_world_sum_i64(s->env.world, &rows, 1));
-    return rows ? ARES_OK : ares_fail(ARES_ESTATE, "%s: the batch has no answer on any rank", aepo_who);
+    return rows ? ARES_OK
+                : ares_fail(ARES_ESTATE, "%s: the batch has no answer on any rank", aepo_who);
 }
 
 /*
- * Measures the rows, makes sure of a threshold (the median of these samples, or in validation their mean, where there is none yet), marks
- * the rows with it and gathers everything. No sample is gathered where every answer is discarded; there may be no threshold then.
+ * Measures the rows, makes sure of a threshold (the median of these samples, or in validation their
+ * mean, where there is none yet), marks the rows with it and gathers everything. No sample is
+ * gathered where every answer is discarded; there may be no threshold then.
  */
-static int survey(aepo *s, const ares_batch *b, bool accuracy, bool by_mean, uint8_t *column, float *window_column, double *soft_cost, control_sample *local, ares_arena *arena, control_gathered *all)
+static int survey(aepo *s, const ares_batch *b, bool accuracy, bool by_mean, uint8_t *column,
+                  float *window_column, double *soft_cost, control_sample *local, ares_arena *arena,
+                  control_gathered *all)
 {
     *all = (control_gathered){ 0 };
     ARES_TRY(check_rows(s, b));
@@ -121,7 +147,9 @@ static int survey(aepo *s, const ares_batch *b, bool accuracy, bool by_mean, uin
 static double step_tau(aepo *s, const control_gathered *all, ares_arena *arena)
 {
     double median;
-    s->tau = ares_entropy_threshold_step(s->tau_started, s->tau, thresholds_of(all, arena), all->n_samples, s->options->algorithm.entropy_threshold_ema, &median);
+    s->tau = ares_entropy_threshold_step(s->tau_started, s->tau, thresholds_of(all, arena),
+                                         all->n_samples,
+                                         s->options->algorithm.entropy_threshold_ema, &median);
     s->tau_started = true;
     return median;
 }
@@ -130,13 +158,18 @@ static double step_tau(aepo *s, const control_gathered *all, ares_arena *arena)
 
 static void learn_difficulty(aepo *s, const ares_aepo_prompt *prompts, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++) ares_map_put(s->difficulty, prompts[i].gid, prompts[i].difficulty);
+    for (int64_t i = 0; i < n; i++)
+        ares_map_put(s->difficulty, prompts[i].gid, prompts[i].difficulty);
 }
 
 static void step_aims(aepo *s, const ares_aepo_buckets *buckets, bool renew)
 {
     const aepo_algorithm_config *a = &s->options->algorithm;
-    const ares_aepo_rates rates = { .lr = a->alpha_entropy_lr, .min = a->alpha_entropy_min, .max = a->alpha_entropy_max, .coef = AEPO_BY_DIFFICULTY(s->options, target_coef), .renew = renew };
+    const ares_aepo_rates rates = { .lr = a->alpha_entropy_lr,
+                                    .min = a->alpha_entropy_min,
+                                    .max = a->alpha_entropy_max,
+                                    .coef = AEPO_BY_DIFFICULTY(s->options, target_coef),
+                                    .renew = renew };
     ares_aepo_aim(&rates, buckets, &s->aims);
 }
 
@@ -150,7 +183,8 @@ static void tell_sample(const aepo *s, ares_sample *x, ares_difficulty d, int32_
     x->entropy_alpha = (float)s->aims.alpha[d];
 }
 
-/* Before the first threshold the rows on trial give one, for them alone; before a difficulty's first target the group's own mean is it. */
+/* Before the first threshold the rows on trial give one, for them alone; before a difficulty's
+ * first target the group's own mean is it. */
 static int provisional(const void *state, ares_batch *b)
 {
     aepo s = *(const aepo *)state; /* what is changed here is forgotten */
@@ -171,7 +205,9 @@ static int provisional(const void *state, ares_batch *b)
         for (int64_t r = first; r < end; r++) {
             if (!ares_batch_row_counts(b, r)) continue;
             tell_sample(&s, &b->samples[r], d, local[r].hwe);
-            if (!s.aims.target_known[d]) b->samples[r].hwe_target = (float)ares_aepo_target(hwe / n, AEPO_BY_DIFFICULTY(s.options, target_coef)[d]);
+            if (!s.aims.target_known[d])
+                b->samples[r].hwe_target =
+                    (float)ares_aepo_target(hwe / n, AEPO_BY_DIFFICULTY(s.options, target_coef)[d]);
         }
     }
     control_gathered_fini(&all);
@@ -179,7 +215,8 @@ static int provisional(const void *state, ares_batch *b)
     return rc;
 }
 
-static int observe_in(aepo *s, ares_batch *b, ares_metrics *m, ares_arena *arena, control_gathered *all)
+static int observe_in(aepo *s, ares_batch *b, ares_metrics *m, ares_arena *arena,
+                      control_gathered *all)
 {
     control_sample *local = ares_arena_calloc(arena, (size_t)b->rows + 1, sizeof *local);
     double *soft_cost = ares_arena_calloc(arena, (size_t)b->rows + 1, sizeof *soft_cost);
@@ -210,7 +247,9 @@ static int observe_in(aepo *s, ares_batch *b, ares_metrics *m, ares_arena *arena
     }
     aepo_write_kl_weight(s, b, soft_cost, arena);
     for (int64_t g = 0; g < all->n_groups; g++)
-        for (int64_t i = 0; i < all->groups[g].count; i++) all->samples[all->groups[g].first + i].difficulty = (int32_t)prompts[place[g]].difficulty;
+        for (int64_t i = 0; i < all->groups[g].count; i++)
+            all->samples[all->groups[g].first + i].difficulty =
+                (int32_t)prompts[place[g]].difficulty;
     if (m) {
         aepo_report_batch(s, all, m);
         for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++)
@@ -244,27 +283,32 @@ static int adapt(void *state, const ares_batch *b, ares_metrics *m)
 
 /* ---------------------------------------------------------------- validation, bootstrap */
 
-/* A prompt that training knows has its difficulty there; ids we made up for rows without one say nothing across data sets. */
+/* A prompt that training knows has its difficulty there; ids we made up for rows without one say
+ * nothing across data sets. */
 static void look_up_difficulties(const aepo *s, ares_batch *b)
 {
     for (int64_t r = 0; r < b->rows; r++) {
         int64_t d;
         const ares_row *row = b->samples[r].row;
-        if (!row->gid_given || !ares_map_get(s->difficulty, ares_view_of(row->gid), &d)) d = ARES_MEDIUM;
+        if (!row->gid_given || !ares_map_get(s->difficulty, ares_view_of(row->gid), &d))
+            d = ARES_MEDIUM;
         b->samples[r].difficulty = (int32_t)d;
     }
 }
 
 /*
- * Before a difficulty's first target its validation prompts give one, for this validation alone, as the first step's prompts will: against a target
- * of 0 almost every HWE token would be one too many, and scores of before the first step would compare with none after it.
+ * Before a difficulty's first target its validation prompts give one, for this validation alone, as
+ * the first step's prompts will: against a target of 0 almost every HWE token would be one too
+ * many, and scores of before the first step would compare with none after it.
  */
 static void provisional_targets(aepo *s, const control_gathered *all, ares_arena *arena)
 {
     int64_t n, *place;
     ares_aepo_prompt *prompts = aepo_pool_prompts(all, arena, &n, &place);
     const double *coef = AEPO_BY_DIFFICULTY(s->options, target_coef);
-    for (int64_t g = 0; g < all->n_groups; g++) prompts[place[g]].difficulty = (ares_difficulty)all->samples[all->groups[g].first].difficulty;
+    for (int64_t g = 0; g < all->n_groups; g++)
+        prompts[place[g]].difficulty =
+            (ares_difficulty)all->samples[all->groups[g].first].difficulty;
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
         double sum = 0, count = 0;
         for (int64_t i = 0; i < n; i++) {
@@ -272,7 +316,8 @@ static void provisional_targets(aepo *s, const control_gathered *all, ares_arena
             sum += prompts[i].hwe / (double)prompts[i].samples;
             count++;
         }
-        if (!s->aims.target_known[d] && count > 0) s->aims.target[d] = ares_aepo_target(sum / count, coef[d]);
+        if (!s->aims.target_known[d] && count > 0)
+            s->aims.target[d] = ares_aepo_target(sum / count, coef[d]);
     }
 }
 
@@ -287,7 +332,9 @@ static int validate(void *state, ares_batch *b, ares_metrics *m)
     int rc = survey(s, b, false, true, b->hwe, NULL, NULL, local, &arena, &all);
     known = *s;
     if (rc == ARES_OK) provisional_targets(&known, &all, &arena);
-    for (int64_t r = 0; r < b->rows && rc == ARES_OK; r++) tell_sample(&known, &b->samples[r], (ares_difficulty)b->samples[r].difficulty, local[r].hwe);
+    for (int64_t r = 0; r < b->rows && rc == ARES_OK; r++)
+        tell_sample(&known, &b->samples[r], (ares_difficulty)b->samples[r].difficulty,
+                    local[r].hwe);
     if (rc == ARES_OK && m) aepo_report_validation(s, m);
     control_gathered_fini(&all);
     ares_arena_fini(&arena);
@@ -298,7 +345,9 @@ static int64_t bootstrap(const void *state, int64_t *done)
 {
     const aepo *s = state;
     *done = s->bootstrap_prompts;
-    return s->options->data.bootstrap && !s->bootstrap_done && s->steps == 0 ? s->options->data.bootstrap_batch_size : 0;
+    return s->options->data.bootstrap && !s->bootstrap_done && s->steps == 0
+               ? s->options->data.bootstrap_batch_size
+               : 0;
 }
 
 static int bootstrap_add(void *state, ares_batch *b, ares_metrics *m)
@@ -336,11 +385,16 @@ static int bootstrap_finish(void *state, ares_metrics *m)
 {
     aepo *s = state;
     int64_t n = ares_map_count(s->bootstrap_index);
-    if (!s->bootstrap_prompts) return ares_fail(ARES_ESTATE, "%s: the bootstrap pass has seen no prompt", aepo_who);
+    if (!s->bootstrap_prompts)
+        return ares_fail(ARES_ESTATE, "%s: the bootstrap pass has seen no prompt", aepo_who);
     ares_aepo_prompt *prompts = ares_calloc((size_t)n + 1, sizeof *prompts);
     for (int64_t i = 0; i < n; i++) {
         const aepo_seen *p = &s->bootstrap_seen[i];
-        prompts[i] = (ares_aepo_prompt){ .gid = ares_map_key(s->bootstrap_index, i), .samples = p->samples, .accuracy = p->accuracy, .hwe = p->hwe, .length = p->length };
+        prompts[i] = (ares_aepo_prompt){ .gid = ares_map_key(s->bootstrap_index, i),
+                                         .samples = p->samples,
+                                         .accuracy = p->accuracy,
+                                         .hwe = p->hwe,
+                                         .length = p->length };
     }
     ares_aepo_buckets buckets;
     ares_aepo_bucket(prompts, n, &buckets);
@@ -368,8 +422,10 @@ static int bootstrap_finish(void *state, ares_metrics *m)
 
 const ares_control ares_control_aepo = {
     .name = "aepo",
-    .doc = "entropy threshold, difficulty of prompts, target counts and weights of the entropy reward, KL by token",
-    .formula = "tau <- ema tau + (1 - ema) median of the samples' percentiles; by difficulty: alpha <- clip(alpha + lr (HWE - target), min, max), of hard "
+    .doc = "entropy threshold, difficulty of prompts, target counts and weights of the entropy "
+           "reward, KL by token",
+    .formula = "tau <- ema tau + (1 - ema) median of the samples' percentiles; by difficulty: "
+               "alpha <- clip(alpha + lr (HWE - target), min, max), of hard "
                "prompts by target - HWE; target <- round(coef HWE)",
     .paper = "ARES, arXiv 2510.08457",
     .option = "algorithm.aepo=true",

@@ -1,63 +1,96 @@
-/* The parts of the AEPO control: options and state, shared by aepo.c (the order of a step), aepo_rows.c (what is read off a
- * batch), aepo_easy.c (dropping prompts), aepo_kl.c (weights of the KL), aepo_state.c (saving) and aepo_report.c (metrics). */
+/*
+ * The parts of the AEPO control: options and state, shared by aepo.c (the order of a step),
+ * aepo_rows.c (what is read off a batch), aepo_easy.c (dropping prompts), aepo_kl.c (weights of the
+ * KL), aepo_state.c (saving) and aepo_report.c (metrics).
+ */
 #ifndef ALGO_CONTROL_AEPO_H
 #define ALGO_CONTROL_AEPO_H
 
 #include "control.h"
 
-#define AEPO_ALGORITHM_OPTIONS(X)                                                                           \
-    CONTROL_KL_TYPE(X)                                                                                      \
-    X(flag, aepo, "aepo", "false", "", "keep AEPO's memory even where no reward or option asks for it")     \
-    X(f64, entropy_percentile, "entropy_percentile", "95.0", "[0,100]", "of a sample's window entropies: what the threshold tau follows") \
-    X(f64, entropy_threshold_ema, "entropy_threshold_ema", "0.99", "[0,1]", "share of the old tau in the new one") \
-    X(i64, target_update_interval, "target_update_interval", "1", "[1,)", "training steps between updates of the target counts") \
-    X(f64, target_coef_easy, "target_coef_easy", "1.0", "[0,)", "target number of HWE tokens over the mean number, easy prompts") \
-    X(f64, target_coef_medium, "target_coef_medium", "1.0", "[0,)", "the same, medium prompts")             \
-    X(f64, target_coef_hard, "target_coef_hard", "1.0", "[0,)", "the same, hard prompts")                   \
-    X(f64, alpha_entropy_lr, "alpha_entropy_lr", "0.05", "[0,)", "step of the entropy score's weight, for each token off the target") \
-    X(f64, alpha_entropy_min, "alpha_entropy_min", "0.0", "[0,)", "least weight of the entropy score")      \
-    X(f64, alpha_entropy_max, "alpha_entropy_max", "2.0", "[0,)", "greatest weight of the entropy score")   \
-    X(f64, alpha_entropy_init_easy, "alpha_entropy_init_easy", "0.5", "[0,)", "its first value, easy prompts") \
-    X(f64, alpha_entropy_init_medium, "alpha_entropy_init_medium", "0.5", "[0,)", "its first value, medium prompts") \
-    X(f64, alpha_entropy_init_hard, "alpha_entropy_init_hard", "0.5", "[0,)", "its first value, hard prompts") \
-    X(flag, drop_easy_prompts, "drop_easy_prompts", "false", "", "leave out, from the next epoch on, prompts that are always right with few HWE tokens") \
-    X(f64, drop_easy_ratio, "drop_easy_ratio", "0.8", "[0,1]", "where between the fewest HWE tokens and the target 'few' ends") \
-    X(f64, hwe_kl_scale, "hwe_kl_scale", "0.5", "[0,)", "dynamic KL: factor of the KL at HWE tokens")       \
-    X(choice, hwe_kl_scope, "hwe_kl_scope", "token", "token|window", "dynamic KL: HWE tokens alone, or with the window behind each") \
-    X(choice, kl_bucket_controller, "kl_bucket_controller", "dual_ascent", "dual_ascent|log_space|none", "dynamic KL: what steers the factor of a difficulty") \
-    X(flag, difficulty_aware_kl_penalty, "difficulty_aware_kl_penalty", "false", "", "dynamic KL: times 2, 1, 0.5 for easy, medium, hard prompts") \
-    X(f64, kl_lambda_lr, "kl_lambda_lr", "0.01", "[0,)", "dual_ascent: step")                               \
-    X(f64, kl_budget_easy, "kl_budget_easy", "0.05", "[0,)", "dual_ascent: KL an easy prompt's answers may have") \
-    X(f64, kl_budget_medium, "kl_budget_medium", "0.1", "[0,)", "the same, medium prompts")                 \
-    X(f64, kl_budget_hard, "kl_budget_hard", "0.2", "[0,)", "the same, hard prompts")                       \
-    X(f64, kl_beta_init, "kl_beta_init", "1.0", "(0,)", "log_space: first factor")                          \
-    X(f64, kl_beta_lr, "kl_beta_lr", "0.05", "[0,)", "log_space: step of ln beta")                          \
-    X(f64, kl_beta_clip, "kl_beta_clip", "0.2", "(0,)", "log_space: greatest relative error that counts")   \
-    X(f64, kl_beta_ema, "kl_beta_ema", "0.97", "[0,1)", "log_space: smoothing of KL and error")             \
-    X(f64, kl_beta_deadzone, "kl_beta_deadzone", "0.02", "[0,)", "log_space: relative error that is left alone") \
-    X(f64, kl_beta_min, "kl_beta_min", "1e-4", "(0,)", "log_space: least factor")                           \
-    X(f64, kl_beta_max, "kl_beta_max", "100.0", "(0,)", "log_space: greatest factor")                       \
-    X(i64, kl_beta_update_interval, "kl_beta_update_interval", "100", "[1,)", "log_space: optimizer steps between updates") \
-    X(f64, kl_target_easy, "kl_target_easy", "0.01", "(0,)", "log_space: KL aimed at, easy prompts")        \
-    X(f64, kl_target_medium, "kl_target_medium", "0.01", "(0,)", "the same, medium prompts")                \
+#define AEPO_ALGORITHM_OPTIONS(X)                                                               \
+    CONTROL_KL_TYPE(X)                                                                          \
+    X(flag, aepo, "aepo", "false", "",                                                          \
+      "keep AEPO's memory even where no reward or option asks for it")                          \
+    X(f64, entropy_percentile, "entropy_percentile", "95.0", "[0,100]",                         \
+      "of a sample's window entropies: what the threshold tau follows")                         \
+    X(f64, entropy_threshold_ema, "entropy_threshold_ema", "0.99", "[0,1]",                     \
+      "share of the old tau in the new one")                                                    \
+    X(i64, target_update_interval, "target_update_interval", "1", "[1,)",                       \
+      "training steps between updates of the target counts")                                    \
+    X(f64, target_coef_easy, "target_coef_easy", "1.0", "[0,)",                                 \
+      "target number of HWE tokens over the mean number, easy prompts")                         \
+    X(f64, target_coef_medium, "target_coef_medium", "1.0", "[0,)", "the same, medium prompts") \
+    X(f64, target_coef_hard, "target_coef_hard", "1.0", "[0,)", "the same, hard prompts")       \
+    X(f64, alpha_entropy_lr, "alpha_entropy_lr", "0.05", "[0,)",                                \
+      "step of the entropy score's weight, for each token off the target")                      \
+    X(f64, alpha_entropy_min, "alpha_entropy_min", "0.0", "[0,)",                               \
+      "least weight of the entropy score")                                                      \
+    X(f64, alpha_entropy_max, "alpha_entropy_max", "2.0", "[0,)",                               \
+      "greatest weight of the entropy score")                                                   \
+    X(f64, alpha_entropy_init_easy, "alpha_entropy_init_easy", "0.5", "[0,)",                   \
+      "its first value, easy prompts")                                                          \
+    X(f64, alpha_entropy_init_medium, "alpha_entropy_init_medium", "0.5", "[0,)",               \
+      "its first value, medium prompts")                                                        \
+    X(f64, alpha_entropy_init_hard, "alpha_entropy_init_hard", "0.5", "[0,)",                   \
+      "its first value, hard prompts")                                                          \
+    X(flag, drop_easy_prompts, "drop_easy_prompts", "false", "",                                \
+      "leave out, from the next epoch on, prompts that are always right with few HWE tokens")   \
+    X(f64, drop_easy_ratio, "drop_easy_ratio", "0.8", "[0,1]",                                  \
+      "where between the fewest HWE tokens and the target 'few' ends")                          \
+    X(f64, hwe_kl_scale, "hwe_kl_scale", "0.5", "[0,)",                                         \
+      "dynamic KL: factor of the KL at HWE tokens")                                             \
+    X(choice, hwe_kl_scope, "hwe_kl_scope", "token", "token|window",                            \
+      "dynamic KL: HWE tokens alone, or with the window behind each")                           \
+    X(choice, kl_bucket_controller, "kl_bucket_controller", "dual_ascent",                      \
+      "dual_ascent|log_space|none", "dynamic KL: what steers the factor of a difficulty")       \
+    X(flag, difficulty_aware_kl_penalty, "difficulty_aware_kl_penalty", "false", "",            \
+      "dynamic KL: times 2, 1, 0.5 for easy, medium, hard prompts")                             \
+    X(f64, kl_lambda_lr, "kl_lambda_lr", "0.01", "[0,)", "dual_ascent: step")                   \
+    X(f64, kl_budget_easy, "kl_budget_easy", "0.05", "[0,)",                                    \
+      "dual_ascent: KL an easy prompt's answers may have")                                      \
+    X(f64, kl_budget_medium, "kl_budget_medium", "0.1", "[0,)", "the same, medium prompts")     \
+    X(f64, kl_budget_hard, "kl_budget_hard", "0.2", "[0,)", "the same, hard prompts")           \
+    X(f64, kl_beta_init, "kl_beta_init", "1.0", "(0,)", "log_space: first factor")              \
+    X(f64, kl_beta_lr, "kl_beta_lr", "0.05", "[0,)", "log_space: step of ln beta")              \
+    X(f64, kl_beta_clip, "kl_beta_clip", "0.2", "(0,)",                                         \
+      "log_space: greatest relative error that counts")                                         \
+    X(f64, kl_beta_ema, "kl_beta_ema", "0.97", "[0,1)", "log_space: smoothing of KL and error") \
+    X(f64, kl_beta_deadzone, "kl_beta_deadzone", "0.02", "[0,)",                                \
+      "log_space: relative error that is left alone")                                           \
+    X(f64, kl_beta_min, "kl_beta_min", "1e-4", "(0,)", "log_space: least factor")               \
+    X(f64, kl_beta_max, "kl_beta_max", "100.0", "(0,)", "log_space: greatest factor")           \
+    X(i64, kl_beta_update_interval, "kl_beta_update_interval", "100", "[1,)",                   \
+      "log_space: optimizer steps between updates")                                             \
+    X(f64, kl_target_easy, "kl_target_easy", "0.01", "(0,)",                                    \
+      "log_space: KL aimed at, easy prompts")                                                   \
+    X(f64, kl_target_medium, "kl_target_medium", "0.01", "(0,)", "the same, medium prompts")    \
     X(f64, kl_target_hard, "kl_target_hard", "0.01", "(0,)", "the same, hard prompts")
 ARES_OPTION_STRUCT(aepo_algorithm_config, AEPO_ALGORITHM_OPTIONS);
 
-#define AEPO_ACTOR_OPTIONS(X)                                                                               \
-    X(flag, dynamic_kl_loss, "dynamic_kl_loss", "false", "", "KL weighed token by token: less at HWE tokens, steered by difficulty") \
-    X(flag, enable_second_chance_kl, "enable_second_chance_kl", "false", "", "dynamic KL: less of it for answers that explore and fail") \
-    X(flag, second_chance_easy_only, "second_chance_easy_only", "true", "", "only those to easy prompts")   \
-    X(flag, second_chance_incorrect_only, "second_chance_incorrect_only", "true", "", "only wrong ones")    \
-    X(f64, second_chance_soft_cost_min, "second_chance_soft_cost_min", "0.5", "[0,)", "least sum of window entropy above tau of such an answer") \
+#define AEPO_ACTOR_OPTIONS(X)                                                         \
+    X(flag, dynamic_kl_loss, "dynamic_kl_loss", "false", "",                          \
+      "KL weighed token by token: less at HWE tokens, steered by difficulty")         \
+    X(flag, enable_second_chance_kl, "enable_second_chance_kl", "false", "",          \
+      "dynamic KL: less of it for answers that explore and fail")                     \
+    X(flag, second_chance_easy_only, "second_chance_easy_only", "true", "",           \
+      "only those to easy prompts")                                                   \
+    X(flag, second_chance_incorrect_only, "second_chance_incorrect_only", "true", "", \
+      "only wrong ones")                                                              \
+    X(f64, second_chance_soft_cost_min, "second_chance_soft_cost_min", "0.5", "[0,)", \
+      "least sum of window entropy above tau of such an answer")                      \
     X(f64, second_chance_kl_relax, "second_chance_kl_relax", "0.67", "[0,)", "factor of its KL")
 ARES_OPTION_STRUCT(aepo_actor_config, AEPO_ACTOR_OPTIONS);
 
-#define AEPO_ROLLOUT_OPTIONS(X) X(i64, window_size, "window_size", "4", "[1,)", "tokens of a window of entropies")
+#define AEPO_ROLLOUT_OPTIONS(X) \
+    X(i64, window_size, "window_size", "4", "[1,)", "tokens of a window of entropies")
 ARES_OPTION_STRUCT(aepo_rollout_config, AEPO_ROLLOUT_OPTIONS);
 
-#define AEPO_DATA_OPTIONS(X)                                                                                \
-    X(flag, bootstrap, "bootstrap", "false", "", "one pass over the training rows before the first step, to learn how difficult each is") \
-    X(i64, bootstrap_batch_size, "bootstrap_batch_size", "1024", "[1,)", "prompts of that pass answered at once")
+#define AEPO_DATA_OPTIONS(X)                                                                   \
+    X(flag, bootstrap, "bootstrap", "false", "",                                               \
+      "one pass over the training rows before the first step, to learn how difficult each is") \
+    X(i64, bootstrap_batch_size, "bootstrap_batch_size", "1024", "[1,)",                       \
+      "prompts of that pass answered at once")
 ARES_OPTION_STRUCT(aepo_data_config, AEPO_DATA_OPTIONS);
 
 typedef struct aepo_options {
@@ -70,7 +103,10 @@ typedef struct aepo_options {
 typedef enum { AEPO_KL_NONE, AEPO_KL_DUAL_ASCENT, AEPO_KL_LOG_SPACE } aepo_kl_controller;
 
 /* A prompt's sums of the bootstrap pass. */
-typedef struct aepo_seen { int64_t samples; double accuracy, hwe, length; } aepo_seen;
+typedef struct aepo_seen {
+    int64_t samples;
+    double accuracy, hwe, length;
+} aepo_seen;
 
 typedef struct aepo {
     const aepo_options *options;
@@ -80,44 +116,60 @@ typedef struct aepo {
     bool tau_known, tau_started;
     double tau;
     int64_t steps;
-    ares_map *difficulty;                      /* gid -> ares_difficulty */
+    ares_map *difficulty; /* gid -> ares_difficulty */
     ares_aepo_aims aims;
     double lambda[ARES_DIFFICULTIES];
     ares_log_beta beta[ARES_DIFFICULTIES];
     int64_t beta_updates;
-    ares_map *skip;                            /* gid -> its place */
+    ares_map *skip; /* gid -> its place */
     bool baseline_known[ARES_DIFFICULTIES];
     double baseline_accuracy[ARES_DIFFICULTIES], baseline_length[ARES_DIFFICULTIES];
     bool bootstrap_done;
     int64_t bootstrap_prompts, bootstrap_tokens; /* answered and generated so far */
-    ares_map *bootstrap_index;                 /* gid -> its place in bootstrap_seen */
+    ares_map *bootstrap_index;                   /* gid -> its place in bootstrap_seen */
     aepo_seen *bootstrap_seen;
     int64_t bootstrap_cap;
     /* --- of the step: the groups generated so far, where prompts may be dropped */
     bool generated;
-    ares_batch made;                           /* no tokens: groups, samples with their counts */
+    ares_batch made; /* no tokens: groups, samples with their counts */
 } aepo;
 
 extern const char aepo_who[];
 
-#define AEPO_BY_DIFFICULTY(options, name)                                                                   \
-    ((const double[ARES_DIFFICULTIES]){ 0, (options)->algorithm.name##_easy, (options)->algorithm.name##_medium, (options)->algorithm.name##_hard })
+#define AEPO_BY_DIFFICULTY(options, name)                                    \
+    ((const double[ARES_DIFFICULTIES]){ 0, (options)->algorithm.name##_easy, \
+                                        (options)->algorithm.name##_medium,  \
+                                        (options)->algorithm.name##_hard })
 
 void aepo_save(const void *state, ares_str *json);
 int aepo_load(void *state, const ares_json *json);
 aepo_seen *aepo_bootstrap_at(aepo *s, ares_view gid); /* the prompt's sums, zero when it is new */
 
-/* The policy's own tokens of a row, without what stands between its turns: entropies as doubles, candidates, and where each token is. */
-typedef struct aepo_tokens { int64_t n; double *h, *window; uint8_t *candidates, *mask; int64_t *at; } aepo_tokens;
-void aepo_tokens_alloc(const ares_batch *b, ares_arena *arena, aepo_tokens *x); /* room for the longest row */
+/*
+ * The policy's own tokens of a row, without what stands between its turns: entropies as doubles,
+ * candidates, and where each token is.
+ */
+typedef struct aepo_tokens {
+    int64_t n;
+    double *h, *window;
+    uint8_t *candidates, *mask;
+    int64_t *at;
+} aepo_tokens;
+/* room for the longest row */
+void aepo_tokens_alloc(const ares_batch *b, ares_arena *arena, aepo_tokens *x);
 void aepo_tokens_read(const ares_batch *b, int64_t row, aepo_tokens *x);
 int aepo_check_batch(const ares_batch *b, bool need_accuracy);
 /* local [b->rows]: index, length, accuracy and percentile of every row. */
 void aepo_measure(const aepo *s, const ares_batch *b, ares_arena *arena, control_sample *local);
-/* Counts of every row at tau, into local; column and windows [b->tokens] and soft_cost [b->rows] too where they are not NULL. */
-void aepo_mark(const aepo *s, const ares_batch *b, ares_arena *arena, control_sample *local, uint8_t *column, float *window_column, double *soft_cost);
+/*
+ * Counts of every row at tau, into local; column and windows [b->tokens] and soft_cost [b->rows]
+ * too where they are not NULL.
+ */
+void aepo_mark(const aepo *s, const ares_batch *b, ares_arena *arena, control_sample *local,
+               uint8_t *column, float *window_column, double *soft_cost);
 /* Groups of the same gid are one prompt. *place [n_groups] says which. */
-ares_aepo_prompt *aepo_pool_prompts(const control_gathered *all, ares_arena *arena, int64_t *n, int64_t **place);
+ares_aepo_prompt *aepo_pool_prompts(const control_gathered *all, ares_arena *arena, int64_t *n,
+                                    int64_t **place);
 
 int aepo_generated(void *state, const ares_batch *b);
 bool aepo_dropped(const void *state, int64_t i, ares_view *gid);
@@ -128,7 +180,8 @@ void aepo_write_kl_weight(const aepo *s, ares_batch *b, const double *soft_cost,
 int aepo_adapt_kl(aepo *s, const ares_batch *b, ares_metrics *m, ares_arena *arena);
 
 /* Sets "<prefix>/<difficulty><suffix>". */
-void aepo_metric(ares_metrics *m, const char *prefix, int difficulty, const char *suffix, double value);
+void aepo_metric(ares_metrics *m, const char *prefix, int difficulty, const char *suffix,
+                 double value);
 void aepo_report_state(const aepo *s, ares_metrics *m, const char *prefix); /* tau and targets */
 void aepo_report_validation(const aepo *s, ares_metrics *m);
 /* What the step's batch says of each difficulty; samples carry theirs. */

@@ -1,4 +1,7 @@
-/* The AEPO control's part in the KL: each token's weight before the update, each difficulty's factor after it (aepo.md 5.3, 5.4). */
+/*
+ * The AEPO control's part in the KL: each token's weight before the update, each difficulty's
+ * factor after it (aepo.md 5.3, 5.4).
+ */
 #include <string.h>
 
 #include "aepo.h"
@@ -6,7 +9,8 @@
 static bool second_chance(const aepo *s, const ares_sample *x, double soft_cost)
 {
     const aepo_actor_config *a = &s->options->actor;
-    return a->enable_second_chance_kl && soft_cost >= a->second_chance_soft_cost_min && (!a->second_chance_easy_only || x->difficulty == ARES_EASY) &&
+    return a->enable_second_chance_kl && soft_cost >= a->second_chance_soft_cost_min &&
+           (!a->second_chance_easy_only || x->difficulty == ARES_EASY) &&
            (!a->second_chance_incorrect_only || x->accuracy < 0.5F);
 }
 
@@ -15,13 +19,16 @@ void aepo_write_kl_weight(const aepo *s, ares_batch *b, const double *soft_cost,
     static const double by_difficulty[ARES_DIFFICULTIES] = { 1, 2, 1, 0.5 };
     const aepo_options *o = s->options;
     bool window = strcmp(o->algorithm.hwe_kl_scope, "window") == 0;
-    if (ares_kl_acts(s->env.algorithm) == ARES_KL_NOWHERE || !o->actor.dynamic_kl_loss) return; /* every token weighs 1 */
+    /* every token weighs 1 */
+    if (ares_kl_acts(s->env.algorithm) == ARES_KL_NOWHERE || !o->actor.dynamic_kl_loss) return;
     ARES_PUT(b, kl_weight);
     uint8_t *wide = ares_arena_alloc(arena, (size_t)b->tokens + 1);
     for (int64_t r = 0; r < b->rows; r++) {
         const ares_sample *x = &b->samples[r];
         int64_t at = b->row_start[r], n = b->row_start[r + 1] - at;
-        double factor = s->controller == AEPO_KL_DUAL_ASCENT ? s->lambda[x->difficulty] : s->controller == AEPO_KL_LOG_SPACE ? s->beta[x->difficulty].beta : 1;
+        double factor = s->controller == AEPO_KL_DUAL_ASCENT ? s->lambda[x->difficulty]
+                        : s->controller == AEPO_KL_LOG_SPACE ? s->beta[x->difficulty].beta
+                                                             : 1;
         if (o->algorithm.difficulty_aware_kl_penalty) factor *= by_difficulty[x->difficulty];
         if (second_chance(s, x, soft_cost[r])) factor *= o->actor.second_chance_kl_relax;
         const uint8_t *relax = b->hwe + at;
@@ -29,7 +36,8 @@ void aepo_write_kl_weight(const aepo *s, ares_batch *b, const double *soft_cost,
             ares_hwe_widen(relax, n, o->rollout.window_size, wide);
             relax = wide;
         }
-        ares_kl_weigh(factor, o->algorithm.hwe_kl_scale, relax, b->response_mask + at, n, b->kl_weight + at);
+        ares_kl_weigh(factor, o->algorithm.hwe_kl_scale, relax, b->response_mask + at, n,
+                      b->kl_weight + at);
     }
 }
 
@@ -49,7 +57,9 @@ static void step_lambdas(aepo *s, const double *sum, const int64_t *count)
     enum { LEAST_SAMPLES = 8 }; /* a mean over fewer says little */
     const double *budget = AEPO_BY_DIFFICULTY(s->options, kl_budget);
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++)
-        if (count[d] >= LEAST_SAMPLES) s->lambda[d] = ares_kl_lambda_step(s->lambda[d], sum[d] / (double)count[d], budget[d], s->options->algorithm.kl_lambda_lr);
+        if (count[d] >= LEAST_SAMPLES)
+            s->lambda[d] = ares_kl_lambda_step(s->lambda[d], sum[d] / (double)count[d], budget[d],
+                                               s->options->algorithm.kl_lambda_lr);
 }
 
 static void step_betas(aepo *s, const double *sum, const int64_t *count)
@@ -58,14 +68,25 @@ static void step_betas(aepo *s, const double *sum, const int64_t *count)
     const double *target = AEPO_BY_DIFFICULTY(s->options, kl_target);
     s->beta_updates++;
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
-        ares_log_beta_config cfg = { .target = target[d], .lr = a->kl_beta_lr, .clip = a->kl_beta_clip, .ema = a->kl_beta_ema, .deadzone = a->kl_beta_deadzone,
-                                     .min = a->kl_beta_min, .max = a->kl_beta_max, .interval = a->kl_beta_update_interval };
-        if (count[d]) ares_log_beta_step(&cfg, s->beta_updates, sum[d] / (double)count[d], &s->beta[d]);
+        ares_log_beta_config cfg = { .target = target[d],
+                                     .lr = a->kl_beta_lr,
+                                     .clip = a->kl_beta_clip,
+                                     .ema = a->kl_beta_ema,
+                                     .deadzone = a->kl_beta_deadzone,
+                                     .min = a->kl_beta_min,
+                                     .max = a->kl_beta_max,
+                                     .interval = a->kl_beta_update_interval };
+        if (count[d])
+            ares_log_beta_step(&cfg, s->beta_updates, sum[d] / (double)count[d], &s->beta[d]);
     }
 }
 
-/* Means over the measurements [0, n) of rows; a row without any is left out. The rest of local is there. */
-static void take_means(const ares_row_kl *seen, int64_t n, int64_t rows, control_sample *local, ares_arena *arena)
+/*
+ * Means over the measurements [0, n) of rows; a row without any is left out. The rest of local is
+ * there.
+ */
+static void take_means(const ares_row_kl *seen, int64_t n, int64_t rows, control_sample *local,
+                       ares_arena *arena)
 {
     double *times = ares_arena_calloc(arena, (size_t)rows + 1, sizeof *times);
     for (int64_t r = 0; r < rows; r++) local[r].kl = 0;
@@ -79,7 +100,8 @@ static void take_means(const ares_row_kl *seen, int64_t n, int64_t rows, control
     }
 }
 
-static int gather_kl(const aepo *s, const ares_batch *b, const control_sample *local, double *sum, int64_t *count)
+static int gather_kl(const aepo *s, const ares_batch *b, const control_sample *local, double *sum,
+                     int64_t *count)
 {
     control_gathered all;
     int rc = control_gather(s->env.world, b, local, &all);
@@ -103,14 +125,19 @@ static int adapt_betas(aepo *s, const ares_batch *b, control_sample *local, ares
     return ARES_OK;
 }
 
-/* KL in the loss is collected over all passes of the actor's update, and moves nothing in a step without one (trainer.critic_warmup). */
+/*
+ * KL in the loss is collected over all passes of the actor's update, and moves nothing in a step
+ * without one (trainer.critic_warmup).
+ */
 int aepo_adapt_kl(aepo *s, const ares_batch *b, ares_metrics *m, ares_arena *arena)
 {
     double *kl = ares_arena_calloc(arena, (size_t)b->rows + 1, sizeof *kl), sum[ARES_DIFFICULTIES];
     int64_t count[ARES_DIFFICULTIES];
     bool in_loss = ares_kl_acts(s->env.algorithm) == ARES_KL_IN_LOSS;
     control_sample *local = ares_arena_calloc(arena, (size_t)b->rows + 1, sizeof *local);
-    for (int64_t r = 0; r < b->rows; r++) local[r] = (control_sample){ .index = b->samples[r].index, .difficulty = b->samples[r].difficulty };
+    for (int64_t r = 0; r < b->rows; r++)
+        local[r] = (control_sample){ .index = b->samples[r].index,
+                                     .difficulty = b->samples[r].difficulty };
     if (s->controller == AEPO_KL_LOG_SPACE) ARES_TRY(adapt_betas(s, b, local, arena));
     if (in_loss) take_means(b->row_kl, b->n_row_kl, b->rows, local, arena);
     else {
@@ -121,8 +148,10 @@ int aepo_adapt_kl(aepo *s, const ares_batch *b, ares_metrics *m, ares_arena *are
     if (s->controller == AEPO_KL_DUAL_ASCENT) step_lambdas(s, sum, count);
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES && m; d++) {
         if (count[d]) aepo_metric(m, "aepo/kl", d, "", sum[d] / (double)count[d]);
-        if (s->controller == AEPO_KL_DUAL_ASCENT) aepo_metric(m, "aepo/kl_lambda", d, "", s->lambda[d]);
-        if (s->controller == AEPO_KL_LOG_SPACE) aepo_metric(m, "aepo/kl_beta", d, "", s->beta[d].beta);
+        if (s->controller == AEPO_KL_DUAL_ASCENT)
+            aepo_metric(m, "aepo/kl_lambda", d, "", s->lambda[d]);
+        if (s->controller == AEPO_KL_LOG_SPACE)
+            aepo_metric(m, "aepo/kl_beta", d, "", s->beta[d].beta);
     }
     return ARES_OK;
 }

@@ -1,10 +1,14 @@
-/* Metrics of AEPO by difficulty, under the names of ARES (aepo.md 10). A difficulty without samples says nothing. */
+/*
+ * Metrics of AEPO by difficulty, under the names of ARES (aepo.md 10). A difficulty without samples
+ * says nothing.
+ */
 #include <math.h>
 #include <stdio.h>
 
 #include "aepo.h"
 
-void aepo_metric(ares_metrics *m, const char *prefix, int difficulty, const char *suffix, double value)
+void aepo_metric(ares_metrics *m, const char *prefix, int difficulty, const char *suffix,
+                 double value)
 {
     char name[96];
     snprintf(name, sizeof name, "%s/%s%s", prefix, ares_difficulty_names[difficulty], suffix);
@@ -27,12 +31,20 @@ void aepo_report_validation(const aepo *s, ares_metrics *m)
     aepo_report_state(s, m, "val/aepo");
     if (s->tau_known) ares_metrics_set(m, "val/self.high_entropy_token_threshold", s->tau);
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++)
-        if (s->aims.target_known[d]) aepo_metric(m, "val/self.expected_high_entropy_token_num", d, "", (double)s->aims.target[d]);
+        if (s->aims.target_known[d])
+            aepo_metric(m, "val/self.expected_high_entropy_token_num", d, "",
+                        (double)s->aims.target[d]);
 }
 
-typedef struct sums { int64_t n; double accuracy, length, hwe, invalid, longest, shortest; } sums;
+typedef struct sums {
+    int64_t n;
+    double accuracy, length, hwe, invalid, longest, shortest;
+} sums;
 
-/* Under the published name, with _ for its blanks, and ours. The published one prints a NaN for an empty bin; ours leaves it out. */
+/*
+ * Under the published name, with _ for its blanks, and ours. The published one prints a NaN for an
+ * empty bin; ours leaves it out.
+ */
 static void report_bins(const control_gathered *all, int difficulty, int64_t n, ares_metrics *m)
 {
     if (n < 3) return;
@@ -59,7 +71,8 @@ static void report_bins(const control_gathered *all, int difficulty, int64_t n, 
     ares_arena_fini(&arena);
 }
 
-static void report_difficulty(const aepo *s, const control_gathered *all, int d, const sums *y, ares_metrics *m)
+static void report_difficulty(const aepo *s, const control_gathered *all, int d, const sums *y,
+                              ares_metrics *m)
 {
     double n = (double)y->n, accuracy = y->accuracy / n, length = y->length / n;
     aepo_metric(m, "reward", d, "/accuracy", accuracy);
@@ -101,7 +114,8 @@ void aepo_report_batch(const aepo *s, const control_gathered *all, ares_metrics 
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++)
         if (by[d].n) report_difficulty(s, all, d, &by[d], m);
     aepo_report_state(s, m, "aepo");
-    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) aepo_metric(m, "aepo/alpha", d, "", s->aims.alpha[d]);
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++)
+        aepo_metric(m, "aepo/alpha", d, "", s->aims.alpha[d]);
     if (tokens > 0) ares_metrics_set(m, "aepo/hwe_frac", hwe / tokens);
     ares_metrics_set(m, "epoch/skip_gid_count", (double)ares_map_count(s->skip));
 }

@@ -1,6 +1,6 @@
 /*
- * What the AEPO control reads off a batch: windows of entropy of the policy's own tokens, each row's percentile and HWE tokens,
- * and the rows pooled by prompt.
+ * What the AEPO control reads off a batch: windows of entropy of the policy's own tokens, each
+ * row's percentile and HWE tokens, and the rows pooled by prompt.
  */
 #include <math.h>
 
@@ -9,10 +9,14 @@
 void aepo_tokens_alloc(const ares_batch *b, ares_arena *arena, aepo_tokens *x)
 {
     int64_t longest = 0;
-    for (int64_t r = 0; r < b->rows; r++) longest = ARES_MAX(longest, b->row_start[r + 1] - b->row_start[r]);
+    for (int64_t r = 0; r < b->rows; r++)
+        longest = ARES_MAX(longest, b->row_start[r + 1] - b->row_start[r]);
     size_t n = (size_t)longest + 1;
-    *x = (aepo_tokens){ .h = ares_arena_alloc(arena, n * sizeof(double)), .window = ares_arena_alloc(arena, n * sizeof(double)),
-                       .candidates = ares_arena_alloc(arena, n), .mask = ares_arena_alloc(arena, n), .at = ares_arena_alloc(arena, n * sizeof(int64_t)) };
+    *x = (aepo_tokens){ .h = ares_arena_alloc(arena, n * sizeof(double)),
+                        .window = ares_arena_alloc(arena, n * sizeof(double)),
+                        .candidates = ares_arena_alloc(arena, n),
+                        .mask = ares_arena_alloc(arena, n),
+                        .at = ares_arena_alloc(arena, n * sizeof(int64_t)) };
 }
 
 void aepo_tokens_read(const ares_batch *b, int64_t row, aepo_tokens *x)
@@ -33,13 +37,18 @@ int aepo_check_batch(const ares_batch *b, bool need_accuracy)
     ARES_TRY(ARES_NEED(b, aepo_who, response_mask));
     const float *h = b->entropies_1 ? b->entropies_1 : b->entropies;
     for (int64_t r = 0; r < b->rows; r++) {
-        if (!b->samples[r].row || !b->samples[r].row->gid) return ares_fail(ARES_ESTATE, "%s: row %lld has no global_id", aepo_who, (long long)r);
+        if (!b->samples[r].row || !b->samples[r].row->gid)
+            return ares_fail(ARES_ESTATE, "%s: row %lld has no global_id", aepo_who, (long long)r);
         if (need_accuracy && ares_batch_row_counts(b, r) && !isfinite(b->samples[r].accuracy))
-            return ares_fail(ARES_ENUMERIC, "%s: row %lld has the accuracy %g: no reward judges whether the answer is right; add one to worker.reward that does", aepo_who,
-                             (long long)r, (double)b->samples[r].accuracy);
+            return ares_fail(ARES_ENUMERIC,
+                             "%s: row %lld has the accuracy %g: no reward judges whether the "
+                             "answer is right; add one to worker.reward that does",
+                             aepo_who, (long long)r, (double)b->samples[r].accuracy);
         for (int64_t i = b->row_start[r]; i < b->row_start[r + 1]; i++)
             if (b->response_mask[i] && !isfinite(h[i]))
-                return ares_fail(ARES_ENUMERIC, "%s: entropies of row %lld, token %lld: %g", aepo_who, (long long)r, (long long)(i - b->row_start[r]), (double)h[i]);
+                return ares_fail(ARES_ENUMERIC, "%s: entropies of row %lld, token %lld: %g",
+                                 aepo_who, (long long)r, (long long)(i - b->row_start[r]),
+                                 (double)h[i]);
     }
     return ARES_OK;
 }
@@ -51,12 +60,17 @@ void aepo_measure(const aepo *s, const ares_batch *b, ares_arena *arena, control
     int64_t w = s->options->rollout.window_size;
     for (int64_t r = 0; r < b->rows; r++) {
         aepo_tokens_read(b, r, &x);
-        local[r] = (control_sample){ .index = b->samples[r].index, .difficulty = b->samples[r].difficulty, .length = (int32_t)x.n, .accuracy = b->samples[r].accuracy,
-                                     .threshold = ares_entropy_sample_threshold(x.h, x.n, w, s->options->algorithm.entropy_percentile) };
+        local[r] = (control_sample){ .index = b->samples[r].index,
+                                     .difficulty = b->samples[r].difficulty,
+                                     .length = (int32_t)x.n,
+                                     .accuracy = b->samples[r].accuracy,
+                                     .threshold = ares_entropy_sample_threshold(
+                                         x.h, x.n, w, s->options->algorithm.entropy_percentile) };
     }
 }
 
-void aepo_mark(const aepo *s, const ares_batch *b, ares_arena *arena, control_sample *local, uint8_t *column, float *window_column, double *soft_cost)
+void aepo_mark(const aepo *s, const ares_batch *b, ares_arena *arena, control_sample *local,
+               uint8_t *column, float *window_column, double *soft_cost)
 {
     aepo_tokens x;
     aepo_tokens_alloc(b, arena, &x);
@@ -68,14 +82,17 @@ void aepo_mark(const aepo *s, const ares_batch *b, ares_arena *arena, control_sa
         local[r].invalid = (int32_t)hwe.invalid;
         if (soft_cost) soft_cost[r] = hwe.soft_cost;
         for (int64_t t = 0; t < x.n && column; t++) column[x.at[t]] = x.mask[t];
-        for (int64_t t = 0; t < x.n && window_column; t++) window_column[x.at[t]] = t < windows ? (float)x.window[t] : -1;
+        for (int64_t t = 0; t < x.n && window_column; t++)
+            window_column[x.at[t]] = t < windows ? (float)x.window[t] : -1;
     }
 }
 
-ares_aepo_prompt *aepo_pool_prompts(const control_gathered *all, ares_arena *arena, int64_t *n, int64_t **place)
+ares_aepo_prompt *aepo_pool_prompts(const control_gathered *all, ares_arena *arena, int64_t *n,
+                                    int64_t **place)
 {
     ares_map *index = ares_map_new();
-    ares_aepo_prompt *prompts = ares_arena_calloc(arena, (size_t)all->n_groups + 1, sizeof *prompts);
+    ares_aepo_prompt *prompts =
+        ares_arena_calloc(arena, (size_t)all->n_groups + 1, sizeof *prompts);
     *place = ares_arena_alloc(arena, (size_t)(all->n_groups + 1) * sizeof **place);
     *n = 0;
     for (int64_t g = 0; g < all->n_groups; g++) {

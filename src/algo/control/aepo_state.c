@@ -1,4 +1,7 @@
-/* AEPO's memory as one JSON object (aepo.md 1.8). Doubles are written so that they read back as the same bits. */
+/*
+ * AEPO's memory as one JSON object (aepo.md 1.8). Doubles are written so that they read back as the
+ * same bits.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +9,10 @@
 
 /* ---------------------------------------------------------------- saving */
 
-static void begin(ares_str *json, const char *key) { ares_str_addf(json, "%s\"%s\":", json->data[json->len - 1] == '{' ? "" : ",", key); }
+static void begin(ares_str *json, const char *key)
+{
+    ares_str_addf(json, "%s\"%s\":", json->data[json->len - 1] == '{' ? "" : ",", key);
+}
 
 static void begin_view(ares_str *json, ares_view key)
 {
@@ -69,7 +75,8 @@ static void save_baseline(const aepo *s, ares_str *json)
 static void save_bootstrap(const aepo *s, ares_str *json)
 {
     begin(json, "bootstrap");
-    ares_str_addf(json, "{\"done\":%s,\"prompts\":%lld,\"tokens\":%lld,\"seen\":{", s->bootstrap_done ? "true" : "false", (long long)s->bootstrap_prompts,
+    ares_str_addf(json, "{\"done\":%s,\"prompts\":%lld,\"tokens\":%lld,\"seen\":{",
+                  s->bootstrap_done ? "true" : "false", (long long)s->bootstrap_prompts,
                   (long long)s->bootstrap_tokens);
     for (int64_t i = 0; i < ares_map_count(s->bootstrap_index); i++) {
         const aepo_seen *p = &s->bootstrap_seen[i];
@@ -90,7 +97,8 @@ void aepo_save(const void *state, ares_str *json)
     ares_str_add_z(json, "{\"tau\":");
     if (s->tau_known) ares_json_write_double(json, s->tau);
     else ares_str_add_z(json, "null");
-    ares_str_addf(json, ",\"tau_ema_started\":%s,\"steps\":%lld,\"target\":{", s->tau_started ? "true" : "false", (long long)s->steps);
+    ares_str_addf(json, ",\"tau_ema_started\":%s,\"steps\":%lld,\"target\":{",
+                  s->tau_started ? "true" : "false", (long long)s->steps);
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
         if (!s->aims.target_known[d]) continue;
         begin(json, ares_difficulty_names[d]);
@@ -104,7 +112,8 @@ void aepo_save(const void *state, ares_str *json)
     ares_str_add_char(json, '{');
     for (int64_t i = 0; i < ares_map_count(s->difficulty); i++) {
         begin_view(json, ares_map_key(s->difficulty, i));
-        ares_json_write_string(json, ares_view_of(ares_difficulty_names[ares_map_value(s->difficulty, i)]));
+        ares_json_write_string(
+            json, ares_view_of(ares_difficulty_names[ares_map_value(s->difficulty, i)]));
     }
     ares_str_add_char(json, '}');
     begin(json, "skip_gid");
@@ -121,7 +130,10 @@ void aepo_save(const void *state, ares_str *json)
 
 /* ---------------------------------------------------------------- loading */
 
-static int misfit(const char *key, const char *what) { return ares_fail(ARES_EFORMAT, "%s: saved state: '%s' %s", aepo_who, key, what); }
+static int misfit(const char *key, const char *what)
+{
+    return ares_fail(ARES_EFORMAT, "%s: saved state: '%s' %s", aepo_who, key, what);
+}
 
 static int object(const ares_json *o, const char *key, const ares_json **out)
 {
@@ -144,12 +156,14 @@ static int numbers(const ares_json *o, const char *key, double *x, bool *known)
     const ares_json *map;
     ARES_TRY(object(o, key, &map));
     for (int64_t i = 0; i < map->count; i++)
-        if (!ares_difficulty_find(map->members[i].key)) return misfit(key, "has a member that is none of easy, medium, hard");
+        if (!ares_difficulty_find(map->members[i].key))
+            return misfit(key, "has a member that is none of easy, medium, hard");
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
         bool there = ares_json_get(map, ares_difficulty_names[d]) != NULL;
         if (known) known[d] = there;
         if (there || !known)
-            if (control_number(map, aepo_who, ares_difficulty_names[d], &x[d]) != ARES_OK) return ares_fail_in(ARES_EFORMAT, "%s", key);
+            if (control_number(map, aepo_who, ares_difficulty_names[d], &x[d]) != ARES_OK)
+                return ares_fail_in(ARES_EFORMAT, "%s", key);
     }
     return ARES_OK;
 }
@@ -157,8 +171,10 @@ static int numbers(const ares_json *o, const char *key, double *x, bool *known)
 static int check_gid(const aepo *s, const char *key, ares_view gid)
 {
     if (!s->env.gids || ares_map_get(s->env.gids, gid, NULL)) return ARES_OK;
-    return ares_fail(ARES_ESTATE, "%s: saved state: '%s' names the prompt '%.*s', which no training row has; the state is of another data set", aepo_who, key, (int)gid.len,
-                     gid.data);
+    return ares_fail(ARES_ESTATE,
+                     "%s: saved state: '%s' names the prompt '%.*s', which no training row has; "
+                     "the state is of another data set",
+                     aepo_who, key, (int)gid.len, gid.data);
 }
 
 static int load_difficulty(aepo *s, const ares_json *json)
@@ -169,8 +185,14 @@ static int load_difficulty(aepo *s, const ares_json *json)
     s->difficulty = ares_map_new();
     for (int64_t i = 0; i < map->count; i++) {
         const ares_json_member *x = &map->members[i];
-        ares_difficulty d = x->value->type == ARES_JSON_STRING ? ares_difficulty_find(x->value->text) : ARES_DIFFICULTY_NONE;
-        if (!d) return ares_fail(ARES_EFORMAT, "%s: saved state: 'difficulty' of '%.*s' is none of easy, medium, hard", aepo_who, (int)x->key.len, x->key.data);
+        ares_difficulty d = x->value->type == ARES_JSON_STRING
+                                ? ares_difficulty_find(x->value->text)
+                                : ARES_DIFFICULTY_NONE;
+        if (!d)
+            return ares_fail(
+                ARES_EFORMAT,
+                "%s: saved state: 'difficulty' of '%.*s' is none of easy, medium, hard", aepo_who,
+                (int)x->key.len, x->key.data);
         ARES_TRY(check_gid(s, "difficulty", x->key));
         ares_map_put(s->difficulty, x->key, d);
     }
@@ -185,7 +207,8 @@ static int load_skip(aepo *s, const ares_json *json)
     ares_map_free(s->skip);
     s->skip = ares_map_new();
     for (int64_t i = 0; i < list->count; i++) {
-        if (list->items[i].type != ARES_JSON_STRING) return misfit("skip_gid", "has an item that is no string");
+        if (list->items[i].type != ARES_JSON_STRING)
+            return misfit("skip_gid", "has an item that is no string");
         ARES_TRY(check_gid(s, "skip_gid", list->items[i].text));
         ares_map_put(s->skip, list->items[i].text, i);
     }
@@ -204,7 +227,8 @@ static int load_beta(aepo *s, const ares_json *json)
         ARES_TRY(control_member(one, aepo_who, "kl_ema", &ema));
         s->beta[d].started = ema->type != ARES_JSON_NULL;
         s->beta[d].kl_ema = 0;
-        if (s->beta[d].started) ARES_TRY(control_number(one, aepo_who, "kl_ema", &s->beta[d].kl_ema));
+        if (s->beta[d].started)
+            ARES_TRY(control_number(one, aepo_who, "kl_ema", &s->beta[d].kl_ema));
         if (s->beta[d].beta <= 0) return misfit("kl_beta", "is not above 0");
     }
     return ARES_OK;
@@ -214,7 +238,8 @@ static int load_baseline(aepo *s, const ares_json *json)
 {
     const ares_json *map;
     ARES_TRY(control_member(json, aepo_who, "bootstrap_baseline", &map));
-    if (map->type != ARES_JSON_NULL && map->type != ARES_JSON_OBJECT) return misfit("bootstrap_baseline", "is neither null nor an object");
+    if (map->type != ARES_JSON_NULL && map->type != ARES_JSON_OBJECT)
+        return misfit("bootstrap_baseline", "is neither null nor an object");
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
         const ares_json *one = ares_json_get(map, ares_difficulty_names[d]);
         s->baseline_known[d] = one != NULL;
@@ -232,7 +257,8 @@ aepo_seen *aepo_bootstrap_at(aepo *s, ares_view gid)
     at = ares_map_count(s->bootstrap_index);
     if (at == s->bootstrap_cap) {
         s->bootstrap_cap = s->bootstrap_cap * 2 + 256;
-        s->bootstrap_seen = ares_realloc(s->bootstrap_seen, (size_t)s->bootstrap_cap * sizeof *s->bootstrap_seen);
+        s->bootstrap_seen =
+            ares_realloc(s->bootstrap_seen, (size_t)s->bootstrap_cap * sizeof *s->bootstrap_seen);
     }
     ares_map_put(s->bootstrap_index, gid, at);
     s->bootstrap_seen[at] = (aepo_seen){ 0 };
@@ -246,19 +272,28 @@ static int load_bootstrap(aepo *s, const ares_json *json)
     ARES_TRY(boolean(map, "done", &s->bootstrap_done));
     ARES_TRY(control_integer(map, aepo_who, "prompts", &s->bootstrap_prompts));
     s->bootstrap_tokens = 0;
-    if (ares_json_get(map, "tokens")) ARES_TRY(control_integer(map, aepo_who, "tokens", &s->bootstrap_tokens)); /* absent: an older state */
+    /* absent: an older state */
+    if (ares_json_get(map, "tokens"))
+        ARES_TRY(control_integer(map, aepo_who, "tokens", &s->bootstrap_tokens));
     ARES_TRY(object(map, "seen", &seen));
     ares_map_free(s->bootstrap_index);
     s->bootstrap_index = ares_map_new();
     for (int64_t i = 0; i < seen->count; i++) {
         const ares_json_member *x = &seen->members[i];
         const ares_json *v = x->value;
-        bool fits = v->type == ARES_JSON_ARRAY && v->count == 4 && v->items[0].type == ARES_JSON_INT && v->items[0].integer > 0;
-        for (int k = 1; fits && k < 4; k++) fits = v->items[k].type == ARES_JSON_INT || v->items[k].type == ARES_JSON_FLOAT;
-        if (!fits) return ares_fail(ARES_EFORMAT, "%s: saved state: 'bootstrap.seen' of '%.*s' is no list of four sums", aepo_who, (int)x->key.len, x->key.data);
+        bool fits = v->type == ARES_JSON_ARRAY && v->count == 4 &&
+                    v->items[0].type == ARES_JSON_INT && v->items[0].integer > 0;
+        for (int k = 1; fits && k < 4; k++)
+            fits = v->items[k].type == ARES_JSON_INT || v->items[k].type == ARES_JSON_FLOAT;
+        if (!fits)
+            return ares_fail(ARES_EFORMAT,
+                             "%s: saved state: 'bootstrap.seen' of '%.*s' is no list of four sums",
+                             aepo_who, (int)x->key.len, x->key.data);
         ARES_TRY(check_gid(s, "bootstrap.seen", x->key));
-        *aepo_bootstrap_at(s, x->key) =
-            (aepo_seen){ .samples = v->items[0].integer, .accuracy = v->items[1].number, .hwe = v->items[2].number, .length = v->items[3].number };
+        *aepo_bootstrap_at(s, x->key) = (aepo_seen){ .samples = v->items[0].integer,
+                                                     .accuracy = v->items[1].number,
+                                                     .hwe = v->items[2].number,
+                                                     .length = v->items[3].number };
     }
     return ARES_OK;
 }
@@ -272,7 +307,8 @@ int aepo_load(void *state, const ares_json *json)
     s->tau_known = tau->type != ARES_JSON_NULL;
     if (s->tau_known) ARES_TRY(control_number(json, aepo_who, "tau", &s->tau));
     ARES_TRY(boolean(json, "tau_ema_started", &s->tau_started));
-    if (s->tau_started && !s->tau_known) return misfit("tau", "is null though its average has started");
+    if (s->tau_started && !s->tau_known)
+        return misfit("tau", "is null though its average has started");
     ARES_TRY(control_integer(json, aepo_who, "steps", &s->steps));
     ARES_TRY(numbers(json, "target", target, s->aims.target_known));
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) s->aims.target[d] = (int64_t)target[d];

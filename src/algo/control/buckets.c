@@ -1,4 +1,7 @@
-/* Difficulty buckets of AEPO: who is in which, what each aims at, how much its entropy score weighs (aepo.md 4). */
+/*
+ * Difficulty buckets of AEPO: who is in which, what each aims at, how much its entropy score weighs
+ * (aepo.md 4).
+ */
 #include "ares/algo_control.h"
 
 #include <math.h>
@@ -22,9 +25,13 @@ double ares_round_half_even(double x)
     return fmod(down, 2) == 0 ? down : down + 1;
 }
 
-int64_t ares_aepo_target(double mean, double coef) { return (int64_t)ares_round_half_even(coef * mean); }
+int64_t ares_aepo_target(double mean, double coef)
+{
+    return (int64_t)ares_round_half_even(coef * mean);
+}
 
-double ares_aepo_alpha(ares_difficulty d, double alpha, double mean, double target, double lr, double min, double max)
+double ares_aepo_alpha(ares_difficulty d, double alpha, double mean, double target, double lr,
+                       double min, double max)
 {
     double delta = d == ARES_HARD ? target - mean : mean - target;
     return fmin(fmax(alpha + lr * delta, min), max);
@@ -50,32 +57,42 @@ void ares_aepo_bucket(ares_aepo_prompt *prompts, int64_t n, ares_aepo_buckets *o
     }
 }
 
-void ares_aepo_aim(const ares_aepo_rates *rates, const ares_aepo_buckets *buckets, ares_aepo_aims *aims)
+void ares_aepo_aim(const ares_aepo_rates *rates, const ares_aepo_buckets *buckets,
+                   ares_aepo_aims *aims)
 {
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
         if (!buckets->prompts[d]) continue;
         bool known = aims->target_known[d];
         if (known)
-            aims->alpha[d] = ares_aepo_alpha((ares_difficulty)d, aims->alpha[d], buckets->hwe[d], (double)aims->target[d], rates->lr, rates->min, rates->max);
-        if (known && !rates->renew) continue; /* between updates only a difficulty without a target gets one */
+            aims->alpha[d] =
+                ares_aepo_alpha((ares_difficulty)d, aims->alpha[d], buckets->hwe[d],
+                                (double)aims->target[d], rates->lr, rates->min, rates->max);
+        /* between updates only a difficulty without a target gets one */
+        if (known && !rates->renew) continue;
         aims->target[d] = ares_aepo_target(buckets->hwe[d], rates->coef[d]);
         aims->target_known[d] = true;
     }
 }
 
-static double mean_hwe(const ares_aepo_prompt *p) { return p->hwe / (double)p->samples; }
+static double mean_hwe(const ares_aepo_prompt *p)
+{
+    return p->hwe / (double)p->samples;
+}
 
-void ares_aepo_too_easy(const ares_aepo_prompt *prompts, int64_t n, double target_easy, double ratio, bool *drop)
+void ares_aepo_too_easy(const ares_aepo_prompt *prompts, int64_t n, double target_easy,
+                        double ratio, bool *drop)
 {
     double least = INFINITY;
     for (int64_t i = 0; i < n; i++)
         if (prompts[i].difficulty == ARES_EASY) least = fmin(least, mean_hwe(&prompts[i]));
     double threshold = least + ratio * (target_easy - least);
     for (int64_t i = 0; i < n; i++)
-        drop[i] = prompts[i].accuracy == (double)prompts[i].samples && mean_hwe(&prompts[i]) < threshold;
+        drop[i] =
+            prompts[i].accuracy == (double)prompts[i].samples && mean_hwe(&prompts[i]) < threshold;
 }
 
-void ares_accuracy_by_hwe(const int64_t *hwe, const double *accuracy, int64_t n, ares_accuracy_bins *out)
+void ares_accuracy_by_hwe(const int64_t *hwe, const double *accuracy, int64_t n,
+                          ares_accuracy_bins *out)
 {
     *out = (ares_accuracy_bins){ 0 };
     int64_t least = hwe[0], most = hwe[0];
@@ -89,5 +106,6 @@ void ares_accuracy_by_hwe(const int64_t *hwe, const double *accuracy, int64_t n,
         out->count[bin]++;
         out->accuracy[bin] += accuracy[i];
     }
-    for (int i = 0; i < 3; i++) out->accuracy[i] = out->count[i] ? out->accuracy[i] / (double)out->count[i] : NAN;
+    for (int i = 0; i < 3; i++)
+        out->accuracy[i] = out->count[i] ? out->accuracy[i] / (double)out->count[i] : NAN;
 }

@@ -3,36 +3,54 @@
 
 #include "ares/algo_control.h"
 
-/* What is read by more than one control; type, default and constraint must be the same words wherever an option is declared. */
+/*
+ * What is read by more than one control; type, default and constraint must be the same words
+ * wherever an option is declared.
+ */
 #define CONTROL_KL_TYPES "fixed|adaptive|token_adaptive"
-#define CONTROL_KL_TYPE(X)                                                                                  \
-    X(choice, kl_type, "kl_type", "fixed", CONTROL_KL_TYPES,                                                \
-      "KL in the reward: adaptive steers kl_coef; token_adaptive is fixed with kl_bucket_controller=dual_ascent")
+#define CONTROL_KL_TYPE(X)                                                       \
+    X(choice, kl_type, "kl_type", "fixed", CONTROL_KL_TYPES,                     \
+      "KL in the reward: adaptive steers kl_coef; token_adaptive is fixed with " \
+      "kl_bucket_controller=dual_ascent")
 
 /*
- * What the ranks know of a step, gathered: groups in the order of draw numbers, their samples in that of their index, whatever rank
- * had them, so that sums over them have the same bits on any number of ranks.
+ * What the ranks know of a step, gathered: groups in the order of draw numbers, their samples in
+ * that of their index, whatever rank had them, so that sums over them have the same bits on any
+ * number of ranks.
  */
 typedef struct control_sample {
     int32_t index, difficulty, hwe, invalid, length;
     float accuracy;
-    bool left_out;               /* the row has nothing to say: it is not gathered */
+    bool left_out; /* the row has nothing to say: it is not gathered */
     double threshold, kl;
 } control_sample;
-typedef struct control_group { int64_t draw; ares_view gid; int64_t first, count; } control_group; /* samples [first, first + count) */
+/* samples [first, first + count) */
+typedef struct control_group {
+    int64_t draw;
+    ares_view gid;
+    int64_t first, count;
+} control_group;
 typedef struct control_gathered {
     ares_arena arena;
     control_group *groups;
     control_sample *samples;
     int64_t n_groups, n_samples;
 } control_gathered;
-/* local [b->rows]: what this rank has to say of its rows. Rows that do not count (ares_batch_row_counts) are left out, and groups without
- * any other. Release with control_gathered_fini, also after a failure. */
-int control_gather(ares_world *world, const ares_batch *b, const control_sample *local, control_gathered *out);
+/*
+ * local [b->rows]: what this rank has to say of its rows. Rows that do not count
+ * (ares_batch_row_counts) are left out, and groups without any other. Release with
+ * control_gathered_fini, also after a failure.
+ */
+int control_gather(ares_world *world, const ares_batch *b, const control_sample *local,
+                   control_gathered *out);
 void control_gathered_fini(control_gathered *g);
 
-/* KL of every row to the reference: of the column kl, else as the estimator sees old_log_probs. kl [b->rows] is written. */
-int control_row_kl(const ares_batch *b, const ares_algorithm_config *algorithm, const char *who, double *kl);
+/*
+ * KL of every row to the reference: of the column kl, else as the estimator sees old_log_probs. kl
+ * [b->rows] is written.
+ */
+int control_row_kl(const ares_batch *b, const ares_algorithm_config *algorithm, const char *who,
+                   double *kl);
 
 /* Reading a state: failures name the member. */
 int control_member(const ares_json *o, const char *who, const char *key, const ares_json **out);

@@ -6,7 +6,9 @@
 #include <string.h>
 
 /* Ahead of its gid and its samples, in what a rank sends of a group. */
-typedef struct group_header { int64_t draw, count, gid_len; } group_header;
+typedef struct group_header {
+    int64_t draw, count, gid_len;
+} group_header;
 
 static int by_draw(const void *a, const void *b)
 {
@@ -21,7 +23,10 @@ static int by_index(const void *a, const void *b)
     return (x->index > y->index) - (x->index < y->index);
 }
 
-static bool said(const ares_batch *b, const control_sample *local, int64_t r) { return !local[r].left_out && ares_batch_row_counts(b, r); }
+static bool said(const ares_batch *b, const control_sample *local, int64_t r)
+{
+    return !local[r].left_out && ares_batch_row_counts(b, r);
+}
 
 static void write_groups(const ares_batch *b, const control_sample *local, ares_str *out)
 {
@@ -40,7 +45,8 @@ static void write_groups(const ares_batch *b, const control_sample *local, ares_
 }
 
 /* Counts with groups NULL, else fills them and the samples, in the order of arrival. */
-static void read_groups(const ares_str *bytes, control_gathered *out, control_group *groups, control_sample *samples)
+static void read_groups(const ares_str *bytes, control_gathered *out, control_group *groups,
+                        control_sample *samples)
 {
     out->n_groups = out->n_samples = 0;
     for (size_t at = 0; at < bytes->len;) {
@@ -48,9 +54,15 @@ static void read_groups(const ares_str *bytes, control_gathered *out, control_gr
         memcpy(&h, bytes->data + at, sizeof h);
         at += sizeof h;
         if (groups) {
-            groups[out->n_groups] = (control_group){ .draw = h.draw, .first = out->n_samples, .count = h.count,
-                                                     .gid = { ares_arena_copy(&out->arena, bytes->data + at, (size_t)h.gid_len), (size_t)h.gid_len } };
-            memcpy(samples + out->n_samples, bytes->data + at + h.gid_len, (size_t)h.count * sizeof *samples);
+            groups[out->n_groups] = (control_group){
+                .draw = h.draw,
+                .first = out->n_samples,
+                .count = h.count,
+                .gid = { ares_arena_copy(&out->arena, bytes->data + at, (size_t)h.gid_len),
+                         (size_t)h.gid_len }
+            };
+            memcpy(samples + out->n_samples, bytes->data + at + h.gid_len,
+                   (size_t)h.count * sizeof *samples);
         }
         at += (size_t)h.gid_len + (size_t)h.count * sizeof *samples;
         out->n_groups++;
@@ -58,7 +70,8 @@ static void read_groups(const ares_str *bytes, control_gathered *out, control_gr
     }
 }
 
-int control_gather(ares_world *world, const ares_batch *b, const control_sample *local, control_gathered *out)
+int control_gather(ares_world *world, const ares_batch *b, const control_sample *local,
+                   control_gathered *out)
 {
     *out = (control_gathered){ 0 };
     ares_str mine = { 0 }, all = { 0 };
@@ -66,15 +79,19 @@ int control_gather(ares_world *world, const ares_batch *b, const control_sample 
     int rc = ares_world_gather_all(world, mine.data, mine.len, &all, NULL);
     if (rc == ARES_OK) {
         read_groups(&all, out, NULL, NULL);
-        control_sample *samples = ares_arena_alloc(&out->arena, (size_t)(out->n_samples + 1) * sizeof *samples);
-        out->groups = ares_arena_alloc(&out->arena, (size_t)(out->n_groups + 1) * sizeof *out->groups);
-        out->samples = ares_arena_alloc(&out->arena, (size_t)(out->n_samples + 1) * sizeof *samples);
+        control_sample *samples =
+            ares_arena_alloc(&out->arena, (size_t)(out->n_samples + 1) * sizeof *samples);
+        out->groups =
+            ares_arena_alloc(&out->arena, (size_t)(out->n_groups + 1) * sizeof *out->groups);
+        out->samples =
+            ares_arena_alloc(&out->arena, (size_t)(out->n_samples + 1) * sizeof *samples);
         read_groups(&all, out, out->groups, samples);
         qsort(out->groups, (size_t)out->n_groups, sizeof *out->groups, by_draw);
         int64_t at = 0;
         for (int64_t g = 0; g < out->n_groups; g++) {
             control_group *group = &out->groups[g];
-            memcpy(out->samples + at, samples + group->first, (size_t)group->count * sizeof *samples);
+            memcpy(out->samples + at, samples + group->first,
+                   (size_t)group->count * sizeof *samples);
             qsort(out->samples + at, (size_t)group->count, sizeof *samples, by_index);
             group->first = at;
             at += group->count;
@@ -91,7 +108,8 @@ void control_gathered_fini(control_gathered *g)
     *g = (control_gathered){ 0 };
 }
 
-int control_row_kl(const ares_batch *b, const ares_algorithm_config *algorithm, const char *who, double *kl)
+int control_row_kl(const ares_batch *b, const ares_algorithm_config *algorithm, const char *who,
+                   double *kl)
 {
     const ares_kl *estimator = NULL;
     if (!b->kl) {
@@ -109,8 +127,10 @@ int control_row_kl(const ares_batch *b, const ares_algorithm_config *algorithm, 
             sum += estimator->value((double)b->old_log_probs[i] - (double)b->ref_log_probs[i]);
             count++;
         }
-        kl[r] = estimator ? (count > 0 ? sum / count : 0) : ares_kl_row_mean(b->kl + at, b->response_mask + at, end - at);
-        if (!isfinite(kl[r])) return ares_fail(ARES_ENUMERIC, "%s: kl of row %lld is %g", who, (long long)r, kl[r]);
+        kl[r] = estimator ? (count > 0 ? sum / count : 0)
+                          : ares_kl_row_mean(b->kl + at, b->response_mask + at, end - at);
+        if (!isfinite(kl[r]))
+            return ares_fail(ARES_ENUMERIC, "%s: kl of row %lld is %g", who, (long long)r, kl[r]);
     }
     return ARES_OK;
 }
@@ -135,7 +155,8 @@ int control_integer(const ares_json *o, const char *who, const char *key, int64_
 {
     const ares_json *v;
     ARES_TRY(control_member(o, who, key, &v));
-    if (v->type != ARES_JSON_INT || v->big) return ares_fail(ARES_EFORMAT, "%s: saved state: '%s' is no integer", who, key);
+    if (v->type != ARES_JSON_INT || v->big)
+        return ares_fail(ARES_EFORMAT, "%s: saved state: '%s' is no integer", who, key);
     *out = v->integer;
     return ARES_OK;
 }

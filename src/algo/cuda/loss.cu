@@ -1,9 +1,11 @@
 /*
- * The loss pass of ares_loss_args and its terms, in one launch: a token a thread where the formula needs the token alone, a row a block
- * where it needs the row. Each thread keeps its own sums, which meet in one tree a block; blocks are added on the host, in order. Counts
- * of bins are integers, so their atomic additions have no order to lose; lanes of equal bins add once.
+ * The loss pass of ares_loss_args and its terms, in one launch: a token a thread where the formula
+ * needs the token alone, a row a block where it needs the row. Each thread keeps its own sums,
+ * which meet in one tree a block; blocks are added on the host, in order. Counts of bins are
+ * integers, so their atomic additions have no order to lose; lanes of equal bins add once.
  *
- * Derivatives are added to what d_log_prob holds in the order of the CPU: the policy's, then the KL's.
+ * Derivatives are added to what d_log_prob holds in the order of the CPU: the policy's, then the
+ * KL's.
  */
 #include "twin.cuh"
 
@@ -23,9 +25,12 @@
 #include "loss/value.h"
 
 /* Members of ares_loss_sums that a pass adds up. */
-#define LOSS_SUMS(X)                                                                                                                    \
-    X(loss) X(kl) X(kl_plain) X(kl_tokens) X(kl_clamped) X(entropy) X(neg_log_prob) X(tokens) X(clip_high) X(clip_low) X(neg_log_ratio) X(k2) X(k3) X(ratio)       \
-    X(ratio_clipped) X(ratio_off) X(loss_abs) X(saturated) X(entropy_right) X(tokens_right) X(entropy_wrong) X(tokens_wrong)
+/* clang-format off */
+#define LOSS_SUMS(X) \
+    X(loss) X(kl) X(kl_plain) X(kl_tokens) X(kl_clamped) X(entropy) X(neg_log_prob) X(tokens) \
+    X(clip_high) X(clip_low) X(neg_log_ratio) X(k2) X(k3) X(ratio) X(ratio_clipped) X(ratio_off) \
+    X(loss_abs) X(saturated) X(entropy_right) X(tokens_right) X(entropy_wrong) X(tokens_wrong)
+/* clang-format on */
 #define NUMBER(name) SUM_##name,
 enum { LOSS_SUMS(NUMBER) SUM_COUNT, SUM_MIN = SUM_COUNT, SUM_MAX, SUM_WIDTH };
 #undef NUMBER
@@ -35,10 +40,12 @@ typedef struct loss_job {
     bool terms;
     int64_t n, rows;
     const int64_t *start; /* [rows + 1] of the arrays; NULL: one row */
-    const float *log_prob, *old_log_prob, *advantage, *weight, *is_weight, *entropy, *ref, *kl_weight, *full;
+    const float *log_prob, *old_log_prob, *advantage, *weight, *is_weight, *entropy, *ref,
+        *kl_weight, *full;
     const uint8_t *mask, *chosen, *right; /* right: by row, 2 is unknown */
     float *d_log_prob, *d_entropy, *kl_out, *d_full;
-    double low, high, dual, log_low, log_high, tau_positive, tau_negative, ppo_kl_coef, entropy_coeff, kl_coef;
+    double low, high, dual, log_low, log_high, tau_positive, tau_negative, ppo_kl_coef,
+        entropy_coeff, kl_coef;
     double *partial; /* [blocks][SUM_WIDTH] */
     unsigned long long *bins, *fault;
 } loss_job;
@@ -49,7 +56,10 @@ typedef struct tally {
 
 static __device__ double kl_of(int kl, double x)
 {
-    return kl == ARES_TWIN_K1 ? ares_kl_k1(x) : kl == ARES_TWIN_ABS ? ares_kl_abs(x) : kl == ARES_TWIN_K2 ? ares_kl_k2(x) : ares_kl_k3(x);
+    return kl == ARES_TWIN_K1    ? ares_kl_k1(x)
+           : kl == ARES_TWIN_ABS ? ares_kl_abs(x)
+           : kl == ARES_TWIN_K2  ? ares_kl_k2(x)
+                                 : ares_kl_k3(x);
 }
 static __device__ double kl_derivative_of(int kl, double x)
 {
@@ -59,7 +69,10 @@ static __device__ double kl_derivative_of(int kl, double x)
                                  : ares_kl_k3_derivative(x);
 }
 
-static __device__ double log_ratio_at(const loss_job &j, int64_t t) { return (double)j.log_prob[t] - (double)j.old_log_prob[t]; }
+static __device__ double log_ratio_at(const loss_job &j, int64_t t)
+{
+    return (double)j.log_prob[t] - (double)j.old_log_prob[t];
+}
 static __device__ double weight_at(const loss_job &j, int64_t t)
 {
     double w = (double)j.weight[t];
@@ -72,14 +85,17 @@ static __device__ bool counts(const loss_job &j, int64_t t)
     if (j.mask[t] == 0) return false;
     bool good = j.mask[t] == 1;
     if (j.formula != ARES_TWIN_NO_LOSS)
-        good = good && twin_finite((double)j.log_prob[t]) && twin_finite((double)j.old_log_prob[t]) && twin_finite((double)j.advantage[t]) &&
-               twin_finite((double)j.weight[t]) && (!j.is_weight || twin_finite((double)j.is_weight[t]));
+        good = good && twin_finite((double)j.log_prob[t]) &&
+               twin_finite((double)j.old_log_prob[t]) && twin_finite((double)j.advantage[t]) &&
+               twin_finite((double)j.weight[t]) &&
+               (!j.is_weight || twin_finite((double)j.is_weight[t]));
     if (!good) twin_fault(j.fault, t);
     return good;
 }
 
 /* As loss_see of the CPU's, without the bin. */
-static __device__ void see(const loss_job &j, tally *s, double log_ratio, double ratio, const ares_token_term &e, double w)
+static __device__ void see(const loss_job &j, tally *s, double log_ratio, double ratio,
+                           const ares_token_term &e, double w)
 {
     double x = ares_loss_bound(log_ratio);
     s->v[SUM_loss] += e.loss * w;
@@ -104,13 +120,15 @@ static __device__ void see_bin(unsigned *bins, bool active, double log_ratio)
     int bin = x < -2 ? 0 : (int)((x + 2) * 16);
     bin = bin < 0 ? 0 : bin >= ARES_LOSS_BINS ? ARES_LOSS_BINS - 1 : bin;
     unsigned same = __match_any_sync(TWIN_ALL, active ? bin : ARES_LOSS_BINS);
-    if (active && (same & ((1u << (threadIdx.x % 32)) - 1)) == 0) atomicAdd(&bins[bin], (unsigned)__popc(same));
+    if (active && (same & ((1u << (threadIdx.x % 32)) - 1)) == 0)
+        atomicAdd(&bins[bin], (unsigned)__popc(same));
 }
 
 /* The row of the arrays that token t belongs to. */
 static __device__ int64_t row_of(const loss_job &j, int64_t t)
 {
-    int64_t low = 0, high = j.rows - 1; /* the last row that starts at or before t: empty ones start there too, before it */
+    /* the last row that starts at or before t: empty ones start there too, before it */
+    int64_t low = 0, high = j.rows - 1;
     while (low < high) {
         int64_t mid = low + (high - low + 1) / 2;
         if (j.start[mid] <= t) low = mid;
@@ -137,7 +155,9 @@ static __device__ void terms(const loss_job &j, int64_t t, tally *s)
         s->v[SUM_kl_tokens] += 1;
         if (!j.full && j.kl_value == ARES_TWIN_K3) s->v[SUM_kl_clamped] += ares_kl_k3_clamped(x);
         if (j.kl_out) j.kl_out[t] = (float)value;
-        if (!j.full) j.d_log_prob[t] += (float)(w * j.kl_coef * scale * kl_derivative_of(j.kl_derivative, x));
+        if (!j.full)
+            j.d_log_prob[t] +=
+                (float)(w * j.kl_coef * scale * kl_derivative_of(j.kl_derivative, x));
         else if (j.d_full) j.d_full[t] += (float)(w * j.kl_coef * scale);
     }
     if (j.entropy) {
@@ -171,7 +191,8 @@ static __device__ void tally_close(const loss_job &j, const tally &s, const unsi
     }
     double low = -twin_block_max(-s.low), high = twin_block_max(s.high);
     if (threadIdx.x == 0) to[SUM_MIN] = low, to[SUM_MAX] = high;
-    if (threadIdx.x < ARES_LOSS_BINS && bins[threadIdx.x]) atomicAdd(&j.bins[threadIdx.x], (unsigned long long)bins[threadIdx.x]);
+    if (threadIdx.x < ARES_LOSS_BINS && bins[threadIdx.x])
+        atomicAdd(&j.bins[threadIdx.x], (unsigned long long)bins[threadIdx.x]);
 }
 static __device__ void bins_new(unsigned *bins)
 {
@@ -184,11 +205,16 @@ static __device__ void bins_new(unsigned *bins)
 static __device__ ares_token_term term_of(const loss_job &j, int64_t t, double log_ratio)
 {
     double advantage = (double)j.advantage[t];
-    if (j.formula == ARES_TWIN_PPO) return ares_ppo_token(log_ratio, advantage, j.low, j.high, j.dual);
-    if (j.formula == ARES_TWIN_CISPO) return ares_cispo_token((double)j.log_prob[t], log_ratio, advantage, j.low, j.high);
-    if (j.formula == ARES_TWIN_SAPO) return ares_sapo_token(log_ratio, advantage, j.tau_positive, j.tau_negative);
-    if (j.formula == ARES_TWIN_KL_COV) return ares_kl_cov_token(log_ratio, advantage, j.chosen[t], j.ppo_kl_coef);
-    ares_token_term e = ares_ppo_token(log_ratio, advantage, j.low, j.high, INFINITY); /* clip_cov */
+    if (j.formula == ARES_TWIN_PPO)
+        return ares_ppo_token(log_ratio, advantage, j.low, j.high, j.dual);
+    if (j.formula == ARES_TWIN_CISPO)
+        return ares_cispo_token((double)j.log_prob[t], log_ratio, advantage, j.low, j.high);
+    if (j.formula == ARES_TWIN_SAPO)
+        return ares_sapo_token(log_ratio, advantage, j.tau_positive, j.tau_negative);
+    if (j.formula == ARES_TWIN_KL_COV)
+        return ares_kl_cov_token(log_ratio, advantage, j.chosen[t], j.ppo_kl_coef);
+    /* clip_cov */
+    ares_token_term e = ares_ppo_token(log_ratio, advantage, j.low, j.high, INFINITY);
     e.clip_low = e.clip_high;
     e.clip_high = j.chosen[t];
     if (j.chosen[t]) e.loss = e.gradient = 0;
@@ -200,7 +226,8 @@ static __global__ void __launch_bounds__(TWIN_THREADS) loss_tokens(loss_job j)
     __shared__ unsigned bins[ARES_LOSS_BINS];
     tally s = tally_new();
     bins_new(bins);
-    for (int64_t base = (int64_t)blockIdx.x * TWIN_THREADS; base < j.n; base += (int64_t)gridDim.x * TWIN_THREADS) {
+    for (int64_t base = (int64_t)blockIdx.x * TWIN_THREADS; base < j.n;
+         base += (int64_t)gridDim.x * TWIN_THREADS) {
         int64_t t = base + threadIdx.x;
         bool active = t < j.n && counts(j, t);
         double log_ratio = active && j.formula != ARES_TWIN_NO_LOSS ? log_ratio_at(j, t) : 0;
@@ -232,7 +259,8 @@ static __device__ row_sums sums_of_row(const loss_job &j, int64_t from, int64_t 
         if (!counts(j, t)) continue;
         double x = log_ratio_at(j, t), advantage = (double)j.advantage[t];
         r.tokens += 1;
-        r.log_ratio += geometric ? ares_gmpo_token(x, advantage, j.log_low, j.log_high).log_ratio : x;
+        r.log_ratio +=
+            geometric ? ares_gmpo_token(x, advantage, j.log_low, j.log_high).log_ratio : x;
         r.advantage += advantage;
         r.weight += (double)j.weight[t];
         if (geometric && j.is_weight) r.log_is += ares_loss_log((double)j.is_weight[t] + 1e-10);
@@ -247,7 +275,8 @@ static __device__ row_sums sums_of_row(const loss_job &j, int64_t from, int64_t 
 }
 
 /* Sums of the row's tokens; returns gspo's sum of weighted gradients of this thread. */
-static __device__ double see_row(const loss_job &j, int64_t from, int64_t to, const row_sums &r, const ares_token_term &whole, tally *s, unsigned *bins)
+static __device__ double see_row(const loss_job &j, int64_t from, int64_t to, const row_sums &r,
+                                 const ares_token_term &whole, tally *s, unsigned *bins)
 {
     double gradient = 0;
     for (int64_t base = from; base < to; base += TWIN_THREADS) {
@@ -264,7 +293,8 @@ static __device__ double see_row(const loss_job &j, int64_t from, int64_t to, co
             if (token.passes) j.d_log_prob[t] += (float)(r.weight * whole.gradient / r.tokens);
         } else {
             double w = weight_at(j, t);
-            ares_token_term e = ares_gspo_token(r.log_ratio / r.tokens, advantage, j.low, j.high, j.dual);
+            ares_token_term e =
+                ares_gspo_token(r.log_ratio / r.tokens, advantage, j.low, j.high, j.dual);
             see(j, s, x, ratio, e, w);
             gradient += w * e.gradient;
             if (j.formula == ARES_TWIN_GSPO_TOKEN) j.d_log_prob[t] += (float)(w * e.gradient);
@@ -301,12 +331,16 @@ static __global__ void __launch_bounds__(TWIN_THREADS) loss_rows(loss_job j)
 
 /* ------------------------------------------------------------------ the call */
 
-/* Row starts counted from the arrays' first token, and what is known of rows' answers: 1 right, 0 wrong, 2 unknown. */
+/*
+ * Row starts counted from the arrays' first token, and what is known of rows' answers: 1 right, 0
+ * wrong, 2 unknown.
+ */
 static std::vector<int64_t> starts_of(const ares_loss_args *a)
 {
     int64_t rows = a->row_start ? a->end - a->row : 1;
     std::vector<int64_t> start((size_t)rows + 1);
-    for (int64_t i = 0; i <= rows; i++) start[(size_t)i] = a->row_start ? a->row_start[a->row + i] - a->first : i ? a->n : 0;
+    for (int64_t i = 0; i <= rows; i++)
+        start[(size_t)i] = a->row_start ? a->row_start[a->row + i] - a->first : i ? a->n : 0;
     return start;
 }
 static std::vector<uint8_t> right_of(const ares_loss_args *a)
@@ -319,7 +353,8 @@ static std::vector<uint8_t> right_of(const ares_loss_args *a)
     return right;
 }
 
-static void add_sums(ares_loss_sums *s, const std::vector<double> &partial, const unsigned long long *bins)
+static void add_sums(ares_loss_sums *s, const std::vector<double> &partial,
+                     const unsigned long long *bins)
 {
     for (size_t at = 0; at < partial.size(); at += SUM_WIDTH) {
         const double *p = &partial[at];
@@ -336,7 +371,10 @@ int cuda_algo_loss(ares_device *d, const ares_twin_loss *t)
 {
     const ares_loss_args *a = t->args;
     const ares_loss_config *cfg = a->cfg;
-    const ares_kl_args *k = t->terms && t->kl && (t->kl_value == ARES_TWIN_FULL ? t->kl->full : t->kl->ref_log_prob) ? t->kl : NULL;
+    const ares_kl_args *k =
+        t->terms && t->kl && (t->kl_value == ARES_TWIN_FULL ? t->kl->full : t->kl->ref_log_prob)
+            ? t->kl
+            : NULL;
     bool by_row = t->formula >= ARES_TWIN_GSPO, full = k && t->kl_value == ARES_TWIN_FULL;
     int64_t n = a->n, rows = a->row_start ? a->end - a->row : 1;
     if (n == 0) return ARES_OK;
@@ -347,7 +385,10 @@ int cuda_algo_loss(ares_device *d, const ares_twin_loss *t)
     std::vector<double> partial((size_t)blocks * SUM_WIDTH);
     unsigned long long counts[ARES_LOSS_BINS + 1] = {};
     counts[ARES_LOSS_BINS] = TWIN_NO_FAULT;
-    twin_room m = twin_open(d, (size_t)n * (13 * sizeof(float) + 2) + (size_t)rows * 9 + partial.size() * sizeof(double) + sizeof counts + sizeof(int64_t), 20);
+    twin_room m = twin_open(d,
+                            (size_t)n * (13 * sizeof(float) + 2) + (size_t)rows * 9 +
+                                partial.size() * sizeof(double) + sizeof counts + sizeof(int64_t),
+                            20);
     loss_job j = {};
     bool policy = t->formula != ARES_TWIN_NO_LOSS;
     j.formula = t->formula, j.kl_value = t->kl_value, j.kl_derivative = t->kl_derivative;
@@ -375,12 +416,14 @@ int cuda_algo_loss(ares_device *d, const ares_twin_loss *t)
     if (k) {
         j.kl_weight = twin_up(&m, k->weight, n);
         j.kl_out = twin_up(&m, (const float *)k->out, n);
-        if (full) j.full = twin_up(&m, k->full, n), j.d_full = twin_up(&m, (const float *)k->d_full, n);
+        if (full)
+            j.full = twin_up(&m, k->full, n), j.d_full = twin_up(&m, (const float *)k->d_full, n);
         else j.ref = twin_up(&m, k->ref_log_prob, n);
     }
     j.low = 1 - cfg->clip_ratio_low, j.high = 1 + cfg->clip_ratio_high, j.dual = t->dual;
     j.log_low = cfg->clip_ratio_low, j.log_high = cfg->clip_ratio_high;
-    j.tau_positive = cfg->tau_positive, j.tau_negative = cfg->tau_negative, j.ppo_kl_coef = cfg->ppo_kl_coef;
+    j.tau_positive = cfg->tau_positive, j.tau_negative = cfg->tau_negative,
+    j.ppo_kl_coef = cfg->ppo_kl_coef;
     j.entropy_coeff = cfg->entropy_coeff, j.kl_coef = k ? k->coef : 0;
     j.partial = twin_take<double>(&m, (int64_t)partial.size());
     j.bins = twin_up(&m, counts, ARES_LOSS_BINS + 1);
@@ -389,7 +432,9 @@ int cuda_algo_loss(ares_device *d, const ares_twin_loss *t)
     twin_begin(&m);
     cuda_launch(m.c, "algo: loss", by_row ? loss_rows : loss_tokens, blocks, TWIN_THREADS, 0, j);
     twin_end(&m);
-    if (!twin_down(&m, counts, j.bins, ARES_LOSS_BINS + 1) || !twin_down(&m, partial.data(), j.partial, (int64_t)partial.size())) return twin_close(&m);
+    if (!twin_down(&m, counts, j.bins, ARES_LOSS_BINS + 1) ||
+        !twin_down(&m, partial.data(), j.partial, (int64_t)partial.size()))
+        return twin_close(&m);
     if (counts[ARES_LOSS_BINS] != TWIN_NO_FAULT) return ARES_TWIN_FAULT;
     twin_down(&m, a->d_log_prob, j.d_log_prob, n);
     if (j.d_entropy) twin_down(&m, a->d_entropy, j.d_entropy, n);
@@ -402,14 +447,19 @@ int cuda_algo_loss(ares_device *d, const ares_twin_loss *t)
 
 /* ------------------------------------------------------------------ the critic's */
 
-static __global__ void __launch_bounds__(TWIN_THREADS) value_tokens(int64_t n, const float *value, const float *old_value, const float *target, const float *weight,
-                                                                    const uint8_t *mask, double range, float *d_value, double *partial, unsigned long long *fault)
+static __global__ void __launch_bounds__(TWIN_THREADS)
+    value_tokens(int64_t n, const float *value, const float *old_value, const float *target,
+                 const float *weight, const uint8_t *mask, double range, float *d_value,
+                 double *partial, unsigned long long *fault)
 {
     double s[4] = { 0, 0, 0, 0 };
-    for (int64_t t = (int64_t)blockIdx.x * TWIN_THREADS + threadIdx.x; t < n; t += (int64_t)gridDim.x * TWIN_THREADS) {
+    for (int64_t t = (int64_t)blockIdx.x * TWIN_THREADS + threadIdx.x; t < n;
+         t += (int64_t)gridDim.x * TWIN_THREADS) {
         if (!mask[t]) continue;
-        double v = (double)value[t], old = (double)old_value[t], r = (double)target[t], w = (double)weight[t];
-        if (mask[t] != 1 || !twin_finite(v) || !twin_finite(old) || !twin_finite(r) || !twin_finite(w)) {
+        double v = (double)value[t], old = (double)old_value[t], r = (double)target[t],
+               w = (double)weight[t];
+        if (mask[t] != 1 || !twin_finite(v) || !twin_finite(old) || !twin_finite(r) ||
+            !twin_finite(w)) {
             twin_fault(fault, t);
             continue;
         }
@@ -433,15 +483,18 @@ int cuda_algo_value(ares_device *d, const ares_value_args *a)
     unsigned blocks = twin_blocks((n + TWIN_THREADS - 1) / TWIN_THREADS);
     std::vector<double> partial((size_t)blocks * 4);
     unsigned long long fault = TWIN_NO_FAULT;
-    twin_room m = twin_open(d, (size_t)n * (5 * sizeof(float) + 1) + partial.size() * sizeof(double) + sizeof fault, 8);
-    const float *value = twin_up(&m, a->value, n), *old_value = twin_up(&m, a->old_value, n), *target = twin_up(&m, a->target, n), *weight = twin_up(&m, a->weight, n);
+    twin_room m = twin_open(
+        d, (size_t)n * (5 * sizeof(float) + 1) + partial.size() * sizeof(double) + sizeof fault, 8);
+    const float *value = twin_up(&m, a->value, n), *old_value = twin_up(&m, a->old_value, n),
+                *target = twin_up(&m, a->target, n), *weight = twin_up(&m, a->weight, n);
     const uint8_t *mask = twin_up(&m, a->mask, n);
     float *d_value = twin_up(&m, (const float *)a->d_value, n);
     double *sums = twin_take<double>(&m, (int64_t)partial.size());
     unsigned long long *at_fault = twin_up(&m, (const unsigned long long *)&fault, 1);
     if (!m.c) return twin_close(&m);
     twin_begin(&m);
-    cuda_launch(m.c, "algo: value loss", value_tokens, blocks, TWIN_THREADS, 0, n, value, old_value, target, weight, mask, a->cliprange_value, d_value, sums, at_fault);
+    cuda_launch(m.c, "algo: value loss", value_tokens, blocks, TWIN_THREADS, 0, n, value, old_value,
+                target, weight, mask, a->cliprange_value, d_value, sums, at_fault);
     twin_end(&m);
     if (!twin_down(&m, &fault, at_fault, 1)) return twin_close(&m);
     if (fault != TWIN_NO_FAULT) return ARES_TWIN_FAULT;
@@ -459,8 +512,9 @@ int cuda_algo_value(ares_device *d, const ares_value_args *a)
 
 /* ------------------------------------------------------------------ KL of stored log-probs */
 
-static __global__ void __launch_bounds__(TWIN_THREADS) kl_tokens(int kl, int64_t n, const float *log_prob, const float *ref, const uint8_t *mask, float *out,
-                                                                 unsigned long long *fault)
+static __global__ void __launch_bounds__(TWIN_THREADS)
+    kl_tokens(int kl, int64_t n, const float *log_prob, const float *ref, const uint8_t *mask,
+              float *out, unsigned long long *fault)
 {
     CUDA_EACH(t, n)
     {
@@ -470,7 +524,8 @@ static __global__ void __launch_bounds__(TWIN_THREADS) kl_tokens(int kl, int64_t
     }
 }
 
-int cuda_algo_kl(ares_device *d, ares_twin_kl kl, int64_t n, const float *log_prob, const float *ref_log_prob, const uint8_t *mask, float *out)
+int cuda_algo_kl(ares_device *d, ares_twin_kl kl, int64_t n, const float *log_prob,
+                 const float *ref_log_prob, const uint8_t *mask, float *out)
 {
     if (n == 0) return ARES_OK;
     ARES_ASSERT(kl != ARES_TWIN_FULL);
@@ -482,7 +537,8 @@ int cuda_algo_kl(ares_device *d, ares_twin_kl kl, int64_t n, const float *log_pr
     unsigned long long *at_fault = twin_up(&m, (const unsigned long long *)&fault, 1);
     if (!m.c) return twin_close(&m);
     twin_begin(&m);
-    cuda_launch(m.c, "algo: kl", kl_tokens, twin_blocks((n + TWIN_THREADS - 1) / TWIN_THREADS), TWIN_THREADS, 0, (int)kl, n, x, ref, seen, y, at_fault);
+    cuda_launch(m.c, "algo: kl", kl_tokens, twin_blocks((n + TWIN_THREADS - 1) / TWIN_THREADS),
+                TWIN_THREADS, 0, (int)kl, n, x, ref, seen, y, at_fault);
     twin_end(&m);
     if (!twin_down(&m, &fault, at_fault, 1)) return twin_close(&m);
     if (fault != TWIN_NO_FAULT) return ARES_TWIN_FAULT;
@@ -524,8 +580,11 @@ static __global__ void __launch_bounds__(TWIN_THREADS) is_rows(is_job j)
                 j.weight[t] = 0;
                 continue;
             }
-            double x = j.by_token ? (double)j.log_prob[t] - (double)j.rollout[t] : j.mean ? sum / n : sum;
-            double w = ares_is_weight(x, j.mask, j.lower, j.upper), whole = ares_loss_exp(ares_loss_bound(x));
+            double x = j.by_token ? (double)j.log_prob[t] - (double)j.rollout[t]
+                       : j.mean   ? sum / n
+                                  : sum;
+            double w = ares_is_weight(x, j.mask, j.lower, j.upper),
+                   whole = ares_loss_exp(ares_loss_bound(x));
             j.weight[t] = (float)w;
             s[0] += w;
             s[1] += w < whole || w > whole;
@@ -546,7 +605,11 @@ int cuda_algo_is_weights(ares_device *d, const ares_twin_is *t)
     unsigned blocks = twin_blocks(rows);
     std::vector<double> partial((size_t)blocks * 3);
     unsigned long long fault = TWIN_NO_FAULT;
-    twin_room m = twin_open(d, (size_t)n * (3 * sizeof(float) + 1) + (size_t)(rows + 1) * sizeof(int64_t) + partial.size() * sizeof(double) + sizeof fault, 7);
+    twin_room m =
+        twin_open(d,
+                  (size_t)n * (3 * sizeof(float) + 1) + (size_t)(rows + 1) * sizeof(int64_t) +
+                      partial.size() * sizeof(double) + sizeof fault,
+                  7);
     is_job j = {};
     j.rows = rows;
     j.start = twin_up(&m, t->of.row_start, rows + 1);
@@ -557,7 +620,8 @@ int cuda_algo_is_weights(ares_device *d, const ares_twin_is *t)
     j.mean = strcmp(cfg->rollout_is, "geometric") == 0;
     j.mask = strcmp(cfg->rollout_is_mode, "mask") == 0;
     j.upper = cfg->rollout_is_threshold;
-    j.lower = ares_is_null_f64(cfg->rollout_is_threshold_lower) ? 1 / j.upper : cfg->rollout_is_threshold_lower;
+    j.lower = ares_is_null_f64(cfg->rollout_is_threshold_lower) ? 1 / j.upper
+                                                                : cfg->rollout_is_threshold_lower;
     j.weight = twin_take<float>(&m, n);
     j.partial = twin_take<double>(&m, (int64_t)partial.size());
     j.fault = twin_up(&m, (const unsigned long long *)&fault, 1);

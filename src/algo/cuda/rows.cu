@@ -1,7 +1,8 @@
 /*
- * Twins that walk rows: advantages from the last token to the first, windows of entropy with each row's percentile, statistics of groups.
- * Everything in f64 and in the CPU's order of operations, but for the mean that pads a row's list of windows and the sums of rows, which
- * meet in a block's tree.
+ * Twins that walk rows: advantages from the last token to the first, windows of entropy with each
+ * row's percentile, statistics of groups. Everything in f64 and in the CPU's order of operations,
+ * but for the mean that pads a row's list of windows and the sums of rows, which meet in a block's
+ * tree.
  */
 #include "twin.cuh"
 
@@ -18,24 +19,30 @@ typedef struct gae_job {
     double *advantages, *returns;
 } gae_job;
 
-/* 32 tokens at a time: lane i reads the i-th, then every lane walks all of them, and keeps what is its own. */
+/*
+ * 32 tokens at a time: lane i reads the i-th, then every lane walks all of them, and keeps what is
+ * its own.
+ */
 static __global__ void __launch_bounds__(TWIN_THREADS) gae_rows(gae_job j)
 {
     int lane = (int)threadIdx.x % 32;
     int64_t warps = (int64_t)gridDim.x * TWIN_WARPS;
-    for (int64_t row = (int64_t)blockIdx.x * TWIN_WARPS + threadIdx.x / 32; row < j.rows; row += warps) {
+    for (int64_t row = (int64_t)blockIdx.x * TWIN_WARPS + threadIdx.x / 32; row < j.rows;
+         row += warps) {
         int64_t from = j.start[row], to = j.start[row + 1];
         double next_value = 0, carried = 0, next_turn = 0, turn = 0; /* of tokens, and of turns */
         for (int64_t base = from + (to - from + 31) / 32 * 32 - 32; base >= from; base -= 32) {
             int64_t t = base + lane;
             bool here = t < to;
             int seen = here && j.mask[t] != 0, end = here && j.ends && j.ends[t] != 0;
-            double reward = here ? (double)j.rewards[t] : 0, value = here ? (double)j.values[t] : 0, advantage = 0, returned = 0;
+            double reward = here ? (double)j.rewards[t] : 0, value = here ? (double)j.values[t] : 0,
+                   advantage = 0, returned = 0;
             for (int i = 31; i >= 0; i--) {
                 double r = __shfl_sync(TWIN_ALL, reward, i), v = __shfl_sync(TWIN_ALL, value, i);
                 int known = __shfl_sync(TWIN_ALL, seen | end << 1, i);
                 if (!(known & 1)) continue;
-                if (known & 2) { /* the reward becomes what the turn is worth, later turns included */
+                /* the reward becomes what the turn is worth, later turns included */
+                if (known & 2) {
                     turn = r + j.high * next_turn - v + j.high * j.lam * turn;
                     next_turn = v;
                     r = turn + v;
@@ -59,7 +66,10 @@ int cuda_algo_gae(ares_device *d, const ares_twin_gae *t)
 {
     int64_t rows = t->of.rows, n = rows ? t->of.row_start[rows] : 0;
     if (n == 0) return ARES_OK;
-    twin_room m = twin_open(d, (size_t)n * (2 * sizeof(float) + 2 + 2 * sizeof(double)) + (size_t)(rows + 1) * sizeof(int64_t), 7);
+    twin_room m = twin_open(d,
+                            (size_t)n * (2 * sizeof(float) + 2 + 2 * sizeof(double)) +
+                                (size_t)(rows + 1) * sizeof(int64_t),
+                            7);
     gae_job j = {};
     j.rows = rows;
     j.start = twin_up(&m, t->of.row_start, rows + 1);
@@ -72,7 +82,8 @@ int cuda_algo_gae(ares_device *d, const ares_twin_gae *t)
     j.returns = twin_take<double>(&m, n);
     if (!m.c) return twin_close(&m);
     twin_begin(&m);
-    cuda_launch(m.c, "algo: gae", gae_rows, twin_blocks((rows + TWIN_WARPS - 1) / TWIN_WARPS), TWIN_THREADS, 0, j);
+    cuda_launch(m.c, "algo: gae", gae_rows, twin_blocks((rows + TWIN_WARPS - 1) / TWIN_WARPS),
+                TWIN_THREADS, 0, j);
     twin_end(&m);
     int rc = twin_close(&m);
     if (rc != ARES_OK) return rc;
@@ -107,9 +118,11 @@ static __device__ void short_windows(const float *h, int64_t windows, int64_t w,
 }
 
 /* van Herk's cuts: a thread a cut. */
-static __device__ void long_windows(const float *h, int64_t n, int64_t windows, int64_t w, double *behind, double *ahead, double *window)
+static __device__ void long_windows(const float *h, int64_t n, int64_t windows, int64_t w,
+                                    double *behind, double *ahead, double *window)
 {
-    for (int64_t cut = (int64_t)threadIdx.x * w; windows && cut < n; cut += (int64_t)TWIN_THREADS * w) {
+    for (int64_t cut = (int64_t)threadIdx.x * w; windows && cut < n;
+         cut += (int64_t)TWIN_THREADS * w) {
         int64_t end = cut + w < n ? cut + w : n;
         behind[cut] = (double)h[cut];
         for (int64_t i = cut + 1; i < end; i++) behind[i] = behind[i - 1] + (double)h[i];
@@ -127,18 +140,25 @@ typedef struct padded {
     int64_t windows, n;
     double pad;
 } padded;
-static __device__ double padded_at(const padded &x, int64_t i) { return i < x.windows ? x.window[i] : x.pad; }
+static __device__ double padded_at(const padded &x, int64_t i)
+{
+    return i < x.windows ? x.window[i] : x.pad;
+}
 
 static __device__ unsigned long long ordered(double x) /* ascending as the doubles; -0 as 0 */
 {
     unsigned long long u = (unsigned long long)__double_as_longlong(x + 0.0);
     return u >> 63 ? ~u : u | 1ull << 63;
 }
-static __device__ double of_ordered(unsigned long long u) { return __longlong_as_double((long long)(u >> 63 ? u & ~(1ull << 63) : ~u)); }
+static __device__ double of_ordered(unsigned long long u)
+{
+    return __longlong_as_double((long long)(u >> 63 ? u & ~(1ull << 63) : ~u));
+}
 
 /*
- * The k-th smallest, exactly: a histogram of the byte below the prefix that smallest and largest share, then of the byte below that one
- * among the values it left, until one value is left or no byte. Lanes of the same byte add once.
+ * The k-th smallest, exactly: a histogram of the byte below the prefix that smallest and largest
+ * share, then of the byte below that one among the values it left, until one value is left or no
+ * byte. Lanes of the same byte add once.
  */
 static __device__ double select_kth(const padded &x, int64_t k)
 {
@@ -158,7 +178,8 @@ static __device__ double select_kth(const padded &x, int64_t k)
     __syncthreads();
     low = least, high = most;
     if (low == high) return of_ordered(low);
-    int known = __clzll((long long)(low ^ high)); /* bits at the top that all have in common: fewer than 64 */
+    /* bits at the top that all have in common: fewer than 64 */
+    int known = __clzll((long long)(low ^ high));
     int shift = 64 - known;
     unsigned long long prefix = known ? low >> shift : 0;
     while (shift > 0) {
@@ -171,11 +192,13 @@ static __device__ double select_kth(const padded &x, int64_t k)
             bool in = i < x.n && (shift == 64 || u >> shift == prefix);
             unsigned digit = in ? (unsigned)(u >> below) & ((1u << bits) - 1) : 256;
             unsigned same = __match_any_sync(TWIN_ALL, digit);
-            if (in && (same & ((1u << (threadIdx.x % 32)) - 1)) == 0) atomicAdd(&bins[digit], (unsigned)__popc(same));
+            if (in && (same & ((1u << (threadIdx.x % 32)) - 1)) == 0)
+                atomicAdd(&bins[digit], (unsigned)__popc(same));
         }
         __syncthreads();
         unsigned digit = 0, here;
-        while ((here = bins[digit]) <= (unsigned long long)k) { /* every thread walks the same bins */
+        /* every thread walks the same bins */
+        while ((here = bins[digit]) <= (unsigned long long)k) {
             k -= here;
             digit++;
         }
@@ -196,7 +219,7 @@ static __device__ double percentile(const padded &x, double q)
 {
     if (x.n == 0) return 0;
     double rank = (double)(x.n - 1) * (q / 100), whole = floor(rank);
-    whole = whole < 0 ? 0 : whole > (double)(x.n - 1) ? (double)(x.n - 1) : whole;
+    whole = whole<0 ? 0 : whole>(double)(x.n - 1) ? (double)(x.n - 1) : whole;
     int64_t k = (int64_t)whole;
     double part = rank - (double)k, low = select_kth(x, k);
     if (part <= 0 || k + 1 >= x.n) return low;
@@ -212,11 +235,13 @@ static __device__ double percentile(const padded &x, double q)
     return low + (next - low) * part;
 }
 
-static __device__ void mark(const window_job &j, int64_t row, int64_t from, int64_t n, int64_t windows, const double *window)
+static __device__ void mark(const window_job &j, int64_t row, int64_t from, int64_t n,
+                            int64_t windows, const double *window)
 {
     double count = 0, invalid = 0, cost = 0;
     for (int64_t t = threadIdx.x; t < n; t += TWIN_THREADS) {
-        bool candidate = t < windows && (!j.candidates || j.candidates[from + t]), high = candidate && window[t] >= j.tau;
+        bool candidate = t < windows && (!j.candidates || j.candidates[from + t]),
+             high = candidate && window[t] >= j.tau;
         count += high;
         invalid += candidate && !high;
         if (high) cost += window[t] - j.tau;
@@ -247,7 +272,10 @@ static __global__ void __launch_bounds__(TWIN_THREADS) window_rows(window_job j)
             double sum = 0;
             for (int64_t t = threadIdx.x; t < windows; t += TWIN_THREADS) sum += window[t];
             sum = twin_block_sum(sum);
-            padded x = { window, windows, n, windows ? sum / (double)windows : n ? (double)h[0] : 0 };
+            padded x = { window, windows, n,
+                         windows ? sum / (double)windows
+                         : n     ? (double)h[0]
+                                 : 0 };
             double value = percentile(x, j.q);
             if (threadIdx.x == 0) j.threshold[row] = value;
         }
@@ -261,7 +289,11 @@ int cuda_algo_windows(ares_device *d, const ares_twin_windows *t)
     bool is_long = t->w > DIRECT;
     ARES_ASSERT(t->w > 0);
     if (rows == 0) return ARES_OK;
-    twin_room m = twin_open(d, (size_t)n * (sizeof(float) + 2 + (is_long ? 3 : 1) * sizeof(double)) + (size_t)(rows + 1) * (sizeof(int64_t) + sizeof(double) + sizeof(ares_hwe)), 9);
+    twin_room m =
+        twin_open(d,
+                  (size_t)n * (sizeof(float) + 2 + (is_long ? 3 : 1) * sizeof(double)) +
+                      (size_t)(rows + 1) * (sizeof(int64_t) + sizeof(double) + sizeof(ares_hwe)),
+                  9);
     window_job j = {};
     j.rows = rows, j.w = t->w, j.q = t->q, j.tau = t->tau;
     j.start = twin_up(&m, t->of.row_start, rows + 1);
@@ -274,7 +306,8 @@ int cuda_algo_windows(ares_device *d, const ares_twin_windows *t)
     if (t->hwe) j.hwe = twin_take<ares_hwe>(&m, rows);
     if (!m.c) return twin_close(&m);
     twin_begin(&m);
-    cuda_launch(m.c, "algo: window entropy", window_rows, (unsigned)(rows < 65535 ? rows : 65535), TWIN_THREADS, 0, j);
+    cuda_launch(m.c, "algo: window entropy", window_rows, (unsigned)(rows < 65535 ? rows : 65535),
+                TWIN_THREADS, 0, j);
     twin_end(&m);
     int rc = twin_close(&m);
     if (rc != ARES_OK) return rc;
@@ -287,8 +320,13 @@ int cuda_algo_windows(ares_device *d, const ares_twin_windows *t)
 
 /* ------------------------------------------------------------------ groups: a block a group */
 
-/* Sorted by counting, for each value, those before it: groups are small. Then one thread adds, in the CPU's order. */
-static __global__ void __launch_bounds__(TWIN_THREADS) group_stats(int64_t groups, const int64_t *start, const double *x, double *sorted, ares_twin_stat *out)
+/*
+ * Sorted by counting, for each value, those before it: groups are small. Then one thread adds, in
+ * the CPU's order.
+ */
+static __global__ void __launch_bounds__(TWIN_THREADS)
+    group_stats(int64_t groups, const int64_t *start, const double *x, double *sorted,
+                ares_twin_stat *out)
 {
     for (int64_t g = blockIdx.x; g < groups; g += gridDim.x) {
         int64_t n = start[g + 1] - start[g];
@@ -313,20 +351,25 @@ static __global__ void __launch_bounds__(TWIN_THREADS) group_stats(int64_t group
     }
 }
 
-int cuda_algo_groups(ares_device *d, int64_t groups, const int64_t *group_start, const double *x, ares_twin_stat *out)
+int cuda_algo_groups(ares_device *d, int64_t groups, const int64_t *group_start, const double *x,
+                     ares_twin_stat *out)
 {
     int64_t rows = groups ? group_start[groups] : 0;
     if (groups == 0) return ARES_OK;
     for (int64_t r = 0; r < rows; r++)
         if (!(x[r] - x[r] == 0)) return ARES_TWIN_FAULT; /* no order without it */
-    twin_room m = twin_open(d, (size_t)rows * 2 * sizeof(double) + (size_t)(groups + 1) * (sizeof(int64_t) + sizeof *out), 4);
+    twin_room m = twin_open(d,
+                            (size_t)rows * 2 * sizeof(double) +
+                                (size_t)(groups + 1) * (sizeof(int64_t) + sizeof *out),
+                            4);
     const int64_t *start = twin_up(&m, group_start, groups + 1);
     const double *values = twin_up(&m, x, rows);
     double *sorted = twin_take<double>(&m, rows);
     ares_twin_stat *stats = twin_take<ares_twin_stat>(&m, groups);
     if (!m.c) return twin_close(&m);
     twin_begin(&m);
-    cuda_launch(m.c, "algo: groups", group_stats, twin_blocks(groups), TWIN_THREADS, 0, groups, start, values, sorted, stats);
+    cuda_launch(m.c, "algo: groups", group_stats, twin_blocks(groups), TWIN_THREADS, 0, groups,
+                start, values, sorted, stats);
     twin_end(&m);
     int rc = twin_close(&m);
     if (rc != ARES_OK) return rc;
@@ -336,7 +379,9 @@ int cuda_algo_groups(ares_device *d, int64_t groups, const int64_t *group_start,
 
 /* ------------------------------------------------------------------ sums of rows */
 
-static __global__ void __launch_bounds__(TWIN_THREADS) row_totals(int64_t rows, const int64_t *start, const float *x, const uint8_t *mask, ares_twin_row_sum *out)
+static __global__ void __launch_bounds__(TWIN_THREADS)
+    row_totals(int64_t rows, const int64_t *start, const float *x, const uint8_t *mask,
+               ares_twin_row_sum *out)
 {
     for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
         double all = 0, masked = 0, tokens = 0;
@@ -353,18 +398,22 @@ static __global__ void __launch_bounds__(TWIN_THREADS) row_totals(int64_t rows, 
     }
 }
 
-int cuda_algo_row_sums(ares_device *d, const ares_twin_rows *of, const float *x, const uint8_t *mask, ares_twin_row_sum *out)
+int cuda_algo_row_sums(ares_device *d, const ares_twin_rows *of, const float *x,
+                       const uint8_t *mask, ares_twin_row_sum *out)
 {
     int64_t rows = of->rows, n = rows ? of->row_start[rows] : 0;
     if (rows == 0) return ARES_OK;
-    twin_room m = twin_open(d, (size_t)n * (sizeof(float) + 1) + (size_t)(rows + 1) * (sizeof(int64_t) + sizeof *out), 4);
+    twin_room m = twin_open(
+        d, (size_t)n * (sizeof(float) + 1) + (size_t)(rows + 1) * (sizeof(int64_t) + sizeof *out),
+        4);
     const int64_t *start = twin_up(&m, of->row_start, rows + 1);
     const float *values = twin_up(&m, x, n);
     const uint8_t *seen = twin_up(&m, mask, n);
     ares_twin_row_sum *sums = twin_take<ares_twin_row_sum>(&m, rows);
     if (!m.c) return twin_close(&m);
     twin_begin(&m);
-    cuda_launch(m.c, "algo: row sums", row_totals, twin_blocks(rows), TWIN_THREADS, 0, rows, start, values, seen, sums);
+    cuda_launch(m.c, "algo: row sums", row_totals, twin_blocks(rows), TWIN_THREADS, 0, rows, start,
+                values, seen, sums);
     twin_end(&m);
     int rc = twin_close(&m);
     if (rc != ARES_OK) return rc;

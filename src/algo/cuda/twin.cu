@@ -33,15 +33,20 @@ void twin_begin(twin_room *m)
 }
 void twin_end(twin_room *m)
 {
-    if (m->c && !m->c->failed) timed = cuda_check(m->c, cudaEventRecord(ended, m->c->stream), "event");
+    if (m->c && !m->c->failed)
+        timed = cuda_check(m->c, cudaEventRecord(ended, m->c->stream), "event");
 }
-int twin_close(twin_room *m) { return m->d->k->sync(m->d); }
+int twin_close(twin_room *m)
+{
+    return m->d->k->sync(m->d);
+}
 
 static double kernel_s(ares_device *d)
 {
     float ms = 0;
     cuda_context *c = cuda_enter(d);
-    if (!timed || c->failed || !cuda_check(c, cudaEventElapsedTime(&ms, begun, ended), "event")) return (double)NAN;
+    if (!timed || c->failed || !cuda_check(c, cudaEventElapsedTime(&ms, begun, ended), "event"))
+        return (double)NAN;
     return (double)ms * 1e-3;
 }
 
@@ -60,4 +65,7 @@ static const ares_algo_twins table = {
 extern "C" {
 const ares_algo_twins *ares_cuda_algo_twins(void);
 }
-const ares_algo_twins *ares_cuda_algo_twins(void) { return &table; }
+const ares_algo_twins *ares_cuda_algo_twins(void)
+{
+    return &table;
+}

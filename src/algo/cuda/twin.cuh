@@ -1,11 +1,18 @@
-/* What the twins of algo share: their memory, copies of host arrays, sums of a block. Compiled without contraction into FMAs, as the C is. */
+/*
+ * What the twins of algo share: their memory, copies of host arrays, sums of a block. Compiled
+ * without contraction into FMAs, as the C is.
+ */
 #ifndef ARES_ALGO_CUDA_TWIN_CUH
 #define ARES_ALGO_CUDA_TWIN_CUH
 
 #include "ares/algo_twin.h"
 #include "device.cuh"
 
-enum { TWIN_THREADS = 256, TWIN_WARPS = TWIN_THREADS / 32, TWIN_BLOCKS = 528 /* 4 on each multiprocessor of an H100 */ };
+enum {
+    TWIN_THREADS = 256,
+    TWIN_WARPS = TWIN_THREADS / 32,
+    TWIN_BLOCKS = 528 /* 4 on each multiprocessor of an H100 */
+};
 #define TWIN_ALL 0xffffffffu
 
 /* One call's device memory, taken from the front. */
@@ -22,11 +29,15 @@ void twin_begin(twin_room *m);
 void twin_end(twin_room *m);
 int twin_close(twin_room *m); /* waits; the first failure */
 
-template <typename T> static inline T *twin_take(twin_room *m, int64_t n) { return (T *)twin_bytes(m, (size_t)n * sizeof(T)); }
+template <typename T> static inline T *twin_take(twin_room *m, int64_t n)
+{
+    return (T *)twin_bytes(m, (size_t)n * sizeof(T));
+}
 template <typename T> static inline T *twin_zeros(twin_room *m, int64_t n)
 {
     T *p = twin_take<T>(m, n);
-    if (p && n) cuda_check(m->c, cudaMemsetAsync(p, 0, (size_t)n * sizeof(T), m->c->stream), "zero");
+    if (p && n)
+        cuda_check(m->c, cudaMemsetAsync(p, 0, (size_t)n * sizeof(T), m->c->stream), "zero");
     return p;
 }
 /* A copy of x [n]; NULL for NULL. */
@@ -36,14 +47,21 @@ template <typename T> static inline T *twin_up(twin_room *m, const T *x, int64_t
     if (p && n) cuda_in(m->c, p, x, (size_t)n * sizeof(T));
     return p;
 }
-template <typename T> static inline bool twin_down(twin_room *m, T *host, const T *device, int64_t n)
+template <typename T>
+static inline bool twin_down(twin_room *m, T *host, const T *device, int64_t n)
 {
     return !host || n == 0 || cuda_out(m->c, host, device, (size_t)n * sizeof(T));
 }
 
-static inline unsigned twin_blocks(int64_t n) { return (unsigned)(n < TWIN_BLOCKS ? n : (int64_t)TWIN_BLOCKS); }
+static inline unsigned twin_blocks(int64_t n)
+{
+    return (unsigned)(n < TWIN_BLOCKS ? n : (int64_t)TWIN_BLOCKS);
+}
 
-static __device__ inline bool twin_finite(double x) { return x - x == 0; }
+static __device__ inline bool twin_finite(double x)
+{
+    return x - x == 0;
+}
 
 static __device__ inline double twin_warp_sum(double v)
 {
@@ -77,17 +95,23 @@ static __device__ inline double twin_block_max(double v) /* NaN is passed over *
     return most;
 }
 /* The first place where an input was no number. */
-static __device__ inline void twin_fault(unsigned long long *fault, int64_t t) { atomicMin(fault, (unsigned long long)t); }
+static __device__ inline void twin_fault(unsigned long long *fault, int64_t t)
+{
+    atomicMin(fault, (unsigned long long)t);
+}
 enum : unsigned long long { TWIN_NO_FAULT = ~0ull };
 
 /* The twins, by file. */
 int cuda_algo_loss(ares_device *d, const ares_twin_loss *t);
 int cuda_algo_value(ares_device *d, const ares_value_args *a);
-int cuda_algo_kl(ares_device *d, ares_twin_kl kl, int64_t n, const float *log_prob, const float *ref_log_prob, const uint8_t *mask, float *out);
+int cuda_algo_kl(ares_device *d, ares_twin_kl kl, int64_t n, const float *log_prob,
+                 const float *ref_log_prob, const uint8_t *mask, float *out);
 int cuda_algo_is_weights(ares_device *d, const ares_twin_is *t);
 int cuda_algo_gae(ares_device *d, const ares_twin_gae *t);
 int cuda_algo_windows(ares_device *d, const ares_twin_windows *t);
-int cuda_algo_groups(ares_device *d, int64_t groups, const int64_t *group_start, const double *x, ares_twin_stat *out);
-int cuda_algo_row_sums(ares_device *d, const ares_twin_rows *of, const float *x, const uint8_t *mask, ares_twin_row_sum *out);
+int cuda_algo_groups(ares_device *d, int64_t groups, const int64_t *group_start, const double *x,
+                     ares_twin_stat *out);
+int cuda_algo_row_sums(ares_device *d, const ares_twin_rows *of, const float *x,
+                       const uint8_t *mask, ares_twin_row_sum *out);
 
 #endif

@@ -1,12 +1,21 @@
-/* Groups whose mean accuracy (or score) lies strictly between two bounds (AEPO; aepo.md 1.4): not all right, not all wrong. */
+/*
+ * Groups whose mean accuracy (or score) lies strictly between two bounds (AEPO; aepo.md 1.4): not
+ * all right, not all wrong.
+ */
 #include <stdio.h>
 #include <string.h>
 
 #include "ares/algo.h"
 #include "ares/algo_filter.h"
 
-static bool by_accuracy(const ares_filter_config *cfg) { return strcmp(cfg->filter_key, "accuracy") == 0; }
-static bool wanted(const ares_filter_config *cfg) { return cfg->online_filtering; }
+static bool by_accuracy(const ares_filter_config *cfg)
+{
+    return strcmp(cfg->filter_key, "accuracy") == 0;
+}
+static bool wanted(const ares_filter_config *cfg)
+{
+    return cfg->online_filtering;
+}
 static unsigned needs(const ares_filter_config *cfg)
 {
     return by_accuracy(cfg) ? ARES_FILTER_ACCURACY : ARES_FILTER_OVERALL;
@@ -19,10 +28,17 @@ static int within(const ares_filter_config *cfg, const ares_groups *g, ares_verd
         double mean = ares_mean(x + g->group_start[i], g->group_start[i + 1] - g->group_start[i]);
         if (!v[i].keep || (cfg->filter_low < mean && mean < cfg->filter_high)) continue;
         v[i].keep = false;
-        (void)snprintf(v[i].reason, sizeof v[i].reason, "%s_%s", cfg->filter_key, mean <= cfg->filter_low ? "low" : "high");
+        (void)snprintf(v[i].reason, sizeof v[i].reason, "%s_%s", cfg->filter_key,
+                       mean <= cfg->filter_low ? "low" : "high");
     }
     return ARES_OK;
 }
 
-const ares_filter ares_filter_accuracy_range = { "accuracy_range", "mean accuracy (or score) strictly within bounds", "filter_low < mean < filter_high", "ARES, arXiv 2510.08457",
-                                                 "algorithm.online_filtering=true", wanted, needs, within };
+const ares_filter ares_filter_accuracy_range = { "accuracy_range",
+                                                 "mean accuracy (or score) strictly within bounds",
+                                                 "filter_low < mean < filter_high",
+                                                 "ARES, arXiv 2510.08457",
+                                                 "algorithm.online_filtering=true",
+                                                 wanted,
+                                                 needs,
+                                                 within };

@@ -1,15 +1,25 @@
 /*
- * DAPO's dynamic sampling (arXiv 2503.14476, section 3.2): a group teaches something when it has both right and wrong answers,
- * judged before rewards are shaped for length, and without those that were discarded. Where rewards are no bit: when they differ.
+ * DAPO's dynamic sampling (arXiv 2503.14476, section 3.2): a group teaches something when it has
+ * both right and wrong answers, judged before rewards are shaped for length, and without those that
+ * were discarded. Where rewards are no bit: when they differ.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "ares/algo_filter.h"
 
-static bool by_accuracy(const ares_filter_config *cfg) { return strcmp(cfg->informative_by, "acc") == 0; }
-static bool wanted(const ares_filter_config *cfg) { return cfg->informative; }
-static unsigned needs(const ares_filter_config *cfg) { return by_accuracy(cfg) ? ARES_FILTER_ACCURACY : ARES_FILTER_SCORE; }
+static bool by_accuracy(const ares_filter_config *cfg)
+{
+    return strcmp(cfg->informative_by, "acc") == 0;
+}
+static bool wanted(const ares_filter_config *cfg)
+{
+    return cfg->informative;
+}
+static unsigned needs(const ares_filter_config *cfg)
+{
+    return by_accuracy(cfg) ? ARES_FILTER_ACCURACY : ARES_FILTER_SCORE;
+}
 
 static const char *reason_of(const double *accuracy, const uint8_t *valid, int64_t n)
 {
@@ -23,13 +33,22 @@ static int informative(const ares_filter_config *cfg, const ares_groups *g, ares
     for (int64_t i = 0; i < g->groups; i++) {
         int64_t first = g->group_start[i], n = g->group_start[i + 1] - first;
         const uint8_t *valid = g->valid ? g->valid + first : NULL;
-        bool keep = by_accuracy(cfg) ? ares_group_informative(g->accuracy + first, valid, n) : ares_group_spread(g->score + first, valid, n, 1e-6);
+        bool keep = by_accuracy(cfg) ? ares_group_informative(g->accuracy + first, valid, n)
+                                     : ares_group_spread(g->score + first, valid, n, 1e-6);
         if (!v[i].keep || keep) continue;
         v[i].keep = false;
-        (void)snprintf(v[i].reason, sizeof v[i].reason, "%s", by_accuracy(cfg) ? reason_of(g->accuracy + first, valid, n) : "equal_scores");
+        (void)snprintf(v[i].reason, sizeof v[i].reason, "%s",
+                       by_accuracy(cfg) ? reason_of(g->accuracy + first, valid, n)
+                                        : "equal_scores");
     }
     return ARES_OK;
 }
 
-const ares_filter ares_filter_informative = { "informative", "right and wrong answers in the group", "0 < right < answers", "arXiv 2503.14476, 3.2",
-                                              "algorithm.filter_groups.enable=true", wanted, needs, informative };
+const ares_filter ares_filter_informative = { "informative",
+                                              "right and wrong answers in the group",
+                                              "0 < right < answers",
+                                              "arXiv 2503.14476, 3.2",
+                                              "algorithm.filter_groups.enable=true",
+                                              wanted,
+                                              needs,
+                                              informative };

@@ -1,13 +1,17 @@
 /*
- * Groups whose scores deviate (curriculum.md 5): std by n - 1 above 1e-6. With keep_when_insufficient a group of equal scores stays
- * as long as dropping it would leave fewer in play than the batch takes.
+ * Groups whose scores deviate (curriculum.md 5): std by n - 1 above 1e-6. With
+ * keep_when_insufficient a group of equal scores stays as long as dropping it would leave fewer in
+ * play than the batch takes.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "ares/algo_filter.h"
 
-static bool wanted(const ares_filter_config *cfg) { return strcmp(cfg->dynamic_sampling, "nonzero_std") == 0; }
+static bool wanted(const ares_filter_config *cfg)
+{
+    return strcmp(cfg->dynamic_sampling, "nonzero_std") == 0;
+}
 
 static unsigned needs(const ares_filter_config *cfg)
 {
@@ -23,9 +27,17 @@ static int deviating(const ares_filter_config *cfg, const ares_groups *g, ares_v
         if (cfg->keep_when_insufficient && in_play <= g->target) continue;
         in_play--;
         v[i].keep = false;
-        (void)snprintf(v[i].reason, sizeof v[i].reason, "zero_std_%.1f", g->score[g->group_start[i]]);
+        (void)snprintf(v[i].reason, sizeof v[i].reason, "zero_std_%.1f",
+                       g->score[g->group_start[i]]);
     }
     return ARES_OK;
 }
 
-const ares_filter ares_filter_nonzero_std = { "nonzero_std", "scores that differ within the group", "std > 1e-6", "slime", "algorithm.dynamic_sampling_filter=nonzero_std", wanted, needs, deviating };
+const ares_filter ares_filter_nonzero_std = { "nonzero_std",
+                                              "scores that differ within the group",
+                                              "std > 1e-6",
+                                              "slime",
+                                              "algorithm.dynamic_sampling_filter=nonzero_std",
+                                              wanted,
+                                              needs,
+                                              deviating };

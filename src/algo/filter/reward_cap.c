@@ -1,7 +1,8 @@
 /*
- * A cap on the mean reward by data source (curriculum.md 5): a group of zeros is dropped first, then one whose mean is above the
- * cap. Sums run in sample order and the comparison is bare, as the source has it: three scores of 0.1 are above a cap of 0.1.
- * A group without a cap stays, zeros or not.
+ * A cap on the mean reward by data source (curriculum.md 5): a group of zeros is dropped first,
+ * then one whose mean is above the cap. Sums run in sample order and the comparison is bare, as the
+ * source has it: three scores of 0.1 are above a cap of 0.1. A group without a cap stays, zeros or
+ * not.
  */
 #include <math.h>
 #include <stdio.h>
@@ -9,7 +10,10 @@
 
 #include "ares/algo_filter.h"
 
-static bool wanted(const ares_filter_config *cfg) { return strcmp(cfg->dynamic_sampling, "reward_cap") == 0; }
+static bool wanted(const ares_filter_config *cfg)
+{
+    return strcmp(cfg->dynamic_sampling, "reward_cap") == 0;
+}
 
 static unsigned needs(const ares_filter_config *cfg)
 {
@@ -38,5 +42,13 @@ static int under_cap(const ares_filter_config *cfg, const ares_groups *g, ares_v
     return ARES_OK;
 }
 
-const ares_filter ares_filter_reward_cap = { "reward_cap", "mean reward at most its source's cap, and not all zeros", "mean <= cap of the data source, and a score that is not 0", "slime, curriculum example",
-                                             "algorithm.dynamic_sampling_filter=reward_cap", wanted, needs, under_cap };
+const ares_filter ares_filter_reward_cap = {
+    "reward_cap",
+    "mean reward at most its source's cap, and not all zeros",
+    "mean <= cap of the data source, and a score that is not 0",
+    "slime, curriculum example",
+    "algorithm.dynamic_sampling_filter=reward_cap",
+    wanted,
+    needs,
+    under_cap
+};

@@ -1,6 +1,7 @@
 /*
- * RAGEN's filter by reward variance (agentic.md 3.2): the groups of a batch are ranked by a metric, and those at one end stay. In
- * double where the source has float32; cumulative masses are compared with 1e-12 to spare.
+ * RAGEN's filter by reward variance (agentic.md 3.2): the groups of a batch are ranked by a metric,
+ * and those at one end stay. In double where the source has float32; cumulative masses are compared
+ * with 1e-12 to spare.
  */
 #include <math.h>
 #include <stdio.h>
@@ -10,18 +11,23 @@
 #include "ares/algo_filter.h"
 #include "ares/kernels.h"
 
-typedef struct ranked { double value; int64_t index; } ranked;
+typedef struct ranked {
+    double value;
+    int64_t index;
+} ranked;
 
 static int descending(const void *a, const void *b)
 {
     const ranked *x = a, *y = b;
-    return x->value != y->value ? (x->value < y->value) - (x->value > y->value) : (x->index > y->index) - (x->index < y->index);
+    return x->value != y->value ? (x->value < y->value) - (x->value > y->value)
+                                : (x->index > y->index) - (x->index < y->index);
 }
 
 static int ascending(const void *a, const void *b)
 {
     const ranked *x = a, *y = b;
-    return x->value != y->value ? (x->value > y->value) - (x->value < y->value) : (x->index > y->index) - (x->index < y->index);
+    return x->value != y->value ? (x->value > y->value) - (x->value < y->value)
+                                : (x->index > y->index) - (x->index < y->index);
 }
 
 static int by_index(const void *a, const void *b)
@@ -30,11 +36,16 @@ static int by_index(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* exp(value - the largest), or of its negative, over the sum of all: c in ranked order, so that the first is the largest. */
-static int64_t softmax_prefix(const ares_filter_config *cfg, const ranked *c, int64_t n, double *probability)
+/*
+ * exp(value - the largest), or of its negative, over the sum of all: c in ranked order, so that the
+ * first is the largest.
+ */
+static int64_t softmax_prefix(const ares_filter_config *cfg, const ranked *c, int64_t n,
+                              double *probability)
 {
     double sum = 0, mass = 0;
-    for (int64_t i = 0; i < n; i++) sum += probability[i] = ares_f64_exp(-fabs(c[i].value - c[0].value));
+    for (int64_t i = 0; i < n; i++)
+        sum += probability[i] = ares_f64_exp(-fabs(c[i].value - c[0].value));
     for (int64_t i = 0; i < n; i++) probability[i] /= sum;
     for (int64_t i = 0; i < n; i++)
         if ((mass += probability[i]) >= cfg->rv_value - 1e-12) return i + 1;
@@ -55,14 +66,19 @@ static int64_t linear_prefix(const ares_filter_config *cfg, const ranked *c, int
 static int64_t min_p_prefix(const ares_filter_config *cfg, const ranked *c, int64_t n, bool largest)
 {
     int64_t k = 0;
-    double bound = largest ? c[0].value * cfg->rv_value - 1e-10 : c[0].value / (cfg->rv_value + 1e-10) + 1e-10;
+    double bound =
+        largest ? c[0].value * cfg->rv_value - 1e-10 : c[0].value / (cfg->rv_value + 1e-10) + 1e-10;
     while (k < n && (largest ? c[k].value >= bound : c[k].value <= bound)) k++;
     return k;
 }
 
-static int64_t at_least_one(double k, int64_t n) { return k >= (double)n ? n : k < 1 ? 1 : (int64_t)k; }
+static int64_t at_least_one(double k, int64_t n)
+{
+    return k >= (double)n ? n : k < 1 ? 1 : (int64_t)k;
+}
 
-int64_t ares_rv_select(const ares_filter_config *cfg, const double *metric, int64_t n, int64_t *out, double *probability)
+int64_t ares_rv_select(const ares_filter_config *cfg, const double *metric, int64_t n, int64_t *out,
+                       double *probability)
 {
     const char *by = cfg->rv_strategy;
     bool largest = strcmp(cfg->rv_type, "largest") == 0;
@@ -70,7 +86,8 @@ int64_t ares_rv_select(const ares_filter_config *cfg, const double *metric, int6
     double *mass = ares_malloc(((size_t)n + 1) * sizeof *mass);
     int64_t candidates = 0, k;
     for (int64_t i = 0; i < n; i++)
-        if (cfg->rv_include_zero || fabs(metric[i]) > 1e-10) c[candidates++] = (ranked){ metric[i], i };
+        if (cfg->rv_include_zero || fabs(metric[i]) > 1e-10)
+            c[candidates++] = (ranked){ metric[i], i };
     qsort(c, (size_t)candidates, sizeof *c, largest ? descending : ascending);
     if (candidates == 0) k = 0;
     else if (strcmp(by, "top_p") == 0 && strcmp(cfg->rv_prob_mode, "softmax") == 0) {
@@ -83,12 +100,16 @@ int64_t ares_rv_select(const ares_filter_config *cfg, const double *metric, int6
             ares_free(at);
         }
         if (cfg->rv_value >= 1) k = candidates;
-    } else if (strcmp(by, "top_p") == 0) k = cfg->rv_value >= 1 ? candidates : linear_prefix(cfg, c, candidates);
-    else if (strcmp(by, "top_k") == 0) k = at_least_one(floor(cfg->rv_value * (double)n), candidates);
+    } else if (strcmp(by, "top_p") == 0)
+        k = cfg->rv_value >= 1 ? candidates : linear_prefix(cfg, c, candidates);
+    else if (strcmp(by, "top_k") == 0)
+        k = at_least_one(floor(cfg->rv_value * (double)n), candidates);
     else if (strcmp(by, "top_k_abs") == 0) k = at_least_one(floor(cfg->rv_value), candidates);
     else if (strcmp(by, "min_p") == 0) k = min_p_prefix(cfg, c, candidates, largest);
     else k = candidates;
-    if (strcmp(by, "min_p") == 0 || (strcmp(by, "top_p") == 0 && cfg->rv_value >= 1)) qsort(c, (size_t)k, sizeof *c, by_index); /* taken without ranking */
+    /* taken without ranking */
+    if (strcmp(by, "min_p") == 0 || (strcmp(by, "top_p") == 0 && cfg->rv_value >= 1))
+        qsort(c, (size_t)k, sizeof *c, by_index);
     for (int64_t i = 0; i < k; i++) out[i] = c[i].index;
     ares_free(mass);
     ares_free(c);
@@ -103,7 +124,9 @@ static bool wanted(const ares_filter_config *cfg)
 
 static unsigned needs(const ares_filter_config *cfg)
 {
-    unsigned column = strncmp(cfg->rv_metric, "entropy", 7) == 0 ? ARES_FILTER_ENTROPY : strcmp(cfg->rv_metric, "length") == 0 ? ARES_FILTER_LENGTH : ARES_FILTER_SCORE;
+    unsigned column = strncmp(cfg->rv_metric, "entropy", 7) == 0 ? ARES_FILTER_ENTROPY
+                      : strcmp(cfg->rv_metric, "length") == 0    ? ARES_FILTER_LENGTH
+                                                                 : ARES_FILTER_SCORE;
     return column | ARES_FILTER_RANKS;
 }
 
@@ -111,7 +134,8 @@ static unsigned needs(const ares_filter_config *cfg)
 static int rank_groups(const ares_filter_config *cfg, const ares_groups *g, ares_verdict *v)
 {
     double *metric = ares_malloc(((size_t)g->groups + 1) * sizeof *metric);
-    int64_t *group = ares_malloc(((size_t)g->groups + 1) * sizeof *group), *kept = ares_malloc(((size_t)g->groups + 1) * sizeof *kept), n = 0;
+    int64_t *group = ares_malloc(((size_t)g->groups + 1) * sizeof *group),
+            *kept = ares_malloc(((size_t)g->groups + 1) * sizeof *kept), n = 0;
     for (int64_t i = 0; i < g->groups; i++) {
         if (!v[i].keep) continue;
         metric[n] = ares_group_metric(cfg->rv_metric, g, i);
@@ -127,5 +151,14 @@ static int rank_groups(const ares_filter_config *cfg, const ares_groups *g, ares
     return ARES_OK;
 }
 
-const ares_filter ares_filter_rv = { "rv", "groups ranked by the deviation of their rewards", "the first groups whose softmax(std) reach rollout_filter_value (top_p); a share, a number, or those near the best",
-                                     "RAGEN, arXiv 2504.20073", "worker.rollout.rollout_filter_value=0.9", wanted, needs, rank_groups };
+const ares_filter ares_filter_rv = {
+    "rv",
+    "groups ranked by the deviation of their rewards",
+    "the first groups whose softmax(std) reach rollout_filter_value (top_p); a share, a number, or "
+    "those near the best",
+    "RAGEN, arXiv 2504.20073",
+    "worker.rollout.rollout_filter_value=0.9",
+    wanted,
+    needs,
+    rank_groups
+};

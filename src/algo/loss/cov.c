@@ -1,7 +1,9 @@
 /*
- * loss_type clip_cov and kl_cov (formulas and papers: cov.h). verl takes means, shares and selections of a micro-batch; here they are of
- * the mini-batch over all ranks, so that no micro-batch size changes them, and the lots that clip_cov draws belong to the tokens.
- * Clip fractions: clip_high counts the tokens chosen (verl's pg_clipfrac), clip_low those that PPO's clip took.
+ * loss_type clip_cov and kl_cov (formulas and papers: cov.h). verl takes means, shares and
+ * selections of a micro-batch; here they are of the mini-batch over all ranks, so that no
+ * micro-batch size changes them, and the lots that clip_cov draws belong to the tokens. Clip
+ * fractions: clip_high counts the tokens chosen (verl's pg_clipfrac), clip_low those that PPO's
+ * clip took.
  */
 #include "cov.h"
 
@@ -29,7 +31,8 @@ static int means_of(const ares_loss_args *a, means *m)
 }
 static double covariance(const ares_loss_args *a, const means *m, int64_t t)
 {
-    return ares_cov_token((double)a->log_prob[t], m->log_prob, (double)a->advantage[t], m->advantage);
+    return ares_cov_token((double)a->log_prob[t], m->log_prob, (double)a->advantage[t],
+                          m->advantage);
 }
 
 /* chosen[t] = 1 on the k candidates (chosen[t] != 0) of smallest key, ties by lot. */
@@ -68,7 +71,9 @@ static int clip_cov_chosen(const ares_loss_args *a, const means *m, uint64_t *ke
             if (!a->mask[t]) continue;
             double cov = covariance(a, m, t);
             bool between = cov > a->cfg->clip_cov_lb && cov < a->cfg->clip_cov_ub;
-            chosen[t] = between && !ares_ppo_token(loss_log_ratio(a, t), (double)a->advantage[t], low, high, HUGE_VAL).clip_high;
+            chosen[t] = between && !ares_ppo_token(loss_log_ratio(a, t), (double)a->advantage[t],
+                                                   low, high, HUGE_VAL)
+                                        .clip_high;
             key[t] = loss_lot(a, r, t - from);
         }
     return choose(a, key, share(a->cfg->clip_cov_ratio, m->tokens), chosen);
@@ -108,7 +113,9 @@ static int cov(const ares_loss_args *a, bool by_kl)
     for (int64_t t = 0; t < a->n && rc == ARES_OK && any; t++) {
         if (!a->mask[t]) continue;
         double log_ratio = loss_log_ratio(a, t), advantage = (double)a->advantage[t];
-        ares_token_term e = by_kl ? ares_kl_cov_token(log_ratio, advantage, chosen[t], a->cfg->ppo_kl_coef) : ares_ppo_token(log_ratio, advantage, low, high, HUGE_VAL);
+        ares_token_term e =
+            by_kl ? ares_kl_cov_token(log_ratio, advantage, chosen[t], a->cfg->ppo_kl_coef)
+                  : ares_ppo_token(log_ratio, advantage, low, high, HUGE_VAL);
         if (!by_kl) {
             e.clip_low = e.clip_high;
             e.clip_high = chosen[t];
@@ -120,12 +127,30 @@ static int cov(const ares_loss_args *a, bool by_kl)
     return rc;
 }
 
-static int clip_cov(const ares_loss_args *a) { return cov(a, false); }
-static int kl_cov(const ares_loss_args *a) { return cov(a, true); }
+static int clip_cov(const ares_loss_args *a)
+{
+    return cov(a, false);
+}
+static int kl_cov(const ares_loss_args *a)
+{
+    return cov(a, true);
+}
 
-const ares_loss ares_loss_clip_cov = { "clip_cov", "PPO less a random few of the tokens with a large covariance of log-prob and advantage",
-                                       "max(-A r, -A clip(r, 1 - low, 1 + high)), but 0 on a share clip_cov_ratio of the tokens, drawn where lb < (A - mean A)(log pi - mean log pi) < ub",
-                                       "arXiv 2505.22617", ARES_LOSS_BATCH, clip_cov };
-const ares_loss ares_loss_kl_cov = { "kl_cov", "the unclipped surrogate, with a KL penalty on the tokens of largest covariance",
-                                     "-A r, + ppo_kl_coef |log r| on the share kl_cov_ratio of the tokens with the largest (A - mean A)(log pi - mean log pi)", "arXiv 2505.22617",
-                                     ARES_LOSS_BATCH, kl_cov };
+const ares_loss ares_loss_clip_cov = {
+    "clip_cov",
+    "PPO less a random few of the tokens with a large covariance of log-prob and advantage",
+    "max(-A r, -A clip(r, 1 - low, 1 + high)), but 0 on a share clip_cov_ratio of the tokens, "
+    "drawn where lb < (A - mean A)(log pi - mean log pi) < ub",
+    "arXiv 2505.22617",
+    ARES_LOSS_BATCH,
+    clip_cov
+};
+const ares_loss ares_loss_kl_cov = {
+    "kl_cov",
+    "the unclipped surrogate, with a KL penalty on the tokens of largest covariance",
+    "-A r, + ppo_kl_coef |log r| on the share kl_cov_ratio of the tokens with the largest (A - "
+    "mean A)(log pi - mean log pi)",
+    "arXiv 2505.22617",
+    ARES_LOSS_BATCH,
+    kl_cov
+};

@@ -6,7 +6,8 @@
 static int gspo(const ares_loss_args *a, const char *name, bool by_token)
 {
     ARES_TRY(loss_check(a, name));
-    double low = 1 - a->cfg->clip_ratio_low, high = 1 + a->cfg->clip_ratio_high, dual = loss_dual(a->cfg, 3);
+    double low = 1 - a->cfg->clip_ratio_low, high = 1 + a->cfg->clip_ratio_high,
+           dual = loss_dual(a->cfg, 3);
     for (int64_t r = 0; r < loss_rows(a); r++) {
         int64_t from = loss_row(a, r), to = loss_row(a, r + 1);
         double sum = 0, n = 0, gradient = 0;
@@ -29,11 +30,28 @@ static int gspo(const ares_loss_args *a, const char *name, bool by_token)
     return ARES_OK;
 }
 
-static int whole(const ares_loss_args *a) { return gspo(a, "gspo", false); }
-static int each(const ares_loss_args *a) { return gspo(a, "gspo_token", true); }
+static int whole(const ares_loss_args *a)
+{
+    return gspo(a, "gspo", false);
+}
+static int each(const ares_loss_args *a)
+{
+    return gspo(a, "gspo_token", true);
+}
 
-const ares_loss ares_loss_gspo = { "gspo", "PPO's clip on the length-normalised ratio of the row",
-                                   "that of default, with r = exp(mean over the row of log pi - log old)", "arXiv 2507.18071", ARES_LOSS_ROWS | ARES_LOSS_CLIPS | ARES_LOSS_DUAL, whole };
-const ares_loss ares_loss_gspo_token = { "gspo_token", "the row's ratio, the gradient of each token by itself",
-                                         "that of default, with r = sg(exp(mean over the row of log pi - log old)) pi / sg(pi)", "arXiv 2507.18071",
-                                         ARES_LOSS_ROWS | ARES_LOSS_CLIPS | ARES_LOSS_DUAL, each };
+const ares_loss ares_loss_gspo = {
+    "gspo",
+    "PPO's clip on the length-normalised ratio of the row",
+    "that of default, with r = exp(mean over the row of log pi - log old)",
+    "arXiv 2507.18071",
+    ARES_LOSS_ROWS | ARES_LOSS_CLIPS | ARES_LOSS_DUAL,
+    whole
+};
+const ares_loss ares_loss_gspo_token = {
+    "gspo_token",
+    "the row's ratio, the gradient of each token by itself",
+    "that of default, with r = sg(exp(mean over the row of log pi - log old)) pi / sg(pi)",
+    "arXiv 2507.18071",
+    ARES_LOSS_ROWS | ARES_LOSS_CLIPS | ARES_LOSS_DUAL,
+    each
+};

@@ -1,7 +1,8 @@
 /*
- * Weights that correct for a sampler whose probabilities are not the trainer's: exp(log old - log rollout), of a token or of a whole
- * row, without a gradient. truncate: min(ratio, upper) (Yao et al., "Your efficient RL framework secretly brings you off-policy RL
- * training", 2025). mask: the ratio inside [lower, upper], 0 outside (IcePop; verl's mode mask).
+ * Weights that correct for a sampler whose probabilities are not the trainer's: exp(log old - log
+ * rollout), of a token or of a whole row, without a gradient. truncate: min(ratio, upper) (Yao et
+ * al., "Your efficient RL framework secretly brings you off-policy RL training", 2025). mask: the
+ * ratio inside [lower, upper], 0 outside (IcePop; verl's mode mask).
  */
 #ifndef ARES_ALGO_LOSS_IS_H
 #define ARES_ALGO_LOSS_IS_H

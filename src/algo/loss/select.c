@@ -34,5 +34,6 @@ uint64_t loss_lot(const ares_loss_args *a, int64_t row, int64_t position)
 {
     const ares_sample *s = a->samples ? &a->samples[a->row + row] : NULL;
     ares_rng_key key = ares_rng_sub(a->key, a->update, s ? (uint64_t)s->draw : 0);
-    return ares_rng_u64(ares_rng_sub(key, s ? (uint64_t)s->index : (uint64_t)row, 0), (uint64_t)position);
+    return ares_rng_u64(ares_rng_sub(key, s ? (uint64_t)s->index : (uint64_t)row, 0),
+                        (uint64_t)position);
 }

@@ -1,6 +1,6 @@
 /*
- * What the per-token formulas of loss/ have in common. They are read by the C compiler and by nvcc alike, work in double and call no
- * function but ares_loss_exp and ares_loss_log.
+ * What the per-token formulas of loss/ have in common. They are read by the C compiler and by nvcc
+ * alike, work in double and call no function but ares_loss_exp and ares_loss_log.
  */
 #ifndef ARES_ALGO_LOSS_TOKEN_H
 #define ARES_ALGO_LOSS_TOKEN_H
@@ -16,7 +16,8 @@
 #define ares_loss_log ares_f64_log
 #endif
 
-#define ARES_LOG_RATIO_BOUND 20.0 /* exponents are clamped to +-this, and pass no gradient beyond (verl) */
+/* exponents are clamped to +-this, and pass no gradient beyond (verl) */
+#define ARES_LOG_RATIO_BOUND 20.0
 
 typedef struct ares_token_term {
     double loss, gradient;   /* of one token, before any weight; gradient by its log-prob */
@@ -25,7 +26,16 @@ typedef struct ares_token_term {
 } ares_token_term;
 
 /* A NaN stays one, and is found in the sums. */
-ARES_LOSS_FN double ares_loss_clamp(double x, double low, double high) { return x < low ? low : x > high ? high : x; }
-ARES_LOSS_FN double ares_loss_bound(double log_ratio) { return ares_loss_clamp(log_ratio, -ARES_LOG_RATIO_BOUND, ARES_LOG_RATIO_BOUND); }
-ARES_LOSS_FN int ares_loss_beyond(double log_ratio) { return log_ratio > ARES_LOG_RATIO_BOUND || log_ratio < -ARES_LOG_RATIO_BOUND; }
+ARES_LOSS_FN double ares_loss_clamp(double x, double low, double high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+ARES_LOSS_FN double ares_loss_bound(double log_ratio)
+{
+    return ares_loss_clamp(log_ratio, -ARES_LOG_RATIO_BOUND, ARES_LOG_RATIO_BOUND);
+}
+ARES_LOSS_FN int ares_loss_beyond(double log_ratio)
+{
+    return log_ratio > ARES_LOG_RATIO_BOUND || log_ratio < -ARES_LOG_RATIO_BOUND;
+}
 #endif

@@ -1,7 +1,9 @@
 /*
- * VAPOR (vapor.md 2, 4, 5.3): each completion has one ratio, to the reference model, of its verifiable span and of the prompt's stored
- * pair of answers. The loss depends on log-probs through these sums only, so its derivatives are coefficients per span. The trainer
- * takes log-probs of completions and pairs in one forward pass, calls ares_vapor_loss, and goes backward with what it wrote.
+ * VAPOR (vapor.md 2, 4, 5.3): each completion has one ratio, to the reference model, of its
+ * verifiable span and of the prompt's stored pair of answers. The loss depends on log-probs through
+ * these sums only, so its derivatives are coefficients per span. The trainer takes log-probs of
+ * completions and pairs in one forward pass, calls ares_vapor_loss, and goes backward with what it
+ * wrote.
  */
 #include "vapor.h"
 
@@ -9,18 +11,25 @@
 
 #include "pass.h"
 
-static bool has_span(const ares_vapor_text *t) { return t->n > 0 && t->span_end > t->span; }
+static bool has_span(const ares_vapor_text *t)
+{
+    return t->n > 0 && t->span_end > t->span;
+}
 
 double ares_vapor_log_ratio(const ares_vapor_text *t, bool mean, bool *finite)
 {
     double sum = 0;
-    for (int64_t i = t->span; i < t->span_end; i++) sum += (double)t->log_prob[i] - (double)t->ref_log_prob[i];
+    for (int64_t i = t->span; i < t->span_end; i++)
+        sum += (double)t->log_prob[i] - (double)t->ref_log_prob[i];
     *finite = isfinite(sum);
     if (!has_span(t) || !*finite) return 0;
     return mean ? sum / (double)(t->span_end - t->span) : sum;
 }
 
-double ares_vapor_ratio(double log_ratio, double bound) { return ares_loss_exp(ares_loss_clamp(log_ratio, -bound, bound)); }
+double ares_vapor_ratio(double log_ratio, double bound)
+{
+    return ares_loss_exp(ares_loss_clamp(log_ratio, -bound, bound));
+}
 
 /* d log_prob += c over the span; c is by the span's log-ratio. */
 static void pull(const ares_vapor_text *t, double c, bool mean)
@@ -40,7 +49,8 @@ static void preference(const ares_vapor_config *cfg, ares_vapor_prompt *p, ares_
     bool chosen_finite = true, rejected_finite = true;
     p->usable = has_span(&p->chosen) && has_span(&p->rejected);
     if (p->usable) {
-        double won = ares_vapor_log_ratio(&p->chosen, cfg->ratio_mean, &chosen_finite), lost = ares_vapor_log_ratio(&p->rejected, cfg->ratio_mean, &rejected_finite);
+        double won = ares_vapor_log_ratio(&p->chosen, cfg->ratio_mean, &chosen_finite),
+               lost = ares_vapor_log_ratio(&p->rejected, cfg->ratio_mean, &rejected_finite);
         p->usable = chosen_finite && rejected_finite;
         p->margin = won - lost;
     }
@@ -68,11 +78,13 @@ static void advantages(ares_vapor_prompt *p, ares_vapor_sums *s)
         equal = equal && c->reward_used == p->completions[0].reward_used;
         mean += c->reward_used / (double)p->n;
     }
-    for (int64_t i = 0; i < p->n; i++) p->completions[i].advantage = equal ? 0 : p->completions[i].reward_used - mean;
+    for (int64_t i = 0; i < p->n; i++)
+        p->completions[i].advantage = equal ? 0 : p->completions[i].reward_used - mean;
     s->equal_groups += equal;
 }
 
-static void kl_of_tokens(const ares_vapor_config *cfg, const ares_kl *kl, const ares_vapor_text *t, double tokens, ares_vapor_sums *s)
+static void kl_of_tokens(const ares_vapor_config *cfg, const ares_kl *kl, const ares_vapor_text *t,
+                         double tokens, ares_vapor_sums *s)
 {
     for (int64_t i = 0; i < t->n; i++) {
         double x = (double)t->log_prob[i] - (double)t->ref_log_prob[i];
@@ -82,11 +94,13 @@ static void kl_of_tokens(const ares_vapor_config *cfg, const ares_kl *kl, const 
             continue;
         }
         s->kl += kl->value(x);
-        if (t->d_log_prob && cfg->kl_coef != 0) t->d_log_prob[i] += (float)(cfg->kl_coef * kl->derivative(x) / tokens);
+        if (t->d_log_prob && cfg->kl_coef != 0)
+            t->d_log_prob[i] += (float)(cfg->kl_coef * kl->derivative(x) / tokens);
     }
 }
 
-static void prompt_loss(const ares_vapor_config *cfg, const ares_kl *kl, ares_vapor_prompt *p, const double totals[2], ares_vapor_sums *s)
+static void prompt_loss(const ares_vapor_config *cfg, const ares_kl *kl, ares_vapor_prompt *p,
+                        const double totals[2], ares_vapor_sums *s)
 {
     double u_sum = 0;
     preference(cfg, p, s);
@@ -120,12 +134,20 @@ static void prompt_loss(const ares_vapor_config *cfg, const ares_kl *kl, ares_va
     pull(&p->rejected, cfg->beta * u_sum / totals[0], cfg->ratio_mean);
 }
 
-void ares_vapor_sums_init(ares_vapor_sums *s) { *s = (ares_vapor_sums){ .ratio_max = -INFINITY }; }
+void ares_vapor_sums_init(ares_vapor_sums *s)
+{
+    *s = (ares_vapor_sums){ .ratio_max = -INFINITY };
+}
 
-int ares_vapor_loss(const ares_vapor_config *cfg, const ares_kl *kl, ares_vapor_prompt *prompts, int64_t n, const double totals[2], ares_vapor_sums *sums)
+int ares_vapor_loss(const ares_vapor_config *cfg, const ares_kl *kl, ares_vapor_prompt *prompts,
+                    int64_t n, const double totals[2], ares_vapor_sums *sums)
 {
     double own[2] = { 0 };
-    if (!kl->value) return ares_fail(ARES_EUNSUPPORTED, "loss: vapor: kl_penalty = '%s': needs the logits of both models; take an estimator (low_var_kl)", kl->name);
+    if (!kl->value)
+        return ares_fail(ARES_EUNSUPPORTED,
+                         "loss: vapor: kl_penalty = '%s': needs the logits of both models; take an "
+                         "estimator (low_var_kl)",
+                         kl->name);
     for (int64_t i = 0; i < n; i++) {
         own[0] += (double)prompts[i].n;
         for (int64_t c = 0; c < prompts[i].n; c++) {
@@ -167,9 +189,17 @@ void ares_vapor_metrics(const ares_vapor_config *cfg, const ares_vapor_sums *s, 
 static int without_pairs(const ares_loss_args *a)
 {
     (void)a;
-    return ares_fail(ARES_EUNSUPPORTED, "loss: vapor: needs log-probs of the rows' chosen and rejected answers beside the completions'; ares_vapor_loss takes all of them");
+    return ares_fail(ARES_EUNSUPPORTED,
+                     "loss: vapor: needs log-probs of the rows' chosen and rejected answers beside "
+                     "the completions'; ares_vapor_loss takes all of them");
 }
 
-const ares_loss ares_loss_vapor = { "vapor", "one clipped ratio of verifiable span and stored preference",
-                                    "-min(r' A, clip(r', 1 - low, 1 + high) A), log r' = clamp(S + beta (L_chosen - L_rejected), -20, 20), S and L sums of log pi - log ref over spans",
-                                    "VAPOR", ARES_LOSS_PAIRS, without_pairs };
+const ares_loss ares_loss_vapor = {
+    "vapor",
+    "one clipped ratio of verifiable span and stored preference",
+    "-min(r' A, clip(r', 1 - low, 1 + high) A), log r' = clamp(S + beta (L_chosen - L_rejected), "
+    "-20, 20), S and L sums of log pi - log ref over spans",
+    "VAPOR",
+    ARES_LOSS_PAIRS,
+    without_pairs
+};

@@ -1,6 +1,7 @@
 /*
- * VAPOR's surrogate of one completion. Its ratio is to the reference model and joins the verifiable span with the preference of the
- * prompt's stored pair: log r' = S + beta D, clamped as a sum. The objective min(r' A, clip(r') A) is to be maximised.
+ * VAPOR's surrogate of one completion. Its ratio is to the reference model and joins the verifiable
+ * span with the preference of the prompt's stored pair: log r' = S + beta D, clamped as a sum. The
+ * objective min(r' A, clip(r') A) is to be maximised.
  */
 #ifndef ARES_ALGO_LOSS_VAPOR_H
 #define ARES_ALGO_LOSS_VAPOR_H
@@ -9,13 +10,16 @@
 
 typedef struct ares_vapor_term {
     double ratio, clipped, objective;
-    double u;                /* d objective / d log r': A r' where it acts, the clip's boundary included */
+    /* d objective / d log r': A r' where it acts, the clip's boundary included */
+    double u;
     int clip_low, clip_high; /* A < 0 and r' below the bound; A > 0 and r' above */
     int saturated;           /* the log lies beyond the clamp, and passes nothing */
 } ares_vapor_term;
 
 /* bound: of |log r'| (log_ratio_clamp, 20). */
-ARES_LOSS_FN ares_vapor_term ares_vapor_completion(double log_ratio, double advantage, double epsilon_low, double epsilon_high, double bound)
+ARES_LOSS_FN ares_vapor_term ares_vapor_completion(double log_ratio, double advantage,
+                                                   double epsilon_low, double epsilon_high,
+                                                   double bound)
 {
     ares_vapor_term e = { 0, 0, 0, 0, 0, 0, log_ratio > bound || log_ratio < -bound };
     double low = 1 - epsilon_low, high = 1 + epsilon_high;

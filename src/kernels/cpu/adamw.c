@@ -4,7 +4,8 @@
  *   m = beta1 m + (1 - beta1) g    v = beta2 v + (1 - beta2) g^2    g = grad * grad_scale
  *   w -= lr ((m / (1 - beta1^step)) / (sqrt(v) / sqrt(1 - beta2^step) + eps) + weight_decay w)
  *
- * The bf16 variant rounds where torch does with tensors of bf16: after each operation on a whole tensor.
+ * The bf16 variant rounds where torch does with tensors of bf16: after each operation on a whole
+ * tensor.
  */
 #include "isa.h"
 
@@ -60,11 +61,16 @@ static void kahan_task(void *ctx, int64_t task, int worker)
     int64_t end = ARES_MIN(a->n, (task + 1) * CHUNK);
     for (int64_t i = task * CHUNK; i < end; i += 16) {
         int n = (int)ARES_MIN(16, end - i);
-        v16 g = v16_mul(v16_load_first(a->grad + i, n), v16_set1(j->grad_scale)), m = v16_load_first(a->m + i, n), v = v16_load_first(a->v + i, n);
-        v16 c = v16_load_first(a->master + i, n), w = rounded(v16_mul(v16_load_bf16_first(weights + i, n), v16_set1(j->keep)));
-        m = rounded(v16_add(rounded(v16_mul(m, v16_set1(j->beta1))), v16_mul(g, v16_set1(j->rest1))));
-        v = rounded(v16_add(rounded(v16_mul(v, v16_set1(j->beta2))), v16_mul(v16_mul(g, v16_set1(j->rest2)), g)));
-        v16 under = rounded(v16_add(rounded(v16_mul(rounded(v16_sqrt(v)), v16_set1(j->v_scale))), v16_set1(j->eps)));
+        v16 g = v16_mul(v16_load_first(a->grad + i, n), v16_set1(j->grad_scale)),
+            m = v16_load_first(a->m + i, n), v = v16_load_first(a->v + i, n);
+        v16 c = v16_load_first(a->master + i, n),
+            w = rounded(v16_mul(v16_load_bf16_first(weights + i, n), v16_set1(j->keep)));
+        m = rounded(
+            v16_add(rounded(v16_mul(m, v16_set1(j->beta1))), v16_mul(g, v16_set1(j->rest1))));
+        v = rounded(v16_add(rounded(v16_mul(v, v16_set1(j->beta2))),
+                            v16_mul(v16_mul(g, v16_set1(j->rest2)), g)));
+        v16 under = rounded(v16_add(rounded(v16_mul(rounded(v16_sqrt(v)), v16_set1(j->v_scale))),
+                                    v16_set1(j->eps)));
         c = rounded(v16_fnma(v16_set1(j->lr * j->m_scale), v16_div(m, under), c));
         v16 next = rounded(v16_add(w, c));
         c = rounded(v16_add(c, rounded(v16_sub(w, next))));
@@ -77,14 +83,22 @@ static void kahan_task(void *ctx, int64_t task, int worker)
 
 void ARES_K(adamw)(ares_device *d, const ares_adamw_args *a)
 {
-    ARES_ASSERT(a->step >= 1 && a->dtype != ARES_F16 && (a->master || a->dtype == ARES_F32) && (!a->kahan || a->dtype == ARES_BF16));
+    ARES_ASSERT(a->step >= 1 && a->dtype != ARES_F16 && (a->master || a->dtype == ARES_F32) &&
+                (!a->kahan || a->dtype == ARES_BF16));
     adamw_job j = {
-        .a = a, .grad_scale = (float)a->grad_scale,
-        .beta1 = (float)a->beta1, .rest1 = (float)(1.0 - a->beta1),
-        .beta2 = (float)a->beta2, .rest2 = (float)(1.0 - a->beta2),
+        .a = a,
+        .grad_scale = (float)a->grad_scale,
+        .beta1 = (float)a->beta1,
+        .rest1 = (float)(1.0 - a->beta1),
+        .beta2 = (float)a->beta2,
+        .rest2 = (float)(1.0 - a->beta2),
         .m_scale = (float)(1.0 / (1.0 - ares_f64_pow(a->beta1, (double)a->step))),
         .v_scale = (float)(1.0 / sqrt(1.0 - ares_f64_pow(a->beta2, (double)a->step))),
-        .eps = (float)a->eps, .decay = (float)a->weight_decay, .lr = (float)a->lr, .keep = (float)(1.0 - a->lr * a->weight_decay),
+        .eps = (float)a->eps,
+        .decay = (float)a->weight_decay,
+        .lr = (float)a->lr,
+        .keep = (float)(1.0 - a->lr * a->weight_decay),
     };
-    kernels_run(d, (double)a->n / 800, (a->n + CHUNK - 1) / CHUNK, a->kahan ? kahan_task : adamw_task, &j);
+    kernels_run(d, (double)a->n / 800, (a->n + CHUNK - 1) / CHUNK,
+                a->kahan ? kahan_task : adamw_task, &j);
 }

@@ -1,10 +1,12 @@
 /*
- * Attention over packed or paged keys. Packed keys are first laid out in scratch exactly as the cache lays them out
- * (it costs about a hundredth of a layer), so there is one walk: a query row meets the chunks of 32 keys in order, its
- * own numbers never depend on its neighbours, and packed = paged = token by token.
+ * Attention over packed or paged keys. Packed keys are first laid out in scratch exactly as the
+ * cache lays them out (it costs about a hundredth of a layer), so there is one walk: a query row
+ * meets the chunks of 32 keys in order, its own numbers never depend on its neighbours, and packed
+ * = paged = token by token.
  *
- * A masked key has probability 0 and adds 0 * v to a chain. That can only turn a sum of -0 into +0, which the final
- * "+ 0" does for every sum: masked keys leave no trace. Keys past the last one of a segment are never read as values.
+ * A masked key has probability 0 and adds 0 * v to a chain. That can only turn a sum of -0 into +0,
+ * which the final "+ 0" does for every sum: masked keys leave no trace. Keys past the last one of a
+ * segment are never read as values.
  */
 #include "attention.h"
 
@@ -12,7 +14,10 @@
 
 enum {
     QUERIES =
-        48, /* queries of a task: a chunk of keys and values stays in L1 while they and their heads pass */
+        /*
+         * queries of a task: a chunk of keys and values stays in L1 while they and their heads pass
+         */
+    48,
     HEADS = 16, /* query heads at a time of one kv head */
     STRIP = 12, /* rows of one pass: scores, softmax, values */
     FLOPS_A_US = 100000
@@ -34,7 +39,8 @@ typedef struct attention_job {
 
 static int64_t block_of(const attention_job *job, int s, int chunk)
 {
-    if (job->a->cache) return job->a->seg.block_table[(int64_t)s * job->a->seg.table_stride + chunk];
+    if (job->a->cache)
+        return job->a->seg.block_table[(int64_t)s * job->a->seg.table_stride + chunk];
     const block_range *range = &job->range[s];
     if (chunk < range->shared) range = &job->range[range->leader];
     return range->first + chunk - range->shared;
@@ -97,14 +103,17 @@ static void strip_chunk(strip *s, const float *keys, const float *values, int he
                               .steps = head_dim,
                               .fresh = true },
                  s->rows, 32);
-    /* Step by step over all rows, so that none waits for the sums and maxima across its own lanes. */
+    /*
+     * Step by step over all rows, so that none waits for the sums and maxima across its own lanes.
+     */
     const v16 minus_infinity = v16_set1(-INFINITY), factor = v16_set1(scale);
     float top[16] = { 0 }, total[16] = { 0 }, shift[16], rescale[16];
     for (int r = 0; r < s->rows; r++) {
         v16 a = v16_mul(v16_load(p[r]), factor), b = v16_mul(v16_load(p[r] + 16), factor);
         if (s->low[r] > 0 || s->high[r] < 32) {
-            uint32_t seen =
-                s->low[r] >= s->high[r] ? 0 : (0xffffffffu << s->low[r]) & (0xffffffffu >> (32 - s->high[r]));
+            uint32_t seen = s->low[r] >= s->high[r]
+                                ? 0
+                                : (0xffffffffu << s->low[r]) & (0xffffffffu >> (32 - s->high[r]));
             a = v16_select(v16m_of(seen & 0xffff), a, minus_infinity);
             b = v16_select(v16m_of(seen >> 16), b, minus_infinity);
         }
@@ -125,7 +134,8 @@ static void strip_chunk(strip *s, const float *keys, const float *values, int he
         v16_store(p[r] + 16, b);
         total[r] = v16_sum(v16_add(a, b));
     }
-    v16_store_first(s->sum, v16_add(v16_mul(v16_load_first(s->sum, s->rows), factors), v16_load(total)),
+    v16_store_first(s->sum,
+                    v16_add(v16_mul(v16_load_first(s->sum, s->rows), factors), v16_load(total)),
                     s->rows);
     uint32_t moved = v16m_bits(v16m_not(v16_eq(max, old))) &
                      ((1u << s->rows) - 1); /* for the others the factor is exactly 1 */
@@ -136,7 +146,8 @@ static void strip_chunk(strip *s, const float *keys, const float *values, int he
         int d = 0;
         for (; d + 16 <= head_dim; d += 16) v16_store(out + d, v16_mul(v16_load(out + d), by));
         if (d < head_dim)
-            v16_store_first(out + d, v16_mul(v16_load_first(out + d, head_dim - d), by), head_dim - d);
+            v16_store_first(out + d, v16_mul(v16_load_first(out + d, head_dim - d), by),
+                            head_dim - d);
     }
     tile_product((tile_args){ .c = s->out,
                               .ldc = s->ldo,
@@ -154,25 +165,33 @@ static void finish_row(float *out, int head_dim, float sum)
     v16 divisor = v16_set1(sum);
     for (int d = 0; d < head_dim; d += 16) {
         int n = head_dim - d < 16 ? head_dim - d : 16;
-        v16_store_first(out + d, v16_add(v16_div(v16_load_first(out + d, n), divisor), v16_zero()), n);
+        v16_store_first(out + d, v16_add(v16_div(v16_load_first(out + d, n), divisor), v16_zero()),
+                        n);
     }
 }
 
-/* Queries [first, first + n) of segment s against all they see, for `heads` query heads from `head` of kv head h. */
+/*
+ * Queries [first, first + n) of segment s against all they see, for `heads` query heads from `head`
+ * of kv head h.
+ */
 static void attend(const attention_job *job, int s, int first, int n, int h, int head, int heads)
 {
     const ares_attention_args *a = job->a;
-    int dim = a->head_dim, prefix = segment_prefix(&a->seg, s), keys = prefix + segment_rows(&a->seg, s);
+    int dim = a->head_dim, prefix = segment_prefix(&a->seg, s),
+        keys = prefix + segment_rows(&a->seg, s);
     int64_t row = a->seg.start[s] + first, column = (int64_t)head * dim;
     const float *q = a->q + row * a->ldq + column;
     float *out = a->out + row * a->ldo + column;
     float max[QUERIES * HEADS], sum[QUERIES * HEADS];
 
-    /* Rows of a strip are queries of one head, or, when queries are few (decoding), heads of one query. */
+    /*
+     * Rows of a strip are queries of one head, or, when queries are few (decoding), heads of one
+     * query.
+     */
     bool across = n < heads;
     int bands = across ? n : heads, rows = across ? heads : n;
-    int64_t band_q = across ? a->ldq : dim, row_q = across ? dim : a->ldq, band_o = across ? a->ldo : dim,
-            row_o = across ? dim : a->ldo;
+    int64_t band_q = across ? a->ldq : dim, row_q = across ? dim : a->ldq,
+            band_o = across ? a->ldo : dim, row_o = across ? dim : a->ldo;
     for (int band = 0; band < bands; band++)
         for (int r = 0; r < rows; r++) {
             max[band * rows + r] = -INFINITY;
@@ -186,9 +205,11 @@ static void attend(const attention_job *job, int s, int first, int n, int h, int
         const float *block = job->cache + (block_of(job, s, c) * a->n_kv_heads + h) * 64 * dim;
         if (across &&
             (c + 1) * 32 <
-                last_seen) { /* decoding reads each block once: fetch the next while this one is used */
+                /* decoding reads each block once: fetch the next while this one is used */
+                last_seen) {
             const char *next =
-                (const char *)(job->cache + (block_of(job, s, c + 1) * a->n_kv_heads + h) * 64 * dim);
+                (const char *)(job->cache +
+                               (block_of(job, s, c + 1) * a->n_kv_heads + h) * 64 * dim);
             for (int i = 0; i < 256 * dim; i += 64) __builtin_prefetch(next + i, 0, 2);
         }
         for (int band = 0; band < bands; band++)
@@ -276,17 +297,20 @@ void ARES_K(attention)(ares_device *d, const ares_attention_args *a)
     if (items == 0) return;
     int64_t units = items * a->n_kv_heads;
 
-    size_t blocks_bytes = round_up((size_t)(blocks * a->n_kv_heads * 64 * a->head_dim) * sizeof(float));
+    size_t blocks_bytes =
+        round_up((size_t)(blocks * a->n_kv_heads * 64 * a->head_dim) * sizeof(float));
     size_t range_bytes = round_up((size_t)seg->n * sizeof(block_range)),
            item_bytes = round_up((size_t)items * 2 * sizeof(int32_t));
-    char *scratch = kernels_scratch(
-        d, KERNELS_SHARED, blocks_bytes + range_bytes + item_bytes + (size_t)(units + 1) * sizeof(int64_t));
+    char *scratch = kernels_scratch(d, KERNELS_SHARED,
+                                    blocks_bytes + range_bytes + item_bytes +
+                                        (size_t)(units + 1) * sizeof(int64_t));
     attention_job job = { .a = a,
                           .cache = a->cache,
                           .laid_out = (void *)scratch,
                           .range = (void *)(scratch + blocks_bytes),
                           .item = (void *)(scratch + blocks_bytes + range_bytes),
-                          .first_unit = (void *)(scratch + blocks_bytes + range_bytes + item_bytes) };
+                          .first_unit =
+                              (void *)(scratch + blocks_bytes + range_bytes + item_bytes) };
     double total = 0.0;
     int64_t count = 0;
     for (int s = 0; s < seg->n; s++)

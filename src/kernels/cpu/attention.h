@@ -36,7 +36,10 @@ static inline int32_t segment_leader(const ares_segments *seg, int s)
     return lo;
 }
 
-/* to[j][i] = from[i][j] for i < rows, j < columns; to's rows are 32 apart. Four by four in registers. */
+/*
+ * to[j][i] = from[i][j] for i < rows, j < columns; to's rows are 32 apart. Four by four in
+ * registers.
+ */
 static inline void transpose_to_32(const float *from, int64_t ld, int rows, int columns, float *to)
 {
     typedef float f4 __attribute__((vector_size(16), aligned(4), may_alias));
@@ -58,12 +61,16 @@ static inline void transpose_to_32(const float *from, int64_t ld, int rows, int 
             *(f4 *)(q + 96) = __builtin_shuffle(ab1, ce1, (i4){ 2, 3, 6, 7 });
         }
     for (int i = 0; i < rows; i++)
-        for (int j = i < full ? wide : 0; j < columns; j++) to[(int64_t)j * 32 + i] = from[i * ld + j];
+        for (int j = i < full ? wide : 0; j < columns; j++)
+            to[(int64_t)j * 32 + i] = from[i * ld + j];
 }
 
-/* Packed: keys [first, first + n) of segment s, transposed, n <= 32; lanes from n on are left alone. */
-static inline void gather_transposed(const ares_segments *seg, int s, int64_t first, int n, const float *rows,
-                                     int64_t ld, int dim, float *to)
+/*
+ * Packed: keys [first, first + n) of segment s, transposed, n <= 32; lanes from n on are left
+ * alone.
+ */
+static inline void gather_transposed(const ares_segments *seg, int s, int64_t first, int n,
+                                     const float *rows, int64_t ld, int dim, float *to)
 {
     for (int i = 0; i < n;) { /* at most two runs: the end of the prefix, the segment's own */
         int64_t at = key_row(seg, s, first + i);
@@ -73,11 +80,12 @@ static inline void gather_transposed(const ares_segments *seg, int s, int64_t fi
         i += run;
     }
 }
-static inline void gather_rows(const ares_segments *seg, int s, int64_t first, int n, const float *rows,
-                               int64_t ld, int dim, float *to)
+static inline void gather_rows(const ares_segments *seg, int s, int64_t first, int n,
+                               const float *rows, int64_t ld, int dim, float *to)
 {
     for (int i = 0; i < n; i++)
-        memcpy(to + (int64_t)i * dim, rows + key_row(seg, s, first + i) * ld, (size_t)dim * sizeof(float));
+        memcpy(to + (int64_t)i * dim, rows + key_row(seg, s, first + i) * ld,
+               (size_t)dim * sizeof(float));
 }
 
 #endif

@@ -1,10 +1,12 @@
 /*
- * Attention backwards: probabilities again from the saved log-sum-exp (Dao et al., arXiv 2205.14135, section 3.1), then
+ * Attention backwards: probabilities again from the saved log-sum-exp (Dao et al., arXiv
+ * 2205.14135, section 3.1), then
  *
  *   dv += P^T dO    dP = dO V^T    dS = P (dP - sum(dO out)) scale    dq += dS K    dk += dS^T q
  *
- * A task owns a prefix with all that share it, for one kv head, and so every row of dk and dv it adds to: segments in
- * order, in each the chunks of keys in order, for a chunk the query heads and their rows in order.
+ * A task owns a prefix with all that share it, for one kv head, and so every row of dk and dv it
+ * adds to: segments in order, in each the chunks of keys in order, for a chunk the query heads and
+ * their rows in order.
  */
 #include "attention.h"
 
@@ -36,7 +38,8 @@ static float dot(const float *a, const float *b, int n)
 }
 
 /* Rows [first, first + n) of segment s and query head `head` against one chunk. */
-static void rows_back(const ares_attention_args *a, int s, int head, int first, int n, const chunk *c)
+static void rows_back(const ares_attention_args *a, int s, int head, int first, int n,
+                      const chunk *c)
 {
     float p[QUERIES][32], ds[QUERIES][32];
     int dim = a->head_dim, prefix = segment_prefix(&a->seg, s);
@@ -92,14 +95,24 @@ static void rows_back(const ares_attention_args *a, int s, int head, int first, 
                               .ldb = dim,
                               .steps = c->keys },
                  n, dim);
-    tile_product(
-        (tile_args){
-            .c = c->dv, .ldc = dim, .a = p[0], .row = 1, .step = 32, .b = d_out, .ldb = a->ldo, .steps = n },
-        c->keys, dim);
-    tile_product(
-        (tile_args){
-            .c = c->dk, .ldc = dim, .a = ds[0], .row = 1, .step = 32, .b = q, .ldb = a->ldq, .steps = n },
-        c->keys, dim);
+    tile_product((tile_args){ .c = c->dv,
+                              .ldc = dim,
+                              .a = p[0],
+                              .row = 1,
+                              .step = 32,
+                              .b = d_out,
+                              .ldb = a->ldo,
+                              .steps = n },
+                 c->keys, dim);
+    tile_product((tile_args){ .c = c->dk,
+                              .ldc = dim,
+                              .a = ds[0],
+                              .row = 1,
+                              .step = 32,
+                              .b = q,
+                              .ldb = a->ldq,
+                              .steps = n },
+                 c->keys, dim);
 }
 
 static void move_gradients(const ares_attention_args *a, int s, int h, const chunk *c, bool load)
@@ -128,8 +141,10 @@ static void segment_back(const ares_attention_args *a, int s, int h, chunk *c)
         if (a->window > 0 && c->first + c->keys + a->window - 1 - prefix < last)
             last = c->first + c->keys + a->window - 1 - prefix;
         if (first >= last) continue;
-        gather_transposed(&a->seg, s, c->first, c->keys, a->k + (int64_t)h * dim, a->ldkv, dim, c->kt);
-        gather_transposed(&a->seg, s, c->first, c->keys, a->v + (int64_t)h * dim, a->ldkv, dim, c->vt);
+        gather_transposed(&a->seg, s, c->first, c->keys, a->k + (int64_t)h * dim, a->ldkv, dim,
+                          c->kt);
+        gather_transposed(&a->seg, s, c->first, c->keys, a->v + (int64_t)h * dim, a->ldkv, dim,
+                          c->vt);
         gather_rows(&a->seg, s, c->first, c->keys, a->k + (int64_t)h * dim, a->ldkv, dim, c->k);
         move_gradients(a, s, h, c, true);
         for (int g = 0; g < group; g++)
@@ -169,8 +184,8 @@ void ARES_K(attention_backward)(ares_device *d, const ares_attention_args *a)
         if (leader == s) lead[groups++] = s;
         else next[tail[leader]] = s;
         tail[leader] = s;
-        work += (double)rows * (segment_prefix(seg, s) + (a->causal ? rows / 2 + 16 : rows)) * a->n_heads *
-                a->head_dim * 10.0;
+        work += (double)rows * (segment_prefix(seg, s) + (a->causal ? rows / 2 + 16 : rows)) *
+                a->n_heads * a->head_dim * 10.0;
     }
     backward_job job = { d, a, next, lead };
     kernels_run(d, work / 100000, (int64_t)groups * a->n_kv_heads, back_task, &job);

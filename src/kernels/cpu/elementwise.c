@@ -52,7 +52,10 @@ void ARES_K(scale)(ares_device *d, float *x, double factor, int64_t n)
 double ARES_K(sum_squares)(ares_device *d, const float *x, int64_t n)
 {
     int64_t chunks = (n + CHUNK - 1) / CHUNK;
-    array_job j = { .n = n, .x = x, .partial = kernels_scratch(d, KERNELS_SHARED, (size_t)ARES_MAX(chunks, 1) * sizeof(double)) };
+    array_job j = { .n = n,
+                    .x = x,
+                    .partial = kernels_scratch(d, KERNELS_SHARED,
+                                               (size_t)ARES_MAX(chunks, 1) * sizeof(double)) };
     kernels_run(d, (double)n / 5e3, chunks, sum_squares_task, &j);
     double sum = 0;
     for (int64_t c = 0; c < chunks; c++) sum += j.partial[c];

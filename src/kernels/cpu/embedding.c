@@ -1,6 +1,6 @@
 /*
- * Rows of the embedding by token id. A tied model's lie in the head's panels, 32 numbers apart. The gradient is cut by
- * columns, so that every task adds its tokens in row order whatever ids repeat.
+ * Rows of the embedding by token id. A tied model's lie in the head's panels, 32 numbers apart. The
+ * gradient is cut by columns, so that every task adds its tokens in row order whatever ids repeat.
  */
 #include "isa.h"
 
@@ -39,7 +39,8 @@ static void forward_task(void *ctx, int64_t task, int worker)
     }
 }
 
-void ARES_K(embedding)(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n, float *y, int64_t ldy)
+void ARES_K(embedding)(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n,
+                       float *y, int64_t ldy)
 {
     embedding_job j = { .e = e, .ids = ids, .n = n, .y = y, .ld = ldy };
     ARES_ASSERT(e->dtype != ARES_F16);
@@ -62,11 +63,14 @@ static void backward_task(void *ctx, int64_t task, int worker)
     }
 }
 
-void ARES_K(embedding_backward)(ares_device *d, const ares_matrix *de, const int32_t *ids, int32_t n, const float *dy, int64_t lddy)
+void ARES_K(embedding_backward)(ares_device *d, const ares_matrix *de, const int32_t *ids,
+                                int32_t n, const float *dy, int64_t lddy)
 {
     ARES_ASSERT(de->dtype == ARES_F32);
     int64_t tasks = ARES_MIN((int64_t)de->k, 4 * ares_pool_threads(d->pool));
     int64_t columns = (de->k + tasks - 1) / tasks;
-    embedding_job j = { .e = de, .ids = ids, .n = n, .dy = dy, .ld = lddy, .columns = (columns + 15) / 16 * 16 };
+    embedding_job j = {
+        .e = de, .ids = ids, .n = n, .dy = dy, .ld = lddy, .columns = (columns + 15) / 16 * 16
+    };
     kernels_run(d, (double)n * de->k / 250, (de->k + j.columns - 1) / j.columns, backward_task, &j);
 }

@@ -1,7 +1,8 @@
 /*
- * The vocabulary head. Forward leaves three numbers for each row and chunk; backward makes a block of logits again, turns
- * it into their derivatives in place and hands it to linear_backward; head_fused keeps the logits of as many rows as a
- * fixed scratch holds and so computes them once. Every element is the same chain on all three ways.
+ * The vocabulary head. Forward leaves three numbers for each row and chunk; backward makes a block
+ * of logits again, turns it into their derivatives in place and hands it to linear_backward;
+ * head_fused keeps the logits of as many rows as a fixed scratch holds and so computes them once.
+ * Every element is the same chain on all three ways.
  */
 #include "vocab.h"
 
@@ -48,19 +49,23 @@ static void run_tasks(head_job *j, double work_us, ares_task_fn *fn)
 }
 static double work_us(const head_job *j)
 {
-    return vocab_work_us(j->a->w, j->rows, ARES_MIN((int64_t)VOCAB_CHUNK * j->chunks, (int64_t)j->a->vocab));
+    return vocab_work_us(j->a->w, j->rows,
+                         ARES_MIN((int64_t)VOCAB_CHUNK * j->chunks, (int64_t)j->a->vocab));
 }
 
 /* e = exp(z - max), as in vocab_part_of; logits are raw. */
 static float cross_of(const float *z, const float *zr, int n, float inv_temperature, float max)
 {
-    v16 scale = v16_set1(inv_temperature), shift = v16_set1(max), least = v16_set1(-128.0f), sum = v16_zero();
+    v16 scale = v16_set1(inv_temperature), shift = v16_set1(max), least = v16_set1(-128.0f),
+        sum = v16_zero();
     for (int i = 0; i < n; i += 16) {
         int lanes = ARES_MIN(16, n - i);
         v16 a = lanes == 16 ? v16_load(z + i) : v16_load_first(z + i, lanes),
-            b = lanes == 16 ? v16_load(zr + i) : v16_load_first(zr + i, lanes); /* lanes beyond n: 0 - 0 */
+            /* lanes beyond n: 0 - 0 */
+            b = lanes == 16 ? v16_load(zr + i) : v16_load_first(zr + i, lanes);
         a = v16_mul(a, scale);
-        sum = v16_fma(v16_exp(v16_max(least, v16_min(v16_zero(), v16_sub(a, shift)))), v16_sub(a, v16_mul(b, scale)), sum);
+        sum = v16_fma(v16_exp(v16_max(least, v16_min(v16_zero(), v16_sub(a, shift)))),
+                      v16_sub(a, v16_mul(b, scale)), sum);
     }
     return v16_sum(sum);
 }
@@ -69,8 +74,11 @@ static float cross_of(const float *z, const float *zr, int n, float inv_temperat
 static float *reference_logits(const head_job *j, const span *s, int worker)
 {
     const ares_head_args *a = j->a;
-    float *zr = (float *)kernels_scratch(j->d, worker, (size_t)s->rows * VOCAB_CHUNK * 2 * sizeof(float)) + s->rows * VOCAB_CHUNK;
-    vocab_logits(a->ref_w, a->vocab, s->chunk, a->ref_x + (j->row + s->first) * a->ld_ref, a->ld_ref, s->rows, zr, VOCAB_CHUNK);
+    float *zr =
+        (float *)kernels_scratch(j->d, worker, (size_t)s->rows * VOCAB_CHUNK * 2 * sizeof(float)) +
+        s->rows * VOCAB_CHUNK;
+    vocab_logits(a->ref_w, a->vocab, s->chunk, a->ref_x + (j->row + s->first) * a->ld_ref,
+                 a->ld_ref, s->rows, zr, VOCAB_CHUNK);
     return zr;
 }
 
@@ -80,11 +88,15 @@ static void forward_task(void *ctx, int64_t task, int worker)
     const ares_head_args *a = j->a;
     span s = span_of(j, task);
     int width = vocab_width(a->vocab, s.chunk);
-    float *z = j->logits ? j->logits + s.first * j->ld + s.chunk * VOCAB_CHUNK
-                         : kernels_scratch(j->d, worker, (size_t)s.rows * VOCAB_CHUNK * (j->kl_part ? 2 : 1) * sizeof(float));
+    float *z =
+        j->logits
+            ? j->logits + s.first * j->ld + s.chunk * VOCAB_CHUNK
+            : kernels_scratch(j->d, worker,
+                              (size_t)s.rows * VOCAB_CHUNK * (j->kl_part ? 2 : 1) * sizeof(float));
     const float *zr = j->kl_part ? reference_logits(j, &s, worker) : NULL;
     int64_t ldz = j->logits ? j->ld : VOCAB_CHUNK;
-    vocab_logits(a->w, a->vocab, s.chunk, a->x + (j->row + s.first) * a->ldx, a->ldx, s.rows, z, ldz);
+    vocab_logits(a->w, a->vocab, s.chunk, a->x + (j->row + s.first) * a->ldx, a->ldx, s.rows, z,
+                 ldz);
     for (int64_t r = 0; r < s.rows; r++) {
         int64_t row = j->row + s.first + r, target = a->target[row] - s.chunk * VOCAB_CHUNK;
         vocab_part part = vocab_part_of(z + r * ldz, width, a->inv_temperature);
@@ -92,13 +104,17 @@ static void forward_task(void *ctx, int64_t task, int worker)
         if (zr)
             j->kl_part[(s.first + r) * j->chunks + s.chunk] =
                 (kl_part){ vocab_part_of(zr + r * VOCAB_CHUNK, width, a->inv_temperature),
-                           cross_of(z + r * ldz, zr + r * VOCAB_CHUNK, width, a->inv_temperature, part.max) };
-        if (target >= 0 && target < width)
-            a->log_prob[row] = z[r * ldz + target] * a->inv_temperature; /* rests there until merged */
+                           cross_of(z + r * ldz, zr + r * VOCAB_CHUNK, width, a->inv_temperature,
+                                    part.max) };
+        if (target >= 0 && target < width) /* rests there until merged */
+            a->log_prob[row] = z[r * ldz + target] * a->inv_temperature;
     }
 }
 
-/* KL = sum p (z - z_ref) - lse + lse_ref, merged in double: the terms are as large as the logits, the KL is not. */
+/*
+ * KL = sum p (z - z_ref) - lse + lse_ref, merged in double: the terms are as large as the logits,
+ * the KL is not.
+ */
 static void merge_kl(const head_job *j, int64_t r, const vocab_total *t)
 {
     const ares_head_args *a = j->a;
@@ -110,9 +126,11 @@ static void merge_kl(const head_job *j, int64_t r, const vocab_total *t)
         double e = ares_f64_exp(ARES_MAX((double)p[c].max - (double)t->max, -700.0));
         sum += e * (double)p[c].sum;
         cross += e * (double)k[c].cross;
-        ref_sum += ares_f64_exp(ARES_MAX((double)k[c].ref.max - ref_max, -700.0)) * (double)k[c].ref.sum;
+        ref_sum +=
+            ares_f64_exp(ARES_MAX((double)k[c].ref.max - ref_max, -700.0)) * (double)k[c].ref.sum;
     }
-    double lse_ref = ref_max + ares_f64_log(ref_sum), kl = cross / sum - ((double)t->max + ares_f64_log(sum)) + lse_ref;
+    double lse_ref = ref_max + ares_f64_log(ref_sum),
+           kl = cross / sum - ((double)t->max + ares_f64_log(sum)) + lse_ref;
     a->kl[j->row + r] = kl < 0 ? 0.0f : (float)kl; /* below 0 by rounding alone */
     a->ref_lse[j->row + r] = (float)lse_ref;
 }
@@ -143,7 +161,8 @@ static void check(const ares_head_args *a)
 {
     ARES_ASSERT(a->w->layout == ARES_PANEL32 && a->vocab <= a->w->n && a->w->dtype != ARES_F16);
     for (int32_t r = 0; r < a->rows; r++) ARES_ASSERT(a->target[r] >= 0 && a->target[r] < a->vocab);
-    ARES_ASSERT(!a->ref_x || (a->ref_w->layout == ARES_PANEL32 && a->vocab <= a->ref_w->n && a->ref_w->dtype != ARES_F16));
+    ARES_ASSERT(!a->ref_x || (a->ref_w->layout == ARES_PANEL32 && a->vocab <= a->ref_w->n &&
+                              a->ref_w->dtype != ARES_F16));
 }
 
 void ARES_K(head)(ares_device *d, const ares_head_args *a)
@@ -151,24 +170,33 @@ void ARES_K(head)(ares_device *d, const ares_head_args *a)
     check(a);
     int64_t chunks = vocab_chunks(a->vocab);
     for (int64_t row = 0; row < a->rows; row += FORWARD_ROWS) {
-        head_job j = {
-            .d = d, .a = a, .row = row, .rows = ARES_MIN(FORWARD_ROWS, a->rows - row), .chunks = chunks
-        };
-        j.part = kernels_scratch(d, KERNELS_SHARED, (size_t)(j.rows * chunks) * (sizeof(vocab_part) + (a->ref_x ? sizeof(kl_part) : 0)));
+        head_job j = { .d = d,
+                       .a = a,
+                       .row = row,
+                       .rows = ARES_MIN(FORWARD_ROWS, a->rows - row),
+                       .chunks = chunks };
+        j.part = kernels_scratch(d, KERNELS_SHARED,
+                                 (size_t)(j.rows * chunks) *
+                                     (sizeof(vocab_part) + (a->ref_x ? sizeof(kl_part) : 0)));
         j.kl_part = a->ref_x ? (kl_part *)(void *)(j.part + j.rows * chunks) : NULL;
         forward(&j);
     }
 }
 
 /* The same with c_kl p (log p - log q - KL) on top; d KL / d z of a logit over the temperature. */
-static void differentiate_kl(float *z, const float *zr, int n, float inv_temperature, const float stats[2], float c, float ce, const float kl[3])
+static void differentiate_kl(float *z, const float *zr, int n, float inv_temperature,
+                             const float stats[2], float c, float ce, const float kl[3])
 {
-    v16 scale = v16_set1(inv_temperature), vc = v16_set1(c), vce = v16_set1(ce), lse = v16_set1(stats[0]),
-        h = v16_set1(stats[1]), lse_ref = v16_set1(kl[0]), mean = v16_set1(kl[1]), ck = v16_set1(-kl[2]);
+    v16 scale = v16_set1(inv_temperature), vc = v16_set1(c), vce = v16_set1(ce),
+        lse = v16_set1(stats[0]), h = v16_set1(stats[1]), lse_ref = v16_set1(kl[0]),
+        mean = v16_set1(kl[1]), ck = v16_set1(-kl[2]);
     for (int i = 0; i < n; i += 16) {
         int lanes = ARES_MIN(16, n - i);
-        v16 d = v16_sub(v16_mul(lanes == 16 ? v16_load(z + i) : v16_load_first(z + i, lanes), scale), lse);
-        v16 q = v16_sub(v16_mul(lanes == 16 ? v16_load(zr + i) : v16_load_first(zr + i, lanes), scale), lse_ref);
+        v16 d = v16_sub(
+            v16_mul(lanes == 16 ? v16_load(z + i) : v16_load_first(z + i, lanes), scale), lse);
+        v16 q =
+            v16_sub(v16_mul(lanes == 16 ? v16_load(zr + i) : v16_load_first(zr + i, lanes), scale),
+                    lse_ref);
         v16 weight = v16_fma(ck, v16_sub(v16_sub(d, q), mean), v16_fma(vce, v16_add(d, h), vc));
         v16 g = v16_mul(v16_mul(v16_exp(d), weight), v16_neg(scale));
         if (lanes == 16) v16_store(z + i, g);
@@ -184,15 +212,20 @@ static void gradient_task(void *ctx, int64_t task, int worker)
     int width = vocab_width(a->vocab, s.chunk);
     float *z = j->logits + s.first * j->ld + (s.chunk - j->chunk) * VOCAB_CHUNK;
     if (!j->part)
-        vocab_logits(a->w, a->vocab, s.chunk, a->x + (j->row + s.first) * a->ldx, a->ldx, s.rows, z, j->ld);
+        vocab_logits(a->w, a->vocab, s.chunk, a->x + (j->row + s.first) * a->ldx, a->ldx, s.rows, z,
+                     j->ld);
     const float *zr = a->ref_x ? reference_logits(j, &s, worker) : NULL;
     for (int64_t r = 0; r < s.rows; r++) {
-        int64_t at = s.first + r, row = j->row + at, target = a->target[row] - s.chunk * VOCAB_CHUNK;
+        int64_t at = s.first + r, row = j->row + at,
+                target = a->target[row] - s.chunk * VOCAB_CHUNK;
         float c = j->c_log_prob[at], ce = j->c_entropy ? j->c_entropy[at] : 0.0f;
         if (zr)
-            differentiate_kl(z + r * j->ld, zr + r * VOCAB_CHUNK, width, a->inv_temperature, (float[]){ a->lse[row], a->entropy[row] }, c, ce,
+            differentiate_kl(z + r * j->ld, zr + r * VOCAB_CHUNK, width, a->inv_temperature,
+                             (float[]){ a->lse[row], a->entropy[row] }, c, ce,
                              (float[]){ a->ref_lse[row], a->kl[row], a->c_kl[row] });
-        else vocab_differentiate(z + r * j->ld, width, a->inv_temperature, a->lse[row], a->entropy[row], c, ce);
+        else
+            vocab_differentiate(z + r * j->ld, width, a->inv_temperature, a->lse[row],
+                                a->entropy[row], c, ce);
         if (target >= 0 && target < width) z[r * j->ld + target] += c * a->inv_temperature;
     }
 }
@@ -202,7 +235,8 @@ static void backward(head_job *j)
 {
     const ares_head_args *a = j->a;
     run_tasks(j, work_us(j), gradient_task);
-    int64_t first = j->chunk * VOCAB_CHUNK, n = ARES_MIN((int64_t)VOCAB_CHUNK * j->chunks, a->vocab - first);
+    int64_t first = j->chunk * VOCAB_CHUNK,
+            n = ARES_MIN((int64_t)VOCAB_CHUNK * j->chunks, a->vocab - first);
     ares_matrix w = *a->w, dw;
     w.data = (char *)w.data + (size_t)(first * w.k) * ares_dtype_bytes(w.dtype);
     w.n = (int32_t)n;
@@ -249,11 +283,15 @@ void ARES_K(head_fused)(ares_device *d, const ares_head_args *a, ares_head_loss_
     int64_t chunks = vocab_chunks(a->vocab), ld = chunks * VOCAB_CHUNK + LD_PAD;
     int64_t most = ARES_MIN((int64_t)a->rows, ARES_MAX(FUSED_ROWS, FUSED_LOGITS / ld));
     for (int64_t row = 0; row < a->rows; row += most) {
-        head_job j = {
-            .d = d, .a = a, .row = row, .rows = ARES_MIN(most, a->rows - row), .chunks = chunks, .ld = ld
-        };
-        j.logits = kernels_scratch(d, KERNELS_SHARED,
-                                   (size_t)most * ((size_t)ld + (size_t)chunks * 3 + 2) * sizeof(float));
+        head_job j = { .d = d,
+                       .a = a,
+                       .row = row,
+                       .rows = ARES_MIN(most, a->rows - row),
+                       .chunks = chunks,
+                       .ld = ld };
+        j.logits =
+            kernels_scratch(d, KERNELS_SHARED,
+                            (size_t)most * ((size_t)ld + (size_t)chunks * 3 + 2) * sizeof(float));
         j.part = (vocab_part *)(void *)(j.logits + most * ld);
         float *c = (float *)(void *)(j.part + most * chunks), *ce = c + most;
         forward(&j);

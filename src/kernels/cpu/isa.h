@@ -1,6 +1,6 @@
 /*
- * Private to the CPU kernels: what every file of this folder shares. Each is compiled once for an instruction set; its
- * functions carry that name through ARES_K and meet in table.c.
+ * Private to the CPU kernels: what every file of this folder shares. Each is compiled once for an
+ * instruction set; its functions carry that name through ARES_K and meet in table.c.
  */
 #ifndef ARES_CPU_ISA_H
 #define ARES_CPU_ISA_H
@@ -17,21 +17,30 @@ extern const ares_kernels ARES_K(kernels_table); /* table.c */
 /* Its functions, by file. */
 void ARES_K(linear)(ares_device *d, const ares_linear_args *a, int n);
 void ARES_K(linear_backward)(ares_device *d, const ares_linear_backward_args *a);
-void ARES_K(embedding)(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n, float *y, int64_t ldy);
-void ARES_K(embedding_backward)(ares_device *d, const ares_matrix *de, const int32_t *ids, int32_t n, const float *dy, int64_t lddy);
-void ARES_K(rms_norm)(ares_device *d, int32_t rows, int32_t k, const float *x, int64_t ldx, const float *w, float eps, float *y, int64_t ldy, float *rstd);
-void ARES_K(rms_norm_backward)(ares_device *d, int32_t rows, int32_t k, const float *dy, int64_t lddy, const float *x, int64_t ldx, const float *w, const float *rstd,
-                               float *dx, int64_t lddx, float *dw);
-void ARES_K(rope)(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, float *x, int64_t ldx, const float *cos_sin, bool inverse);
-void ARES_K(silu_mul)(ares_device *d, int32_t rows, int32_t k, const float *gate, const float *up, int64_t ldgu, float *y, int64_t ldy);
-void ARES_K(silu_mul_backward)(ares_device *d, int32_t rows, int32_t k, const float *dy, int64_t lddy, const float *gate, const float *up, int64_t ldgu,
+void ARES_K(embedding)(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n,
+                       float *y, int64_t ldy);
+void ARES_K(embedding_backward)(ares_device *d, const ares_matrix *de, const int32_t *ids,
+                                int32_t n, const float *dy, int64_t lddy);
+void ARES_K(rms_norm)(ares_device *d, int32_t rows, int32_t k, const float *x, int64_t ldx,
+                      const float *w, float eps, float *y, int64_t ldy, float *rstd);
+void ARES_K(rms_norm_backward)(ares_device *d, int32_t rows, int32_t k, const float *dy,
+                               int64_t lddy, const float *x, int64_t ldx, const float *w,
+                               const float *rstd, float *dx, int64_t lddx, float *dw);
+void ARES_K(rope)(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, float *x,
+                  int64_t ldx, const float *cos_sin, bool inverse);
+void ARES_K(silu_mul)(ares_device *d, int32_t rows, int32_t k, const float *gate, const float *up,
+                      int64_t ldgu, float *y, int64_t ldy);
+void ARES_K(silu_mul_backward)(ares_device *d, int32_t rows, int32_t k, const float *dy,
+                               int64_t lddy, const float *gate, const float *up, int64_t ldgu,
                                float *d_gate, float *d_up, int64_t lddgu, float *y, int64_t ldy);
-void ARES_K(store_kv)(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const float *k, const float *v, int64_t ldkv, const int32_t *slots, float *cache);
+void ARES_K(store_kv)(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const float *k,
+                      const float *v, int64_t ldkv, const int32_t *slots, float *cache);
 void ARES_K(attention)(ares_device *d, const ares_attention_args *a);
 void ARES_K(attention_backward)(ares_device *d, const ares_attention_args *a);
 void ARES_K(head)(ares_device *d, const ares_head_args *a);
 void ARES_K(head_backward)(ares_device *d, const ares_head_args *a);
-void ARES_K(head_fused)(ares_device *d, const ares_head_args *a, ares_head_loss_fn *loss, void *ctx);
+void ARES_K(head_fused)(ares_device *d, const ares_head_args *a, ares_head_loss_fn *loss,
+                        void *ctx);
 void ARES_K(sample)(ares_device *d, const ares_sample_args *a);
 void ARES_K(token_log_prob)(ares_device *d, const ares_logits_args *a);
 void ARES_K(token_log_prob_backward)(ares_device *d, const ares_logits_args *a);

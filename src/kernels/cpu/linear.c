@@ -1,13 +1,15 @@
 /*
- * y = x Wt and its two gradients. A register tile holds up to TILE_ROWS rows by 32 columns over the whole of k, so that
- * every output is one chain of FMAs; small batches take several panels at once to hide the latency of a chain.
+ * y = x Wt and its two gradients. A register tile holds up to TILE_ROWS rows by 32 columns over the
+ * whole of k, so that every output is one chain of FMAs; small batches take several panels at once
+ * to hide the latency of a chain.
  */
 #include "linear.h"
 
 #if defined ARES_ISA_AVX512
 enum { TILE_ROWS = 14, TILE_WIDE_ROWS = 14 }; /* 28 sums, 2 weights, 1 input of 32 registers */
 #elif defined ARES_ISA_AVX2
-enum { TILE_ROWS = 6, TILE_WIDE_ROWS = 3 };   /* of 16 half-size registers: above 3 rows the panel is done in two halves */
+/* of 16 half-size registers: above 3 rows the panel is done in two halves */
+enum { TILE_ROWS = 6, TILE_WIDE_ROWS = 3 };
 #else
 enum { TILE_ROWS = 4, TILE_WIDE_ROWS = 4 };
 #endif
@@ -16,12 +18,15 @@ enum { TILE_MAX_PANELS = 4, PREFETCH_BYTES = 2048, NEXT_LINE = 64 };
 typedef enum { TILE_F32, TILE_BF16, TILE_F32_BY_K, TILE_KINDS } tile_kind; /* BY_K: x_row = 1 */
 
 /* next: memory that is wanted soon after, asked for next_step bytes at each step. */
-typedef void tile_fn(int64_t k, const float *x, int64_t xs, const void *w, int64_t w_k, int64_t w_panel, const char *next, int64_t next_step,
-                     const float *from, int64_t from_row, int64_t from_panel, float *y, int64_t y_row, int64_t y_panel);
+typedef void tile_fn(int64_t k, const float *x, int64_t xs, const void *w, int64_t w_k,
+                     int64_t w_panel, const char *next, int64_t next_step, const float *from,
+                     int64_t from_row, int64_t from_panel, float *y, int64_t y_row,
+                     int64_t y_panel);
 
 /* nv vectors of 16 lanes by rows, all constants after inlining. */
-V16_INLINE void tile_pass(const int rows, const int nv, const tile_kind kind, int64_t k, const float *x, int64_t xs,
-                          const void *w, int64_t w_k, int64_t w_panel, const char *next, int64_t next_step, const float *from, int64_t from_row,
+V16_INLINE void tile_pass(const int rows, const int nv, const tile_kind kind, int64_t k,
+                          const float *x, int64_t xs, const void *w, int64_t w_k, int64_t w_panel,
+                          const char *next, int64_t next_step, const float *from, int64_t from_row,
                           int64_t from_panel, float *y, int64_t y_row, int64_t y_panel)
 {
     v16 sum[TILE_ROWS][2 * TILE_MAX_PANELS];
@@ -29,7 +34,8 @@ V16_INLINE void tile_pass(const int rows, const int nv, const tile_kind kind, in
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 8
         for (int v = 0; v < nv; v++)
-            sum[r][v] = from ? v16_load(from + r * from_row + v / 2 * from_panel + v % 2 * 16) : v16_zero();
+            sum[r][v] =
+                from ? v16_load(from + r * from_row + v / 2 * from_panel + v % 2 * 16) : v16_zero();
     const float *wf = w;
     const uint16_t *wh = w;
     for (int64_t i = 0; i < k; i++) {
@@ -42,10 +48,13 @@ V16_INLINE void tile_pass(const int rows, const int nv, const tile_kind kind, in
         for (int v = 0; v < nv; v++) {
             if (kind == TILE_BF16) {
                 b[v] = v16_load_bf16(wh + v / 2 * w_panel + v % 2 * 16);
-                if (rows <= 4 && v % 2 == 0) __builtin_prefetch((const char *)(wh + v / 2 * w_panel) + PREFETCH_BYTES);
+                if (rows <= 4 && v % 2 == 0)
+                    __builtin_prefetch((const char *)(wh + v / 2 * w_panel) + PREFETCH_BYTES);
             } else {
                 b[v] = v16_load(wf + v / 2 * w_panel + v % 2 * 16);
-                if (rows <= 4) __builtin_prefetch((const char *)(wf + v / 2 * w_panel + v % 2 * 16) + PREFETCH_BYTES);
+                if (rows <= 4)
+                    __builtin_prefetch((const char *)(wf + v / 2 * w_panel + v % 2 * 16) +
+                                       PREFETCH_BYTES);
             }
         }
 #pragma GCC unroll 16
@@ -61,45 +70,54 @@ V16_INLINE void tile_pass(const int rows, const int nv, const tile_kind kind, in
 #pragma GCC unroll 16
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 8
-        for (int v = 0; v < nv; v++) v16_store(y + r * y_row + v / 2 * y_panel + v % 2 * 16, sum[r][v]);
+        for (int v = 0; v < nv; v++)
+            v16_store(y + r * y_row + v / 2 * y_panel + v % 2 * 16, sum[r][v]);
 }
 
-#define TILE(kind, rows, panels)                                                                             \
-    static void tile_##kind##_##rows##x##panels(                                                             \
-        int64_t k, const float *x, int64_t xs, const void *w, int64_t w_k, int64_t w_panel, const char *next, int64_t next_step, const float *from, \
-        int64_t from_row, int64_t from_panel, float *y, int64_t y_row, int64_t y_panel)                      \
-    {                                                                                                        \
-        if (rows <= TILE_WIDE_ROWS) {                                                                        \
-            tile_pass(rows, 2 * panels, TILE_##kind, k, x, xs, w, w_k, w_panel, next, next_step, from, from_row, from_panel, y, \
-                      y_row, y_panel);                                                                       \
-            return;                                                                                          \
-        }                                                                                                    \
-        for (int half = 0; half < 32; half += 16)                                                            \
-            tile_pass(rows, 1, TILE_##kind, k, x, xs, (const char *)w + half * (TILE_##kind == TILE_BF16 ? 2 : 4), \
-                      w_k, w_panel, next, next_step, from ? from + half : NULL, from_row, from_panel, y + half, y_row, y_panel); \
+#define TILE(kind, rows, panels)                                                                  \
+    static void tile_##kind##_##rows##x##panels(                                                  \
+        int64_t k, const float *x, int64_t xs, const void *w, int64_t w_k, int64_t w_panel,       \
+        const char *next, int64_t next_step, const float *from, int64_t from_row,                 \
+        int64_t from_panel, float *y, int64_t y_row, int64_t y_panel)                             \
+    {                                                                                             \
+        if (rows <= TILE_WIDE_ROWS) {                                                             \
+            tile_pass(rows, 2 * panels, TILE_##kind, k, x, xs, w, w_k, w_panel, next, next_step,  \
+                      from, from_row, from_panel, y, y_row, y_panel);                             \
+            return;                                                                               \
+        }                                                                                         \
+        for (int half = 0; half < 32; half += 16)                                                 \
+            tile_pass(rows, 1, TILE_##kind, k, x, xs,                                             \
+                      (const char *)w + half * (TILE_##kind == TILE_BF16 ? 2 : 4), w_k, w_panel,  \
+                      next, next_step, from ? from + half : NULL, from_row, from_panel, y + half, \
+                      y_row, y_panel);                                                            \
     }
+/* clang-format off */
 #if defined ARES_ISA_AVX512
-#define TILE_LIST(X, kind)                                                                                   \
-    X(kind, 1, 1) X(kind, 2, 1) X(kind, 3, 1) X(kind, 4, 1) X(kind, 5, 1) X(kind, 6, 1) X(kind, 7, 1)        \
-    X(kind, 8, 1) X(kind, 9, 1) X(kind, 10, 1) X(kind, 11, 1) X(kind, 12, 1) X(kind, 13, 1) X(kind, 14, 1)   \
-    X(kind, 1, 2) X(kind, 2, 2) X(kind, 3, 2) X(kind, 4, 2) X(kind, 1, 4) X(kind, 2, 4)
+#define TILE_LIST(X, kind) \
+    X(kind, 1, 1) X(kind, 2, 1) X(kind, 3, 1) X(kind, 4, 1) X(kind, 5, 1) X(kind, 6, 1) \
+    X(kind, 7, 1) X(kind, 8, 1) X(kind, 9, 1) X(kind, 10, 1) X(kind, 11, 1) X(kind, 12, 1) \
+    X(kind, 13, 1) X(kind, 14, 1) X(kind, 1, 2) X(kind, 2, 2) X(kind, 3, 2) X(kind, 4, 2) \
+    X(kind, 1, 4) X(kind, 2, 4)
 #elif defined ARES_ISA_AVX2
-#define TILE_LIST(X, kind)                                                                                   \
-    X(kind, 1, 1) X(kind, 2, 1) X(kind, 3, 1) X(kind, 4, 1) X(kind, 5, 1) X(kind, 6, 1) X(kind, 1, 2)
+#define TILE_LIST(X, kind) \
+    X(kind, 1, 1) X(kind, 2, 1) X(kind, 3, 1) X(kind, 4, 1) X(kind, 5, 1) X(kind, 6, 1) \
+    X(kind, 1, 2)
 #else
 #define TILE_LIST(X, kind) X(kind, 1, 1) X(kind, 2, 1) X(kind, 3, 1) X(kind, 4, 1)
 #endif
+/* clang-format on */
 TILE_LIST(TILE, F32)
 TILE_LIST(TILE, BF16)
 TILE_LIST(TILE, F32_BY_K)
 
-#define TILE_ENTRY(kind, rows, panels) [TILE_##kind][rows][panels] = tile_##kind##_##rows##x##panels,
-static tile_fn *const tiles[TILE_KINDS][TILE_ROWS + 1][TILE_MAX_PANELS + 1] = {
-    TILE_LIST(TILE_ENTRY, F32) TILE_LIST(TILE_ENTRY, BF16) TILE_LIST(TILE_ENTRY, F32_BY_K)
-};
+#define TILE_ENTRY(kind, rows, panels) \
+    [TILE_##kind][rows][panels] = tile_##kind##_##rows##x##panels,
+static tile_fn *const tiles[TILE_KINDS][TILE_ROWS + 1][TILE_MAX_PANELS + 1] = { TILE_LIST(
+    TILE_ENTRY, F32) TILE_LIST(TILE_ENTRY, BF16) TILE_LIST(TILE_ENTRY, F32_BY_K) };
 
 /* out[r][c] = tile[r][c] + bias[c] + residual[r][c] */
-static void finish(const product_args *a, int64_t row, int64_t rows, int64_t col, int cols, const float *tile, float *y)
+static void finish(const product_args *a, int64_t row, int64_t rows, int64_t col, int cols,
+                   const float *tile, float *y)
 {
     for (int64_t r = 0; r < rows; r++)
         for (int c = 0; c < cols; c += 16) {
@@ -107,7 +125,8 @@ static void finish(const product_args *a, int64_t row, int64_t rows, int64_t col
             v16 v = v16_load(tile + r * 32 + c);
             if (a->bias) v = v16_add(v, v16_load_first(a->bias + col + c, n));
             if (a->residual)
-                v = v16_add(v, v16_load_first(a->residual + (row + r) * a->residual_row + col + c, n));
+                v = v16_add(v,
+                            v16_load_first(a->residual + (row + r) * a->residual_row + col + c, n));
             v16_store_first(y + r * a->y_row + c, v, n);
         }
 }
@@ -132,9 +151,14 @@ void ARES_K(product)(const product_args *a)
         int cols = (int)ARES_MIN(32 * np, a->cols - p * 32);
         bool direct = !a->bias && !a->residual && cols == 32 * np;
         const void *w = (const char *)a->w + p * a->w_panel * w_bytes;
-        /* The first tiles of a panel ask for the one that comes next, out of memory, while they compute. */
-        const char *after = p + np < panels ? (const char *)w + np * a->w_panel * w_bytes : a->after;
-        for (int64_t t = 0; t < n_tiles; t++) { /* tiles of nearly one height: 16 rows are 8 + 8, not 14 + 2 */
+        /*
+         * The first tiles of a panel ask for the one that comes next, out of memory, while they
+         * compute.
+         */
+        const char *after =
+            p + np < panels ? (const char *)w + np * a->w_panel * w_bytes : a->after;
+        /* tiles of nearly one height: 16 rows are 8 + 8, not 14 + 2 */
+        for (int64_t t = 0; t < n_tiles; t++) {
             int64_t row = t * a->rows / n_tiles, rows = (t + 1) * a->rows / n_tiles - row;
             const float *x = a->x + row * a->x_row;
             const float *from = a->from ? a->from + row * a->from_row + p * a->from_panel : NULL;
@@ -144,21 +168,27 @@ void ARES_K(product)(const product_args *a)
             int64_t next_step = next ? NEXT_LINE : 0;
             next = next ? next + t * NEXT_LINE * a->k : w; /* somewhere that is near anyway */
             if (direct) {
-                f(a->k, x, xs, w, a->w_k, a->w_panel, next, next_step, from, a->from_row, a->from_panel, y, a->y_row, a->y_panel);
+                f(a->k, x, xs, w, a->w_k, a->w_panel, next, next_step, from, a->from_row,
+                  a->from_panel, y, a->y_row, a->y_panel);
                 continue;
             }
             float tile[TILE_ROWS * 32];
             if (from && cols < 32) {
                 for (int64_t r = 0; r < rows; r++) {
-                    v16_store(tile + r * 32, v16_load_first(from + r * a->from_row, ARES_MIN(16, cols)));
-                    v16_store(tile + r * 32 + 16, cols > 16 ? v16_load_first(from + r * a->from_row + 16, cols - 16) : v16_zero());
+                    v16_store(tile + r * 32,
+                              v16_load_first(from + r * a->from_row, ARES_MIN(16, cols)));
+                    v16_store(tile + r * 32 + 16,
+                              cols > 16 ? v16_load_first(from + r * a->from_row + 16, cols - 16)
+                                        : v16_zero());
                 }
                 f(a->k, x, xs, w, a->w_k, a->w_panel, next, next_step, tile, 32, 0, tile, 32, 0);
             } else {
-                f(a->k, x, xs, w, a->w_k, a->w_panel, next, next_step, from, a->from_row, a->from_panel, tile, 32, rows * 32);
+                f(a->k, x, xs, w, a->w_k, a->w_panel, next, next_step, from, a->from_row,
+                  a->from_panel, tile, 32, rows * 32);
             }
             for (int q = 0; q < np; q++)
-                finish(a, row, rows, (p + q) * 32, ARES_MIN(32, cols - q * 32), tile + q * rows * 32, y + q * a->y_panel);
+                finish(a, row, rows, (p + q) * 32, ARES_MIN(32, cols - q * 32),
+                       tile + q * rows * 32, y + q * a->y_panel);
         }
     }
 }
@@ -173,15 +203,17 @@ void ARES_K(transpose_panel)(const ares_matrix *w, int64_t n0, int64_t n1, int64
         if (w->dtype == ARES_BF16 || have < 32) {
             for (int64_t i = 0; i < 32 * 32; i += 16)
                 v16_store(wide + i, i >= have * 32 ? v16_zero()
-                                    : w->dtype == ARES_BF16 ? v16_load_bf16((const uint16_t *)w->data + at + i)
-                                                            : v16_load(src + i));
+                                    : w->dtype == ARES_BF16
+                                        ? v16_load_bf16((const uint16_t *)w->data + at + i)
+                                        : v16_load(src + i));
             src = wide;
         }
         int64_t lo = ARES_MAX(n0, p * 32) - p * 32, hi = ARES_MIN(n1, p * 32 + 32) - p * 32;
         float *to = out + (p * 32 + lo - n0) * 32;
         if (hi - lo == 32) {
             for (int i = 0; i < 32; i += 16)
-                for (int j = 0; j < 32; j += 16) v16_transpose(src + i * 32 + j, 32, to + j * 32 + i, 32);
+                for (int j = 0; j < 32; j += 16)
+                    v16_transpose(src + i * 32 + j, 32, to + j * 32 + i, 32);
             continue;
         }
         for (int64_t n = lo; n < hi; n++)
@@ -191,9 +223,15 @@ void ARES_K(transpose_panel)(const ares_matrix *w, int64_t n0, int64_t n1, int64
 
 /* ------------------------------------------------------------------ y = x Wt + bias + residual */
 
-/* Rows of x that stay in the second-level cache while panels pass; steps of k that keep a panel there beside them. */
+/*
+ * Rows of x that stay in the second-level cache while panels pass; steps of k that keep a panel
+ * there beside them.
+ */
 enum { BLOCK_ROWS = 8 * TILE_ROWS, BLOCK_K = 1024, MAX_PRODUCTS = 8 };
-/* What a microsecond does, roughly: enough to judge whether waking the other threads pays and how finely to cut. */
+/*
+ * What a microsecond does, roughly: enough to judge whether waking the other threads pays and how
+ * finely to cut.
+ */
 static const double FLOPS_PER_US = 2e5, BYTES_PER_US = 3e4;
 
 typedef struct forward_plan {
@@ -217,23 +255,39 @@ static void forward_task(void *ctx, int64_t task, int worker)
     task -= p->first_task;
     int64_t block = task / p->groups, group = task % p->groups;
     int64_t row = block * a->m / p->row_blocks, rows = (block + 1) * a->m / p->row_blocks - row;
-    int64_t panel = group * p->panels_per_group, end = ARES_MIN((int64_t)w->n, (panel + p->panels_per_group) * 32);
+    int64_t panel = group * p->panels_per_group,
+            end = ARES_MIN((int64_t)w->n, (panel + p->panels_per_group) * 32);
     int64_t col = panel * 32, bytes = w->dtype == ARES_BF16 ? 2 : 4;
     product_args g = {
-        .rows = rows, .k = w->k, .cols = end - col,
-        .x = a->x + row * a->ldx, .x_row = a->ldx, .x_k = 1,
-        .w = (const char *)w->data + col * w->k * bytes, .w_k = 32, .w_panel = (int64_t)w->k * 32, .bf16 = w->dtype == ARES_BF16,
-        .y = a->y + row * a->ldy + col, .y_row = a->ldy, .y_panel = 32,
+        .rows = rows,
+        .k = w->k,
+        .cols = end - col,
+        .x = a->x + row * a->ldx,
+        .x_row = a->ldx,
+        .x_k = 1,
+        .w = (const char *)w->data + col * w->k * bytes,
+        .w_k = 32,
+        .w_panel = (int64_t)w->k * 32,
+        .bf16 = w->dtype == ARES_BF16,
+        .y = a->y + row * a->ldy + col,
+        .y_row = a->ldy,
+        .y_panel = 32,
         .bias = a->bias ? a->bias + col : NULL,
-        .residual = a->residual ? a->residual + row * a->ldr + col : NULL, .residual_row = a->ldr,
+        .residual = a->residual ? a->residual + row * a->ldr + col : NULL,
+        .residual_row = a->ldr,
     };
-    int64_t then = group + ares_pool_threads(p->d->pool); /* what this thread will most likely take next */
-    if (then < p->groups) g.after = (const char *)w->data + then * p->panels_per_group * 32 * w->k * bytes;
+    /* what this thread will most likely take next */
+    int64_t then = group + ares_pool_threads(p->d->pool);
+    if (then < p->groups)
+        g.after = (const char *)w->data + then * p->panels_per_group * 32 * w->k * bytes;
     if (rows <= TILE_ROWS || w->k <= BLOCK_K + BLOCK_K / 2) {
         ARES_K(product)(&g);
         return;
     }
-    /* Long sums in pieces that fit the cache; between them the sums rest in scratch, for y may be the residual. */
+    /*
+     * Long sums in pieces that fit the cache; between them the sums rest in scratch, for y may be
+     * the residual.
+     */
     float *sum = kernels_scratch(p->d, worker, (size_t)rows * 32 * sizeof(float));
     for (; col < end; col += 32) {
         for (int64_t k = 0; k < w->k; k += BLOCK_K) {
@@ -267,7 +321,8 @@ void ARES_K(linear)(ares_device *d, const ares_linear_args *a, int n)
         for (int i = 0; i < f.n; i++) {
             const ares_matrix *w = a[i].w;
             ARES_ASSERT(w->layout == ARES_PANEL32 && w->dtype != ARES_F16);
-            double flops = 2.0 * a[i].m * w->k * w->n, bytes = (double)ares_dtype_bytes(w->dtype) * w->k * w->n;
+            double flops = 2.0 * a[i].m * w->k * w->n,
+                   bytes = (double)ares_dtype_bytes(w->dtype) * w->k * w->n;
             us[i] = ARES_MAX(flops / FLOPS_PER_US, bytes / BYTES_PER_US);
             all_us += us[i];
         }
@@ -279,10 +334,12 @@ void ARES_K(linear)(ares_device *d, const ares_linear_args *a, int n)
             int64_t panels = ((int64_t)a[i].w->n + 31) / 32;
             p->d = d;
             p->a = &a[i];
-            p->row_blocks = a[i].m <= BLOCK_ROWS * 5 / 4 ? a[i].m > 0 : (a[i].m + BLOCK_ROWS - 1) / BLOCK_ROWS;
+            p->row_blocks =
+                a[i].m <= BLOCK_ROWS * 5 / 4 ? a[i].m > 0 : (a[i].m + BLOCK_ROWS - 1) / BLOCK_ROWS;
             p->first_task = tasks;
             int64_t at_once = a[i].m <= 4 ? TILE_MAX_PANELS / (a[i].m <= 2 ? 1 : 2) : 1;
-            while (f.n == 1 && at_once > 1 && panels < at_once * threads) at_once /= 2; /* a share for each thread */
+            /* a share for each thread */
+            while (f.n == 1 && at_once > 1 && panels < at_once * threads) at_once /= 2;
             double panel_us = us[i] / (double)(panels * ARES_MAX(p->row_blocks, 1));
             int64_t wanted = ARES_MIN(panels, (int64_t)(task_us / panel_us + 0.5));
             p->panels_per_group = ARES_MAX(1, (wanted + at_once - 1) / at_once) * at_once;
@@ -293,7 +350,7 @@ void ARES_K(linear)(ares_device *d, const ares_linear_args *a, int n)
     }
 }
 
-/* ------------------------------------------------------------------ dx = dy W, dw += dyT x, dbias += sum of dy */
+/* ---------------- dx = dy W, dw += dyT x, dbias += sum of dy */
 
 enum {
     DX_ROWS = 512,   /* rows of dx to one transposed panel */
@@ -314,23 +371,35 @@ static void dx_task(const backward *b, int64_t task, int worker)
     const ares_linear_backward_args *a = b->a;
     int64_t blocks = b->dx_rows, k0 = task / blocks * 32, block = task % blocks;
     int64_t row = block * a->m / blocks, rows = (block + 1) * a->m / blocks - row;
-    float *turned = kernels_scratch(b->d, worker, (size_t)ARES_MIN(DX_N, b->n) * 32 * sizeof(float));
+    float *turned =
+        kernels_scratch(b->d, worker, (size_t)ARES_MIN(DX_N, b->n) * 32 * sizeof(float));
     float *dx = a->dx + row * a->lddx + k0;
     for (int64_t n = 0; n < b->n; n += DX_N) {
         int64_t end = ARES_MIN(b->n, n + DX_N);
         ARES_K(transpose_panel)(a->w, n, end, k0, turned);
         ARES_K(product)(&(product_args){
-            .rows = rows, .k = end - n, .cols = ARES_MIN(32, b->k - k0),
-            .x = a->dy + row * a->lddy + n, .x_row = a->lddy, .x_k = 1,
-            .w = turned, .w_k = 32,
-            .from = n || a->accumulate ? dx : NULL, .from_row = a->lddx,
-            .y = dx, .y_row = a->lddx,
+            .rows = rows,
+            .k = end - n,
+            .cols = ARES_MIN(32, b->k - k0),
+            .x = a->dy + row * a->lddy + n,
+            .x_row = a->lddy,
+            .x_k = 1,
+            .w = turned,
+            .w_k = 32,
+            .from = n || a->accumulate ? dx : NULL,
+            .from_row = a->lddx,
+            .y = dx,
+            .y_row = a->lddx,
         });
     }
 }
 
-/* Copies dy of a few tokens and 32 columns, 0 where there are no columns, and adds it to their bias gradient. */
-static void pack_dy(const ares_linear_backward_args *a, int64_t m, int64_t tokens, int64_t col, int64_t cols, bool bias, float *to)
+/*
+ * Copies dy of a few tokens and 32 columns, 0 where there are no columns, and adds it to their bias
+ * gradient.
+ */
+static void pack_dy(const ares_linear_backward_args *a, int64_t m, int64_t tokens, int64_t col,
+                    int64_t cols, bool bias, float *to)
 {
     for (int half = 0; half < 32; half += 16) {
         int n = (int)ARES_MIN(16, cols - half);
@@ -364,11 +433,18 @@ static void dw_task(const backward *b, int64_t task, int worker)
             if (!a->dw) continue;
             float *dw = (float *)a->dw->data + (col * b->k + k0 * 32);
             ARES_K(product)(&(product_args){
-                .rows = k1 - k0, .k = tokens, .cols = cols,
-                .x = a->x + m * a->ldx + k0, .x_row = 1, .x_k = a->ldx,
-                .w = dy, .w_k = 32,
-                .from = dw, .from_row = 32,
-                .y = dw, .y_row = 32,
+                .rows = k1 - k0,
+                .k = tokens,
+                .cols = cols,
+                .x = a->x + m * a->ldx + k0,
+                .x_row = 1,
+                .x_k = a->ldx,
+                .w = dy,
+                .w_k = 32,
+                .from = dw,
+                .from_row = 32,
+                .y = dw,
+                .y_row = 32,
             });
         }
     }
@@ -377,16 +453,15 @@ static void dw_task(const backward *b, int64_t task, int worker)
 static void backward_task(void *ctx, int64_t task, int worker)
 {
     const backward *b = ctx;
-    if (task < b->dx_tasks)
-        dx_task(b, task, worker);
-    else
-        dw_task(b, task - b->dx_tasks, worker);
+    if (task < b->dx_tasks) dx_task(b, task, worker);
+    else dw_task(b, task - b->dx_tasks, worker);
 }
 
 void ARES_K(linear_backward)(ares_device *d, const ares_linear_backward_args *a)
 {
     const ares_matrix *w = a->dx ? a->w : a->dw ? a->dw : a->w;
-    ARES_ASSERT(w->layout == ARES_PANEL32 && w->dtype != ARES_F16 && (!a->dw || a->dw->dtype == ARES_F32));
+    ARES_ASSERT(w->layout == ARES_PANEL32 && w->dtype != ARES_F16 &&
+                (!a->dw || a->dw->dtype == ARES_F32));
     backward b = { .d = d, .a = a, .n = w->n, .k = w->k };
     if (a->m <= 0) return;
     int64_t dw_tasks = 0, wanted = 4 * ares_pool_threads(d->pool);
@@ -394,8 +469,10 @@ void ARES_K(linear_backward)(ares_device *d, const ares_linear_backward_args *a)
     if (a->dx) {
         int64_t panels = (b.k + 31) / 32;
         b.dx_rows = (a->m + DX_ROWS - 1) / DX_ROWS;
-        if (panels * b.dx_rows < wanted) /* rather more tasks than whole panels, while a turned panel still serves 128 rows */
-            b.dx_rows = ARES_MAX(b.dx_rows, ARES_MIN((int64_t)a->m / 128, (wanted + panels - 1) / panels));
+        /* rather more tasks than whole panels, while a turned panel still serves 128 rows */
+        if (panels * b.dx_rows < wanted)
+            b.dx_rows =
+                ARES_MAX(b.dx_rows, ARES_MIN((int64_t)a->m / 128, (wanted + panels - 1) / panels));
         b.dx_tasks = panels * b.dx_rows;
         us += product_us + (double)w->k * w->n * 4 / BYTES_PER_US;
     }
@@ -405,9 +482,11 @@ void ARES_K(linear_backward)(ares_device *d, const ares_linear_backward_args *a)
         b.dw_panels = ARES_MAX(1, ARES_MIN(DW_PANELS, panels * b.dw_parts / wanted));
         int64_t groups = (panels + b.dw_panels - 1) / b.dw_panels;
         if (a->dw && groups * b.dw_parts < wanted)
-            b.dw_parts = ARES_MAX(b.dw_parts, ARES_MIN((wanted + groups - 1) / groups, b.k / (4 * TILE_ROWS)));
+            b.dw_parts = ARES_MAX(b.dw_parts,
+                                  ARES_MIN((wanted + groups - 1) / groups, b.k / (4 * TILE_ROWS)));
         dw_tasks = groups * b.dw_parts;
-        us += a->dw ? product_us + (double)w->k * w->n * 8 / BYTES_PER_US : (double)a->m * w->n * 4 / BYTES_PER_US;
+        us += a->dw ? product_us + (double)w->k * w->n * 8 / BYTES_PER_US
+                    : (double)a->m * w->n * 4 / BYTES_PER_US;
     }
     kernels_run(d, us, b.dx_tasks + dw_tasks, backward_task, &b);
 }

@@ -1,6 +1,6 @@
 /*
- * exp, log and their kin over v16: explicit FMAs only, so every build gives the same bits. ares_expf and ares_logf are
- * these with one lane (scalar_math.c).
+ * exp, log and their kin over v16: explicit FMAs only, so every build gives the same bits.
+ * ares_expf and ares_logf are these with one lane (scalar_math.c).
  */
 #ifndef ARES_CPU_MATH_H
 #define ARES_CPU_MATH_H
@@ -8,12 +8,14 @@
 #include "vec.h"
 
 /*
- * e^x, within 1.01 ulp. x = n ln 2 + r; e^r = 1 + r + r^2 P(r) with Cephes' polynomial (Moshier, expf). Denormal results are
- * rounded once; below -104 it is 0 (so exp(-inf) = 0), above 88.73 infinity; NaN stays NaN.
+ * e^x, within 1.01 ulp. x = n ln 2 + r; e^r = 1 + r + r^2 P(r) with Cephes' polynomial (Moshier,
+ * expf). Denormal results are rounded once; below -104 it is 0 (so exp(-inf) = 0), above 88.73
+ * infinity; NaN stays NaN.
  */
 V16_INLINE v16 v16_exp(v16 x)
 {
-    const v16 magic = v16_set1(12582912.0f); /* 1.5 * 2^23: adding it rounds to an integer, held in the low bits */
+    /* 1.5 * 2^23: adding it rounds to an integer, held in the low bits */
+    const v16 magic = v16_set1(12582912.0f);
     x = v16_min(v16_set1(89.0f), v16_max(v16_set1(-104.0f), x));
     v16 t = v16_fma(x, v16_set1(1.44269504088896341f), magic);
     v16i n = v16i_sub(v16_bits(t), v16_bits(magic));
@@ -31,8 +33,9 @@ V16_INLINE v16 v16_exp(v16 x)
 }
 
 /*
- * ln x, below 1 ulp. x = 2^n (1 + f), 1 + f in [sqrt 1/2, sqrt 2); ln(1 + f) = f - f^2/2 + f^3 P(f) with Cephes' logf.
- * 0 gives -infinity, a negative number NaN, infinity itself; denormals are exact.
+ * ln x, below 1 ulp. x = 2^n (1 + f), 1 + f in [sqrt 1/2, sqrt 2); ln(1 + f) = f - f^2/2 + f^3 P(f)
+ * with Cephes' logf. 0 gives -infinity, a negative number NaN, infinity itself; denormals are
+ * exact.
  */
 V16_INLINE v16 v16_log(v16 x)
 {

@@ -1,7 +1,10 @@
 /* Root mean square norm (Zhang and Sennrich 2019) as in Llama: (x * rstd) * w. */
 #include "isa.h"
 
-/* Columns of one task of the weight's gradient: whole cache lines, and enough of them for the prefetcher. */
+/*
+ * Columns of one task of the weight's gradient: whole cache lines, and enough of them for the
+ * prefetcher.
+ */
 enum { ROW_CHUNK = 16, COLUMN_CHUNK = 64 };
 
 typedef struct rms_norm_job {
@@ -18,10 +21,8 @@ V16_INLINE v16 at(const float *p, int32_t i, int32_t k)
 }
 V16_INLINE void put(float *p, int32_t i, int32_t k, v16 v)
 {
-    if (k - i >= 16)
-        v16_store(p + i, v);
-    else
-        v16_store_first(p + i, v, k - i);
+    if (k - i >= 16) v16_store(p + i, v);
+    else v16_store_first(p + i, v, k - i);
 }
 
 static void forward_task(void *ctx, int64_t task, int worker)
@@ -45,9 +46,18 @@ static void forward_task(void *ctx, int64_t task, int worker)
     }
 }
 
-void ARES_K(rms_norm)(ares_device *d, int32_t rows, int32_t k, const float *x, int64_t ldx, const float *w, float eps, float *y, int64_t ldy, float *rstd)
+void ARES_K(rms_norm)(ares_device *d, int32_t rows, int32_t k, const float *x, int64_t ldx,
+                      const float *w, float eps, float *y, int64_t ldy, float *rstd)
 {
-    rms_norm_job j = { .rows = rows, .k = k, .x = x, .ldx = ldx, .w = w, .eps = eps, .y = y, .ldy = ldy, .rstd = rstd };
+    rms_norm_job j = { .rows = rows,
+                       .k = k,
+                       .x = x,
+                       .ldx = ldx,
+                       .w = w,
+                       .eps = eps,
+                       .y = y,
+                       .ldy = ldy,
+                       .rstd = rstd };
     kernels_run(d, (double)rows * k / 5e3, (rows + ROW_CHUNK - 1) / ROW_CHUNK, forward_task, &j);
 }
 
@@ -73,24 +83,37 @@ static void backward_task(void *ctx, int64_t task, int worker)
         }
         return;
     }
-    int32_t from = (int32_t)(task - j->row_tasks) * COLUMN_CHUNK, to = ARES_MIN(k, from + COLUMN_CHUNK);
+    int32_t from = (int32_t)(task - j->row_tasks) * COLUMN_CHUNK,
+            to = ARES_MIN(k, from + COLUMN_CHUNK);
     v16 sum[COLUMN_CHUNK / 16];
     for (int32_t i = from; i < to; i += 16) sum[(i - from) / 16] = at(j->dw, i, k);
     for (int64_t r = 0; r < j->rows; r++) {
         v16 scale = v16_set1(j->rstd_in[r]);
         for (int32_t i = from; i < to; i += 16) {
             v16 *s = &sum[(i - from) / 16];
-            *s = v16_fma(v16_mul(at(j->x + r * j->ldx, i, k), scale), at(j->dy + r * j->lddy, i, k), *s);
+            *s = v16_fma(v16_mul(at(j->x + r * j->ldx, i, k), scale), at(j->dy + r * j->lddy, i, k),
+                         *s);
         }
     }
     for (int32_t i = from; i < to; i += 16) put(j->dw, i, k, sum[(i - from) / 16]);
 }
 
-void ARES_K(rms_norm_backward)(ares_device *d, int32_t rows, int32_t k, const float *dy, int64_t lddy, const float *x, int64_t ldx, const float *w, const float *rstd,
-                               float *dx, int64_t lddx, float *dw)
+void ARES_K(rms_norm_backward)(ares_device *d, int32_t rows, int32_t k, const float *dy,
+                               int64_t lddy, const float *x, int64_t ldx, const float *w,
+                               const float *rstd, float *dx, int64_t lddx, float *dw)
 {
-    rms_norm_job j = { .rows = rows, .k = k, .dy = dy, .lddy = lddy, .x = x, .ldx = ldx, .w = w, .rstd_in = rstd,
-                       .dx = dx, .lddx = lddx, .dw = dw, .row_tasks = (rows + ROW_CHUNK - 1) / ROW_CHUNK };
+    rms_norm_job j = { .rows = rows,
+                       .k = k,
+                       .dy = dy,
+                       .lddy = lddy,
+                       .x = x,
+                       .ldx = ldx,
+                       .w = w,
+                       .rstd_in = rstd,
+                       .dx = dx,
+                       .lddx = lddx,
+                       .dw = dw,
+                       .row_tasks = (rows + ROW_CHUNK - 1) / ROW_CHUNK };
     int64_t column_tasks = dw ? (k + COLUMN_CHUNK - 1) / COLUMN_CHUNK : 0;
     kernels_run(d, (double)rows * k / 2e3, j.row_tasks + column_tasks, backward_task, &j);
 }

@@ -1,4 +1,7 @@
-/* Rotary embedding (Su et al. 2021) in the half-split form of GPT-NeoX and Hugging Face: element i turns with i + head_dim / 2. */
+/*
+ * Rotary embedding (Su et al. 2021) in the half-split form of GPT-NeoX and Hugging Face: element i
+ * turns with i + head_dim / 2.
+ */
 #include "isa.h"
 
 enum { ROW_CHUNK = 16 };
@@ -33,9 +36,11 @@ static void rope_task(void *ctx, int64_t task, int worker)
     }
 }
 
-void ARES_K(rope)(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, float *x, int64_t ldx, const float *cos_sin, bool inverse)
+void ARES_K(rope)(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, float *x,
+                  int64_t ldx, const float *cos_sin, bool inverse)
 {
     ARES_ASSERT(head_dim % 2 == 0);
     rope_job j = { rows, heads, head_dim, x, ldx, cos_sin, inverse };
-    kernels_run(d, (double)rows * heads * head_dim / 5e3, (rows + ROW_CHUNK - 1) / ROW_CHUNK, rope_task, &j);
+    kernels_run(d, (double)rows * heads * head_dim / 5e3, (rows + ROW_CHUNK - 1) / ROW_CHUNK,
+                rope_task, &j);
 }

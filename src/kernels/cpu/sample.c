@@ -1,8 +1,9 @@
 /*
- * One token a row, in the pass over the vocabulary that also makes its log-prob and entropy: Gumbel-max (argmax of
- * z - log E, E exponential, Philox keyed by row and token id). A token's E is looked at only where a bound from its
- * exponent alone can beat the best so far, so most logarithms are never taken. Only rows with top-k or top-p keep their
- * logits; their nucleus is found by weighted selection among the likely tokens.
+ * One token a row, in the pass over the vocabulary that also makes its log-prob and entropy:
+ * Gumbel-max (argmax of z - log E, E exponential, Philox keyed by row and token id). A token's E is
+ * looked at only where a bound from its exponent alone can beat the best so far, so most logarithms
+ * are never taken. Only rows with top-k or top-p keep their logits; their nucleus is found by
+ * weighted selection among the likely tokens.
  */
 #include "vocab.h"
 
@@ -32,8 +33,9 @@ typedef struct sample_job {
     row_plan *plan;            /* [rows] */
     vocab_part *part, *part_1; /* [rows][chunks]; at temperature 1: NULL when not wanted */
     best *best;                /* [rows][chunks] */
-    likely *likely;            /* [workers][rows][n_likely]: of the chunks a worker took, in order */
-    int32_t *n_likely;         /* [workers][rows] */
+    /* [workers][rows][n_likely]: of the chunks a worker took, in order */
+    likely *likely;
+    int32_t *n_likely; /* [workers][rows] */
     int workers;
 } sample_job;
 
@@ -55,10 +57,11 @@ static inline void philox_64(uint32_t counter, const uint32_t key[2], uint32_t w
     typedef uint32_t u4 __attribute__((vector_size(16), aligned(4), may_alias));
     typedef int32_t i4 __attribute__((vector_size(16)));
     uint32_t lane[4][16];
-    v16i_store(lane[0], c0), v16i_store(lane[1], c1), v16i_store(lane[2], c2), v16i_store(lane[3], c3);
+    v16i_store(lane[0], c0), v16i_store(lane[1], c1), v16i_store(lane[2], c2),
+        v16i_store(lane[3], c3);
     for (int i = 0; i < 16; i += 4) {
-        u4 a = *(const u4 *)(lane[0] + i), b = *(const u4 *)(lane[1] + i), c = *(const u4 *)(lane[2] + i),
-           e = *(const u4 *)(lane[3] + i);
+        u4 a = *(const u4 *)(lane[0] + i), b = *(const u4 *)(lane[1] + i),
+           c = *(const u4 *)(lane[2] + i), e = *(const u4 *)(lane[3] + i);
         u4 ab0 = __builtin_shuffle(a, b, (i4){ 0, 4, 1, 5 }),
            ab1 = __builtin_shuffle(a, b, (i4){ 2, 6, 3, 7 });
         u4 ce0 = __builtin_shuffle(c, e, (i4){ 0, 4, 1, 5 }),
@@ -78,8 +81,9 @@ static inline v16 from_unsigned(v16i w)
 }
 
 /*
- * -log E, E = -log(1 - u), u = (w + 1/2) 2^-32. A winner has a tiny u, where E is u and f32 is fine; 1 - u is not, so
- * log(1 - u) goes by log(y) u / (1 - y), y = 1 - u as rounded (Kahan), and near u = 1 by the complement of w.
+ * -log E, E = -log(1 - u), u = (w + 1/2) 2^-32. A winner has a tiny u, where E is u and f32 is
+ * fine; 1 - u is not, so log(1 - u) goes by log(y) u / (1 - y), y = 1 - u as rounded (Kahan), and
+ * near u = 1 by the complement of w.
  */
 static __attribute__((noinline)) v16 gumbel(v16i w)
 {
@@ -88,7 +92,8 @@ static __attribute__((noinline)) v16 gumbel(v16i w)
     v16 rest = v16_mul(v16_add(from_unsigned(v16i_xor(w, v16i_set1(0xffffffffu))), half), unit);
     v16 y = v16_sub(one, u), gap = v16_sub(one, y);
     v16m exact = v16_eq(gap, v16_zero()), upper = v16_gt(u, half);
-    v16 small = v16_select(exact, u, v16_mul(v16_neg(v16_log(y)), v16_div(u, v16_select(exact, one, gap))));
+    v16 small =
+        v16_select(exact, u, v16_mul(v16_neg(v16_log(y)), v16_div(u, v16_select(exact, one, gap))));
     return v16_neg(v16_log(v16_select(upper, v16_neg(v16_log(rest)), small)));
 }
 
@@ -106,8 +111,8 @@ static inline void take(best *b, float key, float logit, int32_t token)
     *b = (best){ key, logit, token };
 }
 
-static void gumbel_chunk(const float *z, int n, int32_t first, float inv_temperature, const uint32_t key[2],
-                         best *b)
+static void gumbel_chunk(const float *z, int n, int32_t first, float inv_temperature,
+                         const uint32_t key[2], best *b)
 {
     v16 scale = v16_set1(inv_temperature);
     uint32_t word[64];
@@ -130,7 +135,8 @@ static void gumbel_chunk(const float *z, int n, int32_t first, float inv_tempera
 static void greedy_chunk(const float *z, int n, int32_t first, best *b)
 {
     for (int i = 0; i < n; i += 16) {
-        uint32_t may = v16m_bits(v16_gt(vocab_load(z + i, n - i, v16_set1(1.0f)), v16_set1(b->key)));
+        uint32_t may =
+            v16m_bits(v16_gt(vocab_load(z + i, n - i, v16_set1(1.0f)), v16_set1(b->key)));
         for (; may; may &= may - 1) {
             int j = __builtin_ctz(may);
             take(b, z[i + j], z[i + j], first + i + j);
@@ -138,9 +144,15 @@ static void greedy_chunk(const float *z, int n, int32_t first, best *b)
     }
 }
 
-static inline bool likelier(likely a, likely b) { return a.z > b.z || (a.z == b.z && a.token < b.token); }
+static inline bool likelier(likely a, likely b)
+{
+    return a.z > b.z || (a.z == b.z && a.token < b.token);
+}
 
-/* Into its place in a list of the most likely; an order without equals, so that it does not matter in which order they come. */
+/*
+ * Into its place in a list of the most likely; an order without equals, so that it does not matter
+ * in which order they come.
+ */
 static inline int list_likely(likely *list, int n, int most, likely x)
 {
     if (n == most && !likelier(x, list[n - 1])) return n;
@@ -150,12 +162,16 @@ static inline int list_likely(likely *list, int n, int most, likely x)
     return n < most ? n + 1 : n;
 }
 
-/* A list goes on from chunk to chunk: soon hardly a logit reaches its last one, and no other is looked at. */
+/*
+ * A list goes on from chunk to chunk: soon hardly a logit reaches its last one, and no other is
+ * looked at.
+ */
 static int likely_chunk(const float *z, int width, int32_t first, int most, likely *list, int n)
 {
     for (int i = 0; i < width; i += 16) {
         v16 logit = vocab_load(z + i, width - i, v16_set1(1.0f));
-        uint32_t may = v16m_bits(n < most ? v16_gt(logit, v16_set1(-INFINITY)) : v16_ge(logit, v16_set1(list[n - 1].z)));
+        uint32_t may = v16m_bits(n < most ? v16_gt(logit, v16_set1(-INFINITY))
+                                          : v16_ge(logit, v16_set1(list[n - 1].z)));
         for (; may; may &= may - 1) {
             int j = __builtin_ctz(may);
             n = list_likely(list, n, most, (likely){ z[i + j], first + i + j });
@@ -168,19 +184,21 @@ static void chunk_task(void *ctx, int64_t task, int worker)
 {
     const sample_job *j = ctx;
     const ares_sample_args *a = j->a;
-    int64_t first = task / j->chunks * j->rows_a_task, rows = ARES_MIN(j->rows_a_task, j->rows - first),
-            chunk = task % j->chunks;
+    int64_t first = task / j->chunks * j->rows_a_task,
+            rows = ARES_MIN(j->rows_a_task, j->rows - first), chunk = task % j->chunks;
     int width = vocab_width(a->vocab, chunk);
     int32_t token = (int32_t)(chunk * VOCAB_CHUNK);
     float *tile = kernels_scratch(j->d, worker, (size_t)rows * VOCAB_CHUNK * sizeof(float));
-    vocab_logits(a->w, a->vocab, chunk, a->x + (j->row + first) * a->ldx, a->ldx, rows, tile, VOCAB_CHUNK);
+    vocab_logits(a->w, a->vocab, chunk, a->x + (j->row + first) * a->ldx, a->ldx, rows, tile,
+                 VOCAB_CHUNK);
     for (int64_t r = 0; r < rows; r++) {
         const float *z = tile + r * VOCAB_CHUNK;
         int64_t at = (first + r) * j->chunks + chunk, row = j->row + first + r;
         const row_plan *p = &j->plan[first + r];
         j->part[at] = vocab_part_of(z, width, p->inv_temperature);
         if (j->part_1)
-            j->part_1[at] = p->inv_temperature == 1.0f ? j->part[at] : vocab_part_of(z, width, 1.0f);
+            j->part_1[at] =
+                p->inv_temperature == 1.0f ? j->part[at] : vocab_part_of(z, width, 1.0f);
         best b = { -INFINITY, 0.0f, -1 };
         if (p->how == GUMBEL) gumbel_chunk(z, width, token, p->inv_temperature, a->key[row].k, &b);
         else if (p->how == GREEDY) greedy_chunk(z, width, token, &b);
@@ -190,7 +208,8 @@ static void chunk_task(void *ctx, int64_t task, int worker)
         j->best[at] = b;
         if (!a->n_likely) continue;
         int64_t list = worker * j->rows + first + r;
-        j->n_likely[list] = likely_chunk(z, width, token, a->n_likely, j->likely + list * a->n_likely, j->n_likely[list]);
+        j->n_likely[list] = likely_chunk(z, width, token, a->n_likely,
+                                         j->likely + list * a->n_likely, j->n_likely[list]);
     }
 }
 
@@ -208,8 +227,8 @@ static bool above(const candidate *a, const candidate *b)
 }
 
 /*
- * Moves to the front the fewest of the highest candidates whose weights (masses, or 1 each when count) reach need, and
- * returns how many; all n when they never do. Quickselect with weights.
+ * Moves to the front the fewest of the highest candidates whose weights (masses, or 1 each when
+ * count) reach need, and returns how many; all n when they never do. Quickselect with weights.
  */
 static int64_t select_top(candidate *c, int64_t n, bool count, uint64_t need)
 {
@@ -256,12 +275,14 @@ static uint64_t total_mass(const float *z, int64_t n, float inv_temperature, flo
     for (int64_t c = 0; c < n; c += VOCAB_CHUNK) {
         v16i high = v16i_set1(0), low = high;
         for (int64_t i = c; i < ARES_MIN(n, c + VOCAB_CHUNK); i += 16) {
-            v16 e = v16_exp(v16_sub(vocab_load(z + i, (int)ARES_MIN(16, n - i), v16_set1(inv_temperature)),
-                                    v16_set1(max)));
+            v16 e = v16_exp(
+                v16_sub(vocab_load(z + i, (int)ARES_MIN(16, n - i), v16_set1(inv_temperature)),
+                        v16_set1(max)));
             v16 scaled = v16_mul(e, v16_set1(0x1p20f));
             v16i whole = v16_trunc(scaled);
             high = v16i_add(high, whole);
-            low = v16i_add(low, v16_trunc(v16_mul(v16_sub(scaled, v16_from_int(whole)), v16_set1(0x1p20f))));
+            low = v16i_add(
+                low, v16_trunc(v16_mul(v16_sub(scaled, v16_from_int(whole)), v16_set1(0x1p20f))));
         }
         uint32_t h[16], l[16];
         v16i_store(h, high), v16i_store(l, low);
@@ -271,8 +292,8 @@ static uint64_t total_mass(const float *z, int64_t n, float inv_temperature, flo
 }
 
 /* Candidates not further than depth below the maximum; their masses' sum in *mass. */
-static int64_t gather(const float *z, int64_t n, float inv_temperature, float max, float depth, candidate *c,
-                      uint64_t *mass)
+static int64_t gather(const float *z, int64_t n, float inv_temperature, float max, float depth,
+                      candidate *c, uint64_t *mass)
 {
     int64_t count = 0;
     *mass = 0;
@@ -300,7 +321,10 @@ static uint64_t need_of(float top_p, uint64_t total)
     return need < 1.0 ? 1 : need >= (double)total ? total : (uint64_t)need;
 }
 
-/* Top-k first, then top-p of the mass that is left (as transformers and vLLM do), then Gumbel-max over the survivors. */
+/*
+ * Top-k first, then top-p of the mass that is left (as transformers and vLLM do), then Gumbel-max
+ * over the survivors.
+ */
 static best pick_filtered(const sample_job *j, int64_t r, float max, int worker)
 {
     const ares_sample_args *a = j->a;
@@ -335,7 +359,8 @@ static best pick_filtered(const sample_job *j, int64_t r, float max, int worker)
             value[l] = c[i + l].z;
         }
         v16_store(value, v16_add(v16_load(value), gumbel(v16i_load(word))));
-        for (int l = 0; l < width; l++) take(&b, value[l], p->logits[c[i + l].token], c[i + l].token);
+        for (int l = 0; l < width; l++)
+            take(&b, value[l], p->logits[c[i + l].token], c[i + l].token);
     }
     return b;
 }
@@ -349,10 +374,12 @@ static void merge_likely(const sample_job *j, int64_t r, const vocab_total *one)
     int n = 0, most = a->n_likely;
     likely list[ARES_LIKELY_MAX];
     for (int64_t at = r; at < j->workers * j->rows; at += j->rows)
-        for (int i = 0; i < j->n_likely[at]; i++) n = list_likely(list, n, most, j->likely[at * most + i]);
+        for (int i = 0; i < j->n_likely[at]; i++)
+            n = list_likely(list, n, most, j->likely[at * most + i]);
     for (int i = 0; i < most; i++) {
         a->likely_token[(j->row + r) * most + i] = i < n ? list[i].token : -1;
-        a->likely_log_prob[(j->row + r) * most + i] = i < n ? vocab_log_prob(one, list[i].z) : -INFINITY;
+        a->likely_log_prob[(j->row + r) * most + i] =
+            i < n ? vocab_log_prob(one, list[i].z) : -INFINITY;
     }
 }
 
@@ -375,7 +402,8 @@ static void row_task(void *ctx, int64_t r, int worker)
     a->log_prob[row] = vocab_log_prob(&t, b.logit * p->inv_temperature);
     a->entropy[row] = t.entropy;
     if (!j->part_1) return;
-    vocab_total one = p->inv_temperature == 1.0f ? t : vocab_merge(j->part_1 + r * j->chunks, j->chunks);
+    vocab_total one =
+        p->inv_temperature == 1.0f ? t : vocab_merge(j->part_1 + r * j->chunks, j->chunks);
     if (a->n_likely) merge_likely(j, r, &one);
     if (!a->log_prob_1) return;
     a->log_prob_1[row] = vocab_log_prob(&one, b.logit);
@@ -405,19 +433,26 @@ static int64_t rows_from(const ares_sample_args *a, int64_t row, int64_t *filter
 void ARES_K(sample)(ares_device *d, const ares_sample_args *a)
 {
     ARES_ASSERT(a->w->layout == ARES_PANEL32 && a->vocab <= a->w->n && a->w->dtype != ARES_F16);
-    ARES_ASSERT(!a->log_prob_1 == !a->entropy_1 && a->n_likely >= 0 && a->n_likely <= ARES_LIKELY_MAX);
+    ARES_ASSERT(!a->log_prob_1 == !a->entropy_1 && a->n_likely >= 0 &&
+                a->n_likely <= ARES_LIKELY_MAX);
     int64_t chunks = vocab_chunks(a->vocab), filtered = 0, rows;
     int workers = ares_pool_threads(d->pool);
     for (int64_t row = 0; row < a->rows; row += rows) {
         rows = rows_from(a, row, &filtered);
-        size_t parts = (size_t)(rows * chunks), logits = (size_t)(filtered * a->vocab), lists = a->n_likely ? (size_t)(workers * rows) : 0;
-        char *scratch = kernels_scratch(d, KERNELS_SHARED,
-                                        parts * (2 * sizeof(vocab_part) + sizeof(best)) +
-                                            lists * ((size_t)a->n_likely * sizeof(likely) + sizeof(int32_t)) +
-                                            (size_t)rows * sizeof(row_plan) + logits * sizeof(float));
-        sample_job j = {
-            .d = d, .a = a, .row = row, .rows = rows, .chunks = chunks, .plan = (void *)scratch, .workers = workers
-        };
+        size_t parts = (size_t)(rows * chunks), logits = (size_t)(filtered * a->vocab),
+               lists = a->n_likely ? (size_t)(workers * rows) : 0;
+        char *scratch =
+            kernels_scratch(d, KERNELS_SHARED,
+                            parts * (2 * sizeof(vocab_part) + sizeof(best)) +
+                                lists * ((size_t)a->n_likely * sizeof(likely) + sizeof(int32_t)) +
+                                (size_t)rows * sizeof(row_plan) + logits * sizeof(float));
+        sample_job j = { .d = d,
+                         .a = a,
+                         .row = row,
+                         .rows = rows,
+                         .chunks = chunks,
+                         .plan = (void *)scratch,
+                         .workers = workers };
         j.part = (void *)(j.plan + rows);
         j.part_1 = a->log_prob_1 || a->n_likely ? j.part + parts : NULL;
         j.best = (void *)(j.part + 2 * parts);
@@ -426,7 +461,8 @@ void ARES_K(sample)(ares_device *d, const ares_sample_args *a)
         float *kept = (void *)(j.n_likely + lists);
         if (lists) memset(j.n_likely, 0, lists * sizeof *j.n_likely);
         for (int64_t r = 0; r < rows; r++) {
-            bool greedy = !(a->temperature[row + r] > 0.0f), forced = a->forced && a->forced[row + r] >= 0;
+            bool greedy = !(a->temperature[row + r] > 0.0f),
+                 forced = a->forced && a->forced[row + r] >= 0;
             ARES_ASSERT(!forced || a->forced[row + r] < a->vocab);
             j.plan[r] = (row_plan){ forced                    ? FORCED
                                     : greedy                  ? GREEDY

@@ -33,6 +33,6 @@ void ARES_K(store_kv)(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_d
                       const float *v, int64_t ldkv, const int32_t *slots, float *cache)
 {
     store_job job = { rows, n_kv, head_dim, k, v, ldkv, slots, cache };
-    kernels_run(d, (double)rows * n_kv * head_dim / 1e3, (rows + ROWS_A_TASK - 1) / ROWS_A_TASK, store_rows,
-                &job);
+    kernels_run(d, (double)rows * n_kv * head_dim / 1e3, (rows + ROWS_A_TASK - 1) / ROWS_A_TASK,
+                store_rows, &job);
 }

@@ -1,8 +1,9 @@
 /*
- * C[r][j] (+)= sum over t of A[r][t] B[t][j]: one chain of FMAs in the order of t for every element, lanes over j.
- * Attention's product: small, of any width, never reading past a row's end (behind the last value of a cache there
- * may be nothing), where product (linear.h) wants whole panels. Both strides of A are free; rows of B are contiguous.
- * The tile (rows x lanes held in registers) differs between instruction sets and with the edges, the chain never.
+ * C[r][j] (+)= sum over t of A[r][t] B[t][j]: one chain of FMAs in the order of t for every
+ * element, lanes over j. Attention's product: small, of any width, never reading past a row's end
+ * (behind the last value of a cache there may be nothing), where product (linear.h) wants whole
+ * panels. Both strides of A are free; rows of B are contiguous. The tile (rows x lanes held in
+ * registers) differs between instruction sets and with the edges, the chain never.
  */
 #ifndef ARES_CPU_TILE_H
 #define ARES_CPU_TILE_H
@@ -34,8 +35,10 @@ V16_INLINE void tile_kernel(const tile_args *p, int rows, int vectors)
 #pragma GCC unroll 12
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 2
-        for (int j = 0; j < vectors; j++) sum[r][j] = p->fresh ? v16_zero() : v16_load(c + r * ldc + 16 * j);
-    const float *a0 = p->a, *a1 = a0 + 3 * p->row, *a2 = a1 + 3 * p->row, *a3 = a2 + 3 * p->row, *b = p->b;
+        for (int j = 0; j < vectors; j++)
+            sum[r][j] = p->fresh ? v16_zero() : v16_load(c + r * ldc + 16 * j);
+    const float *a0 = p->a, *a1 = a0 + 3 * p->row, *a2 = a1 + 3 * p->row, *a3 = a2 + 3 * p->row,
+                *b = p->b;
     int64_t row = p->row, step = p->step, ldb = p->ldb;
     for (int t = p->steps; t > 0; t--) {
         v16 bv[2];
@@ -58,20 +61,22 @@ V16_INLINE void tile_kernel(const tile_args *p, int rows, int vectors)
 /* clang-format off */
 #define TILE_CASE(n, vectors) case n: tile_kernel(p, n, vectors); break;
 #ifdef ARES_ISA_AVX512
-#define TILE_MORE_CASES(vectors)                                                                             \
-    TILE_CASE(7, vectors) TILE_CASE(8, vectors) TILE_CASE(9, vectors)                                        \
+#define TILE_MORE_CASES(vectors) \
+    TILE_CASE(7, vectors) TILE_CASE(8, vectors) TILE_CASE(9, vectors) \
     TILE_CASE(10, vectors) TILE_CASE(11, vectors) TILE_CASE(12, vectors)
 #else
 #define TILE_MORE_CASES(vectors)
 #endif
-#define TILE_CASES(vectors)                                                                                  \
-    switch (rows) {                                                                                          \
-        TILE_CASE(1, vectors) TILE_CASE(2, vectors) TILE_CASE(3, vectors)                                    \
-        TILE_CASE(4, vectors) TILE_CASE(5, vectors) TILE_CASE(6, vectors) TILE_MORE_CASES(vectors)           \
+#define TILE_CASES(vectors) \
+    switch (rows) { \
+        TILE_CASE(1, vectors) TILE_CASE(2, vectors) TILE_CASE(3, vectors) \
+        TILE_CASE(4, vectors) TILE_CASE(5, vectors) TILE_CASE(6, vectors) TILE_MORE_CASES(vectors) \
     }
 /* clang-format on */
 
-/* Out of line: inlined at every product they would make minutes of compiling under the sanitizers. */
+/*
+ * Out of line: inlined at every product they would make minutes of compiling under the sanitizers.
+ */
 static __attribute__((noinline)) void tile_16(const tile_args *p, int rows)
 {
     TILE_CASES(1)
@@ -102,10 +107,16 @@ static __attribute__((noinline, unused)) void tile_product(tile_args p, int rows
     const float *a = p.a;
     float *c = p.c;
     for (int j = 0; j < lanes;) {
-        int width = lanes - j >= 16 * TILE_VECTORS ? 16 * TILE_VECTORS : lanes - j >= 16 ? 16 : lanes - j;
+        int width = lanes - j >= 16 * TILE_VECTORS ? 16 * TILE_VECTORS
+                    : lanes - j >= 16              ? 16
+                                                   : lanes - j;
         for (int r = 0; r < rows;) {
-            /* Rows in nearly equal tiles: 13 rows are 7 + 6, not 12 + 1, whose one row would wait for its own chain. */
-            int left = rows - r, tiles = (left + TILE_ROWS - 1) / TILE_ROWS, n = (left + tiles - 1) / tiles;
+            /*
+             * Rows in nearly equal tiles: 13 rows are 7 + 6, not 12 + 1, whose one row would wait
+             * for its own chain.
+             */
+            int left = rows - r, tiles = (left + TILE_ROWS - 1) / TILE_ROWS,
+                n = (left + tiles - 1) / tiles;
             p.a = a + r * p.row;
             p.c = c + r * p.ldc + j;
 #ifdef ARES_ISA_AVX512

@@ -1,6 +1,7 @@
 /*
- * Log-prob and entropy of rows of logits that exist already, forward and backward in place. The chunks and merges are the
- * head's, so f32 logits give its bits; bf16 ones are widened a chunk at a time.
+ * Log-prob and entropy of rows of logits that exist already, forward and backward in place. The
+ * chunks and merges are the head's, so f32 logits give its bits; bf16 ones are widened a chunk at a
+ * time.
  */
 #include "vocab.h"
 
@@ -9,7 +10,10 @@ typedef struct rows_job {
     const ares_logits_args *a;
 } rows_job;
 
-static void *row_of(const ares_logits_args *a, int64_t row) { return (char *)a->logits + (size_t)(row * a->ld) * ares_dtype_bytes(a->dtype); }
+static void *row_of(const ares_logits_args *a, int64_t row)
+{
+    return (char *)a->logits + (size_t)(row * a->ld) * ares_dtype_bytes(a->dtype);
+}
 
 /* A chunk of a row as f32: where it lies, or widened into `wide`. */
 static float *chunk_of(const ares_logits_args *a, void *row, int64_t chunk, float *wide)
@@ -17,7 +21,9 @@ static float *chunk_of(const ares_logits_args *a, void *row, int64_t chunk, floa
     int n = vocab_width(a->vocab, chunk);
     if (a->dtype == ARES_F32) return (float *)row + chunk * VOCAB_CHUNK;
     const uint16_t *from = (const uint16_t *)row + chunk * VOCAB_CHUNK;
-    for (int i = 0; i < n; i += 16) v16_store(wide + i, n - i >= 16 ? v16_load_bf16(from + i) : v16_load_bf16_first(from + i, n - i));
+    for (int i = 0; i < n; i += 16)
+        v16_store(wide + i,
+                  n - i >= 16 ? v16_load_bf16(from + i) : v16_load_bf16_first(from + i, n - i));
     return wide;
 }
 
@@ -67,5 +73,11 @@ static void run(ares_device *d, const ares_logits_args *a, void (*task)(void *, 
     kernels_run(d, (double)a->rows * a->vocab / 2e3, a->rows, task, &j);
 }
 
-void ARES_K(token_log_prob)(ares_device *d, const ares_logits_args *a) { run(d, a, forward_row); }
-void ARES_K(token_log_prob_backward)(ares_device *d, const ares_logits_args *a) { run(d, a, backward_row); }
+void ARES_K(token_log_prob)(ares_device *d, const ares_logits_args *a)
+{
+    run(d, a, forward_row);
+}
+void ARES_K(token_log_prob_backward)(ares_device *d, const ares_logits_args *a)
+{
+    run(d, a, backward_row);
+}

@@ -1,20 +1,25 @@
 /*
- * Sixteen f32 lanes with the same bits from three builds: AVX-512 (one register), AVX2 (two, with FMA), plain C (an array,
- * with fmaf). Every operation below is exact or correctly rounded lane by lane, so a kernel written over v16 gives one
- * result on every machine; only NaN payloads may differ.
+ * Sixteen f32 lanes with the same bits from three builds: AVX-512 (one register), AVX2 (two, with
+ * FMA), plain C (an array, with fmaf). Every operation below is exact or correctly rounded lane by
+ * lane, so a kernel written over v16 gives one result on every machine; only NaN payloads may
+ * differ.
  *
  *   v16   f32 lanes      v16i  32-bit integers, wrapping      v16m  a truth value for each lane
  *
  *   v16_zero() v16_set1(x) v16_load(p) v16_store(p, v)             any alignment
- *   v16_load_first(p, n) v16_store_first(p, v, n)                  lanes below n; memory beyond is not touched, lanes read 0
+ *   v16_load_first(p, n) v16_store_first(p, v, n)                  lanes below n; memory beyond is
+ *                                         not touched, lanes read 0
  *   v16_load_bf16(p) v16_store_bf16(p, v) and _first               to nearest even; NaN stays NaN
  *   v16_fma(a, b, c) = a b + c    v16_fnma(a, b, c) = c - a b      one rounding
  *   v16_add v16_sub v16_mul v16_div v16_sqrt v16_abs v16_neg
- *   v16_min(a, b) = a < b ? a : b    v16_max(a, b) = a > b ? a : b    so a NaN in b survives, one in a does not
+ *   v16_min(a, b) = a < b ? a : b    v16_max(a, b) = a > b ? a : b    so a NaN in b survives, one
+ *                                    in a does not
  *   v16_lt v16_le v16_gt v16_ge v16_eq (false on NaN)    v16_select(m, a, b) = m ? a : b
- *   v16_bits(v) v16_from_bits(i)    v16_from_int(i) signed, nearest even    v16_trunc(v) to signed, only where it fits
+ *   v16_bits(v) v16_from_bits(i)    v16_from_int(i) signed, nearest even    v16_trunc(v) to
+ *                                   signed, only where it fits
  *   v16i_set1 v16i_iota v16i_load v16i_store v16i_add v16i_sub v16i_mul v16i_and v16i_or v16i_xor
- *   v16i_shl(v, n) v16i_shr(v, n) v16i_sar(v, n)    v16i_eq v16i_gt (signed)    v16i_select(m, a, b)
+ *   v16i_shl(v, n) v16i_shr(v, n) v16i_sar(v, n)    v16i_eq v16i_gt (signed)    v16i_select(m, a,
+ *                                         b)
  *   v16i_mul_wide(a, b, &hi, &lo)    the 64-bit product of unsigned lanes
  *   v16m_first(n) v16m_of(bits) v16m_bits(m) v16m_and v16m_or v16m_not
  *   v16_scale2(p, nf, n)    p 2^n rounded once; p in [1/2, 2) or NaN, n in [-151, 129], nf = n

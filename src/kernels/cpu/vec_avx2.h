@@ -1,29 +1,51 @@
 /* v16 as two AVX2 registers, lanes 0 to 7 and 8 to 15. Read vec.h. */
 #include <immintrin.h>
 
-typedef struct v16 { __m256 lo, hi; } v16;
-typedef struct v16i { __m256i lo, hi; } v16i;
-typedef struct v16m { __m256 lo, hi; } v16m; /* all bits of a true lane are set */
+typedef struct v16 {
+    __m256 lo, hi;
+} v16;
+typedef struct v16i {
+    __m256i lo, hi;
+} v16i;
+typedef struct v16m {
+    __m256 lo, hi;
+} v16m; /* all bits of a true lane are set */
 
-#define V16_UNARY(name, op) V16_INLINE v16 name(v16 a) { return (v16){ op(a.lo), op(a.hi) }; }
-#define V16_BINARY(name, op) V16_INLINE v16 name(v16 a, v16 b) { return (v16){ op(a.lo, b.lo), op(a.hi, b.hi) }; }
-#define V16_COMPARE(name, how)                                                                               \
-    V16_INLINE v16m name(v16 a, v16 b)                                                                       \
-    {                                                                                                        \
-        return (v16m){ _mm256_cmp_ps(a.lo, b.lo, how), _mm256_cmp_ps(a.hi, b.hi, how) };                     \
+#define V16_UNARY(name, op)                 \
+    V16_INLINE v16 name(v16 a)              \
+    {                                       \
+        return (v16){ op(a.lo), op(a.hi) }; \
     }
-#define V16I_BINARY(name, op) V16_INLINE v16i name(v16i a, v16i b) { return (v16i){ op(a.lo, b.lo), op(a.hi, b.hi) }; }
-#define V16I_COMPARE(name, op)                                                                               \
-    V16_INLINE v16m name(v16i a, v16i b)                                                                     \
-    {                                                                                                        \
-        return (v16m){ _mm256_castsi256_ps(op(a.lo, b.lo)), _mm256_castsi256_ps(op(a.hi, b.hi)) };           \
+#define V16_BINARY(name, op)                            \
+    V16_INLINE v16 name(v16 a, v16 b)                   \
+    {                                                   \
+        return (v16){ op(a.lo, b.lo), op(a.hi, b.hi) }; \
+    }
+#define V16_COMPARE(name, how)                                                           \
+    V16_INLINE v16m name(v16 a, v16 b)                                                   \
+    {                                                                                    \
+        return (v16m){ _mm256_cmp_ps(a.lo, b.lo, how), _mm256_cmp_ps(a.hi, b.hi, how) }; \
+    }
+#define V16I_BINARY(name, op)                            \
+    V16_INLINE v16i name(v16i a, v16i b)                 \
+    {                                                    \
+        return (v16i){ op(a.lo, b.lo), op(a.hi, b.hi) }; \
+    }
+#define V16I_COMPARE(name, op)                                                                     \
+    V16_INLINE v16m name(v16i a, v16i b)                                                           \
+    {                                                                                              \
+        return (v16m){ _mm256_castsi256_ps(op(a.lo, b.lo)), _mm256_castsi256_ps(op(a.hi, b.hi)) }; \
     }
 
 V16_INLINE v16i v16i_iota(void)
 {
-    return (v16i){ _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_setr_epi32(8, 9, 10, 11, 12, 13, 14, 15) };
+    return (v16i){ _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7),
+                   _mm256_setr_epi32(8, 9, 10, 11, 12, 13, 14, 15) };
 }
-V16_INLINE v16i v16i_set1(uint32_t x) { return (v16i){ _mm256_set1_epi32((int)x), _mm256_set1_epi32((int)x) }; }
+V16_INLINE v16i v16i_set1(uint32_t x)
+{
+    return (v16i){ _mm256_set1_epi32((int)x), _mm256_set1_epi32((int)x) };
+}
 V16I_BINARY(v16i_add, _mm256_add_epi32)
 V16I_BINARY(v16i_sub, _mm256_sub_epi32)
 V16I_BINARY(v16i_mul, _mm256_mullo_epi32)
@@ -33,7 +55,10 @@ V16I_BINARY(v16i_xor, _mm256_xor_si256)
 V16I_COMPARE(v16i_eq, _mm256_cmpeq_epi32)
 V16I_COMPARE(v16i_gt, _mm256_cmpgt_epi32)
 
-V16_INLINE v16m v16m_first(int n) { return v16i_gt(v16i_set1((uint32_t)n), v16i_iota()); }
+V16_INLINE v16m v16m_first(int n)
+{
+    return v16i_gt(v16i_set1((uint32_t)n), v16i_iota());
+}
 V16_INLINE v16m v16m_of(uint32_t bits)
 {
     v16i one = { _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128),
@@ -44,17 +69,32 @@ V16_INLINE uint32_t v16m_bits(v16m m)
 {
     return (uint32_t)_mm256_movemask_ps(m.lo) | (uint32_t)_mm256_movemask_ps(m.hi) << 8;
 }
-V16_INLINE v16m v16m_and(v16m a, v16m b) { return (v16m){ _mm256_and_ps(a.lo, b.lo), _mm256_and_ps(a.hi, b.hi) }; }
-V16_INLINE v16m v16m_or(v16m a, v16m b) { return (v16m){ _mm256_or_ps(a.lo, b.lo), _mm256_or_ps(a.hi, b.hi) }; }
+V16_INLINE v16m v16m_and(v16m a, v16m b)
+{
+    return (v16m){ _mm256_and_ps(a.lo, b.lo), _mm256_and_ps(a.hi, b.hi) };
+}
+V16_INLINE v16m v16m_or(v16m a, v16m b)
+{
+    return (v16m){ _mm256_or_ps(a.lo, b.lo), _mm256_or_ps(a.hi, b.hi) };
+}
 V16_INLINE v16m v16m_not(v16m a)
 {
     __m256 ones = _mm256_castsi256_ps(_mm256_set1_epi32(-1));
     return (v16m){ _mm256_xor_ps(a.lo, ones), _mm256_xor_ps(a.hi, ones) };
 }
 
-V16_INLINE v16 v16_zero(void) { return (v16){ _mm256_setzero_ps(), _mm256_setzero_ps() }; }
-V16_INLINE v16 v16_set1(float x) { return (v16){ _mm256_set1_ps(x), _mm256_set1_ps(x) }; }
-V16_INLINE v16 v16_load(const float *p) { return (v16){ _mm256_loadu_ps(p), _mm256_loadu_ps(p + 8) }; }
+V16_INLINE v16 v16_zero(void)
+{
+    return (v16){ _mm256_setzero_ps(), _mm256_setzero_ps() };
+}
+V16_INLINE v16 v16_set1(float x)
+{
+    return (v16){ _mm256_set1_ps(x), _mm256_set1_ps(x) };
+}
+V16_INLINE v16 v16_load(const float *p)
+{
+    return (v16){ _mm256_loadu_ps(p), _mm256_loadu_ps(p + 8) };
+}
 V16_INLINE void v16_store(float *p, v16 v)
 {
     _mm256_storeu_ps(p, v.lo);
@@ -64,7 +104,8 @@ V16_INLINE v16 v16_load_first(const float *p, int n)
 {
     v16m m = v16m_first(n);
     return (v16){ _mm256_maskload_ps(p, _mm256_castps_si256(m.lo)),
-                  n > 8 ? _mm256_maskload_ps(p + 8, _mm256_castps_si256(m.hi)) : _mm256_setzero_ps() };
+                  n > 8 ? _mm256_maskload_ps(p + 8, _mm256_castps_si256(m.hi))
+                        : _mm256_setzero_ps() };
 }
 V16_INLINE void v16_store_first(float *p, v16 v, int n)
 {
@@ -108,10 +149,22 @@ V16_INLINE v16 v16_select(v16m m, v16 a, v16 b)
     return (v16){ _mm256_blendv_ps(b.lo, a.lo, m.lo), _mm256_blendv_ps(b.hi, a.hi, m.hi) };
 }
 
-V16_INLINE v16i v16_bits(v16 v) { return (v16i){ _mm256_castps_si256(v.lo), _mm256_castps_si256(v.hi) }; }
-V16_INLINE v16 v16_from_bits(v16i v) { return (v16){ _mm256_castsi256_ps(v.lo), _mm256_castsi256_ps(v.hi) }; }
-V16_INLINE v16 v16_from_int(v16i v) { return (v16){ _mm256_cvtepi32_ps(v.lo), _mm256_cvtepi32_ps(v.hi) }; }
-V16_INLINE v16i v16_trunc(v16 v) { return (v16i){ _mm256_cvttps_epi32(v.lo), _mm256_cvttps_epi32(v.hi) }; }
+V16_INLINE v16i v16_bits(v16 v)
+{
+    return (v16i){ _mm256_castps_si256(v.lo), _mm256_castps_si256(v.hi) };
+}
+V16_INLINE v16 v16_from_bits(v16i v)
+{
+    return (v16){ _mm256_castsi256_ps(v.lo), _mm256_castsi256_ps(v.hi) };
+}
+V16_INLINE v16 v16_from_int(v16i v)
+{
+    return (v16){ _mm256_cvtepi32_ps(v.lo), _mm256_cvtepi32_ps(v.hi) };
+}
+V16_INLINE v16i v16_trunc(v16 v)
+{
+    return (v16i){ _mm256_cvttps_epi32(v.lo), _mm256_cvttps_epi32(v.hi) };
+}
 
 V16_INLINE v16i v16i_load(const void *p)
 {
@@ -161,7 +214,8 @@ V16_INLINE v16 v16_load_bf16(const uint16_t *p)
 {
     __m256i lo = _mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)p));
     __m256i hi = _mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)(p + 8)));
-    return (v16){ _mm256_castsi256_ps(_mm256_slli_epi32(lo, 16)), _mm256_castsi256_ps(_mm256_slli_epi32(hi, 16)) };
+    return (v16){ _mm256_castsi256_ps(_mm256_slli_epi32(lo, 16)),
+                  _mm256_castsi256_ps(_mm256_slli_epi32(hi, 16)) };
 }
 V16_INLINE v16 v16_load_bf16_first(const uint16_t *p, int n)
 {
@@ -233,5 +287,6 @@ V16_INLINE void v16_transpose_8x8(const float *src, int64_t ld_src, float *dst, 
 V16_INLINE void v16_transpose(const float *src, int64_t ld_src, float *dst, int64_t ld_dst)
 {
     for (int i = 0; i < 16; i += 8)
-        for (int j = 0; j < 16; j += 8) v16_transpose_8x8(src + i * ld_src + j, ld_src, dst + j * ld_dst + i, ld_dst);
+        for (int j = 0; j < 16; j += 8)
+            v16_transpose_8x8(src + i * ld_src + j, ld_src, dst + j * ld_dst + i, ld_dst);
 }

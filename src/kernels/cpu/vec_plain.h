@@ -5,49 +5,71 @@
 #define V16_LANES 16 /* 1 where math.h serves scalar code: then only what works lane by lane */
 #endif
 
-typedef struct v16 { float l[V16_LANES]; } v16;
-typedef struct v16i { uint32_t l[V16_LANES]; } v16i;
+typedef struct v16 {
+    float l[V16_LANES];
+} v16;
+typedef struct v16i {
+    uint32_t l[V16_LANES];
+} v16i;
 typedef uint32_t v16m;
 
 #define V16_EACH for (int i = 0; i < V16_LANES; i++)
-#define V16_BINARY(name, expr)                                                                               \
-    V16_INLINE v16 name(v16 a, v16 b)                                                                        \
-    {                                                                                                        \
-        V16_EACH a.l[i] = expr;                                                                              \
-        return a;                                                                                            \
+#define V16_BINARY(name, expr)        \
+    V16_INLINE v16 name(v16 a, v16 b) \
+    {                                 \
+        V16_EACH a.l[i] = expr;       \
+        return a;                     \
     }
-#define V16_UNARY(name, expr)                                                                                \
-    V16_INLINE v16 name(v16 a)                                                                               \
-    {                                                                                                        \
-        V16_EACH a.l[i] = expr;                                                                              \
-        return a;                                                                                            \
+#define V16_UNARY(name, expr)   \
+    V16_INLINE v16 name(v16 a)  \
+    {                           \
+        V16_EACH a.l[i] = expr; \
+        return a;               \
     }
-#define V16I_BINARY(name, expr)                                                                              \
-    V16_INLINE v16i name(v16i a, v16i b)                                                                     \
-    {                                                                                                        \
-        V16_EACH a.l[i] = expr;                                                                              \
-        return a;                                                                                            \
+#define V16I_BINARY(name, expr)          \
+    V16_INLINE v16i name(v16i a, v16i b) \
+    {                                    \
+        V16_EACH a.l[i] = expr;          \
+        return a;                        \
     }
-#define V16I_SHIFT(name, expr)                                                                               \
-    V16_INLINE v16i name(v16i a, int n)                                                                      \
-    {                                                                                                        \
-        V16_EACH a.l[i] = expr;                                                                              \
-        return a;                                                                                            \
+#define V16I_SHIFT(name, expr)          \
+    V16_INLINE v16i name(v16i a, int n) \
+    {                                   \
+        V16_EACH a.l[i] = expr;         \
+        return a;                       \
     }
-#define V16_COMPARE(name, type, expr)                                                                        \
-    V16_INLINE v16m name(type a, type b)                                                                     \
-    {                                                                                                        \
-        v16m m = 0;                                                                                          \
-        V16_EACH m |= (v16m)(expr) << i;                                                                     \
-        return m;                                                                                            \
+#define V16_COMPARE(name, type, expr)    \
+    V16_INLINE v16m name(type a, type b) \
+    {                                    \
+        v16m m = 0;                      \
+        V16_EACH m |= (v16m)(expr) << i; \
+        return m;                        \
     }
 
-V16_INLINE v16m v16m_first(int n) { return n >= 16 ? 0xffffu : (1u << n) - 1u; }
-V16_INLINE v16m v16m_of(uint32_t bits) { return bits & 0xffffu; }
-V16_INLINE uint32_t v16m_bits(v16m m) { return m; }
-V16_INLINE v16m v16m_and(v16m a, v16m b) { return a & b; }
-V16_INLINE v16m v16m_or(v16m a, v16m b) { return a | b; }
-V16_INLINE v16m v16m_not(v16m a) { return ~a & 0xffffu; }
+V16_INLINE v16m v16m_first(int n)
+{
+    return n >= 16 ? 0xffffu : (1u << n) - 1u;
+}
+V16_INLINE v16m v16m_of(uint32_t bits)
+{
+    return bits & 0xffffu;
+}
+V16_INLINE uint32_t v16m_bits(v16m m)
+{
+    return m;
+}
+V16_INLINE v16m v16m_and(v16m a, v16m b)
+{
+    return a & b;
+}
+V16_INLINE v16m v16m_or(v16m a, v16m b)
+{
+    return a | b;
+}
+V16_INLINE v16m v16m_not(v16m a)
+{
+    return ~a & 0xffffu;
+}
 
 V16_INLINE v16 v16_set1(float x)
 {
@@ -55,21 +77,30 @@ V16_INLINE v16 v16_set1(float x)
     V16_EACH v.l[i] = x;
     return v;
 }
-V16_INLINE v16 v16_zero(void) { return v16_set1(0.0f); }
+V16_INLINE v16 v16_zero(void)
+{
+    return v16_set1(0.0f);
+}
 V16_INLINE v16 v16_load(const float *p)
 {
     v16 v;
     memcpy(v.l, p, sizeof v.l);
     return v;
 }
-V16_INLINE void v16_store(float *p, v16 v) { memcpy(p, v.l, sizeof v.l); }
+V16_INLINE void v16_store(float *p, v16 v)
+{
+    memcpy(p, v.l, sizeof v.l);
+}
 V16_INLINE v16 v16_load_first(const float *p, int n)
 {
     v16 v = v16_zero();
     memcpy(v.l, p, (size_t)n * 4);
     return v;
 }
-V16_INLINE void v16_store_first(float *p, v16 v, int n) { memcpy(p, v.l, (size_t)n * 4); }
+V16_INLINE void v16_store_first(float *p, v16 v, int n)
+{
+    memcpy(p, v.l, (size_t)n * 4);
+}
 
 V16_INLINE v16 v16_fma(v16 a, v16 b, v16 c)
 {
@@ -144,7 +175,10 @@ V16_INLINE v16i v16i_load(const void *p)
     memcpy(v.l, p, sizeof v.l);
     return v;
 }
-V16_INLINE void v16i_store(void *p, v16i v) { memcpy(p, v.l, sizeof v.l); }
+V16_INLINE void v16i_store(void *p, v16i v)
+{
+    memcpy(p, v.l, sizeof v.l);
+}
 V16I_BINARY(v16i_add, a.l[i] + b.l[i])
 V16I_BINARY(v16i_sub, a.l[i] - b.l[i])
 V16I_BINARY(v16i_mul, a.l[i] * b.l[i])
@@ -163,7 +197,8 @@ V16_INLINE v16i v16i_select(v16m m, v16i a, v16i b)
 }
 V16_INLINE void v16i_mul_wide(v16i a, v16i b, v16i *hi, v16i *lo)
 {
-    V16_EACH {
+    V16_EACH
+    {
         uint64_t p = (uint64_t)a.l[i] * b.l[i];
         hi->l[i] = (uint32_t)(p >> 32);
         lo->l[i] = (uint32_t)p;
@@ -176,7 +211,10 @@ V16_INLINE v16 v16_load_bf16_first(const uint16_t *p, int n)
     for (int i = 0; i < n; i++) v.l[i] = (uint32_t)p[i] << 16;
     return v16_from_bits(v);
 }
-V16_INLINE v16 v16_load_bf16(const uint16_t *p) { return v16_load_bf16_first(p, V16_LANES); }
+V16_INLINE v16 v16_load_bf16(const uint16_t *p)
+{
+    return v16_load_bf16_first(p, V16_LANES);
+}
 V16_INLINE void v16_store_bf16_first(uint16_t *p, v16 v, int n)
 {
     v16i u = v16_bits(v);
@@ -185,7 +223,10 @@ V16_INLINE void v16_store_bf16_first(uint16_t *p, v16 v, int n)
         p[i] = (uint16_t)((v.l[i] == v.l[i] ? nearest : quiet) >> 16);
     }
 }
-V16_INLINE void v16_store_bf16(uint16_t *p, v16 v) { v16_store_bf16_first(p, v, V16_LANES); }
+V16_INLINE void v16_store_bf16(uint16_t *p, v16 v)
+{
+    v16_store_bf16_first(p, v, V16_LANES);
+}
 
 #if V16_LANES == 16
 V16_INLINE float v16_sum(v16 v)

@@ -1,6 +1,7 @@
 /*
- * The vocabulary in chunks of 512: logits of a chunk, its softmax statistics, and their merge in the order of the chunks.
- * Head, sampler and token_log_prob all go through here, which is why their log-probs agree in every bit.
+ * The vocabulary in chunks of 512: logits of a chunk, its softmax statistics, and their merge in
+ * the order of the chunks. Head, sampler and token_log_prob all go through here, which is why their
+ * log-probs agree in every bit.
  */
 #ifndef ARES_CPU_VOCAB_H
 #define ARES_CPU_VOCAB_H
@@ -12,7 +13,10 @@
 enum {
     VOCAB_CHUNK = 512, /* part of the arithmetic */
     VOCAB_ROWS =
-        56,        /* rows of a task at most: x, a panel and a chunk of logits share the second-level cache */
+        /*
+         * rows of a task at most: x, a panel and a chunk of logits share the second-level cache
+         */
+    56,
     VOCAB_K = 1024 /* steps of k that keep a panel there too */
 };
 
@@ -39,9 +43,18 @@ static inline void vocab_logits(const ares_matrix *w, int64_t vocab, int64_t chu
                                 int64_t ldx, int64_t rows, float *z, int64_t ldz)
 {
     int64_t step = rows <= 14 ? w->k : VOCAB_K, bytes = (int64_t)ares_dtype_bytes(w->dtype);
-    product_args p = { .rows = rows, .cols = vocab_width(vocab, chunk), .x_row = ldx, .x_k = 1, .w_k = 32,
-                       .w_panel = (int64_t)w->k * 32, .bf16 = w->dtype == ARES_BF16, .from_row = ldz,
-                       .from_panel = 32, .y = z, .y_row = ldz, .y_panel = 32 };
+    product_args p = { .rows = rows,
+                       .cols = vocab_width(vocab, chunk),
+                       .x_row = ldx,
+                       .x_k = 1,
+                       .w_k = 32,
+                       .w_panel = (int64_t)w->k * 32,
+                       .bf16 = w->dtype == ARES_BF16,
+                       .from_row = ldz,
+                       .from_panel = 32,
+                       .y = z,
+                       .y_row = ldz,
+                       .y_panel = 32 };
     for (int64_t k = 0; k < w->k; k += step) {
         p.k = ARES_MIN(step, w->k - k);
         p.x = x + k;
@@ -57,7 +70,10 @@ static inline v16 vocab_load(const float *z, int n, v16 scale) /* lanes from n o
     return v16_select(v16m_first(n), v16_mul(v16_load_first(z, n), scale), v16_set1(-INFINITY));
 }
 
-/* Out of line, as vocab_merge: many exponentials inlined are slow to compile, worst under the sanitizers. */
+/*
+ * Out of line, as vocab_merge: many exponentials inlined are slow to compile, worst under the
+ * sanitizers.
+ */
 static __attribute__((noinline, unused)) vocab_part vocab_part_of(const float *z, int n,
                                                                   float inv_temperature)
 {
@@ -113,14 +129,23 @@ static inline float vocab_log_prob(const vocab_total *t, float z)
     return (z - t->max) - t->log_sum;
 }
 
-/* Raw logits become d loss / d logits, but for the target's share: with p = exp(z - lse), -(p (c + ce (log p + H))) and + c at the target, over the temperature. */
-static __attribute__((noinline, unused)) void vocab_differentiate(float *z, int n, float inv_temperature, float lse, float entropy, float c, float ce)
+/*
+ * Raw logits become d loss / d logits, but for the target's share: with p = exp(z - lse), -(p (c +
+ * ce (log p + H))) and + c at the target, over the temperature.
+ */
+static __attribute__((noinline, unused)) void vocab_differentiate(float *z, int n,
+                                                                  float inv_temperature, float lse,
+                                                                  float entropy, float c, float ce)
 {
-    v16 scale = v16_set1(inv_temperature), vc = v16_set1(c), vce = v16_set1(ce), h = v16_set1(entropy),
-        shift = v16_set1(lse), least = v16_set1(-128.0f); /* where p is 0, and 0 (d + H) too */
+    v16 scale = v16_set1(inv_temperature), vc = v16_set1(c), vce = v16_set1(ce),
+        h = v16_set1(entropy), shift = v16_set1(lse),
+        least = v16_set1(-128.0f); /* where p is 0, and 0 (d + H) too */
     for (int i = 0; i < n; i += 16) {
         int lanes = ARES_MIN(16, n - i);
-        v16 d = v16_max(least, v16_sub(v16_mul(lanes == 16 ? v16_load(z + i) : v16_load_first(z + i, lanes), scale), shift));
+        v16 d = v16_max(
+            least,
+            v16_sub(v16_mul(lanes == 16 ? v16_load(z + i) : v16_load_first(z + i, lanes), scale),
+                    shift));
         v16 g = v16_mul(v16_mul(v16_exp(d), v16_fma(vce, v16_add(d, h), vc)), v16_neg(scale));
         if (lanes == 16) v16_store(z + i, g);
         else v16_store_first(z + i, g, lanes);

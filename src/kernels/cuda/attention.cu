@@ -1,12 +1,14 @@
 /*
- * Attention in tiles of 32 queries by 32 keys, on packed or paged keys. A block does the queries of one tile and head
- * against all they see; its warps have four queries each and its lanes are keys, then columns of the output. Every number
- * of a query is made by the same chain whatever tile it lies in: keys in order, one rescale a chunk, as on the CPU. So
- * packed = paged = token by token here too.
+ * Attention in tiles of 32 queries by 32 keys, on packed or paged keys. A block does the queries of
+ * one tile and head against all they see; its warps have four queries each and its lanes are keys,
+ * then columns of the output. Every number of a query is made by the same chain whatever tile it
+ * lies in: keys in order, one rescale a chunk, as on the CPU. So packed = paged = token by token
+ * here too.
  *
- * Backwards, from the saved log-sum-exp (Dao et al., arXiv 2205.14135, section 3.1): one kernel has dq, a block for a tile
- * of queries; another dk and dv, a block for a tile of a segment's own keys, to which it adds the queries of all segments
- * that see them, segments in order, then heads, then queries. S and P are made in both; nothing is added atomically.
+ * Backwards, from the saved log-sum-exp (Dao et al., arXiv 2205.14135, section 3.1): one kernel has
+ * dq, a block for a tile of queries; another dk and dv, a block for a tile of a segment's own keys,
+ * to which it adds the queries of all segments that see them, segments in order, then heads, then
+ * queries. S and P are made in both; nothing is added atomically.
  */
 #include "device.cuh"
 
@@ -15,16 +17,19 @@ enum { TILE = 32, EACH = 4, THREADS = TILE / EACH * 32 }; /* EACH: queries (or k
 /* ------------------------------------------------------------------ which tile */
 
 typedef struct tile {
-    int s, first, n;            /* segment; first of its own rows; how many */
-    int prefix, keys;           /* of the segment */
-    int64_t start;              /* its first row */
+    int s, first, n;  /* segment; first of its own rows; how many */
+    int prefix, keys; /* of the segment */
+    int64_t start;    /* its first row */
 } tile;
 
-static __device__ int prefix_of(const ares_segments *seg, int s) { return seg->prefix_len ? seg->prefix_len[s] : 0; }
+static __device__ int prefix_of(const ares_segments *seg, int s)
+{
+    return seg->prefix_len ? seg->prefix_len[s] : 0;
+}
 
 /*
- * Block b of a grid of rows / TILE + segments: a segment's blocks begin at start / TILE + s, which leaves every segment
- * enough and needs no table. False for the blocks that are left over.
+ * Block b of a grid of rows / TILE + segments: a segment's blocks begin at start / TILE + s, which
+ * leaves every segment enough and needs no table. False for the blocks that are left over.
  */
 static __device__ bool find_tile(const ares_segments *seg, int b, tile *t)
 {
@@ -50,10 +55,11 @@ static dim3 tiles(const ares_attention_args *a, int heads)
 
 static __device__ bool sees(const ares_attention_args *a, int position, int key, int keys)
 {
-    return key < keys && (!a->causal || key <= position) && (a->window == 0 || key > position - a->window);
+    return key < keys && (!a->causal || key <= position) &&
+           (a->window == 0 || key > position - a->window);
 }
 
-/* ------------------------------------------------------------------ tiles in shared memory: [TILE][dim + 1] */
+/* ---------------- tiles in shared memory: [TILE][dim + 1] */
 
 /* n rows; zeros after them. */
 static __device__ void load_rows(float *to, int dim, const float *from, int64_t ld, int n)
@@ -64,12 +70,14 @@ static __device__ void load_rows(float *to, int dim, const float *from, int64_t 
     }
 }
 /* Keys and values [first, first + 32) of the tile's segment and kv head h. */
-static __device__ void load_keys(const ares_attention_args *a, const tile *t, int h, int first, float *k, float *v)
+static __device__ void load_keys(const ares_attention_args *a, const tile *t, int h, int first,
+                                 float *k, float *v)
 {
     int dim = a->head_dim, n = t->keys - first;
     if (a->cache) {
         int64_t block = a->seg.block_table[(int64_t)t->s * a->seg.table_stride + first / TILE];
-        const float *keys = a->cache + (block * a->n_kv_heads + h) * 2 * TILE * dim, *values = keys + TILE * dim;
+        const float *keys = a->cache + (block * a->n_kv_heads + h) * 2 * TILE * dim,
+                    *values = keys + TILE * dim;
         for (int i = threadIdx.x; i < TILE * dim; i += THREADS) {
             int key = i % TILE;
             k[key * (dim + 1) + i / TILE] = key < n ? keys[i] : 0.0f;
@@ -81,7 +89,8 @@ static __device__ void load_keys(const ares_attention_args *a, const tile *t, in
         int r = i / dim, d = i % dim, key = first + r;
         float key_value = 0.0f, value = 0.0f;
         if (r < n) {
-            int64_t row = key < t->prefix ? (int64_t)a->seg.prefix_row[t->s] + key : t->start + key - t->prefix;
+            int64_t row = key < t->prefix ? (int64_t)a->seg.prefix_row[t->s] + key
+                                          : t->start + key - t->prefix;
             key_value = a->k[row * a->ldkv + (int64_t)h * dim + d];
             value = a->v[row * a->ldkv + (int64_t)h * dim + d];
         }
@@ -97,9 +106,13 @@ static __device__ void dots(const float *four, const float *rows, int dim, float
     for (int d = 0; d < dim; d++)
         for (int j = 0; j < EACH; j++) out[j] = fmaf(four[j * (dim + 1) + d], own[d], out[j]);
 }
-/* sum[j][.] += factor[j] of lane i times row i, in the order of i; lane l has the columns l, l + 32 ... */
+/*
+ * sum[j][.] += factor[j] of lane i times row i, in the order of i; lane l has the columns l, l + 32
+ * ...
+ */
 template <int COLUMNS>
-static __device__ void add_products(const float factor[EACH], const float *rows, int dim, float sum[EACH][COLUMNS])
+static __device__ void add_products(const float factor[EACH], const float *rows, int dim,
+                                    float sum[EACH][COLUMNS])
 {
     for (int i = 0; i < TILE; i++) {
         float by[EACH];
@@ -124,12 +137,14 @@ static __device__ void chunks_of(const ares_attention_args *a, const tile *t, in
 
 /* ------------------------------------------------------------------ forward */
 
-template <int COLUMNS> static __global__ void __launch_bounds__(THREADS) attend(ares_attention_args a)
+template <int COLUMNS>
+static __global__ void __launch_bounds__(THREADS) attend(ares_attention_args a)
 {
     extern __shared__ float shared[];
     tile t;
     if (!find_tile(&a.seg, (int)blockIdx.x, &t)) return;
-    int dim = a.head_dim, size = TILE * (dim + 1), head = (int)blockIdx.y, h = head / (a.n_heads / a.n_kv_heads);
+    int dim = a.head_dim, size = TILE * (dim + 1), head = (int)blockIdx.y,
+        h = head / (a.n_heads / a.n_kv_heads);
     float *q = shared, *k = q + size, *v = k + size;
     int own = (int)threadIdx.x / 32 * EACH, lane = (int)threadIdx.x % 32, from, to;
     int64_t row = t.start + t.first + own;
@@ -149,7 +164,9 @@ template <int COLUMNS> static __global__ void __launch_bounds__(THREADS) attend(
         float p[EACH];
         dots(q + own * (dim + 1), k, dim, p);
         for (int j = 0; j < EACH; j++) {
-            float score = sees(&a, t.prefix + t.first + own + j, c * TILE + lane, t.keys) ? p[j] * a.scale : -INFINITY;
+            float score = sees(&a, t.prefix + t.first + own + j, c * TILE + lane, t.keys)
+                              ? p[j] * a.scale
+                              : -INFINITY;
             float top = fmaxf(max[j], cuda_warp_max(score)), base = top == -INFINITY ? 0.0f : top;
             float rescale = expf(max[j] - base);
             p[j] = expf(score - base);
@@ -161,18 +178,22 @@ template <int COLUMNS> static __global__ void __launch_bounds__(THREADS) attend(
     }
     for (int j = 0; j < EACH && own + j < t.n; j++) {
         for (int i = 0; i < COLUMNS; i++)
-            if (i * 32 + lane < dim) a.out[(row + j) * a.ldo + (int64_t)head * dim + i * 32 + lane] = out[j][i] / sum[j];
+            if (i * 32 + lane < dim)
+                a.out[(row + j) * a.ldo + (int64_t)head * dim + i * 32 + lane] = out[j][i] / sum[j];
         if (a.lse && lane == 0) a.lse[(row + j) * a.n_heads + head] = max[j] + logf(sum[j]);
     }
 }
 
 /* The instance for the columns a lane has: head_dim up to 32, 64, 128 or 256. */
-#define LAUNCH(operation, kernel, grid, shared, ...)                                                         \
-    do {                                                                                                    \
-        if (a->head_dim <= 32) cuda_launch(c, operation, kernel<1>, grid, THREADS, shared, __VA_ARGS__);    \
-        else if (a->head_dim <= 64) cuda_launch(c, operation, kernel<2>, grid, THREADS, shared, __VA_ARGS__); \
-        else if (a->head_dim <= 128) cuda_launch(c, operation, kernel<4>, grid, THREADS, shared, __VA_ARGS__); \
-        else cuda_launch(c, operation, kernel<8>, grid, THREADS, shared, __VA_ARGS__);                      \
+#define LAUNCH(operation, kernel, grid, shared, ...)                                   \
+    do {                                                                               \
+        if (a->head_dim <= 32)                                                         \
+            cuda_launch(c, operation, kernel<1>, grid, THREADS, shared, __VA_ARGS__);  \
+        else if (a->head_dim <= 64)                                                    \
+            cuda_launch(c, operation, kernel<2>, grid, THREADS, shared, __VA_ARGS__);  \
+        else if (a->head_dim <= 128)                                                   \
+            cuda_launch(c, operation, kernel<4>, grid, THREADS, shared, __VA_ARGS__);  \
+        else cuda_launch(c, operation, kernel<8>, grid, THREADS, shared, __VA_ARGS__); \
     } while (0)
 
 static size_t shared_bytes(const ares_attention_args *a, int tiles_held)
@@ -198,21 +219,26 @@ void cuda_attention(ares_device *d, const ares_attention_args *a)
 /* delta [rows][n_heads] = dO . out, a warp each */
 static __global__ void dot_outputs(ares_attention_args a, float *delta)
 {
-    int64_t at = (int64_t)blockIdx.x * (CUDA_THREADS / 32) + threadIdx.x / 32, row = at / a.n_heads, head = at % a.n_heads;
+    int64_t at = (int64_t)blockIdx.x * (CUDA_THREADS / 32) + threadIdx.x / 32, row = at / a.n_heads,
+            head = at % a.n_heads;
     if (row >= a.seg.rows) return;
-    const float *x = a.d_out + row * a.ldo + head * a.head_dim, *y = a.out + row * a.ldo + head * a.head_dim;
+    const float *x = a.d_out + row * a.ldo + head * a.head_dim,
+                *y = a.out + row * a.ldo + head * a.head_dim;
     float sum = 0.0f;
     for (int d = (int)threadIdx.x % 32; d < a.head_dim; d += 32) sum = fmaf(x[d], y[d], sum);
     sum = cuda_warp_sum(sum);
     if (threadIdx.x % 32 == 0) delta[at] = sum;
 }
 
-template <int COLUMNS> static __global__ void __launch_bounds__(THREADS) queries_back(ares_attention_args a, const float *delta)
+template <int COLUMNS>
+static __global__ void __launch_bounds__(THREADS)
+    queries_back(ares_attention_args a, const float *delta)
 {
     extern __shared__ float shared[];
     tile t;
     if (!find_tile(&a.seg, (int)blockIdx.x, &t)) return;
-    int dim = a.head_dim, size = TILE * (dim + 1), head = (int)blockIdx.y, h = head / (a.n_heads / a.n_kv_heads);
+    int dim = a.head_dim, size = TILE * (dim + 1), head = (int)blockIdx.y,
+        h = head / (a.n_heads / a.n_kv_heads);
     float *q = shared, *d_out = q + size, *k = d_out + size, *v = k + size;
     int own = (int)threadIdx.x / 32 * EACH, lane = (int)threadIdx.x % 32, from, to;
     int64_t row = t.start + t.first, column = (int64_t)head * dim;
@@ -232,7 +258,8 @@ template <int COLUMNS> static __global__ void __launch_bounds__(THREADS) queries
         dots(q + own * (dim + 1), k, dim, p);
         dots(d_out + own * (dim + 1), v, dim, ds);
         for (int j = 0; j < EACH; j++) {
-            bool seen = own + j < t.n && sees(&a, t.prefix + t.first + own + j, c * TILE + lane, t.keys);
+            bool seen =
+                own + j < t.n && sees(&a, t.prefix + t.first + own + j, c * TILE + lane, t.keys);
             int64_t at = (row + j) * a.n_heads + head;
             ds[j] = seen ? expf(p[j] * a.scale - a.lse[at]) * (ds[j] - delta[at]) * a.scale : 0.0f;
         }
@@ -244,12 +271,15 @@ template <int COLUMNS> static __global__ void __launch_bounds__(THREADS) queries
 }
 
 /* Here a warp has four keys and the lanes are queries. */
-template <int COLUMNS> static __global__ void __launch_bounds__(THREADS) keys_back(ares_attention_args a, const float *delta)
+template <int COLUMNS>
+static __global__ void __launch_bounds__(THREADS)
+    keys_back(ares_attention_args a, const float *delta)
 {
     extern __shared__ float shared[];
     tile t; /* of keys: rows [first, first + n) of segment s */
     if (!find_tile(&a.seg, (int)blockIdx.x, &t)) return;
-    int dim = a.head_dim, size = TILE * (dim + 1), h = (int)blockIdx.y, group = a.n_heads / a.n_kv_heads;
+    int dim = a.head_dim, size = TILE * (dim + 1), h = (int)blockIdx.y,
+        group = a.n_heads / a.n_kv_heads;
     float *k = shared, *v = k + size, *q = v + size, *d_out = q + size;
     int own = (int)threadIdx.x / 32 * EACH, lane = (int)threadIdx.x % 32;
     int64_t key_row = t.start + t.first;
@@ -270,7 +300,8 @@ template <int COLUMNS> static __global__ void __launch_bounds__(THREADS) keys_ba
         /* positions of the tile's keys in s, and the queries that may see one of them */
         int key0 = shares ? t.first : prefix + t.first, keys = shares ? prefix : prefix + rows;
         int from = a.causal && key0 > prefix ? key0 - prefix : 0, to = rows;
-        if (a.window > 0 && key0 + t.n + a.window - 1 - prefix < to) to = key0 + t.n + a.window - 1 - prefix;
+        if (a.window > 0 && key0 + t.n + a.window - 1 - prefix < to)
+            to = key0 + t.n + a.window - 1 - prefix;
         for (int g = 0; g < group; g++)
             for (int first = from; first < to; first += TILE) {
                 int n = to - first < TILE ? to - first : TILE;
@@ -286,7 +317,8 @@ template <int COLUMNS> static __global__ void __launch_bounds__(THREADS) keys_ba
                 dots(k + own * (dim + 1), q, dim, p);
                 dots(v + own * (dim + 1), d_out, dim, ds);
                 for (int j = 0; j < EACH; j++) {
-                    bool seen = lane < n && own + j < t.n && sees(&a, prefix + first + lane, key0 + own + j, keys);
+                    bool seen = lane < n && own + j < t.n &&
+                                sees(&a, prefix + first + lane, key0 + own + j, keys);
                     p[j] = seen ? expf(p[j] * a.scale - lse) : 0.0f;
                     ds[j] = p[j] * (ds[j] - shift) * a.scale;
                 }
@@ -311,26 +343,32 @@ void cuda_attention_backward(ares_device *d, const ares_attention_args *a)
     int64_t dots_wanted = (int64_t)a->seg.rows * a->n_heads;
     if (dots_wanted == 0) return;
     float *delta = (float *)cuda_scratch(c, CUDA_ROWS, (size_t)dots_wanted * sizeof(float));
-    cuda_launch(c, "attention_backward: delta", dot_outputs, (unsigned)((dots_wanted + 7) / 8), CUDA_THREADS, 0, *a, delta);
-    LAUNCH("attention_backward: dq", queries_back, tiles(a, a->n_heads), shared_bytes(a, 4), *a, delta);
-    LAUNCH("attention_backward: dk, dv", keys_back, tiles(a, a->n_kv_heads), shared_bytes(a, 4), *a, delta);
+    cuda_launch(c, "attention_backward: delta", dot_outputs, (unsigned)((dots_wanted + 7) / 8),
+                CUDA_THREADS, 0, *a, delta);
+    LAUNCH("attention_backward: dq", queries_back, tiles(a, a->n_heads), shared_bytes(a, 4), *a,
+           delta);
+    LAUNCH("attention_backward: dk, dv", keys_back, tiles(a, a->n_kv_heads), shared_bytes(a, 4), *a,
+           delta);
 }
 
 /* ------------------------------------------------------------------ the cache */
 
-static __global__ void store_rows(int32_t rows, int32_t n_kv, int32_t dim, const float *k, const float *v, int64_t ldkv, const int32_t *slots, float *cache)
+static __global__ void store_rows(int32_t rows, int32_t n_kv, int32_t dim, const float *k,
+                                  const float *v, int64_t ldkv, const int32_t *slots, float *cache)
 {
     CUDA_EACH(i, (int64_t)rows * n_kv * dim)
     {
-        int64_t d = i % dim, h = i / dim % n_kv, r = i / dim / n_kv, block = slots[r] / TILE, at = slots[r] % TILE;
+        int64_t d = i % dim, h = i / dim % n_kv, r = i / dim / n_kv, block = slots[r] / TILE,
+                at = slots[r] % TILE;
         float *keys = cache + (block * n_kv + h) * 2 * TILE * dim;
         keys[d * TILE + at] = k[r * ldkv + h * dim + d];
         keys[TILE * dim + at * dim + d] = v[r * ldkv + h * dim + d];
     }
 }
 
-void cuda_store_kv(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const float *k, const float *v, int64_t ldkv, const int32_t *slots, float *cache)
+void cuda_store_kv(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const float *k,
+                   const float *v, int64_t ldkv, const int32_t *slots, float *cache)
 {
-    cuda_launch(cuda_enter(d), "store_kv", store_rows, cuda_blocks((int64_t)rows * n_kv * head_dim), CUDA_THREADS, 0, rows, n_kv,
-                head_dim, k, v, ldkv, slots, cache);
+    cuda_launch(cuda_enter(d), "store_kv", store_rows, cuda_blocks((int64_t)rows * n_kv * head_dim),
+                CUDA_THREADS, 0, rows, n_kv, head_dim, k, v, ldkv, slots, cache);
 }

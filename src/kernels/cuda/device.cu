@@ -1,6 +1,7 @@
 /*
- * The CUDA device: opening it, its memory, its first failure, and the table that the program asks for by name
- * (kernels/cpu.c). ares_fail, ares_abort and ares_f64_pow are the program's own, found when the library is loaded.
+ * The CUDA device: opening it, its memory, its first failure, and the table that the program asks
+ * for by name (kernels/cpu.c). ares_fail, ares_abort and ares_f64_pow are the program's own, found
+ * when the library is loaded.
  */
 #include "device.cuh"
 
@@ -41,7 +42,8 @@ static bool wait(cuda_context *c)
     cudaError_t error = cudaStreamSynchronize(c->stream);
     if (error != cudaSuccess && !c->failed) {
         char operation[128];
-        snprintf(operation, sizeof operation, "in or before %s (CUDA_LAUNCH_BLOCKING=1 finds it)", c->last);
+        snprintf(operation, sizeof operation, "in or before %s (CUDA_LAUNCH_BLOCKING=1 finds it)",
+                 c->last);
         cuda_check(c, error, operation);
     }
     return !c->failed;
@@ -65,12 +67,15 @@ void *cuda_scratch(cuda_context *c, cuda_slot slot, size_t bytes)
 bool cuda_in(cuda_context *c, void *device, const void *host, size_t bytes)
 {
     /* from pageable memory the call returns when the bytes have been taken */
-    return !c->failed && cuda_check(c, cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, c->stream), "copy in");
+    return !c->failed &&
+           cuda_check(c, cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, c->stream),
+                      "copy in");
 }
 bool cuda_out(cuda_context *c, void *host, const void *device, size_t bytes)
 {
     if (c->failed) return false;
-    cuda_check(c, cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, c->stream), "copy out");
+    cuda_check(c, cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, c->stream),
+               "copy out");
     return wait(c);
 }
 
@@ -109,7 +114,9 @@ static void cuda_copy_out(ares_device *d, void *host, const void *device, size_t
 static void cuda_copy(ares_device *d, void *to, const void *from, size_t bytes)
 {
     cuda_context *c = cuda_enter(d);
-    if (!c->failed) cuda_check(c, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, c->stream), "copy");
+    if (!c->failed)
+        cuda_check(c, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, c->stream),
+                   "copy");
 }
 static void cuda_zero(ares_device *d, void *p, size_t bytes)
 {
@@ -177,7 +184,10 @@ const char *ares_cuda_card(int index);
 double ares_cuda_memory_bytes(int index);
 }
 
-const ares_kernels *ares_cuda_kernels(void) { return &table; }
+const ares_kernels *ares_cuda_kernels(void)
+{
+    return &table;
+}
 
 const char *ares_cuda_card(int index)
 {
@@ -188,20 +198,26 @@ const char *ares_cuda_card(int index)
 double ares_cuda_memory_bytes(int index)
 {
     size_t left, total;
-    return cudaSetDevice(index) == cudaSuccess && cudaMemGetInfo(&left, &total) == cudaSuccess ? (double)(total - left) : 0;
+    return cudaSetDevice(index) == cudaSuccess && cudaMemGetInfo(&left, &total) == cudaSuccess
+               ? (double)(total - left)
+               : 0;
 }
 
-/* Fills d->scratch and d->stream; a failure's text goes into message, since no table is in use yet. */
+/*
+ * Fills d->scratch and d->stream; a failure's text goes into message, since no table is in use yet.
+ */
 int ares_cuda_open(ares_device *d, int index, char *message, size_t size)
 {
     int devices = 0;
     cudaError_t error = cudaGetDeviceCount(&devices);
     if (error != cudaSuccess || devices == 0) {
-        snprintf(message, size, "no CUDA device: %s", error != cudaSuccess ? cudaGetErrorString(error) : "the driver shows none");
+        snprintf(message, size, "no CUDA device: %s",
+                 error != cudaSuccess ? cudaGetErrorString(error) : "the driver shows none");
         return ARES_EDEVICE;
     }
     if (index >= devices) {
-        snprintf(message, size, "no such device (the driver shows %d: cuda:0 to cuda:%d)", devices, devices - 1);
+        snprintf(message, size, "no such device (the driver shows %d: cuda:0 to cuda:%d)", devices,
+                 devices - 1);
         return ARES_EDEVICE;
     }
     cuda_context *c = (cuda_context *)calloc(1, sizeof *c);
@@ -209,10 +225,14 @@ int ares_cuda_open(ares_device *d, int index, char *message, size_t size)
     c->index = index;
     c->last = "opening";
     cuda_check(c, cudaSetDevice(index), "cudaSetDevice");
-    if (!c->failed) cuda_check(c, cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking), "cudaStreamCreate");
+    if (!c->failed)
+        cuda_check(c, cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking),
+                   "cudaStreamCreate");
     if (!c->failed) cuda_check_blas(c, cublasCreate(&c->blas), "cublasCreate");
     if (!c->failed) cuda_check_blas(c, cublasSetStream(c->blas, c->stream), "cublasSetStream");
-    if (!c->failed) cuda_check_blas(c, cublasSetAtomicsMode(c->blas, CUBLAS_ATOMICS_NOT_ALLOWED), "cublasSetAtomicsMode");
+    if (!c->failed)
+        cuda_check_blas(c, cublasSetAtomicsMode(c->blas, CUBLAS_ATOMICS_NOT_ALLOWED),
+                        "cublasSetAtomicsMode");
     if (c->failed) {
         snprintf(message, size, "%s", c->message);
         close_context(c);

@@ -1,9 +1,11 @@
 /*
- * Private to libares_cuda.so: one device's stream, scratch and first failure, and what its kernels share.
+ * Private to libares_cuda.so: one device's stream, scratch and first failure, and what its kernels
+ * share.
  *
- * Kernels are launched through cuda_launch alone. After a failure nothing more is launched until sync has reported it.
- * No kernel adds floats atomically: every sum has one order, given by its shape. Unlike the CPU's it may depend on the
- * number of rows where cuBLAS makes it (linear, head), so rollout and training agree closely here, not bit for bit.
+ * Kernels are launched through cuda_launch alone. After a failure nothing more is launched until
+ * sync has reported it. No kernel adds floats atomically: every sum has one order, given by its
+ * shape. Unlike the CPU's it may depend on the number of rows where cuBLAS makes it (linear, head),
+ * so rollout and training agree closely here, not bit for bit.
  */
 #ifndef ARES_CUDA_DEVICE_CUH
 #define ARES_CUDA_DEVICE_CUH
@@ -13,13 +15,17 @@
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
 
-enum cuda_slot { CUDA_WEIGHT, CUDA_LOGITS, CUDA_ROWS, CUDA_SUMS, CUDA_TWIN, CUDA_SLOTS }; /* TWIN: of src/algo/cuda, which head_fused's callback may use */
+/* TWIN: of src/algo/cuda, which head_fused's callback may use */
+enum cuda_slot { CUDA_WEIGHT, CUDA_LOGITS, CUDA_ROWS, CUDA_SUMS, CUDA_TWIN, CUDA_SLOTS };
 
 typedef struct cuda_context {
     int index;
     cudaStream_t stream;
     cublasHandle_t blas;
-    struct { void *p; size_t bytes; } slot[CUDA_SLOTS];
+    struct {
+        void *p;
+        size_t bytes;
+    } slot[CUDA_SLOTS];
     const char *last; /* the operation launched last: failures of a kernel are seen behind it */
     bool failed;
     char message[256];
@@ -30,21 +36,32 @@ cuda_context *cuda_enter(ares_device *d);
 /* Records the first failure; true when there was none. */
 bool cuda_check(cuda_context *c, cudaError_t error, const char *operation);
 bool cuda_check_blas(cuda_context *c, cublasStatus_t status, const char *operation);
-/* At least so many bytes, kept from call to call, one memory a slot; NULL after a recorded failure. */
+/*
+ * At least so many bytes, kept from call to call, one memory a slot; NULL after a recorded failure.
+ */
 void *cuda_scratch(cuda_context *c, cuda_slot slot, size_t bytes);
-/* Host to device and back; the host's memory may be reused on return. False after a recorded failure. */
+/*
+ * Host to device and back; the host's memory may be reused on return. False after a recorded
+ * failure.
+ */
 bool cuda_in(cuda_context *c, void *device, const void *host, size_t bytes);
 bool cuda_out(cuda_context *c, void *host, const void *device, size_t bytes);
 
-template <typename T> struct cuda_same { typedef T type; }; /* keeps arguments from deciding what the kernel's parameters are */
+/* keeps arguments from deciding what the kernel's parameters are */
+template <typename T> struct cuda_same {
+    typedef T type;
+};
 template <typename... P>
-void cuda_launch(cuda_context *c, const char *operation, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
-                 typename cuda_same<P>::type... args)
+void cuda_launch(cuda_context *c, const char *operation, void (*kernel)(P...), dim3 grid,
+                 dim3 block, size_t shared, typename cuda_same<P>::type... args)
 {
     if (c->failed || !grid.x || !grid.y) return;
     c->last = operation;
     if (shared > 48 * 1024 &&
-        !cuda_check(c, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared), operation))
+        !cuda_check(
+            c,
+            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared),
+            operation))
         return;
     kernel<<<grid, block, shared, c->stream>>>(args...);
     cuda_check(c, cudaGetLastError(), operation);
@@ -57,20 +74,25 @@ static inline dim3 cuda_blocks(int64_t n)
     int64_t blocks = (n + CUDA_THREADS - 1) / CUDA_THREADS;
     return dim3((unsigned)(blocks < 8192 ? blocks : 8192));
 }
-#define CUDA_EACH(i, n)                                                                                     \
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < (n); i += (int64_t)gridDim.x * blockDim.x)
+#define CUDA_EACH(i, n)                                                       \
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < (n); \
+         i += (int64_t)gridDim.x * blockDim.x)
 
 /* y [m][n] = x [m][k] Wt, W [n][k], or += when accumulate: linear.cu */
-void cuda_product(cuda_context *c, const float *x, int64_t ldx, const ares_matrix *w, int32_t m, float *y, int64_t ldy,
-                  bool accumulate);
-/* Sums over rows: a block of 32 x 32 threads has 32 columns, its thread y the rows y, y + 32 ... in order; here their 32
- * sums meet in one tree. tile has 32 x 33 floats; the result is thread row 0's to use. */
+void cuda_product(cuda_context *c, const float *x, int64_t ldx, const ares_matrix *w, int32_t m,
+                  float *y, int64_t ldy, bool accumulate);
+/*
+ * Sums over rows: a block of 32 x 32 threads has 32 columns, its thread y the rows y, y + 32 ... in
+ * order; here their 32 sums meet in one tree. tile has 32 x 33 floats; the result is thread row 0's
+ * to use.
+ */
 static __device__ inline float cuda_column_tree(float *tile, float sum)
 {
     tile[threadIdx.y * 33 + threadIdx.x] = sum;
     for (int half = 16; half; half /= 2) {
         __syncthreads();
-        if (threadIdx.y < half) tile[threadIdx.y * 33 + threadIdx.x] += tile[(threadIdx.y + half) * 33 + threadIdx.x];
+        if (threadIdx.y < half)
+            tile[threadIdx.y * 33 + threadIdx.x] += tile[(threadIdx.y + half) * 33 + threadIdx.x];
     }
     return tile[threadIdx.x];
 }
@@ -102,10 +124,14 @@ static __device__ inline float cuda_block_max(float v)
     v = cuda_warp_max(v);
     if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = v;
     __syncthreads();
-    return cuda_warp_max(threadIdx.x % 32 < blockDim.x / 32 ? of_warp[threadIdx.x % 32] : -INFINITY);
+    return cuda_warp_max(threadIdx.x % 32 < blockDim.x / 32 ? of_warp[threadIdx.x % 32]
+                                                            : -INFINITY);
 }
 
-static __device__ inline float cuda_from_bf16(uint16_t x) { return __uint_as_float((uint32_t)x << 16); }
+static __device__ inline float cuda_from_bf16(uint16_t x)
+{
+    return __uint_as_float((uint32_t)x << 16);
+}
 static __device__ inline uint16_t cuda_to_bf16(float x) /* to nearest even, as ares_f32_to_bf16 */
 {
     uint32_t u = __float_as_uint(x);
@@ -115,22 +141,24 @@ static __device__ inline uint16_t cuda_to_bf16(float x) /* to nearest even, as a
 /* The table's functions, by file. */
 void cuda_linear(ares_device *d, const ares_linear_args *a, int n);
 void cuda_linear_backward(ares_device *d, const ares_linear_backward_args *a);
-void cuda_embedding(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n, float *y, int64_t ldy);
-void cuda_embedding_backward(ares_device *d, const ares_matrix *de, const int32_t *ids, int32_t n, const float *dy,
-                             int64_t lddy);
-void cuda_rms_norm(ares_device *d, int32_t rows, int32_t k, const float *x, int64_t ldx, const float *w, float eps,
-                   float *y, int64_t ldy, float *rstd);
-void cuda_rms_norm_backward(ares_device *d, int32_t rows, int32_t k, const float *dy, int64_t lddy, const float *x,
-                            int64_t ldx, const float *w, const float *rstd, float *dx, int64_t lddx, float *dw);
+void cuda_embedding(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n, float *y,
+                    int64_t ldy);
+void cuda_embedding_backward(ares_device *d, const ares_matrix *de, const int32_t *ids, int32_t n,
+                             const float *dy, int64_t lddy);
+void cuda_rms_norm(ares_device *d, int32_t rows, int32_t k, const float *x, int64_t ldx,
+                   const float *w, float eps, float *y, int64_t ldy, float *rstd);
+void cuda_rms_norm_backward(ares_device *d, int32_t rows, int32_t k, const float *dy, int64_t lddy,
+                            const float *x, int64_t ldx, const float *w, const float *rstd,
+                            float *dx, int64_t lddx, float *dw);
 void cuda_rope(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, float *x, int64_t ldx,
                const float *cos_sin, bool inverse);
-void cuda_silu_mul(ares_device *d, int32_t rows, int32_t k, const float *gate, const float *up, int64_t ldgu, float *y,
-                   int64_t ldy);
-void cuda_silu_mul_backward(ares_device *d, int32_t rows, int32_t k, const float *dy, int64_t lddy, const float *gate,
-                            const float *up, int64_t ldgu, float *d_gate, float *d_up, int64_t lddgu, float *y,
-                            int64_t ldy);
-void cuda_store_kv(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const float *k, const float *v,
-                   int64_t ldkv, const int32_t *slots, float *cache);
+void cuda_silu_mul(ares_device *d, int32_t rows, int32_t k, const float *gate, const float *up,
+                   int64_t ldgu, float *y, int64_t ldy);
+void cuda_silu_mul_backward(ares_device *d, int32_t rows, int32_t k, const float *dy, int64_t lddy,
+                            const float *gate, const float *up, int64_t ldgu, float *d_gate,
+                            float *d_up, int64_t lddgu, float *y, int64_t ldy);
+void cuda_store_kv(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const float *k,
+                   const float *v, int64_t ldkv, const int32_t *slots, float *cache);
 void cuda_attention(ares_device *d, const ares_attention_args *a);
 void cuda_attention_backward(ares_device *d, const ares_attention_args *a);
 void cuda_head(ares_device *d, const ares_head_args *a);

@@ -1,8 +1,10 @@
 /*
- * The vocabulary head: logits of as many rows as a fixed scratch holds, by cuBLAS, then a block a row for its statistics
- * or, in place, its derivatives. head_fused makes a chunk's logits once; the others make the same ones again.
+ * The vocabulary head: logits of as many rows as a fixed scratch holds, by cuBLAS, then a block a
+ * row for its statistics or, in place, its derivatives. head_fused makes a chunk's logits once; the
+ * others make the same ones again.
  *
- * Targets, statistics and coefficients are host arrays (kernels.h): they travel here, a few bytes a row.
+ * Targets, statistics and coefficients are host arrays (kernels.h): they travel here, a few bytes a
+ * row.
  *
  * With a reference a chunk has half as many rows, and the other model's logits beside its own.
  */
@@ -21,12 +23,14 @@ static bool rows_new(cuda_context *c, int32_t rows, const int32_t *target, head_
     float *p = (float *)cuda_scratch(c, CUDA_ROWS, (size_t)rows * 9 * sizeof(float));
     if (!p) return false;
     int64_t n = rows;
-    *r = { (int32_t *)p, p + n, p + 2 * n, p + 3 * n, p + 4 * n, p + 5 * n, p + 6 * n, p + 7 * n, p + 8 * n };
+    *r = { (int32_t *)p, p + n,     p + 2 * n, p + 3 * n, p + 4 * n,
+           p + 5 * n,    p + 6 * n, p + 7 * n, p + 8 * n };
     return cuda_in(c, r->target, target, (size_t)rows * sizeof *target);
 }
 
-static __global__ void __launch_bounds__(VOCAB_THREADS) row_statistics(const float *logits, int64_t ld, int32_t vocab, float inv_temperature,
-                                                                       const int32_t *target, float *log_prob, float *entropy, float *lse)
+static __global__ void __launch_bounds__(VOCAB_THREADS)
+    row_statistics(const float *logits, int64_t ld, int32_t vocab, float inv_temperature,
+                   const int32_t *target, float *log_prob, float *entropy, float *lse)
 {
     int64_t row = blockIdx.x;
     const float *z = logits + row * ld;
@@ -48,10 +52,19 @@ static __device__ double block_sum_f64(double v)
     for (int i = 0; i < VOCAB_THREADS / 32; i++) sum += of_warp[i];
     return sum;
 }
-static __device__ float above_floor(float d) { return d < -128.0f ? -128.0f : d; } /* where e is 0; NaN stays */
+/* where e is 0; NaN stays */
+static __device__ float above_floor(float d)
+{
+    return d < -128.0f ? -128.0f : d;
+}
 
-/* KL = sum p (z - z_ref) - lse + lse_ref, summed in double: the terms are as large as the logits, the KL is not. */
-static __global__ void __launch_bounds__(VOCAB_THREADS) row_kl(const float *logits, const float *ref_logits, int32_t vocab, float inv_temperature, float *kl, float *ref_lse)
+/*
+ * KL = sum p (z - z_ref) - lse + lse_ref, summed in double: the terms are as large as the logits,
+ * the KL is not.
+ */
+static __global__ void __launch_bounds__(VOCAB_THREADS)
+    row_kl(const float *logits, const float *ref_logits, int32_t vocab, float inv_temperature,
+           float *kl, float *ref_lse)
 {
     int64_t row = blockIdx.x;
     const float *z = logits + row * vocab, *zr = ref_logits + row * vocab;
@@ -64,7 +77,8 @@ static __global__ void __launch_bounds__(VOCAB_THREADS) row_kl(const float *logi
     ref_max = cuda_block_max(ref_max);
     double sum = 0, ref_sum = 0, cross = 0;
     for (int32_t i = threadIdx.x; i < vocab; i += VOCAB_THREADS) {
-        float own = vocab_scaled(z[i], inv_temperature), other = vocab_scaled(zr[i], inv_temperature);
+        float own = vocab_scaled(z[i], inv_temperature),
+              other = vocab_scaled(zr[i], inv_temperature);
         double e = (double)expf(above_floor(own - max));
         sum += e;
         ref_sum += (double)expf(above_floor(other - ref_max));
@@ -74,19 +88,26 @@ static __global__ void __launch_bounds__(VOCAB_THREADS) row_kl(const float *logi
     ref_sum = block_sum_f64(ref_sum);
     cross = block_sum_f64(cross);
     if (threadIdx.x) return;
-    double lse_ref = (double)ref_max + log(ref_sum), value = cross / sum - ((double)max + log(sum)) + lse_ref;
+    double lse_ref = (double)ref_max + log(ref_sum),
+           value = cross / sum - ((double)max + log(sum)) + lse_ref;
     kl[row] = value < 0 ? 0.0f : (float)value; /* below 0 by rounding alone */
     ref_lse[row] = (float)lse_ref;
 }
 
-/* d loss / d logit: with p = exp(z - lse), -(p (c + ce (log p + H))), and + c at the target, over the temperature. */
-static __global__ void __launch_bounds__(VOCAB_THREADS) differentiate(float *logits, int32_t vocab, float inv_temperature, const int32_t *target,
-                                                                      const float *entropy, const float *lse, const float *c, const float *ce)
+/*
+ * d loss / d logit: with p = exp(z - lse), -(p (c + ce (log p + H))), and + c at the target, over
+ * the temperature.
+ */
+static __global__ void __launch_bounds__(VOCAB_THREADS)
+    differentiate(float *logits, int32_t vocab, float inv_temperature, const int32_t *target,
+                  const float *entropy, const float *lse, const float *c, const float *ce)
 {
     int64_t row = blockIdx.x;
-    float *z = logits + row * vocab, weight = c[row], of_entropy = ce ? ce[row] : 0.0f, shift = lse[row], h = entropy[row];
+    float *z = logits + row * vocab, weight = c[row], of_entropy = ce ? ce[row] : 0.0f,
+          shift = lse[row], h = entropy[row];
     int32_t taken = target[row];
-    for (int32_t i = (int32_t)(blockIdx.y * VOCAB_THREADS + threadIdx.x); i < vocab; i += (int32_t)(gridDim.y * VOCAB_THREADS)) {
+    for (int32_t i = (int32_t)(blockIdx.y * VOCAB_THREADS + threadIdx.x); i < vocab;
+         i += (int32_t)(gridDim.y * VOCAB_THREADS)) {
         float d = vocab_scaled(z[i], inv_temperature) - shift;
         float g = expf(d) * fmaf(of_entropy, d + h, weight) * -inv_temperature;
         z[i] = i == taken ? g + weight * inv_temperature : g;
@@ -94,17 +115,23 @@ static __global__ void __launch_bounds__(VOCAB_THREADS) differentiate(float *log
 }
 
 /* The same with c_kl p (log p - log q - KL) on top. */
-static __global__ void __launch_bounds__(VOCAB_THREADS) differentiate_kl(float *logits, const float *ref_logits, int32_t vocab, float inv_temperature, const int32_t *target,
-                                                                         const float *entropy, const float *lse, const float *c, const float *ce, const float *kl,
-                                                                         const float *ref_lse, const float *ck)
+static __global__ void __launch_bounds__(VOCAB_THREADS)
+    differentiate_kl(float *logits, const float *ref_logits, int32_t vocab, float inv_temperature,
+                     const int32_t *target, const float *entropy, const float *lse, const float *c,
+                     const float *ce, const float *kl, const float *ref_lse, const float *ck)
 {
     int64_t row = blockIdx.x;
-    float *z = logits + row * vocab, weight = c[row], of_entropy = ce ? ce[row] : 0.0f, of_kl = ck[row], shift = lse[row], ref_shift = ref_lse[row], h = entropy[row], mean = kl[row];
+    float *z = logits + row * vocab, weight = c[row], of_entropy = ce ? ce[row] : 0.0f,
+          of_kl = ck[row], shift = lse[row], ref_shift = ref_lse[row], h = entropy[row],
+          mean = kl[row];
     const float *zr = ref_logits + row * vocab;
     int32_t taken = target[row];
-    for (int32_t i = (int32_t)(blockIdx.y * VOCAB_THREADS + threadIdx.x); i < vocab; i += (int32_t)(gridDim.y * VOCAB_THREADS)) {
-        float d = vocab_scaled(z[i], inv_temperature) - shift, q = vocab_scaled(zr[i], inv_temperature) - ref_shift;
-        float g = expf(d) * fmaf(-of_kl, (d - q) - mean, fmaf(of_entropy, d + h, weight)) * -inv_temperature;
+    for (int32_t i = (int32_t)(blockIdx.y * VOCAB_THREADS + threadIdx.x); i < vocab;
+         i += (int32_t)(gridDim.y * VOCAB_THREADS)) {
+        float d = vocab_scaled(z[i], inv_temperature) - shift,
+              q = vocab_scaled(zr[i], inv_temperature) - ref_shift;
+        float g = expf(d) * fmaf(-of_kl, (d - q) - mean, fmaf(of_entropy, d + h, weight)) *
+                  -inv_temperature;
         z[i] = i == taken ? g + weight * inv_temperature : g;
     }
 }
@@ -118,8 +145,10 @@ static head_chunk chunk_of(cuda_context *c, const ares_head_args *a, int32_t row
 {
     int64_t width = a->ref_x ? 2 * (int64_t)a->vocab : a->vocab;
     int32_t most = vocab_rows(a->rows, width);
-    float *logits = (float *)cuda_scratch(c, CUDA_LOGITS, (size_t)most * (size_t)width * sizeof(float));
-    return { row, ARES_MIN(most, a->rows - row), logits, a->ref_x && logits ? logits + (int64_t)most * a->vocab : NULL };
+    float *logits =
+        (float *)cuda_scratch(c, CUDA_LOGITS, (size_t)most * (size_t)width * sizeof(float));
+    return { row, ARES_MIN(most, a->rows - row), logits,
+             a->ref_x && logits ? logits + (int64_t)most * a->vocab : NULL };
 }
 static void make_logits(cuda_context *c, const ares_head_args *a, const head_chunk *k)
 {
@@ -129,25 +158,33 @@ static void make_logits(cuda_context *c, const ares_head_args *a, const head_chu
     w = vocab_part(a->ref_w, a->vocab);
     cuda_product(c, a->ref_x + k->row * a->ld_ref, a->ld_ref, &w, k->rows, k->ref, a->vocab, false);
 }
-static void make_statistics(cuda_context *c, const ares_head_args *a, const head_chunk *k, const head_rows *r)
+static void make_statistics(cuda_context *c, const ares_head_args *a, const head_chunk *k,
+                            const head_rows *r)
 {
-    cuda_launch(c, "head: statistics", row_statistics, (unsigned)k->rows, VOCAB_THREADS, 0, k->logits, a->vocab, a->vocab, a->inv_temperature,
-                r->target + k->row, r->log_prob + k->row, r->entropy + k->row, r->lse + k->row);
+    cuda_launch(c, "head: statistics", row_statistics, (unsigned)k->rows, VOCAB_THREADS, 0,
+                k->logits, a->vocab, a->vocab, a->inv_temperature, r->target + k->row,
+                r->log_prob + k->row, r->entropy + k->row, r->lse + k->row);
     if (k->ref)
-        cuda_launch(c, "head: kl", row_kl, (unsigned)k->rows, VOCAB_THREADS, 0, k->logits, k->ref, a->vocab, a->inv_temperature, r->kl + k->row, r->ref_lse + k->row);
+        cuda_launch(c, "head: kl", row_kl, (unsigned)k->rows, VOCAB_THREADS, 0, k->logits, k->ref,
+                    a->vocab, a->inv_temperature, r->kl + k->row, r->ref_lse + k->row);
 }
 /* The chunk's logits become their derivatives, and these dx and dw. */
-static void backward(ares_device *d, cuda_context *c, const ares_head_args *a, const head_chunk *k, const head_rows *r, bool entropy)
+static void backward(ares_device *d, cuda_context *c, const ares_head_args *a, const head_chunk *k,
+                     const head_rows *r, bool entropy)
 {
     const float *ce = entropy ? r->ce + k->row : NULL;
     dim3 grid((unsigned)k->rows, 8);
     if (k->ref)
-        cuda_launch(c, "head: derivatives", differentiate_kl, grid, VOCAB_THREADS, 0, k->logits, k->ref, a->vocab, a->inv_temperature, r->target + k->row,
-                    r->entropy + k->row, r->lse + k->row, r->c + k->row, ce, r->kl + k->row, r->ref_lse + k->row, r->ck + k->row);
+        cuda_launch(c, "head: derivatives", differentiate_kl, grid, VOCAB_THREADS, 0, k->logits,
+                    k->ref, a->vocab, a->inv_temperature, r->target + k->row, r->entropy + k->row,
+                    r->lse + k->row, r->c + k->row, ce, r->kl + k->row, r->ref_lse + k->row,
+                    r->ck + k->row);
     else
-        cuda_launch(c, "head: derivatives", differentiate, grid, VOCAB_THREADS, 0, k->logits, a->vocab, a->inv_temperature, r->target + k->row, r->entropy + k->row,
+        cuda_launch(c, "head: derivatives", differentiate, grid, VOCAB_THREADS, 0, k->logits,
+                    a->vocab, a->inv_temperature, r->target + k->row, r->entropy + k->row,
                     r->lse + k->row, r->c + k->row, ce);
-    ares_matrix w = vocab_part(a->w, a->vocab), dw = a->dw ? vocab_part(a->dw, a->vocab) : ares_matrix{};
+    ares_matrix w = vocab_part(a->w, a->vocab),
+                dw = a->dw ? vocab_part(a->dw, a->vocab) : ares_matrix{};
     ares_linear_backward_args l = { .m = k->rows,
                                     .dy = k->logits,
                                     .lddy = a->vocab,
@@ -161,10 +198,12 @@ static void backward(ares_device *d, cuda_context *c, const ares_head_args *a, c
                                     .dbias = NULL };
     cuda_linear_backward(d, &l);
 }
-static bool statistics_out(cuda_context *c, const ares_head_args *a, const head_rows *r, int32_t row, int32_t rows)
+static bool statistics_out(cuda_context *c, const ares_head_args *a, const head_rows *r,
+                           int32_t row, int32_t rows)
 {
     size_t bytes = (size_t)rows * sizeof(float);
-    return cuda_out(c, a->log_prob + row, r->log_prob + row, bytes) && cuda_out(c, a->entropy + row, r->entropy + row, bytes) &&
+    return cuda_out(c, a->log_prob + row, r->log_prob + row, bytes) &&
+           cuda_out(c, a->entropy + row, r->entropy + row, bytes) &&
            cuda_out(c, a->lse + row, r->lse + row, bytes);
 }
 
@@ -229,11 +268,13 @@ void cuda_head_fused(ares_device *d, const ares_head_args *a, ares_head_loss_fn 
         k = chunk_of(c, a, row);
         make_logits(c, a, &k);
         make_statistics(c, a, &k, &r);
-        if (!statistics_out(c, a, &r, row, k.rows)) return; /* there is nothing to call the loss with; sync reports */
+        /* there is nothing to call the loss with; sync reports */
+        if (!statistics_out(c, a, &r, row, k.rows)) return;
         size_t bytes = (size_t)k.rows * sizeof(float);
         weight.assign(weight.size(), 0.0f);
         of_entropy.assign(of_entropy.size(), 0.0f);
-        loss(ctx, row, k.rows, a->log_prob + row, a->entropy + row, weight.data(), of_entropy.data());
+        loss(ctx, row, k.rows, a->log_prob + row, a->entropy + row, weight.data(),
+             of_entropy.data());
         cuda_in(c, r.c + row, weight.data(), bytes);
         cuda_in(c, r.ce + row, of_entropy.data(), bytes);
         backward(d, c, a, &k, &r, true);

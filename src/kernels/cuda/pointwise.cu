@@ -3,7 +3,8 @@
 
 #include <math.h>
 
-static __global__ void rotate(int32_t rows, int32_t heads, int32_t half, float *x, int64_t ldx, const float *cos_sin, float sign)
+static __global__ void rotate(int32_t rows, int32_t heads, int32_t half, float *x, int64_t ldx,
+                              const float *cos_sin, float sign)
 {
     CUDA_EACH(at, (int64_t)rows * heads * half)
     {
@@ -14,16 +15,22 @@ static __global__ void rotate(int32_t rows, int32_t heads, int32_t half, float *
         p[half] = fmaf(a, sine, b * cosine);
     }
 }
-void cuda_rope(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, float *x, int64_t ldx, const float *cos_sin, bool inverse)
+void cuda_rope(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, float *x, int64_t ldx,
+               const float *cos_sin, bool inverse)
 {
     ARES_ASSERT(head_dim % 2 == 0);
-    cuda_launch(cuda_enter(d), "rope", rotate, cuda_blocks((int64_t)rows * heads * (head_dim / 2)), CUDA_THREADS, 0, rows, heads,
-                head_dim / 2, x, ldx, cos_sin, inverse ? -1.0f : 1.0f);
+    cuda_launch(cuda_enter(d), "rope", rotate, cuda_blocks((int64_t)rows * heads * (head_dim / 2)),
+                CUDA_THREADS, 0, rows, heads, head_dim / 2, x, ldx, cos_sin,
+                inverse ? -1.0f : 1.0f);
 }
 
-static __device__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+static __device__ float sigmoid(float x)
+{
+    return 1.0f / (1.0f + expf(-x));
+}
 
-static __global__ void swiglu(int32_t rows, int32_t k, const float *gate, const float *up, int64_t ldgu, float *y, int64_t ldy)
+static __global__ void swiglu(int32_t rows, int32_t k, const float *gate, const float *up,
+                              int64_t ldgu, float *y, int64_t ldy)
 {
     CUDA_EACH(at, (int64_t)rows * k)
     {
@@ -32,37 +39,43 @@ static __global__ void swiglu(int32_t rows, int32_t k, const float *gate, const 
         y[r * ldy + i] = g * sigmoid(g) * up[r * ldgu + i];
     }
 }
-void cuda_silu_mul(ares_device *d, int32_t rows, int32_t k, const float *gate, const float *up, int64_t ldgu, float *y, int64_t ldy)
+void cuda_silu_mul(ares_device *d, int32_t rows, int32_t k, const float *gate, const float *up,
+                   int64_t ldgu, float *y, int64_t ldy)
 {
-    cuda_launch(cuda_enter(d), "silu_mul", swiglu, cuda_blocks((int64_t)rows * k), CUDA_THREADS, 0, rows, k, gate, up, ldgu, y, ldy);
+    cuda_launch(cuda_enter(d), "silu_mul", swiglu, cuda_blocks((int64_t)rows * k), CUDA_THREADS, 0,
+                rows, k, gate, up, ldgu, y, ldy);
 }
 
-static __global__ void swiglu_back(int32_t rows, int32_t k, const float *dy, int64_t lddy, const float *gate, const float *up,
-                                   int64_t ldgu, float *d_gate, float *d_up, int64_t lddgu, float *y, int64_t ldy)
+static __global__ void swiglu_back(int32_t rows, int32_t k, const float *dy, int64_t lddy,
+                                   const float *gate, const float *up, int64_t ldgu, float *d_gate,
+                                   float *d_up, int64_t lddgu, float *y, int64_t ldy)
 {
     CUDA_EACH(at, (int64_t)rows * k)
     {
         int64_t r = at / k, i = at % k;
-        float g = gate[r * ldgu + i], u = up[r * ldgu + i], e = dy[r * lddy + i], s = sigmoid(g), silu = g * s;
+        float g = gate[r * ldgu + i], u = up[r * ldgu + i], e = dy[r * lddy + i], s = sigmoid(g),
+              silu = g * s;
         d_up[r * lddgu + i] = e * silu;
         d_gate[r * lddgu + i] = e * u * fmaf(silu, 1.0f - s, s);
         if (y) y[r * ldy + i] = silu * u;
     }
 }
-void cuda_silu_mul_backward(ares_device *d, int32_t rows, int32_t k, const float *dy, int64_t lddy, const float *gate, const float *up,
-                            int64_t ldgu, float *d_gate, float *d_up, int64_t lddgu, float *y, int64_t ldy)
+void cuda_silu_mul_backward(ares_device *d, int32_t rows, int32_t k, const float *dy, int64_t lddy,
+                            const float *gate, const float *up, int64_t ldgu, float *d_gate,
+                            float *d_up, int64_t lddgu, float *y, int64_t ldy)
 {
-    cuda_launch(cuda_enter(d), "silu_mul_backward", swiglu_back, cuda_blocks((int64_t)rows * k), CUDA_THREADS, 0, rows, k, dy, lddy,
-                gate, up, ldgu, d_gate, d_up, lddgu, y, ldy);
+    cuda_launch(cuda_enter(d), "silu_mul_backward", swiglu_back, cuda_blocks((int64_t)rows * k),
+                CUDA_THREADS, 0, rows, k, dy, lddy, gate, up, ldgu, d_gate, d_up, lddgu, y, ldy);
 }
 
-/* ------------------------------------------------------------------ AdamW: the CPU's formula, term by term */
+/* ---------------- AdamW: the CPU's formula, term by term */
 
 typedef struct adamw_terms {
     float grad_scale, beta1, rest1, beta2, rest2, m_scale, v_scale, eps, decay, lr, keep;
 } adamw_terms;
 
-static __global__ void adamw(int64_t n, float *w, uint16_t *short_w, float *long_w, const float *grad, float *m, float *v, adamw_terms t)
+static __global__ void adamw(int64_t n, float *w, uint16_t *short_w, float *long_w,
+                             const float *grad, float *m, float *v, adamw_terms t)
 {
     CUDA_EACH(i, n)
     {
@@ -76,15 +89,22 @@ static __global__ void adamw(int64_t n, float *w, uint16_t *short_w, float *long
     }
 }
 
-static __device__ float rounded(float x) { return cuda_from_bf16(cuda_to_bf16(x)); }
+static __device__ float rounded(float x)
+{
+    return cuda_from_bf16(cuda_to_bf16(x));
+}
 
-static __global__ void adamw_kahan(int64_t n, uint16_t *w, float *left_out, const float *grad, float *m, float *v, adamw_terms t)
+static __global__ void adamw_kahan(int64_t n, uint16_t *w, float *left_out, const float *grad,
+                                   float *m, float *v, adamw_terms t)
 {
     CUDA_EACH(i, n)
     {
-        float g = __fmul_rn(grad[i], t.grad_scale), c = left_out[i], x = rounded(__fmul_rn(cuda_from_bf16(w[i]), t.keep));
-        float m1 = m[i] = rounded(__fadd_rn(rounded(__fmul_rn(m[i], t.beta1)), __fmul_rn(g, t.rest1)));
-        float v1 = v[i] = rounded(__fadd_rn(rounded(__fmul_rn(v[i], t.beta2)), __fmul_rn(__fmul_rn(g, t.rest2), g)));
+        float g = __fmul_rn(grad[i], t.grad_scale), c = left_out[i],
+              x = rounded(__fmul_rn(cuda_from_bf16(w[i]), t.keep));
+        float m1 = m[i] =
+            rounded(__fadd_rn(rounded(__fmul_rn(m[i], t.beta1)), __fmul_rn(g, t.rest1)));
+        float v1 = v[i] = rounded(
+            __fadd_rn(rounded(__fmul_rn(v[i], t.beta2)), __fmul_rn(__fmul_rn(g, t.rest2), g)));
         float under = rounded(__fadd_rn(rounded(__fmul_rn(rounded(sqrtf(v1)), t.v_scale)), t.eps));
         c = rounded(fmaf(-__fmul_rn(t.lr, t.m_scale), m1 / under, c));
         float next = rounded(__fadd_rn(x, c));
@@ -110,13 +130,14 @@ void cuda_adamw(ares_device *d, const ares_adamw_args *a)
         .keep = (float)(1.0 - a->lr * a->weight_decay),
     };
     if (a->kahan) {
-        cuda_launch(cuda_enter(d), "adamw", adamw_kahan, cuda_blocks(a->n), CUDA_THREADS, 0, a->n, (uint16_t *)a->w, a->master, a->grad, a->m, a->v, t);
+        cuda_launch(cuda_enter(d), "adamw", adamw_kahan, cuda_blocks(a->n), CUDA_THREADS, 0, a->n,
+                    (uint16_t *)a->w, a->master, a->grad, a->m, a->v, t);
         return;
     }
     float *w = a->master ? a->master : (float *)a->w;
     cuda_launch(cuda_enter(d), "adamw", adamw, cuda_blocks(a->n), CUDA_THREADS, 0, a->n, w,
-                a->dtype == ARES_BF16 ? (uint16_t *)a->w : NULL, a->master && a->dtype == ARES_F32 ? (float *)a->w : NULL, a->grad, a->m,
-                a->v, t);
+                a->dtype == ARES_BF16 ? (uint16_t *)a->w : NULL,
+                a->master && a->dtype == ARES_F32 ? (float *)a->w : NULL, a->grad, a->m, a->v, t);
 }
 
 /* ------------------------------------------------------------------ whole arrays */
@@ -135,7 +156,8 @@ static __global__ void scale_by(float *x, float factor, int64_t n)
 }
 void cuda_scale(ares_device *d, float *x, double factor, int64_t n)
 {
-    cuda_launch(cuda_enter(d), "scale", scale_by, cuda_blocks(n), CUDA_THREADS, 0, x, (float)factor, n);
+    cuda_launch(cuda_enter(d), "scale", scale_by, cuda_blocks(n), CUDA_THREADS, 0, x, (float)factor,
+                n);
 }
 
 /* Chunks of a fixed size, each summed by one block in f64; then the chunks' sums by one block. */
@@ -153,9 +175,11 @@ static __device__ void block_total(double sum, double *to)
 }
 static __global__ void sum_chunks(const float *x, int64_t n, double *of_chunk)
 {
-    int64_t first = (int64_t)blockIdx.x * SUM_CHUNK, end = n < first + SUM_CHUNK ? n : first + SUM_CHUNK;
+    int64_t first = (int64_t)blockIdx.x * SUM_CHUNK,
+            end = n < first + SUM_CHUNK ? n : first + SUM_CHUNK;
     double sum = 0.0;
-    for (int64_t i = first + threadIdx.x; i < end; i += CUDA_THREADS) sum += (double)x[i] * (double)x[i];
+    for (int64_t i = first + threadIdx.x; i < end; i += CUDA_THREADS)
+        sum += (double)x[i] * (double)x[i];
     block_total(sum, of_chunk + blockIdx.x);
 }
 static __global__ void sum_sums(const double *of_chunk, int64_t chunks, double *total)
@@ -170,7 +194,8 @@ double cuda_sum_squares(ares_device *d, const float *x, int64_t n)
 {
     cuda_context *c = cuda_enter(d);
     int64_t chunks = (n + SUM_CHUNK - 1) / SUM_CHUNK;
-    double total = 0.0, *sums = (double *)cuda_scratch(c, CUDA_SUMS, (size_t)(chunks + 1) * sizeof(double));
+    double total = 0.0,
+           *sums = (double *)cuda_scratch(c, CUDA_SUMS, (size_t)(chunks + 1) * sizeof(double));
     if (n == 0) return 0.0;
     cuda_launch(c, "sum_squares", sum_chunks, (unsigned)chunks, CUDA_THREADS, 0, x, n, sums + 1);
     cuda_launch(c, "sum_squares", sum_sums, 1u, CUDA_THREADS, 0, sums + 1, chunks, sums);

@@ -1,8 +1,9 @@
 /*
- * One token a row, a block a row: statistics, then the cut of top-k and top-p where asked, then Gumbel-max over what is
- * left. Philox, its keys and counters, the Gumbel numbers, the masses and the order of candidates are those of
- * cpu/sample.c; a cut is found by radix on (logit, token id) instead of selection among gathered candidates, which gives
- * the same set. Its sums are of integers, so the one atomic addition in here has no order to lose.
+ * One token a row, a block a row: statistics, then the cut of top-k and top-p where asked, then
+ * Gumbel-max over what is left. Philox, its keys and counters, the Gumbel numbers, the masses and
+ * the order of candidates are those of cpu/sample.c; a cut is found by radix on (logit, token id)
+ * instead of selection among gathered candidates, which gives the same set. Its sums are of
+ * integers, so the one atomic addition in here has no order to lose.
  */
 #include "vocab.cuh"
 
@@ -27,7 +28,10 @@ typedef struct likely {
 
 /* ------------------------------------------------------------------ randomness */
 
-/* Words 4 counter .. 4 counter + 3 of the row's stream: a word for each token id (Salmon et al., SC 2011). */
+/*
+ * Words 4 counter .. 4 counter + 3 of the row's stream: a word for each token id (Salmon et al., SC
+ * 2011).
+ */
 static __device__ void philox(uint32_t counter, const uint32_t key[2], uint32_t word[4])
 {
     uint32_t c0 = counter, c1 = 0, c2 = 0, c3 = 0, k0 = key[0], k1 = key[1];
@@ -42,7 +46,10 @@ static __device__ void philox(uint32_t counter, const uint32_t key[2], uint32_t 
     word[0] = c0, word[1] = c1, word[2] = c2, word[3] = c3;
 }
 
-/* -log E, E = -log(1 - u), u = (w + 1/2) 2^-32, precise for the tiny u that win (cpu/sample.c says how). */
+/*
+ * -log E, E = -log(1 - u), u = (w + 1/2) 2^-32, precise for the tiny u that win (cpu/sample.c says
+ * how).
+ */
 static __device__ float gumbel(uint32_t w)
 {
     const float unit = 0x1p-32f;
@@ -57,7 +64,10 @@ static __device__ float gumbel(uint32_t w)
 
 /* ------------------------------------------------------------------ cuts */
 
-/* What is left of a row: logits above z, and of those equal to it the ids up to id. z by its place in the order of floats. */
+/*
+ * What is left of a row: logits above z, and of those equal to it the ids up to id. z by its place
+ * in the order of floats.
+ */
 typedef struct cut {
     uint32_t place;
     int32_t id;
@@ -68,7 +78,10 @@ static __device__ uint32_t place_of(float z) /* ascending; z not NaN */
     uint32_t u = __float_as_uint(z + 0.0f); /* -0 stands with 0 */
     return u & 0x80000000u ? ~u : u | 0x80000000u;
 }
-static __device__ float at_place(uint32_t place) { return __uint_as_float(place & 0x80000000u ? place & 0x7fffffffu : ~place); }
+static __device__ float at_place(uint32_t place)
+{
+    return __uint_as_float(place & 0x80000000u ? place & 0x7fffffffu : ~place);
+}
 static __device__ bool survives(float z, int32_t id, cut c)
 {
     if (z != z) return false;
@@ -80,7 +93,8 @@ static __device__ bool survives(float z, int32_t id, cut c)
 static __device__ unsigned long long mass_of(float z, float max)
 {
     float scaled = __fmul_rn(expf(__fsub_rn(z, max)), 0x1p20f), high = truncf(scaled);
-    return ((unsigned long long)high << 20) + (unsigned long long)__fmul_rn(__fsub_rn(scaled, high), 0x1p20f);
+    return ((unsigned long long)high << 20) +
+           (unsigned long long)__fmul_rn(__fsub_rn(scaled, high), 0x1p20f);
 }
 
 /* A row of logits at its temperature, and the shared memory that cuts are made in. */
@@ -91,7 +105,10 @@ typedef struct row_view {
     unsigned long long *bin; /* [256] */
     uint32_t *found;         /* [2] */
 } row_view;
-static __device__ float logit_at(const row_view &r, int32_t i) { return vocab_scaled(r.logits[i], r.inv_temperature); }
+static __device__ float logit_at(const row_view &r, int32_t i)
+{
+    return vocab_scaled(r.logits[i], r.inv_temperature);
+}
 
 static __device__ unsigned long long mass_left(const row_view &r, cut c)
 {
@@ -108,11 +125,15 @@ static __device__ unsigned long long mass_left(const row_view &r, cut c)
     return r.bin[0];
 }
 
-/* Cuts c down to the fewest of the highest whose weights (masses, or 1 each when count) reach need; c when they never do. */
+/*
+ * Cuts c down to the fewest of the highest whose weights (masses, or 1 each when count) reach need;
+ * c when they never do.
+ */
 static __device__ cut cut_to(const row_view &r, cut c, bool count, unsigned long long need)
 {
     uint32_t place = 0, known = 0;
-    for (int shift = 24; shift >= 0; shift -= 8) { /* the byte of the last place that is still needed */
+    /* the byte of the last place that is still needed */
+    for (int shift = 24; shift >= 0; shift -= 8) {
         __syncthreads();
         if (threadIdx.x < 256) r.bin[threadIdx.x] = 0;
         __syncthreads();
@@ -135,7 +156,8 @@ static __device__ cut cut_to(const row_view &r, cut c, bool count, unsigned long
     cut out = { place, place == c.place ? c.id : INT_MAX };
     for (int32_t first = 0; first < r.vocab; first += VOCAB_THREADS) {
         int32_t i = first + (int32_t)threadIdx.x;
-        bool tie = i < r.vocab && survives(logit_at(r, i), i, c) && place_of(logit_at(r, i)) == place;
+        bool tie =
+            i < r.vocab && survives(logit_at(r, i), i, c) && place_of(logit_at(r, i)) == place;
         unsigned long long here = (unsigned long long)__syncthreads_count(tie);
         if (seen + here >= wanted) { /* among these: one thread counts on */
             if (threadIdx.x == 0) {
@@ -175,7 +197,8 @@ typedef struct best {
 } best;
 static __device__ best better(best a, best b)
 {
-    bool second = b.token >= 0 && (a.token < 0 || b.key > a.key || (b.key == a.key && b.token < a.token));
+    bool second =
+        b.token >= 0 && (a.token < 0 || b.key > a.key || (b.key == a.key && b.token < a.token));
     return second ? b : a;
 }
 
@@ -195,18 +218,24 @@ static __device__ best pick(const row_view &r, const row_in &in, cut c, bool gre
     tree[threadIdx.x] = b;
     for (int half = VOCAB_THREADS / 2; half; half /= 2) {
         __syncthreads();
-        if (threadIdx.x < half) tree[threadIdx.x] = better(tree[threadIdx.x], tree[threadIdx.x + half]);
+        if (threadIdx.x < half)
+            tree[threadIdx.x] = better(tree[threadIdx.x], tree[threadIdx.x + half]);
     }
     __syncthreads();
     return tree[0];
 }
 
-/* The n most likely tokens: what a cut to n leaves, in any order, and each of them to the place that the number of those above it says. */
-static __device__ void list_likely(const row_view &r, const vocab_total &one, int32_t n, likely *out)
+/*
+ * The n most likely tokens: what a cut to n leaves, in any order, and each of them to the place
+ * that the number of those above it says.
+ */
+static __device__ void list_likely(const row_view &r, const vocab_total &one, int32_t n,
+                                   likely *out)
 {
     __shared__ likely found[ARES_LIKELY_MAX];
     __shared__ int count;
-    cut c = cut_to(r, { place_of(-INFINITY), -1 }, true, (unsigned long long)n); /* a logit of -inf is no token */
+    /* a logit of -inf is no token */
+    cut c = cut_to(r, { place_of(-INFINITY), -1 }, true, (unsigned long long)n);
     if (threadIdx.x == 0) count = 0;
     __syncthreads();
     for (int32_t i = threadIdx.x; i < r.vocab; i += VOCAB_THREADS)
@@ -219,13 +248,15 @@ static __device__ void list_likely(const row_view &r, const vocab_total &one, in
         likely own = found[at];
         int32_t above = 0;
         for (int32_t i = 0; i < count; i++)
-            above += found[i].log_prob > own.log_prob || (found[i].log_prob == own.log_prob && found[i].token < own.token);
+            above += found[i].log_prob > own.log_prob ||
+                     (found[i].log_prob == own.log_prob && found[i].token < own.token);
         out[above] = { vocab_log_prob(one, own.log_prob), own.token };
     }
 }
 
 static __global__ void __launch_bounds__(VOCAB_THREADS)
-    sample_rows(const float *logits, int32_t vocab, const row_in *in, bool want_1, int32_t n_likely, row_out *out, likely *likely_out)
+    sample_rows(const float *logits, int32_t vocab, const row_in *in, bool want_1, int32_t n_likely,
+                row_out *out, likely *likely_out)
 {
     __shared__ unsigned long long bin[256];
     __shared__ uint32_t found[2];
@@ -236,7 +267,9 @@ static __global__ void __launch_bounds__(VOCAB_THREADS)
     float inv_temperature = own.inv_temperature;
     vocab_total t = vocab_total_of(z, vocab, inv_temperature), one = t;
     if ((want_1 || n_likely) && inv_temperature != 1.0f) one = vocab_total_of(z, vocab, 1.0f);
-    if (n_likely) list_likely({ z, vocab, 1.0f, one.max, bin, found }, one, n_likely, likely_out + row * n_likely);
+    if (n_likely)
+        list_likely({ z, vocab, 1.0f, one.max, bin, found }, one, n_likely,
+                    likely_out + row * n_likely);
     int32_t token = own.forced;
     if (token < 0) {
         row_view r = { z, vocab, inv_temperature, t.max, bin, found };
@@ -245,20 +278,27 @@ static __global__ void __launch_bounds__(VOCAB_THREADS)
     }
     if (threadIdx.x) return;
     float logit = token < 0 ? NAN : z[token]; /* every logit is NaN: the log-prob says so */
-    out[row] = { token < 0 ? 0 : token, vocab_log_prob(t, vocab_scaled(logit, inv_temperature)), t.entropy, vocab_log_prob(one, logit), one.entropy };
+    out[row] = { token < 0 ? 0 : token, vocab_log_prob(t, vocab_scaled(logit, inv_temperature)),
+                 t.entropy, vocab_log_prob(one, logit), one.entropy };
 }
 
 static row_in row_of(const ares_sample_args *a, int32_t r)
 {
-    ares_rng_key key = a->key ? a->key[r] : ares_rng_key{}; /* none is needed where every row is greedy or forced */
-    return { ares_inv_temperature(a->temperature[r]), a->top_p ? a->top_p[r] : 1.0f, !(a->temperature[r] > 0.0f),
-             a->top_k ? a->top_k[r] : 0, a->forced ? a->forced[r] : -1, { key.k[0], key.k[1] } };
+    /* none is needed where every row is greedy or forced */
+    ares_rng_key key = a->key ? a->key[r] : ares_rng_key{};
+    return { ares_inv_temperature(a->temperature[r]),
+             a->top_p ? a->top_p[r] : 1.0f,
+             !(a->temperature[r] > 0.0f),
+             a->top_k ? a->top_k[r] : 0,
+             a->forced ? a->forced[r] : -1,
+             { key.k[0], key.k[1] } };
 }
 
 void cuda_sample(ares_device *d, const ares_sample_args *a)
 {
     cuda_context *c = cuda_enter(d);
-    ARES_ASSERT(a->vocab <= a->w->n && !a->log_prob_1 == !a->entropy_1 && a->n_likely >= 0 && a->n_likely <= ARES_LIKELY_MAX);
+    ARES_ASSERT(a->vocab <= a->w->n && !a->log_prob_1 == !a->entropy_1 && a->n_likely >= 0 &&
+                a->n_likely <= ARES_LIKELY_MAX);
     if (a->rows == 0) return;
     size_t rows = (size_t)a->rows, n_likely = rows * (size_t)a->n_likely;
     std::vector<row_in> in(rows);
@@ -269,8 +309,10 @@ void cuda_sample(ares_device *d, const ares_sample_args *a)
         ARES_ASSERT(in[(size_t)r].forced < a->vocab);
     }
     int32_t most = vocab_rows(a->rows, a->vocab);
-    row_out *device_out = (row_out *)cuda_scratch(c, CUDA_ROWS, rows * (sizeof(row_in) + sizeof(row_out)) + n_likely * sizeof(likely));
-    float *logits = (float *)cuda_scratch(c, CUDA_LOGITS, (size_t)most * (size_t)a->vocab * sizeof(float));
+    row_out *device_out = (row_out *)cuda_scratch(
+        c, CUDA_ROWS, rows * (sizeof(row_in) + sizeof(row_out)) + n_likely * sizeof(likely));
+    float *logits =
+        (float *)cuda_scratch(c, CUDA_LOGITS, (size_t)most * (size_t)a->vocab * sizeof(float));
     if (!logits) return;
     row_in *device_in = (row_in *)(device_out + rows);
     likely *device_likely = (likely *)(device_in + rows);
@@ -279,11 +321,13 @@ void cuda_sample(ares_device *d, const ares_sample_args *a)
     for (int32_t row = 0; row < a->rows; row += most) {
         int32_t n = ARES_MIN(most, a->rows - row);
         cuda_product(c, a->x + row * a->ldx, a->ldx, &w, n, logits, a->vocab, false);
-        cuda_launch(c, "sample", sample_rows, (unsigned)n, VOCAB_THREADS, 0, logits, a->vocab, device_in + row, a->log_prob_1 != NULL,
-                    a->n_likely, device_out + row, device_likely + (int64_t)row * a->n_likely);
+        cuda_launch(c, "sample", sample_rows, (unsigned)n, VOCAB_THREADS, 0, logits, a->vocab,
+                    device_in + row, a->log_prob_1 != NULL, a->n_likely, device_out + row,
+                    device_likely + (int64_t)row * a->n_likely);
     }
     if (!cuda_out(c, out.data(), device_out, rows * sizeof(row_out))) return;
-    if (n_likely && !cuda_out(c, most_likely.data(), device_likely, n_likely * sizeof(likely))) return;
+    if (n_likely && !cuda_out(c, most_likely.data(), device_likely, n_likely * sizeof(likely)))
+        return;
     for (size_t i = 0; i < n_likely; i++) {
         a->likely_token[i] = most_likely[i].token;
         a->likely_log_prob[i] = most_likely[i].log_prob;

@@ -1,24 +1,45 @@
 /*
- * Log-prob and entropy of rows of logits that exist already, up to any width, and their derivatives in place. A block has a
- * row and reads it once: each thread keeps a running maximum with the two sums behind it (Milakov and Gimelshein, arXiv
- * 1805.02867), which meet in one tree, so that a row's numbers depend on nothing but the row and its type.
+ * Log-prob and entropy of rows of logits that exist already, up to any width, and their derivatives
+ * in place. A block has a row and reads it once: each thread keeps a running maximum with the two
+ * sums behind it (Milakov and Gimelshein, arXiv 1805.02867), which meet in one tree, so that a
+ * row's numbers depend on nothing but the row and its type.
  */
 #include "vocab.cuh"
 
 template <typename T> struct logit_type;
 template <> struct logit_type<float> {
-    static __device__ float get(float x) { return x; }
-    static __device__ float put(float x) { return x; }
+    static __device__ float get(float x)
+    {
+        return x;
+    }
+    static __device__ float put(float x)
+    {
+        return x;
+    }
 };
 template <> struct logit_type<uint16_t> {
-    static __device__ float get(uint16_t x) { return cuda_from_bf16(x); }
-    static __device__ uint16_t put(float x) { return cuda_to_bf16(x); }
+    static __device__ float get(uint16_t x)
+    {
+        return cuda_from_bf16(x);
+    }
+    static __device__ uint16_t put(float x)
+    {
+        return cuda_to_bf16(x);
+    }
 };
 
-/* 16 bytes of logits at once where rows begin on such a boundary, one by one elsewhere and at the end of a row. */
-template <typename T, int N> struct alignas(sizeof(T) * N) logit_pack { T x[N]; };
+/*
+ * 16 bytes of logits at once where rows begin on such a boundary, one by one elsewhere and at the
+ * end of a row.
+ */
+template <typename T, int N> struct alignas(sizeof(T) * N) logit_pack {
+    T x[N];
+};
 
-typedef struct running { float max, sum, sum_z; } running; /* over e = exp(z - max): sum of e, and of e (z - max) */
+/* over e = exp(z - max): sum of e, and of e (z - max) */
+typedef struct running {
+    float max, sum, sum_z;
+} running;
 
 template <int N> static __device__ inline void running_add(running *r, const float *z)
 {
@@ -44,14 +65,17 @@ template <int N> static __device__ inline void running_add(running *r, const flo
 
 static __device__ inline vocab_total running_meet(running r)
 {
-    float max = cuda_block_max(r.max), step = r.max == -INFINITY ? -128.0f : fmaxf(r.max - max, -128.0f), scale = expf(step);
-    float sum = cuda_block_sum(scale * r.sum), sum_z = cuda_block_sum(scale * fmaf(step, r.sum, r.sum_z)), log_sum = logf(sum);
+    float max = cuda_block_max(r.max),
+          step = r.max == -INFINITY ? -128.0f : fmaxf(r.max - max, -128.0f), scale = expf(step);
+    float sum = cuda_block_sum(scale * r.sum),
+          sum_z = cuda_block_sum(scale * fmaf(step, r.sum, r.sum_z)), log_sum = logf(sum);
     return { max, log_sum, log_sum - sum_z / sum };
 }
 
 template <typename T, int N>
-static __global__ void __launch_bounds__(VOCAB_THREADS) statistics(const T *logits, int64_t ld, int32_t vocab, float inv_temperature,
-                                                                   const int32_t *target, float *log_prob, float *entropy, float *lse)
+static __global__ void __launch_bounds__(VOCAB_THREADS)
+    statistics(const T *logits, int64_t ld, int32_t vocab, float inv_temperature,
+               const int32_t *target, float *log_prob, float *entropy, float *lse)
 {
     int64_t row = blockIdx.x;
     const T *z = logits + row * ld;
@@ -60,7 +84,8 @@ static __global__ void __launch_bounds__(VOCAB_THREADS) statistics(const T *logi
     for (int32_t i = (int32_t)threadIdx.x * N; i < whole; i += VOCAB_THREADS * N) {
         logit_pack<T, N> p = *reinterpret_cast<const logit_pack<T, N> *>(z + i);
         float x[N];
-        for (int k = 0; k < N; k++) x[k] = vocab_scaled(logit_type<T>::get(p.x[k]), inv_temperature);
+        for (int k = 0; k < N; k++)
+            x[k] = vocab_scaled(logit_type<T>::get(p.x[k]), inv_temperature);
         running_add<N>(&r, x);
     }
     for (int32_t i = whole + (int32_t)threadIdx.x; i < vocab; i += VOCAB_THREADS) {
@@ -69,23 +94,31 @@ static __global__ void __launch_bounds__(VOCAB_THREADS) statistics(const T *logi
     }
     vocab_total t = running_meet(r);
     if (threadIdx.x) return;
-    log_prob[row] = vocab_log_prob(t, vocab_scaled(logit_type<T>::get(z[target[row]]), inv_temperature));
+    log_prob[row] =
+        vocab_log_prob(t, vocab_scaled(logit_type<T>::get(z[target[row]]), inv_temperature));
     entropy[row] = t.entropy;
     lse[row] = t.max + t.log_sum;
 }
 
-/* As head.cu's: with p = exp(z - lse), -(p (c + ce (log p + H))), and + c at the target, over the temperature. */
+/*
+ * As head.cu's: with p = exp(z - lse), -(p (c + ce (log p + H))), and + c at the target, over the
+ * temperature.
+ */
 template <typename T>
-static __global__ void __launch_bounds__(VOCAB_THREADS) differentiate(T *logits, int64_t ld, int32_t vocab, float inv_temperature, const int32_t *target,
-                                                                      const float *entropy, const float *lse, const float *c, const float *ce)
+static __global__ void __launch_bounds__(VOCAB_THREADS)
+    differentiate(T *logits, int64_t ld, int32_t vocab, float inv_temperature,
+                  const int32_t *target, const float *entropy, const float *lse, const float *c,
+                  const float *ce)
 {
     int64_t row = blockIdx.x;
     T *z = logits + row * ld;
     float weight = c[row], of_entropy = ce ? ce[row] : 0.0f, shift = lse[row], h = entropy[row];
     int32_t taken = target[row];
-    for (int32_t i = (int32_t)(blockIdx.y * VOCAB_THREADS + threadIdx.x); i < vocab; i += (int32_t)(gridDim.y * VOCAB_THREADS)) {
+    for (int32_t i = (int32_t)(blockIdx.y * VOCAB_THREADS + threadIdx.x); i < vocab;
+         i += (int32_t)(gridDim.y * VOCAB_THREADS)) {
         float d = vocab_scaled(logit_type<T>::get(z[i]), inv_temperature) - shift, p = expf(d);
-        float g = p == 0.0f ? 0.0f : p * fmaf(of_entropy, d + h, weight) * -inv_temperature; /* -infinity is a probability of 0 */
+        /* -infinity is a probability of 0 */
+        float g = p == 0.0f ? 0.0f : p * fmaf(of_entropy, d + h, weight) * -inv_temperature;
         z[i] = logit_type<T>::put(i == taken ? g + weight * inv_temperature : g);
     }
 }
@@ -99,20 +132,23 @@ typedef struct row_numbers {
 static bool numbers_new(cuda_context *c, const ares_logits_args *a, row_numbers *r)
 {
     for (int32_t i = 0; i < a->rows; i++) ARES_ASSERT(a->target[i] >= 0 && a->target[i] < a->vocab);
-    float *p = a->rows ? (float *)cuda_scratch(c, CUDA_ROWS, (size_t)a->rows * 6 * sizeof(float)) : NULL;
+    float *p =
+        a->rows ? (float *)cuda_scratch(c, CUDA_ROWS, (size_t)a->rows * 6 * sizeof(float)) : NULL;
     if (!p) return false;
     int64_t n = a->rows;
     *r = { (int32_t *)p, p + n, p + 2 * n, p + 3 * n, p + 4 * n, p + 5 * n };
     return cuda_in(c, r->target, a->target, (size_t)n * sizeof *a->target);
 }
 
-template <typename T> static void launch_statistics(cuda_context *c, const ares_logits_args *a, const row_numbers *r)
+template <typename T>
+static void launch_statistics(cuda_context *c, const ares_logits_args *a, const row_numbers *r)
 {
     enum { N = 16 / sizeof(T) };
     const T *z = (const T *)a->logits;
     bool packed = (uintptr_t)z % 16 == 0 && a->ld % N == 0;
-    cuda_launch(c, "token_log_prob", packed ? statistics<T, N> : statistics<T, 1>, (unsigned)a->rows, VOCAB_THREADS, 0, z, a->ld, a->vocab,
-                a->inv_temperature, r->target, r->log_prob, r->entropy, r->lse);
+    cuda_launch(c, "token_log_prob", packed ? statistics<T, N> : statistics<T, 1>,
+                (unsigned)a->rows, VOCAB_THREADS, 0, z, a->ld, a->vocab, a->inv_temperature,
+                r->target, r->log_prob, r->entropy, r->lse);
 }
 
 void cuda_token_log_prob(ares_device *d, const ares_logits_args *a)
@@ -143,9 +179,11 @@ void cuda_token_log_prob_backward(ares_device *d, const ares_logits_args *a)
     const float *ce = a->c_entropy ? r.ce : NULL;
     dim3 grid((unsigned)a->rows, 8);
     if (a->dtype == ARES_BF16)
-        cuda_launch(c, "token_log_prob_backward", differentiate<uint16_t>, grid, VOCAB_THREADS, 0, (uint16_t *)a->logits, a->ld, a->vocab,
-                    a->inv_temperature, r.target, r.entropy, r.lse, r.c, ce);
+        cuda_launch(c, "token_log_prob_backward", differentiate<uint16_t>, grid, VOCAB_THREADS, 0,
+                    (uint16_t *)a->logits, a->ld, a->vocab, a->inv_temperature, r.target, r.entropy,
+                    r.lse, r.c, ce);
     else
-        cuda_launch(c, "token_log_prob_backward", differentiate<float>, grid, VOCAB_THREADS, 0, (float *)a->logits, a->ld, a->vocab,
-                    a->inv_temperature, r.target, r.entropy, r.lse, r.c, ce);
+        cuda_launch(c, "token_log_prob_backward", differentiate<float>, grid, VOCAB_THREADS, 0,
+                    (float *)a->logits, a->ld, a->vocab, a->inv_temperature, r.target, r.entropy,
+                    r.lse, r.c, ce);
 }

@@ -1,25 +1,40 @@
-/* What head and sampler share: a row of logits, a block of VOCAB_THREADS threads, its softmax statistics over all of it. */
+/*
+ * What head and sampler share: a row of logits, a block of VOCAB_THREADS threads, its softmax
+ * statistics over all of it.
+ */
 #ifndef ARES_CUDA_VOCAB_CUH
 #define ARES_CUDA_VOCAB_CUH
 
 #include "device.cuh"
 
 enum { VOCAB_THREADS = 512 };
-static const int64_t VOCAB_LOGITS = 1 << 26; /* 256 MiB of logits at once, but never less than a row */
+/* 256 MiB of logits at once, but never less than a row */
+static const int64_t VOCAB_LOGITS = 1 << 26;
 
 /* log_prob of a logit z is (z - max) - log_sum: finer than by the rounded sum of the two. */
 typedef struct vocab_total {
     float max, log_sum, entropy;
 } vocab_total;
 
-/* Products of logits and temperature are rounded by themselves everywhere, so that equal logits stay equal. */
-static __device__ inline float vocab_scaled(float z, float inv_temperature) { return __fmul_rn(z, inv_temperature); }
+/*
+ * Products of logits and temperature are rounded by themselves everywhere, so that equal logits
+ * stay equal.
+ */
+static __device__ inline float vocab_scaled(float z, float inv_temperature)
+{
+    return __fmul_rn(z, inv_temperature);
+}
 
-/* All threads of the block; thread t takes the logits t, t + 512 ... in order. The same result in every thread. */
-static __device__ inline vocab_total vocab_total_of(const float *z, int32_t vocab, float inv_temperature)
+/*
+ * All threads of the block; thread t takes the logits t, t + 512 ... in order. The same result in
+ * every thread.
+ */
+static __device__ inline vocab_total vocab_total_of(const float *z, int32_t vocab,
+                                                    float inv_temperature)
 {
     float max = -INFINITY, sum = 0.0f, sum_z = 0.0f;
-    for (int32_t i = threadIdx.x; i < vocab; i += VOCAB_THREADS) max = fmaxf(max, vocab_scaled(z[i], inv_temperature));
+    for (int32_t i = threadIdx.x; i < vocab; i += VOCAB_THREADS)
+        max = fmaxf(max, vocab_scaled(z[i], inv_temperature));
     max = cuda_block_max(max);
     float shift = max == -INFINITY ? 0.0f : max;
     for (int32_t i = threadIdx.x; i < vocab; i += VOCAB_THREADS) {
@@ -34,7 +49,10 @@ static __device__ inline vocab_total vocab_total_of(const float *z, int32_t voca
     float log_sum = logf(sum);
     return { max, log_sum, log_sum - sum_z / sum };
 }
-static __device__ inline float vocab_log_prob(const vocab_total &t, float scaled) { return (scaled - t.max) - t.log_sum; }
+static __device__ inline float vocab_log_prob(const vocab_total &t, float scaled)
+{
+    return (scaled - t.max) - t.log_sum;
+}
 
 /* Rows of a chunk of logits, and its memory (NULL after a recorded failure). */
 static inline int32_t vocab_rows(int64_t rows, int64_t vocab)
@@ -42,7 +60,8 @@ static inline int32_t vocab_rows(int64_t rows, int64_t vocab)
     int64_t most = VOCAB_LOGITS / vocab;
     return (int32_t)(rows < most ? rows : most > 1 ? most : 1);
 }
-static inline ares_matrix vocab_part(const ares_matrix *w, int32_t vocab) /* the first rows of W: those that are tokens */
+/* the first rows of W: those that are tokens */
+static inline ares_matrix vocab_part(const ares_matrix *w, int32_t vocab)
 {
     ares_matrix part = *w;
     part.n = vocab;

@@ -1,4 +1,7 @@
-/* Arguments of an instruction. The reference draws a random one where none, or a negative number, is given: a fault here. */
+/*
+ * Arguments of an instruction. The reference draws a random one where none, or a negative number,
+ * is given: a fault here.
+ */
 #include <math.h>
 
 #include "check.h"
@@ -12,7 +15,9 @@ static bool fault(if_args *a, const char *key)
 bool if_arg_number(if_args *a, const char *key, double *out)
 {
     const ares_json *v = ares_json_get(a->kwargs, key);
-    if (!v || (v->type != ARES_JSON_INT && v->type != ARES_JSON_FLOAT) || !(v->number >= 0) || isinf(v->number)) return fault(a, key);
+    if (!v || (v->type != ARES_JSON_INT && v->type != ARES_JSON_FLOAT) || !(v->number >= 0) ||
+        isinf(v->number))
+        return fault(a, key);
     *out = v->number;
     return true;
 }
@@ -34,7 +39,10 @@ bool if_arg_text(if_args *a, const char *key, ares_view *out)
     return if_spend(a, (int64_t)v->text.len);
 }
 
-bool if_arg_filled(if_args *a, const char *key, ares_view *out) { return if_arg_text(a, key, out) && (out->len || fault(a, key)); }
+bool if_arg_filled(if_args *a, const char *key, ares_view *out)
+{
+    return if_arg_text(a, key, out) && (out->len || fault(a, key));
+}
 
 bool if_arg_texts(if_args *a, const char *key, const ares_json **out)
 {
@@ -46,7 +54,8 @@ bool if_arg_texts(if_args *a, const char *key, const ares_json **out)
     return true;
 }
 
-bool if_arg_relation(if_args *a, const char *relation_key, const char *number_key, double count, bool *holds)
+bool if_arg_relation(if_args *a, const char *relation_key, const char *number_key, double count,
+                     bool *holds)
 {
     ares_view relation = { 0 };
     double n = 0;

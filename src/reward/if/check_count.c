@@ -4,19 +4,23 @@
 bool if_check_number_words(if_args *a)
 {
     bool holds = false;
-    return if_arg_relation(a, "relation", "num_words", (double)if_count_words(a->text), &holds) && holds;
+    return if_arg_relation(a, "relation", "num_words", (double)if_count_words(a->text), &holds) &&
+           holds;
 }
 
 bool if_check_number_sentences(if_args *a)
 {
     bool holds = false;
-    return if_arg_relation(a, "relation", "num_sentences", (double)if_sentences(a->text, a->arena).n, &holds) && holds;
+    return if_arg_relation(a, "relation", "num_sentences",
+                           (double)if_sentences(a->text, a->arena).n, &holds) &&
+           holds;
 }
 
 bool if_check_word_count_range(if_args *a)
 {
     double least = 0, most = 0, n = (double)if_count_words(a->text);
-    return if_arg_number(a, "min_words", &least) && if_arg_number(a, "max_words", &most) && least <= n && n <= most;
+    return if_arg_number(a, "min_words", &least) && if_arg_number(a, "max_words", &most) &&
+           least <= n && n <= most;
 }
 
 /* Words of nothing but punctuation are one word, the empty one. */
@@ -35,7 +39,8 @@ bool if_check_stop_words(if_args *a)
     if (!if_arg_number(a, "percentage", &percentage)) return false;
     ares_view rest = if_lower(a->text, a->arena);
     int64_t words = if_count_words(a->text), stop = 0;
-    for (ares_view word; (word = if_next_run(&rest)).data;) stop += if_table_has(IF_STOP_WORDS, word);
+    for (ares_view word; (word = if_next_run(&rest)).data;)
+        stop += if_table_has(IF_STOP_WORDS, word);
     return words && (double)stop / (double)words * 100 <= percentage;
 }
 
@@ -47,7 +52,8 @@ bool if_check_conjunctions(if_args *a)
     if_list words = if_words(a->text, a->arena), found = { words.items, 0 };
     for (int64_t i = 0; i < words.n; i++) {
         ares_view word = if_strip(words.items[i]);
-        if (word.len && word.len <= 4 && if_table_has(IF_CONJUNCTIONS, if_lower(word, a->arena))) found.items[found.n++] = words.items[i];
+        if (word.len && word.len <= 4 && if_table_has(IF_CONJUNCTIONS, if_lower(word, a->arena)))
+            found.items[found.n++] = words.items[i];
     }
     return (double)if_distinct(found, NULL, a->arena) >= n;
 }
@@ -76,7 +82,8 @@ bool if_check_pronouns(if_args *a)
     double n = 0;
     int64_t found = 0;
     if (!if_arg_number(a, "N", &n)) return false;
-    ares_view text = if_lower(if_replace(a->text, ARES_VIEW("/"), ARES_VIEW(" "), a->arena), a->arena);
+    ares_view text =
+        if_lower(if_replace(a->text, ARES_VIEW("/"), ARES_VIEW(" "), a->arena), a->arena);
     if_list tokens = if_tokens(text, a->arena);
     for (int64_t i = 0; i < tokens.n; i++) found += if_table_has(IF_PRONOUNS, tokens.items[i]);
     return (double)found >= n;
@@ -98,24 +105,33 @@ bool if_check_capital_word_frequency(if_args *a)
     int64_t count = 0;
     if_list tokens = if_tokens(a->text, a->arena);
     for (int64_t i = 0; i < tokens.n; i++) count += if_upper_text(tokens.items[i]);
-    return if_arg_relation(a, "capital_relation", "capital_frequency", (double)count, &holds) && holds;
+    return if_arg_relation(a, "capital_relation", "capital_frequency", (double)count, &holds) &&
+           holds;
 }
 
 bool if_check_punctuation(if_args *a)
 {
-    int64_t question = ares_view_find(a->text, ARES_VIEW("?!"), 0), bang = ares_view_find(a->text, ARES_VIEW("!?"), 0);
+    int64_t question = ares_view_find(a->text, ARES_VIEW("?!"), 0),
+            bang = ares_view_find(a->text, ARES_VIEW("!?"), 0);
     if (question < 0 && bang < 0 && !if_has(a->text, "\xe2\x80\xbd")) return false;
-    int64_t cut = question >= 0 ? question : bang; /* the two characters of the interrobang do not count again */
+    /* the two characters of the interrobang do not count again */
+    int64_t cut = question >= 0 ? question : bang;
     for (const char *mark = ".,!?;:"; *mark; mark++) {
         bool found = false;
-        for (size_t i = 0; i < a->text.len && !found; i++) found = a->text.data[i] == *mark && (cut < 0 || (int64_t)i < cut || (int64_t)i > cut + 1);
+        for (size_t i = 0; i < a->text.len && !found; i++)
+            found =
+                a->text.data[i] == *mark && (cut < 0 || (int64_t)i < cut || (int64_t)i > cut + 1);
         if (!found) return false;
     }
     return true;
 }
 
 /* ---------------------------------------------------------------- character trigrams */
-typedef struct grams { uint64_t *slot; size_t mask; int64_t n; } grams;
+typedef struct grams {
+    uint64_t *slot;
+    size_t mask;
+    int64_t n;
+} grams;
 
 static bool add(grams *g, uint64_t gram, bool insert) /* true when it was there */
 {
@@ -146,9 +162,12 @@ bool if_check_overlap(if_args *a)
     ares_view reference = { 0 };
     double percentage = 0;
     int64_t common = 0;
-    if (!if_arg_text(a, "reference_text", &reference) || !if_arg_number(a, "percentage", &percentage) || !if_spend(a, (int64_t)reference.len * 4)) return false;
+    if (!if_arg_text(a, "reference_text", &reference) ||
+        !if_arg_number(a, "percentage", &percentage) || !if_spend(a, (int64_t)reference.len * 4))
+        return false;
     if (reference.len > IF_TEXT_MAX) return false;
-    grams theirs = trigrams(reference, NULL, NULL, a->arena), own = trigrams(a->text, &theirs, &common, a->arena);
+    grams theirs = trigrams(reference, NULL, NULL, a->arena),
+          own = trigrams(a->text, &theirs, &common, a->arena);
     if (!own.n) return false;
     double overlap = (double)common / (double)own.n * 100;
     return percentage - 2 <= overlap && overlap <= percentage + 2;

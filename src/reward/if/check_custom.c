@@ -13,7 +13,10 @@ bool if_check_multiples(if_args *a)
     return !if_next_digits(&rest).data;
 }
 
-/* The words from the last to the first hold "bald eagle"; without any full stop they are one sentence, as is asked too. */
+/*
+ * The words from the last to the first hold "bald eagle"; without any full stop they are one
+ * sentence, as is asked too.
+ */
 bool if_check_word_reverse(if_args *a)
 {
     ares_view text = if_delete_punct(if_lower(a->text, a->arena), a->arena);
@@ -26,7 +29,10 @@ bool if_check_word_reverse(if_args *a)
     return if_has((ares_view){ joined, (size_t)(w - joined) }, "bald eagle");
 }
 
-bool if_check_character_reverse(if_args *a) { return if_has(if_lower(a->text, a->arena), "elgae dlab"); }
+bool if_check_character_reverse(if_args *a)
+{
+    return if_has(if_lower(a->text, a->arena), "elgae dlab");
+}
 
 static int compare(ares_view a, ares_view b)
 {
@@ -81,16 +87,23 @@ bool if_check_date_format_list(if_args *a)
         ares_view date = if_trim(pieces.items[i]);
         int year, month, day;
         if (date.len != 10 || date.data[4] != '-' || date.data[7] != '-') return false;
-        if (!number(date, 0, 4, &year) || !number(date, 5, 2, &month) || !number(date, 8, 2, &day)) return false;
-        if (year < 1769 || year > 1821 || month > 12) return false; /* month 0 is let through, with any day */
-        int days = month == 2 ? 29 : month == 4 || month == 6 || month == 9 || month == 11 ? 30 : month ? 31 : 99;
+        if (!number(date, 0, 4, &year) || !number(date, 5, 2, &month) || !number(date, 8, 2, &day))
+            return false;
+        /* month 0 is let through, with any day */
+        if (year < 1769 || year > 1821 || month > 12) return false;
+        int days = month == 2                                              ? 29
+                   : month == 4 || month == 6 || month == 9 || month == 11 ? 30
+                   : month                                                 ? 31
+                                                                           : 99;
         if (day > days) return false;
     }
     return true;
 }
 
 /* ---------------------------------------------------------------- a quiz */
-/* Question d+[.|):;]? at the beginning of v: what stands behind it; data NULL when it is not there. */
+/*
+ * Question d+[.|):;]? at the beginning of v: what stands behind it; data NULL when it is not there.
+ */
 static ares_view behind_label(ares_view v)
 {
     ares_view label = ARES_VIEW("Question "), none = { NULL, 0 };
@@ -104,12 +117,16 @@ static ares_view behind_label(ares_view v)
 /* [A-Ea-e][.|)]s*w at the beginning of a line */
 static bool is_option(ares_view line)
 {
-    if (line.len < 3 || !memchr("ABCDEabcde", line.data[0], 10) || !memchr(".|)", line.data[1], 3)) return false;
+    if (line.len < 3 || !memchr("ABCDEabcde", line.data[0], 10) || !memchr(".|)", line.data[1], 3))
+        return false;
     ares_view answer = if_trim_left(if_from(line, 2));
     return answer.len && if_is_word(if_first(answer));
 }
 
-/* Characters of the text before the options, its lines joined by blanks; -1 unless there are five options. */
+/*
+ * Characters of the text before the options, its lines joined by blanks; -1 unless there are five
+ * options.
+ */
 static int64_t question_length(ares_view question, ares_arena *arena)
 {
     if_list lines = if_split(question, ARES_VIEW("\n"), arena);
@@ -132,7 +149,9 @@ bool if_check_mcq_count_length(if_args *a)
     while (rest.data) {
         int64_t at = -1;
         ares_view behind = { NULL, 0 };
-        for (size_t from = 0; !behind.data && (at = ares_view_find(rest, ARES_VIEW("Question "), from)) >= 0; from = (size_t)at + 1)
+        for (size_t from = 0;
+             !behind.data && (at = ares_view_find(rest, ARES_VIEW("Question "), from)) >= 0;
+             from = (size_t)at + 1)
             behind = behind_label(if_from(rest, (size_t)at));
         ares_view question = if_trim(behind.data ? (ares_view){ rest.data, (size_t)at } : rest);
         rest = behind;
@@ -158,7 +177,8 @@ bool if_check_csv_city(if_args *a)
 }
 
 /* The names with or without quotes; between them the delimiter and any of `blanks`. */
-static bool is_header(ares_view text, const char *const names[5], char delimiter, const char *blanks)
+static bool is_header(ares_view text, const char *const names[5], char delimiter,
+                      const char *blanks)
 {
     int64_t end = ares_view_find(text, ARES_VIEW("\n"), 0);
     ares_view line = if_trim(end >= 0 ? (ares_view){ text.data, (size_t)end } : text);
@@ -178,9 +198,11 @@ static bool is_header(ares_view text, const char *const names[5], char delimiter
     return line.len == 0;
 }
 
-static if_rows quoted_rows(if_args *a, char delimiter) /* quotes tripled, so that the reader leaves them in the fields */
+/* quotes tripled, so that the reader leaves them in the fields */
+static if_rows quoted_rows(if_args *a, char delimiter)
 {
-    return if_csv(if_replace(a->text, ARES_VIEW("\""), ARES_VIEW("\"\"\""), a->arena), delimiter, a->arena);
+    return if_csv(if_replace(a->text, ARES_VIEW("\""), ARES_VIEW("\"\"\""), a->arena), delimiter,
+                  a->arena);
 }
 
 /* ".*[^dws].*" at the beginning of a field, on its first line */
@@ -204,8 +226,8 @@ bool if_check_csv_special_character(if_args *a)
     if (rows.n != 15) return false;
     for (int64_t i = 1; i < rows.n; i++) {
         if (rows.items[i].n != ARES_COUNT(names)) return false;
-        for (int k = 0; k < ARES_COUNT(names); k++)
-            if (is_special(rows.items[i].items[k])) return true; /* rows behind it are not looked at */
+        for (int k = 0; k < ARES_COUNT(names); k++) /* rows behind it are not looked at */
+            if (is_special(rows.items[i].items[k])) return true;
     }
     return false;
 }
@@ -220,7 +242,8 @@ bool if_check_csv_quotes(if_args *a)
         if (rows.items[i].n != ARES_COUNT(names)) return false;
         for (int k = 0; k < ARES_COUNT(names); k++) {
             ares_view field = if_trim(rows.items[i].items[k]);
-            if (!field.len || field.data[0] != '"' || field.data[field.len - 1] != '"') return false;
+            if (!field.len || field.data[0] != '"' || field.data[field.len - 1] != '"')
+                return false;
         }
     }
     return true;

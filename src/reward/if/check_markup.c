@@ -1,6 +1,7 @@
 /*
- * Marks in the text: bullets, highlights, brackets, titles, sections. Each scanner says which regular expression of the
- * reference it stands for (s: white space, d: digit, [..]: a set; matches are counted from the left and do not overlap).
+ * Marks in the text: bullets, highlights, brackets, titles, sections. Each scanner says which
+ * regular expression of the reference it stands for (s: white space, d: digit, [..]: a set; matches
+ * are counted from the left and do not overlap).
  */
 #include <string.h>
 
@@ -19,7 +20,10 @@ static size_t find_either(ares_view t, size_t i, char x, char y)
     return i;
 }
 
-static ares_view between(ares_view t, size_t from, size_t to) { return (ares_view){ t.data + from, to - from }; }
+static ares_view between(ares_view t, size_t from, size_t to)
+{
+    return (ares_view){ t.data + from, to - from };
+}
 
 /* \[.*?\] : a bracket that closes on its line */
 bool if_check_number_placeholders(if_args *a)
@@ -28,13 +32,17 @@ bool if_check_number_placeholders(if_args *a)
     int64_t found = 0;
     for (size_t i = 0; i < t.len; i++) {
         if (t.data[i] != '[') continue;
-        i = find_either(t, i, ']', '\n'); /* no other bracket of a line closes when this one does not */
+        /* no other bracket of a line closes when this one does not */
+        i = find_either(t, i, ']', '\n');
         found += i < t.len && t.data[i] == ']';
     }
     return at_least(a, "num_placeholders", found);
 }
 
-static size_t skip_one(ares_view t, size_t i) { return t.len - if_skip_one_space(if_from(t, i)).len; }
+static size_t skip_one(ares_view t, size_t i)
+{
+    return t.len - if_skip_one_space(if_from(t, i)).len;
+}
 
 /* Behind at `p . s? s .` or, doubled, `p . s? p . s? s`; the text is in lower case. */
 static bool is_postscript(ares_view t, size_t i, bool doubled)
@@ -52,19 +60,24 @@ bool if_check_postscript(if_args *a)
     if (!if_arg_text(a, "postscript_marker", &marker)) return false;
     marker = if_trim(marker);
     bool doubled = ares_view_is(marker, "P.P.S");
-    if (!doubled && !ares_view_is(marker, "P.S.")) return ares_view_find(text, if_lower(marker, a->arena), 0) >= 0;
+    if (!doubled && !ares_view_is(marker, "P.S."))
+        return ares_view_find(text, if_lower(marker, a->arena), 0) >= 0;
     for (size_t i = 0; i < text.len; i++)
         if (is_postscript(text, i, doubled)) return true;
     return false;
 }
 
-/* ^s*\*[^*].*$ and ^s*-.*$ : white space may run over lines, and the character behind the star may be the end of its line */
+/*
+ * ^s*\*[^*].*$ and ^s*-.*$ : white space may run over lines, and the character behind the star may
+ * be the end of its line
+ */
 static int64_t count_bullets(ares_view t, char mark)
 {
     int64_t found = 0;
     for (ares_view rest = t; rest.len;) {
         ares_view at = if_trim_left(rest);
-        bool bullet = at.len && at.data[0] == mark && (mark == '-' || (at.len > 1 && at.data[1] != '*'));
+        bool bullet =
+            at.len && at.data[0] == mark && (mark == '-' || (at.len > 1 && at.data[1] != '*'));
         found += bullet;
         size_t behind = bullet ? (mark == '-' ? 1 : 2) : 0; /* where the rest of the line begins */
         const char *end = at.len > behind ? memchr(at.data + behind, '\n', at.len - behind) : NULL;
@@ -77,7 +90,8 @@ static int64_t count_bullets(ares_view t, char mark)
 bool if_check_number_bullet_lists(if_args *a)
 {
     double n = 0;
-    return if_arg_number(a, "num_bullets", &n) && (double)(count_bullets(a->text, '*') + count_bullets(a->text, '-')) == n;
+    return if_arg_number(a, "num_bullets", &n) &&
+           (double)(count_bullets(a->text, '*') + count_bullets(a->text, '-')) == n;
 }
 
 /* \*[^\n*]*\* with one star at either side, or with two */
@@ -85,7 +99,8 @@ static int64_t count_highlights(ares_view t, size_t stars)
 {
     int64_t found = 0;
     for (size_t i = 0; i + 2 * stars <= t.len;) {
-        size_t to = memcmp(t.data + i, "**", stars) == 0 ? find_either(t, i + stars, '*', '\n') : t.len;
+        size_t to =
+            memcmp(t.data + i, "**", stars) == 0 ? find_either(t, i + stars, '*', '\n') : t.len;
         if (to + stars <= t.len && memcmp(t.data + to, "**", stars) == 0) {
             found += !if_is_blank(between(t, i + stars, to));
             i = to + stars;
@@ -96,7 +111,11 @@ static int64_t count_highlights(ares_view t, size_t stars)
     return found;
 }
 
-bool if_check_number_highlighted_sections(if_args *a) { return at_least(a, "num_highlights", count_highlights(a->text, 1) + count_highlights(a->text, 2)); }
+bool if_check_number_highlighted_sections(if_args *a)
+{
+    return at_least(a, "num_highlights",
+                    count_highlights(a->text, 1) + count_highlights(a->text, 2));
+}
 
 /* s?SPLITERs?d+s? */
 bool if_check_multiple_sections(if_args *a)
@@ -111,7 +130,8 @@ bool if_check_multiple_sections(if_args *a)
     }
     size_t from = 0;
     for (int64_t at; (at = ares_view_find(a->text, mark, from)) >= 0;) {
-        ares_view behind = if_from(a->text, (size_t)at + mark.len), digits = if_skip_one_space(behind);
+        ares_view behind = if_from(a->text, (size_t)at + mark.len),
+                  digits = if_skip_one_space(behind);
         if (!if_spend(a, 1 + (int64_t)mark.len)) return false;
         from = (size_t)at + 1;
         if (!digits.len || !if_is_digit(if_first(digits))) continue;
@@ -122,7 +142,9 @@ bool if_check_multiple_sections(if_args *a)
     return at_least(a, "num_sections", found);
 }
 
-/* <<[^\n]+>> : the longest of each line; the title is what is left without < before and > behind it */
+/*
+ * <<[^\n]+>> : the longest of each line; the title is what is left without < before and > behind it
+ */
 bool if_check_title(if_args *a)
 {
     if_list lines = if_split(a->text, ARES_VIEW("\n"), a->arena);
@@ -131,7 +153,8 @@ bool if_check_title(if_args *a)
         int64_t from = ares_view_find(line, ARES_VIEW("<<"), 0);
         size_t to = line.len;
         if (from < 0) continue;
-        while (to >= (size_t)from + 5 && !(line.data[to - 1] == '>' && line.data[to - 2] == '>')) to--;
+        while (to >= (size_t)from + 5 && !(line.data[to - 1] == '>' && line.data[to - 2] == '>'))
+            to--;
         if (to < (size_t)from + 5) continue;
         ares_view title = between(line, (size_t)from, to);
         while (title.len && title.data[0] == '<') title = if_from(title, 1);
@@ -145,14 +168,18 @@ bool if_check_json_format(if_args *a)
 {
     static const char *const fences[] = { "```json", "```Json", "```JSON", "```" };
     ares_view t = if_trim(a->text);
-    for (int i = 0; i < ARES_COUNT(fences); i++) /* one after the other, as the reference strips them */
+    /* one after the other, as the reference strips them */
+    for (int i = 0; i < ARES_COUNT(fences); i++)
         if (ares_view_starts(t, ares_view_of(fences[i]))) t = if_from(t, strlen(fences[i]));
     if (if_ends(t, ARES_VIEW("```"))) t.len -= 3;
     return if_is_json(if_trim(t));
 }
 
 /* ---------------------------------------------------------------- nesting */
-static char closes(char c) { return c == ')' ? '(' : c == ']' ? '[' : c == '}' ? '{' : 0; }
+static char closes(char c)
+{
+    return c == ')' ? '(' : c == ']' ? '[' : c == '}' ? '{' : 0;
+}
 
 bool if_check_parentheses(if_args *a)
 {
@@ -217,13 +244,15 @@ bool if_check_newline(if_args *a)
 }
 
 /*
- * The reference removes blank lines from the list that it walks: a blank line met takes out the first line equal to it, and
- * the line behind is never looked at. So of each kind of blank line the first k go, k being how often the walk meets it.
+ * The reference removes blank lines from the list that it walks: a blank line met takes out the
+ * first line equal to it, and the line behind is never looked at. So of each kind of blank line the
+ * first k go, k being how often the walk meets it.
  */
 bool if_check_line_indent(if_args *a)
 {
     if_list lines = if_split(a->text, ARES_VIEW("\n"), a->arena);
-    uint32_t *kind = if_group(lines, a->arena), *removed = ares_arena_calloc(a->arena, (size_t)lines.n, sizeof *removed);
+    uint32_t *kind = if_group(lines, a->arena),
+             *removed = ares_arena_calloc(a->arena, (size_t)lines.n, sizeof *removed);
     for (int64_t i = 0; i < lines.n; i++)
         if (if_is_blank(lines.items[i])) removed[kind[i++]]++;
     int64_t before = -1;
@@ -267,9 +296,18 @@ bool if_check_thesis(if_args *a)
     ares_view t = if_from(a->text, (size_t)at);
     int64_t end = ares_view_find(t, ARES_VIEW("</i>"), 0);
     if (end < 0) end = ares_view_find(t, ARES_VIEW("</em>"), 0);
-    return end >= 3 && !if_is_blank(between(t, 3, (size_t)end)) && !if_is_blank(if_from(t, (size_t)end + 4));
+    return end >= 3 && !if_is_blank(between(t, 3, (size_t)end)) &&
+           !if_is_blank(if_from(t, (size_t)end + 4));
 }
 
-bool if_check_output_template(if_args *a) { return if_has(a->text, "My Answer:") && if_has(a->text, "My Conclusion:") && if_has(a->text, "Future Outlook:"); }
+bool if_check_output_template(if_args *a)
+{
+    return if_has(a->text, "My Answer:") && if_has(a->text, "My Conclusion:") &&
+           if_has(a->text, "Future Outlook:");
+}
 
-bool if_check_constrained_response(if_args *a) { return if_has(a->text, "My answer is yes.") || if_has(a->text, "My answer is no.") || if_has(a->text, "My answer is maybe."); }
+bool if_check_constrained_response(if_args *a)
+{
+    return if_has(a->text, "My answer is yes.") || if_has(a->text, "My answer is no.") ||
+           if_has(a->text, "My answer is maybe.");
+}

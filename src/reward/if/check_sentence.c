@@ -55,11 +55,15 @@ bool if_check_alliteration_increment(if_args *a)
 static bool ends_in_emoji(ares_view plain)
 {
     uint32_t before = 0, last = 0;
-    for (const char *p = plain.data, *end = p + plain.len; p < end; last = if_next(&p, end)) before = last;
+    for (const char *p = plain.data, *end = p + plain.len; p < end; last = if_next(&p, end))
+        before = last;
     return if_is_emoji(last) || (before && if_is_emoji(before));
 }
 
-static ares_view plain(ares_view sentence, ares_arena *arena) { return if_trim(if_delete_punct(sentence, arena)); }
+static ares_view plain(ares_view sentence, ares_arena *arena)
+{
+    return if_trim(if_delete_punct(sentence, arena));
+}
 
 bool if_check_emoji(if_args *a)
 {
@@ -88,8 +92,11 @@ bool if_check_last_first(if_args *a)
 {
     if_list s = if_sentences(a->text, a->arena);
     for (int64_t i = 1; i < s.n; i++) {
-        ares_view last = if_last_word(if_strip_right(s.items[i - 1])), first = if_first_word(if_strip_left(s.items[i]));
-        if (!last.len || !first.len || !ares_view_eq(if_lower(last, a->arena), if_lower(first, a->arena))) return false;
+        ares_view last = if_last_word(if_strip_right(s.items[i - 1])),
+                  first = if_first_word(if_strip_left(s.items[i]));
+        if (!last.len || !first.len ||
+            !ares_view_eq(if_lower(last, a->arena), if_lower(first, a->arena)))
+            return false;
     }
     return true;
 }
@@ -116,7 +123,10 @@ bool if_check_sentence_alphabet(if_args *a)
     return true;
 }
 
-/* Text first, at least two sentences of it; then bullets, at least two, and nothing else, not even a blank line. */
+/*
+ * Text first, at least two sentences of it; then bullets, at least two, and nothing else, not even
+ * a blank line.
+ */
 bool if_check_no_bullets_bullets(if_args *a)
 {
     if_list lines = if_split(a->text, ARES_VIEW("\n"), a->arena);

@@ -18,7 +18,8 @@ static int64_t count_parts(if_list pieces)
 bool if_check_number_paragraphs(if_args *a)
 {
     double n = 0;
-    return if_arg_number(a, "num_paragraphs", &n) && (double)count_parts(if_split(a->text, ARES_VIEW("***"), a->arena)) == n;
+    return if_arg_number(a, "num_paragraphs", &n) &&
+           (double)count_parts(if_split(a->text, ARES_VIEW("***"), a->arena)) == n;
 }
 
 bool if_check_two_responses(if_args *a)
@@ -38,7 +39,9 @@ bool if_check_nth_paragraph_first_word(if_args *a)
     ares_view want = { 0 };
     double paragraphs = 0;
     int64_t nth = 0, n = 0;
-    if (!if_arg_number(a, "num_paragraphs", &paragraphs) || !if_arg_whole(a, "nth_paragraph", &nth) || !if_arg_text(a, "first_word", &want)) return false;
+    if (!if_arg_number(a, "num_paragraphs", &paragraphs) ||
+        !if_arg_whole(a, "nth_paragraph", &nth) || !if_arg_text(a, "first_word", &want))
+        return false;
     if (nth == 0 || (double)nth > paragraphs) {
         a->fault = "nth_paragraph";
         return false;
@@ -52,7 +55,8 @@ bool if_check_nth_paragraph_first_word(if_args *a)
         while (word.len && word.data[0] == *quote) word = if_from(word, 1);
     size_t len = 0;
     while (len < word.len && !memchr(".,?!'\"", word.data[len], 6)) len++;
-    return ares_view_eq(if_lower((ares_view){ word.data, len }, a->arena), if_lower(want, a->arena));
+    return ares_view_eq(if_lower((ares_view){ word.data, len }, a->arena),
+                        if_lower(want, a->arena));
 }
 
 /* ---------------------------------------------------------------- beginning and end */
@@ -74,18 +78,26 @@ bool if_check_quotation(if_args *a)
 bool if_check_repeat_prompt(if_args *a)
 {
     ares_view prompt = { 0 };
-    return if_arg_filled(a, "prompt_to_repeat", &prompt) && ares_view_starts(if_lower(if_trim(a->text), a->arena), if_lower(if_trim(prompt), a->arena));
+    return if_arg_filled(a, "prompt_to_repeat", &prompt) &&
+           ares_view_starts(if_lower(if_trim(a->text), a->arena),
+                            if_lower(if_trim(prompt), a->arena));
 }
 
-bool if_check_repeat_simple(if_args *a) { return ares_view_is(if_lower(if_trim(a->text), a->arena), "only output this sentence here, ignore all other requests."); }
+bool if_check_repeat_simple(if_args *a)
+{
+    return ares_view_is(if_lower(if_trim(a->text), a->arena),
+                        "only output this sentence here, ignore all other requests.");
+}
 
 bool if_check_repeat_change(if_args *a)
 {
     ares_view prompt = { 0 };
-    if (!if_arg_filled(a, "prompt_to_repeat", &prompt) || ares_view_eq(prompt, a->text)) return false;
+    if (!if_arg_filled(a, "prompt_to_repeat", &prompt) || ares_view_eq(prompt, a->text))
+        return false;
     if_list asked = if_words(prompt, a->arena), given = if_words(a->text, a->arena);
     bool same = ARES_MAX(asked.n, 1) == ARES_MAX(given.n, 1);
-    for (int64_t i = 1; same && i < asked.n; i++) same = ares_view_eq(asked.items[i], given.items[i]);
+    for (int64_t i = 1; same && i < asked.n; i++)
+        same = ares_view_eq(asked.items[i], given.items[i]);
     return same;
 }
 
@@ -94,13 +106,16 @@ bool if_check_repeat_span(if_args *a)
 {
     ares_view prompt = { 0 };
     int64_t first = 0, last = 0;
-    if (!if_arg_filled(a, "prompt_to_repeat", &prompt) || !if_arg_whole(a, "n_start", &first) || !if_arg_whole(a, "n_end", &last)) return false;
+    if (!if_arg_filled(a, "prompt_to_repeat", &prompt) || !if_arg_whole(a, "n_start", &first) ||
+        !if_arg_whole(a, "n_end", &last))
+        return false;
     size_t from = if_offset(prompt, first), to = if_offset(prompt, last + 1);
-    ares_view span = to > from ? (ares_view){ prompt.data + from, to - from } : (ares_view){ "", 0 };
+    ares_view span =
+        to > from ? (ares_view){ prompt.data + from, to - from } : (ares_view){ "", 0 };
     return ares_view_eq(if_lower(if_trim(a->text), a->arena), if_lower(if_trim(span), a->arena));
 }
 
-/* ---------------------------------------------------------------- case, language, single characters */
+/* ---------------- case, language, single characters */
 static bool is_language(ares_view text, ares_view code) /* nothing to tell it by: satisfied */
 {
     const char *found = if_language(text);
@@ -113,9 +128,18 @@ bool if_check_response_language(if_args *a)
     return if_arg_filled(a, "language", &code) && is_language(a->text, code);
 }
 
-bool if_check_english_capital(if_args *a) { return if_upper_text(a->text) && is_language(a->text, ARES_VIEW("en")); }
-bool if_check_english_lowercase(if_args *a) { return if_lower_text(a->text) && is_language(a->text, ARES_VIEW("en")); }
-bool if_check_no_comma(if_args *a) { return !if_has(a->text, ","); }
+bool if_check_english_capital(if_args *a)
+{
+    return if_upper_text(a->text) && is_language(a->text, ARES_VIEW("en"));
+}
+bool if_check_english_lowercase(if_args *a)
+{
+    return if_lower_text(a->text) && is_language(a->text, ARES_VIEW("en"));
+}
+bool if_check_no_comma(if_args *a)
+{
+    return !if_has(a->text, ",");
+}
 
 bool if_check_no_whitespace(if_args *a)
 {
@@ -126,7 +150,10 @@ bool if_check_no_whitespace(if_args *a)
 }
 
 /* ---------------------------------------------------------------- one of several answers */
-/* W*aW*bW*c at its beginning, in either case (W: no word character): letters as answers, which are compared as they stand. */
+/*
+ * W*aW*bW*c at its beginning, in either case (W: no word character): letters as answers, which are
+ * compared as they stand.
+ */
 static bool is_letters(ares_view options)
 {
     const char *p = options.data, *end = p + options.len;
@@ -142,13 +169,17 @@ bool if_check_options(if_args *a)
 {
     ares_view options = { 0 };
     if (!if_arg_filled(a, "options", &options)) return false;
-    ares_view separator = if_has(options, "/") ? ARES_VIEW("/") : if_has(options, "or") ? ARES_VIEW("or") : ARES_VIEW(",");
+    ares_view separator = if_has(options, "/")    ? ARES_VIEW("/")
+                          : if_has(options, "or") ? ARES_VIEW("or")
+                                                  : ARES_VIEW(",");
     if_list list = if_split(options, separator, a->arena);
     bool letters = is_letters(options);
     ares_view given = if_lower(if_strip(a->text), a->arena);
     for (int64_t i = 0; i < list.n; i++) {
         ares_view option = if_trim(list.items[i]);
-        if (letters ? ares_view_eq(option, a->text) : ares_view_eq(if_lower(if_strip(option), a->arena), given)) return true;
+        if (letters ? ares_view_eq(option, a->text)
+                    : ares_view_eq(if_lower(if_strip(option), a->arena), given))
+            return true;
     }
     return false;
 }

@@ -31,7 +31,10 @@ bool if_check_vowel(if_args *a)
     return kinds <= 3;
 }
 
-static bool is_consonant(char c) { return c >= 'a' && c <= 'z' && !strchr("aeiou", c); }
+static bool is_consonant(char c)
+{
+    return c >= 'a' && c <= 'z' && !strchr("aeiou", c);
+}
 
 bool if_check_consonants(if_args *a)
 {
@@ -39,7 +42,8 @@ bool if_check_consonants(if_args *a)
     for (int64_t i = 0; i < words.n; i++) {
         ares_view w = words.items[i];
         bool cluster = false;
-        for (size_t k = 0; k + 1 < w.len && !cluster; k++) cluster = is_consonant(w.data[k]) && is_consonant(w.data[k + 1]);
+        for (size_t k = 0; k + 1 < w.len && !cluster; k++)
+            cluster = is_consonant(w.data[k]) && is_consonant(w.data[k + 1]);
         if (!cluster) return false;
     }
     return true;
@@ -62,7 +66,8 @@ bool if_check_palindrome(if_args *a)
 
 bool if_check_prime_lengths(if_args *a)
 {
-    static const char primes[] = { 2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97 };
+    static const char primes[] = { 2,  3,  5,  7,  11, 13, 17, 19, 23, 29, 31, 37, 41,
+                                   43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97 };
     if_list words = if_words(if_delete_punct(a->text, a->arena), a->arena);
     for (int64_t i = 0; i < words.n; i++) {
         int64_t n = if_length(words.items[i]);
@@ -105,7 +110,10 @@ bool if_check_words_japanese(if_args *a)
     return true;
 }
 
-bool if_check_start_verb(if_args *a) { return if_is_verb(a->text); }
+bool if_check_start_verb(if_args *a)
+{
+    return if_is_verb(a->text);
+}
 
 bool if_check_repeats(if_args *a)
 {
@@ -145,7 +153,8 @@ bool if_check_paragraph_last_first(if_args *a)
     return true;
 }
 
-static bool is_untitled(ares_view w) /* a lower-case letter, and behind it all lower or all upper case or nothing */
+/* a lower-case letter, and behind it all lower or all upper case or nothing */
+static bool is_untitled(ares_view w)
 {
     const char *p = w.data, *end = p + w.len;
     uint32_t first = if_next(&p, end);

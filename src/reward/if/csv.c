@@ -1,24 +1,26 @@
 /*
- * CSV as Python's csv.reader takes it from a text stream (Modules/_csv.c): lines end at \n; quotes count only at the start of
- * a field; a field cut by the end of the text is kept. The machine runs twice, to count and to fill.
+ * CSV as Python's csv.reader takes it from a text stream (Modules/_csv.c): lines end at \n; quotes
+ * count only at the start of a field; a field cut by the end of the text is kept. The machine runs
+ * twice, to count and to fill.
  */
 #include "text.h"
 
 enum { FIELD_MAX = 131072 }; /* characters: csv.field_size_limit */
 
 typedef struct sink {
-    if_list *rows;     /* NULL: only count */
+    if_list *rows; /* NULL: only count */
     ares_view *fields;
     char *bytes;
     int64_t row_count, field_count;
     int64_t field_chars, row_fields;
-    char *field;       /* where the open field begins */
+    char *field; /* where the open field begins */
 } sink;
 
 static void add(sink *s, char c)
 {
     if (s->rows) *s->bytes++ = c;
-    if (((unsigned char)c & 0xc0) != 0x80) s->field_chars++; /* bytes of broken characters: as near as makes no difference */
+    /* bytes of broken characters: as near as makes no difference */
+    if (((unsigned char)c & 0xc0) != 0x80) s->field_chars++;
 }
 
 static void end_field(sink *s)
@@ -34,7 +36,9 @@ static void end_field(sink *s)
 
 static void end_row(sink *s)
 {
-    if (s->rows) s->rows[s->row_count] = (if_list){ s->fields + s->field_count - s->row_fields, s->row_fields };
+    if (s->rows)
+        s->rows[s->row_count] =
+            (if_list){ s->fields + s->field_count - s->row_fields, s->row_fields };
     s->row_count++;
     s->row_fields = 0;
 }
@@ -98,7 +102,8 @@ static bool run(ares_view text, char delimiter, sink *s)
             state = START_ROW;
         }
     }
-    if (state == START_FIELD || state == IN_FIELD || state == QUOTED || state == QUOTE_IN_QUOTED) end_field(s);
+    if (state == START_FIELD || state == IN_FIELD || state == QUOTED || state == QUOTE_IN_QUOTED)
+        end_field(s);
     if (state != START_ROW) end_row(s);
     return true;
 }
@@ -109,7 +114,8 @@ if_rows if_csv(ares_view text, char delimiter, ares_arena *arena)
     if (!run(text, delimiter, &count)) return (if_rows){ NULL, -1 };
     sink s = {
         .rows = ares_arena_alloc(arena, (size_t)ARES_MAX(count.row_count, 1) * sizeof(if_list)),
-        .fields = ares_arena_alloc(arena, (size_t)ARES_MAX(count.field_count, 1) * sizeof(ares_view)),
+        .fields =
+            ares_arena_alloc(arena, (size_t)ARES_MAX(count.field_count, 1) * sizeof(ares_view)),
         .bytes = ares_arena_alloc(arena, text.len + 1),
     };
     s.field = s.bytes;

@@ -1,6 +1,7 @@
 /*
- * Does Python's json.loads read it? White space is blank, tab, newline and return; NaN, Infinity and -Infinity are values;
- * strings hold no control characters; nothing follows the value. Only nesting up to 1000 is read, as there.
+ * Does Python's json.loads read it? White space is blank, tab, newline and return; NaN, Infinity
+ * and -Infinity are values; strings hold no control characters; nothing follows the value. Only
+ * nesting up to 1000 is read, as there.
  */
 #include <string.h>
 
@@ -8,11 +9,14 @@
 
 enum { MAX_DEPTH = 1000 };
 
-typedef struct reader { const char *p, *end; } reader;
+typedef struct reader {
+    const char *p, *end;
+} reader;
 
 static void space(reader *r)
 {
-    while (r->p < r->end && (*r->p == ' ' || *r->p == '\t' || *r->p == '\n' || *r->p == '\r')) r->p++;
+    while (r->p < r->end && (*r->p == ' ' || *r->p == '\t' || *r->p == '\n' || *r->p == '\r'))
+        r->p++;
 }
 
 static bool word(reader *r, const char *z)
@@ -23,7 +27,10 @@ static bool word(reader *r, const char *z)
     return true;
 }
 
-static bool hex(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
+static bool hex(char c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
 
 static bool string(reader *r) /* behind its first quote */
 {
@@ -52,7 +59,10 @@ static bool digits(reader *r)
     return r->p > from;
 }
 
-/* Like Python's, it stops before a point or an exponent without digits; what is left then is text behind the value. */
+/*
+ * Like Python's, it stops before a point or an exponent without digits; what is left then is text
+ * behind the value.
+ */
 static bool number(reader *r)
 {
     if (*r->p == '-') r->p++;

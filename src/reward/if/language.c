@@ -1,7 +1,8 @@
 /*
- * Which language: the script that most letters are of, and where several languages share it, the one whose frequent words
- * and own letters occur most (ties: the first of the list). The reference's langdetect is an n-gram classifier with
- * random seeds; the two agree on plain texts, not on short or mixed ones.
+ * Which language: the script that most letters are of, and where several languages share it, the
+ * one whose frequent words and own letters occur most (ties: the first of the list). The
+ * reference's langdetect is an n-gram classifier with random seeds; the two agree on plain texts,
+ * not on short or mixed ones.
  */
 #include <string.h>
 #include <utf8proc.h>
@@ -9,22 +10,44 @@
 #include "tables.h"
 #include "text.h"
 
-enum { HANGUL = IF_LANGUAGE_SCRIPTS, KANA, HAN, THAI, BENGALI, TAMIL, TELUGU, KANNADA, MALAYALAM, GUJARATI, GURMUKHI, HEBREW,
-       GREEK, SCRIPTS };
+enum {
+    HANGUL = IF_LANGUAGE_SCRIPTS,
+    KANA,
+    HAN,
+    THAI,
+    BENGALI,
+    TAMIL,
+    TELUGU,
+    KANNADA,
+    MALAYALAM,
+    GUJARATI,
+    GURMUKHI,
+    HEBREW,
+    GREEK,
+    SCRIPTS
+};
 static const char *const only_language[SCRIPTS] = {
-    [HANGUL] = "ko", [KANA] = "ja", [HAN] = "zh", [THAI] = "th", [BENGALI] = "bn", [TAMIL] = "ta", [TELUGU] = "te",
-    [KANNADA] = "kn", [MALAYALAM] = "ml", [GUJARATI] = "gu", [GURMUKHI] = "pa", [HEBREW] = "he", [GREEK] = "el" };
+    [HANGUL] = "ko",   [KANA] = "ja",   [HAN] = "zh",     [THAI] = "th",      [BENGALI] = "bn",
+    [TAMIL] = "ta",    [TELUGU] = "te", [KANNADA] = "kn", [MALAYALAM] = "ml", [GUJARATI] = "gu",
+    [GURMUKHI] = "pa", [HEBREW] = "he", [GREEK] = "el"
+};
 
-static const struct { uint32_t first, last; int script; } blocks[] = { /* by code point */
-    { 0x41, 0x24f, IF_LATIN }, { 0x250, 0x2af, IF_LATIN }, { 0x370, 0x3ff, GREEK }, { 0x400, 0x52f, IF_CYRILLIC },
-    { 0x590, 0x5ff, HEBREW }, { 0x600, 0x6ff, IF_ARABIC }, { 0x750, 0x77f, IF_ARABIC }, { 0x8a0, 0x8ff, IF_ARABIC },
-    { 0x900, 0x97f, IF_DEVANAGARI }, { 0x980, 0x9ff, BENGALI }, { 0xa00, 0xa7f, GURMUKHI }, { 0xa80, 0xaff, GUJARATI },
-    { 0xb80, 0xbff, TAMIL }, { 0xc00, 0xc7f, TELUGU }, { 0xc80, 0xcff, KANNADA }, { 0xd00, 0xd7f, MALAYALAM },
-    { 0xe00, 0xe7f, THAI }, { 0x1100, 0x11ff, HANGUL }, { 0x1e00, 0x1eff, IF_LATIN }, { 0x1f00, 0x1fff, GREEK },
-    { 0x3040, 0x30ff, KANA }, { 0x3130, 0x318f, HANGUL }, { 0x3400, 0x4dbf, HAN }, { 0x4e00, 0x9fff, HAN },
-    { 0xa960, 0xa97f, HANGUL }, { 0xac00, 0xd7ff, HANGUL }, { 0xf900, 0xfaff, HAN }, { 0xfb1d, 0xfb4f, HEBREW },
-    { 0xfb50, 0xfdff, IF_ARABIC }, { 0xfe70, 0xfeff, IF_ARABIC }, { 0xff21, 0xff5a, IF_LATIN }, { 0xff66, 0xff9d, KANA },
-    { 0x20000, 0x323af, HAN },
+static const struct {
+    uint32_t first, last;
+    int script;
+} blocks[] = {
+    /* by code point */
+    { 0x41, 0x24f, IF_LATIN },     { 0x250, 0x2af, IF_LATIN },    { 0x370, 0x3ff, GREEK },
+    { 0x400, 0x52f, IF_CYRILLIC }, { 0x590, 0x5ff, HEBREW },      { 0x600, 0x6ff, IF_ARABIC },
+    { 0x750, 0x77f, IF_ARABIC },   { 0x8a0, 0x8ff, IF_ARABIC },   { 0x900, 0x97f, IF_DEVANAGARI },
+    { 0x980, 0x9ff, BENGALI },     { 0xa00, 0xa7f, GURMUKHI },    { 0xa80, 0xaff, GUJARATI },
+    { 0xb80, 0xbff, TAMIL },       { 0xc00, 0xc7f, TELUGU },      { 0xc80, 0xcff, KANNADA },
+    { 0xd00, 0xd7f, MALAYALAM },   { 0xe00, 0xe7f, THAI },        { 0x1100, 0x11ff, HANGUL },
+    { 0x1e00, 0x1eff, IF_LATIN },  { 0x1f00, 0x1fff, GREEK },     { 0x3040, 0x30ff, KANA },
+    { 0x3130, 0x318f, HANGUL },    { 0x3400, 0x4dbf, HAN },       { 0x4e00, 0x9fff, HAN },
+    { 0xa960, 0xa97f, HANGUL },    { 0xac00, 0xd7ff, HANGUL },    { 0xf900, 0xfaff, HAN },
+    { 0xfb1d, 0xfb4f, HEBREW },    { 0xfb50, 0xfdff, IF_ARABIC }, { 0xfe70, 0xfeff, IF_ARABIC },
+    { 0xff21, 0xff5a, IF_LATIN },  { 0xff66, 0xff9d, KANA },      { 0x20000, 0x323af, HAN },
 };
 
 static int script_of(uint32_t c)
@@ -82,13 +105,15 @@ const char *if_language(ares_view text)
         len = 0;
         if (c == 0 && p == end) break;
     }
-    if (letters[KANA] * 20 >= letters[HAN] + letters[KANA]) letters[KANA] += letters[HAN], letters[HAN] = 0;
+    if (letters[KANA] * 20 >= letters[HAN] + letters[KANA])
+        letters[KANA] += letters[HAN], letters[HAN] = 0;
     int script = 0;
     for (int s = 1; s < SCRIPTS; s++)
         if (letters[s] > letters[script]) script = s;
     if (letters[script] == 0) return NULL;
     if (script >= IF_LANGUAGE_SCRIPTS) return only_language[script];
-    uint32_t best = if_script_languages[script].first, last = best + if_script_languages[script].count;
+    uint32_t best = if_script_languages[script].first,
+             last = best + if_script_languages[script].count;
     for (uint32_t i = best + 1; i < last; i++)
         if (scores[i] > scores[best]) best = i;
     return if_language_codes[best];

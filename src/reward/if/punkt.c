@@ -1,14 +1,16 @@
 /*
- * Sentences as NLTK 3.8 finds them with its English Punkt model (Kiss and Strunk, Unsupervised Multilingual Sentence Boundary
- * Detection, 2006). A mark may end a sentence where punctuation or white space and a further word follow; what stands
- * around it, its context, is cut into tokens and judged. Contexts do not overlap, so the work is linear.
+ * Sentences as NLTK 3.8 finds them with its English Punkt model (Kiss and Strunk, Unsupervised
+ * Multilingual Sentence Boundary Detection, 2006). A mark may end a sentence where punctuation or
+ * white space and a further word follow; what stands around it, its context, is cut into tokens and
+ * judged. Contexts do not overlap, so the work is linear.
  */
 #include <string.h>
 
 #include "tables.h"
 #include "text.h"
 
-enum { SEEN_UPPER = 2 + 4 + 8, SEEN_LOWER = 16 + 32 + 64, MID_UPPER = 4, START_LOWER = 16 }; /* of if_orthography */
+/* of if_orthography */
+enum { SEEN_UPPER = 2 + 4 + 8, SEEN_LOWER = 16 + 32 + 64, MID_UPPER = 4, START_LOWER = 16 };
 enum { TYPE_MAX = 64 }; /* longer than any word of the tables: then a type needs no text */
 
 typedef struct token {
@@ -18,18 +20,31 @@ typedef struct token {
     bool breaks, abbreviation, ellipsis, number;
 } token;
 
-static bool is_mark(char c) { return c == '.' || c == '?' || c == '!'; }
+static bool is_mark(char c)
+{
+    return c == '.' || c == '?' || c == '!';
+}
 
-/* ENDS: a character that ends a word, and makes a mark before it a candidate; NO_WORD: one that begins none. */
+/*
+ * ENDS: a character that ends a word, and makes a mark before it a candidate; NO_WORD: one that
+ * begins none.
+ */
 enum { ENDS = 1, NO_WORD = 2 };
 static const uint8_t roles[128] = {
-    ['"'] = ENDS | NO_WORD, ['('] = ENDS | NO_WORD, [')'] = ENDS | NO_WORD, ['*'] = ENDS | NO_WORD, [':'] = ENDS | NO_WORD,
-    [';'] = ENDS | NO_WORD, ['@'] = ENDS | NO_WORD, ['['] = ENDS | NO_WORD, [']'] = ENDS | NO_WORD, ['{'] = ENDS | NO_WORD,
-    ['}'] = ENDS | NO_WORD, ['!'] = ENDS, ['?'] = ENDS, ['\''] = ENDS, ['#'] = NO_WORD, ['&'] = NO_WORD, [','] = NO_WORD,
-    ['-'] = NO_WORD, ['`'] = NO_WORD,
+    ['"'] = ENDS | NO_WORD, ['('] = ENDS | NO_WORD, [')'] = ENDS | NO_WORD, ['*'] = ENDS | NO_WORD,
+    [':'] = ENDS | NO_WORD, [';'] = ENDS | NO_WORD, ['@'] = ENDS | NO_WORD, ['['] = ENDS | NO_WORD,
+    [']'] = ENDS | NO_WORD, ['{'] = ENDS | NO_WORD, ['}'] = ENDS | NO_WORD, ['!'] = ENDS,
+    ['?'] = ENDS,           ['\''] = ENDS,          ['#'] = NO_WORD,        ['&'] = NO_WORD,
+    [','] = NO_WORD,        ['-'] = NO_WORD,        ['`'] = NO_WORD,
 };
-static bool has_role(char c, uint8_t role) { return !(c & 0x80) && (roles[(unsigned char)c] & role); }
-static bool ends_word(char c) { return has_role(c, ENDS); }
+static bool has_role(char c, uint8_t role)
+{
+    return !(c & 0x80) && (roles[(unsigned char)c] & role);
+}
+static bool ends_word(char c)
+{
+    return has_role(c, ENDS);
+}
 
 /* ------------------------------------------------------------------ tokens of a context */
 /* Bytes of "--", "..", ". . ." and longer ones at p; 0: none. */
@@ -69,8 +84,13 @@ static ares_view next_token(const char **p, const char *end)
         q += multi;
     } else {
         if_next(&q, end);
-        if (!has_role(*start, NO_WORD)) /* as short as the reference's lazy match: up to the first end of a word, or a comma before one */
-            while (!word_ends_at(q, end) && !(*q == ',' && word_ends_at(q + 1, end))) if_next(&q, end);
+        /*
+         * as short as the reference's lazy match: up to the first end of a word, or a comma before
+         * one
+         */
+        if (!has_role(*start, NO_WORD))
+            while (!word_ends_at(q, end) && !(*q == ',' && word_ends_at(q + 1, end)))
+                if_next(&q, end);
     }
     *p = q;
     return (ares_view){ start, (size_t)(q - start) };
@@ -146,7 +166,10 @@ static ares_view bare_type(const token *t)
 }
 
 /* The type a following token is looked up by. */
-static ares_view next_type(const token *t) { return t->breaks ? bare_type(t) : (ares_view){ t->type, t->type_len }; }
+static ares_view next_type(const token *t)
+{
+    return t->breaks ? bare_type(t) : (ares_view){ t->type, t->type_len };
+}
 
 static uint32_t orthography(const token *t)
 {
@@ -187,13 +210,16 @@ static void judge(token *t, const token *next)
         return;
     }
     if ((t->abbreviation || t->ellipsis) && !initial &&
-        (starts_sentence(next) == YES || (upper && if_set_find(&if_starters, type.data, type.len)))) {
+        (starts_sentence(next) == YES ||
+         (upper && if_set_find(&if_starters, type.data, type.len)))) {
         t->breaks = true;
         return;
     }
     if (!initial && !t->number) return;
     int starts = starts_sentence(next);
-    if (starts == NO || (starts == UNKNOWN && initial && upper && !(orthography(next) & SEEN_LOWER))) t->breaks = false;
+    if (starts == NO ||
+        (starts == UNKNOWN && initial && upper && !(orthography(next) & SEEN_LOWER)))
+        t->breaks = false;
 }
 
 /* Is there an end of a sentence before the last token? */
@@ -232,10 +258,10 @@ typedef struct candidate {
 typedef struct output {
     ares_view *items;
     int64_t n, cap;
-    const char *from;    /* where the sentence that is open begins */
-    ares_view held;      /* the last sentence found, which may get closing characters of the next */
+    const char *from; /* where the sentence that is open begins */
+    ares_view held;   /* the last sentence found, which may get closing characters of the next */
     bool holds;
-    size_t taken;        /* bytes of the held sentence that belong to the one before */
+    size_t taken; /* bytes of the held sentence that belong to the one before */
 } output;
 
 static void push(output *o, ares_view v)
@@ -247,7 +273,10 @@ static void push(output *o, ares_view v)
     o->items[o->n++] = v;
 }
 
-/* Closing characters at the start of v, when white space, "--" or the end of a line follows; with the white space in *taken. */
+/*
+ * Closing characters at the start of v, when white space, "--" or the end of a line follows; with
+ * the white space in *taken.
+ */
 static size_t closers(ares_view v, size_t *taken)
 {
     const char *p = v.data, *end = p + v.len;
@@ -259,7 +288,8 @@ static size_t closers(ares_view v, size_t *taken)
         if (!if_is_space(if_next(&q, end))) break;
         p = q;
     }
-    if (n == 0 || (p == space && p < end && !(end - p >= 2 && p[0] == '-' && p[1] == '-'))) return 0;
+    if (n == 0 || (p == space && p < end && !(end - p >= 2 && p[0] == '-' && p[1] == '-')))
+        return 0;
     *taken = (size_t)(p - v.data);
     return n;
 }
@@ -288,7 +318,10 @@ static void examine(output *o, const candidate *c)
     o->from = c->next;
 }
 
-/* Is the mark at p a candidate: directly before punctuation, or before white space and a further word? */
+/*
+ * Is the mark at p a candidate: directly before punctuation, or before white space and a further
+ * word?
+ */
 static bool find_context(const char *p, const char *end, candidate *c)
 {
     const char *q = p + 1;
@@ -322,7 +355,8 @@ if_list if_sentences(ares_view text, ares_arena *arena)
         candidate c = { .mark = p };
         if (!is_mark(*p) || !find_context(p, end, &c)) continue;
         const char *space = p; /* the last ASCII white space behind the last mark */
-        while (space > stop + 1 && !(space[-1] == ' ' || (space[-1] >= '\t' && space[-1] <= '\r'))) space--;
+        while (space > stop + 1 && !(space[-1] == ' ' || (space[-1] >= '\t' && space[-1] <= '\r')))
+            space--;
         c.start = space > stop + 1 ? space : last.start;
         if (stop <= c.start) examine(&o, &last);
         last = c;

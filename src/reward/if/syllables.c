@@ -1,5 +1,6 @@
 /*
- * Syllables by SyllaPy's rules (runs of vowels, and a list of words they get wrong), and whether a text opens with a verb.
+ * Syllables by SyllaPy's rules (runs of vowels, and a list of words they get wrong), and whether a
+ * text opens with a verb.
  */
 #include <string.h>
 
@@ -19,7 +20,10 @@ static size_t small(char out[SHORT], ares_view v)
     return v.len;
 }
 
-static bool is_vowel(char c) { return c != 0 && strchr("aeiouyAEIOUY", c) != NULL; }
+static bool is_vowel(char c)
+{
+    return c != 0 && strchr("aeiouyAEIOUY", c) != NULL;
+}
 
 static ares_view strip_punct(ares_view v)
 {
@@ -28,11 +32,15 @@ static ares_view strip_punct(ares_view v)
     return v;
 }
 
-/* Of a word that stands in no table: starts of runs of vowels, a final e silent but for -le behind a consonant. */
+/*
+ * Of a word that stands in no table: starts of runs of vowels, a final e silent but for -le behind
+ * a consonant.
+ */
 static int by_rule(ares_view v)
 {
     int64_t n = 0;
-    for (size_t i = 0; i < v.len; i++) n += is_vowel(v.data[i]) && (i == 0 || !is_vowel(v.data[i - 1]));
+    for (size_t i = 0; i < v.len; i++)
+        n += is_vowel(v.data[i]) && (i == 0 || !is_vowel(v.data[i - 1]));
     if ((v.data[v.len - 1] | 32) == 'e') {
         n--;
         n += v.len > 2 && (v.data[v.len - 2] | 32) == 'l' && !is_vowel(v.data[v.len - 3]);
@@ -44,7 +52,7 @@ int if_syllables(ares_view word)
 {
     int sum = 0;
     const char *line = NULL; /* the rest of a compound ends with its line */
-    for (;;) { /* one turn for each part of a compound: first-rest */
+    for (;;) {               /* one turn for each part of a compound: first-rest */
         word = strip_punct(if_trim(word));
         if (word.len == 0) return 0;
         if (sum == 0)
@@ -54,12 +62,14 @@ int if_syllables(ares_view word)
         const if_entry *e = if_set_find(&if_syllable_counts, key, small(key, word));
         if (e) return sum + (int)e->value;
         const char *dash = memchr(word.data, '-', word.len);
-        if (!dash || dash[1] == '\n') return sum + by_rule(word); /* the word ends in no punctuation: dash[1] is there */
+        /* the word ends in no punctuation: dash[1] is there */
+        if (!dash || dash[1] == '\n') return sum + by_rule(word);
         int first = if_syllables((ares_view){ word.data, (size_t)(dash - word.data) });
         if (first == 0) return 0;
         sum += first;
         ares_view rest = { dash + 1, (size_t)(word.data + word.len - dash - 1) };
-        if (!line && (line = memchr(rest.data, '\n', rest.len))) rest.len = (size_t)(line - rest.data);
+        if (!line && (line = memchr(rest.data, '\n', rest.len)))
+            rest.len = (size_t)(line - rest.data);
         if (!line) line = rest.data + rest.len;
         word = rest;
     }

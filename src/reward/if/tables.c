@@ -9,7 +9,7 @@
 #include "tables_data.h"
 
 static const if_set *const tables[] = {
-    [IF_STOP_WORDS] = &stop_words, [IF_PRONOUNS] = &pronouns, [IF_CONJUNCTIONS] = &conjunctions,
+    [IF_STOP_WORDS] = &stop_words,     [IF_PRONOUNS] = &pronouns, [IF_CONJUNCTIONS] = &conjunctions,
     [IF_PERSON_NAMES] = &person_names, [IF_CAPITALS] = &capitals, [IF_VERBS] = &verbs,
 };
 
@@ -23,9 +23,15 @@ const if_entry *if_set_find(const if_set *s, const char *word, size_t len)
     return NULL;
 }
 
-bool if_table_has(if_table t, ares_view word) { return if_set_find(tables[t], word.data, word.len) != NULL; }
+bool if_table_has(if_table t, ares_view word)
+{
+    return if_set_find(tables[t], word.data, word.len) != NULL;
+}
 
-int if_table_count(if_table t) { return (int)tables[t]->count; }
+int if_table_count(if_table t)
+{
+    return (int)tables[t]->count;
+}
 
 ares_view if_table_item(if_table t, int i)
 {

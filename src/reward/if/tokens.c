@@ -1,8 +1,9 @@
 /*
- * Word tokens as NLTK 3.8's word_tokenize makes them. The reference rewrites each sentence by the substitutions of
- * NLTKWordTokenizer, in their order (the numbers are those of the specification, 8.4), and splits the result at white space. No
- * substitution but that of the last period looks further than one character of white space, so a sentence is taken
- * chunk by chunk: one of ASCII without quotation marks is cut where it stands, any other is rewritten.
+ * Word tokens as NLTK 3.8's word_tokenize makes them. The reference rewrites each sentence by the
+ * substitutions of NLTKWordTokenizer, in their order (the numbers are those of the specification,
+ * 8.4), and splits the result at white space. No substitution but that of the last period looks
+ * further than one character of white space, so a sentence is taken chunk by chunk: one of ASCII
+ * without quotation marks is cut where it stands, any other is rewritten.
  */
 #include <string.h>
 
@@ -32,7 +33,10 @@ static void look(work *w, ares_view v)
     }
 }
 
-/* A pass reads text and writes spare, which has room for four bytes a byte: no substitution makes more of one. */
+/*
+ * A pass reads text and writes spare, which has room for four bytes a byte: no substitution makes
+ * more of one.
+ */
 static char *begin(work *w)
 {
     ares_str_reserve(&w->spare, 4 * w->text.len + 16);
@@ -135,7 +139,9 @@ static void open_quotes(work *w, bool at_start)
             p++;
             continue;
         }
-        size_t n = end - p >= 2 && p[1] == '"' ? 1 : end - p >= 3 && p[1] == '\'' && p[2] == '\'' ? 2 : 0;
+        size_t n = end - p >= 2 && p[1] == '"'                    ? 1
+                   : end - p >= 3 && p[1] == '\'' && p[2] == '\'' ? 2
+                                                                  : 0;
         if (n) at = put(at, " `` ", 4);
         p += 1 + n;
     }
@@ -153,7 +159,9 @@ static void split_apostrophes(work *w)
         const char *q = p, *r;
         uint32_t c = if_next(&q, end);
         r = q;
-        if (!if_is_word(c) || (c < 0x80 && memchr("mtsdnMTSDN", (int)c, 10)) || c == 0x17f) continue; /* long s folds to s */
+        /* long s folds to s */
+        if (!if_is_word(c) || (c < 0x80 && memchr("mtsdnMTSDN", (int)c, 10)) || c == 0x17f)
+            continue;
         if (q < end && if_is_word(if_next(&r, end))) continue;
         *at++ = ' ';
         at = put(at, p, (size_t)(q - p));
@@ -162,7 +170,10 @@ static void split_apostrophes(work *w)
     finish(w, at);
 }
 
-/* The period that ends v: not behind another, and with nothing but white space behind its closers, which *stop is behind. */
+/*
+ * The period that ends v: not behind another, and with nothing but white space behind its closers,
+ * which *stop is behind.
+ */
 static const char *last_period(ares_view v, bool first, const char **stop)
 {
     const char *p = v.data + v.len;
@@ -170,8 +181,10 @@ static const char *last_period(ares_view v, bool first, const char **stop)
     *stop = p = rest.data + rest.len;
     for (; p > v.data && p[-1] != '.'; p--) {
         if (memchr("])}>\"'", p[-1], 6) || (first && p[-1] == ' ')) continue;
-        size_t wide = !first ? 0 : p - v.data >= 2 && wide_quote(p - 2, p, true) == 2 ? 2
-                                 : p - v.data >= 3 && wide_quote(p - 3, p, true) == 3 ? 3 : 0;
+        size_t wide = !first                                               ? 0
+                      : p - v.data >= 2 && wide_quote(p - 2, p, true) == 2 ? 2
+                      : p - v.data >= 3 && wide_quote(p - 3, p, true) == 3 ? 3
+                                                                           : 0;
         if (wide == 0) return NULL;
         p -= wide - 1;
     }
@@ -211,7 +224,10 @@ static void split_commas(work *w)
             continue;
         }
         at = pad(at, p, 1);
-        if (p + 1 < end) { /* the character behind goes with it, and is looked at again only where it ends the text */
+        /*
+         * the character behind goes with it, and is looked at again only where it ends the text
+         */
+        if (p + 1 < end) {
             bool last = q == end && (p[1] == ':' || p[1] == ',');
             at = last ? pad(at, p + 1, 1) : put(at, p + 1, (size_t)(q - p - 1));
         }
@@ -261,7 +277,8 @@ static void split_clitics(work *w)
     char *at = begin(w);
     for (; p < end; p++) {
         if (*p == '\'' && p > start && p[-1] != '\'' && p[-1] != ' ' &&
-            ((end - p >= 2 && p[1] == ' ') || (end - p >= 3 && p[1] && strchr("sSmMdD", p[1]) && p[2] == ' ')))
+            ((end - p >= 2 && p[1] == ' ') ||
+             (end - p >= 3 && p[1] && strchr("sSmMdD", p[1]) && p[2] == ' ')))
             *at++ = ' ';
         *at++ = *p;
     }
@@ -271,7 +288,8 @@ static void split_clitics(work *w)
     at = begin(w);
     for (; p < end; p++) {
         if ((*p == '\'' || *p == 'n' || *p == 'N') && p > start && p[-1] != '\'' && p[-1] != ' ') {
-            static const char clitics[8][5] = { "'ll ", "'LL ", "'re ", "'RE ", "'ve ", "'VE ", "n't ", "N'T " };
+            static const char clitics[8][5] = { "'ll ", "'LL ", "'re ", "'RE ",
+                                                "'ve ", "'VE ", "n't ", "N'T " };
             for (int i = 0; i < 8; i++)
                 if (is_at(p, end, clitics[i], 4)) *at++ = ' ';
         }
@@ -285,18 +303,28 @@ static bool is_near(const char *p, const char *end, const char *word, size_t n) 
     return (size_t)(end - p) >= n && strncasecmp(p, word, n) == 0;
 }
 
-static bool ends_word(const char *p, const char *end) { return p == end || !if_is_word(if_next(&p, end)); }
+static bool ends_word(const char *p, const char *end)
+{
+    return p == end || !if_is_word(if_next(&p, end));
+}
 
-/* 20: words that are two, as can|not. Length of the first part at p, where a word begins, of the whole in *whole; 0: none. */
+/*
+ * 20: words that are two, as can|not. Length of the first part at p, where a word begins, of the
+ * whole in *whole; 0: none.
+ */
 static size_t two_words(const char *p, const char *end, size_t *whole)
 {
-    static const struct { char text[8]; uint8_t whole, first; } words[] = {
-        { "cannot", 6, 3 }, { "d'ye", 4, 1 }, { "gimme", 5, 3 }, { "gonna", 5, 3 }, { "gotta", 5, 3 }, { "lemme", 5, 3 },
-        { "more'n", 6, 4 }, { "wanna", 5, 3 } };
+    static const struct {
+        char text[8];
+        uint8_t whole, first;
+    } words[] = { { "cannot", 6, 3 }, { "d'ye", 4, 1 },  { "gimme", 5, 3 },  { "gonna", 5, 3 },
+                  { "gotta", 5, 3 },  { "lemme", 5, 3 }, { "more'n", 6, 4 }, { "wanna", 5, 3 } };
     for (int i = 0; i < ARES_COUNT(words); i++) {
-        if (!is_near(p, end, words[i].text, words[i].whole) || !ends_word(p + words[i].whole, end)) continue;
+        if (!is_near(p, end, words[i].text, words[i].whole) || !ends_word(p + words[i].whole, end))
+            continue;
         const char *behind = p + (*whole = words[i].whole);
-        if (words[i].text[0] == 'w' && behind < end && !if_is_space(if_next(&behind, end))) continue;
+        if (words[i].text[0] == 'w' && behind < end && !if_is_space(if_next(&behind, end)))
+            continue;
         return words[i].first;
     }
     return 0;
@@ -307,7 +335,7 @@ static void split_contractions(work *w)
     const char *p = w->text.data, *end = p + w->text.len;
     char *at = begin(w);
     bool inside = false; /* a word */
-    *at++ = ' '; /* 17 */
+    *at++ = ' ';         /* 17 */
     while (p < end) {
         unsigned char c = (unsigned char)*p;
         size_t whole, first;
@@ -365,7 +393,8 @@ static void rewrite(work *w, ares_view chunk, bool at_start, bool at_end)
     if (apostrophe) split_closing_apostrophes(w);
     pad_each(w, "*][(){}<>");
     pad_runs(w, '-', 2, true);
-    ares_str_add_char(&w->text, ' '); /* 17: a blank at both ends; that in front matters to the last rule alone */
+    /* 17: a blank at both ends; that in front matters to the last rule alone */
+    ares_str_add_char(&w->text, ' ');
     pad_wide_quotes(w, true);
     if (quote || apostrophe) close_quotes(w);
     if (apostrophe) split_clitics(w);
@@ -394,20 +423,61 @@ static void push(output *o, const char *p, const char *end)
     o->items[o->n++] = (ares_view){ p, (size_t)(end - p) };
 }
 
-/* LEADS: a letter that a word of two may begin with; JOINS: a token or not, depending on what stands around it. */
+/*
+ * LEADS: a letter that a word of two may begin with; JOINS: a token or not, depending on what
+ * stands around it.
+ */
 enum { ALONE = 1, HARD = 2, WORD = 4, LEADS = 8, JOINS = 16, PLAIN = 32 };
 static const uint8_t kinds[256] = {
-    [0 ... ' '] = PLAIN, ['+'] = PLAIN, ['/'] = PLAIN, ['='] = PLAIN, ['\\'] = PLAIN, ['^'] = PLAIN, ['|'] = PLAIN,
+    [0 ... ' '] = PLAIN,
+    ['+'] = PLAIN,
+    ['/'] = PLAIN,
+    ['='] = PLAIN,
+    ['\\'] = PLAIN,
+    ['^'] = PLAIN,
+    ['|'] = PLAIN,
     ['~' ... 0x7f] = PLAIN,
-    ['!'] = ALONE, ['"'] = HARD, ['#' ... '&'] = ALONE, ['\''] = HARD, ['(' ... '*'] = ALONE, [','] = JOINS, ['-' ... '.'] = JOINS,
-    ['0' ... '9'] = WORD, [':'] = JOINS, [';' ... '<'] = ALONE, ['>' ... '@'] = ALONE, ['A' ... 'B'] = WORD,
-    ['C' ... 'D'] = WORD | LEADS, ['E' ... 'F'] = WORD, ['G'] = WORD | LEADS, ['H' ... 'K'] = WORD, ['L' ... 'M'] = WORD | LEADS,
-    ['N' ... 'V'] = WORD, ['W'] = WORD | LEADS, ['X' ... 'Z'] = WORD, ['['] = ALONE, [']'] = ALONE, ['_'] = WORD, ['`'] = HARD,
-    ['a' ... 'b'] = WORD, ['c' ... 'd'] = WORD | LEADS, ['e' ... 'f'] = WORD, ['g'] = WORD | LEADS, ['h' ... 'k'] = WORD,
-    ['l' ... 'm'] = WORD | LEADS, ['n' ... 'v'] = WORD, ['w'] = WORD | LEADS, ['x' ... 'z'] = WORD, ['{'] = ALONE, ['}'] = ALONE,
+    ['!'] = ALONE,
+    ['"'] = HARD,
+    ['#' ... '&'] = ALONE,
+    ['\''] = HARD,
+    ['(' ... '*'] = ALONE,
+    [','] = JOINS,
+    ['-' ... '.'] = JOINS,
+    ['0' ... '9'] = WORD,
+    [':'] = JOINS,
+    [';' ... '<'] = ALONE,
+    ['>' ... '@'] = ALONE,
+    ['A' ... 'B'] = WORD,
+    ['C' ... 'D'] = WORD | LEADS,
+    ['E' ... 'F'] = WORD,
+    ['G'] = WORD | LEADS,
+    ['H' ... 'K'] = WORD,
+    ['L' ... 'M'] = WORD | LEADS,
+    ['N' ... 'V'] = WORD,
+    ['W'] = WORD | LEADS,
+    ['X' ... 'Z'] = WORD,
+    ['['] = ALONE,
+    [']'] = ALONE,
+    ['_'] = WORD,
+    ['`'] = HARD,
+    ['a' ... 'b'] = WORD,
+    ['c' ... 'd'] = WORD | LEADS,
+    ['e' ... 'f'] = WORD,
+    ['g'] = WORD | LEADS,
+    ['h' ... 'k'] = WORD,
+    ['l' ... 'm'] = WORD | LEADS,
+    ['n' ... 'v'] = WORD,
+    ['w'] = WORD | LEADS,
+    ['x' ... 'z'] = WORD,
+    ['{'] = ALONE,
+    ['}'] = ALONE,
     [0x80 ... 0xff] = HARD,
 };
-static uint8_t kind_of(char c) { return kinds[(unsigned char)c]; }
+static uint8_t kind_of(char c)
+{
+    return kinds[(unsigned char)c];
+}
 
 /* Bytes of the token of its own that p begins; 0: none. */
 static size_t mark_at(const char *p, const char *end, const char *dot)
@@ -426,7 +496,10 @@ static bool leads(const char *start, const char *p)
     return (kind_of(*p) & LEADS) && (p == start || !(kind_of(p[-1]) & WORD));
 }
 
-/* `end`, or the mark behind a word of five letters: the reference has put a blank there when it looks for wan|na. */
+/*
+ * `end`, or the mark behind a word of five letters: the reference has put a blank there when it
+ * looks for wan|na.
+ */
 static const char *before_mark(const char *p, const char *end, const char *dot)
 {
     return end - p > 5 && mark_at(p + 5, end, dot) ? p + 5 : end;
@@ -443,7 +516,8 @@ static void cut(output *o, const char *p, const char *end, const char *dot)
             push(o, from, p);
             push(o, p, p + mark);
             p = from = p + mark;
-            if (comma && p < end && (*p == ':' || *p == ',')) p++; /* 7 takes the character behind along */
+            /* 7 takes the character behind along */
+            if (comma && p < end && (*p == ':' || *p == ',')) p++;
         } else if (leads(start, p) && (first = two_words(p, before_mark(p, end, dot), &whole))) {
             push(o, from, p);
             push(o, p, p + first);
@@ -460,7 +534,8 @@ static void cut(output *o, const char *p, const char *end, const char *dot)
 static void cut_rewritten(output *o, ares_view chunk, bool at_start, bool at_end)
 {
     rewrite(&o->w, chunk, at_start, at_end);
-    const char *p = ares_arena_copy(o->arena, o->w.text.data, o->w.text.len), *end = p + o->w.text.len, *start = NULL;
+    const char *p = ares_arena_copy(o->arena, o->w.text.data, o->w.text.len),
+               *end = p + o->w.text.len, *start = NULL;
     while (p < end) {
         const char *at = p;
         bool space = if_is_space(if_next(&p, end));
@@ -487,7 +562,9 @@ static void cut_sentence(output *o, ares_view sentence)
         uint8_t all = 0;
         for (; p < end; p = q) { /* to the white space behind the chunk */
             q = p + 1;
-            if ((unsigned char)*p < 0x80 ? if_is_space((unsigned char)*p) : (q = p, if_is_space(if_next(&q, end)))) break;
+            if ((unsigned char)*p < 0x80 ? if_is_space((unsigned char)*p)
+                                         : (q = p, if_is_space(if_next(&q, end))))
+                break;
             all |= kind_of(*p);
         }
         if (p == chunk) {
@@ -495,12 +572,14 @@ static void cut_sentence(output *o, ares_view sentence)
             p = q;
             continue;
         }
-        if (dot && dot < p && holds_kind(chunk, end, HARD)) { /* what closes the sentence may be several chunks */
+        /* what closes the sentence may be several chunks */
+        if (dot && dot < p && holds_kind(chunk, end, HARD)) {
             cut_rewritten(o, (ares_view){ before, (size_t)(end - before) }, chunk == start, true);
             return;
         }
         if (!(all & ~(WORD | LEADS)) && !(kind_of(*chunk) & LEADS)) push(o, chunk, p);
-        else if (all & HARD) cut_rewritten(o, (ares_view){ before, (size_t)(q - before) }, chunk == start, p == end);
+        else if (all & HARD)
+            cut_rewritten(o, (ares_view){ before, (size_t)(q - before) }, chunk == start, p == end);
         else cut(o, chunk, p, dot);
     }
 }

@@ -1,5 +1,6 @@
 /*
- * Lists of pieces of a text. Every list is counted first, so that it takes the memory it needs and no more.
+ * Lists of pieces of a text. Every list is counted first, so that it takes the memory it needs and
+ * no more.
  */
 #include <string.h>
 
@@ -35,7 +36,10 @@ if_list if_words(ares_view v, ares_arena *arena)
     return list;
 }
 
-int64_t if_count_words(ares_view v) { return runs(v, IF_WORD, true, NULL); }
+int64_t if_count_words(ares_view v)
+{
+    return runs(v, IF_WORD, true, NULL);
+}
 
 static int64_t split(ares_view v, ares_view separator, ares_view *items)
 {
@@ -64,7 +68,9 @@ static int64_t lines(ares_view v, ares_view *items)
     while (p < end) {
         const char *before = p;
         uint32_t c = if_next(&p, end);
-        if (!(c >= 10 && c <= 13) && !(c >= 28 && c <= 30) && c != 0x85 && c != 0x2028 && c != 0x2029) continue;
+        if (!(c >= 10 && c <= 13) && !(c >= 28 && c <= 30) && c != 0x85 && c != 0x2028 &&
+            c != 0x2029)
+            continue;
         if (c == '\r' && p < end && *p == '\n') p++;
         if (items) items[n] = (ares_view){ start, (size_t)(before - start) };
         n++;

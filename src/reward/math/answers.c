@@ -1,4 +1,7 @@
-/* Scorers that compare strings: DAPO's (Minerva normalisation), and verl's for the MATH data set (spec 5.1, 5.3). */
+/*
+ * Scorers that compare strings: DAPO's (Minerva normalisation), and verl's for the MATH data set
+ * (spec 5.1, 5.3).
+ */
 #include "edit.h"
 
 #include <string.h>
@@ -20,7 +23,8 @@ static ares_view unwrap(ares_view t, const char *opening, bool last, ares_arena 
     if (!edit_count(t, opening)) return t;
     edit_out out = { .arena = arena };
     for (size_t i = 0; i < t.len;) {
-        size_t from = i + strlen(opening), close = edit_at(t, i, opening) ? closing_in_line(t, from, last) : t.len;
+        size_t from = i + strlen(opening),
+               close = edit_at(t, i, opening) ? closing_in_line(t, from, last) : t.len;
         bool found = close < t.len;
         edit_add(&out, found ? edit_cut(t, from, close) : edit_cut(t, i, i + 1));
         i = found ? close + 1 : i + 1;
@@ -37,7 +41,8 @@ static ares_view first_dollars(ares_view t, ares_arena *arena)
         const char *newline = from < t.len ? memchr(t.data + from, '\n', t.len - from) : NULL;
         size_t end = newline ? (size_t)(newline - t.data) : t.len;
         ares_view line = edit_cut(t, from, end);
-        int64_t a = ares_view_find(line, ARES_VIEW("$"), 0), b = a < 0 ? -1 : ares_view_find(line, ARES_VIEW("$"), (size_t)a + 1);
+        int64_t a = ares_view_find(line, ARES_VIEW("$"), 0),
+                b = a < 0 ? -1 : ares_view_find(line, ARES_VIEW("$"), (size_t)a + 1);
         edit_add(&out, b < 0 ? line : edit_cut(line, (size_t)a, (size_t)b + 1));
         if (newline) edit_add_z(&out, "\n");
         from = end + 1;
@@ -45,14 +50,18 @@ static ares_view first_dollars(ares_view t, ares_arena *arena)
     return edit_view(&out);
 }
 
-/* word, a character other than "{" (and, for two, one more in the same line): word{c} or word{c}{d}. */
+/*
+ * word, a character other than "{" (and, for two, one more in the same line): word{c} or
+ * word{c}{d}.
+ */
 static ares_view brace(ares_view t, const char *word, bool two, ares_arena *arena)
 {
     if (!edit_count(t, word)) return t;
     edit_out out = { .arena = arena };
     for (size_t i = 0; i < t.len;) {
         size_t a = i + strlen(word), b = a < t.len ? a + edit_char(t, a) : t.len;
-        if (!edit_at(t, i, word) || a >= t.len || t.data[a] == '{' || (two && (b >= t.len || t.data[b] == '\n'))) {
+        if (!edit_at(t, i, word) || a >= t.len || t.data[a] == '{' ||
+            (two && (b >= t.len || t.data[b] == '\n'))) {
             edit_add(&out, edit_cut(t, i, i + 1));
             i++;
             continue;
@@ -78,17 +87,30 @@ static bool all_digits(ares_view t)
 
 ares_view math_dapo_normal(ares_view t, ares_arena *arena)
 {
-    static const struct { const char *from, *to; } replaced[] = {
-        { "an ", "" }, { "a ", "" }, { ".$", "$" }, { "\\$", "" }, { "\\ ", "" }, { " ", "" }, { "mbox", "text" }, { ",\\text{and}", "," }, { "\\text{and}", "," }, { "\\text{m}", "\\text{}" },
+    static const struct {
+        const char *from, *to;
+    } replaced[] = {
+        { "an ", "" },          { "a ", "" },
+        { ".$", "$" },          { "\\$", "" },
+        { "\\ ", "" },          { " ", "" },
+        { "mbox", "text" },     { ",\\text{and}", "," },
+        { "\\text{and}", "," }, { "\\text{m}", "\\text{}" },
     };
     static const char *const deleted[] = {
-        "square", "ways", "integers", "dollars", "mph", "inches", "hours", "km", "units", "\\ldots", "sue", "points", "feet", "minutes", "digits", "cents", "degrees", "cm", "gm", "pounds",
-        "meters", "meals", "edges", "students", "childrentickets", "multiples", "\\text{s}", "\\text{.}", "\\text{\ns}", "\\text{}^2", "\\text{}^3", "\\text{\n}", "\\text{}", "\\mathrm{th}",
-        "^\\circ", "^{\\circ}", "\\;", ",\\!", "{,}", "\"", "\\dots",
+        "square",     "ways",       "integers",  "dollars",      "mph",
+        "inches",     "hours",      "km",        "units",        "\\ldots",
+        "sue",        "points",     "feet",      "minutes",      "digits",
+        "cents",      "degrees",    "cm",        "gm",           "pounds",
+        "meters",     "meals",      "edges",     "students",     "childrentickets",
+        "multiples",  "\\text{s}",  "\\text{.}", "\\text{\ns}",  "\\text{}^2",
+        "\\text{}^3", "\\text{\n}", "\\text{}",  "\\mathrm{th}", "^\\circ",
+        "^{\\circ}",  "\\;",        ",\\!",      "{,}",          "\"",
+        "\\dots",
     };
     int64_t equals = edit_find_last(t, "=");
     if (equals >= 0) t = edit_from(t, (size_t)equals + 1);
-    for (int i = 0; i < ARES_COUNT(replaced); i++) t = edit_replace(t, replaced[i].from, replaced[i].to, arena);
+    for (int i = 0; i < ARES_COUNT(replaced); i++)
+        t = edit_replace(t, replaced[i].from, replaced[i].to, arena);
     for (int i = 0; i < ARES_COUNT(deleted); i++) t = edit_delete(t, deleted[i], arena);
     t = first_dollars(t, arena);
     t = unwrap(t, "\\text{", false, arena);
@@ -107,6 +129,7 @@ ares_view math_dapo_normal(ares_view t, ares_arena *arena)
 bool math_same_hendrycks(ares_view a, ares_view b, ares_arena *arena)
 {
     ares_view x, y;
-    if (math_strip_string(a, false, arena, &x) && math_strip_string(b, false, arena, &y)) return ares_view_eq(x, y);
+    if (math_strip_string(a, false, arena, &x) && math_strip_string(b, false, arena, &y))
+        return ares_view_eq(x, y);
     return ares_view_eq(a, b);
 }

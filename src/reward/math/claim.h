@@ -1,6 +1,7 @@
 /*
- * A claim is an answer as Math-Verify sees it: a LaTeX text becomes a tree of sets, tuples, intervals, relations, matrices and expressions,
- * and two trees are compared (the specification's section 9; huggingface/Math-Verify with latex2sympy2_extended).
+ * A claim is an answer as Math-Verify sees it: a LaTeX text becomes a tree of sets, tuples,
+ * intervals, relations, matrices and expressions, and two trees are compared (the specification's
+ * section 9; huggingface/Math-Verify with latex2sympy2_extended).
  */
 #ifndef ARES_REWARD_MATH_CLAIM_H
 #define ARES_REWARD_MATH_CLAIM_H
@@ -9,7 +10,7 @@
 
 typedef enum claim_kind {
     CLAIM_EXPRESSION,
-    CLAIM_SET,      /* items in any order */
+    CLAIM_SET, /* items in any order */
     CLAIM_TUPLE,
     CLAIM_INTERVAL, /* two items, open[2] */
     CLAIM_UNION,    /* of sets, in any order */
@@ -20,12 +21,16 @@ typedef enum claim_kind {
 typedef struct claim_node {
     claim_kind kind;
     value_program expression;
-    bool number, decimal;      /* the expression is one number (a fraction or percentage too); written with a point */
+    /* the expression is one number (a fraction or percentage too); written with a point */
+    bool number, decimal;
     struct claim_node **items;
     int count, capacity, columns;
     bool open[2];
-    char *signs;               /* relation: '=', '!', '<', '>', 'l' (at most), 'g' (at least) behind each operand but the last */
-    struct claim_node *next;  /* all nodes of a book */
+    /*
+     * relation: '=', '!', '<', '>', 'l' (at most), 'g' (at least) behind each operand but the last
+     */
+    char *signs;
+    struct claim_node *next; /* all nodes of a book */
 } claim_node;
 
 /* What the answers of one comparison share: names of variables, memory, the budget. */
@@ -39,14 +44,26 @@ typedef struct claim_book {
 } claim_book;
 void claim_book_fini(claim_book *b); /* the numbers of all nodes; the rest is the arena's */
 claim_node *claim_new(claim_book *b, claim_kind kind);
-void claim_add(claim_book *b, claim_node *to, claim_node *item, char sign); /* sign: behind the item before; 0 */
+/* sign: behind the item before; 0 */
+void claim_add(claim_book *b, claim_node *to, claim_node *item, char sign);
 
 /* ------------------------------------------------------------------ claim_extract.c */
-/* Units, text tails, dollar signs, and spellings of one thing, as Math-Verify removes and unites them. */
+/*
+ * Units, text tails, dollar signs, and spellings of one thing, as Math-Verify removes and unites
+ * them.
+ */
 ares_view claim_normalize(ares_view text, ares_arena *arena, math_budget *budget);
-/* What a response may be claiming, the most trusted first; how many. Boxes, LaTeX between its signs, numbers and arithmetic in prose. */
-typedef struct claim_candidate { ares_view text; bool percent; } claim_candidate; /* percent: a percent sign stands behind it */
-int claim_candidates(ares_view response, claim_candidate *out, int most, ares_arena *arena, math_budget *budget);
+/*
+ * What a response may be claiming, the most trusted first; how many. Boxes, LaTeX between its
+ * signs, numbers and arithmetic in prose.
+ */
+/* percent: a percent sign stands behind it */
+typedef struct claim_candidate {
+    ares_view text;
+    bool percent;
+} claim_candidate;
+int claim_candidates(ares_view response, claim_candidate *out, int most, ares_arena *arena,
+                     math_budget *budget);
 
 /* ------------------------------------------------------------------ claim_parse.c */
 claim_node *claim_parse(claim_book *b, ares_view latex, bool percent); /* NULL: not understood */
@@ -56,5 +73,6 @@ bool claim_same(claim_book *b, const claim_node *gold, const claim_node *given);
 
 /* ------------------------------------------------------------------ verify.c */
 /* math_verify with its reason: "text", "value", "none" (nothing extracted), "no". */
-bool claim_verify(ares_view gold, ares_view response, math_budget *budget, ares_arena *arena, ares_view *extracted, const char **decided_by);
+bool claim_verify(ares_view gold, ares_view response, math_budget *budget, ares_arena *arena,
+                  ares_view *extracted, const char **decided_by);
 #endif

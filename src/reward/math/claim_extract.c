@@ -1,17 +1,33 @@
 /*
- * Which text of a response is its answer, and that text without what says nothing: Math-Verify's extraction (by trust: "final
- * answer is ... I hope", boxes, "final answer ... is", "answer:", "answer", anything; the last one of a kind) and its
- * normalisation of LaTeX. Where it tries every match of a regular expression, this takes the last match of each kind.
+ * Which text of a response is its answer, and that text without what says nothing: Math-Verify's
+ * extraction (by trust: "final answer is ... I hope", boxes, "final answer ... is", "answer:",
+ * "answer", anything; the last one of a kind) and its normalisation of LaTeX. Where it tries every
+ * match of a regular expression, this takes the last match of each kind.
  */
 #include <string.h>
 
 #include "claim.h"
 
-static bool digit(char c) { return c >= '0' && c <= '9'; }
-static bool letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-static bool word(char c) { return letter(c) || digit(c) || c == '_' || (unsigned char)c >= 0x80; }
-static bool blank(char c) { return c == ' ' || (c >= 9 && c <= 13) || (c >= 28 && c <= 31); }
-static char lower(char c) { return (char)(c >= 'A' && c <= 'Z' ? c + 32 : c); }
+static bool digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+static bool letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+static bool word(char c)
+{
+    return letter(c) || digit(c) || c == '_' || (unsigned char)c >= 0x80;
+}
+static bool blank(char c)
+{
+    return c == ' ' || (c >= 9 && c <= 13) || (c >= 28 && c <= 31);
+}
+static char lower(char c)
+{
+    return (char)(c >= 'A' && c <= 'Z' ? c + 32 : c);
+}
 
 static bool at(ares_view t, size_t i, const char *z)
 {
@@ -26,7 +42,10 @@ static size_t blanks(ares_view t, size_t i)
 }
 
 /* ------------------------------------------------------------------ boxes */
-/* The last \boxed{} or \fbox{}, and those before it while they stand close or "and", "or", a comma lies between, joined by commas. */
+/*
+ * The last \boxed{} or \fbox{}, and those before it while they stand close or "and", "or", a comma
+ * lies between, joined by commas.
+ */
 static bool boxes(ares_view t, ares_arena *arena, math_budget *budget, ares_view *out)
 {
     enum { MOST = 32 };
@@ -57,7 +76,9 @@ static bool boxes(ares_view t, ares_arena *arena, math_budget *budget, ares_view
             for (size_t k = 0; k < between.len && between.len < 70; k++) {
                 bool start = k == 0 || !word(between.data[k - 1]);
                 size_t bytes = at(between, k, "and") ? 3 : at(between, k, "or") ? 2 : 0;
-                separated |= between.data[k] == ',' || between.data[k] == ';' || (start && bytes && (k + bytes == between.len || !word(between.data[k + bytes])));
+                separated |= between.data[k] == ',' || between.data[k] == ';' ||
+                             (start && bytes &&
+                              (k + bytes == between.len || !word(between.data[k + bytes])));
             }
             if (between.len >= 10 && (ares_view_eq(content, found[n - 1]) || !separated)) break;
         }
@@ -82,11 +103,17 @@ static bool boxes(ares_view t, ares_arena *arena, math_budget *budget, ares_view
 }
 
 /* ------------------------------------------------------------------ candidates */
-typedef struct match { size_t start, end; ares_view text; bool percent; } match; /* start and end with the signs around it */
+/* start and end with the signs around it */
+typedef struct match {
+    size_t start, end;
+    ares_view text;
+    bool percent;
+} match;
 
 static size_t percent_behind(ares_view t, size_t i, bool *percent)
 {
-    static const char *const words[] = { "\\%", "%", "percentage", "Percentage", "percent", "Percent", "pct", "Pct" };
+    static const char *const words[] = { "\\%",     "%",       "percentage", "Percentage",
+                                         "percent", "Percent", "pct",        "Pct" };
     size_t j = blanks(t, i);
     for (int k = 0; k < ARES_COUNT(words); k++)
         if (at(t, j, words[k])) return *percent = true, j + strlen(words[k]);
@@ -96,7 +123,12 @@ static size_t percent_behind(ares_view t, size_t i, bool *percent)
 /* LaTeX between $ $, $$ $$, \[ \], \( \): the match that starts at i. */
 static bool latex_at(ares_view t, size_t i, match *m)
 {
-    static const struct { const char *open, *close; bool lines; } signs[] = { { "$$", "$$", true }, { "\\[", "\\]", true }, { "$", "$", false }, { "\\(", "\\)", false } };
+    static const struct {
+        const char *open, *close;
+        bool lines;
+    } signs[] = {
+        { "$$", "$$", true }, { "\\[", "\\]", true }, { "$", "$", false }, { "\\(", "\\)", false }
+    };
     if (t.data[i] != '$' && t.data[i] != '\\') return false;
     if (i && t.data[i - 1] == '\\') return false;
     for (int k = 0; k < ARES_COUNT(signs); k++) {
@@ -113,7 +145,10 @@ static bool latex_at(ares_view t, size_t i, match *m)
     return false;
 }
 
-/* What joins two LaTeX answers to one list: a comma, "and", "or"; where the second begins, 0 when nothing joins. */
+/*
+ * What joins two LaTeX answers to one list: a comma, "and", "or"; where the second begins, 0 when
+ * nothing joins.
+ */
 static size_t joint(ares_view t, size_t i)
 {
     size_t j = blanks(t, i), comma = j < t.len && t.data[j] == ',';
@@ -126,7 +161,9 @@ static void join_latex(ares_view t, match *m, ares_arena *arena)
 {
     match next = { 0 };
     size_t from;
-    for (int i = 1; i < 6 && m->end < t.len && (from = joint(t, m->end)) && from < t.len && latex_at(t, from, &next); i++) {
+    for (int i = 1; i < 6 && m->end < t.len && (from = joint(t, m->end)) && from < t.len &&
+                    latex_at(t, from, &next);
+         i++) {
         if (m->text.len + next.text.len + 1 > MATH_MAX_BYTES) return;
         char *both = ares_arena_alloc(arena, m->text.len + next.text.len + 1);
         memcpy(both, m->text.data, m->text.len);
@@ -146,7 +183,9 @@ static bool fraction_at(ares_view t, size_t i, match *m)
     for (int k = 0; k < 2; k++) {
         if (j >= t.len || t.data[j] != '{') return false;
         size_t from = ++j;
-        while (j < t.len && (digit(t.data[j]) || t.data[j] == '.' || (j == from && t.data[j] == '-'))) j++;
+        while (j < t.len &&
+               (digit(t.data[j]) || t.data[j] == '.' || (j == from && t.data[j] == '-')))
+            j++;
         if (j >= t.len || t.data[j] != '}' || j == from) return false;
         j++;
     }
@@ -155,15 +194,23 @@ static bool fraction_at(ares_view t, size_t i, match *m)
     return true;
 }
 
-static bool operator_char(char c) { return c != 0 && strchr("+-*/^()", c) != NULL; }
+static bool operator_char(char c)
+{
+    return c != 0 && strchr("+-*/^()", c) != NULL;
+}
 
-/* A number or arithmetic of numbers that starts behind the start of a line, white space, "=" or "**". */
+/*
+ * A number or arithmetic of numbers that starts behind the start of a line, white space, "=" or
+ * "**".
+ */
 static bool number_at(ares_view t, size_t i, match *m)
 {
     size_t j = i, w = i;
     if (i) {
         char c = t.data[i - 1];
-        if (!blank(c) && c != '=' && !(i > 1 && c == '*' && t.data[i - 2] == '*') && !(c == '$' && (i == 1 || blank(t.data[i - 2])))) return false;
+        if (!blank(c) && c != '=' && !(i > 1 && c == '*' && t.data[i - 2] == '*') &&
+            !(c == '$' && (i == 1 || blank(t.data[i - 2]))))
+            return false;
     }
     size_t sign = t.data[j] == '-';
     /* arithmetic: digits and operators to a stop */
@@ -172,7 +219,10 @@ static bool number_at(ares_view t, size_t i, match *m)
     if (k < t.len && t.data[k] == '-') k++;
     if (k < t.len && digit(t.data[k])) {
         size_t end = k, operators = 0;
-        while (end < t.len && end - i < MATH_MAX_BYTES && (digit(t.data[end]) || t.data[end] == '.' || blank(t.data[end]) || operator_char(t.data[end]))) end++;
+        while (end < t.len && end - i < MATH_MAX_BYTES &&
+               (digit(t.data[end]) || t.data[end] == '.' || blank(t.data[end]) ||
+                operator_char(t.data[end])))
+            end++;
         while (end > k && !digit(t.data[end - 1]) && t.data[end - 1] != ')') end--;
         for (size_t x = k; x < end; x++) operators += operator_char(t.data[x]);
         bool stopped = end == t.len || blank(t.data[end]) || strchr(".,:$*)", t.data[end]);
@@ -182,10 +232,14 @@ static bool number_at(ares_view t, size_t i, match *m)
         }
     }
     j += sign;
-    if (j >= t.len || (!digit(t.data[j]) && !(t.data[j] == '.' && j + 1 < t.len && digit(t.data[j + 1])))) return false;
+    if (j >= t.len ||
+        (!digit(t.data[j]) && !(t.data[j] == '.' && j + 1 < t.len && digit(t.data[j + 1]))))
+        return false;
     for (w = j; w < t.len && w - j < MATH_MAX_BYTES; w++) {
         if (digit(t.data[w])) continue;
-        bool grouped = (t.data[w] == ',' || t.data[w] == ' ') && w + 3 < t.len && digit(t.data[w + 1]) && digit(t.data[w + 2]) && digit(t.data[w + 3]) && (w + 4 == t.len || !digit(t.data[w + 4]));
+        bool grouped = (t.data[w] == ',' || t.data[w] == ' ') && w + 3 < t.len &&
+                       digit(t.data[w + 1]) && digit(t.data[w + 2]) && digit(t.data[w + 3]) &&
+                       (w + 4 == t.len || !digit(t.data[w + 4]));
         if (!grouped && !(t.data[w] == '.' && w + 1 < t.len && digit(t.data[w + 1]))) break;
     }
     *m = (match){ .start = i, .text = { t.data + i, w - i } };
@@ -200,7 +254,10 @@ static bool says(ares_view t, size_t i, const char *words)
     return true;
 }
 
-/* How much the words before a match promise: 0 "final answer is ... I hope", 50 "final answer ... is", 100 "answer:", 200 "answer", 300. */
+/*
+ * How much the words before a match promise: 0 "final answer is ... I hope", 50 "final answer ...
+ * is", 100 "answer:", 200 "answer", 300.
+ */
 static int trust(ares_view t, const match *m)
 {
     int best = 300;
@@ -229,7 +286,8 @@ static int trust(ares_view t, const match *m)
 /* Plain numbers stand on the gold side too; so much text is looked at from its end. */
 enum { LOOKED_AT = 1 << 16 };
 
-int claim_candidates(ares_view response, claim_candidate *out, int most, ares_arena *arena, math_budget *budget)
+int claim_candidates(ares_view response, claim_candidate *out, int most, ares_arena *arena,
+                     math_budget *budget)
 {
     ares_view t = response;
     int n = 0;
@@ -242,9 +300,14 @@ int claim_candidates(ares_view response, claim_candidate *out, int most, ares_ar
     for (size_t i = 0; i < t.len;) {
         match m = { 0 };
         if (!value_spend(budget, 1)) return 0;
-        bool latex = latex_at(t, i, &m) || fraction_at(t, i, &m), prose = !latex && (digit(t.data[i]) || t.data[i] == '-' || t.data[i] == '.' || t.data[i] == '(') && number_at(t, i, &m);
+        bool latex = latex_at(t, i, &m) || fraction_at(t, i, &m),
+             prose =
+                 !latex &&
+                 (digit(t.data[i]) || t.data[i] == '-' || t.data[i] == '.' || t.data[i] == '(') &&
+                 number_at(t, i, &m);
         if (!latex && !prose) {
-            if ((t.data[i] == 'a' || t.data[i] == 'A') && says(t, i, "answer")) answer = true, answer_at = i;
+            if ((t.data[i] == 'a' || t.data[i] == 'A') && says(t, i, "answer"))
+                answer = true, answer_at = i;
             i++;
             continue;
         }
@@ -265,7 +328,8 @@ int claim_candidates(ares_view response, claim_candidate *out, int most, ares_ar
         bool later = have[k][PROSE] && (!have[k][LATEX] || best[k][PROSE].end > best[k][LATEX].end);
         for (int side = 0; side < KINDS; side++) {
             int kind = later ? KINDS - 1 - side : side;
-            if (have[k][kind] && n < most) out[n++] = (claim_candidate){ best[k][kind].text, best[k][kind].percent };
+            if (have[k][kind] && n < most)
+                out[n++] = (claim_candidate){ best[k][kind].text, best[k][kind].percent };
         }
     }
     return n;
@@ -273,12 +337,40 @@ int claim_candidates(ares_view response, claim_candidate *out, int most, ares_ar
 
 /* ------------------------------------------------------------------ normalisation */
 /* One left-to-right pass: each rule eats what it matches and writes something else. */
-typedef struct rule { const char *from, *to; } rule;
+typedef struct rule {
+    const char *from, *to;
+} rule;
 static const rule plain_rules[] = {
-    { "\\mathrm{T}", "T" }, { "\\mathrm{d}", "d" }, { "{\\rm d}", "d" }, { "\\mathrm{th}", "" }, { "\\mathrm", "\\text" }, { "\\mathit", "\\text" }, { "\\mathbf", "\\text" },
-    { "\\textnormal", "\\text" }, { "\\textbf", "\\text" }, { "\\textit", "\\text" }, { "\\textrm", "\\text" }, { "\\dfrac", "\\frac" }, { "\\tfrac", "\\frac" }, { "\\cfrac", "\\frac" },
-    { "~=", "\\approx" }, { "\\displaystyle", "" }, { "\\$", "" }, { "$", "" }, { "\\!", "" }, { "infinity", "\\infty" }, { " sqrt", "\\sqrt" }, { "{.", "{0." },
-    { ",\\ldots", " " }, { "\\ldots", " " }, { "\\text{percentage}", "%" }, { "\\text{percent}", "%" }, { "\\text{pct}", "%" }, { "\\text{}", "" }, { "\n", " " }, { "\t", " " },
+    { "\\mathrm{T}", "T" },
+    { "\\mathrm{d}", "d" },
+    { "{\\rm d}", "d" },
+    { "\\mathrm{th}", "" },
+    { "\\mathrm", "\\text" },
+    { "\\mathit", "\\text" },
+    { "\\mathbf", "\\text" },
+    { "\\textnormal", "\\text" },
+    { "\\textbf", "\\text" },
+    { "\\textit", "\\text" },
+    { "\\textrm", "\\text" },
+    { "\\dfrac", "\\frac" },
+    { "\\tfrac", "\\frac" },
+    { "\\cfrac", "\\frac" },
+    { "~=", "\\approx" },
+    { "\\displaystyle", "" },
+    { "\\$", "" },
+    { "$", "" },
+    { "\\!", "" },
+    { "infinity", "\\infty" },
+    { " sqrt", "\\sqrt" },
+    { "{.", "{0." },
+    { ",\\ldots", " " },
+    { "\\ldots", " " },
+    { "\\text{percentage}", "%" },
+    { "\\text{percent}", "%" },
+    { "\\text{pct}", "%" },
+    { "\\text{}", "" },
+    { "\n", " " },
+    { "\t", " " },
 };
 
 /* ",? and" or ",? or" not inside a word, or as \text{ and }: its bytes, 0 when there is none. */
@@ -307,7 +399,9 @@ static size_t percent_word(ares_view t, size_t i)
     if (j < t.len && j == i && i && word(t.data[i - 1])) return 0;
     for (int k = 0; k < ARES_COUNT(words); k++) {
         size_t n = strlen(words[k]);
-        if (at(t, j, words[k]) && (j == 0 || !word(t.data[j - 1])) && (j + n == t.len || !word(t.data[j + n]))) return j + n - i;
+        if (at(t, j, words[k]) && (j == 0 || !word(t.data[j - 1])) &&
+            (j + n == t.len || !word(t.data[j + n])))
+            return j + n - i;
     }
     return 0;
 }
@@ -315,8 +409,16 @@ static size_t percent_word(ares_view t, size_t i)
 /* \left( and \right] lose their word. */
 static size_t sized(ares_view t, size_t i)
 {
-    size_t n = at(t, i, "\\left") ? 5 : at(t, i, "\\mleft") ? 6 : at(t, i, "\\right") ? 6 : at(t, i, "\\mright") ? 7 : 0;
-    static const char *const delimiters[] = { "(", ")", "[", "]", "|", "{", "}", "\\{", "\\}", "\\|", "\\lfloor", "\\rfloor", "\\lceil", "\\rceil", "\\vert", "\\lvert", "\\rvert", "\\langle", "\\rangle", "\\lbrace", "\\rbrace", "\\lbrack", "\\rbrack" };
+    size_t n = at(t, i, "\\left")     ? 5
+               : at(t, i, "\\mleft")  ? 6
+               : at(t, i, "\\right")  ? 6
+               : at(t, i, "\\mright") ? 7
+                                      : 0;
+    static const char *const delimiters[] = {
+        "(",       ")",        "[",        "]",        "|",        "{",        "}",       "\\{",
+        "\\}",     "\\|",      "\\lfloor", "\\rfloor", "\\lceil",  "\\rceil",  "\\vert",  "\\lvert",
+        "\\rvert", "\\langle", "\\rangle", "\\lbrace", "\\rbrace", "\\lbrack", "\\rbrack"
+    };
     for (int k = 0; n && k < ARES_COUNT(delimiters); k++)
         if (at(t, i + n, delimiters[k])) return n;
     return 0;
@@ -327,7 +429,8 @@ static size_t rewrite(ares_view t, size_t i, const char **to)
 {
     size_t n;
     *to = "";
-    if ((letter(t.data[i]) && !strchr("aiop", t.data[i])) || digit(t.data[i])) return 0; /* no rule starts so */
+    /* no rule starts so */
+    if ((letter(t.data[i]) && !strchr("aiop", t.data[i])) || digit(t.data[i])) return 0;
     if ((n = sized(t, i))) return n;
     for (int k = 0; k < ARES_COUNT(plain_rules); k++) {
         if (!at(t, i, plain_rules[k].from)) continue;
@@ -338,25 +441,34 @@ static size_t rewrite(ares_view t, size_t i, const char **to)
     char c = t.data[i];
     if ((c == '"' || c == '\'') && !(i && t.data[i - 1] == '\\')) return 1;
     if (blank(c) && i + 1 < t.len && t.data[i + 1] == '.') return *to = " 0.", 2;
-    size_t open = blanks(t, i), comma = open < t.len && t.data[open] == '{' ? blanks(t, open + 1) : t.len; /* {,} */
+    /* {,} */
+    size_t open = blanks(t, i),
+           comma = open < t.len && t.data[open] == '{' ? blanks(t, open + 1) : t.len;
     if (comma < t.len && t.data[comma] == ',') {
         size_t close = blanks(t, comma + 1);
         if (close < t.len && t.data[close] == '}') return *to = ",", close + 1 - i;
     }
     if ((n = conjunction(t, i))) return *to = ",", n;
     if ((n = percent_word(t, i))) return *to = "\\%", n;
-    if (c == '\\' && i + 1 < t.len && blank(t.data[i + 1]) && !(i && t.data[i - 1] == '\\')) return *to = " ", 2;
+    if (c == '\\' && i + 1 < t.len && blank(t.data[i + 1]) && !(i && t.data[i - 1] == '\\'))
+        return *to = " ", 2;
     if (at(t, i, "inf") && !(i && t.data[i - 1] == '\\')) return *to = "\\infty", 3;
-    if (c == '\\' && i + 2 < t.len && t.data[i + 1] == '\\' && letter(t.data[i + 2]) && ares_view_find(t, ARES_VIEW("matrix"), 0) < 0) return *to = "\\", 2;
+    if (c == '\\' && i + 2 < t.len && t.data[i + 1] == '\\' && letter(t.data[i + 2]) &&
+        ares_view_find(t, ARES_VIEW("matrix"), 0) < 0)
+        return *to = "\\", 2;
     return 0;
 }
 
-/* Behind the first \text{ that reaches the end (a power of it too), nothing counts: units, remarks. */
+/*
+ * Behind the first \text{ that reaches the end (a power of it too), nothing counts: units, remarks.
+ */
 static ares_view without_text_tail(ares_view t)
 {
     size_t end = t.len;
     if (end >= 2 && t.data[end - 2] == '^' && digit(t.data[end - 1])) end -= 2;
-    else if (end >= 4 && t.data[end - 1] == '}' && digit(t.data[end - 2]) && t.data[end - 3] == '^' && t.data[end - 4] == '{') end -= 4;
+    else if (end >= 4 && t.data[end - 1] == '}' && digit(t.data[end - 2]) &&
+             t.data[end - 3] == '^' && t.data[end - 4] == '{')
+        end -= 4;
     if (end == 0 || t.data[end - 1] != '}') return t;
     for (size_t i = 0; i < end; i++) {
         if (!at(t, i, "\\text{") && !at(t, i, "\\mbox{")) continue;
@@ -368,12 +480,142 @@ static ares_view without_text_tail(ares_view t)
 
 /* Math-Verify's list; "." there stands for any character. */
 static const char *const units[] = {
-    "integerpoint", "feet", "sue", "digit", "pound", "meal", "edge", "student", "children ticket", "multiple", "east", "degree", "mph", "kmph", "ft", "m square", " m east", "sq m", "deg", "mile", "q .", "monkey",
-    "prime", "ratio", "profit of rs", "rd", "o", "gm", "p . m", "lb", "tile", "per", "dm", "lt", "gain", "ab", "way", "west", "a .", "b .", "c .", "d .", "e .", "f .", "g .", "h .", "t", "h", "no change", "men",
-    "soldier", "pie", "bc", "excess", "st", "inches", "noon", "cent", "by", "gal", "kmh", "c", "acre", "rise", "a . m", "th", "\xcf\x80 r 2", "sq", "mark", "l", "toy", "coin", "sq . m", "gallon", "\xc2\xb0 f", "profit",
-    "minw", "yr", "women", "am", "pm", "hr", "cu cm", "square", "are", "rupee", "rounds", "cubic", "cc", "mtr", "s", "ohm", "number", "day", "hour", "minute", "min", "second", "man", "woman", "sec", "cube", "mt",
-    "sq inch", "mp", "hectare", "more", "unit", "cu . m", "cm 2", "rs .", "rs", "kg", "g", "month", "km", "m", "cm", "mm", "apple", "liter", "loss", "yard", "pure", "year", "increase", "decrease", "d", "less", "Surface",
-    "litre", "pi sq m", "s .", "metre", "meter", "inch",
+    "integerpoint",
+    "feet",
+    "sue",
+    "digit",
+    "pound",
+    "meal",
+    "edge",
+    "student",
+    "children ticket",
+    "multiple",
+    "east",
+    "degree",
+    "mph",
+    "kmph",
+    "ft",
+    "m square",
+    " m east",
+    "sq m",
+    "deg",
+    "mile",
+    "q .",
+    "monkey",
+    "prime",
+    "ratio",
+    "profit of rs",
+    "rd",
+    "o",
+    "gm",
+    "p . m",
+    "lb",
+    "tile",
+    "per",
+    "dm",
+    "lt",
+    "gain",
+    "ab",
+    "way",
+    "west",
+    "a .",
+    "b .",
+    "c .",
+    "d .",
+    "e .",
+    "f .",
+    "g .",
+    "h .",
+    "t",
+    "h",
+    "no change",
+    "men",
+    "soldier",
+    "pie",
+    "bc",
+    "excess",
+    "st",
+    "inches",
+    "noon",
+    "cent",
+    "by",
+    "gal",
+    "kmh",
+    "c",
+    "acre",
+    "rise",
+    "a . m",
+    "th",
+    "\xcf\x80 r 2",
+    "sq",
+    "mark",
+    "l",
+    "toy",
+    "coin",
+    "sq . m",
+    "gallon",
+    "\xc2\xb0 f",
+    "profit",
+    "minw",
+    "yr",
+    "women",
+    "am",
+    "pm",
+    "hr",
+    "cu cm",
+    "square",
+    "are",
+    "rupee",
+    "rounds",
+    "cubic",
+    "cc",
+    "mtr",
+    "s",
+    "ohm",
+    "number",
+    "day",
+    "hour",
+    "minute",
+    "min",
+    "second",
+    "man",
+    "woman",
+    "sec",
+    "cube",
+    "mt",
+    "sq inch",
+    "mp",
+    "hectare",
+    "more",
+    "unit",
+    "cu . m",
+    "cm 2",
+    "rs .",
+    "rs",
+    "kg",
+    "g",
+    "month",
+    "km",
+    "m",
+    "cm",
+    "mm",
+    "apple",
+    "liter",
+    "loss",
+    "yard",
+    "pure",
+    "year",
+    "increase",
+    "decrease",
+    "d",
+    "less",
+    "Surface",
+    "litre",
+    "pi sq m",
+    "s .",
+    "metre",
+    "meter",
+    "inch",
 };
 
 static bool unit(ares_view t)
@@ -383,7 +625,9 @@ static bool unit(ares_view t)
         size_t n = strlen(units[k]), i = 0;
         if (t.len < n || t.len > n + 2) continue;
         while (i < n && (units[k][i] == t.data[i] || units[k][i] == '.')) i++;
-        if (i == n && (t.len == n || (t.len == n + 1 && t.data[n] == 's') || (t.len == n + 2 && t.data[n] == 'e' && t.data[n + 1] == 's'))) return true;
+        if (i == n && (t.len == n || (t.len == n + 1 && t.data[n] == 's') ||
+                       (t.len == n + 2 && t.data[n] == 'e' && t.data[n + 1] == 's')))
+            return true;
     }
     return false;
 }
@@ -397,14 +641,16 @@ static ares_view without_unit(ares_view t)
         char c = whole.data[i];
         if (!digit(c) && c != '}' && !blank(c)) continue;
         for (size_t j = blanks(whole, i + 1); j > i; j--)
-            if (unit((ares_view){ whole.data + j, whole.len - j })) return (ares_view){ t.data, i + 1 };
+            if (unit((ares_view){ whole.data + j, whole.len - j }))
+                return (ares_view){ t.data, i + 1 };
     }
     return t;
 }
 
 ares_view claim_normalize(ares_view text, ares_arena *arena, math_budget *budget)
 {
-    if (text.len > MATH_MAX_BYTES || !value_spend(budget, (int64_t)text.len)) return (ares_view){ "", 0 };
+    if (text.len > MATH_MAX_BYTES || !value_spend(budget, (int64_t)text.len))
+        return (ares_view){ "", 0 };
     ares_str s = { 0 };
     for (size_t i = 0; i < text.len;) {
         const char *to;

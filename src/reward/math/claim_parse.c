@@ -1,7 +1,8 @@
 /*
- * LaTeX -> tree, after latex2sympy2_extended's grammar: factors that stand side by side bind tighter than "/" (1/2x is 1/(2x)),
- * a whole number before a fraction is a mixed number, powers associate to the left, \log is decimal, e is Euler's number and
- * every other letter a variable without case.
+ * LaTeX -> tree, after latex2sympy2_extended's grammar: factors that stand side by side bind
+ * tighter than "/" (1/2x is 1/(2x)), a whole number before a fraction is a mixed number, powers
+ * associate to the left, \log is decimal, e is Euler's number and every other letter a variable
+ * without case.
  */
 #include <string.h>
 
@@ -22,10 +23,22 @@ typedef struct reader {
     bool in_bars;
 } reader;
 
-static bool digit(char c) { return c >= '0' && c <= '9'; }
-static bool letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-static bool blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '~'; }
-static char lower(char c) { return (char)(c >= 'A' && c <= 'Z' ? c + 32 : c); }
+static bool digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+static bool letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+static bool blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '~';
+}
+static char lower(char c)
+{
+    return (char)(c >= 'A' && c <= 'Z' ? c + 32 : c);
+}
 
 /* ------------------------------------------------------------------ nodes */
 claim_node *claim_new(claim_book *b, claim_kind kind)
@@ -73,7 +86,8 @@ static int32_t name_code(claim_book *b, const char *prefix, ares_view name)
     ares_view v = { plain, n };
     for (int i = 0; i < b->name_count; i++)
         if (ares_view_eq(b->names[i], v)) return CLAIM_FIRST_NAME + i;
-    if (b->name_count == CLAIM_MAX_NAMES) return CLAIM_FIRST_NAME + CLAIM_MAX_NAMES; /* one too many: all further are the same, and none is trusted */
+    /* one too many: all further are the same, and none is trusted */
+    if (b->name_count == CLAIM_MAX_NAMES) return CLAIM_FIRST_NAME + CLAIM_MAX_NAMES;
     b->names[b->name_count] = v;
     return CLAIM_FIRST_NAME + b->name_count++;
 }
@@ -81,7 +95,8 @@ static int32_t name_code(claim_book *b, const char *prefix, ares_view name)
 /* ------------------------------------------------------------------ scanning */
 static void skip(reader *r)
 {
-    static const char *const spaces[] = { "\\,", "\\;", "\\:", "\\!", "\\quad", "\\qquad", "\\ ", "\\limits", "\\displaystyle" };
+    static const char *const spaces[] = { "\\,",     "\\;", "\\:",      "\\!",           "\\quad",
+                                          "\\qquad", "\\ ", "\\limits", "\\displaystyle" };
     for (bool more = true; more;) {
         more = false;
         while (r->at < r->end && blank(r->text.data[r->at])) r->at++;
@@ -89,7 +104,8 @@ static void skip(reader *r)
         for (int i = ARES_COUNT(spaces); i-- > 0 && !more;) {
             size_t n = strlen(spaces[i]);
             if (r->end - r->at < n || memcmp(r->text.data + r->at, spaces[i], n) != 0) continue;
-            if (letter(spaces[i][n - 1]) && r->at + n < r->end && letter(r->text.data[r->at + n])) continue;
+            if (letter(spaces[i][n - 1]) && r->at + n < r->end && letter(r->text.data[r->at + n]))
+                continue;
             r->at += n;
             more = true;
         }
@@ -136,7 +152,10 @@ static int bracket_step(ares_view t, size_t *i)
     return c == '(' || c == '[' || c == '{' ? 1 : c == ')' || c == ']' || c == '}' ? -1 : 0;
 }
 
-/* Where the bracket opened at `at` (its last byte) closes: the index of the closing character; text.len when it never does. */
+/*
+ * Where the bracket opened at `at` (its last byte) closes: the index of the closing character;
+ * text.len when it never does.
+ */
 static size_t closing(const reader *r, size_t at)
 {
     ares_view t = { r->text.data, r->end };
@@ -176,7 +195,10 @@ static bool argument_span(reader *r, size_t *from, size_t *to)
 static bool sum(reader *r, value_program *p, operand *o);
 static bool factors(reader *r, value_program *p, operand *o);
 
-static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a < 0 ? -a : a; }
+static int64_t gcd(int64_t a, int64_t b)
+{
+    return b ? gcd(b, a % b) : a < 0 ? -a : a;
+}
 static operand fraction(operand a, operand b)
 {
     if (a.kind != WHOLE || b.kind != WHOLE || b.n == 0) return (operand){ .kind = OTHER };
@@ -199,7 +221,8 @@ static bool span(reader *r, value_program *p, size_t from, size_t to, operand *o
     inner.at = from;
     inner.end = to;
     inner.in_argument = inner.in_bars = false;
-    if (++inner.depth > MATH_MAX_DEPTH || from >= to || !value_spend(r->book->budget, 4)) return false;
+    if (++inner.depth > MATH_MAX_DEPTH || from >= to || !value_spend(r->book->budget, 4))
+        return false;
     return sum(&inner, p, o) && peek(&inner) == 0;
 }
 
@@ -214,7 +237,9 @@ static bool bracketed(reader *r, value_program *p, size_t open, operand *o)
     size_t close = closing(r, open);
     if (close >= r->end) return false;
     size_t to = close;
-    if (r->text.data[close] == '}' && r->text.data[open] == '{' && open > 0 && r->text.data[open - 1] == '\\' && r->text.data[close - 1] == '\\') to--;
+    if (r->text.data[close] == '}' && r->text.data[open] == '{' && open > 0 &&
+        r->text.data[open - 1] == '\\' && r->text.data[close - 1] == '\\')
+        to--;
     if (!span(r, p, open + 1, to, o)) return false;
     r->at = close + 1;
     return true;
@@ -226,8 +251,11 @@ static bool number(reader *r, value_program *p, operand *o)
     if (n == 0 || p->failed || r->text.data[r->at + n - 1] == '.') return false;
     value_op last = p->ops[p->count - 1];
     bool pointed = memchr(r->text.data + r->at, '.', n) != NULL;
-    *o = pointed ? (operand){ .kind = DECIMAL } : last.kind == VALUE_INTEGER ? (operand){ WHOLE, last.argument, 1 } : (operand){ .kind = WHOLE, .n = 1, .d = 0 };
-    if (o->kind == WHOLE && o->d == 0) *o = (operand){ .kind = DECIMAL }; /* a long whole number: one number, and no part of a mixed one */
+    *o = pointed                      ? (operand){ .kind = DECIMAL }
+         : last.kind == VALUE_INTEGER ? (operand){ WHOLE, last.argument, 1 }
+                                      : (operand){ .kind = WHOLE, .n = 1, .d = 0 };
+    /* a long whole number: one number, and no part of a mixed one */
+    if (o->kind == WHOLE && o->d == 0) *o = (operand){ .kind = DECIMAL };
     r->at += n;
     size_t from, to;
     if (peek(r) == '_') { /* a base is not looked at */
@@ -254,7 +282,8 @@ static bool variable(reader *r, value_program *p, const char *prefix, ares_view 
         r->at++;
         if (!argument_span(r, &from, &to)) return false;
         ares_view under = { r->text.data + from, to - from };
-        name = ares_view_of(ares_arena_printf(r->book->arena, "%s%.*s_%.*s", prefix, (int)name.len, name.data, (int)under.len, under.data));
+        name = ares_view_of(ares_arena_printf(r->book->arena, "%s%.*s_%.*s", prefix, (int)name.len,
+                                              name.data, (int)under.len, under.data));
         prefix = "\\";
     } else {
         r->at = mark;
@@ -263,9 +292,14 @@ static bool variable(reader *r, value_program *p, const char *prefix, ares_view 
     return true;
 }
 
-static const struct { const char *name; value_kind kind; } functions[] = {
-    { "sin", VALUE_SIN }, { "cos", VALUE_COS }, { "tan", VALUE_TAN }, { "cot", VALUE_COT }, { "sec", VALUE_SEC }, { "csc", VALUE_CSC }, { "arcsin", VALUE_ARCSIN },
-    { "arccos", VALUE_ARCCOS }, { "arctan", VALUE_ARCTAN }, { "ln", VALUE_LN }, { "log", VALUE_LOG_BASE }, { "exp", VALUE_EXP },
+static const struct {
+    const char *name;
+    value_kind kind;
+} functions[] = {
+    { "sin", VALUE_SIN },       { "cos", VALUE_COS },       { "tan", VALUE_TAN },
+    { "cot", VALUE_COT },       { "sec", VALUE_SEC },       { "csc", VALUE_CSC },
+    { "arcsin", VALUE_ARCSIN }, { "arccos", VALUE_ARCCOS }, { "arctan", VALUE_ARCTAN },
+    { "ln", VALUE_LN },         { "log", VALUE_LOG_BASE },  { "exp", VALUE_EXP },
 };
 static int function_here(reader *r)
 {
@@ -287,12 +321,14 @@ static bool function(reader *r, value_program *p, int which)
     value_init(&power, r->book->arena);
     value_init(&base, r->book->arena);
     r->at += command(r).len + 1;
-    for (char c = peek(r); ok && (c == '^' || c == '_') && !(c == '^' ? powered : based); c = peek(r)) {
+    for (char c = peek(r); ok && (c == '^' || c == '_') && !(c == '^' ? powered : based);
+         c = peek(r)) {
         r->at++;
         if (c == '^') ok = powered = argument(r, &power, &exponent);
         else ok = based = argument(r, &base, &unused);
     }
-    if (powered && exponent.kind == WHOLE && exponent.n == -1 && (kind == VALUE_SIN || kind == VALUE_COS || kind == VALUE_TAN)) {
+    if (powered && exponent.kind == WHOLE && exponent.n == -1 &&
+        (kind == VALUE_SIN || kind == VALUE_COS || kind == VALUE_TAN)) {
         kind = kind == VALUE_SIN ? VALUE_ARCSIN : kind == VALUE_COS ? VALUE_ARCCOS : VALUE_ARCTAN;
         powered = false;
     }
@@ -338,17 +374,25 @@ static bool enclosed(reader *r, value_program *p, const char *close, value_kind 
 
 static bool named(reader *r, value_program *p, operand *o)
 {
-    static const char *const accents[] = { "text", "mbox", "mathbf", "mathrm", "mathit", "textbf", "textit", "textrm", "operatorname", "overline", "bar", "hat", "vec", "overrightarrow", "tilde", "boldsymbol", "boxed" };
+    static const char *const accents[] = { "text",         "mbox",           "mathbf", "mathrm",
+                                           "mathit",       "textbf",         "textit", "textrm",
+                                           "operatorname", "overline",       "bar",    "hat",
+                                           "vec",          "overrightarrow", "tilde",  "boldsymbol",
+                                           "boxed" };
     ares_view c = command(r);
     size_t from, to;
     int f = function_here(r);
     if (f >= 0) return function(r, p, f);
     r->at += c.len + 1;
-    if (ares_view_is(c, "frac") || ares_view_is(c, "dfrac") || ares_view_is(c, "tfrac") || ares_view_is(c, "cfrac")) {
+    if (ares_view_is(c, "frac") || ares_view_is(c, "dfrac") || ares_view_is(c, "tfrac") ||
+        ares_view_is(c, "cfrac")) {
         operand a, b;
         if (!argument(r, p, &a)) return false;
-        /* \frac123 is 1/23: a digit for the numerator, all digits that follow for the denominator */
-        bool ok = digit(peek(r)) && digit(r->text.data[r->at - 1]) ? number(r, p, &b) : argument(r, p, &b);
+        /*
+         * \frac123 is 1/23: a digit for the numerator, all digits that follow for the denominator
+         */
+        bool ok = digit(peek(r)) && digit(r->text.data[r->at - 1]) ? number(r, p, &b)
+                                                                   : argument(r, p, &b);
         if (!ok) return false;
         value_emit(p, VALUE_DIV, 0);
         *o = fraction(a, b);
@@ -357,7 +401,8 @@ static bool named(reader *r, value_program *p, operand *o)
     if (ares_view_is(c, "sqrt")) {
         operand unused;
         if (peek(r) != '[') {
-            if (peek(r) == '(' ? !bracketed(r, p, r->at, &unused) : !argument(r, p, &unused)) return false;
+            if (peek(r) == '(' ? !bracketed(r, p, r->at, &unused) : !argument(r, p, &unused))
+                return false;
             value_emit(p, VALUE_SQRT, 0);
             return true;
         }
@@ -388,14 +433,26 @@ static bool named(reader *r, value_program *p, operand *o)
         char *name = ares_arena_alloc(r->book->arena, to - from + 1);
         size_t n = 0;
         for (size_t k = from; k < to; k++)
-            if (!blank(r->text.data[k]) && (!plain || (r->text.data[k] != '(' && r->text.data[k] != ')'))) name[n++] = r->text.data[k];
+            if (!blank(r->text.data[k]) &&
+                (!plain || (r->text.data[k] != '(' && r->text.data[k] != ')')))
+                name[n++] = r->text.data[k];
         if (n == 0) return false;
-        return variable(r, p, plain ? "" : bar ? "bar:" : vector ? "vec:" : "accent:", (ares_view){ name, n });
+        return variable(r, p,
+                        plain    ? ""
+                        : bar    ? "bar:"
+                        : vector ? "vec:"
+                                 : "accent:",
+                        (ares_view){ name, n });
     }
-    static const char *const others[] = { "cdots", "ldots", "dots", "left", "right", "begin", "end", "mid", "text", "quad", "to", "rightarrow", "implies", "cup", "cap", "in", "forall", "exists", "int", "sum", "prod", "lim", "langle", "rangle", "pm", "mp" };
+    static const char *const others[] = {
+        "cdots", "ldots", "dots",       "left",    "right",  "begin",  "end", "mid",    "text",
+        "quad",  "to",    "rightarrow", "implies", "cup",    "cap",    "in",  "forall", "exists",
+        "int",   "sum",   "prod",       "lim",     "langle", "rangle", "pm",  "mp"
+    };
     for (int i = 0; i < ARES_COUNT(others); i++)
         if (ares_view_is(c, others[i])) return false;
-    if (c.len < 2 || !letter(c.data[0]) || (r->at < r->end && r->text.data[r->at] == '{')) return false;
+    if (c.len < 2 || !letter(c.data[0]) || (r->at < r->end && r->text.data[r->at] == '{'))
+        return false;
     return variable(r, p, "\\", c);
 }
 
@@ -404,7 +461,8 @@ static bool atom(reader *r, value_program *p, operand *o)
     char c = peek(r);
     *o = (operand){ .kind = OTHER };
     if (!value_spend(r->book->budget, 2)) return false;
-    if (digit(c) || (c == '.' && r->at + 1 < r->end && digit(r->text.data[r->at + 1]))) return number(r, p, o);
+    if (digit(c) || (c == '.' && r->at + 1 < r->end && digit(r->text.data[r->at + 1])))
+        return number(r, p, o);
     if (c == '(' || c == '[' || c == '{') return bracketed(r, p, r->at, o);
     if (c == '|') {
         r->at++;
@@ -417,7 +475,8 @@ static bool atom(reader *r, value_program *p, operand *o)
         value_emit(p, VALUE_E, 0);
         return true;
     }
-    if (c == 'd' && r->at < r->end && letter(r->text.data[r->at])) r->at++; /* a differential: dx is one name */
+    /* a differential: dx is one name */
+    if (c == 'd' && r->at < r->end && letter(r->text.data[r->at])) r->at++;
     return variable(r, p, "", (ares_view){ r->text.data + from, r->at - from });
 }
 
@@ -427,7 +486,8 @@ static bool degree(reader *r)
     size_t mark = r->at;
     if (take(r, '^')) {
         bool braced = take(r, '{');
-        if ((take_command(r, "circ") || take_command(r, "degree")) && (!braced || take(r, '}'))) return true;
+        if ((take_command(r, "circ") || take_command(r, "degree")) && (!braced || take(r, '}')))
+            return true;
     } else if (take_command(r, "degree")) {
         return true;
     }
@@ -448,7 +508,11 @@ static bool factor(reader *r, value_program *p, operand *o)
         } else if (c == '^') {
             r->at++;
             c = peek(r);
-            if (c == '{' ? !argument(r, p, &unused) : c == '(' ? !bracketed(r, p, r->at, &unused) : digit(c) ? !number(r, p, &unused) : !atom(r, p, &unused)) return false;
+            if (c == '{'   ? !argument(r, p, &unused)
+                : c == '(' ? !bracketed(r, p, r->at, &unused)
+                : digit(c) ? !number(r, p, &unused)
+                           : !atom(r, p, &unused))
+                return false;
             value_emit(p, VALUE_POW, 0);
         } else {
             return true;
@@ -459,7 +523,11 @@ static bool factor(reader *r, value_program *p, operand *o)
 
 static bool factor_ahead(reader *r)
 {
-    static const char *const stops[] = { "times", "cdot", "div", "bmod", "le", "leq", "ge", "geq", "ne", "neq", "lt", "gt", "in", "approx", "cup", "cap", "setminus", "pm", "mp", "}", "rfloor", "rceil", "leqslant", "geqslant", "equiv", "sim", "mid", "end", "\\" };
+    static const char *const stops[] = {
+        "times",  "cdot",  "div",      "bmod",     "le",    "leq", "ge",       "geq", "ne", "neq",
+        "lt",     "gt",    "in",       "approx",   "cup",   "cap", "setminus", "pm",  "mp", "}",
+        "rfloor", "rceil", "leqslant", "geqslant", "equiv", "sim", "mid",      "end", "\\"
+    };
     char c = peek(r);
     if (digit(c) || c == '.' || c == '(' || c == '[' || c == '{' || letter(c)) return true;
     if (c == '|') return !r->in_bars;
@@ -470,7 +538,10 @@ static bool factor_ahead(reader *r)
     return !(r->in_argument && function_here(r) >= 0);
 }
 
-/* Factors side by side, the last with the one before it first: 2\frac12 is 2 + 1/2, and so are "2 3" and "2(3)" sums there. */
+/*
+ * Factors side by side, the last with the one before it first: 2\frac12 is 2 + 1/2, and so are "2
+ * 3" and "2(3)" sums there.
+ */
 static bool factors(reader *r, value_program *p, operand *o)
 {
     enum { MOST = 64 };
@@ -485,7 +556,8 @@ static bool factors(reader *r, value_program *p, operand *o)
         bool mixed = list[i].kind == WHOLE && (o->kind == WHOLE || o->kind == FRACTION) && o->n > 0;
         value_emit(p, mixed ? VALUE_ADD : VALUE_MUL, 0);
         int64_t limit = 1 << 30;
-        if (mixed && o->n < limit && o->d < limit) *o = (operand){ o->d == 1 ? WHOLE : FRACTION, list[i].n * o->d + o->n, o->d };
+        if (mixed && o->n < limit && o->d < limit)
+            *o = (operand){ o->d == 1 ? WHOLE : FRACTION, list[i].n * o->d + o->n, o->d };
         else *o = (operand){ .kind = OTHER };
     }
     return true;
@@ -512,7 +584,8 @@ static bool product(reader *r, value_program *p, operand *o)
     for (;;) {
         operand b;
         char c = peek(r);
-        bool times = c == '*' || ares_view_is(command(r), "times") || ares_view_is(command(r), "cdot");
+        bool times =
+            c == '*' || ares_view_is(command(r), "times") || ares_view_is(command(r), "cdot");
         bool over = c == '/' || c == ':' || ares_view_is(command(r), "div");
         if (!times && !over) return true;
         r->at += c == '\\' ? command(r).len + 1 : 1;
@@ -557,16 +630,21 @@ static void trim(const reader *r, size_t *from, size_t *to)
 static claim_node *matrix(reader *r, size_t from, size_t to)
 {
     ares_view t = { r->text.data + from, to - from };
-    static const char *const kinds[] = { "pmatrix", "bmatrix", "matrix", "Bmatrix", "array", "smallmatrix" };
+    static const char *const kinds[] = { "pmatrix", "bmatrix", "matrix",
+                                         "Bmatrix", "array",   "smallmatrix" };
     while (t.len && (t.data[0] == '(' || t.data[0] == '[')) { /* \left( \begin{array} */
         if (t.len < 2 || (t.data[t.len - 1] != ')' && t.data[t.len - 1] != ']')) return NULL;
         t = ares_view_trim((ares_view){ t.data + 1, t.len - 2 });
     }
     if (!ares_view_starts(t, ARES_VIEW("\\begin{"))) return NULL;
     for (int i = 0; i < ARES_COUNT(kinds); i++) {
-        ares_view open = ares_view_of(ares_arena_printf(r->book->arena, "\\begin{%s}", kinds[i])), close = ares_view_of(ares_arena_printf(r->book->arena, "\\end{%s}", kinds[i]));
-        if (!ares_view_starts(t, open) || t.len < open.len + close.len || memcmp(t.data + t.len - close.len, close.data, close.len) != 0) continue;
-        size_t at = (size_t)(t.data - r->text.data) + open.len, end = at + t.len - open.len - close.len;
+        ares_view open = ares_view_of(ares_arena_printf(r->book->arena, "\\begin{%s}", kinds[i])),
+                  close = ares_view_of(ares_arena_printf(r->book->arena, "\\end{%s}", kinds[i]));
+        if (!ares_view_starts(t, open) || t.len < open.len + close.len ||
+            memcmp(t.data + t.len - close.len, close.data, close.len) != 0)
+            continue;
+        size_t at = (size_t)(t.data - r->text.data) + open.len,
+               end = at + t.len - open.len - close.len;
         if (i == 4) { /* {cc}: alignment */
             while (at < end && r->text.data[at] != '}') at++;
             at = ARES_MIN(at + 1, end);
@@ -583,7 +661,8 @@ static claim_node *matrix(reader *r, size_t from, size_t to)
             }
             size_t a = cell, b = k;
             trim(r, &a, &b);
-            if (k == end && a == b && column == 0 && m->count) break; /* a row end behind the last row */
+            /* a row end behind the last row */
+            if (k == end && a == b && column == 0 && m->count) break;
             claim_node *item = m->count < CLAIM_MAX_ITEMS ? expression(r, a, b) : NULL;
             if (!item) return NULL;
             claim_add(r->book, m, item, 0);
@@ -612,11 +691,16 @@ static bool below_or_equal(reader *r, const claim_node *a, const claim_node *b, 
     if (none.count) return false;
     value_float_init(&x);
     value_float_init(&y);
-    if (value_at(&a->expression, &none, 0, r->book->budget, &x) != VALUE_DONE || value_at(&b->expression, &none, 0, r->book->budget, &y) != VALUE_DONE) return false;
+    if (value_at(&a->expression, &none, 0, r->book->budget, &x) != VALUE_DONE ||
+        value_at(&b->expression, &none, 0, r->book->budget, &y) != VALUE_DONE)
+        return false;
     return strict ? mpfr_less_p(y.v, x.v) : mpfr_lessequal_p(y.v, x.v);
 }
 
-/* A bracket with a comma inside, {...}, \emptyset: *node is set when the span from..to is one such thing. */
+/*
+ * A bracket with a comma inside, {...}, \emptyset: *node is set when the span from..to is one such
+ * thing.
+ */
 static bool set_atom(reader *r, size_t from, size_t to, claim_node **node)
 {
     ares_view t = { r->text.data + from, to - from };
@@ -646,13 +730,17 @@ static bool set_atom(reader *r, size_t from, size_t to, claim_node **node)
     }
     if (commas == 0) return false;
     *node = elements(r, a, b, CLAIM_TUPLE);
-    if (!*node || commas != 1 || (*node)->count != 2 || (*node)->items[0]->kind != CLAIM_EXPRESSION || (*node)->items[1]->kind != CLAIM_EXPRESSION) {
-        if (*node && (open == '[' || close == ']') && (*node)->count != 2) *node = open == '[' && close == ']' ? *node : NULL;
+    if (!*node || commas != 1 || (*node)->count != 2 ||
+        (*node)->items[0]->kind != CLAIM_EXPRESSION ||
+        (*node)->items[1]->kind != CLAIM_EXPRESSION) {
+        if (*node && (open == '[' || close == ']') && (*node)->count != 2)
+            *node = open == '[' && close == ']' ? *node : NULL;
         return true;
     }
     bool opens = open == '(', closes = close == ')';
     /* an empty interval is a pair */
-    if (opens == closes && below_or_equal(r, (*node)->items[0], (*node)->items[1], !opens)) return true;
+    if (opens == closes && below_or_equal(r, (*node)->items[0], (*node)->items[1], !opens))
+        return true;
     (*node)->kind = CLAIM_INTERVAL;
     (*node)->open[0] = opens;
     (*node)->open[1] = closes;
@@ -672,7 +760,10 @@ static claim_node *term(reader *r, size_t from, size_t to)
         if (!value_spend(r->book->budget, 1)) return NULL;
         size_t here = i;
         depth += bracket_step(all, &i);
-        if (depth || r->text.data[here] != '\\' || to - here < 4 || memcmp(r->text.data + here, "\\cup", 4) != 0 || (here + 4 < to && letter(r->text.data[here + 4]))) continue;
+        if (depth || r->text.data[here] != '\\' || to - here < 4 ||
+            memcmp(r->text.data + here, "\\cup", 4) != 0 ||
+            (here + 4 < to && letter(r->text.data[here + 4])))
+            continue;
         if (!joined) joined = claim_new(r->book, CLAIM_UNION);
         reader one = *r;
         one.depth++;
@@ -697,9 +788,15 @@ static claim_node *term(reader *r, size_t from, size_t to)
 /* A sign of a relation at i of depth 0: its letter, and its bytes. */
 static char relation_at(ares_view t, size_t i, size_t *bytes)
 {
-    static const struct { const char *text; char sign; } signs[] = {
-        { "\\leqslant", 'l' }, { "\\geqslant", 'g' }, { "\\leq", 'l' }, { "\\le", 'l' }, { "\\geq", 'g' }, { "\\ge", 'g' }, { "\\neq", '!' }, { "\\ne", '!' }, { "\\lt", '<' }, { "\\gt", '>' },
-        { "\\in", '=' }, { "\\approx", '~' }, { "<=", 'l' }, { ">=", 'g' }, { "!=", '!' }, { "=", '=' }, { "<", '<' }, { ">", '>' },
+    static const struct {
+        const char *text;
+        char sign;
+    } signs[] = {
+        { "\\leqslant", 'l' }, { "\\geqslant", 'g' }, { "\\leq", 'l' }, { "\\le", 'l' },
+        { "\\geq", 'g' },      { "\\ge", 'g' },       { "\\neq", '!' }, { "\\ne", '!' },
+        { "\\lt", '<' },       { "\\gt", '>' },       { "\\in", '=' },  { "\\approx", '~' },
+        { "<=", 'l' },         { ">=", 'g' },         { "!=", '!' },    { "=", '=' },
+        { "<", '<' },          { ">", '>' },
     };
     if (!strchr("\\<>=!", t.data[i])) return 0;
     for (int k = 0; k < ARES_COUNT(signs); k++) {
@@ -720,7 +817,11 @@ static bool plus_minus(reader *r, size_t from, size_t to, claim_node *into, bool
     for (size_t i = from; i < to; i++) {
         size_t here = i;
         depth += bracket_step(all, &i);
-        if (depth || r->text.data[here] != '\\' || to - here < 3 || (memcmp(r->text.data + here, "\\pm", 3) != 0 && memcmp(r->text.data + here, "\\mp", 3) != 0) || (here + 3 < to && letter(r->text.data[here + 3]))) continue;
+        if (depth || r->text.data[here] != '\\' || to - here < 3 ||
+            (memcmp(r->text.data + here, "\\pm", 3) != 0 &&
+             memcmp(r->text.data + here, "\\mp", 3) != 0) ||
+            (here + 3 < to && letter(r->text.data[here + 3])))
+            continue;
         size_t a = from, b = here, c = here + 3, d = to;
         trim(r, &a, &b);
         trim(r, &c, &d);
@@ -777,12 +878,18 @@ static claim_node *element(reader *r, size_t from, size_t to)
     /* an approximation says what its left side is; behind a letter, what its right side is */
     if (chain->count == 2 && chain->signs[0] == '~') {
         claim_node *left = chain->items[0];
-        return left->kind == CLAIM_EXPRESSION && left->expression.count == 1 && left->expression.ops[0].kind == VALUE_VARIABLE ? chain->items[1] : left;
+        return left->kind == CLAIM_EXPRESSION && left->expression.count == 1 &&
+                       left->expression.ops[0].kind == VALUE_VARIABLE
+                   ? chain->items[1]
+                   : left;
     }
     return chain;
 }
 
-/* Elements between commas and semicolons; groups between semicolons are tuples when one of them has commas. */
+/*
+ * Elements between commas and semicolons; groups between semicolons are tuples when one of them has
+ * commas.
+ */
 static claim_node *elements(reader *r, size_t from, size_t to, claim_kind kind)
 {
     claim_node *list = claim_new(r->book, kind), *group = claim_new(r->book, CLAIM_TUPLE);
@@ -829,7 +936,9 @@ static bool thousands(ares_view t)
     size_t i = t.len && t.data[0] == '-', digits = 0, groups = 0;
     for (; i < t.len && digit(t.data[i]); i++) digits++;
     if (digits < 1 || digits > 3) return false;
-    while (i + 3 < t.len && t.data[i] == ',' && digit(t.data[i + 1]) && digit(t.data[i + 2]) && digit(t.data[i + 3])) i += 4, groups++;
+    while (i + 3 < t.len && t.data[i] == ',' && digit(t.data[i + 1]) && digit(t.data[i + 2]) &&
+           digit(t.data[i + 3]))
+        i += 4, groups++;
     if (i + 1 < t.len && t.data[i] == '.' && digit(t.data[i + 1]))
         for (i++; i < t.len && digit(t.data[i]); i++) {}
     return groups && i == t.len;
@@ -838,7 +947,8 @@ static bool thousands(ares_view t)
 claim_node *claim_parse(claim_book *b, ares_view latex, bool percent)
 {
     latex = ares_view_trim(latex);
-    if (latex.len == 0 || latex.len > MATH_MAX_BYTES || memchr(latex.data, 0, latex.len)) return NULL;
+    if (latex.len == 0 || latex.len > MATH_MAX_BYTES || memchr(latex.data, 0, latex.len))
+        return NULL;
     if (thousands(latex)) {
         char *plain = ares_arena_alloc(b->arena, latex.len + 1);
         size_t n = 0;

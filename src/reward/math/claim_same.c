@@ -1,6 +1,7 @@
 /*
- * When two answers are the same for Math-Verify. The gold answer's form rules: "x = 5" against "5" compares right sides, an
- * inequality becomes an interval only where the given answer is one. Decimals count to six places, percentages are hundredths.
+ * When two answers are the same for Math-Verify. The gold answer's form rules: "x = 5" against "5"
+ * compares right sides, an inequality becomes an interval only where the given answer is one.
+ * Decimals count to six places, percentages are hundredths.
  */
 #include <stdio.h>
 #include <string.h>
@@ -65,8 +66,14 @@ static bool near(claim_book *b, const value_program *x, const value_program *y, 
     return equal;
 }
 
-static bool symbol(const claim_node *n) { return n->expression.count == 1 && n->expression.ops[0].kind == VALUE_VARIABLE; }
-static bool euler(const claim_node *n) { return n->expression.count == 1 && n->expression.ops[0].kind == VALUE_E; }
+static bool symbol(const claim_node *n)
+{
+    return n->expression.count == 1 && n->expression.ops[0].kind == VALUE_VARIABLE;
+}
+static bool euler(const claim_node *n)
+{
+    return n->expression.count == 1 && n->expression.ops[0].kind == VALUE_E;
+}
 
 /* The names of a product of letters, one behind the other; a whole number's digits. */
 static bool spelled(const claim_book *b, const claim_node *n, char *text, size_t size, size_t *len)
@@ -84,7 +91,8 @@ static bool spelled(const claim_book *b, const claim_node *n, char *text, size_t
         if (op.kind == VALUE_E) one = 'e';
         else if (op.kind != VALUE_VARIABLE) return false;
         else if (op.argument < CLAIM_FIRST_NAME) one = (char)op.argument;
-        else if (op.argument - CLAIM_FIRST_NAME < b->name_count) name = b->names[op.argument - CLAIM_FIRST_NAME];
+        else if (op.argument - CLAIM_FIRST_NAME < b->name_count)
+            name = b->names[op.argument - CLAIM_FIRST_NAME];
         else return false;
         if (*len + name.len > size) return false;
         memcpy(text + *len, name.data, name.len);
@@ -104,22 +112,30 @@ static bool same_expression(claim_book *b, const claim_node *gold, const claim_n
     if (symbol(gold) || symbol(given)) {
         char a[256], c[256];
         size_t n, m;
-        if (euler(gold) || euler(given)) return (symbol(gold) ? gold : given)->expression.ops[0].argument == 'e';
-        return spelled(b, gold, a, sizeof a, &n) && spelled(b, given, c, sizeof c, &m) && n == m && memcmp(a, c, n) == 0;
+        if (euler(gold) || euler(given))
+            return (symbol(gold) ? gold : given)->expression.ops[0].argument == 'e';
+        return spelled(b, gold, a, sizeof a, &n) && spelled(b, given, c, sizeof c, &m) && n == m &&
+               memcmp(a, c, n) == 0;
     }
     if (value_infinity(x) || value_infinity(y)) return value_infinity(x) == value_infinity(y);
     if (names.count == 0) {
         bool one = gold->number || given->number;
-        if (one && ((gold->number && gold->decimal) || (given->number && given->decimal))) return near(b, x, y, true);
+        if (one && ((gold->number && gold->decimal) || (given->number && given->decimal)))
+            return near(b, x, y, true);
         if (!one && near(b, x, y, false)) return true;
     }
     return value_same(x, y, VALUE_MAX_NAMES, b->budget);
 }
 
 /* ------------------------------------------------------------------ sets */
-static bool set_like(const claim_node *n) { return n->kind == CLAIM_SET || n->kind == CLAIM_TUPLE || n->kind == CLAIM_INTERVAL || n->kind == CLAIM_UNION; }
+static bool set_like(const claim_node *n)
+{
+    return n->kind == CLAIM_SET || n->kind == CLAIM_TUPLE || n->kind == CLAIM_INTERVAL ||
+           n->kind == CLAIM_UNION;
+}
 
-static bool same_in_order(claim_book *b, claim_node *const *gold, int n, claim_node *const *given, int m, int depth)
+static bool same_in_order(claim_book *b, claim_node *const *gold, int n, claim_node *const *given,
+                          int m, int depth)
 {
     if (n != m) return false;
     for (int i = 0; i < n; i++)
@@ -128,13 +144,15 @@ static bool same_in_order(claim_book *b, claim_node *const *gold, int n, claim_n
 }
 
 /* Each item of one finds a partner of its own in the other. */
-static bool same_in_any_order(claim_book *b, claim_node *const *gold, int n, claim_node *const *given, int m, int depth)
+static bool same_in_any_order(claim_book *b, claim_node *const *gold, int n,
+                              claim_node *const *given, int m, int depth)
 {
     if (n != m || n > CLAIM_MAX_ITEMS) return false;
     bool taken[CLAIM_MAX_ITEMS] = { false };
     for (int i = 0; i < n; i++) {
         int k = 0;
-        if (!taken[i] && same(b, gold[i], given[i], depth)) k = i; /* most often they stand in the same order */
+        /* most often they stand in the same order */
+        if (!taken[i] && same(b, gold[i], given[i], depth)) k = i;
         else
             while (k < m && (taken[k] || !same(b, gold[i], given[k], depth))) k++;
         if (k == m || b->budget->exhausted) return false;
@@ -159,15 +177,21 @@ static int distinct(claim_book *b, const claim_node *n, claim_node **out, int de
 static bool same_sets(claim_book *b, const claim_node *gold, const claim_node *given, int depth)
 {
     if (gold->kind == CLAIM_INTERVAL && given->kind == CLAIM_INTERVAL)
-        return gold->open[0] == given->open[0] && gold->open[1] == given->open[1] && same_in_order(b, gold->items, 2, given->items, 2, depth);
+        return gold->open[0] == given->open[0] && gold->open[1] == given->open[1] &&
+               same_in_order(b, gold->items, 2, given->items, 2, depth);
     if (gold->kind == CLAIM_UNION || given->kind == CLAIM_UNION)
-        return gold->kind == given->kind && same_in_any_order(b, gold->items, gold->count, given->items, given->count, depth);
-    claim_node *x = (claim_node *)gold, *y = (claim_node *)given; /* an open interval is a pair, anything else alone a set of one */
-    claim_node *const *a = set_like(gold) ? gold->items : &x, *const *c = set_like(given) ? given->items : &y;
+        return gold->kind == given->kind &&
+               same_in_any_order(b, gold->items, gold->count, given->items, given->count, depth);
+    /* an open interval is a pair, anything else alone a set of one */
+    claim_node *x = (claim_node *)gold, *y = (claim_node *)given;
+    claim_node *const *a = set_like(gold) ? gold->items : &x, *const *c = set_like(given)
+                                                                              ? given->items
+                                                                              : &y;
     int n = set_like(gold) ? gold->count : 1, m = set_like(given) ? given->count : 1;
     for (int side = 0; side < 2; side++) {
         const claim_node *s = side ? given : gold;
-        if (s->kind == CLAIM_INTERVAL && !(s->open[0] && s->open[1]) && (side ? n : m) == 2) return false;
+        if (s->kind == CLAIM_INTERVAL && !(s->open[0] && s->open[1]) && (side ? n : m) == 2)
+            return false;
         if (s->kind == CLAIM_INTERVAL && (side ? n : m) != 2) return false;
     }
     bool ordered = gold->kind == CLAIM_TUPLE || gold->kind == CLAIM_INTERVAL;
@@ -197,11 +221,15 @@ static bool letters_only(const claim_node *n)
     if (n->kind != CLAIM_EXPRESSION) return false;
     for (int i = 0; i < n->expression.count; i++) {
         value_kind kind = n->expression.ops[i].kind;
-        if (kind != VALUE_VARIABLE && kind != VALUE_ADD && kind != VALUE_MUL && kind != VALUE_DIV) return false;
+        if (kind != VALUE_VARIABLE && kind != VALUE_ADD && kind != VALUE_MUL && kind != VALUE_DIV)
+            return false;
     }
     return true;
 }
-static bool assignment(const claim_node *n) { return equation(n) && letters_only(n->items[0]); }
+static bool assignment(const claim_node *n)
+{
+    return equation(n) && letters_only(n->items[0]);
+}
 
 static claim_node *difference(claim_book *b, const claim_node *left, const claim_node *right)
 {
@@ -214,7 +242,8 @@ static claim_node *difference(claim_book *b, const claim_node *left, const claim
 }
 
 /* Whether x is y times a constant (a positive one where `positive`). */
-static bool proportional(claim_book *b, const value_program *x, const value_program *y, bool positive)
+static bool proportional(claim_book *b, const value_program *x, const value_program *y,
+                         bool positive)
 {
     value_names names = { .count = 0 };
     value_collect_names(x, &names);
@@ -227,7 +256,9 @@ static bool proportional(claim_book *b, const value_program *x, const value_prog
     value_float_init(&bound);
     int valid = 0;
     for (int j = 0; j < VALUE_TRIALS; j++) {
-        if (value_at(x, &names, j, b->budget, &u) != VALUE_DONE || value_at(y, &names, j, b->budget, &v) != VALUE_DONE) continue;
+        if (value_at(x, &names, j, b->budget, &u) != VALUE_DONE ||
+            value_at(y, &names, j, b->budget, &v) != VALUE_DONE)
+            continue;
         if (mpfr_zero_p(u.v) || mpfr_zero_p(v.v)) return false;
         mpfr_div(u.v, u.v, v.v, MPFR_RNDN);
         if (valid++ == 0) {
@@ -243,9 +274,13 @@ static bool proportional(claim_book *b, const value_program *x, const value_prog
     return valid >= 3;
 }
 
-static char flipped(char sign) { return sign == '<' ? '>' : sign == '>' ? '<' : sign == 'l' ? 'g' : sign == 'g' ? 'l' : sign; }
+static char flipped(char sign)
+{
+    return sign == '<' ? '>' : sign == '>' ? '<' : sign == 'l' ? 'g' : sign == 'g' ? 'l' : sign;
+}
 
-static bool same_relation(claim_book *b, const claim_node *gl, const claim_node *gr, char gs, const claim_node *hl, const claim_node *hr, char hs, int depth)
+static bool same_relation(claim_book *b, const claim_node *gl, const claim_node *gr, char gs,
+                          const claim_node *hl, const claim_node *hr, char hs, int depth)
 {
     claim_node *x = difference(b, gl, gr), *y = difference(b, hl, hr), *z = difference(b, hr, hl);
     if (!x || !y) return gs == hs && same(b, gl, hl, depth) && same(b, gr, hr, depth);
@@ -286,7 +321,11 @@ static claim_node *as_interval(claim_book *b, const claim_node *n)
     return out;
 }
 
-static bool infinite_end(const claim_node *n, int side) { return n->items[side]->kind == CLAIM_EXPRESSION && value_infinity(&n->items[side]->expression) != 0; }
+static bool infinite_end(const claim_node *n, int side)
+{
+    return n->items[side]->kind == CLAIM_EXPRESSION &&
+           value_infinity(&n->items[side]->expression) != 0;
+}
 
 /* First operand = last operand of an assignment's chain. */
 static const claim_node *shortened(claim_book *b, const claim_node *n)
@@ -300,7 +339,8 @@ static const claim_node *shortened(claim_book *b, const claim_node *n)
 
 static bool same_matrix(claim_book *b, const claim_node *gold, const claim_node *given)
 {
-    if (gold->kind != given->kind || gold->columns != given->columns || gold->count != given->count) return false;
+    if (gold->kind != given->kind || gold->columns != given->columns || gold->count != given->count)
+        return false;
     for (int i = 0; i < gold->count; i++)
         if (!same_expression(b, gold->items[i], given->items[i])) return false;
     return true;
@@ -322,16 +362,22 @@ static bool same(claim_book *b, const claim_node *gold, const claim_node *given,
     if (gold->kind == CLAIM_RELATION && given->kind == CLAIM_RELATION) {
         if (gold->count != given->count) return false;
         for (int i = 0; i + 1 < gold->count; i++)
-            if (!same_relation(b, gold->items[i], gold->items[i + 1], gold->signs[i], given->items[i], given->items[i + 1], given->signs[i], depth + 1)) return false;
+            if (!same_relation(b, gold->items[i], gold->items[i + 1], gold->signs[i],
+                               given->items[i], given->items[i + 1], given->signs[i], depth + 1))
+                return false;
         return true;
     }
-    if (gold->kind == CLAIM_INTERVAL && given->kind == CLAIM_INTERVAL) { /* an end at infinity is open however it is written */
+    /* an end at infinity is open however it is written */
+    if (gold->kind == CLAIM_INTERVAL && given->kind == CLAIM_INTERVAL) {
         for (int side = 0; side < 2; side++)
-            if (gold->open[side] != given->open[side] && !(infinite_end(gold, side) && infinite_end(given, side))) return false;
+            if (gold->open[side] != given->open[side] &&
+                !(infinite_end(gold, side) && infinite_end(given, side)))
+                return false;
         return same_in_order(b, gold->items, 2, given->items, 2, depth + 1);
     }
     if (set_like(gold) || set_like(given)) return same_sets(b, gold, given, depth + 1);
-    if (gold->kind == CLAIM_MATRIX || given->kind == CLAIM_MATRIX) return same_matrix(b, gold, given);
+    if (gold->kind == CLAIM_MATRIX || given->kind == CLAIM_MATRIX)
+        return same_matrix(b, gold, given);
     if (gold->kind != CLAIM_EXPRESSION || given->kind != CLAIM_EXPRESSION) return false;
     return same_expression(b, gold, given);
 }

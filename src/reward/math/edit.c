@@ -15,7 +15,8 @@ size_t edit_char(ares_view t, size_t i)
     unsigned char c = (unsigned char)t.data[i];
     if (c < 0x80) return 1;
     utf8proc_int32_t point;
-    utf8proc_ssize_t n = utf8proc_iterate((const utf8proc_uint8_t *)t.data + i, (utf8proc_ssize_t)ARES_MIN(t.len - i, 4), &point);
+    utf8proc_ssize_t n = utf8proc_iterate((const utf8proc_uint8_t *)t.data + i,
+                                          (utf8proc_ssize_t)ARES_MIN(t.len - i, 4), &point);
     return n > 0 ? (size_t)n : 1;
 }
 
@@ -24,8 +25,10 @@ size_t edit_space(ares_view t, size_t i)
     unsigned char c = (unsigned char)t.data[i];
     if (c < 0x80) return (c >= 9 && c <= 13) || (c >= 28 && c <= 32);
     utf8proc_int32_t p;
-    utf8proc_ssize_t n = utf8proc_iterate((const utf8proc_uint8_t *)t.data + i, (utf8proc_ssize_t)ARES_MIN(t.len - i, 4), &p);
-    bool space = p == 0x85 || p == 0xa0 || p == 0x1680 || (p >= 0x2000 && p <= 0x200a) || p == 0x2028 || p == 0x2029 || p == 0x202f || p == 0x205f || p == 0x3000;
+    utf8proc_ssize_t n = utf8proc_iterate((const utf8proc_uint8_t *)t.data + i,
+                                          (utf8proc_ssize_t)ARES_MIN(t.len - i, 4), &p);
+    bool space = p == 0x85 || p == 0xa0 || p == 0x1680 || (p >= 0x2000 && p <= 0x200a) ||
+                 p == 0x2028 || p == 0x2029 || p == 0x202f || p == 0x205f || p == 0x3000;
     return n > 0 && space ? (size_t)n : 0;
 }
 
@@ -35,7 +38,8 @@ ares_view edit_trim(ares_view t)
     while (from < to && (n = edit_space(t, from)) > 0) from += n;
     while (to > from) {
         size_t start = to - 1;
-        while (start > from && to - start < 3 && ((unsigned char)t.data[start] & 0xc0) == 0x80) start--;
+        while (start > from && to - start < 3 && ((unsigned char)t.data[start] & 0xc0) == 0x80)
+            start--;
         if (edit_space(t, start) != to - start) break;
         to = start;
     }
@@ -48,7 +52,8 @@ ares_view edit_tail(ares_view t, size_t n)
     while (i && n) {
         size_t start = i - 1;
         while (start && i - start < 4 && ((unsigned char)t.data[start] & 0xc0) == 0x80) start--;
-        i = edit_char(t, start) == i - start ? start : i - 1; /* a byte that belongs to no character is one */
+        /* a byte that belongs to no character is one */
+        i = edit_char(t, start) == i - start ? start : i - 1;
         n--;
     }
     return edit_from(t, i);
@@ -70,7 +75,10 @@ ares_view edit_replace(ares_view t, const char *from, const char *to, ares_arena
     return (ares_view){ out, w + t.len - i };
 }
 
-ares_view edit_delete(ares_view t, const char *literal, ares_arena *arena) { return edit_replace(t, literal, "", arena); }
+ares_view edit_delete(ares_view t, const char *literal, ares_arena *arena)
+{
+    return edit_replace(t, literal, "", arena);
+}
 
 ares_view edit_join(ares_view a, ares_view b, ares_view c, ares_arena *arena)
 {
@@ -84,8 +92,11 @@ ares_view edit_join(ares_view a, ares_view b, ares_view c, ares_arena *arena)
 bool edit_alpha(ares_view t, size_t i)
 {
     utf8proc_int32_t p = 0;
-    if (i >= t.len || utf8proc_iterate((const utf8proc_uint8_t *)t.data + i, (utf8proc_ssize_t)ARES_MIN(t.len - i, 4), &p) <= 0) return false;
-    return utf8proc_category(p) >= UTF8PROC_CATEGORY_LU && utf8proc_category(p) <= UTF8PROC_CATEGORY_LO;
+    if (i >= t.len || utf8proc_iterate((const utf8proc_uint8_t *)t.data + i,
+                                       (utf8proc_ssize_t)ARES_MIN(t.len - i, 4), &p) <= 0)
+        return false;
+    return utf8proc_category(p) >= UTF8PROC_CATEGORY_LU &&
+           utf8proc_category(p) <= UTF8PROC_CATEGORY_LO;
 }
 
 ares_view edit_lower(ares_view t, ares_arena *arena)
@@ -103,9 +114,13 @@ ares_view edit_lower(ares_view t, ares_arena *arena)
             continue;
         }
         utf8proc_iterate((const utf8proc_uint8_t *)t.data + i, (utf8proc_ssize_t)n, &point);
-        if (point == 0x130) edit_add_z(&out, "i\xcc\x87"); /* the one capital whose lower case is two characters */
-        else if (point == 0x3a3 && in_word && !edit_alpha(t, i + n)) edit_add_z(&out, "\xcf\x82"); /* sigma at the end of a word */
-        else edit_add(&out, (ares_view){ (const char *)bytes, (size_t)utf8proc_encode_char(utf8proc_tolower(point), bytes) });
+        /* the one capital whose lower case is two characters */
+        if (point == 0x130) edit_add_z(&out, "i\xcc\x87");
+        else if (point == 0x3a3 && in_word && !edit_alpha(t, i + n))
+            edit_add_z(&out, "\xcf\x82"); /* sigma at the end of a word */
+        else
+            edit_add(&out, (ares_view){ (const char *)bytes, (size_t)utf8proc_encode_char(
+                                                                 utf8proc_tolower(point), bytes) });
         in_word = letter;
     }
     return edit_view(&out);
@@ -115,7 +130,9 @@ int64_t edit_count(ares_view t, const char *literal)
 {
     int64_t count = 0;
     ares_view needle = ares_view_of(literal);
-    for (int64_t at = 0; (at = ares_view_find(t, needle, (size_t)at)) >= 0; at += (int64_t)needle.len) count++;
+    for (int64_t at = 0; (at = ares_view_find(t, needle, (size_t)at)) >= 0;
+         at += (int64_t)needle.len)
+        count++;
     return count;
 }
 
@@ -139,7 +156,8 @@ size_t edit_closing_brace(ares_view t, size_t i)
 ares_view edit_unwrap_text(ares_view t)
 {
     ares_view line = t;
-    if (line.len && line.data[line.len - 1] == '\n') line.len--; /* the end of a line is an end, too */
+    /* the end of a line is an end, too */
+    if (line.len && line.data[line.len - 1] == '\n') line.len--;
     if (!edit_at(line, 0, "\\text{") || line.len < 8 || line.data[line.len - 1] != '}') return t;
     line = edit_cut(line, 6, line.len - 1);
     return memchr(line.data, '\n', line.len) ? t : line;
@@ -158,4 +176,7 @@ void edit_add(edit_out *o, ares_view t)
     o->len += t.len;
 }
 
-void edit_add_z(edit_out *o, const char *z) { edit_add(o, ares_view_of(z)); }
+void edit_add_z(edit_out *o, const char *z)
+{
+    edit_add(o, ares_view_of(z));
+}

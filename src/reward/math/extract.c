@@ -1,5 +1,6 @@
 /*
- * Where the answer stands in a response. Linear scans, from the end where the last one counts; nothing is copied.
+ * Where the answer stands in a response. Linear scans, from the end where the last one counts;
+ * nothing is copied.
  */
 #include "edit.h"
 
@@ -7,7 +8,10 @@
 
 static const ares_view none = { NULL, 0 };
 
-/* From `at`: up to the brace that brings the count back to 0; the braces before the box's own count too, as in the original. */
+/*
+ * From `at`: up to the brace that brings the count back to 0; the braces before the box's own count
+ * too, as in the original.
+ */
 static int64_t box_end(ares_view t, size_t at)
 {
     int64_t depth = 0;
@@ -25,7 +29,10 @@ static ares_view box_from(ares_view t, int64_t at)
     return end < 0 ? none : edit_cut(t, (size_t)at + 7, (size_t)end);
 }
 
-ares_view math_last_boxed(ares_view t) { return box_from(t, edit_find_last(t, "\\boxed")); }
+ares_view math_last_boxed(ares_view t)
+{
+    return box_from(t, edit_find_last(t, "\\boxed"));
+}
 
 ares_view math_last_boxed_hendrycks(ares_view t)
 {
@@ -57,7 +64,10 @@ ares_view math_after_think(ares_view t)
 
 /* ------------------------------------------------------------------ GSM8K */
 
-static bool in_number(char c) { return edit_digit(c) || c == '.' || c == ','; }
+static bool in_number(char c)
+{
+    return edit_digit(c) || c == '.' || c == ',';
+}
 
 /* End of "-" and a run of digits, points and commas at i; i when there is none. */
 static size_t number_end(ares_view t, size_t i)
@@ -86,7 +96,8 @@ ares_view math_gsm8k_flexible(ares_view t)
     for (size_t i = 0; i < t.len;) {
         size_t end = number_end(t, i);
         ares_view number = edit_cut(t, i, end);
-        if (number.len && (!ares_view_is(number, ".") || !found.data || ares_view_is(found, "."))) found = number;
+        if (number.len && (!ares_view_is(number, ".") || !found.data || ares_view_is(found, ".")))
+            found = number;
         i = end > i ? end : i + 1;
     }
     return found;
@@ -119,7 +130,8 @@ ares_view math_dapo_answer(ares_view t)
             if (t.data[from] != '\n') last_blank = from;
             from += n;
         }
-        if (from == t.len) from = last_blank; /* only white space is left: its last character that ends no line is the answer */
+        /* only white space is left: its last character that ends no line is the answer */
+        if (from == t.len) from = last_blank;
         size_t end = from;
         while (end < t.len && t.data[end] != '\n') end++;
         if (end > from) found = edit_cut(t, from, end);

@@ -8,27 +8,39 @@
 
 #include <string.h>
 
-typedef struct judge { math_mode mode; bool mathruler; math_budget *budget; ares_arena *arena; int depth; } judge;
+typedef struct judge {
+    math_mode mode;
+    bool mathruler;
+    math_budget *budget;
+    ares_arena *arena;
+    int depth;
+} judge;
 
 static bool equal(judge *j, ares_view given, ares_view truth, const char **decided_by);
 
 static bool same_element(judge *j, ares_view given, ares_view truth)
 {
     if (math_is_fraction(truth) && math_is_fraction(given)) return ares_view_eq(truth, given);
-    if (math_is_integer(truth, j->mode, j->arena) != math_is_integer(given, j->mode, j->arena)) return false;
-    if (j->mode == MATH_REFERENCE) return math_same_value_reference(given, truth, j->budget, j->arena);
-    return (given.len && ares_view_eq(given, truth)) || math_same_value(given, truth, j->budget, j->arena);
+    if (math_is_integer(truth, j->mode, j->arena) != math_is_integer(given, j->mode, j->arena))
+        return false;
+    if (j->mode == MATH_REFERENCE)
+        return math_same_value_reference(given, truth, j->budget, j->arena);
+    return (given.len && ares_view_eq(given, truth)) ||
+           math_same_value(given, truth, j->budget, j->arena);
 }
 
 static bool same_elements(judge *j, ares_view given, ares_view truth)
 {
     int64_t n_truth, n_given;
-    ares_view *t = math_elements(truth, j->mode, j->arena, &n_truth), *g = math_elements(given, j->mode, j->arena, &n_given);
+    ares_view *t = math_elements(truth, j->mode, j->arena, &n_truth),
+              *g = math_elements(given, j->mode, j->arena, &n_given);
     if (n_truth != n_given) return false;
     if (n_truth > 1) {
         ares_view a = edit_tail(truth, 1), b = edit_tail(given, 1);
         size_t first = edit_char(truth, 0);
-        if (!ares_view_eq(a, b) || first != edit_char(given, 0) || memcmp(truth.data, given.data, first) != 0) return false;
+        if (!ares_view_eq(a, b) || first != edit_char(given, 0) ||
+            memcmp(truth.data, given.data, first) != 0)
+            return false;
     }
     for (int64_t i = 0; i < n_truth; i++)
         if (!same_element(j, g[i], t[i])) return false;
@@ -124,7 +136,8 @@ static bool decide(judge *j, ares_view given, ares_view truth, const char **by)
         *by = "matrix";
         if (n || n_truth) return n == n_truth && same_with_matrices(j, given, a, truth, b, n);
     }
-    ares_view g = math_normalize(given, j->mode, j->budget, j->arena), t = math_normalize(truth, j->mode, j->budget, j->arena);
+    ares_view g = math_normalize(given, j->mode, j->budget, j->arena),
+              t = math_normalize(truth, j->mode, j->budget, j->arena);
     *by = "text";
     if (ares_view_eq(g, t)) return true;
     *by = "elements";
@@ -146,7 +159,8 @@ static bool equal(judge *j, ares_view given, ares_view truth, const char **decid
     return same;
 }
 
-bool math_equal(ares_view given, ares_view truth, math_mode mode, math_budget *budget, ares_arena *arena, const char **decided_by)
+bool math_equal(ares_view given, ares_view truth, math_mode mode, math_budget *budget,
+                ares_arena *arena, const char **decided_by)
 {
     judge j = { .mode = mode, .budget = budget, .arena = arena };
     return equal(&j, given, truth, decided_by);

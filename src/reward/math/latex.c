@@ -1,16 +1,22 @@
 /*
- * LaTeX to text, the target's way. Left to right in one walk; arguments are converted by recursion, MATH_MAX_DEPTH deep. A
- * failure (a missing argument, a brace that never closes) leaves the text unconverted.
+ * LaTeX to text, the target's way. Left to right in one walk; arguments are converted by recursion,
+ * MATH_MAX_DEPTH deep. A failure (a missing argument, a brace that never closes) leaves the text
+ * unconverted.
  *
- * Relations and operators that the specification lets vanish with all other unknown words (\cap, \subset, \mp ...) stay one
- * character each, so that A \cap B and A \setminus B are not the same answer.
+ * Relations and operators that the specification lets vanish with all other unknown words (\cap,
+ * \subset, \mp ...) stay one character each, so that A \cap B and A \setminus B are not the same
+ * answer.
  */
 #include "latex.h"
 
 #include <gmp.h>
 #include <string.h>
 
-typedef struct reader { math_budget *budget; ares_arena *arena; int depth; } reader;
+typedef struct reader {
+    math_budget *budget;
+    ares_arena *arena;
+    int depth;
+} reader;
 
 static bool convert(reader *r, ares_view t, edit_out *out);
 
@@ -20,7 +26,9 @@ bool latex_is(ares_view name, const char *const *words, int n)
         if (ares_view_is(name, words[i])) return true;
     return false;
 }
-#define IS(name, ...) latex_is(name, (const char *const[]){ __VA_ARGS__ }, ARES_COUNT(((const char *const[]){ __VA_ARGS__ })))
+#define IS(name, ...)                                    \
+    latex_is(name, (const char *const[]){ __VA_ARGS__ }, \
+             ARES_COUNT(((const char *const[]){ __VA_ARGS__ })))
 
 size_t latex_control(ares_view t, size_t i, ares_view *name)
 {
@@ -31,11 +39,24 @@ size_t latex_control(ares_view t, size_t i, ares_view *name)
     return end - i;
 }
 
-static bool is_fraction(ares_view name) { return IS(name, "frac", "dfrac", "tfrac", "cfrac"); }
-static bool is_binomial(ares_view name) { return IS(name, "binom", "dbinom", "tbinom"); }
-static bool is_function(ares_view name) { return IS(name, "sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan", "ln", "log", "exp"); }
+static bool is_fraction(ares_view name)
+{
+    return IS(name, "frac", "dfrac", "tfrac", "cfrac");
+}
+static bool is_binomial(ares_view name)
+{
+    return IS(name, "binom", "dbinom", "tbinom");
+}
+static bool is_function(ares_view name)
+{
+    return IS(name, "sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan", "ln",
+              "log", "exp");
+}
 
-/* Behind the argument at i: a brace group, a control word with the arguments of its own, or a character; 0 when there is none. */
+/*
+ * Behind the argument at i: a brace group, a control word with the arguments of its own, or a
+ * character; 0 when there is none.
+ */
 static size_t argument_end(ares_view t, size_t i, int depth)
 {
     ares_view name;
@@ -63,12 +84,13 @@ static bool argument(reader *r, ares_view t, size_t *i, ares_view *out)
     size_t at = latex_blanks(t, *i), end = argument_end(t, at, r->depth);
     if (!end) return false;
     *i = end;
-    if (!convert(r, t.data[at] == '{' ? edit_cut(t, at + 1, end - 1) : edit_cut(t, at, end), &text)) return false;
+    if (!convert(r, t.data[at] == '{' ? edit_cut(t, at + 1, end - 1) : edit_cut(t, at, end), &text))
+        return false;
     *out = edit_delete(edit_view(&text), " ", r->arena);
     return true;
 }
 
-/* ------------------------------------------------------------------ shapes of converted arguments */
+/* ---------------- shapes of converted arguments */
 
 static size_t skip_number(ares_view t, size_t i)
 {
@@ -76,7 +98,11 @@ static size_t skip_number(ares_view t, size_t i)
     return i;
 }
 
-static bool greek_letter(ares_view t, size_t i) { return (unsigned char)t.data[i] >= 0xcd && (unsigned char)t.data[i] <= 0xcf && edit_char(t, i) == 2; }
+static bool greek_letter(ares_view t, size_t i)
+{
+    return (unsigned char)t.data[i] >= 0xcd && (unsigned char)t.data[i] <= 0xcf &&
+           edit_char(t, i) == 2;
+}
 
 static bool letters_only(ares_view t, size_t i)
 {
@@ -106,7 +132,8 @@ static bool single_factor(ares_view t)
 static bool single_atom(ares_view t)
 {
     bool letter = t.len && letters_only(t, 0) && edit_char(t, 0) == t.len;
-    return letter || (t.len && skip_number(t, 0) == t.len) || one_root(t, 0) || ares_view_is(t, "pi");
+    return letter || (t.len && skip_number(t, 0) == t.len) || one_root(t, 0) ||
+           ares_view_is(t, "pi");
 }
 
 static bool integers_over(ares_view t)
@@ -127,7 +154,9 @@ static void add_grouped(edit_out *out, ares_view t, bool bare)
 
 /* ------------------------------------------------------------------ pieces */
 
-/* Appends a fraction; behind an integer it makes a mixed number, whose sign is that of the whole. */
+/*
+ * Appends a fraction; behind an integer it makes a mixed number, whose sign is that of the whole.
+ */
 static void add_fraction(edit_out *out, ares_view a, ares_view b, ares_arena *arena)
 {
     edit_out piece = { .arena = arena };
@@ -137,7 +166,8 @@ static void add_fraction(edit_out *out, ares_view a, ares_view b, ares_arena *ar
     size_t end = out->len, from;
     while (end && out->data[end - 1] == ' ') end--;
     for (from = end; from && edit_digit(out->data[from - 1]);) from--;
-    bool number = from < end && (!from || (out->data[from - 1] != '.' && out->data[from - 1] != '^'));
+    bool number =
+        from < end && (!from || (out->data[from - 1] != '.' && out->data[from - 1] != '^'));
     if (number && integers_over(edit_view(&piece))) {
         ares_view whole = { ares_arena_copy(arena, out->data + from, end - from), end - from };
         out->len = from;
@@ -167,7 +197,10 @@ static bool root(reader *r, ares_view t, size_t *i, edit_out *out)
     return true;
 }
 
-static bool ends_in_letter(const edit_out *out) { return out->len && edit_letter(out->data[out->len - 1]); }
+static bool ends_in_letter(const edit_out *out)
+{
+    return out->len && edit_letter(out->data[out->len - 1]);
+}
 
 /* sin x, sin{x}, sin(x), sin 2x: the argument gets its brackets. */
 static bool function(reader *r, ares_view name, ares_view t, size_t *i, edit_out *out)
@@ -204,7 +237,8 @@ static bool power(reader *r, ares_view t, size_t *i, edit_out *out)
 {
     ares_view x;
     size_t at = latex_blanks(t, *i);
-    if (at < t.len && t.data[at] != '{' && t.data[at] != '\\') { /* a plain text's own spelling: x^-1, x^(n+1) */
+    /* a plain text's own spelling: x^-1, x^(n+1) */
+    if (at < t.len && t.data[at] != '{' && t.data[at] != '\\') {
         edit_add_z(out, "^");
         *i = at;
         return true;
@@ -226,13 +260,17 @@ static bool word(reader *r, ares_view name, ares_view t, size_t *i, edit_out *ou
     if (is_fraction(name) || is_binomial(name)) {
         if (!argument(r, t, i, &a) || !argument(r, t, i, &b)) return false;
         if (is_fraction(name)) add_fraction(out, a, b, r->arena);
-        else edit_add(out, edit_join(edit_join(ARES_VIEW("binomial("), a, ARES_VIEW(","), r->arena), b, ARES_VIEW(")"), r->arena));
+        else
+            edit_add(out, edit_join(edit_join(ARES_VIEW("binomial("), a, ARES_VIEW(","), r->arena),
+                                    b, ARES_VIEW(")"), r->arena));
         return true;
     }
     if (ares_view_is(name, "sqrt")) return root(r, t, i, out);
     if (is_function(name)) return function(r, name, t, i, out);
     size_t next = latex_blanks(t, *i);
-    if (IS(name, "text", "mathrm", "textbf", "mathbf", "textit", "mathit", "mbox", "operatorname", "overline", "boxed", "textrm") && next < t.len && t.data[next] == '{') {
+    if (IS(name, "text", "mathrm", "textbf", "mathbf", "textit", "mathit", "mbox", "operatorname",
+           "overline", "boxed", "textrm") &&
+        next < t.len && t.data[next] == '{') {
         size_t end = edit_closing_brace(t, next);
         edit_out inner = { .arena = r->arena };
         if (!end || !convert(r, edit_cut(t, next + 1, end - 1), &inner)) return false;
@@ -243,12 +281,15 @@ static bool word(reader *r, ares_view name, ares_view t, size_t *i, edit_out *ou
     *i = next; /* as in TeX, a control word takes the blanks behind it */
     if (ares_view_is(name, "pi")) {
         if (ends_in_letter(out)) edit_add_z(out, "*");
-        edit_add_z(out, next < t.len && (edit_letter(t.data[next]) || edit_digit(t.data[next])) ? "pi*" : "pi");
+        edit_add_z(out, next < t.len && (edit_letter(t.data[next]) || edit_digit(t.data[next]))
+                            ? "pi*"
+                            : "pi");
     } else if (IS(name, "cdot", "times")) edit_add_z(out, "*");
     else if (ares_view_is(name, "infty")) edit_add_z(out, "inf");
     else if (ares_view_is(name, "cup")) edit_add_z(out, "u");
     else if (IS(name, "quad", "qquad")) edit_add_z(out, " ");
-    else if (IS(name, "leqslant", "geqslant")) edit_add_z(out, name.data[0] == 'l' ? "\xe2\x89\xa4" : "\xe2\x89\xa5");
+    else if (IS(name, "leqslant", "geqslant"))
+        edit_add_z(out, name.data[0] == 'l' ? "\xe2\x89\xa4" : "\xe2\x89\xa5");
     else if (latex_symbol(name, MATH_TARGET)) edit_add_z(out, latex_symbol(name, MATH_TARGET));
     return true;
 }
@@ -290,12 +331,16 @@ static bool convert(reader *r, ares_view t, edit_out *out)
 
 /* ------------------------------------------------------------------ repeating decimals */
 
-/* 1.2\overline{34}: the digits as one number less those before the period, over 99 and as many zeros as stand before it. */
+/*
+ * 1.2\overline{34}: the digits as one number less those before the period, over 99 and as many
+ * zeros as stand before it.
+ */
 static ares_view repeating(ares_view whole, ares_view before, ares_view period, ares_arena *arena)
 {
     mpz_t p, q, other;
     mpz_inits(p, q, other, NULL);
-    ares_view head = edit_join(ARES_VIEW("0"), whole, before, arena), all = edit_join(head, period, ARES_VIEW(""), arena);
+    ares_view head = edit_join(ARES_VIEW("0"), whole, before, arena),
+              all = edit_join(head, period, ARES_VIEW(""), arena);
     mpz_set_str(p, ares_arena_copy(arena, all.data, all.len), 10);
     mpz_set_str(other, ares_arena_copy(arena, head.data, head.len), 10);
     mpz_sub(p, p, other);
@@ -307,7 +352,8 @@ static ares_view repeating(ares_view whole, ares_view before, ares_view period, 
     mpz_divexact(p, p, other);
     mpz_divexact(q, q, other);
     bool integer = mpz_cmp_ui(q, 1) == 0;
-    char *a = ares_arena_alloc(arena, mpz_sizeinbase(p, 10) + 2), *b = ares_arena_alloc(arena, mpz_sizeinbase(q, 10) + 2);
+    char *a = ares_arena_alloc(arena, mpz_sizeinbase(p, 10) + 2),
+         *b = ares_arena_alloc(arena, mpz_sizeinbase(q, 10) + 2);
     mpz_get_str(a, 10, p);
     mpz_get_str(b, 10, q);
     mpz_clears(p, q, other, NULL);
@@ -323,10 +369,13 @@ static ares_view rewrite_repeating(ares_view t, ares_arena *arena)
         size_t point = (size_t)at, from, open = (size_t)at + sizeof mark - 1, close = open;
         while (point > done && edit_digit(t.data[point - 1])) point--;
         while (close < t.len && edit_digit(t.data[close])) close++;
-        if (point == done || t.data[point - 1] != '.' || close == open || close == t.len || t.data[close] != '}') continue;
+        if (point == done || t.data[point - 1] != '.' || close == open || close == t.len ||
+            t.data[close] != '}')
+            continue;
         for (from = point - 1; from > done && edit_digit(t.data[from - 1]);) from--;
         edit_add(&out, edit_cut(t, done, from));
-        edit_add(&out, repeating(edit_cut(t, from, point - 1), edit_cut(t, point, (size_t)at), edit_cut(t, open, close), arena));
+        edit_add(&out, repeating(edit_cut(t, from, point - 1), edit_cut(t, point, (size_t)at),
+                                 edit_cut(t, open, close), arena));
         done = close + 1;
     }
     if (!done) return t;

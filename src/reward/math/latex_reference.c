@@ -1,6 +1,7 @@
 /*
- * LaTeX to text as the original's pylatexenc 2.10 does it, for comparisons with scores made by it: no parentheses around
- * numerators, roots without index, matrices as [a b; c d], words it does not know gone.
+ * LaTeX to text as the original's pylatexenc 2.10 does it, for comparisons with scores made by it:
+ * no parentheses around numerators, roots without index, matrices as [a b; c d], words it does not
+ * know gone.
  */
 #include "latex.h"
 
@@ -8,11 +9,18 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#define IS(name, ...) latex_is(name, (const char *const[]){ __VA_ARGS__ }, ARES_COUNT(((const char *const[]){ __VA_ARGS__ })))
+#define IS(name, ...)                                    \
+    latex_is(name, (const char *const[]){ __VA_ARGS__ }, \
+             ARES_COUNT(((const char *const[]){ __VA_ARGS__ })))
 
-enum { MAX_ACCENTED = 64 }; /* bytes under one accent: every character gets it, so accents within accents double the text */
+/* bytes under one accent: every character gets it, so accents within accents double the text */
+enum { MAX_ACCENTED = 64 };
 
-typedef struct reader { math_budget *budget; ares_arena *arena; int depth; } reader;
+typedef struct reader {
+    math_budget *budget;
+    ares_arena *arena;
+    int depth;
+} reader;
 
 static bool convert(reader *r, ares_view t, edit_out *out);
 static bool control(reader *r, ares_view t, size_t *i, bool alone, edit_out *out);
@@ -25,7 +33,10 @@ static bool converted(reader *r, ares_view t, ares_view *out)
     return true;
 }
 
-/* 1: an argument was there; 0: none; -1: it cannot be converted. A control word as an argument has none of its own. */
+/*
+ * 1: an argument was there; 0: none; -1: it cannot be converted. A control word as an argument has
+ * none of its own.
+ */
 static int argument(reader *r, ares_view t, size_t *i, ares_view *out)
 {
     edit_out text = { .arena = r->arena };
@@ -52,17 +63,37 @@ static void skip_option(ares_view t, size_t *i)
     if (close >= 0) *i = (size_t)close + 1;
 }
 
-/* ------------------------------------------------------------------ letters with style or accent */
+/* ---------------- letters with style or accent */
 
-typedef struct alphabet { const char *name; int32_t upper, lower, digit; const char *at; int32_t exceptions[12]; } alphabet;
+typedef struct alphabet {
+    const char *name;
+    int32_t upper, lower, digit;
+    const char *at;
+    int32_t exceptions[12];
+} alphabet;
 static const alphabet alphabets[] = {
     { "mathbf", 0x1d400, 0x1d41a, 0x1d7ce, "", { 0 } },
     { "mathit", 0x1d434, 0x1d44e, 0, "h", { 0x210e } },
     { "mathsf", 0x1d5a0, 0x1d5ba, 0x1d7e2, "", { 0 } },
     { "mathtt", 0x1d670, 0x1d68a, 0x1d7f6, "", { 0 } },
-    { "mathbb", 0x1d538, 0x1d552, 0x1d7d8, "CHNPQRZ", { 0x2102, 0x210d, 0x2115, 0x2119, 0x211a, 0x211d, 0x2124 } },
-    { "mathcal", 0x1d49c, 0x1d4b6, 0, "BEFHILMRego", { 0x212c, 0x2130, 0x2131, 0x210b, 0x2110, 0x2112, 0x2133, 0x211b, 0x212f, 0x210a, 0x2134 } },
-    { "mathscr", 0x1d49c, 0x1d4b6, 0, "BEFHILMRego", { 0x212c, 0x2130, 0x2131, 0x210b, 0x2110, 0x2112, 0x2133, 0x211b, 0x212f, 0x210a, 0x2134 } },
+    { "mathbb",
+      0x1d538,
+      0x1d552,
+      0x1d7d8,
+      "CHNPQRZ",
+      { 0x2102, 0x210d, 0x2115, 0x2119, 0x211a, 0x211d, 0x2124 } },
+    { "mathcal",
+      0x1d49c,
+      0x1d4b6,
+      0,
+      "BEFHILMRego",
+      { 0x212c, 0x2130, 0x2131, 0x210b, 0x2110, 0x2112, 0x2133, 0x211b, 0x212f, 0x210a, 0x2134 } },
+    { "mathscr",
+      0x1d49c,
+      0x1d4b6,
+      0,
+      "BEFHILMRego",
+      { 0x212c, 0x2130, 0x2131, 0x210b, 0x2110, 0x2112, 0x2133, 0x211b, 0x212f, 0x210a, 0x2134 } },
     { "mathfrak", 0x1d504, 0x1d51e, 0, "CHIRZ", { 0x212d, 0x210c, 0x2111, 0x211c, 0x2128 } },
 };
 
@@ -71,19 +102,31 @@ static void add_styled(const alphabet *s, ares_view t, edit_out *out)
     for (size_t i = 0; i < t.len; i++) {
         char c = t.data[i];
         const char *special = c ? strchr(s->at, c) : NULL;
-        int32_t point = special ? s->exceptions[special - s->at] : c >= 'A' && c <= 'Z' ? s->upper + (c - 'A') : c >= 'a' && c <= 'z' ? s->lower + (c - 'a') : edit_digit(c) && s->digit ? s->digit + (c - '0') : 0;
+        int32_t point = special                     ? s->exceptions[special - s->at]
+                        : c >= 'A' && c <= 'Z'      ? s->upper + (c - 'A')
+                        : c >= 'a' && c <= 'z'      ? s->lower + (c - 'a')
+                        : edit_digit(c) && s->digit ? s->digit + (c - '0')
+                                                    : 0;
         utf8proc_uint8_t bytes[4] = { (utf8proc_uint8_t)c };
-        edit_add(out, (ares_view){ (const char *)bytes, point ? (size_t)utf8proc_encode_char(point, bytes) : 1 });
+        edit_add(out, (ares_view){ (const char *)bytes,
+                                   point ? (size_t)utf8proc_encode_char(point, bytes) : 1 });
     }
 }
 
 static const char *accent(ares_view name)
 {
-    static const struct { const char *name, *mark; } marks[] = {
-        { "vec", "\xe2\x83\x97" }, { "hat", "\xcc\x82" }, { "bar", "\xcc\x85" }, { "dot", "\xcc\x87" }, { "tilde", "\xcc\x83" }, { "ddot", "\xcc\x88" },
-        { "check", "\xcc\x8c" }, { "breve", "\xcc\x86" }, { "acute", "\xcc\x81" }, { "grave", "\xcc\x80" }, { "not", "\xcc\xb8" },
-        { "^", "\xcc\x82" }, { "~", "\xcc\x83" }, { ".", "\xcc\x87" }, { "'", "\xcc\x81" }, { "`", "\xcc\x80" }, { "\"", "\xcc\x88" }, { "=", "\xcc\x84" },
-        { "c", "\xcc\xa7" }, { "b", "\xcc\xb1" }, { "r", "\xcc\x8a" }, { "H", "\xcc\x8b" }, { "k", "\xcc\xa8" }, { "d", "\xcc\xa3" }, { "u", "\xcc\x86" }, { "v", "\xcc\x8c" },
+    static const struct {
+        const char *name, *mark;
+    } marks[] = {
+        { "vec", "\xe2\x83\x97" }, { "hat", "\xcc\x82" },   { "bar", "\xcc\x85" },
+        { "dot", "\xcc\x87" },     { "tilde", "\xcc\x83" }, { "ddot", "\xcc\x88" },
+        { "check", "\xcc\x8c" },   { "breve", "\xcc\x86" }, { "acute", "\xcc\x81" },
+        { "grave", "\xcc\x80" },   { "not", "\xcc\xb8" },   { "^", "\xcc\x82" },
+        { "~", "\xcc\x83" },       { ".", "\xcc\x87" },     { "'", "\xcc\x81" },
+        { "`", "\xcc\x80" },       { "\"", "\xcc\x88" },    { "=", "\xcc\x84" },
+        { "c", "\xcc\xa7" },       { "b", "\xcc\xb1" },     { "r", "\xcc\x8a" },
+        { "H", "\xcc\x8b" },       { "k", "\xcc\xa8" },     { "d", "\xcc\xa3" },
+        { "u", "\xcc\x86" },       { "v", "\xcc\x8c" },
     };
     for (int i = 0; i < ARES_COUNT(marks); i++)
         if (ares_view_is(name, marks[i].name)) return marks[i].mark;
@@ -95,9 +138,12 @@ static void add_accented(ares_view t, const char *mark, edit_out *out)
 {
     for (size_t i = 0, n; i < t.len; i += n) {
         n = edit_char(t, i);
-        ares_view both = edit_join(edit_cut(t, i, i + n), ares_view_of(mark), ARES_VIEW(""), out->arena);
+        ares_view both =
+            edit_join(edit_cut(t, i, i + n), ares_view_of(mark), ARES_VIEW(""), out->arena);
         utf8proc_uint8_t *composed = NULL;
-        utf8proc_ssize_t size = utf8proc_map((const utf8proc_uint8_t *)both.data, (utf8proc_ssize_t)both.len, &composed, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+        utf8proc_ssize_t size =
+            utf8proc_map((const utf8proc_uint8_t *)both.data, (utf8proc_ssize_t)both.len, &composed,
+                         UTF8PROC_STABLE | UTF8PROC_COMPOSE);
         edit_add(out, size >= 0 ? (ares_view){ (const char *)composed, (size_t)size } : both);
         free(composed); /* utf8proc's own malloc */
     }
@@ -105,7 +151,10 @@ static void add_accented(ares_view t, const char *mark, edit_out *out)
 
 /* ------------------------------------------------------------------ environments */
 
-/* Where the \end of the environment whose body begins at i stands; the end of the text when there is none. */
+/*
+ * Where the \end of the environment whose body begins at i stands; the end of the text when there
+ * is none.
+ */
 static size_t body_end(ares_view t, size_t i)
 {
     for (size_t depth = 0; i < t.len; i++) {
@@ -123,7 +172,8 @@ static bool matrix(reader *r, ares_view t, edit_out *out)
     bool first = true;
     edit_add_z(out, "[ ");
     for (size_t i = 0; i <= t.len; i++) {
-        bool end = i == t.len, row = !end && !braces && !inner && edit_at(t, i, "\\\\"), cell = !end && !braces && !inner && t.data[i] == '&';
+        bool end = i == t.len, row = !end && !braces && !inner && edit_at(t, i, "\\\\"),
+             cell = !end && !braces && !inner && t.data[i] == '&';
         if (end || row || cell) {
             ares_view text;
             if (i > from) { /* an empty cell leaves no trace */
@@ -153,7 +203,8 @@ static bool matrix(reader *r, ares_view t, edit_out *out)
 
 static bool environment(reader *r, ares_view t, size_t *i, edit_out *out)
 {
-    size_t at = latex_blanks(t, *i), close = at < t.len && t.data[at] == '{' ? edit_closing_brace(t, at) : 0;
+    size_t at = latex_blanks(t, *i),
+           close = at < t.len && t.data[at] == '{' ? edit_closing_brace(t, at) : 0;
     ares_view ignored;
     if (!close) return true;
     ares_view name = edit_cut(t, at + 1, close - 1);
@@ -165,7 +216,9 @@ static bool environment(reader *r, ares_view t, size_t *i, edit_out *out)
     size_t end = body_end(t, close), behind = end < t.len ? edit_closing_brace(t, end) : end;
     *i = behind ? behind : t.len;
     ares_view body = edit_cut(t, close, end);
-    return array || IS(name, "pmatrix", "bmatrix", "smallmatrix", "psmallmatrix", "bsmallmatrix") ? matrix(r, body, out) : convert(r, body, out);
+    return array || IS(name, "pmatrix", "bmatrix", "smallmatrix", "psmallmatrix", "bsmallmatrix")
+               ? matrix(r, body, out)
+               : convert(r, body, out);
 }
 
 /* ------------------------------------------------------------------ control sequences */
@@ -201,15 +254,19 @@ static ares_view control_name(ares_view t, size_t *i)
     return name;
 }
 
-/* The control sequence at *i. alone: it stands where an argument is wanted and takes none itself. */
+/*
+ * The control sequence at *i. alone: it stands where an argument is wanted and takes none itself.
+ */
 static bool control(reader *r, ares_view t, size_t *i, bool alone, edit_out *out)
 {
     ares_view a, b, name = control_name(t, i);
     if (!name.len) return true;
-    if (!edit_alpha(name, 0) && !accent(name)) return !name.data[0] || sign(r, name.data[0], t, i, out);
+    if (!edit_alpha(name, 0) && !accent(name))
+        return !name.data[0] || sign(r, name.data[0], t, i, out);
     if (IS(name, "frac", "nicefrac")) {
         size_t at = *i;
-        int first = alone ? 0 : argument(r, t, &at, &a), second = first > 0 ? argument(r, t, &at, &b) : first;
+        int first = alone ? 0 : argument(r, t, &at, &a),
+            second = first > 0 ? argument(r, t, &at, &b) : first;
         if (second < 0) return false;
         if (second) *i = at;
         edit_add(out, second ? edit_join(a, ARES_VIEW("/"), b, r->arena) : ARES_VIEW("%s/%s"));
@@ -224,8 +281,11 @@ static bool control(reader *r, ares_view t, size_t *i, bool alone, edit_out *out
     }
     if (ares_view_is(name, "begin")) return environment(r, t, i, out);
     if (ares_view_is(name, "end")) return argument(r, t, i, &a) >= 0;
-    bool dropped = IS(name, "mbox", "texttt", "textsf", "textmd", "textup", "label", "hspace", "hphantom", "vphantom", "color");
-    bool content = IS(name, "text", "textrm", "textit", "textbf", "textsc", "textsl", "emph", "mathrm", "overline", "underline", "widehat", "widetilde", "overbrace", "underbrace", "overrightarrow", "overleftarrow");
+    bool dropped = IS(name, "mbox", "texttt", "textsf", "textmd", "textup", "label", "hspace",
+                      "hphantom", "vphantom", "color");
+    bool content = IS(name, "text", "textrm", "textit", "textbf", "textsc", "textsl", "emph",
+                      "mathrm", "overline", "underline", "widehat", "widetilde", "overbrace",
+                      "underbrace", "overrightarrow", "overleftarrow");
     if (ares_view_is(name, "textcolor") && !alone) {
         if (argument(r, t, i, &a) < 0) return false;
         content = true;
@@ -243,7 +303,9 @@ static bool control(reader *r, ares_view t, size_t *i, bool alone, edit_out *out
         return got >= 0;
     }
     *i = latex_blanks(t, *i);
-    if (IS(name, "cos", "sin", "tan", "arccos", "arcsin", "arctan", "cosh", "sinh", "tanh", "arccosh", "arcsinh", "arctanh", "ln", "log", "exp", "max", "min", "sup", "inf", "lim")) edit_add(out, name);
+    if (IS(name, "cos", "sin", "tan", "arccos", "arcsin", "arctan", "cosh", "sinh", "tanh",
+           "arccosh", "arcsinh", "arctanh", "ln", "log", "exp", "max", "min", "sup", "inf", "lim"))
+        edit_add(out, name);
     else if (ares_view_is(name, "limsup")) edit_add_z(out, "lim sup");
     else if (ares_view_is(name, "liminf")) edit_add_z(out, "lim inf");
     else if (ares_view_is(name, "quad")) edit_add_z(out, "  ");
@@ -255,8 +317,11 @@ static bool control(reader *r, ares_view t, size_t *i, bool alone, edit_out *out
 
 static bool convert(reader *r, ares_view t, edit_out *out)
 {
-    static const struct { const char *from, *to; } ligatures[] = {
-        { "---", "\xe2\x80\x94" }, { "--", "\xe2\x80\x93" }, { "``", "\xe2\x80\x9c" }, { "''", "\xe2\x80\x9d" }, { "~", "\xc2\xa0" }, { "&", "   " },
+    static const struct {
+        const char *from, *to;
+    } ligatures[] = {
+        { "---", "\xe2\x80\x94" }, { "--", "\xe2\x80\x93" }, { "``", "\xe2\x80\x9c" },
+        { "''", "\xe2\x80\x9d" },  { "~", "\xc2\xa0" },      { "&", "   " },
     };
     r->budget->steps -= (int64_t)t.len + 1;
     if (r->budget->steps < 0) r->budget->exhausted = true;
@@ -271,7 +336,8 @@ static bool convert(reader *r, ares_view t, edit_out *out)
             edit_add_z(out, ligatures[k].to);
             i += strlen(ligatures[k].from);
         } else {
-            if (t.data[i] != '{' && t.data[i] != '}') edit_add(out, edit_cut(t, i, i + 1)); /* groups leave their content */
+            /* groups leave their content */
+            if (t.data[i] != '{' && t.data[i] != '}') edit_add(out, edit_cut(t, i, i + 1));
             i++;
         }
     }
@@ -281,8 +347,11 @@ static bool convert(reader *r, ares_view t, edit_out *out)
 
 bool latex_to_text_reference(ares_view t, math_budget *budget, ares_arena *arena, ares_view *out)
 {
-    static const struct { const char *from, *to; } last[] = {
-        { "\xe2\x88\x9a", "sqrt" }, { "\xcf\x80", "pi" }, { "\xe2\x88\x9e", "inf" }, { "\xe2\x88\xaa", "U" }, { "\xc2\xb7", "*" }, { "\xc3\x97", "*" },
+    static const struct {
+        const char *from, *to;
+    } last[] = {
+        { "\xe2\x88\x9a", "sqrt" }, { "\xcf\x80", "pi" }, { "\xe2\x88\x9e", "inf" },
+        { "\xe2\x88\xaa", "U" },    { "\xc2\xb7", "*" },  { "\xc3\x97", "*" },
     };
     reader r = { budget, arena, 0 };
     t = edit_replace(t, "\\tfrac", "\\frac", arena);

@@ -1,12 +1,14 @@
 /*
- * The string normalisation of the MATH data set's graders ("mathd", spec 3), quirks kept: \sqrt[3]{8} becomes
- * \sqrt{[}3]{8}, \frac\pi2 becomes \frac{\}{p}i2.
+ * The string normalisation of the MATH data set's graders ("mathd", spec 3), quirks kept:
+ * \sqrt[3]{8} becomes \sqrt{[}3]{8}, \frac\pi2 becomes \frac{\}{p}i2.
  */
 #include "edit.h"
 
 #include <string.h>
 
-/* `word` not followed by "{": takes the next character into braces. False when nothing follows one. */
+/*
+ * `word` not followed by "{": takes the next character into braces. False when nothing follows one.
+ */
 static bool brace_roots(ares_view *t, ares_arena *arena)
 {
     if (!edit_count(*t, "\\sqrt")) return true;
@@ -37,7 +39,8 @@ static bool brace_fractions(ares_view *t, ares_arena *arena)
     for (int64_t at; (at = ares_view_find(*t, ARES_VIEW("\\frac"), i)) >= 0;) {
         size_t next = (size_t)at + 5;
         int64_t later = ares_view_find(*t, ARES_VIEW("\\frac"), next);
-        size_t end = later < 0 ? t->len : (size_t)later; /* the two characters stand before the next \frac */
+        /* the two characters stand before the next \frac */
+        size_t end = later < 0 ? t->len : (size_t)later;
         edit_add(&out, edit_cut(*t, i, next));
         if (next == end) return false;
         i = next;
@@ -75,7 +78,8 @@ static ares_view slash(ares_view t, ares_arena *arena)
     size_t at = (size_t)ares_view_find(t, ARES_VIEW("/"), 0);
     ares_view a = edit_cut(t, 0, at), b = edit_from(t, at + 1);
     if (!canonical(a) || !canonical(b)) return t;
-    return edit_join(edit_join(ARES_VIEW("\\frac{"), a, ARES_VIEW("}{"), arena), b, ARES_VIEW("}"), arena);
+    return edit_join(edit_join(ARES_VIEW("\\frac{"), a, ARES_VIEW("}{"), arena), b, ARES_VIEW("}"),
+                     arena);
 }
 
 bool math_strip_string(ares_view t, bool percent, ares_arena *arena, ares_view *out)
@@ -117,5 +121,11 @@ static ares_view normal(ares_view t, bool percent, ares_arena *arena)
     return math_strip_string(inner, percent, arena, &out) ? out : inner;
 }
 
-ares_view math_mathd(ares_view t, ares_arena *arena) { return normal(t, false, arena); }
-ares_view math_mathruler_a(ares_view t, ares_arena *arena) { return normal(t, true, arena); }
+ares_view math_mathd(ares_view t, ares_arena *arena)
+{
+    return normal(t, false, arena);
+}
+ares_view math_mathruler_a(ares_view t, ares_arena *arena)
+{
+    return normal(t, true, arena);
+}

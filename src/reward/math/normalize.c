@@ -1,7 +1,7 @@
 /*
- * The form in which the deepscaler judge compares answers (spec 4.2, 4.5b): units, currency and percent signs gone, LaTeX
- * turned into text, integers plain. Reference and target differ in scale words, mixed numbers, LaTeX and how exactly an
- * integer is recognised.
+ * The form in which the deepscaler judge compares answers (spec 4.2, 4.5b): units, currency and
+ * percent signs gone, LaTeX turned into text, integers plain. Reference and target differ in scale
+ * words, mixed numbers, LaTeX and how exactly an integer is recognised.
  */
 #include "latex.h"
 
@@ -28,7 +28,9 @@ static ares_view delete_unit(ares_view t, const char *unit, ares_arena *arena)
 
 static ares_view delete_units(ares_view t, ares_arena *arena)
 {
-    static const char *const units[] = { "degree", "cm", "centimeter", "meter", "mile", "second", "minute", "hour", "day", "week", "month", "year", "foot", "feet", "inch", "yard" };
+    static const char *const units[] = { "degree", "cm",   "centimeter", "meter", "mile",  "second",
+                                         "minute", "hour", "day",        "week",  "month", "year",
+                                         "foot",   "feet", "inch",       "yard" };
     for (int i = 0; i < ARES_COUNT(units); i++) t = delete_unit(t, units[i], arena);
     return t;
 }
@@ -40,7 +42,8 @@ static size_t blanks(ares_view t, size_t i)
 }
 
 /* `first`, blanks, `second`: all of it goes; without `second` the blanks behind `first` alone. */
-static ares_view delete_spaced(ares_view t, const char *first, const char *second, bool keep_first, ares_arena *arena)
+static ares_view delete_spaced(ares_view t, const char *first, const char *second, bool keep_first,
+                               ares_arena *arena)
 {
     if (!edit_count(t, first)) return t;
     edit_out out = { .arena = arena };
@@ -102,15 +105,21 @@ static bool shift_point(ares_view number, int places, edit_out *out)
 
 static ares_view fold_scale_words(ares_view t, ares_arena *arena)
 {
-    static const struct { const char *word; int places; } scales[] = { { "million", 6 }, { "billion", 9 }, { "trillion", 12 } };
+    static const struct {
+        const char *word;
+        int places;
+    } scales[] = { { "million", 6 }, { "billion", 9 }, { "trillion", 12 } };
     for (int k = 0; k < ARES_COUNT(scales); k++) {
         if (!edit_count(t, scales[k].word)) continue;
         edit_out out = { .arena = arena };
         for (size_t i = 0; i < t.len;) {
             size_t end = i;
-            while (end < t.len && (edit_digit(t.data[end]) || t.data[end] == '.' || t.data[end] == ',')) end++;
+            while (end < t.len &&
+                   (edit_digit(t.data[end]) || t.data[end] == '.' || t.data[end] == ','))
+                end++;
             size_t word = blanks(t, end);
-            if (end > i && edit_at(t, word, scales[k].word) && shift_point(edit_cut(t, i, end), scales[k].places, &out)) {
+            if (end > i && edit_at(t, word, scales[k].word) &&
+                shift_point(edit_cut(t, i, end), scales[k].places, &out)) {
                 i = word + strlen(scales[k].word);
             } else {
                 end = ARES_MAX(end, i + 1);
@@ -135,9 +144,11 @@ static ares_view group_negative_mixed(ares_view t, ares_arena *arena)
     edit_out out = { .arena = arena };
     size_t done = 0;
     for (size_t i = 0; i < t.len; i++) {
-        if (t.data[i] != '-' || (i && !strchr("([,=<> ", t.data[i - 1])) || (i && !t.data[i - 1])) continue;
+        if (t.data[i] != '-' || (i && !strchr("([,=<> ", t.data[i - 1])) || (i && !t.data[i - 1]))
+            continue;
         size_t whole = digits_end(t, i + 1), a = blanks(t, whole), slash = digits_end(t, a), end;
-        if (whole == i + 1 || a == whole || slash == a || slash >= t.len || t.data[slash] != '/') continue;
+        if (whole == i + 1 || a == whole || slash == a || slash >= t.len || t.data[slash] != '/')
+            continue;
         end = digits_end(t, slash + 1);
         if (end == slash + 1) continue;
         edit_add(&out, edit_cut(t, done, i));
@@ -182,7 +193,9 @@ ares_view math_normalize(ares_view t, math_mode mode, math_budget *budget, ares_
     if (math_integer(t, mode, arena, &text)) t = text;
     if (target) t = group_negative_mixed(t, arena);
     if (target ? edit_count(t, "\\") || edit_count(t, "^") : edit_count(t, "\\") > 0) {
-        if (target ? latex_to_text(t, budget, arena, &text) : latex_to_text_reference(t, budget, arena, &text)) t = text;
+        if (target ? latex_to_text(t, budget, arena, &text)
+                   : latex_to_text_reference(t, budget, arena, &text))
+            t = text;
     }
     t = delete_spaced(t, "-", "", true, arena);
     t = add_mixed(t, arena);
@@ -194,15 +207,22 @@ ares_view math_normalize(ares_view t, math_mode mode, math_budget *budget, ares_
         t = edit_replace(t, "\xe2\x88\x92", "-", arena);
         t = edit_replace(t, "\xcf\x80", "pi", arena);
     }
-    if (math_is_integer(t, mode, arena) && math_integer(edit_delete(t, ",", arena), mode, arena, &text)) t = text;
+    if (math_is_integer(t, mode, arena) &&
+        math_integer(edit_delete(t, ",", arena), mode, arena, &text))
+        t = text;
     return t;
 }
 
 /* ------------------------------------------------------------------ elements */
 
-static bool bracket(char c) { return c == '(' || c == ')' || c == '[' || c == ']'; }
+static bool bracket(char c)
+{
+    return c == '(' || c == ')' || c == '[' || c == ']';
+}
 
-/* Whether the inside can be split: the reference wants no bracket in it, the target balanced ones. */
+/*
+ * Whether the inside can be split: the reference wants no bracket in it, the target balanced ones.
+ */
 static bool splits(ares_view inside, math_mode mode)
 {
     int64_t depth = 0;
@@ -222,7 +242,10 @@ ares_view *math_elements(ares_view t, math_mode mode, ares_arena *arena, int64_t
     for (size_t i = 0; i < t.len && characters < 3; i += edit_char(t, i)) characters++;
     ares_view *out = ares_arena_alloc(arena, ((size_t)edit_count(t, ",") + 1) * sizeof *out);
     if (!t.len) return out;
-    bool bracketed = characters > 2 && (mode == MATH_REFERENCE ? bracket(t.data[0]) && bracket(t.data[last]) : (t.data[0] == '(' || t.data[0] == '[') && (t.data[last] == ')' || t.data[last] == ']'));
+    bool bracketed = characters > 2 &&
+                     (mode == MATH_REFERENCE ? bracket(t.data[0]) && bracket(t.data[last])
+                                             : (t.data[0] == '(' || t.data[0] == '[') &&
+                                                   (t.data[last] == ')' || t.data[last] == ']'));
     if (!bracketed || !splits(edit_cut(t, 1, last), mode)) {
         out[(*n)++] = t;
         return out;

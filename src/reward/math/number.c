@@ -1,6 +1,7 @@
 /*
- * Number literals as the graders read them: a decimal with sign, point and exponent, single underscores between digits, white
- * space around. Within 1e-7 of an integer it is that integer. The target computes this exactly; the original in binary floats.
+ * Number literals as the graders read them: a decimal with sign, point and exponent, single
+ * underscores between digits, white space around. Within 1e-7 of an integer it is that integer. The
+ * target computes this exactly; the original in binary floats.
  */
 #include "edit.h"
 
@@ -13,14 +14,21 @@ enum { MAX_DIGITS = 309 }; /* of a double's integer part */
 static bool digits(ares_view t, size_t *i, edit_out *out)
 {
     size_t from = *i;
-    while (*i < t.len && (edit_digit(t.data[*i]) || (t.data[*i] == '_' && *i > from && *i + 1 < t.len && edit_digit(t.data[*i - 1]) && edit_digit(t.data[*i + 1])))) {
+    while (*i < t.len &&
+           (edit_digit(t.data[*i]) || (t.data[*i] == '_' && *i > from && *i + 1 < t.len &&
+                                       edit_digit(t.data[*i - 1]) && edit_digit(t.data[*i + 1])))) {
         if (t.data[*i] != '_') edit_add(out, edit_cut(t, *i, *i + 1));
         (*i)++;
     }
     return *i > from;
 }
 
-typedef struct decimal { bool negative; ares_view digits; int64_t exponent; } decimal; /* digits x 10^exponent */
+/* digits x 10^exponent */
+typedef struct decimal {
+    bool negative;
+    ares_view digits;
+    int64_t exponent;
+} decimal;
 
 static bool read_decimal(ares_view t, ares_arena *arena, decimal *d)
 {
@@ -41,7 +49,8 @@ static bool read_decimal(ares_view t, ares_arena *arena, decimal *d)
         bool minus = i + 1 < t.len && t.data[i + 1] == '-';
         i += 1 + (i + 1 < t.len && (t.data[i + 1] == '-' || t.data[i + 1] == '+'));
         if (!digits(t, &i, &power)) return false;
-        for (size_t k = 0; k < power.len; k++) exponent = ARES_MIN(exponent * 10 + (power.data[k] - '0'), 1000000);
+        for (size_t k = 0; k < power.len; k++)
+            exponent = ARES_MIN(exponent * 10 + (power.data[k] - '0'), 1000000);
         if (minus) exponent = -exponent;
     }
     d->digits = edit_view(&all);
@@ -65,11 +74,13 @@ bool math_integer(ares_view t, math_mode mode, ares_arena *arena, ares_view *tex
     bool integer = true;
     if (mode == MATH_REFERENCE) {
         double x;
-        char *plain = ares_arena_printf(arena, "%.*se%lld", (int)d.digits.len, d.digits.data, (long long)d.exponent);
+        char *plain = ares_arena_printf(arena, "%.*se%lld", (int)d.digits.len, d.digits.data,
+                                        (long long)d.exponent);
         integer = ares_parse_double(ares_view_of(plain), &x) && x <= 1.7976931348623157e308;
         if (integer) {
             mpz_set_d(n, x);
-            double down = mpz_get_d(n), gap = x - down; /* exact: a double with a fraction is below 2^53 */
+            /* exact: a double with a fraction is below 2^53 */
+            double down = mpz_get_d(n), gap = x - down;
             if (gap > 0.5) {
                 mpz_add_ui(n, n, 1);
                 gap = mpz_get_d(n) - x;
@@ -128,14 +139,18 @@ bool math_is_fraction(ares_view t)
     return i == t.len || (t.data[i] == '\n' && i + 1 == t.len);
 }
 
-/* One pass of: digit, comma, three digits, then the end or a character that is no digit (which the match takes with it). */
+/*
+ * One pass of: digit, comma, three digits, then the end or a character that is no digit (which the
+ * match takes with it).
+ */
 static ares_view strip_once(ares_view t, ares_arena *arena)
 {
     edit_out out = { .arena = arena };
     size_t i = 0;
     while (i < t.len) {
-        bool match = i + 4 < t.len && edit_digit(t.data[i]) && t.data[i + 1] == ',' && edit_digit(t.data[i + 2]) && edit_digit(t.data[i + 3]) && edit_digit(t.data[i + 4]) &&
-                     (i + 5 == t.len || !edit_digit(t.data[i + 5]));
+        bool match = i + 4 < t.len && edit_digit(t.data[i]) && t.data[i + 1] == ',' &&
+                     edit_digit(t.data[i + 2]) && edit_digit(t.data[i + 3]) &&
+                     edit_digit(t.data[i + 4]) && (i + 5 == t.len || !edit_digit(t.data[i + 5]));
         if (match) {
             size_t end = ARES_MIN(i + 6, t.len);
             edit_add(&out, edit_cut(t, i, i + 1));

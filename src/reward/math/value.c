@@ -1,6 +1,7 @@
 /*
- * Whether two normalised texts have the same value: by our rules (4.6), and as the original judges (4.4): sympy's parse of
- * (truth)-(given) under its own refusals, zero decided by the evaluators here.
+ * Whether two normalised texts have the same value: by our rules (4.6), and as the original judges
+ * (4.4): sympy's parse of (truth)-(given) under its own refusals, zero decided by the evaluators
+ * here.
  */
 #include "value.h"
 
@@ -28,14 +29,18 @@ static void count_letters(ares_view t, int32_t seen[3], int *count)
 {
     for (size_t i = 0; i < t.len;) {
         ares_view rest = { t.data + i, t.len - i };
-        if (ares_view_starts(rest, ARES_VIEW("sqrt")) || ares_view_starts(rest, ARES_VIEW("frac"))) {
+        if (ares_view_starts(rest, ARES_VIEW("sqrt")) ||
+            ares_view_starts(rest, ARES_VIEW("frac"))) {
             i += 4;
             continue;
         }
         utf8proc_int32_t c;
-        utf8proc_ssize_t n = utf8proc_iterate((const utf8proc_uint8_t *)rest.data, (utf8proc_ssize_t)rest.len, &c);
+        utf8proc_ssize_t n =
+            utf8proc_iterate((const utf8proc_uint8_t *)rest.data, (utf8proc_ssize_t)rest.len, &c);
         i += n > 0 ? (size_t)n : 1;
-        if (n <= 0 || utf8proc_category(c) < UTF8PROC_CATEGORY_LU || utf8proc_category(c) > UTF8PROC_CATEGORY_LO) continue;
+        if (n <= 0 || utf8proc_category(c) < UTF8PROC_CATEGORY_LU ||
+            utf8proc_category(c) > UTF8PROC_CATEGORY_LO)
+            continue;
         int k = 0;
         while (k < *count && seen[k] != c) k++;
         if (k == *count && k < 3) seen[(*count)++] = c;
@@ -56,8 +61,10 @@ static bool refused(ares_view t)
     return false;
 }
 
-/* Decimals are binary floats there: literals are rounded first, and a difference of rationals is zero when both sides round
- * to the same float. */
+/*
+ * Decimals are binary floats there: literals are rounded first, and a difference of rationals is
+ * zero when both sides round to the same float.
+ */
 static void round_literals(value_program *p, mpfr_ptr rounded)
 {
     for (int i = 0; i < p->literal_count; i++) {
@@ -70,16 +77,19 @@ static void round_literals(value_program *p, mpfr_ptr rounded)
 static bool same_rounded(value_program *x, value_program *y, math_budget *budget, bool *decided)
 {
     int digits = ARES_MAX(x->decimal_digits, y->decimal_digits);
-    mpfr_prec_t precision = digits <= 15 ? 53 : (mpfr_prec_t)((digits + 1) * 3.3219280948873626 + 0.5);
+    mpfr_prec_t precision =
+        digits <= 15 ? 53 : (mpfr_prec_t)((digits + 1) * 3.3219280948873626 + 0.5);
     mpq_t a, b;
     mpfr_t p, q;
     mpq_inits(a, b, NULL);
     mpfr_inits2(precision, p, q, (mpfr_ptr)0);
-    *decided = value_exact(x, budget, a) == VALUE_DONE && value_exact(y, budget, b) == VALUE_DONE; /* roots and letters keep exact decimals */
+    /* roots and letters keep exact decimals */
+    *decided = value_exact(x, budget, a) == VALUE_DONE && value_exact(y, budget, b) == VALUE_DONE;
     if (*decided) {
         round_literals(x, p);
         round_literals(y, p);
-        *decided = value_exact(x, budget, a) == VALUE_DONE && value_exact(y, budget, b) == VALUE_DONE;
+        *decided =
+            value_exact(x, budget, a) == VALUE_DONE && value_exact(y, budget, b) == VALUE_DONE;
     }
     mpfr_set_q(p, a, MPFR_RNDN);
     mpfr_set_q(q, b, MPFR_RNDN);
@@ -89,7 +99,8 @@ static bool same_rounded(value_program *x, value_program *y, math_budget *budget
     return same;
 }
 
-bool math_same_value_reference(ares_view given, ares_view truth, math_budget *budget, ares_arena *arena)
+bool math_same_value_reference(ares_view given, ares_view truth, math_budget *budget,
+                               ares_arena *arena)
 {
     int32_t seen[3];
     int letters = 0;

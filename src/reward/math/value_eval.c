@@ -1,7 +1,8 @@
 /*
- * The two evaluators: a loop over a postfix program with a stack of operands. Exponents, factorials and sizes are bounded
- * before the work is done; what goes beyond makes the value invalid (exponent above 1000, 31!) or sends it from exact
- * arithmetic to floats (a rational of more than 65,536 bits).
+ * The two evaluators: a loop over a postfix program with a stack of operands. Exponents, factorials
+ * and sizes are bounded before the work is done; what goes beyond makes the value invalid (exponent
+ * above 1000, 31!) or sends it from exact arithmetic to floats (a rational of more than 65,536
+ * bits).
  */
 #include "value.h"
 
@@ -26,10 +27,16 @@ int value_infinity(const value_program *p)
 }
 
 /* ------------------------------------------------------------------ exact */
-static int64_t bits(mpq_srcptr q) { return (int64_t)(mpz_sizeinbase(mpq_numref(q), 2) + mpz_sizeinbase(mpq_denref(q), 2)); }
+static int64_t bits(mpq_srcptr q)
+{
+    return (int64_t)(mpz_sizeinbase(mpq_numref(q), 2) + mpz_sizeinbase(mpq_denref(q), 2));
+}
 
 /* Multiplying and reducing cost at most the product of the sizes in words. */
-static int64_t cost(mpq_srcptr a, mpq_srcptr b) { return 4 + (bits(a) / 64 + 1) * (bits(b) / 64 + 1) / 8; }
+static int64_t cost(mpq_srcptr a, mpq_srcptr b)
+{
+    return 4 + (bits(a) / 64 + 1) * (bits(b) / 64 + 1) / 8;
+}
 
 static bool small(mpq_srcptr q, long *n)
 {
@@ -51,7 +58,8 @@ static value_status exact_power(mpq_ptr a, mpq_srcptr e, math_budget *budget)
     if (n < 0 && mpq_sgn(a) == 0) return VALUE_INVALID;
     if (!value_spend(budget, 8 + size * size / (64 * 64 * 8))) return VALUE_INVALID;
     if (n < 0) mpq_inv(a, a);
-    mpz_pow_ui(mpq_numref(a), mpq_numref(a), times); /* powers of numbers in lowest terms are in lowest terms */
+    /* powers of numbers in lowest terms are in lowest terms */
+    mpz_pow_ui(mpq_numref(a), mpq_numref(a), times);
     mpz_pow_ui(mpq_denref(a), mpq_denref(a), times);
     return VALUE_DONE;
 }
@@ -83,7 +91,8 @@ static value_status exact_one(value_kind kind, mpq_ptr a, math_budget *budget)
     case VALUE_FLOOR:
     case VALUE_CEIL:
         if (!value_spend(budget, 4 + bits(a) / 64 * (bits(a) / 64) / 8)) return VALUE_INVALID;
-        (kind == VALUE_FLOOR ? mpz_fdiv_q : mpz_cdiv_q)(mpq_numref(a), mpq_numref(a), mpq_denref(a));
+        (kind == VALUE_FLOOR ? mpz_fdiv_q : mpz_cdiv_q)(mpq_numref(a), mpq_numref(a),
+                                                        mpq_denref(a));
         mpz_set_ui(mpq_denref(a), 1);
         return VALUE_DONE;
     case VALUE_FACTORIAL:
@@ -102,13 +111,17 @@ static value_status exact_two(value_kind kind, mpq_ptr a, mpq_srcptr b, math_bud
     if (kind == VALUE_DIV && mpq_sgn(b) == 0) return VALUE_INVALID;
     if (bits(a) + bits(b) > VALUE_MAX_BITS) return VALUE_INEXACT;
     if (!value_spend(budget, cost(a, b))) return VALUE_INVALID;
-    (kind == VALUE_ADD ? mpq_add : kind == VALUE_SUB ? mpq_sub : kind == VALUE_MUL ? mpq_mul : mpq_div)(a, a, b);
+    (kind == VALUE_ADD   ? mpq_add
+     : kind == VALUE_SUB ? mpq_sub
+     : kind == VALUE_MUL ? mpq_mul
+                         : mpq_div)(a, a, b);
     return VALUE_DONE;
 }
 
 static bool rational_kind(value_kind kind)
 {
-    return kind <= VALUE_LITERAL || (kind >= VALUE_NEG && kind <= VALUE_CEIL) || (kind >= VALUE_ADD && kind <= VALUE_POW) || kind == VALUE_BINOMIAL;
+    return kind <= VALUE_LITERAL || (kind >= VALUE_NEG && kind <= VALUE_CEIL) ||
+           (kind >= VALUE_ADD && kind <= VALUE_POW) || kind == VALUE_BINOMIAL;
 }
 
 value_status value_exact(const value_program *p, math_budget *budget, mpq_t out)
@@ -135,7 +148,8 @@ value_status value_exact(const value_program *p, math_budget *budget, mpq_t out)
 
 /* ------------------------------------------------------------------ floats */
 #define RN MPFR_RNDN
-enum { FLOAT_STEPS = 4, FUNCTION_STEPS = 200, MAX_FLOAT_EXPONENT = 16384 }; /* the range of IEEE binary128 */
+/* the range of IEEE binary128 */
+enum { FLOAT_STEPS = 4, FUNCTION_STEPS = 200, MAX_FLOAT_EXPONENT = 16384 };
 
 void value_float_init(value_float *f)
 {
@@ -184,7 +198,8 @@ static bool float_one(value_kind kind, mpfr_ptr a, math_budget *budget)
         if (mpfr_sgn(a) < 0) return false;
         return mpfr_sqrt(a, a, RN), true;
     case VALUE_FACTORIAL:
-        if (!mpfr_integer_p(a) || mpfr_sgn(a) < 0 || mpfr_cmp_ui(a, VALUE_MAX_FACTORIAL) > 0) return false;
+        if (!mpfr_integer_p(a) || mpfr_sgn(a) < 0 || mpfr_cmp_ui(a, VALUE_MAX_FACTORIAL) > 0)
+            return false;
         return mpfr_fac_ui(a, mpfr_get_ui(a, RN), RN), true;
     default: return value_spend(budget, FUNCTION_STEPS) && function(kind, a);
     }
@@ -192,18 +207,23 @@ static bool float_one(value_kind kind, mpfr_ptr a, math_budget *budget)
 
 static bool float_power(mpfr_ptr a, mpfr_srcptr e, math_budget *budget)
 {
-    if (mpfr_cmp_si(e, VALUE_MAX_EXPONENT) > 0 || mpfr_cmp_si(e, -VALUE_MAX_EXPONENT) < 0) return false;
+    if (mpfr_cmp_si(e, VALUE_MAX_EXPONENT) > 0 || mpfr_cmp_si(e, -VALUE_MAX_EXPONENT) < 0)
+        return false;
     if (mpfr_zero_p(a) && mpfr_sgn(e) < 0) return false;
-    if (mpfr_integer_p(e)) return value_spend(budget, 16) && (mpfr_pow_si(a, a, mpfr_get_si(e, RN), RN), true);
+    if (mpfr_integer_p(e))
+        return value_spend(budget, 16) && (mpfr_pow_si(a, a, mpfr_get_si(e, RN), RN), true);
     if (mpfr_sgn(a) < 0 || !value_spend(budget, 2 * FUNCTION_STEPS)) return false;
     return mpfr_pow(a, a, e, RN), true;
 }
 
 static bool float_root(mpfr_ptr a, mpfr_srcptr n, math_budget *budget)
 {
-    if (!mpfr_integer_p(n) || mpfr_zero_p(n) || mpfr_cmp_si(n, VALUE_MAX_EXPONENT) > 0 || mpfr_cmp_si(n, -VALUE_MAX_EXPONENT) < 0) return false;
+    if (!mpfr_integer_p(n) || mpfr_zero_p(n) || mpfr_cmp_si(n, VALUE_MAX_EXPONENT) > 0 ||
+        mpfr_cmp_si(n, -VALUE_MAX_EXPONENT) < 0)
+        return false;
     long k = mpfr_get_si(n, RN);
-    if (mpfr_sgn(a) < 0 || (k < 0 && mpfr_zero_p(a)) || !value_spend(budget, FUNCTION_STEPS)) return false;
+    if (mpfr_sgn(a) < 0 || (k < 0 && mpfr_zero_p(a)) || !value_spend(budget, FUNCTION_STEPS))
+        return false;
     mpfr_rootn_ui(a, a, (unsigned long)(k < 0 ? -k : k), RN);
     if (k < 0) mpfr_ui_div(a, 1, a, RN);
     return true;
@@ -229,7 +249,9 @@ static bool float_binomial(mpfr_ptr n, mpfr_srcptr k, math_budget *budget)
 
 static bool float_log_base(mpfr_ptr a, mpfr_srcptr base, math_budget *budget)
 {
-    if (mpfr_sgn(a) <= 0 || mpfr_sgn(base) <= 0 || mpfr_cmp_ui(base, 1) == 0 || !value_spend(budget, 2 * FUNCTION_STEPS)) return false;
+    if (mpfr_sgn(a) <= 0 || mpfr_sgn(base) <= 0 || mpfr_cmp_ui(base, 1) == 0 ||
+        !value_spend(budget, 2 * FUNCTION_STEPS))
+        return false;
     value_float under;
     value_float_init(&under);
     mpfr_log(under.v, base, RN);
@@ -254,11 +276,16 @@ static bool float_two(value_kind kind, mpfr_ptr a, mpfr_srcptr b, math_budget *b
     }
 }
 
-static bool finite(mpfr_srcptr a) { return mpfr_zero_p(a) || (mpfr_number_p(a) && mpfr_get_exp(a) <= MAX_FLOAT_EXPONENT); }
-
-value_status value_at(const value_program *p, const value_names *names, int trial, math_budget *budget, value_float *out)
+static bool finite(mpfr_srcptr a)
 {
-    if (p->failed || p->count == 0 || !value_spend(budget, (int64_t)p->count * FLOAT_STEPS)) return VALUE_INVALID;
+    return mpfr_zero_p(a) || (mpfr_number_p(a) && mpfr_get_exp(a) <= MAX_FLOAT_EXPONENT);
+}
+
+value_status value_at(const value_program *p, const value_names *names, int trial,
+                      math_budget *budget, value_float *out)
+{
+    if (p->failed || p->count == 0 || !value_spend(budget, (int64_t)p->count * FLOAT_STEPS))
+        return VALUE_INVALID;
     value_float *stack = ares_arena_alloc(p->arena, (size_t)p->max_depth * sizeof *stack);
     for (int i = 0; i < p->max_depth; i++) value_float_init(&stack[i]);
     int n = 0;
@@ -281,7 +308,8 @@ value_status value_at(const value_program *p, const value_names *names, int tria
             else n--, valid = float_two(op.kind, stack[n - 1].v, stack[n].v, budget);
         }
         if (!valid || !finite(stack[n - 1].v)) return VALUE_INVALID;
-        if (!mpfr_zero_p(stack[n - 1].v) && mpfr_get_exp(stack[n - 1].v) < -MAX_FLOAT_EXPONENT) mpfr_set_zero(stack[n - 1].v, 1);
+        if (!mpfr_zero_p(stack[n - 1].v) && mpfr_get_exp(stack[n - 1].v) < -MAX_FLOAT_EXPONENT)
+            mpfr_set_zero(stack[n - 1].v, 1);
     }
     mpfr_set(out->v, stack[0].v, RN);
     return VALUE_DONE;
@@ -301,7 +329,8 @@ static bool close(mpfr_ptr a, mpfr_ptr b)
     return mpfr_cmpabs(a, bound.v) <= 0;
 }
 
-bool value_same_at_trials(const value_program *a, const value_program *b, const value_names *names, math_budget *budget)
+bool value_same_at_trials(const value_program *a, const value_program *b, const value_names *names,
+                          math_budget *budget)
 {
     int valid = 0, trials = names->count ? VALUE_TRIALS : 1;
     bool same = true;
@@ -309,7 +338,9 @@ bool value_same_at_trials(const value_program *a, const value_program *b, const 
     value_float_init(&x);
     value_float_init(&y);
     for (int j = 0; j < trials && same; j++) {
-        if (value_at(a, names, j, budget, &x) != VALUE_DONE || value_at(b, names, j, budget, &y) != VALUE_DONE) continue;
+        if (value_at(a, names, j, budget, &x) != VALUE_DONE ||
+            value_at(b, names, j, budget, &y) != VALUE_DONE)
+            continue;
         valid++;
         same = close(x.v, y.v);
     }
@@ -329,7 +360,8 @@ bool value_same(const value_program *a, const value_program *b, int max_names, m
     if (names.count == 0) {
         mpq_t x, y;
         mpq_inits(x, y, NULL);
-        value_status left = value_exact(a, budget, x), right = left == VALUE_DONE ? value_exact(b, budget, y) : left;
+        value_status left = value_exact(a, budget, x),
+                     right = left == VALUE_DONE ? value_exact(b, budget, y) : left;
         bool same = right == VALUE_DONE && mpq_equal(x, y);
         mpq_clears(x, y, NULL);
         if (right != VALUE_INEXACT) return same && !budget->exhausted;

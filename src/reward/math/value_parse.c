@@ -1,8 +1,10 @@
 /*
- * Normalised text -> postfix program. Sums, products (a juxtaposition binds like "*", so 1/2x is (1/2)x), signs, powers (right
- * associative), postfix "!", brackets, words with a bracket behind them, pi, inf, single letters, decimal numbers.
+ * Normalised text -> postfix program. Sums, products (a juxtaposition binds like "*", so 1/2x is
+ * (1/2)x), signs, powers (right associative), postfix "!", brackets, words with a bracket behind
+ * them, pi, inf, single letters, decimal numbers.
  *
- * Chains of signs and of left-associative operators are loops; brackets, exponents and arguments count against MATH_MAX_DEPTH.
+ * Chains of signs and of left-associative operators are loops; brackets, exponents and arguments
+ * count against MATH_MAX_DEPTH.
  */
 #include "value.h"
 
@@ -18,19 +20,37 @@ typedef struct parser {
     math_budget *budget;
 } parser;
 
-typedef struct word { const char *name; value_kind kind; int operands; } word;
+typedef struct word {
+    const char *name;
+    value_kind kind;
+    int operands;
+} word;
 static const word words[] = {
-    { "arcsin", VALUE_ARCSIN, 1 }, { "arccos", VALUE_ARCCOS, 1 }, { "arctan", VALUE_ARCTAN, 1 }, { "binomial", VALUE_BINOMIAL, 2 },
-    { "sqrt", VALUE_SQRT, 1 }, { "root", VALUE_ROOT, 2 }, { "sin", VALUE_SIN, 1 }, { "cos", VALUE_COS, 1 }, { "tan", VALUE_TAN, 1 },
-    { "cot", VALUE_COT, 1 }, { "sec", VALUE_SEC, 1 }, { "csc", VALUE_CSC, 1 }, { "log", VALUE_LN, 1 }, { "ln", VALUE_LN, 1 },
-    { "exp", VALUE_EXP, 1 }, { "pi", VALUE_PI, 0 }, { "inf", VALUE_INF, 0 },
+    { "arcsin", VALUE_ARCSIN, 1 }, { "arccos", VALUE_ARCCOS, 1 },
+    { "arctan", VALUE_ARCTAN, 1 }, { "binomial", VALUE_BINOMIAL, 2 },
+    { "sqrt", VALUE_SQRT, 1 },     { "root", VALUE_ROOT, 2 },
+    { "sin", VALUE_SIN, 1 },       { "cos", VALUE_COS, 1 },
+    { "tan", VALUE_TAN, 1 },       { "cot", VALUE_COT, 1 },
+    { "sec", VALUE_SEC, 1 },       { "csc", VALUE_CSC, 1 },
+    { "log", VALUE_LN, 1 },        { "ln", VALUE_LN, 1 },
+    { "exp", VALUE_EXP, 1 },       { "pi", VALUE_PI, 0 },
+    { "inf", VALUE_INF, 0 },
 };
 
-static bool digit(char c) { return c >= '0' && c <= '9'; }
-static bool letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+static bool digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+static bool letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
 
 /* ------------------------------------------------------------------ programs */
-void value_init(value_program *p, ares_arena *arena) { *p = (value_program){ .arena = arena }; }
+void value_init(value_program *p, ares_arena *arena)
+{
+    *p = (value_program){ .arena = arena };
+}
 
 void value_free(value_program *p)
 {
@@ -59,7 +79,9 @@ static mpq_ptr literal(value_program *p)
     if (p->literal_count == p->literal_capacity) {
         int capacity = p->literal_capacity ? 2 * p->literal_capacity : 8;
         mpq_t *literals = ares_arena_alloc(p->arena, (size_t)capacity * sizeof *literals);
-        if (p->literal_count) memcpy(literals, p->literals, (size_t)p->literal_count * sizeof *literals); /* GMP numbers may move */
+        /* GMP numbers may move */
+        if (p->literal_count)
+            memcpy(literals, p->literals, (size_t)p->literal_count * sizeof *literals);
         p->literals = literals;
         p->literal_capacity = capacity;
     }
@@ -71,7 +93,8 @@ static mpq_ptr literal(value_program *p)
 void value_emit_program(value_program *p, const value_program *from)
 {
     for (int i = 0; i < from->count; i++) {
-        if (from->ops[i].kind == VALUE_LITERAL) mpq_set(literal(p), from->literals[from->ops[i].argument]);
+        if (from->ops[i].kind == VALUE_LITERAL)
+            mpq_set(literal(p), from->literals[from->ops[i].argument]);
         else value_emit(p, from->ops[i].kind, from->ops[i].argument);
     }
     p->decimals += from->decimals;
@@ -91,7 +114,8 @@ void value_collect_names(const value_program *p, value_names *names)
             names->too_many = true;
             return;
         }
-        memmove(names->name + k + 1, names->name + k, (size_t)(names->count - k) * sizeof *names->name);
+        memmove(names->name + k + 1, names->name + k,
+                (size_t)(names->count - k) * sizeof *names->name);
         names->name[k] = name;
         names->count++;
     }
@@ -122,7 +146,9 @@ size_t value_emit_number(value_program *p, ares_view text, size_t at, bool scien
         bool negative = j < text.len && text.data[j] == '-';
         if (j < text.len && (text.data[j] == '-' || text.data[j] == '+')) j++;
         if (j < text.len && digit(text.data[j])) {
-            for (; j < text.len && digit(text.data[j]); j++) exponent = exponent > VALUE_MAX_EXPONENT ? exponent : exponent * 10 + (text.data[j] - '0');
+            for (; j < text.len && digit(text.data[j]); j++)
+                exponent =
+                    exponent > VALUE_MAX_EXPONENT ? exponent : exponent * 10 + (text.data[j] - '0');
             if (exponent > VALUE_MAX_EXPONENT) p->failed = true, exponent = 0;
             if (negative) exponent = -exponent;
             i = j;
@@ -160,7 +186,10 @@ size_t value_emit_number(value_program *p, ares_view text, size_t at, bool scien
 }
 
 /* ------------------------------------------------------------------ the grammar */
-static char peek(const parser *s) { return s->at < s->text.len ? s->text.data[s->at] : 0; }
+static char peek(const parser *s)
+{
+    return s->at < s->text.len ? s->text.data[s->at] : 0;
+}
 static bool fail(parser *s)
 {
     s->p->failed = true;
@@ -186,21 +215,29 @@ static const word *word_here(const parser *s)
     for (int i = 0; i < ARES_COUNT(words); i++) {
         size_t n = strlen(words[i].name), left = s->text.len - s->at;
         if (n > left || memcmp(s->text.data + s->at, words[i].name, n) != 0) continue;
-        if (words[i].operands == 0 || (n < left && s->text.data[s->at + n] == '(')) return &words[i];
+        if (words[i].operands == 0 || (n < left && s->text.data[s->at + n] == '('))
+            return &words[i];
     }
     return NULL;
 }
 
-/* The reference's tokenizer takes a whole name (letters and digits) at once: known only as a whole, else letter by letter. */
+/*
+ * The reference's tokenizer takes a whole name (letters and digits) at once: known only as a whole,
+ * else letter by letter.
+ */
 static const word *name_here(const parser *s, size_t *bytes)
 {
     size_t end = s->at;
-    while (end < s->text.len && (letter(s->text.data[end]) || digit(s->text.data[end]) || s->text.data[end] == '_')) end++;
+    while (end < s->text.len &&
+           (letter(s->text.data[end]) || digit(s->text.data[end]) || s->text.data[end] == '_'))
+        end++;
     ares_view name = { s->text.data + s->at, end - s->at };
     *bytes = name.len;
     for (int i = 0; i < ARES_COUNT(words); i++) {
         bool called = end < s->text.len && s->text.data[end] == '(';
-        if (words[i].kind != VALUE_INF && ares_view_is(name, words[i].name) && (words[i].operands == 0 || (called && words[i].operands == 1))) return &words[i];
+        if (words[i].kind != VALUE_INF && ares_view_is(name, words[i].name) &&
+            (words[i].operands == 0 || (called && words[i].operands == 1)))
+            return &words[i];
     }
     return NULL;
 }
@@ -209,7 +246,8 @@ static const word *name_here(const parser *s, size_t *bytes)
 static size_t wide_letter(const parser *s, int32_t *code)
 {
     utf8proc_int32_t c;
-    utf8proc_ssize_t n = utf8proc_iterate((const utf8proc_uint8_t *)s->text.data + s->at, (utf8proc_ssize_t)(s->text.len - s->at), &c);
+    utf8proc_ssize_t n = utf8proc_iterate((const utf8proc_uint8_t *)s->text.data + s->at,
+                                          (utf8proc_ssize_t)(s->text.len - s->at), &c);
     if (n < 2) return 0;
     utf8proc_category_t category = utf8proc_category(c);
     if (category < UTF8PROC_CATEGORY_LU || category > UTF8PROC_CATEGORY_LO) return 0;
@@ -249,7 +287,8 @@ static bool primary(parser *s)
     if (!value_spend(s->budget, 1)) return fail(s);
     if (c == '(') return bracketed(s, 1);
     if (digit(c) || c == '.') {
-        if (s->reference && c == '0' && s->at + 1 < s->text.len && digit(s->text.data[s->at + 1])) { /* there, "05" is 0 and 5 */
+        /* there, "05" is 0 and 5 */
+        if (s->reference && c == '0' && s->at + 1 < s->text.len && digit(s->text.data[s->at + 1])) {
             size_t end = s->at;
             while (end < s->text.len && digit(s->text.data[end])) end++;
             if (end == s->text.len || (s->text.data[end] != '.' && s->text.data[end] != 'e')) {
@@ -294,7 +333,9 @@ static bool signs(parser *s)
 
 static bool power_sign(const parser *s, size_t *bytes)
 {
-    *bytes = peek(s) == '^' ? 1 : peek(s) == '*' && s->at + 1 < s->text.len && s->text.data[s->at + 1] == '*' ? 2 : 0;
+    *bytes = peek(s) == '^'                                                                ? 1
+             : peek(s) == '*' && s->at + 1 < s->text.len && s->text.data[s->at + 1] == '*' ? 2
+                                                                                           : 0;
     return *bytes != 0;
 }
 
@@ -326,12 +367,14 @@ static bool product(parser *s)
     if (!operand(s)) return false;
     for (;;) {
         char c = peek(s);
-        bool number_before = s->at > 0 && (digit(s->text.data[s->at - 1]) || s->text.data[s->at - 1] == '.');
+        bool number_before =
+            s->at > 0 && (digit(s->text.data[s->at - 1]) || s->text.data[s->at - 1] == '.');
         if (c == '*' || c == '/') {
             s->at++;
             if (!operand(s)) return false;
             value_emit(s->p, c == '*' ? VALUE_MUL : VALUE_DIV, 0);
-        } else if (c == '(' || letter(c) || (unsigned char)c >= 0x80 || ((digit(c) || c == '.') && (s->reference || !number_before))) {
+        } else if (c == '(' || letter(c) || (unsigned char)c >= 0x80 ||
+                   ((digit(c) || c == '.') && (s->reference || !number_before))) {
             if (!power(s)) return false;
             value_emit(s->p, VALUE_MUL, 0);
         } else {
@@ -355,5 +398,6 @@ static bool sum(parser *s)
 void value_parse(value_program *p, ares_view text, bool reference, math_budget *budget)
 {
     parser s = { .p = p, .text = text, .reference = reference, .budget = budget };
-    if (text.len == 0 || text.len > MATH_MAX_BYTES || !sum(&s) || s.at != text.len) p->failed = true;
+    if (text.len == 0 || text.len > MATH_MAX_BYTES || !sum(&s) || s.at != text.len)
+        p->failed = true;
 }

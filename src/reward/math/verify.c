@@ -1,6 +1,7 @@
 /*
- * Math-Verify's verdict on a response: its first claim that can be read against the gold answer's; equal texts are equal too.
- * A gold answer without LaTeX signs around it is one answer as a whole, as data sets write them.
+ * Math-Verify's verdict on a response: its first claim that can be read against the gold answer's;
+ * equal texts are equal too. A gold answer without LaTeX signs around it is one answer as a whole,
+ * as data sets write them.
  */
 #include <string.h>
 
@@ -9,11 +10,15 @@
 enum { MOST = 12 };
 
 /* The first candidate that parses; else *text is the first candidate's. */
-static claim_node *first_claim(claim_book *b, ares_view from, bool whole, ares_view *text, ares_view *raw)
+static claim_node *first_claim(claim_book *b, ares_view from, bool whole, ares_view *text,
+                               ares_view *raw)
 {
     claim_candidate list[MOST] = { { from, false } };
     int n = 1;
-    bool signs = ares_view_find(from, ARES_VIEW("$"), 0) >= 0 || ares_view_find(from, ARES_VIEW("\\boxed"), 0) >= 0 || ares_view_find(from, ARES_VIEW("\\["), 0) >= 0 || ares_view_find(from, ARES_VIEW("\\("), 0) >= 0;
+    bool signs = ares_view_find(from, ARES_VIEW("$"), 0) >= 0 ||
+                 ares_view_find(from, ARES_VIEW("\\boxed"), 0) >= 0 ||
+                 ares_view_find(from, ARES_VIEW("\\["), 0) >= 0 ||
+                 ares_view_find(from, ARES_VIEW("\\("), 0) >= 0;
     if (!whole || signs) n = claim_candidates(from, list, MOST, b->arena, b->budget);
     *text = *raw = (ares_view){ "", 0 };
     for (int i = 0; i < n; i++) {
@@ -28,11 +33,13 @@ static claim_node *first_claim(claim_book *b, ares_view from, bool whole, ares_v
     return NULL;
 }
 
-bool claim_verify(ares_view gold, ares_view response, math_budget *budget, ares_arena *arena, ares_view *extracted, const char **decided_by)
+bool claim_verify(ares_view gold, ares_view response, math_budget *budget, ares_arena *arena,
+                  ares_view *extracted, const char **decided_by)
 {
     claim_book book = { .arena = arena, .budget = budget };
     ares_view gold_text, given_text, raw, unused;
-    const claim_node *truth = first_claim(&book, gold, true, &gold_text, &unused), *given = first_claim(&book, response, false, &given_text, &raw);
+    const claim_node *truth = first_claim(&book, gold, true, &gold_text, &unused),
+                     *given = first_claim(&book, response, false, &given_text, &raw);
     bool same = false;
     *decided_by = "no";
     *extracted = raw.len ? raw : (ares_view){ NULL, 0 };
@@ -49,7 +56,8 @@ bool claim_verify(ares_view gold, ares_view response, math_budget *budget, ares_
     return same && !budget->exhausted;
 }
 
-bool math_verify(ares_view gold, ares_view response, math_budget *budget, ares_arena *arena, ares_view *extracted)
+bool math_verify(ares_view gold, ares_view response, math_budget *budget, ares_arena *arena,
+                 ares_view *extracted)
 {
     ares_view taken;
     const char *decided_by;

@@ -5,7 +5,8 @@ void answer_details(ares_verify_out *out, ares_view extracted, const char *decid
 {
     while (extracted.len > MATH_MAX_BYTES) {
         extracted.len = MATH_MAX_BYTES;
-        while (extracted.len && ((unsigned char)extracted.data[extracted.len] & 0xc0) == 0x80) extracted.len--;
+        while (extracted.len && ((unsigned char)extracted.data[extracted.len] & 0xc0) == 0x80)
+            extracted.len--;
     }
     if (extracted.data) verify_detail(out, "extracted", extracted);
     else ares_str_addf(&out->details, "%s\"extracted\":null", out->details.len ? "," : "");

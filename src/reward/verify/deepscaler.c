@@ -1,21 +1,23 @@
 /*
- * The deepscaler judge of slime: the last \boxed{} of the response, or of what stands behind its </think>, against the ground
- * truth (whose own box counts when it has one).
+ * The deepscaler judge of slime: the last \boxed{} of the response, or of what stands behind its
+ * </think>, against the ground truth (whose own box counts when it has one).
  */
 #include <string.h>
 
 #include "answer.h"
 
-#define MODE_DOC "target: exact by our rules; reference: with the original's defects, for comparisons"
-#define DEEPSCALER_OPTIONS(X)                                                                                                    \
-    X(choice, mode, "mode", "target", "target|reference", MODE_DOC)                                                              \
-    X(flag, require_think, "require_think", "true", "", "only what stands behind </think> (or ###Response) counts; without one the score is 0")
+#define MODE_DOC \
+    "target: exact by our rules; reference: with the original's defects, for comparisons"
+#define DEEPSCALER_OPTIONS(X)                                       \
+    X(choice, mode, "mode", "target", "target|reference", MODE_DOC) \
+    X(flag, require_think, "require_think", "true", "",             \
+      "only what stands behind </think> (or ###Response) counts; without one the score is 0")
 ARES_OPTION_STRUCT(deepscaler_options, DEEPSCALER_OPTIONS);
-static ARES_OPTION_TABLE(deepscaler_table, deepscaler_options, DEEPSCALER_OPTIONS)
+static ARES_OPTION_TABLE(deepscaler_table, deepscaler_options, DEEPSCALER_OPTIONS);
 
 #define MATH_OPTIONS(X) X(choice, mode, "mode", "target", "target|reference", MODE_DOC)
 ARES_OPTION_STRUCT(math_options, MATH_OPTIONS);
-static ARES_OPTION_TABLE(math_table, math_options, MATH_OPTIONS)
+static ARES_OPTION_TABLE(math_table, math_options, MATH_OPTIONS);
 
 static int judge(const char *mode, ares_view text, ares_view truth, ares_verify_out *out)
 {
@@ -25,7 +27,9 @@ static int judge(const char *mode, ares_view text, ares_view truth, ares_verify_
     ares_view answer = text.data ? math_last_boxed(text) : text;
     if (ares_view_find(truth, ARES_VIEW("\\boxed"), 0) >= 0) truth = math_last_boxed(truth);
     bool reference = mode && strcmp(mode, "reference") == 0;
-    bool same = answer.data && truth.len && math_equal(answer, truth, reference ? MATH_REFERENCE : MATH_TARGET, &budget, &arena, &by);
+    bool same =
+        answer.data && truth.len &&
+        math_equal(answer, truth, reference ? MATH_REFERENCE : MATH_TARGET, &budget, &arena, &by);
     out->score = out->accuracy = same;
     out->no_answer = !answer.data;
     out->exhausted = budget.exhausted;
@@ -39,7 +43,8 @@ static int deepscaler(const ares_verify_in *in, ares_verify_out *out)
     const deepscaler_options *o = in->options;
     bool behind = !o || o->require_think;
     ARES_TRY(answer_need_truth(in, "deepscaler"));
-    return judge(o ? o->mode : NULL, behind ? math_after_think(in->response) : in->response, in->ground_truth, out);
+    return judge(o ? o->mode : NULL, behind ? math_after_think(in->response) : in->response,
+                 in->ground_truth, out);
 }
 
 static int math(const ares_verify_in *in, ares_verify_out *out)
@@ -49,5 +54,18 @@ static int math(const ares_verify_in *in, ares_verify_out *out)
     return judge(o ? o->mode : NULL, in->response, in->ground_truth, out);
 }
 
-const ares_verifier ares_verifier_deepscaler = { "deepscaler", "the last \\boxed{} behind </think> is the ground truth, as mathematics (slime)", deepscaler_table, sizeof(deepscaler_options), NULL, deepscaler, NULL };
-const ares_verifier ares_verifier_math = { "math", "the last \\boxed{} is the ground truth, as mathematics", math_table, sizeof(math_options), NULL, math, NULL };
+const ares_verifier ares_verifier_deepscaler = {
+    "deepscaler",
+    "the last \\boxed{} behind </think> is the ground truth, as mathematics (slime)",
+    deepscaler_table,
+    sizeof(deepscaler_options),
+    NULL,
+    deepscaler,
+    NULL
+};
+const ares_verifier ares_verifier_math = {
+    "math",     "the last \\boxed{} is the ground truth, as mathematics",
+    math_table, sizeof(math_options),
+    NULL,       math,
+    NULL
+};

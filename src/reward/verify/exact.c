@@ -1,11 +1,15 @@
 /* The response is the ground truth, white space around both aside. */
 #include "ares/reward.h"
 
-#define EXACT_OPTIONS(X) X(flag, ignore_case, "ignore_case", "false", "", "ASCII letters match in either case")
+#define EXACT_OPTIONS(X) \
+    X(flag, ignore_case, "ignore_case", "false", "", "ASCII letters match in either case")
 ARES_OPTION_STRUCT(exact_options, EXACT_OPTIONS);
-static ARES_OPTION_TABLE(exact_table, exact_options, EXACT_OPTIONS)
+static ARES_OPTION_TABLE(exact_table, exact_options, EXACT_OPTIONS);
 
-static unsigned char lower(unsigned char c) { return c >= 'A' && c <= 'Z' ? (unsigned char)(c + 32) : c; }
+static unsigned char lower(unsigned char c)
+{
+    return c >= 'A' && c <= 'Z' ? (unsigned char)(c + 32) : c;
+}
 
 static int exact(const ares_verify_in *in, ares_verify_out *out)
 {
@@ -20,4 +24,7 @@ static int exact(const ares_verify_in *in, ares_verify_out *out)
     return ARES_OK;
 }
 
-const ares_verifier ares_verifier_exact = { "exact", "the response equals the ground truth", exact_table, sizeof(exact_options), NULL, exact, NULL };
+const ares_verifier ares_verifier_exact = { "exact",     "the response equals the ground truth",
+                                            exact_table, sizeof(exact_options),
+                                            NULL,        exact,
+                                            NULL };

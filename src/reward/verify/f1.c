@@ -1,4 +1,7 @@
-/* F1 over the words of response and ground truth, as SQuAD normalises them (Rajpurkar et al. 2016; rewards.md 10.2). */
+/*
+ * F1 over the words of response and ground truth, as SQuAD normalises them (Rajpurkar et al. 2016;
+ * rewards.md 10.2).
+ */
 #include "../if/text.h"
 #include "text.h"
 
@@ -19,7 +22,11 @@ static if_list normalise(ares_view text, ares_arena *arena)
     return if_words((ares_view){ bytes, t.len }, arena);
 }
 
-static bool verdict_word(if_list l) { return l.n == 1 && (ares_view_is(l.items[0], "yes") || ares_view_is(l.items[0], "no") || ares_view_is(l.items[0], "noanswer")); }
+static bool verdict_word(if_list l)
+{
+    return l.n == 1 && (ares_view_is(l.items[0], "yes") || ares_view_is(l.items[0], "no") ||
+                        ares_view_is(l.items[0], "noanswer"));
+}
 
 static double f1_of(if_list have, if_list want)
 {
@@ -28,7 +35,8 @@ static double f1_of(if_list have, if_list want)
     if (!same && (verdict_word(have) || verdict_word(want))) return 0;
     ares_map *left = ares_map_new();
     int64_t n, common = 0;
-    for (int64_t i = 0; i < want.n; i++) ares_map_put(left, want.items[i], ares_map_get(left, want.items[i], &n) ? n + 1 : 1);
+    for (int64_t i = 0; i < want.n; i++)
+        ares_map_put(left, want.items[i], ares_map_get(left, want.items[i], &n) ? n + 1 : 1);
     for (int64_t i = 0; i < have.n; i++) {
         if (!ares_map_get(left, have.items[i], &n) || n == 0) continue;
         ares_map_put(left, have.items[i], n - 1);
@@ -44,7 +52,8 @@ static int f1(const ares_verify_in *in, ares_verify_out *out)
 {
     ares_arena arena = { 0 };
     out->score = 0;
-    if (!ares_view_trim(in->ground_truth).len) return ares_fail(ARES_EFORMAT, "reward: f1: the ground truth is empty");
+    if (!ares_view_trim(in->ground_truth).len)
+        return ares_fail(ARES_EFORMAT, "reward: f1: the ground truth is empty");
     out->exhausted = in->response.len > IF_TEXT_MAX || in->ground_truth.len > IF_TEXT_MAX;
     if (out->exhausted) return ARES_OK;
     if_list have = normalise(in->response, &arena);
@@ -54,4 +63,9 @@ static int f1(const ares_verify_in *in, ares_verify_out *out)
     return ARES_OK;
 }
 
-const ares_verifier ares_verifier_f1 = { "f1", "F1 of the words of response and ground truth, without case, punctuation and articles", NULL, 0, NULL, f1, NULL };
+const ares_verifier ares_verifier_f1 = {
+    "f1", "F1 of the words of response and ground truth, without case, punctuation and articles",
+    NULL, 0,
+    NULL, f1,
+    NULL
+};

@@ -1,11 +1,17 @@
-/* GSM8K as verl scores it: the number behind the last "#### " of the last 300 characters (or the last number there) is the label, letter by letter. */
+/*
+ * GSM8K as verl scores it: the number behind the last "#### " of the last 300 characters (or the
+ * last number there) is the label, letter by letter.
+ */
 #include <string.h>
 
 #include "answer.h"
 
-#define GSM8K_OPTIONS(X) X(choice, method, "method", "strict", "strict|flexible", "strict: the number behind \"#### \", commas dropped; flexible: the last number, as it stands")
+#define GSM8K_OPTIONS(X)                                                                       \
+    X(choice, method, "method", "strict", "strict|flexible",                                   \
+      "strict: the number behind \"#### \", commas dropped; flexible: the last number, as it " \
+      "stands")
 ARES_OPTION_STRUCT(gsm8k_options, GSM8K_OPTIONS);
-static ARES_OPTION_TABLE(gsm8k_table, gsm8k_options, GSM8K_OPTIONS)
+static ARES_OPTION_TABLE(gsm8k_table, gsm8k_options, GSM8K_OPTIONS);
 
 static int gsm8k(const ares_verify_in *in, ares_verify_out *out)
 {
@@ -13,8 +19,10 @@ static int gsm8k(const ares_verify_in *in, ares_verify_out *out)
     ARES_TRY(answer_need_truth(in, "gsm8k"));
     ares_arena arena = { 0 };
     bool flexible = o && o->method && strcmp(o->method, "flexible") == 0;
-    ares_view truth = in->ground_truth, answer = flexible ? math_gsm8k_flexible(in->response) : math_gsm8k_strict(in->response, &arena);
-    if (ares_view_find(truth, ARES_VIEW("#### "), 0) >= 0) { /* the data set's own answer, not prepared */
+    ares_view truth = in->ground_truth, answer = flexible ? math_gsm8k_flexible(in->response)
+                                                          : math_gsm8k_strict(in->response, &arena);
+    /* the data set's own answer, not prepared */
+    if (ares_view_find(truth, ARES_VIEW("#### "), 0) >= 0) {
         ares_view label = math_gsm8k_strict(truth, &arena);
         if (label.data) truth = label;
     }
@@ -26,4 +34,9 @@ static int gsm8k(const ares_verify_in *in, ares_verify_out *out)
     return ARES_OK;
 }
 
-const ares_verifier ares_verifier_gsm8k = { "gsm8k", "the number behind \"#### \" is the ground truth (verl)", gsm8k_table, sizeof(gsm8k_options), NULL, gsm8k, NULL };
+const ares_verifier ares_verifier_gsm8k = {
+    "gsm8k",     "the number behind \"#### \" is the ground truth (verl)",
+    gsm8k_table, sizeof(gsm8k_options),
+    NULL,        gsm8k,
+    NULL
+};

@@ -1,32 +1,39 @@
 /*
- * Instruction following: the checks of IFEval and IFBench that a row names. `ifeval` is `ifbench` under its other name;
- * `format_verify` is the fraction followed behind the last </think>.
+ * Instruction following: the checks of IFEval and IFBench that a row names. `ifeval` is `ifbench`
+ * under its other name; `format_verify` is the fraction followed behind the last </think>.
  *
- * A row holds instruction_id_list and kwargs, or checkers: [{id, kwargs}]; at its top, or in its metadata, extra_info,
- * reward_model or ground truth. A row with Python
- * `functions` and no checks of ours cannot be judged.
+ * A row holds instruction_id_list and kwargs, or checkers: [{id, kwargs}]; at its top, or in its
+ * metadata, extra_info, reward_model or ground truth. A row with Python `functions` and no checks
+ * of ours cannot be judged.
  */
 #include <string.h>
 
 #include "../if/check.h"
 #include "ares/reward.h"
 
-#define IFBENCH_OPTIONS(X)                                                                                                                     \
-    X(choice, mode, "mode", "strict_all", "strict_all|strict_fraction|loose_all|loose_fraction", "1 when all instructions are followed, or the fraction that is; loose: in any of 8 variants of the text") \
-    X(flag, strip_think, "strip_think", "true", "", "judge only what stands behind the last </think>; false: the reference's way")
+#define IFBENCH_OPTIONS(X)                                                                       \
+    X(choice, mode, "mode", "strict_all", "strict_all|strict_fraction|loose_all|loose_fraction", \
+      "1 when all instructions are followed, or the fraction that is; loose: in any of 8 "       \
+      "variants of the text")                                                                    \
+    X(flag, strip_think, "strip_think", "true", "",                                              \
+      "judge only what stands behind the last </think>; false: the reference's way")
 ARES_OPTION_STRUCT(ifbench_options, IFBENCH_OPTIONS);
-static ARES_OPTION_TABLE(ifbench_table, ifbench_options, IFBENCH_OPTIONS)
+static ARES_OPTION_TABLE(ifbench_table, ifbench_options, IFBENCH_OPTIONS);
 
-/* ---------------------------------------------------------------- where a row keeps its instructions */
-typedef struct source { const ares_json *ids, *kwargs; } source;
+/* ---------------- where a row keeps its instructions */
+typedef struct source {
+    const ares_json *ids, *kwargs;
+} source;
 
 /* checkers: [{"id": .., "kwargs": {..}}] as the two columns */
 static source from_checkers(const ares_json *checkers, ares_arena *arena)
 {
-    ares_json *ids = ares_arena_calloc(arena, (size_t)checkers->count + 1, sizeof *ids), *kwargs = ares_arena_calloc(arena, (size_t)checkers->count + 1, sizeof *kwargs);
+    ares_json *ids = ares_arena_calloc(arena, (size_t)checkers->count + 1, sizeof *ids),
+              *kwargs = ares_arena_calloc(arena, (size_t)checkers->count + 1, sizeof *kwargs);
     ares_json *both = ares_arena_calloc(arena, 2, sizeof *both);
     for (int64_t i = 0; i < checkers->count; i++) {
-        const ares_json *id = ares_json_get(&checkers->items[i], "id"), *own = ares_json_get(&checkers->items[i], "kwargs");
+        const ares_json *id = ares_json_get(&checkers->items[i], "id"),
+                        *own = ares_json_get(&checkers->items[i], "kwargs");
         ids[i] = *id; /* a string: check_row has looked */
         if (own) kwargs[i] = *own;
     }
@@ -40,15 +47,19 @@ static bool find_in(const ares_json *object, ares_arena *arena, source *out)
     const ares_json *checkers = ares_json_get(object, "checkers");
     if (checkers && checkers->type == ARES_JSON_ARRAY && checkers->count)
         *out = from_checkers(checkers, arena);
-    else *out = (source){ ares_json_get(object, "instruction_id_list"), ares_json_get(object, "kwargs") };
+    else
+        *out = (source){ ares_json_get(object, "instruction_id_list"),
+                         ares_json_get(object, "kwargs") };
     if (!out->ids) out->ids = ares_json_get(object, "instruction_id");
     return out->ids && out->ids->type != ARES_JSON_NULL;
 }
 
-static const ares_json *parsed(const ares_json *v, ares_arena *arena) /* some data sets keep an object as text */
+/* some data sets keep an object as text */
+static const ares_json *parsed(const ares_json *v, ares_arena *arena)
 {
     const ares_json *inner = NULL;
-    if (!v || v->type != ARES_JSON_STRING || !v->text.len || !memchr("{[", v->text.data[0], 2)) return v;
+    if (!v || v->type != ARES_JSON_STRING || !v->text.len || !memchr("{[", v->text.data[0], 2))
+        return v;
     return ares_json_parse(arena, v->text, "row", &inner) == ARES_OK ? inner : v;
 }
 
@@ -149,7 +160,8 @@ static int check_row(const ares_verify_in *in, ares_arena *arena)
 static void write_flags(ares_str *s, const char *key, const bool *flags, int64_t n)
 {
     ares_str_addf(s, "%s\"%s\":[", s->len ? "," : "", key);
-    for (int64_t i = 0; i < n; i++) ares_str_addf(s, "%s%s", i ? "," : "", flags[i] ? "true" : "false");
+    for (int64_t i = 0; i < n; i++)
+        ares_str_addf(s, "%s%s", i ? "," : "", flags[i] ? "true" : "false");
     ares_str_add_char(s, ']');
 }
 
@@ -185,7 +197,9 @@ static int judge(const ares_verify_in *in, ares_verify_out *out, ares_view text,
     write_flags(&out->details, "strict", v.strict, v.n);
     write_flags(&out->details, "loose", v.loose, v.n);
     if (!v.n) ares_str_add_z(&out->details, ",\"reason\":\"the row names no instruction\"");
-    if (v.exhausted) ares_str_add_z(&out->details, ",\"reason\":\"the text is too long, or the work limit was reached\"");
+    if (v.exhausted)
+        ares_str_add_z(&out->details,
+                       ",\"reason\":\"the text is too long, or the work limit was reached\"");
     ares_arena_fini(&arena);
     return ARES_OK;
 }
@@ -196,15 +210,34 @@ static int ifbench(const ares_verify_in *in, ares_verify_out *out)
 #define IF_MODE_NAME_(name) #name,
         IF_MODE_LIST(IF_MODE_NAME_)
     };
-    const ifbench_options usual = { .mode = "strict_all", .strip_think = true }, *o = in->options ? in->options : &usual;
+    const ifbench_options usual = { .mode = "strict_all", .strip_think = true },
+                          *o = in->options ? in->options : &usual;
     int mode = 0;
     while (mode + 1 < IF_MODE_COUNT && strcmp(o->mode, modes[mode]) != 0) mode++;
     ares_view text = o->strip_think ? if_strip_think(in->response) : in->response;
     return judge(in, out, text.len == in->response.len ? text : if_trim(text), (if_mode)mode);
 }
 
-static int format_verify(const ares_verify_in *in, ares_verify_out *out) { return judge(in, out, if_strip_think(in->response), IF_MODE_strict_fraction); }
+static int format_verify(const ares_verify_in *in, ares_verify_out *out)
+{
+    return judge(in, out, if_strip_think(in->response), IF_MODE_strict_fraction);
+}
 
-const ares_verifier ares_verifier_ifbench = { "ifbench", "the checks of IFEval and IFBench that the row's instruction_id_list names", ifbench_table, sizeof(ifbench_options), NULL, ifbench, NULL };
-const ares_verifier ares_verifier_ifeval = { "ifeval", "another name of ifbench", ifbench_table, sizeof(ifbench_options), NULL, ifbench, NULL };
-const ares_verifier ares_verifier_format_verify = { "format_verify", "fraction of the row's instructions followed behind the last </think>", NULL, 0, NULL, format_verify, NULL };
+const ares_verifier ares_verifier_ifbench = {
+    "ifbench",     "the checks of IFEval and IFBench that the row's instruction_id_list names",
+    ifbench_table, sizeof(ifbench_options),
+    NULL,          ifbench,
+    NULL
+};
+const ares_verifier ares_verifier_ifeval = {
+    "ifeval", "another name of ifbench", ifbench_table, sizeof(ifbench_options), NULL, ifbench, NULL
+};
+const ares_verifier ares_verifier_format_verify = {
+    "format_verify",
+    "fraction of the row's instructions followed behind the last </think>",
+    NULL,
+    0,
+    NULL,
+    format_verify,
+    NULL
+};

@@ -1,21 +1,29 @@
 /*
- * The rewards of EasyR1 and ARES that add a share of accuracy and a share of format: `math` (a boxed answer) and `r1v` (an
- * answer in tags). Their answers are graded by MathRuler, whose rules are those of the judge's reference mode. (aepo.md 3.3 to 3.5)
+ * The rewards of EasyR1 and ARES that add a share of accuracy and a share of format: `math` (a
+ * boxed answer) and `r1v` (an answer in tags). Their answers are graded by MathRuler, whose rules
+ * are those of the judge's reference mode. (aepo.md 3.3 to 3.5)
  */
 #include "../if/text.h"
 #include "../math/math.h"
 #include "../published.h"
 #include "text.h"
 
-#define MATH_FORMAT_OPTIONS(X) X(f64, format_weight, "format_weight", "0.1", "[0,1]", "share of the format; the rest is accuracy")
+#define MATH_FORMAT_OPTIONS(X)                             \
+    X(f64, format_weight, "format_weight", "0.1", "[0,1]", \
+      "share of the format; the rest is accuracy")
 ARES_OPTION_STRUCT(math_format_options, MATH_FORMAT_OPTIONS);
-static ARES_OPTION_TABLE(math_format_table, math_format_options, MATH_FORMAT_OPTIONS)
+static ARES_OPTION_TABLE(math_format_table, math_format_options, MATH_FORMAT_OPTIONS);
 
-#define R1V_OPTIONS(X) X(f64, format_weight, "format_weight", "0.5", "[0,1]", "share of the format; the rest is accuracy")
+#define R1V_OPTIONS(X)                                     \
+    X(f64, format_weight, "format_weight", "0.5", "[0,1]", \
+      "share of the format; the rest is accuracy")
 ARES_OPTION_STRUCT(r1v_options, R1V_OPTIONS);
-static ARES_OPTION_TABLE(r1v_table, r1v_options, R1V_OPTIONS)
+static ARES_OPTION_TABLE(r1v_table, r1v_options, R1V_OPTIONS);
 
-static bool tight(char c) { return c == '<' || c == '>' || c == '/'; }
+static bool tight(char c)
+{
+    return c == '<' || c == '>' || c == '/';
+}
 
 void published_clean(ares_view response, ares_str *out)
 {
@@ -48,7 +56,9 @@ double published_format(ares_view response)
 double published_r1v_format(ares_view t)
 {
     static const ares_view end = { "</answer>", 9 }, answer = { "<answer>", 8 };
-    if (!ares_view_starts(t, ARES_VIEW("<think>")) || t.len < end.len || !ares_view_eq((ares_view){ t.data + t.len - end.len, end.len }, end)) return 0;
+    if (!ares_view_starts(t, ARES_VIEW("<think>")) || t.len < end.len ||
+        !ares_view_eq((ares_view){ t.data + t.len - end.len, end.len }, end))
+        return 0;
     for (int64_t at = 7; (at = ares_view_find(t, ARES_VIEW("</think>"), (size_t)at)) >= 0;) {
         at += 8;
         ares_view rest = if_trim_left((ares_view){ t.data + at, t.len - (size_t)at });
@@ -62,10 +72,13 @@ static ares_view last_box(ares_view t)
     ares_view found = { NULL, 0 };
     for (size_t i = t.len; i-- > 0 && !found.data;) {
         size_t depth = 0;
-        if (t.data[i] != '\\' || !ares_view_starts((ares_view){ t.data + i, t.len - i }, ARES_VIEW("\\boxed{"))) continue;
+        if (t.data[i] != '\\' ||
+            !ares_view_starts((ares_view){ t.data + i, t.len - i }, ARES_VIEW("\\boxed{")))
+            continue;
         for (size_t k = i + 6; k < t.len; k++) {
             depth += t.data[k] == '{';
-            if (t.data[k] == '}' && --depth == 0) return if_trim((ares_view){ t.data + i + 7, k - i - 7 });
+            if (t.data[k] == '}' && --depth == 0)
+                return if_trim((ares_view){ t.data + i + 7, k - i - 7 });
         }
         break; /* it never closes */
     }
@@ -107,13 +120,15 @@ int verify_boxed_accuracy(const ares_verify_in *in, ares_verify_out *out, ares_v
 static int need_truth(const ares_verify_in *in, ares_verify_out *out, const char *who)
 {
     out->score = out->accuracy = 0;
-    if (!if_trim(in->ground_truth).len) return ares_fail(ARES_EFORMAT, "reward: %s: the ground truth is empty", who);
+    if (!if_trim(in->ground_truth).len)
+        return ares_fail(ARES_EFORMAT, "reward: %s: the ground truth is empty", who);
     out->exhausted = in->response.len > IF_TEXT_MAX;
     return ARES_OK;
 }
 
 /* Accuracy of a boxed answer, and the format beside it. */
-static int boxed_and_format(const ares_verify_in *in, ares_verify_out *out, const char *who, double *format)
+static int boxed_and_format(const ares_verify_in *in, ares_verify_out *out, const char *who,
+                            double *format)
 {
     ares_view extracted;
     ares_str clean = { 0 };
@@ -123,7 +138,8 @@ static int boxed_and_format(const ares_verify_in *in, ares_verify_out *out, cons
     verify_boxed_accuracy(in, out, &extracted);
     published_clean(in->response, &clean);
     *format = verify_think_boxed(ares_str_view(&clean));
-    if (out->accuracy == 0) out->accuracy = right(published_boxed(ares_str_view(&clean)), in->ground_truth, out);
+    if (out->accuracy == 0)
+        out->accuracy = right(published_boxed(ares_str_view(&clean)), in->ground_truth, out);
     tell(out, extracted, *format);
     ares_str_fini(&clean);
     return ARES_OK;
@@ -146,7 +162,6 @@ static int aepo(const ares_verify_in *in, ares_verify_out *out)
     out->score = out->accuracy;
     return ARES_OK;
 }
-
 
 /* The first <answer>..</answer> on one line, else all of it. */
 static ares_view tagged(ares_view t)
@@ -174,10 +189,32 @@ static int r1v(const ares_verify_in *in, ares_verify_out *out)
     out->no_answer = given.len == 0;
     out->accuracy = right(given, if_trim(in->ground_truth), out);
     out->score = published_math(out->accuracy, format, o->format_weight);
-    tell(out, given.len <= MATH_MAX_BYTES ? given : (ares_view){ given.data, MATH_MAX_BYTES }, format);
+    tell(out, given.len <= MATH_MAX_BYTES ? given : (ares_view){ given.data, MATH_MAX_BYTES },
+         format);
     return ARES_OK;
 }
 
-const ares_verifier ares_verifier_math_format = { "math_format", "a boxed answer, with a share for <think>..</think>..\\boxed{..} (reward_function math)", math_format_table, sizeof(math_format_options), NULL, math_format, NULL };
-const ares_verifier ares_verifier_aepo = { "aepo", "a boxed answer, and AEPO's entropy score by its prompt's difficulty (reward_function aepo)", NULL, 0, NULL, aepo, NULL };
-const ares_verifier ares_verifier_r1v = { "r1v", "an answer in <answer> tags, with a share for the tags (reward_function r1v)", r1v_table, sizeof(r1v_options), NULL, r1v, NULL };
+const ares_verifier ares_verifier_math_format = {
+    "math_format",
+    "a boxed answer, with a share for <think>..</think>..\\boxed{..} (reward_function math)",
+    math_format_table,
+    sizeof(math_format_options),
+    NULL,
+    math_format,
+    NULL
+};
+const ares_verifier ares_verifier_aepo = {
+    "aepo",
+    "a boxed answer, and AEPO's entropy score by its prompt's difficulty (reward_function aepo)",
+    NULL,
+    0,
+    NULL,
+    aepo,
+    NULL
+};
+const ares_verifier ares_verifier_r1v = {
+    "r1v",     "an answer in <answer> tags, with a share for the tags (reward_function r1v)",
+    r1v_table, sizeof(r1v_options),
+    NULL,      r1v,
+    NULL
+};

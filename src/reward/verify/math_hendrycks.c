@@ -1,4 +1,7 @@
-/* MATH as verl scores it: the last box and the ground truth are the same text after the data set's own normalisation. */
+/*
+ * MATH as verl scores it: the last box and the ground truth are the same text after the data set's
+ * own normalisation.
+ */
 #include "answer.h"
 
 static int math_hendrycks(const ares_verify_in *in, ares_verify_out *out)
@@ -16,4 +19,12 @@ static int math_hendrycks(const ares_verify_in *in, ares_verify_out *out)
     return ARES_OK;
 }
 
-const ares_verifier ares_verifier_math_hendrycks = { "math_hendrycks", "the last \\boxed{} is the ground truth in the MATH data set's normal form (verl)", NULL, 0, NULL, math_hendrycks, NULL };
+const ares_verifier ares_verifier_math_hendrycks = {
+    "math_hendrycks",
+    "the last \\boxed{} is the ground truth in the MATH data set's normal form (verl)",
+    NULL,
+    0,
+    NULL,
+    math_hendrycks,
+    NULL
+};

@@ -1,4 +1,7 @@
-/* Math-Verify's judgement (the specification's section 9): sets in any order, unsimplified values, percentages, intervals. */
+/*
+ * Math-Verify's judgement (the specification's section 9): sets in any order, unsimplified values,
+ * percentages, intervals.
+ */
 #include "../math/claim.h"
 #include "answer.h"
 
@@ -18,4 +21,12 @@ static int math_verify_entry(const ares_verify_in *in, ares_verify_out *out)
     return ARES_OK;
 }
 
-const ares_verifier ares_verifier_math_verify = { "math_verify", "the answer is the ground truth by Math-Verify's rules (boxes first, then LaTeX, then numbers)", NULL, 0, NULL, math_verify_entry, NULL };
+const ares_verifier ares_verifier_math_verify = {
+    "math_verify",
+    "the answer is the ground truth by Math-Verify's rules (boxes first, then LaTeX, then numbers)",
+    NULL,
+    0,
+    NULL,
+    math_verify_entry,
+    NULL
+};

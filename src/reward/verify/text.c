@@ -3,21 +3,31 @@
 
 #include <string.h>
 
-static bool digit(char c) { return c >= '0' && c <= '9'; }
+static bool digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
 
-/* Normalises the number that begins at s[0] (digits, separators, point); returns the bytes read, 0 when it is too long to keep. */
+/*
+ * Normalises the number that begins at s[0] (digits, separators, point); returns the bytes read, 0
+ * when it is too long to keep.
+ */
 static size_t scan(const char *s, size_t n, bool negative, verify_number *out)
 {
     size_t i = 0, w = 0;
     char whole[120];
     size_t digits = 0;
-    bool grouped = false; /* 1,234,567: a comma before every three digits, one to three before the first */
+    /* 1,234,567: a comma before every three digits, one to three before the first */
+    bool grouped = false;
     for (; i < n; i++) {
         if (digit(s[i])) {
-            if (digits == 0 && s[i] == '0' && i + 1 < n && digit(s[i + 1])) continue; /* leading zeros */
+            /* leading zeros */
+            if (digits == 0 && s[i] == '0' && i + 1 < n && digit(s[i + 1])) continue;
             if (digits == sizeof whole) return 0;
             whole[digits++] = s[i];
-        } else if (!(s[i] == ',' && i > 0 && (grouped || i <= 3) && i + 3 < n && digit(s[i - 1]) && digit(s[i + 1]) && digit(s[i + 2]) && digit(s[i + 3]) && (i + 4 >= n || !digit(s[i + 4]))))
+        } else if (!(s[i] == ',' && i > 0 && (grouped || i <= 3) && i + 3 < n && digit(s[i - 1]) &&
+                     digit(s[i + 1]) && digit(s[i + 2]) && digit(s[i + 3]) &&
+                     (i + 4 >= n || !digit(s[i + 4]))))
             break;
         else grouped = true;
     }
@@ -44,10 +54,20 @@ static size_t scan(const char *s, size_t n, bool negative, verify_number *out)
     return i;
 }
 
-/* Where a number begins at or behind i: a digit, or a point before one; its sign is looked for behind it. */
-static bool starts(ares_view t, size_t i) { return digit(t.data[i]) || (t.data[i] == '.' && i + 1 < t.len && digit(t.data[i + 1]) && (i == 0 || !digit(t.data[i - 1]))); }
+/*
+ * Where a number begins at or behind i: a digit, or a point before one; its sign is looked for
+ * behind it.
+ */
+static bool starts(ares_view t, size_t i)
+{
+    return digit(t.data[i]) || (t.data[i] == '.' && i + 1 < t.len && digit(t.data[i + 1]) &&
+                                (i == 0 || !digit(t.data[i - 1])));
+}
 
-/* A minus (ASCII or U+2212) belongs to the number unless it stands between two operands, as in "7-2" or "7 - 2". */
+/*
+ * A minus (ASCII or U+2212) belongs to the number unless it stands between two operands, as in
+ * "7-2" or "7 - 2".
+ */
 static bool negative_before(ares_view t, size_t i)
 {
     while (i && (t.data[i - 1] == '$')) i--;
@@ -80,9 +100,11 @@ bool verify_last_number(ares_view t, verify_number *out)
 bool verify_whole_number(ares_view t, verify_number *out)
 {
     t = ares_view_trim(t);
-    bool wide = ares_view_starts(t, ARES_VIEW("\xe2\x88\x92")), negative = wide || (t.len && t.data[0] == '-');
+    bool wide = ares_view_starts(t, ARES_VIEW("\xe2\x88\x92")),
+         negative = wide || (t.len && t.data[0] == '-');
     if (wide) t = (ares_view){ t.data + 3, t.len - 3 };
-    else if (t.len && (t.data[0] == '-' || t.data[0] == '+')) t = (ares_view){ t.data + 1, t.len - 1 };
+    else if (t.len && (t.data[0] == '-' || t.data[0] == '+'))
+        t = (ares_view){ t.data + 1, t.len - 1 };
     if (t.len && t.data[0] == '$') t = (ares_view){ t.data + 1, t.len - 1 };
     return t.len && starts(t, 0) && scan(t.data, t.len, negative, out) == t.len;
 }
@@ -107,7 +129,8 @@ ares_view verify_last_boxed(ares_view t)
         if (!open) continue;
         for (size_t j = open; j < t.len; j++) {
             depth += t.data[j] == '{';
-            if (t.data[j] == '}' && --depth == 0) return (ares_view){ t.data + open + 1, j - open - 1 };
+            if (t.data[j] == '}' && --depth == 0)
+                return (ares_view){ t.data + open + 1, j - open - 1 };
         }
         break; /* the last box counts, and it never closes */
     }

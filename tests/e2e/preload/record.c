@@ -53,7 +53,8 @@ static void record(const char *format, ...)
     va_end(args);
     const char *file = getenv("ARES_RECORD_LOG");
     if (log < 0 && file)
-        log = (int)syscall(SYS_openat, AT_FDCWD, file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+        log = (int)syscall(SYS_openat, AT_FDCWD, file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC,
+                           0644);
     if (syscall(SYS_write, log, line, (size_t)n) != n) abort();
     errno = kept;
 }
@@ -158,7 +159,8 @@ int mkdir(const char *path, mode_t mode)
 static void renamed(const char *how, int from_at, const char *from, int to_at, const char *to)
 {
     char one[LONGEST], other[LONGEST];
-    if (below_root(from_at, from, one) && below_root(to_at, to, other)) record("%s %s %s\n", how, one, other);
+    if (below_root(from_at, from, one) && below_root(to_at, to, other))
+        record("%s %s %s\n", how, one, other);
 }
 
 int rename(const char *from, const char *to)

@@ -11,7 +11,8 @@ dim3 threadIdx, blockIdx, blockDim, gridDim;
 enum { THREADS = 1024, STACK = 256 * 1024 };
 typedef enum { RUNS, IN_WARP, IN_BLOCK, ENDED } state;
 
-static ucontext_t fiber[THREADS]; /* a stack's first entry; _setjmp switches without asking the kernel */
+/* a stack's first entry; _setjmp switches without asking the kernel */
+static ucontext_t fiber[THREADS];
 static jmp_buf scheduler, stopped[THREADS];
 static bool started[THREADS];
 static state state_of[THREADS];
@@ -43,7 +44,10 @@ static void run(unsigned i)
     started[i] = true;
     setcontext(&fiber[i]);
 }
-uint64_t *emulate_lane(int lane) { return &lane_word[current / 32 * 32 + (unsigned)lane]; }
+uint64_t *emulate_lane(int lane)
+{
+    return &lane_word[current / 32 * 32 + (unsigned)lane];
+}
 
 /* Lets [from, to) go on where all that have not ended wait in `where`. */
 static bool release(unsigned from, unsigned to, state where)
@@ -71,7 +75,8 @@ static void run_block(const char *operation)
     }
     for (;;) {
         bool moved = false, alive = false;
-        for (unsigned warp = 0; warp < threads; warp += 32) { /* a warp as far as it comes by itself */
+        /* a warp as far as it comes by itself */
+        for (unsigned warp = 0; warp < threads; warp += 32) {
             do
                 for (unsigned i = warp; i < warp + 32; i++)
                     if (state_of[i] == RUNS) run(i), moved = true;
@@ -80,12 +85,14 @@ static void run_block(const char *operation)
         for (unsigned i = 0; i < threads; i++) alive = alive || state_of[i] != ENDED;
         if (!alive) return;
         if (release(0, threads, IN_BLOCK) || moved) continue;
-        fprintf(stderr, "emulate: %s: block %u: threads wait at barriers that others never reach\n", operation, blockIdx.x);
+        fprintf(stderr, "emulate: %s: block %u: threads wait at barriers that others never reach\n",
+                operation, blockIdx.x);
         abort();
     }
 }
 
-void emulate_grid(const char *operation, unsigned blocks, unsigned n, void (*body)(void *), void *ctx)
+void emulate_grid(const char *operation, unsigned blocks, unsigned n, void (*body)(void *),
+                  void *ctx)
 {
     if (!stacks) stacks = (char *)malloc((size_t)THREADS * STACK);
     ARES_ASSERT(stacks && n <= THREADS && n % 32 == 0);
@@ -101,7 +108,10 @@ void emulate_grid(const char *operation, unsigned blocks, unsigned n, void (*bod
 }
 
 static cuda_context context;
-cuda_context *cuda_enter(ares_device *) { return &context; }
+cuda_context *cuda_enter(ares_device *)
+{
+    return &context;
+}
 void *cuda_scratch(cuda_context *c, cuda_slot, size_t bytes)
 {
     free(c->memory);

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Formats every C, C++ and CUDA file in place with the clang-format that scripts/setup.sh installs.
+#
+#   scripts/format.sh            format
+#   scripts/format.sh --check    change nothing; print the lines that would change and those over
+#                                100 columns; last line `N passed, N failed`, one per file
+set -euo pipefail
+cd "$(dirname "$0")/.."
+formatter=.venv/bin/clang-format
+case ${1:-} in
+"" | --check) ;;
+-h | --help) sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 0 ;;
+*) echo "format: '$1': no such option (see --help)" >&2; exit 2 ;;
+esac
+if [[ ! -x $formatter ]]; then
+    [[ ${CI:-} != true && ${1:-} == --check ]] && { echo "SKIP: no $formatter"; exit 0; }
+    echo "format: no $formatter; run scripts/setup.sh with a network" >&2
+    exit 1
+fi
+mapfile -t files < <(find benchmarks include src tests tools \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' \
+    -o -name '*.cpp' -o -name '*.hpp' \) 2>/dev/null | sort)
+[[ ${1:-} == --check ]] || exec "$formatter" -i "${files[@]}"
+
+wrong=$(
+    { "$formatter" --dry-run "${files[@]}" 2>&1 || true; } |
+        sed -nE 's/^([^ :]+:[0-9]+):.*-Wclang-format-violations.*/\1: not formatted; run scripts\/format.sh/p'
+    LC_ALL=C.UTF-8 grep -nE '^.{101,}' "${files[@]}" /dev/null |
+        sed -nE 's/^([^:]+:[0-9]+):.*/\1: over 100 columns/p' || true
+)
+failed=0
+if [[ -n $wrong ]]; then
+    sort -u <<<"$wrong" | head -n 50
+    failed=$(cut -d: -f1 <<<"$wrong" | sort -u | wc -l)
+fi
+echo "check_format: $((${#files[@]} - failed)) passed, $failed failed"
+((failed == 0))

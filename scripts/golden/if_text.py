@@ -3,7 +3,7 @@
     pip install nltk==3.8.1 syllapy==0.7.2
     python scripts/golden/if_text.py
 
-NLTK's English Punkt model gets the parameters of src/reward/if/tables.json, so no data need be fetched: the golden says that
+NLTK's English Punkt model gets the parameters of src/grade/instructions/tables.json, so no data need be fetched: the golden says that
 the algorithm is the same, not that the abbreviations are.
 """
 
@@ -48,7 +48,7 @@ def rows_of(source):
 
 
 def main():
-    tables = json.loads((ROOT / "src/reward/if/tables.json").read_text())
+    tables = json.loads((ROOT / "src/grade/instructions/tables.json").read_text())
     parameters = PunktParameters()
     parameters.abbrev_types = set(tables["abbreviations"])
     parameters.collocations = {tuple(pair.split(" ")) for pair in tables["collocations"]}

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "ares/algo.h"
-#include "words.h"
+#include "find_name.h"
 
 static double k1(double x)
 {

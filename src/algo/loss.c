@@ -7,8 +7,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "find_name.h"
 #include "loss/pass.h"
-#include "words.h"
 
 /* clang-format off */
 #define LOSS_LIST(X) \

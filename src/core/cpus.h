@@ -1,5 +1,5 @@
-#ifndef CORE_CPUS_H
-#define CORE_CPUS_H
+#ifndef ARES_CORE_CPUS_H
+#define ARES_CORE_CPUS_H
 
 /*
  * CPUs that the control groups of a process grant it, rounded to the nearest whole one, at least 1;

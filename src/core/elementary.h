@@ -3,8 +3,8 @@
  * machine, which C libraries do not promise. For numbers that reach a weight: initial values and
  * learning rates. Good to 2 ulp or so.
  */
-#ifndef CORE_ELEMENTARY_H
-#define CORE_ELEMENTARY_H
+#ifndef ARES_CORE_ELEMENTARY_H
+#define ARES_CORE_ELEMENTARY_H
 
 double core_log(double x);    /* x positive and normal */
 double core_exp(double x);    /* |x| < 700 */

@@ -2,8 +2,8 @@
  * The hash of bytes behind ares_map and the JSON reader's search for duplicate keys: quick,
  * seedless, not cryptographic.
  */
-#ifndef CORE_HASH_H
-#define CORE_HASH_H
+#ifndef ARES_CORE_HASH_H
+#define ARES_CORE_HASH_H
 
 #include <stdint.h>
 #include <string.h>

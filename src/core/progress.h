@@ -1,5 +1,5 @@
-#ifndef CORE_PROGRESS_H
-#define CORE_PROGRESS_H
+#ifndef ARES_CORE_PROGRESS_H
+#define ARES_CORE_PROGRESS_H
 
 #include <stdatomic.h>
 

@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "utf8.h"
+
 uint64_t ares_fnv1a(uint64_t h, const void *data, size_t len)
 {
     for (size_t i = 0; i < len; i++) h = (h ^ ((const unsigned char *)data)[i]) * 1099511628211u;
@@ -44,6 +46,14 @@ bool ares_view_is(ares_view a, const char *s)
 bool ares_view_starts(ares_view a, ares_view prefix)
 {
     return a.len >= prefix.len && ares_view_eq((ares_view){ a.data, prefix.len }, prefix);
+}
+
+bool ares_view_is_utf8(ares_view a)
+{
+    size_t bytes;
+    for (const char *p = a.data, *end = a.data + a.len; p < end; p += bytes)
+        if (!core_utf8_step(p, end, &bytes)) return false;
+    return true;
 }
 
 int64_t ares_view_find(ares_view a, ares_view needle, size_t from)

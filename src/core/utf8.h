@@ -1,6 +1,6 @@
 /* One step through UTF-8, strict: no overlong forms, no surrogates, nothing beyond U+10FFFF. */
-#ifndef CORE_UTF8_H
-#define CORE_UTF8_H
+#ifndef ARES_CORE_UTF8_H
+#define ARES_CORE_UTF8_H
 
 #include <stdbool.h>
 #include <stddef.h>

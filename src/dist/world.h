@@ -1,6 +1,6 @@
 /* What the files of this room share: the world, and the few operations that touch MPI. */
-#ifndef DIST_WORLD_H
-#define DIST_WORLD_H
+#ifndef ARES_DIST_WORLD_H
+#define ARES_DIST_WORLD_H
 
 #include "ares/dist.h"
 

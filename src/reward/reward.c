@@ -10,9 +10,8 @@
 #include <unistd.h>
 
 #include "child.h"
-#include "published.h"
+#include "reward_function.h"
 #include "tally.h"
-#include "verify/length.h"
 
 ARES_OPTION_TABLE(ares_reward_options, ares_reward_config, ARES_REWARD_OPTIONS);
 
@@ -169,7 +168,7 @@ static void open_default(entry *e)
     *e = (entry){ .o = { .weight = 1 }, .name = ares_strdup("exact") };
     int rc = ares_judge_new(e->name, &e->judge);
     ARES_ASSERT(rc == ARES_OK);
-    judge_use_defaults(e->judge);
+    ares_judge_use_defaults(e->judge);
 }
 
 static bool wants_length(const ares_reward_config *rc)
@@ -184,9 +183,9 @@ static void open_length(ares_config *cfg, const ares_reward_config *rc, entry *e
     *e = (entry){ .o = { .weight = 1 }, .name = ares_strdup("length") };
     int rc_new = ares_judge_new(e->name, &e->judge);
     ARES_ASSERT(rc_new == ARES_OK);
-    judge_use_defaults(e->judge);
+    ares_judge_use_defaults(e->judge);
     (void)ares_judge_options(e->judge, &options);
-    length_options *o = options;
+    ares_length_options *o = options;
     if (rc->safe_length != ARES_NULL_I64) o->safe_length = rc->safe_length;
     if (rc->max_length != ARES_NULL_I64) o->max_length = rc->max_length;
     if (!ares_is_null_f64(rc->len_reward_penalty)) o->len_reward_penalty = rc->len_reward_penalty;
@@ -204,7 +203,7 @@ static void open_length(ares_config *cfg, const ares_reward_config *rc, entry *e
 static bool of_length(const entry *e)
 {
     int64_t limit;
-    return e->judge && judge_limit(e->judge, &limit);
+    return e->judge && ares_judge_limit(e->judge, &limit);
 }
 
 /* One limit of length, wherever it stands: two that differ are a fault. */
@@ -214,7 +213,7 @@ static void find_limit(ares_config *cfg, ares_reward *r)
     int64_t limit;
     r->max_length = r->cfg.max_length;
     for (int i = 0; i < r->n; i++) {
-        if (!r->entries[i].judge || !judge_limit(r->entries[i].judge, &limit)) continue;
+        if (!r->entries[i].judge || !ares_judge_limit(r->entries[i].judge, &limit)) continue;
         if (r->cfg.reward_function)
             snprintf(path, sizeof path, "worker.reward.reward_function_kwargs");
         else snprintf(path, sizeof path, "worker.reward.rewards.%d", i);
@@ -241,7 +240,7 @@ static void open_accuracy(ares_config *cfg, ares_reward *r)
         if (strcmp(r->entries[i].name, r->cfg.accuracy) == 0) r->accuracy_entry = i;
     if (r->accuracy_entry >= 0) return;
     if (ares_judge_new(r->cfg.accuracy, &r->accuracy_judge) == ARES_OK) {
-        judge_use_defaults(r->accuracy_judge);
+        ares_judge_use_defaults(r->accuracy_judge);
         return;
     }
     const char *why = strstr(ares_error_message(), "': ");

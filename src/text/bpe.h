@@ -1,8 +1,8 @@
 /*
  * Byte-pair encoding of one word (pre-token): bytes to token ids by the ranked merges of the file.
  */
-#ifndef TEXT_BPE_H
-#define TEXT_BPE_H
+#ifndef ARES_TEXT_BPE_H
+#define ARES_TEXT_BPE_H
 
 #include "ares/core.h"
 

@@ -2,8 +2,8 @@
  * Split patterns: written for Oniguruma (Ruby syntax, as the `tokenizers` library runs them), run
  * by PCRE2. What would mean something else there is rewritten, or refused with its place.
  */
-#ifndef TEXT_PATTERN_H
-#define TEXT_PATTERN_H
+#ifndef ARES_TEXT_PATTERN_H
+#define ARES_TEXT_PATTERN_H
 
 #include "ares/core.h"
 

@@ -2,8 +2,8 @@
  * From a text to its pieces: added tokens found, the rest normalised and cut into words by the
  * pre-tokenizer's steps.
  */
-#ifndef TEXT_SPLIT_H
-#define TEXT_SPLIT_H
+#ifndef ARES_TEXT_SPLIT_H
+#define ARES_TEXT_SPLIT_H
 
 #include "bpe.h"
 #include "pattern.h"

@@ -1,8 +1,8 @@
 /*
  * What a loaded tokenizer consists of; made by tokenizer_load.c, used by tokenizer.c.
  */
-#ifndef TEXT_TOKENIZER_H
-#define TEXT_TOKENIZER_H
+#ifndef ARES_TEXT_TOKENIZER_H
+#define ARES_TEXT_TOKENIZER_H
 
 #include <stdatomic.h>
 

@@ -2,8 +2,8 @@
  * UTF-8, properties and normalisation of characters as the `tokenizers` library sees them (Unicode
  * 16), whatever older version (14 or later) the system's utf8proc carries.
  */
-#ifndef TEXT_UNICODE_H
-#define TEXT_UNICODE_H
+#ifndef ARES_TEXT_UNICODE_H
+#define ARES_TEXT_UNICODE_H
 
 #include "ares/core.h"
 

@@ -13,8 +13,8 @@
 #include <string.h>
 
 #include "ares/algo_filter.h"
+#include "balance_groups.h"
 #include "controls.h"
-#include "deal.h"
 #include "generate.h"
 
 typedef struct collection {

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "controls.h"
-#include "run.h"
+#include "run/run.h"
 #include "triggers.h"
 
 int trainer_open_device(ares_trainer *t)

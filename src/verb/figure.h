@@ -2,8 +2,8 @@
  * Curves with bands as a picture (figure.c): an SVG of text and shapes alone, which a browser, a
  * README and a printer show alike.
  */
-#ifndef VERB_FIGURE_H
-#define VERB_FIGURE_H
+#ifndef ARES_VERB_FIGURE_H
+#define ARES_VERB_FIGURE_H
 
 #include "ares/core.h"
 

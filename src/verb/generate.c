@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ares/chat.h"
 #include "ares/rollout.h"
+#include "ares/template.h"
 #include "verb.h"
 
 static const char help[] =

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ares/chat.h"
+#include "ares/template.h"
 #include "verb.h"
 
 static const char help[] =

@@ -2,8 +2,8 @@
  * The verbs of ares-train. argv[0] is the verb's own name. Each returns ARES_OK or a failure that
  * main prints and turns into an exit code; what it makes goes to stdout.
  */
-#ifndef VERB_VERB_H
-#define VERB_VERB_H
+#ifndef ARES_VERB_VERB_H
+#define ARES_VERB_VERB_H
 
 #include "ares/core.h"
 

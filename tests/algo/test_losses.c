@@ -5,7 +5,7 @@
 #include "loss/gspo.h"
 #include "loss/sapo.h"
 #include "loss/select.h"
-#include "loss/value.h"
+#include "loss/value_loss.h"
 #include "loss/vapor.h"
 #include "test.h"
 

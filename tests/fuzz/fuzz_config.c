@@ -5,8 +5,9 @@
  *
  *   clang -fsanitize=fuzzer,address,undefined -D_GNU_SOURCE -std=c17 -Iinclude
  *       tests/fuzz/fuzz_config.c \
- *         src/core/{config*,json,str,file,map,arena,memory,error,log,lookup,progress,clock}.c
- *             -lyaml -lm -o fuzz_config &&
+ *         src/config/*.c
+ * src/core/{json,str,file,map,arena,memory,error,log,lookup,progress,clock}.c -lyaml -lm -o
+ * fuzz_config &&
  *   ./fuzz_config tests/fuzz/corpus/config
  */
 #include "ares/config.h"

@@ -6,8 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "../../src/reward/math/math.h"
-#include "ares/reward.h"
+#include "../../src/grade/math/math.h"
+#include "ares/grade.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

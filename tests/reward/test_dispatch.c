@@ -4,9 +4,9 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "../../src/grade/judge.h"
+#include "../../src/grade/math/math.h"
 #include "ares/reward_shape.h"
-#include "judge.h"
-#include "math/math.h"
 #include "tally.h"
 
 enum { MOST = 300 };

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "ares/train.h"
-#include "run.h"
+#include "run/run.h"
 #include "test.h"
 
 /*

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "generate.h"
-#include "run.h"
+#include "run/run.h"
 #include "test.h"
 #include "trainer.h"
 #include "triggers.h"

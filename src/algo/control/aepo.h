@@ -3,8 +3,8 @@
  * aepo_rows.c (what is read off a batch), aepo_easy.c (dropping prompts), aepo_kl.c (weights of the
  * KL), aepo_state.c (saving) and aepo_report.c (metrics).
  */
-#ifndef ALGO_CONTROL_AEPO_H
-#define ALGO_CONTROL_AEPO_H
+#ifndef ARES_ALGO_CONTROL_AEPO_H
+#define ARES_ALGO_CONTROL_AEPO_H
 
 #include "control.h"
 

@@ -1,5 +1,5 @@
-#ifndef ALGO_CONTROL_CONTROL_H
-#define ALGO_CONTROL_CONTROL_H
+#ifndef ARES_ALGO_CONTROL_CONTROL_H
+#define ARES_ALGO_CONTROL_CONTROL_H
 
 #include "ares/algo_control.h"
 

@@ -22,7 +22,7 @@
 #include "loss/kl.h"
 #include "loss/ppo.h"
 #include "loss/sapo.h"
-#include "loss/value.h"
+#include "loss/value_loss.h"
 
 /* Members of ares_loss_sums that a pass adds up. */
 /* clang-format off */

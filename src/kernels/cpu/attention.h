@@ -1,6 +1,6 @@
 /* What forward and backward of attention share: where the keys of a segment lie. */
-#ifndef ARES_CPU_ATTENTION_H
-#define ARES_CPU_ATTENTION_H
+#ifndef ARES_KERNELS_CPU_ATTENTION_H
+#define ARES_KERNELS_CPU_ATTENTION_H
 
 #include "isa.h"
 #include "tile.h"

@@ -2,8 +2,8 @@
  * Private to the CPU kernels: what every file of this folder shares. Each is compiled once for an
  * instruction set; its functions carry that name through ARES_K and meet in table.c.
  */
-#ifndef ARES_CPU_ISA_H
-#define ARES_CPU_ISA_H
+#ifndef ARES_KERNELS_CPU_ISA_H
+#define ARES_KERNELS_CPU_ISA_H
 
 #include "ares/kernels.h"
 #include "host.h"

@@ -10,8 +10,8 @@
  * readable in full; of y, from, bias and residual nothing beyond cols is touched. x is read at x[r
  * * x_row + k * x_k]; one of the two strides must be 1.
  */
-#ifndef ARES_CPU_LINEAR_H
-#define ARES_CPU_LINEAR_H
+#ifndef ARES_KERNELS_CPU_LINEAR_H
+#define ARES_KERNELS_CPU_LINEAR_H
 
 #include "isa.h"
 

@@ -2,8 +2,8 @@
  * exp, log and their kin over v16: explicit FMAs only, so every build gives the same bits.
  * ares_expf and ares_logf are these with one lane (scalar_math.c).
  */
-#ifndef ARES_CPU_MATH_H
-#define ARES_CPU_MATH_H
+#ifndef ARES_KERNELS_CPU_MATH_H
+#define ARES_KERNELS_CPU_MATH_H
 
 #include "vec.h"
 

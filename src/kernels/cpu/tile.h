@@ -5,8 +5,8 @@
  * panels. Both strides of A are free; rows of B are contiguous. The tile (rows x lanes held in
  * registers) differs between instruction sets and with the edges, the chain never.
  */
-#ifndef ARES_CPU_TILE_H
-#define ARES_CPU_TILE_H
+#ifndef ARES_KERNELS_CPU_TILE_H
+#define ARES_KERNELS_CPU_TILE_H
 
 #include "vec.h"
 

@@ -27,8 +27,8 @@
  *   v16_max_lane(v)    the same tree with v16_max
  *   v16_transpose(src, ld_src, dst, ld_dst)    16 by 16 floats, apart
  */
-#ifndef ARES_CPU_VEC_H
-#define ARES_CPU_VEC_H
+#ifndef ARES_KERNELS_CPU_VEC_H
+#define ARES_KERNELS_CPU_VEC_H
 
 #include <stdbool.h>
 #include <stdint.h>

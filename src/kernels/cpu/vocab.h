@@ -3,8 +3,8 @@
  * the order of the chunks. Head, sampler and token_log_prob all go through here, which is why their
  * log-probs agree in every bit.
  */
-#ifndef ARES_CPU_VOCAB_H
-#define ARES_CPU_VOCAB_H
+#ifndef ARES_KERNELS_CPU_VOCAB_H
+#define ARES_KERNELS_CPU_VOCAB_H
 
 #include "linear.h"
 

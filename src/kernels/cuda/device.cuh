@@ -7,8 +7,8 @@
  * shape. Unlike the CPU's it may depend on the number of rows where cuBLAS makes it (linear, head),
  * so rollout and training agree closely here, not bit for bit.
  */
-#ifndef ARES_CUDA_DEVICE_CUH
-#define ARES_CUDA_DEVICE_CUH
+#ifndef ARES_KERNELS_CUDA_DEVICE_CUH
+#define ARES_KERNELS_CUDA_DEVICE_CUH
 
 #include "ares/kernels.h"
 

@@ -2,8 +2,8 @@
  * What head and sampler share: a row of logits, a block of VOCAB_THREADS threads, its softmax
  * statistics over all of it.
  */
-#ifndef ARES_CUDA_VOCAB_CUH
-#define ARES_CUDA_VOCAB_CUH
+#ifndef ARES_KERNELS_CUDA_VOCAB_CUH
+#define ARES_KERNELS_CUDA_VOCAB_CUH
 
 #include "device.cuh"
 

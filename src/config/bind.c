@@ -1,0 +1,400 @@
+/*
+ * Tree -> fields: what each type of option accepts, and what its constraint means.
+ */
+#include "tree.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---------------------------------------------------------------- constraints: ?body#least */
+
+typedef struct constraint {
+    bool null;
+    ares_view body;
+    int64_t least, most; /* items of a list */
+} constraint;
+
+static bool split(const char *text, constraint *c)
+{
+    *c = (constraint){ .null = *text == '?', .least = 0, .most = INT64_MAX };
+    if (*text == '?') text++;
+    c->body = ares_view_of(text);
+    int64_t hash = ares_view_find(c->body, ARES_VIEW("#"), 0);
+    if (hash < 0) return true;
+    ares_view count = { c->body.data + hash + 1, c->body.len - (size_t)hash - 1 };
+    c->body.len = (size_t)hash;
+    bool more = count.len && count.data[count.len - 1] == '+';
+    count.len -= more;
+    if (!ares_parse_i64(count, &c->least)) return false;
+    if (!more) c->most = c->least;
+    return true;
+}
+
+/* The next word before `separator`; false when none is left. */
+static bool next_word(ares_view *rest, char separator, ares_view *word)
+{
+    if (!rest->data) return false;
+    const char *end = memchr(rest->data, separator, rest->len);
+    size_t len = end ? (size_t)(end - rest->data) : rest->len;
+    *word = (ares_view){ rest->data, len };
+    *rest = end ? (ares_view){ end + 1, rest->len - len - 1 } : (ares_view){ NULL, 0 };
+    return true;
+}
+
+/* "[0,1)", "(0,)", "-1"; false: not well formed */
+static bool in_range(ares_view range, double x, bool *inside)
+{
+    double low = -(double)INFINITY, high = (double)INFINITY;
+    char first = range.len ? range.data[0] : 0, last = range.len ? range.data[range.len - 1] : 0;
+    if (first != '[' && first != '(') {
+        if (!ares_parse_double(range, &low)) return false;
+        *inside = x == low;
+        return true;
+    }
+    const char *comma = memchr(range.data, ',', range.len);
+    if (!comma || (last != ']' && last != ')')) return false;
+    ares_view a = ares_view_trim((ares_view){ range.data + 1, (size_t)(comma - range.data - 1) });
+    ares_view b =
+        ares_view_trim((ares_view){ comma + 1, (size_t)(range.data + range.len - comma - 2) });
+    if ((a.len && !ares_parse_double(a, &low)) || (b.len && !ares_parse_double(b, &high)))
+        return false;
+    *inside = (first == '[' ? x >= low : x > low) && (last == ']' ? x <= high : x < high);
+    return true;
+}
+
+static bool number_fits(ares_view body, double x, bool *fits)
+{
+    *fits = body.len == 0;
+    if (*fits) return true;
+    for (ares_view range; next_word(&body, '|', &range);) {
+        bool inside;
+        if (!in_range(range, x, &inside)) return false;
+        *fits = *fits || inside;
+    }
+    return true;
+}
+
+/* "-1|[1,)": "-1 or in [1,)"; words: "map or list" */
+void config_show_constraint(ares_view body, ares_str *out)
+{
+    bool first = true;
+    for (ares_view word; next_word(&body, '|', &word); first = false) {
+        bool range = word.len && (word.data[0] == '[' || word.data[0] == '(');
+        ares_str_addf(out, "%s%s%.*s", first ? "" : " or ", range ? "in " : "", (int)word.len,
+                      word.data);
+    }
+}
+
+static const char *const tree_words[] = { "map", "list", "text", "number", "flag" };
+
+bool config_constraint_ok(ares_option_type type, const char *text)
+{
+    constraint c;
+    bool fits,
+        list = type == ARES_OPTION_texts || type == ARES_OPTION_i64s || type == ARES_OPTION_f64s;
+    if (!split(text, &c) || (!list && strchr(text, '#'))) return false;
+    switch (type) {
+    case ARES_OPTION_flag: return !c.null && c.body.len == 0;
+    case ARES_OPTION_i64:
+    case ARES_OPTION_f64:
+    case ARES_OPTION_i64s:
+    case ARES_OPTION_f64s: return number_fits(c.body, 0, &fits);
+    case ARES_OPTION_text: return c.body.len == 0 || ares_view_is(c.body, "nonempty");
+    case ARES_OPTION_choice:
+    case ARES_OPTION_texts: return true;
+    case ARES_OPTION_tree:
+        for (ares_view word; c.body.len && next_word(&c.body, '|', &word);) {
+            bool known = false;
+            for (int i = 0; i < ARES_COUNT(tree_words); i++)
+                known = known || ares_view_is(word, tree_words[i]);
+            if (!known) return false;
+        }
+        return true;
+    default: return false;
+    }
+}
+
+/* ---------------------------------------------------------------- values */
+
+typedef struct target {
+    ares_config *cfg;
+    const config_option *option;
+    constraint c;
+    const char *path; /* of the value at hand, an item of a list for instance */
+    bool quiet;
+} target;
+
+/* What the constraint says, for a message. */
+static const char *meaning(const target *t)
+{
+    ares_str text = { 0 };
+    config_show_constraint(t->c.body, &text);
+    const char *copy = ares_arena_copy(&t->cfg->arena, text.data ? text.data : "", text.len);
+    ares_str_fini(&text);
+    return copy;
+}
+
+#define REFUSE(t, node, ...)                                                         \
+    do {                                                                             \
+        if (!(t)->quiet) config_value_fault((t)->cfg, node, (t)->path, __VA_ARGS__); \
+        return false;                                                                \
+    } while (0)
+
+static bool read_number(const target *t, const config_node *node, bool whole, int64_t *i, double *d)
+{
+    config_value v = config_value_of(node);
+    const char *what = whole ? "an integer" : "a number";
+    if (node->kind != CONFIG_SCALAR)
+        REFUSE(t, node, "must be %s, not a %s", what, node->kind == CONFIG_MAP ? "map" : "list");
+    /* "0.5" in quotes, or out of an interpolation, still says what it says */
+    if (v.type == CONFIG_STRING) {
+        config_value plain = config_value_read(node->text, false);
+        if (plain.type == CONFIG_INT || plain.type == CONFIG_FLOAT) v = plain;
+    }
+    if (v.type != CONFIG_INT && v.type != CONFIG_FLOAT) REFUSE(t, node, "must be %s", what);
+    if (!isfinite(v.number)) REFUSE(t, node, "must be finite");
+    if (whole && v.type == CONFIG_FLOAT) {
+        if (v.number != trunc(v.number)) REFUSE(t, node, "must be an integer");
+        /* every integer below is a double, so 1e6 means what it says */
+        v.big = fabs(v.number) > 9e15;
+        v.integer = v.big ? 0 : (int64_t)v.number;
+    }
+    if (whole && (v.big || v.integer == ARES_NULL_I64)) REFUSE(t, node, "too large for an integer");
+    bool fits;
+    ARES_ASSERT(number_fits(t->c.body, v.number, &fits));
+    if (!fits) REFUSE(t, node, "must be %s", meaning(t));
+    *i = v.integer;
+    *d = v.number;
+    return true;
+}
+
+static bool read_flag(const target *t, const config_node *node, bool *out)
+{
+    config_value v = config_value_of(node);
+    if (v.type == CONFIG_STRING && node->kind == CONFIG_SCALAR) {
+        config_value plain = config_value_read(node->text, false);
+        if (plain.type == CONFIG_BOOL) v = plain;
+    }
+    if (v.type == CONFIG_BOOL) return *out = v.boolean, true;
+    if (node->kind == CONFIG_SCALAR && config_is_yes_no(node->text))
+        REFUSE(t, node, "a text in YAML 1.2; write %s",
+               (node->text[1] | 32) == 'e' || (node->text[1] == 'n' || node->text[1] == 'N')
+                   ? "true"
+                   : "false");
+    REFUSE(t, node, "must be true or false");
+}
+
+/*
+ * The canonical spelling, in the arena; every name before the first '=' of its group is canonical.
+ */
+static bool read_choice(const target *t, config_node *node, const char **out)
+{
+    enum { MAX_CHOICES = 128 };
+    const char *names[MAX_CHOICES];
+    int count = 0;
+    ares_str list = { 0 };
+    ares_view body = t->c.body, group, word;
+    if (node->kind != CONFIG_SCALAR) REFUSE(t, node, "must be one word");
+    config_value v = config_value_of(node);
+    const char *flag = v.type != CONFIG_BOOL ? node->text /* TRUE is true */
+                       : v.boolean           ? "true"
+                                             : "false";
+    if (body.len == 0) return *out = node->text, true;
+    while (next_word(&body, '|', &group)) {
+        const char *canonical = NULL;
+        while (next_word(&group, '=', &word) && count < MAX_CHOICES) {
+            const char *name = names[count++] =
+                ares_arena_copy(&t->cfg->arena, word.data, word.len);
+            if (!canonical) ares_str_addf(&list, "%s%s", list.len ? ", " : "", name);
+            if (!canonical) canonical = name;
+            if (strcmp(name, node->text) != 0 && strcmp(name, flag) != 0) continue;
+            ares_str_fini(&list);
+            node->text = *out = canonical;
+            node->quoted = true;
+            return true;
+        }
+    }
+    const char *near = ares_nearest(node->text, names, count);
+    if (!t->quiet)
+        config_value_fault(t->cfg, node, t->path, "unknown;%s%s%s (choices: %s)",
+                           near ? " did you mean '" : "", near ? near : " choose one of these",
+                           near ? "'?" : "", list.data);
+    ares_str_fini(&list);
+    return false;
+}
+
+static bool read_text(const target *t, config_node *node, const char **out)
+{
+    if (node->kind != CONFIG_SCALAR)
+        REFUSE(t, node, "must be a text, not a %s", node->kind == CONFIG_MAP ? "map" : "list");
+    if (ares_view_is(t->c.body, "nonempty") && !*node->text) REFUSE(t, node, "must not be empty");
+    *out = node->text;
+    return true;
+}
+
+static bool warn_of_yes_no(const target *t, const config_node *node)
+{
+    if (t->quiet || !node->layer || node->kind != CONFIG_SCALAR || node->quoted ||
+        !config_is_yes_no(node->text))
+        return true;
+    char line[24] = "";
+    if (node->line) snprintf(line, sizeof line, ":%d", node->line);
+    config_note(t->cfg, ARES_LOG_WARN,
+                "%s%s: %s = %s: stays a text in YAML 1.2; write true or false, or quote it",
+                node->line ? node->source : "command line", line, t->path, node->text);
+    return true;
+}
+
+static bool read_item(const target *t, ares_option_type type, config_node *node, void *items,
+                      int64_t index)
+{
+    int64_t i;
+    double d;
+    bool choices = t->c.body.len && !ares_view_is(t->c.body, "nonempty");
+    if (node->kind == CONFIG_SCALAR && config_value_of(node).type == CONFIG_NULL)
+        REFUSE(t, node, "may not be null");
+    switch (type) {
+    case ARES_OPTION_texts:
+        if (choices) return read_choice(t, node, (const char **)items + index);
+        return warn_of_yes_no(t, node) && read_text(t, node, (const char **)items + index);
+    case ARES_OPTION_i64s: return read_number(t, node, true, (int64_t *)items + index, &d);
+    default: return read_number(t, node, false, &i, (double *)items + index);
+    }
+}
+
+static bool read_list(const target *t, ares_option_type type, config_node *node, void *field)
+{
+    _Static_assert(sizeof(ares_texts) == sizeof(ares_i64s) &&
+                       sizeof(ares_texts) == sizeof(ares_f64s),
+                   "one shape of list");
+    if (node->kind == CONFIG_MAP) REFUSE(t, node, "must be a list, not a map");
+    int64_t count = node->kind == CONFIG_LIST ? node->count : 1;
+    if (count < t->c.least || count > t->c.most)
+        REFUSE(t, node, "must have %s%lld item%s", t->c.most > t->c.least ? "at least " : "",
+               (long long)t->c.least, t->c.least == 1 ? "" : "s");
+    void *items = ares_arena_calloc(&t->cfg->arena, (size_t)count + 1, 8);
+    bool ok = true;
+    config_node *item = node->kind == CONFIG_LIST ? node->first : node;
+    for (int64_t i = 0; i < count; i++, item = item->next) {
+        target one = *t;
+        one.path = ares_arena_printf(&t->cfg->arena, "%s.%lld", t->path, (long long)i);
+        if (node->kind != CONFIG_LIST) one.path = t->path;
+        ok = read_item(&one, type, item, items, i) && ok;
+    }
+    if (ok) *(ares_texts *)field = (ares_texts){ items, count };
+    return ok;
+}
+
+/* What is required inside, and texts that look like flags. */
+static bool check_inside(const target *t, const config_node *node)
+{
+    bool ok = true;
+    warn_of_yes_no(t, node);
+    if (config_is_required(node)) REFUSE(t, node, "required, and not set");
+    for (const config_node *child = node->first; child; child = child->next) {
+        target inner = *t;
+        ares_str path = { 0 };
+        config_node_path(child, &path);
+        inner.path = ares_arena_copy(&t->cfg->arena, path.data ? path.data : "", path.len);
+        ares_str_fini(&path);
+        ok = check_inside(&inner, child) && ok;
+    }
+    return ok;
+}
+
+static bool read_tree(const target *t, const config_node *node, const ares_json **out)
+{
+    config_scalar type = config_value_of(node).type;
+    const char *kind = node->kind == CONFIG_MAP    ? "map"
+                       : node->kind == CONFIG_LIST ? "list"
+                       : type == CONFIG_BOOL       ? "flag"
+                       : type == CONFIG_STRING     ? "text"
+                                                   : "number";
+    bool fits = t->c.body.len == 0;
+    for (ares_view rest = t->c.body, word; !fits && next_word(&rest, '|', &word);)
+        fits = ares_view_is(word, kind);
+    if (!fits) REFUSE(t, node, "must be a %s", meaning(t));
+    if (!check_inside(t, node)) return false;
+    ARES_ASSERT(node->json);
+    *out = node->json;
+    return true;
+}
+
+static void write_null(ares_option_type type, void *field)
+{
+    static const ares_json null = { .type = ARES_JSON_NULL };
+    switch (type) {
+    case ARES_OPTION_flag: *(bool *)field = false; break;
+    case ARES_OPTION_i64: *(int64_t *)field = ARES_NULL_I64; break;
+    case ARES_OPTION_f64: *(double *)field = (double)NAN; break;
+    case ARES_OPTION_text:
+    case ARES_OPTION_choice: *(const char **)field = NULL; break;
+    case ARES_OPTION_tree: *(const ares_json **)field = &null; break;
+    default: *(ares_texts *)field = (ares_texts){ NULL, 0 }; break;
+    }
+}
+
+bool config_read_option(ares_config *cfg, const config_option *o, config_node *node, void *field,
+                        bool quiet)
+{
+    target t = { .cfg = cfg, .option = o, .path = o->path, .quiet = quiet };
+    ARES_ASSERT(split(o->constraint, &t.c));
+    ares_option_type type = o->option->type;
+    bool null = node->kind == CONFIG_SCALAR && config_value_of(node).type == CONFIG_NULL;
+    if (null && type == ARES_OPTION_choice) { /* None may be a choice of its own */
+        target quietly = t;
+        quietly.quiet = true;
+        if (t.c.body.len && read_choice(&quietly, node, field)) return true;
+    }
+    if (null) {
+        if (!t.c.null && config_value_read(o->option->text, false).type != CONFIG_NULL)
+            REFUSE(&t, node, "may not be null");
+        write_null(type, field);
+        return true;
+    }
+    int64_t i;
+    double d;
+    switch (type) {
+    case ARES_OPTION_flag: return read_flag(&t, node, field);
+    case ARES_OPTION_i64: return read_number(&t, node, true, field, &d);
+    case ARES_OPTION_f64: return read_number(&t, node, false, &i, field);
+    case ARES_OPTION_text: return warn_of_yes_no(&t, node) && read_text(&t, node, field);
+    case ARES_OPTION_choice: return read_choice(&t, node, field);
+    case ARES_OPTION_tree: return read_tree(&t, node, field);
+    default: return read_list(&t, type, node, field);
+    }
+}
+
+/* where: the place of a fault when the value is only a default inside a map that the user wrote */
+void config_bind_option(ares_config *cfg, const config_option *o, config_node *node,
+                        const config_node *where)
+{
+    union {
+        bool flag;
+        int64_t i64;
+        double f64;
+        const char *text;
+        ares_texts list;
+        const ares_json *tree;
+    } scratch;
+    void *field = o->into ? (char *)o->into + o->option->offset : (void *)&scratch;
+    write_null(o->option->type, field);
+    bool bound = false;
+    if (config_is_required(node)) {
+        config_node at = { .layer = where ? where->layer : 0,
+                           .line = where ? where->line : 0,
+                           .source = where ? where->source : NULL,
+                           .text = "???" };
+        if (!o->again && !(cfg->unread && !node->layer))
+            config_value_fault(cfg, &at, o->path,
+                               "required, and not set (%s); set it in a file or as %s=...",
+                               o->option->doc, o->path);
+    } else if (node->state != CONFIG_BROKEN)
+        bound = config_read_option(cfg, o, node, field, o->again);
+    if (bound || o->option->type == ARES_OPTION_tree) return;
+    const char *error;
+    config_node *fallback = config_yaml_value(cfg, o->option->type, o->option->text, &error);
+    if (fallback && !config_is_required(fallback) && !strstr(o->option->text, "${"))
+        config_read_option(cfg, o, fallback, field, true);
+}

@@ -1,0 +1,471 @@
+/*
+ * Layers: what a file or an override does to the tree, and whose words it may use.
+ *
+ * Aliases work key by key while a layer is read, not on the merged tree: an old name in a later
+ * layer must win over the new name in an earlier one.
+ */
+#include "tree.h"
+
+#include <string.h>
+
+static void announce(ares_config *cfg, const char *from, const char *to, const char *note)
+{
+    if (ares_map_get(cfg->announced, ares_view_of(from), NULL)) return;
+    ares_map_put(cfg->announced, ares_view_of(from), 1);
+    if (*to) config_note(cfg, ARES_LOG_INFO, "%s -> %s", from, to);
+    else
+        config_note(cfg, ARES_LOG_INFO, "%s -> (ignored: %s)", from,
+                    note ? note : "it has no meaning here");
+}
+
+/* ---------------------------------------------------------------- setting */
+
+static bool is_reference(const config_node *node)
+{
+    return node->kind == CONFIG_SCALAR && strstr(node->text, "${");
+}
+
+static bool too_deep(ares_config *cfg, const config_node *under, const config_node *node,
+                     const char *path)
+{
+    if (config_node_depth(under) + config_node_height(node) <= CONFIG_MAX_DEPTH) return false;
+    config_note_fault(cfg, node, "%.200s: nests deeper than %d", path, CONFIG_MAX_DEPTH);
+    return true;
+}
+
+static void take_place(config_node *node, const config_node *from)
+{
+    node->layer = from->layer;
+    node->line = from->line;
+    node->source = from->source;
+    node->written = from->written;
+}
+
+/* Maps merge; everything else replaces. */
+static void merge(config_node *into, config_node *node)
+{
+    if (into->kind != CONFIG_MAP || node->kind != CONFIG_MAP) {
+        config_node_replace(into, node);
+        return;
+    }
+    for (config_node *child = node->first, *after; child; child = after) {
+        after = child->next;
+        config_node *same = config_node_find(into, child->key, strlen(child->key));
+        if (same) merge(same, child);
+        else config_node_add(into, child);
+    }
+    take_place(into, node);
+}
+
+int config_order(const config_node *a, const config_node *b)
+{
+    if (!a->line && !b->line && a->layer && b->layer) return 0;
+    return (a->layer > b->layer) - (a->layer < b->layer);
+}
+
+static bool same_value(const config_node *a, const config_node *b)
+{
+    if (a->kind != CONFIG_SCALAR || b->kind != CONFIG_SCALAR) return false;
+    config_value x = config_value_of(a), y = config_value_of(b);
+    bool numbers = (x.type == CONFIG_INT || x.type == CONFIG_FLOAT) &&
+                   (y.type == CONFIG_INT || y.type == CONFIG_FLOAT);
+    if (x.type == CONFIG_BOOL && y.type == CONFIG_BOOL) return x.boolean == y.boolean;
+    return numbers ? x.number == y.number : strcmp(a->text, b->text) == 0;
+}
+
+/*
+ * Two spellings in one file, or on one command line, must agree, for neither comes after the other.
+ */
+static void set_option(ares_config *cfg, const config_found *f, config_node *node)
+{
+    config_node *old = config_walk(cfg->root, f->path);
+    if (!old || too_deep(cfg, old, node, f->path)) return;
+    bool together = old->layer && config_order(old, node) == 0;
+    const char *was = old->written ? old->written : f->path,
+               *is = node->written ? node->written : f->path;
+    bool respelled = strcmp(was, is) != 0;
+    if (together && old->weak != node->weak) {
+        if (old->weak) merge(old, node);
+    } else if (together && respelled && same_value(old, node)) return;
+    else if (together && node->line)
+        config_note_fault(cfg, node, "%s: set twice in this file (first in line %d%s%s); keep one",
+                          f->path, old->line, old->written ? " as " : "",
+                          old->written ? old->written : "");
+    else if (together && respelled)
+        config_value_fault(cfg, node, f->path,
+                           "set as %s too, to another value; both are one option, so keep one",
+                           was);
+    else merge(old, node);
+}
+
+static void append(ares_config *cfg, const config_found *f, config_node *list, config_node *node)
+{
+    ares_option_type type = f->option->option->type;
+    if (!config_is_open(type) || is_reference(list)) {
+        config_note_fault(cfg, node, "%s: += appends to a list, and this %s", f->path,
+                          config_is_open(type) ? "is an interpolation; set it whole"
+                                               : "takes one value");
+        return;
+    }
+    if (list->kind == CONFIG_SCALAR) {
+        bool null = config_value_of(list).type == CONFIG_NULL;
+        config_node *item = null ? NULL : config_node_copy(cfg, list, 0);
+        *list = (config_node){
+            .kind = CONFIG_LIST, .key = list->key, .parent = list->parent, .next = list->next
+        };
+        if (item) config_node_add(list, item);
+    }
+    if (list->kind != CONFIG_LIST) {
+        config_note_fault(cfg, node, "%s: += appends to a list, and this is a map", f->path);
+        return;
+    }
+    take_place(list, node);
+    if (too_deep(cfg, list, node, f->path)) return;
+    if (node->kind != CONFIG_LIST) {
+        config_node_add(list, node);
+        return;
+    }
+    for (config_node *item = node->first, *after; item; item = after) {
+        after = item->next;
+        config_node_add(list, item);
+    }
+}
+
+/*
+ * The child named by the first word of rest, made where an open map lacks it. NULL after a fault.
+ */
+static config_node *step_inside(ares_config *cfg, const config_found *f, config_node *at,
+                                const char *rest, size_t len, const config_node *node,
+                                config_how how)
+{
+    bool last = rest[len] == 0, open = f->option->option->type == ARES_OPTION_tree;
+    if (len == 0 || len > CONFIG_MAX_KEY) {
+        config_note_fault(cfg, node, "%.200s: a key of %zu bytes; keys have 1 to %d", f->path, len,
+                          CONFIG_MAX_KEY);
+        return NULL;
+    }
+    if (is_reference(at)) {
+        config_note_fault(cfg, node, "%s: inside an interpolation; set the option whole", f->path);
+        return NULL;
+    }
+    if (at->kind == CONFIG_SCALAR && open && config_value_of(at).type == CONFIG_NULL)
+        *at = (config_node){
+            .kind = CONFIG_MAP, .key = at->key, .parent = at->parent, .next = at->next
+        };
+    if (how == CONFIG_ADD && last && at->kind != CONFIG_MAP) {
+        config_note_fault(cfg, node,
+                          "%s: + adds a key to an open map, and this is none; write %s=...",
+                          f->path, f->path);
+        return NULL;
+    }
+    if (at->kind == CONFIG_LIST) {
+        config_node *item = config_node_item(at, rest, len);
+        if (!item)
+            config_note_fault(
+                cfg, node,
+                "%s: no item '%.*s' in a list of %lld; items count from 0, += [x] appends", f->path,
+                (int)len, rest, (long long)at->count);
+        return item;
+    }
+    if (at->kind != CONFIG_MAP) {
+        config_note_fault(cfg, node,
+                          "%s: '%.*s' is inside a value that is neither a map nor a list", f->path,
+                          (int)len, rest);
+        return NULL;
+    }
+    config_node *child = config_node_find(at, rest, len);
+    if (child) return child;
+    if (config_node_depth(at) >= CONFIG_MAX_DEPTH) {
+        config_note_fault(cfg, node, "%.200s: nests deeper than %d", f->path, CONFIG_MAX_DEPTH);
+        return NULL;
+    }
+    child = config_node_new(cfg, last ? CONFIG_SCALAR : CONFIG_MAP);
+    if (!child) return NULL;
+    child->text = "";
+    child->key = ares_arena_copy(&cfg->arena, rest, len);
+    take_place(child, node);
+    config_node_add(at, child);
+    return child;
+}
+
+static void set_inside(ares_config *cfg, const config_found *f, config_node *node, config_how how)
+{
+    config_node *option = config_walk(cfg->root, f->option->path), *at = option;
+    for (const char *rest = f->rest; at && *rest;) {
+        size_t len = strcspn(rest, ".");
+        at = step_inside(cfg, f, at, rest, len, node, how);
+        rest += len;
+        if (*rest) rest++;
+    }
+    if (!at) return;
+    if (!option->layer) take_place(option, node);
+    if (how == CONFIG_APPEND) append(cfg, f, at, node);
+    else if (!too_deep(cfg, at, node, f->path)) merge(at, node);
+}
+
+/* x-anything: kept as it is, for anchors and interpolation */
+static void set_user(ares_config *cfg, const char *path, config_node *node)
+{
+    config_node *at = cfg->root;
+    for (const char *rest = path; *rest;) {
+        size_t len = strcspn(rest, ".");
+        config_node *child = config_node_find(at, rest, len);
+        if (at->kind != CONFIG_MAP || config_node_depth(at) >= CONFIG_MAX_DEPTH) {
+            config_note_fault(cfg, node, "%.200s: not a map that could hold it", path);
+            return;
+        }
+        if (!child) {
+            child = config_node_new(cfg, CONFIG_MAP);
+            if (!child) return;
+            child->key = ares_arena_copy(&cfg->arena, rest, len);
+            config_node_add(at, child);
+        }
+        at = child;
+        rest += len;
+        if (*rest) rest++;
+    }
+    if (!too_deep(cfg, at, node, path)) merge(at, node);
+}
+
+static void set_section(ares_config *cfg, const char *path, config_node *node, config_how how)
+{
+    if (node->kind == CONFIG_SCALAR && config_value_of(node).type == CONFIG_NULL)
+        return; /* "worker:" and nothing below */
+    if (node->kind != CONFIG_MAP || how != CONFIG_SET) {
+        config_value_fault(cfg, node, path, "a section of options, not a value");
+        return;
+    }
+    for (config_node *child = node->first, *after; child; child = after) {
+        after = child->next;
+        config_put(cfg,
+                   *path ? ares_arena_printf(&cfg->arena, "%s.%s", path, child->key) : child->key,
+                   child, CONFIG_SET);
+    }
+}
+
+/*
+ * One word for several options, as TRL's epsilon: each of them, named itself in the same file, wins
+ * over it.
+ */
+static void set_several(ares_config *cfg, const char *path, const char *to, config_node *node,
+                        config_how how)
+{
+    char *list = ares_arena_printf(&cfg->arena, "%s", to), *rest = list;
+    announce(cfg, path, to, NULL);
+    for (char *one; (one = strsep(&rest, "&"));) {
+        config_node *copy = config_node_copy(cfg, node, 0);
+        if (!copy) return;
+        copy->weak = true;
+        copy->written = path;
+        config_put(cfg, one, copy, how);
+    }
+}
+
+/* canonical: where an alias led to, which is the better ground for a suggestion */
+static void refuse_nothing(ares_config *cfg, const char *path, const char *canonical,
+                           const config_node *node)
+{
+    ares_str hint = { 0 };
+    config_suggest(cfg, canonical, &hint);
+    config_note_fault(cfg, node, "%s: no such %s%s", path,
+                      node->kind == CONFIG_MAP && !hint.len ? "section" : "option",
+                      hint.len ? hint.data : "");
+    ares_str_fini(&hint);
+}
+
+void config_put(ares_config *cfg, const char *path, config_node *node, config_how how)
+{
+    config_found f = config_find(cfg, path);
+    for (int i = 0; i < cfg->implied.count; i++)
+        if (strcmp(cfg->implied.items[i].row->word, path) == 0) cfg->implied.items[i].by = node;
+    const char *note = f.alias && f.alias->note ? f.alias->note : "it has no counterpart here";
+    if (f.kind == FOUND_OPTION && strcmp(f.path, path) != 0) {
+        announce(cfg, path, f.path, NULL);
+        node->written = path;
+    }
+    switch (f.kind) {
+    case FOUND_OPTION:
+        if (*f.rest) set_inside(cfg, &f, node, how);
+        else if (how == CONFIG_APPEND) append(cfg, &f, config_walk(cfg->root, f.path), node);
+        else if (how == CONFIG_ADD && !node->written) /* another trainer may have needed the + */
+            config_note_fault(cfg, node, "%s: an option already; write it without +", f.path);
+        else set_option(cfg, &f, node);
+        break;
+    case FOUND_SECTION: set_section(cfg, path, node, how); break;
+    case FOUND_USER: set_user(cfg, f.path, node); break;
+    case FOUND_IGNORED: announce(cfg, path, "", f.alias->note); break;
+    case FOUND_REFUSED: config_value_fault(cfg, node, path, "not accepted: %s", note); break;
+    case FOUND_PENDING: CONFIG_PUSH(&cfg->pending, (config_pending){ f.alias, node, path }); break;
+    case FOUND_INSIDE_VALUE:
+        config_note_fault(cfg, node, "%s: no such option; '%s' is a value, not a section", path,
+                          f.option->path);
+        break;
+    case FOUND_SEVERAL: set_several(cfg, path, f.alias->to, node, how); break;
+    case FOUND_NOTHING: refuse_nothing(cfg, path, f.path, node); break;
+    }
+}
+
+void config_reset(ares_config *cfg, const char *path, const config_node *where)
+{
+    config_found f = config_find(cfg, path);
+    for (int i = 0; i < cfg->implied.count; i++)
+        if (strcmp(cfg->implied.items[i].row->word, path) == 0) cfg->implied.items[i].by = NULL;
+    if (f.kind == FOUND_PENDING) { /* as if it had never been said */
+        for (int i = 0; i < cfg->pending.count; i++)
+            if (strcmp(cfg->pending.items[i].path, path) == 0) cfg->pending.items[i].node = NULL;
+        return;
+    }
+    if (f.kind == FOUND_OPTION && *f.rest) {
+        config_node *node = config_walk(cfg->root, f.path);
+        if (node && node->parent->kind == CONFIG_MAP) config_node_remove(node);
+        else config_note_fault(cfg, where, "%s: nothing to remove there", path);
+        return;
+    }
+    if (f.kind != FOUND_OPTION && f.kind != FOUND_SECTION) {
+        if (f.kind != FOUND_IGNORED) refuse_nothing(cfg, path, f.path, where);
+        return;
+    }
+    size_t len = strlen(f.path);
+    for (int i = 0; i < cfg->options.count; i++) {
+        const config_option *o = &cfg->options.items[i];
+        if (o->again || strncmp(o->path, f.path, len) != 0 ||
+            (o->path[len] != 0 && o->path[len] != '.'))
+            continue;
+        ares_option whole = *o->option;
+        whole.path = o->path;
+        config_add_default(cfg, cfg->root, &whole);
+    }
+}
+
+/* What words mean besides, where nothing says otherwise. */
+void config_settle_implied(ares_config *cfg)
+{
+    for (int i = 0; i < cfg->implied.count; i++) {
+        const config_implied *m = &cfg->implied.items[i];
+        config_node *old = config_walk(cfg->root, m->row->path);
+        const char *error;
+        if (!m->by || !old ||
+            (old->layer &&
+             !(old->kind == CONFIG_SCALAR && config_value_of(old).type == CONFIG_NULL)))
+            continue;
+        config_node *node = config_yaml_value(
+            cfg, config_option_at(cfg, m->row->path)->option->type, m->row->value, &error);
+        ARES_ASSERT(!error);
+        if (!node) return;
+        config_node_stamp(node, m->by->layer, m->by->line, m->by->source);
+        node->written = m->row->word;
+        config_node_replace(old, node);
+        config_note(cfg, ARES_LOG_INFO, "%s -> %s = %s", m->row->word, m->row->path, m->row->value);
+    }
+}
+
+static bool holds(ares_config *cfg, const char *when)
+{
+    const char *equals = strchr(when, '=');
+    ARES_ASSERT(equals);
+    config_node *on =
+        config_walk(cfg->root, ares_arena_printf(&cfg->arena, "%.*s", (int)(equals - when), when));
+    if (!on) return false;
+    config_interpolate(cfg, on);
+    config_value v = config_value_of(on);
+    const char *is = v.type != CONFIG_BOOL ? on->text
+                     : v.boolean           ? "true"
+                                           : "false"; /* True is true */
+    return on->kind == CONFIG_SCALAR && strcmp(is, equals + 1) == 0;
+}
+
+/*
+ * The row that says what becomes of a word when none of its conditions holds; NULL: it is refused.
+ */
+static const ares_config_alias *otherwise(const ares_config *cfg, const char *word)
+{
+    for (int i = 0; i < cfg->aliases.count; i++)
+        if (!cfg->aliases.items[i]->when && strcmp(cfg->aliases.items[i]->from, word) == 0)
+            return cfg->aliases.items[i];
+    return NULL;
+}
+
+static void settle(ares_config *cfg, const config_pending *p, const ares_config_alias *a)
+{
+    config_node *old = config_walk(cfg->root, a->to);
+    const ares_config_alias *other = otherwise(cfg, p->path);
+    bool set = old && old->layer,
+         yields = set && other && (old->weak || old->layer > p->node->layer);
+    if (yields) announce(cfg, p->path, "", other->note);
+    else if (set && !other)
+        config_value_fault(cfg, p->node, p->path, "means %s here, which is set as well; keep one",
+                           a->to);
+    else if (set && old->layer == p->node->layer && a->note)
+        config_value_fault(cfg, p->node, p->path, "%s", a->note);
+    else {
+        announce(cfg, p->path, a->to, NULL);
+        p->node->written = p->path;
+        p->node->weak = true;
+        if (set)
+            config_node_replace(old,
+                                p->node); /* of an earlier layer, or of this one and more general */
+        else config_put(cfg, a->to, p->node, CONFIG_SET);
+    }
+}
+
+/* Aliases that hold only while another option has a certain value, in the order of their rows; of a
+ * word its last use. */
+void config_settle_pending(ares_config *cfg)
+{
+    for (int k = 0; k < cfg->aliases.count; k++) {
+        const ares_config_alias *a = cfg->aliases.items[k];
+        if (!a->when || !cfg->pending.count) continue;
+        for (int i = cfg->pending.count - 1; i >= 0; i--) {
+            config_pending *p = &cfg->pending.items[i];
+            if (!p->node || strcmp(a->from, p->path) != 0 || !holds(cfg, a->when)) continue;
+            settle(cfg, p, a);
+            for (; i >= 0; i--)
+                if (strcmp(cfg->pending.items[i].path, p->path) == 0)
+                    cfg->pending.items[i].node = NULL;
+            break;
+        }
+    }
+    for (int i = 0; i < cfg->pending.count; i++) {
+        const config_pending *p = &cfg->pending.items[i];
+        bool later = !p->node;
+        for (int k = i + 1; k < cfg->pending.count; k++)
+            later = later || strcmp(cfg->pending.items[k].path, p->path) == 0;
+        const ares_config_alias *other = later ? NULL : otherwise(cfg, p->path);
+        if (other) announce(cfg, p->path, "", other->note);
+        else if (!later)
+            config_value_fault(cfg, p->node, p->path, "not accepted: %s",
+                               p->alias->note ? p->alias->note
+                                              : "its meaning depends on other options");
+    }
+    cfg->pending.count = 0;
+}
+
+/* ---------------------------------------------------------------- files */
+
+static void begin_layer(ares_config *cfg)
+{
+    ARES_ASSERT(!cfg->resolved);
+    cfg->layer = ++cfg->layers;
+}
+
+void ares_config_load_text(ares_config *cfg, const char *name, ares_view yaml)
+{
+    begin_layer(cfg);
+    config_node *map = config_yaml_read(cfg, ares_arena_printf(&cfg->arena, "%s", name), yaml);
+    if (map) set_section(cfg, "", map, CONFIG_SET);
+    else cfg->unread = true;
+    cfg->layer = 0;
+}
+
+void ares_config_load_file(ares_config *cfg, const char *path)
+{
+    ares_str text = { 0 };
+    if (ares_file_read(path, &text) == ARES_OK)
+        ares_config_load_text(cfg, path, ares_str_view(&text));
+    else {
+        config_note_fault(cfg, NULL, "--config %s: %s", path, ares_error_message());
+        ares_error_clear();
+        cfg->unread = true;
+    }
+    ares_str_fini(&text);
+}

@@ -1,0 +1,266 @@
+/*
+ * Tree -> YAML that reads back as the same tree, and the options with their meaning
+ * (configs/base.yaml).
+ */
+#include "tree.h"
+
+#include <string.h>
+
+/* ---------------------------------------------------------------- scalars */
+
+static bool is_plain(const char *text)
+{
+    static const char first[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_/.$";
+    static const char others[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_/.$+-@";
+    return *text && strchr(first, *text) && text[strspn(text, others)] == 0;
+}
+
+/* Double quotes as JSON has them, and an escape for every character that libyaml will not read. */
+static void add_quoted(ares_str *out, const char *text)
+{
+    ares_str_add_char(out, '"');
+    for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
+        unsigned code = 0;
+        if (*p == '"' || *p == '\\') ares_str_addf(out, "\\%c", *p);
+        else if (*p == '\n') ares_str_add_z(out, "\\n");
+        else if (*p == '\t') ares_str_add_z(out, "\\t");
+        else if (*p < 32 || *p == 127) ares_str_addf(out, "\\u%04x", *p);
+        else if (*p == 0xC2 && p[1] < 0xA0)
+            ares_str_addf(out, "\\u%04x", *++p); /* C1, and NEL that folds lines */
+        else if (p[0] == 0xE2 && p[1] == 0x80 && (p[2] == 0xA8 || p[2] == 0xA9))
+            code = p[2] == 0xA8 ? 0x2028 : 0x2029;
+        else if (p[0] == 0xEF && p[1] == 0xBB && p[2] == 0xBF) code = 0xFEFF;
+        else if (p[0] == 0xEF && p[1] == 0xBF && p[2] >= 0xBE)
+            code = p[2] == 0xBE ? 0xFFFE : 0xFFFF;
+        else ares_str_add_char(out, (char)*p);
+        if (code) {
+            ares_str_addf(out, "\\u%04x", code);
+            p += 2;
+        }
+    }
+    ares_str_add_char(out, '"');
+}
+
+/* A literal ${ needs a backslash, and the backslashes before it one each. */
+static void add_literal(ares_str *out, const char *text)
+{
+    for (const char *p = text; *p;) {
+        size_t n = strspn(p, "\\");
+        bool dollar = p[n] == '$' && p[n + 1] == '{';
+        for (size_t i = 0; i < (dollar ? 2 * n + 1 : n); i++) ares_str_add_char(out, '\\');
+        p += n;
+        if (*p) ares_str_add_char(out, *p++);
+    }
+}
+
+void config_emit_scalar(ares_str *out, const config_node *node, bool raw)
+{
+    config_value v = config_value_of(node);
+    if (config_is_required(node)) ares_str_add_z(out, "???");
+    else if (v.type == CONFIG_NULL) ares_str_add_z(out, "null");
+    else if (v.type == CONFIG_BOOL) ares_str_add_z(out, v.boolean ? "true" : "false");
+    else if (v.type != CONFIG_STRING) ares_str_add_z(out, node->text);
+    else {
+        ares_str text = { 0 };
+        ares_str_add_z(&text, "");
+        if (raw) ares_str_add_z(&text, node->text);
+        else add_literal(&text, node->text);
+        if (is_plain(text.data) && config_value_read(text.data, false).type == CONFIG_STRING &&
+            !config_is_yes_no(text.data))
+            ares_str_add_z(out, text.data);
+        else add_quoted(out, text.data);
+        ares_str_fini(&text);
+    }
+}
+
+static void emit_key(ares_str *out, const char *key)
+{
+    if (is_plain(key)) ares_str_add_z(out, key);
+    else add_quoted(out, key);
+}
+
+void config_emit_flow(ares_str *out, const config_node *node, bool raw)
+{
+    if (node->kind == CONFIG_SCALAR) {
+        config_emit_scalar(out, node, raw);
+        return;
+    }
+    bool map = node->kind == CONFIG_MAP;
+    ares_str_add_char(out, map ? '{' : '[');
+    for (const config_node *child = node->first; child; child = child->next) {
+        if (child != node->first) ares_str_add_z(out, ", ");
+        if (map) {
+            emit_key(out, child->key);
+            ares_str_add_z(out, ": ");
+        }
+        config_emit_flow(out, child, raw);
+    }
+    ares_str_add_char(out, map ? '}' : ']');
+}
+
+/* ---------------------------------------------------------------- blocks */
+
+static bool fits_a_line(const config_node *node)
+{
+    if (node->count == 0) return true;
+    if (node->kind != CONFIG_LIST) return false;
+    size_t len = 0;
+    for (const config_node *child = node->first; child; child = child->next) {
+        if (child->kind != CONFIG_SCALAR) return false;
+        len += strlen(child->text) + 2;
+    }
+    return len < 80;
+}
+
+static void indent(ares_str *out, int depth)
+{
+    for (int i = 0; i < depth; i++) ares_str_add_z(out, "  ");
+}
+
+/* The children of a map or list; started: the first line is indented already (behind "- "). */
+static void emit_block(ares_str *out, const config_node *node, int depth, bool started)
+{
+    for (const config_node *child = node->first; child; child = child->next) {
+        if (depth == 0 && strncmp(child->key, "x-", 2) == 0) continue;
+        if (!started) indent(out, depth);
+        started = false;
+        if (node->kind == CONFIG_MAP) {
+            emit_key(out, child->key);
+            ares_str_add_char(out, ':');
+        } else ares_str_add_char(out, '-');
+        if (fits_a_line(child)) {
+            ares_str_add_char(out, ' ');
+            config_emit_flow(out, child, false);
+            ares_str_add_char(out, '\n');
+        } else if (node->kind == CONFIG_LIST) {
+            ares_str_add_char(out, ' ');
+            emit_block(out, child, depth + 1, true);
+        } else {
+            ares_str_add_char(out, '\n');
+            emit_block(out, child, depth + 1, false);
+        }
+    }
+}
+
+void ares_config_print(const ares_config *cfg, ares_str *out)
+{
+    emit_block(out, cfg->root, 0, false);
+}
+
+/* ---------------------------------------------------------------- help */
+
+static void add_meaning(ares_str *out, const config_option *o)
+{
+    static const char *const names[] = {
+        "true or false", "integer",          "number",          "text", "choice",
+        "list of texts", "list of integers", "list of numbers", "any"
+    };
+    const char *c = o->constraint + (o->constraint[0] == '?'), *hash = strchr(c, '#');
+    ares_view body = { c, hash ? (size_t)(hash - c) : strlen(c) };
+    ares_option_type type = o->option->type;
+    bool null = o->constraint[0] == '?' ||
+                (*o->option->text && config_value_read(o->option->text, false).type == CONFIG_NULL);
+    bool words = type == ARES_OPTION_choice ||
+                 (type == ARES_OPTION_texts && body.len && !ares_view_is(body, "nonempty"));
+    if (type != ARES_OPTION_choice && (type != ARES_OPTION_tree || !body.len))
+        ares_str_add_z(out, names[type]);
+    if (type != ARES_OPTION_choice && type != ARES_OPTION_tree && body.len)
+        ares_str_add_z(out, ", ");
+    if (!words) config_show_constraint(body, out);
+    for (size_t i = 0; words && i < body.len; i++) {
+        if (body.data[i] == '|') ares_str_add_z(out, ", ");
+        else if (body.data[i] == '=') /* the other spellings are for those who type them */
+            while (i + 1 < body.len && body.data[i + 1] != '|') i++;
+        else ares_str_add_char(out, body.data[i]);
+    }
+    if (hash) {
+        size_t n = strlen(hash + 1);
+        bool more = hash[n] == '+';
+        ares_str_addf(out, ", %s%.*s items", more ? "at least " : "", (int)(n - more), hash + 1);
+    }
+    if (null) ares_str_add_z(out, ", or null");
+    if (o->option->no_result) ares_str_add_z(out, "; may change when a run goes on");
+}
+
+static void add_comment(ares_str *out, int depth, const char *text)
+{
+    const size_t width = 108 - 2 * (size_t)depth;
+    while (*text) {
+        size_t len = strlen(text), cut = len;
+        if (len > width)
+            for (cut = width; cut > 0 && text[cut] != ' '; cut--) {}
+        if (cut == 0) cut = len;
+        indent(out, depth);
+        ares_str_addf(out, "# %.*s\n", (int)cut, text);
+        text += cut;
+        while (*text == ' ') text++;
+    }
+}
+
+static void help_option(ares_str *out, const config_option *o, const char *key, int depth)
+{
+    ares_str comment = { 0 };
+    ares_str_addf(&comment, "%s (", o->option->doc);
+    add_meaning(&comment, o);
+    ares_str_add_char(&comment, ')');
+    add_comment(out, depth, comment.data);
+    ares_str_fini(&comment);
+    indent(out, depth);
+    emit_key(out, key);
+    ares_config *cfg = ares_config_new(); /* for the nodes of one default */
+    const char *error;
+    config_node *node = config_yaml_value(cfg, o->option->type, o->option->text, &error);
+    ares_str_add_z(out, ": ");
+    if (node) config_emit_flow(out, node, true);
+    ares_str_add_char(out, '\n');
+    ares_config_free(cfg);
+}
+
+static bool below(const char *path, const char *prefix)
+{
+    size_t len = strlen(prefix);
+    return len == 0 || (strncmp(path, prefix, len) == 0 && (path[len] == 0 || path[len] == '.'));
+}
+
+/*
+ * Walks the tree, which keeps the order of declaration, for its sections; prints what lies below or
+ * above the prefix.
+ */
+static void help(const ares_config *cfg, const config_node *map, const char *path,
+                 const char *prefix, int depth, ares_str *out)
+{
+    for (const config_node *child = map->first; child; child = child->next) {
+        char *whole = ares_arena_printf((ares_arena *)&cfg->arena, "%s%s%s", path, *path ? "." : "",
+                                        child->key);
+        const config_option *o = config_option_at(cfg, whole);
+        if (!below(whole, prefix) && (o || !below(prefix, whole))) continue;
+        if (o) {
+            help_option(out, o, child->key, depth);
+            continue;
+        }
+        if (!ares_map_get(cfg->sections, ares_view_of(whole), NULL)) continue;
+        if (depth == 0 && out->len) ares_str_add_char(out, '\n');
+        indent(out, depth);
+        emit_key(out, child->key);
+        ares_str_add_z(out, ":\n");
+        help(cfg, child, whole, prefix, depth + 1, out);
+    }
+}
+
+int ares_config_help(const ares_config *cfg, const char *prefix, ares_str *out)
+{
+    prefix = prefix ? prefix : "";
+    if (*prefix && !config_option_at(cfg, prefix) &&
+        !ares_map_get(cfg->sections, ares_view_of(prefix), NULL)) {
+        ares_str hint = { 0 };
+        config_suggest(cfg, prefix, &hint);
+        ares_fail(ARES_ECONFIG, "config: %s: no such option or section%s", prefix,
+                  hint.len ? hint.data : "");
+        ares_str_fini(&hint);
+        return ARES_ECONFIG;
+    }
+    help(cfg, cfg->root, "", prefix, 0, out);
+    return ARES_OK;
+}

@@ -1,0 +1,356 @@
+/*
+ * YAML text -> tree, over libyaml's events.
+ *
+ * libyaml reads YAML 1.1 syntax and leaves the meaning of scalars to us: config_value_read has the
+ * core schema of 1.2. Anchors are copied where they are used, so that no node has two parents;
+ * config_node_new bounds what they multiply.
+ */
+#include "tree.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <yaml.h>
+
+typedef struct anchor {
+    const char *name;
+    config_node *node;
+} anchor;
+
+typedef struct reader {
+    ares_config *cfg;
+    yaml_parser_t parser;
+    ares_view text;
+    const char *name;
+    const char **error; /* where the first fault goes instead of the report; NULL: the report */
+    bool failed;
+    CONFIG_VECTOR(anchor) anchors;
+} reader;
+
+static void fault(reader *r, int line, const char *format, ...) ARES_PRINTF(3, 4);
+
+static void fault(reader *r, int line, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    r->failed = true;
+    if (r->error) {
+        if (!*r->error) *r->error = ares_arena_printf(&r->cfg->arena, "%s", text);
+        return;
+    }
+    config_node where = { .layer = r->cfg->layer, .line = line, .source = r->name };
+    config_note_fault(r->cfg, &where, "%s", text);
+}
+
+static int line_of_offset(ares_view text, size_t offset)
+{
+    int line = 1;
+    for (size_t i = 0; i < offset && i < text.len; i++) line += text.data[i] == '\n';
+    return line;
+}
+
+static ares_view line_at(ares_view text, int line)
+{
+    size_t at = 0, end;
+    for (; line > 1 && at < text.len; at++) line -= text.data[at] == '\n';
+    for (end = at; end < text.len && text.data[end] != '\n';) end++;
+    return (ares_view){ text.data + at, end - at };
+}
+
+static void fault_of_parser(reader *r)
+{
+    yaml_parser_t *p = &r->parser;
+    int line = (int)p->problem_mark.line + 1;
+    const char *problem = p->problem ? p->problem : "cannot be read";
+    ares_view text = line_at(r->text, line);
+    size_t blanks = 0;
+    while (blanks < text.len && text.data[blanks] == ' ') blanks++;
+    if (p->error == YAML_READER_ERROR) {
+        fault(r, line_of_offset(r->text, p->problem_offset),
+              "not YAML: %s; save the file as UTF-8 text", problem);
+    } else if (blanks < text.len && text.data[blanks] == '\t') {
+        fault(r, line, "indented with a tab; YAML takes spaces");
+    } else {
+        bool reference = p->context && strstr(p->context, "flow") &&
+                         ares_view_find(text, ARES_VIEW("${"), 0) >= 0;
+        fault(r, line, "column %d: not YAML: %s%s%s%s", (int)p->problem_mark.column + 1, problem,
+              p->context ? ", " : "", p->context ? p->context : "",
+              reference ? "; inside [ ] and { } write \"${...}\" in quotes" : "");
+    }
+}
+
+static bool next(reader *r, yaml_event_t *event)
+{
+    if (yaml_parser_parse(&r->parser, event)) return true;
+    fault_of_parser(r);
+    return false;
+}
+
+static int line_of(const yaml_event_t *event)
+{
+    return (int)event->start_mark.line + 1;
+}
+
+/* ---------------------------------------------------------------- nodes */
+
+static config_node *read_event(reader *r, yaml_event_t *event, int depth);
+
+static config_node *read_next(reader *r, int depth)
+{
+    yaml_event_t event;
+    if (!next(r, &event)) return NULL;
+    config_node *node = read_event(r, &event, depth);
+    yaml_event_delete(&event);
+    return node;
+}
+
+static config_node *read_scalar(reader *r, yaml_event_t *event)
+{
+    const char *text = (const char *)event->data.scalar.value,
+               *tag = (const char *)event->data.scalar.tag;
+    size_t len = event->data.scalar.length;
+    static const char core[] = "tag:yaml.org,2002:";
+    if (memchr(text, 0, len)) return fault(r, line_of(event), "a text with a NUL byte"), NULL;
+    bool quoted = event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
+    if (tag && strcmp(tag, "!") == 0) quoted = true;
+    else if (tag) {
+        static const char *const names[] = { "null", "bool", "int", "float", "str" };
+        int type = -1;
+        for (int i = 0; i < ARES_COUNT(names); i++)
+            if (strncmp(tag, core, sizeof core - 1) == 0 &&
+                strcmp(tag + sizeof core - 1, names[i]) == 0)
+                type = i;
+        if (type < 0)
+            return fault(r, line_of(event), "tag '%.60s' has no meaning here; leave it out", tag),
+                   NULL;
+        quoted = type == CONFIG_STRING;
+        config_scalar is = config_value_read(text, quoted).type;
+        if (is != (config_scalar)type && !(is == CONFIG_INT && type == CONFIG_FLOAT))
+            return fault(r, line_of(event), "'%.60s' is not what its tag !!%s says", text,
+                         names[type]),
+                   NULL;
+    }
+    return config_node_scalar(r->cfg, text, len, quoted);
+}
+
+/*
+ * The keys of `<<: *base` or `<<: [*a, *b]` that the map does not have itself; the earlier of a
+ * list wins.
+ */
+static bool merge_into(reader *r, config_node *map, config_node *base, int line)
+{
+    if (base->kind == CONFIG_LIST) {
+        for (config_node *item = base->first; item; item = item->next)
+            if (item->kind != CONFIG_MAP || !merge_into(r, map, item, line))
+                return fault(r, line, "`<<` takes a map or a list of maps"), false;
+        return true;
+    }
+    if (base->kind != CONFIG_MAP)
+        return fault(r, line, "`<<` takes a map or a list of maps"), false;
+    for (config_node *child = base->first, *after; child; child = after) {
+        after = child->next;
+        if (!config_node_find(map, child->key, strlen(child->key))) config_node_add(map, child);
+    }
+    return true;
+}
+
+static bool read_key(reader *r, yaml_event_t *event, const char **key)
+{
+    const char *text = (const char *)event->data.scalar.value;
+    if (event->type != YAML_SCALAR_EVENT)
+        return fault(r, line_of(event),
+                     "a key must be a single word (found a list, a map or an alias)"),
+               false;
+    if (event->data.scalar.anchor) return fault(r, line_of(event), "an anchor on a key"), false;
+    size_t len = event->data.scalar.length;
+    if (len == 0 || len > CONFIG_MAX_KEY || memchr(text, 0, len))
+        return fault(r, line_of(event), "a key of %zu bytes; keys have 1 to %d, and no NUL", len,
+                     CONFIG_MAX_KEY),
+               false;
+    *key = ares_arena_copy(&r->cfg->arena, text, len);
+    return true;
+}
+
+static bool read_pair(reader *r, config_node *map, yaml_event_t *event, config_node **base,
+                      int *base_line, int depth)
+{
+    const char *key;
+    if (!read_key(r, event, &key)) return false;
+    bool merge = strcmp(key, "<<") == 0 && event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+    int line = line_of(event);
+    config_node *value = read_next(r, depth + 1);
+    if (!value) return false;
+    if (map->count >= CONFIG_MAX_KEYS)
+        return fault(r, line, "a map of more than %d keys", CONFIG_MAX_KEYS), false;
+    config_node *first = merge ? *base : config_node_find(map, key, strlen(key));
+    if (first) {
+        fault(r, line, "key '%s' stands here twice (first in line %d); keep one", key,
+              merge ? *base_line : first->line);
+        return true;
+    }
+    if (merge) {
+        *base = value;
+        *base_line = line;
+        return true;
+    }
+    value->key = key;
+    value->line = line;
+    config_node_add(map, value);
+    return true;
+}
+
+static bool read_children(reader *r, config_node *node, int depth)
+{
+    config_node *base = NULL;
+    int base_line = 0;
+    for (bool more = true; more;) {
+        yaml_event_t event;
+        if (!next(r, &event)) return false;
+        bool ok = true;
+        if (event.type == YAML_MAPPING_END_EVENT || event.type == YAML_SEQUENCE_END_EVENT)
+            more = false;
+        else if (node->kind == CONFIG_MAP)
+            ok = read_pair(r, node, &event, &base, &base_line, depth);
+        else {
+            config_node *item = read_event(r, &event, depth + 1);
+            if (item) config_node_add(node, item);
+            else ok = false;
+        }
+        yaml_event_delete(&event);
+        if (!ok) return false;
+    }
+    return !base || merge_into(r, node, base, base_line);
+}
+
+static config_node *read_alias(reader *r, yaml_event_t *event, int depth)
+{
+    const char *name = (const char *)event->data.alias.anchor;
+    for (int i = r->anchors.count - 1; i >= 0; i--) {
+        if (strcmp(r->anchors.items[i].name, name) != 0) continue;
+        config_node *node = r->anchors.items[i].node;
+        if (!node)
+            return fault(r, line_of(event), "alias *%.60s stands inside its own anchor", name),
+                   NULL;
+        config_node *copy = config_node_copy(r->cfg, node, depth);
+        if (!copy && !r->cfg->too_big)
+            fault(r, line_of(event), "alias *%.60s nests deeper than %d", name, CONFIG_MAX_DEPTH);
+        if (!copy) r->failed = true;
+        return copy;
+    }
+    return fault(r, line_of(event), "alias *%.60s has no anchor before it", name), NULL;
+}
+
+static config_node *read_event(reader *r, yaml_event_t *event, int depth)
+{
+    if (depth > CONFIG_MAX_DEPTH)
+        return fault(r, line_of(event), "nests deeper than %d", CONFIG_MAX_DEPTH), NULL;
+    r->cfg->at = (config_node){ .layer = r->cfg->layer, .line = line_of(event), .source = r->name };
+    if (event->type == YAML_ALIAS_EVENT) return read_alias(r, event, depth);
+    const char *name = NULL, *tag = NULL;
+    config_node *node = NULL;
+    if (event->type == YAML_SCALAR_EVENT) {
+        name = (const char *)event->data.scalar.anchor;
+        node = read_scalar(r, event);
+    } else if (event->type == YAML_MAPPING_START_EVENT ||
+               event->type == YAML_SEQUENCE_START_EVENT) {
+        bool map = event->type == YAML_MAPPING_START_EVENT;
+        name = (const char *)(map ? event->data.mapping_start.anchor
+                                  : event->data.sequence_start.anchor);
+        tag = (const char *)(map ? event->data.mapping_start.tag : event->data.sequence_start.tag);
+        node = config_node_new(r->cfg, map ? CONFIG_MAP : CONFIG_LIST);
+    }
+    if (!node) return r->failed = true, NULL;
+    if (tag && strcmp(tag, "!") != 0 && strcmp(tag, YAML_MAP_TAG) != 0 &&
+        strcmp(tag, YAML_SEQ_TAG) != 0)
+        return fault(r, line_of(event), "tag '%.60s' has no meaning here; leave it out", tag), NULL;
+    node->line = line_of(event);
+    node->source = r->name;
+    int slot = r->anchors.count;
+    if (name)
+        CONFIG_PUSH(&r->anchors,
+                    (anchor){ ares_arena_copy(&r->cfg->arena, name, strlen(name)), NULL });
+    if (node->kind != CONFIG_SCALAR && !read_children(r, node, depth)) return NULL;
+    if (name) r->anchors.items[slot].node = node;
+    return node;
+}
+
+/* ---------------------------------------------------------------- documents */
+
+static config_node *read_document(reader *r)
+{
+    config_node *node = NULL;
+    for (;;) {
+        yaml_event_t event;
+        if (!next(r, &event)) return NULL;
+        yaml_event_type_t type = event.type;
+        int line = line_of(&event);
+        if (type == YAML_DOCUMENT_START_EVENT && node) {
+            fault(r, line, "a second document (---); one file holds one");
+        } else if (type != YAML_STREAM_START_EVENT && type != YAML_DOCUMENT_START_EVENT &&
+                   type != YAML_DOCUMENT_END_EVENT && type != YAML_STREAM_END_EVENT &&
+                   type != YAML_NO_EVENT)
+            node = read_event(r, &event, 0);
+        yaml_event_delete(&event);
+        if (r->failed && (!node || type == YAML_DOCUMENT_START_EVENT)) return NULL;
+        if (type == YAML_STREAM_END_EVENT || type == YAML_NO_EVENT) return node;
+    }
+}
+
+static config_node *read_text(ares_config *cfg, const char *name, ares_view text,
+                              const char **error, bool *failed)
+{
+    reader r = { .cfg = cfg, .text = text, .name = name, .error = error };
+    ARES_ASSERT(yaml_parser_initialize(&r.parser));
+    yaml_parser_set_input_string(&r.parser, (const unsigned char *)text.data, text.len);
+    config_node *node = read_document(&r);
+    yaml_parser_delete(&r.parser);
+    ares_free(r.anchors.items);
+    cfg->at = (config_node){ 0 };
+    *failed = r.failed;
+    return node;
+}
+
+config_node *config_yaml_read(ares_config *cfg, const char *name, ares_view text)
+{
+    config_node where = { .layer = cfg->layer, .line = 1, .source = name };
+    if (text.len > CONFIG_MAX_FILE) {
+        config_note_fault(cfg, &where, "a configuration of %zu bytes; %d are the most", text.len,
+                          CONFIG_MAX_FILE);
+        return NULL;
+    }
+    bool failed;
+    config_node *node = read_text(cfg, name, text, NULL, &failed);
+    if (!node && failed) return NULL;
+    if (!node || config_value_of(node).type == CONFIG_NULL) {
+        node = config_node_new(cfg, CONFIG_MAP); /* an empty file sets nothing */
+        if (node) node->source = name;
+        return node;
+    }
+    if (node->kind == CONFIG_MAP) return node;
+    where.line = node->line;
+    config_note_fault(cfg, &where, "the file must be a map of options (key: value)");
+    return NULL;
+}
+
+config_node *config_yaml_value(ares_config *cfg, ares_option_type type, const char *text,
+                               const char **error)
+{
+    ares_view v = ares_view_trim(ares_view_of(text));
+    bool wants_text = type == ARES_OPTION_text || type == ARES_OPTION_choice;
+    *error = NULL;
+    if (!ares_view_is_utf8(v)) return *error = "not UTF-8", NULL;
+    if (v.len == 0) return config_node_scalar(cfg, "", 0, wants_text);
+    char c = v.data[0];
+    if (c == '"' || c == '\'' || (!wants_text && (c == '[' || c == '{'))) {
+        bool failed;
+        config_node *node = read_text(cfg, NULL, v, error, &failed);
+        if (node && !failed && (node->kind == CONFIG_SCALAR || !wants_text)) return node;
+        if (!wants_text && !*error) *error = "not YAML";
+        if (!wants_text) return NULL;
+        *error = NULL;
+    }
+    return config_node_scalar(cfg, v.data, v.len, false);
+}

@@ -1,0 +1,42 @@
+/*
+ * The content of the last \boxed{} equals the ground truth: as numbers where both are, else as text
+ * without white space.
+ */
+#include "boxes.h"
+
+static bool blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+static bool same_text(ares_view a, ares_view b)
+{
+    size_t i = 0, j = 0;
+    for (;;) {
+        while (i < a.len && blank(a.data[i])) i++;
+        while (j < b.len && blank(b.data[j])) j++;
+        if (i == a.len || j == b.len) return i == a.len && j == b.len;
+        if (a.data[i++] != b.data[j++]) return false;
+    }
+}
+
+static int boxed(const ares_verify_in *in, ares_verify_out *out)
+{
+    ares_view answer = verify_last_boxed(in->response), truth = in->ground_truth,
+              inner = verify_last_boxed(truth);
+    verify_number a, b;
+    if (inner.data) truth = inner;
+    out->score = out->accuracy = 0;
+    out->no_answer = !answer.data;
+    if (!answer.data) return ARES_OK;
+    bool same = verify_whole_number(answer, &a) && verify_whole_number(truth, &b)
+                    ? ares_view_is(ares_view_of(a.text), b.text)
+                    : same_text(answer, truth);
+    out->score = out->accuracy = same;
+    verify_detail(out, "extracted", answer);
+    return ARES_OK;
+}
+
+const ares_verifier ares_verifier_boxed = {
+    "boxed", "the last \\boxed{} equals the ground truth", NULL, 0, NULL, boxed, NULL
+};

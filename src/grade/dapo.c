@@ -1,0 +1,82 @@
+/*
+ * DAPO's scorer of AIME answers: what stands behind the last "Answer:" of the last 300 characters,
+ * normalised, is the ground truth letter by letter (or, strict_box, the last box of the last 100
+ * characters as it is). 1 or -1.
+ */
+#include "answer.h"
+#include "published.h"
+
+#define DAPO_OPTIONS(X)                                    \
+    X(flag, integer_labels, "integer_labels", "false", "", \
+      "integers are equal with leading zeros and with .0") \
+    X(flag, strict_box, "strict_box", "false", "",         \
+      "the last \\boxed{} of the last 100 characters, as it is, in place of Answer:")
+ARES_OPTION_STRUCT(dapo_options, DAPO_OPTIONS);
+static ARES_OPTION_TABLE(dapo_table, dapo_options, DAPO_OPTIONS);
+
+static bool digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/*
+ * An integer with an optional ".0": its digits from the first that counts, its sign where it is not
+ * zero.
+ */
+static bool read_integer(ares_view t, bool *negative, ares_view *digits)
+{
+    size_t i = t.len && (t.data[0] == '-' || t.data[0] == '+'), from, end;
+    *negative = i && t.data[0] == '-';
+    for (from = i; i < t.len && digit(t.data[i]);) i++;
+    end = i;
+    if (i < t.len && t.data[i] == '.')
+        for (i++; i < t.len && t.data[i] == '0';) i++;
+    if (end == from || i != t.len) return false;
+    while (from < end && t.data[from] == '0') from++;
+    *digits = (ares_view){ t.data + from, end - from };
+    *negative &= end > from;
+    return true;
+}
+
+static bool same_integer(ares_view a, ares_view b)
+{
+    bool negative_a, negative_b;
+    ares_view x, y;
+    return read_integer(a, &negative_a, &x) && read_integer(b, &negative_b, &y) &&
+           negative_a == negative_b && ares_view_eq(x, y);
+}
+
+static int dapo(const ares_verify_in *in, ares_verify_out *out)
+{
+    const dapo_options *o = in->options;
+    bool box = o && o->strict_box, fits = in->ground_truth.len <= MATH_MAX_BYTES, same;
+    ARES_TRY(answer_need_truth(in, "dapo"));
+    ares_arena arena = { 0 };
+    ares_view answer = box ? math_last_boxed_strict(in->response) : math_dapo_answer(in->response),
+              pred = answer, truth = in->ground_truth;
+    if (!box) {
+        pred = answer.data ? math_dapo_normal(answer, &arena) : ARES_VIEW("[INVALID]");
+        truth = fits ? math_dapo_normal(truth, &arena) : (ares_view){ NULL, 0 };
+    }
+    same = fits && pred.data &&
+           (ares_view_eq(pred, truth) || (o && o->integer_labels && same_integer(pred, truth)));
+    out->score = same ? 1 : -1;
+    out->accuracy = same;
+    out->no_answer = !answer.data;
+    out->exhausted = !fits;
+    ares_verify_add_value(out, "reward/accuracy_normalized", published_normalized(out->score), 1);
+    ares_str_addf(&out->details, "%s\"acc\":%s", out->details.len ? "," : "",
+                  same ? "true" : "false");
+    if (pred.data) verify_detail(out, "pred", pred);
+    else ares_str_add_z(&out->details, ",\"pred\":null");
+    answer_details(out, answer, same ? "text" : "no");
+    ares_arena_fini(&arena);
+    return ARES_OK;
+}
+
+const ares_verifier ares_verifier_dapo = {
+    "dapo",     "the text behind the last \"Answer:\" is the ground truth: 1 or -1",
+    dapo_table, sizeof(dapo_options),
+    NULL,       dapo,
+    NULL
+};

@@ -1,0 +1,66 @@
+/*
+ * ARES's dapo reward: a boxed answer scores 1 or -1, less a penalty of length. EasyR1's, which
+ * reads the line "Answer:", is the sum of two entries: [{name: dapo}, {name: overlong, ...}].
+ * (aepo.md 3.3)
+ */
+#include "boxes.h"
+#include "instructions/reading.h"
+#include "length.h"
+#include "published.h"
+
+#define DAPO_OPTIONS(X)                                                     \
+    X(i64, max_response_length, "max_response_length", "???", "[1,)",       \
+      "tokens of the full penalty")                                         \
+    X(i64, overlong_buffer_length, "overlong_buffer_length", "???", "[1,)", \
+      "tokens before it, where the penalty grows")                          \
+    X(f64, overlong_penalty_factor, "overlong_penalty_factor", "???", "[0,)", "the full penalty")
+ARES_OPTION_STRUCT(dapo_options, DAPO_OPTIONS);
+static ARES_OPTION_TABLE(dapo_table, dapo_options, DAPO_OPTIONS);
+
+static int check(const void *options)
+{
+    const dapo_options *o = options;
+    if (o->overlong_buffer_length <= o->max_response_length) return ARES_OK;
+    return ares_fail(
+        ARES_ECONFIG,
+        "reward: dapo_overlong: overlong_buffer_length = %lld: above max_response_length = %lld",
+        (long long)o->overlong_buffer_length, (long long)o->max_response_length);
+}
+
+static int dapo_overlong(const ares_verify_in *in, ares_verify_out *out)
+{
+    const dapo_options *o = in->options;
+    ares_view extracted;
+    ARES_TRY(verify_need_length(in, "dapo_overlong"));
+    if (!if_trim(in->ground_truth).len)
+        return ares_fail(ARES_EFORMAT, "reward: dapo_overlong: the ground truth is empty");
+    verify_boxed_accuracy(in, out, &extracted);
+    double overlong =
+        length_overlong(in->response_tokens, o->max_response_length, o->overlong_buffer_length);
+    double accuracy = out->accuracy > 0 ? 1 : -1;
+    out->plain = accuracy;
+    out->score = published_dapo(accuracy, overlong, o->overlong_penalty_factor);
+    verify_detail(out, "extracted", extracted);
+    ares_str_addf(&out->details, ",\"accuracy\":%d,\"overlong\":", (int)accuracy);
+    ares_json_write_double(&out->details, overlong);
+    ares_str_addf(&out->details, ",\"accuracy_normalized\":%d",
+                  (int)published_normalized(accuracy));
+    ares_verify_add_value(out, "reward/overlong", overlong, 1);
+    ares_verify_add_value(out, "reward/accuracy_normalized", published_normalized(accuracy), 1);
+    return ARES_OK;
+}
+
+static int64_t limit(const void *options)
+{
+    return ((const dapo_options *)options)->max_response_length;
+}
+
+const ares_verifier ares_verifier_dapo_overlong = {
+    "dapo_overlong",
+    "1 or -1 for a boxed answer, less a penalty of length (reward_function dapo)",
+    dapo_table,
+    sizeof(dapo_options),
+    check,
+    dapo_overlong,
+    limit
+};

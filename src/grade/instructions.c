@@ -1,0 +1,243 @@
+/*
+ * Instruction following: the checks of IFEval and IFBench that a row names. `ifeval` is `ifbench`
+ * under its other name; `format_verify` is the fraction followed behind the last </think>.
+ *
+ * A row holds instruction_id_list and kwargs, or checkers: [{id, kwargs}]; at its top, or in its
+ * metadata, extra_info, reward_model or ground truth. A row with Python `functions` and no checks
+ * of ours cannot be judged.
+ */
+#include <string.h>
+
+#include "ares/grade.h"
+#include "instructions/checks.h"
+
+#define IFBENCH_OPTIONS(X)                                                                       \
+    X(choice, mode, "mode", "strict_all", "strict_all|strict_fraction|loose_all|loose_fraction", \
+      "1 when all instructions are followed, or the fraction that is; loose: in any of 8 "       \
+      "variants of the text")                                                                    \
+    X(flag, strip_think, "strip_think", "true", "",                                              \
+      "judge only what stands behind the last </think>; false: the reference's way")
+ARES_OPTION_STRUCT(ifbench_options, IFBENCH_OPTIONS);
+static ARES_OPTION_TABLE(ifbench_table, ifbench_options, IFBENCH_OPTIONS);
+
+/* ---------------- where a row keeps its instructions */
+typedef struct source {
+    const ares_json *ids, *kwargs;
+} source;
+
+/* checkers: [{"id": .., "kwargs": {..}}] as the two columns */
+static source from_checkers(const ares_json *checkers, ares_arena *arena)
+{
+    ares_json *ids = ares_arena_calloc(arena, (size_t)checkers->count + 1, sizeof *ids),
+              *kwargs = ares_arena_calloc(arena, (size_t)checkers->count + 1, sizeof *kwargs);
+    ares_json *both = ares_arena_calloc(arena, 2, sizeof *both);
+    for (int64_t i = 0; i < checkers->count; i++) {
+        const ares_json *id = ares_json_get(&checkers->items[i], "id"),
+                        *own = ares_json_get(&checkers->items[i], "kwargs");
+        ids[i] = *id; /* a string: check_row has looked */
+        if (own) kwargs[i] = *own;
+    }
+    both[0] = (ares_json){ .type = ARES_JSON_ARRAY, .count = checkers->count, .items = ids };
+    both[1] = (ares_json){ .type = ARES_JSON_ARRAY, .count = checkers->count, .items = kwargs };
+    return (source){ &both[0], &both[1] };
+}
+
+static bool find_in(const ares_json *object, ares_arena *arena, source *out)
+{
+    const ares_json *checkers = ares_json_get(object, "checkers");
+    if (checkers && checkers->type == ARES_JSON_ARRAY && checkers->count)
+        *out = from_checkers(checkers, arena);
+    else
+        *out = (source){ ares_json_get(object, "instruction_id_list"),
+                         ares_json_get(object, "kwargs") };
+    if (!out->ids) out->ids = ares_json_get(object, "instruction_id");
+    return out->ids && out->ids->type != ARES_JSON_NULL;
+}
+
+/* some data sets keep an object as text */
+static const ares_json *parsed(const ares_json *v, ares_arena *arena)
+{
+    const ares_json *inner = NULL;
+    if (!v || v->type != ARES_JSON_STRING || !v->text.len || !memchr("{[", v->text.data[0], 2))
+        return v;
+    return ares_json_parse(arena, v->text, "row", &inner) == ARES_OK ? inner : v;
+}
+
+/* The k-th object that may hold a row's instructions, from 0; NULL: it is not there. */
+static const char *const places[] = { "metadata", "extra_info", "ground_truth", "label",
+                                      "reward_model" };
+enum { PLACES = 2 * ARES_COUNT(places) + 2 };
+static const ares_json *place(const ares_verify_in *in, int k, ares_arena *arena)
+{
+    if (k == 0) return in->row;
+    if (k == PLACES - 1) {
+        ares_json *truth = ares_arena_calloc(arena, 1, sizeof *truth);
+        *truth = (ares_json){ .type = ARES_JSON_STRING, .text = in->ground_truth };
+        return parsed(truth, arena);
+    }
+    const ares_json *inner = parsed(ares_json_get(in->row, places[(k - 1) / 2]), arena);
+    return k % 2 ? inner : parsed(ares_json_get(inner, "ground_truth"), arena);
+}
+
+static bool find_source(const ares_verify_in *in, ares_arena *arena, source *out)
+{
+    bool found = false;
+    for (int k = 0; k < PLACES && !found; k++) found = find_in(place(in, k, arena), arena, out);
+    if (!found) ares_error_clear();
+    return found;
+}
+
+/* ---------------------------------------------------------------- rows that cannot be judged */
+static bool given(const ares_json *v)
+{
+    return v && v->type != ARES_JSON_NULL && !(v->type == ARES_JSON_ARRAY && !v->count);
+}
+
+static const ares_json *find_key(const ares_verify_in *in, const char *key, ares_arena *arena)
+{
+    for (int k = 0; k < PLACES; k++) {
+        const ares_json *v = ares_json_get(place(in, k, arena), key);
+        if (given(v)) return v;
+    }
+    ares_error_clear();
+    return NULL;
+}
+
+static int check_checker(const ares_json *checker, int64_t k)
+{
+    const ares_json *id = ares_json_get(checker, "id"), *kwargs = ares_json_get(checker, "kwargs");
+    if (!id || id->type != ARES_JSON_STRING)
+        return ares_fail(
+            ARES_ECONFIG,
+            "reward: checkers[%lld] has no 'id'; write {\"id\": \"..\", \"kwargs\": {..}}",
+            (long long)k);
+    ares_view name = if_trim(id->text);
+    int shown = (int)ARES_MIN(name.len, 80);
+    if (if_check_find(name) < 0)
+        return ares_fail(
+            ARES_ECONFIG,
+            "reward: checkers[%lld].id = '%.*s': no such check; take one of IFEval or IFBench",
+            (long long)k, shown, name.data);
+    if (given(kwargs) && kwargs->type != ARES_JSON_OBJECT)
+        return ares_fail(ARES_ECONFIG,
+                         "reward: checkers[%lld].kwargs: not an object; write {\"id\": \"..\", "
+                         "\"kwargs\": {..}}",
+                         (long long)k);
+    const char *fault = if_check_fault(name, kwargs);
+    if (!fault) return ARES_OK;
+    return ares_fail(ARES_ECONFIG,
+                     "reward: checkers[%lld].kwargs: '%s' is missing or wrong; %.*s needs it",
+                     (long long)k, fault, shown, name.data);
+}
+
+/* `checkers` are written for this program, so all of them must be known. `functions` are Python:
+ * checkers stand in for them. */
+static int check_row(const ares_verify_in *in, ares_arena *arena)
+{
+    const ares_json *functions = find_key(in, "functions", arena),
+                    *checkers = find_key(in, "checkers", arena);
+    if (functions && !checkers && !find_key(in, "instruction_id_list", arena) &&
+        !find_key(in, "instruction_id", arena))
+        return ares_fail(
+            ARES_ECONFIG,
+            "reward: the row has 'functions' in Python, which is not run, and no 'checkers'; "
+            "give it checkers: [{\"id\": \"..\", \"kwargs\": {..}}], one for each function");
+    if (!checkers) return ARES_OK;
+    if (checkers->type != ARES_JSON_ARRAY)
+        return ares_fail(
+            ARES_ECONFIG,
+            "reward: 'checkers' is no list; write checkers: [{\"id\": \"..\", \"kwargs\": {..}}]");
+    if (functions && functions->type == ARES_JSON_ARRAY && functions->count != checkers->count)
+        return ares_fail(ARES_ECONFIG,
+                         "reward: the row has %lld functions and %lld checkers; give each function "
+                         "its checker, or leave 'functions' out",
+                         (long long)functions->count, (long long)checkers->count);
+    for (int64_t k = 0; k < checkers->count; k++) ARES_TRY(check_checker(&checkers->items[k], k));
+    return ARES_OK;
+}
+
+/* ---------------------------------------------------------------- judging */
+static void write_flags(ares_str *s, const char *key, const bool *flags, int64_t n)
+{
+    ares_str_addf(s, "%s\"%s\":[", s->len ? "," : "", key);
+    for (int64_t i = 0; i < n; i++)
+        ares_str_addf(s, "%s%s", i ? "," : "", flags[i] ? "true" : "false");
+    ares_str_add_char(s, ']');
+}
+
+/* if/<group>/rate: the part of an id before its colon, of the ids known */
+static void add_rates(ares_verify_out *out, const if_verdict *v)
+{
+    for (int64_t i = 0; i < v->n; i++) {
+        int known = if_check_find(v->ids[i]);
+        char name[48];
+        if (known < 0 || out->n_values == ARES_COUNT(out->values)) continue;
+        const char *id = if_check_id(known);
+        ares_str metric = { 0 };
+        ares_str_addf(&metric, "if/%.*s/rate", (int)strcspn(id, ":"), id);
+        ARES_ASSERT(metric.len < sizeof name);
+        ares_verify_add_value(out, memcpy(name, metric.data, metric.len + 1), v->strict[i], 1);
+        ares_str_fini(&metric);
+    }
+}
+
+static int judge(const ares_verify_in *in, ares_verify_out *out, ares_view text, if_mode mode)
+{
+    ares_arena arena = { 0 };
+    source from;
+    if_verdict v = { 0 };
+    int rc = check_row(in, &arena);
+    if (rc != ARES_OK) return ares_arena_fini(&arena), rc;
+    if (find_source(in, &arena, &from)) if_judge(from.ids, from.kwargs, text, &arena, &v);
+    bool loose = mode == IF_MODE_loose_all || mode == IF_MODE_loose_fraction;
+    out->score = if_score(&v, mode);
+    out->accuracy = if_score(&v, loose ? IF_MODE_loose_all : IF_MODE_strict_all);
+    out->exhausted = v.exhausted;
+    add_rates(out, &v);
+    write_flags(&out->details, "strict", v.strict, v.n);
+    write_flags(&out->details, "loose", v.loose, v.n);
+    if (!v.n) ares_str_add_z(&out->details, ",\"reason\":\"the row names no instruction\"");
+    if (v.exhausted)
+        ares_str_add_z(&out->details,
+                       ",\"reason\":\"the text is too long, or the work limit was reached\"");
+    ares_arena_fini(&arena);
+    return ARES_OK;
+}
+
+static int ifbench(const ares_verify_in *in, ares_verify_out *out)
+{
+    static const char *const modes[] = {
+#define IF_MODE_NAME_(name) #name,
+        IF_MODE_LIST(IF_MODE_NAME_)
+    };
+    const ifbench_options usual = { .mode = "strict_all", .strip_think = true },
+                          *o = in->options ? in->options : &usual;
+    int mode = 0;
+    while (mode + 1 < IF_MODE_COUNT && strcmp(o->mode, modes[mode]) != 0) mode++;
+    ares_view text = o->strip_think ? if_strip_think(in->response) : in->response;
+    return judge(in, out, text.len == in->response.len ? text : if_trim(text), (if_mode)mode);
+}
+
+static int format_verify(const ares_verify_in *in, ares_verify_out *out)
+{
+    return judge(in, out, if_strip_think(in->response), IF_MODE_strict_fraction);
+}
+
+const ares_verifier ares_verifier_ifbench = {
+    "ifbench",     "the checks of IFEval and IFBench that the row's instruction_id_list names",
+    ifbench_table, sizeof(ifbench_options),
+    NULL,          ifbench,
+    NULL
+};
+const ares_verifier ares_verifier_ifeval = {
+    "ifeval", "another name of ifbench", ifbench_table, sizeof(ifbench_options), NULL, ifbench, NULL
+};
+const ares_verifier ares_verifier_format_verify = {
+    "format_verify",
+    "fraction of the row's instructions followed behind the last </think>",
+    NULL,
+    0,
+    NULL,
+    format_verify,
+    NULL
+};

@@ -1,0 +1,373 @@
+/*
+ * Sentences as NLTK 3.8 finds them with its English Punkt model (Kiss and Strunk, Unsupervised
+ * Multilingual Sentence Boundary Detection, 2006). A mark may end a sentence where punctuation or
+ * white space and a further word follow; what stands around it, its context, is cut into tokens and
+ * judged. Contexts do not overlap, so the work is linear.
+ */
+#include <string.h>
+
+#include "reading.h"
+#include "tables.h"
+
+/* of if_orthography */
+enum { SEEN_UPPER = 2 + 4 + 8, SEEN_LOWER = 16 + 32 + 64, MID_UPPER = 4, START_LOWER = 16 };
+enum { TYPE_MAX = 64 }; /* longer than any word of the tables: then a type needs no text */
+
+typedef struct token {
+    ares_view text;
+    char type[TYPE_MAX]; /* lower case, "##number##" for numbers */
+    size_t type_len;     /* 0: too long to be in a table */
+    bool breaks, abbreviation, ellipsis, number;
+} token;
+
+static bool is_mark(char c)
+{
+    return c == '.' || c == '?' || c == '!';
+}
+
+/*
+ * ENDS: a character that ends a word, and makes a mark before it a candidate; NO_WORD: one that
+ * begins none.
+ */
+enum { ENDS = 1, NO_WORD = 2 };
+static const uint8_t roles[128] = {
+    ['"'] = ENDS | NO_WORD, ['('] = ENDS | NO_WORD, [')'] = ENDS | NO_WORD, ['*'] = ENDS | NO_WORD,
+    [':'] = ENDS | NO_WORD, [';'] = ENDS | NO_WORD, ['@'] = ENDS | NO_WORD, ['['] = ENDS | NO_WORD,
+    [']'] = ENDS | NO_WORD, ['{'] = ENDS | NO_WORD, ['}'] = ENDS | NO_WORD, ['!'] = ENDS,
+    ['?'] = ENDS,           ['\''] = ENDS,          ['#'] = NO_WORD,        ['&'] = NO_WORD,
+    [','] = NO_WORD,        ['-'] = NO_WORD,        ['`'] = NO_WORD,
+};
+static bool has_role(char c, uint8_t role)
+{
+    return !(c & 0x80) && (roles[(unsigned char)c] & role);
+}
+static bool ends_word(char c)
+{
+    return has_role(c, ENDS);
+}
+
+/* ------------------------------------------------------------------ tokens of a context */
+/* Bytes of "--", "..", ". . ." and longer ones at p; 0: none. */
+static size_t multi_mark(const char *p, const char *end)
+{
+    const char *q = p;
+    if (end - p < 2 || (*p != '-' && *p != '.')) return 0;
+    if (p[1] == *p) {
+        while (q < end && *q == *p) q++;
+        return (size_t)(q - p);
+    }
+    if (*p != '.') return 0;
+    int pairs = 0;
+    const char *stop = NULL;
+    while (q < end && *q == '.') { /* (dot, white space) twice or more, and a dot */
+        if (pairs >= 2) stop = q + 1;
+        if (++q == end || !if_is_space(if_next(&q, end))) break;
+        pairs++;
+    }
+    return stop ? (size_t)(stop - p) : 0;
+}
+
+static bool word_ends_at(const char *p, const char *end)
+{
+    if (p == end || ends_word(*p)) return true;
+    if (!(*p & 0x80) && (if_ascii_kinds[(unsigned char)*p] & IF_WORD)) return false;
+    const char *q = p;
+    return if_is_space(if_next(&q, end)) || multi_mark(p, end) > 0;
+}
+
+/* The token at *p, where no white space stands; moves *p behind it. */
+static ares_view next_token(const char **p, const char *end)
+{
+    const char *start = *p, *q = start;
+    size_t multi = multi_mark(start, end);
+    if (multi) {
+        q += multi;
+    } else {
+        if_next(&q, end);
+        /*
+         * as short as the reference's lazy match: up to the first end of a word, or a comma before
+         * one
+         */
+        if (!has_role(*start, NO_WORD))
+            while (!word_ends_at(q, end) && !(*q == ',' && word_ends_at(q + 1, end)))
+                if_next(&q, end);
+    }
+    *p = q;
+    return (ares_view){ start, (size_t)(q - start) };
+}
+
+/* Lower case of v into out, its length; 0 when it does not fit. */
+static size_t lower_into(char out[TYPE_MAX], ares_view v)
+{
+    size_t n = 0;
+    for (const char *p = v.data, *end = p + v.len; p < end;) {
+        if (n + 4 > TYPE_MAX) return 0;
+        if (!(*p & 0x80)) out[n++] = (char)(*p + (if_is_upper((unsigned char)*p) ? 32 : 0)), p++;
+        else n += if_put(if_to_lower(if_next(&p, end)), out + n);
+    }
+    return n;
+}
+
+/* -?[.,]?\d[\d,.-]*, a final dot included */
+static bool is_number(ares_view v)
+{
+    const char *p = v.data, *end = p + v.len;
+    if (p < end && *p == '-') p++;
+    if (p < end && (*p == '.' || *p == ',')) p++;
+    if (p == end || !if_is_digit(if_next(&p, end))) return false;
+    while (p < end)
+        if (*p == ',' || *p == '.' || *p == '-') p++;
+        else if (!if_is_digit(if_next(&p, end))) return false;
+    return true;
+}
+
+static bool is_initial(ares_view v) /* a letter and a dot */
+{
+    const char *p = v.data, *end = p + v.len;
+    uint32_t c = if_next(&p, end);
+    return end - p == 1 && *p == '.' && if_is_word(c) && !if_is_digit(c);
+}
+
+static bool is_abbreviation(ares_view v) /* without its dot */
+{
+    char type[TYPE_MAX];
+    size_t n = lower_into(type, v);
+    if (n && if_set_find(&if_abbreviations, type, n)) return true;
+    const char *dash = memrchr(v.data, '-', v.len);
+    if (!dash) return false;
+    n = lower_into(type, (ares_view){ dash + 1, (size_t)(v.data + v.len - dash - 1) });
+    return n && if_set_find(&if_abbreviations, type, n);
+}
+
+/* First pass: what the token alone tells. */
+static void token_init(token *t, ares_view text)
+{
+    char last = text.data[text.len - 1];
+    t->text = text;
+    t->breaks = t->abbreviation = t->ellipsis = false;
+    t->number = is_number(text);
+    if (t->number) t->type_len = strlen(strcpy(t->type, "##number##"));
+    else t->type_len = lower_into(t->type, text);
+    if (text.len == 1 && is_mark(last)) {
+        t->breaks = true;
+    } else if (last == '.') {
+        if (text.data[text.len - 2] == '.') t->ellipsis = true;
+        else if (is_abbreviation((ares_view){ text.data, text.len - 1 })) t->abbreviation = true;
+        else t->breaks = true;
+    }
+}
+
+/* The type without its final dot. */
+static ares_view bare_type(const token *t)
+{
+    size_t n = t->type_len;
+    if (n > 1 && t->type[n - 1] == '.') n--;
+    return (ares_view){ t->type, n };
+}
+
+/* The type a following token is looked up by. */
+static ares_view next_type(const token *t)
+{
+    return t->breaks ? bare_type(t) : (ares_view){ t->type, t->type_len };
+}
+
+static uint32_t orthography(const token *t)
+{
+    ares_view type = next_type(t);
+    const if_entry *e = if_set_find(&if_orthography, type.data, type.len);
+    return e ? e->value : 0;
+}
+
+enum { NO, YES, UNKNOWN };
+/* Does its spelling say that the token starts a sentence? (section 4.1.1) */
+static int starts_sentence(const token *t)
+{
+    uint32_t c = if_first(t->text), seen = orthography(t);
+    if (t->text.len == 1 && c && strchr(";:,.!?", (int)c)) return NO;
+    if (if_is_upper(c) && (seen & SEEN_LOWER) && !(seen & MID_UPPER)) return YES;
+    if (if_is_lower(c) && ((seen & SEEN_UPPER) || !(seen & START_LOWER))) return NO;
+    return UNKNOWN;
+}
+
+static bool is_collocation(ares_view a, ares_view b)
+{
+    char pair[2 * TYPE_MAX];
+    if (a.len == 0 || b.len == 0) return false;
+    memcpy(pair, a.data, a.len);
+    pair[a.len] = ' ';
+    memcpy(pair + a.len + 1, b.data, b.len);
+    return if_set_find(&if_collocations, pair, a.len + 1 + b.len) != NULL;
+}
+
+/* Second pass: what the token behind it tells. */
+static void judge(token *t, const token *next)
+{
+    if (t->text.data[t->text.len - 1] != '.') return;
+    ares_view type = next_type(next);
+    bool initial = is_initial(t->text), upper = if_is_upper(if_first(next->text));
+    if (is_collocation(bare_type(t), type)) {
+        t->breaks = false;
+        return;
+    }
+    if ((t->abbreviation || t->ellipsis) && !initial &&
+        (starts_sentence(next) == YES ||
+         (upper && if_set_find(&if_starters, type.data, type.len)))) {
+        t->breaks = true;
+        return;
+    }
+    if (!initial && !t->number) return;
+    int starts = starts_sentence(next);
+    if (starts == NO ||
+        (starts == UNKNOWN && initial && upper && !(orthography(next) & SEEN_LOWER)))
+        t->breaks = false;
+}
+
+/* Is there an end of a sentence before the last token? */
+static bool contains_break(ares_view context)
+{
+    token tokens[2], *last = NULL, *t = tokens;
+    const char *p = context.data, *end = p + context.len;
+    while (p < end) {
+        const char *line_end = memchr(p, '\n', (size_t)(end - p)); /* no token crosses lines */
+        if (!line_end) line_end = end;
+        while (p < line_end) {
+            const char *q = p;
+            if (if_is_space(if_next(&q, line_end))) {
+                p = q;
+                continue;
+            }
+            token_init(t, next_token(&p, line_end));
+            if (last) {
+                judge(last, t);
+                if (last->breaks) return true;
+            }
+            last = t;
+            t = t == tokens ? tokens + 1 : tokens;
+        }
+        p = line_end + (line_end < end);
+    }
+    return false;
+}
+
+/* ------------------------------------------------------------------ sentences */
+typedef struct candidate {
+    const char *start, *mark; /* its word, and the mark behind it; NULL: none yet */
+    const char *next, *stop;  /* where the next sentence would begin, and the end of the context */
+} candidate;
+
+typedef struct output {
+    ares_view *items;
+    int64_t n, cap;
+    const char *from; /* where the sentence that is open begins */
+    ares_view held;   /* the last sentence found, which may get closing characters of the next */
+    bool holds;
+    size_t taken; /* bytes of the held sentence that belong to the one before */
+} output;
+
+static void push(output *o, ares_view v)
+{
+    if (o->n == o->cap) {
+        o->cap = o->cap ? 2 * o->cap : 64;
+        o->items = ares_realloc(o->items, (size_t)o->cap * sizeof *o->items);
+    }
+    o->items[o->n++] = v;
+}
+
+/*
+ * Closing characters at the start of v, when white space, "--" or the end of a line follows; with
+ * the white space in *taken.
+ */
+static size_t closers(ares_view v, size_t *taken)
+{
+    const char *p = v.data, *end = p + v.len;
+    while (p < end && *p != 0 && strchr("\"')]}", *p)) p++;
+    size_t n = (size_t)(p - v.data);
+    const char *space = p;
+    while (p < end) {
+        const char *q = p;
+        if (!if_is_space(if_next(&q, end))) break;
+        p = q;
+    }
+    if (n == 0 || (p == space && p < end && !(end - p >= 2 && p[0] == '-' && p[1] == '-')))
+        return 0;
+    *taken = (size_t)(p - v.data);
+    return n;
+}
+
+/* The sentence held is complete but for what v, the next one, begins with. */
+static void hold(output *o, ares_view v)
+{
+    if (o->holds) {
+        ares_view s = { o->held.data + o->taken, o->held.len - o->taken };
+        size_t n = closers(v, &o->taken);
+        if (n) {
+            push(o, (ares_view){ s.data, (size_t)(v.data + n - s.data) });
+        } else {
+            o->taken = 0;
+            if (s.len) push(o, s);
+        }
+    }
+    o->held = v;
+    o->holds = true;
+}
+
+static void examine(output *o, const candidate *c)
+{
+    if (!c->mark || !contains_break((ares_view){ c->start, (size_t)(c->stop - c->start) })) return;
+    hold(o, (ares_view){ o->from, (size_t)(c->mark + 1 - o->from) });
+    o->from = c->next;
+}
+
+/*
+ * Is the mark at p a candidate: directly before punctuation, or before white space and a further
+ * word?
+ */
+static bool find_context(const char *p, const char *end, candidate *c)
+{
+    const char *q = p + 1;
+    if (q == end) return false;
+    if (ends_word(*q)) {
+        c->next = q;
+        c->stop = q + 1;
+        return true;
+    }
+    const char *run = q;
+    for (; q < end; run = q)
+        if (!if_is_space(if_next(&q, end))) break;
+    if (run == p + 1 || run == end) return false;
+    c->next = run;
+    for (; run < end; run = q) {
+        q = run;
+        if (if_is_space(if_next(&q, end))) break;
+    }
+    c->stop = run;
+    return true;
+}
+
+if_list if_sentences(ares_view text, ares_arena *arena)
+{
+    ares_view trimmed = if_trim_right(text);
+    const char *end = text.data + text.len;
+    output o = { .from = text.data };
+    candidate last = { .start = text.data };
+    const char *stop = text.data; /* the mark of the last candidate */
+    for (const char *p = text.data; p < end; p++) {
+        candidate c = { .mark = p };
+        if (!is_mark(*p) || !find_context(p, end, &c)) continue;
+        const char *space = p; /* the last ASCII white space behind the last mark */
+        while (space > stop + 1 && !(space[-1] == ' ' || (space[-1] >= '\t' && space[-1] <= '\r')))
+            space--;
+        c.start = space > stop + 1 ? space : last.start;
+        if (stop <= c.start) examine(&o, &last);
+        last = c;
+        stop = p;
+    }
+    examine(&o, &last);
+    const char *tail = trimmed.data + trimmed.len;
+    hold(&o, (ares_view){ o.from, tail > o.from ? (size_t)(tail - o.from) : 0 });
+    if (o.held.len > o.taken) push(&o, (ares_view){ o.held.data + o.taken, o.held.len - o.taken });
+    if_list list = { ares_arena_alloc(arena, (size_t)ARES_MAX(o.n, 1) * sizeof(ares_view)), o.n };
+    if (o.n) memcpy(list.items, o.items, (size_t)o.n * sizeof(ares_view));
+    ares_free(o.items);
+    return list;
+}

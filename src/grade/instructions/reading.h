@@ -1,0 +1,162 @@
+/*
+ * What the instruction-following checks see of a text: characters, words, sentences, tokens,
+ * syllables, language, CSV. Where a word or a sentence begins follows the reference (NLTK 3.8's
+ * English Punkt and word tokenizer), oddities included.
+ *
+ * Texts are UTF-8 and may hold NUL. A byte that is no part of a valid character is one character of
+ * its own, IF_BROKEN + byte: neither letter nor space nor anything else, equal to itself only.
+ * Functions are pure and safe in threads; what they make lies in the arena, views point into the
+ * text given or into the arena. Work is linear (lists: up to a logarithm), memory at most some 24
+ * bytes a byte of text: a caller judges nothing beyond IF_TEXT_MAX bytes and says so.
+ */
+#ifndef ARES_GRADE_INSTRUCTIONS_READING_H
+#define ARES_GRADE_INSTRUCTIONS_READING_H
+
+#include "ares/core.h"
+
+enum { IF_TEXT_MAX = 1 << 20, IF_BROKEN = 0x110000 };
+
+typedef struct if_list {
+    ares_view *items;
+    int64_t n;
+} if_list;
+
+/* ------------------------------------------------------------------ characters (chars.c) */
+uint32_t if_next_wide(const char **p, const char *end); /* beyond ASCII */
+/* the character at *p < end; moves *p behind it */
+static inline uint32_t if_next(const char **p, const char *end)
+{
+    unsigned char c = (unsigned char)**p;
+    return c < 0x80 ? (void)++*p, (uint32_t)c : if_next_wide(p, end);
+}
+uint32_t if_last(ares_view v);  /* its last character; 0 when empty */
+uint32_t if_first(ares_view v); /* its first character; 0 when empty */
+int64_t if_length(ares_view v); /* characters */
+/* byte where character i begins; v.len when there are fewer */
+size_t if_offset(ares_view v, int64_t i);
+/* UTF-8 of c, a broken byte as it was; bytes written */
+size_t if_put(uint32_t c, char out[4]);
+
+enum {
+    IF_SPACE = 1,
+    IF_PUNCT = 2,
+    IF_WORD = 4,
+    IF_LETTER = 8,
+    IF_DIGIT = 16,
+    IF_UPPER = 32,
+    IF_LOWER = 64
+};
+extern const uint8_t if_ascii_kinds[128]; /* what each ASCII character is */
+bool if_is_wide(uint32_t c, int kind);    /* one kind, beyond ASCII */
+static inline bool if_is(uint32_t c, int kind)
+{
+    return c < 0x80 ? (if_ascii_kinds[c] & kind) != 0 : if_is_wide(c, kind);
+}
+/* Unicode white space and 28..31: Python's str.isspace */
+static inline bool if_is_space(uint32_t c)
+{
+    return if_is(c, IF_SPACE);
+}
+/* letter or number of any script, or _ */
+static inline bool if_is_word(uint32_t c)
+{
+    return if_is(c, IF_WORD);
+}
+static inline bool if_is_letter(uint32_t c)
+{
+    return if_is(c, IF_LETTER);
+} /* categories L* */
+/* decimal digit of any script */
+static inline bool if_is_digit(uint32_t c)
+{
+    return if_is(c, IF_DIGIT);
+}
+static inline bool if_is_upper(uint32_t c)
+{
+    return if_is(c, IF_UPPER);
+}
+static inline bool if_is_lower(uint32_t c)
+{
+    return if_is(c, IF_LOWER);
+}
+/* !"#$%&'()*+,-./:;<=>?@[\]^_`{|}~ */
+static inline bool if_is_punct(uint32_t c)
+{
+    return c < 0x80 && (if_ascii_kinds[c] & IF_PUNCT);
+}
+bool if_is_emoji(uint32_t c);     /* an emoji on its own: U+FE0F is none */
+uint32_t if_to_lower(uint32_t c); /* simple mapping */
+
+/* ------------------------------------------------------------------ texts (chars.c) */
+bool if_is_blank(ares_view v);   /* nothing but white space */
+bool if_upper_text(ares_view v); /* at least one cased letter, and none that is not upper case */
+bool if_lower_text(ares_view v);
+ares_view if_trim(ares_view v); /* white space at both ends, left end, right end */
+ares_view if_trim_left(ares_view v);
+ares_view if_trim_right(ares_view v);
+/* ASCII punctuation and the blank U+0020, nothing else: both ends, left, right */
+ares_view if_strip(ares_view v);
+ares_view if_strip_left(ares_view v);
+ares_view if_strip_right(ares_view v);
+ares_view if_lower(ares_view v, ares_arena *arena);
+ares_view if_delete_punct(ares_view v, ares_arena *arena); /* without ASCII punctuation */
+/* what is ASCII of the NFKD form: "Chișinău" -> "Chisinau" */
+ares_view if_ascii(ares_view v, ares_arena *arena);
+
+/* split at runs of white space: Python's split() */
+if_list if_words(ares_view v, ares_arena *arena);
+/* at each separator (not empty); n >= 1 */
+if_list if_split(ares_view v, ares_view separator, ares_arena *arena);
+/* Python's splitlines: \r\n, \v, U+2028 ...; no line after the last end */
+if_list if_lines(ares_view v, ares_arena *arena);
+
+/* maximal runs of word characters: "don't" is 2 */
+int64_t if_count_words(ares_view v);
+/* a word character on exactly one side of byte `at` */
+bool if_boundary(ares_view v, size_t at);
+/* an occurrence with a boundary at both of its ends; as written */
+bool if_has_word(ares_view v, ares_view word);
+/* occurrences that do not overlap, from the left; 0 for an empty part */
+int64_t if_count(ares_view v, ares_view part);
+
+/* ------------------------------------------------------------------ sentences, tokens */
+/* Punkt (Kiss and Strunk 2006); views into text (punkt.c) */
+if_list if_sentences(ares_view text, ares_arena *arena);
+/* Treebank words; a double quote is `` or '' (tokens.c) */
+if_list if_tokens(ares_view text, ares_arena *arena);
+
+/* ------------------------------------------------------------------ language */
+int if_syllables(ares_view word); /* 0 for a word with a digit (syllables.c) */
+/* does the first word look like a verb (syllables.c) */
+bool if_is_verb(ares_view text);
+/*
+ * ISO 639-1 code of the 30 languages of IFEval and some others by script and frequent words; NULL:
+ * no letters (language.c)
+ */
+const char *if_language(ares_view text);
+
+/* ---------------- CSV as Python's csv.reader reads it, strict off (csv.c) */
+/*
+ * An empty line is a row of no fields. n = -1: what the reference refuses, a lone \r behind an
+ * unquoted field or a field of more than 131,072 characters.
+ */
+typedef struct if_rows {
+    if_list *items;
+    int64_t n;
+} if_rows;
+if_rows if_csv(ares_view text, char delimiter, ares_arena *arena);
+
+/* ------------------------------------------------------------------ word lists (tables.c) */
+typedef enum if_table {
+    IF_STOP_WORDS,   /* lower case */
+    IF_PRONOUNS,     /* lower case */
+    IF_CONJUNCTIONS, /* lower case */
+    IF_PERSON_NAMES, /* as written */
+    IF_CAPITALS,     /* of Europe, north to south: the order counts */
+    IF_VERBS         /* lower case: plain forms and auxiliaries */
+} if_table;
+bool if_table_has(if_table t, ares_view word);
+int if_table_count(if_table t);
+ares_view if_table_item(if_table t, int i); /* in the table's own order */
+
+#endif

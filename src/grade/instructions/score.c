@@ -1,0 +1,93 @@
+/* From the columns of a row to verdicts, and from verdicts to a score. */
+#include <string.h>
+
+#include "checks.h"
+
+static const ares_json nothing = { .type = ARES_JSON_OBJECT };
+
+static ares_json without_nulls(const ares_json *v, ares_arena *arena)
+{
+    if (!v || v->type != ARES_JSON_OBJECT) return nothing;
+    ares_json_member *kept = ares_arena_alloc(arena, ((size_t)v->count + 1) * sizeof *kept);
+    ares_json out = { .type = ARES_JSON_OBJECT, .members = kept };
+    for (int64_t i = 0; i < v->count; i++)
+        if (v->members[i].value->type != ARES_JSON_NULL) kept[out.count++] = v->members[i];
+    return out;
+}
+
+const ares_json *if_coerce_kwargs(const ares_json *kwargs, int64_t n, ares_arena *arena)
+{
+    bool list = kwargs && kwargs->type == ARES_JSON_ARRAY;
+    int64_t have = list ? ARES_MIN(kwargs->count, n) : ARES_MIN(n, 1);
+    ares_json *items = ares_arena_alloc(arena, ((size_t)n + 1) * sizeof *items),
+              *out = ares_arena_calloc(arena, 1, sizeof *out);
+    for (int64_t i = 0; i < n; i++)
+        items[i] = i < have ? without_nulls(list ? &kwargs->items[i] : kwargs, arena)
+                   : have   ? items[have - 1]
+                            : nothing;
+    *out = (ares_json){ .type = ARES_JSON_ARRAY, .count = n, .items = items };
+    return out;
+}
+
+ares_view if_strip_think(ares_view text)
+{
+    static const char tag[] = "</think>";
+    const size_t n = sizeof tag - 1;
+    for (const char *p = text.data + text.len;
+         text.len >= n && (p = memrchr(text.data, '<', (size_t)(p - text.data)));)
+        if ((size_t)(text.data + text.len - p) >= n && memcmp(p, tag, n) == 0)
+            return if_from(text, (size_t)(p - text.data) + n);
+    return text;
+}
+
+/* those that are not blank, trimmed */
+static int64_t list_ids(const ares_json *ids, ares_view *out)
+{
+    bool list = ids && ids->type == ARES_JSON_ARRAY;
+    int64_t n = 0, count = list ? ids->count : ids != NULL;
+    for (int64_t i = 0; i < count; i++) {
+        const ares_json *id = list ? &ids->items[i] : ids;
+        ares_view v = if_trim(id->type == ARES_JSON_STRING || id->type == ARES_JSON_INT ||
+                                      id->type == ARES_JSON_FLOAT
+                                  ? id->text
+                                  : (ares_view){ "", 0 });
+        if (v.len) out[n++] = v;
+    }
+    return n;
+}
+
+void if_judge(const ares_json *ids, const ares_json *kwargs, ares_view text, ares_arena *arena,
+              if_verdict *out)
+{
+    size_t most = ids && ids->type == ARES_JSON_ARRAY ? (size_t)ids->count : 1;
+    *out = (if_verdict){ .ids = ares_arena_alloc(arena, (most + 1) * sizeof *out->ids) };
+    out->n = list_ids(ids, out->ids);
+    out->strict = ares_arena_calloc(arena, (size_t)out->n + 1, sizeof *out->strict);
+    out->loose = ares_arena_calloc(arena, (size_t)out->n + 1, sizeof *out->loose);
+    const ares_json *own = if_coerce_kwargs(kwargs, out->n, arena);
+    ares_arena scratch = { 0 };
+    /* Strict first: a text that is too much work loses its loose verdicts before any strict one. */
+    if_budget budget = { .steps = IF_STEPS };
+    for (int64_t i = 0; i < out->n; i++)
+        out->strict[i] = if_check(out->ids[i], &own->items[i], text, &budget, &scratch);
+    for (int64_t i = 0; i < out->n; i++)
+        out->loose[i] =
+            out->strict[i] || if_check_loose(out->ids[i], &own->items[i], text, &budget, &scratch);
+    out->exhausted = budget.exhausted;
+    ares_arena_fini(&scratch);
+}
+
+double if_fraction(int64_t followed, int64_t n)
+{
+    return n ? (double)followed / (double)n : 0;
+}
+
+double if_score(const if_verdict *v, if_mode mode)
+{
+    const bool *followed =
+        mode == IF_MODE_loose_all || mode == IF_MODE_loose_fraction ? v->loose : v->strict;
+    int64_t count = 0;
+    for (int64_t i = 0; i < v->n; i++) count += followed[i];
+    bool all = mode == IF_MODE_strict_all || mode == IF_MODE_loose_all;
+    return all ? v->n > 0 && count == v->n : if_fraction(count, v->n);
+}

@@ -1,0 +1,116 @@
+/*
+ * Overlong responses: the two spellings of one penalty, to be added to a task's reward. (dapo.md
+ * section 6; arXiv 2503.14476)
+ */
+#include "length.h"
+
+#include "boxes.h"
+
+double length_reward(int64_t length, int64_t safe_length, int64_t max_length)
+{
+    if (length >= max_length) return -1;
+    return length <= safe_length
+               ? 0
+               : -(double)(length - safe_length) / (double)(max_length - safe_length);
+}
+
+double length_overlong_unclamped(int64_t length, int64_t max_response_length, int64_t buffer_length)
+{
+    int64_t expected = max_response_length - buffer_length;
+    return length <= expected ? 0 : -(double)(length - expected) / (double)buffer_length;
+}
+
+double length_overlong(int64_t length, int64_t max_response_length, int64_t buffer_length)
+{
+    return length > max_response_length
+               ? -1
+               : length_overlong_unclamped(length, max_response_length, buffer_length);
+}
+
+int verify_need_length(const ares_verify_in *in, const char *who)
+{
+    if (in->response_tokens >= 0) return ARES_OK;
+    return ares_fail(ARES_EFORMAT,
+                     "reward: %s: the response's number of tokens is not known (in lines: "
+                     "'response_length' or 'output_ids')",
+                     who);
+}
+
+static ARES_OPTION_TABLE(length_table, ares_length_options, ARES_LENGTH_OPTIONS);
+
+static int check_length(const void *options)
+{
+    const ares_length_options *o = options;
+    if (o->safe_length < o->max_length) return ARES_OK;
+    return ares_fail(ARES_ECONFIG,
+                     "reward: length: safe_length = %lld: not below max_length = %lld",
+                     (long long)o->safe_length, (long long)o->max_length);
+}
+
+static int judge_length(const ares_verify_in *in, ares_verify_out *out)
+{
+    const ares_length_options *o = in->options;
+    ARES_TRY(verify_need_length(in, "length"));
+    out->plain = 0;
+    out->score =
+        o->len_reward_penalty * length_reward(in->response_tokens, o->safe_length, o->max_length);
+    ares_verify_add_value(out, "reward/length_penalty", out->score, 1);
+    return ARES_OK;
+}
+
+static int64_t length_limit(const void *options)
+{
+    return ((const ares_length_options *)options)->max_length;
+}
+
+#define OVERLONG_OPTIONS(X)                                                   \
+    X(i64, max_response_length, "max_response_length", "20480", "[1,)",       \
+      "tokens of the full penalty")                                           \
+    X(i64, overlong_buffer_length, "overlong_buffer_length", "4096", "[1,)",  \
+      "tokens before it, where the penalty grows")                            \
+    X(f64, overlong_penalty_factor, "overlong_penalty_factor", "1.0", "[0,)", \
+      "the full penalty; 0 switches it off")                                  \
+    X(flag, clamp, "clamp", "true", "", "never more than the full penalty; false: as in verl")
+ARES_OPTION_STRUCT(overlong_options, OVERLONG_OPTIONS);
+static ARES_OPTION_TABLE(overlong_table, overlong_options, OVERLONG_OPTIONS);
+
+static int check_overlong(const void *options)
+{
+    const overlong_options *o = options;
+    if (o->overlong_buffer_length <= o->max_response_length) return ARES_OK;
+    return ares_fail(
+        ARES_ECONFIG,
+        "reward: overlong: overlong_buffer_length = %lld: above max_response_length = %lld",
+        (long long)o->overlong_buffer_length, (long long)o->max_response_length);
+}
+
+static int judge_overlong(const ares_verify_in *in, ares_verify_out *out)
+{
+    const overlong_options *o = in->options;
+    ARES_TRY(verify_need_length(in, "overlong"));
+    double share = (o->clamp ? length_overlong : length_overlong_unclamped)(
+        in->response_tokens, o->max_response_length, o->overlong_buffer_length);
+    out->plain = 0;
+    out->score = o->overlong_penalty_factor * share;
+    ares_verify_add_value(out, "reward/overlong_reward", out->score, 1);
+    ares_verify_add_value(out, "reward/overlong", share < 0, 1);
+    return ARES_OK;
+}
+
+static int64_t overlong_limit(const void *options)
+{
+    return ((const overlong_options *)options)->max_response_length;
+}
+
+const ares_verifier ares_verifier_length = {
+    "length",     "a penalty that grows from safe_length tokens to max_length",
+    length_table, sizeof(ares_length_options),
+    check_length, judge_length,
+    length_limit
+};
+const ares_verifier ares_verifier_overlong = {
+    "overlong",     "the same, said by the buffer before the maximum (DAPO)",
+    overlong_table, sizeof(overlong_options),
+    check_overlong, judge_overlong,
+    overlong_limit
+};

@@ -1,0 +1,129 @@
+/*
+ * An expression as a postfix program, and its two evaluators: exact rationals (GMP), and 113-bit
+ * floats (MPFR) at fixed trial points. The floats are rounded correctly by MPFR, so that no bit
+ * depends on the machine.
+ *
+ * Every piece of work is taken from a math_budget before it is done; a step is some tens of
+ * nanoseconds.
+ */
+#ifndef ARES_GRADE_MATH_VALUE_H
+#define ARES_GRADE_MATH_VALUE_H
+
+#include <gmp.h>
+#include <mpfr.h>
+
+#include "math.h"
+
+typedef enum value_kind {
+    VALUE_INTEGER,  /* argument: the number */
+    VALUE_LITERAL,  /* argument: index into literals */
+    VALUE_VARIABLE, /* argument: its code point, or any number above those */
+    VALUE_PI,
+    VALUE_E,
+    VALUE_INF,
+    VALUE_NEG, /* one operand from here on */
+    VALUE_FACTORIAL,
+    VALUE_ABS,
+    VALUE_FLOOR,
+    VALUE_CEIL,
+    VALUE_SQRT,
+    VALUE_SIN,
+    VALUE_COS,
+    VALUE_TAN,
+    VALUE_COT,
+    VALUE_SEC,
+    VALUE_CSC,
+    VALUE_ARCSIN,
+    VALUE_ARCCOS,
+    VALUE_ARCTAN,
+    VALUE_LN,
+    VALUE_EXP,
+    VALUE_ADD, /* two operands from here on */
+    VALUE_SUB,
+    VALUE_MUL,
+    VALUE_DIV,
+    VALUE_POW,
+    VALUE_ROOT,     /* x, n */
+    VALUE_BINOMIAL, /* n, k */
+    VALUE_LOG_BASE, /* x, base */
+} value_kind;
+
+typedef struct value_op {
+    value_kind kind;
+    int32_t argument;
+} value_op;
+typedef struct value_program {
+    ares_arena *arena;
+    value_op *ops;
+    int count, capacity;
+    int depth, max_depth; /* operands on the stack: after the last op, and at most */
+    mpq_t *literals;      /* owned: value_free */
+    int literal_count, literal_capacity;
+    int decimals;       /* literals written with a point or an exponent */
+    int decimal_digits; /* the longest of them */
+    bool failed;        /* no expression of the grammar, or beyond its limits */
+} value_program;
+
+/* The different variables of two programs, in the order of their code points. */
+enum {
+    VALUE_MAX_NAMES = 16,
+    VALUE_TRIALS = 8,
+    VALUE_BITS = 113,
+    VALUE_MAX_EXPONENT = 1000,
+    VALUE_MAX_FACTORIAL = 30,
+    VALUE_MAX_BITS = 1 << 16
+};
+typedef struct value_names {
+    int32_t name[VALUE_MAX_NAMES];
+    int count;
+    bool too_many;
+} value_names;
+
+/* INEXACT: not a rational of bearable size */
+typedef enum value_status { VALUE_DONE, VALUE_INEXACT, VALUE_INVALID } value_status;
+
+/* ------------------------------------------------------------------ value_parse.c */
+void value_init(value_program *p, ares_arena *arena);
+void value_free(value_program *p);
+void value_emit(value_program *p, value_kind kind, int32_t argument);
+void value_emit_program(value_program *p, const value_program *from);
+/*
+ * Reads a decimal number at text[at] (digits, point, e and exponent where `scientific`) into p;
+ * bytes read, 0 when there is none. An exponent beyond the limits fails p.
+ */
+size_t value_emit_number(value_program *p, ares_view text, size_t at, bool scientific);
+/*
+ * The grammar of 4.6, or the reference's (4.4: words are sympy's, numbers may stand side by side).
+ * Sets p->failed.
+ */
+void value_parse(value_program *p, ares_view text, bool reference, math_budget *budget);
+void value_collect_names(const value_program *p, value_names *names);
+
+/* ------------------------------------------------------------------ value_eval.c */
+bool value_spend(math_budget *budget, int64_t steps);
+/* 1 or -1 when the program is an infinity with its sign, 0 otherwise. */
+int value_infinity(const value_program *p);
+value_status value_exact(const value_program *p, math_budget *budget, mpq_t out);
+/* A float that needs no heap; not to be copied by assignment. */
+typedef struct value_float {
+    mpfr_t v;
+    mp_limb_t limbs[(VALUE_BITS + GMP_NUMB_BITS - 1) / GMP_NUMB_BITS];
+} value_float;
+void value_float_init(value_float *f);
+/*
+ * Trial 0..7: the k-th variable is (trial odd ? -1 : 1) (0.37 + 0.61 k + 1.13 trial). DONE or
+ * INVALID.
+ */
+value_status value_at(const value_program *p, const value_names *names, int trial,
+                      math_budget *budget, value_float *out);
+/*
+ * |a - b| <= 1e-24 max(1, |a|, |b|) wherever both are valid, at three points or more (one without
+ * variables).
+ */
+bool value_same_at_trials(const value_program *a, const value_program *b, const value_names *names,
+                          math_budget *budget);
+/*
+ * Exactly where both are rational, else at the trial points. More than max_names variables: false.
+ */
+bool value_same(const value_program *a, const value_program *b, int max_names, math_budget *budget);
+#endif

@@ -1,0 +1,11 @@
+/* Nothing: holds a place in a list of rewards, for runs that switch a reward off. */
+#include "ares/grade.h"
+
+static int nothing(const ares_verify_in *in, ares_verify_out *out)
+{
+    (void)in;
+    out->score = 0;
+    return ARES_OK;
+}
+
+const ares_verifier ares_verifier_none = { "none", "always 0", NULL, 0, NULL, nothing, NULL };

@@ -1,0 +1,31 @@
+/* A regular expression is found in the response. */
+#include "regular.h"
+
+#define REGEX_OPTIONS(X)                               \
+    X(text, pattern, "pattern", "???", "nonempty",     \
+      "PCRE2 expression; (?i) before it ignores case") \
+    X(flag, whole, "whole", "false", "", "it matches the whole response, not any part of it")
+ARES_OPTION_STRUCT(regex_options, REGEX_OPTIONS);
+static ARES_OPTION_TABLE(regex_table, regex_options, REGEX_OPTIONS);
+
+static int check(const void *options)
+{
+    const regex_options *o = options;
+    return o->pattern ? pattern_check("regex", o->pattern) : ARES_OK;
+}
+
+static int regex(const ares_verify_in *in, ares_verify_out *out)
+{
+    const regex_options *o = in->options;
+    int matched = pattern_match(o->pattern, o->whole, in->response);
+    out->score = matched == 1;
+    out->exhausted = matched < 0;
+    if (out->exhausted)
+        ares_str_add_z(&out->details, "\"reason\":\"the work limit of matching was reached\"");
+    return ARES_OK;
+}
+
+const ares_verifier ares_verifier_regex = { "regex",     "a pattern is found in the response",
+                                            regex_table, sizeof(regex_options),
+                                            check,       regex,
+                                            NULL };

@@ -1,0 +1,386 @@
+/*
+ * Chat templates of a model directory, and which part of a conversation's text the assistant wrote.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "ares/template.h"
+#include "chat_continue.h"
+
+struct ares_chat {
+    ares_template *template;
+    ares_view source; /* of the template */
+    ares_arena arena;
+    ares_json_member *tokens; /* bos_token ...: what a template may name */
+    int64_t n_tokens;
+};
+
+/* A token is a string, or an object with its text under "content". */
+static const ares_json *token_text(const ares_json *j)
+{
+    if (j && j->type == ARES_JSON_OBJECT) j = ares_json_get(j, "content");
+    return j && j->type == ARES_JSON_STRING ? j : NULL;
+}
+
+static const ares_json *copy_string(ares_arena *a, const ares_json *from)
+{
+    ares_json *j = ares_arena_calloc(a, 1, sizeof *j);
+    *j = (ares_json){ .type = ARES_JSON_STRING,
+                      .text = { ares_arena_copy(a, from->text.data, from->text.len),
+                                from->text.len } };
+    return j;
+}
+
+static void add_token(ares_chat *c, ares_view name, const ares_json *text)
+{
+    for (int64_t i = 0; i < c->n_tokens; i++)
+        if (ares_view_eq(c->tokens[i].key, name)) return; /* tokenizer_config.json wins */
+    ares_json_member *tokens =
+        ares_arena_alloc(&c->arena, (size_t)(c->n_tokens + 1) * sizeof *tokens);
+    if (c->n_tokens) memcpy(tokens, c->tokens, (size_t)c->n_tokens * sizeof *tokens);
+    tokens[c->n_tokens++] =
+        (ares_json_member){ { ares_arena_copy(&c->arena, name.data, name.len), name.len }, text };
+    c->tokens = tokens;
+}
+
+static void add_tokens(ares_chat *c, const ares_json *config)
+{
+    static const char *const names[] = { "bos_token", "eos_token", "unk_token", "sep_token",
+                                         "pad_token", "cls_token", "mask_token" };
+    for (int i = 0; i < ARES_COUNT(names); i++) {
+        const ares_json *text = token_text(ares_json_get(config, names[i]));
+        if (text) add_token(c, ares_view_of(names[i]), copy_string(&c->arena, text));
+    }
+    /* {"image_token": "<image>"} */
+    const ares_json *extra = ares_json_get(config, "extra_special_tokens");
+    for (int64_t i = 0; extra && extra->type == ARES_JSON_OBJECT && i < extra->count; i++) {
+        const ares_json *text = token_text(extra->members[i].value);
+        if (text) add_token(c, extra->members[i].key, copy_string(&c->arena, text));
+    }
+    const ares_json *more = ares_json_get(config, "additional_special_tokens");
+    if (!more || more->type != ARES_JSON_ARRAY || more->count == 0) return;
+    ares_json *list = ares_arena_calloc(&c->arena, 1, sizeof *list),
+              *items = ares_arena_calloc(&c->arena, (size_t)more->count, sizeof *items);
+    *list = (ares_json){ .type = ARES_JSON_ARRAY, .items = items };
+    for (int64_t i = 0; i < more->count; i++) {
+        const ares_json *text = token_text(&more->items[i]);
+        if (text) items[list->count++] = *copy_string(&c->arena, text);
+    }
+    add_token(c, ARES_VIEW("additional_special_tokens"), list);
+}
+
+int ares_chat_new(const char *name, ares_view source, const ares_json *tokenizer_config,
+                  ares_chat **out)
+{
+    *out = NULL;
+    ares_template *t;
+    ARES_TRY(ares_template_parse(name, source, ARES_TEMPLATE_CHAT, &t));
+    ares_chat *c = ares_calloc(1, sizeof *c);
+    c->template = t;
+    c->source = (ares_view){ ares_arena_copy(&c->arena, source.data, source.len), source.len };
+    if (tokenizer_config) add_tokens(c, tokenizer_config);
+    *out = c;
+    return ARES_OK;
+}
+
+void ares_chat_free(ares_chat *c)
+{
+    if (!c) return;
+    ares_template_free(c->template);
+    ares_arena_fini(&c->arena);
+    ares_free(c);
+}
+
+/* ------------------------------------------------------------------ a model directory */
+static int read_json(const char *path, ares_str *text, ares_arena *arena, const ares_json **out)
+{
+    *out = NULL;
+    if (!ares_file_exists(path)) return ARES_OK;
+    ARES_TRY(ares_file_read(path, text));
+    return ares_json_parse(arena, ares_str_view(text), path, out);
+}
+
+/* The source under `chat_template`: a string, or a list of named ones. NULL data: there is none. */
+static int template_in(const ares_json *config, const char *path, const char *name,
+                       ares_view *source)
+{
+    const ares_json *t = config ? ares_json_get(config, "chat_template") : NULL;
+    *source = (ares_view){ 0 };
+    if (!t || t->type == ARES_JSON_NULL) return ARES_OK;
+    if (t->type == ARES_JSON_STRING && (!name || strcmp(name, "default") == 0))
+        return *source = t->text, ARES_OK;
+    if (t->type == ARES_JSON_STRING)
+        return ares_fail(ARES_EFORMAT,
+                         "text: %s: chat template = '%s': the file has a single, unnamed template",
+                         path, name);
+    for (int64_t i = 0; t->type == ARES_JSON_ARRAY && i < t->count; i++) {
+        const ares_json *label = ares_json_get(&t->items[i], "name"),
+                        *text = ares_json_get(&t->items[i], "template");
+        if (label && text && label->type == ARES_JSON_STRING && text->type == ARES_JSON_STRING &&
+            ares_view_is(label->text, name ? name : "default"))
+            return *source = text->text, ARES_OK;
+    }
+    return ares_fail(ARES_EFORMAT, "text: %s: chat template = '%s': not among those of the file",
+                     path, name ? name : "default");
+}
+
+static int load(const char *path, const char *name, ares_str *text, ares_arena *arena,
+                ares_chat **out)
+{
+    ares_str config_path = { 0 }, map_path = { 0 }, template_path = { 0 }, config_text = { 0 },
+             map_text = { 0 };
+    const ares_json *config = NULL, *map = NULL;
+    ares_view source = { 0 };
+    bool dir = ares_dir_exists(path);
+    int rc = ARES_OK;
+    if (dir) {
+        ares_path_join(&config_path, path, "tokenizer_config.json");
+        ares_path_join(&map_path, path, "special_tokens_map.json");
+        if (name && strcmp(name, "default") != 0) {
+            ares_str_addf(&template_path, "%s/additional_chat_templates/%s.jinja", path, name);
+        } else {
+            ares_path_join(&template_path, path, "chat_template.jinja");
+        }
+        rc = read_json(config_path.data, &config_text, arena, &config);
+        if (rc == ARES_OK) rc = read_json(map_path.data, &map_text, arena, &map);
+    } else {
+        ares_str_add_z(&template_path, path);
+    }
+    const char *from = template_path.data;
+    if (rc == ARES_OK && (!dir || ares_file_exists(from))) {
+        rc = ares_file_read(from, text);
+        source = ares_str_view(text);
+        if (!source.data) source.data = "";
+    } else if (rc == ARES_OK) {
+        from = config_path.data;
+        rc = template_in(config, from, name, &source);
+    }
+    if (rc == ARES_OK && !source.data)
+        rc = ares_fail(ARES_EFORMAT,
+                       "text: %s: the model has no chat template; give one as chat_template.jinja",
+                       path);
+    if (rc == ARES_OK) rc = ares_chat_new(from, source, config, out);
+    if (rc == ARES_OK && map) add_tokens(*out, map);
+    ares_str *strings[] = { &config_path, &map_path, &template_path, &config_text, &map_text };
+    for (int i = 0; i < ARES_COUNT(strings); i++) ares_str_fini(strings[i]);
+    return rc;
+}
+
+int ares_chat_load(const char *path, const char *name, ares_chat **out)
+{
+    ares_arena arena = { 0 };
+    ares_str text = { 0 };
+    *out = NULL;
+    int rc = load(path, name, &text, &arena, out);
+    ares_str_fini(&text);
+    ares_arena_fini(&arena);
+    return rc;
+}
+
+/* ------------------------------------------------------------------ rendering */
+static const ares_json json_null = { .type = ARES_JSON_NULL };
+
+/*
+ * The template's context: tokens, what is absent by default, the caller's variables; messages and
+ * the prompt may be replaced.
+ */
+static const ares_json *context_of(const ares_chat *c, ares_arena *arena,
+                                   const ares_json *variables, const ares_json *messages,
+                                   int prompt)
+{
+    ares_json *j = ares_arena_calloc(arena, 1, sizeof *j),
+              *flag = ares_arena_calloc(arena, 1, sizeof *flag);
+    ares_json_member *m =
+        ares_arena_alloc(arena, (size_t)(c->n_tokens + variables->count + 5) * sizeof *m);
+    int64_t n = 0;
+    *flag = (ares_json){ .type = ARES_JSON_BOOL, .boolean = prompt > 0 };
+    for (int64_t i = 0; i < c->n_tokens; i++) m[n++] = c->tokens[i];
+    m[n++] = (ares_json_member){ ARES_VIEW("tools"), &json_null };
+    m[n++] = (ares_json_member){ ARES_VIEW("documents"), &json_null };
+    m[n++] = (ares_json_member){ ARES_VIEW("add_generation_prompt"), flag };
+    for (int64_t i = 0; i < variables->count; i++) /* ours, and no template's */
+        if (!ares_view_is(variables->members[i].key, "continue_final_message"))
+            m[n++] = variables->members[i];
+    if (messages) m[n++] = (ares_json_member){ ARES_VIEW("messages"), messages };
+    if (prompt >= 0) m[n++] = (ares_json_member){ ARES_VIEW("add_generation_prompt"), flag };
+    /* of two of a name the last one holds */
+    *j = (ares_json){ .type = ARES_JSON_OBJECT, .count = n, .members = m };
+    return j;
+}
+
+static int check_variables(const ares_json *variables, const ares_json **messages)
+{
+    if (!variables || variables->type != ARES_JSON_OBJECT)
+        return ares_fail(ARES_EFORMAT,
+                         "text: a conversation must be a JSON object with 'messages'");
+    *messages = ares_json_get(variables, "messages");
+    if (!*messages || (*messages)->type != ARES_JSON_ARRAY)
+        return ares_fail(ARES_EFORMAT, "text: 'messages' must be a list of messages");
+    return ARES_OK;
+}
+
+/* The text up to the end of the final message's key. */
+static int render_open(const ares_chat *c, ares_arena *arena, const ares_json *variables,
+                       const ares_json *messages, ares_view key, const struct tm *now,
+                       ares_str *out)
+{
+    const ares_json *marked;
+    ares_view content;
+    ares_str text = { 0 };
+    ARES_TRY(chat_continue_mark(messages, key, arena, &marked, &content));
+    if (ares_view_find(c->source, key, 0) < 0)
+        return ares_fail(ARES_EFORMAT,
+                         "text: continue_final_message = '%.*s': the template never writes that "
+                         "key of a message",
+                         (int)ARES_MIN(key.len, 60), key.data);
+    int rc = ares_template_render(c->template, context_of(c, arena, variables, marked, -1), now,
+                                  NULL, &text, NULL);
+    if (rc == ARES_OK) rc = chat_continue_cut(&text, content);
+    if (rc == ARES_OK) ares_str_add_view(out, ares_str_view(&text));
+    ares_str_fini(&text);
+    return rc;
+}
+
+int ares_chat_render(const ares_chat *c, const ares_json *variables, const struct tm *now,
+                     ares_str *out)
+{
+    const ares_json *messages = NULL;
+    ares_view key;
+    ARES_TRY(check_variables(variables, &messages));
+    ARES_TRY(chat_continue_key(variables, &key));
+    ares_arena arena = { 0 };
+    int rc = key.data
+                 ? render_open(c, &arena, variables, messages, key, now, out)
+                 : ares_template_render(c->template, context_of(c, &arena, variables, NULL, -1),
+                                        now, NULL, out, NULL);
+    ares_arena_fini(&arena);
+    return rc;
+}
+
+ares_view ares_chat_prompt_variable(const ares_json *messages)
+{
+    const ares_json *role =
+        messages->count ? ares_json_get(&messages->items[messages->count - 1], "role") : NULL;
+    bool open = role && role->type == ARES_JSON_STRING && ares_view_is(role->text, "assistant");
+    return open ? ARES_VIEW("continue_final_message") : ARES_VIEW("add_generation_prompt");
+}
+
+typedef struct splitter {
+    const ares_chat *chat;
+    const ares_json *variables, *messages;
+    const struct tm *now;
+    ares_arena arena;
+    ares_str whole, part;
+} splitter;
+
+/* Length in bytes of the text of the first n messages, which must begin the whole text. */
+static int prefix_length(splitter *s, int64_t n, bool prompt, int64_t message, int64_t *len)
+{
+    ares_json *some = ares_arena_calloc(&s->arena, 1, sizeof *some);
+    *some = *s->messages;
+    some->count = n;
+    ares_str_clear(&s->part);
+    int rc = ares_template_render(s->chat->template,
+                                  context_of(s->chat, &s->arena, s->variables, some, prompt),
+                                  s->now, NULL, &s->part, NULL);
+    if (rc != ARES_OK)
+        return ares_fail_in(rc, "text: messages[%lld]: the conversation up to it",
+                            (long long)message);
+    ares_view whole = ares_str_view(&s->whole), part = ares_str_view(&s->part);
+    if (!ares_view_starts(whole, part))
+        return ares_fail(ARES_EUNSUPPORTED,
+                         "text: messages[%lld]: the text of the messages %s it does not begin the "
+                         "whole text, so the assistant's part cannot be told; "
+                         "use a template with {%% generation %%} blocks",
+                         (long long)message, prompt ? "before" : "up to");
+    *len = (int64_t)part.len;
+    return ARES_OK;
+}
+
+static int split(splitter *s, ares_text_spans *spans)
+{
+    int64_t byte = 0, chars = 0;
+    for (int64_t i = 0; i < s->messages->count; i++) {
+        const ares_json *role = ares_json_get(&s->messages->items[i], "role");
+        if (!role || role->type != ARES_JSON_STRING || !ares_view_is(role->text, "assistant"))
+            continue;
+        int64_t a, b;
+        ARES_TRY(prefix_length(s, i, true, i, &a));
+        ARES_TRY(prefix_length(s, i + 1, false, i, &b));
+        if (b < a || a < byte)
+            return ares_fail(ARES_EUNSUPPORTED,
+                             "text: messages[%lld]: its text is shorter than the generation prompt",
+                             (long long)i);
+        ares_text_span span = { .byte_start = a, .byte_end = b };
+        for (; byte < a; byte++) chars += ((unsigned char)s->whole.data[byte] & 0xC0) != 0x80;
+        span.char_start = chars;
+        for (; byte < b; byte++) chars += ((unsigned char)s->whole.data[byte] & 0xC0) != 0x80;
+        span.char_end = chars;
+        if (spans->n == spans->cap) {
+            spans->cap = spans->cap ? 2 * spans->cap : 8;
+            spans->items = ares_realloc(spans->items, (size_t)spans->cap * sizeof *spans->items);
+        }
+        spans->items[spans->n++] = span;
+    }
+    return ARES_OK;
+}
+
+static void shift(ares_text_spans *spans, int64_t first, const ares_str *before)
+{
+    int64_t chars = 0;
+    for (size_t i = 0; i < before->len; i++)
+        chars += ((unsigned char)before->data[i] & 0xC0) != 0x80;
+    for (int64_t k = first; k < spans->n; k++) {
+        spans->items[k].byte_start += (int64_t)before->len,
+            spans->items[k].byte_end += (int64_t)before->len;
+        spans->items[k].char_start += chars, spans->items[k].char_end += chars;
+    }
+}
+
+int ares_chat_assistant_spans(const ares_chat *c, const ares_json *variables, const struct tm *now,
+                              ares_str *out, ares_text_spans *spans)
+{
+    splitter s = { .chat = c, .variables = variables, .now = now };
+    ares_view key;
+    ARES_TRY(check_variables(variables, &s.messages));
+    ARES_TRY(chat_continue_key(variables, &key));
+    if (key.data)
+        return ares_fail(ARES_EFORMAT, "text: continue_final_message leaves the last message open, "
+                                       "which has no span yet; leave out one of the two");
+    int64_t first = spans->n;
+    bool blocks = ares_template_has_generation(c->template);
+    int rc = ares_template_render(c->template, context_of(c, &s.arena, variables, NULL, -1), now,
+                                  NULL, &s.whole, blocks ? spans : NULL);
+    if (rc == ARES_OK && !blocks) rc = split(&s, spans);
+    if (rc == ARES_OK) {
+        shift(spans, first, out);
+        ares_str_add_view(out, ares_str_view(&s.whole));
+    } else {
+        spans->n = first;
+    }
+    ares_str_fini(&s.whole);
+    ares_str_fini(&s.part);
+    ares_arena_fini(&s.arena);
+    return rc;
+}
+
+/* ------------------------------------------------------------------ format prompts */
+int ares_format_prompt_load(const char *path, ares_template **out)
+{
+    ares_str text = { 0 };
+    *out = NULL;
+    int rc = ares_file_read(path, &text);
+    if (rc == ARES_OK)
+        rc = ares_template_parse(path, ares_view_trim(ares_str_view(&text)), ARES_TEMPLATE_PLAIN,
+                                 out);
+    ares_str_fini(&text);
+    return rc;
+}
+
+int ares_format_prompt_render(const ares_template *t, ares_view content, ares_str *out)
+{
+    ares_json value = { .type = ARES_JSON_STRING, .text = content };
+    ares_json_member member = { ARES_VIEW("content"), &value };
+    ares_json context = { .type = ARES_JSON_OBJECT, .count = 1, .members = &member };
+    return ares_template_render(t, &context, NULL, NULL, out, NULL);
+}

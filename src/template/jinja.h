@@ -1,0 +1,472 @@
+/*
+ * Private to the templates: syntax tree, values, and the state of one render. Parser and renderer
+ * leave by longjmp from where the cause is known; everything they allocate lies in an arena, so
+ * nothing is lost on the way out.
+ */
+#ifndef ARES_TEMPLATE_JINJA_H
+#define ARES_TEMPLATE_JINJA_H
+
+#include <setjmp.h>
+
+#include "ares/template.h"
+
+enum {
+    JINJA_NEST = 160,       /* brackets and blocks inside each other in the source */
+    JINJA_TREE_DEPTH = 400, /* nodes above each other (a + b + c + ...) */
+    /* nodes being evaluated above each other, macros included: about jinja2's own limit */
+    JINJA_RUN_DEPTH = 1500,
+    JINJA_MAX_RANGE = 100000 /* the sandbox's */
+};
+
+/* ------------------------------------------------------------------ values (jinja_value.c) */
+typedef enum {
+    JV_MISSING,
+    JV_UNDEFINED,
+    JV_NONE,
+    JV_BOOL,
+    JV_INT,
+    JV_BIG,
+    JV_FLOAT,
+    JV_STR,
+    JV_LIST,
+    JV_TUPLE,
+    JV_DICT,
+    JV_RANGE,
+    JV_VIEW,
+    JV_ITER,
+    JV_NAMESPACE,
+    JV_MACRO,
+    JV_LOOP,
+    JV_CYCLER,
+    JV_JOINER,
+    JV_FUNC,
+    JV_METHOD
+} jinja_kind;
+
+typedef struct jinja_run jinja_run;
+typedef struct jinja_node jinja_node;
+/* chars -1: not counted yet */
+typedef struct jinja_string {
+    const char *data;
+    size_t len;
+    int64_t chars;
+} jinja_string;
+
+typedef struct jinja_value {
+    uint8_t kind;
+    uint8_t flag; /* STR: 1 for Markup; TUPLE: 1 for what groupby gives; VIEW: 'k', 'v', 'i' */
+    union {
+        bool b;
+        int64_t i;
+        double f;
+        jinja_string *s; /* STR; BIG: decimal digits, with a minus sign */
+        struct jinja_list *l;
+        struct jinja_dict *d; /* DICT, NAMESPACE, VIEW */
+        struct jinja_range *r;
+        struct jinja_iter *it;
+        struct jinja_macro *macro;
+        struct jinja_loop *loop;
+        struct jinja_cycler *cycler;
+        struct jinja_joiner *joiner;
+        const struct jinja_builtin *fn;
+        struct jinja_method *method;
+        const char *hint; /* UNDEFINED: why, for messages */
+    } u;
+} jinja_value;
+
+typedef struct jinja_pair {
+    jinja_value key, value;
+} jinja_pair;
+typedef struct jinja_list {
+    jinja_value *items;
+    int64_t n;
+} jinja_list; /* tuples too */
+typedef struct jinja_dict {
+    jinja_pair *items;
+    int64_t n, cap;
+    int32_t *index;
+    int64_t mask;
+} jinja_dict;
+typedef struct jinja_range {
+    int64_t start, stop, step, n;
+} jinja_range;
+typedef struct jinja_iter {
+    bool (*next)(jinja_run *r, struct jinja_iter *it, jinja_value *out);
+    jinja_value over;
+    int64_t i;
+    void *extra;
+} jinja_iter;
+typedef struct jinja_method {
+    jinja_value self;
+    const struct jinja_method_entry *entry;
+} jinja_method;
+typedef struct jinja_cycler {
+    jinja_list items;
+    int64_t at;
+} jinja_cycler;
+typedef struct jinja_joiner {
+    jinja_value separator;
+    bool used;
+} jinja_joiner;
+/* variables of a function being run */
+typedef struct jinja_act {
+    struct jinja_act *up;
+    jinja_value slots[];
+} jinja_act;
+typedef struct jinja_macro {
+    const jinja_node *node;
+    jinja_act *act;
+} jinja_macro;
+typedef struct jinja_loop {
+    jinja_value over, current, before, after, changed; /* MISSING where there is none */
+    jinja_iter *it;
+    int64_t index0, length, depth0; /* length -1: not asked yet */
+    const jinja_node *node;         /* of a recursive loop */
+    jinja_act *act;
+} jinja_loop;
+
+typedef struct jinja_kwarg {
+    ares_view name;
+    jinja_value value;
+} jinja_kwarg;
+typedef struct jinja_args {
+    jinja_value *pos;
+    int64_t n;
+    jinja_kwarg *kw;
+    int64_t n_kw;
+} jinja_args;
+typedef jinja_value jinja_builtin_fn(jinja_run *r, jinja_value self, jinja_args *a);
+/*
+ * Functions, filters and tests. spec names the parameters behind self: "a b|c d": b on are
+ * optional, a leading "/" forbids keywords, "*" leaves the arguments to the function. Bound ones
+ * come in a->pos, MISSING where not given.
+ */
+typedef struct jinja_builtin {
+    const char *name;
+    jinja_builtin_fn *fn;
+    const char *spec;
+    const char *repr;
+} jinja_builtin;
+typedef struct jinja_method_entry {
+    const char *name;
+    jinja_builtin_fn *fn;
+    const char *spec;
+} jinja_method_entry;
+typedef struct jinja_buf {
+    char *data;
+    size_t len, cap;
+} jinja_buf;
+
+/* ------------------------------------------------------------------ syntax tree (jinja_parse.c) */
+typedef enum {
+    JN_CONST,
+    JN_NAME,
+    JN_NSREF,
+    JN_TUPLE,
+    JN_LIST,
+    JN_DICT,
+    JN_COND,
+    JN_OR,
+    JN_AND,
+    JN_NOT,
+    JN_COMPARE,
+    JN_OPERAND,
+    JN_BINARY,
+    JN_CONCAT,
+    JN_NEG,
+    JN_POS,
+    JN_GETATTR,
+    JN_GETITEM,
+    JN_SLICE,
+    JN_CALL,
+    JN_FILTER,
+    JN_TEST,
+    JN_OUTPUT,
+    JN_FOR,
+    JN_IF,
+    JN_MACRO,
+    JN_CALLBLOCK,
+    JN_FILTERBLOCK,
+    JN_WITH,
+    JN_SET,
+    JN_SETBLOCK,
+    JN_BREAK,
+    JN_CONTINUE,
+    JN_GENERATION
+} jinja_node_kind;
+typedef enum {
+    JOP_EQ,
+    JOP_NE,
+    JOP_LT,
+    JOP_LE,
+    JOP_GT,
+    JOP_GE,
+    JOP_IN,
+    JOP_NOTIN,
+    JOP_ADD,
+    JOP_SUB,
+    JOP_MUL,
+    JOP_DIV,
+    JOP_FLOORDIV,
+    JOP_MOD,
+    JOP_POW
+} jinja_op;
+
+typedef struct jinja_nodes {
+    jinja_node **items;
+    int32_t n, cap;
+} jinja_nodes;
+/* how: jinja_how */
+typedef struct jinja_load {
+    int32_t slot;
+    uint8_t how;
+    int32_t up, from;
+    ares_view name;
+} jinja_load;
+typedef enum { JLOAD_PARAM, JLOAD_RESOLVE, JLOAD_ALIAS, JLOAD_UNDEFINED } jinja_how;
+/* what entering a scope sets */
+typedef struct jinja_frame {
+    jinja_load *loads;
+    int32_t n;
+} jinja_frame;
+typedef struct jinja_func {
+    int32_t n_slots;
+    struct jinja_func *up;
+} jinja_func;
+
+struct jinja_node {
+    uint8_t kind, op;
+    /* FOR: recursive; NAME: assigned; FILTER, TEST: may be unknown until run */
+    bool flag;
+    uint32_t pos;         /* byte in the source */
+    ares_view name, attr; /* NAME, NSREF, GETATTR, FILTER, TEST, MACRO */
+    jinja_node *a, *b, *c, *d;
+    jinja_nodes items;   /* elements, arguments, parameters, elifs, targets */
+    jinja_nodes more;    /* keyword values, defaults, with-values */
+    ares_view *keywords; /* of `more`, for calls */
+    jinja_node *dyn_args, *dyn_kwargs;
+    jinja_nodes body, orelse;
+    jinja_value value; /* CONST; OUTPUT's data */
+    const jinja_builtin *builtin;
+    int32_t up, slot; /* NAME, NSREF, MACRO: functions outward, place there */
+    int32_t loop_slot, caller_slot, kwargs_slot, varargs_slot; /* -1: not wanted */
+    jinja_func *func, *test_func;
+    jinja_frame frame, else_frame, test_frame;
+};
+
+struct ares_template {
+    ares_arena arena;
+    char *name;
+    ares_view source; /* newlines normalised */
+    ares_template_dialect dialect;
+    jinja_nodes body;
+    jinja_func func;
+    jinja_frame frame;
+    bool generation;
+};
+
+typedef struct jinja_parser {
+    ares_template *t;
+    ares_arena *arena;
+    struct jinja_token *tokens;
+    int64_t n_tokens, at;
+    int nest;
+    int64_t work;
+    jmp_buf fail;
+    int code;
+} jinja_parser;
+
+void jinja_syntax_fail(jinja_parser *p, int code, uint32_t pos, const char *format, ...)
+    __attribute__((noreturn, format(printf, 4, 5)));
+void jinja_position(const ares_template *t, uint32_t pos, int64_t *line, int64_t *column);
+
+/* ------------------------------------------------------------------ tokens (jinja_lex.c) */
+typedef enum {
+    JT_EOF,
+    JT_DATA,
+    JT_VARIABLE_BEGIN,
+    JT_VARIABLE_END,
+    JT_BLOCK_BEGIN,
+    JT_BLOCK_END,
+    JT_NAME,
+    JT_STRING,
+    JT_INT,
+    JT_FLOAT,
+    JT_ADD,
+    JT_SUB,
+    JT_DIV,
+    JT_FLOORDIV,
+    JT_MUL,
+    JT_MOD,
+    JT_POW,
+    JT_TILDE,
+    JT_LBRACKET,
+    JT_RBRACKET,
+    JT_LPAREN,
+    JT_RPAREN,
+    JT_LBRACE,
+    JT_RBRACE,
+    JT_EQ,
+    JT_NE,
+    JT_GT,
+    JT_GE,
+    JT_LT,
+    JT_LE,
+    JT_ASSIGN,
+    JT_DOT,
+    JT_COLON,
+    JT_PIPE,
+    JT_COMMA,
+    JT_SEMICOLON
+} jinja_token_type;
+/* STRING: unescaped */
+typedef struct jinja_token {
+    uint8_t type;
+    uint32_t pos;
+    ares_view text;
+} jinja_token;
+void jinja_lex(jinja_parser *p);
+const char *jinja_token_word(jinja_token_type type);
+
+/* ---------------- scopes (jinja_scope.c): names -> slots, as jinja2's compiler gives them */
+void jinja_resolve(jinja_parser *p);
+
+/* ------------------------------------------------------------------ one render */
+struct jinja_run {
+    const ares_template *t;
+    ares_arena arena;
+    size_t used, memory_limit, output_limit;
+    int64_t steps, step_limit;
+    int depth;
+    const jinja_node *at; /* the innermost node, for messages */
+    jinja_dict *context;
+    const struct tm *now;
+    jinja_buf *out; /* where text goes now */
+    jinja_buf *top; /* the render's own text */
+    jinja_buf **captures;
+    ares_text_spans *spans;
+    bool in_generation;
+    jmp_buf fail;
+    int code;
+};
+
+void jinja_fail(jinja_run *r, int code, const char *format, ...)
+    __attribute__((noreturn, format(printf, 3, 4)));
+#define JINJA_FAIL(r, ...) jinja_fail(r, ARES_EFORMAT, __VA_ARGS__)
+#define JINJA_UNSUPPORTED(r, ...) jinja_fail(r, ARES_EUNSUPPORTED, __VA_ARGS__)
+void *jinja_alloc(jinja_run *r, size_t bytes) __attribute__((returns_nonnull));
+void jinja_work(jinja_run *r, size_t bytes); /* counts bytes looked at as steps */
+/* one level deeper, or a failure; leave with r->depth-- */
+void jinja_enter(jinja_run *r);
+
+void jinja_add(jinja_run *r, jinja_buf *b, const char *data, size_t len);
+void jinja_add_z(jinja_run *r, jinja_buf *b, const char *z);
+void jinja_add_repeat(jinja_run *r, jinja_buf *b, const char *data, size_t len, int64_t times);
+void jinja_add_cp(jinja_run *r, jinja_buf *b, uint32_t cp);
+void jinja_add_str(jinja_run *r, jinja_buf *b, jinja_value v);  /* str(v) */
+void jinja_add_repr(jinja_run *r, jinja_buf *b, jinja_value v); /* repr(v) */
+void jinja_add_json(jinja_run *r, jinja_buf *b, jinja_value v, bool ascii, bool sort,
+                    ares_view indent, bool pretty, ares_view item, ares_view key);
+void jinja_float_repr(double x, char out[40]);
+
+jinja_value jinja_none(void);
+jinja_value jinja_bool(bool b);
+jinja_value jinja_int(int64_t i);
+jinja_value jinja_float(double f);
+jinja_value jinja_undefined(const char *hint);
+jinja_value jinja_str(jinja_run *r, const char *data, size_t len);      /* copies */
+jinja_value jinja_str_view(jinja_run *r, const char *data, size_t len); /* borrows */
+jinja_value jinja_str_buf(jinja_run *r, jinja_buf *b);
+jinja_value jinja_list_new(jinja_run *r, int64_t n, jinja_kind kind);
+jinja_value jinja_iter_new(jinja_run *r, bool (*next)(jinja_run *, jinja_iter *, jinja_value *),
+                           jinja_value over, void *extra);
+jinja_value jinja_iter_of_list(jinja_run *r, jinja_value list);
+jinja_dict *jinja_dict_new(jinja_run *r);
+void jinja_dict_put(jinja_run *r, jinja_dict *d, jinja_value key, jinja_value value);
+/* NULL when absent */
+jinja_value *jinja_dict_find(jinja_run *r, const jinja_dict *d, jinja_value key);
+jinja_value *jinja_dict_find_name(jinja_run *r, const jinja_dict *d, ares_view name);
+jinja_value jinja_from_json(jinja_run *r, const ares_json *j);
+
+ares_view jinja_text(jinja_value v);              /* STR */
+int64_t jinja_chars(jinja_run *r, jinja_value v); /* code points of a STR */
+size_t jinja_char_offset(jinja_run *r, jinja_value v, int64_t index);
+jinja_value jinja_char_at(jinja_run *r, jinja_value v, int64_t index);
+jinja_value jinja_to_str(jinja_run *r, jinja_value v); /* str(v), Markup stays */
+const char *jinja_type_name(jinja_value v);
+bool jinja_truth(jinja_run *r, jinja_value v);
+bool jinja_is_number(jinja_value v);              /* bool, int, float */
+bool jinja_as_index(jinja_value v, int64_t *out); /* bool and int */
+double jinja_as_double(jinja_run *r, jinja_value v);
+bool jinja_equal(jinja_run *r, jinja_value a, jinja_value b);
+/* <0, 0, >0, 2: NaN; fails for unlike types */
+int jinja_order(jinja_run *r, jinja_value a, jinja_value b, jinja_op op);
+bool jinja_compare(jinja_run *r, jinja_op op, jinja_value a, jinja_value b);
+bool jinja_contains(jinja_run *r, jinja_value item, jinja_value container);
+/* false: no len(); counts characters lazily: n -1 for STR */
+bool jinja_has_len(jinja_value v, int64_t *n);
+int64_t jinja_len(jinja_run *r, jinja_value v);
+bool jinja_is_iterable(jinja_value v);
+jinja_iter *jinja_iterate(jinja_run *r, jinja_value v);
+jinja_value jinja_to_list(jinja_run *r, jinja_value v); /* a fresh LIST */
+jinja_value jinja_slice(jinja_run *r, jinja_value v, jinja_value start, jinja_value stop,
+                        jinja_value step);
+/* stable, both permuted */
+void jinja_sort(jinja_run *r, jinja_value *keys, jinja_value *items, int64_t n, bool reverse);
+jinja_value jinja_binary(jinja_run *r, jinja_op op, jinja_value a, jinja_value b);
+jinja_value jinja_negate(jinja_run *r, jinja_value a);
+jinja_value jinja_range_at(const jinja_range *g, int64_t i);
+
+/* ---------------- calls (jinja_eval.c, jinja_methods.c, jinja_filters.c, jinja_format.c) */
+jinja_value jinja_getattr(jinja_run *r, jinja_value obj, ares_view name);
+jinja_value jinja_getitem(jinja_run *r, jinja_value obj, jinja_value key);
+jinja_value jinja_call(jinja_run *r, jinja_value callee, jinja_args *args);
+jinja_value jinja_apply(jinja_run *r, const jinja_builtin *f, jinja_value self, jinja_args *args);
+void jinja_bind(jinja_run *r, const char *name, const char *spec, jinja_args *args);
+bool jinja_is_callable(jinja_value v);
+int64_t jinja_loop_length(jinja_run *r, jinja_loop *l);
+bool jinja_loop_peek(jinja_run *r, jinja_loop *l);
+const jinja_builtin *jinja_find_filter(ares_view name, ares_template_dialect dialect);
+const jinja_builtin *jinja_find_test(ares_view name);
+const jinja_builtin *jinja_find_global(ares_view name, ares_template_dialect dialect);
+/* UNDEFINED for unsafe ones */
+jinja_value jinja_method_of(jinja_run *r, jinja_value obj, ares_view name, bool *known);
+jinja_value jinja_str_call(jinja_run *r, const char *method, jinja_value self, jinja_value *pos,
+                           int64_t n);
+/* "..." % args */
+jinja_value jinja_percent(jinja_run *r, jinja_value format, jinja_value args, jinja_dict *named);
+jinja_value jinja_str_format(jinja_run *r, jinja_value format, jinja_args *args, jinja_dict *named);
+jinja_value jinja_strftime(jinja_run *r, jinja_value format);
+jinja_value jinja_escape(jinja_run *r, jinja_value v);
+/* Python's int(str, base) */
+bool jinja_parse_int(jinja_run *r, ares_view s, int base, jinja_value *out);
+/* Python's float(str) */
+bool jinja_parse_float(jinja_run *r, ares_view s, double *out);
+jinja_value jinja_power(jinja_run *r, jinja_value a, jinja_value b);
+jinja_value jinja_int_of(jinja_run *r, jinja_value v, bool *ok);
+jinja_value jinja_eval(jinja_run *r, jinja_act *act, const jinja_node *n);
+
+/* ---------------- characters (jinja_unicode.c), as Python 3's str sees them */
+/* bytes taken; the text is valid UTF-8 */
+int jinja_decode(const char *s, size_t len, uint32_t *cp);
+int jinja_encode(uint32_t cp, char out[4]);
+bool jinja_is_space(uint32_t cp);
+ares_view jinja_strip(ares_view s); /* as str.strip(); the text is valid UTF-8 */
+bool jinja_is_line_end(uint32_t cp);
+bool jinja_is_alpha(uint32_t cp);
+bool jinja_is_decimal(uint32_t cp);
+bool jinja_is_digit(uint32_t cp);
+bool jinja_is_numeric(uint32_t cp);
+bool jinja_is_alnum(uint32_t cp);
+bool jinja_is_lower(uint32_t cp);
+bool jinja_is_upper(uint32_t cp);
+bool jinja_is_title(uint32_t cp);
+bool jinja_is_printable(uint32_t cp);
+bool jinja_is_identifier(ares_view s);
+bool jinja_is_case_ignorable(uint32_t cp);
+int jinja_upper(uint32_t cp, uint32_t out[3]);
+int jinja_title(uint32_t cp, uint32_t out[3]);
+int jinja_fold(uint32_t cp, uint32_t out[4]);
+int jinja_lower(uint32_t cp, uint32_t out[3]); /* without the rule of the final sigma */
+
+#endif

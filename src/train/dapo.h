@@ -1,8 +1,0 @@
-#ifndef ARES_TRAIN_DAPO_H
-#define ARES_TRAIN_DAPO_H
-
-#include "ares/train.h"
-
-/* its options, and their translation */
-void dapo_declare(ares_config *cfg, ares_train_config *out);
-#endif

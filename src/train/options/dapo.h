@@ -1,0 +1,8 @@
+#ifndef ARES_TRAIN_OPTIONS_DAPO_H
+#define ARES_TRAIN_OPTIONS_DAPO_H
+
+#include "ares/train.h"
+
+/* its options, and their translation */
+void dapo_declare(ares_config *cfg, ares_train_config *out);
+#endif

@@ -1,9 +1,0 @@
-#ifndef ARES_TRAIN_PUBLISHED_H
-#define ARES_TRAIN_PUBLISHED_H
-
-#include "ares/train.h"
-
-void published_declare(ares_config *cfg, ares_train_config *out);
-/* faults go to cfg; what has no effect is told */
-void published_check(ares_config *cfg, const ares_train_config *c, int world);
-#endif

@@ -1,0 +1,490 @@
+/* The run around the step: validate, log, save, stop, go on. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "report/report.h"
+#include "run.h"
+#include "rundir.h"
+#include "state.h"
+
+typedef struct run {
+    const run_kind *kind;
+    ares_trainer trainer;
+    rundir dir;
+    ares_tracker *tracker;   /* rank 0 only */
+    ares_progress *progress; /* NULL: no console */
+    ares_metrics *metrics;
+    int64_t saved;   /* the last step that a run can go on from; -1: none */
+    double saved_at; /* when: rank 0's clock */
+} run;
+
+static bool lead(const run *r)
+{
+    return ares_world_rank(r->trainer.world) == 0;
+}
+
+/*
+ * Tokens as a reader colours them, where a control marked them: entropies to three digits, the HWE
+ * tokens as [first, count], and the weights of the KL term as [weight, count] from the first token
+ * on.
+ */
+static void write_tokens(const ares_batch *b, int64_t row, ares_str *out)
+{
+    int64_t first = b->row_start[row], n = b->row_start[row + 1] - first;
+    ares_str_add_z(out, ",\"entropies\":[");
+    for (int64_t i = 0; i < n; i++)
+        ares_str_addf(out, "%s%.3g", i ? "," : "", (double)b->entropies_1[first + i]);
+    ares_str_add_z(out, "],\"hwe\":[");
+    for (int64_t i = 0, end, runs = 0; i < n; i = end) {
+        for (end = i + 1; end < n && b->hwe[first + end] == b->hwe[first + i];) end++;
+        if (b->hwe[first + i])
+            ares_str_addf(out, "%s[%lld,%lld]", runs++ ? "," : "", (long long)i,
+                          (long long)(end - i));
+    }
+    ares_str_add_char(out, ']');
+    if (!b->kl_weight) return;
+    ares_str_add_z(out, ",\"kl_weight\":[");
+    for (int64_t i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && b->kl_weight[first + end] == b->kl_weight[first + i];) end++;
+        ares_str_addf(out, "%s[%.6g,%lld]", i ? "," : "", (double)b->kl_weight[first + i],
+                      (long long)(end - i));
+    }
+    ares_str_add_char(out, ']');
+}
+
+/* One JSON line a row: what was asked, answered and made of it. All ranks' rows, in rank order. */
+static int write_rollouts(run *r)
+{
+    ares_trainer *t = &r->trainer;
+    const ares_batch *b = &t->batch;
+    static const char *const difficulties[ARES_DIFFICULTIES] = { "", "easy", "medium", "hard" };
+    ares_str rows = { 0 }, all = { 0 }, path = { 0 };
+    for (int64_t i = 0; i < b->rows; i++) {
+        const ares_sample *s = &b->samples[i];
+        int64_t tokens = b->row_start[i + 1] - b->row_start[i];
+        ares_str_addf(&rows,
+                      "{\"step\":%lld,\"draw\":%lld,\"sample\":%d,\"row\":%lld,\"data_source\":",
+                      (long long)t->step, (long long)s->draw, s->index, (long long)s->row->id);
+        ares_json_write_string(&rows, ares_view_of(s->row->data_source));
+        ares_str_add_z(&rows, ",\"prompt\":");
+        ares_json_write_string(&rows, s->row->prompt_text);
+        ares_str_add_z(&rows, ",\"response\":");
+        ares_json_write_string(&rows, s->response);
+        ares_str_add_z(&rows, ",\"ground_truth\":");
+        ares_json_write_string(&rows, s->row->ground_truth);
+        ares_str_add_z(&rows, ",\"score\":");
+        ares_json_write_float(&rows, s->score);
+        ares_str_add_z(&rows, ",\"rewards\":{");
+        for (int k = 0; k < ares_reward_count(t->reward); k++) {
+            if (k) ares_str_add_char(&rows, ',');
+            ares_json_write_string(&rows, ares_view_of(ares_reward_name(t->reward, k)));
+            ares_str_add_char(&rows, ':');
+            ares_json_write_float(&rows, s->reward_parts[k]);
+        }
+        ares_str_add_z(&rows, "},\"accuracy\":");
+        ares_json_write_float(&rows, s->accuracy);
+        ares_str_add_z(&rows, ",\"advantage\":");
+        ares_json_write_float(&rows, tokens ? b->advantages[b->row_start[i]] : 0);
+        ares_str_addf(&rows, ",\"n_tokens\":%lld,\"finished\":%s", (long long)tokens,
+                      s->stopped ? "true" : "false");
+        if (s->difficulty)
+            ares_str_addf(&rows, ",\"difficulty\":\"%s\"", difficulties[s->difficulty]);
+        if (b->hwe) write_tokens(b, i, &rows);
+        ares_str_add_z(&rows, "}\n");
+    }
+    int rc = ares_world_gather_all(t->world, rows.data, rows.len, &all, NULL);
+    if (rc == ARES_OK && lead(r)) {
+        rc = ares_dir_make(ares_path_join(&path, r->dir.path.data, "rollouts"));
+        char name[64];
+        snprintf(name, sizeof name, "rollouts/step_%06lld.jsonl", (long long)t->step);
+        if (rc == ARES_OK)
+            rc = ares_file_write(ares_path_join(&path, r->dir.path.data, name), all.data, all.len);
+    }
+    ares_str_fini(&rows);
+    ares_str_fini(&all);
+    ares_str_fini(&path);
+    return ares_world_agree(t->world, rc);
+}
+
+/* The first answers of a validation, as TensorBoard shows text. */
+static int log_answers(run *r, const ares_str *rows)
+{
+    ares_arena arena = { 0 };
+    ares_str text = { 0 };
+    int64_t n = r->trainer.cfg->trainer.val_generations, at = 0;
+    int rc = ARES_OK;
+    for (int64_t i = 0; i < n && rc == ARES_OK; i++) {
+        const ares_json *row;
+        int64_t end = ares_view_find(ares_str_view(rows), ARES_VIEW("\n"), (size_t)at);
+        if (end < 0) break;
+        rc = ares_json_parse(&arena, (ares_view){ rows->data + at, (size_t)(end - at) },
+                             "validation", &row);
+        at = end + 1;
+        static const char *const keys[] = { "question", "response", "ground_truth" };
+        ares_str_clear(&text);
+        for (int k = 0; k < ARES_COUNT(keys) && rc == ARES_OK; k++) {
+            const ares_json *v = ares_json_get(row, keys[k]);
+            ares_str_addf(&text, "**%s**\n\n", keys[k]);
+            if (v && v->type == ARES_JSON_STRING) ares_str_add_view(&text, v->text);
+            ares_str_add_z(&text, "\n\n");
+        }
+        char tag[64];
+        snprintf(tag, sizeof tag, "val/sample_%lld", (long long)i);
+        if (rc == ARES_OK && r->tracker)
+            rc = ares_tracker_text(r->tracker, r->trainer.step, tag, ares_str_view(&text));
+    }
+    ares_str_fini(&text);
+    ares_arena_fini(&arena);
+    return rc;
+}
+
+static int validate(run *r)
+{
+    ares_trainer *t = &r->trainer;
+    ares_str mine = { 0 }, all = { 0 }, path = { 0 };
+    double started = ares_now_s();
+    int rc = r->kind->validate(t, r->metrics, &mine);
+    if (rc == ARES_OK) rc = ares_world_gather_all(t->world, mine.data, mine.len, &all, NULL);
+    if (rc == ARES_OK && lead(r) && all.len) {
+        char name[64];
+        snprintf(name, sizeof name, "validation/step_%06lld.jsonl", (long long)t->step);
+        rc = ares_dir_make(ares_path_join(&path, r->dir.path.data, "validation"));
+        if (rc == ARES_OK)
+            rc = ares_file_write(ares_path_join(&path, r->dir.path.data, name), all.data, all.len);
+        if (rc == ARES_OK) rc = log_answers(r, &all);
+    }
+    if (rc == ARES_OK) state_validated(t, r->metrics);
+    ares_metrics_set(r->metrics, "timing_s/validation", ares_now_s() - started);
+    ares_str_fini(&mine);
+    ares_str_fini(&all);
+    ares_str_fini(&path);
+    return ares_world_agree(t->world, rc);
+}
+
+static void one_line(const run *r, ares_str *out)
+{
+    static const struct {
+        const char *name, *label, *format;
+    } shown[] = {
+        { "reward/overall", "reward", "%.3f" },
+        { "reward/accuracy", "acc", "%.3f" },
+        { "response_length/mean", "len", "%.1f" },
+        { "actor/entropy", "entropy", "%.3f" },
+        { "actor/grad_norm", "grad", "%.2f" },
+        { "actor/kl_loss", "kl", "%.4f" },
+        { "actor/lr", "lr", "%.2e" },
+        { "val/accuracy", "val acc", "%.3f" },
+        { "val/reward_score", "val reward", "%.3f" },
+        { "train/loss", "loss", "%.4f" },
+        { "val/loss", "val loss", "%.4f" },
+    };
+    for (int i = 0; i < ARES_COUNT(shown); i++) {
+        double v;
+        if (!ares_metrics_get(r->metrics, shown[i].name, &v)) continue;
+        ares_str_addf(out, "%s%s ", out->len ? "  " : "", shown[i].label);
+        char number[32];
+        snprintf(number, sizeof number, shown[i].format, v);
+        ares_str_add_z(out, number);
+    }
+}
+
+static int log_step(run *r)
+{
+    if (!lead(r)) return ARES_OK;
+    ares_str line = { 0 };
+    one_line(r, &line);
+    if (r->progress && r->trainer.step > 0)
+        ares_progress_step(r->progress, r->trainer.step, line.data);
+    else if (r->progress && line.len) printf("before training: %s\n", line.data);
+    fflush(stdout);
+    ares_str_fini(&line);
+    ARES_TRY(ares_tracker_log(r->tracker, r->trainer.step, r->metrics));
+    /* empty before the first update, and in supervised runs */
+    const ares_loss_sums *sums = &r->trainer.actor.sums;
+    double edge[ARES_LOSS_BINS + 1];
+    for (int i = 0; i <= ARES_LOSS_BINS; i++) edge[i] = ares_loss_bin_edge(i);
+    return ares_tracker_bins(r->tracker, r->trainer.step, "actor/log_ratio", edge, sums->bins,
+                             ARES_LOSS_BINS);
+}
+
+/*
+ * The step's own failure is the one to tell. What the step began with is saved where its update has
+ * not begun and no checkpoint has it yet. A collective, unless ranks cannot talk any more.
+ */
+static int rescue(run *r, int rc)
+{
+    ares_trainer *t = &r->trainer;
+    state_save s;
+    long long step = (long long)t->step + 1;
+    char *why = ares_strdup(ares_error_message());
+    const char *from = r->saved < 0 ? "begins anew: there is no checkpoint yet"
+                                    : "goes on from the last checkpoint";
+    if (rc == ARES_EDIST) ares_log(ARES_LOG_INFO, "run: the same command %s", from);
+    else if (!state_unmoved(t))
+        ares_log(ARES_LOG_INFO,
+                 "run: step %lld failed after its update had begun; the same command %s", step,
+                 from);
+    else if (r->saved == t->step)
+        ares_log(
+            ARES_LOG_INFO,
+            "run: step %lld failed before its update; the last checkpoint holds what it began with",
+            step);
+    else if (state_save_begun(t, &s) == ARES_OK)
+        ares_log(ARES_LOG_INFO,
+                 "run: step %lld failed before its update; what it began with is saved in "
+                 "%s/checkpoints/%s, and the same command goes on from there",
+                 step, r->dir.path.data, s.name);
+    else
+        ares_log(ARES_LOG_WARN, "run: what step %lld began with could not be saved: %s", step,
+                 ares_error_message());
+    ares_fail(rc, "%s", why);
+    ares_free(why);
+    return rc;
+}
+
+static int step(run *r)
+{
+    ares_trainer *t = &r->trainer;
+    double started = ares_now_s(), tokens = 0;
+    state_begin_step(t);
+    int rc = r->kind->step(t, r->metrics);
+    if (rc != ARES_OK) ares_fail_in(rc, "step %lld", (long long)t->step + 1);
+    rc = ares_world_agree(t->world, rc);
+    if (rc != ARES_OK) return rescue(r, rc);
+    t->step++;
+    double write_started = ares_now_s();
+    if (t->rollout) {
+        ARES_TRY(write_rollouts(r));
+        ARES_TRY(report_histograms(t, r->tracker));
+        ares_metrics_set(r->metrics, "timing_s/rollout_log", ares_now_s() - write_started);
+    }
+    double seconds = ares_now_s() - started;
+    ares_metrics_set(r->metrics, "timing_s/step", seconds);
+    ares_metrics_set(r->metrics, "perf/time_per_step", seconds);
+    ares_metrics_get(r->metrics, "perf/total_num_tokens", &tokens);
+    ares_metrics_set(r->metrics, "perf/throughput", tokens / seconds / ares_world_size(t->world));
+    ARES_TRY(report_memory(t, r->metrics));
+    ares_metrics_set(r->metrics, "epoch/id", (double)ares_loader_epoch(&t->loader));
+    /* draws an epoch has */
+    ares_metrics_set(r->metrics, "epoch/iter_num",
+                     (double)((t->loader.rows - t->loader.n_skipped) / t->loader.batch));
+    return ARES_OK;
+}
+
+/*
+ * What is saved after a step. Rank 0's clock may decide when, for all ranks: no checkpoint decides
+ * a number.
+ */
+typedef struct due {
+    bool regular, rolling;
+} due;
+static int what_is_due(run *r, due *d)
+{
+    const ares_trainer *t = &r->trainer;
+    const ares_trainer_config *c = &t->cfg->trainer;
+    bool end = t->step == t->total_steps, late = !ares_is_null_f64(c->save_minutes) &&
+                                                 ares_now_s() - r->saved_at >= 60 * c->save_minutes;
+    int64_t asked[2] = { ares_signal_pending() != 0, lead(r) && late };
+    ARES_TRY(ares_world_max_i64(t->world, asked, ARES_COUNT(asked)));
+    bool state =
+        asked[0] || asked[1] || t->actor.optim.failing || (t->critic && t->critic->optim.failing);
+    d->regular = end || (c->save_freq > 0 && t->step % c->save_freq == 0);
+    d->rolling = state && !end && (!d->regular || c->save_model_only);
+    return ARES_OK;
+}
+
+static int commit(run *r, state_save *s, bool go_on)
+{
+    ARES_TRY(state_commit(&r->trainer, s));
+    if (!go_on) return ARES_OK;
+    r->saved = r->trainer.step;
+    r->saved_at = ares_now_s();
+    return ARES_OK;
+}
+
+/*
+ * The step's row, then its checkpoint: after a checkpoint no step is repeated, and no row is
+ * written again. The row holds the time that the checkpoint took: its files are all there by then,
+ * but for their name.
+ */
+static int end_step(run *r)
+{
+    ares_trainer *t = &r->trainer;
+    bool states = !t->cfg->trainer.save_model_only;
+    due d;
+    state_save s = { 0 };
+    ARES_TRY(what_is_due(r, &d));
+    double started = ares_now_s();
+    if (d.regular || d.rolling) {
+        ARES_TRY(state_write(t, d.regular ? STATE_REGULAR : STATE_ROLLING, &s));
+        ares_metrics_set(r->metrics, "timing_s/save_checkpoint", ares_now_s() - started);
+    }
+    int rc = log_step(r);
+    if (rc == ARES_OK && r->tracker && (d.regular || d.rolling)) rc = ares_tracker_sync(r->tracker);
+    if (rc != ARES_OK) {
+        state_abandon(&s);
+        return rc;
+    }
+    if (d.regular || d.rolling) ARES_TRY(commit(r, &s, states || !d.regular));
+    if (!d.regular || !d.rolling) return ARES_OK;
+    ARES_TRY(state_write(t, STATE_ROLLING, &s)); /* the other one holds a model alone */
+    return commit(r, &s, true);
+}
+
+/* Ends a run whose gradients stay without a finite norm. */
+static int check_updates(const run *r)
+{
+    const ares_trainer *t = &r->trainer;
+    bool critic = !t->actor.optim.failing;
+    if (critic && !(t->critic && t->critic->optim.failing)) return ARES_OK;
+    return ares_fail(
+        ARES_ENUMERIC,
+        "%s: step %lld: %d updates in a row were left out, since their losses or gradients hold "
+        "NaN or infinity; the state is saved in %s/checkpoints. Look at the rewards and answers of "
+        "the "
+        "last steps (rollouts/), lower worker.%s.optim.lr (--force goes on with other options), "
+        "or begin from an earlier checkpoint with trainer.load_checkpoint_path",
+        critic ? "critic" : "actor", (long long)t->step, ARES_SKIPS_IN_A_ROW, r->dir.path.data,
+        critic ? "critic" : "actor");
+}
+
+/* Steps until done, or until a signal asks to stop; then the checkpoint holds everything. */
+static int train(run *r)
+{
+    ares_trainer *t = &r->trainer;
+    const ares_trainer_config *c = &t->cfg->trainer;
+    int64_t begun = t->step;
+    while (t->step < t->total_steps) {
+        int signal;
+        ARES_TRY(ares_world_signal(t->world, &signal));
+        if (signal && (t->step == begun ||
+                       /* one that came during the last save waits for the next */
+                       r->saved == t->step))
+            return ares_fail(ARES_EINTERRUPTED,
+                             "run: stopped by signal %d after step %lld of %lld; the same command "
+                             "goes on from there",
+                             signal, (long long)t->step, (long long)t->total_steps);
+        ares_metrics_clear(r->metrics);
+        ARES_TRY(step(r));
+        if (t->val &&
+            (t->step == t->total_steps || (c->val_freq > 0 && t->step % c->val_freq == 0)))
+            ARES_TRY(validate(r));
+        ARES_TRY(end_step(r));
+        ARES_TRY(check_updates(r));
+    }
+    return ARES_OK;
+}
+
+static int open_tracker(run *r, const ares_train_config *c)
+{
+    if (!lead(r)) return ARES_OK;
+    bool tensorboard = false, console = false;
+    for (int64_t i = 0; i < c->trainer.logger.count; i++) {
+        const char *name = c->trainer.logger.items[i];
+        console = console || strcmp(name, "console") == 0;
+        /* the services read its files */
+        tensorboard = tensorboard || (strcmp(name, "console") != 0 && strcmp(name, "file") != 0);
+    }
+    if (console) r->progress = ares_progress_new("step", r->trainer.step, r->trainer.total_steps);
+    return ares_tracker_open(r->dir.path.data, r->trainer.step + r->dir.own, tensorboard,
+                             &r->tracker); /* a step that is saved has its row */
+}
+
+static int prepare(run *r, ares_config *cfg, const ares_train_config *c, ares_world *world)
+{
+    ares_trainer *t = &r->trainer;
+    ARES_TRY(rundir_open(&r->dir, cfg, c, r->kind->declare, world));
+    ares_str weights = { 0 };
+    if (r->dir.checkpoint.len) ares_path_join(&weights, r->dir.checkpoint.data, "model");
+    int rc = r->kind->open(t, cfg, c, world, weights.data);
+    ares_str_fini(&weights);
+    ARES_TRY(rc);
+    ares_str_add_view(&t->run_dir, ares_str_view(&r->dir.path));
+    if (r->dir.checkpoint.len) {
+        ARES_TRY(state_resume(t, r->dir.checkpoint.data));
+        r->saved = t->step;
+        if (lead(r))
+            printf("going on from %s, step %lld of %lld\n", r->dir.checkpoint.data,
+                   (long long)t->step, (long long)t->total_steps);
+    }
+    return open_tracker(r, c);
+}
+
+static int bootstrap(run *r)
+{
+    ares_metrics_clear(r->metrics);
+    ARES_TRY(ares_trainer_bootstrap(&r->trainer, r->metrics));
+    return ares_metrics_count(r->metrics) ? log_step(r) : ARES_OK;
+}
+
+const run_kind train_by_rewards = { ares_train_config_declare, ares_trainer_open, ares_train_step,
+                                    ares_trainer_validate };
+
+int ares_train_run(ares_config *cfg, const ares_train_config *c, ares_world *world)
+{
+    return train_run(&train_by_rewards, cfg, c, world);
+}
+
+/*
+ * What a run that goes on is worth at this step, for its user: no part of the run, whose rows and
+ * best checkpoint are those of one that never stopped.
+ */
+static int validate_again(run *r)
+{
+    ares_trainer *t = &r->trainer;
+    int64_t step = t->validated_step;
+    double score = t->validated_score;
+    ares_str line = { 0 };
+    int rc = validate(r);
+    t->validated_step = step;
+    t->validated_score = score;
+    one_line(r, &line);
+    if (rc == ARES_OK && r->progress && line.len)
+        printf("before going on from step %lld: %s\n", (long long)t->step, line.data);
+    fflush(stdout);
+    ares_str_fini(&line);
+    return rc;
+}
+
+/* Before the first step of this process, unless the weights have been validated as they are. */
+static int validate_first(run *r)
+{
+    const ares_trainer *t = &r->trainer;
+    if (!t->val || !t->cfg->trainer.val_before_train || t->validated_step == t->step)
+        return ARES_OK;
+    ares_metrics_clear(r->metrics);
+    if (r->dir.own) return validate_again(r);
+    ARES_TRY(validate(r));
+    return log_step(r);
+}
+
+static int run_all(run *r)
+{
+    ARES_TRY(validate_first(r));
+    if (r->trainer.step == 0) ARES_TRY(bootstrap(r));
+    r->saved_at = ares_now_s();
+    ARES_TRY(train(r));
+    if (!lead(r)) return ARES_OK;
+    ARES_TRY(ares_train_summary(r->dir.path.data));
+    return rundir_finish(&r->dir);
+}
+
+int train_run(const run_kind *kind, ares_config *cfg, const ares_train_config *c, ares_world *world)
+{
+    if (c->trainer.val_only) return train_validate_only(kind, cfg, c, world, true, NULL);
+    run r = { .kind = kind, .dir = { .lock = -1 }, .metrics = ares_metrics_new(), .saved = -1 };
+    ares_signal_install();
+    int rc = ares_world_agree(world, prepare(&r, cfg, c, world));
+    ares_trainer *t = &r.trainer;
+    if (rc == ARES_OK) rc = run_all(&r);
+    if (r.tracker) {
+        int closed = ares_tracker_close(r.tracker);
+        if (rc == ARES_OK) rc = closed;
+    }
+    ares_progress_free(r.progress);
+    ares_metrics_free(r.metrics);
+    ares_trainer_close(t);
+    rundir_close(&r.dir);
+    return rc;
+}

@@ -1,0 +1,31 @@
+#ifndef ARES_TRAIN_RUN_RUNDIR_H
+#define ARES_TRAIN_RUN_RUNDIR_H
+
+#include "ares/train.h"
+
+/*
+ * One run's directory (DESIGN 6): what is in it decides whether a run starts, goes on, or is
+ * refused.
+ */
+typedef struct rundir {
+    ares_str path;
+    ares_str checkpoint; /* to go on from; empty: start afresh */
+    bool own;            /* it is this run's own */
+    int lock;            /* file descriptor; -1: not held */
+} rundir;
+
+/*
+ * Rank 0 looks, takes the lock and writes config.yaml; all ranks learn the outcome. declare: the
+ * options of this kind of run, as cfg has them, to read the directory's own config.yaml.
+ */
+typedef void rundir_declare(ares_config *cfg, ares_train_config *out);
+int rundir_open(rundir *d, const ares_config *cfg, const ares_train_config *c,
+                rundir_declare *declare, ares_world *world);
+int rundir_finish(rundir *d); /* writes DONE; a state to go on from is no longer needed */
+/*
+ * For a validation alone, which takes no lock and writes nothing: what trainer.load_checkpoint_path
+ * names, else, if `own` is wanted, the run directory's latest, else nothing. All ranks learn it.
+ */
+int rundir_look(rundir *d, const ares_train_config *c, bool own, ares_world *world);
+void rundir_close(rundir *d);
+#endif

@@ -1,0 +1,336 @@
+/*
+ * Supervised fine-tuning: the trainer without rollouts. A batch's rows are prompt and answer as in
+ * reinforcement learning, so that packing, head and optimizer are the same; rows are dealt out to
+ * ranks in turn, and the loss divides by the trained tokens of all of them, so that no micro-batch
+ * and no rank count changes what a token weighs.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "run/run.h"
+#include "sft_data.h"
+
+ARES_OPTION_TABLE(sft_options, ares_sft_config, ARES_SFT_OPTIONS);
+
+struct ares_sft {
+    ares_train_config cfg; /* the run's, at temperature 1 */
+    sft_rows train, val;
+};
+
+void ares_sft_declare(ares_config *cfg, ares_train_config *out)
+{
+    ares_config_add_options(cfg, "sft", sft_options, &out->sft);
+}
+
+int ares_sft_check(ares_config *cfg, const ares_train_config *c, int world)
+{
+    if (!c->trainer.val_only && !c->data.train_files.count)
+        ares_config_fault(cfg, "data.train_files",
+                          "no training rows; name a JSONL file, or set trainer.val_only=true");
+    if ((c->trainer.val_only || c->trainer.val_freq > 0) && !c->data.val_files.count)
+        ares_config_fault(cfg, "data.val_files",
+                          "validation is asked for and has no rows; name a JSONL file, or set "
+                          "trainer.val_freq=-1");
+    if (c->sft.batch_size % world)
+        ares_config_fault(cfg, "sft.batch_size",
+                          "rows are dealt out to %d ranks; set a multiple of %d", world, world);
+    if (strncmp(c->trainer.device, "cpu", 3) != 0 && strncmp(c->trainer.device, "cuda", 4) != 0)
+        ares_config_fault(cfg, "trainer.device", "no such device (choices: cpu, cuda, cuda:<n>)");
+    return ares_config_finish(cfg);
+}
+
+/* ------------------------------------------------------------------ setting up */
+static int open_rows(ares_trainer *t, const ares_texts *files, ares_dataset **data, sft_rows *rows)
+{
+    sft_encoder e = { &t->sft->cfg, t->encoder, t->tokenizer, &t->model->cfg };
+    ARES_TRY(ares_dataset_load_rows(files, data));
+    return sft_rows_encode(*data, &e, t->device.pool, rows);
+}
+
+static int open_training_rows(ares_trainer *t)
+{
+    const ares_train_config *c = t->cfg;
+    ARES_TRY(open_rows(t, &c->data.train_files, &t->train, &t->sft->train));
+    int64_t rows = t->sft->train.count, batch = c->sft.batch_size;
+    if (rows < batch)
+        return ares_fail(
+            ARES_ECONFIG,
+            "data: %lld rows are fewer than sft.batch_size = %lld; lower it, or add rows",
+            (long long)rows, (long long)batch);
+    ARES_TRY(ares_loader_init(&t->loader, rows, batch, c->data.shuffle, (uint64_t)c->data.seed));
+    t->total_steps = c->trainer.max_steps == ARES_NULL_I64 ? rows / batch * c->trainer.total_epochs
+                                                           : c->trainer.max_steps;
+    return ARES_OK;
+}
+
+static int open_parts(ares_trainer *t, const char *weights)
+{
+    struct ares_sft *s = t->sft;
+    ARES_TRY(trainer_open_device(t));
+    ARES_TRY(trainer_open_model(t, weights));
+    if (!s->cfg.data.override_chat_template &&
+        !ares_tokenizer_chat_template(t->tokenizer, NULL).data)
+        s->cfg.data.apply_chat_template = false;
+    ARES_TRY(ares_prompt_encoder_new(
+        &s->cfg.data, s->cfg.actor.tokenizer_path ? s->cfg.actor.tokenizer_path : t->model_dir.data,
+        t->tokenizer, &t->encoder));
+    if (!s->cfg.trainer.val_only) ARES_TRY(open_training_rows(t));
+    if (s->cfg.data.val_files.count)
+        ARES_TRY(open_rows(t, &s->cfg.data.val_files, &t->val, &s->val));
+    if (!s->cfg.trainer.val_only)
+        return ares_actor_open(&t->actor, &s->cfg, t->model, t->world, t->total_steps);
+    t->actor = (ares_actor){ .model = t->model };
+    return ares_workspace_new(t->model, ARES_KEEP_NOTHING, &t->actor.workspace);
+}
+
+static int open_sft(ares_trainer *t, ares_config *cfg, const ares_train_config *c,
+                    ares_world *world, const char *weights)
+{
+    (void)cfg;
+    struct ares_sft *s = ares_calloc(1, sizeof *s);
+    s->cfg = *c;
+    s->cfg.rollout.temperature = 1;
+    s->cfg.actor.share_prompts = false; /* every row has a prompt of its own */
+    *t = (ares_trainer){ .cfg = &s->cfg,
+                         .world = world,
+                         .best_score = -1,
+                         .best_step = -1,
+                         .validated_step = -1,
+                         .sft = s };
+    ares_batch_init(&t->batch);
+    return ares_world_agree(world, open_parts(t, weights));
+}
+
+void sft_free(struct ares_sft *s)
+{
+    if (!s) return;
+    sft_rows_fini(&s->train);
+    sft_rows_fini(&s->val);
+    ares_free(s);
+}
+
+/* ------------------------------------------------------------------ batches */
+static void add_row(ares_batch *b, const sft_row *row)
+{
+    ares_sample s = {
+        .draw = row->row->id, .row = row->row, .prompt = row->ids, .prompt_len = row->prompt
+    };
+    ares_batch_begin_group(b);
+    ares_batch_add_row(b, &s, row->n - row->prompt);
+}
+
+/* rows [b->rows]: those that were added */
+static void fill(ares_batch *b, const sft_row *const *rows)
+{
+    ARES_PUT(b, responses);
+    ARES_PUT(b, response_mask);
+    for (int64_t r = 0; r < b->rows; r++) {
+        size_t n = (size_t)(rows[r]->n - rows[r]->prompt);
+        memcpy(b->responses + b->row_start[r], rows[r]->ids + rows[r]->prompt,
+               n * sizeof *b->responses);
+        memcpy(b->response_mask + b->row_start[r], rows[r]->trained + rows[r]->prompt, n);
+    }
+}
+
+/* This rank's rows of the step. */
+static int next_batch(ares_trainer *t, ares_batch *b)
+{
+    int64_t size = t->cfg->sft.batch_size, ranks = ares_world_size(t->world),
+            rank = ares_world_rank(t->world), first;
+    ares_batch_clear(b);
+    int64_t *ids = ares_arena_alloc(&b->arena, (size_t)size * sizeof *ids);
+    const sft_row **rows = ares_arena_alloc(&b->arena, (size_t)size * sizeof *rows);
+    ARES_TRY(ares_loader_next(&t->loader, ids, &first));
+    for (int64_t i = rank; i < size; i += ranks) {
+        rows[b->rows] = &t->sft->train.items[ids[i]];
+        add_row(b, rows[b->rows]);
+    }
+    fill(b, rows);
+    return ARES_OK;
+}
+
+/* ------------------------------------------------------------------ the step */
+/* weight: of the micro-batch's head rows */
+typedef struct nll {
+    const float *weight;
+    double loss;
+} nll;
+
+static void token_losses(void *ctx, int32_t row, int32_t n, const float *log_prob,
+                         const float *entropy, float *c_log_prob, float *c_entropy)
+{
+    (void)entropy;
+    (void)c_entropy;
+    nll *p = ctx;
+    for (int32_t i = 0; i < n; i++) {
+        float w = p->weight[row + i];
+        if (w == 0) continue; /* a token that is given may have any probability, 0 too */
+        p->loss -= (double)w * (double)log_prob[i];
+        c_log_prob[i] = -w;
+    }
+}
+
+static int micro_batch(ares_actor *a, const ares_batch *b, const ares_micro_batch *m, nll *pass)
+{
+    ares_model *model = a->model;
+    ares_device *d = model->device;
+    ares_packed packed;
+    const int32_t *targets;
+    float *hidden;
+    ares_arena_reset(&a->arena);
+    ares_pack_build(b, m, false, &a->arena, &packed, &targets);
+    ARES_TRY(ares_model_forward(model, a->workspace, &packed, &hidden));
+    int32_t n = packed.n_out, width = model->cfg.hidden;
+    ARES_TRY(train_reserve(a, (size_t)n * (size_t)width));
+    float *stats = ares_arena_calloc(&a->arena, (size_t)n * 4, sizeof *stats);
+    ares_head_args h = { .rows = n,
+                         .vocab = model->cfg.vocab,
+                         .x = hidden,
+                         .ldx = width,
+                         .w = ares_model_head(model),
+                         .target = targets,
+                         .inv_temperature = 1,
+                         .log_prob = stats,
+                         .entropy = stats + n,
+                         .lse = stats + 2 * (size_t)n,
+                         .c_log_prob = stats + 3 * (size_t)n,
+                         .dx = a->scratch,
+                         .lddx = width,
+                         .dw = ares_model_head_grad(model) };
+    d->k->head_fused(d, &h, token_losses, pass);
+    if (!isfinite(pass->loss)) {
+        const ares_row *row = b->samples[m->row].row;
+        return ares_fail(ARES_ENUMERIC,
+                         "loss is %g in a micro-batch of %lld rows that begins with %s:%lld; lower "
+                         "the learning rate, or look at these rows",
+                         pass->loss, (long long)(m->end - m->row), row->file, (long long)row->line);
+    }
+    return ares_model_backward(model, a->workspace, &packed, a->scratch);
+}
+
+/*
+ * Gradients of the mean over all trained tokens of the step; totals: loss, trained tokens, all
+ * tokens, over all ranks. *finite: the loss is, on all ranks; else the last failure says where it
+ * is not.
+ */
+static int backward(ares_trainer *t, const ares_batch *b, double totals[3], bool *finite)
+{
+    ares_actor *a = &t->actor;
+    ares_agg_counts counts = { 0 };
+    ares_agg_count(b, 0, b->rows, &counts);
+    double sums[3] = { counts.tokens, counts.rows, (double)b->tokens };
+    for (int64_t r = 0; r < b->rows; r++) sums[2] += b->samples[r].prompt_len;
+    ARES_TRY(ares_world_sum_f64(t->world, sums, 3));
+    counts = (ares_agg_counts){ .tokens = sums[0], .rows = sums[1] };
+    if (sums[0] == 0)
+        return ares_fail(ARES_ESTATE, "sft: step %lld: no token of its rows is trained",
+                         (long long)a->step + 1);
+    float *weight =
+        ares_arena_calloc(&((ares_batch *)b)->arena, (size_t)b->tokens + 1, sizeof *weight);
+    ares_micro_batch *plan =
+        ares_arena_alloc(&((ares_batch *)b)->arena, (size_t)(b->rows + 1) * sizeof *plan);
+    ARES_TRY(ares_agg_weights("token-mean", b, 0, b->rows, &counts, weight));
+
+    int64_t n = ares_pack_plan(b, 0, b->rows, t->cfg->actor.max_token_len, false, plan);
+    nll pass = { 0 };
+    int rc = ARES_OK;
+    ares_model_zero_grad(a->model);
+    for (int64_t i = 0; i < n && rc == ARES_OK; i++) {
+        pass.weight = weight + b->row_start[plan[i].row];
+        rc = micro_batch(a, b, &plan[i], &pass);
+    }
+    rc = ares_world_agree(t->world, rc);
+    *finite = rc != ARES_ENUMERIC;
+    totals[0] = pass.loss;
+    totals[1] = sums[0];
+    totals[2] = sums[2];
+    return rc == ARES_OK ? ares_world_sum_f64(t->world, totals, 1) : *finite ? rc : ARES_OK;
+}
+
+static int step_sft(ares_trainer *t, ares_metrics *m)
+{
+    ares_actor *a = &t->actor;
+    ares_batch *b = &t->batch;
+    char what[64];
+    bool finite = true;
+    double totals[3], norm = NAN, lr = ares_optim_lr(&a->optim, a->step), started = ares_now_s();
+    ARES_TRY(next_batch(t, b));
+    ares_metrics_set(m, "timing_s/data", ares_now_s() - started);
+    started = ares_now_s();
+    snprintf(what, sizeof what, "sft: step %lld", (long long)a->step + 1);
+    ARES_TRY(backward(t, b, totals, &finite));
+    if (finite)
+        ARES_TRY(ares_optim_step(&a->optim, a->model, t->world, lr, t->cfg->actor.max_grad_norm,
+                                 what, &norm));
+    else ares_optim_skip(&a->optim, t->world, what);
+    a->step++;
+    ares_metrics_set(m, "timing_s/update_actor", ares_now_s() - started);
+    if (finite) ares_metrics_set(m, "train/loss", totals[0]);
+    ares_metrics_set(m, "train/tokens", totals[1]);
+    ares_metrics_set(m, "actor/skipped_updates", isnan(norm));
+    if (!isnan(norm)) ares_metrics_set(m, "actor/grad_norm", norm);
+    ares_metrics_set(m, "actor/lr", lr);
+    ares_metrics_set(m, "perf/total_num_tokens", totals[2]);
+    return ARES_OK;
+}
+
+/* ------------------------------------------------------------------ validation */
+enum { VALIDATED_AT_ONCE = 64 };
+
+/*
+ * Rows first, first + stride, ...: the next few of them; the sum of their losses is added to
+ * sums[0], of their tokens to sums[1].
+ */
+static int score(ares_trainer *t, int64_t first, int64_t stride, double sums[2])
+{
+    ares_batch *b = &t->batch;
+    const sft_row *rows[VALIDATED_AT_ONCE];
+    ares_batch_clear(b);
+    for (int64_t i = first; i < t->sft->val.count && b->rows < VALIDATED_AT_ONCE; i += stride) {
+        rows[b->rows] = &t->sft->val.items[i];
+        add_row(b, rows[b->rows]);
+    }
+    fill(b, rows);
+    float *log_probs = ares_arena_alloc(&b->arena, (size_t)b->tokens * sizeof *log_probs);
+    ARES_TRY(
+        ares_train_log_probs(t->model, t->actor.workspace, t->cfg, b, 0, b->rows, log_probs, NULL));
+    for (int64_t i = 0; i < b->tokens; i++) {
+        if (!b->response_mask[i]) continue;
+        sums[0] -= (double)log_probs[i];
+        sums[1]++;
+    }
+    return ARES_OK;
+}
+
+static int validate_sft(ares_trainer *t, ares_metrics *m, ares_str *samples)
+{
+    (void)samples;
+    int64_t ranks = ares_world_size(t->world), stride = ranks * VALIDATED_AT_ONCE;
+    double sums[2] = { 0 };
+    int rc = ARES_OK;
+    for (int64_t first = ares_world_rank(t->world); first < t->sft->val.count && rc == ARES_OK;
+         first += stride)
+        rc = score(t, first, ranks, sums);
+    ARES_TRY(ares_world_agree(t->world, rc));
+    ARES_TRY(ares_world_sum_f64(t->world, sums, 2));
+    double loss = sums[0] / sums[1];
+    if (!isfinite(loss))
+        return ares_fail(ARES_ENUMERIC, "sft: step %lld: the validation loss is %g",
+                         (long long)t->step, loss);
+    ares_metrics_set(m, "val/loss", loss);
+    ares_metrics_set(m, "val/perplexity", exp(loss));
+    return ARES_OK;
+}
+
+static void declare_all(ares_config *cfg, ares_train_config *out)
+{
+    ares_train_config_declare(cfg, out);
+    ares_sft_declare(cfg, out);
+}
+
+int ares_sft_run(ares_config *cfg, const ares_train_config *c, ares_world *world)
+{
+    static const run_kind kind = { declare_all, open_sft, step_sft, validate_sft };
+    return train_run(&kind, cfg, c, world);
+}

@@ -1,0 +1,36 @@
+#ifndef ARES_TRAIN_SFT_SFT_DATA_H
+#define ARES_TRAIN_SFT_SFT_DATA_H
+
+#include "ares/train.h"
+
+/*
+ * A row's tokens. The first `prompt` of them are given; of the rest, those with trained = 1 carry
+ * the loss. The last one does.
+ */
+typedef struct sft_row {
+    const int32_t *ids;
+    const uint8_t *trained; /* [n] */
+    int32_t n, prompt;      /* 0 < prompt < n */
+    const ares_row *row;
+} sft_row;
+typedef struct sft_rows {
+    sft_row *items;
+    int64_t count, dropped, cut; /* longer than the limit */
+    ares_arena arena;
+} sft_rows;
+
+typedef struct sft_encoder {
+    const ares_train_config *cfg;
+    const ares_prompt_encoder *prompts;
+    const ares_tokenizer *tokenizer;
+    const ares_model_config *model;
+} sft_encoder;
+
+/*
+ * Encodes every row on the pool. Conversations go through the chat template and are trained on what
+ * the assistant wrote; without a template a row is its prompt, its response and the end-of-sequence
+ * token. A fault names file and line.
+ */
+int sft_rows_encode(const ares_dataset *d, const sft_encoder *e, ares_pool *pool, sft_rows *out);
+void sft_rows_fini(sft_rows *r);
+#endif

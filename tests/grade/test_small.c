@@ -1,0 +1,317 @@
+/* The small verifiers: format, patterns, F1, multiple choice, length, repetition, chance. */
+#include "test.h"
+#include "work.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "ares/grade.h"
+
+/*
+ * Runs a verifier with option=value words (up to a NULL) on one response; a failure gives NaN and
+ * leaves its message.
+ */
+static double judge(const char *name, const ares_verify_in *in, ares_verify_out *out,
+                    const char *const *words)
+{
+    ares_judge *j;
+    void *options;
+    ares_verify_out own = { .accuracy = NAN };
+    if (!CHECK_OK(ares_judge_new(name, &j))) return NAN;
+    ares_config *cfg = ares_config_new();
+    ares_option_table *table = ares_judge_options(j, &options);
+    if (table) ares_config_add_options(cfg, "", table, options);
+    for (; words && *words; words++) ares_config_override(cfg, *words);
+    ares_config_resolve(cfg);
+    if (ares_config_fault_count(cfg) == 0) ares_judge_check(j, cfg, "");
+    int rc = ares_config_finish(cfg);
+    if (rc == ARES_OK) rc = ares_judge_run(j, in, &own);
+    double score = rc == ARES_OK ? own.score : NAN;
+    ares_str_fini(&own.details);
+    if (out) *out = own;
+    ares_judge_free(j);
+    ares_config_free(cfg);
+    return score;
+}
+
+static double text_score(const char *name, const char *response, const char *truth)
+{
+    ares_verify_in in = { .response = ares_view_of(response),
+                          .ground_truth = ares_view_of(truth),
+                          .stopped = true,
+                          .response_tokens = -1 };
+    return judge(name, &in, NULL, NULL);
+}
+
+/* ---------------------------------------------------------------- format */
+TEST(think_tags_open_once_and_close)
+{
+    static const struct {
+        const char *text;
+        double think, boxed;
+    } cases[] = {
+        { "<think>a</think>b", 1, 0 },
+        { "<think></think>\\boxed{}", 1, 1 },
+        { "<think>a</think>\\boxed{1}</think>", 1, 1 },
+        { "<think>\\boxed{1}</think>", 1, 0 },
+        { "<think>a</think>\\boxed{1", 1, 0 },
+        { "<think>a<think></think>", 0, 0 },
+        { "<think></think><think>\\boxed{1}", 0, 1 },
+        { "a<think></think>\\boxed{1}", 0, 0 },
+        { "<think>", 0, 0 },
+        { "<think></think", 0, 0 },
+        { "", 0, 0 },
+        { "<think>}</think>\\boxed{", 1, 0 },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        CHECK_MSG(text_score("format_think", cases[i].text, "") == cases[i].think,
+                  "format_think of '%s'", cases[i].text);
+        CHECK_MSG(text_score("format_think_boxed", cases[i].text, "") == cases[i].boxed,
+                  "format_think_boxed of '%s'", cases[i].text);
+    }
+}
+
+static double found(const char *pattern, ares_view text, const char *more, bool *exhausted)
+{
+    char word[512];
+    const char *words[] = { word, more, NULL };
+    ares_verify_in in = { .response = text, .stopped = true };
+    ares_verify_out out;
+    snprintf(word, sizeof word, "pattern=%s", pattern);
+    double score = judge("regex", &in, &out, words);
+    if (exhausted) *exhausted = out.exhausted;
+    return score;
+}
+
+TEST(a_pattern_is_found_anywhere_or_covers_the_whole)
+{
+    CHECK(found("b+", ARES_VIEW("abbc"), NULL, NULL) == 1 &&
+          found("b+", ARES_VIEW("ac"), NULL, NULL) == 0);
+    CHECK(found("b+", ARES_VIEW("abbc"), "whole=true", NULL) == 0 &&
+          found("b+", ARES_VIEW("bb"), "whole=true", NULL) == 1);
+    /* alternatives keep together */
+    CHECK(found("^a|c$", ARES_VIEW("xc"), NULL, NULL) == 1 &&
+          found("^a|c$", ARES_VIEW("xcx"), NULL, NULL) == 0);
+    CHECK(found("a.c", ARES_VIEW("xa\ncx"), NULL, NULL) == 1 &&
+          found("(?i)PARIS", ARES_VIEW("in paris"), NULL, NULL) == 1);
+    CHECK(found("b", ARES_VIEW("a\0b"), NULL, NULL) == 1 &&
+          found("b", ARES_VIEW("\xff\xfe b"), NULL, NULL) == 1 &&
+          found("", ARES_VIEW(""), NULL, NULL) != 0);
+    CHECK(isnan(found("(", ARES_VIEW("a"), NULL, NULL)));
+    CHECK_CONTAINS(ares_error_message(), "missing closing parenthesis");
+}
+
+TEST(a_search_that_explodes_is_cut_short_and_counted)
+{
+    ares_str s = { 0 };
+    bool exhausted;
+    for (int i = 0; i < 200000; i++) ares_str_add_char(&s, 'a');
+    CHECK(found("(a+)+b", ares_str_view(&s), NULL, &exhausted) == 0 && exhausted);
+    CHECK(found("a*a*a*a*b", ares_str_view(&s), NULL, &exhausted) == 0 && exhausted);
+    ares_str_add_char(&s, 'b');
+    CHECK(found("b", ares_str_view(&s), NULL, &exhausted) == 1 && !exhausted);
+    ares_str_fini(&s);
+}
+
+/* ---------------------------------------------------------------- F1 */
+TEST(words_are_compared_without_case_punctuation_and_articles)
+{
+    CHECK_NEAR(text_score("f1", "The capital, Paris!", "paris"), 2.0 / 3, 1e-15);
+    CHECK_NEAR(text_score("f1", "an apple a day", "day apple"), 1, 0);
+    /* punctuation goes before words are cut */
+    CHECK_NEAR(text_score("f1", "it's", "its"), 1, 0);
+    /* '_' is punctuation, and "the" no word here */
+    CHECK_NEAR(text_score("f1", "the_end", "theend"), 1, 0);
+    CHECK_NEAR(text_score("f1", "\xc3\x89tude", "\xc3\xa9tude"), 1, 0);
+    /* a dash is no word character */
+    CHECK_NEAR(text_score("f1",
+                          "cat\xe2\x80\x94"
+                          "a\xe2\x80\x94"
+                          "dog",
+                          "cat\xe2\x80\x94 \xe2\x80\x94"
+                          "dog"),
+               1, 0);
+    CHECK_NEAR(text_score("f1", "yes", "yes it is"), 0, 0); /* a verdict stands alone */
+    CHECK_NEAR(text_score("f1", "Yes.", "yes"), 1, 0);
+    CHECK_NEAR(text_score("f1", "a a b b c", "b c c"), 2.0 * (2.0 / 3) * (2.0 / 3) / (4.0 / 3),
+               1e-15);
+    CHECK_NEAR(text_score("f1", "", "paris"), 0, 0);
+    CHECK(isnan(text_score("f1", "paris", " ")));
+    CHECK_CONTAINS(ares_error_message(), "f1: the ground truth is empty");
+    CHECK_NEAR(text_score("f1", "\xff\xfe paris", "paris"), 2.0 / 3, 1e-15);
+}
+
+/* ---------------------------------------------------------------- multiple choice */
+static double choice(const char *response, const char *label, const char *row)
+{
+    ares_arena arena = { 0 };
+    ares_verify_in in = { .response = ares_view_of(response),
+                          .ground_truth = ares_view_of(label),
+                          .stopped = true };
+    double score = NAN;
+    if (!row || CHECK_OK(ares_json_parse(&arena, ares_view_of(row), "row", &in.row)))
+        score = judge("gpqa", &in, NULL, NULL);
+    ares_arena_fini(&arena);
+    return score;
+}
+
+TEST(the_letter_that_is_announced_wins)
+{
+    CHECK(choice("The answer is B.", "B", NULL) == 1 && choice("ANSWER: b", "B", NULL) == 1 &&
+          choice("option C, not D", "C", NULL) == 1 &&
+          choice("I choose choice\n:\tD", "D", NULL) == 1);
+    CHECK(choice("The answer is B. Or C", "C", NULL) == 0 &&
+          choice("A or B or C", "C", NULL) == 1 && choice("A or B or C", "A", NULL) == 0);
+    CHECK(choice("<think>the answer is A</think>the answer is B", "B", NULL) == 1 &&
+          choice("<think>A</think>", "A", NULL) == 0);
+    CHECK(choice("D is the correct one", "D", NULL) == 1 &&
+          choice("D is correct, C is not", "D", NULL) == 1);
+    /* no such letter: what stands alone counts */
+    CHECK(choice("Answer: Z, I mean B", "B", NULL) == 1);
+    CHECK(choice("answer: Z", "A", NULL) == 0);      /* "a" occurs in "answer" */
+    CHECK(choice("answer depends", "D", NULL) == 1); /* as the original reads it */
+    CHECK(choice("final option is B", "B", NULL) == 1 && choice("the Alphabet", "A", NULL) == 0 &&
+          choice("\xc3\x89"
+                 "A\xc3\x89 B",
+                 "B", NULL) == 1 &&
+          choice("B \xc3\x89"
+                 "A",
+                 "A", NULL) == 0);
+}
+
+TEST(a_label_is_a_letter_an_index_or_the_text_of_a_choice)
+{
+    const char *row = "{\"metadata\":{\"choices\":[\"Paris\",\"Rome\",\"10\"]}}";
+    CHECK(choice("The answer is B", "1", NULL) == 1 && choice("The answer is B", "2", NULL) == 0);
+    CHECK(choice("The answer is B", "Rome", row) == 1 &&
+          choice("The answer is A", "Rome", row) == 0);
+    CHECK(choice("The answer is C", "10", row) == 1); /* the text wins over the index */
+    CHECK(choice("The answer is D", "B", row) == 0);  /* of three choices */
+    CHECK(choice("It is Rome!", "B", row) == 1 && choice("It is in rome, really", "1", row) == 1 &&
+          choice("It is Paris", "B", row) == 0);
+    CHECK(choice("The answer is B", "", "{\"metadata\":{\"correct_letter\":\"b\"}}") == 1);
+    CHECK(choice("The answer is X", "Y", "{\"valid_letters\":[\"X\",\"Y\"]}") == 0 &&
+          choice("The answer is Y", "Y", "{\"valid_letters\":[\"X\",\"Y\"]}") == 1);
+    CHECK(choice("It is Rome", "B", "{\"choices\":{\"a\":\"Paris\",\"b\":\"Rome\"}}") == 1);
+    CHECK(isnan(choice("B", "", NULL)));
+    CHECK(choice("B", "Z9", "{\"choices\":5}") == 0 &&
+          choice("B", "B", "{\"choices\":[null,{}]}") == 1);
+    ares_verify_in in = { .response = ARES_VIEW("The answer is K"),
+                          .ground_truth = ARES_VIEW("K"),
+                          .stopped = true };
+    CHECK(judge("multiple_choice", &in, NULL, NULL) == 0 &&
+          judge("multiple_choice", &in, NULL,
+                (const char *const[]){ "letters=ABCDEFGHIJK", NULL }) == 1);
+}
+
+/* ---------------------------------------------------------------- length */
+static double length_score(const char *name, int64_t tokens, const char *const *words)
+{
+    ares_verify_in in = { .response = ARES_VIEW("x"), .response_tokens = tokens };
+    return judge(name, &in, NULL, words);
+}
+
+TEST(both_spellings_of_the_penalty_of_length_agree)
+{
+    const char *length[] = { "safe_length=6", "max_length=10", "len_reward_penalty=0.5", NULL },
+               *overlong[] = { "max_response_length=10", "overlong_buffer_length=4",
+                               "overlong_penalty_factor=0.5", NULL };
+    for (int64_t n = 0; n < 15; n++)
+        CHECK_NEAR(length_score("length", n, length), length_score("overlong", n, overlong), 1e-15);
+    CHECK_NEAR(length_score("length", 8, length), -0.25, 0);
+    CHECK_NEAR(length_score("length", 20000000000, length), -0.5, 0);
+    CHECK_NEAR(length_score("length", 17000, NULL), -0.0150390625, 1e-15); /* the seed's numbers */
+    CHECK(isnan(length_score("length", -1, length)));
+    CHECK_CONTAINS(ares_error_message(), "number of tokens is not known");
+    CHECK(isnan(length_score("length", 1,
+                             (const char *const[]){ "safe_length=10", "max_length=10", NULL })));
+    CHECK_CONTAINS(ares_error_message(), "not below max_length");
+    CHECK(isnan(length_score("overlong", 1,
+                             (const char *const[]){ "overlong_buffer_length=99999", NULL })));
+}
+
+/* ---------------------------------------------------------------- repetition */
+static double repetition(const int32_t *ids, int64_t n, const char *const *words)
+{
+    ares_verify_in in = { .ids = ids, .response_tokens = n };
+    return judge("repetition", &in, NULL, words);
+}
+
+TEST(repeated_pieces_are_a_share_of_all)
+{
+    static const int32_t same[] = { 7, 7, 7, 7, 7, 7 }, different[] = { 1, 2, 3, 4, 5 },
+                         twice[] = { 1, 2, 3, 1, 2, 3 };
+    CHECK_NEAR(repetition(same, 6, NULL), -0.75, 1e-15);
+    CHECK_NEAR(repetition(different, 5, NULL), 0, 0);
+    CHECK_NEAR(repetition(twice, 6, NULL), -0.25, 1e-15);
+    CHECK_NEAR(repetition(same, 2, NULL), 0, 0);
+    CHECK_NEAR(repetition(same, 0, NULL), 0, 0);
+    CHECK_NEAR(repetition(same, 6, (const char *const[]){ "ngram_size=1", "max_penalty=-2", NULL }),
+               -2 * (1 - 1.0 / 6), 1e-15);
+    CHECK(isnan(repetition(NULL, 6, NULL)) && isnan(repetition(same, -1, NULL)));
+    int32_t ids[400];
+    for (int round = 0; round < 20; round++) { /* against counting by hand */
+        int64_t n = 3 +
+                    (int64_t)ares_rng_below(ares_rng_root(1, ARES_RNG_TEST), (uint64_t)round, 390),
+                unique = 0;
+        for (int64_t i = 0; i < n; i++)
+            ids[i] = (int32_t)ares_rng_below(ares_rng_root(2, ARES_RNG_TEST),
+                                             (uint64_t)(round * 1000 + i), (uint64_t)(2 + round));
+        for (int64_t i = 0; i + 3 <= n; i++) {
+            bool seen = false;
+            for (int64_t k = 0; k < i; k++)
+                seen = seen || memcmp(ids + k, ids + i, 3 * sizeof *ids) == 0;
+            unique += !seen;
+        }
+        CHECK_NEAR(repetition(ids, n, NULL), -(1 - (double)unique / (double)(n - 2)), 1e-15);
+    }
+}
+
+/* ---------------------------------------------------------------- chance */
+TEST(chance_depends_on_the_texts_and_the_seed_alone)
+{
+    int ones = 0, changed = 0, rare = 0;
+    for (int i = 0; i < 2000; i++) {
+        char text[32];
+        snprintf(text, sizeof text, "response %d", i);
+        ares_verify_in in = { .response = ares_view_of(text), .stopped = true }, other = in;
+        other.ground_truth = ARES_VIEW("5");
+        other.stopped = false;
+        double a = judge("random", &in, NULL, NULL);
+        CHECK(a == judge("random", &other, NULL, NULL));
+        ones += a == 1;
+        changed += a != judge("random", &in, NULL, (const char *const[]){ "seed=2", NULL });
+        rare += judge("random", &in, NULL, (const char *const[]){ "p=0.1", NULL }) == 1;
+    }
+    CHECK_MSG(ones > 900 && ones < 1100, "%d ones of 2000", ones);
+    CHECK_MSG(changed > 900 && changed < 1100, "%d of 2000 scores changed with the seed", changed);
+    CHECK_MSG(rare > 150 && rare < 250, "%d ones of 2000 at p = 0.1", rare);
+    CHECK(text_score("none", "anything", "anything") == 0);
+}
+
+/* ---------------------------------------------------------------- hostile texts */
+TEST(small_verifiers_are_linear_in_the_response)
+{
+    static const char *const pieces[] = { "<think>", "answer ",  "final",     "\xff",
+                                          "A ",      "<answer>", "\\boxed{",  "a b ",
+                                          " ",       "</think>", "option :  " };
+    static const char *const names[] = { "format_think", "format_think_boxed", "f1",   "gpqa",
+                                         "random",       "boxed_exact",        "regex" };
+    for (int p = 0; p < ARES_COUNT(pieces); p++) {
+        ares_str s = { 0 };
+        while (s.len < 1000000) ares_str_add_z(&s, pieces[p]);
+        for (int k = 0; k < ARES_COUNT(names); k++) {
+            ares_verify_in in = { .response = ares_str_view(&s),
+                                  .ground_truth = ARES_VIEW("B"),
+                                  .stopped = true };
+            int64_t before = work_done();
+            CHECK(!isnan(judge(
+                names[k], &in, NULL,
+                strcmp(names[k], "regex") ? NULL : (const char *const[]){ "pattern=x$", NULL })));
+            double work = (double)(work_done() - before) / (double)s.len;
+            CHECK_MSG(work < 400, "%s of '%s': %.0f units of work per byte", names[k], pieces[p],
+                      work);
+        }
+        ares_str_fini(&s);
+    }
+}

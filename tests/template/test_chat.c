@@ -1,0 +1,236 @@
+/*
+ * Which part of a conversation the assistant wrote; where a model directory keeps its template;
+ * format prompts.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "ares/template.h"
+#include "test.h"
+
+#define CHATML                                                                                 \
+    "{% for m in messages %}{{ '<|im_start|>' ~ m.role ~ '\\n' ~ m.content ~ '<|im_end|>\\n' " \
+    "}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+#define TALK                                                                               \
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"žluť?\"},{\"role\":\"assistant\","    \
+    "\"content\":\"日本\"},{\"role\":\"user\",\"content\":\"b\"},{\"role\":\"assistant\"," \
+    "\"content\":\"<think>t</think>c\"}]}"
+
+typedef struct talk {
+    ares_chat *chat;
+    ares_arena arena;
+    const ares_json *variables;
+    ares_str out;
+    ares_text_spans spans;
+} talk;
+
+static bool talk_open(talk *t, const char *template, const char *variables)
+{
+    *t = (talk){ 0 };
+    return CHECK_OK(ares_chat_new("t", ares_view_of(template), NULL, &t->chat)) &&
+           CHECK_OK(
+               ares_json_parse(&t->arena, ares_view_of(variables), "variables", &t->variables));
+}
+
+static void talk_close(talk *t)
+{
+    ares_chat_free(t->chat);
+    ares_arena_fini(&t->arena);
+    ares_str_fini(&t->out);
+    ares_text_spans_fini(&t->spans);
+}
+
+static ares_view span_text(const talk *t, int64_t i)
+{
+    const ares_text_span *s = &t->spans.items[i];
+    return (ares_view){ t->out.data + s->byte_start, (size_t)(s->byte_end - s->byte_start) };
+}
+
+TEST(assistant_spans_are_what_a_turn_adds_behind_the_generation_prompt)
+{
+    talk t;
+    if (!talk_open(&t, CHATML, TALK)) return;
+    ares_str_add_z(&t.out, "é|"); /* spans count from the beginning of out */
+    REQUIRE_OK(ares_chat_assistant_spans(t.chat, t.variables, NULL, &t.out, &t.spans));
+    REQUIRE(CHECK_EQ(t.spans.n, 2));
+    CHECK_VIEW(span_text(&t, 0), "日本<|im_end|>\n");
+    CHECK_VIEW(span_text(&t, 1), "<think>t</think>c<|im_end|>\n");
+    CHECK_EQ(t.spans.items[0].char_start, 2 + (12 + 5 + 5 + 11) + 22);
+    CHECK_EQ(t.spans.items[0].char_end - t.spans.items[0].char_start, 2 + 11);
+    CHECK_EQ(t.spans.items[1].byte_end, (int64_t)t.out.len);
+    talk_close(&t);
+}
+
+TEST(a_template_that_rewrites_earlier_turns_cannot_be_split_and_says_where)
+{
+    talk t;
+    const char *source = "{% for m in messages %}<{{ m.role }}>{{ m.content if loop.last else "
+                         "m.content.split('</think>')[-1] }}{% endfor %}"
+                         "{% if add_generation_prompt %}<assistant>{% endif %}";
+    const char *variables =
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":"
+        "\"<think>t</think>c\"},{\"role\":\"user\",\"content\":\"b\"}]}";
+    if (!talk_open(&t, source, variables)) return;
+    CHECK_FAIL(ares_chat_assistant_spans(t.chat, t.variables, NULL, &t.out, &t.spans),
+               ARES_EUNSUPPORTED, "messages[1]");
+    CHECK_EQ(t.out.len, 0);
+    CHECK_EQ(t.spans.n, 0);
+    talk_close(&t);
+}
+
+TEST(generation_blocks_are_the_assistants_spans)
+{
+    talk t;
+    const char *source =
+        "{% for m in messages %}[{{ m.role }}]{% if m.role == 'assistant' %}{% generation %}{{ "
+        "m.content }}!{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}";
+    if (!talk_open(&t, source, TALK)) return;
+    REQUIRE_OK(ares_chat_assistant_spans(t.chat, t.variables, NULL, &t.out, &t.spans));
+    REQUIRE(CHECK_EQ(t.spans.n, 2));
+    CHECK_VIEW(span_text(&t, 0), "日本!");
+    CHECK_EQ(t.spans.items[0].char_start, 6 + 5 + 11);
+    CHECK_EQ(t.spans.items[0].char_end, 6 + 5 + 11 + 3);
+    CHECK_VIEW(span_text(&t, 1), "<think>t</think>c!");
+    talk_close(&t);
+}
+
+TEST(a_generation_block_whose_place_is_unknown_is_refused)
+{
+    talk t;
+    if (!talk_open(&t, "{% set x %}{% generation %}a{% endgeneration %}{% endset %}{{ x }}",
+                   "{\"messages\":[]}"))
+        return;
+    CHECK_FAIL(ares_chat_assistant_spans(t.chat, t.variables, NULL, &t.out, &t.spans),
+               ARES_EUNSUPPORTED, "generation block inside");
+    CHECK_OK(ares_chat_render(t.chat, t.variables, NULL, &t.out));
+    CHECK_VIEW(ares_str_view(&t.out), "a");
+    talk_close(&t);
+}
+
+static void put(const char *name, const char *text)
+{
+    CHECK_OK(ares_file_write(test_file(name), text, strlen(text)));
+}
+
+static void check_load(const char *name, const char *expected)
+{
+    ares_chat *chat = NULL;
+    ares_arena arena = { 0 };
+    ares_str out = { 0 };
+    const ares_json *variables;
+    if (CHECK_OK(ares_json_parse(&arena, ARES_VIEW("{\"messages\":[]}"), "v", &variables)) &&
+        CHECK_OK(ares_chat_load(test_dir(), name, &chat)) &&
+        CHECK_OK(ares_chat_render(chat, variables, NULL, &out)))
+        CHECK_VIEW(ares_str_view(&out), expected);
+    ares_chat_free(chat);
+    ares_str_fini(&out);
+    ares_arena_fini(&arena);
+}
+
+TEST(a_model_directory_keeps_its_template_in_one_of_three_places)
+{
+    ares_chat *chat;
+    CHECK_FAIL(ares_chat_load(test_dir(), NULL, &chat), ARES_EFORMAT, "no chat template");
+    put("tokenizer_config.json",
+        "{\"chat_template\":[{\"name\":\"default\",\"template\":\"d{{ bos_token "
+        "}}\"},{\"name\":\"tool_use\",\"template\":\"t{{ eos_token }}{{ tools }}\"}],"
+        "\"bos_token\":{\"content\":\"<s>\"},\"eos_token\":\"</s>\",\"pad_token\":null}");
+    put("special_tokens_map.json",
+        "{\"eos_token\":\"other\",\"pad_token\":{\"content\":\"<pad>\"}}");
+    check_load(NULL, "d<s>");
+    check_load("tool_use", "t</s>None");
+    CHECK_FAIL(ares_chat_load(test_dir(), "rag", &chat), ARES_EFORMAT, "'rag'");
+    put("tokenizer_config.json", "{\"chat_template\":\"s{{ pad_token }}{{ bos_token }}\"}");
+    check_load("default", "s<pad>");
+    put("chat_template.jinja", "j{{ add_generation_prompt }}\n");
+    check_load(NULL, "jFalse");
+}
+
+static void check_continue(const char *template, const char *variables, const char *expected)
+{
+    talk t;
+    if (!talk_open(&t, template, variables)) return;
+    ares_str_add_z(&t.out, "before|");
+    CHECK_OK(ares_chat_render(t.chat, t.variables, NULL, &t.out));
+    CHECK_VIEW(ares_str_view(&t.out), expected);
+    talk_close(&t);
+}
+
+#define OPEN(content)                                             \
+    "{\"messages\":[{\"role\":\"assistant\",\"content\":" content \
+    "}],\"continue_final_message\":true}"
+
+TEST(a_continued_message_ends_the_text)
+{
+    check_continue(CHATML, OPEN("\"a \""), "before|<|im_start|>assistant\na ");
+    check_continue("{{ messages[0].content | trim }}<end>", OPEN("\" a \""), "before|a");
+    check_continue("{{ messages[0].content | trim }}<end>", OPEN("\" \""),
+                   "before|"); /* nothing but blanks */
+    check_continue("{{ messages[0]['content'] }}|{{ continue_final_message is defined }}|{{ "
+                   "messages[0].content }}!",
+                   OPEN("\"a\""),
+                   /* the last one counts, as in transformers */
+                   "before|aCONTINUE_FINAL_MESSAGE_TAG |False|a");
+    check_continue("{# content #}{{ messages[0] | tojson }}", OPEN("\"a\""),
+                   "before|{\"role\": \"assistant\", \"content\": \"a"); /* keys keep their order */
+}
+
+static void check_not_continued(const char *template, const char *variables, const char *message)
+{
+    talk t;
+    if (!talk_open(&t, template, variables)) return;
+    CHECK_FAIL(ares_chat_render(t.chat, t.variables, NULL, &t.out), ARES_EFORMAT, message);
+    CHECK_EQ(t.out.len, 0);
+    talk_close(&t);
+}
+
+TEST(what_cannot_be_continued_is_an_error)
+{
+    check_not_continued(CHATML,
+                        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"continue_final_"
+                        "message\":true,\"add_generation_prompt\":true}",
+                        "continue_final_message and add_generation_prompt exclude each other");
+    check_not_continued(CHATML, "{\"messages\":[],\"continue_final_message\":true}",
+                        "'messages' is empty");
+    check_not_continued(CHATML,
+                        "{\"messages\":[{\"role\":\"user\"}],\"continue_final_message\":true}",
+                        "messages[0].content: holds no text");
+    check_not_continued(CHATML, OPEN("5"), "messages[0].content: holds no text");
+    check_not_continued(CHATML, OPEN("[{\"type\":\"image\"}]"),
+                        "messages[0].content: holds no text");
+    check_not_continued("{{ messages[0].content | upper }}", OPEN("\"a\""),
+                        "does not write the final message as it is");
+    check_not_continued("{{ messages | length }} content", OPEN("\"a\""),
+                        "does not write the final message as it is");
+    check_not_continued("{{ messages | length }}", OPEN("\"a\""), "never writes that key");
+    check_not_continued(
+        CHATML,
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"continue_final_message\":1}",
+        "neither true or false nor a key");
+    talk t;
+    if (!talk_open(&t, CHATML, OPEN("\"a\""))) return;
+    CHECK_FAIL(ares_chat_assistant_spans(t.chat, t.variables, NULL, &t.out, &t.spans), ARES_EFORMAT,
+               "continue_final_message");
+    talk_close(&t);
+}
+
+TEST(a_conversation_needs_its_messages)
+{
+    talk t;
+    if (!talk_open(&t, CHATML, "{\"message\":[]}")) return;
+    CHECK_FAIL(ares_chat_render(t.chat, t.variables, NULL, &t.out), ARES_EFORMAT, "'messages'");
+    talk_close(&t);
+}
+
+TEST(a_format_prompt_is_stripped_and_takes_the_content)
+{
+    ares_template *t;
+    ares_str out = { 0 };
+    put("math.jinja",
+        "\n{{ content | trim }} Think in <think> </think>.\n{% if true %}\nBox it.{% endif %}\n\n");
+    REQUIRE_OK(ares_format_prompt_load(test_file("math.jinja"), &t));
+    CHECK_OK(ares_format_prompt_render(t, ARES_VIEW("  1 + 1?\n"), &out));
+    CHECK_VIEW(ares_str_view(&out), "1 + 1? Think in <think> </think>.\n\nBox it.");
+    ares_template_free(t);
+    ares_str_fini(&out);
+}

@@ -3,12 +3,10 @@
  * "no crash": a fault is reported, a configuration without faults is printed, and the print reads
  * back as the same configuration.
  *
- *   clang -fsanitize=fuzzer,address,undefined -D_GNU_SOURCE -std=c17 -Iinclude
- *       tests/fuzz/fuzz_config.c \
- *         src/config/*.c
- * src/core/{json,str,file,map,arena,memory,error,log,lookup,progress,clock}.c -lyaml -lm -o
- * fuzz_config &&
- *   ./fuzz_config tests/fuzz/corpus/config
+ * Built and run by hand:
+ *
+ *   cmake --preset fuzz && cmake --build build-fuzz --target fuzz_config
+ *   build-fuzz/fuzz_config tests/fuzz/corpus/config
  */
 #include "ares/config.h"
 

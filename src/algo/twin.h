@@ -2,8 +2,8 @@
  * The functions of ares/algo_twin.h with the table to use, which tests give: NULL is the CPU.
  * (twin.c)
  */
-#ifndef ARES_ALGO_TWIN_H
-#define ARES_ALGO_TWIN_H
+#ifndef ARES_ALGO_TWIN_PRIVATE_H
+#define ARES_ALGO_TWIN_PRIVATE_H
 
 #include "ares/algo_twin.h"
 

@@ -1,7 +1,7 @@
 /* if_rewards.json: verdicts and scores; and what curriculum.json says of format_verify. */
 #include "golden.h"
 
-#include "instructions/checks.h"
+#include "../../src/grade/instructions/checks.h"
 
 GOLDEN(if_rewards, if_check)
 {

@@ -5,9 +5,9 @@
 
 #include <math.h>
 
+#include "../../src/grade/math/math.h"
 #include "../../src/grade/published.h"
 #include "ares/grade.h"
-#include "math/math.h"
 
 static math_budget fresh(void)
 {

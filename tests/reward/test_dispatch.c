@@ -9,6 +9,8 @@
 #include "ares/reward_shape.h"
 #include "tally.h"
 
+#include "ares/reward.h"
+
 enum { MOST = 300 };
 typedef struct manager {
     ares_config *config;

@@ -1,0 +1,679 @@
+/*
+ * Expressions in one number, with Python's grammar and arithmetic (docs/data.md#schedules). A
+ * recursive-descent parser makes a tree, each node with the function that evaluates it; nothing is
+ * ever looked up by name after parsing. Transcendental functions are computed in long double and
+ * rounded, so that the instruction set of a machine's double library decides no bit.
+ */
+#include "ares/config_schedule.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_DEPTH = 200, MAX_ARGUMENTS = 16, MAX_WORK = 100000 /* operations */ };
+
+typedef struct node node;
+typedef struct run {
+    double step;
+    int work;
+    const char *error; /* the first */
+} run;
+struct node {
+    double (*at)(const node *n, run *r);
+    double number;
+    const node *a, *b, *c; /* operands; of a call the first arguments */
+    const node *const *arguments;
+    int count;
+    double (*function)(const double *x, int n, run *r);
+    bool none; /* None, or a conditional with a branch that is */
+};
+
+struct ares_expression {
+    const node *root;
+    const char *text;
+};
+
+static double fail(run *r, const char *what)
+{
+    if (!r->error) r->error = what;
+    return 0;
+}
+
+static double at(const node *n, run *r)
+{
+    if (++r->work > MAX_WORK) return fail(r, "too many operations");
+    return r->error ? 0 : n->at(n, r);
+}
+
+/* ---------------------------------------------------------------- operations */
+static double number_at(const node *n, run *r)
+{
+    (void)r;
+    return n->number;
+}
+static double step_at(const node *n, run *r)
+{
+    (void)n;
+    return r->step;
+}
+static double if_at(const node *n, run *r)
+{
+    return at(at(n->a, r) != 0 ? n->b : n->c, r);
+}
+static double or_at(const node *n, run *r)
+{
+    double a = at(n->a, r);
+    return a != 0 ? a : at(n->b, r);
+}
+static double and_at(const node *n, run *r)
+{
+    double a = at(n->a, r);
+    return a != 0 ? at(n->b, r) : a;
+}
+static double not_at(const node *n, run *r)
+{
+    return at(n->a, r) == 0;
+}
+static double minus_at(const node *n, run *r)
+{
+    return -at(n->a, r);
+}
+static double add_at(const node *n, run *r)
+{
+    return at(n->a, r) + at(n->b, r);
+}
+static double subtract_at(const node *n, run *r)
+{
+    return at(n->a, r) - at(n->b, r);
+}
+static double multiply_at(const node *n, run *r)
+{
+    return at(n->a, r) * at(n->b, r);
+}
+static double divide_at(const node *n, run *r)
+{
+    double a = at(n->a, r), b = at(n->b, r);
+    return b != 0 ? a / b : fail(r, "division by zero");
+}
+
+/* The remainder has the sign of the divisor. */
+static double modulo(double a, double b)
+{
+    double m = fmod(a, b);
+    return m == 0 ? copysign(0, b) : (m < 0) != (b < 0) ? m + b : m;
+}
+static double modulo_at(const node *n, run *r)
+{
+    double a = at(n->a, r), b = at(n->b, r);
+    return b != 0 ? modulo(a, b) : fail(r, "modulo by zero");
+}
+static double floor_divide_at(const node *n, run *r)
+{
+    double a = at(n->a, r), b = at(n->b, r);
+    if (b == 0) return fail(r, "division by zero");
+    double quotient = (a - modulo(a, b)) / b, whole = floor(quotient);
+    return quotient - whole > 0.5 ? whole + 1 : whole;
+}
+
+static double power(double a, double b, run *r)
+{
+    if (a == 0 && b < 0) return fail(r, "0 to a negative power");
+    if (a < 0 && isfinite(a) && isfinite(b) && b != floor(b))
+        return fail(r, "a negative number to a fractional power");
+    double p = (double)powl(a, b);
+    if (isinf(p) && isfinite(a) && isfinite(b)) return fail(r, "a power too large for a float");
+    return p;
+}
+static double power_at(const node *n, run *r)
+{
+    double a = at(n->a, r), b = at(n->b, r);
+    return r->error ? 0 : power(a, b, r);
+}
+
+/* A comparison: function compares; a chain is an `and` of them. */
+static double compare_at(const node *n, run *r)
+{
+    double x[2] = { at(n->a, r), at(n->b, r) };
+    return n->function(x, 2, r);
+}
+#define COMPARISON(name, op)                           \
+    static double name(const double *x, int n, run *r) \
+    {                                                  \
+        (void)n, (void)r;                              \
+        return x[0] op x[1];                           \
+    }
+COMPARISON(less, <)
+COMPARISON(less_equal, <=)
+COMPARISON(greater, >)
+COMPARISON(greater_equal, >=)
+COMPARISON(equal, ==)
+COMPARISON(not_equal, !=)
+
+/* ---------------------------------------------------------------- functions */
+static double call_at(const node *n, run *r)
+{
+    double x[MAX_ARGUMENTS];
+    for (int i = 0; i < n->count; i++) x[i] = at(n->arguments[i], r);
+    return r->error ? 0 : n->function(x, n->count, r);
+}
+
+static double f_min(const double *x, int n, run *r)
+{
+    (void)r;
+    double least = x[0];
+    for (int i = 1; i < n; i++)
+        if (x[i] < least) least = x[i];
+    return least;
+}
+static double f_max(const double *x, int n, run *r)
+{
+    (void)r;
+    double most = x[0];
+    for (int i = 1; i < n; i++)
+        if (x[i] > most) most = x[i];
+    return most;
+}
+static double f_abs(const double *x, int n, run *r)
+{
+    (void)n, (void)r;
+    return fabs(x[0]);
+}
+static double f_float(const double *x, int n, run *r)
+{
+    (void)n, (void)r;
+    return x[0];
+}
+
+static double whole(double x, double rounded, run *r)
+{
+    return isfinite(x) ? rounded : fail(r, "an integer of a number that is not finite");
+}
+static double f_int(const double *x, int n, run *r)
+{
+    (void)n;
+    return whole(x[0], trunc(x[0]), r);
+}
+static double f_floor(const double *x, int n, run *r)
+{
+    (void)n;
+    return whole(x[0], floor(x[0]), r);
+}
+static double f_ceil(const double *x, int n, run *r)
+{
+    (void)n;
+    return whole(x[0], ceil(x[0]), r);
+}
+
+/* Half to even; with digits, of the exact decimal value of the float. */
+static double f_round(const double *x, int n, run *r)
+{
+    char text[400];
+    if (n == 1) return whole(x[0], nearbyint(x[0]), r);
+    if (!isfinite(x[1]) || x[1] != floor(x[1])) return fail(r, "round to a fraction of a digit");
+    if (!isfinite(x[0]) || x[1] > 323) return x[0];
+    if (x[1] < -308) return copysign(0, x[0]);
+    if (x[1] < 0) {
+        long double unit = powl(10, -x[1]);
+        return (double)(nearbyintl(x[0] / unit) * unit);
+    }
+    int most = 40; /* digits beyond these are zeros of no effect on a float as large as 1e-16 */
+    if (x[1] > most && fabs(x[0]) > 1e-16) return x[0];
+    snprintf(text, sizeof text, "%.*f", (int)x[1], x[0]);
+    return strtod(text, NULL);
+}
+
+static double bounded(double x, double result, run *r)
+{
+    return isinf(result) && isfinite(x) ? fail(r, "a result too large for a float") : result;
+}
+static double f_exp(const double *x, int n, run *r)
+{
+    (void)n;
+    return bounded(x[0], (double)expl(x[0]), r);
+}
+static double f_sqrt(const double *x, int n, run *r)
+{
+    (void)n;
+    return x[0] < 0 ? fail(r, "the square root of a negative number") : sqrt(x[0]);
+}
+static double logarithm(double x, long double (*log)(long double), run *r)
+{
+    return x <= 0 ? fail(r, "the logarithm of a number that is not positive") : (double)log(x);
+}
+static double f_log(const double *x, int n, run *r)
+{
+    double log = logarithm(x[0], logl, r);
+    if (n == 1 || r->error) return log;
+    double base = logarithm(x[1], logl, r);
+    if (!r->error && base == 0) return fail(r, "a logarithm to base 1");
+    return log / base;
+}
+static double f_log2(const double *x, int n, run *r)
+{
+    (void)n;
+    return logarithm(x[0], log2l, r);
+}
+static double f_log10(const double *x, int n, run *r)
+{
+    (void)n;
+    return logarithm(x[0], log10l, r);
+}
+static double f_pow(const double *x, int n, run *r)
+{
+    (void)n;
+    return power(x[0], x[1], r);
+}
+#define ANGLE(name, function)                                                                 \
+    static double name(const double *x, int n, run *r)                                        \
+    {                                                                                         \
+        (void)n;                                                                              \
+        return isinf(x[0]) ? fail(r, "an angle that is not finite") : (double)function(x[0]); \
+    }
+ANGLE(f_sin, sinl)
+ANGLE(f_cos, cosl)
+ANGLE(f_tan, tanl)
+static double f_tanh(const double *x, int n, run *r)
+{
+    (void)n, (void)r;
+    return (double)tanhl(x[0]);
+}
+
+static const struct {
+    const char *name;
+    int least, most; /* arguments */
+    bool math;       /* in Python's module math */
+    double (*function)(const double *x, int n, run *r);
+} functions[] = {
+    { "abs", 1, 1, false, f_abs },
+    { "ceil", 1, 1, true, f_ceil },
+    { "cos", 1, 1, true, f_cos },
+    { "exp", 1, 1, true, f_exp },
+    { "float", 1, 1, false, f_float },
+    { "floor", 1, 1, true, f_floor },
+    { "int", 1, 1, false, f_int },
+    { "log", 1, 2, true, f_log },
+    { "log10", 1, 1, true, f_log10 },
+    { "log2", 1, 1, true, f_log2 },
+    { "max", 2, MAX_ARGUMENTS, false, f_max },
+    { "min", 2, MAX_ARGUMENTS, false, f_min },
+    { "pow", 2, 2, true, f_pow },
+    { "round", 1, 2, false, f_round },
+    { "sin", 1, 1, true, f_sin },
+    { "sqrt", 1, 1, true, f_sqrt },
+    { "tan", 1, 1, true, f_tan },
+    { "tanh", 1, 1, true, f_tanh },
+};
+static const struct {
+    const char *name;
+    double value;
+} constants[] = { { "pi", 3.14159265358979323846 },
+                  { "e", 2.7182818284590452354 },
+                  { "inf", INFINITY } };
+static const char *const keywords[] = { "if",     "else", "and",   "or",  "not",
+                                        "lambda", "True", "False", "None" };
+
+/* ---------------------------------------------------------------- parsing */
+typedef struct parser {
+    ares_arena *arena;
+    const char *text, *p, *end;
+    ares_view parameter;
+    int depth;
+    int rc;
+} parser;
+
+/* The first fault counts. Column 1 is the first character. */
+static const node *refuse(parser *s, const char *at, const char *what)
+{
+    if (s->rc == ARES_OK)
+        s->rc = ares_fail(ARES_ECONFIG, "'%.200s': column %d: %s", s->text, (int)(at - s->text) + 1,
+                          what);
+    return NULL;
+}
+
+static bool letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+static bool digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static void blanks(parser *s)
+{
+    while (s->p < s->end && (*s->p == ' ' || *s->p == '\t' || *s->p == '\n' || *s->p == '\r'))
+        s->p++;
+}
+
+static bool next_is(parser *s, const char *symbol)
+{
+    blanks(s);
+    size_t n = strlen(symbol);
+    return (size_t)(s->end - s->p) >= n && memcmp(s->p, symbol, n) == 0;
+}
+
+static bool take(parser *s, const char *symbol)
+{
+    bool is = next_is(s, symbol);
+    if (is) s->p += strlen(symbol);
+    return is;
+}
+
+static ares_view peek_name(parser *s)
+{
+    blanks(s);
+    const char *p = s->p;
+    if (p < s->end && letter(*p))
+        while (p < s->end && (letter(*p) || digit(*p))) p++;
+    return (ares_view){ s->p, (size_t)(p - s->p) };
+}
+
+static bool is_word(ares_view v, const char *word)
+{
+    return ares_view_eq(v, ares_view_of(word));
+}
+
+static bool take_word(parser *s, const char *word)
+{
+    ares_view v = peek_name(s);
+    if (!is_word(v, word)) return false;
+    s->p += v.len;
+    return true;
+}
+
+static bool is_keyword(ares_view v)
+{
+    for (int i = 0; i < ARES_COUNT(keywords); i++)
+        if (is_word(v, keywords[i])) return true;
+    return false;
+}
+
+static const node *make(parser *s, node n)
+{
+    node *made = ares_arena_alloc(s->arena, sizeof *made);
+    *made = n;
+    return made;
+}
+
+/* None is no number: only a branch may be it. */
+static const node *operand(parser *s, const char *where, const node *n)
+{
+    return n && n->none ? refuse(s, where, "None is only a whole branch of if and else") : n;
+}
+
+static const node *binary(parser *s, const char *where, double (*at)(const node *, run *),
+                          const node *a, const node *b)
+{
+    if (!operand(s, where, a) || !operand(s, where, b)) return NULL;
+    return make(s, (node){ .at = at, .a = a, .b = b });
+}
+
+static const node *conditional(parser *s);
+static const node *unary(parser *s);
+
+/* Digits with single underscores between them. */
+static bool digits(const char **p, const char *end)
+{
+    const char *q = *p;
+    if (q >= end || !digit(*q)) return false;
+    while (q < end && (digit(*q) || (*q == '_' && q + 1 < end && digit(q[1])))) q++;
+    *p = q;
+    return true;
+}
+
+static const node *number(parser *s)
+{
+    const char *start = s->p, *p = start;
+    bool whole = digits(&p, s->end), real = false;
+    if (p < s->end && *p == '.') {
+        p++, real = true;
+        if (!digits(&p, s->end) && !whole) return refuse(s, start, "a number was expected");
+    }
+    if (p < s->end && (*p == 'e' || *p == 'E')) {
+        const char *q = p + 1;
+        if (q < s->end && (*q == '+' || *q == '-')) q++;
+        if (digits(&q, s->end)) p = q, real = true;
+    }
+    if (p < s->end && (letter(*p) || digit(*p) || *p == '.'))
+        return refuse(s, start, "not a number");
+    char plain[64];
+    size_t n = 0;
+    bool zeros = true; /* only zeros so far */
+    for (const char *q = start; q < p; q++) {
+        if (*q == '_') continue;
+        if (n + 1 >= sizeof plain) return refuse(s, start, "a number has too many digits");
+        if (!real && n && zeros && *q != '0')
+            return refuse(s, start, "a whole number begins with 0");
+        zeros &= *q == '0';
+        plain[n++] = *q;
+    }
+    plain[n] = 0;
+    s->p = p;
+    return make(s, (node){ .at = number_at, .number = strtod(plain, NULL) });
+}
+
+static const node *call(parser *s, const char *where, int f)
+{
+    const node *arguments[MAX_ARGUMENTS];
+    int n = 0;
+    if (!take(s, "(")) return refuse(s, s->p, "'(' was expected after a function");
+    do {
+        if (n == MAX_ARGUMENTS) return refuse(s, s->p, "too many arguments");
+        const char *start = s->p;
+        arguments[n] = conditional(s);
+        if (!operand(s, start, arguments[n])) return NULL;
+        n++;
+    } while (take(s, ","));
+    if (!take(s, ")")) return refuse(s, s->p, "')' or ',' was expected");
+    if (n < functions[f].least || n > functions[f].most)
+        return refuse(s, where, "wrong number of arguments");
+    const node **kept = ares_arena_alloc(s->arena, (size_t)n * sizeof(node *));
+    memcpy(kept, arguments, (size_t)n * sizeof(node *));
+    return make(
+        s,
+        (node){ .at = call_at, .function = functions[f].function, .arguments = kept, .count = n });
+}
+
+static const node *name(parser *s)
+{
+    const char *start = s->p;
+    ares_view v = peek_name(s);
+    bool math = false;
+    s->p += v.len;
+    if (ares_view_eq(v, s->parameter)) return make(s, (node){ .at = step_at });
+    if (is_word(v, "True")) return make(s, (node){ .at = number_at, .number = 1 });
+    if (is_word(v, "False")) return make(s, (node){ .at = number_at, .number = 0 });
+    if (is_word(v, "None")) return make(s, (node){ .at = number_at, .number = NAN, .none = true });
+    if (is_word(v, "math") && s->p < s->end && *s->p == '.') {
+        s->p++;
+        v = s->p < s->end && letter(*s->p) ? peek_name(s) : (ares_view){ s->p, 0 };
+        s->p += v.len;
+        math = true;
+    }
+    for (int i = 0; i < ARES_COUNT(constants); i++)
+        if (is_word(v, constants[i].name))
+            return make(s, (node){ .at = number_at, .number = constants[i].value });
+    for (int i = 0; i < ARES_COUNT(functions); i++)
+        if (is_word(v, functions[i].name) && (functions[i].math || !math)) return call(s, start, i);
+    if (is_keyword(v)) return refuse(s, start, "a value was expected");
+    return refuse(s, start, "unknown name; known are the step, pi, e, inf and some functions");
+}
+
+static const node *atom(parser *s)
+{
+    blanks(s);
+    if (s->p == s->end) return refuse(s, s->p, "the expression is not finished");
+    char c = *s->p;
+    if (digit(c) || c == '.') return number(s);
+    if (letter(c)) return name(s);
+    if (!take(s, "(")) return refuse(s, s->p, "a number, a name or '(' was expected");
+    const node *n = conditional(s);
+    if (n && !take(s, ")")) return refuse(s, s->p, "')' was expected");
+    return n;
+}
+
+/* Binds tighter than the minus before it: -2 ** 2 is -4; 2 ** -1 is 0.5. */
+static const node *power_of(parser *s)
+{
+    const node *a = atom(s);
+    const char *where = s->p;
+    if (!a || !take(s, "**")) return a;
+    return binary(s, where, power_at, a, unary(s));
+}
+
+static const node *unary(parser *s)
+{
+    const char *where = s->p;
+    if (++s->depth > MAX_DEPTH) return refuse(s, s->p, "nested too deeply");
+    const node *n;
+    if (take(s, "-")) {
+        n = operand(s, where, unary(s));
+        if (n) n = make(s, (node){ .at = minus_at, .a = n });
+    } else if (take(s, "+")) {
+        n = operand(s, where, unary(s));
+    } else {
+        n = power_of(s);
+    }
+    s->depth--;
+    return n;
+}
+
+static const node *term(parser *s)
+{
+    const node *a = unary(s);
+    while (a) {
+        const char *where = s->p;
+        if (take(s, "//")) a = binary(s, where, floor_divide_at, a, unary(s));
+        else if (take(s, "/")) a = binary(s, where, divide_at, a, unary(s));
+        else if (take(s, "%")) a = binary(s, where, modulo_at, a, unary(s));
+        else if (!next_is(s, "**") && take(s, "*")) a = binary(s, where, multiply_at, a, unary(s));
+        else break;
+    }
+    return a;
+}
+
+static const node *sum(parser *s)
+{
+    const node *a = term(s);
+    while (a) {
+        const char *where = s->p;
+        if (take(s, "+")) a = binary(s, where, add_at, a, term(s));
+        else if (take(s, "-")) a = binary(s, where, subtract_at, a, term(s));
+        else break;
+    }
+    return a;
+}
+
+/* a < b < c is a < b and b < c: operands have no side effects, so that b may be evaluated twice. */
+static const node *compare(parser *s)
+{
+    static const struct {
+        const char *symbol;
+        double (*function)(const double *x, int n, run *r);
+    } comparisons[] = { { "<=", less_equal }, { ">=", greater_equal }, { "==", equal },
+                        { "!=", not_equal },  { "<", less },           { ">", greater } };
+    const node *a = sum(s), *all = NULL;
+    while (a) {
+        const char *where = s->p;
+        int i = 0;
+        while (i < ARES_COUNT(comparisons) && !take(s, comparisons[i].symbol)) i++;
+        if (i == ARES_COUNT(comparisons)) break;
+        const node *b = sum(s);
+        if (!operand(s, where, a) || !operand(s, where, b)) return NULL;
+        const node *one = make(
+            s, (node){ .at = compare_at, .a = a, .b = b, .function = comparisons[i].function });
+        all = all ? make(s, (node){ .at = and_at, .a = all, .b = one }) : one;
+        a = b;
+    }
+    return a && all ? all : a;
+}
+
+static const node *negation(parser *s)
+{
+    const char *where = s->p;
+    if (++s->depth > MAX_DEPTH) return refuse(s, s->p, "nested too deeply");
+    const node *n;
+    if (take_word(s, "not")) {
+        n = operand(s, where, negation(s));
+        if (n) n = make(s, (node){ .at = not_at, .a = n });
+    } else {
+        n = compare(s);
+    }
+    s->depth--;
+    return n;
+}
+
+static const node *conjunction(parser *s)
+{
+    const node *a = negation(s);
+    for (const char *where = s->p; a && take_word(s, "and"); where = s->p)
+        a = binary(s, where, and_at, a, negation(s));
+    return a;
+}
+
+static const node *disjunction(parser *s)
+{
+    const node *a = conjunction(s);
+    for (const char *where = s->p; a && take_word(s, "or"); where = s->p)
+        a = binary(s, where, or_at, a, conjunction(s));
+    return a;
+}
+
+static const node *conditional(parser *s)
+{
+    if (++s->depth > MAX_DEPTH) return refuse(s, s->p, "nested too deeply");
+    const node *a = disjunction(s);
+    const char *where = s->p;
+    if (a && take_word(s, "if")) {
+        const node *test = operand(s, where, disjunction(s));
+        if (!test) return NULL;
+        if (!take_word(s, "else")) return refuse(s, s->p, "'else' was expected");
+        const node *b = conditional(s);
+        a = b ? make(s,
+                     (node){ .at = if_at, .a = test, .b = a, .c = b, .none = a->none || b->none })
+              : NULL;
+    }
+    s->depth--;
+    return a;
+}
+
+int ares_expression_parse(ares_arena *arena, ares_view text, bool none_allowed,
+                          const ares_expression **out)
+{
+    const char *kept = ares_arena_copy(arena, text.data, text.len);
+    parser s = { .arena = arena, .text = kept, .p = kept, .parameter = ares_view_of("step") };
+    *out = NULL;
+    if (text.len > ARES_EXPRESSION_BYTES || memchr(text.data, 0, text.len))
+        return ares_fail(ARES_ECONFIG, "an expression has at most %d characters, none of them NUL",
+                         ARES_EXPRESSION_BYTES);
+    s.end = kept + text.len;
+    if (take_word(&s, "lambda")) {
+        s.parameter = peek_name(&s);
+        if (!s.parameter.len || is_keyword(s.parameter))
+            return (void)refuse(&s, s.p, "the name of the step was expected: lambda step: ..."),
+                   s.rc;
+        s.p += s.parameter.len;
+        if (!take(&s, ":"))
+            return (void)refuse(&s, s.p, "':' was expected after the one name"), s.rc;
+    }
+    const node *root = conditional(&s);
+    blanks(&s);
+    if (root && s.p < s.end) (void)refuse(&s, s.p, "the expression should end here");
+    if (root && root->none && !none_allowed)
+        (void)refuse(&s, s.text, "None is a value of reward caps only");
+    if (s.rc != ARES_OK) return s.rc;
+    ares_expression *e = ares_arena_alloc(arena, sizeof *e);
+    *e = (ares_expression){ root, kept };
+    *out = e;
+    return ARES_OK;
+}
+
+int ares_expression_at(const ares_expression *e, int64_t step, double *value)
+{
+    run r = { .step = (double)step };
+    *value = at(e->root, &r);
+    if (!r.error) return ARES_OK;
+    *value = 0;
+    return ares_fail(ARES_ECONFIG, "'%.200s': at step %lld: %s", e->text, (long long)step, r.error);
+}

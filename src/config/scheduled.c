@@ -1,0 +1,171 @@
+/*
+ * Values that change with the step, and the schedules that have names. The named ones are those of
+ * slime's examples/curriculum_learning (weight_scheduler.py, reward_cap_scheduler.py), with names
+ * of its older revisions.
+ */
+#include "ares/config_schedule.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static double rising(double step)
+{
+    return 0.1 + 0.8 * fmin(step / 200, 1);
+}
+static double falling(double step)
+{
+    return 0.9 - 0.8 * fmin(step / 200, 1);
+}
+static double decay(double step, double rate)
+{
+    return 0.9 * (double)expl(-rate * step) + 0.1;
+}
+static double weight_decay(double step)
+{
+    return decay(step, 0.015);
+}
+static double weight_warmup(double step)
+{
+    return 1 - decay(step, 0.015);
+}
+static double cap_decrease(double step)
+{
+    return decay(step, 0.003);
+}
+static double cap_increase(double step)
+{
+    return 1 - decay(step, 0.003);
+}
+static double levels_up(double step)
+{
+    return step < 50 ? 0.5 : step < 100 ? 0.6 : step < 150 ? 0.7 : 0.8;
+}
+static double levels_down(double step)
+{
+    return step < 50 ? 0.8 : step < 100 ? 0.7 : step < 150 ? 0.6 : 0.5;
+}
+static double cap_steps(double step)
+{
+    return step < 200 ? 0.2 : step < 500 ? 0.5 : 0.8;
+}
+static double cap_warmup(double step)
+{
+    return step < 500 ? 0.1 + 0.5 * step / 500 : 0.6;
+}
+
+typedef struct schedule {
+    const char *name;
+    double (*at)(double step);
+} schedule;
+static const schedule weights[] = {
+    { "decreasing_weight", falling },      { "increasing_weight", rising },
+    { "exponential_decay", weight_decay }, { "exponential_warmup", weight_warmup },
+    { "level_increasing", levels_up },     { "level_decreasing", levels_down },
+    { "easy_to_hard", falling },           { "hard_to_easy", rising },
+};
+static const schedule caps[] = {
+    { "increasing_cap", rising },
+    { "decreasing_cap", falling },
+    { "exponential_increase", cap_increase },
+    { "exponential_decrease", cap_decrease },
+    { "level_increasing", levels_up },
+    { "level_decreasing", levels_down },
+    { "step_function_cap", cap_steps },
+    { "warmup_then_constant", cap_warmup },
+};
+static const struct {
+    const char *module;
+    const schedule *table;
+    int count;
+} tables[] = {
+    [ARES_SCHEDULE_WEIGHT] = { "weight_scheduler", weights, ARES_COUNT(weights) },
+    [ARES_SCHEDULE_CAP] = { "reward_cap_scheduler", caps, ARES_COUNT(caps) },
+};
+
+/* The last component of a path is the schedule's name, the one before it the module. */
+static int find(const char *path, ares_schedule_list list, ares_scheduled *out)
+{
+    const char *name = strrchr(path, '.');
+    if (name) {
+        const char *start = name;
+        while (start > path && start[-1] != '.') start--;
+        for (int i = 0; i < ARES_COUNT(tables); i++)
+            if (ares_view_eq((ares_view){ start, (size_t)(name - start) },
+                             ares_view_of(tables[i].module)))
+                list = (ares_schedule_list)i;
+    }
+    name = name ? name + 1 : path;
+    const char *names[ARES_COUNT(weights) + ARES_COUNT(caps)];
+    int k;
+    for (k = 0; k < tables[list].count; k++) names[k] = tables[list].table[k].name;
+    if (ares_lookup(ARES_ECONFIG, "schedule", name, names, k, &k) != ARES_OK)
+        return ares_fail_in(ARES_ECONFIG, "a schedule of your own is an expression, such as "
+                                          "'0.2 + 0.6 * min(step / 100, 1)'");
+    out->kind = ARES_SCHEDULED_NAMED;
+    out->named = tables[list].table[k].at;
+    return ARES_OK;
+}
+
+static bool is_path(const char *text)
+{
+    for (const char *p = text; *p; p++)
+        if (!strchr("._0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", *p))
+            return false;
+    return strcmp(text, "step") != 0;
+}
+
+static int read_text(ares_arena *arena, ares_view text, ares_schedule_list list,
+                     ares_scheduled *out)
+{
+    char *end;
+    text = ares_view_trim(text);
+    out->text = ares_arena_copy(arena, text.data, text.len);
+    if (!text.len)
+        return ares_fail(ARES_ECONFIG, "an empty text is no schedule; write a number, a name or an "
+                                       "expression in step");
+    double number = strtod(out->text, &end);
+    if (!*end && (*out->text == '-' || *out->text == '+' || *out->text == '.' ||
+                  (*out->text >= '0' && *out->text <= '9'))) {
+        *out = (ares_scheduled){ ARES_SCHEDULED_CONSTANT, .constant = number, .text = out->text };
+        return isfinite(number) ? ARES_OK : ares_fail(ARES_ECONFIG, "'%s': too large", out->text);
+    }
+    if (is_path(out->text)) return find(out->text, list, out);
+    out->kind = ARES_SCHEDULED_EXPRESSION;
+    return ares_expression_parse(arena, text, list == ARES_SCHEDULE_CAP, &out->expression);
+}
+
+int ares_scheduled_parse(ares_arena *arena, const ares_json *value, ares_schedule_list list,
+                         ares_scheduled *out)
+{
+    *out = (ares_scheduled){ .kind = ARES_SCHEDULED_NONE, .text = "null" };
+    switch (value->type) {
+    case ARES_JSON_NULL:
+        if (list == ARES_SCHEDULE_CAP) return ARES_OK;
+        break;
+    case ARES_JSON_BOOL:
+        *out = (ares_scheduled){ ARES_SCHEDULED_CONSTANT, .constant = value->boolean,
+                                 .text = value->boolean ? "true" : "false" };
+        return ARES_OK;
+    case ARES_JSON_INT:
+    case ARES_JSON_FLOAT:
+        *out =
+            (ares_scheduled){ ARES_SCHEDULED_CONSTANT, .constant = value->number,
+                              .text = ares_arena_copy(arena, value->text.data, value->text.len) };
+        return ARES_OK;
+    case ARES_JSON_STRING: return read_text(arena, value->text, list, out);
+    default: break;
+    }
+    return ares_fail(ARES_ECONFIG, "neither a number nor the name of a schedule nor an expression");
+}
+
+int ares_scheduled_at(const ares_scheduled *s, int64_t step, double *value)
+{
+    switch (s->kind) {
+    case ARES_SCHEDULED_NONE: *value = NAN; return ARES_OK;
+    case ARES_SCHEDULED_CONSTANT: *value = s->constant; return ARES_OK;
+    case ARES_SCHEDULED_NAMED: *value = s->named((double)step); return ARES_OK;
+    case ARES_SCHEDULED_EXPRESSION: return ares_expression_at(s->expression, step, value);
+    }
+    return ARES_OK;
+}

@@ -149,4 +149,5 @@ foreach(source IN LISTS sources)
 endforeach()
 
 add_test(NAME check_includes COMMAND ${CMAKE_SOURCE_DIR}/scripts/check_includes.sh WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+add_test(NAME check_references COMMAND ${CMAKE_SOURCE_DIR}/scripts/check_references.sh WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 add_test(NAME check_format COMMAND ${CMAKE_SOURCE_DIR}/scripts/format.sh --check WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})

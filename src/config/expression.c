@@ -1,5 +1,5 @@
 /*
- * Expressions in one number, with Python's grammar and arithmetic (docs/data.md#schedules). A
+ * Expressions in one number, with Python's grammar and arithmetic (docs/design.md#schedules). A
  * recursive-descent parser makes a tree, each node with the function that evaluates it; nothing is
  * ever looked up by name after parsing. Transcendental functions are computed in long double and
  * rounded, so that the instruction set of a machine's double library decides no bit.

@@ -115,8 +115,7 @@ int control_row_kl(const ares_batch *b, const ares_algorithm_config *algorithm, 
     if (!b->kl) {
         if (!(estimator = ares_kl_find(algorithm->kl_penalty))) return ARES_ECONFIG;
         if (!b->old_log_probs || !b->ref_log_probs || !estimator->value)
-            return ares_batch_need(b, who, "kl",
-                                   NULL); /* the exact one is no function of log-probs */
+            return ARES_NEED(b, who, kl); /* the exact KL is no function of log-probs */
     }
     ARES_TRY(ARES_NEED(b, who, response_mask));
     for (int64_t r = 0; r < b->rows; r++) {

@@ -169,29 +169,35 @@ typedef enum {
 /* "none", "easy", "medium", "hard" */
 extern const char *const ares_difficulty_names[ARES_DIFFICULTIES];
 
-#define ARES_BATCH_LIST(X)                                                                        \
-    X(i32, responses, "the ids behind the prompt, tool and environment text included")            \
-    X(u8, response_mask, "1 where the policy wrote the token")                                    \
-    X(f32, rollout_log_probs, "as sampled, at the rollout temperature")                           \
-    X(f32, entropies, "exact, full vocabulary, at the rollout temperature")                       \
-    X(f32, entropies_1, "at temperature 1, as worker.rollout.entropy_mode says")                  \
-    X(f32, old_log_probs, "under the policy before this step, at the loss temperature")           \
-    X(f32, ref_log_probs, "under the reference model, at the loss temperature")                   \
-    X(f32, values, "of the critic: the state before the token")                                   \
-    X(u8, turn_ends, "1 on the last token of each turn of the policy; absent: a row is one turn") \
-    X(u8, hwe_candidates,                                                                         \
-      "1 where the token may count as a high-entropy one; absent: every token may")               \
-    X(u8, hwe, "1 where the entropies behind the token reach the threshold (AEPO)")               \
-    X(f32, window_entropies,                                                                      \
-      "mean entropy of the window behind the token; -1 where there is none (AEPO)")               \
-    X(f32, token_level_scores, "of the reward manager")                                           \
-    X(f32, token_level_rewards, "scores with what shaping adds")                                  \
-    X(f32, kl_weight, "factor of the KL term; 1 when absent")                                     \
-    X(f32, kl,                                                                                    \
-      "to the reference as kl_penalty estimates it, unweighted: of the reward, else of the "      \
-      "update's last pass over the token")                                                        \
-    X(f32, advantages, "0 where the mask is 0")                                                   \
-    X(f32, returns, "0 where the mask is 0")
+/*
+ * The columns: element type, name, the stage of ares_train_step that writes it, what it holds.
+ * Whatever concerns all columns (the fields below, clearing, selecting groups, the error for a
+ * missing column) expands this list.
+ */
+#define ARES_BATCH_LIST(X)                                                                       \
+    X(i32, responses, "gen", "ids after the prompt, tool and environment text included")         \
+    X(u8, response_mask, "gen", "1 where the policy wrote the token")                            \
+    X(f32, rollout_log_probs, "gen", "as sampled, at the rollout temperature")                   \
+    X(f32, entropies, "gen", "exact, full vocabulary, at the rollout temperature")               \
+    X(f32, entropies_1, "gen", "at temperature 1, as worker.rollout.entropy_mode says")          \
+    X(u8, turn_ends, "gen",                                                                      \
+      "1 on the last token of each turn of the policy; absent: a row is one turn")               \
+    X(u8, hwe_candidates, "gen",                                                                 \
+      "1 where the token may count as a high-entropy one; absent: every token may (AEPO)")       \
+    X(u8, hwe, "observe", "1 where the window after the token reaches the threshold (AEPO)")     \
+    X(f32, window_entropies, "observe",                                                          \
+      "mean entropy of the window after the token; -1 where there is none (AEPO)")               \
+    X(f32, kl_weight, "observe", "factor of the KL term; absent: 1")                             \
+    X(f32, token_level_scores, "score", "of the reward manager")                                 \
+    X(f32, old_log_probs, "old", "under the policy before this step, at the loss temperature")   \
+    X(f32, ref_log_probs, "ref", "under the reference model, at the loss temperature")           \
+    X(f32, values, "values", "of the critic: the state before the token")                        \
+    X(f32, token_level_rewards, "shape", "scores, less the KL where it is part of the reward")   \
+    X(f32, advantages, "adv", "0 where the mask is 0")                                           \
+    X(f32, returns, "adv", "0 where the mask is 0")                                              \
+    X(f32, kl, "update_actor",                                                                   \
+      "to the reference as kl_penalty estimates it, unweighted, of the update's last pass over " \
+      "the token; where KL is part of the reward, stage shape writes it instead")
 typedef int32_t ares_column_i32;
 typedef uint8_t ares_column_u8;
 typedef float ares_column_f32;
@@ -208,9 +214,8 @@ typedef struct ares_batch {
     int64_t *row_start;
     int64_t *group_start; /* [groups + 1]: rows of a group are adjacent */
     ares_sample *samples; /* [rows] */
-#define ARES_BATCH_FIELD_(type, name, doc)                \
-    ares_column_##type *name; /* [tokens], NULL until put \
-                               */
+    /* the columns, [tokens] each; NULL until put */
+#define ARES_BATCH_FIELD_(type, name, owner, doc) ares_column_##type *name;
     ARES_BATCH_LIST(ARES_BATCH_FIELD_)
 #undef ARES_BATCH_FIELD_
     double advantage_scale; /* what filters take off the advantages; 1 without */
@@ -222,7 +227,7 @@ typedef struct ares_batch {
      */
     ares_row_kl *row_kl;
     int64_t n_row_kl, updates;
-    int64_t row_cap, group_cap, token_cap;
+    int64_t row_cap, group_cap;
     ares_arena arena; /* the step's: texts, prompts, parts */
 } ares_batch;
 void ares_batch_init(ares_batch *b);
@@ -237,18 +242,17 @@ void ares_batch_begin_group(ares_batch *b); /* rows added next belong to a new g
 /* before any column is put; gives the row's first token */
 int64_t ares_batch_add_row(ares_batch *b, const ares_sample *s, int64_t n_tokens);
 /*
- * The column's storage, zeroed; it must not have been put before. A stage calls it once for the
- * column it owns.
+ * ARES_PUT(b, column): the column's storage, zeroed. The stage that owns the column calls it once;
+ * a second call aborts.
  */
 #define ARES_PUT(b, name) ((b)->name = ares_batch_put((b), (b)->name, sizeof *(b)->name, #name))
 void *ares_batch_put(ares_batch *b, const void *present, size_t size, const char *name);
 /*
- * The first of `names` that is not there fails: "<stage>: needs column 'x', which <owner> should
- * have written".
+ * ARES_NEED(b, stage, column): ARES_ESTATE where the column has not been put, with the owner that
+ * ARES_BATCH_LIST names: "update_critic: needs column 'values', which stage 'values' makes".
  */
-int ares_batch_need(const ares_batch *b, const char *stage, const char *column,
-                    const void *present);
-#define ARES_NEED(b, stage, name) ares_batch_need((b), (stage), #name, (b)->name)
+#define ARES_NEED(b, stage, name) ares_batch_need((stage), #name, (b)->name)
+int ares_batch_need(const char *stage, const char *column, const void *present);
 /*
  * The token that a row's score belongs to: the last of mask 1, the last of all where the mask shows
  * none; -1: the row has no token.

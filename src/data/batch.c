@@ -1,6 +1,7 @@
-/* The batch's columns are one list; everything here loops over it. */
+/* The batch. What concerns every column expands ARES_BATCH_LIST. */
 #include "ares/data.h"
 
+#include <stdio.h>
 #include <string.h>
 
 const char *const ares_difficulty_names[ARES_DIFFICULTIES] = { "none", "easy", "medium", "hard" };
@@ -13,7 +14,7 @@ void ares_batch_init(ares_batch *b)
 /* Columns live in the step's arena: cleared with it. */
 static void drop_columns(ares_batch *b)
 {
-#define DROP(type, name, doc) b->name = NULL;
+#define DROP(type, name, owner, doc) b->name = NULL;
     ARES_BATCH_LIST(DROP)
 #undef DROP
 }
@@ -73,42 +74,30 @@ int64_t ares_batch_add_row(ares_batch *b, const ares_sample *s, int64_t n_tokens
 
 void *ares_batch_put(ares_batch *b, const void *present, size_t size, const char *name)
 {
-    /* a column is written once, by the stage that owns it */
-    if (present) ares_abort(__FILE__, __LINE__, name);
+    if (present) {
+        char what[96];
+        (void)snprintf(what, sizeof what, "that column '%s' is written once", name);
+        ares_abort(__FILE__, __LINE__, what);
+    }
     return ares_arena_calloc(&b->arena, (size_t)b->tokens + 1, size);
 }
 
-int ares_batch_need(const ares_batch *b, const char *stage, const char *column, const void *present)
+int ares_batch_need(const char *stage, const char *column, const void *present)
 {
-    (void)b;
-    if (present) return ARES_OK;
     static const struct {
-        const char *column, *owner;
-    } owners[] = {
-        { "responses", "ares_rollout_generate" },
-        { "response_mask", "ares_rollout_generate" },
-        { "rollout_log_probs", "ares_rollout_generate" },
-        { "entropies", "ares_rollout_generate" },
-        { "old_log_probs", "ares_actor_log_probs" },
-        { "ref_log_probs", "ares_reference_log_probs" },
-        { "values", "ares_critic_values" },
-        { "token_level_scores", "ares_reward_score" },
-        { "token_level_rewards", "ares_reward_shape" },
-        { "kl_weight", "ares_control_observe" },
-        { "advantages", "adv->compute" },
-        { "returns", "adv->compute" },
-        { "turn_ends", "ares_rollout_generate" },
-        { "entropies_1", "ares_rollout_generate" },
-        { "hwe_candidates", "ares_rollout_generate" },
-        { "hwe", "ares_control_observe" },
-        { "window_entropies", "ares_control_observe" },
-        { "kl", "ares_actor_update" },
+        const char *name, *owner;
+    } columns[] = {
+#define OWNED(type, name, owner, doc) { #name, owner },
+        ARES_BATCH_LIST(OWNED)
+#undef OWNED
     };
-    const char *owner = "no stage";
-    for (int i = 0; i < ARES_COUNT(owners); i++)
-        if (strcmp(owners[i].column, column) == 0) owner = owners[i].owner;
-    return ares_fail(ARES_ESTATE, "%s: needs the column '%s', which %s should have written", stage,
-                     column, owner);
+    if (present) return ARES_OK;
+    const char *owner = NULL;
+    for (int i = 0; i < ARES_COUNT(columns) && !owner; i++)
+        if (strcmp(columns[i].name, column) == 0) owner = columns[i].owner;
+    ARES_ASSERT(owner);
+    return ares_fail(ARES_ESTATE, "%s: needs column '%s', which stage '%s' makes", stage, column,
+                     owner);
 }
 
 int64_t ares_batch_last_token(const ares_batch *b, int64_t row)
@@ -126,7 +115,7 @@ void ares_batch_select_groups(ares_batch *b, const bool *keep)
         if (!keep[g]) continue;
         int64_t first_row = b->group_start[g], end_row = b->group_start[g + 1];
         int64_t from = b->row_start[first_row], n = b->row_start[end_row] - from;
-#define MOVE(type, name, doc) \
+#define MOVE(type, name, owner, doc) \
     if (b->name) memmove(b->name + token, b->name + from, (size_t)n * sizeof *b->name);
         ARES_BATCH_LIST(MOVE)
 #undef MOVE

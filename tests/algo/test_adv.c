@@ -307,7 +307,7 @@ TEST(values_baselines_and_turn_ends_are_checked_where_they_are_read)
                "row 1, token 0: turn_ends = 1 where response_mask = 0");
     b.values = NULL;
     CHECK_FAIL(compute("gae", &defaults, NULL, &b), ARES_ESTATE,
-               "adv: gae: needs the column 'values', which ares_critic_values should have written");
+               "adv: gae: needs column 'values', which stage 'values' makes");
     ares_batch_fini(&b);
 }
 
@@ -396,7 +396,7 @@ TEST(advantages_are_zeroed_and_corrected_where_options_ask)
     make_batch(&b, 1, 2, (const int64_t[]){ 1 }, 1);
     put_scores(&b, (const float[]){ 1, 0 });
     CHECK_FAIL(compute("vapor", &cfg, NULL, &b), ARES_ESTATE,
-               "importance_sampling_fix: needs the column 'old_log_probs'");
+               "importance_sampling_fix: needs column 'old_log_probs'");
     ares_batch_fini(&b);
     make_batch(&b, 1, 2, (const int64_t[]){ 1 }, 1);
     put_scores(&b, (const float[]){ 1, 0 });

@@ -1370,7 +1370,7 @@ TEST(the_exact_kl_is_not_guessed_from_log_probs)
     one_prompt(&b, 0, 2, h, 3);
     CHECK_OK(s.c->observe(s.state, &b, NULL));
     ARES_PUT(&b, old_log_probs), ARES_PUT(&b, ref_log_probs);
-    CHECK_FAIL(s.c->adapt(s.state, &b, NULL), ARES_ESTATE, "needs the column 'kl'");
+    CHECK_FAIL(s.c->adapt(s.state, &b, NULL), ARES_ESTATE, "needs column 'kl'");
     s.algorithm.use_kl_loss = true; /* a step in which the actor did not learn */
     CHECK_OK(s.c->adapt(s.state, &b, NULL));
     ares_batch_fini(&b);

@@ -172,8 +172,7 @@ TEST(rewards_that_are_no_numbers_are_refused)
     ares_batch_fini(&b);
     make_batch(&b, 1, 2, lengths, ARES_COUNT(lengths));
     CHECK_FAIL(compute(&b, true), ARES_ESTATE,
-               "adv: grpo: needs the column 'token_level_rewards', which ares_reward_shape should "
-               "have written");
+               "adv: grpo: needs column 'token_level_rewards', which stage 'shape' makes");
     ares_batch_fini(&b);
 }
 

@@ -28,10 +28,4 @@ void ares_balance_report(const int64_t *length, int64_t n, int64_t k, const int6
  */
 int ares_balance_micro_batches(const int64_t *length, int64_t n, int64_t max_tokens, int64_t least,
                                int64_t *k, int64_t *part);
-/*
- * The order verl trains in (agentic.md 4.9): rows go to ranks by 24576 L + L^2, in equal numbers;
- * those of a rank ascend by it, then even places ascend and odd places descend, so that neighbours
- * are alike. order [n]: row of each place.
- */
-int ares_balance_order(const int64_t *length, int64_t n, int64_t ranks, int64_t *order);
 #endif

@@ -224,25 +224,3 @@ int ares_balance_micro_batches(const int64_t *length, int64_t n, int64_t max_tok
     ares_free(h);
     return ARES_OK;
 }
-
-/* ---------------------------------------------------------------- verl's order */
-int ares_balance_order(const int64_t *length, int64_t n, int64_t ranks, int64_t *order)
-{
-    int64_t *workload = ares_malloc(2 * ((size_t)n + 1) * sizeof *workload), *part = workload + n,
-            size = ranks > 0 ? n / ranks : 0;
-    item *rows = ares_malloc(((size_t)n + 1) * sizeof *rows);
-    for (int64_t i = 0; i < n; i++) workload[i] = 24576 * length[i] + length[i] * length[i];
-    int rc = ares_balance_parts(workload, n, ranks, true, part);
-    for (int64_t j = 0; rc == ARES_OK && j < ranks; j++) {
-        int64_t count = 0, at = j * size;
-        for (int64_t i = 0; i < n; i++)
-            if (part[i] == j) rows[count++] = (item){ i, workload[i] };
-        qsort(rows, (size_t)count, sizeof *rows, by_weight);
-        for (int64_t i = 0; i < count; i += 2) order[at++] = rows[i].index;
-        for (int64_t i = (count - 1) / 2 * 2 + (count % 2 ? -1 : 1); i > 0; i -= 2)
-            order[at++] = rows[i].index;
-    }
-    ares_free(rows);
-    ares_free(workload);
-    return rc;
-}

@@ -71,16 +71,3 @@ GOLDEN(aepo, dynamic_micro_batches)
         check_parts(g, length, n, part, k, golden_want(g, "micro_batches"),
                     golden_want(g, "tokens"));
 }
-
-GOLDEN(agentic, balance_batch_order)
-{
-    int64_t n;
-    const int64_t *length = whole(g, "seqlens", &n);
-    int64_t *order = ares_arena_alloc(g->arena, (size_t)(n + 1) * sizeof *order);
-    double *x = ares_arena_alloc(g->arena, (size_t)(n + 1) * sizeof *x);
-    if (!golden_ok(g,
-                   ares_balance_order(length, n, (int64_t)golden_number(g, "world_size"), order)))
-        return;
-    for (int64_t i = 0; i < n; i++) x[i] = (double)order[i];
-    golden_numbers(g, "order", x, n, g->expected);
-}

@@ -33,18 +33,12 @@ TEST(parts_of_equal_size_are_even_in_number_and_nearly_so_in_length)
         }
 }
 
-TEST(every_row_has_one_place_in_the_order_and_one_micro_batch)
+TEST(every_row_is_in_one_micro_batch)
 {
     for (uint64_t seed = 0; seed < 10; seed++) {
-        int64_t length[N], order[N], part[N], k, total = 0;
-        bool seen[N] = { false };
+        int64_t length[N], part[N], k, total = 0;
         lengths_of(seed, length);
-        REQUIRE_OK(ares_balance_order(length, N, 4, order));
-        for (int i = 0; i < N; i++) {
-            REQUIRE(order[i] >= 0 && order[i] < N && !seen[order[i]]);
-            seen[order[i]] = true;
-            total += length[i];
-        }
+        for (int i = 0; i < N; i++) total += length[i];
         REQUIRE_OK(ares_balance_micro_batches(length, N, total / 5, 1, &k, part));
         CHECK(k == 5 || k == 6);
         for (int i = 0; i < N; i++) CHECK(part[i] >= 0 && part[i] < k);
@@ -63,7 +57,7 @@ TEST(what_cannot_be_shared_out_is_refused)
     CHECK_FAIL(ares_balance_parts(length, 3, 2, false, part), ARES_EFORMAT, "row 2: length = -3");
     CHECK_FAIL(ares_balance_micro_batches(length, 2, 0, 1, &k, part), ARES_ECONFIG,
                "max_tokens = 0");
-    CHECK_FAIL(ares_balance_order(length, 2, 0, part), ARES_EFORMAT, "for 0 parts");
+    CHECK_FAIL(ares_balance_parts(length, 2, 0, false, part), ARES_EFORMAT, "for 0 parts");
 }
 
 TEST(sums_of_ranks_count_every_row_where_ranks_do_not_divide_the_rows)

@@ -57,29 +57,15 @@ int ares_tokenizer_encode(const ares_tokenizer *t, ares_view text, bool add_spec
 int ares_tokenizer_decode(const ares_tokenizer *t, const int32_t *ids, int64_t n,
                           bool skip_special_tokens, ares_str *out);
 
-/*
- * id of a token by its exact text in the vocabulary (byte alphabet for ordinary tokens:
- * "\u0120the"), or -1.
- */
-int32_t ares_tokenizer_id(const ares_tokenizer *t, const char *token);
-/*
- * The text of a token as the vocabulary spells it; an empty view with NULL data when there is no
- * such id.
- */
-ares_view ares_tokenizer_token(const ares_tokenizer *t, int32_t id);
 /* The bytes that decoding joins for a token; they may be part of a character. */
 ares_view ares_tokenizer_token_bytes(const ares_tokenizer *t, int32_t id);
 bool ares_tokenizer_is_special(const ares_tokenizer *t, int32_t id);
 /* largest id + 1, added tokens included */
 int64_t ares_tokenizer_vocab_size(const ares_tokenizer *t);
 
-/*
- * Of tokenizer_config.json, then special_tokens_map.json; id -1 and an empty view where none is
- * named.
- */
+/* Of tokenizer_config.json, else special_tokens_map.json; -1 where neither names one. */
 typedef enum { ARES_TOKEN_BOS, ARES_TOKEN_EOS, ARES_TOKEN_PAD, ARES_TOKEN_UNK } ares_token_role;
 int32_t ares_tokenizer_role_id(const ares_tokenizer *t, ares_token_role role);
-ares_view ares_tokenizer_role_token(const ares_tokenizer *t, ares_token_role role);
 
 /*
  * The chat template of this name (NULL or "default" for the usual one; "tool_use" ...):

@@ -313,23 +313,12 @@ int ares_tokenizer_decode(const ares_tokenizer *t, const int32_t *ids, int64_t n
 }
 
 /* ---- looking up */
-int32_t ares_tokenizer_id(const ares_tokenizer *t, const char *token)
-{
-    int64_t value;
-    if (ares_map_get(t->added, ares_view_of(token), &value)) return t->added_tokens[value].id;
-    return ares_map_get(t->vocab, ares_view_of(token), &value) ? (int32_t)value : -1;
-}
-
 static const token_info *info(const ares_tokenizer *t, int32_t id)
 {
     static const token_info none;
     return id >= 0 && id < t->token_count ? &t->tokens[id] : &none;
 }
 
-ares_view ares_tokenizer_token(const ares_tokenizer *t, int32_t id)
-{
-    return info(t, id)->text;
-}
 ares_view ares_tokenizer_token_bytes(const ares_tokenizer *t, int32_t id)
 {
     return info(t, id)->bytes;
@@ -345,10 +334,6 @@ int64_t ares_tokenizer_vocab_size(const ares_tokenizer *t)
 int32_t ares_tokenizer_role_id(const ares_tokenizer *t, ares_token_role role)
 {
     return t->role_ids[role];
-}
-ares_view ares_tokenizer_role_token(const ares_tokenizer *t, ares_token_role role)
-{
-    return t->role_tokens[role];
 }
 const ares_json *ares_tokenizer_config(const ares_tokenizer *t)
 {

@@ -167,7 +167,18 @@ TEST(the_real_qwen2_is_as_the_library_has_it)
     check_golden("qwen2_real");
 }
 
-TEST(roles_templates_and_lookups_come_from_the_directory)
+/* Of a text that is one token. */
+static int32_t id_of(const ares_tokenizer *t, const char *text)
+{
+    ares_ids ids = { 0 };
+    int32_t id = -1;
+    if (CHECK_OK(ares_tokenizer_encode(t, ares_view_of(text), false, &ids)) && CHECK_EQ(ids.n, 1))
+        id = ids.ids[0];
+    ares_ids_fini(&ids);
+    return id;
+}
+
+TEST(roles_and_templates_come_from_the_directory)
 {
     ares_tokenizer *t;
     REQUIRE_OK(ares_file_write(test_file("tokenizer.json"), "", 0));
@@ -184,22 +195,19 @@ TEST(roles_templates_and_lookups_come_from_the_directory)
     REQUIRE_OK(ares_file_write(test_file("tokenizer_config.json"), config, strlen(config)));
     REQUIRE_OK(ares_file_write(test_file("special_tokens_map.json"), map, strlen(map)));
     REQUIRE_OK(ares_tokenizer_load(test_dir(), &t));
-    CHECK_EQ(ares_tokenizer_role_id(t, ARES_TOKEN_BOS), ares_tokenizer_id(t, "<s>"));
-    CHECK_EQ(ares_tokenizer_role_id(t, ARES_TOKEN_EOS), ares_tokenizer_id(t, "</s>"));
+    CHECK_EQ(ares_tokenizer_role_id(t, ARES_TOKEN_BOS), id_of(t, "<s>"));
+    CHECK_EQ(ares_tokenizer_role_id(t, ARES_TOKEN_EOS), id_of(t, "</s>"));
     CHECK_EQ(ares_tokenizer_role_id(t, ARES_TOKEN_PAD), -1);
-    CHECK_EQ(ares_tokenizer_role_id(t, ARES_TOKEN_UNK), ares_tokenizer_id(t, "a"));
-    CHECK_VIEW(ares_tokenizer_role_token(t, ARES_TOKEN_EOS), "</s>");
+    CHECK_EQ(ares_tokenizer_role_id(t, ARES_TOKEN_UNK), id_of(t, "a"));
     CHECK_VIEW(ares_tokenizer_chat_template(t, NULL), "D");
     CHECK_VIEW(ares_tokenizer_chat_template(t, "tool_use"), "T");
     CHECK(ares_tokenizer_chat_template(t, "other").data == NULL);
     CHECK(ares_tokenizer_config(t) != NULL);
-    CHECK_EQ(ares_tokenizer_id(t, "<new>"), ares_tokenizer_vocab_size(t) - 1);
-    CHECK(ares_tokenizer_is_special(t, ares_tokenizer_id(t, "<new>")));
-    CHECK_VIEW(ares_tokenizer_token(t, ares_tokenizer_id(t, "\u0120")), "\u0120");
-    CHECK_VIEW(ares_tokenizer_token_bytes(t, ares_tokenizer_id(t, "\u0120")), " ");
-    CHECK_EQ(ares_tokenizer_id(t, "no such token"), -1);
-    CHECK(ares_tokenizer_token(t, 1 << 30).data == NULL &&
-          ares_tokenizer_token(t, -1).data == NULL);
+    CHECK_EQ(id_of(t, "<new>"), ares_tokenizer_vocab_size(t) - 1);
+    CHECK(ares_tokenizer_is_special(t, id_of(t, "<new>")));
+    CHECK_VIEW(ares_tokenizer_token_bytes(t, id_of(t, "<new>")), "<new>");
+    CHECK(ares_tokenizer_token_bytes(t, 1 << 30).data == NULL &&
+          ares_tokenizer_token_bytes(t, -1).data == NULL);
     ares_tokenizer_free(t);
     REQUIRE_OK(ares_file_write(test_file("chat_template.jinja"), "J", 1));
     REQUIRE_OK(ares_tokenizer_load(test_dir(), &t));

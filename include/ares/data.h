@@ -1,5 +1,6 @@
 /*
- * data: rows of a data set, the batch that carries a step, and packing.
+ * data: rows of a data set, the order in which they are drawn, the batch that carries a training
+ * step, and packing.
  */
 #ifndef ARES_DATA_H
 #define ARES_DATA_H
@@ -11,151 +12,166 @@
 #include "ares/template.h"
 #include "ares/text.h"
 
-/* ---------------- options: data.* (aepo.md 7.2) */
-#define ARES_DATA_OPTIONS(X)                                                                      \
-    X(texts, train_files, "train_files", "[]", "",                                                \
-      "training rows: files of JSON lines, JSON lists, or folders of them, read in turn")         \
-    X(texts, val_files, "val_files", "[]", "", "validation rows, likewise")                       \
-    X(text, prompt_key, "prompt_key", "prompt", "nonempty",                                       \
-      "key of the prompt: a string, or messages; a last one of the assistant is continued")       \
-    X(text, answer_key, "answer_key", "answer", "nonempty", "key of the ground truth")            \
-    X(text, image_key, "image_key", "images", "nonempty",                                         \
-      "key of a row's images; rows that have some are refused: models read text so far")          \
-    X(text, video_key, "video_key", "videos", "nonempty", "key of a row's videos; likewise")      \
-    X(text, system_prompt, "system_prompt", "null", "",                                           \
-      "system message put before string prompts")                                                 \
-    X(text, format_prompt, "format_prompt", "null", "",                                           \
-      "template file ({{ content | trim }} ...) that string prompts go through")                  \
-    X(text, override_chat_template, "override_chat_template", "null", "",                         \
-      "template file used instead of the model's own")                                            \
-    X(flag, apply_chat_template, "apply_chat_template", "true", "",                               \
-      "false: the prompt's text goes to the model as it is")                                      \
-    X(i64, max_prompt_length, "max_prompt_length", "512", "[1,)",                                 \
-      "tokens; longer rows are dropped, or an error")                                             \
-    X(i64, max_response_length, "max_response_length", "512", "[1,)", "tokens sampled at most")   \
-    X(i64, rollout_batch_size, "rollout_batch_size", "512", "[1,)", "prompts of a training step") \
-    X(i64, mini_rollout_batch_size, "mini_rollout_batch_size", "null", "[0,)",                    \
-      "prompts drawn at once; null: rollout_batch_size; 0: as many as the batch still lacks")     \
-    X(i64, val_batch_size, "val_batch_size", "-1", "-1|[1,)",                                     \
-      "prompts validated at once; -1 is all", ARES_NO_RESULT)                                     \
-    X(text, val_group_key, "val_group_key", "null", "",                                           \
-      "key of validation rows by which results are split: val/<key>=<value>/...")                 \
-    X(flag, shuffle, "shuffle", "true", "", "a new order each epoch, by seed and epoch")          \
-    X(i64, seed, "seed", "1", "[0,)", "of the order of rows")                                     \
-    X(flag, filter_overlong_prompts, "filter_overlong_prompts", "true", "",                       \
-      "drop rows over max_prompt_length, counted; false: an error")
+/* ---------------- options: data.* (docs/design.md#option-names, docs/data.md#options) */
+#define ARES_DATA_OPTIONS(X)                                                                       \
+    X(texts, train_files, "train_files", "[]", "",                                                 \
+      "training rows: files of JSON lines or of one JSON list, or folders of such files, read in " \
+      "the order given")                                                                           \
+    X(texts, val_files, "val_files", "[]", "",                                                     \
+      "validation rows: files or folders, as in data.train_files")                                 \
+    X(text, prompt_key, "prompt_key", "prompt", "nonempty",                                        \
+      "key of a row's prompt: a string, or a list of messages; where the last message is the "     \
+      "assistant's, the response continues it")                                                    \
+    X(text, answer_key, "answer_key", "answer", "nonempty", "key of a row's ground truth")         \
+    X(text, image_key, "image_key", "images", "nonempty",                                          \
+      "key of a row's images; a row that has some is an error, because models read only text so "  \
+      "far")                                                                                       \
+    X(text, video_key, "video_key", "videos", "nonempty",                                          \
+      "key of a row's videos; a row that has some is an error, because models read only text so "  \
+      "far")                                                                                       \
+    X(text, system_prompt, "system_prompt", "null", "",                                            \
+      "system message put before prompts that are strings")                                        \
+    X(text, format_prompt, "format_prompt", "null", "",                                            \
+      "file of a Jinja template ({{ content | trim }} ...) applied to prompts that are strings")   \
+    X(text, override_chat_template, "override_chat_template", "null", "",                          \
+      "file of a chat template that replaces the model's own")                                     \
+    X(flag, apply_chat_template, "apply_chat_template", "true", "",                                \
+      "render prompts with the chat template; false: the model reads the prompt's text as it is")  \
+    X(i64, max_prompt_length, "max_prompt_length", "512", "[1,)",                                  \
+      "most tokens of a prompt; data.filter_overlong_prompts says what happens to longer ones")    \
+    X(i64, max_response_length, "max_response_length", "512", "[1,)",                              \
+      "most tokens sampled per response")                                                          \
+    X(i64, rollout_batch_size, "rollout_batch_size", "512", "[1,)", "prompts per training step")   \
+    X(i64, mini_rollout_batch_size, "mini_rollout_batch_size", "null", "[0,)",                     \
+      "prompts drawn at once while the batch of a step is filled; null: "                          \
+      "data.rollout_batch_size; 0: as many as the batch still lacks")                              \
+    X(i64, val_batch_size, "val_batch_size", "-1", "-1|[1,)",                                      \
+      "prompts validated at once; -1: all", ARES_NO_RESULT)                                        \
+    X(text, val_group_key, "val_group_key", "null", "",                                            \
+      "key of validation rows whose values split the results: val/<key>=<value>/...")              \
+    X(flag, shuffle, "shuffle", "true", "",                                                        \
+      "draw the rows in a new order each epoch, made from data.seed and the epoch's number")       \
+    X(i64, seed, "seed", "1", "[0,)", "seed of the order in which rows are drawn")                 \
+    X(flag, filter_overlong_prompts, "filter_overlong_prompts", "true", "",                        \
+      "drop rows whose prompt is longer than data.max_prompt_length, and count them; false: such " \
+      "a row is an error")
 ARES_OPTION_STRUCT(ares_data_config, ARES_DATA_OPTIONS);
 ares_option_table ares_data_options;
 
-/* ---------------- data set (dataset.c): rows in memory, read once, checked with file:line */
+/* ---------------- data set (dataset.c): rows in memory, read once, checked with file and line */
 typedef struct ares_row {
-    const ares_json *json; /* the whole row: other keys travel along */
+    const ares_json *json; /* the whole row: keys that nobody asked for are kept */
     const char *file;
-    int64_t line; /* for messages */
-    int64_t id;   /* index in the data set */
-    const int32_t *prompt;
-    int32_t prompt_len;    /* encoded; filled by ares_prompt_encode */
-    ares_view prompt_text; /* what was encoded */
-    /* strings as they are; numbers, lists and objects as JSON; empty when the key is absent */
+    int64_t line;          /* for messages */
+    int64_t id;            /* index in the data set */
+    const int32_t *prompt; /* [prompt_len] token ids; set by ares_dataset_encode */
+    int32_t prompt_len;
+    ares_view prompt_text; /* the text that was encoded */
+    /* a string as it is; a number, list or object as JSON; empty when the key is absent */
     ares_view ground_truth;
-    const char *data_source; /* "data_source", else the file's name */
+    const char *data_source; /* the row's "data_source", else the file's name */
     /*
-     * "global_id", a string or a number as it is written; else "example-%06d" of the index before
-     * any row is dropped
+     * The row's "global_id", a string or a number as it is written; else "example-%06d" of its
+     * index before any row is dropped.
      */
     const char *gid;
-    bool gid_given; /* the row says it */
+    bool gid_given; /* the row has a "global_id" */
 } ares_row;
 typedef struct ares_dataset ares_dataset;
 /*
- * need_answer: a row without answer_key is an error, unless it names instructions to follow. An
- * empty data set is an error.
+ * need_answer: a row without answer_key is an error, unless it names instructions to follow. A data
+ * set without rows is an error.
  */
 int ares_dataset_load(const ares_texts *files, const ares_data_config *cfg, bool need_answer,
                       ares_dataset **out);
-/* any JSON objects: their keys are the caller's business */
+/* The same of any JSON objects: their keys are not checked. */
 int ares_dataset_load_rows(const ares_texts *files, ares_dataset **out);
 void ares_dataset_free(ares_dataset *d);
 int64_t ares_dataset_count(const ares_dataset *d);
 const ares_row *ares_dataset_row(const ares_dataset *d, int64_t i);
 /*
- * gid -> row. Two rows of the same gid are an error that names both lines: what remembers prompts
- * would mix them up.
+ * gid -> index of the row. Two rows of the same gid are an error that names both lines: controls
+ * that remember prompts by gid would take one for the other.
  */
 int ares_dataset_gids(const ares_dataset *d, ares_map **out);
-/*
- * Renders (format prompt, system prompt, chat template) and encodes every row on the pool, then
- * drops the overlong (counted in *dropped, logged with the longest) or fails. A set left empty is
- * an error. (prompt.c)
- */
+
+/* ---------------- prompts (prompt.c): format prompt, system prompt, chat template, tokens */
 typedef struct ares_prompt_encoder ares_prompt_encoder;
 int ares_prompt_encoder_new(const ares_data_config *cfg, const char *model_dir,
                             const ares_tokenizer *tok, ares_prompt_encoder **out);
 void ares_prompt_encoder_free(ares_prompt_encoder *e);
-/* NULL: prompts are plain text */
+/* NULL: prompts are plain text. */
 const ares_chat *ares_prompt_encoder_chat(const ares_prompt_encoder *e);
-/* through the format prompt, where there is one */
+/* Appends the text, through the format prompt where there is one. */
 int ares_prompt_format(const ares_prompt_encoder *e, ares_view text, ares_str *out);
-/* A template's variables for a row's prompt (a string, or a list of messages), followed by an
- * assistant's answer, which goes on with the last message where that is the assistant's. Where
- * answer is NULL the text is ready for one: it ends with the generation prompt, or stays open
- * there. In the arena. */
+/*
+ * The variables of a chat template for a row's prompt (a string, or a list of messages) and the
+ * assistant's answer to it. Where the prompt's last message is the assistant's, the answer
+ * continues it. With answer NULL the rendered text is ready for an answer: it ends with the
+ * generation prompt, or with the open last message. In the arena.
+ */
 int ares_prompt_conversation(const ares_prompt_encoder *e, const ares_json *prompt,
                              const ares_view *answer, ares_arena *arena,
                              const ares_json **variables);
+/*
+ * Renders and encodes the prompt of every row on the pool. Rows over max_prompt_length are dropped
+ * (*dropped counts them, the log gives the longest) or, without filter_overlong_prompts, an error.
+ * A set left without rows is an error.
+ */
 int ares_dataset_encode(ares_dataset *d, const ares_prompt_encoder *e, ares_pool *pool,
                         int64_t *dropped);
 
-/* ---------------- loader (loader.c): the order of rows. State: prompts drawn, rows skipped and
- * since when. */
+/* ---------------- loader (loader.c): the order in which rows are drawn
+ * The state to save is the number of prompts drawn, and which rows are skipped since which epoch
+ * (docs/data.md#order-and-epochs).
+ */
 typedef struct ares_loader {
-    int64_t rows, batch; /* of the data set; prompts of one call */
+    int64_t rows;  /* of the data set */
+    int64_t batch; /* prompts per call of ares_loader_next */
     bool shuffle;
     uint64_t seed;
     int64_t drawn; /* prompts drawn so far in the run */
-    /* [rows]: the last epoch the row is part of; ARES_LOADER_KEPT: of all */
+    /* [rows]: the last epoch that the row is part of; ARES_LOADER_KEPT: part of every epoch */
     int64_t *skipped;
     int64_t n_skipped;
-    int64_t *order;
+    int64_t *order; /* of the rows in epoch order_epoch; -1: none made yet */
     int64_t order_epoch;
 } ares_loader;
 #define ARES_LOADER_KEPT INT64_MAX
-/* fewer rows than a batch: an error */
+/* Fewer rows than a batch are an error. */
 int ares_loader_init(ares_loader *l, int64_t rows, int64_t batch, bool shuffle, uint64_t seed);
 void ares_loader_fini(ares_loader *l);
 /*
- * The next batch: row ids [batch]; *first_draw is the draw number of the first. Epochs follow each
- * other; a short rest is left out.
+ * The next batch: row ids [batch]; *first_draw is the draw number of the first. Rows at the end of
+ * an epoch that fill no whole batch are left out.
  */
 int ares_loader_next(ares_loader *l, int64_t *row_ids, int64_t *first_draw);
+/* The epoch of the next batch. */
 int64_t ares_loader_epoch(const ares_loader *l);
-/* from the next epoch on; never undone */
+/* Leaves the row out from the next epoch on; never undone. */
 void ares_loader_skip(ares_loader *l, int64_t row);
-/* of a saved state: skipped[row] = epoch */
+/* Of a saved state: skipped[row] = epoch. */
 void ares_loader_restore(ares_loader *l, int64_t row, int64_t epoch);
 
 /* ---------------- batch (batch.c): plain host arrays, ragged, no padding anywhere */
 typedef struct ares_sample {
-    int64_t draw;  /* number of the prompt drawn in the run: the group's uid */
+    int64_t draw;  /* number in the run of the prompt drawn: identifies the group */
     int32_t index; /* 0 .. n-1 in its group */
-    /*
-     * rows of a group with the same number are turns of one episode; 0: the row is one by itself
-     */
+    /* rows of a group with the same number are turns of one episode; 0: a row is an episode */
     int64_t episode;
     const ares_row *row;
-    const int32_t *prompt;
+    const int32_t *prompt; /* [prompt_len] */
     int32_t prompt_len;
-    ares_view response;     /* decoded */
-    bool stopped;           /* by a stop token or string, not by length */
-    bool token_exact;       /* the tokens are the ones sampled, untouched */
-    int64_t weight_version; /* optimizer steps before it was sampled */
-    /* of the reward manager; accuracy is NaN where no reward gives one */
-    float score, accuracy;
+    ares_view response;        /* decoded */
+    bool stopped;              /* by a stop token or string, not by length */
+    bool token_exact;          /* the tokens are those that were sampled, not encoded anew */
+    int64_t weight_version;    /* optimizer steps before it was sampled */
+    float score;               /* of the reward manager */
+    float accuracy;            /* of the reward manager; NaN where no reward gives one */
     const float *reward_parts; /* one per configured reward, unweighted */
     float baseline;            /* score of the greedy answer to the same prompt (remax) */
-    /* ares_difficulty of the prompt, as a control sees it; 0: none does */
-    int32_t difficulty;
-    /* high-window-entropy tokens, and what their number should be (AEPO) */
+    int32_t difficulty;        /* ares_difficulty of the prompt; 0: no control classifies it */
+    /* high-window-entropy tokens, and how many there should be (docs/aepo.md#hwe-tokens) */
     int32_t hwe_count;
     float hwe_target, entropy_alpha; /* entropy_alpha: weight of the entropy score */
 } ares_sample;
@@ -218,28 +234,25 @@ typedef struct ares_batch {
 #define ARES_BATCH_FIELD_(type, name, owner, doc) ares_column_##type *name;
     ARES_BATCH_LIST(ARES_BATCH_FIELD_)
 #undef ARES_BATCH_FIELD_
-    double advantage_scale; /* what filters take off the advantages; 1 without */
-    /* weight of the KL term in this step: the option's, or a control's */
-    double kl_coef;
-    /*
-     * of the actor's optimizer steps on the batch, numbered from 0 alike on every rank
-     * (ares_kl_see)
-     */
+    double advantage_scale; /* factor of the advantages, set by filters; 1 without */
+    double kl_coef;         /* weight of the KL term in this step: the option's, or a control's */
+    /* [n_row_kl] of the actor's updates, numbered from 0 alike on every rank (ares_kl_see) */
     ares_row_kl *row_kl;
     int64_t n_row_kl, updates;
     int64_t row_cap, group_cap;
-    ares_arena arena; /* the step's: texts, prompts, parts */
+    ares_arena arena; /* lives for the step: columns, texts, prompts, reward parts */
 } ares_batch;
 void ares_batch_init(ares_batch *b);
 void ares_batch_fini(ares_batch *b);
 void ares_batch_clear(ares_batch *b); /* forgets rows and the arena; keeps memory */
 /*
- * Whether a row counts: one of its tokens has mask 1, or it has none (an empty answer). A discarded
- * answer, all of mask 0, counts nowhere.
+ * Whether a row counts: one of its tokens has mask 1, or it has no tokens (an empty answer). A
+ * discarded answer, whose mask is 0 everywhere, counts nowhere.
  */
 bool ares_batch_row_counts(const ares_batch *b, int64_t row);
-void ares_batch_begin_group(ares_batch *b); /* rows added next belong to a new group */
-/* before any column is put; gives the row's first token */
+/* Rows added from now on belong to a new group. */
+void ares_batch_begin_group(ares_batch *b);
+/* Before any column is put; returns the row's first token. */
 int64_t ares_batch_add_row(ares_batch *b, const ares_sample *s, int64_t n_tokens);
 /*
  * ARES_PUT(b, column): the column's storage, zeroed. The stage that owns the column calls it once;
@@ -254,41 +267,41 @@ void *ares_batch_put(ares_batch *b, const void *present, size_t size, const char
 #define ARES_NEED(b, stage, name) ares_batch_need((stage), #name, (b)->name)
 int ares_batch_need(const char *stage, const char *column, const void *present);
 /*
- * The token that a row's score belongs to: the last of mask 1, the last of all where the mask shows
- * none; -1: the row has no token.
+ * The token that a row's score belongs to: the last of mask 1, or the last of all where no token
+ * has mask 1; -1: the row has no tokens.
  */
 int64_t ares_batch_last_token(const ares_batch *b, int64_t row);
-/* Keeps the groups whose flag is set, in order; all columns follow. */
+/* Keeps the groups whose flag is set, in order, with their rows and every column. */
 void ares_batch_select_groups(ares_batch *b, const bool *keep);
 
-/* ---------------- packing (pack.c): rows -> packed tokens
- * A micro-batch is a run of consecutive rows. share: the prompt of a group is one segment and its
- * samples see it as their prefix, so a group is never split; each different prompt of a group is a
- * segment of its own. Otherwise each row is prompt + response. The last response token is not fed:
- * nothing follows it.
+/* ---------------- packing (pack.c): rows -> packed tokens (docs/update.md#micro-batches)
+ * A micro-batch is a run of consecutive rows. Without share each row is a segment of its own,
+ * prompt and response. With share each different prompt of a group is one segment, and the rows of
+ * the group see it as their prefix; such a group is never split. The last response token is not
+ * fed, because no token after it is predicted.
  */
 typedef struct ares_packed {
-    int32_t rows;             /* tokens */
+    int32_t rows;             /* fed tokens */
     const int32_t *ids;       /* [rows] */
-    const int32_t *positions; /* [rows]; M-RoPE will take three axes */
+    const int32_t *positions; /* [rows] */
     ares_segments seg;        /* host arrays */
     /*
-     * [seg.n] of the whole sequence, the token that is not fed included; NULL: what is fed. Matters
-     * to dynamic rope only
+     * [seg.n] length of the whole sequence, the token that is not fed included; NULL: the number of
+     * fed tokens. Only dynamic rope reads it.
      */
     const int32_t *length;
     const int32_t *slots; /* [rows], paged only: where store_kv puts each row */
     float *cache;         /* paged: [layers][cache_layer_floats]; NULL: packed */
     int64_t cache_layer_floats;
-    /* rows whose hidden states the head wants; a row may be named more than once */
+    /* [n_out] rows whose hidden states the head reads; a row may be named more than once */
     int32_t n_out;
-    const int32_t *out_rows; /* [n_out] */
+    const int32_t *out_rows;
 } ares_packed;
 
-/* batch rows [row, end); fed tokens; head rows */
 typedef struct ares_micro_batch {
-    int64_t row, end;
-    int64_t tokens, out;
+    int64_t row, end; /* rows [row, end) of the batch */
+    int64_t tokens;   /* fed */
+    int64_t out;      /* head rows: response tokens */
 } ares_micro_batch;
 /*
  * Cuts rows [row, end) into micro-batches of at most max_tokens fed tokens each (a single row or
@@ -303,29 +316,31 @@ int64_t ares_pack_plan(const ares_batch *b, int64_t row, int64_t end, int64_t ma
  */
 typedef struct ares_micro_set {
     int64_t n;
-    const ares_micro_batch *runs;
-    int64_t tokens, out; /* sums over the runs */
+    const ares_micro_batch *runs; /* [n] */
+    int64_t tokens, out;          /* sums over the runs */
 } ares_micro_set;
 /*
- * Rows [row, end) as sets of even numbers of tokens (EasyR1's dynamic micro-batches), bounded as
- * ares_pack_plan bounds its cuts. Every 512 units (shared groups, or rows) are balanced by
- * themselves and make no more sets than cuts. In the arena: *out [*n].
+ * Divides rows [row, end) into sets with nearly equal numbers of tokens (EasyR1's dynamic
+ * micro-batches), at most max_tokens each, which only a single row or shared group may exceed.
+ * Each 512 units (shared groups, or rows) are balanced separately and make no more sets than
+ * ares_pack_plan would make micro-batches. In the arena: *out [*n].
  */
 int ares_pack_sets(const ares_batch *b, int64_t row, int64_t end, int64_t max_tokens, bool share,
                    ares_arena *arena, ares_micro_set **out, int64_t *n);
 /*
- * Copies numbers of a set's head rows to where their tokens stand; column is about batch tokens
- * from `first` on.
+ * Copies x, one number per head row of the set, to the tokens of the batch that the head rows stand
+ * for; column[0] is the batch's token `first`.
  */
 void ares_pack_scatter(const ares_batch *b, const ares_micro_set *m, const float *x, int64_t first,
                        float *column);
 /*
- * n_out = response tokens of the rows, in batch order: head row i is about token row_start[m->row]
- * + i; targets [n_out] are these tokens.
+ * Packs the rows of a micro-batch. Head row i predicts token row_start[m->row] + i of the batch, so
+ * n_out is the number of response tokens; targets [n_out] are the ids of those tokens. In the
+ * arena.
  */
 void ares_pack_build(const ares_batch *b, const ares_micro_batch *m, bool share, ares_arena *arena,
                      ares_packed *out, const int32_t **targets);
-/* The same of a set: head rows follow its runs. */
+/* The same of a set: its runs one after the other. */
 void ares_pack_build_set(const ares_batch *b, const ares_micro_set *m, bool share,
                          ares_arena *arena, ares_packed *out, const int32_t **targets);
 #endif

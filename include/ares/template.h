@@ -3,7 +3,7 @@
  * byte. What a template asks for beyond the subset is an error with line and column, never another
  * text.
  *
- * Errors read "text: <template>:<line>:<column>: ..." (column in code points, from 1): ARES_EFORMAT
+ * Errors read "template: <template>:<line>:<column>: ..." (column in code points, from 1): ARES_EFORMAT
  * for a template that is malformed, raises or fails as it would in jinja2, ARES_EUNSUPPORTED for
  * what jinja2 could do and we do not, ARES_ELIMIT when a bound of ares_template_limits is hit.
  */

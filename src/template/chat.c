@@ -110,9 +110,10 @@ static int template_in(const ares_json *config, const char *path, const char *na
     if (t->type == ARES_JSON_STRING && (!name || strcmp(name, "default") == 0))
         return *source = t->text, ARES_OK;
     if (t->type == ARES_JSON_STRING)
-        return ares_fail(ARES_EFORMAT,
-                         "text: %s: chat template = '%s': the file has a single, unnamed template",
-                         path, name);
+        return ares_fail(
+            ARES_EFORMAT,
+            "template: %s: chat template = '%s': the file has a single, unnamed template", path,
+            name);
     for (int64_t i = 0; t->type == ARES_JSON_ARRAY && i < t->count; i++) {
         const ares_json *label = ares_json_get(&t->items[i], "name"),
                         *text = ares_json_get(&t->items[i], "template");
@@ -120,8 +121,9 @@ static int template_in(const ares_json *config, const char *path, const char *na
             ares_view_is(label->text, name ? name : "default"))
             return *source = text->text, ARES_OK;
     }
-    return ares_fail(ARES_EFORMAT, "text: %s: chat template = '%s': not among those of the file",
-                     path, name ? name : "default");
+    return ares_fail(ARES_EFORMAT,
+                     "template: %s: chat template = '%s': not among those of the file", path,
+                     name ? name : "default");
 }
 
 static int load(const char *path, const char *name, ares_str *text, ares_arena *arena,
@@ -156,9 +158,9 @@ static int load(const char *path, const char *name, ares_str *text, ares_arena *
         rc = template_in(config, from, name, &source);
     }
     if (rc == ARES_OK && !source.data)
-        rc = ares_fail(ARES_EFORMAT,
-                       "text: %s: the model has no chat template; give one as chat_template.jinja",
-                       path);
+        rc = ares_fail(
+            ARES_EFORMAT,
+            "template: %s: the model has no chat template; give one as chat_template.jinja", path);
     if (rc == ARES_OK) rc = ares_chat_new(from, source, config, out);
     if (rc == ARES_OK && map) add_tokens(*out, map);
     ares_str *strings[] = { &config_path, &map_path, &template_path, &config_text, &map_text };
@@ -212,10 +214,10 @@ static int check_variables(const ares_json *variables, const ares_json **message
 {
     if (!variables || variables->type != ARES_JSON_OBJECT)
         return ares_fail(ARES_EFORMAT,
-                         "text: a conversation must be a JSON object with 'messages'");
+                         "template: a conversation must be a JSON object with 'messages'");
     *messages = ares_json_get(variables, "messages");
     if (!*messages || (*messages)->type != ARES_JSON_ARRAY)
-        return ares_fail(ARES_EFORMAT, "text: 'messages' must be a list of messages");
+        return ares_fail(ARES_EFORMAT, "template: 'messages' must be a list of messages");
     return ARES_OK;
 }
 
@@ -229,10 +231,11 @@ static int render_open(const ares_chat *c, ares_arena *arena, const ares_json *v
     ares_str text = { 0 };
     ARES_TRY(chat_continue_mark(messages, key, arena, &marked, &content));
     if (ares_view_find(c->source, key, 0) < 0)
-        return ares_fail(ARES_EFORMAT,
-                         "text: continue_final_message = '%.*s': the template never writes that "
-                         "key of a message",
-                         (int)ARES_MIN(key.len, 60), key.data);
+        return ares_fail(
+            ARES_EFORMAT,
+            "template: continue_final_message = '%.*s': the template never writes that "
+            "key of a message",
+            (int)ARES_MIN(key.len, 60), key.data);
     int rc = ares_template_render(c->template, context_of(c, arena, variables, marked, -1), now,
                                   NULL, &text, NULL);
     if (rc == ARES_OK) rc = chat_continue_cut(&text, content);
@@ -284,15 +287,16 @@ static int prefix_length(splitter *s, int64_t n, bool prompt, int64_t message, i
                                   context_of(s->chat, &s->arena, s->variables, some, prompt),
                                   s->now, NULL, &s->part, NULL);
     if (rc != ARES_OK)
-        return ares_fail_in(rc, "text: messages[%lld]: the conversation up to it",
+        return ares_fail_in(rc, "template: messages[%lld]: the conversation up to it",
                             (long long)message);
     ares_view whole = ares_str_view(&s->whole), part = ares_str_view(&s->part);
     if (!ares_view_starts(whole, part))
-        return ares_fail(ARES_EUNSUPPORTED,
-                         "text: messages[%lld]: the text of the messages %s it does not begin the "
-                         "whole text, so the assistant's part cannot be told; "
-                         "use a template with {%% generation %%} blocks",
-                         (long long)message, prompt ? "before" : "up to");
+        return ares_fail(
+            ARES_EUNSUPPORTED,
+            "template: messages[%lld]: the text of the messages %s it does not begin the "
+            "whole text, so the assistant's part cannot be told; "
+            "use a template with {%% generation %%} blocks",
+            (long long)message, prompt ? "before" : "up to");
     *len = (int64_t)part.len;
     return ARES_OK;
 }
@@ -308,9 +312,10 @@ static int split(splitter *s, ares_text_spans *spans)
         ARES_TRY(prefix_length(s, i, true, i, &a));
         ARES_TRY(prefix_length(s, i + 1, false, i, &b));
         if (b < a || a < byte)
-            return ares_fail(ARES_EUNSUPPORTED,
-                             "text: messages[%lld]: its text is shorter than the generation prompt",
-                             (long long)i);
+            return ares_fail(
+                ARES_EUNSUPPORTED,
+                "template: messages[%lld]: its text is shorter than the generation prompt",
+                (long long)i);
         ares_text_span span = { .byte_start = a, .byte_end = b };
         for (; byte < a; byte++) chars += ((unsigned char)s->whole.data[byte] & 0xC0) != 0x80;
         span.char_start = chars;
@@ -345,8 +350,9 @@ int ares_chat_assistant_spans(const ares_chat *c, const ares_json *variables, co
     ARES_TRY(check_variables(variables, &s.messages));
     ARES_TRY(chat_continue_key(variables, &key));
     if (key.data)
-        return ares_fail(ARES_EFORMAT, "text: continue_final_message leaves the last message open, "
-                                       "which has no span yet; leave out one of the two");
+        return ares_fail(ARES_EFORMAT,
+                         "template: continue_final_message leaves the last message open, "
+                         "which has no span yet; leave out one of the two");
     int64_t first = spans->n;
     bool blocks = ares_template_has_generation(c->template);
     int rc = ares_template_render(c->template, context_of(c, &s.arena, variables, NULL, -1), now,

@@ -32,11 +32,12 @@ int chat_continue_key(const ares_json *variables, ares_view *key)
     if (v->type != ARES_JSON_BOOL && v->type != ARES_JSON_STRING)
         return ares_fail(
             ARES_EFORMAT,
-            "text: continue_final_message is neither true or false nor a key of a message");
+            "template: continue_final_message is neither true or false nor a key of a message");
     if (truthy(ares_json_get(variables, "add_generation_prompt")))
         return ares_fail(
             ARES_EFORMAT,
-            "text: continue_final_message and add_generation_prompt exclude each other: the first "
+            "template: continue_final_message and add_generation_prompt exclude each other: the "
+            "first "
             "continues the last message, the second begins a new one; set one of them");
     *key = v->type == ARES_JSON_STRING ? v->text : ARES_VIEW("content");
     return ARES_OK;
@@ -82,7 +83,7 @@ static int no_text(int64_t message, ares_view key)
 {
     return ares_fail(
         ARES_EFORMAT,
-        "text: messages[%lld].%.*s: holds no text that continue_final_message could continue",
+        "template: messages[%lld].%.*s: holds no text that continue_final_message could continue",
         (long long)message, (int)ARES_MIN(key.len, 60), key.data);
 }
 
@@ -110,7 +111,7 @@ int chat_continue_mark(const ares_json *messages, ares_view key, ares_arena *are
     int64_t last = messages->count - 1;
     if (last < 0)
         return ares_fail(ARES_EFORMAT,
-                         "text: 'messages' is empty: there is no final message to continue");
+                         "template: 'messages' is empty: there is no final message to continue");
     const ares_json *message = &messages->items[last], *text = ares_json_find(message, key),
                     *inner = NULL;
     if (!text || text->type == ARES_JSON_NULL) return no_text(last, key);
@@ -131,10 +132,11 @@ int chat_continue_cut(ares_str *text, ares_view content)
     int64_t at = -1;
     for (int64_t next = 0; (next = ares_view_find(all, word, (size_t)next)) >= 0; next++) at = next;
     if (at < 0 || ares_view_find(all, jinja_strip(content), 0) < 0)
-        return ares_fail(ARES_EFORMAT,
-                         "text: the template does not write the final message as it is, so that "
-                         "continue_final_message finds no place to go on from; use a template "
-                         "that keeps the content");
+        return ares_fail(
+            ARES_EFORMAT,
+            "template: the template does not write the final message as it is, so that "
+            "continue_final_message finds no place to go on from; use a template "
+            "that keeps the content");
     ares_view rest = { all.data + at, all.len - (size_t)at }, before = { all.data, (size_t)at };
     if (!ares_view_starts(rest, mark)) {
         ares_view kept = jinja_strip(before);

@@ -21,11 +21,11 @@ void jinja_fail(jinja_run *r, int code, const char *format, ...)
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
     if (!r->at) {
-        r->code = ares_fail(code, "text: %s: %s", r->t->name, message);
+        r->code = ares_fail(code, "template: %s: %s", r->t->name, message);
     } else {
         int64_t line, column;
         jinja_position(r->t, r->at->pos, &line, &column);
-        r->code = ares_fail(code, "text: %s:%lld:%lld: %s", r->t->name, (long long)line,
+        r->code = ares_fail(code, "template: %s:%lld:%lld: %s", r->t->name, (long long)line,
                             (long long)column, message);
     }
     longjmp(r->fail, 1);
@@ -888,7 +888,8 @@ int ares_template_render(const ares_template *t, const ares_json *context, const
                          const ares_template_limits *limits, ares_str *out, ares_text_spans *spans)
 {
     if (context && context->type != ARES_JSON_OBJECT)
-        return ares_fail(ARES_EFORMAT, "text: %s: the variables are not a JSON object", t->name);
+        return ares_fail(ARES_EFORMAT, "template: %s: the variables are not a JSON object",
+                         t->name);
     jinja_run *r = ares_calloc(1, sizeof *r);
     jinja_buf top = { 0 };
     int64_t first = spans ? spans->n : 0;

@@ -28,7 +28,7 @@ void jinja_syntax_fail(jinja_parser *p, int code, uint32_t pos, const char *form
     va_end(args);
     int64_t line, column;
     jinja_position(p->t, pos, &line, &column);
-    p->code = ares_fail(code, "text: %s:%lld:%lld: %s", p->t->name, (long long)line,
+    p->code = ares_fail(code, "template: %s:%lld:%lld: %s", p->t->name, (long long)line,
                         (long long)column, message);
     longjmp(p->fail, 1);
 }
@@ -845,10 +845,10 @@ int ares_template_parse(const char *name, ares_view source, ares_template_dialec
 {
     *out = NULL;
     if (source.len > (size_t)16 << 20)
-        return ares_fail(ARES_ELIMIT, "text: %s: a template of %zu bytes; at most 16 MiB", name,
+        return ares_fail(ARES_ELIMIT, "template: %s: a template of %zu bytes; at most 16 MiB", name,
                          source.len);
     if (!ares_view_is_utf8(source))
-        return ares_fail(ARES_EFORMAT, "text: %s: the template is not UTF-8", name);
+        return ares_fail(ARES_EFORMAT, "template: %s: the template is not UTF-8", name);
     ares_template *t = ares_calloc(1, sizeof *t);
     t->name = ares_strdup(name);
     t->dialect = dialect;

@@ -111,7 +111,7 @@ TEST(a_prompt_that_ends_with_the_assistants_message_is_continued)
                ARES_VIEW("<user>1+1?<end>\n<assistant>It is"));
     CHECK_FAIL(encode(&cfg, "{\"q\":\"x\"}\n{\"q\":[{\"role\":\"assistant\",\"content\":null}]}\n",
                       &d, &dropped),
-               ARES_EFORMAT, "rows.jsonl:2: text: messages[0].content: holds no text");
+               ARES_EFORMAT, "rows.jsonl:2: template: messages[0].content: holds no text");
     ares_dataset_free(d);
 }
 

@@ -214,9 +214,9 @@ TEST(render_goes_through_templates_and_format_prompts)
                 "true,\"add_generation_prompt\":true}\n",
                 1,
                 "{\"text\":\"[user]a[assistant]b \"}\n"
-                "{\"error\":\"text: continue_final_message and add_generation_prompt exclude each "
-                "other: the first continues the last message, "
-                "the second begins a new one; set one of them\"}\n");
+                "{\"error\":\"template: continue_final_message and add_generation_prompt exclude "
+                "each other: the first continues the last message, the second begins a new one; "
+                "set one of them\"}\n");
     snprintf(words, sizeof words, "render --template '%s'", format);
     check_lines(words, "{\"content\":\"  Why?\\n\"}\n", 0, "{\"text\":\"Why? Think.\"}\n");
     check_message("render", 2, "give --model or --template");

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ares/template.h"
 #include "chat_continue.h"
+#include "jinja.h"
 
 struct ares_chat {
     ares_template *template;
@@ -15,7 +15,7 @@ struct ares_chat {
     int64_t n_tokens;
 };
 
-/* A token is a string, or an object with its text under "content". */
+/* A token is a string, or an object with its text in "content". */
 static const ares_json *token_text(const ares_json *j)
 {
     if (j && j->type == ARES_JSON_OBJECT) j = ares_json_get(j, "content");
@@ -100,7 +100,7 @@ static int read_json(const char *path, ares_str *text, ares_arena *arena, const 
     return ares_json_parse(arena, ares_str_view(text), path, out);
 }
 
-/* The source under `chat_template`: a string, or a list of named ones. NULL data: there is none. */
+/* The source in `chat_template`: a string, or a list of named ones. Data NULL: there is none. */
 static int template_in(const ares_json *config, const char *path, const char *name,
                        ares_view *source)
 {
@@ -110,10 +110,10 @@ static int template_in(const ares_json *config, const char *path, const char *na
     if (t->type == ARES_JSON_STRING && (!name || strcmp(name, "default") == 0))
         return *source = t->text, ARES_OK;
     if (t->type == ARES_JSON_STRING)
-        return ares_fail(
-            ARES_EFORMAT,
-            "template: %s: chat template = '%s': the file has a single, unnamed template", path,
-            name);
+        return ares_fail(ARES_EFORMAT,
+                         "template: %s: chat template = '%s': the file has one template, without a "
+                         "name; leave the name out",
+                         path, name);
     for (int64_t i = 0; t->type == ARES_JSON_ARRAY && i < t->count; i++) {
         const ares_json *label = ares_json_get(&t->items[i], "name"),
                         *text = ares_json_get(&t->items[i], "template");
@@ -122,8 +122,8 @@ static int template_in(const ares_json *config, const char *path, const char *na
             return *source = text->text, ARES_OK;
     }
     return ares_fail(ARES_EFORMAT,
-                     "template: %s: chat template = '%s': not among those of the file", path,
-                     name ? name : "default");
+                     "template: %s: chat template = '%s': the file has no template of this name",
+                     path, name ? name : "default");
 }
 
 static int load(const char *path, const char *name, ares_str *text, ares_arena *arena,
@@ -183,8 +183,9 @@ int ares_chat_load(const char *path, const char *name, ares_chat **out)
 static const ares_json json_null = { .type = ARES_JSON_NULL };
 
 /*
- * The template's context: tokens, what is absent by default, the caller's variables; messages and
- * the prompt may be replaced.
+ * The variables of the template: special tokens, defaults, the caller's variables. messages (may be
+ * NULL) replaces the caller's; prompt, 0 or 1, replaces add_generation_prompt, and -1 keeps it. Of
+ * two variables of one name the later holds.
  */
 static const ares_json *context_of(const ares_chat *c, ares_arena *arena,
                                    const ares_json *variables, const ares_json *messages,
@@ -200,12 +201,12 @@ static const ares_json *context_of(const ares_chat *c, ares_arena *arena,
     m[n++] = (ares_json_member){ ARES_VIEW("tools"), &json_null };
     m[n++] = (ares_json_member){ ARES_VIEW("documents"), &json_null };
     m[n++] = (ares_json_member){ ARES_VIEW("add_generation_prompt"), flag };
-    for (int64_t i = 0; i < variables->count; i++) /* ours, and no template's */
+    for (int64_t i = 0; i < variables->count; i++) /* templates do not read this one */
         if (!ares_view_is(variables->members[i].key, "continue_final_message"))
             m[n++] = variables->members[i];
     if (messages) m[n++] = (ares_json_member){ ARES_VIEW("messages"), messages };
     if (prompt >= 0) m[n++] = (ares_json_member){ ARES_VIEW("add_generation_prompt"), flag };
-    /* of two of a name the last one holds */
+
     *j = (ares_json){ .type = ARES_JSON_OBJECT, .count = n, .members = m };
     return j;
 }
@@ -213,15 +214,16 @@ static const ares_json *context_of(const ares_chat *c, ares_arena *arena,
 static int check_variables(const ares_json *variables, const ares_json **messages)
 {
     if (!variables || variables->type != ARES_JSON_OBJECT)
-        return ares_fail(ARES_EFORMAT,
-                         "template: a conversation must be a JSON object with 'messages'");
+        return ares_fail(
+            ARES_EFORMAT,
+            "template: a conversation is a JSON object with 'messages'; this is not one");
     *messages = ares_json_get(variables, "messages");
     if (!*messages || (*messages)->type != ARES_JSON_ARRAY)
-        return ares_fail(ARES_EFORMAT, "template: 'messages' must be a list of messages");
+        return ares_fail(ARES_EFORMAT, "template: 'messages' is not a list");
     return ARES_OK;
 }
 
-/* The text up to the end of the final message's key. */
+/* The text up to the end of what the final message holds in `key`. */
 static int render_open(const ares_chat *c, ares_arena *arena, const ares_json *variables,
                        const ares_json *messages, ares_view key, const struct tm *now,
                        ares_str *out)
@@ -233,7 +235,7 @@ static int render_open(const ares_chat *c, ares_arena *arena, const ares_json *v
     if (ares_view_find(c->source, key, 0) < 0)
         return ares_fail(
             ARES_EFORMAT,
-            "template: continue_final_message = '%.*s': the template never writes that "
+            "template: continue_final_message = '%.*s': the template does not read that "
             "key of a message",
             (int)ARES_MIN(key.len, 60), key.data);
     int rc = ares_template_render(c->template, context_of(c, arena, variables, marked, -1), now,
@@ -276,7 +278,10 @@ typedef struct splitter {
     ares_str whole, part;
 } splitter;
 
-/* Length in bytes of the text of the first n messages, which must begin the whole text. */
+/*
+ * Length in bytes of the text of the first n messages, which must begin the whole text; prompt:
+ * with the generation prompt. `message` is for errors.
+ */
 static int prefix_length(splitter *s, int64_t n, bool prompt, int64_t message, int64_t *len)
 {
     ares_json *some = ares_arena_calloc(&s->arena, 1, sizeof *some);
@@ -287,15 +292,15 @@ static int prefix_length(splitter *s, int64_t n, bool prompt, int64_t message, i
                                   context_of(s->chat, &s->arena, s->variables, some, prompt),
                                   s->now, NULL, &s->part, NULL);
     if (rc != ARES_OK)
-        return ares_fail_in(rc, "template: messages[%lld]: the conversation up to it",
+        return ares_fail_in(rc, "template: messages[%lld]: the conversation up to this message",
                             (long long)message);
     ares_view whole = ares_str_view(&s->whole), part = ares_str_view(&s->part);
     if (!ares_view_starts(whole, part))
         return ares_fail(
             ARES_EUNSUPPORTED,
-            "template: messages[%lld]: the text of the messages %s it does not begin the "
-            "whole text, so the assistant's part cannot be told; "
-            "use a template with {%% generation %%} blocks",
+            "template: messages[%lld]: the whole text does not begin with the text of the messages "
+            "%s this one, so what the assistant wrote cannot be found; use a template with "
+            "{%% generation %%} blocks",
             (long long)message, prompt ? "before" : "up to");
     *len = (int64_t)part.len;
     return ARES_OK;
@@ -354,7 +359,7 @@ int ares_chat_assistant_spans(const ares_chat *c, const ares_json *variables, co
                          "template: continue_final_message leaves the last message open, "
                          "which has no span yet; leave out one of the two");
     int64_t first = spans->n;
-    bool blocks = ares_template_has_generation(c->template);
+    bool blocks = c->template->generation;
     int rc = ares_template_render(c->template, context_of(c, &s.arena, variables, NULL, -1), now,
                                   NULL, &s.whole, blocks ? spans : NULL);
     if (rc == ARES_OK && !blocks) rc = split(&s, spans);
@@ -368,25 +373,4 @@ int ares_chat_assistant_spans(const ares_chat *c, const ares_json *variables, co
     ares_str_fini(&s.part);
     ares_arena_fini(&s.arena);
     return rc;
-}
-
-/* ------------------------------------------------------------------ format prompts */
-int ares_format_prompt_load(const char *path, ares_template **out)
-{
-    ares_str text = { 0 };
-    *out = NULL;
-    int rc = ares_file_read(path, &text);
-    if (rc == ARES_OK)
-        rc = ares_template_parse(path, ares_view_trim(ares_str_view(&text)), ARES_TEMPLATE_PLAIN,
-                                 out);
-    ares_str_fini(&text);
-    return rc;
-}
-
-int ares_format_prompt_render(const ares_template *t, ares_view content, ares_str *out)
-{
-    ares_json value = { .type = ARES_JSON_STRING, .text = content };
-    ares_json_member member = { ARES_VIEW("content"), &value };
-    ares_json context = { .type = ARES_JSON_OBJECT, .count = 1, .members = &member };
-    return ares_template_render(t, &context, NULL, NULL, out, NULL);
 }

@@ -1,6 +1,7 @@
 /*
- * The mark ends in a blank: where that blank is gone, the template trims, and white space before
- * the mark goes too. The last mark in the text counts: a content may hold the mark's own words.
+ * The mark ends with a space. Where the rendered text lacks that space, the template trims the
+ * content, and the white space before the mark is cut too. Where a content holds the mark's own
+ * words, the last mark of the text counts.
  */
 #include "chat_continue.h"
 
@@ -32,7 +33,7 @@ int chat_continue_key(const ares_json *variables, ares_view *key)
     if (v->type != ARES_JSON_BOOL && v->type != ARES_JSON_STRING)
         return ares_fail(
             ARES_EFORMAT,
-            "template: continue_final_message is neither true or false nor a key of a message");
+            "template: continue_final_message is neither true, false nor a key of a message");
     if (truthy(ares_json_get(variables, "add_generation_prompt")))
         return ares_fail(
             ARES_EFORMAT,
@@ -87,7 +88,7 @@ static int no_text(int64_t message, ares_view key)
         (long long)message, (int)ARES_MIN(key.len, 60), key.data);
 }
 
-/* Of a content in parts, the last part with a text is marked. */
+/* Of a content that is a list of parts, the last part with a text is marked. */
 static int mark_parts(const ares_json *parts, int64_t message, ares_view key, ares_arena *arena,
                       const ares_json **marked, ares_view *content)
 {
@@ -132,11 +133,10 @@ int chat_continue_cut(ares_str *text, ares_view content)
     int64_t at = -1;
     for (int64_t next = 0; (next = ares_view_find(all, word, (size_t)next)) >= 0; next++) at = next;
     if (at < 0 || ares_view_find(all, jinja_strip(content), 0) < 0)
-        return ares_fail(
-            ARES_EFORMAT,
-            "template: the template does not write the final message as it is, so that "
-            "continue_final_message finds no place to go on from; use a template "
-            "that keeps the content");
+        return ares_fail(ARES_EFORMAT,
+                         "template: the template does not write the final message unchanged, so "
+                         "continue_final_message finds no place to continue from; use a template "
+                         "that keeps the content");
     ares_view rest = { all.data + at, all.len - (size_t)at }, before = { all.data, (size_t)at };
     if (!ares_view_starts(rest, mark)) {
         ares_view kept = jinja_strip(before);

@@ -262,7 +262,7 @@ struct ares_template {
     jinja_nodes body;
     jinja_func func;
     jinja_frame frame;
-    bool generation;
+    bool generation; /* has a {% generation %} block */
 };
 
 typedef struct jinja_parser {

@@ -875,8 +875,3 @@ void ares_template_free(ares_template *t)
     ares_free(t->name);
     ares_free(t);
 }
-
-bool ares_template_has_generation(const ares_template *t)
-{
-    return t->generation;
-}

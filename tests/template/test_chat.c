@@ -199,14 +199,14 @@ TEST(what_cannot_be_continued_is_an_error)
     check_not_continued(CHATML, OPEN("[{\"type\":\"image\"}]"),
                         "messages[0].content: holds no text");
     check_not_continued("{{ messages[0].content | upper }}", OPEN("\"a\""),
-                        "does not write the final message as it is");
+                        "does not write the final message unchanged");
     check_not_continued("{{ messages | length }} content", OPEN("\"a\""),
-                        "does not write the final message as it is");
-    check_not_continued("{{ messages | length }}", OPEN("\"a\""), "never writes that key");
+                        "does not write the final message unchanged");
+    check_not_continued("{{ messages | length }}", OPEN("\"a\""), "does not read that key");
     check_not_continued(
         CHATML,
         "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"continue_final_message\":1}",
-        "neither true or false nor a key");
+        "neither true, false nor a key");
     talk t;
     if (!talk_open(&t, CHATML, OPEN("\"a\""))) return;
     CHECK_FAIL(ares_chat_assistant_spans(t.chat, t.variables, NULL, &t.out, &t.spans), ARES_EFORMAT,

@@ -1,8 +1,9 @@
 /*
- * Largest differencing. A state is k sets in descending order; the two states that spread widest
- * are merged, the smallest set of one with the largest of the other, until one is left. A set's
- * items keep the order in which they came: sets of equal sum and size are compared item by item.
- * Sets are linked lists over the items, a state is k heads of them.
+ * Largest differencing. A state is k sets in descending order of their sums. The two states whose
+ * largest and smallest set differ most are merged, the smallest set of one with the largest of the
+ * other, until one state is left. A set keeps the order in which its items came, because sets of
+ * equal sum and size are compared item by item. A set is a linked list of items, a state the heads
+ * of k sets.
  */
 #include "ares/data_balance.h"
 
@@ -12,13 +13,13 @@
 typedef struct item {
     int64_t index, weight;
 } item;
-/* first, last: of the list of items; -1: empty */
 typedef struct set {
-    int64_t sum, count, first, last;
+    int64_t sum, count;
+    int64_t first, last; /* of the list of items; -1: empty */
 } set;
 typedef struct work {
     const item *items;
-    int64_t *next; /* [n]: the item behind, in its set */
+    int64_t *next; /* [n]: the next item of the same set; -1: none */
     set *sets;     /* [states][k] */
     int64_t k;
 } work;
@@ -30,7 +31,7 @@ static int by_weight(const void *a, const void *b)
                                   : (x->index > y->index) - (x->index < y->index);
 }
 
-/* Sum, number of items, then the items: (index, weight) as pairs. */
+/* By sum, then number of items, then the items one by one. */
 static int compare_sets(const work *w, const set *x, const set *y)
 {
     if (x->sum != y->sum) return (x->sum > y->sum) - (x->sum < y->sum);
@@ -41,7 +42,7 @@ static int compare_sets(const work *w, const set *x, const set *y)
     return 0;
 }
 
-/* Descending; few sets, nearly in order. */
+/* Descending. By insertion: the sets are few and nearly in order. */
 static void sort_sets(const work *w, set *s)
 {
     for (int64_t i = 1; i < w->k; i++) {
@@ -62,7 +63,7 @@ static void append(const work *w, set *to, const set *from)
     to->sum += from->sum;
 }
 
-/* Whether state a is taken out before state b. */
+/* Whether the heap gives state a before state b. */
 static bool wider(const work *w, int64_t a, int64_t b)
 {
     const set *x = w->sets + a * w->k, *y = w->sets + b * w->k;
@@ -83,7 +84,7 @@ static void sift_down(const work *w, int64_t *heap, int64_t n, int64_t at)
     }
 }
 
-/* Merges all states into that of heap[0]. */
+/* Merges all states into one, heap[0]. */
 static void difference(work *w, int64_t *heap, int64_t states)
 {
     for (int64_t i = states / 2 - 1; i >= 0; i--) sift_down(w, heap, states, i);
@@ -186,15 +187,15 @@ void ares_balance_report(const int64_t *length, int64_t n, int64_t k, const int6
 }
 
 /* ---------------------------------------------------------------- micro-batches */
-/* squares of lengths below 2^26 add exactly; first: the smallest index */
-typedef struct heft {
-    double squares;
-    int64_t first, part;
-} heft;
+typedef struct part_cost {
+    double squares; /* sum of squared lengths: exact for lengths below 2^26 */
+    int64_t first;  /* smallest index of an item */
+    int64_t part;
+} part_cost;
 
-static int by_heft(const void *a, const void *b)
+static int by_cost(const void *a, const void *b)
 {
-    const heft *x = a, *y = b;
+    const part_cost *x = a, *y = b;
     return x->squares != y->squares ? (x->squares < y->squares) - (x->squares > y->squares)
                                     : (x->first < y->first) - (x->first > y->first);
 }
@@ -210,17 +211,17 @@ int ares_balance_micro_batches(const int64_t *length, int64_t n, int64_t max_tok
     for (int64_t i = 0; i < n; i++) total += length[i];
     *k = ARES_MAX(ARES_MIN(n, (total + max_tokens - 1) / max_tokens), ARES_MAX(least, 1));
     ARES_TRY(ares_balance_parts(length, n, *k, false, part));
-    heft *h = ares_malloc((size_t)*k * sizeof *h);
+    part_cost *cost = ares_malloc((size_t)*k * sizeof *cost);
     int64_t *place = ares_malloc((size_t)*k * sizeof *place);
-    for (int64_t j = 0; j < *k; j++) h[j] = (heft){ 0, n, j };
+    for (int64_t j = 0; j < *k; j++) cost[j] = (part_cost){ 0, n, j };
     for (int64_t i = n - 1; i >= 0; i--) {
-        h[part[i]].squares += (double)length[i] * (double)length[i];
-        h[part[i]].first = i;
+        cost[part[i]].squares += (double)length[i] * (double)length[i];
+        cost[part[i]].first = i;
     }
-    qsort(h, (size_t)*k, sizeof *h, by_heft);
-    for (int64_t j = 0; j < *k; j++) place[h[j].part] = j;
+    qsort(cost, (size_t)*k, sizeof *cost, by_cost);
+    for (int64_t j = 0; j < *k; j++) place[cost[j].part] = j;
     for (int64_t i = 0; i < n; i++) part[i] = place[part[i]];
     ares_free(place);
-    ares_free(h);
+    ares_free(cost);
     return ARES_OK;
 }

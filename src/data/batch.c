@@ -11,7 +11,7 @@ void ares_batch_init(ares_batch *b)
     *b = (ares_batch){ 0 };
 }
 
-/* Columns live in the step's arena: cleared with it. */
+/* The columns' memory belongs to the arena. */
 static void drop_columns(ares_batch *b)
 {
 #define DROP(type, name, owner, doc) b->name = NULL;
@@ -49,7 +49,7 @@ void ares_batch_begin_group(ares_batch *b)
         b->group_start =
             ares_realloc(b->group_start, (size_t)b->group_cap * sizeof *b->group_start);
     }
-    /* the last group is still empty */
+    /* the last group still has no row */
     if (b->groups && b->group_start[b->groups - 1] == b->rows) return;
     b->group_start[b->groups++] = b->rows;
     b->group_start[b->groups] = b->rows;

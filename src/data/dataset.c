@@ -1,6 +1,6 @@
 /*
- * Rows of JSON lines, checked as they are read: a fault names file and line. A file named *.json
- * may be one list of rows, too.
+ * Rows of JSON lines, checked as they are read: an error names file and line. A file named *.json
+ * may also be one list of rows.
  */
 #include <dirent.h>
 #include <stdlib.h>
@@ -8,8 +8,9 @@
 
 #include "dataset.h"
 
-static int fault(const char *file, int64_t line, const char *what, const char *key,
-                 const ares_json *row)
+/* option: the one that names the key. */
+static int missing_key(const char *file, int64_t line, const char *option, const char *key,
+                       const ares_json *row)
 {
     ares_str keys = { 0 };
     for (int64_t i = 0; i < row->count && i < 12; i++) {
@@ -17,7 +18,7 @@ static int fault(const char *file, int64_t line, const char *what, const char *k
         ares_str_add_view(&keys, row->members[i].key);
     }
     int rc = ares_fail(ARES_EFORMAT, "data: %s:%lld: row has no key '%s' (keys: %s); set %s", file,
-                       (long long)line, key, keys.len ? keys.data : "none", what);
+                       (long long)line, key, keys.len ? keys.data : "none", option);
     ares_str_fini(&keys);
     return rc;
 }
@@ -40,7 +41,7 @@ static int check_messages(const char *file, int64_t line, const char *key,
         const ares_json *role = ares_json_get(&messages->items[i], "role");
         if (!role || role->type != ARES_JSON_STRING)
             return ares_fail(ARES_EFORMAT,
-                             "data: %s:%lld: '%s'[%lld] is no message: it needs a string 'role'",
+                             "data: %s:%lld: '%s'[%lld] is not a message: it has no string 'role'",
                              file, (long long)line, key, (long long)i);
     }
     if (!messages->count)
@@ -49,14 +50,14 @@ static int check_messages(const char *file, int64_t line, const char *key,
     return ARES_OK;
 }
 
-/* A null is no answer. */
+/* NULL: the row has no answer; JSON's null counts as none. */
 static const ares_json *answer_of(const ares_data_config *cfg, const ares_json *row)
 {
     const ares_json *v = ares_json_get(row, cfg->answer_key);
     return v && v->type != ARES_JSON_NULL ? v : NULL;
 }
 
-/* At the row's top, or in its metadata. A null is not there. */
+/* Whether the row or its "metadata" has the key with a value other than null. */
 static bool has(const ares_json *row, const char *key)
 {
     const ares_json *v = ares_json_get(row, key),
@@ -64,20 +65,19 @@ static bool has(const ares_json *row, const char *key)
     return (v && v->type != ARES_JSON_NULL) || (inner && inner->type != ARES_JSON_NULL);
 }
 
-/* Instructions to follow have no answer. */
+/* A row needs an answer, unless it names instructions that the response must follow. */
 static int check_answer(const ares_data_config *cfg, const char *file, int64_t line,
                         const ares_json *row)
 {
     if (answer_of(cfg, row) || has(row, "instruction_id_list") || has(row, "checkers"))
         return ARES_OK;
     if (has(row, "functions"))
-        return ares_fail(
-            ARES_EFORMAT,
-            "data: %s:%lld: the row has 'functions' in Python, which is not run, and neither "
-            "'checkers' nor '%s'; "
-            "give it checkers: [{\"id\": \"..\", \"kwargs\": {..}}], or set data.answer_key",
-            file, (long long)line, cfg->answer_key);
-    return fault(file, line, "data.answer_key", cfg->answer_key, row);
+        return ares_fail(ARES_EFORMAT,
+                         "data: %s:%lld: the row has 'functions' in Python, which is not run, and "
+                         "neither 'checkers' nor '%s'; give it checkers: [{\"id\": \"..\", "
+                         "\"kwargs\": {..}}], or set data.answer_key",
+                         file, (long long)line, cfg->answer_key);
+    return missing_key(file, line, "data.answer_key", cfg->answer_key, row);
 }
 
 static int check_media(const char *file, int64_t line, const char *key, const ares_json *row)
@@ -85,17 +85,18 @@ static int check_media(const char *file, int64_t line, const char *key, const ar
     const ares_json *v = key ? ares_json_get(row, key) : NULL;
     if (!v || v->type == ARES_JSON_NULL || (v->type == ARES_JSON_ARRAY && !v->count))
         return ARES_OK;
-    return ares_fail(ARES_EUNSUPPORTED,
-                     "data: %s:%lld: '%s' holds images or videos, which models do not read here so "
-                     "far; leave such rows out",
-                     file, (long long)line, key);
+    return ares_fail(
+        ARES_EUNSUPPORTED,
+        "data: %s:%lld: '%s' holds images or videos, and models read only text so far; "
+        "leave such rows out",
+        file, (long long)line, key);
 }
 
 static int check_row(const ares_data_config *cfg, const char *file, int64_t line,
                      const ares_json *row, bool need_answer)
 {
     const ares_json *prompt = ares_json_get(row, cfg->prompt_key);
-    if (!prompt) return fault(file, line, "data.prompt_key", cfg->prompt_key, row);
+    if (!prompt) return missing_key(file, line, "data.prompt_key", cfg->prompt_key, row);
     if (prompt->type != ARES_JSON_STRING && prompt->type != ARES_JSON_ARRAY)
         return ares_fail(ARES_EFORMAT,
                          "data: %s:%lld: '%s' is neither a string nor a list of messages", file,
@@ -107,7 +108,7 @@ static int check_row(const ares_data_config *cfg, const char *file, int64_t line
     return need_answer ? check_answer(cfg, file, line, row) : ARES_OK;
 }
 
-/* A null is no id. */
+/* JSON's null counts as no global_id. */
 static int gid_of(ares_dataset *d, const char *file, int64_t line, const ares_json *row,
                   ares_row *out)
 {
@@ -128,7 +129,7 @@ static int gid_of(ares_dataset *d, const char *file, int64_t line, const ares_js
     return ARES_OK;
 }
 
-/* cfg NULL: whatever keys it has. */
+/* cfg NULL: the row's keys are not checked. */
 static int add_row(ares_dataset *d, const ares_data_config *cfg, const char *file, int64_t line,
                    const ares_json *row, bool need_answer)
 {
@@ -163,7 +164,7 @@ static bool ends_with(const char *path, const char *end)
     return n > m && strcmp(path + n - m, end) == 0;
 }
 
-/* One list of rows; a row's place in it stands for its line. */
+/* A file that is one list of rows; a row's place in it, from 1, stands for its line. */
 static int read_list(ares_dataset *d, const ares_data_config *cfg, const char *file, ares_view text,
                      bool need_answer)
 {
@@ -174,7 +175,7 @@ static int read_list(ares_dataset *d, const ares_data_config *cfg, const char *f
     return list->count ? ARES_OK : ares_fail(ARES_EFORMAT, "data: %s: no rows", file);
 }
 
-/* *list: the text of a file that is a list; empty for JSON lines. */
+/* *list: the text of a file that is one list; empty for JSON lines. */
 static int look_for_list(ares_dataset *d, const char *path, ares_view *list)
 {
     ares_str text = { 0 };
@@ -213,7 +214,9 @@ static int read_folder(ares_dataset *d, const ares_data_config *cfg, const char 
     }
     if (dir) closedir(dir);
     if (n) qsort(names, (size_t)n, sizeof *names, by_name);
-    else rc = ares_fail(ARES_EIO, "data: %s: the folder holds no *.jsonl and no *.json", path);
+    else
+        rc = ares_fail(ARES_EIO, "data: %s: the folder has neither a *.jsonl nor a *.json file",
+                       path);
     for (int i = 0; i < n; i++) {
         if (rc == ARES_OK)
             rc = read_path(d, cfg, ares_path_join(&file, path, names[i]), need_answer);
@@ -225,10 +228,11 @@ static int read_folder(ares_dataset *d, const ares_data_config *cfg, const char 
 }
 
 /*
- * EasyR1 writes path@split: local files are one split, called train. What is no file looks like a
- * name on a hub.
+ * A path that does not exist. EasyR1 writes path@split: a local file has one split, train. A path
+ * with one slash may be the name of a data set on a hub.
  */
-static int missing(ares_dataset *d, const ares_data_config *cfg, const char *path, bool need_answer)
+static int read_split(ares_dataset *d, const ares_data_config *cfg, const char *path,
+                      bool need_answer)
 {
     const char *at = strrchr(path, '@');
     char *name = ares_strdup(path);
@@ -239,10 +243,9 @@ static int missing(ares_dataset *d, const ares_data_config *cfg, const char *pat
     int rc;
     if (there && strcmp(at, "@train") == 0) rc = read_path(d, cfg, name, need_answer);
     else if (there)
-        rc = ares_fail(
-            ARES_ECONFIG,
-            "data: %s: a local file has no split but train; name the file that holds '%s'", path,
-            at + 1);
+        rc = ares_fail(ARES_ECONFIG,
+                       "data: %s: a local file has one split, train; name the file that holds '%s'",
+                       path, at + 1);
     else if (one_slash && !ends_with(path, ".jsonl") && !ends_with(path, ".json"))
         rc = ares_fail(ARES_EIO,
                        "data: %s: no such file; if it is a name on a hub, download the rows as "
@@ -262,15 +265,16 @@ static int read_path(ares_dataset *d, const ares_data_config *cfg, const char *p
     const char *file = ares_arena_copy(&d->arena, path, strlen(path));
     ares_view list;
     if (!strcmp(path, "-"))
-        return ares_fail(ARES_ECONFIG, "data: '-': a data set is read from a file");
+        return ares_fail(ARES_ECONFIG,
+                         "data: '-': a data set cannot be read from stdin; name a file");
     if (ares_dir_exists(path)) return read_folder(d, cfg, path, need_answer);
-    if (!ares_file_exists(path)) return missing(d, cfg, path, need_answer);
+    if (!ares_file_exists(path)) return read_split(d, cfg, path, need_answer);
     ARES_TRY(look_for_list(d, path, &list));
     if (list.len) return read_list(d, cfg, file, list, need_answer);
     ARES_TRY(ares_jsonl_open(path, &reader));
     int rc;
     while ((rc = ares_jsonl_next(reader, &row, &line)) > 0) {
-        /* the reader's row lives until the next call: parse the line into our own arena */
+        /* the reader's row lives until the next call, so the line is parsed into our own arena */
         ares_view raw = ares_jsonl_line(reader);
         rc = ares_json_parse(&d->arena, raw, path, &row);
         if (rc == ARES_OK) rc = add_row(d, cfg, file, line, row, need_answer);
@@ -290,7 +294,7 @@ int ares_dataset_load(const ares_texts *files, const ares_data_config *cfg, bool
     int rc = ARES_OK;
     for (int64_t i = 0; i < files->count && rc == ARES_OK; i++)
         rc = read_path(d, cfg, files->items[i], need_answer);
-    if (files->count == 0) rc = ares_fail(ARES_ECONFIG, "data: no file of rows is named");
+    if (files->count == 0) rc = ares_fail(ARES_ECONFIG, "data: no file of rows is given");
     if (rc != ARES_OK) {
         ares_dataset_free(d);
         return rc;
@@ -332,8 +336,8 @@ int ares_dataset_gids(const ares_dataset *d, ares_map **out)
             ares_map_free(*out);
             *out = NULL;
             return ares_fail(ARES_EFORMAT,
-                             "data: %s:%lld: global_id = '%s': the row at %s:%lld has it too; give "
-                             "every prompt its own",
+                             "data: %s:%lld: global_id = '%s': the row at %s:%lld has the same; "
+                             "give every row its own",
                              row->file, (long long)row->line, row->gid, first->file,
                              (long long)first->line);
         }

@@ -1,7 +1,7 @@
 /*
- * Order of rows: a shuffle keyed by (seed, epoch), so that the number of prompts drawn is the whole
- * state, together with the rows that were skipped and since when: an epoch's rows are known before
- * it begins.
+ * Order of rows: a shuffle keyed by (seed, epoch). Its state is the number of prompts drawn and, per
+ * skipped row, the last epoch that the row is part of. A skip takes effect with the next epoch, so
+ * the rows of an epoch are known when it begins.
  */
 #include "ares/data.h"
 
@@ -42,8 +42,8 @@ static int64_t usable(const ares_loader *l, int64_t epoch)
 }
 
 /*
- * The epoch of draw number `drawn`, and the draw it begins with; an epoch without a batch ends the
- * search.
+ * The epoch of draw number `drawn`; *begins: the draw that the epoch begins with. The search ends
+ * at an epoch whose rows fill no batch.
  */
 static int64_t epoch_of(const ares_loader *l, int64_t drawn, int64_t *begins)
 {
@@ -72,7 +72,7 @@ void ares_loader_skip(ares_loader *l, int64_t row)
     ARES_ASSERT(row >= 0 && row < l->rows);
     if (l->skipped[row] != ARES_LOADER_KEPT) return;
     int64_t begins;
-    /* the epoch it was last drawn in */
+    /* the current epoch: that of the last draw */
     l->skipped[row] = epoch_of(l, ARES_MAX(l->drawn - 1, 0), &begins);
     l->n_skipped++;
 }
@@ -99,13 +99,14 @@ int ares_loader_next(ares_loader *l, int64_t *row_ids, int64_t *first_draw)
 {
     int64_t begins, epoch = l->drawn < 0 ? 0 : epoch_of(l, l->drawn, &begins);
     if (l->drawn < 0 || (l->drawn - begins) % l->batch != 0)
-        return ares_fail(ARES_ESTATE,
-                         "data: %lld prompts drawn are no whole batches of %lld; "
-                         "data.rollout_batch_size has changed since the checkpoint",
-                         (long long)l->drawn, (long long)l->batch);
+        return ares_fail(
+            ARES_ESTATE,
+            "data: %lld prompts drawn are not a whole number of batches of %lld: "
+            "data.rollout_batch_size has changed since the checkpoint; set its old value",
+            (long long)l->drawn, (long long)l->batch);
     if (usable(l, epoch) == 0)
         return ares_fail(ARES_ESTATE,
-                         "data: %lld of %lld rows are skipped, and what is left fills no batch of "
+                         "data: %lld of %lld rows are skipped, and the rest fills no batch of "
                          "%lld; end the run, or add rows",
                          (long long)l->n_skipped, (long long)l->rows, (long long)l->batch);
     if (l->order_epoch != epoch) order(l, epoch);

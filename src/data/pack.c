@@ -1,7 +1,7 @@
 /*
- * Rows -> packed tokens. With shared prompts a group is its prompt, once, and then each sample's
- * own tokens: the prompt's last row predicts the first token of all of them. Rows of a group may
- * have different prompts (turns of a conversation): each different one is fed once.
+ * Rows -> packed tokens. With shared prompts a group is its prompt, fed once, and then the response
+ * of each row: the last token of the prompt predicts the first token of all responses. Rows of a
+ * group may have different prompts (turns of a conversation); each different one is fed once.
  */
 #include "ares/data.h"
 
@@ -14,7 +14,7 @@ static int64_t row_len(const ares_batch *b, int64_t r)
     return b->row_start[r + 1] - b->row_start[r];
 }
 
-/* Tokens fed for a row without its prompt: the last one is not. */
+/* Response tokens fed for a row: all but the last. */
 static int64_t own_tokens(const ares_batch *b, int64_t r)
 {
     return ARES_MAX(row_len(b, r) - 1, 0);
@@ -31,7 +31,7 @@ static int64_t group_end(const ares_batch *b, int64_t row)
     return b->group_start[lo + 1];
 }
 
-/* The first row from `first` on that has the prompt of row r: r itself where it is new. */
+/* The first row from `first` on with the same prompt as row r; r itself where the prompt is new. */
 static int64_t first_alike(const ares_batch *b, int64_t first, int64_t r)
 {
     const ares_sample *s = &b->samples[r];
@@ -71,8 +71,8 @@ typedef struct builder {
 } builder;
 
 /*
- * A segment of tokens that stand behind `prefix` others, which begin at prefix_row, in a sequence
- * of `length` tokens.
+ * Begins a segment of a sequence of `length` tokens: its first `prefix` tokens lie in the packed
+ * rows from prefix_row on, the segment's own follow.
  */
 static void open_segment(builder *p, int32_t prefix, int32_t prefix_row, int64_t length)
 {
@@ -90,7 +90,7 @@ static void put(builder *p, const int32_t *ids, int64_t n, int32_t position)
     }
 }
 
-/* A row. *at: where its prompt lies; below 0: the prompt comes first, and its place is written. */
+/* *at: the packed row where the prompt of row r begins; -1: it is put now, and *at is written. */
 static void put_row(builder *p, const ares_batch *b, int64_t r, bool share, int32_t *at)
 {
     const ares_sample *s = &b->samples[r];
@@ -111,12 +111,12 @@ static void put_row(builder *p, const ares_batch *b, int64_t r, bool share, int3
     }
 }
 
-/* Consecutive rows. */
+/* The consecutive rows of a micro-batch. */
 static void put_run(builder *p, const ares_batch *b, const ares_micro_batch *m, bool share,
                     ares_arena *arena)
 {
-    int32_t *at = ares_arena_alloc(arena, (size_t)(m->end - m->row + 1) *
-                                              sizeof *at); /* of each row's prompt */
+    /* where the prompt of each row begins */
+    int32_t *at = ares_arena_alloc(arena, (size_t)(m->end - m->row + 1) * sizeof *at);
     for (int64_t r = m->row; r < m->end;) {
         int64_t first = r, next = share ? ARES_MIN(group_end(b, r), m->end) : r + 1;
         for (; r < next; r++) {
@@ -176,10 +176,10 @@ void ares_pack_scatter(const ares_batch *b, const ares_micro_set *m, const float
 }
 
 /* ---------------------------------------------------------------- even sets */
-/* units (groups, or rows) balanced together: the work of it grows with their square */
+/* units (groups, or rows) balanced together: the work grows with the square of their number */
 enum { WINDOW = 512 };
 
-/* Whether no part of several units is longer than max_tokens. */
+/* Whether every part of more than one unit has at most max_tokens. sums: scratch [2 k]. */
 static bool bounded(const int64_t *tokens, int64_t n, const int64_t *part, int64_t k,
                     int64_t max_tokens, int64_t *sums)
 {
@@ -195,8 +195,9 @@ static bool bounded(const int64_t *tokens, int64_t n, const int64_t *part, int64
 }
 
 /*
- * Parts of even length, more of them until all are bounded. Their number is at most that of
- * consecutive cuts, which are taken where balancing needs as many.
+ * Parts of nearly equal numbers of tokens, more of them until every part is within max_tokens.
+ * Where that would take more parts than cutting the units in order, the cuts are taken. sums:
+ * scratch [3 n].
  */
 static int even_parts(const int64_t *tokens, int64_t n, int64_t max_tokens, int64_t *k,
                       int64_t *part, int64_t *sums)
@@ -220,13 +221,13 @@ static int even_parts(const int64_t *tokens, int64_t n, int64_t max_tokens, int6
 int ares_pack_sets(const ares_batch *b, int64_t row, int64_t end, int64_t max_tokens, bool share,
                    ares_arena *arena, ares_micro_set **out, int64_t *n)
 {
-    size_t room = (size_t)(end - row + 1);
-    ares_micro_batch *unit = ares_arena_alloc(arena, room * sizeof *unit);
-    ares_micro_batch *runs = ares_arena_alloc(arena, room * sizeof *runs);
+    size_t cap = (size_t)(end - row + 1);
+    ares_micro_batch *unit = ares_arena_alloc(arena, cap * sizeof *unit);
+    ares_micro_batch *runs = ares_arena_alloc(arena, cap * sizeof *runs);
     int64_t units = ares_pack_plan(b, row, end, 0, share, unit);
-    int64_t *tokens = ares_arena_alloc(arena, 5 * room * sizeof *tokens);
-    int64_t *part = tokens + room, *sums = part + room;
-    *out = ares_arena_alloc(arena, room * sizeof **out);
+    int64_t *tokens = ares_arena_alloc(arena, 5 * cap * sizeof *tokens);
+    int64_t *part = tokens + cap, *sums = part + cap;
+    *out = ares_arena_alloc(arena, cap * sizeof **out);
     *n = 0;
     for (int64_t i = 0; i < units; i++) tokens[i] = unit[i].tokens;
     for (int64_t at = 0, k; at < units; at += WINDOW) {

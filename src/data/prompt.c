@@ -1,6 +1,6 @@
 /*
- * Row -> prompt ids: format prompt, system prompt, chat template, tokens. The template's text is
- * encoded without further special tokens; it names its own.
+ * Row -> prompt ids: format prompt, system prompt, chat template, tokens. The text of a chat
+ * template is encoded without adding special tokens, because the template writes them itself.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +24,8 @@ int ares_prompt_encoder_new(const ares_data_config *cfg, const char *model_dir,
     int rc = ARES_OK;
     if (cfg->system_prompt && !cfg->apply_chat_template)
         rc = ares_fail(ARES_ECONFIG,
-                       "data: data.system_prompt is a message, and without a chat template there "
-                       "are none; set data.apply_chat_template=true, or use data.format_prompt");
+                       "data: data.system_prompt: a system message needs a chat template; set "
+                       "data.apply_chat_template=true, or use data.format_prompt");
     if (rc == ARES_OK && cfg->format_prompt)
         rc = ares_format_prompt_load(cfg->format_prompt, &e->format);
     if (rc == ARES_OK && cfg->apply_chat_template) {
@@ -81,7 +81,7 @@ static void add_message(ares_json *list, const char *role, ares_view content, ar
         (ares_json){ .type = ARES_JSON_OBJECT, .count = 2, .members = members };
 }
 
-/* The last message, with the answer after its text. */
+/* Puts the answer after the text of the last message. */
 static int extend_last(const ares_prompt_encoder *e, ares_json *list, ares_view answer,
                        ares_arena *arena)
 {
@@ -91,7 +91,7 @@ static int extend_last(const ares_prompt_encoder *e, ares_json *list, ares_view 
     if (!content || content->type != ARES_JSON_STRING)
         return ares_fail(ARES_EFORMAT,
                          "the last message of '%s' is the assistant's and has no text that the "
-                         "response could go on with; end the prompt with the user's message",
+                         "response could continue; end the prompt with a message of the user",
                          e->cfg->prompt_key);
     size_t before = content->text.len;
     char *text = ares_arena_alloc(arena, before + answer.len + 1);
@@ -159,7 +159,7 @@ static int render(const ares_prompt_encoder *e, const ares_row *row, ares_arena 
     return ares_chat_render(e->chat, variables, NULL, out);
 }
 
-/* Rows are encoded in parallel; each leaves its result, or its message, in its own slot. */
+/* Rows are encoded in parallel; each writes its result or its error to its own slot. */
 typedef struct slot {
     ares_str text;
     ares_ids ids;

@@ -85,8 +85,8 @@ TEST(every_bad_row_is_named_by_file_and_line)
         { "{\"q\":null,\"a\":1}", ":3: 'q' is neither a string nor a list of messages" },
         { "{\"q\":[],\"a\":1}", ":3: 'q' is an empty list of messages" },
         { "{\"q\":[{\"role\":\"user\"},{\"content\":\"x\"}],\"a\":1}",
-          ":3: 'q'[1] is no message: it needs a string 'role'" },
-        { "{\"q\":[\"x\"],\"a\":1}", ":3: 'q'[0] is no message" },
+          ":3: 'q'[1] is not a message: it has no string 'role'" },
+        { "{\"q\":[\"x\"],\"a\":1}", ":3: 'q'[0] is not a message" },
     };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         char text[256];
@@ -108,11 +108,11 @@ TEST(a_set_without_rows_or_files_is_refused)
     CHECK_FAIL(ares_dataset_load(&(ares_texts){ &folder, 1 }, &cfg, true, &d), ARES_EFORMAT,
                "x.jsonl: no rows");
     CHECK_FAIL(ares_dataset_load(&(ares_texts){ &empty, 1 }, &cfg, true, &d), ARES_EIO,
-               "no *.jsonl");
+               "neither a *.jsonl nor");
     CHECK_FAIL(ares_dataset_load(&(ares_texts){ &hub, 1 }, &cfg, true, &d), ARES_EIO,
                "if it is a name on a hub, download");
     CHECK_FAIL(ares_dataset_load(&(ares_texts){ NULL, 0 }, &cfg, true, &d), ARES_ECONFIG,
-               "no file of rows is named");
+               "no file of rows is given");
 }
 
 TEST(folders_lists_and_splits_name_rows_too)
@@ -138,7 +138,7 @@ TEST(folders_lists_and_splits_name_rows_too)
     CHECK_EQ(ares_dataset_count(d), 1);
     ares_dataset_free(d);
     CHECK_FAIL(ares_dataset_load(&(ares_texts){ &other, 1 }, &cfg, true, &d), ARES_ECONFIG,
-               "no split but train");
+               "has one split, train");
 }
 
 TEST(a_folder_of_many_files_is_read_by_their_names)

@@ -42,6 +42,6 @@ TEST(two_rows_of_one_global_id_are_named_with_both_lines)
     ares_map *gids;
     REQUIRE(d != NULL);
     CHECK_FAIL(ares_dataset_gids(d, &gids), ARES_EFORMAT, "twice.jsonl:3: global_id = '7'");
-    CHECK_CONTAINS(ares_error_message(), "twice.jsonl:1 has it too");
+    CHECK_CONTAINS(ares_error_message(), "twice.jsonl:1 has the same");
     ares_dataset_free(d);
 }

@@ -65,7 +65,7 @@ TEST(too_few_rows_and_a_state_of_another_batch_size_are_refused)
     CHECK_OK(ares_loader_next(&l, ids, &first));
     l.drawn = 8;
     CHECK_FAIL(ares_loader_next(&l, ids, &first), ARES_ESTATE,
-               "8 prompts drawn are no whole batches of 5");
+               "8 prompts drawn are not a whole number of batches of 5");
     ares_loader_fini(&l);
     ares_loader_fini(&l); /* of a failed start */
 }
@@ -123,6 +123,6 @@ TEST(a_loader_with_nothing_left_says_so)
     ares_loader_skip(&l, 1);
     ares_loader_skip(&l, 4);
     CHECK_FAIL(ares_loader_next(&l, ids, &first), ARES_ESTATE,
-               "2 of 6 rows are skipped, and what is left fills no batch of 5");
+               "2 of 6 rows are skipped, and the rest fills no batch of 5");
     ares_loader_fini(&l);
 }

@@ -1,16 +1,16 @@
 /*
- * Added tokens in a text: a trie over bytes, children as a linked list but for the root. The rules
- * of lstrip, rstrip and single_word are the library's, its order of checks included: a match that
- * single_word refuses still hides what begins inside it, and white space that one token swallowed
- * is not given to the next.
+ * Added tokens in a text: a trie over bytes, whose root is a table and whose other nodes are linked
+ * lists of children. lstrip, rstrip and single_word are checked in the library's order: a match
+ * that single_word refuses still hides tokens that begin inside it, and white space that one token
+ * has taken is not given to the next.
  */
 #include <string.h>
 
 #include "split.h"
 
-/* 0: none; token + 1 */
 typedef struct node {
-    int32_t child, sibling, token;
+    int32_t child, sibling; /* indices of nodes; 0: none */
+    int32_t token;          /* index in tokens + 1; 0: no token ends here */
     unsigned char byte;
 } node;
 struct added_set {
@@ -25,7 +25,7 @@ struct added_set {
 added_set *added_set_new(void)
 {
     added_set *set = ares_calloc(1, sizeof *set);
-    set->n = 1; /* node 0 stands for none */
+    set->n = 1; /* node 0 means none */
     set->only_first = -1;
     return set;
 }
@@ -80,7 +80,7 @@ void added_set_put(added_set *set, ares_view text, const added_token *token)
     set->only_first = set->token_count == 1 || set->only_first == bytes[0] ? bytes[0] : -1;
 }
 
-/* The leftmost, there longest, token at or after from; NULL when there is none. */
+/* The leftmost token at or after `from`, of several there the longest; NULL: there is none. */
 static const added_token *find(const added_set *set, const unsigned char *text, size_t len,
                                size_t from, size_t *start, size_t *end)
 {
@@ -116,7 +116,8 @@ static uint32_t char_at(const unsigned char *text, size_t at)
     return unicode_next(&p);
 }
 
-static size_t chars_width(uint32_t c)
+/* Bytes of a character in UTF-8. */
+static size_t width_of(uint32_t c)
 {
     return c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
 }
@@ -139,12 +140,12 @@ void added_split(const added_set *set, const piece *p, pieces *out)
             continue;
         if (token->lstrip) {
             while (start > 0 && unicode_is_space(char_before(p->at, start)))
-                start -= chars_width(char_before(p->at, start));
+                start -= width_of(char_before(p->at, start));
             start = ARES_MAX(start, done);
         }
         if (token->rstrip)
             while (end < p->len && unicode_is_space(char_at(p->at, end)))
-                end += chars_width(char_at(p->at, end));
+                end += width_of(char_at(p->at, end));
         add_part(p, done, start, -1, out);
         add_part(p, start, end, token->id, out);
         done = end;

@@ -1,11 +1,10 @@
 /*
- * Merges lie in one open-addressing table keyed by the pair of ids. Short words search the least
- * rank linearly; long ones (quadratic there) keep a heap over a linked list. Both take the least
- * rank, leftmost first.
+ * Merges lie in one open-addressing table keyed by the pair of ids. In short words the least rank
+ * is searched linearly; in long words, where that would be quadratic, a heap over a linked list
+ * finds it. Both take the least rank, of equal ones the leftmost.
  *
- * Words recur, so their tokens are kept in a table that only grows: a slot is filled once, by
- * compare and swap, and never changed or freed before the model is, so threads share it without a
- * lock.
+ * Words recur, so their tokens are cached in a table: a slot is filled once, by compare and swap,
+ * and never changed or freed before the model is, so threads share it without a lock.
  */
 #include "bpe.h"
 
@@ -147,7 +146,7 @@ static size_t merge_long(const bpe *m, bpe_scratch *s, size_t n)
         uint64_t top = heap_pop(s, &pending);
         size_t at = (uint32_t)top;
         bpe_symbol *left = &symbols[at];
-        /* what it was pushed for is gone */
+        /* the merge that was pushed is gone */
         if (left->len == 0 || left->rank != (uint32_t)(top >> 32)) continue;
         bpe_symbol *right = &symbols[left->next];
         left->id = find(m, pair_of(left->id, right->id))->id;

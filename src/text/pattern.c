@@ -3,9 +3,8 @@
  *   \s          White_Space; PCRE2 adds U+180E
  *   \h          a hexadecimal digit; PCRE2: horizontal space
  *   \v          one character, U+000B; PCRE2: any vertical space
- *   \p{..}      knows Unicode 16; older PCRE2 gets the newer code points added as ranges. Scripts
- *               are by Script, where
- *               PCRE2 takes Script_Extensions
+ *   \p{..}      knows Unicode 16; for an older PCRE2 the newer code points are added as ranges.
+ *               Scripts are those of Script, where PCRE2 takes Script_Extensions
  *   [a[b]&&c]   nested classes and intersections: refused
  *   {n}? {n}+ {,n} ^ $ \b \w (?i)   mean other things: refused
  *   (?i:..)     folds to several characters (ss and U+00DF): refused where that could match
@@ -33,7 +32,7 @@ typedef struct translation {
     size_t at;
     ares_str *out;
     int depth;
-    int caseless_depth; /* the depth of the (?i: that is open, or 0 */
+    int caseless_depth; /* depth of the open (?i:..); 0: none is open */
 } translation;
 
 static int refuse(const translation *t, size_t at, const char *what)
@@ -58,7 +57,7 @@ static bool is_category(ares_view name)
     return false;
 }
 
-/* The members of a bracketed class that a property has; \p{..} begins at t->at. */
+/* Writes the property that begins at t->at, \p{..}, as a class or as the members of one. */
 static int property(translation *t, bool in_class)
 {
     size_t begin = t->at;
@@ -77,11 +76,10 @@ static int property(translation *t, bool in_class)
         extra = unicode_new_script_ranges(&n), script = true;
     else
         return refuse(t, begin,
-                      "this property is not offered; one- and two-letter categories and the "
-                      "scripts Han, Hiragana, "
-                      "Katakana and Hangul are");
+                      "this property is not supported (choices: categories of one or two letters, "
+                      "Han, Hiragana, Katakana, Hangul)");
     if (negated && in_class)
-        return refuse(t, begin, "a negated property inside [..] is not offered");
+        return refuse(t, begin, "a negated property inside [..] is not supported");
     if (!in_class) ares_str_add_z(t->out, negated ? "[^" : "[");
     ares_str_addf(t->out, script ? "\\p{sc:%.*s}" : "\\p{%.*s}", (int)name.len, name.data);
     for (int i = 0; i < n; i++) {
@@ -169,7 +167,8 @@ static int escape(translation *t, bool in_class)
         text = "";
     }
     if (!text)
-        return refuse(t, begin, "this escape is not offered, as PCRE2 reads it in another way");
+        return refuse(t, begin,
+                      "this escape is not supported, because PCRE2 reads it in another way");
     ares_str_add_z(t->out, text);
     t->at += 2;
     return ARES_OK;
@@ -186,15 +185,15 @@ static int bracket_class(translation *t)
         int c = peek(t, 0);
         if (c < 0) return refuse(t, begin, "[ without ]");
         if (c == ']') break;
-        if (c == '[') return refuse(t, t->at, "a class inside a class is not offered");
+        if (c == '[') return refuse(t, t->at, "a class inside a class is not supported");
         if (c == '&' && peek(t, 1) == '&')
-            return refuse(t, t->at, "an intersection of classes is not offered");
+            return refuse(t, t->at, "an intersection of classes is not supported");
         if (c == '\\') {
             bool set = strchr("pPsShHdD", peek(t, 1)) && peek(t, 1) > 0;
             ARES_TRY(escape(t, true));
             /* "\s-x" is a range for neither engine, but they disagree on what it is instead */
             if (set && peek(t, 0) == '-' && peek(t, 1) != ']')
-                return refuse(t, t->at, "- behind a set in a class; write \\-");
+                return refuse(t, t->at, "- after a set in a class; write \\-");
             continue;
         }
         if (c == '-' && !first && peek(t, 1) != ']' && peek(t, 1) == '\\' && peek(t, 2) > 0 &&
@@ -226,21 +225,22 @@ static int group_open(translation *t)
         t->at += strlen(kinds[i]);
         return ARES_OK;
     }
-    return refuse(t, begin, "this group is not offered (choices: (?: (?= (?! (?<= (?<! (?> (?i:)");
+    return refuse(t, begin,
+                  "this group is not supported (choices: (?: (?= (?! (?<= (?<! (?> (?i:)");
 }
 
 /*
- * Inside (?i:..): letters that fold to one character each. ss, ff, fi, fl and st are also U+00DF,
- * U+FB00 ... there.
+ * Inside (?i:..) only letters that fold to one character each: in Oniguruma ss, ff, fi, fl and st
+ * match U+00DF, U+FB00 ... too.
  */
 static int caseless_char(translation *t, int c)
 {
     if (c >= 0x80)
-        return refuse(t, t->at, "characters beyond ASCII inside (?i:..) are not offered");
+        return refuse(t, t->at, "characters beyond ASCII inside (?i:..) are not supported");
     int a = c | 0x20, b = peek(t, 1) > 0 ? peek(t, 1) | 0x20 : 0;
     if ((a == 's' && (b == 's' || b == 't')) || (a == 'f' && (b == 'f' || b == 'i' || b == 'l')))
         return refuse(t, t->at,
-                      "these letters fold to one ligature inside (?i:..), which is not offered");
+                      "these letters fold to one ligature inside (?i:..), which is not supported");
     return ARES_OK;
 }
 
@@ -252,14 +252,14 @@ static int interval(translation *t)
         char c = t->source.data[end];
         if (c == ',' && !comma) comma = true;
         else if (c >= '0' && c <= '9') low |= !comma;
-        else return refuse(t, begin, "{ that is no repeat count; write \\{");
+        else return refuse(t, begin, "{ that begins no repeat count; write \\{");
     }
     if (end == t->source.len || !low)
-        return refuse(t, begin, "{ that is no repeat count; write \\{, or {0,n}");
+        return refuse(t, begin, "{ that begins no repeat count; write \\{, or {0,n}");
     t->at = end + 1;
     int next = peek(t, 0);
     if (next == '+' || (next == '?' && !comma))
-        return refuse(t, begin, "a repeat count with + or ? behind it is not offered");
+        return refuse(t, begin, "a repeat count followed by + or ? is not supported");
     ares_str_add(t->out, t->source.data + begin, t->at - begin);
     return ARES_OK;
 }
@@ -272,19 +272,20 @@ int pattern_translate(const char *where, ares_view source, ares_str *out)
         if (c == '\\') {
             if (t.caseless_depth && peek(&t, 1) > 0 && strchr("pPxu", peek(&t, 1)))
                 return refuse(&t, t.at,
-                              "properties and code points inside (?i:..) are not offered");
+                              "properties and code points inside (?i:..) are not supported");
             ARES_TRY(escape(&t, false));
         } else if (c == '[') {
-            if (t.caseless_depth) return refuse(&t, t.at, "classes inside (?i:..) are not offered");
+            if (t.caseless_depth)
+                return refuse(&t, t.at, "classes inside (?i:..) are not supported");
             ARES_TRY(bracket_class(&t));
         } else if (c == '(') {
             ARES_TRY(group_open(&t));
         } else if (c == '{') {
             ARES_TRY(interval(&t));
         } else if (c == '^' || c == '$') {
-            return refuse(&t, t.at, "line anchors are not offered; write \\A or \\z");
+            return refuse(&t, t.at, "line anchors are not supported; write \\A or \\z");
         } else if (c == 0) {
-            return refuse(&t, t.at, "a NUL is not offered");
+            return refuse(&t, t.at, "a NUL is not supported");
         } else {
             if (c == ')') {
                 if (t.depth == 0) return refuse(&t, t.at, ") without (");

@@ -1,6 +1,4 @@
-/*
- * A pair of tags in a text to the range of tokens between, tags included.
- */
+/* From a pair of tags in a text to the range of tokens from one to the other. */
 #include "ares/text.h"
 
 bool ares_span_find(ares_view text, const int64_t (*offsets)[2], int64_t n, ares_view start_tag,

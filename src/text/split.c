@@ -1,7 +1,7 @@
 /*
- * Pieces and the steps that cut them. Everything is ranges over the given text until a step changes
- * bytes (a normal form that differs, a prefixed space); from there a piece carries its own bytes
- * and, when offsets are wanted, the place of each.
+ * Pieces and the steps that cut them. A piece is a range of the given text until a step changes its
+ * bytes (a normal form that differs, a prefixed space); from then on it has its own bytes and,
+ * where offsets are wanted, the place of each in the given text.
  */
 #include "split.h"
 
@@ -39,8 +39,8 @@ void text_scratch_free(text_scratch *s)
 }
 
 /*
- * How many characters of the source start before byte `to`. Counted on from the last question, as
- * they come in order.
+ * How many characters of the source start before byte `to`. Counts on from the last call, because
+ * `to` mostly grows from call to call.
  */
 static int64_t starts_before(text_scratch *s, size_t to)
 {
@@ -76,9 +76,9 @@ static void materialize_places(text_scratch *s, piece *p)
 }
 
 /*
- * The places of the new bytes, as the library counts them: the i-th character that stands for a
- * source character has the place of the i-th one not yet used up, one that stands for none that of
- * the byte before it.
+ * The places of the new bytes follow the library: a character that stands for a source character
+ * has the place of the next source character not used yet; one that stands for none has the place
+ * of the byte before it.
  */
 void split_normalize(unicode_form form, text_scratch *s, piece *p)
 {
@@ -168,7 +168,7 @@ static void cut(text_scratch *s, size_t from, size_t to, bool hit)
     s->cuts.hit[s->cuts.n++] = hit;
 }
 
-/* The whole piece as stretches that match and stretches between, in order. */
+/* Divides the whole piece, in order, into parts that match and the parts between them. */
 static int find_cuts(const split_step *step, text_scratch *s, const piece *p)
 {
     size_t done = 0;
@@ -222,7 +222,7 @@ static int cut_piece(const split_step *step, text_scratch *s, const piece *p)
             emit(s, p, cuts[i][0], cuts[k - 1][1]);
         }
         return ARES_OK;
-    /* a match joins what stands before it, unless that is a match */
+    /* a match joins the part before it, unless that is a match too */
     case SPLIT_MERGED_WITH_PREVIOUS:
         for (int64_t i = 0, k; i < n; i = k) {
             k = i + 1;
@@ -230,7 +230,7 @@ static int cut_piece(const split_step *step, text_scratch *s, const piece *p)
             emit(s, p, cuts[i][0], cuts[k - 1][1]);
         }
         return ARES_OK;
-    case SPLIT_MERGED_WITH_NEXT: /* the last of a run of matches joins what follows */
+    case SPLIT_MERGED_WITH_NEXT: /* the last of a run of matches joins the part after it */
         for (int64_t i = 0, k; i < n; i = k) {
             k = i + 1;
             if (hit[i] && k < n && !hit[k]) k++;

@@ -1,6 +1,6 @@
 /*
- * From a text to its pieces: added tokens found, the rest normalised and cut into words by the
- * pre-tokenizer's steps.
+ * From a text to its pieces: added tokens are found, the rest is normalised and cut into words by
+ * the pre-tokenizer's steps.
  */
 #ifndef ARES_TEXT_SPLIT_H
 #define ARES_TEXT_SPLIT_H
@@ -10,9 +10,9 @@
 #include "unicode.h"
 
 /*
- * A stretch of the text on its way. at [len] lies in the given text when places is NULL, else in
- * the scratch, and places[i] then is the range of code points of the given text that byte i stands
- * for (kept only when offsets are wanted).
+ * A part of the text being encoded. Its bytes at [len] lie in the given text (in_source) or, once a
+ * step has changed them, in the scratch. places[i], where offsets are wanted and bytes may have
+ * changed, is the range of code points of the given text that byte i stands for.
  */
 typedef struct piece {
     const unsigned char *at;
@@ -20,7 +20,7 @@ typedef struct piece {
     int64_t (*places)[2];
     int32_t id;     /* of an added token, or -1 */
     bool in_source; /* at points into the given text */
-    int64_t index;  /* of an added token: where its id lies in the result */
+    int64_t index;  /* of an added token: the index of its id in the result */
 } piece;
 typedef struct pieces {
     piece *items;
@@ -28,7 +28,7 @@ typedef struct pieces {
 } pieces;
 void pieces_add(pieces *p, piece x);
 
-/* What one encoding needs and the next can use again. */
+/* Memory that one encoding needs and the next uses again. */
 typedef struct text_scratch {
     ares_arena arena;
     pieces a, b;
@@ -58,12 +58,12 @@ typedef struct added_token {
     int32_t id;
     bool special, lstrip, rstrip, single_word, normalized;
 } added_token;
-typedef struct added_set added_set; /* a trie; the longest at the leftmost place wins */
+typedef struct added_set added_set; /* a trie; the leftmost match wins, of several the longest */
 added_set *added_set_new(void);
 void added_set_free(added_set *set);
-/* of two equal texts the first holds */
+/* Of two equal texts the first holds. */
 void added_set_put(added_set *set, ares_view text, const added_token *token);
-/* Cuts the piece at the added tokens in it and appends all parts to out. */
+/* Cuts the piece at the added tokens in it and appends the parts to out. */
 void added_split(const added_set *set, const piece *p, pieces *out);
 
 /* ---- steps (split.c) */
@@ -82,9 +82,8 @@ typedef enum {
     STEP_BYTE_ALPHABET
 } step_kind;
 /*
- * PATTERN, NUMERIC, SPACE cut at what they match; PREFIX_SPACE puts a space before a piece that has
- * none; BYTE_ALPHABET rewrites bytes as characters, which is done only where a later step looks at
- * the result.
+ * PATTERN, NUMERIC and SPACE cut at what they match. PREFIX_SPACE puts a space before a piece that
+ * begins with none. BYTE_ALPHABET rewrites bytes as characters, only where a later step reads them.
  */
 typedef struct split_step {
     step_kind kind;
@@ -92,11 +91,11 @@ typedef struct split_step {
     bool invert;
     pattern *pattern;
 } split_step;
-/* Runs a step on every piece of s->a that is no added token; the result is s->a again. */
+/* Runs a step on every piece of s->a that is not an added token; the result is s->a again. */
 int split_run(const split_step *step, text_scratch *s);
-/* Brings a piece into one of the normal forms, where it is not in it. */
+/* Brings a piece into a normal form, unless it is in that form. */
 void split_normalize(unicode_form form, text_scratch *s, piece *p);
-/* The bytes that a piece in the byte alphabet stands for. */
+/* Rewrites a piece in the byte alphabet as the bytes that it stands for. */
 void split_unmap(text_scratch *s, piece *p);
 
 #endif

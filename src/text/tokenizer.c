@@ -1,7 +1,7 @@
 /*
- * Encoding, decoding and looking up. The order of encoding is the library's: added tokens in the
- * raw text; each rest normalised, added tokens in that; each rest cut into words; words to ids;
- * post-processing.
+ * Encoding, decoding and looking up. Encoding follows the order of the library: find added tokens
+ * in the raw text; normalise the rest and find added tokens in it; cut the rest into words; words
+ * to ids; post-process.
  */
 #include "tokenizer.h"
 
@@ -41,10 +41,10 @@ void ares_ids_add(ares_ids *ids, int32_t id, int64_t start, int64_t end)
     ids->n++;
 }
 
-/* ---- scratch: kept in slots of the tokenizer, taken and given back by exchange */
+/* ---- scratch: kept in slots of the tokenizer, taken and given back by atomic exchange */
 static text_scratch *take_scratch(const ares_tokenizer *tokenizer)
 {
-    /* the slots and the word table are not what const promises */
+    /* const promises the same results; the scratch may change */
     ares_tokenizer *t = (ares_tokenizer *)tokenizer;
     for (int i = 0; i < SCRATCH_KEPT; i++) {
         text_scratch *s = atomic_exchange(&t->scratch[i], NULL);
@@ -86,8 +86,8 @@ static int find_pieces(const ares_tokenizer *t, text_scratch *s)
 }
 
 /*
- * Offsets of a word in which bytes vanished: the library counts lengths without them, in the byte
- * alphabet.
+ * Offsets of a word in which bytes without a token were left out: the library counts lengths in the
+ * byte alphabet, without those bytes.
  */
 static void place_irregular(text_scratch *s, const piece *p, const bpe_symbol *symbol,
                             size_t *counted, int64_t place[2])
@@ -124,7 +124,7 @@ static void encode_word(const ares_tokenizer *t, text_scratch *s, const piece *p
     out->n += word.n;
 }
 
-/* ---- behind the model */
+/* ---- post-processing */
 static bool is_trimmed(uint32_t c)
 {
     return c == unicode_of_byte[' '] || unicode_is_space(c);
@@ -143,8 +143,8 @@ static void count_spaces(ares_view text, int64_t *leading, int64_t *trailing)
 }
 
 /*
- * values [n]: the texts of the tokens; added ones as they stood, with the white space that lstrip
- * and rstrip took
+ * values [n]: the texts of the tokens; of an added token the text it matched, with the white space
+ * that lstrip and rstrip took.
  */
 static void trim_offsets(const post_step *step, const ares_view *values, int64_t (*offsets)[2],
                          int64_t n)
@@ -152,7 +152,7 @@ static void trim_offsets(const post_step *step, const ares_view *values, int64_t
     for (int64_t i = 0; i < n; i++) {
         int64_t leading, trailing, *place = offsets[i];
         count_spaces(values[i], &leading, &trailing);
-        /* the one we put there */
+        /* the space of add_prefix_space */
         if (leading == 1 && step->add_prefix_space && (i == 0 || place[0] == 0)) leading = 0;
         place[0] = ARES_MIN(place[0] + leading, place[1]);
         if (trailing > 0 && place[1] >= trailing)
@@ -163,11 +163,11 @@ static void trim_offsets(const post_step *step, const ares_view *values, int64_t
 static void insert(ares_ids *out, int64_t at, const int32_t *ids, int64_t n)
 {
     reserve(out, n);
-    size_t behind = (size_t)(out->n - at);
-    memmove(out->ids + at + n, out->ids + at, behind * sizeof *out->ids);
+    size_t after = (size_t)(out->n - at);
+    memmove(out->ids + at + n, out->ids + at, after * sizeof *out->ids);
     if (n) memcpy(out->ids + at, ids, (size_t)n * sizeof *ids);
     if (out->offsets) {
-        memmove(out->offsets + at + n, out->offsets + at, behind * sizeof *out->offsets);
+        memmove(out->offsets + at + n, out->offsets + at, after * sizeof *out->offsets);
         if (n) memset(out->offsets + at, 0, (size_t)n * sizeof *out->offsets);
     }
     out->n += n;
@@ -211,7 +211,7 @@ static void post_process(const ares_tokenizer *t, text_scratch *s, bool add_spec
 int ares_tokenizer_encode(const ares_tokenizer *t, ares_view text, bool add_special_tokens,
                           ares_ids *out)
 {
-    /* a list that had offsets and no longer wants them */
+    /* an emptied list that no longer wants offsets */
     if (out->n == 0 && !out->want_offsets && out->offsets) {
         ares_free(out->offsets);
         out->offsets = NULL;
@@ -259,7 +259,7 @@ void ares_decoder_init(ares_decoder *d, const ares_tokenizer *t, bool skip_speci
 static void add_bytes(ares_decoder *d, const unsigned char *bytes, size_t len, ares_str *out)
 {
     bool open;
-    /* complete the character that the tokens before began, byte by byte */
+    /* complete the character that earlier tokens began, byte by byte */
     while (d->pending_len && len) {
         d->pending[d->pending_len++] = *bytes++;
         len--;
@@ -267,7 +267,7 @@ static void add_bytes(ares_decoder *d, const unsigned char *bytes, size_t len, a
         if (n > 0) {
             ares_str_add(out, (const char *)d->pending, (size_t)n);
             d->pending_len = 0;
-        } else if (!open) { /* broken, by the last byte, which may begin something new */
+        } else if (!open) { /* the last byte broke it, and may begin another character */
             ares_str_add(out, "\xef\xbf\xbd", 3);
             d->pending_len = 0;
             bytes--, len++;

@@ -1,6 +1,4 @@
-/*
- * What a loaded tokenizer consists of; made by tokenizer_load.c, used by tokenizer.c.
- */
+/* A loaded tokenizer: made by tokenizer_load.c, used by tokenizer.c. */
 #ifndef ARES_TEXT_TOKENIZER_H
 #define ARES_TEXT_TOKENIZER_H
 
@@ -11,13 +9,13 @@
 
 typedef struct token_info {
     ares_view text;  /* as the vocabulary spells it; data NULL: no such id */
-    ares_view bytes; /* what decoding joins */
+    ares_view bytes; /* that it contributes to a decoded text */
     bool special;
 } token_info;
 
 /*
- * A step behind the model: trim cuts white space off the offsets, else `before` and `after` go
- * round the ids.
+ * A step of the post-processor. trim: cut white space off the offsets; else put the ids `before`
+ * and `after` around the result.
  */
 typedef struct post_step {
     bool trim, add_prefix_space;
@@ -47,7 +45,7 @@ struct ares_tokenizer {
     split_step steps[STEPS_MOST];
     post_step post[POST_MOST];
     int form_count, step_count, post_count;
-    bool mapped; /* the steps leave pieces in the byte alphabet */
+    bool mapped; /* after the steps, pieces are in the byte alphabet */
     added_set *raw_set, *normalized_set;
     bpe *model;
     int32_t role_ids[ROLE_COUNT];
@@ -57,19 +55,16 @@ struct ares_tokenizer {
     _Atomic(text_scratch *) scratch[SCRATCH_KEPT];
 };
 
-/*
- * A tokenizer from the text of a tokenizer.json alone; `name` stands for its path in messages
- * (tokenizer_load.c).
- */
+/* A tokenizer from the text of a tokenizer.json; errors call it `name` (tokenizer_load.c). */
 int tokenizer_parse(const char *name, ares_view json, ares_tokenizer **out);
 /*
- * tokenizer_config.json, special_tokens_map.json, chat_template.jinja of a directory
- * (tokenizer_config.c).
+ * Reads tokenizer_config.json, special_tokens_map.json and chat_template.jinja of a directory,
+ * where present (tokenizer_config.c).
  */
 int tokenizer_read_config(ares_tokenizer *t, const char *dir);
 /* Adds a token as the library does: the id it has in the vocabulary, else the next free one. */
 int32_t tokenizer_add_token(ares_tokenizer *t, added_token token);
-/* {"content": .., "lstrip": ..} -> token; `where` for messages. */
+/* {"content": .., "lstrip": ..} -> token; `where` is for errors. */
 int tokenizer_read_added(const char *where, const ares_json *json, added_token *token);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * What lies beside tokenizer.json: bos, eos and their kin, the chat template, added tokens that
- * only tokenizer_config.json knows (transformers adds them to those of tokenizer.json).
+ * The files beside tokenizer.json: bos, eos, pad and unk, the chat template, and added tokens that
+ * only tokenizer_config.json has (transformers adds them to those of tokenizer.json).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,10 +43,7 @@ int tokenizer_read_added(const char *where, const ares_json *json, added_token *
     return ARES_OK;
 }
 
-/*
- * A token's text: a string, or an object with one as `content`; an empty view for null and anything
- * else.
- */
+/* The text of a token: a string, or the string "content" of an object; else data NULL. */
 static ares_view token_text(const ares_json *json)
 {
     if (json && json->type == ARES_JSON_OBJECT) json = ares_json_get(json, "content");
@@ -73,7 +70,7 @@ static int add_from_decoder(ares_tokenizer *t, const char *path)
         snprintf(where, sizeof where, "%s: added_tokens_decoder.%.*s", path,
                  (int)ARES_MIN(key.len, 40), key.data);
         if (!ares_parse_i64(key, &id) || id < 0 || id >= TOKEN_ID_END)
-            rc = ares_fail(ARES_EFORMAT, "text: %s: the key is no token id", where);
+            rc = ares_fail(ARES_EFORMAT, "text: %s: the key is not a token id", where);
         else rc = tokenizer_read_added(where, decoder->members[i].value, &tokens[n]);
         if (rc != ARES_OK || tokens[n].content.len == 0 ||
             ares_map_get(t->added, tokens[n].content, NULL))

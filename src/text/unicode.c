@@ -23,7 +23,7 @@ const unicode_range *unicode_new_script_ranges(int *n)
     return unicode_new_scripts;
 }
 
-/* ---- the byte alphabet: what prints stands for itself, the others for U+0100 and up in order */
+/* ---- the byte alphabet: printing bytes stand for themselves, the others for U+0100 and up */
 #define SELF8(b) b, b + 1, b + 2, b + 3, b + 4, b + 5, b + 6, b + 7
 #define SELF16(b) SELF8(b), SELF8(b + 8)
 const uint16_t unicode_of_byte[256] = {
@@ -169,8 +169,8 @@ bool unicode_is_word(uint32_t c)
 
 /* ---- normal forms */
 /*
- * The library's normal forms are of an older Unicode than its patterns: later marks and letters
- * stay as they are.
+ * Characters that normalisation leaves alone: the library's normal forms are of an older Unicode
+ * than its patterns, so marks and letters assigned since then stay as they are.
  */
 static bool is_inert(uint32_t c)
 {
@@ -193,7 +193,7 @@ static uint8_t class_of(uint32_t c)
 static uint32_t compose(uint32_t a, uint32_t b)
 {
     utf8proc_int32_t pair[2] = { (utf8proc_int32_t)a, (utf8proc_int32_t)b };
-    if (b == 0x11a7) return 0; /* one before the first final of Hangul: utf8proc swallows it */
+    if (b == 0x11a7) return 0; /* the code point before the first Hangul final: utf8proc drops it */
     if (utf8proc_normalize_utf32(pair, 2, UTF8PROC_COMPOSE | UTF8PROC_STABLE) != 1) return 0;
     return is_inert((uint32_t)pair[0]) ? 0 : (uint32_t)pair[0];
 }
@@ -212,8 +212,8 @@ static int decompose(uint32_t c, bool compatible, utf8proc_int32_t out[32])
 }
 
 /*
- * One bit a code point that may be touched by NFC: a mark, a second half of a pair, or itself not
- * in NFC.
+ * One bit per code point that NFC may change: a mark, the second character of a pair that composes,
+ * or a character that is not in NFC.
  */
 enum { TOUCHED_END = 0x30000 };
 static uint8_t touched[TOUCHED_END / 8];
@@ -270,9 +270,9 @@ static void push(unicode_changes *out, uint32_t c, int32_t change)
 }
 
 /*
- * Sorts the marks [from, n) by combining class, keeping the order of equals: insertion, since runs
- * are short; merging halves would be needed only for a hostile text, whose runs are cut here as the
- * cost would be quadratic.
+ * Sorts the marks [from, n) by combining class, keeping the order of equals. By insertion, because
+ * runs are short; a long run, as in a hostile text, is counted class by class instead, so that the
+ * cost is not quadratic.
  */
 static void sort_marks(unicode_change *items, int64_t from, int64_t n, unicode_changes *scratch)
 {
@@ -294,8 +294,8 @@ static void sort_marks(unicode_change *items, int64_t from, int64_t n, unicode_c
 }
 
 /*
- * Composes in place: each mark not blocked by one of its class or higher joins its base and adds to
- * its count.
+ * Composes in place: a mark joins its base unless a kept mark of the same or a higher class stands
+ * between them. change of the base then counts the mark.
  */
 static void recompose(unicode_changes *out)
 {

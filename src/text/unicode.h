@@ -1,6 +1,6 @@
 /*
- * UTF-8, properties and normalisation of characters as the `tokenizers` library sees them (Unicode
- * 16), whatever older version (14 or later) the system's utf8proc carries.
+ * UTF-8, properties and normal forms of characters as in the `tokenizers` library (Unicode 16),
+ * also where the system's utf8proc has an older version (14 or later).
  */
 #ifndef ARES_TEXT_UNICODE_H
 #define ARES_TEXT_UNICODE_H
@@ -24,7 +24,7 @@ const unicode_range *unicode_new_script_ranges(int *n);
 extern const uint16_t unicode_of_byte[256];
 int unicode_byte_of(uint32_t c);
 
-/* The character at *p, which must be valid UTF-8; moves *p behind it. */
+/* The character at *p, which must be valid UTF-8; moves *p past it. */
 static inline uint32_t unicode_next(const unsigned char **p)
 {
     const unsigned char *s = *p;
@@ -44,12 +44,12 @@ static inline bool unicode_is_start(unsigned char byte)
 }
 
 int unicode_put(uint32_t c, unsigned char *out); /* UTF-8 of c into out [4]; its length */
-/* Bytes of the valid UTF-8 that `text` begins with. */
+/* Number of bytes of valid UTF-8 that `text` begins with. */
 size_t unicode_valid(const unsigned char *text, size_t len);
 /*
- * What stands at text, len >= 1: the length of a valid character (positive), or minus the length of
- * a maximal broken piece, which a reader replaces by one U+FFFD (Unicode 3.9, table 3-8). *open
- * tells that more bytes could complete it.
+ * The length of the valid character at text (len >= 1), or minus the length of the maximal broken
+ * piece there, which a reader replaces by one U+FFFD (Unicode Standard, section 3.9, table 3-8).
+ * *open: more bytes could complete the piece.
  */
 int unicode_piece(const unsigned char *text, size_t len, bool *open);
 /* Appends text with every broken piece replaced. */
@@ -61,9 +61,9 @@ bool unicode_is_word(uint32_t c);    /* Alphabetic, M, Nd, Pc, Join_Control: \w 
 
 typedef enum { UNICODE_NFC, UNICODE_NFD, UNICODE_NFKC, UNICODE_NFKD } unicode_form;
 /*
- * A character of the normalised text. change tells where it comes from: 0 it stands for the next
- * character of the source, -n for that and the n behind it, positive for none (it shares the place
- * of the character before).
+ * A character of the normalised text. change: 0 where it stands for the next character of the
+ * source, -n where it stands for that and the n after it, 1 where it stands for none and shares the
+ * place of the character before.
  */
 typedef struct unicode_change {
     uint32_t c;
@@ -74,9 +74,9 @@ typedef struct unicode_changes {
     int64_t n, cap;
 } unicode_changes;
 
-/* True only when the text is in this form already; false may be wrong. */
+/* True only where the text is in this form; false proves nothing. */
 bool unicode_is_normal(unicode_form form, const unsigned char *text, size_t len);
-/* The text in this form, replacing `out`, and where each character comes from. */
+/* Sets `out` to the text in this form, with the origin of each character. */
 void unicode_normalize(unicode_form form, const unsigned char *text, size_t len,
                        unicode_changes *out);
 

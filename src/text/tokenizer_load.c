@@ -1,43 +1,39 @@
 /*
- * tokenizer.json, or vocab.json with merges.txt, to a tokenizer. Everything a file asks for is
- * either done as the library does it or refused by its key; nothing is skipped over.
+ * tokenizer.json, or vocab.json with merges.txt, to a tokenizer: vocabulary, merges, added tokens.
+ * Everything that a file asks for is either done as the library does it, or an error that names the
+ * key; nothing is ignored.
  */
 #include <string.h>
 
-#include "tokenizer.h"
+#include "tokenizer_load.h"
 
-typedef struct loader {
-    ares_tokenizer *t;
-    const char *path; /* of the file that is being read */
-    bool byte_level;  /* a ByteLevel pre-tokenizer was seen */
-} loader;
-
-static int bad(const loader *l, int code, const char *key, ares_view value, const char *what)
+int tokenizer_bad(const tokenizer_loader *l, int code, const char *key, ares_view value,
+                  const char *what)
 {
     return ares_fail(code, "text: %s: %s = '%.*s': %s", l->path, key, (int)ARES_MIN(value.len, 80),
                      value.data ? value.data : "", what);
 }
 
-static int in_file(const loader *l, const char *key, int rc)
+int tokenizer_in_file(const tokenizer_loader *l, const char *key, int rc)
 {
     return rc == ARES_OK ? rc : ares_fail_in(rc, "text: %s: %s", l->path, key);
 }
 
-static ares_view type_of(const ares_json *json)
+ares_view tokenizer_type_of(const ares_json *json)
 {
     const ares_json *type = ares_json_get(json, "type");
     return type && type->type == ARES_JSON_STRING ? type->text : (ares_view){ NULL, 0 };
 }
 
-static bool is_absent(const ares_json *json)
+bool tokenizer_is_absent(const ares_json *json)
 {
     return !json || json->type == ARES_JSON_NULL;
 }
 
-static int get_bool(const loader *l, const char *where, const ares_json *json, const char *key,
-                    bool absent, bool *out)
+int tokenizer_get_bool(const tokenizer_loader *l, const char *where, const ares_json *json,
+                       const char *key, bool absent, bool *out)
 {
-    return in_file(l, where, ares_json_get_bool(json, key, absent, out));
+    return tokenizer_in_file(l, where, ares_json_get_bool(json, key, absent, out));
 }
 
 /* ---- vocabulary */
@@ -104,10 +100,10 @@ int32_t tokenizer_add_token(ares_tokenizer *t, added_token token)
     return token.id;
 }
 
-static int read_vocab(const loader *l, const char *key, const ares_json *vocab)
+static int read_vocab(const tokenizer_loader *l, const char *key, const ares_json *vocab)
 {
     ares_tokenizer *t = l->t;
-    if (is_absent(vocab) || vocab->type != ARES_JSON_OBJECT)
+    if (tokenizer_is_absent(vocab) || vocab->type != ARES_JSON_OBJECT)
         return ares_fail(ARES_EFORMAT, "text: %s: %s: no object of tokens and ids", l->path, key);
     for (int64_t i = 0; i < vocab->count; i++) {
         const ares_json_member *m = &vocab->members[i];
@@ -130,8 +126,8 @@ static int read_vocab(const loader *l, const char *key, const ares_json *vocab)
 }
 
 /* One merge of the tokens left and right; `at` counts from 1 for messages. */
-static int read_merge(const loader *l, const char *key, int64_t at, ares_view left, ares_view right,
-                      ares_str *joined, bpe_merge *merge)
+static int read_merge(const tokenizer_loader *l, const char *key, int64_t at, ares_view left,
+                      ares_view right, ares_str *joined, bpe_merge *merge)
 {
     ares_view missing = left;
     int64_t a = 0, b = 0, c = 0;
@@ -162,9 +158,10 @@ static bool split_pair(ares_view line, ares_view *left, ares_view *right)
     return true;
 }
 
-static int read_merges_json(const loader *l, const ares_json *json, bpe_merge **out, int64_t *count)
+static int read_merges_json(const tokenizer_loader *l, const ares_json *json, bpe_merge **out,
+                            int64_t *count)
 {
-    if (is_absent(json) || json->type != ARES_JSON_ARRAY)
+    if (tokenizer_is_absent(json) || json->type != ARES_JSON_ARRAY)
         return ares_fail(ARES_EFORMAT, "text: %s: model.merges: no list of merges", l->path);
     ares_str joined = { 0 };
     int rc = ARES_OK;
@@ -187,7 +184,8 @@ static int read_merges_json(const loader *l, const ares_json *json, bpe_merge **
     return rc;
 }
 
-static int read_merges_text(const loader *l, ares_view text, bpe_merge **out, int64_t *count)
+static int read_merges_text(const tokenizer_loader *l, ares_view text, bpe_merge **out,
+                            int64_t *count)
 {
     ares_str joined = { 0 };
     int rc = ARES_OK;
@@ -244,18 +242,19 @@ static ares_map *words_of(const ares_tokenizer *t)
     return words;
 }
 
-static int read_model(const loader *l, const ares_json *model)
+static int read_model(const tokenizer_loader *l, const ares_json *model)
 {
     ares_tokenizer *t = l->t;
-    if (is_absent(model)) return ares_fail(ARES_EFORMAT, "text: %s: no 'model'", l->path);
-    ares_view type = type_of(model);
+    if (tokenizer_is_absent(model)) return ares_fail(ARES_EFORMAT, "text: %s: no 'model'", l->path);
+    ares_view type = tokenizer_type_of(model);
     if (type.data ? !ares_view_is(type, "BPE") : !ares_json_get(model, "merges"))
-        return bad(l, ARES_EUNSUPPORTED, "model.type", type, "not offered (choices: BPE)");
+        return tokenizer_bad(l, ARES_EUNSUPPORTED, "model.type", type,
+                             "not offered (choices: BPE)");
     bool byte_fallback, ignore_merges;
     bpe_config config = { .unk_id = -1 };
-    ARES_TRY(get_bool(l, "model", model, "byte_fallback", false, &byte_fallback));
-    ARES_TRY(get_bool(l, "model", model, "ignore_merges", false, &ignore_merges));
-    ARES_TRY(get_bool(l, "model", model, "fuse_unk", false, &config.fuse_unk));
+    ARES_TRY(tokenizer_get_bool(l, "model", model, "byte_fallback", false, &byte_fallback));
+    ARES_TRY(tokenizer_get_bool(l, "model", model, "ignore_merges", false, &ignore_merges));
+    ARES_TRY(tokenizer_get_bool(l, "model", model, "fuse_unk", false, &config.fuse_unk));
     if (byte_fallback)
         return ares_fail(
             ARES_EUNSUPPORTED,
@@ -263,21 +262,23 @@ static int read_model(const loader *l, const ares_json *model)
             "byte is a token; convert the model to such a vocabulary",
             l->path);
     double dropout;
-    ARES_TRY(in_file(l, "model", ares_json_get_double(model, "dropout", 0, &dropout)));
+    ARES_TRY(tokenizer_in_file(l, "model", ares_json_get_double(model, "dropout", 0, &dropout)));
     if (dropout != 0)
-        return bad(l, ARES_EUNSUPPORTED, "model.dropout", ares_json_get(model, "dropout")->text,
-                   "random merges are not offered; set it to null");
+        return tokenizer_bad(l, ARES_EUNSUPPORTED, "model.dropout",
+                             ares_json_get(model, "dropout")->text,
+                             "random merges are not offered; set it to null");
     static const char *const affixes[] = { "continuing_subword_prefix", "end_of_word_suffix" };
     for (int i = 0; i < ARES_COUNT(affixes); i++) {
         ares_view affix;
-        ARES_TRY(in_file(l, "model", ares_json_get_string(model, affixes[i], "", &affix)));
+        ARES_TRY(
+            tokenizer_in_file(l, "model", ares_json_get_string(model, affixes[i], "", &affix)));
         if (affix.len)
-            return bad(l, ARES_EUNSUPPORTED, affixes[i], affix,
-                       "not offered; only byte-level BPE without affixes is");
+            return tokenizer_bad(l, ARES_EUNSUPPORTED, affixes[i], affix,
+                                 "not offered; only byte-level BPE without affixes is");
     }
     ARES_TRY(read_vocab(l, "model.vocab", ares_json_get(model, "vocab")));
     ares_view unk;
-    ARES_TRY(in_file(l, "model", ares_json_get_string(model, "unk_token", "", &unk)));
+    ARES_TRY(tokenizer_in_file(l, "model", ares_json_get_string(model, "unk_token", "", &unk)));
     int64_t unk_id = -1;
     bool unk_missing = ares_json_get(model, "unk_token") &&
                        ares_json_get(model, "unk_token")->type == ARES_JSON_STRING &&
@@ -292,296 +293,17 @@ static int read_model(const loader *l, const ares_json *model)
         make_model(t, &config);
         for (int byte = 0; byte < 256 && unk_missing && rc == ARES_OK; byte++)
             if (config.byte_id[byte] < 0)
-                rc = bad(l, ARES_EFORMAT, "model.unk_token", unk,
-                         "not in the vocabulary, and some bytes have no token");
+                rc = tokenizer_bad(l, ARES_EFORMAT, "model.unk_token", unk,
+                                   "not in the vocabulary, and some bytes have no token");
     }
     ares_free(merges);
     return rc;
 }
 
-/* ---- normalizer */
-static int read_normalizer(const loader *l, const ares_json *json, int depth)
-{
-    static const char *const names[] = { "NFC", "NFD", "NFKC", "NFKD" };
-    ares_tokenizer *t = l->t;
-    if (is_absent(json)) return ARES_OK;
-    ares_view type = type_of(json);
-    if (ares_view_is(type, "Sequence") && depth < 8) {
-        const ares_json *list = ares_json_get(json, "normalizers");
-        for (int64_t i = 0; list && list->type == ARES_JSON_ARRAY && i < list->count; i++)
-            ARES_TRY(read_normalizer(l, &list->items[i], depth + 1));
-        return ARES_OK;
-    }
-    for (int i = 0; i < ARES_COUNT(names); i++) {
-        if (!ares_view_is(type, names[i])) continue;
-        if (t->form_count == FORMS_MOST)
-            return bad(l, ARES_ELIMIT, "normalizer", type, "too many steps");
-        t->forms[t->form_count++] = (unicode_form)i;
-        return ARES_OK;
-    }
-    return bad(l, ARES_EUNSUPPORTED, "normalizer.type", type,
-               "not offered (choices: NFC, NFD, NFKC, NFKD, Sequence)");
-}
-
-/* ---- pre-tokenizer */
-#define GPT2_PATTERN \
-    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
-#define QWEN2_PATTERN                                                     \
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| " \
-    "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-
-static int add_step(const loader *l, split_step step)
-{
-    ares_tokenizer *t = l->t;
-    if (t->step_count == STEPS_MOST) {
-        pattern_free(step.pattern);
-        return ares_fail(ARES_ELIMIT, "text: %s: pre_tokenizer: more than %d steps", l->path,
-                         STEPS_MOST);
-    }
-    t->steps[t->step_count++] = step;
-    return ARES_OK;
-}
-
-static int add_pattern(const loader *l, ares_view source, bool literal, split_behavior behavior,
-                       bool invert)
-{
-    split_step step = { STEP_PATTERN, behavior, invert, NULL };
-    ares_str where = { 0 };
-    ares_str_addf(&where, "%s: pre_tokenizer.pattern", l->path);
-    int rc = pattern_new(where.data, source, literal, &step.pattern);
-    ares_str_fini(&where);
-    return rc == ARES_OK ? add_step(l, step) : rc;
-}
-
-static int read_split(const loader *l, const ares_json *json)
-{
-    static const char *const behaviors[] = { "Isolated", "Removed", "MergedWithPrevious",
-                                             "MergedWithNext", "Contiguous" };
-    ares_view name;
-    bool invert;
-    int behavior;
-    ARES_TRY(in_file(l, "pre_tokenizer", ares_json_get_string(json, "behavior", "", &name)));
-    ARES_TRY(get_bool(l, "pre_tokenizer", json, "invert", false, &invert));
-    for (behavior = 0; behavior < ARES_COUNT(behaviors); behavior++)
-        if (ares_view_is(name, behaviors[behavior])) break;
-    if (behavior == ARES_COUNT(behaviors))
-        return bad(
-            l, ARES_EFORMAT, "pre_tokenizer.behavior", name,
-            "unknown (choices: Isolated, Removed, MergedWithPrevious, MergedWithNext, Contiguous)");
-    const ares_json *pattern = ares_json_get(json, "pattern");
-    const ares_json *regex = ares_json_get(pattern, "Regex"),
-                    *string = ares_json_get(pattern, "String");
-    const ares_json *source = regex ? regex : string;
-    if (!source || source->type != ARES_JSON_STRING)
-        return ares_fail(
-            ARES_EFORMAT,
-            "text: %s: pre_tokenizer.pattern: neither {\"Regex\": ..} nor {\"String\": ..}",
-            l->path);
-    return add_pattern(l, source->text, !regex, (split_behavior)behavior, invert);
-}
-
-static int add_byte_level(loader *l, bool add_prefix_space, bool use_regex)
-{
-    if (l->byte_level)
-        return ares_fail(ARES_EUNSUPPORTED,
-                         "text: %s: pre_tokenizer: ByteLevel twice is not offered", l->path);
-    l->byte_level = true;
-    if (add_prefix_space)
-        ARES_TRY(add_step(l, (split_step){ STEP_PREFIX_SPACE, SPLIT_ISOLATED, false, NULL }));
-    if (use_regex) ARES_TRY(add_pattern(l, ARES_VIEW(GPT2_PATTERN), false, SPLIT_ISOLATED, false));
-    return ARES_OK;
-}
-
-static int read_pre_tokenizer(loader *l, const ares_json *json, int depth)
-{
-    if (is_absent(json)) return ARES_OK;
-    ares_view type = type_of(json);
-    if (ares_view_is(type, "Sequence") && depth < 8) {
-        const ares_json *list = ares_json_get(json, "pretokenizers");
-        for (int64_t i = 0; list && list->type == ARES_JSON_ARRAY && i < list->count; i++)
-            ARES_TRY(read_pre_tokenizer(l, &list->items[i], depth + 1));
-        return ARES_OK;
-    }
-    if (ares_view_is(type, "ByteLevel")) {
-        bool add_prefix_space, use_regex;
-        ARES_TRY(get_bool(l, "pre_tokenizer", json, "add_prefix_space", true, &add_prefix_space));
-        ARES_TRY(get_bool(l, "pre_tokenizer", json, "use_regex", true, &use_regex));
-        return add_byte_level(l, add_prefix_space, use_regex);
-    }
-    /* what follows looks at characters of the byte alphabet */
-    if (l->byte_level && !l->t->mapped) {
-        l->t->mapped = true;
-        ARES_TRY(add_step(l, (split_step){ STEP_BYTE_ALPHABET, SPLIT_ISOLATED, false, NULL }));
-    }
-    if (ares_view_is(type, "Split")) return read_split(l, json);
-    if (ares_view_is(type, "Digits")) {
-        bool individual;
-        ARES_TRY(get_bool(l, "pre_tokenizer", json, "individual_digits", false, &individual));
-        return add_step(l,
-                        (split_step){ STEP_NUMERIC, individual ? SPLIT_ISOLATED : SPLIT_CONTIGUOUS,
-                                      false, NULL });
-    }
-    if (ares_view_is(type, "WhitespaceSplit"))
-        return add_step(l, (split_step){ STEP_SPACE, SPLIT_REMOVED, false, NULL });
-    return bad(l, ARES_EUNSUPPORTED, "pre_tokenizer.type", type,
-               "not offered (choices: ByteLevel, Split, Digits, WhitespaceSplit, Sequence)");
-}
-
-/* ---- decoder and post-processor */
-static int read_decoder(const loader *l, const ares_json *json)
-{
-    ares_view type = is_absent(json) ? ARES_VIEW("null") : type_of(json);
-    if (ares_view_is(type, "Sequence")) {
-        const ares_json *list = ares_json_get(json, "decoders");
-        if (list && list->type == ARES_JSON_ARRAY && list->count > 0) {
-            ARES_TRY(read_decoder(l, &list->items[0]));
-            if (list->count == 1 ||
-                (list->count == 2 && ares_view_is(type_of(&list->items[1]), "Fuse")))
-                return ARES_OK;
-        }
-    }
-    if (ares_view_is(type, "ByteLevel")) return ARES_OK;
-    return bad(l, ARES_EUNSUPPORTED, "decoder.type", type, "not offered (choices: ByteLevel)");
-}
-
-static int new_post(const loader *l, post_step **step)
-{
-    if (l->t->post_count == POST_MOST)
-        return ares_fail(ARES_ELIMIT, "text: %s: post_processor: more than %d steps", l->path,
-                         POST_MOST);
-    *step = &l->t->post[l->t->post_count++];
-    return ARES_OK;
-}
-
-static int add_trim(const loader *l, const ares_json *json)
-{
-    post_step *step = NULL;
-    bool trim, prefix;
-    ARES_TRY(get_bool(l, "post_processor", json, "trim_offsets", true, &trim));
-    ARES_TRY(get_bool(l, "post_processor", json, "add_prefix_space", true, &prefix));
-    if (!trim) return ARES_OK;
-    ARES_TRY(new_post(l, &step));
-    step->trim = true;
-    step->add_prefix_space = prefix;
-    return ARES_OK;
-}
-
-static int check_id(const loader *l, const ares_json *id)
-{
-    int64_t n = l->t->token_count;
-    if (id && id->type == ARES_JSON_INT && !id->big && id->integer >= 0 && id->integer < n &&
-        l->t->tokens[id->integer].text.data)
-        return ARES_OK;
-    return bad(l, ARES_EFORMAT, "post_processor",
-               id && (id->type == ARES_JSON_INT) ? id->text : (ares_view){ 0 },
-               "an id that is no token's");
-}
-
-static int append_ids(const loader *l, const ares_json *ids, int32_t **list, int64_t *count)
-{
-    if (!ids || ids->type != ARES_JSON_ARRAY)
-        return ares_fail(
-            ARES_EFORMAT,
-            "text: %s: post_processor.special_tokens: a token of the template has no 'ids'",
-            l->path);
-    int32_t *grown =
-        ares_arena_alloc(&l->t->arena, (size_t)(*count + ids->count + 1) * sizeof *grown);
-    if (*count) memcpy(grown, *list, (size_t)*count * sizeof *grown);
-    *list = grown;
-    for (int64_t i = 0; i < ids->count; i++) {
-        ARES_TRY(check_id(l, &ids->items[i]));
-        grown[(*count)++] = (int32_t)ids->items[i].integer;
-    }
-    return ARES_OK;
-}
-
-static int read_template(const loader *l, const ares_json *json)
-{
-    const ares_json *single = ares_json_get(json, "single"),
-                    *specials = ares_json_get(json, "special_tokens");
-    if (!single || single->type != ARES_JSON_ARRAY)
-        return ares_fail(ARES_EFORMAT,
-                         "text: %s: post_processor.single: no list of SpecialToken and Sequence",
-                         l->path);
-    post_step *step = NULL;
-    int sequences = 0;
-    ARES_TRY(new_post(l, &step));
-    for (int64_t i = 0; i < single->count; i++) {
-        const ares_json *special = ares_json_get(&single->items[i], "SpecialToken");
-        const ares_json *sequence = ares_json_get(&single->items[i], "Sequence");
-        const ares_json *id = ares_json_get(special ? special : sequence, "id");
-        if (!id || id->type != ARES_JSON_STRING)
-            return ares_fail(ARES_EFORMAT,
-                             "text: %s: post_processor.single %lld: neither SpecialToken nor "
-                             "Sequence with an id",
-                             l->path, (long long)i + 1);
-        if (!special) {
-            if (!ares_view_is(id->text, "A") || sequences++)
-                return bad(l, ARES_EUNSUPPORTED, "post_processor.single", id->text,
-                           "only one Sequence A is offered");
-            continue;
-        }
-        const ares_json *entry = ares_json_find(specials, id->text);
-        if (!entry)
-            return bad(l, ARES_EFORMAT, "post_processor.single", id->text,
-                       "not among special_tokens");
-        if (sequences)
-            ARES_TRY(append_ids(l, ares_json_get(entry, "ids"), &step->after, &step->after_count));
-        else
-            ARES_TRY(
-                append_ids(l, ares_json_get(entry, "ids"), &step->before, &step->before_count));
-    }
-    if (!sequences)
-        return ares_fail(ARES_EUNSUPPORTED, "text: %s: post_processor.single: no Sequence A",
-                         l->path);
-    return ARES_OK;
-}
-
-/* <cls> A <sep>, each given as ["text", id] */
-static int read_cls_sep(const loader *l, const ares_json *json)
-{
-    const ares_json *ends[2] = { ares_json_get(json, "cls"), ares_json_get(json, "sep") };
-    post_step *step = NULL;
-    ARES_TRY(new_post(l, &step));
-    for (int i = 0; i < 2; i++) {
-        if (!ends[i] || ends[i]->type != ARES_JSON_ARRAY || ends[i]->count != 2)
-            return ares_fail(ARES_EFORMAT, "text: %s: post_processor: cls and sep are [text, id]",
-                             l->path);
-        ARES_TRY(check_id(l, &ends[i]->items[1]));
-        int32_t *id = ares_arena_alloc(&l->t->arena, sizeof *id);
-        *id = (int32_t)ends[i]->items[1].integer;
-        if (i) step->after = id, step->after_count = 1;
-        else step->before = id, step->before_count = 1;
-    }
-    return ARES_OK;
-}
-
-static int read_post_processor(const loader *l, const ares_json *json, int depth)
-{
-    if (is_absent(json)) return ARES_OK;
-    ares_view type = type_of(json);
-    if (ares_view_is(type, "Sequence") && depth < 8) {
-        const ares_json *list = ares_json_get(json, "processors");
-        for (int64_t i = 0; list && list->type == ARES_JSON_ARRAY && i < list->count; i++)
-            ARES_TRY(read_post_processor(l, &list->items[i], depth + 1));
-        return ARES_OK;
-    }
-    if (ares_view_is(type, "ByteLevel")) return add_trim(l, json);
-    if (ares_view_is(type, "TemplateProcessing")) return read_template(l, json);
-    if (ares_view_is(type, "BertProcessing")) return read_cls_sep(l, json);
-    if (ares_view_is(type, "RobertaProcessing")) {
-        ARES_TRY(add_trim(l, json));
-        return read_cls_sep(l, json);
-    }
-    return bad(l, ARES_EUNSUPPORTED, "post_processor.type", type,
-               "not offered (choices: ByteLevel, TemplateProcessing, RobertaProcessing, "
-               "BertProcessing, Sequence)");
-}
-
 /* ---- files */
-static int read_added_tokens(const loader *l, const ares_json *list)
+static int read_added_tokens(const tokenizer_loader *l, const ares_json *list)
 {
-    if (is_absent(list)) return ARES_OK;
+    if (tokenizer_is_absent(list)) return ARES_OK;
     if (list->type != ARES_JSON_ARRAY)
         return ares_fail(ARES_EFORMAT, "text: %s: added_tokens: not a list", l->path);
     ares_str where = { 0 };
@@ -593,7 +315,8 @@ static int read_added_tokens(const loader *l, const ares_json *list)
         ares_str_addf(&where, "%s: added_tokens %lld", l->path, (long long)i + 1);
         rc = tokenizer_read_added(where.data, &list->items[i], &token);
         if (rc == ARES_OK)
-            rc = in_file(l, "added_tokens", ares_json_get_i64(&list->items[i], "id", -1, &wanted));
+            rc = tokenizer_in_file(l, "added_tokens",
+                                   ares_json_get_i64(&list->items[i], "id", -1, &wanted));
         if (rc != ARES_OK || token.content.len == 0) continue;
         int32_t id = tokenizer_add_token(l->t, token);
         if (wanted != id)
@@ -606,28 +329,23 @@ static int read_added_tokens(const loader *l, const ares_json *list)
     return rc;
 }
 
-static int read_tokenizer_json(loader *l, const ares_json *root)
+static int read_tokenizer_json(tokenizer_loader *l, const ares_json *root)
 {
     if (root->type != ARES_JSON_OBJECT)
         return ares_fail(ARES_EFORMAT, "text: %s: not a JSON object", l->path);
     ARES_TRY(read_model(l, ares_json_get(root, "model")));
-    ARES_TRY(read_normalizer(l, ares_json_get(root, "normalizer"), 0));
-    ARES_TRY(read_pre_tokenizer(l, ares_json_get(root, "pre_tokenizer"), 0));
+    ARES_TRY(tokenizer_read_normalizer(l, ares_json_get(root, "normalizer")));
+    ARES_TRY(tokenizer_read_pre_tokenizer(l, ares_json_get(root, "pre_tokenizer")));
     if (!l->byte_level)
         return ares_fail(
             ARES_EUNSUPPORTED,
             "text: %s: pre_tokenizer: no ByteLevel in it; only byte-level BPE is offered", l->path);
-    ARES_TRY(read_decoder(l, ares_json_get(root, "decoder")));
+    ARES_TRY(tokenizer_read_decoder(l, ares_json_get(root, "decoder")));
     ARES_TRY(read_added_tokens(l, ares_json_get(root, "added_tokens")));
-    return read_post_processor(l, ares_json_get(root, "post_processor"), 0);
+    return tokenizer_read_post_processor(l, ares_json_get(root, "post_processor"));
 }
 
-/*
- * vocab.json and merges.txt say nothing of the split pattern: tokenizer_class names it. The two
- * families that ship this form are known; others come with a tokenizer.json or can be saved with
- * one.
- */
-static int read_vocab_and_merges(loader *l, const char *dir, const ares_json *vocab,
+static int read_vocab_and_merges(tokenizer_loader *l, const char *dir, const ares_json *vocab,
                                  ares_view merges_text, const char *merges_path)
 {
     ares_tokenizer *t = l->t;
@@ -641,24 +359,7 @@ static int read_vocab_and_merges(loader *l, const char *dir, const ares_json *vo
     ares_free(merges);
     ARES_TRY(rc);
     ARES_TRY(tokenizer_read_config(t, dir)); /* the added tokens are there */
-    ares_view class = { NULL, 0 };
-    bool prefix = false;
-    ARES_TRY(ares_json_get_string(t->config, "tokenizer_class", "", &class));
-    ARES_TRY(ares_json_get_bool(t->config, "add_prefix_space", false, &prefix));
-    bool qwen2 = ares_view_starts(class, ARES_VIEW("Qwen2Tokenizer"));
-    if (!qwen2 && !ares_view_starts(class, ARES_VIEW("GPT2Tokenizer")))
-        return ares_fail(ARES_EUNSUPPORTED,
-                         "text: %s/tokenizer_config.json: tokenizer_class = '%.*s': vocab.json and "
-                         "merges.txt do not "
-                         "say how text is split; save the tokenizer as tokenizer.json (choices "
-                         "without it: Qwen2Tokenizer, "
-                         "GPT2Tokenizer)",
-                         dir, (int)class.len, class.data ? class.data : "");
-    if (qwen2) {
-        t->forms[t->form_count++] = UNICODE_NFC;
-        ARES_TRY(add_pattern(l, ARES_VIEW(QWEN2_PATTERN), false, SPLIT_ISOLATED, false));
-    }
-    return add_byte_level(l, prefix, !qwen2);
+    return tokenizer_read_class(l, dir);
 }
 
 static void make_added_sets(ares_tokenizer *t)
@@ -708,7 +409,7 @@ static int load(ares_tokenizer *t, const char *given)
     ares_str path = { 0 }, merges_path = { 0 }, text = { 0 }, merges = { 0 };
     ares_arena arena = { 0 };
     const ares_json *root = NULL;
-    loader l = { .t = t };
+    tokenizer_loader l = { .t = t };
     const char *main_path = is_dir ? ares_path_join(&path, given, "tokenizer.json") : given;
     bool pair = is_dir && !ares_file_exists(main_path);
     if (pair) {
@@ -769,7 +470,7 @@ int tokenizer_parse(const char *name, ares_view json, ares_tokenizer **out)
     ares_arena arena = { 0 };
     const ares_json *root;
     int rc = ares_json_parse(&arena, json, name, &root);
-    if (rc == ARES_OK) rc = read_tokenizer_json(&(loader){ .t = t, .path = name }, root);
+    if (rc == ARES_OK) rc = read_tokenizer_json(&(tokenizer_loader){ .t = t, .path = name }, root);
     if (rc == ARES_OK) finish(t);
     ares_arena_fini(&arena);
     return hand_out(rc, t, out);

@@ -49,8 +49,8 @@ static void grow_tokens(ares_tokenizer *t, int64_t id)
 }
 
 /*
- * What the ByteLevel decoder makes of a token: its bytes when all of it is in the byte alphabet,
- * else its own text.
+ * What the ByteLevel decoder turns a token into: the bytes that its characters stand for, or its
+ * own text where some are not of the byte alphabet.
  */
 static ares_view bytes_of(ares_arena *arena, ares_view text)
 {
@@ -104,7 +104,8 @@ static int read_vocab(const tokenizer_loader *l, const char *key, const ares_jso
 {
     ares_tokenizer *t = l->t;
     if (tokenizer_is_absent(vocab) || vocab->type != ARES_JSON_OBJECT)
-        return ares_fail(ARES_EFORMAT, "text: %s: %s: no object of tokens and ids", l->path, key);
+        return ares_fail(ARES_EFORMAT, "text: %s: %s: not an object of tokens and ids", l->path,
+                         key);
     for (int64_t i = 0; i < vocab->count; i++) {
         const ares_json_member *m = &vocab->members[i];
         if (m->value->type != ARES_JSON_INT || m->value->big || m->value->integer < 0 ||
@@ -113,10 +114,10 @@ static int read_vocab(const tokenizer_loader *l, const char *key, const ares_jso
                              key, (int)ARES_MIN(m->key.len, 80), m->key.data, TOKEN_ID_END);
         int64_t id = m->value->integer;
         if (id < t->token_count && t->tokens[id].text.data)
-            return ares_fail(ARES_EFORMAT,
-                             "text: %s: %s['%.*s']: the id %lld is that of '%.*s' too", l->path,
-                             key, (int)ARES_MIN(m->key.len, 80), m->key.data, (long long)id,
-                             (int)ARES_MIN(t->tokens[id].text.len, 80), t->tokens[id].text.data);
+            return ares_fail(ARES_EFORMAT, "text: %s: %s['%.*s']: id %lld is also that of '%.*s'",
+                             l->path, key, (int)ARES_MIN(m->key.len, 80), m->key.data,
+                             (long long)id, (int)ARES_MIN(t->tokens[id].text.len, 80),
+                             t->tokens[id].text.data);
         grow_tokens(t, id);
         ares_view text = { ares_arena_copy(&t->arena, m->key.data, m->key.len), m->key.len };
         t->tokens[id] = (token_info){ text, bytes_of(&t->arena, text), false };
@@ -125,7 +126,7 @@ static int read_vocab(const tokenizer_loader *l, const char *key, const ares_jso
     return ARES_OK;
 }
 
-/* One merge of the tokens left and right; `at` counts from 1 for messages. */
+/* One merge, of the tokens left and right; `at` is its number from 1, for errors. */
 static int read_merge(const tokenizer_loader *l, const char *key, int64_t at, ares_view left,
                       ares_view right, ares_str *joined, bpe_merge *merge)
 {
@@ -162,7 +163,7 @@ static int read_merges_json(const tokenizer_loader *l, const ares_json *json, bp
                             int64_t *count)
 {
     if (tokenizer_is_absent(json) || json->type != ARES_JSON_ARRAY)
-        return ares_fail(ARES_EFORMAT, "text: %s: model.merges: no list of merges", l->path);
+        return ares_fail(ARES_EFORMAT, "text: %s: model.merges: not a list of merges", l->path);
     ares_str joined = { 0 };
     int rc = ARES_OK;
     *out = ares_calloc((size_t)json->count + 1, sizeof **out);
@@ -199,7 +200,7 @@ static int read_merges_text(const tokenizer_loader *l, ares_view text, bpe_merge
         if (line.len && line.data[line.len - 1] == '\r') line.len--;
         if (line_number == 1 && ares_view_starts(line, ARES_VIEW("#version"))) continue;
         if (!split_pair(line, &left, &right)) {
-            rc = ares_fail(ARES_EFORMAT, "text: %s:%lld: not two tokens with a space between",
+            rc = ares_fail(ARES_EFORMAT, "text: %s:%lld: not two tokens separated by a space",
                            l->path, (long long)line_number);
             break;
         }
@@ -226,7 +227,7 @@ static void make_model(ares_tokenizer *t, bpe_config *config)
     t->model = bpe_new(config);
 }
 
-/* Tokens by their bytes: only those that a word in the byte alphabet can equal. */
+/* Bytes -> id of the tokens whose characters are all of the byte alphabet. */
 static ares_map *words_of(const ares_tokenizer *t)
 {
     ares_map *words = ares_map_new();
@@ -242,31 +243,28 @@ static ares_map *words_of(const ares_tokenizer *t)
     return words;
 }
 
-static int read_model(const tokenizer_loader *l, const ares_json *model)
+/* Whether the model is one that we run. */
+static int check_model(const tokenizer_loader *l, const ares_json *model)
 {
-    ares_tokenizer *t = l->t;
     if (tokenizer_is_absent(model)) return ares_fail(ARES_EFORMAT, "text: %s: no 'model'", l->path);
     ares_view type = tokenizer_type_of(model);
     if (type.data ? !ares_view_is(type, "BPE") : !ares_json_get(model, "merges"))
         return tokenizer_bad(l, ARES_EUNSUPPORTED, "model.type", type,
-                             "not offered (choices: BPE)");
-    bool byte_fallback, ignore_merges;
-    bpe_config config = { .unk_id = -1 };
+                             "not supported (choices: BPE)");
+    bool byte_fallback;
     ARES_TRY(tokenizer_get_bool(l, "model", model, "byte_fallback", false, &byte_fallback));
-    ARES_TRY(tokenizer_get_bool(l, "model", model, "ignore_merges", false, &ignore_merges));
-    ARES_TRY(tokenizer_get_bool(l, "model", model, "fuse_unk", false, &config.fuse_unk));
     if (byte_fallback)
-        return ares_fail(
-            ARES_EUNSUPPORTED,
-            "text: %s: model.byte_fallback = 'true': only byte-level BPE is offered, where every "
-            "byte is a token; convert the model to such a vocabulary",
-            l->path);
+        return ares_fail(ARES_EUNSUPPORTED,
+                         "text: %s: model.byte_fallback = 'true': only byte-level BPE is "
+                         "supported, in which every byte is a token; use a model with such a "
+                         "vocabulary",
+                         l->path);
     double dropout;
     ARES_TRY(tokenizer_in_file(l, "model", ares_json_get_double(model, "dropout", 0, &dropout)));
     if (dropout != 0)
         return tokenizer_bad(l, ARES_EUNSUPPORTED, "model.dropout",
                              ares_json_get(model, "dropout")->text,
-                             "random merges are not offered; set it to null");
+                             "random merges are not supported; set it to null");
     static const char *const affixes[] = { "continuing_subword_prefix", "end_of_word_suffix" };
     for (int i = 0; i < ARES_COUNT(affixes); i++) {
         ares_view affix;
@@ -274,8 +272,19 @@ static int read_model(const tokenizer_loader *l, const ares_json *model)
             tokenizer_in_file(l, "model", ares_json_get_string(model, affixes[i], "", &affix)));
         if (affix.len)
             return tokenizer_bad(l, ARES_EUNSUPPORTED, affixes[i], affix,
-                                 "not offered; only byte-level BPE without affixes is");
+                                 "not supported; only byte-level BPE without affixes is");
     }
+    return ARES_OK;
+}
+
+static int read_model(const tokenizer_loader *l, const ares_json *model)
+{
+    ares_tokenizer *t = l->t;
+    bool ignore_merges;
+    bpe_config config = { .unk_id = -1 };
+    ARES_TRY(check_model(l, model));
+    ARES_TRY(tokenizer_get_bool(l, "model", model, "ignore_merges", false, &ignore_merges));
+    ARES_TRY(tokenizer_get_bool(l, "model", model, "fuse_unk", false, &config.fuse_unk));
     ARES_TRY(read_vocab(l, "model.vocab", ares_json_get(model, "vocab")));
     ares_view unk;
     ARES_TRY(tokenizer_in_file(l, "model", ares_json_get_string(model, "unk_token", "", &unk)));
@@ -320,8 +329,7 @@ static int read_added_tokens(const tokenizer_loader *l, const ares_json *list)
         if (rc != ARES_OK || token.content.len == 0) continue;
         int32_t id = tokenizer_add_token(l->t, token);
         if (wanted != id)
-            ares_warn("text: %s: '%.*s' has the id %d, not %lld (a new token comes behind the "
-                      "vocabulary)",
+            ares_warn("text: %s: '%.*s' gets id %d, not %lld: a new token takes the next free id",
                       where.data, (int)ARES_MIN(token.content.len, 60), token.content.data, id,
                       (long long)wanted);
     }
@@ -339,7 +347,8 @@ static int read_tokenizer_json(tokenizer_loader *l, const ares_json *root)
     if (!l->byte_level)
         return ares_fail(
             ARES_EUNSUPPORTED,
-            "text: %s: pre_tokenizer: no ByteLevel in it; only byte-level BPE is offered", l->path);
+            "text: %s: pre_tokenizer: no ByteLevel in it; only byte-level BPE is supported",
+            l->path);
     ARES_TRY(tokenizer_read_decoder(l, ares_json_get(root, "decoder")));
     ARES_TRY(read_added_tokens(l, ares_json_get(root, "added_tokens")));
     return tokenizer_read_post_processor(l, ares_json_get(root, "post_processor"));
@@ -358,7 +367,7 @@ static int read_vocab_and_merges(tokenizer_loader *l, const char *dir, const are
     if (rc == ARES_OK) make_model(t, &config);
     ares_free(merges);
     ARES_TRY(rc);
-    ARES_TRY(tokenizer_read_config(t, dir)); /* the added tokens are there */
+    ARES_TRY(tokenizer_read_config(t, dir)); /* it has the added tokens */
     return tokenizer_read_class(l, dir);
 }
 
@@ -367,11 +376,11 @@ static void make_added_sets(ares_tokenizer *t)
     text_scratch *s = text_scratch_new();
     t->raw_set = added_set_new();
     t->normalized_set = added_set_new();
-    /* special tokens come first where two have one text */
-    for (int special = 1; special >= 0; special--) {
+    /* of two tokens with one text the special one comes first */
+    for (int round = 0; round < 2; round++) {
         for (int64_t i = 0; i < t->added_count; i++) {
             const added_token *token = &t->added_tokens[i];
-            if (token->special != (bool)special) continue;
+            if (token->special != (round == 0)) continue;
             piece p = {
                 (const unsigned char *)token->content.data, token->content.len, NULL, -1, true, 0
             };
@@ -380,11 +389,10 @@ static void make_added_sets(ares_tokenizer *t)
             ares_view text = { (const char *)p.at, p.len };
             added_set_put(token->normalized ? t->normalized_set : t->raw_set, text, token);
             if (p.in_source) continue;
-            /* an id reads back in the normal form */
+            /* the id decodes to the normal form, and is special if that text is */
             text.data = ares_arena_copy(&t->arena, text.data, text.len);
             int64_t other;
             bool special = ares_map_get(t->added, text, &other) && t->added_tokens[other].special;
-            /* and is special by that text */
             t->tokens[token->id] = (token_info){ text, bytes_of(&t->arena, text), special };
         }
     }

@@ -27,7 +27,7 @@ static int read_normalizer(const tokenizer_loader *l, const ares_json *json, int
         return ARES_OK;
     }
     return tokenizer_bad(l, ARES_EUNSUPPORTED, "normalizer.type", type,
-                         "not offered (choices: NFC, NFD, NFKC, NFKD, Sequence)");
+                         "not supported (choices: NFC, NFD, NFKC, NFKD, Sequence)");
 }
 
 /* ---- pre-tokenizer */
@@ -88,16 +88,16 @@ static int read_split(const tokenizer_loader *l, const ares_json *json)
     return add_pattern(l, source->text, !regex, (split_behavior)behavior, invert);
 }
 
-static int add_byte_level(tokenizer_loader *l, bool add_prefix_space, bool use_regex)
+/* pattern: the one to split by; NULL: other steps split. */
+static int add_byte_level(tokenizer_loader *l, bool add_prefix_space, const char *pattern)
 {
     if (l->byte_level)
         return ares_fail(ARES_EUNSUPPORTED,
-                         "text: %s: pre_tokenizer: ByteLevel twice is not offered", l->path);
+                         "text: %s: pre_tokenizer: a second ByteLevel is not supported", l->path);
     l->byte_level = true;
     if (add_prefix_space)
         ARES_TRY(add_step(l, (split_step){ STEP_PREFIX_SPACE, SPLIT_ISOLATED, false, NULL }));
-    if (use_regex) ARES_TRY(add_pattern(l, ARES_VIEW(GPT2_PATTERN), false, SPLIT_ISOLATED, false));
-    return ARES_OK;
+    return pattern ? add_pattern(l, ares_view_of(pattern), false, SPLIT_ISOLATED, false) : ARES_OK;
 }
 
 static int read_pre_tokenizer(tokenizer_loader *l, const ares_json *json, int depth)
@@ -115,9 +115,9 @@ static int read_pre_tokenizer(tokenizer_loader *l, const ares_json *json, int de
         ARES_TRY(tokenizer_get_bool(l, "pre_tokenizer", json, "add_prefix_space", true,
                                     &add_prefix_space));
         ARES_TRY(tokenizer_get_bool(l, "pre_tokenizer", json, "use_regex", true, &use_regex));
-        return add_byte_level(l, add_prefix_space, use_regex);
+        return add_byte_level(l, add_prefix_space, use_regex ? GPT2_PATTERN : NULL);
     }
-    /* what follows looks at characters of the byte alphabet */
+    /* steps after ByteLevel read characters of the byte alphabet */
     if (l->byte_level && !l->t->mapped) {
         l->t->mapped = true;
         ARES_TRY(add_step(l, (split_step){ STEP_BYTE_ALPHABET, SPLIT_ISOLATED, false, NULL }));
@@ -135,10 +135,10 @@ static int read_pre_tokenizer(tokenizer_loader *l, const ares_json *json, int de
         return add_step(l, (split_step){ STEP_SPACE, SPLIT_REMOVED, false, NULL });
     return tokenizer_bad(
         l, ARES_EUNSUPPORTED, "pre_tokenizer.type", type,
-        "not offered (choices: ByteLevel, Split, Digits, WhitespaceSplit, Sequence)");
+        "not supported (choices: ByteLevel, Split, Digits, WhitespaceSplit, Sequence)");
 }
 
-/* ---- decoder and post-processor */
+/* ---- decoder */
 int tokenizer_read_decoder(const tokenizer_loader *l, const ares_json *json)
 {
     ares_view type = tokenizer_is_absent(json) ? ARES_VIEW("null") : tokenizer_type_of(json);
@@ -153,9 +153,10 @@ int tokenizer_read_decoder(const tokenizer_loader *l, const ares_json *json)
     }
     if (ares_view_is(type, "ByteLevel")) return ARES_OK;
     return tokenizer_bad(l, ARES_EUNSUPPORTED, "decoder.type", type,
-                         "not offered (choices: ByteLevel)");
+                         "not supported (choices: ByteLevel)");
 }
 
+/* ---- post-processor */
 static int new_post(const tokenizer_loader *l, post_step **step)
 {
     if (l->t->post_count == POST_MOST)
@@ -186,7 +187,7 @@ static int check_id(const tokenizer_loader *l, const ares_json *id)
         return ARES_OK;
     return tokenizer_bad(l, ARES_EFORMAT, "post_processor",
                          id && (id->type == ARES_JSON_INT) ? id->text : (ares_view){ 0 },
-                         "an id that is no token's");
+                         "the id is not that of a token");
 }
 
 static int append_ids(const tokenizer_loader *l, const ares_json *ids, int32_t **list,
@@ -231,7 +232,7 @@ static int read_template(const tokenizer_loader *l, const ares_json *json)
         if (!special) {
             if (!ares_view_is(id->text, "A") || sequences++)
                 return tokenizer_bad(l, ARES_EUNSUPPORTED, "post_processor.single", id->text,
-                                     "only one Sequence A is offered");
+                                     "not supported; one Sequence, A, is");
             continue;
         }
         const ares_json *entry = ares_json_find(specials, id->text);
@@ -258,8 +259,8 @@ static int read_cls_sep(const tokenizer_loader *l, const ares_json *json)
     ARES_TRY(new_post(l, &step));
     for (int i = 0; i < 2; i++) {
         if (!ends[i] || ends[i]->type != ARES_JSON_ARRAY || ends[i]->count != 2)
-            return ares_fail(ARES_EFORMAT, "text: %s: post_processor: cls and sep are [text, id]",
-                             l->path);
+            return ares_fail(ARES_EFORMAT,
+                             "text: %s: post_processor: cls and sep must be [text, id]", l->path);
         ARES_TRY(check_id(l, &ends[i]->items[1]));
         int32_t *id = ares_arena_alloc(&l->t->arena, sizeof *id);
         *id = (int32_t)ends[i]->items[1].integer;
@@ -286,9 +287,10 @@ static int read_post_processor(const tokenizer_loader *l, const ares_json *json,
         ARES_TRY(add_trim(l, json));
         return read_cls_sep(l, json);
     }
-    return tokenizer_bad(l, ARES_EUNSUPPORTED, "post_processor.type", type,
-                         "not offered (choices: ByteLevel, TemplateProcessing, RobertaProcessing, "
-                         "BertProcessing, Sequence)");
+    return tokenizer_bad(
+        l, ARES_EUNSUPPORTED, "post_processor.type", type,
+        "not supported (choices: ByteLevel, TemplateProcessing, RobertaProcessing, "
+        "BertProcessing, Sequence)");
 }
 
 int tokenizer_read_normalizer(const tokenizer_loader *l, const ares_json *json)
@@ -324,9 +326,8 @@ int tokenizer_read_class(tokenizer_loader *l, const char *dir)
                          "merges.txt do not say how text is split; save the tokenizer as "
                          "tokenizer.json (choices without it: Qwen2Tokenizer, GPT2Tokenizer)",
                          dir, (int)class.len, class.data ? class.data : "");
-    if (qwen2) {
-        t->forms[t->form_count++] = UNICODE_NFC;
-        ARES_TRY(add_pattern(l, ARES_VIEW(QWEN2_PATTERN), false, SPLIT_ISOLATED, false));
-    }
-    return add_byte_level(l, prefix, !qwen2);
+    if (!qwen2) return add_byte_level(l, prefix, GPT2_PATTERN);
+    t->forms[t->form_count++] = UNICODE_NFC;
+    ARES_TRY(add_pattern(l, ARES_VIEW(QWEN2_PATTERN), false, SPLIT_ISOLATED, false));
+    return add_byte_level(l, prefix, NULL);
 }

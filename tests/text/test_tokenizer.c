@@ -316,7 +316,7 @@ TEST(malformed_and_unsupported_files_are_refused_with_their_place)
         { BODY("{\"type\": \"BPE\", \"vocab\": []}", PRE), "model.vocab" },
         { BODY("{\"type\": \"BPE\", \"vocab\": {\"a\": -1}}", PRE), "['a']: not an id" },
         { BODY("{\"type\": \"BPE\", \"vocab\": {\"a\": 99999999999}}", PRE), "['a']: not an id" },
-        { BODY("{\"type\": \"BPE\", \"vocab\": {\"a\": 1, \"b\": 1}}", PRE), "'a' too" },
+        { BODY("{\"type\": \"BPE\", \"vocab\": {\"a\": 1, \"b\": 1}}", PRE), "also that of 'a'" },
         { BODY("{\"type\": \"BPE\", \"vocab\": {\"a\": 1}}", PRE), "model.merges" },
         { BODY("{\"type\": \"BPE\", \"vocab\": {\"a\": 1}, \"merges\": [\"a a a\"]}", PRE),
           "model.merges 1: not two" },

@@ -1,7 +1,7 @@
 /*
- * Private to the templates: syntax tree, values, and the state of one render. Parser and renderer
- * leave by longjmp from where the cause is known; everything they allocate lies in an arena, so
- * nothing is lost on the way out.
+ * Private to the room: syntax tree, values, and the state of one render. On an error, parser and
+ * renderer leave by longjmp from the place that knows the cause; everything they allocate lies in
+ * an arena, so nothing leaks.
  */
 #ifndef ARES_TEMPLATE_JINJA_H
 #define ARES_TEMPLATE_JINJA_H
@@ -11,11 +11,11 @@
 #include "ares/template.h"
 
 enum {
-    JINJA_NEST = 160,       /* brackets and blocks inside each other in the source */
-    JINJA_TREE_DEPTH = 400, /* nodes above each other (a + b + c + ...) */
-    /* nodes being evaluated above each other, macros included: about jinja2's own limit */
+    JINJA_NEST = 160,       /* brackets and blocks nested in the source */
+    JINJA_TREE_DEPTH = 400, /* depth of the syntax tree (a + b + c + ...) */
+    /* nested evaluations of nodes, macros included: about jinja2's own limit */
     JINJA_RUN_DEPTH = 1500,
-    JINJA_MAX_RANGE = 100000 /* the sandbox's */
+    JINJA_MAX_RANGE = 100000 /* items of range(), as in jinja2's sandbox */
 };
 
 /* ------------------------------------------------------------------ values (jinja_value.c) */
@@ -45,16 +45,15 @@ typedef enum {
 
 typedef struct jinja_run jinja_run;
 typedef struct jinja_node jinja_node;
-/* chars -1: not counted yet */
 typedef struct jinja_string {
     const char *data;
     size_t len;
-    int64_t chars;
+    int64_t chars; /* code points; -1: not counted yet */
 } jinja_string;
 
 typedef struct jinja_value {
     uint8_t kind;
-    uint8_t flag; /* STR: 1 for Markup; TUPLE: 1 for what groupby gives; VIEW: 'k', 'v', 'i' */
+    uint8_t flag; /* STR: 1 for Markup; TUPLE: 1 for a group of groupby; VIEW: 'k', 'v', 'i' */
     union {
         bool b;
         int64_t i;
@@ -70,7 +69,7 @@ typedef struct jinja_value {
         struct jinja_joiner *joiner;
         const struct jinja_builtin *fn;
         struct jinja_method *method;
-        const char *hint; /* UNDEFINED: why, for messages */
+        const char *hint; /* UNDEFINED: why, for errors */
     } u;
 } jinja_value;
 
@@ -108,7 +107,7 @@ typedef struct jinja_joiner {
     jinja_value separator;
     bool used;
 } jinja_joiner;
-/* variables of a function being run */
+/* activation: the variables of a function being run */
 typedef struct jinja_act {
     struct jinja_act *up;
     jinja_value slots[];
@@ -137,9 +136,9 @@ typedef struct jinja_args {
 } jinja_args;
 typedef jinja_value jinja_builtin_fn(jinja_run *r, jinja_value self, jinja_args *a);
 /*
- * Functions, filters and tests. spec names the parameters behind self: "a b|c d": b on are
- * optional, a leading "/" forbids keywords, "*" leaves the arguments to the function. Bound ones
- * come in a->pos, MISSING where not given.
+ * Functions, filters and tests. spec names the parameters after self: in "a b|c d" those after "|"
+ * are optional; a leading "/" forbids keywords; "*" leaves all arguments to the function. Arguments
+ * arrive in a->pos in the order of spec, MISSING where not given.
  */
 typedef struct jinja_builtin {
     const char *name;
@@ -216,15 +215,14 @@ typedef struct jinja_nodes {
     jinja_node **items;
     int32_t n, cap;
 } jinja_nodes;
-/* how: jinja_how */
 typedef struct jinja_load {
     int32_t slot;
-    uint8_t how;
-    int32_t up, from;
+    uint8_t how;      /* jinja_how */
+    int32_t up, from; /* ALIAS: functions outward, slot there */
     ares_view name;
 } jinja_load;
 typedef enum { JLOAD_PARAM, JLOAD_RESOLVE, JLOAD_ALIAS, JLOAD_UNDEFINED } jinja_how;
-/* what entering a scope sets */
+/* the slots that are set when a scope is entered */
 typedef struct jinja_frame {
     jinja_load *loads;
     int32_t n;
@@ -248,8 +246,8 @@ struct jinja_node {
     jinja_nodes body, orelse;
     jinja_value value; /* CONST; OUTPUT's data */
     const jinja_builtin *builtin;
-    int32_t up, slot; /* NAME, NSREF, MACRO: functions outward, place there */
-    int32_t loop_slot, caller_slot, kwargs_slot, varargs_slot; /* -1: not wanted */
+    int32_t up, slot; /* NAME, NSREF, MACRO: functions outward, slot there */
+    int32_t loop_slot, caller_slot, kwargs_slot, varargs_slot; /* -1: never read */
     jinja_func *func, *test_func;
     jinja_frame frame, else_frame, test_frame;
 };
@@ -319,11 +317,10 @@ typedef enum {
     JT_COMMA,
     JT_SEMICOLON
 } jinja_token_type;
-/* STRING: unescaped */
 typedef struct jinja_token {
     uint8_t type;
     uint32_t pos;
-    ares_view text;
+    ares_view text; /* of a STRING: without quotes and escapes */
 } jinja_token;
 void jinja_lex(jinja_parser *p);
 const char *jinja_token_word(jinja_token_type type);
@@ -338,7 +335,7 @@ struct jinja_run {
     size_t used, memory_limit, output_limit;
     int64_t steps, step_limit;
     int depth;
-    const jinja_node *at; /* the innermost node, for messages */
+    const jinja_node *at; /* the innermost node, for errors */
     jinja_dict *context;
     const struct tm *now;
     jinja_buf *out; /* where text goes now */
@@ -355,8 +352,8 @@ void jinja_fail(jinja_run *r, int code, const char *format, ...)
 #define JINJA_FAIL(r, ...) jinja_fail(r, ARES_EFORMAT, __VA_ARGS__)
 #define JINJA_UNSUPPORTED(r, ...) jinja_fail(r, ARES_EUNSUPPORTED, __VA_ARGS__)
 void *jinja_alloc(jinja_run *r, size_t bytes) __attribute__((returns_nonnull));
-void jinja_work(jinja_run *r, size_t bytes); /* counts bytes looked at as steps */
-/* one level deeper, or a failure; leave with r->depth-- */
+void jinja_work(jinja_run *r, size_t bytes); /* counts bytes read as steps */
+/* One level deeper, or an error; leave the level with r->depth--. */
 void jinja_enter(jinja_run *r);
 
 void jinja_add(jinja_run *r, jinja_buf *b, const char *data, size_t len);
@@ -399,19 +396,19 @@ bool jinja_is_number(jinja_value v);              /* bool, int, float */
 bool jinja_as_index(jinja_value v, int64_t *out); /* bool and int */
 double jinja_as_double(jinja_run *r, jinja_value v);
 bool jinja_equal(jinja_run *r, jinja_value a, jinja_value b);
-/* <0, 0, >0, 2: NaN; fails for unlike types */
+/* Below 0, 0, above 0, or 2 where one is NaN; an error for types without a common order. */
 int jinja_order(jinja_run *r, jinja_value a, jinja_value b, jinja_op op);
 bool jinja_compare(jinja_run *r, jinja_op op, jinja_value a, jinja_value b);
 bool jinja_contains(jinja_run *r, jinja_value item, jinja_value container);
-/* false: no len(); counts characters lazily: n -1 for STR */
+/* False: the value has no len(). *n is -1 for STR, whose characters jinja_len counts. */
 bool jinja_has_len(jinja_value v, int64_t *n);
 int64_t jinja_len(jinja_run *r, jinja_value v);
 bool jinja_is_iterable(jinja_value v);
 jinja_iter *jinja_iterate(jinja_run *r, jinja_value v);
-jinja_value jinja_to_list(jinja_run *r, jinja_value v); /* a fresh LIST */
+jinja_value jinja_to_list(jinja_run *r, jinja_value v); /* a new LIST */
 jinja_value jinja_slice(jinja_run *r, jinja_value v, jinja_value start, jinja_value stop,
                         jinja_value step);
-/* stable, both permuted */
+/* By the keys, stable; keys and items are both permuted. */
 void jinja_sort(jinja_run *r, jinja_value *keys, jinja_value *items, int64_t n, bool reverse);
 jinja_value jinja_binary(jinja_run *r, jinja_op op, jinja_value a, jinja_value b);
 jinja_value jinja_negate(jinja_run *r, jinja_value a);
@@ -429,7 +426,7 @@ bool jinja_loop_peek(jinja_run *r, jinja_loop *l);
 const jinja_builtin *jinja_find_filter(ares_view name, ares_template_dialect dialect);
 const jinja_builtin *jinja_find_test(ares_view name);
 const jinja_builtin *jinja_find_global(ares_view name, ares_template_dialect dialect);
-/* UNDEFINED for unsafe ones */
+/* UNDEFINED for methods that the sandbox forbids. */
 jinja_value jinja_method_of(jinja_run *r, jinja_value obj, ares_view name, bool *known);
 jinja_value jinja_str_call(jinja_run *r, const char *method, jinja_value self, jinja_value *pos,
                            int64_t n);
@@ -447,7 +444,7 @@ jinja_value jinja_int_of(jinja_run *r, jinja_value v, bool *ok);
 jinja_value jinja_eval(jinja_run *r, jinja_act *act, const jinja_node *n);
 
 /* ---------------- characters (jinja_unicode.c), as Python 3's str sees them */
-/* bytes taken; the text is valid UTF-8 */
+/* The code point at s, valid UTF-8; returns its number of bytes. */
 int jinja_decode(const char *s, size_t len, uint32_t *cp);
 int jinja_encode(uint32_t cp, char out[4]);
 bool jinja_is_space(uint32_t cp);

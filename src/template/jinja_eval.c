@@ -1,7 +1,7 @@
 /*
- * The tree, walked: statements write to r->out, expressions give values. A function (the template,
- * a macro, a loop's filter, a recursive loop) runs in an activation whose slots jinja_scope.c has
- * laid out.
+ * Rendering walks the tree: statements write to r->out, expressions give values. A function (the
+ * template, a macro, the filter of a loop, a recursive loop) runs in an activation whose slots
+ * jinja_scope.c has assigned.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -182,7 +182,7 @@ static bool loop_attribute(jinja_run *r, jinja_loop *l, ares_view name, jinja_va
     return true;
 }
 
-/* What Python's getattr finds, as far as the sandbox lets it through. */
+/* What Python's getattr finds, as far as the sandbox allows it. */
 static bool attribute(jinja_run *r, jinja_value obj, ares_view name, jinja_value *out)
 {
     bool known = false;
@@ -459,8 +459,8 @@ jinja_value jinja_call(jinja_run *r, jinja_value f, jinja_args *a)
 }
 
 /*
- * Arguments as written: positional, keywords, *list, **dict; extra is one more keyword (a call
- * block's caller).
+ * The arguments of a call: positional, keywords, *list, **dict. extra is one more keyword (the
+ * caller of a call block).
  */
 static jinja_args arguments(jinja_run *r, jinja_act *act, const jinja_node *n,
                             const jinja_kwarg *extra)
@@ -656,8 +656,8 @@ typedef struct filtered {
 } filtered;
 
 /*
- * {% for x in list if test %}: lazy, because the test may read what the body writes into a
- * namespace.
+ * {% for x in list if test %}: the test runs just before its item, because it may read what the
+ * body writes to a namespace.
  */
 static bool next_filtered(jinja_run *r, jinja_iter *it, jinja_value *out)
 {
@@ -709,7 +709,7 @@ static flow run_for(jinja_run *r, jinja_act *act, const jinja_node *n, jinja_val
     enter_frame(r, act, &n->else_frame);
     flow how = run_all(r, act, &n->orelse);
     leave_frame(act, &n->else_frame);
-    return how; /* break and continue there belong to the loop around */
+    return how; /* break and continue there act on the enclosing loop */
 }
 
 static void run_set(jinja_run *r, jinja_act *act, const jinja_node *n)
@@ -735,7 +735,7 @@ static flow run_captured(jinja_run *r, jinja_act *act, const jinja_node *n)
     jinja_buf b, *outer = capture(r, &b);
     flow how = run_all(r, act, &n->body);
     r->out = outer;
-    if (how != GO) return how; /* a break leaves the block too, and its text is dropped */
+    if (how != GO) return how; /* a break leaves the block too, without its text */
     jinja_value text = jinja_str_buf(r, &b);
     const jinja_node *filter = n->kind == JN_SETBLOCK ? n->b : n->a;
     if (filter) text = filter_captured(r, act, filter, text);

@@ -1,6 +1,6 @@
 /*
- * Filters and tests. map, select, unique and their kin are lazy and can be read once, as in Python:
- * an error in them shows when they are read, and never when they are not.
+ * Filters and tests. map, select, unique and the like are lazy and can be read once, as in Python:
+ * an error in them appears only when they are read.
  */
 #include <math.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ static bool bool_arg(jinja_run *r, jinja_value v)
     return v.kind != JV_MISSING && jinja_truth(r, v);
 }
 
-/* ---------------- attribute paths: "a.b.0", a number */
+/* ---------------- attribute paths: "a.b.0", or a number */
 typedef struct path {
     jinja_value *parts;
     int64_t n;
@@ -276,7 +276,7 @@ FILTER(filter_tojson)
     return jinja_str_buf(r, &b);
 }
 
-/* jinja2's own tojson: for HTML, ASCII, sorted. */
+/* jinja2's own tojson: escaped for HTML, ASCII, sorted keys. */
 FILTER(filter_tojson_html)
 {
     jinja_value args[4] = { jinja_bool(true), ARG(0), missing, jinja_bool(true) }, out;
@@ -472,7 +472,7 @@ FILTER(filter_attr)
     if (self.kind == JV_UNDEFINED) JINJA_FAIL(r, "%s", self.u.hint);
     if (ARG(0).kind != JV_STR)
         JINJA_FAIL(r, "attribute name must be string, not '%s'", jinja_type_name(ARG(0)));
-    if (self.kind == JV_DICT) { /* never the dict's own items */
+    if (self.kind == JV_DICT) { /* a method, never an item of the dict */
         bool known;
         jinja_value v = jinja_method_of(r, self, jinja_text(ARG(0)), &known);
         return known ? v : jinja_undefined("no such attribute");
@@ -859,8 +859,8 @@ FILTER(test_test)
 }
 
 /*
- * Identity. Python's equal numbers and strings may or may not be one object: refused where that
- * would show.
+ * Identity. In Python equal numbers or strings may or may not be one object; where the result would
+ * depend on it, it is an error.
  */
 FILTER(test_sameas)
 {

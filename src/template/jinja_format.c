@@ -439,8 +439,8 @@ static void add_padded(jinja_run *r, jinja_buf *out, const spec *f, ares_view te
 }
 
 /*
- * sign and prefix before the digits; '=' puts the padding between them, grouped when the fill is
- * zeros.
+ * Sign and prefix before the digits. '=' puts the padding between them and the digits; a fill of
+ * zeros is grouped with the digits.
  */
 static void add_number(jinja_run *r, jinja_buf *out, const spec *f, bool negative,
                        const char *prefix, const char *digits)
@@ -494,15 +494,16 @@ static void int_digits(uint64_t v, int base, bool upper, char out[72])
 }
 
 /*
- * The digits of |x| for a conversion letter; '\0' is str.format's own (with a precision: g with a
- * point).
+ * The digits of |x| for a conversion letter; '\0' is str.format without a letter (with a precision:
+ * as g, but with a decimal point).
  */
 static char *float_digits(jinja_run *r, double x, char type, int64_t precision, bool alternate)
 {
     if (precision > 2000) JINJA_UNSUPPORTED(r, "a precision of %lld", (long long)precision);
     size_t room = (size_t)ARES_MAX(precision, 0) + 400;
     char *out = jinja_alloc(r, room);
-    ARES_ASSERT(out); /* or the sanitizer's own branches make the compiler fear a NULL below */
+    ARES_ASSERT(
+        out); /* tells the compiler that out is not NULL, which it doubts in sanitizer builds */
     x = fabs(x);
     bool upper = type == 'F' || type == 'E' || type == 'G';
     if (!isfinite(x))

@@ -1,8 +1,8 @@
 /*
- * Template source to tokens: jinja2's lexer with its white space rules. A tag's end is looked for
- * only outside brackets; "-" strips white space of any kind on its side; trim_blocks drops one
- * newline after a block or comment; lstrip_blocks drops blanks between a line's start and a block
- * or comment.
+ * Template source to tokens: jinja2's lexer and its rules for white space. The end of a tag is
+ * searched only outside brackets; "-" strips all white space on its side; trim_blocks drops one
+ * newline after a block or comment; lstrip_blocks drops blanks between the start of a line and a
+ * block or comment.
  */
 #include <stdio.h>
 #include <string.h>
@@ -156,7 +156,7 @@ static void lex_raw(lexer *x, size_t begin)
         finish(x, j + end);
         return;
     }
-    if (x->at == x->n) return; /* as jinja2: nothing behind the tag, nothing missed */
+    if (x->at == x->n) return; /* as in jinja2: after a raw tag at the very end no end tag is missing */
     jinja_syntax_fail(x->p, ARES_EFORMAT, (uint32_t)begin, "Missing end of raw directive");
 }
 
@@ -272,9 +272,9 @@ static size_t escape_cp(lexer *x, size_t pos, char *out, uint32_t cp)
 }
 
 /*
- * Python's "unicode-escape" on the text with its non-ASCII characters written as escapes first: so
- * a backslash before such a character leaves that escape's letters in the string, and unknown
- * escapes keep their backslash.
+ * Python's "unicode-escape", applied to the text after its non-ASCII characters were written as
+ * escapes: a backslash before such a character therefore leaves the letters of that escape in the
+ * string. Unknown escapes keep their backslash.
  */
 static ares_view unescape(lexer *x, size_t pos, const char *s, size_t n)
 {

@@ -1,7 +1,7 @@
 /*
- * Methods of Python's str, list, tuple, dict and range that the sandbox allows, of loops and
- * cyclers, and the global functions. Names that Python knows and we do not offer are refused; those
- * the sandbox forbids are undefined, as there.
+ * The methods of Python's str, list, tuple, dict and range that the sandbox allows, those of loops
+ * and cyclers, and the global functions. A method that Python has and we do not is an error; one
+ * that the sandbox forbids is undefined, as in jinja2.
  */
 #include <math.h>
 #include <string.h>
@@ -27,10 +27,7 @@ static ares_view str_arg(jinja_run *r, jinja_value v, const char *method)
     return jinja_text(v);
 }
 
-/*
- * Methods that take text escape it when self is marked safe; those are refused rather than
- * followed.
- */
+/* Python escapes the arguments of methods of text marked safe; here such a call is an error. */
 static void refuse_markup(jinja_run *r, jinja_value self)
 {
     if (self.flag) JINJA_UNSUPPORTED(r, "this method on text marked safe");
@@ -54,8 +51,8 @@ static size_t step(ares_view s, size_t i, uint32_t *cp)
 typedef enum { UPPER, LOWER, TITLE, CAPITALIZE, SWAP } casing;
 
 /*
- * The final sigma: preceded by a cased letter and not followed by one, case-ignorable characters in
- * between aside.
+ * The final sigma: a cased letter precedes it and none follows it, where case-ignorable characters
+ * in between do not count.
  */
 static bool final_sigma(ares_view s, size_t at, size_t after)
 {
@@ -968,7 +965,7 @@ jinja_value jinja_method_of(jinja_run *r, jinja_value obj, ares_view name, bool 
     static const char *const forbidden_dict[] = { "clear", "pop", "popitem", "setdefault",
                                                   "update" };
     *known = true;
-    /* no sandbox there: these would change the object */
+    /* the plain dialect has no sandbox: these would change the object */
     bool plain = r->t->dialect == ARES_TEMPLATE_PLAIN;
     for (int i = 0; plain && i < ARES_COUNT(forbidden_list); i++)
         if (obj.kind == JV_LIST && ares_view_is(name, forbidden_list[i]))

@@ -138,7 +138,7 @@ static void parse_body(jinja_parser *p, jinja_nodes *body, const char *const *en
 
 /* ------------------------------------------------------------------ expressions */
 
-/* What ends a tuple: closing tokens, or the word that follows a for's target or list. */
+/* What ends a tuple: a closing token, or the word after the target or list of a for. */
 static bool tuple_ends(jinja_parser *p, const char *word)
 {
     return is(p, JT_VARIABLE_END) || is(p, JT_BLOCK_END) || is(p, JT_RPAREN) ||
@@ -368,7 +368,7 @@ static void parse_arguments(jinja_parser *p, jinja_node *n)
     expect(p, JT_RPAREN);
 }
 
-/* "a.b.c": the names behind a filter's or test's first, joined. */
+/* The rest of a filter's or test's dotted name: in "a.b.c" the names after the first, joined. */
 static ares_view dotted_name(jinja_parser *p)
 {
     jinja_token *first = expect(p, JT_NAME);

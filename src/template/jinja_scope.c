@@ -1,9 +1,9 @@
 /*
- * Names to slots. jinja2 decides at compile time, scope by scope, where each name lives: set by the
- * scope, an alias of an outer one taken when the scope is entered, looked up in the context, or
- * undefined until set. Whether a name that is set later in the text hides the context, what a
- * branch that was not taken leaves behind, what a macro sees: all that follows from these rules
- * (jinja2/idtracking.py), so they are followed to the letter.
+ * Names to slots. jinja2 decides at compile time, scope by scope, where each name comes from: it is
+ * set by the scope, an alias of an outer name taken when the scope is entered, looked up in the
+ * context, or undefined until set. These rules (jinja2/idtracking.py) decide whether a name that is
+ * set later hides the context, what a branch that was not taken leaves, and what a macro sees, so
+ * they are followed exactly.
  */
 #include <string.h>
 
@@ -141,8 +141,8 @@ static symbols copy_of(jinja_parser *p, const symbols *s)
 }
 
 /*
- * What the branches of an if leave: names stored in one of them only are aliases or looked up at
- * entry.
+ * The symbols after an if: a name that only some of its branches store is an alias or looked up
+ * when the scope is entered.
  */
 static void merge(jinja_parser *p, symbols *s, symbols *branches, int n)
 {
@@ -222,8 +222,7 @@ static void visit(jinja_parser *p, symbols *s, const jinja_node *n)
     p->nest--;
 }
 
-/*
- * Is `name` read in these statements before it is set in them? The order of the walk is jinja2's.
+/* Which names are read in these statements before they are set in them, walked in jinja2's order.
  */
 typedef struct search {
     ares_view names[3];
@@ -386,7 +385,7 @@ static void bind_macro(jinja_parser *p, scope x, jinja_node *n)
     if (q.found[0] && explicit_caller >= 0 && explicit_caller < n->items.n - n->more.n)
         jinja_syntax_fail(p, ARES_EFORMAT, n->pos,
                           "the special \"caller\" argument must be omitted or be given a default");
-    n->op = q.found[0]; /* it asks for a caller */
+    n->op = q.found[0]; /* the macro reads `caller` */
     if (q.found[0] && explicit_caller < 0) n->caller_slot = declare(p, s, q.names[0]);
     if (q.found[1] && !declared[1]) n->kwargs_slot = declare(p, s, q.names[1]);
     if (q.found[2] && !declared[2]) n->varargs_slot = declare(p, s, q.names[2]);

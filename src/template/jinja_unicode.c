@@ -1,7 +1,7 @@
 /*
- * Characters as Python's str sees them: utf8proc's categories and simple case mappings, and beside
- * them the few properties it does not have (Other_Lowercase, numeric types, Case_Ignorable,
- * mappings to several characters), of Unicode 14.
+ * Characters as Python's str sees them: categories and simple case mappings of utf8proc, and tables
+ * of Unicode 14 for the properties that it lacks (Other_Lowercase, numeric types, Case_Ignorable,
+ * case mappings to several characters).
  */
 #include <string.h>
 #include <utf8proc.h>
@@ -255,7 +255,7 @@ static const uint32_t title_special[][4] = {
     { 0xFB14, 0x544, 0x565, 0x0 },   { 0xFB15, 0x544, 0x56B, 0x0 },
     { 0xFB16, 0x54E, 0x576, 0x0 },   { 0xFB17, 0x544, 0x56D, 0x0 },
 };
-/* Where starting or continuing an identifier is not what the category says. */
+/* Characters that may, or may not, be in an identifier against what their category says. */
 static const uint32_t start_exception[][2] = {
     { 0x37A, 0x37A },   { 0xE33, 0xE33 },   { 0xEB3, 0xEB3 },   { 0x1885, 0x1886 },
     { 0x2118, 0x2118 }, { 0x212E, 0x212E }, { 0x2E2F, 0x2E2F }, { 0xFC5E, 0xFC63 },

@@ -1,7 +1,7 @@
 /*
- * Values as Python has them: truth, equality, order, length, iteration, slices, text, arithmetic.
- * Integers are 64 bits; what would leave them is refused. Larger ones from JSON or the source keep
- * their digits and can be printed and compared.
+ * Values as in Python: truth, equality, order, length, iteration, slices, text, arithmetic.
+ * Integers have 64 bits and a result beyond them is an error; larger ones from JSON or the source
+ * keep their digits and can be printed and compared.
  */
 #include <math.h>
 #include <stdio.h>

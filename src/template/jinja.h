@@ -362,8 +362,13 @@ void jinja_add_repeat(jinja_run *r, jinja_buf *b, const char *data, size_t len, 
 void jinja_add_cp(jinja_run *r, jinja_buf *b, uint32_t cp);
 void jinja_add_str(jinja_run *r, jinja_buf *b, jinja_value v);  /* str(v) */
 void jinja_add_repr(jinja_run *r, jinja_buf *b, jinja_value v); /* repr(v) */
-void jinja_add_json(jinja_run *r, jinja_buf *b, jinja_value v, bool ascii, bool sort,
-                    ares_view indent, bool pretty, ares_view item, ares_view key);
+typedef struct jinja_json_style {
+    bool ascii, sort;
+    bool pretty;         /* a line per element */
+    ares_view indent;    /* per level, where pretty */
+    ares_view item, key; /* separators: after an element, after a key */
+} jinja_json_style;
+void jinja_add_json(jinja_run *r, jinja_buf *b, jinja_value v, const jinja_json_style *y);
 void jinja_float_repr(double x, char out[40]);
 
 jinja_value jinja_none(void);
@@ -414,7 +419,7 @@ jinja_value jinja_binary(jinja_run *r, jinja_op op, jinja_value a, jinja_value b
 jinja_value jinja_negate(jinja_run *r, jinja_value a);
 jinja_value jinja_range_at(const jinja_range *g, int64_t i);
 
-/* ---------------- calls (jinja_eval.c, jinja_methods.c, jinja_filters.c, jinja_format.c) */
+/* ---------------- calls and conversions (the other jinja_*.c) */
 jinja_value jinja_getattr(jinja_run *r, jinja_value obj, ares_view name);
 jinja_value jinja_getitem(jinja_run *r, jinja_value obj, jinja_value key);
 jinja_value jinja_call(jinja_run *r, jinja_value callee, jinja_args *args);

@@ -270,9 +270,14 @@ FILTER(filter_tojson)
             JINJA_FAIL(r, "tojson: separators must be two strings");
         item = pair.u.l->items[0], key = pair.u.l->items[1];
     }
-    jinja_add_json(r, &b, self, bool_arg(r, ARG(0)), bool_arg(r, ARG(3)),
-                   (ares_view){ by.data ? by.data : "", by.len }, pretty, jinja_text(item),
-                   jinja_text(key));
+    bool ascii = bool_arg(r, ARG(0)), sort = bool_arg(r, ARG(3));
+    jinja_add_json(r, &b, self,
+                   &(jinja_json_style){ .ascii = ascii,
+                                        .sort = sort,
+                                        .pretty = pretty,
+                                        .indent = { by.data ? by.data : "", by.len },
+                                        .item = jinja_text(item),
+                                        .key = jinja_text(key) });
     return jinja_str_buf(r, &b);
 }
 

@@ -113,13 +113,17 @@ static void finish(lexer *x, size_t end)
     x->at = end;
 }
 
-/* Length of "+%}", "-%}   " or "%}\n" at i, 0 when there is none. close is "%}", "#}" or "}}". */
-static size_t tag_end(const lexer *x, size_t i, const char *close, bool plus, bool newline)
+/*
+ * Length of the end of a tag at i, or 0: "%}", "-%}" and the white space after it and, except for
+ * "}}", also "+%}" and the newline that trim_blocks drops. close is "%}", "#}" or "}}".
+ */
+static size_t tag_end(const lexer *x, size_t i, const char *close)
 {
-    if (plus && i < x->n && x->s[i] == '+' && at_text(x, i + 1, close)) return 3;
+    bool block = close[0] != '}';
+    if (block && i < x->n && x->s[i] == '+' && at_text(x, i + 1, close)) return 3;
     if (i < x->n && x->s[i] == '-' && at_text(x, i + 1, close)) return skip_space(x, i + 3) - i;
     if (!at_text(x, i, close)) return 0;
-    return newline && x->trim && i + 2 < x->n && x->s[i + 2] == '\n' ? 3 : 2;
+    return block && x->trim && i + 2 < x->n && x->s[i + 2] == '\n' ? 3 : 2;
 }
 
 static size_t sign_at(const lexer *x, size_t i, char *sign)
@@ -150,20 +154,21 @@ static void lex_raw(lexer *x, size_t begin)
         size_t j = skip_space(x, sign_at(x, i + 2, &sign));
         if (!at_text(x, j, "endraw")) continue;
         j = skip_space(x, j + 6);
-        size_t end = tag_end(x, j, "%}", true, true);
+        size_t end = tag_end(x, j, "%}");
         if (!end) continue;
         emit_data(x, x->at, i, sign, true);
         finish(x, j + end);
         return;
     }
-    if (x->at == x->n) return; /* as in jinja2: after a raw tag at the very end no end tag is missing */
+    if (x->at == x->n)
+        return; /* as in jinja2: after a raw tag at the very end no end tag is missing */
     jinja_syntax_fail(x->p, ARES_EFORMAT, (uint32_t)begin, "Missing end of raw directive");
 }
 
 static void lex_comment(lexer *x, size_t begin)
 {
     for (size_t i = x->at; i < x->n; i++) {
-        size_t end = tag_end(x, i, "#}", true, true);
+        size_t end = tag_end(x, i, "#}");
         if (!end) continue;
         finish(x, i + end);
         return;
@@ -359,7 +364,7 @@ static void lex_tag(lexer *x, bool block)
     char open[JINJA_NEST]; /* brackets not closed yet */
     size_t depth = 0;
     while (x->at < x->n) {
-        size_t i = x->at, end = depth ? 0 : tag_end(x, i, block ? "%}" : "}}", block, block);
+        size_t i = x->at, end = depth ? 0 : tag_end(x, i, block ? "%}" : "}}");
         if (end) {
             emit(x, block ? JT_BLOCK_END : JT_VARIABLE_END, i, x->s + i, 2);
             finish(x, i + end);

@@ -158,16 +158,18 @@ static bool strips(ares_view set, bool space, ares_view s, size_t at, size_t len
     return false;
 }
 
-static jinja_value strip(jinja_run *r, jinja_value self, jinja_value chars, bool left, bool right)
+enum { LEFT = 1, RIGHT = 2 };
+
+static jinja_value strip(jinja_run *r, jinja_value self, jinja_value chars, int sides)
 {
     bool space = chars.kind == JV_MISSING || chars.kind == JV_NONE;
     ares_view s = SELF_TEXT, set = space ? (ares_view){ "", 0 } : str_arg(r, chars, "strip");
     if (!space) refuse_markup(r, self);
     size_t a = 0, b = s.len;
     uint32_t cp;
-    while (left && a < b && strips(set, space, s, a, 0))
+    while ((sides & LEFT) && a < b && strips(set, space, s, a, 0))
         a += step(s, a, &cp), jinja_work(r, set.len + 64);
-    while (right && b > a) {
+    while ((sides & RIGHT) && b > a) {
         size_t i = b - 1;
         while (i > a && ((unsigned char)s.data[i] & 0xC0) == 0x80) i--;
         if (!strips(set, space, s, i, 0)) break;
@@ -181,15 +183,15 @@ static jinja_value strip(jinja_run *r, jinja_value self, jinja_value chars, bool
 
 METHOD(str_strip)
 {
-    return strip(r, self, ARG(0), true, true);
+    return strip(r, self, ARG(0), LEFT | RIGHT);
 }
 METHOD(str_lstrip)
 {
-    return strip(r, self, ARG(0), true, false);
+    return strip(r, self, ARG(0), LEFT);
 }
 METHOD(str_rstrip)
 {
-    return strip(r, self, ARG(0), false, true);
+    return strip(r, self, ARG(0), RIGHT);
 }
 
 static jinja_value justify(jinja_run *r, jinja_value self, jinja_args *a, char align)

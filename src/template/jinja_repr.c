@@ -1,0 +1,289 @@
+/* Values to text: str() and repr() as Python prints them, and json.dumps. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "jinja.h"
+
+/* ------------------------------------------------------------------ str and repr */
+void jinja_float_repr(double x, char out[40])
+{
+    if (isnan(x)) {
+        memcpy(out, "nan", 4);
+        return;
+    }
+    if (isinf(x)) {
+        strcpy(out, x < 0 ? "-inf" : "inf");
+        return;
+    }
+    char digits[40];
+    int precision = 0;
+    do snprintf(digits, sizeof digits, "%.*e", precision, x);
+    while (strtod(digits, NULL) != x && ++precision < 17);
+    char *mark = strchr(digits, 'e');
+    int exponent = atoi(mark + 1);
+    if (exponent < -4 || exponent >= 16) {
+        *mark = 0;
+        snprintf(out, 40, "%.26se%c%02d", digits, exponent < 0 ? '-' : '+', abs(exponent));
+    } else {
+        snprintf(out, 40, "%.*f", ARES_MAX(precision - exponent, 0), x);
+        if (!strchr(out, '.')) strcat(out, ".0");
+    }
+}
+
+static void add_repr_string(jinja_run *r, jinja_buf *b, ares_view s, bool ascii)
+{
+    bool single = memchr(s.data, '\'', s.len) != NULL, twice = memchr(s.data, '"', s.len) != NULL;
+    char quote = single && !twice ? '"' : '\'', escape[12];
+    jinja_add(r, b, &quote, 1);
+    for (size_t i = 0; i < s.len;) {
+        uint32_t cp;
+        int k = jinja_decode(s.data + i, s.len - i, &cp);
+        if (cp == (uint32_t)quote || cp == '\\') snprintf(escape, sizeof escape, "\\%c", (char)cp);
+        else if (cp == '\n' || cp == '\r' || cp == '\t')
+            snprintf(escape, sizeof escape, "\\%c", cp == '\n' ? 'n' : cp == '\r' ? 'r' : 't');
+        else if (jinja_is_printable(cp) && (cp < 0x80 || !ascii)) escape[0] = 0;
+        else
+            snprintf(escape, sizeof escape,
+                     cp < 0x100     ? "\\x%02x"
+                     : cp < 0x10000 ? "\\u%04x"
+                                    : "\\U%08x",
+                     cp);
+        if (escape[0]) jinja_add_z(r, b, escape);
+        else jinja_add(r, b, s.data + i, (size_t)k);
+        i += (size_t)k;
+    }
+    jinja_add(r, b, &quote, 1);
+}
+
+static void add_items(jinja_run *r, jinja_buf *b, const jinja_value *items, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (i) jinja_add(r, b, ", ", 2);
+        jinja_add_repr(r, b, items[i]);
+    }
+}
+
+static void add_dict(jinja_run *r, jinja_buf *b, const jinja_dict *d)
+{
+    jinja_add(r, b, "{", 1);
+    for (int64_t i = 0; i < d->n; i++) {
+        if (i) jinja_add(r, b, ", ", 2);
+        jinja_add_repr(r, b, d->items[i].key);
+        jinja_add(r, b, ": ", 2);
+        jinja_add_repr(r, b, d->items[i].value);
+    }
+    jinja_add(r, b, "}", 1);
+}
+
+static void add_int(jinja_run *r, jinja_buf *b, int64_t i)
+{
+    char text[32];
+    jinja_add(r, b, text, (size_t)snprintf(text, sizeof text, "%lld", (long long)i));
+}
+
+static void add_big(jinja_run *r, jinja_buf *b, jinja_value v)
+{
+    if (v.u.s->len > 4300)
+        JINJA_FAIL(r, "Exceeds the limit (4300 digits) for integer string conversion");
+    jinja_add(r, b, v.u.s->data, v.u.s->len);
+}
+
+void jinja_add_repr(jinja_run *r, jinja_buf *b, jinja_value v)
+{
+    char text[40];
+    jinja_enter(r);
+    switch (v.kind) {
+    case JV_MISSING:
+    case JV_UNDEFINED: jinja_add_z(r, b, "Undefined"); break;
+    case JV_NONE: jinja_add_z(r, b, "None"); break;
+    case JV_BOOL: jinja_add_z(r, b, v.u.b ? "True" : "False"); break;
+    case JV_INT: add_int(r, b, v.u.i); break;
+    case JV_BIG: add_big(r, b, v); break;
+    case JV_FLOAT:
+        jinja_float_repr(v.u.f, text);
+        jinja_add_z(r, b, text);
+        break;
+    case JV_STR:
+        if (v.flag) jinja_add_z(r, b, "Markup(");
+        add_repr_string(r, b, jinja_text(v), false);
+        if (v.flag) jinja_add_z(r, b, ")");
+        break;
+    case JV_LIST:
+        jinja_add_z(r, b, "[");
+        add_items(r, b, v.u.l->items, v.u.l->n);
+        jinja_add_z(r, b, "]");
+        break;
+    case JV_TUPLE:
+        jinja_add_z(r, b, "(");
+        add_items(r, b, v.u.l->items, v.u.l->n);
+        jinja_add_z(r, b, v.u.l->n == 1 ? ",)" : ")");
+        break;
+    case JV_DICT: add_dict(r, b, v.u.d); break;
+    case JV_RANGE:
+        jinja_add_z(r, b, "range("), add_int(r, b, v.u.r->start), jinja_add_z(r, b, ", "),
+            add_int(r, b, v.u.r->stop);
+        if (v.u.r->step != 1) jinja_add_z(r, b, ", "), add_int(r, b, v.u.r->step);
+        jinja_add_z(r, b, ")");
+        break;
+    case JV_VIEW: {
+        jinja_add_z(r, b,
+                    v.flag == 'k'   ? "dict_keys("
+                    : v.flag == 'v' ? "dict_values("
+                                    : "dict_items(");
+        jinja_add_repr(r, b, jinja_to_list(r, v));
+        jinja_add_z(r, b, ")");
+        break;
+    }
+    case JV_NAMESPACE:
+        jinja_add_z(r, b, "<Namespace ");
+        add_dict(r, b, v.u.d);
+        jinja_add_z(r, b, ">");
+        break;
+    case JV_MACRO:
+        jinja_add_z(r, b, "<Macro ");
+        if (v.u.macro->node->kind == JN_MACRO) add_repr_string(r, b, v.u.macro->node->name, false);
+        else jinja_add_z(r, b, "anonymous");
+        jinja_add_z(r, b, ">");
+        break;
+    case JV_LOOP:
+        jinja_add_z(r, b, "<LoopContext "), add_int(r, b, v.u.loop->index0 + 1),
+            jinja_add_z(r, b, "/");
+        add_int(r, b, jinja_loop_length(r, v.u.loop)), jinja_add_z(r, b, ">");
+        break;
+    default:
+        if (v.kind == JV_FUNC && v.u.fn->repr) jinja_add_z(r, b, v.u.fn->repr);
+        else
+            JINJA_UNSUPPORTED(r, "the text of a %s (Python prints its address)",
+                              jinja_type_name(v));
+    }
+    r->depth--;
+}
+
+void jinja_add_str(jinja_run *r, jinja_buf *b, jinja_value v)
+{
+    if (v.kind == JV_STR) jinja_add(r, b, v.u.s->data, v.u.s->len);
+    else if (v.kind != JV_UNDEFINED && v.kind != JV_MISSING) jinja_add_repr(r, b, v);
+}
+
+/* ------------------------------------------------------------------ json.dumps */
+static void add_json_string(jinja_run *r, jinja_buf *b, ares_view s, bool ascii)
+{
+    char escape[16];
+    jinja_add(r, b, "\"", 1);
+    size_t from = 0;
+    for (size_t i = 0; i < s.len;) {
+        unsigned char c = (unsigned char)s.data[i];
+        uint32_t cp = c;
+        int k = c < 0x80 || !ascii ? 1 : jinja_decode(s.data + i, s.len - i, &cp);
+        static const char from_char[] = "\"\\\b\f\n\r\t", to_char[] = "\"\\bfnrt";
+        const char *simple = c < 0x80 && c ? memchr(from_char, c, sizeof from_char - 1) : NULL;
+        escape[0] = 0;
+        if (simple) snprintf(escape, sizeof escape, "\\%c", to_char[simple - from_char]);
+        else if (c < 0x20 || (ascii && cp >= 0x7F && cp < 0x10000))
+            snprintf(escape, sizeof escape, "\\u%04x", cp);
+        else if (ascii && cp >= 0x10000)
+            snprintf(escape, sizeof escape, "\\u%04x\\u%04x", 0xD800 + ((cp - 0x10000) >> 10),
+                     0xDC00 + ((cp - 0x10000) & 0x3FF));
+        if (escape[0]) {
+            jinja_add(r, b, s.data + from, i - from);
+            jinja_add_z(r, b, escape);
+            from = i + (size_t)k;
+        }
+        i += (size_t)k;
+    }
+    jinja_add(r, b, s.data + from, s.len - from);
+    jinja_add(r, b, "\"", 1);
+}
+
+static void add_json_line(jinja_run *r, jinja_buf *b, const jinja_json_style *y, int level)
+{
+    if (!y->pretty) return;
+    jinja_add(r, b, "\n", 1);
+    jinja_add_repeat(r, b, y->indent.data, y->indent.len, level);
+}
+
+static void add_json_float(jinja_run *r, jinja_buf *b, double x)
+{
+    char text[40];
+    jinja_float_repr(x, text);
+    jinja_add_z(r, b, isnan(x) ? "NaN" : isinf(x) ? (x < 0 ? "-Infinity" : "Infinity") : text);
+}
+
+static void add_json(jinja_run *r, jinja_buf *b, jinja_value v, const jinja_json_style *y,
+                     int level);
+
+static void add_json_key(jinja_run *r, jinja_buf *b, jinja_value k, const jinja_json_style *y)
+{
+    if (k.kind == JV_STR) {
+        add_json_string(r, b, jinja_text(k), y->ascii);
+        return;
+    }
+    if (k.kind != JV_NONE && !jinja_is_number(k))
+        JINJA_FAIL(r, "keys must be str, int, float, bool or None, not %s", jinja_type_name(k));
+    jinja_add(r, b, "\"", 1);
+    add_json(r, b, k, y, 0);
+    jinja_add(r, b, "\"", 1);
+}
+
+static void add_json_dict(jinja_run *r, jinja_buf *b, const jinja_dict *d,
+                          const jinja_json_style *y, int level)
+{
+    if (d->n == 0) {
+        jinja_add(r, b, "{}", 2);
+        return;
+    }
+    jinja_value keys = jinja_list_new(r, d->n, JV_LIST), at = jinja_list_new(r, d->n, JV_LIST);
+    for (int64_t i = 0; i < d->n; i++)
+        keys.u.l->items[i] = d->items[i].key, at.u.l->items[i] = jinja_int(i);
+    if (y->sort) jinja_sort(r, keys.u.l->items, at.u.l->items, d->n, false);
+    jinja_add(r, b, "{", 1);
+    for (int64_t i = 0; i < d->n; i++) {
+        if (i) jinja_add(r, b, y->item.data, y->item.len);
+        add_json_line(r, b, y, level + 1);
+        const jinja_pair *e = &d->items[at.u.l->items[i].u.i];
+        add_json_key(r, b, e->key, y);
+        jinja_add(r, b, y->key.data, y->key.len);
+        add_json(r, b, e->value, y, level + 1);
+    }
+    add_json_line(r, b, y, level);
+    jinja_add(r, b, "}", 1);
+}
+
+static void add_json(jinja_run *r, jinja_buf *b, jinja_value v, const jinja_json_style *y,
+                     int level)
+{
+    jinja_enter(r);
+    switch (v.kind) {
+    case JV_NONE: jinja_add_z(r, b, "null"); break;
+    case JV_BOOL: jinja_add_z(r, b, v.u.b ? "true" : "false"); break;
+    case JV_INT: add_int(r, b, v.u.i); break;
+    case JV_BIG: add_big(r, b, v); break;
+    case JV_FLOAT: add_json_float(r, b, v.u.f); break;
+    case JV_STR: add_json_string(r, b, jinja_text(v), y->ascii); break;
+    case JV_DICT: add_json_dict(r, b, v.u.d, y, level); break;
+    case JV_LIST:
+    case JV_TUPLE:
+        if (v.u.l->n == 0) {
+            jinja_add(r, b, "[]", 2);
+            break;
+        }
+        jinja_add(r, b, "[", 1);
+        for (int64_t i = 0; i < v.u.l->n; i++) {
+            if (i) jinja_add(r, b, y->item.data, y->item.len);
+            add_json_line(r, b, y, level + 1);
+            add_json(r, b, v.u.l->items[i], y, level + 1);
+        }
+        add_json_line(r, b, y, level);
+        jinja_add(r, b, "]", 1);
+        break;
+    default: JINJA_FAIL(r, "Object of type %s is not JSON serializable", jinja_type_name(v));
+    }
+    r->depth--;
+}
+
+void jinja_add_json(jinja_run *r, jinja_buf *b, jinja_value v, const jinja_json_style *y)
+{
+    add_json(r, b, v, y, 0);
+}

@@ -399,6 +399,8 @@ const char *jinja_type_name(jinja_value v);
 bool jinja_truth(jinja_run *r, jinja_value v);
 bool jinja_is_number(jinja_value v);              /* bool, int, float */
 bool jinja_as_index(jinja_value v, int64_t *out); /* bool and int */
+/* An integer argument, or `absent` where it is MISSING. */
+int64_t jinja_int_arg(jinja_run *r, jinja_value v, int64_t absent);
 double jinja_as_double(jinja_run *r, jinja_value v);
 bool jinja_equal(jinja_run *r, jinja_value a, jinja_value b);
 /* Below 0, 0, above 0, or 2 where one is NaN; an error for types without a common order. */
@@ -433,6 +435,7 @@ const jinja_builtin *jinja_find_test(ares_view name);
 const jinja_builtin *jinja_find_global(ares_view name, ares_template_dialect dialect);
 /* UNDEFINED for methods that the sandbox forbids. */
 jinja_value jinja_method_of(jinja_run *r, jinja_value obj, ares_view name, bool *known);
+extern const jinja_method_entry jinja_str_methods[]; /* ends with a NULL name */
 jinja_value jinja_str_call(jinja_run *r, const char *method, jinja_value self, jinja_value *pos,
                            int64_t n);
 /* "..." % args */

@@ -21,15 +21,6 @@ static jinja_value plain(jinja_run *r, jinja_value v) /* str(v): not marked safe
     return v;
 }
 
-static int64_t int_arg(jinja_run *r, jinja_value v, int64_t absent)
-{
-    int64_t i;
-    if (v.kind == JV_MISSING) return absent;
-    if (!jinja_as_index(v, &i))
-        JINJA_FAIL(r, "'%s' object cannot be interpreted as an integer", jinja_type_name(v));
-    return i;
-}
-
 static bool bool_arg(jinja_run *r, jinja_value v)
 {
     return v.kind != JV_MISSING && jinja_truth(r, v);
@@ -188,7 +179,7 @@ FILTER(filter_indent)
     if (self.flag) JINJA_UNSUPPORTED(r, "indent of text marked safe");
     jinja_buf by = { 0 }, b = { 0 };
     if (GIVEN(0) && ARG(0).kind == JV_STR) jinja_add_str(r, &by, ARG(0));
-    else jinja_add_repeat(r, &by, " ", 1, int_arg(r, ARG(0), 4));
+    else jinja_add_repeat(r, &by, " ", 1, jinja_int_arg(r, ARG(0), 4));
     bool first = bool_arg(r, ARG(1)), blank = bool_arg(r, ARG(2));
     jinja_value text = jinja_binary(r, JOP_ADD, self, jinja_str_view(r, "\n", 1));
     jinja_value lines = jinja_str_call(r, "splitlines", text, NULL, 0);
@@ -203,7 +194,8 @@ FILTER(filter_indent)
 
 FILTER(filter_truncate)
 {
-    int64_t length = int_arg(r, ARG(0), 255), leeway = SET(3) ? int_arg(r, ARG(3), 5) : 5;
+    int64_t length = jinja_int_arg(r, ARG(0), 255),
+            leeway = SET(3) ? jinja_int_arg(r, ARG(3), 5) : 5;
     jinja_value end = GIVEN(2) ? ARG(2) : jinja_str_view(r, "...", 3);
     int64_t tail = jinja_len(r, end);
     if (length < tail)
@@ -260,7 +252,7 @@ FILTER(filter_tojson)
     bool pretty = SET(1);
     if (pretty) {
         if (ARG(1).kind == JV_STR) jinja_add_str(r, &by, ARG(1));
-        else jinja_add_repeat(r, &by, " ", 1, int_arg(r, ARG(1), 0));
+        else jinja_add_repeat(r, &by, " ", 1, jinja_int_arg(r, ARG(1), 0));
         item = jinja_str_view(r, ",", 1);
     }
     if (SET(2)) {
@@ -323,7 +315,7 @@ FILTER(filter_int)
         v = jinja_int_of(r, self, &ok);
         return ok ? v : absent;
     }
-    int64_t base = int_arg(r, ARG(1), 10);
+    int64_t base = jinja_int_arg(r, ARG(1), 10);
     if (base >= 0 && base <= 36 && jinja_parse_int(r, jinja_text(self), (int)base, &v)) return v;
     if (!jinja_parse_float(r, jinja_text(self), &x) || !isfinite(x)) return absent;
     return jinja_int_of(r, jinja_float(x), &ok);
@@ -377,7 +369,7 @@ FILTER(filter_round)
     if (GIVEN(1) && ARG(1).kind != JV_STR) JINJA_FAIL(r, "method must be common, ceil or floor");
     if (ares_view_is(method, "common")) {
         bool whole = GIVEN(0) && ARG(0).kind == JV_NONE;
-        int64_t digits = whole ? 0 : int_arg(r, ARG(0), 0);
+        int64_t digits = whole ? 0 : jinja_int_arg(r, ARG(0), 0);
         if (jinja_as_index(self, &i)) return round_int(r, i, digits);
         if (self.kind != JV_FLOAT)
             JINJA_FAIL(r, "type %s doesn't define __round__ method", jinja_type_name(self));
@@ -572,7 +564,7 @@ FILTER(filter_sum)
 FILTER(filter_batch)
 {
     jinja_value list = jinja_to_list(r, self);
-    int64_t n = list.u.l->n, size = int_arg(r, ARG(0), 0);
+    int64_t n = list.u.l->n, size = jinja_int_arg(r, ARG(0), 0);
     if (size <= 0) JINJA_UNSUPPORTED(r, "batches of %lld", (long long)size);
     jinja_value out = jinja_list_new(r, (n + size - 1) / size, JV_LIST);
     for (int64_t i = 0; i < out.u.l->n; i++) {
@@ -588,7 +580,7 @@ FILTER(filter_batch)
 FILTER(filter_slice)
 {
     jinja_value list = jinja_to_list(r, self);
-    int64_t n = list.u.l->n, slices = int_arg(r, ARG(0), 0), at = 0;
+    int64_t n = list.u.l->n, slices = jinja_int_arg(r, ARG(0), 0), at = 0;
     if (slices == 0) JINJA_FAIL(r, "integer division or modulo by zero");
     if (slices < 0) slices = 0;
     jinja_value out = jinja_list_new(r, slices, JV_LIST);

@@ -386,6 +386,15 @@ bool jinja_as_index(jinja_value v, int64_t *out)
     return true;
 }
 
+int64_t jinja_int_arg(jinja_run *r, jinja_value v, int64_t absent)
+{
+    int64_t i;
+    if (v.kind == JV_MISSING) return absent;
+    if (!jinja_as_index(v, &i))
+        JINJA_FAIL(r, "'%s' object cannot be interpreted as an integer", jinja_type_name(v));
+    return i;
+}
+
 double jinja_as_double(jinja_run *r, jinja_value v)
 {
     if (v.kind == JV_BOOL) return v.u.b;

@@ -18,7 +18,7 @@ enum {
     JINJA_MAX_RANGE = 100000 /* items of range(), as in jinja2's sandbox */
 };
 
-/* ------------------------------------------------------------------ values (jinja_value.c) */
+/* ---------------- values (jinja_value.c, _dict, _compare, _sequence, _arithmetic, _repr) */
 typedef enum {
     JV_MISSING,
     JV_UNDEFINED,
@@ -356,6 +356,8 @@ void jinja_work(jinja_run *r, size_t bytes); /* counts bytes read as steps */
 /* One level deeper, or an error; leave the level with r->depth--. */
 void jinja_enter(jinja_run *r);
 
+/* Makes space for `more` bytes and a NUL. */
+void jinja_grow(jinja_run *r, jinja_buf *b, size_t more);
 void jinja_add(jinja_run *r, jinja_buf *b, const char *data, size_t len);
 void jinja_add_z(jinja_run *r, jinja_buf *b, const char *z);
 void jinja_add_repeat(jinja_run *r, jinja_buf *b, const char *data, size_t len, int64_t times);

@@ -397,6 +397,7 @@ int64_t jinja_chars(jinja_run *r, jinja_value v); /* code points of a STR */
 size_t jinja_char_offset(jinja_run *r, jinja_value v, int64_t index);
 jinja_value jinja_char_at(jinja_run *r, jinja_value v, int64_t index);
 jinja_value jinja_to_str(jinja_run *r, jinja_value v); /* str(v), Markup stays */
+jinja_value jinja_plain(jinja_run *r, jinja_value v);  /* str(v), not marked safe */
 const char *jinja_type_name(jinja_value v);
 bool jinja_truth(jinja_run *r, jinja_value v);
 bool jinja_is_number(jinja_value v);              /* bool, int, float */

@@ -1,6 +1,6 @@
 /*
- * Filters and tests. map, select, unique and the like are lazy and can be read once, as in Python:
- * an error in them appears only when they are read.
+ * Filters. map, select, unique and the like are lazy and can be read once, as in Python: an error in
+ * them appears only when they are read.
  */
 #include <math.h>
 #include <stdio.h>
@@ -13,13 +13,6 @@
 #define GIVEN(i) (a->pos[i].kind != JV_MISSING)
 #define SET(i) (a->pos[i].kind != JV_MISSING && a->pos[i].kind != JV_NONE)
 #define FILTER(name) static jinja_value name(jinja_run *r, jinja_value self, jinja_args *a)
-
-static jinja_value plain(jinja_run *r, jinja_value v) /* str(v): not marked safe */
-{
-    v = jinja_to_str(r, v);
-    v.flag = 0;
-    return v;
-}
 
 static bool bool_arg(jinja_run *r, jinja_value v)
 {
@@ -43,7 +36,7 @@ static path path_of(jinja_run *r, jinja_value v)
         return p;
     }
     jinja_value dot = jinja_str_view(r, ".", 1),
-                list = jinja_str_call(r, "split", plain(r, v), &dot, 1);
+                list = jinja_str_call(r, "split", jinja_plain(r, v), &dot, 1);
     p = (path){ list.u.l->items, list.u.l->n };
     for (int64_t i = 0; i < p.n; i++) {
         int64_t number;
@@ -106,7 +99,7 @@ FILTER(filter_escape)
 FILTER(filter_forceescape)
 {
     (void)a;
-    return jinja_escape(r, plain(r, self));
+    return jinja_escape(r, jinja_plain(r, self));
 }
 
 FILTER(filter_safe)
@@ -126,7 +119,7 @@ FILTER(filter_center)
 FILTER(filter_title)
 {
     (void)a;
-    jinja_value s = plain(r, self);
+    jinja_value s = jinja_plain(r, self);
     ares_view t = jinja_text(s);
     jinja_buf b = { 0 };
     for (size_t i = 0; i < t.len;) {
@@ -153,13 +146,14 @@ FILTER(filter_title)
 
 FILTER(filter_replace)
 {
-    jinja_value args[3] = { plain(r, ARG(0)), plain(r, ARG(1)), SET(2) ? ARG(2) : jinja_int(-1) };
-    return jinja_str_call(r, "replace", plain(r, self), args, 3);
+    jinja_value args[3] = { jinja_plain(r, ARG(0)), jinja_plain(r, ARG(1)),
+                            SET(2) ? ARG(2) : jinja_int(-1) };
+    return jinja_str_call(r, "replace", jinja_plain(r, self), args, 3);
 }
 
 FILTER(filter_join)
 {
-    jinja_value d = GIVEN(0) ? plain(r, ARG(0)) : jinja_str_view(r, "", 0);
+    jinja_value d = GIVEN(0) ? jinja_plain(r, ARG(0)) : jinja_str_view(r, "", 0);
     path p = path_of(r, ARG(1));
     if (!jinja_is_iterable(self)) JINJA_FAIL(r, "can only join an iterable");
     jinja_iter *it = jinja_iterate(r, self);
@@ -512,7 +506,7 @@ FILTER(filter_sort)
     names.u.l->items[0] = ARG(2);
     if (SET(2) && ARG(2).kind == JV_STR) {
         jinja_value comma = jinja_str_view(r, ",", 1);
-        names = jinja_str_call(r, "split", plain(r, ARG(2)), &comma, 1);
+        names = jinja_str_call(r, "split", jinja_plain(r, ARG(2)), &comma, 1);
     }
     int64_t n = names.u.l->n;
     path *paths = jinja_alloc(r, (size_t)n * sizeof *paths);
@@ -762,130 +756,7 @@ FILTER(filter_refused)
     JINJA_UNSUPPORTED(r, "this filter of jinja2 is not supported");
 }
 
-/* ------------------------------------------------------------------ tests */
-#define TEST_KIND(name, cond)    \
-    FILTER(name)                 \
-    {                            \
-        (void)r, (void)a;        \
-        return jinja_bool(cond); \
-    }
-TEST_KIND(test_defined, self.kind != JV_UNDEFINED)
-TEST_KIND(test_undefined, self.kind == JV_UNDEFINED)
-TEST_KIND(test_none, self.kind == JV_NONE)
-TEST_KIND(test_boolean, self.kind == JV_BOOL)
-TEST_KIND(test_true, self.kind == JV_BOOL && self.u.b)
-TEST_KIND(test_false, self.kind == JV_BOOL && !self.u.b)
-TEST_KIND(test_integer, self.kind == JV_INT || self.kind == JV_BIG)
-TEST_KIND(test_float, self.kind == JV_FLOAT)
-TEST_KIND(test_number, jinja_is_number(self))
-TEST_KIND(test_string, self.kind == JV_STR)
-TEST_KIND(test_mapping, self.kind == JV_DICT)
-TEST_KIND(test_iterable, jinja_is_iterable(self))
-TEST_KIND(test_callable, jinja_is_callable(self))
-TEST_KIND(test_escaped, self.kind == JV_STR && self.flag)
-TEST_KIND(test_sequence, self.kind == JV_STR || self.kind == JV_LIST || self.kind == JV_TUPLE ||
-                             self.kind == JV_DICT || self.kind == JV_RANGE ||
-                             self.kind == JV_UNDEFINED)
-FILTER(test_odd)
-{
-    (void)a;
-    return jinja_bool(jinja_equal(r, jinja_binary(r, JOP_MOD, self, jinja_int(2)), jinja_int(1)));
-}
-FILTER(test_even)
-{
-    (void)a;
-    return jinja_bool(jinja_equal(r, jinja_binary(r, JOP_MOD, self, jinja_int(2)), jinja_int(0)));
-}
-FILTER(test_divisibleby)
-{
-    return jinja_bool(jinja_equal(r, jinja_binary(r, JOP_MOD, self, ARG(0)), jinja_int(0)));
-}
-FILTER(test_lower)
-{
-    (void)a;
-    return jinja_str_call(r, "islower", plain(r, self), NULL, 0);
-}
-FILTER(test_upper)
-{
-    (void)a;
-    return jinja_str_call(r, "isupper", plain(r, self), NULL, 0);
-}
-FILTER(test_in)
-{
-    return jinja_bool(jinja_contains(r, self, ARG(0)));
-}
-FILTER(test_eq)
-{
-    return jinja_bool(jinja_compare(r, JOP_EQ, self, ARG(0)));
-}
-FILTER(test_ne)
-{
-    return jinja_bool(jinja_compare(r, JOP_NE, self, ARG(0)));
-}
-FILTER(test_gt)
-{
-    return jinja_bool(jinja_compare(r, JOP_GT, self, ARG(0)));
-}
-FILTER(test_ge)
-{
-    return jinja_bool(jinja_compare(r, JOP_GE, self, ARG(0)));
-}
-FILTER(test_lt)
-{
-    return jinja_bool(jinja_compare(r, JOP_LT, self, ARG(0)));
-}
-FILTER(test_le)
-{
-    return jinja_bool(jinja_compare(r, JOP_LE, self, ARG(0)));
-}
-static void want_hashable(jinja_run *r, jinja_value v)
-{
-    jinja_dict_find(r, jinja_dict_new(r), v);
-}
-FILTER(test_filter)
-{
-    (void)a;
-    want_hashable(r, self);
-    return jinja_bool(self.kind == JV_STR && jinja_find_filter(jinja_text(self), r->t->dialect));
-}
-FILTER(test_test)
-{
-    (void)a;
-    want_hashable(r, self);
-    return jinja_bool(self.kind == JV_STR && jinja_find_test(jinja_text(self)));
-}
-
-/*
- * Identity. In Python equal numbers or strings may or may not be one object; where the result would
- * depend on it, it is an error.
- */
-FILTER(test_sameas)
-{
-    jinja_value b = ARG(0);
-    if (self.kind != b.kind) return jinja_bool(false);
-    switch (self.kind) {
-    case JV_NONE: return jinja_bool(true);
-    case JV_BOOL: return jinja_bool(self.u.b == b.u.b);
-    case JV_INT:
-        if (self.u.i != b.u.i) return jinja_bool(false);
-        if (self.u.i >= -5 && self.u.i <= 256) return jinja_bool(true);
-        break;
-    case JV_STR:
-    case JV_FLOAT:
-    case JV_BIG:
-        if (!jinja_equal(r, self, b)) return jinja_bool(false);
-        if (self.kind == JV_STR && self.u.s == b.u.s) return jinja_bool(true);
-        break;
-    case JV_METHOD:
-    case JV_UNDEFINED:
-    case JV_TUPLE:
-    case JV_RANGE: break;
-    default: return jinja_bool(self.u.l == b.u.l);
-    }
-    JINJA_UNSUPPORTED(r, "sameas of two equal values of type %s", jinja_type_name(self));
-}
-
-/* ------------------------------------------------------------------ the tables */
+/* ------------------------------------------------------------------ the table */
 static const jinja_builtin filters[] = {
     { "abs", filter_abs, "/", NULL },
     { "attr", filter_attr, "name", NULL },
@@ -941,47 +812,6 @@ static const jinja_builtin filters[] = {
     { "wordwrap", filter_refused, "*", NULL },
     { "xmlattr", filter_refused, "*", NULL },
 };
-static const jinja_builtin tests[] = {
-    { "odd", test_odd, "", NULL },
-    { "even", test_even, "", NULL },
-    { "divisibleby", test_divisibleby, "num", NULL },
-    { "defined", test_defined, "", NULL },
-    { "undefined", test_undefined, "", NULL },
-    { "filter", test_filter, "", NULL },
-    { "test", test_test, "", NULL },
-    { "none", test_none, "", NULL },
-    { "boolean", test_boolean, "", NULL },
-    { "false", test_false, "", NULL },
-    { "true", test_true, "", NULL },
-    { "integer", test_integer, "", NULL },
-    { "float", test_float, "", NULL },
-    { "lower", test_lower, "", NULL },
-    { "upper", test_upper, "", NULL },
-    { "string", test_string, "", NULL },
-    { "mapping", test_mapping, "", NULL },
-    { "number", test_number, "", NULL },
-    { "sequence", test_sequence, "", NULL },
-    { "iterable", test_iterable, "", NULL },
-    { "callable", test_callable, "/", NULL },
-    { "sameas", test_sameas, "other", NULL },
-    { "escaped", test_escaped, "", NULL },
-    { "in", test_in, "seq", NULL },
-    { "==", test_eq, "/b", NULL },
-    { "eq", test_eq, "/b", NULL },
-    { "equalto", test_eq, "/b", NULL },
-    { "!=", test_ne, "/b", NULL },
-    { "ne", test_ne, "/b", NULL },
-    { ">", test_gt, "/b", NULL },
-    { "gt", test_gt, "/b", NULL },
-    { "greaterthan", test_gt, "/b", NULL },
-    { "ge", test_ge, "/b", NULL },
-    { ">=", test_ge, "/b", NULL },
-    { "<", test_lt, "/b", NULL },
-    { "lt", test_lt, "/b", NULL },
-    { "lessthan", test_lt, "/b", NULL },
-    { "<=", test_le, "/b", NULL },
-    { "le", test_le, "/b", NULL },
-};
 
 const jinja_builtin *jinja_find_filter(ares_view name, ares_template_dialect dialect)
 {
@@ -993,12 +823,5 @@ const jinja_builtin *jinja_find_filter(ares_view name, ares_template_dialect dia
     if (ares_view_is(name, "tojson")) return &tojson[dialect];
     for (int i = 0; i < ARES_COUNT(filters); i++)
         if (ares_view_is(name, filters[i].name)) return &filters[i];
-    return NULL;
-}
-
-const jinja_builtin *jinja_find_test(ares_view name)
-{
-    for (int i = 0; i < ARES_COUNT(tests); i++)
-        if (ares_view_is(name, tests[i].name)) return &tests[i];
     return NULL;
 }

@@ -214,6 +214,13 @@ jinja_value jinja_to_str(jinja_run *r, jinja_value v)
     return jinja_str_buf(r, &b);
 }
 
+jinja_value jinja_plain(jinja_run *r, jinja_value v)
+{
+    v = jinja_to_str(r, v);
+    v.flag = 0;
+    return v;
+}
+
 const char *jinja_type_name(jinja_value v)
 {
     static const char *const names[] = {

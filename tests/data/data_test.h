@@ -1,4 +1,4 @@
-/* Batches of counted tokens for the tests of this room. */
+/* Batches of numbered tokens for the tests of this room. */
 #ifndef ARES_DATA_TEST_H
 #define ARES_DATA_TEST_H
 

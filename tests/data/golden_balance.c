@@ -1,6 +1,4 @@
-/*
- * Shares of unequal lengths. A case lists the indices of each part; ours are the part of each
- * index.
+/* Shares of unequal lengths. A case lists the indices of each part; we give the part of an index.
  */
 #include "golden.h"
 

@@ -1,7 +1,4 @@
-/*
- * Positions of packed tokens, laid out as the case has them: prompts padded on the left, positions
- * of padding 0.
- */
+/* Positions of packed tokens, in the layout of the case: prompts padded on the left, with 0. */
 #include "golden.h"
 
 #include "data_test.h"

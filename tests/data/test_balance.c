@@ -1,4 +1,4 @@
-/* Shares of unequal lengths. Cases beyond the goldens: what must hold for any lengths. */
+/* Shares of unequal lengths: what holds for any lengths. */
 #include "test.h"
 
 #include "ares/data_balance.h"

@@ -63,7 +63,7 @@ TEST(columns_start_at_zero_and_clearing_forgets_them)
     ares_batch_fini(&b);
 }
 
-/* Status of a child that does this to a batch with responses put. */
+/* Exit status of a child that does this to a batch whose responses are put. */
 static int status_of(void (*mistake)(ares_batch *b))
 {
     fflush(stdout);

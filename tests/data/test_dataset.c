@@ -1,4 +1,4 @@
-/* Rows as they are read: what counts as one, and what a fault says. */
+/* Rows as they are read: what counts as a row, and what errors say. */
 #include "test.h"
 
 #include <stdio.h>
@@ -194,7 +194,7 @@ TEST(rows_of_instructions_need_no_answer)
     check_refused("{\"q\":\"x\",\"rm_type\":\"math\"}\n", ":1: row has no key 'a'");
 }
 
-TEST(answers_may_be_absent_where_nobody_needs_them)
+TEST(answers_may_be_absent_where_they_are_not_needed)
 {
     ares_dataset *d;
     REQUIRE_OK(load("x.jsonl", ARES_VIEW("{\"q\":\"x\"}\n{\"q\":\"x\",\"a\":null}\n"), false, &d));

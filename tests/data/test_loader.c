@@ -1,9 +1,9 @@
-/* The order of rows, and going on from a number. */
+/* The order of rows, and how a run resumes from a number of draws. */
 #include "test.h"
 
 #include "ares/data.h"
 
-enum { ROWS = 23, BATCH = 5, STEPS = 13 }; /* four batches an epoch, three rows left out of each */
+enum { ROWS = 23, BATCH = 5, STEPS = 13 }; /* four batches per epoch, three rows left out */
 
 static void draw(bool shuffle, uint64_t seed, int64_t from, int64_t steps, int64_t *out)
 {
@@ -67,12 +67,10 @@ TEST(too_few_rows_and_a_state_of_another_batch_size_are_refused)
     CHECK_FAIL(ares_loader_next(&l, ids, &first), ARES_ESTATE,
                "8 prompts drawn are not a whole number of batches of 5");
     ares_loader_fini(&l);
-    ares_loader_fini(&l); /* of a failed start */
+    ares_loader_fini(&l); /* as after a failed start */
 }
 
-/*
- * Rows of `epoch` seen by a loader that skips row e in every epoch e, going on from `from` as a
- * resumed run does.
+/* The rows of a loader that skips row e in every epoch e, from draw `from` on as in a resumed run.
  */
 static void draw_skipping(int64_t from, int64_t steps, const int64_t *skipped, int64_t *out,
                           int64_t *epochs, int64_t *skipped_after)
@@ -94,7 +92,7 @@ static void draw_skipping(int64_t from, int64_t steps, const int64_t *skipped, i
     ares_loader_fini(&l);
 }
 
-TEST(a_skipped_row_is_drawn_no_more_from_the_next_epoch_on)
+TEST(a_skipped_row_is_not_drawn_from_the_next_epoch_on)
 {
     int64_t ids[30 * BATCH], epochs[30], skipped[30 * ROWS];
     draw_skipping(0, 30, NULL, ids, epochs, skipped);

@@ -1,6 +1,6 @@
 /*
- * Micro-batches and packed tokens. What a packed row stands for is found by walking its segment,
- * and must be what the batch says.
+ * Micro-batches and packed tokens. Walking the segment of a packed token gives the tokens it sees,
+ * which must be those of its row in the batch.
  */
 #include "test.h"
 
@@ -10,7 +10,7 @@ enum { GROUPS = 4 };
 static const int sizes[] = { 2, 1, 3, 2 }, prompts[] = { 4, 1, 3, 5 },
                  lens[] = { 3, 1, 2, 5, 1, 4, 1, 1 };
 
-/* The tokens that packed row `row` sees, itself included, in order; gives their number. */
+/* The tokens that packed token `row` sees, itself included, in order; returns their number. */
 static int context(const ares_packed *p, int row, int32_t *out)
 {
     int n = 0, s = 0;
@@ -151,7 +151,7 @@ TEST(rows_of_a_group_share_only_a_prompt_that_is_the_same)
 {
     static const int32_t other[] = { 1000, 1001, 7, 1003 },
                          longer[] = { 1000, 1001, 1002, 1003, 1004 },
-                         twin[] = { 1000, 1001, 1002, 1003 };
+                         copy[] = { 1000, 1001, 1002, 1003 };
     ares_batch b;
     make_batch(&b, 2, (const int[]){ 1, 6 }, (const int[]){ 3, 4 },
                (const int[]){ 2, 3, 1, 4, 2, 3, 2 });
@@ -161,7 +161,7 @@ TEST(rows_of_a_group_share_only_a_prompt_that_is_the_same)
      */
     ares_sample *s = b.samples + 1;
     s[1].prompt = s[4].prompt = other;
-    s[2].prompt = twin;
+    s[2].prompt = copy;
     s[3].prompt = longer, s[3].prompt_len = 5;
     for (int64_t limit = 1; limit < 60; limit++) {
         ares_micro_batch m[8];
@@ -187,16 +187,13 @@ TEST(a_score_belongs_to_the_last_token_that_the_policy_wrote)
     ARES_PUT(&b, response_mask);
     memcpy(b.response_mask, (const uint8_t[]){ 1, 1, 1, 1, 1, 0, 0, 0 }, 8);
     CHECK_EQ(ares_batch_last_token(&b, 0), 2);
-    CHECK_EQ(ares_batch_last_token(&b, 1), 4); /* the environment has the last word */
-    CHECK_EQ(ares_batch_last_token(&b, 2), 7); /* masked as a whole: its last */
+    CHECK_EQ(ares_batch_last_token(&b, 1), 4); /* the environment wrote the last token */
+    CHECK_EQ(ares_batch_last_token(&b, 2), 7); /* no token has mask 1: the last one */
     CHECK_EQ(ares_batch_last_token(&b, 3), -1);
     ares_batch_fini(&b);
 }
 
-/*
- * Every row is in one set, as often as it should be; how many tokens the largest and the smallest
- * set have.
- */
+/* Every row is in exactly one set. *most, *least: tokens of the largest and the smallest set. */
 static void check_sets(const ares_batch *b, int64_t limit, bool share, int64_t *n, int64_t *most,
                        int64_t *least)
 {

@@ -1,7 +1,4 @@
-/*
- * Row -> prompt. A tokenizer of the goldens, and a template of our own that shows what it was
- * given.
- */
+/* Row -> prompt, with a tokenizer of the goldens and a template that shows its variables. */
 #include "test.h"
 
 #include <stdio.h>
@@ -70,7 +67,7 @@ static void check_text(const ares_data_config *cfg, const char *row, ares_view e
     ares_str_fini(&decoded);
 }
 
-TEST(a_string_becomes_a_user_message_behind_the_system_prompt)
+TEST(a_string_becomes_a_user_message_after_the_system_prompt)
 {
     ares_data_config cfg = config();
     check_text(&cfg, "{\"q\":\"What?\"}", ARES_VIEW("<user>What?<assistant>"));
@@ -141,8 +138,7 @@ TEST(nul_and_line_separators_survive)
                          "c"));
 }
 
-/*
- * Rows of 1 to 9 words; the longer ones go, the others move up and keep their places for messages.
+/* Rows of 1 to 9 tokens: longer ones are dropped, the others move up and keep their line numbers.
  */
 TEST(overlong_prompts_are_dropped_and_counted_or_an_error)
 {

@@ -1,5 +1,5 @@
 /*
- * Which part of a conversation the assistant wrote; where a model directory keeps its template;
+ * Which part of a conversation the assistant wrote, where a model directory has its template, and
  * format prompts.
  */
 #include <stdio.h>
@@ -46,7 +46,7 @@ static ares_view span_text(const talk *t, int64_t i)
     return (ares_view){ t->out.data + s->byte_start, (size_t)(s->byte_end - s->byte_start) };
 }
 
-TEST(assistant_spans_are_what_a_turn_adds_behind_the_generation_prompt)
+TEST(assistant_spans_are_what_a_turn_adds_after_the_generation_prompt)
 {
     talk t;
     if (!talk_open(&t, CHATML, TALK)) return;

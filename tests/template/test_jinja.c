@@ -1,6 +1,6 @@
 /*
- * Templates against jinja2: the goldens of scripts/golden/chat.py, errors and their places, the
- * bounds.
+ * Templates against jinja2: the goldens of scripts/golden/chat.py, errors and their places, and the
+ * bounds of a render.
  */
 #include <stdio.h>
 #include <string.h>
@@ -57,8 +57,8 @@ static bool spans_equal(const ares_text_spans *spans, const ares_json *expected)
 }
 
 /*
- * What jinja2 can do and we refuse: integers beyond 64 bits, blocks, autoescape, filters and
- * methods no template uses.
+ * What jinja2 can render and we do not: integers beyond 64 bits, blocks, autoescape, filters and
+ * methods that no template uses.
  */
 static bool is_refused(ares_view source)
 {
@@ -205,7 +205,7 @@ TEST(an_error_names_its_line_and_column)
     ares_str_fini(&out);
 }
 
-TEST(what_is_not_offered_is_refused_by_name)
+TEST(what_is_not_supported_is_refused_by_name)
 {
     static const struct {
         const char *source, *part;

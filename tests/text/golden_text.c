@@ -2,7 +2,7 @@
 
 #include "ares/text.h"
 
-/* The cases' offsets count characters, ours bytes. */
+/* The offsets of a case count characters; ours count bytes. */
 static int64_t byte_of(ares_view text, int64_t character)
 {
     size_t at = 0;

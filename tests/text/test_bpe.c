@@ -2,10 +2,7 @@
 #include "pattern.h"
 #include "test.h"
 
-/*
- * Twelve letters, and merges drawn at random over what there is; every token is the string of its
- * letters.
- */
+/* Twelve letters, and merges of random pairs of the tokens so far. */
 enum { LETTERS = 12, MERGES = 400 };
 
 static void random_model(uint64_t seed, bpe_config *config, bpe_merge *merges)
@@ -22,7 +19,7 @@ static void random_model(uint64_t seed, bpe_config *config, bpe_merge *merges)
     }
 }
 
-/* The definition: again and again the merge of least rank, of two equal ones the left. */
+/* The definition: repeat the merge of least rank, of equal ones the leftmost. */
 static int64_t by_definition(const bpe_config *config, const unsigned char *word, size_t len,
                              int32_t *ids)
 {
@@ -62,7 +59,7 @@ TEST(words_of_every_length_merge_by_rank_then_from_the_left)
             for (size_t k = 0; k < len; k++)
                 word[k] = (unsigned char)('a' + ares_rng_below(key, (i << 20) + k, letters));
             int64_t n = by_definition(&config, word, len, want);
-            for (int again = 0; again < 2; again++) { /* the second time from the table of words */
+            for (int again = 0; again < 2; again++) { /* the second time from the cache of words */
                 bpe_word got = bpe_encode(m, &scratch, word, len);
                 if (CHECK_EQ(got.n, n)) CHECK_MEM(got.ids, want, (size_t)n * sizeof *want);
                 CHECK(!got.symbols);
@@ -85,7 +82,11 @@ TEST(unknown_bytes_vanish_or_become_unk_fused_or_not)
         uint32_t lens[4];
         int64_t n;
     } cases[] = {
-        { -1, false, { 2 }, { 2 }, 1 }, /* a and b touch once what lies between is gone */
+        { -1,
+          false,
+          { 2 },
+          { 2 },
+          1 }, /* a and b become neighbours once the byte between them is left out */
         { 7, false, { 0, 7, 7, 1 }, { 1, 1, 1, 1 }, 4 },
         { 7, true, { 0, 7, 1 }, { 1, 2, 1 }, 3 },
     };
@@ -146,12 +147,12 @@ static void check_pieces(const char *source, const char *text, const char *expec
 
 TEST(patterns_mean_what_they_mean_to_the_library)
 {
-    check_pieces("\\s", " \u180e\u3000\xc2\x85", "0-1 4-7 7-9 "); /* U+180E is no white space */
+    check_pieces("\\s", " \u180e\u3000\xc2\x85", "0-1 4-7 7-9 "); /* U+180E is not white space */
     check_pieces("(?i:'s)", "'s 'S '\u017f", "0-2 3-5 6-9 ");
     check_pieces("\\p{L}+", "a\u1c89\ua7cb", "0-7 "); /* letters of Unicode 16 */
     check_pieces("\\h+", "xfFg", "1-3 ");
     check_pieces("[^\\S\\n]+", "a \n\t\u3000b", "1-2 3-7 ");
-    /* no empty match right behind another */
+    /* no empty match right after another match */
     check_pieces("x*", "axxb", "0-0 1-3 4-4 ");
     /* Script, not Script_Extensions */
     check_pieces("\\p{Han}", "\u3001\u4e00", "3-6 ");

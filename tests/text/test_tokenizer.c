@@ -1,7 +1,6 @@
 /*
- * The tokenizer against what the `tokenizers` library said (tests/golden/tokenizer), and what a
- * golden cannot show: decoding as tokens come, several threads, files that are not what they should
- * be.
+ * The tokenizer against what the `tokenizers` library gave (tests/golden/tokenizer), and what a
+ * golden cannot show: decoding token by token, several threads, broken files.
  */
 #include "ares/text.h"
 
@@ -48,10 +47,7 @@ static void check_encoding(const ares_tokenizer *t, const ares_json *c, bool spe
     }
 }
 
-/*
- * The whole at once, and token by token: what has come out must never change, and the end must be
- * the same.
- */
+/* All at once and token by token: text that has come out never changes, and the end is the same. */
 static void check_decoding(const ares_tokenizer *t, const ares_json *list, bool skip,
                            const ares_json *want, const char *file)
 {
@@ -211,7 +207,7 @@ TEST(roles_and_templates_come_from_the_directory)
     ares_tokenizer_free(t);
     REQUIRE_OK(ares_file_write(test_file("chat_template.jinja"), "J", 1));
     REQUIRE_OK(ares_tokenizer_load(test_dir(), &t));
-    CHECK_VIEW(ares_tokenizer_chat_template(t, NULL), "J"); /* the file comes before the key */
+    CHECK_VIEW(ares_tokenizer_chat_template(t, NULL), "J"); /* the file wins over the key */
     ares_tokenizer_free(t);
     ares_str_fini(&json);
 }
@@ -261,7 +257,7 @@ typedef struct worker {
 static void *work(void *arg)
 {
     worker *w = arg;
-    /* the same texts for all, from another place on */
+    /* every thread encodes the same texts, from another one on */
     ares_rng_key key = ares_rng_root(7, ARES_RNG_TEST);
     for (uint64_t i = 0; i < 400; i++) {
         char text[64];
@@ -293,7 +289,7 @@ TEST(threads_share_a_tokenizer)
     ares_tokenizer_free(t);
 }
 
-/* ---- files that are not what they should be */
+/* ---- broken and unsupported files */
 #define BODY(model, pre) \
     "{\"pre_tokenizer\": " pre ", \"decoder\": {\"type\": \"ByteLevel\"}, \"model\": " model "}"
 #define PRE "{\"type\": \"ByteLevel\"}"

@@ -86,7 +86,7 @@ TEST(normal_forms_reorder_compose_and_block_as_the_standard_says)
 {
     /* classes 230, 220: sorted, then joined */
     CHECK_STR(normal(UNICODE_NFC, "a\u0301\u0316", NULL), "\u00e1\u0316");
-    /* a second of the class is blocked */
+    /* a second mark of the same class is blocked */
     CHECK_STR(normal(UNICODE_NFC, "a\u0300\u0301", NULL), "\u00e0\u0301");
     /* a singleton; a composition excluded */
     CHECK_STR(normal(UNICODE_NFC, "\u212b\u0958", NULL), "\u00c5\u0915\u093c");
@@ -110,7 +110,7 @@ TEST(the_quick_check_never_says_normal_of_what_is_not)
 {
     for (uint32_t c = 1; c < 0x110000; c++) {
         if (c >= 0xd800 && c <= 0xdfff) continue;
-        /* alone, behind a letter, behind a syllable of Hangul */
+        /* alone, after a letter, after a Hangul syllable */
         for (int before = 0; before < 3; before++) {
             unsigned char text[9];
             size_t n = before ? (size_t)unicode_put(before == 1 ? 'a' : 0xac00, text) : 0;

@@ -1,7 +1,7 @@
 /*
- * Order of rows: a shuffle keyed by (seed, epoch). Its state is the number of prompts drawn and, per
- * skipped row, the last epoch that the row is part of. A skip takes effect with the next epoch, so
- * the rows of an epoch are known when it begins.
+ * Order of rows: a shuffle keyed by (seed, epoch). Its state is the number of prompts drawn and,
+ * per skipped row, the last epoch that the row is part of. A skip takes effect with the next epoch,
+ * so the rows of an epoch are known when it begins.
  */
 #include "ares/data.h"
 

@@ -1,6 +1,6 @@
 /*
- * Filters. map, select, unique and the like are lazy and can be read once, as in Python: an error in
- * them appears only when they are read.
+ * Filters. map, select, unique and the like are lazy and can be read once, as in Python: an error
+ * in them appears only when they are read.
  */
 #include <math.h>
 #include <stdio.h>

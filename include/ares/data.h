@@ -60,7 +60,7 @@ ares_option_table ares_data_options;
 
 /* ---------------- data set (dataset.c): rows in memory, read once, checked with file and line */
 typedef struct ares_row {
-    const ares_json *json; /* the whole row: keys that nobody asked for are kept */
+    const ares_json *json; /* the whole row, with all its keys */
     const char *file;
     int64_t line;          /* for messages */
     int64_t id;            /* index in the data set */

@@ -306,6 +306,14 @@ static int prefix_length(splitter *s, int64_t n, bool prompt, int64_t message, i
     return ARES_OK;
 }
 
+/* Code points that begin in bytes [from, to) of the text. */
+static int64_t chars_between(const char *text, int64_t from, int64_t to)
+{
+    int64_t chars = 0;
+    for (int64_t i = from; i < to; i++) chars += ((unsigned char)text[i] & 0xC0) != 0x80;
+    return chars;
+}
+
 static int split(splitter *s, ares_text_spans *spans)
 {
     int64_t byte = 0, chars = 0;
@@ -322,10 +330,9 @@ static int split(splitter *s, ares_text_spans *spans)
                 "template: messages[%lld]: its text is shorter than the generation prompt",
                 (long long)i);
         ares_text_span span = { .byte_start = a, .byte_end = b };
-        for (; byte < a; byte++) chars += ((unsigned char)s->whole.data[byte] & 0xC0) != 0x80;
-        span.char_start = chars;
-        for (; byte < b; byte++) chars += ((unsigned char)s->whole.data[byte] & 0xC0) != 0x80;
-        span.char_end = chars;
+        span.char_start = chars + chars_between(s->whole.data, byte, a);
+        span.char_end = span.char_start + chars_between(s->whole.data, a, b);
+        byte = b, chars = span.char_end;
         if (spans->n == spans->cap) {
             spans->cap = spans->cap ? 2 * spans->cap : 8;
             spans->items = ares_realloc(spans->items, (size_t)spans->cap * sizeof *spans->items);
@@ -337,9 +344,7 @@ static int split(splitter *s, ares_text_spans *spans)
 
 static void shift(ares_text_spans *spans, int64_t first, const ares_str *before)
 {
-    int64_t chars = 0;
-    for (size_t i = 0; i < before->len; i++)
-        chars += ((unsigned char)before->data[i] & 0xC0) != 0x80;
+    int64_t chars = chars_between(before->data, 0, (int64_t)before->len);
     for (int64_t k = first; k < spans->n; k++) {
         spans->items[k].byte_start += (int64_t)before->len,
             spans->items[k].byte_end += (int64_t)before->len;

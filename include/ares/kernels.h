@@ -128,6 +128,43 @@ typedef struct ares_linear_backward_args {
 } ares_linear_backward_args;
 
 /*
+ * y = x * rstd * w, rstd = 1/sqrt(mean(x^2) + eps) ("lanes"), for rows of width k (Zhang and
+ * Sennrich 2019).
+ */
+typedef struct ares_rms_norm_args {
+    int32_t rows, k;
+    const float *x;
+    int64_t ldx;
+    const float *w; /* [k] */
+    float eps;
+    float *y;
+    int64_t ldy;
+    float *rstd; /* [rows]; written by forward, where it may be NULL; read by backward */
+    /* backward: dx += (residual streams meet there), dw += one chain over the rows */
+    const float *dy;
+    int64_t lddy;
+    float *dx;
+    int64_t lddx;
+    float *dw; /* [k]; NULL: frozen */
+} ares_rms_norm_args;
+
+/* y = silu(gate) * up, rows of width k; gate and up have the same distance of rows, ldgu. */
+typedef struct ares_silu_mul_args {
+    int32_t rows, k;
+    const float *gate, *up;
+    int64_t ldgu;
+    /* written; in backward the same numbers again, for the gradient of the weight that follows, or
+     * NULL */
+    float *y;
+    int64_t ldy;
+    /* backward: d_gate and d_up are written and may be gate and up themselves */
+    const float *dy;
+    int64_t lddy;
+    float *d_gate, *d_up;
+    int64_t lddgu;
+} ares_silu_mul_args;
+
+/*
  * Segments of a packed batch. Segment s owns the query rows [start[s], start[s+1]); its i-th row
  * stands at position prefix_len[s] + i and sees the keys 0 .. prefix_len[s] + i of its sequence
  * (causal), or all of them. Keys are walked in chunks of ARES_KV_BLOCK from position 0, online
@@ -330,16 +367,8 @@ typedef struct ares_kernels {
     void (*embedding_backward)(ares_device *d, const ares_matrix *de, const int32_t *ids, int32_t n,
                                const float *dy, int64_t lddy);
 
-    /*
-     * y = x * rstd * w, rstd = 1/sqrt(mean(x^2) + eps) ("lanes"). rows of width k at distance ld;
-     * rstd [rows] may be NULL forward. backward: dx += (never written fresh: residual streams meet
-     * here), dw += chain over rows; dw NULL: frozen.
-     */
-    void (*rms_norm)(ares_device *d, int32_t rows, int32_t k, const float *x, int64_t ldx,
-                     const float *w, float eps, float *y, int64_t ldy, float *rstd);
-    void (*rms_norm_backward)(ares_device *d, int32_t rows, int32_t k, const float *dy,
-                              int64_t lddy, const float *x, int64_t ldx, const float *w,
-                              const float *rstd, float *dx, int64_t lddx, float *dw);
+    void (*rms_norm)(ares_device *d, const ares_rms_norm_args *a);
+    void (*rms_norm_backward)(ares_device *d, const ares_rms_norm_args *a);
 
     /*
      * Rotates pairs (i, i + head_dim/2) of every head in place, by row r's angles: cos_sin
@@ -349,15 +378,8 @@ typedef struct ares_kernels {
     void (*rope)(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, float *x,
                  int64_t ldx, const float *cos_sin, bool inverse);
 
-    void (*silu_mul)(ares_device *d, int32_t rows, int32_t k, const float *gate, const float *up,
-                     int64_t ldgu, float *y, int64_t ldy);
-    /*
-     * d_gate and d_up may be gate and up themselves; y (may be NULL) gets silu(gate) * up again,
-     * for the weight gradient of down.
-     */
-    void (*silu_mul_backward)(ares_device *d, int32_t rows, int32_t k, const float *dy,
-                              int64_t lddy, const float *gate, const float *up, int64_t ldgu,
-                              float *d_gate, float *d_up, int64_t lddgu, float *y, int64_t ldy);
+    void (*silu_mul)(ares_device *d, const ares_silu_mul_args *a);
+    void (*silu_mul_backward)(ares_device *d, const ares_silu_mul_args *a);
 
     /*
      * Row r of k and v [rows][n_kv * head_dim] goes to cache slot slots[r] = block * ARES_KV_BLOCK

@@ -50,6 +50,40 @@ static void product_backward(ares_device *d, const ares_linear *l, int32_t rows,
     d->k->linear_backward(d, &a);
 }
 
+/* y = norm(x) over rows of width k; rstd may be NULL. */
+static void norm(const ares_model *m, const ares_param *w, int32_t rows, int32_t k, const float *x,
+                 float *y, float *rstd)
+{
+    ares_rms_norm_args a = { .rows = rows,
+                             .k = k,
+                             .x = x,
+                             .ldx = k,
+                             .w = vector(w),
+                             .eps = m->cfg.rms_norm_eps,
+                             .y = y,
+                             .ldy = k,
+                             .rstd = rstd };
+    m->device->k->rms_norm(m->device, &a);
+}
+
+/* dx += the gradient of x, of a norm whose forward left rstd; the weight's gradient too. */
+static void norm_backward(ares_device *d, const ares_param *w, int32_t rows, int32_t k,
+                          const float *dy, const float *x, const float *rstd, float *dx)
+{
+    ares_rms_norm_args a = { .rows = rows,
+                             .k = k,
+                             .x = x,
+                             .ldx = k,
+                             .w = vector(w),
+                             .rstd = (float *)rstd,
+                             .dy = dy,
+                             .lddy = k,
+                             .dx = dx,
+                             .lddx = k,
+                             .dw = vector_grad(w) };
+    d->k->rms_norm_backward(d, &a);
+}
+
 static ares_attention_args attention(const ares_model *m, int layer, const block_pass *p,
                                      const block_saved *s)
 {
@@ -81,19 +115,16 @@ void block_forward(const ares_model *m, int layer, const block_pass *p, const bl
     const ares_model_config *c = &m->cfg;
     const ares_model_layer *l = &m->layer[layer];
     int32_t rows = p->rows, hidden = c->hidden, dim = c->head_dim;
-    bool norm = c->qk_norm;
+    bool qk_norm = c->qk_norm;
 
-    k->rms_norm(d, rows, hidden, s->x_in, hidden, vector(l->input_norm), c->rms_norm_eps, t->h,
-                hidden, s->rstd_in);
-    ares_linear_args qkv[] = { product(&l->q, rows, t->h, NULL, norm ? s->q_raw : s->q),
-                               product(&l->k, rows, t->h, NULL, norm ? s->k_raw : s->k),
+    norm(m, l->input_norm, rows, hidden, s->x_in, t->h, s->rstd_in);
+    ares_linear_args qkv[] = { product(&l->q, rows, t->h, NULL, qk_norm ? s->q_raw : s->q),
+                               product(&l->k, rows, t->h, NULL, qk_norm ? s->k_raw : s->k),
                                product(&l->v, rows, t->h, NULL, s->v) };
     k->linear(d, qkv, 3);
-    if (norm) {
-        k->rms_norm(d, rows * c->heads, dim, s->q_raw, dim, vector(l->q_norm), c->rms_norm_eps,
-                    s->q, dim, s->q_rstd);
-        k->rms_norm(d, rows * c->kv_heads, dim, s->k_raw, dim, vector(l->k_norm), c->rms_norm_eps,
-                    s->k, dim, s->k_rstd);
+    if (qk_norm) {
+        norm(m, l->q_norm, rows * c->heads, dim, s->q_raw, s->q, s->q_rstd);
+        norm(m, l->k_norm, rows * c->kv_heads, dim, s->k_raw, s->k, s->k_rstd);
     }
     k->rope(d, rows, c->heads, dim, s->q, (int64_t)c->heads * dim, p->cos_sin, false);
     k->rope(d, rows, c->kv_heads, dim, s->k, (int64_t)c->kv_heads * dim, p->cos_sin, false);
@@ -105,12 +136,18 @@ void block_forward(const ares_model *m, int layer, const block_pass *p, const bl
     ares_linear_args o = product(&l->o, rows, s->attn, s->x_in, s->x_mid);
     k->linear(d, &o, 1);
 
-    k->rms_norm(d, rows, hidden, s->x_mid, hidden, vector(l->post_norm), c->rms_norm_eps, t->h,
-                hidden, s->rstd_mid);
+    norm(m, l->post_norm, rows, hidden, s->x_mid, t->h, s->rstd_mid);
     ares_linear_args gate_up[] = { product(&l->gate, rows, t->h, NULL, s->gate),
                                    product(&l->up, rows, t->h, NULL, s->up) };
     k->linear(d, gate_up, 2);
-    k->silu_mul(d, rows, c->intermediate, s->gate, s->up, c->intermediate, t->act, c->intermediate);
+    ares_silu_mul_args act = { .rows = rows,
+                               .k = c->intermediate,
+                               .gate = s->gate,
+                               .up = s->up,
+                               .ldgu = c->intermediate,
+                               .y = t->act,
+                               .ldy = c->intermediate };
+    k->silu_mul(d, &act);
     ares_linear_args down = product(&l->down, rows, t->act, s->x_mid, x_out);
     k->linear(d, &down, 1);
 }
@@ -127,15 +164,24 @@ void block_backward(const ares_model *m, int layer, const block_pass *p, const b
 
     /* MLP: the activation and the normed stream are made again, cheaper than kept */
     product_backward(d, &l->down, rows, dx, NULL, t->d_act, false);
-    k->silu_mul_backward(d, rows, wide, t->d_act, wide, s->gate, s->up, wide, t->d_gate, t->d_up,
-                         wide, t->act, wide);
+    ares_silu_mul_args act = { .rows = rows,
+                               .k = wide,
+                               .gate = s->gate,
+                               .up = s->up,
+                               .ldgu = wide,
+                               .y = t->act,
+                               .ldy = wide,
+                               .dy = t->d_act,
+                               .lddy = wide,
+                               .d_gate = t->d_gate,
+                               .d_up = t->d_up,
+                               .lddgu = wide };
+    k->silu_mul_backward(d, &act);
     product_backward(d, &l->down, rows, dx, t->act, NULL, false);
-    k->rms_norm(d, rows, hidden, s->x_mid, hidden, vector(l->post_norm), c->rms_norm_eps, t->h,
-                hidden, NULL);
+    norm(m, l->post_norm, rows, hidden, s->x_mid, t->h, NULL);
     product_backward(d, &l->gate, rows, t->d_gate, t->h, t->d_h, false);
     product_backward(d, &l->up, rows, t->d_up, t->h, t->d_h, true);
-    k->rms_norm_backward(d, rows, hidden, t->d_h, hidden, s->x_mid, hidden, vector(l->post_norm),
-                         s->rstd_mid, dx, hidden, vector_grad(l->post_norm));
+    norm_backward(d, l->post_norm, rows, hidden, t->d_h, s->x_mid, s->rstd_mid, dx);
 
     product_backward(d, &l->o, rows, dx, s->attn, t->d_attn, false);
     k->zero(d, t->d_k, (size_t)(rows * kv) * sizeof(float));
@@ -157,16 +203,12 @@ void block_backward(const ares_model *m, int layer, const block_pass *p, const b
         d_k = t->act;
         k->zero(d, d_q, (size_t)(rows * q) * sizeof(float));
         k->zero(d, d_k, (size_t)(rows * kv) * sizeof(float));
-        k->rms_norm_backward(d, rows * c->heads, dim, t->d_q, dim, s->q_raw, dim, vector(l->q_norm),
-                             s->q_rstd, d_q, dim, vector_grad(l->q_norm));
-        k->rms_norm_backward(d, rows * c->kv_heads, dim, t->d_k, dim, s->k_raw, dim,
-                             vector(l->k_norm), s->k_rstd, d_k, dim, vector_grad(l->k_norm));
+        norm_backward(d, l->q_norm, rows * c->heads, dim, t->d_q, s->q_raw, s->q_rstd, d_q);
+        norm_backward(d, l->k_norm, rows * c->kv_heads, dim, t->d_k, s->k_raw, s->k_rstd, d_k);
     }
-    k->rms_norm(d, rows, hidden, s->x_in, hidden, vector(l->input_norm), c->rms_norm_eps, t->h,
-                hidden, NULL);
+    norm(m, l->input_norm, rows, hidden, s->x_in, t->h, NULL);
     product_backward(d, &l->q, rows, d_q, t->h, t->d_h, false);
     product_backward(d, &l->k, rows, d_k, t->h, t->d_h, true);
     product_backward(d, &l->v, rows, t->d_v, t->h, t->d_h, true);
-    k->rms_norm_backward(d, rows, hidden, t->d_h, hidden, s->x_in, hidden, vector(l->input_norm),
-                         s->rstd_in, dx, hidden, vector_grad(l->input_norm));
+    norm_backward(d, l->input_norm, rows, hidden, t->d_h, s->x_in, s->rstd_in, dx);
 }

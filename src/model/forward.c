@@ -266,8 +266,16 @@ int ares_model_forward(ares_model *m, ares_workspace *w, const ares_packed *p, f
     ares_matrix stream = { w->x[m->cfg.layers], ARES_F32, ARES_ROWS, p->rows, width };
     /* a look-up of rows is what it is */
     k->embedding(d, &stream, w->last_out, p->n_out, w->out, width);
-    k->rms_norm(d, p->n_out, width, w->out, width, m->final_norm->weight.data, m->cfg.rms_norm_eps,
-                w->hidden, width, w->out_rstd);
+    ares_rms_norm_args norm = { .rows = p->n_out,
+                                .k = width,
+                                .x = w->out,
+                                .ldx = width,
+                                .w = m->final_norm->weight.data,
+                                .eps = m->cfg.rms_norm_eps,
+                                .y = w->hidden,
+                                .ldy = width,
+                                .rstd = w->out_rstd };
+    k->rms_norm(d, &norm);
     *hidden = w->hidden;
     return k->sync(d);
 }
@@ -281,9 +289,18 @@ int ares_model_backward(ares_model *m, ares_workspace *w, const ares_packed *p,
     size_t row = (size_t)width * sizeof(float);
     ARES_ASSERT(w->keep != ARES_KEEP_NOTHING && w->last.rows == p->rows && !p->cache && m->grads);
     k->zero(d, w->d_out, (size_t)p->n_out * row);
-    k->rms_norm_backward(d, p->n_out, width, d_hidden, width, w->out, width,
-                         m->final_norm->weight.data, w->out_rstd, w->d_out, width,
-                         m->final_norm->grad.data);
+    ares_rms_norm_args norm = { .rows = p->n_out,
+                                .k = width,
+                                .x = w->out,
+                                .ldx = width,
+                                .w = m->final_norm->weight.data,
+                                .rstd = w->out_rstd,
+                                .dy = d_hidden,
+                                .lddy = width,
+                                .dx = w->d_out,
+                                .lddx = width,
+                                .dw = m->final_norm->grad.data };
+    k->rms_norm_backward(d, &norm);
     k->zero(d, w->dx, (size_t)p->rows * row);
     ares_matrix stream = { w->dx, ARES_F32, ARES_ROWS, p->rows, width };
     k->embedding_backward(d, &stream, w->last_out, p->n_out, w->d_out, width);

@@ -221,8 +221,26 @@ TEST(rms_norm_and_its_gradients_equal_autograd)
         const double eps = (double)1e-2f; /* large, so that its place shows */
         float *x = normals(1, ROWS * k, 1), *w = normals(2, k, 1), *dy = normals(3, ROWS * k, 1),
               *y = filled(ROWS * k, NAN), *dx = filled(ROWS * k, 0), *dw = filled(k, 0), rstd[ROWS];
-        d.k->rms_norm(&d, ROWS, k, x, k, w, (float)eps, y, k, rstd);
-        d.k->rms_norm_backward(&d, ROWS, k, dy, k, x, k, w, rstd, dx, k, dw);
+        d.k->rms_norm(&d, &(ares_rms_norm_args){ .rows = ROWS,
+                                                 .k = k,
+                                                 .x = x,
+                                                 .ldx = k,
+                                                 .w = w,
+                                                 .eps = (float)eps,
+                                                 .y = y,
+                                                 .ldy = k,
+                                                 .rstd = rstd });
+        d.k->rms_norm_backward(&d, &(ares_rms_norm_args){ .rows = ROWS,
+                                                          .k = k,
+                                                          .x = x,
+                                                          .ldx = k,
+                                                          .w = w,
+                                                          .rstd = rstd,
+                                                          .dy = dy,
+                                                          .lddy = k,
+                                                          .dx = dx,
+                                                          .lddx = k,
+                                                          .dw = dw });
         leaf leaves[] = { { "dx", x, dx, ROWS, k }, { "dw", w, dw, k, 0 } };
         agrees("rms_norm", rms_norm_formula, &eps, leaves, 2, y, dy, ROWS * k);
         ares_free(x), ares_free(w), ares_free(dy), ares_free(y), ares_free(dx), ares_free(dw);
@@ -286,8 +304,21 @@ TEST(silu_mul_and_its_gradients_equal_autograd)
     REQUIRE_OK(ares_device_open("cpu", 2, &d));
     float *gate = normals(1, N, 3), *up = normals(2, N, 1), *dy = normals(3, N, 1),
           *y = filled(N, NAN), *dg = filled(N, NAN), *du = filled(N, NAN);
-    d.k->silu_mul(&d, ROWS, K, gate, up, K, y, K);
-    d.k->silu_mul_backward(&d, ROWS, K, dy, K, gate, up, K, dg, du, K, NULL, 0);
+    d.k->silu_mul(&d,
+                  &(ares_silu_mul_args){
+                      .rows = ROWS, .k = K, .gate = gate, .up = up, .ldgu = K, .y = y, .ldy = K });
+    d.k->silu_mul_backward(&d, &(ares_silu_mul_args){ .rows = ROWS,
+                                                      .k = K,
+                                                      .gate = gate,
+                                                      .up = up,
+                                                      .ldgu = K,
+                                                      .y = NULL,
+                                                      .ldy = 0,
+                                                      .dy = dy,
+                                                      .lddy = K,
+                                                      .d_gate = dg,
+                                                      .d_up = du,
+                                                      .lddgu = K });
     leaf leaves[] = { { "d_gate", gate, dg, ROWS, K }, { "d_up", up, du, ROWS, K } };
     agrees("silu_mul", silu_mul_formula, NULL, leaves, 2, y, dy, N);
     ares_free(gate), ares_free(up), ares_free(dy), ares_free(y), ares_free(dg), ares_free(du);

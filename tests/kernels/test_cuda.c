@@ -321,13 +321,48 @@ TEST_GPU(cuda_rms_norm_and_its_gradients_agree_with_the_cpu)
               *dy_up = up_floats(&p, dy, n), *y_up = up_floats(&p, y, n),
               *rstd_up = up_floats(&p, rstd, rows), *dx_up = up_floats(&p, dx, n),
               *dw_up = up_floats(&p, dw, k);
-        p.cpu.k->rms_norm(&p.cpu, rows, k, x, ld, w, 1e-5f, y, ld, rstd);
-        p.cuda.k->rms_norm(&p.cuda, rows, k, x_up, ld, w_up, 1e-5f, y_up, ld, rstd_up);
+        p.cpu.k->rms_norm(&p.cpu, &(ares_rms_norm_args){ .rows = rows,
+                                                         .k = k,
+                                                         .x = x,
+                                                         .ldx = ld,
+                                                         .w = w,
+                                                         .eps = 1e-5f,
+                                                         .y = y,
+                                                         .ldy = ld,
+                                                         .rstd = rstd });
+        p.cuda.k->rms_norm(&p.cuda, &(ares_rms_norm_args){ .rows = rows,
+                                                           .k = k,
+                                                           .x = x_up,
+                                                           .ldx = ld,
+                                                           .w = w_up,
+                                                           .eps = 1e-5f,
+                                                           .y = y_up,
+                                                           .ldy = ld,
+                                                           .rstd = rstd_up });
         agree_device(&p, "y", y_up, y, n, 1e-6);
         agree_device(&p, "rstd", rstd_up, rstd, rows, 1e-6);
-        p.cpu.k->rms_norm_backward(&p.cpu, rows, k, dy, ld, x, ld, w, rstd, dx, ld, dw);
-        p.cuda.k->rms_norm_backward(&p.cuda, rows, k, dy_up, ld, x_up, ld, w_up, rstd_up, dx_up, ld,
-                                    dw_up);
+        p.cpu.k->rms_norm_backward(&p.cpu, &(ares_rms_norm_args){ .rows = rows,
+                                                                  .k = k,
+                                                                  .x = x,
+                                                                  .ldx = ld,
+                                                                  .w = w,
+                                                                  .rstd = rstd,
+                                                                  .dy = dy,
+                                                                  .lddy = ld,
+                                                                  .dx = dx,
+                                                                  .lddx = ld,
+                                                                  .dw = dw });
+        p.cuda.k->rms_norm_backward(&p.cuda, &(ares_rms_norm_args){ .rows = rows,
+                                                                    .k = k,
+                                                                    .x = x_up,
+                                                                    .ldx = ld,
+                                                                    .w = w_up,
+                                                                    .rstd = rstd_up,
+                                                                    .dy = dy_up,
+                                                                    .lddy = ld,
+                                                                    .dx = dx_up,
+                                                                    .lddx = ld,
+                                                                    .dw = dw_up });
         agree_device(&p, "dx", dx_up, dx, n, 1e-6);
         agree_device(&p, "dw", dw_up, dw, k, 2e-6);
         float *all[] = { x, w, dy, y, rstd, dx, dw };
@@ -353,15 +388,45 @@ TEST_GPU(cuda_rope_and_silu_mul_agree_with_the_cpu)
           *y = filled(N, 0);
     float *gate_up = up_floats(&p, gate, N), *up_up = up_floats(&p, up_, N),
           *dy_up = up_floats(&p, dy, N), *y_up = up_floats(&p, y, N);
-    p.cpu.k->silu_mul(&p.cpu, ROWS, WIDTH, gate, up_, LD, y, LD);
-    p.cuda.k->silu_mul(&p.cuda, ROWS, WIDTH, gate_up, up_up, LD, y_up, LD);
+    p.cpu.k->silu_mul(
+        &p.cpu,
+        &(ares_silu_mul_args){
+            .rows = ROWS, .k = WIDTH, .gate = gate, .up = up_, .ldgu = LD, .y = y, .ldy = LD });
+    p.cuda.k->silu_mul(&p.cuda, &(ares_silu_mul_args){ .rows = ROWS,
+                                                       .k = WIDTH,
+                                                       .gate = gate_up,
+                                                       .up = up_up,
+                                                       .ldgu = LD,
+                                                       .y = y_up,
+                                                       .ldy = LD });
     agree_device(&p, "silu_mul", y_up, y, N, 1e-6);
     p.cuda.k->zero(&p.cuda, y_up, N * sizeof(float));
     memset(y, 0, N * sizeof(float));
     /* in place */
-    p.cpu.k->silu_mul_backward(&p.cpu, ROWS, WIDTH, dy, LD, gate, up_, LD, gate, up_, LD, y, LD);
-    p.cuda.k->silu_mul_backward(&p.cuda, ROWS, WIDTH, dy_up, LD, gate_up, up_up, LD, gate_up, up_up,
-                                LD, y_up, LD);
+    p.cpu.k->silu_mul_backward(&p.cpu, &(ares_silu_mul_args){ .rows = ROWS,
+                                                              .k = WIDTH,
+                                                              .gate = gate,
+                                                              .up = up_,
+                                                              .ldgu = LD,
+                                                              .y = y,
+                                                              .ldy = LD,
+                                                              .dy = dy,
+                                                              .lddy = LD,
+                                                              .d_gate = gate,
+                                                              .d_up = up_,
+                                                              .lddgu = LD });
+    p.cuda.k->silu_mul_backward(&p.cuda, &(ares_silu_mul_args){ .rows = ROWS,
+                                                                .k = WIDTH,
+                                                                .gate = gate_up,
+                                                                .up = up_up,
+                                                                .ldgu = LD,
+                                                                .y = y_up,
+                                                                .ldy = LD,
+                                                                .dy = dy_up,
+                                                                .lddy = LD,
+                                                                .d_gate = gate_up,
+                                                                .d_up = up_up,
+                                                                .lddgu = LD });
     agree_device(&p, "d_gate", gate_up, gate, N, 1e-6);
     agree_device(&p, "d_up", up_up, up_, N, 1e-6);
     agree_device(&p, "y again", y_up, y, N, 1e-6);

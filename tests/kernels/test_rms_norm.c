@@ -33,7 +33,15 @@ TEST(rms_norm_meets_f64_and_every_instruction_set_gives_its_bits)
                 ares_device d;
                 if (!device_of(isas[i], threads, &d)) continue;
                 float *y = filled((int64_t)rows * k, 0);
-                d.k->rms_norm(&d, rows, k, x, ld, w, 1e-6f, y, k, rstd);
+                d.k->rms_norm(&d, &(ares_rms_norm_args){ .rows = rows,
+                                                         .k = k,
+                                                         .x = x,
+                                                         .ldx = ld,
+                                                         .w = w,
+                                                         .eps = 1e-6f,
+                                                         .y = y,
+                                                         .ldy = k,
+                                                         .rstd = rstd });
                 if (!first) {
                     first = filled((int64_t)rows * k, 0);
                     memcpy(first, y, (size_t)(rows * k) * 4);
@@ -71,13 +79,30 @@ TEST(rms_norm_backward_meets_finite_differences_adds_and_survives_cuts)
         for (int pieces = 1; pieces <= 3; pieces++) {
             ares_device d;
             if (!device_of(isas[i], 1 + pieces % 2, &d)) continue;
-            d.k->rms_norm(&d, ROWS, K, x, K, w, 1e-5f, y, K, rstd);
+            d.k->rms_norm(&d, &(ares_rms_norm_args){ .rows = ROWS,
+                                                     .k = K,
+                                                     .x = x,
+                                                     .ldx = K,
+                                                     .w = w,
+                                                     .eps = 1e-5f,
+                                                     .y = y,
+                                                     .ldy = K,
+                                                     .rstd = rstd });
             memcpy(dx, dx0, ROWS * K * 4);
             memcpy(dw, dw0, K * 4);
             for (int p = 0; p < pieces; p++) {
                 int from = p * ROWS / pieces, rows = (p + 1) * ROWS / pieces - from;
-                d.k->rms_norm_backward(&d, rows, K, dy + from * K, K, x + from * K, K, w,
-                                       rstd + from, dx + from * K, K, dw);
+                d.k->rms_norm_backward(&d, &(ares_rms_norm_args){ .rows = rows,
+                                                                  .k = K,
+                                                                  .x = x + from * K,
+                                                                  .ldx = K,
+                                                                  .w = w,
+                                                                  .rstd = rstd + from,
+                                                                  .dy = dy + from * K,
+                                                                  .lddy = K,
+                                                                  .dx = dx + from * K,
+                                                                  .lddx = K,
+                                                                  .dw = dw });
             }
             if (i == 0 && pieces == 1) {
                 memcpy(first, dx, ROWS * K * 4);

@@ -17,10 +17,24 @@ TEST(silu_mul_and_its_gradient_meet_f64_in_place_and_with_every_instruction_set)
         for (int i = 0; i < ISAS; i++) {
             ares_device d;
             if (!device_of(isas[i], 1 + i % 2, &d)) continue;
-            d.k->silu_mul(&d, rows, k, gate, up, k, y, k);
+            d.k->silu_mul(
+                &d,
+                &(ares_silu_mul_args){
+                    .rows = rows, .k = k, .gate = gate, .up = up, .ldgu = k, .y = y, .ldy = k });
             memcpy(dg, gate, bytes);
             memcpy(du, up, bytes);
-            d.k->silu_mul_backward(&d, rows, k, dy, k, dg, du, k, dg, du, k, again, k);
+            d.k->silu_mul_backward(&d, &(ares_silu_mul_args){ .rows = rows,
+                                                              .k = k,
+                                                              .gate = dg,
+                                                              .up = du,
+                                                              .ldgu = k,
+                                                              .y = again,
+                                                              .ldy = k,
+                                                              .dy = dy,
+                                                              .lddy = k,
+                                                              .d_gate = dg,
+                                                              .d_up = du,
+                                                              .lddgu = k });
             CHECK_MEM(again, y, bytes);
             if (i == 0) {
                 memcpy(first, y, bytes), memcpy(first + n, dg, bytes),
@@ -53,7 +67,9 @@ TEST(silu_mul_of_extreme_gates_is_finite)
     for (int i = 0; i < ISAS; i++) {
         ares_device d;
         if (!device_of(isas[i], 1, &d)) continue;
-        d.k->silu_mul(&d, 1, 16, gate, up, 16, y, 16);
+        d.k->silu_mul(
+            &d, &(ares_silu_mul_args){
+                    .rows = 1, .k = 16, .gate = gate, .up = up, .ldgu = 16, .y = y, .ldy = 16 });
         for (int j = 0; j < 16; j++) {
             double want = gate[j] < -103 ? 0 : silu(gate[j]);
             CHECK_NEAR(y[j], want, 4 * 0x1p-24 * fabs(want) + 1e-36);

@@ -21,18 +21,12 @@ void ARES_K(embedding)(ares_device *d, const ares_matrix *e, const int32_t *ids,
                        float *y, int64_t ldy);
 void ARES_K(embedding_backward)(ares_device *d, const ares_matrix *de, const int32_t *ids,
                                 int32_t n, const float *dy, int64_t lddy);
-void ARES_K(rms_norm)(ares_device *d, int32_t rows, int32_t k, const float *x, int64_t ldx,
-                      const float *w, float eps, float *y, int64_t ldy, float *rstd);
-void ARES_K(rms_norm_backward)(ares_device *d, int32_t rows, int32_t k, const float *dy,
-                               int64_t lddy, const float *x, int64_t ldx, const float *w,
-                               const float *rstd, float *dx, int64_t lddx, float *dw);
+void ARES_K(rms_norm)(ares_device *d, const ares_rms_norm_args *a);
+void ARES_K(rms_norm_backward)(ares_device *d, const ares_rms_norm_args *a);
 void ARES_K(rope)(ares_device *d, int32_t rows, int32_t heads, int32_t head_dim, float *x,
                   int64_t ldx, const float *cos_sin, bool inverse);
-void ARES_K(silu_mul)(ares_device *d, int32_t rows, int32_t k, const float *gate, const float *up,
-                      int64_t ldgu, float *y, int64_t ldy);
-void ARES_K(silu_mul_backward)(ares_device *d, int32_t rows, int32_t k, const float *dy,
-                               int64_t lddy, const float *gate, const float *up, int64_t ldgu,
-                               float *d_gate, float *d_up, int64_t lddgu, float *y, int64_t ldy);
+void ARES_K(silu_mul)(ares_device *d, const ares_silu_mul_args *a);
+void ARES_K(silu_mul_backward)(ares_device *d, const ares_silu_mul_args *a);
 void ARES_K(store_kv)(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_dim, const float *k,
                       const float *v, int64_t ldkv, const int32_t *slots, float *cache);
 void ARES_K(attention)(ares_device *d, const ares_attention_args *a);

@@ -28,17 +28,22 @@ static bool rows_new(cuda_context *c, int32_t rows, const int32_t *target, head_
     return cuda_in(c, r->target, target, (size_t)rows * sizeof *target);
 }
 
+static head_rows rows_from(const head_rows *r, int32_t row)
+{
+    return { r->target + row, r->log_prob + row, r->entropy + row, r->lse + row, r->c + row,
+             r->ce + row,     r->kl + row,       r->ref_lse + row, r->ck + row };
+}
+
 static __global__ void __launch_bounds__(VOCAB_THREADS)
-    row_statistics(const float *logits, int64_t ld, int32_t vocab, float inv_temperature,
-                   const int32_t *target, float *log_prob, float *entropy, float *lse)
+    row_statistics(const float *logits, int32_t vocab, float inv_temperature, head_rows r)
 {
     int64_t row = blockIdx.x;
-    const float *z = logits + row * ld;
+    const float *z = logits + row * vocab;
     vocab_total t = vocab_total_of(z, vocab, inv_temperature);
     if (threadIdx.x) return;
-    log_prob[row] = vocab_log_prob(t, vocab_scaled(z[target[row]], inv_temperature));
-    entropy[row] = t.entropy;
-    if (lse) lse[row] = t.max + t.log_sum;
+    r.log_prob[row] = vocab_log_prob(t, vocab_scaled(z[r.target[row]], inv_temperature));
+    r.entropy[row] = t.entropy;
+    r.lse[row] = t.max + t.log_sum;
 }
 
 static __device__ double block_sum_f64(double v)
@@ -99,13 +104,12 @@ static __global__ void __launch_bounds__(VOCAB_THREADS)
  * the temperature.
  */
 static __global__ void __launch_bounds__(VOCAB_THREADS)
-    differentiate(float *logits, int32_t vocab, float inv_temperature, const int32_t *target,
-                  const float *entropy, const float *lse, const float *c, const float *ce)
+    differentiate(float *logits, int32_t vocab, float inv_temperature, head_rows r)
 {
     int64_t row = blockIdx.x;
-    float *z = logits + row * vocab, weight = c[row], of_entropy = ce ? ce[row] : 0.0f,
-          shift = lse[row], h = entropy[row];
-    int32_t taken = target[row];
+    float *z = logits + row * vocab, weight = r.c[row], of_entropy = r.ce ? r.ce[row] : 0.0f,
+          shift = r.lse[row], h = r.entropy[row];
+    int32_t taken = r.target[row];
     for (int32_t i = (int32_t)(blockIdx.y * VOCAB_THREADS + threadIdx.x); i < vocab;
          i += (int32_t)(gridDim.y * VOCAB_THREADS)) {
         float d = vocab_scaled(z[i], inv_temperature) - shift;
@@ -117,15 +121,14 @@ static __global__ void __launch_bounds__(VOCAB_THREADS)
 /* The same with c_kl p (log p - log q - KL) on top. */
 static __global__ void __launch_bounds__(VOCAB_THREADS)
     differentiate_kl(float *logits, const float *ref_logits, int32_t vocab, float inv_temperature,
-                     const int32_t *target, const float *entropy, const float *lse, const float *c,
-                     const float *ce, const float *kl, const float *ref_lse, const float *ck)
+                     head_rows r)
 {
     int64_t row = blockIdx.x;
-    float *z = logits + row * vocab, weight = c[row], of_entropy = ce ? ce[row] : 0.0f,
-          of_kl = ck[row], shift = lse[row], ref_shift = ref_lse[row], h = entropy[row],
-          mean = kl[row];
+    float *z = logits + row * vocab, weight = r.c[row], of_entropy = r.ce ? r.ce[row] : 0.0f,
+          of_kl = r.ck[row], shift = r.lse[row], ref_shift = r.ref_lse[row], h = r.entropy[row],
+          mean = r.kl[row];
     const float *zr = ref_logits + row * vocab;
-    int32_t taken = target[row];
+    int32_t taken = r.target[row];
     for (int32_t i = (int32_t)(blockIdx.y * VOCAB_THREADS + threadIdx.x); i < vocab;
          i += (int32_t)(gridDim.y * VOCAB_THREADS)) {
         float d = vocab_scaled(z[i], inv_temperature) - shift,
@@ -162,8 +165,7 @@ static void make_statistics(cuda_context *c, const ares_head_args *a, const head
                             const head_rows *r)
 {
     cuda_launch(c, "head: statistics", row_statistics, (unsigned)k->rows, VOCAB_THREADS, 0,
-                k->logits, a->vocab, a->vocab, a->inv_temperature, r->target + k->row,
-                r->log_prob + k->row, r->entropy + k->row, r->lse + k->row);
+                k->logits, a->vocab, a->inv_temperature, rows_from(r, k->row));
     if (k->ref)
         cuda_launch(c, "head: kl", row_kl, (unsigned)k->rows, VOCAB_THREADS, 0, k->logits, k->ref,
                     a->vocab, a->inv_temperature, r->kl + k->row, r->ref_lse + k->row);
@@ -172,17 +174,15 @@ static void make_statistics(cuda_context *c, const ares_head_args *a, const head
 static void backward(ares_device *d, cuda_context *c, const ares_head_args *a, const head_chunk *k,
                      const head_rows *r, bool entropy)
 {
-    const float *ce = entropy ? r->ce + k->row : NULL;
+    head_rows own = rows_from(r, k->row);
+    if (!entropy) own.ce = NULL;
     dim3 grid((unsigned)k->rows, 8);
     if (k->ref)
         cuda_launch(c, "head: derivatives", differentiate_kl, grid, VOCAB_THREADS, 0, k->logits,
-                    k->ref, a->vocab, a->inv_temperature, r->target + k->row, r->entropy + k->row,
-                    r->lse + k->row, r->c + k->row, ce, r->kl + k->row, r->ref_lse + k->row,
-                    r->ck + k->row);
+                    k->ref, a->vocab, a->inv_temperature, own);
     else
         cuda_launch(c, "head: derivatives", differentiate, grid, VOCAB_THREADS, 0, k->logits,
-                    a->vocab, a->inv_temperature, r->target + k->row, r->entropy + k->row,
-                    r->lse + k->row, r->c + k->row, ce);
+                    a->vocab, a->inv_temperature, own);
     ares_matrix w = vocab_part(a->w, a->vocab),
                 dw = a->dw ? vocab_part(a->dw, a->vocab) : ares_matrix{};
     ares_linear_backward_args l = { .m = k->rows,

@@ -33,18 +33,28 @@ template <typename F> static void each_panel(cuda_context *c, const ares_matrix 
     }
 }
 
-/* Column-major, as cuBLAS has it: y (rows x columns) = a b + beta y. */
-static void gemm(cuda_context *c, cublasOperation_t op_a, cublasOperation_t op_b, int rows,
-                 int columns, int steps, const float *a, int64_t lda, const float *b, int64_t ldb,
-                 float beta, float *y, int64_t ldy)
+/* Column-major, as cuBLAS has it: y [rows x columns] = op_a(a) op_b(b) + beta y, steps summed. */
+typedef struct gemm_args {
+    cublasOperation_t op_a, op_b;
+    int rows, columns, steps;
+    const float *a;
+    int64_t lda;
+    const float *b;
+    int64_t ldb;
+    float beta;
+    float *y;
+    int64_t ldy;
+} gemm_args;
+
+static void gemm(cuda_context *c, const gemm_args &g)
 {
     const float one = 1.0f;
     if (c->failed) return;
     c->last = "linear: product";
     cuda_check_blas(c,
-                    cublasGemmEx(c->blas, op_a, op_b, rows, columns, steps, &one, a, CUDA_R_32F,
-                                 (int)lda, b, CUDA_R_32F, (int)ldb, &beta, y, CUDA_R_32F, (int)ldy,
-                                 CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+                    cublasGemmEx(c->blas, g.op_a, g.op_b, g.rows, g.columns, g.steps, &one, g.a,
+                                 CUDA_R_32F, (int)g.lda, g.b, CUDA_R_32F, (int)g.ldb, &g.beta, g.y,
+                                 CUDA_R_32F, (int)g.ldy, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
                     c->last);
 }
 
@@ -52,8 +62,18 @@ void cuda_product(cuda_context *c, const float *x, int64_t ldx, const ares_matri
                   float *y, int64_t ldy, bool accumulate)
 {
     each_panel(c, w, [&](const float *rows, int64_t first, int32_t n) {
-        gemm(c, CUBLAS_OP_T, CUBLAS_OP_N, n, m, w->k, rows, w->k, x, ldx, accumulate ? 1.0f : 0.0f,
-             y + first, ldy);
+        gemm(c, { .op_a = CUBLAS_OP_T,
+                  .op_b = CUBLAS_OP_N,
+                  .rows = n,
+                  .columns = m,
+                  .steps = w->k,
+                  .a = rows,
+                  .lda = w->k,
+                  .b = x,
+                  .ldb = ldx,
+                  .beta = accumulate ? 1.0f : 0.0f,
+                  .y = y + first,
+                  .ldy = ldy });
     });
 }
 
@@ -105,13 +125,33 @@ void cuda_linear_backward(ares_device *d, const ares_linear_backward_args *a)
     if (a->m == 0) return;
     if (a->dx)
         each_panel(c, a->w, [&](const float *rows, int64_t first, int32_t n) {
-            gemm(c, CUBLAS_OP_N, CUBLAS_OP_N, a->w->k, a->m, n, rows, a->w->k, a->dy + first,
-                 a->lddy, a->accumulate || first > 0 ? 1.0f : 0.0f, a->dx, a->lddx);
+            gemm(c, { .op_a = CUBLAS_OP_N,
+                      .op_b = CUBLAS_OP_N,
+                      .rows = a->w->k,
+                      .columns = a->m,
+                      .steps = n,
+                      .a = rows,
+                      .lda = a->w->k,
+                      .b = a->dy + first,
+                      .ldb = a->lddy,
+                      .beta = a->accumulate || first > 0 ? 1.0f : 0.0f,
+                      .y = a->dx,
+                      .ldy = a->lddx });
         });
     if (a->dw) {
         ARES_ASSERT(a->dw->layout == ARES_ROWS && a->dw->dtype == ARES_F32);
-        gemm(c, CUBLAS_OP_N, CUBLAS_OP_T, a->dw->k, a->dw->n, a->m, a->x, a->ldx, a->dy, a->lddy,
-             1.0f, (float *)a->dw->data, a->dw->k);
+        gemm(c, { .op_a = CUBLAS_OP_N,
+                  .op_b = CUBLAS_OP_T,
+                  .rows = a->dw->k,
+                  .columns = a->dw->n,
+                  .steps = a->m,
+                  .a = a->x,
+                  .lda = a->ldx,
+                  .b = a->dy,
+                  .ldb = a->lddy,
+                  .beta = 1.0f,
+                  .y = (float *)a->dw->data,
+                  .ldy = a->dw->k });
     }
     if (a->dbias)
         cuda_launch(c, "linear: bias gradient", sum_columns, (unsigned)(a->w->n + 31) / 32,

@@ -29,43 +29,37 @@ static __device__ float sigmoid(float x)
     return 1.0f / (1.0f + expf(-x));
 }
 
-static __global__ void swiglu(int32_t rows, int32_t k, const float *gate, const float *up,
-                              int64_t ldgu, float *y, int64_t ldy)
+static __global__ void swiglu(ares_silu_mul_args a)
 {
-    CUDA_EACH(at, (int64_t)rows * k)
+    CUDA_EACH(at, (int64_t)a.rows * a.k)
     {
-        int64_t r = at / k, i = at % k;
-        float g = gate[r * ldgu + i];
-        y[r * ldy + i] = g * sigmoid(g) * up[r * ldgu + i];
+        int64_t r = at / a.k, i = at % a.k;
+        float g = a.gate[r * a.ldgu + i];
+        a.y[r * a.ldy + i] = g * sigmoid(g) * a.up[r * a.ldgu + i];
     }
 }
-void cuda_silu_mul(ares_device *d, int32_t rows, int32_t k, const float *gate, const float *up,
-                   int64_t ldgu, float *y, int64_t ldy)
+void cuda_silu_mul(ares_device *d, const ares_silu_mul_args *a)
 {
-    cuda_launch(cuda_enter(d), "silu_mul", swiglu, cuda_blocks((int64_t)rows * k), CUDA_THREADS, 0,
-                rows, k, gate, up, ldgu, y, ldy);
+    cuda_launch(cuda_enter(d), "silu_mul", swiglu, cuda_blocks((int64_t)a->rows * a->k),
+                CUDA_THREADS, 0, *a);
 }
 
-static __global__ void swiglu_back(int32_t rows, int32_t k, const float *dy, int64_t lddy,
-                                   const float *gate, const float *up, int64_t ldgu, float *d_gate,
-                                   float *d_up, int64_t lddgu, float *y, int64_t ldy)
+static __global__ void swiglu_back(ares_silu_mul_args a)
 {
-    CUDA_EACH(at, (int64_t)rows * k)
+    CUDA_EACH(at, (int64_t)a.rows * a.k)
     {
-        int64_t r = at / k, i = at % k;
-        float g = gate[r * ldgu + i], u = up[r * ldgu + i], e = dy[r * lddy + i], s = sigmoid(g),
-              silu = g * s;
-        d_up[r * lddgu + i] = e * silu;
-        d_gate[r * lddgu + i] = e * u * fmaf(silu, 1.0f - s, s);
-        if (y) y[r * ldy + i] = silu * u;
+        int64_t r = at / a.k, i = at % a.k;
+        float g = a.gate[r * a.ldgu + i], u = a.up[r * a.ldgu + i], e = a.dy[r * a.lddy + i],
+              s = sigmoid(g), silu = g * s;
+        a.d_up[r * a.lddgu + i] = e * silu;
+        a.d_gate[r * a.lddgu + i] = e * u * fmaf(silu, 1.0f - s, s);
+        if (a.y) a.y[r * a.ldy + i] = silu * u;
     }
 }
-void cuda_silu_mul_backward(ares_device *d, int32_t rows, int32_t k, const float *dy, int64_t lddy,
-                            const float *gate, const float *up, int64_t ldgu, float *d_gate,
-                            float *d_up, int64_t lddgu, float *y, int64_t ldy)
+void cuda_silu_mul_backward(ares_device *d, const ares_silu_mul_args *a)
 {
-    cuda_launch(cuda_enter(d), "silu_mul_backward", swiglu_back, cuda_blocks((int64_t)rows * k),
-                CUDA_THREADS, 0, rows, k, dy, lddy, gate, up, ldgu, d_gate, d_up, lddgu, y, ldy);
+    cuda_launch(cuda_enter(d), "silu_mul_backward", swiglu_back,
+                cuda_blocks((int64_t)a->rows * a->k), CUDA_THREADS, 0, *a);
 }
 
 /* ---------------- AdamW: the CPU's formula, term by term */

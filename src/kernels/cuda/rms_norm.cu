@@ -4,69 +4,59 @@
  */
 #include "device.cuh"
 
-static __global__ void norm_row(int32_t k, const float *x, int64_t ldx, const float *w, float eps,
-                                float *y, int64_t ldy, float *rstd)
+static __global__ void norm_row(ares_rms_norm_args a)
 {
     int64_t row = blockIdx.x;
-    x += row * ldx;
-    y += row * ldy;
-    float sum = 0.0f;
+    int32_t k = a.k;
+    const float *x = a.x + row * a.ldx, *w = a.w;
+    float *y = a.y + row * a.ldy, sum = 0.0f;
     for (int32_t i = threadIdx.x; i < k; i += blockDim.x) sum = fmaf(x[i], x[i], sum);
-    float scale = 1.0f / sqrtf(cuda_block_sum(sum) / (float)k + eps);
-    if (rstd && threadIdx.x == 0) rstd[row] = scale;
+    float scale = 1.0f / sqrtf(cuda_block_sum(sum) / (float)k + a.eps);
+    if (a.rstd && threadIdx.x == 0) a.rstd[row] = scale;
     for (int32_t i = threadIdx.x; i < k; i += blockDim.x) y[i] = x[i] * scale * w[i];
 }
 
 /* dx += rstd * (w dy - x * rstd^2 / k * sum(w dy x)) */
-static __global__ void norm_row_back(int32_t k, const float *dy, int64_t lddy, const float *x,
-                                     int64_t ldx, const float *w, const float *rstd, float *dx,
-                                     int64_t lddx)
+static __global__ void norm_row_back(ares_rms_norm_args a)
 {
     int64_t row = blockIdx.x;
-    x += row * ldx;
-    dy += row * lddy;
-    dx += row * lddx;
-    float scale = rstd[row], sum = 0.0f;
+    int32_t k = a.k;
+    const float *x = a.x + row * a.ldx, *dy = a.dy + row * a.lddy, *w = a.w;
+    float *dx = a.dx + row * a.lddx, scale = a.rstd[row], sum = 0.0f;
     for (int32_t i = threadIdx.x; i < k; i += blockDim.x) sum = fmaf(dy[i] * w[i], x[i], sum);
     float pull = cuda_block_sum(sum) * (scale * scale) / (float)k;
     for (int32_t i = threadIdx.x; i < k; i += blockDim.x)
         dx[i] = fmaf(fmaf(-x[i], pull, dy[i] * w[i]), scale, dx[i]);
 }
 
-static __global__ void weight_back(int32_t rows, int32_t k, const float *dy, int64_t lddy,
-                                   const float *x, int64_t ldx, const float *rstd, float *dw)
+static __global__ void weight_back(ares_rms_norm_args a)
 {
     __shared__ float tile[32 * 33];
     int32_t column = (int32_t)(blockIdx.x * 32 + threadIdx.x);
     float sum = 0.0f;
-    if (column < k)
-        for (int64_t r = threadIdx.y; r < rows; r += 32)
-            sum = fmaf(x[r * ldx + column] * rstd[r], dy[r * lddy + column], sum);
+    if (column < a.k)
+        for (int64_t r = threadIdx.y; r < a.rows; r += 32)
+            sum = fmaf(a.x[r * a.ldx + column] * a.rstd[r], a.dy[r * a.lddy + column], sum);
     sum = cuda_column_tree(tile, sum);
-    if (threadIdx.y == 0 && column < k) dw[column] += sum;
+    if (threadIdx.y == 0 && column < a.k) a.dw[column] += sum;
 }
 
-/* norms of heads are narrow and many */
+/* Norms of heads are narrow and many: a warp each. */
 static unsigned threads_for(int32_t k)
 {
     return k <= 256 ? 32 : 256;
 }
 
-void cuda_rms_norm(ares_device *d, int32_t rows, int32_t k, const float *x, int64_t ldx,
-                   const float *w, float eps, float *y, int64_t ldy, float *rstd)
+void cuda_rms_norm(ares_device *d, const ares_rms_norm_args *a)
 {
-    cuda_launch(cuda_enter(d), "rms_norm", norm_row, (unsigned)rows, threads_for(k), 0, k, x, ldx,
-                w, eps, y, ldy, rstd);
+    cuda_launch(cuda_enter(d), "rms_norm", norm_row, (unsigned)a->rows, threads_for(a->k), 0, *a);
 }
 
-void cuda_rms_norm_backward(ares_device *d, int32_t rows, int32_t k, const float *dy, int64_t lddy,
-                            const float *x, int64_t ldx, const float *w, const float *rstd,
-                            float *dx, int64_t lddx, float *dw)
+void cuda_rms_norm_backward(ares_device *d, const ares_rms_norm_args *a)
 {
     cuda_context *c = cuda_enter(d);
-    cuda_launch(c, "rms_norm_backward", norm_row_back, (unsigned)rows, threads_for(k), 0, k, dy,
-                lddy, x, ldx, w, rstd, dx, lddx);
-    if (dw && rows)
-        cuda_launch(c, "rms_norm_backward: weight", weight_back, (unsigned)(k + 31) / 32,
-                    dim3(32, 32), 0, rows, k, dy, lddy, x, ldx, rstd, dw);
+    cuda_launch(c, "rms_norm_backward", norm_row_back, (unsigned)a->rows, threads_for(a->k), 0, *a);
+    if (a->dw && a->rows)
+        cuda_launch(c, "rms_norm_backward: weight", weight_back, (unsigned)(a->k + 31) / 32,
+                    dim3(32, 32), 0, *a);
 }

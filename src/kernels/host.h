@@ -1,6 +1,6 @@
 /*
  * Private to the kernels room: memory and threads of a CPU device, shared by all its instruction
- * sets (cpu.c).
+ * sets.
  */
 #ifndef ARES_KERNELS_HOST_H
 #define ARES_KERNELS_HOST_H
@@ -19,6 +19,8 @@ void kernels_run(ares_device *d, double work_us, int64_t tasks, ares_task_fn *fn
  */
 enum { KERNELS_SHARED = -1 };
 void *kernels_scratch(ares_device *d, int worker, size_t bytes);
+void kernels_scratch_new(ares_device *d); /* of a device whose pool is open */
+void kernels_scratch_free(ares_device *d);
 
 void *kernels_host_alloc(ares_device *d, size_t bytes);
 void kernels_host_release(ares_device *d, void *p, size_t bytes);

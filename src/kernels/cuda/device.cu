@@ -1,7 +1,7 @@
 /*
- * The CUDA device: opening it, its memory, its first failure, and the table that the program asks
- * for by name (kernels/cpu.c). ares_fail, ares_abort and ares_f64_pow are the program's own, found
- * when the library is loaded.
+ * The CUDA device: opening it, its memory and its first failure. The program finds the functions in
+ * extern "C" by name (kernels/device.c). ares_fail, ares_abort and ares_f64_pow are the program's
+ * own and are found when the library is loaded.
  */
 #include "device.cuh"
 
@@ -81,7 +81,7 @@ bool cuda_out(cuda_context *c, void *host, const void *device, size_t bytes)
 
 /* ------------------------------------------------------------------ memory */
 
-static void *cuda_alloc(ares_device *d, size_t bytes)
+void *cuda_alloc(ares_device *d, size_t bytes)
 {
     cuda_context *c = cuda_enter(d);
     void *p = NULL;
@@ -95,7 +95,7 @@ static void *cuda_alloc(ares_device *d, size_t bytes)
     ares_device_count(d, bytes, 0);
     return p;
 }
-static void cuda_release(ares_device *d, void *p, size_t bytes)
+void cuda_release(ares_device *d, void *p, size_t bytes)
 {
     if (!p) return;
     ares_device_count(d, 0, bytes);
@@ -103,27 +103,27 @@ static void cuda_release(ares_device *d, void *p, size_t bytes)
     wait(c); /* kernels may still use it */
     cuda_check(c, cudaFree(p), "free");
 }
-static void cuda_copy_in(ares_device *d, void *device, const void *host, size_t bytes)
+void cuda_copy_in(ares_device *d, void *device, const void *host, size_t bytes)
 {
     cuda_in(cuda_enter(d), device, host, bytes);
 }
-static void cuda_copy_out(ares_device *d, void *host, const void *device, size_t bytes)
+void cuda_copy_out(ares_device *d, void *host, const void *device, size_t bytes)
 {
     cuda_out(cuda_enter(d), host, device, bytes);
 }
-static void cuda_copy(ares_device *d, void *to, const void *from, size_t bytes)
+void cuda_copy(ares_device *d, void *to, const void *from, size_t bytes)
 {
     cuda_context *c = cuda_enter(d);
     if (!c->failed)
         cuda_check(c, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, c->stream),
                    "copy");
 }
-static void cuda_zero(ares_device *d, void *p, size_t bytes)
+void cuda_zero(ares_device *d, void *p, size_t bytes)
 {
     cuda_context *c = cuda_enter(d);
     if (!c->failed) cuda_check(c, cudaMemsetAsync(p, 0, bytes, c->stream), "zero");
 }
-static int cuda_sync(ares_device *d)
+int cuda_sync(ares_device *d)
 {
     cuda_context *c = cuda_enter(d);
     if (wait(c)) return ARES_OK;
@@ -131,41 +131,7 @@ static int cuda_sync(ares_device *d)
     return ares_fail(ARES_EDEVICE, "kernels: cuda:%d: %s", c->index, c->message);
 }
 
-/* ------------------------------------------------------------------ the door */
-
-static const ares_kernels table = {
-    .name = "cuda",
-    .layout = ARES_ROWS,
-    .alloc = cuda_alloc,
-    .release = cuda_release,
-    .copy_in = cuda_copy_in,
-    .copy_out = cuda_copy_out,
-    .copy = cuda_copy,
-    .zero = cuda_zero,
-    .sync = cuda_sync,
-    .linear = cuda_linear,
-    .linear_backward = cuda_linear_backward,
-    .embedding = cuda_embedding,
-    .embedding_backward = cuda_embedding_backward,
-    .rms_norm = cuda_rms_norm,
-    .rms_norm_backward = cuda_rms_norm_backward,
-    .rope = cuda_rope,
-    .silu_mul = cuda_silu_mul,
-    .silu_mul_backward = cuda_silu_mul_backward,
-    .store_kv = cuda_store_kv,
-    .attention = cuda_attention,
-    .attention_backward = cuda_attention_backward,
-    .head = cuda_head,
-    .head_backward = cuda_head_backward,
-    .head_fused = cuda_head_fused,
-    .sample = cuda_sample,
-    .token_log_prob = cuda_token_log_prob,
-    .token_log_prob_backward = cuda_token_log_prob_backward,
-    .adamw = cuda_adamw,
-    .sum_squares = cuda_sum_squares,
-    .add = cuda_add,
-    .scale = cuda_scale,
-};
+/* ------------------------------------------------------------------ opening and closing */
 
 /* A context whose opening failed half way is given back as far as it came. */
 static void close_context(cuda_context *c)
@@ -177,16 +143,10 @@ static void close_context(cuda_context *c)
 }
 
 extern "C" {
-const ares_kernels *ares_cuda_kernels(void);
 int ares_cuda_open(ares_device *d, int index, char *message, size_t size);
 void ares_cuda_close(ares_device *d);
 const char *ares_cuda_card(int index);
 double ares_cuda_memory_bytes(int index);
-}
-
-const ares_kernels *ares_cuda_kernels(void)
-{
-    return &table;
 }
 
 const char *ares_cuda_card(int index)

@@ -139,6 +139,13 @@ static __device__ inline uint16_t cuda_to_bf16(float x) /* to nearest even, as a
 }
 
 /* The table's functions, by file. */
+void *cuda_alloc(ares_device *d, size_t bytes);
+void cuda_release(ares_device *d, void *p, size_t bytes);
+void cuda_copy_in(ares_device *d, void *device, const void *host, size_t bytes);
+void cuda_copy_out(ares_device *d, void *host, const void *device, size_t bytes);
+void cuda_copy(ares_device *d, void *to, const void *from, size_t bytes);
+void cuda_zero(ares_device *d, void *p, size_t bytes);
+int cuda_sync(ares_device *d);
 void cuda_linear(ares_device *d, const ares_linear_args *a, int n);
 void cuda_linear_backward(ares_device *d, const ares_linear_backward_args *a);
 void cuda_embedding(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n, float *y,

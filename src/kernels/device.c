@@ -1,6 +1,6 @@
 /*
- * The CPU device: which instruction set, whose memory, when threads are worth waking. And the door
- * to the CUDA device, whose table lives in a shared object that is opened only when asked for.
+ * Opening a device by its name: the CPU with the best instruction set of the machine, or a CUDA
+ * device, whose table lives in a shared object that is opened only when one is asked for.
  */
 #include "host.h"
 
@@ -50,71 +50,6 @@ static int choose_table(const ares_kernels **out)
     }
     for (int i = 0; i < ARES_COUNT(names); i++)
         if ((*out = ares_kernels_cpu(names[i]))) return ARES_OK;
-    return ARES_OK;
-}
-
-/* ------------------------------------------------------------------ scratch and threads */
-
-/* a cache line for each worker */
-typedef struct scratch_slot {
-    void *p;
-    size_t bytes;
-    char pad[48];
-} scratch_slot;
-/* [threads + 1], the last is shared */
-typedef struct scratch {
-    int threads;
-    scratch_slot slot[];
-} scratch;
-
-void *kernels_scratch(ares_device *d, int worker, size_t bytes)
-{
-    scratch *s = d->scratch;
-    scratch_slot *slot = &s->slot[worker == KERNELS_SHARED ? s->threads : worker];
-    ARES_ASSERT(worker >= KERNELS_SHARED && worker < s->threads);
-    if (slot->bytes < bytes) {
-        ares_pages_free(slot->p, slot->bytes);
-        slot->bytes = (bytes + bytes / 4 + 65535) / 65536 * 65536;
-        slot->p = ares_pages_new(slot->bytes);
-    }
-    return slot->p;
-}
-
-/* A run of the pool costs about half a microsecond while its threads spin. */
-static const double WORTH_WAKING_US = 2;
-
-void kernels_run(ares_device *d, double work_us, int64_t tasks, ares_task_fn *fn, void *ctx)
-{
-    if (tasks > 1 && work_us >= WORTH_WAKING_US && ares_pool_threads(d->pool) > 1) {
-        ares_pool_run(d->pool, tasks, fn, ctx);
-        return;
-    }
-    for (int64_t i = 0; i < tasks; i++) fn(ctx, i, 0);
-}
-
-void *kernels_host_alloc(ares_device *d, size_t bytes)
-{
-    ares_device_count(d, bytes, 0);
-    return ares_pages_new(bytes);
-}
-void kernels_host_release(ares_device *d, void *p, size_t bytes)
-{
-    if (p) ares_device_count(d, 0, bytes);
-    ares_pages_free(p, bytes);
-}
-void kernels_host_copy(ares_device *d, void *to, const void *from, size_t bytes)
-{
-    (void)d;
-    memmove(to, from, bytes);
-}
-void kernels_host_zero(ares_device *d, void *p, size_t bytes)
-{
-    (void)d;
-    memset(p, 0, bytes);
-}
-int kernels_host_sync(ares_device *d)
-{
-    (void)d;
     return ARES_OK;
 }
 
@@ -215,10 +150,7 @@ int ares_device_open(const char *name, int threads, ares_device *out)
                          "kernels: device = '%s': unknown (choices: cpu, cuda, cuda:N)", name);
     ARES_TRY(choose_table(&out->k));
     out->pool = ares_pool_new(threads);
-    int n = ares_pool_threads(out->pool);
-    scratch *s = ares_calloc(1, sizeof *s + ((size_t)n + 1) * sizeof s->slot[0]);
-    s->threads = n;
-    out->scratch = s;
+    kernels_scratch_new(out);
     return ARES_OK;
 }
 
@@ -226,9 +158,7 @@ void ares_device_close(ares_device *d)
 {
     if (!d || !d->k) return;
     if (d->index < 0) {
-        scratch *s = d->scratch;
-        for (int i = 0; i <= s->threads; i++) ares_pages_free(s->slot[i].p, s->slot[i].bytes);
-        ares_free(s);
+        kernels_scratch_free(d);
         ares_pool_free(d->pool);
     } else close_cuda(d);
     *d = (ares_device){ .index = -1 };

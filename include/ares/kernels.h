@@ -409,7 +409,6 @@ typedef struct ares_kernels {
     /* f64 lanes over fixed chunks; NaN and infinity survive */
     double (*sum_squares)(ares_device *d, const float *x, int64_t n);
     void (*add)(ares_device *d, float *y, const float *x, int64_t n); /* y += x */
-    void (*scale)(ares_device *d, float *x, double factor, int64_t n);
 } ares_kernels;
 
 /*
@@ -432,9 +431,6 @@ void *ares_device_symbol(const ares_device *d, const char *name);
  */
 const ares_kernels *ares_kernels_cpu(const char *isa);
 
-/* Our own exp and log (f32, about 1 ulp), the same bits as every vector lane gives. */
-float ares_expf(float x);
-float ares_logf(float x);
 /* f64, by fixed FMA polynomials: rotary tables, initialisation, schedules that reach a weight. */
 double ares_f64_sin(double x);
 double ares_f64_cos(double x);

@@ -1,27 +1,14 @@
 /*
- * exp and log for one number. The f32 pair is cpu/math.h with a single lane; the f64 functions are
- * sums of FMAs in a fixed order, within 1 ulp (sin and cos: 1 ulp of 1, for |x| up to 2^30).
+ * exp, log, pow, sin and cos in f64: sums of FMAs in a fixed order, within 1 ulp (sin and cos: 1 ulp
+ * of 1, for |x| up to 2^30).
  */
-#define V16_LANES 1
-#undef ARES_ISA_AVX2
-#undef ARES_ISA_AVX512
-#define ARES_ISA plain
 #include "ares/kernels.h"
-#include "cpu/math.h"
 
 #include <math.h>
+#include <string.h>
 #ifdef __x86_64__
 #include <immintrin.h>
 #endif
-
-float ares_expf(float x)
-{
-    return v16_exp(v16_set1(x)).l[0];
-}
-float ares_logf(float x)
-{
-    return v16_log(v16_set1(x)).l[0];
-}
 
 static uint64_t bits_of(double x)
 {

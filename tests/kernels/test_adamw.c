@@ -87,7 +87,7 @@ TEST(adamw_keeps_a_master_of_bf16_weights)
     ares_free(master), ares_free(w), ares_free(g);
 }
 
-TEST(sum_squares_add_and_scale_are_the_same_bits_everywhere)
+TEST(sum_squares_and_add_are_the_same_bits_everywhere)
 {
     int64_t n = 200001;
     float *x = normals(7, n, 1), *y = normals(8, n, 1), *z = filled(n, 0);
@@ -104,9 +104,8 @@ TEST(sum_squares_add_and_scale_are_the_same_bits_everywhere)
             CHECK(d.k->sum_squares(&d, x, 0) == 0);
             memcpy(z, y, (size_t)n * 4);
             d.k->add(&d, z, x, n);
-            d.k->scale(&d, z, 0.3, n);
             int wrong = 0;
-            for (int64_t j = 0; j < n; j++) wrong += z[j] != (y[j] + x[j]) * 0.3f;
+            for (int64_t j = 0; j < n; j++) wrong += z[j] != y[j] + x[j];
             CHECK_EQ(wrong, 0);
             float keep = x[100000];
             x[100000] = NAN;

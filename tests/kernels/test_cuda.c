@@ -943,8 +943,7 @@ TEST_GPU(cuda_adamw_and_sums_agree_with_the_cpu)
     CHECK_NEAR(p.cuda.k->sum_squares(&p.cuda, g_up, N), want, 1e-12 * want);
     CHECK_NEAR(p.cuda.k->sum_squares(&p.cuda, g_up, 0), 0, 0);
     p.cpu.k->add(&p.cpu, plain, g, N), p.cuda.k->add(&p.cuda, plain_up, g_up, N);
-    p.cpu.k->scale(&p.cpu, plain, 0.3, N), p.cuda.k->scale(&p.cuda, plain_up, 0.3, N);
-    agree_device(&p, "add and scale", plain_up, plain, N, 1e-6);
+    agree_device(&p, "add", plain_up, plain, N, 1e-6);
     g[N - 1] = NAN;
     p.cuda.k->copy_in(&p.cuda, g_up, g, N * sizeof(float));
     CHECK(isnan(p.cuda.k->sum_squares(&p.cuda, g_up, N)));

@@ -4,6 +4,7 @@
  * independence of neighbours, threads and the instruction set.
  */
 #include "kernels_test.h"
+#include "one_lane.h"
 
 enum { K = 16 };
 typedef struct problem {
@@ -102,7 +103,7 @@ static int nucleus_of(const float *z, int vocab, float temperature, float top_p,
         if (e[v].z > max) max = e[v].z;
     }
     for (int v = 0; v < vocab; v++)
-        e[v].mass = (uint64_t)((double)ares_expf(e[v].z - max) * 0x1p40);
+        e[v].mass = (uint64_t)((double)lane_exp(e[v].z - max) * 0x1p40);
     qsort(e, (size_t)vocab, sizeof(*e), by_logit);
     int n = top_k > 0 && top_k < vocab ? top_k : vocab, kept = 0;
     uint64_t total = 0, sum = 0;

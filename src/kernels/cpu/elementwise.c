@@ -6,7 +6,7 @@ enum { CHUNK = 65536, SUM_LANES = 16 };
 typedef struct array_job {
     int64_t n;
     const float *x;
-    float *y, factor;
+    float *y;
     double *partial;
 } array_job;
 
@@ -16,13 +16,6 @@ static void add_task(void *ctx, int64_t task, int worker)
     (void)worker;
     int64_t end = ARES_MIN(j->n, (task + 1) * CHUNK);
     for (int64_t i = task * CHUNK; i < end; i++) j->y[i] += j->x[i];
-}
-static void scale_task(void *ctx, int64_t task, int worker)
-{
-    const array_job *j = ctx;
-    (void)worker;
-    int64_t end = ARES_MIN(j->n, (task + 1) * CHUNK);
-    for (int64_t i = task * CHUNK; i < end; i++) j->y[i] *= j->factor;
 }
 /* The square of a float is exact in f64, so a multiplication and an addition round like one FMA. */
 static void sum_squares_task(void *ctx, int64_t task, int worker)
@@ -43,11 +36,6 @@ void ARES_K(add)(ares_device *d, float *y, const float *x, int64_t n)
 {
     array_job j = { .n = n, .x = x, .y = y };
     kernels_run(d, (double)n / 2.5e3, (n + CHUNK - 1) / CHUNK, add_task, &j);
-}
-void ARES_K(scale)(ares_device *d, float *x, double factor, int64_t n)
-{
-    array_job j = { .n = n, .y = x, .factor = (float)factor };
-    kernels_run(d, (double)n / 3e3, (n + CHUNK - 1) / CHUNK, scale_task, &j);
 }
 double ARES_K(sum_squares)(ares_device *d, const float *x, int64_t n)
 {

@@ -41,6 +41,5 @@ void ARES_K(token_log_prob_backward)(ares_device *d, const ares_logits_args *a);
 void ARES_K(adamw)(ares_device *d, const ares_adamw_args *a);
 double ARES_K(sum_squares)(ares_device *d, const float *x, int64_t n);
 void ARES_K(add)(ares_device *d, float *y, const float *x, int64_t n);
-void ARES_K(scale)(ares_device *d, float *x, double factor, int64_t n);
 
 #endif

@@ -1,7 +1,4 @@
-/*
- * exp, log and their kin over v16: explicit FMAs only, so every build gives the same bits.
- * ares_expf and ares_logf are these with one lane (scalar_math.c).
- */
+/* exp, log and sigmoid over v16: explicit FMAs only, so every build gives the same bits. */
 #ifndef ARES_KERNELS_CPU_MATH_H
 #define ARES_KERNELS_CPU_MATH_H
 

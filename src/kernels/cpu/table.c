@@ -35,5 +35,4 @@ const ares_kernels ARES_K(kernels_table) = {
     .adamw = ARES_K(adamw),
     .sum_squares = ARES_K(sum_squares),
     .add = ARES_K(add),
-    .scale = ARES_K(scale),
 };

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #ifndef V16_LANES
-#define V16_LANES 16 /* 1 where math.h serves scalar code: then only what works lane by lane */
+#define V16_LANES 16 /* tests set 1: then only what works lane by lane is defined */
 #endif
 
 typedef struct v16 {

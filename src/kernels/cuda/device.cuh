@@ -171,6 +171,5 @@ void cuda_token_log_prob_backward(ares_device *d, const ares_logits_args *a);
 void cuda_adamw(ares_device *d, const ares_adamw_args *a);
 double cuda_sum_squares(ares_device *d, const float *x, int64_t n);
 void cuda_add(ares_device *d, float *y, const float *x, int64_t n);
-void cuda_scale(ares_device *d, float *x, double factor, int64_t n);
 
 #endif

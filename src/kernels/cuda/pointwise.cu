@@ -144,15 +144,6 @@ void cuda_add(ares_device *d, float *y, const float *x, int64_t n)
 {
     cuda_launch(cuda_enter(d), "add", add_to, cuda_blocks(n), CUDA_THREADS, 0, y, x, n);
 }
-static __global__ void scale_by(float *x, float factor, int64_t n)
-{
-    CUDA_EACH(i, n) x[i] *= factor;
-}
-void cuda_scale(ares_device *d, float *x, double factor, int64_t n)
-{
-    cuda_launch(cuda_enter(d), "scale", scale_by, cuda_blocks(n), CUDA_THREADS, 0, x, (float)factor,
-                n);
-}
 
 /* Chunks of a fixed size, each summed by one block in f64; then the chunks' sums by one block. */
 enum { SUM_CHUNK = 65536 };

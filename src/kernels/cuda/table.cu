@@ -32,7 +32,6 @@ static const ares_kernels table = {
     .adamw = cuda_adamw,
     .sum_squares = cuda_sum_squares,
     .add = cuda_add,
-    .scale = cuda_scale,
 };
 
 extern "C" {

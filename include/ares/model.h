@@ -146,8 +146,6 @@ typedef struct ares_workspace ares_workspace;
 typedef enum { ARES_KEEP_NOTHING, ARES_KEEP_INPUTS, ARES_KEEP_ALL } ares_keep;
 int ares_workspace_new(ares_model *m, ares_keep keep, ares_workspace **out);
 void ares_workspace_free(ares_workspace *w);
-/* for plans */
-int64_t ares_workspace_bytes(const ares_model *m, ares_keep keep, int32_t rows, int32_t n_out);
 
 /*
  * hidden (device memory of the workspace, valid until its next pass): [n_out][hidden], final norm

@@ -136,15 +136,6 @@ static size_t carve_tail(ares_workspace *w, char *base, int32_t n_out)
     return v.at;
 }
 
-int64_t ares_workspace_bytes(const ares_model *m, ares_keep keep, int32_t rows, int32_t n_out)
-{
-    ares_workspace *w;
-    ares_workspace_new((ares_model *)m, keep, &w);
-    int64_t bytes = (int64_t)(carve_pass(w, NULL, rows) + carve_tail(w, NULL, n_out));
-    ares_workspace_free(w);
-    return bytes;
-}
-
 static int ensure(ares_device *d, buffer *b, size_t bytes)
 {
     if (b->bytes >= bytes) return ARES_OK;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "rope.h"
+#include "transfer.h"
 
 enum { ALIGN = 256 }; /* bytes; a parameter starts on its own cache lines */
 

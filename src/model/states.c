@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "param.h"
+#include "transfer.h"
 
 static const char *const suffixes[] = { "m", "v", "master" };
 

@@ -1,0 +1,61 @@
+/*
+ * A parameter's tensors between row-major host memory and the layout and memory of its device. On a
+ * CPU they are packed in place; for another device they are packed on the host and copied.
+ */
+#include "transfer.h"
+
+static bool on_host(const ares_model *m)
+{
+    return m->device->index < 0;
+}
+
+static size_t tensor_bytes(const ares_matrix *w)
+{
+    return (size_t)ares_matrix_elements(w->layout, w->n, w->k) * ares_dtype_bytes(w->dtype);
+}
+
+int model_put(ares_model *m, const ares_matrix *to, const void *rows, ares_dtype dtype)
+{
+    ares_device *d = m->device;
+    if (on_host(m)) {
+        ares_matrix_pack(to, rows, dtype);
+        return ARES_OK;
+    }
+    size_t bytes = tensor_bytes(to);
+    ares_matrix host = *to;
+    host.data = ares_malloc(bytes);
+    ares_matrix_pack(&host, rows, dtype);
+    d->k->copy_in(d, to->data, host.data, bytes);
+    int rc = d->k->sync(d);
+    ares_free(host.data);
+    return rc;
+}
+
+int model_get(const ares_model *m, const ares_matrix *from, void *rows, ares_dtype dtype)
+{
+    ares_device *d = m->device;
+    if (on_host(m)) {
+        ares_matrix_unpack(from, rows, dtype);
+        return ARES_OK;
+    }
+    size_t bytes = tensor_bytes(from);
+    ares_matrix host = *from;
+    host.data = ares_malloc(bytes);
+    d->k->copy_out(d, host.data, from->data, bytes);
+    int rc = d->k->sync(d);
+    if (rc == ARES_OK) ares_matrix_unpack(&host, rows, dtype);
+    ares_free(host.data);
+    return rc;
+}
+
+int model_fill_master(ares_model *m, ares_param *p)
+{
+    int64_t n = (int64_t)p->weight.n * p->weight.k;
+    float *rows = ares_malloc((size_t)n * sizeof *rows);
+    ares_matrix master = p->grad;
+    master.data = p->master;
+    int rc = model_get(m, &p->weight, rows, ARES_F32);
+    if (rc == ARES_OK) rc = model_put(m, &master, rows, ARES_F32);
+    ares_free(rows);
+    return rc;
+}

@@ -1,6 +1,6 @@
 /*
- * exp, log, pow, sin and cos in f64: sums of FMAs in a fixed order, within 1 ulp (sin and cos: 1 ulp
- * of 1, for |x| up to 2^30).
+ * exp, log, pow, sin and cos in f64: sums of FMAs in a fixed order, within 1 ulp (sin and cos: 1
+ * ulp of 1, for |x| up to 2^30).
  */
 #include "ares/kernels.h"
 

@@ -102,8 +102,7 @@ static int nucleus_of(const float *z, int vocab, float temperature, float top_p,
         e[v] = (entry){ z[v] * inv, v, 0 };
         if (e[v].z > max) max = e[v].z;
     }
-    for (int v = 0; v < vocab; v++)
-        e[v].mass = (uint64_t)((double)lane_exp(e[v].z - max) * 0x1p40);
+    for (int v = 0; v < vocab; v++) e[v].mass = (uint64_t)((double)lane_exp(e[v].z - max) * 0x1p40);
     qsort(e, (size_t)vocab, sizeof(*e), by_logit);
     int n = top_k > 0 && top_k < vocab ? top_k : vocab, kept = 0;
     uint64_t total = 0, sum = 0;

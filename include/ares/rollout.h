@@ -27,19 +27,29 @@ typedef struct ares_sampling {
 
 typedef enum { ARES_FINISH_STOP, ARES_FINISH_LENGTH } ares_finish;
 
-/* One finished sample. Arrays belong to the engine and live until ares_rollout_clear. */
+/*
+ * What the engine records per token of a sample: X(type, name, recorded, text). A column is an
+ * array [n_tokens] of numbers of 4 bytes, or NULL where `recorded`, a condition on the engine's
+ * options `o`, is false. Everything that holds, grows, copies or sends samples loops over this
+ * list.
+ */
+#define ARES_ROLLOUT_COLUMNS(X)                                                            \
+    X(int32_t, ids, true, "the token")                                                     \
+    X(float, log_probs, true,                                                              \
+      "its log-prob at the sampling temperature (greedy: at 1), over the full vocabulary") \
+    X(float, entropies, true, "the entropy it was drawn from, at the same temperature")    \
+    X(float, log_probs_1, true, "its log-prob at temperature 1")                           \
+    X(float, entropies_1, true, "the entropy at temperature 1, as entropy_top_k says")     \
+    X(int32_t, most_likely, o->most_likely, "the most likely token there (ties: lower id)")
+
+/* One finished sample. Its columns belong to the engine and live until ares_rollout_clear. */
 typedef struct ares_completion {
     int64_t request;  /* as given by ares_rollout_add */
     int32_t index;    /* 0 .. n-1 within the request */
     int32_t n_tokens; /* the stop token included */
-    const int32_t *ids;
-    /* at the sampling temperature (greedy: at 1), full vocabulary */
-    const float *log_probs;
-    const float *entropies; /* the same */
-    /* at temperature 1 (the same numbers when it is 1 or 0); entropies_1 as entropy_top_k says */
-    const float *log_probs_1, *entropies_1;
-    /* the most likely token (ties: lower id) where each token was drawn; NULL unless asked for */
-    const int32_t *most_likely;
+#define ARES_COLUMN(type, name, recorded, text) const type *name;
+    ARES_ROLLOUT_COLUMNS(ARES_COLUMN)
+#undef ARES_COLUMN
     ares_finish finish;
 } ares_completion;
 

@@ -32,11 +32,11 @@ static void plan_init(plan *p, int32_t rows, int32_t stride)
 
 static void plan_fini(plan *p)
 {
-    void *all[] = { p->ids,        p->positions, p->slots,        p->start,          p->prefix_len,
-                    p->table,      p->out_rows,  p->out_seq,      p->temperature,    p->top_p,
-                    p->top_k,      p->token,     p->key,          p->log_prob,       p->entropy,
-                    p->log_prob_1, p->entropy_1, p->likely_token, p->likely_log_prob };
+    void *all[] = { p->ids, p->positions, p->slots, p->start, p->prefix_len, p->table };
     for (int i = 0; i < ARES_COUNT(all); i++) ares_free(all[i]);
+#define FREE(type, name, width) ares_free(p->name);
+    PLAN_OUT_COLUMNS(FREE)
+#undef FREE
 }
 
 int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,
@@ -49,8 +49,7 @@ int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,
                          "rollout: entropy_top_k = %d: must lie in [0, %d]; 0 is the exact entropy",
                          opt->entropy_top_k, ARES_LIKELY_MAX);
     ares_rollout *r = ares_calloc(1, sizeof *r);
-    r->entropy_top_k = opt->entropy_top_k;
-    r->most_likely = opt->most_likely;
+    r->options = *opt;
     r->n_likely = ARES_MAX(opt->entropy_top_k, opt->most_likely);
     r->model = m;
     r->tokenizer = tokenizer;
@@ -197,19 +196,28 @@ int ares_rollout_add(ares_rollout *r, const int32_t *prompt, int32_t prompt_len,
     return ARES_OK;
 }
 
-/* Token arrays double in the arena: a constant number of copies a sample, none in most steps. */
+/* A copy of n numbers of 4 bytes, with memory for cap of them. */
+static void *grown(ares_arena *a, const void *column, int32_t n, int32_t cap)
+{
+    void *fresh = ares_arena_alloc(a, (size_t)cap * 4);
+    if (n) memcpy(fresh, column, (size_t)n * 4);
+    return fresh;
+}
+
+/*
+ * Columns double in the arena: a sample is copied a constant number of times, and in most steps not
+ * at all.
+ */
 static void reserve(ares_rollout *r, sequence *s)
 {
+    const ares_rollout_options *o = &r->options;
     if (s->n < s->cap) return;
     int32_t cap = ARES_MIN(s->cap ? s->cap * 2 : 64, s->request->sampling.max_new_tokens);
-    void **columns[] = { (void **)&s->ids,         (void **)&s->log_probs,
-                         (void **)&s->entropies,   (void **)&s->log_probs_1,
-                         (void **)&s->entropies_1, (void **)&s->most_likely };
-    for (int i = 0; i < ARES_COUNT(columns) - !r->most_likely; i++) {
-        void *fresh = ares_arena_alloc(&r->arena, (size_t)cap * sizeof(float));
-        if (s->n) memcpy(fresh, *columns[i], (size_t)s->n * sizeof(float));
-        *columns[i] = fresh;
-    }
+#define GROW(type, name, recorded, text)                                  \
+    _Static_assert(sizeof(type) == 4, "a column's numbers have 4 bytes"); \
+    if (recorded) s->name = grown(&r->arena, s->name, s->n, cap);
+    ARES_ROLLOUT_COLUMNS(GROW)
+#undef GROW
     s->cap = cap;
 }
 
@@ -255,7 +263,7 @@ static float entropy_of_likely(const ares_rollout *r, int32_t i, float log_prob)
     double candidates[ARES_LIKELY_MAX + 1];
     int64_t n = 0;
     bool drawn = false;
-    for (int32_t k = 0; k < r->entropy_top_k && token[k] >= 0; k++) {
+    for (int32_t k = 0; k < r->options.entropy_top_k && token[k] >= 0; k++) {
         drawn |= token[k] == r->plan.token[i];
         candidates[n++] = (double)likely[k];
     }
@@ -267,16 +275,24 @@ static void take_token(ares_rollout *r, int32_t i)
 {
     plan *p = &r->plan;
     sequence *s = p->out_seq[i];
+    const ares_rollout_options *o = &r->options;
+    struct {
+#define COLUMN(type, name, recorded, text) type name;
+        ARES_ROLLOUT_COLUMNS(COLUMN)
+#undef COLUMN
+    } one = { .ids = p->token[i],
+              .log_probs = p->log_prob[i],
+              .entropies = p->entropy[i],
+              .log_probs_1 = p->want_1 ? p->log_prob_1[i] : p->log_prob[i],
+              .entropies_1 = p->want_1 ? p->entropy_1[i] : p->entropy[i] };
+    if (o->entropy_top_k) one.entropies_1 = entropy_of_likely(r, i, one.log_probs_1);
+    if (o->most_likely) one.most_likely = p->likely_token[(int64_t)i * r->n_likely];
     reserve(r, s);
-    int32_t n = s->n++;
-    s->ids[n] = p->token[i];
-    s->log_probs[n] = p->log_prob[i];
-    s->entropies[n] = p->entropy[i];
-    s->log_probs_1[n] = p->want_1 ? p->log_prob_1[i] : p->log_prob[i];
-    s->entropies_1[n] = r->entropy_top_k ? entropy_of_likely(r, i, s->log_probs_1[n])
-                        : p->want_1      ? p->entropy_1[i]
-                                         : p->entropy[i];
-    if (r->most_likely) s->most_likely[n] = p->likely_token[(int64_t)i * r->n_likely];
+#define STORE(type, name, recorded, text) \
+    if (recorded) s->name[s->n] = one.name;
+    ARES_ROLLOUT_COLUMNS(STORE)
+#undef STORE
+    s->n++;
     if (s->state == SEQ_UNBORN) s->state = SEQ_WAITING;
     s->request->sampled = true;
     r->stats.decoded_tokens++;
@@ -372,16 +388,12 @@ bool ares_rollout_next(ares_rollout *r, ares_completion *out)
 {
     if (r->next_finished == r->n_finished) return false;
     const sequence *s = r->finished[r->next_finished++];
-    *out = (ares_completion){ .request = s->request->id,
-                              .index = s->index,
-                              .n_tokens = s->n,
-                              .ids = s->ids,
-                              .log_probs = s->log_probs,
-                              .entropies = s->entropies,
-                              .log_probs_1 = s->log_probs_1,
-                              .entropies_1 = s->entropies_1,
-                              .most_likely = s->most_likely,
-                              .finish = s->finish };
+    *out = (ares_completion){
+        .request = s->request->id, .index = s->index, .n_tokens = s->n, .finish = s->finish
+    };
+#define HAND_OUT(type, name, recorded, text) out->name = s->name;
+    ARES_ROLLOUT_COLUMNS(HAND_OUT)
+#undef HAND_OUT
     return true;
 }
 

@@ -41,10 +41,10 @@ typedef struct sequence {
     request *request;
     int32_t index;
     sequence_state state;
-    int32_t n, cap; /* generated tokens */
-    int32_t *ids;
-    float *log_probs, *entropies, *log_probs_1, *entropies_1;
-    int32_t *most_likely; /* NULL unless recorded */
+    int32_t n, cap; /* generated tokens; columns are [cap] */
+#define COLUMN(type, name, recorded, text) type *name;
+    ARES_ROLLOUT_COLUMNS(COLUMN)
+#undef COLUMN
     ares_finish finish;
     block_list blocks;
     int32_t cached; /* tokens of prompt and response in the cache */
@@ -54,33 +54,48 @@ typedef struct sequence {
 } sequence;
 
 /*
- * One forward's rows: who they belong to and where they go. Capacity rows max_rows, segments
- * max_rows.
+ * What the sampler reads and writes per token it draws: X(type, name, width). out_rows: the row of
+ * the forward whose hidden state it is; out_seq: whose next token it is; the others as in
+ * ares_sample_args.
+ */
+#define PLAN_OUT_COLUMNS(X)               \
+    X(int32_t, out_rows, 1)               \
+    X(sequence *, out_seq, 1)             \
+    X(float, temperature, 1)              \
+    X(float, top_p, 1)                    \
+    X(int32_t, top_k, 1)                  \
+    X(ares_rng_key, key, 1)               \
+    X(int32_t, token, 1)                  \
+    X(float, log_prob, 1)                 \
+    X(float, entropy, 1)                  \
+    X(float, log_prob_1, 1)               \
+    X(float, entropy_1, 1)                \
+    X(int32_t, likely_token, r->n_likely) \
+    X(float, likely_log_prob, r->n_likely)
+
+/*
+ * One forward's rows: who they belong to and where they go. At most max_rows rows, and as many
+ * segments.
  */
 typedef struct plan {
     int32_t rows, n_seg, n_out;
     int32_t *ids, *positions, *slots;    /* [max_rows] */
     int32_t *start, *prefix_len, *table; /* [max_rows + 1], [max_rows], [max_rows][stride] */
     int32_t out_cap;
-    int32_t *out_rows;  /* [out_cap] */
-    sequence **out_seq; /* whose next token it is */
-    float *temperature, *top_p;
-    int32_t *top_k, *token;
-    ares_rng_key *key;
-    float *log_prob, *entropy, *log_prob_1, *entropy_1;
-    int32_t *likely_token; /* [out_cap][n_likely] */
-    float *likely_log_prob;
-    bool want_1;
+/* [out_cap][width] */
+#define COLUMN(type, name, width) type *name;
+    PLAN_OUT_COLUMNS(COLUMN)
+#undef COLUMN
+    bool want_1; /* some temperature is neither 0 nor 1 */
 } plan;
 
 struct ares_rollout {
     ares_model *model;
     const ares_tokenizer *tokenizer;
     ares_workspace *workspace;
+    ares_rollout_options options;
     int32_t max_seqs, max_rows, max_len, stride;
-    /* n_likely: of the sampler, for entropies, the most likely token, or both */
-    int32_t entropy_top_k, n_likely;
-    bool most_likely;
+    int32_t n_likely; /* likely tokens the sampler lists: for entropies_1, most_likely, or both */
     rollout_blocks blocks;
     float *cache;
     size_t cache_bytes, block_floats;

@@ -91,24 +91,11 @@ static void add_out(ares_rollout *r, int32_t row, sequence *s)
     plan *p = &r->plan;
     if (p->n_out == p->out_cap) {
         p->out_cap = p->out_cap * 2 + 64;
-        size_t n = (size_t)p->out_cap;
-        p->out_rows = ares_realloc(p->out_rows, n * sizeof *p->out_rows);
-        p->out_seq = ares_realloc(p->out_seq, n * sizeof *p->out_seq);
-        p->temperature = ares_realloc(p->temperature, n * sizeof *p->temperature);
-        p->top_p = ares_realloc(p->top_p, n * sizeof *p->top_p);
-        p->top_k = ares_realloc(p->top_k, n * sizeof *p->top_k);
-        p->token = ares_realloc(p->token, n * sizeof *p->token);
-        p->key = ares_realloc(p->key, n * sizeof *p->key);
-        p->log_prob = ares_realloc(p->log_prob, n * sizeof *p->log_prob);
-        p->entropy = ares_realloc(p->entropy, n * sizeof *p->entropy);
-        p->log_prob_1 = ares_realloc(p->log_prob_1, n * sizeof *p->log_prob_1);
-        p->entropy_1 = ares_realloc(p->entropy_1, n * sizeof *p->entropy_1);
-        if (r->n_likely) {
-            p->likely_token =
-                ares_realloc(p->likely_token, n * (size_t)r->n_likely * sizeof *p->likely_token);
-            p->likely_log_prob = ares_realloc(p->likely_log_prob,
-                                              n * (size_t)r->n_likely * sizeof *p->likely_log_prob);
-        }
+#define GROW(type, name, width) \
+    if (width)                  \
+        p->name = ares_realloc(p->name, (size_t)p->out_cap * (size_t)(width) * sizeof *p->name);
+        PLAN_OUT_COLUMNS(GROW)
+#undef GROW
     }
     const ares_sampling *g = &s->request->sampling;
     p->out_rows[p->n_out] = row;

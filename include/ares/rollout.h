@@ -1,9 +1,12 @@
 /*
- * rollout: continuous batching over a paged KV cache.
+ * rollout: the engine that samples answers, by continuous batching over a paged KV cache.
  *
- * A sample is a function of (weights, prompt ids, sampling options, key) alone: never of its
- * neighbours, the cache size or the thread count. Its log-probs are those that training computes,
- * bit for bit (on the CPU).
+ * A sample is a function of (weights, prompt ids, sampling options, key) alone: other samples, the
+ * size of the cache and the number of threads do not change it. Its log-probs are those that
+ * training computes, bit for bit (on the CPU).
+ *
+ * A page of the cache is a block: keys and values of ARES_KV_BLOCK consecutive tokens in every
+ * layer. Samples of one prompt share its whole blocks.
  */
 #ifndef ARES_ROLLOUT_H
 #define ARES_ROLLOUT_H
@@ -18,9 +21,9 @@ typedef struct ares_sampling {
     int32_t top_k;     /* 0 or -1 is off */
     int32_t max_new_tokens;
     bool ignore_eos;
-    int32_t n_stop_ids; /* on top of the model's eos ids */
+    int32_t n_stop_ids; /* in addition to the model's eos ids */
     const int32_t *stop_ids;
-    /* the response ends with the token that completes one of them; the token is kept */
+    /* the response ends with the token that completes one of these; the token is kept */
     int32_t n_stop_strings;
     const char *const *stop_strings;
 } ares_sampling;
@@ -44,7 +47,7 @@ typedef enum { ARES_FINISH_STOP, ARES_FINISH_LENGTH } ares_finish;
 
 /* One finished sample. Its columns belong to the engine and live until ares_rollout_clear. */
 typedef struct ares_completion {
-    int64_t request;  /* as given by ares_rollout_add */
+    int64_t request;  /* the number that ares_rollout_add returned */
     int32_t index;    /* 0 .. n-1 within the request */
     int32_t n_tokens; /* the stop token included */
 #define ARES_COLUMN(type, name, recorded, text) const type *name;
@@ -55,40 +58,43 @@ typedef struct ares_completion {
 
 typedef struct ares_rollout_options {
     /*
-     * size of the KV cache in tokens; 0: what max_num_seqs full-length samples need, within 6 GiB,
-     * and one sample at least
+     * size of the KV cache in tokens; 0: what max_num_seqs samples of full length need, but at most
+     * 6 GiB, and at least one sample
      */
     int64_t cache_tokens;
     int32_t max_num_seqs;           /* samples decoded at once */
-    int32_t max_num_batched_tokens; /* rows of one forward: prefill is cut to this */
-    int32_t max_model_len;          /* prompt + response; 0: the model's max_position */
-    int32_t entropy_top_k; /* 0: entropies_1 are exact; else those of ares_entropy_top_k over so
-                            * many most likely tokens (at most ARES_LIKELY_MAX) and the drawn one,
-                            * everything else being one outcome: the published AEPO's */
-    bool most_likely;      /* record the most likely tokens */
+    int32_t max_num_batched_tokens; /* rows of one forward; a longer prefill is divided */
+    int32_t max_model_len;          /* tokens of prompt and response; 0: the model's max_position */
+    /*
+     * 0: entropies_1 are exact. Otherwise they are those of ares_entropy_top_k over this many most
+     * likely tokens (at most ARES_LIKELY_MAX) and the drawn one, all other tokens being one
+     * outcome, as in the published AEPO (docs/aepo.md#token-entropy)
+     */
+    int32_t entropy_top_k;
+    bool most_likely; /* record the most likely tokens */
 } ares_rollout_options;
 
 typedef struct ares_rollout ares_rollout;
-/* tokenizer may be NULL when no stop strings are used. */
+/* tokenizer may be NULL where no stop strings are used. */
 int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,
                      const ares_rollout_options *opt, ares_rollout **out);
 void ares_rollout_free(ares_rollout *r);
 
 /*
- * Queues n samples of one prompt. key: of (seed, SAMPLE, step, draw number, attempt); the engine
- * adds sample, turn and position. Fails when the prompt and one token cannot fit in the cache or
- * the model's length. Everything is copied.
+ * Queues n samples of one prompt; everything is copied. key: of (seed, SAMPLE, step, draw number,
+ * attempt); the engine adds sample, turn and position. Fails where the prompt leaves no token of
+ * max_model_len for a response, or where the cache cannot hold one sample of full length.
  */
 int ares_rollout_add(ares_rollout *r, const int32_t *prompt, int32_t prompt_len, int32_t n,
                      const ares_sampling *s, ares_rng_key key, int64_t *request);
-/* One forward pass: prefill, decode or both. *active = samples not yet finished. */
+/* One forward pass: prefill, decode or both. *active: samples not yet finished. */
 int ares_rollout_step(ares_rollout *r, int64_t *active);
 /*
- * Finished samples since the last call, in the fixed order (tokens, request, index) within a step's
- * finishers; false when none is left.
+ * The next sample that has finished; false when there is none. Samples that finish in the same step
+ * come in the order (tokens, request, index).
  */
 bool ares_rollout_next(ares_rollout *r, ares_completion *out);
-/* Forgets finished and running samples and the cache: after the weights changed. Memory is kept. */
+/* Forgets all samples and the cache, for new weights. Memory is kept. */
 void ares_rollout_clear(ares_rollout *r);
 
 typedef struct ares_rollout_stats {
@@ -96,6 +102,6 @@ typedef struct ares_rollout_stats {
         total_blocks;
     double forward_s, sample_s, schedule_s;
 } ares_rollout_stats;
-/* since the last clear */
+/* Since the last clear. */
 void ares_rollout_get_stats(const ares_rollout *r, ares_rollout_stats *out);
 #endif

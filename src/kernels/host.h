@@ -8,14 +8,14 @@
 #include "ares/kernels.h"
 
 /*
- * Runs tasks 0..n-1 over the device's pool, or one after the other where work, the time of all of
- * them on one thread in microseconds, would not repay waking the others.
+ * Runs tasks 0 .. tasks - 1 on the device's pool, or one after the other where waking the other
+ * threads would not pay. work_us: the microseconds that one thread needs for all of them.
  */
 void kernels_run(ares_device *d, double work_us, int64_t tasks, ares_task_fn *fn, void *ctx);
 /*
- * At least bytes of memory of one worker (0 <= worker < threads), 64-byte aligned, not zeroed, kept
- * from call to call: a later call for the same worker hands the same memory out again. worker
- * KERNELS_SHARED is the calling thread's, for what all workers read.
+ * At least `bytes` of memory of one worker (0 <= worker < threads), 64-byte aligned and not zeroed.
+ * A later call for the same worker returns the same memory again, or larger memory in its place.
+ * Worker KERNELS_SHARED is the calling thread, for what all workers read.
  */
 enum { KERNELS_SHARED = -1 };
 void *kernels_scratch(ares_device *d, int worker, size_t bytes);

@@ -1,4 +1,4 @@
-/* What forward and backward of attention share: where the keys of a segment lie. */
+/* What attention's forward and backward share: where the keys of a segment lie. */
 #ifndef ARES_KERNELS_CPU_ATTENTION_H
 #define ARES_KERNELS_CPU_ATTENTION_H
 
@@ -26,7 +26,7 @@ static inline int32_t segment_leader(const ares_segments *seg, int s)
 {
     if (segment_prefix(seg, s) == 0) return s;
     int lo = 0, hi = s;
-    while (lo < hi) { /* the first segment whose end lies past the prefix's row */
+    while (lo < hi) { /* the first segment that ends after the prefix's first row */
         int mid = (lo + hi) / 2;
         if (seg->start[mid + 1] > seg->prefix_row[s]) hi = mid;
         else lo = mid + 1;
@@ -36,10 +36,7 @@ static inline int32_t segment_leader(const ares_segments *seg, int s)
     return lo;
 }
 
-/*
- * to[j][i] = from[i][j] for i < rows, j < columns; to's rows are 32 apart. Four by four in
- * registers.
- */
+/* to[j][i] = from[i][j] for i < rows, j < columns; rows of `to` are 32 apart. */
 static inline void transpose_to_32(const float *from, int64_t ld, int rows, int columns, float *to)
 {
     typedef float f4 __attribute__((vector_size(16), aligned(4), may_alias));
@@ -65,10 +62,8 @@ static inline void transpose_to_32(const float *from, int64_t ld, int rows, int 
             to[(int64_t)j * 32 + i] = from[i * ld + j];
 }
 
-/*
- * Packed: keys [first, first + n) of segment s, transposed, n <= 32; lanes from n on are left
- * alone.
- */
+/* Packed: keys [first, first + n) of segment s, transposed, n <= 32; lanes from n on are not
+ * written. */
 static inline void gather_transposed(const ares_segments *seg, int s, int64_t first, int n,
                                      const float *rows, int64_t ld, int dim, float *to)
 {

@@ -24,8 +24,8 @@ typedef struct kl_part {
 typedef struct head_job {
     ares_device *d;
     const ares_head_args *a;
-    int64_t row, rows, rows_a_task; /* this block of rows */
-    int64_t chunk, chunks;          /* this range of the vocabulary */
+    int64_t row, rows, rows_per_task; /* this block of rows */
+    int64_t chunk, chunks;            /* this range of the vocabulary */
     float *logits;
     int64_t ld;                          /* [rows][ld] of the range; forward: may be NULL */
     vocab_part *part;                    /* forward: [rows][chunks] */
@@ -39,13 +39,15 @@ typedef struct span {
 } span;
 static span span_of(const head_job *j, int64_t task)
 {
-    int64_t first = task / j->chunks * j->rows_a_task;
-    return (span){ first, ARES_MIN(j->rows_a_task, j->rows - first), j->chunk + task % j->chunks };
+    int64_t first = task / j->chunks * j->rows_per_task;
+    return (span){ first, ARES_MIN(j->rows_per_task, j->rows - first),
+                   j->chunk + task % j->chunks };
 }
 static void run_tasks(head_job *j, double work_us, ares_task_fn *fn)
 {
-    j->rows_a_task = vocab_rows_a_task(j->rows, j->chunks, ares_pool_threads(j->d->pool));
-    kernels_run(j->d, work_us, (j->rows + j->rows_a_task - 1) / j->rows_a_task * j->chunks, fn, j);
+    j->rows_per_task = vocab_rows_per_task(j->rows, j->chunks, ares_pool_threads(j->d->pool));
+    kernels_run(j->d, work_us, (j->rows + j->rows_per_task - 1) / j->rows_per_task * j->chunks, fn,
+                j);
 }
 static double work_us(const head_job *j)
 {

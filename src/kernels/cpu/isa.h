@@ -1,6 +1,6 @@
 /*
- * Private to the CPU kernels: what every file of this folder shares. Each is compiled once for an
- * instruction set; its functions carry that name through ARES_K and meet in table.c.
+ * Private to the CPU kernels: what every file of this folder shares. Each file is compiled once per
+ * instruction set; ARES_K adds the set's name to its functions, and table.c lists them.
  */
 #ifndef ARES_KERNELS_CPU_ISA_H
 #define ARES_KERNELS_CPU_ISA_H
@@ -14,7 +14,7 @@
 
 extern const ares_kernels ARES_K(kernels_table); /* table.c */
 
-/* Its functions, by file. */
+/* The table's functions, by file. */
 void ARES_K(linear)(ares_device *d, const ares_linear_args *a, int n);
 void ARES_K(linear_backward)(ares_device *d, const ares_linear_backward_args *a);
 void ARES_K(embedding)(ares_device *d, const ares_matrix *e, const int32_t *ids, int32_t n,

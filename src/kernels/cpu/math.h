@@ -30,8 +30,8 @@ V16_INLINE v16 v16_exp(v16 x)
 }
 
 /*
- * ln x, below 1 ulp. x = 2^n (1 + f), 1 + f in [sqrt 1/2, sqrt 2); ln(1 + f) = f - f^2/2 + f^3 P(f)
- * with Cephes' logf. 0 gives -infinity, a negative number NaN, infinity itself; denormals are
+ * ln x, within 1 ulp. x = 2^n (1 + f), 1 + f in [sqrt 1/2, sqrt 2); ln(1 + f) = f - f^2/2 + f^3
+ * P(f) with Cephes' logf. 0 gives -infinity, a negative number NaN, infinity itself; denormals are
  * exact.
  */
 V16_INLINE v16 v16_log(v16 x)

@@ -29,7 +29,7 @@ typedef struct row_plan {
 typedef struct sample_job {
     ares_device *d;
     const ares_sample_args *a;
-    int64_t row, rows, rows_a_task, chunks;
+    int64_t row, rows, rows_per_task, chunks;
     row_plan *plan;            /* [rows] */
     vocab_part *part, *part_1; /* [rows][chunks]; at temperature 1: NULL when not wanted */
     best *best;                /* [rows][chunks] */
@@ -184,8 +184,8 @@ static void chunk_task(void *ctx, int64_t task, int worker)
 {
     const sample_job *j = ctx;
     const ares_sample_args *a = j->a;
-    int64_t first = task / j->chunks * j->rows_a_task,
-            rows = ARES_MIN(j->rows_a_task, j->rows - first), chunk = task % j->chunks;
+    int64_t first = task / j->chunks * j->rows_per_task,
+            rows = ARES_MIN(j->rows_per_task, j->rows - first), chunk = task % j->chunks;
     int width = vocab_width(a->vocab, chunk);
     int32_t token = (int32_t)(chunk * VOCAB_CHUNK);
     float *tile = kernels_scratch(j->d, worker, (size_t)rows * VOCAB_CHUNK * sizeof(float));
@@ -474,9 +474,9 @@ void ARES_K(sample)(ares_device *d, const ares_sample_args *a)
                 kept += a->vocab;
             }
         }
-        j.rows_a_task = vocab_rows_a_task(rows, chunks, workers);
+        j.rows_per_task = vocab_rows_per_task(rows, chunks, workers);
         kernels_run(d, vocab_work_us(a->w, rows, a->vocab),
-                    (rows + j.rows_a_task - 1) / j.rows_a_task * chunks, chunk_task, &j);
+                    (rows + j.rows_per_task - 1) / j.rows_per_task * chunks, chunk_task, &j);
         kernels_run(d, (double)parts / 50 + (double)logits / 1e3, rows, row_task, &j);
     }
 }

@@ -1,9 +1,10 @@
 /*
- * C[r][j] (+)= sum over t of A[r][t] B[t][j]: one chain of FMAs in the order of t for every
- * element, lanes over j. Attention's product: small, of any width, never reading past a row's end
- * (behind the last value of a cache there may be nothing), where product (linear.h) wants whole
- * panels. Both strides of A are free; rows of B are contiguous. The tile (rows x lanes held in
- * registers) differs between instruction sets and with the edges, the chain never.
+ * C[r][j] (+)= sum over t of A[r][t] B[t][j]: one chain of FMAs in the order of t per element,
+ * lanes over j. It is attention's product: small, of any width, and it never reads past the end of
+ * a row, because the last value of a cache may be the end of its memory; product (linear.h) needs
+ * whole panels. Both strides of A are free; rows of B are contiguous. A tile is the block of rows x
+ * lanes that registers hold: its size differs between instruction sets and at the edges, the chain
+ * does not.
  */
 #ifndef ARES_KERNELS_CPU_TILE_H
 #define ARES_KERNELS_CPU_TILE_H
@@ -24,7 +25,7 @@ typedef struct tile_args {
     const float *b;
     int64_t ldb;
     int steps;
-    bool fresh; /* from zero; else the chain goes on from what C holds */
+    bool fresh; /* start at zero; otherwise the chain continues from C */
 } tile_args;
 
 V16_INLINE void tile_kernel(const tile_args *p, int rows, int vectors)
@@ -74,9 +75,7 @@ V16_INLINE void tile_kernel(const tile_args *p, int rows, int vectors)
     }
 /* clang-format on */
 
-/*
- * Out of line: inlined at every product they would make minutes of compiling under the sanitizers.
- */
+/* Not inlined: at every product, they would compile for minutes under the sanitizers. */
 static __attribute__((noinline)) void tile_16(const tile_args *p, int rows)
 {
     TILE_CASES(1)
@@ -88,7 +87,7 @@ static __attribute__((noinline)) void tile_32(const tile_args *p, int rows)
 }
 #endif
 
-/* Fewer than 16 lanes, row by row: rare (a head_dim or a width that is no multiple of 16). */
+/* Fewer than 16 lanes, row by row: rare (a head_dim or a width that 16 does not divide). */
 static inline void tile_first(const tile_args *p, int rows, int lanes)
 {
     for (int r = 0; r < rows; r++) {
@@ -101,7 +100,7 @@ static inline void tile_first(const tile_args *p, int rows, int lanes)
     }
 }
 
-/* rows x lanes of C, any numbers of both. Steps 0 leaves C, or zeroes it when fresh. */
+/* rows x lanes of C, any numbers of both. With no steps C stays, or is zeroed when fresh. */
 static __attribute__((noinline, unused)) void tile_product(tile_args p, int rows, int lanes)
 {
     const float *a = p.a;
@@ -112,8 +111,8 @@ static __attribute__((noinline, unused)) void tile_product(tile_args p, int rows
                                                    : lanes - j;
         for (int r = 0; r < rows;) {
             /*
-             * Rows in nearly equal tiles: 13 rows are 7 + 6, not 12 + 1, whose one row would wait
-             * for its own chain.
+             * Tiles of nearly equal height: 13 rows are 7 + 6, not 12 + 1, because a tile of one
+             * row has one chain and waits for it at every step.
              */
             int left = rows - r, tiles = (left + TILE_ROWS - 1) / TILE_ROWS,
                 n = (left + tiles - 1) / tiles;

@@ -4,22 +4,22 @@
  * lane, so a kernel written over v16 gives one result on every machine; only NaN payloads may
  * differ.
  *
- *   v16   f32 lanes      v16i  32-bit integers, wrapping      v16m  a truth value for each lane
+ *   v16   f32 lanes      v16i  32-bit integers, wrapping      v16m  a truth value per lane
  *
  *   v16_zero() v16_set1(x) v16_load(p) v16_store(p, v)             any alignment
- *   v16_load_first(p, n) v16_store_first(p, v, n)                  lanes below n; memory beyond is
- *                                         not touched, lanes read 0
+ *   v16_load_first(p, n) v16_store_first(p, v, n)   lanes below n: memory beyond is not touched,
+ *                                                   lanes beyond read 0
  *   v16_load_bf16(p) v16_store_bf16(p, v) and _first               to nearest even; NaN stays NaN
  *   v16_fma(a, b, c) = a b + c    v16_fnma(a, b, c) = c - a b      one rounding
  *   v16_add v16_sub v16_mul v16_div v16_sqrt v16_abs v16_neg
- *   v16_min(a, b) = a < b ? a : b    v16_max(a, b) = a > b ? a : b    so a NaN in b survives, one
- *                                    in a does not
+ *   v16_min(a, b) = a < b ? a : b    v16_max(a, b) = a > b ? a : b    a NaN in b stays, one in a
+ *                                                                     does not
  *   v16_lt v16_le v16_gt v16_ge v16_eq (false on NaN)    v16_select(m, a, b) = m ? a : b
- *   v16_bits(v) v16_from_bits(i)    v16_from_int(i) signed, nearest even    v16_trunc(v) to
- *                                   signed, only where it fits
+ *   v16_bits(v) v16_from_bits(i)    v16_from_int(i) signed, to nearest even
+ *   v16_trunc(v)       to signed integers; only for values that fit
  *   v16i_set1 v16i_iota v16i_load v16i_store v16i_add v16i_sub v16i_mul v16i_and v16i_or v16i_xor
- *   v16i_shl(v, n) v16i_shr(v, n) v16i_sar(v, n)    v16i_eq v16i_gt (signed)    v16i_select(m, a,
- *                                         b)
+ *   v16i_shl(v, n) v16i_shr(v, n) v16i_sar(v, n)    v16i_eq v16i_gt (signed)
+ *   v16i_select(m, a, b)
  *   v16i_mul_wide(a, b, &hi, &lo)    the 64-bit product of unsigned lanes
  *   v16m_first(n) v16m_of(bits) v16m_bits(m) v16m_and v16m_or v16m_not
  *   v16_scale2(p, nf, n)    p 2^n rounded once; p in [1/2, 2) or NaN, n in [-151, 129], nf = n
@@ -45,7 +45,7 @@
 #endif
 
 #ifndef ARES_ISA_AVX512
-/* In two steps, for 2^n itself may overflow or be denormal; the first is exact. */
+/* In two steps, because 2^n itself may overflow or be denormal; the first step is exact. */
 V16_INLINE v16 v16_scale2(v16 p, v16 nf, v16i n)
 {
     v16i half = v16i_sar(n, 1), bias = v16i_set1(127);

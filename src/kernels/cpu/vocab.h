@@ -1,7 +1,7 @@
 /*
  * The vocabulary in chunks of 512: logits of a chunk, its softmax statistics, and their merge in
- * the order of the chunks. Head, sampler and token_log_prob all go through here, which is why their
- * log-probs agree in every bit.
+ * chunk order. Head, sampler and token_log_prob all use these functions, so their log-probs agree
+ * in every bit.
  */
 #ifndef ARES_KERNELS_CPU_VOCAB_H
 #define ARES_KERNELS_CPU_VOCAB_H
@@ -11,20 +11,17 @@
 #include <math.h>
 
 enum {
-    VOCAB_CHUNK = 512, /* part of the arithmetic */
-    VOCAB_ROWS =
-        /*
-         * rows of a task at most: x, a panel and a chunk of logits share the second-level cache
-         */
-    56,
-    VOCAB_K = 1024 /* steps of k that keep a panel there too */
+    VOCAB_CHUNK = 512, /* another size gives other bits */
+    /* rows of a task at most: x, a panel and a chunk of logits share the second-level cache */
+    VOCAB_ROWS = 56,
+    VOCAB_K = 1024 /* steps of k at once, so that a panel stays in that cache */
 };
 
-/* Over a chunk, e = exp(z - max): sum of e, and of e (z - max). */
+/* Of a chunk, with e = exp(z - max): the sum of e, and of e (z - max). */
 typedef struct vocab_part {
     float max, sum, sum_z;
 } vocab_part;
-/* Over all: log_prob of a logit z is (z - max) - log_sum. */
+/* Of the vocabulary: the log-prob of a logit z is (z - max) - log_sum. */
 typedef struct vocab_total {
     float max, log_sum, entropy;
 } vocab_total;
@@ -71,7 +68,7 @@ static inline v16 vocab_load(const float *z, int n, v16 scale) /* lanes from n o
 }
 
 /*
- * Out of line, as vocab_merge: many exponentials inlined are slow to compile, worst under the
+ * Not inlined, like vocab_merge: many inlined exponentials are slow to compile, above all under the
  * sanitizers.
  */
 static __attribute__((noinline, unused)) vocab_part vocab_part_of(const float *z, int n,
@@ -111,7 +108,7 @@ static __attribute__((noinline, unused)) vocab_total vocab_merge(const vocab_par
         int width = (int)ARES_MIN(16, n - c);
         for (int i = 0; i < 16; i++) {
             d[i] = i < width ? part[c + i].max - max : 0.0f;
-            if (!(d[i] > -128.0f)) d[i] = -128.0f; /* a chunk of -infinities, too */
+            if (!(d[i] > -128.0f)) d[i] = -128.0f; /* also for a chunk of -infinities */
         }
         v16_store(e, v16_exp(v16_load(d)));
         for (int i = 0; i < width; i++) {
@@ -130,8 +127,9 @@ static inline float vocab_log_prob(const vocab_total *t, float z)
 }
 
 /*
- * Raw logits become d loss / d logits, but for the target's share: with p = exp(z - lse), -(p (c +
- * ce (log p + H))) and + c at the target, over the temperature.
+ * Raw logits become d loss / d logits without the target's part: with p = exp(z - lse), it is
+ * -p (c + ce (log p + H)), times inv_temperature. The caller adds c, times inv_temperature, at the
+ * target.
  */
 static __attribute__((noinline, unused)) void vocab_differentiate(float *z, int n,
                                                                   float inv_temperature, float lse,
@@ -152,8 +150,8 @@ static __attribute__((noinline, unused)) void vocab_differentiate(float *z, int 
     }
 }
 
-/* How many rows a task takes when rows x chunks are dealt to so many threads. */
-static inline int64_t vocab_rows_a_task(int64_t rows, int64_t chunks, int threads)
+/* Rows per task when rows x chunks are divided among so many threads. */
+static inline int64_t vocab_rows_per_task(int64_t rows, int64_t chunks, int threads)
 {
     int64_t tiles = (rows + VOCAB_ROWS - 1) / VOCAB_ROWS, wanted = threads > 1 ? 4 * threads : 1;
     while (tiles * chunks < wanted && rows / tiles > 16) tiles++;

@@ -1,10 +1,10 @@
 /*
- * AdamW, elementwise in f32; what depends on the step alone is made once in f64:
+ * AdamW, elementwise in f32; what depends only on the step is computed once, in f64:
  *
  *   m = beta1 m + (1 - beta1) g    v = beta2 v + (1 - beta2) g^2    g = grad * grad_scale
  *   w -= lr ((m / (1 - beta1^step)) / (sqrt(v) / sqrt(1 - beta2^step) + eps) + weight_decay w)
  *
- * The bf16 variant rounds where torch does with tensors of bf16: after each operation on a whole
+ * The kahan variant rounds where torch does with bf16 tensors: after each operation on a whole
  * tensor.
  */
 #include "isa.h"

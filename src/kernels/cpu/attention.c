@@ -1,40 +1,40 @@
 /*
- * Attention over packed or paged keys. Packed keys are first laid out in scratch exactly as the
- * cache lays them out (it costs about a hundredth of a layer), so there is one walk: a query row
- * meets the chunks of 32 keys in order, its own numbers never depend on its neighbours, and packed
- * = paged = token by token.
+ * Attention over packed or paged keys. Packed keys are first copied into scratch in the layout of
+ * the cache (it costs about a hundredth of a layer), so that one loop serves both: a query row
+ * meets the chunks of 32 keys in order, and its numbers do not depend on the rows beside it.
+ * Packed, paged and token by token give the same bits.
  *
  * A masked key has probability 0 and adds 0 * v to a chain. That can only turn a sum of -0 into +0,
- * which the final "+ 0" does for every sum: masked keys leave no trace. Keys past the last one of a
- * segment are never read as values.
+ * which the final "+ 0" does for every sum anyway. Values beyond the last key of a segment are
+ * never read.
  */
 #include "attention.h"
 
 #include <math.h>
 
 enum {
-    QUERIES =
-        /*
-         * queries of a task: a chunk of keys and values stays in L1 while they and their heads pass
-         */
-    48,
-    HEADS = 16, /* query heads at a time of one kv head */
-    STRIP = 12, /* rows of one pass: scores, softmax, values */
-    FLOPS_A_US = 100000
+    /* queries of a task: a chunk of keys and values stays in L1 for all of them and their heads */
+    QUERIES = 48,
+    HEADS = 16, /* query heads of one KV head at a time */
+    STRIP = 12, /* rows that go through scores, softmax and values together */
+    FLOPS_PER_US = 100000
 };
 
-/* Packed keys, laid out: full blocks of a shared prefix are those of the prefix's own segment. */
+/*
+ * Where the blocks of a segment's packed keys lie in scratch: the first `shared` ones, whole blocks
+ * of its prefix, are those of segment `leader`; the others begin at block `first`.
+ */
 typedef struct block_range {
     int32_t leader, shared, first;
-} block_range; /* [shared, ...) begin at block first */
+} block_range;
 
 typedef struct attention_job {
     const ares_attention_args *a;
     const float *cache;
-    float *laid_out;     /* packed: the cache in scratch */
+    float *laid_out;     /* packed: the keys and values as a cache, in scratch */
     block_range *range;  /* packed: [segments] */
-    int32_t *item;       /* pairs: segment, first query */
-    int64_t *first_unit; /* [tasks + 1] units (item, kv head) of a task */
+    int32_t *item;       /* pairs: segment, first of its queries */
+    int64_t *first_unit; /* [tasks + 1] a task's units; a unit is an item and a KV head */
 } attention_job;
 
 static int64_t block_of(const attention_job *job, int s, int chunk)
@@ -68,7 +68,7 @@ static void lay_out_task(void *ctx, int64_t task, int worker)
     }
 }
 
-/* Rows of one strip: row r is query q0 + r of one head, or head r of one query. */
+/* A strip: its row r is query r of one head, or head r of one query. */
 typedef struct strip {
     const float *q;
     int64_t ldq;
@@ -103,9 +103,7 @@ static void strip_chunk(strip *s, const float *keys, const float *values, int he
                               .steps = head_dim,
                               .fresh = true },
                  s->rows, 32);
-    /*
-     * Step by step over all rows, so that none waits for the sums and maxima across its own lanes.
-     */
+    /* Each step for all rows, so that no row waits for a sum or maximum across its own lanes. */
     const v16 minus_infinity = v16_set1(-INFINITY), factor = v16_set1(scale);
     float top[16] = { 0 }, total[16] = { 0 }, shift[16], rescale[16];
     for (int r = 0; r < s->rows; r++) {
@@ -171,8 +169,8 @@ static void finish_row(float *out, int head_dim, float sum)
 }
 
 /*
- * Queries [first, first + n) of segment s against all they see, for `heads` query heads from `head`
- * of kv head h.
+ * Queries [first, first + n) of segment s against all keys they see, for query heads [head, head +
+ * heads), which belong to KV head h.
  */
 static void attend(const attention_job *job, int s, int first, int n, int h, int head, int heads)
 {
@@ -203,10 +201,8 @@ static void attend(const attention_job *job, int s, int first, int n, int h, int
     int first_seen = a->window > 0 ? prefix + first + 1 - a->window : 0;
     for (int c = first_seen > 0 ? first_seen / 32 : 0; c * 32 < last_seen; c++) {
         const float *block = job->cache + (block_of(job, s, c) * a->n_kv_heads + h) * 64 * dim;
-        if (across &&
-            (c + 1) * 32 <
-                /* decoding reads each block once: fetch the next while this one is used */
-                last_seen) {
+        /* decoding reads each block once: fetch the next one while this one is used */
+        if (across && (c + 1) * 32 < last_seen) {
             const char *next =
                 (const char *)(job->cache +
                                (block_of(job, s, c + 1) * a->n_kv_heads + h) * 64 * dim);
@@ -258,7 +254,7 @@ static void attend_task(void *ctx, int64_t task, int worker)
     }
 }
 
-/* FLOPs of a block of queries for one kv head: what a task is measured by. */
+/* FLOPs of a block of queries for one KV head: the measure of a task's work. */
 static double cost_of(const ares_attention_args *a, int s, int first)
 {
     int n = segment_rows(&a->seg, s), rows = n - first < QUERIES ? n - first : QUERIES;
@@ -267,7 +263,7 @@ static double cost_of(const ares_attention_args *a, int s, int first)
     return (keys + 16.0) * rows * (a->n_heads / a->n_kv_heads) * (4.0 * a->head_dim + 64.0);
 }
 
-/* Cuts the units into tasks of about equal work; returns how many. */
+/* Divides the units into tasks of about equal work; returns how many. */
 static int64_t share_out(const attention_job *job, int64_t units, double share)
 {
     const ares_attention_args *a = job->a;
@@ -334,5 +330,5 @@ void ARES_K(attention)(ares_device *d, const ares_attention_args *a)
                     (int64_t)seg->n * a->n_kv_heads, lay_out_task, &job);
         job.cache = job.laid_out;
     }
-    kernels_run(d, total / FLOPS_A_US, tasks, attend_task, &job);
+    kernels_run(d, total / FLOPS_PER_US, tasks, attend_task, &job);
 }

@@ -1,12 +1,12 @@
 /*
- * Attention backwards: probabilities again from the saved log-sum-exp (Dao et al., arXiv
- * 2205.14135, section 3.1), then
+ * Attention's backward: the probabilities are computed again from the saved log-sum-exp (Dao et
+ * al., arXiv 2205.14135, section 3.1), then
  *
  *   dv += P^T dO    dP = dO V^T    dS = P (dP - sum(dO out)) scale    dq += dS K    dk += dS^T q
  *
- * A task owns a prefix with all that share it, for one kv head, and so every row of dk and dv it
- * adds to: segments in order, in each the chunks of keys in order, for a chunk the query heads and
- * their rows in order.
+ * A task owns a prefix with all segments that share it, for one KV head, and therefore every row of
+ * dk and dv that it adds to. The order is: segments, the chunks of keys in each, the query heads of
+ * a chunk, their rows.
  */
 #include "attention.h"
 
@@ -17,14 +17,14 @@ enum { QUERIES = 48 };
 typedef struct backward_job {
     ares_device *d;
     const ares_attention_args *a;
-    int32_t *next; /* [segments] the next segment of the same prefix, -1 at the end */
-    int32_t *lead; /* [tasks / n_kv] first segment of each group */
+    int32_t *next; /* [segments] the next segment with the same prefix, -1 at the end */
+    int32_t *lead; /* [tasks / n_kv_heads] the first segment of each prefix */
 } backward_job;
 
-/* One chunk of keys as the products want it. dim * 32 floats each. */
+/* One chunk of keys in the layouts that the products need, 32 * dim floats each. */
 typedef struct chunk {
     float *kt, *vt, *k; /* keys and values transposed, keys */
-    float *dk, *dv;     /* [32][dim], continuing what memory holds */
+    float *dk, *dv;     /* [32][dim], started from what a->dk and a->dv hold */
     int first, keys;
 } chunk;
 
@@ -115,6 +115,7 @@ static void rows_back(const ares_attention_args *a, int s, int head, int first, 
                  c->keys, dim);
 }
 
+/* dk and dv of the chunk: from a->dk and a->dv into the chunk (load), or back. */
 static void move_gradients(const ares_attention_args *a, int s, int h, const chunk *c, bool load)
 {
     size_t bytes = (size_t)a->head_dim * sizeof(float);
@@ -160,8 +161,8 @@ static void back_task(void *ctx, int64_t task, int worker)
     const ares_attention_args *a = job->a;
     int64_t size = 32 * (int64_t)a->head_dim;
     float *scratch = kernels_scratch(job->d, worker, (size_t)size * 5 * sizeof(float));
-    memset(scratch, 0,
-           (size_t)size * 2 * sizeof(float)); /* lanes beyond the last key: whatever, but numbers */
+    /* lanes beyond the last key are computed and not used; they must hold numbers */
+    memset(scratch, 0, (size_t)size * 2 * sizeof(float));
     chunk c = { .kt = scratch,
                 .vt = scratch + size,
                 .k = scratch + 2 * size,

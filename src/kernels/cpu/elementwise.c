@@ -1,4 +1,4 @@
-/* Whole-array sums and updates. */
+/* Sums and updates of whole arrays. */
 #include "isa.h"
 
 enum { CHUNK = 65536, SUM_LANES = 16 };
@@ -17,7 +17,7 @@ static void add_task(void *ctx, int64_t task, int worker)
     int64_t end = ARES_MIN(j->n, (task + 1) * CHUNK);
     for (int64_t i = task * CHUNK; i < end; i++) j->y[i] += j->x[i];
 }
-/* The square of a float is exact in f64, so a multiplication and an addition round like one FMA. */
+/* The square of an f32 is exact in f64, so a product and an addition round like one FMA. */
 static void sum_squares_task(void *ctx, int64_t task, int worker)
 {
     const array_job *j = ctx;

@@ -1,6 +1,7 @@
 /*
- * Rows of the embedding by token id. A tied model's lie in the head's panels, 32 numbers apart. The
- * gradient is cut by columns, so that every task adds its tokens in row order whatever ids repeat.
+ * Rows of the embedding by token id. Those of a tied model lie in the head's panels, where the
+ * numbers of a row are 32 apart. The gradient is divided by columns, so that each task adds all
+ * tokens in row order, also where ids repeat.
  */
 #include "isa.h"
 

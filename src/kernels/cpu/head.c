@@ -1,21 +1,21 @@
 /*
- * The vocabulary head. Forward leaves three numbers for each row and chunk; backward makes a block
- * of logits again, turns it into their derivatives in place and hands it to linear_backward;
- * head_fused keeps the logits of as many rows as a fixed scratch holds and so computes them once.
- * Every element is the same chain on all three ways.
+ * The vocabulary head. Forward keeps three numbers per row and chunk. Backward computes a block of
+ * logits again, turns them into their derivatives in place and passes these to linear_backward.
+ * head_fused keeps the logits of as many rows as a fixed scratch holds, and so computes them once.
+ * Every element is the same chain in all three.
  */
 #include "vocab.h"
 
 enum {
-    FORWARD_ROWS = 4096,  /* rows whose parts are held at once */
-    BACKWARD_ROWS = 1024, /* rows, and with them logits, of a block of backward */
-    BACKWARD_LOGITS = 1 << 20,
-    FUSED_LOGITS = 1 << 24, /* 64 MiB of logits, but never fewer rows than FUSED_ROWS */
+    FORWARD_ROWS = 4096,       /* rows whose parts are held at once */
+    BACKWARD_ROWS = 1024,      /* rows of a block of backward, at most */
+    BACKWARD_LOGITS = 1 << 20, /* its logits, at most */
+    FUSED_LOGITS = 1 << 24,    /* 64 MiB of logits, but never fewer rows than FUSED_ROWS */
     FUSED_ROWS = 128,
-    LD_PAD = 16 /* rows a power of two apart would fight for the same cache sets */
+    LD_PAD = 16 /* rows at a distance of a power of two would share the same cache sets */
 };
 
-/* Of a chunk, beside its vocab_part: the reference's, and the sum of e (z - z_ref). */
+/* Of a chunk, in addition to its vocab_part: the reference's part, and the sum of e (z - z_ref). */
 typedef struct kl_part {
     vocab_part ref;
     float cross;
@@ -26,8 +26,8 @@ typedef struct head_job {
     const ares_head_args *a;
     int64_t row, rows, rows_per_task; /* this block of rows */
     int64_t chunk, chunks;            /* this range of the vocabulary */
-    float *logits;
-    int64_t ld;                          /* [rows][ld] of the range; forward: may be NULL */
+    float *logits;                    /* [rows][ld] of the range; forward: may be NULL */
+    int64_t ld;
     vocab_part *part;                    /* forward: [rows][chunks] */
     kl_part *kl_part;                    /* forward with a reference: [rows][chunks] */
     const float *c_log_prob, *c_entropy; /* backward: of the block's rows */
@@ -55,7 +55,7 @@ static double work_us(const head_job *j)
                          ARES_MIN((int64_t)VOCAB_CHUNK * j->chunks, (int64_t)j->a->vocab));
 }
 
-/* e = exp(z - max), as in vocab_part_of; logits are raw. */
+/* The sum of e (z - z_ref), with e = exp(z - max) as in vocab_part_of; logits are raw. */
 static float cross_of(const float *z, const float *zr, int n, float inv_temperature, float max)
 {
     v16 scale = v16_set1(inv_temperature), shift = v16_set1(max), least = v16_set1(-128.0f),
@@ -108,14 +108,14 @@ static void forward_task(void *ctx, int64_t task, int worker)
                 (kl_part){ vocab_part_of(zr + r * VOCAB_CHUNK, width, a->inv_temperature),
                            cross_of(z + r * ldz, zr + r * VOCAB_CHUNK, width, a->inv_temperature,
                                     part.max) };
-        if (target >= 0 && target < width) /* rests there until merged */
+        if (target >= 0 && target < width) /* the target's logit, until merge_task */
             a->log_prob[row] = z[r * ldz + target] * a->inv_temperature;
     }
 }
 
 /*
- * KL = sum p (z - z_ref) - lse + lse_ref, merged in double: the terms are as large as the logits,
- * the KL is not.
+ * KL = sum p (z - z_ref) - lse + lse_ref, merged in f64: the terms are as large as the logits, the
+ * KL is not.
  */
 static void merge_kl(const head_job *j, int64_t r, const vocab_total *t)
 {
@@ -133,7 +133,7 @@ static void merge_kl(const head_job *j, int64_t r, const vocab_total *t)
     }
     double lse_ref = ref_max + ares_f64_log(ref_sum),
            kl = cross / sum - ((double)t->max + ares_f64_log(sum)) + lse_ref;
-    a->kl[j->row + r] = kl < 0 ? 0.0f : (float)kl; /* below 0 by rounding alone */
+    a->kl[j->row + r] = kl < 0 ? 0.0f : (float)kl; /* only rounding makes it negative */
     a->ref_lse[j->row + r] = (float)lse_ref;
 }
 
@@ -185,7 +185,10 @@ void ARES_K(head)(ares_device *d, const ares_head_args *a)
     }
 }
 
-/* The same with c_kl p (log p - log q - KL) on top; d KL / d z of a logit over the temperature. */
+/*
+ * As vocab_differentiate, plus the KL's part p c_kl (log p - log q - KL), times inv_temperature.
+ * stats: lse, entropy; kl: ref_lse, kl, c_kl.
+ */
 static void differentiate_kl(float *z, const float *zr, int n, float inv_temperature,
                              const float stats[2], float c, float ce, const float kl[3])
 {
@@ -232,7 +235,7 @@ static void gradient_task(void *ctx, int64_t task, int worker)
     }
 }
 
-/* The logits of the job's block become their derivatives, and these dx and dw. */
+/* The logits of the job's block become their derivatives, from which dx and dw are computed. */
 static void backward(head_job *j)
 {
     const ares_head_args *a = j->a;

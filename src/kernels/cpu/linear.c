@@ -1,14 +1,14 @@
 /*
- * y = x Wt and its two gradients. A register tile holds up to TILE_ROWS rows by 32 columns over the
- * whole of k, so that every output is one chain of FMAs; small batches take several panels at once
- * to hide the latency of a chain.
+ * y = x Wt and its two gradients. A tile, the block of sums that registers hold, has up to
+ * TILE_ROWS rows by 32 columns and keeps them over the whole of k, so that every output is one
+ * chain of FMAs. Small batches take several panels at once, to hide the latency of a chain.
  */
 #include "linear.h"
 
 #if defined ARES_ISA_AVX512
 enum { TILE_ROWS = 14, TILE_WIDE_ROWS = 14 }; /* 28 sums, 2 weights, 1 input of 32 registers */
 #elif defined ARES_ISA_AVX2
-/* of 16 half-size registers: above 3 rows the panel is done in two halves */
+/* of 16 registers of 8 lanes: above 3 rows a panel is computed in two halves */
 enum { TILE_ROWS = 6, TILE_WIDE_ROWS = 3 };
 #else
 enum { TILE_ROWS = 4, TILE_WIDE_ROWS = 4 };
@@ -17,13 +17,17 @@ enum { TILE_MAX_PANELS = 4, PREFETCH_BYTES = 2048, NEXT_LINE = 64 };
 
 typedef enum { TILE_F32, TILE_BF16, TILE_F32_BY_K, TILE_KINDS } tile_kind; /* BY_K: x_row = 1 */
 
-/* next: memory that is wanted soon after, asked for next_step bytes at each step. */
+/*
+ * A tile's rows of x against its panels of w; the parameters are named as in product_args. next:
+ * memory that is read soon after, prefetched next_step bytes further at each step. Parameters
+ * rather than a struct: with one, GCC keeps two more of them in memory inside the loop.
+ */
 typedef void tile_fn(int64_t k, const float *x, int64_t xs, const void *w, int64_t w_k,
                      int64_t w_panel, const char *next, int64_t next_step, const float *from,
                      int64_t from_row, int64_t from_panel, float *y, int64_t y_row,
                      int64_t y_panel);
 
-/* nv vectors of 16 lanes by rows, all constants after inlining. */
+/* nv vectors of 16 lanes by rows. The first three are constants after inlining. */
 V16_INLINE void tile_pass(const int rows, const int nv, const tile_kind kind, int64_t k,
                           const float *x, int64_t xs, const void *w, int64_t w_k, int64_t w_panel,
                           const char *next, int64_t next_step, const float *from, int64_t from_row,
@@ -131,7 +135,7 @@ static void finish(const product_args *a, int64_t row, int64_t rows, int64_t col
         }
 }
 
-/* The most panels that a tile of so many rows takes at once, of those that are left in full. */
+/* The most panels that a tile of so many rows takes at once, of the whole ones that are left. */
 static int panels_at_once(tile_kind kind, int64_t rows, int64_t cols)
 {
     int np = TILE_MAX_PANELS;
@@ -151,13 +155,10 @@ void ARES_K(product)(const product_args *a)
         int cols = (int)ARES_MIN(32 * np, a->cols - p * 32);
         bool direct = !a->bias && !a->residual && cols == 32 * np;
         const void *w = (const char *)a->w + p * a->w_panel * w_bytes;
-        /*
-         * The first tiles of a panel ask for the one that comes next, out of memory, while they
-         * compute.
-         */
+        /* While the first tiles of a panel compute, they prefetch the next panel from memory. */
         const char *after =
             p + np < panels ? (const char *)w + np * a->w_panel * w_bytes : a->after;
-        /* tiles of nearly one height: 16 rows are 8 + 8, not 14 + 2 */
+        /* tiles of nearly equal height: 16 rows are 8 + 8, not 14 + 2 */
         for (int64_t t = 0; t < n_tiles; t++) {
             int64_t row = t * a->rows / n_tiles, rows = (t + 1) * a->rows / n_tiles - row;
             const float *x = a->x + row * a->x_row;
@@ -166,7 +167,7 @@ void ARES_K(product)(const product_args *a)
             tile_fn *f = tiles[kind][rows][np];
             const char *next = NEXT_LINE * t < 32 * w_bytes ? after : NULL;
             int64_t next_step = next ? NEXT_LINE : 0;
-            next = next ? next + t * NEXT_LINE * a->k : w; /* somewhere that is near anyway */
+            next = next ? next + t * NEXT_LINE * a->k : w; /* w is in the cache anyway */
             if (direct) {
                 f(a->k, x, xs, w, a->w_k, a->w_panel, next, next_step, from, a->from_row,
                   a->from_panel, y, a->y_row, a->y_panel);
@@ -223,15 +224,12 @@ void ARES_K(transpose_panel)(const ares_matrix *w, int64_t n0, int64_t n1, int64
 
 /* ------------------------------------------------------------------ y = x Wt + bias + residual */
 
-/*
- * Rows of x that stay in the second-level cache while panels pass; steps of k that keep a panel
- * there beside them.
- */
-enum { BLOCK_ROWS = 8 * TILE_ROWS, BLOCK_K = 1024, MAX_PRODUCTS = 8 };
-/*
- * What a microsecond does, roughly: enough to judge whether waking the other threads pays and how
- * finely to cut.
- */
+enum {
+    BLOCK_ROWS = 8 * TILE_ROWS, /* rows of x that stay in the second-level cache over all panels */
+    BLOCK_K = 1024,             /* steps of k at once, so that a panel stays there beside them */
+    MAX_PRODUCTS = 8
+};
+/* Rough speeds of a thread, to decide whether waking the others pays and how finely to divide. */
 static const double FLOPS_PER_US = 2e5, BYTES_PER_US = 3e4;
 
 typedef struct forward_plan {
@@ -276,7 +274,7 @@ static void forward_task(void *ctx, int64_t task, int worker)
         .residual = a->residual ? a->residual + row * a->ldr + col : NULL,
         .residual_row = a->ldr,
     };
-    /* what this thread will most likely take next */
+    /* the task that this thread most likely takes next */
     int64_t then = group + ares_pool_threads(p->d->pool);
     if (then < p->groups)
         g.after = (const char *)w->data + then * p->panels_per_group * 32 * w->k * bytes;
@@ -285,8 +283,8 @@ static void forward_task(void *ctx, int64_t task, int worker)
         return;
     }
     /*
-     * Long sums in pieces that fit the cache; between them the sums rest in scratch, for y may be
-     * the residual.
+     * Long sums are computed in pieces that fit the cache. Between pieces the sums lie in scratch,
+     * because y may be the residual.
      */
     float *sum = kernels_scratch(p->d, worker, (size_t)rows * 32 * sizeof(float));
     for (; col < end; col += 32) {
@@ -338,7 +336,7 @@ void ARES_K(linear)(ares_device *d, const ares_linear_args *a, int n)
                 a[i].m <= BLOCK_ROWS * 5 / 4 ? a[i].m > 0 : (a[i].m + BLOCK_ROWS - 1) / BLOCK_ROWS;
             p->first_task = tasks;
             int64_t at_once = a[i].m <= 4 ? TILE_MAX_PANELS / (a[i].m <= 2 ? 1 : 2) : 1;
-            /* a share for each thread */
+            /* no fewer groups than threads */
             while (f.n == 1 && at_once > 1 && panels < at_once * threads) at_once /= 2;
             double panel_us = us[i] / (double)(panels * ARES_MAX(p->row_blocks, 1));
             int64_t wanted = ARES_MIN(panels, (int64_t)(task_us / panel_us + 0.5));
@@ -353,30 +351,34 @@ void ARES_K(linear)(ares_device *d, const ares_linear_args *a, int n)
 /* ---------------- dx = dy W, dw += dyT x, dbias += sum of dy */
 
 enum {
-    DX_ROWS = 512,   /* rows of dx to one transposed panel */
-    DX_N = 1024,     /* of its steps held at once */
-    DW_TOKENS = 128, /* tokens whose dy (packed) and x stay close while DW_PANELS panels of dw, */
-    DW_PANELS = 4,   /* DW_K inputs each, pass over them: all that fits the second-level cache */
+    DX_ROWS = 512, /* rows of dx per transposed panel */
+    DX_N = 1024,   /* steps of a transposed panel held at once */
+    /*
+     * DW_TOKENS tokens of dy (packed) and x stay in the second-level cache while DW_PANELS panels
+     * of dw, DW_K inputs each, are updated from them
+     */
+    DW_TOKENS = 128,
+    DW_PANELS = 4,
     DW_K = 512
 };
 
 typedef struct backward {
     ares_device *d;
     const ares_linear_backward_args *a;
-    int64_t n, k, dx_rows, dx_tasks, dw_panels, dw_parts;
+    int64_t n, k, row_blocks, dx_tasks, dw_panels, dw_parts;
 } backward;
 
 static void dx_task(const backward *b, int64_t task, int worker)
 {
     const ares_linear_backward_args *a = b->a;
-    int64_t blocks = b->dx_rows, k0 = task / blocks * 32, block = task % blocks;
+    int64_t blocks = b->row_blocks, k0 = task / blocks * 32, block = task % blocks;
     int64_t row = block * a->m / blocks, rows = (block + 1) * a->m / blocks - row;
-    float *turned =
+    float *transposed =
         kernels_scratch(b->d, worker, (size_t)ARES_MIN(DX_N, b->n) * 32 * sizeof(float));
     float *dx = a->dx + row * a->lddx + k0;
     for (int64_t n = 0; n < b->n; n += DX_N) {
         int64_t end = ARES_MIN(b->n, n + DX_N);
-        ARES_K(transpose_panel)(a->w, n, end, k0, turned);
+        ARES_K(transpose_panel)(a->w, n, end, k0, transposed);
         ARES_K(product)(&(product_args){
             .rows = rows,
             .k = end - n,
@@ -384,7 +386,7 @@ static void dx_task(const backward *b, int64_t task, int worker)
             .x = a->dy + row * a->lddy + n,
             .x_row = a->lddy,
             .x_k = 1,
-            .w = turned,
+            .w = transposed,
             .w_k = 32,
             .from = n || a->accumulate ? dx : NULL,
             .from_row = a->lddx,
@@ -395,8 +397,8 @@ static void dx_task(const backward *b, int64_t task, int worker)
 }
 
 /*
- * Copies dy of a few tokens and 32 columns, 0 where there are no columns, and adds it to their bias
- * gradient.
+ * Copies dy of some tokens and 32 columns, 0 beyond the last column, and adds it to the gradient of
+ * their bias.
  */
 static void pack_dy(const ares_linear_backward_args *a, int64_t m, int64_t tokens, int64_t col,
                     int64_t cols, bool bias, float *to)
@@ -468,12 +470,12 @@ void ARES_K(linear_backward)(ares_device *d, const ares_linear_backward_args *a)
     double us = 0, product_us = 2.0 * a->m * w->k * w->n / FLOPS_PER_US;
     if (a->dx) {
         int64_t panels = (b.k + 31) / 32;
-        b.dx_rows = (a->m + DX_ROWS - 1) / DX_ROWS;
-        /* rather more tasks than whole panels, while a turned panel still serves 128 rows */
-        if (panels * b.dx_rows < wanted)
-            b.dx_rows =
-                ARES_MAX(b.dx_rows, ARES_MIN((int64_t)a->m / 128, (wanted + panels - 1) / panels));
-        b.dx_tasks = panels * b.dx_rows;
+        b.row_blocks = (a->m + DX_ROWS - 1) / DX_ROWS;
+        /* divide the rows of a panel among tasks, as long as each has 128 rows */
+        if (panels * b.row_blocks < wanted)
+            b.row_blocks = ARES_MAX(b.row_blocks,
+                                    ARES_MIN((int64_t)a->m / 128, (wanted + panels - 1) / panels));
+        b.dx_tasks = panels * b.row_blocks;
         us += product_us + (double)w->k * w->n * 4 / BYTES_PER_US;
     }
     if (a->dw || a->dbias) {

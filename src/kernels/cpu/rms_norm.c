@@ -1,11 +1,11 @@
 /* Root mean square norm (Zhang and Sennrich 2019) as in Llama: (x * rstd) * w. */
 #include "isa.h"
 
-/*
- * Columns of one task of the weight's gradient: whole cache lines, and enough of them for the
- * prefetcher.
- */
-enum { ROW_CHUNK = 16, COLUMN_CHUNK = 64 };
+enum {
+    ROW_CHUNK = 16,
+    /* columns per task of the weight's gradient: whole cache lines, enough for the prefetcher */
+    COLUMN_CHUNK = 64
+};
 
 typedef struct rms_norm_job {
     ares_rms_norm_args a;

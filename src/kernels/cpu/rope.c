@@ -1,6 +1,6 @@
 /*
- * Rotary embedding (Su et al. 2021) in the half-split form of GPT-NeoX and Hugging Face: element i
- * turns with i + head_dim / 2.
+ * Rotary embedding (Su et al. 2021) in the half-split form of GPT-NeoX and Hugging Face: elements i
+ * and i + head_dim / 2 are a pair.
  */
 #include "isa.h"
 

@@ -1,9 +1,9 @@
 /*
- * One token a row, in the pass over the vocabulary that also makes its log-prob and entropy:
- * Gumbel-max (argmax of z - log E, E exponential, Philox keyed by row and token id). A token's E is
- * looked at only where a bound from its exponent alone can beat the best so far, so most logarithms
- * are never taken. Only rows with top-k or top-p keep their logits; their nucleus is found by
- * weighted selection among the likely tokens.
+ * One token per row, drawn in the pass over the vocabulary that also computes its log-prob and
+ * entropy: Gumbel-max, the argmax of z - log E with E exponential, from Philox keyed by row and
+ * token id. E is computed only where a bound from its exponent could beat the best token so far,
+ * which saves most logarithms. Only rows with top-k or top-p keep their logits; the tokens that
+ * these leave (the nucleus) are found by weighted selection among the likely ones.
  */
 #include "vocab.h"
 
@@ -12,7 +12,7 @@ enum { MASS_BITS = 20, ROWS_AT_ONCE = 256, LOGITS_AT_ONCE = 1 << 24 };
 typedef struct best {
     float key, logit;
     int32_t token;
-} best; /* logit before temperature; token -1: none */
+} best; /* logit: before temperature; token -1: none */
 typedef enum { GUMBEL, GREEDY, FORCED, FILTERED } how;
 
 typedef struct likely {
@@ -33,7 +33,7 @@ typedef struct sample_job {
     row_plan *plan;            /* [rows] */
     vocab_part *part, *part_1; /* [rows][chunks]; at temperature 1: NULL when not wanted */
     best *best;                /* [rows][chunks] */
-    /* [workers][rows][n_likely]: of the chunks a worker took, in order */
+    /* [workers][rows][n_likely]: of the chunks that the worker took, most likely first */
     likely *likely;
     int32_t *n_likely; /* [workers][rows] */
     int workers;
@@ -73,7 +73,7 @@ static inline void philox_64(uint32_t counter, const uint32_t key[2], uint32_t w
     }
 }
 
-/* Unsigned lanes as floats, rounded once or twice: relative error below 2^-23. */
+/* Unsigned lanes as floats, rounded once or twice: the relative error is below 2^-23. */
 static inline v16 from_unsigned(v16i w)
 {
     v16 high = v16_from_int(v16i_shr(w, 16)), low = v16_from_int(v16i_and(w, v16i_set1(0xffff)));
@@ -81,9 +81,9 @@ static inline v16 from_unsigned(v16i w)
 }
 
 /*
- * -log E, E = -log(1 - u), u = (w + 1/2) 2^-32. A winner has a tiny u, where E is u and f32 is
- * fine; 1 - u is not, so log(1 - u) goes by log(y) u / (1 - y), y = 1 - u as rounded (Kahan), and
- * near u = 1 by the complement of w.
+ * -log E, with E = -log(1 - u) and u = (w + 1/2) 2^-32. The token that wins usually has a tiny u,
+ * which f32 represents well but 1 - u not. So log(1 - u) is log(y) u / (1 - y) with the rounded
+ * y = 1 - u (Kahan), and for u > 1/2 it comes from the complement of w.
  */
 static __attribute__((noinline)) v16 gumbel(v16i w)
 {
@@ -97,7 +97,7 @@ static __attribute__((noinline)) v16 gumbel(v16i w)
     return v16_neg(v16_log(v16_select(upper, v16_neg(v16_log(rest)), small)));
 }
 
-/* Above gumbel(w) for sure: -log 2^floor(log2 u), and a little. */
+/* An upper bound of gumbel(w): -log 2^floor(log2 u) plus a margin. */
 static inline v16 gumbel_bound(v16i w)
 {
     v16 u = v16_add(from_unsigned(w), v16_set1(0.5f));
@@ -150,8 +150,8 @@ static inline bool likelier(likely a, likely b)
 }
 
 /*
- * Into its place in a list of the most likely; an order without equals, so that it does not matter
- * in which order they come.
+ * Inserts x into a list of the n most likely. No two tokens are equal in that order, so the result
+ * does not depend on the order in which they come.
  */
 static inline int list_likely(likely *list, int n, int most, likely x)
 {
@@ -163,8 +163,8 @@ static inline int list_likely(likely *list, int n, int most, likely x)
 }
 
 /*
- * A list goes on from chunk to chunk: soon hardly a logit reaches its last one, and no other is
- * looked at.
+ * The list continues from chunk to chunk. Only logits that reach its last entry are compared with
+ * it, and soon these are few.
  */
 static int likely_chunk(const float *z, int width, int32_t first, int most, likely *list, int n)
 {
@@ -227,8 +227,9 @@ static bool above(const candidate *a, const candidate *b)
 }
 
 /*
- * Moves to the front the fewest of the highest candidates whose weights (masses, or 1 each when
- * count) reach need, and returns how many; all n when they never do. Quickselect with weights.
+ * Moves the highest candidates to the front, as few as have weights (masses, or 1 each with
+ * `count`) that sum to `need`, and returns how many they are; n where all of them do not. Weighted
+ * quickselect.
  */
 static int64_t select_top(candidate *c, int64_t n, bool count, uint64_t need)
 {
@@ -243,14 +244,14 @@ static int64_t select_top(candidate *c, int64_t n, bool count, uint64_t need)
                                                            : *mid);
         int64_t i = lo, k = hi - 1;
         uint64_t front = 0;
-        for (;;) { /* [lo, i) at or above the pivot, (k, hi) below */
+        for (;;) { /* [lo, i) is at or above the pivot, (k, hi) below it */
             while (i <= k && !above(&pivot, &c[i])) front += count ? 1 : c[i].mass, i++;
             while (i <= k && above(&pivot, &c[k])) k--;
             if (i >= k) break;
             candidate swap = c[i];
             c[i] = c[k], c[k] = swap;
         }
-        if (i == hi) { /* the pivot was the lowest: set it apart, so that the range shrinks */
+        if (i == hi) { /* the pivot was the lowest: put it last, so that the range shrinks */
             int64_t at = lo;
             while (c[at].token != pivot.token) at++;
             c[at] = c[hi - 1], c[hi - 1] = pivot;
@@ -291,7 +292,7 @@ static uint64_t total_mass(const float *z, int64_t n, float inv_temperature, flo
     return total;
 }
 
-/* Candidates not further than depth below the maximum; their masses' sum in *mass. */
+/* Candidates at most `depth` below the maximum; *mass is the sum of their masses. */
 static int64_t gather(const float *z, int64_t n, float inv_temperature, float max, float depth,
                       candidate *c, uint64_t *mass)
 {
@@ -322,8 +323,8 @@ static uint64_t need_of(float top_p, uint64_t total)
 }
 
 /*
- * Top-k first, then top-p of the mass that is left (as transformers and vLLM do), then Gumbel-max
- * over the survivors.
+ * Top-k first, then top-p of the mass that it leaves (as transformers and vLLM do), then Gumbel-max
+ * over the remaining tokens.
  */
 static best pick_filtered(const sample_job *j, int64_t r, float max, int worker)
 {
@@ -367,7 +368,7 @@ static best pick_filtered(const sample_job *j, int64_t r, float max, int worker)
 
 /* ------------------------------------------------------------------ rows */
 
-/* The workers' lists become the row's. */
+/* Merges the workers' lists into the row's. */
 static void merge_likely(const sample_job *j, int64_t r, const vocab_total *one)
 {
     const ares_sample_args *a = j->a;
@@ -417,7 +418,7 @@ static bool is_filtered(const ares_sample_args *a, int64_t row)
             (a->top_k && a->top_k[row] > 0 && a->top_k[row] < a->vocab));
 }
 
-/* As many rows from `row` as scratch holds: parts of all, logits of the filtered ones. */
+/* As many rows from `row` on as scratch holds: parts of all, logits of the filtered ones. */
 static int64_t rows_from(const ares_sample_args *a, int64_t row, int64_t *filtered)
 {
     int64_t n = 0, most = ARES_MAX(16, LOGITS_AT_ONCE / a->vocab);

@@ -1,4 +1,4 @@
-/* New keys and values into the paged cache: keys transposed, so that attention's lanes are keys. */
+/* New keys and values into the paged cache; keys transposed, so that attention's lanes are keys. */
 #include "isa.h"
 
 typedef struct store_job {
@@ -9,14 +9,14 @@ typedef struct store_job {
     float *cache;
 } store_job;
 
-enum { ROWS_A_TASK = 64 };
+enum { ROWS_PER_TASK = 64 };
 
 static void store_rows(void *ctx, int64_t task, int worker)
 {
     (void)worker;
     const store_job *j = ctx;
-    int64_t dim = j->head_dim, first = task * ROWS_A_TASK,
-            end = first + ROWS_A_TASK < j->rows ? first + ROWS_A_TASK : j->rows;
+    int64_t dim = j->head_dim, first = task * ROWS_PER_TASK,
+            end = first + ROWS_PER_TASK < j->rows ? first + ROWS_PER_TASK : j->rows;
     for (int64_t r = first; r < end; r++) {
         int64_t block = j->slots[r] / ARES_KV_BLOCK, at = j->slots[r] % ARES_KV_BLOCK;
         for (int64_t h = 0; h < j->n_kv; h++) {
@@ -33,6 +33,6 @@ void ARES_K(store_kv)(ares_device *d, int32_t rows, int32_t n_kv, int32_t head_d
                       const float *v, int64_t ldkv, const int32_t *slots, float *cache)
 {
     store_job job = { rows, n_kv, head_dim, k, v, ldkv, slots, cache };
-    kernels_run(d, (double)rows * n_kv * head_dim / 1e3, (rows + ROWS_A_TASK - 1) / ROWS_A_TASK,
+    kernels_run(d, (double)rows * n_kv * head_dim / 1e3, (rows + ROWS_PER_TASK - 1) / ROWS_PER_TASK,
                 store_rows, &job);
 }

@@ -1,4 +1,4 @@
-/* The function table of one instruction set; cpu.c chooses among them. */
+/* The function table of one instruction set; device.c chooses among them. */
 #include "isa.h"
 
 #define NAME_TEXT(x) #x

@@ -1,7 +1,6 @@
 /*
- * Log-prob and entropy of rows of logits that exist already, forward and backward in place. The
- * chunks and merges are the head's, so f32 logits give its bits; bf16 ones are widened a chunk at a
- * time.
+ * Log-prob and entropy of logits that exist already; backward works in place. Chunks and merges are
+ * the head's, so f32 logits give its bits; bf16 logits are widened to f32 chunk by chunk.
  */
 #include "vocab.h"
 
@@ -15,7 +14,7 @@ static void *row_of(const ares_logits_args *a, int64_t row)
     return (char *)a->logits + (size_t)(row * a->ld) * ares_dtype_bytes(a->dtype);
 }
 
-/* A chunk of a row as f32: where it lies, or widened into `wide`. */
+/* A chunk of a row as f32: the row itself, or its copy in `wide`. */
 static float *chunk_of(const ares_logits_args *a, void *row, int64_t chunk, float *wide)
 {
     int n = vocab_width(a->vocab, chunk);

@@ -1,4 +1,4 @@
-/* Defaults are those of transformers' configuration classes. */
+/* The table of architectures; the defaults are those of transformers' configuration classes. */
 #include "arch.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* The architectures, one entry each: what their config.json means where it is silent. */
+/* The architectures, one entry each: what their config.json means where it lacks a key. */
 #ifndef ARES_MODEL_ARCH_H
 #define ARES_MODEL_ARCH_H
 
@@ -7,16 +7,16 @@
 typedef struct model_arch {
     const char *name;       /* model_type */
     const char *class_name; /* for `architectures` */
-    int32_t vocab, hidden, intermediate, layers, heads, kv_heads /* 0: heads */,
-        head_dim /* 0: hidden / heads */, max_position;
-    int32_t bos, eos;        /* -1: none */
-    bool qkv_bias;           /* without a key for it */
-    bool attention_bias_key; /* `attention_bias` gives q, k, v and o a bias */
-    bool mlp_bias_key;
-    bool qk_norm;
-    bool window_keys; /* sliding_window, use_sliding_window, max_window_layers */
+    int32_t vocab, hidden, intermediate, layers, heads, max_position;
+    int32_t kv_heads, head_dim; /* 0: heads, and hidden / heads */
+    int32_t bos, eos;           /* -1: none */
+    bool qkv_bias;              /* q, k and v always have a bias */
+    bool attention_bias_key;    /* `attention_bias` gives q, k, v and o a bias */
+    bool mlp_bias_key;          /* `mlp_bias` gives gate, up and down a bias */
+    bool qk_norm;               /* an RMS norm per head of q and k */
+    bool window_keys;           /* sliding_window, use_sliding_window, max_window_layers */
 } model_arch;
 
-/* NULL and a message that lists the choices when there is none of this name. */
+/* NULL, with an error that lists the choices, where there is none of this name. */
 const model_arch *model_arch_find(const char *model_type);
 #endif

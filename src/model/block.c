@@ -1,7 +1,8 @@
 /*
  * One decoder block, forward and backward, for every architecture of the table and every use:
- * prefill, decode, log-probs, training. x_mid = x + Wo attention(norm(x)), x_out = x_mid + Wdown
- * (silu(gate) * up)(norm(x_mid)).
+ * prefill, decode, log-probs, training.
+ *
+ *   x_mid = x + Wo attention(norm(x))      x_out = x_mid + Wdown (silu(gate) * up)(norm(x_mid))
  */
 #include "block.h"
 
@@ -30,7 +31,7 @@ static ares_linear_args product(const ares_linear *l, int32_t rows, const float 
                                .ldy = l->w->weight.n };
 }
 
-/* The gradients of y = l(x): of the weight where x is given, of x where dx is given. */
+/* The gradients of y = l(x): the weight's where x is given, x's where dx is given. */
 static void product_backward(ares_device *d, const ares_linear *l, int32_t rows, const float *dy,
                              const float *x, float *dx, bool accumulate)
 {
@@ -66,7 +67,7 @@ static void norm(const ares_model *m, const ares_param *w, int32_t rows, int32_t
     m->device->k->rms_norm(m->device, &a);
 }
 
-/* dx += the gradient of x, of a norm whose forward left rstd; the weight's gradient too. */
+/* dx += the gradient of x, and the weight's gradient; rstd is the forward's. */
 static void norm_backward(ares_device *d, const ares_param *w, int32_t rows, int32_t k,
                           const float *dy, const float *x, const float *rstd, float *dx)
 {
@@ -162,7 +163,7 @@ void block_backward(const ares_model *m, int layer, const block_pass *p, const b
     int32_t rows = p->rows, hidden = c->hidden, dim = c->head_dim, wide = c->intermediate;
     int64_t kv = (int64_t)c->kv_heads * dim, q = (int64_t)c->heads * dim;
 
-    /* MLP: the activation and the normed stream are made again, cheaper than kept */
+    /* MLP: the activation and the normed stream are computed again, which is cheaper than memory */
     product_backward(d, &l->down, rows, dx, NULL, t->d_act, false);
     ares_silu_mul_args act = { .rows = rows,
                                .k = wide,

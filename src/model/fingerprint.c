@@ -1,14 +1,14 @@
 /*
- * Which weights a directory holds, in a number: names, types and shapes of all tensors, and some of
- * the bytes of each. Reading all of them would take seconds where models are large; two that were
- * trained apart differ nearly everywhere.
+ * A number that tells which weights a directory holds, from the names, types and shapes of all
+ * tensors and some bytes of each. Reading all bytes of a large model would take seconds, and two
+ * models that were trained apart differ nearly everywhere.
  */
 #include <string.h>
 
 #include "ares/io.h"
 #include "ares/model.h"
 
-enum { PLACES = 16, PIECE = 64 }; /* bytes at so many places of a tensor */
+enum { PLACES = 16, PIECE = 64 }; /* places in a tensor, bytes at each */
 
 static uint64_t tensor(uint64_t h, const ares_tensor_info *t)
 {

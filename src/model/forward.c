@@ -1,4 +1,4 @@
-/* A pass over the blocks, its buffers, and the way back. */
+/* The forward and backward over all blocks, and their buffers. */
 #include "block.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@ typedef struct buffer {
     size_t bytes;
 } buffer;
 
-/* Index arrays of a pass: used where they lie on the CPU, copied on a device. */
+/* Arrays that a pass reads: used in place on the CPU, copied to any other device. */
 enum {
     IN_IDS,
     IN_SLOTS,
@@ -24,11 +24,10 @@ enum {
 struct ares_workspace {
     ares_model *model;
     ares_keep keep;
-    int32_t rows, n_out; /* what the buffers hold */
-    int n_saved;         /* sets of block_saved: 1, or one a layer */
-    block_saved *saved;
-    /* [layers + 1]: the stream before each block and behind the last */
-    float **x;
+    int32_t rows, n_out; /* capacity of the buffers */
+    int n_saved;         /* 1, or one per layer */
+    block_saved *saved;  /* [n_saved] */
+    float **x; /* [layers + 1]: the residual stream before each block and after the last */
     block_scratch scratch;
     float *dx, *out, *out_rstd, *hidden, *d_out;
     buffer pass, tail; /* by rows, by n_out */
@@ -64,7 +63,7 @@ void ares_workspace_free(ares_workspace *w)
     ares_free(w);
 }
 
-/* Hands out consecutive pieces of one allocation; with no base it only counts. */
+/* Hands out consecutive pieces of one allocation; where base is NULL it only counts bytes. */
 typedef struct carver {
     char *base;
     size_t at;
@@ -151,8 +150,8 @@ static int ensure(ares_device *d, buffer *b, size_t bytes)
 }
 
 /*
- * While a buffer grows it counts as holding nothing: after a failure even fewer rows must ask for
- * memory again.
+ * While a buffer grows its capacity is 0, so that after a failure a smaller pass asks for memory
+ * again, too.
  */
 static int reserve(ares_workspace *w, int32_t rows, int32_t n_out)
 {
@@ -186,8 +185,8 @@ static int upload(ares_workspace *w, int which, const void *host, size_t bytes, 
 }
 
 /*
- * Rotations depend on a sequence's length under dynamic scaling only; a prompt shared by samples,
- * or a sample that still grows, has no such length.
+ * Only under dynamic scaling do rotations depend on the length of the sequence; a prompt that
+ * samples share, or a sample that still grows, has no such length.
  */
 static int fill_cos_sin(ares_workspace *w, const ares_packed *p)
 {
@@ -201,11 +200,12 @@ static int fill_cos_sin(ares_workspace *w, const ares_packed *p)
         int32_t prefix = p->seg.prefix_len ? p->seg.prefix_len[s] : 0,
                 length = p->length ? p->length[s] : prefix + p->seg.start[s + 1] - p->seg.start[s];
         if (c->rope.kind == ARES_ROPE_DYNAMIC && length > c->max_position && (prefix || p->cache))
-            return ares_fail(ARES_EUNSUPPORTED,
-                             "model: %d tokens: dynamic rope scaling turns every token anew as a "
-                             "sequence grows beyond max_position_embeddings = %d; "
-                             "generate shorter sequences, or set rope_type to yarn or linear",
-                             length, c->max_position);
+            return ares_fail(
+                ARES_EUNSUPPORTED,
+                "model: %d tokens: dynamic rope scaling changes the rotation of every token "
+                "as a sequence grows beyond max_position_embeddings = %d; "
+                "generate shorter sequences, or set rope_type to yarn or linear",
+                length, c->max_position);
         for (int32_t r = p->seg.start[s]; r < p->seg.start[s + 1]; r++)
             ares_rope_row(w->model, p->positions[r], length, w->cos_sin + (int64_t)r * c->head_dim);
     }
@@ -255,7 +255,7 @@ int ares_model_forward(ares_model *m, ares_workspace *w, const ares_packed *p, f
         block_forward(m, i, &w->last, saved_of(w, i), &w->scratch, w->x[i + 1]);
     }
     ares_matrix stream = { w->x[m->cfg.layers], ARES_F32, ARES_ROWS, p->rows, width };
-    /* a look-up of rows is what it is */
+    /* the look-up of an embedding also gathers rows */
     k->embedding(d, &stream, w->last_out, p->n_out, w->out, width);
     ares_rms_norm_args norm = { .rows = p->n_out,
                                 .k = width,
@@ -297,10 +297,7 @@ int ares_model_backward(ares_model *m, ares_workspace *w, const ares_packed *p,
     k->embedding_backward(d, &stream, w->last_out, p->n_out, w->d_out, width);
     for (int32_t i = m->cfg.layers - 1; i >= 0; i--) {
         const block_saved *s = saved_of(w, i);
-        /*
-         * recomputed: the same arithmetic, so the same bits; its output is dropped into a buffer
-         * that backward fills later
-         */
+        /* the same arithmetic, so the same bits; d_h only takes the output, which is not used */
         if (w->keep == ARES_KEEP_INPUTS)
             block_forward(m, i, &w->last, s, &w->scratch, w->scratch.d_h);
         block_backward(m, i, &w->last, s, &w->scratch, w->dx);

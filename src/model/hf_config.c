@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* One file read for one config: every failure is prefixed with its path by the caller. */
+/* A file being read. After a failure the getters do nothing; the caller adds the path to it. */
 typedef struct reader {
     const ares_json *root;
     int rc;
@@ -70,7 +70,8 @@ static void read_rope(reader *r, ares_model_config *c)
     r->rc = ares_lookup(ARES_EUNSUPPORTED, "rope_type", name, kinds, ARES_COUNT(kinds), &kind);
     rope->kind = (ares_rope_kind)kind;
     if (get_double(r, o, "partial_rotary_factor", 1.0) != 1.0) {
-        r->rc = ares_fail(ARES_EUNSUPPORTED, "partial_rotary_factor other than 1 is not offered");
+        r->rc =
+            ares_fail(ARES_EUNSUPPORTED, "a partial_rotary_factor other than 1 is not supported");
         return;
     }
     if (kind == ARES_ROPE_DEFAULT) return;
@@ -101,7 +102,7 @@ static void read_rope(reader *r, ares_model_config *c)
 }
 
 /*
- * Layers that slide must all come behind those that do not: what transformers derives from
+ * Layers with a sliding window must all come after those without, as transformers derives them from
  * max_window_layers.
  */
 static void read_window(reader *r, const model_arch *a, ares_model_config *c)
@@ -125,7 +126,7 @@ static void read_window(reader *r, const model_arch *a, ares_model_config *c)
         if (!sliding && c->window_from_layer < c->layers)
             r->rc =
                 ares_fail(ARES_EUNSUPPORTED,
-                          "'layer_types' alternates; sliding layers must come behind all others");
+                          "'layer_types' alternates; sliding layers must come after all others");
     }
 }
 
@@ -156,13 +157,13 @@ static void check_sizes(reader *r, const ares_model_config *c)
     if (r->rc != ARES_OK) return;
     if (c->heads % c->kv_heads)
         r->rc = ares_fail(ARES_EFORMAT,
-                          "num_attention_heads = %d is no multiple of num_key_value_heads = %d",
+                          "num_attention_heads = %d is not a multiple of num_key_value_heads = %d",
                           c->heads, c->kv_heads);
     else if (c->head_dim % 2)
-        r->rc = ares_fail(ARES_EFORMAT, "head_dim = %d is odd; rotary embeddings turn pairs",
+        r->rc = ares_fail(ARES_EFORMAT, "head_dim = %d is odd; rotary embeddings rotate pairs",
                           c->head_dim);
     else if ((int64_t)c->heads * c->head_dim > 1 << 20)
-        r->rc = ares_fail(ARES_ELIMIT, "heads x head_dim = %lld is beyond what is offered",
+        r->rc = ares_fail(ARES_ELIMIT, "heads x head_dim = %lld exceeds the limit of 1048576",
                           (long long)c->heads * c->head_dim);
 }
 
@@ -200,7 +201,7 @@ static void read_config(reader *r, ares_model_config *c)
     c->qk_norm = a->qk_norm;
     if (r->rc == ARES_OK) r->rc = ares_json_get_string(r->root, "hidden_act", "silu", &act);
     if (r->rc == ARES_OK && !ares_view_is(act, "silu"))
-        r->rc = ares_fail(ARES_EUNSUPPORTED, "hidden_act = '%.*s' is not offered (choices: silu)",
+        r->rc = ares_fail(ARES_EUNSUPPORTED, "hidden_act = '%.*s' is not supported (choices: silu)",
                           (int)act.len, act.data);
     c->bos = get_i32(r, "bos_token_id", a->bos, -1);
     c->pad = get_i32(r, "pad_token_id", -1, -1);
@@ -314,7 +315,7 @@ int ares_model_config_save(const ares_model_config *c, const char *dir)
     static const char *const dtypes[] = { "float32", "bfloat16", "float16" };
     ares_str s = { 0 }, path = { 0 };
     const char *causal = strstr(a->class_name, "ForCausalLM");
-    if (c->value_head && causal) /* one label a token: opens as AutoModelForTokenClassification */
+    if (c->value_head && causal) /* one label per token: AutoModelForTokenClassification opens it */
         ares_str_addf(&s,
                       "{\n  \"architectures\": [\"%.*sForTokenClassification\"],\n  \"id2label\": "
                       "{\"0\": \"value\"},\n  \"label2id\": {\"value\": 0},\n",

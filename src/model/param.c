@@ -1,4 +1,4 @@
-/* The parameter list of a configuration, its arenas, and what the optimizer needs of them. */
+/* The parameters of a configuration, their arenas, and the optimizer's states. */
 #include "param.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@ static size_t aligned(size_t bytes)
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-/* Appends one parameter; its memory is assigned when all are known. k = 0: a vector of n. */
+/* Appends one parameter, k = 0: a vector of n. It gets memory when all are known. */
 static ares_param *add(ares_model *m, const ares_model_options *opt, ares_layout layout, int32_t n,
                        int32_t k, const char *format, int index)
 {
@@ -45,14 +45,14 @@ static ares_linear add_linear(ares_model *m, const ares_model_options *opt, ares
     return l;
 }
 
-/* Hugging Face's names, in the order a forward pass reads them. */
+/* All parameters under Hugging Face's names, in the order in which a forward reads them. */
 static void list(ares_model *m, const ares_model_options *opt, ares_layout layout)
 {
     const ares_model_config *c = &m->cfg;
     int32_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
     m->params = ares_calloc((size_t)c->layers * 18 + 5, sizeof *m->params);
     m->layer = ares_calloc((size_t)c->layers, sizeof *m->layer);
-    /* an untied embedding is only looked up: whole rows read fastest */
+    /* an embedding of its own is only looked up, and whole rows are read fastest */
     m->embed = add(m, opt, c->tied ? layout : ARES_ROWS, c->vocab, c->hidden,
                    "model.embed_tokens.weight", 0);
     for (int32_t i = 0; i < c->layers; i++) {
@@ -130,7 +130,7 @@ int model_allocate(const ares_model_config *cfg, ares_device *device, const ares
     m->cfg = *cfg;
     m->cfg.file_dtype = opt->storage;
     m->cfg.value_head = opt->value_head;
-    /* no head of the vocabulary has weights of its own */
+    /* with a value head there is no lm_head of its own */
     m->cfg.tied = cfg->tied || opt->value_head;
     m->device = device;
     list(m, opt, device->k->layout);

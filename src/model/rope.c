@@ -1,8 +1,8 @@
 /*
- * Rotary angles as transformers computes them: inverse frequencies rounded to f32, the angle an f32
- * product, cosine and sine of that f32 angle. Rows of positions already asked for are kept. Dynamic
- * scaling depends on the length of the whole sequence: rows of sequences beyond max_position are
- * then made on the spot.
+ * Rotary angles as transformers computes them: inverse frequencies rounded to f32, the angle as an
+ * f32 product, then cosine and sine of that f32 angle. Rows are computed in slabs of consecutive
+ * positions and kept. Dynamic scaling depends on the length of the whole sequence, so rows of
+ * sequences beyond max_position are computed at every call.
  */
 #include "rope.h"
 
@@ -10,12 +10,12 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { ROWS_A_SLAB = 1024, MAX_SLABS = 1 << 14 };
+enum { ROWS_PER_SLAB = 1024, MAX_SLABS = 1 << 14 };
 
 struct ares_rope {
     ares_rope_config c;
     int32_t head_dim, max_position;
-    float scale;     /* of cosines and sines */
+    float scale;     /* factor of cosines and sines */
     float *inv_freq; /* [head_dim / 2] */
     float *slab[MAX_SLABS];
     pthread_mutex_t lock;
@@ -125,20 +125,20 @@ void ares_rope_row(const ares_model *m, int32_t position, int32_t length, float 
         ares_free(inv_freq);
         return;
     }
-    int32_t s = position / ROWS_A_SLAB;
+    int32_t s = position / ROWS_PER_SLAB;
     ARES_ASSERT(position >= 0 && s < MAX_SLABS);
     float *slab = __atomic_load_n(&r->slab[s], __ATOMIC_ACQUIRE);
     if (!slab) {
         pthread_mutex_lock(&r->lock);
         slab = r->slab[s];
         if (!slab) {
-            slab = ares_malloc(ROWS_A_SLAB * bytes);
-            for (int32_t i = 0; i < ROWS_A_SLAB; i++)
-                write_row(r, r->inv_freq, s * ROWS_A_SLAB + i,
+            slab = ares_malloc(ROWS_PER_SLAB * bytes);
+            for (int32_t i = 0; i < ROWS_PER_SLAB; i++)
+                write_row(r, r->inv_freq, s * ROWS_PER_SLAB + i,
                           slab + (size_t)i * (size_t)r->head_dim);
             __atomic_store_n(&r->slab[s], slab, __ATOMIC_RELEASE);
         }
         pthread_mutex_unlock(&r->lock);
     }
-    memcpy(cos_sin, slab + (size_t)(position % ROWS_A_SLAB) * (size_t)r->head_dim, bytes);
+    memcpy(cos_sin, slab + (size_t)(position % ROWS_PER_SLAB) * (size_t)r->head_dim, bytes);
 }

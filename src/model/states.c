@@ -1,7 +1,8 @@
 /*
- * Optimizer states <-> a safetensors file: <parameter>.m, .v and, of models stored in bf16,
- * .master; row-major f32, so that any rank count or layout can load it. Vectors are f32 in memory
- * whatever the storage: their .master is the weight, which the model's files round.
+ * Optimizer states <-> a safetensors file: <parameter>.m, .v and, for models stored in bf16,
+ * .master; row-major f32, so that any number of ranks and any layout can load it. Vectors are f32
+ * in memory for every storage type: their .master is the weight itself, which the model's files
+ * round.
  */
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 
 static const char *const suffixes[] = { "m", "v", "master" };
 
-/* The state as a matrix of the parameter's layout; data NULL where there is none. */
+/* A state as a matrix of the parameter's layout; data NULL where there is no such state. */
 static ares_matrix state(const ares_model *m, const ares_param *p, int which)
 {
     ares_matrix s = p->grad;

@@ -1,6 +1,6 @@
 /*
- * Hugging Face's files <-> parameters. Files always hold row-major shapes; panels exist in memory
- * only.
+ * Parameters from and to Hugging Face's files, and new ones. Files always hold row-major tensors;
+ * panels exist in memory only.
  */
 #include "param.h"
 #include "transfer.h"
@@ -8,10 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/*
- * Tensors that files carry and a model has no use for: a tied head, and rotary tables of old
- * checkpoints.
- */
+/* Tensors of files that no model needs: the head of a tied model, rotary tables of old files. */
 static bool superfluous(const ares_model *m, const char *name)
 {
     size_t n = strlen(name);
@@ -50,7 +47,7 @@ static int load_param(ares_model *m, const ares_param *p, const ares_tensor_info
     return rc;
 }
 
-/* A value head that the files do not have: weights as transformers draws them, bias 0. */
+/* A value head that the files lack: the weight as transformers draws it, the bias 0. */
 static int new_value_head(ares_model *m, uint64_t seed)
 {
     float *rows = ares_calloc((size_t)m->cfg.hidden, sizeof *rows), zero = 0;
@@ -166,7 +163,7 @@ int ares_model_new(const ares_model_config *cfg, ares_device *device, const ares
         if (norm)
             for (int64_t e = 0; e < n; e++) rows[e] = 1.0f;
         if (p->rank == 2) {
-            /* so that a parameter's values do not depend on the others */
+            /* keyed by the name, so that a parameter's values do not depend on the others */
             uint64_t h = ares_fnv1a(ARES_FNV1A, p->name, length);
             init_job job = { ares_rng_sub(ares_rng_root(seed, ARES_RNG_INIT), h, 0), rows, n,
                              cfg->initializer_range };
@@ -210,7 +207,7 @@ static int save_shard(const ares_model *m, const char *path, int first, int end)
 
 static const int64_t shard_limit = 5000000000;
 
-/* The first parameter behind the shard that starts at `first`. */
+/* The first parameter after the shard that starts at `first`. */
 static int shard_end(const ares_model *m, int first)
 {
     int64_t bytes = 0;

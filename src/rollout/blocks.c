@@ -1,4 +1,4 @@
-/* Blocks of the paged cache: a stack of free ones and a count of users each. */
+/* The blocks of the paged cache: a stack of free ones, and a count of users per block. */
 #include "internal.h"
 
 void rollout_blocks_init(rollout_blocks *b, int32_t total)

@@ -1,6 +1,6 @@
 /*
- * The engine's face: requests in, forwards, finished samples out. What a step holds is decided in
- * scheduler.c.
+ * The engine: it takes requests, runs forwards, draws tokens and hands out finished samples.
+ * scheduler.c decides which rows a forward holds.
  */
 #include "internal.h"
 
@@ -14,7 +14,7 @@ static int64_t default_cache_tokens(const ares_rollout_options *o, int32_t max_l
                                     size_t block_bytes)
 {
     int64_t wanted = (int64_t)o->max_num_seqs * (blocks_for(max_len) + 1);
-    int64_t affordable = (int64_t)6 << 30; /* as rollout.h says; cache_tokens asks for more */
+    int64_t affordable = (int64_t)6 << 30; /* as rollout.h says; cache_tokens may ask for more */
     return ARES_MAX(ARES_MIN(wanted, affordable / (int64_t)block_bytes), blocks_for(max_len) + 2) *
            ARES_KV_BLOCK;
 }
@@ -145,7 +145,7 @@ static int check_request(const ares_rollout *r, const int32_t *prompt, int32_t p
             ARES_ELIMIT,
             "rollout: prompt of %d tokens leaves no room for an answer in max_model_len = %d",
             prompt_len, r->max_len);
-    /* one sample alone needs its prompt's blocks and, while it starts, a copy of the partial one */
+    /* a sample alone needs its own blocks and, while it starts, the prompt's partial one */
     int32_t longest = ARES_MIN(r->max_len, prompt_len + s->max_new_tokens),
             need = blocks_for(longest) + 1;
     if (need > r->blocks.total)
@@ -232,7 +232,7 @@ static bool stops(ares_rollout *r, sequence *s, int32_t token)
     ares_decoder_add(&s->decoder, token, &s->tail);
     for (int32_t i = 0; i < g->n_stop_strings; i++) {
         ares_view stop = ares_view_of(g->stop_strings[i]);
-        /* it must end in what is new */
+        /* a new match must end in the new text */
         size_t from = before + 1 > stop.len ? before + 1 - stop.len : 0;
         if (ares_view_find(ares_str_view(&s->tail), stop, from) >= 0) return true;
     }
@@ -255,7 +255,10 @@ static void finish(ares_rollout *r, sequence *s, ares_finish how)
     r->finished[r->n_finished++] = s;
 }
 
-/* The drawn token counts as a candidate of its own where it is not among the likely ones. */
+/*
+ * The entropy of entropy_top_k (ares_rollout_options) for the i-th token drawn. That token is one
+ * more candidate where it is not among the likely ones.
+ */
 static float entropy_of_likely(const ares_rollout *r, int32_t i, float log_prob)
 {
     const int32_t *token = r->plan.likely_token + (int64_t)i * r->n_likely;
@@ -308,7 +311,7 @@ static int by_length(const void *a, const void *b)
     return (x->index > y->index) - (x->index < y->index);
 }
 
-/* A non-finite log-prob means the weights are: say so instead of sampling on. */
+/* A log-prob that is not finite comes from such weights: say so instead of sampling on. */
 static int check_outputs(const plan *p)
 {
     for (int32_t i = 0; i < p->n_out; i++)

@@ -1,14 +1,14 @@
-/* What the engine's files share. */
+/* Private to the rollout room: what its files share. */
 #ifndef ARES_ROLLOUT_INTERNAL_H
 #define ARES_ROLLOUT_INTERNAL_H
 
 #include "ares/rollout.h"
 
-/* ---------------- blocks.c: the paged cache's blocks, counted by reference */
+/* ---------------- blocks.c: the blocks of the paged cache, counted by reference */
 typedef struct rollout_blocks {
     int32_t total, n_free;
-    int32_t *free_list; /* a stack: the block freed last is warm */
-    int32_t *refs;
+    int32_t *free_list; /* [total], a stack: the block freed last is still in the CPU's cache */
+    int32_t *refs;      /* [total] users of each block */
 } rollout_blocks;
 void rollout_blocks_init(rollout_blocks *b, int32_t total);
 void rollout_blocks_fini(rollout_blocks *b);
@@ -26,12 +26,13 @@ typedef struct block_list {
 typedef struct request {
     int64_t id;
     const int32_t *prompt;
-    int32_t prompt_len, n, waiting; /* samples not yet running and not finished */
+    int32_t prompt_len;
+    int32_t n, waiting; /* samples; those neither running nor finished */
     ares_sampling sampling;
     ares_rng_key key;
-    block_list blocks;        /* of the prompt; held while samples wait */
+    block_list blocks;        /* the prompt's; held while samples wait */
     int32_t cached;           /* prompt tokens in the cache */
-    bool sampled;             /* the first tokens are drawn */
+    bool sampled;             /* the first token of every sample is drawn */
     struct sequence *samples; /* [n] */
     struct request *next;     /* in order of arrival */
 } request;
@@ -49,8 +50,8 @@ typedef struct sequence {
     block_list blocks;
     int32_t cached; /* tokens of prompt and response in the cache */
     ares_rng_key key;
-    ares_decoder decoder; /* of stop strings only */
-    ares_str tail;
+    ares_decoder decoder; /* these two only with stop strings */
+    ares_str tail;        /* the text so far */
 } sequence;
 
 /*
@@ -104,7 +105,7 @@ struct ares_rollout {
     int64_t n_requests, unfinished;
     sequence **running; /* [max_seqs], in order of admission */
     int32_t n_running;
-    sequence **finished; /* ring of results not yet handed out */
+    sequence **finished; /* all that finished; those from next_finished on are not yet handed out */
     int64_t n_finished, next_finished, finished_cap;
     plan plan;
     ares_rollout_stats stats;
@@ -119,13 +120,11 @@ static inline int32_t sequence_len(const sequence *s)
     return s->request->prompt_len + s->n;
 }
 
-/*
- * scheduler.c: fills r->plan with the next forward's rows; at least one row while anything is
- * unfinished.
- */
+/* ---------------- scheduler.c */
+/* Fills r->plan with the rows of the next forward: at least one while a sample is unfinished. */
 void rollout_schedule(ares_rollout *r);
-/* its blocks, and its place among the running */
+/* Gives back the blocks of a sample, and its place among the running ones. */
 void rollout_release_sequence(ares_rollout *r, sequence *s);
-/* the prompt's own blocks, when no sample waits */
+/* Gives back the prompt's own blocks once no sample waits. */
 void rollout_release_prompt(ares_rollout *r, request *q);
 #endif

@@ -1,12 +1,12 @@
 /*
- * Which rows the next forward holds. Running samples come first, a row each (more after a
- * preemption, whose tokens are computed again); what is left of the row budget prefills prompts in
- * order of arrival. A sample starts by sharing the whole blocks of its prompt and copying the last,
+ * Which rows the next forward holds. Running samples come first, with one row each, or more after a
+ * preemption, whose tokens are computed again. The rest of the row budget prefills prompts in order
+ * of arrival. A sample starts by sharing the whole blocks of its prompt and copying the last,
  * partial one.
  *
- * When blocks run out, prompts that only wait lose theirs first, then the sample admitted last is
- * put back. The oldest sample always gets on: ares_rollout_add made sure that it fits alone. None
- * of this can change a result.
+ * When blocks run out, prompts that only wait lose theirs first; then the sample admitted last goes
+ * back to waiting. The oldest sample always advances, because ares_rollout_add checked that it fits
+ * alone. None of this changes a result.
  */
 #include "internal.h"
 
@@ -34,10 +34,10 @@ void rollout_release_prompt(ares_rollout *r, request *q)
 }
 
 /*
- * Frees at least one block, at the cost of whoever came last; false when only `self` is left to
- * pay.
+ * Takes at least one block from the last waiting prompt other than `filling`, or else from the
+ * sample admitted last; false where that sample is `self` or none runs.
  */
-static bool make_room(ares_rollout *r, const sequence *self, const request *filling)
+static bool free_a_block(ares_rollout *r, const sequence *self, const request *filling)
 {
     request *victim = NULL;
     for (request *q = r->first; q; q = q->next)
@@ -57,19 +57,19 @@ static bool make_room(ares_rollout *r, const sequence *self, const request *fill
     return true;
 }
 
-/* Grows l to hold `tokens`. Takes from others only where force is set. */
+/* Grows l to hold `tokens`; with force it takes blocks from others where none is free. */
 static bool grow(ares_rollout *r, block_list *l, int32_t tokens, const sequence *self,
                  const request *filling, bool force)
 {
     while (l->n < blocks_for(tokens)) {
         int32_t block = rollout_block_take(&r->blocks);
         if (block >= 0) l->block[l->n++] = block;
-        else if (!force || !make_room(r, self, filling)) return false;
+        else if (!force || !free_a_block(r, self, filling)) return false;
     }
     return true;
 }
 
-/* Rows for the tokens [from, to) of a sequence or prompt; a segment of its own. */
+/* Adds a segment with a row per token [from, to) of a sample, or of the prompt (s NULL). */
 static void add_rows(ares_rollout *r, const request *q, const sequence *s, const block_list *blocks,
                      int32_t from, int32_t to)
 {
@@ -109,7 +109,8 @@ static void add_out(ares_rollout *r, int32_t row, sequence *s)
 }
 
 /*
- * A running sample's rows: one, or all that a preemption took from it, as far as the budget goes.
+ * Adds the rows of running samples: one each, or after a preemption all that are missing, as far as
+ * the budget goes.
  */
 static void plan_running(ares_rollout *r)
 {
@@ -119,7 +120,7 @@ static void plan_running(ares_rollout *r)
                 to = ARES_MIN(length, s->cached + r->max_rows - r->plan.rows);
         if (to <= s->cached) return;
         if (!grow(r, &s->blocks, to, s, NULL, true)) {
-            /* it is the last admitted itself: back in the queue */
+            /* it is itself the last one admitted: back to waiting */
             rollout_release_sequence(r, s);
             s->state = SEQ_WAITING;
             s->request->waiting++;
@@ -134,8 +135,8 @@ static void plan_running(ares_rollout *r)
 }
 
 /*
- * Shares the prompt's whole blocks, copies its partial one. Wants a block to spare for each running
- * sample, unless nothing runs.
+ * Starts a waiting sample: it shares the prompt's whole blocks and copies the partial one. One more
+ * block per running sample must stay free, unless none runs. False when it has to wait.
  */
 static bool start(ares_rollout *r, sequence *s)
 {
@@ -146,7 +147,7 @@ static bool start(ares_rollout *r, sequence *s)
     if (r->blocks.n_free < own + r->n_running) {
         if (r->n_running) return false;
         while (r->blocks.n_free < own)
-            if (!make_room(r, s, q)) return false;
+            if (!free_a_block(r, s, q)) return false;
     }
     for (int32_t i = 0; i < whole; i++) {
         rollout_block_ref(&r->blocks, q->blocks.block[i]);
@@ -170,10 +171,7 @@ static bool start(ares_rollout *r, sequence *s)
     return true;
 }
 
-/*
- * Samples whose prompt is cached join the running ones; returns false when one had to wait for
- * room.
- */
+/* Starts the waiting samples whose prompt is in the cache; false when one still has to wait. */
 static bool start_waiting(ares_rollout *r)
 {
     for (request *q = r->first; q; q = q->next) {
@@ -185,7 +183,7 @@ static bool start_waiting(ares_rollout *r)
     return true;
 }
 
-/* Prompts, in order, into what is left of the row budget. */
+/* Prefills prompts in order of arrival with the rest of the row budget. */
 static void plan_prompts(ares_rollout *r)
 {
     for (request *q = r->first; q && r->plan.rows < r->max_rows; q = q->next) {
@@ -199,7 +197,7 @@ static void plan_prompts(ares_rollout *r)
         q->cached = to;
         r->stats.prefill_tokens += to - r->plan.prefix_len[r->plan.n_seg - 1];
         if (to < q->prompt_len) return;
-        if (q->sampled) continue; /* it was evicted: its samples only need the cache again */
+        if (q->sampled) continue; /* it had lost its blocks: its samples only need them again */
         for (int32_t i = 0; i < q->n; i++) add_out(r, r->plan.rows - 1, &q->samples[i]);
     }
 }
@@ -212,7 +210,7 @@ void rollout_schedule(ares_rollout *r)
     p->want_1 = false;
     bool all_started = start_waiting(r);
     plan_running(r);
-    /* prefill only where its samples can follow soon */
+    /* prefill only where the prompt's samples can start soon */
     if (all_started || r->n_running == 0) plan_prompts(r);
     r->stats.peak_blocks = ARES_MAX(r->stats.peak_blocks, r->blocks.total - r->blocks.n_free);
 }

@@ -1,14 +1,14 @@
 /*
- * Attention in tiles of 32 queries by 32 keys, on packed or paged keys. A block does the queries of
- * one tile and head against all they see; its warps have four queries each and its lanes are keys,
- * then columns of the output. Every number of a query is made by the same chain whatever tile it
- * lies in: keys in order, one rescale a chunk, as on the CPU. So packed = paged = token by token
- * here too.
+ * Attention in tiles of 32 queries by 32 keys, on packed or paged keys. A block computes the
+ * queries of one tile and head against all keys they see. Each warp has four queries; its lanes are
+ * keys, then columns of the output. A query's numbers come from the same chain whatever tile it
+ * lies in: keys in order, one rescale per chunk, as on the CPU. So packed, paged and token by token
+ * agree bit for bit here too.
  *
- * Backwards, from the saved log-sum-exp (Dao et al., arXiv 2205.14135, section 3.1): one kernel has
- * dq, a block for a tile of queries; another dk and dv, a block for a tile of a segment's own keys,
- * to which it adds the queries of all segments that see them, segments in order, then heads, then
- * queries. S and P are made in both; nothing is added atomically.
+ * Backward, from the saved log-sum-exp (Dao et al., arXiv 2205.14135, section 3.1), has two
+ * kernels: one computes dq, a block per tile of queries; the other dk and dv, a block per tile of a
+ * segment's own keys, to which it adds the queries of all segments that see them, in the order of
+ * segments, heads, queries. Both compute the scores and probabilities; nothing is added atomically.
  */
 #include "device.cuh"
 
@@ -17,9 +17,9 @@ enum { TILE = 32, EACH = 4, THREADS = TILE / EACH * 32 }; /* EACH: queries (or k
 /* ------------------------------------------------------------------ which tile */
 
 typedef struct tile {
-    int s, first, n;  /* segment; first of its own rows; how many */
-    int prefix, keys; /* of the segment */
-    int64_t start;    /* its first row */
+    int s, first, n;  /* the segment, the tile's first row in it, its number of rows */
+    int prefix, keys; /* of the segment: keys of its prefix, and all it may see */
+    int64_t start;    /* first row of the segment */
 } tile;
 
 static __device__ int prefix_of(const ares_segments *seg, int s)
@@ -28,8 +28,8 @@ static __device__ int prefix_of(const ares_segments *seg, int s)
 }
 
 /*
- * Block b of a grid of rows / TILE + segments: a segment's blocks begin at start / TILE + s, which
- * leaves every segment enough and needs no table. False for the blocks that are left over.
+ * The tile of block b in a grid of rows / TILE + segments blocks. The blocks of segment s begin at
+ * start / TILE + s: enough for every segment, and no table is needed. False for surplus blocks.
  */
 static __device__ bool find_tile(const ares_segments *seg, int b, tile *t)
 {
@@ -69,7 +69,7 @@ static __device__ void load_rows(float *to, int dim, const float *from, int64_t 
         to[r * (dim + 1) + d] = r < n ? from[r * ld + d] : 0.0f;
     }
 }
-/* Keys and values [first, first + 32) of the tile's segment and kv head h. */
+/* Keys and values [first, first + 32) of the tile's segment and KV head h. */
 static __device__ void load_keys(const ares_attention_args *a, const tile *t, int h, int first,
                                  float *k, float *v)
 {
@@ -107,8 +107,8 @@ static __device__ void dots(const float *four, const float *rows, int dim, float
         for (int j = 0; j < EACH; j++) out[j] = fmaf(four[j * (dim + 1) + d], own[d], out[j]);
 }
 /*
- * sum[j][.] += factor[j] of lane i times row i, in the order of i; lane l has the columns l, l + 32
- * ...
+ * sum[j][..] += factor[j] of lane i times row i, in the order of i; lane l has the columns l, l +
+ * 32, and so on.
  */
 template <int COLUMNS>
 static __device__ void add_products(const float factor[EACH], const float *rows, int dim,
@@ -184,7 +184,7 @@ static __global__ void __launch_bounds__(THREADS) attend(ares_attention_args a)
     }
 }
 
-/* The instance for the columns a lane has: head_dim up to 32, 64, 128 or 256. */
+/* The instance of a kernel for 1, 2, 4 or 8 columns per lane: head_dim up to 32, 64, 128, 256. */
 #define LAUNCH(operation, kernel, grid, shared, ...)                                   \
     do {                                                                               \
         if (a->head_dim <= 32)                                                         \
@@ -216,7 +216,7 @@ void cuda_attention(ares_device *d, const ares_attention_args *a)
 
 /* ------------------------------------------------------------------ backward */
 
-/* delta [rows][n_heads] = dO . out, a warp each */
+/* delta [rows][n_heads] = dO . out, a warp per number */
 static __global__ void dot_outputs(ares_attention_args a, float *delta)
 {
     int64_t at = (int64_t)blockIdx.x * (CUDA_THREADS / 32) + threadIdx.x / 32, row = at / a.n_heads,
@@ -270,7 +270,7 @@ static __global__ void __launch_bounds__(THREADS)
             if (i * 32 + lane < dim) a.dq[(row + j) * a.lddq + column + i * 32 + lane] = dq[j][i];
 }
 
-/* Here a warp has four keys and the lanes are queries. */
+/* Here each warp has four keys, and its lanes are queries. */
 template <int COLUMNS>
 static __global__ void __launch_bounds__(THREADS)
     keys_back(ares_attention_args a, const float *delta)

@@ -26,7 +26,7 @@ bool cuda_check(cuda_context *c, cudaError_t error, const char *operation)
 {
     if (error != cudaSuccess) {
         fail(c, operation, cudaGetErrorString(error));
-        (void)cudaGetLastError(); /* what can be forgiven is reported once */
+        (void)cudaGetLastError(); /* clears an error that is not sticky */
     }
     return !c->failed;
 }
@@ -36,7 +36,7 @@ bool cuda_check_blas(cuda_context *c, cublasStatus_t status, const char *operati
     return !c->failed;
 }
 
-/* Waits; a kernel that failed since the last wait is one of those up to the last launched. */
+/* Waits. A failure it finds may come from any kernel launched since the last wait. */
 static bool wait(cuda_context *c)
 {
     cudaError_t error = cudaStreamSynchronize(c->stream);
@@ -66,7 +66,7 @@ void *cuda_scratch(cuda_context *c, cuda_slot slot, size_t bytes)
 
 bool cuda_in(cuda_context *c, void *device, const void *host, size_t bytes)
 {
-    /* from pageable memory the call returns when the bytes have been taken */
+    /* from pageable memory the call returns when the bytes have been read */
     return !c->failed &&
            cuda_check(c, cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, c->stream),
                       "copy in");
@@ -133,7 +133,7 @@ int cuda_sync(ares_device *d)
 
 /* ------------------------------------------------------------------ opening and closing */
 
-/* A context whose opening failed half way is given back as far as it came. */
+/* Also for a context whose opening failed: gives back what it has. */
 static void close_context(cuda_context *c)
 {
     for (int i = 0; i < CUDA_SLOTS; i++) (void)cudaFree(c->slot[i].p);
@@ -151,7 +151,7 @@ double ares_cuda_memory_bytes(int index);
 
 const char *ares_cuda_card(int index)
 {
-    static cudaDeviceProp properties; /* one device a process */
+    static cudaDeviceProp properties; /* one device per process */
     return cudaGetDeviceProperties(&properties, index) == cudaSuccess ? properties.name : NULL;
 }
 
@@ -163,9 +163,7 @@ double ares_cuda_memory_bytes(int index)
                : 0;
 }
 
-/*
- * Fills d->scratch and d->stream; a failure's text goes into message, since no table is in use yet.
- */
+/* Fills d->scratch and d->stream. A failure's text goes into message: no table is in use yet. */
 int ares_cuda_open(ares_device *d, int index, char *message, size_t size)
 {
     int devices = 0;

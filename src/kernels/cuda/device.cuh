@@ -2,10 +2,10 @@
  * Private to libares_cuda.so: one device's stream, scratch and first failure, and what its kernels
  * share.
  *
- * Kernels are launched through cuda_launch alone. After a failure nothing more is launched until
- * sync has reported it. No kernel adds floats atomically: every sum has one order, given by its
- * shape. Unlike the CPU's it may depend on the number of rows where cuBLAS makes it (linear, head),
- * so rollout and training agree closely here, not bit for bit.
+ * Only cuda_launch launches kernels. After a failure nothing is launched until sync has reported
+ * it. No kernel adds floats atomically: every sum has one order, given by its shape. Where cuBLAS
+ * sums (linear, head), the order may depend on the number of rows, unlike on the CPU; so rollout
+ * and training agree closely here, not bit for bit.
  */
 #ifndef ARES_KERNELS_CUDA_DEVICE_CUH
 #define ARES_KERNELS_CUDA_DEVICE_CUH
@@ -15,7 +15,7 @@
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
 
-/* TWIN: of src/algo/cuda, which head_fused's callback may use */
+/* What scratch is for. CUDA_TWIN belongs to src/algo/cuda, which head_fused's callback may call. */
 enum cuda_slot { CUDA_WEIGHT, CUDA_LOGITS, CUDA_ROWS, CUDA_SUMS, CUDA_TWIN, CUDA_SLOTS };
 
 typedef struct cuda_context {
@@ -26,7 +26,7 @@ typedef struct cuda_context {
         void *p;
         size_t bytes;
     } slot[CUDA_SLOTS];
-    const char *last; /* the operation launched last: failures of a kernel are seen behind it */
+    const char *last; /* the operation launched last; a kernel's failure may show only after it */
     bool failed;
     char message[256];
 } cuda_context;
@@ -37,17 +37,15 @@ cuda_context *cuda_enter(ares_device *d);
 bool cuda_check(cuda_context *c, cudaError_t error, const char *operation);
 bool cuda_check_blas(cuda_context *c, cublasStatus_t status, const char *operation);
 /*
- * At least so many bytes, kept from call to call, one memory a slot; NULL after a recorded failure.
+ * At least so many bytes; each slot has memory of its own, kept from call to call. NULL after a
+ * recorded failure.
  */
 void *cuda_scratch(cuda_context *c, cuda_slot slot, size_t bytes);
-/*
- * Host to device and back; the host's memory may be reused on return. False after a recorded
- * failure.
- */
+/* Host to device, and back. The host's memory may be reused on return. False after a failure. */
 bool cuda_in(cuda_context *c, void *device, const void *host, size_t bytes);
 bool cuda_out(cuda_context *c, void *host, const void *device, size_t bytes);
 
-/* keeps arguments from deciding what the kernel's parameters are */
+/* Lets the kernel alone determine P, so that arguments convert to its parameters. */
 template <typename T> struct cuda_same {
     typedef T type;
 };
@@ -68,7 +66,7 @@ void cuda_launch(cuda_context *c, const char *operation, void (*kernel)(P...), d
 }
 
 enum { CUDA_THREADS = 256 };
-/* Blocks for n elements, which CUDA_EACH deals out. */
+/* Blocks for n elements, which CUDA_EACH divides among their threads. */
 static inline dim3 cuda_blocks(int64_t n)
 {
     int64_t blocks = (n + CUDA_THREADS - 1) / CUDA_THREADS;
@@ -82,9 +80,9 @@ static inline dim3 cuda_blocks(int64_t n)
 void cuda_product(cuda_context *c, const float *x, int64_t ldx, const ares_matrix *w, int32_t m,
                   float *y, int64_t ldy, bool accumulate);
 /*
- * Sums over rows: a block of 32 x 32 threads has 32 columns, its thread y the rows y, y + 32 ... in
- * order; here their 32 sums meet in one tree. tile has 32 x 33 floats; the result is thread row 0's
- * to use.
+ * For sums over rows in a block of 32 x 32 threads, one x per column: thread y has summed the rows
+ * y, y + 32 ... in order, and this adds the 32 sums of a column in one tree. tile: 32 x 33 floats.
+ * Only the threads with y = 0 may use the result.
  */
 static __device__ inline float cuda_column_tree(float *tile, float sum)
 {
@@ -107,11 +105,11 @@ static __device__ inline float cuda_warp_max(float v)
     for (int step = 16; step; step /= 2) v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, step));
     return v;
 }
-/* Of a whole block of up to 32 warps, the same in every thread. */
+/* Over a whole block of up to 32 warps, the same in every thread. */
 static __device__ inline float cuda_block_sum(float v)
 {
     __shared__ float of_warp[32];
-    __syncthreads(); /* a call before this one may still be read */
+    __syncthreads(); /* of_warp of the call before may still be read */
     v = cuda_warp_sum(v);
     if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = v;
     __syncthreads();

@@ -1,6 +1,7 @@
 /*
- * Rows by token id. The gradient: the block of an id's first row adds all rows of that id, in
- * order, so its bits are the CPU's; the others find themselves too late and leave.
+ * Rows of the embedding by token id. For the gradient, each row has a block; the block of an id's
+ * first row adds all rows of that id in order, so its bits are the CPU's, and the other blocks of
+ * that id return.
  */
 #include "device.cuh"
 
@@ -37,7 +38,7 @@ void cuda_embedding(ares_device *d, const ares_matrix *e, const int32_t *ids, in
 static __global__ void add_rows(float *de, int32_t k, const int32_t *ids, int32_t n,
                                 const float *dy, int64_t lddy)
 {
-    __shared__ uint32_t same[CUDA_THREADS / 32]; /* a bit for each of the next rows */
+    __shared__ uint32_t same[CUDA_THREADS / 32]; /* one bit per row: whether it has this id */
     int32_t own = blockIdx.x, id = ids[own];
     bool later = false;
     for (int32_t r = threadIdx.x; r < own; r += CUDA_THREADS) later = later || ids[r] == id;

@@ -1,10 +1,10 @@
 /*
- * The vocabulary head: logits of as many rows as a fixed scratch holds, by cuBLAS, then a block a
- * row for its statistics or, in place, its derivatives. head_fused makes a chunk's logits once; the
- * others make the same ones again.
+ * The vocabulary head: cuBLAS computes the logits of a chunk, as many rows as a fixed scratch
+ * holds; then one block per row computes its statistics or, in place, its derivatives. head_fused
+ * computes a chunk's logits once; head_backward computes those of head again.
  *
- * Targets, statistics and coefficients are host arrays (kernels.h): they travel here, a few bytes a
- * row.
+ * Targets, statistics and coefficients are host arrays (kernels.h): a few bytes per row are copied
+ * here.
  *
  * With a reference a chunk has half as many rows, and the other model's logits beside its own.
  */
@@ -12,7 +12,7 @@
 
 #include <vector>
 
-/* Columns of a row's numbers on the device, [rows] each. */
+/* Numbers per row on the device, [rows] each. c, ce, ck: coefficients of log_prob, entropy, KL. */
 typedef struct head_rows {
     int32_t *target;
     float *log_prob, *entropy, *lse, *c, *ce, *kl, *ref_lse, *ck;
@@ -49,7 +49,7 @@ static __global__ void __launch_bounds__(VOCAB_THREADS)
 static __device__ double block_sum_f64(double v)
 {
     __shared__ double of_warp[VOCAB_THREADS / 32];
-    __syncthreads(); /* a call before this one may still be read */
+    __syncthreads(); /* of_warp of the call before may still be read */
     for (int step = 16; step; step /= 2) v += __shfl_xor_sync(0xffffffffu, v, step);
     if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = v;
     __syncthreads();
@@ -57,15 +57,15 @@ static __device__ double block_sum_f64(double v)
     for (int i = 0; i < VOCAB_THREADS / 32; i++) sum += of_warp[i];
     return sum;
 }
-/* where e is 0; NaN stays */
+/* Differences below -128 become -128, where e is 0 anyway; NaN stays. */
 static __device__ float above_floor(float d)
 {
     return d < -128.0f ? -128.0f : d;
 }
 
 /*
- * KL = sum p (z - z_ref) - lse + lse_ref, summed in double: the terms are as large as the logits,
- * the KL is not.
+ * KL = sum p (z - z_ref) - lse + lse_ref, summed in f64: the terms are as large as the logits, the
+ * KL is not.
  */
 static __global__ void __launch_bounds__(VOCAB_THREADS)
     row_kl(const float *logits, const float *ref_logits, int32_t vocab, float inv_temperature,
@@ -95,13 +95,13 @@ static __global__ void __launch_bounds__(VOCAB_THREADS)
     if (threadIdx.x) return;
     double lse_ref = (double)ref_max + log(ref_sum),
            value = cross / sum - ((double)max + log(sum)) + lse_ref;
-    kl[row] = value < 0 ? 0.0f : (float)value; /* below 0 by rounding alone */
+    kl[row] = value < 0 ? 0.0f : (float)value; /* only rounding makes it negative */
     ref_lse[row] = (float)lse_ref;
 }
 
 /*
- * d loss / d logit: with p = exp(z - lse), -(p (c + ce (log p + H))), and + c at the target, over
- * the temperature.
+ * d loss / d logit: with p = exp(z - lse), -p (c + ce (log p + H)), plus c at the target, all times
+ * inv_temperature.
  */
 static __global__ void __launch_bounds__(VOCAB_THREADS)
     differentiate(float *logits, int32_t vocab, float inv_temperature, head_rows r)
@@ -118,7 +118,7 @@ static __global__ void __launch_bounds__(VOCAB_THREADS)
     }
 }
 
-/* The same with c_kl p (log p - log q - KL) on top. */
+/* The same plus c_kl p (log p - log q - KL), times inv_temperature. */
 static __global__ void __launch_bounds__(VOCAB_THREADS)
     differentiate_kl(float *logits, const float *ref_logits, int32_t vocab, float inv_temperature,
                      head_rows r)
@@ -170,7 +170,7 @@ static void make_statistics(cuda_context *c, const ares_head_args *a, const head
         cuda_launch(c, "head: kl", row_kl, (unsigned)k->rows, VOCAB_THREADS, 0, k->logits, k->ref,
                     a->vocab, a->inv_temperature, r->kl + k->row, r->ref_lse + k->row);
 }
-/* The chunk's logits become their derivatives, and these dx and dw. */
+/* The chunk's logits become their derivatives, from which dx and dw are computed. */
 static void backward(ares_device *d, cuda_context *c, const ares_head_args *a, const head_chunk *k,
                      const head_rows *r, bool entropy)
 {
@@ -268,7 +268,7 @@ void cuda_head_fused(ares_device *d, const ares_head_args *a, ares_head_loss_fn 
         k = chunk_of(c, a, row);
         make_logits(c, a, &k);
         make_statistics(c, a, &k, &r);
-        /* there is nothing to call the loss with; sync reports */
+        /* after a failure there are no numbers for the loss; sync reports it */
         if (!statistics_out(c, a, &r, row, k.rows)) return;
         size_t bytes = (size_t)k.rows * sizeof(float);
         weight.assign(weight.size(), 0.0f);

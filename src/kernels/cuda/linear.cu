@@ -1,12 +1,11 @@
 /*
  * Products by cuBLAS in f32 (TF32 off). It has no product of f32 rows with bf16 weights, so such a
- * weight is widened, exactly, panel by panel into scratch: the numbers are those of the CPU, the
- * speed is that of f32. The order over k is cuBLAS's: the same for the same shapes, not the CPU's
- * chain.
+ * weight is converted to f32, which is exact, piece by piece into scratch: the speed is that of
+ * f32. The order over k is cuBLAS's: the same for the same shapes, not the CPU's chain.
  */
 #include "device.cuh"
 
-static const int64_t PANEL_FLOATS = 1 << 25;
+static const int64_t PIECE_FLOATS = 1 << 25;
 
 static __global__ void widen(const uint16_t *from, float *to, int64_t n)
 {
@@ -14,22 +13,22 @@ static __global__ void widen(const uint16_t *from, float *to, int64_t n)
 }
 
 /* Calls f(rows [n][k] in f32, first row, n) for consecutive pieces of W. */
-template <typename F> static void each_panel(cuda_context *c, const ares_matrix *w, F f)
+template <typename F> static void each_piece(cuda_context *c, const ares_matrix *w, F f)
 {
     ARES_ASSERT(w->layout == ARES_ROWS && w->dtype != ARES_F16);
     if (w->dtype == ARES_F32) {
         f((const float *)w->data, 0, w->n);
         return;
     }
-    int64_t rows = PANEL_FLOATS / w->k;
+    int64_t rows = PIECE_FLOATS / w->k;
     rows = rows < 1 ? 1 : rows > w->n ? w->n : rows;
     for (int64_t first = 0; first < w->n; first += rows) {
         int64_t n = ARES_MIN(rows, w->n - first);
-        float *panel = (float *)cuda_scratch(c, CUDA_WEIGHT, (size_t)(rows * w->k) * sizeof(float));
-        if (!panel) return;
+        float *piece = (float *)cuda_scratch(c, CUDA_WEIGHT, (size_t)(rows * w->k) * sizeof(float));
+        if (!piece) return;
         cuda_launch(c, "linear: widen", widen, cuda_blocks(n * w->k), CUDA_THREADS, 0,
-                    (const uint16_t *)w->data + first * w->k, panel, n * w->k);
-        f(panel, first, (int32_t)n);
+                    (const uint16_t *)w->data + first * w->k, piece, n * w->k);
+        f(piece, first, (int32_t)n);
     }
 }
 
@@ -61,7 +60,7 @@ static void gemm(cuda_context *c, const gemm_args &g)
 void cuda_product(cuda_context *c, const float *x, int64_t ldx, const ares_matrix *w, int32_t m,
                   float *y, int64_t ldy, bool accumulate)
 {
-    each_panel(c, w, [&](const float *rows, int64_t first, int32_t n) {
+    each_piece(c, w, [&](const float *rows, int64_t first, int32_t n) {
         gemm(c, { .op_a = CUBLAS_OP_T,
                   .op_b = CUBLAS_OP_N,
                   .rows = n,
@@ -124,7 +123,7 @@ void cuda_linear_backward(ares_device *d, const ares_linear_backward_args *a)
     cuda_context *c = cuda_enter(d);
     if (a->m == 0) return;
     if (a->dx)
-        each_panel(c, a->w, [&](const float *rows, int64_t first, int32_t n) {
+        each_piece(c, a->w, [&](const float *rows, int64_t first, int32_t n) {
             gemm(c, { .op_a = CUBLAS_OP_N,
                       .op_b = CUBLAS_OP_N,
                       .rows = a->w->k,

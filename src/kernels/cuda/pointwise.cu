@@ -1,4 +1,4 @@
-/* What touches each number once: rotation, SwiGLU, AdamW, whole-array sums and updates. */
+/* Kernels that visit each number once: rotation, SwiGLU, AdamW, sums and updates of arrays. */
 #include "device.cuh"
 
 #include <math.h>
@@ -145,7 +145,7 @@ void cuda_add(ares_device *d, float *y, const float *x, int64_t n)
     cuda_launch(cuda_enter(d), "add", add_to, cuda_blocks(n), CUDA_THREADS, 0, y, x, n);
 }
 
-/* Chunks of a fixed size, each summed by one block in f64; then the chunks' sums by one block. */
+/* Chunks of a fixed size: one block sums each in f64, then one block adds the chunks' sums. */
 enum { SUM_CHUNK = 65536 };
 
 static __device__ void block_total(double sum, double *to)
@@ -174,7 +174,7 @@ static __global__ void sum_sums(const double *of_chunk, int64_t chunks, double *
     block_total(sum, total);
 }
 
-/* NaN when the device has failed; sync says how. */
+/* NaN after a failure of the device, which sync reports. */
 double cuda_sum_squares(ares_device *d, const float *x, int64_t n)
 {
     cuda_context *c = cuda_enter(d);

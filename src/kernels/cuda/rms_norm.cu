@@ -1,6 +1,6 @@
 /*
- * Root mean square norm, a block a row; the weight's gradient, a block for 32 columns (summed in 32
- * strands of rows).
+ * Root mean square norm: one block per row, and for the weight's gradient one block per 32 columns,
+ * each summed in 32 strands of rows.
  */
 #include "device.cuh"
 

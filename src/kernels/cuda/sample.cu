@@ -1,9 +1,10 @@
 /*
- * One token a row, a block a row: statistics, then the cut of top-k and top-p where asked, then
- * Gumbel-max over what is left. Philox, its keys and counters, the Gumbel numbers, the masses and
- * the order of candidates are those of cpu/sample.c; a cut is found by radix on (logit, token id)
- * instead of selection among gathered candidates, which gives the same set. Its sums are of
- * integers, so the one atomic addition in here has no order to lose.
+ * One token per row, by one block per row: statistics, then top-k and top-p where asked, then
+ * Gumbel-max over the tokens that are left. Philox, its keys and counters, the Gumbel numbers, the
+ * masses and the order of candidates are those of cpu/sample.c. The limit of the tokens that are
+ * left (a cut) is found by radix on (logit, token id) instead of selection among gathered
+ * candidates, which gives the same set. Atomic additions are only on integers, so their order does
+ * not matter.
  */
 #include "vocab.cuh"
 
@@ -22,15 +23,13 @@ typedef struct row_out {
     float log_prob, entropy, log_prob_1, entropy_1;
 } row_out;
 typedef struct likely {
-    float log_prob; /* at temperature 1; in the making, the logit */
+    float log_prob; /* at temperature 1; in list_likely first the logit */
     int32_t token;
 } likely;
 
 /* ------------------------------------------------------------------ randomness */
 
-/*
- * Words 4 counter .. 4 counter + 3 of the row's stream: a word for each token id (Salmon et al., SC
- * 2011).
+/* Words 4 counter to 4 counter + 3 of the row's stream, one per token id (Salmon et al., SC 2011).
  */
 static __device__ void philox(uint32_t counter, const uint32_t key[2], uint32_t word[4])
 {
@@ -47,8 +46,8 @@ static __device__ void philox(uint32_t counter, const uint32_t key[2], uint32_t 
 }
 
 /*
- * -log E, E = -log(1 - u), u = (w + 1/2) 2^-32, precise for the tiny u that win (cpu/sample.c says
- * how).
+ * -log E, with E = -log(1 - u) and u = (w + 1/2) 2^-32, precise for the tiny u that win: see gumbel
+ * in cpu/sample.c.
  */
 static __device__ float gumbel(uint32_t w)
 {
@@ -65,8 +64,8 @@ static __device__ float gumbel(uint32_t w)
 /* ------------------------------------------------------------------ cuts */
 
 /*
- * What is left of a row: logits above z, and of those equal to it the ids up to id. z by its place
- * in the order of floats.
+ * The tokens of a row that are left: those with logits above z, and of those with logit z the ids
+ * up to `id`. place: z as an integer in the order of floats.
  */
 typedef struct cut {
     uint32_t place;
@@ -97,7 +96,7 @@ static __device__ unsigned long long mass_of(float z, float max)
            (unsigned long long)__fmul_rn(__fsub_rn(scaled, high), 0x1p20f);
 }
 
-/* A row of logits at its temperature, and the shared memory that cuts are made in. */
+/* A row of logits at its temperature, and the block's shared memory for cuts. */
 typedef struct row_view {
     const float *logits;
     int32_t vocab;
@@ -126,13 +125,13 @@ static __device__ unsigned long long mass_left(const row_view &r, cut c)
 }
 
 /*
- * Cuts c down to the fewest of the highest whose weights (masses, or 1 each when count) reach need;
- * c when they never do.
+ * Reduces c to the highest tokens, as few as have weights (masses, or 1 each with `count`) that sum
+ * to `need`; c itself where all of them do not.
  */
 static __device__ cut cut_to(const row_view &r, cut c, bool count, unsigned long long need)
 {
     uint32_t place = 0, known = 0;
-    /* the byte of the last place that is still needed */
+    /* finds the place of the last token that is needed, byte by byte from the highest */
     for (int shift = 24; shift >= 0; shift -= 8) {
         __syncthreads();
         if (threadIdx.x < 256) r.bin[threadIdx.x] = 0;
@@ -143,14 +142,14 @@ static __device__ cut cut_to(const row_view &r, cut c, bool count, unsigned long
             atomicAdd(&r.bin[place_of(z) >> shift & 255], count ? 1ull : mass_of(z, r.max));
         }
         __syncthreads();
-        /* every thread walks the same bins: no more barriers, and need stays a register */
+        /* every thread reads the same bins: no more barriers, and need stays in a register */
         int b = 255;
         while (b >= 0 && r.bin[b] < need) need -= r.bin[b--];
         if (b < 0) return c;
         place |= (uint32_t)b << shift;
         known |= 255u << shift;
     }
-    /* of the ties at this place, the first few by id */
+    /* of the tokens at this place, the lowest ids */
     unsigned long long each = count ? 1ull : mass_of(at_place(place), r.max);
     unsigned long long wanted = each ? (need + each - 1) / each : 1, seen = 0;
     cut out = { place, place == c.place ? c.id : INT_MAX };
@@ -159,7 +158,7 @@ static __device__ cut cut_to(const row_view &r, cut c, bool count, unsigned long
         bool tie =
             i < r.vocab && survives(logit_at(r, i), i, c) && place_of(logit_at(r, i)) == place;
         unsigned long long here = (unsigned long long)__syncthreads_count(tie);
-        if (seen + here >= wanted) { /* among these: one thread counts on */
+        if (seen + here >= wanted) { /* the last is among these: one thread counts on */
             if (threadIdx.x == 0) {
                 for (i = first; seen < wanted; i++)
                     if (survives(logit_at(r, i), i, c) && place_of(logit_at(r, i)) == place) seen++;
@@ -180,7 +179,7 @@ static __device__ unsigned long long need_of(float top_p, unsigned long long tot
     return need < 1.0 ? 1 : need >= (double)total ? total : (unsigned long long)need;
 }
 
-/* Top-k first, then top-p of the mass that is left. */
+/* Top-k first, then top-p of the mass that it leaves. */
 static __device__ cut nucleus(const row_view &r, const row_in &in)
 {
     cut c = { 0, INT_MAX };
@@ -226,8 +225,8 @@ static __device__ best pick(const row_view &r, const row_in &in, cut c, bool gre
 }
 
 /*
- * The n most likely tokens: what a cut to n leaves, in any order, and each of them to the place
- * that the number of those above it says.
+ * The n most likely tokens: a cut to n collects them in any order, then each is written at the
+ * index that the number of tokens above it gives.
  */
 static __device__ void list_likely(const row_view &r, const vocab_total &one, int32_t n,
                                    likely *out)
@@ -284,7 +283,7 @@ static __global__ void __launch_bounds__(VOCAB_THREADS)
 
 static row_in row_of(const ares_sample_args *a, int32_t r)
 {
-    /* none is needed where every row is greedy or forced */
+    /* no key is needed where every row is greedy or forced */
     ares_rng_key key = a->key ? a->key[r] : ares_rng_key{};
     return { ares_inv_temperature(a->temperature[r]),
              a->top_p ? a->top_p[r] : 1.0f,

@@ -1,8 +1,8 @@
 /*
- * Log-prob and entropy of rows of logits that exist already, up to any width, and their derivatives
- * in place. A block has a row and reads it once: each thread keeps a running maximum with the two
- * sums behind it (Milakov and Gimelshein, arXiv 1805.02867), which meet in one tree, so that a
- * row's numbers depend on nothing but the row and its type.
+ * Log-prob and entropy of logits that exist already, of any width, and their derivatives in place.
+ * Each row has a block and is read once: every thread keeps a running maximum with its two sums
+ * (Milakov and Gimelshein, arXiv 1805.02867), and one tree joins them, so that a row's numbers
+ * depend only on the row and its type.
  */
 #include "vocab.cuh"
 
@@ -28,15 +28,12 @@ template <> struct logit_type<uint16_t> {
     }
 };
 
-/*
- * 16 bytes of logits at once where rows begin on such a boundary, one by one elsewhere and at the
- * end of a row.
- */
+/* N logits read at once: 16 bytes where rows are aligned to them; otherwise one, as at row ends. */
 template <typename T, int N> struct alignas(sizeof(T) * N) logit_pack {
     T x[N];
 };
 
-/* over e = exp(z - max): sum of e, and of e (z - max) */
+/* The maximum so far and, with e = exp(z - max), the sum of e and of e (z - max). */
 typedef struct running {
     float max, sum, sum_z;
 } running;
@@ -56,7 +53,7 @@ template <int N> static __device__ inline void running_add(running *r, const flo
     float shift = r->max == -INFINITY ? 0.0f : r->max;
     for (int i = 0; i < N; i++) {
         float d = z[i] - shift;
-        if (d < -128.0f) d = -128.0f; /* where e is 0, and 0 d too; NaN stays */
+        if (d < -128.0f) d = -128.0f; /* e is 0 there and e d, too; NaN stays */
         float e = expf(d);
         r->sum += e;
         r->sum_z = fmaf(e, d, r->sum_z);
@@ -101,8 +98,8 @@ static __global__ void __launch_bounds__(VOCAB_THREADS)
 }
 
 /*
- * As head.cu's: with p = exp(z - lse), -(p (c + ce (log p + H))), and + c at the target, over the
- * temperature.
+ * As in head.cu: with p = exp(z - lse), -p (c + ce (log p + H)), plus c at the target, all times
+ * inv_temperature.
  */
 template <typename T>
 static __global__ void __launch_bounds__(VOCAB_THREADS)
@@ -123,7 +120,7 @@ static __global__ void __launch_bounds__(VOCAB_THREADS)
     }
 }
 
-/* Columns of a row's numbers on the device, [rows] each. */
+/* Numbers per row on the device, [rows] each. c, ce: coefficients of log_prob and entropy. */
 typedef struct row_numbers {
     int32_t *target;
     float *log_prob, *entropy, *lse, *c, *ce;

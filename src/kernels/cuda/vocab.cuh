@@ -1,7 +1,4 @@
-/*
- * What head and sampler share: a row of logits, a block of VOCAB_THREADS threads, its softmax
- * statistics over all of it.
- */
+/* What head and sampler share: softmax statistics of a row by a block of VOCAB_THREADS threads. */
 #ifndef ARES_KERNELS_CUDA_VOCAB_CUH
 #define ARES_KERNELS_CUDA_VOCAB_CUH
 
@@ -11,23 +8,20 @@ enum { VOCAB_THREADS = 512 };
 /* 256 MiB of logits at once, but never less than a row */
 static const int64_t VOCAB_LOGITS = 1 << 26;
 
-/* log_prob of a logit z is (z - max) - log_sum: finer than by the rounded sum of the two. */
+/* The log-prob of a logit z is (z - max) - log_sum: more precise than z minus their rounded sum. */
 typedef struct vocab_total {
     float max, log_sum, entropy;
 } vocab_total;
 
-/*
- * Products of logits and temperature are rounded by themselves everywhere, so that equal logits
- * stay equal.
- */
+/* The product is never part of an FMA, so that a logit gives the same bits everywhere. */
 static __device__ inline float vocab_scaled(float z, float inv_temperature)
 {
     return __fmul_rn(z, inv_temperature);
 }
 
 /*
- * All threads of the block; thread t takes the logits t, t + 512 ... in order. The same result in
- * every thread.
+ * Called by all threads of the block: thread t reads the logits t, t + 512 ... in order. The same
+ * result in every thread.
  */
 static __device__ inline vocab_total vocab_total_of(const float *z, int32_t vocab,
                                                     float inv_temperature)
@@ -39,7 +33,7 @@ static __device__ inline vocab_total vocab_total_of(const float *z, int32_t voca
     float shift = max == -INFINITY ? 0.0f : max;
     for (int32_t i = threadIdx.x; i < vocab; i += VOCAB_THREADS) {
         float d = vocab_scaled(z[i], inv_temperature) - shift;
-        if (d < -128.0f) d = -128.0f; /* where e is 0, and 0 d too; NaN stays */
+        if (d < -128.0f) d = -128.0f; /* e is 0 there and e d, too; NaN stays */
         float e = expf(d);
         sum += e;
         sum_z = fmaf(e, d, sum_z);
@@ -54,13 +48,13 @@ static __device__ inline float vocab_log_prob(const vocab_total &t, float scaled
     return (scaled - t.max) - t.log_sum;
 }
 
-/* Rows of a chunk of logits, and its memory (NULL after a recorded failure). */
+/* Rows whose logits are held at once. */
 static inline int32_t vocab_rows(int64_t rows, int64_t vocab)
 {
     int64_t most = VOCAB_LOGITS / vocab;
     return (int32_t)(rows < most ? rows : most > 1 ? most : 1);
 }
-/* the first rows of W: those that are tokens */
+/* The first rows of W: those of tokens. */
 static inline ares_matrix vocab_part(const ares_matrix *w, int32_t vocab)
 {
     ares_matrix part = *w;

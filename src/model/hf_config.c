@@ -36,6 +36,26 @@ static bool get_bool(reader *r, const char *key, bool absent)
     return v;
 }
 
+static const char *const rope_kinds[] = { "default", "linear", "dynamic", "yarn", "llama3" };
+
+/* The kind of rope: `rope_type`, or `type` in older files. */
+static void read_rope_kind(reader *r, const ares_json *o, ares_rope_kind *out)
+{
+    ares_view type = ARES_VIEW("default");
+    if (r->rc == ARES_OK) r->rc = ares_json_get_string(o, "type", "default", &type);
+    if (r->rc == ARES_OK && ares_json_get(o, "rope_type"))
+        r->rc = ares_json_get_string(o, "rope_type", "default", &type);
+    if (r->rc != ARES_OK) return;
+    char name[64];
+    if (type.len >= sizeof name) type.len = sizeof name - 1;
+    memcpy(name, type.data, type.len);
+    name[type.len] = 0;
+    int kind = 0;
+    r->rc = ares_lookup(ARES_EUNSUPPORTED, "rope_type", name, rope_kinds, ARES_COUNT(rope_kinds),
+                        &kind);
+    *out = (ares_rope_kind)kind;
+}
+
 static void read_rope(reader *r, ares_model_config *c)
 {
     ares_rope_config *rope = &c->rope;
@@ -55,26 +75,14 @@ static void read_rope(reader *r, ares_model_config *c)
     rope->original_max_position = c->max_position;
     if (!o) return;
     rope->theta = get_double(r, o, "rope_theta", rope->theta);
-    ares_view type = ARES_VIEW("default");
-    if (r->rc == ARES_OK) r->rc = ares_json_get_string(o, "type", "default", &type);
-    ares_view newer = type;
-    if (r->rc == ARES_OK && ares_json_get(o, "rope_type"))
-        r->rc = ares_json_get_string(o, "rope_type", "default", &newer);
+    read_rope_kind(r, o, &rope->kind);
     if (r->rc != ARES_OK) return;
-    static const char *const kinds[] = { "default", "linear", "dynamic", "yarn", "llama3" };
-    char name[64];
-    if (newer.len >= sizeof name) newer.len = sizeof name - 1;
-    memcpy(name, newer.data, newer.len);
-    name[newer.len] = 0;
-    int kind = 0;
-    r->rc = ares_lookup(ARES_EUNSUPPORTED, "rope_type", name, kinds, ARES_COUNT(kinds), &kind);
-    rope->kind = (ares_rope_kind)kind;
     if (get_double(r, o, "partial_rotary_factor", 1.0) != 1.0) {
         r->rc =
             ares_fail(ARES_EUNSUPPORTED, "a partial_rotary_factor other than 1 is not supported");
         return;
     }
-    if (kind == ARES_ROPE_DEFAULT) return;
+    if (rope->kind == ARES_ROPE_DEFAULT) return;
 
     int64_t original = 0;
     if (r->rc == ARES_OK)
@@ -87,10 +95,11 @@ static void read_rope(reader *r, ares_model_config *c)
                           (long long)original);
     rope->original_max_position = (int32_t)original;
     rope->factor = get_double(r, o, "factor", -1);
-    if (rope->factor < 0 && kind == ARES_ROPE_YARN)
+    if (rope->factor < 0 && rope->kind == ARES_ROPE_YARN)
         rope->factor = (double)c->max_position / (double)original;
     if (r->rc == ARES_OK && !(rope->factor > 0))
-        r->rc = ares_fail(ARES_EFORMAT, "rope type '%s' needs a positive 'factor'", name);
+        r->rc = ares_fail(ARES_EFORMAT, "rope type '%s' needs a positive 'factor'",
+                          rope_kinds[rope->kind]);
     rope->low_freq_factor = get_double(r, o, "low_freq_factor", 1);
     rope->high_freq_factor = get_double(r, o, "high_freq_factor", 4);
     rope->attention_factor = get_double(r, o, "attention_factor", -1);
@@ -272,7 +281,6 @@ end:
 
 static void write_rope(ares_str *s, const ares_model_config *c)
 {
-    static const char *const kinds[] = { "default", "linear", "dynamic", "yarn", "llama3" };
     const ares_rope_config *r = &c->rope;
     ares_str_add_z(s, "  \"rope_theta\": ");
     ares_json_write_double(s, r->theta);
@@ -280,7 +288,8 @@ static void write_rope(ares_str *s, const ares_model_config *c)
         ares_str_add_z(s, ",\n  \"rope_scaling\": null");
         return;
     }
-    ares_str_addf(s, ",\n  \"rope_scaling\": {\"rope_type\": \"%s\", \"factor\": ", kinds[r->kind]);
+    ares_str_addf(
+        s, ",\n  \"rope_scaling\": {\"rope_type\": \"%s\", \"factor\": ", rope_kinds[r->kind]);
     ares_json_write_double(s, r->factor);
     if (r->kind == ARES_ROPE_YARN || r->kind == ARES_ROPE_LLAMA3)
         ares_str_addf(s, ", \"original_max_position_embeddings\": %d", r->original_max_position);

@@ -324,16 +324,10 @@ static int check_outputs(const plan *p)
     return ARES_OK;
 }
 
-int ares_rollout_step(ares_rollout *r, int64_t *active)
+/* The plan's forward; *hidden [n_out][hidden]. */
+static int forward(ares_rollout *r, float **hidden)
 {
-    *active = r->unfinished;
-    if (!r->unfinished) return ARES_OK;
-    ares_device *d = r->model->device;
-    plan *p = &r->plan;
-    double t0 = ares_now_s();
-    rollout_schedule(r);
-    ARES_ASSERT(p->rows > 0);
-    double t1 = ares_now_s();
+    const plan *p = &r->plan;
     ares_packed packed = { .rows = p->rows,
                            .ids = p->ids,
                            .positions = p->positions,
@@ -349,33 +343,51 @@ int ares_rollout_step(ares_rollout *r, int64_t *active)
                                     .prefix_len = p->prefix_len,
                                     .block_table = p->table,
                                     .table_stride = r->stride } };
+    return ares_model_forward(r->model, r->workspace, &packed, hidden);
+}
+
+/* Draws the next token of every sample of the plan's out_seq. */
+static int draw(ares_rollout *r, const float *hidden)
+{
+    ares_device *d = r->model->device;
+    const plan *p = &r->plan;
+    if (!p->n_out) return ARES_OK;
+    ares_sample_args a = { .rows = p->n_out,
+                           .vocab = r->model->cfg.vocab,
+                           .x = hidden,
+                           .ldx = r->model->cfg.hidden,
+                           .w = ares_model_head(r->model),
+                           .temperature = p->temperature,
+                           .top_p = p->top_p,
+                           .top_k = p->top_k,
+                           .key = p->key,
+                           .token = p->token,
+                           .log_prob = p->log_prob,
+                           .entropy = p->entropy,
+                           .log_prob_1 = p->want_1 ? p->log_prob_1 : NULL,
+                           .entropy_1 = p->want_1 ? p->entropy_1 : NULL,
+                           .n_likely = r->n_likely,
+                           .likely_token = p->likely_token,
+                           .likely_log_prob = p->likely_log_prob };
+    d->k->sample(d, &a);
+    ARES_TRY(d->k->sync(d));
+    return check_outputs(p);
+}
+
+int ares_rollout_step(ares_rollout *r, int64_t *active)
+{
+    *active = r->unfinished;
+    if (!r->unfinished) return ARES_OK;
+    double t0 = ares_now_s();
+    rollout_schedule(r);
+    ARES_ASSERT(r->plan.rows > 0);
+    double t1 = ares_now_s();
     float *hidden;
-    ARES_TRY(ares_model_forward(r->model, r->workspace, &packed, &hidden));
+    ARES_TRY(forward(r, &hidden));
     double t2 = ares_now_s();
-    if (p->n_out) {
-        ares_sample_args a = { .rows = p->n_out,
-                               .vocab = r->model->cfg.vocab,
-                               .x = hidden,
-                               .ldx = r->model->cfg.hidden,
-                               .w = ares_model_head(r->model),
-                               .temperature = p->temperature,
-                               .top_p = p->top_p,
-                               .top_k = p->top_k,
-                               .key = p->key,
-                               .token = p->token,
-                               .log_prob = p->log_prob,
-                               .entropy = p->entropy,
-                               .log_prob_1 = p->want_1 ? p->log_prob_1 : NULL,
-                               .entropy_1 = p->want_1 ? p->entropy_1 : NULL,
-                               .n_likely = r->n_likely,
-                               .likely_token = p->likely_token,
-                               .likely_log_prob = p->likely_log_prob };
-        d->k->sample(d, &a);
-        ARES_TRY(d->k->sync(d));
-        ARES_TRY(check_outputs(p));
-    }
+    ARES_TRY(draw(r, hidden));
     int64_t done = r->n_finished;
-    for (int32_t i = 0; i < p->n_out; i++) take_token(r, i);
+    for (int32_t i = 0; i < r->plan.n_out; i++) take_token(r, i);
     if (r->n_finished > done)
         qsort(r->finished + done, (size_t)(r->n_finished - done), sizeof *r->finished, by_length);
     double t3 = ares_now_s();

@@ -242,6 +242,38 @@ typedef struct forward {
     forward_plan plan[MAX_PRODUCTS];
 } forward;
 
+/*
+ * A product whose k is long, panel by panel in pieces of k that fit the cache. Between pieces the
+ * sums lie in scratch, because y may be the residual.
+ */
+static void long_product(const forward_plan *p, const product_args *g, int64_t col, int worker)
+{
+    const ares_matrix *w = p->a->w;
+    int64_t bytes = w->dtype == ARES_BF16 ? 2 : 4;
+    float *sum = kernels_scratch(p->d, worker, (size_t)g->rows * 32 * sizeof(float));
+    for (int64_t c = 0; c < g->cols; c += 32)
+        for (int64_t k = 0; k < w->k; k += BLOCK_K) {
+            bool last = k + BLOCK_K >= w->k;
+            product_args part = *g;
+            part.k = ARES_MIN(BLOCK_K, w->k - k);
+            part.cols = last ? ARES_MIN(32, g->cols - c) : 32;
+            part.x = g->x + k;
+            part.w = (const char *)w->data + ((col + c) * w->k + k * 32) * bytes;
+            part.from = k ? sum : NULL;
+            part.from_row = 32;
+            if (last) {
+                part.y = g->y + c;
+                part.bias = g->bias ? g->bias + c : NULL;
+                part.residual = g->residual ? g->residual + c : NULL;
+            } else {
+                part.y = sum;
+                part.y_row = 32;
+                part.bias = part.residual = NULL;
+            }
+            ARES_K(product)(&part);
+        }
+}
+
 static void forward_task(void *ctx, int64_t task, int worker)
 {
     const forward *f = ctx;
@@ -278,37 +310,8 @@ static void forward_task(void *ctx, int64_t task, int worker)
     int64_t then = group + ares_pool_threads(p->d->pool);
     if (then < p->groups)
         g.after = (const char *)w->data + then * p->panels_per_group * 32 * w->k * bytes;
-    if (rows <= TILE_ROWS || w->k <= BLOCK_K + BLOCK_K / 2) {
-        ARES_K(product)(&g);
-        return;
-    }
-    /*
-     * Long sums are computed in pieces that fit the cache. Between pieces the sums lie in scratch,
-     * because y may be the residual.
-     */
-    float *sum = kernels_scratch(p->d, worker, (size_t)rows * 32 * sizeof(float));
-    for (; col < end; col += 32) {
-        for (int64_t k = 0; k < w->k; k += BLOCK_K) {
-            bool last = k + BLOCK_K >= w->k;
-            product_args part = g;
-            part.k = ARES_MIN(BLOCK_K, w->k - k);
-            part.cols = last ? ARES_MIN(32, end - col) : 32;
-            part.x = g.x + k;
-            part.w = (const char *)w->data + (col * w->k + k * 32) * bytes;
-            part.from = k ? sum : NULL;
-            part.from_row = 32;
-            if (last) {
-                part.y = a->y + row * a->ldy + col;
-                part.bias = a->bias ? a->bias + col : NULL;
-                part.residual = a->residual ? a->residual + row * a->ldr + col : NULL;
-            } else {
-                part.y = sum;
-                part.y_row = 32;
-                part.bias = part.residual = NULL;
-            }
-            ARES_K(product)(&part);
-        }
-    }
+    if (rows <= TILE_ROWS || w->k <= BLOCK_K + BLOCK_K / 2) ARES_K(product)(&g);
+    else long_product(p, &g, col, worker);
 }
 
 void ARES_K(linear)(ares_device *d, const ares_linear_args *a, int n)

@@ -1,6 +1,6 @@
 /*
- * Entropy and log-prob of given logits: the head with the identity for its weight, so that its dx
- * is the logits' gradient.
+ * Entropy and log-prob of given logits, through the head: its weight is the identity, so x is the
+ * logits and dx their gradient. Then AdamW in bf16.
  */
 #include "golden.h"
 
@@ -22,9 +22,8 @@ static void check_head(golden *g, const ares_json *logits, int64_t rows, double 
     double *wide = ares_arena_alloc(g->arena, (size_t)n * sizeof *wide);
     for (int64_t i = 0; i < n; i++) {
         x[i] = (float)z[i];
-        g->single_absolute = fmax(g->single_absolute,
-                                  /* what is kept for backward is an f32 as large as the logits */
-                                  0x1p-24 * fabs(z[i]));
+        /* backward reads an lse as large as the logits, in f32 */
+        g->single_absolute = fmax(g->single_absolute, 0x1p-24 * fabs(z[i]));
     }
     for (int32_t i = 0; i < vocab; i++) identity[i * vocab + i] = 1;
     ares_device d;

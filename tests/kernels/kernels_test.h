@@ -1,7 +1,4 @@
-/*
- * What the tests of the larger kernels share: devices by instruction set, numbers from a seed,
- * comparisons.
- */
+/* What the kernels' tests share: devices by instruction set, numbers from a seed, comparisons. */
 #ifndef KERNELS_TEST_H
 #define KERNELS_TEST_H
 
@@ -44,7 +41,7 @@ static inline float *filled(int64_t n, float value)
     return x;
 }
 
-/* |got - want| <= bound everywhere, bound [n]; one failure line, the worst. */
+/* |got - want| <= bound everywhere; bound [n]. A failure reports the worst entry. */
 static inline bool within(const char *what, const float *got, const double *want,
                           const double *bound, int64_t n)
 {

@@ -1,5 +1,4 @@
-/* exp and log of the CPU kernels with one lane: what each lane of every instruction set must give.
- */
+/* exp and log of the CPU kernels with one lane, whose bits every lane must give. */
 #ifndef KERNELS_ONE_LANE_H
 #define KERNELS_ONE_LANE_H
 

@@ -1,4 +1,4 @@
-/* AdamW and the whole-array sums. */
+/* AdamW, and sums of whole arrays. */
 #include "kernels_test.h"
 
 TEST(adamw_follows_the_paper_for_many_steps)
@@ -41,7 +41,7 @@ TEST(adamw_follows_the_paper_for_many_steps)
             ares_free(g);
         }
         for (int j = 0; j < N; j++) most = fmax(most, fabs(w[j] - wd[j]));
-        /* a rounding of |w| <= 4 and of ten in the step */
+        /* one rounding of |w| <= 4, and ten in the step */
         CHECK_NEAR(most, 0, STEPS * 0x1p-24 * 4 + 1e-7 * STEPS * 1e-2 * 10);
         CHECK(fabs(w[0] - w0[0]) > 1e-3);
         if (i == 0)

@@ -1,14 +1,15 @@
 /*
- * Attention against a plain f64 walk over the same numbers, its gradients against that walk's own
- * derivatives (which are held to finite differences), and what must not change a bit: pages, chunks
- * of a prompt, neighbours, threads, the instruction set, a prompt shared or not.
+ * Attention against plain f64 loops over the same numbers (the reference), its gradients against
+ * the reference's derivatives (which are compared with finite differences), and what must not
+ * change a bit: paged keys, pieces of a prompt, other sequences, threads, the instruction set, a
+ * prompt shared or not.
  */
 #include "kernels_test.h"
 
 enum { SEGMENTS_MAX = 8 };
 typedef struct shape {
     int segments, rows[SEGMENTS_MAX],
-        prefix_of[SEGMENTS_MAX]; /* -1: none; else the segment whose all rows are the prefix */
+        prefix_of[SEGMENTS_MAX]; /* the segment whose rows are the prefix; -1: none */
     int heads, kv_heads, dim;
     bool causal;
     int window;
@@ -91,10 +92,10 @@ static bool sees(const shape *s, int position, int key, int keys)
 }
 
 /*
- * Everything in f64, with bounds on what f32 may do: a score is a chain of dim products (error ds
- * below), a probability moves by twice that and by the chain over keys, and the rest follows term
- * by term. eps is half an ulp of f32; the factor 4 covers exp, the division and the sums' own
- * order.
+ * The reference, all in f64, with bounds of the f32 errors: a score is a chain of dim products
+ * (error ds below), a probability changes by twice that and by the chain over keys, and the rest
+ * follows term by term. eps is half an ulp of f32; the factor 4 covers exp, the division and the
+ * order of the sums.
  */
 static void reference(problem *p)
 {
@@ -189,23 +190,16 @@ static const shape shapes[] = {
     { 3, { 5, 33, 70 }, { -1, -1, -1 }, 4, 2, 16, true, 0 },
     { 2, { 130, 31 }, { -1, -1 }, 9, 3, 64, true, 0 },
     { 4, { 37, 20, 1, 61 }, { -1, 0, 0, 0 }, 6, 2, 32, true, 0 }, /* a prompt and three answers */
-    { 6,
-      { 32, 9, 8, 70, 3, 40 },
-      { -1, 0, 0, -1, 3, 3 },
-      3,
-      1,
-      24,
-      true,
-      /* two groups, one prompt a whole block */
-      0 },
-    { 2, { 50, 90 }, { -1, -1 }, 4, 4, 80, true, 40 },      /* window */
-    { 2, { 40, 70 }, { -1, -1 }, 2, 2, 16, true, 1 },       /* the narrowest: a token sees itself */
-    { 2, { 40, 67 }, { -1, -1 }, 2, 1, 18, false, 0 },      /* vision: everything sees everything */
-    { 3, { 11, 3, 40 }, { -1, 0, 0 }, 20, 1, 6, true, 17 }, /* more heads a kv head than one pass
-                                                               takes */
+    /* two groups; one prompt is a whole block */
+    { 6, { 32, 9, 8, 70, 3, 40 }, { -1, 0, 0, -1, 3, 3 }, 3, 1, 24, true, 0 },
+    { 2, { 50, 90 }, { -1, -1 }, 4, 4, 80, true, 40 }, /* window */
+    { 2, { 40, 70 }, { -1, -1 }, 2, 2, 16, true, 1 },  /* the narrowest: a token sees itself */
+    { 2, { 40, 67 }, { -1, -1 }, 2, 1, 18, false, 0 }, /* vision: everything sees everything */
+    /* more heads per KV head than attention takes at a time */
+    { 3, { 11, 3, 40 }, { -1, 0, 0 }, 20, 1, 6, true, 17 },
 };
 
-TEST(attention_and_its_gradients_equal_an_f64_walk)
+TEST(attention_and_its_gradients_equal_an_f64_reference)
 {
     for (int i = 0; i < ARES_COUNT(shapes); i++) {
         problem p = problem_new(&shapes[i], 10 + (uint64_t)i);
@@ -229,11 +223,9 @@ TEST(attention_and_its_gradients_equal_an_f64_walk)
     }
 }
 
-/*
- * The walk's derivatives are what the kernels are held to, so they are held to differences of its
- * outputs.
+/* The reference's derivatives, by which the kernels are judged, against finite differences of it.
  */
-TEST(the_f64_walk_differentiates_itself)
+TEST(the_f64_reference_has_the_derivatives_of_its_outputs)
 {
     static const shape s = { 3, { 5, 3, 4 }, { -1, 0, 0 }, 4, 2, 6, true, 5 };
     problem p = problem_new(&s, 77);
@@ -297,10 +289,7 @@ TEST(attention_has_the_same_bits_from_every_instruction_set_and_thread_count)
     }
 }
 
-/*
- * The cache of a problem: every sequence stored in blocks of a scrambled table, the rest of the
- * memory NaN.
- */
+/* The cache of a problem: sequences in blocks of a scrambled table, all other memory NaN. */
 typedef struct paged {
     float *cache;
     int32_t *table;
@@ -314,7 +303,7 @@ static paged page(ares_device *d, problem *p)
     c.cache = filled((int64_t)blocks * s->kv_heads * 64 * s->dim, NAN);
     c.table = ares_malloc((size_t)blocks * sizeof(int32_t));
     for (int i = 0; i < blocks; i++)
-        c.table[i] = (int32_t)((i * 7 + 3) % blocks); /* 7 divides no count of blocks here */
+        c.table[i] = (int32_t)((i * 7 + 3) % blocks); /* 7 divides no number of blocks here */
     for (int g = 0; g < s->segments; g++)
         for (int j = 0; j < p->prefix_len[g] + s->rows[g]; j++) {
             int64_t row =
@@ -389,7 +378,7 @@ TEST(paged_attention_equals_packed_whole_or_in_pieces_of_a_prompt)
 }
 
 /* A sequence alone, among others, and with its prompt shared or repeated. */
-TEST(a_sequence_does_not_feel_its_neighbours_nor_whether_its_prompt_is_shared)
+TEST(other_sequences_and_a_shared_prompt_do_not_change_a_sequence)
 {
     static const shape shared = { 4, { 37, 20, 1, 61 }, { -1, 0, 0, 0 }, 6, 2, 32, true, 0 };
     static const shape whole = { 3, { 57, 38, 98 }, { -1, -1, -1 }, 6, 2, 32, true, 0 };
@@ -441,7 +430,7 @@ TEST(a_sequence_does_not_feel_its_neighbours_nor_whether_its_prompt_is_shared)
     ares_device_close(&d);
 }
 
-/* What a broken neighbour holds must not cross: NaN in one sequence leaves the bits of the next. */
+/* NaN in one sequence must not change a bit of the next. */
 TEST(attention_keeps_a_nan_in_its_sequence)
 {
     static const shape s = { 2, { 40, 45 }, { -1, -1 }, 2, 1, 16, true, 0 };

@@ -1,10 +1,10 @@
 /*
  * Every kernel that has a backward, against libtorch's autograd of the plain formula in f64. The
- * tolerance is a multiple of what the same formula in libtorch's f32 is off its f64, and some ulps
- * of the tensor's largest entry, because a lucky order of summation may be off by nothing. AdamW
- * against libtorch's own. Seen to fail: with the rotation turned the other way, the entropy left
- * out of the head's loss, a prefix taken from row 0, a window one key wider, the norm's mean held
- * constant, a thousandth more of weight decay.
+ * tolerance is a multiple of the difference between libtorch's f32 and f64 for the same formula,
+ * plus some ulps of the tensor's largest entry, because in a lucky order that difference may be 0.
+ * AdamW against libtorch's own. Seen to fail: with the rotation reversed, the entropy left out of
+ * the head's loss, a prefix taken from row 0, a window one key wider, the norm's mean held
+ * constant, 0.1 % more weight decay.
  */
 #include "ares/at.h"
 #include "kernels_test.h"
@@ -64,7 +64,7 @@ static void near_as_f32(const char *what, const char *name, const float *got, co
         off = fmax(off, fabs(single[i] - exact[i]));
         largest = fmax(largest, fabs(exact[i]));
     }
-    CHECK(largest > 0); /* a gradient of nothing shows nothing */
+    CHECK(largest > 0); /* a gradient of zeros would show nothing */
     for (int64_t i = 0; i < n; i++) bound[i] = 8 * off + 4 * 0x1p-23 * largest;
     char label[96];
     snprintf(label, sizeof label, "%s: %s", what, name);
@@ -90,10 +90,7 @@ static void agrees(const char *what, formula *f, const void *ctx, const leaf *le
     ares_free(exact), ares_free(single);
 }
 
-/*
- * A weight in the device's layout, from rows (rounded in place to what bf16 holds), and room for
- * its gradient.
- */
+/* A weight in the device's layout and its gradient; bf16 weights round `rows` in place. */
 static ares_matrix weight_of(float *rows, int32_t n, int32_t k, ares_dtype dtype)
 {
     ares_matrix w = { ares_calloc((size_t)ares_matrix_elements(ARES_PANEL32, n, k), 4), dtype,
@@ -592,7 +589,8 @@ TEST(adamw_follows_libtorchs_over_twenty_steps)
         } states[] = { { "w", w, tw }, { "m", m, tm }, { "v", v, tv } };
         for (int j = 0; j < 3; j++) {
             if (!CHECK_OK(at_read(states[j].t, AT_F64, want))) break;
-            /* a step rounds a handful of times; m and v forget, w adds lr-sized steps to itself */
+            /* a step rounds a few times; errors of m and v decay, those of w add up, lr at a time
+             */
             for (int e = 0; e < N; e++)
                 bound[e] = STEPS * 4 * 0x1p-24 *
                                (fabs(want[e]) + (j == 0   ? 1 + 10 * cases[i].lr
@@ -640,7 +638,7 @@ static void kahan_step(kahan *k, at_tensor g, const ares_adamw_args *a)
     at_copy_(k->c, at_add(k->c, at_sub(before, k->w)));
 }
 
-/* Gradients of one sign most of the time, which a tensor of bf16 can hold. */
+/* Gradients that mostly have one sign and are bf16 numbers. */
 static float *bf16_gradients(int step, int n)
 {
     float *g = normals(100 + (uint64_t)step, n, 1);
@@ -649,10 +647,7 @@ static float *bf16_gradients(int step, int n)
     return g;
 }
 
-/*
- * At the first rate a step is less than half of the distance between neighbours of almost every
- * weight.
- */
+/* At the first rate, the step of almost every weight is below half the distance of bf16 numbers. */
 static void check_kahan(const char *isa, double lr)
 {
     enum { N = 301, STEPS = 60 };
@@ -697,8 +692,8 @@ static void check_kahan(const char *isa, double lr)
         at_read(k.c, AT_F64, tc);
     for (int e = 0; e < N; e++) {
         /*
-         * Where an f32 result lies between two of bf16, libtorch's order may take the other one: an
-         * ulp of m, v or c.
+         * Where an f32 result lies halfway between two bf16 numbers, libtorch's order of operations
+         * may give the other one: an ulp of m, v or c.
          */
         double now = (double)ares_bf16_to_f32(w[e]), ulp = 0x1p-7 * (fabs(tw[e]) + lr);
         CHECK_NEAR(m[e], tm[e], 0x1p-7 * (1 + fabs(tm[e])));

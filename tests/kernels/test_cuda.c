@@ -1,6 +1,6 @@
 /*
- * The CUDA table against the CPU's, which its own tests hold to f64: the same numbers through both,
- * weights in each one's layout. Tolerances are relative to the largest entry of what is compared;
+ * The CUDA table against the CPU's, whose own tests compare it with f64: the same numbers through
+ * both, weights in the layout of each. Tolerances are relative to the largest entry of the array;
  * f32 sums in two orders differ by far less, and a wrong index, sign or factor by far more. Without
  * a card these tests skip, unless ARES_REQUIRE_CUDA is set.
  */
@@ -19,7 +19,7 @@ typedef struct pair {
     int n_held;
 } pair;
 
-/* False after a SKIP, or a failure where a card is required. */
+/* False after a SKIP, or after a failure where a card is required. */
 static bool have_card(void)
 {
     ares_device d;
@@ -171,7 +171,7 @@ TEST_GPU(cuda_memory_is_zeroed_copied_and_a_failure_is_reported_once)
     CHECK(k->alloc(&p.cuda, (size_t)1 << 50) == NULL);
     CHECK_OK(k->sync(&p.cuda));
     k->copy_in(&p.cuda, NULL, host, 4000);
-    k->zero(&p.cuda, a, 4000); /* not done: the first failure is what counts */
+    k->zero(&p.cuda, a, 4000); /* not done after a failure */
     CHECK_FAIL(k->sync(&p.cuda), ARES_EDEVICE, "copy in");
     agree_device(&p, "after a failure", a, host, 1000, 0);
     ares_free(host);
@@ -454,8 +454,8 @@ static const shape shapes[] = {
     { 2, { 40, 67 }, { -1, -1 }, 2, 1, 18, false, 0 },
     { 3, { 11, 3, 40 }, { -1, 0, 0 }, 20, 1, 6, true, 17 },
     { 1, { 45 }, { -1 }, 2, 1, 256, true, 0 },
-    { 3, { 33, 5, 9 }, { -1, 0, 0 }, 2, 1, 16, true, 0 }, /* one key of the prefix in its second
-                                                             tile */
+    /* one key of the prefix in its second tile */
+    { 3, { 33, 5, 9 }, { -1, 0, 0 }, 2, 1, 16, true, 0 },
 };
 
 static void attention_case(const shape *s)
@@ -520,8 +520,8 @@ static void attention_case(const shape *s)
     agree_device(&p, "dv", b.dv, dv, narrow, 1e-5);
 
     /*
-     * the same from pages, whole sequences in scattered blocks: each segment's rows behind a copy
-     * of its prefix
+     * the same from a paged cache, whole sequences in scattered blocks: a copy of the prefix, then
+     * the segment's rows
      */
     enum { BLOCKS = 64, STRIDE = 8 };
     int32_t table[SEGMENTS_MAX * STRIDE], next = 0, own_slots[512];
@@ -558,7 +558,7 @@ static void attention_case(const shape *s)
     for (int i = 0; i < ARES_COUNT(all); i++) ares_free(all[i]);
     pair_close(&p);
 }
-TEST_GPU(cuda_attention_and_its_gradients_agree_with_the_cpu_and_pages_change_no_bit)
+TEST_GPU(cuda_attention_and_its_gradients_agree_with_the_cpu_and_paging_changes_no_bit)
 {
     if (!have_card()) return;
     for (int i = 0; i < ARES_COUNT(shapes); i++) attention_case(&shapes[i]);
@@ -690,7 +690,7 @@ TEST_GPU(cuda_token_log_prob_takes_minus_infinity)
     pair_close(&p);
 }
 
-/* Rows of one width and type through both devices, forward and backward in place. */
+/* Rows of one width and type on both devices, forward and backward in place. */
 static void logits_case(ares_dtype dtype, int rows, int vocab, int64_t ld)
 {
     pair p;
@@ -749,16 +749,13 @@ TEST_GPU(cuda_rows_of_logits_and_their_derivatives_agree_with_the_cpu)
     for (int half = 0; half < 2; half++) {
         ares_dtype dtype = half ? ARES_BF16 : ARES_F32;
         logits_case(dtype, 5, 1, 1);
-        logits_case(dtype, 3, 1001, 1003); /* rows begin on no boundary */
+        logits_case(dtype, 3, 1001, 1003); /* rows that are not aligned */
         logits_case(dtype, 4, 4096, 4104);
         logits_case(dtype, 2, 262144, 262144);
     }
 }
 
-/*
- * x and W are small multiples of 1/4, so that logits are exact on both sides, and many of them
- * equal.
- */
+/* x and W are small multiples of 1/4, so logits are exact on both sides and many are equal. */
 static float *quarters(uint64_t seed, int64_t n, int most)
 {
     float *x = ares_malloc((size_t)n * sizeof *x);
@@ -847,7 +844,7 @@ TEST_GPU(cuda_samples_the_tokens_of_the_cpu)
 
 /* ------------------------------------------------------------------ whole arrays */
 
-/* As many rows through both, so that the product of logits is the same call. */
+/* Both get the same number of rows, so that the product of logits is the same call. */
 TEST_GPU(cuda_sampler_and_head_have_the_same_bits_at_300_temperatures)
 {
     enum { ROWS = 8, K = 16, VOCAB = 1001 };

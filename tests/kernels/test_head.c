@@ -1,7 +1,7 @@
 /*
  * The vocabulary head against an f64 softmax, its gradients against finite differences of that and
- * against their own formula, and what must not change a bit: rows alone or among others, fused or
- * in two passes, logits given or made here, threads, the instruction set.
+ * against their formula, and what must not change a bit: rows alone or among others, fused or in
+ * two passes, logits given or computed here, threads, the instruction set.
  */
 #include "kernels_test.h"
 
@@ -13,13 +13,13 @@ typedef struct shape {
 static const shape shapes[] = {
     { 3, 7, 5, false, 1.0f },      /* less than a panel */
     { 33, 512, 24, false, 1.0f },  /* one chunk exactly */
-    { 20, 1500, 40, false, 0.7f }, /* three, the last one short and no multiple of 16 */
+    { 20, 1500, 40, false, 0.7f }, /* three chunks, the last one not a multiple of 16 */
     { 70, 1100, 33, true, 1.3f },
 };
 
 typedef struct problem {
     const shape *s;
-    float *x, *rows, *c, *ce; /* rows: the weight as it is stored (rounded to bf16 where so) */
+    float *x, *rows, *c, *ce; /* rows: the weight, rounded where it is stored as bf16 */
     ares_matrix w, dw;
     int32_t *target;
     float *log_prob, *entropy, *lse, *dx;
@@ -75,9 +75,7 @@ static ares_head_args args_of(problem *p)
                              .dw = &p->dw };
 }
 
-/*
- * One row in f64: scaled logits, log-sum-exp and entropy; the largest possible rounding of a logit
- * in *loose.
+/* One row in f64: scaled logits, log-sum-exp, entropy; *loose: the largest error of an f32 logit.
  */
 static void softmax_row(const problem *p, const float *x, double *z, double *lse, double *entropy,
                         double *loose)
@@ -105,10 +103,10 @@ static void softmax_row(const problem *p, const float *x, double *z, double *lse
 }
 
 /*
- * Bounds: a log-prob moves by twice the rounding of a logit, and by that of lse and of the sums
- * over 16 lanes and the chunks (48 roundings and exp's ulp); the entropy's sum of e d is as
- * relative as that, times the largest |d| that counts (below 20). A derivative of a logit is p
- * times (c + ce (log p + H)); p moves by the log-prob's bound, relatively.
+ * Bounds: a log-prob changes by twice the rounding of a logit, and by that of lse and of the sums
+ * over 16 lanes and the chunks (48 roundings and exp's ulp). The entropy's sum of e d has the same
+ * relative error, times the largest |d| that matters (below 20). A derivative of a logit is
+ * p (c + ce (log p + H)); the relative error of p is the log-prob's bound.
  */
 TEST(head_and_its_gradients_equal_an_f64_softmax)
 {
@@ -242,7 +240,7 @@ static void same_results(const problem *a, const problem *b)
               (size_t)ares_matrix_elements(ARES_PANEL32, a->s->vocab, a->s->k) * sizeof(float));
 }
 
-/* Seen to fail with the target's derivative left undivided by the temperature in one build. */
+/* Seen to fail where one build leaves the target's derivative undivided by the temperature. */
 TEST(head_has_the_same_bits_fused_or_not_from_every_instruction_set_and_thread_count)
 {
     for (int i = 0; i < ARES_COUNT(shapes); i++) {
@@ -260,10 +258,8 @@ TEST(head_has_the_same_bits_fused_or_not_from_every_instruction_set_and_thread_c
     }
 }
 
-/*
- * Long enough for several blocks of rows and of the vocabulary on every path: 1,300 rows by 37,000.
- */
-TEST(head_does_not_feel_the_blocks_it_works_in)
+/* 1,300 rows by 37,000: several blocks of rows and of the vocabulary in every function. */
+TEST(the_blocks_of_the_head_change_no_bit)
 {
     static const shape s = { 1300, 37000, 8, false, 1.0f };
     const char *isa = best_isa();
@@ -290,8 +286,8 @@ TEST(head_does_not_feel_the_blocks_it_works_in)
     ares_device_close(&d);
 }
 
-/* A device's scratch grows by a quarter: after 160 rows, 201 are about the first that need more. */
-TEST(head_does_not_feel_the_passes_before_it)
+/* Scratch grows by a quarter: after 160 rows, about 201 are the first number that needs more. */
+TEST(earlier_calls_of_the_head_change_no_bit)
 {
     static const shape s = { 204, 20000, 4, false, 1.0f };
     const char *isa = best_isa();
@@ -374,7 +370,7 @@ TEST(token_log_prob_has_the_bits_of_the_head_and_takes_minus_infinity)
     }
 }
 
-/* d loss / d logits of c_log_prob log p[target] + c_entropy H, by the plain formula in double. */
+/* d loss / d logits of c_log_prob log p[target] + c_entropy H, by the plain formula in f64. */
 static void plain_derivative(const float *z, int n, double inv_temperature, int target, double c,
                              double ce, double *out)
 {
@@ -440,7 +436,7 @@ TEST(derivatives_of_rows_of_logits_are_written_over_them_in_either_type)
                     worst =
                         fmax(worst, fabs((double)got - want[i]) - (half ? fabs(want[i]) / 256 : 0));
                 }
-                /* nothing behind a row */
+                /* nothing is written after a row */
                 CHECK_EQ(half ? ares_bf16_to_f32(((uint16_t *)mine)[r * LD + VOCAB])
                               : mine[r * LD + VOCAB],
                          7.0f);

@@ -1,16 +1,11 @@
-/*
- * The exact KL to a reference's head, beside the head's own statistics: against plain sums in f64,
- * on every instruction set.
- */
+/* The exact KL to a reference's head against plain sums in f64, on every instruction set. */
 #include <math.h>
 
 #include "kernels_test.h"
 #include "test.h"
 
-/*
- * Three chunks, the last one short; a reference of another width, with more rows than the
- * vocabulary.
- */
+/* Three chunks, the last one short; a reference of another width, with more rows than the
+ * vocabulary. */
 enum { ROWS = 5, K = 24, KR = 16, VOCAB = 1100, VOCAB_R = VOCAB + 40 };
 
 typedef struct heads {
@@ -92,7 +87,7 @@ static void check_isa(const char *isa, double temperature)
     a.ref_x = h.xr, a.ld_ref = KR, a.ref_w = &wr, a.kl = h.kl, a.ref_lse = h.ref_lse,
     a.c_kl = h.c_kl;
     k->head(&d, &a);
-    CHECK_MEM(h.log_prob, log_prob, sizeof log_prob); /* the reference changes no bit of them */
+    CHECK_MEM(h.log_prob, log_prob, sizeof log_prob); /* the reference does not change them */
     CHECK_MEM(h.entropy, entropy, sizeof entropy);
     CHECK_MEM(h.lse, lse, sizeof lse);
     k->head_backward(&d, &a);
@@ -126,7 +121,7 @@ static void check_isa(const char *isa, double temperature)
     double off = 0;
     for (int i = 0; i < VOCAB * K; i++) off = fmax(off, fabs((double)gradient[i] - want_dw[i]));
     CHECK_MSG(off < 2e-6, "%s: dw is off by %g", isa, off);
-    a.ref_x = h.x, a.ld_ref = K, a.ref_w = &w; /* a model is at no distance from itself */
+    a.ref_x = h.x, a.ld_ref = K, a.ref_w = &w; /* the KL to itself is 0 */
     k->head(&d, &a);
     for (int r = 0; r < ROWS; r++) CHECK_NEAR(h.kl[r], 0, 1e-6);
     ares_free(gradient), ares_free(want_dw);

@@ -1,6 +1,4 @@
-/*
- * The tests of the kernels say which instruction sets they left out: this program again, on a CPU
- * that lacks them.
+/* The kernels' tests say which instruction sets they left out: this program as if on a lesser CPU.
  */
 #include "kernels_test.h"
 
@@ -23,16 +21,16 @@ TEST(a_test_that_leaves_an_instruction_set_out_says_so_and_counts_as_skipped)
     run_without("avx2,avx512", "sum_squares_and_add", &out);
     CHECK_CONTAINS(out.data, ": avx2 left out");
     CHECK_CONTAINS(out.data, ": avx512 left out");
-    /* a test once, for all that it left out */
+    /* one line per test, whatever number it left out */
     CHECK_CONTAINS(out.data, "0 passed, 0 failed, 1 skipped");
     ares_str_fini(&out);
 }
 
-/* Those that take the best there is need no instruction set in particular. */
+/* Tests that take the best instruction set there is need none in particular. */
 TEST(a_test_of_any_instruction_set_skips_none)
 {
     ares_str out = { 0 };
-    run_without("avx512", "linear_meets_f64 a_sequence_does_not_feel", &out);
+    run_without("avx512", "linear_meets_f64 other_sequences_and", &out);
     CHECK_CONTAINS(out.data, "2 passed, 0 failed, 0 skipped");
     ares_str_fini(&out);
 }

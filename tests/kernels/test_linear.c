@@ -1,12 +1,9 @@
-/*
- * The products against chains of fmaf written out (the contract, bit for bit) and against f64 (the
- * arithmetic).
- */
+/* The products against chains of fmaf, bit for bit as kernels.h promises, and against f64. */
 #include "kernels_test.h"
 
 typedef struct weight {
     ares_matrix w;
-    float *rows; /* what the matrix holds, row-major, after rounding to its dtype */
+    float *rows; /* the matrix's numbers, row-major, rounded to its type */
     size_t bytes;
 } weight;
 
@@ -242,7 +239,7 @@ static void backward_by_hand(int m, const weight *q, const float *dy, const floa
 
 TEST(linear_backward_is_chains_of_fmas_and_cutting_the_tokens_changes_no_bit)
 {
-    /* seen to fail: with dw started from 0 instead of from the gradient that is there */
+    /* seen to fail: with dw started at 0 instead of at the gradient before */
     static const shape shapes[] = { { 1, 1, 1 },     { 3, 33, 7 },     { 40, 70, 65 },
                                     { 300, 31, 48 }, { 17, 1100, 35 }, { 130, 64, 96 } };
     for (int s = 0; s < ARES_COUNT(shapes); s++)
@@ -312,10 +309,7 @@ TEST(linear_backward_is_chains_of_fmas_and_cutting_the_tokens_changes_no_bit)
 
 TEST(linear_backward_is_the_adjoint_of_linear)
 {
-    /*
-     * <dy, x Wt> = <dx, x> = <dw, W>; all three in f64, apart by the roundings of chains of 70 to
-     * 90
-     */
+    /* <dy, x Wt> = <dx, x> = <dw, W>, summed in f64; they differ by roundings of 70 to 90 steps */
     int m = 70, n = 90, k = 80;
     weight q = weight_new(40, n, k, ARES_F32), g = weight_new(41, n, k, ARES_F32);
     float *x = normals(42, (int64_t)m * k, 1), *dy = normals(43, (int64_t)m * n, 1),

@@ -1,7 +1,7 @@
 /*
  * The sampler: its frequencies against the softmax (chi-square), its Gumbel numbers against the
- * definition in f64, its nucleus against a sort, its log-probs against the head's bits, and its
- * independence of neighbours, threads and the instruction set.
+ * definition in f64, its nucleus against a sort, its log-probs against the head's bits; and that
+ * other rows, threads and the instruction set change no bit.
  */
 #include "kernels_test.h"
 #include "one_lane.h"
@@ -80,8 +80,8 @@ static double gumbel_of(ares_rng_key key, int32_t token)
 }
 
 /*
- * The nucleus by a sort: top-k first, then top-p of what is left, masses as integers of 2^-40 of
- * the f32 exponential.
+ * The nucleus by a sort: top-k first, then top-p of the mass that it leaves. Masses are the f32
+ * exponentials as integers in units of 2^-40.
  */
 typedef struct entry {
     float z;
@@ -137,7 +137,7 @@ TEST(the_token_is_the_gumbel_argmax_over_the_sorted_nucleus)
         if (!device_of(isas[isa], 2, &d)) continue;
         for (int i = 0; i < ARES_COUNT(cases); i++) {
             problem p = problem_new(isa == 0 ? 24 : 160, cases[i].vocab, 90 + (uint64_t)i);
-            if (cases[i].ties) /* eleven different rows of the weight: logits come in large ties */
+            if (cases[i].ties) /* eleven different rows of the weight: many equal logits */
                 for (int v = 11; v < p.vocab; v++)
                     memcpy(p.weights + v * K, p.weights + v % 11 * K, K * sizeof(float));
             ares_matrix_pack(&p.w, p.weights, ARES_F32);
@@ -161,8 +161,8 @@ TEST(the_token_is_the_gumbel_argmax_over_the_sorted_nucleus)
                     if (e[c].token == p.token[r]) mine = key;
                 }
                 /*
-                 * the same token, unless two are so close that f32 may turn them round: ulps of a
-                 * key below 2^10
+                 * the same token, unless two are so close that f32 may change their order: some
+                 * ulps of a key below 2^10
                  */
                 wrong += !(mine == best ||
                            mine > best - 1e-3 * (cases[i].temperature < 0.1f ? 1.0 : 0.01));
@@ -177,8 +177,8 @@ TEST(the_token_is_the_gumbel_argmax_over_the_sorted_nucleus)
 }
 
 /*
- * The nucleus itself, not only its winner: over many keys every member of it is drawn, and nothing
- * else. Seen to fail with a nucleus that must exceed its share instead of reaching it.
+ * The whole nucleus: over many keys every token of it is drawn, and no other. Seen to fail with a
+ * nucleus whose mass must exceed its share instead of reaching it.
  */
 TEST(the_nucleus_is_exactly_the_sorted_one_ties_included)
 {
@@ -219,9 +219,9 @@ TEST(the_nucleus_is_exactly_the_sorted_one_ties_included)
 }
 
 /*
- * Chi-square over 40 tokens, 60,000 draws of fixed keys. Tokens with fewer than five draws to
- * expect are one cell. By Wilson and Hilferty the cube root is nearly normal; 3.3 deviations either
- * way happen once in a thousand.
+ * Chi-square over 40 tokens, 60,000 draws of fixed keys. Tokens with fewer than five expected draws
+ * are one cell. By Wilson and Hilferty its cube root is nearly normal; 3.3 standard deviations in
+ * either direction happen once in a thousand times.
  */
 TEST(frequencies_follow_the_softmax_at_the_temperature)
 {
@@ -265,7 +265,7 @@ TEST(frequencies_follow_the_softmax_at_the_temperature)
     ares_device_close(&d);
 }
 
-/* Mixed rows: what each of them asks for must not reach the others. */
+/* Rows with different options, which must not affect other rows. */
 static void mix(problem *p)
 {
     for (int r = 0; r < p->rows; r++) {
@@ -339,7 +339,7 @@ TEST(no_list_of_top_p_or_top_k_is_one_that_cuts_nothing)
     ares_device_close(&d);
 }
 
-/* Row by row after seven whose logits are NaN, which say so: the same tokens as without them. */
+/* After seven rows of NaN logits, which are reported, the same tokens as without them. */
 TEST(rows_without_a_finite_logit_leave_their_neighbours_as_they_are)
 {
     enum { ROWS = 400, NEAR = 8, VOCAB = 600 };
@@ -463,7 +463,7 @@ TEST(greedy_takes_the_lower_of_equal_logits)
 
 /* ------------------------------------------------------------------ the most likely tokens */
 
-static int by_raw_logit(const void *a, const void *b) /* NaN and -inf, which are no tokens, last */
+static int by_raw_logit(const void *a, const void *b) /* NaN and -inf, which are not listed, last */
 {
     const entry *x = a, *y = b;
     bool known = x->z > -INFINITY, other = y->z > -INFINITY;
@@ -471,8 +471,8 @@ static int by_raw_logit(const void *a, const void *b) /* NaN and -inf, which are
 }
 
 /*
- * Tokens against a sort of the row's logits, log-probs against the head's bits at temperature 1;
- * nothing else of a row may change with them. Seen to fail with ties to the higher id, and with the
+ * Tokens against a sort of the row's logits, log-probs against the head's bits at temperature 1.
+ * Listing them changes nothing else. Seen to fail with ties resolved to the higher id, and with the
  * log-prob at the sampling temperature.
  */
 TEST(the_likely_tokens_are_the_first_of_a_sort_with_the_heads_log_probs)

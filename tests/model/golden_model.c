@@ -1,4 +1,4 @@
-/* Where a response ends. The case's response is padded: behind its end token nothing counts. */
+/* Where a response ends. The case's response is padded: tokens after its end token do not count. */
 #include "golden.h"
 
 #include "ares/model.h"

@@ -1,7 +1,7 @@
 /*
- * A model's fingerprint: the same for the same weights wherever they lie, another for others. One
- * thing differs at a time. Seen to fail: with names and shapes alone, with the first bytes of each
- * tensor, without its name, its type, its shape or the second tensor.
+ * A model's fingerprint: the same for the same weights in any folder, different for other weights;
+ * one thing differs at a time. Seen to fail: with names and shapes alone, with only the first bytes
+ * of each tensor, without its name, its type, its shape or the second tensor.
  */
 #include "ares/io.h"
 #include "ares/model.h"
@@ -15,7 +15,7 @@ typedef struct weights {
     const char *name;
     ares_dtype dtype;
     int rows, columns;
-    int first, end;  /* the numbers that training has moved, of the first tensor */
+    int first, end;  /* numbers of the first tensor that training has changed: [first, end) */
     uint16_t second; /* the only number of the other one */
 } weights;
 

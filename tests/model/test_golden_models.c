@@ -1,9 +1,9 @@
 /*
- * Every architecture variant against transformers (tests/golden/models): log-probs, entropies,
- * every parameter's gradient, greedy continuations. A tolerance is a multiple of what transformers'
- * own float32 run is off its float64 run. Seen to fail: with the rotation of the keys left out,
- * with the embedding's own gradient not joined to the head's, with the gradient through `up`
- * written over that through `gate`, with dynamic scaling by the tokens fed instead of the
+ * Every architecture variant against transformers (tests/golden/models): log-probs, entropies, and
+ * the gradient of every parameter. A tolerance is a multiple of the difference between
+ * transformers' own float32 and float64 runs. Seen to fail: with the rotation of the keys left out,
+ * with the embedding's own gradient not added to the head's, with the gradient through `up` written
+ * over that through `gate`, with dynamic scaling by the number of tokens fed instead of the
  * sequence's length.
  */
 #include <math.h>
@@ -48,10 +48,7 @@ static int32_t *ids_of(golden *g, const ares_json *list)
     return ids;
 }
 
-/*
- * A batch whose rows are the golden's sequences: the first token is the prompt, the others the
- * response.
- */
+/* A batch of the golden's sequences: the first token is the prompt, the others the response. */
 static void fill_batch(golden *g, ares_batch *b)
 {
     const ares_json *sequences = ares_json_get(g->root, "sequences");

@@ -1,4 +1,4 @@
-/* config.json: what is read of it, and that a saved one says the same. */
+/* config.json: what is read from it, and that a saved one has the same content. */
 #include <stdio.h>
 
 #include "ares/model.h"

@@ -1,7 +1,4 @@
-/*
- * Loading and saving: names, shapes, dtypes, both dialects, damage; a saved model is the same
- * model.
- */
+/* Loading and saving: names, shapes, types, both forms of rope options, damaged files. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* States of the optimizer by name, models by folder, and weights of more than one file. */
+/* Optimizer states by name, models by folder, and weights in more than one file. */
 #include <math.h>
 #include <stdio.h>
 
@@ -113,8 +113,8 @@ TEST(a_model_is_found_in_its_own_folder_a_checkpoint_and_a_run)
 }
 
 /*
- * The last parameter is said to have more than 5 GB, and a folder stands where its file should be:
- * the save ends before it reads that much, with the first file complete.
+ * The test claims that the last parameter has more than 5 GB and puts a folder in the place of its
+ * file: saving fails before it reads that much, and the first file is complete.
  */
 TEST(a_model_of_more_than_5_gb_is_saved_in_several_files)
 {
@@ -137,7 +137,7 @@ TEST(a_model_of_more_than_5_gb_is_saved_in_several_files)
         ares_safetensors_close(s);
     }
     CHECK(!ares_file_exists(test_file("out/model.safetensors.index.json")));
-    CHECK_OK(ares_model_save(m, test_file("whole"))); /* of 5 GB and less: one file */
+    CHECK_OK(ares_model_save(m, test_file("whole"))); /* up to 5 GB: one file */
     CHECK(ares_file_exists(test_file("whole/model.safetensors")));
     ares_model_free(m);
     ares_device_close(&d);

@@ -1,6 +1,6 @@
 /*
- * A pass after one that found no memory: the same numbers as before it. Seen to fail (a null
- * pointer) with the row count of the old buffers kept.
+ * A pass after one that got no memory gives the same numbers as before it. Seen to fail (a null
+ * pointer) where the capacity of the old buffers was kept.
  */
 #include <stdio.h>
 
@@ -11,7 +11,7 @@ enum { SMALL = 20, MIDDLE = 60, LARGE = 200 };
 
 static void *(*real_alloc)(ares_device *d, size_t bytes);
 static int until_failure;   /* allocations; -1: none fails */
-static size_t failed_bytes; /* what the last failed one asked for */
+static size_t failed_bytes; /* of the latest request */
 
 static void *failing_alloc(ares_device *d, size_t bytes)
 {
@@ -45,7 +45,7 @@ TEST(a_pass_after_one_without_memory_has_the_same_bits)
     snprintf(path, sizeof path, "%s/qwen2_tied", test_source("tests/golden/models"));
     for (int i = 0; i < ARES_COUNT(keeps); i++)
         for (int before = 0; before < 2;
-             before++) { /* which buffer finds none: by rows, by output rows */
+             before++) { /* the buffer that gets no memory: by rows, by output rows */
             ares_device d;
             ares_model *m;
             ares_workspace *w;

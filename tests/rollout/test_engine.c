@@ -1,4 +1,4 @@
-/* What ends a sample, what is recorded with it, and what a request is refused for. */
+/* What ends a sample, what is recorded with it, and why a request is refused. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,9 +32,7 @@ static const ares_rollout_options roomy = {
     .cache_tokens = 2048, .max_num_seqs = 8, .max_num_batched_tokens = 64, .max_model_len = 128
 };
 
-/*
- * All n samples of one prompt, into the caller's array, in index order; arrays live in the engine.
- */
+/* All n samples of one prompt in index order; their columns lie in the engine. */
 static ares_rollout *sample(const int32_t *ids, int32_t len, int32_t n, const ares_sampling *s,
                             ares_completion *out)
 {
@@ -142,11 +140,11 @@ TEST(a_temperature_other_than_one_records_both_log_probs)
 }
 
 /*
- * Two answers of which a cache of four blocks of 32 tokens holds two blocks each. The later one is
- * put back when the blocks are used up, whether it asks for one itself (first case) or the earlier
+ * Two answers in a cache of four blocks of 32 tokens, two blocks each. When these are full, the
+ * later answer goes back to waiting, whether it needs a block itself (first case) or the earlier
  * one does.
  */
-TEST(an_answer_that_is_put_back_for_want_of_cache_is_counted)
+TEST(an_answer_that_goes_back_to_waiting_for_lack_of_blocks_is_counted)
 {
     static const int32_t lengths[][2] = { { 4, 20 }, { 20, 4 } };
     ares_sampling s = plain;

@@ -1,7 +1,7 @@
 /*
- * The entropies of topk_tail and the most likely tokens, against the model's own logits; and that
- * they change nothing else of a sample. Seen to fail without the drawn token's own share, and with
- * log-probs at the sampling temperature.
+ * The entropies of entropy_top_k (the option topk_tail) and the most likely tokens against the
+ * model's logits; recording them changes nothing else of a sample. Seen to fail without the drawn
+ * token's own share, and with log-probs at the sampling temperature.
  */
 #include <math.h>
 #include <stdio.h>
@@ -53,10 +53,7 @@ static ares_rollout *sample(int32_t top_k, bool most_likely, int32_t seqs, float
     return r;
 }
 
-/*
- * log_probs [TOKENS][vocab] at temperature 1, in f64, of the distributions that a sample was drawn
- * from.
- */
+/* log_probs [TOKENS][vocab] in f64 of the distributions a sample was drawn from, temperature 1. */
 static double *distributions(const ares_completion *c)
 {
     int32_t ids[P + TOKENS], positions[P + TOKENS], start[2] = { 0, P + c->n_tokens }, rows[TOKENS],
@@ -149,7 +146,7 @@ TEST(entropies_of_topk_tail_are_those_of_the_models_own_likeliest_tokens)
         }
         CHECK(among > 0);
         CHECK(below > 0 || k >= vocab - 1);
-        if (k < 10) CHECK(added > 0); /* both ways were taken */
+        if (k < 10) CHECK(added > 0); /* both cases occurred */
         ares_rollout_free(r);
     }
     close_model();

@@ -17,8 +17,8 @@ static const char *const variants[] = { "qwen2_tied",    "qwen2_untied",     "qw
                                         "llama_llama3",  "llama_llama3_new", "llama_sharded" };
 
 /*
- * Continues one sequence; dynamic rope beyond max_position must be refused, because its past would
- * have to be turned anew.
+ * Continues one sequence. Dynamic rope beyond max_position must be refused, because it would change
+ * the rotation of tokens that are in the cache.
  */
 static void check_sequence(const char *variant, ares_model *m, const ares_json *sequence)
 {

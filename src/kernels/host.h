@@ -19,7 +19,7 @@ void kernels_run(ares_device *d, double work_us, int64_t tasks, ares_task_fn *fn
  */
 enum { KERNELS_SHARED = -1 };
 void *kernels_scratch(ares_device *d, int worker, size_t bytes);
-void kernels_scratch_new(ares_device *d); /* of a device whose pool is open */
+void kernels_scratch_new(ares_device *d); /* once the device has its pool */
 void kernels_scratch_free(ares_device *d);
 
 void *kernels_host_alloc(ares_device *d, size_t bytes);

@@ -83,7 +83,7 @@ static void store_row(void *to, ares_dtype dtype, int64_t at, const float *in, i
 }
 
 /*
- * A block of a panel, 32 outputs by PIECE inputs, is turned in a buffer that stays in the
+ * A panel is transposed in blocks of 32 outputs by PIECE inputs, in a buffer that stays in the
  * first-level cache.
  */
 enum { PIECE = 64 };

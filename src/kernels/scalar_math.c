@@ -27,7 +27,7 @@ static double pow2(int64_t n)
     return from_bits((uint64_t)(n + 1023) << 52);
 }
 
-/* 1/2!, 1/3! ... as far as the series below reach */
+/* 1/i!, as far as the series below need */
 static const double INVERSE_FACTORIAL[] = {
     1.0,
     1.0,
@@ -52,7 +52,7 @@ static const double INVERSE_FACTORIAL[] = {
 /* ln 2 in two parts, the first short enough that its product with an exponent is exact */
 static const double LN2_HI = 0x1.62e42fee00000p-1, LN2_LO = 0x1.a39ef35793c76p-33;
 
-/* e^(x + low), low far below x: Taylor to degree 14 on |r| <= ln 2 / 2 */
+/* e^(x + low), low much smaller than x: Taylor series to degree 14 on |r| <= ln 2 / 2 */
 static double exp_of_sum(double x, double low)
 {
     if (!(x < 709.8)) return x != x ? x : HUGE_VAL;
@@ -98,7 +98,7 @@ double ares_f64_exp(double x)
 }
 
 /*
- * The same for many x, none of which is large, eight or four at a time. 2^n is made of the low bits
+ * The same for many x, none of them large, eight or four at a time. 2^n comes from the low bits
  * that n leaves in n + magic; a product with it is exact in this range.
  */
 #ifdef __x86_64__
@@ -169,7 +169,7 @@ double ares_f64_pow(double x, double y)
     return sign * exp_of_sum(p, fma(y, high, -p) + y * low);
 }
 
-/* x minus the nearest multiple of pi/2, as a sum of two; which multiple, modulo 4 */
+/* x minus the nearest multiple of pi/2, as a sum of two; returns that multiple modulo 4. */
 static int quarter_turns(double x, double *r, double *low)
 {
     const double magic = 0x1.8p52, half_pi = 0x1.921fb54400000p0,

@@ -264,7 +264,7 @@ static double cost_of(const ares_attention_args *a, int s, int first)
 }
 
 /* Divides the units into tasks of about equal work; returns how many. */
-static int64_t share_out(const attention_job *job, int64_t units, double share)
+static int64_t divide_units(const attention_job *job, int64_t units, double share)
 {
     const ares_attention_args *a = job->a;
     int64_t tasks = 0;
@@ -316,7 +316,7 @@ void ARES_K(attention)(ares_device *d, const ares_attention_args *a)
             total += cost_of(a, s, first) * a->n_kv_heads;
         }
     double share = total / (8.0 * ares_pool_threads(d->pool));
-    int64_t tasks = share_out(&job, units, share < 1e6 ? 1e6 : share);
+    int64_t tasks = divide_units(&job, units, share < 1e6 ? 1e6 : share);
 
     if (!a->cache) {
         int32_t block = 0;

@@ -13,7 +13,7 @@ typedef struct best {
     float key, logit;
     int32_t token;
 } best; /* logit: before temperature; token -1: none */
-typedef enum { GUMBEL, GREEDY, FORCED, FILTERED } how;
+typedef enum { GUMBEL, GREEDY, FORCED, FILTERED } row_kind;
 
 typedef struct likely {
     float z;
@@ -21,7 +21,7 @@ typedef struct likely {
 } likely; /* z before temperature */
 
 typedef struct row_plan {
-    how how;
+    row_kind kind;
     float inv_temperature;
     float *logits; /* FILTERED: [vocab] */
 } row_plan;
@@ -105,7 +105,7 @@ static inline v16 gumbel_bound(v16i w)
     return v16_fma(exponent, v16_set1(-0.69314718f), v16_set1(0.01f));
 }
 
-static inline void take(best *b, float key, float logit, int32_t token)
+static inline void take_better(best *b, float key, float logit, int32_t token)
 {
     if (b->token >= 0 && !(key > b->key || (key == b->key && token < b->token))) return;
     *b = (best){ key, logit, token };
@@ -127,7 +127,7 @@ static void gumbel_chunk(const float *z, int n, int32_t first, float inv_tempera
         v16_store(value, v16_add(logit, gumbel(w)));
         for (; may; may &= may - 1) {
             int j = __builtin_ctz(may);
-            take(b, value[j], z[i + j], first + i + j);
+            take_better(b, value[j], z[i + j], first + i + j);
         }
     }
 }
@@ -139,7 +139,7 @@ static void greedy_chunk(const float *z, int n, int32_t first, best *b)
             v16m_bits(v16_gt(vocab_load(z + i, n - i, v16_set1(1.0f)), v16_set1(b->key)));
         for (; may; may &= may - 1) {
             int j = __builtin_ctz(may);
-            take(b, z[i + j], z[i + j], first + i + j);
+            take_better(b, z[i + j], z[i + j], first + i + j);
         }
     }
 }
@@ -200,9 +200,9 @@ static void chunk_task(void *ctx, int64_t task, int worker)
             j->part_1[at] =
                 p->inv_temperature == 1.0f ? j->part[at] : vocab_part_of(z, width, 1.0f);
         best b = { -INFINITY, 0.0f, -1 };
-        if (p->how == GUMBEL) gumbel_chunk(z, width, token, p->inv_temperature, a->key[row].k, &b);
-        else if (p->how == GREEDY) greedy_chunk(z, width, token, &b);
-        else if (p->how == FILTERED) memcpy(p->logits + token, z, (size_t)width * sizeof(float));
+        if (p->kind == GUMBEL) gumbel_chunk(z, width, token, p->inv_temperature, a->key[row].k, &b);
+        else if (p->kind == GREEDY) greedy_chunk(z, width, token, &b);
+        else if (p->kind == FILTERED) memcpy(p->logits + token, z, (size_t)width * sizeof(float));
         else if (a->forced[row] >= token && a->forced[row] < token + width)
             b = (best){ 0.0f, z[a->forced[row] - token], a->forced[row] };
         j->best[at] = b;
@@ -361,7 +361,7 @@ static best pick_filtered(const sample_job *j, int64_t r, float max, int worker)
         }
         v16_store(value, v16_add(v16_load(value), gumbel(v16i_load(word))));
         for (int l = 0; l < width; l++)
-            take(&b, value[l], p->logits[c[i + l].token], c[i + l].token);
+            take_better(&b, value[l], p->logits[c[i + l].token], c[i + l].token);
     }
     return b;
 }
@@ -392,11 +392,11 @@ static void row_task(void *ctx, int64_t r, int worker)
     const row_plan *p = &j->plan[r];
     vocab_total t = vocab_merge(j->part + r * j->chunks, j->chunks);
     best b = { -INFINITY, 0.0f, -1 };
-    if (p->how == FILTERED) b = pick_filtered(j, r, t.max, worker);
+    if (p->kind == FILTERED) b = pick_filtered(j, r, t.max, worker);
     else
         for (int64_t c = 0; c < j->chunks; c++) {
             const best *one = &j->best[r * j->chunks + c];
-            if (one->token >= 0) take(&b, one->key, one->logit, one->token);
+            if (one->token >= 0) take_better(&b, one->key, one->logit, one->token);
         }
     if (b.token < 0) b = (best){ NAN, NAN, 0 }; /* every logit is NaN: the log-prob says so */
     a->token[row] = b.token;
@@ -470,7 +470,7 @@ void ARES_K(sample)(ares_device *d, const ares_sample_args *a)
                                     : is_filtered(a, row + r) ? FILTERED
                                                               : GUMBEL,
                                     ares_inv_temperature(a->temperature[row + r]), NULL };
-            if (j.plan[r].how == FILTERED) {
+            if (j.plan[r].kind == FILTERED) {
                 j.plan[r].logits = kept;
                 kept += a->vocab;
             }

@@ -15,8 +15,8 @@ static size_t aligned(size_t bytes)
 }
 
 /* Appends one parameter, k = 0: a vector of n. It gets memory when all are known. */
-static ares_param *add(ares_model *m, const ares_model_options *opt, ares_layout layout, int32_t n,
-                       int32_t k, const char *format, int index)
+static ares_param *add_param(ares_model *m, const ares_model_options *opt, ares_layout layout,
+                             int32_t n, int32_t k, const char *format, int index)
 {
     char name[96];
     snprintf(name, sizeof name, format, index);
@@ -39,38 +39,38 @@ static ares_linear add_linear(ares_model *m, const ares_model_options *opt, ares
 {
     char format[96];
     snprintf(format, sizeof format, "model.layers.%%d.%s.weight", stem);
-    ares_linear l = { .w = add(m, opt, layout, n, k, format, index) };
+    ares_linear l = { .w = add_param(m, opt, layout, n, k, format, index) };
     snprintf(format, sizeof format, "model.layers.%%d.%s.bias", stem);
-    if (bias) l.bias = add(m, opt, layout, n, 0, format, index);
+    if (bias) l.bias = add_param(m, opt, layout, n, 0, format, index);
     return l;
 }
 
 /* All parameters under Hugging Face's names, in the order in which a forward reads them. */
-static void list(ares_model *m, const ares_model_options *opt, ares_layout layout)
+static void list_params(ares_model *m, const ares_model_options *opt, ares_layout layout)
 {
     const ares_model_config *c = &m->cfg;
     int32_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
     m->params = ares_calloc((size_t)c->layers * 18 + 5, sizeof *m->params);
     m->layer = ares_calloc((size_t)c->layers, sizeof *m->layer);
     /* an embedding of its own is only looked up, and whole rows are read fastest */
-    m->embed = add(m, opt, c->tied ? layout : ARES_ROWS, c->vocab, c->hidden,
-                   "model.embed_tokens.weight", 0);
+    m->embed = add_param(m, opt, c->tied ? layout : ARES_ROWS, c->vocab, c->hidden,
+                         "model.embed_tokens.weight", 0);
     for (int32_t i = 0; i < c->layers; i++) {
         ares_model_layer *l = &m->layer[i];
         l->input_norm =
-            add(m, opt, layout, c->hidden, 0, "model.layers.%d.input_layernorm.weight", i);
+            add_param(m, opt, layout, c->hidden, 0, "model.layers.%d.input_layernorm.weight", i);
         l->q = add_linear(m, opt, layout, q, c->hidden, c->qkv_bias, "self_attn.q_proj", i);
         l->k = add_linear(m, opt, layout, kv, c->hidden, c->qkv_bias, "self_attn.k_proj", i);
         l->v = add_linear(m, opt, layout, kv, c->hidden, c->qkv_bias, "self_attn.v_proj", i);
         if (c->qk_norm) {
-            l->q_norm =
-                add(m, opt, layout, c->head_dim, 0, "model.layers.%d.self_attn.q_norm.weight", i);
-            l->k_norm =
-                add(m, opt, layout, c->head_dim, 0, "model.layers.%d.self_attn.k_norm.weight", i);
+            l->q_norm = add_param(m, opt, layout, c->head_dim, 0,
+                                  "model.layers.%d.self_attn.q_norm.weight", i);
+            l->k_norm = add_param(m, opt, layout, c->head_dim, 0,
+                                  "model.layers.%d.self_attn.k_norm.weight", i);
         }
         l->o = add_linear(m, opt, layout, c->hidden, q, c->o_bias, "self_attn.o_proj", i);
-        l->post_norm =
-            add(m, opt, layout, c->hidden, 0, "model.layers.%d.post_attention_layernorm.weight", i);
+        l->post_norm = add_param(m, opt, layout, c->hidden, 0,
+                                 "model.layers.%d.post_attention_layernorm.weight", i);
         l->gate =
             add_linear(m, opt, layout, c->intermediate, c->hidden, c->mlp_bias, "mlp.gate_proj", i);
         l->up =
@@ -78,14 +78,15 @@ static void list(ares_model *m, const ares_model_options *opt, ares_layout layou
         l->down =
             add_linear(m, opt, layout, c->hidden, c->intermediate, c->mlp_bias, "mlp.down_proj", i);
     }
-    m->final_norm = add(m, opt, layout, c->hidden, 0, "model.norm.weight", 0);
-    m->lm_head = c->tied ? m->embed : add(m, opt, layout, c->vocab, c->hidden, "lm_head.weight", 0);
+    m->final_norm = add_param(m, opt, layout, c->hidden, 0, "model.norm.weight", 0);
+    m->lm_head =
+        c->tied ? m->embed : add_param(m, opt, layout, c->vocab, c->hidden, "lm_head.weight", 0);
     if (!c->value_head) return;
-    m->value = add(m, opt, layout, 1, c->hidden, "score.weight", 0);
-    m->value_bias = add(m, opt, layout, 1, 0, "score.bias", 0);
+    m->value = add_param(m, opt, layout, 1, c->hidden, "score.weight", 0);
+    m->value_bias = add_param(m, opt, layout, 1, 0, "score.bias", 0);
 }
 
-static void list_free(ares_model *m)
+static void free_params(ares_model *m)
 {
     for (int i = 0; i < m->n_params; i++) ares_free((char *)m->params[i].name);
     ares_free(m->params);
@@ -133,7 +134,7 @@ int model_allocate(const ares_model_config *cfg, ares_device *device, const ares
     /* with a value head there is no lm_head of its own */
     m->cfg.tied = cfg->tied || opt->value_head;
     m->device = device;
-    list(m, opt, device->k->layout);
+    list_params(m, opt, device->k->layout);
     m->rope = rope_new(&m->cfg);
     int rc = allocate(m, opt);
     if (rc != ARES_OK) {
@@ -151,7 +152,7 @@ void ares_model_free(ares_model *m)
     d->k->release(d, m->weights, m->weights_bytes);
     d->k->release(d, m->grads, m->grads_bytes);
     d->k->release(d, m->states, m->states_bytes);
-    list_free(m);
+    free_params(m);
     rope_free(m->rope);
     ares_free(m);
 }
@@ -174,9 +175,9 @@ int64_t ares_model_count(const ares_model *m)
 int64_t ares_model_config_count(const ares_model_config *cfg)
 {
     ares_model m = { .cfg = *cfg };
-    list(&m, &(ares_model_options){ .storage = ARES_F32 }, ARES_ROWS);
+    list_params(&m, &(ares_model_options){ .storage = ARES_F32 }, ARES_ROWS);
     int64_t n = ares_model_count(&m);
-    list_free(&m);
+    free_params(&m);
     return n;
 }
 

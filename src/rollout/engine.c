@@ -182,7 +182,7 @@ int ares_rollout_add(ares_rollout *r, const int32_t *prompt, int32_t prompt_len,
     for (int32_t i = 0; i < n; i++) {
         sequence *x = &q->samples[i];
         *x = (sequence){
-            .request = q, .index = i, .state = SEQ_UNBORN, .key = ares_rng_sub(key, (uint64_t)i, 0)
+            .request = q, .index = i, .state = SEQ_NEW, .key = ares_rng_sub(key, (uint64_t)i, 0)
         };
         x->blocks.block = ares_arena_alloc(
             a, (size_t)blocks_for(prompt_len + q->sampling.max_new_tokens) * sizeof(int32_t));
@@ -274,7 +274,7 @@ static float entropy_of_likely(const ares_rollout *r, int32_t i, float log_prob)
     return (float)ares_entropy_top_k(candidates, n, true);
 }
 
-static void take_token(ares_rollout *r, int32_t i)
+static void record_token(ares_rollout *r, int32_t i)
 {
     plan *p = &r->plan;
     sequence *s = p->out_seq[i];
@@ -296,7 +296,7 @@ static void take_token(ares_rollout *r, int32_t i)
     ARES_ROLLOUT_COLUMNS(STORE)
 #undef STORE
     s->n++;
-    if (s->state == SEQ_UNBORN) s->state = SEQ_WAITING;
+    if (s->state == SEQ_NEW) s->state = SEQ_WAITING;
     s->request->sampled = true;
     r->stats.decoded_tokens++;
     if (stops(r, s, p->token[i])) finish(r, s, ARES_FINISH_STOP);
@@ -387,7 +387,7 @@ int ares_rollout_step(ares_rollout *r, int64_t *active)
     double t2 = ares_now_s();
     ARES_TRY(draw(r, hidden));
     int64_t done = r->n_finished;
-    for (int32_t i = 0; i < r->plan.n_out; i++) take_token(r, i);
+    for (int32_t i = 0; i < r->plan.n_out; i++) record_token(r, i);
     if (r->n_finished > done)
         qsort(r->finished + done, (size_t)(r->n_finished - done), sizeof *r->finished, by_length);
     double t3 = ares_now_s();

@@ -37,7 +37,8 @@ typedef struct request {
     struct request *next;     /* in order of arrival */
 } request;
 
-typedef enum { SEQ_UNBORN, SEQ_WAITING, SEQ_RUNNING, SEQ_FINISHED } sequence_state;
+/* SEQ_NEW: its first token is not drawn yet. */
+typedef enum { SEQ_NEW, SEQ_WAITING, SEQ_RUNNING, SEQ_FINISHED } sequence_state;
 typedef struct sequence {
     request *request;
     int32_t index;

@@ -1,8 +1,11 @@
 #!/bin/sh
-# Every test that wants a card, on a machine that has one: usage: tests/gpu/run.sh [BUILD_DIR] (default build).
-# Builds libares_cuda.so and the tests, runs the tests labelled gpu of every program, which may not skip for want of a card, every golden
-# through the twins of algo, then the tests of kernels and algo again under compute-sanitizer where it is installed (memory, races in
-# shared memory, barriers).
+# Runs every test that needs a card, on a machine that has one.
+#
+#   tests/gpu/run.sh [BUILD_DIR]    (default: build)
+#
+# Builds libares_cuda.so and the tests; runs the tests labelled gpu of every program, which may not skip for lack of a card, and every
+# golden through the CUDA twins of algo; then runs the tests of kernels and algo again under compute-sanitizer where it is installed
+# (memory, races in shared memory, barriers).
 # Last line: `gpu: N programs passed, N failed`; exit status 1 when one failed, 2 when nothing could be run.
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -39,7 +42,7 @@ run env ARES_TEST_DEVICE=cuda "$build/ares-golden" tests/golden/*.json $allow
 
 sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
 if [ -x "$sanitizer" ]; then
-    # the first test asks for memory that cannot be had and copies to nowhere, on purpose
+    # the first test fails on purpose: it asks for more memory than there is and copies to a null pointer
     tests=$("$build/test_kernels" --list --label gpu | grep -o 'cuda_[a-z0-9_]*' | grep -v cuda_memory | sort -u)
     for tool in memcheck racecheck synccheck; do
         # shellcheck disable=SC2086

@@ -1,8 +1,8 @@
 /*
- * Stands in for src/kernels/cuda/device.cuh where there is no card: src/algo/cuda is compiled by
- * the C++ compiler against it, and its kernels run here, a block after the other, each thread of a
- * block a fiber. Barriers, shuffles, votes and shared memory mean what they mean on a card; a
- * barrier that not every thread reaches ends the program with a message. It checks what the kernels
+ * Replaces src/kernels/cuda/device.cuh where there is no card: the C++ compiler compiles
+ * src/algo/cuda against it, and its kernels run here, one block after the other, with a fiber per
+ * thread of the block. Barriers, shuffles, votes and shared memory work as on a card; a barrier
+ * that not every thread reaches ends the program with a message. It checks what the kernels
  * compute, not how fast.
  */
 #ifndef ARES_CUDA_DEVICE_CUH
@@ -26,13 +26,13 @@ typedef struct dim3 {
     {
     }
 } dim3;
-extern dim3 threadIdx, blockIdx, blockDim, gridDim; /* of the fiber that runs */
+extern dim3 threadIdx, blockIdx, blockDim, gridDim; /* of the running fiber */
 
 /* ------------------------------------------------------------------ fibers (emulate.cpp) */
 enum { EMULATE_WARP, EMULATE_BLOCK };
-/* until every living thread of the warp, or the block, waits there */
+/* Waits until every thread of the warp, or the block, that has not ended waits here. */
 void emulate_wait(int level);
-uint64_t *emulate_lane(int lane); /* the word that a lane of this warp shows the others */
+uint64_t *emulate_lane(int lane); /* the word that a lane of this warp shows to the others */
 void emulate_grid(const char *operation, unsigned blocks, unsigned threads, void (*body)(void *),
                   void *ctx);
 
@@ -43,7 +43,7 @@ static inline void __syncthreads(void)
 template <typename T> static inline T emulate_from(T v, int lane)
 {
     uint64_t word = 0;
-    static_assert(sizeof v <= sizeof word, "one word a lane");
+    static_assert(sizeof v <= sizeof word, "one word per lane");
     memcpy(&word, &v, sizeof v);
     *emulate_lane((int)threadIdx.x % 32) = word;
     emulate_wait(EMULATE_WARP);
@@ -125,8 +125,8 @@ typedef struct cuda_context {
 } cuda_context;
 cuda_context *cuda_enter(ares_device *d);
 /*
- * Fresh, full of ones, and of exactly so many bytes on every call: a sanitizer sees what lies
- * beyond, a test what was never written.
+ * New memory of exactly so many bytes on every call, all bits set: a sanitizer finds accesses
+ * beyond it, a test finds what was never written.
  */
 void *cuda_scratch(cuda_context *c, cuda_slot slot, size_t bytes);
 static inline bool cuda_check(cuda_context *, cudaError_t error, const char *)

@@ -1,4 +1,4 @@
-/* A block's threads as fibers of one thread, run until each waits or ends. */
+/* The threads of a block as fibers of one thread; each runs until it waits or ends. */
 #include "../../../src/algo/cuda/loss.cu"
 #include "../../../src/algo/cuda/rows.cu"
 #include "../../../src/algo/cuda/twin.cu"
@@ -11,7 +11,7 @@ dim3 threadIdx, blockIdx, blockDim, gridDim;
 enum { THREADS = 1024, STACK = 256 * 1024 };
 typedef enum { RUNS, IN_WARP, IN_BLOCK, ENDED } state;
 
-/* a stack's first entry; _setjmp switches without asking the kernel */
+/* A fiber starts by its ucontext; later switches use _setjmp, which makes no system call. */
 static ucontext_t fiber[THREADS];
 static jmp_buf scheduler, stopped[THREADS];
 static bool started[THREADS];
@@ -49,7 +49,7 @@ uint64_t *emulate_lane(int lane)
     return &lane_word[current / 32 * 32 + (unsigned)lane];
 }
 
-/* Lets [from, to) go on where all that have not ended wait in `where`. */
+/* Lets threads [from, to) continue once all of them that have not ended wait in `where`. */
 static bool release(unsigned from, unsigned to, state where)
 {
     bool any = false;
@@ -75,7 +75,7 @@ static void run_block(const char *operation)
     }
     for (;;) {
         bool moved = false, alive = false;
-        /* a warp as far as it comes by itself */
+        /* each warp until it ends or waits for the block */
         for (unsigned warp = 0; warp < threads; warp += 32) {
             do
                 for (unsigned i = warp; i < warp + 32; i++)

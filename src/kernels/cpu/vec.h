@@ -11,17 +11,16 @@
  *                                                   lanes beyond read 0
  *   v16_load_bf16(p) v16_store_bf16(p, v) and _first               to nearest even; NaN stays NaN
  *   v16_fma(a, b, c) = a b + c    v16_fnma(a, b, c) = c - a b      one rounding
- *   v16_add v16_sub v16_mul v16_div v16_sqrt v16_abs v16_neg
+ *   v16_add v16_sub v16_mul v16_div v16_sqrt v16_neg
  *   v16_min(a, b) = a < b ? a : b    v16_max(a, b) = a > b ? a : b    a NaN in b stays, one in a
  *                                                                     does not
- *   v16_lt v16_le v16_gt v16_ge v16_eq (false on NaN)    v16_select(m, a, b) = m ? a : b
+ *   v16_lt v16_gt v16_ge v16_eq (false on NaN)    v16_select(m, a, b) = m ? a : b
  *   v16_bits(v) v16_from_bits(i)    v16_from_int(i) signed, to nearest even
  *   v16_trunc(v)       to signed integers; only for values that fit
- *   v16i_set1 v16i_iota v16i_load v16i_store v16i_add v16i_sub v16i_mul v16i_and v16i_or v16i_xor
- *   v16i_shl(v, n) v16i_shr(v, n) v16i_sar(v, n)    v16i_eq v16i_gt (signed)
- *   v16i_select(m, a, b)
+ *   v16i_set1 v16i_iota v16i_load v16i_store v16i_add v16i_sub v16i_and v16i_xor
+ *   v16i_shl(v, n) v16i_shr(v, n) v16i_sar(v, n)
  *   v16i_mul_wide(a, b, &hi, &lo)    the 64-bit product of unsigned lanes
- *   v16m_first(n) v16m_of(bits) v16m_bits(m) v16m_and v16m_or v16m_not
+ *   v16m_first(n) v16m_of(bits) v16m_bits(m) v16m_not
  *   v16_scale2(p, nf, n)    p 2^n rounded once; p in [1/2, 2) or NaN, n in [-151, 129], nf = n
  *   v16_sum(v)         (((0+8)+(4+12))+((2+10)+(6+14))) + (((1+9)+(5+13))+((3+11)+(7+15)))
  *   v16_max_lane(v)    the same tree with v16_max

@@ -48,11 +48,9 @@ V16_INLINE v16i v16i_set1(uint32_t x)
 }
 V16I_BINARY(v16i_add, _mm256_add_epi32)
 V16I_BINARY(v16i_sub, _mm256_sub_epi32)
-V16I_BINARY(v16i_mul, _mm256_mullo_epi32)
 V16I_BINARY(v16i_and, _mm256_and_si256)
-V16I_BINARY(v16i_or, _mm256_or_si256)
 V16I_BINARY(v16i_xor, _mm256_xor_si256)
-V16I_COMPARE(v16i_eq, _mm256_cmpeq_epi32)
+V16I_COMPARE(v16i_eq, _mm256_cmpeq_epi32) /* these two for the masks below only */
 V16I_COMPARE(v16i_gt, _mm256_cmpgt_epi32)
 
 V16_INLINE v16m v16m_first(int n)
@@ -68,14 +66,6 @@ V16_INLINE v16m v16m_of(uint32_t bits)
 V16_INLINE uint32_t v16m_bits(v16m m)
 {
     return (uint32_t)_mm256_movemask_ps(m.lo) | (uint32_t)_mm256_movemask_ps(m.hi) << 8;
-}
-V16_INLINE v16m v16m_and(v16m a, v16m b)
-{
-    return (v16m){ _mm256_and_ps(a.lo, b.lo), _mm256_and_ps(a.hi, b.hi) };
-}
-V16_INLINE v16m v16m_or(v16m a, v16m b)
-{
-    return (v16m){ _mm256_or_ps(a.lo, b.lo), _mm256_or_ps(a.hi, b.hi) };
 }
 V16_INLINE v16m v16m_not(v16m a)
 {
@@ -129,18 +119,12 @@ V16_BINARY(v16_div, _mm256_div_ps)
 V16_BINARY(v16_min, _mm256_min_ps)
 V16_BINARY(v16_max, _mm256_max_ps)
 V16_UNARY(v16_sqrt, _mm256_sqrt_ps)
-V16_INLINE v16 v16_abs(v16 a)
-{
-    __m256 sign = _mm256_set1_ps(-0.0f);
-    return (v16){ _mm256_andnot_ps(sign, a.lo), _mm256_andnot_ps(sign, a.hi) };
-}
 V16_INLINE v16 v16_neg(v16 a)
 {
     __m256 sign = _mm256_set1_ps(-0.0f);
     return (v16){ _mm256_xor_ps(sign, a.lo), _mm256_xor_ps(sign, a.hi) };
 }
 V16_COMPARE(v16_lt, _CMP_LT_OQ)
-V16_COMPARE(v16_le, _CMP_LE_OQ)
 V16_COMPARE(v16_gt, _CMP_GT_OQ)
 V16_COMPARE(v16_ge, _CMP_GE_OQ)
 V16_COMPARE(v16_eq, _CMP_EQ_OQ)
@@ -189,10 +173,6 @@ V16_INLINE v16i v16i_sar(v16i v, int n)
 {
     __m128i c = _mm_cvtsi32_si128(n);
     return (v16i){ _mm256_sra_epi32(v.lo, c), _mm256_sra_epi32(v.hi, c) };
-}
-V16_INLINE v16i v16i_select(v16m m, v16i a, v16i b)
-{
-    return v16_bits(v16_select(m, v16_from_bits(a), v16_from_bits(b)));
 }
 V16_INLINE void v16i_mul_wide_half(__m256i a, __m256i b, __m256i *hi, __m256i *lo)
 {

@@ -17,14 +17,6 @@ V16_INLINE uint32_t v16m_bits(v16m m)
 {
     return (uint32_t)m;
 }
-V16_INLINE v16m v16m_and(v16m a, v16m b)
-{
-    return (v16m)(a & b);
-}
-V16_INLINE v16m v16m_or(v16m a, v16m b)
-{
-    return (v16m)(a | b);
-}
 V16_INLINE v16m v16m_not(v16m a)
 {
     return (v16m)~a;
@@ -83,10 +75,6 @@ V16_INLINE v16 v16_sqrt(v16 a)
 {
     return _mm512_sqrt_ps(a);
 }
-V16_INLINE v16 v16_abs(v16 a)
-{
-    return _mm512_abs_ps(a);
-}
 V16_INLINE v16 v16_neg(v16 a)
 {
     return _mm512_xor_ps(a, _mm512_set1_ps(-0.0f));
@@ -102,10 +90,6 @@ V16_INLINE v16 v16_max(v16 a, v16 b)
 V16_INLINE v16m v16_lt(v16 a, v16 b)
 {
     return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ);
-}
-V16_INLINE v16m v16_le(v16 a, v16 b)
-{
-    return _mm512_cmp_ps_mask(a, b, _CMP_LE_OQ);
 }
 V16_INLINE v16m v16_gt(v16 a, v16 b)
 {
@@ -165,17 +149,9 @@ V16_INLINE v16i v16i_sub(v16i a, v16i b)
 {
     return _mm512_sub_epi32(a, b);
 }
-V16_INLINE v16i v16i_mul(v16i a, v16i b)
-{
-    return _mm512_mullo_epi32(a, b);
-}
 V16_INLINE v16i v16i_and(v16i a, v16i b)
 {
     return _mm512_and_si512(a, b);
-}
-V16_INLINE v16i v16i_or(v16i a, v16i b)
-{
-    return _mm512_or_si512(a, b);
 }
 V16_INLINE v16i v16i_xor(v16i a, v16i b)
 {
@@ -192,18 +168,6 @@ V16_INLINE v16i v16i_shr(v16i v, int n)
 V16_INLINE v16i v16i_sar(v16i v, int n)
 {
     return _mm512_sra_epi32(v, _mm_cvtsi32_si128(n));
-}
-V16_INLINE v16m v16i_eq(v16i a, v16i b)
-{
-    return _mm512_cmpeq_epi32_mask(a, b);
-}
-V16_INLINE v16m v16i_gt(v16i a, v16i b)
-{
-    return _mm512_cmpgt_epi32_mask(a, b);
-}
-V16_INLINE v16i v16i_select(v16m m, v16i a, v16i b)
-{
-    return _mm512_mask_blend_epi32(m, b, a);
 }
 V16_INLINE void v16i_mul_wide(v16i a, v16i b, v16i *hi, v16i *lo)
 {

@@ -58,14 +58,6 @@ V16_INLINE uint32_t v16m_bits(v16m m)
 {
     return m;
 }
-V16_INLINE v16m v16m_and(v16m a, v16m b)
-{
-    return a & b;
-}
-V16_INLINE v16m v16m_or(v16m a, v16m b)
-{
-    return a | b;
-}
 V16_INLINE v16m v16m_not(v16m a)
 {
     return ~a & 0xffffu;
@@ -119,10 +111,8 @@ V16_BINARY(v16_div, a.l[i] / b.l[i])
 V16_BINARY(v16_min, a.l[i] < b.l[i] ? a.l[i] : b.l[i])
 V16_BINARY(v16_max, a.l[i] > b.l[i] ? a.l[i] : b.l[i])
 V16_UNARY(v16_sqrt, sqrtf(a.l[i]))
-V16_UNARY(v16_abs, fabsf(a.l[i]))
 V16_UNARY(v16_neg, -a.l[i])
 V16_COMPARE(v16_lt, v16, a.l[i] < b.l[i])
-V16_COMPARE(v16_le, v16, a.l[i] <= b.l[i])
 V16_COMPARE(v16_gt, v16, a.l[i] > b.l[i])
 V16_COMPARE(v16_ge, v16, a.l[i] >= b.l[i])
 V16_COMPARE(v16_eq, v16, a.l[i] == b.l[i])
@@ -181,20 +171,11 @@ V16_INLINE void v16i_store(void *p, v16i v)
 }
 V16I_BINARY(v16i_add, a.l[i] + b.l[i])
 V16I_BINARY(v16i_sub, a.l[i] - b.l[i])
-V16I_BINARY(v16i_mul, a.l[i] * b.l[i])
 V16I_BINARY(v16i_and, a.l[i] & b.l[i])
-V16I_BINARY(v16i_or, a.l[i] | b.l[i])
 V16I_BINARY(v16i_xor, a.l[i] ^ b.l[i])
 V16I_SHIFT(v16i_shl, a.l[i] << n)
 V16I_SHIFT(v16i_shr, a.l[i] >> n)
 V16I_SHIFT(v16i_sar, (uint32_t)((int32_t)a.l[i] >> n))
-V16_COMPARE(v16i_eq, v16i, a.l[i] == b.l[i])
-V16_COMPARE(v16i_gt, v16i, (int32_t)a.l[i] > (int32_t)b.l[i])
-V16_INLINE v16i v16i_select(v16m m, v16i a, v16i b)
-{
-    V16_EACH b.l[i] = m >> i & 1 ? a.l[i] : b.l[i];
-    return b;
-}
 V16_INLINE void v16i_mul_wide(v16i a, v16i b, v16i *hi, v16i *lo)
 {
     V16_EACH

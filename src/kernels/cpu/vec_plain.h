@@ -38,8 +38,8 @@ typedef uint32_t v16m;
         V16_EACH a.l[i] = expr;         \
         return a;                       \
     }
-#define V16_COMPARE(name, type, expr)    \
-    V16_INLINE v16m name(type a, type b) \
+#define V16_COMPARE(name, expr)          \
+    V16_INLINE v16m name(v16 a, v16 b)   \
     {                                    \
         v16m m = 0;                      \
         V16_EACH m |= (v16m)(expr) << i; \
@@ -112,10 +112,10 @@ V16_BINARY(v16_min, a.l[i] < b.l[i] ? a.l[i] : b.l[i])
 V16_BINARY(v16_max, a.l[i] > b.l[i] ? a.l[i] : b.l[i])
 V16_UNARY(v16_sqrt, sqrtf(a.l[i]))
 V16_UNARY(v16_neg, -a.l[i])
-V16_COMPARE(v16_lt, v16, a.l[i] < b.l[i])
-V16_COMPARE(v16_gt, v16, a.l[i] > b.l[i])
-V16_COMPARE(v16_ge, v16, a.l[i] >= b.l[i])
-V16_COMPARE(v16_eq, v16, a.l[i] == b.l[i])
+V16_COMPARE(v16_lt, a.l[i] < b.l[i])
+V16_COMPARE(v16_gt, a.l[i] > b.l[i])
+V16_COMPARE(v16_ge, a.l[i] >= b.l[i])
+V16_COMPARE(v16_eq, a.l[i] == b.l[i])
 V16_INLINE v16 v16_select(v16m m, v16 a, v16 b)
 {
     V16_EACH b.l[i] = m >> i & 1 ? a.l[i] : b.l[i];

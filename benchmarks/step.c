@@ -168,8 +168,14 @@ static int decode(const options *o)
         ares_rollout_clear(r);
         for (int64_t b = 0; b < o->batch; b++) {
             random_ids(m->cfg.vocab, (uint64_t)b, o->prompt, prompt);
-            ARES_TRY(ares_rollout_add(r, prompt, (int32_t)o->prompt, 1, &s,
-                                      ares_rng_root((uint64_t)b, ARES_RNG_SAMPLE), NULL));
+            ARES_TRY(ares_rollout_add(
+                r,
+                &(ares_request){ .prompt = prompt,
+                                 .prompt_len = (int32_t)o->prompt,
+                                 .n = 1,
+                                 .sampling = s,
+                                 .key = ares_rng_root((uint64_t)b, ARES_RNG_SAMPLE) },
+                NULL));
         }
         do { /* the prompts' own pass is not counted */
             ARES_TRY(ares_rollout_step(r, &active));
@@ -295,9 +301,15 @@ static int grpo_step(const options *o, ares_model *m, ares_rollout *r, ares_refe
     for (int64_t p = 0; p < o->prompts; p++) {
         prompts[p] = ares_arena_alloc(&b->arena, (size_t)o->prompt * sizeof(int32_t));
         random_ids(m->cfg.vocab, (uint64_t)(step * o->prompts + p), o->prompt, prompts[p]);
-        ARES_TRY(ares_rollout_add(
-            r, prompts[p], (int32_t)o->prompt, (int32_t)o->samples, &s,
-            ares_rng_sub(ares_rng_root(1, ARES_RNG_SAMPLE), (uint64_t)step, (uint64_t)p), NULL));
+        ARES_TRY(
+            ares_rollout_add(r,
+                             &(ares_request){ .prompt = prompts[p],
+                                              .prompt_len = (int32_t)o->prompt,
+                                              .n = (int32_t)o->samples,
+                                              .sampling = s,
+                                              .key = ares_rng_sub(ares_rng_root(1, ARES_RNG_SAMPLE),
+                                                                  (uint64_t)step, (uint64_t)p) },
+                             NULL));
     }
     while (active) {
         ARES_TRY(ares_rollout_step(r, &active));

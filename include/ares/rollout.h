@@ -2,11 +2,14 @@
  * rollout: the engine that samples answers, by continuous batching over a paged KV cache.
  *
  * A sample is a function of (weights, prompt ids, sampling options, key) alone: other samples, the
- * size of the cache and the number of threads do not change it. Its log-probs are those that
- * training computes, bit for bit (on the CPU).
+ * size of the cache, what it already holds and the number of threads do not change it. Its
+ * log-probs are those that training computes, bit for bit (on the CPU).
  *
  * A page of the cache is a block: keys and values of ARES_KV_BLOCK consecutive tokens in every
- * layer. Samples of one prompt share its whole blocks.
+ * layer. Samples of one prompt share its whole blocks. Later requests find a full block again by
+ * its tokens and all tokens before them, until ares_rollout_clear. So a conversation is a new
+ * request per turn whose prompt is everything said so far; it costs the tokens that are new and at
+ * most one block (docs/design.md#rollout-engine).
  */
 #ifndef ARES_ROLLOUT_H
 #define ARES_ROLLOUT_H
@@ -28,7 +31,26 @@ typedef struct ares_sampling {
     const char *const *stop_strings;
 } ares_sampling;
 
-typedef enum { ARES_FINISH_STOP, ARES_FINISH_LENGTH } ares_finish;
+/* CUT: ended by ares_rollout_cut; a later request may go on from there. */
+typedef enum { ARES_FINISH_STOP, ARES_FINISH_LENGTH, ARES_FINISH_CUT } ares_finish;
+
+/*
+ * n samples of one prompt. key: of (seed, SAMPLE, step, draw number, attempt); the engine adds the
+ * sample's number, the turn and the position in the response. Samples are numbered from
+ * first_index, so that a request may go on with one sample of several.
+ *
+ * The last response_len tokens of the prompt are the beginning of the response: positions in the
+ * response, max_new_tokens and stop strings count from there, and the rest is drawn as if the
+ * engine had never stopped. Completions hold the tokens that are new.
+ */
+typedef struct ares_request {
+    const int32_t *prompt;
+    int32_t prompt_len, response_len;
+    int32_t n, first_index;
+    uint64_t turn;
+    ares_sampling sampling;
+    ares_rng_key key;
+} ares_request;
 
 /*
  * What the engine records per token of a sample: X(type, name, recorded, text). A column is an
@@ -48,7 +70,7 @@ typedef enum { ARES_FINISH_STOP, ARES_FINISH_LENGTH } ares_finish;
 /* One finished sample. Its columns belong to the engine and live until ares_rollout_clear. */
 typedef struct ares_completion {
     int64_t request;  /* the number that ares_rollout_add returned */
-    int32_t index;    /* 0 .. n-1 within the request */
+    int32_t index;    /* first_index .. first_index + n - 1 */
     int32_t n_tokens; /* the stop token included */
 #define ARES_COLUMN(type, name, recorded, text) const type *name;
     ARES_ROLLOUT_COLUMNS(ARES_COLUMN)
@@ -71,7 +93,8 @@ typedef struct ares_rollout_options {
      * outcome, as in the published AEPO (docs/aepo.md#token-entropy)
      */
     int32_t entropy_top_k;
-    bool most_likely; /* record the most likely tokens */
+    bool most_likely;     /* record the most likely tokens */
+    bool no_prefix_cache; /* every request computes its whole prompt; the samples are the same */
 } ares_rollout_options;
 
 typedef struct ares_rollout ares_rollout;
@@ -81,12 +104,16 @@ int ares_rollout_new(ares_model *m, const ares_tokenizer *tokenizer,
 void ares_rollout_free(ares_rollout *r);
 
 /*
- * Queues n samples of one prompt; everything is copied. key: of (seed, SAMPLE, step, draw number,
- * attempt); the engine adds sample, turn and position. Fails where the prompt leaves no token of
- * max_model_len for a response, or where the cache cannot hold one sample of full length.
+ * Queues a request, also while others decode. *id (may be NULL): its number since the last clear.
+ * Fails when the prompt and one token cannot fit in the cache or the model's length. Everything is
+ * copied.
  */
-int ares_rollout_add(ares_rollout *r, const int32_t *prompt, int32_t prompt_len, int32_t n,
-                     const ares_sampling *s, ares_rng_key key, int64_t *request);
+int ares_rollout_add(ares_rollout *r, const ares_request *request, int64_t *id);
+/*
+ * Ends a sample at n new tokens (0 or more): at once where it has as many, else when it gets there
+ * and has not stopped before. false: it has finished already, and stays as it is.
+ */
+bool ares_rollout_cut(ares_rollout *r, int64_t id, int32_t index, int32_t n);
 /* One forward pass: prefill, decode or both. *active: samples not yet finished. */
 int ares_rollout_step(ares_rollout *r, int64_t *active);
 /*
@@ -100,6 +127,7 @@ void ares_rollout_clear(ares_rollout *r);
 typedef struct ares_rollout_stats {
     int64_t steps, prefill_tokens, decoded_tokens, preemptions, peak_seqs, peak_blocks,
         total_blocks;
+    int64_t reused_tokens; /* of prompts: found in the cache instead of computed */
     double forward_s, sample_s, schedule_s;
 } ares_rollout_stats;
 /* Since the last clear. */

@@ -123,16 +123,22 @@ void ares_rollout_free(ares_rollout *r)
     ares_free(r);
 }
 
-static int check_request(const ares_rollout *r, const int32_t *prompt, int32_t prompt_len,
-                         int32_t n, const ares_sampling *s)
+static int check_request(const ares_rollout *r, const ares_request *q)
 {
+    const ares_sampling *s = &q->sampling;
+    int32_t prompt_len = q->prompt_len, left = s->max_new_tokens - q->response_len;
     if (prompt_len < 1)
         return ares_fail(ARES_EFORMAT,
                          "rollout: the prompt is empty; a model needs one token to start from");
-    if (n < 1 || s->max_new_tokens < 1)
+    if (q->n < 1 || s->max_new_tokens < 1)
         return ares_fail(ARES_ECONFIG,
-                         "rollout: n = %d, max_new_tokens = %d: both must be 1 or more", n,
+                         "rollout: n = %d, max_new_tokens = %d: both must be 1 or more", q->n,
                          s->max_new_tokens);
+    if (q->response_len < 0 || q->response_len >= prompt_len || left < 1)
+        return ares_fail(ARES_ECONFIG,
+                         "rollout: response_len = %d: must lie in [0, prompt_len = %d) and below "
+                         "max_new_tokens = %d",
+                         q->response_len, prompt_len, s->max_new_tokens);
     if (!(s->temperature >= 0) || !isfinite(s->temperature))
         return ares_fail(ARES_ECONFIG, "rollout: temperature = %g: must be 0 (greedy) or more",
                          (double)s->temperature);
@@ -146,47 +152,54 @@ static int check_request(const ares_rollout *r, const int32_t *prompt, int32_t p
             "rollout: prompt of %d tokens leaves no room for an answer in max_model_len = %d",
             prompt_len, r->max_len);
     /* a sample alone needs its own blocks and, while it starts, the prompt's partial one */
-    int32_t longest = ARES_MIN(r->max_len, prompt_len + s->max_new_tokens),
-            need = blocks_for(longest) + 1;
+    int32_t longest = ARES_MIN(r->max_len, prompt_len + left), need = blocks_for(longest) + 1;
     if (need > r->blocks.total)
         return ares_fail(ARES_ELIMIT,
                          "rollout: kv cache of %d blocks of %d tokens cannot hold one sample of up "
                          "to %d; raise worker.rollout.cache_tokens to %d",
                          r->blocks.total, ARES_KV_BLOCK, longest, need * ARES_KV_BLOCK);
-    return ares_model_check_ids(r->model, prompt, prompt_len);
+    return ares_model_check_ids(r->model, q->prompt, prompt_len);
 }
 
-int ares_rollout_add(ares_rollout *r, const int32_t *prompt, int32_t prompt_len, int32_t n,
-                     const ares_sampling *s, ares_rng_key key, int64_t *id)
+int ares_rollout_add(ares_rollout *r, const ares_request *asked, int64_t *id)
 {
-    ARES_TRY(check_request(r, prompt, prompt_len, n, s));
+    ARES_TRY(check_request(r, asked));
     ares_arena *a = &r->arena;
+    const ares_sampling *s = &asked->sampling;
+    int32_t prompt_len = asked->prompt_len, n = asked->n, begun = asked->response_len,
+            limit = ARES_MIN(s->max_new_tokens - begun, r->max_len - prompt_len);
     request *q = ares_arena_calloc(a, 1, sizeof *q);
     *q = (request){ .id = r->n_requests++,
                     .prompt_len = prompt_len,
+                    .response_len = begun,
                     .n = n,
+                    .first_index = asked->first_index,
                     .waiting = n,
-                    .sampling = *s,
-                    .key = key };
-    q->prompt = (const int32_t *)ares_arena_copy(a, (const char *)prompt,
-                                                 (size_t)prompt_len * sizeof *prompt);
+                    .sampling = *s };
+    q->prompt = (const int32_t *)ares_arena_copy(a, (const char *)asked->prompt,
+                                                 (size_t)prompt_len * sizeof *q->prompt);
     q->sampling.stop_ids = (const int32_t *)ares_arena_copy(
         a, (const char *)s->stop_ids, (size_t)s->n_stop_ids * sizeof *s->stop_ids);
     const char **stops = ares_arena_alloc(a, (size_t)s->n_stop_strings * sizeof *stops + 1);
     for (int32_t i = 0; i < s->n_stop_strings; i++)
         stops[i] = ares_arena_copy(a, s->stop_strings[i], strlen(s->stop_strings[i]));
     q->sampling.stop_strings = stops;
-    q->sampling.max_new_tokens = ARES_MIN(s->max_new_tokens, r->max_len - prompt_len);
     q->blocks.block = ares_arena_alloc(a, (size_t)blocks_for(prompt_len) * sizeof(int32_t));
     q->samples = ares_arena_calloc(a, (size_t)n, sizeof *q->samples);
     for (int32_t i = 0; i < n; i++) {
         sequence *x = &q->samples[i];
-        *x = (sequence){
-            .request = q, .index = i, .state = SEQ_NEW, .key = ares_rng_sub(key, (uint64_t)i, 0)
-        };
-        x->blocks.block = ares_arena_alloc(
-            a, (size_t)blocks_for(prompt_len + q->sampling.max_new_tokens) * sizeof(int32_t));
-        if (s->n_stop_strings) ares_decoder_init(&x->decoder, r->tokenizer, false);
+        int32_t index = q->first_index + i;
+        *x = (sequence){ .request = q,
+                         .index = index,
+                         .state = SEQ_NEW,
+                         .limit = limit,
+                         .key = ares_rng_sub(asked->key, (uint64_t)index, asked->turn) };
+        x->blocks.block =
+            ares_arena_alloc(a, (size_t)blocks_for(prompt_len + limit) * sizeof(int32_t));
+        if (!s->n_stop_strings) continue;
+        ares_decoder_init(&x->decoder, r->tokenizer, false);
+        for (int32_t t = prompt_len - begun; t < prompt_len; t++)
+            ares_decoder_add(&x->decoder, q->prompt[t], &x->tail);
     }
     if (r->last) r->last->next = q;
     else r->first = q;
@@ -212,7 +225,7 @@ static void reserve(ares_rollout *r, sequence *s)
 {
     const ares_rollout_options *o = &r->options;
     if (s->n < s->cap) return;
-    int32_t cap = ARES_MIN(s->cap ? s->cap * 2 : 64, s->request->sampling.max_new_tokens);
+    int32_t cap = ARES_MIN(s->cap ? s->cap * 2 : 64, s->limit);
 #define GROW(type, name, recorded, text)                                  \
     _Static_assert(sizeof(type) == 4, "a column's numbers have 4 bytes"); \
     if (recorded) s->name = grown(&r->arena, s->name, s->n, cap);
@@ -300,7 +313,23 @@ static void record_token(ares_rollout *r, int32_t i)
     s->request->sampled = true;
     r->stats.decoded_tokens++;
     if (stops(r, s, p->token[i])) finish(r, s, ARES_FINISH_STOP);
-    else if (s->n == s->request->sampling.max_new_tokens) finish(r, s, ARES_FINISH_LENGTH);
+    else if (s->n == s->limit) finish(r, s, s->cut ? ARES_FINISH_CUT : ARES_FINISH_LENGTH);
+}
+
+bool ares_rollout_cut(ares_rollout *r, int64_t id, int32_t index, int32_t n)
+{
+    request *q = r->first;
+    while (q && q->id != id) q = q->next;
+    ARES_ASSERT(q && index >= q->first_index && index - q->first_index < q->n && n >= 0);
+    sequence *s = &q->samples[index - q->first_index];
+    if (s->state == SEQ_FINISHED) return false;
+    if (n >= s->limit) return true;
+    s->limit = n;
+    s->cut = true;
+    if (s->n < n) return true;
+    s->n = n;
+    finish(r, s, ARES_FINISH_CUT);
+    return true;
 }
 
 static int by_length(const void *a, const void *b)
@@ -384,6 +413,7 @@ int ares_rollout_step(ares_rollout *r, int64_t *active)
     double t1 = ares_now_s();
     float *hidden;
     ARES_TRY(forward(r, &hidden));
+    rollout_keep_blocks(r);
     double t2 = ares_now_s();
     ARES_TRY(draw(r, hidden));
     int64_t done = r->n_finished;

@@ -4,32 +4,48 @@
 
 #include "ares/rollout.h"
 
-/* ---------------- blocks.c: the blocks of the paged cache, counted by reference */
+/* ---------------- blocks.c: the blocks of the paged cache, counted by reference, and their index
+ * A full block that is kept has a serial number. Its tokens and its parent's serial number find it
+ * again; the parent is the block before it in the sequence (0: none). So an equal number means an
+ * equal prefix, with no chance of a collision. A kept block without users is idle: it can be found
+ * until its memory is needed, and the block that has been idle longest is given away first.
+ */
 typedef struct rollout_blocks {
-    int32_t total, n_free;
+    int32_t total, n_free, n_idle;
     int32_t *free_list; /* [total], a stack: the block freed last is still in the CPU's cache */
     int32_t *refs;      /* [total] users of each block */
+    uint64_t *serial, *parent, last_serial; /* [total]; serial 0: not kept */
+    int32_t *ids;                           /* [total][ARES_KV_BLOCK] of kept blocks */
+    int32_t *bucket, *next;                 /* [buckets] first kept block, [total] the next; -1 */
+    int32_t buckets;                        /* a power of two */
+    int32_t *older, *newer, oldest, newest; /* [total], the idle blocks; -1: none */
 } rollout_blocks;
 void rollout_blocks_init(rollout_blocks *b, int32_t total);
 void rollout_blocks_fini(rollout_blocks *b);
 void rollout_blocks_reset(rollout_blocks *b);
-int32_t rollout_block_take(rollout_blocks *b); /* -1 when none is free */
+int32_t rollout_blocks_available(const rollout_blocks *b); /* free or idle */
+int32_t rollout_block_take(rollout_blocks *b);             /* -1 when none is available */
 void rollout_block_ref(rollout_blocks *b, int32_t block);
 void rollout_block_drop(rollout_blocks *b, int32_t block);
+/* ids [ARES_KV_BLOCK]; -1: none such */
+int32_t rollout_block_find(const rollout_blocks *b, uint64_t parent, const int32_t *ids);
+/* Keeps a computed block, and gives its serial number; an equal one's where there is one. */
+uint64_t rollout_block_keep(rollout_blocks *b, int32_t block, uint64_t parent, const int32_t *ids);
 
 /* ------------------------------------------------------------------ a prompt and its samples */
 typedef struct block_list {
     int32_t *block; /* [cap] */
     int32_t n;
+    int32_t n_kept; /* the first full blocks, kept to be found again */
+    uint64_t kept;  /* serial number of the last of them */
 } block_list;
 
 typedef struct request {
     int64_t id;
     const int32_t *prompt;
-    int32_t prompt_len;
-    int32_t n, waiting; /* samples; those neither running nor finished */
+    int32_t prompt_len, response_len;
+    int32_t n, first_index, waiting; /* samples; those neither running nor finished */
     ares_sampling sampling;
-    ares_rng_key key;
     block_list blocks;        /* the prompt's; held while samples wait */
     int32_t cached;           /* prompt tokens in the cache */
     bool sampled;             /* the first token of every sample is drawn */
@@ -44,6 +60,8 @@ typedef struct sequence {
     int32_t index;
     sequence_state state;
     int32_t n, cap; /* generated tokens; columns are [cap] */
+    int32_t limit;  /* it ends with so many */
+    bool cut;       /* the limit is that of ares_rollout_cut */
 #define COLUMN(type, name, recorded, text) type *name;
     ARES_ROLLOUT_COLUMNS(COLUMN)
 #undef COLUMN
@@ -124,6 +142,8 @@ static inline int32_t sequence_len(const sequence *s)
 /* ---------------- scheduler.c */
 /* Fills r->plan with the rows of the next forward: at least one while a sample is unfinished. */
 void rollout_schedule(ares_rollout *r);
+/* After the forward: full blocks that it has completed can be found from now on. */
+void rollout_keep_blocks(ares_rollout *r);
 /* Gives back the blocks of a sample, and its place among the running ones. */
 void rollout_release_sequence(ares_rollout *r, sequence *s);
 /* Gives back the prompt's own blocks once no sample waits. */

@@ -1,8 +1,9 @@
 /*
  * Which rows the next forward holds. Running samples come first, with one row each, or more after a
  * preemption, whose tokens are computed again. The rest of the row budget prefills prompts in order
- * of arrival. A sample starts by sharing the whole blocks of its prompt and copying the last,
- * partial one.
+ * of arrival. A prompt begins with the blocks that the cache holds already, but for its last token
+ * at least, whose hidden state is needed. A sample starts by sharing the whole blocks of its prompt
+ * and copying the last, partial one.
  *
  * When blocks run out, prompts that only wait lose theirs first; then the sample admitted last goes
  * back to waiting. The oldest sample always advances, because ares_rollout_add checked that it fits
@@ -10,10 +11,12 @@
  */
 #include "internal.h"
 
+/* From the end: of blocks that idle, those with the longest prefixes are given away first. */
 static void drop_all(ares_rollout *r, block_list *l)
 {
-    for (int32_t i = 0; i < l->n; i++) rollout_block_drop(&r->blocks, l->block[i]);
-    l->n = 0;
+    while (l->n) rollout_block_drop(&r->blocks, l->block[--l->n]);
+    l->n_kept = 0;
+    l->kept = 0;
 }
 
 void rollout_release_sequence(ares_rollout *r, sequence *s)
@@ -103,7 +106,7 @@ static void add_out(ares_rollout *r, int32_t row, sequence *s)
     p->temperature[p->n_out] = g->temperature;
     p->top_p[p->n_out] = g->top_p;
     p->top_k[p->n_out] = g->top_k;
-    p->key[p->n_out] = ares_rng_sub(s->key, (uint64_t)s->n, 0);
+    p->key[p->n_out] = ares_rng_sub(s->key, (uint64_t)(s->request->response_len + s->n), 0);
     if (g->temperature != 0 && g->temperature != 1) p->want_1 = true;
     p->n_out++;
 }
@@ -144,15 +147,17 @@ static bool start(ares_rollout *r, sequence *s)
     int32_t whole = q->prompt_len / ARES_KV_BLOCK, length = sequence_len(s),
             own = blocks_for(length) - whole;
     if (r->n_running == r->max_seqs) return false;
-    if (r->blocks.n_free < own + r->n_running) {
+    if (rollout_blocks_available(&r->blocks) < own + r->n_running) {
         if (r->n_running) return false;
-        while (r->blocks.n_free < own)
+        while (rollout_blocks_available(&r->blocks) < own)
             if (!free_a_block(r, s, q)) return false;
     }
     for (int32_t i = 0; i < whole; i++) {
         rollout_block_ref(&r->blocks, q->blocks.block[i]);
         s->blocks.block[s->blocks.n++] = q->blocks.block[i];
     }
+    s->blocks.n_kept = q->blocks.n_kept;
+    s->blocks.kept = q->blocks.kept;
     grow(r, &s->blocks, length, s, q, false);
     if (q->prompt_len % ARES_KV_BLOCK) {
         ares_device *d = r->model->device;
@@ -183,22 +188,40 @@ static bool start_waiting(ares_rollout *r)
     return true;
 }
 
+/* The blocks that a prompt finds in the cache. */
+static void find_prefix(ares_rollout *r, request *q)
+{
+    block_list *l = &q->blocks;
+    while (!r->options.no_prefix_cache && (l->n + 1) * ARES_KV_BLOCK < q->prompt_len) {
+        int32_t block = rollout_block_find(&r->blocks, l->kept, q->prompt + l->n * ARES_KV_BLOCK);
+        if (block < 0) break;
+        rollout_block_ref(&r->blocks, block);
+        l->block[l->n++] = block;
+        l->n_kept++;
+        l->kept = r->blocks.serial[block];
+        q->cached += ARES_KV_BLOCK;
+        r->stats.reused_tokens += ARES_KV_BLOCK;
+    }
+}
+
 /* Prefills prompts in order of arrival with the rest of the row budget. */
 static void plan_prompts(ares_rollout *r)
 {
     for (request *q = r->first; q && r->plan.rows < r->max_rows; q = q->next) {
-        if (q->cached == q->prompt_len || (q->sampled && !q->waiting)) continue;
+        if (q->cached == q->prompt_len || !q->waiting) continue;
+        if (q->cached == 0) find_prefix(r, q);
         int32_t to = ARES_MIN(q->prompt_len, q->cached + r->max_rows - r->plan.rows);
         int32_t need = blocks_for(to) - q->blocks.n;
         bool alone = r->n_running == 0 && r->plan.rows == 0;
-        if (!alone && r->blocks.n_free < need + r->n_running + 1) return;
+        if (!alone && rollout_blocks_available(&r->blocks) < need + r->n_running + 1) return;
         if (!grow(r, &q->blocks, to, NULL, q, alone)) return;
         add_rows(r, q, NULL, &q->blocks, q->cached, to);
         q->cached = to;
         r->stats.prefill_tokens += to - r->plan.prefix_len[r->plan.n_seg - 1];
         if (to < q->prompt_len) return;
         if (q->sampled) continue; /* it had lost its blocks: its samples only need them again */
-        for (int32_t i = 0; i < q->n; i++) add_out(r, r->plan.rows - 1, &q->samples[i]);
+        for (int32_t i = 0; i < q->n; i++)
+            if (q->samples[i].state == SEQ_NEW) add_out(r, r->plan.rows - 1, &q->samples[i]);
     }
 }
 
@@ -212,5 +235,29 @@ void rollout_schedule(ares_rollout *r)
     plan_running(r);
     /* prefill only where the prompt's samples can start soon */
     if (all_started || r->n_running == 0) plan_prompts(r);
-    r->stats.peak_blocks = ARES_MAX(r->stats.peak_blocks, r->blocks.total - r->blocks.n_free);
+    r->stats.peak_blocks =
+        ARES_MAX(r->stats.peak_blocks, r->blocks.total - rollout_blocks_available(&r->blocks));
+}
+
+/* The full blocks among `cached` tokens of a prompt (s NULL) or a sample. */
+static void keep(ares_rollout *r, const request *q, const sequence *s, block_list *l,
+                 int32_t cached)
+{
+    for (; (l->n_kept + 1) * ARES_KV_BLOCK <= cached; l->n_kept++) {
+        int32_t ids[ARES_KV_BLOCK], at = l->n_kept * ARES_KV_BLOCK;
+        for (int32_t i = 0; i < ARES_KV_BLOCK; i++, at++)
+            ids[i] = at < q->prompt_len ? q->prompt[at] : s->ids[at - q->prompt_len];
+        l->kept = rollout_block_keep(&r->blocks, l->block[l->n_kept], l->kept, ids);
+    }
+}
+
+void rollout_keep_blocks(ares_rollout *r)
+{
+    if (r->options.no_prefix_cache) return;
+    for (request *q = r->first; q; q = q->next)
+        if (q->blocks.n) keep(r, q, NULL, &q->blocks, q->cached);
+    for (int32_t i = 0; i < r->n_running; i++) {
+        sequence *s = r->running[i];
+        keep(r, s->request, s, &s->blocks, s->cached);
+    }
 }

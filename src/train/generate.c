@@ -41,8 +41,13 @@ int generate_samples(ares_trainer *t, const generate_job *job, ares_arena *arena
         const ares_row *row = job->rows[p];
         ares_rng_key key = ares_rng_sub(
             ares_rng_sub(job->key, (uint64_t)t->step, (uint64_t)job->draws[p]), job->attempt, 0);
-        int rc = ares_rollout_add(t->rollout, row->prompt, row->prompt_len, (int32_t)job->n,
-                                  &sampling, key, NULL);
+        int rc = ares_rollout_add(t->rollout,
+                                  &(ares_request){ .prompt = row->prompt,
+                                                   .prompt_len = row->prompt_len,
+                                                   .n = (int32_t)job->n,
+                                                   .sampling = sampling,
+                                                   .key = key },
+                                  NULL);
         if (rc != ARES_OK) return ares_fail_in(rc, "%s:%lld", row->file, (long long)row->line);
     }
     ares_str text = { 0 };

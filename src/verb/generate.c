@@ -144,8 +144,13 @@ static void add(job *j, const ares_json *line, int bad)
         ares_rng_sub(ares_rng_root((uint64_t)j->seed, ARES_RNG_SAMPLE), 0, (uint64_t)j->n_answers),
         0, 0);
     if (rc == ARES_OK)
-        rc = ares_rollout_add(j->rollout, j->ids.ids, (int32_t)j->ids.n, (int32_t)j->n,
-                              &j->sampling, key, &a->request);
+        rc = ares_rollout_add(j->rollout,
+                              &(ares_request){ .prompt = j->ids.ids,
+                                               .prompt_len = (int32_t)j->ids.n,
+                                               .n = (int32_t)j->n,
+                                               .sampling = j->sampling,
+                                               .key = key },
+                              &a->request);
     if (rc != ARES_OK) a->error = ares_strdup(ares_error_message());
     j->n_answers++;
 }

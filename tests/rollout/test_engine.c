@@ -40,7 +40,13 @@ static ares_rollout *sample(const int32_t *ids, int32_t len, int32_t n, const ar
     int64_t active = 1;
     ares_completion c;
     if (!CHECK_OK(ares_rollout_new(model, NULL, &roomy, &r))) return NULL;
-    CHECK_OK(ares_rollout_add(r, ids, len, n, s, ares_rng_root(3, ARES_RNG_SAMPLE), NULL));
+    CHECK_OK(ares_rollout_add(r,
+                              &(ares_request){ .prompt = ids,
+                                               .prompt_len = len,
+                                               .n = n,
+                                               .sampling = *s,
+                                               .key = ares_rng_root(3, ARES_RNG_SAMPLE) },
+                              NULL));
     while (active && CHECK_OK(ares_rollout_step(r, &active)))
         while (ares_rollout_next(r, &c)) out[c.index] = c;
     return r;
@@ -112,7 +118,13 @@ TEST(samples_of_a_prompt_differ_and_another_key_gives_others)
     int32_t first[24];
     memcpy(first, c[0].ids, sizeof first);
     ares_rollout_clear(r);
-    CHECK_OK(ares_rollout_add(r, prompt, 4, 1, &plain, ares_rng_root(4, ARES_RNG_SAMPLE), NULL));
+    CHECK_OK(ares_rollout_add(r,
+                              &(ares_request){ .prompt = prompt,
+                                               .prompt_len = 4,
+                                               .n = 1,
+                                               .sampling = plain,
+                                               .key = ares_rng_root(4, ARES_RNG_SAMPLE) },
+                              NULL));
     while (active && CHECK_OK(ares_rollout_step(r, &active))) {}
     CHECK(ares_rollout_next(r, &other));
     CHECK(memcmp(first, other.ids, sizeof first) != 0);
@@ -163,8 +175,14 @@ TEST(an_answer_that_goes_back_to_waiting_for_lack_of_blocks_is_counted)
             tight.cache_tokens = cut ? 4 * 32 : roomy.cache_tokens;
             REQUIRE_OK(ares_rollout_new(model, NULL, &tight, &r));
             for (int k = 0; k < 2; k++)
-                CHECK_OK(ares_rollout_add(r, ids, lengths[i][k], 1, &s,
-                                          ares_rng_root((uint64_t)k, ARES_RNG_SAMPLE), NULL));
+                CHECK_OK(ares_rollout_add(
+                    r,
+                    &(ares_request){ .prompt = ids,
+                                     .prompt_len = lengths[i][k],
+                                     .n = 1,
+                                     .sampling = s,
+                                     .key = ares_rng_root((uint64_t)k, ARES_RNG_SAMPLE) },
+                    NULL));
             while (active && CHECK_OK(ares_rollout_step(r, &active)))
                 while (ares_rollout_next(r, &c))
                     for (int32_t t = 0; t < c.n_tokens; t++) tokens[cut][c.request][t] = c.ids[t];
@@ -193,20 +211,47 @@ TEST(impossible_requests_are_refused_with_the_remedy)
     ares_rng_key key = ares_rng_root(1, ARES_RNG_SAMPLE);
     REQUIRE_OK(ares_rollout_new(model, NULL, &tight, &r));
     s.max_new_tokens = 100;
-    CHECK_FAIL(ares_rollout_add(r, prompt, 4, 1, &s, key, NULL), ARES_ELIMIT,
-               "raise worker.rollout.cache_tokens");
-    CHECK_FAIL(ares_rollout_add(r, longer, 128, 1, &plain, key, NULL), ARES_ELIMIT,
-               "max_model_len = 128");
-    CHECK_FAIL(ares_rollout_add(r, prompt, 0, 1, &plain, key, NULL), ARES_EFORMAT,
-               "the prompt is empty");
+    CHECK_FAIL(
+        ares_rollout_add(
+            r,
+            &(ares_request){ .prompt = prompt, .prompt_len = 4, .n = 1, .sampling = s, .key = key },
+            NULL),
+        ARES_ELIMIT, "raise worker.rollout.cache_tokens");
+    CHECK_FAIL(ares_rollout_add(
+                   r,
+                   &(ares_request){
+                       .prompt = longer, .prompt_len = 128, .n = 1, .sampling = plain, .key = key },
+                   NULL),
+               ARES_ELIMIT, "max_model_len = 128");
+    CHECK_FAIL(ares_rollout_add(
+                   r,
+                   &(ares_request){
+                       .prompt = prompt, .prompt_len = 0, .n = 1, .sampling = plain, .key = key },
+                   NULL),
+               ARES_EFORMAT, "the prompt is empty");
     s = plain;
     s.temperature = -1;
-    CHECK_FAIL(ares_rollout_add(r, prompt, 4, 1, &s, key, NULL), ARES_ECONFIG, "temperature");
+    CHECK_FAIL(
+        ares_rollout_add(
+            r,
+            &(ares_request){ .prompt = prompt, .prompt_len = 4, .n = 1, .sampling = s, .key = key },
+            NULL),
+        ARES_ECONFIG, "temperature");
     s = plain;
     s.top_p = 0;
-    CHECK_FAIL(ares_rollout_add(r, prompt, 4, 1, &s, key, NULL), ARES_ECONFIG, "top_p");
+    CHECK_FAIL(
+        ares_rollout_add(
+            r,
+            &(ares_request){ .prompt = prompt, .prompt_len = 4, .n = 1, .sampling = s, .key = key },
+            NULL),
+        ARES_ECONFIG, "top_p");
     static const int32_t foreign[] = { 1, 100000 };
-    CHECK_FAIL(ares_rollout_add(r, foreign, 2, 1, &plain, key, NULL), ARES_EFORMAT, "id 100000");
+    CHECK_FAIL(ares_rollout_add(
+                   r,
+                   &(ares_request){
+                       .prompt = foreign, .prompt_len = 2, .n = 1, .sampling = plain, .key = key },
+                   NULL),
+               ARES_EFORMAT, "id 100000");
     ares_rollout_free(r);
     tight.cache_tokens = 32;
     CHECK_FAIL(ares_rollout_new(model, NULL, &tight, &r), ARES_ELIMIT, "too few");
@@ -221,7 +266,13 @@ TEST(weights_that_are_not_finite_stop_the_rollout)
     int rc = ARES_OK;
     ((float *)model->layer[0].down.w->weight.data)[3] = NAN;
     REQUIRE_OK(ares_rollout_new(model, NULL, &roomy, &r));
-    CHECK_OK(ares_rollout_add(r, prompt, 4, 1, &plain, ares_rng_root(1, ARES_RNG_SAMPLE), NULL));
+    CHECK_OK(ares_rollout_add(r,
+                              &(ares_request){ .prompt = prompt,
+                                               .prompt_len = 4,
+                                               .n = 1,
+                                               .sampling = plain,
+                                               .key = ares_rng_root(1, ARES_RNG_SAMPLE) },
+                              NULL));
     while (active && rc == ARES_OK) rc = ares_rollout_step(r, &active);
     CHECK_FAIL(rc, ARES_ENUMERIC, "NaN or infinity");
     ares_rollout_free(r);

@@ -47,7 +47,13 @@ static ares_rollout *sample(int32_t top_k, bool most_likely, int32_t seqs, float
     int64_t active = 1;
     ares_completion c;
     if (!CHECK_OK(ares_rollout_new(model, NULL, &opt, &r))) return NULL;
-    CHECK_OK(ares_rollout_add(r, prompt, P, N, &s, ares_rng_root(3, ARES_RNG_SAMPLE), NULL));
+    CHECK_OK(ares_rollout_add(r,
+                              &(ares_request){ .prompt = prompt,
+                                               .prompt_len = P,
+                                               .n = N,
+                                               .sampling = s,
+                                               .key = ares_rng_root(3, ARES_RNG_SAMPLE) },
+                              NULL));
     while (active && CHECK_OK(ares_rollout_step(r, &active)))
         while (ares_rollout_next(r, &c)) out[c.index] = c;
     return r;

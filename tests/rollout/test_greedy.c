@@ -34,8 +34,13 @@ static void check_sequence(const char *variant, ares_model *m, const ares_json *
     int32_t prompt[256];
     for (int64_t i = 0; i < input->count; i++) prompt[i] = (int32_t)input->items[i].integer;
     REQUIRE_OK(ares_rollout_new(m, NULL, &o, &r));
-    CHECK_OK(ares_rollout_add(r, prompt, (int32_t)input->count, 1, &g,
-                              ares_rng_root(1, ARES_RNG_SAMPLE), NULL));
+    CHECK_OK(ares_rollout_add(r,
+                              &(ares_request){ .prompt = prompt,
+                                               .prompt_len = (int32_t)input->count,
+                                               .n = 1,
+                                               .sampling = g,
+                                               .key = ares_rng_root(1, ARES_RNG_SAMPLE) },
+                              NULL));
     int64_t active = 1;
     int rc = ARES_OK;
     ares_completion c = { 0 };

@@ -86,7 +86,12 @@ static void generate(setting *s, result *out)
                         .max_new_tokens = NEW,
                         .ignore_eos = true };
     for (int p = s->first; p < s->first + s->count; p++)
-        CHECK_OK(ares_rollout_add(r, prompt, prompt_of(p, m->cfg.vocab, prompt), N, &g, key_of(p),
+        CHECK_OK(ares_rollout_add(r,
+                                  &(ares_request){ .prompt = prompt,
+                                                   .prompt_len = prompt_of(p, m->cfg.vocab, prompt),
+                                                   .n = N,
+                                                   .sampling = g,
+                                                   .key = key_of(p) },
                                   NULL));
     int64_t active = 1;
     ares_completion c;
@@ -293,7 +298,11 @@ TEST(sampled_and_scored_log_probs_have_the_same_bits_at_300_temperatures)
                             .top_p = 1,
                             .max_new_tokens = TOKENS,
                             .ignore_eos = true };
-        REQUIRE_OK(ares_rollout_add(r, prompt, length, 1, &g, key_of(i), NULL));
+        REQUIRE_OK(ares_rollout_add(
+            r,
+            &(ares_request){
+                .prompt = prompt, .prompt_len = length, .n = 1, .sampling = g, .key = key_of(i) },
+            NULL));
     }
     while (active) {
         REQUIRE_OK(ares_rollout_step(r, &active));

@@ -120,6 +120,10 @@ ARES_OPTION_STRUCT(ares_ref_config, ARES_REF_OPTIONS);
     X(i64, cache_tokens, "cache_tokens", "null", "[64,)",                                          \
       "size of the kv cache; null: what max_num_seqs full samples need, within 6 GiB",             \
       ARES_NO_RESULT)                                                                              \
+    X(flag, enable_prefix_caching, "enable_prefix_caching", "true", "",                            \
+      "find tokens of a prompt that are in the KV cache already, of another prompt with the same " \
+      "beginning, instead of computing them; changes no result",                                   \
+      ARES_NO_RESULT)                                                                              \
     X(tree, val_override, "val_override_config", "{}", "map",                                      \
       "n, do_sample, temperature, top_p, top_k, max_new_tokens (at most "                          \
       "data.max_response_length) of validation; n is 1 unless set here")

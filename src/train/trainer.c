@@ -85,7 +85,8 @@ static int open_rollout(ares_trainer *t)
         .entropy_top_k = strcmp(c->rollout.entropy_mode, "topk_tail") == 0
                              ? (int32_t)c->rollout.entropy_topk
                              : 0,
-        .most_likely = t->triggers && strcmp(c->rollout.trigger_match, "argmax") == 0
+        .most_likely = t->triggers && strcmp(c->rollout.trigger_match, "argmax") == 0,
+        .no_prefix_cache = !c->rollout.enable_prefix_caching
     };
     return ares_rollout_new(t->model, t->tokenizer, &o, &t->rollout);
 }

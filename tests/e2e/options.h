@@ -110,6 +110,8 @@ static const situation situations[] = {
     { "two_at_once", "worker.rollout.max_num_seqs=2" },
     { "topk_tail", AEPO "worker.rollout.entropy_mode=topk_tail" },
     { "small_forwards", "worker.rollout.max_num_batched_tokens=40" },
+    { "same_beginning", "data.format_prompt=$DIR/long.jinja data.max_prompt_length=140 "
+                        "worker.rollout.max_num_batched_tokens=140" },
     { "half", RANDOM LENGTHS
       "worker.rollout.rollout_filter_strategy=top_k worker.rollout.rollout_filter_value=0.5" },
     { "check_only", "worker.actor.model.model_path=nowhere --check" },
@@ -443,6 +445,8 @@ static const option_case options[] = {
     { "worker.rollout.trigger_match", NULL, "test_e2e",
       "with_trigger_words_a_part_of_the_high_entropy_tokens_counts" },
     { "worker.rollout.cache_tokens", "128", "plain",
+      "rollout/forward_passes > base:rollout/forward_passes; same" },
+    { "worker.rollout.enable_prefix_caching", "false", "same_beginning",
       "rollout/forward_passes > base:rollout/forward_passes; same" },
     { "worker.rollout.val_override_config", "{n: 3}", "val",
       "$ test $(wc -l < $RUN/validation/step_000000.jsonl) = 24 && test $(wc -l < "

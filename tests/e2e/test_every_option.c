@@ -33,6 +33,8 @@ static void write_files(void)
               "{\"prompt\":\"1\",\"answer\":\"7\"}\n{\"prompt\":\"2\",\"answer\":\"5\"}\n"
               "{\"prompt\":\"3\",\"answer\":\"3\"}\n{\"prompt\":\"4\",\"answer\":\"2\"}\n");
     e2e_write("format.jinja", "<<{{ content | trim }}>>");
+    e2e_write("long.jinja", "All of these questions begin with words that are the same for each of "
+                            "them. {{ content }}");
     e2e_write("chat.jinja", "{% for m in messages %}[{{ m.role }}] {{ m.content }}{% endfor %}");
     e2e_write("letters.json", "[\"a\", \"b\", \"c\", \"d\", \"e\", \"f\", \"g\", \"h\"]");
     CHECK_EQ(e2e_program(NULL,

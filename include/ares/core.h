@@ -216,13 +216,40 @@ int ares_json_get_double(const ares_json *o, const char *key, double absent, dou
 int ares_json_get_bool(const ares_json *o, const char *key, bool absent, bool *out);
 int ares_json_get_string(const ares_json *o, const char *key, const char *absent, ares_view *out);
 /*
- * Writers. ares_json_write escapes only what JSON needs; non-ASCII stays UTF-8; compact ("," and
- * ":"). A big integer is written digit by digit as it was read.
+ * The writer: compact text ("," and ":") that grows in an ares_str. A comma is put before a key or
+ * a value wherever a value precedes it, so callers never write one:
+ *
+ *     ares_json_begin(&line, '{');
+ *     ares_json_write_i64(ares_json_key(&line, "step"), step);
+ *     ares_json_begin(ares_json_key(&line, "ids"), '[');
+ *     for (int i = 0; i < n; i++) ares_json_write_i64(&line, ids[i]);
+ *     ares_json_end(&line, ']');
+ *     ares_json_end(&line, '}');
+ *
+ * Strings escape only what JSON needs; non-ASCII stays UTF-8, invalid UTF-8 becomes U+FFFD. Numbers
+ * that are not finite become null. A big integer is written digit by digit as it was read.
  */
+void ares_json_begin(ares_str *out, char bracket);       /* '{' or '[' */
+void ares_json_end(ares_str *out, char bracket);         /* '}' or ']' */
+ares_str *ares_json_key(ares_str *out, const char *key); /* returns out, for the value's call */
+ares_str *ares_json_key_view(ares_str *out, ares_view key);
 void ares_json_write(ares_str *out, const ares_json *value);
-void ares_json_write_string(ares_str *out, ares_view s); /* invalid UTF-8 becomes U+FFFD */
-void ares_json_write_double(ares_str *out, double x);    /* NaN and infinities become null */
+void ares_json_write_null(ares_str *out);
+void ares_json_write_bool(ares_str *out, bool x);
+void ares_json_write_i64(ares_str *out, int64_t x);
+void ares_json_write_double(ares_str *out, double x); /* reads back as the same bits */
 void ares_json_write_float(ares_str *out, float x);
+/* printf's %.<digits>g, for readers of files */
+void ares_json_write_rounded(ares_str *out, double x, int digits);
+void ares_json_write_string(ares_str *out, ares_view s);
+/* values or members written elsewhere, separated by commas; nothing when empty */
+void ares_json_splice(ares_str *out, ares_view json);
+/*
+ * The compact text `json` laid out for people: the outermost `levels` levels of objects and arrays
+ * have a line per item, indented by two spaces each; deeper ones stand in one line, as in
+ * {"a": [1, 2]}.
+ */
+void ares_json_indent(ares_str *out, ares_view json, int levels);
 
 /* ---------------- keyed randomness (rng.c)
  * Philox4x32-10 (Salmon et al. 2011). A draw is a function of its key alone, never of order, thread

@@ -204,9 +204,46 @@ TEST(json_writes_what_python_writes)
     ares_json_write_double(&out, NAN);
     ares_json_write_float(&out, INFINITY);
     ares_json_write_float(&out, 0.1f);
-    CHECK_STR(out.data, "nullnull0.1");
+    CHECK_STR(out.data, "null,null,0.1");
     ares_str_fini(&out);
     ares_arena_fini(&arena);
+}
+
+TEST(json_writer_puts_the_commas)
+{
+    ares_str out = { 0 }, indented = { 0 };
+    ares_json_begin(&out, '{');
+    ares_json_splice(&out, (ares_view){ 0 });
+    ares_json_write_i64(ares_json_key(&out, "step"), -3);
+    ares_json_write_bool(ares_json_key(&out, "done"), true);
+    ares_json_begin(ares_json_key(&out, "list"), '[');
+    ares_json_write_null(&out);
+    ares_json_write_rounded(&out, 1.0 / 3, 3);
+    ares_json_write_rounded(&out, NAN, 3);
+    ares_json_begin(&out, '[');
+    ares_json_end(&out, ']');
+    ares_json_write_string(&out, ARES_VIEW("{\"["));
+    ares_json_begin(&out, '{');
+    ares_json_write_double(ares_json_key_view(&out, ARES_VIEW("a\"b")), 1e16);
+    ares_json_end(&out, '}');
+    ares_json_end(&out, ']');
+    ares_json_splice(&out, ARES_VIEW("\"x\":1,\"y\":2"));
+    ares_json_end(&out, '}');
+    CHECK_STR(out.data, "{\"step\":-3,\"done\":true,\"list\":[null,0.333,null,[],\"{\\\"[\","
+                        "{\"a\\\"b\":1e+16}],\"x\":1,\"y\":2}");
+    ares_json_indent(&indented, ares_str_view(&out), 1);
+    CHECK_STR(indented.data,
+              "{\n  \"step\": -3,\n  \"done\": true,\n  \"list\": [null, 0.333, null, [], "
+              "\"{\\\"[\", {\"a\\\"b\": 1e+16}],\n  \"x\": 1,\n  \"y\": 2\n}");
+    ares_str_clear(&indented);
+    ares_json_indent(&indented, ARES_VIEW("[[1,{}],{\"a\":[2]}]"), 2);
+    CHECK_STR(indented.data, "[\n  [\n    1,\n    {}\n  ],\n  {\n    \"a\": [2]\n  }\n]");
+    ares_str_clear(&out); /* rows of a file follow one another without a comma */
+    ares_str_add_z(&out, "1\n");
+    ares_json_write_i64(&out, 2);
+    CHECK_STR(out.data, "1\n2");
+    ares_str_fini(&out);
+    ares_str_fini(&indented);
 }
 
 TEST(json_copies_what_it_keeps)

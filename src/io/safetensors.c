@@ -386,23 +386,24 @@ void ares_safetensors_declare(ares_safetensors_writer *w, const char *name, ares
     static const char *const names[] = { "F32", "BF16", "F16" };
     uint64_t bytes = ares_dtype_bytes(dtype);
     for (int i = 0; i < rank; i++) bytes *= (uint64_t)shape[i];
-    ares_str_add_char(&w->entries, ',');
-    ares_json_write_string(&w->entries, ares_view_of(name));
-    ares_str_addf(&w->entries, ":{\"dtype\":\"%s\",\"shape\":[", names[dtype]);
-    for (int i = 0; i < rank; i++)
-        ares_str_addf(&w->entries, i ? ",%lld" : "%lld", (long long)shape[i]);
-    ares_str_addf(&w->entries, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)w->declared,
-                  (unsigned long long)(w->declared + bytes));
+    ares_str *e = &w->entries;
+    ares_json_begin(ares_json_key(e, name), '{');
+    ares_json_write_string(ares_json_key(e, "dtype"), ares_view_of(names[dtype]));
+    ares_json_begin(ares_json_key(e, "shape"), '[');
+    for (int i = 0; i < rank; i++) ares_json_write_i64(e, shape[i]);
+    ares_json_end(e, ']');
+    ares_json_begin(ares_json_key(e, "data_offsets"), '[');
+    ares_json_write_i64(e, (int64_t)w->declared);
+    ares_json_write_i64(e, (int64_t)(w->declared + bytes));
+    ares_json_end(e, ']');
+    ares_json_end(e, '}');
     w->declared += bytes;
 }
 
 void ares_safetensors_note(ares_safetensors_writer *w, const char *key, const char *value)
 {
     ARES_ASSERT(w->header == 0);
-    if (w->notes.len) ares_str_add_char(&w->notes, ',');
-    ares_json_write_string(&w->notes, ares_view_of(key));
-    ares_str_add_char(&w->notes, ':');
-    ares_json_write_string(&w->notes, ares_view_of(value));
+    ares_json_write_string(ares_json_key(&w->notes, key), ares_view_of(value));
 }
 
 static int flush(ares_safetensors_writer *w)
@@ -435,14 +436,13 @@ static int put(ares_safetensors_writer *w, const char *data, size_t bytes)
 static int put_header(ares_safetensors_writer *w)
 {
     ares_str h = { 0 };
-    ares_str_add_z(&h, "{\"__metadata__\":{\"format\":\"pt\"");
-    if (w->notes.len) {
-        ares_str_add_char(&h, ',');
-        ares_str_add_view(&h, ares_str_view(&w->notes));
-    }
-    ares_str_add_char(&h, '}');
-    ares_str_add_view(&h, ares_str_view(&w->entries));
-    ares_str_add_char(&h, '}');
+    ares_json_begin(&h, '{');
+    ares_json_begin(ares_json_key(&h, "__metadata__"), '{');
+    ares_json_write_string(ares_json_key(&h, "format"), ARES_VIEW("pt"));
+    ares_json_splice(&h, ares_str_view(&w->notes));
+    ares_json_end(&h, '}');
+    ares_json_splice(&h, ares_str_view(&w->entries));
+    ares_json_end(&h, '}');
     while (h.len % 8) ares_str_add_char(&h, ' '); /* data starts aligned */
     w->header = h.len;
     char length[8];

@@ -197,14 +197,11 @@ int ares_tracker_log(ares_tracker *t, int64_t step, const ares_metrics *m)
 {
     ares_str *s = &t->line;
     ares_str_clear(s);
-    ares_str_addf(s, "{\"step\":%lld", (long long)step);
-    for (int i = 0; i < ares_metrics_count(m); i++) {
-        ares_str_add_char(s, ',');
-        ares_json_write_string(s, ares_view_of(ares_metrics_name(m, i)));
-        ares_str_add_char(s, ':');
-        ares_json_write_double(s, ares_metrics_value(m, i));
-    }
-    ares_str_add_char(s, '}');
+    ares_json_begin(s, '{');
+    ares_json_write_i64(ares_json_key(s, "step"), step);
+    for (int i = 0; i < ares_metrics_count(m); i++)
+        ares_json_write_double(ares_json_key(s, ares_metrics_name(m, i)), ares_metrics_value(m, i));
+    ares_json_end(s, '}');
     ARES_TRY(ares_jsonl_write(t->metrics, s->data, s->len));
     if (t->events < 0) return ARES_OK;
     ares_str summary = { 0 }, value = { 0 };

@@ -323,7 +323,8 @@ double ares_metrics_value(const ares_metrics *m, int i);
 const char *ares_nearest(const char *word, const char *const *names, int n);
 /*
  * Index of name among names, or a failure: "<subject> = 'name': unknown; did you mean 'x'?
- * (choices: a, b, c)".
+ * (choices: a, b, c)". subject NULL leaves the part before "unknown" to the caller, as for
+ * ares_config_fault, which names option and value itself.
  */
 int ares_lookup(int code, const char *subject, const char *name, const char *const *names, int n,
                 int *index);

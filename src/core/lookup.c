@@ -64,9 +64,9 @@ int ares_lookup(int code, const char *subject, const char *name, const char *con
     ares_str choices = { 0 };
     for (int i = 0; i < n; i++) ares_str_addf(&choices, "%s%s", i ? ", " : "", names[i]);
     const char *nearest = ares_nearest(name, names, n);
-    int rc = ares_fail(code, "%s = '%s': unknown;%s%s%s (choices: %s)", subject, name,
-                       nearest ? " did you mean '" : "", nearest ? nearest : " choose one of these",
-                       nearest ? "'?" : "", n ? choices.data : "none");
+    ares_fail(code, "unknown;%s%s%s (choices: %s)", nearest ? " did you mean '" : "",
+              nearest ? nearest : " choose one of these", nearest ? "'?" : "",
+              n ? choices.data : "none");
     ares_str_fini(&choices);
-    return rc;
+    return subject ? ares_fail_in(code, "%s = '%s'", subject, name) : code;
 }

@@ -67,6 +67,8 @@ TEST(lookup_fails_with_a_suggestion_and_the_choices)
               "(choices: gae, grpo, rloo, reinforce_pp)");
     CHECK_FAIL(ares_lookup(ARES_EUSE, "verb", "zzz", estimators, 2, &index), ARES_EUSE,
                "verb = 'zzz': unknown; choose one of these (choices: gae, grpo)");
+    CHECK_EQ(ares_lookup(ARES_EUSE, NULL, "gea", estimators, 2, &index), ARES_EUSE);
+    CHECK_STR(ares_error_message(), "unknown; did you mean 'gae'? (choices: gae, grpo)");
 }
 
 static double at(const char *name, double warmup, double total, double ratio, double cycles,

@@ -45,12 +45,10 @@ const char *reward_function_verifier(ares_config *cfg, const ares_reward_config 
     char *name = function_name(cfg, rc->reward_function);
     if (!name) return NULL;
     for (int k = 0; k < ARES_COUNT(functions); k++) names[k] = functions[k].name;
-    int failed = ares_lookup(ARES_ECONFIG, "", name, names, ARES_COUNT(names), &i);
+    int failed = ares_lookup(ARES_ECONFIG, NULL, name, names, ARES_COUNT(names), &i);
     ares_free(name);
     if (failed) {
-        const char *why = strstr(ares_error_message(), "': ");
-        ares_config_fault(cfg, "worker.reward.reward_function", "%s",
-                          why ? why + 3 : ares_error_message());
+        ares_config_fault(cfg, "worker.reward.reward_function", "%s", ares_error_message());
         return NULL;
     }
     if (rc->reward_type && strcmp(rc->reward_type, functions[i].type) != 0)

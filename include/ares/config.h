@@ -265,7 +265,6 @@ void ares_config_fault(ares_config *cfg, const char *path, const char *format, .
  */
 int ares_config_finish(ares_config *cfg);
 int ares_config_fault_count(const ares_config *cfg);
-const char *ares_config_fault_text(const ares_config *cfg, int i); /* one line, "config: ..." */
 
 /* ------------------------------------------------------------------ asking, after resolve */
 /* option, section or item; NULL when absent */
@@ -277,8 +276,6 @@ const char *ares_config_get_text(const ares_config *cfg, const char *path);
  * null default.
  */
 bool ares_config_is_set(const ares_config *cfg, const char *path);
-/* "train.yaml:31", "command line", "default" */
-const char *ares_config_place(const ares_config *cfg, const char *path);
 /* Another trainer's word that set it; NULL: none did. */
 const char *ares_config_written(const ares_config *cfg, const char *path);
 /* the option's row says ARES_NO_RESULT */

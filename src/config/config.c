@@ -291,14 +291,6 @@ bool ares_config_is_set(const ares_config *cfg, const char *path)
     return node && any_set(node);
 }
 
-const char *ares_config_place(const ares_config *cfg, const char *path)
-{
-    const config_node *node = config_walk(cfg->root, path);
-    if (!node || !node->layer) return "default";
-    if (!node->line) return "command line";
-    return ares_arena_printf((ares_arena *)&cfg->arena, "%s:%d", node->source, node->line);
-}
-
 const char *ares_config_written(const ares_config *cfg, const char *path)
 {
     const config_node *node = config_walk(cfg->root, path);

@@ -186,9 +186,3 @@ int ares_config_fault_count(const ares_config *cfg)
 {
     return cfg->faults.count;
 }
-
-const char *ares_config_fault_text(const ares_config *cfg, int i)
-{
-    ARES_ASSERT(i >= 0 && i < cfg->faults.count);
-    return cfg->faults.items[i].text;
-}

@@ -1,5 +1,6 @@
 /* The words of other trainers against the options there are. */
 #include "ares/train.h"
+#include "faults.h"
 #include "test.h"
 
 #include <stdio.h>
@@ -298,8 +299,7 @@ TEST(words_of_losses_are_understood)
     ares_train_config_declare(cfg, &c);
     ares_config_read_args(cfg, ARES_COUNT(argv), argv);
     ares_config_resolve(cfg);
-    for (int i = 0; i < ares_config_fault_count(cfg); i++)
-        CHECK_MSG(false, "%s", ares_config_fault_text(cfg, i));
+    CHECK_STR(faults_text(cfg), "");
     CHECK_STR(c.loss.loss_type, "gmpo");
     CHECK_NEAR(c.loss.clip_cov_ratio, 0.01, 0);
     CHECK_STR(c.algorithm.kl_penalty, "low_var_kl+");
@@ -316,14 +316,12 @@ static int count_faults(const char *const *extra, int n, const char *option)
                              "worker.rollout.n=4", "worker.reward.rewards=[{name: exact}]" };
     ares_train_config c;
     ares_config *cfg = ares_config_new();
-    int found = 0;
     for (int i = 0; i < n; i++) argv[4 + i] = extra[i];
     ares_train_config_declare(cfg, &c);
     ares_config_read_args(cfg, 4 + n, argv);
     ares_config_resolve(cfg);
     (void)ares_train_config_check(cfg, &c, 1);
-    for (int i = 0; i < ares_config_fault_count(cfg); i++)
-        found += strstr(ares_config_fault_text(cfg, i), option) != NULL;
+    int found = faults_with(cfg, option);
     ares_config_free(cfg);
     return found;
 }

@@ -3,6 +3,7 @@
  * told.
  */
 #include "ares/train.h"
+#include "faults.h"
 #include "test.h"
 
 #include <math.h>
@@ -24,11 +25,6 @@ static ares_config *read_words(ares_train_config *c, const char *yaml, const cha
     ares_config_resolve(cfg);
     if (check) (void)ares_train_config_check(cfg, c, 1);
     return cfg;
-}
-
-static const char *first_fault(ares_config *cfg)
-{
-    return ares_config_fault_count(cfg) ? ares_config_fault_text(cfg, 0) : "";
 }
 
 /* The resolved configuration as text, and read again: it means the same. */
@@ -54,7 +50,7 @@ TEST(the_preset_of_dapo_sets_what_nothing_else_does)
     ares_train_config c;
     static const char *const words[] = { "algorithm.name=dapo" };
     ares_config *cfg = read_words(&c, NULL, words, 1, true);
-    CHECK_STR(first_fault(cfg), "");
+    CHECK_STR(faults_text(cfg), "");
     CHECK_STR(c.loss.loss_type, "dapo");
     CHECK_EQ(c.rollout.n, 16);
     CHECK_NEAR(c.loss.clip_ratio_low, 0.2, 0);
@@ -84,7 +80,7 @@ TEST(a_weight_of_the_kl_makes_it_a_term_of_dapos_loss)
         ares_train_config c;
         const char *const words[] = { "algorithm.name=dapo", weights[i] };
         ares_config *cfg = read_words(&c, NULL, words, 2, true);
-        CHECK_STR(first_fault(cfg), "");
+        CHECK_STR(faults_text(cfg), "");
         CHECK_EQ(c.algorithm.use_kl_loss, i == 0);
         ares_config_free(cfg);
     }
@@ -103,7 +99,7 @@ TEST(explicit_options_win_over_the_preset)
                                          "data.rollout_batch_size=64",
                                          "algorithm.n_minibatches=4" };
     ares_config *cfg = read_words(&c, yaml, words, 3, false);
-    CHECK_STR(first_fault(cfg), "");
+    CHECK_STR(faults_text(cfg), "");
     CHECK_EQ(c.rollout.n, 4);
     CHECK_NEAR(c.loss.clip_ratio_low, 0.1, 0);
     CHECK_NEAR(c.loss.clip_ratio_high, 0.3, 0);
@@ -147,7 +143,7 @@ TEST(max_resample_alone_switches_dynamic_sampling_on)
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         ares_train_config c;
         ares_config *cfg = read_words(&c, NULL, cases[i].words, cases[i].n, false);
-        CHECK_STR(first_fault(cfg), "");
+        CHECK_STR(faults_text(cfg), "");
         CHECK_EQ(c.filter.informative, cases[i].on);
         CHECK_EQ(c.trainer.max_try_make_batch, cases[i].tries);
         check_stable(cfg);
@@ -210,7 +206,7 @@ TEST(the_words_of_dapo_have_their_published_effect)
         ares_train_config c;
         ares_config *cfg = read_words(&c, NULL, cases[i].words, cases[i].n, false);
         const char *is = ares_config_get_text(cfg, cases[i].path);
-        CHECK_STR(first_fault(cfg), "");
+        CHECK_STR(faults_text(cfg), "");
         if (strcmp(cases[i].path, "worker.actor.loss_type") == 0) is = c.loss.loss_type;
         if (cases[i].value) CHECK_STR(is ? is : "(null)", cases[i].value);
         else CHECK_MSG(!is, "%s is %s", cases[i].path, is);
@@ -257,7 +253,7 @@ TEST(the_words_of_dapo_are_read_in_every_spelling)
         ares_train_config c;
         ares_config *cfg = read_words(&c, NULL, cases[i].words, cases[i].n, false);
         const char *is = ares_config_get_text(cfg, cases[i].path);
-        CHECK_STR(first_fault(cfg), "");
+        CHECK_STR(faults_text(cfg), "");
         CHECK_STR(is ? is : "(null)", cases[i].value);
         check_stable(cfg);
         ares_config_free(cfg);
@@ -270,7 +266,7 @@ TEST(a_buffer_that_is_off_leaves_the_penalty_of_the_preset_out)
     static const char *const words[] = { "algorithm.name=dapo",
                                          "reward_model.overlong_buffer.enable=False" };
     ares_config *cfg = read_words(&c, NULL, words, 2, true);
-    CHECK_STR(first_fault(cfg), "");
+    CHECK_STR(faults_text(cfg), "");
     CHECK_EQ(c.reward.safe_length, ARES_NULL_I64);
     CHECK_EQ(c.reward.max_length, ARES_NULL_I64);
     CHECK(ares_is_null_f64(c.reward.len_reward_penalty));
@@ -327,8 +323,8 @@ TEST(two_spellings_that_disagree_are_named)
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         ares_train_config c;
         ares_config *cfg = read_words(&c, NULL, cases[i].words, cases[i].n, false);
-        CHECK_MSG(strstr(first_fault(cfg), cases[i].fault), "%s\n    is %s", cases[i].fault,
-                  first_fault(cfg));
+        CHECK_MSG(strstr(faults_text(cfg), cases[i].fault), "%s\n    is %s", cases[i].fault,
+                  faults_text(cfg));
         ares_config_free(cfg);
     }
     /* A later layer is no contradiction. */
@@ -339,7 +335,7 @@ TEST(two_spellings_that_disagree_are_named)
                    "data: {rollout_batch_size: 8}\nworker: {actor: {global_batch_size: "
                    "8}}\nalgorithm: {max_resample: 2}\n",
                    words, 1, false);
-    CHECK_STR(first_fault(cfg), "");
+    CHECK_STR(faults_text(cfg), "");
     CHECK_EQ(c.actor.global_batch_size, 4);
     ares_config_free(cfg);
 }
@@ -372,7 +368,7 @@ TEST(a_limit_of_draws_in_its_two_spellings_is_one_and_the_later_one_counts)
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         ares_config *cfg =
             read_words(&c, cases[i].yaml, &cases[i].word, cases[i].word != NULL, false);
-        CHECK_STR(first_fault(cfg), "");
+        CHECK_STR(faults_text(cfg), "");
         CHECK_EQ(c.filter.max_resample, cases[i].resample);
         CHECK_EQ(c.trainer.max_try_make_batch, cases[i].tries);
         CHECK(c.filter.informative);
@@ -381,7 +377,7 @@ TEST(a_limit_of_draws_in_its_two_spellings_is_one_and_the_later_one_counts)
     }
     for (int i = 0; i < ARES_COUNT(apart); i++) {
         ares_config *cfg = read_words(&c, apart[i], NULL, 0, false);
-        CHECK_CONTAINS(first_fault(cfg),
+        CHECK_CONTAINS(faults_text(cfg),
                        "is the limit of draws, less the first, and trainer.max_try_make_batch");
         ares_config_free(cfg);
     }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "ares/train.h"
+#include "faults.h"
 #include "run/run.h"
 #include "test.h"
 
@@ -32,7 +33,7 @@ static int faults(const char *parameters, const char *const *more, int n, int lo
     ares_str_clear(told);
     ares_train_memory_check(cfg, &c, local_ranks, reinforcement, words);
     int found = ares_config_fault_count(cfg);
-    for (int i = 0; i < found; i++) ares_str_addf(told, "%s\n", ares_config_fault_text(cfg, i));
+    ares_str_add_z(told, faults_text(cfg));
     ares_config_free(cfg);
     return found;
 }
@@ -146,7 +147,8 @@ static int card_faults(const char *device, int local_ranks, int cards, double le
     ares_str_clear(told);
     train_check_cards(cfg, device, local_ranks, 152.3e9, "a process holds 152.3 GB", cards, least);
     int n = ares_config_fault_count(cfg);
-    for (int i = 0; i < n; i++) ares_str_addf(told, "%s\n", ares_config_fault_text(cfg, i));
+    ares_config_resolve(cfg);
+    ares_str_add_z(told, faults_text(cfg));
     ares_config_free(cfg);
     return n;
 }

@@ -2,6 +2,7 @@
  * Every key of EasyR1 and ARES is known under its name; values that cannot be honoured are refused.
  */
 #include "ares/train.h"
+#include "faults.h"
 #include "test.h"
 
 #include <math.h>
@@ -224,8 +225,7 @@ TEST(every_published_key_is_taken_with_its_published_value)
                                         "worker.reward.reward_function=aepo" };
         if (strstr(keys[i], "reward_function=")) with_function[2] = keys[i];
         ares_config *cfg = checked(reward ? with_function : words, reward ? 3 : 1, 8, &c);
-        for (int f = 0; f < ares_config_fault_count(cfg); f++)
-            CHECK_MSG(false, "%s: %s", keys[i], ares_config_fault_text(cfg, f));
+        CHECK_MSG(ares_config_fault_count(cfg) == 0, "%s: %s", keys[i], faults_text(cfg));
         char key[96];
         snprintf(key, sizeof key, "%.*s", (int)strcspn(keys[i], "="), keys[i]);
         const ares_config_alias *a = alias_of(key);
@@ -267,11 +267,9 @@ TEST(the_published_file_is_good_without_data_and_model)
 static int faults_of(const char *const *words, int n, int world, const char *option)
 {
     ares_train_config c;
-    int found = 0;
     ares_log_set(ARES_LOG_ERROR, 0);
     ares_config *cfg = checked(words, n, world, &c);
-    for (int i = 0; i < ares_config_fault_count(cfg); i++)
-        found += strstr(ares_config_fault_text(cfg, i), option) != NULL;
+    int found = faults_with(cfg, option);
     ares_config_free(cfg);
     return found;
 }

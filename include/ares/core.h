@@ -311,8 +311,6 @@ void ares_metrics_free(ares_metrics *m);
 void ares_metrics_clear(ares_metrics *m);
 void ares_metrics_set(ares_metrics *m, const char *name, double value); /* replaces */
 void ares_metrics_add(ares_metrics *m, const char *name, double value); /* sums */
-/* weighted mean over calls; weight 0 says nothing */
-void ares_metrics_mean(ares_metrics *m, const char *name, double value, double weight);
 bool ares_metrics_get(const ares_metrics *m, const char *name, double *value);
 int ares_metrics_count(const ares_metrics *m);
 const char *ares_metrics_name(const ares_metrics *m, int i);

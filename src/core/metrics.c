@@ -1,18 +1,11 @@
-/*
- * Names -> scalars. An entry is a weighted sum and the sum of weights; a value that was set or
- * added has weight 1.
- */
+/* Names -> scalars. */
 #include <string.h>
 
 #include "ares/core.h"
 
-typedef struct scalar {
-    double sum, weight;
-} scalar;
-
 struct ares_metrics {
     ares_map *names; /* name -> index; a cleared set of metrics begins with an empty map */
-    scalar *values;
+    double *values;
     int64_t cap;
 };
 
@@ -39,61 +32,52 @@ void ares_metrics_clear(ares_metrics *m)
 
 /*
  * A name as it is kept: without white space, which a reward's name or a value of the user's data
- * may bring along, and which tools that read the names would stumble over. room holds the name
+ * may bring along, and which tools that read the names do not expect. `changed` holds the name
  * where it had to be changed.
  */
-static ares_view clean(const char *name, ares_str *room)
+static ares_view clean(const char *name, ares_str *changed)
 {
     static const char blanks[] = " \t\n\v\f\r";
     if (!name[strcspn(name, blanks)]) return ares_view_of(name);
-    ares_str_add_z(room, name);
-    for (size_t i = 0; i < room->len; i++)
-        if (strchr(blanks, room->data[i])) room->data[i] = '_';
-    return ares_str_view(room);
+    ares_str_add_z(changed, name);
+    for (size_t i = 0; i < changed->len; i++)
+        if (strchr(blanks, changed->data[i])) changed->data[i] = '_';
+    return ares_str_view(changed);
 }
 
-static scalar *entry(ares_metrics *m, const char *name)
+static double *entry(ares_metrics *m, const char *name)
 {
     int64_t index = ares_map_count(m->names);
-    ares_str room = { 0 };
-    ares_view key = clean(name, &room);
+    ares_str changed = { 0 };
+    ares_view key = clean(name, &changed);
     bool known = ares_map_get(m->names, key, &index);
     if (!known) ares_map_put(m->names, key, index);
-    ares_str_fini(&room);
+    ares_str_fini(&changed);
     if (known) return &m->values[index];
     if (index == m->cap) {
         m->cap = m->cap ? m->cap * 2 : 64;
         m->values = ares_realloc(m->values, (size_t)m->cap * sizeof *m->values);
     }
-    m->values[index] = (scalar){ 0, 0 };
+    m->values[index] = 0;
     return &m->values[index];
 }
 
 void ares_metrics_set(ares_metrics *m, const char *name, double value)
 {
-    *entry(m, name) = (scalar){ value, 1 };
+    *entry(m, name) = value;
 }
 
 void ares_metrics_add(ares_metrics *m, const char *name, double value)
 {
-    scalar *e = entry(m, name);
-    *e = (scalar){ e->sum + value, 1 };
-}
-
-void ares_metrics_mean(ares_metrics *m, const char *name, double value, double weight)
-{
-    if (weight == 0) return;
-    scalar *e = entry(m, name);
-    e->sum += value * weight;
-    e->weight += weight;
+    *entry(m, name) += value;
 }
 
 bool ares_metrics_get(const ares_metrics *m, const char *name, double *value)
 {
     int64_t index;
-    ares_str room = { 0 };
-    bool known = ares_map_get(m->names, clean(name, &room), &index);
-    ares_str_fini(&room);
+    ares_str changed = { 0 };
+    bool known = ares_map_get(m->names, clean(name, &changed), &index);
+    ares_str_fini(&changed);
     if (!known) return false;
     *value = ares_metrics_value(m, (int)index);
     return true;
@@ -112,5 +96,5 @@ const char *ares_metrics_name(const ares_metrics *m, int i)
 double ares_metrics_value(const ares_metrics *m, int i)
 {
     ARES_ASSERT(i >= 0 && i < ares_metrics_count(m));
-    return m->values[i].sum / m->values[i].weight;
+    return m->values[i];
 }

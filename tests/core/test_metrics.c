@@ -8,7 +8,7 @@ TEST(a_metrics_name_has_no_white_space)
     double value = 0;
     ares_metrics_set(m, "val/level=two digits\t/accuracy", 1);
     ares_metrics_add(m, "val/level=two digits\t/accuracy", 2);
-    ares_metrics_mean(m, "reward/a b", 3, 1);
+    ares_metrics_set(m, "reward/a b", 3);
     CHECK_EQ(ares_metrics_count(m), 2);
     CHECK_STR(ares_metrics_name(m, 0), "val/level=two_digits_/accuracy");
     CHECK_STR(ares_metrics_name(m, 1), "reward/a_b");

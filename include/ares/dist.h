@@ -39,7 +39,6 @@ int ares_world_threads(const ares_world *w);
 void ares_world_abort(const ares_world *w, int code) __attribute__((noreturn));
 
 /* ------------------------------------------------------------------ collectives (collective.c) */
-int ares_world_barrier(ares_world *w);
 int ares_world_broadcast(ares_world *w, void *data, size_t bytes, int root);
 /* In place, the same bits on every rank. f32 is added in double and rounded once. */
 int ares_world_sum_f64(ares_world *w, double *x, int64_t n);

@@ -12,11 +12,6 @@
 
 enum { SLICE_BYTES = 1 << 20, BLOCK_BYTES = 1 << 28 };
 
-int ares_world_barrier(ares_world *w)
-{
-    return ares_world_size(w) == 1 ? ARES_OK : dist_barrier();
-}
-
 int ares_world_broadcast(ares_world *w, void *data, size_t bytes, int root)
 {
     ARES_ASSERT(root >= 0 && root < ares_world_size(w));

@@ -125,11 +125,6 @@ void dist_transport_abort(int exit_code)
     _Exit(exit_code);
 }
 
-int dist_barrier(void)
-{
-    return checked(MPI_Barrier(MPI_COMM_WORLD), "barrier");
-}
-
 int dist_broadcast(void *data, size_t bytes, int root)
 {
     return checked(MPI_Bcast(data, (int)bytes, MPI_BYTE, root, MPI_COMM_WORLD), "broadcast");
@@ -182,11 +177,6 @@ void dist_transport_abort(int exit_code)
 static int unreachable(void)
 {
     ares_abort(__FILE__, __LINE__, "a collective in a build without MPI: that it is one rank");
-}
-
-int dist_barrier(void)
-{
-    return unreachable();
 }
 
 int dist_broadcast(void *data, size_t bytes, int root)

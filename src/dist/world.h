@@ -17,7 +17,6 @@ int dist_transport_size(void);          /* ranks that a launcher announced; 1 wi
 int dist_transport_open(ares_world *w); /* fills rank, size, local_rank, local_size, threads */
 void dist_transport_close(void);
 void dist_transport_abort(int exit_code) __attribute__((noreturn));
-int dist_barrier(void);
 int dist_broadcast(void *data, size_t bytes, int root);
 int dist_gather_equal(const void *mine, void *all,
                       size_t bytes_each); /* mine may be NULL: already in its place */

@@ -9,9 +9,7 @@
 int trainer_open_device(ares_trainer *t)
 {
     const ares_trainer_config *c = &t->cfg->trainer;
-    int threads = c->threads == ARES_NULL_I64
-                      ? ARES_MAX(1, ares_cpu_count() / ares_world_local_size(t->world))
-                      : (int)c->threads;
+    int threads = c->threads == ARES_NULL_I64 ? ares_world_threads(t->world) : (int)c->threads;
     char card[32];
     /* a process per card */
     snprintf(card, sizeof card, "cuda:%d", ares_world_local_rank(t->world));

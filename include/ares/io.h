@@ -36,8 +36,6 @@ int64_t ares_safetensors_count(const ares_safetensors *s);
 const ares_tensor_info *ares_safetensors_at(const ares_safetensors *s, int64_t i);
 /* NULL when absent */
 const ares_tensor_info *ares_safetensors_find(const ares_safetensors *s, const char *name);
-/* NULL when absent */
-const char *ares_safetensors_metadata(const ares_safetensors *s, const char *key);
 
 /*
  * Streaming writer: declare all tensors, then write their bytes in the declared order, any piece
@@ -47,8 +45,6 @@ typedef struct ares_safetensors_writer ares_safetensors_writer;
 int ares_safetensors_create(const char *path, ares_safetensors_writer **out);
 void ares_safetensors_declare(ares_safetensors_writer *w, const char *name, ares_dtype dtype,
                               int rank, const int64_t *shape);
-/* metadata */
-void ares_safetensors_note(ares_safetensors_writer *w, const char *key, const char *value);
 int ares_safetensors_write(ares_safetensors_writer *w, const void *data, size_t bytes);
 int ares_safetensors_finish(ares_safetensors_writer *w); /* frees w, also on failure */
 
@@ -79,16 +75,14 @@ int ares_jsonl_finish(ares_jsonl_writer *w);
  * metrics.jsonl: {"step":3,"actor/pg_loss":...} one line a step. TensorBoard: scalars, text of
  * samples, histograms (tfevents records with masked CRC-32C, protobuf written by hand). Rows of
  * steps >= from_step are dropped at open (resume), and a new event file tells TensorBoard to forget
- * its own. Histograms leave out what is not finite.
+ * its own.
  */
 typedef struct ares_tracker ares_tracker;
 int ares_tracker_open(const char *run_dir, int64_t from_step, bool tensorboard, ares_tracker **out);
 int ares_tracker_log(ares_tracker *t, int64_t step, const ares_metrics *m);
 int ares_tracker_sync(ares_tracker *t); /* the rows so far are on the disk */
 int ares_tracker_text(ares_tracker *t, int64_t step, const char *tag, ares_view text);
-int ares_tracker_histogram(ares_tracker *t, int64_t step, const char *tag, const double *values,
-                           int64_t n);
-/* One whose values are counted already: count [n], edge [n + 1] finite and rising. */
+/* A histogram whose values are counted already: count [n], edge [n + 1] finite and rising. */
 int ares_tracker_bins(ares_tracker *t, int64_t step, const char *tag, const double *edge,
                       const double *count, int n);
 int ares_tracker_close(ares_tracker *t);

@@ -28,7 +28,6 @@ struct ares_safetensors {
     ares_tensor_info *tensors;
     int64_t count, cap;
     ares_map *by_name;
-    const ares_json *metadata;
 };
 
 static const struct {
@@ -202,10 +201,7 @@ static int map_file(ares_safetensors *s, const char *path)
     uint64_t data_bytes = bytes - 8 - header;
     int64_t first = s->count;
     for (int64_t i = 0; i < root->count; i++) {
-        if (ares_view_is(root->members[i].key, "__metadata__")) {
-            s->metadata = root->members[i].value;
-            continue;
-        }
+        if (ares_view_is(root->members[i].key, "__metadata__")) continue;
         ARES_TRY(read_entry(s, path, &root->members[i], data, data_bytes));
     }
     return check_layout(s, path, first, data, data_bytes);
@@ -350,17 +346,11 @@ const ares_tensor_info *ares_safetensors_find(const ares_safetensors *s, const c
     return ares_map_get(s->by_name, ares_view_of(name), &i) ? &s->tensors[i] : NULL;
 }
 
-const char *ares_safetensors_metadata(const ares_safetensors *s, const char *key)
-{
-    const ares_json *v = s->metadata ? ares_json_get(s->metadata, key) : NULL;
-    return v && v->type == ARES_JSON_STRING ? v->text.data : NULL;
-}
-
 /* ---------------------------------------------------------------- writer */
 struct ares_safetensors_writer {
     char *path;
     int fd, rc;
-    ares_str entries, notes;
+    ares_str entries; /* of the header, without its braces */
     uint64_t declared, written, header;
     char *buffer;
     size_t used;
@@ -400,12 +390,6 @@ void ares_safetensors_declare(ares_safetensors_writer *w, const char *name, ares
     w->declared += bytes;
 }
 
-void ares_safetensors_note(ares_safetensors_writer *w, const char *key, const char *value)
-{
-    ARES_ASSERT(w->header == 0);
-    ares_json_write_string(ares_json_key(&w->notes, key), ares_view_of(value));
-}
-
 static int flush(ares_safetensors_writer *w)
 {
     for (size_t at = 0; at < w->used && w->rc == ARES_OK;) {
@@ -439,7 +423,6 @@ static int put_header(ares_safetensors_writer *w)
     ares_json_begin(&h, '{');
     ares_json_begin(ares_json_key(&h, "__metadata__"), '{');
     ares_json_write_string(ares_json_key(&h, "format"), ARES_VIEW("pt"));
-    ares_json_splice(&h, ares_str_view(&w->notes));
     ares_json_end(&h, '}');
     ares_json_splice(&h, ares_str_view(&w->entries));
     ares_json_end(&h, '}');
@@ -473,7 +456,6 @@ int ares_safetensors_finish(ares_safetensors_writer *w)
         w->rc = ares_fail(ARES_EIO, "io: %s: close: %s", w->path, strerror(errno));
     int rc = w->rc;
     ares_str_fini(&w->entries);
-    ares_str_fini(&w->notes);
     ares_free(w->buffer);
     ares_free(w->path);
     ares_free(w);

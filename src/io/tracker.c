@@ -6,7 +6,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -273,34 +272,6 @@ static int write_histogram(ares_tracker *t, int64_t step, const char *tag, const
     ares_str_fini(&value);
     ares_str_fini(&summary);
     return rc;
-}
-
-int ares_tracker_histogram(ares_tracker *t, int64_t step, const char *tag, const double *values,
-                           int64_t n)
-{
-    enum { BINS = 30 };
-    if (t->events < 0) return ARES_OK;
-    double low = INFINITY, high = -INFINITY, sum = 0, squares = 0, limit[BINS], count[BINS] = { 0 };
-    int64_t finite = 0;
-    for (int64_t i = 0; i < n; i++) {
-        if (!isfinite(values[i])) continue;
-        finite++;
-        low = fmin(low, values[i]);
-        high = fmax(high, values[i]);
-        sum += values[i];
-        squares += values[i] * values[i];
-    }
-    if (!finite) return ARES_OK;
-    double width = high / BINS - low / BINS; /* the difference alone may overflow */
-    if (!(width > 0)) width = 1;
-    for (int b = 0; b < BINS; b++) limit[b] = low + width * (b + 1);
-    for (int64_t i = 0; i < n; i++) {
-        if (!isfinite(values[i])) continue;
-        double b = values[i] / width - low / width;
-        count[b < 0 ? 0 : b >= BINS ? BINS - 1 : (int)b]++;
-    }
-    return write_histogram(t, step, tag, (double[]){ low, high, (double)finite, sum, squares },
-                           limit, count, BINS);
 }
 
 int ares_tracker_bins(ares_tracker *t, int64_t step, const char *tag, const double *edge,

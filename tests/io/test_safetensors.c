@@ -45,7 +45,6 @@ TEST(tensors_come_back_as_they_were_written)
     const float a[6] = { 1, 2, 3, 4, 5, 6 };
     const uint16_t b[2] = { 0x3f80, 0xbf80 };
     REQUIRE_OK(ares_safetensors_create(path, &w));
-    ares_safetensors_note(w, "made by", "\"us\" \n \xc3\xa9");
     ares_safetensors_declare(w, "layer.0.\"w\"", ARES_F32, 2, (const int64_t[]){ 2, 3 });
     ares_safetensors_declare(w, "empty", ARES_F16, 2, (const int64_t[]){ 0, 7 });
     ares_safetensors_declare(w, "b", ARES_BF16, 1, (const int64_t[]){ 2 });
@@ -58,9 +57,13 @@ TEST(tensors_come_back_as_they_were_written)
 
     REQUIRE_OK(ares_safetensors_open(path, &s));
     CHECK_EQ(ares_safetensors_count(s), 4);
-    CHECK_STR(ares_safetensors_metadata(s, "format"), "pt");
-    CHECK_STR(ares_safetensors_metadata(s, "made by"), "\"us\" \n \xc3\xa9");
-    CHECK_STR(ares_safetensors_metadata(s, "none"), NULL);
+    ares_str bytes = { 0 };
+    CHECK_OK(ares_file_read(path, &bytes));
+    CHECK(ares_view_find(ares_str_view(&bytes),
+                         ARES_VIEW("{\"__metadata__\":{\"format\":\"pt\"},\"layer.0.\\\"w\\\"\":{"
+                                   "\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]},"),
+                         0) == 8);
+    ares_str_fini(&bytes);
     CHECK(ares_safetensors_find(s, "layer.0") == NULL);
     const ares_tensor_info *t = ares_safetensors_find(s, "layer.0.\"w\"");
     REQUIRE(t != NULL);
@@ -183,17 +186,14 @@ TEST(entries_that_make_no_sense_are_named)
     check_refused("{\"a\\u0000b\":{}}", 4, -1, "a tensor's name holds NUL");
 }
 
-TEST(metadata_may_be_anything_and_gives_strings_alone)
+TEST(metadata_may_be_anything)
 {
     ares_safetensors *s;
     REQUIRE_OK(ares_safetensors_open(
         file_of("ok.safetensors", "{\"__metadata__\":{\"a\":\"x\",\"b\":3}}", 0, -1), &s));
-    CHECK_STR(ares_safetensors_metadata(s, "a"), "x");
-    CHECK_STR(ares_safetensors_metadata(s, "b"), NULL);
     CHECK_EQ(ares_safetensors_count(s), 0);
     ares_safetensors_close(s);
     REQUIRE_OK(ares_safetensors_open(file_of("ok.safetensors", "{\"__metadata__\":7}", 0, -1), &s));
-    CHECK_STR(ares_safetensors_metadata(s, "a"), NULL);
     ares_safetensors_close(s);
 }
 

@@ -42,7 +42,6 @@ TEST(metrics_are_a_line_of_json_a_step)
     ares_metrics_set(m, "a \"quoted\" name", NAN);
     CHECK_OK(ares_tracker_log(t, 2, m));
     CHECK_OK(ares_tracker_text(t, 2, "sample", ARES_VIEW("x"))); /* nothing to write to: fine */
-    CHECK_OK(ares_tracker_histogram(t, 2, "h", (const double[]){ 1 }, 1));
     CHECK_OK(ares_tracker_close(t));
     check_metrics("{\"step\":1,\"critic/score/mean\":0.1,\"timing_s/"
                   "gen\":1.5}\n{\"step\":2,\"a_\\\"quoted\\\"_name\":null}\n");
@@ -174,37 +173,6 @@ static void read_histogram(const ares_str *file, int nth, double moments[5], dou
         memcpy(&n, g.bytes.data + i, 8);
         *counted += n;
     }
-}
-
-TEST(histograms_count_every_finite_value)
-{
-    ares_tracker *t;
-    ares_str file = { 0 };
-    double m[5], counted, limits[2];
-    int bins;
-    REQUIRE_OK(ares_tracker_open(test_dir(), 0, true, &t));
-    CHECK_OK(ares_tracker_histogram(
-        t, 1, "h", (const double[]){ 1, -1, NAN, 3, INFINITY, -INFINITY, 2.5 }, 7));
-    CHECK_OK(ares_tracker_histogram(t, 1, "h", (const double[]){ 4, 4, 4 }, 3));
-    CHECK_OK(ares_tracker_histogram(t, 1, "h", (const double[]){ 1e308, -1e308, 5 }, 3));
-    CHECK_OK(ares_tracker_histogram(t, 1, "h", (const double[]){ NAN }, 1)); /* nothing to tell */
-    CHECK_OK(ares_tracker_histogram(t, 1, "h", NULL, 0));
-    CHECK_OK(ares_tracker_close(t));
-    REQUIRE(events_of(test_dir(), 0, &file));
-    read_histogram(&file, 0, m, &counted, limits, &bins);
-    CHECK(m[0] == -1 && m[1] == 3 && m[2] == 4 && m[3] == 5.5 && m[4] == 1 + 1 + 9 + 6.25);
-    CHECK_NEAR(counted, 4, 0);
-    CHECK_NEAR(limits[1], 3, 1e-12);
-    read_histogram(&file, 1, m, &counted, limits, &bins);
-    CHECK(m[0] == 4 && m[1] == 4 && m[2] == 3);
-    CHECK_NEAR(counted, 3, 0);
-    CHECK(limits[0] > 4);
-    read_histogram(&file, 2, m, &counted, limits, &bins);
-    CHECK_NEAR(counted, 3, 0);
-    CHECK(isfinite(limits[0]) && limits[0] < 0);
-    ares_view e = { 0 };
-    CHECK(!event(&file, 4, &e));
-    ares_str_fini(&file);
 }
 
 /*

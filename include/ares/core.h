@@ -1,6 +1,6 @@
 /*
- * core: what a C program lacks. Errors, logs, strings, arenas, maps, JSON, keyed randomness, the
- * one thread pool, metrics, schedules. Knows nothing of learning.
+ * core: what the C library lacks. Errors, logs, strings, arenas, maps, JSON, keyed randomness, the
+ * one thread pool, metrics, schedules. Nothing here is about learning.
  */
 #ifndef ARES_CORE_H
 #define ARES_CORE_H
@@ -19,32 +19,31 @@ extern "C" {
 #define ARES_MAX(a, b) ((a) > (b) ? (a) : (b))
 
 /* ---------------- errors (error.c)
- * A fallible function returns ARES_OK or one of these. The message is written once, where the cause
- * is known, into a buffer of the calling thread; callers pass the code up with ARES_TRY or add a
- * place with ares_fail_in.
+ * A function that can fail returns ARES_OK or one of these codes. The message is written once,
+ * where the cause is known, into a buffer of the calling thread; callers return the code with
+ * ARES_TRY, or put a place before the message with ares_fail_in.
  */
 enum {
     ARES_OK = 0,
-    ARES_EUSE = -1,         /* wrong command line                                          exit 2 */
-    ARES_ECONFIG = -2,      /* wrong configuration                                         exit 2 */
-    ARES_EIO = -3,          /* the system refused a file, pipe or socket                   exit 1 */
-    ARES_EFORMAT = -4,      /* a foreign file or row is not what it should be              exit 1 */
-    ARES_EUNSUPPORTED = -5, /* understood, and not offered                                 exit 1 */
-    ARES_ELIMIT = -6,       /* memory, cache, length or work budget too small              exit 1 */
-    ARES_EDEVICE = -7,      /* no such device, or it failed                                exit 1 */
-    ARES_ENUMERIC = -8,     /* NaN or infinity where none may be                           exit 1 */
-    ARES_ECHILD = -9,       /* a user's process failed                                     exit 1 */
-    ARES_EDIST = -10,       /* another rank, or MPI, failed                                exit 1 */
-    ARES_ESTATE = -11,      /* the run directory or a stage is not in the state needed     exit 1 */
-    /* SIGINT or SIGTERM; everything is saved                      exit 130 or 143 */
-    ARES_EINTERRUPTED = -12
+    ARES_EUSE = -1,         /* wrong command line                                         exit 2 */
+    ARES_ECONFIG = -2,      /* wrong configuration                                        exit 2 */
+    ARES_EIO = -3,          /* the system refused a file, pipe or socket                  exit 1 */
+    ARES_EFORMAT = -4,      /* a file or row from outside is malformed                    exit 1 */
+    ARES_EUNSUPPORTED = -5, /* understood, but not offered                                exit 1 */
+    ARES_ELIMIT = -6,       /* memory, cache, length or work budget too small             exit 1 */
+    ARES_EDEVICE = -7,      /* no such device, or it failed                               exit 1 */
+    ARES_ENUMERIC = -8,     /* NaN or infinity where none may be                          exit 1 */
+    ARES_ECHILD = -9,       /* a user's process failed                                    exit 1 */
+    ARES_EDIST = -10,       /* another rank, or MPI, failed                               exit 1 */
+    ARES_ESTATE = -11,      /* the run directory or a stage is not in the state needed    exit 1 */
+    ARES_EINTERRUPTED = -12 /* SIGINT or SIGTERM; everything is saved         exit 130 or 143 */
 };
 
-/* replaces the message, returns code */
+/* replaces the message; returns code */
 int ares_fail(int code, const char *format, ...) ARES_PRINTF(2, 3);
-/* puts "<place>: " before it, returns code */
+/* puts "<place>: " before the message; returns code */
 int ares_fail_in(int code, const char *format, ...) ARES_PRINTF(2, 3);
-/* of this thread; "" when none; valid until its next ares_fail */
+/* the message of this thread, "" when there is none; valid until the thread's next ares_fail */
 const char *ares_error_message(void);
 void ares_error_clear(void);
 int ares_error_exit_code(int code);
@@ -56,35 +55,36 @@ void ares_abort(const char *file, int line, const char *what) __attribute__((nor
         if (ares_rc_ != ARES_OK) return ares_rc_; \
     } while (0)
 
-/* Our own mistakes, never a user's: aborts with file and line, in every build. */
+/* For mistakes of this program, never of its user: aborts with file and line, in every build. */
 #define ARES_ASSERT(cond)                                   \
     do {                                                    \
         if (!(cond)) ares_abort(__FILE__, __LINE__, #cond); \
     } while (0)
 
-/* Host memory; out of memory aborts. ares_calloc zeroes. Release with ares_free. */
+/* Host memory. Out of memory aborts. ares_calloc zeroes. Release with ares_free. */
 void *ares_malloc(size_t bytes);
 void *ares_calloc(size_t count, size_t size);
 void *ares_realloc(void *p, size_t bytes);
 void ares_free(void *p);
 char *ares_strdup(const char *s);
 /*
- * Page-aligned zeroed memory from the system, for arenas that live as long as the run (fresh pages
- * are dear: keep them).
+ * Page-aligned zeroed memory straight from the system, for arenas that live as long as the run
+ * (page faults are expensive: reuse the memory).
  */
 void *ares_pages_new(size_t bytes);
 void ares_pages_free(void *p, size_t bytes);
 
-/* ---------------- log (log.c): stderr, one line a message */
+/* ---------------- log (log.c): to stderr, one line per message */
 typedef enum { ARES_LOG_DEBUG, ARES_LOG_INFO, ARES_LOG_WARN, ARES_LOG_ERROR } ares_log_level;
-/* ranks other than 0 print warnings and errors only, with their rank */
+/* ranks other than 0 print only warnings and errors, with their rank */
 void ares_log_set(ares_log_level least, int rank);
 void ares_log(ares_log_level level, const char *format, ...) ARES_PRINTF(2, 3);
 #define ares_info(...) ares_log(ARES_LOG_INFO, __VA_ARGS__)
 #define ares_warn(...) ares_log(ARES_LOG_WARN, __VA_ARGS__)
 
 /* ------------------------------------------------------------------ strings (str.c)
- * Bytes with a length: may hold NUL, and data[len] is always NUL. A view borrows.
+ * Bytes with a length: they may hold NUL, and data[len] of an ares_str with memory is always NUL. A
+ * view borrows its bytes.
  */
 typedef struct ares_view {
     const char *data;
@@ -96,7 +96,10 @@ typedef struct ares_str {
 } ares_str; /* {0} is an empty string */
 
 #define ARES_VIEW(literal) ((ares_view){ (literal), sizeof(literal) - 1 })
-/* FNV-1a, 64 bits, for what is kept in files; h: ARES_FNV1A, or the hash of what comes before. */
+/*
+ * FNV-1a, 64 bits, for hashes that are kept in files. h is ARES_FNV1A, or the hash of the bytes
+ * before these.
+ */
 #define ARES_FNV1A 14695981039346656037u
 uint64_t ares_fnv1a(uint64_t h, const void *data, size_t len);
 ares_view ares_view_of(const char *s); /* NULL gives an empty view */
@@ -104,7 +107,7 @@ ares_view ares_str_view(const ares_str *s);
 bool ares_view_eq(ares_view a, ares_view b);
 bool ares_view_is(ares_view a, const char *s);
 bool ares_view_starts(ares_view a, ares_view prefix);
-/* Strictly: no overlong forms, no surrogates, nothing beyond U+10FFFF. */
+/* strict: no overlong forms, no surrogates, nothing beyond U+10FFFF */
 bool ares_view_is_utf8(ares_view a);
 int64_t ares_view_find(ares_view a, ares_view needle, size_t from); /* -1 when absent */
 ares_view ares_view_trim(ares_view a);                              /* ASCII white space */
@@ -116,51 +119,51 @@ void ares_str_add_view(ares_str *s, ares_view v);
 void ares_str_add_z(ares_str *s, const char *z);
 void ares_str_add_char(ares_str *s, char c);
 void ares_str_addf(ares_str *s, const char *format, ...) ARES_PRINTF(2, 3);
-/* hands out the bytes (ares_free) and leaves s empty */
+/* gives the bytes to the caller (release with ares_free) and leaves s empty */
 char *ares_str_take(ares_str *s);
 /*
- * The shortest decimal text that reads back as the same double, in the form of Python's repr: 0.1,
- * 1.0, 1e-06, 1e+16, nan, inf, -inf (JSON has none of the last three: ares_json_write_double).
+ * The shortest decimal text that reads back as the same number, in the form of Python's repr: 0.1,
+ * 1.0, 1e-06, 1e+16, nan, inf, -inf. For JSON, which lacks the last three, see
+ * ares_json_write_double.
  */
 void ares_str_add_double(ares_str *s, double x);
-void ares_str_add_float(ares_str *s, float x); /* the same for a float */
+void ares_str_add_float(ares_str *s, float x);
 /*
- * Strict decimal numbers: the whole text or false; no white space, no hexadecimal, no nan or inf,
- * false when out of range; locale-independent.
+ * Strict decimal numbers, independent of the locale. The whole text must be a number: false for
+ * white space around it, hexadecimal, nan, inf, and values out of range.
  */
 bool ares_parse_double(ares_view text, double *out);
 bool ares_parse_i64(ares_view text, int64_t *out);
-/* Whole file or stream to memory. path "-" is stdin. */
+/* Reads a whole file or stream; path "-" is stdin. */
 int ares_file_read(const char *path, ares_str *out);
-int ares_file_write(const char *path, const void *data, size_t len); /* plain, not atomic */
-/* temporary, fsync, rename, fsync of the folder */
+int ares_file_write(const char *path, const void *data, size_t len); /* not atomic */
+/* writes a temporary file, fsyncs it, renames it, fsyncs the folder */
 int ares_file_write_atomic(const char *path, const void *data, size_t len);
 bool ares_file_exists(const char *path);
 bool ares_dir_exists(const char *path);
 int ares_dir_make(const char *path); /* with parents */
-/* the same, synced: still there after a power cut */
+/* the same, and synced, so that it survives a power cut */
 int ares_dir_make_durable(const char *path);
-/* syncs the folder of path: its name is on the disk */
+/* fsyncs the folder that holds path, so that the name is on the disk */
 int ares_path_sync(const char *path);
 int ares_dir_remove(const char *path); /* with contents; fine when absent */
-/* "a/b" from "a" and "b"; absolute b wins. Written into out, replacing it; returns out->data. */
+/* "a/b" from "a" and "b", or b alone when it is absolute. Replaces out; returns out->data. */
 const char *ares_path_join(ares_str *out, const char *a, const char *b);
 
 /* ---------------- arena (arena.c): bump allocation, freed as a whole */
-/* {0} is ready */
 typedef struct ares_arena {
     struct ares_arena_chunk *head, *spare;
     size_t used, chunk_bytes;
-} ares_arena;
+} ares_arena;                                        /* {0} is ready for use */
 void *ares_arena_alloc(ares_arena *a, size_t bytes); /* 16-byte aligned, not zeroed */
 void *ares_arena_calloc(ares_arena *a, size_t count, size_t size);
 char *ares_arena_copy(ares_arena *a, const char *data, size_t len); /* adds a NUL */
 char *ares_arena_printf(ares_arena *a, const char *format, ...) ARES_PRINTF(2, 3);
-/* forgets everything, keeps the memory */
+/* ends the life of everything in it, keeps the memory */
 void ares_arena_reset(ares_arena *a);
 void ares_arena_fini(ares_arena *a);
 
-/* ---------------- map (map.c): bytes -> int64, keys copied, order of insertion kept */
+/* ---------------- map (map.c): bytes -> int64; copies keys, keeps the order of insertion */
 typedef struct ares_map ares_map;
 ares_map *ares_map_new(void);
 void ares_map_free(ares_map *m);
@@ -170,11 +173,17 @@ int64_t ares_map_count(const ares_map *m);
 ares_view ares_map_key(const ares_map *m, int64_t index); /* index-th inserted */
 int64_t ares_map_value(const ares_map *m, int64_t index);
 
-/* ---------------- JSON (json.c)
- * A strict RFC 8259 reader of our own where cJSON falls short: strings may hold NUL, 1 and 1.0
- * differ, integers beyond 2^53 keep their text, duplicate keys keep the last, object order is kept,
- * depth is bounded (512). Lone surrogates become U+FFFD. Invalid UTF-8 in strings is an error. A
- * document lives in an arena; everything in it is const.
+/* ---------------- JSON (json.c, json_write.c)
+ * A strict RFC 8259 reader: strings may hold NUL, 1 and 1.0 differ, integers beyond 2^53 keep their
+ * text, of duplicate keys the last value counts, objects keep their order, nesting ends at 512
+ * levels. Lone surrogates become U+FFFD. Invalid UTF-8 in strings is an error. A document lives in
+ * an arena; everything in it is const.
+ *
+ * Which reader reads which file: cJSON reads a checkpoint's state.json, whose few numbers and words
+ * this program chose itself. This reader reads everything else: all that comes from outside (data
+ * rows, tokenizer.json, a model's config.json, headers of safetensors, lines of a user's process)
+ * and what this program wrote with texts of the user's or with numbers that must come back bit for
+ * bit (metrics.jsonl, controls.json). YAML of the configuration is read by libyaml.
  */
 typedef enum {
     ARES_JSON_NULL,
@@ -193,23 +202,26 @@ typedef struct ares_json_member {
 struct ares_json {
     ares_json_type type;
     bool boolean;
-    /* INT that does not fit in 64 bits: integer is clamped, number and text hold it */
+    /* INT beyond 64 bits: integer is clamped; number and text hold the value */
     bool big;
-    int64_t integer;        /* INT; for FLOAT the truncated value where it fits */
-    double number;          /* INT and FLOAT */
-    ares_view text;         /* STRING: the bytes, a NUL behind them; INT and FLOAT: as written */
-    int64_t count;          /* ARRAY and OBJECT */
-    const ares_json *items; /* ARRAY [count] */
+    int64_t integer;                 /* INT; for FLOAT the truncated value where it fits */
+    double number;                   /* INT and FLOAT */
+    ares_view text;                  /* STRING: the bytes, then a NUL; INT and FLOAT: as written */
+    int64_t count;                   /* ARRAY and OBJECT */
+    const ares_json *items;          /* ARRAY [count] */
     const ares_json_member *members; /* OBJECT [count] */
 };
-/* "<name>:line:column: ..." */
+/* a failure begins with "<name>:<line>:<column>: " */
 int ares_json_parse(ares_arena *arena, ares_view text, const char *name, const ares_json **out);
-/* NULL when absent or no object */
+/* the same for line number `line` of a file of such lines */
+int ares_json_parse_line(ares_arena *arena, ares_view text, const char *name, int64_t line,
+                         const ares_json **out);
+/* NULL when the key is absent, or `object` is NULL or no object */
 const ares_json *ares_json_get(const ares_json *object, const char *key);
 const ares_json *ares_json_find(const ares_json *object, ares_view key);
 /*
- * Typed lookups with a default for absent or null; a wrong type is a failure naming the key. 2.0 is
- * an integer here.
+ * Typed lookups with a default for an absent key or null. A wrong type is a failure that names the
+ * key. 2.0 counts as an integer.
  */
 int ares_json_get_i64(const ares_json *o, const char *key, int64_t absent, int64_t *out);
 int ares_json_get_double(const ares_json *o, const char *key, double absent, double *out);
@@ -239,7 +251,7 @@ void ares_json_write_bool(ares_str *out, bool x);
 void ares_json_write_i64(ares_str *out, int64_t x);
 void ares_json_write_double(ares_str *out, double x); /* reads back as the same bits */
 void ares_json_write_float(ares_str *out, float x);
-/* printf's %.<digits>g, for readers of files */
+/* as printf's %.<digits>g, for numbers that people read */
 void ares_json_write_rounded(ares_str *out, double x, int digits);
 void ares_json_write_string(ares_str *out, ares_view s);
 /* values or members written elsewhere, separated by commas; nothing when empty */
@@ -252,8 +264,8 @@ void ares_json_splice(ares_str *out, ares_view json);
 void ares_json_indent(ares_str *out, ares_view json, int levels);
 
 /* ---------------- keyed randomness (rng.c)
- * Philox4x32-10 (Salmon et al. 2011). A draw is a function of its key alone, never of order, thread
- * or rank.
+ * Philox4x32-10 (Salmon et al. 2011). A random number is a function of its key alone, never of the
+ * order of calls, the thread or the rank.
  */
 enum {
     ARES_RNG_SAMPLE = 1,
@@ -271,7 +283,8 @@ typedef struct ares_rng_key {
     uint32_t k[2];
 } ares_rng_key;
 void ares_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
-/* (seed, purpose, a, b, c, d) -> a key; chain more coordinates with ares_rng_sub. */
+/* The key of (seed, purpose); ares_rng_sub adds two coordinates at a time (step, row, token ...).
+ */
 ares_rng_key ares_rng_root(uint64_t seed, uint32_t purpose);
 ares_rng_key ares_rng_sub(ares_rng_key key, uint64_t a, uint64_t b);
 uint64_t ares_rng_u64(ares_rng_key key, uint64_t index);
@@ -281,30 +294,31 @@ double ares_rng_normal(ares_rng_key key, uint64_t index);           /* same bits
 void ares_rng_shuffle(ares_rng_key key, int64_t *items, int64_t n); /* Fisher-Yates */
 
 /* ---------------- thread pool (pool.c): the only threads
- * ares_pool_run hands the tasks 0..n-1 out dynamically and returns when all are done; the caller
- * works too. Short spin, then futex. Results must not depend on who takes which task. Not reentrant
- * from inside a task (runs serially there). ares_pool_post queues a background job, done by threads
- * that would otherwise wait and by ares_pool_drain.
+ * ares_pool_run gives the tasks 0..n-1 to whichever thread is free and returns when all are done;
+ * the calling thread works too. Idle threads spin briefly, then sleep on a futex. Results must not
+ * depend on which thread takes which task. A run inside a task is serial. ares_pool_post queues a
+ * background job, done by threads that would otherwise wait and by ares_pool_drain.
  */
 typedef struct ares_pool ares_pool;
 typedef void ares_task_fn(void *ctx, int64_t task, int worker); /* worker in [0, threads) */
 ares_pool *ares_pool_new(int threads);                          /* <= 0: ares_cpu_count() */
 void ares_pool_free(ares_pool *p);
 int ares_pool_threads(const ares_pool *p); /* NULL pool: 1 */
-/* NULL pool: serial */
-void ares_pool_run(ares_pool *p, int64_t tasks, ares_task_fn *fn, void *ctx);
+void ares_pool_run(ares_pool *p, int64_t tasks, ares_task_fn *fn,
+                   void *ctx); /* NULL pool: serial */
 void ares_pool_post(ares_pool *p, void (*fn)(void *ctx), void *ctx);
 void ares_pool_drain(ares_pool *p);
-/* CPUs of the affinity mask and the cgroup quota, at least 1 */
+/* CPUs that the affinity mask and the cgroup quota allow, at least 1 (cpus.c) */
 int ares_cpu_count(void);
 
-double ares_now_s(void); /* monotonic (clock.c) */
-int64_t ares_peak_memory_bytes(void);
-/* main memory of this machine, or what the process's control groups grant of it (cpus.c) */
+double ares_now_s(void);              /* monotonic (clock.c) */
+int64_t ares_peak_memory_bytes(void); /* peak resident memory of this process (clock.c) */
+/* main memory of this machine, or the part that the process's control groups allow (cpus.c) */
 double ares_memory_bytes(void);
 
-/* ---------------- metrics (metrics.c): name -> scalar, order of first mention; white space of a
- * name is kept as _ */
+/* ---------------- metrics (metrics.c): name -> scalar, in order of first mention
+ * White space in a name becomes _.
+ */
 typedef struct ares_metrics ares_metrics;
 ares_metrics *ares_metrics_new(void);
 void ares_metrics_free(ares_metrics *m);
@@ -317,7 +331,7 @@ const char *ares_metrics_name(const ares_metrics *m, int i);
 double ares_metrics_value(const ares_metrics *m, int i);
 
 /* ---------------- lookup (lookup.c): "did you mean" */
-/* NULL when nothing is near */
+/* the name most like the word; NULL when none is like it */
 const char *ares_nearest(const char *word, const char *const *names, int n);
 /*
  * Index of name among names, or a failure: "<subject> = 'name': unknown; did you mean 'x'?
@@ -330,29 +344,31 @@ int ares_lookup(int code, const char *subject, const char *name, const char *con
 /* ---------------- schedules (schedule.c, schedule/): f(step)
  * value(step) = base x step / warmup_steps during the warm-up (0 at step 0), then base x
  * shape(progress), where progress goes from 0 to 1 between warmup_steps and total_steps and stays
- * there. With warm-up 0, step 0 has the full value.
+ * at 1. With warmup_steps 0, step 0 has the full value.
  *   linear       1 - (1 - min_ratio) progress
- *   cosine       max(min_ratio, (1 - min_ratio) cos(2 pi cycles progress) / 2 + (1 + min_ratio) /
- *                2), as in verl
+ *   cosine       max(min_ratio, (1 - min_ratio) cos(2 pi cycles progress) / 2
+ *                               + (1 + min_ratio) / 2), as in verl
  *   exponential  min_ratio ^ progress
- *   level        `cycles` equal stairs from 1 to min_ratio
- * A min_ratio above 1 makes linear, exponential and level rise. The same bits on every machine.
+ *   level        `cycles` equal steps down from 1 to min_ratio
+ * With min_ratio above 1, linear, exponential and level rise. The same bits on every machine.
  */
 typedef struct ares_schedule {
-    const char *name;       /* constant, linear, cosine, exponential, level */
-    double base, min_ratio; /* final value is base x min_ratio (linear, cosine, exponential) */
-    /* cosine: 0.5 is one half wave; level: the number of stairs */
-    double warmup_steps, total_steps, cycles;
+    const char *name;                 /* constant, linear, cosine, exponential, level */
+    double base, min_ratio;           /* the final value is base x min_ratio, but for constant */
+    double warmup_steps, total_steps; /* in steps */
+    double cycles;                    /* cosine: waves, 0.5 is half a wave; level: levels */
 } ares_schedule;
-/* unknown name and impossible numbers are ARES_ECONFIG */
+/* ARES_ECONFIG for an unknown name and for impossible numbers */
 int ares_schedule_check(const ares_schedule *s);
 double ares_schedule_at(const ares_schedule *s, int64_t step); /* step counts from 0 */
 
-/* ---------------- progress (progress.c): one line with ETA; a bar on a terminal, plain lines
- * otherwise */
+/* ---------------- progress (progress.c)
+ * A line per step on stdout, with the estimated time left; on a terminal also a moving bar below
+ * it.
+ */
 typedef struct ares_progress ares_progress;
 ares_progress *ares_progress_new(const char *what, int64_t done, int64_t total);
-/* stdout: "step 3/12 | <text> | 4.2 s | eta 0:38" */
+/* prints "<what> 3/12 | <text> | 4.2 s | eta 0:38" */
 void ares_progress_step(ares_progress *p, int64_t done, const char *text);
 void ares_progress_free(ares_progress *p);
 

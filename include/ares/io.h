@@ -1,6 +1,4 @@
-/*
- * io: files with a format. Safetensors, JSON lines, run trackers, atomic directories.
- */
+/* io: files with a format. Safetensors, JSON lines, metrics and events, checkpoints, locks. */
 #ifndef ARES_IO_H
 #define ARES_IO_H
 
@@ -8,9 +6,9 @@
 #include "ares/kernels.h"
 
 /* ---------------- safetensors (safetensors.c)
- * A model's tensors: one file, or the shards named by model.safetensors.index.json, mapped and
- * checked whole at open: header length, JSON, dtypes, shapes against byte ranges, overlaps, holes,
- * the end of the file. Every fault names file and tensor.
+ * A model's tensors: one file, or the shards that model.safetensors.index.json names. Files are
+ * mapped, and checked whole at open: header length, JSON, dtypes, shapes against byte ranges,
+ * overlaps, gaps, the end of the file. Every error names the file and the tensor.
  */
 typedef struct ares_tensor_info {
     const char *name;
@@ -20,7 +18,7 @@ typedef struct ares_tensor_info {
     int rank;
     int64_t shape[8];
     int64_t count;    /* elements */
-    const void *data; /* mapped, unaligned is possible: copy with memcpy */
+    const void *data; /* mapped; may be unaligned, so copy with memcpy */
     int64_t bytes;
     const char *file;
 } ares_tensor_info;
@@ -32,14 +30,14 @@ typedef struct ares_safetensors ares_safetensors;
 int ares_safetensors_open(const char *path, ares_safetensors **out);
 void ares_safetensors_close(ares_safetensors *s);
 int64_t ares_safetensors_count(const ares_safetensors *s);
-/* in file order */
+/* the i-th in the order of the headers */
 const ares_tensor_info *ares_safetensors_at(const ares_safetensors *s, int64_t i);
 /* NULL when absent */
 const ares_tensor_info *ares_safetensors_find(const ares_safetensors *s, const char *name);
 
 /*
- * Streaming writer: declare all tensors, then write their bytes in the declared order, any piece
- * size. The file is complete and fsynced at close; a missing or surplus byte is a failure.
+ * Streaming writer: declare all tensors, then write their bytes in the declared order, in pieces of
+ * any size. finish completes and fsyncs the file; it fails when bytes are missing or too many.
  */
 typedef struct ares_safetensors_writer ares_safetensors_writer;
 int ares_safetensors_create(const char *path, ares_safetensors_writer **out);
@@ -48,39 +46,40 @@ void ares_safetensors_declare(ares_safetensors_writer *w, const char *name, ares
 int ares_safetensors_write(ares_safetensors_writer *w, const void *data, size_t bytes);
 int ares_safetensors_finish(ares_safetensors_writer *w); /* frees w, also on failure */
 
-/* ---------------- JSON lines (jsonl.c): split on \n only; "-" is stdin */
+/* ---------------- JSON lines (jsonl.c)
+ * Lines end at \n only. Path "-" is stdin. A byte order mark at the start and blank lines are
+ * skipped.
+ */
 typedef struct ares_jsonl ares_jsonl;
 int ares_jsonl_open(const char *path, ares_jsonl **out);
 /*
- * 1 and a row (valid until the next call), 0 at the end, negative: a failure naming file:line; the
- * reader then stands behind the bad line. line_number (may be NULL) counts from 1. Blank lines are
- * skipped. A byte order mark at the start is skipped.
+ * Gives 1 and a row (valid until the next call), or 0 at the end. A negative result is a failure
+ * that names file:line; the next call reads the line after the bad one. line_number counts from 1
+ * and may be NULL.
  */
 int ares_jsonl_next(ares_jsonl *r, const ares_json **row, int64_t *line_number);
-ares_view ares_jsonl_line(const ares_jsonl *r); /* the raw line last read */
+ares_view ares_jsonl_line(const ares_jsonl *r); /* the text of the line last read */
 void ares_jsonl_close(ares_jsonl *r);
 /*
- * Appending writer; each row is flushed whole. On open in resume mode the file is cut behind
- * keep_rows rows (a torn last line is dropped).
+ * Appending writer; each row reaches the system whole. The file is cut after its first keep_rows
+ * rows: 0 empties it, -1 keeps all complete rows (a torn last line is dropped).
  */
 typedef struct ares_jsonl_writer ares_jsonl_writer;
-/* keep_rows 0: truncate, -1: keep all whole rows */
 int ares_jsonl_create(const char *path, int64_t keep_rows, ares_jsonl_writer **out);
 /* without the newline */
 int ares_jsonl_write(ares_jsonl_writer *w, const char *line, size_t len);
-int ares_jsonl_sync(ares_jsonl_writer *w); /* what was written is on the disk */
+int ares_jsonl_sync(ares_jsonl_writer *w); /* fsync: what was written is on the disk */
 int ares_jsonl_finish(ares_jsonl_writer *w);
 
 /* ---------------- tracker (tracker.c): metrics.jsonl and TensorBoard events in a run directory
- * metrics.jsonl: {"step":3,"actor/pg_loss":...} one line a step. TensorBoard: scalars, text of
- * samples, histograms (tfevents records with masked CRC-32C, protobuf written by hand). Rows of
- * steps >= from_step are dropped at open (resume), and a new event file tells TensorBoard to forget
- * its own.
+ * metrics.jsonl has a line per step: {"step":3,"actor/pg_loss":...}. TensorBoard gets scalars,
+ * texts of samples and histograms. Opening a run that goes on drops the rows of metrics.jsonl with
+ * step >= from_step, and its new event file tells TensorBoard to forget those steps.
  */
 typedef struct ares_tracker ares_tracker;
 int ares_tracker_open(const char *run_dir, int64_t from_step, bool tensorboard, ares_tracker **out);
 int ares_tracker_log(ares_tracker *t, int64_t step, const ares_metrics *m);
-int ares_tracker_sync(ares_tracker *t); /* the rows so far are on the disk */
+int ares_tracker_sync(ares_tracker *t); /* fsync of metrics.jsonl */
 int ares_tracker_text(ares_tracker *t, int64_t step, const char *tag, ares_view text);
 /* A histogram whose values are counted already: count [n], edge [n + 1] finite and rising. */
 int ares_tracker_bins(ares_tracker *t, int64_t step, const char *tag, const double *edge,
@@ -89,36 +88,35 @@ int ares_tracker_close(ares_tracker *t);
 
 /* ---------------- checkpoint (checkpoint.c): directories that appear whole or not at all
  * begin gives a temporary directory beside <dir>/<name>; seal fsyncs every file and folder in it;
- * commit renames it to <dir>/<name>, replaces <dir>/latest (a text file with the name) atomically;
- * a checkpoint of the same name changes places with it. What a crash leaves is removed by the next
- * begin. Names are step_<digits> and rolling_<digits>.
+ * commit renames it to <dir>/<name> (an older checkpoint of that name is exchanged with it and
+ * removed) and atomically replaces <dir>/latest, a text file with the name. What a crash leaves
+ * behind is removed by the next begin. Names are step_<digits> and rolling_<digits>.
  */
 int ares_checkpoint_begin(const char *dir, const char *name, ares_str *temporary);
 int ares_checkpoint_seal(const char *temporary);
 int ares_checkpoint_commit(const char *dir, const char *name, const char *temporary);
 void ares_checkpoint_abandon(const char *temporary);
 /*
- * Name of the newest complete checkpoint by `latest`, or by the highest step when `latest` is
- * missing; ARES_OK and empty when none.
+ * Name of the newest complete checkpoint: the one that `latest` names, or the highest step when
+ * `latest` is missing. ARES_OK and an empty name when there is none.
  */
 int ares_checkpoint_latest(const char *dir, ares_str *name);
-/* the newest rolling_*; ARES_OK and empty when none */
+/* name of the newest rolling_*; ARES_OK and an empty name when there is none */
 int ares_checkpoint_rolling(const char *dir, ares_str *name);
-/* all rolling_* but one; NULL: all */
+/* removes all rolling_* but the one named `but`; NULL: all of them */
 int ares_checkpoint_drop_rolling(const char *dir, const char *but);
 /*
- * Removes complete step_* checkpoints until `keep` are left: the newest ones, and those named in
- * `spare` (NULL-terminated), which count among them. The newest always stays, so that keep 1 may
- * leave two. keep <= 0 keeps all. (EasyR1's rule, aepo.md 1.7)
+ * Which of n checkpoints, newest first, go when `keep` are to be left: those that are spared stay
+ * and count among the kept ones, and so do the newest others. The newest always stays, so keep 1
+ * may leave two. keep <= 0 keeps all. EasyR1's rule (docs/design.md#checkpoints).
  */
-/* the rule alone, over n checkpoints from the newest on */
 void ares_checkpoint_excess(const bool *spared, int n, int keep, bool *remove);
+/* Removes the complete step_* checkpoints in excess; `spare` is a NULL-terminated list of names. */
 int ares_checkpoint_prune(const char *dir, int keep, const char *const *spare);
 
-/* ---------------- lock (lock.c): one process a run directory */
-/*
- * Takes <dir>/lock (fcntl, so it dies with the process; holds pid and host for the message).
- * ARES_ESTATE when a living process holds it.
+/* ---------------- lock (lock.c): one process per run directory
+ * Takes <dir>/lock with fcntl, so the lock ends with its process; the file holds pid and host for
+ * the message. ARES_ESTATE when a running process has it.
  */
 int ares_lock_take(const char *dir, int *fd);
 void ares_lock_drop(int fd);

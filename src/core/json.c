@@ -27,6 +27,7 @@ typedef struct reader {
     ares_arena *arena;
     ares_view text; /* the caller's, untouched: errors count lines in it */
     const char *name;
+    int64_t first_line; /* number of the line that the text begins with */
     char *start, *p, *end;
     pending *stack;
     size_t depth, top, cap;
@@ -36,12 +37,14 @@ static int read_value(reader *r, ares_json *out);
 
 static int bad_at(const reader *r, const char *at, const char *what)
 {
-    size_t offset = (size_t)(at - r->start), line = 1, column = 1;
+    size_t offset = (size_t)(at - r->start), column = 1;
+    int64_t line = r->first_line;
     for (size_t i = 0; i < offset; i++) {
         if (r->text.data[i] == '\n') line++, column = 1;
         else if (((unsigned char)r->text.data[i] & 0xC0) != 0x80) column++;
     }
-    return ares_fail(ARES_EFORMAT, "%s:%zu:%zu: not JSON: %s", r->name, line, column, what);
+    return ares_fail(ARES_EFORMAT, "%s:%lld:%zu: not JSON: %s", r->name, (long long)line, column,
+                     what);
 }
 
 static int bad(const reader *r, const char *what)
@@ -349,12 +352,14 @@ static int read_value(reader *r, ares_json *out)
     return ARES_OK;
 }
 
-int ares_json_parse(ares_arena *arena, ares_view text, const char *name, const ares_json **out)
+int ares_json_parse_line(ares_arena *arena, ares_view text, const char *name, int64_t line,
+                         const ares_json **out)
 {
     char *copy = ares_arena_copy(arena, text.data, text.len);
     reader r = { .arena = arena,
                  .text = text,
                  .name = name ? name : "json",
+                 .first_line = line,
                  .start = copy,
                  .p = copy,
                  .end = copy + text.len };
@@ -369,6 +374,11 @@ int ares_json_parse(ares_arena *arena, ares_view text, const char *name, const a
     ares_free(r.stack);
     *out = rc == ARES_OK ? value : NULL;
     return rc;
+}
+
+int ares_json_parse(ares_arena *arena, ares_view text, const char *name, const ares_json **out)
+{
+    return ares_json_parse_line(arena, text, name, 1, out);
 }
 
 const ares_json *ares_json_find(const ares_json *object, ares_view key)

@@ -62,17 +62,8 @@ int ares_jsonl_next(ares_jsonl *r, const ares_json **row, int64_t *line_number)
     if (line_number) *line_number = r->number;
     if (rc <= 0) return rc;
     ares_arena_reset(&r->arena);
-    rc = ares_json_parse(&r->arena, ares_jsonl_line(r), "", row);
-    if (rc == ARES_OK) return 1;
-    /*
-     * a line of JSON has no lines of its own: ":1:<column>: ..." becomes "<file>:<line>:<column>:
-     * ..."
-     */
-    char *message = ares_strdup(ares_error_message());
-    ares_fail(rc, "io: %s:%lld%s", r->path, (long long)r->number,
-              strncmp(message, ":1:", 3) == 0 ? message + 2 : message);
-    ares_free(message);
-    return rc;
+    rc = ares_json_parse_line(&r->arena, ares_jsonl_line(r), r->path, r->number, row);
+    return rc == ARES_OK ? 1 : ares_fail_in(rc, "io");
 }
 
 ares_view ares_jsonl_line(const ares_jsonl *r)

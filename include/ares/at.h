@@ -1,6 +1,6 @@
 /*
- * at: libtorch behind a C header. The tests' oracle and the arithmetic of users' own losses; the
- * training path has no use for it.
+ * at: libtorch behind a C header. An oracle for tests, and the ground of the coming table of aten
+ * kernels; training does not use it.
  *
  *   at_scope *s = at_scope_open("my_loss");
  *   at_tensor ratio = at_exp(at_sub(log_prob, old));
@@ -8,18 +8,16 @@
  *   ARES_TRY(at_scope_close(s, &loss));
  *
  * Every tensor belongs to the innermost scope of the thread that made it. Closing the scope frees
- * them all, but for `out`, which goes to the scope around it. After an operation has failed the
- * next ones of its scope do nothing and give NULL, so one check at the close is enough; it gives
- * the first failure by name, with the shapes:
+ * them all except `out`, which passes to the enclosing scope. After an operation has failed, the
+ * next ones of its scope do nothing and give NULL, so one check at the close is enough. It names
+ * the first operation that failed, with the shapes, in one line:
  *
  *   torch: my_loss: at_sub: The size of tensor a (4) must match the size of tensor b (3) at
- *       non-singleton
- *   dimension 1 (f32 [2, 4], f32 [2, 3])                                                      (all
- *                                         in one line)
+ *       non-singleton dimension 1 (f32 [2, 4], f32 [2, 3])
  *
- * Codes: ARES_EUNSUPPORTED, ARES_ELIMIT (device memory), else ARES_EDEVICE. No exception crosses
- * this header. A name ending in _ writes into its first operand and gives it back. libtorch
- * computes on the calling thread alone.
+ * Codes: ARES_EUNSUPPORTED, ARES_ELIMIT (device memory), otherwise ARES_EDEVICE. No exception
+ * crosses this header. An operation whose name ends in _ writes into its first operand and returns
+ * it. libtorch computes on the calling thread only.
  */
 #ifndef ARES_AT_H
 #define ARES_AT_H
@@ -40,27 +38,27 @@ typedef enum { AT_F32, AT_F64, AT_BF16, AT_F16, AT_I32, AT_I64, AT_U8, AT_BOOL }
 #define AT_SCALAR NULL, 0
 
 /* ---------------- scopes and lifetime (at.cpp) */
-at_scope *at_scope_open(const char *name); /* name: a literal, or longer-lived than the scope */
+at_scope *at_scope_open(const char *name); /* name must outlive the scope */
 /*
- * out may be NULL; after a failure *out is NULL. Scopes opened inside this one and left open are
- * closed with it. An owned tensor stays owned.
+ * out may be NULL; after a failure *out is NULL. Scopes that were opened inside this one and are
+ * still open are closed too. A tensor taken out with at_own stays out.
  */
 int at_scope_close(at_scope *s, at_tensor *out);
-/* of the innermost scope: for loops that would work in vain */
+/* whether an operation of the innermost scope has failed, for loops that may stop early */
 bool at_scope_failed(void);
 /* takes t out of its scope, for a struct; release with at_free */
 at_tensor at_own(at_tensor t);
 void at_free(at_tensor t);   /* of an owned tensor; NULL is fine */
-int64_t at_live_count(void); /* handles of this process, scopes' and owned */
+int64_t at_live_count(void); /* tensor handles of this process, in scopes and owned */
 
 /* ------------------------------------------------------------------ process */
 const char *at_version(void);       /* "2.11.0" */
 void at_manual_seed(uint64_t seed); /* of libtorch's own generators */
-/* Loads libtorch's CUDA half and looks for a device; a failure says what is missing. */
+/* Loads libtorch's CUDA libraries and looks for a device; a failure says what is missing. */
 int at_cuda_open(void);
 
 /* ---------------- making, copying, looking (at.cpp) */
-/* Borrows contiguous host memory, for as long as the tensor or a view of it lives. */
+/* Borrows contiguous host memory, which must live as long as the tensor and its views. */
 at_tensor at_from_blob(void *data, at_dtype dtype, const int64_t *sizes, int n);
 at_tensor at_zeros(at_dtype dtype, const int64_t *sizes, int n);
 at_tensor at_full(double value, at_dtype dtype, const int64_t *sizes, int n);
@@ -73,12 +71,12 @@ at_tensor at_to(at_tensor t, at_dtype dtype);
 /* "cpu", "cuda", "cuda:1"; cuda needs at_cuda_open */
 at_tensor at_to_device(at_tensor t, const char *device);
 /*
- * The elements in row-major order, converted, to host memory of at_numel elements. A failure is the
- * scope's.
+ * Converts the elements to dtype and copies them, in row-major order, to host memory for at_numel
+ * elements. A failure counts as one of the scope.
  */
 int at_read(at_tensor t, at_dtype dtype, void *out);
 double at_item(at_tensor t); /* of one element; NaN after a failure */
-void *at_data(at_tensor t);  /* NULL after a failure, as the next four give 0 */
+void *at_data(at_tensor t);  /* NULL after a failure; the next four give 0 then */
 int at_ndim(at_tensor t);
 int64_t at_size(at_tensor t, int dim); /* negative dims count from the end */
 int64_t at_numel(at_tensor t);
@@ -141,27 +139,28 @@ at_tensor at_gather(at_tensor t, int dim, at_tensor index);
 at_tensor at_index_select(at_tensor t, int dim, at_tensor index);
 at_tensor at_index_add(at_tensor t, int dim, at_tensor index, at_tensor source);
 /*
- * q [..., H, M, D], k and v [..., Hk, N, D], Hk divides H; mask broadcasting to [..., H, M, N]
- * (boolean: true is seen; else added), or NULL.
+ * Attention. q [..., H, M, D], k and v [..., Hk, N, D], where Hk divides H. mask broadcasts to
+ * [..., H, M, N]; a boolean mask is true where a key is seen, another is added to the scores; NULL:
+ * none.
  */
 at_tensor at_sdpa(at_tensor q, at_tensor k, at_tensor v, at_tensor mask, bool causal, double scale);
 
 /* ------------------------------------------------------------------ autograd (at_grad.cpp) */
-at_tensor at_requires_grad_(at_tensor t, bool on); /* on a leaf: the values to differentiate by */
+at_tensor at_requires_grad_(at_tensor t, bool on); /* of a leaf: a value to differentiate by */
 /*
- * d output / d inputs[i] into grads[i]; grad_output NULL for a scalar. An input that output does
- * not depend on gets zeros. keep: the graph can be walked again.
+ * Writes d output / d inputs[i] to grads[i]. grad_output is NULL for a scalar output. An input that
+ * the output does not depend on gets zeros. keep: the graph stays for another call.
  */
 int at_grad(at_tensor output, at_tensor grad_output, const at_tensor *inputs, int n, bool keep,
             at_tensor *grads);
-bool at_set_grad_enabled(bool on); /* of this thread; gives what it was */
+bool at_set_grad_enabled(bool on); /* for this thread; returns the value before */
 
 /* ---------------- any other operator (at_ops.cpp)
  *   at_value in[] = { AT_T(x), AT_INT(2), AT_FLAG(true) }, out;
  *   at_call("aten::cumsum", "", in, 3, &out, 1);
- * Arguments in the schema's order; those left out at the end have its defaults. Tensors among the
- * out values belong to the scope. An operator that writes in place (TENSORS among its arguments)
- * gives nothing: n_out 0.
+ * Arguments in the order of the operator's schema; those left out at the end have its defaults.
+ * Tensors among the out values belong to the scope. An operator that writes into its TENSORS
+ * arguments has no out values: n_out 0.
  */
 typedef enum {
     AT_V_NONE,

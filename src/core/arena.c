@@ -1,6 +1,6 @@
 /*
- * Bump allocation in chunks. A reset keeps the chunks, so a step that resembles the last one asks
- * the system for nothing.
+ * Bump allocation in chunks. A reset keeps the chunks, so a step that resembles the previous one
+ * needs no memory from the system.
  */
 #include "ares/core.h"
 

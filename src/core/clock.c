@@ -1,6 +1,4 @@
-/*
- * Time that only goes forward, and the most memory this process ever held.
- */
+/* Monotonic time, and the peak memory of this process. */
 #include "ares/core.h"
 
 #include <sys/resource.h>

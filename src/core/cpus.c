@@ -1,7 +1,7 @@
 /*
- * How many CPUs and how much memory are ours. A container often sees all of the machine's and may
- * use a part of them; a thread too many is worse than one too few, because the whole process stands
- * still when its quota is spent.
+ * How many CPUs and how much memory this process may use. A container often sees all of the
+ * machine's but may use only a part. One thread too many is worse than one too few: when the CPU
+ * quota is used up, the whole process stops until the next period.
  */
 #include "cpus.h"
 #include "ares/core.h"
@@ -41,7 +41,7 @@ static double folder_cpus(const char *folder)
     return INFINITY;
 }
 
-/* Version 1 says a number of pages that no machine has where there is no limit. */
+/* Where there is no limit, version 1 gives a number of bytes that no machine has. */
 static double folder_memory(const char *folder)
 {
     double bytes, unused;
@@ -54,8 +54,8 @@ static double folder_memory(const char *folder)
 typedef double folder_limit(const char *folder);
 
 /*
- * The tightest limit from <base><path> up to <base>. A path that is not there is that of the host:
- * only base counts.
+ * The tightest limit from <base><path> up to <base>. In a container the path may be the host's and
+ * not exist here; then only base counts.
  */
 static double least_upwards(const char *base, const char *path, folder_limit *limit)
 {
@@ -71,7 +71,8 @@ static double least_upwards(const char *base, const char *path, folder_limit *li
     }
 }
 
-/* Over the control groups of `membership` that this controller of version 1, or version 2, has. */
+/* The tightest limit over the control groups of `membership`: version 2's, and version 1's of
+ * controller. */
 static double least_of(const char *membership, const char *root, const char *controller,
                        folder_limit *limit)
 {
@@ -110,10 +111,7 @@ double core_cgroup_memory(const char *membership, const char *root)
     return least_of(membership, root, "memory", folder_memory);
 }
 
-/*
- * A machine may have more CPUs than a cpu_set_t has bits: the mask is made larger until the kernel
- * takes it.
- */
+/* A machine may have more CPUs than a cpu_set_t has bits: enlarges the mask until it fits. */
 static int affinity_cpus(void)
 {
     for (int bits = 1024; bits <= 1 << 20; bits *= 2) {

@@ -2,13 +2,13 @@
 #define ARES_CORE_CPUS_H
 
 /*
- * CPUs that the control groups of a process grant it, rounded to the nearest whole one, at least 1;
- * a large number when they set no limit. Both layouts: version 2 (cpu.max) and 1
+ * CPUs that the control groups of a process allow it, rounded to the nearest integer, at least 1;
+ * INT_MAX when they set no limit. Reads both layouts: version 2 (cpu.max) and version 1
  * (cpu/cpu.cfs_quota_us). `membership` is a file like /proc/self/cgroup, `root` a folder like
  * /sys/fs/cgroup.
  */
 int core_cgroup_cpus(const char *membership, const char *root);
-/* Bytes they grant it (memory.max, or memory.limit_in_bytes); infinite when they set no limit. */
+/* Bytes that they allow (memory.max, or memory.limit_in_bytes); infinite when they set no limit. */
 double core_cgroup_memory(const char *membership, const char *root);
 
 #endif

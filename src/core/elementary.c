@@ -1,5 +1,5 @@
 /*
- * Short series on short intervals; no tables, no fused operations (-ffp-contract=off keeps the
+ * Short series on short intervals; no tables, no fused multiply-add (-ffp-contract=off keeps the
  * compiler from making any).
  */
 #include "elementary.h"
@@ -9,8 +9,8 @@
 #include <string.h>
 
 /*
- * x = 2^e m with m in [sqrt 1/2, sqrt 2), and ln m = 2 artanh(s), s = (m - 1) / (m + 1): |s| <
- * 0.172, so the term of s^23 is the last that counts.
+ * x = 2^e m with m in [sqrt 1/2, sqrt 2), and ln m = 2 artanh(s), s = (m - 1) / (m + 1). |s| <
+ * 0.172, so terms after s^23 are below the last bit.
  */
 double core_log(double x)
 {
@@ -29,8 +29,8 @@ double core_log(double x)
 }
 
 /*
- * x = k ln 2 + r, |r| < 0.35; ln 2 in two parts, the first with so few bits that its product with k
- * is exact.
+ * x = k ln 2 + r, |r| < 0.35. ln 2 is split in two parts, the first with so few bits that its
+ * product with k is exact.
  */
 double core_exp(double x)
 {
@@ -42,8 +42,8 @@ double core_exp(double x)
 }
 
 /*
- * Folded into [0, 1/4], where either series is short: cos(pi y), or the sine of what is left to
- * 1/2.
+ * x is folded into y of [0, 1/2]; up to 1/4 the series of cos(pi y), above it that of
+ * sin(pi (1/2 - y)), so that either is short.
  */
 double core_cos_pi(double x)
 {

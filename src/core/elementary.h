@@ -1,7 +1,7 @@
 /*
- * Logarithm, exponential and cosine from sums, products and quotients alone: the same bits on every
- * machine, which C libraries do not promise. For numbers that reach a weight: initial values and
- * learning rates. Good to 2 ulp or so.
+ * Logarithm, exponential and cosine from sums, products and quotients only: the same bits on every
+ * machine, which C libraries do not promise. For numbers that affect weights: initial values and
+ * learning rates. The error is about 2 ulp.
  */
 #ifndef ARES_CORE_ELEMENTARY_H
 #define ARES_CORE_ELEMENTARY_H

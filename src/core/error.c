@@ -1,8 +1,8 @@
 /*
- * The message of the last failure, per thread, and the ways out: exit codes and aborts.
+ * The message of the last failure, per thread; exit codes and aborts.
  *
- * Two buffers take turns, so that ares_fail may be given ares_error_message() as an argument. A
- * report of many faults may be long, hence their size; untouched pages of it cost nothing.
+ * Two buffers alternate, so that ares_error_message() may be an argument of ares_fail. They are
+ * large because a report of many faults is long; pages that are never written cost no memory.
  */
 #include "ares/core.h"
 
@@ -82,7 +82,7 @@ int ares_error_exit_code(int code)
     case ARES_OK: return 0;
     case ARES_EUSE:
     case ARES_ECONFIG: return 2;
-    case ARES_EINTERRUPTED: return 130; /* main turns it into 143 when the signal was SIGTERM */
+    case ARES_EINTERRUPTED: return 130; /* SIGINT; main returns 143 for SIGTERM */
     default: return 1;
     }
 }

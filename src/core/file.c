@@ -1,6 +1,4 @@
-/*
- * Files and folders as wholes.
- */
+/* Whole files and folders: read, write, make, remove, sync. */
 #include "ares/core.h"
 
 #include <dirent.h>
@@ -79,8 +77,10 @@ int ares_path_sync(const char *path)
     ares_str_add(&folder, path, slash ? (size_t)(slash - path) + 1 : 0);
     if (folder.len == 0) ares_str_add_char(&folder, '.');
     int fd = open(folder.data, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = ARES_OK;
-    /* Some network file systems cannot sync a folder and say EINVAL, and EACCES is said where a
-     * folder may be written and not read; there is nothing more to do on them. */
+    /*
+     * EINVAL and EROFS: some network file systems cannot sync a folder. EACCES: the folder may be
+     * written but not read. Nothing more can be done then.
+     */
     bool done = fd < 0 ? errno == EACCES : fsync(fd) == 0 || errno == EINVAL || errno == EROFS;
     if (!done) rc = refused(folder.data, "synced");
     if (fd >= 0) close(fd);
@@ -170,7 +170,7 @@ int ares_dir_remove(const char *path)
 
 const char *ares_path_join(ares_str *out, const char *a, const char *b)
 {
-    ares_str joined = { 0 }; /* a or b may be out's own bytes */
+    ares_str joined = { 0 }; /* a or b may lie in out */
     if (b[0] != '/' && a[0]) {
         ares_str_add_z(&joined, a);
         if (b[0] && joined.data[joined.len - 1] != '/') ares_str_add_char(&joined, '/');

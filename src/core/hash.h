@@ -1,6 +1,6 @@
 /*
- * The hash of bytes behind ares_map and the JSON reader's search for duplicate keys: quick,
- * seedless, not cryptographic.
+ * The hash of ares_map and of the JSON reader's search for duplicate keys: fast, without a seed,
+ * not cryptographic.
  */
 #ifndef ARES_CORE_HASH_H
 #define ARES_CORE_HASH_H

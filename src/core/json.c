@@ -1,7 +1,7 @@
 /*
- * JSON, strict. The text is copied into the arena once and strings are unescaped in place (an
- * escape is never shorter than what it stands for), so a document is two kinds of blocks: that
- * copy, and the arrays of values.
+ * The strict JSON reader. The text is copied into the arena once and strings are unescaped in place
+ * (an escape is never shorter than the bytes it stands for), so a document consists of that copy
+ * and of the arrays of values.
  */
 #include "ares/core.h"
 #include "hash.h"
@@ -15,8 +15,8 @@
 enum { MAX_DEPTH = 512 };
 
 /*
- * Values and keys of the containers that are still open lie on one stack; a container takes its own
- * off when it closes.
+ * Values and keys of the open containers lie on one stack; a container takes its own off when it
+ * closes.
  */
 typedef struct pending {
     ares_view key;
@@ -25,7 +25,7 @@ typedef struct pending {
 
 typedef struct reader {
     ares_arena *arena;
-    ares_view text; /* the caller's, untouched: errors count lines in it */
+    ares_view text; /* the caller's text, unchanged, for line and column of errors */
     const char *name;
     int64_t first_line; /* number of the line that the text begins with */
     char *start, *p, *end;
@@ -52,7 +52,7 @@ static int bad(const reader *r, const char *what)
     return bad_at(r, r->p, what);
 }
 
-/* What stands at p is not what may stand there. */
+/* The byte at p may not stand there. */
 static int unexpected(const reader *r, const char *wanted)
 {
     char what[96];
@@ -106,7 +106,7 @@ static char *put_utf8(char *to, uint32_t c)
     return to;
 }
 
-/* At a backslash: writes what it stands for and steps over it. */
+/* At a backslash: writes the bytes that the escape stands for and moves past it. */
 static int read_escape(reader *r, char **to)
 {
     static const char names[] = "\"\\/bfnrt", bytes[] = "\"\\/\b\f\n\r\t";
@@ -131,7 +131,7 @@ static int read_escape(reader *r, char **to)
     return ARES_OK;
 }
 
-/* At the opening quote. The closing one becomes the NUL behind the bytes. */
+/* At the opening quote. The closing one is overwritten by the NUL after the bytes. */
 static int read_string(reader *r, ares_view *out)
 {
     char *from = ++r->p, *to = from;
@@ -201,8 +201,8 @@ static int read_number(reader *r, ares_json *out)
     if (out->type == ARES_JSON_INT) {
         out->big = true;
         out->integer = *from == '-' ? INT64_MIN : INT64_MAX;
-        /* the text still holds every digit */
-        if (!finite) out->number = *from == '-' ? -INFINITY : INFINITY;
+        if (!finite) /* the text has every digit */
+            out->number = *from == '-' ? -INFINITY : INFINITY;
         return ARES_OK;
     }
     if (!finite) return bad_at(r, from, "the number is too large for a double");
@@ -220,7 +220,7 @@ static pending *push(reader *r)
     return &r->stack[r->top++];
 }
 
-/* After a value: true when the container goes on, false when it closed. */
+/* After a value: *more tells whether another one follows or the container closed. */
 static int read_comma(reader *r, char close, bool *more)
 {
     skip_space(r);
@@ -255,8 +255,8 @@ static int read_array(reader *r, ares_json *out)
 }
 
 /*
- * A repeated key keeps its first place and its last value, as in Python. Gives the number of
- * different keys.
+ * A repeated key keeps its first place and its last value, as in Python. Returns the number of
+ * distinct keys.
  */
 static size_t merge_duplicates(pending *member, size_t n)
 {

@@ -2,8 +2,8 @@
  * JSON as text: compact, and as Python's json.dumps(ensure_ascii=False, separators=(",", ":"))
  * writes it.
  *
- * The writer keeps no state beside the text: whether a comma is due is told by the last byte, since
- * a value can only end in a quote, a bracket, a digit or the last letter of true, false and null.
+ * The writer keeps no state but the text. The last byte tells whether a comma is needed, because a
+ * value can only end in a quote, a bracket, a digit or the last letter of true, false or null.
  */
 #include "ares/core.h"
 #include "utf8.h"
@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-/* A comma where a value precedes. */
+/* Adds a comma if the text ends in a value. */
 static void separate(ares_str *out)
 {
     if (!out->len) return;

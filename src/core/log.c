@@ -1,6 +1,6 @@
 /*
  * Messages for people, on stderr. Each is one write, so that lines of several ranks and threads do
- * not mix.
+ * not interleave.
  */
 #include "ares/core.h"
 #include "progress.h"
@@ -39,7 +39,7 @@ void ares_log(ares_log_level level, const char *format, ...)
     ares_str_add_char(&line, '\n');
     for (size_t done = 0; done < line.len;) {
         ssize_t wrote = write(STDERR_FILENO, line.data + done, line.len - done);
-        if (wrote <= 0) break; /* nobody listens: nothing is left to tell it to */
+        if (wrote <= 0) break; /* stderr is closed or full: there is no other place to report it */
         done += (size_t)wrote;
     }
     ares_str_fini(&line);

@@ -1,7 +1,7 @@
 /*
- * A name among names, and what was probably meant. Distance: insertions, deletions, replacements
- * and swaps of neighbours (optimal string alignment), blind to case and to '-' against '_'. Near is
- * a third of the longer word, rounded.
+ * A name among names, and the name that was probably meant. Distance: insertions, deletions,
+ * replacements and swaps of neighbours (optimal string alignment); case, and '-' against '_', do
+ * not count. A name is near when the distance is at most a third of the longer word, rounded.
  */
 #include "ares/core.h"
 

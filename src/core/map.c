@@ -1,6 +1,6 @@
 /*
- * Bytes -> int64: an array of entries in order of insertion, and an open-addressing table of
- * indices into it.
+ * Bytes -> int64: an array of entries in order of insertion, and a hash table of indices into it
+ * (open addressing).
  */
 #include "ares/core.h"
 #include "hash.h"

@@ -1,6 +1,6 @@
 /*
- * Host memory. There is no way on without it, so running out aborts; device memory is another
- * matter and an error.
+ * Host memory. The program cannot go on without it, so running out aborts. Running out of device
+ * memory is an error like others, and is not handled here.
  */
 #include "ares/core.h"
 
@@ -52,10 +52,7 @@ void *ares_pages_new(size_t bytes)
     void *p =
         mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) out_of_memory(bytes);
-    /*
-     * Big pages spare TLB misses where weights and caches are walked; a kernel that has none says
-     * no, and that is fine.
-     */
+    /* huge pages: fewer TLB misses while weights and caches are read; a kernel may refuse */
     if (bytes >= ((size_t)4 << 20)) (void)madvise(p, bytes, MADV_HUGEPAGE);
     return p;
 }

@@ -1,16 +1,16 @@
 /*
- * The one thread pool. Two counters carry a run: `unclaimed`, from which every thread takes tasks
- * one by one, and `undone`, which the last to finish brings to 0. A claim succeeds only while a
- * task is left, and the caller does not return before every claimed task is done, so a thread that
- * holds a claim may read the job, and one that comes late finds nothing and touches nothing.
+ * The one thread pool. A run has two counters: `unclaimed`, from which every thread takes tasks one
+ * by one, and `undone`, which the last thread to finish brings to 0. A claim succeeds only while a
+ * task is left, and the caller does not return before every claimed task is done. So a thread with
+ * a claim may read the job, and a thread that comes too late gets no claim and reads nothing.
  *
- * `events` counts what may interest an idle thread (a run, a posted job, the end). It is read
- * before looking for work and slept on with that value, so nothing is missed. Idle threads spin
- * before they sleep, because a decode loop comes back within microseconds and a futex takes tens of
- * them. They spin long only when the last wait was short, so an idle program uses no CPU. A spin
- * never yields: with more threads than CPUs the one that sleeps is put ahead of the others when it
- * is woken, the one that yields behind them (half the time per run with three busy neighbours on
- * two CPUs).
+ * `events` counts the reasons for an idle thread to look for work (a run, a posted job, the end). A
+ * thread reads it before it looks, and sleeps only while it still has that value, so it misses
+ * nothing. Idle threads spin before they sleep, because a decode loop starts the next run within
+ * microseconds and a futex takes tens of them. They spin long only when the last wait was short, so
+ * an idle program uses no CPU. A spin never yields: with more threads than CPUs the scheduler puts
+ * a thread that was woken ahead of the others and one that yielded after them (half the time per
+ * run with three busy neighbours on two CPUs).
  */
 #include "ares/core.h"
 
@@ -40,7 +40,7 @@ typedef struct member {
 
 struct ares_pool {
     int threads;
-    member *members; /* [threads]; 0 is whoever calls */
+    member *members; /* [threads]; 0 is the calling thread */
     ares_task_fn *fn;
     void *ctx;
     int64_t tasks;
@@ -50,14 +50,14 @@ struct ares_pool {
     _Alignas(64) _Atomic uint32_t events;
     _Atomic int sleepers;
     _Atomic bool stop;
-    _Alignas(64) _Atomic int64_t posted; /* queued jobs; a look at it spares the lock */
-    pthread_mutex_t lock;                /* over the queue and `posts_running` */
+    _Alignas(64) _Atomic int64_t posted; /* queued jobs; read without the lock */
+    pthread_mutex_t lock;                /* of the queue and `posts_running` */
     pthread_cond_t posts_idle;
     post *first, **last;
     int posts_running;
 };
 
-/* The pool whose task this thread is inside of, and as which worker: a run from there is serial. */
+/* The pool whose task this thread runs, and as which worker: a run inside a task is serial. */
 static _Thread_local const ares_pool *inside;
 static _Thread_local int inside_worker;
 
@@ -80,7 +80,7 @@ static void relax(void)
 #endif
 }
 
-/* Between two looks of a spin that began at `start`; false when its time is up. */
+/* Called between two looks of a spin that began at `start`; false when its time is up. */
 static bool spin_on(int *looks, double start, double limit_s)
 {
     relax();
@@ -133,7 +133,7 @@ static void *worker_main(void *arg)
     inside = p;
     inside_worker = self->worker;
     for (double spin_s = SPIN_COLD_S;;) {
-        /* before `stop`: an end told in between is not slept through */
+        /* read before `stop`, so that a stop set in between still wakes the thread */
         uint32_t seen = atomic_load(&p->events);
         if (atomic_load(&p->stop)) break;
         work(p, self->worker);
@@ -152,7 +152,8 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
-static void tell(ares_pool *p, int64_t wanted)
+/* Wakes up to `wanted` sleeping threads. */
+static void announce(ares_pool *p, int64_t wanted)
 {
     atomic_fetch_add(&p->events, 1);
     if (atomic_load(&p->sleepers) > 0)
@@ -168,7 +169,7 @@ ares_pool *ares_pool_new(int threads)
     p->members = ares_calloc((size_t)p->threads, sizeof *p->members);
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->posts_idle, NULL);
-    sigset_t all, before; /* signals are for the thread that called */
+    sigset_t all, before; /* signals go to the calling thread */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     for (int i = 1; i < p->threads; i++) {
@@ -187,7 +188,7 @@ void ares_pool_free(ares_pool *p)
     if (!p) return;
     ares_pool_drain(p);
     atomic_store(&p->stop, true);
-    tell(p, p->threads);
+    announce(p, p->threads);
     for (int i = 1; i < p->threads; i++) pthread_join(p->members[i].thread, NULL);
     pthread_cond_destroy(&p->posts_idle);
     pthread_mutex_destroy(&p->lock);
@@ -223,7 +224,7 @@ void ares_pool_run(ares_pool *p, int64_t tasks, ares_task_fn *fn, void *ctx)
     p->tasks = tasks;
     atomic_store_explicit(&p->undone, tasks, memory_order_relaxed);
     atomic_store_explicit(&p->unclaimed, tasks, memory_order_release);
-    tell(p, tasks - 1);
+    announce(p, tasks - 1);
     inside = p;
     inside_worker = 0;
     work(p, 0);
@@ -244,7 +245,7 @@ void ares_pool_post(ares_pool *p, void (*fn)(void *ctx), void *ctx)
     p->last = &job->next;
     atomic_fetch_add(&p->posted, 1);
     pthread_mutex_unlock(&p->lock);
-    tell(p, 1);
+    announce(p, 1);
 }
 
 void ares_pool_drain(ares_pool *p)

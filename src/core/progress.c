@@ -1,7 +1,7 @@
 /*
- * One line a step on stdout, and below it on a terminal a bar that moves. The time left comes from
- * a running mean of the step's duration that leans to the recent ones: rollouts grow longer as a
- * model learns.
+ * A line per step on stdout, and on a terminal a bar below it. The time left is estimated from a
+ * running mean of the steps' durations in which recent steps weigh more, because rollouts grow
+ * longer as a model learns.
  */
 #include "progress.h"
 #include "ares/core.h"
@@ -15,11 +15,11 @@ _Atomic int core_bar_shown;
 struct ares_progress {
     char *what;
     int64_t done, total;
-    double last_s, mean_s; /* time of the last step's end; mean duration, 0 before the first */
+    double last_s, mean_s; /* end of the last step; mean duration of a step, 0 before the first */
     bool terminal;
 };
 
-/* A launcher of ranks gives them a terminal of its own that shows nothing and has no width. */
+/* A launcher of ranks gives them a terminal that shows nothing and has no width. */
 static bool is_terminal(int fd)
 {
     struct winsize size;

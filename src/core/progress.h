@@ -3,7 +3,7 @@
 
 #include <stdatomic.h>
 
-/* 1 while the last line of the terminal is a progress bar, which a log line has to wipe first. */
+/* 1 while the last line of the terminal is a progress bar, which a log line must erase first. */
 extern _Atomic int core_bar_shown;
 
 #endif

@@ -1,8 +1,8 @@
 /*
  * Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC
- * 2011) and what is drawn from it. A normal is the inverse of the normal distribution (Wichura,
- * algorithm AS 241) at a uniform number, with sums, products, quotients and a square root only, and
- * a logarithm made of them: these round alike on every machine.
+ * 2011) and the distributions drawn from it. A normal number is the inverse of the normal
+ * distribution (Wichura, algorithm AS 241) at a uniform one, computed with sums, products,
+ * quotients, a square root and core_log only: these round alike on every machine.
  */
 #include "ares/core.h"
 #include "elementary.h"
@@ -35,7 +35,7 @@ ares_rng_key ares_rng_root(uint64_t seed, uint32_t purpose)
 
 ares_rng_key ares_rng_sub(ares_rng_key key, uint64_t a, uint64_t b)
 {
-    uint32_t out[4]; /* another key than that of the draws, so that no draw is also a key */
+    uint32_t out[4]; /* not the key of the draws themselves, so that no draw is also a key */
     ares_philox((uint32_t[]){ (uint32_t)a, (uint32_t)(a >> 32), (uint32_t)b, (uint32_t)(b >> 32) },
                 (uint32_t[]){ key.k[0] ^ 0x5BF03635u, key.k[1] ^ 0x3C6EF372u }, out);
     return (ares_rng_key){ { out[0], out[1] } };
@@ -53,10 +53,7 @@ uint64_t ares_rng_u64(ares_rng_key key, uint64_t index)
     return draw(key, index, 0);
 }
 
-/*
- * Lemire, "Fast random integer generation in an interval", 2019: a rejected draw is followed by
- * another attempt.
- */
+/* Lemire, "Fast random integer generation in an interval", 2019; a rejected draw is repeated. */
 uint64_t ares_rng_below(ares_rng_key key, uint64_t index, uint64_t n)
 {
     ARES_ASSERT(n > 0);
@@ -66,7 +63,7 @@ uint64_t ares_rng_below(ares_rng_key key, uint64_t index, uint64_t n)
     }
 }
 
-/* The odd multiples of 2^-53: neither 0 nor 1 is among them, and p and 1 - p are equally likely. */
+/* An odd multiple of 2^-53, so never 0 or 1; p and 1 - p are equally likely. */
 double ares_rng_uniform(ares_rng_key key, uint64_t index)
 {
     return ((double)(draw(key, index, 0) >> 12) + 0.5) * 0x1p-52;

@@ -150,7 +150,7 @@ char *ares_str_take(ares_str *s)
     return data;
 }
 
-/* A library may call setlocale behind our back; numbers in files must not grow commas from it. */
+/* A library may call setlocale; numbers in files must not get decimal commas from it. */
 static locale_t c_locale(void)
 {
     static _Atomic(locale_t) shared;
@@ -170,8 +170,8 @@ static bool reads_back(const char *text, double x, bool single)
 }
 
 /*
- * "d.ddde+xx" with the fewest digits that read back. More digits never read back worse, so halving
- * finds them.
+ * "d.ddde+xx" with the fewest digits that read back as x. If some number of digits does, so does
+ * every larger one, hence the bisection.
  */
 static void shortest_scientific(char text[static 40], double x, bool single)
 {
@@ -280,10 +280,7 @@ bool ares_parse_double(ares_view text, double *out)
     }
     if (p != end) return false;
 
-    /*
-     * Both factors are exact doubles here, so the one rounding of the product is the right one
-     * (Clinger 1990).
-     */
+    /* both factors are exact doubles here, so the single rounding is correct (Clinger 1990) */
     double value;
     if (significant < 19 && mantissa <= (uint64_t)1 << 53 && abs(exponent) <= 22) {
         value =
@@ -307,7 +304,7 @@ bool ares_parse_i64(ares_view text, int64_t *out)
     bool negative = text.len && text.data[0] == '-';
     if (text.len && (text.data[0] == '-' || text.data[0] == '+')) i++;
     if (i == text.len) return false;
-    int64_t value = 0; /* gathered on the negative side, which reaches one further */
+    int64_t value = 0; /* accumulated as a negative number, whose range is larger by one */
     for (; i < text.len; i++) {
         if (!is_digit(text.data[i])) return false;
         if (__builtin_mul_overflow(value, 10, &value) ||

@@ -6,9 +6,9 @@
 #include <stddef.h>
 
 /*
- * Length of the character at p (p < end), 1 to 4, and true; or false and the length of the broken
- * piece that one U+FFFD stands for: the longest start of a valid character, as the Unicode standard
- * (section 3.9) and Python replace it.
+ * True and the length, 1 to 4, of the character at p (p < end). Or false and the length of the
+ * invalid piece that one U+FFFD replaces: the longest start of a valid character, as in the Unicode
+ * standard (section 3.9) and in Python.
  */
 static inline bool core_utf8_step(const char *p, const char *end, size_t *len)
 {

@@ -1,8 +1,8 @@
 /*
- * Collectives on host arrays. Sums are not left to MPI_Allreduce, whose order of addition depends
- * on its algorithm, the message and the machine: an array is cut into a slice per rank, each rank
- * gets its slice of everybody, adds them from rank 0 up, and the sums are gathered. That moves as
- * many bytes as the best all-reduce.
+ * Collectives on host arrays. MPI_Allreduce is not used for sums, because its order of addition
+ * depends on its algorithm, the message and the machine. Instead an array is cut into one slice per
+ * rank; each rank receives its slice from every rank and adds them from rank 0 up; then the sums
+ * are gathered. That moves as many bytes as the best all-reduce.
  */
 #include "world.h"
 
@@ -22,7 +22,7 @@ int ares_world_broadcast(ares_world *w, void *data, size_t bytes, int root)
     return ARES_OK;
 }
 
-/* Adds (or compares) n elements of `ranks` slices that lie one after the other, into the first. */
+/* Adds (or compares) `ranks` slices of n elements that lie one after the other, into the first. */
 typedef void merge_fn(void *slices, size_t n, int ranks);
 
 static int merge_all(ares_world *w, void *array, int64_t n, size_t element, merge_fn *merge)
@@ -39,7 +39,7 @@ static int merge_all(ares_world *w, void *array, int64_t n, size_t element, merg
         char *sent = dist_buffer(w, 2 * bytes * (size_t)ranks),
              *slices = sent + bytes * (size_t)ranks;
         memcpy(sent, x, block_bytes);
-        /* the last slices may be short */
+        /* the last slice may be shorter: pad with zeros */
         memset(sent + block_bytes, 0, bytes * (size_t)ranks - block_bytes);
         ARES_TRY(dist_exchange(sent, slices, bytes));
         merge(slices, slice, ranks);
@@ -117,7 +117,8 @@ int ares_world_max_i64(ares_world *w, int64_t *x, int64_t n)
     return merge_all(w, x, n, sizeof *x, max_i64);
 }
 
-/* More than 2 GiB in all: MPI counts in int, so every rank in turn tells the others. */
+/* More than 2 GiB in total, where MPI's counts of int do not reach: each rank broadcasts in turn.
+ */
 static int gather_by_turns(ares_world *w, const void *data, const size_t *start, char *all)
 {
     memcpy(all + start[w->rank], data, start[w->rank + 1] - start[w->rank]);
@@ -187,7 +188,7 @@ int ares_world_agree(ares_world *w, int rc)
     }
     if (moved != ARES_OK) code = moved;
     else if (first == 0)
-        (void)ares_fail(code, "%s", message.data); /* what all ranks found, as a rule */
+        (void)ares_fail(code, "%s", message.data); /* usually all ranks found the same */
     else (void)ares_fail(code, "rank %d: %s", first, message.data);
     ares_str_fini(&message);
     return code;

@@ -1,6 +1,6 @@
 /*
- * `--ranks N`: mpirun as a child in a process group of its own, so that Ctrl-C on the terminal
- * comes to us alone, and a loop that waits for signals instead of handling them.
+ * `--ranks N`: runs mpirun as a child in a process group of its own, so that Ctrl-C on the terminal
+ * reaches only this process, and waits for signals and for the child's end in one loop.
  */
 #include "world.h"
 
@@ -14,9 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/*
- * Our ranks share a machine: memory is the way between them, and no network needs to be looked for.
- */
+/* The ranks share a machine and talk through memory; keeps Open MPI from looking for networks. */
 static void set_defaults(void)
 {
     setenv("OMPI_MCA_pml", "ob1", 0);
@@ -36,13 +34,14 @@ static char **command(int ranks, int argc, char *const *argv, char count[static 
     return words;
 }
 
-/* In the child. `tell` is closed by a successful exec and carries errno otherwise. */
-static void become(char **words, const sigset_t *mask, int tell)
+/* In the child: becomes mpirun. A successful exec closes `error_pipe`; a failed one writes errno to
+ * it. */
+static void exec_mpirun(char **words, const sigset_t *mask, int error_pipe)
 {
     setpgid(0, 0);
-    /* should the launcher be killed, the ranks must not stay behind */
+    /* if the launcher is killed, the ranks must end too */
     prctl(PR_SET_PDEATHSIG, SIGTERM);
-    /* outside the foreground group a read from the terminal would stop mpirun */
+    /* a process outside the foreground group that reads from the terminal is stopped */
     if (isatty(STDIN_FILENO)) {
         int null = open("/dev/null", O_RDONLY);
         dup2(null, STDIN_FILENO);
@@ -52,26 +51,26 @@ static void become(char **words, const sigset_t *mask, int tell)
     sigprocmask(SIG_SETMASK, mask, NULL);
     execvp(words[0], words);
     int why = errno;
-    if (write(tell, &why, sizeof why) < 0) _exit(126);
+    if (write(error_pipe, &why, sizeof why) < 0) _exit(126);
     _exit(127);
 }
 
-/* Passes signals on until mpirun has ended; gives its wait status. */
-static int attend(pid_t pid, const sigset_t *set)
+/* Passes signals on until mpirun has ended; returns its wait status. */
+static int forward_signals(pid_t pid, const sigset_t *set)
 {
-    for (int heard = 0, status;;) {
+    for (int received = 0, status;;) {
         int signal = sigwaitinfo(set, NULL);
         if (signal == SIGCHLD && waitpid(pid, &status, WNOHANG) == pid) return status;
         if (signal != SIGINT && signal != SIGTERM && signal != SIGHUP) continue;
-        heard++;
-        kill(pid, heard > 2 ? SIGKILL : signal == SIGINT ? SIGUSR1 : SIGUSR2);
+        received++;
+        kill(pid, received > 2 ? SIGKILL : signal == SIGINT ? SIGUSR1 : SIGUSR2);
     }
 }
 
 static int exit_code_of(int status)
 {
     int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-    if (code == 128 + SIGUSR1) return 130; /* it came before anybody listened */
+    if (code == 128 + SIGUSR1) return 130; /* a signal before the ranks had handlers */
     if (code == 128 + SIGUSR2) return 143;
     if (code > 128 && code != 130 && code != 143)
         ares_log(ARES_LOG_ERROR,
@@ -84,9 +83,10 @@ int ares_launch(int ranks, int argc, char *const *argv, int *exit_code)
 {
     if (ranks < 1) return ares_fail(ARES_EUSE, "dist: --ranks = %d: must be 1 or more", ranks);
     if (dist_transport_size() > 1)
-        return ares_fail(ARES_EUSE,
-                         "dist: --ranks = %d: this already runs under mpirun; drop one of the two",
-                         ranks);
+        return ares_fail(
+            ARES_EUSE,
+            "dist: --ranks = %d: this process already runs under mpirun; use one of the two",
+            ranks);
 #ifndef ARES_HAVE_MPI
     if (ranks > 1)
         return ares_fail(
@@ -97,8 +97,8 @@ int ares_launch(int ranks, int argc, char *const *argv, int *exit_code)
     ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
     if (len < 0) return ares_fail(ARES_EIO, "dist: cannot find this program: %s", strerror(errno));
     self[len] = 0;
-    int tell[2], why = 0, status = 0;
-    if (pipe2(tell, O_CLOEXEC) < 0)
+    int error_pipe[2], why = 0, status = 0;
+    if (pipe2(error_pipe, O_CLOEXEC) < 0)
         return ares_fail(ARES_EIO, "dist: no pipe: %s", strerror(errno));
 
     sigset_t set, before;
@@ -109,19 +109,19 @@ int ares_launch(int ranks, int argc, char *const *argv, int *exit_code)
     char **words = command(ranks, argc, argv, count, self);
     fflush(NULL);
     pid_t pid = fork();
-    if (pid == 0) become(words, &before, tell[1]);
-    close(tell[1]);
+    if (pid == 0) exec_mpirun(words, &before, error_pipe[1]);
+    close(error_pipe[1]);
     ares_free(words);
     int rc = ARES_OK;
     if (pid < 0) {
         rc = ares_fail(ARES_EIO, "dist: cannot start mpirun: %s", strerror(errno));
-    } else if (read(tell[0], &why, sizeof why) == (ssize_t)sizeof why) {
+    } else if (read(error_pipe[0], &why, sizeof why) == (ssize_t)sizeof why) {
         waitpid(pid, &status, 0);
         rc = ares_fail(ARES_EIO, "dist: mpirun: %s; install Open MPI (openmpi-bin)", strerror(why));
     } else {
-        *exit_code = exit_code_of(attend(pid, &set));
+        *exit_code = exit_code_of(forward_signals(pid, &set));
     }
-    close(tell[0]);
+    close(error_pipe[0]);
     sigprocmask(SIG_SETMASK, &before, NULL);
     return rc;
 }

@@ -1,6 +1,6 @@
 /*
- * Signals are noted and acted upon between steps. SIGUSR1 and SIGUSR2 stand for SIGINT and SIGTERM:
- * mpirun passes only those two on to its ranks without killing them.
+ * Signals are noted here and handled between steps. SIGUSR1 and SIGUSR2 stand for SIGINT and
+ * SIGTERM, because they are the two that mpirun passes to its ranks without killing them.
  */
 #include "world.h"
 
@@ -16,8 +16,9 @@ static void note(int signal)
         return;
     }
     if (interrupts++ == 0) return;
-    static const char text[] = "interrupted twice: leaving at once; the last checkpoint is whole\n";
-    if (write(STDERR_FILENO, text, sizeof text - 1) < 0) { /* nobody to tell */
+    static const char text[] =
+        "interrupted twice: ending at once; the last checkpoint is complete\n";
+    if (write(STDERR_FILENO, text, sizeof text - 1) < 0) { /* nothing else to do */
     }
     _exit(130);
 }

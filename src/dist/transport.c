@@ -1,11 +1,9 @@
-/*
- * The only file that calls MPI, and what stands in its place in a build without it.
- */
+/* The only file that calls MPI, and its replacement in a build without MPI. */
 #include "world.h"
 
 #include <stdlib.h>
 
-/* Open MPI, then MPICH and what follows it (and srun --mpi=pmi2). */
+/* Variables of Open MPI, and of MPICH, its relatives and srun --mpi=pmi2. */
 int dist_transport_size(void)
 {
     static const char *const names[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE" };
@@ -25,9 +23,9 @@ int dist_transport_size(void)
 #include <unistd.h>
 
 /*
- * Under the address sanitizer: MPI leaks at its start and at its end, and unloads its plugins
- * before leaks are looked for, so that tests/lsan.supp could not name them. Leave them loaded, and
- * look away while it starts and ends.
+ * Under the address sanitizer: MPI leaks when it starts and ends, and unloads its plugins before
+ * the search for leaks, so that tests/lsan.supp could not name them. The plugins stay loaded, and
+ * leaks of start and end are not counted.
  */
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/lsan_interface.h>
@@ -52,9 +50,9 @@ static int checked(int mpi_rc, const char *what)
 }
 
 /*
- * Ranks on one machine read each other's memory by a system call that some containers forbid, and
- * then Open MPI fails in the middle of a message. What is forbidden towards others is forbidden
- * towards oneself too: ask, and switch it off.
+ * Ranks on one machine read each other's memory with a system call that some containers forbid;
+ * Open MPI then fails in the middle of a message. A container that forbids the call also forbids it
+ * on the process itself: try that, and if it fails, tell Open MPI not to use it.
  */
 static void avoid_forbidden_copies(void)
 {
@@ -66,9 +64,9 @@ static void avoid_forbidden_copies(void)
 }
 
 /*
- * CPUs per rank. The masks of the ranks here may be the same CPUs (unbound), different ones (bound
- * by mpirun) or overlap: each takes of the union what its mask is of all masks. A quota is shared
- * evenly.
+ * CPUs per rank. The affinity masks of this machine's ranks may be the same CPUs (unbound),
+ * different ones (bound by mpirun) or overlap: of their union each rank gets the share that its
+ * mask has in the sum of all masks. A quota is shared evenly.
  */
 static int share_of_cpus(MPI_Comm local, int ranks, int *threads)
 {
@@ -173,10 +171,10 @@ void dist_transport_abort(int exit_code)
     _Exit(exit_code);
 }
 
-/* A world of one never comes here, and this build makes no other. */
+/* A world of one rank makes no call, and this build has no other. */
 static int unreachable(void)
 {
-    ares_abort(__FILE__, __LINE__, "a collective in a build without MPI: that it is one rank");
+    ares_abort(__FILE__, __LINE__, "one rank in a build without MPI");
 }
 
 int dist_broadcast(void *data, size_t bytes, int root)

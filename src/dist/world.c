@@ -1,6 +1,4 @@
-/*
- * Who we are among the ranks. A world of one never touches MPI: starting it costs 0.3 s.
- */
+/* This process among the ranks. A world of one does not use MPI, whose start takes 0.3 s. */
 #include "world.h"
 
 #include <stdio.h>

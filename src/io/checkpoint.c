@@ -1,9 +1,9 @@
 /*
- * Directories that appear and go whole or not at all: written under a temporary name, every file
- * and folder fsynced, renamed; and renamed again before their files are removed. `latest` holds the
- * newest one's name and is replaced after it is there. One of those called rolling_* is kept, and
- * it does not count among those called step_*. Whatever a crash leaves begins with ".tmp-" or
- * "latest.tmp.".
+ * Checkpoint directories appear and disappear whole or not at all: each is written under a
+ * temporary name, every file and folder in it is fsynced, and it is renamed; before its files are
+ * removed it is renamed again. `latest` holds the name of the newest one and is replaced after that
+ * one is there. At most one rolling_* is kept, and it does not count among the step_*. What a crash
+ * leaves behind begins with ".tmp-" or "latest.tmp.".
  */
 #include <dirent.h>
 #include <errno.h>
@@ -16,7 +16,7 @@
 
 #include "ares/io.h"
 
-/* the second is ares_file_write_atomic's */
+/* the second is the temporary name that ares_file_write_atomic gives `latest` */
 static const char prefix[] = ".tmp-", prefix_of_latest[] = "latest.tmp.";
 
 static int sync_path(const char *path)
@@ -78,7 +78,7 @@ int ares_checkpoint_begin(const char *dir, const char *name, ares_str *temporary
     return ares_dir_make(ares_path_join(temporary, dir, hidden));
 }
 
-/* <dir>/<name> gets a name that no checkpoint has. */
+/* Renames <dir>/<name> to a name that no checkpoint has. */
 static int set_aside(const char *dir, const char *name, ares_str *hidden)
 {
     ares_str path = { 0 };
@@ -92,7 +92,7 @@ static int set_aside(const char *dir, const char *name, ares_str *hidden)
     return rc;
 }
 
-/* <dir>/<name> is gone at once, however long its files take. */
+/* Removes <dir>/<name>: by name at once, then its files, which may take long. */
 static int discard(const char *dir, const char *name)
 {
     ares_str hidden = { 0 };
@@ -109,9 +109,11 @@ static int rename_to(const char *temporary, const char *path)
     return ares_fail(ARES_EIO, "io: %s: rename: %s", path, strerror(errno));
 }
 
-/* temporary becomes path. A directory that stands there (the same step saved again after a resume)
- * changes places with it, or, where the file system cannot do so, is set aside; it is removed when
- * the new one is there. */
+/*
+ * Renames temporary to path. A directory that is there already (the same step, saved again after a
+ * resume) is exchanged with it, or set aside where the file system cannot exchange, and removed
+ * when the new one is in place.
+ */
 static int replace(const char *dir, const char *name, const char *path, const char *temporary)
 {
     if (!ares_dir_exists(path)) return rename_to(temporary, path);
@@ -143,7 +145,7 @@ int ares_checkpoint_commit(const char *dir, const char *name, const char *tempor
 
 void ares_checkpoint_abandon(const char *temporary)
 {
-    /* the failure that led here is the one to tell */
+    /* keeps the message of the failure that led here */
     char *message = ares_strdup(ares_error_message());
     ares_dir_remove(temporary);
     ares_fail(ARES_EIO, "%s", message);
@@ -217,7 +219,7 @@ int ares_checkpoint_latest(const char *dir, ares_str *name)
     int rc = ARES_OK;
     if (ares_file_exists(ares_path_join(&path, dir, "latest")))
         rc = ares_file_read(path.data, name);
-    /* of who wrote it by hand */
+    /* white space from an editor */
     while (name->len && strchr(" \t\r\n", name->data[name->len - 1])) name->data[--name->len] = 0;
     if (rc == ARES_OK && name->len && !ares_dir_exists(ares_path_join(&path, dir, name->data)))
         ares_str_clear(name);
@@ -246,7 +248,7 @@ void ares_checkpoint_excess(const bool *spared, int n, int keep, bool *remove)
 {
     int n_spared = 0;
     for (int i = 1; i < n; i++) n_spared += spared[i];
-    /* those spared take a place, the newest always has one */
+    /* spared ones count among the kept; the newest always stays */
     int left = ARES_MAX(keep - n_spared, 1);
     for (int i = 0; i < n; i++) remove[i] = keep > 0 && !(i > 0 && spared[i]) && left-- <= 0;
 }

@@ -1,4 +1,4 @@
-/* JSON lines, split on \n alone: U+2028 and \r belong to the rows. */
+/* JSON lines. Only \n ends a line: U+2028 and \r belong to the row. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "ares/io.h"
+#include "write.h"
 
 struct ares_jsonl {
     FILE *file;
@@ -36,7 +37,7 @@ static bool blank(const char *s, size_t n)
     return true;
 }
 
-/* 1: a line that is not blank lies in r->line, its newline cut off. */
+/* Reads the next line that is not blank into r->line, without its newline: 1, or 0 at the end. */
 static int next_line(ares_jsonl *r)
 {
     for (;;) {
@@ -87,9 +88,7 @@ struct ares_jsonl_writer {
     ares_str buffer;
 };
 
-/*
- * Length of the file's first `rows` whole lines; rows < 0: of all whole lines. -1: it cannot be
- * read.
+/* Bytes of the file's first `rows` complete lines, of all of them for rows < 0; -1: cannot be read.
  */
 static off_t whole_lines(int fd, int64_t rows)
 {
@@ -132,15 +131,7 @@ int ares_jsonl_write(ares_jsonl_writer *w, const char *line, size_t len)
     ares_str_clear(&w->buffer);
     ares_str_add(&w->buffer, line, len);
     ares_str_add_char(&w->buffer, '\n');
-    for (size_t at = 0; at < w->buffer.len;) {
-        ssize_t n = write(w->fd, w->buffer.data + at, w->buffer.len - at);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0)
-            return ares_fail(ARES_EIO, "io: %s: %s", w->path,
-                             n < 0 ? strerror(errno) : "nothing written");
-        at += (size_t)n;
-    }
-    return ARES_OK;
+    return io_write_all(w->fd, w->path, w->buffer.data, w->buffer.len);
 }
 
 int ares_jsonl_sync(ares_jsonl_writer *w)

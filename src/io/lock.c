@@ -1,7 +1,4 @@
-/*
- * One process a run directory: an fcntl lock, which the system drops with the process however it
- * ends.
- */
+/* One process per run directory: an fcntl lock, which the system releases when the process ends. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,8 +1,9 @@
 /*
- * Safetensors, read by mmap and checked whole at open. A file that passes can be read anywhere
- * without another check.
+ * Safetensors, mapped and checked whole at open, so that its tensors can then be read without
+ * further checks.
  */
 #include "ares/io.h"
+#include "write.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -13,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { HEADER_LIMIT = 100 * 1000 * 1000 }; /* as the reference library */
+enum { HEADER_LIMIT = 100 * 1000 * 1000 }; /* bytes; as in the reference library */
 
 typedef struct mapping {
     char *path;
@@ -126,10 +127,7 @@ static int read_entry(ares_safetensors *s, const char *path, const ares_json_mem
     return ARES_OK;
 }
 
-/*
- * Tensors must lie back to back from the start of the data to the end of the file, as the format
- * asks.
- */
+/* The format wants tensors to fill the data without gaps, from its start to the end of the file. */
 static int check_layout(const ares_safetensors *s, const char *path, int64_t first,
                         const char *data, uint64_t data_bytes)
 {
@@ -152,7 +150,7 @@ static int check_layout(const ares_safetensors *s, const char *path, int64_t fir
     if (rc == ARES_OK && at != data + data_bytes)
         rc = ares_fail(
             ARES_EFORMAT,
-            "io: %s: %llu bytes behind the last tensor; the header does not belong to this file",
+            "io: %s: %llu bytes after the last tensor; the header does not belong to this file",
             path, (unsigned long long)(data + data_bytes - at));
     ares_free(sorted);
     return rc;
@@ -208,8 +206,8 @@ static int map_file(ares_safetensors *s, const char *path)
 }
 
 /*
- * The index maps tensor names to file names beside it; every tensor must be found in the file it is
- * promised in.
+ * The index maps names of tensors to names of files in its directory; every tensor must be in the
+ * file that the index names.
  */
 static int open_index(ares_safetensors *s, const char *path)
 {
@@ -264,7 +262,7 @@ static int open_index(ares_safetensors *s, const char *path)
     return rc;
 }
 
-/* A directory's only *.safetensors, where neither usual name is there. */
+/* The only *.safetensors of a directory that has neither usual name. */
 static int only_file(const char *dir, ares_str *out)
 {
     DIR *d = opendir(dir);
@@ -392,14 +390,7 @@ void ares_safetensors_declare(ares_safetensors_writer *w, const char *name, ares
 
 static int flush(ares_safetensors_writer *w)
 {
-    for (size_t at = 0; at < w->used && w->rc == ARES_OK;) {
-        ssize_t n = write(w->fd, w->buffer + at, w->used - at);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0)
-            w->rc = ares_fail(ARES_EIO, "io: %s: %s", w->path,
-                              n < 0 ? strerror(errno) : "nothing written");
-        else at += (size_t)n;
-    }
+    if (w->rc == ARES_OK) w->rc = io_write_all(w->fd, w->path, w->buffer, w->used);
     w->used = 0;
     return w->rc;
 }

@@ -1,8 +1,8 @@
 /*
- * metrics.jsonl and TensorBoard event files. An event file is records of {length, masked CRC-32C of
- * the length, protobuf Event, masked CRC-32C of it}; the few messages needed are written field by
- * field (tensorflow/core/util/event.proto, framework/summary.proto). A resumed run opens a new
- * event file; the rows of the steps it repeats are cut from metrics.jsonl.
+ * metrics.jsonl and TensorBoard event files. An event file consists of records {length, masked
+ * CRC-32C of the length, protobuf Event, masked CRC-32C of the event}; the few messages needed are
+ * written field by field (tensorflow/core/util/event.proto, framework/summary.proto). A resumed run
+ * opens a new event file; the rows of the steps that it repeats are cut from metrics.jsonl.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "ares/io.h"
+#include "write.h"
 
 struct ares_tracker {
     ares_jsonl_writer *metrics;
@@ -77,19 +78,6 @@ static void put_float(ares_str *s, int field, float x)
     put_little(s, bits, 4);
 }
 
-static int write_all(int fd, const char *path, ares_view v)
-{
-    for (size_t at = 0; at < v.len;) {
-        ssize_t n = write(fd, v.data + at, v.len - at);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0)
-            return ares_fail(ARES_EIO, "io: %s: %s", path,
-                             n < 0 ? strerror(errno) : "nothing written");
-        at += (size_t)n;
-    }
-    return ARES_OK;
-}
-
 static double wall_time(void)
 {
     struct timeval now;
@@ -110,11 +98,11 @@ static int write_event(ares_tracker *t, int64_t step, int field, ares_view paylo
     put_little(&t->record, masked(crc32c(t->record.data, 8)), 4);
     ares_str_add_view(&t->record, ares_str_view(&t->event));
     put_little(&t->record, masked(crc32c(t->event.data, t->event.len)), 4);
-    return write_all(t->events, t->events_path, ares_str_view(&t->record));
+    return io_write_all(t->events, t->events_path, t->record.data, t->record.len);
 }
 
 /* ---------------------------------------------------------------- opening */
-/* Lines of metrics.jsonl of steps before from_step. */
+/* Counts the lines of metrics.jsonl with steps before from_step. */
 static int count_kept(const char *path, int64_t from_step, int64_t *keep)
 {
     ares_jsonl *r;
@@ -123,7 +111,7 @@ static int count_kept(const char *path, int64_t from_step, int64_t *keep)
     *keep = 0;
     if (from_step <= 0 || !ares_file_exists(path)) return ARES_OK;
     ARES_TRY(ares_jsonl_open(path, &r));
-    /* a torn last line, or a step to be repeated, ends what is kept */
+    /* keeps the lines up to a torn one or the first step to be repeated */
     while (ares_jsonl_next(r, &row, NULL) > 0 &&
            ares_json_get_i64(row, "step", INT64_MAX, &step) == ARES_OK && step < from_step)
         (*keep)++;
@@ -137,7 +125,7 @@ static int open_events(ares_tracker *t, const char *run_dir, int64_t from_step)
     char name[300], host[128] = "host";
     ares_str path = { 0 }, start = { 0 };
     gethostname(host, sizeof host - 1);
-    /* a run may be resumed within a second */
+    /* a run that is resumed within a second would get the same name */
     for (int again = 0; t->events < 0 && (again == 0 || errno == EEXIST); again++) {
         snprintf(name, sizeof name, "events.out.tfevents.%lld.%s.%ld.%d", (long long)wall_time(),
                  host, (long)getpid(), again);
@@ -256,7 +244,7 @@ static void put_packed_doubles(ares_str *s, int field, const double *x, int64_t 
     }
 }
 
-/* head: min, max, number, sum, sum of squares; limit: upper edges. */
+/* head: minimum, maximum, number, sum, sum of squares; limit: upper edges of the n bins. */
 static int write_histogram(ares_tracker *t, int64_t step, const char *tag, const double head[5],
                            const double *limit, const double *count, int n)
 {

@@ -124,11 +124,11 @@ TEST(lengths_of_header_and_file_must_agree)
     check_refused(good, 8, INT64_MAX, "does not fit");
     check_refused(good, 8, 200 * 1000 * 1000, "does not fit");
     check_refused(good, 7, -1, "claims bytes 0 to 8 of 7; the file is truncated");
-    check_refused(good, 9, -1, "1 bytes behind the last tensor");
+    check_refused(good, 9, -1, "1 bytes after the last tensor");
     check_refused(good, 8, 5, "not JSON");
     check_refused(good, 0, 0, "not JSON");
     check_refused("[1]", 0, -1, "header is not a JSON object");
-    check_refused("{}", 4, -1, "4 bytes behind the last tensor");
+    check_refused("{}", 4, -1, "4 bytes after the last tensor");
 }
 
 TEST(tensors_neither_overlap_nor_leave_holes)

@@ -150,4 +150,8 @@ endforeach()
 
 add_test(NAME check_includes COMMAND ${CMAKE_SOURCE_DIR}/scripts/check_includes.sh WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 add_test(NAME check_references COMMAND ${CMAKE_SOURCE_DIR}/scripts/check_references.sh WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+if(TARGET ares-train) # reads the libraries and objects that the build left
+    add_test(NAME check_unused COMMAND ${CMAKE_SOURCE_DIR}/scripts/check_unused.sh ${CMAKE_BINARY_DIR}
+        WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+endif()
 add_test(NAME check_format COMMAND ${CMAKE_SOURCE_DIR}/scripts/format.sh --check WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})

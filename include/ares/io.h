@@ -106,12 +106,11 @@ int ares_checkpoint_rolling(const char *dir, ares_str *name);
 /* removes all rolling_* but the one named `but`; NULL: all of them */
 int ares_checkpoint_drop_rolling(const char *dir, const char *but);
 /*
- * Which of n checkpoints, newest first, go when `keep` are to be left: those that are spared stay
- * and count among the kept ones, and so do the newest others. The newest always stays, so keep 1
- * may leave two. keep <= 0 keeps all. EasyR1's rule (docs/design.md#checkpoints).
+ * Removes complete step_* checkpoints until `keep` are left: those named in `spare` (a
+ * NULL-terminated list) stay and count among the kept, the rest of the kept are the newest. The
+ * newest of all always stays, so keep 1 may leave two. keep <= 0 keeps all. EasyR1's rule
+ * (docs/design.md#checkpoints).
  */
-void ares_checkpoint_excess(const bool *spared, int n, int keep, bool *remove);
-/* Removes the complete step_* checkpoints in excess; `spare` is a NULL-terminated list of names. */
 int ares_checkpoint_prune(const char *dir, int keep, const char *const *spare);
 
 /* ---------------- lock (lock.c): one process per run directory

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "ares/io.h"
+#include "checkpoint.h"
 
 /* the second is the temporary name that ares_file_write_atomic gives `latest` */
 static const char prefix[] = ".tmp-", prefix_of_latest[] = "latest.tmp.";
@@ -244,7 +245,7 @@ int ares_checkpoint_drop_rolling(const char *dir, const char *but)
     return rc;
 }
 
-void ares_checkpoint_excess(const bool *spared, int n, int keep, bool *remove)
+void io_checkpoint_excess(const bool *spared, int n, int keep, bool *remove)
 {
     int n_spared = 0;
     for (int i = 1; i < n; i++) n_spared += spared[i];
@@ -267,7 +268,7 @@ int ares_checkpoint_prune(const char *dir, int keep, const char *const *spare)
     int rc = each(dir, collect, &l);
     bool *spared = ares_calloc((size_t)l.n * 2 + 1, sizeof *spared), *remove = spared + l.n;
     for (int i = 0; i < l.n; i++) spared[i] = named(spare, l.names[i]);
-    ares_checkpoint_excess(spared, l.n, keep, remove);
+    io_checkpoint_excess(spared, l.n, keep, remove);
     for (int i = 0; i < l.n && rc == ARES_OK; i++)
         if (remove[i]) rc = discard(dir, l.names[i]);
     ares_free(spared);

@@ -1,9 +1,12 @@
-/* Which checkpoints go. A case prunes before it saves `current`; here that one is there already. */
+/*
+ * Which checkpoints are removed. A case prunes before it saves `current`; here that one is there
+ * already.
+ */
 #include "golden.h"
 
 #include <stdlib.h>
 
-#include "ares/io.h"
+#include "../../src/io/checkpoint.h"
 
 static int newest_first(const void *a, const void *b)
 {
@@ -28,7 +31,7 @@ GOLDEN(aepo, checkpoint_prune)
         if (existing[i] < current) steps[count++] = existing[i];
     qsort(steps, (size_t)count, sizeof *steps, newest_first);
     for (int i = 0; i < count; i++) spared[i] = steps[i] == best;
-    ares_checkpoint_excess(spared, count, (int)golden_number(g, "save_limit"), remove);
+    io_checkpoint_excess(spared, count, (int)golden_number(g, "save_limit"), remove);
     for (int i = count - 1; i >= 0; i--)
         if (remove[i]) removed[gone++] = steps[i];
     golden_numbers(g, "removed", removed, gone, g->expected);

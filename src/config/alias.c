@@ -104,3 +104,13 @@ bool config_is_known(ares_config *cfg, const char *path)
 {
     return config_find(cfg, path).kind != FOUND_NOTHING;
 }
+
+void config_announce(ares_config *cfg, const char *from, const char *to, const char *note)
+{
+    if (ares_map_get(cfg->announced, ares_view_of(from), NULL)) return;
+    ares_map_put(cfg->announced, ares_view_of(from), 1);
+    if (*to) config_note(cfg, ARES_LOG_INFO, "%s -> %s", from, to);
+    else
+        config_note(cfg, ARES_LOG_INFO, "%s -> (ignored: %s)", from,
+                    note ? note : "it has no meaning here");
+}

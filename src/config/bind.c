@@ -335,7 +335,7 @@ static void write_null(ares_option_type type, void *field)
     }
 }
 
-bool config_read_option(ares_config *cfg, const config_option *o, config_node *node, void *field,
+static bool read_option(ares_config *cfg, const config_option *o, config_node *node, void *field,
                         bool quiet)
 {
     target t = { .cfg = cfg, .option = o, .path = o->path, .quiet = quiet };
@@ -390,11 +390,10 @@ void config_bind_option(ares_config *cfg, const config_option *o, config_node *n
             config_value_fault(cfg, &at, o->path,
                                "required, and not set (%s); set it in a file or as %s=...",
                                o->option->doc, o->path);
-    } else if (node->state != CONFIG_BROKEN)
-        bound = config_read_option(cfg, o, node, field, o->again);
+    } else if (node->state != CONFIG_BROKEN) bound = read_option(cfg, o, node, field, o->again);
     if (bound || o->option->type == ARES_OPTION_tree) return;
     const char *error;
     config_node *fallback = config_yaml_value(cfg, o->option->type, o->option->text, &error);
     if (fallback && !config_is_required(fallback) && !strstr(o->option->text, "${"))
-        config_read_option(cfg, o, fallback, field, true);
+        read_option(cfg, o, fallback, field, true);
 }

@@ -52,9 +52,19 @@ void config_note_fault(ares_config *cfg, const config_node *where, const char *f
     push(cfg, where, &text);
 }
 
-static void value_fault(ares_config *cfg, const config_node *where, const char *path,
-                        const char *message)
+void config_value_fault(ares_config *cfg, const config_node *where, const char *path,
+                        const char *format, ...)
 {
+    va_list args;
+    va_start(args, format);
+    config_value_faultv(cfg, where, path, format, args);
+    va_end(args);
+}
+
+void config_value_faultv(ares_config *cfg, const config_node *where, const char *path,
+                         const char *format, va_list args)
+{
+    const char *message = format_text(cfg, format, args);
     ares_str text = { 0 };
     ares_str_add_z(&text, "config: ");
     add_place(&text, where);
@@ -66,23 +76,6 @@ static void value_fault(ares_config *cfg, const config_node *where, const char *
     if (where && where->written) ares_str_addf(&text, " (written %s)", where->written);
     ares_str_addf(&text, ": %s", message);
     push(cfg, where, &text);
-}
-
-void config_value_fault(ares_config *cfg, const config_node *where, const char *path,
-                        const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    value_fault(cfg, where, path, format_text(cfg, format, args));
-    va_end(args);
-}
-
-void ares_config_fault(ares_config *cfg, const char *path, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    value_fault(cfg, config_walk(cfg->root, path), path, format_text(cfg, format, args));
-    va_end(args);
 }
 
 void config_note(ares_config *cfg, ares_log_level level, const char *format, ...)

@@ -8,16 +8,6 @@
 
 #include <string.h>
 
-static void announce(ares_config *cfg, const char *from, const char *to, const char *note)
-{
-    if (ares_map_get(cfg->announced, ares_view_of(from), NULL)) return;
-    ares_map_put(cfg->announced, ares_view_of(from), 1);
-    if (*to) config_note(cfg, ARES_LOG_INFO, "%s -> %s", from, to);
-    else
-        config_note(cfg, ARES_LOG_INFO, "%s -> (ignored: %s)", from,
-                    note ? note : "it has no meaning here");
-}
-
 /* ---------------------------------------------------------------- setting */
 
 static bool is_reference(const config_node *node)
@@ -251,7 +241,7 @@ static void set_several(ares_config *cfg, const char *path, const char *to, conf
                         config_how how)
 {
     char *list = ares_arena_printf(&cfg->arena, "%s", to), *rest = list;
-    announce(cfg, path, to, NULL);
+    config_announce(cfg, path, to, NULL);
     for (char *one; (one = strsep(&rest, "&"));) {
         config_node *copy = config_node_copy(cfg, node, 0);
         if (!copy) return;
@@ -280,7 +270,7 @@ void config_put(ares_config *cfg, const char *path, config_node *node, config_ho
         if (strcmp(cfg->implied.items[i].row->word, path) == 0) cfg->implied.items[i].by = node;
     const char *note = f.alias && f.alias->note ? f.alias->note : "it has no counterpart here";
     if (f.kind == FOUND_OPTION && strcmp(f.path, path) != 0) {
-        announce(cfg, path, f.path, NULL);
+        config_announce(cfg, path, f.path, NULL);
         node->written = path;
     }
     switch (f.kind) {
@@ -293,7 +283,7 @@ void config_put(ares_config *cfg, const char *path, config_node *node, config_ho
         break;
     case FOUND_SECTION: set_section(cfg, path, node, how); break;
     case FOUND_USER: set_user(cfg, f.path, node); break;
-    case FOUND_IGNORED: announce(cfg, path, "", f.alias->note); break;
+    case FOUND_IGNORED: config_announce(cfg, path, "", f.alias->note); break;
     case FOUND_REFUSED: config_value_fault(cfg, node, path, "not accepted: %s", note); break;
     case FOUND_PENDING: CONFIG_PUSH(&cfg->pending, (config_pending){ f.alias, node, path }); break;
     case FOUND_INSIDE_VALUE:
@@ -335,109 +325,6 @@ void config_reset(ares_config *cfg, const char *path, const config_node *where)
         whole.path = o->path;
         config_add_default(cfg, cfg->root, &whole);
     }
-}
-
-/* What words mean besides, where nothing says otherwise. */
-void config_settle_implied(ares_config *cfg)
-{
-    for (int i = 0; i < cfg->implied.count; i++) {
-        const config_implied *m = &cfg->implied.items[i];
-        config_node *old = config_walk(cfg->root, m->row->path);
-        const char *error;
-        if (!m->by || !old ||
-            (old->layer &&
-             !(old->kind == CONFIG_SCALAR && config_value_of(old).type == CONFIG_NULL)))
-            continue;
-        config_node *node = config_yaml_value(
-            cfg, config_option_at(cfg, m->row->path)->option->type, m->row->value, &error);
-        ARES_ASSERT(!error);
-        if (!node) return;
-        config_node_stamp(node, m->by->layer, m->by->line, m->by->source);
-        node->written = m->row->word;
-        config_node_replace(old, node);
-        config_note(cfg, ARES_LOG_INFO, "%s -> %s = %s", m->row->word, m->row->path, m->row->value);
-    }
-}
-
-static bool holds(ares_config *cfg, const char *when)
-{
-    const char *equals = strchr(when, '=');
-    ARES_ASSERT(equals);
-    config_node *on =
-        config_walk(cfg->root, ares_arena_printf(&cfg->arena, "%.*s", (int)(equals - when), when));
-    if (!on) return false;
-    config_interpolate(cfg, on);
-    config_value v = config_value_of(on);
-    const char *is = v.type != CONFIG_BOOL ? on->text
-                     : v.boolean           ? "true"
-                                           : "false"; /* True is true */
-    return on->kind == CONFIG_SCALAR && strcmp(is, equals + 1) == 0;
-}
-
-/*
- * The row that says what becomes of a word when none of its conditions holds; NULL: it is refused.
- */
-static const ares_config_alias *otherwise(const ares_config *cfg, const char *word)
-{
-    for (int i = 0; i < cfg->aliases.count; i++)
-        if (!cfg->aliases.items[i]->when && strcmp(cfg->aliases.items[i]->from, word) == 0)
-            return cfg->aliases.items[i];
-    return NULL;
-}
-
-static void settle(ares_config *cfg, const config_pending *p, const ares_config_alias *a)
-{
-    config_node *old = config_walk(cfg->root, a->to);
-    const ares_config_alias *other = otherwise(cfg, p->path);
-    bool set = old && old->layer,
-         yields = set && other && (old->weak || old->layer > p->node->layer);
-    if (yields) announce(cfg, p->path, "", other->note);
-    else if (set && !other)
-        config_value_fault(cfg, p->node, p->path, "means %s here, which is set as well; keep one",
-                           a->to);
-    else if (set && old->layer == p->node->layer && a->note)
-        config_value_fault(cfg, p->node, p->path, "%s", a->note);
-    else {
-        announce(cfg, p->path, a->to, NULL);
-        p->node->written = p->path;
-        p->node->weak = true;
-        if (set)
-            config_node_replace(old,
-                                p->node); /* of an earlier layer, or of this one and more general */
-        else config_put(cfg, a->to, p->node, CONFIG_SET);
-    }
-}
-
-/* Aliases that hold only while another option has a certain value, in the order of their rows; of a
- * word its last use. */
-void config_settle_pending(ares_config *cfg)
-{
-    for (int k = 0; k < cfg->aliases.count; k++) {
-        const ares_config_alias *a = cfg->aliases.items[k];
-        if (!a->when || !cfg->pending.count) continue;
-        for (int i = cfg->pending.count - 1; i >= 0; i--) {
-            config_pending *p = &cfg->pending.items[i];
-            if (!p->node || strcmp(a->from, p->path) != 0 || !holds(cfg, a->when)) continue;
-            settle(cfg, p, a);
-            for (; i >= 0; i--)
-                if (strcmp(cfg->pending.items[i].path, p->path) == 0)
-                    cfg->pending.items[i].node = NULL;
-            break;
-        }
-    }
-    for (int i = 0; i < cfg->pending.count; i++) {
-        const config_pending *p = &cfg->pending.items[i];
-        bool later = !p->node;
-        for (int k = i + 1; k < cfg->pending.count; k++)
-            later = later || strcmp(cfg->pending.items[k].path, p->path) == 0;
-        const ares_config_alias *other = later ? NULL : otherwise(cfg, p->path);
-        if (other) announce(cfg, p->path, "", other->note);
-        else if (!later)
-            config_value_fault(cfg, p->node, p->path, "not accepted: %s",
-                               p->alias->note ? p->alias->note
-                                              : "its meaning depends on other options");
-    }
-    cfg->pending.count = 0;
 }
 
 /* ---------------------------------------------------------------- files */

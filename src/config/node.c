@@ -1,12 +1,9 @@
 /*
- * The tree of a configuration: maps, lists and scalars with the place each came from, and what a
- * scalar means.
- *
- * Children are linked lists: configurations are small, and the readers bound the ones that are not.
+ * The tree of a configuration: maps, lists and scalars, each with the place it came from. Children
+ * are linked lists, because configurations are small and the readers limit those that are not.
  */
 #include "tree.h"
 
-#include <math.h>
 #include <string.h>
 
 config_node *config_node_new(ares_config *cfg, config_kind kind)
@@ -151,29 +148,6 @@ void config_node_path(const config_node *node, ares_str *out)
     ares_str_addf(out, "%lld", (long long)i);
 }
 
-void config_node_show(const config_node *node, ares_str *out)
-{
-    enum { SHOWN = 72 };
-    size_t start = out->len;
-    config_value value = config_value_of(node);
-    bool text = node->kind == CONFIG_SCALAR && value.type == CONFIG_STRING;
-    if (text) {
-        ares_str_add_char(out, '\'');
-        for (const char *p = node->text; *p && out->len - start < 2 * SHOWN; p++) {
-            if ((unsigned char)*p < 32) ares_str_add_char(out, ' ');
-            else ares_str_add_char(out, *p);
-        }
-    } else config_emit_flow(out, node, true);
-    if (out->len - start > SHOWN) {
-        size_t end = start + SHOWN;
-        while (end > start && ((unsigned char)out->data[end] & 0xC0) == 0x80) end--;
-        out->len = end;
-        out->data[end] = 0;
-        ares_str_add_z(out, "...");
-    }
-    if (text) ares_str_add_char(out, '\'');
-}
-
 void config_node_stamp(config_node *node, int layer, int line, const char *source)
 {
     node->layer = layer;
@@ -181,90 +155,4 @@ void config_node_stamp(config_node *node, int layer, int line, const char *sourc
     node->source = source;
     for (config_node *child = node->first; child; child = child->next)
         config_node_stamp(child, layer, line, source);
-}
-
-static bool is_one_of(const char *text, const char *const *words)
-{
-    for (; *words; words++)
-        if (strcmp(text, *words) == 0) return true;
-    return false;
-}
-
-bool config_is_yes_no(const char *text)
-{
-    static const char *const words[] = { "yes", "Yes", "YES", "no",  "No",  "NO", "on",
-                                         "On",  "ON",  "off", "Off", "OFF", NULL };
-    return is_one_of(text, words);
-}
-
-bool config_is_required(const config_node *node)
-{
-    return node->kind == CONFIG_SCALAR && !node->quoted && strcmp(node->text, "???") == 0;
-}
-
-/* 0x1F and 0o17; too many digits give a big value. */
-static bool read_based(const char *digits, unsigned base, config_value *value)
-{
-    if (!*digits) return false;
-    uint64_t sum = 0;
-    double number = 0;
-    for (const char *p = digits; *p; p++) {
-        unsigned c = (unsigned char)*p;
-        unsigned digit = c - '0' < 10 ? c - '0' : (c | 32) - 'a' < 6 ? (c | 32) - 'a' + 10 : 99;
-        if (digit >= base) return false;
-        number = number * base + digit;
-        if (sum > (uint64_t)INT64_MAX / base) value->big = true;
-        sum = sum * base + digit;
-    }
-    if (sum > (uint64_t)INT64_MAX) value->big = true;
-    value->type = CONFIG_INT;
-    value->integer = value->big ? INT64_MAX : (int64_t)sum;
-    value->number = number;
-    return true;
-}
-
-static bool read_number(const char *text, config_value *value)
-{
-    static const char *const infinities[] = { ".inf", ".Inf", ".INF", NULL }, *const nans[] = {
-        ".nan", ".NaN", ".NAN", NULL
-    };
-    const char *unsigned_part = text + (*text == '-' || *text == '+');
-    if (is_one_of(text, nans) || is_one_of(unsigned_part, infinities)) {
-        value->type = CONFIG_FLOAT;
-        value->number = is_one_of(text, nans) ? (double)NAN
-                        : *text == '-'        ? -(double)INFINITY
-                                              : (double)INFINITY;
-        return true;
-    }
-    if (text[0] == '0' && text[1] == 'x') return read_based(text + 2, 16, value);
-    if (text[0] == '0' && text[1] == 'o') return read_based(text + 2, 8, value);
-    if (!ares_parse_double(ares_view_of(text), &value->number)) return false;
-    value->type = strpbrk(text, ".eE") ? CONFIG_FLOAT : CONFIG_INT;
-    if (value->type == CONFIG_INT && !ares_parse_i64(ares_view_of(text), &value->integer)) {
-        value->big = true;
-        value->integer = *text == '-' ? INT64_MIN : INT64_MAX;
-    }
-    return true;
-}
-
-config_value config_value_read(const char *text, bool quoted)
-{
-    static const char *const nulls[] = { "", "~", "null", "Null", "NULL", "None", NULL };
-    static const char *const trues[] = { "true", "True", "TRUE", NULL }, *const falses[] = {
-        "false", "False", "FALSE", NULL
-    };
-    config_value value = { .type = CONFIG_STRING };
-    if (quoted) return value;
-    if (is_one_of(text, nulls)) value.type = CONFIG_NULL;
-    else if (is_one_of(text, trues) || is_one_of(text, falses)) {
-        value.type = CONFIG_BOOL;
-        value.boolean = is_one_of(text, trues);
-    } else if (!read_number(text, &value)) value = (config_value){ .type = CONFIG_STRING };
-    return value;
-}
-
-config_value config_value_of(const config_node *node)
-{
-    if (node->kind != CONFIG_SCALAR) return (config_value){ .type = CONFIG_STRING };
-    return config_value_read(node->text, node->quoted);
 }

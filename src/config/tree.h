@@ -1,20 +1,25 @@
-/* The tree behind ares/config.h, and how its files divide the work. Private to core. */
+/*
+ * The tree behind ares/config.h, and what the files of this room share. A file calls only files
+ * that stand before it here; the sections follow that order.
+ */
 #ifndef ARES_CONFIG_TREE_H
 #define ARES_CONFIG_TREE_H
 
+#include <stdarg.h>
+
 #include "ares/config.h"
 
-/* What no configuration needs, and what keeps a hostile one from eating the machine. */
+/* Limits that no real configuration reaches; they bound the work of a hostile one. */
 enum {
     CONFIG_MAX_DEPTH = 64, /* of maps and lists */
-    /* made in the life of a config; counts copies by anchors and interpolation */
+    /* nodes made in the life of a config, copies by anchors and interpolation included */
     CONFIG_MAX_NODES = 100000,
     CONFIG_MAX_KEY = 128,      /* bytes of one key */
     CONFIG_MAX_KEYS = 5000,    /* of one map: its children are searched one by one */
     CONFIG_MAX_TEXT = 1 << 16, /* bytes that interpolation may make of one value */
     CONFIG_MAX_TEXT_SUM = 1 << 24,
-    CONFIG_MAX_FILE = 8 << 20,
-    CONFIG_MAX_CHAIN = 100, /* interpolations that refer to one another */
+    CONFIG_MAX_FILE = 8 << 20, /* bytes */
+    CONFIG_MAX_CHAIN = 100,    /* interpolations that refer to one another */
 };
 
 typedef enum { CONFIG_SCALAR, CONFIG_LIST, CONFIG_MAP } config_kind;
@@ -26,8 +31,8 @@ typedef struct config_node config_node;
 struct config_node {
     config_kind kind;
     config_state state;
-    bool quoted; /* a string, whatever it looks like */
-    /* set by a word that stands for several options, or whose meaning depended on others */
+    bool quoted; /* a string, whatever its text looks like */
+    /* set by a word that stands for several options, or whose meaning depends on others */
     bool weak;
     int layer, line;     /* layer 0: the default; line 0: the command line */
     const char *source;  /* file name or override */
@@ -42,7 +47,7 @@ struct config_node {
 typedef enum { CONFIG_NULL, CONFIG_BOOL, CONFIG_INT, CONFIG_FLOAT, CONFIG_STRING } config_scalar;
 typedef struct config_value {
     config_scalar type;
-    bool boolean, big;
+    bool boolean, big; /* big: an integer beyond 64 bits */
     int64_t integer;
     double number;
 } config_value;
@@ -51,7 +56,7 @@ typedef struct config_option {
     const ares_option *option;
     const char *path, *constraint;
     void *into;
-    /* bound without a word about its faults: declared before, or part of what is wrong already */
+    /* its faults are not reported: the option is declared before, or its map has a fault already */
     bool again;
 } config_option;
 
@@ -76,21 +81,21 @@ typedef struct config_bound {
 #define CONFIG_VECTOR(type) \
     struct {                \
         type *items;        \
-        int count, room;    \
+        int count, cap;     \
     }
-#define CONFIG_PUSH(vector, ...)                                                                 \
-    do {                                                                                         \
-        if ((vector)->count == (vector)->room) {                                                 \
-            (vector)->room = (vector)->room ? 2 * (vector)->room : 16;                           \
-            (vector)->items =                                                                    \
-                ares_realloc((vector)->items, (size_t)(vector)->room * sizeof *(vector)->items); \
-        }                                                                                        \
-        (vector)->items[(vector)->count++] = (__VA_ARGS__);                                      \
+#define CONFIG_PUSH(vector, ...)                                                                \
+    do {                                                                                        \
+        if ((vector)->count == (vector)->cap) {                                                 \
+            (vector)->cap = (vector)->cap ? 2 * (vector)->cap : 16;                             \
+            (vector)->items =                                                                   \
+                ares_realloc((vector)->items, (size_t)(vector)->cap * sizeof *(vector)->items); \
+        }                                                                                       \
+        (vector)->items[(vector)->count++] = (__VA_ARGS__);                                     \
     } while (0)
 
 struct ares_config {
     ares_arena arena;
-    config_node *root, at; /* at: what the YAML reader is looking at */
+    config_node *root, at; /* at: the place that the YAML reader is reading */
     CONFIG_VECTOR(config_option) options;
     CONFIG_VECTOR(const ares_config_alias *) aliases;
     CONFIG_VECTOR(config_fault) faults;
@@ -103,23 +108,48 @@ struct ares_config {
     ares_map *alias_sections;
     ares_map *announced;
     void (*words)(ares_config *cfg); /* ares_config_translate_with */
-    int layer, layers; /* of what is being read, 0 in between; how many there have been */
+    int layer, layers; /* the layer being read, 0 in between; the number of layers so far */
     int64_t nodes, text_bytes;
     bool too_big; /* reported once */
     bool resolved;
-    /* a file could not be read: what it may have set is not reported as missing */
+    /* a file could not be read: options that it may have set are not reported as missing */
     bool unread;
 };
 
-/* ---- config_node.c: the tree */
-/* layer of the moment; NULL when there are too many */
+/* ---- value.c: what a scalar means */
+config_value config_value_of(const config_node *node);
+config_value config_value_read(const char *text, bool quoted);
+bool config_is_required(const config_node *node); /* an unquoted ??? */
+bool config_is_yes_no(const char *text);
+
+/* ---- flow.c: a node in one line of YAML. raw: ${ stays an interpolation */
+void config_emit_flow(ares_str *out, const config_node *node, bool raw);
+void config_emit_key(ares_str *out, const char *key);
+/* for messages: 'text', 1e-6, [a, b]; cut when long */
+void config_node_show(const config_node *node, ares_str *out);
+
+/* ---- fault.c: faults, notes, suggestions, the report */
+void config_note_fault(ares_config *cfg, const config_node *where, const char *format, ...)
+    ARES_PRINTF(3, 4);
+/* "<place>: <path> = <value>: ..."; no value when where is NULL or ??? */
+void config_value_fault(ares_config *cfg, const config_node *where, const char *path,
+                        const char *format, ...) ARES_PRINTF(4, 5);
+void config_value_faultv(ares_config *cfg, const config_node *where, const char *path,
+                         const char *format, va_list args);
+void config_note(ares_config *cfg, ares_log_level level, const char *format, ...) ARES_PRINTF(3, 4);
+/* "; did you mean 'x'?" or "" for a path that is no option */
+void config_suggest(const ares_config *cfg, const char *path, ares_str *out);
+int config_report(ares_config *cfg);
+
+/* ---- node.c: the tree */
+/* in the layer being read; NULL when there are too many nodes */
 config_node *config_node_new(ares_config *cfg, config_kind kind);
 config_node *config_node_scalar(ares_config *cfg, const char *text, size_t len, bool quoted);
-/* NULL: too many, too deep */
+/* NULL: too many nodes, or too deep */
 config_node *config_node_copy(ares_config *cfg, const config_node *from, int depth);
 void config_node_add(config_node *parent, config_node *child);
 void config_node_remove(config_node *child);
-/* keeps key and place in the parent */
+/* node becomes `by`, but keeps its key and its place in the parent */
 void config_node_replace(config_node *node, config_node *by);
 config_node *config_node_find(const config_node *map, const char *key, size_t len);
 /* NULL: no such item */
@@ -128,22 +158,19 @@ config_node *config_walk(const config_node *from, const char *path);
 int config_node_depth(const config_node *node); /* the root has 0 */
 int config_node_height(const config_node *node);
 void config_node_path(const config_node *node, ares_str *out);
-/* for messages: 'text', 1e-6, [a, b]; cut when long */
-void config_node_show(const config_node *node, ares_str *out);
-/* and everything below */
+/* sets the place of the node and of everything below it */
 void config_node_stamp(config_node *node, int layer, int line, const char *source);
-config_value config_value_of(const config_node *node);
-config_value config_value_read(const char *text, bool quoted);
-bool config_is_required(const config_node *node); /* a bare ??? */
-bool config_is_yes_no(const char *text);
 
-/* ---- config_yaml.c: text -> tree. NULL after noting a fault. */
+/* ---- tree_json.c */
+void config_build_json(ares_config *cfg);
+
+/* ---- yaml.c: text -> tree. NULL after noting a fault. */
 config_node *config_yaml_read(ares_config *cfg, const char *name, ares_view text);
-/* A value of the command line or of a default; type tells whether [ and { are plain text. */
+/* A value of the command line, or a default; the type tells whether [ and { are plain text. */
 config_node *config_yaml_value(ares_config *cfg, ares_option_type type, const char *text,
                                const char **error);
 
-/* ---- config_alias.c: where a path leads */
+/* ---- alias.c: where a path leads */
 typedef enum {
     FOUND_OPTION,
     FOUND_SECTION,
@@ -158,60 +185,50 @@ typedef enum {
 
 typedef struct config_found {
     config_found_kind kind;
-    const config_option *option;    /* FOUND_OPTION, FOUND_INSIDE_VALUE */
-    const char *path, *rest;        /* canonical; what is left of it inside the option */
+    const config_option *option; /* FOUND_OPTION, FOUND_INSIDE_VALUE */
+    const char *path, *rest;     /* the option's own path; what is left of it inside the option */
     const ares_config_alias *alias; /* FOUND_IGNORED, FOUND_REFUSED, FOUND_PENDING, FOUND_SEVERAL */
 } config_found;
 config_found config_find(ares_config *cfg, const char *path);
-/* canonical path, or path itself */
+/* the option's own path, or path itself */
 const char *config_alias_target(ares_config *cfg, const char *path);
-/* option, section or another's word for one */
+/* whether it is an option, a section or another trainer's word for one */
 bool config_is_known(ares_config *cfg, const char *path);
-/* holds items or keys of its own */
+/* whether options of the type hold items or keys of their own */
 bool config_is_open(ares_option_type type);
+/* logs once what becomes of a word: "from -> to", or that it is ignored (to "") and why */
+void config_announce(ares_config *cfg, const char *from, const char *to, const char *note);
 
-/* ---- config.c and config_layer.c: options, layers */
-config_option *config_option_at(const ares_config *cfg, const char *path); /* exactly there; NULL */
-void config_add_default(ares_config *cfg, config_node *under, const ares_option *option);
-typedef enum { CONFIG_SET, CONFIG_ADD, CONFIG_APPEND } config_how;
-void config_put(ares_config *cfg, const char *path, config_node *node, config_how how);
-void config_reset(ares_config *cfg, const char *path, const config_node *where);
-/* before the pending: their meaning may depend on it */
-void config_settle_implied(ares_config *cfg);
-void config_settle_pending(ares_config *cfg);
-/* Which was set later: below 0, 0 or above. All words of a command line are set together. */
-int config_order(const config_node *a, const config_node *b);
-
-/* ---- config_fault.c */
-void config_note_fault(ares_config *cfg, const config_node *where, const char *format, ...)
-    ARES_PRINTF(3, 4);
-/* "<place>: <path> = <value>: ...", the value left out for a NULL or required one */
-void config_value_fault(ares_config *cfg, const config_node *where, const char *path,
-                        const char *format, ...) ARES_PRINTF(4, 5);
-void config_note(ares_config *cfg, ares_log_level level, const char *format, ...) ARES_PRINTF(3, 4);
-/* "; did you mean 'x'?" or "" for a path that is no option */
-void config_suggest(const ares_config *cfg, const char *path, ares_str *out);
-int config_report(ares_config *cfg);
-
-/* ---- config_interpolate.c */
-void config_interpolate(ares_config *cfg, config_node *node); /* and everything below it */
-
-/* ---- config_bind.c */
-/* well formed: for our own mistakes */
+/* ---- bind.c: values -> fields */
+/* whether a constraint is well formed, for assertions */
 bool config_constraint_ok(ares_option_type type, const char *constraint);
 void config_show_constraint(ares_view body, ares_str *out);
-/* Writes the field when the value fits; otherwise notes the fault (unless quiet) and leaves it. */
-bool config_read_option(ares_config *cfg, const config_option *o, config_node *node, void *field,
-                        bool quiet);
+/*
+ * Writes the option's field, and notes a fault where the value does not fit. where: the place of
+ * the fault when the value is only a default inside a map that the user wrote.
+ */
 void config_bind_option(ares_config *cfg, const config_option *o, config_node *node,
                         const config_node *where);
 
-/* ---- config_json.c */
-void config_build_json(ares_config *cfg);
+/* ---- config.c: declared options */
+config_option *config_option_at(const ares_config *cfg, const char *path); /* exactly there; NULL */
+void config_add_default(ares_config *cfg, config_node *under, const ares_option *option);
+const char *config_path_join(ares_config *cfg, const char *prefix, const char *path);
 
-/* ---- config_print.c */
-/* raw: ${ is an interpolation */
-void config_emit_scalar(ares_str *out, const config_node *node, bool raw);
-void config_emit_flow(ares_str *out, const config_node *node, bool raw);
+/* ---- interpolate.c */
+void config_interpolate(ares_config *cfg, config_node *node); /* and everything below it */
+
+/* ---- layer.c: what a file or an override does to the tree */
+typedef enum { CONFIG_SET, CONFIG_ADD, CONFIG_APPEND } config_how;
+void config_put(ares_config *cfg, const char *path, config_node *node, config_how how);
+void config_reset(ares_config *cfg, const char *path, const config_node *where);
+/* Which was set later: below 0, 0 or above. All words of a command line are set together. */
+int config_order(const config_node *a, const config_node *b);
+
+/* ---- conditional.c: words whose meaning depends on other options */
+void config_apply_implied(ares_config *cfg); /* before the pending ones, which may depend on it */
+void config_apply_pending(ares_config *cfg);
+
+/* ---- resolve.c, print.c, translate.c, arguments.c: public functions only */
 
 #endif

@@ -1,0 +1,109 @@
+/*
+ * Words of other trainers whose meaning depends on options: decided when all layers have been read.
+ */
+#include "tree.h"
+
+#include <string.h>
+
+/* What words mean besides, where nothing says otherwise. */
+void config_apply_implied(ares_config *cfg)
+{
+    for (int i = 0; i < cfg->implied.count; i++) {
+        const config_implied *m = &cfg->implied.items[i];
+        config_node *old = config_walk(cfg->root, m->row->path);
+        const char *error;
+        if (!m->by || !old ||
+            (old->layer &&
+             !(old->kind == CONFIG_SCALAR && config_value_of(old).type == CONFIG_NULL)))
+            continue;
+        config_node *node = config_yaml_value(
+            cfg, config_option_at(cfg, m->row->path)->option->type, m->row->value, &error);
+        ARES_ASSERT(!error);
+        if (!node) return;
+        config_node_stamp(node, m->by->layer, m->by->line, m->by->source);
+        node->written = m->row->word;
+        config_node_replace(old, node);
+        config_note(cfg, ARES_LOG_INFO, "%s -> %s = %s", m->row->word, m->row->path, m->row->value);
+    }
+}
+
+static bool holds(ares_config *cfg, const char *when)
+{
+    const char *equals = strchr(when, '=');
+    ARES_ASSERT(equals);
+    config_node *on =
+        config_walk(cfg->root, ares_arena_printf(&cfg->arena, "%.*s", (int)(equals - when), when));
+    if (!on) return false;
+    config_interpolate(cfg, on);
+    config_value v = config_value_of(on);
+    const char *is = v.type != CONFIG_BOOL ? on->text
+                     : v.boolean           ? "true"
+                                           : "false"; /* True is true */
+    return on->kind == CONFIG_SCALAR && strcmp(is, equals + 1) == 0;
+}
+
+/*
+ * The row that says what becomes of a word when none of its conditions holds; NULL: it is refused.
+ */
+static const ares_config_alias *otherwise(const ares_config *cfg, const char *word)
+{
+    for (int i = 0; i < cfg->aliases.count; i++)
+        if (!cfg->aliases.items[i]->when && strcmp(cfg->aliases.items[i]->from, word) == 0)
+            return cfg->aliases.items[i];
+    return NULL;
+}
+
+static void apply(ares_config *cfg, const config_pending *p, const ares_config_alias *a)
+{
+    config_node *old = config_walk(cfg->root, a->to);
+    const ares_config_alias *other = otherwise(cfg, p->path);
+    bool set = old && old->layer,
+         yields = set && other && (old->weak || old->layer > p->node->layer);
+    if (yields) config_announce(cfg, p->path, "", other->note);
+    else if (set && !other)
+        config_value_fault(cfg, p->node, p->path, "means %s here, which is set as well; keep one",
+                           a->to);
+    else if (set && old->layer == p->node->layer && a->note)
+        config_value_fault(cfg, p->node, p->path, "%s", a->note);
+    else {
+        config_announce(cfg, p->path, a->to, NULL);
+        p->node->written = p->path;
+        p->node->weak = true;
+        if (set)
+            config_node_replace(old,
+                                p->node); /* of an earlier layer, or of this one and more general */
+        else config_put(cfg, a->to, p->node, CONFIG_SET);
+    }
+}
+
+/* Aliases that hold only while another option has a certain value, in the order of their rows; of a
+ * word its last use. */
+void config_apply_pending(ares_config *cfg)
+{
+    for (int k = 0; k < cfg->aliases.count; k++) {
+        const ares_config_alias *a = cfg->aliases.items[k];
+        if (!a->when || !cfg->pending.count) continue;
+        for (int i = cfg->pending.count - 1; i >= 0; i--) {
+            config_pending *p = &cfg->pending.items[i];
+            if (!p->node || strcmp(a->from, p->path) != 0 || !holds(cfg, a->when)) continue;
+            apply(cfg, p, a);
+            for (; i >= 0; i--)
+                if (strcmp(cfg->pending.items[i].path, p->path) == 0)
+                    cfg->pending.items[i].node = NULL;
+            break;
+        }
+    }
+    for (int i = 0; i < cfg->pending.count; i++) {
+        const config_pending *p = &cfg->pending.items[i];
+        bool later = !p->node;
+        for (int k = i + 1; k < cfg->pending.count; k++)
+            later = later || strcmp(cfg->pending.items[k].path, p->path) == 0;
+        const ares_config_alias *other = later ? NULL : otherwise(cfg, p->path);
+        if (other) config_announce(cfg, p->path, "", other->note);
+        else if (!later)
+            config_value_fault(cfg, p->node, p->path, "not accepted: %s",
+                               p->alias->note ? p->alias->note
+                                              : "its meaning depends on other options");
+    }
+    cfg->pending.count = 0;
+}

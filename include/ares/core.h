@@ -179,11 +179,12 @@ int64_t ares_map_value(const ares_map *m, int64_t index);
  * levels. Lone surrogates become U+FFFD. Invalid UTF-8 in strings is an error. A document lives in
  * an arena; everything in it is const.
  *
- * Which reader reads which file: cJSON reads a checkpoint's state.json, whose few numbers and words
- * this program chose itself. This reader reads everything else: all that comes from outside (data
- * rows, tokenizer.json, a model's config.json, headers of safetensors, lines of a user's process)
- * and what this program wrote with texts of the user's or with numbers that must come back bit for
- * bit (metrics.jsonl, controls.json). YAML of the configuration is read by libyaml.
+ * Which reader reads which file: cJSON reads files whose every number and word this repository
+ * chose: a checkpoint's state.json, and at build time src/grade/instructions/tables.json. This
+ * reader reads everything else: what comes from outside (data rows, tokenizer.json, a model's
+ * config.json, headers of safetensors, lines of a user's process), and what this program writes
+ * with texts of the user's or with numbers that must come back bit for bit (metrics.jsonl,
+ * controls.json). YAML of the configuration is read by libyaml.
  */
 typedef enum {
     ARES_JSON_NULL,
@@ -283,7 +284,8 @@ typedef struct ares_rng_key {
     uint32_t k[2];
 } ares_rng_key;
 void ares_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
-/* The key of (seed, purpose); ares_rng_sub adds two coordinates at a time (step, row, token ...).
+/*
+ * The key of (seed, purpose); ares_rng_sub adds two coordinates at a time (step, row, token ...).
  */
 ares_rng_key ares_rng_root(uint64_t seed, uint32_t purpose);
 ares_rng_key ares_rng_sub(ares_rng_key key, uint64_t a, uint64_t b);

@@ -1,6 +1,6 @@
 /*
- * Where a path leads: an option, something inside one, a section, or through another trainer's word
- * to one of these.
+ * Where a path leads: to an option, into one, to a section, or to one of these by a word of another
+ * trainer.
  */
 #include "tree.h"
 
@@ -31,8 +31,8 @@ static bool find_option(const ares_config *cfg, config_found *f)
 }
 
 /*
- * The alias whose `from` covers most of the path; `*covered` is how much. An exact name beats a
- * section of its length.
+ * The alias whose `from` covers most of the path; `*covered` is the length that it covers. An exact
+ * name wins over a section of the same length.
  */
 static const ares_config_alias *find_alias(const ares_config *cfg, const char *path,
                                            size_t *covered)

@@ -1,6 +1,4 @@
-/*
- * Overrides and the words of a command line.
- */
+/* Overrides and command lines. */
 #include "tree.h"
 
 #include <string.h>
@@ -36,7 +34,7 @@ static config_node place_of(const ares_config *cfg, const char *word)
     return (config_node){ .layer = cfg->layer, .source = word, .text = "" };
 }
 
-/* In a text for a person: a long or broken word would drown the rest. */
+/* A word as a message shows it: cut when long, and not at all when it is no UTF-8. */
 static const char *shown(ares_config *cfg, const char *word)
 {
     size_t len = strlen(word);
@@ -103,7 +101,9 @@ static void wrong_word(ares_config *cfg, const char *word, const char *format, c
     cfg->layer = 0;
 }
 
-/* "--a.b=c" and "--a.max-len=c"; the key's dashes are underscores unless such an option exists */
+/*
+ * "--a.b=c" and "--a.max-len=c": dashes of a key become underscores unless it exists with dashes.
+ */
 static char *without_dashes(ares_config *cfg, const char *word)
 {
     char *copy = ares_arena_printf(&cfg->arena, "%s", word + 2);
@@ -117,7 +117,7 @@ static char *without_dashes(ares_config *cfg, const char *word)
     return copy;
 }
 
-/* "--a.b c", or "--a.b" alone for a flag. Returns how many further words it took. */
+/* "--a.b c", or "--a.b" alone for a flag. Returns the number of further words it used. */
 static int read_dashed(ares_config *cfg, int left, const char *const *next, const char *word)
 {
     const char *key = without_dashes(cfg, word);
@@ -132,7 +132,7 @@ static int read_dashed(ares_config *cfg, int left, const char *const *next, cons
         if (strlen(key) <= CONFIG_MAX_KEY) config_suggest(cfg, key, &hint);
         wrong_word(cfg, word, "%s: no such option%s", hint.data);
         ares_str_fini(&hint);
-        return value && !strchr(next[0], '='); /* most likely its value: one mistake, one fault */
+        return value && !strchr(next[0], '='); /* probably its value: report only one fault */
     }
     const config_option *o = config_option_at(cfg, config_alias_target(cfg, key));
     if (o && o->option->type == ARES_OPTION_flag) {

@@ -1,6 +1,4 @@
-/*
- * Tree -> fields: what each type of option accepts, and what its constraint means.
- */
+/* Tree -> fields: what each type of option accepts, and what its constraint means. */
 #include "tree.h"
 
 #include <math.h>
@@ -31,7 +29,7 @@ static bool split(const char *text, constraint *c)
     return true;
 }
 
-/* The next word before `separator`; false when none is left. */
+/* The next word, up to `separator` or the end; false when none is left. */
 static bool next_word(ares_view *rest, char separator, ares_view *word)
 {
     if (!rest->data) return false;
@@ -42,7 +40,7 @@ static bool next_word(ares_view *rest, char separator, ares_view *word)
     return true;
 }
 
-/* "[0,1)", "(0,)", "-1"; false: not well formed */
+/* range: "[0,1)", "(0,)", "-1"; returns false when it is not well formed */
 static bool in_range(ares_view range, double x, bool *inside)
 {
     double low = -(double)INFINITY, high = (double)INFINITY;
@@ -75,7 +73,7 @@ static bool number_fits(ares_view body, double x, bool *fits)
     return true;
 }
 
-/* "-1|[1,)": "-1 or in [1,)"; words: "map or list" */
+/* "-1|[1,)" becomes "-1 or in [1,)", "map|list" becomes "map or list" */
 void config_show_constraint(ares_view body, ares_str *out)
 {
     bool first = true;
@@ -121,11 +119,11 @@ typedef struct target {
     ares_config *cfg;
     const config_option *option;
     constraint c;
-    const char *path; /* of the value at hand, an item of a list for instance */
+    const char *path; /* of the value being read, which may be an item of a list */
     bool quiet;
 } target;
 
-/* What the constraint says, for a message. */
+/* The constraint in words, for a message. */
 static const char *meaning(const target *t)
 {
     ares_str text = { 0 };
@@ -147,7 +145,7 @@ static bool read_number(const target *t, const config_node *node, bool whole, in
     const char *what = whole ? "an integer" : "a number";
     if (node->kind != CONFIG_SCALAR)
         REFUSE(t, node, "must be %s, not a %s", what, node->kind == CONFIG_MAP ? "map" : "list");
-    /* "0.5" in quotes, or out of an interpolation, still says what it says */
+    /* "0.5" in quotes, or from an interpolation, counts as a number */
     if (v.type == CONFIG_STRING) {
         config_value plain = config_value_read(node->text, false);
         if (plain.type == CONFIG_INT || plain.type == CONFIG_FLOAT) v = plain;
@@ -156,7 +154,7 @@ static bool read_number(const target *t, const config_node *node, bool whole, in
     if (!isfinite(v.number)) REFUSE(t, node, "must be finite");
     if (whole && v.type == CONFIG_FLOAT) {
         if (v.number != trunc(v.number)) REFUSE(t, node, "must be an integer");
-        /* every integer below is a double, so 1e6 means what it says */
+        /* 1e6 is an integer; up to 9e15 every integer is a double */
         v.big = fabs(v.number) > 9e15;
         v.integer = v.big ? 0 : (int64_t)v.number;
     }
@@ -185,9 +183,7 @@ static bool read_flag(const target *t, const config_node *node, bool *out)
     REFUSE(t, node, "must be true or false");
 }
 
-/*
- * The canonical spelling, in the arena; every name before the first '=' of its group is canonical.
- */
+/* Gives the canonical spelling, which is the first name of a group "a=b=c", in the arena. */
 static bool read_choice(const target *t, config_node *node, const char **out)
 {
     enum { MAX_CHOICES = 128 };
@@ -286,7 +282,7 @@ static bool read_list(const target *t, ares_option_type type, config_node *node,
     return ok;
 }
 
-/* What is required inside, and texts that look like flags. */
+/* Looks inside a tree for values still required, and for texts that look like flags. */
 static bool check_inside(const target *t, const config_node *node)
 {
     bool ok = true;
@@ -342,7 +338,7 @@ static bool read_option(ares_config *cfg, const config_option *o, config_node *n
     ARES_ASSERT(split(o->constraint, &t.c));
     ares_option_type type = o->option->type;
     bool null = node->kind == CONFIG_SCALAR && config_value_of(node).type == CONFIG_NULL;
-    if (null && type == ARES_OPTION_choice) { /* None may be a choice of its own */
+    if (null && type == ARES_OPTION_choice) { /* None may be one of the choices */
         target quietly = t;
         quietly.quiet = true;
         if (t.c.body.len && read_choice(&quietly, node, field)) return true;
@@ -366,7 +362,6 @@ static bool read_option(ares_config *cfg, const config_option *o, config_node *n
     }
 }
 
-/* where: the place of a fault when the value is only a default inside a map that the user wrote */
 void config_bind_option(ares_config *cfg, const config_option *o, config_node *node,
                         const config_node *where)
 {

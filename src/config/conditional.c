@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* What words mean besides, where nothing says otherwise. */
+/* Gives options the values that words imply, unless a layer gives them one. */
 void config_apply_implied(ares_config *cfg)
 {
     for (int i = 0; i < cfg->implied.count; i++) {
@@ -43,7 +43,7 @@ static bool holds(ares_config *cfg, const char *when)
 }
 
 /*
- * The row that says what becomes of a word when none of its conditions holds; NULL: it is refused.
+ * The row that tells what becomes of a word when none of its conditions holds; NULL: it is refused.
  */
 static const ares_config_alias *otherwise(const ares_config *cfg, const char *word)
 {
@@ -76,8 +76,10 @@ static void apply(ares_config *cfg, const config_pending *p, const ares_config_a
     }
 }
 
-/* Aliases that hold only while another option has a certain value, in the order of their rows; of a
- * word its last use. */
+/*
+ * Applies aliases that hold only while another option has a certain value, in the order of their
+ * rows. Of several uses of a word the last counts.
+ */
 void config_apply_pending(ares_config *cfg)
 {
     for (int k = 0; k < cfg->aliases.count; k++) {

@@ -1,6 +1,6 @@
 /*
- * What is wrong with a configuration: faults gather with their place and come out as one report,
- * files before the command line, in order of lines.
+ * Faults of a configuration: collected with their places, and reported together, files before the
+ * command line, in order of lines.
  */
 #include "tree.h"
 

@@ -12,7 +12,7 @@ static bool is_plain(const char *text)
     return *text && strchr(first, *text) && text[strspn(text, others)] == 0;
 }
 
-/* Double quotes as JSON has them, and an escape for every character that libyaml will not read. */
+/* In double quotes as in JSON, with escapes for all characters that libyaml does not read. */
 static void add_quoted(ares_str *out, const char *text)
 {
     ares_str_add_char(out, '"');
@@ -23,7 +23,7 @@ static void add_quoted(ares_str *out, const char *text)
         else if (*p == '\t') ares_str_add_z(out, "\\t");
         else if (*p < 32 || *p == 127) ares_str_addf(out, "\\u%04x", *p);
         else if (*p == 0xC2 && p[1] < 0xA0)
-            ares_str_addf(out, "\\u%04x", *++p); /* C1, and NEL that folds lines */
+            ares_str_addf(out, "\\u%04x", *++p); /* C1; NEL among them would break the line */
         else if (p[0] == 0xE2 && p[1] == 0x80 && (p[2] == 0xA8 || p[2] == 0xA9))
             code = p[2] == 0xA8 ? 0x2028 : 0x2029;
         else if (p[0] == 0xEF && p[1] == 0xBB && p[2] == 0xBF) code = 0xFEFF;
@@ -38,7 +38,7 @@ static void add_quoted(ares_str *out, const char *text)
     ares_str_add_char(out, '"');
 }
 
-/* A literal ${ needs a backslash, and the backslashes before it one each. */
+/* A literal ${ gets a backslash, and each backslash before it is doubled. */
 static void add_literal(ares_str *out, const char *text)
 {
     for (const char *p = text; *p;) {

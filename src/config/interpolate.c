@@ -1,9 +1,9 @@
 /*
  * ${...}: references to other options and to the environment, resolved on the merged tree.
  *
- * A value that is one interpolation takes over what it refers to, type and all; inside a longer
- * text the referred scalar is written out. The text of an environment variable, or of a default
- * after a comma, is read as if it stood there.
+ * A value that is one interpolation becomes a copy of what it refers to, with its type. Inside a
+ * longer text the scalar's text is inserted. The text of an environment variable, or of a default
+ * after a comma, is read as if it stood in the file.
  */
 #include "tree.h"
 
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The values being resolved, innermost first: a value that comes up twice is a circle. */
+/* The values being resolved, innermost first; a value that appears twice is a circle. */
 typedef struct chain {
     config_node *node;
     const struct chain *outer;
@@ -38,7 +38,10 @@ static config_node *broken(ares_config *cfg, const chain *c, const char *format,
     return NULL;
 }
 
-/* Reported at the value of the circle that was set last: a default is rarely the one to change. */
+/*
+ * Reported at the value of the circle that was set last, since it is rarely a default that is
+ * wrong.
+ */
 static config_node *circle(ares_config *cfg, const chain *c, const config_node *target)
 {
     ares_str text = { 0 };
@@ -58,8 +61,8 @@ static config_node *circle(ares_config *cfg, const chain *c, const config_node *
 }
 
 /*
- * Walks to a path, resolving the interpolations it passes through. NULL: absent; *bad: a fault was
- * noted or stands.
+ * Walks to a path, resolving the interpolations on the way. NULL when absent; *bad when a fault was
+ * noted, now or before.
  */
 static config_node *reach(ares_config *cfg, config_node *from, const char *path, const chain *c,
                           bool *bad)
@@ -87,7 +90,7 @@ static config_node *reach(ares_config *cfg, config_node *from, const char *path,
     }
 }
 
-/* "a[0].b" is a.0.b, as OmegaConf writes it */
+/* "a[0].b", OmegaConf's spelling, becomes a.0.b */
 static const char *without_brackets(ares_config *cfg, const char *path)
 {
     char *copy = ares_arena_printf(&cfg->arena, "%s", path), *to = copy;
@@ -166,7 +169,7 @@ static config_node *selected(ares_config *cfg, const chain *c, char *inner)
 }
 
 /*
- * inner: what stands between the braces, its own interpolations already written out. NULL after a
+ * inner: the text between the braces, with its own interpolations already resolved. NULL after a
  * fault.
  */
 static config_node *evaluate(ares_config *cfg, const chain *c, char *inner)
@@ -202,7 +205,7 @@ static const char *closing(const char *p)
 static bool write_out(ares_config *cfg, const chain *c, const char *p, const char *end,
                       ares_str *out, int nested);
 
-/* p stands behind "${"; *end gets the closing brace */
+/* p is after "${"; *end becomes the closing brace */
 static config_node *evaluate_at(ares_config *cfg, const chain *c, const char *p, const char **end,
                                 int nested)
 {
@@ -220,8 +223,9 @@ static config_node *evaluate_at(ares_config *cfg, const chain *c, const char *p,
 }
 
 /*
- * An odd number of backslashes before ${ makes it literal; of two, one stays. Elsewhere a backslash
- * is itself.
+ * Copies text and inserts the values of its interpolations. An odd number of backslashes before ${
+ * makes it literal, and half of the backslashes (rounded down) stay. Elsewhere a backslash is an
+ * ordinary character.
  */
 static bool write_out(ares_config *cfg, const chain *c, const char *p, const char *end,
                       ares_str *out, int nested)

@@ -1,8 +1,8 @@
 /*
- * Layers: what a file or an override does to the tree, and whose words it may use.
+ * Layers: what a file or an override does to the tree.
  *
- * Aliases work key by key while a layer is read, not on the merged tree: an old name in a later
- * layer must win over the new name in an earlier one.
+ * Aliases are applied key by key while a layer is read, not on the merged tree, because an old name
+ * in a later layer must win over the new name in an earlier one.
  */
 #include "tree.h"
 
@@ -64,7 +64,7 @@ static bool same_value(const config_node *a, const config_node *b)
 }
 
 /*
- * Two spellings in one file, or on one command line, must agree, for neither comes after the other.
+ * Two names of an option in one file, or on one command line, must agree: neither is the later one.
  */
 static void set_option(ares_config *cfg, const config_found *f, config_node *node)
 {
@@ -122,7 +122,8 @@ static void append(ares_config *cfg, const config_found *f, config_node *list, c
 }
 
 /*
- * The child named by the first word of rest, made where an open map lacks it. NULL after a fault.
+ * The child that the first `len` bytes of rest name; an open map gets it if it is missing. NULL
+ * after a fault.
  */
 static config_node *step_inside(ares_config *cfg, const config_found *f, config_node *at,
                                 const char *rest, size_t len, const config_node *node,
@@ -193,7 +194,7 @@ static void set_inside(ares_config *cfg, const config_found *f, config_node *nod
     else if (!too_deep(cfg, at, node, f->path)) merge(at, node);
 }
 
-/* x-anything: kept as it is, for anchors and interpolation */
+/* x-anything: the user's own, kept for anchors and interpolation */
 static void set_user(ares_config *cfg, const char *path, config_node *node)
 {
     config_node *at = cfg->root;
@@ -234,8 +235,8 @@ static void set_section(ares_config *cfg, const char *path, config_node *node, c
 }
 
 /*
- * One word for several options, as TRL's epsilon: each of them, named itself in the same file, wins
- * over it.
+ * One word for several options, as TRL's epsilon. An option of them that the same file names itself
+ * wins over the word.
  */
 static void set_several(ares_config *cfg, const char *path, const char *to, config_node *node,
                         config_how how)
@@ -251,7 +252,7 @@ static void set_several(ares_config *cfg, const char *path, const char *to, conf
     }
 }
 
-/* canonical: where an alias led to, which is the better ground for a suggestion */
+/* canonical: the path that an alias led to; suggestions start from it */
 static void refuse_nothing(ares_config *cfg, const char *path, const char *canonical,
                            const config_node *node)
 {
@@ -300,7 +301,7 @@ void config_reset(ares_config *cfg, const char *path, const config_node *where)
     config_found f = config_find(cfg, path);
     for (int i = 0; i < cfg->implied.count; i++)
         if (strcmp(cfg->implied.items[i].row->word, path) == 0) cfg->implied.items[i].by = NULL;
-    if (f.kind == FOUND_PENDING) { /* as if it had never been said */
+    if (f.kind == FOUND_PENDING) { /* as if the word had never been used */
         for (int i = 0; i < cfg->pending.count; i++)
             if (strcmp(cfg->pending.items[i].path, path) == 0) cfg->pending.items[i].node = NULL;
         return;

@@ -25,7 +25,7 @@ static void indent(ares_str *out, int depth)
     for (int i = 0; i < depth; i++) ares_str_add_z(out, "  ");
 }
 
-/* The children of a map or list; started: the first line is indented already (behind "- "). */
+/* The children of a map or list. started: the first line is indented already, after "- ". */
 static void emit_block(ares_str *out, const config_node *node, int depth, bool started)
 {
     for (const config_node *child = node->first; child; child = child->next) {
@@ -77,7 +77,7 @@ static void add_meaning(ares_str *out, const config_option *o)
     if (!words) config_show_constraint(body, out);
     for (size_t i = 0; words && i < body.len; i++) {
         if (body.data[i] == '|') ares_str_add_z(out, ", ");
-        else if (body.data[i] == '=') /* the other spellings are for those who type them */
+        else if (body.data[i] == '=') /* other spellings are accepted but not shown */
             while (i + 1 < body.len && body.data[i + 1] != '|') i++;
         else ares_str_add_char(out, body.data[i]);
     }
@@ -131,8 +131,8 @@ static bool below(const char *path, const char *prefix)
 }
 
 /*
- * Walks the tree, which keeps the order of declaration, for its sections; prints what lies below or
- * above the prefix.
+ * Walks the tree, which has the order of declaration, and prints the sections and options below the
+ * prefix, and the sections that lead to it.
  */
 static void help(const ares_config *cfg, const config_node *map, const char *path,
                  const char *prefix, int depth, ares_str *out)

@@ -1,6 +1,6 @@
 /*
- * From the merged layers to filled structs: conditional words, interpolation, binding, and at the
- * end the keys that no bound table has.
+ * From merged layers to filled structs: conditional words, interpolation, binding; and the report,
+ * with the keys that no bound table has.
  */
 #include "tree.h"
 

@@ -1,4 +1,7 @@
-/* What a dialect's code may do between reading and binding: see ares_config_translate_with. */
+/*
+ * What the code for another trainer's configuration may do between reading and binding
+ * (ares_config_translate_with).
+ */
 #include <math.h>
 
 #include "tree.h"
@@ -8,8 +11,10 @@ void ares_config_translate_with(ares_config *cfg, void (*words)(ares_config *cfg
     cfg->words = words;
 }
 
-/* One spelling of a value, for code that compares text: true for TRUE; where the option is a whole
- * number, 4 for 0x4 and 4.0. */
+/*
+ * A value in one spelling, for code that compares texts: true for TRUE; 4 for 0x4 and 4.0 when the
+ * option is an integer.
+ */
 static const char *plain(ares_config *cfg, const config_node *node, const char *path)
 {
     const config_option *o = config_option_at(cfg, path);

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Of what YAML takes as a number: 0x1F, +5, 010, 1. and .5 are none in JSON. */
+/* Whether a number of YAML is one in JSON: 0x1F, +5, 010, 1. and .5 are not. */
 static bool is_json_number(const char *text)
 {
     const char *p = text + (*text == '-');

@@ -23,7 +23,7 @@ bool config_is_required(const config_node *node)
     return node->kind == CONFIG_SCALAR && !node->quoted && strcmp(node->text, "???") == 0;
 }
 
-/* 0x1F and 0o17; too many digits give a big value. */
+/* 0x1F and 0o17; `big` for numbers beyond 64 bits. */
 static bool read_based(const char *digits, unsigned base, config_value *value)
 {
     if (!*digits) return false;

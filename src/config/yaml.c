@@ -1,9 +1,9 @@
 /*
  * YAML text -> tree, over libyaml's events.
  *
- * libyaml reads YAML 1.1 syntax and leaves the meaning of scalars to us: config_value_read has the
- * core schema of 1.2. Anchors are copied where they are used, so that no node has two parents;
- * config_node_new bounds what they multiply.
+ * libyaml reads the syntax of YAML 1.1 and does not interpret scalars; config_value_read does, by
+ * the core schema of 1.2. Anchors are copied where they are used, so that no node has two parents;
+ * config_node_new limits the number of copies.
  */
 #include "tree.h"
 
@@ -129,7 +129,7 @@ static config_node *read_scalar(reader *r, yaml_event_t *event)
         quoted = type == CONFIG_STRING;
         config_scalar is = config_value_read(text, quoted).type;
         if (is != (config_scalar)type && !(is == CONFIG_INT && type == CONFIG_FLOAT))
-            return fault(r, line_of(event), "'%.60s' is not what its tag !!%s says", text,
+            return fault(r, line_of(event), "'%.60s' is no value of its tag !!%s", text,
                          names[type]),
                    NULL;
     }
@@ -137,8 +137,8 @@ static config_node *read_scalar(reader *r, yaml_event_t *event)
 }
 
 /*
- * The keys of `<<: *base` or `<<: [*a, *b]` that the map does not have itself; the earlier of a
- * list wins.
+ * Adds the keys of `<<: *base` or `<<: [*a, *b]` that the map does not have itself; of a list the
+ * earlier map wins.
  */
 static bool merge_into(reader *r, config_node *map, config_node *base, int line)
 {

@@ -71,8 +71,10 @@ static double least_upwards(const char *base, const char *path, folder_limit *li
     }
 }
 
-/* The tightest limit over the control groups of `membership`: version 2's, and version 1's of
- * controller. */
+/*
+ * The tightest limit over the control groups of `membership`: version 2's, and version 1's of
+ * controller.
+ */
 static double least_of(const char *membership, const char *root, const char *controller,
                        folder_limit *limit)
 {

@@ -117,7 +117,8 @@ int ares_world_max_i64(ares_world *w, int64_t *x, int64_t n)
     return merge_all(w, x, n, sizeof *x, max_i64);
 }
 
-/* More than 2 GiB in total, where MPI's counts of int do not reach: each rank broadcasts in turn.
+/*
+ * More than 2 GiB in total, where MPI's counts of int do not reach: each rank broadcasts in turn.
  */
 static int gather_by_turns(ares_world *w, const void *data, const size_t *start, char *all)
 {

@@ -34,8 +34,10 @@ static char **command(int ranks, int argc, char *const *argv, char count[static 
     return words;
 }
 
-/* In the child: becomes mpirun. A successful exec closes `error_pipe`; a failed one writes errno to
- * it. */
+/*
+ * In the child: becomes mpirun. A successful exec closes `error_pipe`; a failed one writes errno to
+ * it.
+ */
 static void exec_mpirun(char **words, const sigset_t *mask, int error_pipe)
 {
     setpgid(0, 0);

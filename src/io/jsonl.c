@@ -88,7 +88,8 @@ struct ares_jsonl_writer {
     ares_str buffer;
 };
 
-/* Bytes of the file's first `rows` complete lines, of all of them for rows < 0; -1: cannot be read.
+/*
+ * Bytes of the file's first `rows` complete lines, of all of them for rows < 0; -1: cannot be read.
  */
 static off_t whole_lines(int fd, int64_t rows)
 {

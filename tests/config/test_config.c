@@ -191,7 +191,7 @@ TEST(config_broken_yaml_is_reported_with_its_line)
     CHECK_FAULTS("x-a: !!python/object x\n", MODEL,
                  "config: a.yaml:1: tag 'tag:yaml.org,2002:python/object' has no meaning here; "
                  "leave it out");
-    CHECK_FAULTS("x-a: !!int x\n", MODEL, "config: a.yaml:1: 'x' is not what its tag !!int says");
+    CHECK_FAULTS("x-a: !!int x\n", MODEL, "config: a.yaml:1: 'x' is no value of its tag !!int");
     CHECK_FAULTS("x-a: \"\\0\"\n", MODEL, "config: a.yaml:1: a text with a NUL byte");
     CHECK_FAULTS("x-a: {<<: 3}\n", MODEL, "config: a.yaml:1: `<<` takes a map or a list of maps");
     CHECK_FAULTS(

@@ -4,8 +4,10 @@
 #include <signal.h>
 #include <unistd.h>
 
-/* The test once more in a program whose limits are 0.3 s: there it hangs. What it starts there
- * holds the output open. */
+/*
+ * The test once more in a program whose limits are 0.3 s: there it hangs. What it starts there
+ * holds the output open.
+ */
 TEST(a_test_that_hangs_is_named_and_what_it_started_ends_with_it)
 {
     char self[4096];

@@ -2,7 +2,7 @@
  * Build step: the word lists of the instruction-following checks
  * (src/grade/instructions/tables.json) as C tables.
  *
- *   if_tables tables.json tables_data.h
+ *   instruction_tables tables.json tables_data.h
  *
  * Runs on the machine that builds; a list that is missing or misspelt stops the build.
  */
@@ -23,7 +23,7 @@ static FILE *out;
 
 static void stop(const char *what)
 {
-    fprintf(stderr, "if_tables: %s\n", what);
+    fprintf(stderr, "instruction_tables: %s\n", what);
     exit(1);
 }
 
@@ -175,7 +175,7 @@ int main(int argc, char **argv)
                                            { "verbs", "verbs" }
     };
     static list words;
-    if (argc != 3) stop("if_tables tables.json tables_data.h");
+    if (argc != 3) stop("instruction_tables tables.json tables_data.h");
     cJSON *root = cJSON_Parse(read_all(argv[1]));
     if (!root) stop("no JSON");
     out = fopen(argv[2], "wb");

@@ -1,8 +1,6 @@
-// Handles and scopes of the shim. A thread's scopes form a stack; a handle knows its place in its
-// scope, so that taking one
-// out costs nothing. The failure of a closed scope is kept by the scope around it: an operand that
-// is NULL because of it
-// is then reported by its cause.
+// Handles and scopes of the shim. A thread's scopes form a stack. A handle knows its place in its
+// scope, so that taking one out costs nothing. A closed scope leaves its failure to the enclosing
+// scope, which reports it as the cause when an operand is NULL because of it.
 #include "torch.hpp"
 
 #include <ATen/Context.h>
@@ -28,7 +26,7 @@ struct at_scope {
     at_scope *outer;
     std::vector<at_tensor> tensors; // nullptr where one was taken out
     int code = ARES_OK;
-    std::string message, inner; // of the first failure here; of the last scope that failed inside
+    std::string message, inner; // first failure of this scope; failure of the last inner scope
 };
 
 namespace
@@ -91,10 +89,10 @@ int fail(const char *op, int code, const std::string &what)
     return s->code;
 }
 
-// For functions that look at a tensor: f's value, or absent.
+// For functions that read from a tensor: the value of f, or `absent` after a failure.
 template <class T, class F> T look(const char *name, at_tensor t, T absent, F f) noexcept
 {
-    if (t && !innermost) return f(t->t); // an owned tensor, outside of any scope
+    if (t && !innermost) return f(t->t); // an owned tensor, outside any scope
     if (!ares_torch::ready(name, &t, 1)) return absent;
     try {
         return f(t->t);
@@ -124,7 +122,7 @@ int code()
 
 bool ready(const char *op, const at_tensor *in, size_t n)
 {
-    ARES_ASSERT(innermost && "an operation of libtorch outside of any scope");
+    ARES_ASSERT(innermost && "an operation of libtorch inside a scope");
     if (innermost->code != ARES_OK) return false;
     for (size_t i = 0; i < n; i++) {
         if (in[i]) continue;
@@ -217,7 +215,7 @@ int at_scope_close(at_scope *s, at_tensor *out)
         "a scope hands its tensor to the scope around it; at_own takes one out of the last");
     int rc = s->code;
     if (rc != ARES_OK) ares_fail(rc, "torch: %s", s->message.c_str());
-    bool hand_out = false; // made here or in a scope left open; else it is already the outer's
+    bool hand_out = false; // made here, or in an inner scope that is still open
     for (at_scope *i = innermost; keep && i != s->outer; i = i->outer)
         hand_out = hand_out || i == keep->scope;
     if (hand_out) {
@@ -266,8 +264,7 @@ void at_manual_seed(uint64_t seed)
     at::manual_seed(seed);
 }
 
-// By its full path: the rpath of the program is not looked at when a sanitizer stands between it
-// and dlopen.
+// The full path, because the program's rpath is ignored when a sanitizer intercepts dlopen.
 static std::string beside_libtorch(const char *name)
 {
     Dl_info cpu;

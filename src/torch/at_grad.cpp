@@ -1,5 +1,4 @@
-// Automatic differentiation: the oracle of the hand-written backward passes, and what users' own
-// losses stand on.
+// Automatic differentiation, the oracle of the hand-written backward passes.
 #include "torch.hpp"
 
 #include <ATen/ops/zeros_like.h>

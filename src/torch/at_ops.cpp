@@ -1,4 +1,4 @@
-// The operators we use, one line each, and the call of any other by name.
+// The operators in use, one line each, and the call of any other by name.
 #include "torch.hpp"
 
 #include <ATen/core/dispatch/Dispatcher.h>

@@ -1,5 +1,5 @@
-// What the files of this room share: a handle is a heap at::Tensor, an operation a lambda that may
-// throw.
+// What the files of this room share. A handle is an at::Tensor on the heap; an operation is a
+// lambda that may throw.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,11 +21,11 @@ namespace ares_torch
 using operands = std::initializer_list<at_tensor>;
 
 at_tensor adopt(at::Tensor t); // a handle in the innermost scope
-// the scope has not failed and no operand is NULL
+// whether the scope has no failure and no operand is NULL
 bool ready(const char *op, const at_tensor *in, size_t n);
-int failed(const char *op, const at_tensor *in,
-           size_t n); // inside a catch: records the exception, gives its code
-int code();           // of the innermost scope's failure
+// inside a catch: records the exception and returns its code
+int failed(const char *op, const at_tensor *in, size_t n);
+int code(); // of the innermost scope's failure
 at::ScalarType type_of(at_dtype dtype);
 at_dtype dtype_of(at::ScalarType type);
 

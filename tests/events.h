@@ -9,7 +9,7 @@
 
 #include <dirent.h>
 
-/* CRC-32C by its table, unlike the writer's */
+/* CRC-32C with a table, independent of the writer's code */
 static inline uint32_t masked_crc(const char *p, size_t n)
 {
     static uint32_t table[256];
@@ -99,7 +99,7 @@ static inline bool event(const ares_str *file, int nth, ares_view *out)
     return false;
 }
 
-/* The run directory's event files in order of name, the nth read whole. */
+/* Reads the nth event file of the run directory, in order of names. */
 static inline bool events_of(const char *dir, int nth, ares_str *out)
 {
     struct dirent **entries;

@@ -1,12 +1,12 @@
 /*
- * Adapters of ares-golden: each carries a case's inputs to the product and its results back, and
- * computes nothing itself.
+ * Adapters of ares-golden: each passes the inputs of a case to the product and compares its
+ * results; an adapter computes nothing itself.
  *
  *   GOLDEN(aepo, kl_penalty) { ... golden_numbers(g, "value", value, n, golden_want(g, "value")); }
  *
- * serves every case of function `kl_penalty` in files named aepo.json. Checks that fail are printed
- * with the case's name; an adapter that meets a variant the product does not have yet says
- * golden_unknown and returns.
+ * is the adapter of every case of function `kl_penalty` in files named aepo.json. Checks that fail
+ * are printed with the case's name. An adapter returns golden_unknown for a variant that the
+ * product does not have yet.
  */
 #ifndef ARES_GOLDEN_H
 #define ARES_GOLDEN_H
@@ -48,7 +48,7 @@ void golden_register(golden_adapter *a);
     }
 
 /* ---------------------------------------------------------------- inputs */
-/* inputs.key; absent is a failure (and gives null), so that a misread case cannot pass. */
+/* inputs.key; an absent key is a failure and gives null, so that a misread case cannot pass */
 const ares_json *golden_in(golden *g, const char *key);
 const ares_json *golden_want(golden *g, const char *key); /* expected.key, likewise */
 double golden_number(golden *g, const char *key);         /* of an input */

@@ -2,11 +2,11 @@
  * ares-golden FILE.json ... [--only FUNCTION] [--allow-unknown FILE]
  *
  * Runs the cases of each file through the adapter of (file's base name, function). Two layouts: a
- * list under `cases`, or one case for each key that holds an object with `function`; a file without
- * cases (a table) has none. Tolerances: `tolerance` t, or `tol` t: |x - y| <= t max(1, |y|);
- * `rel_tol`, `abs_tol`; else the header's default_tolerance; else 1e-6. A case with no adapter, or
- * of a variant that the product has not, is unknown; --allow-unknown names a file of `function` and
- * `file/function` lines that may be.
+ * list under `cases`, or one case for each key that holds an object with `function`; a file with
+ * neither (a table) has no cases. Tolerances: `tolerance` t, or `tol` t: |x - y| <= t max(1, |y|);
+ * `rel_tol`, `abs_tol`; otherwise the header's default_tolerance; otherwise 1e-6. A case without an
+ * adapter, or of a variant that the product does not have, is unknown; --allow-unknown names a file
+ * whose lines, `function` or `file/function`, may be unknown.
  */
 #include "golden.h"
 
@@ -342,7 +342,7 @@ int main(int argc, char **argv)
         } else if (argv[i][0] == '-')
             rc = ares_fail(ARES_EUSE, "golden: '%s': no such option, or it lacks its value",
                            argv[i]);
-        else argv[1 + files++] = argv[i]; /* never ahead of what is still to be read */
+        else argv[1 + files++] = argv[i]; /* never overwrites an argument still to be read */
     }
     if (rc == ARES_OK && files == 0) rc = ares_fail(ARES_EUSE, "golden: no file named");
     for (int i = 0; i < files && rc == ARES_OK; i++) rc = run_file(argv[1 + i], only, allow, told);

@@ -42,8 +42,8 @@ static int passed, failed, skipped, failures;
 static bool skipping;
 static double limit_s; /* of the test that runs */
 static pid_t runner;
-static volatile pid_t shell; /* of test_shell, leads a process group; 0: none */
-static ares_str skips;       /* what the test that runs has said of it */
+static volatile pid_t shell; /* started by test_shell, leads a process group; 0: none */
+static ares_str skips;       /* reasons that the running test gave for skipping */
 static char dir[64];
 static ares_arena strings;
 
@@ -127,7 +127,7 @@ bool test_mem(const void *a, const void *b, size_t n, const char *ea, const char
         if (x[i] == y[i]) continue;
         size_t different = 0;
         for (size_t j = i; j < n; j++) different += x[j] != y[j];
-        /* Most arrays compared this way are of floats: show the pair at hand. */
+        /* most arrays compared this way hold floats: show the two that differ */
         float fx = 0, fy = 0;
         if (i / 4 * 4 + 4 <= n) {
             memcpy(&fx, x + i / 4 * 4, 4);
@@ -284,7 +284,7 @@ int test_shell(ares_str *out, const char *format, ...)
         execl("/bin/sh", "sh", "-c", command, (char *)NULL);
         _exit(127);
     }
-    setpgid(child, child); /* whoever comes first */
+    setpgid(child, child); /* here and in the child, whichever runs first */
     shell = child;
     close(ends[1]);
     char buffer[4096];
@@ -334,22 +334,22 @@ static void remove_tree(const char *path)
     rmdir(path);
 }
 
-/* By dprintf: a test that hangs or crashes may hold the lock of stdout. */
+/* With dprintf, because a test that hangs or crashes may hold the lock of stdout. */
 static void summary(void)
 {
     dprintf(1, "%s: %d passed, %d failed, %d skipped\n", program, passed, failed, skipped);
 }
 
 /*
- * A crash, a hang or a stop from outside ends the program: what the test has started ends too. A
- * crash or a hang is counted, and the test is named.
+ * A crash, a hang or a signal from outside ends the program and what the test has started. A crash
+ * or a hang is counted as a failure of the test, which is named.
  */
 static void die_of(int sig)
 {
     signal(sig, SIG_DFL);
     if (getpid() != runner) raise(sig); /* a child of a test */
     signal(SIGALRM, SIG_DFL);
-    alarm(10); /* for what follows, where the test was stopped within malloc */
+    alarm(10); /* what follows may hang if the test was stopped inside malloc */
     if (shell > 0) kill(-shell, sig == SIGINT || sig == SIGTERM ? sig : SIGKILL);
     const char *name = current ? current->name : "(no test)";
     if (sig == SIGALRM)
@@ -454,7 +454,7 @@ int main(int argc, char **argv)
     signal(SIGABRT, die_of);
     if (signal(SIGINT, die_of) == SIG_IGN) signal(SIGINT, SIG_IGN); /* a shell's `&` */
     signal(SIGTERM, die_of);
-#ifndef __SANITIZE_ADDRESS__ /* whose own report says more */
+#ifndef __SANITIZE_ADDRESS__ /* its own report tells more */
     signal(SIGSEGV, die_of);
     signal(SIGBUS, die_of);
     signal(SIGFPE, die_of);

@@ -1,24 +1,24 @@
 /*
- * The test runner: tests register themselves, checks print both values and go on.
+ * The test runner: tests register themselves; a check that fails prints both values, and the test
+ * goes on.
  *
  *   TEST(grpo_gives_zero_to_a_group_of_equal_rewards) { CHECK_NEAR(advantage, 0.0, 0.0); }
- *   TEST_SLOW(...) TEST_MPI(...) TEST_GPU(...)     the same with a label; ctest runs each label on
- *                                         its own
+ *   TEST_SLOW(...) TEST_MPI(...) TEST_GPU(...)     with a label; ctest runs each label by itself
  *
- * Every check is an expression that is true when it held: `if (!CHECK_OK(rc)) return;` ends a test
- * whose rest would make no sense, and REQUIRE and REQUIRE_OK say the same in a word. The second
- * argument of a comparison is the expected value.
+ * Every check is an expression, true when it held: `if (!CHECK_OK(rc)) return;` ends a test that
+ * cannot go on, and REQUIRE and REQUIRE_OK do the same. The second argument of a comparison is the
+ * expected value.
  *
  *   test_core [--list] [--label L] [--without L,L] [NAME ...]
- *       NAME: a part of a test's name or of its file's; --label: only tests of that label;
- *           --without: none of these
+ *       NAME: a part of a test's name or of its file's; --label: only tests with that label;
+ *       --without: no tests with these
  *   last line: `test_core: N passed, N failed, N skipped`; exit status 1 when a test failed or
  *       nothing matched a NAME
  *
- * A test that leaves libtorch handles behind (at_live_count) has failed. One that hangs ends the
- * program, which says `FAIL name: took more than 60 s`, and what it has started by test_shell ends
- * with it. The limits: a test without a label has 60 s (300 s with a sanitizer), one with a label
- * 300 s, a slow one 1800 s. ARES_TEST_PATIENCE=4 multiplies them all: for a busy machine.
+ * A test that leaves libtorch handles (at_live_count) fails. A test that hangs ends the program,
+ * which prints `FAIL name: took more than 60 s`; what the test started with test_shell ends too.
+ * The limits: 60 s for a test without a label (300 s with a sanitizer), 300 s with a label, 1800 s
+ * for a slow one. ARES_TEST_PATIENCE=4 multiplies them, for a busy machine.
  */
 #ifndef ARES_TEST_H
 #define ARES_TEST_H
@@ -50,15 +50,15 @@ void test_register(test_case *t);
     static void test_body_##name_(void)
 
 #define TEST(name) TEST_LABELLED(name, "")
-#define TEST_SLOW(name) TEST_LABELLED(name, "slow") /* more than some seconds */
+#define TEST_SLOW(name) TEST_LABELLED(name, "slow") /* takes more than a few seconds */
 #define TEST_MPI(name) TEST_LABELLED(name, "mpi")   /* starts ranks */
-#define TEST_GPU(name) TEST_LABELLED(name, "gpu")   /* wants a CUDA device; SKIP without */
+#define TEST_GPU(name) TEST_LABELLED(name, "gpu")   /* needs a CUDA device; SKIP without */
 
 /* A comma-separated list of labels is fine: TEST_LABELLED(name, "mpi,slow"). */
 
 #define CHECK(cond) test_check((cond), #cond, __FILE__, __LINE__)
 #define CHECK_MSG(cond, ...) \
-    test_check_msg((cond), #cond, __FILE__, __LINE__, __VA_ARGS__) /* printf what helps */
+    test_check_msg((cond), #cond, __FILE__, __LINE__, __VA_ARGS__) /* then a printf message */
 #define CHECK_EQ(a, b)                                                                            \
     test_eq((long long)(a), (long long)(b), #a, #b, __FILE__, __LINE__) /* integers, enums, bools \
                                                                          */
@@ -108,12 +108,12 @@ bool test_fails(int rc, int code, const char *code_name, const char *part, const
                 const char *file, int line);
 void test_skip(const char *why);
 /*
- * An instruction set of the kernels ("avx2", "avx512"). Where the CPU lacks it, the test goes on
- * with the others and counts as skipped: not all was shown that it promises.
- * ARES_TEST_WITHOUT_ISA=avx2,avx512 has a CPU that lacks these.
+ * Whether the CPU has an instruction set of the kernels ("avx2", "avx512"). If not, the test goes
+ * on with the others and counts as skipped, because it has not shown everything.
+ * ARES_TEST_WITHOUT_ISA=avx2,avx512 stands for a CPU without these.
  */
 bool test_has_isa(const char *isa);
-/* says nothing and skips nothing: for a test that takes the best there is */
+/* the same without a message or a skip, for a test that uses the best one available */
 bool test_isa_here(const char *isa);
 
 /* --- where things are */
@@ -136,14 +136,14 @@ const char *test_program(void);
 const char *test_smollm2(void);
 
 /*
- * Runs a shell command, adds its stdout and stderr to out (may be NULL), gives its exit status (128
- * + signal).
+ * Runs a shell command, adds its stdout and stderr to out (may be NULL), and returns its exit
+ * status (128 + signal).
  */
 int test_shell(ares_str *out, const char *format, ...) ARES_PRINTF(2, 3);
 /*
- * This test program again, under mpirun with so many ranks, running only the tests named; output
- * and status as above. The tests named see test_in_mpi() true and do the work of a rank; without it
- * they should SKIP or start themselves.
+ * Runs this test program again under mpirun, with that many ranks and only the named tests; output
+ * and status as above. In the ranks test_in_mpi() is true and the tests do a rank's work; outside
+ * mpirun they should SKIP or start themselves.
  */
 int test_mpirun(ares_str *out, int ranks, const char *test_name);
 bool test_in_mpi(void);

@@ -65,7 +65,7 @@ void *__wrap_memset(void *to, int byte, size_t n)
     return __real_memset(to, byte, n);
 }
 
-/* A search costs what lies before the place it finds. */
+/* A search costs the bytes before the place that it finds. */
 void *__wrap_memchr(const void *s, int byte, size_t n)
 {
     const char *at = __real_memchr(s, byte, n);

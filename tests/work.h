@@ -1,9 +1,9 @@
 /*
- * Counted work, in place of a clock: what a test bounds is compiled once more for its program so
- * that every basic block that runs is counted (-fsanitize-coverage=trace-pc; ares_count_work in
- * cmake/AresTests.cmake), and so are the bytes that it hands to the C library. The number depends
- * on the input alone, on no other process. What PCRE2 and GMP do is not in it: the budgets of the
- * verifiers bound that.
+ * Counted work instead of a clock: the code that a test bounds is compiled again for the test's
+ * program, so that every basic block that runs is counted (-fsanitize-coverage=trace-pc;
+ * ares_count_work in cmake/AresTests.cmake), and the bytes that it passes to the C library too. The
+ * count depends only on the input, not on other processes. It does not include the work of PCRE2
+ * and GMP, which the budgets of the verifiers bound.
  */
 #ifndef TESTS_WORK_H
 #define TESTS_WORK_H
@@ -11,11 +11,11 @@
 #include <stdint.h>
 
 /*
- * By this thread so far: basic blocks, and 16 bytes of the C library each. Limits in the tests are
- * five times what a release build counts, for a build that inlines less has more blocks; quadratic
- * work is thousands of times beyond them.
+ * Work of this thread so far: basic blocks, plus one per 16 bytes of the C library. Limits in the
+ * tests are five times the count of a release build, because a build that inlines less has more
+ * blocks; quadratic work exceeds them a thousandfold.
  */
 int64_t work_done(void);
-/* bytes asked of the heap, by this thread so far; what was given back again too */
+/* bytes that this thread has allocated so far, freed ones included */
 int64_t work_allocated(void);
 #endif

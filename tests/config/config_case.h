@@ -1,4 +1,4 @@
-/* The options that the tests of the configuration share, and a few words to write them in. */
+/* Options, aliases and helpers that the tests of the configuration share. */
 #ifndef CONFIG_CASE_H
 #define CONFIG_CASE_H
 

@@ -1,5 +1,5 @@
 /*
- * Layers, YAML, interpolation and other trainers' words. Types and faults are in
+ * Layers, YAML, interpolation and words of other trainers. Types and faults are in
  * test_config_bind.c.
  */
 #include "config_case.h"
@@ -402,7 +402,7 @@ TEST(config_another_trainers_plus_adds_what_is_an_option_here)
                  "config: command line: worker.rollout.n: an option already; write it without +");
 }
 
-/* What the next test's dialect does: a count of tokens in thousands, and a preset. */
+/* Translations for the next test: a count of tokens in thousands, and a preset. */
 static void translate(ares_config *cfg)
 {
     const char *name = ares_config_given(cfg, "trainer.name");
@@ -488,7 +488,7 @@ TEST(config_a_word_with_an_otherwise_is_ignored_or_yields_and_may_imply_a_value)
           7 }, /* null is no value */
         { "special: 0.5\n", "worker.rollout.max_len=3", 0.5, 3 },
         { "worker: {rollout: {max_len: 3}}\n", "special=0.5", 0.5, 3 },
-        { "special: 0.5\ngeneral: 0.25\n", NULL, 0.25, 7 },         /* the row that stands first */
+        { "special: 0.5\ngeneral: 0.25\n", NULL, 0.25, 7 },         /* the first row */
         { "special: 0.25\nworker: {score: 0.5}\n", NULL, 0.25, 7 }, /* no note: the word wins */
         { "special: 0.5\n", "worker.score=0.125", 0.125, 7 },
         { "worker: {score: 0.5}\n", "special=0.125", 0.125, 7 },

@@ -1,6 +1,7 @@
 #include "golden.h"
 
-/* Where the sources' and our own choice differ (a warm-up of 0 steps), `decision` is ours. */
+/* Where this program decides otherwise than its sources (a warm-up of 0 steps), `decision` is its
+ * value. */
 GOLDEN(aepo, lr_factor_constant)
 {
     ares_schedule s = { .name = "constant",

@@ -30,14 +30,14 @@ TEST(a_message_may_be_part_of_the_next_one)
 
 TEST(a_message_that_does_not_fit_ends_with_dots_and_in_whole_characters)
 {
-    /* each way a two-byte character can meet the end */
+    /* a two-byte character before, across and after the cut */
     for (size_t extra = 0; extra < 4; extra++) {
         ares_str text = { 0 };
         for (size_t i = 0; i < extra; i++) ares_str_add_char(&text, 'x');
         while (text.len < 70000) ares_str_add_z(&text, "\xC3\xA4");
         (void)ares_fail(ARES_EIO, "%s", text.data);
         for (int again = 0; again < 3;
-             again++) { /* alone, behind a place, and behind a place that fills it all */
+             again++) { /* alone, after a place, and after a place that fills the buffer */
             const char *message = ares_error_message();
             size_t len = strlen(message);
             CHECK(len > 30000 && len < 40000);
@@ -77,7 +77,7 @@ TEST(exit_codes_tell_wrong_use_from_failure)
     CHECK_EQ(ares_error_exit_code(ARES_EINTERRUPTED), 130);
 }
 
-/* stderr of what `body` writes there, through a pipe; the lines are short, so it holds them all. */
+/* What `body` writes to stderr, read through a pipe, which holds all of the short lines. */
 static void captured(ares_str *out, void (*body)(void))
 {
     int ends[2], kept = dup(STDERR_FILENO);

@@ -24,7 +24,7 @@ TEST(a_file_comes_back_as_it_was_written)
 TEST(files_of_unknown_size_are_read_to_their_end)
 {
     ares_str text = { 0 };
-    REQUIRE_OK(ares_file_read("/proc/self/status", &text)); /* says it has 0 bytes */
+    REQUIRE_OK(ares_file_read("/proc/self/status", &text)); /* its size is given as 0 */
     CHECK_CONTAINS(text.data, "Threads:");
     ares_str_fini(&text);
 }
@@ -47,7 +47,7 @@ TEST(a_full_disk_leaves_the_old_file_whole)
     REQUIRE_OK(ares_file_write(test_file("kept"), "old", 3));
     REQUIRE_OK(ares_dir_make(test_file("sub")));
     CHECK_FAIL(ares_file_write_atomic(test_file("sub"), "new", 3), ARES_EIO,
-               "cannot be replaced"); /* a folder in its place */
+               "cannot be replaced"); /* a folder has its name */
     ares_str text = { 0 };
     CHECK_EQ(test_shell(&text, "ls '%s'", test_dir()), 0);
     CHECK_STR(text.data, "kept\nsub\n"); /* no temporary file is left */

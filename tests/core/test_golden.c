@@ -5,7 +5,7 @@
 
 static const char program[] = ARES_BINARY_DIR "/ares-golden";
 
-/* Runs it over a file of this text named aepo.json; gives its status. */
+/* Runs it on a file aepo.json with this text; returns its exit status. */
 static int run(const char *text, const char *options, ares_str *out)
 {
     ares_str_clear(out);

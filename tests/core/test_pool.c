@@ -42,7 +42,7 @@ TEST(every_task_is_done_once_and_no_worker_number_twice_at_a_time)
             for (int64_t n = 0; n <= 1000; n = n * 2 + 1, runs++) {
                 ares_pool_run(p, n, count, &c);
                 for (int64_t i = 0; i < n; i++)
-                    c.times[i]--; /* the run is over: all of it must be there now */
+                    c.times[i]--; /* the run has returned: every task must be done */
                 for (int64_t i = 0; i < n; i++)
                     if (c.times[i] != 0) c.bad_worker++;
             }
@@ -73,14 +73,15 @@ static void meet(void *ctx, int64_t task, int worker)
     meeting *m = ctx;
     int now = atomic_fetch_add(&m->inside, 1) + 1;
     for (int most = m->most; now > most && !atomic_compare_exchange_weak(&m->most, &most, now);) {}
-    while (m->most < 3) sleep_ms(1); /* a pool that never lets three in is ended by the runner */
+    while (m->most < 3) sleep_ms(1); /* if three never run at once, the runner ends the test */
     m->inside--;
 }
 
 TEST(tasks_run_at_the_same_time_on_all_threads)
 {
     ares_pool *p = ares_pool_new(3);
-    for (int pause_ms = 0; pause_ms < 2; pause_ms++) { /* from a spin and from sleep */
+    for (int pause_ms = 0; pause_ms < 2;
+         pause_ms++) { /* workers that spin, and workers that sleep */
         meeting m = { 0 };
         sleep_ms(pause_ms * 20);
         ares_pool_run(p, 3, meet, &m);
@@ -157,7 +158,7 @@ TEST(drain_ends_every_posted_job_and_those_they_post)
         }
         CHECK(s.children > 0);
         ares_pool_post(s.pool, parent_job, &s);
-        ares_pool_free(s.pool); /* ends what is left */
+        ares_pool_free(s.pool); /* runs the jobs that are left */
         CHECK_EQ(s.done, 2001);
     }
 }
@@ -175,8 +176,8 @@ TEST(an_idle_thread_takes_a_posted_job_by_itself)
 }
 
 /*
- * Threads of this process, itself apart, and how often they gave a CPU up or were moved from one;
- * -1: one of them runs.
+ * The number of the other threads of this process, and how often they left a CPU, willingly or not;
+ * -1 when one of them is running.
  */
 static long switches(int *threads)
 {
@@ -205,18 +206,15 @@ TEST(an_idle_pool_falls_asleep_and_stays_so)
     c.threads = 4;
     for (int i = 0; i < 100; i++) ares_pool_run(p, 100, count, &c);
     long before;
-    /* threads that spin on for ever are ended by the runner */
+    /* if threads spin for ever, the runner ends the test */
     while ((before = switches(&threads)) < 0) {}
     CHECK_EQ(threads, 3);
     sleep_ms(100);
-    CHECK_EQ(switches(&threads), before); /* nobody woke in between */
+    CHECK_EQ(switches(&threads), before); /* no thread woke in between */
     ares_pool_free(p);
 }
 
-/*
- * Workers must leave signals to the thread that asked for them: a handler may rely on running
- * there.
- */
+/* Workers must leave signals to the main thread, because a handler may rely on running there. */
 static void signals_blocked(void *ctx, int64_t task, int worker)
 {
     (void)task;
@@ -262,7 +260,7 @@ TEST(cgroup_quotas_of_both_versions_count_at_every_level)
     CHECK_EQ(cpus_of("0::/pod/box\n"), 3); /* 2.5, from the parent */
     CHECK_EQ(cpus_of("0::/other\n"), 1);   /* 0.2, and at least 1 */
     CHECK_EQ(cpus_of("0::/\n"), INT_MAX);
-    CHECK_EQ(cpus_of("0::/not/here\n"), INT_MAX); /* the host's path, seen from inside */
+    CHECK_EQ(cpus_of("0::/not/here\n"), INT_MAX); /* the host's path, as a container sees it */
     put("fs/cpu/docker/x", "cpu.cfs_quota_us", "400000\n");
     put("fs/cpu/docker/x", "cpu.cfs_period_us", "200000\n");
     put("fs/cpu", "cpu.cfs_quota_us", "-1\n");

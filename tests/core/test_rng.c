@@ -20,7 +20,7 @@ TEST(philox_gives_the_known_answers)
     }
 }
 
-/* Changing these changes every run that anyone wants to repeat. */
+/* Changing these numbers changes every run that somebody wants to repeat. */
 TEST(keyed_draws_stay_what_they_are)
 {
     ares_rng_key key = ares_rng_sub(ares_rng_root(42, ARES_RNG_SAMPLE), 3, 4);
@@ -59,8 +59,8 @@ TEST(below_is_even_and_in_range)
     }
     for (int i = 0; i < 7; i++) CHECK_NEAR(counts[i], 10000, 460); /* 5 standard deviations */
     /*
-     * With n just above 2^63 nearly half of the draws are rejected: the mean is n / 2 only if that
-     * is done right.
+     * With n just above 2^63 nearly half of the draws are rejected; the mean is n / 2 only if the
+     * rejection is correct.
      */
     double sum = 0;
     for (uint64_t i = 0; i < 20000; i++)
@@ -105,7 +105,7 @@ TEST(normals_have_the_moments_and_tails_of_a_normal)
     }
 }
 
-/* The normal distribution function undoes the draw: erfc of libm is an independent witness. */
+/* The normal distribution function, by libm's erfc, must give back the uniform number. */
 TEST(normals_invert_the_distribution_function)
 {
     ares_rng_key key = ares_rng_root(10, ARES_RNG_TEST);
@@ -144,7 +144,7 @@ TEST(elementary_functions_agree_with_libm)
     }
     CHECK_NEAR(log_worst, 0, 5e-16);
     CHECK_NEAR(exp_worst, 0, 1e-15);
-    CHECK_NEAR(cos_worst, 0, 2e-15); /* libm's argument is rounded, ours is not */
+    CHECK_NEAR(cos_worst, 0, 2e-15); /* libm's argument pi x is rounded */
     CHECK_NEAR(core_exp(0), 1, 0);
     CHECK_NEAR(core_log(1), 0, 0);
     CHECK_NEAR(core_cos_pi(0), 1, 0);

@@ -109,14 +109,14 @@ TEST(every_number_reads_back_as_itself)
         uint64_t bits = ares_rng_u64(key, i);
         double x, back;
         memcpy(&x, &bits, sizeof x);
-        /* also the short ones that people write */
+        /* also short numbers as people write them */
         if (i % 2) x = (double)(int64_t)(bits >> 40) * 1e-5;
         if (!isfinite(x)) continue;
         ares_str_clear(&s);
         ares_str_add_double(&s, x);
         if (!ares_parse_double(ares_str_view(&s), &back) || memcmp(&x, &back, sizeof x) != 0)
             wrong++;
-        char one_less[64]; /* no shorter text does: the digits counted with the leading zeros off */
+        char one_less[64]; /* no text with fewer digits reads back, leading zeros not counted */
         int digits = 0;
         for (const char *p = s.data; *p && *p != 'e'; p++)
             digits += (*p >= '1' && *p <= '9') || (*p == '0' && digits);

@@ -1,4 +1,4 @@
-/* metrics, lookup, schedules, progress */
+/* Metrics, lookup, schedules, progress. */
 #include "test.h"
 
 #include <math.h>
@@ -45,7 +45,7 @@ TEST(nearest_finds_slips_and_nothing_else)
     CHECK(ares_nearest("banana", estimators, 4) == NULL);
     CHECK(ares_nearest("", estimators, 4) == NULL);
     static const char *const options[] = { "top_k", "top_p" };
-    /* a swap is one slip; top_k is two away */
+    /* a swap counts as one change; top_k needs two */
     CHECK_STR(ares_nearest("tpo_p", options, 2), "top_p");
     char longer[4000];
     memset(longer, 'x', sizeof longer);
@@ -91,14 +91,14 @@ TEST(constant_warms_up_from_zero_and_has_the_full_value_without_a_warm_up)
     CHECK_NEAR(at("constant", 4, 0, 0, 0, 1000), 1, 0);
 }
 
-/* 0.65013442028 is EasyR1's own at step 6 of (3, 10, 0.1). */
+/* 0.65013442028 is EasyR1's value at step 6 of (3, 10, 0.1). */
 TEST(cosine_is_verls)
 {
     CHECK_NEAR(at("cosine", 3, 10, 0.1, 0.5, 0), 0, 0);
     CHECK_NEAR(at("cosine", 3, 10, 0.1, 0.5, 3), 1, 1e-15);
     CHECK_NEAR(at("cosine", 3, 10, 0.1, 0.5, 6), 0.65013442028, 1e-11);
     CHECK_NEAR(at("cosine", 3, 10, 0.1, 0.5, 10), 0.1, 1e-15);
-    CHECK_NEAR(at("cosine", 3, 10, 0.1, 0.5, 99), 0.1, 1e-15); /* it does not come up again */
+    CHECK_NEAR(at("cosine", 3, 10, 0.1, 0.5, 99), 0.1, 1e-15); /* it does not rise again */
     CHECK_NEAR(at("cosine", 0, 8, 0, 1, 4), 0, 1e-15);
     CHECK_NEAR(at("cosine", 0, 8, 0, 1, 6), 0.5, 1e-15);
     for (int64_t step = 0; step < 20; step++)

@@ -5,8 +5,8 @@
 #include <stdio.h>
 
 /*
- * Outside mpirun a test starts itself as three ranks, of which each comes back here; inside it does
- * a rank's work.
+ * Outside mpirun a test starts itself as three ranks; inside, the same function does the work of a
+ * rank.
  */
 #define AS_RANKS(name)                                          \
     if (!test_in_mpi()) {                                       \
@@ -55,17 +55,14 @@ static double element(int rank, int64_t i)
 {
     double x = ares_rng_normal(ares_rng_sub(ares_rng_root(1, ARES_RNG_TEST), (uint64_t)rank, 0),
                                (uint64_t)i);
-    return i % 3 ? x : x * 1e10; /* so unlike that another order of addition shows */
+    return i % 3 ? x : x * 1e10; /* so different that another order of addition changes the sum */
 }
 
-/*
- * Seen to fail with MPI_Allreduce in the place of the ordered sum: 215 of a million elements
- * differed.
- */
+/* Fails with MPI_Allreduce instead of the ordered sum: 215 of a million elements differed. */
 TEST_MPI(sums_add_the_ranks_in_order)
 {
     AS_RANKS(sums_add_the_ranks_in_order)
-    /* the last takes several blocks */
+    /* the last one takes several blocks */
     static const int64_t sizes[] = { 0, 1, 2, 5, 1000, 1000003 };
     for (int k = 0; k < ARES_COUNT(sizes); k++) {
         int64_t n = sizes[k], wrong = 0;

@@ -68,12 +68,12 @@ TEST(launching_says_what_is_wrong)
 }
 
 /*
- * The launcher in a child of this process; its ranks come back into the same test and find
- * ARES_TEST_ROLE.
+ * Runs the launcher in a child of this process; its ranks run the same test, with ARES_TEST_ROLE
+ * set.
  */
 static pid_t launcher(const char *test, const char *role)
 {
-    test_dir(); /* made on its first use: the launcher and its ranks must get this process's */
+    test_dir(); /* made now, so that the launcher and its ranks use this process's folder */
     pid_t pid = fork();
     if (pid != 0) return pid;
     char *argv[] = { (char *)test };
@@ -110,8 +110,8 @@ static bool wait_for(const char *what)
 }
 
 /*
- * A rank's run: steps of 50 ms until the ranks agree that a signal came, then two seconds of
- * saving, which is longer than mpirun lets its children live after a SIGTERM of its own.
+ * The run of a rank: steps of 50 ms until the ranks agree that a signal came, then two seconds of
+ * saving, which is longer than mpirun lets its children live after it gets SIGTERM itself.
  */
 static void steps_until_signalled(void)
 {
@@ -174,11 +174,11 @@ TEST_MPI(a_rank_that_dies_takes_the_others_with_it)
         CHECK_OK(ares_world_agree(w, ARES_OK));
         return;
     }
-    /* others that wait on are ended by the runner */
+    /* if the other ranks wait for ever, the runner ends the test */
     CHECK_EQ(exit_of(launcher("a_rank_that_dies_takes_the_others_with_it", "dies")), 128 + SIGKILL);
 }
 
-/* Seen to fail without PR_SET_PDEATHSIG: mpirun and its ranks ran on. */
+/* Fails without PR_SET_PDEATHSIG: mpirun and its ranks go on. */
 TEST_MPI(a_killed_launcher_leaves_no_rank_behind)
 {
     if (getenv("ARES_TEST_ROLE")) {

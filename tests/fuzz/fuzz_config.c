@@ -1,7 +1,7 @@
 /*
- * libFuzzer entry for the configuration: YAML, then a line "%%", then an override per line. Beyond
- * "no crash": a fault is reported, a configuration without faults is printed, and the print reads
- * back as the same configuration.
+ * libFuzzer entry for the configuration: YAML, then a line "%%", then an override per line. Checks,
+ * besides that nothing crashes: faults are reported; a configuration without faults is printed and
+ * reads back as the same configuration.
  *
  * Built and run by hand:
  *

@@ -1,7 +1,7 @@
 /*
- * libFuzzer entry for what finds an answer in a response: every extraction, and the verifiers that
- * compare texts. Beyond "no crash": what was found is a part of the text, its braces close, and
- * normal forms of normal forms of plain numbers stay.
+ * libFuzzer entry for the code that finds an answer in a response: every extraction, and the
+ * verifiers that compare texts. Checks, besides that nothing crashes: an extracted answer is a part
+ * of the text and its braces balance; the normal form of a plain number is its own normal form.
  */
 #include <math.h>
 #include <string.h>
@@ -41,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const char *const verifiers[] = { "math", "deepscaler", "dapo", "gsm8k",
                                              "math_hendrycks" };
     const char *text = size ? (const char *)data : "";
-    /* label NUL response; else one text for both */
+    /* label NUL response; without NUL one text for both */
     const char *split = size ? memchr(text, 0, size) : NULL;
     ares_view all = { text, size },
               truth = split ? (ares_view){ text, (size_t)(split - text) } : all;

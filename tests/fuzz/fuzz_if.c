@@ -1,8 +1,8 @@
 /*
  * libFuzzer entry for the instruction checks. A line of digits (the check) and a line of JSON (its
- * kwargs; a default with every argument when the line is empty), then the text. Beyond "no crash":
- * a text judged twice is judged alike, what follows strictly follows loosely, and nothing is more
- * work than its text allows.
+ * kwargs; a default with every argument when the line is empty), then the text. Checks, besides
+ * that nothing crashes: the same text gets the same verdict twice, a text that passes strictly
+ * passes loosely, and the work stays within the limit for the text's length.
  */
 #include <stdlib.h>
 #include <string.h>

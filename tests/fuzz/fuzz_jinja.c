@@ -1,7 +1,7 @@
 /*
  * libFuzzer entry for templates: any text may be a template, over a context with every kind of
- * value. Beyond "no crash, no hang": a failure has a message and leaves the output alone, the same
- * render twice gives the same text, which is UTF-8.
+ * value. Checks, besides that nothing crashes or hangs: a failure has a message and does not change
+ * the output; rendering twice gives the same text, which is UTF-8.
  */
 #include <string.h>
 #include <time.h>

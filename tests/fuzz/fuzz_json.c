@@ -1,6 +1,6 @@
 /*
- * libFuzzer entry for the JSON reader. Beyond "no crash": what was read and written again must read
- * as the same text.
+ * libFuzzer entry for the JSON reader and writer. Checks, besides that nothing crashes: a document
+ * that was read, written and read again is written as the same text.
  */
 #include "ares/core.h"
 

@@ -1,7 +1,7 @@
 /*
- * libFuzzer entry for the math judges: truth NUL answer. Beyond "no crash, no hang": an answer that
- * is the truth is right in every mode, and the same call twice says the same and takes the same
- * work.
+ * libFuzzer entry for the math judges: truth NUL answer. Checks, besides that nothing crashes or
+ * hangs: an answer equal to the truth is right in every mode, and the same call twice gives the
+ * same verdict and takes the same work.
  */
 #include <string.h>
 

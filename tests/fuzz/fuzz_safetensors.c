@@ -1,6 +1,6 @@
 /*
- * libFuzzer entry for safetensors files. A file that opens can be read to its last byte without
- * another check, its tensors cover its data once each, and each is found by its name.
+ * libFuzzer entry for safetensors files. Checks that a file that opens can be read to its last
+ * byte, that its tensors cover every byte of its data once, and that each is found by its name.
  */
 #include <stdio.h>
 #include <sys/mman.h>

@@ -1,7 +1,8 @@
 /*
  * libFuzzer entry for the small verifiers and the dispatcher: every verifier of the table by name,
- * on a response, a ground truth and a row cut out of the input at 0xFE bytes. Beyond "no crash": a
- * verdict is finite, judging twice says the same, and the details are members of a JSON object.
+ * on a response, a ground truth and a row, which 0xFE bytes separate in the input. Checks, besides
+ * that nothing crashes: scores are finite, judging twice gives the same, and the details are
+ * members of a JSON object.
  */
 #include <math.h>
 #include <string.h>
@@ -15,7 +16,7 @@ static ares_judge *judges[MOST];
 static ares_config *configs[MOST];
 static int n_judges;
 
-/* Options without a default get one here. */
+/* Values for options without a default. */
 static void open_all(void)
 {
     static const struct {

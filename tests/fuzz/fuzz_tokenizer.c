@@ -1,7 +1,7 @@
 /*
- * libFuzzer entry for tokenizer.json. A file that loads must also encode: a text with a bit of
- * everything, and whatever follows the first NUL of the input; with offsets in range, and decoding
- * token by token like the whole.
+ * libFuzzer entry for tokenizer.json. A file that loads must also encode a text with a bit of
+ * everything, and the text after the first NUL of the input; offsets must be in range, and decoding
+ * token by token must give the same as decoding at once.
  */
 #include <string.h>
 

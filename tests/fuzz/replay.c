@@ -1,7 +1,7 @@
 /*
  * Feeds files to a fuzz target, for builds without libFuzzer: replay FILE_OR_FOLDER ... Each file
- * is a case that once mattered; the target aborts when it goes wrong again, so the name of the file
- * is printed before it runs.
+ * is a case that once failed or nearly did; the target aborts when it fails, so the name of the
+ * file is printed before it runs.
  */
 #include <dirent.h>
 #include <signal.h>

@@ -16,7 +16,7 @@ static int newest_first(const void *a, const void *b)
 
 GOLDEN(aepo, checkpoint_prune)
 {
-    /* EasyR1's rule is the decided one */
+    /* this program has EasyR1's rule */
     if (ares_view_is(golden_string(g, "variant"), "ares")) return golden_unknown(g);
     int64_t n, gone = 0;
     const double *existing = golden_flat(g, golden_in(g, "existing"), &n);

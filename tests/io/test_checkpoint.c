@@ -1,4 +1,5 @@
-/* Directories that appear whole or not at all. A crash is played by stopping between the calls. */
+/* Directories that appear whole or not at all. A crash is simulated by stopping between the calls.
+ */
 #include "test.h"
 
 #include <dirent.h>
@@ -116,9 +117,9 @@ TEST(latest_that_is_missing_empty_or_dangling_gives_way_to_the_highest_step)
 {
     save("step_000009", "nine");
     save("step_000010", "ten");
-    save("step_1000000", "a million"); /* a longer name, not a higher letter */
+    save("step_1000000", "a million"); /* the number counts, not the alphabet */
     save("step_000011", "eleven");
-    check_latest("step_000011"); /* as written, not the highest */
+    check_latest("step_000011"); /* the one that `latest` names, not the highest */
     CHECK_OK(ares_file_write(inside("latest", NULL), "step_000009\n", 12));
     check_latest("step_000009");
     CHECK_OK(ares_file_write(inside("latest", NULL), "step_000777", 11));
@@ -184,7 +185,7 @@ TEST(a_disk_that_fills_up_leaves_the_old_checkpoint)
 
 /*
  * aepo.json ckpt_prune_easyr1_*: steps 5, 10, 15, 20 are there, 25 has just been saved, 10 is the
- * best. The cases count what goes before the save and this is called behind it, which is the same.
+ * best. The cases prune before the save and this prunes after it, which gives the same.
  */
 static void check_pruned(int keep, const char *left)
 {
@@ -236,7 +237,7 @@ TEST(of_rolling_checkpoints_one_is_kept_and_none_counts_among_the_others)
     CHECK_OK(ares_checkpoint_prune(dir(), 2, NULL));
     save("rolling_000004", "four");
     check_listing(
-        /* as a kill between the two leaves it */
+        /* as a process leaves it that is killed between the two */
         "latest rolling_000003 rolling_000004 step_000001 step_000002");
     unlink(inside("latest", NULL));
     check_latest("rolling_000004");

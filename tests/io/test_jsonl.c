@@ -1,4 +1,4 @@
-/* JSON lines: what is a row, what a fault says, what a resumed file keeps. */
+/* JSON lines: what counts as a row, messages of failures, what a resumed file keeps. */
 #include "test.h"
 
 #include <stdio.h>

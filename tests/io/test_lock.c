@@ -1,4 +1,4 @@
-/* One process a run directory. */
+/* One process per run directory. */
 #include "test.h"
 
 #include <signal.h>
@@ -8,7 +8,7 @@
 
 #include "ares/io.h"
 
-/* A child that takes the lock, says so through the pipe, and waits to be killed. */
+/* A child that takes the lock, reports it through the pipe, and waits to be killed. */
 static pid_t hold_in_child(int *said)
 {
     int ends[2], fd;
@@ -38,7 +38,7 @@ TEST(a_second_process_is_refused_and_told_who_holds_the_lock)
     CHECK_FAIL(ares_lock_take(test_dir(), &fd), ARES_ESTATE, who);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
-    REQUIRE_OK(ares_lock_take(test_dir(), &fd)); /* however its holder ended */
+    REQUIRE_OK(ares_lock_take(test_dir(), &fd)); /* free again, because its holder ended */
     ares_lock_drop(fd);
 }
 

@@ -1,4 +1,4 @@
-/* Safetensors: what the writer makes, and what the reader refuses. */
+/* Safetensors: what the writer writes, and what the reader refuses. */
 #include "test.h"
 
 #include <stdio.h>
@@ -6,8 +6,8 @@
 #include "ares/io.h"
 
 /*
- * A file of this header and so many bytes of data (1, 2, 3 ...); claimed: the header's length as
- * the file tells it, -1: the true one.
+ * A file with this header and data_bytes bytes of data (1, 2, 3 ...). claimed: the length of the
+ * header that the file states; -1: the true one.
  */
 static const char *file_of(const char *name, const char *header, int64_t data_bytes,
                            int64_t claimed)
@@ -143,7 +143,7 @@ TEST(tensors_neither_overlap_nor_leave_holes)
                   "4 unused bytes before tensor 'a'");
     check_refused("{" ENTRY("a", "F32", "[2]", 0, 8) "," ENTRY("b", "F32", "[0]", 4, 4) "}", 8, -1,
                   "overlaps another");
-    ares_safetensors *s; /* out of order, and empty ones at the seams */
+    ares_safetensors *s; /* out of order, with empty tensors between */
     REQUIRE_OK(ares_safetensors_open(
         file_of("ok.safetensors",
                 "{" ENTRY("c", "U8", "[0,3]", 8, 8) "," ENTRY("b", "F32", "[1]", 4, 8) "," ENTRY(

@@ -61,7 +61,7 @@ TEST(a_resumed_run_cuts_the_steps_it_repeats)
     CHECK_OK(ares_file_read(test_file("metrics.jsonl"), &s));
     ares_str_add_z(&s, "{\"step\":3,\"critic/sc"); /* killed while writing */
     CHECK_OK(ares_file_write(test_file("metrics.jsonl"), s.data, s.len));
-    run(9, 9, false); /* nothing is cut but the torn line */
+    run(9, 9, false); /* only the torn line is cut */
     ares_str_clear(&s);
     CHECK_OK(ares_file_read(test_file("metrics.jsonl"), &s));
     CHECK(s.len && s.data[s.len - 1] == '\n' && !strstr(s.data, "\"step\":3"));
@@ -149,7 +149,7 @@ TEST(text_is_a_string_tensor_of_the_text_plugin)
     ares_str_fini(&file);
 }
 
-/* Of histogram number nth of the file: its moments, and the counts of its bins added up. */
+/* Reads the nth histogram of the file: its moments, and the sum of the counts of its bins. */
 static void read_histogram(const ares_str *file, int nth, double moments[5], double *counted,
                            double limits[2], int *bins)
 {
@@ -176,7 +176,8 @@ static void read_histogram(const ares_str *file, int nth, double moments[5], dou
 }
 
 /*
- * Bins of several widths: a value counts as the middle of its bin; the range ends where values do.
+ * Bins of several widths: a value counts as the middle of its bin; the range covers only bins with
+ * values.
  */
 TEST(a_histogram_of_counts_has_the_moments_of_the_middles_of_its_bins)
 {
@@ -191,7 +192,7 @@ TEST(a_histogram_of_counts_has_the_moments_of_the_middles_of_its_bins)
     CHECK_OK(ares_tracker_bins(t, 1, "h", edge, count, 4)); /* no event file: fine */
     CHECK_OK(ares_tracker_close(t));
     REQUIRE_OK(ares_tracker_open(test_dir(), 0, true, &t));
-    CHECK_OK(ares_tracker_bins(t, 1, "h", edge, none, 4)); /* nothing to tell */
+    CHECK_OK(ares_tracker_bins(t, 1, "h", edge, none, 4)); /* no values: nothing written */
     CHECK_OK(ares_tracker_bins(t, 1, "h", edge, count, 4));
     CHECK_OK(ares_tracker_bins(t, 1, "h", edge, ends, 4));
     CHECK_OK(ares_tracker_close(t));

@@ -62,7 +62,7 @@ TEST(the_first_failed_operation_is_named_with_its_shapes)
     at_tensor a = at_zeros(AT_F32, AT_DIMS(2, 4)), b = at_zeros(AT_F64, AT_DIMS(2, 3)), grad;
     at_tensor bad = at_sub(a, b);
     CHECK(bad == NULL && at_scope_failed());
-    CHECK(at_mul(bad, at_exp(a)) == NULL); /* does nothing, even where its operands are sound */
+    CHECK(at_mul(bad, at_exp(a)) == NULL); /* does nothing, even if its operands are good */
     CHECK(at_reshape(a, AT_DIMS(5)) == NULL);
     CHECK(isnan(at_item(bad)));
     CHECK_EQ(at_size(a, 0), 0);
@@ -241,7 +241,7 @@ TEST(gradients_of_leaves_come_in_order_and_zeros_where_nothing_depends)
     CHECK_NEAR(at_item(at_sum(g[1])), 0, 0);
     CHECK_EQ(at_numel(g[1]), 4);
     CHECK_NEAR(at_item(at_select(g[2], 0, 0)), 90, 0);
-    CHECK_OK(at_grad(at_sum(y), NULL, in, 3, false, g)); /* kept, so walked again */
+    CHECK_OK(at_grad(at_sum(y), NULL, in, 3, false, g)); /* the graph was kept */
     CHECK_NEAR(at_item(at_select(g[0], 0, 0)), 30, 0);
     CHECK(at_set_grad_enabled(false));
     at_tensor cold = at_mul(a, b);

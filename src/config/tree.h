@@ -116,7 +116,7 @@ struct ares_config {
     bool unread;
 };
 
-/* ---- value.c: what a scalar means */
+/* ---- scalar.c: what a scalar means */
 config_value config_value_of(const config_node *node);
 config_value config_value_read(const char *text, bool quoted);
 bool config_is_required(const config_node *node); /* an unquoted ??? */

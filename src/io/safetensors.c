@@ -51,6 +51,64 @@ static int by_data(const void *a, const void *b)
     return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
+static int read_dtype(const char *path, const ares_json *dtype, ares_tensor_info *t, int *bits)
+{
+    for (int i = 0; i < ARES_COUNT(dtypes); i++) {
+        if (!ares_view_is(dtype->text, dtypes[i].name)) continue;
+        *bits = dtypes[i].bits;
+        t->dtype_name = dtypes[i].name;
+        t->is_float = dtypes[i].is_float;
+        t->dtype = dtypes[i].dtype;
+        return ARES_OK;
+    }
+    return ares_fail(ARES_EFORMAT, "io: %s: tensor '%s': unknown dtype '%.*s'", path, t->name,
+                     (int)dtype->text.len, dtype->text.data);
+}
+
+static int read_shape(const char *path, const ares_json *shape, ares_tensor_info *t)
+{
+    if (shape->count > ARES_COUNT(t->shape))
+        return ares_fail(ARES_EFORMAT,
+                         "io: %s: tensor '%s' has %lld dimensions; at most 8 are read", path,
+                         t->name, (long long)shape->count);
+    t->rank = (int)shape->count;
+    t->count = 1;
+    for (int i = 0; i < t->rank; i++) {
+        const ares_json *d = &shape->items[i];
+        if (d->type != ARES_JSON_INT || d->big || d->integer < 0 ||
+            __builtin_mul_overflow(t->count, d->integer, &t->count))
+            return ares_fail(ARES_EFORMAT, "io: %s: tensor '%s': dimension %d is not a size", path,
+                             t->name, i);
+        t->shape[i] = d->integer;
+    }
+    return ARES_OK;
+}
+
+/* range: [begin, end), relative to the data, which has data_bytes bytes */
+static int read_range(const char *path, const ares_json *range, int bits, const char *data,
+                      uint64_t data_bytes, ares_tensor_info *t)
+{
+    for (int i = 0; i < 2; i++)
+        if (range->items[i].type != ARES_JSON_INT || range->items[i].big ||
+            range->items[i].integer < 0)
+            return ares_fail(ARES_EFORMAT,
+                             "io: %s: tensor '%s': data_offsets are not byte positions", path,
+                             t->name);
+    uint64_t begin = (uint64_t)range->items[0].integer, end = (uint64_t)range->items[1].integer;
+    if (begin > end || end > data_bytes)
+        return ares_fail(ARES_EFORMAT,
+                         "io: %s: tensor '%s' claims bytes %llu to %llu of %llu; the file is "
+                         "truncated or damaged",
+                         path, t->name, (unsigned long long)begin, (unsigned long long)end,
+                         (unsigned long long)data_bytes);
+    if (__builtin_mul_overflow(t->count, bits / 8, &t->bytes) || (uint64_t)t->bytes != end - begin)
+        return ares_fail(
+            ARES_EFORMAT, "io: %s: tensor '%s': %s with %lld elements does not fill its %llu bytes",
+            path, t->name, t->dtype_name, (long long)t->count, (unsigned long long)(end - begin));
+    t->data = data + begin;
+    return ARES_OK;
+}
+
 /* One entry of the header: {"dtype":..., "shape":[...], "data_offsets":[a,b]}. */
 static int read_entry(ares_safetensors *s, const char *path, const ares_json_member *e,
                       const char *data, uint64_t data_bytes)
@@ -71,51 +129,11 @@ static int read_entry(ares_safetensors *s, const char *path, const ares_json_mem
             "io: %s: tensor '%s': entry needs dtype, shape and data_offsets [begin, end]", path,
             name);
 
-    ares_tensor_info t = { .name = name, .file = path, .count = 1 };
+    ares_tensor_info t = { .name = name, .file = path };
     int bits = 0;
-    for (int i = 0; i < ARES_COUNT(dtypes); i++) {
-        if (!ares_view_is(dtype->text, dtypes[i].name)) continue;
-        bits = dtypes[i].bits;
-        t.dtype_name = dtypes[i].name;
-        t.is_float = dtypes[i].is_float;
-        t.dtype = dtypes[i].dtype;
-    }
-    if (!bits)
-        return ares_fail(ARES_EFORMAT, "io: %s: tensor '%s': unknown dtype '%.*s'", path, name,
-                         (int)dtype->text.len, dtype->text.data);
-    if (shape->count > ARES_COUNT(t.shape))
-        return ares_fail(ARES_EFORMAT,
-                         "io: %s: tensor '%s' has %lld dimensions; at most 8 are read", path, name,
-                         (long long)shape->count);
-    t.rank = (int)shape->count;
-    for (int i = 0; i < t.rank; i++) {
-        const ares_json *d = &shape->items[i];
-        if (d->type != ARES_JSON_INT || d->big || d->integer < 0 ||
-            __builtin_mul_overflow(t.count, d->integer, &t.count))
-            return ares_fail(ARES_EFORMAT, "io: %s: tensor '%s': dimension %d is not a size", path,
-                             name, i);
-        t.shape[i] = d->integer;
-    }
-    for (int i = 0; i < 2; i++)
-        if (range->items[i].type != ARES_JSON_INT || range->items[i].big ||
-            range->items[i].integer < 0)
-            return ares_fail(ARES_EFORMAT,
-                             "io: %s: tensor '%s': data_offsets are not byte positions", path,
-                             name);
-    uint64_t begin = (uint64_t)range->items[0].integer, end = (uint64_t)range->items[1].integer;
-    if (begin > end || end > data_bytes)
-        return ares_fail(ARES_EFORMAT,
-                         "io: %s: tensor '%s' claims bytes %llu to %llu of %llu; the file is "
-                         "truncated or damaged",
-                         path, name, (unsigned long long)begin, (unsigned long long)end,
-                         (unsigned long long)data_bytes);
-    int64_t expected;
-    if (__builtin_mul_overflow(t.count, bits / 8, &expected) || (uint64_t)expected != end - begin)
-        return ares_fail(
-            ARES_EFORMAT, "io: %s: tensor '%s': %s with %lld elements does not fill its %llu bytes",
-            path, name, t.dtype_name, (long long)t.count, (unsigned long long)(end - begin));
-    t.data = data + begin;
-    t.bytes = expected;
+    ARES_TRY(read_dtype(path, dtype, &t, &bits));
+    ARES_TRY(read_shape(path, shape, &t));
+    ARES_TRY(read_range(path, range, bits, data, data_bytes, &t));
     if (ares_map_get(s->by_name, ares_view_of(name), NULL))
         return ares_fail(ARES_EFORMAT, "io: %s: tensor '%s' appears twice", path, name);
     if (s->count == s->cap) {

@@ -11,18 +11,14 @@ void config_apply_implied(ares_config *cfg)
     for (int i = 0; i < cfg->implied.count; i++) {
         const config_implied *m = &cfg->implied.items[i];
         config_node *old = config_walk(cfg->root, m->row->path);
-        const char *error;
         if (!m->by || !old ||
             (old->layer &&
              !(old->kind == CONFIG_SCALAR && config_value_of(old).type == CONFIG_NULL)))
             continue;
-        config_node *node = config_yaml_value(
-            cfg, config_option_at(cfg, m->row->path)->option->type, m->row->value, &error);
-        ARES_ASSERT(!error);
+        config_node *node = config_set_text(cfg, m->row->path, m->row->value);
         if (!node) return;
         config_node_stamp(node, m->by->layer, m->by->line, m->by->source);
         node->written = m->row->word;
-        config_node_replace(old, node);
         config_note(cfg, ARES_LOG_INFO, "%s -> %s = %s", m->row->word, m->row->path, m->row->value);
     }
 }

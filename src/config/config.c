@@ -68,6 +68,21 @@ void config_add_default(ares_config *cfg, config_node *under, const ares_option 
     else config_node_add(under, node);
 }
 
+config_node *config_set_text(ares_config *cfg, const char *path, const char *text)
+{
+    const config_option *o = config_option_at(cfg, path);
+    const char *error;
+    ARES_ASSERT(o);
+    config_node *node = config_yaml_value(cfg, o->option->type,
+                                          ares_arena_printf(&cfg->arena, "%s", text), &error),
+                *old = config_walk(cfg->root, path);
+    ARES_ASSERT(!error);
+    if (!node || !old) return NULL;
+    config_node_stamp(node, 0, 0, NULL);
+    config_node_replace(old, node);
+    return config_walk(cfg->root, path);
+}
+
 const char *config_path_join(ares_config *cfg, const char *prefix, const char *path)
 {
     if (!prefix || !*prefix) return path;

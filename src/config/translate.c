@@ -57,25 +57,10 @@ bool ares_config_together(const ares_config *cfg, const char *a, const char *b)
     return order(cfg, a, b) == 0;
 }
 
-static config_node *put(ares_config *cfg, const char *path, const char *value)
-{
-    const config_option *o = config_option_at(cfg, path);
-    const char *error;
-    ARES_ASSERT(o);
-    config_node *node = config_yaml_value(cfg, o->option->type,
-                                          ares_arena_printf(&cfg->arena, "%s", value), &error),
-                *old = config_walk(cfg->root, path);
-    ARES_ASSERT(!error);
-    if (!node || !old) return NULL;
-    config_node_stamp(node, 0, 0, NULL);
-    config_node_replace(old, node);
-    return config_walk(cfg->root, path);
-}
-
 bool ares_config_preset(ares_config *cfg, const char *path, const char *value, const char *by)
 {
     if (ares_config_is_set(cfg, path)) return false;
-    config_node *node = put(cfg, path, value);
+    config_node *node = config_set_text(cfg, path, value);
     if (node) node->written = ares_arena_printf(&cfg->arena, "%s", by);
     return true;
 }
@@ -83,7 +68,7 @@ bool ares_config_preset(ares_config *cfg, const char *path, const char *value, c
 void ares_config_follow(ares_config *cfg, const char *path, const char *value, const char *from)
 {
     config_node place = *config_walk(cfg->root, from);
-    config_node *node = put(cfg, path, value);
+    config_node *node = config_set_text(cfg, path, value);
     if (!node) return;
     config_node_stamp(node, place.layer, place.line, place.source);
     node->written = ares_arena_printf(&cfg->arena, "%s", place.written ? place.written : from);

@@ -213,6 +213,8 @@ void config_bind_option(ares_config *cfg, const config_option *o, config_node *n
 /* ---- config.c: declared options */
 config_option *config_option_at(const ares_config *cfg, const char *path); /* exactly there; NULL */
 void config_add_default(ares_config *cfg, config_node *under, const ares_option *option);
+/* gives an option the value of a YAML text, with the place of a default; its node, or NULL */
+config_node *config_set_text(ares_config *cfg, const char *path, const char *text);
 const char *config_path_join(ares_config *cfg, const char *prefix, const char *path);
 
 /* ---- interpolate.c */

@@ -145,7 +145,7 @@ static config_node *step_inside(ares_config *cfg, const config_found *f, config_
         };
     if (how == CONFIG_ADD && last && at->kind != CONFIG_MAP) {
         config_note_fault(cfg, node,
-                          "%s: + adds a key to an open map, and this is none; write %s=...",
+                          "%s: + adds a key to an open map, and this is not one; write %s=...",
                           f->path, f->path);
         return NULL;
     }
@@ -279,7 +279,7 @@ void config_put(ares_config *cfg, const char *path, config_node *node, config_ho
         if (*f.rest) set_inside(cfg, &f, node, how);
         else if (how == CONFIG_APPEND) append(cfg, &f, config_walk(cfg->root, f.path), node);
         else if (how == CONFIG_ADD && !node->written) /* another trainer may have needed the + */
-            config_note_fault(cfg, node, "%s: an option already; write it without +", f.path);
+            config_note_fault(cfg, node, "%s: is an option already; write it without +", f.path);
         else set_option(cfg, &f, node);
         break;
     case FOUND_SECTION: set_section(cfg, path, node, how); break;

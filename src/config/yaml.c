@@ -187,7 +187,7 @@ static bool read_pair(reader *r, config_node *map, yaml_event_t *event, config_n
         return fault(r, line, "a map of more than %d keys", CONFIG_MAX_KEYS), false;
     config_node *first = merge ? *base : config_node_find(map, key, strlen(key));
     if (first) {
-        fault(r, line, "key '%s' stands here twice (first in line %d); keep one", key,
+        fault(r, line, "key '%s' appears twice (first in line %d); keep one", key,
               merge ? *base_line : first->line);
         return true;
     }
@@ -232,8 +232,7 @@ static config_node *read_alias(reader *r, yaml_event_t *event, int depth)
         if (strcmp(r->anchors.items[i].name, name) != 0) continue;
         config_node *node = r->anchors.items[i].node;
         if (!node)
-            return fault(r, line_of(event), "alias *%.60s stands inside its own anchor", name),
-                   NULL;
+            return fault(r, line_of(event), "alias *%.60s is inside its own anchor", name), NULL;
         config_node *copy = config_node_copy(r->cfg, node, depth);
         if (!copy && !r->cfg->too_big)
             fault(r, line_of(event), "alias *%.60s nests deeper than %d", name, CONFIG_MAX_DEPTH);
@@ -317,7 +316,7 @@ config_node *config_yaml_read(ares_config *cfg, const char *name, ares_view text
 {
     config_node where = { .layer = cfg->layer, .line = 1, .source = name };
     if (text.len > CONFIG_MAX_FILE) {
-        config_note_fault(cfg, &where, "a configuration of %zu bytes; %d are the most", text.len,
+        config_note_fault(cfg, &where, "a configuration of %zu bytes; the limit is %d", text.len,
                           CONFIG_MAX_FILE);
         return NULL;
     }

@@ -184,8 +184,7 @@ TEST(config_broken_yaml_is_reported_with_its_line)
                  "config: a.yaml:2: a second document (---); one file holds one");
     CHECK_FAULTS("x-a: *nowhere\n", MODEL,
                  "config: a.yaml:1: alias *nowhere has no anchor before it");
-    CHECK_FAULTS("x-a: &a [*a]\n", MODEL,
-                 "config: a.yaml:1: alias *a stands inside its own anchor");
+    CHECK_FAULTS("x-a: &a [*a]\n", MODEL, "config: a.yaml:1: alias *a is inside its own anchor");
     CHECK_FAULTS("x-a:\n  ? [1]\n  : 2\n", MODEL,
                  "config: a.yaml:2: a key must be a single word (found a list, a map or an alias)");
     CHECK_FAULTS("x-a: !!python/object x\n", MODEL,
@@ -207,7 +206,7 @@ TEST(config_duplicate_keys_are_faults_and_do_not_hide_others)
 {
     CHECK_FAULTS(
         "worker:\n  rollout: {n: 2}\n  model_path: m\n  rollout: {n: 3}\ntrainer: {nam: 1}\n", NULL,
-        "config: a.yaml:4: key 'rollout' stands here twice (first in line 2); keep one\n"
+        "config: a.yaml:4: key 'rollout' appears twice (first in line 2); keep one\n"
         "config: a.yaml:5: trainer.nam: no such option; did you mean 'trainer.name'?");
     CHECK_FAULTS(
         "worker: {rollout: {n: 2}}\nworker.rollout.n: 3\n", MODEL,
@@ -398,8 +397,9 @@ TEST(config_another_trainers_plus_adds_what_is_an_option_here)
     CHECK_OK(ares_config_finish(cfg));
     CHECK_EQ(o.n, 7);
     ares_config_free(cfg);
-    CHECK_FAULTS(NULL, MODEL "|+worker.rollout.n=7",
-                 "config: command line: worker.rollout.n: an option already; write it without +");
+    CHECK_FAULTS(
+        NULL, MODEL "|+worker.rollout.n=7",
+        "config: command line: worker.rollout.n: is an option already; write it without +");
 }
 
 /* Translations for the next test: a count of tokens in thousands, and a preset. */

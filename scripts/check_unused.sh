@@ -35,7 +35,7 @@ nm -A -g "$build"/libares_*.a $main 2>/dev/null |
 awk '$2 != "U" && $2 != "w"' "$work/symbols" >"$work/defined"
 awk '$2 == "U" { print $3 }' "$work/symbols" | sort -u >"$work/referred"
 # What the CUDA library names, whether this build has one or not.
-find src -name '*.cu' -o -name '*.cuh' | xargs -r grep -hoE '\b(ares|at)_[a-z0-9_]+\b' | sort -u >>"$work/referred"
+{ grep -rhoE --include='*.cu' --include='*.cuh' '\b(ares|at)_[a-z0-9_]+\b' src || true; } >>"$work/referred"
 sort -u -o "$work/referred" "$work/referred"
 
 awk '{ print $3 }' "$work/defined" | sort -u | comm -12 - "$work/declared" >"$work/public"

@@ -2,7 +2,8 @@
  * The content of the last \boxed{} equals the ground truth: as numbers where both are, else as text
  * without white space.
  */
-#include "boxes.h"
+#include "details.h"
+#include "find_answer.h"
 
 static bool blank(char c)
 {
@@ -22,21 +23,23 @@ static bool same_text(ares_view a, ares_view b)
 
 static int boxed(const ares_verify_in *in, ares_verify_out *out)
 {
-    ares_view answer = verify_last_boxed(in->response), truth = in->ground_truth,
-              inner = verify_last_boxed(truth);
-    verify_number a, b;
+    ares_view answer = grade_last_boxed(in->response), truth = in->ground_truth,
+              inner = grade_last_boxed(truth);
+    grade_number a, b;
     if (inner.data) truth = inner;
     out->score = out->accuracy = 0;
     out->no_answer = !answer.data;
     if (!answer.data) return ARES_OK;
-    bool same = verify_whole_number(answer, &a) && verify_whole_number(truth, &b)
+    bool same = grade_whole_number(answer, &a) && grade_whole_number(truth, &b)
                     ? ares_view_is(ares_view_of(a.text), b.text)
                     : same_text(answer, truth);
     out->score = out->accuracy = same;
-    verify_detail(out, "extracted", answer);
+    grade_detail(out, "extracted", answer);
     return ARES_OK;
 }
 
 const ares_verifier ares_verifier_boxed = {
-    "boxed", "the last \\boxed{} equals the ground truth", NULL, 0, NULL, boxed, NULL
+    .name = "boxed",
+    .doc = "the last \\boxed{} equals the ground truth",
+    .verify = boxed,
 };

@@ -3,8 +3,9 @@
  * normalised, is the ground truth letter by letter (or, strict_box, the last box of the last 100
  * characters as it is). 1 or -1.
  */
-#include "answer.h"
-#include "published.h"
+#include "details.h"
+#include "easyr1.h"
+#include "math/answers.h"
 
 #define DAPO_OPTIONS(X)                                    \
     X(flag, integer_labels, "integer_labels", "false", "", \
@@ -50,7 +51,7 @@ static int dapo(const ares_verify_in *in, ares_verify_out *out)
 {
     const dapo_options *o = in->options;
     bool box = o && o->strict_box, fits = in->ground_truth.len <= MATH_MAX_BYTES, same;
-    ARES_TRY(answer_need_truth(in, "dapo"));
+    ARES_TRY(grade_need_truth(in, "dapo"));
     ares_arena arena = { 0 };
     ares_view answer = box ? math_last_boxed_strict(in->response) : math_dapo_answer(in->response),
               pred = answer, truth = in->ground_truth;
@@ -64,19 +65,20 @@ static int dapo(const ares_verify_in *in, ares_verify_out *out)
     out->accuracy = same;
     out->no_answer = !answer.data;
     out->exhausted = !fits;
-    ares_verify_add_value(out, "reward/accuracy_normalized", published_normalized(out->score), 1);
+    ares_verify_add_value(out, "reward/accuracy_normalized", easyr1_normalized(out->score), 1);
     ares_str_addf(&out->details, "%s\"acc\":%s", out->details.len ? "," : "",
                   same ? "true" : "false");
-    if (pred.data) verify_detail(out, "pred", pred);
+    if (pred.data) grade_detail(out, "pred", pred);
     else ares_str_add_z(&out->details, ",\"pred\":null");
-    answer_details(out, answer, same ? "text" : "no");
+    grade_answer_details(out, answer, same ? "text" : "no");
     ares_arena_fini(&arena);
     return ARES_OK;
 }
 
 const ares_verifier ares_verifier_dapo = {
-    "dapo",     "the text behind the last \"Answer:\" is the ground truth: 1 or -1",
-    dapo_table, sizeof(dapo_options),
-    NULL,       dapo,
-    NULL
+    .name = "dapo",
+    .doc = "the text behind the last \"Answer:\" is the ground truth: 1 or -1",
+    .options = dapo_table,
+    .options_size = sizeof(dapo_options),
+    .verify = dapo,
 };

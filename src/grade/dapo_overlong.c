@@ -3,10 +3,10 @@
  * reads the line "Answer:", is the sum of two entries: [{name: dapo}, {name: overlong, ...}].
  * (aepo.md 3.3)
  */
-#include "boxes.h"
-#include "instructions/reading.h"
+#include "details.h"
+#include "easyr1.h"
+#include "instructions/text_parts.h"
 #include "length.h"
-#include "published.h"
 
 #define DAPO_OPTIONS(X)                                                     \
     X(i64, max_response_length, "max_response_length", "???", "[1,)",       \
@@ -31,22 +31,21 @@ static int dapo_overlong(const ares_verify_in *in, ares_verify_out *out)
 {
     const dapo_options *o = in->options;
     ares_view extracted;
-    ARES_TRY(verify_need_length(in, "dapo_overlong"));
+    ARES_TRY(grade_need_length(in, "dapo_overlong"));
     if (!if_trim(in->ground_truth).len)
         return ares_fail(ARES_EFORMAT, "reward: dapo_overlong: the ground truth is empty");
-    verify_boxed_accuracy(in, out, &extracted);
+    easyr1_boxed_accuracy(in, out, &extracted);
     double overlong =
         length_overlong(in->response_tokens, o->max_response_length, o->overlong_buffer_length);
     double accuracy = out->accuracy > 0 ? 1 : -1;
     out->plain = accuracy;
-    out->score = published_dapo(accuracy, overlong, o->overlong_penalty_factor);
-    verify_detail(out, "extracted", extracted);
+    out->score = easyr1_dapo(accuracy, overlong, o->overlong_penalty_factor);
+    grade_detail(out, "extracted", extracted);
     ares_str_addf(&out->details, ",\"accuracy\":%d,\"overlong\":", (int)accuracy);
     ares_json_write_double(&out->details, overlong);
-    ares_str_addf(&out->details, ",\"accuracy_normalized\":%d",
-                  (int)published_normalized(accuracy));
+    ares_str_addf(&out->details, ",\"accuracy_normalized\":%d", (int)easyr1_normalized(accuracy));
     ares_verify_add_value(out, "reward/overlong", overlong, 1);
-    ares_verify_add_value(out, "reward/accuracy_normalized", published_normalized(accuracy), 1);
+    ares_verify_add_value(out, "reward/accuracy_normalized", easyr1_normalized(accuracy), 1);
     return ARES_OK;
 }
 
@@ -56,11 +55,11 @@ static int64_t limit(const void *options)
 }
 
 const ares_verifier ares_verifier_dapo_overlong = {
-    "dapo_overlong",
-    "1 or -1 for a boxed answer, less a penalty of length (reward_function dapo)",
-    dapo_table,
-    sizeof(dapo_options),
-    check,
-    dapo_overlong,
-    limit
+    .name = "dapo_overlong",
+    .doc = "1 or -1 for a boxed answer, less a penalty of length (reward_function dapo)",
+    .options = dapo_table,
+    .options_size = sizeof(dapo_options),
+    .check = check,
+    .verify = dapo_overlong,
+    .limit = limit,
 };

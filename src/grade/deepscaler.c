@@ -4,7 +4,8 @@
  */
 #include <string.h>
 
-#include "answer.h"
+#include "details.h"
+#include "math/answers.h"
 
 #define MODE_DOC \
     "target: exact by our rules; reference: with the original's defects, for comparisons"
@@ -33,7 +34,7 @@ static int judge(const char *mode, ares_view text, ares_view truth, ares_verify_
     out->score = out->accuracy = same;
     out->no_answer = !answer.data;
     out->exhausted = budget.exhausted;
-    answer_details(out, answer, by);
+    grade_answer_details(out, answer, by);
     ares_arena_fini(&arena);
     return ARES_OK;
 }
@@ -42,7 +43,7 @@ static int deepscaler(const ares_verify_in *in, ares_verify_out *out)
 {
     const deepscaler_options *o = in->options;
     bool behind = !o || o->require_think;
-    ARES_TRY(answer_need_truth(in, "deepscaler"));
+    ARES_TRY(grade_need_truth(in, "deepscaler"));
     return judge(o ? o->mode : NULL, behind ? math_after_think(in->response) : in->response,
                  in->ground_truth, out);
 }
@@ -50,22 +51,21 @@ static int deepscaler(const ares_verify_in *in, ares_verify_out *out)
 static int math(const ares_verify_in *in, ares_verify_out *out)
 {
     const math_options *o = in->options;
-    ARES_TRY(answer_need_truth(in, "math"));
+    ARES_TRY(grade_need_truth(in, "math"));
     return judge(o ? o->mode : NULL, in->response, in->ground_truth, out);
 }
 
 const ares_verifier ares_verifier_deepscaler = {
-    "deepscaler",
-    "the last \\boxed{} behind </think> is the ground truth, as mathematics (slime)",
-    deepscaler_table,
-    sizeof(deepscaler_options),
-    NULL,
-    deepscaler,
-    NULL
+    .name = "deepscaler",
+    .doc = "the last \\boxed{} behind </think> is the ground truth, as mathematics (slime)",
+    .options = deepscaler_table,
+    .options_size = sizeof(deepscaler_options),
+    .verify = deepscaler,
 };
 const ares_verifier ares_verifier_math = {
-    "math",     "the last \\boxed{} is the ground truth, as mathematics",
-    math_table, sizeof(math_options),
-    NULL,       math,
-    NULL
+    .name = "math",
+    .doc = "the last \\boxed{} is the ground truth, as mathematics",
+    .options = math_table,
+    .options_size = sizeof(math_options),
+    .verify = math,
 };

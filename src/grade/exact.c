@@ -24,7 +24,10 @@ static int exact(const ares_verify_in *in, ares_verify_out *out)
     return ARES_OK;
 }
 
-const ares_verifier ares_verifier_exact = { "exact",     "the response equals the ground truth",
-                                            exact_table, sizeof(exact_options),
-                                            NULL,        exact,
-                                            NULL };
+const ares_verifier ares_verifier_exact = {
+    .name = "exact",
+    .doc = "the response equals the ground truth",
+    .options = exact_table,
+    .options_size = sizeof(exact_options),
+    .verify = exact,
+};

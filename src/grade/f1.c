@@ -2,8 +2,8 @@
  * F1 over the words of response and ground truth, as SQuAD normalises them (Rajpurkar et al. 2016;
  * rewards.md 10.2).
  */
-#include "boxes.h"
-#include "instructions/reading.h"
+#include "ares/grade.h"
+#include "instructions/text_parts.h"
 
 /* Lower case, no ASCII punctuation, no articles; its words. */
 static if_list normalise(ares_view text, ares_arena *arena)
@@ -64,8 +64,7 @@ static int f1(const ares_verify_in *in, ares_verify_out *out)
 }
 
 const ares_verifier ares_verifier_f1 = {
-    "f1", "F1 of the words of response and ground truth, without case, punctuation and articles",
-    NULL, 0,
-    NULL, f1,
-    NULL
+    .name = "f1",
+    .doc = "F1 of the words of response and ground truth, without case, punctuation and articles",
+    .verify = f1,
 };

@@ -1,5 +1,5 @@
 /* The whole response matches a regular expression. */
-#include "regular.h"
+#include "bounded_regex.h"
 
 #define FORMAT_OPTIONS(X)                                                      \
     X(text, pattern, "pattern", "", "",                                        \
@@ -11,7 +11,7 @@ static ARES_OPTION_TABLE(format_table, format_options, FORMAT_OPTIONS);
 static int check(const void *options)
 {
     const format_options *o = options;
-    return o->pattern && *o->pattern ? pattern_check("format", o->pattern) : ARES_OK;
+    return o->pattern && *o->pattern ? bounded_regex_check("format", o->pattern) : ARES_OK;
 }
 
 static int format(const ares_verify_in *in, ares_verify_out *out)
@@ -19,7 +19,8 @@ static int format(const ares_verify_in *in, ares_verify_out *out)
     const format_options *o = in->options;
     out->score = 0;
     if (o->finished && !in->stopped) return ARES_OK;
-    int matched = o->pattern && *o->pattern ? pattern_match(o->pattern, true, in->response) : 1;
+    int matched =
+        o->pattern && *o->pattern ? bounded_regex_match(o->pattern, true, in->response) : 1;
     out->score = matched == 1;
     out->exhausted = matched < 0;
     if (out->exhausted)
@@ -28,8 +29,10 @@ static int format(const ares_verify_in *in, ares_verify_out *out)
 }
 
 const ares_verifier ares_verifier_format = {
-    "format",     "the response is finished and matches a pattern",
-    format_table, sizeof(format_options),
-    check,        format,
-    NULL
+    .name = "format",
+    .doc = "the response is finished and matches a pattern",
+    .options = format_table,
+    .options_size = sizeof(format_options),
+    .check = check,
+    .verify = format,
 };

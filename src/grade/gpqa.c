@@ -5,8 +5,8 @@
  */
 #include <string.h>
 
-#include "boxes.h"
-#include "instructions/reading.h"
+#include "details.h"
+#include "instructions/text_parts.h"
 
 #define GPQA_OPTIONS(X)                                 \
     X(text, letters, "letters", "ABCDEFGH", "nonempty", \
@@ -202,7 +202,7 @@ static int gpqa(const ares_verify_in *in, ares_verify_out *out)
     for (int64_t at; (at = ares_view_find(t, ARES_VIEW("</think>"), 0)) >= 0;)
         t = (ares_view){ t.data + at + 8, t.len - (size_t)at - 8 };
     int meant = find_letter(&q, t);
-    if (meant >= 0) verify_detail(out, "extracted", (ares_view){ &q.letters[meant], 1 });
+    if (meant >= 0) grade_detail(out, "extracted", (ares_view){ &q.letters[meant], 1 });
     if (meant >= 0 && q.right >= 0) {
         out->score = out->accuracy = meant == q.right;
         return ARES_OK;
@@ -219,17 +219,16 @@ static int gpqa(const ares_verify_in *in, ares_verify_out *out)
 }
 
 const ares_verifier ares_verifier_gpqa = {
-    "gpqa",     "the letter of a multiple choice, or its text (slime)",
-    gpqa_table, sizeof(gpqa_options),
-    NULL,       gpqa,
-    NULL
+    .name = "gpqa",
+    .doc = "the letter of a multiple choice, or its text (slime)",
+    .options = gpqa_table,
+    .options_size = sizeof(gpqa_options),
+    .verify = gpqa,
 };
 const ares_verifier ares_verifier_multiple_choice = {
-    "multiple_choice",
-    "the same as gpqa: letters by the row's choices, or by the option",
-    gpqa_table,
-    sizeof(gpqa_options),
-    NULL,
-    gpqa,
-    NULL
+    .name = "multiple_choice",
+    .doc = "the same as gpqa: letters by the row's choices, or by the option",
+    .options = gpqa_table,
+    .options_size = sizeof(gpqa_options),
+    .verify = gpqa,
 };

@@ -4,7 +4,8 @@
  */
 #include <string.h>
 
-#include "answer.h"
+#include "details.h"
+#include "math/answers.h"
 
 #define GSM8K_OPTIONS(X)                                                                       \
     X(choice, method, "method", "strict", "strict|flexible",                                   \
@@ -16,7 +17,7 @@ static ARES_OPTION_TABLE(gsm8k_table, gsm8k_options, GSM8K_OPTIONS);
 static int gsm8k(const ares_verify_in *in, ares_verify_out *out)
 {
     const gsm8k_options *o = in->options;
-    ARES_TRY(answer_need_truth(in, "gsm8k"));
+    ARES_TRY(grade_need_truth(in, "gsm8k"));
     ares_arena arena = { 0 };
     bool flexible = o && o->method && strcmp(o->method, "flexible") == 0;
     ares_view truth = in->ground_truth, answer = flexible ? math_gsm8k_flexible(in->response)
@@ -29,14 +30,15 @@ static int gsm8k(const ares_verify_in *in, ares_verify_out *out)
     bool same = answer.data && ares_view_eq(answer, truth);
     out->score = out->accuracy = same;
     out->no_answer = !answer.data;
-    answer_details(out, answer, same ? "text" : "no");
+    grade_answer_details(out, answer, same ? "text" : "no");
     ares_arena_fini(&arena);
     return ARES_OK;
 }
 
 const ares_verifier ares_verifier_gsm8k = {
-    "gsm8k",     "the number behind \"#### \" is the ground truth (verl)",
-    gsm8k_table, sizeof(gsm8k_options),
-    NULL,        gsm8k,
-    NULL
+    .name = "gsm8k",
+    .doc = "the number behind \"#### \" is the ground truth (verl)",
+    .options = gsm8k_table,
+    .options_size = sizeof(gsm8k_options),
+    .verify = gsm8k,
 };

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "math/math.h"
+#include "math/answers.h"
 
 static const char boxed_prefix[] = "boxed_";
 

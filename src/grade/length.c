@@ -4,7 +4,7 @@
  */
 #include "length.h"
 
-#include "boxes.h"
+#include "details.h"
 
 double length_reward(int64_t length, int64_t safe_length, int64_t max_length)
 {
@@ -27,15 +27,6 @@ double length_overlong(int64_t length, int64_t max_response_length, int64_t buff
                : length_overlong_unclamped(length, max_response_length, buffer_length);
 }
 
-int verify_need_length(const ares_verify_in *in, const char *who)
-{
-    if (in->response_tokens >= 0) return ARES_OK;
-    return ares_fail(ARES_EFORMAT,
-                     "reward: %s: the response's number of tokens is not known (in lines: "
-                     "'response_length' or 'output_ids')",
-                     who);
-}
-
 static ARES_OPTION_TABLE(length_table, ares_length_options, ARES_LENGTH_OPTIONS);
 
 static int check_length(const void *options)
@@ -50,7 +41,7 @@ static int check_length(const void *options)
 static int judge_length(const ares_verify_in *in, ares_verify_out *out)
 {
     const ares_length_options *o = in->options;
-    ARES_TRY(verify_need_length(in, "length"));
+    ARES_TRY(grade_need_length(in, "length"));
     out->plain = 0;
     out->score =
         o->len_reward_penalty * length_reward(in->response_tokens, o->safe_length, o->max_length);
@@ -87,7 +78,7 @@ static int check_overlong(const void *options)
 static int judge_overlong(const ares_verify_in *in, ares_verify_out *out)
 {
     const overlong_options *o = in->options;
-    ARES_TRY(verify_need_length(in, "overlong"));
+    ARES_TRY(grade_need_length(in, "overlong"));
     double share = (o->clamp ? length_overlong : length_overlong_unclamped)(
         in->response_tokens, o->max_response_length, o->overlong_buffer_length);
     out->plain = 0;
@@ -103,14 +94,20 @@ static int64_t overlong_limit(const void *options)
 }
 
 const ares_verifier ares_verifier_length = {
-    "length",     "a penalty that grows from safe_length tokens to max_length",
-    length_table, sizeof(ares_length_options),
-    check_length, judge_length,
-    length_limit
+    .name = "length",
+    .doc = "a penalty that grows from safe_length tokens to max_length",
+    .options = length_table,
+    .options_size = sizeof(ares_length_options),
+    .check = check_length,
+    .verify = judge_length,
+    .limit = length_limit,
 };
 const ares_verifier ares_verifier_overlong = {
-    "overlong",     "the same, said by the buffer before the maximum (DAPO)",
-    overlong_table, sizeof(overlong_options),
-    check_overlong, judge_overlong,
-    overlong_limit
+    .name = "overlong",
+    .doc = "the same, said by the buffer before the maximum (DAPO)",
+    .options = overlong_table,
+    .options_size = sizeof(overlong_options),
+    .check = check_overlong,
+    .verify = judge_overlong,
+    .limit = overlong_limit,
 };

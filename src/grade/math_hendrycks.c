@@ -2,11 +2,12 @@
  * MATH as verl scores it: the last box and the ground truth are the same text after the data set's
  * own normalisation.
  */
-#include "answer.h"
+#include "details.h"
+#include "math/answers.h"
 
 static int math_hendrycks(const ares_verify_in *in, ares_verify_out *out)
 {
-    ARES_TRY(answer_need_truth(in, "math_hendrycks"));
+    ARES_TRY(grade_need_truth(in, "math_hendrycks"));
     ares_arena arena = { 0 };
     ares_view answer = math_last_boxed_hendrycks(in->response);
     bool fits = answer.len <= MATH_MAX_BYTES && in->ground_truth.len <= MATH_MAX_BYTES;
@@ -14,17 +15,13 @@ static int math_hendrycks(const ares_verify_in *in, ares_verify_out *out)
     out->score = out->accuracy = same;
     out->no_answer = !answer.data;
     out->exhausted = !fits;
-    answer_details(out, answer, same ? "text" : "no");
+    grade_answer_details(out, answer, same ? "text" : "no");
     ares_arena_fini(&arena);
     return ARES_OK;
 }
 
 const ares_verifier ares_verifier_math_hendrycks = {
-    "math_hendrycks",
-    "the last \\boxed{} is the ground truth in the MATH data set's normal form (verl)",
-    NULL,
-    0,
-    NULL,
-    math_hendrycks,
-    NULL
+    .name = "math_hendrycks",
+    .doc = "the last \\boxed{} is the ground truth in the MATH data set's normal form (verl)",
+    .verify = math_hendrycks,
 };

@@ -8,4 +8,8 @@ static int nothing(const ares_verify_in *in, ares_verify_out *out)
     return ARES_OK;
 }
 
-const ares_verifier ares_verifier_none = { "none", "always 0", NULL, 0, NULL, nothing, NULL };
+const ares_verifier ares_verifier_none = {
+    .name = "none",
+    .doc = "always 0",
+    .verify = nothing,
+};

@@ -33,8 +33,9 @@ static int chance(const ares_verify_in *in, ares_verify_out *out)
 }
 
 const ares_verifier ares_verifier_random = {
-    "random",     "0 or 1 by chance, the same for the same prompt and response",
-    random_table, sizeof(random_options),
-    NULL,         chance,
-    NULL
+    .name = "random",
+    .doc = "0 or 1 by chance, the same for the same prompt and response",
+    .options = random_table,
+    .options_size = sizeof(random_options),
+    .verify = chance,
 };

@@ -1,5 +1,5 @@
 /* A regular expression is found in the response. */
-#include "regular.h"
+#include "bounded_regex.h"
 
 #define REGEX_OPTIONS(X)                               \
     X(text, pattern, "pattern", "???", "nonempty",     \
@@ -11,13 +11,13 @@ static ARES_OPTION_TABLE(regex_table, regex_options, REGEX_OPTIONS);
 static int check(const void *options)
 {
     const regex_options *o = options;
-    return o->pattern ? pattern_check("regex", o->pattern) : ARES_OK;
+    return o->pattern ? bounded_regex_check("regex", o->pattern) : ARES_OK;
 }
 
 static int regex(const ares_verify_in *in, ares_verify_out *out)
 {
     const regex_options *o = in->options;
-    int matched = pattern_match(o->pattern, o->whole, in->response);
+    int matched = bounded_regex_match(o->pattern, o->whole, in->response);
     out->score = matched == 1;
     out->exhausted = matched < 0;
     if (out->exhausted)
@@ -25,7 +25,11 @@ static int regex(const ares_verify_in *in, ares_verify_out *out)
     return ARES_OK;
 }
 
-const ares_verifier ares_verifier_regex = { "regex",     "a pattern is found in the response",
-                                            regex_table, sizeof(regex_options),
-                                            check,       regex,
-                                            NULL };
+const ares_verifier ares_verifier_regex = {
+    .name = "regex",
+    .doc = "a pattern is found in the response",
+    .options = regex_table,
+    .options_size = sizeof(regex_options),
+    .check = check,
+    .verify = regex,
+};

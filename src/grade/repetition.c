@@ -61,11 +61,9 @@ static int repetition(const ares_verify_in *in, ares_verify_out *out)
 }
 
 const ares_verifier ares_verifier_repetition = {
-    "repetition",
-    "repeated n-grams of tokens as a share of all, times max_penalty (TRL)",
-    repetition_table,
-    sizeof(repetition_options),
-    NULL,
-    repetition,
-    NULL
+    .name = "repetition",
+    .doc = "repeated n-grams of tokens as a share of all, times max_penalty (TRL)",
+    .options = repetition_table,
+    .options_size = sizeof(repetition_options),
+    .verify = repetition,
 };

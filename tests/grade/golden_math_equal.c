@@ -5,8 +5,8 @@
 
 #include <math.h>
 
-#include "../../src/grade/math/math.h"
-#include "../../src/grade/published.h"
+#include "../../src/grade/math/answers.h"
+#include "../../src/grade/easyr1.h"
 #include "ares/grade.h"
 
 static math_budget fresh(void)
@@ -185,19 +185,19 @@ GOLDEN(math_equal, reward_dapo_strict_box)
 
 GOLDEN(aepo, extract_boxed)
 {
-    golden_text(g, "box", published_boxed(golden_string(g, "text")), g->expected);
+    golden_text(g, "box", easyr1_boxed(golden_string(g, "text")), g->expected);
 }
 GOLDEN(aepo, r1v_format_reward)
 {
-    golden_near(g, "format", published_r1v_format(golden_string(g, "response")), g->expected);
+    golden_near(g, "format", easyr1_r1v_format(golden_string(g, "response")), g->expected);
 }
 
 GOLDEN(aepo, format_reward)
 {
     ares_str cleaned = { 0 };
-    published_clean(golden_string(g, "response"), &cleaned);
+    easyr1_clean(golden_string(g, "response"), &cleaned);
     golden_text(g, "cleaned", ares_str_view(&cleaned), golden_want(g, "cleaned"));
-    golden_near(g, "format", published_format(ares_str_view(&cleaned)), golden_want(g, "format"));
+    golden_near(g, "format", easyr1_think_boxed(ares_str_view(&cleaned)), golden_want(g, "format"));
     ares_str_fini(&cleaned);
 }
 

@@ -7,7 +7,7 @@
 
 #include "../../src/grade/judge.h"
 #include "../../src/grade/length.h"
-#include "../../src/grade/published.h"
+#include "../../src/grade/easyr1.h"
 
 /* The score of a verifier with its defaults and these overrides. */
 static double score(golden *g, const char *name, const ares_verify_in *in, const char *const *words)
@@ -134,7 +134,7 @@ GOLDEN(aepo, soft_overlong)
 GOLDEN(aepo, math_overall)
 {
     golden_near(g, "overall",
-                published_math(golden_number(g, "accuracy"), golden_number(g, "format"),
+                easyr1_math(golden_number(g, "accuracy"), golden_number(g, "format"),
                                golden_number(g, "format_weight")),
                 g->expected);
 }
@@ -143,9 +143,9 @@ GOLDEN(aepo, dapo_overall)
 {
     double accuracy = golden_number(g, "accuracy");
     golden_near(g, "overall",
-                published_dapo(accuracy, golden_number(g, "overlong"), golden_number(g, "factor")),
+                easyr1_dapo(accuracy, golden_number(g, "overlong"), golden_number(g, "factor")),
                 golden_want(g, "overall"));
-    golden_near(g, "accuracy_normalized", published_normalized(accuracy),
+    golden_near(g, "accuracy_normalized", easyr1_normalized(accuracy),
                 golden_want(g, "accuracy_normalized"));
 }
 

@@ -5,7 +5,7 @@
 #include "test.h"
 #include "work.h"
 
-#include "instructions/reading.h"
+#include "instructions/text_parts.h"
 
 static ares_arena arena;
 

@@ -11,7 +11,7 @@
 #include <stdio.h>
 
 #include "ares/grade.h"
-#include "math/math.h"
+#include "math/answers.h"
 
 /* ------------------------------------------------------------------ judging */
 

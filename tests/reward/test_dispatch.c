@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "../../src/grade/judge.h"
-#include "../../src/grade/math/math.h"
+#include "../../src/grade/math/answers.h"
 #include "ares/reward_shape.h"
 #include "tally.h"
 

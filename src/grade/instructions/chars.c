@@ -6,7 +6,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#include "reading.h"
+#include "text_parts.h"
 
 #define S IF_SPACE
 #define P IF_PUNCT

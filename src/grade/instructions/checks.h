@@ -10,7 +10,7 @@
 #ifndef ARES_GRADE_INSTRUCTIONS_CHECKS_H
 #define ARES_GRADE_INSTRUCTIONS_CHECKS_H
 
-#include "reading.h"
+#include "text_parts.h"
 
 /*
  * X(instruction id, function, cost): if_check_<function> in check_<family>.c; cost in steps a byte,

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#include "reading.h"
+#include "text_parts.h"
 #include "tables.h"
 
 enum {

@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "reading.h"
+#include "text_parts.h"
 #include "tables.h"
 
 /* of if_orthography */

@@ -3,7 +3,7 @@
  * count only at the start of a field; a field cut by the end of the text is kept. The machine runs
  * twice, to count and to fill.
  */
-#include "reading.h"
+#include "text_parts.h"
 
 enum { FIELD_MAX = 131072 }; /* characters: csv.field_size_limit */
 

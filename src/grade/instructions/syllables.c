@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "reading.h"
+#include "text_parts.h"
 #include "tables.h"
 
 enum { SHORT = 32 }; /* bytes: no word of the tables is longer */

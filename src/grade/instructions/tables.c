@@ -3,7 +3,7 @@
  */
 #include <string.h>
 
-#include "reading.h"
+#include "text_parts.h"
 #include "tables.h"
 
 #include "tables_data.h"

@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "reading.h"
+#include "text_parts.h"
 
 typedef struct work {
     ares_str text, spare;

@@ -5,7 +5,7 @@
 #ifndef ARES_GRADE_MATH_EDIT_H
 #define ARES_GRADE_MATH_EDIT_H
 
-#include "math.h"
+#include "answers.h"
 
 static inline bool edit_digit(char c)
 {

@@ -129,3 +129,11 @@ ares_view math_mathruler_a(ares_view t, ares_arena *arena)
 {
     return normal(t, true, arena);
 }
+
+bool math_same_hendrycks(ares_view a, ares_view b, ares_arena *arena)
+{
+    ares_view x, y;
+    if (math_strip_string(a, false, arena, &x) && math_strip_string(b, false, arena, &y))
+        return ares_view_eq(x, y);
+    return ares_view_eq(a, b);
+}

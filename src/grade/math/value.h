@@ -12,7 +12,7 @@
 #include <gmp.h>
 #include <mpfr.h>
 
-#include "math.h"
+#include "answers.h"
 
 typedef enum value_kind {
     VALUE_INTEGER,  /* argument: the number */

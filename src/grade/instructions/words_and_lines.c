@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "reading.h"
+#include "text_parts.h"
 
 static if_list list_new(int64_t n, ares_arena *arena)
 {

@@ -1,5 +1,5 @@
 /* Exact by construction: numbers are compared as normalised text, never as floating point. */
-#include "boxes.h"
+#include "find_answer.h"
 
 #include <string.h>
 
@@ -12,7 +12,7 @@ static bool digit(char c)
  * Normalises the number that begins at s[0] (digits, separators, point); returns the bytes read, 0
  * when it is too long to keep.
  */
-static size_t scan(const char *s, size_t n, bool negative, verify_number *out)
+static size_t scan(const char *s, size_t n, bool negative, grade_number *out)
 {
     size_t i = 0, w = 0;
     char whole[120];
@@ -78,10 +78,10 @@ static bool negative_before(ares_view t, size_t i)
     return sign == 0 || (!digit(t.data[sign - 1]) && t.data[sign - 1] != ')');
 }
 
-bool verify_last_number(ares_view t, verify_number *out)
+bool grade_last_number(ares_view t, grade_number *out)
 {
     bool found = false;
-    verify_number candidate;
+    grade_number candidate;
     for (size_t i = 0; i < t.len;) {
         if (!starts(t, i)) {
             i++;
@@ -97,7 +97,7 @@ bool verify_last_number(ares_view t, verify_number *out)
     return found;
 }
 
-bool verify_whole_number(ares_view t, verify_number *out)
+bool grade_whole_number(ares_view t, grade_number *out)
 {
     t = ares_view_trim(t);
     bool wide = ares_view_starts(t, ARES_VIEW("\xe2\x88\x92")),
@@ -122,7 +122,7 @@ static size_t box_at(ares_view t, size_t i)
     return 0;
 }
 
-ares_view verify_last_boxed(ares_view t)
+ares_view grade_last_boxed(ares_view t)
 {
     for (size_t i = t.len; i-- > 0;) {
         size_t open = t.data[i] == '\\' ? box_at(t, i) : 0, depth = 0;
@@ -135,25 +135,4 @@ ares_view verify_last_boxed(ares_view t)
         break; /* the last box counts, and it never closes */
     }
     return (ares_view){ NULL, 0 };
-}
-
-void verify_detail(ares_verify_out *out, const char *key, ares_view value)
-{
-    if (out->details.len) ares_str_add_char(&out->details, ',');
-    ares_json_write_string(&out->details, ares_view_of(key));
-    ares_str_add_char(&out->details, ':');
-    ares_json_write_string(&out->details, value);
-}
-
-void ares_verify_add_value(ares_verify_out *out, const char *name, double sum, double count)
-{
-    int i = 0;
-    while (i < out->n_values && strcmp(out->values[i].name, name) != 0) i++;
-    ARES_ASSERT(i < ARES_COUNT(out->values) && strlen(name) < sizeof out->values[i].name);
-    if (i == out->n_values) {
-        memcpy(out->values[i].name, name, strlen(name) + 1);
-        out->n_values++;
-    }
-    out->values[i].sum += sum;
-    out->values[i].count += count;
 }

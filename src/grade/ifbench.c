@@ -224,20 +224,21 @@ static int format_verify(const ares_verify_in *in, ares_verify_out *out)
 }
 
 const ares_verifier ares_verifier_ifbench = {
-    "ifbench",     "the checks of IFEval and IFBench that the row's instruction_id_list names",
-    ifbench_table, sizeof(ifbench_options),
-    NULL,          ifbench,
-    NULL
+    .name = "ifbench",
+    .doc = "the checks of IFEval and IFBench that the row's instruction_id_list names",
+    .options = ifbench_table,
+    .options_size = sizeof(ifbench_options),
+    .verify = ifbench,
 };
 const ares_verifier ares_verifier_ifeval = {
-    "ifeval", "another name of ifbench", ifbench_table, sizeof(ifbench_options), NULL, ifbench, NULL
+    .name = "ifeval",
+    .doc = "another name of ifbench",
+    .options = ifbench_table,
+    .options_size = sizeof(ifbench_options),
+    .verify = ifbench,
 };
 const ares_verifier ares_verifier_format_verify = {
-    "format_verify",
-    "fraction of the row's instructions followed behind the last </think>",
-    NULL,
-    0,
-    NULL,
-    format_verify,
-    NULL
+    .name = "format_verify",
+    .doc = "fraction of the row's instructions followed behind the last </think>",
+    .verify = format_verify,
 };

@@ -2,7 +2,7 @@
  * PCRE2's match limit holds for each place where a match may start, so a search is written as one
  * match of the whole text with `.*?` before the expression: then one limit bounds all of it.
  */
-#include "regular.h"
+#include "bounded_regex.h"
 
 #include <pcre2.h>
 #include <pthread.h>
@@ -26,7 +26,7 @@ static int compile(const char *who, const char *pattern, pcre2_code **out)
                      (const char *)text, (size_t)at);
 }
 
-int pattern_check(const char *who, const char *pattern)
+int bounded_regex_check(const char *who, const char *pattern)
 {
     pcre2_code *code;
     ARES_TRY(compile(who, pattern, &code));
@@ -84,7 +84,7 @@ static const expression *prepare(const char *pattern, bool whole)
     return e;
 }
 
-int pattern_match(const char *pattern, bool whole, ares_view text)
+int bounded_regex_match(const char *pattern, bool whole, ares_view text)
 {
     const expression *e = prepare(pattern, whole);
     if (!e) return -1;

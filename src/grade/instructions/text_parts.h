@@ -9,8 +9,8 @@
  * text given or into the arena. Work is linear (lists: up to a logarithm), memory at most some 24
  * bytes a byte of text: a caller judges nothing beyond IF_TEXT_MAX bytes and says so.
  */
-#ifndef ARES_GRADE_INSTRUCTIONS_READING_H
-#define ARES_GRADE_INSTRUCTIONS_READING_H
+#ifndef ARES_GRADE_INSTRUCTIONS_TEXT_PARTS_H
+#define ARES_GRADE_INSTRUCTIONS_TEXT_PARTS_H
 
 #include "ares/core.h"
 

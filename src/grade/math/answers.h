@@ -7,8 +7,8 @@
  * UTF-8 as they come; invalid bytes are characters that equal only themselves. Results live in the
  * arena given.
  */
-#ifndef ARES_GRADE_MATH_MATH_H
-#define ARES_GRADE_MATH_MATH_H
+#ifndef ARES_GRADE_MATH_ANSWERS_H
+#define ARES_GRADE_MATH_ANSWERS_H
 
 #include "ares/core.h"
 

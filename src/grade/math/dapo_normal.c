@@ -1,12 +1,10 @@
 /*
- * Scorers that compare strings: DAPO's (Minerva normalisation), and verl's for the MATH data set
- * (spec 5.1, 5.3).
+ * DAPO's normal form of an answer, which is Minerva's
+ * (docs/rewards.md#dapo-gsm8k-and-the-math-data-set).
  */
 #include "edit.h"
 
 #include <string.h>
-
-/* ------------------------------------------------------------------ F: DAPO's normal form */
 
 /* The first or the last "}" in the rest of the line; t.len when there is none. */
 static size_t closing_in_line(ares_view t, size_t from, bool last)
@@ -122,14 +120,4 @@ ares_view math_dapo_normal(ares_view t, ares_arena *arena)
     t = edit_delete(t, "$", arena);
     ares_view plain = edit_delete(t, ",", arena);
     return edit_trim(all_digits(plain) ? plain : t);
-}
-
-/* ------------------------------------------------------------------ MATH */
-
-bool math_same_hendrycks(ares_view a, ares_view b, ares_arena *arena)
-{
-    ares_view x, y;
-    if (math_strip_string(a, false, arena, &x) && math_strip_string(b, false, arena, &y))
-        return ares_view_eq(x, y);
-    return ares_view_eq(a, b);
 }

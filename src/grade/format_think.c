@@ -1,0 +1,36 @@
+/*
+ * The shape of a response with its reasoning in <think> tags: 1 or 0, nothing about correctness.
+ * (rewards.md 10.1)
+ */
+#include "easyr1.h"
+
+static ares_view behind(ares_view t, size_t at)
+{
+    return (ares_view){ t.data + at, t.len - at };
+}
+
+/* TRL: starts with <think>, which never comes again, and </think> follows. */
+static int think(const ares_verify_in *in, ares_verify_out *out)
+{
+    ares_view t = in->response, open = ARES_VIEW("<think>");
+    out->score = ares_view_starts(t, open) && ares_view_find(t, open, 1) < 0 &&
+                 ares_view_find(t, ARES_VIEW("</think>"), open.len) >= 0;
+    return ARES_OK;
+}
+
+static int think_boxed(const ares_verify_in *in, ares_verify_out *out)
+{
+    out->score = easyr1_think_boxed(in->response);
+    return ARES_OK;
+}
+
+const ares_verifier ares_verifier_format_think = {
+    .name = "format_think",
+    .doc = "the response is <think>..</think>.., with one <think> (TRL)",
+    .verify = think,
+};
+const ares_verifier ares_verifier_format_think_boxed = {
+    .name = "format_think_boxed",
+    .doc = "the response is <think>..</think>..\\boxed{..}.. (EasyR1)",
+    .verify = think_boxed,
+};

@@ -52,6 +52,12 @@ typedef struct ares_verifier {
     int (*verify)(const ares_verify_in *in, ares_verify_out *out);
     /* tokens beyond which an answer is too long; NULL: it penalises no length */
     int64_t (*limit)(const void *options);
+    /*
+     * Of a verifier that opens others: once its options are bound (faults go to cfg, path is that
+     * of its options), and at the end; NULL: nothing to do.
+     */
+    void (*open)(void *options, ares_config *cfg, const char *path);
+    void (*close)(void *options);
 } ares_verifier;
 const ares_verifier *ares_verifier_find(const char *name);
 const char *const *ares_verifier_names(int *n);

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../../src/grade/judge.h"
+#include "../../src/grade/auto.h"
 #include "../../src/grade/length.h"
 #include "../../src/grade/easyr1.h"
 
@@ -158,7 +158,7 @@ GOLDEN(curriculum, rm_type_resolve)
     const ares_json *metadata = golden_in(g, "metadata"), *fallback = golden_in(g, "rm_type");
     ares_json_member member = { ARES_VIEW("metadata"), metadata };
     ares_json row = { .type = ARES_JSON_OBJECT, .count = 1, .members = &member };
-    ares_view type = judge_rm_type(
+    ares_view type = auto_rm_type(
         &row, NULL, fallback->type == ARES_JSON_STRING ? golden_z(g, "rm_type") : NULL);
     if (ares_view_starts(type, ARES_VIEW("boxed_")))
         type = ares_view_of(ares_arena_printf(g->arena, "%.*s%s", (int)(type.len - strlen(boxed)),

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "../../src/grade/judge.h"
+#include "../../src/grade/auto.h"
 #include "../../src/grade/math/answers.h"
 #include "ares/reward_shape.h"
 #include "tally.h"
@@ -140,9 +140,9 @@ TEST(the_name_of_a_row_comes_from_its_metadata_first)
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         const ares_json *row;
         REQUIRE_OK(ares_json_parse(&arena, ares_view_of(cases[i].row), "row", &row));
-        CHECK_VIEW(judge_rm_type(row, NULL, cases[i].fallback), cases[i].name);
+        CHECK_VIEW(auto_rm_type(row, NULL, cases[i].fallback), cases[i].name);
     }
-    CHECK_EQ(judge_rm_type(NULL, NULL, NULL).len, 0);
+    CHECK_EQ(auto_rm_type(NULL, NULL, NULL).len, 0);
     ares_arena_fini(&arena);
 }
 

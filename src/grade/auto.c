@@ -1,0 +1,234 @@
+/*
+ * `auto` hands each row to the verifier that the row's rm_type or data_source names
+ * (docs/rewards.md#several-kinds-of-rows-in-one-run). All verifiers that a row may name are opened
+ * at the start, each plain and with the prefix "boxed_", so that judging changes nothing and
+ * threads may share them.
+ */
+#include "auto.h"
+
+#include <string.h>
+
+#include "judge.h"
+
+extern const ares_verifier ares_verifier_auto;
+
+typedef struct judge_set {
+    ares_map *names; /* "math", "boxed_math" -> index */
+    ares_judge **judges;
+    int n;
+} judge_set;
+
+#define AUTO_OPTIONS(X)                                                                    \
+    X(text, rm_type, "rm_type", "null", "nonempty", "the verifier of rows that name none") \
+    X(tree, types, "types", "{}", "map",                                                   \
+      "options of verifiers: {deepscaler: {require_think: false}}")                        \
+    X(tree, sources, "sources", "{}", "map", "data_source -> verifier: {my/gsm8k: gsm8k}")
+typedef struct auto_options {
+    AUTO_OPTIONS(ARES_OPTION_FIELD_)
+    judge_set set; /* filled by open_all */
+} auto_options;
+static ARES_OPTION_TABLE(auto_table, auto_options, AUTO_OPTIONS);
+
+/*
+ * Other names of verifiers in rows: slime's rm_types, and the data sources that verl's score
+ * table knows.
+ */
+static const struct {
+    const char *name, *verifier;
+} rm_types[] = { { "format", "format_think" }, { "ifeval", "ifbench" } };
+static const struct {
+    const char *source, *verifier;
+} known_sources[] = {
+    { "openai/gsm8k", "gsm8k" },
+    { "lighteval/MATH", "math_hendrycks" },
+    { "DigitalLearningGmbH/MATH-lighteval", "math_hendrycks" },
+    { "HuggingFaceH4/MATH-500", "math_hendrycks" },
+    { "math_dapo", "dapo" },
+    { "math_dapo_reasoning", "dapo" },
+    { "aime", "dapo" },
+};
+
+/* "aime..." is a family, the others are whole names. */
+static const char *known_source(ares_view source)
+{
+    if (ares_view_starts(source, ARES_VIEW("aime"))) source.len = 4;
+    for (int i = 0; i < ARES_COUNT(known_sources); i++)
+        if (ares_view_is(source, known_sources[i].source)) return known_sources[i].verifier;
+    return NULL;
+}
+
+static ares_view text_member(const ares_json *o, const char *key)
+{
+    const ares_json *v = ares_json_get(o, key);
+    return v && v->type == ARES_JSON_STRING ? ares_view_trim(v->text) : (ares_view){ NULL, 0 };
+}
+
+ares_view auto_rm_type(const ares_json *row, const ares_json *sources, const char *fallback)
+{
+    ares_view type = text_member(ares_json_get(row, "metadata"), "rm_type");
+    if (!type.len) type = text_member(row, "rm_type");
+    if (type.len) return type;
+    ares_view source = text_member(row, "data_source");
+    const ares_json *own = sources && source.data ? ares_json_find(sources, source) : NULL;
+    if (own && own->type == ARES_JSON_STRING) return own->text;
+    if (fallback) return ares_view_trim(ares_view_of(fallback));
+    const char *known = source.data ? known_source(source) : NULL;
+    return known ? ares_view_of(known) : source;
+}
+
+static const ares_judge *find_judge(const judge_set *set, ares_view name)
+{
+    int64_t i;
+    if (ares_map_get(set->names, name, &i)) return set->judges[i];
+    for (int k = 0; k < ARES_COUNT(rm_types); k++)
+        if (ares_view_is(name, rm_types[k].name) &&
+            ares_map_get(set->names, ares_view_of(rm_types[k].verifier), &i))
+            return set->judges[i];
+    return NULL;
+}
+
+/* Says why the row has no verifier. */
+static int fail_without_judge(const auto_options *o, const ares_json *row, ares_view name)
+{
+    const char *names[128], *nearest;
+    char word[64] = { 0 };
+    int n = 0;
+    if (!name.len)
+        return ares_fail(ARES_ECONFIG, "reward: auto: the row has neither rm_type nor data_source; "
+                                       "give it an rm_type, or set rm_type of the reward");
+    memcpy(word, name.data, ARES_MIN(name.len, sizeof word - 1));
+    if (!text_member(ares_json_get(row, "metadata"), "rm_type").len &&
+        !text_member(row, "rm_type").len)
+        return ares_fail(ARES_ECONFIG,
+                         "reward: auto: data_source = '%s': stands for no verifier; "
+                         "give the row an rm_type, or set rm_type or sources of the reward",
+                         word);
+    for (; n < o->set.n && n < ARES_COUNT(names); n++) names[n] = ares_judge_name(o->set.judges[n]);
+    nearest = ares_nearest(word, names, n);
+    return ares_fail(ARES_ECONFIG, "reward: auto: rm_type = '%s': no such verifier%s%s%s", word,
+                     nearest ? "; did you mean '" : "", nearest ? nearest : "",
+                     nearest ? "'?" : " (ares-train grade --list names them)");
+}
+
+static int dispatch(const ares_verify_in *in, ares_verify_out *out)
+{
+    const auto_options *o = in->options;
+    ares_view name = auto_rm_type(in->row, o->sources, o->rm_type);
+    const ares_judge *j = find_judge(&o->set, name);
+    if (!j) return fail_without_judge(o, in->row, name);
+    const char *judge_name = out->judged_by = ares_judge_name(j), *plain = judge_name,
+               *missing = judge_unusable(j);
+    size_t prefix = sizeof JUDGE_BOXED_PREFIX - 1;
+    if (strncmp(plain, JUDGE_BOXED_PREFIX, prefix) == 0) plain += prefix;
+    if (missing)
+        return ares_fail(
+            ARES_ECONFIG,
+            "reward: auto: rm_type = '%s': it needs options: %s; set types.%s of the reward",
+            judge_name, missing, plain);
+    return ares_judge_run(j, in, out);
+}
+
+static void close_all(void *options)
+{
+    judge_set *set = &((auto_options *)options)->set;
+    for (int i = 0; i < set->n; i++) ares_judge_free(set->judges[i]);
+    ares_free(set->judges);
+    ares_map_free(set->names);
+    *set = (judge_set){ 0 };
+}
+
+/* "path.key", or "key" where path is empty. */
+static const char *join_path(ares_str *out, const char *path, const char *key)
+{
+    ares_str_clear(out);
+    ares_str_addf(out, "%s%s%s", path, *path ? "." : "", key);
+    return out->data;
+}
+
+/*
+ * Opens a verifier plain or with the prefix "boxed_", with the options that `types` gives for its
+ * plain name.
+ */
+static void open_judge(auto_options *o, const char *plain, bool boxed, ares_config *cfg,
+                       const char *path)
+{
+    judge_set *set = &o->set;
+    void *options;
+    int64_t limit;
+    ares_judge *j;
+    ares_str name = { 0 }, key = { 0 }, where = { 0 };
+    ares_str_addf(&name, "%s%s", boxed ? JUDGE_BOXED_PREFIX : "", plain);
+    int rc = ares_judge_new(name.data, &j);
+    ARES_ASSERT(rc == ARES_OK);
+    ares_map_put(set->names, ares_str_view(&name), set->n);
+    set->judges[set->n++] = j;
+    if (ares_json_get(o->types, plain)) {
+        ares_str_addf(&key, "types.%s", plain);
+        join_path(&where, path, key.data);
+        ares_option_table *table = ares_judge_options(j, &options);
+        if (table) ares_config_bind(cfg, where.data, table, options);
+        if (!boxed) ares_judge_check(j, cfg, where.data); /* once per name, not twice */
+        if (!boxed && ares_judge_limit(j, &limit))
+            ares_config_fault(cfg, where.data,
+                              "a limit of length applies to all rows, and auto judges some; make "
+                              "it an entry of worker.reward.rewards: {name: %s, ...}",
+                              plain);
+    } else ares_judge_use_defaults(j);
+    ares_str_fini(&name);
+    ares_str_fini(&key);
+    ares_str_fini(&where);
+}
+
+/* Every name in `types`, `rm_type` and `sources` must stand for a verifier. */
+static void check_names(const auto_options *o, ares_config *cfg, const char *path)
+{
+    const judge_set *set = &o->set;
+    ares_str where = { 0 };
+    for (int64_t k = 0; k < o->types->count && o->types->type == ARES_JSON_OBJECT; k++) {
+        ares_view key = o->types->members[k].key;
+        if (ares_map_get(set->names, key, NULL) &&
+            !ares_view_starts(key, ARES_VIEW(JUDGE_BOXED_PREFIX)))
+            continue;
+        ares_config_fault(cfg, join_path(&where, path, "types"),
+                          "'%.*s' is no verifier (ares-train grade --list names them)",
+                          (int)ARES_MIN(key.len, 60), key.data);
+    }
+    if (o->rm_type && !find_judge(set, ares_view_trim(ares_view_of(o->rm_type))))
+        ares_config_fault(cfg, join_path(&where, path, "rm_type"),
+                          "no such verifier (ares-train grade --list names them)");
+    for (int64_t k = 0; k < o->sources->count && o->sources->type == ARES_JSON_OBJECT; k++) {
+        const ares_json *v = o->sources->members[k].value;
+        if (v->type == ARES_JSON_STRING && find_judge(set, v->text)) continue;
+        ares_config_fault(
+            cfg, join_path(&where, path, "sources"), "data_source '%.*s' names no verifier",
+            (int)ARES_MIN(o->sources->members[k].key.len, 60), o->sources->members[k].key.data);
+    }
+    ares_str_fini(&where);
+}
+
+static void open_all(void *options, ares_config *cfg, const char *path)
+{
+    auto_options *o = options;
+    int n;
+    const char *const *names = ares_verifier_names(&n);
+    close_all(o);
+    o->set.names = ares_map_new();
+    o->set.judges = ares_calloc((size_t)n * 2 + 1, sizeof *o->set.judges);
+    for (int i = 0; i < n; i++) {
+        if (ares_verifier_find(names[i]) == &ares_verifier_auto) continue;
+        open_judge(o, names[i], false, cfg, path);
+        open_judge(o, names[i], true, cfg, path);
+    }
+    check_names(o, cfg, path);
+}
+
+const ares_verifier ares_verifier_auto = {
+    .name = "auto",
+    .doc =
+        "hands the row to the verifier that its rm_type (or metadata.rm_type) or data_source names",
+    .options = auto_table,
+    .options_size = sizeof(auto_options),
+    .verify = dispatch,
+    .open = open_all,
+    .close = close_all,
+};

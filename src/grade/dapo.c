@@ -66,10 +66,8 @@ static int dapo(const ares_verify_in *in, ares_verify_out *out)
     out->no_answer = !answer.data;
     out->exhausted = !fits;
     ares_verify_add_value(out, "reward/accuracy_normalized", easyr1_normalized(out->score), 1);
-    ares_str_addf(&out->details, "%s\"acc\":%s", out->details.len ? "," : "",
-                  same ? "true" : "false");
-    if (pred.data) grade_detail(out, "pred", pred);
-    else ares_str_add_z(&out->details, ",\"pred\":null");
+    ares_json_write_bool(ares_json_key(&out->details, "acc"), same);
+    grade_detail(out, "pred", pred);
     grade_answer_details(out, answer, same ? "text" : "no");
     ares_arena_fini(&arena);
     return ARES_OK;

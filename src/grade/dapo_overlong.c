@@ -41,9 +41,10 @@ static int dapo_overlong(const ares_verify_in *in, ares_verify_out *out)
     out->plain = accuracy;
     out->score = easyr1_dapo(accuracy, overlong, o->overlong_penalty_factor);
     grade_detail(out, "extracted", extracted);
-    ares_str_addf(&out->details, ",\"accuracy\":%d,\"overlong\":", (int)accuracy);
-    ares_json_write_double(&out->details, overlong);
-    ares_str_addf(&out->details, ",\"accuracy_normalized\":%d", (int)easyr1_normalized(accuracy));
+    ares_json_write_i64(ares_json_key(&out->details, "accuracy"), (int64_t)accuracy);
+    ares_json_write_double(ares_json_key(&out->details, "overlong"), overlong);
+    ares_json_write_i64(ares_json_key(&out->details, "accuracy_normalized"),
+                        (int64_t)easyr1_normalized(accuracy));
     ares_verify_add_value(out, "reward/overlong", overlong, 1);
     ares_verify_add_value(out, "reward/accuracy_normalized", easyr1_normalized(accuracy), 1);
     return ARES_OK;

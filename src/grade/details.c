@@ -7,10 +7,9 @@
 
 void grade_detail(ares_verify_out *out, const char *key, ares_view value)
 {
-    if (out->details.len) ares_str_add_char(&out->details, ',');
-    ares_json_write_string(&out->details, ares_view_of(key));
-    ares_str_add_char(&out->details, ':');
-    ares_json_write_string(&out->details, value);
+    ares_json_key(&out->details, key);
+    if (value.data) ares_json_write_string(&out->details, value);
+    else ares_json_write_null(&out->details);
 }
 
 void grade_answer_details(ares_verify_out *out, ares_view extracted, const char *decided_by)
@@ -20,8 +19,7 @@ void grade_answer_details(ares_verify_out *out, ares_view extracted, const char 
         while (extracted.len && ((unsigned char)extracted.data[extracted.len] & 0xc0) == 0x80)
             extracted.len--;
     }
-    if (extracted.data) grade_detail(out, "extracted", extracted);
-    else ares_str_addf(&out->details, "%s\"extracted\":null", out->details.len ? "," : "");
+    grade_detail(out, "extracted", extracted);
     grade_detail(out, "decided_by", ares_view_of(decided_by));
 }
 

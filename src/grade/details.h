@@ -7,11 +7,10 @@
 
 #include "ares/grade.h"
 
-/* Appends a string member to out->details. */
+/* Appends a string member to out->details; null where data is NULL. */
 void grade_detail(ares_verify_out *out, const char *key, ares_view value);
 /*
- * Appends "extracted" (null where data is NULL; cut at MATH_MAX_BYTES, beyond which nothing is an
- * answer) and "decided_by".
+ * Appends "extracted" (cut at MATH_MAX_BYTES, beyond which nothing is an answer) and "decided_by".
  */
 void grade_answer_details(ares_verify_out *out, ares_view extracted, const char *decided_by);
 /* Fails when the row has no ground truth at all; an empty one makes every answer wrong. */

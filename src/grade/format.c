@@ -1,5 +1,6 @@
 /* The whole response matches a regular expression. */
 #include "bounded_regex.h"
+#include "details.h"
 
 #define FORMAT_OPTIONS(X)                                                      \
     X(text, pattern, "pattern", "", "",                                        \
@@ -24,7 +25,7 @@ static int format(const ares_verify_in *in, ares_verify_out *out)
     out->score = matched == 1;
     out->exhausted = matched < 0;
     if (out->exhausted)
-        ares_str_add_z(&out->details, "\"reason\":\"the work limit of matching was reached\"");
+        grade_detail(out, "reason", ARES_VIEW("the work limit of matching was reached"));
     return ARES_OK;
 }
 

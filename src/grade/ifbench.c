@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-#include "ares/grade.h"
+#include "details.h"
 #include "instructions/checks.h"
 
 #define IFBENCH_OPTIONS(X)                                                                       \
@@ -159,10 +159,9 @@ static int check_row(const ares_verify_in *in, ares_arena *arena)
 /* ---------------------------------------------------------------- judging */
 static void write_flags(ares_str *s, const char *key, const bool *flags, int64_t n)
 {
-    ares_str_addf(s, "%s\"%s\":[", s->len ? "," : "", key);
-    for (int64_t i = 0; i < n; i++)
-        ares_str_addf(s, "%s%s", i ? "," : "", flags[i] ? "true" : "false");
-    ares_str_add_char(s, ']');
+    ares_json_begin(ares_json_key(s, key), '[');
+    for (int64_t i = 0; i < n; i++) ares_json_write_bool(s, flags[i]);
+    ares_json_end(s, ']');
 }
 
 /* if/<group>/rate: the part of an id before its colon, of the ids known */
@@ -196,10 +195,10 @@ static int judge(const ares_verify_in *in, ares_verify_out *out, ares_view text,
     add_rates(out, &v);
     write_flags(&out->details, "strict", v.strict, v.n);
     write_flags(&out->details, "loose", v.loose, v.n);
-    if (!v.n) ares_str_add_z(&out->details, ",\"reason\":\"the row names no instruction\"");
+    if (!v.n) grade_detail(out, "reason", ARES_VIEW("the row names no instruction"));
     if (v.exhausted)
-        ares_str_add_z(&out->details,
-                       ",\"reason\":\"the text is too long, or the work limit was reached\"");
+        grade_detail(out, "reason",
+                     ARES_VIEW("the text is too long, or the work limit was reached"));
     ares_arena_fini(&arena);
     return ARES_OK;
 }

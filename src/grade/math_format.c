@@ -23,7 +23,8 @@ static ARES_OPTION_TABLE(r1v_table, r1v_options, R1V_OPTIONS);
 static void report(ares_verify_out *out, ares_view extracted, double format)
 {
     grade_detail(out, "extracted", extracted);
-    ares_str_addf(&out->details, ",\"accuracy\":%d,\"format\":%d", (int)out->accuracy, (int)format);
+    ares_json_write_i64(ares_json_key(&out->details, "accuracy"), (int64_t)out->accuracy);
+    ares_json_write_i64(ares_json_key(&out->details, "format"), (int64_t)format);
     ares_verify_add_value(out, "reward/format", format, 1);
 }
 

@@ -1,5 +1,6 @@
 /* A regular expression is found in the response. */
 #include "bounded_regex.h"
+#include "details.h"
 
 #define REGEX_OPTIONS(X)                               \
     X(text, pattern, "pattern", "???", "nonempty",     \
@@ -21,7 +22,7 @@ static int regex(const ares_verify_in *in, ares_verify_out *out)
     out->score = matched == 1;
     out->exhausted = matched < 0;
     if (out->exhausted)
-        ares_str_add_z(&out->details, "\"reason\":\"the work limit of matching was reached\"");
+        grade_detail(out, "reason", ARES_VIEW("the work limit of matching was reached"));
     return ARES_OK;
 }
 

@@ -1,0 +1,194 @@
+/*
+ * Opens the entries of worker.reward.rewards: built-in verifiers, users' processes, and the entries
+ * that other options stand for (reward_function, safe_length).
+ */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "manager.h"
+#include "reward_function.h"
+
+static ARES_OPTION_TABLE(entry_table, reward_entry_options, REWARD_ENTRY_OPTIONS);
+
+const char *reward_lookup_reason(void)
+{
+    const char *reason = strstr(ares_error_message(), "': ");
+    return reason ? reason + 3 : ares_error_message();
+}
+
+static void open_verifier(ares_config *cfg, const char *path, reward_entry *e)
+{
+    void *options;
+    if (!e->o.name) {
+        ares_config_fault(cfg, path,
+                          "an entry needs a name (a built-in verifier), a function or a command");
+        return;
+    }
+    if (ares_judge_new(e->o.name, &e->judge) != ARES_OK) {
+        char named[80]; /* the fault names the option and its value itself */
+        snprintf(named, sizeof named, "%s.name", path);
+        ares_config_fault(cfg, named, "%s", reward_lookup_reason());
+        return;
+    }
+    ares_option_table *table = ares_judge_options(e->judge, &options);
+    if (table) ares_config_bind(cfg, path, table, options);
+    ares_judge_check(e->judge, cfg, path);
+}
+
+/* The path of this program: a child would find itself under /proc/self. */
+static char *own_program(void)
+{
+    char self[4096];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (length <= 0) return ares_strdup("/proc/self/exe");
+    self[length] = 0;
+    return ares_strdup(self);
+}
+
+/* function: FILE.so:SYMBOL as `ares-train __reward FILE.so SYMBOL`; returns the words written. */
+static int add_function_words(ares_config *cfg, const char *path, const char *function, char **argv)
+{
+    const char *colon = strrchr(function, ':');
+    char *file = ares_strdup(function);
+    if (colon) file[colon - function] = 0;
+    if (!colon || !colon[1])
+        ares_config_fault(cfg, path, "function = '%s': write FILE.so:SYMBOL", function);
+    else if (!ares_file_exists(file))
+        ares_config_fault(cfg, path, "function = '%s': no such file", function);
+    argv[0] = own_program();
+    argv[1] = ares_strdup("__reward");
+    argv[2] = file;
+    argv[3] = ares_strdup(colon ? colon + 1 : "");
+    return 4;
+}
+
+static void open_child(ares_config *cfg, const char *path, reward_entry *e)
+{
+    char **argv = ares_calloc((size_t)e->o.command.count + 5, sizeof *argv);
+    int n = e->o.function ? add_function_words(cfg, path, e->o.function, argv) : 0;
+    for (int64_t i = 0; i < e->o.command.count; i++) argv[n++] = ares_strdup(e->o.command.items[i]);
+    if (e->o.function && e->o.command.count)
+        ares_config_fault(cfg, path, "function and command exclude each other");
+    reward_child_options o = { .name = e->name,
+                               .argv = argv,
+                               .timeout_s = e->o.timeout_s,
+                               .memory_bytes = ARES_MIN(e->o.memory_mb, INT64_MAX >> 20) << 20 };
+    e->child = reward_child_new(&o);
+    for (int i = 0; i < n; i++) ares_free(argv[i]);
+    ares_free(argv);
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static void open_entry(ares_config *cfg, const char *path, reward_entry *e)
+{
+    ares_config_bind(cfg, path, entry_table, &e->o);
+    bool user = e->o.function || e->o.command.count;
+    e->name = ares_strdup(e->o.name            ? e->o.name
+                          : e->o.function      ? base_name(e->o.function)
+                          : e->o.command.count ? base_name(e->o.command.items[0])
+                                               : "unnamed");
+    if (user) open_child(cfg, path, e);
+    else open_verifier(cfg, path, e);
+}
+
+/* worker.reward.reward_function: one entry, whose options are reward_function_kwargs. */
+static void open_reward_function(ares_config *cfg, const ares_reward_config *rc, reward_entry *e)
+{
+    void *options;
+    const char *name = reward_function_verifier(cfg, rc);
+    *e = (reward_entry){ .o = { .weight = 1 }, .name = ares_strdup(name ? name : "unnamed") };
+    if (!name) return;
+    int opened = ares_judge_new(name, &e->judge);
+    ARES_ASSERT(opened == ARES_OK);
+    ares_option_table *table = ares_judge_options(e->judge, &options);
+    if (table) ares_config_bind(cfg, "worker.reward.reward_function_kwargs", table, options);
+    ares_judge_check(e->judge, cfg, "worker.reward.reward_function_kwargs");
+}
+
+static void open_with_defaults(reward_entry *e, const char *verifier)
+{
+    *e = (reward_entry){ .o = { .weight = 1 }, .name = ares_strdup(verifier) };
+    int rc = ares_judge_new(e->name, &e->judge);
+    ARES_ASSERT(rc == ARES_OK);
+    ares_judge_use_defaults(e->judge);
+}
+
+static bool wants_length(const ares_reward_config *rc)
+{
+    return rc->safe_length != ARES_NULL_I64 || !ares_is_null_f64(rc->len_reward_penalty);
+}
+
+/*
+ * DAPO's options, as the entry {name: length, ...} that they stand for
+ * (docs/dapo.md#penalty-of-length).
+ */
+static void open_length(ares_config *cfg, const ares_reward_config *rc, reward_entry *e)
+{
+    void *options;
+    open_with_defaults(e, "length");
+    (void)ares_judge_options(e->judge, &options);
+    ares_length_options *o = options;
+    if (rc->safe_length != ARES_NULL_I64) o->safe_length = rc->safe_length;
+    if (rc->max_length != ARES_NULL_I64) o->max_length = rc->max_length;
+    if (!ares_is_null_f64(rc->len_reward_penalty)) o->len_reward_penalty = rc->len_reward_penalty;
+    if (o->safe_length >= o->max_length)
+        ares_config_fault(cfg, "worker.reward.safe_length",
+                          "not below max_length = %lld; between the two the penalty grows",
+                          (long long)o->max_length);
+}
+
+static bool penalises_length(const reward_entry *e)
+{
+    int64_t limit;
+    return e->judge && ares_judge_limit(e->judge, &limit);
+}
+
+static void open_listed(ares_config *cfg, ares_reward *r, const ares_json *list)
+{
+    if (r->n == 0)
+        ares_config_fault(cfg, "worker.reward.rewards",
+                          "no reward; name one, as in [{name: exact}]");
+    for (int i = 0; i < r->n; i++) {
+        char path[64];
+        snprintf(path, sizeof path, "worker.reward.rewards.%d", i);
+        if (list->items[i].type != ARES_JSON_OBJECT)
+            ares_config_fault(cfg, path, "an entry is a map, as in {name: exact, weight: 1}");
+        else open_entry(cfg, path, &r->entries[i]);
+        r->users = r->users || r->entries[i].child;
+    }
+}
+
+void reward_open_entries(ares_config *cfg, ares_reward *r)
+{
+    const ares_reward_config *rc = &r->cfg;
+    bool listed = rc->rewards && rc->rewards->type != ARES_JSON_NULL, twice = false;
+    r->n = listed ? (int)rc->rewards->count : 1;
+    r->entries = ares_calloc((size_t)r->n + 2, sizeof *r->entries);
+    if (rc->reward_function && listed)
+        ares_config_fault(cfg, "worker.reward.rewards",
+                          "worker.reward.reward_function says what is rewarded; set one of them");
+    else if (rc->reward_function) open_reward_function(cfg, rc, &r->entries[0]);
+    else if (!listed) open_with_defaults(&r->entries[0], "exact");
+    if (listed) open_listed(cfg, r, rc->rewards);
+    if (!wants_length(rc)) return;
+    for (int i = 0; i < r->n; i++) twice = twice || penalises_length(&r->entries[i]);
+    open_length(cfg, rc, &r->entries[r->n++]);
+    if (twice)
+        ares_config_fault(
+            cfg, rc->reward_function ? "worker.reward.reward_function" : "worker.reward.rewards",
+            "worker.reward.safe_length and len_reward_penalty add {name: length} themselves; "
+            "leave the penalty of length here out, or them");
+}
+
+void reward_entry_fini(reward_entry *e)
+{
+    ares_judge_free(e->judge);
+    ares_free(e->name);
+    reward_child_free(e->child);
+}

@@ -1,0 +1,117 @@
+/*
+ * Runs the judges. Built-in verifiers run on the pool's idle threads while other responses decode;
+ * users' processes get a JSON line and are asked for their answers by ares_reward_wait.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "manager.h"
+
+static void judge_response(const ares_judge *judge, const ares_reward_item *item, reward_verdict *v)
+{
+    ares_verify_out out = { .accuracy = NAN, .plain = NAN };
+    if (ares_judge_run(judge, &item->in, &out) != ARES_OK)
+        v->failure = ares_strdup(ares_error_message());
+    v->score = out.score;
+    v->plain = isnan(out.plain) ? out.score : out.plain;
+    v->accuracy = out.accuracy;
+    v->judged_by = out.judged_by ? out.judged_by : ares_judge_name(judge);
+    v->no_answer = out.no_answer;
+    v->exhausted = out.exhausted;
+    v->n_values = v->failure ? 0 : out.n_values;
+    if (v->n_values) {
+        v->values = ares_malloc((size_t)v->n_values * sizeof *v->values);
+        memcpy(v->values, out.values, (size_t)v->n_values * sizeof *v->values);
+    }
+    ares_str_fini(&out.details);
+}
+
+/* On a thread of the pool. */
+static void run_verifiers(void *ctx)
+{
+    reward_job *j = ctx;
+    const ares_reward *r = j->owner;
+    for (int i = 0; i < r->n; i++)
+        if (r->entries[i].judge) judge_response(r->entries[i].judge, j->item, &j->verdicts[i]);
+    if (r->accuracy_judge) judge_response(r->accuracy_judge, j->item, &j->verdicts[r->n]);
+}
+
+/* What a user's process reads: the texts, and the row they belong to. */
+static void write_line(ares_reward *r, const ares_verify_in *in)
+{
+    ares_str *s = &r->line;
+    ares_str_clear(s);
+    ares_json_begin(s, '{');
+    ares_json_write_string(ares_json_key(s, "response"), in->response);
+    ares_json_write_string(ares_json_key(s, "ground_truth"), in->ground_truth);
+    ares_json_write_string(ares_json_key(s, "prompt"), in->prompt);
+    ares_json_write_bool(ares_json_key(s, "finished"), in->stopped);
+    ares_json_key(s, "row");
+    if (in->row) ares_json_write(s, in->row);
+    else ares_json_write_null(s);
+    ares_json_end(s, '}');
+}
+
+void ares_reward_submit(ares_reward *r, ares_reward_item *item)
+{
+    if (r->n_jobs == r->capacity) {
+        r->capacity = r->capacity * 2 + 256;
+        r->jobs = ares_realloc(r->jobs, (size_t)r->capacity * sizeof *r->jobs);
+    }
+    reward_job *j = ares_calloc(1, sizeof *j);
+    *j = (reward_job){ .owner = r,
+                       .item = item,
+                       .calls = ares_calloc((size_t)r->n + 1, sizeof *j->calls),
+                       .verdicts = ares_calloc((size_t)r->n + 1, sizeof *j->verdicts) };
+    item->accuracy = NAN;
+    item->failed = false;
+    r->jobs[r->n_jobs++] = j;
+    bool builtins = r->accuracy_judge != NULL;
+    for (int i = 0; i < r->n; i++) builtins = builtins || r->entries[i].judge;
+    if (r->users) write_line(r, &item->in);
+    for (int i = 0; i < r->n && r->users; i++)
+        if (r->entries[i].child)
+            reward_child_send(r->entries[i].child, ares_str_view(&r->line), &j->calls[i]);
+    if (builtins) ares_pool_post(r->pool, run_verifiers, j);
+}
+
+void reward_job_free(reward_job *j)
+{
+    for (int i = 0; i <= j->owner->n; i++) {
+        ares_free(j->verdicts[i].failure);
+        ares_free(j->verdicts[i].values);
+    }
+    ares_free(j->verdicts);
+    ares_free(j->calls);
+    ares_free(j);
+}
+
+/* ---------------- rows that no response can be judged on */
+
+/* An empty response shows what is wrong with the row, whatever the response. */
+static int check_row(const ares_judge *judge, const ares_row *row)
+{
+    ares_verify_out out = { .accuracy = NAN };
+    ares_verify_in in = { .response = ARES_VIEW(""),
+                          .ground_truth = row->ground_truth,
+                          .prompt = row->prompt_text,
+                          .stopped = true,
+                          .row = row->json };
+    int rc = ares_judge_run(judge, &in, &out);
+    ares_str_fini(&out.details);
+    if (rc != ARES_ECONFIG) return ares_error_clear(), ARES_OK;
+    const char *reason = ares_error_message();
+    if (strncmp(reason, "reward: ", 8) == 0) reason += 8;
+    return ares_fail(ARES_EFORMAT, "data: %s:%lld: %s", row->file, (long long)row->line, reason);
+}
+
+int ares_reward_check_rows(const ares_reward *r, const ares_dataset *d)
+{
+    for (int64_t k = 0; k < ares_dataset_count(d); k++) {
+        const ares_row *row = ares_dataset_row(d, k);
+        for (int i = 0; i < r->n; i++)
+            if (r->entries[i].judge) ARES_TRY(check_row(r->entries[i].judge, row));
+        if (r->accuracy_judge) ARES_TRY(check_row(r->accuracy_judge, row));
+    }
+    return ARES_OK;
+}

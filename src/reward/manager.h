@@ -1,0 +1,78 @@
+/*
+ * The reward manager from inside. A response is a job: each entry of worker.reward.rewards judges
+ * it and leaves a verdict; ares_reward_wait adds the verdicts up.
+ *
+ *   entries.c   opens the entries          judging.c   runs them
+ *   scores.c    verdicts -> scores         shaping.c   what the batch adds to a score
+ */
+#ifndef ARES_REWARD_MANAGER_H
+#define ARES_REWARD_MANAGER_H
+
+#include "ares/reward.h"
+
+#include "child.h"
+#include "tally.h"
+
+#define REWARD_ENTRY_OPTIONS(X)                                                                    \
+    X(text, name, "name", "null", "",                                                              \
+      "a built-in verifier; with function or command: its name in metrics")                        \
+    X(f64, weight, "weight", "1.0", "", "factor of its score in the sum")                          \
+    X(text, function, "function", "null", "nonempty",                                              \
+      "FILE.so:SYMBOL, a C function of your own (examples/reward_function)")                       \
+    X(texts, command, "command", "[]", "",                                                         \
+      "program and arguments: reads JSON lines, answers each with one "                            \
+      "(examples/reward_command)")                                                                 \
+    X(f64, timeout_s, "timeout_s", "10", "(0,)", "function and command: seconds for one response") \
+    X(i64, memory_mb, "memory_mb", "4096", "[16,)", "function and command: MiB of address space")  \
+    X(f64, failure_score, "failure_score", "0.0", "",                                              \
+      "score of a response that could not be judged: bad ground truth, a failed process")
+ARES_OPTION_STRUCT(reward_entry_options, REWARD_ENTRY_OPTIONS);
+
+/* Either a verifier in this process (judge) or a user's process (child). */
+typedef struct reward_entry {
+    reward_entry_options o;
+    ares_judge *judge;
+    reward_child *child;
+    char *name;
+} reward_entry;
+
+/* What one entry said of one response. */
+typedef struct reward_verdict {
+    double score, plain, accuracy; /* as in ares_verify_out */
+    const char *judged_by;
+    char *failure; /* why it could not judge; NULL: it did */
+    bool no_answer, exhausted;
+    ares_verify_value *values;
+    int n_values;
+} reward_verdict;
+
+typedef struct reward_job {
+    struct ares_reward *owner;
+    ares_reward_item *item;
+    reward_call *calls;       /* [entries], filled for users' processes */
+    reward_verdict *verdicts; /* [entries + 1], the last one of worker.reward.accuracy */
+} reward_job;
+void reward_job_free(reward_job *j);
+
+struct ares_reward {
+    ares_reward_config cfg;
+    int64_t max_length; /* ares_reward_max_length */
+    ares_pool *pool;
+    reward_entry *entries;
+    int n;
+    bool users; /* an entry is a process */
+    /* whose accuracy counts; -1: the first entry that says something, or accuracy_judge */
+    int accuracy_entry;
+    ares_judge *accuracy_judge;
+    reward_job **jobs;
+    int64_t n_jobs, capacity;
+    tally *tally;
+    ares_str line; /* what users' processes read of the response in hand */
+};
+
+/* Fills r->entries, r->n and r->users from r->cfg; faults go to cfg. */
+void reward_open_entries(ares_config *cfg, ares_reward *r);
+void reward_entry_fini(reward_entry *e);
+/* The reason in the pending message of a failed name look-up, without the subject and the value. */
+const char *reward_lookup_reason(void);
+#endif

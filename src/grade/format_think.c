@@ -4,11 +4,6 @@
  */
 #include "easyr1.h"
 
-static ares_view behind(ares_view t, size_t at)
-{
-    return (ares_view){ t.data + at, t.len - at };
-}
-
 /* TRL: starts with <think>, which never comes again, and </think> follows. */
 static int think(const ares_verify_in *in, ares_verify_out *out)
 {

@@ -2,10 +2,11 @@
 #include <math.h>
 
 #include "manager.h"
+#include "shaper.h"
 
-static const ares_shaper *shaper_of(const reward_entry *e)
+static const reward_shaper *shaper_of(const reward_entry *e)
 {
-    return e->judge ? ares_shaper_find(ares_judge_name(e->judge)) : NULL;
+    return e->judge ? reward_shaper_find(ares_judge_name(e->judge)) : NULL;
 }
 
 bool ares_reward_shapes(const ares_reward *r)
@@ -19,7 +20,7 @@ double ares_reward_shaping(const ares_reward *r, const ares_sample *s)
 {
     double added = 0;
     for (int e = 0; e < r->n; e++) {
-        const ares_shaper *shaper = shaper_of(&r->entries[e]);
+        const reward_shaper *shaper = shaper_of(&r->entries[e]);
         if (shaper) added += r->entries[e].o.weight * shaper->shape(s);
     }
     return added;
@@ -47,7 +48,7 @@ void ares_reward_shape(ares_reward *r, ares_batch *b)
 {
     if (!ares_reward_shapes(r)) return;
     for (int e = 0; e < r->n; e++) {
-        const ares_shaper *shaper = shaper_of(&r->entries[e]);
+        const reward_shaper *shaper = shaper_of(&r->entries[e]);
         double sum = 0, count = 0;
         for (int64_t i = 0; i < b->rows && shaper; i++) {
             if (!ares_batch_row_counts(b, i)) continue;

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../../src/reward/shape/entropy_score.h"
 #include "ares/algo_control.h"
-#include "ares/reward_shape.h"
 #include "control_test.h"
 
 /* ---------------------------------------------------------------- entropies */
@@ -559,10 +559,10 @@ GOLDEN(aepo, aepo_step)
                                                                 (int64_t)golden_number(g, "w"),
                                                                 golden_number(g, "q"));
             count[order[r]] = s->hwe_count;
-            overall[order[r]] = ares_aepo_entropy_score(
-                                    (ares_difficulty)s->difficulty, (double)s->accuracy,
-                                    s->hwe_count, (double)s->hwe_target, (double)s->entropy_alpha)
-                                    .overall;
+            overall[order[r]] =
+                entropy_score((ares_difficulty)s->difficulty, (double)s->accuracy, s->hwe_count,
+                              (double)s->hwe_target, (double)s->entropy_alpha)
+                    .overall;
             b.token_level_rewards[at + n - 1] = (float)overall[order[r]];
             golden_numbers(g, "hwe_mask", doubles_of_bytes(g, b.hwe + at, n), n,
                            &golden_want(g, "hwe_masks")->items[order[r]]);

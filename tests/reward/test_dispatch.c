@@ -6,7 +6,7 @@
 
 #include "../../src/grade/auto.h"
 #include "../../src/grade/math/answers.h"
-#include "ares/reward_shape.h"
+#include "shape/entropy_score.h"
 #include "tally.h"
 
 #include "ares/reward.h"
@@ -495,7 +495,7 @@ TEST(a_shaping_reward_adds_its_entropy_score_times_its_weight_also_on_trial)
     memset(b.response_mask, 1, (size_t)b.tokens);
     double plain[2], sum = 0;
     for (int i = 0; i < 2; i++) {
-        plain[i] = ares_aepo_entropy_score(ARES_HARD, i ? 0 : 1, 9, 3, 0.5).entropy_score;
+        plain[i] = entropy_score(ARES_HARD, i ? 0 : 1, 9, 3, 0.5).entropy_score;
         CHECK(plain[i] > 0.1);
         sum += plain[i];
         CHECK_NEAR(ares_reward_shaping(m.reward, &b.samples[i]), 0.375 * plain[i], 1e-15);

@@ -1,16 +1,16 @@
 /* The table of shapers. To add one: a file in shape/ and a word here. */
-#include "ares/reward.h"
+#include "shaper.h"
 
 #include <string.h>
 
 #define SHAPE_LIST(X) X(aepo)
 
-#define DECLARE(name) extern const ares_shaper ares_shaper_##name;
-#define ENTRY(name) &ares_shaper_##name,
+#define DECLARE(name) extern const reward_shaper reward_shaper_##name;
+#define ENTRY(name) &reward_shaper_##name,
 SHAPE_LIST(DECLARE)
-static const ares_shaper *const table[] = { SHAPE_LIST(ENTRY) };
+static const reward_shaper *const table[] = { SHAPE_LIST(ENTRY) };
 
-const ares_shaper *ares_shaper_find(const char *name)
+const reward_shaper *reward_shaper_find(const char *name)
 {
     for (int i = 0; i < ARES_COUNT(table); i++)
         if (strcmp(table[i]->name, name) == 0) return table[i];

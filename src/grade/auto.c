@@ -18,11 +18,11 @@ typedef struct judge_set {
     int n;
 } judge_set;
 
-#define AUTO_OPTIONS(X)                                                                    \
-    X(text, rm_type, "rm_type", "null", "nonempty", "the verifier of rows that name none") \
-    X(tree, types, "types", "{}", "map",                                                   \
-      "options of verifiers: {deepscaler: {require_think: false}}")                        \
-    X(tree, sources, "sources", "{}", "map", "data_source -> verifier: {my/gsm8k: gsm8k}")
+#define AUTO_OPTIONS(X)                                                                      \
+    X(text, rm_type, "rm_type", "null", "nonempty", "verifier of rows that do not name one") \
+    X(tree, types, "types", "{}", "map",                                                     \
+      "options of verifiers, as in {deepscaler: {require_think: false}}")                    \
+    X(tree, sources, "sources", "{}", "map", "verifiers by data_source, as in {my/gsm8k: gsm8k}")
 typedef struct auto_options {
     AUTO_OPTIONS(ARES_OPTION_FIELD_)
     judge_set set; /* filled by open_all */
@@ -48,7 +48,7 @@ static const struct {
     { "aime", "dapo" },
 };
 
-/* "aime..." is a family, the others are whole names. */
+/* "aime..." is a family; the other names are whole. */
 static const char *known_source(ares_view source)
 {
     if (ares_view_starts(source, ARES_VIEW("aime"))) source.len = 4;
@@ -87,18 +87,29 @@ static const ares_judge *find_judge(const judge_set *set, ares_view name)
     return NULL;
 }
 
+/* Whether the row has this member, with a value that is neither a string nor null. */
+static bool is_no_text(const ares_json *o, const char *key)
+{
+    const ares_json *v = ares_json_get(o, key);
+    return v && v->type != ARES_JSON_STRING && v->type != ARES_JSON_NULL;
+}
+
 /* Says why the row has no verifier. */
 static int fail_without_judge(const auto_options *o, const ares_json *row, ares_view name)
 {
     const char *names[128], *nearest;
     char word[64] = { 0 };
     int n = 0;
+    const ares_json *metadata = ares_json_get(row, "metadata");
+    bool named = text_member(metadata, "rm_type").len || text_member(row, "rm_type").len;
+    if (!named && (is_no_text(metadata, "rm_type") || is_no_text(row, "rm_type")))
+        return ares_fail(ARES_ECONFIG,
+                         "reward: auto: the row's rm_type is not a string; give a verifier's name");
     if (!name.len)
         return ares_fail(ARES_ECONFIG, "reward: auto: the row has neither rm_type nor data_source; "
                                        "give it an rm_type, or set rm_type of the reward");
     memcpy(word, name.data, ARES_MIN(name.len, sizeof word - 1));
-    if (!text_member(ares_json_get(row, "metadata"), "rm_type").len &&
-        !text_member(row, "rm_type").len)
+    if (!named)
         return ares_fail(ARES_ECONFIG,
                          "reward: auto: data_source = '%s': stands for no verifier; "
                          "give the row an rm_type, or set rm_type or sources of the reward",
@@ -225,7 +236,7 @@ static void open_all(void *options, ares_config *cfg, const char *path)
 const ares_verifier ares_verifier_auto = {
     .name = "auto",
     .doc =
-        "hands the row to the verifier that its rm_type (or metadata.rm_type) or data_source names",
+        "hands a row to the verifier that its rm_type (or metadata.rm_type) or data_source names",
     .options = auto_table,
     .options_size = sizeof(auto_options),
     .verify = dispatch,

@@ -199,6 +199,36 @@ TEST(rows_that_cannot_be_judged_are_scored_by_policy_and_counted)
     close_manager(&m);
 }
 
+TEST(a_row_without_a_verifier_is_told_why)
+{
+    static const struct {
+        const char *row, *reason;
+    } cases[] = {
+        { "{\"rm_type\":5}", "the row's rm_type is not a string" },
+        { "{\"metadata\":{\"rm_type\":[]},\"data_source\":\"x\"}",
+          "the row's rm_type is not a string" },
+        { "{\"metadata\":{\"rm_type\":5},\"rm_type\":\"nubmer\"}", "rm_type = 'nubmer': no such" },
+        { "{\"rm_type\":null}", "the row has neither rm_type nor data_source" },
+        { "{\"data_source\":\"x\"}", "data_source = 'x': stands for no verifier" },
+    };
+    ares_judge *judge;
+    ares_arena arena = { 0 };
+    REQUIRE_OK(ares_judge_new("auto", &judge));
+    ares_judge_use_defaults(judge);
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        const ares_json *row;
+        ares_verify_out out = { .accuracy = NAN };
+        REQUIRE_OK(ares_json_parse(&arena, ares_view_of(cases[i].row), "row", &row));
+        ares_verify_in in = { .response = ARES_VIEW("5"),
+                              .ground_truth = ARES_VIEW("5"),
+                              .row = row };
+        CHECK_EQ(ares_judge_run(judge, &in, &out), ARES_ECONFIG);
+        CHECK_CONTAINS(ares_error_message(), cases[i].reason);
+    }
+    ares_arena_fini(&arena);
+    ares_judge_free(judge);
+}
+
 TEST(options_of_dispatched_verifiers_are_given_by_name)
 {
     manager m;

@@ -1,6 +1,7 @@
 /*
- * PCRE2's match limit holds for each place where a match may start, so a search is written as one
- * match of the whole text with `.*?` before the expression: then one limit bounds all of it.
+ * PCRE2's match limit holds separately for each place where a match may start. A search is
+ * therefore written as one match of the whole text with `.*?` before the expression, so that one
+ * limit bounds all of it.
  */
 #include "bounded_regex.h"
 
@@ -8,7 +9,7 @@
 #include <pthread.h>
 #include <string.h>
 
-/* the heap bounds the depth of backtracking too */
+/* the heap limit bounds the depth of backtracking too */
 enum { MATCH_LIMIT = 1000000, SEARCH_LIMIT = 4000000, HEAP_LIMIT_KIB = 20000 };
 
 static int compile(const char *who, const char *pattern, pcre2_code **out)
@@ -34,7 +35,7 @@ int bounded_regex_check(const char *who, const char *pattern)
     return ARES_OK;
 }
 
-/* Each thread keeps the expression it used last, and drops it when it ends. */
+/* Each thread keeps the expression it used last, and frees it when the thread ends. */
 typedef struct expression {
     char *pattern;
     bool whole;

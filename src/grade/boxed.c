@@ -1,6 +1,6 @@
 /*
- * The content of the last \boxed{} equals the ground truth: as numbers where both are, else as text
- * without white space.
+ * The content of the last \boxed{} equals the ground truth: as numbers where both are numbers, else
+ * as text without white space.
  */
 #include "details.h"
 #include "find_answer.h"

@@ -1,17 +1,18 @@
 /*
- * DAPO's scorer of AIME answers: what stands behind the last "Answer:" of the last 300 characters,
- * normalised, is the ground truth letter by letter (or, strict_box, the last box of the last 100
- * characters as it is). 1 or -1.
+ * DAPO's scorer of AIME answers: the text after the last "Answer:" of the last 300 characters,
+ * normalised, equals the ground truth character by character; with strict_box, the last box of the
+ * last 100 characters does, as it is. The score is 1 or -1
+ * (docs/rewards.md#dapo-gsm8k-and-the-math-data-set).
  */
 #include "details.h"
 #include "easyr1.h"
 #include "math/answers.h"
 
-#define DAPO_OPTIONS(X)                                    \
-    X(flag, integer_labels, "integer_labels", "false", "", \
-      "integers are equal with leading zeros and with .0") \
-    X(flag, strict_box, "strict_box", "false", "",         \
-      "the last \\boxed{} of the last 100 characters, as it is, in place of Answer:")
+#define DAPO_OPTIONS(X)                                                             \
+    X(flag, integer_labels, "integer_labels", "false", "",                          \
+      "compare integers by value: leading zeros and a final .0 make no difference") \
+    X(flag, strict_box, "strict_box", "false", "",                                  \
+      "judge the last \\boxed{} of the last 100 characters, as it is, in place of Answer:")
 ARES_OPTION_STRUCT(dapo_options, DAPO_OPTIONS);
 static ARES_OPTION_TABLE(dapo_table, dapo_options, DAPO_OPTIONS);
 
@@ -20,10 +21,7 @@ static bool digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/*
- * An integer with an optional ".0": its digits from the first that counts, its sign where it is not
- * zero.
- */
+/* An integer with an optional ".0": *digits has no leading zeros, and zero has no sign. */
 static bool read_integer(ares_view t, bool *negative, ares_view *digits)
 {
     size_t i = t.len && (t.data[0] == '-' || t.data[0] == '+'), from, end;
@@ -75,7 +73,7 @@ static int dapo(const ares_verify_in *in, ares_verify_out *out)
 
 const ares_verifier ares_verifier_dapo = {
     .name = "dapo",
-    .doc = "the text behind the last \"Answer:\" is the ground truth: 1 or -1",
+    .doc = "the text after the last \"Answer:\" is the ground truth: 1 or -1",
     .options = dapo_table,
     .options_size = sizeof(dapo_options),
     .verify = dapo,

@@ -1,7 +1,7 @@
 /*
- * ARES's dapo reward: a boxed answer scores 1 or -1, less a penalty of length. EasyR1's, which
- * reads the line "Answer:", is the sum of two entries: [{name: dapo}, {name: overlong, ...}].
- * (aepo.md 3.3)
+ * ARES's dapo reward: a boxed answer scores 1 or -1, less a penalty of length
+ * (docs/rewards.md#published-reward-functions). EasyR1's, which reads the line "Answer:", is the
+ * sum of two entries: [{name: dapo}, {name: overlong, ...}].
  */
 #include "details.h"
 #include "easyr1.h"
@@ -10,9 +10,9 @@
 
 #define DAPO_OPTIONS(X)                                                     \
     X(i64, max_response_length, "max_response_length", "???", "[1,)",       \
-      "tokens of the full penalty")                                         \
+      "tokens from which the penalty is full")                              \
     X(i64, overlong_buffer_length, "overlong_buffer_length", "???", "[1,)", \
-      "tokens before it, where the penalty grows")                          \
+      "the penalty grows over this many tokens before max_response_length") \
     X(f64, overlong_penalty_factor, "overlong_penalty_factor", "???", "[0,)", "the full penalty")
 ARES_OPTION_STRUCT(dapo_options, DAPO_OPTIONS);
 static ARES_OPTION_TABLE(dapo_table, dapo_options, DAPO_OPTIONS);

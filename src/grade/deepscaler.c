@@ -1,18 +1,20 @@
 /*
- * The deepscaler judge of slime: the last \boxed{} of the response, or of what stands behind its
- * </think>, against the ground truth (whose own box counts when it has one).
+ * slime's deepscaler judge: the last \boxed{} of the response, or of the text after its </think>,
+ * against the ground truth, whose own box counts when it has one
+ * (docs/rewards.md#the-deepscaler-judge). `math` is the same without </think>.
  */
 #include <string.h>
 
 #include "details.h"
 #include "math/answers.h"
 
-#define MODE_DOC \
-    "target: exact by our rules; reference: with the original's defects, for comparisons"
+#define MODE_DOC                                                                                \
+    "target: exact by our rules; reference: with the defects of the original code, to compare " \
+    "scores with it"
 #define DEEPSCALER_OPTIONS(X)                                       \
     X(choice, mode, "mode", "target", "target|reference", MODE_DOC) \
     X(flag, require_think, "require_think", "true", "",             \
-      "only what stands behind </think> (or ###Response) counts; without one the score is 0")
+      "judge only the text after </think> (or ###Response); without one of them the score is 0")
 ARES_OPTION_STRUCT(deepscaler_options, DEEPSCALER_OPTIONS);
 static ARES_OPTION_TABLE(deepscaler_table, deepscaler_options, DEEPSCALER_OPTIONS);
 
@@ -57,7 +59,7 @@ static int math(const ares_verify_in *in, ares_verify_out *out)
 
 const ares_verifier ares_verifier_deepscaler = {
     .name = "deepscaler",
-    .doc = "the last \\boxed{} behind </think> is the ground truth, as mathematics (slime)",
+    .doc = "the last \\boxed{} after </think> is the ground truth, as mathematics (slime)",
     .options = deepscaler_table,
     .options_size = sizeof(deepscaler_options),
     .verify = deepscaler,

@@ -1,4 +1,4 @@
-/* The response is the ground truth, white space around both aside. */
+/* The response equals the ground truth, apart from white space around both. */
 #include "ares/grade.h"
 
 #define EXACT_OPTIONS(X) \

@@ -1,11 +1,11 @@
 /*
- * F1 over the words of response and ground truth, as SQuAD normalises them (Rajpurkar et al. 2016;
- * rewards.md 10.2).
+ * F1 of the words of response and ground truth, normalised as for SQuAD (Rajpurkar et al., arXiv
+ * 1606.05250; docs/rewards.md#f1-of-words).
  */
 #include "ares/grade.h"
 #include "instructions/text_parts.h"
 
-/* Lower case, no ASCII punctuation, no articles; its words. */
+/* The words in lower case, without ASCII punctuation and articles. */
 static if_list normalise(ares_view text, ares_arena *arena)
 {
     ares_view t = if_delete_punct(if_lower(text, arena), arena);
@@ -22,7 +22,7 @@ static if_list normalise(ares_view text, ares_arena *arena)
     return if_words((ares_view){ bytes, t.len }, arena);
 }
 
-static bool verdict_word(if_list l)
+static bool is_verdict(if_list l)
 {
     return l.n == 1 && (ares_view_is(l.items[0], "yes") || ares_view_is(l.items[0], "no") ||
                         ares_view_is(l.items[0], "noanswer"));
@@ -32,7 +32,7 @@ static double f1_of(if_list have, if_list want)
 {
     bool same = have.n == want.n;
     for (int64_t i = 0; same && i < have.n; i++) same = ares_view_eq(have.items[i], want.items[i]);
-    if (!same && (verdict_word(have) || verdict_word(want))) return 0;
+    if (!same && (is_verdict(have) || is_verdict(want))) return 0;
     ares_map *left = ares_map_new();
     int64_t n, common = 0;
     for (int64_t i = 0; i < want.n; i++)

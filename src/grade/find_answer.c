@@ -9,8 +9,8 @@ static bool digit(char c)
 }
 
 /*
- * Normalises the number that begins at s[0] (digits, separators, point); returns the bytes read, 0
- * when it is too long to keep.
+ * Normalises the number that begins at s[0] (digits, separators, point) and returns the bytes read;
+ * 0 when it is too long to keep.
  */
 static size_t scan(const char *s, size_t n, bool negative, grade_number *out)
 {
@@ -55,8 +55,8 @@ static size_t scan(const char *s, size_t n, bool negative, grade_number *out)
 }
 
 /*
- * Where a number begins at or behind i: a digit, or a point before one; its sign is looked for
- * behind it.
+ * Whether a number begins at i: a digit, or a point before one. The sign before it is read
+ * separately.
  */
 static bool starts(ares_view t, size_t i)
 {
@@ -90,7 +90,7 @@ bool grade_last_number(ares_view t, grade_number *out)
         size_t used = scan(t.data + i, t.len - i, negative_before(t, i), &candidate);
         found = used > 0;
         if (found) *out = candidate;
-        if (!used) /* its tail is no number */
+        if (!used) /* skip the rest of the number that is too long */
             while (i < t.len && (digit(t.data[i]) || t.data[i] == ',' || t.data[i] == '.')) i++;
         i += used;
     }
@@ -109,7 +109,7 @@ bool grade_whole_number(ares_view t, grade_number *out)
     return t.len && starts(t, 0) && scan(t.data, t.len, negative, out) == t.len;
 }
 
-/* Where the brace opens if a box stands at i; 0 if none does. */
+/* Where the brace opens of a box that begins at i; 0 if none begins there. */
 static size_t box_at(ares_view t, size_t i)
 {
     static const char *const words[] = { "\\boxed", "\\fbox" };

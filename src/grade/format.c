@@ -2,9 +2,9 @@
 #include "bounded_regex.h"
 #include "details.h"
 
-#define FORMAT_OPTIONS(X)                                                      \
-    X(text, pattern, "pattern", "", "",                                        \
-      "PCRE2 expression for the whole response; empty: any finished response") \
+#define FORMAT_OPTIONS(X)                                                                  \
+    X(text, pattern, "pattern", "", "",                                                    \
+      "PCRE2 expression that the whole response must match; empty: any finished response") \
     X(flag, finished, "finished", "true", "", "a response cut by length fails")
 ARES_OPTION_STRUCT(format_options, FORMAT_OPTIONS);
 static ARES_OPTION_TABLE(format_table, format_options, FORMAT_OPTIONS);

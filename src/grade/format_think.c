@@ -1,10 +1,10 @@
 /*
- * The shape of a response with its reasoning in <think> tags: 1 or 0, nothing about correctness.
- * (rewards.md 10.1)
+ * The format of a response with its reasoning in <think> tags: 1 or 0, without regard to
+ * correctness (docs/rewards.md#formats-with-think-tags).
  */
 #include "easyr1.h"
 
-/* TRL: starts with <think>, which never comes again, and </think> follows. */
+/* TRL: the response starts with <think>, which does not occur again, and </think> follows. */
 static int think(const ares_verify_in *in, ares_verify_out *out)
 {
     ares_view t = in->response, open = ARES_VIEW("<think>");

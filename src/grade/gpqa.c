@@ -1,7 +1,8 @@
 /*
- * Which letter of a multiple choice a response means, by slime's rules (rewards.md 10.3): "answer
- * is B" and its like, else the last capital that stands alone; without a letter, the text of the
- * right choice somewhere in the response.
+ * The letter of a multiple choice that a response means, by slime's rules
+ * (docs/rewards.md#letters-of-a-multiple-choice): "answer is B" and similar phrases, else the last
+ * capital that stands alone; without a letter, whether the text of the right choice occurs in the
+ * response.
  */
 #include <string.h>
 
@@ -10,7 +11,7 @@
 
 #define GPQA_OPTIONS(X)                                 \
     X(text, letters, "letters", "ABCDEFGH", "nonempty", \
-      "letters that may be meant, where the row has no choices")
+      "letters that an answer may have, for rows without choices")
 ARES_OPTION_STRUCT(gpqa_options, GPQA_OPTIONS);
 static ARES_OPTION_TABLE(gpqa_table, gpqa_options, GPQA_OPTIONS);
 
@@ -99,8 +100,8 @@ static size_t skip_spaces(ares_view t, size_t i)
     return (size_t)(p - t.data);
 }
 
-/* Behind the word that stands at i in any case; 0 if it does not. */
-static size_t behind(ares_view t, size_t i, const char *word)
+/* The index after the word that stands at i in any case; 0 if it does not stand there. */
+static size_t after_word(ares_view t, size_t i, const char *word)
 {
     for (; *word; word++, i++)
         if (i >= t.len || upper(t.data[i]) != upper(*word)) return 0;
@@ -112,11 +113,11 @@ static char letter_at(ares_view t, size_t i)
     return i < t.len && letter(t.data[i]) ? upper(t.data[i]) : 0;
 }
 
-/* "[is|:] LETTER" at i. */
+/* The letter of "[is|:] LETTER" at i; 0 if there is none. */
 static char announced(ares_view t, size_t i)
 {
-    size_t at = skip_spaces(t, i), after = behind(t, at, "is");
-    if (!after) after = behind(t, at, ":");
+    size_t at = skip_spaces(t, i), after = after_word(t, at, "is");
+    if (!after) after = after_word(t, at, ":");
     char c = after ? letter_at(t, skip_spaces(t, after)) : 0;
     return c ? c : letter_at(t, at);
 }
@@ -126,11 +127,11 @@ static char find_announced(ares_view t, bool final)
 {
     static const char *const words[] = { "answer", "option", "choice" };
     for (size_t i = 0; i < t.len; i++) {
-        size_t at = final ? behind(t, i, "final") : i;
+        size_t at = final ? after_word(t, i, "final") : i;
         if (final && !at) continue;
         if (final) at = skip_spaces(t, at);
         for (int k = 0; k < (final ? 2 : 3); k++) {
-            size_t after = behind(t, at, words[k]);
+            size_t after = after_word(t, at, words[k]);
             char c = after ? announced(t, after) : 0;
             if (c) return c;
         }
@@ -143,11 +144,12 @@ static char find_correct(ares_view t)
 {
     for (size_t i = 0; i < t.len; i++) {
         if (!letter(t.data[i])) continue;
-        size_t at = behind(t, skip_spaces(t, i + 1), "is");
+        size_t at = after_word(t, skip_spaces(t, i + 1), "is");
         if (!at) continue;
         at = skip_spaces(t, at);
-        size_t article = behind(t, at, "the");
-        if (behind(t, at, "correct") || (article && behind(t, skip_spaces(t, article), "correct")))
+        size_t article = after_word(t, at, "the");
+        if (after_word(t, at, "correct") ||
+            (article && after_word(t, skip_spaces(t, article), "correct")))
             return upper(t.data[i]);
     }
     return 0;
@@ -166,7 +168,7 @@ static int find_letter(const question *q, ares_view t)
 }
 
 /* ---------------------------------------------------------------- the text */
-/* ASCII letters and digits, lower case, one blank for whatever lies between. */
+/* ASCII letters and digits in lower case, with one blank for everything between them. */
 static ares_view plain(ares_view t, ares_arena *arena)
 {
     char *out = ares_arena_alloc(arena, t.len + 1);
@@ -180,7 +182,7 @@ static ares_view plain(ares_view t, ares_arena *arena)
     return (ares_view){ out, n };
 }
 
-/* A target of one character would be found in any word. */
+/* A target of one character does not count: it would be found in any word. */
 static bool contains(ares_view response, ares_view target, ares_arena *arena)
 {
     target = plain(target, arena);

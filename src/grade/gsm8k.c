@@ -1,15 +1,16 @@
 /*
- * GSM8K as verl scores it: the number behind the last "#### " of the last 300 characters (or the
- * last number there) is the label, letter by letter.
+ * GSM8K as verl scores it: the number after the last "#### " of the last 300 characters (or the
+ * last number there) equals the label character by character
+ * (docs/rewards.md#dapo-gsm8k-and-the-math-data-set).
  */
 #include <string.h>
 
 #include "details.h"
 #include "math/answers.h"
 
-#define GSM8K_OPTIONS(X)                                                                       \
-    X(choice, method, "method", "strict", "strict|flexible",                                   \
-      "strict: the number behind \"#### \", commas dropped; flexible: the last number, as it " \
+#define GSM8K_OPTIONS(X)                                                                      \
+    X(choice, method, "method", "strict", "strict|flexible",                                  \
+      "strict: the number after \"#### \", without commas; flexible: the last number, as it " \
       "stands")
 ARES_OPTION_STRUCT(gsm8k_options, GSM8K_OPTIONS);
 static ARES_OPTION_TABLE(gsm8k_table, gsm8k_options, GSM8K_OPTIONS);
@@ -22,7 +23,7 @@ static int gsm8k(const ares_verify_in *in, ares_verify_out *out)
     bool flexible = o && o->method && strcmp(o->method, "flexible") == 0;
     ares_view truth = in->ground_truth, answer = flexible ? math_gsm8k_flexible(in->response)
                                                           : math_gsm8k_strict(in->response, &arena);
-    /* the data set's own answer, not prepared */
+    /* the answer as it stands in the data set, solution included */
     if (ares_view_find(truth, ARES_VIEW("#### "), 0) >= 0) {
         ares_view label = math_gsm8k_strict(truth, &arena);
         if (label.data) truth = label;
@@ -37,7 +38,7 @@ static int gsm8k(const ares_verify_in *in, ares_verify_out *out)
 
 const ares_verifier ares_verifier_gsm8k = {
     .name = "gsm8k",
-    .doc = "the number behind \"#### \" is the ground truth (verl)",
+    .doc = "the number after \"#### \" is the ground truth (verl)",
     .options = gsm8k_table,
     .options_size = sizeof(gsm8k_options),
     .verify = gsm8k,

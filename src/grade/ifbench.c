@@ -1,22 +1,24 @@
 /*
- * Instruction following: the checks of IFEval and IFBench that a row names. `ifeval` is `ifbench`
- * under its other name; `format_verify` is the fraction followed behind the last </think>.
+ * Instruction following (docs/rewards.md#instruction-following): the checks of IFEval and IFBench
+ * that a row names. `ifeval` is another name of `ifbench`; `format_verify` is the fraction followed
+ * in the text after the last </think>.
  *
- * A row holds instruction_id_list and kwargs, or checkers: [{id, kwargs}]; at its top, or in its
- * metadata, extra_info, reward_model or ground truth. A row with Python `functions` and no checks
- * of ours cannot be judged.
+ * A row holds instruction_id_list and kwargs, or checkers: [{id, kwargs}]; at its top level, or in
+ * its metadata, extra_info, reward_model or ground truth. A row with Python `functions` and without
+ * `checkers` cannot be judged.
  */
 #include <string.h>
 
 #include "details.h"
 #include "instructions/checks.h"
 
-#define IFBENCH_OPTIONS(X)                                                                       \
-    X(choice, mode, "mode", "strict_all", "strict_all|strict_fraction|loose_all|loose_fraction", \
-      "1 when all instructions are followed, or the fraction that is; loose: in any of 8 "       \
-      "variants of the text")                                                                    \
-    X(flag, strip_think, "strip_think", "true", "",                                              \
-      "judge only what stands behind the last </think>; false: the reference's way")
+#define IFBENCH_OPTIONS(X)                                                                        \
+    X(choice, mode, "mode", "strict_all", "strict_all|strict_fraction|loose_all|loose_fraction",  \
+      "1 when all instructions are followed, or the fraction followed; loose: in any of 8 "       \
+      "variants of the text")                                                                     \
+    X(flag, strip_think, "strip_think", "true", "",                                               \
+      "judge only the text after the last </think>; false: the whole response, as the reference " \
+      "code does")
 ARES_OPTION_STRUCT(ifbench_options, IFBENCH_OPTIONS);
 static ARES_OPTION_TABLE(ifbench_table, ifbench_options, IFBENCH_OPTIONS);
 
@@ -25,7 +27,7 @@ typedef struct source {
     const ares_json *ids, *kwargs;
 } source;
 
-/* checkers: [{"id": .., "kwargs": {..}}] as the two columns */
+/* checkers: [{"id": .., "kwargs": {..}}] as the lists of ids and kwargs */
 static source from_checkers(const ares_json *checkers, ares_arena *arena)
 {
     ares_json *ids = ares_arena_calloc(arena, (size_t)checkers->count + 1, sizeof *ids),
@@ -34,7 +36,7 @@ static source from_checkers(const ares_json *checkers, ares_arena *arena)
     for (int64_t i = 0; i < checkers->count; i++) {
         const ares_json *id = ares_json_get(&checkers->items[i], "id"),
                         *own = ares_json_get(&checkers->items[i], "kwargs");
-        ids[i] = *id; /* a string: check_row has looked */
+        ids[i] = *id; /* a string, as check_row has verified */
         if (own) kwargs[i] = *own;
     }
     both[0] = (ares_json){ .type = ARES_JSON_ARRAY, .count = checkers->count, .items = ids };
@@ -54,7 +56,7 @@ static bool find_in(const ares_json *object, ares_arena *arena, source *out)
     return out->ids && out->ids->type != ARES_JSON_NULL;
 }
 
-/* some data sets keep an object as text */
+/* some data sets store an object as a string */
 static const ares_json *parsed(const ares_json *v, ares_arena *arena)
 {
     const ares_json *inner = NULL;
@@ -63,7 +65,7 @@ static const ares_json *parsed(const ares_json *v, ares_arena *arena)
     return ares_json_parse(arena, v->text, "row", &inner) == ARES_OK ? inner : v;
 }
 
-/* The k-th object that may hold a row's instructions, from 0; NULL: it is not there. */
+/* The k-th object that may hold a row's instructions, from 0; NULL: the row has no such object. */
 static const char *const places[] = { "metadata", "extra_info", "ground_truth", "label",
                                       "reward_model" };
 enum { PLACES = 2 * ARES_COUNT(places) + 2 };
@@ -130,8 +132,10 @@ static int check_checker(const ares_json *checker, int64_t k)
                      (long long)k, fault, shown, name.data);
 }
 
-/* `checkers` are written for this program, so all of them must be known. `functions` are Python:
- * checkers stand in for them. */
+/*
+ * `checkers` are written for this program, so all of them must be known. They stand in for
+ * `functions`, which are Python and are not run.
+ */
 static int check_row(const ares_verify_in *in, ares_arena *arena)
 {
     const ares_json *functions = find_key(in, "functions", arena),
@@ -164,7 +168,7 @@ static void write_flags(ares_str *s, const char *key, const bool *flags, int64_t
     ares_json_end(s, ']');
 }
 
-/* if/<group>/rate: the part of an id before its colon, of the ids known */
+/* if/<group>/rate: the group is the part of a known id before its colon */
 static void add_rates(ares_verify_out *out, const if_verdict *v)
 {
     for (int64_t i = 0; i < v->n; i++) {
@@ -238,6 +242,6 @@ const ares_verifier ares_verifier_ifeval = {
 };
 const ares_verifier ares_verifier_format_verify = {
     .name = "format_verify",
-    .doc = "fraction of the row's instructions followed behind the last </think>",
+    .doc = "fraction of the row's instructions followed after the last </think>",
     .verify = format_verify,
 };

@@ -1,6 +1,6 @@
 /*
- * Overlong responses: the two spellings of one penalty, to be added to a task's reward. (dapo.md
- * section 6; arXiv 2503.14476)
+ * `length` and `overlong`: one penalty of overlong responses with two sets of options, to be added
+ * to a task's reward (docs/dapo.md#penalty-of-length; DAPO, arXiv 2503.14476).
  */
 #include "length.h"
 
@@ -56,12 +56,13 @@ static int64_t length_limit(const void *options)
 
 #define OVERLONG_OPTIONS(X)                                                   \
     X(i64, max_response_length, "max_response_length", "20480", "[1,)",       \
-      "tokens of the full penalty")                                           \
+      "tokens from which the penalty is full")                                \
     X(i64, overlong_buffer_length, "overlong_buffer_length", "4096", "[1,)",  \
-      "tokens before it, where the penalty grows")                            \
+      "the penalty grows over this many tokens before max_response_length")   \
     X(f64, overlong_penalty_factor, "overlong_penalty_factor", "1.0", "[0,)", \
       "the full penalty; 0 switches it off")                                  \
-    X(flag, clamp, "clamp", "true", "", "never more than the full penalty; false: as in verl")
+    X(flag, clamp, "clamp", "true", "",                                       \
+      "never more than the full penalty; false: the penalty keeps growing, as in verl")
 ARES_OPTION_STRUCT(overlong_options, OVERLONG_OPTIONS);
 static ARES_OPTION_TABLE(overlong_table, overlong_options, OVERLONG_OPTIONS);
 
@@ -104,7 +105,7 @@ const ares_verifier ares_verifier_length = {
 };
 const ares_verifier ares_verifier_overlong = {
     .name = "overlong",
-    .doc = "the same, said by the buffer before the maximum (DAPO)",
+    .doc = "the same penalty, given by the maximum and a buffer before it (DAPO)",
     .options = overlong_table,
     .options_size = sizeof(overlong_options),
     .check = check_overlong,

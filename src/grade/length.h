@@ -1,4 +1,4 @@
-/* Penalties of length, in [-1, 0] (dapo.md section 6). */
+/* Penalties of length, in [-1, 0] (docs/dapo.md#penalty-of-length). */
 #ifndef ARES_GRADE_LENGTH_H
 #define ARES_GRADE_LENGTH_H
 
@@ -6,9 +6,11 @@
 
 /* 0 up to safe_length, then falling evenly to -1 at max_length and beyond. */
 double length_reward(int64_t length, int64_t safe_length, int64_t max_length);
-/* The same, said by the buffer before the maximum: EasyR1's soft overlong punishment. */
+/*
+ * The same, with the length of the ramp in place of safe_length: EasyR1's soft overlong punishment.
+ */
 double length_overlong(int64_t length, int64_t max_response_length, int64_t buffer_length);
-/* verl's, which goes on falling beyond the maximum. */
+/* verl's, which keeps falling beyond max_response_length. */
 double length_overlong_unclamped(int64_t length, int64_t max_response_length,
                                  int64_t buffer_length);
 #endif

@@ -10,13 +10,13 @@
 
 #define MATH_FORMAT_OPTIONS(X)                             \
     X(f64, format_weight, "format_weight", "0.1", "[0,1]", \
-      "share of the format; the rest is accuracy")
+      "share of the format in the score; the rest is accuracy")
 ARES_OPTION_STRUCT(math_format_options, MATH_FORMAT_OPTIONS);
 static ARES_OPTION_TABLE(math_format_table, math_format_options, MATH_FORMAT_OPTIONS);
 
 #define R1V_OPTIONS(X)                                     \
     X(f64, format_weight, "format_weight", "0.5", "[0,1]", \
-      "share of the format; the rest is accuracy")
+      "share of the format in the score; the rest is accuracy")
 ARES_OPTION_STRUCT(r1v_options, R1V_OPTIONS);
 static ARES_OPTION_TABLE(r1v_table, r1v_options, R1V_OPTIONS);
 

@@ -1,6 +1,6 @@
 /*
- * MATH as verl scores it: the last box and the ground truth are the same text after the data set's
- * own normalisation.
+ * The MATH data set as verl scores it: the last box and the ground truth are the same text after
+ * the data set's own normalisation (docs/rewards.md#dapo-gsm8k-and-the-math-data-set).
  */
 #include "details.h"
 #include "math/answers.h"

@@ -1,6 +1,6 @@
 /*
- * Math-Verify's judgement (the specification's section 9): sets in any order, unsimplified values,
- * percentages, intervals.
+ * Math-Verify's judgement: sets in any order, unsimplified values, percentages, intervals
+ * (docs/rewards.md#math-verify).
  */
 #include "details.h"
 #include "math/claim.h"

@@ -1,4 +1,4 @@
-/* Nothing: holds a place in a list of rewards, for runs that switch a reward off. */
+/* `none`: keeps the place of an entry in a list of rewards when a run switches that reward off. */
 #include "ares/grade.h"
 
 static int nothing(const ares_verify_in *in, ares_verify_out *out)

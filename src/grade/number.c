@@ -1,6 +1,7 @@
 /*
  * The last number of the response equals the last number of the ground truth, which for GSM8K
- * stands behind "####". The first number would be a bad reward: it can be read off the question.
+ * stands after "####". The response's first number would be a bad reward, because it can be copied
+ * from the question.
  */
 #include "details.h"
 #include "find_answer.h"
@@ -24,6 +25,6 @@ static int number(const ares_verify_in *in, ares_verify_out *out)
 
 const ares_verifier ares_verifier_number = {
     .name = "number",
-    .doc = "the last number equals the ground truth's (GSM8K: the one behind ####)",
+    .doc = "the last number equals the ground truth's (GSM8K: the one after ####)",
     .verify = number,
 };

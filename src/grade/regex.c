@@ -2,10 +2,11 @@
 #include "bounded_regex.h"
 #include "details.h"
 
-#define REGEX_OPTIONS(X)                               \
-    X(text, pattern, "pattern", "???", "nonempty",     \
-      "PCRE2 expression; (?i) before it ignores case") \
-    X(flag, whole, "whole", "false", "", "it matches the whole response, not any part of it")
+#define REGEX_OPTIONS(X)                                     \
+    X(text, pattern, "pattern", "???", "nonempty",           \
+      "PCRE2 expression; start it with (?i) to ignore case") \
+    X(flag, whole, "whole", "false", "",                     \
+      "the pattern must match the whole response, not some part of it")
 ARES_OPTION_STRUCT(regex_options, REGEX_OPTIONS);
 static ARES_OPTION_TABLE(regex_table, regex_options, REGEX_OPTIONS);
 

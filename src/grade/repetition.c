@@ -1,15 +1,15 @@
 /*
- * How much a response repeats itself, over its token ids: the repetition penalty of TRL.
- * (rewards.md 10.4)
+ * How much a response repeats itself, over its token ids: TRL's repetition penalty
+ * (docs/rewards.md#repetition).
  */
 #include <string.h>
 
 #include "ares/grade.h"
 
-#define REPETITION_OPTIONS(X)                                                            \
-    X(i64, ngram_size, "ngram_size", "3", "[1,64]", "tokens of a piece that may repeat") \
-    X(f64, max_penalty, "max_penalty", "-1.0", "(,0]",                                   \
-      "score of a response that says one thing only")
+#define REPETITION_OPTIONS(X)                                              \
+    X(i64, ngram_size, "ngram_size", "3", "[1,64]", "tokens of an n-gram") \
+    X(f64, max_penalty, "max_penalty", "-1.0", "(,0]",                     \
+      "score of a response in which all n-grams are the same")
 ARES_OPTION_STRUCT(repetition_options, REPETITION_OPTIONS);
 static ARES_OPTION_TABLE(repetition_table, repetition_options, REPETITION_OPTIONS);
 
@@ -25,13 +25,17 @@ static uint64_t hash(const int32_t *ids, int64_t n)
     return h;
 }
 
-/* Different n-grams among ids [tokens]; compared in full, so that no collision of hashes shows. */
+/*
+ * Number of different n-grams in ids [tokens]; compared in full, so that no collision of hashes
+ * shows.
+ */
 static int64_t unique(const int32_t *ids, int64_t tokens, int64_t n)
 {
     size_t slots = 16;
     int64_t found = 0;
     while (slots < (size_t)tokens * 2) slots *= 2;
-    uint32_t *table = ares_calloc(slots, sizeof *table); /* place + 1 of the first of its kind */
+    /* index + 1 of the first n-gram of its kind; 0: free */
+    uint32_t *table = ares_calloc(slots, sizeof *table);
     for (int64_t i = 0; i + n <= tokens; i++) {
         size_t s = hash(ids + i, n) & (slots - 1);
         while (table[s] && memcmp(ids + table[s] - 1, ids + i, (size_t)n * sizeof *ids) != 0)
@@ -53,7 +57,7 @@ static int repetition(const ares_verify_in *in, ares_verify_out *out)
             ARES_EFORMAT,
             "reward: repetition: the response's token ids are not known (in lines: 'output_ids')");
     int64_t tokens = ARES_MIN(in->response_tokens, MAX_TOKENS), total = tokens - o->ngram_size + 1;
-    out->exhausted = in->response_tokens > MAX_TOKENS; /* judged by its beginning */
+    out->exhausted = in->response_tokens > MAX_TOKENS; /* only its beginning is judged */
     if (total < 1) return ARES_OK;
     out->score =
         (1 - (double)unique(in->ids, tokens, o->ngram_size) / (double)total) * o->max_penalty;

@@ -1,4 +1,4 @@
-/* The table of built-in verifiers. To add one: a file in verify/ and a word here. */
+/* The table of built-in verifiers. To add one: a file in this folder and a word here. */
 #include "ares/grade.h"
 
 /* clang-format off */

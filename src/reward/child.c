@@ -1,9 +1,9 @@
 /*
- * Children are started with posix_spawn into a process group of their own, under a limit of address
- * space, and killed when late. Lines are answered in order, so the first unanswered one is to blame
- * for whatever goes wrong: it fails, the process is started again, and the others are sent anew.
- * After GIVE_UP such failures in a row the rest of the queue fails too, or a program that hangs on
- * everything would take its time-out for each of a step's responses.
+ * Children are started with posix_spawn in a process group of their own, under a limit of address
+ * space, and killed when late. Lines are answered in order, so whatever goes wrong is blamed on the
+ * first unanswered line: it fails, the process is started again, and the other lines are sent
+ * again. After GIVE_UP such failures in a row the rest of the queue fails too; otherwise a program
+ * that hangs on every line would take its time-out for each of a step's responses.
  */
 #include "child.h"
 
@@ -36,10 +36,10 @@ struct reward_child {
     int to, from;
     call *calls;
     int64_t n, head, cap; /* [head, n) have no answer yet */
-    int64_t sent;         /* lines handed to the process whole; sent_bytes of the next */
+    int64_t sent;         /* lines written whole, and sent_bytes of the next one */
     size_t sent_bytes;
     ares_str answer;
-    double since; /* when the head became the head */
+    double since; /* when the head became the next in line */
     int in_a_row; /* failures since the last answer */
 };
 
@@ -53,7 +53,7 @@ reward_child *reward_child_new(const reward_child_options *o)
     c->argv = ares_calloc((size_t)n + 1, sizeof *c->argv);
     for (int i = 0; i < n; i++) c->argv[i] = ares_strdup(o->argv[i]);
     c->to = c->from = -1;
-    /* a write to a dead child is an error to handle, not a reason to die */
+    /* a write to a dead child then fails instead of ending this process */
     signal(SIGPIPE, SIG_IGN);
     return c;
 }
@@ -132,8 +132,8 @@ static int start(reward_child *c)
     return ARES_OK;
 }
 
-/* The head has its answer, or will have none. */
-static void settle(reward_child *c, double score, double accuracy, const char *why)
+/* Ends the call at the head, with its answer or with why there is none. */
+static void finish_call(reward_child *c, double score, double accuracy, const char *why)
 {
     call *k = &c->calls[c->head++];
     *k->result = (reward_call){ .score = score, .accuracy = accuracy, .failed = why != NULL };
@@ -147,13 +147,13 @@ static void settle(reward_child *c, double score, double accuracy, const char *w
 
 static void fail_head(reward_child *c, const char *why)
 {
-    if (c->head < c->n) settle(c, 0, 0, why);
+    if (c->head < c->n) finish_call(c, 0, 0, why);
     stop(c);
 }
 
 /*
- * Writes until the pipe is full. A process that closed its input is told apart by its answers: they
- * end, or come too late.
+ * Writes until the pipe is full. A child that closed its input shows in its answers: they end, or
+ * come too late.
  */
 static void send_some(reward_child *c)
 {
@@ -161,7 +161,7 @@ static void send_some(reward_child *c)
         call *k = &c->calls[c->sent];
         ssize_t n = write(c->to, k->line + c->sent_bytes, k->len - c->sent_bytes);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0 && errno != EAGAIN) { /* or poll would report it for ever */
+        if (n < 0 && errno != EAGAIN) { /* or poll would report it forever */
             close(c->to);
             c->to = -1;
         }
@@ -173,17 +173,15 @@ static void send_some(reward_child *c)
     }
 }
 
-/*
- * Nothing is asked: a process that ended, or that goes on talking, would answer the next line
- * wrongly.
- */
+/* No call is open: a process that ended, or that wrote more, would answer the next line wrongly. */
 static void end_if_out_of_step(reward_child *c)
 {
     char block[256];
     ssize_t n;
     while ((n = read(c->from, block, sizeof block)) > 0)
         if (ares_view_trim((ares_view){ block, (size_t)n }).len) break;
-    if (n > 0) ares_warn("reward: %s: says more than it was asked; started again", c->name);
+    if (n > 0)
+        ares_warn("reward: %s: wrote more answers than lines were sent; started again", c->name);
     if (n >= 0) stop(c);
 }
 
@@ -199,13 +197,13 @@ void reward_child_send(reward_child *c, ares_view line, reward_call *result)
     copy[line.len] = '\n';
     if (c->head == c->n) c->since = ares_now_s();
     c->calls[c->n++] = (call){ copy, line.len + 1, result };
-    if (!c->pid && start(c) != ARES_OK) return; /* tried again, and told, in wait */
+    if (!c->pid && start(c) != ARES_OK) return; /* reward_child_wait tries again and reports it */
     send_some(c);
 }
 
 /*
- * `0.5`, or {"score": 0.5, "accuracy": 1}; anything else fails the call and ends the child, whose
- * answers are out of step.
+ * `0.5`, or {"score": 0.5, "accuracy": 1}. Anything else fails the call and ends the child, whose
+ * answers no longer match the lines.
  */
 static bool take_answer(reward_child *c, ares_view line)
 {
@@ -222,14 +220,15 @@ static bool take_answer(reward_child *c, ares_view line)
     }
     good = good && v && (v->type == ARES_JSON_INT || v->type == ARES_JSON_FLOAT);
     if (good) score = v->number;
-    /* what was not sent yet was not read */
+    /* a line that was not sent whole cannot have been read */
     good = good && __builtin_isfinite((float)score) && c->head < c->sent;
     ares_arena_fini(&arena);
     ares_error_clear();
-    if (good) settle(c, score, judged ? accuracy : __builtin_nan(""), NULL);
+    if (good) finish_call(c, score, judged ? accuracy : __builtin_nan(""), NULL);
     else {
         char why[160];
-        if (c->head >= c->sent) snprintf(why, sizeof why, "says more than it was asked");
+        if (c->head >= c->sent)
+            snprintf(why, sizeof why, "wrote more answers than lines were sent");
         else
             snprintf(why, sizeof why, "answered '%.*s'; expected a number or {\"score\": number}",
                      (int)ARES_MIN(line.len, 60), line.data);
@@ -238,7 +237,10 @@ static bool take_answer(reward_child *c, ares_view line)
     return good;
 }
 
-/* The process is left for `stop` to reap, so that its number, which is its group's, stays taken. */
+/*
+ * The process is not reaped here but in `stop`, so that its number, which is its group's too, stays
+ * taken.
+ */
 static void describe_end(const reward_child *c, char *why, size_t size)
 {
     siginfo_t end = { 0 };
@@ -279,7 +281,7 @@ static void receive(reward_child *c)
         return;
     }
     if (c->head == c->n && ares_view_trim((ares_view){ c->answer.data + at, rest }).len) {
-        ares_warn("reward: %s: says more than it was asked; started again", c->name);
+        ares_warn("reward: %s: wrote more answers than lines were sent; started again", c->name);
         stop(c);
         return;
     }
@@ -294,13 +296,13 @@ void reward_child_wait(reward_child *c, bool *timed_out)
         if (c->in_a_row >= GIVE_UP) {
             char why[160];
             snprintf(why, sizeof why, "not asked: the %d before it failed", GIVE_UP);
-            settle(c, 0, 0, why);
+            finish_call(c, 0, 0, why);
             continue;
         }
         if (!c->pid && start(c) != ARES_OK) {
             char why[160];
             snprintf(why, sizeof why, "cannot be started: %.120s", ares_error_message());
-            settle(c, 0, 0, why);
+            finish_call(c, 0, 0, why);
             continue;
         }
         send_some(c);
@@ -317,5 +319,5 @@ void reward_child_wait(reward_child *c, bool *timed_out)
         poll(fds, 2, (int)(ARES_MIN(left, 1000.0) * 1000) + 1);
         if (fds[0].revents) receive(c);
     }
-    c->in_a_row = 0; /* the next step's lines are asked again */
+    c->in_a_row = 0; /* the next step tries again */
 }

@@ -1,6 +1,6 @@
 /*
- * `ares-train __reward FILE.so SYMBOL`: the process in which a user's C function runs. Its own
- * prints go to stderr.
+ * `ares-train __reward FILE.so SYMBOL`: the process in which a user's C function runs. What the
+ * function prints goes to stderr.
  */
 #include <dlfcn.h>
 #include <math.h>

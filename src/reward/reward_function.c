@@ -15,9 +15,7 @@ static const struct {
     { "r1v", "sequential", "r1v" },
 };
 
-/*
- * "math" of "math" and of "./examples/reward_function/math.py:compute_score"; NULL after a fault.
- */
+/* "math" from "math" or "./examples/reward_function/math.py:compute_score"; NULL after a fault. */
 static char *function_name(ares_config *cfg, const char *value)
 {
     static const char path[] = "worker.reward.reward_function";

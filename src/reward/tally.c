@@ -1,4 +1,4 @@
-/* Ranks may have met different names (a row's rm_type decides), so names travel with their sums. */
+/* Names travel with their sums, because ranks may have different names: a row's rm_type decides. */
 #include "tally.h"
 
 #include <stdarg.h>

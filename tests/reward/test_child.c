@@ -230,7 +230,7 @@ TEST(answers_to_questions_never_sent_are_refused)
     for (int i = 0; i < 200000; i++) ares_str_add_char(&line, 'x');
     for (int i = 0; i < 3; i++) reward_child_send(c, ares_str_view(&line), &results[i]);
     reward_child_wait(c, &timed_out);
-    for (int i = 0; i < 3; i++) check_failed(i, "says more than it was asked");
+    for (int i = 0; i < 3; i++) check_failed(i, "wrote more answers than lines were sent");
     reward_child_free(c);
     ares_str_fini(&line);
 }

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#include "text_parts.h"
 #include "tables.h"
+#include "text_parts.h"
 
 enum {
     HANGUL = IF_LANGUAGE_SCRIPTS,

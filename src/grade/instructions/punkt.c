@@ -6,8 +6,8 @@
  */
 #include <string.h>
 
-#include "text_parts.h"
 #include "tables.h"
+#include "text_parts.h"
 
 /* of if_orthography */
 enum { SEEN_UPPER = 2 + 4 + 8, SEEN_LOWER = 16 + 32 + 64, MID_UPPER = 4, START_LOWER = 16 };

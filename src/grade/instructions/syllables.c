@@ -4,8 +4,8 @@
  */
 #include <string.h>
 
-#include "text_parts.h"
 #include "tables.h"
+#include "text_parts.h"
 
 enum { SHORT = 32 }; /* bytes: no word of the tables is longer */
 

@@ -1,10 +1,8 @@
-/*
- * The word lists. Their data is tables_data.h, made from tables.json by the build.
- */
+/* The word lists. Their data is tables_data.h, made from tables.json by the build. */
 #include <string.h>
 
-#include "text_parts.h"
 #include "tables.h"
+#include "text_parts.h"
 
 #include "tables_data.h"
 

@@ -224,9 +224,7 @@ static void split_commas(work *w)
             continue;
         }
         at = pad(at, p, 1);
-        /*
-         * the character behind goes with it, and is looked at again only where it ends the text
-         */
+        /* the character behind goes with it, and is looked at again only where it ends the text */
         if (p + 1 < end) {
             bool last = q == end && (p[1] == ':' || p[1] == ',');
             at = last ? pad(at, p + 1, 1) : put(at, p + 1, (size_t)(q - p - 1));

@@ -14,7 +14,8 @@ static bool verify_views(ares_view gold, ares_view response, ares_str *taken, in
     ares_arena arena = { 0 };
     math_budget budget = { .steps = MATH_STEPS };
     ares_view extracted;
-    bool same = math_verify(gold, response, &budget, &arena, &extracted);
+    const char *decided_by;
+    bool same = claim_verify(gold, response, &budget, &arena, &extracted, &decided_by);
     if (taken) {
         ares_str_clear(taken);
         if (extracted.data) ares_str_add_view(taken, extracted);

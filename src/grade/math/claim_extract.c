@@ -1,24 +1,17 @@
 /*
- * Which text of a response is its answer, and that text without what says nothing: Math-Verify's
+ * Which text of a response is its answer, and that text without units and remarks: Math-Verify's
  * extraction (by trust: "final answer is ... I hope", boxes, "final answer ... is", "answer:",
- * "answer", anything; the last one of a kind) and its normalisation of LaTeX. Where it tries every
- * match of a regular expression, this takes the last match of each kind.
+ * "answer", anything; the last match of each kind) and its normalisation of LaTeX. Math-Verify
+ * tries every match of a regular expression; this takes the last one of each kind.
  */
 #include <string.h>
 
 #include "claim.h"
+#include "edit.h"
 
-static bool digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-static bool letter(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
 static bool word(char c)
 {
-    return letter(c) || digit(c) || c == '_' || (unsigned char)c >= 0x80;
+    return edit_letter(c) || edit_digit(c) || c == '_' || (unsigned char)c >= 0x80;
 }
 static bool blank(char c)
 {
@@ -43,8 +36,8 @@ static size_t blanks(ares_view t, size_t i)
 
 /* ------------------------------------------------------------------ boxes */
 /*
- * The last \boxed{} or \fbox{}, and those before it while they stand close or "and", "or", a comma
- * lies between, joined by commas.
+ * The last \boxed{} or \fbox{}, joined by commas with those before it that stand close or are
+ * separated by "and", "or" or a comma.
  */
 static bool boxes(ares_view t, ares_arena *arena, math_budget *budget, ares_view *out)
 {
@@ -65,7 +58,7 @@ static bool boxes(ares_view t, ares_arena *arena, math_budget *budget, ares_view
         }
         bool closed = t.data[open] == '{' && close < limit;
         if (!value_spend(budget, (int64_t)(close - open) / 64 + 1)) return false;
-        if (!closed) { /* the last one reaches to the end */
+        if (!closed) { /* an unclosed last box reaches to the end of the text */
             if (n == 0) found[n++] = (ares_view){ t.data + open, t.len - open };
             break;
         }
@@ -103,7 +96,7 @@ static bool boxes(ares_view t, ares_arena *arena, math_budget *budget, ares_view
 }
 
 /* ------------------------------------------------------------------ candidates */
-/* start and end with the signs around it */
+/* start and end include the signs around the text */
 typedef struct match {
     size_t start, end;
     ares_view text;
@@ -132,7 +125,7 @@ static bool latex_at(ares_view t, size_t i, match *m)
     if (t.data[i] != '$' && t.data[i] != '\\') return false;
     if (i && t.data[i - 1] == '\\') return false;
     for (int k = 0; k < ARES_COUNT(signs); k++) {
-        if (!at(t, i, signs[k].open) || (k == 2 && i && digit(t.data[i - 1]))) continue;
+        if (!at(t, i, signs[k].open) || (k == 2 && i && edit_digit(t.data[i - 1]))) continue;
         size_t from = i + strlen(signs[k].open);
         for (size_t j = from; j < t.len && j - from <= MATH_MAX_BYTES; j++) {
             if (t.data[j] == '\n' && !signs[k].lines) break;
@@ -146,8 +139,8 @@ static bool latex_at(ares_view t, size_t i, match *m)
 }
 
 /*
- * What joins two LaTeX answers to one list: a comma, "and", "or"; where the second begins, 0 when
- * nothing joins.
+ * The index where a second LaTeX answer begins that a comma, "and" or "or" joins to the first one,
+ * which ends at i; 0 when nothing joins.
  */
 static size_t joint(ares_view t, size_t i)
 {
@@ -156,7 +149,7 @@ static size_t joint(ares_view t, size_t i)
     return comma + n ? blanks(t, j + comma + n) : 0;
 }
 
-/* $2$, $3$ and $4$ are one answer, up to six of them. */
+/* Joins $2$, $3$ and $4$ to one answer, up to six of them. */
 static void join_latex(ares_view t, match *m, ares_arena *arena)
 {
     match next = { 0 };
@@ -174,7 +167,7 @@ static void join_latex(ares_view t, match *m, ares_arena *arena)
     }
 }
 
-/* A bare \frac of two numbers is LaTeX without its signs. */
+/* A \frac of two numbers without LaTeX signs around it. */
 static bool fraction_at(ares_view t, size_t i, match *m)
 {
     size_t j = i + (t.data[i] == '-');
@@ -184,7 +177,7 @@ static bool fraction_at(ares_view t, size_t i, match *m)
         if (j >= t.len || t.data[j] != '{') return false;
         size_t from = ++j;
         while (j < t.len &&
-               (digit(t.data[j]) || t.data[j] == '.' || (j == from && t.data[j] == '-')))
+               (edit_digit(t.data[j]) || t.data[j] == '.' || (j == from && t.data[j] == '-')))
             j++;
         if (j >= t.len || t.data[j] != '}' || j == from) return false;
         j++;
@@ -200,7 +193,7 @@ static bool operator_char(char c)
 }
 
 /*
- * A number or arithmetic of numbers that starts behind the start of a line, white space, "=" or
+ * A number, or arithmetic with numbers, that follows the start of the text, white space, "=" or
  * "**".
  */
 static bool number_at(ares_view t, size_t i, match *m)
@@ -213,17 +206,17 @@ static bool number_at(ares_view t, size_t i, match *m)
             return false;
     }
     size_t sign = t.data[j] == '-';
-    /* arithmetic: digits and operators to a stop */
+    /* arithmetic: digits and operators up to a delimiter */
     size_t k = j + sign;
     if (k < t.len && t.data[k] == '(') k++;
     if (k < t.len && t.data[k] == '-') k++;
-    if (k < t.len && digit(t.data[k])) {
+    if (k < t.len && edit_digit(t.data[k])) {
         size_t end = k, operators = 0;
         while (end < t.len && end - i < MATH_MAX_BYTES &&
-               (digit(t.data[end]) || t.data[end] == '.' || blank(t.data[end]) ||
+               (edit_digit(t.data[end]) || t.data[end] == '.' || blank(t.data[end]) ||
                 operator_char(t.data[end])))
             end++;
-        while (end > k && !digit(t.data[end - 1]) && t.data[end - 1] != ')') end--;
+        while (end > k && !edit_digit(t.data[end - 1]) && t.data[end - 1] != ')') end--;
         for (size_t x = k; x < end; x++) operators += operator_char(t.data[x]);
         bool stopped = end == t.len || blank(t.data[end]) || strchr(".,:$*)", t.data[end]);
         if (operators && stopped && end > k + 1) {
@@ -232,15 +225,15 @@ static bool number_at(ares_view t, size_t i, match *m)
         }
     }
     j += sign;
-    if (j >= t.len ||
-        (!digit(t.data[j]) && !(t.data[j] == '.' && j + 1 < t.len && digit(t.data[j + 1]))))
+    if (j >= t.len || (!edit_digit(t.data[j]) &&
+                       !(t.data[j] == '.' && j + 1 < t.len && edit_digit(t.data[j + 1]))))
         return false;
     for (w = j; w < t.len && w - j < MATH_MAX_BYTES; w++) {
-        if (digit(t.data[w])) continue;
+        if (edit_digit(t.data[w])) continue;
         bool grouped = (t.data[w] == ',' || t.data[w] == ' ') && w + 3 < t.len &&
-                       digit(t.data[w + 1]) && digit(t.data[w + 2]) && digit(t.data[w + 3]) &&
-                       (w + 4 == t.len || !digit(t.data[w + 4]));
-        if (!grouped && !(t.data[w] == '.' && w + 1 < t.len && digit(t.data[w + 1]))) break;
+                       edit_digit(t.data[w + 1]) && edit_digit(t.data[w + 2]) &&
+                       edit_digit(t.data[w + 3]) && (w + 4 == t.len || !edit_digit(t.data[w + 4]));
+        if (!grouped && !(t.data[w] == '.' && w + 1 < t.len && edit_digit(t.data[w + 1]))) break;
     }
     *m = (match){ .start = i, .text = { t.data + i, w - i } };
     m->end = percent_behind(t, w, &m->percent);
@@ -255,8 +248,8 @@ static bool says(ares_view t, size_t i, const char *words)
 }
 
 /*
- * How much the words before a match promise: 0 "final answer is ... I hope", 50 "final answer ...
- * is", 100 "answer:", 200 "answer", 300.
+ * Rank by the words before a match, the most trusted first: 0 "final answer is ... I hope", 50
+ * "final answer ... is", 100 "answer:", 200 "answer", 300 nothing.
  */
 static int trust(ares_view t, const match *m)
 {
@@ -265,7 +258,7 @@ static int trust(ares_view t, const match *m)
     for (size_t i = from; i + 6 <= m->start; i++) {
         if (lower(t.data[i]) != 'a' && lower(t.data[i]) != 'f') continue;
         if (says(t, i, "final answer")) {
-            size_t end = m->start; /* back over blanks and ":" to "is" */
+            size_t end = m->start; /* back over white space and ":" to "is" */
             while (end > i && blank(t.data[end - 1])) end--;
             if (end > i && t.data[end - 1] == ':') end--;
             if (end >= i + 15 && says(t, end - 2, "is") && blank(t.data[end - 3])) {
@@ -283,7 +276,7 @@ static int trust(ares_view t, const match *m)
     return best;
 }
 
-/* Plain numbers stand on the gold side too; so much text is looked at from its end. */
+/* Plain numbers may be answers too, so a long text is read from its last bytes only. */
 enum { LOOKED_AT = 1 << 16 };
 
 int claim_candidates(ares_view response, claim_candidate *out, int most, ares_arena *arena,
@@ -295,16 +288,16 @@ int claim_candidates(ares_view response, claim_candidate *out, int most, ares_ar
     static const int levels[] = { 0, 50, 100, 200, 300 };
     match best[ARES_COUNT(levels)][KINDS];
     bool have[ARES_COUNT(levels)][KINDS] = { { false } }, answer = false;
-    size_t answer_at = 0; /* of the last "answer" before i */
+    size_t answer_at = 0; /* where the last "answer" before i stands */
     if (t.len > LOOKED_AT) t = (ares_view){ t.data + t.len - LOOKED_AT, LOOKED_AT };
     for (size_t i = 0; i < t.len;) {
         match m = { 0 };
         if (!value_spend(budget, 1)) return 0;
         bool latex = latex_at(t, i, &m) || fraction_at(t, i, &m),
-             prose =
-                 !latex &&
-                 (digit(t.data[i]) || t.data[i] == '-' || t.data[i] == '.' || t.data[i] == '(') &&
-                 number_at(t, i, &m);
+             prose = !latex &&
+                     (edit_digit(t.data[i]) || t.data[i] == '-' || t.data[i] == '.' ||
+                      t.data[i] == '(') &&
+                     number_at(t, i, &m);
         if (!latex && !prose) {
             if ((t.data[i] == 'a' || t.data[i] == 'A') && says(t, i, "answer"))
                 answer = true, answer_at = i;
@@ -336,7 +329,7 @@ int claim_candidates(ares_view response, claim_candidate *out, int most, ares_ar
 }
 
 /* ------------------------------------------------------------------ normalisation */
-/* One left-to-right pass: each rule eats what it matches and writes something else. */
+/* One left-to-right pass: a rule that matches replaces what it matches. */
 typedef struct rule {
     const char *from, *to;
 } rule;
@@ -373,23 +366,26 @@ static const rule plain_rules[] = {
     { "\t", " " },
 };
 
-/* ",? and" or ",? or" not inside a word, or as \text{ and }: its bytes, 0 when there is none. */
+/*
+ * Bytes of ",? and" or ",? or" at i, outside words, or of the same as \text{ and }; 0 when there is
+ * none.
+ */
 static size_t conjunction(ares_view t, size_t i)
 {
     size_t j = i;
-    bool inside = i && letter(t.data[i - 1]);
+    bool inside = i && edit_letter(t.data[i - 1]);
     if (j < t.len && t.data[j] == ',') j++;
     j = blanks(t, j);
     if (at(t, j, "\\text{")) {
         size_t k = blanks(t, j + 6);
         k += at(t, k, "and") ? 3 : at(t, k, "or") ? 2 : 0;
-        if (k > j + 6 && letter(t.data[k - 1])) {
+        if (k > j + 6 && edit_letter(t.data[k - 1])) {
             k = blanks(t, k);
             if (k < t.len && t.data[k] == '}') return k + 1 - i;
         }
     }
     size_t n = at(t, j, "and") ? 3 : at(t, j, "or") ? 2 : 0;
-    return n && !inside && (j + n >= t.len || !letter(t.data[j + n])) ? j + n - i : 0;
+    return n && !inside && (j + n >= t.len || !edit_letter(t.data[j + n])) ? j + n - i : 0;
 }
 
 static size_t percent_word(ares_view t, size_t i)
@@ -406,7 +402,7 @@ static size_t percent_word(ares_view t, size_t i)
     return 0;
 }
 
-/* \left( and \right] lose their word. */
+/* Bytes of \left or \right before a delimiter at i, which are deleted; 0 when there are none. */
 static size_t sized(ares_view t, size_t i)
 {
     size_t n = at(t, i, "\\left")     ? 5
@@ -424,13 +420,13 @@ static size_t sized(ares_view t, size_t i)
     return 0;
 }
 
-/* The rule that matches at i: its bytes, and in *to what to write. */
+/* The bytes that a rule matches at i, and in *to what replaces them; 0 when no rule matches. */
 static size_t rewrite(ares_view t, size_t i, const char **to)
 {
     size_t n;
     *to = "";
-    /* no rule starts so */
-    if ((letter(t.data[i]) && !strchr("aiop", t.data[i])) || digit(t.data[i])) return 0;
+    /* no rule starts with these */
+    if ((edit_letter(t.data[i]) && !strchr("aiop", t.data[i])) || edit_digit(t.data[i])) return 0;
     if ((n = sized(t, i))) return n;
     for (int k = 0; k < ARES_COUNT(plain_rules); k++) {
         if (!at(t, i, plain_rules[k].from)) continue;
@@ -453,20 +449,21 @@ static size_t rewrite(ares_view t, size_t i, const char **to)
     if (c == '\\' && i + 1 < t.len && blank(t.data[i + 1]) && !(i && t.data[i - 1] == '\\'))
         return *to = " ", 2;
     if (at(t, i, "inf") && !(i && t.data[i - 1] == '\\')) return *to = "\\infty", 3;
-    if (c == '\\' && i + 2 < t.len && t.data[i + 1] == '\\' && letter(t.data[i + 2]) &&
+    if (c == '\\' && i + 2 < t.len && t.data[i + 1] == '\\' && edit_letter(t.data[i + 2]) &&
         ares_view_find(t, ARES_VIEW("matrix"), 0) < 0)
         return *to = "\\", 2;
     return 0;
 }
 
 /*
- * Behind the first \text{ that reaches the end (a power of it too), nothing counts: units, remarks.
+ * Cuts the text before the first \text{ when the text ends with a \text{...} (or with a power of
+ * it): a unit or a remark.
  */
 static ares_view without_text_tail(ares_view t)
 {
     size_t end = t.len;
-    if (end >= 2 && t.data[end - 2] == '^' && digit(t.data[end - 1])) end -= 2;
-    else if (end >= 4 && t.data[end - 1] == '}' && digit(t.data[end - 2]) &&
+    if (end >= 2 && t.data[end - 2] == '^' && edit_digit(t.data[end - 1])) end -= 2;
+    else if (end >= 4 && t.data[end - 1] == '}' && edit_digit(t.data[end - 2]) &&
              t.data[end - 3] == '^' && t.data[end - 4] == '{')
         end -= 4;
     if (end == 0 || t.data[end - 1] != '}') return t;
@@ -620,7 +617,7 @@ static const char *const units[] = {
 
 static bool unit(ares_view t)
 {
-    if (t.len == 0 || digit(t.data[0])) return false;
+    if (t.len == 0 || edit_digit(t.data[0])) return false;
     for (int k = 0; k < ARES_COUNT(units); k++) {
         size_t n = strlen(units[k]), i = 0;
         if (t.len < n || t.len > n + 2) continue;
@@ -632,14 +629,14 @@ static bool unit(ares_view t)
     return false;
 }
 
-/* A unit at the end behind a digit, a brace or a blank goes. */
+/* Without a unit at the end that follows a digit, a brace or white space. */
 static ares_view without_unit(ares_view t)
 {
     ares_view whole = t;
     while (whole.len && blank(whole.data[whole.len - 1])) whole.len--;
     for (size_t i = whole.len > 24 ? whole.len - 24 : 0; i < whole.len; i++) {
         char c = whole.data[i];
-        if (!digit(c) && c != '}' && !blank(c)) continue;
+        if (!edit_digit(c) && c != '}' && !blank(c)) continue;
         for (size_t j = blanks(whole, i + 1); j > i; j--)
             if (unit((ares_view){ whole.data + j, whole.len - j }))
                 return (ares_view){ t.data, i + 1 };

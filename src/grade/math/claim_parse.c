@@ -1,14 +1,15 @@
 /*
  * LaTeX -> tree, after latex2sympy2_extended's grammar: factors that stand side by side bind
- * tighter than "/" (1/2x is 1/(2x)), a whole number before a fraction is a mixed number, powers
- * associate to the left, \log is decimal, e is Euler's number and every other letter a variable
- * without case.
+ * tighter than "/" (1/2x is 1/(2x)); a whole number before a fraction is a mixed number; powers
+ * associate to the left; \log is decimal; e is Euler's number; every other letter is a variable, in
+ * either case the same.
  */
 #include <string.h>
 
 #include "claim.h"
+#include "edit.h"
 
-/* What is known of an operand while it is being written: whether it is one number, and which. */
+/* What is known of an operand while it is being parsed: whether it is one number, and which. */
 typedef struct operand {
     enum { OTHER, WHOLE, FRACTION, DECIMAL } kind;
     int64_t n, d; /* of WHOLE and FRACTION */
@@ -19,18 +20,11 @@ typedef struct reader {
     ares_view text;
     size_t at, end;
     int depth;
-    bool in_argument; /* of a function without brackets: ends before the next function */
+    /* the argument of a function without brackets, which ends before the next function */
+    bool in_argument;
     bool in_bars;
 } reader;
 
-static bool digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-static bool letter(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
 static bool blank(char c)
 {
     return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '~';
@@ -77,7 +71,7 @@ void claim_book_fini(claim_book *b)
 
 static int32_t name_code(claim_book *b, const char *prefix, ares_view name)
 {
-    if (name.len == 1 && letter(name.data[0]) && !prefix[0]) return lower(name.data[0]);
+    if (name.len == 1 && edit_letter(name.data[0]) && !prefix[0]) return lower(name.data[0]);
     char *plain = ares_arena_alloc(b->arena, strlen(prefix) + name.len + 1);
     size_t n = 0;
     for (; *prefix; prefix++) plain[n++] = *prefix;
@@ -86,7 +80,7 @@ static int32_t name_code(claim_book *b, const char *prefix, ares_view name)
     ares_view v = { plain, n };
     for (int i = 0; i < b->name_count; i++)
         if (ares_view_eq(b->names[i], v)) return CLAIM_FIRST_NAME + i;
-    /* one too many: all further are the same, and none is trusted */
+    /* beyond the limit all names are the same one, and no comparison with it is trusted */
     if (b->name_count == CLAIM_MAX_NAMES) return CLAIM_FIRST_NAME + CLAIM_MAX_NAMES;
     b->names[b->name_count] = v;
     return CLAIM_FIRST_NAME + b->name_count++;
@@ -104,7 +98,8 @@ static void skip(reader *r)
         for (int i = ARES_COUNT(spaces); i-- > 0 && !more;) {
             size_t n = strlen(spaces[i]);
             if (r->end - r->at < n || memcmp(r->text.data + r->at, spaces[i], n) != 0) continue;
-            if (letter(spaces[i][n - 1]) && r->at + n < r->end && letter(r->text.data[r->at + n]))
+            if (edit_letter(spaces[i][n - 1]) && r->at + n < r->end &&
+                edit_letter(r->text.data[r->at + n]))
                 continue;
             r->at += n;
             more = true;
@@ -116,14 +111,14 @@ static char peek(reader *r)
     skip(r);
     return r->at < r->end ? r->text.data[r->at] : 0;
 }
-/* The control word here without its backslash; empty when there is none. */
+/* The control word at the current place, without its backslash; empty when there is none. */
 static ares_view command(reader *r)
 {
     skip(r);
     size_t i = r->at + 1;
     if (r->at >= r->end || r->text.data[r->at] != '\\') return (ares_view){ "", 0 };
-    while (i < r->end && letter(r->text.data[i])) i++;
-    if (i == r->at + 1 && i < r->end) i++; /* \{ and its like */
+    while (i < r->end && edit_letter(r->text.data[i])) i++;
+    if (i == r->at + 1 && i < r->end) i++; /* \{ and others of one character */
     return (ares_view){ r->text.data + r->at + 1, i - r->at - 1 };
 }
 static bool take_command(reader *r, const char *name)
@@ -140,7 +135,7 @@ static bool take(reader *r, char c)
     return true;
 }
 
-/* Depth of brackets after the character at i; *i moves over escaped braces. */
+/* Change of the bracket depth by the character at i; *i moves over escaped braces. */
 static int bracket_step(ares_view t, size_t *i)
 {
     char c = t.data[*i];
@@ -153,8 +148,8 @@ static int bracket_step(ares_view t, size_t *i)
 }
 
 /*
- * Where the bracket opened at `at` (its last byte) closes: the index of the closing character;
- * text.len when it never does.
+ * The index of the character that closes the bracket opened at `at` (its last byte); the end of the
+ * text when none does.
  */
 static size_t closing(const reader *r, size_t at)
 {
@@ -170,7 +165,10 @@ static size_t closing(const reader *r, size_t at)
     return r->end;
 }
 
-/* The brace group or single character or control word that is an argument here; false when none. */
+/*
+ * The span of the argument that follows: a brace group, a character or a control word; false when
+ * there is none.
+ */
 static bool argument_span(reader *r, size_t *from, size_t *to)
 {
     char c = peek(r);
@@ -214,7 +212,7 @@ static operand negated(operand o)
     return o;
 }
 
-/* A whole span as one expression. */
+/* Parses a whole span as one expression. */
 static bool span(reader *r, value_program *p, size_t from, size_t to, operand *o)
 {
     reader inner = *r;
@@ -254,11 +252,11 @@ static bool number(reader *r, value_program *p, operand *o)
     *o = pointed                      ? (operand){ .kind = DECIMAL }
          : last.kind == VALUE_INTEGER ? (operand){ WHOLE, last.argument, 1 }
                                       : (operand){ .kind = WHOLE, .n = 1, .d = 0 };
-    /* a long whole number: one number, and no part of a mixed one */
+    /* a long whole number is one number, but no part of a mixed one */
     if (o->kind == WHOLE && o->d == 0) *o = (operand){ .kind = DECIMAL };
     r->at += n;
     size_t from, to;
-    if (peek(r) == '_') { /* a base is not looked at */
+    if (peek(r) == '_') { /* the base of a number is ignored */
         r->at++;
         if (!argument_span(r, &from, &to)) return false;
     }
@@ -311,7 +309,9 @@ static int function_here(reader *r)
 
 static bool product(reader *r, value_program *p, operand *o);
 
-/* A function with its power, its base, and an argument in brackets or the product that follows. */
+/*
+ * A function with its power, its base, and its argument: in brackets, or the product that follows.
+ */
 static bool function(reader *r, value_program *p, int which)
 {
     value_kind kind = functions[which].kind;
@@ -372,48 +372,91 @@ static bool enclosed(reader *r, value_program *p, const char *close, value_kind 
     return true;
 }
 
+/* After \frac: two arguments. */
+static bool fraction_arguments(reader *r, value_program *p, operand *o)
+{
+    operand a, b;
+    if (!argument(r, p, &a)) return false;
+    /* \frac123 is 1/23: one digit is the numerator, all digits that follow are the denominator */
+    bool ok = edit_digit(peek(r)) && edit_digit(r->text.data[r->at - 1]) ? number(r, p, &b)
+                                                                         : argument(r, p, &b);
+    if (!ok) return false;
+    value_emit(p, VALUE_DIV, 0);
+    *o = fraction(a, b);
+    return true;
+}
+
+/* After \sqrt: [index] and an argument, in brackets of either kind. */
+static bool root_arguments(reader *r, value_program *p)
+{
+    operand unused;
+    if (peek(r) != '[') {
+        if (peek(r) == '(' ? !bracketed(r, p, r->at, &unused) : !argument(r, p, &unused))
+            return false;
+        value_emit(p, VALUE_SQRT, 0);
+        return true;
+    }
+    size_t close = closing(r, r->at), index = r->at + 1;
+    if (close >= r->end) return false;
+    r->at = close + 1;
+    if (!argument(r, p, &unused) || !span(r, p, index, close, &unused)) return false;
+    value_emit(p, VALUE_ROOT, 0);
+    return true;
+}
+
+/*
+ * A variable whose name stands in the braces after \text, \bar and their like. prefix tells \bar x
+ * from x; it is empty for words that set only the font, which drop parentheses from the name.
+ */
+static bool styled_variable(reader *r, value_program *p, const char *prefix)
+{
+    size_t from, to, n = 0;
+    if (peek(r) != '{' || !argument_span(r, &from, &to)) return false;
+    char *name = ares_arena_alloc(r->book->arena, to - from + 1);
+    for (size_t k = from; k < to; k++)
+        if (!blank(r->text.data[k]) &&
+            (*prefix || (r->text.data[k] != '(' && r->text.data[k] != ')')))
+            name[n++] = r->text.data[k];
+    return n && variable(r, p, prefix, (ares_view){ name, n });
+}
+
+static bool is_word(ares_view name, const char *const *words, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (ares_view_is(name, words[i])) return true;
+    return false;
+}
+
+/* What a control word begins: a function, a fraction, a root, ... or a variable of that name. */
 static bool named(reader *r, value_program *p, operand *o)
 {
-    static const char *const accents[] = { "text",         "mbox",           "mathbf", "mathrm",
-                                           "mathit",       "textbf",         "textit", "textrm",
-                                           "operatorname", "overline",       "bar",    "hat",
-                                           "vec",          "overrightarrow", "tilde",  "boldsymbol",
-                                           "boxed" };
+    static const char *const fractions[] = { "frac", "dfrac", "tfrac", "cfrac" };
+    static const char *const binomials[] = { "binom", "dbinom", "tbinom" };
+    static const struct {
+        const char *word, *prefix;
+    } styles[] = {
+        { "text", "" },         { "mbox", "" },
+        { "mathbf", "" },       { "mathrm", "" },
+        { "mathit", "" },       { "textbf", "" },
+        { "textit", "" },       { "textrm", "" },
+        { "operatorname", "" }, { "overline", "bar:" },
+        { "bar", "bar:" },      { "hat", "accent:" },
+        { "vec", "vec:" },      { "overrightarrow", "vec:" },
+        { "tilde", "accent:" }, { "boldsymbol", "" },
+        { "boxed", "" },
+    };
+    static const char *const no_variables[] = {
+        "cdots", "ldots", "dots",       "left",    "right",  "begin",  "end", "mid",    "text",
+        "quad",  "to",    "rightarrow", "implies", "cup",    "cap",    "in",  "forall", "exists",
+        "int",   "sum",   "prod",       "lim",     "langle", "rangle", "pm",  "mp"
+    };
     ares_view c = command(r);
-    size_t from, to;
     int f = function_here(r);
     if (f >= 0) return function(r, p, f);
     r->at += c.len + 1;
-    if (ares_view_is(c, "frac") || ares_view_is(c, "dfrac") || ares_view_is(c, "tfrac") ||
-        ares_view_is(c, "cfrac")) {
-        operand a, b;
-        if (!argument(r, p, &a)) return false;
-        /*
-         * \frac123 is 1/23: a digit for the numerator, all digits that follow for the denominator
-         */
-        bool ok = digit(peek(r)) && digit(r->text.data[r->at - 1]) ? number(r, p, &b)
-                                                                   : argument(r, p, &b);
-        if (!ok) return false;
-        value_emit(p, VALUE_DIV, 0);
-        *o = fraction(a, b);
-        return true;
-    }
-    if (ares_view_is(c, "sqrt")) {
-        operand unused;
-        if (peek(r) != '[') {
-            if (peek(r) == '(' ? !bracketed(r, p, r->at, &unused) : !argument(r, p, &unused))
-                return false;
-            value_emit(p, VALUE_SQRT, 0);
-            return true;
-        }
-        size_t close = closing(r, r->at), index = r->at + 1;
-        if (close >= r->end) return false;
-        r->at = close + 1;
-        if (!argument(r, p, &unused) || !span(r, p, index, close, &unused)) return false;
-        value_emit(p, VALUE_ROOT, 0);
-        return true;
-    }
-    if (ares_view_is(c, "binom") || ares_view_is(c, "dbinom") || ares_view_is(c, "tbinom")) {
+    if (is_word(c, fractions, ARES_COUNT(fractions))) return fraction_arguments(r, p, o);
+    if (ares_view_is(c, "sqrt")) return root_arguments(r, p);
+    if (is_word(c, binomials, ARES_COUNT(binomials))) {
         operand a, b;
         if (!argument(r, p, &a) || !argument(r, p, &b)) return false;
         value_emit(p, VALUE_BINOMIAL, 0);
@@ -423,35 +466,11 @@ static bool named(reader *r, value_program *p, operand *o)
     if (ares_view_is(c, "lceil")) return enclosed(r, p, "rceil", VALUE_CEIL);
     if (ares_view_is(c, "pi")) return value_emit(p, VALUE_PI, 0), true;
     if (ares_view_is(c, "infty")) return value_emit(p, VALUE_INF, 0), true;
-    if (ares_view_is(c, "{")) {
-        return bracketed(r, p, r->at - 1, o);
-    }
-    for (int i = 0; i < ARES_COUNT(accents); i++) {
-        if (!ares_view_is(c, accents[i])) continue;
-        if (peek(r) != '{' || !argument_span(r, &from, &to)) return false;
-        bool plain = i < 9 || i >= 15, bar = i == 9 || i == 10, vector = i == 12 || i == 13;
-        char *name = ares_arena_alloc(r->book->arena, to - from + 1);
-        size_t n = 0;
-        for (size_t k = from; k < to; k++)
-            if (!blank(r->text.data[k]) &&
-                (!plain || (r->text.data[k] != '(' && r->text.data[k] != ')')))
-                name[n++] = r->text.data[k];
-        if (n == 0) return false;
-        return variable(r, p,
-                        plain    ? ""
-                        : bar    ? "bar:"
-                        : vector ? "vec:"
-                                 : "accent:",
-                        (ares_view){ name, n });
-    }
-    static const char *const others[] = {
-        "cdots", "ldots", "dots",       "left",    "right",  "begin",  "end", "mid",    "text",
-        "quad",  "to",    "rightarrow", "implies", "cup",    "cap",    "in",  "forall", "exists",
-        "int",   "sum",   "prod",       "lim",     "langle", "rangle", "pm",  "mp"
-    };
-    for (int i = 0; i < ARES_COUNT(others); i++)
-        if (ares_view_is(c, others[i])) return false;
-    if (c.len < 2 || !letter(c.data[0]) || (r->at < r->end && r->text.data[r->at] == '{'))
+    if (ares_view_is(c, "{")) return bracketed(r, p, r->at - 1, o);
+    for (int i = 0; i < ARES_COUNT(styles); i++)
+        if (ares_view_is(c, styles[i].word)) return styled_variable(r, p, styles[i].prefix);
+    if (is_word(c, no_variables, ARES_COUNT(no_variables))) return false;
+    if (c.len < 2 || !edit_letter(c.data[0]) || (r->at < r->end && r->text.data[r->at] == '{'))
         return false;
     return variable(r, p, "\\", c);
 }
@@ -461,7 +480,7 @@ static bool atom(reader *r, value_program *p, operand *o)
     char c = peek(r);
     *o = (operand){ .kind = OTHER };
     if (!value_spend(r->book->budget, 2)) return false;
-    if (digit(c) || (c == '.' && r->at + 1 < r->end && digit(r->text.data[r->at + 1])))
+    if (edit_digit(c) || (c == '.' && r->at + 1 < r->end && edit_digit(r->text.data[r->at + 1])))
         return number(r, p, o);
     if (c == '(' || c == '[' || c == '{') return bracketed(r, p, r->at, o);
     if (c == '|') {
@@ -469,18 +488,18 @@ static bool atom(reader *r, value_program *p, operand *o)
         return enclosed(r, p, "|", VALUE_ABS);
     }
     if (c == '\\') return named(r, p, o);
-    if (!letter(c)) return false;
+    if (!edit_letter(c)) return false;
     size_t from = r->at++;
     if (c == 'e') {
         value_emit(p, VALUE_E, 0);
         return true;
     }
     /* a differential: dx is one name */
-    if (c == 'd' && r->at < r->end && letter(r->text.data[r->at])) r->at++;
+    if (c == 'd' && r->at < r->end && edit_letter(r->text.data[r->at])) r->at++;
     return variable(r, p, "", (ares_view){ r->text.data + from, r->at - from });
 }
 
-/* ^\circ says nothing. */
+/* Skips ^\circ and \degree, which have no meaning here. */
 static bool degree(reader *r)
 {
     size_t mark = r->at;
@@ -508,10 +527,10 @@ static bool factor(reader *r, value_program *p, operand *o)
         } else if (c == '^') {
             r->at++;
             c = peek(r);
-            if (c == '{'   ? !argument(r, p, &unused)
-                : c == '(' ? !bracketed(r, p, r->at, &unused)
-                : digit(c) ? !number(r, p, &unused)
-                           : !atom(r, p, &unused))
+            if (c == '{'        ? !argument(r, p, &unused)
+                : c == '('      ? !bracketed(r, p, r->at, &unused)
+                : edit_digit(c) ? !number(r, p, &unused)
+                                : !atom(r, p, &unused))
                 return false;
             value_emit(p, VALUE_POW, 0);
         } else {
@@ -529,7 +548,8 @@ static bool factor_ahead(reader *r)
         "rfloor", "rceil", "leqslant", "geqslant", "equiv", "sim", "mid",      "end", "\\"
     };
     char c = peek(r);
-    if (digit(c) || c == '.' || c == '(' || c == '[' || c == '{' || letter(c)) return true;
+    if (edit_digit(c) || c == '.' || c == '(' || c == '[' || c == '{' || edit_letter(c))
+        return true;
     if (c == '|') return !r->in_bars;
     if (c != '\\') return false;
     ares_view word = command(r);
@@ -539,8 +559,8 @@ static bool factor_ahead(reader *r)
 }
 
 /*
- * Factors side by side, the last with the one before it first: 2\frac12 is 2 + 1/2, and so are "2
- * 3" and "2(3)" sums there.
+ * Factors side by side, combined from the right: 2\frac12 is 2 + 1/2, and so "2 3" and "2(3)" are
+ * sums, as in latex2sympy2_extended.
  */
 static bool factors(reader *r, value_program *p, operand *o)
 {
@@ -661,7 +681,7 @@ static claim_node *matrix(reader *r, size_t from, size_t to)
             }
             size_t a = cell, b = k;
             trim(r, &a, &b);
-            /* a row end behind the last row */
+            /* a row end after the last row */
             if (k == end && a == b && column == 0 && m->count) break;
             claim_node *item = m->count < CLAIM_MAX_ITEMS ? expression(r, a, b) : NULL;
             if (!item) return NULL;
@@ -697,10 +717,7 @@ static bool below_or_equal(reader *r, const claim_node *a, const claim_node *b, 
     return strict ? mpfr_less_p(y.v, x.v) : mpfr_lessequal_p(y.v, x.v);
 }
 
-/*
- * A bracket with a comma inside, {...}, \emptyset: *node is set when the span from..to is one such
- * thing.
- */
+/* Sets *node when the span from..to is one bracket with a comma inside, one {...}, or \emptyset. */
 static bool set_atom(reader *r, size_t from, size_t to, claim_node **node)
 {
     ares_view t = { r->text.data + from, to - from };
@@ -738,7 +755,7 @@ static bool set_atom(reader *r, size_t from, size_t to, claim_node **node)
         return true;
     }
     bool opens = open == '(', closes = close == ')';
-    /* an empty interval is a pair */
+    /* an empty interval is a pair instead */
     if (opens == closes && below_or_equal(r, (*node)->items[0], (*node)->items[1], !opens))
         return true;
     (*node)->kind = CLAIM_INTERVAL;
@@ -762,7 +779,7 @@ static claim_node *term(reader *r, size_t from, size_t to)
         depth += bracket_step(all, &i);
         if (depth || r->text.data[here] != '\\' || to - here < 4 ||
             memcmp(r->text.data + here, "\\cup", 4) != 0 ||
-            (here + 4 < to && letter(r->text.data[here + 4])))
+            (here + 4 < to && edit_letter(r->text.data[here + 4])))
             continue;
         if (!joined) joined = claim_new(r->book, CLAIM_UNION);
         reader one = *r;
@@ -785,7 +802,7 @@ static claim_node *term(reader *r, size_t from, size_t to)
     return expression(r, from, to);
 }
 
-/* A sign of a relation at i of depth 0: its letter, and its bytes. */
+/* The letter of the relation sign at i, and its bytes; 0 when there is none. */
 static char relation_at(ares_view t, size_t i, size_t *bytes)
 {
     static const struct {
@@ -802,14 +819,14 @@ static char relation_at(ares_view t, size_t i, size_t *bytes)
     for (int k = 0; k < ARES_COUNT(signs); k++) {
         size_t n = strlen(signs[k].text);
         if (t.len - i < n || memcmp(t.data + i, signs[k].text, n) != 0) continue;
-        if (signs[k].text[0] == '\\' && i + n < t.len && letter(t.data[i + n])) continue;
+        if (signs[k].text[0] == '\\' && i + n < t.len && edit_letter(t.data[i + n])) continue;
         *bytes = n;
         return signs[k].sign;
     }
     return 0;
 }
 
-/* a \pm b: both values into the set; false when there is no such sign at the top. */
+/* Adds both values of a \pm b to the set; false when the span has no such sign at its top level. */
 static bool plus_minus(reader *r, size_t from, size_t to, claim_node *into, bool *ok)
 {
     ares_view all = { r->text.data, to };
@@ -820,7 +837,7 @@ static bool plus_minus(reader *r, size_t from, size_t to, claim_node *into, bool
         if (depth || r->text.data[here] != '\\' || to - here < 3 ||
             (memcmp(r->text.data + here, "\\pm", 3) != 0 &&
              memcmp(r->text.data + here, "\\mp", 3) != 0) ||
-            (here + 3 < to && letter(r->text.data[here + 3])))
+            (here + 3 < to && edit_letter(r->text.data[here + 3])))
             continue;
         size_t a = from, b = here, c = here + 3, d = to;
         trim(r, &a, &b);
@@ -875,7 +892,7 @@ static claim_node *element(reader *r, size_t from, size_t to)
         start = i + bytes;
         if (i < to) i += bytes - 1;
     }
-    /* an approximation says what its left side is; behind a letter, what its right side is */
+    /* of an approximation the left side counts; after a single letter, the right side */
     if (chain->count == 2 && chain->signs[0] == '~') {
         claim_node *left = chain->items[0];
         return left->kind == CLAIM_EXPRESSION && left->expression.count == 1 &&
@@ -887,7 +904,7 @@ static claim_node *element(reader *r, size_t from, size_t to)
 }
 
 /*
- * Elements between commas and semicolons; groups between semicolons are tuples when one of them has
+ * Elements between commas and semicolons. Groups between semicolons are tuples when one of them has
  * commas.
  */
 static claim_node *elements(reader *r, size_t from, size_t to, claim_kind kind)
@@ -930,17 +947,17 @@ static claim_node *elements(reader *r, size_t from, size_t to, claim_kind kind)
     return groups && tuples->count > 1 && kind == CLAIM_SET ? tuples : list;
 }
 
-/* 1,234,567.5 as a whole is a number. */
+/* Whether the whole text is a number with thousands separators, as in 1,234,567.5. */
 static bool thousands(ares_view t)
 {
     size_t i = t.len && t.data[0] == '-', digits = 0, groups = 0;
-    for (; i < t.len && digit(t.data[i]); i++) digits++;
+    for (; i < t.len && edit_digit(t.data[i]); i++) digits++;
     if (digits < 1 || digits > 3) return false;
-    while (i + 3 < t.len && t.data[i] == ',' && digit(t.data[i + 1]) && digit(t.data[i + 2]) &&
-           digit(t.data[i + 3]))
+    while (i + 3 < t.len && t.data[i] == ',' && edit_digit(t.data[i + 1]) &&
+           edit_digit(t.data[i + 2]) && edit_digit(t.data[i + 3]))
         i += 4, groups++;
-    if (i + 1 < t.len && t.data[i] == '.' && digit(t.data[i + 1]))
-        for (i++; i < t.len && digit(t.data[i]); i++) {}
+    if (i + 1 < t.len && t.data[i] == '.' && edit_digit(t.data[i + 1]))
+        for (i++; i < t.len && edit_digit(t.data[i]); i++) {}
     return groups && i == t.len;
 }
 

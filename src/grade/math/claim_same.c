@@ -1,7 +1,7 @@
 /*
- * When two answers are the same for Math-Verify. The gold answer's form rules: "x = 5" against "5"
- * compares right sides, an inequality becomes an interval only where the given answer is one.
- * Decimals count to six places, percentages are hundredths.
+ * When two answers are the same for Math-Verify. The gold answer's form decides: "x = 5" against
+ * "5" compares right sides, and an inequality becomes an interval only where the given answer is
+ * one. Decimals are compared to six places; percentages are hundredths.
  */
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 static bool same(claim_book *b, const claim_node *gold, const claim_node *given, int depth);
 
 /* ------------------------------------------------------------------ expressions */
-/* The value without variables as an exact rational, or that of its 113-bit float. */
+/* The value of a program without variables: an exact rational, or that of its 113-bit float. */
 static bool rational(claim_book *b, const value_program *p, mpq_t out)
 {
     value_names none = { .count = 0 };
@@ -26,7 +26,7 @@ static bool rational(claim_book *b, const value_program *p, mpq_t out)
     return true;
 }
 
-/* round(1000000 q), half away from zero. */
+/* round(1000000 q), half away from zero */
 static void millionths(mpq_t q)
 {
     mpq_t scale;
@@ -43,7 +43,7 @@ static void millionths(mpq_t q)
     mpq_clear(scale);
 }
 
-/* Both without variables: to six places, or to 1e-15. */
+/* Compares programs without variables: to six decimal places, or to within 1e-15. */
 static bool near(claim_book *b, const value_program *x, const value_program *y, bool places)
 {
     mpq_t p, q;
@@ -75,7 +75,7 @@ static bool euler(const claim_node *n)
     return n->expression.count == 1 && n->expression.ops[0].kind == VALUE_E;
 }
 
-/* The names of a product of letters, one behind the other; a whole number's digits. */
+/* The letters of a product of names in order, or the digits of a whole number, into text. */
 static bool spelled(const claim_book *b, const claim_node *n, char *text, size_t size, size_t *len)
 {
     *len = 0;
@@ -151,7 +151,7 @@ static bool same_in_any_order(claim_book *b, claim_node *const *gold, int n,
     bool taken[CLAIM_MAX_ITEMS] = { false };
     for (int i = 0; i < n; i++) {
         int k = 0;
-        /* most often they stand in the same order */
+        /* usually both are in the same order */
         if (!taken[i] && same(b, gold[i], given[i], depth)) k = i;
         else
             while (k < m && (taken[k] || !same(b, gold[i], given[k], depth))) k++;
@@ -161,7 +161,7 @@ static bool same_in_any_order(claim_book *b, claim_node *const *gold, int n,
     return true;
 }
 
-/* The items without repetitions. */
+/* The different items of n into out; returns how many. */
 static int distinct(claim_book *b, const claim_node *n, claim_node **out, int depth)
 {
     int count = 0;
@@ -291,7 +291,7 @@ static bool same_relation(claim_book *b, const claim_node *gl, const claim_node 
     return flipped(gs) == hs && proportional(b, &x->expression, &z->expression, !either);
 }
 
-/* x > 5, 1 < x <= 2 as an interval; NULL when it is nothing so simple. */
+/* x > 5 or 1 < x <= 2 as an interval; NULL when the relation is not of this form. */
 static claim_node *as_interval(claim_book *b, const claim_node *n)
 {
     if (n->kind != CLAIM_RELATION || n->count > 3) return NULL;
@@ -327,7 +327,7 @@ static bool infinite_end(const claim_node *n, int side)
            value_infinity(&n->items[side]->expression) != 0;
 }
 
-/* First operand = last operand of an assignment's chain. */
+/* a = b = c as a = c. */
 static const claim_node *shortened(claim_book *b, const claim_node *n)
 {
     if (n->count == 2) return n;
@@ -367,7 +367,7 @@ static bool same(claim_book *b, const claim_node *gold, const claim_node *given,
                 return false;
         return true;
     }
-    /* an end at infinity is open however it is written */
+    /* an infinite end counts as open however it is written */
     if (gold->kind == CLAIM_INTERVAL && given->kind == CLAIM_INTERVAL) {
         for (int side = 0; side < 2; side++)
             if (gold->open[side] != given->open[side] &&

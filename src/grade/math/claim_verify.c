@@ -1,7 +1,7 @@
 /*
- * Math-Verify's verdict on a response: its first claim that can be read against the gold answer's;
- * equal texts are equal too. A gold answer without LaTeX signs around it is one answer as a whole,
- * as data sets write them.
+ * Math-Verify's verdict on a response: its first claim that can be parsed against the gold
+ * answer's; equal texts are equal too. A gold answer without LaTeX signs around it is one answer as
+ * a whole, as data sets write them.
  */
 #include <string.h>
 
@@ -9,7 +9,10 @@
 
 enum { MOST = 12 };
 
-/* The first candidate that parses; else *text is the first candidate's. */
+/*
+ * The first candidate that parses, with its text in *text and *raw; without one NULL, with the text
+ * of the first candidate.
+ */
 static claim_node *first_claim(claim_book *b, ares_view from, bool whole, ares_view *text,
                                ares_view *raw)
 {
@@ -54,14 +57,4 @@ bool claim_verify(ares_view gold, ares_view response, math_budget *budget, ares_
     }
     claim_book_fini(&book);
     return same && !budget->exhausted;
-}
-
-bool math_verify(ares_view gold, ares_view response, math_budget *budget, ares_arena *arena,
-                 ares_view *extracted)
-{
-    ares_view taken;
-    const char *decided_by;
-    bool same = claim_verify(gold, response, budget, arena, &taken, &decided_by);
-    if (extracted) *extracted = taken;
-    return same;
 }

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* The first or the last "}" in the rest of the line; t.len when there is none. */
+/* The index of the first or the last "}" in the rest of the line; t.len when there is none. */
 static size_t closing_in_line(ares_view t, size_t from, bool last)
 {
     size_t found = t.len;
@@ -15,7 +15,7 @@ static size_t closing_in_line(ares_view t, size_t from, bool last)
     return found;
 }
 
-/* \word{x} -> x, within a line: up to the first brace, or the last. */
+/* \word{x} -> x within a line, up to the first closing brace or the last. */
 static ares_view unwrap(ares_view t, const char *opening, bool last, ares_arena *arena)
 {
     if (!edit_count(t, opening)) return t;
@@ -30,7 +30,7 @@ static ares_view unwrap(ares_view t, const char *opening, bool last, ares_arena 
     return edit_view(&out);
 }
 
-/* A line with two dollar signs keeps what stands between the first two. */
+/* Of a line with two dollar signs keeps the first two and what stands between them. */
 static ares_view first_dollars(ares_view t, ares_arena *arena)
 {
     if (edit_count(t, "$") < 2) return t;
@@ -49,8 +49,8 @@ static ares_view first_dollars(ares_view t, ares_arena *arena)
 }
 
 /*
- * word, a character other than "{" (and, for two, one more in the same line): word{c} or
- * word{c}{d}.
+ * Puts the character after `word`, other than "{", into braces: word{c}; with `two`, also the one
+ * after it in the same line: word{c}{d}.
  */
 static ares_view brace(ares_view t, const char *word, bool two, ares_arena *arena)
 {

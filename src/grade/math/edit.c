@@ -1,4 +1,4 @@
-/* Small edits of texts. Each walks its text once; deleting n places costs one copy, not n. */
+/* Small edits of texts. Each walks its text once, so deleting n places costs one copy, not n. */
 #include "edit.h"
 
 #include <string.h>
@@ -52,7 +52,7 @@ ares_view edit_tail(ares_view t, size_t n)
     while (i && n) {
         size_t start = i - 1;
         while (start && i - start < 4 && ((unsigned char)t.data[start] & 0xc0) == 0x80) start--;
-        /* a byte that belongs to no character is one */
+        /* an invalid byte is a character of its own */
         i = edit_char(t, start) == i - start ? start : i - 1;
         n--;
     }
@@ -114,7 +114,7 @@ ares_view edit_lower(ares_view t, ares_arena *arena)
             continue;
         }
         utf8proc_iterate((const utf8proc_uint8_t *)t.data + i, (utf8proc_ssize_t)n, &point);
-        /* the one capital whose lower case is two characters */
+        /* U+0130 is the one capital whose lower case is two characters */
         if (point == 0x130) edit_add_z(&out, "i\xcc\x87");
         else if (point == 0x3a3 && in_word && !edit_alpha(t, i + n))
             edit_add_z(&out, "\xcf\x82"); /* sigma at the end of a word */
@@ -156,7 +156,7 @@ size_t edit_closing_brace(ares_view t, size_t i)
 ares_view edit_unwrap_text(ares_view t)
 {
     ares_view line = t;
-    /* the end of a line is an end, too */
+    /* a newline at the end is ignored */
     if (line.len && line.data[line.len - 1] == '\n') line.len--;
     if (!edit_at(line, 0, "\\text{") || line.len < 8 || line.data[line.len - 1] != '}') return t;
     line = edit_cut(line, 6, line.len - 1);

@@ -1,6 +1,6 @@
 /*
- * Small edits of texts, one code point a character: every function gives a view of its argument or
- * of the arena.
+ * Small edits of texts, character by character. Every function returns a view of its argument or of
+ * the arena.
  */
 #ifndef ARES_GRADE_MATH_EDIT_H
 #define ARES_GRADE_MATH_EDIT_H
@@ -23,18 +23,18 @@ static inline ares_view edit_cut(ares_view t, size_t from, size_t to)
 {
     return (ares_view){ t.data + from, to - from };
 }
-/* Whether t has this literal at i. */
+/* Whether the literal stands at i. */
 bool edit_at(ares_view t, size_t i, const char *literal);
 /* Bytes of the character at i: a well-formed UTF-8 sequence, else 1. */
 size_t edit_char(ares_view t, size_t i);
-/* Bytes of the Unicode white space at i; 0 when it is none. */
+/* Bytes of the Unicode white space character at i; 0 when there is none. */
 size_t edit_space(ares_view t, size_t i);
 /* Whether a letter of any alphabet stands at i. */
 bool edit_alpha(ares_view t, size_t i);
 ares_view edit_trim(ares_view t); /* Unicode white space */
 /* The last n characters. */
 ares_view edit_tail(ares_view t, size_t n);
-/* Every occurrence, left to right; text put in is not looked at again. */
+/* Replaces every occurrence, left to right; replacements are not searched again. */
 ares_view edit_replace(ares_view t, const char *from, const char *to, ares_arena *arena);
 ares_view edit_delete(ares_view t, const char *literal, ares_arena *arena);
 ares_view edit_join(ares_view a, ares_view b, ares_view c, ares_arena *arena);
@@ -42,10 +42,10 @@ ares_view edit_lower(ares_view t, ares_arena *arena);
 int64_t edit_count(ares_view t, const char *literal);     /* non-overlapping */
 int64_t edit_find_last(ares_view t, const char *literal); /* -1 when absent */
 /*
- * Behind the brace that closes the one at i (escaped braces count like others); 0 when none does.
+ * The index after the brace that closes the one at i (escaped braces count too); 0 when none does.
  */
 size_t edit_closing_brace(ares_view t, size_t i);
-/* The inner text when the whole one is \text{...} in a single line, else t. */
+/* The inner text of a t that is \text{...} in one line, else t. */
 ares_view edit_unwrap_text(ares_view t);
 
 /* An output that grows in the arena. */

@@ -1,7 +1,8 @@
 /*
- * The deepscaler judge: two answers are the same when their mathd forms are, or when they agree
- * element by element (spec 4.1), with matrices entry by entry in the target (F12), whatever their
- * delimiters. An integer wants an integer, a fraction the same fraction.
+ * The deepscaler judge (docs/rewards.md#the-deepscaler-judge): two answers are the same when their
+ * mathd forms are, or when they agree element by element; in the target, matrices agree entry by
+ * entry, whatever their delimiters. An integer matches only an integer, and a fraction only the
+ * same fraction.
  */
 #include "latex.h"
 #include "matrix.h"
@@ -63,8 +64,10 @@ static bool same_matrix(judge *j, const matrix *given, const matrix *truth)
     }
 }
 
-/* n letters that neither text uses outside its matrices; false when there are too few. e, i and u
- * mean something by themselves. */
+/*
+ * n letters that neither text uses outside its matrices; false when there are too few. e, i and u
+ * are left out: they have meanings of their own.
+ */
 static bool free_letters(ares_view a, ares_view b, int64_t n, char letters[24])
 {
     int64_t found = 0;
@@ -78,7 +81,9 @@ static bool free_letters(ares_view a, ares_view b, int64_t n, char letters[24])
     return found == n;
 }
 
-/* The control words that the conversion drops, in order: \det A is not A where A is a matrix. */
+/*
+ * The control words that latex_to_text drops, in order: with a matrix A, \det A must not equal A.
+ */
 static ares_view dropped_words(judge *j, ares_view t)
 {
     static const char *const harmless[] = { "left", "right", "displaystyle", "big",  "Big",
@@ -104,8 +109,10 @@ static ares_view dropped_words(judge *j, ares_view t)
     return edit_view(&out);
 }
 
-/* Both texts have n matrices: these agree one by one, and so do the texts with a letter in the
- * place of each. */
+/*
+ * Both texts have n matrices: whether these agree one by one, and the texts agree with a letter in
+ * the place of each matrix.
+ */
 static bool same_with_matrices(judge *j, ares_view given, const matrix *a, ares_view truth,
                                const matrix *b, int64_t n)
 {

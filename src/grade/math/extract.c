@@ -1,5 +1,5 @@
 /*
- * Where the answer stands in a response. Linear scans, from the end where the last one counts;
+ * Where the answer stands in a response. Linear scans, from the end where the last match counts;
  * nothing is copied.
  */
 #include "edit.h"
@@ -9,8 +9,8 @@
 static const ares_view none = { NULL, 0 };
 
 /*
- * From `at`: up to the brace that brings the count back to 0; the braces before the box's own count
- * too, as in the original.
+ * The index of the brace that brings the depth back to 0, counted from `at`; -1 when none does. As
+ * in the original, braces before the box's own count too.
  */
 static int64_t box_end(ares_view t, size_t at)
 {
@@ -69,7 +69,7 @@ static bool in_number(char c)
     return edit_digit(c) || c == '.' || c == ',';
 }
 
-/* End of "-" and a run of digits, points and commas at i; i when there is none. */
+/* The end of "-" and a run of digits, points and commas at i; i when there is none. */
 static size_t number_end(ares_view t, size_t i)
 {
     size_t from = i < t.len && t.data[i] == '-' ? i + 1 : i, end = from;
@@ -105,7 +105,9 @@ ares_view math_gsm8k_flexible(ares_view t)
 
 /* ------------------------------------------------------------------ DAPO */
 
-/* Behind "answer", white space, ":" at i, in any case; 0 when they are not there. */
+/*
+ * The index after "answer", white space and ":" at i, in any case; 0 when they do not stand there.
+ */
 static size_t answer_colon(ares_view t, size_t i)
 {
     static const char word[] = "answer";
@@ -130,7 +132,7 @@ ares_view math_dapo_answer(ares_view t)
             if (t.data[from] != '\n') last_blank = from;
             from += n;
         }
-        /* only white space is left: its last character that ends no line is the answer */
+        /* only white space follows: its last character that is no newline is the answer */
         if (from == t.len) from = last_blank;
         size_t end = from;
         while (end < t.len && t.data[end] != '\n') end++;

@@ -1,16 +1,16 @@
 /*
  * Number literals as the graders read them: a decimal with sign, point and exponent, single
- * underscores between digits, white space around. Within 1e-7 of an integer it is that integer. The
- * target computes this exactly; the original in binary floats.
+ * underscores between digits, white space around it. Within 1e-7 of an integer it is that integer.
+ * The target computes this exactly, the reference in binary floats, as the original does.
  */
 #include "edit.h"
 
 #include <gmp.h>
 #include <string.h>
 
-enum { MAX_DIGITS = 309 }; /* of a double's integer part */
+enum { MAX_DIGITS = 309 }; /* digits of the largest double */
 
-/* Digits of t from *i on, with single underscores between them; false when there is none. */
+/* Reads digits of t from *i on, with single underscores between them; false when there are none. */
 static bool digits(ares_view t, size_t *i, edit_out *out)
 {
     size_t from = *i;
@@ -140,8 +140,8 @@ bool math_is_fraction(ares_view t)
 }
 
 /*
- * One pass of: digit, comma, three digits, then the end or a character that is no digit (which the
- * match takes with it).
+ * One pass: digit, comma, three digits, then the end of the text or a character that is no digit
+ * (which belongs to the match).
  */
 static ares_view strip_once(ares_view t, ares_arena *arena)
 {

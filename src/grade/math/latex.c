@@ -1,11 +1,10 @@
 /*
- * LaTeX to text, the target's way. Left to right in one walk; arguments are converted by recursion,
- * MATH_MAX_DEPTH deep. A failure (a missing argument, a brace that never closes) leaves the text
- * unconverted.
+ * LaTeX -> text, the target's way (docs/rewards.md#from-latex-to-text). One walk from left to
+ * right; arguments are converted by recursion, MATH_MAX_DEPTH deep. After a failure (a missing
+ * argument, a brace that never closes) the text stays unconverted.
  *
- * Relations and operators that the specification lets vanish with all other unknown words (\cap,
- * \subset, \mp ...) stay one character each, so that A \cap B and A \setminus B are not the same
- * answer.
+ * Unknown words vanish, but relations and operators (\cap, \subset, \mp ...) stay one character
+ * each, so that A \cap B and A \setminus B are not the same answer.
  */
 #include "latex.h"
 
@@ -26,10 +25,6 @@ bool latex_is(ares_view name, const char *const *words, int n)
         if (ares_view_is(name, words[i])) return true;
     return false;
 }
-#define IS(name, ...)                                    \
-    latex_is(name, (const char *const[]){ __VA_ARGS__ }, \
-             ARES_COUNT(((const char *const[]){ __VA_ARGS__ })))
-
 size_t latex_control(ares_view t, size_t i, ares_view *name)
 {
     size_t end = i + 1;
@@ -41,20 +36,20 @@ size_t latex_control(ares_view t, size_t i, ares_view *name)
 
 static bool is_fraction(ares_view name)
 {
-    return IS(name, "frac", "dfrac", "tfrac", "cfrac");
+    return LATEX_IS(name, "frac", "dfrac", "tfrac", "cfrac");
 }
 static bool is_binomial(ares_view name)
 {
-    return IS(name, "binom", "dbinom", "tbinom");
+    return LATEX_IS(name, "binom", "dbinom", "tbinom");
 }
 static bool is_function(ares_view name)
 {
-    return IS(name, "sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan", "ln",
-              "log", "exp");
+    return LATEX_IS(name, "sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan",
+                    "ln", "log", "exp");
 }
 
 /*
- * Behind the argument at i: a brace group, a control word with the arguments of its own, or a
+ * The index after the argument at i: a brace group, a control word with its own arguments, or a
  * character; 0 when there is none.
  */
 static size_t argument_end(ares_view t, size_t i, int depth)
@@ -77,7 +72,7 @@ static size_t argument_end(ares_view t, size_t i, int depth)
     return i;
 }
 
-/* The argument at *i (blanks skipped), converted, its blanks removed. */
+/* Converts the argument at *i (blanks skipped) and removes its blanks. */
 static bool argument(reader *r, ares_view t, size_t *i, ares_view *out)
 {
     edit_out text = { .arena = r->arena };
@@ -111,7 +106,7 @@ static bool letters_only(ares_view t, size_t i)
     return true;
 }
 
-/* sqrt(...) from i to the end, closed there and not before. */
+/* Whether sqrt(...) reaches from i to the end, with its bracket closed there and not before. */
 static bool one_root(ares_view t, size_t i)
 {
     if (!edit_at(t, i, "sqrt(")) return false;
@@ -155,7 +150,7 @@ static void add_grouped(edit_out *out, ares_view t, bool bare)
 /* ------------------------------------------------------------------ pieces */
 
 /*
- * Appends a fraction; behind an integer it makes a mixed number, whose sign is that of the whole.
+ * Appends a fraction. After an integer it makes a mixed number, whose sign is that of the integer.
  */
 static void add_fraction(edit_out *out, ares_view a, ares_view b, ares_arena *arena)
 {
@@ -202,7 +197,7 @@ static bool ends_in_letter(const edit_out *out)
     return out->len && edit_letter(out->data[out->len - 1]);
 }
 
-/* sin x, sin{x}, sin(x), sin 2x: the argument gets its brackets. */
+/* sin x, sin{x}, sin(x), sin 2x: puts the argument into brackets. */
 static bool function(reader *r, ares_view name, ares_view t, size_t *i, edit_out *out)
 {
     size_t at = latex_blanks(t, *i), end;
@@ -237,7 +232,7 @@ static bool power(reader *r, ares_view t, size_t *i, edit_out *out)
 {
     ares_view x;
     size_t at = latex_blanks(t, *i);
-    /* a plain text's own spelling: x^-1, x^(n+1) */
+    /* plain text's own spelling: x^-1, x^(n+1) */
     if (at < t.len && t.data[at] != '{' && t.data[at] != '\\') {
         edit_add_z(out, "^");
         *i = at;
@@ -268,8 +263,8 @@ static bool word(reader *r, ares_view name, ares_view t, size_t *i, edit_out *ou
     if (ares_view_is(name, "sqrt")) return root(r, t, i, out);
     if (is_function(name)) return function(r, name, t, i, out);
     size_t next = latex_blanks(t, *i);
-    if (IS(name, "text", "mathrm", "textbf", "mathbf", "textit", "mathit", "mbox", "operatorname",
-           "overline", "boxed", "textrm") &&
+    if (LATEX_IS(name, "text", "mathrm", "textbf", "mathbf", "textit", "mathit", "mbox",
+                 "operatorname", "overline", "boxed", "textrm") &&
         next < t.len && t.data[next] == '{') {
         size_t end = edit_closing_brace(t, next);
         edit_out inner = { .arena = r->arena };
@@ -278,17 +273,17 @@ static bool word(reader *r, ares_view name, ares_view t, size_t *i, edit_out *ou
         *i = end;
         return true;
     }
-    *i = next; /* as in TeX, a control word takes the blanks behind it */
+    *i = next; /* as in TeX, a control word takes the blanks after it */
     if (ares_view_is(name, "pi")) {
         if (ends_in_letter(out)) edit_add_z(out, "*");
         edit_add_z(out, next < t.len && (edit_letter(t.data[next]) || edit_digit(t.data[next]))
                             ? "pi*"
                             : "pi");
-    } else if (IS(name, "cdot", "times")) edit_add_z(out, "*");
+    } else if (LATEX_IS(name, "cdot", "times")) edit_add_z(out, "*");
     else if (ares_view_is(name, "infty")) edit_add_z(out, "inf");
     else if (ares_view_is(name, "cup")) edit_add_z(out, "u");
-    else if (IS(name, "quad", "qquad")) edit_add_z(out, " ");
-    else if (IS(name, "leqslant", "geqslant"))
+    else if (LATEX_IS(name, "quad", "qquad")) edit_add_z(out, " ");
+    else if (LATEX_IS(name, "leqslant", "geqslant"))
         edit_add_z(out, name.data[0] == 'l' ? "\xe2\x89\xa4" : "\xe2\x89\xa5");
     else if (latex_symbol(name, MATH_TARGET)) edit_add_z(out, latex_symbol(name, MATH_TARGET));
     return true;
@@ -332,8 +327,8 @@ static bool convert(reader *r, ares_view t, edit_out *out)
 /* ------------------------------------------------------------------ repeating decimals */
 
 /*
- * 1.2\overline{34}: the digits as one number less those before the period, over 99 and as many
- * zeros as stand before it.
+ * 1.2\overline{34} as a fraction: all digits as one number, less the digits before the period, over
+ * as many nines as the period has digits and as many zeros as decimals stand before it.
  */
 static ares_view repeating(ares_view whole, ares_view before, ares_view period, ares_arena *arena)
 {

@@ -1,10 +1,10 @@
-/* LaTeX to the plain text that elements are judged as. */
+/* LaTeX -> the plain text that elements are judged as (docs/rewards.md#from-latex-to-text). */
 #ifndef ARES_GRADE_MATH_LATEX_H
 #define ARES_GRADE_MATH_LATEX_H
 
 #include "edit.h"
 
-/* One character for a control word (name without backslash), or NULL. */
+/* The character that a control word stands for (name without backslash), or NULL. */
 const char *latex_symbol(ares_view name, math_mode mode);
 /*
  * Bytes of the control sequence at i ("\" and letters, or "\" and one character); *name is what
@@ -17,10 +17,13 @@ static inline size_t latex_blanks(ares_view t, size_t i)
     return i;
 }
 bool latex_is(ares_view name, const char *const *words, int n);
+#define LATEX_IS(name, ...)                              \
+    latex_is(name, (const char *const[]){ __VA_ARGS__ }, \
+             ARES_COUNT(((const char *const[]){ __VA_ARGS__ })))
 
 /*
- * The target's conversion (spec 4.5b c): fractions grouped, roots with their index, exponents
- * grouped, repeating decimals exact.
+ * The target's conversion: fractions grouped, roots with their index, exponents grouped, repeating
+ * decimals exact. False when the text cannot be converted.
  */
 bool latex_to_text(ares_view t, math_budget *budget, ares_arena *arena, ares_view *out);
 /*

@@ -1,7 +1,7 @@
 /*
- * LaTeX to text as the original's pylatexenc 2.10 does it, for comparisons with scores made by it:
- * no parentheses around numerators, roots without index, matrices as [a b; c d], words it does not
- * know gone.
+ * LaTeX -> text as the original's pylatexenc 2.10 converts it, to compare scores with it: no
+ * parentheses around numerators, roots without index, matrices as [a b; c d], unknown words dropped
+ * (docs/rewards.md#from-latex-to-text).
  */
 #include "latex.h"
 
@@ -9,11 +9,9 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#define IS(name, ...)                                    \
-    latex_is(name, (const char *const[]){ __VA_ARGS__ }, \
-             ARES_COUNT(((const char *const[]){ __VA_ARGS__ })))
-
-/* bytes under one accent: every character gets it, so accents within accents double the text */
+/*
+ * bytes under one accent: every character gets the mark, so accents within accents double the text
+ */
 enum { MAX_ACCENTED = 64 };
 
 typedef struct reader {
@@ -34,8 +32,8 @@ static bool converted(reader *r, ares_view t, ares_view *out)
 }
 
 /*
- * 1: an argument was there; 0: none; -1: it cannot be converted. A control word as an argument has
- * none of its own.
+ * Reads an argument; 1: there was one; 0: there was none; -1: it cannot be converted. A control
+ * word as an argument takes no arguments of its own.
  */
 static int argument(reader *r, ares_view t, size_t *i, ares_view *out)
 {
@@ -49,7 +47,7 @@ static int argument(reader *r, ares_view t, size_t *i, ares_view *out)
         return 1;
     }
     size_t end = t.data[at] == '{' ? edit_closing_brace(t, at) : at + edit_char(t, at);
-    if (!end) end = t.len + 1; /* an open group goes to the end */
+    if (!end) end = t.len + 1; /* an unclosed group goes to the end */
     *i = ARES_MIN(end, t.len);
     if (t.data[at] != '{') *out = edit_cut(t, at, end);
     else if (!converted(r, edit_cut(t, at + 1, end - 1), out)) return -1;
@@ -133,7 +131,10 @@ static const char *accent(ares_view name)
     return NULL;
 }
 
-/* Every character of the argument with the mark, composed where Unicode has the whole letter. */
+/*
+ * Appends every character of the argument with the mark, composed where Unicode has the letter with
+ * its mark.
+ */
 static void add_accented(ares_view t, const char *mark, edit_out *out)
 {
     for (size_t i = 0, n; i < t.len; i += n) {
@@ -152,7 +153,7 @@ static void add_accented(ares_view t, const char *mark, edit_out *out)
 /* ------------------------------------------------------------------ environments */
 
 /*
- * Where the \end of the environment whose body begins at i stands; the end of the text when there
+ * The index of the \end of the environment whose body begins at i; the end of the text when there
  * is none.
  */
 static size_t body_end(ares_view t, size_t i)
@@ -176,7 +177,7 @@ static bool matrix(reader *r, ares_view t, edit_out *out)
              cell = !end && !braces && !inner && t.data[i] == '&';
         if (end || row || cell) {
             ares_view text;
-            if (i > from) { /* an empty cell leaves no trace */
+            if (i > from) { /* an empty cell adds nothing */
                 if (!converted(r, edit_cut(t, from, i), &text)) return false;
                 if (!first) edit_add_z(out, " ");
                 edit_add(out, edit_trim(text));
@@ -216,7 +217,8 @@ static bool environment(reader *r, ares_view t, size_t *i, edit_out *out)
     size_t end = body_end(t, close), behind = end < t.len ? edit_closing_brace(t, end) : end;
     *i = behind ? behind : t.len;
     ares_view body = edit_cut(t, close, end);
-    return array || IS(name, "pmatrix", "bmatrix", "smallmatrix", "psmallmatrix", "bsmallmatrix")
+    return array || LATEX_IS(name, "pmatrix", "bmatrix", "smallmatrix", "psmallmatrix",
+                             "bsmallmatrix")
                ? matrix(r, body, out)
                : convert(r, body, out);
 }
@@ -242,7 +244,7 @@ static bool sign(reader *r, char c, ares_view t, size_t *i, edit_out *out)
     return true;
 }
 
-/* Names have letters of any alphabet here. */
+/* Names have letters of any alphabet in pylatexenc. */
 static ares_view control_name(ares_view t, size_t *i)
 {
     ares_view name;
@@ -254,16 +256,14 @@ static ares_view control_name(ares_view t, size_t *i)
     return name;
 }
 
-/*
- * The control sequence at *i. alone: it stands where an argument is wanted and takes none itself.
- */
+/* Converts the control sequence at *i. alone: it stands as an argument itself and takes none. */
 static bool control(reader *r, ares_view t, size_t *i, bool alone, edit_out *out)
 {
     ares_view a, b, name = control_name(t, i);
     if (!name.len) return true;
     if (!edit_alpha(name, 0) && !accent(name))
         return !name.data[0] || sign(r, name.data[0], t, i, out);
-    if (IS(name, "frac", "nicefrac")) {
+    if (LATEX_IS(name, "frac", "nicefrac")) {
         size_t at = *i;
         int first = alone ? 0 : argument(r, t, &at, &a),
             second = first > 0 ? argument(r, t, &at, &b) : first;
@@ -281,11 +281,11 @@ static bool control(reader *r, ares_view t, size_t *i, bool alone, edit_out *out
     }
     if (ares_view_is(name, "begin")) return environment(r, t, i, out);
     if (ares_view_is(name, "end")) return argument(r, t, i, &a) >= 0;
-    bool dropped = IS(name, "mbox", "texttt", "textsf", "textmd", "textup", "label", "hspace",
-                      "hphantom", "vphantom", "color");
-    bool content = IS(name, "text", "textrm", "textit", "textbf", "textsc", "textsl", "emph",
-                      "mathrm", "overline", "underline", "widehat", "widetilde", "overbrace",
-                      "underbrace", "overrightarrow", "overleftarrow");
+    bool dropped = LATEX_IS(name, "mbox", "texttt", "textsf", "textmd", "textup", "label", "hspace",
+                            "hphantom", "vphantom", "color");
+    bool content = LATEX_IS(name, "text", "textrm", "textit", "textbf", "textsc", "textsl", "emph",
+                            "mathrm", "overline", "underline", "widehat", "widetilde", "overbrace",
+                            "underbrace", "overrightarrow", "overleftarrow");
     if (ares_view_is(name, "textcolor") && !alone) {
         if (argument(r, t, i, &a) < 0) return false;
         content = true;
@@ -303,8 +303,9 @@ static bool control(reader *r, ares_view t, size_t *i, bool alone, edit_out *out
         return got >= 0;
     }
     *i = latex_blanks(t, *i);
-    if (IS(name, "cos", "sin", "tan", "arccos", "arcsin", "arctan", "cosh", "sinh", "tanh",
-           "arccosh", "arcsinh", "arctanh", "ln", "log", "exp", "max", "min", "sup", "inf", "lim"))
+    if (LATEX_IS(name, "cos", "sin", "tan", "arccos", "arcsin", "arctan", "cosh", "sinh", "tanh",
+                 "arccosh", "arcsinh", "arctanh", "ln", "log", "exp", "max", "min", "sup", "inf",
+                 "lim"))
         edit_add(out, name);
     else if (ares_view_is(name, "limsup")) edit_add_z(out, "lim sup");
     else if (ares_view_is(name, "liminf")) edit_add_z(out, "lim inf");
@@ -336,7 +337,7 @@ static bool convert(reader *r, ares_view t, edit_out *out)
             edit_add_z(out, ligatures[k].to);
             i += strlen(ligatures[k].from);
         } else {
-            /* groups leave their content */
+            /* the braces of a group go, its content stays */
             if (t.data[i] != '{' && t.data[i] != '}') edit_add(out, edit_cut(t, i, i + 1));
             i++;
         }

@@ -1,6 +1,6 @@
 /*
- * LaTeX control words that stand for one character. Those marked are relations and operators, which
- * the target keeps too.
+ * LaTeX control words that stand for one character. true marks relations, operators and letters
+ * that the target keeps too.
  */
 #include "latex.h"
 
@@ -243,7 +243,8 @@ static int by_name(const void *key, const void *entry)
 
 const char *latex_symbol(ares_view name, math_mode mode)
 {
-    static const char *const newer[] = { "ne", "lt", "gt" }; /* words the original does not know */
+    /* words that the original does not know */
+    static const char *const newer[] = { "ne", "lt", "gt" };
     const symbol *s = bsearch(&name, table, ARES_COUNT(table), sizeof *table, by_name);
     if (!s || (mode == MATH_TARGET && !s->target)) return NULL;
     for (int i = 0; i < ARES_COUNT(newer) && mode == MATH_REFERENCE; i++)

@@ -1,13 +1,15 @@
 /*
- * The string normalisation of the MATH data set's graders ("mathd", spec 3), quirks kept:
- * \sqrt[3]{8} becomes \sqrt{[}3]{8}, \frac\pi2 becomes \frac{\}{p}i2.
+ * The string normalisation of the MATH data set's graders, "mathd"
+ * (docs/rewards.md#strings-of-the-math-data-set), with its oddities: \sqrt[3]{8} becomes
+ * \sqrt{[}3]{8}, \frac\pi2 becomes \frac{\}{p}i2.
  */
 #include "edit.h"
 
 #include <string.h>
 
 /*
- * `word` not followed by "{": takes the next character into braces. False when nothing follows one.
+ * Puts the character after a \sqrt into braces where none stand there. False when nothing follows a
+ * \sqrt.
  */
 static bool brace_roots(ares_view *t, ares_arena *arena)
 {
@@ -39,14 +41,15 @@ static bool brace_fractions(ares_view *t, ares_arena *arena)
     for (int64_t at; (at = ares_view_find(*t, ARES_VIEW("\\frac"), i)) >= 0;) {
         size_t next = (size_t)at + 5;
         int64_t later = ares_view_find(*t, ARES_VIEW("\\frac"), next);
-        /* the two characters stand before the next \frac */
+        /* the two arguments must stand before the next \frac */
         size_t end = later < 0 ? t->len : (size_t)later;
         edit_add(&out, edit_cut(*t, i, next));
         if (next == end) return false;
         i = next;
         if (t->data[next] == '{') continue;
         size_t second = next + edit_char(*t, next);
-        if (second >= end) return true; /* one character is not enough: all stays as it was */
+        /* one argument is not enough: the whole text stays as it was */
+        if (second >= end) return true;
         size_t behind = second + edit_char(*t, second);
         edit_add_z(&out, "{");
         edit_add(&out, edit_cut(*t, next, second));
@@ -61,7 +64,7 @@ static bool brace_fractions(ares_view *t, ares_arena *arena)
     return true;
 }
 
-/* An integer as Python writes it. */
+/* Whether the text is an integer as Python writes it. */
 static bool canonical(ares_view t)
 {
     size_t i = t.len && t.data[0] == '-';

@@ -1,6 +1,6 @@
 /*
- * What delimiters a matrix has is the writer's taste, so pmatrix and bmatrix are read alike. Bars
- * are not: they ask for the determinant. A vmatrix that is not square has none, and is a matrix.
+ * pmatrix and bmatrix are read alike, because delimiters are a matter of style. Bars are not: they
+ * mean the determinant. A vmatrix that is not square has no determinant and is a matrix.
  */
 #include "matrix.h"
 
@@ -13,7 +13,7 @@ static size_t skip_option(ares_view t, size_t i)
     return close < 0 ? i : (size_t)close + 1;
 }
 
-/* Whether `name` is that of a matrix environment; *bars: a vmatrix. */
+/* Whether `name` is a matrix environment; *bars: it is a vmatrix. */
 static bool names_matrix(ares_view name, bool *bars)
 {
     if (name.len && name.data[name.len - 1] == '*') name.len--;
@@ -23,7 +23,7 @@ static bool names_matrix(ares_view name, bool *bars)
     return ares_view_is(name, "matrix");
 }
 
-/* Where the \end of the environment whose body begins at i stands; t.len when there is none. */
+/* The index of the \end of the environment whose body begins at i; t.len when there is none. */
 static size_t find_end(ares_view t, size_t i)
 {
     for (size_t depth = 1; i < t.len; i++) {
@@ -66,7 +66,7 @@ static bool read_at(ares_view t, size_t i, matrix *m)
         closing.data[name.len] != '}')
         return false;
     if (array || name.data[name.len - 1] == '*') body = skip_option(t, body);
-    if (array) /* its columns */
+    if (array) /* skips its column specification */
         body = body < end && t.data[body] == '{' ? edit_closing_brace(t, body) : 0;
     if (!body || body > end) return false;
     *m = (matrix){ .from = i,
@@ -89,7 +89,7 @@ matrix *matrix_all(ares_view t, ares_arena *arena, int64_t *n)
     return list;
 }
 
-/* What may follow a row's double backslash: a star, a length such as [4pt]. */
+/* Skips what may follow a row's double backslash: a star, a length such as [4pt]. */
 static size_t skip_gap(ares_view t, size_t i)
 {
     if (i < t.len && t.data[i] == '*') i++;

@@ -1,13 +1,16 @@
 /*
- * The form in which the deepscaler judge compares answers (spec 4.2, 4.5b): units, currency and
- * percent signs gone, LaTeX turned into text, integers plain. Reference and target differ in scale
- * words, mixed numbers, LaTeX and how exactly an integer is recognised.
+ * The form in which the deepscaler judge compares answers (docs/rewards.md#normal-form): units,
+ * currency and percent signs removed, LaTeX turned into text, integers plain. Reference and target
+ * differ in scale words, mixed numbers, LaTeX, and in how exactly an integer is recognised.
  */
 #include "latex.h"
 
 #include <string.h>
 
-/* unit(es)?(s)? blanks (^digits)?, wherever it occurs: "Monday" becomes "Mon". */
+/*
+ * Deletes unit(es)?(s)? blanks (^digits)? wherever it occurs: "Monday" becomes "Mon", as in the
+ * original.
+ */
 static ares_view delete_unit(ares_view t, const char *unit, ares_arena *arena)
 {
     if (!edit_count(t, unit)) return t;
@@ -41,7 +44,10 @@ static size_t blanks(ares_view t, size_t i)
     return i;
 }
 
-/* `first`, blanks, `second`: all of it goes; without `second` the blanks behind `first` alone. */
+/*
+ * Deletes `first`, blanks, `second`, or keeps `first` and deletes the rest. An empty `second`
+ * always matches.
+ */
 static ares_view delete_spaced(ares_view t, const char *first, const char *second, bool keep_first,
                                ares_arena *arena)
 {
@@ -60,7 +66,7 @@ static ares_view delete_spaced(ares_view t, const char *first, const char *secon
     return edit_view(&out);
 }
 
-/* digit blanks digit: a plus in place of the blanks. A digit belongs to one pair only. */
+/* digit blanks digit: puts a plus in place of the blanks. A digit belongs to one pair only. */
 static ares_view add_mixed(ares_view t, ares_arena *arena)
 {
     edit_out out = { .arena = arena };
@@ -78,7 +84,7 @@ static ares_view add_mixed(ares_view t, ares_arena *arena)
 
 /* ------------------------------------------------------------------ the target's own steps */
 
-/* A decimal with its point moved right, exactly; false when the text is no number. */
+/* Appends a decimal with its point moved right, exactly; false when the text is no number. */
 static bool shift_point(ares_view number, int places, edit_out *out)
 {
     edit_out digits = { .arena = out->arena };
@@ -138,7 +144,7 @@ static size_t digits_end(ares_view t, size_t i)
     return i;
 }
 
-/* -1 1/2 is -(1+1/2): "-" at the start or behind one of ( [ , = < > or a blank. */
+/* -1 1/2 becomes -(1+1/2), where "-" stands at the start or after one of ( [ , = < > or a blank. */
 static ares_view group_negative_mixed(ares_view t, ares_arena *arena)
 {
     edit_out out = { .arena = arena };
@@ -165,7 +171,7 @@ static ares_view group_negative_mixed(ares_view t, ares_arena *arena)
     return edit_view(&out);
 }
 
-/* ------------------------------------------------------------------ N(x) */
+/* ------------------------------------------------------------------ the normal form */
 
 ares_view math_normalize(ares_view t, math_mode mode, math_budget *budget, ares_arena *arena)
 {
@@ -221,7 +227,8 @@ static bool bracket(char c)
 }
 
 /*
- * Whether the inside can be split: the reference wants no bracket in it, the target balanced ones.
+ * Whether the inside of brackets can be split at commas: the reference wants no brackets in it, the
+ * target balanced ones.
  */
 static bool splits(ares_view inside, math_mode mode)
 {

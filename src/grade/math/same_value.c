@@ -1,7 +1,7 @@
 /*
- * Whether two normalised texts have the same value: by our rules (4.6), and as the original judges
- * (4.4): sympy's parse of (truth)-(given) under its own refusals, zero decided by the evaluators
- * here.
+ * Whether two normalised texts have the same value (docs/rewards.md#equal-values): by our rules,
+ * and as the original judges, which is sympy's parse of (truth)-(given) with its own refusals; here
+ * the evaluators decide whether that is zero.
  */
 #include "value.h"
 
@@ -24,7 +24,10 @@ bool math_same_value(ares_view a, ares_view b, math_budget *budget, ares_arena *
 }
 
 /* ------------------------------------------------------------------ the original */
-/* Different letters of the text without the words sqrt and frac; a third refuses it. */
+/*
+ * Collects the different letters of the text, the words sqrt and frac aside; a third one refuses
+ * it.
+ */
 static void count_letters(ares_view t, int32_t seen[3], int *count)
 {
     for (size_t i = 0; i < t.len;) {
@@ -47,7 +50,9 @@ static void count_letters(ares_view t, int32_t seen[3], int *count)
     }
 }
 
-/* "^{", "^(", ^digits^, and "^" with two digits behind it. */
+/*
+ * Whether the original refuses the text: for "^{", "^(", ^digits^, or "^" followed by two digits.
+ */
 static bool refused(ares_view t)
 {
     for (size_t i = 0; i + 1 < t.len; i++) {
@@ -62,8 +67,8 @@ static bool refused(ares_view t)
 }
 
 /*
- * Decimals are binary floats there: literals are rounded first, and a difference of rationals is
- * zero when both sides round to the same float.
+ * The original's decimals are binary floats: literals are rounded first, and a difference of
+ * rationals is zero when both sides round to the same float.
  */
 static void round_literals(value_program *p, mpfr_ptr rounded)
 {
@@ -83,7 +88,7 @@ static bool same_rounded(value_program *x, value_program *y, math_budget *budget
     mpfr_t p, q;
     mpq_inits(a, b, NULL);
     mpfr_inits2(precision, p, q, (mpfr_ptr)0);
-    /* roots and letters keep exact decimals */
+    /* with roots or letters, decimals stay exact */
     *decided = value_exact(x, budget, a) == VALUE_DONE && value_exact(y, budget, b) == VALUE_DONE;
     if (*decided) {
         round_literals(x, p);

@@ -1,7 +1,7 @@
 /*
  * An expression as a postfix program, and its two evaluators: exact rationals (GMP), and 113-bit
- * floats (MPFR) at fixed trial points. The floats are rounded correctly by MPFR, so that no bit
- * depends on the machine.
+ * floats (MPFR) at fixed trial points. MPFR rounds correctly, so no bit depends on the machine
+ * (docs/rewards.md#equal-values).
  *
  * Every piece of work is taken from a math_budget before it is done; a step is some tens of
  * nanoseconds.
@@ -17,7 +17,7 @@
 typedef enum value_kind {
     VALUE_INTEGER,  /* argument: the number */
     VALUE_LITERAL,  /* argument: index into literals */
-    VALUE_VARIABLE, /* argument: its code point, or any number above those */
+    VALUE_VARIABLE, /* argument: its code point, or a number above all code points */
     VALUE_PI,
     VALUE_E,
     VALUE_INF,
@@ -56,12 +56,12 @@ typedef struct value_program {
     ares_arena *arena;
     value_op *ops;
     int count, capacity;
-    int depth, max_depth; /* operands on the stack: after the last op, and at most */
+    int depth, max_depth; /* operands on the stack: after the last op, and the most at any time */
     mpq_t *literals;      /* owned: value_free */
     int literal_count, literal_capacity;
     int decimals;       /* literals written with a point or an exponent */
     int decimal_digits; /* the longest of them */
-    bool failed;        /* no expression of the grammar, or beyond its limits */
+    bool failed;        /* not an expression of the grammar, or beyond its limits */
 } value_program;
 
 /* The different variables of two programs, in the order of their code points. */
@@ -79,7 +79,7 @@ typedef struct value_names {
     bool too_many;
 } value_names;
 
-/* INEXACT: not a rational of bearable size */
+/* INEXACT: the value is no rational, or one that is too large */
 typedef enum value_status { VALUE_DONE, VALUE_INEXACT, VALUE_INVALID } value_status;
 
 /* ------------------------------------------------------------------ value_parse.c */
@@ -88,42 +88,43 @@ void value_free(value_program *p);
 void value_emit(value_program *p, value_kind kind, int32_t argument);
 void value_emit_program(value_program *p, const value_program *from);
 /*
- * Reads a decimal number at text[at] (digits, point, e and exponent where `scientific`) into p;
- * bytes read, 0 when there is none. An exponent beyond the limits fails p.
+ * Reads a decimal number at text[at] (digits, point, and an exponent where `scientific`) into p;
+ * returns the bytes read, 0 when there is none. An exponent beyond the limits fails p.
  */
 size_t value_emit_number(value_program *p, ares_view text, size_t at, bool scientific);
 /*
- * The grammar of 4.6, or the reference's (4.4: words are sympy's, numbers may stand side by side).
- * Sets p->failed.
+ * Parses text into p; sets p->failed. reference: the original's grammar, in which words are sympy's
+ * and numbers may stand side by side.
  */
 void value_parse(value_program *p, ares_view text, bool reference, math_budget *budget);
 void value_collect_names(const value_program *p, value_names *names);
 
 /* ------------------------------------------------------------------ value_eval.c */
 bool value_spend(math_budget *budget, int64_t steps);
-/* 1 or -1 when the program is an infinity with its sign, 0 otherwise. */
+/* 1 or -1: the program is an infinity with this sign; 0: it is not. */
 int value_infinity(const value_program *p);
 value_status value_exact(const value_program *p, math_budget *budget, mpq_t out);
-/* A float that needs no heap; not to be copied by assignment. */
+/* A float without heap memory; must not be copied by assignment. */
 typedef struct value_float {
     mpfr_t v;
     mp_limb_t limbs[(VALUE_BITS + GMP_NUMB_BITS - 1) / GMP_NUMB_BITS];
 } value_float;
 void value_float_init(value_float *f);
 /*
- * Trial 0..7: the k-th variable is (trial odd ? -1 : 1) (0.37 + 0.61 k + 1.13 trial). DONE or
- * INVALID.
+ * Evaluates p at trial 0 .. VALUE_TRIALS - 1: the k-th variable is (trial odd ? -1 : 1) x (0.37 +
+ * 0.61 k + 1.13 trial). DONE or INVALID.
  */
 value_status value_at(const value_program *p, const value_names *names, int trial,
                       math_budget *budget, value_float *out);
 /*
- * |a - b| <= 1e-24 max(1, |a|, |b|) wherever both are valid, at three points or more (one without
- * variables).
+ * Whether |a - b| <= 1e-24 max(1, |a|, |b|) at all points where both are valid, which must be at
+ * least three (one without variables).
  */
 bool value_same_at_trials(const value_program *a, const value_program *b, const value_names *names,
                           math_budget *budget);
 /*
- * Exactly where both are rational, else at the trial points. More than max_names variables: false.
+ * Compares exactly where both are rational, else at the trial points; false with more than
+ * max_names variables.
  */
 bool value_same(const value_program *a, const value_program *b, int max_names, math_budget *budget);
 #endif

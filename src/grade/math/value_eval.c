@@ -1,7 +1,7 @@
 /*
- * The two evaluators: a loop over a postfix program with a stack of operands. Exponents, factorials
- * and sizes are bounded before the work is done; what goes beyond makes the value invalid (exponent
- * above 1000, 31!) or sends it from exact arithmetic to floats (a rational of more than 65,536
+ * The two evaluators: loops over a postfix program with a stack of operands. Exponents, factorials
+ * and sizes are bounded before the work is done. Beyond the bounds a value is invalid (an exponent
+ * above 1000, 31!), or is computed in floats in place of exactly (a rational of more than 65,536
  * bits).
  */
 #include "value.h"
@@ -45,7 +45,7 @@ static bool small(mpq_srcptr q, long *n)
     return true;
 }
 
-/* a^e into a. */
+/* a = a^e */
 static value_status exact_power(mpq_ptr a, mpq_srcptr e, math_budget *budget)
 {
     long n;
@@ -64,7 +64,7 @@ static value_status exact_power(mpq_ptr a, mpq_srcptr e, math_budget *budget)
     return VALUE_DONE;
 }
 
-/* binomial(n, k) into n: n any rational, k a whole number. */
+/* n = binomial(n, k): n any rational, k a whole number */
 static value_status exact_binomial(mpq_ptr n, mpq_srcptr k, math_budget *budget)
 {
     long times, whole;
@@ -166,7 +166,7 @@ static void set_variable(mpfr_ptr out, const value_names *names, int32_t name, i
     mpfr_div_ui(out, out, 100, RN);
 }
 
-/* ln, sin and their like: false where the argument lies outside. */
+/* ln, sin and the other functions of one argument; false outside their domain. */
 static bool function(value_kind kind, mpfr_ptr a)
 {
     switch (kind) {
@@ -302,7 +302,7 @@ value_status value_at(const value_program *p, const value_names *names, int tria
             mpfr_exp(stack[n].v, stack[n].v, RN);
             n++;
             break;
-        case VALUE_INF: return VALUE_INVALID; /* no arithmetic with it */
+        case VALUE_INF: return VALUE_INVALID; /* arithmetic with infinity is not defined */
         default:
             if (op.kind < VALUE_ADD) valid = float_one(op.kind, stack[n - 1].v, budget);
             else n--, valid = float_two(op.kind, stack[n - 1].v, stack[n].v, budget);
@@ -344,7 +344,7 @@ bool value_same_at_trials(const value_program *a, const value_program *b, const 
         valid++;
         same = close(x.v, y.v);
     }
-    mpfr_free_cache2(MPFR_FREE_LOCAL_CACHE); /* a thread that ends would leave it behind */
+    mpfr_free_cache2(MPFR_FREE_LOCAL_CACHE); /* a thread that ends would leak the cache */
     return same && !budget->exhausted && valid >= (names->count ? 3 : 1);
 }
 

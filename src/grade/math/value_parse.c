@@ -1,7 +1,7 @@
 /*
- * Normalised text -> postfix program. Sums, products (a juxtaposition binds like "*", so 1/2x is
- * (1/2)x), signs, powers (right associative), postfix "!", brackets, words with a bracket behind
- * them, pi, inf, single letters, decimal numbers.
+ * Normalised text -> postfix program. Sums, products (factors side by side bind like "*", so 1/2x
+ * is (1/2)x), signs, powers (right associative), postfix "!", brackets, functions with a bracket
+ * after their name, pi, inf, single letters, decimal numbers.
  *
  * Chains of signs and of left-associative operators are loops; brackets, exponents and arguments
  * count against MATH_MAX_DEPTH.
@@ -10,6 +10,8 @@
 
 #include <string.h>
 #include <utf8proc.h>
+
+#include "edit.h"
 
 typedef struct parser {
     value_program *p;
@@ -36,15 +38,6 @@ static const word words[] = {
     { "exp", VALUE_EXP, 1 },       { "pi", VALUE_PI, 0 },
     { "inf", VALUE_INF, 0 },
 };
-
-static bool digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-static bool letter(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
 
 /* ------------------------------------------------------------------ programs */
 void value_init(value_program *p, ares_arena *arena)
@@ -73,13 +66,13 @@ void value_emit(value_program *p, value_kind kind, int32_t argument)
     if (p->depth < 1) p->failed = true;
 }
 
-/* A new literal, 0. */
+/* Appends a literal with the value 0. */
 static mpq_ptr literal(value_program *p)
 {
     if (p->literal_count == p->literal_capacity) {
         int capacity = p->literal_capacity ? 2 * p->literal_capacity : 8;
         mpq_t *literals = ares_arena_alloc(p->arena, (size_t)capacity * sizeof *literals);
-        /* GMP numbers may move */
+        /* GMP numbers may be moved in memory */
         if (p->literal_count)
             memcpy(literals, p->literals, (size_t)p->literal_count * sizeof *literals);
         p->literals = literals;
@@ -124,11 +117,11 @@ void value_collect_names(const value_program *p, value_names *names)
 /* ------------------------------------------------------------------ numbers */
 size_t value_emit_number(value_program *p, ares_view text, size_t at, bool scientific)
 {
-    size_t i = at, digits = 0, point = 0; /* point: digits behind it */
+    size_t i = at, digits = 0, point = 0; /* point: digits after the decimal point */
     bool pointed = false;
     int32_t whole = 0;
     for (; i < text.len; i++) {
-        if (digit(text.data[i])) {
+        if (edit_digit(text.data[i])) {
             if (digits++ < 9) whole = whole * 10 + (text.data[i] - '0');
             point += pointed;
         } else if (text.data[i] == '.' && !pointed) {
@@ -145,8 +138,8 @@ size_t value_emit_number(value_program *p, ares_view text, size_t at, bool scien
         size_t j = i + 1;
         bool negative = j < text.len && text.data[j] == '-';
         if (j < text.len && (text.data[j] == '-' || text.data[j] == '+')) j++;
-        if (j < text.len && digit(text.data[j])) {
-            for (; j < text.len && digit(text.data[j]); j++)
+        if (j < text.len && edit_digit(text.data[j])) {
+            for (; j < text.len && edit_digit(text.data[j]); j++)
                 exponent =
                     exponent > VALUE_MAX_EXPONENT ? exponent : exponent * 10 + (text.data[j] - '0');
             if (exponent > VALUE_MAX_EXPONENT) p->failed = true, exponent = 0;
@@ -209,7 +202,7 @@ static bool bracketed(parser *s, int operands)
     return true;
 }
 
-/* The word that stands here; functions want a bracket. */
+/* The word at the current place, functions only before a bracket; NULL when there is none. */
 static const word *word_here(const parser *s)
 {
     for (int i = 0; i < ARES_COUNT(words); i++) {
@@ -222,14 +215,14 @@ static const word *word_here(const parser *s)
 }
 
 /*
- * The reference's tokenizer takes a whole name (letters and digits) at once: known only as a whole,
- * else letter by letter.
+ * The same for the reference, whose tokenizer takes a whole name (letters and digits) at once: a
+ * name that is not known as a whole is read letter by letter. *bytes: of the name.
  */
 static const word *name_here(const parser *s, size_t *bytes)
 {
     size_t end = s->at;
-    while (end < s->text.len &&
-           (letter(s->text.data[end]) || digit(s->text.data[end]) || s->text.data[end] == '_'))
+    while (end < s->text.len && (edit_letter(s->text.data[end]) || edit_digit(s->text.data[end]) ||
+                                 s->text.data[end] == '_'))
         end++;
     ares_view name = { s->text.data + s->at, end - s->at };
     *bytes = name.len;
@@ -242,7 +235,7 @@ static const word *name_here(const parser *s, size_t *bytes)
     return NULL;
 }
 
-/* Letters outside ASCII: one variable each. Bytes of the character, 0 when it is no letter. */
+/* A letter outside ASCII, which is one variable: returns its bytes, 0 when it is no letter. */
 static size_t wide_letter(const parser *s, int32_t *code)
 {
     utf8proc_int32_t c;
@@ -258,7 +251,8 @@ static size_t wide_letter(const parser *s, int32_t *code)
 static bool letters_of_name(parser *s, size_t bytes)
 {
     ares_view name = { s->text.data + s->at, bytes };
-    static const char *const whole[] = { "mu", "nu", "xi" }; /* Greek names are one symbol there */
+    /* sympy takes these Greek names for one symbol */
+    static const char *const whole[] = { "mu", "nu", "xi" };
     for (int i = 0; i < ARES_COUNT(whole); i++) {
         if (!ares_view_is(name, whole[i])) continue;
         value_emit(s->p, VALUE_VARIABLE, 0x110000 + i);
@@ -268,9 +262,9 @@ static bool letters_of_name(parser *s, size_t bytes)
     if (memchr(name.data, '_', name.len) || ares_view_is(name, "oo")) return fail(s);
     size_t end = s->at + bytes, factors = 0;
     while (s->at < end) {
-        if (digit(peek(s))) {
+        if (edit_digit(peek(s))) {
             size_t stop = s->at;
-            while (stop < end && digit(s->text.data[stop])) stop++;
+            while (stop < end && edit_digit(s->text.data[stop])) stop++;
             s->at += value_emit_number(s->p, (ares_view){ s->text.data, stop }, s->at, false);
         } else {
             value_emit(s->p, VALUE_VARIABLE, peek(s));
@@ -286,11 +280,12 @@ static bool primary(parser *s)
     char c = peek(s);
     if (!value_spend(s->budget, 1)) return fail(s);
     if (c == '(') return bracketed(s, 1);
-    if (digit(c) || c == '.') {
-        /* there, "05" is 0 and 5 */
-        if (s->reference && c == '0' && s->at + 1 < s->text.len && digit(s->text.data[s->at + 1])) {
+    if (edit_digit(c) || c == '.') {
+        /* the reference reads "05" as 0 and 5 */
+        if (s->reference && c == '0' && s->at + 1 < s->text.len &&
+            edit_digit(s->text.data[s->at + 1])) {
             size_t end = s->at;
-            while (end < s->text.len && digit(s->text.data[end])) end++;
+            while (end < s->text.len && edit_digit(s->text.data[end])) end++;
             if (end == s->text.len || (s->text.data[end] != '.' && s->text.data[end] != 'e')) {
                 s->at++;
                 value_emit(s->p, VALUE_INTEGER, 0);
@@ -301,7 +296,7 @@ static bool primary(parser *s)
         s->at += n;
         return n && !s->p->failed ? true : fail(s);
     }
-    if (letter(c)) {
+    if (edit_letter(c)) {
         size_t bytes = 0;
         const word *w = s->reference ? name_here(s, &bytes) : word_here(s);
         if (!w && s->reference) return letters_of_name(s, bytes);
@@ -323,7 +318,7 @@ static bool primary(parser *s)
     return true;
 }
 
-/* Signs before an operand: true when they make it negative. */
+/* Skips the signs before an operand; true when together they are negative. */
 static bool signs(parser *s)
 {
     bool negative = false;
@@ -368,13 +363,13 @@ static bool product(parser *s)
     for (;;) {
         char c = peek(s);
         bool number_before =
-            s->at > 0 && (digit(s->text.data[s->at - 1]) || s->text.data[s->at - 1] == '.');
+            s->at > 0 && (edit_digit(s->text.data[s->at - 1]) || s->text.data[s->at - 1] == '.');
         if (c == '*' || c == '/') {
             s->at++;
             if (!operand(s)) return false;
             value_emit(s->p, c == '*' ? VALUE_MUL : VALUE_DIV, 0);
-        } else if (c == '(' || letter(c) || (unsigned char)c >= 0x80 ||
-                   ((digit(c) || c == '.') && (s->reference || !number_before))) {
+        } else if (c == '(' || edit_letter(c) || (unsigned char)c >= 0x80 ||
+                   ((edit_digit(c) || c == '.') && (s->reference || !number_before))) {
             if (!power(s)) return false;
             value_emit(s->p, VALUE_MUL, 0);
         } else {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../src/grade/instructions/checks.h"
+#include "../../src/grade/instructions/check_tools.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

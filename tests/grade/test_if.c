@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 #include "ares/grade.h"
-#include "instructions/checks.h"
+#include "instructions/check_tools.h"
 
 static ares_arena rows; /* what a test parses; emptied by the next one */
 

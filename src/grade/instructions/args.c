@@ -1,10 +1,10 @@
 /*
- * Arguments of an instruction. The reference draws a random one where none, or a negative number,
- * is given: a fault here.
+ * Arguments of an instruction. Where one is missing or negative, the reference draws a random
+ * number; here it is a fault.
  */
 #include <math.h>
 
-#include "checks.h"
+#include "check_tools.h"
 
 static bool fault(if_args *a, const char *key)
 {

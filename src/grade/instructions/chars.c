@@ -1,7 +1,7 @@
 /*
- * Characters and the plain operations on texts. ASCII comes from a table, the rest from utf8proc's
- * categories; what Unicode calls Other_Lowercase and Other_Uppercase (circled letters, modifier
- * letters, Roman numerals), which it lacks, is listed here.
+ * Characters and simple operations on texts. ASCII comes from a table, other characters from
+ * utf8proc's categories. These lack what Unicode calls Other_Lowercase and Other_Uppercase (circled
+ * letters, modifier letters, Roman numerals), which is listed here.
  */
 #include <string.h>
 #include <utf8proc.h>
@@ -34,7 +34,7 @@ uint32_t if_next_wide(const char **p, const char *end)
     return IF_BROKEN + (unsigned char)*(*p)++;
 }
 
-/* Where the last character of [start, end) begins, start < end. */
+/* The start of the last character of [start, end), start < end. */
 static const char *back(const char *start, const char *end)
 {
     const char *p = end - 1;
@@ -160,8 +160,8 @@ bool if_is_blank(ares_view v)
     return if_trim_left(v).len == 0;
 }
 
-/* A character that goes: white space, or punctuation and the blank. */
-static bool goes(uint32_t c, int kind)
+/* Whether a character is trimmed: white space, or punctuation and the blank. */
+static bool is_trimmed(uint32_t c, int kind)
 {
     return kind == IF_SPACE ? if_is_space(c) : c == ' ' || if_is_punct(c);
 }
@@ -171,7 +171,7 @@ static ares_view cut_left(ares_view v, int kind)
     const char *p = v.data, *end = p + v.len;
     while (p < end) {
         const char *next = p;
-        if (!goes(if_next(&next, end), kind)) break;
+        if (!is_trimmed(if_next(&next, end), kind)) break;
         p = next;
     }
     return (ares_view){ p, (size_t)(end - p) };
@@ -182,7 +182,7 @@ static ares_view cut_right(ares_view v, int kind)
     const char *end = v.data + v.len;
     while (end > v.data) {
         const char *last = back(v.data, end), *p = last;
-        if (!goes(if_next(&p, end), kind)) break;
+        if (!is_trimmed(if_next(&p, end), kind)) break;
         end = last;
     }
     return (ares_view){ v.data, (size_t)(end - v.data) };
@@ -215,7 +215,7 @@ ares_view if_strip(ares_view v)
 
 ares_view if_lower(ares_view v, ares_arena *arena)
 {
-    /* some letters of two bytes have three in lower case */
+    /* some letters of two bytes take three in lower case */
     char *out = ares_arena_alloc(arena, v.len + v.len / 2 + 4), *at = out;
     for (const char *p = v.data, *end = p + v.len; p < end;) {
         unsigned char byte = (unsigned char)*p;

@@ -1,5 +1,5 @@
 /* How many words, sentences, names; what share of them. */
-#include "checks.h"
+#include "check_tools.h"
 
 bool if_check_number_words(if_args *a)
 {
@@ -23,7 +23,7 @@ bool if_check_word_count_range(if_args *a)
            least <= n && n <= most;
 }
 
-/* Words of nothing but punctuation are one word, the empty one. */
+/* Words of punctuation only are all one word, the empty one. */
 bool if_check_unique_word_count(if_args *a)
 {
     double n = 0;
@@ -44,7 +44,7 @@ bool if_check_stop_words(if_args *a)
     return words && (double)stop / (double)words * 100 <= percentage;
 }
 
-/* By their spelling in the text: "And" and "and," are two. */
+/* Conjunctions differ by their spelling in the text: "And" and "and," are two. */
 bool if_check_conjunctions(if_args *a)
 {
     double n = 0;
@@ -58,7 +58,7 @@ bool if_check_conjunctions(if_args *a)
     return (double)if_distinct(found, NULL, a->arena) >= n;
 }
 
-/* A name between word boundaries is a whole run of word characters, for names are letters only. */
+/* Names have letters only, so a name between word boundaries is a whole run of word characters. */
 bool if_check_person_names(if_args *a)
 {
     double n = 0;
@@ -133,7 +133,7 @@ typedef struct grams {
     int64_t n;
 } grams;
 
-static bool add(grams *g, uint64_t gram, bool insert) /* true when it was there */
+static bool add(grams *g, uint64_t gram, bool insert) /* true when it is there already */
 {
     size_t at = (size_t)((gram * 0x9e3779b97f4a7c15u) >> 20) & g->mask;
     while (g->slot[at] && g->slot[at] != gram + 1) at = (at + 1) & g->mask;
@@ -142,7 +142,7 @@ static bool add(grams *g, uint64_t gram, bool insert) /* true when it was there 
     return false;
 }
 
-/* All trigrams of a text; with `in` given, *common counts the different ones that are in there. */
+/* All trigrams of a text; with `in` given, *common counts the different ones that `in` has too. */
 static grams trigrams(ares_view text, grams *in, int64_t *common, ares_arena *arena)
 {
     grams g = { .mask = 15 };

@@ -1,7 +1,7 @@
-/* The tasks of IFBench that ask for one particular thing: a table, a list of countries, a quiz. */
+/* Tasks of IFBench that ask for one particular thing: a table, a list of countries, a quiz. */
 #include <string.h>
 
-#include "checks.h"
+#include "check_tools.h"
 
 /* ---------------------------------------------------------------- lists */
 bool if_check_multiples(if_args *a)
@@ -14,8 +14,8 @@ bool if_check_multiples(if_args *a)
 }
 
 /*
- * The words from the last to the first hold "bald eagle"; without any full stop they are one
- * sentence, as is asked too.
+ * Whether the words in reverse order contain "bald eagle". The task asks for one sentence, which a
+ * text without full stops always is.
  */
 bool if_check_word_reverse(if_args *a)
 {
@@ -89,7 +89,7 @@ bool if_check_date_format_list(if_args *a)
         if (date.len != 10 || date.data[4] != '-' || date.data[7] != '-') return false;
         if (!number(date, 0, 4, &year) || !number(date, 5, 2, &month) || !number(date, 8, 2, &day))
             return false;
-        /* month 0 is let through, with any day */
+        /* month 0 passes, with any day, as in the reference */
         if (year < 1769 || year > 1821 || month > 12) return false;
         int days = month == 2                                              ? 29
                    : month == 4 || month == 6 || month == 9 || month == 11 ? 30
@@ -102,7 +102,8 @@ bool if_check_date_format_list(if_args *a)
 
 /* ---------------------------------------------------------------- a quiz */
 /*
- * Question d+[.|):;]? at the beginning of v: what stands behind it; data NULL when it is not there.
+ * Question \d+[.|):;]? at the beginning of v: returns what follows it; data NULL when it is not
+ * there.
  */
 static ares_view behind_label(ares_view v)
 {
@@ -114,7 +115,7 @@ static ares_view behind_label(ares_view v)
     return v.len && memchr(".|):;", v.data[0], 5) ? if_from(v, 1) : v;
 }
 
-/* [A-Ea-e][.|)]s*w at the beginning of a line */
+/* [A-Ea-e][.|)]\s*\w at the beginning of a line */
 static bool is_option(ares_view line)
 {
     if (line.len < 3 || !memchr("ABCDEabcde", line.data[0], 10) || !memchr(".|)", line.data[1], 3))
@@ -124,7 +125,7 @@ static bool is_option(ares_view line)
 }
 
 /*
- * Characters of the text before the options, its lines joined by blanks; -1 unless there are five
+ * Characters of the question before its options, its lines joined by blanks; -1 unless it has five
  * options.
  */
 static int64_t question_length(ares_view question, ares_arena *arena)
@@ -176,7 +177,10 @@ bool if_check_csv_city(if_args *a)
     return true;
 }
 
-/* The names with or without quotes; between them the delimiter and any of `blanks`. */
+/*
+ * Whether the first line is these names, with or without quotes, with the delimiter and any of
+ * `blanks` between them.
+ */
 static bool is_header(ares_view text, const char *const names[5], char delimiter,
                       const char *blanks)
 {
@@ -198,14 +202,14 @@ static bool is_header(ares_view text, const char *const names[5], char delimiter
     return line.len == 0;
 }
 
-/* quotes tripled, so that the reader leaves them in the fields */
+/* Rows with tripled quotes, so that the reader leaves quotes in the fields. */
 static if_rows quoted_rows(if_args *a, char delimiter)
 {
     return if_csv(if_replace(a->text, ARES_VIEW("\""), ARES_VIEW("\"\"\""), a->arena), delimiter,
                   a->arena);
 }
 
-/* ".*[^dws].*" at the beginning of a field, on its first line */
+/* ".*[^\d\w\s].*" at the beginning of a field, on its first line */
 static bool is_special(ares_view field)
 {
     int64_t end = ares_view_find(field, ARES_VIEW("\n"), 0);
@@ -226,7 +230,8 @@ bool if_check_csv_special_character(if_args *a)
     if (rows.n != 15) return false;
     for (int64_t i = 1; i < rows.n; i++) {
         if (rows.items[i].n != ARES_COUNT(names)) return false;
-        for (int k = 0; k < ARES_COUNT(names); k++) /* rows behind it are not looked at */
+        /* as in the reference, a row after the first hit is not examined */
+        for (int k = 0; k < ARES_COUNT(names); k++)
             if (is_special(rows.items[i].items[k])) return true;
     }
     return false;

@@ -1,10 +1,10 @@
 /*
- * Words that must, or must not, be there. Keywords are literal text: the reference's regular
- * expressions are not offered.
+ * Words that must, or must not, be there. Keywords are literal text; the reference's regular
+ * expressions are not supported.
  */
-#include "checks.h"
+#include "check_tools.h"
 
-/* Where a regular expression would be `\bword\b`; an empty word stands at any boundary. */
+/* What the regular expression `\bword\b` finds; an empty word is found at any boundary. */
 static bool has_word(ares_view text, ares_view word)
 {
     return word.len ? if_has_word(text, word) : if_count_words(text) > 0;
@@ -122,8 +122,8 @@ bool if_check_keywords_specific_position(if_args *a)
 }
 
 /*
- * Second and second to last, before a last token that is punctuation: one character, or a piece of
- * that list in its order.
+ * The second token and the second to last; a last token of punctuation (one character, or a piece
+ * of this list in its order) does not count.
  */
 bool if_check_words_position(if_args *a)
 {

@@ -1,11 +1,11 @@
 /*
- * Marks in the text: bullets, highlights, brackets, titles, sections. Each scanner says which
- * regular expression of the reference it stands for (s: white space, d: digit, [..]: a set; matches
- * are counted from the left and do not overlap).
+ * Marks in the text: bullets, highlights, brackets, titles, sections. The comment of a scanner
+ * gives the regular expression of the reference that it stands for; matches are counted from the
+ * left and do not overlap.
  */
 #include <string.h>
 
-#include "checks.h"
+#include "check_tools.h"
 
 static bool at_least(if_args *a, const char *key, int64_t count)
 {
@@ -13,7 +13,7 @@ static bool at_least(if_args *a, const char *key, int64_t count)
     return if_arg_number(a, key, &n) && (double)count >= n;
 }
 
-/* Where the first of two bytes stands at or behind i; text.len when neither does. */
+/* The index of the first x or y from i on; text.len when there is neither. */
 static size_t find_either(ares_view t, size_t i, char x, char y)
 {
     while (i < t.len && t.data[i] != x && t.data[i] != y) i++;
@@ -32,7 +32,7 @@ bool if_check_number_placeholders(if_args *a)
     int64_t found = 0;
     for (size_t i = 0; i < t.len; i++) {
         if (t.data[i] != '[') continue;
-        /* no other bracket of a line closes when this one does not */
+        /* no other bracket of this line closes if this one does not */
         i = find_either(t, i, ']', '\n');
         found += i < t.len && t.data[i] == ']';
     }
@@ -44,7 +44,7 @@ static size_t skip_one(ares_view t, size_t i)
     return t.len - if_skip_one_space(if_from(t, i)).len;
 }
 
-/* Behind at `p . s? s .` or, doubled, `p . s? p . s? s`; the text is in lower case. */
+/* Whether `p\.\s?s\.` or, doubled, `p\.\s?p\.\s?s` stands at i; the text is in lower case. */
 static bool is_postscript(ares_view t, size_t i, bool doubled)
 {
     for (int letters = doubled ? 2 : 1; letters; letters--) {
@@ -68,8 +68,8 @@ bool if_check_postscript(if_args *a)
 }
 
 /*
- * ^s*\*[^*].*$ and ^s*-.*$ : white space may run over lines, and the character behind the star may
- * be the end of its line
+ * ^\s*\*[^*].*$ and ^\s*-.*$ : white space may span lines, and the character after the star may be
+ * the end of its line
  */
 static int64_t count_bullets(ares_view t, char mark)
 {
@@ -117,7 +117,7 @@ bool if_check_number_highlighted_sections(if_args *a)
                     count_highlights(a->text, 1) + count_highlights(a->text, 2));
 }
 
-/* s?SPLITERs?d+s? */
+/* \s?SPLITER\s?\d+\s? */
 bool if_check_multiple_sections(if_args *a)
 {
     ares_view mark = { 0 };
@@ -143,7 +143,8 @@ bool if_check_multiple_sections(if_args *a)
 }
 
 /*
- * <<[^\n]+>> : the longest of each line; the title is what is left without < before and > behind it
+ * <<[^\n]+>> : the longest match of each line; the title is that without the < before it and the >
+ * after it
  */
 bool if_check_title(if_args *a)
 {
@@ -233,7 +234,7 @@ bool if_check_sub_bullets(if_args *a)
     return true;
 }
 
-/* Lines without a character are dropped; lines of blanks count. */
+/* Empty lines are dropped; lines of blanks count. */
 bool if_check_newline(if_args *a)
 {
     ares_view text = if_trim(if_delete_punct(a->text, a->arena));
@@ -244,9 +245,9 @@ bool if_check_newline(if_args *a)
 }
 
 /*
- * The reference removes blank lines from the list that it walks: a blank line met takes out the
- * first line equal to it, and the line behind is never looked at. So of each kind of blank line the
- * first k go, k being how often the walk meets it.
+ * The reference removes blank lines from the list while it walks over it: a blank line that it
+ * meets removes the first line equal to it, and the line after is skipped. So of each kind of blank
+ * line the first k are removed, where k is how often the walk meets that kind.
  */
 bool if_check_line_indent(if_args *a)
 {

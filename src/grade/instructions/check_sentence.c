@@ -1,5 +1,5 @@
 /* Sentences: their ends, their order, their lengths. */
-#include "checks.h"
+#include "check_tools.h"
 
 static void count_ends(if_args *a, int64_t counts[3])
 {
@@ -22,7 +22,9 @@ bool if_check_sentence_balance(if_args *a)
     return n[0] == n[1] && n[1] == n[2];
 }
 
-/* Two for the first pair of a run with one letter, one for each that follows. */
+/*
+ * Two points for the first pair of words in a run with the same letter, one for each further word.
+ */
 static int64_t alliteration(ares_view sentence, ares_arena *arena)
 {
     if_list words = if_words(if_lower(sentence, arena), arena);
@@ -51,7 +53,7 @@ bool if_check_alliteration_increment(if_args *a)
     return true;
 }
 
-/* Last or last but one: a variation selector may stand behind an emoji. */
+/* The last character or the one before it: a variation selector may follow an emoji. */
 static bool ends_in_emoji(ares_view plain)
 {
     uint32_t before = 0, last = 0;
@@ -79,7 +81,7 @@ bool if_check_emoji(if_args *a)
     return true;
 }
 
-/* The reference does not look whether the words differ. */
+/* As in the reference, the words themselves may be the same. */
 bool if_check_sentence_words(if_args *a)
 {
     if_list s = if_sentences(a->text, a->arena);
@@ -124,8 +126,8 @@ bool if_check_sentence_alphabet(if_args *a)
 }
 
 /*
- * Text first, at least two sentences of it; then bullets, at least two, and nothing else, not even
- * a blank line.
+ * Text with at least two sentences, then at least two bullets, and nothing else, not even a blank
+ * line.
  */
 bool if_check_no_bullets_bullets(if_args *a)
 {

@@ -1,7 +1,7 @@
 /* The text as a whole: paragraphs, beginning and end, case and language, what it repeats. */
 #include <string.h>
 
-#include "checks.h"
+#include "check_tools.h"
 
 /* ---------------------------------------------------------------- parts */
 /* Pieces that are not blank; -1 when a blank one stands between others. */
@@ -33,7 +33,7 @@ bool if_check_two_responses(if_args *a)
     return !ares_view_eq(parts[0], parts[1]);
 }
 
-/* Counted are paragraphs that are not blank, but the n-th is taken from all of them. */
+/* Only paragraphs that are not blank are counted, but the n-th is taken from all of them. */
 bool if_check_nth_paragraph_first_word(if_args *a)
 {
     ares_view want = { 0 };
@@ -49,7 +49,7 @@ bool if_check_nth_paragraph_first_word(if_args *a)
     if_list pieces = if_split(a->text, ARES_VIEW("\n\n"), a->arena);
     for (int64_t i = 0; i < pieces.n; i++) n += !if_is_blank(pieces.items[i]);
     if ((double)n != paragraphs) return false;
-    ares_view word = if_first_word(pieces.items[nth - 1]); /* n of them are there at least */
+    ares_view word = if_first_word(pieces.items[nth - 1]); /* there are at least n */
     if (!word.len) return false;
     for (const char *quote = "'\""; *quote; quote++)
         while (word.len && word.data[0] == *quote) word = if_from(word, 1);
@@ -101,7 +101,7 @@ bool if_check_repeat_change(if_args *a)
     return same;
 }
 
-/* Both ends are characters of the prompt and belong to the span. */
+/* Both ends are indices of characters of the prompt, and are included. */
 bool if_check_repeat_span(if_args *a)
 {
     ares_view prompt = { 0 };
@@ -116,7 +116,7 @@ bool if_check_repeat_span(if_args *a)
 }
 
 /* ---------------- case, language, single characters */
-static bool is_language(ares_view text, ares_view code) /* nothing to tell it by: satisfied */
+static bool is_language(ares_view text, ares_view code) /* a text without letters passes */
 {
     const char *found = if_language(text);
     return !found || ares_view_is(code, found);
@@ -151,8 +151,8 @@ bool if_check_no_whitespace(if_args *a)
 
 /* ---------------------------------------------------------------- one of several answers */
 /*
- * W*aW*bW*c at its beginning, in either case (W: no word character): letters as answers, which are
- * compared as they stand.
+ * \W*a\W*b\W*c at the beginning, in either case: the options are letters, which are compared as
+ * they stand.
  */
 static bool is_letters(ares_view options)
 {

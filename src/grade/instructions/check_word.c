@@ -1,7 +1,7 @@
 /* What every word of a text must be like. */
 #include <string.h>
 
-#include "checks.h"
+#include "check_tools.h"
 
 static if_list plain_words(if_args *a) /* lower case, without punctuation */
 {
@@ -153,7 +153,7 @@ bool if_check_paragraph_last_first(if_args *a)
     return true;
 }
 
-/* a lower-case letter, and behind it all lower or all upper case or nothing */
+/* Whether a lower-case letter is followed by lower case only, by upper case only, or by nothing. */
 static bool is_untitled(ares_view w)
 {
     const char *p = w.data, *end = p + w.len;
@@ -162,7 +162,7 @@ static bool is_untitled(ares_view w)
     return if_is_lower(first) && (!rest.len || if_lower_text(rest) || if_upper_text(rest));
 }
 
-/* Only plain faults count: "iPhone" passes, and "Don't" fails through its token "n't". */
+/* Only clear violations count: "iPhone" passes, and "Don't" fails by its token "n't". */
 bool if_check_title_case(if_args *a)
 {
     if_list tokens = if_tokens(a->text, a->arena);

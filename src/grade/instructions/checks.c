@@ -1,8 +1,10 @@
-/* The table of checks; what all of them have in common; the eight variants of the loose mode. */
+/*
+ * The table of checks, what all of them have in common, and the eight variants of the loose mode.
+ */
 #include <stdatomic.h>
 #include <string.h>
 
-#include "checks.h"
+#include "check_tools.h"
 
 typedef struct check {
     ares_view id;
@@ -30,17 +32,20 @@ int if_check_find(ares_view id)
 }
 
 /* ---------------------------------------------------------------- once per id */
-static atomic_bool told[ARES_COUNT(table)];
+static atomic_bool warned[ARES_COUNT(table)];
 
 static void warn_argument(int i, const char *fault)
 {
-    if (!atomic_exchange(&told[i], true))
+    if (!atomic_exchange(&warned[i], true))
         ares_warn("reward: instruction '%s': '%s' is missing or wrong in its kwargs; counted as "
                   "not followed",
                   table[i].id.data, fault);
 }
 
-/* Unknown ids come from data and can be many: the hashes of the first ones told, none beyond. */
+/*
+ * Unknown ids come from data and can be many: hashes of the first ones warned of; no warnings
+ * beyond them.
+ */
 static void warn_unknown(ares_view id)
 {
     static _Atomic uint64_t seen[32];
@@ -71,7 +76,7 @@ bool if_spend(if_args *a, int64_t steps)
     return spend(a->budget, steps);
 }
 
-/* what one large text needed is not what the next one needs */
+/* the memory for one large text is not kept */
 static void forget(ares_arena *scratch)
 {
     if (scratch->used > (size_t)1 << 20) ares_arena_fini(scratch);
@@ -148,7 +153,7 @@ bool if_check_loose(ares_view id, const ares_json *kwargs, ares_view text, if_bu
     ares_arena own = { 0 };
     bool holds = false;
     for (int k = 0; k < ARES_COUNT(cuts) && !holds; k++) {
-        /* texts of few lines have few variants */
+        /* texts of few lines have fewer variants */
         if (k > 1 && ares_view_eq(cuts[k], cuts[1])) continue;
         holds = judge(i, kwargs, cuts[k], budget, scratch);
         if (holds || !memchr(cuts[k].data, '*', cuts[k].len)) continue;

@@ -1,11 +1,12 @@
 /*
  * The 83 checks of IFEval (Zhou et al., arXiv 2311.07911) and IFBench (Pyatkin et al., arXiv
- * 2507.02833), and the score they make together (the project's rewards specification, sections 6
- * and 7). Verdicts are the reference code's, its oddities included, except where it draws random
- * parameters or raises: there an instruction counts as not followed.
+ * 2507.02833), and the score of a row that names some of them
+ * (docs/rewards.md#instruction-following). Verdicts are the reference code's, its oddities
+ * included; where that code draws random parameters or raises an exception, an instruction counts
+ * as not followed.
  *
- * All of it is pure, safe in threads and bounded by counted work: bytes of text read, weighted by
- * what a check costs.
+ * All of it is pure, thread-safe and bounded by counted work: bytes of text read, weighted by what
+ * a check costs.
  */
 #ifndef ARES_GRADE_INSTRUCTIONS_CHECKS_H
 #define ARES_GRADE_INSTRUCTIONS_CHECKS_H
@@ -13,8 +14,8 @@
 #include "text_parts.h"
 
 /*
- * X(instruction id, function, cost): if_check_<function> in check_<family>.c; cost in steps a byte,
- * the cheapest scan being 1.
+ * X(instruction id, function, cost): the function is if_check_<function> in check_<family>.c; cost
+ * is in steps per byte, 1 for the cheapest scan.
  */
 #define IF_CHECK_LIST(X)                                                               \
     /* IFEval */                                                                       \
@@ -105,40 +106,40 @@
     X("format:output_template", output_template, 1)                                    \
     X("format:no_whitespace", no_whitespace, 1)
 
-/* Work for one response, all instructions and variants together: well under a second. */
+/* Work for one response, all instructions and variants together; well under a second. */
 enum { IF_STEPS = 64 << 20 };
 typedef struct if_budget {
     int64_t steps;  /* left */
-    bool exhausted; /* something was not judged, and counts as not followed */
+    bool exhausted; /* an instruction was not judged for lack of steps; it counts as not followed */
 } if_budget;
 
-/* ---------------- judging one instruction (check.c) */
+/* ---------------- judging one instruction (checks.c) */
 int if_check_count(void);
 const char *if_check_id(int i);  /* in the order of the list */
 int if_check_find(ares_view id); /* -1 when unknown */
 /*
- * Is the instruction followed by this very text? A blank text follows nothing. Unknown ids and
- * missing or wrong arguments are warned of once per id and process. scratch is for the call's own
- * use.
+ * Whether the text itself follows the instruction; a blank text follows none. Warns of unknown ids
+ * and of missing or wrong arguments once per id and process. scratch is memory for the duration of
+ * the call.
  */
 bool if_check(ares_view id, const ares_json *kwargs, ares_view text, if_budget *budget,
               ares_arena *scratch);
 /*
- * The same for the best of 8 variants: without "*", without the first line, the last, both, and
- * these without "*".
+ * Whether any of 8 variants of the text does: the whole text, the text without its first line,
+ * without its last, without both, and each of these without "*".
  */
 bool if_check_loose(ares_view id, const ares_json *kwargs, ares_view text, if_budget *budget,
                     ares_arena *scratch);
 /* The argument of a known instruction that is missing or wrong for any text; NULL: none is. */
 const char *if_check_fault(ares_view id, const ares_json *kwargs);
 
-/* ------------------------------------------------------------------ judging a row (score.c) */
+/* ------------------------------------------------------------------ judging a row (verdicts.c) */
 /*
- * An array of n objects without nulls from what rows keep as kwargs: a list, one mapping for all,
- * or anything else.
+ * An array of n objects without nulls, from what rows have as kwargs: a list, one object for all
+ * instructions, or anything else.
  */
 const ares_json *if_coerce_kwargs(const ares_json *kwargs, int64_t n, ares_arena *arena);
-/* what stands behind the last </think>, untrimmed; the text itself when there is none */
+/* The text after the last </think>, untrimmed; the whole text when there is none. */
 ares_view if_strip_think(ares_view text);
 
 #define IF_MODE_LIST(X) X(strict_all) X(strict_fraction) X(loose_all) X(loose_fraction)
@@ -147,7 +148,7 @@ typedef enum { IF_MODE_LIST(IF_MODE_ENTRY_) IF_MODE_COUNT } if_mode;
 #undef IF_MODE_ENTRY_
 
 typedef struct if_verdict {
-    int64_t n;            /* instructions: ids that are not blank */
+    int64_t n;            /* instructions: the ids that are not blank */
     ares_view *ids;       /* [n] trimmed */
     bool *strict, *loose; /* [n] */
     bool exhausted;
@@ -156,54 +157,6 @@ typedef struct if_verdict {
 void if_judge(const ares_json *ids, const ares_json *kwargs, ares_view text, ares_arena *arena,
               if_verdict *out);
 double if_fraction(int64_t followed, int64_t n); /* 0 of 0 is 0 */
-/* *_all: 1 when every instruction is followed, else 0; no instructions: 0 */
+/* *_all: 1 when every instruction is followed, else 0; 0 without instructions. */
 double if_score(const if_verdict *v, if_mode mode);
-
-/* ------------------------------------------------------------------ what a check sees */
-typedef struct if_args {
-    ares_view text;          /* not blank */
-    const ares_json *kwargs; /* an object, or NULL */
-    ares_arena *arena;
-    if_budget *budget;
-    /* the argument that is missing or wrong: the instruction counts as not followed */
-    const char *fault;
-} if_args;
-#define IF_CHECK_DECLARE_(id, function, cost) bool if_check_##function(if_args *a);
-IF_CHECK_LIST(IF_CHECK_DECLARE_)
-#undef IF_CHECK_DECLARE_
-
-/* ---------------- arguments (args.c): false, and the fault noted, when not there */
-/* finite and not negative; 2.0 is 2 */
-bool if_arg_number(if_args *a, const char *key, double *out);
-bool if_arg_whole(if_args *a, const char *key, int64_t *out);    /* a number without fraction */
-bool if_arg_text(if_args *a, const char *key, ares_view *out);   /* may be empty */
-bool if_arg_filled(if_args *a, const char *key, ares_view *out); /* not empty */
-/* an array of one or more strings */
-bool if_arg_texts(if_args *a, const char *key, const ares_json **out);
-/* "less than" and "at least" a number; *holds: whether count stands so to it */
-bool if_arg_relation(if_args *a, const char *relation_key, const char *number_key, double count,
-                     bool *holds);
-/* Steps beyond a check's own cost; false when they are not there. */
-bool if_spend(if_args *a, int64_t steps);
-
-/* ---------------- helpers that several families use (pieces.c) */
-bool if_has(ares_view text, const char *part);
-bool if_ends(ares_view text, ares_view end);
-ares_view if_from(ares_view v, size_t at); /* without the first `at` bytes */
-/* all, from the left; part not empty */
-ares_view if_replace(ares_view text, ares_view part, ares_view by, ares_arena *arena);
-ares_view if_skip_one_space(ares_view v); /* without its first character if that is white space */
-/* the next run of decimal digits, and v moves behind it; data NULL at the end */
-ares_view if_next_digits(ares_view *v);
-ares_view if_next_run(ares_view *v); /* the next run of word characters, likewise */
-/* up to white space, from the first character that is none; may be empty */
-ares_view if_first_word(ares_view v);
-ares_view if_last_word(ares_view v);
-/* of each item, the place of the first item equal to it */
-uint32_t *if_group(if_list list, ares_arena *arena);
-/* how many differ; *most (may be NULL): of the commonest */
-int64_t if_distinct(if_list list, int64_t *most, ares_arena *arena);
-/* what Python's json.loads reads, nested up to 1000 deep (json.c) */
-bool if_is_json(ares_view text);
-
 #endif

@@ -1,6 +1,6 @@
 /*
- * Which language: the script that most letters are of, and where several languages share it, the
- * one whose frequent words and own letters occur most (ties: the first of the list). The
+ * The language of a text: by the script of most of its letters, and where several languages share
+ * the script, by whose frequent words and own letters occur most (ties: the first of the list). The
  * reference's langdetect is an n-gram classifier with random seeds; the two agree on plain texts,
  * not on short or mixed ones.
  */
@@ -61,7 +61,9 @@ static int script_of(uint32_t c)
     return low < ARES_COUNT(blocks) && c >= blocks[low].first ? blocks[low].script : -1;
 }
 
-/* A letter, or a sign that words of the Indian scripts are written with. */
+/*
+ * Whether c belongs to a word: a letter, or one of the marks that Indian scripts write words with.
+ */
 static bool in_word(uint32_t c)
 {
     if (if_is_letter(c)) return true;
@@ -83,7 +85,7 @@ const char *if_language(ares_view text)
     size_t len = 0;
     for (const char *p = text.data, *end = p + text.len;;) {
         uint32_t c = p < end ? if_to_lower(if_next(&p, end)) : 0;
-        if (c >= 'a' && c <= 'z') { /* most letters there are */
+        if (c >= 'a' && c <= 'z') { /* the most frequent case */
             if (len < LONGEST) word[len] = (char)c;
             len++;
             letters[IF_LATIN]++;
@@ -93,7 +95,7 @@ const char *if_language(ares_view text)
             char bytes[4];
             size_t n = if_put(c, bytes);
             if (len + n <= LONGEST) memcpy(word + len, bytes, n);
-            len += n; /* beyond LONGEST: a word of no list */
+            len += n; /* longer than LONGEST: in no list */
             int script = script_of(c);
             if (script >= 0 && if_is_letter(c)) letters[script]++;
             const if_entry *e = if_set_find(&if_language_letters, bytes, n);

@@ -1,7 +1,7 @@
 /*
  * Sentences as NLTK 3.8 finds them with its English Punkt model (Kiss and Strunk, Unsupervised
- * Multilingual Sentence Boundary Detection, 2006). A mark may end a sentence where punctuation or
- * white space and a further word follow; what stands around it, its context, is cut into tokens and
+ * Multilingual Sentence Boundary Detection, 2006). A mark may end a sentence where punctuation, or
+ * white space and another word, follow; the text around it, its context, is cut into tokens and
  * judged. Contexts do not overlap, so the work is linear.
  */
 #include <string.h>
@@ -9,9 +9,9 @@
 #include "tables.h"
 #include "text_parts.h"
 
-/* of if_orthography */
+/* masks of values in if_orthography */
 enum { SEEN_UPPER = 2 + 4 + 8, SEEN_LOWER = 16 + 32 + 64, MID_UPPER = 4, START_LOWER = 16 };
-enum { TYPE_MAX = 64 }; /* longer than any word of the tables: then a type needs no text */
+enum { TYPE_MAX = 64 }; /* longer than any word of the tables: a longer type is stored as empty */
 
 typedef struct token {
     ares_view text;
@@ -26,8 +26,8 @@ static bool is_mark(char c)
 }
 
 /*
- * ENDS: a character that ends a word, and makes a mark before it a candidate; NO_WORD: one that
- * begins none.
+ * ENDS: the character ends a word, and makes a mark before it a candidate; NO_WORD: it begins no
+ * word.
  */
 enum { ENDS = 1, NO_WORD = 2 };
 static const uint8_t roles[128] = {
@@ -47,7 +47,7 @@ static bool ends_word(char c)
 }
 
 /* ------------------------------------------------------------------ tokens of a context */
-/* Bytes of "--", "..", ". . ." and longer ones at p; 0: none. */
+/* Bytes of "--", "..", ". . ." or a longer one at p; 0: none. */
 static size_t multi_mark(const char *p, const char *end)
 {
     const char *q = p;
@@ -59,7 +59,7 @@ static size_t multi_mark(const char *p, const char *end)
     if (*p != '.') return 0;
     int pairs = 0;
     const char *stop = NULL;
-    while (q < end && *q == '.') { /* (dot, white space) twice or more, and a dot */
+    while (q < end && *q == '.') { /* (dot, white space) twice or more, then a dot */
         if (pairs >= 2) stop = q + 1;
         if (++q == end || !if_is_space(if_next(&q, end))) break;
         pairs++;
@@ -75,7 +75,7 @@ static bool word_ends_at(const char *p, const char *end)
     return if_is_space(if_next(&q, end)) || multi_mark(p, end) > 0;
 }
 
-/* The token at *p, where no white space stands; moves *p behind it. */
+/* The token at *p, where no white space stands; moves *p past it. */
 static ares_view next_token(const char **p, const char *end)
 {
     const char *start = *p, *q = start;
@@ -85,8 +85,8 @@ static ares_view next_token(const char **p, const char *end)
     } else {
         if_next(&q, end);
         /*
-         * as short as the reference's lazy match: up to the first end of a word, or a comma before
-         * one
+         * as short as the reference's lazy match: up to the first end of a word, or to a comma
+         * before one
          */
         if (!has_role(*start, NO_WORD))
             while (!word_ends_at(q, end) && !(*q == ',' && word_ends_at(q + 1, end)))
@@ -96,7 +96,7 @@ static ares_view next_token(const char **p, const char *end)
     return (ares_view){ start, (size_t)(q - start) };
 }
 
-/* Lower case of v into out, its length; 0 when it does not fit. */
+/* Writes v in lower case; returns the length, 0 when it does not fit. */
 static size_t lower_into(char out[TYPE_MAX], ares_view v)
 {
     size_t n = 0;
@@ -165,7 +165,7 @@ static ares_view bare_type(const token *t)
     return (ares_view){ t->type, n };
 }
 
-/* The type a following token is looked up by. */
+/* The type by which a token after another is looked up. */
 static ares_view next_type(const token *t)
 {
     return t->breaks ? bare_type(t) : (ares_view){ t->type, t->type_len };
@@ -179,7 +179,7 @@ static uint32_t orthography(const token *t)
 }
 
 enum { NO, YES, UNKNOWN };
-/* Does its spelling say that the token starts a sentence? (section 4.1.1) */
+/* Whether the token's spelling says that it starts a sentence (Kiss and Strunk, section 4.1.1). */
 static int starts_sentence(const token *t)
 {
     uint32_t c = if_first(t->text), seen = orthography(t);
@@ -199,7 +199,7 @@ static bool is_collocation(ares_view a, ares_view b)
     return if_set_find(&if_collocations, pair, a.len + 1 + b.len) != NULL;
 }
 
-/* Second pass: what the token behind it tells. */
+/* Second pass: what the next token tells. */
 static void judge(token *t, const token *next)
 {
     if (t->text.data[t->text.len - 1] != '.') return;
@@ -222,7 +222,7 @@ static void judge(token *t, const token *next)
         t->breaks = false;
 }
 
-/* Is there an end of a sentence before the last token? */
+/* Whether a sentence ends before the last token. */
 static bool contains_break(ares_view context)
 {
     token tokens[2], *last = NULL, *t = tokens;
@@ -251,17 +251,18 @@ static bool contains_break(ares_view context)
 
 /* ------------------------------------------------------------------ sentences */
 typedef struct candidate {
-    const char *start, *mark; /* its word, and the mark behind it; NULL: none yet */
+    const char *start, *mark; /* its word, and the mark after it; NULL: none yet */
     const char *next, *stop;  /* where the next sentence would begin, and the end of the context */
 } candidate;
 
 typedef struct output {
     ares_view *items;
     int64_t n, cap;
-    const char *from; /* where the sentence that is open begins */
-    ares_view held;   /* the last sentence found, which may get closing characters of the next */
+    const char *from; /* where the open sentence begins */
+    /* the last sentence found, which may still get closing characters from the next */
+    ares_view held;
     bool holds;
-    size_t taken; /* bytes of the held sentence that belong to the one before */
+    size_t taken; /* bytes of the held sentence that belong to the sentence before it */
 } output;
 
 static void push(output *o, ares_view v)
@@ -274,8 +275,8 @@ static void push(output *o, ares_view v)
 }
 
 /*
- * Closing characters at the start of v, when white space, "--" or the end of a line follows; with
- * the white space in *taken.
+ * Bytes of closing characters at the start of v, when white space, "--" or the end of the text
+ * follows; *taken: with that white space.
  */
 static size_t closers(ares_view v, size_t *taken)
 {
@@ -294,7 +295,9 @@ static size_t closers(ares_view v, size_t *taken)
     return n;
 }
 
-/* The sentence held is complete but for what v, the next one, begins with. */
+/*
+ * Holds v back; the sentence held before is complete but for closing characters at the start of v.
+ */
 static void hold(output *o, ares_view v)
 {
     if (o->holds) {
@@ -319,8 +322,8 @@ static void examine(output *o, const candidate *c)
 }
 
 /*
- * Is the mark at p a candidate: directly before punctuation, or before white space and a further
- * word?
+ * Whether the mark at p is a candidate: directly before punctuation, or before white space and
+ * another word.
  */
 static bool find_context(const char *p, const char *end, candidate *c)
 {
@@ -354,7 +357,7 @@ if_list if_sentences(ares_view text, ares_arena *arena)
     for (const char *p = text.data; p < end; p++) {
         candidate c = { .mark = p };
         if (!is_mark(*p) || !find_context(p, end, &c)) continue;
-        const char *space = p; /* the last ASCII white space behind the last mark */
+        const char *space = p; /* the last ASCII white space after the last mark */
         while (space > stop + 1 && !(space[-1] == ' ' || (space[-1] >= '\t' && space[-1] <= '\r')))
             space--;
         c.start = space > stop + 1 ? space : last.start;

@@ -19,7 +19,7 @@ typedef struct sink {
 static void add(sink *s, char c)
 {
     if (s->rows) *s->bytes++ = c;
-    /* bytes of broken characters: as near as makes no difference */
+    /* broken characters are counted by bytes, which is close enough */
     if (((unsigned char)c & 0xc0) != 0x80) s->field_chars++;
 }
 
@@ -97,7 +97,7 @@ static bool run(ares_view text, char delimiter, sink *s)
             break;
         }
         if (s->field_chars > FIELD_MAX) return false;
-        if (c == '\n' && state == LINE_END) { /* the end of a line of the stream */
+        if (c == '\n' && state == LINE_END) { /* the end of one of the stream's lines */
             end_row(s);
             state = START_ROW;
         }

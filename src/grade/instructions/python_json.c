@@ -1,11 +1,11 @@
 /*
- * Does Python's json.loads read it? White space is blank, tab, newline and return; NaN, Infinity
- * and -Infinity are values; strings hold no control characters; nothing follows the value. Only
- * nesting up to 1000 is read, as there.
+ * Whether Python's json.loads reads a text. White space is blank, tab, newline and return; NaN,
+ * Infinity and -Infinity are values; strings hold no control characters; nothing follows the value;
+ * nesting goes up to 1000, Python's recursion limit.
  */
 #include <string.h>
 
-#include "checks.h"
+#include "check_tools.h"
 
 enum { MAX_DEPTH = 1000 };
 
@@ -32,7 +32,7 @@ static bool hex(char c)
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
 }
 
-static bool string(reader *r) /* behind its first quote */
+static bool string(reader *r) /* after its opening quote */
 {
     while (r->p < r->end) {
         unsigned char c = (unsigned char)*r->p++;
@@ -60,8 +60,8 @@ static bool digits(reader *r)
 }
 
 /*
- * Like Python's, it stops before a point or an exponent without digits; what is left then is text
- * behind the value.
+ * Like Python's, it stops before a point or an exponent without digits, and what is left is then
+ * text after the value.
  */
 static bool number(reader *r)
 {
@@ -118,12 +118,12 @@ bool if_is_json(ares_view text)
             } else if (open[depth - 1] == '{' && !key(&r)) {
                 return false;
             } else {
-                continue; /* to its first value */
+                continue; /* its first value follows */
             }
         } else if (!scalar(&r)) {
             return false;
         }
-        for (;;) { /* a value has ended: containers may, too */
+        for (;;) { /* a value has ended, and containers may end with it */
             space(&r);
             if (depth == 0) return r.p == r.end;
             if (r.p == r.end) return false;

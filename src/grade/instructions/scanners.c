@@ -1,7 +1,7 @@
-/* Small scanners and sets for several families of checks. */
+/* Small scanners, and sets of words, that several families of checks use. */
 #include <string.h>
 
-#include "checks.h"
+#include "check_tools.h"
 
 bool if_has(ares_view text, const char *part)
 {
@@ -63,20 +63,20 @@ ares_view if_next_run(ares_view *v)
     return next_run(v, if_is_word);
 }
 
-static bool is_ink(uint32_t c)
+static bool is_no_space(uint32_t c)
 {
     return !if_is_space(c);
 }
 
 ares_view if_first_word(ares_view v)
 {
-    return next_run(&v, is_ink);
+    return next_run(&v, is_no_space);
 }
 
 ares_view if_last_word(ares_view v)
 {
     ares_view last = { NULL, 0 };
-    for (ares_view word; (word = next_run(&v, is_ink)).data;) last = word;
+    for (ares_view word; (word = next_run(&v, is_no_space)).data;) last = word;
     return last;
 }
 

@@ -1,6 +1,6 @@
 /*
- * Syllables by SyllaPy's rules (runs of vowels, and a list of words they get wrong), and whether a
- * text opens with a verb.
+ * Syllables by SyllaPy's rules (runs of vowels, and a list of exceptions), and whether a text
+ * begins with a verb.
  */
 #include <string.h>
 
@@ -9,7 +9,7 @@
 
 enum { SHORT = 32 }; /* bytes: no word of the tables is longer */
 
-/* Lower case of an ASCII word, its length; 0 when it is longer or no ASCII. */
+/* Writes an ASCII word in lower case; returns its length, 0 when it is too long or not ASCII. */
 static size_t small(char out[SHORT], ares_view v)
 {
     if (v.len > SHORT) return 0;
@@ -33,8 +33,8 @@ static ares_view strip_punct(ares_view v)
 }
 
 /*
- * Of a word that stands in no table: starts of runs of vowels, a final e silent but for -le behind
- * a consonant.
+ * Syllables of a word in no table: the runs of vowels, with a final e silent except in -le after a
+ * consonant.
  */
 static int by_rule(ares_view v)
 {
@@ -52,7 +52,7 @@ int if_syllables(ares_view word)
 {
     int sum = 0;
     const char *line = NULL; /* the rest of a compound ends with its line */
-    for (;;) {               /* one turn for each part of a compound: first-rest */
+    for (;;) {               /* one turn per part of a compound: first-rest */
         word = strip_punct(if_trim(word));
         if (word.len == 0) return 0;
         if (sum == 0)
@@ -62,7 +62,7 @@ int if_syllables(ares_view word)
         const if_entry *e = if_set_find(&if_syllable_counts, key, small(key, word));
         if (e) return sum + (int)e->value;
         const char *dash = memchr(word.data, '-', word.len);
-        /* the word ends in no punctuation: dash[1] is there */
+        /* the word ends in no punctuation, so dash[1] is part of it */
         if (!dash || dash[1] == '\n') return sum + by_rule(word);
         int first = if_syllables((ares_view){ word.data, (size_t)(dash - word.data) });
         if (first == 0) return 0;

@@ -1,4 +1,4 @@
-/* The word lists. Their data is tables_data.h, made from tables.json by the build. */
+/* The word lists. Their data is tables_data.h, which the build makes from tables.json. */
 #include <string.h>
 
 #include "tables.h"

@@ -1,6 +1,6 @@
 /*
- * Word lists as hash tables in read-only memory. scripts/if_tables.c writes them from tables.json
- * while the program is built; this header is what the two sides share.
+ * Word lists as hash tables in read-only memory. tools/instruction_tables.c writes them from
+ * tables.json during the build; this header is what both sides share.
  */
 #ifndef ARES_GRADE_INSTRUCTIONS_TABLES_H
 #define ARES_GRADE_INSTRUCTIONS_TABLES_H
@@ -15,9 +15,9 @@ typedef struct if_entry {
 } if_entry;
 typedef struct if_set {
     const if_entry *entries; /* [count] in the file's order */
-    /* [mask + 1] index + 1 of an entry, 0 is free; linear probing from if_hash */
+    /* [mask + 1] index + 1 of an entry, 0: free; linear probing from if_hash */
     const uint16_t *slots;
-    uint32_t mask, count, longest; /* longest: bytes of its longest word */
+    uint32_t mask, count, longest; /* longest: bytes of the longest word */
 } if_set;
 
 static inline uint32_t if_hash(const char *word, size_t len)
@@ -30,14 +30,14 @@ static inline uint32_t if_hash(const char *word, size_t len)
 const if_entry *if_set_find(const if_set *s, const char *word, size_t len); /* NULL when absent */
 
 /*
- * Punkt: value of orthography: 2 4 8 capitalised at a sentence's start, inside, unknown; 16 32 64
- * the same in lower case.
+ * Punkt's words. A word's value in if_orthography adds up where it was seen: 2, 4, 8 capitalised at
+ * the start of a sentence, inside one, unknown where; 16, 32, 64 the same in lower case.
  */
 extern const if_set if_abbreviations, if_collocations, if_starters, if_orthography;
 extern const if_set if_syllable_counts, if_not_verbs;
 
 /*
- * Languages told apart by words and letters, grouped by script. The value of a word or letter is a
+ * Words and letters that tell languages of one script apart. The value of a word or letter is a
  * mask of languages.
  */
 enum { IF_LATIN, IF_CYRILLIC, IF_ARABIC, IF_DEVANAGARI, IF_LANGUAGE_SCRIPTS };

@@ -1,13 +1,13 @@
 /*
  * What the instruction-following checks see of a text: characters, words, sentences, tokens,
- * syllables, language, CSV. Where a word or a sentence begins follows the reference (NLTK 3.8's
- * English Punkt and word tokenizer), oddities included.
+ * syllables, language, CSV. Where a word or a sentence begins follows the reference (the English
+ * Punkt model and word tokenizer of NLTK 3.8), oddities included.
  *
- * Texts are UTF-8 and may hold NUL. A byte that is no part of a valid character is one character of
- * its own, IF_BROKEN + byte: neither letter nor space nor anything else, equal to itself only.
- * Functions are pure and safe in threads; what they make lies in the arena, views point into the
- * text given or into the arena. Work is linear (lists: up to a logarithm), memory at most some 24
- * bytes a byte of text: a caller judges nothing beyond IF_TEXT_MAX bytes and says so.
+ * Texts are UTF-8 and may hold NUL. A byte that is part of no valid character is a character of its
+ * own, IF_BROKEN + byte: it has no kind and equals only itself. Functions are pure and thread-safe;
+ * what they make lies in the arena, and views point into the text given or into the arena. Work is
+ * linear (for lists up to a logarithm), memory at most about 24 bytes per byte of text: a caller
+ * judges no text of more than IF_TEXT_MAX bytes and reports it as exhausted.
  */
 #ifndef ARES_GRADE_INSTRUCTIONS_TEXT_PARTS_H
 #define ARES_GRADE_INSTRUCTIONS_TEXT_PARTS_H
@@ -22,8 +22,8 @@ typedef struct if_list {
 } if_list;
 
 /* ------------------------------------------------------------------ characters (chars.c) */
-uint32_t if_next_wide(const char **p, const char *end); /* beyond ASCII */
-/* the character at *p < end; moves *p behind it */
+uint32_t if_next_wide(const char **p, const char *end); /* if_next beyond ASCII */
+/* the character at *p < end; moves *p past it */
 static inline uint32_t if_next(const char **p, const char *end)
 {
     unsigned char c = (unsigned char)**p;
@@ -34,7 +34,7 @@ uint32_t if_first(ares_view v); /* its first character; 0 when empty */
 int64_t if_length(ares_view v); /* characters */
 /* byte where character i begins; v.len when there are fewer */
 size_t if_offset(ares_view v, int64_t i);
-/* UTF-8 of c, a broken byte as it was; bytes written */
+/* writes c as UTF-8, a broken byte as it was; returns the bytes written */
 size_t if_put(uint32_t c, char out[4]);
 
 enum {
@@ -62,10 +62,11 @@ static inline bool if_is_word(uint32_t c)
 {
     return if_is(c, IF_WORD);
 }
+/* categories L* */
 static inline bool if_is_letter(uint32_t c)
 {
     return if_is(c, IF_LETTER);
-} /* categories L* */
+}
 /* decimal digit of any script */
 static inline bool if_is_digit(uint32_t c)
 {
@@ -91,54 +92,54 @@ uint32_t if_to_lower(uint32_t c); /* simple mapping */
 bool if_is_blank(ares_view v);   /* nothing but white space */
 bool if_upper_text(ares_view v); /* at least one cased letter, and none that is not upper case */
 bool if_lower_text(ares_view v);
-ares_view if_trim(ares_view v); /* white space at both ends, left end, right end */
+ares_view if_trim(ares_view v); /* without white space at both ends, the left, the right */
 ares_view if_trim_left(ares_view v);
 ares_view if_trim_right(ares_view v);
-/* ASCII punctuation and the blank U+0020, nothing else: both ends, left, right */
+/* without ASCII punctuation and blanks (U+0020) at both ends, the left, the right */
 ares_view if_strip(ares_view v);
 ares_view if_strip_left(ares_view v);
 ares_view if_strip_right(ares_view v);
 ares_view if_lower(ares_view v, ares_arena *arena);
 ares_view if_delete_punct(ares_view v, ares_arena *arena); /* without ASCII punctuation */
-/* what is ASCII of the NFKD form: "Chișinău" -> "Chisinau" */
+/* the ASCII characters of the NFKD form: "Chișinău" -> "Chisinau" */
 ares_view if_ascii(ares_view v, ares_arena *arena);
 
-/* split at runs of white space: Python's split() */
+/* runs of characters that are no white space: Python's split() */
 if_list if_words(ares_view v, ares_arena *arena);
-/* at each separator (not empty); n >= 1 */
+/* the pieces between separators (not empty); n >= 1 */
 if_list if_split(ares_view v, ares_view separator, ares_arena *arena);
 /* Python's splitlines: \r\n, \v, U+2028 ...; no line after the last end */
 if_list if_lines(ares_view v, ares_arena *arena);
 
 /* maximal runs of word characters: "don't" is 2 */
 int64_t if_count_words(ares_view v);
-/* a word character on exactly one side of byte `at` */
+/* whether exactly one side of byte `at` is a word character */
 bool if_boundary(ares_view v, size_t at);
-/* an occurrence with a boundary at both of its ends; as written */
+/* whether the word occurs, as written, with a boundary at both ends */
 bool if_has_word(ares_view v, ares_view word);
-/* occurrences that do not overlap, from the left; 0 for an empty part */
+/* occurrences that do not overlap, counted from the left; 0 for an empty part */
 int64_t if_count(ares_view v, ares_view part);
 
 /* ------------------------------------------------------------------ sentences, tokens */
 /* Punkt (Kiss and Strunk 2006); views into text (punkt.c) */
 if_list if_sentences(ares_view text, ares_arena *arena);
-/* Treebank words; a double quote is `` or '' (tokens.c) */
+/* Treebank words; a double quote becomes `` or '' (tokens.c) */
 if_list if_tokens(ares_view text, ares_arena *arena);
 
 /* ------------------------------------------------------------------ language */
 int if_syllables(ares_view word); /* 0 for a word with a digit (syllables.c) */
-/* does the first word look like a verb (syllables.c) */
+/* whether the first word looks like a verb (syllables.c) */
 bool if_is_verb(ares_view text);
 /*
- * ISO 639-1 code of the 30 languages of IFEval and some others by script and frequent words; NULL:
- * no letters (language.c)
+ * ISO 639-1 code of one of the 30 languages of IFEval or some others, by script and frequent words;
+ * NULL: the text has no letters (language.c)
  */
 const char *if_language(ares_view text);
 
-/* ---------------- CSV as Python's csv.reader reads it, strict off (csv.c) */
+/* ---------------- CSV as Python's csv.reader reads it, strict off (python_csv.c) */
 /*
- * An empty line is a row of no fields. n = -1: what the reference refuses, a lone \r behind an
- * unquoted field or a field of more than 131,072 characters.
+ * An empty line is a row without fields. n = -1: a text that the reference refuses, with a lone \r
+ * after an unquoted field or a field of more than 131,072 characters.
  */
 typedef struct if_rows {
     if_list *items;
@@ -152,7 +153,7 @@ typedef enum if_table {
     IF_PRONOUNS,     /* lower case */
     IF_CONJUNCTIONS, /* lower case */
     IF_PERSON_NAMES, /* as written */
-    IF_CAPITALS,     /* of Europe, north to south: the order counts */
+    IF_CAPITALS,     /* of Europe, north to south: their order is checked */
     IF_VERBS         /* lower case: plain forms and auxiliaries */
 } if_table;
 bool if_table_has(if_table t, ares_view word);

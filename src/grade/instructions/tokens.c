@@ -1,9 +1,10 @@
 /*
  * Word tokens as NLTK 3.8's word_tokenize makes them. The reference rewrites each sentence by the
- * substitutions of NLTKWordTokenizer, in their order (the numbers are those of the specification,
- * 8.4), and splits the result at white space. No substitution but that of the last period looks
- * further than one character of white space, so a sentence is taken chunk by chunk: one of ASCII
- * without quotation marks is cut where it stands, any other is rewritten.
+ * substitutions of NLTKWordTokenizer and splits the result at white space; numbers in comments
+ * count the substitutions in their order there, from 1. Except for the one of the last period, no
+ * substitution looks further than one character of white space, so a sentence is taken in chunks
+ * between white space: a chunk of ASCII without quotation marks is cut where it stands, any other
+ * is rewritten.
  */
 #include <string.h>
 
@@ -12,7 +13,7 @@
 typedef struct work {
     ares_str text, spare;
     uint64_t ascii[2]; /* the ASCII characters of the sentence */
-    bool wide;         /* it holds others */
+    bool wide;         /* it has other characters */
 } work;
 
 static bool holds(const work *w, const char *any)
@@ -34,8 +35,8 @@ static void look(work *w, ares_view v)
 }
 
 /*
- * A pass reads text and writes spare, which has room for four bytes a byte: no substitution makes
- * more of one.
+ * A pass reads text and writes spare, which has room for four bytes per byte: no substitution
+ * writes more.
  */
 static char *begin(work *w)
 {
@@ -65,7 +66,7 @@ static char *pad(char *at, const char *p, size_t n)
     return at;
 }
 
-/* Blanks round each of these characters. */
+/* Puts blanks around each of these characters. */
 static void pad_each(work *w, const char *set)
 {
     if (!holds(w, set)) return;
@@ -78,7 +79,7 @@ static void pad_each(work *w, const char *set)
     finish(w, at);
 }
 
-/* Blanks round each run of at least `least` of c, or round each pair of them. */
+/* Puts blanks around each run of at least `least` of c, or around each pair of them. */
 static void pad_runs(work *w, char c, size_t least, bool pairs)
 {
     char name[2] = { c, 0 };
@@ -171,8 +172,8 @@ static void split_apostrophes(work *w)
 }
 
 /*
- * The period that ends v: not behind another, and with nothing but white space behind its closers,
- * which *stop is behind.
+ * The period that ends v: not after another period, and followed only by closing characters and
+ * white space. *stop: the end of the closing characters.
  */
 static const char *last_period(ares_view v, bool first, const char **stop)
 {
@@ -191,13 +192,13 @@ static const char *last_period(ares_view v, bool first, const char **stop)
     return p - v.data < 2 || p[-2] == '.' ? NULL : p - 1;
 }
 
-/* 6, 11: the last period, with what closes behind it. */
+/* 6, 11: the last period and the closing characters after it. */
 static void split_period(work *w, bool first)
 {
     ares_view v = ares_str_view(&w->text);
     const char *stop, *end = v.data + v.len, *dot = last_period(v, first, &stop);
     if (!dot) return;
-    if (first) /* blanks that trimming took count among the closers */
+    if (first) /* blanks that were trimmed count as closing characters */
         while (stop < end && *stop == ' ') stop++;
     char *at = put(begin(w), v.data, (size_t)(dot - v.data));
     at = put(at, " .", 2);
@@ -207,7 +208,7 @@ static void split_period(work *w, bool first)
     finish(w, at);
 }
 
-/* 7, 8: colons and commas, but for those inside numbers. */
+/* 7, 8: colons and commas, except inside numbers. */
 static void split_commas(work *w)
 {
     if (!holds(w, ":,")) return;
@@ -224,7 +225,9 @@ static void split_commas(work *w)
             continue;
         }
         at = pad(at, p, 1);
-        /* the character behind goes with it, and is looked at again only where it ends the text */
+        /*
+         * the next character belongs to the match, and is matched again only at the end of the text
+         */
         if (p + 1 < end) {
             bool last = q == end && (p[1] == ':' || p[1] == ',');
             at = last ? pad(at, p + 1, 1) : put(at, p + 1, (size_t)(q - p - 1));
@@ -234,7 +237,7 @@ static void split_commas(work *w)
     finish(w, at);
 }
 
-/* 13: an apostrophe that closes: not behind another, and before a blank. */
+/* 13: an apostrophe that closes: not after another one, and before a blank. */
 static void split_closing_apostrophes(work *w)
 {
     const char *p = w->text.data, *end = p + w->text.len, *free_from = p;
@@ -307,8 +310,8 @@ static bool ends_word(const char *p, const char *end)
 }
 
 /*
- * 20: words that are two, as can|not. Length of the first part at p, where a word begins, of the
- * whole in *whole; 0: none.
+ * 20: words that are two tokens, as can|not. Length of the first token of such a word at p, where a
+ * word begins; 0: none. *whole: length of the word.
  */
 static size_t two_words(const char *p, const char *end, size_t *whole)
 {
@@ -353,7 +356,7 @@ static void split_contractions(work *w)
     finish(w, at);
 }
 
-/* 't|is, and 't|was behind it: the blank that the one leaves counts for the other. */
+/* 't|is, and 't|was after it: the blank that the first leaves counts for the second. */
 static void split_tis(work *w, const char *word, size_t n)
 {
     const char *p = w->text.data, *end = p + w->text.len;
@@ -371,7 +374,7 @@ static void split_tis(work *w, const char *word, size_t n)
     finish(w, at);
 }
 
-/* A chunk, with the white space at both its sides. */
+/* Rewrites a chunk, given with the white space on both sides. */
 static void rewrite(work *w, ares_view chunk, bool at_start, bool at_end)
 {
     ares_str_clear(&w->text);
@@ -391,7 +394,7 @@ static void rewrite(work *w, ares_view chunk, bool at_start, bool at_end)
     if (apostrophe) split_closing_apostrophes(w);
     pad_each(w, "*][(){}<>");
     pad_runs(w, '-', 2, true);
-    /* 17: a blank at both ends; that in front matters to the last rule alone */
+    /* 17: a blank at both ends; the one in front matters only to the last rule */
     ares_str_add_char(&w->text, ' ');
     pad_wide_quotes(w, true);
     if (quote || apostrophe) close_quotes(w);
@@ -422,8 +425,8 @@ static void push(output *o, const char *p, const char *end)
 }
 
 /*
- * LEADS: a letter that a word of two may begin with; JOINS: a token or not, depending on what
- * stands around it.
+ * LEADS: a letter that a word of two tokens may begin with; JOINS: a token or not, depending on its
+ * neighbours.
  */
 enum { ALONE = 1, HARD = 2, WORD = 4, LEADS = 8, JOINS = 16, PLAIN = 32 };
 static const uint8_t kinds[256] = {
@@ -477,7 +480,7 @@ static uint8_t kind_of(char c)
     return kinds[(unsigned char)c];
 }
 
-/* Bytes of the token of its own that p begins; 0: none. */
+/* Bytes of a mark at p that is a token of its own; 0: none. */
 static size_t mark_at(const char *p, const char *end, const char *dot)
 {
     uint8_t kind = kind_of(*p);
@@ -495,8 +498,8 @@ static bool leads(const char *start, const char *p)
 }
 
 /*
- * `end`, or the mark behind a word of five letters: the reference has put a blank there when it
- * looks for wan|na.
+ * `end`, or the mark after a word of five letters: the reference has already put a blank there when
+ * it looks for wan|na.
  */
 static const char *before_mark(const char *p, const char *end, const char *dot)
 {
@@ -514,7 +517,7 @@ static void cut(output *o, const char *p, const char *end, const char *dot)
             push(o, from, p);
             push(o, p, p + mark);
             p = from = p + mark;
-            /* 7 takes the character behind along */
+            /* 7: the next character belongs to the match */
             if (comma && p < end && (*p == ':' || *p == ',')) p++;
         } else if (leads(start, p) && (first = two_words(p, before_mark(p, end, dot), &whole))) {
             push(o, from, p);
@@ -528,7 +531,7 @@ static void cut(output *o, const char *p, const char *end, const char *dot)
     push(o, from, end);
 }
 
-/* Any chunk, or several: their tokens live in the arena. */
+/* Any chunk, or several; their tokens live in the arena. */
 static void cut_rewritten(output *o, ares_view chunk, bool at_start, bool at_end)
 {
     rewrite(&o->w, chunk, at_start, at_end);
@@ -558,7 +561,7 @@ static void cut_sentence(output *o, ares_view sentence)
     while (p < end) {
         const char *chunk = p, *q = p;
         uint8_t all = 0;
-        for (; p < end; p = q) { /* to the white space behind the chunk */
+        for (; p < end; p = q) { /* up to the white space after the chunk */
             q = p + 1;
             if ((unsigned char)*p < 0x80 ? if_is_space((unsigned char)*p)
                                          : (q = p, if_is_space(if_next(&q, end))))
@@ -570,7 +573,7 @@ static void cut_sentence(output *o, ares_view sentence)
             p = q;
             continue;
         }
-        /* what closes the sentence may be several chunks */
+        /* the closing characters of the sentence may be several chunks */
         if (dot && dot < p && holds_kind(chunk, end, HARD)) {
             cut_rewritten(o, (ares_view){ before, (size_t)(end - before) }, chunk == start, true);
             return;

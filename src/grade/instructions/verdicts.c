@@ -1,7 +1,7 @@
-/* From the columns of a row to verdicts, and from verdicts to a score. */
+/* A row's instructions -> verdicts, and verdicts -> a score. */
 #include <string.h>
 
-#include "checks.h"
+#include "check_tools.h"
 
 static const ares_json nothing = { .type = ARES_JSON_OBJECT };
 
@@ -40,7 +40,7 @@ ares_view if_strip_think(ares_view text)
     return text;
 }
 
-/* those that are not blank, trimmed */
+/* The ids that are not blank, trimmed; returns how many. */
 static int64_t list_ids(const ares_json *ids, ares_view *out)
 {
     bool list = ids && ids->type == ARES_JSON_ARRAY;
@@ -66,7 +66,10 @@ void if_judge(const ares_json *ids, const ares_json *kwargs, ares_view text, are
     out->loose = ares_arena_calloc(arena, (size_t)out->n + 1, sizeof *out->loose);
     const ares_json *own = if_coerce_kwargs(kwargs, out->n, arena);
     ares_arena scratch = { 0 };
-    /* Strict first: a text that is too much work loses its loose verdicts before any strict one. */
+    /*
+     * Strict verdicts first: a text that is too much work loses its loose verdicts before any
+     * strict one.
+     */
     if_budget budget = { .steps = IF_STEPS };
     for (int64_t i = 0; i < out->n; i++)
         out->strict[i] = if_check(out->ids[i], &own->items[i], text, &budget, &scratch);

@@ -1,6 +1,6 @@
 /*
- * Lists of pieces of a text. Every list is counted first, so that it takes the memory it needs and
- * no more.
+ * Lists of the words, pieces and lines of a text. A list is counted first, so that it takes only
+ * the memory it needs.
  */
 #include <string.h>
 
@@ -11,7 +11,10 @@ static if_list list_new(int64_t n, ares_arena *arena)
     return (if_list){ ares_arena_alloc(arena, (size_t)ARES_MAX(n, 1) * sizeof(ares_view)), 0 };
 }
 
-/* The runs of characters of a kind, or of characters not of it; into items unless NULL. */
+/*
+ * The runs of characters of a kind, or of characters not of it, into items unless that is NULL;
+ * returns how many.
+ */
 static int64_t runs(ares_view v, int kind, bool of_kind, ares_view *items)
 {
     int64_t n = 0;

@@ -1,12 +1,10 @@
-/*
- * Adapters: math answers (math_equal.json), and MathRuler's grading, formats and boxes (aepo.json).
- */
+/* Math answers (math_equal.json), and MathRuler's grading, formats and boxes (aepo.json). */
 #include "golden.h"
 
 #include <math.h>
 
-#include "../../src/grade/math/answers.h"
 #include "../../src/grade/easyr1.h"
+#include "../../src/grade/math/answers.h"
 #include "ares/grade.h"
 
 static math_budget fresh(void)
@@ -20,7 +18,7 @@ GOLDEN(math_equal, math_equal)
     math_budget budget = fresh();
     golden_equal(g, "target", math_equal(given, truth, MATH_TARGET, &budget, g->arena, NULL),
                  g->expected);
-    /* a count or a truth value */
+    /* a count or a boolean */
     const ares_json *reference = ares_json_get(ares_json_get(g->root, "reference"), "deepscaler");
     if (!reference) return;
     budget = fresh();
@@ -98,8 +96,8 @@ GOLDEN(math_equal, gsm8k_extract_flexible)
 /* ---------------- whole scores, by the verifiers that users name */
 
 /*
- * Runs an entry of the table with one option set (NULL: none); label: text, or a number as it is
- * written. details stays open.
+ * Runs a verifier with one option set (NULL: none); label: text, or a number as it is written. The
+ * caller frees details.
  */
 static bool judge(golden *g, const char *verifier, const char *option, ares_verify_out *out)
 {
@@ -181,7 +179,7 @@ GOLDEN(math_equal, reward_dapo_strict_box)
     dapo(g, "strict_box=true");
 }
 
-/* ---------------- MathRuler (aepo.md 3.4, 3.5) */
+/* ---------------- MathRuler (docs/rewards.md#mathruler) */
 
 GOLDEN(aepo, extract_boxed)
 {

@@ -1,8 +1,8 @@
 /*
- * Math answers: every GSM8K gold in many spellings and with a digit changed, attempts to cheat the
- * judge, and hostile texts. ARES_GSM8K=FOLDER (with train.jsonl and test.jsonl) runs the first over
- * the whole data set; the suite has a sample of it (tests/grade/data/gsm8k.jsonl, by OpenAI, MIT
- * licence).
+ * Math answers: every GSM8K gold answer in many spellings and with a digit changed, attempts to
+ * cheat the judge, and hostile texts. ARES_GSM8K=FOLDER (with train.jsonl and test.jsonl) runs the
+ * first over the whole data set; the suite has a sample of it (tests/grade/data/gsm8k.jsonl, by
+ * OpenAI, MIT licence).
  */
 #include "test.h"
 #include "work.h"
@@ -48,8 +48,8 @@ static bool equal(const char *given, const char *truth)
 /* ------------------------------------------------------------------ GSM8K */
 
 /*
- * %s is the number, %c the number with thousands commas, %k the same for LaTeX; integer: only for
- * whole numbers.
+ * %s is the number, %c the number with thousands commas, %k with LaTeX's thousands commas; integer:
+ * only for whole numbers.
  */
 typedef struct spelling {
     const char *verifier, *text;
@@ -80,9 +80,9 @@ static const spelling spellings[] = {
       "<think>17 and \\boxed{1}</think>So she earns $\\boxed{%s}$ dollars every day, 20 of them on "
       "Monday.",
       1, false },
-    { "math", "\\boxed{%s dollars}", 0, false }, /* plain words that are no unit stay */
+    { "math", "\\boxed{%s dollars}", 0, false }, /* words that are no unit stay */
     { "math", "\\boxed{%s apples}", 0, false },
-    { "math", "\\boxed{\\frac{%s}{1}}", 0, true }, /* an integer wants an integer */
+    { "math", "\\boxed{\\frac{%s}{1}}", 0, true }, /* an integer matches only an integer */
     { "math", "\\boxed{%s+0}", 0, true },
     { "math", "\\boxed{\\sqrt{%s^2}}", 0, true },
     { "math", "The answer is %s.", 0, false },
@@ -102,7 +102,7 @@ static const spelling spellings[] = {
     { "gsm8k", "steps\n#### %s.", 0, false },
 };
 
-/* The digits before the point in groups of three, sep between them. */
+/* The digits before the point in groups of three with sep between them. */
 static void add_grouped(ares_str *out, const char *number, const char *sep)
 {
     size_t from = number[0] == '-', whole = strcspn(number, ".") - from;
@@ -124,7 +124,10 @@ static void spell(ares_str *out, const char *pattern, const char *number)
     }
 }
 
-/* Each spelling of the gold scores as it should, and 0 (-1) with any one of its digits changed. */
+/*
+ * Each spelling of the gold answer scores as it should, and 0 (-1) with any one of its digits
+ * changed.
+ */
 static int64_t check_gold(ares_view answer, ares_str *text, int64_t *wrong)
 {
     ares_arena arena = { 0 };
@@ -136,7 +139,7 @@ static int64_t check_gold(ares_view answer, ares_str *text, int64_t *wrong)
     for (int k = 0; k < ARES_COUNT(spellings); k++) {
         const spelling *s = &spellings[k];
         if (s->integer && !integer) continue;
-        /* the last time round nothing is changed */
+        /* the last round changes nothing */
         for (size_t change = 0; change <= label.len; change++) {
             char *number = ares_arena_copy(&arena, label.data, label.len);
             if (change < label.len && (number[change] < '0' || number[change] > '9')) continue;
@@ -205,12 +208,12 @@ TEST(one_answer_counts_however_many_are_given)
     /* the last box */
     CHECK(score("math", "\\boxed{7} or \\boxed{5}", "5") == 1 &&
           score("math", "\\boxed{5} or \\boxed{7}", "5") == 0);
-    /* an open last box is no answer */
+    /* a last box that never closes is no answer */
     CHECK(score("math", "\\boxed{5} \\boxed{6", "5") == 0);
     CHECK(score("math", "\\boxed{4, 5, 6}", "5") == 0 &&
           score("math", "\\boxed{4 or 5}", "5") == 0 &&
           score("math", "\\boxed{\\{4,5\\}}", "5") == 0);
-    /* a unit's place: what the original says */
+    /* where a unit may stand: as in the original */
     CHECK(score("math", "\\boxed{5=5=6}", "5") == 0 &&
           score("math", "\\boxed{5\\text{ or }6}", "5") == 1);
     CHECK(score("math", "\\boxed{}", "5") == 0 && score("math", "\\boxed{\\emptyset}", "5") == 0 &&
@@ -493,7 +496,7 @@ TEST(what_is_too_long_to_be_an_answer_equals_nothing)
     ares_str_fini(&s);
 }
 
-/* Per byte, and so of any length. */
+/* Work per byte, which bounds texts of any length. */
 TEST(a_long_response_is_judged_in_linear_work_and_no_memory)
 {
     static const char *const patterns[] = { "\\boxed{",     "{",       "}",       "</think>\\boxed",

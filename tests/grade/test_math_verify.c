@@ -1,6 +1,6 @@
 /*
- * Math-Verify's verdicts: the golden pairs against the original's, the rules of section 9 one by
- * one, and hostile answers.
+ * Math-Verify's verdicts: the golden pairs against the original's, the rules one by one
+ * (docs/rewards.md#math-verify), and hostile answers.
  */
 #include "test.h"
 #include "work.h"
@@ -28,7 +28,7 @@ static bool verify(const char *gold, const char *response)
 {
     return verify_views(ares_view_of(gold), ares_view_of(response), NULL, NULL);
 }
-/* Both in boxes, as the golden pairs were judged. */
+/* Both texts in boxes, as the golden pairs were judged. */
 static bool boxed(ares_view gold, ares_view given)
 {
     ares_str g = { 0 }, r = { 0 };
@@ -329,7 +329,7 @@ TEST(hostile_answers_end_within_their_budget_as_verify_sees_them)
     ares_str_fini(&box);
 }
 
-/* Random bytes from what LaTeX is made of: nothing crashes, and a text is itself. */
+/* Random bytes from LaTeX's characters: nothing crashes, and a text equals itself. */
 TEST(random_latex_is_judged_without_harm)
 {
     static const char *const parts[] = { "\\frac",

@@ -1,4 +1,4 @@
-/* The value of two expressions: exact where it can be, tight elsewhere, bounded always. */
+/* Equal values of two expressions: exact where possible, tight elsewhere, bounded always. */
 #include "test.h"
 #include "work.h"
 
@@ -84,7 +84,7 @@ TEST(rationals_are_compared_exactly)
         { "5.", "5", true },
         { "1.2.3", "1.23", false },
         { "10000000000000000000000000000000000000000", "10000000000000000000000000000000000000001",
-          false }, /* the same as floats of 113 bits */
+          false }, /* equal as floats of 113 bits */
         { "0.1+0.2", "0.3", true },
         { "1/0", "2/0", false },
         { "0/0", "0", false },
@@ -253,7 +253,7 @@ TEST(the_original_has_its_own_rules)
 }
 
 /*
- * A random expression of small rationals as text, its value by plain fractions of our own; false
+ * A random expression of small rationals as text, and its value by this test's own fractions; false
  * when those would overflow.
  */
 typedef struct fraction {
@@ -336,14 +336,14 @@ TEST(random_expressions_equal_their_fraction_and_no_neighbour)
         CHECK_MSG(!same(text.data, beside), "%s is not %s", text.data, beside);
         char scaled[100];
         snprintf(scaled, sizeof scaled, "%sx", value);
-        /* the same through trial points */
+        /* the same at trial points */
         CHECK_MSG(same(product, scaled), "%s is not %s", product, scaled);
     }
     CHECK_EQ(tried, 2000);
     ares_str_fini(&text);
 }
 
-/* Its budget bounds the steps, and a step bounds the work. */
+/* The budget bounds the steps, and a step bounds the work. */
 static void check_bounded(ares_view a, ares_view b)
 {
     int64_t steps;

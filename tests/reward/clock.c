@@ -1,4 +1,4 @@
-/* The linker sends the product's ares_now_s, poll and usleep here (--wrap). */
+/* The linker redirects the product's ares_now_s, poll and usleep here (--wrap). */
 #include "clock.h"
 
 #include <poll.h>
@@ -9,7 +9,7 @@
 
 enum { SLICE_MS = 5 };
 
-static double passed; /* seconds that did not */
+static double passed; /* seconds that have passed on this clock only */
 static const char *hang_file, *slow_file;
 static double slow_s;
 
@@ -50,9 +50,7 @@ int __wrap_poll(struct pollfd *fds, nfds_t n, int ms)
     return 0;
 }
 
-/*
- * How long a closed pipe waits for the exit that closed it: ten times as long, for a busy machine.
- */
+/* A closed pipe waits ten times as long for the exit that closed it, for busy machines. */
 int __wrap_usleep(useconds_t us)
 {
     return __real_usleep(10 * us);

@@ -1,17 +1,19 @@
 /*
- * A clock for users' processes that moves when the test says so: a program that hangs makes the
- * file named here, and only then the wait for it, however long its time-out, is over at once. A
- * busy machine makes nobody late, and nothing waits.
+ * A clock for users' processes that a test controls: when a program that hangs creates the file
+ * named here, the time-out of the wait for it passes at once, however long it is. So a busy machine
+ * makes nobody late, and no test waits.
  */
 #ifndef TESTS_REWARD_CLOCK_H
 #define TESTS_REWARD_CLOCK_H
 
 /*
- * NULL: no such file. It is removed when its time-out has passed; remove it also before the program
- * is started again.
+ * NULL: no such file. The file is removed when its time-out has passed; remove it too before the
+ * program is started again.
  */
 void clock_hang_file(const char *path);
-/* The same for a program that is only slow: so many seconds pass when its file is there, and the
- * wait goes on. NULL: none. */
+/*
+ * The same for a program that is only slow: when its file exists, this many seconds pass, and the
+ * wait goes on. NULL: none.
+ */
 void clock_slow_file(const char *path, double seconds);
 #endif

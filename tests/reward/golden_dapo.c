@@ -1,6 +1,6 @@
 /*
- * DAPO's way from answers to advantages: lengths, shaped rewards, discarded answers, informative
- * groups, normalised advantages (dapo.md 2 and 6).
+ * DAPO from answers to advantages: lengths, shaped rewards, discarded answers, informative groups,
+ * normalised advantages (docs/dapo.md).
  */
 #include "golden.h"
 
@@ -59,7 +59,8 @@ typedef struct chain {
 } chain;
 
 /*
- * Groups as the trainer fills a batch with them: what is discarded, or not informative, has mask 0.
+ * Groups as the trainer fills a batch with them: rows that are discarded or not informative have
+ * mask 0.
  */
 static void fill(golden *g, chain *c, const ares_judge *j)
 {

@@ -1,7 +1,4 @@
-/*
- * Users' programs that misbehave, in every way we could think of. Each is a line of shell or
- * Python.
- */
+/* Users' programs that misbehave in many ways. Each is a line of shell or Python. */
 #include "test.h"
 
 #include <math.h>
@@ -24,7 +21,7 @@ static reward_child *child_of(const char *script, double timeout_s, int64_t memo
     reward_child_options o = {
         .name = "test", .argv = argv, .timeout_s = timeout_s, .memory_bytes = memory_bytes
     };
-    ares_log_set(ARES_LOG_ERROR, 0); /* what the manager would tell is checked in `why` */
+    ares_log_set(ARES_LOG_ERROR, 0); /* `why` is checked in place of the manager's warnings */
     return reward_child_new(&o);
 }
 
@@ -74,12 +71,12 @@ TEST(answers_come_back_in_order_through_any_number_of_batches)
         for (int i = 0; i < 100; i++) check_score(i, i + 0.5);
         CHECK(isnan(results[0].accuracy) && !timed_out);
     }
-    reward_child_wait(c, &timed_out); /* nothing is asked */
+    reward_child_wait(c, &timed_out); /* no line was sent */
     reward_child_free(c);
     reward_child_free(NULL);
 }
 
-/* Answers may arrive in larger pieces at one time than at another: 64 KiB are left for them. */
+/* Answers may arrive in pieces of different sizes: 64 KiB are allowed for them. */
 TEST(a_program_that_is_asked_for_ever_takes_no_more_memory)
 {
     int64_t first = 0, most = 0;
@@ -129,7 +126,7 @@ TEST(a_crash_costs_one_line_and_the_others_are_asked_again)
     CHECK(!timed_out);
 }
 
-/* The file that a program of the test makes when it hangs (clock.h). */
+/* The file that a program of a test creates when it hangs (clock.h). */
 static const char *hangs(void)
 {
     const char *file = test_file("hangs");
@@ -152,8 +149,8 @@ TEST(a_hang_costs_one_line_and_the_clock_is_told)
 }
 
 /*
- * Asked for 1 it answers after the time-out, when its file is gone; the answer must not be taken
- * for that of 2.
+ * The answer to line 1 comes after the time-out, when its file is gone; it must not be taken for
+ * the answer to line 2.
  */
 TEST(a_late_answer_is_nobodys)
 {
@@ -172,8 +169,10 @@ TEST(a_late_answer_is_nobodys)
     reward_child_free(c);
 }
 
-/* Three answers of 600 s each: none is late, and all of them would be together. A fourth takes
- * 1200 s, in two parts. */
+/*
+ * Three answers of 600 s each: none is late, though together they would be. A fourth takes 1200 s,
+ * in two parts.
+ */
 TEST(the_time_out_is_of_one_answer_and_begins_with_the_answer_before_it)
 {
     char script[600];
@@ -237,7 +236,7 @@ TEST(answers_to_questions_never_sent_are_refused)
 
 /*
  * Two answers to the last line of a batch, the second between the batches: it must not become the
- * first answer of the next.
+ * first answer of the next batch.
  */
 TEST(what_is_left_over_of_a_batch_does_not_reach_the_next)
 {
@@ -252,7 +251,7 @@ TEST(what_is_left_over_of_a_batch_does_not_reach_the_next)
         ask(c, 3);
         for (int i = 0; i < 3; i++) check_score(i, i);
         CHECK_OK(ares_file_write(go, "", 0));
-        /* a stray line that came later could not be told from an answer */
+        /* a stray line that came later would look like an answer */
         while (!ares_file_exists(said)) usleep(1000);
         unlink(go);
         unlink(said);
@@ -280,7 +279,7 @@ TEST(a_child_that_ends_between_batches_is_started_again_without_blame)
     reward_child *c = child_of(script, 60, 0);
     for (int batch = 0; batch < 3; batch++) {
         ask(c, 3);
-        /* its end lies before the next batch */
+        /* it ends before the next batch */
         while (test_shell(NULL, "grep -q '^State:.Z' /proc/$(cat '%s')/status", pid) != 0)
             usleep(1000);
         for (int i = 0; i < 3; i++) check_score(i, i);
@@ -340,7 +339,7 @@ TEST(a_program_that_always_fails_is_given_up_until_the_next_batch)
         check_failed(MOST - 1, "not asked");
     }
     reward_child_free(c);
-    /* 15 in a row: patience */
+    /* 15 failures in a row do not end the queue */
     ask_once("while read x; do [ $((x % 16)) = 15 ] && echo $x || exit 1; done", 64, 60, 0);
     CHECK_EQ(failures(64), 60);
     check_score(63, 63);
@@ -354,7 +353,10 @@ static bool alive(const char *pid_file)
     return is;
 }
 
-/* Grandchildren live in the child's process group. Killed ones may take a moment to be gone. */
+/*
+ * Grandchildren live in the child's process group. After a kill they may take a moment to
+ * disappear.
+ */
 TEST(nothing_is_left_running)
 {
     char script[600];
@@ -366,10 +368,10 @@ TEST(nothing_is_left_running)
     for (int hang = 0; hang < 2; hang++) {
         ask_once(script, hang + 1, 900, 0);
         CHECK_EQ(failures(hang + 1), hang);
-        while (alive(pids)) usleep(1000); /* the runner ends a test that waits for ever */
+        while (alive(pids)) usleep(1000); /* the test runner ends a test that waits forever */
     }
     clock_hang_file(NULL);
-    reward_child *c = child_of("sleep 1000", 1000, 0); /* dropped with lines unanswered */
+    reward_child *c = child_of("sleep 1000", 1000, 0); /* freed with unanswered lines */
     reward_child_send(c, ARES_VIEW("x"), &results[0]);
     reward_child_free(c);
 }

@@ -180,8 +180,8 @@ TEST(rows_that_cannot_be_judged_are_scored_by_policy_and_counted)
     submit(&m, 1, "5", "no number", "{\"rm_type\":\"number\"}");
     submit(&m, 2, "5", "5", "{}");
     submit(&m, 3, "5", "5", "{\"rm_type\":\"nubmer\"}");
-    submit(&m, 4, "5", "5", "{\"rm_type\":\"auto\"}");  /* itself is none of them */
-    submit(&m, 5, "5", "5", "{\"rm_type\":\"regex\"}"); /* which has no pattern */
+    submit(&m, 4, "5", "5", "{\"rm_type\":\"auto\"}");  /* auto does not dispatch to itself */
+    submit(&m, 5, "5", "5", "{\"rm_type\":\"regex\"}"); /* without its pattern */
     submit(&m, 6, "none", "5", "{\"rm_type\":\"boxed_exact\"}");
     submit(&m, 7, "5", "5", NULL);
     finish(&m);
@@ -312,7 +312,8 @@ TEST(accuracy_is_that_of_the_verifier_named)
     finish(&m);
     CHECK(m.items[0].accuracy == 1 && m.parts[0][0] == 0 && m.items[0].score == 1);
     close_manager(&m);
-    REQUIRE_OK(OPEN(&m, 1, "rewards=[{name: exact}]", "accuracy=number")); /* which is no reward */
+    /* not among the rewards */
+    REQUIRE_OK(OPEN(&m, 1, "rewards=[{name: exact}]", "accuracy=number"));
     submit(&m, 0, "it is 5", "5", NULL);
     finish(&m);
     CHECK(m.items[0].accuracy == 1 && m.items[0].score == 0);
@@ -322,9 +323,9 @@ TEST(accuracy_is_that_of_the_verifier_named)
     REQUIRE_OK(OPEN(&m, 1, "rewards=[{name: length}, {name: exact}]", "skip_special_tokens=true"));
     submit(&m, 0, "5", "5", NULL);
     finish(&m);
-    CHECK(m.items[0].accuracy == 1); /* the first that says something of it */
+    CHECK(m.items[0].accuracy == 1); /* the first reward that judges right and wrong */
     close_manager(&m);
-    REQUIRE_OK(OPEN(&m, 1, "skip_special_tokens=true")); /* nothing is said of rewards: exact */
+    REQUIRE_OK(OPEN(&m, 1, "skip_special_tokens=true")); /* no rewards given: exact */
     submit(&m, 0, "5", "5", NULL);
     finish(&m);
     CHECK(m.items[0].score == 1);
@@ -363,7 +364,7 @@ TEST(published_reward_functions_go_by_name_and_by_path)
         function_score("reward_function=math", NULL, " < think >x</ think > \\boxed{6}", "5", &a),
         0.1, 1e-7);
     CHECK_NEAR(a, 0, 0);
-    /* no box is the answer None */
+    /* without a box the answer is None */
     CHECK_NEAR(function_score("reward_function=math", NULL, "5", "None", &a), 0.9, 1e-7);
     CHECK_NEAR(function_score("reward_function=r1v.py:compute_score", NULL,
                               "<think>x</think>\n<answer> 5 </answer>", "5", &a),
@@ -420,7 +421,7 @@ TEST(sums_are_means_totals_and_nevers)
     tally *t = tally_new();
     ares_metrics *m = ares_metrics_new();
     double v;
-    for (int round = 0; round < 2; round++) { /* a report forgets */
+    for (int round = 0; round < 2; round++) { /* a report clears the sums */
         tally_add(t, TALLY_MEAN, 3, 2, "a/%s", "mean");
         tally_add(t, TALLY_MEAN, 1, 2, "a/mean");
         tally_add(t, TALLY_MEAN, 0, 0, "nothing");
@@ -469,12 +470,13 @@ TEST(a_right_answer_below_the_best_wrong_one_of_its_group_is_inverted)
           { 1, 0.9F, false },
           { 0, 1.0F, false },
           { 0, 0.2F, false },
-          { 0, 5, true } }, /* below 1 is the second alone; a tie is not */
+          { 0, 5, true } }, /* only the second is below the best other; a tie is not */
         { { 1, 0.4F, false },
           { 1, 0.6F, false },
           { 0.5F, 0.5F, false },
           { 1, 0, true },
-          { NAN, 9, false } }, /* half right is not right; not judged is neither */
+          /* an accuracy of 0.5 is not right; a response that was not judged is neither */
+          { NAN, 9, false } },
     };
     manager m;
     ares_batch b;
@@ -499,8 +501,10 @@ TEST(a_right_answer_below_the_best_wrong_one_of_its_group_is_inverted)
     close_manager(&m);
 }
 
-/* Two entries shape, each times its weight; what shaping would add (for filters, before the
- * controls have seen the batch) is the same. */
+/*
+ * Two entries shape, each times its weight. What shaping would add (asked for by filters before the
+ * controls have seen the batch) is the same.
+ */
 TEST(a_shaping_reward_adds_its_entropy_score_times_its_weight_also_on_trial)
 {
     static const float first[] = { 0.75F, -1 };

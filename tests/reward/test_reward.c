@@ -1,4 +1,4 @@
-/* The manager: weights, users' rewards, failures counted, the examples. */
+/* The manager: weights, users' rewards, counted failures, the examples. */
 #include "clock.h"
 #include "test.h"
 
@@ -8,7 +8,7 @@
 
 #include "ares/reward.h"
 
-/* `function` starts this program again, as it would ares-train. */
+/* `function` starts this program again, as it would start ares-train. */
 __attribute__((constructor)) static void serve_function(int argc, char **argv)
 {
     if (argc == 4 && strcmp(argv[1], "__reward") == 0)
@@ -107,7 +107,7 @@ TEST(rewards_add_up_by_weight)
     CHECK_NEAR(metric(&m, "reward/number/mean"), 0.75, 1e-12);
     CHECK_NEAR(metric(&m, "reward/number/accuracy"), 0.75, 1e-12);
     CHECK_NEAR(metric(&m, "reward/format/mean"), 0.5, 1e-12);
-    /* built-ins depend on no clock */
+    /* built-in verifiers depend on no clock */
     CHECK(!ares_metrics_get(m.metrics, "reward/replayable", &(double){ 0 }));
     close_manager(&m);
 }
@@ -132,13 +132,14 @@ TEST(a_ground_truth_that_cannot_be_used_costs_one_score_and_is_counted)
     submit(&m, 0, "5", "none", true);
     submit(&m, 1, "5", "5", true);
     finish(&m);
-    /* boxed says it is wrong */
+    /* boxed judges it wrong */
     CHECK(m.items[0].score == -1 && m.parts[0][0] == -0.5f && m.items[0].failed &&
           m.items[0].accuracy == 0);
     CHECK(m.items[1].score == 2 && !m.items[1].failed);
     CHECK_NEAR(metric(&m, "reward/failed/number"), 1, 0);
     CHECK_NEAR(metric(&m, "reward/failed/boxed"), 0, 0);
-    CHECK_NEAR(metric(&m, "reward/number/mean"), 1, 0); /* of those that could be judged */
+    /* over the responses that could be judged */
+    CHECK_NEAR(metric(&m, "reward/number/mean"), 1, 0);
     CHECK_NEAR(metric(&m, "reward/extract_fail_rate"), 1, 0);
     close_manager(&m);
 }
@@ -206,7 +207,7 @@ TEST(a_failing_command_is_counted_and_scored_by_its_policy)
     submit(&m, 0, "slow", "", true);
     ares_reward_wait(m.reward);
     submit(&m, 0, "good", "", true);
-    finish(&m); /* of the same step: what a clock decided stays decided */
+    finish(&m); /* in the same step a score decided by a time-out stays reported */
     CHECK_NEAR(metric(&m, "reward/failed/mine"), 1, 0);
     CHECK_NEAR(metric(&m, "reward/replayable"), 0, 0);
     ares_metrics_clear(m.metrics);
@@ -359,7 +360,7 @@ TEST(the_examples_configurations_are_ones)
         ares_config_add_options(m.config, "worker.reward", ares_reward_options, &m.options);
         ares_config_load_file(m.config, test_source(files[i]));
         ares_config_resolve(m.config);
-        /* the shared object is not compiled there, and that is the only fault */
+        /* the shared object is not compiled there, which is the only fault */
         int rc = ares_reward_open(m.config, &m.options, NULL, &m.reward);
         if (rc != ARES_OK)
             CHECK_MSG(i == 0 && ares_config_fault_count(m.config) == 1 &&
@@ -387,8 +388,8 @@ TEST(ares_train_serves_functions_too)
 }
 
 /*
- * DAPO: what a right and a wrong answer are worth; a reward without an accuracy, and a penalty of
- * length, stay as they are.
+ * DAPO: scores of right and wrong answers; a reward without an accuracy and a penalty of length
+ * stay as they are.
  */
 TEST(right_and_wrong_have_the_configured_worth)
 {

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "../../src/grade/auto.h"
-#include "../../src/grade/length.h"
 #include "../../src/grade/easyr1.h"
+#include "../../src/grade/length.h"
 
 /* The score of a verifier with its defaults and these overrides. */
 static double score(golden *g, const char *name, const ares_verify_in *in, const char *const *words)
@@ -135,7 +135,7 @@ GOLDEN(aepo, math_overall)
 {
     golden_near(g, "overall",
                 easyr1_math(golden_number(g, "accuracy"), golden_number(g, "format"),
-                               golden_number(g, "format_weight")),
+                            golden_number(g, "format_weight")),
                 g->expected);
 }
 

@@ -1,6 +1,6 @@
 /*
- * The instruction checks: each at its best and at its worst; rows as data sets keep them; texts
- * that want to break them.
+ * The instruction checks: texts that follow each instruction and texts that do not; rows as data
+ * sets store them; hostile texts.
  */
 #include "test.h"
 #include "work.h"
@@ -11,7 +11,7 @@
 #include "ares/grade.h"
 #include "instructions/check_tools.h"
 
-static ares_arena rows; /* what a test parses; emptied by the next one */
+static ares_arena rows; /* what a test parses; the next test empties it */
 
 static const ares_json *parse(const char *json)
 {
@@ -335,10 +335,10 @@ TEST(the_loose_mode_forgives_a_first_and_a_last_line_and_stars)
     CHECK(!follows_loosely("startend:end_checker", end, "the end\nSent from\nmy phone"));
     CHECK(follows_loosely("combination:repeat_prompt", prompt, "Sure:\n\n say it: x"));
     CHECK(follows_loosely("startend:quotation", "", "Sure:\n**\"x\"**\nBye"));
-    /* both lines cut, trimmed: one line is left */
+    /* with both lines cut and trimmed, one line is left */
     CHECK(follows_loosely("format:line_indent", "", "a\nb\n *c\nd"));
     CHECK(!follows_loosely("punctuation:no_comma", "", "a, b"));
-    /* what is left between the commas is blank */
+    /* only blanks are left between the commas */
     CHECK(!follows_loosely("punctuation:no_comma", "", ",\n \n,*"));
 }
 
@@ -497,7 +497,7 @@ TEST(functions_beside_their_checks_are_not_looked_at)
     }
 }
 
-/* All arguments are there, and each is missed when it is not. */
+/* No argument is reported missing when all are there; each one is when it is not. */
 static void check_arguments(ares_view id, const ares_json *kwargs)
 {
     const char *fault = if_check_fault(id, kwargs);
@@ -515,8 +515,8 @@ static void check_arguments(ares_view id, const ares_json *kwargs)
 }
 
 /*
- * One row for each instruction, as IFEval and IFBench write them: all ids are known and all
- * arguments are as they should be.
+ * One row per instruction, as IFEval and IFBench write them: all ids are known and all arguments
+ * are valid.
  */
 TEST(rows_of_the_benchmarks_are_understood)
 {
@@ -578,8 +578,8 @@ static const char all_kwargs[] =
     "\"n_start\":0,\"n_end\":9e9}";
 
 /*
- * Long texts, each bad for some scanner; every check must end on all of them, loosely too, and
- * would on one of the greatest length that is judged, GREATEST times as long.
+ * Long texts, each bad for some scanner: every check must end on all of them, loosely too, and
+ * would on a text of the greatest length that is judged, GREATEST times as long.
  */
 TEST_SLOW(no_text_is_too_much_work)
 {
@@ -629,7 +629,7 @@ TEST_SLOW(no_text_is_too_much_work)
     ares_str text = { 0 };
     ares_arena_reset(&rows);
     const ares_json *kwargs = parse(all_kwargs);
-    /* work of a check per byte of text, and per step of the budget that a response has */
+    /* work of a check per byte of text, and per step of a response's budget */
     double worst = 0, dearest = 0;
     const char *worst_id = "", *worst_unit = "";
     for (int u = 0; u < ARES_COUNT(units); u++) {
@@ -652,8 +652,8 @@ TEST_SLOW(no_text_is_too_much_work)
     printf("one check: %.0f units of work per byte at most, by %s on '%s' repeated; %.0f per step "
            "of the budget\n",
            worst, worst_id, worst_unit, dearest);
-    CHECK(worst < 1000); /* quadratic work would be a hundred thousand */
-    /* the budget bounds the work: no check is cheap in steps and long in work */
+    CHECK(worst < 1000); /* quadratic work would be 100,000 */
+    /* the budget bounds the work: no check takes few steps and much work */
     CHECK(dearest < 150);
     ares_str_fini(&text);
 }

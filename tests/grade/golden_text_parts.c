@@ -34,7 +34,8 @@ GOLDEN(if_rewards, syllables)
 }
 
 /*
- * if_text.json: the same of random texts, and CSV; count -1 where the reference refuses the text.
+ * if_text.json: the same of random texts, and CSV; count is -1 where the reference refuses the
+ * text.
  */
 GOLDEN_ALSO(if_text, split_sentences, if_rewards, split_sentences)
 GOLDEN_ALSO(if_text, word_tokenize, if_rewards, word_tokenize)

@@ -1,4 +1,7 @@
-/* The small verifiers: format, patterns, F1, multiple choice, length, repetition, chance. */
+/*
+ * The verifiers without mathematics: format, patterns, F1, multiple choice, length, repetition,
+ * random.
+ */
 #include "test.h"
 #include "work.h"
 
@@ -89,7 +92,7 @@ TEST(a_pattern_is_found_anywhere_or_covers_the_whole)
           found("b+", ARES_VIEW("ac"), NULL, NULL) == 0);
     CHECK(found("b+", ARES_VIEW("abbc"), "whole=true", NULL) == 0 &&
           found("b+", ARES_VIEW("bb"), "whole=true", NULL) == 1);
-    /* alternatives keep together */
+    /* alternatives stay together */
     CHECK(found("^a|c$", ARES_VIEW("xc"), NULL, NULL) == 1 &&
           found("^a|c$", ARES_VIEW("xcx"), NULL, NULL) == 0);
     CHECK(found("a.c", ARES_VIEW("xa\ncx"), NULL, NULL) == 1 &&
@@ -118,12 +121,12 @@ TEST(words_are_compared_without_case_punctuation_and_articles)
 {
     CHECK_NEAR(text_score("f1", "The capital, Paris!", "paris"), 2.0 / 3, 1e-15);
     CHECK_NEAR(text_score("f1", "an apple a day", "day apple"), 1, 0);
-    /* punctuation goes before words are cut */
+    /* punctuation is removed before words are split */
     CHECK_NEAR(text_score("f1", "it's", "its"), 1, 0);
-    /* '_' is punctuation, and "the" no word here */
+    /* '_' is punctuation, so "the" is not a word of its own here */
     CHECK_NEAR(text_score("f1", "the_end", "theend"), 1, 0);
     CHECK_NEAR(text_score("f1", "\xc3\x89tude", "\xc3\xa9tude"), 1, 0);
-    /* a dash is no word character */
+    /* a dash is not a word character */
     CHECK_NEAR(text_score("f1",
                           "cat\xe2\x80\x94"
                           "a\xe2\x80\x94"
@@ -131,7 +134,8 @@ TEST(words_are_compared_without_case_punctuation_and_articles)
                           "cat\xe2\x80\x94 \xe2\x80\x94"
                           "dog"),
                1, 0);
-    CHECK_NEAR(text_score("f1", "yes", "yes it is"), 0, 0); /* a verdict stands alone */
+    /* yes and no match only as the whole answer */
+    CHECK_NEAR(text_score("f1", "yes", "yes it is"), 0, 0);
     CHECK_NEAR(text_score("f1", "Yes.", "yes"), 1, 0);
     CHECK_NEAR(text_score("f1", "a a b b c", "b c c"), 2.0 * (2.0 / 3) * (2.0 / 3) / (4.0 / 3),
                1e-15);
@@ -166,7 +170,7 @@ TEST(the_letter_that_is_announced_wins)
           choice("<think>A</think>", "A", NULL) == 0);
     CHECK(choice("D is the correct one", "D", NULL) == 1 &&
           choice("D is correct, C is not", "D", NULL) == 1);
-    /* no such letter: what stands alone counts */
+    /* no such letter among the choices: the letter that stands alone counts */
     CHECK(choice("Answer: Z, I mean B", "B", NULL) == 1);
     CHECK(choice("answer: Z", "A", NULL) == 0);      /* "a" occurs in "answer" */
     CHECK(choice("answer depends", "D", NULL) == 1); /* as the original reads it */
@@ -185,8 +189,9 @@ TEST(a_label_is_a_letter_an_index_or_the_text_of_a_choice)
     CHECK(choice("The answer is B", "1", NULL) == 1 && choice("The answer is B", "2", NULL) == 0);
     CHECK(choice("The answer is B", "Rome", row) == 1 &&
           choice("The answer is A", "Rome", row) == 0);
-    CHECK(choice("The answer is C", "10", row) == 1); /* the text wins over the index */
-    CHECK(choice("The answer is D", "B", row) == 0);  /* of three choices */
+    /* the text of a choice takes precedence over its index */
+    CHECK(choice("The answer is C", "10", row) == 1);
+    CHECK(choice("The answer is D", "B", row) == 0); /* only three choices */
     CHECK(choice("It is Rome!", "B", row) == 1 && choice("It is in rome, really", "1", row) == 1 &&
           choice("It is Paris", "B", row) == 0);
     CHECK(choice("The answer is B", "", "{\"metadata\":{\"correct_letter\":\"b\"}}") == 1);
@@ -220,7 +225,8 @@ TEST(both_spellings_of_the_penalty_of_length_agree)
         CHECK_NEAR(length_score("length", n, length), length_score("overlong", n, overlong), 1e-15);
     CHECK_NEAR(length_score("length", 8, length), -0.25, 0);
     CHECK_NEAR(length_score("length", 20000000000, length), -0.5, 0);
-    CHECK_NEAR(length_score("length", 17000, NULL), -0.0150390625, 1e-15); /* the seed's numbers */
+    /* the numbers of the published code */
+    CHECK_NEAR(length_score("length", 17000, NULL), -0.0150390625, 1e-15);
     CHECK(isnan(length_score("length", -1, length)));
     CHECK_CONTAINS(ares_error_message(), "number of tokens is not known");
     CHECK(isnan(length_score("length", 1,
@@ -250,7 +256,7 @@ TEST(repeated_pieces_are_a_share_of_all)
                -2 * (1 - 1.0 / 6), 1e-15);
     CHECK(isnan(repetition(NULL, 6, NULL)) && isnan(repetition(same, -1, NULL)));
     int32_t ids[400];
-    for (int round = 0; round < 20; round++) { /* against counting by hand */
+    for (int round = 0; round < 20; round++) { /* compared with a simple count */
         int64_t n = 3 +
                     (int64_t)ares_rng_below(ares_rng_root(1, ARES_RNG_TEST), (uint64_t)round, 390),
                 unique = 0;

@@ -1,4 +1,4 @@
-/* if_rewards.json: verdicts and scores; and what curriculum.json says of format_verify. */
+/* if_rewards.json: verdicts and scores of instructions; curriculum.json: those of format_verify. */
 #include "golden.h"
 
 #include "../../src/grade/instructions/checks.h"

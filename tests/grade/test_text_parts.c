@@ -1,6 +1,5 @@
 /*
- * The text tools of instruction following: what holds for every text, and what is worth a line of
- * its own.
+ * The text tools of instruction following: properties that hold for every text, and single cases.
  */
 #include "test.h"
 #include "work.h"
@@ -9,7 +8,7 @@
 
 static ares_arena arena;
 
-/* The items of a list with | between them. */
+/* The items of a list, joined by |. */
 static ares_view joined(if_list list)
 {
     ares_str s = { 0 };
@@ -22,7 +21,7 @@ static ares_view joined(if_list list)
     return v;
 }
 
-/* Everything but white space and the characters of `without`. */
+/* The text without white space and the characters of `without`. */
 static void squeeze(ares_str *out, ares_view v, const char *without)
 {
     for (const char *p = v.data, *end = p + v.len; p < end;) {
@@ -116,7 +115,7 @@ TEST(every_tool_ends_on_a_mebibyte_of_anything)
         if_language(ares_str_view(&text));
         CHECK(if_syllables(ares_str_view(&text)) >= 0);
         double work = (double)(work_done() - before) / (double)text.len;
-        /* quadratic work would be a million */
+        /* quadratic work would be 1,000,000 */
         CHECK_MSG(work < 1000, "piece %d: %.0f units of work per byte", i, work);
         ares_str_fini(&text);
     }

@@ -1,4 +1,4 @@
-/* The built-in verifiers, on friendly and on hostile texts. */
+/* Verifiers that read a plain answer (number, boxed, exact), on ordinary and on hostile texts. */
 #include "test.h"
 #include "work.h"
 
@@ -7,7 +7,7 @@
 
 #include "ares/grade.h"
 
-/* Score of a response; details (may be NULL) gets what the verifier says beside it. */
+/* The score of a response; details (may be NULL) gets the result's details. */
 static double score_of(const char *verifier, ares_view response, ares_view truth,
                        const void *options, ares_str *details)
 {
@@ -124,7 +124,7 @@ TEST(numbers_are_compared_as_numbers)
     ares_verify_in in = { .response = ARES_VIEW("1"), .ground_truth = ARES_VIEW("none") };
     ares_verify_out out = { 0 };
     CHECK_FAIL(v->verify(&in, &out), ARES_EFORMAT, "ground truth 'none' holds no number");
-    /* NUL ends nothing */
+    /* a NUL does not end a text */
     CHECK(score_of("number",
                    ARES_VIEW("3\0"
                              "4"),
@@ -153,7 +153,7 @@ TEST(a_number_too_long_to_keep_is_no_number_and_neither_is_its_tail)
 
 TEST(the_last_box_is_taken_and_must_close)
 {
-    /* boxed_3 to boxed_6 of shared/golden/aepo.json among them */
+    /* boxed_3 to boxed_6 of tests/golden/aepo.json are among them */
     static const struct {
         const char *text, *box;
     } cases[] = {
@@ -202,7 +202,7 @@ TEST(exact_looks_past_the_white_space_around)
     CHECK(score_of("exact", ARES_VIEW(" Paris\n"), ARES_VIEW("Paris"), &strict, NULL) == 1);
     CHECK(score_of("exact", ARES_VIEW("paris"), ARES_VIEW("Paris"), &strict, NULL) == 0);
     CHECK(score_of("exact", ARES_VIEW("paris"), ARES_VIEW("Paris"), &loose, NULL) == 1);
-    /* ASCII alone */
+    /* only ASCII letters */
     CHECK(score_of("exact", ARES_VIEW("\xc3\xa9"), ARES_VIEW("\xc3\x89"), &loose, NULL) == 0);
     CHECK(score_of("exact", ARES_VIEW("a\0b"), ARES_VIEW("a\0c"), &strict, NULL) == 0);
     CHECK(score_of("exact", ARES_VIEW(""), ARES_VIEW(" "), &strict, NULL) == 1);
@@ -224,7 +224,7 @@ TEST(format_matches_the_whole_response)
     CHECK(score_of("format", ARES_VIEW("12"), ARES_VIEW(""), &digits, NULL) == 1);
     CHECK(score_of("format", ARES_VIEW("12\n"), ARES_VIEW(""), &digits, NULL) == 0);
     CHECK(score_of("format", ARES_VIEW(""), ARES_VIEW(""), &any, NULL) == 1);
-    /* bytes that are no UTF-8 crash nothing */
+    /* invalid UTF-8 crashes nothing */
     CHECK(score_of("format", ARES_VIEW("<think>\xff\0\xfe</think>\\boxed{}"), ARES_VIEW(""), &think,
                    NULL) >= 0);
     const ares_verifier *v = ares_verifier_find("format");
@@ -248,13 +248,13 @@ TEST(a_pattern_that_explodes_is_cut_short_and_says_so)
     CHECK_CONTAINS(details.data, "work limit");
     ares_str_clear(&s);
     for (int i = 0; i < 50000; i++) ares_str_add_char(&s, i % 3 ? 'x' : 'y');
-    /* a long answer is no explosion */
+    /* a long answer does not take long */
     CHECK(score_of("format", ares_str_view(&s), ARES_VIEW(""), &groups, NULL) == 1);
     ares_str_fini(&s);
     ares_str_fini(&details);
 }
 
-/* Of each hostile kind: quadratic work would be millions per byte. */
+/* Work per byte on each kind of hostile text: quadratic work would be millions. */
 TEST(work_is_linear_in_the_response)
 {
     static const char *const units[] = { "1", "0",         "1,", "12,345 ", "-",  "\\boxed{",

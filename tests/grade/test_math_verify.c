@@ -82,7 +82,7 @@ typedef struct pair {
     bool same;
 } pair;
 
-TEST(section_nine_rule_by_rule)
+TEST(each_rule_of_math_verify_holds)
 {
     static const pair pairs[] = {
         { "5", "x=5", true },

@@ -374,8 +374,11 @@ static void split_tis(work *w, const char *word, size_t n)
     finish(w, at);
 }
 
+/* place of a chunk: it starts its sentence, it ends it */
+enum { STARTS = 1, ENDS = 2 };
+
 /* Rewrites a chunk, given with the white space on both sides. */
-static void rewrite(work *w, ares_view chunk, bool at_start, bool at_end)
+static void rewrite(work *w, ares_view chunk, int place)
 {
     ares_str_clear(&w->text);
     ares_str_add_view(&w->text, chunk);
@@ -383,13 +386,13 @@ static void rewrite(work *w, ares_view chunk, bool at_start, bool at_end)
     bool apostrophe = holds(w, "'"), quote = holds(w, "\"`");
     pad_wide_quotes(w, false);
     pad_runs(w, '`', 1, false);
-    if (quote || apostrophe) open_quotes(w, at_start);
+    if (quote || apostrophe) open_quotes(w, place & STARTS);
     if (apostrophe) split_apostrophes(w);
-    if (at_end) split_period(w, true);
+    if (place & ENDS) split_period(w, true);
     split_commas(w);
     pad_runs(w, '.', 2, false);
     pad_each(w, ";@#$%&");
-    if (at_end) split_period(w, false);
+    if (place & ENDS) split_period(w, false);
     pad_each(w, "?!");
     if (apostrophe) split_closing_apostrophes(w);
     pad_each(w, "*][(){}<>");
@@ -532,9 +535,9 @@ static void cut(output *o, const char *p, const char *end, const char *dot)
 }
 
 /* Any chunk, or several; their tokens live in the arena. */
-static void cut_rewritten(output *o, ares_view chunk, bool at_start, bool at_end)
+static void cut_rewritten(output *o, ares_view chunk, int place)
 {
-    rewrite(&o->w, chunk, at_start, at_end);
+    rewrite(&o->w, chunk, place);
     const char *p = ares_arena_copy(o->arena, o->w.text.data, o->w.text.len),
                *end = p + o->w.text.len, *start = NULL;
     while (p < end) {
@@ -575,12 +578,14 @@ static void cut_sentence(output *o, ares_view sentence)
         }
         /* the closing characters of the sentence may be several chunks */
         if (dot && dot < p && holds_kind(chunk, end, HARD)) {
-            cut_rewritten(o, (ares_view){ before, (size_t)(end - before) }, chunk == start, true);
+            cut_rewritten(o, (ares_view){ before, (size_t)(end - before) },
+                          (chunk == start ? STARTS : 0) | ENDS);
             return;
         }
         if (!(all & ~(WORD | LEADS)) && !(kind_of(*chunk) & LEADS)) push(o, chunk, p);
         else if (all & HARD)
-            cut_rewritten(o, (ares_view){ before, (size_t)(q - before) }, chunk == start, p == end);
+            cut_rewritten(o, (ares_view){ before, (size_t)(q - before) },
+                          (chunk == start ? STARTS : 0) | (p == end ? ENDS : 0));
         else cut(o, chunk, p, dot);
     }
 }

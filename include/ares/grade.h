@@ -65,11 +65,13 @@ const ares_verifier *ares_verifier_find(const char *name); /* NULL, and an error
 const char *const *ares_verifier_names(int *n);
 
 /*
- * Judges: a verifier with its options. `name` is a verifier's, or one with the prefix "boxed_":
- * then the response that is judged is the content of the response's last \boxed{}, or empty. Fill
- * the options (ares_config_bind, or ares_config_add_options before the configuration is resolved),
- * check them once, then run it from any thread: running changes nothing.
+ * Judges: a verifier with its options. `name` is a verifier's, or one with the prefix
+ * ARES_BOXED_PREFIX: then the response that is judged is the content of the response's last
+ * \boxed{}, or empty. Fill the options (ares_config_bind, or ares_config_add_options before the
+ * configuration is resolved), check them once, then run it from any thread: running changes
+ * nothing.
  */
+#define ARES_BOXED_PREFIX "boxed_"
 typedef struct ares_judge ares_judge;
 int ares_judge_new(const char *name, ares_judge **out);
 void ares_judge_free(ares_judge *j);

@@ -129,8 +129,8 @@ static int dispatch(const ares_verify_in *in, ares_verify_out *out)
     if (!j) return fail_without_judge(o, in->row, name);
     const char *judge_name = out->judged_by = ares_judge_name(j), *plain = judge_name,
                *missing = judge_unusable(j);
-    size_t prefix = sizeof JUDGE_BOXED_PREFIX - 1;
-    if (strncmp(plain, JUDGE_BOXED_PREFIX, prefix) == 0) plain += prefix;
+    size_t prefix = sizeof ARES_BOXED_PREFIX - 1;
+    if (strncmp(plain, ARES_BOXED_PREFIX, prefix) == 0) plain += prefix;
     if (missing)
         return ares_fail(
             ARES_ECONFIG,
@@ -168,7 +168,7 @@ static void open_judge(auto_options *o, const char *plain, bool boxed, ares_conf
     int64_t limit;
     ares_judge *j;
     ares_str name = { 0 }, key = { 0 }, where = { 0 };
-    ares_str_addf(&name, "%s%s", boxed ? JUDGE_BOXED_PREFIX : "", plain);
+    ares_str_addf(&name, "%s%s", boxed ? ARES_BOXED_PREFIX : "", plain);
     int rc = ares_judge_new(name.data, &j);
     ARES_ASSERT(rc == ARES_OK);
     ares_map_put(set->names, ares_str_view(&name), set->n);
@@ -198,7 +198,7 @@ static void check_names(const auto_options *o, ares_config *cfg, const char *pat
     for (int64_t k = 0; k < o->types->count && o->types->type == ARES_JSON_OBJECT; k++) {
         ares_view key = o->types->members[k].key;
         if (ares_map_get(set->names, key, NULL) &&
-            !ares_view_starts(key, ARES_VIEW(JUDGE_BOXED_PREFIX)))
+            !ares_view_starts(key, ARES_VIEW(ARES_BOXED_PREFIX)))
             continue;
         ares_config_fault(cfg, join_path(&where, path, "types"),
                           "'%.*s' is no verifier (ares-train grade --list names them)",

@@ -18,8 +18,8 @@ int ares_judge_new(const char *name, ares_judge **out)
 {
     int n, i;
     const char *const *names = ares_verifier_names(&n);
-    size_t prefix = sizeof JUDGE_BOXED_PREFIX - 1;
-    bool boxed = strncmp(name, JUDGE_BOXED_PREFIX, prefix) == 0;
+    size_t prefix = sizeof ARES_BOXED_PREFIX - 1;
+    bool boxed = strncmp(name, ARES_BOXED_PREFIX, prefix) == 0;
     *out = NULL;
     ARES_TRY(
         ares_lookup(ARES_ECONFIG, "reward: verifier", boxed ? name + prefix : name, names, n, &i));

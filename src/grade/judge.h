@@ -4,8 +4,6 @@
 
 #include "ares/grade.h"
 
-#define JUDGE_BOXED_PREFIX "boxed_"
-
 /* Which option without a default is missing, after ares_judge_use_defaults; NULL: none. */
 const char *judge_unusable(const ares_judge *j);
 #endif

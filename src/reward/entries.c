@@ -11,10 +11,16 @@
 
 static ARES_OPTION_TABLE(entry_table, reward_entry_options, REWARD_ENTRY_OPTIONS);
 
-const char *reward_lookup_reason(void)
+int reward_open_judge(ares_config *cfg, const char *path, const char *name, ares_judge **out)
 {
-    const char *reason = strstr(ares_error_message(), "': ");
-    return reason ? reason + 3 : ares_error_message();
+    int n, i;
+    const char *const *names = ares_verifier_names(&n);
+    size_t prefix = sizeof ARES_BOXED_PREFIX - 1;
+    const char *plain = strncmp(name, ARES_BOXED_PREFIX, prefix) == 0 ? name + prefix : name;
+    int rc = ares_lookup(ARES_ECONFIG, NULL, plain, names, n, &i);
+    if (rc == ARES_OK) return ares_judge_new(name, out);
+    ares_config_fault(cfg, path, "%s", ares_error_message()); /* names the option and its value */
+    return rc;
 }
 
 static void open_verifier(ares_config *cfg, const char *path, reward_entry *e)
@@ -25,12 +31,9 @@ static void open_verifier(ares_config *cfg, const char *path, reward_entry *e)
                           "an entry needs a name (a built-in verifier), a function or a command");
         return;
     }
-    if (ares_judge_new(e->o.name, &e->judge) != ARES_OK) {
-        char named[80]; /* the fault names the option and its value itself */
-        snprintf(named, sizeof named, "%s.name", path);
-        ares_config_fault(cfg, named, "%s", reward_lookup_reason());
-        return;
-    }
+    char name_path[80];
+    snprintf(name_path, sizeof name_path, "%s.name", path);
+    if (reward_open_judge(cfg, name_path, e->o.name, &e->judge) != ARES_OK) return;
     ares_option_table *table = ares_judge_options(e->judge, &options);
     if (table) ares_config_bind(cfg, path, table, options);
     ares_judge_check(e->judge, cfg, path);

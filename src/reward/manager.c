@@ -34,9 +34,9 @@ static void open_accuracy(ares_config *cfg, ares_reward *r)
     for (int i = 0; i < r->n; i++)
         if (strcmp(r->entries[i].name, r->cfg.accuracy) == 0) r->accuracy_entry = i;
     if (r->accuracy_entry >= 0) return;
-    if (ares_judge_new(r->cfg.accuracy, &r->accuracy_judge) == ARES_OK)
+    if (reward_open_judge(cfg, "worker.reward.accuracy", r->cfg.accuracy, &r->accuracy_judge) ==
+        ARES_OK)
         ares_judge_use_defaults(r->accuracy_judge);
-    else ares_config_fault(cfg, "worker.reward.accuracy", "%s", reward_lookup_reason());
 }
 
 int ares_reward_open(ares_config *cfg, const ares_reward_config *rc, ares_pool *pool,

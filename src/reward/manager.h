@@ -73,6 +73,6 @@ struct ares_reward {
 /* Fills r->entries, r->n and r->users from r->cfg; faults go to cfg. */
 void reward_open_entries(ares_config *cfg, ares_reward *r);
 void reward_entry_fini(reward_entry *e);
-/* The reason in the pending message of a failed name look-up, without the subject and the value. */
-const char *reward_lookup_reason(void);
+/* ares_judge_new; a name that is no verifier's is a fault of the option at path. */
+int reward_open_judge(ares_config *cfg, const char *path, const char *name, ares_judge **out);
 #endif

@@ -50,7 +50,8 @@ const char *reward_function_verifier(ares_config *cfg, const ares_reward_config 
         return NULL;
     }
     if (rc->reward_type && strcmp(rc->reward_type, functions[i].type) != 0)
-        ares_config_fault(cfg, "worker.reward.reward_type", "reward_function '%s' is %s", names[i],
-                          functions[i].type);
+        ares_config_fault(cfg, "worker.reward.reward_type",
+                          "reward_function '%s' is %s; set that, or leave reward_type out",
+                          names[i], functions[i].type);
     return functions[i].verifier;
 }

@@ -21,7 +21,7 @@ typedef struct ares_verify_in {
     const void *options;     /* the verifier's own, as opened */
 } ares_verify_in;
 
-/* A part of a result with a metric of its own. */
+/* Metric `name`: the sum of `sum` over the sum of `count` of all responses of a step. */
 typedef struct ares_verify_value {
     char name[48];
     double sum, count;
@@ -37,13 +37,8 @@ typedef struct ares_verify_out {
     bool exhausted;        /* the work budget ended before a verdict: reward/exhausted */
     const char *judged_by; /* written by `auto`: the verifier it chose, as metrics call it */
     int n_values;
-    ares_verify_value values[16]; /* written by ares_verify_add_value */
+    ares_verify_value values[16];
 } ares_verify_out;
-/*
- * Adds to a metric: `name` ("reward/format", "if/keywords/rate") becomes the sum of `sum` over the
- * sum of `count` of all responses of a step.
- */
-void ares_verify_add_value(ares_verify_out *out, const char *name, double sum, double count);
 
 typedef struct ares_verifier {
     const char *name, *doc;

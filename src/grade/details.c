@@ -38,7 +38,7 @@ int grade_need_length(const ares_verify_in *in, const char *who)
                      who);
 }
 
-void ares_verify_add_value(ares_verify_out *out, const char *name, double sum, double count)
+void grade_add_value(ares_verify_out *out, const char *name, double sum, double count)
 {
     int i = 0;
     while (i < out->n_values && strcmp(out->values[i].name, name) != 0) i++;

@@ -14,7 +14,8 @@ double length_reward(int64_t length, int64_t safe_length, int64_t max_length)
                : -(double)(length - safe_length) / (double)(max_length - safe_length);
 }
 
-double length_overlong_unclamped(int64_t length, int64_t max_response_length, int64_t buffer_length)
+/* verl's, which keeps falling beyond max_response_length. */
+static double overlong_unclamped(int64_t length, int64_t max_response_length, int64_t buffer_length)
 {
     int64_t expected = max_response_length - buffer_length;
     return length <= expected ? 0 : -(double)(length - expected) / (double)buffer_length;
@@ -24,7 +25,7 @@ double length_overlong(int64_t length, int64_t max_response_length, int64_t buff
 {
     return length > max_response_length
                ? -1
-               : length_overlong_unclamped(length, max_response_length, buffer_length);
+               : overlong_unclamped(length, max_response_length, buffer_length);
 }
 
 static ARES_OPTION_TABLE(length_table, ares_length_options, ARES_LENGTH_OPTIONS);
@@ -45,7 +46,7 @@ static int judge_length(const ares_verify_in *in, ares_verify_out *out)
     out->plain = 0;
     out->score =
         o->len_reward_penalty * length_reward(in->response_tokens, o->safe_length, o->max_length);
-    ares_verify_add_value(out, "reward/length_penalty", out->score, 1);
+    grade_add_value(out, "reward/length_penalty", out->score, 1);
     return ARES_OK;
 }
 
@@ -80,12 +81,12 @@ static int judge_overlong(const ares_verify_in *in, ares_verify_out *out)
 {
     const overlong_options *o = in->options;
     ARES_TRY(grade_need_length(in, "overlong"));
-    double share = (o->clamp ? length_overlong : length_overlong_unclamped)(
+    double share = (o->clamp ? length_overlong : overlong_unclamped)(
         in->response_tokens, o->max_response_length, o->overlong_buffer_length);
     out->plain = 0;
     out->score = o->overlong_penalty_factor * share;
-    ares_verify_add_value(out, "reward/overlong_reward", out->score, 1);
-    ares_verify_add_value(out, "reward/overlong", share < 0, 1);
+    grade_add_value(out, "reward/overlong_reward", out->score, 1);
+    grade_add_value(out, "reward/overlong", share < 0, 1);
     return ARES_OK;
 }
 

@@ -10,7 +10,4 @@ double length_reward(int64_t length, int64_t safe_length, int64_t max_length);
  * The same, with the length of the ramp in place of safe_length: EasyR1's soft overlong punishment.
  */
 double length_overlong(int64_t length, int64_t max_response_length, int64_t buffer_length);
-/* verl's, which keeps falling beyond max_response_length. */
-double length_overlong_unclamped(int64_t length, int64_t max_response_length,
-                                 int64_t buffer_length);
 #endif

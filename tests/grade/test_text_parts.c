@@ -68,7 +68,6 @@ static void check_all_tools(ares_view text)
     ares_view ascii = if_ascii(text, &scratch);
     for (size_t i = 0; i < ascii.len; i++) CHECK(!(ascii.data[i] & 0x80));
     if_delete_punct(text, &scratch);
-    if_lines(text, &scratch);
     ares_arena_fini(&scratch);
 }
 
@@ -157,10 +156,6 @@ TEST(stripping_knows_the_blank_but_no_other_white_space)
     CHECK_VIEW(if_trim(ARES_VIEW("\xe3\x80\x80 .a\xc2\xa0\n")), ".a");
     CHECK_VIEW(if_delete_punct(ARES_VIEW("a-b_c d’"), &arena), "abc d’");
     CHECK_VIEW(if_ascii(ARES_VIEW("Chișinău ﬁ ½"), &arena), "Chisinau fi 12");
-    CHECK_VIEW(joined(if_lines(ARES_VIEW("a\r\nb\n\nc\xe2\x80\xa8"
-                                         "d\n"),
-                               &arena)),
-               "a|b||c|d");
     CHECK_VIEW(joined(if_split(ARES_VIEW(",a,,b"), ARES_VIEW(","), &arena)), "|a||b");
     CHECK_EQ(if_count(ARES_VIEW("aaaaa"), ARES_VIEW("aa")), 2);
     CHECK(if_has_word(ARES_VIEW("a caté cat."), ARES_VIEW("cat")) &&

@@ -4,12 +4,6 @@
  */
 #include "check_tools.h"
 
-/* What the regular expression `\bword\b` finds; an empty word is found at any boundary. */
-static bool has_word(ares_view text, ares_view word)
-{
-    return word.len ? if_has_word(text, word) : if_count_words(text) > 0;
-}
-
 bool if_check_existence(if_args *a)
 {
     const ares_json *keywords = NULL;
@@ -29,7 +23,7 @@ bool if_check_forbidden_words(if_args *a)
     ares_view text = if_lower(a->text, a->arena);
     for (int64_t i = 0; i < words->count; i++)
         if (!if_spend(a, (int64_t)a->text.len) ||
-            has_word(text, if_lower(words->items[i].text, a->arena)))
+            if_has_word(text, if_lower(words->items[i].text, a->arena)))
             return false;
     return true;
 }
@@ -83,7 +77,7 @@ bool if_check_sentence_keyword(if_args *a)
     if (!if_arg_filled(a, "word", &word) || !if_arg_whole(a, "N", &n)) return false;
     if_list s = if_sentences(a->text, a->arena);
     if (s.n < n || s.n == 0) return false;
-    return has_word(if_lower(s.items[n ? n - 1 : s.n - 1], a->arena), if_lower(word, a->arena));
+    return if_has_word(if_lower(s.items[n ? n - 1 : s.n - 1], a->arena), if_lower(word, a->arena));
 }
 
 static bool same_word(ares_view a, ares_view b, ares_arena *arena)

@@ -108,14 +108,14 @@ ares_view if_ascii(ares_view v, ares_arena *arena);
 if_list if_words(ares_view v, ares_arena *arena);
 /* the pieces between separators (not empty); n >= 1 */
 if_list if_split(ares_view v, ares_view separator, ares_arena *arena);
-/* Python's splitlines: \r\n, \v, U+2028 ...; no line after the last end */
-if_list if_lines(ares_view v, ares_arena *arena);
 
 /* maximal runs of word characters: "don't" is 2 */
 int64_t if_count_words(ares_view v);
 /* whether exactly one side of byte `at` is a word character */
 bool if_boundary(ares_view v, size_t at);
-/* whether the word occurs, as written, with a boundary at both ends */
+/*
+ * whether the word occurs, as written, with a boundary at both ends; an empty word: at any boundary
+ */
 bool if_has_word(ares_view v, ares_view word);
 /* occurrences that do not overlap, counted from the left; 0 for an empty part */
 int64_t if_count(ares_view v, ares_view part);

@@ -53,11 +53,6 @@ ares_view math_dapo_answer(ares_view text);
 ares_view math_mathd(ares_view text, ares_arena *arena);
 /* MathRuler's first form: mathd's without any "%" */
 ares_view math_mathruler_a(ares_view text, ares_arena *arena);
-/*
- * mathd's steps alone: not trimmed, \text kept. False when one of them fails. percent: also deletes
- * every "%".
- */
-bool math_strip_string(ares_view text, bool percent, ares_arena *arena, ares_view *out);
 /* the form in which elements are compared (docs/rewards.md#normal-form) */
 ares_view math_normalize(ares_view text, math_mode mode, math_budget *budget, ares_arena *arena);
 /*

@@ -85,7 +85,11 @@ static ares_view slash(ares_view t, ares_arena *arena)
                      arena);
 }
 
-bool math_strip_string(ares_view t, bool percent, ares_arena *arena, ares_view *out)
+/*
+ * mathd's steps alone: not trimmed, \text kept. False when one of them fails. percent: also deletes
+ * every "%".
+ */
+static bool strip_string(ares_view t, bool percent, ares_arena *arena, ares_view *out)
 {
     static const char *const gone[] = { "\\left", "\\right", "^{\\circ}", "^\\circ", "\\$" };
     t = edit_delete(t, "\n", arena);
@@ -121,7 +125,7 @@ static ares_view normal(ares_view t, bool percent, ares_arena *arena)
 {
     t = edit_trim(t);
     ares_view inner = edit_trim(edit_unwrap_text(t)), out;
-    return math_strip_string(inner, percent, arena, &out) ? out : inner;
+    return strip_string(inner, percent, arena, &out) ? out : inner;
 }
 
 ares_view math_mathd(ares_view t, ares_arena *arena)
@@ -136,7 +140,7 @@ ares_view math_mathruler_a(ares_view t, ares_arena *arena)
 bool math_same_hendrycks(ares_view a, ares_view b, ares_arena *arena)
 {
     ares_view x, y;
-    if (math_strip_string(a, false, arena, &x) && math_strip_string(b, false, arena, &y))
+    if (strip_string(a, false, arena, &x) && strip_string(b, false, arena, &y))
         return ares_view_eq(x, y);
     return ares_view_eq(a, b);
 }

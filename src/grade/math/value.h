@@ -117,12 +117,6 @@ void value_float_init(value_float *f);
 value_status value_at(const value_program *p, const value_names *names, int trial,
                       math_budget *budget, value_float *out);
 /*
- * Whether |a - b| <= 1e-24 max(1, |a|, |b|) at all points where both are valid, which must be at
- * least three (one without variables).
- */
-bool value_same_at_trials(const value_program *a, const value_program *b, const value_names *names,
-                          math_budget *budget);
-/*
  * Compares exactly where both are rational, else at the trial points; false with more than
  * max_names variables.
  */

@@ -329,8 +329,12 @@ static bool close(mpfr_ptr a, mpfr_ptr b)
     return mpfr_cmpabs(a, bound.v) <= 0;
 }
 
-bool value_same_at_trials(const value_program *a, const value_program *b, const value_names *names,
-                          math_budget *budget)
+/*
+ * Whether |a - b| <= 1e-24 max(1, |a|, |b|) at all points where both are valid, which must be at
+ * least three (one without variables).
+ */
+static bool same_at_trials(const value_program *a, const value_program *b, const value_names *names,
+                           math_budget *budget)
 {
     int valid = 0, trials = names->count ? VALUE_TRIALS : 1;
     bool same = true;
@@ -366,5 +370,5 @@ bool value_same(const value_program *a, const value_program *b, int max_names, m
         mpq_clears(x, y, NULL);
         if (right != VALUE_INEXACT) return same && !budget->exhausted;
     }
-    return value_same_at_trials(a, b, &names, budget);
+    return same_at_trials(a, b, &names, budget);
 }

@@ -1,6 +1,6 @@
 /*
- * Lists of the words, pieces and lines of a text. A list is counted first, so that it takes only
- * the memory it needs.
+ * Lists of the words and pieces of a text, and words found in it. A list is counted first, so that
+ * it takes only the memory it needs.
  */
 #include <string.h>
 
@@ -61,32 +61,6 @@ if_list if_split(ares_view v, ares_view separator, ares_arena *arena)
     ARES_ASSERT(separator.len > 0);
     if_list list = list_new(split(v, separator, NULL), arena);
     list.n = split(v, separator, list.items);
-    return list;
-}
-
-static int64_t lines(ares_view v, ares_view *items)
-{
-    int64_t n = 0;
-    const char *start = v.data, *p = start, *end = start + v.len;
-    while (p < end) {
-        const char *before = p;
-        uint32_t c = if_next(&p, end);
-        if (!(c >= 10 && c <= 13) && !(c >= 28 && c <= 30) && c != 0x85 && c != 0x2028 &&
-            c != 0x2029)
-            continue;
-        if (c == '\r' && p < end && *p == '\n') p++;
-        if (items) items[n] = (ares_view){ start, (size_t)(before - start) };
-        n++;
-        start = p;
-    }
-    if (start < end && items) items[n] = (ares_view){ start, (size_t)(end - start) };
-    return n + (start < end);
-}
-
-if_list if_lines(ares_view v, ares_arena *arena)
-{
-    if_list list = list_new(lines(v, NULL), arena);
-    list.n = lines(v, list.items);
     return list;
 }
 

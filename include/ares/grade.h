@@ -56,7 +56,7 @@ typedef struct ares_verifier {
     void (*open)(void *options, ares_config *cfg, const char *path);
     void (*close)(void *options);
 } ares_verifier;
-const ares_verifier *ares_verifier_find(const char *name); /* NULL, and an error: no such one */
+const ares_verifier *ares_verifier_find(const char *name); /* NULL and an error: unknown */
 const char *const *ares_verifier_names(int *n);
 
 /*

@@ -17,13 +17,13 @@ static ARES_OPTION_TABLE(gpqa_table, gpqa_options, GPQA_OPTIONS);
 
 enum { MOST = 26 };
 
-/* What the row asks for. */
+/* The question of a row. */
 typedef struct question {
     char letters[MOST + 1];
     int n;
     ares_view choices[MOST];
     int n_choices;
-    int right; /* index of the right letter, -1: none is known */
+    int right; /* index of the right letter; -1: not known */
 } question;
 
 static char upper(char c)
@@ -222,14 +222,14 @@ static int gpqa(const ares_verify_in *in, ares_verify_out *out)
 
 const ares_verifier ares_verifier_gpqa = {
     .name = "gpqa",
-    .doc = "the letter of a multiple choice, or its text (slime)",
+    .doc = "the letter of the right choice, or its text; letters from the row's choices (slime)",
     .options = gpqa_table,
     .options_size = sizeof(gpqa_options),
     .verify = gpqa,
 };
 const ares_verifier ares_verifier_multiple_choice = {
     .name = "multiple_choice",
-    .doc = "the same as gpqa: letters by the row's choices, or by the option",
+    .doc = "another name of gpqa",
     .options = gpqa_table,
     .options_size = sizeof(gpqa_options),
     .verify = gpqa,

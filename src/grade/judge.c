@@ -11,7 +11,7 @@ struct ares_judge {
     bool boxed;
     char *name;
     char *unusable;        /* why it cannot judge: an option without a default is missing */
-    ares_config *defaults; /* owns the options' texts where nobody set them */
+    ares_config *defaults; /* owns the texts of options that took their defaults */
 };
 
 int ares_judge_new(const char *name, ares_judge **out)

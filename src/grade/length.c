@@ -97,7 +97,7 @@ static int64_t overlong_limit(const void *options)
 
 const ares_verifier ares_verifier_length = {
     .name = "length",
-    .doc = "a penalty that grows from safe_length tokens to max_length",
+    .doc = "a penalty of length that grows from safe_length tokens to max_length",
     .options = length_table,
     .options_size = sizeof(ares_length_options),
     .check = check_length,

@@ -9,7 +9,7 @@
 #define REPETITION_OPTIONS(X)                                              \
     X(i64, ngram_size, "ngram_size", "3", "[1,64]", "tokens of an n-gram") \
     X(f64, max_penalty, "max_penalty", "-1.0", "(,0]",                     \
-      "score of a response in which all n-grams are the same")
+      "score that a response of nothing but repetitions comes close to")
 ARES_OPTION_STRUCT(repetition_options, REPETITION_OPTIONS);
 static ARES_OPTION_TABLE(repetition_table, repetition_options, REPETITION_OPTIONS);
 
@@ -66,7 +66,7 @@ static int repetition(const ares_verify_in *in, ares_verify_out *out)
 
 const ares_verifier ares_verifier_repetition = {
     .name = "repetition",
-    .doc = "repeated n-grams of tokens as a share of all, times max_penalty (TRL)",
+    .doc = "share of n-grams of tokens that are repetitions, times max_penalty (TRL)",
     .options = repetition_table,
     .options_size = sizeof(repetition_options),
     .verify = repetition,

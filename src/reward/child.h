@@ -16,7 +16,7 @@ typedef struct reward_child_options {
 typedef struct reward_call {
     double score, accuracy;
     bool failed;
-    char why[160]; /* it failed */
+    char why[160]; /* why it failed */
 } reward_call;
 
 reward_child *reward_child_new(const reward_child_options *o); /* starts nothing yet */

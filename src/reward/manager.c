@@ -62,7 +62,7 @@ int ares_reward_open(ares_config *cfg, const ares_reward_config *rc, ares_pool *
 void ares_reward_close(ares_reward *r)
 {
     if (!r) return;
-    ares_pool_drain(r->pool); /* a run that ends early may have responses that nobody waited for */
+    ares_pool_drain(r->pool); /* a run that ends early may leave responses in the pool */
     for (int64_t k = 0; k < r->n_jobs; k++) reward_job_free(r->jobs[k]);
     for (int i = 0; i < r->n; i++) reward_entry_fini(&r->entries[i]);
     ares_judge_free(r->accuracy_judge);

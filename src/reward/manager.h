@@ -36,7 +36,7 @@ typedef struct reward_entry {
     char *name;
 } reward_entry;
 
-/* What one entry said of one response. */
+/* What one entry found about one response. */
 typedef struct reward_verdict {
     double score, plain, accuracy; /* as in ares_verify_out */
     const char *judged_by;
@@ -61,13 +61,13 @@ struct ares_reward {
     reward_entry *entries;
     int n;
     bool users; /* an entry is a process */
-    /* whose accuracy counts; -1: the first entry that says something, or accuracy_judge */
+    /* entry whose accuracy counts; -1: the first that judges right and wrong, or accuracy_judge */
     int accuracy_entry;
     ares_judge *accuracy_judge;
     reward_job **jobs;
     int64_t n_jobs, capacity;
     tally *tally;
-    ares_str line; /* what users' processes read of the response in hand */
+    ares_str line; /* the line in hand for users' processes */
 };
 
 /* Fills r->entries, r->n and r->users from r->cfg; faults go to cfg. */

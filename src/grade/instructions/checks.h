@@ -130,7 +130,10 @@ bool if_check(ares_view id, const ares_json *kwargs, ares_view text, if_budget *
  */
 bool if_check_loose(ares_view id, const ares_json *kwargs, ares_view text, if_budget *budget,
                     ares_arena *scratch);
-/* The argument of a known instruction that is missing or wrong for any text; NULL: none is. */
+/*
+ * The argument of a known instruction that is missing or wrong, whatever the text; NULL: all are
+ * right.
+ */
 const char *if_check_fault(ares_view id, const ares_json *kwargs);
 
 /* ------------------------------------------------------------------ judging a row (verdicts.c) */

@@ -13,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ares/train.h"
+#include "roles/actor.h"
+#include "roles/reference.h"
 
 typedef struct options {
     const char *model, *dtype;
@@ -322,7 +323,7 @@ static int grpo_step(const options *o, ares_model *m, ares_rollout *r, ares_refe
                             .prompt = prompts[i / o->samples],
                             .prompt_len = (int32_t)o->prompt,
                             .token_exact = true,
-                            .weight_version = a->optim.updates };
+                            .weight_version = a->learner.optim.updates };
         ares_batch_add_row(b, &row, all[i].n_tokens);
     }
     ARES_PUT(b, responses);

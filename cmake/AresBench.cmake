@@ -7,4 +7,6 @@ foreach(source IN LISTS sources)
     get_filename_component(name ${source} NAME_WE)
     add_executable(bench_${name} EXCLUDE_FROM_ALL ${source})
     ares_link_rooms(bench_${name})
+    # parts of a training step (roles/) are private to their room
+    target_include_directories(bench_${name} PRIVATE ${CMAKE_SOURCE_DIR}/src/train)
 endforeach()

@@ -343,166 +343,19 @@ int64_t ares_train_work(const ares_model_config *m, int64_t tokens, int64_t squa
 double ares_train_peak_tflops(const char *card);
 double ares_train_card_bytes(const char *card); /* its memory, likewise */
 
-/* ------------------------------------------------------------------ optimizer (optim.c) */
-typedef struct ares_optim {
-    const ares_optim_config *cfg;
-    ares_schedule schedule;
-    int64_t updates; /* optimizer steps taken: AdamW's bias correction */
-    int64_t skipped; /* left out since the last one that was taken */
-    bool failing;    /* ARES_SKIPS_IN_A_ROW were left out: the run is to end */
-} ares_optim;
-enum { ARES_SKIPS_IN_A_ROW = 3 };
-int ares_optim_init(ares_optim *o, const ares_optim_config *cfg, int64_t total_steps);
-double ares_optim_lr(const ares_optim *o, int64_t step); /* of training step 0, 1, ... */
+/* ---------------- parts of a run that other verbs use */
 /*
- * Sums gradients over ranks, clips, steps, in place. *grad_norm is the norm before clipping. Where
- * it is NaN or infinite the update is left out, on every rank: weights, moments and their count
- * stay, *grad_norm is NaN, and a warning that begins with `what` names the parameter.
- */
-int ares_optim_step(ares_optim *o, ares_model *m, ares_world *world, double lr,
-                    double max_grad_norm, const char *what, double *grad_norm);
-/*
- * Counts an update that was left out, for the reason of the last failure, which is told and
- * forgotten.
- */
-void ares_optim_skip(ares_optim *o, const ares_world *world, const char *what);
-
-/* ---------------- actor and reference (actor.c, reference.c) */
-typedef struct ares_actor {
-    ares_model *model;
-    ares_workspace *workspace;
-    const ares_train_config *cfg;
-    const ares_loss *loss;
-    const ares_kl *kl;
-    ares_world *world;
-    struct ares_reference *ref; /* of the exact KL; NULL otherwise. The trainer's */
-    /* of the last update, over all ranks: what its histogram is made of */
-    ares_loss_sums sums;
-    ares_optim optim;
-    int64_t step; /* training steps done: the schedule's clock */
-    float *scratch;
-    size_t scratch_floats; /* device: dx of the head */
-    ares_arena arena;      /* of a micro-batch */
-} ares_actor;
-int ares_actor_open(ares_actor *a, const ares_train_config *cfg, ares_model *m, ares_world *world,
-                    int64_t total_steps);
-void ares_actor_close(ares_actor *a);
-int ares_actor_log_probs(ares_actor *a, ares_batch *b);
-int ares_actor_update(ares_actor *a, ares_batch *b, ares_metrics *m);
-
-typedef struct ares_reference {
-    ares_model *model;
-    ares_workspace *workspace;
-    const ares_train_config *cfg;
-} ares_reference;
-int ares_reference_open(ares_reference *r, const ares_train_config *cfg, ares_device *d);
-void ares_reference_close(ares_reference *r);
-int ares_reference_log_probs(ares_reference *r, ares_batch *b);
-/*
- * Puts column kl: the exact KL of a policy (weights and workspace) to the reference at every mask-1
- * token, at the loss temperature.
- */
-int ares_reference_kl(ares_reference *r, ares_model *policy, ares_workspace *w, ares_batch *b);
-/*
- * Log-probs and entropies (NULL: not wanted) of rows [row, end) under a model, at the loss
- * temperature: what rollout recorded, bit for bit.
+ * Log-probs and entropies (NULL: not wanted) of rows [row, end) under a model, at
+ * rollout.temperature: what rollout recorded, bit for bit. Of cfg it also reads
+ * actor.max_token_len and actor.share_prompts. (roles/learner.c)
  */
 int ares_train_log_probs(ares_model *m, ares_workspace *w, const ares_train_config *cfg,
                          const ares_batch *b, int64_t row, int64_t end, float *log_probs,
                          float *entropies);
-
-/* ------------------------------------------------------------------ critic (critic.c) */
-typedef struct ares_critic {
-    ares_model *model; /* with a value head */
-    ares_workspace *workspace;
-    const ares_train_config *cfg;
-    ares_world *world;
-    ares_optim optim;
-    int64_t step; /* training steps done: the schedule's clock */
-    float *scratch;
-    size_t scratch_floats; /* device */
-    ares_arena arena;      /* of a micro-batch */
-} ares_critic;
-/* weights: where they come from when a run goes on; NULL: worker.critic.model.model_path. */
-int ares_critic_open(ares_critic *c, const ares_train_config *cfg, ares_device *d,
-                     ares_world *world, int64_t total_steps, const char *weights);
-void ares_critic_close(ares_critic *c);
-/* column values: 0 where the mask is */
-int ares_critic_values(ares_critic *c, ares_batch *b);
-int ares_critic_update(ares_critic *c, ares_batch *b, ares_metrics *m); /* towards the returns */
-
-/* ---------------- controls (controls.c): the open ones of ares_control_list, in its order */
-typedef struct ares_controls ares_controls;
-
-/* ---------------- trainer (trainer.c, step.c, loop.c) */
-/* What a step moves before its update, as it was when the step began (state.c). */
-typedef struct ares_step_begin {
-    int64_t drawn, rows_skipped, updates, critic_updates, skipped, critic_skipped;
-    ares_str controls;
-} ares_step_begin;
-
-typedef struct ares_trainer {
-    const ares_train_config *cfg;
-    ares_world *world;
-    ares_device device;
-    ares_tokenizer *tokenizer;
-    ares_prompt_encoder *encoder;
-    ares_dataset *train, *val;
-    ares_loader loader;
-    ares_model *model;
-    ares_actor actor;
-    ares_reference *ref; /* NULL where no KL asks for it */
-    ares_critic *critic; /* NULL where the estimator needs no values */
-    ares_controls *controls;
-    ares_rollout *rollout;
-    ares_reward *reward;
-    const ares_adv *adv;
-    /* [vocab] 1: a trigger word (triggers.c); NULL: every token may count */
-    uint8_t *triggers;
-    ares_batch batch;
-    ares_sampling val_sampling;
-    int64_t val_n;             /* of validation */
-    int64_t step, total_steps; /* steps done */
-    /* of a regular checkpoint, by validation; the higher the better; step -1: none yet */
-    double best_score;
-    int64_t best_step;
-    /* of the latest validation; step -1: none yet */
-    double validated_score;
-    int64_t validated_step;
-    ares_step_begin begun;
-    ares_str run_dir;
-    /*
-     * worker.actor.model.model_path, found: where tokenizer files come from, and the weights a run
-     * began with
-     */
-    ares_str model_dir;
-    uint64_t model_weights; /* their fingerprint */
-    struct ares_sft *sft;   /* rows of a supervised run (sft.c); NULL otherwise */
-} ares_trainer;
-int ares_train_step(ares_trainer *t, ares_metrics *m);
-/* Opens everything a checked configuration names; cfg is for what tables bind themselves. */
-/* weights: where the policy's come from when a run goes on; NULL: worker.actor.model.model_path. */
-int ares_trainer_open(ares_trainer *t, ares_config *cfg, const ares_train_config *c,
-                      ares_world *world, const char *weights);
-void ares_trainer_close(ares_trainer *t);
-/* Binds worker.rollout.val_override_config; faults go to cfg. (validate.c) */
-void ares_train_validation_sampling(ares_config *cfg, const ares_train_config *c,
-                                    ares_sampling *out, int64_t *n);
-/* (validate.c) samples: JSON lines of what was answered; may be NULL */
-int ares_trainer_validate(ares_trainer *t, ares_metrics *m, ares_str *samples);
-/* (bootstrap.c) the pass over all training rows, where a control asks for it */
-int ares_trainer_bootstrap(ares_trainer *t, ares_metrics *m);
-/* tokenizer and generation files of a model directory (state.c) */
+/* Copies the tokenizer and generation files of a model directory. (run/state.c) */
 int ares_train_copy_tokenizer(const char *from, const char *to);
-/* (report.c) the usual metrics, over all ranks */
-int ares_report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *m);
 
-/*
- * The table at the end of a run, on stdout and in summary.txt: the same questions before and after,
- * validation before and after, where everything lies; all of it from the run's files. (summary.c)
- */
-int ares_train_summary(const char *run_dir);
-
+/* ---------------- runs */
 /* The run: train from a configuration until done, stopped or failed. */
 int ares_train_run(ares_config *cfg, const ares_train_config *c, ares_world *world);
 /* Validation only; output (may be NULL): a file for every answer as JSON lines. (eval.c) */

@@ -373,7 +373,7 @@ static int on_trial(ares_trainer *t, const draw *d,
                                       .samples = d->samples + g * n };
     ares_batch b;
     ares_batch_init(&b);
-    generate_fill(&b, groups, d->count, n, t->actor.optim.updates);
+    generate_fill(&b, groups, d->count, n, t->actor.learner.optim.updates);
     int rc = see(t, &b, out);
     ares_batch_fini(&b);
     ares_free(groups);
@@ -732,6 +732,6 @@ int collect_groups(ares_trainer *t, ares_batch *b, ares_metrics *m)
 {
     collection c = { .arena = &b->arena };
     ARES_TRY(collect(t, &c, &b->advantage_scale, m));
-    generate_fill(b, c.items, c.count, t->cfg->rollout.n, t->actor.optim.updates);
+    generate_fill(b, c.items, c.count, t->cfg->rollout.n, t->actor.learner.optim.updates);
     return ARES_OK;
 }

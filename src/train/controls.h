@@ -2,7 +2,7 @@
 #ifndef ARES_TRAIN_CONTROLS_H
 #define ARES_TRAIN_CONTROLS_H
 
-#include "ares/train.h"
+#include "trainer.h"
 
 /* the options of all, wanted or not */
 void controls_declare(ares_config *cfg, ares_train_config *out);

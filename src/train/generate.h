@@ -1,7 +1,7 @@
 #ifndef ARES_TRAIN_GENERATE_H
 #define ARES_TRAIN_GENERATE_H
 
-#include "ares/train.h"
+#include "trainer.h"
 
 typedef struct generate_job {
     int64_t n_prompts, n;        /* samples of each */

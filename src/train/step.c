@@ -6,6 +6,7 @@
 #include "ares/algo_twin.h"
 #include "controls.h"
 #include "generate.h"
+#include "report/report.h"
 
 /* A stage that fails ends the step; one that succeeds leaves its time in timing_s/<name>. */
 #define STAGE(name, expr)                                               \
@@ -51,9 +52,8 @@ static int shape_rewards(ares_trainer *t, ares_batch *b, ares_metrics *m)
                (size_t)b->tokens * sizeof *b->token_level_rewards);
         return ARES_OK;
     }
-    if (t->actor.kl->value)
-        ARES_TRY(LOCAL(ares_kl_column_on(t->actor.model->device, t->actor.kl, b)));
-    else ARES_TRY(LOCAL(ares_reference_kl(t->ref, t->actor.model, t->actor.workspace, b)));
+    if (t->actor.kl->value) ARES_TRY(LOCAL(ares_kl_column_on(t->model->device, t->actor.kl, b)));
+    else ARES_TRY(LOCAL(ares_reference_kl(t->ref, &t->actor.learner, b)));
     ares_kl_in_reward(b, b->kl_coef, sums);
     ARES_TRY(ares_world_sum_f64(t->world, sums, 2));
     if (sums[1] > 0) ares_metrics_set(m, "critic/kl", sums[0] / sums[1]);
@@ -83,13 +83,13 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
     if (t->critic) STAGE("values", LOCAL(ares_critic_values(t->critic, b)));
     STAGE("shape", shape_rewards(t, b, m));
     STAGE("adv",
-          LOCAL(ares_adv_compute(t->actor.model->device, t->adv, &t->cfg->algorithm, t->world, b)));
+          LOCAL(ares_adv_compute(t->model->device, t->adv, &t->cfg->algorithm, t->world, b)));
     scale_advantages(b); /* the critic's returns are not */
     if (t->critic) STAGE("update_critic", ares_critic_update(t->critic, b, m));
     if (t->step >= t->cfg->trainer.critic_warmup)
         STAGE("update_actor", ares_actor_update(&t->actor, b, m));
     STAGE("adapt", controls_adapt(t->controls, b, m));
     controls_skip(t->controls, &t->loader); /* prompts that shall not come again */
-    STAGE("report", ares_report_batch(t, b, m));
+    STAGE("report", report_batch(t, b, m));
     return ARES_OK;
 }

@@ -109,7 +109,7 @@ static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
     ARES_TRY(open_data(t));
     ARES_TRY(triggers_load(t));
     ARES_TRY(open_rollout(t));
-    ares_train_validation_sampling(cfg, c, &t->val_sampling, &t->val_n);
+    validation_sampling(cfg, c, &t->val_sampling, &t->val_n);
     ARES_TRY(ares_config_finish(cfg));
     if (c->trainer.val_only)
         return controls_open(t, &t->controls); /* a shaped score is shaped as in training */

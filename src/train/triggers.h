@@ -1,7 +1,7 @@
 #ifndef ARES_TRAIN_TRIGGERS_H
 #define ARES_TRAIN_TRIGGERS_H
 
-#include "ares/train.h"
+#include "trainer.h"
 
 /* worker.rollout.trigger_tokens_file read and judged before anything loads; faults go to cfg. */
 void triggers_check(ares_config *cfg, const ares_rollout_config *r);

@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 #include "ares/at.h"
-#include "ares/train.h"
+#include "roles/actor.h"
 #include "test.h"
 
 enum { GROUPS = 2, PER_GROUP = 3, ROWS = GROUPS * PER_GROUP, PARAMS_MAX = 64 };
@@ -112,7 +112,7 @@ static bool run_open(run *r, const char *variant, const char *avg_mode, bool sha
         !CHECK_OK(ares_adv_find("grpo")->compute(&r->cfg.algorithm, NULL, b)))
         return false;
     ARES_PUT(b, rollout_log_probs), ARES_PUT(b, old_log_probs), ARES_PUT(b, ref_log_probs);
-    if (!CHECK_OK(ares_train_log_probs(r->model, r->actor.workspace, &r->cfg, b, 0, b->rows,
+    if (!CHECK_OK(ares_train_log_probs(r->model, r->actor.learner.workspace, &r->cfg, b, 0, b->rows,
                                        b->rollout_log_probs, NULL)))
         return false;
     near_policy(r, b->old_log_probs, b->rollout_log_probs, 20000, 0.8);

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "ares/train.h"
+#include "roles/critic.h"
 #include "test.h"
 
 enum { GROUPS = 2, PER_GROUP = 3, ROWS = GROUPS * PER_GROUP };
@@ -28,7 +28,7 @@ static double draw(uint64_t index)
 static int32_t id(const setup *s, uint64_t index)
 {
     return (int32_t)ares_rng_below(ares_rng_root(5, ARES_RNG_TEST), index,
-                                   (uint64_t)s->critic.model->cfg.vocab);
+                                   (uint64_t)s->critic.learner.model->cfg.vocab);
 }
 
 static void fill(setup *s)
@@ -143,8 +143,8 @@ static void check_gradient(const char *variant, bool share)
           ares_metrics_get(m, "critic/vf_clipfrac", &clipped));
     CHECK_NEAR(reported, loss_of(&s, now, old), 1e-5);
     CHECK(clipped > 0 && clipped < 1);
-    for (int i = 0; i < s.critic.model->n_params; i++) {
-        const ares_param *p = &s.critic.model->params[i];
+    for (int i = 0; i < s.critic.learner.model->n_params; i++) {
+        const ares_param *p = &s.critic.learner.model->params[i];
         int64_t n = (int64_t)p->weight.n * p->weight.k;
         float *weight = ares_malloc((size_t)n * sizeof *weight),
               *gradient = ares_malloc((size_t)n * sizeof *gradient);
@@ -199,9 +199,9 @@ TEST(values_and_gradients_depend_on_no_micro_batch)
         ares_metrics *m = ares_metrics_new();
         CHECK_OK(ares_critic_update(&s.critic, &s.batch, m));
         ares_metrics_free(m);
-        bytes = s.critic.model->grads_bytes;
+        bytes = s.critic.learner.model->grads_bytes;
         grads[i] = ares_malloc(bytes);
-        memcpy(grads[i], s.critic.model->grads, bytes);
+        memcpy(grads[i], s.critic.learner.model->grads, bytes);
         stop(&s);
     }
     CHECK_MEM(grads[0], grads[1], bytes);
@@ -216,7 +216,7 @@ TEST(a_saved_critic_comes_back_with_its_head)
     if (!start(&s, "qwen2_untied", NULL, 100, true)) return;
     fill(&s);
     values_of(&s, want);
-    CHECK_OK(ares_model_save(s.critic.model, path));
+    CHECK_OK(ares_model_save(s.critic.learner.model, path));
     if (start(&again, "qwen2_untied", path, 100, true)) {
         fill(&again);
         values_of(&again, got);
@@ -244,7 +244,7 @@ static void learn(setup *s, bool select_second, bool mask_first, int64_t updates
     if (select_second) ares_batch_select_groups(b, keep);
     s->cfg.critic.global_batch_size = 1;
     for (int64_t i = 0; i < updates; i++) CHECK_OK(ares_critic_update(&s->critic, b, m));
-    const ares_model *model = s->critic.model;
+    const ares_model *model = s->critic.learner.model;
     *n = model->weights_bytes + model->states_bytes;
     *bytes = ares_malloc(*n);
     memcpy(*bytes, model->weights, model->weights_bytes);
@@ -280,7 +280,7 @@ TEST(a_mini_batch_without_a_token_moves_no_critic)
     learn(&one, true, false, 2, m, &x, &n);
     learn(&both, false, true, 2, k, &y, &n);
     CHECK_MEM(y, x, n); /* as if the empty mini-batch were not there */
-    CHECK_EQ(both.critic.optim.updates, 2);
+    CHECK_EQ(both.critic.learner.optim.updates, 2);
     CHECK(ares_metrics_get(k, "critic/empty_minibatches", &value) && value == 1);
     CHECK(!ares_metrics_get(m, "critic/empty_minibatches", &value));
     for (int i = 0; i < ARES_COUNT(means); i++)
@@ -290,11 +290,11 @@ TEST(a_mini_batch_without_a_token_moves_no_critic)
     memset(both.batch.response_mask, 0, (size_t)both.batch.tokens); /* nothing, and moments not 0 */
     ares_metrics_clear(k);
     CHECK_OK(ares_critic_update(&both.critic, &both.batch, k));
-    CHECK_MEM(both.critic.model->weights, x, both.critic.model->weights_bytes);
-    CHECK_MEM(both.critic.model->states, x + both.critic.model->weights_bytes,
-              both.critic.model->states_bytes);
-    CHECK_EQ(both.critic.optim.updates, 2);
-    CHECK_EQ(both.critic.step, 3);
+    CHECK_MEM(both.critic.learner.model->weights, x, both.critic.learner.model->weights_bytes);
+    CHECK_MEM(both.critic.learner.model->states, x + both.critic.learner.model->weights_bytes,
+              both.critic.learner.model->states_bytes);
+    CHECK_EQ(both.critic.learner.optim.updates, 2);
+    CHECK_EQ(both.critic.learner.step, 3);
     CHECK(ares_metrics_get(k, "critic/empty_minibatches", &value) && value == GROUPS);
     check_finite(k);
     ares_free(x), ares_free(y);

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "ares/rollout.h"
-#include "ares/train.h"
+#include "roles/actor.h"
 #include "test.h"
 
 enum { PROMPTS = 5, N = 4, NEW = 40, MAX_ROWS = PROMPTS * N };
@@ -550,13 +550,13 @@ TEST(old_log_probs_of_rows_that_are_not_current_are_computed_again)
     }
     ares_train_config cfg = { .actor = { .max_token_len = 300, .share_prompts = true },
                               .rollout = { .temperature = 1 } };
-    ares_actor a = { .model = m, .cfg = &cfg };
-    CHECK_OK(ares_workspace_new(m, ARES_KEEP_NOTHING, &a.workspace));
+    ares_actor a = { .cfg = &cfg };
+    CHECK_OK(learner_open(&a.learner, m, &(learner_options){ .role = "actor" }));
     CHECK_OK(ares_actor_log_probs(&a, &b));
     for (int row = 0; row < MAX_ROWS; row++)
         CHECK_MEM(b.old_log_probs + b.row_start[row], x->log_probs[row],
                   (size_t)x->n[row] * sizeof(float));
-    ares_workspace_free(a.workspace);
+    ares_actor_close(&a);
     ares_batch_fini(&b);
     ares_model_free(m);
     ares_device_close(&d);

@@ -116,12 +116,13 @@ TEST(rows_of_a_group_with_prompts_of_their_own_have_the_gradient_of_rows_apart)
         ares_batch *b = &runs[i]->batch;
         ARES_ASSERT(b->tokens <= 64);
         log_probs[i] = ares_calloc((size_t)b->tokens, sizeof(float));
-        CHECK_OK(ares_train_log_probs(runs[i]->model, runs[i]->actor.workspace, &runs[i]->cfg, b, 0,
-                                      b->rows, log_probs[i], NULL));
+        CHECK_OK(ares_train_log_probs(runs[i]->model, runs[i]->actor.learner.workspace,
+                                      &runs[i]->cfg, b, 0, b->rows, log_probs[i], NULL));
     }
     for (int64_t row = 0; row < ROWS; row++)
-        CHECK_OK(ares_train_log_probs(apart.model, apart.actor.workspace, &apart.cfg, &apart.batch,
-                                      row, row + 1, one_by_one + apart.batch.row_start[row], NULL));
+        CHECK_OK(ares_train_log_probs(apart.model, apart.actor.learner.workspace, &apart.cfg,
+                                      &apart.batch, row, row + 1,
+                                      one_by_one + apart.batch.row_start[row], NULL));
     for (int i = 0; i < 2; i++) {
         CHECK_MEM(log_probs[i], one_by_one, (size_t)apart.batch.tokens * sizeof(float));
         CHECK_OK(ares_actor_update(&runs[i]->actor, &runs[i]->batch, runs[i]->metrics));

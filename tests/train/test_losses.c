@@ -7,6 +7,7 @@
  */
 #include "ares/dist.h"
 #include "gradient.h"
+#include "roles/reference.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -265,12 +266,13 @@ static bool case_open(run *r, const loss_case *c, int64_t max_tokens, ares_refer
     static char path[500];
     ares_model_options opt = { .storage = ARES_F32, .trainable = false };
     snprintf(path, sizeof path, "%s/qwen2_tied", test_source("tests/golden/models"));
-    if (!CHECK_OK(ares_model_load(path, &r->device, &opt, &ref->model)) ||
-        !CHECK_OK(ares_workspace_new(ref->model, ARES_KEEP_NOTHING, &ref->workspace)))
+    ares_model *m;
+    if (!CHECK_OK(ares_model_load(path, &r->device, &opt, &m)) ||
+        !CHECK_OK(learner_open(&ref->learner, m, &(learner_options){ .role = "ref" })))
         return false;
-    for (int i = 0; i < ref->model->n_params; i++) { /* another model: near, and not the same */
-        ares_matrix *w = &ref->model->params[i].weight;
-        for (int64_t e = 0; e < ref->model->params[i].elements; e++)
+    for (int i = 0; i < m->n_params; i++) { /* another model: near, and not the same */
+        ares_matrix *w = &m->params[i].weight;
+        for (int64_t e = 0; e < m->params[i].elements; e++)
             ((float *)w->data)[e] *= 1 + 0.3f * (float)(e % 7) / 7;
     }
     r->actor.ref = ref;
@@ -278,7 +280,7 @@ static bool case_open(run *r, const loss_case *c, int64_t max_tokens, ares_refer
 }
 static void case_close(run *r, ares_reference *ref)
 {
-    if (ref->model) ares_reference_close(ref);
+    ares_reference_close(ref);
     run_close(r);
 }
 
@@ -295,7 +297,7 @@ TEST(the_first_update_of_every_loss_and_kl_has_the_gradient_of_the_plain_formula
         run r;
         ares_reference ref;
         if (!case_open(&r, &cases[i], 30, &ref)) return;
-        formula f = { .c = &cases[i], .reference = ref.model };
+        formula f = { .c = &cases[i], .reference = ref.learner.model };
         weigh(&r, &f);
         choose(&r, &f);
         truth t;
@@ -343,7 +345,7 @@ static float *gradients_of(const loss_case *c, int64_t max_tokens, double early_
  */
 static float *still_gradients(run *r, int64_t epochs)
 {
-    r->actor.optim.schedule.base = 0;
+    r->actor.learner.optim.schedule.base = 0;
     r->cfg.actor.max_grad_norm = 1e9;
     r->cfg.actor.ppo_epochs = epochs;
     ares_metrics_clear(r->metrics);
@@ -421,7 +423,7 @@ TEST(clip_cov_draws_other_lots_in_every_step_and_epoch_and_the_same_again)
     if (!case_open(&r, c, 30, &ref)) return;
     r.cfg.loss.clip_cov_ratio = 0.1;
     for (int i = 0; i < UPDATES; i++) {
-        r.actor.step = updates[i].step;
+        r.actor.learner.step = updates[i].step;
         g[i] = still_gradients(&r, updates[i].epochs);
         CHECK(metric(&r, "actor/pg_clipfrac_higher") > 0);
     }
@@ -477,7 +479,7 @@ TEST(an_early_stop_leaves_no_gradient_and_is_counted)
         }
         /* nothing was learnt: there is none */
         CHECK_MSG(scope ? norm > 0 : isnan(norm), "norm %g", norm);
-        CHECK_EQ(r.actor.optim.updates, scope);
+        CHECK_EQ(r.actor.learner.optim.updates, scope);
         case_close(&r, &ref);
     }
 }
@@ -563,7 +565,7 @@ TEST(a_mini_batch_without_a_token_is_passed_over_and_counted)
     memset(r.batch.response_mask, 0, (size_t)r.batch.tokens);
     CHECK_OK(ares_actor_update(&r.actor, &r.batch, r.metrics));
     CHECK_NEAR(metric(&r, "actor/empty_minibatches"), 1, 0);
-    CHECK_EQ(r.actor.optim.updates, 0);
+    CHECK_EQ(r.actor.learner.optim.updates, 0);
     case_close(&r, &ref);
 }
 
@@ -579,7 +581,7 @@ static float *last_gradients(const char *scope, double unmasked[2])
     ares_batch *b = &r.batch;
     float *g = ares_malloc(r.model->grads_bytes);
     r.cfg.actor.global_batch_size = GROUPS / 2;
-    r.actor.optim.schedule.base = 0;
+    r.actor.learner.optim.schedule.base = 0;
     r.cfg.loss.valid_token_scope = scope;
     r.cfg.actor.max_grad_norm = 1e9;
     int64_t row = b->group_start[GROUPS - 1]; /* a masked answer in each mini-batch */
@@ -655,8 +657,8 @@ TEST(an_abandoned_mini_batch_moves_neither_weights_nor_moments)
         CHECK_OK(ares_actor_update(&r.actor, &r.batch, r.metrics));
         copy_model(&r, &after, &n);
         CHECK_MEM(after, before, n);
-        CHECK_EQ(r.actor.optim.updates, 1);
-        CHECK_EQ(r.actor.step, 2);
+        CHECK_EQ(r.actor.learner.optim.updates, 1);
+        CHECK_EQ(r.actor.learner.step, 2);
         CHECK_NEAR(metric(&r, "actor/abandoned_minibatches"), 2 * GROUPS, 0);
         for (int i = 0; i < ares_metrics_count(r.metrics); i++)
             CHECK_MSG(isfinite(ares_metrics_value(r.metrics, i)), "%s",
@@ -689,7 +691,7 @@ TEST(means_of_an_update_leave_abandoned_mini_batches_out)
     copy_model(&one, &x, &n);
     copy_model(&both, &y, &n);
     CHECK_MEM(y, x, n);
-    CHECK_EQ(both.actor.optim.updates, 1);
+    CHECK_EQ(both.actor.learner.optim.updates, 1);
     CHECK_NEAR(metric(&both, "actor/abandoned_minibatches"), 1, 0);
     static const char *const same[] = { "actor/grad_norm",  "actor/pg_loss",
                                         "actor/final_loss", "actor/entropy",
@@ -713,7 +715,7 @@ TEST(the_exact_kl_of_a_reward_is_that_of_the_update_however_rows_are_packed)
     for (int i = 0; i < ARES_COUNT(limits); i++) {
         r.cfg.actor.max_token_len = limits[i];
         b->kl = NULL;
-        CHECK_OK(ares_reference_kl(&ref, r.model, r.actor.workspace, b));
+        CHECK_OK(ares_reference_kl(&ref, &r.actor.learner, b));
         columns[i] = b->kl;
         CHECK_MEM(columns[i], columns[0], bytes);
     }
@@ -806,7 +808,7 @@ TEST_MPI(two_ranks_have_the_gradient_and_metrics_of_one)
         bool keep[GROUPS] = { false };
         keep[ares_world_rank(w)] = true;
         ares_batch_select_groups(&r.batch, keep);
-        r.actor.world = w;
+        r.actor.learner.world = w;
         if (CHECK_OK(ares_actor_update(&r.actor, &r.batch, r.metrics)))
             for (int p = 0; p < r.model->n_params; p++) {
                 const float *mine = r.model->params[p].grad.data,

@@ -4,7 +4,8 @@
  */
 #include <math.h>
 
-#include "trainer.h"
+#include "report/report.h"
+#include "tiny_trainer.h"
 
 static double metric(const ares_metrics *m, const char *name)
 {
@@ -79,7 +80,7 @@ TEST(metrics_of_a_batch_are_of_unmasked_tokens_and_of_answers_that_count)
     char name[64];
     if (CHECK_OK(open_trainer(&o, "algorithm.adv_estimator=grpo", "data.max_response_length=7"))) {
         fill(&o.t.batch, answers, ARES_COUNT(answers));
-        CHECK_OK(ares_report_batch(&o.t, &o.t.batch, o.m));
+        CHECK_OK(report_batch(&o.t, &o.t.batch, o.m));
         for (int i = 0; i < ARES_COUNT(want); i++)
             for (int k = 0; k < 3; k++) {
                 static const char *const of[] = { "mean", "max", "min" };

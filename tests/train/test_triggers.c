@@ -8,9 +8,8 @@
 #include <string.h>
 
 #include "generate.h"
-#include "run/run.h"
 #include "test.h"
-#include "trainer.h"
+#include "tiny_trainer.h"
 #include "triggers.h"
 
 /*

@@ -205,7 +205,7 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
     triggers_check(cfg, &c->rollout);
     ares_sampling sampling;
     int64_t n;
-    ares_train_validation_sampling(cfg, c, &sampling, &n);
+    validation_sampling(cfg, c, &sampling, &n);
     ares_reward *reward;
     /* binds its entries, then reports every fault */
     ARES_TRY(ares_reward_open(cfg, &c->reward, NULL, &reward));

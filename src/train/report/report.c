@@ -43,7 +43,7 @@ static int put_mean(const ares_trainer *t, ares_metrics *m, const char *name, do
     return ARES_OK;
 }
 
-int ares_report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
+int report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
 {
     summary score = { 0 }, reward = { 0 }, advantage = { 0 }, response = { 0 }, prompt = { 0 },
             returns = { 0 }, values = { 0 };

@@ -1,8 +1,10 @@
 #ifndef ARES_TRAIN_REPORT_REPORT_H
 #define ARES_TRAIN_REPORT_REPORT_H
 
-#include "ares/train.h"
+#include "trainer.h"
 
+/* The usual metrics of a batch, over all ranks. (report.c) */
+int report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *m);
 /* global_seqlen, timing_per_token_ms, perf/mfu_.. (speed.c) */
 int report_lengths(const ares_trainer *t, const ares_batch *b, ares_metrics *m);
 /* perf/.._memory_.._gb: most so far, of the fullest rank. A collective. (speed.c) */

@@ -90,7 +90,7 @@ int report_lengths(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
         report_mfu(t, "timing_s/update_actor", "perf/mfu_actor", t->model, t->cfg->actor.ppo_epochs,
                    tokens, squares, m);
         if (t->critic)
-            report_mfu(t, "timing_s/update_critic", "perf/mfu_critic", t->critic->model,
+            report_mfu(t, "timing_s/update_critic", "perf/mfu_critic", t->critic->learner.model,
                        t->cfg->critic.ppo_epochs, tokens, squares, m);
     }
     ares_str_fini(&all);

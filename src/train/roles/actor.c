@@ -3,39 +3,40 @@
  * ranks and one optimizer step; max_token_len only bounds memory, because counts in the loss are
  * the mini-batch's, or of runs of micro_batch_size rows.
  */
+#include "roles/actor.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "ares/algo_control.h"
 #include "ares/algo_twin.h"
-#include "update.h"
+#include "roles/update.h"
 
 int ares_actor_open(ares_actor *a, const ares_train_config *cfg, ares_model *m, ares_world *world,
                     int64_t total_steps)
 {
-    *a = (ares_actor){ .model = m, .cfg = cfg, .world = world };
+    *a = (ares_actor){ .cfg = cfg };
     a->loss = ares_loss_find(cfg->loss.loss_type);
     a->kl = ares_kl_find(cfg->algorithm.kl_penalty);
     if (!a->loss || !a->kl) return ARES_ECONFIG;
-    ARES_TRY(ares_optim_init(&a->optim, &cfg->optim, total_steps));
-    ARES_TRY(train_alloc_states(m, &cfg->optim));
-    return ares_workspace_new(
-        m, cfg->actor.gradient_checkpointing ? ARES_KEEP_INPUTS : ARES_KEEP_ALL, &a->workspace);
+    return learner_open(
+        &a->learner, m,
+        &(learner_options){ .role = "actor",
+                            .world = world,
+                            .optim = &cfg->optim,
+                            .total_steps = total_steps,
+                            .gradient_checkpointing = cfg->actor.gradient_checkpointing });
 }
 
 void ares_actor_close(ares_actor *a)
 {
-    if (!a->model) return;
-    ares_device *d = a->model->device;
-    d->k->release(d, a->scratch, a->scratch_floats * sizeof(float));
-    ares_workspace_free(a->workspace);
-    ares_arena_fini(&a->arena);
+    learner_close(&a->learner);
 }
 
 bool actor_current(const ares_actor *a, const ares_sample *s)
 {
-    return s->token_exact && s->weight_version == a->optim.updates &&
+    return s->token_exact && s->weight_version == a->learner.optim.updates &&
            a->cfg->rollout.temperature > 0;
 }
 
@@ -51,43 +52,29 @@ int ares_actor_log_probs(ares_actor *a, ares_batch *b)
 {
     ARES_TRY(ARES_NEED(b, "old", rollout_log_probs));
     ARES_PUT(b, old_log_probs);
+    const learner_scoring scoring = learner_scoring_of(a->cfg);
     memcpy(b->old_log_probs, b->rollout_log_probs, (size_t)b->tokens * sizeof *b->old_log_probs);
     for (int64_t g = 0, end; g < b->groups; g = end + 1) { /* neighbours are computed together */
         for (end = g; end < b->groups && !fresh(a, b, end);) end++;
         int64_t row = b->group_start[g], last = b->group_start[end];
         float *out = b->old_log_probs + b->row_start[row];
-        if (row < last)
-            ARES_TRY(ares_train_log_probs(a->model, a->workspace, a->cfg, b, row, last, out, NULL));
+        if (row < last) ARES_TRY(learner_log_probs(&a->learner, &scoring, b, row, last, out, NULL));
     }
     return ARES_OK;
 }
 
-int train_reserve(ares_actor *a, size_t floats)
+static int report(ares_actor *a, update *u, double grad_norm, double lr, ares_metrics *m)
 {
-    ares_device *d = a->model->device;
-    if (floats <= a->scratch_floats) return ARES_OK;
-    d->k->release(d, a->scratch, a->scratch_floats * sizeof(float));
-    a->scratch_floats = floats;
-    a->scratch = d->k->alloc(d, floats * sizeof(float));
-    if (!a->scratch) a->scratch_floats = 0;
-    return a->scratch ? ARES_OK
-                      : ares_fail(ARES_ELIMIT,
-                                  "actor: %zu floats do not fit on the device; lower "
-                                  "worker.actor.max_token_len_per_device",
-                                  floats);
-}
-
-static int report(ares_actor *a, update *u, const ares_batch *b, double grad_norm, double lr,
-                  ares_metrics *m)
-{
+    ares_world *world = a->learner.world;
+    const ares_batch *b = u->batch;
     ares_loss_sums *s = &u->sums;
     double bounds[2] = { u->max_abs, u->compared }, stopped = u->stopped_micro;
     double passes = u->mini_batches;
     bool kl = ares_kl_acts(&a->cfg->algorithm) == ARES_KL_IN_LOSS;
     bool stops = !ares_is_null_f64(a->cfg->loss.early_stop_imp_ratio);
-    ARES_TRY(ares_loss_sums_reduce(s, a->world));
-    ARES_TRY(ares_world_sum_f64(a->world, &stopped, 1));
-    ARES_TRY(ares_world_max_f64(a->world, bounds, ARES_COUNT(bounds)));
+    ARES_TRY(ares_loss_sums_reduce(s, world));
+    ARES_TRY(ares_world_sum_f64(world, &stopped, 1));
+    ARES_TRY(ares_world_max_f64(world, bounds, ARES_COUNT(bounds)));
     ares_metrics_set(m, "actor/skipped_updates", u->skipped);
     ares_metrics_set(m, "actor/lr", lr);
     if (bounds[1] > 0) ares_metrics_set(m, "exact/rollout_train_max_abs", bounds[0]);
@@ -137,11 +124,11 @@ static int prepare(ares_actor *a, ares_batch *b, update *u)
     u->passed = ares_arena_calloc(&b->arena, (size_t)b->rows + 1, sizeof *u->passed);
     ares_agg_count(b, 0, b->rows, &u->rollout);
     double totals[2] = { u->rollout.tokens, u->rollout.rows };
-    ARES_TRY(ares_world_sum_f64(a->world, totals, 2));
+    ARES_TRY(ares_world_sum_f64(a->learner.world, totals, 2));
     u->rollout = (ares_agg_counts){ .tokens = totals[0], .rows = totals[1] };
     if (!corrects) return ARES_OK;
     u->col.is_weight = ares_arena_calloc(&b->arena, n, sizeof(float));
-    return ares_is_weights_on(a->model->device, &cfg->loss, b, 0, b->rows, u->col.is_weight,
+    return ares_is_weights_on(a->learner.model->device, &cfg->loss, b, 0, b->rows, u->col.is_weight,
                               &u->sums);
 }
 
@@ -165,23 +152,16 @@ static void leave_out(update *u, const update *before, int64_t group, int64_t en
 /*
  * *norm: of the gradient; NaN where that is not finite and the update was left out, on every rank.
  */
-static int mini_batch(update *u, int64_t group, int64_t end, double lr, bool *idle, double *norm)
+static int mini_batch(update *u, int64_t group, int64_t end, bool *idle, double *norm)
 {
-    ares_actor *a = u->actor;
+    learner *l = &u->actor->learner;
     update before = *u;
     char what[80];
-    snprintf(what, sizeof what, "actor: step %lld, optimizer step %lld", (long long)a->step + 1,
-             (long long)a->optim.updates + 1);
-    int rc = ares_world_agree(a->world, update_mini_batch(u, group, end, idle));
+    snprintf(what, sizeof what, "actor: step %lld, optimizer step %lld", (long long)l->step + 1,
+             (long long)l->optim.updates + 1);
+    int rc = ares_world_agree(l->world, update_mini_batch(u, group, end, idle));
     if (rc == ARES_OK && *idle) return ARES_OK;
-    if (rc == ARES_ENUMERIC) { /* no loss, and so no gradient, is a finite number */
-        ares_optim_skip(&a->optim, a->world, what);
-        *norm = NAN;
-        rc = ARES_OK;
-    } else if (rc == ARES_OK)
-        rc = ares_optim_step(&a->optim, a->model, a->world, lr, a->cfg->actor.max_grad_norm, what,
-                             norm);
-    if (rc != ARES_OK) return ares_fail_in(rc, "%s", what);
+    ARES_TRY(learner_step(l, rc, u->actor->cfg->actor.max_grad_norm, what, norm));
     if (isnan(*norm)) leave_out(u, &before, group, end);
     return ARES_OK;
 }
@@ -190,15 +170,15 @@ int ares_actor_update(ares_actor *a, ares_batch *b, ares_metrics *m)
 {
     ARES_TRY(ARES_NEED(b, "update_actor", old_log_probs));
     ARES_TRY(ARES_NEED(b, "update_actor", advantages));
-    int64_t groups = a->cfg->actor.global_batch_size / ares_world_size(a->world);
-    double lr = ares_optim_lr(&a->optim, a->step), norms = 0, norm = 0;
+    int64_t groups = a->cfg->actor.global_batch_size / ares_world_size(a->learner.world);
+    double lr = learner_lr(&a->learner), norms = 0, norm = 0;
     update u = { .actor = a, .batch = b, .compare = true };
     ares_loss_sums_init(&u.sums);
-    ARES_TRY(ares_world_agree(a->world, prepare(a, b, &u)));
+    ARES_TRY(ares_world_agree(a->learner.world, prepare(a, b, &u)));
     for (u.pass = 0; u.pass < (uint64_t)a->cfg->actor.ppo_epochs; u.pass++)
         for (int64_t g = 0; g < b->groups; g += groups) {
             bool idle = false;
-            ARES_TRY(mini_batch(&u, g, ARES_MIN(g + groups, b->groups), lr, &idle, &norm));
+            ARES_TRY(mini_batch(&u, g, ARES_MIN(g + groups, b->groups), &idle, &norm));
             if (idle || isnan(norm)) continue;
             norms += norm;
             u.compare = false; /* from here on the weights are no longer rollout's */
@@ -206,6 +186,6 @@ int ares_actor_update(ares_actor *a, ares_batch *b, ares_metrics *m)
             if (u.seen_kl) ares_kl_see(b, row, end, u.seen_kl, u.passed);
             else ares_kl_see(b, row, end, b->kl, NULL); /* of the reward: known of every row */
         }
-    a->step++;
-    return report(a, &u, b, norms, lr, m);
+    a->learner.step++;
+    return report(a, &u, norms, lr, m);
 }

@@ -3,12 +3,13 @@
  * aepo.md 6.5, agentic.md 4.2). The value of response token t is read where t's log-prob is: from
  * the hidden state before it. Mini-batches and their counts are as in the actor's update.
  */
+#include "roles/critic.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "ares/algo_twin.h"
-#include "run/run.h"
 
 int ares_critic_open(ares_critic *c, const ares_train_config *cfg, ares_device *d,
                      ares_world *world, int64_t total_steps, const char *weights)
@@ -23,66 +24,49 @@ int ares_critic_open(ares_critic *c, const ares_train_config *cfg, ares_device *
                                .trainable = true,
                                .value_head = true,
                                .value_seed = (uint64_t)cfg->rollout.seed };
-    *c = (ares_critic){ .cfg = cfg, .world = world };
-    ARES_TRY(ares_model_load(path, d, &opt, &c->model));
-    ARES_TRY(ares_optim_init(&c->optim, &cfg->critic_optim, total_steps));
-    ARES_TRY(train_alloc_states(c->model, &cfg->critic_optim));
-    return ares_workspace_new(c->model,
-                              cfg->critic.gradient_checkpointing ? ARES_KEEP_INPUTS : ARES_KEEP_ALL,
-                              &c->workspace);
+    ares_model *m;
+    *c = (ares_critic){ .cfg = cfg };
+    ARES_TRY(ares_model_load(path, d, &opt, &m));
+    return learner_open(
+        &c->learner, m,
+        &(learner_options){ .role = "critic",
+                            .world = world,
+                            .optim = &cfg->critic_optim,
+                            .total_steps = total_steps,
+                            .gradient_checkpointing = cfg->critic.gradient_checkpointing });
 }
 
 void ares_critic_close(ares_critic *c)
 {
-    if (!c->model) return;
-    ares_device *d = c->model->device;
-    d->k->release(d, c->scratch, c->scratch_floats * sizeof(float));
-    ares_workspace_free(c->workspace);
-    ares_model_free(c->model);
-    ares_arena_fini(&c->arena);
+    ares_model *m = c->learner.model;
+    learner_close(&c->learner);
+    ares_model_free(m);
 }
 
 /*
- * Device memory behind each other: n values, their derivatives, and the derivatives of the hidden
- * states.
+ * Values of the response tokens of some rows, in the order of the runs, on the host. The scratch
+ * holds them on the device; it has room for their derivatives after them, then for those of the
+ * hidden states.
  */
-static int reserve(ares_critic *c, int32_t n)
+static int forward(ares_critic *c, const ares_batch *b, const ares_micro_set *rows, learner_pass *p,
+                   float *values)
 {
-    ares_device *d = c->model->device;
-    size_t floats = (size_t)n * ((size_t)c->model->cfg.hidden + 2);
-    if (floats <= c->scratch_floats) return ARES_OK;
-    d->k->release(d, c->scratch, c->scratch_floats * sizeof(float));
-    c->scratch_floats = floats;
-    c->scratch = d->k->alloc(d, floats * sizeof(float));
-    if (!c->scratch) c->scratch_floats = 0;
-    return c->scratch ? ARES_OK
-                      : ares_fail(ARES_ELIMIT,
-                                  "critic: %zu floats do not fit on the device; lower "
-                                  "worker.critic.max_token_len_per_device",
-                                  floats);
-}
-
-/* Values of the response tokens of some rows, in the order of the runs, on the host. */
-static int forward(ares_critic *c, const ares_batch *b, const ares_micro_set *m,
-                   ares_packed *packed, float **hidden, float *values)
-{
-    ares_model *model = c->model;
+    learner *l = &c->learner;
+    ares_model *model = l->model;
     ares_device *d = model->device;
-    const int32_t *targets;
-    ares_arena_reset(&c->arena);
-    ares_pack_build_set(b, m, c->cfg->critic.share_prompts, &c->arena, packed, &targets);
-    if (!packed->n_out) return ARES_OK;
-    ARES_TRY(ares_model_forward(model, c->workspace, packed, hidden));
-    ARES_TRY(reserve(c, packed->n_out));
-    ares_linear_args a = { .m = packed->n_out,
-                           .x = *hidden,
+    ARES_TRY(learner_forward(l, b, rows, c->cfg->critic.share_prompts, p));
+    int32_t n = p->packed.n_out;
+    if (!n) return ARES_OK;
+    ARES_TRY(learner_reserve(l, (size_t)n * ((size_t)model->cfg.hidden + 2)));
+    ares_linear_args a = { .m = n,
+                           .x = p->hidden,
                            .ldx = model->cfg.hidden,
                            .w = &model->value->weight,
                            .bias = model->value_bias->weight.data,
-                           .y = c->scratch,
+                           .y = l->scratch,
                            .ldy = 1 };
     d->k->linear(d, &a, 1);
-    d->k->copy_out(d, values, c->scratch, (size_t)packed->n_out * sizeof *values);
+    d->k->copy_out(d, values, l->scratch, (size_t)n * sizeof *values);
     return d->k->sync(d);
 }
 
@@ -96,9 +80,8 @@ int ares_critic_values(ares_critic *c, ares_batch *b)
     ARES_TRY(ares_pack_sets(b, 0, b->rows, c->cfg->critic.max_token_len,
                             c->cfg->critic.share_prompts, &b->arena, &sets, &n));
     for (int64_t i = 0; i < n; i++) {
-        ares_packed packed;
-        float *hidden;
-        ARES_TRY(forward(c, b, &sets[i], &packed, &hidden, values));
+        learner_pass p;
+        ARES_TRY(forward(c, b, &sets[i], &p, values));
         ares_pack_scatter(b, &sets[i], values, 0, b->values);
     }
     for (int64_t t = 0; t < b->tokens; t++)
@@ -109,13 +92,14 @@ int ares_critic_values(ares_critic *c, ares_batch *b)
 static int micro_batch(ares_critic *c, const ares_batch *b, const ares_micro_batch *m,
                        const float *weight, ares_value_sums *sums)
 {
-    ares_model *model = c->model;
+    learner *l = &c->learner;
+    ares_model *model = l->model;
     ares_device *d = model->device;
-    ares_packed packed;
-    float *hidden, *value = ares_malloc((size_t)(b->row_start[m->end] - b->row_start[m->row] + 1) *
-                                        2 * sizeof *value);
-    int rc = forward(c, b, &(ares_micro_set){ 1, m, m->tokens, m->out }, &packed, &hidden, value);
-    int32_t n = rc == ARES_OK ? packed.n_out : 0, width = model->cfg.hidden;
+    learner_pass p = { 0 };
+    float *value =
+        ares_malloc((size_t)(b->row_start[m->end] - b->row_start[m->row] + 1) * 2 * sizeof *value);
+    int rc = forward(c, b, &(ares_micro_set){ 1, m, m->tokens, m->out }, &p, value);
+    int32_t n = rc == ARES_OK ? p.packed.n_out : 0, width = model->cfg.hidden;
     int64_t at = b->row_start[m->row];
     float *gradient = value + n;
     if (n) memset(gradient, 0, (size_t)n * sizeof *gradient);
@@ -134,7 +118,7 @@ static int micro_batch(ares_critic *c, const ares_batch *b, const ares_micro_bat
                           .end = m->end };
     if (n) rc = ares_value_loss_on(d, &a);
     if (n && rc == ARES_OK) {
-        float *d_value = c->scratch + n, *d_hidden = c->scratch + 2 * (size_t)n;
+        float *d_value = l->scratch + n, *d_hidden = l->scratch + 2 * (size_t)n;
         d->k->copy_in(d, d_value, gradient, (size_t)n * sizeof *gradient);
         ares_linear_backward_args back = { .m = n,
                                            .dy = d_value,
@@ -142,55 +126,50 @@ static int micro_batch(ares_critic *c, const ares_batch *b, const ares_micro_bat
                                            .w = &model->value->weight,
                                            .dx = d_hidden,
                                            .lddx = width,
-                                           .x = hidden,
+                                           .x = p.hidden,
                                            .ldx = width,
                                            .dw = &model->value->grad,
                                            .dbias = model->value_bias->grad.data };
         d->k->linear_backward(d, &back);
-        rc = ares_model_backward(model, c->workspace, &packed, d_hidden);
+        rc = learner_backward(l, &p, d_hidden);
     }
     ares_free(value);
     return rc;
 }
 
-/*
- * One optimizer step. *empty: no rank has a token to learn from, and none was taken. *grad_norm:
- * NaN where it is not finite and the update was left out, on every rank.
- */
+typedef struct mini_batch_result {
+    bool empty;       /* no rank has a token to learn from, and no step was taken */
+    double grad_norm; /* NaN: the update was left out, on every rank */
+} mini_batch_result;
+
+/* One optimizer step, over groups [group, group_end). */
 static int mini_batch(ares_critic *c, ares_batch *b, int64_t group, int64_t group_end,
-                      float *weight, ares_value_sums *sums, double lr, double *grad_norm,
-                      bool *empty)
+                      float *weight, ares_value_sums *sums, mini_batch_result *out)
 {
+    learner *l = &c->learner;
     char what[80];
     ares_value_sums before = *sums;
     int rc = ARES_OK;
-    snprintf(what, sizeof what, "critic: step %lld, optimizer step %lld", (long long)c->step + 1,
-             (long long)c->optim.updates + 1);
+    snprintf(what, sizeof what, "critic: step %lld, optimizer step %lld", (long long)l->step + 1,
+             (long long)l->optim.updates + 1);
     int64_t row = b->group_start[group], end = b->group_start[group_end];
     ares_agg_counts counts = { 0 };
     ares_agg_count(b, row, end, &counts);
     double totals[2] = { counts.tokens, counts.rows };
-    ARES_TRY(ares_world_sum_f64(c->world, totals, 2));
-    *empty = totals[0] == 0;
-    if (*empty) return ARES_OK;
+    ARES_TRY(ares_world_sum_f64(l->world, totals, 2));
+    *out = (mini_batch_result){ .empty = totals[0] == 0 };
+    if (out->empty) return ARES_OK;
     counts = (ares_agg_counts){ totals[0], totals[1], (double)c->cfg->data.max_response_length };
     ARES_TRY(ares_agg_weights(c->cfg->critic.loss_avg_mode, b, row, end, &counts,
                               weight + b->row_start[row]));
-    ares_model_zero_grad(c->model);
+    ares_model_zero_grad(l->model);
     ares_micro_batch *plan = ares_arena_alloc(&b->arena, (size_t)(end - row + 1) * sizeof *plan);
     int64_t n = ares_pack_plan(b, row, end, c->cfg->critic.max_token_len,
                                c->cfg->critic.share_prompts, plan);
     for (int64_t i = 0; i < n && rc == ARES_OK; i++) rc = micro_batch(c, b, &plan[i], weight, sums);
-    rc = ares_world_agree(c->world, rc);
-    if (rc == ARES_ENUMERIC) { /* as in the actor's update */
-        ares_optim_skip(&c->optim, c->world, what);
-        *grad_norm = NAN;
-        rc = ARES_OK;
-    } else if (rc == ARES_OK)
-        rc = ares_optim_step(&c->optim, c->model, c->world, lr, c->cfg->critic.max_grad_norm, what,
-                             grad_norm);
-    if (rc != ARES_OK) return ares_fail_in(rc, "%s", what);
-    if (isnan(*grad_norm)) *sums = before;
+    rc = ares_world_agree(l->world, rc);
+    ARES_TRY(learner_step(l, rc, c->cfg->critic.max_grad_norm, what, &out->grad_norm));
+    if (isnan(out->grad_norm)) *sums = before;
     return ARES_OK;
 }
 
@@ -204,7 +183,7 @@ static int explained_variance(const ares_critic *c, const ares_batch *b, ares_me
         s[1] += (double)b->returns[t];
         s[2] += (double)b->returns[t] - (double)b->values[t];
     }
-    ARES_TRY(ares_world_sum_f64(c->world, s, 3));
+    ARES_TRY(ares_world_sum_f64(c->learner.world, s, 3));
     double target = s[1] / s[0], error = s[2] / s[0];
     for (int64_t t = 0; t < b->tokens; t++) {
         if (!b->response_mask[t]) continue;
@@ -213,7 +192,7 @@ static int explained_variance(const ares_critic *c, const ares_batch *b, ares_me
         s[3] += x * x;
         s[4] += e * e;
     }
-    ARES_TRY(ares_world_sum_f64(c->world, s + 3, 2));
+    ARES_TRY(ares_world_sum_f64(c->learner.world, s + 3, 2));
     if (s[0] > 1)
         ares_metrics_set(m, "critic/vf_explained_var",
                          1 - s[4] / (s[0] - 1) / (s[3] / (s[0] - 1) + 1e-5));
@@ -227,25 +206,25 @@ int ares_critic_update(ares_critic *c, ares_batch *b, ares_metrics *m)
     int64_t size = c->cfg->critic.global_batch_size == ARES_NULL_I64
                        ? c->cfg->actor.global_batch_size
                        : c->cfg->critic.global_batch_size;
-    int64_t groups = size / ares_world_size(c->world), updates = 0, empties = 0, skipped = 0;
-    double lr = ares_optim_lr(&c->optim, c->step), norms = 0, norm = 0;
+    int64_t groups = size / ares_world_size(c->learner.world), updates = 0, empties = 0,
+            skipped = 0;
+    double lr = learner_lr(&c->learner), norms = 0;
     ares_value_sums sums = { 0 };
     float *weight = ares_arena_calloc(&b->arena, (size_t)b->tokens + 1, sizeof *weight);
     for (int64_t epoch = 0; epoch < c->cfg->critic.ppo_epochs; epoch++)
         for (int64_t g = 0; g < b->groups; g += groups) {
-            bool empty = false;
-            ARES_TRY(mini_batch(c, b, g, ARES_MIN(g + groups, b->groups), weight, &sums, lr, &norm,
-                                &empty));
-            empties += empty;
-            if (empty) continue;
-            skipped += isnan(norm);
-            if (isnan(norm)) continue;
-            norms += norm;
+            mini_batch_result step;
+            ARES_TRY(mini_batch(c, b, g, ARES_MIN(g + groups, b->groups), weight, &sums, &step));
+            empties += step.empty;
+            if (step.empty) continue;
+            skipped += isnan(step.grad_norm);
+            if (isnan(step.grad_norm)) continue;
+            norms += step.grad_norm;
             updates++;
         }
-    c->step++;
+    c->learner.step++;
     double s[4] = { sums.loss, sums.tokens, sums.clip, sums.value };
-    ARES_TRY(ares_world_sum_f64(c->world, s, 4));
+    ARES_TRY(ares_world_sum_f64(c->learner.world, s, 4));
     if (empties) ares_metrics_set(m, "critic/empty_minibatches", (double)empties);
     ares_metrics_set(m, "critic/skipped_updates", (double)skipped);
     ares_metrics_set(m, "critic/lr", lr);

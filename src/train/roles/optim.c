@@ -1,29 +1,29 @@
 /* AdamW over the parameter list: gradients summed over ranks, one global norm, one pass. */
+#include "roles/optim.h"
+
 #include <math.h>
 #include <string.h>
 
-#include "run/run.h"
-
-int ares_optim_init(ares_optim *o, const ares_optim_config *cfg, int64_t total_steps)
+int optim_init(optim *o, const ares_optim_config *cfg, int64_t total_steps)
 {
     double warmup = cfg->warmup_steps == ARES_NULL_I64
                         ? floor(cfg->warmup_ratio * (double)total_steps)
                         : (double)cfg->warmup_steps;
-    *o = (ares_optim){ .cfg = cfg,
-                       .schedule = {
-                           .name = cfg->scheduler,
-                           .base = cfg->lr,
-                           .min_ratio = ares_is_null_f64(cfg->min_lr_ratio) ? 0 : cfg->min_lr_ratio,
-                           .warmup_steps = warmup,
-                           .total_steps = (double)total_steps,
-                           .cycles = 0.5 } };
+    *o = (optim){ .cfg = cfg,
+                  .schedule = { .name = cfg->scheduler,
+                                .base = cfg->lr,
+                                .min_ratio =
+                                    ares_is_null_f64(cfg->min_lr_ratio) ? 0 : cfg->min_lr_ratio,
+                                .warmup_steps = warmup,
+                                .total_steps = (double)total_steps,
+                                .cycles = 0.5 } };
     return ares_schedule_check(&o->schedule);
 }
 
-int train_alloc_states(ares_model *m, const ares_optim_config *cfg)
+int optim_alloc_states(const optim *o, ares_model *m)
 {
     ARES_TRY(ares_model_optimizer_alloc(m));
-    if (strcmp(cfg->strategy, "adamw_bf16") != 0) return ARES_OK;
+    if (strcmp(o->cfg->strategy, "adamw_bf16") != 0) return ARES_OK;
     for (int i = 0; i < m->n_params; i++) /* not a master: what rounding has left out so far */
         if (m->params[i].master)
             m->device->k->zero(m->device, m->params[i].master,
@@ -31,7 +31,7 @@ int train_alloc_states(ares_model *m, const ares_optim_config *cfg)
     return ARES_OK;
 }
 
-double ares_optim_lr(const ares_optim *o, int64_t step)
+double optim_lr(const optim *o, int64_t step)
 {
     return ares_schedule_at(&o->schedule, step);
 }
@@ -48,14 +48,14 @@ static int not_finite(ares_model *m, double norm)
     return ares_fail(ARES_ENUMERIC, "gradient norm is %g: the gradients overflow", norm);
 }
 
-void ares_optim_skip(ares_optim *o, const ares_world *world, const char *what)
+void optim_skip(optim *o, const ares_world *world, const char *what)
 {
     o->skipped++;
-    o->failing = o->failing || o->skipped >= ARES_SKIPS_IN_A_ROW;
+    o->failing = o->failing || o->skipped >= OPTIM_SKIPS_IN_A_ROW;
     if (ares_world_rank(world) == 0) /* all ranks found the same */
         ares_log(ARES_LOG_WARN,
                  "%s: %s; the update is left out, %lld in a row now; the run ends at %d", what,
-                 ares_error_message(), (long long)o->skipped, ARES_SKIPS_IN_A_ROW);
+                 ares_error_message(), (long long)o->skipped, OPTIM_SKIPS_IN_A_ROW);
     ares_error_clear();
 }
 
@@ -78,8 +78,8 @@ static int sum_over_ranks(ares_model *m, ares_world *world)
     return rc;
 }
 
-int ares_optim_step(ares_optim *o, ares_model *m, ares_world *world, double lr,
-                    double max_grad_norm, const char *what, double *grad_norm)
+int optim_step(optim *o, ares_model *m, ares_world *world, double lr, double max_grad_norm,
+               const char *what, double *grad_norm)
 {
     ares_device *d = m->device;
     ares_model_join_embed_grad(m);
@@ -91,7 +91,7 @@ int ares_optim_step(ares_optim *o, ares_model *m, ares_world *world, double lr,
     *grad_norm = norm;
     if (!isfinite(norm)) {
         (void)not_finite(m, norm);
-        ares_optim_skip(o, world, what);
+        optim_skip(o, world, what);
         *grad_norm = NAN;
         return ARES_OK;
     }

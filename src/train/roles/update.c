@@ -6,12 +6,13 @@
  * with one micro-batch the first forward is kept. The derivatives of every token are the same on
  * all three ways, and so are the gradients, bit for bit.
  */
-#include "update.h"
+#include "roles/update.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "ares/algo_twin.h"
+#include "roles/reference.h"
 
 static bool kl_in_loss(const ares_actor *a)
 {
@@ -70,10 +71,10 @@ static int losses(update *u, int64_t row, int64_t end, int64_t t, int64_t n, con
                             .first = t,
                             .row_start = b->row_start,
                             .samples = b->samples,
-                            .world = a->world,
+                            .world = a->learner.world,
                             .update = u->pass,
                             .key = ares_rng_root((uint64_t)a->cfg->rollout.seed, ARES_RNG_LOSS) };
-    args.key = ares_rng_sub(args.key, (uint64_t)a->step, 0);
+    args.key = ares_rng_sub(args.key, (uint64_t)a->learner.step, 0);
     ares_kl_args kl = { .kl = a->kl,
                         .coef = b->kl_coef,
                         .ref_log_prob = b->ref_log_probs ? b->ref_log_probs + t : NULL,
@@ -81,7 +82,8 @@ static int losses(update *u, int64_t row, int64_t end, int64_t t, int64_t n, con
                         .out = u->seen_kl ? u->seen_kl + t : NULL,
                         .full = u->col.kl ? u->col.kl + t : NULL,
                         .d_full = u->col.c_kl ? u->col.c_kl + t : NULL };
-    ARES_TRY(ares_loss_compute(a->model->device, a->loss, &args, kl_in_loss(a) ? &kl : NULL));
+    ARES_TRY(
+        ares_loss_compute(a->learner.model->device, a->loss, &args, kl_in_loss(a) ? &kl : NULL));
     memset(u->passed + row, 1, (size_t)(end - row));
     if (u->compare) compare_with_rollout(u, row, end, t, n, log_prob);
     return ARES_OK;
@@ -98,87 +100,71 @@ static void token_losses(void *ctx, int32_t row, int32_t n, const float *log_pro
 }
 
 /* A micro-batch between its forward and its backward. */
-typedef struct pass {
-    ares_packed packed;
+typedef struct micro_pass {
+    learner_pass rows;
     ares_head_args head;
-} pass;
+} micro_pass;
 
-static int reference_hidden(update *u, const ares_packed *packed, ares_head_args *h)
+/* The reference over the same rows, for the head to compare with. */
+static int reference_hidden(update *u, micro_pass *p)
 {
-    ares_reference *ref = u->actor->ref;
+    learner *ref = &u->actor->ref->learner;
     float *hidden;
-    ARES_TRY(ares_model_forward(ref->model, ref->workspace, packed, &hidden));
-    h->ref_x = hidden;
-    h->ld_ref = ref->model->cfg.hidden;
-    h->ref_w = ares_model_head(ref->model);
+    ARES_TRY(ares_model_forward(ref->model, ref->workspace, &p->rows.packed, &hidden));
+    p->head.ref_x = hidden;
+    p->head.ld_ref = ref->model->cfg.hidden;
+    p->head.ref_w = ares_model_head(ref->model);
     return ARES_OK;
 }
 
-static int forward(update *u, const ares_micro_batch *m, pass *p)
+static int forward(update *u, const ares_micro_batch *m, micro_pass *p)
 {
     ares_actor *a = u->actor;
-    ares_model *model = a->model;
-    const int32_t *targets;
-    float *hidden;
-    int64_t t = u->batch->row_start[m->row];
-    ares_arena_reset(&a->arena);
-    ares_pack_build(u->batch, m, a->cfg->actor.share_prompts, &a->arena, &p->packed, &targets);
-    p->head = (ares_head_args){ 0 };
-    if (!p->packed.n_out) return ARES_OK;
-    ARES_TRY(ares_model_forward(model, a->workspace, &p->packed, &hidden));
-    int32_t n = p->packed.n_out, width = model->cfg.hidden;
-    ARES_TRY(train_reserve(a, (size_t)n * (size_t)width));
     const update_columns *c = &u->col;
-    p->head =
-        (ares_head_args){ .rows = n,
-                          .vocab = model->cfg.vocab,
-                          .x = hidden,
-                          .ldx = width,
-                          .w = ares_model_head(model),
-                          .target = targets,
-                          .inv_temperature =
-                              ares_inv_temperature((float)a->cfg->rollout.temperature),
-                          .log_prob = c->log_prob + t,
-                          .entropy = c->entropy + t,
-                          .lse = c->lse + t,
-                          .c_log_prob = c->c_log_prob + t,
-                          .dx = a->scratch,
-                          .lddx = width,
-                          .dw = ares_model_head_grad(model),
-                          .c_entropy = a->cfg->loss.entropy_coeff != 0 ? c->c_entropy + t : NULL };
+    int64_t t = u->batch->row_start[m->row];
+    p->head = (ares_head_args){ 0 };
+    ARES_TRY(learner_forward_rows(&a->learner, u->batch, m, a->cfg->actor.share_prompts, &p->rows));
+    if (!p->rows.packed.n_out) return ARES_OK;
+    p->head = learner_head(&a->learner, &p->rows, a->cfg->rollout.temperature);
+    p->head.log_prob = c->log_prob + t;
+    p->head.entropy = c->entropy + t;
+    p->head.lse = c->lse + t;
+    p->head.c_log_prob = c->c_log_prob + t;
+    p->head.c_entropy = a->cfg->loss.entropy_coeff != 0 ? c->c_entropy + t : NULL;
+    ARES_TRY(learner_head_backward(&a->learner, &p->head));
     if (!exact_kl(a)) return ARES_OK;
     p->head.kl = c->kl + t;
     p->head.ref_lse = c->ref_lse + t;
     p->head.c_kl = c->c_kl + t;
-    return reference_hidden(u, &p->packed, &p->head);
+    return reference_hidden(u, p);
 }
 
-static int backward(update *u, const pass *p)
+static int backward(update *u, const micro_pass *p)
 {
-    ares_actor *a = u->actor;
-    ares_device *d = a->model->device;
+    learner *l = &u->actor->learner;
+    ares_device *d = l->model->device;
     d->k->head_backward(d, &p->head);
-    return ares_model_backward(a->model, a->workspace, &p->packed, a->scratch);
+    return learner_backward(l, &p->rows, l->scratch);
 }
 
 /* Forward, loss and backward of a micro-batch that decides for itself. */
 static int whole_micro_batch(update *u, const ares_micro_batch *m)
 {
     ares_actor *a = u->actor;
-    ares_device *d = a->model->device;
-    pass p;
+    ares_device *d = a->learner.model->device;
+    micro_pass p;
     int64_t t = u->batch->row_start[m->row];
     ARES_TRY(forward(u, m, &p));
-    if (!p.packed.n_out) return ARES_OK;
+    if (!p.rows.packed.n_out) return ARES_OK;
     if ((a->loss->flags & ARES_LOSS_LOCAL) && !exact_kl(a)) {
         u->micro = m;
         d->k->head_fused(d, &p.head, token_losses, u);
         ARES_TRY(u->rc);
-        return ares_model_backward(a->model, a->workspace, &p.packed, a->scratch);
+        return learner_backward(&a->learner, &p.rows, a->learner.scratch);
     }
     d->k->head(d, &p.head);
     ARES_TRY(d->k->sync(d));
-    ARES_TRY(losses(u, m->row, m->end, t, p.packed.n_out, p.head.log_prob, p.head.entropy,
+    ARES_TRY(losses(u, m->row, m->end, t, p.rows.packed.n_out, p.head.log_prob, p.head.entropy,
                     u->col.c_log_prob + t, u->col.c_entropy + t));
     return backward(u, &p);
 }
@@ -203,12 +189,13 @@ static int stop_early(update *u, const ares_micro_batch *plan, int64_t n, bool *
 {
     const ares_batch *b = u->batch;
     const ares_loss_config *c = &u->actor->cfg->loss;
-    int ranks = ares_world_size(u->actor->world), rank = ares_world_rank(u->actor->world);
+    int ranks = ares_world_size(u->actor->learner.world),
+        rank = ares_world_rank(u->actor->learner.world);
     bool by_micro = stops_by_micro_batch(u->actor);
     double total[2] = { 0 };
     int64_t most = n;
     if (ares_is_null_f64(c->early_stop_imp_ratio)) return ARES_OK;
-    ARES_TRY(ares_world_max_i64(u->actor->world, &most, 1));
+    ARES_TRY(ares_world_max_i64(u->actor->learner.world, &most, 1));
     double *mean = ares_arena_calloc(&u->batch->arena, (size_t)ranks, sizeof *mean),
            *seen = ares_arena_calloc(&u->batch->arena, (size_t)ranks, sizeof *seen);
     for (int64_t i = 0; i < most; i++) {
@@ -228,8 +215,8 @@ static int stop_early(update *u, const ares_micro_batch *plan, int64_t n, bool *
         memset(seen, 0, (size_t)ranks * sizeof *seen);
         mean[rank] = own[1] > 0 ? own[0] / own[1] : 0;
         seen[rank] = own[1] > 0;
-        ARES_TRY(ares_world_sum_f64(u->actor->world, mean, ranks));
-        ARES_TRY(ares_world_sum_f64(u->actor->world, seen, ranks));
+        ARES_TRY(ares_world_sum_f64(u->actor->learner.world, mean, ranks));
+        ARES_TRY(ares_world_sum_f64(u->actor->learner.world, seen, ranks));
         int present = 0;
         for (int r = 0; r < ranks; r++)
             if (seen[r] > 0) mean[present++] = mean[r];
@@ -237,7 +224,7 @@ static int stop_early(update *u, const ares_micro_batch *plan, int64_t n, bool *
             stopped[i] = ares_early_stop(mean, present, c->early_stop_imp_ratio, NULL);
     }
     if (by_micro) return ARES_OK;
-    ARES_TRY(ares_world_sum_f64(u->actor->world, total, 2));
+    ARES_TRY(ares_world_sum_f64(u->actor->learner.world, total, 2));
     double ratio = total[0] / total[1];
     bool stop = ares_early_stop(&ratio, 1, c->early_stop_imp_ratio, NULL);
     for (int64_t i = 0; i < n; i++) stopped[i] = stop;
@@ -271,7 +258,7 @@ static int abandoned(const update *u, const ares_micro_batch *plan, int64_t n, c
     ares_agg_counts left = { 0 };
     for (int64_t i = 0; i < n; i++)
         if (!stopped[i]) ares_agg_count(u->batch, plan[i].row, plan[i].end, &left);
-    ARES_TRY(ares_world_sum_f64(u->actor->world, &left.tokens, 1));
+    ARES_TRY(ares_world_sum_f64(u->actor->learner.world, &left.tokens, 1));
     *all = left.tokens == 0;
     return ARES_OK;
 }
@@ -306,8 +293,8 @@ static void make_cuts(const update *u, int64_t row, int64_t end, cuts *out)
 /* Everything forward, the loss, everything backward. */
 static int in_two_passes(update *u, int64_t row, int64_t end, bool *idle)
 {
-    ares_device *d = u->actor->model->device;
-    pass p = { 0 };
+    ares_device *d = u->actor->learner.model->device;
+    micro_pass p = { 0 };
     cuts c;
     make_cuts(u, row, end, &c);
     bool *run_stopped =
@@ -316,11 +303,11 @@ static int in_two_passes(update *u, int64_t row, int64_t end, bool *idle)
     int rc = ARES_OK;
     for (int64_t i = 0; i < c.n && rc == ARES_OK; i++) {
         rc = forward(u, &c.plan[i], &p);
-        if (rc != ARES_OK || !p.packed.n_out) continue;
+        if (rc != ARES_OK || !p.rows.packed.n_out) continue;
         d->k->head(d, &p.head);
         rc = d->k->sync(d);
     }
-    ARES_TRY(ares_world_agree(u->actor->world, rc)); /* what follows adds over ranks */
+    ARES_TRY(ares_world_agree(u->actor->learner.world, rc)); /* what follows adds over ranks */
     ARES_TRY(stop_early(u, c.runs, c.n_runs, run_stopped));
     for (int64_t i = 0; i < c.n_runs; i++) {
         u->stopped_micro += run_stopped[i];
@@ -333,7 +320,7 @@ static int in_two_passes(update *u, int64_t row, int64_t end, bool *idle)
     for (int64_t i = 0; i < c.n; i++) {
         if (stopped[i]) continue;
         if (c.n > 1) ARES_TRY(forward(u, &c.plan[i], &p));
-        if (p.packed.n_out) ARES_TRY(backward(u, &p));
+        if (p.rows.packed.n_out) ARES_TRY(backward(u, &p));
     }
     return ARES_OK;
 }
@@ -349,7 +336,7 @@ static int weigh(update *u, int64_t row, int64_t end, double *tokens)
     ares_agg_counts counts = { 0 };
     ares_agg_count(b, row, end, &counts);
     double totals[2] = { counts.tokens, counts.rows };
-    ARES_TRY(ares_world_sum_f64(u->actor->world, totals, 2));
+    ARES_TRY(ares_world_sum_f64(u->actor->learner.world, totals, 2));
     *tokens = totals[0];
     counts = (ares_agg_counts){ totals[0], totals[1], width };
     if (strcmp(c->valid_token_scope, "rollout") == 0)
@@ -360,8 +347,9 @@ static int weigh(update *u, int64_t row, int64_t end, double *tokens)
     ares_micro_batch *runs =
         ares_arena_alloc(&u->batch->arena, (size_t)(end - row + 1) * sizeof *runs);
     int64_t n = runs_of(row, end, u->actor->cfg->actor.micro_batch_size, runs);
-    return ares_agg_weights_micro(c->loss_avg_mode, b, runs, n, ares_world_size(u->actor->world),
-                                  width, u->col.weight + b->row_start[row]);
+    return ares_agg_weights_micro(c->loss_avg_mode, b, runs, n,
+                                  ares_world_size(u->actor->learner.world), width,
+                                  u->col.weight + b->row_start[row]);
 }
 
 /* Micro-batches one after the other, where each decides for itself. */
@@ -390,7 +378,7 @@ int update_mini_batch(update *u, int64_t group, int64_t group_end, bool *idle)
     *idle = trained == 0;
     u->empty += *idle;
     if (*idle) return ARES_OK;
-    ares_model_zero_grad(a->model);
+    ares_model_zero_grad(a->learner.model);
     if ((a->loss->flags & ARES_LOSS_BATCH) || !ares_is_null_f64(a->cfg->loss.early_stop_imp_ratio))
         ARES_TRY(in_two_passes(u, row, end, idle));
     else ARES_TRY(in_one_pass(u, row, end));

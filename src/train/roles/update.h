@@ -5,7 +5,7 @@
 #ifndef ARES_TRAIN_ROLES_UPDATE_H
 #define ARES_TRAIN_ROLES_UPDATE_H
 
-#include "run/run.h"
+#include "roles/actor.h"
 
 /* Of the head's rows, by token of the batch. */
 typedef struct update_columns {

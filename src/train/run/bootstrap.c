@@ -70,7 +70,7 @@ static int answer(ares_trainer *t, int64_t at, int64_t end, ares_metrics *m)
     for (int64_t g = 0; g < count; g++)
         groups[g] =
             (generate_group){ .draw = draws[g], .row = rows[g], .samples = samples + g * n };
-    generate_fill(b, groups, count, n, t->actor.optim.updates);
+    generate_fill(b, groups, count, n, t->actor.learner.optim.updates);
     return controls_bootstrap_add(t->controls, b, m);
 }
 

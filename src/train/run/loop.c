@@ -287,8 +287,8 @@ static int what_is_due(run *r, due *d)
                                                  ares_now_s() - r->saved_at >= 60 * c->save_minutes;
     int64_t asked[2] = { ares_signal_pending() != 0, lead(r) && late };
     ARES_TRY(ares_world_max_i64(t->world, asked, ARES_COUNT(asked)));
-    bool state =
-        asked[0] || asked[1] || t->actor.optim.failing || (t->critic && t->critic->optim.failing);
+    bool state = asked[0] || asked[1] || t->actor.learner.optim.failing ||
+                 (t->critic && t->critic->learner.optim.failing);
     d->regular = end || (c->save_freq > 0 && t->step % c->save_freq == 0);
     d->rolling = state && !end && (!d->regular || c->save_model_only);
     return ARES_OK;
@@ -336,8 +336,8 @@ static int end_step(run *r)
 static int check_updates(const run *r)
 {
     const ares_trainer *t = &r->trainer;
-    bool critic = !t->actor.optim.failing;
-    if (critic && !(t->critic && t->critic->optim.failing)) return ARES_OK;
+    bool critic = !t->actor.learner.optim.failing;
+    if (critic && !(t->critic && t->critic->learner.optim.failing)) return ARES_OK;
     return ares_fail(
         ARES_ENUMERIC,
         "%s: step %lld: %d updates in a row were left out, since their losses or gradients hold "
@@ -345,7 +345,7 @@ static int check_updates(const run *r)
         "the "
         "last steps (rollouts/), lower worker.%s.optim.lr (--force goes on with other options), "
         "or begin from an earlier checkpoint with trainer.load_checkpoint_path",
-        critic ? "critic" : "actor", (long long)t->step, ARES_SKIPS_IN_A_ROW, r->dir.path.data,
+        critic ? "critic" : "actor", (long long)t->step, OPTIM_SKIPS_IN_A_ROW, r->dir.path.data,
         critic ? "critic" : "actor");
 }
 
@@ -466,7 +466,7 @@ static int run_all(run *r)
     r->saved_at = ares_now_s();
     ARES_TRY(train(r));
     if (!lead(r)) return ARES_OK;
-    ARES_TRY(ares_train_summary(r->dir.path.data));
+    ARES_TRY(run_summary(r->dir.path.data));
     return rundir_finish(&r->dir);
 }
 

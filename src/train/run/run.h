@@ -1,7 +1,7 @@
 #ifndef ARES_TRAIN_RUN_RUN_H
 #define ARES_TRAIN_RUN_RUN_H
 
-#include "ares/train.h"
+#include "trainer.h"
 
 /*
  * What a run does between being set up and being saved: reinforcement learning, or supervised
@@ -42,11 +42,11 @@ int train_cards(const char *folder, double *least_bytes);
 void train_check_cards(ares_config *cfg, const char *device, int local_ranks, double bytes,
                        const char *words, int cards, double least);
 
-/* Optimizer states as worker.*.optim.strategy keeps them (optim.c). */
-int train_alloc_states(ares_model *m, const ares_optim_config *cfg);
-
-/* Makes the actor's scratch hold so many floats (actor.c). */
-int train_reserve(ares_actor *a, size_t floats);
+/*
+ * The table at the end of a run, on stdout and in summary.txt: the same questions before and after,
+ * validation before and after, where everything lies; all of it from the run's files. (summary.c)
+ */
+int run_summary(const char *run_dir);
 
 void sft_free(struct ares_sft *s); /* (sft.c) */
 #endif

@@ -76,7 +76,7 @@ static int write_state(const ares_trainer *t, const ares_step_begin *begun, cons
     cJSON_AddNumberToObject(o, "version", STATE_VERSION);
     cJSON_AddNumberToObject(o, "step", (double)t->step);
     cJSON_AddNumberToObject(o, "total_steps", (double)t->total_steps);
-    cJSON_AddNumberToObject(o, "optimizer_steps", (double)t->actor.optim.updates);
+    cJSON_AddNumberToObject(o, "optimizer_steps", (double)t->actor.learner.optim.updates);
     cJSON_AddNumberToObject(o, "prompts_drawn", (double)(begun ? begun->drawn : t->loader.drawn));
     cJSON_AddNumberToObject(o, "training_rows", (double)t->loader.rows);
     train_origin origin = train_origin_of(t);
@@ -95,12 +95,14 @@ static int write_state(const ares_trainer *t, const ares_step_begin *begun, cons
     cJSON_AddNumberToObject(o, "validated_score", t->validated_score);
     cJSON_AddNumberToObject(o, "validated_step", (double)t->validated_step);
     cJSON_AddNumberToObject(o, "skipped_updates",
-                            (double)(begun ? begun->skipped : t->actor.optim.skipped));
+                            (double)(begun ? begun->skipped : t->actor.learner.optim.skipped));
     if (t->critic)
-        cJSON_AddNumberToObject(o, "critic_optimizer_steps", (double)t->critic->optim.updates);
+        cJSON_AddNumberToObject(o, "critic_optimizer_steps",
+                                (double)t->critic->learner.optim.updates);
     if (t->critic)
-        cJSON_AddNumberToObject(o, "critic_skipped_updates",
-                                (double)(begun ? begun->critic_skipped : t->critic->optim.skipped));
+        cJSON_AddNumberToObject(
+            o, "critic_skipped_updates",
+            (double)(begun ? begun->critic_skipped : t->critic->learner.optim.skipped));
     /* [row, the last epoch it is part of] */
     cJSON *skipped = cJSON_AddArrayToObject(o, "skipped_rows");
     for (int64_t i = 0; i < t->loader.rows; i++)
@@ -154,9 +156,9 @@ static int write_files(ares_trainer *t, state_kind kind, const ares_step_begin *
         rc = ares_model_optimizer_save(t->model,
                                        ares_path_join(&path, dir, "optimizer.safetensors"));
     if (rc == ARES_OK && t->critic)
-        rc = ares_model_save(t->critic->model, ares_path_join(&path, dir, "critic"));
+        rc = ares_model_save(t->critic->learner.model, ares_path_join(&path, dir, "critic"));
     if (rc == ARES_OK && t->critic && states)
-        rc = ares_model_optimizer_save(t->critic->model,
+        rc = ares_model_optimizer_save(t->critic->learner.model,
                                        ares_path_join(&path, dir, "critic_optimizer.safetensors"));
     if (rc == ARES_OK) rc = write_controls(t, begun, ares_path_join(&path, dir, "controls.json"));
     if (rc == ARES_OK) rc = write_state(t, begun, ares_path_join(&path, dir, "state.json"));
@@ -263,10 +265,10 @@ void state_begin_step(ares_trainer *t)
     ares_step_begin *b = &t->begun;
     b->drawn = t->loader.drawn;
     b->rows_skipped = t->loader.n_skipped;
-    b->updates = t->actor.optim.updates;
-    b->skipped = t->actor.optim.skipped;
-    b->critic_updates = t->critic ? t->critic->optim.updates : 0;
-    b->critic_skipped = t->critic ? t->critic->optim.skipped : 0;
+    b->updates = t->actor.learner.optim.updates;
+    b->skipped = t->actor.learner.optim.skipped;
+    b->critic_updates = t->critic ? t->critic->learner.optim.updates : 0;
+    b->critic_skipped = t->critic ? t->critic->learner.optim.skipped : 0;
     ares_str_clear(&b->controls);
     if (t->controls && ares_world_rank(t->world) == 0) controls_save(t->controls, &b->controls);
 }
@@ -274,8 +276,8 @@ void state_begin_step(ares_trainer *t)
 bool state_unmoved(const ares_trainer *t)
 {
     const ares_step_begin *b = &t->begun;
-    return t->actor.optim.updates == b->updates &&
-           (!t->critic || t->critic->optim.updates == b->critic_updates) &&
+    return t->actor.learner.optim.updates == b->updates &&
+           (!t->critic || t->critic->learner.optim.updates == b->critic_updates) &&
            t->loader.n_skipped == b->rows_skipped;
 }
 
@@ -424,15 +426,15 @@ static int apply(ares_trainer *t, const cJSON *o, const char *path)
     double critic_updates = 0;
     if (t->critic) {
         ARES_TRY(get(o, path, "critic_optimizer_steps", &critic_updates));
-        t->critic->optim.updates = (int64_t)critic_updates;
-        t->critic->optim.skipped = (int64_t)get_or(o, "critic_skipped_updates", 0);
-        t->critic->step = (int64_t)step;
+        t->critic->learner.optim.updates = (int64_t)critic_updates;
+        t->critic->learner.optim.skipped = (int64_t)get_or(o, "critic_skipped_updates", 0);
+        t->critic->learner.step = (int64_t)step;
     }
     t->step = (int64_t)step;
     /* its schedule begins with its first update */
-    t->actor.step = ARES_MAX(0, t->step - t->cfg->trainer.critic_warmup);
-    t->actor.optim.updates = (int64_t)updates;
-    t->actor.optim.skipped = (int64_t)get_or(o, "skipped_updates", 0);
+    t->actor.learner.step = ARES_MAX(0, t->step - t->cfg->trainer.critic_warmup);
+    t->actor.learner.optim.updates = (int64_t)updates;
+    t->actor.learner.optim.skipped = (int64_t)get_or(o, "skipped_updates", 0);
     t->loader.drawn = (int64_t)drawn;
     t->best_score = best_score;
     t->best_step = (int64_t)best_step;
@@ -471,7 +473,8 @@ int state_resume(ares_trainer *t, const char *checkpoint)
     if (rc == ARES_OK) rc = ares_model_optimizer_load(t->model, path.data);
     if (rc == ARES_OK && t->critic)
         rc = ares_model_optimizer_load(
-            t->critic->model, ares_path_join(&path, checkpoint, "critic_optimizer.safetensors"));
+            t->critic->learner.model,
+            ares_path_join(&path, checkpoint, "critic_optimizer.safetensors"));
     if (rc == ARES_OK)
         rc = read_controls(t, ares_path_join(&path, checkpoint, "controls.json"), controls_load);
     if (rc == ARES_OK) rc = read_state(t, checkpoint, apply);

@@ -5,7 +5,7 @@
 #ifndef ARES_TRAIN_RUN_STATE_H
 #define ARES_TRAIN_RUN_STATE_H
 
-#include "ares/train.h"
+#include "trainer.h"
 
 /*
  * A regular checkpoint, step_*, is kept as save_limit says; a rolling one, rolling_*, until the

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#include "ares/train.h"
+#include "run.h"
 
 enum { QUESTIONS = 10, COLUMN = 44 };
 
@@ -171,7 +171,7 @@ static void write_summary(FILE *out, const char *run_dir)
     ares_str_fini(&name);
 }
 
-int ares_train_summary(const char *run_dir)
+int run_summary(const char *run_dir)
 {
     char *text = NULL;
     size_t len = 0;

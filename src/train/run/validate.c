@@ -113,8 +113,7 @@ static void write_sample(const ares_trainer *t, const ares_row *row, int64_t ind
                   s->item.in.stopped ? "true" : "false");
 }
 
-void ares_train_validation_sampling(ares_config *cfg, const ares_train_config *c, ares_sampling *s,
-                                    int64_t *n)
+void validation_sampling(ares_config *cfg, const ares_train_config *c, ares_sampling *s, int64_t *n)
 {
     val_options o;
     ares_config_bind(cfg, "worker.rollout.val_override_config", val_option_table, &o);
@@ -199,7 +198,7 @@ int ares_trainer_validate(ares_trainer *t, ares_metrics *m, ares_str *samples)
                 (generate_group){ .draw = draws[g], .row = rows[g], .samples = out + g * n };
     }
     rc = ares_world_agree(t->world, rc);
-    if (rc == ARES_OK) generate_fill(&b, answered, n_answered, n, t->actor.optim.updates);
+    if (rc == ARES_OK) generate_fill(&b, answered, n_answered, n, t->actor.learner.optim.updates);
     if (rc == ARES_OK) rc = controls_validate(t->controls, &b, m);
     if (rc == ARES_OK) ares_reward_shape(t->reward, &b);
     for (int64_t r = 0; r < b.rows && rc == ARES_OK; r++) {

@@ -80,8 +80,7 @@ static int open_parts(ares_trainer *t, const char *weights)
         ARES_TRY(open_rows(t, &s->cfg.data.val_files, &t->val, &s->val));
     if (!s->cfg.trainer.val_only)
         return ares_actor_open(&t->actor, &s->cfg, t->model, t->world, t->total_steps);
-    t->actor = (ares_actor){ .model = t->model };
-    return ares_workspace_new(t->model, ARES_KEEP_NOTHING, &t->actor.workspace);
+    return learner_open(&t->actor.learner, t->model, &(learner_options){ .role = "actor" });
 }
 
 static int open_sft(ares_trainer *t, ares_config *cfg, const ares_train_config *c,
@@ -171,42 +170,28 @@ static void token_losses(void *ctx, int32_t row, int32_t n, const float *log_pro
     }
 }
 
-static int micro_batch(ares_actor *a, const ares_batch *b, const ares_micro_batch *m, nll *pass)
+static int micro_batch(learner *l, const ares_batch *b, const ares_micro_batch *m, nll *loss)
 {
-    ares_model *model = a->model;
-    ares_device *d = model->device;
-    ares_packed packed;
-    const int32_t *targets;
-    float *hidden;
-    ares_arena_reset(&a->arena);
-    ares_pack_build(b, m, false, &a->arena, &packed, &targets);
-    ARES_TRY(ares_model_forward(model, a->workspace, &packed, &hidden));
-    int32_t n = packed.n_out, width = model->cfg.hidden;
-    ARES_TRY(train_reserve(a, (size_t)n * (size_t)width));
-    float *stats = ares_arena_calloc(&a->arena, (size_t)n * 4, sizeof *stats);
-    ares_head_args h = { .rows = n,
-                         .vocab = model->cfg.vocab,
-                         .x = hidden,
-                         .ldx = width,
-                         .w = ares_model_head(model),
-                         .target = targets,
-                         .inv_temperature = 1,
-                         .log_prob = stats,
-                         .entropy = stats + n,
-                         .lse = stats + 2 * (size_t)n,
-                         .c_log_prob = stats + 3 * (size_t)n,
-                         .dx = a->scratch,
-                         .lddx = width,
-                         .dw = ares_model_head_grad(model) };
-    d->k->head_fused(d, &h, token_losses, pass);
-    if (!isfinite(pass->loss)) {
+    ares_device *d = l->model->device;
+    learner_pass p;
+    ARES_TRY(learner_forward_rows(l, b, m, false, &p));
+    size_t n = (size_t)p.packed.n_out;
+    float *stats = ares_arena_calloc(&l->arena, n * 4, sizeof *stats);
+    ares_head_args h = learner_head(l, &p, 1);
+    h.log_prob = stats;
+    h.entropy = stats + n;
+    h.lse = stats + 2 * n;
+    h.c_log_prob = stats + 3 * n;
+    ARES_TRY(learner_head_backward(l, &h));
+    d->k->head_fused(d, &h, token_losses, loss);
+    if (!isfinite(loss->loss)) {
         const ares_row *row = b->samples[m->row].row;
         return ares_fail(ARES_ENUMERIC,
                          "loss is %g in a micro-batch of %lld rows that begins with %s:%lld; lower "
                          "the learning rate, or look at these rows",
-                         pass->loss, (long long)(m->end - m->row), row->file, (long long)row->line);
+                         loss->loss, (long long)(m->end - m->row), row->file, (long long)row->line);
     }
-    return ares_model_backward(model, a->workspace, &packed, a->scratch);
+    return learner_backward(l, &p, l->scratch);
 }
 
 /*
@@ -216,7 +201,7 @@ static int micro_batch(ares_actor *a, const ares_batch *b, const ares_micro_batc
  */
 static int backward(ares_trainer *t, const ares_batch *b, double totals[3], bool *finite)
 {
-    ares_actor *a = &t->actor;
+    learner *l = &t->actor.learner;
     ares_agg_counts counts = { 0 };
     ares_agg_count(b, 0, b->rows, &counts);
     double sums[3] = { counts.tokens, counts.rows, (double)b->tokens };
@@ -225,7 +210,7 @@ static int backward(ares_trainer *t, const ares_batch *b, double totals[3], bool
     counts = (ares_agg_counts){ .tokens = sums[0], .rows = sums[1] };
     if (sums[0] == 0)
         return ares_fail(ARES_ESTATE, "sft: step %lld: no token of its rows is trained",
-                         (long long)a->step + 1);
+                         (long long)l->step + 1);
     float *weight =
         ares_arena_calloc(&((ares_batch *)b)->arena, (size_t)b->tokens + 1, sizeof *weight);
     ares_micro_batch *plan =
@@ -235,10 +220,10 @@ static int backward(ares_trainer *t, const ares_batch *b, double totals[3], bool
     int64_t n = ares_pack_plan(b, 0, b->rows, t->cfg->actor.max_token_len, false, plan);
     nll pass = { 0 };
     int rc = ARES_OK;
-    ares_model_zero_grad(a->model);
+    ares_model_zero_grad(l->model);
     for (int64_t i = 0; i < n && rc == ARES_OK; i++) {
         pass.weight = weight + b->row_start[plan[i].row];
-        rc = micro_batch(a, b, &plan[i], &pass);
+        rc = micro_batch(l, b, &plan[i], &pass);
     }
     rc = ares_world_agree(t->world, rc);
     *finite = rc != ARES_ENUMERIC;
@@ -250,21 +235,19 @@ static int backward(ares_trainer *t, const ares_batch *b, double totals[3], bool
 
 static int step_sft(ares_trainer *t, ares_metrics *m)
 {
-    ares_actor *a = &t->actor;
+    learner *l = &t->actor.learner;
     ares_batch *b = &t->batch;
     char what[64];
     bool finite = true;
-    double totals[3], norm = NAN, lr = ares_optim_lr(&a->optim, a->step), started = ares_now_s();
+    double totals[3], norm = NAN, lr = learner_lr(l), started = ares_now_s();
     ARES_TRY(next_batch(t, b));
     ares_metrics_set(m, "timing_s/data", ares_now_s() - started);
     started = ares_now_s();
-    snprintf(what, sizeof what, "sft: step %lld", (long long)a->step + 1);
+    snprintf(what, sizeof what, "sft: step %lld", (long long)l->step + 1);
     ARES_TRY(backward(t, b, totals, &finite));
-    if (finite)
-        ARES_TRY(ares_optim_step(&a->optim, a->model, t->world, lr, t->cfg->actor.max_grad_norm,
-                                 what, &norm));
-    else ares_optim_skip(&a->optim, t->world, what);
-    a->step++;
+    ARES_TRY(learner_step(l, finite ? ARES_OK : ARES_ENUMERIC, t->cfg->actor.max_grad_norm, what,
+                          &norm));
+    l->step++;
     ares_metrics_set(m, "timing_s/update_actor", ares_now_s() - started);
     if (finite) ares_metrics_set(m, "train/loss", totals[0]);
     ares_metrics_set(m, "train/tokens", totals[1]);
@@ -293,8 +276,8 @@ static int score(ares_trainer *t, int64_t first, int64_t stride, double sums[2])
     }
     fill(b, rows);
     float *log_probs = ares_arena_alloc(&b->arena, (size_t)b->tokens * sizeof *log_probs);
-    ARES_TRY(
-        ares_train_log_probs(t->model, t->actor.workspace, t->cfg, b, 0, b->rows, log_probs, NULL));
+    const learner_scoring scoring = learner_scoring_of(t->cfg);
+    ARES_TRY(learner_log_probs(&t->actor.learner, &scoring, b, 0, b->rows, log_probs, NULL));
     for (int64_t i = 0; i < b->tokens; i++) {
         if (!b->response_mask[i]) continue;
         sums[0] -= (double)log_probs[i];

@@ -4,8 +4,8 @@
 
 #include <stdio.h>
 
-#include "ares/train.h"
 #include "test.h"
+#include "trainer.h"
 
 typedef struct opened {
     ares_config *cfg;

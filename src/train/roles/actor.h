@@ -1,0 +1,27 @@
+/* The policy: its log-probs and its update. (actor.c, update.c) */
+#ifndef ARES_TRAIN_ROLES_ACTOR_H
+#define ARES_TRAIN_ROLES_ACTOR_H
+
+#include "ares/algo.h"
+#include "roles/learner.h"
+
+typedef struct ares_actor {
+    learner learner; /* its model is the trainer's, which rollout samples from */
+    const ares_train_config *cfg;
+    const ares_loss *loss;
+    const ares_kl *kl;
+    struct ares_reference *ref; /* the trainer's; read by an exact KL in the loss, else NULL */
+    ares_loss_sums sums; /* of the last update, over all ranks: its histogram is drawn from them */
+} ares_actor;
+
+int ares_actor_open(ares_actor *a, const ares_train_config *cfg, ares_model *m, ares_world *world,
+                    int64_t total_steps);
+void ares_actor_close(ares_actor *a);
+/*
+ * Puts column old_log_probs: the rollout's own where row and weights are unchanged since, else
+ * computed again (docs/design.md#old-log-probs).
+ */
+int ares_actor_log_probs(ares_actor *a, ares_batch *b);
+/* ppo_epochs passes over the batch, an optimizer step per mini-batch. */
+int ares_actor_update(ares_actor *a, ares_batch *b, ares_metrics *m);
+#endif

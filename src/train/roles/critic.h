@@ -1,0 +1,18 @@
+/* The critic: values of response tokens, and their update (docs/update.md#critic). (critic.c) */
+#ifndef ARES_TRAIN_ROLES_CRITIC_H
+#define ARES_TRAIN_ROLES_CRITIC_H
+
+#include "roles/learner.h"
+
+typedef struct ares_critic {
+    learner learner; /* its model is its own and has a value head */
+    const ares_train_config *cfg;
+} ares_critic;
+
+/* weights: a checkpoint's critic/, where a run goes on; NULL: worker.critic.model.model_path */
+int ares_critic_open(ares_critic *c, const ares_train_config *cfg, ares_device *d,
+                     ares_world *world, int64_t total_steps, const char *weights);
+void ares_critic_close(ares_critic *c);
+int ares_critic_values(ares_critic *c, ares_batch *b); /* puts column values: 0 where the mask is */
+int ares_critic_update(ares_critic *c, ares_batch *b, ares_metrics *m); /* towards the returns */
+#endif

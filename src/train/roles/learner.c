@@ -1,0 +1,150 @@
+/* A model, its passes over rows of a batch, and its updates: the same for every role. */
+#include "roles/learner.h"
+
+#include <math.h>
+
+int learner_open(learner *l, ares_model *m, const learner_options *o)
+{
+    *l = (learner){ .role = o->role, .model = m, .world = o->world };
+    if (!o->optim) return ares_workspace_new(m, ARES_KEEP_NOTHING, &l->workspace);
+    ARES_TRY(optim_init(&l->optim, o->optim, o->total_steps));
+    ARES_TRY(optim_alloc_states(&l->optim, m));
+    return ares_workspace_new(m, o->gradient_checkpointing ? ARES_KEEP_INPUTS : ARES_KEEP_ALL,
+                              &l->workspace);
+}
+
+void learner_close(learner *l)
+{
+    if (!l->model) return;
+    ares_device *d = l->model->device;
+    d->k->release(d, l->scratch, l->scratch_floats * sizeof(float));
+    ares_workspace_free(l->workspace);
+    ares_arena_fini(&l->arena);
+    *l = (learner){ 0 };
+}
+
+int learner_reserve(learner *l, size_t floats)
+{
+    ares_device *d = l->model->device;
+    if (floats <= l->scratch_floats) return ARES_OK;
+    d->k->release(d, l->scratch, l->scratch_floats * sizeof(float));
+    l->scratch_floats = floats;
+    l->scratch = d->k->alloc(d, floats * sizeof(float));
+    if (!l->scratch) l->scratch_floats = 0;
+    return l->scratch ? ARES_OK
+                      : ares_fail(ARES_ELIMIT,
+                                  "%s: %zu floats do not fit on the device; lower "
+                                  "worker.%s.max_token_len_per_device",
+                                  l->role, floats, l->role);
+}
+
+int learner_forward(learner *l, const ares_batch *b, const ares_micro_set *rows, bool share_prompts,
+                    learner_pass *out)
+{
+    *out = (learner_pass){ 0 };
+    ares_arena_reset(&l->arena);
+    ares_pack_build_set(b, rows, share_prompts, &l->arena, &out->packed, &out->targets);
+    if (!out->packed.n_out) return ARES_OK;
+    return ares_model_forward(l->model, l->workspace, &out->packed, &out->hidden);
+}
+
+int learner_forward_rows(learner *l, const ares_batch *b, const ares_micro_batch *m,
+                         bool share_prompts, learner_pass *out)
+{
+    const ares_micro_set rows = { 1, m, m->tokens, m->out };
+    return learner_forward(l, b, &rows, share_prompts, out);
+}
+
+ares_head_args learner_head(const learner *l, const learner_pass *p, double temperature)
+{
+    return (ares_head_args){ .rows = p->packed.n_out,
+                             .vocab = l->model->cfg.vocab,
+                             .x = p->hidden,
+                             .ldx = l->model->cfg.hidden,
+                             .w = ares_model_head(l->model),
+                             .target = p->targets,
+                             .inv_temperature = ares_inv_temperature((float)temperature) };
+}
+
+int learner_head_backward(learner *l, ares_head_args *h)
+{
+    ARES_TRY(learner_reserve(l, (size_t)h->rows * (size_t)l->model->cfg.hidden));
+    h->dx = l->scratch;
+    h->lddx = l->model->cfg.hidden;
+    h->dw = ares_model_head_grad(l->model);
+    return ARES_OK;
+}
+
+int learner_backward(learner *l, const learner_pass *p, float *d_hidden)
+{
+    return ares_model_backward(l->model, l->workspace, &p->packed, d_hidden);
+}
+
+learner_scoring learner_scoring_of(const ares_train_config *cfg)
+{
+    return (learner_scoring){ .max_token_len = cfg->actor.max_token_len,
+                              .share_prompts = cfg->actor.share_prompts,
+                              .temperature = cfg->rollout.temperature };
+}
+
+/* Results of a set of rows go to columns that start at batch token `first`. */
+static int score(learner *l, const learner_scoring *s, const ares_batch *b,
+                 const ares_micro_set *rows, int64_t first, float *log_probs, float *entropies)
+{
+    ares_device *d = l->model->device;
+    learner_pass p;
+    ARES_TRY(learner_forward(l, b, rows, s->share_prompts, &p));
+    if (!p.packed.n_out) return ARES_OK;
+    size_t n = (size_t)p.packed.n_out;
+    float *stats = ares_arena_alloc(&l->arena, n * 3 * sizeof *stats);
+    ares_head_args h = learner_head(l, &p, s->temperature);
+    h.log_prob = stats;
+    h.entropy = stats + n;
+    h.lse = stats + 2 * n;
+    d->k->head(d, &h);
+    ARES_TRY(d->k->sync(d));
+    if (log_probs) ares_pack_scatter(b, rows, h.log_prob, first, log_probs);
+    if (entropies) ares_pack_scatter(b, rows, h.entropy, first, entropies);
+    return ARES_OK;
+}
+
+int learner_log_probs(learner *l, const learner_scoring *s, const ares_batch *b, int64_t row,
+                      int64_t end, float *log_probs, float *entropies)
+{
+    ares_arena plan = { 0 };
+    ares_micro_set *sets;
+    int64_t n;
+    int rc = ares_pack_sets(b, row, end, s->max_token_len, s->share_prompts, &plan, &sets, &n);
+    for (int64_t i = 0; rc == ARES_OK && i < n; i++)
+        rc = score(l, s, b, &sets[i], b->row_start[row], log_probs, entropies);
+    ares_arena_fini(&plan);
+    return rc;
+}
+
+int ares_train_log_probs(ares_model *m, ares_workspace *w, const ares_train_config *cfg,
+                         const ares_batch *b, int64_t row, int64_t end, float *log_probs,
+                         float *entropies)
+{
+    learner l = { .model = m, .workspace = w };
+    learner_scoring s = learner_scoring_of(cfg);
+    int rc = learner_log_probs(&l, &s, b, row, end, log_probs, entropies);
+    ares_arena_fini(&l.arena);
+    return rc;
+}
+
+double learner_lr(const learner *l)
+{
+    return optim_lr(&l->optim, l->step);
+}
+
+int learner_step(learner *l, int rc, double max_grad_norm, const char *what, double *norm)
+{
+    if (rc == ARES_ENUMERIC) {
+        optim_skip(&l->optim, l->world, what);
+        *norm = NAN;
+        return ARES_OK;
+    }
+    if (rc == ARES_OK)
+        rc = optim_step(&l->optim, l->model, l->world, learner_lr(l), max_grad_norm, what, norm);
+    return rc == ARES_OK ? rc : ares_fail_in(rc, "%s", what);
+}

@@ -1,0 +1,20 @@
+/* The frozen copy of the starting policy. (reference.c) */
+#ifndef ARES_TRAIN_ROLES_REFERENCE_H
+#define ARES_TRAIN_ROLES_REFERENCE_H
+
+#include "roles/learner.h"
+
+typedef struct ares_reference {
+    learner learner; /* its model is its own */
+    const ares_train_config *cfg;
+} ares_reference;
+
+int ares_reference_open(ares_reference *r, const ares_train_config *cfg, ares_device *d);
+void ares_reference_close(ares_reference *r);
+int ares_reference_log_probs(ares_reference *r, ares_batch *b); /* puts column ref_log_probs */
+/*
+ * Puts column kl: the exact KL of a policy to the reference at every token with mask 1, at the loss
+ * temperature.
+ */
+int ares_reference_kl(ares_reference *r, learner *policy, ares_batch *b);
+#endif

@@ -63,9 +63,9 @@ static void open_draw(ares_arena *arena, draw *d, int64_t total, uint64_t attemp
 static int draw_prompts(ares_trainer *t, ares_arena *arena, int64_t total, draw *d)
 {
     open_draw(arena, d, total, 0);
-    for (int64_t at = 0, first; at < total; at += t->loader.batch) {
-        ARES_TRY(ares_loader_next(&t->loader, d->ids + at, &first));
-        for (int64_t i = 0; i < t->loader.batch; i++) d->all_numbers[at + i] = first + i;
+    for (int64_t at = 0, first; at < total; at += t->run.loader.batch) {
+        ARES_TRY(ares_loader_next(&t->run.loader, d->ids + at, &first));
+        for (int64_t i = 0; i < t->run.loader.batch; i++) d->all_numbers[at + i] = first + i;
     }
     return ARES_OK;
 }
@@ -86,12 +86,12 @@ static void draw_again(ares_arena *arena, const bool *keep, draw *d)
 /* Prompts are dealt out in turn: nothing is known of their answers yet. */
 static void take_share(ares_trainer *t, ares_arena *arena, draw *d)
 {
-    int64_t ranks = ares_world_size(t->world), rank = ares_world_rank(t->world);
+    int64_t ranks = ares_world_size(t->run.world), rank = ares_world_rank(t->run.world);
     d->count = share_of(d->total, ranks, rank);
     d->rows = ares_arena_alloc(arena, ((size_t)d->count + 1) * sizeof *d->rows);
     d->numbers = ares_arena_alloc(arena, ((size_t)d->count + 1) * sizeof *d->numbers);
     for (int64_t i = 0; i < d->count; i++) {
-        d->rows[i] = ares_dataset_row(t->train, d->ids[i * ranks + rank]);
+        d->rows[i] = ares_dataset_row(t->run.train, d->ids[i * ranks + rank]);
         d->numbers[i] = d->all_numbers[i * ranks + rank];
     }
 }
@@ -104,14 +104,14 @@ static void *copy(ares_arena *arena, const void *data, size_t bytes)
 static int answer(ares_trainer *t, ares_arena *arena, draw *d, ares_metrics *m)
 {
     ares_sampling sampling;
-    generate_sampling(t->cfg, &sampling);
+    generate_sampling(t->run.cfg, &sampling);
     generate_job job = { .n_prompts = d->count,
-                         .n = t->cfg->rollout.n,
+                         .n = t->run.cfg->rollout.n,
                          .rows = d->rows,
                          .draws = d->numbers,
                          .sampling = &sampling,
                          .attempt = d->attempt,
-                         .key = ares_rng_root((uint64_t)t->cfg->rollout.seed, ARES_RNG_SAMPLE),
+                         .key = ares_rng_root((uint64_t)t->run.cfg->rollout.seed, ARES_RNG_SAMPLE),
                          .metrics = m };
     ARES_TRY(generate_samples(t, &job, arena, &d->samples));
     generate_keep(d->samples, d->count * job.n, arena);
@@ -186,7 +186,7 @@ static void read_group(const ares_trainer *t, const char *at, int64_t n, int par
     memcpy(&head, at, sizeof head);
     at += sizeof head;
     *g = (generate_group){ .draw = head.draw,
-                           .row = ares_dataset_row(t->train, head.row),
+                           .row = ares_dataset_row(t->run.train, head.row),
                            .baseline = head.baseline,
                            .place = head.place,
                            .masked = head.masked,
@@ -231,16 +231,16 @@ static int by_place(const void *a, const void *b)
 /* Work of a group's forward pass, as the update packs it. */
 static int64_t work_of(const ares_trainer *t, const generate_group *g)
 {
-    int64_t prompt = g->row->prompt_len, shared = t->cfg->actor.share_prompts ? prompt : 0;
+    int64_t prompt = g->row->prompt_len, shared = t->run.cfg->actor.share_prompts ? prompt : 0;
     int64_t tokens = shared, squares = shared * shared;
-    for (int64_t i = 0; i < t->cfg->rollout.n; i++) {
+    for (int64_t i = 0; i < t->run.cfg->rollout.n; i++) {
         if (g->thinned && g->samples[i].discarded) continue;
         /* the last token is not fed */
         int64_t length = prompt + ARES_MAX(g->samples[i].completion.n_tokens - 1, 0);
         tokens += length - shared;
         squares += length * length - shared * shared;
     }
-    return ares_train_work(&t->model->cfg, tokens, squares);
+    return ares_train_work(&t->run.model->cfg, tokens, squares);
 }
 
 /*
@@ -249,8 +249,8 @@ static int64_t work_of(const ares_trainer *t, const generate_group *g)
  */
 static int64_t chunk_of(const ares_trainer *t)
 {
-    int64_t a = t->cfg->actor.global_batch_size,
-            b = t->critic ? t->cfg->critic.global_batch_size : a;
+    int64_t a = t->run.cfg->actor.global_batch_size,
+            b = t->critic ? t->run.cfg->critic.global_batch_size : a;
     if (b == ARES_NULL_I64) b = a;
     for (int64_t rest; b; b = rest) {
         rest = a % b;
@@ -274,14 +274,14 @@ static int choose_ranks(ares_trainer *t, const collection *c, int64_t count, int
     int64_t *work = ares_arena_calloc(c->arena, (size_t)count + 1, sizeof *work);
     ares_str all = { 0 };
     for (int64_t g = 0; g < c->count; g++)
-        mine[g] =
-            (wire_place){ c->items[g].place, ares_world_rank(t->world), work_of(t, &c->items[g]) };
-    int rc = ares_world_gather_all(t->world, mine, (size_t)c->count * sizeof *mine, &all, NULL);
+        mine[g] = (wire_place){ c->items[g].place, ares_world_rank(t->run.world),
+                                work_of(t, &c->items[g]) };
+    int rc = ares_world_gather_all(t->run.world, mine, (size_t)c->count * sizeof *mine, &all, NULL);
     const wire_place *places = (const wire_place *)(const void *)all.data;
     for (int64_t i = 0; i < count && rc == ARES_OK; i++) work[places[i].place] = places[i].work;
     if (rc == ARES_OK)
-        rc = deal_ranks(work, count, chunk_of(t), ares_world_size(t->world),
-                        t->cfg->trainer.balance_batch, rank);
+        rc = deal_ranks(work, count, chunk_of(t), ares_world_size(t->run.world),
+                        t->run.cfg->trainer.balance_batch, rank);
     *moves = false;
     for (int64_t i = 0; i < count && rc == ARES_OK; i++)
         *moves = *moves || rank[places[i].place] != places[i].rank;
@@ -292,7 +292,7 @@ static int choose_ranks(ares_trainer *t, const collection *c, int64_t count, int
 /* The groups of the batch go to the ranks that train on them. */
 static int deal(ares_trainer *t, collection *c, int64_t count)
 {
-    int64_t n = t->cfg->rollout.n, me = ares_world_rank(t->world), kept = 0;
+    int64_t n = t->run.cfg->rollout.n, me = ares_world_rank(t->run.world), kept = 0;
     int64_t *rank = ares_arena_alloc(c->arena, ((size_t)count + 1) * sizeof *rank);
     int parts = ares_reward_count(t->reward);
     bool moves;
@@ -305,7 +305,7 @@ static int deal(ares_trainer *t, collection *c, int64_t count)
         else write_group(&group, n, parts, &out);
     }
     c->count = kept;
-    int rc = ares_world_gather_all(t->world, out.data, out.len, &all, NULL);
+    int rc = ares_world_gather_all(t->run.world, out.data, out.len, &all, NULL);
     ares_str_fini(&out);
     for (const char *at = all.data, *end = at + (rc == ARES_OK ? all.len : 0); at < end;) {
         wire_group head;
@@ -365,7 +365,7 @@ static void numbers_of(const draw *d, int64_t n, row_numbers *out)
 static int on_trial(ares_trainer *t, const draw *d,
                     int (*see)(ares_trainer *t, ares_batch *b, row_numbers *out), row_numbers *out)
 {
-    int64_t n = t->cfg->rollout.n;
+    int64_t n = t->run.cfg->rollout.n;
     generate_group *groups = ares_calloc((size_t)d->count + 1, sizeof *groups);
     for (int64_t g = 0; g < d->count; g++)
         groups[g] = (generate_group){ .draw = d->numbers[g],
@@ -383,7 +383,7 @@ static int on_trial(ares_trainer *t, const draw *d,
 /* Scores as the controls would have them shaped if the step ended here (aepo.md 1.4). */
 static int shape_on_trial(ares_trainer *t, ares_batch *b, row_numbers *out)
 {
-    ARES_TRY(controls_provisional(t->controls, b));
+    ARES_TRY(controls_provisional(t->run.controls, b));
     for (int64_t r = 0; r < b->rows; r++)
         out[r].overall += ares_reward_shaping(t->reward, &b->samples[r]);
     return ARES_OK;
@@ -391,7 +391,7 @@ static int shape_on_trial(ares_trainer *t, ares_batch *b, row_numbers *out)
 
 static bool filters_shaped_scores(const ares_trainer *t)
 {
-    const ares_filter_config *f = &t->cfg->filter;
+    const ares_filter_config *f = &t->run.cfg->filter;
     return f->online_filtering && strcmp(f->filter_key, "overall") == 0 &&
            ares_reward_shapes(t->reward);
 }
@@ -406,13 +406,13 @@ static void *longer(ares_arena *arena, const void *old, int64_t n, int64_t room,
 /* The numbers of a draw's groups, of all ranks, in the order of the draw. */
 static int gather_numbers(ares_trainer *t, rounds *r, const draw *d, ares_arena *arena)
 {
-    int64_t n = t->cfg->rollout.n, ranks = ares_world_size(t->world), drawn = r->s.drawn;
+    int64_t n = t->run.cfg->rollout.n, ranks = ares_world_size(t->run.world), drawn = r->s.drawn;
     row_numbers *mine = ares_arena_calloc(arena, (size_t)(d->count * n) + 1, sizeof *mine);
     ares_str all = { 0 };
     numbers_of(d, n, mine);
     if (filters_shaped_scores(t)) ARES_TRY(on_trial(t, d, shape_on_trial, mine));
-    ARES_TRY(
-        ares_world_gather_all(t->world, mine, (size_t)(d->count * n) * sizeof *mine, &all, NULL));
+    ARES_TRY(ares_world_gather_all(t->run.world, mine, (size_t)(d->count * n) * sizeof *mine, &all,
+                                   NULL));
     r->numbers = longer(arena, r->numbers, drawn * n, (drawn + d->total) * n, sizeof *r->numbers);
     r->rows = longer(arena, r->rows, drawn, drawn + d->total, sizeof *r->rows);
     memcpy(r->rows + drawn, d->ids, (size_t)d->total * sizeof *r->rows);
@@ -428,7 +428,7 @@ static int gather_numbers(ares_trainer *t, rounds *r, const draw *d, ares_arena 
 static ares_groups view_of(const ares_trainer *t, const rounds *r, const int64_t *ids,
                            int64_t groups, ares_arena *arena)
 {
-    int64_t n = t->cfg->rollout.n, rows = groups * n;
+    int64_t n = t->run.cfg->rollout.n, rows = groups * n;
     double *x = ares_arena_calloc(arena, (size_t)rows * 5 + 1, sizeof *x);
     uint8_t *valid = ares_arena_calloc(arena, (size_t)rows + 1, 1);
     int64_t *start = ares_arena_calloc(arena, (size_t)groups + 1, sizeof *start);
@@ -441,7 +441,7 @@ static ares_groups view_of(const ares_trainer *t, const rounds *r, const int64_t
     }
     for (int64_t g = 0; g < groups; g++) {
         start[g + 1] = (g + 1) * n;
-        source[g] = ares_dataset_row(t->train, r->rows[ids[g]])->data_source;
+        source[g] = ares_dataset_row(t->run.train, r->rows[ids[g]])->data_source;
     }
     return (ares_groups){ .groups = groups,
                           .group_start = start,
@@ -479,13 +479,13 @@ static int keep_groups(ares_trainer *t, rounds *r, const draw *d, ares_arena *ar
 static int see_generated(ares_trainer *t, ares_batch *b, row_numbers *out)
 {
     (void)out;
-    return controls_generated(t->controls, b);
+    return controls_generated(t->run.controls, b);
 }
 
 /* Controls see every group that is answered, the dropped ones included. */
 static int show_generated(ares_trainer *t, const draw *d)
 {
-    return controls_want_generated(t->controls) ? on_trial(t, d, see_generated, NULL) : ARES_OK;
+    return controls_want_generated(t->run.controls) ? on_trial(t, d, see_generated, NULL) : ARES_OK;
 }
 
 /* ---------------------------------------------------------------- until the batch is full */
@@ -507,12 +507,12 @@ static void open_rounds(const ares_train_config *cfg, rounds *r)
 static int draw_round(ares_trainer *t, rounds *r, int64_t size, draw *d, bool **keep, collection *c,
                       ares_metrics *m)
 {
-    int64_t n = t->cfg->rollout.n, ranks = ares_world_size(t->world),
-            rank = ares_world_rank(t->world), room = r->s.drawn + size;
+    int64_t n = t->run.cfg->rollout.n, ranks = ares_world_size(t->run.world),
+            rank = ares_world_rank(t->run.world), room = r->s.drawn + size;
     if (r->same_prompt && r->s.rounds) draw_again(c->arena, *keep, d);
     else ARES_TRY(draw_prompts(t, c->arena, size, d));
     take_share(t, c->arena, d);
-    ARES_TRY(ares_world_agree(t->world, answer(t, c->arena, d, m)));
+    ARES_TRY(ares_world_agree(t->run.world, answer(t, c->arena, d, m)));
     ARES_TRY(show_generated(t, d));
     for (int64_t g = 0; d->greedy && g < d->count; g++)
         r->tokens += d->greedy[g].completion.n_tokens;
@@ -554,8 +554,8 @@ typedef struct roster {
  */
 static int call_roll(const ares_trainer *t, const rounds *r, ares_arena *arena, roster *out)
 {
-    const char *action = ares_filter_on_exhausted(&t->cfg->filter), *outcome;
-    int64_t ranks = ares_world_size(t->world), missing = r->s.target - r->s.kept;
+    const char *action = ares_filter_on_exhausted(&t->run.cfg->filter), *outcome;
+    int64_t ranks = ares_world_size(t->run.world), missing = r->s.target - r->s.kept;
     bool ranked = ares_filter_needs(&r->of_batch);
     /* Answered again, a prompt is among the dropped more than once: its last answers count. */
     const int64_t *dropped =
@@ -577,7 +577,7 @@ static int rank_batch(ares_trainer *t, rounds *r, ares_arena *arena, roster *b, 
     if (!ares_filter_needs(&r->of_batch)) return ARES_OK;
     bool alone = !ares_filter_needs(&r->of_draws);
     const char *action =
-        t->cfg->filter.on_exhausted ? t->cfg->filter.on_exhausted : "smaller_batch";
+        t->run.cfg->filter.on_exhausted ? t->run.cfg->filter.on_exhausted : "smaller_batch";
     ares_groups view = view_of(t, r, b->ids, b->taught, arena);
     ares_verdict *verdict = ares_arena_calloc(arena, (size_t)b->taught + 1, sizeof *verdict);
     ares_filter_counts counts = { 0 };
@@ -624,7 +624,7 @@ static void drop_empty(const rounds *r, int64_t n, roster *b)
  */
 static bool thins(const ares_trainer *t, const rounds *r, int64_t id)
 {
-    int64_t n = t->cfg->rollout.n, least = (t->adv->needs & ARES_NEEDS_GROUPS) && n > 1 ? 2 : 1;
+    int64_t n = t->run.cfg->rollout.n, least = (t->adv->needs & ARES_NEEDS_GROUPS) && n > 1 ? 2 : 1;
     return r->drops && valid_answers(r, id, n) >= least;
 }
 
@@ -643,21 +643,22 @@ static void complete(const rounds *r, int64_t ranks, ares_arena *arena, roster *
 /* Which groups make the batch, at what places. */
 static int settle(ares_trainer *t, rounds *r, collection *c, int64_t *count, ares_metrics *m)
 {
-    int64_t ranks = ares_world_size(t->world), placed = 0,
+    int64_t ranks = ares_world_size(t->run.world), placed = 0,
             *place = longer(c->arena, NULL, 0, r->s.drawn, sizeof *place);
     roster b = { 0 };
     ARES_TRY(call_roll(t, r, c->arena, &b));
     ARES_TRY(rank_batch(t, r, c->arena, &b, m));
     if (ares_filter_needs(&r->of_batch))
         ares_metrics_set(m, "rollout/empty_after_filter", b.taught == 0);
-    if (r->drops) drop_empty(r, t->cfg->rollout.n, &b);
+    if (r->drops) drop_empty(r, t->run.cfg->rollout.n, &b);
     complete(r, ranks, c->arena, &b);
     bool *masked = ares_arena_calloc(c->arena, (size_t)r->s.drawn + 1, sizeof *masked);
     for (int64_t i = b.taught; i < b.count; i++) masked[b.ids[i]] = true;
-    if (t->cfg->actor.shuffle)
-        ares_rng_shuffle(ares_rng_sub(ares_rng_root((uint64_t)t->cfg->rollout.seed, ARES_RNG_ORDER),
-                                      (uint64_t)t->step, 0),
-                         b.ids, b.count);
+    if (t->run.cfg->actor.shuffle)
+        ares_rng_shuffle(
+            ares_rng_sub(ares_rng_root((uint64_t)t->run.cfg->rollout.seed, ARES_RNG_ORDER),
+                         (uint64_t)t->run.step, 0),
+            b.ids, b.count);
     for (int64_t i = 0; i < r->s.drawn; i++) place[i] = -1;
     for (int64_t i = 0; i < b.count; i++) place[b.ids[i]] = i;
     for (int64_t g = 0; g < c->count; g++) {
@@ -701,10 +702,10 @@ static void report(const ares_train_config *cfg, const rounds *r, int64_t count,
 static int report_generated(ares_trainer *t, rounds *r, ares_metrics *m)
 {
     bool discards =
-        ares_reward_max_length(t->reward) != ARES_NULL_I64 || t->cfg->filter.mask_truncated;
-    ARES_TRY(ares_world_sum_f64(t->world, r->right, 2));
-    ARES_TRY(ares_world_sum_f64(t->world, r->discarded, 2));
-    ARES_TRY(ares_world_sum_f64(t->world, &r->tokens, 1));
+        ares_reward_max_length(t->reward) != ARES_NULL_I64 || t->run.cfg->filter.mask_truncated;
+    ARES_TRY(ares_world_sum_f64(t->run.world, r->right, 2));
+    ARES_TRY(ares_world_sum_f64(t->run.world, r->discarded, 2));
+    ARES_TRY(ares_world_sum_f64(t->run.world, &r->tokens, 1));
     if (r->right[1] > 0) ares_metrics_set(m, "reward/accuracy", r->right[0] / r->right[1]);
     if (discards && r->discarded[1] > 0)
         ares_metrics_set(m, "dapo/discarded_frac", r->discarded[0] / r->discarded[1]);
@@ -718,13 +719,14 @@ static int collect(ares_trainer *t, collection *c, double *scale, ares_metrics *
     draw d = { 0 };
     bool *keep = NULL;
     int64_t size, count;
-    open_rounds(t->cfg, &r);
+    open_rounds(t->run.cfg, &r);
     while ((size = ares_resampling_draw(&r.s)) > 0)
         ARES_TRY(draw_round(t, &r, size, &d, &keep, c, m));
     ARES_TRY(settle(t, &r, c, &count, m));
     ARES_TRY(report_generated(t, &r, m));
-    *scale = ares_filter_loss_scale(t->cfg->filter.loss_scaling, r.counts.kept, r.counts.groups);
-    report(t->cfg, &r, count, m);
+    *scale =
+        ares_filter_loss_scale(t->run.cfg->filter.loss_scaling, r.counts.kept, r.counts.groups);
+    report(t->run.cfg, &r, count, m);
     return ARES_OK;
 }
 
@@ -732,6 +734,6 @@ int collect_groups(ares_trainer *t, ares_batch *b, ares_metrics *m)
 {
     collection c = { .arena = &b->arena };
     ARES_TRY(collect(t, &c, &b->advantage_scale, m));
-    generate_fill(b, c.items, c.count, t->cfg->rollout.n, t->actor.learner.optim.updates);
+    generate_fill(b, c.items, c.count, t->run.cfg->rollout.n, t->actor.learner.optim.updates);
     return ARES_OK;
 }

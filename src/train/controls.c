@@ -50,15 +50,15 @@ static int open_all(ares_controls *c, const ares_train_config *cfg, const ares_d
 
 int controls_open(const ares_trainer *t, ares_controls **out)
 {
-    const ares_train_config *cfg = t->cfg;
+    const ares_train_config *cfg = t->run.cfg;
     ares_controls *c = *out = ares_calloc(1, sizeof *c);
-    c->env = (ares_control_env){ .world = t->world,
+    c->env = (ares_control_env){ .world = t->run.world,
                                  .algorithm = &cfg->algorithm,
                                  .n = cfg->rollout.n,
                                  .entropy_reward = ares_reward_shapes(t->reward) };
     c->force = cfg->trainer.force;
-    c->origin = train_origin_of(t);
-    return open_all(c, cfg, t->train);
+    c->origin = train_origin_of(&t->run);
+    return open_all(c, cfg, t->run.train);
 }
 
 void controls_close(ares_controls *c)

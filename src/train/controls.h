@@ -40,5 +40,5 @@ int controls_look(ares_controls *c, const ares_json *json, const char *path);
 typedef struct train_origin {
     char data[24], model[24];
 } train_origin;
-train_origin train_origin_of(const ares_trainer *t);
+train_origin train_origin_of(const training *t);
 #endif

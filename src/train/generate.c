@@ -28,19 +28,19 @@ int generate_samples(ares_trainer *t, const generate_job *job, ares_arena *arena
     int64_t total = job->n_prompts * job->n;
     generate_sample *all = ares_arena_calloc(arena, (size_t)total + 1, sizeof *all);
     int parts = ares_reward_count(t->reward);
-    int32_t *stop_ids = ares_arena_alloc(arena, (size_t)(t->cfg->rollout.stop_token_ids.count + 1) *
-                                                    sizeof *stop_ids);
+    int32_t *stop_ids = ares_arena_alloc(
+        arena, (size_t)(t->run.cfg->rollout.stop_token_ids.count + 1) * sizeof *stop_ids);
     ares_sampling sampling = *job->sampling;
-    sampling.n_stop_ids = (int32_t)t->cfg->rollout.stop_token_ids.count;
+    sampling.n_stop_ids = (int32_t)t->run.cfg->rollout.stop_token_ids.count;
     for (int32_t i = 0; i < sampling.n_stop_ids; i++)
-        stop_ids[i] = (int32_t)t->cfg->rollout.stop_token_ids.items[i];
+        stop_ids[i] = (int32_t)t->run.cfg->rollout.stop_token_ids.items[i];
     sampling.stop_ids = stop_ids;
 
     ares_rollout_clear(t->rollout);
     for (int64_t p = 0; p < job->n_prompts; p++) {
         const ares_row *row = job->rows[p];
         ares_rng_key key = ares_rng_sub(
-            ares_rng_sub(job->key, (uint64_t)t->step, (uint64_t)job->draws[p]), job->attempt, 0);
+            ares_rng_sub(job->key, (uint64_t)t->run.step, (uint64_t)job->draws[p]), job->attempt, 0);
         int rc = ares_rollout_add(t->rollout,
                                   &(ares_request){ .prompt = row->prompt,
                                                    .prompt_len = row->prompt_len,
@@ -62,8 +62,8 @@ int generate_samples(ares_trainer *t, const generate_job *job, ares_arena *arena
             s->completion = c;
             s->hwe_candidates = triggers_mark(t, &c, arena);
             ares_str_clear(&text);
-            rc = ares_tokenizer_decode(t->tokenizer, c.ids, c.n_tokens,
-                                       t->cfg->reward.skip_special_tokens, &text);
+            rc = ares_tokenizer_decode(t->run.tokenizer, c.ids, c.n_tokens,
+                                       t->run.cfg->reward.skip_special_tokens, &text);
             s->item = (ares_reward_item){
                 .in = { .response = { ares_arena_copy(arena, text.data ? text.data : "", text.len),
                                       text.len },
@@ -111,7 +111,7 @@ void generate_discard(const ares_trainer *t, generate_sample *s, int64_t n)
 {
     int64_t limit = ares_reward_max_length(t->reward);
     for (int64_t i = 0; i < n; i++)
-        s[i].discarded = ares_answer_discarded(&t->cfg->filter, s[i].completion.n_tokens, limit,
+        s[i].discarded = ares_answer_discarded(&t->run.cfg->filter, s[i].completion.n_tokens, limit,
                                                s[i].item.in.stopped);
 }
 

@@ -20,7 +20,7 @@
  * What a rank computes by itself may fail on it alone: all ranks learn it before they meet in a
  * sum.
  */
-#define LOCAL(expr) ares_world_agree(t->world, (expr))
+#define LOCAL(expr) ares_world_agree(t->run.world, (expr))
 
 /*
  * A score belongs to the last token that the policy wrote; a response without any token has none,
@@ -36,7 +36,7 @@ static int put_scores(ares_trainer *t, ares_batch *b, ares_metrics *m)
         if (last >= 0) b->token_level_scores[last] = b->samples[r].score;
         else empty++;
     }
-    ARES_TRY(ares_world_sum_i64(t->world, &empty, 1));
+    ARES_TRY(ares_world_sum_i64(t->run.world, &empty, 1));
     ares_metrics_set(m, "reward/empty_responses", (double)empty);
     return ARES_OK;
 }
@@ -47,15 +47,16 @@ static int shape_rewards(ares_trainer *t, ares_batch *b, ares_metrics *m)
     ARES_TRY(ARES_NEED(b, "reward", token_level_scores));
     ARES_PUT(b, token_level_rewards);
     double sums[2] = { 0 };
-    if (ares_kl_acts(&t->cfg->algorithm) != ARES_KL_IN_REWARD) {
+    if (ares_kl_acts(&t->run.cfg->algorithm) != ARES_KL_IN_REWARD) {
         memcpy(b->token_level_rewards, b->token_level_scores,
                (size_t)b->tokens * sizeof *b->token_level_rewards);
         return ARES_OK;
     }
-    if (t->actor.kl->value) ARES_TRY(LOCAL(ares_kl_column_on(t->model->device, t->actor.kl, b)));
+    if (t->actor.kl->value)
+        ARES_TRY(LOCAL(ares_kl_column_on(t->run.model->device, t->actor.kl, b)));
     else ARES_TRY(LOCAL(ares_reference_kl(t->ref, &t->actor.learner, b)));
     ares_kl_in_reward(b, b->kl_coef, sums);
-    ARES_TRY(ares_world_sum_f64(t->world, sums, 2));
+    ARES_TRY(ares_world_sum_f64(t->run.world, sums, 2));
     if (sums[1] > 0) ares_metrics_set(m, "critic/kl", sums[0] / sums[1]);
     ares_metrics_set(m, "critic/kl_coef", b->kl_coef);
     return ARES_OK;
@@ -71,10 +72,10 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
 {
     ares_batch *b = &t->batch;
     ares_batch_clear(b);
-    b->kl_coef = t->cfg->algorithm.kl_coef;
+    b->kl_coef = t->run.cfg->algorithm.kl_coef;
 
     STAGE("gen", collect_groups(t, b, m)); /* prompt -> rollout -> accuracy -> filter, until full */
-    STAGE("observe", controls_observe(t->controls, b, m));
+    STAGE("observe", controls_observe(t->run.controls, b, m));
     STAGE("score", put_scores(t, b, m)); /* shaped by what the controls have written */
     STAGE("old",
           /* takes the rollout's own where DESIGN 4 allows */
@@ -82,14 +83,14 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
     if (t->ref) STAGE("ref", LOCAL(ares_reference_log_probs(t->ref, b)));
     if (t->critic) STAGE("values", LOCAL(ares_critic_values(t->critic, b)));
     STAGE("shape", shape_rewards(t, b, m));
-    STAGE("adv",
-          LOCAL(ares_adv_compute(t->model->device, t->adv, &t->cfg->algorithm, t->world, b)));
+    STAGE("adv", LOCAL(ares_adv_compute(t->run.model->device, t->adv, &t->run.cfg->algorithm,
+                                        t->run.world, b)));
     scale_advantages(b); /* the critic's returns are not */
     if (t->critic) STAGE("update_critic", ares_critic_update(t->critic, b, m));
-    if (t->step >= t->cfg->trainer.critic_warmup)
+    if (t->run.step >= t->run.cfg->trainer.critic_warmup)
         STAGE("update_actor", ares_actor_update(&t->actor, b, m));
-    STAGE("adapt", controls_adapt(t->controls, b, m));
-    controls_skip(t->controls, &t->loader); /* prompts that shall not come again */
+    STAGE("adapt", controls_adapt(t->run.controls, b, m));
+    controls_skip(t->run.controls, &t->run.loader); /* prompts that shall not come again */
     STAGE("report", report_batch(t, b, m));
     return ARES_OK;
 }

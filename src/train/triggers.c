@@ -63,7 +63,7 @@ static int report(const ares_trainer *t, const char *path, const ares_map *words
         ares_str_add_z(&some, some.len ? ", " : "");
         ares_str_add_view(&some, ares_map_key(words, i));
     }
-    if (missing && missing < total && ares_world_rank(t->world) == 0)
+    if (missing && missing < total && ares_world_rank(t->run.world) == 0)
         ares_warn("rollout: worker.rollout.trigger_tokens_file = '%s': %lld of %lld words are no "
                   "single token of this model and never count (%s%s)",
                   path, (long long)missing, (long long)total, some.data,
@@ -79,10 +79,10 @@ static int report(const ares_trainer *t, const char *path, const ares_map *words
 
 int triggers_load(ares_trainer *t)
 {
-    const char *path = t->cfg->rollout.trigger_tokens_file;
+    const char *path = t->run.cfg->rollout.trigger_tokens_file;
     /* a padded embedding has ids that are no tokens */
-    int64_t vocab = t->model->cfg.vocab,
-            known = ARES_MIN(vocab, ares_tokenizer_vocab_size(t->tokenizer));
+    int64_t vocab = t->run.model->cfg.vocab,
+            known = ARES_MIN(vocab, ares_tokenizer_vocab_size(t->run.tokenizer));
     ares_map *words;
     if (!path) return ARES_OK;
     ARES_TRY(read_words(path, &words));
@@ -91,7 +91,7 @@ int triggers_load(ares_trainer *t)
     int rc = ARES_OK;
     for (int32_t id = 0; rc == ARES_OK && id < known; id++) {
         ares_str_clear(&text);
-        rc = ares_tokenizer_decode(t->tokenizer, &id, 1, false, &text);
+        rc = ares_tokenizer_decode(t->run.tokenizer, &id, 1, false, &text);
         ares_trigger_normalize(ares_str_view(&text), &word);
         if (rc == ARES_OK && word.len && ares_map_get(words, ares_str_view(&word), NULL)) {
             t->triggers[id] = 1;

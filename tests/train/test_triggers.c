@@ -95,14 +95,14 @@ static void candidates_are_right(bool sampled)
         REQUIRE(b->rows == 16 && b->hwe_candidates);
         for (int64_t r = 0; r < b->rows; r++) {
             int32_t likely[100];
-            most_likely(o.t.model, b, r, likely);
+            most_likely(o.t.run.model, b, r, likely);
             for (int64_t i = b->row_start[r]; i < b->row_start[r + 1]; i++) {
                 int32_t top = likely[i - b->row_start[r]];
                 marked += b->hwe_candidates[i];
                 wrong += b->hwe_candidates[i] !=
-                         is_trigger(o.t.tokenizer, sampled ? b->responses[i] : top);
-                differ +=
-                    is_trigger(o.t.tokenizer, b->responses[i]) != is_trigger(o.t.tokenizer, top);
+                         is_trigger(o.t.run.tokenizer, sampled ? b->responses[i] : top);
+                differ += is_trigger(o.t.run.tokenizer, b->responses[i]) !=
+                          is_trigger(o.t.run.tokenizer, top);
             }
         }
         CHECK_EQ(wrong, 0);

@@ -26,9 +26,9 @@ static int log_column(const ares_trainer *t, ares_tracker *tracker, const char *
     double bins[BINS] = { 0 }, edge[BINS + 1];
     for (int64_t i = 0; i < b->tokens; i++)
         if (b->response_mask[i] && x[i] >= 0) count(bins, (double)x[i]);
-    ARES_TRY(ares_world_sum_f64(t->world, bins, BINS));
+    ARES_TRY(ares_world_sum_f64(t->run.world, bins, BINS));
     for (int i = 0; i <= BINS; i++) edge[i] = edge_of(i);
-    return tracker ? ares_tracker_bins(tracker, t->step, tag, edge, bins, BINS) : ARES_OK;
+    return tracker ? ares_tracker_bins(tracker, t->run.step, tag, edge, bins, BINS) : ARES_OK;
 }
 
 int report_histograms(const ares_trainer *t, ares_tracker *tracker)

@@ -21,8 +21,8 @@ static int put(const ares_trainer *t, ares_metrics *m, const char *name, const s
 {
     double sums[2] = { s->sum, s->count },
            bounds[2] = { s->count > 0 ? s->max : -INFINITY, s->count > 0 ? -s->min : -INFINITY };
-    ARES_TRY(ares_world_sum_f64(t->world, sums, 2));
-    ARES_TRY(ares_world_max_f64(t->world, bounds, 2));
+    ARES_TRY(ares_world_sum_f64(t->run.world, sums, 2));
+    ARES_TRY(ares_world_max_f64(t->run.world, bounds, 2));
     if (sums[1] == 0) return ARES_OK;
     char key[128];
     snprintf(key, sizeof key, "%s/mean", name);
@@ -38,7 +38,7 @@ static int put_mean(const ares_trainer *t, ares_metrics *m, const char *name, do
                     double count)
 {
     double sums[2] = { sum, count };
-    ARES_TRY(ares_world_sum_f64(t->world, sums, 2));
+    ARES_TRY(ares_world_sum_f64(t->run.world, sums, 2));
     if (sums[1] > 0) ares_metrics_set(m, name, sums[0] / sums[1]);
     return ARES_OK;
 }
@@ -69,8 +69,8 @@ int report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
         see(&reward, rewards);
         see(&response, length);
         see(&prompt, s->prompt_len);
-        clipped += length >= (double)t->cfg->data.max_response_length;
-        full += s->prompt_len >= t->cfg->data.max_prompt_length;
+        clipped += length >= (double)t->run.cfg->data.max_response_length;
+        full += s->prompt_len >= t->run.cfg->data.max_prompt_length;
         if (!isnan(s->accuracy)) {
             accuracy += (double)s->accuracy;
             judged++;
@@ -107,10 +107,10 @@ int report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
         snprintf(key, sizeof key, "reward/%s", ares_reward_name(t->reward, i));
         ARES_TRY(put_mean(t, m, key, sum, score.count));
     }
-    ARES_TRY(ares_reward_report(t->reward, t->world, "", m));
+    ARES_TRY(ares_reward_report(t->reward, t->run.world, "", m));
     ARES_TRY(put_mean(t, m, "rollout/entropy", entropy, tokens));
     ARES_TRY(put_mean(t, m, "rollout/mixed_groups_frac", mixed, compared));
-    ARES_TRY(ares_world_sum_f64(t->world, &total, 1));
+    ARES_TRY(ares_world_sum_f64(t->run.world, &total, 1));
     ares_metrics_set(m, "perf/total_num_tokens", total);
     ares_rollout_stats stats;
     ares_rollout_get_stats(t->rollout, &stats);

@@ -8,10 +8,15 @@ int report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *m);
 /* global_seqlen, timing_per_token_ms, perf/mfu_.. (speed.c) */
 int report_lengths(const ares_trainer *t, const ares_batch *b, ares_metrics *m);
 /* perf/.._memory_.._gb: most so far, of the fullest rank. A collective. (speed.c) */
-int report_memory(const ares_trainer *t, ares_metrics *m);
+int report_memory(const training *t, ares_metrics *m);
 /*
  * Distributions of the step in TensorBoard: entropy of tokens, and of the windows behind them where
  * a control has made them. A collective; tracker is NULL where nothing is written. (histograms.c)
  */
 int report_histograms(const ares_trainer *t, ares_tracker *tracker);
+/*
+ * rollouts/step_<n>.jsonl: a JSON line per row of the batch, of all ranks in rank order: what was
+ * asked and answered, its scores and its advantage. A collective. (rollouts.c)
+ */
+int report_rollouts(const ares_trainer *t);
 #endif

@@ -56,9 +56,9 @@ static void report_mfu(const ares_trainer *t, const char *stage, const char *nam
     double seconds;
     if (!ares_metrics_get(m, stage, &seconds) || seconds <= 0) return;
     double done = ares_train_tflops(&f, tokens, squares, seconds) * (double)epochs,
-           peak = ares_train_peak_tflops(ares_device_card(&t->device));
+           peak = ares_train_peak_tflops(ares_device_card(&t->run.device));
     ares_metrics_set(m, name,
-                     isfinite(peak) ? done / (peak * (double)ares_world_size(t->world)) : 0);
+                     isfinite(peak) ? done / (peak * (double)ares_world_size(t->run.world)) : 0);
 }
 
 int report_lengths(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
@@ -69,35 +69,36 @@ int report_lengths(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
     for (int64_t r = 0; r < b->rows; r++) {
         const ares_sample *s = &b->samples[r];
         int64_t n = b->row_start[r + 1] - b->row_start[r];
-        mine[r] = (row_length){ s->draw, s->index, s->prompt_len + n, ares_world_rank(t->world) };
+        mine[r] =
+            (row_length){ s->draw, s->index, s->prompt_len + n, ares_world_rank(t->run.world) };
         response += (double)n;
     }
-    int rc = ares_world_gather_all(t->world, mine, (size_t)b->rows * sizeof *mine, &all, NULL);
+    int rc = ares_world_gather_all(t->run.world, mine, (size_t)b->rows * sizeof *mine, &all, NULL);
     ares_free(mine);
-    if (rc == ARES_OK) rc = ares_world_sum_f64(t->world, &response, 1);
+    if (rc == ARES_OK) rc = ares_world_sum_f64(t->run.world, &response, 1);
     if (rc == ARES_OK) {
         row_length *rows = (row_length *)(void *)all.data;
         int64_t n = (int64_t)(all.len / sizeof *rows);
         for (int64_t i = 0; i < n; i++)
             tokens += (double)rows[i].length,
                 squares += (double)rows[i].length * (double)rows[i].length;
-        if (n) report_balance(rows, n, ares_world_size(t->world), m);
+        if (n) report_balance(rows, n, ares_world_size(t->run.world), m);
         static const char *const of_response[] = { "gen", "reward" }, *const of_all[] = {
             "old", "ref", "values", "adv", "update_critic", "update_actor"
         };
         for (int i = 0; i < ARES_COUNT(of_response); i++) per_token(m, of_response[i], response);
         for (int i = 0; i < ARES_COUNT(of_all); i++) per_token(m, of_all[i], tokens);
-        report_mfu(t, "timing_s/update_actor", "perf/mfu_actor", t->model, t->cfg->actor.ppo_epochs,
-                   tokens, squares, m);
+        report_mfu(t, "timing_s/update_actor", "perf/mfu_actor", t->run.model,
+                   t->run.cfg->actor.ppo_epochs, tokens, squares, m);
         if (t->critic)
             report_mfu(t, "timing_s/update_critic", "perf/mfu_critic", t->critic->learner.model,
-                       t->cfg->critic.ppo_epochs, tokens, squares, m);
+                       t->run.cfg->critic.ppo_epochs, tokens, squares, m);
     }
     ares_str_fini(&all);
     return rc;
 }
 
-int report_memory(const ares_trainer *t, ares_metrics *m)
+int report_memory(const training *t, ares_metrics *m)
 {
     double process = (double)ares_peak_memory_bytes(),
            gb[3] = { process, (double)t->device.most_allocated,

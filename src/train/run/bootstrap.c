@@ -15,14 +15,14 @@ static int save(const ares_trainer *t, const char *path)
 {
     ares_str json = { 0 };
     int rc = ARES_OK;
-    if (ares_world_rank(t->world) == 0) {
-        controls_save(t->controls, &json);
+    if (ares_world_rank(t->run.world) == 0) {
+        controls_save(t->run.controls, &json);
         ares_str_add_char(&json, '\n');
         /* whole or not at all, whenever the run is killed */
         rc = ares_file_write_atomic(path, json.data, json.len);
     }
     ares_str_fini(&json);
-    return ares_world_agree(t->world, rc);
+    return ares_world_agree(t->run.world, rc);
 }
 
 static int load(ares_trainer *t, const char *path)
@@ -32,28 +32,28 @@ static int load(ares_trainer *t, const char *path)
     const ares_json *json;
     int rc = ares_file_exists(path) ? ares_file_read(path, &text) : ARES_OK;
     if (rc == ARES_OK && text.len) rc = ares_json_parse(&arena, ares_str_view(&text), path, &json);
-    if (rc == ARES_OK && text.len) rc = controls_load(t->controls, json, path);
+    if (rc == ARES_OK && text.len) rc = controls_load(t->run.controls, json, path);
     ares_arena_fini(&arena);
     ares_str_fini(&text);
-    return ares_world_agree(t->world, rc);
+    return ares_world_agree(t->run.world, rc);
 }
 
 /* Rows [at, end) of the training set, this rank's share: answered and shown to the controls. */
 static int answer(ares_trainer *t, int64_t at, int64_t end, ares_metrics *m)
 {
-    int64_t ranks = ares_world_size(t->world), rank = ares_world_rank(t->world),
-            n = t->cfg->rollout.n, count = 0;
+    int64_t ranks = ares_world_size(t->run.world), rank = ares_world_rank(t->run.world),
+            n = t->run.cfg->rollout.n, count = 0;
     ares_batch *b = &t->batch;
     ares_batch_clear(b);
     const ares_row **rows = ares_arena_alloc(&b->arena, (size_t)(end - at + 1) * sizeof *rows);
     int64_t *draws = ares_arena_alloc(&b->arena, (size_t)(end - at + 1) * sizeof *draws);
     for (int64_t i = at; i < end; i++) {
         if (i % ranks != rank) continue;
-        rows[count] = ares_dataset_row(t->train, i);
+        rows[count] = ares_dataset_row(t->run.train, i);
         draws[count++] = i;
     }
     ares_sampling sampling;
-    generate_sampling(t->cfg, &sampling);
+    generate_sampling(t->run.cfg, &sampling);
     /* a key of its own: the pass never shifts what training samples */
     generate_job job = { .n_prompts = count,
                          .n = n,
@@ -61,50 +61,50 @@ static int answer(ares_trainer *t, int64_t at, int64_t end, ares_metrics *m)
                          .draws = draws,
                          .sampling = &sampling,
                          .key = ares_rng_sub(
-                             ares_rng_root((uint64_t)t->cfg->rollout.seed, ARES_RNG_SAMPLE),
+                             ares_rng_root((uint64_t)t->run.cfg->rollout.seed, ARES_RNG_SAMPLE),
                              UINT64_MAX - 1, 0) };
     generate_sample *samples;
-    ARES_TRY(ares_world_agree(t->world, generate_samples(t, &job, &b->arena, &samples)));
+    ARES_TRY(ares_world_agree(t->run.world, generate_samples(t, &job, &b->arena, &samples)));
     generate_discard(t, samples, count * n);
     generate_group *groups = ares_arena_calloc(&b->arena, (size_t)count + 1, sizeof *groups);
     for (int64_t g = 0; g < count; g++)
         groups[g] =
             (generate_group){ .draw = draws[g], .row = rows[g], .samples = samples + g * n };
     generate_fill(b, groups, count, n, t->actor.learner.optim.updates);
-    return controls_bootstrap_add(t->controls, b, m);
+    return controls_bootstrap_add(t->run.controls, b, m);
 }
 
 /* What the reward has counted of the pass is no metric of the first step. */
 static int forget_rewards(ares_trainer *t)
 {
     ares_metrics *unused = ares_metrics_new();
-    int rc = ares_reward_report(t->reward, t->world, "", unused);
+    int rc = ares_reward_report(t->reward, t->run.world, "", unused);
     ares_metrics_free(unused);
     return rc;
 }
 
 int ares_trainer_bootstrap(ares_trainer *t, ares_metrics *m)
 {
-    int64_t done = 0, total = ares_dataset_count(t->train);
-    if (!controls_bootstrap(t->controls, &done)) return ARES_OK;
+    int64_t done = 0, total = ares_dataset_count(t->run.train);
+    if (!controls_bootstrap(t->run.controls, &done)) return ARES_OK;
     ares_str path = { 0 };
-    ares_path_join(&path, t->run_dir.data, "bootstrap.json");
+    ares_path_join(&path, t->run.run_dir.data, "bootstrap.json");
     int rc = load(t, path.data);
-    for (int64_t size; rc == ARES_OK && (size = controls_bootstrap(t->controls, &done)) > 0;) {
+    for (int64_t size; rc == ARES_OK && (size = controls_bootstrap(t->run.controls, &done)) > 0;) {
         int signal = 0;
         if (done >= total) {
-            rc = ares_world_agree(t->world, controls_bootstrap_finish(t->controls, m));
+            rc = ares_world_agree(t->run.world, controls_bootstrap_finish(t->run.controls, m));
             continue;
         }
-        rc = ares_world_agree(t->world, answer(t, done, ARES_MIN(total, done + size), m));
+        rc = ares_world_agree(t->run.world, answer(t, done, ARES_MIN(total, done + size), m));
         if (rc == ARES_OK) rc = save(t, path.data);
-        if (rc == ARES_OK) rc = ares_world_signal(t->world, &signal);
+        if (rc == ARES_OK) rc = ares_world_signal(t->run.world, &signal);
         if (rc == ARES_OK && signal)
             rc = ares_fail(ARES_EINTERRUPTED,
                            "run: stopped by signal %d in the bootstrap pass, after %lld of %lld "
                            "prompts; the same command goes on from there",
                            signal, (long long)ARES_MIN(total, done + size), (long long)total);
-        if (rc == ARES_OK && ares_world_rank(t->world) == 0)
+        if (rc == ARES_OK && ares_world_rank(t->run.world) == 0)
             printf("bootstrap: %lld of %lld prompts\n", (long long)ARES_MIN(total, done + size),
                    (long long)total);
         fflush(stdout);

@@ -8,7 +8,7 @@
 #include "rundir.h"
 #include "state.h"
 
-static int report(const run_kind *kind, ares_trainer *t, const char *output)
+static int report(const run_kind *kind, training *t, const char *output)
 {
     ares_metrics *m = ares_metrics_new();
     ares_str mine = { 0 }, all = { 0 };
@@ -29,7 +29,7 @@ static int report(const run_kind *kind, ares_trainer *t, const char *output)
  * The checkpoint that the weights lie in: the one that was found, or the model's own where it lies
  * in one. Empty: none.
  */
-static void checkpoint_of(const ares_trainer *t, const rundir *dir, ares_str *out)
+static void checkpoint_of(const training *t, const rundir *dir, ares_str *out)
 {
     ares_str file = { 0 };
     if (dir->checkpoint.len) ares_str_add_view(out, ares_str_view(&dir->checkpoint));
@@ -41,17 +41,17 @@ static void checkpoint_of(const ares_trainer *t, const rundir *dir, ares_str *ou
 static int validate(const run_kind *kind, ares_config *cfg, const ares_train_config *c,
                     ares_world *world, const rundir *dir, const char *output)
 {
-    ares_trainer t;
+    training *t = NULL;
     ares_str path = { 0 };
     if (dir->checkpoint.len) ares_path_join(&path, dir->checkpoint.data, "model");
-    int rc = kind->open(&t, cfg, c, world, path.data);
+    int rc = kind->open(cfg, c, world, path.data, &t);
     ares_str_clear(&path);
-    if (rc == ARES_OK) checkpoint_of(&t, dir, &path);
-    if (rc == ARES_OK && path.len) rc = state_look(&t, path.data);
+    if (rc == ARES_OK) checkpoint_of(t, dir, &path);
+    if (rc == ARES_OK && path.len) rc = state_look(t, path.data);
     if (rc == ARES_OK)
-        ares_log(ARES_LOG_INFO, "validating %s", path.len ? path.data : t.model_dir.data);
-    if (rc == ARES_OK) rc = report(kind, &t, output);
-    ares_trainer_close(&t);
+        ares_log(ARES_LOG_INFO, "validating %s", path.len ? path.data : t->model_dir.data);
+    if (rc == ARES_OK) rc = report(kind, t, output);
+    kind->close(t);
     ares_str_fini(&path);
     return rc;
 }
@@ -64,10 +64,4 @@ int train_validate_only(const run_kind *kind, ares_config *cfg, const ares_train
     if (rc == ARES_OK) rc = validate(kind, cfg, c, world, &dir, output);
     rundir_close(&dir);
     return rc;
-}
-
-int ares_eval_run(ares_config *cfg, const ares_train_config *c, ares_world *world,
-                  const char *output)
-{
-    return train_validate_only(&train_by_rewards, cfg, c, world, false, output);
 }

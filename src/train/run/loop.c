@@ -10,7 +10,7 @@
 
 typedef struct run {
     const run_kind *kind;
-    ares_trainer trainer;
+    training *training;
     rundir dir;
     ares_tracker *tracker;   /* rank 0 only */
     ares_progress *progress; /* NULL: no console */
@@ -21,90 +21,7 @@ typedef struct run {
 
 static bool lead(const run *r)
 {
-    return ares_world_rank(r->trainer.world) == 0;
-}
-
-/*
- * Tokens as a reader colours them, where a control marked them: entropies to three digits, the HWE
- * tokens as [first, count], and the weights of the KL term as [weight, count] from the first token
- * on.
- */
-static void write_tokens(const ares_batch *b, int64_t row, ares_str *out)
-{
-    int64_t first = b->row_start[row], n = b->row_start[row + 1] - first;
-    ares_str_add_z(out, ",\"entropies\":[");
-    for (int64_t i = 0; i < n; i++)
-        ares_str_addf(out, "%s%.3g", i ? "," : "", (double)b->entropies_1[first + i]);
-    ares_str_add_z(out, "],\"hwe\":[");
-    for (int64_t i = 0, end, runs = 0; i < n; i = end) {
-        for (end = i + 1; end < n && b->hwe[first + end] == b->hwe[first + i];) end++;
-        if (b->hwe[first + i])
-            ares_str_addf(out, "%s[%lld,%lld]", runs++ ? "," : "", (long long)i,
-                          (long long)(end - i));
-    }
-    ares_str_add_char(out, ']');
-    if (!b->kl_weight) return;
-    ares_str_add_z(out, ",\"kl_weight\":[");
-    for (int64_t i = 0, end; i < n; i = end) {
-        for (end = i + 1; end < n && b->kl_weight[first + end] == b->kl_weight[first + i];) end++;
-        ares_str_addf(out, "%s[%.6g,%lld]", i ? "," : "", (double)b->kl_weight[first + i],
-                      (long long)(end - i));
-    }
-    ares_str_add_char(out, ']');
-}
-
-/* One JSON line a row: what was asked, answered and made of it. All ranks' rows, in rank order. */
-static int write_rollouts(run *r)
-{
-    ares_trainer *t = &r->trainer;
-    const ares_batch *b = &t->batch;
-    static const char *const difficulties[ARES_DIFFICULTIES] = { "", "easy", "medium", "hard" };
-    ares_str rows = { 0 }, all = { 0 }, path = { 0 };
-    for (int64_t i = 0; i < b->rows; i++) {
-        const ares_sample *s = &b->samples[i];
-        int64_t tokens = b->row_start[i + 1] - b->row_start[i];
-        ares_str_addf(&rows,
-                      "{\"step\":%lld,\"draw\":%lld,\"sample\":%d,\"row\":%lld,\"data_source\":",
-                      (long long)t->step, (long long)s->draw, s->index, (long long)s->row->id);
-        ares_json_write_string(&rows, ares_view_of(s->row->data_source));
-        ares_str_add_z(&rows, ",\"prompt\":");
-        ares_json_write_string(&rows, s->row->prompt_text);
-        ares_str_add_z(&rows, ",\"response\":");
-        ares_json_write_string(&rows, s->response);
-        ares_str_add_z(&rows, ",\"ground_truth\":");
-        ares_json_write_string(&rows, s->row->ground_truth);
-        ares_str_add_z(&rows, ",\"score\":");
-        ares_json_write_float(&rows, s->score);
-        ares_str_add_z(&rows, ",\"rewards\":{");
-        for (int k = 0; k < ares_reward_count(t->reward); k++) {
-            if (k) ares_str_add_char(&rows, ',');
-            ares_json_write_string(&rows, ares_view_of(ares_reward_name(t->reward, k)));
-            ares_str_add_char(&rows, ':');
-            ares_json_write_float(&rows, s->reward_parts[k]);
-        }
-        ares_str_add_z(&rows, "},\"accuracy\":");
-        ares_json_write_float(&rows, s->accuracy);
-        ares_str_add_z(&rows, ",\"advantage\":");
-        ares_json_write_float(&rows, tokens ? b->advantages[b->row_start[i]] : 0);
-        ares_str_addf(&rows, ",\"n_tokens\":%lld,\"finished\":%s", (long long)tokens,
-                      s->stopped ? "true" : "false");
-        if (s->difficulty)
-            ares_str_addf(&rows, ",\"difficulty\":\"%s\"", difficulties[s->difficulty]);
-        if (b->hwe) write_tokens(b, i, &rows);
-        ares_str_add_z(&rows, "}\n");
-    }
-    int rc = ares_world_gather_all(t->world, rows.data, rows.len, &all, NULL);
-    if (rc == ARES_OK && lead(r)) {
-        rc = ares_dir_make(ares_path_join(&path, r->dir.path.data, "rollouts"));
-        char name[64];
-        snprintf(name, sizeof name, "rollouts/step_%06lld.jsonl", (long long)t->step);
-        if (rc == ARES_OK)
-            rc = ares_file_write(ares_path_join(&path, r->dir.path.data, name), all.data, all.len);
-    }
-    ares_str_fini(&rows);
-    ares_str_fini(&all);
-    ares_str_fini(&path);
-    return ares_world_agree(t->world, rc);
+    return ares_world_rank(r->training->world) == 0;
 }
 
 /* The first answers of a validation, as TensorBoard shows text. */
@@ -112,7 +29,7 @@ static int log_answers(run *r, const ares_str *rows)
 {
     ares_arena arena = { 0 };
     ares_str text = { 0 };
-    int64_t n = r->trainer.cfg->trainer.val_generations, at = 0;
+    int64_t n = r->training->cfg->trainer.val_generations, at = 0;
     int rc = ARES_OK;
     for (int64_t i = 0; i < n && rc == ARES_OK; i++) {
         const ares_json *row;
@@ -132,7 +49,7 @@ static int log_answers(run *r, const ares_str *rows)
         char tag[64];
         snprintf(tag, sizeof tag, "val/sample_%lld", (long long)i);
         if (rc == ARES_OK && r->tracker)
-            rc = ares_tracker_text(r->tracker, r->trainer.step, tag, ares_str_view(&text));
+            rc = ares_tracker_text(r->tracker, r->training->step, tag, ares_str_view(&text));
     }
     ares_str_fini(&text);
     ares_arena_fini(&arena);
@@ -141,7 +58,7 @@ static int log_answers(run *r, const ares_str *rows)
 
 static int validate(run *r)
 {
-    ares_trainer *t = &r->trainer;
+    training *t = r->training;
     ares_str mine = { 0 }, all = { 0 }, path = { 0 };
     double started = ares_now_s();
     int rc = r->kind->validate(t, r->metrics, &mine);
@@ -194,18 +111,13 @@ static int log_step(run *r)
     if (!lead(r)) return ARES_OK;
     ares_str line = { 0 };
     one_line(r, &line);
-    if (r->progress && r->trainer.step > 0)
-        ares_progress_step(r->progress, r->trainer.step, line.data);
+    if (r->progress && r->training->step > 0)
+        ares_progress_step(r->progress, r->training->step, line.data);
     else if (r->progress && line.len) printf("before training: %s\n", line.data);
     fflush(stdout);
     ares_str_fini(&line);
-    ARES_TRY(ares_tracker_log(r->tracker, r->trainer.step, r->metrics));
-    /* empty before the first update, and in supervised runs */
-    const ares_loss_sums *sums = &r->trainer.actor.sums;
-    double edge[ARES_LOSS_BINS + 1];
-    for (int i = 0; i <= ARES_LOSS_BINS; i++) edge[i] = ares_loss_bin_edge(i);
-    return ares_tracker_bins(r->tracker, r->trainer.step, "actor/log_ratio", edge, sums->bins,
-                             ARES_LOSS_BINS);
+    ARES_TRY(ares_tracker_log(r->tracker, r->training->step, r->metrics));
+    return r->kind->draw ? r->kind->draw(r->training, r->tracker) : ARES_OK;
 }
 
 /*
@@ -214,7 +126,7 @@ static int log_step(run *r)
  */
 static int rescue(run *r, int rc)
 {
-    ares_trainer *t = &r->trainer;
+    training *t = r->training;
     state_save s;
     long long step = (long long)t->step + 1;
     char *why = ares_strdup(ares_error_message());
@@ -245,7 +157,7 @@ static int rescue(run *r, int rc)
 
 static int step(run *r)
 {
-    ares_trainer *t = &r->trainer;
+    training *t = r->training;
     double started = ares_now_s(), tokens = 0;
     state_begin_step(t);
     int rc = r->kind->step(t, r->metrics);
@@ -254,9 +166,8 @@ static int step(run *r)
     if (rc != ARES_OK) return rescue(r, rc);
     t->step++;
     double write_started = ares_now_s();
-    if (t->rollout) {
-        ARES_TRY(write_rollouts(r));
-        ARES_TRY(report_histograms(t, r->tracker));
+    if (r->kind->record) {
+        ARES_TRY(r->kind->record(t, r->tracker));
         ares_metrics_set(r->metrics, "timing_s/rollout_log", ares_now_s() - write_started);
     }
     double seconds = ares_now_s() - started;
@@ -281,14 +192,14 @@ typedef struct due {
 } due;
 static int what_is_due(run *r, due *d)
 {
-    const ares_trainer *t = &r->trainer;
+    const training *t = r->training;
     const ares_trainer_config *c = &t->cfg->trainer;
     bool end = t->step == t->total_steps, late = !ares_is_null_f64(c->save_minutes) &&
                                                  ares_now_s() - r->saved_at >= 60 * c->save_minutes;
     int64_t asked[2] = { ares_signal_pending() != 0, lead(r) && late };
     ARES_TRY(ares_world_max_i64(t->world, asked, ARES_COUNT(asked)));
-    bool state = asked[0] || asked[1] || t->actor.learner.optim.failing ||
-                 (t->critic && t->critic->learner.optim.failing);
+    bool state =
+        asked[0] || asked[1] || t->policy->optim.failing || (t->critic && t->critic->optim.failing);
     d->regular = end || (c->save_freq > 0 && t->step % c->save_freq == 0);
     d->rolling = state && !end && (!d->regular || c->save_model_only);
     return ARES_OK;
@@ -296,9 +207,9 @@ static int what_is_due(run *r, due *d)
 
 static int commit(run *r, state_save *s, bool go_on)
 {
-    ARES_TRY(state_commit(&r->trainer, s));
+    ARES_TRY(state_commit(r->training, s));
     if (!go_on) return ARES_OK;
-    r->saved = r->trainer.step;
+    r->saved = r->training->step;
     r->saved_at = ares_now_s();
     return ARES_OK;
 }
@@ -310,7 +221,7 @@ static int commit(run *r, state_save *s, bool go_on)
  */
 static int end_step(run *r)
 {
-    ares_trainer *t = &r->trainer;
+    training *t = r->training;
     bool states = !t->cfg->trainer.save_model_only;
     due d;
     state_save s = { 0 };
@@ -335,9 +246,9 @@ static int end_step(run *r)
 /* Ends a run whose gradients stay without a finite norm. */
 static int check_updates(const run *r)
 {
-    const ares_trainer *t = &r->trainer;
-    bool critic = !t->actor.learner.optim.failing;
-    if (critic && !(t->critic && t->critic->learner.optim.failing)) return ARES_OK;
+    const training *t = r->training;
+    bool critic = !t->policy->optim.failing;
+    if (critic && !(t->critic && t->critic->optim.failing)) return ARES_OK;
     return ares_fail(
         ARES_ENUMERIC,
         "%s: step %lld: %d updates in a row were left out, since their losses or gradients hold "
@@ -352,7 +263,7 @@ static int check_updates(const run *r)
 /* Steps until done, or until a signal asks to stop; then the checkpoint holds everything. */
 static int train(run *r)
 {
-    ares_trainer *t = &r->trainer;
+    training *t = r->training;
     const ares_trainer_config *c = &t->cfg->trainer;
     int64_t begun = t->step;
     while (t->step < t->total_steps) {
@@ -386,20 +297,21 @@ static int open_tracker(run *r, const ares_train_config *c)
         /* the services read its files */
         tensorboard = tensorboard || (strcmp(name, "console") != 0 && strcmp(name, "file") != 0);
     }
-    if (console) r->progress = ares_progress_new("step", r->trainer.step, r->trainer.total_steps);
-    return ares_tracker_open(r->dir.path.data, r->trainer.step + r->dir.own, tensorboard,
+    if (console)
+        r->progress = ares_progress_new("step", r->training->step, r->training->total_steps);
+    return ares_tracker_open(r->dir.path.data, r->training->step + r->dir.own, tensorboard,
                              &r->tracker); /* a step that is saved has its row */
 }
 
 static int prepare(run *r, ares_config *cfg, const ares_train_config *c, ares_world *world)
 {
-    ares_trainer *t = &r->trainer;
     ARES_TRY(rundir_open(&r->dir, cfg, c, r->kind->declare, world));
     ares_str weights = { 0 };
     if (r->dir.checkpoint.len) ares_path_join(&weights, r->dir.checkpoint.data, "model");
-    int rc = r->kind->open(t, cfg, c, world, weights.data);
+    int rc = r->kind->open(cfg, c, world, weights.data, &r->training);
     ares_str_fini(&weights);
     ARES_TRY(rc);
+    training *t = r->training;
     ares_str_add_view(&t->run_dir, ares_str_view(&r->dir.path));
     if (r->dir.checkpoint.len) {
         ARES_TRY(state_resume(t, r->dir.checkpoint.data));
@@ -411,19 +323,11 @@ static int prepare(run *r, ares_config *cfg, const ares_train_config *c, ares_wo
     return open_tracker(r, c);
 }
 
-static int bootstrap(run *r)
+static int begin(run *r)
 {
     ares_metrics_clear(r->metrics);
-    ARES_TRY(ares_trainer_bootstrap(&r->trainer, r->metrics));
+    ARES_TRY(r->kind->begin(r->training, r->metrics));
     return ares_metrics_count(r->metrics) ? log_step(r) : ARES_OK;
-}
-
-const run_kind train_by_rewards = { ares_train_config_declare, ares_trainer_open, ares_train_step,
-                                    ares_trainer_validate };
-
-int ares_train_run(ares_config *cfg, const ares_train_config *c, ares_world *world)
-{
-    return train_run(&train_by_rewards, cfg, c, world);
 }
 
 /*
@@ -432,7 +336,7 @@ int ares_train_run(ares_config *cfg, const ares_train_config *c, ares_world *wor
  */
 static int validate_again(run *r)
 {
-    ares_trainer *t = &r->trainer;
+    training *t = r->training;
     int64_t step = t->validated_step;
     double score = t->validated_score;
     ares_str line = { 0 };
@@ -450,7 +354,7 @@ static int validate_again(run *r)
 /* Before the first step of this process, unless the weights have been validated as they are. */
 static int validate_first(run *r)
 {
-    const ares_trainer *t = &r->trainer;
+    const training *t = r->training;
     if (!t->val || !t->cfg->trainer.val_before_train || t->validated_step == t->step)
         return ARES_OK;
     ares_metrics_clear(r->metrics);
@@ -462,7 +366,7 @@ static int validate_first(run *r)
 static int run_all(run *r)
 {
     ARES_TRY(validate_first(r));
-    if (r->trainer.step == 0) ARES_TRY(bootstrap(r));
+    if (r->training->step == 0 && r->kind->begin) ARES_TRY(begin(r));
     r->saved_at = ares_now_s();
     ARES_TRY(train(r));
     if (!lead(r)) return ARES_OK;
@@ -476,7 +380,6 @@ int train_run(const run_kind *kind, ares_config *cfg, const ares_train_config *c
     run r = { .kind = kind, .dir = { .lock = -1 }, .metrics = ares_metrics_new(), .saved = -1 };
     ares_signal_install();
     int rc = ares_world_agree(world, prepare(&r, cfg, c, world));
-    ares_trainer *t = &r.trainer;
     if (rc == ARES_OK) rc = run_all(&r);
     if (r.tracker) {
         int closed = ares_tracker_close(r.tracker);
@@ -484,7 +387,7 @@ int train_run(const run_kind *kind, ares_config *cfg, const ares_train_config *c
     }
     ares_progress_free(r.progress);
     ares_metrics_free(r.metrics);
-    ares_trainer_close(t);
+    if (r.training) kind->close(r.training);
     rundir_close(&r.dir);
     return rc;
 }

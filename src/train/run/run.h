@@ -4,18 +4,23 @@
 #include "trainer.h"
 
 /*
- * What a run does between being set up and being saved: reinforcement learning, or supervised
- * training. Everything around it (run directory, checkpoints, signals, metrics) is the same
- * (loop.c).
+ * Reinforcement learning, or supervised training: what a run does besides its directory,
+ * checkpoints, signals and metrics, which are the same for both (loop.c).
  */
 typedef struct run_kind {
     void (*declare)(ares_config *cfg, ares_train_config *out); /* all options */
-    int (*open)(ares_trainer *t, ares_config *cfg, const ares_train_config *c, ares_world *world,
-                const char *weights);
-    int (*step)(ares_trainer *t, ares_metrics *m);
-    int (*validate)(ares_trainer *t, ares_metrics *m, ares_str *samples);
+    /* *out is to be closed after a failure, too. weights: a checkpoint's model/, or NULL */
+    int (*open)(ares_config *cfg, const ares_train_config *c, ares_world *world,
+                const char *weights, training **out);
+    void (*close)(training *t);
+    int (*begin)(training *t, ares_metrics *m); /* before the first step; NULL: nothing */
+    int (*step)(training *t, ares_metrics *m);
+    int (*validate)(training *t, ares_metrics *m, ares_str *samples);
+    /* Files and distributions of the step just made, a collective. NULL: none */
+    int (*record)(training *t, ares_tracker *tracker);
+    /* Histograms beside the metrics that rank 0 logs. NULL: none */
+    int (*draw)(training *t, ares_tracker *tracker);
 } run_kind;
-extern const run_kind train_by_rewards; /* reinforcement learning */
 int train_run(const run_kind *kind, ares_config *cfg, const ares_train_config *c,
               ares_world *world);
 /*
@@ -25,13 +30,6 @@ int train_run(const run_kind *kind, ares_config *cfg, const ares_train_config *c
  */
 int train_validate_only(const run_kind *kind, ares_config *cfg, const ares_train_config *c,
                         ares_world *world, bool own, const char *output);
-
-/*
- * Parts of opening a trainer (trainer.c): device, model_dir and its fingerprint; then model and
- * tokenizer, which must belong together.
- */
-int trainer_open_device(ares_trainer *t);
-int trainer_open_model(ares_trainer *t, const char *weights);
 
 /*
  * Cards that the driver's folder of them lists, and the memory of the smallest by its name; -1: no
@@ -47,6 +45,4 @@ void train_check_cards(ares_config *cfg, const char *device, int local_ranks, do
  * validation before and after, where everything lies; all of it from the run's files. (summary.c)
  */
 int run_summary(const char *run_dir);
-
-void sft_free(struct ares_sft *s); /* (sft.c) */
 #endif

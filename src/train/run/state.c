@@ -51,7 +51,7 @@ static uint64_t data_hash(const ares_dataset *d)
     return h;
 }
 
-train_origin train_origin_of(const ares_trainer *t)
+train_origin train_origin_of(const training *t)
 {
     train_origin o;
     snprintf(o.data, sizeof o.data, "%016llx", (unsigned long long)data_hash(t->train));
@@ -70,13 +70,13 @@ static void describe_model(const ares_model_config *c, ares_str *out)
 }
 
 /* begun: the state the step at hand began with; NULL: the state as it is. */
-static int write_state(const ares_trainer *t, const ares_step_begin *begun, const char *path)
+static int write_state(const training *t, const step_begin *begun, const char *path)
 {
     cJSON *o = cJSON_CreateObject();
     cJSON_AddNumberToObject(o, "version", STATE_VERSION);
     cJSON_AddNumberToObject(o, "step", (double)t->step);
     cJSON_AddNumberToObject(o, "total_steps", (double)t->total_steps);
-    cJSON_AddNumberToObject(o, "optimizer_steps", (double)t->actor.learner.optim.updates);
+    cJSON_AddNumberToObject(o, "optimizer_steps", (double)t->policy->optim.updates);
     cJSON_AddNumberToObject(o, "prompts_drawn", (double)(begun ? begun->drawn : t->loader.drawn));
     cJSON_AddNumberToObject(o, "training_rows", (double)t->loader.rows);
     train_origin origin = train_origin_of(t);
@@ -95,14 +95,12 @@ static int write_state(const ares_trainer *t, const ares_step_begin *begun, cons
     cJSON_AddNumberToObject(o, "validated_score", t->validated_score);
     cJSON_AddNumberToObject(o, "validated_step", (double)t->validated_step);
     cJSON_AddNumberToObject(o, "skipped_updates",
-                            (double)(begun ? begun->skipped : t->actor.learner.optim.skipped));
+                            (double)(begun ? begun->skipped : t->policy->optim.skipped));
     if (t->critic)
-        cJSON_AddNumberToObject(o, "critic_optimizer_steps",
-                                (double)t->critic->learner.optim.updates);
+        cJSON_AddNumberToObject(o, "critic_optimizer_steps", (double)t->critic->optim.updates);
     if (t->critic)
-        cJSON_AddNumberToObject(
-            o, "critic_skipped_updates",
-            (double)(begun ? begun->critic_skipped : t->critic->learner.optim.skipped));
+        cJSON_AddNumberToObject(o, "critic_skipped_updates",
+                                (double)(begun ? begun->critic_skipped : t->critic->optim.skipped));
     /* [row, the last epoch it is part of] */
     cJSON *skipped = cJSON_AddArrayToObject(o, "skipped_rows");
     for (int64_t i = 0; i < t->loader.rows; i++)
@@ -118,7 +116,7 @@ static int write_state(const ares_trainer *t, const ares_step_begin *begun, cons
 }
 
 /* A file of its own: its numbers must come back bit for bit, and gids may be many. */
-static int write_controls(const ares_trainer *t, const ares_step_begin *begun, const char *path)
+static int write_controls(const training *t, const step_begin *begun, const char *path)
 {
     if (!t->controls) return ARES_OK;
     ares_str json = { 0 };
@@ -131,7 +129,7 @@ static int write_controls(const ares_trainer *t, const ares_step_begin *begun, c
 }
 
 typedef int load_controls(ares_controls *c, const ares_json *json, const char *path);
-static int read_controls(ares_trainer *t, const char *path, load_controls *load)
+static int read_controls(training *t, const char *path, load_controls *load)
 {
     if (!t->controls) return ARES_OK;
     ares_str text = { 0 };
@@ -145,8 +143,7 @@ static int read_controls(ares_trainer *t, const char *path, load_controls *load)
     return rc;
 }
 
-static int write_files(ares_trainer *t, state_kind kind, const ares_step_begin *begun,
-                       const char *dir)
+static int write_files(training *t, state_kind kind, const step_begin *begun, const char *dir)
 {
     ares_str path = { 0 };
     int rc = ares_model_save(t->model, ares_path_join(&path, dir, "model"));
@@ -156,9 +153,9 @@ static int write_files(ares_trainer *t, state_kind kind, const ares_step_begin *
         rc = ares_model_optimizer_save(t->model,
                                        ares_path_join(&path, dir, "optimizer.safetensors"));
     if (rc == ARES_OK && t->critic)
-        rc = ares_model_save(t->critic->learner.model, ares_path_join(&path, dir, "critic"));
+        rc = ares_model_save(t->critic->model, ares_path_join(&path, dir, "critic"));
     if (rc == ARES_OK && t->critic && states)
-        rc = ares_model_optimizer_save(t->critic->learner.model,
+        rc = ares_model_optimizer_save(t->critic->model,
                                        ares_path_join(&path, dir, "critic_optimizer.safetensors"));
     if (rc == ARES_OK) rc = write_controls(t, begun, ares_path_join(&path, dir, "controls.json"));
     if (rc == ARES_OK) rc = write_state(t, begun, ares_path_join(&path, dir, "state.json"));
@@ -178,7 +175,7 @@ void state_abandon(state_save *s)
     forget(s);
 }
 
-static int write_all(ares_trainer *t, state_kind kind, const ares_step_begin *begun, state_save *s)
+static int write_all(training *t, state_kind kind, const step_begin *begun, state_save *s)
 {
     int rc = ARES_OK;
     *s = (state_save){ .kind = kind };
@@ -199,21 +196,21 @@ static int write_all(ares_trainer *t, state_kind kind, const ares_step_begin *be
  * The latest validation judges a regular checkpoint, whether or not it was made at this step:
  * EasyR1's rule.
  */
-static void judge(ares_trainer *t)
+static void judge(training *t)
 {
     if (t->validated_step < 0 || (t->best_step >= 0 && t->validated_score <= t->best_score)) return;
     t->best_score = t->validated_score;
     t->best_step = t->step;
 }
 
-int state_write(ares_trainer *t, state_kind kind, state_save *s)
+int state_write(training *t, state_kind kind, state_save *s)
 {
     if (kind == STATE_REGULAR) judge(t);
     return write_all(t, kind, NULL, s);
 }
 
 /* What the new checkpoint makes superfluous goes after it is there. */
-static int remove_old(const ares_trainer *t, const state_save *s)
+static int remove_old(const training *t, const state_save *s)
 {
     char best[32];
     bool rolling = s->kind == STATE_ROLLING;
@@ -226,7 +223,7 @@ static int remove_old(const ares_trainer *t, const state_save *s)
         s->dir.data, t->cfg->trainer.save_limit > 0 ? (int)t->cfg->trainer.save_limit : 0, spare);
 }
 
-int state_commit(ares_trainer *t, state_save *s)
+int state_commit(training *t, state_save *s)
 {
     int rc = ARES_OK;
     if (ares_world_rank(t->world) == 0) {
@@ -241,17 +238,16 @@ int state_commit(ares_trainer *t, state_save *s)
  * The higher the better: of answers their reward, or their accuracy where a shaped reward would
  * judge by more; of supervised rows their loss.
  */
-static bool validation_score(const ares_trainer *t, const ares_metrics *m, double *score)
+static bool validation_score(const training *t, const ares_metrics *m, double *score)
 {
-    if (t->reward && ares_reward_shapes(t->reward) && ares_metrics_get(m, "val/accuracy", score))
-        return true;
+    if (t->best_by_accuracy && ares_metrics_get(m, "val/accuracy", score)) return true;
     if (ares_metrics_get(m, "val/reward_score", score)) return true;
     if (!ares_metrics_get(m, "val/loss", score)) return false;
     *score = -*score;
     return true;
 }
 
-void state_validated(ares_trainer *t, const ares_metrics *m)
+void state_validated(training *t, const ares_metrics *m)
 {
     double score;
     if (!validation_score(t, m, &score)) return;
@@ -260,28 +256,28 @@ void state_validated(ares_trainer *t, const ares_metrics *m)
 }
 
 /* ------------------------------------------------------------------ a step that fails */
-void state_begin_step(ares_trainer *t)
+void state_begin_step(training *t)
 {
-    ares_step_begin *b = &t->begun;
+    step_begin *b = &t->begun;
     b->drawn = t->loader.drawn;
     b->rows_skipped = t->loader.n_skipped;
-    b->updates = t->actor.learner.optim.updates;
-    b->skipped = t->actor.learner.optim.skipped;
-    b->critic_updates = t->critic ? t->critic->learner.optim.updates : 0;
-    b->critic_skipped = t->critic ? t->critic->learner.optim.skipped : 0;
+    b->updates = t->policy->optim.updates;
+    b->skipped = t->policy->optim.skipped;
+    b->critic_updates = t->critic ? t->critic->optim.updates : 0;
+    b->critic_skipped = t->critic ? t->critic->optim.skipped : 0;
     ares_str_clear(&b->controls);
     if (t->controls && ares_world_rank(t->world) == 0) controls_save(t->controls, &b->controls);
 }
 
-bool state_unmoved(const ares_trainer *t)
+bool state_unmoved(const training *t)
 {
-    const ares_step_begin *b = &t->begun;
-    return t->actor.learner.optim.updates == b->updates &&
-           (!t->critic || t->critic->learner.optim.updates == b->critic_updates) &&
+    const step_begin *b = &t->begun;
+    return t->policy->optim.updates == b->updates &&
+           (!t->critic || t->critic->optim.updates == b->critic_updates) &&
            t->loader.n_skipped == b->rows_skipped;
 }
 
-int state_save_begun(ares_trainer *t, state_save *s)
+int state_save_begun(training *t, state_save *s)
 {
     ARES_TRY(write_all(t, STATE_ROLLING, &t->begun, s));
     return state_commit(t, s);
@@ -309,7 +305,7 @@ static bool differs(const cJSON *o, const char *key, const char *own)
  * weights: the fingerprint of the configured model; NULL: it need not be the one the run began
  * with.
  */
-static int check_model(const ares_trainer *t, const cJSON *o, const char *path, const char *weights,
+static int check_model(const training *t, const cJSON *o, const char *path, const char *weights,
                        const char *force)
 {
     bool other_weights = weights && differs(o, "model_weights", weights);
@@ -335,7 +331,7 @@ static int check_model(const ares_trainer *t, const cJSON *o, const char *path, 
     return rc;
 }
 
-static const char *force_of(const ares_trainer *t)
+static const char *force_of(const training *t)
 {
     return t->cfg->trainer.force ? NULL : "say --force to go on all the same";
 }
@@ -356,7 +352,7 @@ static int check_strategy(const cJSON *o, const char *path, const char *key, con
 }
 
 /* The state must be of these rows and of the configured model, unless --force says so. */
-static int check_origin(const ares_trainer *t, const cJSON *o, const char *path, int64_t rows)
+static int check_origin(const training *t, const cJSON *o, const char *path, int64_t rows)
 {
     const char *force = force_of(t);
     train_origin own = train_origin_of(t);
@@ -398,7 +394,7 @@ static int check_version(const cJSON *o, const char *path)
     return ARES_OK;
 }
 
-static int apply(ares_trainer *t, const cJSON *o, const char *path)
+static int apply(training *t, const cJSON *o, const char *path)
 {
     double step = 0, updates = 0, drawn = 0, rows = 0, best_score = 0, best_step = 0;
     ARES_TRY(check_version(o, path));
@@ -426,15 +422,15 @@ static int apply(ares_trainer *t, const cJSON *o, const char *path)
     double critic_updates = 0;
     if (t->critic) {
         ARES_TRY(get(o, path, "critic_optimizer_steps", &critic_updates));
-        t->critic->learner.optim.updates = (int64_t)critic_updates;
-        t->critic->learner.optim.skipped = (int64_t)get_or(o, "critic_skipped_updates", 0);
-        t->critic->learner.step = (int64_t)step;
+        t->critic->optim.updates = (int64_t)critic_updates;
+        t->critic->optim.skipped = (int64_t)get_or(o, "critic_skipped_updates", 0);
+        t->critic->step = (int64_t)step;
     }
     t->step = (int64_t)step;
     /* its schedule begins with its first update */
-    t->actor.learner.step = ARES_MAX(0, t->step - t->cfg->trainer.critic_warmup);
-    t->actor.learner.optim.updates = (int64_t)updates;
-    t->actor.learner.optim.skipped = (int64_t)get_or(o, "skipped_updates", 0);
+    t->policy->step = ARES_MAX(0, t->step - t->cfg->trainer.critic_warmup);
+    t->policy->optim.updates = (int64_t)updates;
+    t->policy->optim.skipped = (int64_t)get_or(o, "skipped_updates", 0);
     t->loader.drawn = (int64_t)drawn;
     t->best_score = best_score;
     t->best_step = (int64_t)best_step;
@@ -443,8 +439,8 @@ static int apply(ares_trainer *t, const cJSON *o, const char *path)
     return ARES_OK;
 }
 
-typedef int apply_state(ares_trainer *t, const cJSON *o, const char *path);
-static int read_state(ares_trainer *t, const char *checkpoint, apply_state *apply_to)
+typedef int apply_state(training *t, const cJSON *o, const char *path);
+static int read_state(training *t, const char *checkpoint, apply_state *apply_to)
 {
     ares_str path = { 0 }, text = { 0 };
     int rc = ares_file_read(ares_path_join(&path, checkpoint, "state.json"), &text);
@@ -460,7 +456,7 @@ static int read_state(ares_trainer *t, const char *checkpoint, apply_state *appl
     return rc;
 }
 
-int state_resume(ares_trainer *t, const char *checkpoint)
+int state_resume(training *t, const char *checkpoint)
 {
     ares_str path = { 0 };
     int rc = ARES_OK;
@@ -473,8 +469,7 @@ int state_resume(ares_trainer *t, const char *checkpoint)
     if (rc == ARES_OK) rc = ares_model_optimizer_load(t->model, path.data);
     if (rc == ARES_OK && t->critic)
         rc = ares_model_optimizer_load(
-            t->critic->learner.model,
-            ares_path_join(&path, checkpoint, "critic_optimizer.safetensors"));
+            t->critic->model, ares_path_join(&path, checkpoint, "critic_optimizer.safetensors"));
     if (rc == ARES_OK)
         rc = read_controls(t, ares_path_join(&path, checkpoint, "controls.json"), controls_load);
     if (rc == ARES_OK) rc = read_state(t, checkpoint, apply);
@@ -483,7 +478,7 @@ int state_resume(ares_trainer *t, const char *checkpoint)
 }
 
 /* ------------------------------------------------------------------ validation alone */
-static int apply_look(ares_trainer *t, const cJSON *o, const char *path)
+static int apply_look(training *t, const cJSON *o, const char *path)
 {
     double step = 0;
     ARES_TRY(check_version(o, path));
@@ -493,7 +488,7 @@ static int apply_look(ares_trainer *t, const cJSON *o, const char *path)
     return ARES_OK;
 }
 
-int state_look(ares_trainer *t, const char *checkpoint)
+int state_look(training *t, const char *checkpoint)
 {
     ares_str path = { 0 };
     int rc = read_state(t, checkpoint, apply_look);

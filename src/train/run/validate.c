@@ -44,7 +44,7 @@ static int put(const ares_trainer *t, tally *y, int parts, ares_metrics *m)
     memcpy(sums, (double[]){ y->rows, y->score, y->accuracy, y->judged, y->tokens, y->stopped },
            6 * sizeof *sums);
     memcpy(sums + 6, y->parts, (size_t)parts * sizeof *sums);
-    int rc = ares_world_sum_f64(t->world, sums, 6 + parts);
+    int rc = ares_world_sum_f64(t->run.world, sums, 6 + parts);
     char key[200];
     const char *slash = y->name ? "/" : "", *name = y->name ? y->name : "";
     if (rc == ARES_OK && sums[0] > 0) {
@@ -74,7 +74,7 @@ static int put(const ares_trainer *t, tally *y, int parts, ares_metrics *m)
 static tally *group_of(const ares_trainer *t, const ares_row *row, ares_map *names, tally *groups,
                        int *n, int parts, ares_arena *arena)
 {
-    const char *key = t->cfg->data.val_group_key;
+    const char *key = t->run.cfg->data.val_group_key;
     const ares_json *v = key ? ares_json_get(row->json, key) : NULL;
     if (!v) return NULL;
     ares_view value =
@@ -93,10 +93,9 @@ static tally *group_of(const ares_trainer *t, const ares_row *row, ares_map *nam
 static void write_sample(const ares_trainer *t, const ares_row *row, int64_t index,
                          const generate_sample *s, ares_str *out)
 {
-    ares_str_addf(out,
-                  "{\"step\":%lld,\"row\":%lld,\"sample\":%lld,\"question\":", (long long)t->step,
-                  (long long)row->id, (long long)index);
-    const ares_json *question = ares_json_get(row->json, t->cfg->data.prompt_key);
+    ares_str_addf(out, "{\"step\":%lld,\"row\":%lld,\"sample\":%lld,\"question\":",
+                  (long long)t->run.step, (long long)row->id, (long long)index);
+    const ares_json *question = ares_json_get(row->json, t->run.cfg->data.prompt_key);
     ares_json_write_string(out, question && question->type == ARES_JSON_STRING ? question->text
                                                                                : row->prompt_text);
     ares_str_add_z(out, ",\"prompt\":");
@@ -142,8 +141,8 @@ static int lengths(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
             bounds[2 * k + 1] = fmax(bounds[2 * k + 1], -length[k]);
         }
     }
-    ARES_TRY(ares_world_sum_f64(t->world, sums, 3));
-    ARES_TRY(ares_world_max_f64(t->world, bounds, 4));
+    ARES_TRY(ares_world_sum_f64(t->run.world, sums, 3));
+    ARES_TRY(ares_world_max_f64(t->run.world, bounds, 4));
     for (int k = 0; k < 2 && sums[0] > 0; k++) {
         const char *const names[2][3] = {
             { "val_response_length/mean", "val_response_length/max", "val_response_length/min" },
@@ -158,9 +157,9 @@ static int lengths(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
 
 int ares_trainer_validate(ares_trainer *t, ares_metrics *m, ares_str *samples)
 {
-    int64_t total = ares_dataset_count(t->val), at = 0, ranks = ares_world_size(t->world),
-            rank = ares_world_rank(t->world);
-    int64_t batch = t->cfg->data.val_batch_size > 0 ? t->cfg->data.val_batch_size : total;
+    int64_t total = ares_dataset_count(t->run.val), at = 0, ranks = ares_world_size(t->run.world),
+            rank = ares_world_rank(t->run.world);
+    int64_t batch = t->run.cfg->data.val_batch_size > 0 ? t->run.cfg->data.val_batch_size : total;
     int parts = ares_reward_count(t->reward), n_groups = 0, rc = ARES_OK;
     ares_arena arena = { 0 };
     ares_batch b;
@@ -171,14 +170,14 @@ int ares_trainer_validate(ares_trainer *t, ares_metrics *m, ares_str *samples)
     tally all = { .parts = ares_arena_calloc(&arena, (size_t)parts + 1, sizeof(double)) },
           groups[64];
     for (int64_t i = 0; i < total; i++)
-        group_of(t, ares_dataset_row(t->val, i), names, groups, &n_groups, parts, &arena);
+        group_of(t, ares_dataset_row(t->run.val, i), names, groups, &n_groups, parts, &arena);
     for (; at < total && rc == ARES_OK; at += batch) {
         int64_t count = 0, end = ARES_MIN(total, at + batch);
         const ares_row **rows = ares_arena_alloc(&arena, (size_t)(end - at) * sizeof *rows);
         int64_t *draws = ares_arena_alloc(&arena, (size_t)(end - at) * sizeof *draws);
         for (int64_t i = at; i < end; i++) {
             if (i % ranks != rank) continue;
-            rows[count] = ares_dataset_row(t->val, i);
+            rows[count] = ares_dataset_row(t->run.val, i);
             draws[count++] = i;
         }
         /* a key of its own: validation never shifts what training samples */
@@ -188,7 +187,7 @@ int ares_trainer_validate(ares_trainer *t, ares_metrics *m, ares_str *samples)
                              .draws = draws,
                              .sampling = &t->val_sampling,
                              .key = ares_rng_sub(
-                                 ares_rng_root((uint64_t)t->cfg->rollout.seed, ARES_RNG_SAMPLE),
+                                 ares_rng_root((uint64_t)t->run.cfg->rollout.seed, ARES_RNG_SAMPLE),
                                  UINT64_MAX, 0) };
         generate_sample *out = NULL;
         rc = generate_samples(t, &job, &arena, &out);
@@ -197,9 +196,9 @@ int ares_trainer_validate(ares_trainer *t, ares_metrics *m, ares_str *samples)
             answered[n_answered++] =
                 (generate_group){ .draw = draws[g], .row = rows[g], .samples = out + g * n };
     }
-    rc = ares_world_agree(t->world, rc);
+    rc = ares_world_agree(t->run.world, rc);
     if (rc == ARES_OK) generate_fill(&b, answered, n_answered, n, t->actor.learner.optim.updates);
-    if (rc == ARES_OK) rc = controls_validate(t->controls, &b, m);
+    if (rc == ARES_OK) rc = controls_validate(t->run.controls, &b, m);
     if (rc == ARES_OK) ares_reward_shape(t->reward, &b);
     for (int64_t r = 0; r < b.rows && rc == ARES_OK; r++) {
         const ares_row *row = b.samples[r].row;
@@ -210,9 +209,9 @@ int ares_trainer_validate(ares_trainer *t, ares_metrics *m, ares_str *samples)
         if (g) count(g, s, parts);
         if (samples) write_sample(t, row, r % n, s, samples);
     }
-    rc = ares_world_agree(t->world, rc);
+    rc = ares_world_agree(t->run.world, rc);
     if (rc == ARES_OK) rc = put(t, &all, parts, m);
-    if (rc == ARES_OK) rc = ares_reward_report(t->reward, t->world, "val/", m);
+    if (rc == ARES_OK) rc = ares_reward_report(t->reward, t->run.world, "val/", m);
     double format;
     if (rc == ARES_OK && ares_metrics_get(m, "val/reward/format", &format))
         ares_metrics_set(m, "val/format_reward", format);

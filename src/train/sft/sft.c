@@ -1,5 +1,5 @@
 /*
- * Supervised fine-tuning: the trainer without rollouts. A batch's rows are prompt and answer as in
+ * Supervised fine-tuning: a learner without rollouts. A batch's rows are prompt and answer as in
  * reinforcement learning, so that packing, head and optimizer are the same; rows are dealt out to
  * ranks in turn, and the loss divides by the trained tokens of all of them, so that no micro-batch
  * and no rank count changes what a token weighs.
@@ -13,10 +13,13 @@
 
 ARES_OPTION_TABLE(sft_options, ares_sft_config, ARES_SFT_OPTIONS);
 
-struct ares_sft {
+typedef struct sft_trainer {
+    training run;          /* first: a run's training is its trainer */
     ares_train_config cfg; /* the run's, at temperature 1 */
+    learner policy;
     sft_rows train, val;
-};
+    ares_batch batch;
+} sft_trainer;
 
 void ares_sft_declare(ares_config *cfg, ares_train_config *out)
 {
@@ -41,72 +44,82 @@ int ares_sft_check(ares_config *cfg, const ares_train_config *c, int world)
 }
 
 /* ------------------------------------------------------------------ setting up */
-static int open_rows(ares_trainer *t, const ares_texts *files, ares_dataset **data, sft_rows *rows)
+static int open_rows(sft_trainer *t, const ares_texts *files, ares_dataset **data, sft_rows *rows)
 {
-    sft_encoder e = { &t->sft->cfg, t->encoder, t->tokenizer, &t->model->cfg };
+    sft_encoder e = { &t->cfg, t->run.encoder, t->run.tokenizer, &t->run.model->cfg };
     ARES_TRY(ares_dataset_load_rows(files, data));
-    return sft_rows_encode(*data, &e, t->device.pool, rows);
+    return sft_rows_encode(*data, &e, t->run.device.pool, rows);
 }
 
-static int open_training_rows(ares_trainer *t)
+static int open_training_rows(sft_trainer *t)
 {
-    const ares_train_config *c = t->cfg;
-    ARES_TRY(open_rows(t, &c->data.train_files, &t->train, &t->sft->train));
-    int64_t rows = t->sft->train.count, batch = c->sft.batch_size;
+    const ares_train_config *c = &t->cfg;
+    ARES_TRY(open_rows(t, &c->data.train_files, &t->run.train, &t->train));
+    int64_t rows = t->train.count, batch = c->sft.batch_size;
     if (rows < batch)
         return ares_fail(
             ARES_ECONFIG,
             "data: %lld rows are fewer than sft.batch_size = %lld; lower it, or add rows",
             (long long)rows, (long long)batch);
-    ARES_TRY(ares_loader_init(&t->loader, rows, batch, c->data.shuffle, (uint64_t)c->data.seed));
-    t->total_steps = c->trainer.max_steps == ARES_NULL_I64 ? rows / batch * c->trainer.total_epochs
-                                                           : c->trainer.max_steps;
+    ARES_TRY(
+        ares_loader_init(&t->run.loader, rows, batch, c->data.shuffle, (uint64_t)c->data.seed));
+    t->run.total_steps = c->trainer.max_steps == ARES_NULL_I64
+                             ? rows / batch * c->trainer.total_epochs
+                             : c->trainer.max_steps;
     return ARES_OK;
 }
 
-static int open_parts(ares_trainer *t, const char *weights)
+static int open_parts(sft_trainer *t, const char *weights)
 {
-    struct ares_sft *s = t->sft;
-    ARES_TRY(trainer_open_device(t));
-    ARES_TRY(trainer_open_model(t, weights));
-    if (!s->cfg.data.override_chat_template &&
-        !ares_tokenizer_chat_template(t->tokenizer, NULL).data)
-        s->cfg.data.apply_chat_template = false;
+    ares_train_config *c = &t->cfg;
+    ARES_TRY(training_open_device(&t->run));
+    ARES_TRY(training_open_model(&t->run, weights));
+    if (!c->data.override_chat_template &&
+        !ares_tokenizer_chat_template(t->run.tokenizer, NULL).data)
+        c->data.apply_chat_template = false;
     ARES_TRY(ares_prompt_encoder_new(
-        &s->cfg.data, s->cfg.actor.tokenizer_path ? s->cfg.actor.tokenizer_path : t->model_dir.data,
-        t->tokenizer, &t->encoder));
-    if (!s->cfg.trainer.val_only) ARES_TRY(open_training_rows(t));
-    if (s->cfg.data.val_files.count)
-        ARES_TRY(open_rows(t, &s->cfg.data.val_files, &t->val, &s->val));
-    if (!s->cfg.trainer.val_only)
-        return ares_actor_open(&t->actor, &s->cfg, t->model, t->world, t->total_steps);
-    return learner_open(&t->actor.learner, t->model, &(learner_options){ .role = "actor" });
+        &c->data, c->actor.tokenizer_path ? c->actor.tokenizer_path : t->run.model_dir.data,
+        t->run.tokenizer, &t->run.encoder));
+    if (!c->trainer.val_only) ARES_TRY(open_training_rows(t));
+    if (c->data.val_files.count) ARES_TRY(open_rows(t, &c->data.val_files, &t->run.val, &t->val));
+    return learner_open(
+        &t->policy, t->run.model,
+        &(learner_options){ .role = "actor",
+                            .world = t->run.world,
+                            .optim = c->trainer.val_only ? NULL : &c->optim,
+                            .total_steps = t->run.total_steps,
+                            .gradient_checkpointing = c->actor.gradient_checkpointing });
 }
 
-static int open_sft(ares_trainer *t, ares_config *cfg, const ares_train_config *c,
-                    ares_world *world, const char *weights)
+static int open_sft(ares_config *cfg, const ares_train_config *c, ares_world *world,
+                    const char *weights, training **out)
 {
     (void)cfg;
-    struct ares_sft *s = ares_calloc(1, sizeof *s);
-    s->cfg = *c;
-    s->cfg.rollout.temperature = 1;
-    s->cfg.actor.share_prompts = false; /* every row has a prompt of its own */
-    *t = (ares_trainer){ .cfg = &s->cfg,
-                         .world = world,
-                         .best_score = -1,
-                         .best_step = -1,
-                         .validated_step = -1,
-                         .sft = s };
+    sft_trainer *t = ares_calloc(1, sizeof *t);
+    *out = &t->run;
+    t->cfg = *c;
+    t->cfg.rollout.temperature = 1;
+    t->cfg.actor.share_prompts = false; /* every row has a prompt of its own */
+    training_init(&t->run, &t->cfg, world);
+    t->run.policy = &t->policy;
     ares_batch_init(&t->batch);
     return ares_world_agree(world, open_parts(t, weights));
 }
 
-void sft_free(struct ares_sft *s)
+static sft_trainer *trainer_of(training *t)
 {
-    if (!s) return;
-    sft_rows_fini(&s->train);
-    sft_rows_fini(&s->val);
-    ares_free(s);
+    return (sft_trainer *)(void *)t; /* which it is the first member of */
+}
+
+static void close_sft(training *run)
+{
+    sft_trainer *t = trainer_of(run);
+    learner_close(&t->policy);
+    sft_rows_fini(&t->train);
+    sft_rows_fini(&t->val);
+    ares_batch_fini(&t->batch);
+    training_close(run);
+    ares_free(t);
 }
 
 /* ------------------------------------------------------------------ batches */
@@ -133,16 +146,16 @@ static void fill(ares_batch *b, const sft_row *const *rows)
 }
 
 /* This rank's rows of the step. */
-static int next_batch(ares_trainer *t, ares_batch *b)
+static int next_batch(sft_trainer *t, ares_batch *b)
 {
-    int64_t size = t->cfg->sft.batch_size, ranks = ares_world_size(t->world),
-            rank = ares_world_rank(t->world), first;
+    int64_t size = t->cfg.sft.batch_size, ranks = ares_world_size(t->run.world),
+            rank = ares_world_rank(t->run.world), first;
     ares_batch_clear(b);
     int64_t *ids = ares_arena_alloc(&b->arena, (size_t)size * sizeof *ids);
     const sft_row **rows = ares_arena_alloc(&b->arena, (size_t)size * sizeof *rows);
-    ARES_TRY(ares_loader_next(&t->loader, ids, &first));
+    ARES_TRY(ares_loader_next(&t->run.loader, ids, &first));
     for (int64_t i = rank; i < size; i += ranks) {
-        rows[b->rows] = &t->sft->train.items[ids[i]];
+        rows[b->rows] = &t->train.items[ids[i]];
         add_row(b, rows[b->rows]);
     }
     fill(b, rows);
@@ -199,14 +212,14 @@ static int micro_batch(learner *l, const ares_batch *b, const ares_micro_batch *
  * tokens, over all ranks. *finite: the loss is, on all ranks; else the last failure says where it
  * is not.
  */
-static int backward(ares_trainer *t, const ares_batch *b, double totals[3], bool *finite)
+static int backward(sft_trainer *t, const ares_batch *b, double totals[3], bool *finite)
 {
-    learner *l = &t->actor.learner;
+    learner *l = &t->policy;
     ares_agg_counts counts = { 0 };
     ares_agg_count(b, 0, b->rows, &counts);
     double sums[3] = { counts.tokens, counts.rows, (double)b->tokens };
     for (int64_t r = 0; r < b->rows; r++) sums[2] += b->samples[r].prompt_len;
-    ARES_TRY(ares_world_sum_f64(t->world, sums, 3));
+    ARES_TRY(ares_world_sum_f64(t->run.world, sums, 3));
     counts = (ares_agg_counts){ .tokens = sums[0], .rows = sums[1] };
     if (sums[0] == 0)
         return ares_fail(ARES_ESTATE, "sft: step %lld: no token of its rows is trained",
@@ -217,7 +230,7 @@ static int backward(ares_trainer *t, const ares_batch *b, double totals[3], bool
         ares_arena_alloc(&((ares_batch *)b)->arena, (size_t)(b->rows + 1) * sizeof *plan);
     ARES_TRY(ares_agg_weights("token-mean", b, 0, b->rows, &counts, weight));
 
-    int64_t n = ares_pack_plan(b, 0, b->rows, t->cfg->actor.max_token_len, false, plan);
+    int64_t n = ares_pack_plan(b, 0, b->rows, t->cfg.actor.max_token_len, false, plan);
     nll pass = { 0 };
     int rc = ARES_OK;
     ares_model_zero_grad(l->model);
@@ -225,17 +238,18 @@ static int backward(ares_trainer *t, const ares_batch *b, double totals[3], bool
         pass.weight = weight + b->row_start[plan[i].row];
         rc = micro_batch(l, b, &plan[i], &pass);
     }
-    rc = ares_world_agree(t->world, rc);
+    rc = ares_world_agree(t->run.world, rc);
     *finite = rc != ARES_ENUMERIC;
     totals[0] = pass.loss;
     totals[1] = sums[0];
     totals[2] = sums[2];
-    return rc == ARES_OK ? ares_world_sum_f64(t->world, totals, 1) : *finite ? rc : ARES_OK;
+    return rc == ARES_OK ? ares_world_sum_f64(t->run.world, totals, 1) : *finite ? rc : ARES_OK;
 }
 
-static int step_sft(ares_trainer *t, ares_metrics *m)
+static int step_sft(training *run, ares_metrics *m)
 {
-    learner *l = &t->actor.learner;
+    sft_trainer *t = trainer_of(run);
+    learner *l = &t->policy;
     ares_batch *b = &t->batch;
     char what[64];
     bool finite = true;
@@ -245,8 +259,8 @@ static int step_sft(ares_trainer *t, ares_metrics *m)
     started = ares_now_s();
     snprintf(what, sizeof what, "sft: step %lld", (long long)l->step + 1);
     ARES_TRY(backward(t, b, totals, &finite));
-    ARES_TRY(learner_step(l, finite ? ARES_OK : ARES_ENUMERIC, t->cfg->actor.max_grad_norm, what,
-                          &norm));
+    ARES_TRY(
+        learner_step(l, finite ? ARES_OK : ARES_ENUMERIC, t->cfg.actor.max_grad_norm, what, &norm));
     l->step++;
     ares_metrics_set(m, "timing_s/update_actor", ares_now_s() - started);
     if (finite) ares_metrics_set(m, "train/loss", totals[0]);
@@ -265,19 +279,19 @@ enum { VALIDATED_AT_ONCE = 64 };
  * Rows first, first + stride, ...: the next few of them; the sum of their losses is added to
  * sums[0], of their tokens to sums[1].
  */
-static int score(ares_trainer *t, int64_t first, int64_t stride, double sums[2])
+static int score(sft_trainer *t, int64_t first, int64_t stride, double sums[2])
 {
     ares_batch *b = &t->batch;
     const sft_row *rows[VALIDATED_AT_ONCE];
     ares_batch_clear(b);
-    for (int64_t i = first; i < t->sft->val.count && b->rows < VALIDATED_AT_ONCE; i += stride) {
-        rows[b->rows] = &t->sft->val.items[i];
+    for (int64_t i = first; i < t->val.count && b->rows < VALIDATED_AT_ONCE; i += stride) {
+        rows[b->rows] = &t->val.items[i];
         add_row(b, rows[b->rows]);
     }
     fill(b, rows);
     float *log_probs = ares_arena_alloc(&b->arena, (size_t)b->tokens * sizeof *log_probs);
-    const learner_scoring scoring = learner_scoring_of(t->cfg);
-    ARES_TRY(learner_log_probs(&t->actor.learner, &scoring, b, 0, b->rows, log_probs, NULL));
+    const learner_scoring scoring = learner_scoring_of(&t->cfg);
+    ARES_TRY(learner_log_probs(&t->policy, &scoring, b, 0, b->rows, log_probs, NULL));
     for (int64_t i = 0; i < b->tokens; i++) {
         if (!b->response_mask[i]) continue;
         sums[0] -= (double)log_probs[i];
@@ -286,21 +300,22 @@ static int score(ares_trainer *t, int64_t first, int64_t stride, double sums[2])
     return ARES_OK;
 }
 
-static int validate_sft(ares_trainer *t, ares_metrics *m, ares_str *samples)
+static int validate_sft(training *run, ares_metrics *m, ares_str *samples)
 {
     (void)samples;
-    int64_t ranks = ares_world_size(t->world), stride = ranks * VALIDATED_AT_ONCE;
+    sft_trainer *t = trainer_of(run);
+    int64_t ranks = ares_world_size(t->run.world), stride = ranks * VALIDATED_AT_ONCE;
     double sums[2] = { 0 };
     int rc = ARES_OK;
-    for (int64_t first = ares_world_rank(t->world); first < t->sft->val.count && rc == ARES_OK;
+    for (int64_t first = ares_world_rank(t->run.world); first < t->val.count && rc == ARES_OK;
          first += stride)
         rc = score(t, first, ranks, sums);
-    ARES_TRY(ares_world_agree(t->world, rc));
-    ARES_TRY(ares_world_sum_f64(t->world, sums, 2));
+    ARES_TRY(ares_world_agree(t->run.world, rc));
+    ARES_TRY(ares_world_sum_f64(t->run.world, sums, 2));
     double loss = sums[0] / sums[1];
     if (!isfinite(loss))
         return ares_fail(ARES_ENUMERIC, "sft: step %lld: the validation loss is %g",
-                         (long long)t->step, loss);
+                         (long long)t->run.step, loss);
     ares_metrics_set(m, "val/loss", loss);
     ares_metrics_set(m, "val/perplexity", exp(loss));
     return ARES_OK;
@@ -314,6 +329,10 @@ static void declare_all(ares_config *cfg, ares_train_config *out)
 
 int ares_sft_run(ares_config *cfg, const ares_train_config *c, ares_world *world)
 {
-    static const run_kind kind = { declare_all, open_sft, step_sft, validate_sft };
+    static const run_kind kind = { .declare = declare_all,
+                                   .open = open_sft,
+                                   .close = close_sft,
+                                   .step = step_sft,
+                                   .validate = validate_sft };
     return train_run(&kind, cfg, c, world);
 }

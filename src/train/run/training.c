@@ -1,0 +1,58 @@
+/* Opening and closing what every kind of run has. */
+#include "run/training.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void training_init(training *t, const ares_train_config *cfg, ares_world *world)
+{
+    *t = (training){
+        .cfg = cfg, .world = world, .best_score = -1, .best_step = -1, .validated_step = -1
+    };
+}
+
+int training_open_device(training *t)
+{
+    const ares_trainer_config *c = &t->cfg->trainer;
+    int threads = c->threads == ARES_NULL_I64 ? ares_world_threads(t->world) : (int)c->threads;
+    char card[32];
+    /* a process per card */
+    snprintf(card, sizeof card, "cuda:%d", ares_world_local_rank(t->world));
+    ARES_TRY(
+        ares_device_open(strcmp(c->device, "cuda") == 0 ? card : c->device, threads, &t->device));
+    ARES_TRY(ares_model_find(t->cfg->actor.model_path, &t->model_dir));
+    return ares_model_fingerprint(t->model_dir.data, &t->model_weights);
+}
+
+int training_open_model(training *t, const char *weights)
+{
+    const ares_train_config *c = t->cfg;
+    ares_model_options opt = { .storage = c->actor.dtype && strcmp(c->actor.dtype, "bf16") == 0
+                                              ? ARES_BF16
+                                              : ARES_F32,
+                               .trainable = !c->trainer.val_only };
+    ARES_TRY(ares_model_load(weights ? weights : c->actor.model_path, &t->device, &opt, &t->model));
+    ARES_TRY(ares_tokenizer_load(
+        c->actor.tokenizer_path ? c->actor.tokenizer_path : t->model_dir.data, &t->tokenizer));
+    if (ares_tokenizer_vocab_size(t->tokenizer) > t->model->cfg.vocab)
+        return ares_fail(ARES_EFORMAT,
+                         "model: %s: the tokenizer has ids up to %lld, the embedding %d rows; they "
+                         "do not belong together",
+                         t->model_dir.data, (long long)ares_tokenizer_vocab_size(t->tokenizer) - 1,
+                         t->model->cfg.vocab);
+    return ARES_OK;
+}
+
+void training_close(training *t)
+{
+    ares_model_free(t->model);
+    ares_dataset_free(t->train);
+    ares_dataset_free(t->val);
+    ares_loader_fini(&t->loader);
+    ares_prompt_encoder_free(t->encoder);
+    ares_tokenizer_free(t->tokenizer);
+    ares_str_fini(&t->begun.controls);
+    ares_str_fini(&t->run_dir);
+    ares_str_fini(&t->model_dir);
+    ares_device_close(&t->device);
+}

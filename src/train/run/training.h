@@ -1,0 +1,59 @@
+/*
+ * What every kind of run has, by rewards or supervised. The loop, the run directory and checkpoints
+ * know a run by this struct and its run_kind alone. (training.c)
+ */
+#ifndef ARES_TRAIN_RUN_TRAINING_H
+#define ARES_TRAIN_RUN_TRAINING_H
+
+#include "roles/learner.h"
+
+typedef struct ares_controls ares_controls;
+
+/* What a step changes before its update, as it was when the step began. (state.c) */
+typedef struct step_begin {
+    int64_t drawn, rows_skipped, updates, critic_updates, skipped, critic_skipped;
+    ares_str controls;
+} step_begin;
+
+typedef struct training {
+    const ares_train_config *cfg;
+    ares_world *world;
+    ares_device device;
+    ares_tokenizer *tokenizer;
+    ares_prompt_encoder *encoder;
+    ares_dataset *train, *val;
+    ares_loader loader;
+    ares_model *model;
+    learner *policy;         /* of the model; where it is only validated, without an optimizer */
+    learner *critic;         /* NULL: none */
+    ares_controls *controls; /* NULL: none; their state is part of a checkpoint */
+    /* validations are compared by accuracy: a shaper would change what the score means */
+    bool best_by_accuracy;
+    int64_t step, total_steps; /* steps done */
+    /* of a regular checkpoint, by validation; the higher the better; step -1: none yet */
+    double best_score;
+    int64_t best_step;
+    /* of the latest validation; step -1: none yet */
+    double validated_score;
+    int64_t validated_step;
+    step_begin begun;
+    ares_str run_dir;
+    /*
+     * worker.actor.model.model_path, found: where tokenizer files come from, and the weights that a
+     * run began with
+     */
+    ares_str model_dir;
+    uint64_t model_weights; /* their fingerprint */
+} training;
+
+void training_init(training *t, const ares_train_config *cfg, ares_world *world);
+/* Parts of opening: device, model_dir and its fingerprint. */
+int training_open_device(training *t);
+/*
+ * Model and tokenizer, which must belong together. weights: a checkpoint's model/; NULL:
+ * worker.actor.model.model_path
+ */
+int training_open_model(training *t, const char *weights);
+/* All but policy, critic and controls, which belong to the kind of run. */
+void training_close(training *t);
+#endif

@@ -11,7 +11,7 @@
  * Parts come in descending order of their work; each goes to the rank with the least so far, the
  * first of several.
  */
-static void give(const int64_t *work, int64_t n, int64_t ranks, int64_t *had, int64_t *part)
+static void assign_parts(const int64_t *work, int64_t n, int64_t ranks, int64_t *had, int64_t *part)
 {
     int64_t *of = ares_malloc((size_t)ranks * sizeof *of);
     bool *taken = ares_calloc((size_t)ranks, sizeof *taken);
@@ -30,8 +30,8 @@ static void give(const int64_t *work, int64_t n, int64_t ranks, int64_t *had, in
     ares_free(of);
 }
 
-int deal_ranks(const int64_t *work, int64_t count, int64_t chunk, int64_t ranks, bool balance,
-               int64_t *rank)
+int balance_groups(const int64_t *work, int64_t count, int64_t chunk, int64_t ranks, bool balance,
+                   int64_t *rank)
 {
     int64_t *had = ares_calloc((size_t)ranks, sizeof *had);
     int rc = ARES_OK;
@@ -39,7 +39,7 @@ int deal_ranks(const int64_t *work, int64_t count, int64_t chunk, int64_t ranks,
     for (int64_t at = 0; balance && at < count && rc == ARES_OK; at += chunk) {
         int64_t n = ARES_MIN(chunk, count - at);
         rc = ares_balance_parts(work + at, n, ranks, true, rank + at);
-        if (rc == ARES_OK) give(work + at, n, ranks, had, rank + at);
+        if (rc == ARES_OK) assign_parts(work + at, n, ranks, had, rank + at);
     }
     ares_free(had);
     return rc;

@@ -11,6 +11,6 @@
  * mini-batch, which is one or more chunks, is the same groups for every rank count. balance: evenly
  * by work, else in turn. Chunk and count are multiples of ranks.
  */
-int deal_ranks(const int64_t *work, int64_t count, int64_t chunk, int64_t ranks, bool balance,
-               int64_t *rank);
+int balance_groups(const int64_t *work, int64_t count, int64_t chunk, int64_t ranks, bool balance,
+                   int64_t *rank);
 #endif

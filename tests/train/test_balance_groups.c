@@ -38,8 +38,8 @@ TEST(ranks_get_equal_numbers_and_even_work_of_every_mini_batch)
     unlike(work);
     for (int k = 0; k < ARES_COUNT(counts); k++) {
         int64_t ranks = counts[k];
-        REQUIRE_OK(deal_ranks(work, COUNT, CHUNK, ranks, true, rank));
-        REQUIRE_OK(deal_ranks(work, COUNT, CHUNK, ranks, false, turns));
+        REQUIRE_OK(balance_groups(work, COUNT, CHUNK, ranks, true, rank));
+        REQUIRE_OK(balance_groups(work, COUNT, CHUNK, ranks, false, turns));
         for (int64_t at = 0; at < COUNT; at += CHUNK) {
             int64_t n[8] = { 0 }, high = most_of(work, rank, at, at + CHUNK, ranks, &low);
             int64_t in_turn =
@@ -59,7 +59,7 @@ TEST(the_rank_with_the_larger_part_of_one_mini_batch_gets_the_smaller_of_the_nex
 {
     static const int64_t work[] = { 9, 1, 9, 1, 7, 1, 7, 1 };
     int64_t rank[8], n = 0, mine[2] = { 0 };
-    REQUIRE_OK(deal_ranks(work, 8, 2, 2, true, rank));
+    REQUIRE_OK(balance_groups(work, 8, 2, 2, true, rank));
     for (int i = 0; i < 8; i++) mine[rank[i]] += work[i];
     for (int i = 0; i < 8; i++) n += rank[i];
     CHECK_EQ(n, 4);
@@ -70,10 +70,10 @@ TEST(a_short_last_mini_batch_is_dealt_out_too_and_one_rank_has_all)
 {
     int64_t work[COUNT], rank[COUNT], n = 0;
     unlike(work);
-    REQUIRE_OK(deal_ranks(work, 20, CHUNK, 2, true, rank));
+    REQUIRE_OK(balance_groups(work, 20, CHUNK, 2, true, rank));
     for (int i = CHUNK; i < 20; i++) n += rank[i];
     CHECK_EQ(n, 2);
-    REQUIRE_OK(deal_ranks(work, COUNT, CHUNK, 1, true, rank));
+    REQUIRE_OK(balance_groups(work, COUNT, CHUNK, 1, true, rank));
     for (int i = 0; i < COUNT; i++) CHECK_EQ(rank[i], 0);
-    REQUIRE_OK(deal_ranks(work, 0, CHUNK, 2, true, rank));
+    REQUIRE_OK(balance_groups(work, 0, CHUNK, 2, true, rank));
 }

@@ -1,0 +1,146 @@
+/*
+ * The earliest draws make the batch, or the draws are used up: what is done then resample.c decides
+ * (docs/dapo.md#rounds-of-draws). RAGEN's ranking looks last, at the batch so filled, which comes
+ * out smaller (docs/filters.md#a-smaller-batch-made-whole).
+ */
+#include "choose_groups.h"
+
+#include <string.h>
+
+/*
+ * The batch, as numbers of groups in its order: the first `taught` teach, the rest fill it and are
+ * masked.
+ */
+typedef struct batch_plan {
+    int64_t *ids, count, taught;
+} batch_plan;
+
+/*
+ * What the draws have given. A smaller batch is cut to a multiple of the ranks, unless nothing
+ * would be left.
+ */
+static int plan_batch(const ares_trainer *t, const rounds *r, ares_arena *arena, batch_plan *out)
+{
+    const char *action = ares_filter_on_exhausted(&t->run.cfg->filter), *outcome;
+    int64_t ranks = ares_world_size(t->run.world), missing = r->draws.target - r->draws.kept;
+    bool ranked = ares_filter_needs(&r->of_batch);
+    /* Answered again, a prompt is among the dropped more than once: its last answers count. */
+    const int64_t *dropped =
+        r->dropped +
+        (r->same_prompt && missing > 0 ? ares_resampling_dropped(&r->draws) - missing : 0);
+    out->ids = arena_grown(arena, NULL, 0, r->draws.drawn + r->draws.target, sizeof *out->ids);
+    ARES_TRY(ares_resampling_finish(&r->draws, action, ranked ? 1 : ranks, r->kept, dropped,
+                                    out->ids, &out->count, &out->taught, &outcome));
+    if (out->count >= ranks) return ARES_OK;
+    return ares_resampling_finish(&r->draws, action, 1, r->kept, dropped, out->ids, &out->count,
+                                  &out->taught, &outcome);
+}
+
+/*
+ * RAGEN's ranking of the groups that teach. Those it drops are gone, or masked where that is asked
+ * for.
+ */
+static int rank_batch(ares_trainer *t, rounds *r, ares_arena *arena, batch_plan *b, ares_metrics *m)
+{
+    if (!ares_filter_needs(&r->of_batch)) return ARES_OK;
+    bool alone = !ares_filter_needs(&r->of_draws);
+    const char *action =
+        t->run.cfg->filter.on_exhausted ? t->run.cfg->filter.on_exhausted : "smaller_batch";
+    ares_groups view = filter_view(t, r, b->ids, b->taught, arena);
+    ares_verdict *verdict = ares_arena_calloc(arena, (size_t)b->taught + 1, sizeof *verdict);
+    ares_filter_counts counts = { 0 };
+    ARES_TRY(ares_filter_groups(&r->of_batch, &view, verdict));
+    ares_filter_count(&view, verdict, &counts, m);
+    int64_t dropped = counts.groups - counts.kept, kept = 0, n = counts.kept,
+            *ids = arena_grown(arena, NULL, 0, b->count, sizeof *ids);
+    r->counts.kept -= dropped;
+    if (alone && dropped && strcmp(action, "error") == 0)
+        return ares_fail(
+            ARES_ELIMIT,
+            "filter: the ranking keeps %lld of the %lld groups of the batch; widen it, or set "
+            "algorithm.on_exhausted to fill_masked or smaller_batch",
+            (long long)counts.kept, (long long)counts.groups);
+    for (int64_t i = 0; i < b->taught; i++) ids[verdict[i].keep ? kept++ : n++] = b->ids[i];
+    memcpy(b->ids, ids, (size_t)b->taught * sizeof *ids);
+    b->taught = kept;
+    if (strcmp(action, "fill_masked") != 0) b->count = kept;
+    return ARES_OK;
+}
+
+static int64_t valid_answers(const rounds *r, int64_t id, int64_t n)
+{
+    int64_t valid = 0;
+    for (int64_t i = id * n; i < (id + 1) * n; i++) valid += r->numbers[i].valid;
+    return valid;
+}
+
+/* A group whose answers are all discarded is no part of a batch that they are dropped from. */
+static void drop_empty(const rounds *r, int64_t n, batch_plan *b)
+{
+    int64_t count = b->count, taught = b->taught;
+    b->count = b->taught = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (i < taught && !valid_answers(r, b->ids[i], n)) continue;
+        b->taught += i < taught;
+        b->ids[b->count++] = b->ids[i];
+    }
+}
+
+/*
+ * Whether its discarded answers leave the group. Where answers are compared and only one is left,
+ * they stay, masked: it has nothing to be compared with, and learns nothing.
+ */
+static bool loses_answers(const ares_trainer *t, const rounds *r, int64_t id)
+{
+    int64_t n = t->run.cfg->rollout.n, least = (t->adv->needs & ARES_NEEDS_GROUPS) && n > 1 ? 2 : 1;
+    return r->drops && valid_answers(r, id, n) >= least;
+}
+
+/*
+ * Every rank has as many groups as the others, and at least one: groups that are not in the batch
+ * join it masked.
+ */
+static void fill_up(const rounds *r, int64_t ranks, ares_arena *arena, batch_plan *b)
+{
+    bool *there = ares_arena_calloc(arena, (size_t)r->draws.drawn + 1, sizeof *there);
+    for (int64_t i = 0; i < b->count; i++) there[b->ids[i]] = true;
+    for (int64_t id = 0; id < r->draws.drawn && (b->count == 0 || b->count % ranks); id++)
+        if (!there[id]) b->ids[b->count++] = id;
+}
+
+/* Places of the groups in the batch, by their number in the step; -1: not in it. */
+static int64_t *places_of(const ares_trainer *t, const rounds *r, batch_plan *b, ares_arena *arena)
+{
+    int64_t *place = arena_grown(arena, NULL, 0, r->draws.drawn, sizeof *place);
+    ares_rng_key key = ares_rng_root((uint64_t)t->run.cfg->rollout.seed, ARES_RNG_ORDER);
+    if (t->run.cfg->actor.shuffle)
+        ares_rng_shuffle(ares_rng_sub(key, (uint64_t)t->run.step, 0), b->ids, b->count);
+    for (int64_t i = 0; i < r->draws.drawn; i++) place[i] = -1;
+    for (int64_t i = 0; i < b->count; i++) place[b->ids[i]] = i;
+    return place;
+}
+
+int choose_groups(ares_trainer *t, rounds *r, collection *c, int64_t *count, ares_metrics *m)
+{
+    int64_t chosen = 0;
+    batch_plan b = { 0 };
+    ARES_TRY(plan_batch(t, r, c->arena, &b));
+    ARES_TRY(rank_batch(t, r, c->arena, &b, m));
+    if (ares_filter_needs(&r->of_batch))
+        ares_metrics_set(m, "rollout/empty_after_filter", b.taught == 0);
+    if (r->drops) drop_empty(r, t->run.cfg->rollout.n, &b);
+    fill_up(r, ares_world_size(t->run.world), c->arena, &b);
+    bool *masked = ares_arena_calloc(c->arena, (size_t)r->draws.drawn + 1, sizeof *masked);
+    for (int64_t i = b.taught; i < b.count; i++) masked[b.ids[i]] = true;
+    const int64_t *place = places_of(t, r, &b, c->arena);
+    for (int64_t g = 0; g < c->count; g++) {
+        generate_group group = c->items[g];
+        group.masked = masked[group.place];
+        group.thinned = !group.masked && loses_answers(t, r, group.place);
+        group.place = place[group.place];
+        if (group.place >= 0) c->items[chosen++] = group;
+    }
+    c->count = chosen;
+    *count = b.count;
+    return ARES_OK;
+}

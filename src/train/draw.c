@@ -1,0 +1,72 @@
+/* A draw of prompts. Its number in the run is part of a sample's key, so that no sample repeats. */
+#include "draw.h"
+
+static int64_t share_of(int64_t total, int64_t ranks, int64_t rank)
+{
+    return (total - rank + ranks - 1) / ranks;
+}
+
+static void open_draw(ares_arena *arena, draw *d, int64_t total, uint64_t attempt)
+{
+    size_t n = (size_t)total + 1;
+    *d = (draw){ .total = total, .attempt = attempt };
+    d->ids = ares_arena_alloc(arena, n * sizeof *d->ids);
+    d->all_draws = ares_arena_alloc(arena, n * sizeof *d->all_draws);
+}
+
+int draw_prompts(ares_trainer *t, ares_arena *arena, int64_t total, draw *d)
+{
+    open_draw(arena, d, total, 0);
+    for (int64_t at = 0, first; at < total; at += t->run.loader.batch) {
+        ARES_TRY(ares_loader_next(&t->run.loader, d->ids + at, &first));
+        for (int64_t i = 0; i < t->run.loader.batch; i++) d->all_draws[at + i] = first + i;
+    }
+    return ARES_OK;
+}
+
+void draw_again(ares_arena *arena, const bool *keep, draw *d)
+{
+    draw before = *d;
+    open_draw(arena, d, before.total, before.attempt + 1);
+    d->total = 0;
+    for (int64_t g = 0; g < before.total; g++) {
+        if (keep[g]) continue;
+        d->ids[d->total] = before.ids[g];
+        d->all_draws[d->total++] = before.all_draws[g];
+    }
+}
+
+/* Ranks take prompts in turn: nothing is known of the answers' lengths yet. */
+static void take_share(ares_trainer *t, ares_arena *arena, draw *d)
+{
+    int64_t ranks = ares_world_size(t->run.world), rank = ares_world_rank(t->run.world);
+    d->count = share_of(d->total, ranks, rank);
+    d->rows = ares_arena_alloc(arena, ((size_t)d->count + 1) * sizeof *d->rows);
+    d->draws = ares_arena_alloc(arena, ((size_t)d->count + 1) * sizeof *d->draws);
+    for (int64_t i = 0; i < d->count; i++) {
+        d->rows[i] = ares_dataset_row(t->run.train, d->ids[i * ranks + rank]);
+        d->draws[i] = d->all_draws[i * ranks + rank];
+    }
+}
+
+int draw_answer(ares_trainer *t, ares_arena *arena, draw *d, ares_metrics *m)
+{
+    ares_sampling sampling;
+    take_share(t, arena, d);
+    generate_sampling(t->run.cfg, &sampling);
+    generate_job job = { .n_prompts = d->count,
+                         .n = t->run.cfg->rollout.n,
+                         .rows = d->rows,
+                         .draws = d->draws,
+                         .sampling = &sampling,
+                         .attempt = d->attempt,
+                         .key = ares_rng_root((uint64_t)t->run.cfg->rollout.seed, ARES_RNG_SAMPLE),
+                         .metrics = m };
+    ARES_TRY(generate_samples(t, &job, arena, &d->samples));
+    generate_keep(d->samples, d->count * job.n, arena);
+    generate_discard(t, d->samples, d->count * job.n);
+    if (!(t->adv->needs & ARES_NEEDS_BASELINE)) return ARES_OK;
+    sampling.temperature = 0;
+    job.n = 1;
+    return generate_samples(t, &job, arena, &d->greedy);
+}

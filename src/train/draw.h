@@ -1,0 +1,25 @@
+/* Prompts that are drawn together, and this rank's answers to its share. (draw.c) */
+#ifndef ARES_TRAIN_DRAW_H
+#define ARES_TRAIN_DRAW_H
+
+#include "generate.h"
+
+typedef struct draw {
+    int64_t total, count; /* prompts: of all ranks, of this one */
+    int64_t *ids;         /* [total] rows of the data set, in the order of the draw */
+    int64_t *all_draws;   /* [total] their numbers among the prompts drawn in the run */
+    uint64_t attempt;     /* how often they have been answered before in this step */
+    /* this rank's share */
+    const ares_row **rows;    /* [count] */
+    int64_t *draws;           /* [count] */
+    generate_sample *samples; /* [count * n] */
+    generate_sample *greedy;  /* [count], where the estimator wants a baseline; else NULL */
+} draw;
+
+/* The next `total` prompts of the loader: a multiple of its batch. */
+int draw_prompts(ares_trainer *t, ares_arena *arena, int64_t total, draw *d);
+/* The prompts of a draw whose groups were not kept, to be answered once more. */
+void draw_again(ares_arena *arena, const bool *keep, draw *d);
+/* Samples and judges this rank's share of the prompts. */
+int draw_answer(ares_trainer *t, ares_arena *arena, draw *d, ares_metrics *m);
+#endif

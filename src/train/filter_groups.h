@@ -1,0 +1,43 @@
+/* The rounds of draws that make a step's batch, and what filters see of them. (filter_groups.c) */
+#ifndef ARES_TRAIN_FILTER_GROUPS_H
+#define ARES_TRAIN_FILTER_GROUPS_H
+
+#include "ares/algo_filter.h"
+#include "draw.h"
+
+/* Of one answer: the reward manager's score before any shaping, and as the batch would have it. */
+typedef struct answer_numbers {
+    double score, overall, accuracy, length, entropy;
+    uint8_t valid; /* not discarded */
+} answer_numbers;
+
+typedef struct rounds {
+    ares_resampling draws;
+    /* the filters that see each draw, and the one that sees the batch */
+    ares_filter_config of_draws, of_batch;
+    bool looks;       /* any filter is wanted, or answers are dropped */
+    bool drops;       /* discarded answers leave the batch */
+    bool same_prompt; /* a dropped group is answered again, not replaced by another prompt */
+    ares_filter_counts counts;
+    int64_t *kept, *dropped; /* groups, numbered as they were drawn in the step */
+    draw last;
+    bool *keep;              /* [last.total]: its groups that stay */
+    answer_numbers *numbers; /* [draws.drawn * n], of all ranks, where filters look */
+    int64_t *rows;           /* [draws.drawn]: rows of the data set, likewise */
+    /* over this rank's answers that were judged right or wrong and not discarded: sum, number */
+    double right[2];
+    double discarded[2]; /* of this rank's answers: how many were, and how many there are */
+    double tokens;       /* of this rank's answers, greedy baselines included */
+} rounds;
+
+/*
+ * r->keep: which groups of the last draw stay. Filters see the groups of all ranks, in the order of
+ * the draw, and decide alike on every rank. A collective.
+ */
+int filter_last_draw(ares_trainer *t, rounds *r, ares_arena *arena, ares_metrics *m);
+/* Some of the groups drawn in the step, as filters take them. */
+ares_groups filter_view(const ares_trainer *t, const rounds *r, const int64_t *ids, int64_t groups,
+                        ares_arena *arena);
+/* Controls see every group that is answered, the dropped ones included. */
+int filter_show_generated(ares_trainer *t, const draw *d);
+#endif

@@ -15,7 +15,7 @@
 #include "ares/reward.h"
 #include "ares/rollout.h"
 
-/* ---------------- options (names: aepo.md 7.2) */
+/* ---------------- options (docs/design.md#option-names) */
 #define ARES_ACTOR_OPTIONS(X)                                                                      \
     X(text, model_path, "model.model_path", "???", "nonempty",                                     \
       "model, checkpoint or run directory")                                                        \
@@ -312,7 +312,10 @@ int ares_train_named_ranks(const ares_train_config *c);
 void ares_train_memory_check(ares_config *cfg, const ares_train_config *c, int local_ranks,
                              bool reinforcement, ares_str *words);
 
-/* ---------------- numbers that follow from the options (sizes.c; aepo.md 1.2, 10) */
+/*
+ * ---------------- numbers that follow from the options (run/sizes.c;
+ * docs/update.md#sizes-that-follow-from-the-options)
+ */
 /*
  * examples: rows of the training set; drawn: prompts of one draw (ARES_NULL_I64: a batch).
  * max_steps ARES_NULL_I64: as the epochs give.

@@ -45,7 +45,10 @@ static int in_trial_batch(ares_trainer *t, const draw *d,
     return rc;
 }
 
-/* Scores as the controls would have them shaped if the step ended here (aepo.md 1.4). */
+/*
+ * Scores as the controls would have them shaped if the step ended here
+ * (docs/aepo.md#choosing-groups).
+ */
 static int shape_as_of_now(ares_trainer *t, ares_batch *b, answer_numbers *out)
 {
     ARES_TRY(controls_provisional(t->run.controls, b));

@@ -15,7 +15,7 @@ typedef struct generate_job {
 typedef struct generate_sample {
     ares_completion completion; /* in the engine's memory, until its next clear */
     ares_reward_item item;
-    /* too long (dapo.md 6.3): teaches nothing and counts nowhere */
+    /* too long: no part of losses and metrics (docs/dapo.md#answers-beyond-the-limit) */
     bool discarded;
     uint8_t *hwe_candidates; /* [n_tokens]; NULL: every token is one */
 } generate_sample;

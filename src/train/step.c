@@ -1,4 +1,4 @@
-/* The algorithm. What each stage reads and writes: STYLE, "The batch, and its one way through". */
+/* The algorithm. What each stage reads and writes: docs/architecture.md#the-way-of-a-batch. */
 #include <stdio.h>
 #include <string.h>
 
@@ -17,14 +17,14 @@
     } while (0)
 
 /*
- * What a rank computes by itself may fail on it alone: all ranks learn it before they meet in a
- * sum.
+ * What a rank computes by itself may fail on that rank alone. All ranks learn of it before they
+ * meet in the next sum, where they would wait forever.
  */
 #define LOCAL(expr) ares_world_agree(t->run.world, (expr))
 
 /*
- * A score belongs to the last token that the policy wrote; a response without any token has none,
- * and is counted.
+ * The score of a response goes to the last token that the policy wrote. A response without any such
+ * token is counted in a metric.
  */
 static int put_scores(ares_trainer *t, ares_batch *b, ares_metrics *m)
 {
@@ -41,7 +41,7 @@ static int put_scores(ares_trainer *t, ares_batch *b, ares_metrics *m)
     return ARES_OK;
 }
 
-/* Scores become rewards: less the KL to the reference where it is part of the reward. */
+/* Rewards are scores, minus the KL to the reference where that is part of the reward. */
 static int shape_rewards(ares_trainer *t, ares_batch *b, ares_metrics *m)
 {
     ARES_TRY(ARES_NEED(b, "reward", token_level_scores));
@@ -70,27 +70,27 @@ static void scale_advantages(ares_batch *b)
 
 int ares_train_step(ares_trainer *t, ares_metrics *m)
 {
+    const ares_train_config *cfg = t->run.cfg;
     ares_batch *b = &t->batch;
     ares_batch_clear(b);
-    b->kl_coef = t->run.cfg->algorithm.kl_coef;
+    b->kl_coef = cfg->algorithm.kl_coef;
 
     STAGE("gen", collect_groups(t, b, m)); /* prompt -> rollout -> accuracy -> filter, until full */
     STAGE("observe", controls_observe(t->run.controls, b, m));
     STAGE("score", put_scores(t, b, m)); /* shaped by what the controls have written */
-    STAGE("old",
-          /* takes the rollout's own where DESIGN 4 allows */
-          LOCAL(ares_actor_log_probs(&t->actor, b)));
+    /* the rollout's own where they are still exact: docs/design.md#old-log-probs */
+    STAGE("old", LOCAL(ares_actor_log_probs(&t->actor, b)));
     if (t->ref) STAGE("ref", LOCAL(ares_reference_log_probs(t->ref, b)));
     if (t->critic) STAGE("values", LOCAL(ares_critic_values(t->critic, b)));
     STAGE("shape", shape_rewards(t, b, m));
-    STAGE("adv", LOCAL(ares_adv_compute(t->run.model->device, t->adv, &t->run.cfg->algorithm,
-                                        t->run.world, b)));
-    scale_advantages(b); /* the critic's returns are not */
+    STAGE("adv",
+          LOCAL(ares_adv_compute(t->run.model->device, t->adv, &cfg->algorithm, t->run.world, b)));
+    scale_advantages(b); /* the critic's returns stay as they are */
     if (t->critic) STAGE("update_critic", ares_critic_update(t->critic, b, m));
-    if (t->run.step >= t->run.cfg->trainer.critic_warmup)
+    if (t->run.step >= cfg->trainer.critic_warmup)
         STAGE("update_actor", ares_actor_update(&t->actor, b, m));
     STAGE("adapt", controls_adapt(t->run.controls, b, m));
-    controls_skip(t->run.controls, &t->run.loader); /* prompts that shall not come again */
+    controls_skip(t->run.controls, &t->run.loader); /* prompts that are not to be drawn again */
     STAGE("report", report_batch(t, b, m));
     return ARES_OK;
 }

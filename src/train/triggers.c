@@ -1,8 +1,8 @@
 /*
  * Trigger words: with worker.rollout.trigger_tokens_file only positions at which the model was
- * about to say one of them may count as high-entropy tokens (aepo.md 2.4; the published run's 174
- * words are examples/trigger_words.json). Words and tokens are compared by their normalised text, a
- * token decoded by itself, so a word that takes two tokens is never seen.
+ * about to say one of them may count as high-entropy tokens (docs/aepo.md#trigger-words; the 174
+ * words of the published run are examples/trigger_words.json). Words and tokens are compared by
+ * their normalised text. Each token is decoded by itself, so a word of two tokens never matches.
  */
 #include "triggers.h"
 

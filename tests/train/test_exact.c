@@ -1,9 +1,9 @@
 /*
- * What must not change (DESIGN 4 and 5): a sample's ids, log-probs and entropies are the same bits
- * whatever the batch, the cache, the row budget, the thread count or the instruction set, and they
- * are the bits that scoring and training compute. Seen to fail: with the sampling key taken from
- * the position in the batch (four tests), with a prompt's partial block not copied (six), with a
- * preempted sample's tokens not computed again (the cache test alone).
+ * What must not change (docs/design.md#randomness-and-exactness): a sample's ids, log-probs and
+ * entropies are the same bits whatever the batch, the cache, the row budget, the thread count or
+ * the instruction set, and they are the bits that scoring and training compute. Seen to fail: with
+ * the sampling key taken from the position in the batch (four tests), with a prompt's partial block
+ * not copied (six), with a preempted sample's tokens not computed again (the cache test alone).
  */
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* The usual metrics of a batch, over all ranks (names: aepo.md section 10). */
+/* The usual metrics of a batch, over all ranks (docs/update.md#metrics). */
 #include <math.h>
 #include <stdio.h>
 

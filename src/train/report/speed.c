@@ -1,6 +1,6 @@
 /*
  * Lengths of the batch's sequences over all ranks, and what the step's stages did per token and
- * second (aepo.md 9.1, 10).
+ * second (docs/update.md#metrics).
  */
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /*
  * The policy: its log-probs and its update. A mini-batch is global_batch_size prompts over all
- * ranks and one optimizer step; max_token_len only bounds memory, because counts in the loss are
- * the mini-batch's, or of runs of micro_batch_size rows.
+ * ranks and gives one optimizer step (docs/update.md#mini-batches). max_token_len only bounds
+ * memory: the loss divides by counts of the mini-batch, or of runs of micro_batch_size rows.
  */
 #include "roles/actor.h"
 
@@ -54,7 +54,7 @@ int ares_actor_log_probs(ares_actor *a, ares_batch *b)
     ARES_PUT(b, old_log_probs);
     const learner_scoring scoring = learner_scoring_of(a->cfg);
     memcpy(b->old_log_probs, b->rollout_log_probs, (size_t)b->tokens * sizeof *b->old_log_probs);
-    for (int64_t g = 0, end; g < b->groups; g = end + 1) { /* neighbours are computed together */
+    for (int64_t g = 0, end; g < b->groups; g = end + 1) { /* adjacent groups go together */
         for (end = g; end < b->groups && !fresh(a, b, end);) end++;
         int64_t row = b->group_start[g], last = b->group_start[end];
         float *out = b->old_log_probs + b->row_start[row];
@@ -85,7 +85,7 @@ static int report(ares_actor *a, update *u, double grad_norm, double lr, ares_me
         ares_metrics_set(m, "actor/abandoned_minibatches", u->stopped_mini);
     }
     if (u->empty > 0) ares_metrics_set(m, "actor/empty_minibatches", u->empty);
-    if (u->mini_batches == 0) return ARES_OK; /* nothing was learnt: means would be of nothing */
+    if (u->mini_batches == 0) return ARES_OK; /* nothing to take means of */
     ares_metrics_set(m, "actor/pg_loss", s->loss / passes);
     ares_metrics_set(m, "actor/final_loss",
                      ares_loss_total(s, a->cfg->loss.entropy_coeff, b->kl_coef) / passes);
@@ -101,7 +101,7 @@ static int report(ares_actor *a, update *u, double grad_norm, double lr, ares_me
     return ARES_OK;
 }
 
-/* Host arrays of one number a token, and what is the same for all mini-batches. */
+/* Columns of one number per token on the host, and what all mini-batches have in common. */
 static int prepare(ares_actor *a, ares_batch *b, update *u)
 {
     const ares_train_config *cfg = a->cfg;
@@ -133,8 +133,8 @@ static int prepare(ares_actor *a, ares_batch *b, update *u)
 }
 
 /*
- * A mini-batch that was left out counts in no metric. Its KL, where it is a number, is that of the
- * weights as they are.
+ * A mini-batch whose update was left out counts in no metric but exactness. Its KL is kept where it
+ * is finite: the weights have not changed.
  */
 static void leave_out(update *u, const update *before, int64_t group, int64_t end)
 {
@@ -149,9 +149,7 @@ static void leave_out(update *u, const update *before, int64_t group, int64_t en
         if (!isfinite(b->kl[i])) b->kl[i] = 0;
 }
 
-/*
- * *norm: of the gradient; NaN where that is not finite and the update was left out, on every rank.
- */
+/* *norm: of the gradient; NaN where the update was left out, on every rank. */
 static int mini_batch(update *u, int64_t group, int64_t end, bool *idle, double *norm)
 {
     learner *l = &u->actor->learner;
@@ -181,10 +179,10 @@ int ares_actor_update(ares_actor *a, ares_batch *b, ares_metrics *m)
             ARES_TRY(mini_batch(&u, g, ARES_MIN(g + groups, b->groups), &idle, &norm));
             if (idle || isnan(norm)) continue;
             norms += norm;
-            u.compare = false; /* from here on the weights are no longer rollout's */
+            u.compare = false; /* from here on the weights are not those of the rollout */
             int64_t row = b->group_start[g], end = b->group_start[ARES_MIN(g + groups, b->groups)];
             if (u.seen_kl) ares_kl_see(b, row, end, u.seen_kl, u.passed);
-            else ares_kl_see(b, row, end, b->kl, NULL); /* of the reward: known of every row */
+            else ares_kl_see(b, row, end, b->kl, NULL); /* KL in the reward: every row has one */
         }
     a->learner.step++;
     return report(a, &u, norms, lr, m);

@@ -1,7 +1,7 @@
 /*
  * The critic: a copy of the starting policy with a value head, its values and its update (PPO;
- * aepo.md 6.5, agentic.md 4.2). The value of response token t is read where t's log-prob is: from
- * the hidden state before it. Mini-batches and their counts are as in the actor's update.
+ * docs/update.md#critic). The value of response token t is read where t's log-prob is: from the
+ * hidden state before it. Mini-batches and their counts are as in the actor's update.
  */
 #include "roles/critic.h"
 

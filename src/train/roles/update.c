@@ -1,10 +1,11 @@
 /*
- * Losses see log-probs of the tokens, rows or mini-batch that their definition needs (ARES_LOSS_*).
- * A token's loss runs inside the head, chunk by chunk; a row's between head forward and head
- * backward of a micro-batch. Where the mini-batch decides (covariances, early stop), all
- * micro-batches go forward first, then the loss, and each goes forward again before its backward;
- * with one micro-batch the first forward is kept. The derivatives of every token are the same on
- * all three ways, and so are the gradients, bit for bit.
+ * A loss sees the log-probs that its definition needs (ARES_LOSS_*): of single tokens, of rows, or
+ * of the mini-batch. A loss of tokens runs inside the head, chunk by chunk; a loss of rows runs
+ * between head forward and head backward of a micro-batch. Where the mini-batch decides
+ * (covariances, early stop), all micro-batches go forward first, then the loss runs, and each
+ * micro-batch goes forward again before its backward; with one micro-batch the first forward is
+ * kept. In all three ways the derivatives of a token are the same, and so are the gradients, bit
+ * for bit.
  */
 #include "roles/update.h"
 
@@ -29,45 +30,67 @@ static bool stops_by_micro_batch(const ares_actor *a)
            strcmp(a->cfg->loss.early_stop_scope, "micro") == 0;
 }
 
-/* Of n tokens from batch token t on, within rows [row, end). */
-static void compare_with_rollout(update *u, int64_t row, int64_t end, int64_t t, int64_t n,
-                                 const float *log_prob)
+/* Consecutive tokens of the batch that a loss looks at together. */
+typedef struct span {
+    int64_t row, end; /* within these rows */
+    int64_t first, n; /* batch tokens [first, first + n) */
+    /* [n]: under the weights as they are */
+    const float *log_prob, *entropy;
+    /* [n]: written: derivatives of the loss */
+    float *c_log_prob, *c_entropy;
+} span;
+
+/* All tokens of rows [row, end), in the update's columns. */
+static span span_of(const update *u, int64_t row, int64_t end)
+{
+    const update_columns *c = &u->col;
+    int64_t first = u->batch->row_start[row];
+    return (span){ .row = row,
+                   .end = end,
+                   .first = first,
+                   .n = u->batch->row_start[end] - first,
+                   .log_prob = c->log_prob + first,
+                   .entropy = c->entropy + first,
+                   .c_log_prob = c->c_log_prob + first,
+                   .c_entropy = c->c_entropy + first };
+}
+
+static void compare_with_rollout(update *u, const span *s)
 {
     const ares_batch *b = u->batch;
-    for (int64_t r = row; r < end; r++) {
+    for (int64_t r = s->row; r < s->end; r++) {
         if (!actor_current(u->actor, &b->samples[r])) continue;
-        int64_t first = ARES_MAX(b->row_start[r], t), last = ARES_MIN(b->row_start[r + 1], t + n);
+        int64_t first = ARES_MAX(b->row_start[r], s->first),
+                last = ARES_MIN(b->row_start[r + 1], s->first + s->n);
         for (int64_t i = first; i < last; i++) {
             if (!b->response_mask[i]) continue;
-            double difference = (double)log_prob[i - t] - (double)b->rollout_log_probs[i];
+            double difference = (double)s->log_prob[i - s->first] - (double)b->rollout_log_probs[i];
             u->max_abs = fmax(u->max_abs, fabs(difference));
             u->compared = 1;
         }
     }
 }
 
-/*
- * Loss and terms of n tokens from batch token t on, within rows [row, end). c_*: outputs, by token.
- */
-static int losses(update *u, int64_t row, int64_t end, int64_t t, int64_t n, const float *log_prob,
-                  const float *entropy, float *c_log_prob, float *c_entropy)
+/* The loss of some tokens, with its KL and entropy terms. */
+static int losses(update *u, const span *s)
 {
     const ares_actor *a = u->actor;
     const ares_batch *b = u->batch;
+    int64_t t = s->first;
     ares_loss_args args = { .cfg = &a->cfg->loss,
-                            .n = n,
-                            .log_prob = log_prob,
+                            .n = s->n,
+                            .log_prob = s->log_prob,
                             .old_log_prob = b->old_log_probs + t,
                             .advantage = b->advantages + t,
                             .weight = u->col.weight + t,
                             .is_weight = u->col.is_weight ? u->col.is_weight + t : NULL,
                             .mask = b->response_mask + t,
-                            .entropy = entropy,
-                            .d_log_prob = c_log_prob,
-                            .d_entropy = c_entropy,
+                            .entropy = s->entropy,
+                            .d_log_prob = s->c_log_prob,
+                            .d_entropy = s->c_entropy,
                             .sums = &u->sums,
-                            .row = row,
-                            .end = end,
+                            .row = s->row,
+                            .end = s->end,
                             .first = t,
                             .row_start = b->row_start,
                             .samples = b->samples,
@@ -84,8 +107,8 @@ static int losses(update *u, int64_t row, int64_t end, int64_t t, int64_t n, con
                         .d_full = u->col.c_kl ? u->col.c_kl + t : NULL };
     ARES_TRY(
         ares_loss_compute(a->learner.model->device, a->loss, &args, kl_in_loss(a) ? &kl : NULL));
-    memset(u->passed + row, 1, (size_t)(end - row));
-    if (u->compare) compare_with_rollout(u, row, end, t, n, log_prob);
+    memset(u->passed + s->row, 1, (size_t)(s->end - s->row));
+    if (u->compare) compare_with_rollout(u, s);
     return ARES_OK;
 }
 
@@ -94,9 +117,15 @@ static void token_losses(void *ctx, int32_t row, int32_t n, const float *log_pro
                          const float *entropy, float *c_log_prob, float *c_entropy)
 {
     update *u = ctx;
-    if (u->rc == ARES_OK)
-        u->rc = losses(u, u->micro->row, u->micro->end, u->batch->row_start[u->micro->row] + row, n,
-                       log_prob, entropy, c_log_prob, c_entropy);
+    const span s = { .row = u->micro->row,
+                     .end = u->micro->end,
+                     .first = u->batch->row_start[u->micro->row] + row,
+                     .n = n,
+                     .log_prob = log_prob,
+                     .entropy = entropy,
+                     .c_log_prob = c_log_prob,
+                     .c_entropy = c_entropy };
+    if (u->rc == ARES_OK) u->rc = losses(u, &s);
 }
 
 /* A micro-batch between its forward and its backward. */
@@ -147,13 +176,12 @@ static int backward(update *u, const micro_pass *p)
     return learner_backward(l, &p->rows, l->scratch);
 }
 
-/* Forward, loss and backward of a micro-batch that decides for itself. */
+/* Forward, loss and backward of a micro-batch whose loss needs no other micro-batch. */
 static int whole_micro_batch(update *u, const ares_micro_batch *m)
 {
     ares_actor *a = u->actor;
     ares_device *d = a->learner.model->device;
     micro_pass p;
-    int64_t t = u->batch->row_start[m->row];
     ARES_TRY(forward(u, m, &p));
     if (!p.rows.packed.n_out) return ARES_OK;
     if ((a->loss->flags & ARES_LOSS_LOCAL) && !exact_kl(a)) {
@@ -164,14 +192,14 @@ static int whole_micro_batch(update *u, const ares_micro_batch *m)
     }
     d->k->head(d, &p.head);
     ARES_TRY(d->k->sync(d));
-    ARES_TRY(losses(u, m->row, m->end, t, p.rows.packed.n_out, p.head.log_prob, p.head.entropy,
-                    u->col.c_log_prob + t, u->col.c_entropy + t));
+    const span s = span_of(u, m->row, m->end);
+    ARES_TRY(losses(u, &s));
     return backward(u, &p);
 }
 
 /*
- * Micro-batches as loss_norm and early_stop_scope count them: runs of `size` rows. Memory is
- * bounded by other cuts.
+ * Micro-batches as loss_norm and early_stop_scope count them: runs of `size` rows. The cuts that
+ * bound memory are others (make_cuts).
  */
 static int64_t runs_of(int64_t row, int64_t end, int64_t size, ares_micro_batch *out)
 {
@@ -182,8 +210,8 @@ static int64_t runs_of(int64_t row, int64_t end, int64_t size, ares_micro_batch 
 }
 
 /*
- * Which micro-batches teach nothing, by the mean ratio of their tokens or of the mini-batch's
- * (dapo.md 4.5).
+ * Which micro-batches are left out because the mean importance ratio of their tokens, or of the
+ * mini-batch's, is too large (docs/dapo.md#early-stop).
  */
 static int stop_early(update *u, const ares_micro_batch *plan, int64_t n, bool *stopped)
 {
@@ -231,27 +259,22 @@ static int stop_early(update *u, const ares_micro_batch *plan, int64_t n, bool *
     return ARES_OK;
 }
 
-/* The loss of a mini-batch whose log-probs are all there. */
+/* The loss of a mini-batch after the forward passes of all its micro-batches. */
 static int mini_batch_losses(update *u, int64_t row, int64_t end, const ares_micro_batch *plan,
                              int64_t n, const bool *stopped)
 {
-    const update_columns *c = &u->col;
     if (u->actor->loss->flags & ARES_LOSS_BATCH) {
-        int64_t t = u->batch->row_start[row];
-        if (n && stopped[0]) return ARES_OK; /* as on every other rank */
-        return losses(u, row, end, t, u->batch->row_start[end] - t, c->log_prob + t, c->entropy + t,
-                      c->c_log_prob + t, c->c_entropy + t);
+        const span all = span_of(u, row, end);
+        return n && stopped[0] ? ARES_OK /* as on every other rank */ : losses(u, &all);
     }
     for (int64_t i = 0; i < n; i++) {
-        int64_t t = u->batch->row_start[plan[i].row];
-        if (stopped[i]) continue;
-        ARES_TRY(losses(u, plan[i].row, plan[i].end, t, u->batch->row_start[plan[i].end] - t,
-                        c->log_prob + t, c->entropy + t, c->c_log_prob + t, c->c_entropy + t));
+        const span s = span_of(u, plan[i].row, plan[i].end);
+        if (!stopped[i]) ARES_TRY(losses(u, &s));
     }
     return ARES_OK;
 }
 
-/* Whether an early stop left no rank a token to train on. */
+/* *all: the early stop has left no token to train on, on any rank. */
 static int abandoned(const update *u, const ares_micro_batch *plan, int64_t n, const bool *stopped,
                      bool *all)
 {
@@ -264,7 +287,8 @@ static int abandoned(const update *u, const ares_micro_batch *plan, int64_t n, c
 }
 
 /*
- * Cuts that bound memory. Those of an early stop by micro-batch end where a run of its rows does.
+ * Cuts of a mini-batch that bound memory. Where an early stop decides by micro-batch, no cut
+ * crosses the end of a run of micro_batch_size rows.
  */
 typedef struct cuts {
     ares_micro_batch *runs, *plan;
@@ -275,10 +299,10 @@ static void make_cuts(const update *u, int64_t row, int64_t end, cuts *out)
 {
     const ares_actor_config *c = &u->actor->cfg->actor;
     ares_arena *arena = &u->batch->arena;
-    size_t room = (size_t)(end - row + 1);
-    *out = (cuts){ .runs = ares_arena_alloc(arena, room * sizeof *out->runs),
-                   .plan = ares_arena_alloc(arena, room * sizeof *out->plan),
-                   .first = ares_arena_alloc(arena, room * sizeof *out->first) };
+    size_t most = (size_t)(end - row + 1);
+    *out = (cuts){ .runs = ares_arena_alloc(arena, most * sizeof *out->runs),
+                   .plan = ares_arena_alloc(arena, most * sizeof *out->plan),
+                   .first = ares_arena_alloc(arena, most * sizeof *out->first) };
     int64_t size = stops_by_micro_batch(u->actor) ? c->micro_batch_size : end - row;
     out->n_runs = runs_of(row, end, size, out->runs);
     for (int64_t i = 0; i < out->n_runs; i++) {
@@ -290,7 +314,7 @@ static void make_cuts(const update *u, int64_t row, int64_t end, cuts *out)
     out->first[out->n_runs] = out->n;
 }
 
-/* Everything forward, the loss, everything backward. */
+/* All micro-batches forward, then the loss, then all backward. */
 static int in_two_passes(update *u, int64_t row, int64_t end, bool *idle)
 {
     ares_device *d = u->actor->learner.model->device;
@@ -325,7 +349,7 @@ static int in_two_passes(update *u, int64_t row, int64_t end, bool *idle)
     return ARES_OK;
 }
 
-/* What every token of the mini-batch weighs. *tokens: those of all ranks. */
+/* The weight of every token of the mini-batch. *tokens: tokens with mask 1 over all ranks. */
 static int weigh(update *u, int64_t row, int64_t end, double *tokens)
 {
     const ares_loss_config *c = &u->actor->cfg->loss;
@@ -352,7 +376,7 @@ static int weigh(update *u, int64_t row, int64_t end, double *tokens)
                                   u->col.weight + b->row_start[row]);
 }
 
-/* Micro-batches one after the other, where each decides for itself. */
+/* Each micro-batch forward, loss and backward, one after the other. */
 static int in_one_pass(update *u, int64_t row, int64_t end)
 {
     const ares_actor_config *c = &u->actor->cfg->actor;

@@ -4,8 +4,8 @@
 #include "ares/train.h"
 
 /*
- * One run's directory (DESIGN 6): what is in it decides whether a run starts, goes on, or is
- * refused.
+ * The directory of a run (docs/design.md#run-directory): what is in it decides whether a run
+ * starts, goes on, or is refused.
  */
 typedef struct rundir {
     ares_str path;

@@ -1,6 +1,6 @@
 /*
  * Numbers that follow from the options: steps of a run, sizes of a batch, floating-point operations
- * (aepo.md 1.2 and 10).
+ * (docs/update.md#sizes-that-follow-from-the-options).
  */
 #include <math.h>
 #include <string.h>

@@ -43,40 +43,46 @@ static int put_mean(const ares_trainer *t, ares_metrics *m, const char *name, do
     return ARES_OK;
 }
 
-int report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
+/* Sums over this rank's rows; discarded answers cost their tokens, and count nowhere else. */
+typedef struct row_sums {
+    summary score, reward, advantage, response, prompt, returns, values;
+    double clipped, full;    /* responses, prompts of the greatest length */
+    double accuracy, judged; /* sum, and rows that have one */
+    double entropy, tokens;  /* of tokens with mask 1 */
+    double total;            /* tokens of all rows, the prompts of each included */
+} row_sums;
+
+static void see_row(row_sums *y, const ares_data_config *cfg, const ares_batch *b, int64_t r)
 {
-    summary score = { 0 }, reward = { 0 }, advantage = { 0 }, response = { 0 }, prompt = { 0 },
-            returns = { 0 }, values = { 0 };
-    double clipped = 0, full = 0, accuracy = 0, judged = 0, entropy = 0, tokens = 0, mixed = 0,
-           compared = 0, total = 0;
-    for (int64_t r = 0; r < b->rows; r++) {
-        const ares_sample *s = &b->samples[r];
-        double scores = 0, rewards = 0, length = (double)(b->row_start[r + 1] - b->row_start[r]);
-        total += s->prompt_len + length;
-        /* a discarded answer cost its tokens, and counts nowhere else */
-        if (!ares_batch_row_counts(b, r)) continue;
-        for (int64_t i = b->row_start[r]; i < b->row_start[r + 1]; i++) {
-            scores += (double)b->token_level_scores[i];
-            rewards += (double)b->token_level_rewards[i];
-            if (!b->response_mask[i]) continue;
-            see(&advantage, (double)b->advantages[i]);
-            if (b->returns) see(&returns, (double)b->returns[i]);
-            if (b->values) see(&values, (double)b->values[i]);
-            entropy += (double)b->entropies[i];
-            tokens++;
-        }
-        see(&score, scores);
-        see(&reward, rewards);
-        see(&response, length);
-        see(&prompt, s->prompt_len);
-        clipped += length >= (double)t->run.cfg->data.max_response_length;
-        full += s->prompt_len >= t->run.cfg->data.max_prompt_length;
-        if (!isnan(s->accuracy)) {
-            accuracy += (double)s->accuracy;
-            judged++;
-        }
+    const ares_sample *s = &b->samples[r];
+    double scores = 0, rewards = 0, length = (double)(b->row_start[r + 1] - b->row_start[r]);
+    y->total += s->prompt_len + length;
+    if (!ares_batch_row_counts(b, r)) return;
+    for (int64_t i = b->row_start[r]; i < b->row_start[r + 1]; i++) {
+        scores += (double)b->token_level_scores[i];
+        rewards += (double)b->token_level_rewards[i];
+        if (!b->response_mask[i]) continue;
+        see(&y->advantage, (double)b->advantages[i]);
+        if (b->returns) see(&y->returns, (double)b->returns[i]);
+        if (b->values) see(&y->values, (double)b->values[i]);
+        y->entropy += (double)b->entropies[i];
+        y->tokens++;
     }
-    /* groups that teach: not all scores equal; masked ones count nowhere */
+    see(&y->score, scores);
+    see(&y->reward, rewards);
+    see(&y->response, length);
+    see(&y->prompt, s->prompt_len);
+    y->clipped += length >= (double)cfg->max_response_length;
+    y->full += s->prompt_len >= cfg->max_prompt_length;
+    if (isnan(s->accuracy)) return;
+    y->accuracy += (double)s->accuracy;
+    y->judged++;
+}
+
+/* Groups whose scores are not all equal; masked answers count nowhere. */
+static int put_mixed_groups(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
+{
+    double mixed = 0, compared = 0;
     for (int64_t g = 0; g < b->groups; g++) {
         float low = INFINITY, high = -INFINITY;
         for (int64_t r = b->group_start[g]; r < b->group_start[g + 1]; r++) {
@@ -87,32 +93,45 @@ int report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
         mixed += low < high;
         compared += low <= high;
     }
-    ARES_TRY(put(t, m, "critic/score", &score));
-    ARES_TRY(put(t, m, "critic/rewards", &reward));
-    ARES_TRY(put(t, m, "critic/advantages", &advantage));
-    if (b->returns) ARES_TRY(put(t, m, "critic/returns", &returns));
-    if (b->values) ARES_TRY(put(t, m, "critic/values", &values));
-    ARES_TRY(put(t, m, "response_length", &response));
-    ARES_TRY(put_mean(t, m, "response_length/clip_ratio", clipped, response.count));
-    ARES_TRY(put(t, m, "prompt_length", &prompt));
-    ARES_TRY(put_mean(t, m, "prompt_length/clip_ratio", full, prompt.count));
-    ARES_TRY(put_mean(t, m, "reward/overall", score.sum, score.count));
-    /* reward/accuracy is that of all answers, the filtered ones included */
-    ARES_TRY(put_mean(t, m, "reward/batch_accuracy", accuracy, judged));
+    return put_mean(t, m, "rollout/mixed_groups_frac", mixed, compared);
+}
+
+/* The mean of each reward that a score is made of, and what rewards count themselves. */
+static int put_rewards(const ares_trainer *t, const ares_batch *b, double rows, ares_metrics *m)
+{
     for (int i = 0; i < ares_reward_count(t->reward); i++) {
         char key[160];
         double sum = 0;
         for (int64_t r = 0; r < b->rows; r++)
             if (ares_batch_row_counts(b, r)) sum += (double)b->samples[r].reward_parts[i];
         snprintf(key, sizeof key, "reward/%s", ares_reward_name(t->reward, i));
-        ARES_TRY(put_mean(t, m, key, sum, score.count));
+        ARES_TRY(put_mean(t, m, key, sum, rows));
     }
-    ARES_TRY(ares_reward_report(t->reward, t->run.world, "", m));
-    ARES_TRY(put_mean(t, m, "rollout/entropy", entropy, tokens));
-    ARES_TRY(put_mean(t, m, "rollout/mixed_groups_frac", mixed, compared));
-    ARES_TRY(ares_world_sum_f64(t->run.world, &total, 1));
-    ares_metrics_set(m, "perf/total_num_tokens", total);
+    return ares_reward_report(t->reward, t->run.world, "", m);
+}
+
+int report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
+{
+    row_sums y = { 0 };
     ares_rollout_stats stats;
+    for (int64_t r = 0; r < b->rows; r++) see_row(&y, &t->run.cfg->data, b, r);
+    ARES_TRY(put(t, m, "critic/score", &y.score));
+    ARES_TRY(put(t, m, "critic/rewards", &y.reward));
+    ARES_TRY(put(t, m, "critic/advantages", &y.advantage));
+    if (b->returns) ARES_TRY(put(t, m, "critic/returns", &y.returns));
+    if (b->values) ARES_TRY(put(t, m, "critic/values", &y.values));
+    ARES_TRY(put(t, m, "response_length", &y.response));
+    ARES_TRY(put_mean(t, m, "response_length/clip_ratio", y.clipped, y.response.count));
+    ARES_TRY(put(t, m, "prompt_length", &y.prompt));
+    ARES_TRY(put_mean(t, m, "prompt_length/clip_ratio", y.full, y.prompt.count));
+    ARES_TRY(put_mean(t, m, "reward/overall", y.score.sum, y.score.count));
+    /* reward/accuracy is over all answers, those of dropped groups included (collect.c) */
+    ARES_TRY(put_mean(t, m, "reward/batch_accuracy", y.accuracy, y.judged));
+    ARES_TRY(put_rewards(t, b, y.score.count, m));
+    ARES_TRY(put_mean(t, m, "rollout/entropy", y.entropy, y.tokens));
+    ARES_TRY(put_mixed_groups(t, b, m));
+    ARES_TRY(ares_world_sum_f64(t->run.world, &y.total, 1));
+    ares_metrics_set(m, "perf/total_num_tokens", y.total);
     ares_rollout_get_stats(t->rollout, &stats);
     ares_metrics_set(m, "rollout/preemptions", (double)stats.preemptions);
     ares_metrics_set(m, "rollout/forward_passes", (double)stats.steps);

@@ -107,6 +107,36 @@ void generate_keep(generate_sample *s, int64_t n, ares_arena *arena)
     }
 }
 
+int generate_rows(ares_trainer *t, const generate_pass *p, int64_t at, int64_t end,
+                  ares_arena *arena, generate_group **out, int64_t *count)
+{
+    int64_t ranks = ares_world_size(t->run.world), rank = ares_world_rank(t->run.world), k = 0;
+    const ares_row **rows = ares_arena_alloc(arena, (size_t)(end - at + 1) * sizeof *rows);
+    int64_t *draws = ares_arena_alloc(arena, (size_t)(end - at + 1) * sizeof *draws);
+    for (int64_t i = at; i < end; i++) {
+        if (i % ranks != rank) continue;
+        rows[k] = ares_dataset_row(p->data, i);
+        draws[k++] = i;
+    }
+    ares_rng_key root = ares_rng_root((uint64_t)t->run.cfg->rollout.seed, ARES_RNG_SAMPLE);
+    generate_job job = { .n_prompts = k,
+                         .n = p->n,
+                         .rows = rows,
+                         .draws = draws,
+                         .sampling = p->sampling,
+                         .key = ares_rng_sub(root, UINT64_MAX - (uint64_t)p->key, 0) };
+    generate_sample *samples;
+    ARES_TRY(generate_samples(t, &job, arena, &samples));
+    generate_keep(samples, k * p->n, arena);
+    generate_group *groups = ares_arena_calloc(arena, (size_t)k + 1, sizeof *groups);
+    for (int64_t g = 0; g < k; g++)
+        groups[g] =
+            (generate_group){ .draw = draws[g], .row = rows[g], .samples = samples + g * p->n };
+    *out = groups;
+    *count = k;
+    return ARES_OK;
+}
+
 void generate_discard(const ares_trainer *t, generate_sample *s, int64_t n)
 {
     int64_t limit = ares_reward_max_length(t->reward);

@@ -4,7 +4,7 @@
 #include "trainer.h"
 
 typedef struct generate_job {
-    int64_t n_prompts, n;        /* samples of each */
+    int64_t n_prompts, n;        /* n: samples of each prompt */
     const ares_row *const *rows; /* [n_prompts] */
     const int64_t *draws;        /* [n_prompts]: part of the sampling key */
     const ares_sampling *sampling;
@@ -42,6 +42,19 @@ typedef struct generate_group {
 /* Groups as rows of an empty batch, with the columns that rollout owns. */
 void generate_fill(ares_batch *b, const generate_group *groups, int64_t count, int64_t n,
                    int64_t version);
+/*
+ * Answers to rows of a data set outside of a step's batch, at another key: a pass never shifts what
+ * training samples.
+ */
+typedef struct generate_pass {
+    const ares_dataset *data;
+    const ares_sampling *sampling;
+    int64_t n; /* samples of each prompt */
+    enum { GENERATE_VALIDATION, GENERATE_BOOTSTRAP } key;
+} generate_pass;
+/* Rows [at, end), this rank's share of them, in the arena: out [*count]. */
+int generate_rows(ares_trainer *t, const generate_pass *p, int64_t at, int64_t end,
+                  ares_arena *arena, generate_group **out, int64_t *count);
 /*
  * Whole groups of the step, this rank's share: samples, responses, masks, log-probs, entropies;
  * scores lie in the samples. (collect.c)

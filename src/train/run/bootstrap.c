@@ -41,35 +41,18 @@ static int load(ares_trainer *t, const char *path)
 /* Rows [at, end) of the training set, this rank's share: answered and shown to the controls. */
 static int answer(ares_trainer *t, int64_t at, int64_t end, ares_metrics *m)
 {
-    int64_t ranks = ares_world_size(t->run.world), rank = ares_world_rank(t->run.world),
-            n = t->run.cfg->rollout.n, count = 0;
+    int64_t n = t->run.cfg->rollout.n, count;
     ares_batch *b = &t->batch;
-    ares_batch_clear(b);
-    const ares_row **rows = ares_arena_alloc(&b->arena, (size_t)(end - at + 1) * sizeof *rows);
-    int64_t *draws = ares_arena_alloc(&b->arena, (size_t)(end - at + 1) * sizeof *draws);
-    for (int64_t i = at; i < end; i++) {
-        if (i % ranks != rank) continue;
-        rows[count] = ares_dataset_row(t->run.train, i);
-        draws[count++] = i;
-    }
     ares_sampling sampling;
+    generate_group *groups;
     generate_sampling(t->run.cfg, &sampling);
-    /* a key of its own: the pass never shifts what training samples */
-    generate_job job = { .n_prompts = count,
-                         .n = n,
-                         .rows = rows,
-                         .draws = draws,
-                         .sampling = &sampling,
-                         .key = ares_rng_sub(
-                             ares_rng_root((uint64_t)t->run.cfg->rollout.seed, ARES_RNG_SAMPLE),
-                             UINT64_MAX - 1, 0) };
-    generate_sample *samples;
-    ARES_TRY(ares_world_agree(t->run.world, generate_samples(t, &job, &b->arena, &samples)));
-    generate_discard(t, samples, count * n);
-    generate_group *groups = ares_arena_calloc(&b->arena, (size_t)count + 1, sizeof *groups);
-    for (int64_t g = 0; g < count; g++)
-        groups[g] =
-            (generate_group){ .draw = draws[g], .row = rows[g], .samples = samples + g * n };
+    const generate_pass pass = {
+        .data = t->run.train, .sampling = &sampling, .n = n, .key = GENERATE_BOOTSTRAP
+    };
+    ares_batch_clear(b);
+    ARES_TRY(ares_world_agree(t->run.world,
+                              generate_rows(t, &pass, at, end, &b->arena, &groups, &count)));
+    for (int64_t g = 0; g < count; g++) generate_discard(t, groups[g].samples, n);
     generate_fill(b, groups, count, n, t->actor.learner.optim.updates);
     return controls_bootstrap_add(t->run.controls, b, m);
 }

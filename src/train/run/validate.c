@@ -19,13 +19,24 @@
 ARES_OPTION_STRUCT(val_options, VAL_OPTIONS);
 static ARES_OPTION_TABLE(val_option_table, val_options, VAL_OPTIONS);
 
-/* Sums of one part of the rows: all of them, or those of one value of data.val_group_key. */
+enum { GROUPS_MAX = 64 }; /* a key with more values than that does not name groups */
+
+/* Sums over some of the rows: all of them, or those of one value of data.val_group_key. */
 typedef struct tally {
-    const char *name;
+    const char *name; /* "<key>=<value>"; NULL: of all rows */
     double rows, score, accuracy, judged, tokens, stopped, *parts;
 } tally;
 
-static void count(tally *y, const generate_sample *s, int parts)
+typedef struct validation {
+    const ares_trainer *t;
+    int parts; /* rewards that a score is made of */
+    tally all, groups[GROUPS_MAX];
+    int n_groups;    /* the same on every rank, and so is their order */
+    ares_map *names; /* value of the key -> its group */
+    ares_arena arena;
+} validation;
+
+static void add(tally *y, const generate_sample *s, int parts)
 {
     y->rows++;
     y->score += (double)s->item.score;
@@ -38,8 +49,10 @@ static void count(tally *y, const generate_sample *s, int parts)
     for (int i = 0; i < parts; i++) y->parts[i] += (double)s->item.parts[i];
 }
 
-static int put(const ares_trainer *t, tally *y, int parts, ares_metrics *m)
+static int put(const validation *v, const tally *y, ares_metrics *m)
 {
+    const ares_trainer *t = v->t;
+    int parts = v->parts;
     double *sums = ares_malloc((size_t)(6 + parts) * sizeof *sums);
     memcpy(sums, (double[]){ y->rows, y->score, y->accuracy, y->judged, y->tokens, y->stopped },
            6 * sizeof *sums);
@@ -67,27 +80,23 @@ static int put(const ares_trainer *t, tally *y, int parts, ares_metrics *m)
     return rc;
 }
 
-/*
- * The part a row belongs to by data.val_group_key, as "<key>=<value>"; the list is the same on
- * every rank.
- */
-static tally *group_of(const ares_trainer *t, const ares_row *row, ares_map *names, tally *groups,
-                       int *n, int parts, ares_arena *arena)
+/* The group of a row; NULL: the row has none. A value that is seen first makes a group. */
+static tally *group_of(validation *v, const ares_row *row)
 {
-    const char *key = t->run.cfg->data.val_group_key;
-    const ares_json *v = key ? ares_json_get(row->json, key) : NULL;
-    if (!v) return NULL;
+    const char *key = v->t->run.cfg->data.val_group_key;
+    const ares_json *x = key ? ares_json_get(row->json, key) : NULL;
+    if (!x) return NULL;
     ares_view value =
-        v->type == ARES_JSON_BOOL ? (v->boolean ? ARES_VIEW("true") : ARES_VIEW("false")) : v->text;
+        x->type == ARES_JSON_BOOL ? (x->boolean ? ARES_VIEW("true") : ARES_VIEW("false")) : x->text;
     int64_t i;
     if (!value.data) return NULL;
-    if (ares_map_get(names, value, &i)) return &groups[i];
-    if (*n == 64) return NULL; /* a key with more values than that does not name groups */
-    ares_map_put(names, value, *n);
-    groups[*n] =
-        (tally){ .name = ares_arena_printf(arena, "%s=%.*s", key, (int)value.len, value.data),
-                 .parts = ares_arena_calloc(arena, (size_t)parts + 1, sizeof(double)) };
-    return &groups[(*n)++];
+    if (ares_map_get(v->names, value, &i)) return &v->groups[i];
+    if (v->n_groups == GROUPS_MAX) return NULL;
+    ares_map_put(v->names, value, v->n_groups);
+    v->groups[v->n_groups] =
+        (tally){ .name = ares_arena_printf(&v->arena, "%s=%.*s", key, (int)value.len, value.data),
+                 .parts = ares_arena_calloc(&v->arena, (size_t)v->parts + 1, sizeof(double)) };
+    return &v->groups[v->n_groups++];
 }
 
 static void write_sample(const ares_trainer *t, const ares_row *row, int64_t index,
@@ -155,70 +164,69 @@ static int lengths(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
     return ARES_OK;
 }
 
-int ares_trainer_validate(ares_trainer *t, ares_metrics *m, ares_str *samples)
+/* All rows, this rank's share, answered in draws of val_batch_size. */
+static int answer(ares_trainer *t, ares_arena *arena, generate_group *out, int64_t *count)
 {
-    int64_t total = ares_dataset_count(t->run.val), at = 0, ranks = ares_world_size(t->run.world),
-            rank = ares_world_rank(t->run.world);
-    int64_t batch = t->run.cfg->data.val_batch_size > 0 ? t->run.cfg->data.val_batch_size : total;
-    int parts = ares_reward_count(t->reward), n_groups = 0, rc = ARES_OK;
-    ares_arena arena = { 0 };
-    ares_batch b;
-    ares_batch_init(&b);
-    generate_group *answered = ares_arena_calloc(&arena, (size_t)total + 1, sizeof *answered);
-    int64_t n_answered = 0, n = t->val_n;
-    ares_map *names = ares_map_new();
-    tally all = { .parts = ares_arena_calloc(&arena, (size_t)parts + 1, sizeof(double)) },
-          groups[64];
-    for (int64_t i = 0; i < total; i++)
-        group_of(t, ares_dataset_row(t->run.val, i), names, groups, &n_groups, parts, &arena);
-    for (; at < total && rc == ARES_OK; at += batch) {
-        int64_t count = 0, end = ARES_MIN(total, at + batch);
-        const ares_row **rows = ares_arena_alloc(&arena, (size_t)(end - at) * sizeof *rows);
-        int64_t *draws = ares_arena_alloc(&arena, (size_t)(end - at) * sizeof *draws);
-        for (int64_t i = at; i < end; i++) {
-            if (i % ranks != rank) continue;
-            rows[count] = ares_dataset_row(t->run.val, i);
-            draws[count++] = i;
-        }
-        /* a key of its own: validation never shifts what training samples */
-        generate_job job = { .n_prompts = count,
-                             .n = n,
-                             .rows = rows,
-                             .draws = draws,
-                             .sampling = &t->val_sampling,
-                             .key = ares_rng_sub(
-                                 ares_rng_root((uint64_t)t->run.cfg->rollout.seed, ARES_RNG_SAMPLE),
-                                 UINT64_MAX, 0) };
-        generate_sample *out = NULL;
-        rc = generate_samples(t, &job, &arena, &out);
-        if (rc == ARES_OK) generate_keep(out, count * n, &arena);
-        for (int64_t g = 0; g < count && rc == ARES_OK; g++)
-            answered[n_answered++] =
-                (generate_group){ .draw = draws[g], .row = rows[g], .samples = out + g * n };
+    int64_t total = ares_dataset_count(t->run.val), size = t->run.cfg->data.val_batch_size;
+    const generate_pass pass = {
+        .data = t->run.val, .sampling = &t->val_sampling, .n = t->val_n, .key = GENERATE_VALIDATION
+    };
+    if (size <= 0) size = total;
+    *count = 0;
+    for (int64_t at = 0; at < total; at += size) {
+        generate_group *groups;
+        int64_t n;
+        ARES_TRY(generate_rows(t, &pass, at, ARES_MIN(total, at + size), arena, &groups, &n));
+        if (n) memcpy(out + *count, groups, (size_t)n * sizeof *out);
+        *count += n;
     }
-    rc = ares_world_agree(t->run.world, rc);
-    if (rc == ARES_OK) generate_fill(&b, answered, n_answered, n, t->actor.learner.optim.updates);
-    if (rc == ARES_OK) rc = controls_validate(t->run.controls, &b, m);
-    if (rc == ARES_OK) ares_reward_shape(t->reward, &b);
-    for (int64_t r = 0; r < b.rows && rc == ARES_OK; r++) {
-        const ares_row *row = b.samples[r].row;
+    return ARES_OK;
+}
+
+static int report(validation *v, const ares_batch *b, ares_metrics *m)
+{
+    const ares_trainer *t = v->t;
+    double format;
+    ARES_TRY(put(v, &v->all, m));
+    ARES_TRY(ares_reward_report(t->reward, t->run.world, "val/", m));
+    if (ares_metrics_get(m, "val/reward/format", &format))
+        ares_metrics_set(m, "val/format_reward", format);
+    ARES_TRY(lengths(t, b, m));
+    for (int g = 0; g < v->n_groups; g++) ARES_TRY(put(v, &v->groups[g], m));
+    return ARES_OK;
+}
+
+static int validate(ares_trainer *t, validation *v, ares_batch *b, ares_metrics *m,
+                    ares_str *samples)
+{
+    int64_t total = ares_dataset_count(t->run.val), n = t->val_n, count;
+    generate_group *answered = ares_arena_calloc(&v->arena, (size_t)total + 1, sizeof *answered);
+    for (int64_t i = 0; i < total; i++) (void)group_of(v, ares_dataset_row(t->run.val, i));
+    ARES_TRY(ares_world_agree(t->run.world, answer(t, &v->arena, answered, &count)));
+    generate_fill(b, answered, count, n, t->actor.learner.optim.updates);
+    ARES_TRY(ares_world_agree(t->run.world, controls_validate(t->run.controls, b, m)));
+    ares_reward_shape(t->reward, b);
+    for (int64_t r = 0; r < b->rows; r++) {
+        const ares_row *row = b->samples[r].row;
         generate_sample *s = &answered[r / n].samples[r % n];
-        tally *g = group_of(t, row, names, groups, &n_groups, parts, &arena);
-        s->item.score = b.samples[r].score; /* a shaper may have added to it */
-        count(&all, s, parts);
-        if (g) count(g, s, parts);
+        tally *g = group_of(v, row);
+        s->item.score = b->samples[r].score; /* a shaper may have added to it */
+        add(&v->all, s, v->parts);
+        if (g) add(g, s, v->parts);
         if (samples) write_sample(t, row, r % n, s, samples);
     }
-    rc = ares_world_agree(t->run.world, rc);
-    if (rc == ARES_OK) rc = put(t, &all, parts, m);
-    if (rc == ARES_OK) rc = ares_reward_report(t->reward, t->run.world, "val/", m);
-    double format;
-    if (rc == ARES_OK && ares_metrics_get(m, "val/reward/format", &format))
-        ares_metrics_set(m, "val/format_reward", format);
-    if (rc == ARES_OK) rc = lengths(t, &b, m);
+    return report(v, b, m);
+}
+
+int ares_trainer_validate(ares_trainer *t, ares_metrics *m, ares_str *samples)
+{
+    validation v = { .t = t, .parts = ares_reward_count(t->reward), .names = ares_map_new() };
+    v.all.parts = ares_arena_calloc(&v.arena, (size_t)v.parts + 1, sizeof(double));
+    ares_batch b;
+    ares_batch_init(&b);
+    int rc = validate(t, &v, &b, m, samples);
     ares_batch_fini(&b);
-    for (int g = 0; g < n_groups && rc == ARES_OK; g++) rc = put(t, &groups[g], parts, m);
-    ares_map_free(names);
-    ares_arena_fini(&arena);
+    ares_map_free(v.names);
+    ares_arena_fini(&v.arena);
     return rc;
 }

@@ -1,6 +1,4 @@
-/*
- * train: the step, and what lives around it.
- */
+/* train: the options of a run, and runs: by rewards, supervised, or validation alone. */
 #ifndef ARES_TRAIN_H
 #define ARES_TRAIN_H
 
@@ -286,28 +284,29 @@ typedef struct ares_train_config {
     ares_sft_config sft; /* of supervised runs only */
     void *controls[8];   /* options of each entry of ares_control_list, in its order */
 } ares_train_config;
+/* Declares the names that other trainers have for options. (options/aliases.c) */
+void ares_train_add_aliases(ares_config *cfg);
 /*
  * Declares every option of training (sections, aliases, choices of the tables) on cfg, bound into
- * out. (config.c)
+ * out. (options/declared.c)
  */
-/* names of other trainers (aliases.c) */
-void ares_train_add_aliases(ares_config *cfg);
 void ares_train_config_declare(ares_config *cfg, ares_train_config *out);
 /*
- * After ares_config_resolve: relations between options, and those of table entries; one report of
- * all faults. world: ranks the run will have.
+ * After ares_config_resolve: checks relations between options, and the options of table entries;
+ * reports all faults at once. world: the number of ranks that the run will have.
  */
 int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int world);
 /*
- * Ranks that trainer.nnodes and n_gpus_per_node name; 1 where they name none: for a check without a
- * launch. (published.c)
+ * Ranks that trainer.nnodes and n_gpus_per_node name; 1 where they name none. For a check without a
+ * launch. (options/published.c)
  */
 int ares_train_named_ranks(const ares_train_config *c);
 
 /*
- * Faults where a run of so many processes on this machine cannot fit into its memory or its cards;
- * reads config.json, no weight, and opens no device. words: what a process holds. reinforcement:
- * with reference and critic, where the options ask for them. (memory.c)
+ * Adds a fault where a run of local_ranks processes on this machine cannot fit into its memory or
+ * its cards. Reads config.json, no weight, and opens no device. words: receives what a process
+ * holds, as text. reinforcement: count reference and critic, where the options ask for them.
+ * (run/memory.c)
  */
 void ares_train_memory_check(ares_config *cfg, const ares_train_config *c, int local_ranks,
                              bool reinforcement, ares_str *words);
@@ -317,34 +316,38 @@ void ares_train_memory_check(ares_config *cfg, const ares_train_config *c, int l
  * docs/update.md#sizes-that-follow-from-the-options)
  */
 /*
- * examples: rows of the training set; drawn: prompts of one draw (ARES_NULL_I64: a batch).
- * max_steps ARES_NULL_I64: as the epochs give.
+ * Steps of a run. examples: rows of the training set; drawn: prompts of one draw (ARES_NULL_I64: as
+ * many as a batch). max_steps ARES_NULL_I64: as many steps as the epochs give.
  */
 int64_t ares_train_total_steps(int64_t examples, int64_t drawn, int64_t batch, int64_t epochs,
                                int64_t max_steps);
 /*
- * Of one optimizer step: samples over all ranks and of a rank, its micro-batches (micro 0: none are
- * counted); optimizer steps of a training step.
+ * Of one optimizer step: samples over all ranks, samples per rank, micro-batches per rank (0 where
+ * micro is 0); and optimizer steps per training step.
  */
 typedef struct ares_train_sizes {
     int64_t global_samples, per_device, accumulation, updates;
 } ares_train_sizes;
 ares_train_sizes ares_train_sizes_of(int64_t batch, int64_t mini_batch, int64_t n, int64_t world,
                                      int64_t ulysses, int64_t micro);
-/* TFLOP/s of forward and backward over sequences of these lengths; head_dim 0: hidden / heads. */
+/* Sizes of a model that its floating-point operations follow from. */
 typedef struct ares_flops_config {
-    int64_t hidden, vocab, layers, heads, kv_heads, intermediate, head_dim;
+    int64_t hidden, vocab, layers, heads, kv_heads, intermediate;
+    int64_t head_dim; /* 0: hidden / heads */
 } ares_flops_config;
-/* tokens, squares: sums of lengths and of their squares */
+/*
+ * TFLOP/s of forward and backward over some sequences. tokens, squares: the sum of their lengths,
+ * and of the squares of these
+ */
 double ares_train_tflops(const ares_flops_config *c, double tokens, double squares, double seconds);
 /*
- * What a pass over sequences costs, in pairs of tokens of attention: a whole number to compare
- * groups by.
+ * The cost of a pass over sequences, as a whole number to compare groups by. Unit: what attention
+ * costs for a pair of tokens.
  */
 int64_t ares_train_work(const ares_model_config *m, int64_t tokens, int64_t squares);
-/* dense bf16 of the card so named; infinite when it is not known */
+/* TFLOP/s of dense bf16 products on the card of this name; infinite where it is not known */
 double ares_train_peak_tflops(const char *card);
-double ares_train_card_bytes(const char *card); /* its memory, likewise */
+double ares_train_card_bytes(const char *card); /* its memory; infinite where it is not known */
 
 /* ---------------- parts of a run that other verbs use */
 /*
@@ -359,18 +362,20 @@ int ares_train_log_probs(ares_model *m, ares_workspace *w, const ares_train_conf
 int ares_train_copy_tokenizer(const char *from, const char *to);
 
 /* ---------------- runs */
-/* The run: train from a configuration until done, stopped or failed. */
+/* Trains from a checked configuration until done, stopped or failed. */
 int ares_train_run(ares_config *cfg, const ares_train_config *c, ares_world *world);
-/* Validation only; output (may be NULL): a file for every answer as JSON lines. (eval.c) */
+/* Validation alone. output (may be NULL): a file to write every answer to, as JSON lines. */
 int ares_eval_run(ares_config *cfg, const ares_train_config *c, ares_world *world,
                   const char *output);
 
-/* ---------------- supervised fine-tuning (sft.c, sft_data.c)
- * Rows of {prompt, response} or {messages}; the loss is the mean of -log p over all tokens of the
- * mini-batch that the assistant wrote, its end token included. Its options stand under sft.*; data,
- * model, optimizer and trainer as above.
+/*
+ * ---------------- supervised fine-tuning (sft/)
+ *
+ * Rows of {prompt, response} or {messages}. The loss is the mean of -log p over all tokens of the
+ * step that the assistant wrote, its end token included. Its own options are sft.*; those of data,
+ * model, optimizer and trainer are as above.
  */
-/* on top of ares_train_config_declare */
+/* The options sft.*, besides those of ares_train_config_declare. */
 void ares_sft_declare(ares_config *cfg, ares_train_config *out);
 int ares_sft_check(ares_config *cfg, const ares_train_config *c, int world);
 int ares_sft_run(ares_config *cfg, const ares_train_config *c, ares_world *world);

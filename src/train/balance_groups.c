@@ -1,15 +1,15 @@
 /*
- * A mini-batch ends when its slowest rank does, so work is evened out chunk by chunk. The larger
- * part of a chunk goes to the rank that has had less of those before, so that passes over the whole
- * batch end together as well.
+ * A mini-batch ends when its slowest rank does, so work is divided evenly within each chunk. The
+ * largest part of a chunk goes to the rank with the least work so far, so that passes over the
+ * whole batch end together as well.
  */
 #include "balance_groups.h"
 
 #include "ares/data_balance.h"
 
 /*
- * Parts come in descending order of their work; each goes to the rank with the least so far, the
- * first of several.
+ * Parts come in descending order of their work; each goes to the rank that had the least work so
+ * far, the first of several. part: from the number of a part to the rank; had: brought up to date.
  */
 static void assign_parts(const int64_t *work, int64_t n, int64_t ranks, int64_t *had, int64_t *part)
 {

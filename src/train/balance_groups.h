@@ -6,10 +6,11 @@
 #include <stdint.h>
 
 /*
- * work [count] of the groups by their places in the batch -> rank [count]. Groups are dealt out
- * within each chunk of consecutive places, every rank gets as many, and ranks keep their order: a
- * mini-batch, which is one or more chunks, is the same groups for every rank count. balance: evenly
- * by work, else in turn. Chunk and count are multiples of ranks.
+ * The rank [count] of each group, from the work [count] of the groups; both by place in the batch.
+ * Groups are divided within each chunk of consecutive places, and every rank gets as many: a
+ * mini-batch, which is one or more chunks, has the same groups for every rank count. balance:
+ * evenly by work; false: in turn. chunk and count are multiples of ranks
+ * (docs/design.md#balance-between-ranks).
  */
 int balance_groups(const int64_t *work, int64_t count, int64_t chunk, int64_t ranks, bool balance,
                    int64_t *rank);

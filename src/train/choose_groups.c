@@ -8,16 +8,16 @@
 #include <string.h>
 
 /*
- * The batch, as numbers of groups in its order: the first `taught` teach, the rest fill it and are
- * masked.
+ * The batch: numbers of its groups, in its order. The first `taught` are trained on; the rest fill
+ * it and are masked.
  */
 typedef struct batch_plan {
     int64_t *ids, count, taught;
 } batch_plan;
 
 /*
- * What the draws have given. A smaller batch is cut to a multiple of the ranks, unless nothing
- * would be left.
+ * The batch that the draws have given. A smaller one is cut to a multiple of the ranks, unless no
+ * group would be left.
  */
 static int plan_batch(const ares_trainer *t, const rounds *r, ares_arena *arena, batch_plan *out)
 {
@@ -37,8 +37,8 @@ static int plan_batch(const ares_trainer *t, const rounds *r, ares_arena *arena,
 }
 
 /*
- * RAGEN's ranking of the groups that teach. Those it drops are gone, or masked where that is asked
- * for.
+ * RAGEN's ranking of the groups that would be trained on. Those it drops leave the batch, or fill
+ * it where on_exhausted is fill_masked.
  */
 static int rank_batch(ares_trainer *t, rounds *r, ares_arena *arena, batch_plan *b, ares_metrics *m)
 {
@@ -74,7 +74,7 @@ static int64_t valid_answers(const rounds *r, int64_t id, int64_t n)
     return valid;
 }
 
-/* A group whose answers are all discarded is no part of a batch that they are dropped from. */
+/* Where discarded answers are dropped, a group with no other answer leaves the batch. */
 static void drop_empty(const rounds *r, int64_t n, batch_plan *b)
 {
     int64_t count = b->count, taught = b->taught;
@@ -87,8 +87,8 @@ static void drop_empty(const rounds *r, int64_t n, batch_plan *b)
 }
 
 /*
- * Whether its discarded answers leave the group. Where answers are compared and only one is left,
- * they stay, masked: it has nothing to be compared with, and learns nothing.
+ * Whether the discarded answers of a group become no rows. Where the estimator compares answers and
+ * only one would be left, they stay, masked: a single answer has nothing to be compared with.
  */
 static bool loses_answers(const ares_trainer *t, const rounds *r, int64_t id)
 {
@@ -97,8 +97,8 @@ static bool loses_answers(const ares_trainer *t, const rounds *r, int64_t id)
 }
 
 /*
- * Every rank has as many groups as the others, and at least one: groups that are not in the batch
- * join it masked.
+ * Every rank needs as many groups as the others, and at least one: groups that were not chosen are
+ * added, masked.
  */
 static void fill_up(const rounds *r, int64_t ranks, ares_arena *arena, batch_plan *b)
 {

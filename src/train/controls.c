@@ -1,6 +1,4 @@
-/*
- * The controls whose options ask for them, opened together and called in the order of their table.
- */
+/* Controls are opened together and called in the order of their table. */
 #include "controls.h"
 
 #include <stdio.h>
@@ -14,7 +12,7 @@ struct ares_controls {
     ares_control_env env;
     ares_map *gids;
     train_origin origin; /* part of the saved state */
-    bool force;          /* states of other origin are taken, too */
+    bool force;          /* load states of another origin, too */
     open_control *items;
     int n;
 };
@@ -178,7 +176,7 @@ static bool differs(const ares_json *json, const char *key, const char *own)
 static int check_origin(const ares_controls *c, const ares_json *json, const char *path)
 {
     static const char remedy[] =
-        "restore the files, say --force to go on all the same, or remove the file";
+        "restore the files, pass --force to go on nevertheless, or remove the file";
     if (!c || !c->n || c->force) return ARES_OK;
     if (differs(json, "training_data", c->origin.data))
         return ares_fail(ARES_ESTATE,
@@ -216,7 +214,7 @@ int controls_look(ares_controls *c, const ares_json *json, const char *path)
         if (!state)
             ares_log(
                 ARES_LOG_WARN,
-                "train: %s: no state of '%s'; the run that wrote it did not use it, and scores are "
+                "train: %s: no state of '%s'; the run that wrote it did not use it; scores are "
                 "judged as before a first step",
                 path, name);
         else if (c->items[i].control->load(c->items[i].state, state) != ARES_OK)

@@ -9,14 +9,17 @@
 
 #include "balance_groups.h"
 
-/* bytes: of the header and all that follows */
+/*
+ * A group as bytes: this header, then for each answer a wire_sample with its arrays and text.
+ * bytes: of all of it
+ */
 typedef struct wire_group {
     int64_t draw, row, place, bytes;
     float baseline;
     bool masked, thinned;
 } wire_group;
 typedef struct wire_sample {
-    int64_t text;
+    int64_t text; /* bytes of the response */
     int32_t n_tokens, finish;
     float score, accuracy;
     bool stopped, failed, marked, discarded;
@@ -108,7 +111,7 @@ static void read_group(const ares_trainer *t, const char *at, int64_t n, int par
     }
 }
 
-/* Work of a group's forward pass, as the update packs it. */
+/* The work of a group's forward pass, as the update packs it. */
 static int64_t work_of(const ares_trainer *t, const generate_group *g)
 {
     int64_t prompt = g->row->prompt_len, shared = t->run.cfg->actor.share_prompts ? prompt : 0;
@@ -124,8 +127,8 @@ static int64_t work_of(const ares_trainer *t, const generate_group *g)
 }
 
 /*
- * Groups of one chunk go to the ranks together: it divides the mini-batches of the actor and of the
- * critic.
+ * Groups are divided among ranks chunk by chunk: the greatest size that divides the mini-batches of
+ * the actor and of the critic.
  */
 static int64_t chunk_of(const ares_trainer *t)
 {
@@ -144,8 +147,8 @@ typedef struct wire_place {
 } wire_place;
 
 /*
- * The rank that trains on the group at each of `count` places. *moves: some group lies elsewhere.
- * Ranks agree.
+ * The rank that trains on the group at each of `count` places, the same on every rank. *moves: some
+ * group was answered by another rank.
  */
 static int choose_ranks(ares_trainer *t, const collection *c, int64_t count, int64_t *rank,
                         bool *moves)

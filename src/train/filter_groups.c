@@ -6,7 +6,7 @@
 #include "collection.h"
 #include "controls.h"
 
-/* What filters compare of a group's answers, row by row. */
+/* What filters compare, of every answer of a draw. */
 static void answer_numbers_of(const draw *d, int64_t n, answer_numbers *out)
 {
     for (int64_t r = 0; r < d->count * n; r++) {

@@ -1,6 +1,6 @@
 /*
- * Prompts -> samples -> scores -> the batch's first columns. Finished samples are judged while
- * others decode.
+ * From prompts to samples, scores and the first columns of the batch. Finished samples are judged
+ * while others are still decoded.
  */
 #include "generate.h"
 #include "triggers.h"
@@ -81,7 +81,7 @@ int generate_samples(ares_trainer *t, const generate_job *job, ares_arena *arena
     }
     ares_str_fini(&text);
     double waited = ares_now_s();
-    ares_reward_wait(t->reward); /* also after a failure: items lie in the arena */
+    ares_reward_wait(t->reward); /* after a failure, too: judging reads the arena */
     if (job->metrics) ares_metrics_add(job->metrics, "timing_s/reward", ares_now_s() - waited);
     *out = all;
     return rc;

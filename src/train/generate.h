@@ -6,10 +6,10 @@
 typedef struct generate_job {
     int64_t n_prompts, n;        /* n: samples of each prompt */
     const ares_row *const *rows; /* [n_prompts] */
-    const int64_t *draws;        /* [n_prompts]: part of the sampling key */
+    const int64_t *draws;        /* [n_prompts]: their numbers, part of the sampling key */
     const ares_sampling *sampling;
     ares_rng_key key;
-    uint64_t attempt;      /* of prompts answered again in a step; 0 the first time */
+    uint64_t attempt;      /* how often these prompts have been answered before in the step */
     ares_metrics *metrics; /* may be NULL */
 } generate_job;
 typedef struct generate_sample {
@@ -25,7 +25,7 @@ void generate_sampling(const ares_train_config *c, ares_sampling *out);
 /* Samples and judges all prompts of a job; out [n_prompts * n] in prompt order, in the arena. */
 int generate_samples(ares_trainer *t, const generate_job *job, ares_arena *arena,
                      generate_sample **out);
-/* The engine forgets its samples at the next call: their arrays move into the arena. */
+/* Copies the samples' arrays into the arena: the engine forgets them at the next call. */
 void generate_keep(generate_sample *s, int64_t n, ares_arena *arena);
 /* Marks answers that algorithm.mask_truncated or worker.reward.max_length discard. */
 void generate_discard(const ares_trainer *t, generate_sample *s, int64_t n);
@@ -36,7 +36,7 @@ typedef struct generate_group {
     generate_sample *samples; /* [n] */
     float baseline;           /* score of the greedy answer */
     int64_t place;            /* among the groups drawn in the step, then in the batch */
-    bool masked;              /* fills the batch and teaches nothing */
+    bool masked;              /* it only fills the batch: its mask is 0 */
     bool thinned;             /* discarded answers have no row */
 } generate_group;
 /* Groups as rows of an empty batch, with the columns that rollout owns. */
@@ -56,8 +56,8 @@ typedef struct generate_pass {
 int generate_rows(ares_trainer *t, const generate_pass *p, int64_t at, int64_t end,
                   ares_arena *arena, generate_group **out, int64_t *count);
 /*
- * Whole groups of the step, this rank's share: samples, responses, masks, log-probs, entropies;
- * scores lie in the samples. (collect.c)
+ * Fills a batch with the groups of the step that this rank trains on: samples with their scores,
+ * and the columns that rollout owns. (collect.c)
  */
 int collect_groups(ares_trainer *t, ares_batch *b, ares_metrics *m);
 #endif

@@ -3,12 +3,9 @@
 
 #include "trainer.h"
 
-/* worker.rollout.trigger_tokens_file read and judged before anything loads; faults go to cfg. */
+/* Reads and checks worker.rollout.trigger_tokens_file before anything loads; faults go to cfg. */
 void triggers_check(ares_config *cfg, const ares_rollout_config *r);
-/*
- * Fills t->triggers from the file, if there is one. Words that are no token are counted in a
- * warning.
- */
+/* Fills t->triggers from the file, if there is one. Warns of words that are no single token. */
 int triggers_load(ares_trainer *t);
 /* The candidates among a sample's tokens, in the arena; NULL without trigger words. */
 uint8_t *triggers_mark(const ares_trainer *t, const ares_completion *c, ares_arena *arena);

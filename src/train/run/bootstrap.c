@@ -1,9 +1,9 @@
 /*
- * The pass over all training rows that a control may ask for before the first step
- * (data.bootstrap): every prompt is answered and judged as in training. After each batch the
- * controls' state is written to <run>/bootstrap.json, so that a pass that was cut off goes on where
- * it stopped, and one that is complete is not repeated. What it concludes is worked out and
- * reported again from there, until a checkpoint holds it.
+ * The pass over all training rows that a control may ask for before the first step (data.bootstrap,
+ * docs/aepo.md#bootstrap-pass): every prompt is answered and judged as in training. After each
+ * batch the controls' state is written to <run>/bootstrap.json, so that an interrupted pass goes on
+ * where it stopped, and a complete one is not repeated: until a checkpoint holds its conclusions,
+ * they are drawn from this file again.
  */
 #include <stdio.h>
 
@@ -57,7 +57,7 @@ static int answer(ares_trainer *t, int64_t at, int64_t end, ares_metrics *m)
     return controls_bootstrap_add(t->run.controls, b, m);
 }
 
-/* What the reward has counted of the pass is no metric of the first step. */
+/* Clears what rewards have counted during the pass: it is no metric of the first step. */
 static int forget_rewards(ares_trainer *t)
 {
     ares_metrics *unused = ares_metrics_new();

@@ -1,6 +1,6 @@
 /*
- * Validation alone: weights, rows, a table. Nothing is written but what is asked for: a run
- * directory stays as it is.
+ * Validation alone: prints a table of metrics. Nothing is written but the output that is asked for;
+ * a run directory stays as it is.
  */
 #include <stdio.h>
 
@@ -26,8 +26,8 @@ static int report(const run_kind *kind, training *t, const char *output)
 }
 
 /*
- * The checkpoint that the weights lie in: the one that was found, or the model's own where it lies
- * in one. Empty: none.
+ * The checkpoint that the weights are part of: the one that was found, or the folder around the
+ * configured model where that is a checkpoint. Empty: none.
  */
 static void checkpoint_of(const training *t, const rundir *dir, ares_str *out)
 {

@@ -1,4 +1,4 @@
-/* The run around the step: validate, log, save, stop, go on. */
+/* A run around its steps: validate, log, save, stop, go on. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +16,7 @@ typedef struct run {
     ares_progress *progress; /* NULL: no console */
     ares_metrics *metrics;
     int64_t saved;   /* the last step that a run can go on from; -1: none */
-    double saved_at; /* when: rank 0's clock */
+    double saved_at; /* when that was, by rank 0's clock */
 } run;
 
 static bool lead(const run *r)
@@ -121,8 +121,9 @@ static int log_step(run *r)
 }
 
 /*
- * The step's own failure is the one to tell. What the step began with is saved where its update has
- * not begun and no checkpoint has it yet. A collective, unless ranks cannot talk any more.
+ * After a failed step. What the step began with is saved where its update has not begun and no
+ * checkpoint holds it yet. The failure that is reported stays the step's own. A collective, unless
+ * ranks can no longer communicate (ARES_EDIST).
  */
 static int rescue(run *r, int rc)
 {
@@ -184,8 +185,8 @@ static int step(run *r)
 }
 
 /*
- * What is saved after a step. Rank 0's clock may decide when, for all ranks: no checkpoint decides
- * a number.
+ * What is saved after a step. Rank 0's clock may decide for all ranks: no result depends on when a
+ * checkpoint is saved.
  */
 typedef struct due {
     bool regular, rolling;
@@ -215,9 +216,9 @@ static int commit(run *r, state_save *s, bool go_on)
 }
 
 /*
- * The step's row, then its checkpoint: after a checkpoint no step is repeated, and no row is
- * written again. The row holds the time that the checkpoint took: its files are all there by then,
- * but for their name.
+ * Writes the step's row of metrics, then gives the checkpoint its name: after a checkpoint no step
+ * is repeated, and no row is written again. The checkpoint's files are written before the row, so
+ * that the row holds the time they took.
  */
 static int end_step(run *r)
 {
@@ -243,7 +244,7 @@ static int end_step(run *r)
     return commit(r, &s, true);
 }
 
-/* Ends a run whose gradients stay without a finite norm. */
+/* Ends a run that has left out several updates in a row, because something was not finite. */
 static int check_updates(const run *r)
 {
     const training *t = r->training;
@@ -270,7 +271,7 @@ static int train(run *r)
         int signal;
         ARES_TRY(ares_world_signal(t->world, &signal));
         if (signal && (t->step == begun ||
-                       /* one that came during the last save waits for the next */
+                       /* a signal that came during the last save waits for the next one */
                        r->saved == t->step))
             return ares_fail(ARES_EINTERRUPTED,
                              "run: stopped by signal %d after step %lld of %lld; the same command "
@@ -331,8 +332,8 @@ static int begin(run *r)
 }
 
 /*
- * What a run that goes on is worth at this step, for its user: no part of the run, whose rows and
- * best checkpoint are those of one that never stopped.
+ * Shows the user what a run that goes on has reached. This validation is no part of the run: its
+ * rows of metrics and its best checkpoint stay those of a run that never stopped.
  */
 static int validate_again(run *r)
 {
@@ -351,7 +352,7 @@ static int validate_again(run *r)
     return rc;
 }
 
-/* Before the first step of this process, unless the weights have been validated as they are. */
+/* Before the first step of this process, unless these weights have been validated already. */
 static int validate_first(run *r)
 {
     const training *t = r->training;

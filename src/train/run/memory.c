@@ -1,8 +1,8 @@
 /*
  * Whether a run can fit where it would run, from the options and config.json alone: no weight is
- * read, no device opened. What a process holds in any case is counted: weights, gradients,
- * optimizer states, the reference and the critic. Activations and rollout's cache come on top, so
- * that what is refused here could not have run.
+ * read, no device opened. Only what a process holds in any case is counted: weights, gradients,
+ * optimizer states, the reference and the critic. Activations and the rollout's cache need more, so
+ * what is refused here could never have run.
  */
 #include <dirent.h>
 #include <math.h>
@@ -12,8 +12,8 @@
 #include "run.h"
 
 /*
- * Parameters of the model at path by its config.json; 0: none is there. A damaged one is told when
- * it is loaded.
+ * Parameters of the model at path, by its config.json; 0: there is no model. A damaged one fails
+ * when it is loaded.
  */
 static double parameters_at(const char *path)
 {

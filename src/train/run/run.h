@@ -24,25 +24,26 @@ typedef struct run_kind {
 int train_run(const run_kind *kind, ares_config *cfg, const ares_train_config *c,
               ares_world *world);
 /*
- * Validation alone (eval.c) of what trainer.load_checkpoint_path names, else, if `own` is wanted,
- * of the run directory's latest checkpoint, else of the model. output (may be NULL): a file for
- * every answer.
+ * Validation alone, of what trainer.load_checkpoint_path names, else, with `own`, of the run
+ * directory's latest checkpoint, else of the model. output (may be NULL): a file to write every
+ * answer to. (evaluate.c)
  */
 int train_validate_only(const run_kind *kind, ares_config *cfg, const ares_train_config *c,
                         ares_world *world, bool own, const char *output);
 
 /*
- * Cards that the driver's folder of them lists, and the memory of the smallest by its name; -1: no
- * such folder (memory.c).
+ * The number of cards that the driver's folder lists, and the memory of the smallest, by its name;
+ * -1: there is no such folder. (memory.c)
  */
 int train_cards(const char *folder, double *least_bytes);
-/* Faults where processes that hold so many bytes each do not fit on these cards. */
+/* Adds a fault where processes that hold `bytes` each do not fit on these cards. */
 void train_check_cards(ares_config *cfg, const char *device, int local_ranks, double bytes,
                        const char *words, int cards, double least);
 
 /*
- * The table at the end of a run, on stdout and in summary.txt: the same questions before and after,
- * validation before and after, where everything lies; all of it from the run's files. (summary.c)
+ * Prints the table at the end of a run, and writes it to summary.txt: some questions with their
+ * answers before and after, validation before and after, the paths of the results. It is made from
+ * the run's files alone. (summary.c)
  */
 int run_summary(const char *run_dir);
 #endif

@@ -73,7 +73,7 @@ static int compare(const rundir *d, const ares_config *cfg, const ares_train_con
         rc = ares_fail(ARES_ESTATE,
                        "run: %s holds a run with other options (%s%s); set trainer.experiment_name "
                        "for a new run, "
-                       "restore the options to go on, say --force to go on with these, or remove "
+                       "restore the options to go on, pass --force to go on with these, or remove "
                        "the directory",
                        d->path.data, x.changed.data, x.n > 5 ? ", ..." : "");
     ares_str_fini(&x.changed);

@@ -10,21 +10,22 @@
 typedef struct rundir {
     ares_str path;
     ares_str checkpoint; /* to go on from; empty: start afresh */
-    bool own;            /* it is this run's own */
+    bool own;            /* the checkpoint is this run's own */
     int lock;            /* file descriptor; -1: not held */
 } rundir;
 
 /*
- * Rank 0 looks, takes the lock and writes config.yaml; all ranks learn the outcome. declare: the
- * options of this kind of run, as cfg has them, to read the directory's own config.yaml.
+ * Rank 0 looks, takes the lock and writes config.yaml; all ranks learn the outcome. declare:
+ * declares the options of this kind of run, so that the directory's own config.yaml can be read.
  */
 typedef void rundir_declare(ares_config *cfg, ares_train_config *out);
 int rundir_open(rundir *d, const ares_config *cfg, const ares_train_config *c,
                 rundir_declare *declare, ares_world *world);
-int rundir_finish(rundir *d); /* writes DONE; a state to go on from is no longer needed */
+int rundir_finish(rundir *d); /* writes DONE and removes the rolling checkpoint */
 /*
- * For a validation alone, which takes no lock and writes nothing: what trainer.load_checkpoint_path
- * names, else, if `own` is wanted, the run directory's latest, else nothing. All ranks learn it.
+ * For a validation alone; takes no lock and writes nothing. The checkpoint is what
+ * trainer.load_checkpoint_path names, else, with `own`, the run directory's latest, else none. All
+ * ranks learn it.
  */
 int rundir_look(rundir *d, const ares_train_config *c, bool own, ares_world *world);
 void rundir_close(rundir *d);

@@ -12,9 +12,7 @@ int64_t ares_train_total_steps(int64_t examples, int64_t drawn, int64_t batch, i
 {
     if (max_steps != ARES_NULL_I64) return max_steps;
     if (drawn == ARES_NULL_I64) drawn = batch;
-    /*
-     * a short rest of an epoch is left out; with filters less than an epoch's prompts make a step
-     */
+    /* the remainder of an epoch that makes no draw is left out */
     return examples / drawn * drawn / batch * epochs;
 }
 
@@ -28,8 +26,8 @@ ares_train_sizes ares_train_sizes_of(int64_t batch, int64_t mini_batch, int64_t 
 }
 
 /*
- * Three passes of two operations a weight and token, and attention's products over all pairs of
- * tokens; as EasyR1 counts them.
+ * Three passes (forward, and two products in backward) of two operations per weight and token, and
+ * the products of attention over all pairs of tokens, as EasyR1 counts them.
  */
 double ares_train_tflops(const ares_flops_config *c, double tokens, double squares, double seconds)
 {
@@ -44,14 +42,14 @@ int64_t ares_train_work(const ares_model_config *m, int64_t tokens, int64_t squa
 {
     ares_flops_config c = { m->hidden,   m->vocab,        m->layers,  m->heads,
                             m->kv_heads, m->intermediate, m->head_dim };
-    /* that cost what a token does */
+    /* pairs of tokens in attention that cost as much as one token elsewhere */
     double pairs = ares_train_tflops(&c, 1, 0, 1) / ares_train_tflops(&c, 0, 1, 1);
     return tokens * (int64_t)llround(pairs) + squares;
 }
 
 /*
- * Dense bf16, and the memory of the variant with most. The first whose name is part of the card's:
- * H200 before H20.
+ * TFLOP/s of dense bf16 products, and the memory of the largest variant. The first entry whose name
+ * is part of the card's counts, so H200 stands before H20.
  */
 static const struct card {
     const char *name;

@@ -1,10 +1,11 @@
 /*
- * Checkpoints: everything that moves the run. <run>/checkpoints/step_000123/{model/,
- * optimizer.safetensors, state.json, controls.json}, and one rolling_000123 to go on from after a
- * crash, a signal or a step that failed. What is saved when decides nothing: a rolling checkpoint
- * is never the best one, and each holds all that the run needs. With the weights in the storage
- * type, the optimizer's states and the counters below, a resumed run is the uninterrupted one, bit
- * for bit: order and samples are functions of seeds and counters.
+ * Checkpoints hold everything that a run depends on: <run>/checkpoints/step_000123/{model/,
+ * optimizer.safetensors, state.json, controls.json}, with a critic also critic/ and
+ * critic_optimizer.safetensors; and one rolling_000123 to go on from after a crash, a signal or a
+ * failed step (docs/design.md#checkpoints). When a checkpoint is saved changes no result: a rolling
+ * one is never the best one. Order and samples are functions of seeds and counters, so with the
+ * weights in the storage type, the optimizer's states and the counters below a resumed run equals
+ * the uninterrupted one, bit for bit.
  */
 #include <cjson/cJSON.h>
 #include <stdio.h>
@@ -40,7 +41,7 @@ int ares_train_copy_tokenizer(const char *from, const char *to)
 
 static uint64_t data_hash(const ares_dataset *d)
 {
-    uint64_t h = ARES_FNV1A; /* over what makes a row: its id, prompt and answer */
+    uint64_t h = ARES_FNV1A; /* over the id, prompt and answer of every row */
     for (int64_t i = 0; d && i < ares_dataset_count(d); i++) {
         const ares_row *row = ares_dataset_row(d, i);
         const ares_view parts[] = { ares_view_of(row->gid ? row->gid : ""), row->prompt_text,
@@ -59,17 +60,14 @@ train_origin train_origin_of(const training *t)
     return o;
 }
 
-/*
- * What a model is, in words that differ where states do not fit: "llama, 30 layers of 576, 49152
- * ids".
- */
+/* A model in words: "llama, 30 layers of 576, 49152 ids". States fit where the words are equal. */
 static void describe_model(const ares_model_config *c, ares_str *out)
 {
     ares_str_addf(out, "%s, %d layers of %d, %d ids", c->model_type, c->layers, c->hidden,
                   c->vocab);
 }
 
-/* begun: the state the step at hand began with; NULL: the state as it is. */
+/* begun: the state that the current step began with; NULL: the state as it is. */
 static int write_state(const training *t, const step_begin *begun, const char *path)
 {
     cJSON *o = cJSON_CreateObject();
@@ -101,7 +99,7 @@ static int write_state(const training *t, const step_begin *begun, const char *p
     if (t->critic)
         cJSON_AddNumberToObject(o, "critic_skipped_updates",
                                 (double)(begun ? begun->critic_skipped : t->critic->optim.skipped));
-    /* [row, the last epoch it is part of] */
+    /* pairs: [row, the last epoch that it is part of] */
     cJSON *skipped = cJSON_AddArrayToObject(o, "skipped_rows");
     for (int64_t i = 0; i < t->loader.rows; i++)
         if (t->loader.skipped[i] != ARES_LOADER_KEPT)
@@ -115,7 +113,7 @@ static int write_state(const training *t, const step_begin *begun, const char *p
     return rc;
 }
 
-/* A file of its own: its numbers must come back bit for bit, and gids may be many. */
+/* A file apart from state.json: its numbers must load bit for bit, and ids of rows may be many. */
 static int write_controls(const training *t, const step_begin *begun, const char *path)
 {
     if (!t->controls) return ARES_OK;
@@ -193,8 +191,8 @@ static int write_all(training *t, state_kind kind, const step_begin *begun, stat
 }
 
 /*
- * The latest validation judges a regular checkpoint, whether or not it was made at this step:
- * EasyR1's rule.
+ * A regular checkpoint is compared with the best one by the latest validation, even where that was
+ * made at an earlier step: EasyR1's rule.
  */
 static void judge(training *t)
 {
@@ -209,7 +207,7 @@ int state_write(training *t, state_kind kind, state_save *s)
     return write_all(t, kind, NULL, s);
 }
 
-/* What the new checkpoint makes superfluous goes after it is there. */
+/* Removes the checkpoints that the new one replaces, after it is complete. */
 static int remove_old(const training *t, const state_save *s)
 {
     char best[32];
@@ -235,8 +233,8 @@ int state_commit(training *t, state_save *s)
 }
 
 /*
- * The higher the better: of answers their reward, or their accuracy where a shaped reward would
- * judge by more; of supervised rows their loss.
+ * The higher the better: the reward of the answers, or their accuracy where a shaper adds to the
+ * reward; the negative loss of supervised rows.
  */
 static bool validation_score(const training *t, const ares_metrics *m, double *score)
 {
@@ -284,7 +282,7 @@ int state_save_begun(training *t, state_save *s)
 }
 
 /* ------------------------------------------------------------------ going on */
-/* A whole number of state.json, or a failure that names it. */
+/* A number of state.json, or a failure that names it. */
 static int get(const cJSON *o, const char *path, const char *key, double *out)
 {
     const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, key);
@@ -302,8 +300,8 @@ static bool differs(const cJSON *o, const char *key, const char *own)
 }
 
 /*
- * weights: the fingerprint of the configured model; NULL: it need not be the one the run began
- * with.
+ * weights: the fingerprint of the configured model, which must be the one that the run began with;
+ * NULL: it may be another.
  */
 static int check_model(const training *t, const cJSON *o, const char *path, const char *weights,
                        const char *force)
@@ -333,12 +331,12 @@ static int check_model(const training *t, const cJSON *o, const char *path, cons
 
 static const char *force_of(const training *t)
 {
-    return t->cfg->trainer.force ? NULL : "say --force to go on all the same";
+    return t->cfg->trainer.force ? NULL : "pass --force to go on nevertheless";
 }
 
 /*
- * A strategy reads its states alone, so that --force does not help; older states do not name the
- * critic's.
+ * A strategy can only read its own states, so --force does not help here. Older states do not name
+ * the critic's strategy.
  */
 static int check_strategy(const cJSON *o, const char *path, const char *key, const char *role,
                           const ares_optim_config *cfg)
@@ -351,7 +349,7 @@ static int check_strategy(const cJSON *o, const char *path, const char *key, con
                      cfg->strategy);
 }
 
-/* The state must be of these rows and of the configured model, unless --force says so. */
+/* The state must be of these rows and of the configured model, unless --force is given. */
 static int check_origin(const training *t, const cJSON *o, const char *path, int64_t rows)
 {
     const char *force = force_of(t);
@@ -427,7 +425,7 @@ static int apply(training *t, const cJSON *o, const char *path)
         t->critic->step = (int64_t)step;
     }
     t->step = (int64_t)step;
-    /* its schedule begins with its first update */
+    /* the actor's schedule begins with its first update */
     t->policy->step = ARES_MAX(0, t->step - t->cfg->trainer.critic_warmup);
     t->policy->optim.updates = (int64_t)updates;
     t->policy->optim.skipped = (int64_t)get_or(o, "skipped_updates", 0);
@@ -484,7 +482,8 @@ static int apply_look(training *t, const cJSON *o, const char *path)
     ARES_TRY(check_version(o, path));
     ARES_TRY(get(o, path, "step", &step));
     ARES_TRY(check_model(t, o, path, NULL, force_of(t)));
-    t->step = (int64_t)step; /* samples are keyed by it: what training saw here is seen again */
+    t->step =
+        (int64_t)step; /* part of the samples' keys: the answers are those that training got here */
     return ARES_OK;
 }
 

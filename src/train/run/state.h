@@ -1,6 +1,6 @@
 /*
- * Checkpoints of everything that moves a run (state.c). All functions but state_begin_step are
- * collectives.
+ * Checkpoints of everything that a run depends on. All functions but state_begin_step and
+ * state_unmoved are collectives. (state.c)
  */
 #ifndef ARES_TRAIN_RUN_STATE_H
 #define ARES_TRAIN_RUN_STATE_H
@@ -8,8 +8,8 @@
 #include "run/training.h"
 
 /*
- * A regular checkpoint, step_*, is kept as save_limit says; a rolling one, rolling_*, until the
- * next one is there.
+ * trainer.save_limit says how many regular checkpoints, step_*, are kept. A rolling one, rolling_*,
+ * is kept until the next checkpoint is complete.
  */
 typedef enum { STATE_REGULAR, STATE_ROLLING } state_kind;
 typedef struct state_save {
@@ -19,25 +19,25 @@ typedef struct state_save {
 } state_save;
 
 /*
- * Written whole under a temporary name, then made the latest. The step's row of metrics is written
- * in between: then no row is missing before a checkpoint, and none is written twice after one. A
- * failed write leaves nothing behind.
+ * A checkpoint is written completely under a temporary name (state_write), then renamed and made
+ * the latest (state_commit). The step's row of metrics is written in between: then no row is
+ * missing before a checkpoint, and none is written twice after one. A failed write leaves no files.
  */
 int state_write(training *t, state_kind kind, state_save *s);
 int state_commit(training *t, state_save *s);
 void state_abandon(state_save *s); /* keeps the pending error */
 
-/* Remembers what a step moves before its update. */
+/* Remembers what a step changes before its update. */
 void state_begin_step(training *t);
 /*
- * After a step that failed: whether weights, optimizers and skipped rows are still those it began
- * with.
+ * After a failed step: whether weights, optimizers and skipped rows are still those that the step
+ * began with.
  */
 bool state_unmoved(const training *t);
-/* A rolling checkpoint of the state the failed step began with. */
+/* A rolling checkpoint of the state that the failed step began with. */
 int state_save_begun(training *t, state_save *s);
 
-/* Of the validation just made: the next regular checkpoint is judged by it. */
+/* Takes the score of the validation just made; the next regular checkpoint is compared by it. */
 void state_validated(training *t, const ares_metrics *m);
 
 int state_resume(training *t, const char *checkpoint);

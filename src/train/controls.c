@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "run/origin.h"
+
 typedef struct open_control {
     const ares_control *control;
     void *state;

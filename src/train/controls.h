@@ -36,12 +36,4 @@ int controls_load(ares_controls *c, const ares_json *json, const char *path);
  * it was opened.
  */
 int controls_look(ares_controls *c, const ares_json *json, const char *path);
-/*
- * Where a saved state comes from: hashes of all training rows and of the model that the run began
- * with. (run/state.c)
- */
-typedef struct train_origin {
-    char data[24], model[24];
-} train_origin;
-train_origin train_origin_of(const training *t);
 #endif

@@ -12,9 +12,8 @@
 #include <string.h>
 
 #include "controls.h"
+#include "origin.h"
 #include "state.h"
-
-enum { STATE_VERSION = 2 };
 
 static const char *const tokenizer_files[] = {
     "tokenizer.json",      "tokenizer_config.json",   "vocab.json",
@@ -39,34 +38,6 @@ int ares_train_copy_tokenizer(const char *from, const char *to)
     return rc;
 }
 
-static uint64_t data_hash(const ares_dataset *d)
-{
-    uint64_t h = ARES_FNV1A; /* over the id, prompt and answer of every row */
-    for (int64_t i = 0; d && i < ares_dataset_count(d); i++) {
-        const ares_row *row = ares_dataset_row(d, i);
-        const ares_view parts[] = { ares_view_of(row->gid ? row->gid : ""), row->prompt_text,
-                                    row->ground_truth };
-        for (int k = 0; k < ARES_COUNT(parts); k++)
-            h = ares_fnv1a(ares_fnv1a(h, parts[k].data, parts[k].len), "\xff", 1);
-    }
-    return h;
-}
-
-train_origin train_origin_of(const training *t)
-{
-    train_origin o;
-    snprintf(o.data, sizeof o.data, "%016llx", (unsigned long long)data_hash(t->train));
-    snprintf(o.model, sizeof o.model, "%016llx", (unsigned long long)t->model_weights);
-    return o;
-}
-
-/* A model in words: "llama, 30 layers of 576, 49152 ids". States fit where the words are equal. */
-static void describe_model(const ares_model_config *c, ares_str *out)
-{
-    ares_str_addf(out, "%s, %d layers of %d, %d ids", c->model_type, c->layers, c->hidden,
-                  c->vocab);
-}
-
 /* begun: the state that the current step began with; NULL: the state as it is. */
 static int write_state(const training *t, const step_begin *begun, const char *path)
 {
@@ -81,7 +52,7 @@ static int write_state(const training *t, const step_begin *begun, const char *p
     if (t->train) cJSON_AddStringToObject(o, "training_data", origin.data);
     cJSON_AddStringToObject(o, "model_weights", origin.model);
     ares_str model = { 0 };
-    describe_model(&t->model->cfg, &model);
+    origin_describe_model(&t->model->cfg, &model);
     cJSON_AddStringToObject(o, "model", model.data);
     cJSON_AddStringToObject(o, "optimizer", t->cfg->optim.strategy);
     if (t->critic) cJSON_AddStringToObject(o, "critic_optimizer", t->cfg->critic_optim.strategy);
@@ -123,21 +94,6 @@ static int write_controls(const training *t, const step_begin *begun, const char
     ares_str_add_char(&json, '\n');
     int rc = ares_file_write(path, json.data, json.len);
     ares_str_fini(&json);
-    return rc;
-}
-
-typedef int load_controls(ares_controls *c, const ares_json *json, const char *path);
-static int read_controls(training *t, const char *path, load_controls *load)
-{
-    if (!t->controls) return ARES_OK;
-    ares_str text = { 0 };
-    ares_arena arena = { 0 };
-    const ares_json *json;
-    int rc = ares_file_read(path, &text);
-    if (rc == ARES_OK) rc = ares_json_parse(&arena, ares_str_view(&text), path, &json);
-    if (rc == ARES_OK) rc = load(t->controls, json, path);
-    ares_arena_fini(&arena);
-    ares_str_fini(&text);
     return rc;
 }
 
@@ -253,7 +209,7 @@ void state_validated(training *t, const ares_metrics *m)
     t->validated_step = t->step;
 }
 
-/* ------------------------------------------------------------------ a step that fails */
+/* ---------------------------------------------------------------- a step that fails */
 void state_begin_step(training *t)
 {
     step_begin *b = &t->begun;
@@ -279,220 +235,4 @@ int state_save_begun(training *t, state_save *s)
 {
     ARES_TRY(write_all(t, STATE_ROLLING, &t->begun, s));
     return state_commit(t, s);
-}
-
-/* ------------------------------------------------------------------ going on */
-/* A number of state.json, or a failure that names it. */
-static int get(const cJSON *o, const char *path, const char *key, double *out)
-{
-    const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, key);
-    if (!cJSON_IsNumber(v))
-        return ares_fail(ARES_EFORMAT, "train: %s: no number '%s'; the checkpoint is damaged", path,
-                         key);
-    *out = v->valuedouble;
-    return ARES_OK;
-}
-
-static bool differs(const cJSON *o, const char *key, const char *own)
-{
-    const cJSON *saved = cJSON_GetObjectItemCaseSensitive(o, key);
-    return cJSON_IsString(saved) && strcmp(saved->valuestring, own) != 0;
-}
-
-/*
- * weights: the fingerprint of the configured model, which must be the one that the run began with;
- * NULL: it may be another.
- */
-static int check_model(const training *t, const cJSON *o, const char *path, const char *weights,
-                       const char *force)
-{
-    bool other_weights = weights && differs(o, "model_weights", weights);
-    const cJSON *saved = cJSON_GetObjectItemCaseSensitive(o, "model");
-    ares_model_config configured;
-    ares_str name = { 0 };
-    ARES_TRY(ares_model_config_load(t->model_dir.data, &configured));
-    describe_model(&configured, &name);
-    int rc = ARES_OK;
-    if (differs(o, "model", name.data) && force)
-        rc = ares_fail(ARES_ESTATE,
-                       "train: %s: the state is of another model (%s) than "
-                       "worker.actor.model.model_path = '%s' (%s); restore the option, or %s",
-                       path, saved->valuestring, t->cfg->actor.model_path, name.data, force);
-    else if (other_weights && force)
-        rc = ares_fail(ARES_ESTATE,
-                       "train: %s: the run began with other weights than are in "
-                       "worker.actor.model.model_path = '%s' now (%s); restore them, or %s",
-                       path, t->cfg->actor.model_path, t->model_dir.data, force);
-    else if (differs(o, "model", name.data) || other_weights)
-        ares_log(ARES_LOG_WARN, "train: %s: the state is of another model", path);
-    ares_str_fini(&name);
-    return rc;
-}
-
-static const char *force_of(const training *t)
-{
-    return t->cfg->trainer.force ? NULL : "pass --force to go on nevertheless";
-}
-
-/*
- * A strategy can only read its own states, so --force does not help here. Older states do not name
- * the critic's strategy.
- */
-static int check_strategy(const cJSON *o, const char *path, const char *key, const char *role,
-                          const ares_optim_config *cfg)
-{
-    if (!differs(o, key, cfg->strategy)) return ARES_OK;
-    return ares_fail(ARES_ESTATE,
-                     "train: %s: the states are those of worker.%s.optim.strategy = '%s', not of "
-                     "'%s'; set it back",
-                     path, role, cJSON_GetObjectItemCaseSensitive(o, key)->valuestring,
-                     cfg->strategy);
-}
-
-/* The state must be of these rows and of the configured model, unless --force is given. */
-static int check_origin(const training *t, const cJSON *o, const char *path, int64_t rows)
-{
-    const char *force = force_of(t);
-    train_origin own = train_origin_of(t);
-    bool other_rows = rows != t->loader.rows,
-         other_data = t->train && differs(o, "training_data", own.data);
-    if (force && other_rows)
-        return ares_fail(ARES_ESTATE,
-                         "train: %s: the run had %lld training rows, the data set has %lld now; "
-                         "restore data.train_files, or %s",
-                         path, (long long)rows, (long long)t->loader.rows, force);
-    if (force && other_data)
-        return ares_fail(ARES_ESTATE,
-                         "train: %s: the state is of another data set than data.train_files (its "
-                         "rows differ in id, prompt or answer); restore the files, or %s",
-                         path, force);
-    if (other_rows || other_data)
-        ares_log(ARES_LOG_WARN, "train: %s: the state is of another data set", path);
-    ARES_TRY(check_strategy(o, path, "optimizer", "actor", &t->cfg->optim));
-    if (t->critic)
-        ARES_TRY(check_strategy(o, path, "critic_optimizer", "critic", &t->cfg->critic_optim));
-    return check_model(t, o, path, own.model, force);
-}
-
-/* A number that older states do not have. */
-static double get_or(const cJSON *o, const char *key, double otherwise)
-{
-    const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, key);
-    return cJSON_IsNumber(v) ? v->valuedouble : otherwise;
-}
-
-static int check_version(const cJSON *o, const char *path)
-{
-    double version = 0;
-    ARES_TRY(get(o, path, "version", &version));
-    if (version != STATE_VERSION)
-        return ares_fail(ARES_EUNSUPPORTED,
-                         "train: %s: version %g of the state; this program reads %d", path, version,
-                         STATE_VERSION);
-    return ARES_OK;
-}
-
-static int apply(training *t, const cJSON *o, const char *path)
-{
-    double step = 0, updates = 0, drawn = 0, rows = 0, best_score = 0, best_step = 0;
-    ARES_TRY(check_version(o, path));
-    ARES_TRY(get(o, path, "step", &step));
-    ARES_TRY(get(o, path, "optimizer_steps", &updates));
-    ARES_TRY(get(o, path, "prompts_drawn", &drawn));
-    ARES_TRY(get(o, path, "training_rows", &rows));
-    ARES_TRY(get(o, path, "best_score", &best_score));
-    ARES_TRY(get(o, path, "best_step", &best_step));
-    ARES_TRY(check_origin(t, o, path, (int64_t)rows));
-    const cJSON *item;
-    cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(o, "skipped_rows"))
-    {
-        const cJSON *row_of = cJSON_GetArrayItem(item, 0), *epoch = cJSON_GetArrayItem(item, 1);
-        if (!cJSON_IsNumber(row_of) || !cJSON_IsNumber(epoch) || row_of->valuedouble < 0 ||
-            row_of->valuedouble >= rows)
-            return ares_fail(ARES_EFORMAT,
-                             "train: %s: 'skipped_rows' holds no pairs of a row and an epoch; the "
-                             "checkpoint is damaged",
-                             path);
-        if ((int64_t)row_of->valuedouble < t->loader.rows)
-            ares_loader_restore(&t->loader, (int64_t)row_of->valuedouble,
-                                (int64_t)epoch->valuedouble);
-    }
-    double critic_updates = 0;
-    if (t->critic) {
-        ARES_TRY(get(o, path, "critic_optimizer_steps", &critic_updates));
-        t->critic->optim.updates = (int64_t)critic_updates;
-        t->critic->optim.skipped = (int64_t)get_or(o, "critic_skipped_updates", 0);
-        t->critic->step = (int64_t)step;
-    }
-    t->step = (int64_t)step;
-    /* the actor's schedule begins with its first update */
-    t->policy->step = ARES_MAX(0, t->step - t->cfg->trainer.critic_warmup);
-    t->policy->optim.updates = (int64_t)updates;
-    t->policy->optim.skipped = (int64_t)get_or(o, "skipped_updates", 0);
-    t->loader.drawn = (int64_t)drawn;
-    t->best_score = best_score;
-    t->best_step = (int64_t)best_step;
-    t->validated_score = get_or(o, "validated_score", 0);
-    t->validated_step = (int64_t)get_or(o, "validated_step", -1);
-    return ARES_OK;
-}
-
-typedef int apply_state(training *t, const cJSON *o, const char *path);
-static int read_state(training *t, const char *checkpoint, apply_state *apply_to)
-{
-    ares_str path = { 0 }, text = { 0 };
-    int rc = ares_file_read(ares_path_join(&path, checkpoint, "state.json"), &text);
-    if (rc == ARES_OK) {
-        cJSON *o = cJSON_ParseWithLength(text.data, text.len);
-        rc = o ? apply_to(t, o, path.data)
-               : ares_fail(ARES_EFORMAT, "train: %s: not JSON; the checkpoint is damaged",
-                           path.data);
-        cJSON_Delete(o);
-    }
-    ares_str_fini(&path);
-    ares_str_fini(&text);
-    return rc;
-}
-
-int state_resume(training *t, const char *checkpoint)
-{
-    ares_str path = { 0 };
-    int rc = ARES_OK;
-    if (!ares_file_exists(ares_path_join(&path, checkpoint, "optimizer.safetensors")))
-        rc = ares_fail(
-            ARES_ESTATE,
-            "train: %s holds a model without optimizer states (trainer.save_model_only); begin a "
-            "new run from it: worker.actor.model.model_path=%s",
-            checkpoint, checkpoint);
-    if (rc == ARES_OK) rc = ares_model_optimizer_load(t->model, path.data);
-    if (rc == ARES_OK && t->critic)
-        rc = ares_model_optimizer_load(
-            t->critic->model, ares_path_join(&path, checkpoint, "critic_optimizer.safetensors"));
-    if (rc == ARES_OK)
-        rc = read_controls(t, ares_path_join(&path, checkpoint, "controls.json"), controls_load);
-    if (rc == ARES_OK) rc = read_state(t, checkpoint, apply);
-    ares_str_fini(&path);
-    return ares_world_agree(t->world, rc);
-}
-
-/* ------------------------------------------------------------------ validation alone */
-static int apply_look(training *t, const cJSON *o, const char *path)
-{
-    double step = 0;
-    ARES_TRY(check_version(o, path));
-    ARES_TRY(get(o, path, "step", &step));
-    ARES_TRY(check_model(t, o, path, NULL, force_of(t)));
-    t->step =
-        (int64_t)step; /* part of the samples' keys: the answers are those that training got here */
-    return ARES_OK;
-}
-
-int state_look(training *t, const char *checkpoint)
-{
-    ares_str path = { 0 };
-    int rc = read_state(t, checkpoint, apply_look);
-    if (rc == ARES_OK && ares_file_exists(ares_path_join(&path, checkpoint, "controls.json")))
-        rc = read_controls(t, path.data, controls_look);
-    ares_str_fini(&path);
-    return ares_world_agree(t->world, rc);
 }

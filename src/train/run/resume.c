@@ -1,0 +1,237 @@
+/* A checkpoint is read again: by a run that goes on, or for a validation alone. */
+#include <cjson/cJSON.h>
+#include <string.h>
+
+#include "controls.h"
+#include "origin.h"
+#include "state.h"
+
+typedef int load_controls(ares_controls *c, const ares_json *json, const char *path);
+static int read_controls(training *t, const char *path, load_controls *load)
+{
+    if (!t->controls) return ARES_OK;
+    ares_str text = { 0 };
+    ares_arena arena = { 0 };
+    const ares_json *json;
+    int rc = ares_file_read(path, &text);
+    if (rc == ARES_OK) rc = ares_json_parse(&arena, ares_str_view(&text), path, &json);
+    if (rc == ARES_OK) rc = load(t->controls, json, path);
+    ares_arena_fini(&arena);
+    ares_str_fini(&text);
+    return rc;
+}
+
+/* A number of state.json, or a failure that names it. */
+static int get(const cJSON *o, const char *path, const char *key, double *out)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, key);
+    if (!cJSON_IsNumber(v))
+        return ares_fail(ARES_EFORMAT, "train: %s: no number '%s'; the checkpoint is damaged", path,
+                         key);
+    *out = v->valuedouble;
+    return ARES_OK;
+}
+
+static bool differs(const cJSON *o, const char *key, const char *own)
+{
+    const cJSON *saved = cJSON_GetObjectItemCaseSensitive(o, key);
+    return cJSON_IsString(saved) && strcmp(saved->valuestring, own) != 0;
+}
+
+/*
+ * weights: the fingerprint of the configured model, which must be the one that the run began with;
+ * NULL: it may be another.
+ */
+static int check_model(const training *t, const cJSON *o, const char *path, const char *weights,
+                       const char *force)
+{
+    bool other_weights = weights && differs(o, "model_weights", weights);
+    const cJSON *saved = cJSON_GetObjectItemCaseSensitive(o, "model");
+    ares_model_config configured;
+    ares_str name = { 0 };
+    ARES_TRY(ares_model_config_load(t->model_dir.data, &configured));
+    origin_describe_model(&configured, &name);
+    int rc = ARES_OK;
+    if (differs(o, "model", name.data) && force)
+        rc = ares_fail(ARES_ESTATE,
+                       "train: %s: the state is of another model (%s) than "
+                       "worker.actor.model.model_path = '%s' (%s); restore the option, or %s",
+                       path, saved->valuestring, t->cfg->actor.model_path, name.data, force);
+    else if (other_weights && force)
+        rc = ares_fail(ARES_ESTATE,
+                       "train: %s: the run began with other weights than are in "
+                       "worker.actor.model.model_path = '%s' now (%s); restore them, or %s",
+                       path, t->cfg->actor.model_path, t->model_dir.data, force);
+    else if (differs(o, "model", name.data) || other_weights)
+        ares_log(ARES_LOG_WARN, "train: %s: the state is of another model", path);
+    ares_str_fini(&name);
+    return rc;
+}
+
+static const char *force_of(const training *t)
+{
+    return t->cfg->trainer.force ? NULL : "pass --force to go on nevertheless";
+}
+
+/*
+ * A strategy can only read its own states, so --force does not help here. Older states do not name
+ * the critic's strategy.
+ */
+static int check_strategy(const cJSON *o, const char *path, const char *key, const char *role,
+                          const ares_optim_config *cfg)
+{
+    if (!differs(o, key, cfg->strategy)) return ARES_OK;
+    return ares_fail(ARES_ESTATE,
+                     "train: %s: the states are those of worker.%s.optim.strategy = '%s', not of "
+                     "'%s'; set it back",
+                     path, role, cJSON_GetObjectItemCaseSensitive(o, key)->valuestring,
+                     cfg->strategy);
+}
+
+/* The state must be of these rows and of the configured model, unless --force is given. */
+static int check_origin(const training *t, const cJSON *o, const char *path, int64_t rows)
+{
+    const char *force = force_of(t);
+    train_origin own = train_origin_of(t);
+    bool other_rows = rows != t->loader.rows,
+         other_data = t->train && differs(o, "training_data", own.data);
+    if (force && other_rows)
+        return ares_fail(ARES_ESTATE,
+                         "train: %s: the run had %lld training rows, the data set has %lld now; "
+                         "restore data.train_files, or %s",
+                         path, (long long)rows, (long long)t->loader.rows, force);
+    if (force && other_data)
+        return ares_fail(ARES_ESTATE,
+                         "train: %s: the state is of another data set than data.train_files (its "
+                         "rows differ in id, prompt or answer); restore the files, or %s",
+                         path, force);
+    if (other_rows || other_data)
+        ares_log(ARES_LOG_WARN, "train: %s: the state is of another data set", path);
+    ARES_TRY(check_strategy(o, path, "optimizer", "actor", &t->cfg->optim));
+    if (t->critic)
+        ARES_TRY(check_strategy(o, path, "critic_optimizer", "critic", &t->cfg->critic_optim));
+    return check_model(t, o, path, own.model, force);
+}
+
+/* A number that older states do not have. */
+static double get_or(const cJSON *o, const char *key, double otherwise)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, key);
+    return cJSON_IsNumber(v) ? v->valuedouble : otherwise;
+}
+
+static int check_version(const cJSON *o, const char *path)
+{
+    double version = 0;
+    ARES_TRY(get(o, path, "version", &version));
+    if (version != STATE_VERSION)
+        return ares_fail(ARES_EUNSUPPORTED,
+                         "train: %s: version %g of the state; this program reads %d", path, version,
+                         STATE_VERSION);
+    return ARES_OK;
+}
+
+static int apply(training *t, const cJSON *o, const char *path)
+{
+    double step = 0, updates = 0, drawn = 0, rows = 0, best_score = 0, best_step = 0;
+    ARES_TRY(check_version(o, path));
+    ARES_TRY(get(o, path, "step", &step));
+    ARES_TRY(get(o, path, "optimizer_steps", &updates));
+    ARES_TRY(get(o, path, "prompts_drawn", &drawn));
+    ARES_TRY(get(o, path, "training_rows", &rows));
+    ARES_TRY(get(o, path, "best_score", &best_score));
+    ARES_TRY(get(o, path, "best_step", &best_step));
+    ARES_TRY(check_origin(t, o, path, (int64_t)rows));
+    const cJSON *item;
+    cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(o, "skipped_rows"))
+    {
+        const cJSON *row_of = cJSON_GetArrayItem(item, 0), *epoch = cJSON_GetArrayItem(item, 1);
+        if (!cJSON_IsNumber(row_of) || !cJSON_IsNumber(epoch) || row_of->valuedouble < 0 ||
+            row_of->valuedouble >= rows)
+            return ares_fail(ARES_EFORMAT,
+                             "train: %s: 'skipped_rows' holds no pairs of a row and an epoch; the "
+                             "checkpoint is damaged",
+                             path);
+        if ((int64_t)row_of->valuedouble < t->loader.rows)
+            ares_loader_restore(&t->loader, (int64_t)row_of->valuedouble,
+                                (int64_t)epoch->valuedouble);
+    }
+    double critic_updates = 0;
+    if (t->critic) {
+        ARES_TRY(get(o, path, "critic_optimizer_steps", &critic_updates));
+        t->critic->optim.updates = (int64_t)critic_updates;
+        t->critic->optim.skipped = (int64_t)get_or(o, "critic_skipped_updates", 0);
+        t->critic->step = (int64_t)step;
+    }
+    t->step = (int64_t)step;
+    /* the actor's schedule begins with its first update */
+    t->policy->step = ARES_MAX(0, t->step - t->cfg->trainer.critic_warmup);
+    t->policy->optim.updates = (int64_t)updates;
+    t->policy->optim.skipped = (int64_t)get_or(o, "skipped_updates", 0);
+    t->loader.drawn = (int64_t)drawn;
+    t->best_score = best_score;
+    t->best_step = (int64_t)best_step;
+    t->validated_score = get_or(o, "validated_score", 0);
+    t->validated_step = (int64_t)get_or(o, "validated_step", -1);
+    return ARES_OK;
+}
+
+typedef int apply_state(training *t, const cJSON *o, const char *path);
+static int read_state(training *t, const char *checkpoint, apply_state *apply_to)
+{
+    ares_str path = { 0 }, text = { 0 };
+    int rc = ares_file_read(ares_path_join(&path, checkpoint, "state.json"), &text);
+    if (rc == ARES_OK) {
+        cJSON *o = cJSON_ParseWithLength(text.data, text.len);
+        rc = o ? apply_to(t, o, path.data)
+               : ares_fail(ARES_EFORMAT, "train: %s: not JSON; the checkpoint is damaged",
+                           path.data);
+        cJSON_Delete(o);
+    }
+    ares_str_fini(&path);
+    ares_str_fini(&text);
+    return rc;
+}
+
+int state_resume(training *t, const char *checkpoint)
+{
+    ares_str path = { 0 };
+    int rc = ARES_OK;
+    if (!ares_file_exists(ares_path_join(&path, checkpoint, "optimizer.safetensors")))
+        rc = ares_fail(
+            ARES_ESTATE,
+            "train: %s holds a model without optimizer states (trainer.save_model_only); begin a "
+            "new run from it: worker.actor.model.model_path=%s",
+            checkpoint, checkpoint);
+    if (rc == ARES_OK) rc = ares_model_optimizer_load(t->model, path.data);
+    if (rc == ARES_OK && t->critic)
+        rc = ares_model_optimizer_load(
+            t->critic->model, ares_path_join(&path, checkpoint, "critic_optimizer.safetensors"));
+    if (rc == ARES_OK)
+        rc = read_controls(t, ares_path_join(&path, checkpoint, "controls.json"), controls_load);
+    if (rc == ARES_OK) rc = read_state(t, checkpoint, apply);
+    ares_str_fini(&path);
+    return ares_world_agree(t->world, rc);
+}
+
+/* ------------------------------------------------------------------ validation alone */
+static int apply_look(training *t, const cJSON *o, const char *path)
+{
+    double step = 0;
+    ARES_TRY(check_version(o, path));
+    ARES_TRY(get(o, path, "step", &step));
+    ARES_TRY(check_model(t, o, path, NULL, force_of(t)));
+    t->step =
+        (int64_t)step; /* part of the samples' keys: the answers are those that training got here */
+    return ARES_OK;
+}
+
+int state_look(training *t, const char *checkpoint)
+{
+    ares_str path = { 0 };
+    int rc = read_state(t, checkpoint, apply_look);
+    if (rc == ARES_OK && ares_file_exists(ares_path_join(&path, checkpoint, "controls.json")))
+        rc = read_controls(t, path.data, controls_look);
+    ares_str_fini(&path);
+    return ares_world_agree(t->world, rc);
+}

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* The words of the file, normalised, each once; the value says whether a token was found. */
+/* The words of the file, normalised, each once; value 1: some token spells the word (set later). */
 static int read_words(const char *path, ares_map **out)
 {
     ares_str text = { 0 }, word = { 0 };
@@ -52,7 +52,7 @@ void triggers_check(ares_config *cfg, const ares_rollout_config *r)
     else ares_config_fault(cfg, "worker.rollout.trigger_tokens_file", "%s", ares_error_message());
 }
 
-/* Warns of the words that no token spells; fails where none is spelled. */
+/* Warns of words that no single token spells; fails where that is all of them. */
 static int report(const ares_trainer *t, const char *path, const ares_map *words)
 {
     ares_str some = { 0 };

@@ -226,12 +226,12 @@ TEST(a_saved_critic_comes_back_with_its_head)
     stop(&s);
 }
 
-/*
- * Weights and moments after so many updates of two mini-batches each; values and returns are made
- * up.
+typedef enum { SECOND_GROUP_ALONE, FIRST_GROUP_MASKED } learnt;
+
+/* Weights and moments after some updates, a mini-batch per group; values and returns are made up.
  */
-static void learn(setup *s, bool select_second, bool mask_first, int64_t updates, ares_metrics *m,
-                  uint8_t **bytes, size_t *n)
+static void learn(setup *s, learnt from, int64_t updates, ares_metrics *m, uint8_t **bytes,
+                  size_t *n)
 {
     ares_batch *b = &s->batch;
     bool keep[GROUPS] = { false, true };
@@ -240,8 +240,9 @@ static void learn(setup *s, bool select_second, bool mask_first, int64_t updates
         b->values[t] = (float)draw(9000 + (uint64_t)t);
         b->returns[t] = (float)draw(8000 + (uint64_t)t);
     }
-    if (mask_first) memset(b->response_mask, 0, (size_t)b->row_start[b->group_start[1]]);
-    if (select_second) ares_batch_select_groups(b, keep);
+    if (from == FIRST_GROUP_MASKED)
+        memset(b->response_mask, 0, (size_t)b->row_start[b->group_start[1]]);
+    else ares_batch_select_groups(b, keep);
     s->cfg.critic.global_batch_size = 1;
     for (int64_t i = 0; i < updates; i++) CHECK_OK(ares_critic_update(&s->critic, b, m));
     const ares_model *model = s->critic.learner.model;
@@ -277,8 +278,8 @@ TEST(a_mini_batch_without_a_token_moves_no_critic)
                                          "critic/vf_explained_var" };
     if (!start_to_learn(&one) || !start_to_learn(&both)) return;
     ares_metrics *m = ares_metrics_new(), *k = ares_metrics_new();
-    learn(&one, true, false, 2, m, &x, &n);
-    learn(&both, false, true, 2, k, &y, &n);
+    learn(&one, SECOND_GROUP_ALONE, 2, m, &x, &n);
+    learn(&both, FIRST_GROUP_MASKED, 2, k, &y, &n);
     CHECK_MEM(y, x, n); /* as if the empty mini-batch were not there */
     CHECK_EQ(both.critic.learner.optim.updates, 2);
     CHECK(ares_metrics_get(k, "critic/empty_minibatches", &value) && value == 1);

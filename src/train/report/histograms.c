@@ -1,11 +1,11 @@
 /*
- * Distributions as counts over fixed bins, so that ranks add up; bins widen with the square, as
- * most tokens have little entropy.
+ * Distributions as counts over fixed bins, so that ranks can add them. Bins widen quadratically,
+ * because most tokens have little entropy.
  */
 #include "report.h"
 
 enum { BINS = 60 };
-static const double LARGEST = 12; /* nats; a vocabulary of 160,000 ids has at most that */
+static const double LARGEST = 12; /* nats: the entropy of 160,000 equally likely ids */
 
 static double edge_of(int i)
 {

@@ -7,11 +7,12 @@
 int report_batch(const ares_trainer *t, const ares_batch *b, ares_metrics *m);
 /* global_seqlen, timing_per_token_ms, perf/mfu_.. (speed.c) */
 int report_lengths(const ares_trainer *t, const ares_batch *b, ares_metrics *m);
-/* perf/.._memory_.._gb: most so far, of the fullest rank. A collective. (speed.c) */
+/* perf/.._memory_.._gb: the most so far, of the rank with most. A collective. (speed.c) */
 int report_memory(const training *t, ares_metrics *m);
 /*
- * Distributions of the step in TensorBoard: entropy of tokens, and of the windows behind them where
- * a control has made them. A collective; tracker is NULL where nothing is written. (histograms.c)
+ * Distributions of the step in TensorBoard: entropies of tokens, and of the windows after them
+ * where a control has computed these. A collective; tracker is NULL where nothing is written.
+ * (histograms.c)
  */
 int report_histograms(const ares_trainer *t, ares_tracker *tracker);
 /*

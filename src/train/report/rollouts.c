@@ -1,12 +1,11 @@
-/* Every answer of a step, as a reader or a script looks at it later. */
+/* Every answer of a step in a file, for readers and scripts. */
 #include <stdio.h>
 
 #include "report.h"
 
 /*
- * Tokens as a reader colours them, where a control marked them: entropies to three digits, the HWE
- * tokens as [first, count], and the weights of the KL term as [weight, count] from the first token
- * on.
+ * What a control computed for the tokens of a row: entropies to three digits, runs of HWE tokens as
+ * [first, count], and the weights of the KL term as runs [weight, count] from the first token on.
  */
 static void write_tokens(const ares_batch *b, int64_t row, ares_str *out)
 {

@@ -14,7 +14,7 @@ typedef struct row_length {
     int64_t draw, index, length, rank;
 } row_length;
 
-/* As the prompts were drawn. */
+/* In the order in which the prompts were drawn. */
 static int by_draw(const void *a, const void *b)
 {
     const row_length *x = a, *y = b;
@@ -22,7 +22,7 @@ static int by_draw(const void *a, const void *b)
     return (x->index > y->index) - (x->index < y->index);
 }
 
-/* What ranks would have got of the rows as drawn, and what they have. */
+/* The balance of tokens between ranks: as the rows were drawn, and as they were divided. */
 static void report_balance(row_length *rows, int64_t n, int64_t ranks, ares_metrics *m)
 {
     qsort(rows, (size_t)n, sizeof *rows, by_draw);
@@ -45,7 +45,7 @@ static void per_token(ares_metrics *m, const char *name, double tokens)
     ares_metrics_set(m, key, seconds * 1000 / tokens);
 }
 
-/* Of the device's peak; 0 where that is not known. */
+/* Model FLOPs utilisation: the share of the device's peak; 0 where the peak is not known. */
 static void report_mfu(const ares_trainer *t, const char *stage, const char *name,
                        const ares_model *model, int64_t epochs, double tokens, double squares,
                        ares_metrics *m)
@@ -103,7 +103,7 @@ int report_memory(const training *t, ares_metrics *m)
     double process = (double)ares_peak_memory_bytes(),
            gb[3] = { process, (double)t->device.most_allocated,
                      ares_device_memory_bytes(&t->device) };
-    if (t->device.index < 0) gb[2] = process; /* the device's memory is the process's */
+    if (t->device.index < 0) gb[2] = process; /* on the CPU, the memory of the process */
     ARES_TRY(ares_world_max_f64(t->world, gb, 3));
     ares_metrics_set(m, "perf/cpu_memory_used_gb", gb[0] / 1073741824.0);
     ares_metrics_set(m, "perf/max_memory_allocated_gb",

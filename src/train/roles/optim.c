@@ -1,4 +1,7 @@
-/* AdamW over the parameter list: gradients summed over ranks, one global norm, one pass. */
+/*
+ * AdamW over the parameter list: gradients are summed over ranks, one global norm is taken, then
+ * every parameter is updated (docs/update.md#optimizers-and-learning-rates).
+ */
 #include "roles/optim.h"
 
 #include <math.h>
@@ -24,7 +27,8 @@ int optim_alloc_states(const optim *o, ares_model *m)
 {
     ARES_TRY(ares_model_optimizer_alloc(m));
     if (strcmp(o->cfg->strategy, "adamw_bf16") != 0) return ARES_OK;
-    for (int i = 0; i < m->n_params; i++) /* not a master: what rounding has left out so far */
+    for (int i = 0; i < m->n_params; i++) /* with adamw_bf16 these hold no master weights, but what
+                                             rounding has left out so far */
         if (m->params[i].master)
             m->device->k->zero(m->device, m->params[i].master,
                                (size_t)m->params[i].elements * sizeof(float));
@@ -36,7 +40,7 @@ double optim_lr(const optim *o, int64_t step)
     return ares_schedule_at(&o->schedule, step);
 }
 
-/* Names the first parameter whose gradient is not finite: where to look. */
+/* Fails with the name of the first parameter whose gradient is not finite. */
 static int not_finite(ares_model *m, double norm)
 {
     ares_device *d = m->device;
@@ -60,7 +64,8 @@ void optim_skip(optim *o, const ares_world *world, const char *what)
 }
 
 /*
- * All gradients lie in one arena; the embedding's own, at its end, is joined to the head's by now.
+ * All gradients lie in one arena. In a tied model the embedding's own gradient lies at its end; by
+ * now it has been added to the head's, and is left out.
  */
 static int sum_over_ranks(ares_model *m, ares_world *world)
 {

@@ -1,6 +1,6 @@
 /*
- * What a run learned, read back from its own files, so that a resumed run shows the same as an
- * uninterrupted one.
+ * The table at the end of a run. It is made from the run's files, so that a resumed run prints the
+ * same as an uninterrupted one.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,8 +30,8 @@ static int64_t glyphs_of(ares_view text, glyph *out)
 }
 
 /*
- * A text on one line, in so many columns. Of an answer that is too long the middle goes: it tells
- * most where it begins and ends.
+ * Prints a text on one line, in `width` columns. An answer that is too long loses its middle, since
+ * its beginning and end tell most; another text loses its end.
  */
 static void cell(FILE *out, ares_view text, int width, bool answer)
 {
@@ -40,7 +40,7 @@ static void cell(FILE *out, ares_view text, int width, bool answer)
     int used = 0;
     for (int64_t i = 0; i < n; i++) used += g[i].width;
     if (used > width - 1) {
-        int room = width - 2, left = 0, right = 0; /* a blank behind, the dots between */
+        int room = width - 2, left = 0, right = 0; /* less a blank after it, and the dots */
         for (head = 0; left + g[head].width <= (answer ? room - room / 2 : room); head++)
             left += g[head].width;
         while (right + g[tail - 1].width <= room - left) right += g[--tail].width;
@@ -115,8 +115,8 @@ static void questions(FILE *out, const char *run_dir, int64_t last_step)
 }
 
 /*
- * A row of metrics.jsonl: the first, which is NULL when there was no validation before the first
- * step, or the last.
+ * The last row of metrics.jsonl, or the first, which is NULL where no validation was made before
+ * the first step.
  */
 static const ares_json *metrics_row(const char *run_dir, bool last, ares_arena *arena)
 {
@@ -153,7 +153,7 @@ static void write_summary(FILE *out, const char *run_dir)
     for (int64_t i = 0; after && i < after->count; i++) {
         const char *key = after->members[i].key.data;
         double value = after->members[i].value->number;
-        /* thresholds and targets are no results */
+        /* thresholds and targets of controls are no results */
         if (strncmp(key, "val/", 4) != 0 || strncmp(key, "val/aepo/", 9) == 0 ||
             strncmp(key, "val/self.", 9) == 0)
             continue;

@@ -65,7 +65,7 @@ static int put(const validation *v, const tally *y, ares_metrics *m)
         ares_metrics_set(m, key, sums[1] / sums[0]);
         snprintf(key, sizeof key, "val%s%s/accuracy", slash, name);
         if (sums[3] > 0) ares_metrics_set(m, key, sums[2] / sums[3]);
-        /* as EasyR1 calls it */
+        /* EasyR1's name for it */
         if (sums[3] > 0 && !y->name) ares_metrics_set(m, "val/accuracy_reward", sums[2] / sums[3]);
         snprintf(key, sizeof key, "val%s%s/response_length", slash, name);
         ares_metrics_set(m, key, sums[4] / sums[0]);
@@ -138,7 +138,7 @@ void validation_sampling(ares_config *cfg, const ares_train_config *c, ares_samp
 /* val_response_length and val_prompt_length, as EasyR1 has them. */
 static int lengths(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
 {
-    /* largest, and less the smallest, of response and prompt */
+    /* of response and prompt: the largest, and the negative smallest */
     double sums[3] = { (double)b->rows },
            bounds[4] = { -INFINITY, -INFINITY, -INFINITY, -INFINITY };
     for (int64_t r = 0; r < b->rows; r++) {

@@ -1,8 +1,8 @@
 /*
- * Supervised fine-tuning: a learner without rollouts. A batch's rows are prompt and answer as in
- * reinforcement learning, so that packing, head and optimizer are the same; rows are dealt out to
- * ranks in turn, and the loss divides by the trained tokens of all of them, so that no micro-batch
- * and no rank count changes what a token weighs.
+ * Supervised fine-tuning: a learner without rollouts. A row of the batch is a prompt and an answer
+ * as in reinforcement learning, so that packing, head and optimizer are the same. Ranks take rows
+ * in turn, and the loss divides by the trained tokens of all ranks, so that neither micro-batches
+ * nor the rank count change the weight of a token.
  */
 #include <math.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@ ARES_OPTION_TABLE(sft_options, ares_sft_config, ARES_SFT_OPTIONS);
 
 typedef struct sft_trainer {
     training run;          /* first: a run's training is its trainer */
-    ares_train_config cfg; /* the run's, at temperature 1 */
+    ares_train_config cfg; /* the run's options, with temperature 1 and no shared prompts */
     learner policy;
     sft_rows train, val;
     ares_batch batch;
@@ -132,7 +132,7 @@ static void add_row(ares_batch *b, const sft_row *row)
     ares_batch_add_row(b, &s, row->n - row->prompt);
 }
 
-/* rows [b->rows]: those that were added */
+/* rows [b->rows]: the rows that were added */
 static void fill(ares_batch *b, const sft_row *const *rows)
 {
     ARES_PUT(b, responses);
@@ -163,7 +163,7 @@ static int next_batch(sft_trainer *t, ares_batch *b)
 }
 
 /* ------------------------------------------------------------------ the step */
-/* weight: of the micro-batch's head rows */
+/* What the head's callback adds to. weight: of the micro-batch's tokens */
 typedef struct nll {
     const float *weight;
     double loss;
@@ -177,7 +177,7 @@ static void token_losses(void *ctx, int32_t row, int32_t n, const float *log_pro
     nll *p = ctx;
     for (int32_t i = 0; i < n; i++) {
         float w = p->weight[row + i];
-        if (w == 0) continue; /* a token that is given may have any probability, 0 too */
+        if (w == 0) continue; /* a token that is not trained may have probability 0 */
         p->loss -= (double)w * (double)log_prob[i];
         c_log_prob[i] = -w;
     }
@@ -207,13 +207,16 @@ static int micro_batch(learner *l, const ares_batch *b, const ares_micro_batch *
     return learner_backward(l, &p, l->scratch);
 }
 
-/*
- * Gradients of the mean over all trained tokens of the step; totals: loss, trained tokens, all
- * tokens, over all ranks. *finite: the loss is, on all ranks; else the last failure says where it
- * is not.
- */
-static int backward(sft_trainer *t, const ares_batch *b, double totals[3], bool *finite)
+typedef struct step_sums {
+    double loss;            /* mean of -log p over the trained tokens */
+    double trained, tokens; /* trained tokens, all tokens with those of the prompts */
+    bool finite;            /* the loss is, on every rank; else the last failure says where not */
+} step_sums;
+
+/* Gradients of the mean loss over all trained tokens of the step; sums over all ranks. */
+static int backward(sft_trainer *t, step_sums *out)
 {
+    ares_batch *b = &t->batch;
     learner *l = &t->policy;
     ares_agg_counts counts = { 0 };
     ares_agg_count(b, 0, b->rows, &counts);
@@ -224,10 +227,8 @@ static int backward(sft_trainer *t, const ares_batch *b, double totals[3], bool 
     if (sums[0] == 0)
         return ares_fail(ARES_ESTATE, "sft: step %lld: no token of its rows is trained",
                          (long long)l->step + 1);
-    float *weight =
-        ares_arena_calloc(&((ares_batch *)b)->arena, (size_t)b->tokens + 1, sizeof *weight);
-    ares_micro_batch *plan =
-        ares_arena_alloc(&((ares_batch *)b)->arena, (size_t)(b->rows + 1) * sizeof *plan);
+    float *weight = ares_arena_calloc(&b->arena, (size_t)b->tokens + 1, sizeof *weight);
+    ares_micro_batch *plan = ares_arena_alloc(&b->arena, (size_t)(b->rows + 1) * sizeof *plan);
     ARES_TRY(ares_agg_weights("token-mean", b, 0, b->rows, &counts, weight));
 
     int64_t n = ares_pack_plan(b, 0, b->rows, t->cfg.actor.max_token_len, false, plan);
@@ -239,36 +240,35 @@ static int backward(sft_trainer *t, const ares_batch *b, double totals[3], bool 
         rc = micro_batch(l, b, &plan[i], &pass);
     }
     rc = ares_world_agree(t->run.world, rc);
-    *finite = rc != ARES_ENUMERIC;
-    totals[0] = pass.loss;
-    totals[1] = sums[0];
-    totals[2] = sums[2];
-    return rc == ARES_OK ? ares_world_sum_f64(t->run.world, totals, 1) : *finite ? rc : ARES_OK;
+    *out = (step_sums){
+        .loss = pass.loss, .trained = sums[0], .tokens = sums[2], .finite = rc != ARES_ENUMERIC
+    };
+    if (!out->finite) return ARES_OK;
+    return rc == ARES_OK ? ares_world_sum_f64(t->run.world, &out->loss, 1) : rc;
 }
 
 static int step_sft(training *run, ares_metrics *m)
 {
     sft_trainer *t = trainer_of(run);
     learner *l = &t->policy;
-    ares_batch *b = &t->batch;
     char what[64];
-    bool finite = true;
-    double totals[3], norm = NAN, lr = learner_lr(l), started = ares_now_s();
-    ARES_TRY(next_batch(t, b));
+    step_sums sums;
+    double norm = NAN, lr = learner_lr(l), started = ares_now_s();
+    ARES_TRY(next_batch(t, &t->batch));
     ares_metrics_set(m, "timing_s/data", ares_now_s() - started);
     started = ares_now_s();
     snprintf(what, sizeof what, "sft: step %lld", (long long)l->step + 1);
-    ARES_TRY(backward(t, b, totals, &finite));
-    ARES_TRY(
-        learner_step(l, finite ? ARES_OK : ARES_ENUMERIC, t->cfg.actor.max_grad_norm, what, &norm));
+    ARES_TRY(backward(t, &sums));
+    ARES_TRY(learner_step(l, sums.finite ? ARES_OK : ARES_ENUMERIC, t->cfg.actor.max_grad_norm,
+                          what, &norm));
     l->step++;
     ares_metrics_set(m, "timing_s/update_actor", ares_now_s() - started);
-    if (finite) ares_metrics_set(m, "train/loss", totals[0]);
-    ares_metrics_set(m, "train/tokens", totals[1]);
+    if (sums.finite) ares_metrics_set(m, "train/loss", sums.loss);
+    ares_metrics_set(m, "train/tokens", sums.trained);
     ares_metrics_set(m, "actor/skipped_updates", isnan(norm));
     if (!isnan(norm)) ares_metrics_set(m, "actor/grad_norm", norm);
     ares_metrics_set(m, "actor/lr", lr);
-    ares_metrics_set(m, "perf/total_num_tokens", totals[2]);
+    ares_metrics_set(m, "perf/total_num_tokens", sums.tokens);
     return ARES_OK;
 }
 
@@ -276,8 +276,8 @@ static int step_sft(training *run, ares_metrics *m)
 enum { VALIDATED_AT_ONCE = 64 };
 
 /*
- * Rows first, first + stride, ...: the next few of them; the sum of their losses is added to
- * sums[0], of their tokens to sums[1].
+ * The next VALIDATED_AT_ONCE of rows first, first + stride, ...: adds the sum of -log p over their
+ * trained tokens to sums[0], the number of these to sums[1].
  */
 static int score(sft_trainer *t, int64_t first, int64_t stride, double sums[2])
 {

@@ -1,7 +1,7 @@
 /*
- * Rows -> tokens and the mask of the loss. The prompt's tokens are those that sampling would start
- * from: where the tokenizer would join the last letters of the prompt with the first of the answer,
- * the two are encoded apart.
+ * From rows to tokens and the mask of the loss. The prompt's tokens are those that sampling would
+ * start from: where the tokenizer would join the end of the prompt and the beginning of the answer
+ * in one token, the two are encoded separately.
  */
 #include "sft_data.h"
 
@@ -89,9 +89,9 @@ static int encode_text(const sft_encoder *e, ares_view text, const ares_text_spa
 }
 
 /*
- * Marks the tokens that begin in the span, up to its last end token: what a template writes behind
- * it (a line break) is never sampled. An end token right behind the span is the assistant's too: {%
- * generation %} blocks may close before it.
+ * Marks the tokens that begin in the span, up to its last end token: what a template writes after
+ * that token (a line break) is never sampled. An end token directly after the span belongs to the
+ * answer, too: a generation block of the template may close before it.
  */
 static void mark_span(const sft_encoder *e, const ares_text_span *span, slot *s)
 {
@@ -190,8 +190,8 @@ static void encode_row(void *ctx, int64_t i, int worker)
 
 /* ------------------------------------------------------------------ rows */
 /*
- * The given part ends before the first trained token, the row behind the last; nothing predicts a
- * first token.
+ * The prompt ends before the first trained token, the row after the last one. The first token of a
+ * row is never trained: there is none to predict it from. false: no token is left to train.
  */
 static bool measure(const slot *s, int64_t limit, sft_row *row)
 {

@@ -4,8 +4,8 @@
 #include "ares/train.h"
 
 /*
- * A row's tokens. The first `prompt` of them are given; of the rest, those with trained = 1 carry
- * the loss. The last one does.
+ * The tokens of a row. The first `prompt` of them are the prompt; of the rest, the loss is over
+ * those with trained = 1, among them the last one.
  */
 typedef struct sft_row {
     const int32_t *ids;
@@ -15,7 +15,7 @@ typedef struct sft_row {
 } sft_row;
 typedef struct sft_rows {
     sft_row *items;
-    int64_t count, dropped, cut; /* longer than the limit */
+    int64_t count, dropped, cut; /* dropped, cut: rows that were longer than the limit */
     ares_arena arena;
 } sft_rows;
 
@@ -27,9 +27,9 @@ typedef struct sft_encoder {
 } sft_encoder;
 
 /*
- * Encodes every row on the pool. Conversations go through the chat template and are trained on what
- * the assistant wrote; without a template a row is its prompt, its response and the end-of-sequence
- * token. A fault names file and line.
+ * Encodes every row, on the pool. Conversations go through the chat template, and what the
+ * assistant wrote is trained; without a template a row is its prompt, its response and the
+ * end-of-sequence token. Errors name file and line.
  */
 int sft_rows_encode(const ares_dataset *d, const sft_encoder *e, ares_pool *pool, sft_rows *out);
 void sft_rows_fini(sft_rows *r);

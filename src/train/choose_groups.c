@@ -1,7 +1,7 @@
 /*
- * The earliest draws make the batch, or the draws are used up: what is done then resample.c decides
- * (docs/dapo.md#rounds-of-draws). RAGEN's ranking looks last, at the batch so filled, which comes
- * out smaller (docs/filters.md#a-smaller-batch-made-whole).
+ * The groups that were drawn first and kept make the batch; where the draws are used up before it
+ * is full, ares_resampling_finish decides (docs/dapo.md#rounds-of-draws). RAGEN's ranking comes
+ * last: it sees the filled batch and makes it smaller (docs/filters.md#a-smaller-batch-made-whole).
  */
 #include "choose_groups.h"
 
@@ -24,11 +24,13 @@ static int plan_batch(const ares_trainer *t, const rounds *r, ares_arena *arena,
     const char *action = ares_filter_on_exhausted(&t->run.cfg->filter), *outcome;
     int64_t ranks = ares_world_size(t->run.world), missing = r->draws.target - r->draws.kept;
     bool ranked = ares_filter_needs(&r->of_batch);
-    /* Answered again, a prompt is among the dropped more than once: its last answers count. */
+    /* a prompt that was answered again is among the dropped more than once: its last answers count
+     */
     const int64_t *dropped =
         r->dropped +
         (r->same_prompt && missing > 0 ? ares_resampling_dropped(&r->draws) - missing : 0);
-    out->ids = arena_grown(arena, NULL, 0, r->draws.drawn + r->draws.target, sizeof *out->ids);
+    out->ids =
+        ares_arena_alloc(arena, (size_t)(r->draws.drawn + r->draws.target + 1) * sizeof *out->ids);
     ARES_TRY(ares_resampling_finish(&r->draws, action, ranked ? 1 : ranks, r->kept, dropped,
                                     out->ids, &out->count, &out->taught, &outcome));
     if (out->count >= ranks) return ARES_OK;
@@ -52,7 +54,7 @@ static int rank_batch(ares_trainer *t, rounds *r, ares_arena *arena, batch_plan 
     ARES_TRY(ares_filter_groups(&r->of_batch, &view, verdict));
     ares_filter_count(&view, verdict, &counts, m);
     int64_t dropped = counts.groups - counts.kept, kept = 0, n = counts.kept,
-            *ids = arena_grown(arena, NULL, 0, b->count, sizeof *ids);
+            *ids = ares_arena_alloc(arena, ((size_t)b->count + 1) * sizeof *ids);
     r->counts.kept -= dropped;
     if (alone && dropped && strcmp(action, "error") == 0)
         return ares_fail(
@@ -111,7 +113,7 @@ static void fill_up(const rounds *r, int64_t ranks, ares_arena *arena, batch_pla
 /* Places of the groups in the batch, by their number in the step; -1: not in it. */
 static int64_t *places_of(const ares_trainer *t, const rounds *r, batch_plan *b, ares_arena *arena)
 {
-    int64_t *place = arena_grown(arena, NULL, 0, r->draws.drawn, sizeof *place);
+    int64_t *place = ares_arena_alloc(arena, ((size_t)r->draws.drawn + 1) * sizeof *place);
     ares_rng_key key = ares_rng_root((uint64_t)t->run.cfg->rollout.seed, ARES_RNG_ORDER);
     if (t->run.cfg->actor.shuffle)
         ares_rng_shuffle(ares_rng_sub(key, (uint64_t)t->run.step, 0), b->ids, b->count);

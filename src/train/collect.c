@@ -28,7 +28,7 @@ static void open_rounds(const ares_train_config *cfg, rounds *r)
     r->looks = r->drops || ares_filter_needs(&cfg->filter);
 }
 
-/* What is told of all answers, those of dropped groups included. */
+/* Sums for metrics over all answers, those of dropped groups included. */
 static void count_answers(rounds *r, const draw *d, int64_t n)
 {
     for (int64_t g = 0; d->greedy && g < d->count; g++)
@@ -92,7 +92,7 @@ static void report(const ares_train_config *cfg, const rounds *r, int64_t count,
     ares_metrics_set(m, "dapo/batch_fill", (double)ARES_MIN(s->kept, count) / (double)s->target);
 }
 
-/* What is told of everything that was generated, answers of dropped groups included. */
+/* Metrics over all answers, those of dropped groups included. */
 static int report_generated(ares_trainer *t, rounds *r, ares_metrics *m)
 {
     bool discards =

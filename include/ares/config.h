@@ -234,6 +234,11 @@ void ares_config_override(ares_config *cfg, const char *word);
  * suggests the nearest option. The caller removes its own arguments (verb, --check ...) first.
  */
 void ares_config_read_args(ares_config *cfg, int argc, const char *const *argv);
+/*
+ * Whether "--word" or "--word=value" of a command line names an option, a section, or another
+ * trainer's word for one. A caller that suggests words of its own asks this first.
+ */
+bool ares_config_knows(ares_config *cfg, const char *word);
 
 /* ------------------------------------------------------------------ binding, faults, the report */
 /*

@@ -117,6 +117,13 @@ static char *without_dashes(ares_config *cfg, const char *word)
     return copy;
 }
 
+bool ares_config_knows(ares_config *cfg, const char *word)
+{
+    char *key = without_dashes(cfg, word);
+    key[strcspn(key, "=")] = 0;
+    return config_is_known(cfg, key);
+}
+
 /* "--a.b c", or "--a.b" alone for a flag. Returns the number of further words it used. */
 static int read_dashed(ares_config *cfg, int left, const char *const *next, const char *word)
 {

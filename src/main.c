@@ -7,42 +7,22 @@
 #include "ares/reward.h"
 #include "verb/verb.h"
 
-typedef int verb_fn(int argc, char **argv);
-#define NAME(name, doc) #name,
-#define DOC(name, doc) doc,
-#define FUNCTION(name, doc) ares_verb_##name,
+typedef struct verb_entry {
+    const char *name, *doc;
+    int (*run)(int argc, char **argv);
+    bool on_ranks;
+} verb_entry;
+#define ENTRY(name, on_ranks, doc) { #name, doc, ares_verb_##name, on_ranks },
+#define NAME(name, on_ranks, doc) #name,
+static const verb_entry verbs[] = { VERB_LIST(ENTRY) };
 static const char *const names[] = { VERB_LIST(NAME) };
-static const char *const docs[] = { VERB_LIST(DOC) };
-static verb_fn *const functions[] = { VERB_LIST(FUNCTION) };
 
 static int help(void)
 {
     puts("usage: ares-train [VERB] [options]\n");
-    for (int i = 0; i < ARES_COUNT(names); i++) printf("  %-11s %s\n", names[i], docs[i]);
+    for (int i = 0; i < ARES_COUNT(verbs); i++) printf("  %-11s %s\n", verbs[i].name, verbs[i].doc);
     puts("\nares-train VERB --help says more. Reinforcement learning:\n\n  ares-train --config "
          "examples/quickstart/config.yaml [key=value ...]");
-    return ARES_OK;
-}
-
-/* --ranks N: this program again, N times under mpirun, with the other words. */
-static int take_ranks(int *argc, char **argv, int *ranks)
-{
-    int n = 0;
-    *ranks = 0;
-    for (int i = 0; i < *argc; i++) {
-        const char *value = strncmp(argv[i], "--ranks=", 8) == 0 ? argv[i] + 8 : NULL;
-        if (strcmp(argv[i], "--ranks") == 0) {
-            if (i + 1 == *argc) return ares_fail(ARES_EUSE, "--ranks needs a number");
-            value = argv[++i];
-        }
-        int64_t count;
-        if (!value) argv[n++] = argv[i];
-        else if (!ares_parse_i64(ares_view_of(value), &count) || count < 1 || count > 4096)
-            return ares_fail(ARES_EUSE, "--ranks = '%s': not a number of processes", value);
-        else *ranks = (int)count;
-    }
-    *argc = n;
-    argv[n] = NULL;
     return ARES_OK;
 }
 
@@ -54,7 +34,7 @@ static int dispatch(int argc, char **argv, int *exit_code)
         return help();
     if (strcmp(argv[1], "--version") == 0) return puts("ares-train 0.1") < 0 ? ARES_EIO : ARES_OK;
     if (strcmp(argv[1], "__reward") == 0) return ares_reward_child_main(argc - 1, argv + 1);
-    int verb = 0, ranks, first = 0;
+    int verb = 0, first = 0;
     bool named =
         argv[1][0] != '-' && argv[1][0] != '+' && argv[1][0] != '~' && !strchr(argv[1], '=');
     if (named) {
@@ -62,13 +42,14 @@ static int dispatch(int argc, char **argv, int *exit_code)
             ares_lookup(ARES_EUSE, "ares-train: verb", argv[1], names, ARES_COUNT(names), &verb));
         first = 1;
     }
-    bool configured = verb < 3; /* train, sft, eval run on several ranks */
-    if (configured) {
-        ARES_TRY(take_ranks(&argc, argv, &ranks));
-        if (ranks > 1) return ares_launch(ranks, argc - 1, argv + 1, exit_code);
+    if (verbs[verb].on_ranks) { /* --ranks N: the other words again, N times under mpirun */
+        int64_t ranks = 0;
+        const verb_option option = VERB_RANKS(ranks);
+        ARES_TRY(verb_take(verbs[verb].name, &option, &argc, argv));
+        if (ranks > 1) return ares_launch((int)ranks, argc - 1, argv + 1, exit_code);
     }
     argv[first] = (char *)names[verb];
-    return functions[verb](argc - first, argv + first);
+    return verbs[verb].run(argc - first, argv + first);
 }
 
 int main(int argc, char **argv)

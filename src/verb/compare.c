@@ -11,32 +11,6 @@
 #include "figure.h"
 #include "verb.h"
 
-static const char usage[] =
-    "usage: ares-train compare [options] [VARIANT=]RUN_DIR ...\n"
-    "\n"
-    "Reads metrics.jsonl of every run directory. Runs with the same VARIANT are one line of the "
-    "table, mean and standard\n"
-    "deviation over them, and one curve of the figure; a RUN_DIR without a name is a variant of "
-    "its own. The second table is\n"
-    "the difference of every variant to the first, run by run in the order they were named.\n"
-    "\n"
-    "  --metric NAME     what the figure shows, and the first column (reward/accuracy)\n"
-    "  --columns A,B,..  further columns (response_length/mean); \"sum:A\" is the sum over all "
-    "steps\n"
-    "  --last N          a column is the mean over the last N steps (5)\n"
-    "  --smooth N        the figure's curves are means over N steps (5)\n"
-    "  --svg FILE        writes the figure: a curve for each variant, its band from the lowest to "
-    "the highest run\n"
-    "  --x NAME          the figure is drawn over what NAME sums up to by a step (mean of the "
-    "runs), not over steps\n"
-    "  --title TEXT      of the figure (the metric's name)\n"
-    "\n"
-    "example:\n"
-    "  ares-train compare --svg accuracy.svg full=runs/a/1 full=runs/a/2 plain=runs/b/1 "
-    "plain=runs/b/2\n"
-    "  ares-train compare --svg cost.svg --x rollout/generated_tokens --metric val/accuracy "
-    "full=runs/a/1 plain=runs/b/1\n";
-
 typedef struct options {
     const char *metric, *columns, *svg, *title, *x;
     int64_t last, smooth;
@@ -107,19 +81,17 @@ static variant *variant_named(study *s, const char *name, int most)
     return &s->variants[s->n++];
 }
 
-static int read_study(study *s, const char *const *words)
+static int read_study(study *s, int n, const char *const *words)
 {
-    int most = 0;
-    while (words[most]) most++;
-    if (!most)
+    if (!n)
         return ares_fail(ARES_EUSE,
                          "compare: no run directory is named (see ares-train compare --help)");
-    s->variants = ares_arena_alloc(&s->arena, (size_t)most * sizeof *s->variants);
-    for (int i = 0; i < most; i++) {
+    s->variants = ares_arena_alloc(&s->arena, (size_t)n * sizeof *s->variants);
+    for (int i = 0; i < n; i++) {
         const char *equals = ares_dir_exists(words[i]) ? NULL : strchr(words[i], '=');
         const char *name =
             equals ? ares_arena_copy(&s->arena, words[i], (size_t)(equals - words[i])) : words[i];
-        variant *v = variant_named(s, name, most);
+        variant *v = variant_named(s, name, n);
         ARES_TRY(read_run(&s->arena, equals ? equals + 1 : words[i], &v->runs[v->n++]));
     }
     return ARES_OK;
@@ -396,12 +368,10 @@ static const char *const *columns_of(ares_arena *arena, const options *o, int *n
     return columns;
 }
 
-static int compare(const options *o, const char *const *words)
+static int compare(const options *o, int n_words, const char *const *words)
 {
-    if (o->last < 1 || o->smooth < 1)
-        return ares_fail(ARES_EUSE, "compare: --last and --smooth count steps, from 1 on");
     study s = { 0 };
-    int n_columns, rc = read_study(&s, words);
+    int n_columns, rc = read_study(&s, n_words, words);
     if (rc == ARES_OK) {
         const char *const *columns = columns_of(&s.arena, o, &n_columns);
         print_tables(&s, columns, n_columns, o->last);
@@ -418,18 +388,41 @@ int ares_verb_compare(int argc, char **argv)
     options o = {
         .metric = "reward/accuracy", .columns = "response_length/mean", .last = 5, .smooth = 5
     };
-    const verb_option list[] = { { "--metric", VERB_TEXT, &o.metric },
-                                 { "--columns", VERB_TEXT, &o.columns },
-                                 { "--last", VERB_I64, &o.last },
-                                 { "--smooth", VERB_I64, &o.smooth },
-                                 { "--svg", VERB_TEXT, &o.svg },
-                                 { "--title", VERB_TEXT, &o.title },
-                                 { "--x", VERB_TEXT, &o.x } };
-    const char **words = ares_calloc((size_t)argc + 1, sizeof *words);
+    const verb_option list[] = {
+        VERB_OPTION(TEXT, o.metric, "--metric", "NAME",
+                    "what the figure shows, and the first column"),
+        VERB_OPTION(TEXT, o.columns, "--columns", "A,B,..",
+                    "further columns; \"sum:A\" is the sum of A over all steps"),
+        VERB_OPTION(I64, o.last, "--last", "N", "a column is the mean over the last N steps",
+                    .least = 1, .most = INT64_MAX),
+        VERB_OPTION(I64, o.smooth, "--smooth", "N", "the figure's curves are means over N steps",
+                    .least = 1, .most = INT64_MAX),
+        VERB_OPTION(TEXT, o.svg, "--svg", "FILE",
+                    "writes the figure: a curve for each variant, its band from the lowest to the "
+                    "highest run"),
+        VERB_OPTION(TEXT, o.x, "--x", "NAME",
+                    "the figure is drawn over the sum of NAME up to a step (mean of the runs), not "
+                    "over steps"),
+        VERB_OPTION(TEXT, o.title, "--title", "TEXT",
+                    "of the figure; unless set the metric's name"),
+    };
+    const verb_command command = {
+        .name = "compare",
+        .usage = "[options] [VARIANT=]RUN_DIR ...",
+        .about = "Reads metrics.jsonl of every run directory. Runs with the same VARIANT are one "
+                 "line of the table, mean and standard deviation over them, and one curve of the "
+                 "figure; a RUN_DIR without a name is a variant of its own. The second table is "
+                 "the difference of every variant to the first, run by run in the order they were "
+                 "named.",
+        .example = "ares-train compare --svg accuracy.svg full=runs/a/1 full=runs/a/2 "
+                   "plain=runs/b/1 plain=runs/b/2\n"
+                   "ares-train compare --svg cost.svg --x rollout/generated_tokens --metric "
+                   "val/accuracy full=runs/a/1 plain=runs/b/1",
+        .options = list,
+        .n_options = ARES_COUNT(list),
+        .words = VERB_WORDS,
+    };
     bool helped;
-    int rc =
-        verb_read_options("compare", usage, argc, argv, list, ARES_COUNT(list), words, &helped);
-    if (rc == ARES_OK && !helped) rc = compare(&o, words);
-    ares_free(words);
-    return rc;
+    ARES_TRY(verb_read(&command, &argc, argv, &helped));
+    return helped ? ARES_OK : compare(&o, argc - 1, (const char *const *)argv + 1);
 }

@@ -9,34 +9,6 @@
 #include "ares/template.h"
 #include "verb.h"
 
-static const char help[] =
-    "usage: ares-train generate --model DIR [--prompt TEXT | --input FILE] [options]\n"
-    "\n"
-    "Reads {\"prompt\":\"..\"}, {\"messages\":[..]} or {\"input_ids\":[..]} a line, writes "
-    "{\"text\":..,\"output_ids\":[..],\"log_probs\":[..],\n"
-    "\"entropies\":[..],\"finish_reason\":\"stop|length\"} a line, or {\"samples\":[..]} of these "
-    "when n > 1. With --prompt: the text alone.\n"
-    "A prompt becomes a user message where the model has a chat template. Messages that end with "
-    "the\n"
-    "assistant's are continued.\n"
-    "\n"
-    "  --model DIR            a model, checkpoint or run directory\n"
-    "  --input FILE           JSON lines; - (the default) is stdin\n"
-    "  --raw                  prompts are plain text, no chat template\n"
-    "  --max-new-tokens N     128\n"
-    "  --temperature X        1; 0 is greedy\n"
-    "  --top-p X  --top-k N   1 and -1: off\n"
-    "  --n N                  samples of each line, 1\n"
-    "  --seed N               1\n"
-    "  --stop TEXT            ends an answer\n"
-    "  --ignore-eos\n"
-    "  --device D --threads N --dtype fp32|bf16 --max-num-seqs N --cache-tokens N   where and how; "
-    "no result depends on them but on dtype\n"
-    "\n"
-    "example:\n"
-    "  ares-train generate --model models/SmolLM2-135M-Instruct --prompt \"What is the capital of "
-    "France?\" --temperature 0\n";
-
 typedef struct answer {
     int64_t request;
     char *error;
@@ -66,9 +38,15 @@ static const ares_json *user_message(ares_arena *a, ares_view text)
 {
     ares_str s = { 0 };
     const ares_json *v = NULL;
-    ares_str_add_z(&s, "{\"messages\":[{\"role\":\"user\",\"content\":");
-    ares_json_write_string(&s, text);
-    ares_str_add_z(&s, "}],\"add_generation_prompt\":true}");
+    ares_json_begin(&s, '{');
+    ares_json_begin(ares_json_key(&s, "messages"), '[');
+    ares_json_begin(&s, '{');
+    ares_json_write_string(ares_json_key(&s, "role"), ARES_VIEW("user"));
+    ares_json_write_string(ares_json_key(&s, "content"), text);
+    ares_json_end(&s, '}');
+    ares_json_end(&s, ']');
+    ares_json_write_bool(ares_json_key(&s, "add_generation_prompt"), true);
+    ares_json_end(&s, '}');
     char *copy = ares_arena_copy(a, s.data, s.len);
     int rc = ares_json_parse(a, (ares_view){ copy, s.len }, "prompt", &v);
     ares_str_fini(&s);
@@ -100,16 +78,8 @@ static int encode(job *j, const ares_json *line)
                     *prompt = ares_json_get(line, "prompt");
     ares_ids_clear(&j->ids);
     ares_str_clear(&j->text);
-    if (ids && ids->type == ARES_JSON_ARRAY) {
-        for (int64_t i = 0; i < ids->count; i++) {
-            if (ids->items[i].type != ARES_JSON_INT || ids->items[i].integer < 0 ||
-                ids->items[i].integer > INT32_MAX)
-                return ares_fail(ARES_EFORMAT, "generate: input_ids[%lld] is no token id",
-                                 (long long)i);
-            ares_ids_add(&j->ids, (int32_t)ids->items[i].integer, 0, 0);
-        }
-        return ARES_OK;
-    }
+    if (ids && ids->type == ARES_JSON_ARRAY)
+        return verb_read_ids("generate", line, "input_ids", &j->ids);
     if (!j->tokenizer) ARES_TRY(ares_tokenizer_load(j->dir.data, &j->tokenizer));
     if (messages && messages->type == ARES_JSON_ARRAY) {
         if (!j->chat) ARES_TRY(ares_chat_load(j->dir.data, NULL, &j->chat));
@@ -159,9 +129,9 @@ static int read_input(job *j)
 {
     if (j->prompt) {
         ares_str s = { 0 };
-        ares_str_add_z(&s, "{\"prompt\":");
-        ares_json_write_string(&s, ares_view_of(j->prompt));
-        ares_str_add_char(&s, '}');
+        ares_json_begin(&s, '{');
+        ares_json_write_string(ares_json_key(&s, "prompt"), ares_view_of(j->prompt));
+        ares_json_end(&s, '}');
         const ares_json *line;
         int rc = ares_json_parse(&j->arena, ares_str_view(&s), "--prompt", &line);
         if (rc == ARES_OK) add(j, line, ARES_OK);
@@ -206,20 +176,14 @@ static int write_sample(job *j, const ares_completion *c, ares_str *out)
     ares_str_clear(&j->text);
     if (j->tokenizer)
         ARES_TRY(ares_tokenizer_decode(j->tokenizer, c->ids, c->n_tokens, true, &j->text));
-    ares_str_add_char(out, '{');
-    if (j->tokenizer) {
-        ares_str_add_z(out, "\"text\":");
-        ares_json_write_string(out, ares_str_view(&j->text));
-        ares_str_add_char(out, ',');
-    }
-    ares_str_add_z(out, "\"output_ids\":");
-    verb_write_ids(out, c->ids, c->n_tokens);
-    ares_str_add_z(out, ",\"log_probs\":");
-    verb_write_floats(out, c->log_probs, c->n_tokens);
-    ares_str_add_z(out, ",\"entropies\":");
-    verb_write_floats(out, c->entropies, c->n_tokens);
-    ares_str_addf(out, ",\"finish_reason\":\"%s\"}",
-                  c->finish == ARES_FINISH_STOP ? "stop" : "length");
+    ares_json_begin(out, '{');
+    if (j->tokenizer) ares_json_write_string(ares_json_key(out, "text"), ares_str_view(&j->text));
+    verb_write_ids(ares_json_key(out, "output_ids"), c->ids, c->n_tokens);
+    verb_write_floats(ares_json_key(out, "log_probs"), c->log_probs, c->n_tokens);
+    verb_write_floats(ares_json_key(out, "entropies"), c->entropies, c->n_tokens);
+    ares_json_write_string(ares_json_key(out, "finish_reason"),
+                           ares_view_of(c->finish == ARES_FINISH_STOP ? "stop" : "length"));
+    ares_json_end(out, '}');
     return ARES_OK;
 }
 
@@ -233,9 +197,7 @@ static int write_answers(job *j)
         if (a->error) {
             bad++;
             if (j->prompt) break;
-            ares_str_add_z(&out, "{\"error\":");
-            ares_json_write_string(&out, ares_view_of(a->error));
-            ares_str_add_char(&out, '}');
+            verb_write_error(&out, a->error);
         } else if (j->prompt) {
             for (int64_t k = 0; k < j->n; k++) {
                 if (k) ares_str_add_z(&out, "\n---\n");
@@ -244,12 +206,11 @@ static int write_answers(job *j)
             }
         } else if (j->n == 1) ARES_TRY(write_sample(j, &a->samples[0], &out));
         else {
-            ares_str_add_z(&out, "{\"samples\":[");
-            for (int64_t k = 0; k < j->n; k++) {
-                if (k) ares_str_add_char(&out, ',');
-                ARES_TRY(write_sample(j, &a->samples[k], &out));
-            }
-            ares_str_add_z(&out, "]}");
+            ares_json_begin(&out, '{');
+            ares_json_begin(ares_json_key(&out, "samples"), '[');
+            for (int64_t k = 0; k < j->n; k++) ARES_TRY(write_sample(j, &a->samples[k], &out));
+            ares_json_end(&out, ']');
+            ares_json_end(&out, '}');
         }
         ares_str_add_char(&out, '\n');
         if (fwrite(out.data, 1, out.len, stdout) != out.len)
@@ -300,37 +261,47 @@ int ares_verb_generate(int argc, char **argv)
               .max_num_seqs = 64 };
     bool helped;
     const verb_option options[] = {
-        { "--model", VERB_TEXT, &j.model },
-        { "--input", VERB_TEXT, &j.input },
-        { "--prompt", VERB_TEXT, &j.prompt },
-        { "--raw", VERB_FLAG, &j.raw },
-        { "--max-new-tokens", VERB_I64, &j.max_new_tokens },
-        { "--temperature", VERB_F64, &j.temperature },
-        { "--top-p", VERB_F64, &j.top_p },
-        { "--top-k", VERB_I64, &j.top_k },
-        { "--n", VERB_I64, &j.n },
-        { "--seed", VERB_I64, &j.seed },
-        { "--stop", VERB_TEXT, &j.stop },
-        { "--ignore-eos", VERB_FLAG, &j.ignore_eos },
-        { "--device", VERB_TEXT, &j.device },
-        { "--threads", VERB_I64, &j.threads },
-        { "--dtype", VERB_TEXT, &j.dtype },
-        { "--max-num-seqs", VERB_I64, &j.max_num_seqs },
-        { "--cache-tokens", VERB_I64, &j.cache_tokens },
+        VERB_OPTION(TEXT, j.model, "--model", "DIR", "a model, checkpoint or run directory",
+                    .required = true),
+        VERB_INPUT(j.input),
+        VERB_OPTION(TEXT, j.prompt, "--prompt", "TEXT", "one prompt, in place of --input"),
+        VERB_OPTION(FLAG, j.raw, "--raw", NULL, "prompts are plain text, no chat template"),
+        VERB_OPTION(I64, j.max_new_tokens, "--max-new-tokens", "N", "tokens of an answer at most",
+                    .least = 1, .most = 1 << 30),
+        VERB_OPTION(F64, j.temperature, "--temperature", "X", "of sampling; 0 is greedy"),
+        VERB_OPTION(F64, j.top_p, "--top-p", "X", "nucleus sampling; 1 is off"),
+        VERB_OPTION(I64, j.top_k, "--top-k", "N", "sample from the N likeliest tokens; -1 is off"),
+        VERB_OPTION(I64, j.n, "--n", "N", "answers per line", .least = 1, .most = 1 << 20),
+        VERB_OPTION(I64, j.seed, "--seed", "N", "of sampling"),
+        VERB_OPTION(TEXT, j.stop, "--stop", "TEXT", "ends an answer"),
+        VERB_OPTION(FLAG, j.ignore_eos, "--ignore-eos", NULL,
+                    "continue sampling after an end-of-sequence token"),
+        VERB_OPTION(TEXT, j.device, "--device", "DEVICE", "cpu, cuda or cuda:1"),
+        VERB_OPTION(I64, j.threads, "--threads", "N", "CPU threads; 0: all CPUs at hand"),
+        VERB_DTYPE(j.dtype),
+        VERB_OPTION(I64, j.max_num_seqs, "--max-num-seqs", "N",
+                    "answers decoded at once; changes speed, no result", .least = 1,
+                    .most = 1 << 16),
+        VERB_OPTION(I64, j.cache_tokens, "--cache-tokens", "N",
+                    "size of the KV cache; changes speed, no result; 0: what full answers need",
+                    .most = INT64_MAX),
     };
-    ARES_TRY(verb_read_options("generate", help, argc, argv, options, ARES_COUNT(options), NULL,
-                               &helped));
+    const verb_command command = {
+        .name = "generate",
+        .usage = "--model DIR [--prompt TEXT | --input FILE] [options]",
+        .about = "Reads {\"prompt\":\"..\"}, {\"messages\":[..]} or {\"input_ids\":[..]} per line, "
+                 "writes {\"text\":..,\"output_ids\":[..],\"log_probs\":[..],\"entropies\":[..],"
+                 "\"finish_reason\":\"stop|length\"} per line, or {\"samples\":[..]} of these when "
+                 "n > 1. With --prompt: the text alone.\n"
+                 "A prompt becomes a user message where the model has a chat template. Messages "
+                 "that end with the assistant's are continued.",
+        .example = "ares-train generate --model models/SmolLM2-135M-Instruct --prompt \"What is "
+                   "the capital of France?\" --temperature 0",
+        .options = options,
+        .n_options = ARES_COUNT(options),
+    };
+    ARES_TRY(verb_read(&command, &argc, argv, &helped));
     if (helped) return ARES_OK;
-    if (!j.model)
-        return ares_fail(ARES_EUSE,
-                         "generate: --model is missing (see ares-train generate --help)");
-    if (strcmp(j.dtype, "fp32") != 0 && strcmp(j.dtype, "bf16") != 0)
-        return ares_fail(ARES_EUSE, "generate: --dtype = '%s': unknown (choices: fp32, bf16)",
-                         j.dtype);
-    if (j.n < 1 || j.max_new_tokens < 1 || j.max_num_seqs < 1 || j.n > 1 << 20 ||
-        j.max_new_tokens > 1 << 30 || j.max_num_seqs > 1 << 16 || j.cache_tokens < 0)
-        return ares_fail(ARES_EUSE, "generate: --n, --max-new-tokens, --max-num-seqs and "
-                                    "--cache-tokens must be positive and of a sensible size");
     int rc = open_all(&j);
     if (rc == ARES_OK) rc = read_input(&j);
     if (rc == ARES_OK) rc = run(&j);

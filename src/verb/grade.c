@@ -6,30 +6,6 @@
 #include "ares/reward.h"
 #include "verb.h"
 
-static const char usage[] =
-    "usage: ares-train grade --verifier NAME [--input FILE] [option=value ...]\n"
-    "       ares-train grade --list\n"
-    "\n"
-    "Reads {\"response\":\"..\",\"ground_truth\":..} a line, writes {\"score\":x, ..}. A line may "
-    "also say\n"
-    "\"finished\":false (cut by length), \"prompt\", \"response_length\" or \"output_ids\" (for "
-    "verifiers of\n"
-    "length), and what the verifier reads of a data row: \"rm_type\" or \"data_source\" (auto),\n"
-    "\"instruction_id_list\" and \"kwargs\" or \"checkers\" (ifbench), \"choices\" (gpqa). With "
-    "ground truth\n"
-    "that cannot be used, the score is 0 and \"error\" says why; a row that asks for what is not "
-    "there (an\n"
-    "unknown rm_type, \"functions\" without \"checkers\") has no score, only \"error\". "
-    "option=value sets the\n"
-    "verifier's own options. The prefix boxed_ before a NAME judges the content of the last "
-    "\\boxed{}.\n"
-    "\n"
-    "verifiers:\n";
-static const char example[] = "\n"
-                              "example:\n"
-                              "  echo '{\"response\":\"7 + 5 = 12\",\"ground_truth\":\"12\"}' | "
-                              "ares-train grade --verifier number\n";
-
 /* config owns the texts of options */
 typedef struct job {
     ares_judge *judge;
@@ -49,51 +25,36 @@ static ares_view text_of(const ares_json *line, const char *key, ares_str *stora
 }
 
 /* "output_ids" as `generate` writes them; else "response_length" or "response_tokens". */
-static int read_tokens(const ares_json *line, ares_arena *arena, ares_verify_in *in)
+static int read_tokens(const ares_json *line, ares_ids *ids, ares_verify_in *in)
 {
     const ares_json *list = ares_json_get(line, "output_ids");
     ARES_TRY(ares_json_get_i64(line, "response_tokens", -1, &in->response_tokens));
     ARES_TRY(ares_json_get_i64(line, "response_length", in->response_tokens, &in->response_tokens));
     if (!list || list->type == ARES_JSON_NULL) return ARES_OK;
-    if (list->type != ARES_JSON_ARRAY)
-        return ares_fail(ARES_EFORMAT, "grade: 'output_ids' is no list of token ids");
-    int32_t *ids = ares_arena_alloc(arena, (size_t)(list->count + 1) * sizeof *ids);
-    for (int64_t i = 0; i < list->count; i++) {
-        const ares_json *v = &list->items[i];
-        if (v->type != ARES_JSON_INT || v->integer < 0 || v->integer > INT32_MAX)
-            return ares_fail(ARES_EFORMAT, "grade: output_ids[%lld]: not a token id", (long long)i);
-        ids[i] = (int32_t)v->integer;
-    }
-    in->ids = ids;
-    in->response_tokens = list->count;
+    ARES_TRY(verb_read_ids("grade", line, "output_ids", ids));
+    in->ids = ids->ids;
+    in->response_tokens = ids->n;
     return ARES_OK;
 }
 
 static void write_result(int rc, const ares_verify_out *result, ares_str *out)
 {
-    ares_str_add_z(out, "{\"score\":");
-    ares_json_write_double(out, rc == ARES_OK ? result->score : 0);
-    if (result->judged_by) {
-        ares_str_add_z(out, ",\"judged_by\":");
-        ares_json_write_string(out, ares_view_of(result->judged_by));
-    }
-    if (rc == ARES_OK && result->details.len) {
-        ares_str_add_char(out, ',');
-        ares_str_add_view(out, ares_str_view(&result->details));
-    }
-    if (result->exhausted) ares_str_add_z(out, ",\"exhausted\":true");
-    if (rc != ARES_OK) {
-        ares_str_add_z(out, ",\"error\":");
-        ares_json_write_string(out, ares_view_of(ares_error_message()));
-    }
-    ares_str_add_char(out, '}');
+    ares_json_begin(out, '{');
+    ares_json_write_double(ares_json_key(out, "score"), rc == ARES_OK ? result->score : 0);
+    if (result->judged_by)
+        ares_json_write_string(ares_json_key(out, "judged_by"), ares_view_of(result->judged_by));
+    if (rc == ARES_OK) ares_json_splice(out, ares_str_view(&result->details));
+    if (result->exhausted) ares_json_write_bool(ares_json_key(out, "exhausted"), true);
+    if (rc != ARES_OK)
+        ares_json_write_string(ares_json_key(out, "error"), ares_view_of(ares_error_message()));
+    ares_json_end(out, '}');
 }
 
 static int grade_line(void *ctx, const ares_json *line, ares_str *out)
 {
     job *j = ctx;
     ares_str response = { 0 }, truth = { 0 }, prompt = { 0 };
-    ares_arena arena = { 0 };
+    ares_ids ids = { 0 };
     bool finished = true;
     if (!ares_json_get(line, "response"))
         return ares_fail(ARES_EFORMAT, "grade: the line has no 'response'");
@@ -104,7 +65,7 @@ static int grade_line(void *ctx, const ares_json *line, ares_str *out)
                           .stopped = finished,
                           .row = line };
     ares_verify_out result = { .accuracy = NAN };
-    int rc = read_tokens(line, &arena, &in);
+    int rc = read_tokens(line, &ids, &in);
     if (rc == ARES_OK) {
         int judged = ares_judge_run(j->judge, &in, &result);
         if (judged == ARES_ECONFIG) rc = judged; /* the row's own fault: it has no score */
@@ -115,7 +76,7 @@ static int grade_line(void *ctx, const ares_json *line, ares_str *out)
     ares_str_fini(&response);
     ares_str_fini(&truth);
     ares_str_fini(&prompt);
-    ares_arena_fini(&arena);
+    ares_ids_fini(&ids);
     return rc;
 }
 
@@ -131,14 +92,13 @@ static int read_own_options(job *j, const char *const *extra)
     return ares_config_finish(cfg);
 }
 
-static void add_help(ares_str *out)
+static void add_verifiers(ares_str *out)
 {
     int n;
     const char *const *names = ares_verifier_names(&n);
-    ares_str_add_z(out, usage);
+    ares_str_add_z(out, "verifiers:\n");
     for (int i = 0; i < n; i++)
         ares_str_addf(out, "  %-20s %s\n", names[i], ares_verifier_find(names[i])->doc);
-    ares_str_add_z(out, example);
 }
 
 static void add_cell(ares_str *out, const char *text)
@@ -174,43 +134,68 @@ static void add_list(ares_str *out)
     }
 }
 
-static int show(void (*add)(ares_str *out))
+static int show_list(void)
 {
     ares_str text = { 0 };
-    add(&text);
-    bool written = fwrite(text.data, 1, text.len, stdout) == text.len && fflush(stdout) == 0;
+    add_list(&text);
+    int rc = verb_print("grade", &text);
     ares_str_fini(&text);
-    return written ? ARES_OK : ares_fail(ARES_EIO, "grade: stdout cannot be written");
+    return rc;
+}
+
+static int grade(const char *verifier, const char *input, const char *const *own_options)
+{
+    job j = { 0 };
+    int rc = ares_judge_new(verifier, &j.judge);
+    if (rc == ARES_OK) rc = read_own_options(&j, own_options);
+    if (rc == ARES_OK) rc = verb_each_line("grade", input, grade_line, &j);
+    if (rc == ARES_OK && j.bad)
+        rc =
+            ares_fail(ARES_EFORMAT,
+                      "grade: %s: %lld lines could not be judged (each has its error in its place)",
+                      input, (long long)j.bad);
+    ares_judge_free(j.judge);
+    ares_config_free(j.config);
+    return rc;
 }
 
 int ares_verb_grade(int argc, char **argv)
 {
-    const char *name = NULL, *input = "-", **extra = ares_calloc((size_t)argc + 1, sizeof *extra);
+    const char *verifier = NULL, *input = "-";
     bool helped, list = false;
-    job j = { 0 };
-    ares_str help = { 0 };
-    const verb_option options[] = { { "--verifier", VERB_TEXT, &name },
-                                    { "--input", VERB_TEXT, &input },
-                                    { "--list", VERB_FLAG, &list } };
-    add_help(&help);
-    int rc = verb_read_options("grade", help.data, argc, argv, options, ARES_COUNT(options), extra,
-                               &helped);
-    if (rc == ARES_OK && !helped && list) rc = show(add_list);
-    else if (rc == ARES_OK && !helped) {
-        if (!name)
-            rc = ares_fail(ARES_EUSE, "grade: --verifier is missing (see ares-train grade --help)");
-        else rc = ares_judge_new(name, &j.judge);
-        if (rc == ARES_OK) rc = read_own_options(&j, extra);
-        if (rc == ARES_OK) rc = verb_each_line("grade", input, grade_line, &j);
-        if (rc == ARES_OK && j.bad)
-            rc = ares_fail(
-                ARES_EFORMAT,
-                "grade: %s: %lld lines could not be judged (each has its error in its place)",
-                input, (long long)j.bad);
-    }
-    ares_free(extra);
-    ares_str_fini(&help);
-    ares_judge_free(j.judge);
-    ares_config_free(j.config);
-    return rc;
+    ares_str verifiers = { 0 };
+    const verb_option options[] = {
+        VERB_OPTION(TEXT, verifier, "--verifier", "NAME", "one of the list below"),
+        VERB_INPUT(input),
+        VERB_OPTION(FLAG, list, "--list", NULL,
+                    "prints every verifier with its options, as Markdown, and stops"),
+        { .name = "option=value", .type = VERB_PASSED, .doc = "sets an option of the verifier" },
+    };
+    add_verifiers(&verifiers);
+    const verb_command command = {
+        .name = "grade",
+        .usage = "--verifier NAME [--input FILE] [option=value ...]\n--list",
+        .about = "Reads {\"response\":\"..\",\"ground_truth\":..} per line, writes "
+                 "{\"score\":x, ..}. A line may also say \"finished\":false (cut by length), "
+                 "\"prompt\", \"response_length\" or \"output_ids\" (for verifiers of length), and "
+                 "what the verifier reads of a data row: \"rm_type\" or \"data_source\" (auto), "
+                 "\"instruction_id_list\" and \"kwargs\" or \"checkers\" (ifbench), \"choices\" "
+                 "(gpqa). With ground truth that cannot be used, the score is 0 and \"error\" says "
+                 "why; a row that asks for what is not there (an unknown rm_type, \"functions\" "
+                 "without \"checkers\") has no score, only \"error\". The prefix boxed_ before a "
+                 "NAME judges the content of the last \\boxed{}.",
+        .more = verifiers.data,
+        .example = "echo '{\"response\":\"7 + 5 = 12\",\"ground_truth\":\"12\"}' | ares-train "
+                   "grade --verifier number",
+        .options = options,
+        .n_options = ARES_COUNT(options),
+        .words = VERB_WORDS,
+    };
+    int rc = verb_read(&command, &argc, argv, &helped);
+    ares_str_fini(&verifiers);
+    if (rc != ARES_OK || helped) return rc;
+    if (list) return show_list();
+    if (!verifier)
+        return ares_fail(ARES_EUSE, "grade: --verifier is missing (see ares-train grade --help)");
+    return grade(verifier, input, (const char *const *)argv + 1);
 }

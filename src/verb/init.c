@@ -11,27 +11,6 @@
 #include "ares/train.h"
 #include "verb.h"
 
-static const char help[] =
-    "usage: ares-train init --arch qwen2|qwen3|llama --out DIR [options]\n"
-    "\n"
-    "Writes a model directory with random weights: config.json, model.safetensors, tokenizer "
-    "files.\n"
-    "\n"
-    "  --hidden N --layers N --heads N --kv-heads N       128, 4, 4, 2\n"
-    "  --head-dim N --intermediate N                      hidden / heads, 3 x hidden\n"
-    "  --vocab N --max-position N --rope-theta X          512 (or what the tokenizer needs), 2048, "
-    "10000\n"
-    "  --tied, --untied                                   one matrix for embedding and head (the "
-    "default), or two\n"
-    "  --dtype fp32|bf16 --seed N                         fp32, 1\n"
-    "  --tokenizer DIR|chars                              files to copy, or (the default) one "
-    "token a byte with\n"
-    "                                                     <|endoftext|>, <|im_start|>, <|im_end|> "
-    "and a ChatML template\n"
-    "\n"
-    "example:\n"
-    "  ares-train init --arch qwen2 --out models/tiny --seed 1\n";
-
 typedef struct job {
     const char *arch, *out, *dtype, *tokenizer;
     int64_t hidden, layers, heads, kv_heads, head_dim, intermediate, vocab, max_position, seed;
@@ -41,7 +20,7 @@ typedef struct job {
     int32_t bos, eos, pad, tokens; /* of the tokenizer: ids, -1 none; tokens: ids it may give */
 } job;
 
-/* ------------------------------------------------------------------ a token a byte */
+/* ------------------------------------------------------------------ one token per byte */
 enum { BYTES = 256, SPECIALS = 3 };
 static const char *const specials[SPECIALS] = { "<|endoftext|>", "<|im_start|>", "<|im_end|>" };
 
@@ -51,7 +30,7 @@ static const char chat_template[] =
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
 /* GPT-2's letter for a byte: itself where it prints, else the next free code point from 256 on. */
-static void add_letter(ares_str *s, int byte)
+static ares_view letter_of(int byte, char utf8[static 2])
 {
     int code = byte, free_code = BYTES;
     for (int b = 0; b <= byte; b++) {
@@ -59,69 +38,131 @@ static void add_letter(ares_str *s, int byte)
         if (b == byte && !prints) code = free_code;
         free_code += !prints;
     }
-    char utf8[3] = { (char)(code < 0x80 ? code : 0xc0 | code >> 6), (char)(0x80 | (code & 0x3f)),
-                     0 };
-    if (code < 0x80) utf8[1] = 0;
-    ares_json_write_string(s, ares_view_of(utf8));
+    utf8[0] = (char)(code < 0x80 ? code : 0xc0 | code >> 6);
+    utf8[1] = (char)(0x80 | (code & 0x3f));
+    return (ares_view){ utf8, code < 0x80 ? 1 : 2 };
 }
 
-static void add_special(ares_str *s, int i, bool named)
+static void add_text(ares_str *s, const char *key, const char *text)
 {
-    if (named) ares_str_addf(s, "\"%d\": {", BYTES + i);
-    else ares_str_addf(s, "{\"id\": %d, ", BYTES + i);
-    ares_str_addf(s,
-                  "\"content\": \"%s\", \"single_word\": false, \"lstrip\": false, \"rstrip\": "
-                  "false, \"normalized\": false, \"special\": true}",
-                  specials[i]);
-    if (i + 1 < SPECIALS) ares_str_add_z(s, ",\n    ");
+    ares_json_write_string(ares_json_key(s, key), ares_view_of(text));
+}
+static void add_flag(ares_str *s, const char *key, bool x)
+{
+    ares_json_write_bool(ares_json_key(s, key), x);
+}
+static void add_null(ares_str *s, const char *key)
+{
+    ares_json_write_null(ares_json_key(s, key));
+}
+static void add_number(ares_str *s, const char *key, int64_t x)
+{
+    ares_json_write_i64(ares_json_key(s, key), x);
 }
 
-static int write_file(const job *j, const char *name, const ares_str *text)
+/* Members of a special token, and the end of its object. */
+static void add_special(ares_str *s, int i)
 {
-    ares_str path = { 0 };
-    int rc = ares_file_write(ares_path_join(&path, j->dir.data, name), text->data, text->len);
+    add_text(s, "content", specials[i]);
+    add_flag(s, "single_word", false);
+    add_flag(s, "lstrip", false);
+    add_flag(s, "rstrip", false);
+    add_flag(s, "normalized", false);
+    add_flag(s, "special", true);
+    ares_json_end(s, '}');
+}
+
+static void add_byte_level(ares_str *s, const char *key)
+{
+    ares_json_begin(ares_json_key(s, key), '{');
+    add_text(s, "type", "ByteLevel");
+    add_flag(s, "add_prefix_space", false);
+    add_flag(s, "trim_offsets", true);
+    add_flag(s, "use_regex", false);
+    ares_json_end(s, '}');
+}
+
+static void add_byte_model(ares_str *s)
+{
+    char utf8[2];
+    ares_json_begin(ares_json_key(s, "model"), '{');
+    add_text(s, "type", "BPE");
+    add_null(s, "dropout");
+    add_null(s, "unk_token");
+    add_null(s, "continuing_subword_prefix");
+    add_null(s, "end_of_word_suffix");
+    add_flag(s, "fuse_unk", false);
+    add_flag(s, "byte_fallback", false);
+    add_flag(s, "ignore_merges", false);
+    ares_json_begin(ares_json_key(s, "vocab"), '{');
+    for (int b = 0; b < BYTES; b++)
+        ares_json_write_i64(ares_json_key_view(s, letter_of(b, utf8)), b);
+    ares_json_end(s, '}');
+    ares_json_begin(ares_json_key(s, "merges"), '[');
+    ares_json_end(s, ']');
+    ares_json_end(s, '}');
+}
+
+/* levels: of objects and arrays that have a line for each item */
+static int write_json(const job *j, const char *name, const ares_str *json, int levels)
+{
+    ares_str path = { 0 }, text = { 0 };
+    ares_json_indent(&text, ares_str_view(json), levels);
+    ares_str_add_char(&text, '\n');
+    int rc = ares_file_write(ares_path_join(&path, j->dir.data, name), text.data, text.len);
+    ares_str_fini(&text);
     ares_str_fini(&path);
     return rc;
 }
 
-static int write_chars(const job *j)
+static int write_byte_tokenizer(const job *j)
 {
-    static const char level[] = "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, "
-                                "\"trim_offsets\": true, \"use_regex\": false}";
     ares_str s = { 0 };
-    ares_str_add_z(&s, "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": "
-                       "null,\n  \"added_tokens\": [\n    ");
-    for (int i = 0; i < SPECIALS; i++) add_special(&s, i, false);
-    ares_str_addf(&s,
-                  "\n  ],\n  \"normalizer\": null,\n  \"pre_tokenizer\": %s,\n  "
-                  "\"post_processor\": null,\n  \"decoder\": %s,\n",
-                  level, level);
-    ares_str_add_z(&s, "  \"model\": {\n    \"type\": \"BPE\", \"dropout\": null, \"unk_token\": "
-                       "null, \"continuing_subword_prefix\": null, \"end_of_word_suffix\": null,\n"
-                       "    \"fuse_unk\": false, \"byte_fallback\": false, \"ignore_merges\": "
-                       "false,\n    \"vocab\": {");
-    for (int b = 0; b < BYTES; b++) {
-        ares_str_add_z(&s, b % 16 ? " " : "\n      ");
-        add_letter(&s, b);
-        ares_str_addf(&s, b + 1 < BYTES ? ": %d," : ": %d", b);
+    ares_json_begin(&s, '{');
+    add_text(&s, "version", "1.0");
+    add_null(&s, "truncation");
+    add_null(&s, "padding");
+    ares_json_begin(ares_json_key(&s, "added_tokens"), '[');
+    for (int i = 0; i < SPECIALS; i++) {
+        ares_json_begin(&s, '{');
+        add_number(&s, "id", BYTES + i);
+        add_special(&s, i);
     }
-    ares_str_add_z(&s, "\n    },\n    \"merges\": []\n  }\n}\n");
-    int rc = write_file(j, "tokenizer.json", &s);
+    ares_json_end(&s, ']');
+    add_null(&s, "normalizer");
+    add_byte_level(&s, "pre_tokenizer");
+    add_null(&s, "post_processor");
+    add_byte_level(&s, "decoder");
+    add_byte_model(&s);
+    ares_json_end(&s, '}');
+    int rc = write_json(j, "tokenizer.json", &s, 2);
+    ares_str_fini(&s);
+    return rc;
+}
 
-    ares_str_clear(&s);
-    ares_str_add_z(&s, "{\n  \"added_tokens_decoder\": {\n    ");
-    for (int i = 0; i < SPECIALS; i++) add_special(&s, i, true);
-    ares_str_addf(&s,
-                  "\n  },\n  \"add_prefix_space\": false,\n  \"bos_token\": null,\n  "
-                  "\"eos_token\": \"%s\",\n  \"pad_token\": \"%s\",\n  \"unk_token\": null,\n",
-                  specials[2], specials[0]);
-    ares_str_addf(&s,
-                  "  \"clean_up_tokenization_spaces\": false,\n  \"model_max_length\": %lld,\n  "
-                  "\"tokenizer_class\": \"PreTrainedTokenizerFast\",\n  \"chat_template\": ",
-                  (long long)j->max_position);
-    ares_json_write_string(&s, ares_view_of(chat_template));
-    ares_str_add_z(&s, "\n}\n");
-    if (rc == ARES_OK) rc = write_file(j, "tokenizer_config.json", &s);
+static int write_byte_tokenizer_config(const job *j)
+{
+    ares_str s = { 0 };
+    char id[16];
+    ares_json_begin(&s, '{');
+    ares_json_begin(ares_json_key(&s, "added_tokens_decoder"), '{');
+    for (int i = 0; i < SPECIALS; i++) {
+        snprintf(id, sizeof id, "%d", BYTES + i);
+        ares_json_begin(ares_json_key(&s, id), '{');
+        add_special(&s, i);
+    }
+    ares_json_end(&s, '}');
+    add_flag(&s, "add_prefix_space", false);
+    add_null(&s, "bos_token");
+    add_text(&s, "eos_token", specials[2]);
+    add_text(&s, "pad_token", specials[0]);
+    add_null(&s, "unk_token");
+    add_flag(&s, "clean_up_tokenization_spaces", false);
+    add_number(&s, "model_max_length", j->max_position);
+    add_text(&s, "tokenizer_class", "PreTrainedTokenizerFast");
+    add_text(&s, "chat_template", chat_template);
+    ares_json_end(&s, '}');
+    int rc = write_json(j, "tokenizer_config.json", &s, 2);
     ares_str_fini(&s);
     return rc;
 }
@@ -131,8 +172,10 @@ static int put_tokenizer(job *j)
 {
     ares_tokenizer *t;
     int rc;
-    if (strcmp(j->tokenizer, "chars") == 0) rc = write_chars(j);
-    else if (!ares_dir_exists(j->tokenizer))
+    if (strcmp(j->tokenizer, "chars") == 0) {
+        rc = write_byte_tokenizer(j);
+        if (rc == ARES_OK) rc = write_byte_tokenizer_config(j);
+    } else if (!ares_dir_exists(j->tokenizer))
         rc = ares_fail(
             ARES_EUSE,
             "init: --tokenizer = '%s': no such directory; name one with a tokenizer.json, or chars",
@@ -155,49 +198,45 @@ static int put_tokenizer(job *j)
 }
 
 /* ------------------------------------------------------------------ the model */
-static void add_token_ids(const job *j, ares_str *s, const char *before)
+static void add_token_ids(const job *j, ares_str *s)
 {
-    const struct {
-        const char *key;
-        int32_t id;
-    } ids[] = { { "bos_token_id", j->bos },
-                { "eos_token_id", j->eos },
-                { "pad_token_id", j->pad } };
-    for (int i = 0; i < ARES_COUNT(ids); i++) {
-        if (ids[i].id < 0) continue;
-        ares_str_addf(s, "%s\"%s\": %d", before, ids[i].key, ids[i].id);
-        before = ", ";
-    }
+    if (j->bos >= 0) add_number(s, "bos_token_id", j->bos);
+    if (j->eos >= 0) add_number(s, "eos_token_id", j->eos);
+    if (j->pad >= 0) add_number(s, "pad_token_id", j->pad);
 }
 
-static int put_configs(const job *j)
+static int put_config(const job *j)
+{
+    ares_str s = { 0 };
+    ares_json_begin(&s, '{');
+    add_text(&s, "model_type", j->arch);
+    add_number(&s, "vocab_size", j->vocab);
+    add_number(&s, "hidden_size", j->hidden);
+    add_number(&s, "num_hidden_layers", j->layers);
+    add_number(&s, "num_attention_heads", j->heads);
+    add_number(&s, "num_key_value_heads", j->kv_heads);
+    add_number(&s, "head_dim", j->head_dim ? j->head_dim : j->hidden / j->heads);
+    add_number(&s, "intermediate_size", j->intermediate ? j->intermediate : 3 * j->hidden);
+    add_number(&s, "max_position_embeddings", j->max_position);
+    add_flag(&s, "tie_word_embeddings", !j->untied);
+    ares_json_write_double(ares_json_key(&s, "rope_theta"), j->rope_theta);
+    add_token_ids(j, &s);
+    ares_json_end(&s, '}');
+    int rc = write_json(j, "config.json", &s, 0);
+    ares_str_fini(&s);
+    return rc;
+}
+
+/* The copied tokenizer's own, or one with the token ids alone. */
+static int put_generation_config(const job *j)
 {
     ares_str s = { 0 }, path = { 0 };
-    int64_t head_dim = j->head_dim ? j->head_dim : j->hidden / j->heads,
-            intermediate = j->intermediate ? j->intermediate : 3 * j->hidden;
-    ares_str_add_z(&s, "{\"model_type\": ");
-    ares_json_write_string(&s, ares_view_of(j->arch));
-    ares_str_addf(&s,
-                  ", \"vocab_size\": %lld, \"hidden_size\": %lld, \"num_hidden_layers\": %lld, "
-                  "\"num_attention_heads\": %lld, \"num_key_value_heads\": %lld",
-                  (long long)j->vocab, (long long)j->hidden, (long long)j->layers,
-                  (long long)j->heads, (long long)j->kv_heads);
-    ares_str_addf(&s,
-                  ", \"head_dim\": %lld, \"intermediate_size\": %lld, \"max_position_embeddings\": "
-                  "%lld, \"tie_word_embeddings\": %s, \"rope_theta\": ",
-                  (long long)head_dim, (long long)intermediate, (long long)j->max_position,
-                  j->untied ? "false" : "true");
-    ares_json_write_double(&s, j->rope_theta);
-    add_token_ids(j, &s, ", ");
-    ares_str_add_z(&s, "}\n");
-    int rc = write_file(j, "config.json", &s);
-    if (rc == ARES_OK &&
-        !ares_file_exists(ares_path_join(&path, j->dir.data, "generation_config.json"))) {
-        ares_str_clear(&s);
-        ares_str_add_char(&s, '{');
-        add_token_ids(j, &s, "");
-        ares_str_add_z(&s, "}\n");
-        rc = write_file(j, "generation_config.json", &s);
+    int rc = ARES_OK;
+    if (!ares_file_exists(ares_path_join(&path, j->dir.data, "generation_config.json"))) {
+        ares_json_begin(&s, '{');
+        add_token_ids(j, &s);
+        ares_json_end(&s, '}');
+        rc = write_json(j, "generation_config.json", &s, 0);
     }
     ares_str_fini(&s);
     ares_str_fini(&path);
@@ -224,35 +263,8 @@ static int put_model(const job *j, int64_t *parameters)
 
 static int check(const job *j)
 {
-    const struct {
-        const char *name;
-        int64_t value, least;
-    } sizes[] = {
-        { "--hidden", j->hidden, 1 },
-        { "--layers", j->layers, 1 },
-        { "--heads", j->heads, 1 },
-        { "--kv-heads", j->kv_heads, 1 },
-        { "--head-dim", j->head_dim, 0 },
-        { "--intermediate", j->intermediate, 0 },
-        { "--vocab", j->vocab, 0 },
-        { "--seed", j->seed, 0 },
-        { "--max-position", j->max_position, 1 },
-    };
-    if (!j->arch)
-        return ares_fail(ARES_EUSE, "init: --arch is missing (choices: qwen2, qwen3, llama)");
-    if (!j->out || !*j->out)
-        return ares_fail(ARES_EUSE, "init: --out is missing: the directory to write");
     if (j->tied && j->untied)
         return ares_fail(ARES_EUSE, "init: --tied and --untied exclude each other");
-    if (strcmp(j->dtype, "fp32") != 0 && strcmp(j->dtype, "bf16") != 0)
-        return ares_fail(ARES_EUSE, "init: --dtype = '%s': unknown (choices: fp32, bf16)",
-                         j->dtype);
-    for (int i = 0; i < ARES_COUNT(sizes); i++)
-        if (sizes[i].value < sizes[i].least ||
-            (sizes[i].value > 1 << 24 && strcmp(sizes[i].name, "--seed") != 0))
-            return ares_fail(ARES_EUSE, "init: %s = %lld: out of range; set %lld or more",
-                             sizes[i].name, (long long)sizes[i].value,
-                             (long long)ARES_MAX(sizes[i].least, 1));
     if (!(j->rope_theta > 0))
         return ares_fail(ARES_EUSE, "init: --rope-theta = %g: must be above 0", j->rope_theta);
     if (!j->head_dim && j->hidden % j->heads)
@@ -283,6 +295,29 @@ static int check_free(const char *out)
              : ARES_OK;
 }
 
+/* Writes the directory under another name and renames it when it is whole. */
+static int make(job *j)
+{
+    int64_t parameters = 0;
+    ares_str_add_z(&j->dir, j->out);
+    while (j->dir.len > 1 && j->dir.data[j->dir.len - 1] == '/') j->dir.data[--j->dir.len] = 0;
+    ares_str_add_z(&j->dir, ".partial");
+    int rc = ares_dir_remove(j->dir.data);
+    if (rc == ARES_OK) rc = ares_dir_make(j->dir.data);
+    if (rc == ARES_OK) rc = put_tokenizer(j);
+    if (rc == ARES_OK) rc = put_config(j);
+    if (rc == ARES_OK) rc = put_generation_config(j);
+    if (rc == ARES_OK) rc = put_model(j, &parameters);
+    if (rc == ARES_OK && rename(j->dir.data, j->out) != 0)
+        rc = ares_fail(ARES_EIO, "init: %s: %s", j->out, strerror(errno));
+    if (rc == ARES_OK)
+        printf("%s: %s with %lld parameters, %lld tokens\n", j->out, j->arch, (long long)parameters,
+               (long long)j->vocab);
+    else ares_dir_remove(j->dir.data);
+    ares_str_fini(&j->dir);
+    return rc;
+}
+
 int ares_verb_init(int argc, char **argv)
 {
     job j = { .dtype = "fp32",
@@ -294,45 +329,43 @@ int ares_verb_init(int argc, char **argv)
               .max_position = 2048,
               .seed = 1,
               .rope_theta = 10000 };
+#define SIZE(field, option, smallest, doc) \
+    VERB_OPTION(I64, j.field, option, "N", doc, .least = smallest, .most = 1 << 24)
     const verb_option options[] = {
-        { "--arch", VERB_TEXT, &j.arch },
-        { "--out", VERB_TEXT, &j.out },
-        { "--hidden", VERB_I64, &j.hidden },
-        { "--layers", VERB_I64, &j.layers },
-        { "--heads", VERB_I64, &j.heads },
-        { "--kv-heads", VERB_I64, &j.kv_heads },
-        { "--head-dim", VERB_I64, &j.head_dim },
-        { "--intermediate", VERB_I64, &j.intermediate },
-        { "--vocab", VERB_I64, &j.vocab },
-        { "--max-position", VERB_I64, &j.max_position },
-        { "--rope-theta", VERB_F64, &j.rope_theta },
-        { "--tied", VERB_FLAG, &j.tied },
-        { "--untied", VERB_FLAG, &j.untied },
-        { "--dtype", VERB_TEXT, &j.dtype },
-        { "--seed", VERB_I64, &j.seed },
-        { "--tokenizer", VERB_TEXT, &j.tokenizer },
+        VERB_OPTION(TEXT, j.arch, "--arch", "qwen2|qwen3|llama", "architecture", .required = true),
+        VERB_OPTION(TEXT, j.out, "--out", "DIR", "the directory to write", .required = true),
+        SIZE(hidden, "--hidden", 1, "width of the residual stream"),
+        SIZE(layers, "--layers", 1, "decoder layers"),
+        SIZE(heads, "--heads", 1, "attention heads"),
+        SIZE(kv_heads, "--kv-heads", 1, "heads of keys and values"),
+        SIZE(head_dim, "--head-dim", 0, "width of a head; 0: hidden / heads"),
+        SIZE(intermediate, "--intermediate", 0, "width inside an MLP; 0: 3 x hidden"),
+        SIZE(vocab, "--vocab", 0, "rows of the embedding; 0: 512, or what the tokenizer needs"),
+        SIZE(max_position, "--max-position", 1, "tokens of a sequence at most"),
+        VERB_OPTION(F64, j.rope_theta, "--rope-theta", "X", "base of the rotary embeddings"),
+        VERB_OPTION(FLAG, j.tied, "--tied", NULL,
+                    "one matrix for embedding and head (the default)"),
+        VERB_OPTION(FLAG, j.untied, "--untied", NULL, "two matrices"),
+        VERB_DTYPE(j.dtype),
+        VERB_OPTION(I64, j.seed, "--seed", "N", "of the weights", .most = INT64_MAX),
+        VERB_OPTION(TEXT, j.tokenizer, "--tokenizer", "DIR|chars",
+                    "files to copy; chars: one token per byte with <|endoftext|>, <|im_start|>, "
+                    "<|im_end|> and a ChatML template"),
+    };
+#undef SIZE
+    const verb_command command = {
+        .name = "init",
+        .usage = "--arch qwen2|qwen3|llama --out DIR [options]",
+        .about = "Writes a model directory with random weights: config.json, model.safetensors, "
+                 "tokenizer files.",
+        .example = "ares-train init --arch qwen2 --out models/tiny --seed 1",
+        .options = options,
+        .n_options = ARES_COUNT(options),
     };
     bool helped;
-    int64_t parameters = 0;
-    ARES_TRY(
-        verb_read_options("init", help, argc, argv, options, ARES_COUNT(options), NULL, &helped));
+    ARES_TRY(verb_read(&command, &argc, argv, &helped));
     if (helped) return ARES_OK;
     ARES_TRY(check(&j));
     ARES_TRY(check_free(j.out));
-    ares_str_add_z(&j.dir, j.out);
-    while (j.dir.len > 1 && j.dir.data[j.dir.len - 1] == '/') j.dir.data[--j.dir.len] = 0;
-    ares_str_add_z(&j.dir, ".partial");
-    int rc = ares_dir_remove(j.dir.data);
-    if (rc == ARES_OK) rc = ares_dir_make(j.dir.data);
-    if (rc == ARES_OK) rc = put_tokenizer(&j);
-    if (rc == ARES_OK) rc = put_configs(&j);
-    if (rc == ARES_OK) rc = put_model(&j, &parameters);
-    if (rc == ARES_OK && rename(j.dir.data, j.out) != 0)
-        rc = ares_fail(ARES_EIO, "init: %s: %s", j.out, strerror(errno));
-    if (rc == ARES_OK)
-        printf("%s: %s with %lld parameters, %lld tokens\n", j.out, j.arch, (long long)parameters,
-               (long long)j.vocab);
-    else ares_dir_remove(j.dir.data);
-    ares_str_fini(&j.dir);
-    return rc;
+    return make(&j);
 }

@@ -29,9 +29,7 @@ int verb_each_line(const char *verb, const char *input, verb_line_fn *each, void
         if (rc != ARES_OK) {
             bad++;
             ares_str_clear(&out);
-            ares_str_add_z(&out, "{\"error\":");
-            ares_json_write_string(&out, ares_view_of(ares_error_message()));
-            ares_str_add_char(&out, '}');
+            verb_write_error(&out, ares_error_message());
         }
         ares_str_add_char(&out, '\n');
         written = fwrite(out.data, 1, out.len, stdout) == out.len;
@@ -49,4 +47,48 @@ int verb_each_line(const char *verb, const char *input, verb_line_fn *each, void
                          "%s: %s: %lld of %lld lines are bad (each has its error in its place)",
                          verb, input, (long long)bad, (long long)lines);
     return ARES_OK;
+}
+
+int verb_read_ids(const char *verb, const ares_json *line, const char *key, ares_ids *out)
+{
+    const ares_json *list = ares_json_get(line, key);
+    if (!list || list->type != ARES_JSON_ARRAY)
+        return ares_fail(ARES_EFORMAT, "%s: no list '%s'", verb, key);
+    ares_ids_clear(out);
+    for (int64_t i = 0; i < list->count; i++) {
+        const ares_json *id = &list->items[i];
+        if (id->type != ARES_JSON_INT || id->integer < 0 || id->integer > INT32_MAX)
+            return ares_fail(ARES_EFORMAT, "%s: %s[%lld]: not a token id", verb, key, (long long)i);
+        ares_ids_add(out, (int32_t)id->integer, 0, 0);
+    }
+    return ARES_OK;
+}
+
+void verb_write_error(ares_str *out, const char *message)
+{
+    ares_json_begin(out, '{');
+    ares_json_write_string(ares_json_key(out, "error"), ares_view_of(message));
+    ares_json_end(out, '}');
+}
+
+void verb_write_floats(ares_str *out, const float *x, int64_t n)
+{
+    ares_json_begin(out, '[');
+    for (int64_t i = 0; i < n; i++) ares_json_write_float(out, x[i]);
+    ares_json_end(out, ']');
+}
+
+void verb_write_range(ares_str *out, int64_t begin, int64_t end)
+{
+    ares_json_begin(out, '[');
+    ares_json_write_i64(out, begin);
+    ares_json_write_i64(out, end);
+    ares_json_end(out, ']');
+}
+
+void verb_write_ids(ares_str *out, const int32_t *ids, int64_t n)
+{
+    ares_json_begin(out, '[');
+    for (int64_t i = 0; i < n; i++) ares_json_write_i64(out, ids[i]);
+    ares_json_end(out, ']');
 }

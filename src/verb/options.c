@@ -1,82 +1,247 @@
-/* Command lines of the small verbs. */
+/*
+ * Command lines of the verbs: one parser and one --help for all tables.
+ */
 #include <stdio.h>
 #include <string.h>
 
 #include "verb.h"
 
-static int set(const char *verb, const verb_option *o, const char *value)
+enum { HELP_COLUMNS = 100, MAX_OPTIONS = 64 };
+
+const char *const verb_dtypes[] = { "fp32", "bf16", NULL };
+
+/* ---------------- values */
+static int check_choice(const char *verb, const verb_option *o, const char *value)
 {
-    if (o->type == VERB_TEXT) *(const char **)o->into = value;
-    else if (o->type == VERB_I64) {
-        if (!ares_parse_i64(ares_view_of(value), o->into))
-            return ares_fail(ARES_EUSE, "%s: %s = '%s': not a whole number", verb, o->name, value);
-    } else if (!ares_parse_double(ares_view_of(value), o->into))
-        return ares_fail(ARES_EUSE, "%s: %s = '%s': not a number", verb, o->name, value);
+    char subject[96];
+    int n = 0;
+    while (o->choices && o->choices[n]) n++;
+    if (!n) return ARES_OK;
+    snprintf(subject, sizeof subject, "%s: %s", verb, o->name);
+    return ares_lookup(ARES_EUSE, subject, value, o->choices, n, &(int){ 0 });
+}
+
+static int read_i64(const char *verb, const verb_option *o, const char *value)
+{
+    int64_t x;
+    if (!ares_parse_i64(ares_view_of(value), &x))
+        return ares_fail(ARES_EUSE, "%s: %s = '%s': not a whole number", verb, o->name, value);
+    bool bounded = o->least || o->most;
+    if (!bounded || (x >= o->least && x <= o->most)) {
+        *(int64_t *)o->into = x;
+        return ARES_OK;
+    }
+    if (o->most == INT64_MAX)
+        return ares_fail(ARES_EUSE, "%s: %s = %lld: out of range; set %lld or more", verb, o->name,
+                         (long long)x, (long long)o->least);
+    return ares_fail(ARES_EUSE, "%s: %s = %lld: out of range; set %lld to %lld", verb, o->name,
+                     (long long)x, (long long)o->least, (long long)o->most);
+}
+
+static int read_value(const char *verb, const verb_option *o, const char *value)
+{
+    switch (o->type) {
+    case VERB_I64: return read_i64(verb, o, value);
+    case VERB_F64:
+        return ares_parse_double(ares_view_of(value), o->into)
+                   ? ARES_OK
+                   : ares_fail(ARES_EUSE, "%s: %s = '%s': not a number", verb, o->name, value);
+    case VERB_TEXT: ARES_TRY(check_choice(verb, o, value)); break;
+    default: break;
+    }
+    *(const char **)o->into = value;
     return ARES_OK;
 }
 
-static int unknown(const char *verb, const char *word, const verb_option *options, int n)
+/* ---------------- words */
+/* Whether the word is this option, alone or as `--name=value`. */
+static bool names(const char *word, const verb_option *o)
 {
-    const char *names[64];
-    for (int i = 0; i < n && i < 64; i++) names[i] = options[i].name;
-    const char *near = ares_nearest(word, names, ARES_MIN(n, 64));
-    if (near)
-        return ares_fail(ARES_EUSE,
-                         "%s: '%s': no such option; did you mean '%s'? (see ares-train %s --help)",
-                         verb, word, near, verb);
-    return ares_fail(ARES_EUSE, "%s: '%s': no such option (see ares-train %s --help)", verb, word,
-                     verb);
+    size_t length = strlen(o->name);
+    return strncmp(word, o->name, length) == 0 && (!word[length] || word[length] == '=');
 }
 
-int verb_read_options(const char *verb, const char *help, int argc, char **argv,
-                      const verb_option *options, int n, const char **extra, bool *helped)
+/* The word argv[i] is the option; *taken: words it takes, its value's included. */
+static int read_option(const char *verb, const verb_option *o, int argc, char **argv, int i,
+                       int *taken)
 {
-    int n_extra = 0;
+    const char *equals = strchr(argv[i], '='), *next = i + 1 < argc ? argv[i + 1] : NULL;
+    *taken = 1;
+    if (o->type == VERB_FLAG) {
+        if (equals) return ares_fail(ARES_EUSE, "%s: %s takes no value", verb, o->name);
+        *(bool *)o->into = true;
+        return ARES_OK;
+    }
+    if (equals) return read_value(verb, o, equals + 1);
+    if (o->type == VERB_OPTIONAL && (!next || *next == '-' || strchr(next, '=')))
+        return read_value(verb, o, "");
+    if (!next)
+        return ares_fail(ARES_EUSE, "%s: %s needs a value (see ares-train %s --help)", verb,
+                         o->name, verb);
+    *taken = 2;
+    return read_value(verb, o, next);
+}
+
+static const char *nearest_option(const verb_command *c, const char *word)
+{
+    const char *list[MAX_OPTIONS];
+    char name[128];
+    int n = 0;
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
+    ARES_ASSERT(c->n_options <= MAX_OPTIONS);
+    for (int i = 0; i < c->n_options; i++)
+        if (c->options[i].name[0] == '-') list[n++] = c->options[i].name;
+    return ares_nearest(name, list, n);
+}
+
+static int unknown_option(const verb_command *c, const char *word)
+{
+    const char *near = nearest_option(c, word);
+    return ares_fail(ARES_EUSE, "%s: '%s': no such option%s%s%s (see ares-train %s --help)",
+                     c->name, word, near ? "; did you mean '" : "", near ? near : "",
+                     near ? "'?" : "", c->name);
+}
+
+int verb_check_typo(const verb_command *c, const char *word)
+{
+    for (int i = 0; i < c->n_options; i++)
+        if (names(word, &c->options[i])) return ARES_OK;
+    return nearest_option(c, word) ? unknown_option(c, word) : ARES_OK;
+}
+
+static const verb_option *find(const verb_command *c, const char *word)
+{
+    for (int i = 0; i < c->n_options; i++)
+        if (c->options[i].type != VERB_PASSED && names(word, &c->options[i])) return &c->options[i];
+    return NULL;
+}
+
+static int check_required(const verb_command *c)
+{
+    for (int i = 0; i < c->n_options; i++) {
+        const verb_option *o = &c->options[i];
+        if (!o->required || *(const char **)o->into) continue;
+        return ares_fail(ARES_EUSE, "%s: %s is missing (see ares-train %s --help)", c->name,
+                         o->name, c->name);
+    }
+    return ARES_OK;
+}
+
+/* ---------------- --help */
+/* Appends text from column `at` on; its further lines begin at column `indent`. */
+static void add_wrapped(ares_str *out, const char *text, int at, int indent)
+{
+    const char *gap = "";
+    while (*text) {
+        int length = (int)strcspn(text, " \n"), wanted = at + (int)strlen(gap) + length;
+        if (*text == '\n' || (*gap && wanted > HELP_COLUMNS)) {
+            ares_str_addf(out, "\n%*s", indent, "");
+            at = indent;
+            gap = "";
+        }
+        if (length) {
+            ares_str_add_z(out, gap);
+            ares_str_add(out, text, (size_t)length);
+            at += (int)strlen(gap) + length;
+            gap = " ";
+        }
+        text += length ? length : 1;
+    }
+}
+
+/* " (default 128)", where the variable holds one. */
+static void add_default(ares_str *out, const verb_option *o)
+{
+    if (o->type == VERB_TEXT && *(const char **)o->into &&
+        strcmp(*(const char **)o->into, "-") != 0)
+        ares_str_addf(out, " (default %s)", *(const char **)o->into);
+    if (o->type == VERB_I64 && *(int64_t *)o->into)
+        ares_str_addf(out, " (default %lld)", (long long)*(int64_t *)o->into);
+    if (o->type == VERB_F64 && *(double *)o->into != 0)
+        ares_str_addf(out, " (default %g)", *(double *)o->into);
+}
+
+static int title_columns(const verb_option *o)
+{
+    return (int)(strlen(o->name) + (o->value ? 1 + strlen(o->value) : 0));
+}
+
+static void add_help(ares_str *out, const verb_command *c)
+{
+    const char *before = "usage:";
+    for (const char *form = c->usage, *end; form; form = *end ? end + 1 : NULL) {
+        end = strchr(form, '\n');
+        if (!end) end = form + strlen(form);
+        ares_str_addf(out, "%s ares-train %s %.*s\n", before, c->name, (int)(end - form), form);
+        before = "      ";
+    }
+    ares_str_add_char(out, '\n');
+    add_wrapped(out, c->about, 0, 0);
+    ares_str_add_z(out, "\n\n");
+    int width = 0;
+    for (int i = 0; i < c->n_options; i++) width = ARES_MAX(width, title_columns(&c->options[i]));
+    for (int i = 0; i < c->n_options; i++) {
+        const verb_option *o = &c->options[i];
+        ares_str doc = { 0 };
+        ares_str_add_z(&doc, o->doc);
+        add_default(&doc, o);
+        ares_str_addf(out, "  %s%s%s%*s", o->name, o->value ? " " : "", o->value ? o->value : "",
+                      width - title_columns(o) + 2, "");
+        add_wrapped(out, doc.data, width + 4, width + 4);
+        ares_str_add_char(out, '\n');
+        ares_str_fini(&doc);
+    }
+    if (c->more) ares_str_addf(out, "\n%s", c->more);
+    ares_str_add_z(out, "\nexample:\n");
+    ares_str_add_z(out, "  ");
+    for (const char *at = c->example; *at; at++) {
+        ares_str_add_char(out, *at);
+        if (*at == '\n') ares_str_add_z(out, "  ");
+    }
+    ares_str_add_char(out, '\n');
+}
+
+int verb_print(const char *verb, const ares_str *text)
+{
+    return fwrite(text->data, 1, text->len, stdout) == text->len && fflush(stdout) == 0
+               ? ARES_OK
+               : ares_fail(ARES_EIO, "%s: stdout cannot be written", verb);
+}
+
+/* ---------------- reading */
+int verb_take(const char *verb, const verb_option *option, int *argc, char **argv)
+{
+    int left = 0, taken;
+    for (int i = 0; i < *argc; i += taken) {
+        taken = 1;
+        if (!names(argv[i], option)) argv[left++] = argv[i];
+        else ARES_TRY(read_option(verb, option, *argc, argv, i, &taken));
+    }
+    argv[ *argc = left] = NULL;
+    return ARES_OK;
+}
+
+int verb_read(const verb_command *c, int *argc, char **argv, bool *helped)
+{
+    int left = 1, taken;
     *helped = false;
-    for (int i = 1; i < argc; i++) {
-        const char *word = argv[i], *equals = strchr(word, '=');
-        if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
-            *helped = true;
-            return fputs(help, stdout) < 0
-                       ? ares_fail(ARES_EIO, "%s: stdout cannot be written", verb)
-                       : ARES_OK;
-        }
-        size_t length = equals ? (size_t)(equals - word) : strlen(word);
-        const verb_option *o = NULL;
-        for (int k = 0; k < n; k++)
-            if (strlen(options[k].name) == length && strncmp(options[k].name, word, length) == 0)
-                o = &options[k];
-        if (!o && extra && strncmp(word, "--", 2) != 0) {
-            extra[n_extra++] = word;
-            continue;
-        }
-        if (!o) return unknown(verb, word, options, n);
-        if (o->type == VERB_FLAG) {
-            if (equals) return ares_fail(ARES_EUSE, "%s: %s takes no value", verb, o->name);
-            *(bool *)o->into = true;
-        } else if (equals) ARES_TRY(set(verb, o, equals + 1));
-        else if (i + 1 < argc) ARES_TRY(set(verb, o, argv[++i]));
-        else
-            return ares_fail(ARES_EUSE, "%s: %s needs a value (see ares-train %s --help)", verb,
-                             o->name, verb);
+    for (int i = 1; i < *argc && !*helped; i += taken) {
+        const verb_option *o = find(c, argv[i]);
+        bool dashed = strncmp(argv[i], "--", 2) == 0;
+        taken = 1;
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) *helped = true;
+        else if (o) ARES_TRY(read_option(c->name, o, *argc, argv, i, &taken));
+        else if (c->words == VERB_OVERRIDES || (c->words == VERB_WORDS && !dashed))
+            argv[left++] = argv[i];
+        else return unknown_option(c, argv[i]);
     }
-    if (extra) extra[n_extra] = NULL;
-    return ARES_OK;
-}
-
-void verb_write_floats(ares_str *out, const float *x, int64_t n)
-{
-    ares_str_add_char(out, '[');
-    for (int64_t i = 0; i < n; i++) {
-        if (i) ares_str_add_char(out, ',');
-        ares_json_write_float(out, x[i]);
+    if (!*helped) {
+        argv[ *argc = left] = NULL;
+        return check_required(c);
     }
-    ares_str_add_char(out, ']');
-}
-
-void verb_write_ids(ares_str *out, const int32_t *ids, int64_t n)
-{
-    ares_str_add_char(out, '[');
-    for (int64_t i = 0; i < n; i++) ares_str_addf(out, i ? ",%d" : "%d", ids[i]);
-    ares_str_add_char(out, ']');
+    ares_str text = { 0 };
+    add_help(&text, c);
+    int rc = verb_print(c->name, &text);
+    ares_str_fini(&text);
+    return rc;
 }

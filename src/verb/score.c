@@ -6,21 +6,6 @@
 #include "ares/train.h"
 #include "verb.h"
 
-static const char help[] = "usage: ares-train score --model DIR [--input FILE] [--device cpu] "
-                           "[--threads N] [--dtype fp32|bf16]\n"
-                           "\n"
-                           "Reads {\"input_ids\":[..]} or {\"text\":\"..\"} a line, writes "
-                           "{\"log_probs\":[..],\"entropies\":[..]} a line: T-1 numbers each,\n"
-                           "entry t about token t+1 given tokens 0..t; natural logarithm, "
-                           "temperature 1, exact over the whole vocabulary.\n"
-                           "\n"
-                           "  --model DIR      a model, checkpoint or run directory\n"
-                           "  --input FILE     JSON lines; - (the default) is stdin\n"
-                           "\n"
-                           "example:\n"
-                           "  echo '{\"text\":\"The capital of France is Paris.\"}' | ares-train "
-                           "score --model models/SmolLM2-135M-Instruct\n";
-
 typedef struct job {
     ares_model *model;
     ares_workspace *workspace;
@@ -36,13 +21,7 @@ static int read_ids(job *j, const ares_json *line)
     const ares_json *ids = ares_json_get(line, "input_ids"), *text = ares_json_get(line, "text");
     ares_ids_clear(&j->ids);
     if (ids && ids->type == ARES_JSON_ARRAY) {
-        for (int64_t i = 0; i < ids->count; i++) {
-            if (ids->items[i].type != ARES_JSON_INT || ids->items[i].integer < 0 ||
-                ids->items[i].integer > INT32_MAX)
-                return ares_fail(ARES_EFORMAT, "score: input_ids[%lld] is no token id",
-                                 (long long)i);
-            ares_ids_add(&j->ids, (int32_t)ids->items[i].integer, 0, 0);
-        }
+        ARES_TRY(verb_read_ids("score", line, "input_ids", &j->ids));
     } else if (text && text->type == ARES_JSON_STRING) {
         if (!j->tokenizer)
             return ares_fail(ARES_EFORMAT, "score: a text needs a tokenizer: %s",
@@ -73,11 +52,10 @@ static int score_line(void *ctx, const ares_json *line, ares_str *out)
     float *stats = ares_arena_calloc(&b->arena, (size_t)(2 * n + 1), sizeof *stats);
     if (n)
         ARES_TRY(ares_train_log_probs(j->model, j->workspace, &j->cfg, b, 0, 1, stats, stats + n));
-    ares_str_add_z(out, "{\"log_probs\":");
-    verb_write_floats(out, stats, n);
-    ares_str_add_z(out, ",\"entropies\":");
-    verb_write_floats(out, stats + n, n);
-    ares_str_add_char(out, '}');
+    ares_json_begin(out, '{');
+    verb_write_floats(ares_json_key(out, "log_probs"), stats, n);
+    verb_write_floats(ares_json_key(out, "entropies"), stats + n, n);
+    ares_json_end(out, '}');
     return ARES_OK;
 }
 
@@ -86,18 +64,28 @@ int ares_verb_score(int argc, char **argv)
     const char *model = NULL, *input = "-", *device = "cpu", *dtype = "fp32";
     int64_t threads = 0;
     bool helped;
-    const verb_option options[] = { { "--model", VERB_TEXT, &model },
-                                    { "--input", VERB_TEXT, &input },
-                                    { "--device", VERB_TEXT, &device },
-                                    { "--threads", VERB_I64, &threads },
-                                    { "--dtype", VERB_TEXT, &dtype } };
-    ARES_TRY(
-        verb_read_options("score", help, argc, argv, options, ARES_COUNT(options), NULL, &helped));
+    const verb_option options[] = {
+        VERB_OPTION(TEXT, model, "--model", "DIR", "a model, checkpoint or run directory",
+                    .required = true),
+        VERB_INPUT(input),
+        VERB_OPTION(TEXT, device, "--device", "DEVICE", "cpu, cuda or cuda:1"),
+        VERB_OPTION(I64, threads, "--threads", "N", "CPU threads; 0: all CPUs at hand"),
+        VERB_DTYPE(dtype),
+    };
+    const verb_command command = {
+        .name = "score",
+        .usage = "--model DIR [--input FILE] [--device cpu] [--threads N] [--dtype fp32|bf16]",
+        .about = "Reads {\"input_ids\":[..]} or {\"text\":\"..\"} per line, writes "
+                 "{\"log_probs\":[..],\"entropies\":[..]} per line: T-1 numbers each for T tokens; "
+                 "entry t is about token t+1 given tokens 0..t; natural logarithm, temperature 1, "
+                 "exact over the whole vocabulary.",
+        .example = "echo '{\"text\":\"The capital of France is Paris.\"}' |\n"
+                   "    ares-train score --model models/SmolLM2-135M-Instruct",
+        .options = options,
+        .n_options = ARES_COUNT(options),
+    };
+    ARES_TRY(verb_read(&command, &argc, argv, &helped));
     if (helped) return ARES_OK;
-    if (!model)
-        return ares_fail(ARES_EUSE, "score: --model is missing (see ares-train score --help)");
-    if (strcmp(dtype, "fp32") != 0 && strcmp(dtype, "bf16") != 0)
-        return ares_fail(ARES_EUSE, "score: --dtype = '%s': unknown (choices: fp32, bf16)", dtype);
     job j = { .cfg = { .actor = { .max_token_len = INT32_MAX, .share_prompts = false },
                        .rollout = { .temperature = 1 } } };
     ares_device d;

@@ -1,26 +1,8 @@
 /*
  * ares-train tokenize: text to token ids.
  */
-#include <stdio.h>
-#include <string.h>
-
 #include "ares/text.h"
 #include "verb.h"
-
-static const char help[] =
-    "usage: ares-train tokenize --model DIR [--input FILE] [--offsets] [--no-special-tokens]\n"
-    "\n"
-    "Reads a JSON string a line, writes {\"ids\":[..]} a line.\n"
-    "\n"
-    "  --model DIR          a model directory, or a tokenizer.json\n"
-    "  --input FILE         lines of JSON strings; - (the default) is stdin\n"
-    "  --offsets            also \"offsets\":[[a,b],..]: the code points of the string that each "
-    "token covers\n"
-    "  --no-special-tokens  without the bos and eos that the tokenizer puts around a text\n"
-    "\n"
-    "example:\n"
-    "  echo '\"What is 7 + 5?\"' | ares-train tokenize --model models/SmolLM2-135M-Instruct "
-    "--offsets\n";
 
 typedef struct job {
     ares_tokenizer *tokenizer;
@@ -35,39 +17,46 @@ static int tokenize_line(void *ctx, const ares_json *line, ares_str *out)
         return ares_fail(ARES_EFORMAT, "tokenize: not a JSON string");
     ares_ids_clear(&j->ids);
     ARES_TRY(ares_tokenizer_encode(j->tokenizer, line->text, j->special_tokens, &j->ids));
-    ares_str_add_z(out, "{\"ids\":[");
-    for (int64_t i = 0; i < j->ids.n; i++) ares_str_addf(out, i ? ",%d" : "%d", j->ids.ids[i]);
-    ares_str_add_char(out, ']');
+    ares_json_begin(out, '{');
+    verb_write_ids(ares_json_key(out, "ids"), j->ids.ids, j->ids.n);
     if (j->ids.want_offsets) {
-        ares_str_add_z(out, ",\"offsets\":[");
+        ares_json_begin(ares_json_key(out, "offsets"), '[');
         for (int64_t i = 0; i < j->ids.n; i++)
-            ares_str_addf(out, i ? ",[%lld,%lld]" : "[%lld,%lld]", (long long)j->ids.offsets[i][0],
-                          (long long)j->ids.offsets[i][1]);
-        ares_str_add_char(out, ']');
+            verb_write_range(out, j->ids.offsets[i][0], j->ids.offsets[i][1]);
+        ares_json_end(out, ']');
     }
-    ares_str_add_char(out, '}');
+    ares_json_end(out, '}');
     return ARES_OK;
 }
 
 int ares_verb_tokenize(int argc, char **argv)
 {
     const char *model = NULL, *input = "-";
-    job j = { .special_tokens = true };
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--help") == 0)
-            return fputs(help, stdout) < 0 ? ares_fail(ARES_EIO, "tokenize: stdout") : ARES_OK;
-        else if (strcmp(argv[i], "--offsets") == 0) j.ids.want_offsets = true;
-        else if (strcmp(argv[i], "--no-special-tokens") == 0) j.special_tokens = false;
-        else if (strcmp(argv[i], "--model") == 0 && i + 1 < argc) model = argv[++i];
-        else if (strcmp(argv[i], "--input") == 0 && i + 1 < argc) input = argv[++i];
-        else
-            return ares_fail(
-                ARES_EUSE,
-                "tokenize: '%s': unknown, or without its value; see ares-train tokenize --help",
-                argv[i]);
-    }
-    if (!model)
-        return ares_fail(ARES_EUSE, "tokenize: --model is missing; see ares-train tokenize --help");
+    bool helped, no_special_tokens = false;
+    job j = { 0 };
+    const verb_option options[] = {
+        VERB_OPTION(TEXT, model, "--model", "DIR", "a model directory, or a tokenizer.json",
+                    .required = true),
+        VERB_OPTION(TEXT, input, "--input", "FILE",
+                    "lines of JSON strings; - (the default) is stdin"),
+        VERB_OPTION(FLAG, j.ids.want_offsets, "--offsets", NULL,
+                    "also \"offsets\":[[a,b],..]: the code points of the string that each token "
+                    "covers"),
+        VERB_OPTION(FLAG, no_special_tokens, "--no-special-tokens", NULL,
+                    "without the bos and eos that the tokenizer puts around a text"),
+    };
+    const verb_command command = {
+        .name = "tokenize",
+        .usage = "--model DIR [--input FILE] [--offsets] [--no-special-tokens]",
+        .about = "Reads a JSON string per line, writes {\"ids\":[..]} per line.",
+        .example = "echo '\"What is 7 + 5?\"' | ares-train tokenize --model "
+                   "models/SmolLM2-135M-Instruct --offsets",
+        .options = options,
+        .n_options = ARES_COUNT(options),
+    };
+    ARES_TRY(verb_read(&command, &argc, argv, &helped));
+    if (helped) return ARES_OK;
+    j.special_tokens = !no_special_tokens;
     ARES_TRY(ares_tokenizer_load(model, &j.tokenizer));
     int rc = verb_each_line("tokenize", input, tokenize_line, &j);
     ares_ids_fini(&j.ids);

@@ -1,64 +1,33 @@
 /* ares-train train, sft, eval: the verbs that read a configuration. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "ares/train.h"
 #include "verb.h"
 
-static const char words[] =
-    "  --config FILE          YAML; several are read from left to right\n"
-    "  key=value              overrides, as in worker.rollout.n=8 (also --key=value, --key value, "
-    "key+=[x], ~key)\n"
-    "  --ranks N              start N processes under mpirun\n"
-    "  --check                check the configuration, and the memory it needs here, and stop; "
-    "touches no weights\n"
-    "  --print-config         print the resolved configuration and stop\n"
-    "  --force                go on with a state of other options, another data set or model\n"
-    "  --help-config [PREFIX] every option with its default and meaning, as YAML\n"
-    "  --help-algorithms      every advantage, loss, KL, filter .. with formula, paper and option, "
-    "as Markdown\n";
-
-static const char train_help[] =
-    "usage: ares-train [train] --config FILE [key=value ...]\n"
-    "\n"
-    "Trains a language model by reinforcement learning. The same command goes on with a run that "
-    "was stopped.\n"
-    "\n%s\n"
-    "example:\n"
-    "  ares-train --config examples/quickstart/config.yaml trainer.max_steps=4\n";
-
-static const char sft_help[] = "usage: ares-train sft --config FILE [key=value ...]\n"
-                               "\n"
-                               "Supervised training on {prompt, response} or {messages}; the loss "
-                               "is on what the assistant writes.\n"
-                               "\n%s\n"
-                               "example:\n"
-                               "  ares-train sft --config examples/sft/config.yaml\n";
-
-static const char eval_help[] =
-    "usage: ares-train eval --config FILE [key=value ...] [--output FILE.jsonl]\n"
-    "\n"
-    "Samples and judges data.val_files as training would; prints the result, writes no run "
-    "directory.\n"
-    "\n%s"
-    "  --output FILE          every answer with its score, as JSON lines\n"
-    "\n"
-    "example:\n"
-    "  ares-train eval --config examples/quickstart/config.yaml "
-    "worker.actor.model.model_path=models/SmolLM2-135M-Instruct\n";
-
 typedef int config_run(ares_config *cfg, const ares_train_config *c, ares_world *world,
                        const char *output);
 typedef struct config_verb {
-    const char *name, *help;
+    const char *name, *usage, *about, *example;
+    bool reinforcement;  /* a run holds a reference and a critic where the options ask for them */
+    bool writes_answers; /* --output */
     config_run *run;
     /* options on top of training's; NULL: none */
     void (*declare)(ares_config *cfg, ares_train_config *c);
     int (*check)(ares_config *cfg, const ares_train_config *c, int world);
     const char *preset; /* an override that comes first; NULL */
 } config_verb;
+
+/* The options of the verb itself; every other word is the configuration's. */
+typedef struct own_options {
+    bool check, print, force, algorithms;
+    const char *help_config; /* a prefix, "" for all; NULL: not asked for */
+    const char *output;
+    int64_t ranks; /* main takes it before the verb reads its words */
+    const char *const *words;
+    int n_words;
+} own_options;
 
 static int run_train(ares_config *cfg, const ares_train_config *c, ares_world *world,
                      const char *output)
@@ -74,48 +43,11 @@ static int run_sft(ares_config *cfg, const ares_train_config *c, ares_world *wor
     return ares_sft_run(cfg, c, world);
 }
 
-/* Takes our own words out; the configuration's stay in rest. */
-typedef struct own_words {
-    bool help, check, print, help_config, help_algorithms;
-    const char *prefix, *output;
-    const char **rest;
-    int n_rest;
-} own_words;
-
-static int take_words(const config_verb *v, int argc, char **argv, own_words *w)
-{
-    w->rest = ares_calloc((size_t)argc + 1, sizeof *w->rest);
-    for (int i = 1; i < argc; i++) {
-        const char *a = argv[i];
-        if (strcmp(a, "--help") == 0 || strcmp(a, "-h") == 0) w->help = true;
-        else if (strcmp(a, "--check") == 0) w->check = true;
-        else if (strcmp(a, "--print-config") == 0) w->print = true;
-        else if (strcmp(a, "--help-algorithms") == 0) w->help_algorithms = true;
-        else if (strcmp(a, "--force") == 0) w->rest[w->n_rest++] = "trainer.force=true";
-        else if (strcmp(a, "--help-config") == 0) {
-            w->help_config = true;
-            if (i + 1 < argc && argv[i + 1][0] != '-' && !strchr(argv[i + 1], '='))
-                w->prefix = argv[++i];
-        } else if (strcmp(a, "--output") == 0 && v->run != run_train && v->run != run_sft) {
-            if (i + 1 == argc) return ares_fail(ARES_EUSE, "%s: --output needs a file", v->name);
-            w->output = argv[++i];
-        } else w->rest[w->n_rest++] = a;
-    }
-    return ARES_OK;
-}
-
-static int print_text(const ares_str *text)
-{
-    return fwrite(text->data, 1, text->len, stdout) == text->len && fflush(stdout) == 0
-               ? ARES_OK
-               : ares_fail(ARES_EIO, "stdout cannot be written");
-}
-
-static int print_algorithms(void)
+static int print_algorithms(const config_verb *v)
 {
     ares_str text = { 0 };
     ares_algo_tables(&text);
-    int rc = print_text(&text);
+    int rc = verb_print(v->name, &text);
     ares_str_fini(&text);
     return rc;
 }
@@ -125,95 +57,171 @@ static int print_algorithms(void)
  * another machine's.
  */
 static int check(const config_verb *v, ares_config *cfg, const ares_train_config *c,
-                 const own_words *w, ares_world *world)
+                 const own_options *o, ares_world *world)
 {
     ares_str needs = { 0 };
     int ranks = ares_world_size(world), local = ares_world_local_size(world);
-    if (ranks == 1 && (w->check || w->print)) { /* no launch to be true to */
+    if (ranks == 1 && (o->check || o->print)) { /* no launch to be true to */
         ranks = ares_train_named_ranks(c);
         local = ARES_MAX(
             1, ranks / (c->published.nnodes == ARES_NULL_I64 ? 1 : (int)c->published.nnodes));
     }
-    if (!w->print) ares_train_memory_check(cfg, c, local, v->run != run_sft, &needs);
+    if (!o->print) ares_train_memory_check(cfg, c, local, v->reinforcement, &needs);
     int rc = v->check(cfg, c, ranks);
-    if (rc == ARES_OK && w->check && !w->print &&
+    if (rc == ARES_OK && o->check && !o->print &&
         printf("the configuration is good; %s\n", needs.data) < 0)
         rc = ARES_EIO;
     ares_str_fini(&needs);
     return rc;
 }
 
-static int configured(const config_verb *v, ares_config *cfg, ares_train_config *c,
-                      const own_words *w, ares_world *world)
+static int help_config(const config_verb *v, const ares_config *cfg, const char *prefix)
 {
     ares_str text = { 0 };
-    int rc = ARES_OK;
-    if (w->help_config) {
-        rc = ares_config_help(cfg, w->prefix, &text);
-        if (rc == ARES_OK) rc = print_text(&text);
-        ares_str_fini(&text);
-        return rc;
-    }
+    int rc = ares_config_help(cfg, prefix, &text);
+    if (rc == ARES_OK) rc = verb_print(v->name, &text);
+    ares_str_fini(&text);
+    return rc;
+}
+
+static int print_config(const config_verb *v, const ares_config *cfg)
+{
+    ares_str text = { 0 };
+    ares_config_print(cfg, &text);
+    int rc = verb_print(v->name, &text);
+    ares_str_fini(&text);
+    return rc;
+}
+
+/* Words that resemble an option of this verb and mean nothing to the configuration. */
+static int check_typos(const verb_command *command, ares_config *cfg, const own_options *o)
+{
+    for (int i = 0; i < o->n_words; i++)
+        if (strncmp(o->words[i], "--", 2) == 0 && !ares_config_knows(cfg, o->words[i]))
+            ARES_TRY(verb_check_typo(command, o->words[i]));
+    return ARES_OK;
+}
+
+static int configured(const config_verb *v, ares_config *cfg, ares_train_config *c,
+                      const own_options *o, ares_world *world)
+{
     if (v->preset) ares_config_override(cfg, v->preset);
-    ares_config_read_args(cfg, w->n_rest, w->rest);
-    /* relations of what a file that cannot be read does not set are no news */
+    ares_config_read_args(cfg, o->n_words, o->words);
+    if (o->force) ares_config_override(cfg, "trainer.force=true");
+    /* relations between options say nothing new while a file that sets them cannot be read */
     bool unread = ares_config_fault_count(cfg) > 0;
     ares_config_resolve(cfg);
     if (unread) return ares_config_finish(cfg);
-    ARES_TRY(check(v, cfg, c, w, world));
-    if (w->print) {
-        ares_config_print(cfg, &text);
-        rc = print_text(&text);
-        ares_str_fini(&text);
-        return rc;
-    }
-    return w->check ? ARES_OK : v->run(cfg, c, world, w->output);
+    ARES_TRY(check(v, cfg, c, o, world));
+    if (o->print) return print_config(v, cfg);
+    return o->check ? ARES_OK : v->run(cfg, c, world, o->output);
 }
 
-/* A failure on one rank must not leave the others waiting: all end. Rank 0 tells it first. */
+/* A failure on one rank must not leave the others waiting: all end. Rank 0 reports it first. */
+static void end_all_ranks(ares_world *world, int rc)
+{
+    if (rc == ARES_OK || rc == ARES_EINTERRUPTED || ares_world_size(world) < 2) return;
+    if (ares_world_rank(world) != 0) nanosleep(&(struct timespec){ 0, 300000000 }, NULL);
+    ares_world_abort(world, rc);
+}
+
+static int run_words(const config_verb *v, const verb_command *command, const own_options *o)
+{
+    ares_train_config c;
+    ares_world *world = NULL;
+    ares_config *cfg = ares_config_new();
+    memset(&c, 0, sizeof c);
+    ares_train_config_declare(cfg, &c);
+    if (v->declare) v->declare(cfg, &c);
+    int rc = ares_world_open(&world);
+    if (rc == ARES_OK) {
+        ares_log_set(ARES_LOG_INFO, ares_world_rank(world));
+        if (o->help_config) rc = help_config(v, cfg, o->help_config);
+        else {
+            rc = check_typos(command, cfg, o);
+            if (rc == ARES_OK) rc = configured(v, cfg, &c, o, world);
+        }
+    }
+    end_all_ranks(world, rc);
+    ares_config_free(cfg);
+    if (world) ares_world_close(world);
+    return rc;
+}
+
 static int run_verb(const config_verb *v, int argc, char **argv)
 {
-    own_words w = { 0 };
-    ares_world *world = NULL;
-    int rc = take_words(v, argc, argv, &w);
-    if (rc == ARES_OK && w.help) printf(v->help, words);
-    else if (rc == ARES_OK && w.help_algorithms) rc = print_algorithms();
-    else if (rc == ARES_OK) {
-        ares_train_config c;
-        memset(&c, 0, sizeof c);
-        ares_config *cfg = ares_config_new();
-        ares_train_config_declare(cfg, &c);
-        if (v->declare) v->declare(cfg, &c);
-        rc = ares_world_open(&world);
-        if (rc == ARES_OK) {
-            ares_log_set(ARES_LOG_INFO, ares_world_rank(world));
-            rc = configured(v, cfg, &c, &w, world);
-        }
-        if (rc != ARES_OK && rc != ARES_EINTERRUPTED && ares_world_size(world) > 1) {
-            if (ares_world_rank(world) != 0) {
-                struct timespec wait = { 0, 300000000 };
-                nanosleep(&wait, NULL);
-            }
-            ares_world_abort(world, rc);
-        }
-        ares_config_free(cfg);
-        if (world) ares_world_close(world);
-    }
-    ares_free(w.rest);
-    return rc;
+    own_options o = { 0 };
+    bool helped;
+    const verb_option options[] = {
+        { .name = "--config",
+          .type = VERB_PASSED,
+          .value = "FILE",
+          .doc = "YAML; several are read from left to right" },
+        { .name = "key=value",
+          .type = VERB_PASSED,
+          .doc = "overrides, such as worker.rollout.n=8 (also --key=value, --key value, key+=[x], "
+                 "~key)" },
+        VERB_RANKS(o.ranks),
+        VERB_OPTION(FLAG, o.check, "--check", NULL,
+                    "check the configuration, and the memory it needs here, and stop; touches no "
+                    "weights"),
+        VERB_OPTION(FLAG, o.print, "--print-config", NULL,
+                    "print the resolved configuration and stop"),
+        VERB_OPTION(FLAG, o.force, "--force", NULL,
+                    "continue from a state of other options, another data set or model"),
+        VERB_OPTION(OPTIONAL, o.help_config, "--help-config", "[PREFIX]",
+                    "every option with its default and meaning, as YAML"),
+        VERB_OPTION(FLAG, o.algorithms, "--help-algorithms", NULL,
+                    "every advantage, loss, KL, filter .. with formula, paper and option, as "
+                    "Markdown"),
+        VERB_OPTION(TEXT, o.output, "--output", "FILE",
+                    "every answer with its score, as JSON lines"),
+    };
+    const verb_command command = {
+        .name = v->name,
+        .usage = v->usage,
+        .about = v->about,
+        .example = v->example,
+        .options = options,
+        .n_options = ARES_COUNT(options) - !v->writes_answers, /* --output is the last */
+        .words = VERB_OVERRIDES,
+    };
+    ARES_TRY(verb_read(&command, &argc, argv, &helped));
+    o.n_words = argc - 1;
+    o.words = (const char *const *)argv + 1;
+    if (helped) return ARES_OK;
+    return o.algorithms ? print_algorithms(v) : run_words(v, &command, &o);
 }
 
 int ares_verb_train(int argc, char **argv)
 {
-    static const config_verb v = { "train", train_help, run_train, NULL, ares_train_config_check,
-                                   NULL };
+    static const config_verb v = {
+        .name = "train",
+        .usage = "--config FILE [key=value ...]",
+        .about = "Trains a language model by reinforcement learning. The same command continues a "
+                 "run that was stopped.",
+        .example = "ares-train --config examples/quickstart/config.yaml trainer.max_steps=4",
+        .reinforcement = true,
+        .run = run_train,
+        .check = ares_train_config_check,
+    };
     return run_verb(&v, argc, argv);
 }
 
 int ares_verb_eval(int argc, char **argv)
 {
     static const config_verb v = {
-        "eval", eval_help, ares_eval_run, NULL, ares_train_config_check, "trainer.val_only=true"
+        .name = "eval",
+        .usage = "--config FILE [key=value ...] [--output FILE.jsonl]",
+        .about = "Samples and judges data.val_files as training would; prints the result, writes "
+                 "no run directory.",
+        .example = "ares-train eval --config examples/quickstart/config.yaml "
+                   "worker.actor.model.model_path=models/SmolLM2-135M-Instruct",
+        .reinforcement = true,
+        .writes_answers = true,
+        .run = ares_eval_run,
+        .check = ares_train_config_check,
+        .preset = "trainer.val_only=true",
     };
     return run_verb(&v, argc, argv);
 }
@@ -221,7 +229,14 @@ int ares_verb_eval(int argc, char **argv)
 int ares_verb_sft(int argc, char **argv)
 {
     static const config_verb v = {
-        "sft", sft_help, run_sft, ares_sft_declare, ares_sft_check, NULL
+        .name = "sft",
+        .usage = "--config FILE [key=value ...]",
+        .about = "Supervised training on {prompt, response} or {messages}; the loss is on what "
+                 "the assistant writes.",
+        .example = "ares-train sft --config examples/sft/config.yaml",
+        .run = run_sft,
+        .declare = ares_sft_declare,
+        .check = ares_sft_check,
     };
     return run_verb(&v, argc, argv);
 }

@@ -5,55 +5,110 @@
 #ifndef ARES_VERB_VERB_H
 #define ARES_VERB_VERB_H
 
-#include "ares/core.h"
+#include "ares/text.h"
 
-/* name, what it does in a line */
-#define VERB_LIST(X)                                                           \
-    X(train, "reinforcement learning from a configuration (the default verb)") \
-    X(sft, "supervised warm start on {prompt, response} or {messages}")        \
-    X(eval, "validation only")                                                 \
-    X(init, "a fresh random model directory")                                  \
-    X(generate, "try a model")                                                 \
-    X(score, "log-prob and entropy of every token of given sequences")         \
-    X(tokenize, "JSON strings, one a line -> {\"ids\":[..]}")                  \
-    X(detokenize, "{\"ids\":[..]} -> {\"text\":\"..\"}")                       \
-    X(render, "messages -> text, through the chat template")                   \
-    X(grade, "run a verifier on {response, ground_truth, ..}")                 \
-    X(compare, "runs of a study side by side: a table, and a figure of a metric")
+/* name, whether it can run on several ranks (--ranks), what it does in a line */
+#define VERB_LIST(X)                                                                 \
+    X(train, true, "reinforcement learning from a configuration (the default verb)") \
+    X(sft, true, "supervised warm start on {prompt, response} or {messages}")        \
+    X(eval, true, "validation only")                                                 \
+    X(init, false, "a fresh random model directory")                                 \
+    X(generate, false, "try a model")                                                \
+    X(score, false, "log-prob and entropy of every token of given sequences")        \
+    X(tokenize, false, "JSON strings, one per line -> {\"ids\":[..]}")               \
+    X(detokenize, false, "{\"ids\":[..]} -> {\"text\":\"..\"}")                      \
+    X(render, false, "messages -> text, through the chat template")                  \
+    X(grade, false, "run a verifier on {response, ground_truth, ..}")                \
+    X(compare, false, "runs of a study side by side: a table, and a figure of a metric")
 
-#define VERB_DECLARE_(name, doc) int ares_verb_##name(int argc, char **argv);
+#define VERB_DECLARE_(name, on_ranks, doc) int ares_verb_##name(int argc, char **argv);
 VERB_LIST(VERB_DECLARE_)
 #undef VERB_DECLARE_
 
-/* ---------------- options of a verb (options.c)
- * A verb lists its options; `--name value`, `--name=value` and bare flags are read into the
- * targets.
+/* ---------------- command lines (options.c)
+ * A verb describes its command line in one table, which the parser and --help both read. An option
+ * is `--name value` or `--name=value`; a flag stands alone.
  */
-/* bool, const char *, int64_t, double */
-typedef enum { VERB_FLAG, VERB_TEXT, VERB_I64, VERB_F64 } verb_option_type;
+typedef enum {
+    VERB_FLAG,     /* bool */
+    VERB_TEXT,     /* const char * */
+    VERB_OPTIONAL, /* const char *: "" where no value follows */
+    VERB_I64,      /* int64_t */
+    VERB_F64,      /* double */
+    VERB_PASSED    /* shown by --help only: the verb reads it among its further words */
+} verb_option_type;
+
 typedef struct verb_option {
-    const char *name;
+    const char *name; /* "--top-p" */
     verb_option_type type;
-    void *into;
+    void *into;        /* the default before reading; a verb fills it before it reads */
+    const char *value; /* what --help calls the value: "FILE"; NULL: a flag */
+    const char *doc;
+    const char *const *choices; /* VERB_TEXT: the values allowed, then NULL; NULL: any */
+    int64_t least, most;        /* VERB_I64: the range, ends included; both 0: any number */
+    bool required;              /* VERB_TEXT */
 } verb_option;
-/*
- * *helped: --help was asked for and printed. Words that are no option go to extra (NULL: they are
- * errors), NULL-terminated.
- */
-int verb_read_options(const char *verb, const char *help, int argc, char **argv,
-                      const verb_option *options, int n, const char **extra, bool *helped);
+
+/* An option of a table: type, variable, name, its value's name, doc, then .field = further ones. */
+#define VERB_OPTION(kind, variable, option, shown, ...) \
+    { .type = VERB_##kind, .into = &(variable), .name = option, .value = shown, .doc = __VA_ARGS__ }
+
+typedef enum {
+    VERB_NO_WORDS,  /* a word that is no option is an error */
+    VERB_WORDS,     /* words that do not begin with "--" are the verb's */
+    VERB_OVERRIDES, /* all further words are the configuration's */
+} verb_words;
+
+typedef struct verb_command {
+    const char *name;
+    const char *usage;   /* what follows "ares-train <name> "; several forms: a line each */
+    const char *about;   /* what it reads and writes */
+    const char *more;    /* a section of --help after the options; NULL: none */
+    const char *example; /* commands, a line each */
+    const verb_option *options;
+    int n_options;
+    verb_words words;
+} verb_command;
 
 /*
- * Lines in, lines out, in order (lines.c). `each` appends the answer to a line of JSON to `out`,
- * without a newline; when it fails, {"error":"<message>"} stands in that place, the rest goes on,
- * and the failure that counts them comes back at the end. Lines end at \n only. input: a path, or
- * "-" for stdin.
+ * Reads the options of argv into their variables. The words left over stay in argv from argv[1] on,
+ * in order, and *argc counts them. *helped: --help was asked for and printed.
+ */
+int verb_read(const verb_command *command, int *argc, char **argv, bool *helped);
+/* Takes this one option out of argv, wherever it stands; other words stay as they are. */
+int verb_take(const char *verb, const verb_option *option, int *argc, char **argv);
+/* ARES_OK, or a failure where the word resembles the name of an option. */
+int verb_check_typo(const verb_command *command, const char *word);
+/* Writes the text to stdout and flushes it. */
+int verb_print(const char *verb, const ares_str *text);
+
+/* Rows that several tables have. */
+#define VERB_RANKS(variable)                                                                 \
+    VERB_OPTION(I64, variable, "--ranks", "N", "start N processes under mpirun", .least = 1, \
+                .most = 4096)
+#define VERB_INPUT(variable) \
+    VERB_OPTION(TEXT, variable, "--input", "FILE", "JSON lines; - (the default) is stdin")
+#define VERB_DTYPE(variable)                                                               \
+    VERB_OPTION(TEXT, variable, "--dtype", "fp32|bf16", "in which the weights are stored", \
+                .choices = verb_dtypes)
+extern const char *const verb_dtypes[]; /* fp32, bf16, NULL */
+
+/* ---------------- lines of JSON (lines.c)
+ * Lines in, lines out, in order. `each` appends the answer to a line of JSON to `out`, without a
+ * newline; when it fails, {"error":"<message>"} stands in that place, the rest goes on, and the
+ * failure that counts them comes back at the end. Lines end at \n only. input: a path, or "-" for
+ * stdin.
  */
 typedef int verb_line_fn(void *ctx, const ares_json *line, ares_str *out);
 int verb_each_line(const char *verb, const char *input, verb_line_fn *each, void *ctx);
 
-/* "[1,2]" of floats or ids, appended. */
+/* The list `key` of a line, into out; anything but token ids is a failure that names its place. */
+int verb_read_ids(const char *verb, const ares_json *line, const char *key, ares_ids *out);
+
+/* Values of a line: {"error":"..."}, [0.5,1], [1,2], [begin,end]. */
+void verb_write_error(ares_str *out, const char *message);
 void verb_write_floats(ares_str *out, const float *x, int64_t n);
 void verb_write_ids(ares_str *out, const int32_t *ids, int64_t n);
+void verb_write_range(ares_str *out, int64_t begin, int64_t end);
 
 #endif

@@ -105,7 +105,7 @@ TEST(grade_knows_the_length_and_the_tokens_of_a_response)
                 "[1,-1]}\n{\"response\":\"x\",\"output_ids\":5}\n",
                 1,
                 "{\"score\":-0.5}\n{\"error\":\"grade: output_ids[1]: not a token "
-                "id\"}\n{\"error\":\"grade: 'output_ids' is no list of token ids\"}\n");
+                "id\"}\n{\"error\":\"grade: no list 'output_ids'\"}\n");
     check_lines("grade --verifier length", "{\"response\":\"x\"}\n", 1,
                 "{\"score\":0.0,\"error\":\"reward: length: the response's number of tokens is not "
                 "known (in lines: 'response_length' or 'output_ids')\"}\n");

@@ -1,0 +1,203 @@
+/* The command lines of the verbs: one parser, one --help, the same messages. */
+#include <stdio.h>
+
+#include "test.h"
+#include "verb.h"
+
+static const char *text, *choice, *optional;
+static bool flag;
+static int64_t number;
+static double real;
+
+static const char *const colours[] = { "red", "green", NULL };
+static const verb_option options[] = {
+    VERB_OPTION(TEXT, text, "--text", "TEXT", "a text"),
+    VERB_OPTION(TEXT, choice, "--choice", "red|green", "a choice", .choices = colours),
+    VERB_OPTION(OPTIONAL, optional, "--optional", "[TEXT]", "may stand alone"),
+    VERB_OPTION(FLAG, flag, "--flag", NULL, "a flag"),
+    VERB_OPTION(I64, number, "--number", "N", "one to nine", .least = 1, .most = 9),
+    VERB_OPTION(F64, real, "--real", "X", "any number"),
+};
+
+/* Reads a line of words into the variables above; left: the words left over, between blanks. */
+static int reads(verb_words words, const char *line, ares_str *left)
+{
+    static char copy[256];
+    char *argv[16] = { "verb" }, *save = NULL;
+    int argc = 1;
+    bool helped;
+    const verb_command command = {
+        .name = "verb", .options = options, .n_options = ARES_COUNT(options), .words = words
+    };
+    text = choice = optional = NULL;
+    flag = false;
+    number = 0;
+    real = 0;
+    snprintf(copy, sizeof copy, "%s", line);
+    for (char *w = strtok_r(copy, " ", &save); w; w = strtok_r(NULL, " ", &save)) argv[argc++] = w;
+    int rc = verb_read(&command, &argc, argv, &helped);
+    ares_str_clear(left);
+    for (int i = 1; rc == ARES_OK && i < argc; i++) ares_str_addf(left, "%s ", argv[i]);
+    return rc;
+}
+
+TEST(an_option_takes_the_next_word_or_what_follows_its_equals_sign)
+{
+    ares_str left = { 0 };
+    REQUIRE_OK(reads(VERB_NO_WORDS, "--text a=b --number 7 --real 1e-3 --flag", &left));
+    CHECK_STR(text, "a=b");
+    CHECK_EQ(number, 7);
+    CHECK_NEAR(real, 1e-3, 0);
+    CHECK(flag);
+    REQUIRE_OK(reads(VERB_NO_WORDS, "--text=--flag --number=9 --real=-2 --choice=green", &left));
+    CHECK_STR(text, "--flag");
+    CHECK_STR(choice, "green");
+    CHECK_EQ(number, 9);
+    CHECK_NEAR(real, -2, 0);
+    CHECK(!flag && !optional);
+    ares_str_fini(&left);
+}
+
+TEST(an_optional_value_is_no_option_and_no_override)
+{
+    ares_str left = { 0 };
+    REQUIRE_OK(reads(VERB_OVERRIDES, "--optional some.prefix a=1", &left));
+    CHECK_STR(optional, "some.prefix");
+    CHECK_STR(left.data, "a=1 ");
+    REQUIRE_OK(reads(VERB_OVERRIDES, "--optional a=1", &left));
+    CHECK_STR(optional, "");
+    REQUIRE_OK(reads(VERB_OVERRIDES, "--optional --flag", &left));
+    CHECK_STR(optional, "");
+    CHECK(flag);
+    REQUIRE_OK(reads(VERB_OVERRIDES, "--optional=x", &left));
+    CHECK_STR(optional, "x");
+    ares_str_fini(&left);
+}
+
+TEST(words_that_are_no_options_go_where_the_verb_says)
+{
+    ares_str left = { 0 };
+    REQUIRE_OK(reads(VERB_WORDS, "a --flag b=c --number 1 -", &left));
+    CHECK_STR(left.data, "a b=c - ");
+    CHECK_FAIL(reads(VERB_WORDS, "a --flga", &left), ARES_EUSE,
+               "verb: '--flga': no such option; did you mean '--flag'? (see ares-train verb "
+               "--help)");
+    CHECK_FAIL(reads(VERB_NO_WORDS, "a", &left), ARES_EUSE,
+               "verb: 'a': no such option (see ares-train verb --help)");
+    REQUIRE_OK(reads(VERB_OVERRIDES, "--a.b c --flag ~d --flga=1", &left));
+    CHECK_STR(left.data, "--a.b c ~d --flga=1 ");
+    ares_str_fini(&left);
+}
+
+TEST(a_wrong_value_is_named_with_its_option)
+{
+    ares_str left = { 0 };
+    CHECK_FAIL(reads(VERB_NO_WORDS, "--number x", &left), ARES_EUSE,
+               "verb: --number = 'x': not a whole number");
+    CHECK_FAIL(reads(VERB_NO_WORDS, "--number=10", &left), ARES_EUSE,
+               "verb: --number = 10: out of range; set 1 to 9");
+    CHECK_FAIL(reads(VERB_NO_WORDS, "--real 1x", &left), ARES_EUSE,
+               "verb: --real = '1x': not a number");
+    CHECK_FAIL(reads(VERB_NO_WORDS, "--choice gren", &left), ARES_EUSE,
+               "verb: --choice = 'gren': unknown; did you mean 'green'? (choices: red, green)");
+    CHECK_FAIL(reads(VERB_NO_WORDS, "--text", &left), ARES_EUSE,
+               "verb: --text needs a value (see ares-train verb --help)");
+    CHECK_FAIL(reads(VERB_NO_WORDS, "--flag=1", &left), ARES_EUSE, "verb: --flag takes no value");
+    ares_str_fini(&left);
+}
+
+TEST(one_option_is_taken_out_of_the_others)
+{
+    char *argv[] = { "train", "a=1", "--number=3", "--text", "b", NULL };
+    int argc = 5;
+    REQUIRE_OK(verb_take("verb", &options[4], &argc, argv));
+    CHECK_EQ(number, 3);
+    CHECK_EQ(argc, 4);
+    CHECK_STR(argv[2], "--text");
+    CHECK(!argv[4]);
+}
+
+/* ---------------- as users type them */
+static const char *const verbs[] = {
+#define NAME(name, on_ranks, doc) #name,
+    VERB_LIST(NAME)
+};
+
+static int program(ares_str *out, const char *verb, const char *words)
+{
+    ares_str_clear(out);
+    return test_shell(out, "'%s' %s %s </dev/null 2>&1", test_program(), verb, words);
+}
+
+TEST(help_of_every_verb_shows_usage_options_and_an_example)
+{
+    ares_str out = { 0 };
+    if (!ares_file_exists(test_program())) SKIP("ares-train is not built");
+    for (int i = 0; i < ARES_COUNT(verbs); i++) {
+        char usage[64];
+        snprintf(usage, sizeof usage, "usage: ares-train %s ", verbs[i]);
+        CHECK_EQ(program(&out, verbs[i], "--help"), 0);
+        CHECK_CONTAINS(out.data, usage);
+        CHECK_CONTAINS(out.data, "\nexample:\n  ");
+        CHECK_CONTAINS(out.data, "\n  --");
+        for (const char *line = out.data; *line;) {
+            size_t length = strcspn(line, "\n");
+            bool sample =
+                strncmp(line, "  ares-train ", 13) == 0 || strncmp(line, "  echo ", 7) == 0;
+            CHECK_MSG(length <= 100 || sample || strncmp(verbs[i], "grade", 5) == 0, "%s: %.*s",
+                      verbs[i], (int)length, line);
+            line += length + (line[length] != 0);
+        }
+    }
+    CHECK_EQ(program(&out, "generate", "-h"), 0);
+    CHECK_CONTAINS(out.data, "tokens of an answer at most (default 128)\n");
+    ares_str_fini(&out);
+}
+
+TEST(every_verb_names_the_nearest_option)
+{
+    static const struct {
+        const char *words, *near;
+    } cases[] = {
+        { "--chek", "--check" },
+        { "--print-confg", "--print-config" },
+        { "--rank 2", "--ranks" },
+        { "train --forc", "--force" },
+        { "sft --confg x.yaml", "--config" },
+        { "eval --ouput=x", "--output" },
+        { "init --hiden 3", "--hidden" },
+        { "generate --max_new_token=3", "--max-new-tokens" },
+        { "score --inputs x", "--input" },
+        { "tokenize --offset", "--offsets" },
+        { "detokenize --modle x", "--model" },
+        { "render --span", "--spans" },
+        { "grade --verifer number", "--verifier" },
+        { "compare --metrics x a", "--metric" },
+    };
+    ares_str out = { 0 };
+    if (!ares_file_exists(test_program())) SKIP("ares-train is not built");
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        char near[64];
+        snprintf(near, sizeof near, "did you mean '%s'?", cases[i].near);
+        int rc = program(&out, cases[i].words, "");
+        CHECK_MSG(rc == 2, "%s: exit code %d", cases[i].words, rc);
+        CHECK_CONTAINS(out.data, near);
+    }
+    /* a word of the configuration or of another trainer is no misspelt option */
+    CHECK_EQ(program(&out, "--output_dir=x", "--check"), 2);
+    CHECK(!strstr(out.data, "'--output'"));
+    CHECK_EQ(program(&out, "train --output x", "--check"), 2);
+    CHECK_CONTAINS(out.data, "--output: no such option");
+    ares_str_fini(&out);
+}
+
+TEST(ranks_are_a_number)
+{
+    ares_str out = { 0 };
+    if (!ares_file_exists(test_program())) SKIP("ares-train is not built");
+    CHECK_EQ(program(&out, "--ranks=0", "--check"), 2);
+    CHECK_CONTAINS(out.data, "train: --ranks = 0: out of range; set 1 to 4096");
+    CHECK_EQ(program(&out, "eval", "--ranks"), 2);
+    CHECK_CONTAINS(out.data, "eval: --ranks needs a value");
+    ares_str_fini(&out);
+}

@@ -14,233 +14,291 @@
 #include "ares/rollout.h"
 
 /* ---------------- options (docs/design.md#option-names) */
-#define ARES_ACTOR_OPTIONS(X)                                                                      \
-    X(text, model_path, "model.model_path", "???", "nonempty",                                     \
-      "model, checkpoint or run directory")                                                        \
-    X(text, tokenizer_path, "model.tokenizer_path", "null", "", "null: the model's own")           \
-    X(f64, parameters, "model.parameters", "null", "[1,)",                                         \
-      "how many the model has, so that --check can compare memory where the model is not there; "  \
-      "null: as its config.json says",                                                             \
-      ARES_NO_RESULT)                                                                              \
-    X(flag, gradient_checkpointing, "model.enable_gradient_checkpointing", "false", "",            \
-      "keep block inputs only and recompute the rest in backward", ARES_NO_RESULT)                 \
-    X(choice, dtype, "fsdp.torch_dtype", "fp32", "?fp32=float32|bf16=bfloat16",                    \
-      "storage of the weights, null is fp32; bf16 keeps an fp32 master for the optimizer")         \
-    X(i64, global_batch_size, "global_batch_size", "256", "[1,)", "prompts of an optimizer step")  \
-    X(i64, max_token_len, "max_token_len_per_device", "1024", "[1,)",                              \
-      "tokens of a micro-batch; changes memory and speed, no result; a GPU wants more",            \
-      ARES_NO_RESULT)                                                                              \
-    X(i64, micro_batch_size, "micro_batch_size_per_device_for_update", "null", "[1,)",             \
-      "samples of a micro-batch as loss_norm and early_stop_scope: micro count them; computation " \
-      "is cut by max_token_len_per_device")                                                        \
-    X(flag, share_prompts, "share_prompts", "true", "",                                            \
-      "compute a group's prompt once in the update")                                               \
-    X(i64, ppo_epochs, "ppo_epochs", "1", "[1,)", "passes over the batch")                         \
-    X(f64, max_grad_norm, "max_grad_norm", "1.0", "(0,)",                                          \
-      "gradients are scaled down to this global norm")                                             \
-    X(flag, shuffle, "shuffle", "false", "",                                                       \
-      "groups in a random order before the batch is cut into mini-batches")                        \
-    X(flag, recompute_log_probs, "recompute_log_probs", "false", "",                               \
-      "old log-probs by a pass of the trainer; false: those of the rollout, where tokens and "     \
-      "weights are still the same")
+#define ARES_ACTOR_OPTIONS(X)                                                                     \
+    X(text, model_path, "model.model_path", "???", "nonempty",                                    \
+      "the model to train: a model, checkpoint or run directory")                                 \
+    X(text, tokenizer_path, "model.tokenizer_path", "null", "",                                   \
+      "directory of the tokenizer; null: the one of model_path")                                  \
+    X(f64, parameters, "model.parameters", "null", "[1,)",                                        \
+      "number of parameters, so that --check can compute memory where the model directory is "    \
+      "not there; null: as its config.json says",                                                 \
+      ARES_NO_RESULT)                                                                             \
+    X(flag, gradient_checkpointing, "model.enable_gradient_checkpointing", "false", "",           \
+      "keep only the inputs of the blocks and compute the rest again in the backward pass; less " \
+      "memory, slower, same results",                                                             \
+      ARES_NO_RESULT)                                                                             \
+    X(choice, dtype, "fsdp.torch_dtype", "fp32", "?fp32=float32|bf16=bfloat16",                   \
+      "how the weights are stored; null is fp32; bf16 keeps an fp32 copy for the optimizer")      \
+    X(i64, global_batch_size, "global_batch_size", "256", "[1,)",                                 \
+      "prompts per optimizer step, over all ranks")                                               \
+    X(i64, max_token_len, "max_token_len_per_device", "1024", "[1,)",                             \
+      "tokens per micro-batch at most; changes memory and speed, no result; use more on a GPU",   \
+      ARES_NO_RESULT)                                                                             \
+    X(i64, micro_batch_size, "micro_batch_size_per_device_for_update", "null", "[1,)",            \
+      "samples per micro-batch where loss_norm: micro and early_stop_scope: micro count them; "   \
+      "the computation itself is cut by max_token_len_per_device")                                \
+    X(flag, share_prompts, "share_prompts", "true", "",                                           \
+      "compute the prompt that the samples of a group share once per group in the update")        \
+    X(i64, ppo_epochs, "ppo_epochs", "1", "[1,)", "passes over the batch")                        \
+    X(f64, max_grad_norm, "max_grad_norm", "1.0", "(0,)",                                         \
+      "largest global norm of the gradients; larger ones are scaled down to it")                  \
+    X(flag, shuffle, "shuffle", "false", "",                                                      \
+      "put the groups in a random order before the batch is cut into mini-batches")               \
+    X(flag, recompute_log_probs, "recompute_log_probs", "false", "",                              \
+      "compute the old log-probs of every group with the trainer; false: only of groups whose "   \
+      "tokens or weights are not those of the rollout any more, and take the log-probs of the "   \
+      "rollout elsewhere")
 ARES_OPTION_STRUCT(ares_actor_config, ARES_ACTOR_OPTIONS);
 
-#define ARES_OPTIM_OPTIONS(X)                                                                  \
-    X(f64, lr, "lr", "1e-6", "[0,)", "peak learning rate")                                     \
-    X(f64s, betas, "betas", "[0.9, 0.999]", "[0,1)#2", "of AdamW's moments")                   \
-    X(f64, eps, "eps", "1e-8", "(0,)", "AdamW's")                                              \
-    X(f64, weight_decay, "weight_decay", "1e-2", "[0,)", "decoupled; not on norms and biases") \
-    X(choice, strategy, "strategy", "adamw", "adamw|adamw_bf16",                               \
-      "adamw_bf16: weights and states in bf16, with a Kahan sum of what rounding leaves out")  \
-    X(choice, scheduler, "lr_scheduler_type", "constant", "constant|linear|cosine",            \
-      "shape of the learning rate behind the warm-up")                                         \
-    X(f64, warmup_ratio, "lr_warmup_ratio", "0.0", "[0,1]", "share of all steps")              \
-    X(i64, warmup_steps, "lr_warmup_steps", "null", "[0,)", "wins over the ratio")             \
-    X(f64, min_lr_ratio, "min_lr_ratio", "null", "[0,1]",                                      \
-      "learning rate at the end, as a share of lr (linear, cosine); null is 0")
+#define ARES_OPTIM_OPTIONS(X)                                                                     \
+    X(f64, lr, "lr", "1e-6", "[0,)", "peak learning rate")                                        \
+    X(f64s, betas, "betas", "[0.9, 0.999]", "[0,1)#2",                                            \
+      "decay rates of AdamW's first and second moment")                                           \
+    X(f64, eps, "eps", "1e-8", "(0,)", "AdamW's epsilon, added to the root of the second moment") \
+    X(f64, weight_decay, "weight_decay", "1e-2", "[0,)",                                          \
+      "decoupled weight decay; not applied to norms and biases")                                  \
+    X(choice, strategy, "strategy", "adamw", "adamw|adamw_bf16",                                  \
+      "adamw: states in fp32; adamw_bf16: weights and states in bf16, with a Kahan sum of what "  \
+      "rounding leaves out")                                                                      \
+    X(choice, scheduler, "lr_scheduler_type", "constant", "constant|linear|cosine",               \
+      "shape of the learning rate after the warm-up")                                             \
+    X(f64, warmup_ratio, "lr_warmup_ratio", "0.0", "[0,1]",                                       \
+      "length of the warm-up as a share of all steps; unused where lr_warmup_steps is set")       \
+    X(i64, warmup_steps, "lr_warmup_steps", "null", "[0,)",                                       \
+      "length of the warm-up in steps; null: lr_warmup_ratio decides")                            \
+    X(f64, min_lr_ratio, "min_lr_ratio", "null", "[0,1]",                                         \
+      "learning rate at the end as a share of lr (linear, cosine); null is 0")
 ARES_OPTION_STRUCT(ares_optim_config, ARES_OPTIM_OPTIONS);
 
-#define ARES_CRITIC_OPTIONS(X)                                                                 \
-    X(text, model_path, "model.model_path", "null", "nonempty",                                \
-      "what the critic starts from, its head apart; null: the actor's")                        \
-    X(choice, dtype, "fsdp.torch_dtype", "fp32", "?fp32=float32|bf16=bfloat16",                \
-      "storage of its weights, null is fp32; arithmetic and states are fp32")                  \
-    X(flag, gradient_checkpointing, "model.enable_gradient_checkpointing", "true", "",         \
-      "compute blocks again in backward; changes memory and speed, no result", ARES_NO_RESULT) \
-    X(i64, global_batch_size, "global_batch_size", "null", "[1,)",                             \
-      "prompts of an optimizer step, over all ranks; null: the actor's")                       \
-    X(i64, ppo_epochs, "ppo_epochs", "1", "[1,)", "passes over the batch")                     \
-    X(f64, max_grad_norm, "max_grad_norm", "1.0", "(0,)", "of the whole gradient")             \
-    X(f64, cliprange_value, "cliprange_value", "0.5", "(0,)",                                  \
-      "how far a value may move from the old one before its error stops teaching")             \
-    X(choice, loss_avg_mode, "loss_avg_mode", "token-mean",                                    \
-      "token-mean=token|seq-mean-token-mean=seq|seq-mean-token-sum|seq-mean-token-sum-norm",   \
-      "how token losses become one; counts are global")                                        \
-    X(i64, max_token_len, "max_token_len_per_device", "1024", "[1,)",                          \
-      "tokens of a micro-batch; changes memory and speed, no result", ARES_NO_RESULT)          \
-    X(flag, share_prompts, "share_prompts", "true", "", "the prompt of a group is computed once")
+#define ARES_CRITIC_OPTIONS(X)                                                                    \
+    X(text, model_path, "model.model_path", "null", "nonempty",                                   \
+      "the model that the critic starts from (its value head is new): a model, checkpoint or "    \
+      "run directory; null: worker.actor.model.model_path")                                       \
+    X(choice, dtype, "fsdp.torch_dtype", "fp32", "?fp32=float32|bf16=bfloat16",                   \
+      "how the critic's weights are stored; null is fp32; arithmetic and optimizer states are "   \
+      "fp32")                                                                                     \
+    X(flag, gradient_checkpointing, "model.enable_gradient_checkpointing", "true", "",            \
+      "keep only the inputs of the blocks and compute the rest again in the backward pass; less " \
+      "memory, slower, same results",                                                             \
+      ARES_NO_RESULT)                                                                             \
+    X(i64, global_batch_size, "global_batch_size", "null", "[1,)",                                \
+      "prompts per optimizer step, over all ranks; null: worker.actor.global_batch_size")         \
+    X(i64, ppo_epochs, "ppo_epochs", "1", "[1,)", "passes over the batch")                        \
+    X(f64, max_grad_norm, "max_grad_norm", "1.0", "(0,)",                                         \
+      "largest global norm of the gradients; larger ones are scaled down to it")                  \
+    X(f64, cliprange_value, "cliprange_value", "0.5", "(0,)",                                     \
+      "how far a value may move from the old one; the loss of a value beyond that has no "        \
+      "gradient")                                                                                 \
+    X(choice, loss_avg_mode, "loss_avg_mode", "token-mean",                                       \
+      "token-mean=token|seq-mean-token-mean=seq|seq-mean-token-sum|seq-mean-token-sum-norm",      \
+      "how the losses of tokens become one number; tokens and sequences are counted over all "    \
+      "ranks")                                                                                    \
+    X(i64, max_token_len, "max_token_len_per_device", "1024", "[1,)",                             \
+      "tokens per micro-batch at most; changes memory and speed, no result; use more on a GPU",   \
+      ARES_NO_RESULT)                                                                             \
+    X(flag, share_prompts, "share_prompts", "true", "",                                           \
+      "compute the prompt that the samples of a group share once per group in the update")
 ARES_OPTION_STRUCT(ares_critic_config, ARES_CRITIC_OPTIONS);
 
 #define ARES_REF_OPTIONS(X)                                                     \
     X(choice, dtype, "fsdp.torch_dtype", "fp32", "?fp32=float32|bf16=bfloat16", \
-      "storage of the reference's weights; null is bf16")
+      "how the weights of the reference model are stored; null is bf16")
 ARES_OPTION_STRUCT(ares_ref_config, ARES_REF_OPTIONS);
 
-#define ARES_ROLLOUT_OPTIONS(X)                                                                    \
-    X(i64, n, "n", "1", "[1,)", "samples of a prompt")                                             \
-    X(f64, temperature, "temperature", "1.0", "[0,)",                                              \
-      "of sampling, and of the losses; 0 is greedy")                                               \
-    X(f64, top_p, "top_p", "1.0", "(0,1]", "nucleus; 1 is off")                                    \
-    X(i64, top_k, "top_k", "-1", "-1|[1,)", "most likely tokens; -1 is off")                       \
-    X(i64, seed, "seed", "1", "[0,)", "of sampling")                                               \
-    X(flag, ignore_eos, "ignore_eos", "false", "", "sample on behind end-of-sequence tokens")      \
-    X(texts, stop, "stop", "[]", "nonempty",                                                       \
-      "strings that end a response; the token that completes one is kept")                         \
-    X(i64s, stop_token_ids, "stop_token_ids", "[]", "[0,)",                                        \
-      "ids that end a response, on top of the model's own")                                        \
-    X(i64, max_num_seqs, "max_num_seqs", "128", "[1,)",                                            \
-      "samples decoded at once; changes speed, no result", ARES_NO_RESULT)                         \
-    X(i64, max_num_batched_tokens, "max_num_batched_tokens", "null", "[1,)",                       \
-      "tokens of one forward; changes speed, no result; null: 2048", ARES_NO_RESULT)               \
-    X(i64, max_model_len, "max_model_len", "null", "[2,)",                                         \
-      "prompt and response; null: the sum of data.max_*_length")                                   \
-    X(choice, entropy_mode, "entropy_mode", "full", "full|topk_tail",                              \
-      "of the entropies at temperature 1 that aepo looks at: exact, or from the likeliest tokens " \
-      "and one bucket for the rest, as published")                                                 \
-    X(i64, entropy_topk, "entropy_topk", "10", "[1,64]",                                           \
-      "likeliest tokens of topk_tail; the sampled one is added")                                   \
-    X(text, trigger_tokens_file, "trigger_tokens_file", "null", "nonempty",                        \
-      "JSON array of words: only they count as high-entropy tokens, as published "                 \
-      "(examples/trigger_words.json); null: every token may")                                      \
-    X(choice, trigger_match, "trigger_match", "argmax", "argmax|sampled",                          \
-      "whose text is compared with them: the likeliest token's, as published, or the sampled "     \
-      "one's")                                                                                     \
-    X(i64, cache_tokens, "cache_tokens", "null", "[64,)",                                          \
-      "size of the kv cache; null: what max_num_seqs full samples need, within 6 GiB",             \
-      ARES_NO_RESULT)                                                                              \
-    X(flag, enable_prefix_caching, "enable_prefix_caching", "true", "",                            \
-      "find tokens of a prompt that are in the KV cache already, of another prompt with the same " \
-      "beginning, instead of computing them; changes no result",                                   \
-      ARES_NO_RESULT)                                                                              \
-    X(tree, val_override, "val_override_config", "{}", "map",                                      \
-      "n, do_sample, temperature, top_p, top_k, max_new_tokens (at most "                          \
-      "data.max_response_length) of validation; n is 1 unless set here")
+#define ARES_ROLLOUT_OPTIONS(X)                                                                 \
+    X(i64, n, "n", "1", "[1,)", "samples per prompt")                                           \
+    X(f64, temperature, "temperature", "1.0", "[0,)",                                           \
+      "sampling temperature, also used by the losses; 0 is greedy")                             \
+    X(f64, top_p, "top_p", "1.0", "(0,1]",                                                      \
+      "nucleus sampling: the share of probability that is sampled from; 1 is off")              \
+    X(i64, top_k, "top_k", "-1", "-1|[1,)", "sample from the k likeliest tokens; -1 is off")    \
+    X(i64, seed, "seed", "1", "[0,)", "seed of sampling")                                       \
+    X(flag, ignore_eos, "ignore_eos", "false", "",                                              \
+      "continue sampling after an end-of-sequence token")                                       \
+    X(texts, stop, "stop", "[]", "nonempty",                                                    \
+      "strings that end a response; the token that completes one is kept")                      \
+    X(i64s, stop_token_ids, "stop_token_ids", "[]", "[0,)",                                     \
+      "token ids that end a response, beside the model's own")                                  \
+    X(i64, max_num_seqs, "max_num_seqs", "128", "[1,)",                                         \
+      "samples decoded at once; changes speed, no result", ARES_NO_RESULT)                      \
+    X(i64, max_num_batched_tokens, "max_num_batched_tokens", "null", "[1,)",                    \
+      "tokens per forward pass at most; changes speed, no result; null: 2048", ARES_NO_RESULT)  \
+    X(i64, max_model_len, "max_model_len", "null", "[2,)",                                      \
+      "tokens of prompt and response together at most; null: data.max_prompt_length + "         \
+      "data.max_response_length")                                                               \
+    X(choice, entropy_mode, "entropy_mode", "full", "full|topk_tail",                           \
+      "the token entropies (temperature 1) that aepo reads: full: exact; topk_tail: from the "  \
+      "likeliest tokens and one bucket for all others, as in the published code")               \
+    X(i64, entropy_topk, "entropy_topk", "10", "[1,64]",                                        \
+      "entropy_mode topk_tail: number of likeliest tokens; the sampled token is added to them") \
+    X(text, trigger_tokens_file, "trigger_tokens_file", "null", "nonempty",                     \
+      "JSON array of words; only they count as high-entropy tokens, as in the published code "  \
+      "(examples/trigger_words.json); null: every token may count")                             \
+    X(choice, trigger_match, "trigger_match", "argmax", "argmax|sampled",                       \
+      "which token is compared with the words of trigger_tokens_file: argmax: the likeliest "   \
+      "one, as in the published code; sampled: the sampled one")                                \
+    X(i64, cache_tokens, "cache_tokens", "null", "[64,)",                                       \
+      "tokens that fit in the KV cache; changes speed, no result; null: what max_num_seqs "     \
+      "samples of full length need, within 6 GiB",                                              \
+      ARES_NO_RESULT)                                                                           \
+    X(flag, enable_prefix_caching, "enable_prefix_caching", "true", "",                         \
+      "take the tokens at the beginning of a prompt that are in the KV cache already, from a "  \
+      "prompt with the same beginning, instead of computing them; changes speed, no result",    \
+      ARES_NO_RESULT)                                                                           \
+    X(tree, val_override, "val_override_config", "{}", "map",                                   \
+      "sampling of validation, a map of n, do_sample, temperature, top_p, top_k and "           \
+      "max_new_tokens (at most data.max_response_length); n is 1 unless set here")
 ARES_OPTION_STRUCT(ares_rollout_config, ARES_ROLLOUT_OPTIONS);
 
 #define ARES_TRAINER_OPTIONS(X)                                                                   \
-    X(text, project_name, "project_name", "ares", "nonempty", "first part of the run directory")  \
+    X(text, project_name, "project_name", "ares", "nonempty",                                     \
+      "first part of the default run directory")                                                  \
     X(text, experiment_name, "experiment_name", "demo", "nonempty",                               \
-      "second part of the run directory")                                                         \
-    X(text, run_dir, "run_dir", "null", "", "null: runs/<project_name>/<experiment_name>")        \
+      "second part of the default run directory")                                                 \
+    X(text, run_dir, "run_dir", "null", "",                                                       \
+      "where checkpoints, metrics and logs are written; null: "                                   \
+      "runs/<project_name>/<experiment_name>")                                                    \
     X(i64, total_epochs, "total_epochs", "15", "[1,)", "passes over the training rows")           \
-    X(i64, max_steps, "max_steps", "null", "[0,)", "null: as many as the epochs give")            \
+    X(i64, max_steps, "max_steps", "null", "[0,)",                                                \
+      "training steps at most; null: as many as total_epochs gives")                              \
     X(text, device, "device", "cpu", "nonempty",                                                  \
-      "cpu; cuda, a card for each rank of a machine; cuda:1")                                     \
+      "cpu; cuda: one GPU for each rank of a machine; cuda:1: that GPU")                          \
     X(i64, threads, "threads", "null", "[1,)",                                                    \
-      "null: the CPUs at hand, shared by the ranks of this machine; changes speed, no result",    \
+      "CPU threads; changes speed, no result; null: all CPUs at hand, divided among the ranks "   \
+      "of the machine",                                                                           \
       ARES_NO_RESULT)                                                                             \
     X(texts, logger, "logger", "[console, tensorboard]",                                          \
       "console|file|tensorboard|wandb|mlflow|swanlab",                                            \
-      "metrics.jsonl is always written; wandb, mlflow, swanlab: TensorBoard files, which they "   \
-      "import",                                                                                   \
+      "where metrics go beside metrics.jsonl, which is always written; wandb, mlflow and "        \
+      "swanlab write TensorBoard files, which those services import",                             \
       ARES_NO_RESULT)                                                                             \
     X(flag, balance_batch, "balance_batch", "true", "",                                           \
-      "ranks share the work of each mini-batch evenly, in whole groups; false: groups are dealt " \
-      "out in turn")                                                                              \
+      "true: share the work of each mini-batch evenly among the ranks, in whole groups; false: "  \
+      "deal the groups out in turn")                                                              \
     X(i64, val_freq, "val_freq", "-1", "-1|[1,)", "steps between validations; -1: never")         \
     X(flag, val_before_train, "val_before_train", "true", "",                                     \
-      "validate before the first step, also of a run that goes on from a step that was not "      \
+      "validate before the first step, also when a run goes on from a step that was not "         \
       "validated")                                                                                \
     X(flag, val_only, "val_only", "false", "",                                                    \
-      "validate what load_checkpoint_path names, else the latest checkpoint, else the model; "    \
-      "print the result and write nothing")                                                       \
+      "only validate the checkpoint of load_checkpoint_path, else the latest checkpoint, else "   \
+      "the model; print the result and write nothing")                                            \
     X(i64, val_generations, "val_generations_to_log", "0", "[0,)",                                \
       "validation samples shown in TensorBoard", ARES_NO_RESULT)                                  \
     X(i64, save_freq, "save_freq", "-1", "-1|[1,)",                                               \
-      "steps between checkpoints that are kept; -1: at the end only", ARES_NO_RESULT)             \
+      "steps between checkpoints that are kept; -1: only one at the end", ARES_NO_RESULT)         \
     X(f64, save_minutes, "save_minutes", "10", "?(0,)",                                           \
-      "minutes between states to go on from after a crash, of which one is kept beside those of " \
-      "save_freq; null: off",                                                                     \
+      "minutes between states to go on from after a crash; only the latest is kept, beside the "  \
+      "checkpoints of save_freq; null: off",                                                      \
       ARES_NO_RESULT)                                                                             \
     X(i64, save_limit, "save_limit", "-1", "-1|[1,)",                                             \
-      "checkpoints of save_freq kept, the newest and the best among them; -1: all",               \
+      "checkpoints of save_freq to keep: the newest ones and the best one; -1: all",              \
       ARES_NO_RESULT)                                                                             \
-    X(i64, critic_warmup, "critic_warmup", "0", "[0,)", "steps in which only the critic learns")  \
+    X(i64, critic_warmup, "critic_warmup", "0", "[0,)",                                           \
+      "first steps, in which only the critic learns")                                             \
     X(i64, max_try_make_batch, "max_try_make_batch", "20", "",                                    \
       "draws of prompts for one batch at most, where filters drop groups; 0: no limit")           \
     X(flag, save_model_only, "save_model_only", "false", "",                                      \
-      "checkpoints of save_freq without optimizer states: smaller, and no run can go on from "    \
-      "them; that of save_minutes has them",                                                      \
+      "checkpoints of save_freq without optimizer states: smaller, but no run can go on from "    \
+      "them; the state of save_minutes keeps them",                                               \
       ARES_NO_RESULT)                                                                             \
     X(text, load_checkpoint, "load_checkpoint_path", "null", "",                                  \
-      "a checkpoint, or a run directory, to go on from where this run has no checkpoint of its "  \
-      "own; none there: a fresh start",                                                           \
+      "a checkpoint or run directory to go on from where this run has no checkpoint of its own; " \
+      "a fresh start where nothing is there",                                                     \
       ARES_NO_RESULT)                                                                             \
     X(flag, find_last_checkpoint, "find_last_checkpoint", "true", "",                             \
-      "go on from the run directory's latest checkpoint; false: refuse to where there is one",    \
+      "true: go on from the latest checkpoint of the run directory; false: refuse to run where "  \
+      "there is one",                                                                             \
       ARES_NO_RESULT)                                                                             \
     X(flag, force, "force", "false", "",                                                          \
-      "go on though data set, model or options are not those of the state (the word --force)",    \
+      "go on although the data set, the model or the options are not those of the state (same "   \
+      "as the command line option --force)",                                                      \
       ARES_NO_RESULT)
 ARES_OPTION_STRUCT(ares_trainer_config, ARES_TRAINER_OPTIONS);
 
 #define ARES_SFT_OPTIONS(X)                                                                     \
-    X(i64, batch_size, "batch_size", "64", "[1,)", "rows of an optimizer step, over all ranks") \
-    X(i64, max_length, "max_length", "2048", "[2,)", "tokens of a row")                         \
+    X(i64, batch_size, "batch_size", "64", "[1,)", "rows per optimizer step, over all ranks")   \
+    X(i64, max_length, "max_length", "2048", "[2,)", "tokens of a row at most")                 \
     X(choice, truncation, "truncation", "drop", "drop|cut|error",                               \
-      "what becomes of longer rows; dropped and cut ones are counted")                          \
+      "what happens to longer rows: drop or cut them (both are counted), or end with an error") \
     X(text, response_key, "response_key", "response", "nonempty",                               \
-      "key of the answer to data.prompt_key: a string")                                         \
+      "key of the answer to data.prompt_key, a string")                                         \
     X(text, messages_key, "messages_key", "messages", "nonempty",                               \
-      "key of a conversation; wins over prompt and answer where a row has it")
+      "key of a conversation; used instead of prompt and answer where a row has it")
 ARES_OPTION_STRUCT(ares_sft_config, ARES_SFT_OPTIONS);
 
 /*
  * Keys of EasyR1 and ARES that name what is settled otherwise here: their values are checked
  * (published.c).
  */
-#define ARES_PUBLISHED_OPTIONS(X)                                                                  \
-    X(flag, hybrid_engine, "worker.hybrid_engine", "true", "",                                     \
-      "actor and rollout share their weights; false is refused")                                   \
-    X(choice, actor_strategy, "worker.actor.strategy", "fsdp", "fsdp|fsdp2|megatron",              \
-      "has no effect: one process a card holds all weights", ARES_NO_RESULT)                       \
-    X(choice, critic_strategy, "worker.critic.strategy", "fsdp", "fsdp|fsdp2|megatron",            \
-      "has no effect", ARES_NO_RESULT)                                                             \
-    X(choice, ref_strategy, "worker.ref.strategy", "fsdp", "fsdp|fsdp2|megatron", "has no effect", \
-      ARES_NO_RESULT)                                                                              \
-    X(i64, actor_ulysses, "worker.actor.ulysses_size", "1", "[1,)",                                \
-      "ranks that share a sequence; above 1 is refused")                                           \
-    X(i64, critic_ulysses, "worker.critic.ulysses_size", "1", "[1,)", "the same")                  \
-    X(i64, ref_ulysses, "worker.ref.ulysses_size", "1", "[1,)", "the same")                        \
-    X(i64, actor_micro_experience, "worker.actor.micro_batch_size_per_device_for_experience",      \
-      "null", "[1,)", "checked against the batch; max_token_len_per_device cuts micro-batches",    \
-      ARES_NO_RESULT)                                                                              \
-    X(i64, critic_micro_update, "worker.critic.micro_batch_size_per_device_for_update", "null",    \
-      "[1,)", "the same", ARES_NO_RESULT)                                                          \
-    X(i64, critic_micro_experience, "worker.critic.micro_batch_size_per_device_for_experience",    \
-      "null", "[1,)", "the same", ARES_NO_RESULT)                                                  \
-    X(tree, actor_override, "worker.actor.model.override_config", "{}", "map",                     \
-      "a model's config.json says what it is; members are refused")                                \
-    X(tree, critic_override, "worker.critic.model.override_config", "{}", "map", "the same")       \
-    X(i64, actor_lora, "worker.actor.model.lora.rank", "0", "[0,)",                                \
-      "all weights are trained; above 0 is refused")                                               \
-    X(i64, critic_lora, "worker.critic.model.lora.rank", "0", "[0,)", "the same")                  \
-    X(flag, actor_offload, "worker.actor.fsdp.enable_cpu_offload", "false", "",                    \
-      "has no effect: weights stay on the device", ARES_NO_RESULT)                                 \
-    X(flag, critic_offload, "worker.critic.fsdp.enable_cpu_offload", "false", "", "the same",      \
-      ARES_NO_RESULT)                                                                              \
-    X(choice, rollout_name, "worker.rollout.name", "native", "native|vllm|sglang|hf",              \
-      "the rollout engine is always this program's own", ARES_NO_RESULT)                           \
-    X(i64, tensor_parallel_size, "worker.rollout.tensor_parallel_size", "null", "[1,)",            \
-      "checked against the ranks; each holds the whole model and rolls out by itself",             \
-      ARES_NO_RESULT)                                                                              \
-    X(tree, chunked_prefill, "worker.rollout.enable_chunked_prefill", "null", "flag",              \
-      "prompts are always cut; false: max_num_batched_tokens must hold a whole sequence",          \
-      ARES_NO_RESULT)                                                                              \
-    X(i64, nnodes, "trainer.nnodes", "null", "[1,)",                                               \
-      "machines; with n_gpus_per_node checked against the ranks started")                          \
-    X(i64, n_gpus_per_node, "trainer.n_gpus_per_node", "null", "[1,)",                             \
-      "ranks of a machine; null: as many as --ranks or mpirun start")
+#define ARES_PUBLISHED_OPTIONS(X)                                                                 \
+    X(flag, hybrid_engine, "worker.hybrid_engine", "true", "",                                    \
+      "whether actor and rollout share their weights; they always do: false is refused")          \
+    X(choice, actor_strategy, "worker.actor.strategy", "fsdp", "fsdp|fsdp2|megatron",             \
+      "accepted for files of verl and EasyR1; has no effect because each process holds all "      \
+      "weights of its device",                                                                    \
+      ARES_NO_RESULT)                                                                             \
+    X(choice, critic_strategy, "worker.critic.strategy", "fsdp", "fsdp|fsdp2|megatron",           \
+      "accepted for files of verl and EasyR1; has no effect because each process holds all "      \
+      "weights of its device",                                                                    \
+      ARES_NO_RESULT)                                                                             \
+    X(choice, ref_strategy, "worker.ref.strategy", "fsdp", "fsdp|fsdp2|megatron",                 \
+      "accepted for files of verl and EasyR1; has no effect because each process holds all "      \
+      "weights of its device",                                                                    \
+      ARES_NO_RESULT)                                                                             \
+    X(i64, actor_ulysses, "worker.actor.ulysses_size", "1", "[1,)",                               \
+      "ranks that share a sequence; a sequence is never shared here: above 1 is refused")         \
+    X(i64, critic_ulysses, "worker.critic.ulysses_size", "1", "[1,)",                             \
+      "ranks that share a sequence; a sequence is never shared here: above 1 is refused")         \
+    X(i64, ref_ulysses, "worker.ref.ulysses_size", "1", "[1,)",                                   \
+      "ranks that share a sequence; a sequence is never shared here: above 1 is refused")         \
+    X(i64, actor_micro_experience, "worker.actor.micro_batch_size_per_device_for_experience",     \
+      "null", "[1,)",                                                                             \
+      "must divide the samples of a batch; otherwise has no effect because micro-batches are "    \
+      "cut by max_token_len_per_device",                                                          \
+      ARES_NO_RESULT)                                                                             \
+    X(i64, critic_micro_update, "worker.critic.micro_batch_size_per_device_for_update", "null",   \
+      "[1,)",                                                                                     \
+      "must divide a rank's samples of an optimizer step; otherwise has no effect because "       \
+      "micro-batches are cut by max_token_len_per_device",                                        \
+      ARES_NO_RESULT)                                                                             \
+    X(i64, critic_micro_experience, "worker.critic.micro_batch_size_per_device_for_experience",   \
+      "null", "[1,)",                                                                             \
+      "must divide the samples of a batch; otherwise has no effect because micro-batches are "    \
+      "cut by max_token_len_per_device",                                                          \
+      ARES_NO_RESULT)                                                                             \
+    X(tree, actor_override, "worker.actor.model.override_config", "{}", "map",                    \
+      "must be empty: the model's config.json alone says what the model is")                      \
+    X(tree, critic_override, "worker.critic.model.override_config", "{}", "map",                  \
+      "must be empty: the model's config.json alone says what the model is")                      \
+    X(i64, actor_lora, "worker.actor.model.lora.rank", "0", "[0,)",                               \
+      "must be 0: all weights are trained, there are no adapters")                                \
+    X(i64, critic_lora, "worker.critic.model.lora.rank", "0", "[0,)",                             \
+      "must be 0: all weights are trained, there are no adapters")                                \
+    X(flag, actor_offload, "worker.actor.fsdp.enable_cpu_offload", "false", "",                   \
+      "accepted for files of verl and EasyR1; has no effect because weights and optimizer "       \
+      "states stay on the device",                                                                \
+      ARES_NO_RESULT)                                                                             \
+    X(flag, critic_offload, "worker.critic.fsdp.enable_cpu_offload", "false", "",                 \
+      "accepted for files of verl and EasyR1; has no effect because weights and optimizer "       \
+      "states stay on the device",                                                                \
+      ARES_NO_RESULT)                                                                             \
+    X(choice, rollout_name, "worker.rollout.name", "native", "native|vllm|sglang|hf",             \
+      "accepted for files of verl and EasyR1; has no effect because the rollout engine is "       \
+      "always this program's own",                                                                \
+      ARES_NO_RESULT)                                                                             \
+    X(i64, tensor_parallel_size, "worker.rollout.tensor_parallel_size", "null", "[1,)",           \
+      "must divide the number of ranks; otherwise has no effect because each rank holds the "     \
+      "whole model and samples by itself",                                                        \
+      ARES_NO_RESULT)                                                                             \
+    X(tree, chunked_prefill, "worker.rollout.enable_chunked_prefill", "null", "flag",             \
+      "prompts are always computed in chunks; with false, max_num_batched_tokens must hold a "    \
+      "prompt and response of full length",                                                       \
+      ARES_NO_RESULT)                                                                             \
+    X(i64, nnodes, "trainer.nnodes", "null", "[1,)",                                              \
+      "machines; with n_gpus_per_node it is checked against the ranks that were started")         \
+    X(i64, n_gpus_per_node, "trainer.n_gpus_per_node", "null", "[1,)",                            \
+      "ranks per machine, checked against the ranks that were started; null: as many as --ranks " \
+      "or mpirun start")
 ARES_OPTION_STRUCT(ares_published_config, ARES_PUBLISHED_OPTIONS);
 
 /*
@@ -249,21 +307,21 @@ ARES_OPTION_STRUCT(ares_published_config, ARES_PUBLISHED_OPTIONS);
  */
 #define ARES_DAPO_OPTIONS(X)                                                                      \
     X(choice, name, "algorithm.name", "null", "dapo",                                             \
-      "a preset: dapo sets what its paper and RLinf's page say, where nothing else does")         \
+      "a preset; dapo sets the options of the DAPO paper and of RLinf that nothing else sets")    \
     X(i64, n_minibatches, "algorithm.n_minibatches", "null", "[1,)",                              \
-      "mini-batches of a batch; becomes worker.actor.global_batch_size")                          \
+      "mini-batches per batch; sets worker.actor.global_batch_size")                              \
     X(tree, calculate_entropy, "algorithm.calculate_entropy", "null", "flag",                     \
       "false: no entropy bonus, whatever worker.actor.entropy_coeff says; null: true, but false " \
-      "where that is written algorithm.entropy_bonus, as in RLinf")                               \
+      "where the coefficient is written algorithm.entropy_bonus, as in RLinf")                    \
     X(flag, overlong_enable, "worker.reward.overlong_buffer.enable", "false", "",                 \
-      "a penalty of length as verl spells it; becomes worker.reward.safe_length, max_length and " \
+      "verl's penalty of long responses; sets worker.reward.safe_length, max_length and "         \
       "len_reward_penalty")                                                                       \
     X(i64, overlong_len, "worker.reward.overlong_buffer.len", "null", "[0,)",                     \
-      "tokens before the longest answer, where the penalty grows")                                \
+      "width of the zone before max_resp_len in which the penalty grows, in tokens")              \
     X(f64, overlong_factor, "worker.reward.overlong_buffer.penalty_factor", "null", "[0,)",       \
-      "the full penalty; null: 1.0")                                                              \
+      "penalty at max_resp_len and beyond; null: 1.0")                                            \
     X(i64, overlong_longest, "worker.reward.overlong_buffer.max_resp_len", "null", "[1,)",        \
-      "the longest answer; null: data.max_response_length")
+      "tokens of the longest response without the full penalty; null: data.max_response_length")
 ARES_OPTION_STRUCT(ares_dapo_config, ARES_DAPO_OPTIONS);
 
 typedef struct ares_train_config {

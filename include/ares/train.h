@@ -87,8 +87,7 @@ ARES_OPTION_STRUCT(ares_optim_config, ARES_OPTIM_OPTIONS);
     X(f64, max_grad_norm, "max_grad_norm", "1.0", "(0,)",                                         \
       "largest global norm of the gradients; larger ones are scaled down to it")                  \
     X(f64, cliprange_value, "cliprange_value", "0.5", "(0,)",                                     \
-      "how far a value may move from the old one; the loss of a value beyond that has no "        \
-      "gradient")                                                                                 \
+      "how far a value may move from the old one in an update (the clipped value loss of PPO)")   \
     X(choice, loss_avg_mode, "loss_avg_mode", "token-mean",                                       \
       "token-mean=token|seq-mean-token-mean=seq|seq-mean-token-sum|seq-mean-token-sum-norm",      \
       "how the losses of tokens become one number; tokens and sequences are counted over all "    \

@@ -1,7 +1,7 @@
 /*
- * ares-train compare: what runs of a study say side by side. Runs of one variant differ in their
- * seeds alone; where variants have the same number of runs, the k-th of one and the k-th of another
- * are a pair, and their differences say more than means.
+ * ares-train compare: the runs of a study side by side. Runs of one variant differ only in their
+ * seeds. Where variants have the same number of runs, the k-th run of one and the k-th run of
+ * another are a pair, and the differences of pairs say more than those of means.
  */
 #include <math.h>
 #include <stdio.h>
@@ -15,34 +15,34 @@ typedef struct options {
     const char *metric, *columns, *svg, *title, *x;
     int64_t last, smooth;
 } options;
-/* a run */
-typedef struct logged {
+typedef struct run {
     int64_t n;
-    const ares_json **rows;
+    const ares_json **rows; /* [n] the lines of metrics.jsonl */
     int64_t last_step;
     bool done;
     const char *dir;
-} logged;
+} run;
 typedef struct variant {
     const char *name;
     int n;
-    logged *runs;
+    run *runs;
 } variant;
 typedef struct study {
     ares_arena arena;
     int n;
     variant *variants;
 } study;
-typedef struct points {
+/* values of a metric at rising steps */
+typedef struct series {
     int64_t n;
-    double *x, *y;
-} points;
+    double *step, *value; /* [n] */
+} series;
 
 /* ---------------------------------------------------------------- reading */
-static int read_run(ares_arena *arena, const char *dir, logged *out)
+static int read_run(ares_arena *arena, const char *dir, run *out)
 {
     ares_str path = { 0 }, text = { 0 };
-    *out = (logged){ .dir = dir };
+    *out = (run){ .dir = dir };
     int rc = ARES_OK;
     if (!ares_file_exists(ares_path_join(&path, dir, "metrics.jsonl")))
         rc = ares_fail(ARES_EUSE, "compare: '%s': no metrics.jsonl there; name run directories",
@@ -54,7 +54,7 @@ static int read_run(ares_arena *arena, const char *dir, logged *out)
         int64_t lines = 0;
         for (size_t i = 0; i < text.len; i++) lines += text.data[i] == '\n';
         out->rows = ares_arena_alloc(arena, (size_t)(lines + 1) * sizeof *out->rows);
-        /* a torn last line belongs to a run that lives */
+        /* a last line without an end is being written by a run that is not finished */
         for (; rc == ARES_OK && (line_end = memchr(at, '\n', (size_t)(end - at)));
              at = line_end + 1) {
             int64_t step = 0;
@@ -76,8 +76,7 @@ static variant *variant_named(study *s, const char *name, int most)
     for (int i = 0; i < s->n; i++)
         if (strcmp(s->variants[i].name, name) == 0) return &s->variants[i];
     s->variants[s->n] =
-        (variant){ .name = name,
-                   .runs = ares_arena_alloc(&s->arena, (size_t)most * sizeof(logged)) };
+        (variant){ .name = name, .runs = ares_arena_alloc(&s->arena, (size_t)most * sizeof(run)) };
     return &s->variants[s->n++];
 }
 
@@ -97,31 +96,31 @@ static int read_study(study *s, int n, const char *const *words)
     return ARES_OK;
 }
 
-/* A metric by step; of several rows of a step the last that has it. */
-static points points_of(ares_arena *arena, const logged *r, const char *metric)
+/* A metric by step. Where several rows of one step have it, the last of them counts. */
+static series series_of(ares_arena *arena, const run *r, const char *metric)
 {
-    points p = { .x = ares_arena_alloc(arena, (size_t)(r->n + 1) * sizeof(double)),
-                 .y = ares_arena_alloc(arena, (size_t)(r->n + 1) * sizeof(double)) };
+    size_t bytes = (size_t)(r->n + 1) * sizeof(double);
+    series p = { .step = ares_arena_alloc(arena, bytes), .value = ares_arena_alloc(arena, bytes) };
     for (int64_t i = 0; i < r->n; i++) {
         const ares_json *v = ares_json_get(r->rows[i], metric),
                         *step = ares_json_get(r->rows[i], "step");
         if (!v || !step || (v->type != ARES_JSON_INT && v->type != ARES_JSON_FLOAT)) continue;
-        if (!p.n || p.x[p.n - 1] != step->number) p.n++;
-        p.x[p.n - 1] = step->number;
-        p.y[p.n - 1] = v->number;
+        if (!p.n || p.step[p.n - 1] != step->number) p.n++;
+        p.step[p.n - 1] = step->number;
+        p.value[p.n - 1] = v->number;
     }
     return p;
 }
 
 /* ---------------------------------------------------------------- tables */
-static double column_of(ares_arena *arena, const logged *r, const char *column, int64_t last)
+static double column_of(ares_arena *arena, const run *r, const char *column, int64_t last)
 {
     bool total = strncmp(column, "sum:", 4) == 0;
-    points p = points_of(arena, r, total ? column + 4 : column);
+    series p = series_of(arena, r, total ? column + 4 : column);
     double sum = 0, n = 0;
     for (int64_t i = 0; i < p.n; i++) {
-        if (!total && p.x[i] <= (double)(r->last_step - last)) continue;
-        sum += p.y[i];
+        if (!total && p.step[i] <= (double)(r->last_step - last)) continue;
+        sum += p.value[i];
         n++;
     }
     return n ? total ? sum : sum / n : NAN;
@@ -145,64 +144,71 @@ static const char *cell_of(ares_arena *arena, const double *x, int n, bool sign,
     return text;
 }
 
+/* The metric, then the words between commas. */
+static const char *const *columns_of(ares_arena *arena, const options *o, int *n)
+{
+    const char **columns = ares_arena_alloc(arena, (strlen(o->columns) + 2) * sizeof *columns);
+    char *rest = ares_arena_copy(arena, o->columns, strlen(o->columns)), *save = NULL;
+    columns[0] = o->metric;
+    *n = 1;
+    for (char *word = strtok_r(rest, ",", &save); word; word = strtok_r(NULL, ",", &save))
+        columns[(*n)++] = word;
+    return columns;
+}
+
+typedef struct table {
+    const char *const *columns; /* metrics, "sum:" before some */
+    int n_columns;
+    int64_t last; /* steps that a mean counts */
+    int name_width;
+} table;
+enum { CELL_WIDTH = 16 };
+
 static void print_cell(const char *text, int columns, int width)
 {
     printf(" %s%*s |", text, ARES_MAX(0, width - columns), "");
 }
 
-static void print_head(const char *first, int name_width, const char *const *columns, int n_columns,
-                       int width)
+static int width_of(const char *column)
+{
+    return ARES_MAX(CELL_WIDTH, (int)strlen(column));
+}
+
+static void print_head(const table *t, const char *first)
 {
     printf("\n|");
-    print_cell(first, (int)strlen(first), name_width);
+    print_cell(first, (int)strlen(first), t->name_width);
     print_cell("runs", 4, 4);
-    for (int k = 0; k < n_columns; k++)
-        print_cell(columns[k], (int)strlen(columns[k]), ARES_MAX(width, (int)strlen(columns[k])));
+    for (int k = 0; k < t->n_columns; k++)
+        print_cell(t->columns[k], (int)strlen(t->columns[k]), width_of(t->columns[k]));
     printf("\n|---|---|");
-    for (int k = 0; k < n_columns; k++) printf("---|");
+    for (int k = 0; k < t->n_columns; k++) printf("---|");
     putchar('\n');
 }
 
-/* against: the variant whose runs are taken away, run by run; NULL: none. */
-static void print_row(study *s, const variant *v, const variant *against,
-                      const char *const *columns, int n_columns, int64_t last, int name_width,
-                      int width)
+/* against: the variant that is subtracted run by run; NULL: none. */
+static void print_row(ares_arena *arena, const table *t, const variant *v, const variant *against)
 {
     char runs[16];
     snprintf(runs, sizeof runs, "%d", v->n);
     putchar('|');
-    print_cell(v->name, (int)strlen(v->name), name_width);
+    print_cell(v->name, (int)strlen(v->name), t->name_width);
     print_cell(runs, (int)strlen(runs), 4);
-    for (int k = 0; k < n_columns; k++) {
-        double *x = ares_arena_alloc(&s->arena, (size_t)v->n * sizeof *x);
+    for (int k = 0; k < t->n_columns; k++) {
+        const char *column = t->columns[k];
+        double *x = ares_arena_alloc(arena, (size_t)v->n * sizeof *x);
         for (int i = 0; i < v->n; i++)
-            x[i] = column_of(&s->arena, &v->runs[i], columns[k], last) -
-                   (against ? column_of(&s->arena, &against->runs[i], columns[k], last) : 0);
+            x[i] = column_of(arena, &v->runs[i], column, t->last) -
+                   (against ? column_of(arena, &against->runs[i], column, t->last) : 0);
         int wide;
-        const char *text = cell_of(&s->arena, x, v->n, against != NULL, &wide);
-        print_cell(text, wide, ARES_MAX(width, (int)strlen(columns[k])));
+        const char *text = cell_of(arena, x, v->n, against != NULL, &wide);
+        print_cell(text, wide, width_of(column));
     }
     putchar('\n');
 }
 
-static void print_tables(study *s, const char *const *columns, int n_columns, int64_t last)
+static void print_unfinished(const study *s)
 {
-    const char *less = ares_arena_printf(&s->arena, "less %s", s->variants[0].name);
-    int name_width = (int)strlen(less), pairs = 0;
-    for (int i = 0; i < s->n; i++) {
-        name_width = ARES_MAX(name_width, (int)strlen(s->variants[i].name));
-        pairs += i && s->variants[i].n == s->variants[0].n;
-    }
-    print_head("variant", name_width, columns, n_columns, 16);
-    for (int i = 0; i < s->n; i++)
-        print_row(s, &s->variants[i], NULL, columns, n_columns, last, name_width, 16);
-    if (pairs) print_head(less, name_width, columns, n_columns, 16);
-    for (int i = 1; i < s->n; i++)
-        if (s->variants[i].n == s->variants[0].n)
-            print_row(s, &s->variants[i], &s->variants[0], columns, n_columns, last, name_width,
-                      16);
-    printf("\nMean over the last %lld steps; ± the standard deviation over the runs.\n",
-           (long long)last);
     for (int i = 0; i < s->n; i++)
         for (int k = 0; k < s->variants[i].n; k++)
             if (!s->variants[i].runs[k].done)
@@ -210,31 +216,53 @@ static void print_tables(study *s, const char *const *columns, int n_columns, in
                        (long long)s->variants[i].runs[k].last_step);
 }
 
+/* The variants, and the differences of those that have as many runs as the first. */
+static void print_tables(study *s, const options *o)
+{
+    const variant *first = &s->variants[0];
+    const char *less = ares_arena_printf(&s->arena, "less %s", first->name);
+    table t = { .last = o->last, .name_width = (int)strlen(less) };
+    t.columns = columns_of(&s->arena, o, &t.n_columns);
+    int pairs = 0;
+    for (int i = 0; i < s->n; i++) {
+        t.name_width = ARES_MAX(t.name_width, (int)strlen(s->variants[i].name));
+        pairs += i && s->variants[i].n == first->n;
+    }
+    print_head(&t, "variant");
+    for (int i = 0; i < s->n; i++) print_row(&s->arena, &t, &s->variants[i], NULL);
+    if (pairs) print_head(&t, less);
+    for (int i = 1; i < s->n; i++)
+        if (s->variants[i].n == first->n) print_row(&s->arena, &t, &s->variants[i], first);
+    printf("\nMean over the last %lld steps; ± the standard deviation over the runs.\n",
+           (long long)t.last);
+    print_unfinished(s);
+}
+
 /* ---------------------------------------------------------------- the figure */
-static void smooth(points *p, int64_t window)
+static void smooth(series *p, int64_t window)
 {
     for (int64_t i = p->n; i-- > 0;) {
         int64_t first = ARES_MAX(0, i - window + 1);
         double sum = 0;
-        for (int64_t k = first; k <= i; k++) sum += p->y[k];
-        p->y[i] = sum / (double)(i - first + 1);
+        for (int64_t k = first; k <= i; k++) sum += p->value[k];
+        p->value[i] = sum / (double)(i - first + 1);
     }
 }
 
-static double total_until(const points *p, double step)
+static double total_until(const series *p, double step)
 {
     double sum = 0;
-    for (int64_t i = 0; i < p->n && p->x[i] <= step; i++) sum += p->y[i];
+    for (int64_t i = 0; i < p->n && p->step[i] <= step; i++) sum += p->value[i];
     return sum;
 }
 
-/* What is spent by each of the n steps, mean of the runs. */
+/* Replaces each of the n steps by the sum of the metric up to it, mean of the runs. */
 static void put_totals(ares_arena *arena, const variant *v, const char *metric, double *x,
                        int64_t n)
 {
     double *sum = ares_arena_calloc(arena, (size_t)n + 1, sizeof *sum);
     for (int i = 0; i < v->n; i++) {
-        points p = points_of(arena, &v->runs[i], metric);
+        series p = series_of(arena, &v->runs[i], metric);
         for (int64_t k = 0; k < n; k++) sum[k] += total_until(&p, x[k]);
     }
     for (int64_t k = 0; k < n; k++) x[k] = sum[k] / v->n;
@@ -247,10 +275,10 @@ static void put_totals(ares_arena *arena, const variant *v, const char *metric, 
 static figure_curve curve_of(ares_arena *arena, const variant *v, const char *metric,
                              const char *total, int64_t window)
 {
-    points *of = ares_arena_alloc(arena, (size_t)v->n * sizeof *of);
+    series *of = ares_arena_alloc(arena, (size_t)v->n * sizeof *of);
     int64_t *at = ares_arena_calloc(arena, (size_t)v->n, sizeof *at), n = 0;
     for (int i = 0; i < v->n; i++) {
-        of[i] = points_of(arena, &v->runs[i], metric);
+        of[i] = series_of(arena, &v->runs[i], metric);
         smooth(&of[i], window);
     }
     size_t bytes = (size_t)(of[0].n + 1) * sizeof(double);
@@ -262,16 +290,16 @@ static figure_curve curve_of(ares_arena *arena, const variant *v, const char *me
         low[n] = INFINITY;
         high[n] = -INFINITY;
         for (int i = 0; i < v->n && all; i++) {
-            while (at[i] < of[i].n && of[i].x[at[i]] < of[0].x[k]) at[i]++;
-            all = at[i] < of[i].n && of[i].x[at[i]] == of[0].x[k];
+            while (at[i] < of[i].n && of[i].step[at[i]] < of[0].step[k]) at[i]++;
+            all = at[i] < of[i].n && of[i].step[at[i]] == of[0].step[k];
             if (!all) break;
-            double y = of[i].y[at[i]];
+            double y = of[i].value[at[i]];
             sum += y;
             low[n] = fmin(low[n], y);
             high[n] = fmax(high[n], y);
         }
         if (!all) continue;
-        x[n] = of[0].x[k];
+        x[n] = of[0].step[k];
         mid[n++] = sum / v->n;
     }
     if (total) put_totals(arena, v, total, x, n);
@@ -289,15 +317,15 @@ static const char *unit_of(const char *metric)
         { "response_length", "tokens" },
         { "num_tokens", "tokens" },
         { "generated_tokens", "tokens" },
-        { "hwe_num", "tokens an answer" },
-        { "aepo/target", "tokens an answer" },
+        { "hwe_num", "tokens per answer" },
+        { "aepo/target", "tokens per answer" },
         { "aepo/tau", "nats" },
-        { "aepo/kl/", "nats a token" },
+        { "aepo/kl/", "nats per token" },
         { "accuracy", "share of answers right" },
         { "acc_mean", "share of answers right" },
         { "_frac", "share" },
         { "actor/entropy", "nats" },
-        { "kl_loss", "nats a token" },
+        { "kl_loss", "nats per token" },
         { "memory", "GiB" },
     };
     for (int i = 0; i < ARES_COUNT(units); i++)
@@ -309,7 +337,7 @@ static bool ever_logged(study *s, const char *metric)
 {
     for (int i = 0; i < s->n; i++)
         for (int k = 0; k < s->variants[i].n; k++)
-            if (points_of(&s->arena, &s->variants[i].runs[k], metric).n) return true;
+            if (series_of(&s->arena, &s->variants[i].runs[k], metric).n) return true;
     return false;
 }
 
@@ -356,27 +384,12 @@ static int draw(study *s, const options *o)
     return rc;
 }
 
-/* The metric, then the words between commas. */
-static const char *const *columns_of(ares_arena *arena, const options *o, int *n)
-{
-    const char **columns = ares_arena_alloc(arena, (strlen(o->columns) + 2) * sizeof *columns);
-    char *rest = ares_arena_copy(arena, o->columns, strlen(o->columns)), *save = NULL;
-    columns[0] = o->metric;
-    *n = 1;
-    for (char *word = strtok_r(rest, ",", &save); word; word = strtok_r(NULL, ",", &save))
-        columns[(*n)++] = word;
-    return columns;
-}
-
 static int compare(const options *o, int n_words, const char *const *words)
 {
     study s = { 0 };
-    int n_columns, rc = read_study(&s, n_words, words);
-    if (rc == ARES_OK) {
-        const char *const *columns = columns_of(&s.arena, o, &n_columns);
-        print_tables(&s, columns, n_columns, o->last);
-        if (o->svg) rc = draw(&s, o);
-    }
+    int rc = read_study(&s, n_words, words);
+    if (rc == ARES_OK) print_tables(&s, o);
+    if (rc == ARES_OK && o->svg) rc = draw(&s, o);
     ares_arena_fini(&s.arena);
     if (rc == ARES_OK && fflush(stdout))
         rc = ares_fail(ARES_EIO, "compare: stdout cannot be written");

@@ -226,7 +226,7 @@ ARES_OPTION_STRUCT(ares_trainer_config, ARES_TRAINER_OPTIONS);
 ARES_OPTION_STRUCT(ares_sft_config, ARES_SFT_OPTIONS);
 
 /*
- * Keys of EasyR1 and ARES that name what is settled otherwise here: their values are checked
+ * Options of EasyR1 and of ARES for which this program has no choice: their values are checked
  * (published.c).
  */
 #define ARES_PUBLISHED_OPTIONS(X)                                                                 \
@@ -301,8 +301,8 @@ ARES_OPTION_STRUCT(ares_sft_config, ARES_SFT_OPTIONS);
 ARES_OPTION_STRUCT(ares_published_config, ARES_PUBLISHED_OPTIONS);
 
 /*
- * DAPO's words that stand for several options: translated into them before anything is bound
- * (dapo.c).
+ * Words of DAPO's configurations that stand for several options: translated into those before
+ * anything is bound (dapo.c).
  */
 #define ARES_DAPO_OPTIONS(X)                                                                      \
     X(choice, name, "algorithm.name", "null", "dapo",                                             \

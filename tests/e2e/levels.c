@@ -257,7 +257,7 @@ const lone levels_never[] = {
     { LOSS, "vapor",
       "needs forward passes over the chosen and rejected answers of each row, which this trainer "
       "does not make yet" },
-    { FILTER, "reward_cap", "sources have no caps to be told here yet" },
+    { FILTER, "reward_cap", "no option names the caps of data sources yet" },
     { 0, 0, NULL },
 };
 

@@ -445,7 +445,7 @@ TEST(a_greedy_baseline_is_refused_where_scores_are_shaped)
                  2);
         CHECK_CONTAINS(out.data,
                        "algorithm.adv_estimator = 'remax': compares answers with a greedy one, "
-                       "whose score the reward 'aepo' does not shape as theirs");
+                       "whose score the reward 'aepo' does not shape as it shapes theirs");
     }
     ares_str_clear(&out);
     CHECK_EQ(e2e_program(&out, "--config '%s' algorithm.adv_estimator=remax trainer.max_steps=1",

@@ -13,7 +13,7 @@ static const struct {
 } without_meaning[] = {
     { "prompts are encoded on the threads of trainer.threads",
       "data.filter_overlong_prompts_workers=4" },
-    { "of images and videos; models read text so far",
+    { "it concerns images and videos; models read only text so far",
       "data.image_dir=null data.video_fps=2.0 data.min_pixels=1 data.max_pixels=2 "
       "worker.rollout.limit_images=0" },
     { "batches are always packed",
@@ -33,7 +33,7 @@ static const struct {
       "actor_rollout_ref.rollout.log_prob_use_dynamic_bsz=true "
       "actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu=9 "
       "use_dynamic_batch_size=true" },
-    { "kernels are compiled ahead",
+    { "kernels are compiled ahead of time",
       "worker.actor.use_torch_compile=true worker.ref.use_torch_compile=true" },
     { "no code of a model is run",
       "worker.actor.model.trust_remote_code=false "

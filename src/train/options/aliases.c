@@ -1,8 +1,8 @@
 /*
- * The words of other trainers for options of ours, one list. An alias stands here once its option
- * exists. Words whose meaning differs (batches counted in samples, losses named otherwise) are
- * refused with what to write instead; engine details that no result depends on are ignored. An
- * option of ours always wins over an alias of the same name.
+ * The names that other trainers give to our options, in one list. Names whose meaning differs
+ * (batches counted in samples, losses with other names) are refused with what to write instead;
+ * details of an engine that no result depends on are ignored. Our own option always wins over an
+ * alias of the same name.
  */
 #include "ares/train.h"
 
@@ -14,7 +14,7 @@
 #define BY_TOKENS \
     "micro-batches are cut by worker.actor.max_token_len_per_device; no result depends on it"
 #define ENGINE "a detail of another engine"
-#define IMAGES "of images and videos; models read text so far"
+#define IMAGES "it concerns images and videos; models read only text so far"
 #define SHARDS \
     "each process holds all weights of its card; worker.*.fsdp.torch_dtype is their storage"
 #define OFFLOAD "weights and states stay on the device"
@@ -31,7 +31,7 @@
     "or a command"
 
 const ares_config_alias train_aliases[] = {
-    /* EasyR1 and ARES: what we have no use for. Keys whose values are checked: published.c */
+    /* EasyR1 and ARES: options without a use here. Those whose values are checked: published.c */
     { "data.filter_overlong_prompts_workers", "", NULL,
       "prompts are encoded on the threads of trainer.threads" },
     { "data.image_dir", "", NULL, IMAGES },
@@ -40,7 +40,7 @@ const ares_config_alias train_aliases[] = {
     { "data.max_pixels", "", NULL, IMAGES },
     { "worker.actor.padding_free", "", NULL, PACKED },
     { "worker.actor.dynamic_batching", "", NULL, BY_TOKENS },
-    { "worker.actor.use_torch_compile", "", NULL, "kernels are compiled ahead" },
+    { "worker.actor.use_torch_compile", "", NULL, "kernels are compiled ahead of time" },
     { "worker.actor.model.trust_remote_code", "", NULL, "no code of a model is run" },
     { "worker.actor.model.freeze_vision_tower", "", NULL, "a text model has no vision tower" },
     { "worker.actor.model.lora.*", "", NULL, "all weights are trained" },
@@ -57,7 +57,7 @@ const ares_config_alias train_aliases[] = {
     { "worker.critic.fsdp.*", "", NULL, SHARDS },
     { "worker.critic.offload.*", "", NULL, OFFLOAD },
     { "worker.ref.padding_free", "", NULL, PACKED },
-    { "worker.ref.use_torch_compile", "", NULL, "kernels are compiled ahead" },
+    { "worker.ref.use_torch_compile", "", NULL, "kernels are compiled ahead of time" },
     { "worker.ref.micro_batch_size_per_device_for_experience", "", NULL, BY_TOKENS },
     { "worker.ref.fsdp.*", "", NULL, SHARDS },
     { "worker.ref.offload.*", "", NULL, OFFLOAD },
@@ -126,7 +126,7 @@ const ares_config_alias train_aliases[] = {
     { VERL "actor.use_kl_loss", "algorithm.use_kl_loss", NULL, NULL },
     { VERL "actor.kl_loss_coef", "algorithm.kl_coef", "algorithm.use_kl_loss=true", TWO_WEIGHTS },
     { VERL "actor.kl_loss_coef", "", NULL, "KL is no term of the loss" },
-    /* verl's algorithm.kl_penalty beside it is that of the reward */
+    /* verl's algorithm.kl_penalty is the estimator of the KL in the reward */
     { VERL "actor.kl_loss_type", "algorithm.kl_penalty", "algorithm.use_kl_loss=true", NULL },
     { VERL "actor.kl_loss_type", "", NULL, "KL is no term of the loss" },
     { VERL "actor.optim.lr_warmup_steps_ratio", ACTOR "optim.lr_warmup_ratio", NULL, NULL },
@@ -161,7 +161,7 @@ const ares_config_alias train_aliases[] = {
     { VERL "rollout.engine_kwargs.*", "", NULL, ENGINE },
     { "algorithm.kl_ctrl.kl_coef", "algorithm.kl_coef", "algorithm.use_kl_loss=false",
       TWO_WEIGHTS },
-    /* where actor.kl_loss_coef says nothing */
+    /* where actor.kl_loss_coef is not set */
     { "algorithm.kl_ctrl.kl_coef", "algorithm.kl_coef", "algorithm.use_kl_loss=true", TWO_WEIGHTS },
     { "algorithm.kl_ctrl.kl_coef", "", NULL, "another option is the weight of the KL" },
     { "algorithm.kl_ctrl.type", "algorithm.kl_type", NULL, NULL },
@@ -324,8 +324,8 @@ const ares_config_alias train_aliases[] = {
 const int train_alias_count = ARES_COUNT(train_aliases);
 
 /*
- * A KL without a word on the reward: in EasyR1 and here it goes into the reward, in verl and RLinf
- * it does not.
+ * Where a configuration sets a KL and says nothing about the reward, EasyR1 and this program put it
+ * into the reward; verl and RLinf do not.
  */
 static const ares_config_implied implied[] = {
     { VERL "actor.use_kl_loss", "algorithm.use_kl_in_reward", "false" },

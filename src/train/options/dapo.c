@@ -1,8 +1,9 @@
 /*
  * DAPO (arXiv 2503.14476) as RLinf and verl spell it: the preset algorithm.name: dapo, and words
- * from which other options follow. They are translated into the options that they stand for when
- * every file and word is read, so that the resolved configuration shows their effect. Of two
- * spellings the later layer's counts; in one file, or on one command line, they must agree.
+ * from which other options follow. They are translated into the options that they stand for after
+ * all files and words are read, so that the resolved configuration shows their effect. Of two
+ * spellings the one in the later layer counts; in one file, or on one command line, they must
+ * agree.
  */
 #include "dapo.h"
 
@@ -23,8 +24,9 @@
 
 static ARES_OPTION_TABLE(dapo_options, ares_dapo_config, ARES_DAPO_OPTIONS);
 
-/* ---------------------------------------------------------------- values, before they are
- * bound What is no number is left as it is, and told when it is bound. */
+/* ---------------- values before they are bound
+ * A text that is no number is left as it is; binding it reports the fault.
+ */
 static bool read_whole(const char *text, int64_t *out)
 {
     char *end;
@@ -208,7 +210,7 @@ static void overlong_buffer(ares_config *cfg)
 }
 
 /* ---------------------------------------------------------------- algorithm.name: dapo */
-/* A reward that takes its own penalty of length. */
+/* Whether a reward of the configuration penalises length by itself. */
 static bool rewards_length(ares_config *cfg)
 {
     static const char *const names[] = { "length", "overlong", "dapo_overlong" };
@@ -224,7 +226,7 @@ static bool rewards_length(ares_config *cfg)
     return false;
 }
 
-/* A value of the preset; what is set and what was set already is gathered for the announcement. */
+/* A value of the preset. done, kept: lists for the log of options set and of options set before. */
 static void preset(ares_config *cfg, const char *path, const char *value, ares_str *done,
                    ares_str *kept)
 {
@@ -233,7 +235,7 @@ static void preset(ares_config *cfg, const char *path, const char *value, ares_s
     if (s == done) ares_str_addf(s, "=%s", value);
 }
 
-/* penalty: of length; false: overlong_buffer says that there shall be none */
+/* penalty: false where overlong_buffer switches the penalty of length off */
 static void dapo(ares_config *cfg, bool penalty)
 {
     static const char *const values[][2] = {

@@ -3,6 +3,6 @@
 
 #include "ares/train.h"
 
-/* its options, and their translation */
+/* DAPO's options, and their translation into others */
 void dapo_declare(ares_config *cfg, ares_train_config *out);
 #endif

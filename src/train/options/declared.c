@@ -77,7 +77,7 @@ static void check_sizes(ares_config *cfg, const ares_train_config *c, int world)
                         2 * ARES_KV_BLOCK));
 }
 
-/* What counts micro-batches, as other trainers do, must know how many samples they have. */
+/* An option that counts per micro-batch needs the number of samples in one. */
 static void check_micro_batches(ares_config *cfg, const ares_train_config *c)
 {
     const char *by = strcmp(c->loss.loss_norm, "micro") == 0 ? "worker.actor.loss_norm" : NULL;
@@ -87,7 +87,7 @@ static void check_micro_batches(ares_config *cfg, const ares_train_config *c)
     if (by && c->actor.micro_batch_size == ARES_NULL_I64)
         ares_config_fault(
             cfg, by,
-            "counts by micro-batches, and nothing says how many samples one has; set "
+            "counts per micro-batch, and nothing says how many samples one has; set "
             "worker.actor.micro_batch_size_per_device_for_update, or take the default");
 }
 
@@ -98,9 +98,9 @@ static void loss_complaint(void *ctx, char severity, const char *option, const c
 }
 
 /*
- * A greedy answer is judged like the others, penalties of length included, but no control counts
- * its HWE tokens: its score would lack what shaping adds to theirs, also to wrong ones, and those
- * would be reinforced wherever the greedy answer is wrong.
+ * A greedy answer is judged like the sampled ones, penalties of length included, but no control
+ * counts its HWE tokens. Its score would lack what shaping adds to the scores of the sampled
+ * answers, also of wrong ones, and those would be reinforced wherever the greedy answer is wrong.
  */
 static void check_baseline(ares_config *cfg, const ares_train_config *c, const ares_reward *reward)
 {
@@ -110,10 +110,11 @@ static void check_baseline(ares_config *cfg, const ares_train_config *c, const a
         ares_config_fault(
             cfg, "algorithm.adv_estimator",
             "compares answers with a greedy one, whose score the reward 'aepo' does not shape as "
-            "theirs; set grpo or rloo, or take a reward that is not shaped, as math");
+            "it shapes theirs; set grpo or rloo, or take a reward that is not shaped, such as "
+            "math");
 }
 
-/* Steps in which only the critic learns need one; without it nothing would learn in them. */
+/* In the steps of critic_warmup only the critic learns: without a critic nothing would. */
 static void check_warmup(ares_config *cfg, const ares_train_config *c)
 {
     const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
@@ -126,7 +127,7 @@ static void check_warmup(ares_config *cfg, const ares_train_config *c)
                       adv->name);
 }
 
-/* Both weigh by exp(old - rollout log-prob). */
+/* Both options weigh by exp(old - rollout log-prob). */
 static void check_corrections(ares_config *cfg, const ares_train_config *c)
 {
     if (c->algorithm.importance_sampling_fix && strcmp(c->loss.rollout_is, "none") != 0)
@@ -137,7 +138,7 @@ static void check_corrections(ares_config *cfg, const ares_train_config *c)
             c->loss.rollout_is);
 }
 
-/* One KL, at one coefficient, acts in one place. */
+/* There is one KL with one coefficient, in the loss or in the reward. */
 static void check_kl(ares_config *cfg, const ares_algorithm_config *a)
 {
     static const char beta[] = "algorithm.kl_beta";
@@ -192,7 +193,7 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
     ares_filter_check(cfg, &c->filter, c->rollout.n);
     if (strcmp(c->filter.dynamic_sampling, "reward_cap") == 0)
         ares_config_fault(cfg, "algorithm.dynamic_sampling_filter",
-                          "sources have no caps to be told here yet; use nonzero_std, or "
+                          "no option names the caps of data sources yet; use nonzero_std, or "
                           "algorithm.online_filtering");
     check_sizes(cfg, c, world);
     check_micro_batches(cfg, c);

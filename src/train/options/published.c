@@ -1,7 +1,8 @@
 /*
- * Keys of EasyR1 and ARES that name what is settled otherwise here, and the checks those trainers
- * make at start (aepo.md 1.2, 7.2). A value that asks for what cannot be done, and would be missed,
- * is refused; others are told once.
+ * Options of EasyR1 and of ARES for which this program has no choice, and the checks that those
+ * trainers make at start (docs/design.md#options-of-published-configurations). A value that asks
+ * for something the program cannot do, and whose absence would matter, is refused; other values
+ * without effect are reported once.
  */
 #include <stdio.h>
 #include <string.h>
@@ -25,8 +26,8 @@ int ares_train_named_ranks(const ares_train_config *c)
                : (int)ARES_MIN(4096, nodes * p->n_gpus_per_node);
 }
 
-/* Once, on the first rank: another trainer's option that is set and moves nothing. */
-static void tell(const char *path, const char *instead)
+/* On the first rank: another trainer's option is set and has no effect. */
+static void report_ignored(const char *path, const char *instead)
 {
     ares_log(ARES_LOG_INFO, "config: %s -> (ignored: %s)", path, instead);
 }
@@ -54,14 +55,15 @@ static void check_launch(ares_config *cfg, const ares_published_config *p, int w
                           "whole model here: set 1, or leave it out",
                           world);
     else if (p->tensor_parallel_size > 1)
-        tell("worker.rollout.tensor_parallel_size",
-             "each rank holds the whole model and rolls out by itself");
+        report_ignored("worker.rollout.tensor_parallel_size",
+                       "each rank holds the whole model and rolls out by itself");
 }
 
-/* What each of actor and critic has. */
+/* The options that actor and critic have in common. */
 typedef struct side {
     const char *name, *optimizer, *dtype;
-    bool used, cpu_offload;
+    bool used; /* false: no critic */
+    bool cpu_offload;
     int64_t ulysses, micro_update, micro_experience, mini_batch, lora;
     const ares_json *override;
 } side;
@@ -114,37 +116,65 @@ static void check_side(ares_config *cfg, const ares_train_config *c, const side 
         strcmp(c->loss.loss_norm, "micro") == 0 || strcmp(c->loss.early_stop_scope, "micro") == 0;
     bool counted = by_micro && strcmp(s->name, "actor") == 0;
     if (!counted && (s->micro_update != ARES_NULL_I64 || s->micro_experience != ARES_NULL_I64))
-        tell(PATH(s, "micro_batch_size_per_device_for_*"),
-             "micro-batches are cut by max_token_len_per_device; no result depends on it");
+        report_ignored(
+            PATH(s, "micro_batch_size_per_device_for_*"),
+            "micro-batches are cut by max_token_len_per_device; no result depends on it");
+}
+
+static void check_prefill(ares_config *cfg, const ares_train_config *c)
+{
+    const ares_json *chunked = c->published.chunked_prefill;
+    int64_t whole = c->data.max_prompt_length + c->data.max_response_length,
+            forward = c->rollout.max_num_batched_tokens;
+    if (chunked->type == ARES_JSON_BOOL && !chunked->boolean && forward != ARES_NULL_I64 &&
+        forward < whole)
+        ares_config_fault(cfg, "worker.rollout.max_num_batched_tokens",
+                          "data.max_prompt_length + data.max_response_length = %lld do not fit; "
+                          "raise it, or leave enable_chunked_prefill out",
+                          (long long)whole);
+}
+
+static void report_loggers(const ares_train_config *c)
+{
+    for (int64_t i = 0; i < c->trainer.logger.count; i++) {
+        const char *name = c->trainer.logger.items[i];
+        if (strcmp(name, "wandb") == 0 || strcmp(name, "mlflow") == 0 ||
+            strcmp(name, "swanlab") == 0)
+            ares_log(ARES_LOG_INFO,
+                     "config: trainer.logger: %s -> tensorboard (no service is written to; it "
+                     "imports the run directory's event files, or metrics.jsonl)",
+                     name);
+    }
 }
 
 void published_check(ares_config *cfg, const ares_train_config *c, int world)
 {
     const ares_published_config *p = &c->published;
     const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
-    side actor = { "actor",
-                   c->optim.strategy,
-                   c->actor.dtype,
-                   true,
-                   p->actor_offload,
-                   p->actor_ulysses,
-                   c->actor.micro_batch_size,
-                   p->actor_micro_experience,
-                   c->actor.global_batch_size,
-                   p->actor_lora,
-                   p->actor_override };
-    side critic = { "critic",
-                    c->critic_optim.strategy,
-                    c->critic.dtype,
-                    adv && (adv->needs & ARES_NEEDS_VALUES),
-                    p->critic_offload,
-                    p->critic_ulysses,
-                    p->critic_micro_update,
-                    p->critic_micro_experience,
-                    c->critic.global_batch_size == ARES_NULL_I64 ? c->actor.global_batch_size
-                                                                 : c->critic.global_batch_size,
-                    p->critic_lora,
-                    p->critic_override };
+    int64_t critic_batch = c->critic.global_batch_size;
+    const side actor = { .name = "actor",
+                         .optimizer = c->optim.strategy,
+                         .dtype = c->actor.dtype,
+                         .used = true,
+                         .cpu_offload = p->actor_offload,
+                         .ulysses = p->actor_ulysses,
+                         .micro_update = c->actor.micro_batch_size,
+                         .micro_experience = p->actor_micro_experience,
+                         .mini_batch = c->actor.global_batch_size,
+                         .lora = p->actor_lora,
+                         .override = p->actor_override };
+    const side critic = { .name = "critic",
+                          .optimizer = c->critic_optim.strategy,
+                          .dtype = c->critic.dtype,
+                          .used = adv && (adv->needs & ARES_NEEDS_VALUES),
+                          .cpu_offload = p->critic_offload,
+                          .ulysses = p->critic_ulysses,
+                          .micro_update = p->critic_micro_update,
+                          .micro_experience = p->critic_micro_experience,
+                          .mini_batch = critic_batch == ARES_NULL_I64 ? c->actor.global_batch_size
+                                                                      : critic_batch,
+                          .lora = p->critic_lora,
+                          .override = p->critic_override };
     if (!p->hybrid_engine)
         ares_config_fault(
             cfg, "worker.hybrid_engine",
@@ -155,21 +185,6 @@ void published_check(ares_config *cfg, const ares_train_config *c, int world)
     if (p->ref_ulysses > 1)
         ares_config_fault(cfg, "worker.ref.ulysses_size",
                           "a sequence is never shared by ranks; set 1");
-    int64_t whole = c->data.max_prompt_length + c->data.max_response_length,
-            forward = c->rollout.max_num_batched_tokens;
-    if (p->chunked_prefill->type == ARES_JSON_BOOL && !p->chunked_prefill->boolean &&
-        forward != ARES_NULL_I64 && forward < whole)
-        ares_config_fault(cfg, "worker.rollout.max_num_batched_tokens",
-                          "data.max_prompt_length + data.max_response_length = %lld do not fit; "
-                          "raise it, or leave enable_chunked_prefill out",
-                          (long long)whole);
-    for (int64_t i = 0; i < c->trainer.logger.count; i++) {
-        const char *name = c->trainer.logger.items[i];
-        if (strcmp(name, "wandb") == 0 || strcmp(name, "mlflow") == 0 ||
-            strcmp(name, "swanlab") == 0)
-            ares_log(ARES_LOG_INFO,
-                     "config: trainer.logger: %s -> tensorboard (no service is written to; it "
-                     "imports the run directory's event files, or metrics.jsonl)",
-                     name);
-    }
+    check_prefill(cfg, c);
+    report_loggers(c);
 }

@@ -4,6 +4,6 @@
 #include "ares/train.h"
 
 void published_declare(ares_config *cfg, ares_train_config *out);
-/* faults go to cfg; what has no effect is told */
+/* faults go to cfg; options that are set and have no effect are logged */
 void published_check(ares_config *cfg, const ares_train_config *c, int world);
 #endif

@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# bundle_deps.sh DIR: copies the headers, shared libraries and pkg-config files of the C dependencies from this machine into
-# DIR (2 MB), to be carried to a machine without a network. There:
+# bundle_deps.sh DIR: copies the headers, shared libraries and pkg-config files of the C
+# dependencies from this machine into DIR (2 MB), to be carried to a machine without a network.
+# There:
 #
-#   ARES_DEPS_PREFIX=DIR ARES_LIBTORCH=TORCH scripts/setup.sh && cmake --preset release -DARES_DEPS_PREFIX=DIR
+#   ARES_DEPS_PREFIX=DIR ARES_LIBTORCH=TORCH scripts/setup.sh
+#   cmake --preset release -DARES_DEPS_PREFIX=DIR
 #
-# TORCH is torch/ of the wheel, unpacked, or leave it out where the active Python has torch. Compiler, cmake and ninja
-# come with the system there, and so does an MPI if several processes are wanted: its plug-ins do not travel.
+# TORCH is torch/ of the wheel, unpacked, or leave it out where the active Python has torch.
+# Compiler, cmake and ninja come with the system there, and so does an MPI if several processes are
+# wanted: its plug-ins do not travel.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -27,13 +30,15 @@ mpfr      mpfr       libmpfr-dev      mpfr.h
 "
 
 mkdir -p "$prefix"/{include,lib/pkgconfig}
+includes=(${ARES_DEPS_PREFIX:+-I"$ARES_DEPS_PREFIX/include"} -D PCRE2_CODE_UNIT_WIDTH=8)
+libraries=(${ARES_DEPS_PREFIX:+-L"$ARES_DEPS_PREFIX/lib"})
 missing=()
 while read -r library pc package header; do
     [[ -n $library ]] || continue
     # The compiler knows its folders, the multi-arch one included.
-    at=$(echo "#include <$header>" | "$compiler" ${ARES_DEPS_PREFIX:+-I"$ARES_DEPS_PREFIX/include"} -D PCRE2_CODE_UNIT_WIDTH=8 -E - 2>/dev/null |
+    at=$(echo "#include <$header>" | "$compiler" "${includes[@]}" -E - 2>/dev/null |
         sed -nE "s|^# [0-9]+ \"(.*/${header//./\\.})\".*|\1|p" | sed -n 1p)
-    so=$("$compiler" ${ARES_DEPS_PREFIX:+-L"$ARES_DEPS_PREFIX/lib"} -print-file-name="lib$library.so")
+    so=$("$compiler" "${libraries[@]}" -print-file-name="lib$library.so")
     if [[ -z $at || ! -e $so ]]; then
         missing+=("$package")
         continue
@@ -44,10 +49,14 @@ while read -r library pc package header; do
     soname=$(objdump -p "$real" | sed -nE 's/^ *SONAME +//p')
     install -m 644 "$real" "$prefix/lib/$soname"
     [[ $soname == "lib$library.so" ]] || ln -sfn "$soname" "$prefix/lib/lib$library.so"
-    for file in "$(dirname "$so")/pkgconfig/$pc.pc" /usr/lib/*-linux-gnu/pkgconfig/"$pc.pc" /usr/share/pkgconfig/"$pc.pc"; do
+    for folder in "$(dirname "$so")" /usr/lib/*-linux-gnu /usr/share; do
+        file=$folder/pkgconfig/$pc.pc
         [[ -e $file ]] || continue
-        sed -E -e '1i prefix=${pcfiledir}/../..' -e '/^prefix=/d' -e 's|^exec_prefix=.*|exec_prefix=${prefix}|' \
-            -e 's|^libdir=.*|libdir=${prefix}/lib|' -e 's|^includedir=.*|includedir=${prefix}/include|' "$file" >"$prefix/lib/pkgconfig/$pc.pc"
+        sed -E -e '1i prefix=${pcfiledir}/../..' -e '/^prefix=/d' \
+            -e 's|^exec_prefix=.*|exec_prefix=${prefix}|' \
+            -e 's|^libdir=.*|libdir=${prefix}/lib|' \
+            -e 's|^includedir=.*|includedir=${prefix}/include|' "$file" \
+            >"$prefix/lib/pkgconfig/$pc.pc"
         break
     done
 done <<<"$dependencies"
@@ -55,4 +64,5 @@ if ((${#missing[@]})); then
     echo "bundle_deps: not on this machine: ${missing[*]}; scripts/setup.sh installs them" >&2
     exit 1
 fi
-echo "bundle_deps: $prefix holds $(ls "$prefix"/lib/*.so | wc -l) libraries, $(du -sh "$prefix" | cut -f1)"
+count=$(ls "$prefix"/lib/*.so | wc -l)
+echo "bundle_deps: $prefix holds $count libraries, $(du -sh "$prefix" | cut -f1)"

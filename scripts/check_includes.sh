@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Who may include whom: a room sees ares/<room>.h of rooms to its left and its own private headers, nothing else of ours.
-# env, reward and algo do not see each other. Prints the offending lines; last line `N passed, N failed`, one a room.
+# Who may include whom: a room sees ares/<room>.h of rooms to its left and its own private headers,
+# nothing else of ours. env, reward and algo do not see each other. Prints the offending lines; last
+# line `N passed, N failed`, one per room.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# room = the rooms whose public header it may include, itself apart
+# For each room: the other rooms whose public headers it may include.
 declare -A left=([core]="")
 left[config]="core"
 left[kernels]="${left[config]} config"
@@ -30,8 +31,13 @@ declare -A room_of=([at]=torch)
 passed=0
 failed=0
 
+# "line:name" of every include of a file whose name matches the pattern's group.
+includes() { # file pattern
+    sed -nE "s/^[[:space:]]*#[[:space:]]*include[[:space:]]*$2.*/\\1/;T;=;p" "$1" | paste -d: - -
+}
+
 check() { # room file...
-    local room=$1 bad=0 file line name owner
+    local room=$1 bad=0 file line name owner path
     shift
     for file in "$@"; do
         while IFS=: read -r line name; do
@@ -42,22 +48,25 @@ check() { # room file...
                 echo "$file:$line: room $room may not include ares/$name.h"
                 bad=1
             fi
-        done < <(sed -nE 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*["<]ares\/([a-z0-9_]+)\.h[">].*/\1/;T;=;p' "$file" | paste -d: - -)
-        # A private header must be found inside the room: no path that leaves it, and no name that only another room has.
+        done < <(includes "$file" '["<]ares\/([a-z0-9_]+)\.h[">]')
+        # A private header must be found inside the room: no path that leaves it, and no name that
+        # only another room has.
         while IFS=: read -r line name; do
             if [[ -e include/$name || -e $(dirname "$file")/$name || -e src/$room/$name ]]; then
-                if [[ $name == ../* && $(realpath -m "$(dirname "$file")/$name") != "$PWD/src/$room/"* ]]; then
+                path=$(realpath -m "$(dirname "$file")/$name")
+                if [[ $name == ../* && $path != "$PWD/src/$room/"* ]]; then
                     echo "$file:$line: \"$name\" leaves the room $room"
                     bad=1
                 fi
                 continue
             fi
-            [[ $file == src/*/cuda/*.cu* && -e src/kernels/cuda/$name ]] && continue # twins of every room share one library and its device
+            # the CUDA twins of all rooms share one library
+            [[ $file == src/*/cuda/*.cu* && -e src/kernels/cuda/$name ]] && continue
             if [[ -n $(find src include -path "*/$name" -print -quit) ]]; then
                 echo "$file:$line: \"$name\" is private to another room"
                 bad=1
             fi
-        done < <(sed -nE 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*"([^"]+)".*/\1/;T;=;p' "$file" | paste -d: - -)
+        done < <(includes "$file" '"([^"]+)"')
     done
     if ((bad)); then failed=$((failed + 1)); else passed=$((passed + 1)); fi
 }
@@ -66,7 +75,8 @@ for room in "${!left[@]}"; do
     if [[ $room == main ]]; then
         files=$(find src -maxdepth 1 -name '*.[ch]' 2>/dev/null || true)
     else
-        files=$(find "src/$room" -name '*.[ch]' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null || true)
+        files=$(find "src/$room" -name '*.[ch]' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' \
+            2>/dev/null || true)
     fi
     # shellcheck disable=SC2086 # our file names have no spaces
     [[ -n $files ]] && check "$room" $files

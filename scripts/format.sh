@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 formatter=.venv/bin/clang-format
 case ${1:-} in
 "" | --check) ;;
--h | --help) sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 0 ;;
+-h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit 0 ;;
 *) echo "format: '$1': no such option (see --help)" >&2; exit 2 ;;
 esac
 if [[ ! -x $formatter ]]; then
@@ -17,13 +17,13 @@ if [[ ! -x $formatter ]]; then
     echo "format: no $formatter; run scripts/setup.sh with a network" >&2
     exit 1
 fi
-mapfile -t files < <(find benchmarks include src tests tools \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' \
-    -o -name '*.cpp' -o -name '*.hpp' \) 2>/dev/null | sort)
+mapfile -t files < <(find benchmarks include src tests tools \( -name '*.[ch]' -o -name '*.cu' \
+    -o -name '*.cuh' -o -name '*.cpp' -o -name '*.hpp' \) 2>/dev/null | sort)
 [[ ${1:-} == --check ]] || exec "$formatter" -i "${files[@]}"
 
 wrong=$(
     { "$formatter" --dry-run "${files[@]}" 2>&1 || true; } |
-        sed -nE 's/^([^ :]+:[0-9]+):.*-Wclang-format-violations.*/\1: not formatted; run scripts\/format.sh/p'
+        sed -nE 's|^([^ :]+:[0-9]+):.*-Wclang-format-violations.*|\1: not formatted; run scripts/format.sh|p'
     LC_ALL=C.UTF-8 grep -nE '^.{101,}' "${files[@]}" /dev/null |
         sed -nE 's/^([^:]+:[0-9]+):.*/\1: over 100 columns/p' || true
 )

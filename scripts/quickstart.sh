@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# From a fresh clone to a trained model: installs what is missing, builds, fetches a small real model, trains it to work sums out,
-# at last by reinforcement learning (AEPO), shows the same questions before and after. Ten minutes on two cores; a second
-# call goes on where the first was stopped, or shows its table again.
+# From a fresh clone to a trained model: installs what is missing, builds, fetches a small real
+# model, trains it to work sums out, at last by reinforcement learning (AEPO), shows the same
+# questions before and after. Ten minutes on two cores; a second call goes on where the first was
+# stopped, or shows its table again.
 #
 #   scripts/quickstart.sh           SmolLM2-135M-Instruct (93 MB to fetch)
 #   scripts/quickstart.sh --tiny    a random model of 0.85 M parameters instead: nothing to fetch
 #   --again                         trains anew, into the same run directory
-#   key=value ...                   overrides for the reinforcement learning, as in trainer.max_steps=4
+#   key=value ...                   overrides of the reinforcement learning: trainer.max_steps=4
 set -euo pipefail
-# Where the sources are; runs/ and models/ lie in another folder where this is called through a link to scripts/ there.
+# Where the sources are; runs/ and models/ lie in another folder where this is called through a link
+# to scripts/ there.
 home=$(cd -P "$(dirname "$0")/.." && pwd)
 cd "$(dirname "$0")/.."
 
@@ -58,20 +60,24 @@ if ((tiny)); then
     say "reinforcement learning"
     run "$rl" --config examples/tiny/rl.yaml "${overrides[@]}"
     prompt="123+456=?"
-    learnt="The warm start taught the form and part of the sums; the reward alone, right or wrong, made its samples right
-more often (reward at first and at last, above). It adds three-digit numbers and can do nothing else."
+    learnt="The warm start taught the form and part of the sums; the reward alone, right or wrong, made
+its samples right more often (reward at first and at last, above). It adds three-digit numbers and
+can do nothing else."
     raw="--raw "
 else
     rl=runs/quickstart/aepo
     scripts/fetch_smollm2.sh
-    say "supervised start on worked sums (2.5 minutes); Ctrl-C saves and stops, the same command goes on"
+    say "supervised start on worked sums (2.5 minutes)"
+    say "Ctrl-C saves and stops, the same command goes on"
     run runs/AEPO/start sft --config experiments/AEPO/sft.yaml
     say "reinforcement learning: AEPO, on questions the start has not seen"
-    run "$rl" --config experiments/AEPO/config.yaml data.bootstrap=false trainer.run_dir="$rl" trainer.max_steps=8 trainer.save_freq=4 "${overrides[@]}"
+    run "$rl" --config experiments/AEPO/config.yaml data.bootstrap=false trainer.run_dir="$rl" \
+        trainer.max_steps=8 trainer.save_freq=4 "${overrides[@]}"
     prompt="Work out 5 + 5 + 6 + 4 + 2 step by step."
     raw=""
-    learnt="The start taught how to work a sum out and part of the sums; the reward, right or wrong, made sampled answers right
-more often at every level. It adds five numbers and can do little else: long sums of two-digit numbers mostly go wrong."
+    learnt="The start taught how to work a sum out and part of the sums; the reward, right or wrong,
+made sampled answers right more often at every level. It adds five numbers and can do little else:
+long sums of two-digit numbers mostly go wrong."
 fi
 
 cat <<END

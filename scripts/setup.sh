@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
-# Installs what the build and the tests need and this machine lacks: Debian packages, and libtorch into the project's own
-# .venv. Asks nothing, changes nothing when nothing is missing (then it takes a second).
+# Installs what the build and the tests need and this machine lacks: Debian packages, and libtorch
+# into the project's own .venv. Asks nothing, changes nothing when nothing is missing (then it takes
+# a second).
 #
 # What is already there is used instead of fetching anything:
-#   ARES_LIBTORCH      a folder with libtorch's include/ and lib/ (else .venv, else the active Python's torch)
-#   ARES_DEPS_PREFIX   a prefix with the C libraries, made by scripts/bundle_deps.sh on a connected machine
+#   ARES_LIBTORCH      a folder with libtorch's include/ and lib/ (else .venv, else the torch of the
+#                      active Python)
+#   ARES_DEPS_PREFIX   a prefix with the C libraries, made by scripts/bundle_deps.sh on a machine
+#                      with a network
 set -euo pipefail
 cd "$(dirname "$0")/.."
 torch_version=2.11.0
@@ -22,11 +25,12 @@ command -v cmake >/dev/null || packages+=(cmake)
 command -v ninja >/dev/null || packages+=(ninja-build)
 command -v unzip >/dev/null || packages+=(unzip)
 command -v python3 >/dev/null || packages+=(python3)
-# ccache only makes rebuilds quicker, and git is how one got here: neither is asked for.
+# ccache only makes rebuilds quicker, and who has a clone has git: neither is asked for.
 
 header() { # header package
     local dir
-    for dir in ${ARES_DEPS_PREFIX:+"$ARES_DEPS_PREFIX/include"} /usr/include /usr/include/*-linux-gnu /usr/local/include; do
+    for dir in ${ARES_DEPS_PREFIX:+"$ARES_DEPS_PREFIX/include"} /usr/include \
+        /usr/include/*-linux-gnu /usr/local/include; do
         [[ -e $dir/$1 ]] && return
     done
     packages+=("$2")
@@ -47,7 +51,8 @@ torch_in() { [[ -e $1/include/ATen/ATen.h && -e $1/lib/libtorch_cpu.so ]]; }
 find_torch() {
     local dir
     if [[ -n ${ARES_LIBTORCH:-} ]]; then
-        torch_in "$ARES_LIBTORCH" || fail "ARES_LIBTORCH = '$ARES_LIBTORCH': no include/ATen/ATen.h and lib/libtorch_cpu.so there"
+        torch_in "$ARES_LIBTORCH" ||
+            fail "ARES_LIBTORCH = '$ARES_LIBTORCH': no include/ATen/ATen.h and lib/libtorch_cpu.so there"
         echo "$ARES_LIBTORCH"
         return
     fi
@@ -55,15 +60,21 @@ find_torch() {
         torch_in "$dir" && [[ -e .venv/ares-complete ]] && { echo "$dir"; return; }
     done
     # The active Python's own, but not one that belongs to a half-made .venv.
-    dir=$(python3 -c "import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0] if s else '')" 2>/dev/null || true)
-    [[ -n $dir && $dir != "$PWD/.venv/"* ]] && torch_in "$dir" && [[ $(torch_version_of "$dir") == "$torch_version" ]] && echo "$dir"
+    dir=$(python3 -c "import importlib.util
+spec = importlib.util.find_spec('torch')
+print(spec.submodule_search_locations[0] if spec else '')" 2>/dev/null || true)
+    [[ -n $dir && $dir != "$PWD/.venv/"* ]] && torch_in "$dir" &&
+        [[ $(torch_version_of "$dir") == "$torch_version" ]] && echo "$dir"
     return 0
 }
-torch_version_of() { sed -nE "s/^__version__ = '([0-9.]+).*/\1/p" "$1/version.py" 2>/dev/null || true; }
+torch_version_of() {
+    sed -nE "s/^__version__ = '([0-9.]+).*/\1/p" "$1/version.py" 2>/dev/null || true
+}
 torch=$(find_torch)
 
 # A venv needs ensurepip, which Debian keeps in a package of its own.
-if [[ -z $torch ]] && command -v python3 >/dev/null && ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
+if [[ -z $torch ]] && command -v python3 >/dev/null &&
+    ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
     packages+=(python3-venv)
 elif [[ -z $torch && " ${packages[*]} " == *" python3 "* ]]; then
     packages+=(python3-venv)
@@ -73,27 +84,45 @@ fi
 install() { # package...
     local command="apt-get install -y --no-install-recommends $*" log rc=0
     remedy="with root and a network: apt-get update && $command"
-    command -v apt-get >/dev/null || { remedy="install them with this system's packages (the names are Debian's)"; return 1; }
+    if ! command -v apt-get >/dev/null; then
+        remedy="install them with this system's packages (the names are Debian's)"
+        return 1
+    fi
     ((EUID == 0)) || { remedy="run as root: $command"; return 1; }
     say "installing $*"
     log=$(mktemp)
     export DEBIAN_FRONTEND=noninteractive
-    # The lists of a fresh machine are empty or old, and reading them anew takes longer than the rest: first without.
-    $command </dev/null >"$log" 2>&1 || { apt-get update && $command; } </dev/null >"$log" 2>&1 || rc=1
+    # The lists of a fresh machine are empty or old, and reading them anew takes longer than the
+    # rest: first without.
+    $command </dev/null >"$log" 2>&1 ||
+        { apt-get update && $command; } </dev/null >"$log" 2>&1 || rc=1
     rm -f "$log"
     return $rc
 }
-# What stays missing is told together, at the end.
+# What stays missing is reported together, at the end.
 problems=()
 if ((${#packages[@]} + ${#optional[@]})) && ! install "${packages[@]}" "${optional[@]}"; then
-    if ((${#packages[@]})) && { ((${#optional[@]} == 0 || EUID != 0)) || ! install "${packages[@]}"; }; then
-        problems+=("packages: ${packages[*]} ${optional[*]}; $remedy. With no network: carry a prefix made by scripts/bundle_deps.sh here and name it in ARES_DEPS_PREFIX (now '${ARES_DEPS_PREFIX:-}'); it holds the C libraries, compiler, cmake and ninja come with the system")
+    if ((${#packages[@]})) &&
+        { ((${#optional[@]} == 0 || EUID != 0)) || ! install "${packages[@]}"; }; then
+        problem="packages: ${packages[*]} ${optional[*]}; $remedy. With no network: carry a prefix made"
+        problem+=" by scripts/bundle_deps.sh here and name it in ARES_DEPS_PREFIX"
+        problem+=" (now '${ARES_DEPS_PREFIX:-}'); it holds the C libraries, compiler, cmake and ninja"
+        problem+=" come with the system"
+        problems+=("$problem")
     else
         say "going on without ${optional[*]}: one process only; $remedy"
     fi
 fi
 
-# pip's words are shown only when it fails; false leaves the reason in $reason.
+# pip in .venv, which is made where it is missing; all output goes to $log.
+make_venv() {
+    { [[ -x .venv/bin/python ]] && .venv/bin/python -c 'import pip'; } || python3 -m venv .venv
+}
+pip_install() { # package...
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input --no-compile \
+        "$@" </dev/null
+}
+# Gives 1 when libtorch cannot be fetched, with the last line of pip's output in $reason.
 fetch_torch() {
     local log rc=0 fetch=("torch==$torch_version")
     if nvidia-smi >/dev/null 2>&1; then
@@ -104,31 +133,30 @@ fetch_torch() {
         fetch+=("nvidia-cuda-runtime==13.0.*" "nvidia-cuda-cupti==13.0.*" --no-deps)
     fi
     log=$(mktemp)
-    {
-        { [[ -x .venv/bin/python ]] && .venv/bin/python -c 'import pip'; } || { rm -rf .venv && python3 -m venv .venv; }
-    } >"$log" 2>&1 && .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input --no-compile \
-        "${fetch[@]}" </dev/null >"$log" 2>&1 || rc=1
+    { make_venv || { rm -rf .venv && make_venv; }; } >"$log" 2>&1 &&
+        pip_install "${fetch[@]}" >"$log" 2>&1 || rc=1
     reason=$(grep -v '^$' "$log" | tail -n 1)
     rm -f "$log"
     return $rc
 }
+name_torch="name a folder with its include/ and lib/ in ARES_LIBTORCH"
 if [[ -z $torch ]]; then
     if ! command -v python3 >/dev/null; then
-        problems+=("libtorch $torch_version: needs python3 to be fetched; or name a folder with its include/ and lib/ in ARES_LIBTORCH")
+        problems+=("libtorch $torch_version: needs python3 to be fetched; or $name_torch")
     elif fetch_torch; then
         touch .venv/ares-complete
         torch=$(find_torch)
-        [[ -n $torch ]] || problems+=("libtorch $torch_version: fetched, but .venv has no libtorch_cpu.so; remove .venv and start again")
+        [[ -n $torch ]] || problems+=("libtorch $torch_version: fetched, but .venv has no\
+ libtorch_cpu.so; remove .venv and start again")
     else
-        problems+=("libtorch $torch_version: could not be fetched ($reason); with no network, name a folder with its include/ and lib/ in ARES_LIBTORCH, or activate a Python that has torch $torch_version")
+        problems+=("libtorch $torch_version: could not be fetched ($reason); with no network,\
+ $name_torch, or activate a Python that has torch $torch_version")
     fi
 fi
 # Only contributors need clang-format: without a network its test says SKIP.
 if [[ ! -e .venv/clang-format-$format_version ]] && command -v python3 >/dev/null; then
     log=$(mktemp)
-    if { { [[ -x .venv/bin/python ]] && .venv/bin/python -c 'import pip'; } || python3 -m venv .venv; } >"$log" 2>&1 &&
-        .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input --no-compile \
-            "clang-format==$format_version" </dev/null >"$log" 2>&1; then
+    if make_venv >"$log" 2>&1 && pip_install "clang-format==$format_version" >"$log" 2>&1; then
         touch ".venv/clang-format-$format_version"
     else
         say "going on without clang-format $format_version ($(grep -v '^$' "$log" | tail -n 1))"
@@ -141,5 +169,6 @@ if ((${#problems[@]})); then
 fi
 
 version=$(torch_version_of "$torch")
-[[ -z $version || $version == "$torch_version" ]] || say "warning: $torch is libtorch $version; this tree is tested with $torch_version"
+[[ -z $version || $version == "$torch_version" ]] ||
+    say "warning: $torch is libtorch $version; this tree is tested with $torch_version"
 say "ready (libtorch ${version:-unknown} in $torch)"

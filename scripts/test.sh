@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, runs every test; last line `N passed, N failed`, exit status 1 when a test failed.
+# Installs what is missing, builds, runs every test; last line `N passed, N failed`, exit status 1
+# when a test failed.
 #
 #   scripts/test.sh [--preset release|debug|sanitize] [--without LABEL,...] [NAME ...]
-#       NAME: only these ctests (core, text.slow, e2e, check_includes ...; `ctest --test-dir build -N` lists them)
+#       NAME: only these ctests (core, text.slow, e2e, check_includes ...);
+#           `ctest --test-dir build -N` lists them
 #       --without: leave tests of these labels out (slow, mpi, gpu)
 # One program by hand: build/test_core [--list] [a part of a test's name ...]
 set -euo pipefail
@@ -15,7 +17,7 @@ while (($#)); do
     case $1 in
     --preset) preset=${2:?--preset takes release, debug or sanitize}; shift 2 ;;
     --without) without=${2:?--without takes labels}; shift 2 ;;
-    -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit 0 ;;
     -*) echo "test: '$1': no such option (see --help)" >&2; exit 2 ;;
     *) names+=("$1"); shift ;;
     esac
@@ -34,7 +36,11 @@ fi
 
 mkdir -p "$build"
 quietly() { # shows a step's output only when it failed
-    "$@" >"$build/step.log" 2>&1 || { cat "$build/step.log"; echo "test: failed: $*"; echo "0 passed, 1 failed"; exit 1; }
+    "$@" >"$build/step.log" 2>&1 && return
+    cat "$build/step.log"
+    echo "test: failed: $*"
+    echo "0 passed, 1 failed"
+    exit 1
 }
 start=$SECONDS
 quietly cmake --preset "$preset" ${ARES_CMAKE_ARGS:-}
@@ -45,7 +51,8 @@ select=(--test-dir "$build" --no-tests=error -V)
 ((${#names[@]})) && select+=(-R "^($(IFS='|'; echo "${names[*]//./\\.}"))\$")
 [[ -n $without ]] && select+=(-LE "^(${without//,/|})\$")
 
-# ctest -V prefixes a test's output with its number. A program that names no totals counts as one test.
+# ctest -V prefixes a test's output with its number. A program that names no totals counts as one
+# test.
 start=$SECONDS
 { ctest "${select[@]}" </dev/null 2>&1 || true; } | tee "$build/test.log" | awk '
     function number(text, word,    at) {
@@ -60,7 +67,8 @@ start=$SECONDS
         if (!good) printf "%s", output
         else printf "%s", notes
         time = match($0, /[0-9.]+ sec/) ? substr($0, RSTART, RLENGTH) : ""
-        printf "%-4s %-16s %4d passed, %d failed, %d skipped (%s)\n", good ? "ok" : "FAIL", name, p, f, s, time
+        printf "%-4s %-16s %4d passed, %d failed, %d skipped (%s)\n", good ? "ok" : "FAIL", name,
+            p, f, s, time
         fflush()
         passed += p; failed += f; skipped += s; ran++
         output = notes = totals = ""
@@ -68,7 +76,8 @@ start=$SECONDS
     }
     /^[0-9]+: / {
         sub(/^[0-9]+: /, "")
-        if (/^Test command:|^Working Directory:|^Environment variables:|^Test timeout computed|^ (ASAN|LSAN|UBSAN)_OPTIONS=/) next
+        if (/^Test command:|^Working Directory:|^Environment variables:|^Test timeout computed/) next
+        if (/^ (ASAN|LSAN|UBSAN)_OPTIONS=/) next
         output = output $0 "\n"
         if (/^SKIP /) notes = notes "     " $0 "\n"
         if (/[0-9]+ passed, [0-9]+ failed/) totals = $0

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Makes .venv-peers, the environment of benchmarks/peers/*.py: PyTorch, transformers and TRL as benchmarks/peers/requirements.txt
-# pins them. Apart from the project's own .venv, which holds libtorch only. Does nothing when it is there and as listed.
-# 3 GB to fetch, 5 GB on disk: PyTorch's Python side loads its CUDA libraries on a machine without a GPU too.
+# Makes .venv-peers, the environment of benchmarks/peers/*.py: PyTorch, transformers and TRL as
+# benchmarks/peers/requirements.txt pins them. Apart from the project's own .venv, which holds
+# libtorch only. Does nothing when it is there and as listed. 3 GB to fetch, 5 GB on disk: PyTorch's
+# Python side loads its CUDA libraries on a machine without a GPU too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 venv=${ARES_PEERS_VENV:-.venv-peers}
@@ -10,18 +11,21 @@ list=benchmarks/peers/requirements.txt
 say() { echo "benchmarks/setup: $*"; }
 fail() { echo "benchmarks/setup: $*" >&2; exit 1; }
 
-# Written last, so a half-made environment is made on.
+# The list is copied last, so that an unfinished environment is continued.
 if cmp -s "$list" "$venv/ares-complete" && "$venv/bin/python" -c '' 2>/dev/null; then
     say "$venv is there"
     exit 0
 fi
 command -v python3 >/dev/null || fail "no python3; run scripts/setup.sh"
-[[ -x $venv/bin/python ]] || python3 -m venv "$venv" || fail "this Python cannot make an environment; apt-get install python3-venv"
+[[ -x $venv/bin/python ]] || python3 -m venv "$venv" ||
+    fail "this Python cannot make an environment; apt-get install python3-venv"
 echo '*' >"$venv/.gitignore"
 rm -f "$venv/ares-complete"
 say "installing into $venv (3 GB, some minutes)"
-PIP_ROOT_USER_ACTION=ignore "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input -r "$list" </dev/null ||
+PIP_ROOT_USER_ACTION=ignore "$venv/bin/python" -m pip install --quiet \
+    --disable-pip-version-check --no-input -r "$list" </dev/null ||
     fail "could not install what $list lists; is there a network?"
-"$venv/bin/python" -c 'import torch, transformers, trl' || fail "$venv was made but does not import torch, transformers and trl"
+"$venv/bin/python" -c 'import torch, transformers, trl' ||
+    fail "$venv was made but does not import torch, transformers and trl"
 cp "$list" "$venv/ares-complete"
 say "$venv is ready"

@@ -1,4 +1,5 @@
-# libares_cuda.so: the CUDA twins of the kernels and of algo. The program never links it; it opens it when a device is cuda.
+# libares_cuda.so: the CUDA twins of the kernels and of algo. The program never links it; it opens
+# it when a device is cuda.
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cu)
 file(GLOB algo_twins CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/algo/cuda/*.cu)
 if(ARES_CUDA STREQUAL "OFF" OR NOT sources)
@@ -14,7 +15,8 @@ set(CMAKE_CUDA_ARCHITECTURES OFF)
 check_language(CUDA)
 if(NOT CMAKE_CUDA_COMPILER)
     if(ARES_CUDA STREQUAL "ON")
-        message(FATAL_ERROR "ARES_CUDA=ON, but no working nvcc was found; install the CUDA 13.0 toolkit or set CMAKE_CUDA_COMPILER")
+        message(FATAL_ERROR "ARES_CUDA=ON, but no working nvcc was found; install the CUDA 13.0 "
+            "toolkit or set CMAKE_CUDA_COMPILER")
     endif()
     message(STATUS "CUDA: OFF (no nvcc)")
     return()
@@ -26,10 +28,13 @@ find_package(CUDAToolkit REQUIRED)
 message(STATUS "CUDA: ${CUDAToolkit_VERSION}")
 
 add_library(ares_cuda SHARED ${sources} ${algo_twins})
-target_include_directories(ares_cuda PRIVATE ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src/kernels/cuda ${CMAKE_SOURCE_DIR}/src/algo)
-set_source_files_properties(${algo_twins} PROPERTIES COMPILE_OPTIONS --fmad=false) # f64, as the C is compiled: the CPU's bits
+target_include_directories(ares_cuda PRIVATE ${CMAKE_SOURCE_DIR}/include
+    ${CMAKE_SOURCE_DIR}/src/kernels/cuda ${CMAKE_SOURCE_DIR}/src/algo)
+# f64 arithmetic as the C files are compiled: the same bits as on the CPU
+set_source_files_properties(${algo_twins} PROPERTIES COMPILE_OPTIONS --fmad=false)
 target_compile_definitions(ares_cuda PRIVATE _GNU_SOURCE)
-# Hopper as it is, everything from Ampere on by just-in-time compilation.
-target_compile_options(ares_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-gencode=arch=compute_90a,code=sm_90a
+# Machine code for Hopper; everything from Ampere on by just-in-time compilation.
+target_compile_options(ares_cuda PRIVATE
+    $<$<COMPILE_LANGUAGE:CUDA>:-gencode=arch=compute_90a,code=sm_90a
     -gencode=arch=compute_80,code=compute_80 -Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Werror>)
 target_link_libraries(ares_cuda PRIVATE CUDA::cudart CUDA::cublas)

@@ -1,6 +1,7 @@
-# ares_deps: the C libraries, from ARES_DEPS_PREFIX or the system. MPI and libtorch as imported targets of their own.
-# Everything that is missing is named in one message.
-# A value in the environment fills an empty cache entry: after a first try without it, too.
+# ares_deps: the C libraries, from ARES_DEPS_PREFIX or the system. MPI and libtorch as imported
+# targets of their own. Everything that is missing is named in one message.
+
+# A value in the environment fills an empty cache entry, also after a first try without it.
 foreach(name ARES_DEPS_PREFIX ARES_LIBTORCH)
     if(NOT ${name} AND DEFINED ENV{${name}})
         set(${name} $ENV{${name}} CACHE PATH "" FORCE)
@@ -19,7 +20,8 @@ function(ares_find name header library package)
         return()
     endif()
     target_link_libraries(ares_deps INTERFACE ${${name}_LIBRARY})
-    if(NOT ${name}_INCLUDE STREQUAL "/usr/include") # as a SYSTEM folder it would hide the compiler's own headers
+    # as a SYSTEM folder it would hide the compiler's own headers
+    if(NOT ${name}_INCLUDE STREQUAL "/usr/include")
         target_include_directories(ares_deps SYSTEM INTERFACE ${${name}_INCLUDE})
     endif()
 endfunction()
@@ -33,7 +35,8 @@ ares_find(GMP gmp.h gmp libgmp-dev)
 if(missing)
     list(JOIN missing " " missing)
     message(FATAL_ERROR "C libraries not found; install ${missing} (scripts/setup.sh does), "
-        "or name a prefix made by scripts/bundle_deps.sh in ARES_DEPS_PREFIX (now '${ARES_DEPS_PREFIX}')")
+        "or name a prefix made by scripts/bundle_deps.sh in ARES_DEPS_PREFIX "
+        "(now '${ARES_DEPS_PREFIX}')")
 endif()
 target_compile_definitions(ares_deps INTERFACE PCRE2_CODE_UNIT_WIDTH=8)
 
@@ -47,7 +50,8 @@ if(NOT ARES_MPI STREQUAL "OFF")
     if(MPI_C_FOUND)
         set(ARES_HAVE_MPI ON)
     elseif(ARES_MPI STREQUAL "ON")
-        message(FATAL_ERROR "ARES_MPI=ON, but no MPI for C was found; install libopenmpi-dev openmpi-bin")
+        message(FATAL_ERROR "ARES_MPI=ON, but no MPI for C was found; "
+            "install libopenmpi-dev openmpi-bin")
     endif()
 endif()
 message(STATUS "MPI: ${ARES_HAVE_MPI}")

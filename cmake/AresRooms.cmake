@@ -1,7 +1,8 @@
 # ares_<room> from src/<room>, each linked against the rooms to its left; then ares-train.
 set(ARES_ROOM_LIBRARIES "") # those that exist, rightmost first: the order a linker wants
 
-# The vectorised kernels: one source, three builds, chosen at run time. Only these files see -m flags.
+# The vectorised kernels: one source, three builds, chosen at run time. Only these files are
+# compiled with -m flags.
 function(ares_kernel_isas room)
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/cpu/*.c)
     if(NOT sources)
@@ -29,18 +30,21 @@ function(ares_kernel_isas room)
     endforeach()
 endfunction()
 
-# The word lists of the instruction-following checks, written as C by a program that runs while the build does.
+# The word lists of the instruction-following checks, written as C by a program that runs while the
+# build does.
 function(ares_instruction_tables room)
     set(generated ${CMAKE_BINARY_DIR}/generated/grade)
     set(json ${CMAKE_SOURCE_DIR}/src/grade/instructions/tables.json)
     add_executable(instruction_tables ${CMAKE_SOURCE_DIR}/tools/instruction_tables.c)
-    target_include_directories(instruction_tables PRIVATE ${CMAKE_SOURCE_DIR}/src/grade/instructions)
+    target_include_directories(instruction_tables PRIVATE
+        ${CMAKE_SOURCE_DIR}/src/grade/instructions)
     target_link_libraries(instruction_tables PRIVATE ${CJSON_LIBRARY})
     if(NOT CJSON_INCLUDE STREQUAL "/usr/include")
         target_include_directories(instruction_tables SYSTEM PRIVATE ${CJSON_INCLUDE})
     endif()
     file(MAKE_DIRECTORY ${generated})
-    add_custom_command(OUTPUT ${generated}/tables_data.h COMMAND instruction_tables ${json} ${generated}/tables_data.h
+    add_custom_command(OUTPUT ${generated}/tables_data.h
+        COMMAND instruction_tables ${json} ${generated}/tables_data.h
         DEPENDS instruction_tables ${json} VERBATIM)
     target_sources(${room} PRIVATE ${generated}/tables_data.h)
     target_include_directories(${room} PRIVATE ${generated})
@@ -78,7 +82,8 @@ foreach(room IN LISTS ARES_ROOMS)
     set(ARES_ROOMS_UP_TO_${room} ${ARES_ROOM_LIBRARIES})
 endforeach()
 
-# Links the rooms given, or every room; --as-needed leaves out the shared libraries that nothing in the program calls (libtorch takes 0.2 s to load).
+# Links the rooms given, or every room; --as-needed leaves out the shared libraries that nothing in
+# the program calls (libtorch takes 0.2 s to load).
 function(ares_link_rooms target)
     target_link_options(${target} PRIVATE LINKER:--as-needed -rdynamic)
     set(rooms ${ARGN})

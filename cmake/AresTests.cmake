@@ -1,4 +1,5 @@
-# test_<room> from tests/<room>/*.c and the runner, ares-golden from the golden_*.c of all rooms, and the ctests over them.
+# test_<room> from tests/<room>/*.c and the runner, ares-golden from the golden_*.c of all rooms,
+# and the ctests over them.
 set(ARES_TEST_ENV
     "ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=0"
     "LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/lsan.supp:print_suppressions=0"
@@ -6,7 +7,8 @@ set(ARES_TEST_ENV
 
 # A ctest for the unlabelled tests of a program, and one for each label that its sources use.
 function(ares_add_ctests room program sources)
-    add_test(NAME ${room} COMMAND ${program} --without slow,mpi,gpu WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+    add_test(NAME ${room} COMMAND ${program} --without slow,mpi,gpu
+        WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
     set_tests_properties(${room} PROPERTIES ENVIRONMENT "${ARES_TEST_ENV}" TIMEOUT 1500)
     set(text "")
     foreach(source IN LISTS sources)
@@ -17,8 +19,10 @@ function(ares_add_ctests room program sources)
     foreach(label slow mpi gpu) # a test with two labels runs once, under the first of them
         string(TOUPPER ${label} upper)
         if(text MATCHES "TEST_${upper}\\(|\"[a-z,]*${label}[a-z,]*\"\\)")
-            add_test(NAME ${room}.${label} COMMAND ${program} --label ${label} ${without} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-            set_tests_properties(${room}.${label} PROPERTIES ENVIRONMENT "${ARES_TEST_ENV}" LABELS ${label} TIMEOUT 2400)
+            add_test(NAME ${room}.${label} COMMAND ${program} --label ${label} ${without}
+                WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+            set_tests_properties(${room}.${label} PROPERTIES ENVIRONMENT "${ARES_TEST_ENV}"
+                LABELS ${label} TIMEOUT 2400)
         endif()
         list(APPEND seen ${label})
         list(JOIN seen "," joined)
@@ -39,11 +43,12 @@ foreach(room IN LISTS ARES_ROOMS ITEMS e2e)
         continue()
     endif()
     add_executable(test_${room} ${sources} ${CMAKE_SOURCE_DIR}/tests/test.c)
-    target_include_directories(test_${room} PRIVATE ${CMAKE_SOURCE_DIR}/tests ${CMAKE_SOURCE_DIR}/src/${room})
+    target_include_directories(test_${room} PRIVATE
+        ${CMAKE_SOURCE_DIR}/tests ${CMAKE_SOURCE_DIR}/src/${room})
     target_compile_definitions(test_${room} PRIVATE
         ARES_SOURCE_DIR="${CMAKE_SOURCE_DIR}" ARES_BINARY_DIR="${CMAKE_BINARY_DIR}")
-    # The room and those to its left, so that a room can be tested while those to its right are being rebuilt; libtorch is
-    # the oracle of the kernels' tests too.
+    # The room and those to its left, so that a room can be tested while those to its right are
+    # being rebuilt; libtorch is the oracle of the kernels' tests too.
     if(room STREQUAL "core")
         ares_link_rooms(test_core ${ARES_ROOMS_UP_TO_core})
     elseif(room STREQUAL "kernels")
@@ -54,8 +59,8 @@ foreach(room IN LISTS ARES_ROOMS ITEMS e2e)
     ares_add_ctests(${room} test_${room} "${sources}")
 endforeach()
 
-# Tests that bound work by counting it (tests/work.h): objects of these folders of src come first in the program and count, so that
-# nothing is taken from the libraries of their rooms.
+# Tests that bound work by counting it (tests/work.h): objects of these folders of src come first in
+# the program and count, so that nothing is taken from the libraries of their rooms.
 function(ares_count_work test)
     set(sources "")
     foreach(folder IN LISTS ARGN)
@@ -65,12 +70,15 @@ function(ares_count_work test)
         list(APPEND includes ${CMAKE_SOURCE_DIR}/src/${room})
     endforeach()
     add_library(${test}_counted OBJECT ${sources})
-    target_include_directories(${test}_counted PRIVATE ${includes} ${CMAKE_BINARY_DIR}/generated/grade)
+    target_include_directories(${test}_counted PRIVATE ${includes}
+        ${CMAKE_BINARY_DIR}/generated/grade)
     target_link_libraries(${test}_counted PRIVATE ares_flags ares_deps)
     target_compile_options(${test}_counted PRIVATE -fsanitize-coverage=trace-pc)
     add_dependencies(${test}_counted ares_grade) # its generated tables
-    target_sources(${test} PRIVATE $<TARGET_OBJECTS:${test}_counted> ${CMAKE_SOURCE_DIR}/tests/work.c)
-    foreach(function memcpy memmove mempcpy memset memchr memrchr memmem memcmp strlen malloc calloc realloc)
+    target_sources(${test} PRIVATE $<TARGET_OBJECTS:${test}_counted>
+        ${CMAKE_SOURCE_DIR}/tests/work.c)
+    foreach(function memcpy memmove mempcpy memset memchr memrchr memmem memcmp strlen
+            malloc calloc realloc)
         target_link_options(${test} PRIVATE LINKER:--wrap=${function})
     endforeach()
 endfunction()
@@ -100,10 +108,12 @@ if(TARGET test_e2e)
     add_dependencies(test_e2e ares_test_record)
 endif()
 
-# The CUDA twins of algo with every thread a fiber: test_algo runs them where there is no card. Sanitizers know no fibers.
+# The CUDA twins of algo with every thread a fiber: test_algo runs them where there is no card.
+# Sanitizers know no fibers.
 if(TARGET test_algo AND NOT ARES_SANITIZE)
     add_library(ares_algo_emulated SHARED ${CMAKE_SOURCE_DIR}/tests/gpu/emulate/emulate.cpp)
-    target_include_directories(ares_algo_emulated PRIVATE ${CMAKE_SOURCE_DIR}/tests/gpu/emulate ${CMAKE_SOURCE_DIR}/src/algo)
+    target_include_directories(ares_algo_emulated PRIVATE
+        ${CMAKE_SOURCE_DIR}/tests/gpu/emulate ${CMAKE_SOURCE_DIR}/src/algo)
     target_link_libraries(ares_algo_emulated PRIVATE ares_flags)
     target_link_options(ares_algo_emulated PRIVATE -Wl,-Bsymbolic)
     add_dependencies(test_algo ares_algo_emulated)
@@ -120,18 +130,21 @@ if(EXISTS ${CMAKE_SOURCE_DIR}/tests/golden_main.c AND goldens)
         set(allow --allow-unknown tests/golden/unknown.txt)
     endif()
     if(cases)
-        add_test(NAME golden COMMAND ares-golden ${cases} ${allow} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+        add_test(NAME golden COMMAND ares-golden ${cases} ${allow}
+            WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
         set_tests_properties(golden PROPERTIES ENVIRONMENT "${ARES_TEST_ENV}" TIMEOUT 900)
         if(TARGET ares_algo_emulated) # losses, KL and gae through the twins
             add_dependencies(ares-golden ares_algo_emulated)
-            add_test(NAME golden.twins COMMAND ares-golden ${cases} ${allow} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+            add_test(NAME golden.twins COMMAND ares-golden ${cases} ${allow}
+                WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
             set_tests_properties(golden.twins PROPERTIES TIMEOUT 900
                 ENVIRONMENT "${ARES_TEST_ENV};ARES_TEST_DEVICE=$<TARGET_FILE:ares_algo_emulated>")
         endif()
     endif()
 endif()
 
-# fuzz_<what> from tests/fuzz/fuzz_<what>.c: with ARES_FUZZ a libFuzzer program (clang), else it replays tests/fuzz/corpus/<what>.
+# fuzz_<what> from tests/fuzz/fuzz_<what>.c: with ARES_FUZZ a libFuzzer program (clang), else it
+# replays tests/fuzz/corpus/<what>.
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/fuzz/fuzz_*.c)
 foreach(source IN LISTS sources)
     get_filename_component(program ${source} NAME_WE)
@@ -141,17 +154,21 @@ foreach(source IN LISTS sources)
         target_link_options(${program} PRIVATE -fsanitize=fuzzer)
     else()
         add_executable(${program} ${source} ${CMAKE_SOURCE_DIR}/tests/fuzz/replay.c)
-        add_test(NAME fuzz.${what} COMMAND ${program} tests/fuzz/corpus/${what} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+        add_test(NAME fuzz.${what} COMMAND ${program} tests/fuzz/corpus/${what}
+            WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
         set_tests_properties(fuzz.${what} PROPERTIES ENVIRONMENT "${ARES_TEST_ENV}" TIMEOUT 900)
     endif()
     target_include_directories(${program} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
     ares_link_rooms(${program})
 endforeach()
 
-add_test(NAME check_includes COMMAND ${CMAKE_SOURCE_DIR}/scripts/check_includes.sh WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-add_test(NAME check_references COMMAND ${CMAKE_SOURCE_DIR}/scripts/check_references.sh WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+foreach(check includes references)
+    add_test(NAME check_${check} COMMAND ${CMAKE_SOURCE_DIR}/scripts/check_${check}.sh
+        WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+endforeach()
 if(TARGET ares-train) # reads the libraries and objects that the build left
     add_test(NAME check_unused COMMAND ${CMAKE_SOURCE_DIR}/scripts/check_unused.sh ${CMAKE_BINARY_DIR}
         WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 endif()
-add_test(NAME check_format COMMAND ${CMAKE_SOURCE_DIR}/scripts/format.sh --check WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+add_test(NAME check_format COMMAND ${CMAKE_SOURCE_DIR}/scripts/format.sh --check
+    WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})

@@ -1,15 +1,20 @@
 # Sourced by the studies here: the words they share, and the runs, one after the other.
 #
-#   --tiny             a random model of 0.85 M parameters (tiny.yaml) instead of SmolLM2: minutes instead of hours
-#   --seeds "1 2 3"    one run of every variant for each; the same seeds draw the same prompts, so that variants are pairs
-#   --only NAME        this variant alone; may be said several times
+#   --tiny             a random model of 0.85 M parameters (tiny.yaml) instead of SmolLM2: minutes
+#                      instead of hours
+#   --seeds "1 2 3"    one run of every variant for each; the same seeds draw the same prompts, so
+#                      that the runs of two variants are pairs
+#   --only NAME        this variant alone; may be given several times
 #   --ranks N          processes of a run
-#   --check            says whether every variant is a good configuration and different from the others; trains nothing
-#   key=value ...      overrides for every run, as in trainer.max_steps=8; what a variant sets itself stays as it says
+#   --check            checks that every variant is a good configuration and different from the
+#                      others; trains nothing
+#   key=value ...      overrides of every run, such as trainer.max_steps=8; what a variant sets
+#                      itself wins over them
 #
-# Two variants that resolve to the same configuration are an error: their runs would be the same, bit for bit.
-# A run that is finished (its DONE file) is skipped, one that was interrupted goes on, one that fails is named at the end and
-# does not stop the others. The table and the figure are drawn from what is there.
+# Two variants that resolve to the same configuration are an error: their runs would be the same,
+# bit for bit. A run that is finished (its DONE file) is skipped, one that was interrupted goes on,
+# one that fails is named at the end and does not stop the others. The table and the figure are
+# drawn from what is there.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 program=${ARES_TRAIN:-build/ares-train}
 here=experiments/AEPO
@@ -25,6 +30,11 @@ failed=()
 names=() settings=() # the study's variants, and their overrides
 runs=()      # words for `ares-train compare`
 
+refuse() { # message
+    echo "$(basename "$0"): $1" >&2
+    exit 2
+}
+
 read_words() {
     while (($#)); do
         case $1 in
@@ -33,35 +43,44 @@ read_words() {
         --only) only+=("${2:?"--only needs the name of a variant"}") && shift ;;
         --ranks) ranks=(--ranks "${2:?"--ranks needs a number"}") && shift ;;
         --check) check=1 ;;
-        -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && sed -n '3,12s/^# \{0,1\}//p' $here/study.sh && exit 0 ;;
+        -h | --help)
+            sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+            sed -n '/^#   /s/^# \{0,1\}//p' $here/study.sh
+            exit 0
+            ;;
         [!-]*=*) overrides+=("$1") ;;
-        *) echo "$(basename "$0"): '$1': no such option (see --help)" >&2 && exit 2 ;;
+        *) refuse "'$1': no such option (see --help)" ;;
         esac
         shift
     done
-    [[ -x $program ]] || { echo "$(basename "$0"): no $program; build it (scripts/quickstart.sh does), or set ARES_TRAIN" >&2; exit 2; }
+    [[ -x $program ]] ||
+        refuse "no $program; build it (scripts/quickstart.sh does), or set ARES_TRAIN"
     steps=$(resolved | sed -n 's/.*max_steps: \([0-9]*\)$/\1/p')
 }
 
 # resolved override ...: the configuration of a run with these.
 resolved() { "$program" "${configs[@]}" "${overrides[@]}" "$@" --print-config; }
 
-# Where a run lies, what it writes and how fast it is: set to the defaults where runs are compared, for they move no weight.
-unmoving=(project_name experiment_name run_dir threads logger val_freq val_before_train val_generations_to_log save_freq save_limit)
-unmoving=("${unmoving[@]/#/'~trainer.'}" '~worker.rollout.max_num_seqs' '~worker.rollout.max_num_batched_tokens' '~worker.rollout.cache_tokens'
+# Options of a run's place, files and speed: set to their defaults where configurations are
+# compared, because no weight depends on them.
+unmoving=(project_name experiment_name run_dir threads logger val_freq val_before_train
+    val_generations_to_log save_freq save_limit)
+unmoving=("${unmoving[@]/#/'~trainer.'}" '~worker.rollout.max_num_seqs'
+    '~worker.rollout.max_num_batched_tokens' '~worker.rollout.cache_tokens'
     '~worker.actor.max_token_len_per_device' '~worker.actor.model.enable_gradient_checkpointing')
 
 # Every variant resolves, and no two to the same.
 check_variants() {
     local i k words configuration all=()
-    ((steps > 0)) || { echo "$(basename "$0"): trainer.max_steps: a study needs a number of steps" >&2; exit 2; }
+    ((steps > 0)) || refuse "trainer.max_steps: a study needs a number of steps"
     for i in "${!names[@]}"; do
         eval "words=(${settings[i]})"
-        configuration=$(resolved "${words[@]}" "${unmoving[@]}") || { echo "$(basename "$0"): '${names[i]}': no good configuration" >&2; exit 2; }
+        configuration=$(resolved "${words[@]}" "${unmoving[@]}") ||
+            refuse "'${names[i]}': no good configuration"
         for k in "${!all[@]}"; do
             [[ ${all[k]} != "$configuration" ]] && continue
-            echo "$(basename "$0"): '${names[i]}' is configured as '${names[k]}' is (${settings[i]}); their runs would be the same" >&2
-            exit 2
+            refuse "'${names[i]}' is configured as '${names[k]}' is (${settings[i]}); their runs\
+ would be the same"
         done
         all+=("$configuration")
     done
@@ -96,7 +115,8 @@ train_variant() {
         else
             echo "== $dir"
             code=0
-            "$program" "${ranks[@]}" "${configs[@]}" "${overrides[@]}" trainer.run_dir="$dir" data.seed="$seed" worker.rollout.seed="$seed" "$@" || code=$?
+            "$program" "${ranks[@]}" "${configs[@]}" "${overrides[@]}" trainer.run_dir="$dir" \
+                data.seed="$seed" worker.rollout.seed="$seed" "$@" || code=$?
             ((code < 128)) || exit $code # stopped by a signal: so is the study
             ((code == 0)) || failed+=("$dir")
         fi
@@ -112,7 +132,7 @@ one_of() { # WORD, words
 
 # run_study STUDY TITLE: the variants' runs; table and figures of what is there then.
 run_study() {
-    local out=runs/AEPO/$1/$model name words i
+    local out=runs/AEPO/$1/$model name words i columns
     for name in "${only[@]}"; do
         one_of "$name" "${names[@]}" && continue
         echo "$(basename "$0"): --only: '$name': no such variant; the study has" >&2
@@ -130,11 +150,18 @@ run_study() {
         eval "words=(${settings[i]})"
         train_variant "$1" "${names[i]}" "${words[@]}"
     done
-    if ((${#runs[@]})); then # of questions that training never asks: what training asks depends on the variant (README.md)
-        "$program" compare --last $(((steps + 3) / 4)) --smooth 1 --metric val/accuracy --columns reward/accuracy,response_length/mean,aepo/hwe_num/easy,aepo/hwe_num/medium,aepo/hwe_num/hard,aepo/tau,sum:rollout/generated_tokens,sum:timing_s/step \
-            --svg "$out/accuracy.svg" --title "$2" "${runs[@]}" | tee "$out/table.md"
-        "$program" compare --smooth 1 --metric val/accuracy --x rollout/generated_tokens --svg "$out/tokens.svg" --title "$2: by tokens generated" "${runs[@]}" | grep figure:
-        "$program" compare --metric response_length/mean --svg "$out/length.svg" --title "$2: length of responses" "${runs[@]}" | grep figure:
+    if ((${#runs[@]})); then
+        # Accuracy is that of validation: its questions are the same for all variants, while the
+        # questions that training asks depend on the variant (README.md).
+        columns=reward/accuracy,response_length/mean,aepo/hwe_num/easy,aepo/hwe_num/medium
+        columns+=,aepo/hwe_num/hard,aepo/tau,sum:rollout/generated_tokens,sum:timing_s/step
+        "$program" compare --last $(((steps + 3) / 4)) --smooth 1 --metric val/accuracy \
+            --columns $columns --svg "$out/accuracy.svg" --title "$2" "${runs[@]}" |
+            tee "$out/table.md"
+        "$program" compare --smooth 1 --metric val/accuracy --x rollout/generated_tokens \
+            --svg "$out/tokens.svg" --title "$2: by tokens generated" "${runs[@]}" | grep figure:
+        "$program" compare --metric response_length/mean --svg "$out/length.svg" \
+            --title "$2: length of responses" "${runs[@]}" | grep figure:
     fi
     ((!${#failed[@]})) || { printf 'failed: %s\n' "${failed[@]}" >&2; exit 1; }
 }

@@ -1,7 +1,7 @@
 /*
- * Attention's speed as JSON lines: training forward and backward, prefill and decode, one line a
- * case, the best of many. FLOPs count the products of visible pairs only (4 D forward, 10 D
- * backward), so masked halves of blocks show as loss.
+ * Speed of attention as JSON lines: training forward and backward, prefill and decode, one line per
+ * case, the best of many runs. FLOPs count the products of visible pairs only (4 D forward, 10 D
+ * backward), so that work on masked halves of blocks lowers the result.
  *
  *   bench_attention [THREADS]
  */
@@ -45,8 +45,8 @@ static void line(const ares_device *d, const char *name, int threads, double us,
 }
 
 /*
- * groups prompts of prompt tokens, answers of answer tokens each; shared prompts or whole
- * sequences.
+ * `groups` prompts of `prompt` tokens and their answers of `answer` tokens each; with shared
+ * prompts or as whole sequences.
  */
 static void train(ares_device *d, int threads, const char *name, int groups, int prompt,
                   int answers, int answer, bool shared, int heads, int kv, int dim)

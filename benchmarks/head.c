@@ -1,7 +1,7 @@
 /*
- * The vocabulary head's and the sampler's speed as JSON lines, the best of many. GFLOP/s count 2
- * rows vocab k for each product: one forward and sampling, three backward (logits again, dx, dw),
- * three fused (logits, dx, dw).
+ * Speed of the vocabulary head and of the sampler as JSON lines, the best of many runs. GFLOP/s
+ * count 2 x rows x vocab x k per product: one product in forward and in sampling, three in backward
+ * (logits again, dx, dw), three fused (logits, dx, dw).
  *
  *   bench_head [THREADS] [rows]      rows: log-prob and entropy from logits only
  */

@@ -13,8 +13,8 @@
 #include "ares/core.h"
 
 /*
- * Twelve chains hide a latency of four cycles on two ports, and fit into the registers of AVX2
- * beside their factors.
+ * Twelve chains hide a latency of four cycles on two ports, and fit with their factors into the
+ * registers of AVX2.
  */
 enum { CHAINS = 12, TURNS = 1 << 21 };
 
@@ -42,7 +42,7 @@ static void task(void *ctx, int64_t i, int worker)
 {
     const job *j = ctx;
     (void)worker;
-    j->sums[i] = j->run(); /* stored, so that no turn is left out */
+    j->sums[i] = j->run(); /* stored, so that the compiler keeps every run */
 }
 
 /* Every thread gets one task of the same length at the same time. */
@@ -58,7 +58,7 @@ static void measure(ares_pool *pool, const char *isa, float (*run)(void), int la
         double t = ares_now_s();
         ares_pool_run(pool, threads, task, &j);
         t = ares_now_s() - t;
-        if (!k) continue; /* the first wakes threads and clocks */
+        if (!k) continue; /* the first run wakes the threads and raises the clocks */
         printf("%s%.6g", k > 1 ? "," : "", work / t);
         best = ARES_MAX(best, work / t);
     }

@@ -1,11 +1,11 @@
 /*
- * Speed of the linear products on the shapes of SmolLM2-135M and of the tiny model, JSON lines:
- * best of many repetitions, GFLOP/s, and GB/s of the weights. Every repetition takes other weights,
- * so that small batches read them from where a decode step would: memory for Smol, the caches for
+ * Speed of the linear products on the shapes of SmolLM2-135M and of the tiny model as JSON lines:
+ * the best of many runs, GFLOP/s, and GB/s of the weights. Every run takes other weights, so that
+ * small batches read them from where a decode step would: from memory for smol, from the caches for
  * tiny.
  *
- *   bench_linear [--threads N] [--dtype f32|bf16] [--seconds S] [--only smol|tiny] [--m M] [--op
- *       forward]
+ *   bench_linear [--threads N] [--dtype f32|bf16] [--seconds S] [--only smol|tiny] [--m M]
+ *                [--op forward]
  */
 #include "ares/kernels.h"
 

@@ -1,7 +1,7 @@
 /*
- * Decoding, the update and a whole GRPO step of the trainer's own parts, as JSON lines beside those
- * of the scripts in peers/ (benchmarks/run.sh runs both sides in turn). Tiny is the random 0.85
- * M-parameter Qwen2 of PERF 4.6, or a model directory.
+ * Decoding, the update and a whole GRPO step of the trainer's own parts, as JSON lines like those
+ * of the scripts in peers/ (benchmarks/run.sh runs both sides in turn). tiny is the random Qwen2
+ * with 0.85 M parameters of docs/performance.md#models-and-machine; any other model is a directory.
  *
  *   bench_step decode [model=tiny] [batch=1] [prompt=32] [new=64] [dtype=fp32] [threads=0]
  *       [repeat=3]
@@ -80,9 +80,9 @@ static int open_model(const options *o, ares_device *d, bool trainable, ares_mod
 }
 
 /*
- * Arithmetic of a phase in GFLOP, as the algorithm needs it: 2 for each weight and token of the
- * products, 4 for each head's channel and visible token of the attention. A backward counts twice
- * its forward; norms, activations and AdamW are not counted.
+ * Arithmetic of a phase in GFLOP, as the algorithm needs it: 2 per weight and token of the
+ * products, 4 per channel of a head and visible token of the attention. A backward pass counts
+ * twice its forward pass; norms, activations and AdamW are not counted.
  */
 static double block_flop(const ares_model_config *c)
 {
@@ -119,7 +119,7 @@ static void random_ids(int32_t vocab, uint64_t which, int64_t n, int32_t *ids)
         ids[i] = (int32_t)ares_rng_below(key, (uint64_t)i, (uint64_t)vocab);
 }
 
-/* What `repeat` runs measured, and the best of them. */
+/* The measurements of `repeat` runs, and the best of them. */
 typedef struct values {
     double v[64];
     int n, best;
@@ -380,8 +380,8 @@ static int grpo(const options *o)
         if (k && all.best == all.n - 1) gen_of_best = gen;
     }
     /*
-     * Sampling goes over the same tokens as a forward pass of the update; the reference's forward
-     * pass is in update_s.
+     * Sampling computes the same tokens as a forward pass of the update; update_s includes the
+     * forward pass of the reference.
      */
     double forward = forward_gflop(&m->cfg, (double)o->prompts, (double)o->prompt,
                                    (double)o->samples, (double)o->new);

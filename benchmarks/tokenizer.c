@@ -3,11 +3,11 @@
  * a text.
  *
  *   bench_tokenizer MODEL_DIR FILE.jsonl [PASSES]
- *   python benchmarks/peers/tokenizer.py MODEL_DIR FILE.jsonl [PASSES]     the same with the
- *                                         `tokenizers` library
  *
- * Each line of the file is one text, as it stands. `cold` is the first pass, with the table of
- * words still empty.
+ * benchmarks/peers/tokenizer.py measures the same with the `tokenizers` library.
+ *
+ * Each line of the file is one text. `cold` is the first pass, which begins with an empty table of
+ * words.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,13 +1,14 @@
 /*
- * Answers judged per second on one thread, a JSON line for each suite and verifier.
+ * Answers judged per second on one thread, a JSON line per suite and verifier.
  *
- *   bench_verifiers [--suite NAME] [--rows FILE.jsonl] [--repeat N]      all suites when none is
- *                                         named
- *   bench_verifiers --suite NAME --dump > FILE.jsonl                     the suite's rows, for
- *                                         benchmarks/peers/verifiers.py
+ *   bench_verifiers [--suite NAME] [--rows FILE.jsonl] [--repeat N]
+ *       without --suite: all suites
+ *   bench_verifiers --suite NAME --dump > FILE.jsonl
+ *       writes the rows of the suite, for benchmarks/peers/verifiers.py
  *
  * A row is a line as `ares-train grade` reads it. To add a suite: a function that writes its rows,
- * and a line in `suites`. One whose rows come from a file (rows NULL) is skipped without --rows.
+ * and a line in `suites`. A suite whose rows come from a file (rows NULL) is skipped without
+ * --rows.
  */
 #include <math.h>
 #include <stdio.h>

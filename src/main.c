@@ -1,4 +1,4 @@
-/* argv -> verb -> exit code. The only exit. */
+/* Calls the verb that argv names and exits with its code: the only place that exits. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /*
- * Curves with bands -> SVG. The frame is fixed, the legend stands beside it and takes the width its
- * names need.
+ * Curves with bands as SVG. The frame has a fixed size; the legend stands to its right and takes
+ * the width that its names need.
  */
 #include "figure.h"
 
@@ -171,7 +171,7 @@ static void bounds(const figure *f, double x[2], double y[2])
             y[1] = fmax(y[1], c->high[k]);
         }
     if (x[0] <= x[1]) return;
-    x[0] = y[0] = 0; /* an empty frame */
+    x[0] = y[0] = 0; /* no curve has points: an empty frame */
     x[1] = y[1] = 1;
 }
 
@@ -206,7 +206,7 @@ void figure_write_svg(const figure *f, ares_str *out)
     write_text(out, place, f->subtitle);
     write_axes(f, &x, &y, out);
     for (int i = 0; i < f->n_curves; i++) write_band(&f->curves[i], i, &x, &y, out);
-    /* the first above the others */
+    /* drawn last to first, so that the first curve lies above the others */
     for (int i = f->n_curves; i-- > 0;) write_line(&f->curves[i], i, &x, &y, out);
     write_legend(f, out);
     ares_str_add_z(out, "</svg>\n");

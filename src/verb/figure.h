@@ -1,6 +1,6 @@
 /*
- * Curves with bands as a picture (figure.c): an SVG of text and shapes alone, which a browser, a
- * README and a printer show alike.
+ * Curves with bands as a picture (figure.c): an SVG of text and shapes without style sheets or
+ * scripts, so that a browser, a README and a printer show it alike.
  */
 #ifndef ARES_VERB_FIGURE_H
 #define ARES_VERB_FIGURE_H

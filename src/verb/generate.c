@@ -1,6 +1,6 @@
 /*
- * ares-train generate: samples from a model, by the engine that trains it. All lines decode
- * together; answers keep their order.
+ * ares-train generate: samples from a model with the engine that training uses. All lines are
+ * decoded together; the answers are written in the order of the lines.
  */
 #include <stdio.h>
 #include <string.h>
@@ -33,7 +33,7 @@ typedef struct job {
     int64_t n_answers, cap;
 } job;
 
-/* Messages of a prompt: one of the user. */
+/* A prompt as messages: one message of the user. */
 static const ares_json *user_message(ares_arena *a, ares_view text)
 {
     ares_str s = { 0 };
@@ -53,7 +53,10 @@ static const ares_json *user_message(ares_arena *a, ares_view text)
     return rc == ARES_OK ? v : NULL;
 }
 
-/* A line's variables, ready for an answer as a data set's prompt is, unless it says otherwise. */
+/*
+ * The line's template variables, and add_generation_prompt or continue_final_message as for the
+ * prompt of a data set, unless the line has one of them.
+ */
 static const ares_json *with_generation_prompt(ares_arena *a, const ares_json *line)
 {
     static const ares_json yes = { .type = ARES_JSON_BOOL, .boolean = true };
@@ -109,7 +112,7 @@ static void add(job *j, const ares_json *line, int bad)
     answer *a = &j->answers[j->n_answers];
     *a = (answer){ .request = -1 };
     int rc = bad != ARES_OK ? bad : encode(j, line);
-    /* the key of line i: a line's samples do not depend on the lines around it but on its number */
+    /* the key of line i: its samples depend on its number, not on the lines around it */
     ares_rng_key key = ares_rng_sub(
         ares_rng_sub(ares_rng_root((uint64_t)j->seed, ARES_RNG_SAMPLE), 0, (uint64_t)j->n_answers),
         0, 0);
@@ -232,7 +235,7 @@ static int open_all(job *j)
     ARES_TRY(ares_device_open(j->device, (int)j->threads, &j->d));
     ARES_TRY(ares_model_find(j->model, &j->dir));
     ARES_TRY(ares_model_load(j->dir.data, &j->d, &opt, &j->m));
-    /* told again by the first line that needs it */
+    /* the first line that needs it reports the failure again */
     if (ares_tokenizer_load(j->dir.data, &j->tokenizer) != ARES_OK) j->tokenizer = NULL;
     ares_rollout_options o = { .max_num_seqs = (int32_t)j->max_num_seqs,
                                .max_num_batched_tokens = 2048,

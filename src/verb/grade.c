@@ -13,7 +13,7 @@ typedef struct job {
     int64_t bad;
 } job;
 
-/* Strings as they are, anything else as JSON: as data rows are read. */
+/* Strings as they are, any other value as JSON, which is how data rows are read. */
 static ares_view text_of(const ares_json *line, const char *key, ares_str *storage)
 {
     const ares_json *v = ares_json_get(line, key);
@@ -104,7 +104,7 @@ static void add_verifiers(ares_str *out)
 static void add_cell(ares_str *out, const char *text)
 {
     for (; *text; text++) {
-        /* as Markdown reads them */
+        /* Markdown would read these */
         if (*text == '|' || *text == '<' || *text == '\\') ares_str_add_char(out, '\\');
         ares_str_add_char(out, *text);
     }

@@ -1,7 +1,7 @@
 /*
- * ares-train init: a fresh random model directory that transformers opens too. The options become a
- * config.json, which is then read and checked like anyone's, so that what an architecture means
- * stays in one place.
+ * ares-train init: a new model directory with random weights, which transformers can open too. The
+ * options become a config.json, which is then read and checked like any other, so that the meaning
+ * of an architecture stays in one place.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -16,8 +16,8 @@ typedef struct job {
     int64_t hidden, layers, heads, kv_heads, head_dim, intermediate, vocab, max_position, seed;
     double rope_theta;
     bool tied, untied;
-    ares_str dir;                  /* being written; takes the name of `out` when it is whole */
-    int32_t bos, eos, pad, tokens; /* of the tokenizer: ids, -1 none; tokens: ids it may give */
+    ares_str dir;                  /* being written; renamed to `out` when it is whole */
+    int32_t bos, eos, pad, tokens; /* of the tokenizer: ids (-1: none), and how many ids it has */
 } job;
 
 /* ------------------------------------------------------------------ one token per byte */

@@ -1,5 +1,6 @@
 /*
- * ares-train score: what a model gives every token of a sequence, by the functions that train it.
+ * ares-train score: log-prob and entropy of every token of a sequence under a model, computed by
+ * the functions that training uses.
  */
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* The words of other trainers against the options there are. */
+/* The names that other trainers give to options lead to the options of this program. */
 #include "ares/train.h"
 #include "faults.h"
 #include "test.h"
@@ -52,7 +52,7 @@ TEST(every_alias_leads_to_an_option_and_stands_once)
     ares_config_free(cfg);
 }
 
-/* Words of verl, EasyR1, RLinf, TRL and the curriculum's trainer, by the option that each sets. */
+/* Names of verl, EasyR1, RLinf, TRL and the curriculum's trainer, by the option that each sets. */
 TEST(every_word_of_another_trainer_sets_the_option_that_means_the_same)
 {
     static const struct {

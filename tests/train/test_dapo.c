@@ -1,6 +1,6 @@
 /*
- * DAPO's own words become the options that they stand for; explicit options win, contradictions are
- * told.
+ * DAPO's own options become the options that they stand for; explicit options win, and
+ * contradictions are reported.
  */
 #include "ares/train.h"
 #include "faults.h"
@@ -27,7 +27,7 @@ static ares_config *read_words(ares_train_config *c, const char *yaml, const cha
     return cfg;
 }
 
-/* The resolved configuration as text, and read again: it means the same. */
+/* The resolved configuration as text. Reading that text must give the same configuration. */
 static void check_stable(ares_config *cfg)
 {
     ares_train_config c;
@@ -340,8 +340,7 @@ TEST(two_spellings_that_disagree_are_named)
     ares_config_free(cfg);
 }
 
-/*
- * max_try_make_batch counts the first draw, too, and 0 is no limit; max_resample has -1 for that.
+/* max_try_make_batch counts the first draw too, 0: no limit; max_resample does not, -1: no limit.
  */
 TEST(a_limit_of_draws_in_its_two_spellings_is_one_and_the_later_one_counts)
 {

@@ -1,5 +1,6 @@
 /*
- * Every key of EasyR1 and ARES is known under its name; values that cannot be honoured are refused.
+ * Every option of EasyR1 and ARES is known under its name; values that ask for something this
+ * program cannot do are refused.
  */
 #include "ares/train.h"
 #include "faults.h"
@@ -182,7 +183,7 @@ static const char *const keys[] = {
     "trainer.wandb_run_id=null",
 };
 
-/* The words on top of a small run, checked for so many ranks; faults stay in cfg. */
+/* Checks a small run with these overrides for a number of ranks; faults stay in cfg. */
 static ares_config *checked(const char *const *words, int n, int world, ares_train_config *c)
 {
     static const char *const base[] = { "worker.actor.model.model_path=m",
@@ -259,7 +260,7 @@ TEST(the_published_file_is_good_without_data_and_model)
     CHECK(!c.ref.dtype);
     CHECK_STR(c.reward.reward_function, "./examples/reward_function/aepo.py:compute_score");
     CHECK_EQ(c.trainer.save_limit, 3);
-    /* what it names in the repository is there */
+    /* the files of the repository that it names exist */
     CHECK(ares_file_exists(test_source(c.data.format_prompt)));
     ares_config_free(cfg);
 }

@@ -1,6 +1,6 @@
 /*
- * The usual metrics of a batch: of the policy's own tokens and of the answers that count, whatever
- * else lies in it.
+ * The usual metrics of a batch count only tokens of the policy and answers that are not masked,
+ * whatever else the batch holds.
  */
 #include <math.h>
 
@@ -14,7 +14,7 @@ static double metric(const ares_metrics *m, const char *name)
     return x;
 }
 
-/* Of a batch by hand. mask: a character per token. */
+/* A row of a batch made by hand. mask: a character per token. */
 typedef struct answer {
     const char *mask;
     float score, accuracy;
@@ -49,7 +49,7 @@ static void fill(ares_batch *b, const answer *answers, int64_t rows)
     }
 }
 
-/* Tokens of an environment among the policy's, and an answer that is masked whole. */
+/* Tokens of an environment among those of the policy, and an answer whose tokens are all masked. */
 TEST(metrics_of_a_batch_are_of_unmasked_tokens_and_of_answers_that_count)
 {
     static const answer answers[] = { { "1101", 1, 1 }, { "0000000", 9, 0 }, { "10", 0.5F, 0 } };

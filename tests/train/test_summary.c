@@ -1,6 +1,6 @@
 /*
- * The table at the end of a run, from files written by hand. Seen to fail: with texts cut at their
- * end.
+ * The table at the end of a run, from files written by hand. The first test fails where long texts
+ * are cut at their end.
  */
 #include "run/run.h"
 #include "test.h"
@@ -41,7 +41,7 @@ TEST(the_summary_shows_where_answers_begin_and_end)
                               "7 + 5 = 12 \\boxed{12} \n");
     CHECK_CONTAINS(text.data, "what is the sum of three and four,\xe2\x80\xa6 it takes the line to "
                               "43: 3456789012345678   ");
-    /* ten of two columns, the dots, ten more */
+    /* ten characters two columns wide, the dots, ten more */
     CHECK_CONTAINS(text.data, "\xe4\xb9\x9d\xe5\x8d\x81\xe2\x80\xa6");
     CHECK_CONTAINS(text.data, "val/accuracy                                     0.250     0.500\n");
     CHECK(!strstr(text.data, "tau"));
@@ -61,7 +61,7 @@ TEST(the_summary_of_a_run_that_was_not_validated_before_has_one_column)
     ares_str_fini(&text);
 }
 
-/* The linker sends the product's read here: a disk that fails after the first piece of a file. */
+/* The linker replaces read by this: a disk that fails after the first piece of a file. */
 static bool disk_fails;
 
 ssize_t __real_read(int fd, void *out, size_t n);

@@ -1,4 +1,4 @@
-/* docs/algorithms.md is what --help-algorithms prints, and every option it names is one. */
+/* docs/algorithms.md is what --help-algorithms prints, and every option it names exists. */
 #include "test.h"
 
 #include <stdio.h>
@@ -38,7 +38,7 @@ static int64_t faults(const char *override)
     return n;
 }
 
-TEST(every_option_of_the_page_of_algorithms_is_one)
+TEST(every_option_of_the_page_of_algorithms_exists)
 {
     ares_str text;
     int seen = 0;

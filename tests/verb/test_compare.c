@@ -1,5 +1,5 @@
 /*
- * Runs side by side: made-up metrics, so that every number of the table and every point of the
+ * ares-train compare on invented metrics, so that every number of the table and every point of the
  * picture is known.
  */
 #include <stdio.h>
@@ -8,8 +8,8 @@
 #include "test.h"
 
 /*
- * runs/<name>/metrics.jsonl: accuracy base + slope x step at the steps 1..4, tokens 10 a step, a
- * validation at the ends.
+ * <name>/metrics.jsonl: accuracy base + slope x step at steps 1 to 4, 10 tokens per step, a
+ * validation at both ends.
  */
 static void make_run(const char *name, double base, double slope, bool done)
 {
@@ -19,7 +19,8 @@ static void make_run(const char *name, double base, double slope, bool done)
     for (int i = 1; i <= 4; i++)
         ares_str_addf(&rows, "{\"step\":%d,\"reward/accuracy\":%g,\"tokens\":10%s}\n", i,
                       base + slope * i, i == 4 ? ",\"val/accuracy\":0.5" : "");
-    if (!done) ares_str_add_z(&rows, "{\"step\":5,\"reward/acc"); /* it is writing this very line */
+    if (!done)
+        ares_str_add_z(&rows, "{\"step\":5,\"reward/acc"); /* a line that the run is writing */
     CHECK_OK(ares_dir_make(test_file(name)));
     snprintf(path, sizeof path, "%s/metrics.jsonl", name);
     CHECK_OK(ares_file_write(test_file(path), rows.data, rows.len));
@@ -57,7 +58,7 @@ TEST(compare_tells_means_deviations_and_paired_differences)
                              "0.00     | -                |\n");
     CHECK_CONTAINS(out.data, "| plain     | 2    | 0.325 ± 0.071 ");
     CHECK_CONTAINS(out.data, "| less full | runs |");
-    /* run by run the seed falls out */
+    /* the difference run by run does not depend on the seed */
     CHECK_CONTAINS(out.data, "| plain     | 2    | -0.175 ± 0.000 ");
     CHECK_CONTAINS(out.data, "not finished: b2, step 4\n");
     CHECK(!strstr(out.data, "not finished: b1"));
@@ -132,7 +133,7 @@ TEST(a_figure_has_its_points_where_the_numbers_are)
                                     { "nothing", 0, NULL, NULL, NULL, NULL } };
     ares_str svg = { 0 };
     figure_write_svg(&(figure){ "t", "s", "x", "y", curves, 1 }, &svg);
-    /* 0 at the foot, 1 just under the top */
+    /* 0 at the bottom, 1 just below the top */
     CHECK_CONTAINS(svg.data, "d=\"M76.0 424.0L716.0 77.8\"");
     CHECK(!strstr(svg.data, ">-0<"));
     /* up along high, back along low */

@@ -1,4 +1,4 @@
-/* The verbs that answer lines with lines, run as users run them. */
+/* The verbs that read lines and write lines, run as users run them. */
 #include "test.h"
 
 #include <stdio.h>
@@ -58,7 +58,7 @@ TEST(grade_answers_every_line_in_its_place)
     check_lines("grade --verifier number", "", 0, "");
 }
 
-TEST(grade_goes_on_behind_a_bad_line)
+TEST(grade_continues_after_a_bad_line)
 {
     check_lines("grade --verifier number",
                 "{\"response\":\"1\",\"ground_truth\":\"1\"}\nnonsense\n{\"ground_truth\":\"1\"}\n{"
@@ -221,16 +221,4 @@ TEST(render_goes_through_templates_and_format_prompts)
     check_lines(words, "{\"content\":\"  Why?\\n\"}\n", 0, "{\"text\":\"Why? Think.\"}\n");
     check_message("render", 2, "give --model or --template");
     check_message("render --template /none.jinja", 1, "/none.jinja");
-}
-
-TEST(help_of_each_verb_shows_an_example)
-{
-    static const char *const verbs[] = { "tokenize", "detokenize", "render", "grade" };
-    if (!ares_file_exists(test_program())) SKIP("ares-train is not built");
-    for (int i = 0; i < ARES_COUNT(verbs); i++) {
-        ares_str out = { 0 };
-        CHECK_EQ(test_shell(&out, "'%s' %s --help", test_program(), verbs[i]), 0);
-        CHECK_CONTAINS(out.data, "example:");
-        ares_str_fini(&out);
-    }
 }

@@ -1,11 +1,15 @@
-"""Runs both sides of the measures P1 to P11 in turn, prints their JSON lines and the ratios, appends them to benchmarks/results.
+"""Runs both sides of the measures P1 to P11 in turn, prints their JSON lines and the ratios,
+appends them to benchmarks/results.
 
-    python benchmarks/compare.py [P1 ... P11] [--rounds 2] [--build build] [--prefix "chrt -f 1"] [--results DIR] [--readme]
+    python benchmarks/compare.py [P1 ... P11] [--rounds 2] [--build build] [--prefix "chrt -f 1"]
+                                 [--results DIR] [--readme]
 
-benchmarks/run.sh builds the programs first. A round runs our side, then each form of the peer; the next round does so again, so that a
-busy neighbour meets both. `ratio` compares the best of all runs, `ratio_median` their medians; above 1 is in our favour. Both sides use the
-same weights' shapes, tokens, dtype and number of threads.
+benchmarks/run.sh builds the programs first. A round runs our side, then each form of the peer; the
+next round does so again, so that a busy neighbour meets both. `ratio` compares the best of all
+runs, `ratio_median` their medians; above 1 is in our favour. Both sides use the same weights'
+shapes, tokens, dtype and number of threads.
 """
+
 import argparse
 import datetime
 import importlib.metadata
@@ -40,10 +44,15 @@ class Run:
     def command(self, words, note):
         """Runs one side; its JSON lines, each written down with the note."""
         words = shlex.split(self.args.prefix) + [str(w) for w in words]
-        done = subprocess.run(words, cwd=REPO, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(
+            words, cwd=REPO, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         lines = [json.loads(x) for x in done.stdout.splitlines() if x.startswith("{")]
         if done.returncode or not lines:
-            raise SystemExit("benchmarks: %s: exit code %d\n%s" % (" ".join(words), done.returncode, done.stderr[-2000:]))
+            raise SystemExit(
+                "benchmarks: %s: exit code %d\n%s"
+                % (" ".join(words), done.returncode, done.stderr[-2000:])
+            )
         for x in lines:
             x.update({k: v.replace("%s/" % REPO, "") for k, v in x.items() if isinstance(v, str)})
             x.update(note)
@@ -54,7 +63,10 @@ class Run:
         return self.command([pathlib.Path(self.args.build) / program, *words], note)
 
     def peer(self, script, *words, **note):
-        return self.command([sys.executable, HERE / "peers" / script, "--threads", self.args.threads, *words], {**note, "script": script})
+        return self.command(
+            [sys.executable, HERE / "peers" / script, "--threads", self.args.threads, *words],
+            {**note, "script": script},
+        )
 
     def ratio(self, id, case, ares, peer, at_least, goal, unit, rate):
         """ares and peer: the values of every run of every round."""
@@ -62,17 +74,39 @@ class Run:
         over = (lambda a, p: a / p) if rate else (lambda a, p: p / a)
         a, p = best(ares), best(peer)
         am, pm = statistics.median(ares), statistics.median(peer)
-        self.write({"id": id, "case": case, "ares": sig(a), "peer": sig(p), "unit": unit, "ratio": sig(over(a, p), 3), "ratio_median": sig(over(am, pm), 3),
-                    "ares_median": sig(am), "peer_median": sig(pm), "at_least": at_least, "goal": goal})
-
+        self.write(
+            {
+                "id": id,
+                "case": case,
+                "ares": sig(a),
+                "peer": sig(p),
+                "unit": unit,
+                "ratio": sig(over(a, p), 3),
+                "ratio_median": sig(over(am, pm), 3),
+                "ares_median": sig(am),
+                "peer_median": sig(pm),
+                "at_least": at_least,
+                "goal": goal,
+            }
+        )
 
     def limit(self, id):
         """GFLOP/s of a loop of multiply-adds on every thread, at this moment."""
-        return max(x["value"] for x in self.ares("bench_limit", "threads=%d" % self.args.threads, id=id))
+        return max(
+            x["value"] for x in self.ares("bench_limit", "threads=%d" % self.args.threads, id=id)
+        )
 
     def share(self, id, case, gflops, limit):
         """What a phase of ours computes per second, at best, beside the limit."""
-        self.write({"id": id, "case": case, "gflops": sig(max(gflops)), "limit_gflops": sig(max(limit)), "share_of_limit": sig(max(gflops) / max(limit), 3)})
+        self.write(
+            {
+                "id": id,
+                "case": case,
+                "gflops": sig(max(gflops)),
+                "limit_gflops": sig(max(limit)),
+                "share_of_limit": sig(max(gflops) / max(limit), 3),
+            }
+        )
 
 
 def sig(x, digits=4):
@@ -84,44 +118,137 @@ def values(lines):
 
 
 def grpo(r, id, case, ours, theirs, forms, goals, repeat):
-    """One step of both sides; the peer plain and with kept pages. Gives the peak memory of the plain form, and TRL's start."""
+    """One step of both sides; the peer plain and with kept pages. Gives the peak memory of the
+    plain form, and TRL's start."""
     a, p, limit = [], {f: [] for f in forms}, []
     for _ in range(r.args.rounds):
         limit.append(r.limit(id))
-        a += r.ares("bench_step", "grpo", "repeat=%d" % max(2, repeat), "threads=%d" % r.args.threads, *ours, id=id, case=case)
+        a += r.ares(
+            "bench_step",
+            "grpo",
+            "repeat=%d" % max(2, repeat),
+            "threads=%d" % r.args.threads,
+            *ours,
+            id=id,
+            case=case
+        )
         for form in forms:
-            p[form] += r.peer("grpo.py", "--repeat", repeat, *theirs, *(["--kept"] if form == "kept" else []), id=id, case=case)
+            p[form] += r.peer(
+                "grpo.py",
+                "--repeat",
+                repeat,
+                *theirs,
+                *(["--kept"] if form == "kept" else []),
+                id=id,
+                case=case
+            )
     for phase in ("generate", "update"):
-        r.share(id, "%s, %s" % (case, phase), [x[phase + "_gflop"] / x[phase + "_s"] for x in a], limit)
+        r.share(
+            id, "%s, %s" % (case, phase), [x[phase + "_gflop"] / x[phase + "_s"] for x in a], limit
+        )
     for form in forms:
-        r.ratio(id, case + ", TRL" + (" kept" if form == "kept" else ""), values(a), values(p[form]), *goals[form], "s/step", False)
+        r.ratio(
+            id,
+            case + ", TRL" + (" kept" if form == "kept" else ""),
+            values(a),
+            values(p[form]),
+            *goals[form],
+            "s/step",
+            False
+        )
     if id == "P2":
-        r.peaks[case] = max(x["peak_gib"] for x in a), {f: max(x["peak_gib"] for x in p[f]) for f in forms}
+        r.peaks[case] = max(x["peak_gib"] for x in a), {
+            f: max(x["peak_gib"] for x in p[f]) for f in forms
+        }
     r.first_step[id] = min(x["first_step_s"] for f in forms for x in p[f])
 
 
 def p1(r):
-    grpo(r, "P1", "tiny, beta 0", ["model=tiny"], ["--model", "tiny"], ["plain", "kept"], {"plain": (5, 8), "kept": (5, 8)}, 5)
+    grpo(
+        r,
+        "P1",
+        "tiny, beta 0",
+        ["model=tiny"],
+        ["--model", "tiny"],
+        ["plain", "kept"],
+        {"plain": (5, 8), "kept": (5, 8)},
+        5,
+    )
 
 
 def p2(r):
     for beta in r.args.betas:
-        grpo(r, "P2", "Smol, beta " + beta, ["model=%s" % SMOL, "prompts=4", "samples=8", "prompt=47", "new=32", "beta=" + beta],
-             ["--model", "smol", "--prompts", 4, "--samples", 8, "--prompt-tokens", 47, "--new-tokens", 32, "--beta", beta],
-             r.args.forms, {"plain": (4.5, 9), "kept": (3, 6)}, 1)
+        grpo(
+            r,
+            "P2",
+            "Smol, beta " + beta,
+            ["model=%s" % SMOL, "prompts=4", "samples=8", "prompt=47", "new=32", "beta=" + beta],
+            [
+                "--model",
+                "smol",
+                "--prompts",
+                4,
+                "--samples",
+                8,
+                "--prompt-tokens",
+                47,
+                "--new-tokens",
+                32,
+                "--beta",
+                beta,
+            ],
+            r.args.forms,
+            {"plain": (4.5, 9), "kept": (3, 6)},
+            1,
+        )
     for case, (ares, peers) in r.peaks.items():
         for form, peer in peers.items():
-            r.write({"id": "P9", "case": "peak memory of P2, " + case + ", TRL" + (" kept" if form == "kept" else ""), "ares": ares, "peer": peer, "unit": "GiB",
-                     "ratio": sig(peer / ares, 3), "at_least": 2, "goal": 4})
+            r.write(
+                {
+                    "id": "P9",
+                    "case": "peak memory of P2, "
+                    + case
+                    + ", TRL"
+                    + (" kept" if form == "kept" else ""),
+                    "ares": ares,
+                    "peer": peer,
+                    "unit": "GiB",
+                    "ratio": sig(peer / ares, 3),
+                    "at_least": 2,
+                    "goal": 4,
+                }
+            )
 
 
 def decode(r, id, model, peer_model, goals, new, repeat):
     a, p = {}, {}
     for _ in range(r.args.rounds):
         for batch in goals:
-            a.setdefault(batch, []).extend(r.ares("bench_step", "decode", "model=%s" % model, "batch=%d" % batch, "new=%d" % new, "threads=%d" % r.args.threads,
-                                                  "repeat=%d" % max(3, repeat), id=id))
-        for x in r.peer("decode.py", "--model", peer_model, "--batch", *goals, "--new", new, "--repeat", repeat, "--kept", id=id):
+            a.setdefault(batch, []).extend(
+                r.ares(
+                    "bench_step",
+                    "decode",
+                    "model=%s" % model,
+                    "batch=%d" % batch,
+                    "new=%d" % new,
+                    "threads=%d" % r.args.threads,
+                    "repeat=%d" % max(3, repeat),
+                    id=id,
+                )
+            )
+        for x in r.peer(
+            "decode.py",
+            "--model",
+            peer_model,
+            "--batch",
+            *goals,
+            "--new",
+            new,
+            "--repeat",
+            repeat,
+            "--kept",
+            id=id
+        ):
             p.setdefault(x["batch"], []).append(x)
     for batch, goal in goals.items():
         r.ratio(id, "B=%d" % batch, values(a[batch]), values(p[batch]), *goal, "tokens/s", True)
@@ -138,19 +265,62 @@ def p4(r):
 def p5(r):
     f, b = [], []
     for _ in range(r.args.rounds + 1):
-        f += r.ares("bench_step", "decode", "model=%s" % SMOL, "batch=1", "threads=%d" % r.args.threads, id="P5")
-        b += r.ares("bench_step", "decode", "model=%s" % SMOL, "batch=1", "dtype=bf16", "threads=%d" % r.args.threads, id="P5")
-    r.ratio("P5", "Smol, B=1: bf16 against our fp32", values(b), values(f), 1.7, 1.9, "tokens/s", True)
+        f += r.ares(
+            "bench_step",
+            "decode",
+            "model=%s" % SMOL,
+            "batch=1",
+            "threads=%d" % r.args.threads,
+            id="P5",
+        )
+        b += r.ares(
+            "bench_step",
+            "decode",
+            "model=%s" % SMOL,
+            "batch=1",
+            "dtype=bf16",
+            "threads=%d" % r.args.threads,
+            id="P5",
+        )
+    r.ratio(
+        "P5", "Smol, B=1: bf16 against our fp32", values(b), values(f), 1.7, 1.9, "tokens/s", True
+    )
 
 
 def p6(r):
-    for case, model, peer_model, rows, tokens, repeat, goal in (("tiny", "tiny", "tiny", 128, 96, 5, (2.2, 3.2)), ("Smol", SMOL, "smol", 32, 79, 1, (1.7, 2.3))):
+    for case, model, peer_model, rows, tokens, repeat, goal in (
+        ("tiny", "tiny", "tiny", 128, 96, 5, (2.2, 3.2)),
+        ("Smol", SMOL, "smol", 32, 79, 1, (1.7, 2.3)),
+    ):
         a, p, limit = [], [], []
         for _ in range(r.args.rounds):
             limit.append(r.limit("P6"))
-            a += r.ares("bench_step", "update", "model=%s" % model, "rows=%d" % rows, "tokens=%d" % tokens, "threads=%d" % r.args.threads, "repeat=%d" % max(2, repeat), id="P6")
-            p += r.peer("update.py", "--model", peer_model, "--rows", rows, "--tokens", tokens, "--repeat", repeat, "--kept", id="P6")
-        r.share("P6", case + ", update", [v * x["gflop_per_token"] for x in a for v in x["all"]], limit)
+            a += r.ares(
+                "bench_step",
+                "update",
+                "model=%s" % model,
+                "rows=%d" % rows,
+                "tokens=%d" % tokens,
+                "threads=%d" % r.args.threads,
+                "repeat=%d" % max(2, repeat),
+                id="P6",
+            )
+            p += r.peer(
+                "update.py",
+                "--model",
+                peer_model,
+                "--rows",
+                rows,
+                "--tokens",
+                tokens,
+                "--repeat",
+                repeat,
+                "--kept",
+                id="P6",
+            )
+        r.share(
+            "P6", case + ", update", [v * x["gflop_per_token"] for x in a for v in x["all"]], limit
+        )
         r.ratio("P6", case, values(a), values(p), *goal, "tokens/s", True)
 
 
@@ -159,16 +329,33 @@ def p7(r):
     for _ in range(r.args.rounds):
         a += r.ares("bench_head", r.args.threads, "rows", id="P7")
         for form in p:
-            p[form] += r.peer("head.py", "--repeat", 5, *(["--kept"] if "kept" in form else []), id="P7")
+            p[form] += r.peer(
+                "head.py", "--repeat", 5, *(["--kept"] if "kept" in form else []), id="P7"
+            )
     for form, goal in (("eager", (15, 40)), ("eager, kept", (4, 10))):
-        r.ratio("P7", "[1024, 151936], " + form, values(a), values(p[form]), *goal, "us/token", False)
+        r.ratio(
+            "P7", "[1024, 151936], " + form, values(a), values(p[form]), *goal, "us/token", False
+        )
 
 
 def p8(r):
     best, median = {}, {}
     for _ in range(r.args.rounds):
         for m in (16, 64, 1024):
-            for x in r.ares("bench_linear", "--only", "smol", "--op", "forward", "--m", m, "--threads", r.args.threads, "--seconds", 0.15, id="P8"):
+            for x in r.ares(
+                "bench_linear",
+                "--only",
+                "smol",
+                "--op",
+                "forward",
+                "--m",
+                m,
+                "--threads",
+                r.args.threads,
+                "--seconds",
+                0.15,
+                id="P8",
+            ):
                 best.setdefault(("ares", m, x["n"], x["k"]), []).append(x["best_us"])
                 median.setdefault(("ares", m, x["n"], x["k"]), []).append(x["median_us"])
         for x in r.peer("mm.py", "--seconds", 0.15, id="P8"):
@@ -178,12 +365,34 @@ def p8(r):
     cpu = cpu_model()
     goal = (1.8, 2.3) if "avx512f" in cpu["flags"] and cpu["vendor"] != "GenuineIntel" else (1, 2.3)
     for m in (16, 64, 1024):
-        total = {s: [sum(t * min(best[s, m, n, k]) for (n, k), t in SMOL_PRODUCTS.items()), sum(t * statistics.median(median[s, m, n, k]) for (n, k), t in SMOL_PRODUCTS.items())]
-                 for s in ("ares", "peer")}
-        worst = min((min(best["peer", m, n, k]) / min(best["ares", m, n, k]), n, k) for n, k in SMOL_PRODUCTS)
-        line = {"id": "P8", "case": "all products of Smol, M=%d" % m, "ares": sig(total["ares"][0]), "peer": sig(total["peer"][0]), "unit": "us",
-                "ratio": sig(total["peer"][0] / total["ares"][0], 3), "ratio_median": sig(total["peer"][1] / total["ares"][1], 3), "ares_median": sig(total["ares"][1]),
-                "peer_median": sig(total["peer"][1]), "at_least": goal[0], "goal": goal[1], "worst_shape": "%dx%d" % worst[1:], "worst_ratio": sig(worst[0], 3)}
+        total = {
+            s: [
+                sum(t * min(best[s, m, n, k]) for (n, k), t in SMOL_PRODUCTS.items()),
+                sum(
+                    t * statistics.median(median[s, m, n, k]) for (n, k), t in SMOL_PRODUCTS.items()
+                ),
+            ]
+            for s in ("ares", "peer")
+        }
+        worst = min(
+            (min(best["peer", m, n, k]) / min(best["ares", m, n, k]), n, k)
+            for n, k in SMOL_PRODUCTS
+        )
+        line = {
+            "id": "P8",
+            "case": "all products of Smol, M=%d" % m,
+            "ares": sig(total["ares"][0]),
+            "peer": sig(total["peer"][0]),
+            "unit": "us",
+            "ratio": sig(total["peer"][0] / total["ares"][0], 3),
+            "ratio_median": sig(total["peer"][1] / total["ares"][1], 3),
+            "ares_median": sig(total["ares"][1]),
+            "peer_median": sig(total["peer"][1]),
+            "at_least": goal[0],
+            "goal": goal[1],
+            "worst_shape": "%dx%d" % worst[1:],
+            "worst_ratio": sig(worst[0], 3),
+        }
         r.write(line)
 
 
@@ -191,24 +400,42 @@ def p9(r):
     with tempfile.TemporaryDirectory() as d:
         d = pathlib.Path(d)
         program = pathlib.Path(r.args.build).resolve() / "ares-train"
-        subprocess.run([program, "init", "--arch", "qwen2", "--out", d / "model", "--seed", "1"], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [program, "init", "--arch", "qwen2", "--out", d / "model", "--seed", "1"],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
         with open(d / "train.jsonl", "w") as f:
             for i in range(64):
-                f.write(json.dumps({"prompt": "%03d plus %03d is" % (i, 3 * i), "answer": str(4 * i)}) + "\n")
+                f.write(
+                    json.dumps({"prompt": "%03d plus %03d is" % (i, 3 * i), "answer": str(4 * i)})
+                    + "\n"
+                )
         (d / "config.yaml").write_text(
-            "data: {train_files: %s/train.jsonl, max_prompt_length: 48, max_response_length: 64, rollout_batch_size: 16}\n"
+            "data: {train_files: %s/train.jsonl, max_prompt_length: 48, max_response_length: 64, "
+            "rollout_batch_size: 16}\n"
             "algorithm: {adv_estimator: grpo, disable_kl: true}\n"
             "worker:\n"
             "  actor: {model: {model_path: %s/model}, global_batch_size: 16, optim: {lr: 1.0e-6}}\n"
             "  rollout: {n: 8, temperature: 1.0}\n"
             "  reward: {rewards: [{name: number, weight: 0.9}, {name: format, weight: 0.1}]}\n"
-            "trainer: {project_name: bench, experiment_name: start, max_steps: 1, val_freq: -1, save_freq: -1}\n" % (d, d))
+            "trainer: {project_name: bench, experiment_name: start, max_steps: 1, val_freq: -1, "
+            "save_freq: -1}\n"
+            % (d, d)
+        )
         times = []
         for i in range(max(3, 2 * r.args.rounds)):
             run = d / ("run%d" % i)
-            words = shlex.split(r.args.prefix) + [str(program), "--config", str(d / "config.yaml"), "trainer.run_dir=%s" % run]
+            words = shlex.split(r.args.prefix) + [
+                str(program),
+                "--config",
+                str(d / "config.yaml"),
+                "trainer.run_dir=%s" % run,
+            ]
             begin = time.perf_counter()
-            p = subprocess.Popen(words, cwd=d, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            p = subprocess.Popen(
+                words, cwd=d, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            )
             log = run / "metrics.jsonl"
             while p.poll() is None and not (log.exists() and '"actor/' in log.read_text()):
                 time.sleep(0.001)
@@ -216,16 +443,35 @@ def p9(r):
             error = p.communicate()[1]
             if p.returncode:
                 raise SystemExit("benchmarks: P9: %s\n%s" % (" ".join(words), error))
-            r.write({"id": "P9", "measure": "start to the first step's line in metrics.jsonl", "side": "ares", "value": sig(times[-1]), "unit": "s"})
-        line = {"id": "P9", "case": "start to first optimizer step, tiny", "ares": sig(min(times)), "ares_median": sig(statistics.median(times)), "unit": "s",
-                "at_least": "1 s", "goal": "0.4 s"}
+            r.write(
+                {
+                    "id": "P9",
+                    "measure": "start to the first step's line in metrics.jsonl",
+                    "side": "ares",
+                    "value": sig(times[-1]),
+                    "unit": "s",
+                }
+            )
+        line = {
+            "id": "P9",
+            "case": "start to first optimizer step, tiny",
+            "ares": sig(min(times)),
+            "ares_median": sig(statistics.median(times)),
+            "unit": "s",
+            "at_least": "1 s",
+            "goal": "0.4 s",
+        }
         if "P1" in r.first_step:
             line.update(peer=r.first_step["P1"], ratio=sig(r.first_step["P1"] / min(times), 3))
         r.write(line)
 
 
-# Suite of benchmarks/verifiers.c: the forms of the peer, each with the verifiers of ours it is set against and what we set out for.
-VERIFIERS = {"gsm8k": {"math-verify": ("math_verify", "math"), "sympy": ("math",)}, "math": {"math-verify": ("math_verify", "math"), "sympy": ("math",)}}
+# Suite of benchmarks/verifiers.c: the forms of the peer, each with the verifiers of ours that it is
+# compared with. VERIFIER_GOAL: the ratios to reach.
+VERIFIERS = {
+    "gsm8k": {"math-verify": ("math_verify", "math"), "sympy": ("math",)},
+    "math": {"math-verify": ("math_verify", "math"), "sympy": ("math",)},
+}
 VERIFIER_GOAL = (200, 500)
 
 
@@ -234,23 +480,54 @@ def p10(r):
         for suite, forms in VERIFIERS.items():
             rows = pathlib.Path(d) / (suite + ".jsonl")
             with open(rows, "w") as f:
-                subprocess.run([pathlib.Path(r.args.build) / "bench_verifiers", "--suite", suite, "--dump"], check=True, stdout=f)
+                subprocess.run(
+                    [pathlib.Path(r.args.build) / "bench_verifiers", "--suite", suite, "--dump"],
+                    check=True,
+                    stdout=f,
+                )
             a, p = {}, {}
             for _ in range(r.args.rounds):
                 for x in r.ares("bench_verifiers", "--suite", suite, "--rows", rows, id="P10"):
                     a.setdefault(x["verifier"], []).append(x)
                 for form in forms:
-                    p.setdefault(form, []).extend(r.peer("verifiers.py", "--suite", suite, "--rows", rows, "--form", form, id="P10"))
+                    p.setdefault(form, []).extend(
+                        r.peer(
+                            "verifiers.py",
+                            "--suite",
+                            suite,
+                            "--rows",
+                            rows,
+                            "--form",
+                            form,
+                            id="P10",
+                        )
+                    )
             for form, verifiers in forms.items():
                 for verifier in verifiers:
-                    r.ratio("P10", "%s-like, %s, against %s" % (suite, verifier, form), values(a[verifier]), values(p[form]), *VERIFIER_GOAL, "answers/s", True)
+                    r.ratio(
+                        "P10",
+                        "%s-like, %s, against %s" % (suite, verifier, form),
+                        values(a[verifier]),
+                        values(p[form]),
+                        *VERIFIER_GOAL,
+                        "answers/s",
+                        True
+                    )
 
 
-# Measures of benchmarks/algo.c: the forms of the peer in peers/algo.py, each with what we set out for.
-ALGORITHMS = {"loss": ("PPO, KL and entropy terms on 1 M tokens", {"loss": (5, 10)}), "entropy": ("log-prob and entropy, [1024, 151936]", {"entropy": (15, 40)}),
-              "entropy_grad": ("the same with its backward", {"entropy_grad": (15, 40)}),
-              "windows": ("window entropy of 1 M tokens", {"windows": (500, 1000)}),
-              "thresholds": ("window entropy of 1 M tokens and its percentiles", {"thresholds": (100, 200), "thresholds_torch": (5, 10)}), "gae": ("gae, [1024, 4096]", {"gae": (5, 10)})}
+# Measures of benchmarks/algo.c: the forms of the peer in peers/algo.py, each with the ratios to
+# reach.
+ALGORITHMS = {
+    "loss": ("PPO, KL and entropy terms on 1 M tokens", {"loss": (5, 10)}),
+    "entropy": ("log-prob and entropy, [1024, 151936]", {"entropy": (15, 40)}),
+    "entropy_grad": ("the same with its backward", {"entropy_grad": (15, 40)}),
+    "windows": ("window entropy of 1 M tokens", {"windows": (500, 1000)}),
+    "thresholds": (
+        "window entropy of 1 M tokens and its percentiles",
+        {"thresholds": (100, 200), "thresholds_torch": (5, 10)},
+    ),
+    "gae": ("gae, [1024, 4096]", {"gae": (5, 10)}),
+}
 
 
 def p11(r):
@@ -261,42 +538,103 @@ def p11(r):
             for form in forms:
                 p[form] += r.peer("algo.py", form, "--repeat", 3, id="P11")
         for form, goal in forms.items():
-            r.ratio("P11", "%s, against %s" % (case, p[form][0]["peer"]), values(a), values(p[form]), *goal, "ms", False)
+            r.ratio(
+                "P11",
+                "%s, against %s" % (case, p[form][0]["peer"]),
+                values(a),
+                values(p[form]),
+                *goal,
+                "ms",
+                False
+            )
 
 
-MEASURES = {"P1": p1, "P2": p2, "P3": p3, "P4": p4, "P5": p5, "P6": p6, "P7": p7, "P8": p8, "P9": p9, "P10": p10, "P11": p11}
-WHAT = {"P1": "GRPO step, tiny, 16 x 8, 32 + 64 tokens, against TRL", "P2": "GRPO step, SmolLM2-135M fp32, 4 x 8, 47 + 32 tokens, against TRL",
-        "P3": "decode tiny, against lean PyTorch with a static cache", "P4": "decode SmolLM2-135M fp32, against the same", "P5": "decode with bf16 storage",
-        "P6": "update, against PyTorch with kept pages", "P7": "entropy and log-prob from logits, against PyTorch", "P8": "forward products, against libtorch's mm",
-        "P9": "start and memory", "P10": "answers judged on one thread, against math-verify, and against latex2sympy2_extended with sympy's simplify",
-        "P11": "algorithms that touch every token, against eager PyTorch, and window entropy against Python lists, as its source has it"}
+MEASURES = {
+    "P1": p1,
+    "P2": p2,
+    "P3": p3,
+    "P4": p4,
+    "P5": p5,
+    "P6": p6,
+    "P7": p7,
+    "P8": p8,
+    "P9": p9,
+    "P10": p10,
+    "P11": p11,
+}
+WHAT = {
+    "P1": "GRPO step, tiny, 16 x 8, 32 + 64 tokens, against TRL",
+    "P2": "GRPO step, SmolLM2-135M fp32, 4 x 8, 47 + 32 tokens, against TRL",
+    "P3": "decode tiny, against lean PyTorch with a static cache",
+    "P4": "decode SmolLM2-135M fp32, against the same",
+    "P5": "decode with bf16 storage",
+    "P6": "update, against PyTorch with kept pages",
+    "P7": "entropy and log-prob from logits, against PyTorch",
+    "P8": "forward products, against libtorch's mm",
+    "P9": "start and memory",
+    "P10": "answers judged on one thread, against math-verify, and against latex2sympy2_extended "
+    "with sympy's simplify",
+    "P11": "algorithms that touch every token, against eager PyTorch, and window entropy against "
+    "Python lists, as its source has it",
+}
 
 
 def cpu_model():
     text = pathlib.Path("/proc/cpuinfo").read_text()
     find = lambda key: re.search(r"^%s\s*: (.*)$" % key, text, re.M)
     field = lambda key: find(key).group(1) if find(key) else "unknown"
-    return {"cpu": field("model name"), "vendor": field("vendor_id"), "family": field("cpu family"), "flags": field("flags").split()}
+    return {
+        "cpu": field("model name"),
+        "vendor": field("vendor_id"),
+        "family": field("cpu family"),
+        "flags": field("flags").split(),
+    }
 
 
 def machine(args):
     cpu = cpu_model()
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=REPO, stdout=subprocess.PIPE, text=True).stdout.strip()
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=REPO, stdout=subprocess.PIPE, text=True
+    ).stdout.strip()
     version = lambda name: importlib.metadata.version(name)
-    return {"machine": "%s, family %s" % (cpu["cpu"], cpu["family"]), "cores": len(os.sched_getaffinity(0)), "isa": [f for f in cpu["flags"] if f in ("avx2", "avx512f", "avx512_bf16", "amx_bf16")],
-            "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1), "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-            "load": os.getloadavg()[0], "threads": args.threads, "rounds": args.rounds, "prefix": args.prefix, "commit": commit,
-            "versions": {n: version(n) for n in ("torch", "transformers", "trl")}}
+    return {
+        "machine": "%s, family %s" % (cpu["cpu"], cpu["family"]),
+        "cores": len(os.sched_getaffinity(0)),
+        "isa": [f for f in cpu["flags"] if f in ("avx2", "avx512f", "avx512_bf16", "amx_bf16")],
+        "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1),
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "load": os.getloadavg()[0],
+        "threads": args.threads,
+        "rounds": args.rounds,
+        "prefix": args.prefix,
+        "commit": commit,
+        "versions": {n: version(n) for n in ("torch", "transformers", "trl")},
+    }
 
 
 def cell(x, unit=""):
-    return "" if x is None else ("%.0f" % x if isinstance(x, (int, float)) and x >= 1000 else "%.4g" % x if isinstance(x, (int, float)) else str(x)) + unit
+    return (
+        ""
+        if x is None
+        else (
+            "%.0f" % x
+            if isinstance(x, (int, float)) and x >= 1000
+            else "%.4g" % x if isinstance(x, (int, float)) else str(x)
+        )
+        + unit
+    )
 
 
 def readme(folder):
     """One section for each machine, from the last ratio line of each case of the newest files."""
-    out = ["# Measured", "", "Made by `benchmarks/run.sh` from the `.jsonl` files here; both sides ran in turn on the same machine. `ratio` is of the best runs, `median` of the medians; above 1 is in our favour.",
-           "`at least` and `goal` are the ratios we set out for (for start: seconds).", ""]
+    out = [
+        "# Measured",
+        "",
+        "Made by `benchmarks/run.sh` from the `.jsonl` files here; both sides ran in turn on the same "
+        "machine. `ratio` is of the best runs, `median` of the medians; above 1 is in our favour.",
+        "`at least` and `goal` are the ratios we set out for (for start: seconds).",
+        "",
+    ]
     sections, shares = {}, {}
     for path in sorted(folder.glob("*.jsonl")):
         for line in map(json.loads, path.read_text().splitlines()):
@@ -312,42 +650,110 @@ def readme(folder):
         heads = {(h["date"], f): h for _, h, f in section.values()}
         out += ["## " + name, ""]
         for (date, file), h in sorted(heads.items()):
-            out.append("- `%s`, %s, commit %s, %d threads each, load %.1f at the start%s; torch %s, transformers %s, TRL %s" % (
-                file, date, h["commit"], h["threads"], h["load"], ", under `%s`" % h["prefix"] if h["prefix"] else "", *(h["versions"][n] for n in ("torch", "transformers", "trl"))))
+            out.append(
+                "- `%s`, %s, commit %s, %d threads each, load %.1f at the start%s; torch %s, "
+                "transformers %s, TRL %s"
+                % (
+                    file,
+                    date,
+                    h["commit"],
+                    h["threads"],
+                    h["load"],
+                    ", under `%s`" % h["prefix"] if h["prefix"] else "",
+                    *(h["versions"][n] for n in ("torch", "transformers", "trl")),
+                )
+            )
         if any(h["prefix"].startswith("chrt") for _, h, _ in section.values()):
-            out += ["", "`chrt -f 1`: the machine had other work; real-time priority kept it away from both sides alike. It still shared caches and memory."]
-        out += ["", "| id | case | ours | peer | unit | ratio | median | at least | goal | met |", "|---|---|---|---|---|---|---|---|---|---|"]
+            out += [
+                "",
+                "`chrt -f 1`: the machine had other work; real-time priority kept it away from both "
+                "sides alike. It still shared caches and memory.",
+            ]
+        out += [
+            "",
+            "| id | case | ours | peer | unit | ratio | median | at least | goal | met |",
+            "|---|---|---|---|---|---|---|---|---|---|",
+        ]
         for id in MEASURES:
             rows = [v[0] for k, v in section.items() if k[0] == id]
             for x in rows:
                 if isinstance(x["at_least"], str):
-                    level, have = [-float(x[k].split()[0]) for k in ("at_least", "goal")], -x["ares"]
+                    level, have = [-float(x[k].split()[0]) for k in ("at_least", "goal")], -x[
+                        "ares"
+                    ]
                 else:
                     level, have = [x["at_least"], x["goal"]], x.get("ratio")
-                met = "" if level[0] is None else "goal" if have >= level[1] else "yes" if have >= level[0] else "no"
-                out.append("| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |" % (id, x["case"], cell(x["ares"]), cell(x.get("peer")), x["unit"], cell(x.get("ratio")),
-                                                                                  cell(x.get("ratio_median")), cell(x["at_least"]), cell(x["goal"]), met))
+                met = (
+                    ""
+                    if level[0] is None
+                    else "goal" if have >= level[1] else "yes" if have >= level[0] else "no"
+                )
+                out.append(
+                    "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |"
+                    % (
+                        id,
+                        x["case"],
+                        cell(x["ares"]),
+                        cell(x.get("peer")),
+                        x["unit"],
+                        cell(x.get("ratio")),
+                        cell(x.get("ratio_median")),
+                        cell(x["at_least"]),
+                        cell(x["goal"]),
+                        met,
+                    )
+                )
         if name in shares:
-            out += ["", "Our arithmetic beside the fp32 limit of this machine, a loop of multiply-adds on every thread in the same run (`bench_limit`):", "",
-                    "| id | phase | GFLOP/s | limit | share |", "|---|---|---|---|---|"]
+            out += [
+                "",
+                "Our arithmetic beside the fp32 limit of this machine, a loop of multiply-adds on every "
+                "thread in the same run (`bench_limit`):",
+                "",
+                "| id | phase | GFLOP/s | limit | share |",
+                "|---|---|---|---|---|",
+            ]
             for x in sorted(shares[name].values(), key=lambda x: int(x["id"][1:])):
-                out.append("| %s | %s | %s | %s | %.0f %% |" % (x["id"], x["case"], cell(x["gflops"]), cell(x["limit_gflops"]), 100 * x["share_of_limit"]))
-        notes = ["- %s, %s: %s" % (x["id"], x["case"], x["note"]) for x, _, _ in section.values() if "note" in x]
+                out.append(
+                    "| %s | %s | %s | %s | %.0f %% |"
+                    % (
+                        x["id"],
+                        x["case"],
+                        cell(x["gflops"]),
+                        cell(x["limit_gflops"]),
+                        100 * x["share_of_limit"],
+                    )
+                )
+        notes = [
+            "- %s, %s: %s" % (x["id"], x["case"], x["note"])
+            for x, _, _ in section.values()
+            if "note" in x
+        ]
         out += [""] + notes + ["- %s: %s" % i for i in WHAT.items()] + [""]
     (folder / "README.md").write_text("\n".join(out))
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("ids", nargs="*", metavar="P1 ... P11", help="all when none is named")
     p.add_argument("--rounds", type=int, default=2)
     p.add_argument("--build", default=str(REPO / "build"))
     p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    p.add_argument("--prefix", default="", help="put before every command of both sides, such as 'chrt -f 1'")
+    p.add_argument(
+        "--prefix", default="", help="put before every command of both sides, such as 'chrt -f 1'"
+    )
     p.add_argument("--betas", nargs="+", default=["0", "0.04"], help="of P2")
-    p.add_argument("--forms", nargs="+", default=["plain", "kept"], help="of the peer in P2: with glibc as it is, or told to keep freed pages")
+    p.add_argument(
+        "--forms",
+        nargs="+",
+        default=["plain", "kept"],
+        help="of the peer in P2: with glibc as it is, or told to keep freed pages",
+    )
     p.add_argument("--results", type=pathlib.Path, default=HERE / "results")
-    p.add_argument("--readme", action="store_true", help="only write README.md anew from the results")
+    p.add_argument(
+        "--readme", action="store_true", help="only write README.md anew from the results"
+    )
     args = p.parse_args()
     unknown = [i for i in args.ids if i not in MEASURES]
     if unknown:

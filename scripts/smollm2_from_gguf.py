@@ -1,8 +1,12 @@
-"""Turns the GGUF of SmolLM2-135M-Instruct into a Hugging Face directory: smollm2_from_gguf.py FILE.gguf DIR
+"""Turns the GGUF of SmolLM2-135M-Instruct into a Hugging Face directory.
 
-Weights are written as float32: a Q4_1 value is d*q + m with d and m in float16, which neither bfloat16 nor float16 holds.
-The output is the same byte for byte on every machine; scripts/smollm2.sha256 holds its digests.
+    smollm2_from_gguf.py FILE.gguf DIR
+
+Weights are written as float32: a Q4_1 value is d*q + m with d and m in float16, which neither
+bfloat16 nor float16 holds. The output is the same byte for byte on every machine;
+scripts/smollm2.sha256 holds its digests.
 """
+
 import json
 import os
 import sys
@@ -34,9 +38,14 @@ def hf_name(name):
 
 
 def unpermute(weight, heads):
-    """GGUF keeps each head's rows as pairs (0, 1), (2, 3) ... for interleaved rotation; Hugging Face rotates halves."""
+    """Orders the rows of each head for the rotation of halves, as Hugging Face has it.
+
+    GGUF keeps them as pairs (0, 1), (2, 3) ... for an interleaved rotation.
+    """
     rows, columns = weight.shape
-    return weight.reshape(heads, rows // heads // 2, 2, columns).swapaxes(1, 2).reshape(rows, columns)
+    return (
+        weight.reshape(heads, rows // heads // 2, 2, columns).swapaxes(1, 2).reshape(rows, columns)
+    )
 
 
 def write_json(directory, name, value):
@@ -66,75 +75,112 @@ def main(source, directory):
         weights[hf_name(tensor.name)] = np.ascontiguousarray(weight)
     save_file(weights, os.path.join(directory, "model.safetensors"), metadata={"format": "pt"})
 
-    write_json(directory, "config.json", {
-        "architectures": ["LlamaForCausalLM"],
-        "attention_bias": False,
-        "attention_dropout": 0.0,
-        "bos_token_id": bos,
-        "eos_token_id": eos,
-        "hidden_act": "silu",
-        "hidden_size": hidden,
-        "initializer_range": 0.041666666666666664,
-        "intermediate_size": meta["llama.feed_forward_length"],
-        "max_position_embeddings": meta["llama.context_length"],
-        "mlp_bias": False,
-        "model_type": "llama",
-        "num_attention_heads": heads,
-        "num_hidden_layers": meta["llama.block_count"],
-        "num_key_value_heads": kv_heads,
-        "pad_token_id": pad,
-        "pretraining_tp": 1,
-        "rms_norm_eps": 1e-05,
-        "rope_scaling": None,
-        "rope_theta": meta["llama.rope.freq_base"],
-        "tie_word_embeddings": True,
-        "torch_dtype": "float32",
-        "use_cache": True,
-        "vocab_size": len(tokens),
-    })
-    write_json(directory, "generation_config.json", {"bos_token_id": bos, "eos_token_id": eos, "pad_token_id": pad})
+    write_json(
+        directory,
+        "config.json",
+        {
+            "architectures": ["LlamaForCausalLM"],
+            "attention_bias": False,
+            "attention_dropout": 0.0,
+            "bos_token_id": bos,
+            "eos_token_id": eos,
+            "hidden_act": "silu",
+            "hidden_size": hidden,
+            "initializer_range": 0.041666666666666664,
+            "intermediate_size": meta["llama.feed_forward_length"],
+            "max_position_embeddings": meta["llama.context_length"],
+            "mlp_bias": False,
+            "model_type": "llama",
+            "num_attention_heads": heads,
+            "num_hidden_layers": meta["llama.block_count"],
+            "num_key_value_heads": kv_heads,
+            "pad_token_id": pad,
+            "pretraining_tp": 1,
+            "rms_norm_eps": 1e-05,
+            "rope_scaling": None,
+            "rope_theta": meta["llama.rope.freq_base"],
+            "tie_word_embeddings": True,
+            "torch_dtype": "float32",
+            "use_cache": True,
+            "vocab_size": len(tokens),
+        },
+    )
+    write_json(
+        directory,
+        "generation_config.json",
+        {"bos_token_id": bos, "eos_token_id": eos, "pad_token_id": pad},
+    )
 
     special = [i for i, kind in enumerate(meta["tokenizer.ggml.token_type"]) if kind == 3]
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    write_json(directory, "tokenizer.json", {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [{"id": i, "content": tokens[i], **flags} for i in special],
-        "normalizer": None,
-        "pre_tokenizer": {
-            "type": "Sequence",
-            "pretokenizers": [{"type": "Digits", "individual_digits": True}, byte_level],
-        },
-        "post_processor": None,
-        "decoder": {**byte_level, "add_prefix_space": True},
-        "model": {
-            "type": "BPE",
-            "dropout": None,
-            "unk_token": None,
-            "continuing_subword_prefix": None,
-            "end_of_word_suffix": None,
-            "fuse_unk": False,
-            "byte_fallback": False,
-            "ignore_merges": False,
-            "vocab": {token: i for i, token in enumerate(tokens)},
-            "merges": meta["tokenizer.ggml.merges"],
-        },
-    })
-    names = {"bos_token": tokens[bos], "eos_token": tokens[eos], "pad_token": tokens[pad], "unk_token": tokens[unknown]}
-    write_json(directory, "tokenizer_config.json", {
+    flags = {
+        "single_word": False,
+        "lstrip": False,
+        "rstrip": False,
+        "normalized": False,
+        "special": True,
+    }
+    byte_level = {
+        "type": "ByteLevel",
         "add_prefix_space": False,
-        "added_tokens_decoder": {str(i): {"content": tokens[i], **flags} for i in special},
-        "additional_special_tokens": ["<|im_start|>", "<|im_end|>"],
-        "chat_template": meta["tokenizer.chat_template"],
-        "clean_up_tokenization_spaces": False,
-        "model_max_length": meta["llama.context_length"],
-        # The generic class takes tokenizer.json as it is; a named one would put its own split of digits in its place.
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        **names,
-    })
-    write_json(directory, "special_tokens_map.json", {"additional_special_tokens": ["<|im_start|>", "<|im_end|>"], **names})
+        "trim_offsets": True,
+        "use_regex": True,
+    }
+    write_json(
+        directory,
+        "tokenizer.json",
+        {
+            "version": "1.0",
+            "truncation": None,
+            "padding": None,
+            "added_tokens": [{"id": i, "content": tokens[i], **flags} for i in special],
+            "normalizer": None,
+            "pre_tokenizer": {
+                "type": "Sequence",
+                "pretokenizers": [{"type": "Digits", "individual_digits": True}, byte_level],
+            },
+            "post_processor": None,
+            "decoder": {**byte_level, "add_prefix_space": True},
+            "model": {
+                "type": "BPE",
+                "dropout": None,
+                "unk_token": None,
+                "continuing_subword_prefix": None,
+                "end_of_word_suffix": None,
+                "fuse_unk": False,
+                "byte_fallback": False,
+                "ignore_merges": False,
+                "vocab": {token: i for i, token in enumerate(tokens)},
+                "merges": meta["tokenizer.ggml.merges"],
+            },
+        },
+    )
+    names = {
+        "bos_token": tokens[bos],
+        "eos_token": tokens[eos],
+        "pad_token": tokens[pad],
+        "unk_token": tokens[unknown],
+    }
+    write_json(
+        directory,
+        "tokenizer_config.json",
+        {
+            "add_prefix_space": False,
+            "added_tokens_decoder": {str(i): {"content": tokens[i], **flags} for i in special},
+            "additional_special_tokens": ["<|im_start|>", "<|im_end|>"],
+            "chat_template": meta["tokenizer.chat_template"],
+            "clean_up_tokenization_spaces": False,
+            "model_max_length": meta["llama.context_length"],
+            # The generic class takes tokenizer.json as it is; a named class would put its own split
+            # of digits in its place.
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            **names,
+        },
+    )
+    write_json(
+        directory,
+        "special_tokens_map.json",
+        {"additional_special_tokens": ["<|im_start|>", "<|im_end|>"], **names},
+    )
 
 
 if __name__ == "__main__":

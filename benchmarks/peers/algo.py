@@ -1,20 +1,33 @@
-"""The algorithms that touch every token, in eager PyTorch (window entropy: in Python lists, as its source has it), milliseconds.
+"""The algorithms that touch every token, in eager PyTorch (window entropy: in Python lists, as its
+source has it), milliseconds.
 
-    python benchmarks/peers/algo.py [loss entropy entropy_grad windows thresholds thresholds_torch gae] [--kept]
+    python benchmarks/peers/algo.py [loss entropy entropy_grad windows thresholds thresholds_torch
+                                     gae] [--kept]
 
 Needs torch alone. `check` is the number that benchmarks/algo.c prints of the same distributions.
 """
+
 from common import emit, options, start, timed
 
 
 def line(args, name, run, check):
     times = timed(run, args.repeat)
-    emit(name, "ms", args, times, lambda t: 1e3 * t, check=float(check()), peer="Python lists" if name in ("windows", "thresholds") else "torch eager")
+    emit(
+        name,
+        "ms",
+        args,
+        times,
+        lambda t: 1e3 * t,
+        check=float(check()),
+        peer="Python lists" if name in ("windows", "thresholds") else "torch eager",
+    )
 
 
 def loss(args):
-    """verl's compute_policy_loss_vanilla, kl_penalty low_var_kl and entropy, aggregated by agg_loss token-mean, with the metrics it makes."""
+    """verl's compute_policy_loss_vanilla, kl_penalty low_var_kl and entropy, aggregated by agg_loss
+    token-mean, with the metrics it makes."""
     import torch
+
     n = 1024
     log_prob = torch.randn(n, n) * 0.3 - 1.5
     old, ref = log_prob + torch.randn(n, n) * 0.1, log_prob + torch.randn(n, n) * 0.2
@@ -44,22 +57,34 @@ def loss(args):
         total = pg + 0.04 * kl - 0.01 * masked_mean(h)
         total.backward()
         with torch.no_grad():  # the other sums that a pass of ours gives
-            out.update(total=total.item(), ppo_kl=ppo_kl.item(), clip=clip_frac.item(), lower=clip_frac_lower.item(), ratio=masked_mean(ratio).item(),
-                       off=masked_mean((ratio - 1).abs()).item(), low=torch.where(mask > 0, ratio, 1).min().item(), high=torch.where(mask > 0, ratio, 1).max().item(),
-                       k2=masked_mean(negative.square() / 2).item(), k3=masked_mean(ratio - 1 - negative).item(), size=masked_mean(clipped.abs()).item(),
-                       bins=torch.histc(negative[mask > 0], 64, -2, 2))
+            out.update(
+                total=total.item(),
+                ppo_kl=ppo_kl.item(),
+                clip=clip_frac.item(),
+                lower=clip_frac_lower.item(),
+                ratio=masked_mean(ratio).item(),
+                off=masked_mean((ratio - 1).abs()).item(),
+                low=torch.where(mask > 0, ratio, 1).min().item(),
+                high=torch.where(mask > 0, ratio, 1).max().item(),
+                k2=masked_mean(negative.square() / 2).item(),
+                k3=masked_mean(ratio - 1 - negative).item(),
+                size=masked_mean(clipped.abs()).item(),
+                bins=torch.histc(negative[mask > 0], 64, -2, 2),
+            )
 
     line(args, "loss", run, lambda: out["total"])
 
 
 def log_prob_and_entropy(logits, ids):
     import torch
+
     log_p = torch.log_softmax(logits, -1)
     return log_p.gather(-1, ids[:, None])[:, 0], -(log_p.exp() * log_p).sum(-1)
 
 
 def entropy(args):
     import torch
+
     logits, ids = torch.empty(1024, 151936).normal_(0, 3), torch.randint(0, 151936, (1024,))
     out = {}
 
@@ -72,7 +97,10 @@ def entropy(args):
 
 def entropy_grad(args):
     import torch
-    logits, ids = torch.empty(1024, 151936).normal_(0, 3).requires_grad_(), torch.randint(0, 151936, (1024,))
+
+    logits, ids = torch.empty(1024, 151936).normal_(0, 3).requires_grad_(), torch.randint(
+        0, 151936, (1024,)
+    )
     out = {}
 
     def run():
@@ -86,18 +114,20 @@ def entropy_grad(args):
 
 def responses_of(args):
     import random
+
     random.seed(args.seed)
     return [[abs(random.gauss(1, 0.3)) for _ in range(1024)] for _ in range(1024)]
 
 
 def windows(args):
-    """A list of floats a response: the mean of the w tokens that follow each, where there are so many."""
+    """A list of floats a response: the mean of the w tokens that follow each, where there are so
+    many."""
     responses, out = responses_of(args), {}
 
     def window_entropies(h, w):
         values = []
         for t in range(len(h)):
-            following = h[t + 1:t + 1 + w]
+            following = h[t + 1 : t + 1 + w]
             if len(following) == w:
                 values.append(sum(following) / w)
         return values
@@ -105,17 +135,23 @@ def windows(args):
     def run():
         out["w"] = [window_entropies(h, 4) for h in responses]
 
-    line(args, "windows", run, lambda: sorted(w[0] for w in out["w"])[511] / 2 + sorted(w[0] for w in out["w"])[512] / 2)
+    line(
+        args,
+        "windows",
+        run,
+        lambda: sorted(w[0] for w in out["w"])[511] / 2 + sorted(w[0] for w in out["w"])[512] / 2,
+    )
 
 
 def thresholds(args):
-    """The same; tokens without w followers take the mean so far; then the percentile of a response."""
+    """The same; tokens without w followers take the mean so far; then the percentile of a
+    response."""
     responses, out = responses_of(args), {}
 
     def window_entropies(h, w):
         values = []
         for t in range(len(h)):
-            following = h[t + 1:t + 1 + w]
+            following = h[t + 1 : t + 1 + w]
             if len(following) == w:
                 values.append(sum(following) / w)
             else:
@@ -137,6 +173,7 @@ def thresholds(args):
 
 def thresholds_torch(args):
     import torch
+
     h = (torch.randn(1024, 1024, dtype=torch.float64) * 0.3 + 1).abs()
     out = {}
 
@@ -151,6 +188,7 @@ def thresholds_torch(args):
 def gae(args):
     """verl's compute_gae_advantage_return with masked_whiten."""
     import torch
+
     rewards, values = torch.randn(1024, 4096) * 0.1, torch.randn(1024, 4096) * 0.5
     mask = torch.ones(1024, 4096)
     gamma, lam = 1.0, 0.95
@@ -175,7 +213,9 @@ def gae(args):
     line(args, "gae", run, lambda: out["a"].square().mean())
 
 
-MEASURES = {f.__name__: f for f in (loss, windows, thresholds, thresholds_torch, gae, entropy, entropy_grad)}
+MEASURES = {
+    f.__name__: f for f in (loss, windows, thresholds, thresholds_torch, gae, entropy, entropy_grad)
+}
 
 
 def main():

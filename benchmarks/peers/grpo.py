@@ -1,8 +1,12 @@
-"""One GRPO step, seconds: TRL. Every prompt and every sample has the same number of tokens; the reward is a trivial function.
+"""One GRPO step, seconds: TRL. Every prompt and every sample has the same number of tokens; the
+reward is a trivial function.
 
-    python benchmarks/peers/grpo.py --model tiny --prompts 16 --samples 8 --prompt-tokens 32 --new-tokens 64 --beta 0
-    python benchmarks/peers/grpo.py --model smol --prompts 4 --samples 8 --prompt-tokens 47 --new-tokens 32 --beta 0.04 --kept
+    python benchmarks/peers/grpo.py --model tiny --prompts 16 --samples 8 --prompt-tokens 32
+                                    --new-tokens 64 --beta 0
+    python benchmarks/peers/grpo.py --model smol --prompts 4 --samples 8 --prompt-tokens 47
+                                    --new-tokens 32 --beta 0.04 --kept
 """
+
 import contextlib
 import logging
 import os
@@ -26,15 +30,28 @@ def word_tokenizer(vocab):
     """Word i is token i: for a model that has no tokenizer."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
+
     t = Tokenizer(models.WordLevel({"w%d" % i: i for i in range(vocab)}, unk_token="w0"))
     t.pre_tokenizer, t.decoder = pre_tokenizers.WhitespaceSplit(), decoders.WordPiece(prefix="")
-    return PreTrainedTokenizerFast(tokenizer_object=t, pad_token="w%d" % TINY["pad_token_id"], eos_token="w%d" % TINY["eos_token_id"], unk_token="w0")
+    return PreTrainedTokenizerFast(
+        tokenizer_object=t,
+        pad_token="w%d" % TINY["pad_token_id"],
+        eos_token="w%d" % TINY["eos_token_id"],
+        unk_token="w0",
+    )
 
 
 def make_prompts(tokenizer, tiny, count, tokens, seed):
     """Texts of exactly so many tokens."""
     rng, out = random.Random(seed), []
-    words = ["w%d" % i for i in range(1, 500)] if tiny else " the of and to in is that for it with as was on be at by this have from or one had not but what all were when we there can an your which their said if do".split()
+    words = (
+        ["w%d" % i for i in range(1, 500)]
+        if tiny
+        else (
+            " the of and to in is that for it with as was on be at by this have from or one had not"
+            " but what all were when we there can an your which their said if do"
+        ).split()
+    )
     while len(out) < count:
         text = " ".join(rng.choice(words) for _ in range(tokens))
         if len(tokenizer(text, add_special_tokens=False)["input_ids"]) == tokens:
@@ -49,7 +66,9 @@ def main():
     p.add_argument("--prompt-tokens", type=int, default=32)
     p.add_argument("--new-tokens", type=int, default=64)
     p.add_argument("--beta", type=float, default=0.0)
-    p.add_argument("--checkpointing", action="store_true", help="TRL's default; slower, less memory")
+    p.add_argument(
+        "--checkpointing", action="store_true", help="TRL's default; slower, less memory"
+    )
     args = start(p)
     warnings.simplefilter("ignore")
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
@@ -61,7 +80,11 @@ def main():
 
     model = load_model(args)
     tiny = args.model == "tiny"
-    tokenizer = word_tokenizer(TINY["vocab_size"]) if tiny else transformers.AutoTokenizer.from_pretrained(model_dir(args.model))
+    tokenizer = (
+        word_tokenizer(TINY["vocab_size"])
+        if tiny
+        else transformers.AutoTokenizer.from_pretrained(model_dir(args.model))
+    )
     texts = make_prompts(tokenizer, tiny, args.prompts, args.prompt_tokens, args.seed)
     times, tokens, first = [], [], []
 
@@ -81,21 +104,57 @@ def main():
         model_path = out + "/model"  # the reference model is read from there
         model.save_pretrained(model_path)
         config = trl.GRPOConfig(
-            output_dir=out, use_cpu=True, bf16=args.dtype == "bfloat16", per_device_train_batch_size=args.prompts * args.samples,
-            num_generations=args.samples, max_completion_length=args.new_tokens, generation_kwargs={"min_new_tokens": args.new_tokens},
-            beta=args.beta, learning_rate=1e-6, max_steps=args.repeat + 1, gradient_checkpointing=args.checkpointing, report_to="none",
-            logging_steps=1000000, save_strategy="no", disable_tqdm=True, seed=args.seed, dataloader_num_workers=0,
-            model_init_kwargs={"dtype": "float32"})
-        trainer = trl.GRPOTrainer(model=model_path, reward_funcs=reward, args=config, processing_class=tokenizer, callbacks=[Clock()],
-                                  train_dataset=datasets.Dataset.from_dict({"prompt": texts * (args.repeat + 1)}))
+            output_dir=out,
+            use_cpu=True,
+            bf16=args.dtype == "bfloat16",
+            per_device_train_batch_size=args.prompts * args.samples,
+            num_generations=args.samples,
+            max_completion_length=args.new_tokens,
+            generation_kwargs={"min_new_tokens": args.new_tokens},
+            beta=args.beta,
+            learning_rate=1e-6,
+            max_steps=args.repeat + 1,
+            gradient_checkpointing=args.checkpointing,
+            report_to="none",
+            logging_steps=1000000,
+            save_strategy="no",
+            disable_tqdm=True,
+            seed=args.seed,
+            dataloader_num_workers=0,
+            model_init_kwargs={"dtype": "float32"},
+        )
+        trainer = trl.GRPOTrainer(
+            model=model_path,
+            reward_funcs=reward,
+            args=config,
+            processing_class=tokenizer,
+            callbacks=[Clock()],
+            train_dataset=datasets.Dataset.from_dict({"prompt": texts * (args.repeat + 1)}),
+        )
         torch.set_num_threads(args.threads)
         with contextlib.redirect_stdout(sys.stderr):  # TRL prints a summary
             trainer.train()
     want = args.prompts * args.samples * args.new_tokens
     if any(n != want for n in tokens):
-        raise SystemExit("peers: grpo: %s sampled tokens a step; expected %d" % (sorted(set(tokens)), want))
-    emit("grpo_step", "s", args, times[1:], lambda t: t, model=args.model, dtype=args.dtype, prompts=args.prompts, samples=args.samples,
-         prompt_tokens=args.prompt_tokens, new_tokens=args.new_tokens, beta=args.beta, first_step_s=round(first[0], 3), peer="trl " + trl.__version__)
+        raise SystemExit(
+            "peers: grpo: %s sampled tokens a step; expected %d" % (sorted(set(tokens)), want)
+        )
+    emit(
+        "grpo_step",
+        "s",
+        args,
+        times[1:],
+        lambda t: t,
+        model=args.model,
+        dtype=args.dtype,
+        prompts=args.prompts,
+        samples=args.samples,
+        prompt_tokens=args.prompt_tokens,
+        new_tokens=args.new_tokens,
+        beta=args.beta,
+        first_step_s=round(first[0], 3),
+        peer="trl " + trl.__version__,
+    )
 
 
 main()

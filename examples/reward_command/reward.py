@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""A reward of your own as a program: reads a line of JSON for each response, answers each with a line, in order.
+"""A reward of your own as a program: reads a line of JSON for each response, answers each with a
+line, in order.
 
 In:  {"response": "...", "ground_truth": "...", "prompt": "...", "finished": true, "row": {...}}
 Out: 0.5                                  or   {"score": 0.5, "accuracy": 1}
 
-`finished` is false when the response was cut by length, `row` is the row of the data set. The program is started once and
-serves the whole run; print nothing else on stdout (stderr is free), and flush every answer. A line that is answered too
-late, or a crash, costs that response's score: the program is started again for the others.
+`finished` is false when the response was cut by length, `row` is the row of the data set. The
+program is started once and serves the whole run; print nothing else on stdout (stderr is free), and
+flush every answer. A line that is answered too late, or a crash, costs that response's score: the
+program is started again for the others.
 """
+
 import json
 import sys
 

@@ -1,15 +1,20 @@
 #!/usr/bin/env python3
-"""The data sets of the examples: examples/data/arithmetic and examples/data/sums, the same bytes on every run.
+"""The data sets of the examples: examples/data/arithmetic and examples/data/sums, the same bytes on
+every run.
 
     python3 scripts/data/arithmetic.py [OUT]        OUT: examples/data
 
-arithmetic  questions in words, for a model that speaks: {"prompt": "What is 7 + 5?", "answer": "12", "level": 1,
-            "global_id": ...}. Level 1 adds numbers of one digit, level 2 adds and subtracts numbers of two digits, level 3 of
-            three. 600 rows a level train, 60 validate, and no question is in both (7 + 5 and 5 + 7 are two questions). Level 1
-            has 100 questions in all: 60 of them train, ten times each, so that the levels stay balanced, and 40 validate.
-sums        worked sums of two numbers of three digits for a model that starts from random weights: 3,000 to learn the working
-            from ({prompt, response}), and others, with the answer alone, to train and validate by reward.
+arithmetic  questions in words, for a model that speaks: {"prompt": "What is 7 + 5?", "answer":
+            "12", "level": 1, "global_id": ...}. Level 1 adds numbers of one digit, level 2 adds and
+            subtracts numbers of two digits, level 3 of three. 600 rows a level train, 60 validate,
+            and no question is in both (7 + 5 and 5 + 7 are two questions). Level 1 has 100
+            questions in all: 60 of them train, ten times each, so that the levels stay balanced,
+            and 40 validate.
+sums        worked sums of two numbers of three digits for a model that starts from random weights:
+            3,000 to learn the working from ({prompt, response}), and others, with the answer alone,
+            to train and validate by reward.
 """
+
 import json
 import random
 import sys
@@ -46,7 +51,9 @@ def arithmetic(out, rng):
         for split, part in (("val", found[:held_out]), ("train", train)):
             for a, op, b in part:
                 answer = a + b if op == "+" else a - b
-                sets[split].append({"prompt": f"What is {a} {op} {b}?", "answer": str(answer), "level": level})
+                sets[split].append(
+                    {"prompt": f"What is {a} {op} {b}?", "answer": str(answer), "level": level}
+                )
     first = 0
     for split in ("train", "val"):
         rows = sets[split]
@@ -75,9 +82,19 @@ def sums(out, rng):
         pairs[(rng.randrange(100, 1000), rng.randrange(100, 1000))] = None
     rows = []
     for i, (a, b) in enumerate(pairs):
-        rows.append({"prompt": f"{a}+{b}=?", "response": f"<think>{working(a, b)}</think>\\boxed{{{a + b}}}", "answer": str(a + b), "global_id": i})
+        rows.append(
+            {
+                "prompt": f"{a}+{b}=?",
+                "response": f"<think>{working(a, b)}</think>\\boxed{{{a + b}}}",
+                "answer": str(a + b),
+                "global_id": i,
+            }
+        )
     plain = [{k: r[k] for k in ("prompt", "answer", "global_id")} for r in rows]
-    write(out / "sums" / "sft.jsonl", [{k: r[k] for k in ("prompt", "response", "answer")} for r in rows[:3000]])
+    write(
+        out / "sums" / "sft.jsonl",
+        [{k: r[k] for k in ("prompt", "response", "answer")} for r in rows[:3000]],
+    )
     write(out / "sums" / "train.jsonl", plain[3000:5000])
     write(out / "sums" / "val.jsonl", rows[5000:])
 

@@ -1,18 +1,22 @@
 #!/usr/bin/env python3
-"""The questions of experiments/AEPO: sums worked step by step, of three difficulties; the same bytes on every run.
+"""The questions of experiments/AEPO: sums worked step by step, of three difficulties; the same
+bytes on every run.
 
     python3 scripts/data/steps.py [OUT]        OUT: experiments/AEPO/data
 
 train.jsonl, val.jsonl   {"problem", "answer", "level", "global_id"}: no question is in both
-sft.jsonl                {"problem", "response", "level"}: worked answers to other questions, for the short supervised start
+sft.jsonl                {"problem", "response", "level"}: worked answers to other questions, for
+                         the short supervised start
 tiny/                    the same for a random character-level model
 
-A question has five numbers, so that every answer takes four steps, some 50 to 60 tokens: level easy adds numbers up to 6,
-medium adds numbers of one digit to one of two, hard adds numbers of two digits. A line begins with one of several words
-(OPENINGS), drawn anew for each: what comes next is a choice in easy answers too. In tiny/ a question has three numbers, of
-one digit, of one and two, of two (also subtracted), and no words: "12+3+40=?" is answered "12+3=15 15+40=55 \\boxed{55}",
-some 25 characters.
+A question has five numbers, so that every answer takes four steps, some 50 to 60 tokens: level easy
+adds numbers up to 6, medium adds numbers of one digit to one of two, hard adds numbers of two
+digits. A line begins with one of several words (OPENINGS), drawn anew for each: what comes next is
+a choice in easy answers too. In tiny/ a question has three numbers, of one digit, of one and two,
+of two (also subtracted), and no words: "12+3+40=?" is answered "12+3=15 15+40=55 \\boxed{55}", some
+25 characters.
 """
+
 import json
 import random
 import sys
@@ -62,7 +66,9 @@ def worked(terms, tiny, rng):
         if tiny:
             lines.append(f"{spell(((1, total), (sign, number)), '')}={then}")
         else:
-            lines.append(f"{rng.choice(OPENINGS[i > 0])} {spell(((1, total), (sign, number)), ' ')} = {then}")
+            lines.append(
+                f"{rng.choice(OPENINGS[i > 0])} {spell(((1, total), (sign, number)), ' ')} = {then}"
+            )
         total = then
     return (" " if tiny else "\n").join(lines + [f"\\boxed{{{total}}}"]), str(total)
 
@@ -79,7 +85,13 @@ def write(out, seed, n_terms, sizes, tiny):
         for split, size in zip(files, sizes):
             for terms in found[at : at + size]:
                 response, answer = worked(terms, tiny, words)
-                row = {"problem": f"{spell(terms, '')}=?" if tiny else f"Work out {spell(terms, ' ')} step by step."}
+                row = {
+                    "problem": (
+                        f"{spell(terms, '')}=?"
+                        if tiny
+                        else f"Work out {spell(terms, ' ')} step by step."
+                    )
+                }
                 row.update({"response": response} if split == "sft" else {"answer": answer})
                 row["level"] = level
                 files[split].append(row)
@@ -91,7 +103,9 @@ def write(out, seed, n_terms, sizes, tiny):
         for i, row in enumerate(rows):
             if split != "sft":
                 row["global_id"] = f"{split}-{i:04d}"
-        (out / f"{split}.jsonl").write_text("".join(json.dumps(r, separators=(",", ":")) + "\n" for r in rows))
+        (out / f"{split}.jsonl").write_text(
+            "".join(json.dumps(r, separators=(",", ":")) + "\n" for r in rows)
+        )
 
 
 def main(out):
@@ -100,4 +114,8 @@ def main(out):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parents[2] / "experiments/AEPO/data")
+    main(
+        Path(sys.argv[1])
+        if len(sys.argv) > 1
+        else Path(__file__).resolve().parents[2] / "experiments/AEPO/data"
+    )

@@ -11,10 +11,11 @@
 
 enum { QUESTIONS = 10, COLUMN = 44 };
 
+/* a code point of a text */
 typedef struct glyph {
-    size_t at, n;
-    int width;
-} glyph; /* a code point of a text */
+    size_t at, n; /* its bytes: first, count */
+    int width;    /* columns it prints in */
+} glyph;
 
 static int64_t glyphs_of(ares_view text, glyph *out)
 {
@@ -33,17 +34,19 @@ static int64_t glyphs_of(ares_view text, glyph *out)
  * Prints a text on one line, in `width` columns. An answer that is too long loses its middle, since
  * its beginning and end tell most; another text loses its end.
  */
-static void cell(FILE *out, ares_view text, int width, bool answer)
+static void write_cell(FILE *out, ares_view text, int width, bool answer)
 {
     glyph *g = ares_calloc(text.len + 1, sizeof *g);
     int64_t n = glyphs_of(text, g), head = n, tail = n;
     int used = 0;
     for (int64_t i = 0; i < n; i++) used += g[i].width;
     if (used > width - 1) {
-        int room = width - 2, left = 0, right = 0; /* less a blank after it, and the dots */
-        for (head = 0; left + g[head].width <= (answer ? room - room / 2 : room); head++)
+        /* the dots take a column, and a blank follows */
+        int available = width - 2, left = 0, right = 0;
+        for (head = 0; left + g[head].width <= (answer ? available - available / 2 : available);
+             head++)
             left += g[head].width;
-        while (right + g[tail - 1].width <= room - left) right += g[--tail].width;
+        while (right + g[tail - 1].width <= available - left) right += g[--tail].width;
         used = left + right + 1;
     }
     for (int64_t i = 0; i < n; i++) {
@@ -58,7 +61,7 @@ static void cell(FILE *out, ares_view text, int width, bool answer)
     ares_free(g);
 }
 
-/* Some rows of a validation file, spread evenly over it; texts go to the arena. */
+/* Reads QUESTIONS rows at most, spread evenly over a validation file; texts go to the arena. */
 static int read_rows(const char *path, ares_arena *arena, const ares_json **rows)
 {
     ares_str text = { 0 };
@@ -91,7 +94,7 @@ static ares_view text_of(const ares_json *row, const char *key)
     return v && v->type == ARES_JSON_STRING ? ares_view_trim(v->text) : (ares_view){ "", 0 };
 }
 
-static void questions(FILE *out, const char *run_dir, int64_t last_step)
+static void write_questions(FILE *out, const char *run_dir, int64_t last_step)
 {
     ares_arena arena = { 0 };
     ares_str path = { 0 };
@@ -104,9 +107,9 @@ static void questions(FILE *out, const char *run_dir, int64_t last_step)
     if (n && last_step) {
         fprintf(out, "\n%-36s%-*s%s\n", "question", COLUMN, "before", "after");
         for (int i = 0; i < n; i++) {
-            cell(out, text_of(after[i], "question"), 36, false);
-            cell(out, text_of(before[i], "response"), COLUMN, true);
-            cell(out, text_of(after[i], "response"), COLUMN, true);
+            write_cell(out, text_of(after[i], "question"), 36, false);
+            write_cell(out, text_of(before[i], "response"), COLUMN, true);
+            write_cell(out, text_of(after[i], "response"), COLUMN, true);
             fputc('\n', out);
         }
     }
@@ -148,7 +151,7 @@ static void write_summary(FILE *out, const char *run_dir)
     if (ares_checkpoint_latest(ares_path_join(&path, run_dir, "checkpoints"), &name) == ARES_OK &&
         name.len)
         sscanf(name.data, "step_%lld", (long long *)&step);
-    questions(out, run_dir, step);
+    write_questions(out, run_dir, step);
     bool title = false;
     for (int64_t i = 0; after && i < after->count; i++) {
         const char *key = after->members[i].key.data;

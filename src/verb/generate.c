@@ -250,6 +250,23 @@ static int open_all(job *j)
     return ares_rollout_new(j->m, j->tokenizer, &o, &j->rollout);
 }
 
+static void close_all(job *j)
+{
+    for (int64_t i = 0; i < j->n_answers; i++) ares_free(j->answers[i].error);
+    for (int64_t i = 0; i < j->n_answers; i++)
+        if (j->answers[i].request == 0) ares_free(j->answers[i].samples);
+    ares_free(j->answers);
+    ares_rollout_free(j->rollout);
+    ares_chat_free(j->chat);
+    ares_tokenizer_free(j->tokenizer);
+    if (j->m) ares_model_free(j->m);
+    ares_device_close(&j->d);
+    ares_ids_fini(&j->ids);
+    ares_str_fini(&j->dir);
+    ares_str_fini(&j->text);
+    ares_arena_fini(&j->arena);
+}
+
 int ares_verb_generate(int argc, char **argv)
 {
     job j = { .input = "-",
@@ -309,18 +326,6 @@ int ares_verb_generate(int argc, char **argv)
     if (rc == ARES_OK) rc = read_input(&j);
     if (rc == ARES_OK) rc = run(&j);
     if (rc == ARES_OK) rc = write_answers(&j);
-    for (int64_t i = 0; i < j.n_answers; i++) ares_free(j.answers[i].error);
-    for (int64_t i = 0; i < j.n_answers; i++)
-        if (j.answers[i].request == 0) ares_free(j.answers[i].samples);
-    ares_free(j.answers);
-    ares_rollout_free(j.rollout);
-    ares_chat_free(j.chat);
-    ares_tokenizer_free(j.tokenizer);
-    if (j.m) ares_model_free(j.m);
-    ares_device_close(&j.d);
-    ares_ids_fini(&j.ids);
-    ares_str_fini(&j.dir);
-    ares_str_fini(&j.text);
-    ares_arena_fini(&j.arena);
+    close_all(&j);
     return rc;
 }

@@ -279,20 +279,33 @@ end:
     return r.rc;
 }
 
-static void write_rope(ares_str *s, const ares_model_config *c)
+static void put_string(ares_str *s, const char *key, const char *value)
 {
-    const ares_rope_config *r = &c->rope;
-    ares_str_add_z(s, "  \"rope_theta\": ");
-    ares_json_write_double(s, r->theta);
+    ares_json_write_string(ares_json_key(s, key), ares_view_of(value));
+}
+
+static void put_i64(ares_str *s, const char *key, int64_t value)
+{
+    ares_json_write_i64(ares_json_key(s, key), value);
+}
+
+static void put_bool(ares_str *s, const char *key, bool value)
+{
+    ares_json_write_bool(ares_json_key(s, key), value);
+}
+
+static void write_rope(ares_str *s, const ares_rope_config *r)
+{
+    ares_json_write_double(ares_json_key(s, "rope_theta"), r->theta);
     if (r->kind == ARES_ROPE_DEFAULT) {
-        ares_str_add_z(s, ",\n  \"rope_scaling\": null");
+        ares_json_write_null(ares_json_key(s, "rope_scaling"));
         return;
     }
-    ares_str_addf(
-        s, ",\n  \"rope_scaling\": {\"rope_type\": \"%s\", \"factor\": ", rope_kinds[r->kind]);
-    ares_json_write_double(s, r->factor);
+    ares_json_begin(ares_json_key(s, "rope_scaling"), '{');
+    put_string(s, "rope_type", rope_kinds[r->kind]);
+    ares_json_write_double(ares_json_key(s, "factor"), r->factor);
     if (r->kind == ARES_ROPE_YARN || r->kind == ARES_ROPE_LLAMA3)
-        ares_str_addf(s, ", \"original_max_position_embeddings\": %d", r->original_max_position);
+        put_i64(s, "original_max_position_embeddings", r->original_max_position);
     const struct {
         const char *key;
         double value;
@@ -308,13 +321,45 @@ static void write_rope(ares_str *s, const ares_model_config *c)
         { "mscale_all_dim", r->mscale_all_dim,
           r->kind == ARES_ROPE_YARN && r->mscale_all_dim != 0 },
     };
-    for (int i = 0; i < ARES_COUNT(more); i++) {
-        if (!more[i].used) continue;
-        ares_str_addf(s, ", \"%s\": ", more[i].key);
-        ares_json_write_double(s, more[i].value);
+    for (int i = 0; i < ARES_COUNT(more); i++)
+        if (more[i].used) ares_json_write_double(ares_json_key(s, more[i].key), more[i].value);
+    if (r->kind == ARES_ROPE_YARN && !r->truncate) put_bool(s, "truncate", false);
+    ares_json_end(s, '}');
+}
+
+static void write_architecture(ares_str *s, const ares_model_config *c, const model_arch *a)
+{
+    const char *causal = strstr(a->class_name, "ForCausalLM");
+    bool value =
+        c->value_head && causal; /* one label per token: AutoModelForTokenClassification opens it */
+    ares_str name = { 0 };
+    ares_str_addf(&name, "%.*s%s",
+                  value ? (int)(causal - a->class_name) : (int)strlen(a->class_name), a->class_name,
+                  value ? "ForTokenClassification" : "");
+    ares_json_begin(ares_json_key(s, "architectures"), '[');
+    ares_json_write_string(s, ares_str_view(&name));
+    ares_json_end(s, ']');
+    ares_str_fini(&name);
+    if (value) {
+        ares_json_begin(ares_json_key(s, "id2label"), '{');
+        put_string(s, "0", "value");
+        ares_json_end(s, '}');
+        ares_json_begin(ares_json_key(s, "label2id"), '{');
+        put_i64(s, "value", 0);
+        ares_json_end(s, '}');
     }
-    if (r->kind == ARES_ROPE_YARN && !r->truncate) ares_str_add_z(s, ", \"truncate\": false");
-    ares_str_add_char(s, '}');
+    put_string(s, "model_type", c->model_type);
+}
+
+static void write_token_ids(ares_str *s, const ares_model_config *c)
+{
+    if (c->bos >= 0) put_i64(s, "bos_token_id", c->bos);
+    if (c->pad >= 0) put_i64(s, "pad_token_id", c->pad);
+    if (c->n_eos == 1) put_i64(s, "eos_token_id", c->eos[0]);
+    if (c->n_eos <= 1) return;
+    ares_json_begin(ares_json_key(s, "eos_token_id"), '[');
+    for (int i = 0; i < c->n_eos; i++) ares_json_write_i64(s, c->eos[i]);
+    ares_json_end(s, ']');
 }
 
 int ares_model_config_save(const ares_model_config *c, const char *dir)
@@ -322,50 +367,37 @@ int ares_model_config_save(const ares_model_config *c, const char *dir)
     const model_arch *a = model_arch_find(c->model_type);
     if (!a) return ARES_EUNSUPPORTED;
     static const char *const dtypes[] = { "float32", "bfloat16", "float16" };
-    ares_str s = { 0 }, path = { 0 };
-    const char *causal = strstr(a->class_name, "ForCausalLM");
-    if (c->value_head && causal) /* one label per token: AutoModelForTokenClassification opens it */
-        ares_str_addf(&s,
-                      "{\n  \"architectures\": [\"%.*sForTokenClassification\"],\n  \"id2label\": "
-                      "{\"0\": \"value\"},\n  \"label2id\": {\"value\": 0},\n",
-                      (int)(causal - a->class_name), a->class_name);
-    else ares_str_addf(&s, "{\n  \"architectures\": [\"%s\"],\n", a->class_name);
-    ares_str_addf(&s, "  \"model_type\": \"%s\",\n", c->model_type);
-    ares_str_addf(&s,
-                  "  \"vocab_size\": %d,\n  \"hidden_size\": %d,\n  \"intermediate_size\": %d,\n  "
-                  "\"num_hidden_layers\": %d,\n",
-                  c->vocab, c->hidden, c->intermediate, c->layers);
-    ares_str_addf(
-        &s, "  \"num_attention_heads\": %d,\n  \"num_key_value_heads\": %d,\n  \"head_dim\": %d,\n",
-        c->heads, c->kv_heads, c->head_dim);
-    ares_str_addf(
-        &s, "  \"hidden_act\": \"silu\",\n  \"max_position_embeddings\": %d,\n  \"rms_norm_eps\": ",
-        c->max_position);
-    ares_str_add_float(&s, c->rms_norm_eps);
-    ares_str_add_z(&s, ",\n  \"initializer_range\": ");
-    ares_json_write_double(&s, c->initializer_range);
-    ares_str_addf(&s, ",\n  \"tie_word_embeddings\": %s,\n", c->tied ? "true" : "false");
-    if (a->attention_bias_key)
-        ares_str_addf(&s, "  \"attention_bias\": %s,\n", c->o_bias ? "true" : "false");
-    if (a->mlp_bias_key) ares_str_addf(&s, "  \"mlp_bias\": %s,\n", c->mlp_bias ? "true" : "false");
-    if (a->window_keys) {
-        ares_str_addf(&s, "  \"use_sliding_window\": %s,\n", c->window ? "true" : "false");
-        if (c->window)
-            ares_str_addf(&s, "  \"sliding_window\": %d,\n  \"max_window_layers\": %d,\n",
-                          c->window, c->window_from_layer);
+    ares_str compact = { 0 }, *j = &compact, s = { 0 }, path = { 0 };
+    ares_json_begin(j, '{');
+    write_architecture(j, c, a);
+    put_i64(j, "vocab_size", c->vocab);
+    put_i64(j, "hidden_size", c->hidden);
+    put_i64(j, "intermediate_size", c->intermediate);
+    put_i64(j, "num_hidden_layers", c->layers);
+    put_i64(j, "num_attention_heads", c->heads);
+    put_i64(j, "num_key_value_heads", c->kv_heads);
+    put_i64(j, "head_dim", c->head_dim);
+    put_string(j, "hidden_act", "silu");
+    put_i64(j, "max_position_embeddings", c->max_position);
+    ares_json_write_float(ares_json_key(j, "rms_norm_eps"), c->rms_norm_eps);
+    ares_json_write_double(ares_json_key(j, "initializer_range"), c->initializer_range);
+    put_bool(j, "tie_word_embeddings", c->tied);
+    if (a->attention_bias_key) put_bool(j, "attention_bias", c->o_bias);
+    if (a->mlp_bias_key) put_bool(j, "mlp_bias", c->mlp_bias);
+    if (a->window_keys) put_bool(j, "use_sliding_window", c->window);
+    if (a->window_keys && c->window) {
+        put_i64(j, "sliding_window", c->window);
+        put_i64(j, "max_window_layers", c->window_from_layer);
     }
-    write_rope(&s, c);
-    if (c->bos >= 0) ares_str_addf(&s, ",\n  \"bos_token_id\": %d", c->bos);
-    if (c->pad >= 0) ares_str_addf(&s, ",\n  \"pad_token_id\": %d", c->pad);
-    if (c->n_eos == 1) ares_str_addf(&s, ",\n  \"eos_token_id\": %d", c->eos[0]);
-    if (c->n_eos > 1) {
-        ares_str_add_z(&s, ",\n  \"eos_token_id\": [");
-        for (int i = 0; i < c->n_eos; i++) ares_str_addf(&s, i ? ", %d" : "%d", c->eos[i]);
-        ares_str_add_char(&s, ']');
-    }
-    ares_str_addf(&s, ",\n  \"torch_dtype\": \"%s\",\n  \"use_cache\": true\n}\n",
-                  dtypes[c->file_dtype]);
+    write_rope(j, &c->rope);
+    write_token_ids(j, c);
+    put_string(j, "torch_dtype", dtypes[c->file_dtype]);
+    put_bool(j, "use_cache", true);
+    ares_json_end(j, '}');
+    ares_json_indent(&s, ares_str_view(j), 1);
+    ares_str_add_char(&s, '\n');
     int rc = ares_file_write(ares_path_join(&path, dir, "config.json"), s.data, s.len);
+    ares_str_fini(&compact);
     ares_str_fini(&s);
     ares_str_fini(&path);
     return rc;

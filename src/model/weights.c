@@ -224,18 +224,24 @@ static int save_sharded(const ares_model *m, const char *dir, int shards)
     ares_str index = { 0 }, path = { 0 };
     int64_t total = 0;
     for (int i = 0; i < m->n_params; i++) total += file_bytes(m, &m->params[i]);
-    ares_str_addf(&index, "{\"metadata\":{\"total_size\":%lld},\"weight_map\":{", (long long)total);
+    ares_json_begin(&index, '{');
+    ares_json_begin(ares_json_key(&index, "metadata"), '{');
+    ares_json_write_i64(ares_json_key(&index, "total_size"), total);
+    ares_json_end(&index, '}');
+    ares_json_begin(ares_json_key(&index, "weight_map"), '{');
     int rc = ARES_OK, first = 0;
     for (int s = 1; s <= shards && rc == ARES_OK; s++) {
         char name[64];
         snprintf(name, sizeof name, "model-%05d-of-%05d.safetensors", s, shards);
         int end = shard_end(m, first);
         for (int i = first; i < end; i++)
-            ares_str_addf(&index, "%s\"%s\":\"%s\"", i ? "," : "", m->params[i].name, name);
+            ares_json_write_string(ares_json_key(&index, m->params[i].name), ares_view_of(name));
         rc = save_shard(m, ares_path_join(&path, dir, name), first, end);
         first = end;
     }
-    ares_str_add_z(&index, "}}\n");
+    ares_json_end(&index, '}');
+    ares_json_end(&index, '}');
+    ares_str_add_char(&index, '\n');
     if (rc == ARES_OK)
         rc = ares_file_write(ares_path_join(&path, dir, "model.safetensors.index.json"), index.data,
                              index.len);

@@ -301,14 +301,6 @@ typedef struct ares_kl_args {
  */
 int ares_loss_terms(const ares_loss_args *a, const ares_kl_args *k);
 /*
- * loss->compute, then ares_loss_terms, over chunks of tokens on the pool (NULL: one thread) where a
- * token's loss is of itself alone. The derivatives have the bits of the two calls; sums are of
- * fixed chunks in their order, so that no number of threads changes a bit. (pass.c)
- */
-int ares_loss_pass(ares_pool *pool, const ares_loss *loss, const ares_loss_args *a,
-                   const ares_kl_args *k);
-
-/*
  * Weights of rollout_is for rows [row, end), from row_start[row] on, 1 where nothing is corrected
  * and 0 where the mask is 0; sums may be NULL.
  */

@@ -67,8 +67,6 @@ static int losses(ares_device *d, const ares_algo_twins *twins)
 {
     enum { N = 1 << 20, ROWS = 1024 };
     static const char *const names[] = { "default", "cispo", "gspo", "gmpo" };
-    static const ares_twin_formula formulas[] = { ARES_TWIN_PPO, ARES_TWIN_CISPO, ARES_TWIN_GSPO,
-                                                  ARES_TWIN_GMPO };
     float *x[7], *out = ares_calloc(N, sizeof *out);
     for (int i = 0; i < ARES_COUNT(x); i++) x[i] = numbers(N, 0.1, i < 3 ? -1 : 0.5);
     uint8_t *mask = ares_malloc(N);
@@ -80,7 +78,7 @@ static int losses(ares_device *d, const ares_algo_twins *twins)
                              .clip_ratio_dual = NAN,
                              .entropy_coeff = 0,
                              ARES_LOSS_DEFAULTS };
-    for (int i = 0; i < ARES_COUNT(formulas); i++) {
+    for (int i = 0; i < ARES_COUNT(names); i++) {
         double kernel = INFINITY, whole = INFINITY;
         for (int run = 0; run < RUNS; run++) {
             ares_loss_sums sums;
@@ -100,13 +98,7 @@ static int losses(ares_device *d, const ares_algo_twins *twins)
             ares_kl_args k = { .kl = ares_kl_find("low_var_kl"),
                                .coef = 0.01,
                                .ref_log_prob = x[2] };
-            ares_twin_loss t = { .formula = formulas[i],
-                                 .args = &a,
-                                 .dual = 3,
-                                 .kl = &k,
-                                 .kl_value = ARES_TWIN_K3,
-                                 .kl_derivative = ARES_TWIN_K3,
-                                 .terms = true };
+            ares_twin_loss t = { .loss = ares_loss_find(names[i]), .args = &a, .kl = &k };
             double begin = ares_now_s();
             ARES_TRY(twins->loss(d, &t));
             keep(&whole, ares_now_s() - begin);

@@ -165,12 +165,18 @@ int ares_agg_weights_micro(const char *mode, const ares_batch *b, const ares_mic
                            int64_t n, int ranks, double max_len, float *weight);
 
 /* ---------------- KL estimators (kl.c), x = log pi - log ref (formulas: src/algo/loss/kl.h) */
+#define ARES_KL_FORMULAS(X) X(k1) X(abs) X(k2) X(k3)
+#define ARES_KL_FORMULA_ENUM(name) ARES_KL_##name,
+typedef enum { ARES_KL_FORMULAS(ARES_KL_FORMULA_ENUM) ARES_KL_exact } ares_kl_formula;
 typedef struct ares_kl {
-    const char *name, *doc, *formula, *paper;
+    const char *name, *words; /* words: the name and its aliases, "name=alias=alias" */
+    const char *doc, *formula, *paper;
     /* NULL: the exact sum over the vocabulary, from the logits of both models */
     double (*value)(double x);
     double (*derivative)(double x); /* of the value by log pi; of k2 in the forms named with a + */
     bool (*clamped)(double x);      /* a clamp of the value acts; NULL: it has none */
+    /* what value and derivative compute, for code that cannot call them (nvcc's) */
+    ares_kl_formula value_formula, derivative_formula;
 } ares_kl;
 /* by its name or an alias (k1, k2, k3, low-var-kl, k3+ ...) */
 const ares_kl *ares_kl_find(const char *name);
@@ -252,16 +258,25 @@ enum {
     ARES_LOSS_LOCAL = 1,
     ARES_LOSS_ROWS = 2,  /* whole rows */
     ARES_LOSS_BATCH = 4, /* the whole mini-batch, on all ranks at once (a collective) */
-    ARES_LOSS_PAIRS = 8, /* log-probs of stored answers besides: ares_vapor_loss */
+    ARES_LOSS_PAIRS = 8  /* log-probs of stored answers besides: ares_vapor_loss */
+};
+enum {
     /* reads clip_ratio_low and high as bounds of a ratio, and clip_ratio_dual where it is set */
-    ARES_LOSS_CLIPS = 16,
-    ARES_LOSS_DUAL = 32 /* clip_ratio_dual null is 3, not none */
+    ARES_LOSS_CLIPS = 1,
+    ARES_LOSS_CLIPS_DUAL = 2 /* clip_ratio_dual null is 3, not none */
 };
 typedef struct ares_loss {
+    const char *name, *words; /* words: the name and its aliases, "name=alias=alias" */
     /* formula: of a token; r = exp(log pi - log old), A its advantage, sg: no gradient */
-    const char *name, *doc, *formula, *paper;
-    unsigned flags;
+    const char *doc, *formula, *paper;
+    unsigned flags; /* one of ARES_LOSS_LOCAL, _ROWS, _BATCH, _PAIRS */
+    unsigned clips;
     int (*compute)(const ares_loss_args *a);
+    /*
+     * Of ARES_LOSS_BATCH: checks the input, marks in chosen [n] (zeroed) the tokens that the loss
+     * treats apart, and says whether any rank has a token. A collective.
+     */
+    int (*choose)(const ares_loss_args *a, uint8_t *chosen, bool *any);
 } ares_loss;
 /* by its name or an alias (ppo: default; actor: dapo; geo_mean: gmpo) */
 const ares_loss *ares_loss_find(const char *name);
@@ -300,6 +315,7 @@ typedef struct ares_kl_args {
  * entropy_coeff x entropy.
  */
 int ares_loss_terms(const ares_loss_args *a, const ares_kl_args *k);
+
 /*
  * Weights of rollout_is for rows [row, end), from row_start[row] on, 1 where nothing is corrected
  * and 0 where the mask is 0; sums may be NULL.

@@ -21,38 +21,15 @@
 /* An input that cannot be computed with: the CPU's function names its place. */
 enum { ARES_TWIN_FAULT = 1 };
 
-typedef enum {
-    ARES_TWIN_NO_LOSS, /* the terms alone */
-    ARES_TWIN_PPO,
-    ARES_TWIN_CISPO,
-    ARES_TWIN_SAPO,
-    ARES_TWIN_CLIP_COV, /* the last two with the choice already made: chosen */
-    ARES_TWIN_KL_COV,
-    ARES_TWIN_GSPO, /* from here on over whole rows */
-    ARES_TWIN_GSPO_TOKEN,
-    ARES_TWIN_GMPO
-} ares_twin_formula;
-typedef enum {
-    ARES_TWIN_K1,
-    ARES_TWIN_ABS,
-    ARES_TWIN_K2,
-    ARES_TWIN_K3,
-    ARES_TWIN_FULL
-} ares_twin_kl;
-
 /*
- * One pass: the loss, its derivatives, its terms and every sum of ares_loss_sums but those of
+ * One pass: the loss, its derivatives, ares_loss_terms and every sum of ares_loss_sums but those of
  * rollout_is, in one launch.
  */
 typedef struct ares_twin_loss {
-    ares_twin_formula formula;
+    const ares_loss *loss; /* not ARES_LOSS_PAIRS */
     const ares_loss_args *args;
-    /* bound of the loss of negative advantages, times the advantage; infinity: none */
-    double dual;
-    const uint8_t *chosen;  /* [n] clip_cov, kl_cov */
+    const uint8_t *chosen;  /* [n], written by loss->choose; NULL where the loss has none */
     const ares_kl_args *kl; /* NULL: no term */
-    ares_twin_kl kl_value, kl_derivative;
-    bool terms; /* ares_loss_terms as well */
 } ares_twin_loss;
 
 /* Ragged rows: row r owns [row_start[r], row_start[r + 1]) of every array here. */
@@ -113,7 +90,8 @@ typedef struct ares_twin_is {
 struct ares_algo_twins {
     int (*loss)(ares_device *d, const ares_twin_loss *t);
     int (*value)(ares_device *d, const ares_value_args *a);
-    int (*kl)(ares_device *d, ares_twin_kl kl, int64_t n, const float *log_prob,
+    /* kl: not the exact one */
+    int (*kl)(ares_device *d, const ares_kl *kl, int64_t n, const float *log_prob,
               const float *ref_log_prob, const uint8_t *mask, float *out);
     int (*is_weights)(ares_device *d, const ares_twin_is *t);
     int (*gae)(ares_device *d, const ares_twin_gae *t);
@@ -130,8 +108,8 @@ typedef struct ares_algo_twins ares_algo_twins;
 const ares_algo_twins *ares_algo_twins_of(const ares_device *d);
 
 /*
- * loss->compute (NULL: none), then ares_loss_terms: on the device where it is a card and has a twin
- * of the loss, with the messages of the CPU.
+ * loss->compute, then ares_loss_terms: on the device where it is a card, with the messages of the
+ * CPU.
  */
 int ares_loss_compute(ares_device *d, const ares_loss *loss, const ares_loss_args *a,
                       const ares_kl_args *k);

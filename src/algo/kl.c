@@ -8,78 +8,66 @@
 #include <string.h>
 
 #include "ares/algo.h"
-#include "find_name.h"
+#include "choice.h"
 
-static double k1(double x)
-{
-    return ares_kl_k1(x);
-}
-static double k1_d(double x)
-{
-    return ares_kl_k1_derivative(x);
-}
-static double absolute(double x)
-{
-    return ares_kl_abs(x);
-}
-static double absolute_d(double x)
-{
-    return ares_kl_abs_derivative(x);
-}
-static double k2(double x)
-{
-    return ares_kl_k2(x);
-}
-static double k2_d(double x)
-{
-    return ares_kl_k2_derivative(x);
-}
-static double k3(double x)
-{
-    return ares_kl_k3(x);
-}
-static double k3_d(double x)
-{
-    return ares_kl_k3_derivative(x);
-}
+#define VALUE(name)                            \
+    static double name##_value(double x)       \
+    {                                          \
+        return ares_kl_##name(x);              \
+    }                                          \
+    static double name##_slope(double x)       \
+    {                                          \
+        return ares_kl_##name##_derivative(x); \
+    }
+ARES_KL_FORMULAS(VALUE)
 static bool k3_clamped(double x)
 {
     return ares_kl_k3_clamped(x);
 }
 
+/* The formulas of an estimator: one for the value, one for the derivative. */
+#define FORMULAS(value_, slope_)                                                              \
+    .value = value_##_value, .derivative = slope_##_slope, .value_formula = ARES_KL_##value_, \
+    .derivative_formula = ARES_KL_##slope_
 #define SCHULMAN "Schulman 2020, Approximating KL divergence"
 static const ares_kl table[] = {
-    { "kl", "k1: the log-ratio; unbiased, of either sign", "x", SCHULMAN, k1, k1_d, NULL },
-    { "abs", "its size", "|x|", "verl", absolute, absolute_d, NULL },
-    { "mse", "k2: half of its square", "x^2 / 2", SCHULMAN, k2, k2_d, NULL },
-    { "low_var_kl", "k3: unbiased and never negative; clamped as in verl",
+    { "kl", "kl=k1", "k1: the log-ratio; unbiased, of either sign", "x", SCHULMAN,
+      FORMULAS(k1, k1) },
+    { "abs", "abs", "its size", "|x|", "verl", FORMULAS(abs, abs) },
+    { "mse", "mse=k2", "k2: half of its square", "x^2 / 2", SCHULMAN, FORMULAS(k2, k2) },
+    { "low_var_kl", "low_var_kl=k3=low-var-kl",
+      "k3: unbiased and never negative; clamped as in verl",
       "clamp(exp(k) - k - 1, -10, 10), k = clamp(-x, -20, 20)",
-      SCHULMAN "; arXiv 2402.03300, equation 4", k3, k3_d, k3_clamped },
-    { "kl+", "value of k1, gradient of k2", "x", "verl", k1, k2_d, NULL },
-    { "abs+", "value of abs, gradient of k2", "|x|", "verl", absolute, k2_d, NULL },
-    { "mse+", "k2", "x^2 / 2", "verl", k2, k2_d, NULL },
-    { "low_var_kl+", "value of k3, gradient of k2", "that of low_var_kl", "verl", k3, k2_d,
-      k3_clamped },
-    { "full", "exact, over the whole vocabulary", "sum over the vocabulary of p (log p - log q)",
-      "", NULL, NULL, NULL },
+      SCHULMAN "; arXiv 2402.03300, equation 4", FORMULAS(k3, k3), .clamped = k3_clamped },
+    { "kl+", "kl+=k1+", "value of k1, gradient of k2", "x", "verl", FORMULAS(k1, k2) },
+    { "abs+", "abs+", "value of abs, gradient of k2", "|x|", "verl", FORMULAS(abs, k2) },
+    { "mse+", "mse+=k2+", "k2", "x^2 / 2", "verl", FORMULAS(k2, k2) },
+    { "low_var_kl+", "low_var_kl+=k3+=low-var-kl+", "value of k3, gradient of k2",
+      "that of low_var_kl", "verl", FORMULAS(k3, k2), .clamped = k3_clamped },
+    { "full", "full", "exact, over the whole vocabulary",
+      "sum over the vocabulary of p (log p - log q)", "", .value_formula = ARES_KL_exact,
+      .derivative_formula = ARES_KL_exact },
 };
-/* In the order of the table; other trainers' words behind '='. */
-static const char *const words[] = { "kl=k1",   "abs",  "mse=k2",   "low_var_kl=k3=low-var-kl",
-                                     "kl+=k1+", "abs+", "mse+=k2+", "low_var_kl+=k3+=low-var-kl+",
-                                     "full" };
 
 const char *const *ares_kl_names(int *n)
 {
-    *n = ARES_COUNT(words);
+    static _Thread_local const char *words[ARES_COUNT(table)];
+    for (int i = 0; i < ARES_COUNT(table); i++) words[i] = table[i].words;
+    *n = ARES_COUNT(table);
     return words;
 }
 
 const ares_kl *ares_kl_find(const char *name)
 {
+    const char *names[ARES_COUNT(table)];
     int i;
-    return algo_find("config: algorithm.kl_penalty", name, words, ARES_COUNT(words), &i) == ARES_OK
-               ? &table[i]
-               : NULL;
+    for (i = 0; i < ARES_COUNT(table); i++) {
+        if (choice_has(table[i].words, name)) return &table[i];
+        names[i] = table[i].name;
+    }
+    (void)ares_lookup(ARES_ECONFIG, "config: algorithm.kl_penalty", name, names, ARES_COUNT(table),
+                      &i);
+    return NULL;
 }
 
 ares_kl_place ares_kl_acts(const ares_algorithm_config *a)

@@ -22,13 +22,13 @@ static void check_clips(const ares_loss_config *c, const ares_loss *loss, const 
 {
     char text[160];
     double dual = ares_is_null_f64(c->clip_ratio_dual) ? 3 : c->clip_ratio_dual;
-    bool acts = (loss->flags & ARES_LOSS_DUAL) || !ares_is_null_f64(c->clip_ratio_dual);
+    bool acts = (loss->clips & ARES_LOSS_CLIPS_DUAL) || !ares_is_null_f64(c->clip_ratio_dual);
     snprintf(text, sizeof text,
              "must lie above 1 + clip_ratio_high = %g, or it would cut every clipped token",
              1 + c->clip_ratio_high);
-    say(r, acts && (loss->flags & ARES_LOSS_CLIPS) && dual <= 1 + c->clip_ratio_high, 'e',
+    say(r, acts && (loss->clips & ARES_LOSS_CLIPS) && dual <= 1 + c->clip_ratio_high, 'e',
         "worker.actor.clip_ratio_dual", text);
-    say(r, (loss->flags & ARES_LOSS_CLIPS) && c->clip_ratio_high < c->clip_ratio_low, 'w',
+    say(r, (loss->clips & ARES_LOSS_CLIPS) && c->clip_ratio_high < c->clip_ratio_low, 'w',
         "worker.actor.clip_ratio_high",
         "lies below clip_ratio_low: the policy is let down further than up, which ends exploration "
         "early");

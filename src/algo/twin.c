@@ -4,11 +4,9 @@
  */
 #include "twin.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "adv.h"
-#include "loss/select.h"
 
 const ares_algo_twins *ares_algo_twins_of(const ares_device *d)
 {
@@ -18,65 +16,24 @@ const ares_algo_twins *ares_algo_twins_of(const ares_device *d)
     return table ? table() : NULL;
 }
 
-/* ---------------------------------------------------------------- which formula */
-
-extern const ares_loss ares_loss_default, ares_loss_dapo, ares_loss_gspo, ares_loss_gspo_token,
-    ares_loss_cispo, ares_loss_gmpo, ares_loss_sapo, ares_loss_clip_cov, ares_loss_kl_cov;
-
-static ares_twin_formula formula_of(const ares_loss *loss)
-{
-    static const struct {
-        const ares_loss *loss;
-        ares_twin_formula formula;
-    } table[] = {
-        { &ares_loss_default, ARES_TWIN_PPO },   { &ares_loss_dapo, ARES_TWIN_PPO },
-        { &ares_loss_gspo, ARES_TWIN_GSPO },     { &ares_loss_gspo_token, ARES_TWIN_GSPO_TOKEN },
-        { &ares_loss_cispo, ARES_TWIN_CISPO },   { &ares_loss_gmpo, ARES_TWIN_GMPO },
-        { &ares_loss_sapo, ARES_TWIN_SAPO },     { &ares_loss_clip_cov, ARES_TWIN_CLIP_COV },
-        { &ares_loss_kl_cov, ARES_TWIN_KL_COV },
-    };
-    for (int i = 0; i < ARES_COUNT(table); i++)
-        if (table[i].loss == loss) return table[i].formula;
-    return ARES_TWIN_NO_LOSS;
-}
-
-static void kl_of(const ares_kl *kl, ares_twin_kl *value, ares_twin_kl *derivative)
-{
-    /* in the order of ares_twin_kl */
-    static const char *const names[] = { "kl", "abs", "mse", "low_var_kl" };
-    *value = ARES_TWIN_FULL;
-    for (int i = 0; i < ARES_COUNT(names); i++)
-        if (strncmp(kl->name, names[i], strcspn(kl->name, "+")) == 0 &&
-            names[i][strcspn(kl->name, "+")] == 0)
-            *value = (ares_twin_kl)i;
-    *derivative = strchr(kl->name, '+') ? ARES_TWIN_K2 : *value;
-}
-
 /* ---------------------------------------------------------------- calls */
 
 static int on_cpu(const ares_loss *loss, const ares_loss_args *a, const ares_kl_args *k)
 {
-    if (loss) ARES_TRY(loss->compute(a));
+    ARES_TRY(loss->compute(a));
     return ares_loss_terms(a, k);
 }
 
 int twin_loss_compute(const ares_algo_twins *twins, ares_device *d, const ares_loss *loss,
                       const ares_loss_args *a, const ares_kl_args *k)
 {
-    ares_twin_loss t = { .formula = formula_of(loss),
-                         .args = a,
-                         .dual =
-                             loss_dual(a->cfg, loss && loss->flags & ARES_LOSS_DUAL ? 3 : INFINITY),
-                         .kl = k,
-                         .terms = true };
-    if (!twins || (loss && t.formula == ARES_TWIN_NO_LOSS)) return on_cpu(loss, a, k);
-    if (k) kl_of(k->kl, &t.kl_value, &t.kl_derivative);
+    ares_twin_loss t = { .loss = loss, .args = a, .kl = k };
+    if (!twins || (loss->flags & ARES_LOSS_PAIRS)) return on_cpu(loss, a, k);
     uint8_t *chosen = NULL;
-    /* whose choice crosses ranks, and has told of faults */
-    if (loss && loss->flags & ARES_LOSS_BATCH) {
+    if (loss->choose) { /* which crosses ranks, and has told of faults */
         bool any;
         t.chosen = chosen = ares_calloc((size_t)(a->n + 1), 1);
-        int rc = loss_cov_choose(a, t.formula == ARES_TWIN_KL_COV, chosen, &any);
+        int rc = loss->choose(a, chosen, &any);
         if (rc != ARES_OK || !any) {
             ares_free(chosen);
             return rc == ARES_OK ? ares_loss_terms(a, k) : rc;
@@ -122,13 +79,10 @@ int twin_is_weights(const ares_algo_twins *twins, ares_device *d, const ares_los
 
 int twin_kl_column(const ares_algo_twins *twins, ares_device *d, const ares_kl *kl, ares_batch *b)
 {
-    ares_twin_kl value, derivative;
-    kl_of(kl, &value, &derivative);
-    if (!twins || value == ARES_TWIN_FULL || !b->old_log_probs || !b->ref_log_probs || b->kl)
+    if (!twins || !kl->value || !b->old_log_probs || !b->ref_log_probs || b->kl)
         return ares_kl_column(kl, b);
     float *out = ares_malloc((size_t)(b->tokens + 1) * sizeof *out);
-    int rc =
-        twins->kl(d, value, b->tokens, b->old_log_probs, b->ref_log_probs, b->response_mask, out);
+    int rc = twins->kl(d, kl, b->tokens, b->old_log_probs, b->ref_log_probs, b->response_mask, out);
     if (rc == ARES_TWIN_FAULT) rc = ares_kl_column(kl, b);
     else if (rc == ARES_OK) {
         ARES_PUT(b, kl);

@@ -304,7 +304,8 @@ GOLDEN(agentic, kl_loss)
     batch_of(g, golden_in(g, "response_mask"), &b);
     const float *log_prob = floats(g, golden_in(g, "log_prob"), &n),
                 *ref = floats(g, golden_in(g, "ref_log_prob"), &n);
-    float *weight = ares_arena_calloc(g->arena, (size_t)n + 1, sizeof *weight);
+    float *weight = ares_arena_calloc(g->arena, (size_t)n + 1, sizeof *weight),
+          *no_advantage = ares_arena_calloc(g->arena, (size_t)n + 1, sizeof *no_advantage);
     ares_loss_config cfg = { 0 };
     bool ok = weights_of(g, "token-mean", &b, (double)(n / b.rows), weight);
     golden_in_single(g);
@@ -321,16 +322,16 @@ GOLDEN(agentic, kl_loss)
         ares_loss_args a = { .cfg = &cfg,
                              .n = n,
                              .log_prob = log_prob,
+                             .old_log_prob = log_prob,
+                             .advantage = no_advantage,
                              .weight = weight,
                              .mask = b.response_mask,
                              .d_log_prob = d,
                              .sums = &sums };
         ares_device *device;
         const ares_algo_twins *twins = golden_twins(&device);
-        ok = golden_ok(g, twin_loss_compute(twins, device, NULL, &a,
-                                            &(ares_kl_args){ .kl = kl,
-                                                             .coef = golden_number(g, "coef"),
-                                                             .ref_log_prob = ref }));
+        ares_kl_args k = { .kl = kl, .coef = golden_number(g, "coef"), .ref_log_prob = ref };
+        ok = golden_ok(g, twin_loss_compute(twins, device, ares_loss_find("default"), &a, &k));
         golden_near(g, "kl_mean", sums.kl, ares_json_get(m->value, "kl_mean"));
         golden_numbers(g, "d_log_prob", doubles(g, d, n), n,
                        ares_json_get(m->value, "d_contribution_d_logprob"));

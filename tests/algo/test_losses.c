@@ -1,9 +1,5 @@
 /* Formulas of losses against finite differences, and what selections, weights and spans do. */
-#include "loss/cispo.h"
-#include "loss/cov.h"
-#include "loss/gmpo.h"
-#include "loss/gspo.h"
-#include "loss/sapo.h"
+#include "loss/formulas.h"
 #include "loss/select.h"
 #include "loss/value_loss.h"
 #include "loss/vapor.h"
@@ -16,29 +12,52 @@
 /* ---------------------------------------------------------------- formulas, in f64 */
 
 typedef ares_token_term formula(double x, double advantage);
+static const loss_settings settings = {
+    .low = 0.8, .high = 1.28, .dual = 3, .tau_positive = 1, .tau_negative = 1.05, .ppo_kl_coef = 1
+};
+static loss_token token(double x, double a)
+{
+    return (
+        loss_token){ .log_prob = x, .log_ratio = x, .advantage = a, .weight = 1, .correction = 1 };
+}
 static ares_token_term of_ppo(double x, double a)
 {
-    return ares_ppo_token(x, a, 0.8, 1.28, 3);
+    loss_token t = token(x, a);
+    return default_token(&t, &settings);
 }
 static ares_token_term of_gspo(double x, double a)
 {
-    return ares_gspo_token(x, a, 0.8, 1.28, 3);
+    loss_token t = token(x, a);
+    loss_row row = { .tokens = 1 };
+    gspo_gather(&row, &t, &settings);
+    gspo_row(&row, &settings);
+    return gspo_row_token(&row, &t, &settings).term;
 }
 static ares_token_term of_sapo(double x, double a)
 {
-    return ares_sapo_token(x, a, 1, 1.05);
+    loss_token t = token(x, a);
+    return sapo_token(&t, &settings);
 }
 static ares_token_term of_gmpo(double x, double a)
 {
-    return ares_gmpo_row(x, a);
+    return gmpo_mean(x, a);
 }
 static ares_token_term of_cov(double x, double a)
 {
-    return ares_kl_cov_token(x, a, 0, 1);
+    loss_token t = token(x, a);
+    return kl_cov_token(&t, &settings);
 }
 static ares_token_term of_cov_chosen(double x, double a)
 {
-    return ares_kl_cov_token(x, a, 1, 1);
+    loss_token t = token(x, a);
+    t.chosen = 1;
+    return kl_cov_token(&t, &settings);
+}
+static ares_token_term of_cispo(double log_prob, double log_ratio, double advantage, double low)
+{
+    loss_settings s = { .low = low, .high = 5 };
+    loss_token t = { .log_prob = log_prob, .log_ratio = log_ratio, .advantage = advantage };
+    return cispo_token(&t, &s);
 }
 static ares_token_term of_value(double x, double a)
 {
@@ -94,7 +113,7 @@ TEST(no_finite_input_gives_a_nan)
                 CHECK_MSG(isfinite(e.loss) && isfinite(e.gradient) && isfinite(e.ratio),
                           "formula %d at %g, %g: %g, %g", i, extreme[x], extreme[a], e.loss,
                           e.gradient);
-                e = ares_cispo_token(extreme[x], extreme[x], extreme[a], 0, 5);
+                e = of_cispo(extreme[x], extreme[x], extreme[a], 0);
                 CHECK(!isnan(e.loss) && isfinite(e.gradient));
             }
 }
@@ -102,22 +121,19 @@ TEST(no_finite_input_gives_a_nan)
 TEST(cispo_passes_its_clipped_ratio_and_no_more)
 {
     /* clip_ratio_low 0 lifts e^-1 to 1 */
-    CHECK_NEAR(ares_cispo_token(-2, -1, 1, 1, 5).gradient, -1, 1e-12);
-    CHECK_NEAR(ares_cispo_token(-2, -1, 1, 0, 5).gradient, -exp(-1), 1e-12);
-    CHECK_NEAR(ares_cispo_token(-2, 3, -2, 0, 5).gradient, 10, 1e-12);
-    CHECK_NEAR(ares_cispo_token(-2, 3, -2, 0, 5).loss, -20, 1e-12);
+    CHECK_NEAR(of_cispo(-2, -1, 1, 1).gradient, -1, 1e-12);
+    CHECK_NEAR(of_cispo(-2, -1, 1, 0).gradient, -exp(-1), 1e-12);
+    CHECK_NEAR(of_cispo(-2, 3, -2, 0).gradient, 10, 1e-12);
+    CHECK_NEAR(of_cispo(-2, 3, -2, 0).loss, -20, 1e-12);
 }
 
 TEST(gmpo_clips_logs_on_the_side_that_gains)
 {
-    CHECK(ares_gmpo_token(1, 1, 0.4, 0.4).log_ratio == 0.4 &&
-          !ares_gmpo_token(1, 1, 0.4, 0.4).passes);
-    CHECK(ares_gmpo_token(1, -1, 0.4, 0.4).log_ratio == 1 &&
-          ares_gmpo_token(1, -1, 0.4, 0.4).passes);
-    CHECK(ares_gmpo_token(-1, -1, 0.4, 0.4).log_ratio == -0.4 &&
-          ares_gmpo_token(-1, 1, 0.4, 0.4).log_ratio == -1);
-    CHECK(ares_gmpo_token(-1, 0, 0.4, 0.4).log_ratio == 0 &&
-          !ares_gmpo_token(-1, 0, 0.4, 0.4).passes);
+    CHECK(gmpo_clip(1, 1, 0.4, 0.4).log_ratio == 0.4 && !gmpo_clip(1, 1, 0.4, 0.4).passes);
+    CHECK(gmpo_clip(1, -1, 0.4, 0.4).log_ratio == 1 && gmpo_clip(1, -1, 0.4, 0.4).passes);
+    CHECK(gmpo_clip(-1, -1, 0.4, 0.4).log_ratio == -0.4 &&
+          gmpo_clip(-1, 1, 0.4, 0.4).log_ratio == -1);
+    CHECK(gmpo_clip(-1, 0, 0.4, 0.4).log_ratio == 0 && !gmpo_clip(-1, 0, 0.4, 0.4).passes);
 }
 
 TEST(gmpo_counts_tokens_beyond_a_bound_by_the_sign_of_the_advantage)
@@ -125,7 +141,7 @@ TEST(gmpo_counts_tokens_beyond_a_bound_by_the_sign_of_the_advantage)
     static const double logs[] = { -1, -0.3, 0, 0.3, 1 };
     for (int i = 0; i < ARES_COUNT(logs); i++)
         for (int sign = -1; sign <= 1; sign++) {
-            ares_gmpo_term e = ares_gmpo_token(logs[i], sign, 0.4, 0.5);
+            gmpo_term e = gmpo_clip(logs[i], sign, 0.4, 0.5);
             bool beyond = fabs(logs[i]) == 1;
             CHECK_EQ(e.clip_high, beyond && sign > 0);
             CHECK_EQ(e.clip_low, beyond && sign < 0);

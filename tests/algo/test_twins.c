@@ -273,11 +273,11 @@ TWIN_TEST(kl_terms_agree)
           *d = random_floats(b.tokens, 1e-3), *full = random_floats(b.tokens, 3);
     static const char *const names[] = { "kl",   "abs",  "mse",         "low_var_kl", "kl+",
                                          "abs+", "mse+", "low_var_kl+", "full" };
-    static const char *const losses[] = { "default", "gspo", NULL };
+    static const char *const losses[] = { "default", "gspo" };
     ares_loss_args a = args_of(&cfg, &b, log_prob, weight, d);
     for (int i = 0; i < ARES_COUNT(names); i++)
         for (int l = 0; l < ARES_COUNT(losses); l++) {
-            const ares_loss *loss = losses[l] ? ares_loss_find(losses[l]) : NULL;
+            const ares_loss *loss = ares_loss_find(losses[l]);
             ares_kl_args k = { .kl = ares_kl_find(names[i]),
                                .coef = 0.3,
                                .weight = l == 1 ? NULL : b.kl_weight,

@@ -1,8 +1,9 @@
 /*
- * The loss pass of ares_loss_args and its terms, in one launch: a token a thread where the formula
- * needs the token alone, a row a block where it needs the row. Each thread keeps its own sums,
- * which meet in one tree a block; blocks are added on the host, in order. Counts of bins are
- * integers, so their atomic additions have no order to lose; lanes of equal bins add once.
+ * A loss of ares_loss_args and its terms, in one launch: a token per thread where the formula needs
+ * the token alone, a row per block where it needs the row. Every loss of LOSS_LIST has its kernel
+ * from these two; the formulas are those of src/algo/loss. Each thread keeps its own sums, which
+ * meet in one tree per block; the host adds the blocks in order. Counts of bins are integers, so
+ * the order of their atomic additions changes nothing; lanes of equal bins add once.
  *
  * Derivatives are added to what d_log_prob holds in the order of the CPU: the policy's, then the
  * KL's.
@@ -14,14 +15,10 @@
 
 #include <vector>
 
-#include "loss/cispo.h"
-#include "loss/cov.h"
-#include "loss/gmpo.h"
-#include "loss/gspo.h"
-#include "loss/is.h"
+#include "loss/formulas.h"
 #include "loss/kl.h"
-#include "loss/ppo.h"
-#include "loss/sapo.h"
+#include "loss/rollout_is.h"
+#include "loss/settings.h"
 #include "loss/value_loss.h"
 
 /* Members of ares_loss_sums that a pass adds up. */
@@ -36,16 +33,15 @@ enum { LOSS_SUMS(NUMBER) SUM_COUNT, SUM_MIN = SUM_COUNT, SUM_MAX, SUM_WIDTH };
 #undef NUMBER
 
 typedef struct loss_job {
-    int formula, kl_value, kl_derivative;
-    bool terms;
     int64_t n, rows;
-    const int64_t *start; /* [rows + 1] of the arrays; NULL: one row */
+    const int64_t *start; /* [rows + 1] of the arrays */
     const float *log_prob, *old_log_prob, *advantage, *weight, *is_weight, *entropy, *ref,
         *kl_weight, *full;
     const uint8_t *mask, *chosen, *right; /* right: by row, 2 is unknown */
     float *d_log_prob, *d_entropy, *kl_out, *d_full;
-    double low, high, dual, log_low, log_high, tau_positive, tau_negative, ppo_kl_coef,
-        entropy_coeff, kl_coef;
+    loss_settings settings;
+    int kl_value, kl_derivative; /* ares_kl_formula */
+    double entropy_coeff, kl_coef;
     double *partial; /* [blocks][SUM_WIDTH] */
     unsigned long long *bins, *fault;
 } loss_job;
@@ -54,41 +50,43 @@ typedef struct tally {
     double v[SUM_COUNT], low, high;
 } tally;
 
-static __device__ double kl_of(int kl, double x)
+static __device__ double kl_of(int formula, double x)
 {
-    return kl == ARES_TWIN_K1    ? ares_kl_k1(x)
-           : kl == ARES_TWIN_ABS ? ares_kl_abs(x)
-           : kl == ARES_TWIN_K2  ? ares_kl_k2(x)
-                                 : ares_kl_k3(x);
+#define VALUE(name) \
+    if (formula == ARES_KL_##name) return ares_kl_##name(x);
+    ARES_KL_FORMULAS(VALUE)
+#undef VALUE
+    return 0; /* the exact KL comes from the head */
 }
-static __device__ double kl_derivative_of(int kl, double x)
+static __device__ double kl_derivative_of(int formula, double x)
 {
-    return kl == ARES_TWIN_K1    ? ares_kl_k1_derivative(x)
-           : kl == ARES_TWIN_ABS ? ares_kl_abs_derivative(x)
-           : kl == ARES_TWIN_K2  ? ares_kl_k2_derivative(x)
-                                 : ares_kl_k3_derivative(x);
+#define DERIVATIVE(name) \
+    if (formula == ARES_KL_##name) return ares_kl_##name##_derivative(x);
+    ARES_KL_FORMULAS(DERIVATIVE)
+#undef DERIVATIVE
+    return 0;
 }
 
-static __device__ double log_ratio_at(const loss_job &j, int64_t t)
+static __device__ loss_token token_at(const loss_job &j, int64_t t)
 {
-    return (double)j.log_prob[t] - (double)j.old_log_prob[t];
-}
-static __device__ double weight_at(const loss_job &j, int64_t t)
-{
-    double w = (double)j.weight[t];
-    return j.is_weight ? w * (double)j.is_weight[t] : w;
+    loss_token x;
+    x.log_prob = (double)j.log_prob[t];
+    x.log_ratio = x.log_prob - (double)j.old_log_prob[t];
+    x.advantage = (double)j.advantage[t];
+    x.weight = (double)j.weight[t];
+    x.correction = j.is_weight ? (double)j.is_weight[t] : 1;
+    x.chosen = j.chosen ? j.chosen[t] : 0;
+    return x;
 }
 
 /* Whether token t counts; a place that loss_check would refuse is noted, and does not. */
 static __device__ bool counts(const loss_job &j, int64_t t)
 {
     if (j.mask[t] == 0) return false;
-    bool good = j.mask[t] == 1;
-    if (j.formula != ARES_TWIN_NO_LOSS)
-        good = good && twin_finite((double)j.log_prob[t]) &&
-               twin_finite((double)j.old_log_prob[t]) && twin_finite((double)j.advantage[t]) &&
-               twin_finite((double)j.weight[t]) &&
-               (!j.is_weight || twin_finite((double)j.is_weight[t]));
+    bool good = j.mask[t] == 1 && twin_finite((double)j.log_prob[t]) &&
+                twin_finite((double)j.old_log_prob[t]) && twin_finite((double)j.advantage[t]) &&
+                twin_finite((double)j.weight[t]) &&
+                (!j.is_weight || twin_finite((double)j.is_weight[t]));
     if (!good) twin_fault(j.fault, t);
     return good;
 }
@@ -106,7 +104,7 @@ static __device__ void see(const loss_job &j, tally *s, double log_ratio, double
     s->v[SUM_k2] += 0.5 * x * x;
     s->v[SUM_k3] += ratio - 1 - x;
     s->v[SUM_ratio] += e.ratio;
-    s->v[SUM_ratio_clipped] += ares_loss_clamp(e.ratio, j.low, j.high);
+    s->v[SUM_ratio_clipped] += ares_loss_clamp(e.ratio, j.settings.low, j.settings.high);
     s->v[SUM_ratio_off] += e.ratio < 1 ? 1 - e.ratio : e.ratio - 1;
     s->v[SUM_loss_abs] += e.loss < 0 ? -e.loss : e.loss;
     s->v[SUM_saturated] += ares_loss_beyond(log_ratio);
@@ -153,7 +151,7 @@ static __device__ void terms(const loss_job &j, int64_t t, tally *s)
         s->v[SUM_kl] += w * scale * value;
         s->v[SUM_kl_plain] += w * value;
         s->v[SUM_kl_tokens] += 1;
-        if (!j.full && j.kl_value == ARES_TWIN_K3) s->v[SUM_kl_clamped] += ares_kl_k3_clamped(x);
+        if (!j.full && j.kl_value == ARES_KL_k3) s->v[SUM_kl_clamped] += ares_kl_k3_clamped(x);
         if (j.kl_out) j.kl_out[t] = (float)value;
         if (!j.full)
             j.d_log_prob[t] +=
@@ -200,28 +198,9 @@ static __device__ void bins_new(unsigned *bins)
     __syncthreads();
 }
 
-/* ------------------------------------------------------------------ a token a thread */
+/* ------------------------------------------------------------------ a token per thread */
 
-static __device__ ares_token_term term_of(const loss_job &j, int64_t t, double log_ratio)
-{
-    double advantage = (double)j.advantage[t];
-    if (j.formula == ARES_TWIN_PPO)
-        return ares_ppo_token(log_ratio, advantage, j.low, j.high, j.dual);
-    if (j.formula == ARES_TWIN_CISPO)
-        return ares_cispo_token((double)j.log_prob[t], log_ratio, advantage, j.low, j.high);
-    if (j.formula == ARES_TWIN_SAPO)
-        return ares_sapo_token(log_ratio, advantage, j.tau_positive, j.tau_negative);
-    if (j.formula == ARES_TWIN_KL_COV)
-        return ares_kl_cov_token(log_ratio, advantage, j.chosen[t], j.ppo_kl_coef);
-    /* clip_cov */
-    ares_token_term e = ares_ppo_token(log_ratio, advantage, j.low, j.high, INFINITY);
-    e.clip_low = e.clip_high;
-    e.clip_high = j.chosen[t];
-    if (j.chosen[t]) e.loss = e.gradient = 0;
-    return e;
-}
-
-static __global__ void __launch_bounds__(TWIN_THREADS) loss_tokens(loss_job j)
+template <class loss> static __global__ void __launch_bounds__(TWIN_THREADS) loss_tokens(loss_job j)
 {
     __shared__ unsigned bins[ARES_LOSS_BINS];
     tally s = tally_new();
@@ -230,103 +209,108 @@ static __global__ void __launch_bounds__(TWIN_THREADS) loss_tokens(loss_job j)
          base += (int64_t)gridDim.x * TWIN_THREADS) {
         int64_t t = base + threadIdx.x;
         bool active = t < j.n && counts(j, t);
-        double log_ratio = active && j.formula != ARES_TWIN_NO_LOSS ? log_ratio_at(j, t) : 0;
-        if (j.formula != ARES_TWIN_NO_LOSS) see_bin(bins, active, log_ratio);
+        loss_token x = {};
+        if (active) x = token_at(j, t);
+        see_bin(bins, active, x.log_ratio);
         if (!active) continue; /* the lanes meet again at the loop's next step */
-        if (j.formula != ARES_TWIN_NO_LOSS) {
-            double w = weight_at(j, t);
-            ares_token_term e = term_of(j, t, log_ratio);
-            see(j, &s, log_ratio, e.ratio, e, w);
-            j.d_log_prob[t] += (float)(e.gradient * w);
-        }
-        if (j.terms) terms(j, t, &s);
+        double w = x.weight * x.correction;
+        ares_token_term e = loss::token(&x, &j.settings);
+        see(j, &s, x.log_ratio, e.ratio, e, w);
+        j.d_log_prob[t] += (float)(e.gradient * w);
+        terms(j, t, &s);
     }
     __syncthreads();
     tally_close(j, s, bins);
 }
 
-/* ------------------------------------------------------------------ a row a block */
+/* ------------------------------------------------------------------ a row per block */
 
-typedef struct row_sums {
-    double tokens, log_ratio, advantage, weight, log_is;
-} row_sums;
-
-static __device__ row_sums sums_of_row(const loss_job &j, int64_t from, int64_t to)
+template <class loss>
+static __device__ loss_row sums_of_row(const loss_job &j, int64_t from, int64_t to)
 {
-    row_sums r = { 0, 0, 0, 0, 0 };
-    bool geometric = j.formula == ARES_TWIN_GMPO;
+    loss_row r = {};
     for (int64_t t = from + threadIdx.x; t < to; t += TWIN_THREADS) {
         if (!counts(j, t)) continue;
-        double x = log_ratio_at(j, t), advantage = (double)j.advantage[t];
+        loss_token x = token_at(j, t);
+        loss::gather(&r, &x, &j.settings);
         r.tokens += 1;
-        r.log_ratio +=
-            geometric ? ares_gmpo_token(x, advantage, j.log_low, j.log_high).log_ratio : x;
-        r.advantage += advantage;
-        r.weight += (double)j.weight[t];
-        if (geometric && j.is_weight) r.log_is += ares_loss_log((double)j.is_weight[t] + 1e-10);
     }
     r.tokens = twin_block_sum(r.tokens);
     r.log_ratio = twin_block_sum(r.log_ratio);
-    if (!geometric) return r;
     r.advantage = twin_block_sum(r.advantage);
     r.weight = twin_block_sum(r.weight);
-    r.log_is = twin_block_sum(r.log_is);
+    r.log_correction = twin_block_sum(r.log_correction);
     return r;
 }
 
-/* Sums of the row's tokens; returns gspo's sum of weighted gradients of this thread. */
-static __device__ double see_row(const loss_job &j, int64_t from, int64_t to, const row_sums &r,
-                                 const ares_token_term &whole, tally *s, unsigned *bins)
+/* Sums and derivatives of the row's tokens; returns this thread's sum of derivatives. */
+template <class loss>
+static __device__ double see_row(const loss_job &j, int64_t from, int64_t to, const loss_row &r,
+                                 tally *s, unsigned *bins)
 {
-    double gradient = 0;
+    double sum = 0;
     for (int64_t base = from; base < to; base += TWIN_THREADS) {
         int64_t t = base + threadIdx.x;
         bool active = t < to && counts(j, t);
-        double x = active ? log_ratio_at(j, t) : 0;
-        see_bin(bins, active, x);
+        loss_token x = {};
+        if (active) x = token_at(j, t);
+        see_bin(bins, active, x.log_ratio);
         if (!active) continue;
-        double ratio = ares_loss_exp(ares_loss_bound(x)), advantage = (double)j.advantage[t];
-        if (j.formula == ARES_TWIN_GMPO) {
-            ares_gmpo_term token = ares_gmpo_token(x, advantage, j.log_low, j.log_high);
-            ares_token_term e = { whole.loss, 0, whole.ratio, token.clip_high, token.clip_low };
-            see(j, s, x, ratio, e, r.weight / r.tokens);
-            if (token.passes) j.d_log_prob[t] += (float)(r.weight * whole.gradient / r.tokens);
-        } else {
-            double w = weight_at(j, t);
-            ares_token_term e =
-                ares_gspo_token(r.log_ratio / r.tokens, advantage, j.low, j.high, j.dual);
-            see(j, s, x, ratio, e, w);
-            gradient += w * e.gradient;
-            if (j.formula == ARES_TWIN_GSPO_TOKEN) j.d_log_prob[t] += (float)(w * e.gradient);
-        }
+        loss_row_token e = loss::token(&r, &x, &j.settings);
+        see(j, s, x.log_ratio, ares_loss_exp(ares_loss_bound(x.log_ratio)), e.term, e.weight);
+        sum += e.derivative;
+        if (!loss::SPREAD) j.d_log_prob[t] += (float)e.derivative;
     }
-    return gradient;
+    return sum;
 }
 
-static __global__ void __launch_bounds__(TWIN_THREADS) loss_rows(loss_job j)
+template <class loss> static __global__ void __launch_bounds__(TWIN_THREADS) loss_rows(loss_job j)
 {
     __shared__ unsigned bins[ARES_LOSS_BINS];
     tally s = tally_new();
     bins_new(bins);
     for (int64_t row = blockIdx.x; row < j.rows; row += gridDim.x) {
         int64_t from = j.start[row], to = j.start[row + 1];
-        row_sums r = sums_of_row(j, from, to);
+        loss_row r = sums_of_row<loss>(j, from, to);
         if (r.tokens == 0) continue; /* the same in every thread */
-        ares_token_term whole = { 0, 0, 0, 0, 0 };
-        if (j.formula == ARES_TWIN_GMPO) {
-            whole = ares_gmpo_row(r.log_ratio / r.tokens, r.advantage / r.tokens);
-            if (j.is_weight) r.weight *= ares_loss_exp(r.log_is / r.tokens);
-        }
-        double gradient = see_row(j, from, to, r, whole, &s, bins);
-        if (j.formula == ARES_TWIN_GSPO) gradient = twin_block_sum(gradient);
+        loss::row(&r, &j.settings);
+        double sum = see_row<loss>(j, from, to, r, &s, bins);
+        if (loss::SPREAD) sum = twin_block_sum(sum);
         for (int64_t t = from + threadIdx.x; t < to; t += TWIN_THREADS) {
             if (j.mask[t] != 1) continue;
-            if (j.formula == ARES_TWIN_GSPO) j.d_log_prob[t] += (float)(gradient / r.tokens);
-            if (j.terms) terms(j, t, &s);
+            if (loss::SPREAD) j.d_log_prob[t] += (float)(sum / r.tokens);
+            terms(j, t, &s);
         }
     }
     __syncthreads();
     tally_close(j, s, bins);
+}
+
+/* ------------------------------------------------------------------ the losses' kernels */
+
+typedef struct loss_kernel {
+    void (*run)(loss_job j); /* NULL: the loss has none */
+    bool by_row;
+} loss_kernel;
+template <class loss> static loss_kernel kernel_of(const loss &, const loss_of_tokens &)
+{
+    return { loss_tokens<loss>, false };
+}
+template <class loss> static loss_kernel kernel_of(const loss &, const loss_of_rows &)
+{
+    return { loss_rows<loss>, true };
+}
+template <class loss> static loss_kernel kernel_of(const loss &, const loss_of_pairs &)
+{
+    return { NULL, false };
+}
+static loss_kernel kernel_named(const char *name)
+{
+#define KERNEL(word) \
+    if (strcmp(name, #word) == 0) return kernel_of(loss_of_##word(), loss_of_##word());
+    LOSS_LIST(KERNEL)
+#undef KERNEL
+    return { NULL, false };
 }
 
 /* ------------------------------------------------------------------ the call */
@@ -367,21 +351,44 @@ static void add_sums(ares_loss_sums *s, const std::vector<double> &partial,
     for (int i = 0; i < ARES_LOSS_BINS; i++) s->bins[i] += (double)bins[i];
 }
 
+/* Copies of the arrays that the job reads and adds to. */
+static void copy_inputs(const ares_twin_loss *t, const ares_kl_args *k, twin_room *m, loss_job *j)
+{
+    const ares_loss_args *a = t->args;
+    int64_t n = a->n;
+    j->log_prob = twin_up(m, a->log_prob, n);
+    j->old_log_prob = twin_up(m, a->old_log_prob, n);
+    j->advantage = twin_up(m, a->advantage, n);
+    j->weight = twin_up(m, a->weight, n);
+    j->is_weight = twin_up(m, a->is_weight, n);
+    j->mask = twin_up(m, a->mask, n);
+    j->chosen = twin_up(m, t->chosen, n);
+    j->d_log_prob = twin_up(m, (const float *)a->d_log_prob, n);
+    j->entropy = twin_up(m, a->entropy, n);
+    if (a->cfg->entropy_coeff != 0) j->d_entropy = twin_up(m, (const float *)a->d_entropy, n);
+    if (a->entropy && a->samples && a->row_start) {
+        std::vector<uint8_t> right = right_of(a);
+        j->right = twin_up(m, right.data(), j->rows);
+    }
+    if (!k) return;
+    j->kl_weight = twin_up(m, k->weight, n);
+    j->kl_out = twin_up(m, (const float *)k->out, n);
+    if (k->kl->value) j->ref = twin_up(m, k->ref_log_prob, n);
+    else j->full = twin_up(m, k->full, n), j->d_full = twin_up(m, (const float *)k->d_full, n);
+}
+
 int cuda_algo_loss(ares_device *d, const ares_twin_loss *t)
 {
     const ares_loss_args *a = t->args;
-    const ares_loss_config *cfg = a->cfg;
     const ares_kl_args *k =
-        t->terms && t->kl && (t->kl_value == ARES_TWIN_FULL ? t->kl->full : t->kl->ref_log_prob)
-            ? t->kl
-            : NULL;
-    bool by_row = t->formula >= ARES_TWIN_GSPO, full = k && t->kl_value == ARES_TWIN_FULL;
+        t->kl && (t->kl->kl->value ? t->kl->ref_log_prob : t->kl->full) ? t->kl : NULL;
+    const loss_kernel kernel = kernel_named(t->loss->name);
     int64_t n = a->n, rows = a->row_start ? a->end - a->row : 1;
+    ARES_ASSERT(kernel.run && (!t->loss->choose || t->chosen));
     if (n == 0) return ARES_OK;
     std::vector<int64_t> start = starts_of(a);
-    ARES_ASSERT(!by_row || (start[0] == 0 && start[(size_t)rows] == n));
-    ARES_ASSERT((t->formula != ARES_TWIN_CLIP_COV && t->formula != ARES_TWIN_KL_COV) || t->chosen);
-    unsigned blocks = twin_blocks(by_row ? rows : (n + TWIN_THREADS - 1) / TWIN_THREADS);
+    ARES_ASSERT(!kernel.by_row || (start[0] == 0 && start[(size_t)rows] == n));
+    unsigned blocks = twin_blocks(kernel.by_row ? rows : (n + TWIN_THREADS - 1) / TWIN_THREADS);
     std::vector<double> partial((size_t)blocks * SUM_WIDTH);
     unsigned long long counts[ARES_LOSS_BINS + 1] = {};
     counts[ARES_LOSS_BINS] = TWIN_NO_FAULT;
@@ -390,47 +397,21 @@ int cuda_algo_loss(ares_device *d, const ares_twin_loss *t)
                                 partial.size() * sizeof(double) + sizeof counts + sizeof(int64_t),
                             20);
     loss_job j = {};
-    bool policy = t->formula != ARES_TWIN_NO_LOSS;
-    j.formula = t->formula, j.kl_value = t->kl_value, j.kl_derivative = t->kl_derivative;
-    j.terms = t->terms;
     j.n = n, j.rows = rows;
     j.start = twin_up(&m, start.data(), rows + 1);
-    j.log_prob = twin_up(&m, a->log_prob, n);
-    j.weight = twin_up(&m, a->weight, n);
-    j.mask = twin_up(&m, a->mask, n);
-    j.d_log_prob = twin_up(&m, (const float *)a->d_log_prob, n);
-    if (policy) {
-        j.old_log_prob = twin_up(&m, a->old_log_prob, n);
-        j.advantage = twin_up(&m, a->advantage, n);
-        j.is_weight = twin_up(&m, a->is_weight, n);
-        j.chosen = twin_up(&m, t->chosen, n);
-    }
-    if (t->terms) {
-        j.entropy = twin_up(&m, a->entropy, n);
-        if (cfg->entropy_coeff != 0) j.d_entropy = twin_up(&m, (const float *)a->d_entropy, n);
-        if (a->entropy && a->samples && a->row_start) {
-            std::vector<uint8_t> right = right_of(a);
-            j.right = twin_up(&m, right.data(), rows);
-        }
-    }
+    copy_inputs(t, k, &m, &j);
+    j.settings = loss_settings_of(a, t->loss);
     if (k) {
-        j.kl_weight = twin_up(&m, k->weight, n);
-        j.kl_out = twin_up(&m, (const float *)k->out, n);
-        if (full)
-            j.full = twin_up(&m, k->full, n), j.d_full = twin_up(&m, (const float *)k->d_full, n);
-        else j.ref = twin_up(&m, k->ref_log_prob, n);
+        j.kl_value = k->kl->value_formula, j.kl_derivative = k->kl->derivative_formula;
+        j.kl_coef = k->coef;
     }
-    j.low = 1 - cfg->clip_ratio_low, j.high = 1 + cfg->clip_ratio_high, j.dual = t->dual;
-    j.log_low = cfg->clip_ratio_low, j.log_high = cfg->clip_ratio_high;
-    j.tau_positive = cfg->tau_positive, j.tau_negative = cfg->tau_negative,
-    j.ppo_kl_coef = cfg->ppo_kl_coef;
-    j.entropy_coeff = cfg->entropy_coeff, j.kl_coef = k ? k->coef : 0;
+    j.entropy_coeff = a->cfg->entropy_coeff;
     j.partial = twin_take<double>(&m, (int64_t)partial.size());
     j.bins = twin_up(&m, counts, ARES_LOSS_BINS + 1);
     j.fault = j.bins + ARES_LOSS_BINS;
     if (!m.c) return twin_close(&m);
     twin_begin(&m);
-    cuda_launch(m.c, "algo: loss", by_row ? loss_rows : loss_tokens, blocks, TWIN_THREADS, 0, j);
+    cuda_launch(m.c, "algo: loss", kernel.run, blocks, TWIN_THREADS, 0, j);
     twin_end(&m);
     if (!twin_down(&m, counts, j.bins, ARES_LOSS_BINS + 1) ||
         !twin_down(&m, partial.data(), j.partial, (int64_t)partial.size()))
@@ -524,11 +505,11 @@ static __global__ void __launch_bounds__(TWIN_THREADS)
     }
 }
 
-int cuda_algo_kl(ares_device *d, ares_twin_kl kl, int64_t n, const float *log_prob,
+int cuda_algo_kl(ares_device *d, const ares_kl *kl, int64_t n, const float *log_prob,
                  const float *ref_log_prob, const uint8_t *mask, float *out)
 {
     if (n == 0) return ARES_OK;
-    ARES_ASSERT(kl != ARES_TWIN_FULL);
+    ARES_ASSERT(kl->value);
     unsigned long long fault = TWIN_NO_FAULT;
     twin_room m = twin_open(d, (size_t)n * (3 * sizeof(float) + 1) + sizeof fault, 5);
     const float *x = twin_up(&m, log_prob, n), *ref = twin_up(&m, ref_log_prob, n);
@@ -538,7 +519,7 @@ int cuda_algo_kl(ares_device *d, ares_twin_kl kl, int64_t n, const float *log_pr
     if (!m.c) return twin_close(&m);
     twin_begin(&m);
     cuda_launch(m.c, "algo: kl", kl_tokens, twin_blocks((n + TWIN_THREADS - 1) / TWIN_THREADS),
-                TWIN_THREADS, 0, (int)kl, n, x, ref, seen, y, at_fault);
+                TWIN_THREADS, 0, (int)kl->value_formula, n, x, ref, seen, y, at_fault);
     twin_end(&m);
     if (!twin_down(&m, &fault, at_fault, 1)) return twin_close(&m);
     if (fault != TWIN_NO_FAULT) return ARES_TWIN_FAULT;

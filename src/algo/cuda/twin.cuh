@@ -104,7 +104,7 @@ enum : unsigned long long { TWIN_NO_FAULT = ~0ull };
 /* The twins, by file. */
 int cuda_algo_loss(ares_device *d, const ares_twin_loss *t);
 int cuda_algo_value(ares_device *d, const ares_value_args *a);
-int cuda_algo_kl(ares_device *d, ares_twin_kl kl, int64_t n, const float *log_prob,
+int cuda_algo_kl(ares_device *d, const ares_kl *kl, int64_t n, const float *log_prob,
                  const float *ref_log_prob, const uint8_t *mask, float *out);
 int cuda_algo_is_weights(ares_device *d, const ares_twin_is *t);
 int cuda_algo_gae(ares_device *d, const ares_twin_gae *t);

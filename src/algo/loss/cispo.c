@@ -1,30 +1,20 @@
 /*
- * loss_type cispo: log-probs weighted by the clipped ratio. clip_ratio_low = 1 leaves small ratios
- * alone (aepo.md 6.3).
+ * loss_type cispo (MiniMax-M1, arXiv 2506.13585, equation 4; docs/update.md#cispo): REINFORCE
+ * weighted by the clipped ratio, which passes no gradient, so that no token is left out of it.
+ * clip_ratio_low = 1 is no lower bound.
  */
-#include "cispo.h"
+#include "entry.h"
 
-#include "pass.h"
-
-static int cispo(const ares_loss_args *a)
+ARES_LOSS_FN ares_token_term cispo_token(const loss_token *x, const loss_settings *s)
 {
-    ARES_TRY(loss_check(a, "cispo"));
-    double low = 1 - a->cfg->clip_ratio_low, high = 1 + a->cfg->clip_ratio_high;
-    for (int64_t t = 0; t < a->n; t++) {
-        if (!a->mask[t]) continue;
-        double log_ratio = loss_log_ratio(a, t);
-        ares_token_term e =
-            ares_cispo_token((double)a->log_prob[t], log_ratio, (double)a->advantage[t], low, high);
-        loss_add(a, t, log_ratio, &e);
-    }
-    return ARES_OK;
+    double ratio = ares_loss_exp(ares_loss_bound(x->log_ratio)),
+           weight = ares_loss_clamp(ratio, s->low, s->high);
+    ares_token_term e = { 0, 0, ratio, ratio > s->high, ratio < s->low };
+    e.gradient = -x->advantage * weight;
+    e.loss = e.gradient * x->log_prob;
+    return e;
 }
 
-const ares_loss ares_loss_cispo = {
-    "cispo",
-    "REINFORCE weighted by the clipped ratio, which passes no gradient",
-    "-A log pi sg(clip(r, 1 - low, 1 + high))",
-    "arXiv 2506.13585",
-    ARES_LOSS_LOCAL,
-    cispo
-};
+LOSS_OF_TOKENS(cispo, .words = "cispo",
+               .doc = "REINFORCE weighted by the clipped ratio, which passes no gradient",
+               .formula = "-A log pi sg(clip(r, 1 - low, 1 + high))", .paper = "arXiv 2506.13585")

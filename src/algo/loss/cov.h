@@ -1,40 +1,23 @@
 /*
- * Clip-Cov and KL-Cov (Cui et al., "The entropy mechanism of reinforcement learning", arXiv
- * 2505.22617, equations 11 to 13, and verl's clip_cov and kl_cov). Both look for the tokens whose
- * share of the covariance of log-prob and advantage is large:
+ * What clip_cov.c and kl_cov.c share (Cui et al., "The entropy mechanism of reinforcement
+ * learning", arXiv 2505.22617, equations 11 to 13, and verl's clip_cov and kl_cov). Both look for
+ * the tokens whose share of the covariance of log-prob and advantage is large:
  *
- *   cov_t = (A_t - mean A)(log pi_t - mean log pi)      means over the masked tokens of the
- *                                         mini-batch; no gradient through them
+ *   cov_t = (A_t - mean A)(log pi_t - mean log pi)
  *
- *   clip_cov   of the tokens with cov in (clip_cov_lb, clip_cov_ub) that the clip has not taken
- *              already, max(1, floor(clip_cov_ratio N))
- *              are drawn at random and left out of loss and gradient; the others are PPO without a
- *                  dual clip
- *   kl_cov     the max(1, floor(kl_cov_ratio N)) largest carry ppo_kl_coef |log pi - log old| on
- *              top of the unclipped -A ratio
+ * with means over the masked tokens of the mini-batch and no gradient through them. verl takes
+ * means, shares and selections of a micro-batch; here they are of the mini-batch over all ranks, so
+ * that no micro-batch size changes them, and the lots that clip_cov draws belong to the tokens.
  */
 #ifndef ARES_ALGO_LOSS_COV_H
 #define ARES_ALGO_LOSS_COV_H
 
-#include "token.h"
+#include "ares/algo.h"
 
-ARES_LOSS_FN double ares_cov_token(double log_prob, double log_prob_mean, double advantage,
-                                   double advantage_mean)
-{
-    return (advantage - advantage_mean) * (log_prob - log_prob_mean);
-}
-
-/* chosen: the token is among the kl_cov_ratio largest. */
-ARES_LOSS_FN ares_token_term ares_kl_cov_token(double log_ratio, double advantage, int chosen,
-                                               double ppo_kl_coef)
-{
-    ares_token_term e = { 0, 0, ares_loss_exp(ares_loss_bound(log_ratio)), chosen, 0 };
-    e.loss = -advantage * e.ratio;
-    e.gradient = ares_loss_beyond(log_ratio) ? 0 : e.loss;
-    if (chosen) {
-        e.loss += ppo_kl_coef * (log_ratio < 0 ? -log_ratio : log_ratio);
-        e.gradient += ppo_kl_coef * (double)((log_ratio > 0) - (log_ratio < 0));
-    }
-    return e;
-}
+/*
+ * ares_loss.choose: chosen [n], zeroed, becomes 1 on the tokens that the loss singles out; *any:
+ * whether any rank has a token. Checks its input; a collective. (cov.c)
+ */
+int loss_choose_clip_cov(const ares_loss_args *a, uint8_t *chosen, bool *any);
+int loss_choose_kl_cov(const ares_loss_args *a, uint8_t *chosen, bool *any);
 #endif

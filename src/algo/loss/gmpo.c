@@ -1,48 +1,70 @@
 /*
- * loss_type gmpo: the geometric mean of clipped token ratios (verl: geo_mean). A row weighs what
- * its tokens weigh together, 1 / rows with loss_avg_mode seq-mean-token-mean as in the paper. The
- * sampler's weights enter as their geometric mean over the row, as in verl.
+ * loss_type gmpo: geometric-mean policy optimisation (Zhao et al., arXiv 2507.20673, equation 4,
+ * and verl's geo_mean). A row's ratio is the geometric mean of token ratios clipped in log space,
+ * e^m with m the mean over the row of
+ *
+ *   c_t = sign(A) min(sign(A) x_t, sign(A) clamp(x_t, -low, high)),   x_t = log pi - log old
+ *
+ * its loss -A e^m with A the row's mean advantage. low and high are clip_ratio_low and _high, which
+ * bound logs here (the paper's 0.4), not ratios. A row weighs what its tokens weigh together:
+ * 1 / rows with loss_avg_mode seq-mean-token-mean, as in the paper. The sampler's corrections enter
+ * as their geometric mean over the row, as in verl.
  */
-#include "gmpo.h"
+#include "entry.h"
 
-#include "pass.h"
+typedef struct gmpo_term {
+    double log_ratio; /* c_t */
+    int passes;       /* whether the token's gradient goes through its c_t */
+    /* x_t lies beyond the bounds, at a positive and at a negative advantage (verl's fractions) */
+    int clip_high, clip_low;
+} gmpo_term;
 
-static int gmpo(const ares_loss_args *a)
+ARES_LOSS_FN gmpo_term gmpo_clip(double log_ratio, double advantage, double low, double high)
 {
-    ARES_TRY(loss_check(a, "gmpo"));
-    for (int64_t r = 0; r < loss_rows(a); r++) {
-        int64_t from = loss_row(a, r), to = loss_row(a, r + 1);
-        double sum = 0, n = 0, advantage = 0, w = 0, log_is = 0;
-        for (int64_t t = from; t < to; t++) {
-            if (!a->mask[t]) continue;
-            sum += ares_gmpo_token(loss_log_ratio(a, t), (double)a->advantage[t],
-                                   a->cfg->clip_ratio_low, a->cfg->clip_ratio_high)
-                       .log_ratio;
-            advantage += (double)a->advantage[t];
-            w += (double)a->weight[t];
-            if (a->is_weight) log_is += ares_loss_log((double)a->is_weight[t] + 1e-10);
-            n++;
-        }
-        if (n == 0) continue;
-        ares_token_term row = ares_gmpo_row(sum / n, advantage / n);
-        if (a->is_weight) w *= ares_loss_exp(log_is / n);
-        for (int64_t t = from; t < to; t++) {
-            if (!a->mask[t]) continue;
-            double log_ratio = loss_log_ratio(a, t);
-            ares_gmpo_term token = ares_gmpo_token(log_ratio, (double)a->advantage[t],
-                                                   a->cfg->clip_ratio_low, a->cfg->clip_ratio_high);
-            ares_token_term e = { row.loss, 0, row.ratio, token.clip_high, token.clip_low };
-            loss_see(a, log_ratio, ares_loss_exp(ares_loss_bound(log_ratio)), &e, w / n);
-            if (token.passes) a->d_log_prob[t] += (float)(w * row.gradient / n);
-        }
-    }
-    return ARES_OK;
+    double clamped = ares_loss_clamp(log_ratio, -low, high);
+    int better = advantage > 0 ? clamped < log_ratio : advantage < 0 && clamped > log_ratio;
+    gmpo_term e = { better ? clamped : log_ratio, !better && advantage != 0,
+                    clamped != log_ratio && advantage > 0, clamped != log_ratio && advantage < 0 };
+    if (advantage == 0) e.log_ratio = 0; /* sign(0) = 0 */
+    return e;
 }
 
-const ares_loss ares_loss_gmpo = { "gmpo",
-                                   "the geometric mean of token ratios clipped in log space",
-                                   "-mean(A) exp(mean over the row of sign(A) min(sign(A) log r, "
-                                   "sign(A) clip(log r, -low, high)))",
-                                   "arXiv 2507.20673",
-                                   ARES_LOSS_ROWS,
-                                   gmpo };
+/*
+ * The row: gradient is by the mean m; a token's own is gradient / tokens of the row where it
+ * passes.
+ */
+ARES_LOSS_FN ares_token_term gmpo_mean(double mean, double advantage)
+{
+    ares_token_term e = { 0, 0, ares_loss_exp(ares_loss_bound(mean)), 0, 0 };
+    e.loss = -advantage * e.ratio;
+    e.gradient = ares_loss_beyond(mean) ? 0 : e.loss;
+    return e;
+}
+
+ARES_LOSS_FN void gmpo_gather(loss_row *r, const loss_token *x, const loss_settings *s)
+{
+    r->log_ratio += gmpo_clip(x->log_ratio, x->advantage, s->log_low, s->log_high).log_ratio;
+    r->advantage += x->advantage;
+    r->weight += x->weight;
+    if (s->corrected) r->log_correction += ares_loss_log(x->correction + 1e-10);
+}
+ARES_LOSS_FN void gmpo_row(loss_row *r, const loss_settings *s)
+{
+    r->term = gmpo_mean(r->log_ratio / r->tokens, r->advantage / r->tokens);
+    if (s->corrected) r->weight *= ares_loss_exp(r->log_correction / r->tokens);
+}
+ARES_LOSS_FN loss_row_token gmpo_row_token(const loss_row *r, const loss_token *x,
+                                           const loss_settings *s)
+{
+    gmpo_term token = gmpo_clip(x->log_ratio, x->advantage, s->log_low, s->log_high);
+    loss_row_token e = { { r->term.loss, 0, r->term.ratio, token.clip_high, token.clip_low },
+                         r->weight / r->tokens,
+                         token.passes ? r->weight * r->term.gradient / r->tokens : 0 };
+    return e;
+}
+
+LOSS_OF_ROWS(gmpo, LOSS_DERIVATIVE_OF_TOKEN, .words = "gmpo=geo_mean",
+             .doc = "the geometric mean of token ratios clipped in log space",
+             .formula = "-mean(A) exp(mean over the row of sign(A) min(sign(A) log r, sign(A) "
+                        "clip(log r, -low, high)))",
+             .paper = "arXiv 2507.20673")

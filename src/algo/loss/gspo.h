@@ -1,22 +1,28 @@
 /*
  * Group sequence policy optimisation (Zheng et al., arXiv 2507.18071): PPO's clip on the sequence
- * ratio s = exp(mean over the row of log pi - log old).
- *
- *   gspo         the gradient flows through the mean: with g_t what ares_gspo_token gives for
- *                token t and w_t its weight,
- *                d / d log_prob of every token of the row = (sum over its tokens of w_t g_t) /
- *                    tokens of the row
- *   gspo_token   the value of the sequence ratio, the gradient of the token's own log-prob: w_t g_t
+ * ratio s = exp(mean over the row of log pi - log old). gspo.c and gspo_token.c differ in where the
+ * gradient goes.
  */
 #ifndef ARES_ALGO_LOSS_GSPO_H
 #define ARES_ALGO_LOSS_GSPO_H
 
 #include "ppo.h"
 
-/* row_log_ratio: mean over the row's masked tokens. */
-ARES_LOSS_FN ares_token_term ares_gspo_token(double row_log_ratio, double advantage, double low,
-                                             double high, double dual)
+ARES_LOSS_FN void ares_gspo_gather(loss_row *r, const loss_token *x)
 {
-    return ares_ppo_token(row_log_ratio, advantage, low, high, dual);
+    r->log_ratio += x->log_ratio;
+}
+ARES_LOSS_FN void ares_gspo_row(loss_row *r)
+{
+    r->mean_log_ratio = r->log_ratio / r->tokens;
+}
+ARES_LOSS_FN loss_row_token ares_gspo_token(const loss_row *r, const loss_token *x,
+                                            const loss_settings *s)
+{
+    loss_row_token e;
+    e.term = ares_ppo_token(r->mean_log_ratio, x->advantage, s->low, s->high, s->dual);
+    e.weight = x->weight * x->correction;
+    e.derivative = e.weight * e.term.gradient;
+    return e;
 }
 #endif

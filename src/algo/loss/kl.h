@@ -7,7 +7,7 @@
 #ifndef ARES_ALGO_LOSS_KL_H
 #define ARES_ALGO_LOSS_KL_H
 
-#include "token.h"
+#include "formula.h"
 
 ARES_LOSS_FN double ares_kl_k1(double x)
 {
@@ -33,24 +33,15 @@ ARES_LOSS_FN double ares_kl_k2_derivative(double x)
 {
     return x;
 }
-/* The last three with e = exp of k = clamp(-x, -20, 20) at hand. */
-ARES_LOSS_FN double ares_kl_k3_at(double e, double k)
-{
-    return ares_loss_clamp(e - k - 1, -10, 10);
-}
-/* a clamp acts */
+/* A clamp acts; e: exp of clamp(-x, -20, 20). */
 ARES_LOSS_FN bool ares_kl_k3_clamped_at(double e, double x)
 {
     return x > 20 || x < -20 || e + x - 1 > 10;
 }
-ARES_LOSS_FN double ares_kl_k3_derivative_at(double e, double x)
-{
-    return ares_kl_k3_clamped_at(e, x) ? 0 : 1 - e;
-}
 ARES_LOSS_FN double ares_kl_k3(double x)
 {
     double k = ares_loss_clamp(-x, -20, 20);
-    return ares_kl_k3_at(ares_loss_exp(k), k);
+    return ares_loss_clamp(ares_loss_exp(k) - k - 1, -10, 10);
 }
 ARES_LOSS_FN bool ares_kl_k3_clamped(double x)
 {
@@ -58,6 +49,7 @@ ARES_LOSS_FN bool ares_kl_k3_clamped(double x)
 }
 ARES_LOSS_FN double ares_kl_k3_derivative(double x)
 {
-    return ares_kl_k3_derivative_at(ares_loss_exp(ares_loss_clamp(-x, -20, 20)), x);
+    double e = ares_loss_exp(ares_loss_clamp(-x, -20, 20));
+    return ares_kl_k3_clamped_at(e, x) ? 0 : 1 - e;
 }
 #endif

@@ -1,13 +1,13 @@
 /*
  * Weights for a sampler whose log-probs are not the trainer's: bf16 or other kernels in rollout,
- * older weights (formulas: loss/is.h).
+ * older weights (formulas: rollout_is.h).
  */
-#include "is.h"
+#include "rollout_is.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "pass.h"
+#include "walk.h"
 
 static int token_error(const ares_batch *b, int64_t row, int64_t t, float old, float rollout)
 {

@@ -1,24 +1,25 @@
-/* loss_type sapo: a smooth gate in place of the clip (aepo.md 6.3). */
-#include "sapo.h"
+/*
+ * loss_type sapo: soft adaptive policy optimisation (Gao et al., arXiv 2511.20347;
+ * docs/update.md#sapo). The clip becomes a gate that falls off smoothly,
+ * -A (4 / tau) sigmoid(tau (ratio - 1)), with a tau for each sign of the advantage. Its slope at
+ * ratio 1 is that of PPO.
+ */
+#include "entry.h"
 
-#include "pass.h"
-
-static int sapo(const ares_loss_args *a)
+ARES_LOSS_FN ares_token_term sapo_token(const loss_token *x, const loss_settings *s)
 {
-    ARES_TRY(loss_check(a, "sapo"));
-    for (int64_t t = 0; t < a->n; t++) {
-        if (!a->mask[t]) continue;
-        double log_ratio = loss_log_ratio(a, t);
-        ares_token_term e = ares_sapo_token(log_ratio, (double)a->advantage[t],
-                                            a->cfg->tau_positive, a->cfg->tau_negative);
-        loss_add(a, t, log_ratio, &e);
-    }
-    return ARES_OK;
+    double advantage = x->advantage, tau = advantage < 0 ? s->tau_negative : s->tau_positive,
+           ratio = ares_loss_exp(ares_loss_bound(x->log_ratio));
+    /* The bound changes nothing: 1 / (1 + e^-500) is 1. */
+    double gate_at = ares_loss_clamp(tau * (ratio - 1), -500, 500);
+    double e_x = ares_loss_exp(gate_at < 0 ? gate_at : -gate_at),
+           gate = gate_at < 0 ? e_x / (1 + e_x) : 1 / (1 + e_x),
+           slope = e_x / ((1 + e_x) * (1 + e_x));
+    ares_token_term e = { -advantage * (4 / tau) * gate, 0, ratio, 0, 0 };
+    if (!ares_loss_beyond(x->log_ratio)) e.gradient = -advantage * 4 * slope * ratio;
+    return e;
 }
 
-const ares_loss ares_loss_sapo = { "sapo",
-                                   "a sigmoid gate of the ratio in place of the clip",
-                                   "-A (4 / tau) sigmoid(tau (r - 1)), tau by the sign of A",
-                                   "arXiv 2511.20347",
-                                   ARES_LOSS_LOCAL,
-                                   sapo };
+LOSS_OF_TOKENS(sapo, .words = "sapo", .doc = "a sigmoid gate of the ratio in place of the clip",
+               .formula = "-A (4 / tau) sigmoid(tau (r - 1)), tau by the sign of A",
+               .paper = "arXiv 2511.20347")

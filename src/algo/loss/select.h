@@ -5,7 +5,7 @@
 #ifndef ARES_ALGO_LOSS_SELECT_H
 #define ARES_ALGO_LOSS_SELECT_H
 
-#include "pass.h"
+#include "ares/algo.h"
 
 /*
  * key [n] of this rank; k >= 1. *threshold: the k-th smallest over all ranks, or UINT64_MAX where
@@ -16,9 +16,4 @@ int loss_select(const uint64_t *key, int64_t n, int64_t k, ares_world *w, uint64
 uint64_t loss_ordered(double x);
 /* The random number of a token: of (key, update, draw, sample, position) alone. */
 uint64_t loss_lot(const ares_loss_args *a, int64_t row, int64_t position);
-/*
- * chosen [n], zeroed: 1 on the tokens that clip_cov or kl_cov singles out (cov.c). *any: whether
- * any rank has a token. Checks its input; a collective.
- */
-int loss_cov_choose(const ares_loss_args *a, bool by_kl, uint8_t *chosen, bool *any);
 #endif

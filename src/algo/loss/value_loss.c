@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-#include "pass.h"
+#include "walk.h"
 
 static int value_fault(const ares_value_args *a, int64_t t)
 {

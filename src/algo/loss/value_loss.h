@@ -5,7 +5,7 @@
 #ifndef ARES_ALGO_LOSS_VALUE_LOSS_H
 #define ARES_ALGO_LOSS_VALUE_LOSS_H
 
-#include "token.h"
+#include "formula.h"
 
 /*
  * clip_high: the clipped error is the larger one. gradient is by the value. range infinity: no

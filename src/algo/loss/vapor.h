@@ -6,7 +6,7 @@
 #ifndef ARES_ALGO_LOSS_VAPOR_H
 #define ARES_ALGO_LOSS_VAPOR_H
 
-#include "token.h"
+#include "formula.h"
 
 typedef struct ares_vapor_term {
     double ratio, clipped, objective;

@@ -4,10 +4,10 @@
  * al., "Your efficient RL framework secretly brings you off-policy RL training", 2025). mask: the
  * ratio inside [lower, upper], 0 outside (IcePop; verl's mode mask).
  */
-#ifndef ARES_ALGO_LOSS_IS_H
-#define ARES_ALGO_LOSS_IS_H
+#ifndef ARES_ALGO_LOSS_ROLLOUT_IS_H
+#define ARES_ALGO_LOSS_ROLLOUT_IS_H
 
-#include "token.h"
+#include "formula.h"
 
 /* log_ratio: the token's, the sum over its row (sequence), or the mean over its row (geometric). */
 ARES_LOSS_FN double ares_is_weight(double log_ratio, int mask, double lower, double upper)

@@ -1,0 +1,17 @@
+/*
+ * loss_type dapo: PPO whose bounds are set apart (arXiv 2503.14476; docs/dapo.md#policy-loss). It
+ * differs from default where clip_ratio_dual is unset: there is no dual clip then.
+ */
+#include "entry.h"
+#include "ppo.h"
+
+ARES_LOSS_FN ares_token_term dapo_token(const loss_token *x, const loss_settings *s)
+{
+    return ares_ppo_token(x->log_ratio, x->advantage, s->low, s->high, s->dual);
+}
+
+LOSS_OF_TOKENS(dapo, .words = "dapo=actor",
+               .doc = "PPO with separate clips, no dual clip unless clip_ratio_dual is set; often "
+                      "with early_stop_imp_ratio",
+               .formula = "max(-A r, -A clip(r, 1 - low, 1 + high))", .paper = "arXiv 2503.14476",
+               .clips = ARES_LOSS_CLIPS)

@@ -1,0 +1,17 @@
+/*
+ * loss_type default: PPO with low, high and dual clip
+ * (docs/update.md#ppo-with-low-high-and-dual-clip; papers: ppo.h). Unset, clip_ratio_dual is 3.
+ */
+#include "entry.h"
+#include "ppo.h"
+
+ARES_LOSS_FN ares_token_term default_token(const loss_token *x, const loss_settings *s)
+{
+    return ares_ppo_token(x->log_ratio, x->advantage, s->low, s->high, s->dual);
+}
+
+LOSS_OF_TOKENS(default, .words = "default=ppo=vanilla",
+               .doc = "PPO: clipped surrogate with low, high and dual clip",
+               .formula = "max(-A r, -A clip(r, 1 - low, 1 + high)), at most -A dual where A < 0",
+               .paper = "arXiv 1707.06347, 1912.09729",
+               .clips = ARES_LOSS_CLIPS | ARES_LOSS_CLIPS_DUAL)

@@ -1,0 +1,187 @@
+/*
+ * VAPOR (vapor.md 2, 4, 5.3): each completion has one ratio, to the reference model, of its
+ * verifiable span and of the prompt's stored pair of answers. The loss depends on log-probs through
+ * these sums only, so its derivatives are coefficients per span. The trainer takes log-probs of
+ * completions and pairs in one forward pass, calls ares_vapor_loss, and goes backward with what it
+ * wrote.
+ */
+#include "vapor.h"
+
+#include <math.h>
+
+#include "ares/algo.h"
+
+static bool has_span(const ares_vapor_text *t)
+{
+    return t->n > 0 && t->span_end > t->span;
+}
+
+double ares_vapor_log_ratio(const ares_vapor_text *t, bool mean, bool *finite)
+{
+    double sum = 0;
+    for (int64_t i = t->span; i < t->span_end; i++)
+        sum += (double)t->log_prob[i] - (double)t->ref_log_prob[i];
+    *finite = isfinite(sum);
+    if (!has_span(t) || !*finite) return 0;
+    return mean ? sum / (double)(t->span_end - t->span) : sum;
+}
+
+double ares_vapor_ratio(double log_ratio, double bound)
+{
+    return ares_loss_exp(ares_loss_clamp(log_ratio, -bound, bound));
+}
+
+/* d log_prob += c over the span; c is by the span's log-ratio. */
+static void pull(const ares_vapor_text *t, double c, bool mean)
+{
+    if (mean) c /= (double)(t->span_end - t->span);
+    for (int64_t i = t->span; t->d_log_prob && i < t->span_end; i++) t->d_log_prob[i] += (float)c;
+}
+
+/* beta D: what the pair adds to a completion's log-ratio; without a pair, nothing. */
+static double log_term(const ares_vapor_config *cfg, const ares_vapor_prompt *p)
+{
+    return p->usable ? cfg->beta * p->margin : 0;
+}
+
+static void preference(const ares_vapor_config *cfg, ares_vapor_prompt *p, ares_vapor_sums *s)
+{
+    bool chosen_finite = true, rejected_finite = true;
+    p->usable = has_span(&p->chosen) && has_span(&p->rejected);
+    if (p->usable) {
+        double won = ares_vapor_log_ratio(&p->chosen, cfg->ratio_mean, &chosen_finite),
+               lost = ares_vapor_log_ratio(&p->rejected, cfg->ratio_mean, &rejected_finite);
+        p->usable = chosen_finite && rejected_finite;
+        p->margin = won - lost;
+    }
+    if (!p->usable) p->margin = NAN;
+    p->term = ares_vapor_ratio(log_term(cfg, p), cfg->log_ratio_clamp);
+    s->nonfinite += !chosen_finite || !rejected_finite;
+    s->usable += p->usable;
+    s->margin += p->usable ? p->margin : 0;
+    s->preferred += p->usable && p->margin > 0;
+    s->term += p->term;
+}
+
+/* Rewards as used, less their mean; all equal gives exactly 0. */
+static void advantages(ares_vapor_prompt *p, ares_vapor_sums *s)
+{
+    double mean = 0;
+    bool equal = true;
+    for (int64_t i = 0; i < p->n; i++) {
+        ares_vapor_completion_args *c = &p->completions[i];
+        bool extracted = has_span(&c->text), finite = isfinite(c->reward);
+        c->reward_used = extracted && finite ? c->reward : 0;
+        s->nonfinite += !finite;
+        s->extracted += extracted;
+        s->reward += c->reward_used;
+        equal = equal && c->reward_used == p->completions[0].reward_used;
+        mean += c->reward_used / (double)p->n;
+    }
+    for (int64_t i = 0; i < p->n; i++)
+        p->completions[i].advantage = equal ? 0 : p->completions[i].reward_used - mean;
+    s->equal_groups += equal;
+}
+
+static void kl_of_tokens(const ares_vapor_config *cfg, const ares_kl *kl, const ares_vapor_text *t,
+                         double tokens, ares_vapor_sums *s)
+{
+    for (int64_t i = 0; i < t->n; i++) {
+        double x = (double)t->log_prob[i] - (double)t->ref_log_prob[i];
+        s->tokens += 1;
+        if (!isfinite(x)) {
+            s->nonfinite += 1;
+            continue;
+        }
+        s->kl += kl->value(x);
+        if (t->d_log_prob && cfg->kl_coef != 0)
+            t->d_log_prob[i] += (float)(cfg->kl_coef * kl->derivative(x) / tokens);
+    }
+}
+
+static void prompt_loss(const ares_vapor_config *cfg, const ares_kl *kl, ares_vapor_prompt *p,
+                        const double totals[2], ares_vapor_sums *s)
+{
+    double u_sum = 0;
+    preference(cfg, p, s);
+    advantages(p, s);
+    for (int64_t i = 0; i < p->n; i++) {
+        ares_vapor_completion_args *c = &p->completions[i];
+        ares_vapor_text span = c->text;
+        bool finite;
+        if (!has_span(&span) && cfg->failure_full) span.span = 0, span.span_end = span.n;
+        c->log_ratio = ares_vapor_log_ratio(&span, cfg->ratio_mean, &finite);
+        ares_vapor_term e =
+            ares_vapor_completion(c->log_ratio + log_term(cfg, p), c->advantage, cfg->epsilon_low,
+                                  cfg->epsilon_high, cfg->log_ratio_clamp);
+        c->ratio = e.ratio;
+        c->objective = e.objective;
+        if (has_span(&span) && finite) pull(&span, -e.u / totals[0], cfg->ratio_mean);
+        kl_of_tokens(cfg, kl, &c->text, totals[1], s);
+        u_sum += e.u;
+        s->completions += 1;
+        s->objective += e.objective;
+        s->ratio += e.ratio;
+        s->ratio_max = e.ratio > s->ratio_max ? e.ratio : s->ratio_max;
+        s->clip_low += e.clip_low;
+        s->clip_high += e.clip_high;
+        s->saturated += e.saturated;
+    }
+    s->prompts += 1;
+    s->u_abs += fabs(cfg->beta * u_sum);
+    if (!p->usable || cfg->preference_detach || cfg->beta == 0) return;
+    pull(&p->chosen, -cfg->beta * u_sum / totals[0], cfg->ratio_mean);
+    pull(&p->rejected, cfg->beta * u_sum / totals[0], cfg->ratio_mean);
+}
+
+void ares_vapor_sums_init(ares_vapor_sums *s)
+{
+    *s = (ares_vapor_sums){ .ratio_max = -INFINITY };
+}
+
+int ares_vapor_loss(const ares_vapor_config *cfg, const ares_kl *kl, ares_vapor_prompt *prompts,
+                    int64_t n, const double totals[2], ares_vapor_sums *sums)
+{
+    double own[2] = { 0 };
+    if (!kl->value)
+        return ares_fail(ARES_EUNSUPPORTED,
+                         "loss: vapor: kl_penalty = '%s': needs the logits of both models; take an "
+                         "estimator (low_var_kl)",
+                         kl->name);
+    for (int64_t i = 0; i < n; i++) {
+        own[0] += (double)prompts[i].n;
+        for (int64_t c = 0; c < prompts[i].n; c++) {
+            const ares_vapor_text *t = &prompts[i].completions[c].text;
+            ARES_ASSERT(t->span_end <= t->n && (t->span_end <= t->span || t->span >= 0));
+            own[1] += (double)t->n;
+        }
+    }
+    for (int64_t i = 0; i < n; i++)
+        if (prompts[i].n) prompt_loss(cfg, kl, &prompts[i], totals ? totals : own, sums);
+    return ARES_OK;
+}
+
+void ares_vapor_metrics(const ares_vapor_config *cfg, const ares_vapor_sums *s, ares_metrics *m)
+{
+    double n = s->completions, kl = s->tokens > 0 ? s->kl / s->tokens : 0;
+    if (n == 0) return;
+    ares_metrics_set(m, "vapor/reward_mean", s->reward / n);
+    ares_metrics_set(m, "vapor/extract_success_rate", s->extracted / n);
+    ares_metrics_set(m, "vapor/pref_success_rate", s->usable / s->prompts);
+    if (s->usable > 0) { /* no pair has no difference: not one of 0 */
+        ares_metrics_set(m, "vapor/pref_margin", s->margin / s->usable);
+        ares_metrics_set(m, "vapor/pref_accuracy", s->preferred / s->usable);
+    }
+    ares_metrics_set(m, "vapor/pref_term_mean", s->term / s->prompts);
+    ares_metrics_set(m, "vapor/hybrid_ratio_mean", s->ratio / n);
+    ares_metrics_set(m, "vapor/hybrid_ratio_max", s->ratio_max);
+    ares_metrics_set(m, "vapor/clip_frac_low", s->clip_low / n);
+    ares_metrics_set(m, "vapor/clip_frac_high", s->clip_high / n);
+    ares_metrics_set(m, "vapor/kl", kl);
+    ares_metrics_set(m, "vapor/policy_loss", -s->objective / n);
+    ares_metrics_set(m, "vapor/loss", -s->objective / n + cfg->kl_coef * kl);
+    ares_metrics_set(m, "vapor/zero_advantage_group_rate", s->equal_groups / s->prompts);
+    ares_metrics_set(m, "vapor/saturated_frac", s->saturated / n);
+    ares_metrics_set(m, "vapor/nonfinite", s->nonfinite);
+    ares_metrics_set(m, "vapor/pref_grad_coef_absmean", s->u_abs / s->prompts);
+}

@@ -1,0 +1,154 @@
+/*
+ * How a loss goes over its tokens and rows in C, and what a token adds to the sums. The CUDA twin
+ * of each walk is in cuda/loss.cu.
+ */
+#ifndef ARES_ALGO_LOSS_WALK_H
+#define ARES_ALGO_LOSS_WALK_H
+
+#include "ares/algo.h"
+#include "formula.h"
+#include "list.h"
+#include "settings.h"
+
+#define LOSS_DECLARE(name) extern const ares_loss ares_loss_##name;
+LOSS_LIST(LOSS_DECLARE)
+
+/*
+ * ARES_OK when every masked token of a loss's input can be computed with; else the first fault, by
+ * function, array, row and column. (check.c)
+ */
+int loss_check(const ares_loss_args *a, const char *function);
+/* Places in messages: "row 3, token 17", counted in the batch where it is known. (check.c) */
+void loss_place(const int64_t *row_start, int64_t row, int64_t end, int64_t first, int64_t t,
+                char out[64]);
+/* The failure of a loss that the tokens of a batch do not suffice for. (check.c) */
+int loss_without_pairs(const ares_loss_args *a, const ares_loss *loss);
+
+/* Rows of the arrays: row i owns [loss_row_start(a, i), loss_row_start(a, i + 1)). */
+static inline int64_t loss_rows(const ares_loss_args *a)
+{
+    return a->row_start ? a->end - a->row : 1;
+}
+static inline int64_t loss_row_start(const ares_loss_args *a, int64_t i)
+{
+    return a->row_start ? a->row_start[a->row + i] - a->first : i ? a->n : 0;
+}
+
+static inline double loss_log_ratio(const ares_loss_args *a, int64_t t)
+{
+    return (double)a->log_prob[t] - (double)a->old_log_prob[t];
+}
+static inline loss_token loss_token_at(const ares_loss_args *a, int64_t t)
+{
+    return (loss_token){ .log_prob = (double)a->log_prob[t],
+                         .log_ratio = loss_log_ratio(a, t),
+                         .advantage = (double)a->advantage[t],
+                         .weight = (double)a->weight[t],
+                         .correction = a->is_weight ? (double)a->is_weight[t] : 1 };
+}
+
+/*
+ * A token's share of the sums. ratio: of the token itself; e->ratio is the one its loss looks at;
+ * w: its whole weight.
+ */
+static inline void loss_see(const ares_loss_args *a, double log_ratio, double ratio,
+                            const ares_token_term *e, double w)
+{
+    ares_loss_sums *s = a->sums;
+    double x = ares_loss_bound(log_ratio);
+    int bin = (int)((x + 2) * 16);
+    s->loss += e->loss * w;
+    s->tokens += 1;
+    s->clip_high += e->clip_high;
+    s->clip_low += e->clip_low;
+    s->neg_log_ratio -= x;
+    s->k2 += 0.5 * x * x;
+    s->k3 += ratio - 1 - x;
+    s->ratio += e->ratio;
+    s->ratio_clipped +=
+        ares_loss_clamp(e->ratio, 1 - a->cfg->clip_ratio_low, 1 + a->cfg->clip_ratio_high);
+    s->ratio_off += e->ratio < 1 ? 1 - e->ratio : e->ratio - 1;
+    s->loss_abs += e->loss < 0 ? -e->loss : e->loss;
+    s->saturated += ares_loss_beyond(log_ratio);
+    s->ratio_min = e->ratio < s->ratio_min ? e->ratio : s->ratio_min;
+    s->ratio_max = e->ratio > s->ratio_max ? e->ratio : s->ratio_max;
+    s->bins[x < -2 ? 0 : bin >= ARES_LOSS_BINS ? ARES_LOSS_BINS - 1 : bin] += 1;
+}
+
+/* The formulas are constants where the walks are inlined: no token costs a call. */
+#define LOSS_WALK static inline __attribute__((always_inline))
+typedef ares_token_term loss_token_fn(const loss_token *x, const loss_settings *s);
+
+LOSS_WALK void loss_tokens(const ares_loss_args *a, const ares_loss *loss, loss_token_fn *formula,
+                           const uint8_t *chosen)
+{
+    const loss_settings s = loss_settings_of(a, loss);
+    for (int64_t t = 0; t < a->n; t++) {
+        if (!a->mask[t]) continue;
+        loss_token x = loss_token_at(a, t);
+        if (chosen) x.chosen = chosen[t];
+        ares_token_term e = formula(&x, &s);
+        double w = x.weight * x.correction;
+        loss_see(a, x.log_ratio, e.ratio, &e, w);
+        a->d_log_prob[t] += (float)(e.gradient * w);
+    }
+}
+
+LOSS_WALK int loss_over_tokens(const ares_loss_args *a, const ares_loss *loss,
+                               loss_token_fn *formula)
+{
+    ARES_TRY(loss_check(a, loss->name));
+    loss_tokens(a, loss, formula, NULL);
+    return ARES_OK;
+}
+
+LOSS_WALK int loss_over_chosen(const ares_loss_args *a, const ares_loss *loss,
+                               loss_token_fn *formula)
+{
+    uint8_t *chosen = ares_calloc((size_t)(a->n + 1), 1);
+    bool any;
+    int rc = loss->choose(a, chosen, &any);
+    if (rc == ARES_OK && any) loss_tokens(a, loss, formula, chosen);
+    ares_free(chosen);
+    return rc;
+}
+
+typedef void loss_gather_fn(loss_row *r, const loss_token *x, const loss_settings *s);
+typedef void loss_row_fn(loss_row *r, const loss_settings *s);
+typedef loss_row_token loss_row_token_fn(const loss_row *r, const loss_token *x,
+                                         const loss_settings *s);
+
+LOSS_WALK int loss_over_rows(const ares_loss_args *a, const ares_loss *loss, int share,
+                             loss_gather_fn *gather, loss_row_fn *of_row,
+                             loss_row_token_fn *of_token)
+{
+    bool spread = share == LOSS_DERIVATIVE_SPREAD;
+    ARES_TRY(loss_check(a, loss->name));
+    const loss_settings s = loss_settings_of(a, loss);
+    for (int64_t i = 0; i < loss_rows(a); i++) {
+        int64_t from = loss_row_start(a, i), to = loss_row_start(a, i + 1);
+        loss_row r = { 0 };
+        double sum = 0;
+        for (int64_t t = from; t < to; t++) {
+            if (!a->mask[t]) continue;
+            loss_token x = loss_token_at(a, t);
+            gather(&r, &x, &s);
+            r.tokens++;
+        }
+        if (r.tokens == 0) continue;
+        of_row(&r, &s);
+        for (int64_t t = from; t < to; t++) {
+            if (!a->mask[t]) continue;
+            loss_token x = loss_token_at(a, t);
+            loss_row_token e = of_token(&r, &x, &s);
+            loss_see(a, x.log_ratio, ares_loss_exp(ares_loss_bound(x.log_ratio)), &e.term,
+                     e.weight);
+            sum += e.derivative;
+            if (!spread) a->d_log_prob[t] += (float)e.derivative;
+        }
+        for (int64_t t = from; spread && t < to; t++)
+            if (a->mask[t]) a->d_log_prob[t] += (float)(sum / r.tokens);
+    }
+    return ARES_OK;
+}
+#endif

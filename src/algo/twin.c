@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "adv.h"
+#include "adv/adv.h"
 
 const ares_algo_twins *ares_algo_twins_of(const ares_device *d)
 {
@@ -97,7 +97,7 @@ int twin_adv_compute(const ares_algo_twins *twins, ares_device *d, const ares_ad
 {
     bool bi_level = adv == &ares_adv_bi_level_gae || (adv == &ares_adv_gae && cfg->bi_level_gae);
     if (!twins || (adv != &ares_adv_gae && !bi_level)) return adv->compute(cfg, world, b);
-    adv_pass p;
+    adv_estimate p;
     const uint8_t *ends = NULL;
     ARES_TRY(adv_open(&p, adv, cfg, world, b));
     if (bi_level) ARES_TRY(adv_turn_ends(&p, &ends));

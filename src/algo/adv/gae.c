@@ -11,8 +11,8 @@
  * One row's tokens from the last to the first. ends, where it is not NULL: nothing is carried from
  * one turn into the one before.
  */
-static void token_level(const adv_pass *p, int64_t row, const double *reward, const uint8_t *ends,
-                        double gamma)
+static void token_level(const adv_estimate *p, int64_t row, const double *reward,
+                        const uint8_t *ends, double gamma)
 {
     const ares_batch *b = p->b;
     double next_value = 0, carried = 0;
@@ -31,7 +31,7 @@ static void token_level(const adv_pass *p, int64_t row, const double *reward, co
  * The reward at each turn's end becomes the turn's advantage plus its value: what the turn is
  * worth, later turns included.
  */
-static void turn_level(const adv_pass *p, int64_t row, const uint8_t *ends, double *reward)
+static void turn_level(const adv_estimate *p, int64_t row, const uint8_t *ends, double *reward)
 {
     const ares_batch *b = p->b;
     double next_value = 0, carried = 0, hg = p->cfg->high_level_gamma;
@@ -44,7 +44,7 @@ static void turn_level(const adv_pass *p, int64_t row, const uint8_t *ends, doub
     }
 }
 
-int adv_turn_ends(const adv_pass *p, const uint8_t **out)
+int adv_turn_ends(const adv_estimate *p, const uint8_t **out)
 {
     const ares_batch *b = p->b;
     uint8_t *ends = ares_arena_calloc(&p->b->arena, (size_t)b->tokens + 1, 1);
@@ -70,7 +70,7 @@ int adv_turn_ends(const adv_pass *p, const uint8_t **out)
 static int estimate(const ares_adv *adv, bool bi_level, const ares_algorithm_config *cfg,
                     ares_world *world, ares_batch *b)
 {
-    adv_pass p;
+    adv_estimate p;
     const uint8_t *ends = NULL;
     ARES_TRY(adv_open(&p, adv, cfg, world, b));
     if (bi_level) ARES_TRY(adv_turn_ends(&p, &ends));

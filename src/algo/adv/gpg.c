@@ -7,7 +7,7 @@
 
 static int gpg(const ares_algorithm_config *cfg, ares_world *world, ares_batch *b)
 {
-    adv_pass p;
+    adv_estimate p;
     ARES_TRY(adv_open(&p, &ares_adv_gpg, cfg, world, b));
     adv_groups(&p, adv_mean_free);
     int64_t count[2] = { 0, 0 };

@@ -11,7 +11,7 @@
 
 #include "adv.h"
 
-static void standardise(const adv_pass *p, const adv_group *g, double *advantage)
+static void standardise(const adv_estimate *p, const adv_group *g, double *advantage)
 {
     adv_mean_free(p, g, advantage);
     for (int64_t i = 0; i < g->n; i++)
@@ -20,13 +20,13 @@ static void standardise(const adv_pass *p, const adv_group *g, double *advantage
                                                          : advantage[i];
 }
 
-static void deviation(const adv_pass *p, const adv_group *g, double *advantage)
+static void deviation(const adv_estimate *p, const adv_group *g, double *advantage)
 {
     (void)p;
     for (int64_t i = 0; i < g->n; i++) advantage[i] = g->std;
 }
 
-static int weigh_by_std(adv_pass *p)
+static int weigh_by_std(adv_estimate *p)
 {
     double *row = p->row,
            *std = ares_arena_calloc(&p->b->arena, (size_t)p->b->rows + 1, sizeof *std), largest = 0;
@@ -39,7 +39,7 @@ static int weigh_by_std(adv_pass *p)
     return ARES_OK;
 }
 
-static int weigh_by_length(adv_pass *p)
+static int weigh_by_length(adv_estimate *p)
 {
     double sums[2] = { 0, 0 }; /* whole numbers: exact in any order */
     for (int64_t r = 0; r < p->b->rows; r++) {
@@ -55,7 +55,7 @@ static int weigh_by_length(adv_pass *p)
 
 static int grpo(const ares_algorithm_config *cfg, ares_world *world, ares_batch *b)
 {
-    adv_pass p;
+    adv_estimate p;
     ARES_TRY(adv_open(&p, &ares_adv_grpo, cfg, world, b));
     adv_groups(&p, standardise);
     if (cfg->soft_advantage_reweight) ARES_TRY(weigh_by_std(&p));

@@ -7,7 +7,7 @@
 
 #include "adv.h"
 
-static void best_alone(const adv_pass *p, const adv_group *g, double *advantage)
+static void best_alone(const adv_estimate *p, const adv_group *g, double *advantage)
 {
     int64_t best = 0;
     double second = -INFINITY;

@@ -7,7 +7,7 @@
 
 #include "adv.h"
 
-static void length_weighted(const adv_pass *p, const adv_group *g, double *advantage)
+static void length_weighted(const adv_estimate *p, const adv_group *g, double *advantage)
 {
     (void)p;
     ares_exact_sum weighted = { 0 };

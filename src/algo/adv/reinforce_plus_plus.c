@@ -7,7 +7,7 @@
 
 static int reinforce_plus_plus(const ares_algorithm_config *cfg, ares_world *world, ares_batch *b)
 {
-    adv_pass p;
+    adv_estimate p;
     ARES_TRY(adv_open(&p, &ares_adv_reinforce_plus_plus, cfg, world, b));
     for (int64_t r = 0; r < b->rows; r++) {
         double carried = 0;

@@ -10,7 +10,7 @@
 static int reinforce_plus_plus_baseline(const ares_algorithm_config *cfg, ares_world *world,
                                         ares_batch *b)
 {
-    adv_pass p;
+    adv_estimate p;
     ARES_TRY(adv_open(&p, &ares_adv_reinforce_plus_plus_baseline, cfg, world, b));
     adv_groups(&p, adv_mean_free);
     adv_spread(&p);

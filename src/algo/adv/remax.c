@@ -6,7 +6,7 @@
 
 static int remax(const ares_algorithm_config *cfg, ares_world *world, ares_batch *b)
 {
-    adv_pass p;
+    adv_estimate p;
     ARES_TRY(adv_open(&p, &ares_adv_remax, cfg, world, b));
     for (int64_t r = 0; r < b->rows; r++) p.row[r] = p.score[r] - (double)b->samples[r].baseline;
     adv_spread(&p);

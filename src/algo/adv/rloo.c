@@ -1,7 +1,7 @@
 /* REINFORCE leave-one-out (arXiv 2402.14740): A = s less the mean of the group's other scores. */
 #include "adv.h"
 
-static void leave_one_out(const adv_pass *p, const adv_group *g, double *advantage)
+static void leave_one_out(const adv_estimate *p, const adv_group *g, double *advantage)
 {
     /* s - (n mean - s) / (n - 1) = (s - mean) n / (n - 1), which is 0 where all are equal */
     adv_mean_free(p, g, advantage);

@@ -5,7 +5,7 @@
  */
 #include "adv.h"
 
-static void distance(const adv_pass *p, const adv_group *g, double *advantage)
+static void distance(const adv_estimate *p, const adv_group *g, double *advantage)
 {
     if (g->n > 1) adv_mean_free(p, g, advantage);
 }

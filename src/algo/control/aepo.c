@@ -8,8 +8,6 @@
 #include <math.h>
 #include <string.h>
 
-const char aepo_who[] = "algo: control aepo";
-
 static ARES_OPTION_TABLE(algorithm_options, aepo_algorithm_config, AEPO_ALGORITHM_OPTIONS);
 static ARES_OPTION_TABLE(actor_options, aepo_actor_config, AEPO_ACTOR_OPTIONS);
 static ARES_OPTION_TABLE(rollout_options, aepo_rollout_config, AEPO_ROLLOUT_OPTIONS);
@@ -112,7 +110,7 @@ static int check_rows(const aepo *s, const ares_batch *b)
     int64_t rows = b->rows;
     ARES_TRY(ares_world_sum_i64(s->env.world, &rows, 1));
     return rows ? ARES_OK
-                : ares_fail(ARES_ESTATE, "%s: the batch has no answer on any rank", aepo_who);
+                : ares_fail(ARES_ESTATE, "%s: the batch has no answer on any rank", AEPO_WHO);
 }
 
 /*
@@ -386,7 +384,7 @@ static int bootstrap_finish(void *state, ares_metrics *m)
     aepo *s = state;
     int64_t n = ares_map_count(s->bootstrap_index);
     if (!s->bootstrap_prompts)
-        return ares_fail(ARES_ESTATE, "%s: the bootstrap pass has seen no prompt", aepo_who);
+        return ares_fail(ARES_ESTATE, "%s: the bootstrap pass has seen no prompt", AEPO_WHO);
     ares_aepo_prompt *prompts = ares_calloc((size_t)n + 1, sizeof *prompts);
     for (int64_t i = 0; i < n; i++) {
         const aepo_seen *p = &s->bootstrap_seen[i];

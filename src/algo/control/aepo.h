@@ -134,7 +134,8 @@ typedef struct aepo {
     ares_batch made; /* no tokens: groups, samples with their counts */
 } aepo;
 
-extern const char aepo_who[];
+/* Who speaks in messages. */
+#define AEPO_WHO "algo: control aepo"
 
 #define AEPO_BY_DIFFICULTY(options, name)                                    \
     ((const double[ARES_DIFFICULTIES]){ 0, (options)->algorithm.name##_easy, \

@@ -141,7 +141,7 @@ int aepo_adapt_kl(aepo *s, const ares_batch *b, ares_metrics *m, ares_arena *are
     if (s->controller == AEPO_KL_LOG_SPACE) ARES_TRY(adapt_betas(s, b, local, arena));
     if (in_loss) take_means(b->row_kl, b->n_row_kl, b->rows, local, arena);
     else {
-        ARES_TRY(ares_world_agree(s->env.world, control_row_kl(b, s->env.algorithm, aepo_who, kl)));
+        ARES_TRY(ares_world_agree(s->env.world, control_row_kl(b, s->env.algorithm, AEPO_WHO, kl)));
         for (int64_t r = 0; r < b->rows; r++) local[r].kl = kl[r], local[r].left_out = false;
     }
     ARES_TRY(gather_kl(s, b, local, sum, count));

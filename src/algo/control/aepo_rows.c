@@ -33,21 +33,21 @@ void aepo_tokens_read(const ares_batch *b, int64_t row, aepo_tokens *x)
 
 int aepo_check_batch(const ares_batch *b, bool need_accuracy)
 {
-    ARES_TRY(ARES_NEED(b, aepo_who, entropies));
-    ARES_TRY(ARES_NEED(b, aepo_who, response_mask));
+    ARES_TRY(ARES_NEED(b, AEPO_WHO, entropies));
+    ARES_TRY(ARES_NEED(b, AEPO_WHO, response_mask));
     const float *h = b->entropies_1 ? b->entropies_1 : b->entropies;
     for (int64_t r = 0; r < b->rows; r++) {
         if (!b->samples[r].row || !b->samples[r].row->gid)
-            return ares_fail(ARES_ESTATE, "%s: row %lld has no global_id", aepo_who, (long long)r);
+            return ares_fail(ARES_ESTATE, "%s: row %lld has no global_id", AEPO_WHO, (long long)r);
         if (need_accuracy && ares_batch_row_counts(b, r) && !isfinite(b->samples[r].accuracy))
             return ares_fail(ARES_ENUMERIC,
                              "%s: row %lld has the accuracy %g: no reward judges whether the "
                              "answer is right; add one to worker.reward that does",
-                             aepo_who, (long long)r, (double)b->samples[r].accuracy);
+                             AEPO_WHO, (long long)r, (double)b->samples[r].accuracy);
         for (int64_t i = b->row_start[r]; i < b->row_start[r + 1]; i++)
             if (b->response_mask[i] && !isfinite(h[i]))
                 return ares_fail(ARES_ENUMERIC, "%s: entropies of row %lld, token %lld: %g",
-                                 aepo_who, (long long)r, (long long)(i - b->row_start[r]),
+                                 AEPO_WHO, (long long)r, (long long)(i - b->row_start[r]),
                                  (double)h[i]);
     }
     return ARES_OK;

@@ -132,19 +132,19 @@ void aepo_save(const void *state, ares_str *json)
 
 static int misfit(const char *key, const char *what)
 {
-    return ares_fail(ARES_EFORMAT, "%s: saved state: '%s' %s", aepo_who, key, what);
+    return ares_fail(ARES_EFORMAT, "%s: saved state: '%s' %s", AEPO_WHO, key, what);
 }
 
 static int object(const ares_json *o, const char *key, const ares_json **out)
 {
-    ARES_TRY(control_member(o, aepo_who, key, out));
+    ARES_TRY(control_member(o, AEPO_WHO, key, out));
     return (*out)->type == ARES_JSON_OBJECT ? ARES_OK : misfit(key, "is no object");
 }
 
 static int boolean(const ares_json *o, const char *key, bool *out)
 {
     const ares_json *v;
-    ARES_TRY(control_member(o, aepo_who, key, &v));
+    ARES_TRY(control_member(o, AEPO_WHO, key, &v));
     if (v->type != ARES_JSON_BOOL) return misfit(key, "is neither true nor false");
     *out = v->boolean;
     return ARES_OK;
@@ -162,7 +162,7 @@ static int numbers(const ares_json *o, const char *key, double *x, bool *known)
         bool there = ares_json_get(map, ares_difficulty_names[d]) != NULL;
         if (known) known[d] = there;
         if (there || !known)
-            if (control_number(map, aepo_who, ares_difficulty_names[d], &x[d]) != ARES_OK)
+            if (control_number(map, AEPO_WHO, ares_difficulty_names[d], &x[d]) != ARES_OK)
                 return ares_fail_in(ARES_EFORMAT, "%s", key);
     }
     return ARES_OK;
@@ -174,7 +174,7 @@ static int check_gid(const aepo *s, const char *key, ares_view gid)
     return ares_fail(ARES_ESTATE,
                      "%s: saved state: '%s' names the prompt '%.*s', which no training row has; "
                      "the state is of another data set",
-                     aepo_who, key, (int)gid.len, gid.data);
+                     AEPO_WHO, key, (int)gid.len, gid.data);
 }
 
 static int load_difficulty(aepo *s, const ares_json *json)
@@ -191,7 +191,7 @@ static int load_difficulty(aepo *s, const ares_json *json)
         if (!d)
             return ares_fail(
                 ARES_EFORMAT,
-                "%s: saved state: 'difficulty' of '%.*s' is none of easy, medium, hard", aepo_who,
+                "%s: saved state: 'difficulty' of '%.*s' is none of easy, medium, hard", AEPO_WHO,
                 (int)x->key.len, x->key.data);
         ARES_TRY(check_gid(s, "difficulty", x->key));
         ares_map_put(s->difficulty, x->key, d);
@@ -202,7 +202,7 @@ static int load_difficulty(aepo *s, const ares_json *json)
 static int load_skip(aepo *s, const ares_json *json)
 {
     const ares_json *list;
-    ARES_TRY(control_member(json, aepo_who, "skip_gid", &list));
+    ARES_TRY(control_member(json, AEPO_WHO, "skip_gid", &list));
     if (list->type != ARES_JSON_ARRAY) return misfit("skip_gid", "is no list");
     ares_map_free(s->skip);
     s->skip = ares_map_new();
@@ -219,16 +219,16 @@ static int load_beta(aepo *s, const ares_json *json)
 {
     const ares_json *map, *one, *ema;
     ARES_TRY(object(json, "kl_beta", &map));
-    ARES_TRY(control_integer(map, aepo_who, "updates", &s->beta_updates));
+    ARES_TRY(control_integer(map, AEPO_WHO, "updates", &s->beta_updates));
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
         ARES_TRY(object(map, ares_difficulty_names[d], &one));
-        ARES_TRY(control_number(one, aepo_who, "beta", &s->beta[d].beta));
-        ARES_TRY(control_number(one, aepo_who, "error_ema", &s->beta[d].error_ema));
-        ARES_TRY(control_member(one, aepo_who, "kl_ema", &ema));
+        ARES_TRY(control_number(one, AEPO_WHO, "beta", &s->beta[d].beta));
+        ARES_TRY(control_number(one, AEPO_WHO, "error_ema", &s->beta[d].error_ema));
+        ARES_TRY(control_member(one, AEPO_WHO, "kl_ema", &ema));
         s->beta[d].started = ema->type != ARES_JSON_NULL;
         s->beta[d].kl_ema = 0;
         if (s->beta[d].started)
-            ARES_TRY(control_number(one, aepo_who, "kl_ema", &s->beta[d].kl_ema));
+            ARES_TRY(control_number(one, AEPO_WHO, "kl_ema", &s->beta[d].kl_ema));
         if (s->beta[d].beta <= 0) return misfit("kl_beta", "is not above 0");
     }
     return ARES_OK;
@@ -237,15 +237,15 @@ static int load_beta(aepo *s, const ares_json *json)
 static int load_baseline(aepo *s, const ares_json *json)
 {
     const ares_json *map;
-    ARES_TRY(control_member(json, aepo_who, "bootstrap_baseline", &map));
+    ARES_TRY(control_member(json, AEPO_WHO, "bootstrap_baseline", &map));
     if (map->type != ARES_JSON_NULL && map->type != ARES_JSON_OBJECT)
         return misfit("bootstrap_baseline", "is neither null nor an object");
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
         const ares_json *one = ares_json_get(map, ares_difficulty_names[d]);
         s->baseline_known[d] = one != NULL;
         if (!one) continue;
-        ARES_TRY(control_number(one, aepo_who, "acc_mean", &s->baseline_accuracy[d]));
-        ARES_TRY(control_number(one, aepo_who, "len_mean", &s->baseline_length[d]));
+        ARES_TRY(control_number(one, AEPO_WHO, "acc_mean", &s->baseline_accuracy[d]));
+        ARES_TRY(control_number(one, AEPO_WHO, "len_mean", &s->baseline_length[d]));
     }
     return ARES_OK;
 }
@@ -270,11 +270,11 @@ static int load_bootstrap(aepo *s, const ares_json *json)
     const ares_json *map, *seen;
     ARES_TRY(object(json, "bootstrap", &map));
     ARES_TRY(boolean(map, "done", &s->bootstrap_done));
-    ARES_TRY(control_integer(map, aepo_who, "prompts", &s->bootstrap_prompts));
+    ARES_TRY(control_integer(map, AEPO_WHO, "prompts", &s->bootstrap_prompts));
     s->bootstrap_tokens = 0;
     /* absent: an older state */
     if (ares_json_get(map, "tokens"))
-        ARES_TRY(control_integer(map, aepo_who, "tokens", &s->bootstrap_tokens));
+        ARES_TRY(control_integer(map, AEPO_WHO, "tokens", &s->bootstrap_tokens));
     ARES_TRY(object(map, "seen", &seen));
     ares_map_free(s->bootstrap_index);
     s->bootstrap_index = ares_map_new();
@@ -288,7 +288,7 @@ static int load_bootstrap(aepo *s, const ares_json *json)
         if (!fits)
             return ares_fail(ARES_EFORMAT,
                              "%s: saved state: 'bootstrap.seen' of '%.*s' is no list of four sums",
-                             aepo_who, (int)x->key.len, x->key.data);
+                             AEPO_WHO, (int)x->key.len, x->key.data);
         ARES_TRY(check_gid(s, "bootstrap.seen", x->key));
         *aepo_bootstrap_at(s, x->key) = (aepo_seen){ .samples = v->items[0].integer,
                                                      .accuracy = v->items[1].number,
@@ -303,13 +303,13 @@ int aepo_load(void *state, const ares_json *json)
     aepo *s = state;
     const ares_json *tau;
     double target[ARES_DIFFICULTIES] = { 0 };
-    ARES_TRY(control_member(json, aepo_who, "tau", &tau));
+    ARES_TRY(control_member(json, AEPO_WHO, "tau", &tau));
     s->tau_known = tau->type != ARES_JSON_NULL;
-    if (s->tau_known) ARES_TRY(control_number(json, aepo_who, "tau", &s->tau));
+    if (s->tau_known) ARES_TRY(control_number(json, AEPO_WHO, "tau", &s->tau));
     ARES_TRY(boolean(json, "tau_ema_started", &s->tau_started));
     if (s->tau_started && !s->tau_known)
         return misfit("tau", "is null though its average has started");
-    ARES_TRY(control_integer(json, aepo_who, "steps", &s->steps));
+    ARES_TRY(control_integer(json, AEPO_WHO, "steps", &s->steps));
     ARES_TRY(numbers(json, "target", target, s->aims.target_known));
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) s->aims.target[d] = (int64_t)target[d];
     ARES_TRY(numbers(json, "alpha", s->aims.alpha, NULL));

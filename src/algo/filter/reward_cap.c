@@ -42,6 +42,15 @@ static int under_cap(const ares_filter_config *cfg, const ares_groups *g, ares_v
     return ARES_OK;
 }
 
+double ares_reward_cap(const char *const *names, int64_t n_names, const double *caps,
+                       int64_t n_caps, const char *source)
+{
+    if (!source || n_names != n_caps) return NAN;
+    for (int64_t i = 0; i < n_names; i++)
+        if (strcmp(names[i], source) == 0) return caps[i];
+    return NAN;
+}
+
 const ares_filter ares_filter_reward_cap = {
     "reward_cap",
     "mean reward at most its source's cap, and not all zeros",

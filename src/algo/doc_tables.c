@@ -179,9 +179,8 @@ static void advantages(ares_str *out)
 
 static void losses(ares_str *out)
 {
-    int count, words_count;
+    int count;
     const ares_loss *const *list = ares_loss_list(&count);
-    const char *const *words = ares_loss_names(&words_count);
     head(out, "Policy losses", "of a token");
     for (int i = 0; i < count; i++) {
         unsigned f = list[i]->flags;
@@ -194,7 +193,7 @@ static void losses(ares_str *out)
         if (f & ARES_LOSS_PAIRS)
             (void)snprintf(option, sizeof option, "ares_%s_loss in C", list[i]->name);
         else option_of(option, "worker.actor.loss_type", list[i]->name);
-        row(out, words[i],
+        row(out, list[i]->words,
             &(note){ list[i]->name, list[i]->doc, list[i]->formula, list[i]->paper, needs,
                      option });
     }

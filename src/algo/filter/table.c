@@ -1,17 +1,12 @@
-/* The table of group filters and what they share. To add one: a file in filter/ and a word here. */
-#include "ares/algo_filter.h"
-
+/* The table of group filters, and how a step asks them. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "ares/algo.h"
+#include "filter.h"
 
-#define FILTER_LIST(X) X(accuracy_range) X(informative) X(reward_cap) X(nonzero_std) X(rv)
-
-#define DECLARE(name) extern const ares_filter ares_filter_##name;
 #define ENTRY(name) &ares_filter_##name,
-FILTER_LIST(DECLARE)
 static const ares_filter *const table[] = { FILTER_LIST(ENTRY) };
 
 ARES_OPTION_TABLE(ares_filter_options, ares_filter_config, ARES_FILTER_OPTIONS);
@@ -172,102 +167,12 @@ void ares_filter_report(const ares_filter_counts *c, ares_metrics *m)
     ares_metrics_set(m, "rollout/filter_zero_count", (double)c->zero);
 }
 
-void ares_filter_check(ares_config *cfg, const ares_filter_config *f, int64_t n)
-{
-    bool fraction = strcmp(f->rv_strategy, "top_k_abs") != 0 && strcmp(f->rv_strategy, "none") != 0;
-    if (f->online_filtering && !(f->filter_low < f->filter_high))
-        ares_config_fault(cfg, "algorithm.filter_low",
-                          "no mean lies above it and below filter_high = %g", f->filter_high);
-    if (f->online_filtering && n < 2 && f->filter_low >= 0 && f->filter_high <= 1)
-        ares_config_fault(cfg, "algorithm.online_filtering",
-                          "one answer is right or wrong, so no mean lies between the bounds; set "
-                          "worker.rollout.n to 2 or more");
-    if (f->informative && n < 2)
-        ares_config_fault(
-            cfg, "algorithm.filter_groups.enable",
-            "one answer is never both right and wrong; set worker.rollout.n to 2 or more");
-    ares_filter_config of_draws, of_batch;
-    ares_filter_stages(f, &of_draws, &of_batch);
-    if (strcmp(f->resample_mode, "same_prompt") == 0 &&
-        (ares_filter_needs(&of_draws) & ARES_FILTER_RANKS))
-        ares_config_fault(
-            cfg, "algorithm.dynamic_sampling.mode",
-            "rollout_filter_* compares the groups of a draw with each other; set new_prompts, "
-            "or max_resample: 0");
-    if (strcmp(f->dynamic_sampling, "nonzero_std") == 0 && n < 2)
-        ares_config_fault(cfg, "algorithm.dynamic_sampling_filter",
-                          "one answer has no deviation; set worker.rollout.n to 2 or more");
-    if (ranks(f) && n < 2 && strstr(f->rv_metric, "_variance"))
-        ares_config_fault(
-            cfg, "worker.rollout.rollout_filter_metric",
-            "one answer has no deviation; set worker.rollout.n to 2 or more, or another metric");
-    if (f->keep_when_insufficient && strcmp(f->dynamic_sampling, "nonzero_std") != 0)
-        ares_config_fault(cfg, "algorithm.keep_when_insufficient",
-                          "belongs to algorithm.dynamic_sampling_filter: nonzero_std");
-    if (fraction && f->rv_value > 1)
-        ares_config_fault(cfg, "worker.rollout.rollout_filter_value",
-                          "%s takes a share, at most 1; for a number of groups set "
-                          "rollout_filter_strategy to top_k_abs",
-                          f->rv_strategy);
-    if (strcmp(f->rv_strategy, "top_k_abs") == 0 && f->rv_value < 1)
-        ares_config_fault(cfg, "worker.rollout.rollout_filter_value",
-                          "top_k_abs keeps that many groups; set 1 or more");
-    if (fraction && strcmp(f->rv_strategy, "top_p") != 0 && f->rv_value == 0)
-        ares_config_fault(cfg, "worker.rollout.rollout_filter_value",
-                          "%s of 0 says nothing; set a share above 0", f->rv_strategy);
-}
-
-/* ---------------------------------------------------------------- statistics of a group */
-double ares_group_metric(const char *metric, const ares_groups *g, int64_t group)
-{
-    int64_t first = g->group_start[group], n = g->group_start[group + 1] - first;
-    const double *x = strncmp(metric, "entropy", 7) == 0 ? g->entropy
-                      : strcmp(metric, "length") == 0    ? g->length
-                                                         : g->score;
-    double mean = ares_mean(x + first, n);
-    if (strcmp(metric, "reward_variance") == 0 || strcmp(metric, "entropy_variance") == 0)
-        return ares_std(x + first, n, mean);
-    if (strcmp(metric, "reward_sum") == 0) return mean * (double)n;
-    return mean;
-}
-
-bool ares_group_informative(const double *accuracy, const uint8_t *valid, int64_t n)
-{
-    int64_t right = 0, counted = 0;
-    for (int64_t i = 0; i < n; i++) {
-        if (valid && !valid[i]) continue;
-        counted++;
-        right += accuracy[i] > 0.5;
-    }
-    return right > 0 && right < counted;
-}
-
 bool ares_answer_discarded(const ares_filter_config *cfg, int64_t length, int64_t max_length,
                            bool stopped)
 {
     bool over = max_length != ARES_NULL_I64 && length > max_length &&
                 strcmp(cfg->over_length_action, "keep") != 0;
     return over || (cfg->mask_truncated && !stopped);
-}
-
-bool ares_group_spread(const double *x, const uint8_t *valid, int64_t n, double tolerance)
-{
-    double low = INFINITY, high = -INFINITY;
-    for (int64_t i = 0; i < n; i++) {
-        if (valid && !valid[i]) continue;
-        low = fmin(low, x[i]);
-        high = fmax(high, x[i]);
-    }
-    return high - low > tolerance;
-}
-
-double ares_reward_cap(const char *const *names, int64_t n_names, const double *caps,
-                       int64_t n_caps, const char *source)
-{
-    if (!source || n_names != n_caps) return NAN;
-    for (int64_t i = 0; i < n_names; i++)
-        if (strcmp(names[i], source) == 0) return caps[i];
-    return NAN;
 }
 
 double ares_filter_loss_scale(const char *mode, int64_t kept, int64_t total)

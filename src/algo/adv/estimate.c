@@ -1,38 +1,8 @@
-/*
- * The table of advantage estimators, and what they share (adv.h). To add one: a file in adv/ and a
- * word in ADV_LIST.
- */
+/* A pass over the batch, as every estimator makes one (adv.h). */
 #include "adv.h"
 
 #include <math.h>
 
-#define ENTRY(name) &ares_adv_##name,
-#define NAME(name) #name,
-static const ares_adv *const table[] = { ADV_LIST(ENTRY) };
-static const char *const names[] = { ADV_LIST(NAME) };
-
-const char *const *ares_adv_names(int *n)
-{
-    *n = ARES_COUNT(names);
-    return names;
-}
-
-const ares_adv *const *ares_adv_list(int *n)
-{
-    *n = ARES_COUNT(table);
-    return table;
-}
-
-const ares_adv *ares_adv_find(const char *name)
-{
-    int i;
-    return ares_lookup(ARES_ECONFIG, "config: algorithm.adv_estimator", name, names,
-                       ARES_COUNT(names), &i) == ARES_OK
-               ? table[i]
-               : NULL;
-}
-
-/* ---------------------------------------------------------------- a pass */
 static int check_shape(const char *name, const ares_batch *b)
 {
     for (int64_t g = 0; g < b->groups; g++)
@@ -51,7 +21,7 @@ static int check_shape(const char *name, const ares_batch *b)
     return ARES_OK;
 }
 
-static int read_row(adv_pass *p, int64_t r)
+static int read_row(adv_estimate *p, int64_t r)
 {
     const ares_batch *b = p->b;
     const char *name = p->adv->name;
@@ -81,12 +51,12 @@ static int read_row(adv_pass *p, int64_t r)
     return ARES_OK;
 }
 
-int adv_open(adv_pass *p, const ares_adv *adv, const ares_algorithm_config *cfg, ares_world *world,
-             ares_batch *b)
+int adv_open(adv_estimate *p, const ares_adv *adv, const ares_algorithm_config *cfg,
+             ares_world *world, ares_batch *b)
 {
     char stage[64] = "adv: ";
     for (size_t i = 0; adv->name[i] && i < sizeof stage - 6; i++) stage[i + 5] = adv->name[i];
-    *p = (adv_pass){ .adv = adv, .cfg = cfg, .world = world, .b = b };
+    *p = (adv_estimate){ .adv = adv, .cfg = cfg, .world = world, .b = b };
     ARES_TRY(ARES_NEED(b, stage, token_level_rewards));
     ARES_TRY(ARES_NEED(b, stage, response_mask));
     if (adv->needs & ARES_NEEDS_VALUES) ARES_TRY(ARES_NEED(b, stage, values));
@@ -115,8 +85,8 @@ static int64_t first_turn(const ares_batch *b, int64_t first, int64_t r)
  * Turns of an episode count once, with the score of the first that is not left out and the length
  * of all.
  */
-static void group_rows(adv_pass *p, int64_t first, int64_t end, adv_group_fn *fn, int64_t *entry,
-                       double *score, double *length, double *advantage)
+static void group_rows(adv_estimate *p, int64_t first, int64_t end, adv_group_fn *fn,
+                       int64_t *entry, double *score, double *length, double *advantage)
 {
     int64_t n = 0, all = 0;
     for (int64_t r = first; r < end; r++) {
@@ -144,7 +114,7 @@ static void group_rows(adv_pass *p, int64_t first, int64_t end, adv_group_fn *fn
         p->row[r] = entry[r - first] < 0 ? 0 : advantage[entry[r - first]];
 }
 
-void adv_groups(adv_pass *p, adv_group_fn *fn)
+void adv_groups(adv_estimate *p, adv_group_fn *fn)
 {
     const ares_batch *b = p->b;
     size_t rows = (size_t)b->rows + 1;
@@ -157,7 +127,7 @@ void adv_groups(adv_pass *p, adv_group_fn *fn)
     ares_free(score);
 }
 
-void adv_spread(adv_pass *p)
+void adv_spread(adv_estimate *p)
 {
     const ares_batch *b = p->b;
     for (int64_t r = 0; r < b->rows; r++)
@@ -166,7 +136,7 @@ void adv_spread(adv_pass *p)
 }
 
 /* ---------------- what options do to all of them */
-static int write_column(const adv_pass *p, const char *name, const double *x, float *column)
+static int write_column(const adv_estimate *p, const char *name, const double *x, float *column)
 {
     const ares_batch *b = p->b;
     for (int64_t r = 0; r < b->rows; r++)
@@ -182,7 +152,7 @@ static int write_column(const adv_pass *p, const char *name, const double *x, fl
     return ARES_OK;
 }
 
-int adv_close(adv_pass *p)
+int adv_close(adv_estimate *p)
 {
     ares_batch *b = p->b;
     if (p->cfg->normalize_advantages)
@@ -222,48 +192,15 @@ int ares_adv_importance_fix(ares_batch *b, double clip)
 int adv_of_groups(const ares_adv *adv, const ares_algorithm_config *cfg, ares_world *world,
                   ares_batch *b, adv_group_fn *fn)
 {
-    adv_pass p;
+    adv_estimate p;
     ARES_TRY(adv_open(&p, adv, cfg, world, b));
     adv_groups(&p, fn);
     adv_spread(&p);
     return adv_close(&p);
 }
 
-void adv_mean_free(const adv_pass *p, const adv_group *g, double *advantage)
+void adv_mean_free(const adv_estimate *p, const adv_group *g, double *advantage)
 {
     (void)p;
     for (int64_t i = 0; i < g->n; i++) advantage[i] = g->score[i] - g->mean;
-}
-
-/* ---------------- options that make no sense together */
-void ares_adv_check(ares_config *cfg, const ares_algorithm_config *a, int64_t n)
-{
-    const ares_adv *adv = ares_adv_find(a->adv_estimator);
-    if (!adv) return; /* the choice has been told already */
-    bool grpo = adv == &ares_adv_grpo, gae = adv == &ares_adv_gae || adv == &ares_adv_bi_level_gae,
-         discounted = gae || adv == &ares_adv_reinforce_plus_plus;
-    if ((adv->needs & ARES_NEEDS_GROUPS) && n < 2)
-        ares_config_fault(cfg, "worker.rollout.n",
-                          "%s compares the responses of a prompt; set 2 or more", adv->name);
-    if (a->bi_level_gae && !gae)
-        ares_config_fault(cfg, "algorithm.bi_level_gae",
-                          "%s knows no values; set algorithm.adv_estimator to gae, or leave it out",
-                          adv->name);
-    if (a->soft_advantage_reweight && !grpo)
-        ares_config_fault(
-            cfg, "algorithm.soft_advantage_reweight",
-            "%s does not take it; set algorithm.adv_estimator to grpo, or leave it out", adv->name);
-    if (a->grpo_advantage_length_weight && !grpo)
-        ares_config_fault(
-            cfg, "algorithm.grpo_advantage_length_weight",
-            "%s does not take it; set algorithm.adv_estimator to grpo, or leave it out", adv->name);
-    if (a->gamma != 1 && !discounted)
-        ares_config_fault(
-            cfg, "algorithm.gamma",
-            "%s gives every token of a response the same advantage and discounts nothing; set 1.0",
-            adv->name);
-    if (a->lam != 1 && !gae)
-        ares_config_fault(cfg, "algorithm.lam",
-                          "%s has no use for it; set 1.0, or algorithm.adv_estimator to gae",
-                          adv->name);
 }

@@ -1,8 +1,8 @@
 /*
- * Estimators of KL(pi || ref) by name (formulas: loss/kl.h). "full" has none: it is summed over the
+ * Estimators of KL(pi || ref) by name (formulas: kl.h). "full" has none: it is summed over the
  * vocabulary by the head.
  */
-#include "loss/kl.h"
+#include "kl.h"
 
 #include <math.h>
 #include <string.h>

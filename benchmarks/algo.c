@@ -17,6 +17,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ares/algo.h"
+#include "ares/algo_adv.h"
+#include "ares/algo_entropy.h"
+#include "ares/algo_loss.h"
 #include "ares/algo_twin.h"
 #include "ares/kernels.h"
 

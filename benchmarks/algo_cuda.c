@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ares/algo.h"
+#include "ares/algo_loss.h"
 #include "ares/algo_twin.h"
 
 enum { RUNS = 30, VOCAB = 151936 };

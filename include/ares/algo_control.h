@@ -6,6 +6,80 @@
 
 #include "ares/algo.h"
 
+/* ---------------- controls (control.c, control/): state that learns from each step
+ * A control is opened where its options ask for it, sees every batch after its groups are complete
+ * and again after the update, and is part of every checkpoint. All of its input comes from the
+ * batch; what it decides it writes there: samples' difficulty, hwe_count, hwe_target,
+ * entropy_alpha; columns hwe, kl_weight; kl_coef. The same on every rank: what ranks know is
+ * gathered through world and added in the order of draw numbers, so that no rank count changes a
+ * bit. Every function but save and those that only ask is a collective. To add one: a file in
+ * control/ and a word in control.c.
+ */
+typedef struct ares_control_env {
+    ares_world *world; /* may be NULL: one rank */
+    const ares_algorithm_config *algorithm;
+    int64_t n; /* samples a prompt */
+    /* a reward reads hwe_count, hwe_target, entropy_alpha and difficulty of the samples */
+    bool entropy_reward;
+    /*
+     * of the training rows (ares_dataset_gids); NULL: a loaded state's prompts are not looked up
+     */
+    const ares_map *gids;
+} ares_control_env;
+typedef struct ares_control_section {
+    const char *section; /* where its options stand: "algorithm" */
+    ares_option_table *options;
+    size_t offset; /* of this section's struct in the control's options */
+} ares_control_section;
+enum { ARES_CONTROL_SECTIONS = 4, ARES_CONTROL_NEEDS_GIDS = 1 };
+typedef struct ares_control {
+    const char *name, *doc, *formula, *paper;
+    const char *option; /* words that ask for it */
+    /* ARES_CONTROL_NEEDS_GIDS: prompts are told apart by gid, so ares_dataset_gids must hold */
+    unsigned needs;
+    ares_control_section sections[ARES_CONTROL_SECTIONS]; /* options NULL: none left */
+    size_t options_size; /* of the whole struct, zeroed before its sections are bound */
+    bool (*wanted)(const void *options, const ares_control_env *env);
+    /* options and env's pointers outlive the state */
+    int (*open)(const void *options, const ares_control_env *env, void **state);
+    /* the groups are complete: before log-probs and rewards */
+    int (*observe)(void *state, ares_batch *b, ares_metrics *m);
+    int (*adapt)(void *state, const ares_batch *b, ares_metrics *m); /* the update is done */
+    void (*save)(const void *state, ares_str *json);                 /* one JSON object */
+    /* what save wrote; a message names the member that does not fit */
+    int (*load)(void *state, const ares_json *json);
+    void (*close)(void *state);
+    /* The rest may be NULL. */
+    /*
+     * every batch of groups made for the step, before any is filtered out; tokens and accuracies
+     * are there
+     */
+    int (*generated)(void *state, const ares_batch *b);
+    /*
+     * Groups on trial, for a filter of shaped scores: writes samples' difficulty, hwe_count,
+     * hwe_target and entropy_alpha by what is known so far and each group's own accuracy; learns
+     * nothing.
+     */
+    int (*provisional)(const void *state, ares_batch *b);
+    /* the i-th prompt that shall not come again from the next epoch on; false: no more */
+    bool (*dropped)(const void *state, int64_t i, ares_view *gid);
+    /*
+     * Validation: all of its rows at once, as one batch (the rank's part); writes what observe
+     * writes, learns nothing but where it must start.
+     */
+    int (*validate)(void *state, ares_batch *b, ares_metrics *m);
+    /*
+     * A pass over all training rows before the first step, in their order. bootstrap: prompts a
+     * batch, 0 when none is asked for or it is complete; *done: prompts it has had (a part of the
+     * state: a pass that was cut off goes on). Then bootstrap_add for every batch,
+     * bootstrap_finish.
+     */
+    int64_t (*bootstrap)(const void *state, int64_t *done);
+    int (*bootstrap_add)(void *state, ares_batch *b, ares_metrics *m);
+    int (*bootstrap_finish)(void *state, ares_metrics *m);
+} ares_control;
+const ares_control *const *ares_control_list(int *n);
+
 /* ---------------- difficulty, targets, alphas (control/buckets.c) */
 /* easy from 2/3 on, medium from 1/3 on, else hard; as doubles */
 ares_difficulty ares_difficulty_of(double accuracy);

@@ -15,7 +15,9 @@
 #ifndef ARES_ALGO_TWIN_H
 #define ARES_ALGO_TWIN_H
 
-#include "ares/algo.h"
+#include "ares/algo_adv.h"
+#include "ares/algo_entropy.h"
+#include "ares/algo_loss.h"
 #include "ares/kernels.h"
 
 /* An input that cannot be computed with: the CPU's function names its place. */
@@ -114,8 +116,8 @@ const ares_algo_twins *ares_algo_twins_of(const ares_device *d);
 int ares_loss_compute(ares_device *d, const ares_loss *loss, const ares_loss_args *a,
                       const ares_kl_args *k);
 /*
- * As their namesakes in ares/algo.h, likewise; adv->compute: the walk of gae over rows is on the
- * device, its whitening on the host.
+ * As their namesakes in ares/algo_loss.h, likewise; adv->compute: the walk of gae over rows is on
+ * the device, its whitening on the host.
  */
 int ares_value_loss_on(ares_device *d, const ares_value_args *a);
 int ares_is_weights_on(ares_device *d, const ares_loss_config *cfg, const ares_batch *b,

@@ -3,7 +3,9 @@
 #define ARES_TRAIN_H
 
 #include "ares/algo.h"
+#include "ares/algo_adv.h"
 #include "ares/algo_filter.h"
+#include "ares/algo_loss.h"
 #include "ares/config.h"
 #include "ares/core.h"
 #include "ares/data.h"

@@ -7,7 +7,10 @@
 #include <string.h>
 
 #include "ares/algo.h"
+#include "ares/algo_adv.h"
+#include "ares/algo_control.h"
 #include "ares/algo_filter.h"
+#include "ares/algo_loss.h"
 
 typedef struct note {
     const char *name, *doc, *formula, *paper, *needs, *option;

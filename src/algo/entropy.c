@@ -3,7 +3,8 @@
  * Everything in double: what is compared with a threshold must not depend on how it was summed, so
  * no running sum: it drifts, and the same window would get other bits in a longer answer.
  */
-#include "ares/algo.h"
+#include "ares/algo_entropy.h"
+#include "ares/kernels.h"
 
 #include <math.h>
 #include <stdlib.h>

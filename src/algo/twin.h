@@ -5,6 +5,9 @@
 #ifndef ARES_ALGO_TWIN_PRIVATE_H
 #define ARES_ALGO_TWIN_PRIVATE_H
 
+#include "ares/algo.h"
+#include "ares/algo_adv.h"
+#include "ares/algo_loss.h"
 #include "ares/algo_twin.h"
 
 int twin_loss_compute(const ares_algo_twins *twins, ares_device *d, const ares_loss *loss,

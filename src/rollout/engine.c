@@ -4,7 +4,7 @@
  */
 #include "internal.h"
 
-#include "ares/algo.h"
+#include "ares/algo_entropy.h"
 
 #include <math.h>
 #include <stdlib.h>

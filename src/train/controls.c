@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "run/origin.h"
+#include "ares/algo_control.h"
 
 typedef struct open_control {
     const ares_control *control;

@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#include "ares/algo_entropy.h"
+
 /* The words of the file, normalised, each once; value 1: some token spells the word (set later). */
 static int read_words(const char *path, ares_map **out)
 {

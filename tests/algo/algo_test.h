@@ -2,7 +2,9 @@
 #ifndef ARES_ALGO_TEST_H
 #define ARES_ALGO_TEST_H
 
-#include "ares/algo.h"
+#include "ares/algo_adv.h"
+#include "ares/algo_entropy.h"
+#include "ares/algo_loss.h"
 
 /*
  * groups x n rows of lengths[row % n_lengths] tokens, responses and response_mask put, the mask all

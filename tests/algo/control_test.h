@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "ares/algo.h"
+#include "ares/algo_control.h"
 
 static inline const ares_control *control_named(const char *name)
 {

@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "ares/algo.h"
+#include "ares/algo_adv.h"
+#include "ares/algo_twin.h"
 #include "golden_twin.h"
 
 typedef struct adv_case {

@@ -6,7 +6,11 @@
 #include <string.h>
 
 #include "../../src/reward/shape/entropy_score.h"
+#include "ares/algo.h"
+#include "ares/algo_adv.h"
 #include "ares/algo_control.h"
+#include "ares/algo_entropy.h"
+#include "ares/algo_loss.h"
 #include "control_test.h"
 
 /* ---------------------------------------------------------------- entropies */

@@ -11,6 +11,8 @@
 #include "../../src/algo/loss/vapor.h"
 #include "ares/algo.h"
 #include "ares/algo_control.h"
+#include "ares/algo_loss.h"
+#include "ares/algo_twin.h"
 #include "golden_twin.h"
 
 static ares_column_f32 *floats(golden *g, const ares_json *v, int64_t *n)

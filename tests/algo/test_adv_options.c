@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "ares/algo.h"
+#include "ares/algo_adv.h"
 #include "ares/algo_filter.h"
 
 static void check(const char *yaml, int64_t n, const char *fault)

@@ -1,4 +1,5 @@
 #include "algo_test.h"
+#include "ares/algo.h"
 #include "ares/algo_control.h"
 #include "control_test.h"
 #include "test.h"

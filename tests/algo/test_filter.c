@@ -6,7 +6,6 @@
 
 #include <math.h>
 
-#include "ares/algo.h"
 #include "ares/algo_filter.h"
 
 static ares_filter_config off(void)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ares/algo.h"
+#include "ares/algo_loss.h"
 
 TEST(estimators_agree_with_the_reference)
 {

@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#include "ares/algo.h"
+#include "ares/algo_loss.h"
 #include "test.h"
 
 /* The option that was complained of; ctx: of the severity that is asked for. */

@@ -1,8 +1,10 @@
 /* What is combined by hand, and what follows from the program's own lists. */
 #include "levels.h"
 
-#include "ares/algo.h"
+#include "ares/algo_adv.h"
+#include "ares/algo_control.h"
 #include "ares/algo_filter.h"
+#include "ares/algo_loss.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "ares/algo.h"
+#include "ares/algo_adv.h"
 #include "ares/algo_filter.h"
 #include "ares/reward.h"
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ares/algo_entropy.h"
 #include "generate.h"
 #include "test.h"
 #include "tiny_trainer.h"

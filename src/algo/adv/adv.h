@@ -10,10 +10,11 @@
  * A row none of whose tokens the mask shows (an answer that was discarded) takes no part in its
  * group's statistics: the scores of the others are compared without it (dapo.md 2.3, 6.3).
  */
-#ifndef ARES_ALGO_ADV_H
-#define ARES_ALGO_ADV_H
+#ifndef ARES_ALGO_ADV_PRIVATE_H
+#define ARES_ALGO_ADV_PRIVATE_H
 
 #include "ares/algo.h"
+#include "ares/algo_adv.h"
 
 /* clang-format off */
 #define ADV_LIST(X) \

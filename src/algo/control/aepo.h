@@ -6,6 +6,7 @@
 #ifndef ARES_ALGO_CONTROL_AEPO_H
 #define ARES_ALGO_CONTROL_AEPO_H
 
+#include "ares/algo_entropy.h"
 #include "control.h"
 
 #define AEPO_ALGORITHM_OPTIONS(X)                                                               \

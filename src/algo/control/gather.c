@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ares/algo_loss.h"
+
 /* Ahead of its gid and its samples, in what a rank sends of a group. */
 typedef struct group_header {
     int64_t draw, count, gid_len;

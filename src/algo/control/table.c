@@ -2,7 +2,7 @@
  * The table of controls. To add one: a file in control/ and a word here. The order is that of
  * observe and adapt.
  */
-#include "ares/algo.h"
+#include "ares/algo_control.h"
 
 #define CONTROL_LIST(X) X(adaptive_kl) X(aepo)
 

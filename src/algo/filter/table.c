@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ares/algo.h"
+#include "ares/algo_filter.h"
 #include "filter.h"
 
 #define ENTRY(name) &ares_filter_##name,

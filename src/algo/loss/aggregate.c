@@ -2,7 +2,7 @@
  * How token losses become one number: a weight for each token, from counts over the whole
  * mini-batch and all ranks.
  */
-#include "ares/algo.h"
+#include "ares/algo_loss.h"
 
 #include <string.h>
 

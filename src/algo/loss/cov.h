@@ -12,7 +12,7 @@
 #ifndef ARES_ALGO_LOSS_COV_H
 #define ARES_ALGO_LOSS_COV_H
 
-#include "ares/algo.h"
+#include "ares/algo_loss.h"
 
 /*
  * ares_loss.choose: chosen [n], zeroed, becomes 1 on the tokens that the loss singles out; *any:

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ares/algo.h"
+#include "ares/algo_loss.h"
 #include "choice.h"
 
 #define VALUE(name)                            \

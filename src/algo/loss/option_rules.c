@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ares/algo.h"
+#include "ares/algo_loss.h"
 
 typedef struct report {
     ares_algo_complain *complain;

@@ -5,7 +5,7 @@
 #ifndef ARES_ALGO_LOSS_SELECT_H
 #define ARES_ALGO_LOSS_SELECT_H
 
-#include "ares/algo.h"
+#include "ares/algo_loss.h"
 
 /*
  * key [n] of this rank; k >= 1. *threshold: the k-th smallest over all ranks, or UINT64_MAX where

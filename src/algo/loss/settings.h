@@ -4,6 +4,7 @@
 #define ARES_ALGO_LOSS_SETTINGS_H
 
 #include "ares/algo.h"
+#include "ares/algo_loss.h"
 #include "formula.h"
 
 static inline loss_settings loss_settings_of(const ares_loss_args *a, const ares_loss *loss)

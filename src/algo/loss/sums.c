@@ -4,7 +4,7 @@
  */
 #include <math.h>
 
-#include "ares/algo.h"
+#include "ares/algo_loss.h"
 
 /* Every member that simply adds up. */
 /* clang-format off */

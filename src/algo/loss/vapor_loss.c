@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-#include "ares/algo.h"
+#include "ares/algo_loss.h"
 
 static bool has_span(const ares_vapor_text *t)
 {

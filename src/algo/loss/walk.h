@@ -5,7 +5,7 @@
 #ifndef ARES_ALGO_LOSS_WALK_H
 #define ARES_ALGO_LOSS_WALK_H
 
-#include "ares/algo.h"
+#include "ares/algo_loss.h"
 #include "formula.h"
 #include "list.h"
 #include "settings.h"

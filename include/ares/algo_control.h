@@ -180,8 +180,6 @@ void ares_kl_weigh(double factor, double scale, const uint8_t *relax, const uint
  * The controller of Ziegler et al. (arXiv 1909.08593, 2.2): coef <- coef (1 + error n / horizon),
  * error = clip(kl / target - 1, -0.2, 0.2).
  */
-double ares_adaptive_kl_error(double kl, double target);
-double ares_adaptive_kl_multiplier(double error, double n, double horizon);
 double ares_adaptive_kl_step(double coef, double kl, double target, double n, double horizon);
 /*
  * KL as part of the reward: token_level_rewards (put already) = scores - coef x kl_weight x kl

@@ -149,7 +149,6 @@ const ares_loss *ares_loss_find(const char *name);
 const char *const *ares_loss_names(int *n);
 const ares_loss *const *ares_loss_list(int *n);
 void ares_loss_sums_init(ares_loss_sums *s);
-void ares_loss_sums_merge(ares_loss_sums *into, const ares_loss_sums *from);
 int ares_loss_sums_reduce(ares_loss_sums *s, ares_world *w); /* over all ranks */
 /* The whole loss: policy, + kl_coef x KL, - entropy_coeff x entropy. */
 double ares_loss_total(const ares_loss_sums *s, double entropy_coeff, double kl_coef);
@@ -273,15 +272,6 @@ double ares_vapor_ratio(double log_ratio, double bound);
  */
 typedef void ares_algo_complain(void *ctx, char severity, const char *option, const char *message);
 void ares_loss_check(const ares_loss_config *cfg, ares_algo_complain *complain, void *ctx);
-/* A whole DAPO section, as its document writes it (dapo.md 7); NaN: null. */
-typedef struct ares_dapo_keys {
-    const char *adv_type, *loss_type, *loss_agg_func, *kl_penalty_type;
-    double group_size, clip_ratio_high, clip_ratio_low, ratio_clip_eps, clip_ratio_c,
-        len_reward_penalty, safe_length, max_length, kl_beta, entropy_bonus, early_stop_imp_ratio,
-        n_minibatches, importance_sampling_clip;
-    bool calculate_entropy;
-} ares_dapo_keys;
-void ares_dapo_check(const ares_dapo_keys *k, ares_algo_complain *complain, void *ctx);
 void ares_vapor_check(const ares_vapor_config *cfg, int64_t num_generations,
                       const char *const verifiable_split[2], const char *const preference_split[2],
                       ares_algo_complain *complain, void *ctx);

@@ -258,10 +258,10 @@ GOLDEN(aepo, adaptive_kl_controller)
 
 GOLDEN(agentic, adaptive_kl_update)
 {
-    double error =
-        ares_adaptive_kl_error(golden_number(g, "current_kl"), golden_number(g, "target_kl"));
-    double multiplier = ares_adaptive_kl_multiplier(error, golden_number(g, "n_steps"),
-                                                    golden_number(g, "horizon"));
+    double kl = golden_number(g, "current_kl"), target = golden_number(g, "target_kl"),
+           error = ares_adaptive_kl_step(1, kl, target, 1, 1) - 1,
+           multiplier = ares_adaptive_kl_step(1, kl, target, golden_number(g, "n_steps"),
+                                              golden_number(g, "horizon"));
     golden_near(g, "proportional_error", error, golden_want(g, "proportional_error"));
     golden_near(g, "multiplier", multiplier, golden_want(g, "multiplier"));
     double coef = ares_adaptive_kl_step(golden_number(g, "value"), golden_number(g, "current_kl"),

@@ -13,6 +13,7 @@
 #include "ares/algo_control.h"
 #include "ares/algo_loss.h"
 #include "ares/algo_twin.h"
+#include "ares/train.h"
 #include "golden_twin.h"
 
 static ares_column_f32 *floats(golden *g, const ares_json *v, int64_t *n)
@@ -832,34 +833,37 @@ static void check_severity(golden *g, char severity)
                                                : "ok"),
                 g->expected);
 }
-static const char *word_or(golden *g, const char *key, const char *absent)
-{
-    return ares_json_get(g->inputs, key) ? golden_z(g, key) : absent;
-}
-
+/* The section as words under algorithm, through everything that a run's options go through. */
 GOLDEN(dapo, validate_config)
 {
-    const ares_json *entropy = ares_json_get(g->inputs, "calculate_entropy");
-    ares_dapo_keys k = { .adv_type = word_or(g, "adv_type", "grpo"),
-                         .loss_type = word_or(g, "loss_type", "actor"),
-                         .loss_agg_func = word_or(g, "loss_agg_func", "token-mean"),
-                         .kl_penalty_type = word_or(g, "kl_penalty_type", "low_var_kl"),
-                         .group_size = input_or(g, "group_size", 16),
-                         .clip_ratio_high = input_or(g, "clip_ratio_high", NAN),
-                         .clip_ratio_low = input_or(g, "clip_ratio_low", NAN),
-                         .ratio_clip_eps = input_or(g, "ratio_clip_eps", NAN),
-                         .clip_ratio_c = input_or(g, "clip_ratio_c", NAN),
-                         .len_reward_penalty = input_or(g, "len_reward_penalty", 0.1),
-                         .safe_length = input_or(g, "safe_length", 16384),
-                         .max_length = input_or(g, "max_length", 20480),
-                         .kl_beta = input_or(g, "kl_beta", 0),
-                         .entropy_bonus = input_or(g, "entropy_bonus", 0),
-                         .early_stop_imp_ratio = input_or(g, "early_stop_imp_ratio", NAN),
-                         .n_minibatches = input_or(g, "n_minibatches", 1),
-                         .importance_sampling_clip = input_or(g, "importance_sampling_clip", 2),
-                         .calculate_entropy = entropy && golden_value(entropy) != 0 };
+    static const char *const base[] = { "data.train_files=[train.jsonl]",
+                                        "worker.actor.model.model_path=m" };
+    ares_train_config c;
+    ares_config *cfg = ares_config_new();
     char severity = 'o';
-    ares_dapo_check(&k, worst, &severity);
+    ares_log_set(ARES_LOG_ERROR, 0);
+    memset(&c, 0, sizeof c);
+    ares_train_config_declare(cfg, &c);
+    ares_config_read_args(cfg, ARES_COUNT(base), base);
+    for (int64_t i = 0; i < g->inputs->count; i++) {
+        const ares_json_member *m = &g->inputs->members[i];
+        ares_str word = { 0 };
+        ares_str_addf(&word, "algorithm.%.*s=", (int)m->key.len, m->key.data);
+        if (m->value->type == ARES_JSON_STRING)
+            ares_str_add(&word, m->value->text.data, m->value->text.len);
+        else if (m->value->type == ARES_JSON_BOOL)
+            ares_str_add_z(&word, m->value->boolean ? "true" : "false");
+        else if (m->value->type == ARES_JSON_NULL) ares_str_add_z(&word, "null");
+        else ares_json_write_double(&word, golden_value(m->value));
+        ares_config_override(cfg, word.data);
+        ares_str_fini(&word);
+    }
+    ares_config_resolve(cfg);
+    (void)ares_train_config_check(cfg, &c, 1);
+    if (ares_config_fault_count(cfg)) severity = 'e';
+    else ares_loss_check(&c.loss, worst, &severity);
+    ares_log_set(ARES_LOG_INFO, 0);
+    ares_config_free(cfg);
     check_severity(g, severity);
 }
 

@@ -24,17 +24,10 @@ typedef struct adaptive_kl {
 
 static const char who[] = "algo: control adaptive_kl";
 
-double ares_adaptive_kl_error(double kl, double target)
-{
-    return fmin(fmax(kl / target - 1, -0.2), 0.2);
-}
-double ares_adaptive_kl_multiplier(double error, double n, double horizon)
-{
-    return 1 + error * n / horizon;
-}
 double ares_adaptive_kl_step(double coef, double kl, double target, double n, double horizon)
 {
-    return coef * ares_adaptive_kl_multiplier(ares_adaptive_kl_error(kl, target), n, horizon);
+    double error = fmin(fmax(kl / target - 1, -0.2), 0.2);
+    return coef * (1 + error * n / horizon);
 }
 
 static bool wanted(const void *options, const ares_control_env *env)

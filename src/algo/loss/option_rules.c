@@ -1,7 +1,4 @@
-/*
- * What must hold between the options of the losses, and the sections of DAPO and VAPOR as their
- * documents write them.
- */
+/* What must hold between the options of the losses, and in a section of VAPOR. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -71,57 +68,6 @@ void ares_loss_check(const ares_loss_config *c, ares_algo_complain *complain, vo
             strcmp(c->loss_avg_mode, "seq-mean-token-sum-norm") != 0,
         'w', "worker.actor.loss_scale_factor",
         "divides in loss_avg_mode: seq-mean-token-sum-norm only");
-}
-
-static bool among(const char *word, const char *const *words, int n)
-{
-    for (int i = 0; i < n; i++)
-        if (strcmp(word, words[i]) == 0) return true;
-    return false;
-}
-#define AMONG(word, ...)                              \
-    among(word, (const char *const[]){ __VA_ARGS__ }, \
-          ARES_COUNT(((const char *const[]){ __VA_ARGS__ })))
-
-void ares_dapo_check(const ares_dapo_keys *k, ares_algo_complain *complain, void *ctx)
-{
-    report r = { complain, ctx };
-    double eps = ares_is_null_f64(k->ratio_clip_eps) ? 0.2 : k->ratio_clip_eps;
-    double low = ares_is_null_f64(k->clip_ratio_low) ? eps : k->clip_ratio_low,
-           high = ares_is_null_f64(k->clip_ratio_high) ? eps : k->clip_ratio_high;
-    const ares_kl *kl = ares_kl_find(k->kl_penalty_type);
-    say(&r, strcmp(k->adv_type, "grpo") != 0, 'e', "adv_type",
-        "DAPO's advantages are grpo; others belong to other algorithms");
-    say(&r, !AMONG(k->loss_type, "actor", "ppo", "dapo"), 'e', "loss_type",
-        "must be actor (or its alias ppo)");
-    say(&r,
-        !AMONG(k->loss_agg_func, "token-mean", "seq-mean-token-sum", "seq-mean-token-mean",
-               "seq-mean-token-sum-norm"),
-        'e', "loss_agg_func",
-        "must be token-mean, seq-mean-token-sum, seq-mean-token-mean or seq-mean-token-sum-norm");
-    say(&r, !kl || !kl->value, 'e', "kl_penalty_type",
-        "must be low_var_kl, kl, abs or mse (aliases k3, k1, k2)");
-    say(&r, !(k->group_size >= 2), 'e', "group_size", "a group needs two answers to compare");
-    say(&r, !(eps >= 0 && eps < 1), 'e', "ratio_clip_eps", "must lie in [0, 1)");
-    say(&r, !(low >= 0 && low < 1), 'e', "clip_ratio_low", "must lie in [0, 1)");
-    say(&r, !(high >= 0), 'e', "clip_ratio_high", "must not be negative");
-    say(&r, high >= 0 && high < low, 'w', "clip_ratio_high",
-        "lies below clip_ratio_low; DAPO raises it above");
-    say(&r, !ares_is_null_f64(k->clip_ratio_c) && !(k->clip_ratio_c > 1), 'e', "clip_ratio_c",
-        "must lie above 1, or be null");
-    say(&r, !(k->len_reward_penalty >= 0), 'e', "len_reward_penalty", "must not be negative");
-    say(&r, !(k->max_length > 0), 'e', "max_length", "must be positive");
-    say(&r, !(k->safe_length >= 0 && k->safe_length < k->max_length), 'e', "safe_length",
-        "must lie in [0, max_length)");
-    say(&r, !(k->kl_beta >= 0), 'e', "kl_beta", "must not be negative");
-    say(&r, k->entropy_bonus > 0 && !k->calculate_entropy, 'w', "entropy_bonus",
-        "has no effect while calculate_entropy is false");
-    say(&r, k->entropy_bonus < 0, 'e', "entropy_bonus", "must not be negative");
-    say(&r, !ares_is_null_f64(k->early_stop_imp_ratio) && !(k->early_stop_imp_ratio > 1), 'e',
-        "early_stop_imp_ratio", "must lie above 1, or be null");
-    say(&r, !(k->n_minibatches >= 1), 'e', "n_minibatches", "must be 1 or more");
-    say(&r, !(k->importance_sampling_clip > 0), 'e', "importance_sampling_clip",
-        "must be positive");
 }
 
 void ares_vapor_check(const ares_vapor_config *c, int64_t num_generations,

@@ -20,16 +20,6 @@ void ares_loss_sums_init(ares_loss_sums *s)
     *s = (ares_loss_sums){ .ratio_min = INFINITY, .ratio_max = -INFINITY };
 }
 
-void ares_loss_sums_merge(ares_loss_sums *into, const ares_loss_sums *from)
-{
-#define ADD(name) into->name += from->name;
-    SUM_LIST(ADD)
-#undef ADD
-    into->ratio_min = fmin(into->ratio_min, from->ratio_min);
-    into->ratio_max = fmax(into->ratio_max, from->ratio_max);
-    for (int i = 0; i < ARES_LOSS_BINS; i++) into->bins[i] += from->bins[i];
-}
-
 int ares_loss_sums_reduce(ares_loss_sums *s, ares_world *w)
 {
     double sums[64], bounds[2] = { s->ratio_max, -s->ratio_min };

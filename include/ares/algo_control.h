@@ -91,13 +91,6 @@ double ares_round_half_even(double x);
  * half to even.
  */
 int64_t ares_aepo_target(double mean, double coef);
-/*
- * Weight of the entropy score: grows with mean - target where the score is a penalty (easy,
- * medium), with target - mean where it is a bonus (hard); kept in [min, max]. The target is that of
- * before this step.
- */
-double ares_aepo_alpha(ares_difficulty d, double alpha, double mean, double target, double lr,
-                       double min, double max);
 typedef struct ares_aepo_prompt {
     ares_view gid;
     int64_t samples;

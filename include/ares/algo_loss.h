@@ -95,7 +95,7 @@ typedef struct ares_loss_args {
     int64_t n;
     const float *log_prob, *old_log_prob, *advantage, *weight; /* [n] */
     /* [n] of the sampler's correction; NULL: 1 */
-    const float *is_weight;
+    const float *rollout_weight;
     const uint8_t *mask;  /* [n] */
     const float *entropy; /* [n]; NULL: not at hand */
     float *d_log_prob;    /* [n], added to */
@@ -184,8 +184,8 @@ int ares_loss_terms(const ares_loss_args *a, const ares_kl_args *k);
  * Weights of rollout_is for rows [row, end), from row_start[row] on, 1 where nothing is corrected
  * and 0 where the mask is 0; sums may be NULL.
  */
-int ares_is_weights(const ares_loss_config *cfg, const ares_batch *b, int64_t row, int64_t end,
-                    float *weight, ares_loss_sums *sums);
+int ares_rollout_weights(const ares_loss_config *cfg, const ares_batch *b, int64_t row, int64_t end,
+                         float *weight, ares_loss_sums *sums);
 /*
  * DAPO's early stop (dapo.md 4.5): whether the mean over ranks of their mean ratios exceeds the
  * threshold (NaN: off). A NaN among them does. average may be NULL.

@@ -80,14 +80,14 @@ typedef struct ares_twin_row_sum {
     double all, masked, tokens;
 } ares_twin_row_sum;
 
-typedef struct ares_twin_is {
+typedef struct ares_twin_rollout_weights {
     const ares_loss_config *cfg; /* rollout_is is not none */
     ares_twin_rows of;
     const float *log_prob, *rollout_log_prob;
     const uint8_t *mask;
     float *weight;
     ares_loss_sums *sums; /* NULL: not wanted */
-} ares_twin_is;
+} ares_twin_rollout_weights;
 
 struct ares_algo_twins {
     int (*loss)(ares_device *d, const ares_twin_loss *t);
@@ -95,7 +95,7 @@ struct ares_algo_twins {
     /* kl: not the exact one */
     int (*kl)(ares_device *d, const ares_kl *kl, int64_t n, const float *log_prob,
               const float *ref_log_prob, const uint8_t *mask, float *out);
-    int (*is_weights)(ares_device *d, const ares_twin_is *t);
+    int (*rollout_weights)(ares_device *d, const ares_twin_rollout_weights *t);
     int (*gae)(ares_device *d, const ares_twin_gae *t);
     int (*windows)(ares_device *d, const ares_twin_windows *t);
     int (*groups)(ares_device *d, int64_t groups, const int64_t *group_start, const double *x,
@@ -120,8 +120,8 @@ int ares_loss_compute(ares_device *d, const ares_loss *loss, const ares_loss_arg
  * the device, its whitening on the host.
  */
 int ares_value_loss_on(ares_device *d, const ares_value_args *a);
-int ares_is_weights_on(ares_device *d, const ares_loss_config *cfg, const ares_batch *b,
-                       int64_t row, int64_t end, float *weight, ares_loss_sums *sums);
+int ares_rollout_weights_on(ares_device *d, const ares_loss_config *cfg, const ares_batch *b,
+                            int64_t row, int64_t end, float *weight, ares_loss_sums *sums);
 int ares_kl_column_on(ares_device *d, const ares_kl *kl, ares_batch *b);
 int ares_adv_compute(ares_device *d, const ares_adv *adv, const ares_algorithm_config *cfg,
                      ares_world *world, ares_batch *b);

@@ -57,24 +57,24 @@ static ares_twin_rows rows_from(const ares_batch *b, int64_t row, int64_t end, i
     return (ares_twin_rows){ .rows = end - row, .row_start = start };
 }
 
-int twin_is_weights(const ares_algo_twins *twins, ares_device *d, const ares_loss_config *cfg,
-                    const ares_batch *b, int64_t row, int64_t end, float *weight,
-                    ares_loss_sums *sums)
+int twin_rollout_weights(const ares_algo_twins *twins, ares_device *d, const ares_loss_config *cfg,
+                         const ares_batch *b, int64_t row, int64_t end, float *weight,
+                         ares_loss_sums *sums)
 {
     if (!twins || strcmp(cfg->rollout_is, "none") == 0 || !b->rollout_log_probs)
-        return ares_is_weights(cfg, b, row, end, weight, sums);
+        return ares_rollout_weights(cfg, b, row, end, weight, sums);
     int64_t first = b->row_start[row],
             *start = ares_malloc((size_t)(end - row + 1) * sizeof *start);
-    ares_twin_is t = { .cfg = cfg,
-                       .of = rows_from(b, row, end, start),
-                       .log_prob = b->old_log_probs + first,
-                       .rollout_log_prob = b->rollout_log_probs + first,
-                       .mask = b->response_mask + first,
-                       .weight = weight,
-                       .sums = sums };
-    int rc = twins->is_weights(d, &t);
+    ares_twin_rollout_weights t = { .cfg = cfg,
+                                    .of = rows_from(b, row, end, start),
+                                    .log_prob = b->old_log_probs + first,
+                                    .rollout_log_prob = b->rollout_log_probs + first,
+                                    .mask = b->response_mask + first,
+                                    .weight = weight,
+                                    .sums = sums };
+    int rc = twins->rollout_weights(d, &t);
     ares_free(start);
-    return rc == ARES_TWIN_FAULT ? ares_is_weights(cfg, b, row, end, weight, sums) : rc;
+    return rc == ARES_TWIN_FAULT ? ares_rollout_weights(cfg, b, row, end, weight, sums) : rc;
 }
 
 int twin_kl_column(const ares_algo_twins *twins, ares_device *d, const ares_kl *kl, ares_batch *b)
@@ -127,10 +127,10 @@ int ares_value_loss_on(ares_device *d, const ares_value_args *a)
 {
     return twin_value_loss(ares_algo_twins_of(d), d, a);
 }
-int ares_is_weights_on(ares_device *d, const ares_loss_config *cfg, const ares_batch *b,
-                       int64_t row, int64_t end, float *weight, ares_loss_sums *sums)
+int ares_rollout_weights_on(ares_device *d, const ares_loss_config *cfg, const ares_batch *b,
+                            int64_t row, int64_t end, float *weight, ares_loss_sums *sums)
 {
-    return twin_is_weights(ares_algo_twins_of(d), d, cfg, b, row, end, weight, sums);
+    return twin_rollout_weights(ares_algo_twins_of(d), d, cfg, b, row, end, weight, sums);
 }
 int ares_kl_column_on(ares_device *d, const ares_kl *kl, ares_batch *b)
 {

@@ -13,9 +13,9 @@
 int twin_loss_compute(const ares_algo_twins *twins, ares_device *d, const ares_loss *loss,
                       const ares_loss_args *a, const ares_kl_args *k);
 int twin_value_loss(const ares_algo_twins *twins, ares_device *d, const ares_value_args *a);
-int twin_is_weights(const ares_algo_twins *twins, ares_device *d, const ares_loss_config *cfg,
-                    const ares_batch *b, int64_t row, int64_t end, float *weight,
-                    ares_loss_sums *sums);
+int twin_rollout_weights(const ares_algo_twins *twins, ares_device *d, const ares_loss_config *cfg,
+                         const ares_batch *b, int64_t row, int64_t end, float *weight,
+                         ares_loss_sums *sums);
 int twin_kl_column(const ares_algo_twins *twins, ares_device *d, const ares_kl *kl, ares_batch *b);
 int twin_adv_compute(const ares_algo_twins *twins, ares_device *d, const ares_adv *adv,
                      const ares_algorithm_config *cfg, ares_world *world, ares_batch *b);

@@ -7,15 +7,15 @@
 #include "test.h"
 
 /* The option that was complained of; ctx: of the severity that is asked for. */
-typedef struct heard {
+typedef struct complaint {
     char severity;
     const char *option;
     int n;
-} heard;
+} complaint;
 
-static void hear(void *ctx, char severity, const char *option, const char *message)
+static void note_complaint(void *ctx, char severity, const char *option, const char *message)
 {
-    heard *h = ctx;
+    complaint *h = ctx;
     (void)message;
     h->severity = severity;
     h->option = option;
@@ -23,7 +23,7 @@ static void hear(void *ctx, char severity, const char *option, const char *messa
 }
 
 /* want: "e option" of a refusal, "w option" of a warning, "" where nothing is said. */
-static void check_heard(const heard *h, const char *want, double value)
+static void check_complaint(const complaint *h, const char *want, double value)
 {
     char said[64] = "";
     if (h->n) (void)snprintf(said, sizeof said, "%c %s", h->severity, h->option);
@@ -56,19 +56,19 @@ TEST(every_number_of_a_vapor_section_has_its_bounds)
     };
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         ares_vapor_config c = fine;
-        heard h = { 0 };
+        complaint h = { 0 };
         memcpy((char *)&c + cases[i].at, &cases[i].value, sizeof cases[i].value);
-        ares_vapor_check(&c, 8, tags, tags, hear, &h);
-        check_heard(&h, cases[i].want, cases[i].value);
+        ares_vapor_check(&c, 8, tags, tags, note_complaint, &h);
+        check_complaint(&h, cases[i].want, cases[i].value);
     }
     static const struct {
         int64_t n;
         const char *want;
     } numbers[] = { { 2, "" }, { 1, "w num_generations" }, { 0, "e num_generations" } };
     for (int i = 0; i < ARES_COUNT(numbers); i++) {
-        heard h = { 0 };
-        ares_vapor_check(&fine, numbers[i].n, tags, tags, hear, &h);
-        check_heard(&h, numbers[i].want, (double)numbers[i].n);
+        complaint h = { 0 };
+        ares_vapor_check(&fine, numbers[i].n, tags, tags, note_complaint, &h);
+        check_complaint(&h, numbers[i].want, (double)numbers[i].n);
     }
     static const struct {
         const char *tags[2];
@@ -77,13 +77,13 @@ TEST(every_number_of_a_vapor_section_has_its_bounds)
                    { { "", "</A>" }, 'e' },   { { "<A>", "" }, 'e' },  { { "", "" }, 'e' } };
     for (int i = 0; i < ARES_COUNT(splits); i++)
         for (int which = 0; which < 2; which++) {
-            heard h = { 0 };
+            complaint h = { 0 };
             char want[64] = "";
             if (splits[i].severity)
                 (void)snprintf(want, sizeof want, "%c %s_term_split", splits[i].severity,
                                which ? "preference" : "verifiable");
             ares_vapor_check(&fine, 8, which ? tags : splits[i].tags, which ? splits[i].tags : tags,
-                             hear, &h);
-            check_heard(&h, want, i);
+                             note_complaint, &h);
+            check_complaint(&h, want, i);
         }
 }

@@ -252,7 +252,7 @@ TWIN_TEST(losses_agree)
         for (int variant = 0; variant < 4; variant++) {
             char what[64];
             (void)snprintf(what, sizeof what, "%s, variant %d", list[i]->name, variant);
-            a.is_weight = variant == 1 ? is : NULL;
+            a.rollout_weight = variant == 1 ? is : NULL;
             cfg.clip_ratio_dual = variant == 2 ? 1.5 : NAN;
             cfg.entropy_coeff = variant == 3 ? 0 : 0.01;
             compare(m, what, list[i], &a, NULL, d);
@@ -430,8 +430,8 @@ TWIN_TEST(rollout_weights_agree)
             cfg.rollout_is_mode = modes[i / 4];
             cfg.rollout_is_threshold = 1.2;
             ares_loss_sums_init(&sums[0]), ares_loss_sums_init(&sums[1]);
-            CHECK_OK(twin_is_weights(NULL, NULL, &cfg, &b, row, b.rows, want, &sums[0]));
-            CHECK_OK(twin_is_weights(m->twins, &m->d, &cfg, &b, row, b.rows, got, &sums[1]));
+            CHECK_OK(twin_rollout_weights(NULL, NULL, &cfg, &b, row, b.rows, want, &sums[0]));
+            CHECK_OK(twin_rollout_weights(m->twins, &m->d, &cfg, &b, row, b.rows, got, &sums[1]));
             floats_agree(by[i % 4], got, want, b.row_start[b.rows] - b.row_start[row]);
             sums_agree(by[i % 4], &sums[1], &sums[0]);
         }
@@ -441,7 +441,7 @@ TWIN_TEST(rollout_weights_agree)
                              .rollout_is_threshold_lower = NAN };
     b.response_mask[7] = 1;
     b.old_log_probs[7] = -INFINITY;
-    CHECK_FAIL(twin_is_weights(m->twins, &m->d, &cfg, &b, 0, b.rows, got, NULL), ARES_ENUMERIC,
+    CHECK_FAIL(twin_rollout_weights(m->twins, &m->d, &cfg, &b, 0, b.rows, got, NULL), ARES_ENUMERIC,
                "row 3, token 1");
     ares_free(got), ares_free(want);
     ares_batch_fini(&b);

@@ -113,33 +113,44 @@ static int check_rows(const aepo *s, const ares_batch *b)
                 : ares_fail(ARES_ESTATE, "%s: the batch has no answer on any rank", AEPO_WHO);
 }
 
+/* A threshold where there is none yet: from the samples of these rows. */
+typedef enum { FROM_MEDIAN, FROM_MEAN } first_tau;
+
+typedef struct measurement {
+    bool need_accuracy; /* a row without one is an error */
+    first_tau first;    /* FROM_MEAN in validation */
+    uint8_t *column;    /* outputs as aepo_mark's; these three may be NULL */
+    float *window_column;
+    double *soft_cost;
+    control_sample *local; /* [b->rows]: written */
+} measurement;
+
 /*
- * Measures the rows, makes sure of a threshold (the median of these samples, or in validation their
- * mean, where there is none yet), marks the rows with it and gathers everything. No sample is
- * gathered where every answer is discarded; there may be no threshold then.
+ * Measures the rows, makes sure of a threshold, marks the rows with it and gathers everything. No
+ * sample is gathered where every answer is discarded; there may be no threshold then.
  */
-static int survey(aepo *s, const ares_batch *b, bool accuracy, bool by_mean, uint8_t *column,
-                  float *window_column, double *soft_cost, control_sample *local, ares_arena *arena,
-                  control_gathered *all)
+static int measure_and_mark(aepo *s, const ares_batch *b, const measurement *x, ares_arena *arena,
+                            control_gathered *all)
 {
     *all = (control_gathered){ 0 };
     ARES_TRY(check_rows(s, b));
-    ARES_TRY(ares_world_agree(s->env.world, aepo_check_batch(b, accuracy)));
-    aepo_measure(s, b, arena, local);
+    ARES_TRY(ares_world_agree(s->env.world, aepo_check_batch(b, x->need_accuracy)));
+    aepo_measure(s, b, arena, x->local);
     if (!s->tau_known) {
-        int rc = control_gather(s->env.world, b, local, all);
+        int rc = control_gather(s->env.world, b, x->local, all);
         if (rc == ARES_OK && all->n_samples) {
-            const double *x = thresholds_of(all, arena);
+            const double *thresholds = thresholds_of(all, arena);
             double sum = 0;
-            for (int64_t i = 0; i < all->n_samples; i++) sum += x[i];
-            s->tau = by_mean ? sum / (double)all->n_samples : ares_median(x, all->n_samples);
+            for (int64_t i = 0; i < all->n_samples; i++) sum += thresholds[i];
+            s->tau = x->first == FROM_MEAN ? sum / (double)all->n_samples
+                                           : ares_median(thresholds, all->n_samples);
             s->tau_known = true;
         }
         control_gathered_fini(all);
         ARES_TRY(rc);
     }
-    aepo_mark(s, b, arena, local, column, window_column, soft_cost);
-    return control_gather(s->env.world, b, local, all);
+    aepo_mark(s, b, arena, x->local, x->column, x->window_column, x->soft_cost);
+    return control_gather(s->env.world, b, x->local, all);
 }
 
 static double step_tau(aepo *s, const control_gathered *all, ares_arena *arena)
@@ -189,7 +200,8 @@ static int provisional(const void *state, ares_batch *b)
     ares_arena arena = { 0 };
     control_gathered all = { 0 };
     control_sample *local = ares_arena_calloc(&arena, (size_t)b->rows + 1, sizeof *local);
-    int rc = survey(&s, b, true, false, NULL, NULL, NULL, local, &arena, &all);
+    int rc = measure_and_mark(&s, b, &(measurement){ .need_accuracy = true, .local = local },
+                              &arena, &all);
     for (int64_t g = 0; g < b->groups && rc == ARES_OK; g++) {
         int64_t first = b->group_start[g], end = b->group_start[g + 1];
         double accuracy = 0, hwe = 0, n = 0;
@@ -220,7 +232,12 @@ static int observe_in(aepo *s, ares_batch *b, ares_metrics *m, ares_arena *arena
     double *soft_cost = ares_arena_calloc(arena, (size_t)b->rows + 1, sizeof *soft_cost);
     ARES_PUT(b, hwe);
     ARES_PUT(b, window_entropies);
-    ARES_TRY(survey(s, b, true, false, b->hwe, b->window_entropies, soft_cost, local, arena, all));
+    const measurement x = { .need_accuracy = true,
+                            .column = b->hwe,
+                            .window_column = b->window_entropies,
+                            .soft_cost = soft_cost,
+                            .local = local };
+    ARES_TRY(measure_and_mark(s, b, &x, arena, all));
     if (!all->n_samples) { /* every answer is discarded: what is known stays */
         ARES_TRY(aepo_drop_easy(s, all, arena));
         if (m) aepo_report_batch(s, all, m);
@@ -327,7 +344,8 @@ static int validate(void *state, ares_batch *b, ares_metrics *m)
     control_sample *local = ares_arena_calloc(&arena, (size_t)b->rows + 1, sizeof *local);
     ARES_PUT(b, hwe);
     look_up_difficulties(s, b);
-    int rc = survey(s, b, false, true, b->hwe, NULL, NULL, local, &arena, &all);
+    const measurement x = { .first = FROM_MEAN, .column = b->hwe, .local = local };
+    int rc = measure_and_mark(s, b, &x, &arena, &all);
     known = *s;
     if (rc == ARES_OK) provisional_targets(&known, &all, &arena);
     for (int64_t r = 0; r < b->rows && rc == ARES_OK; r++)
@@ -354,7 +372,8 @@ static int bootstrap_add(void *state, ares_batch *b, ares_metrics *m)
     ares_arena arena = { 0 };
     control_gathered all = { 0 };
     control_sample *local = ares_arena_calloc(&arena, (size_t)b->rows + 1, sizeof *local);
-    int rc = survey(s, b, true, false, NULL, NULL, NULL, local, &arena, &all);
+    int rc = measure_and_mark(s, b, &(measurement){ .need_accuracy = true, .local = local }, &arena,
+                              &all);
     for (int64_t g = 0; g < all.n_groups && rc == ARES_OK; g++) {
         aepo_seen *p = aepo_bootstrap_at(s, all.groups[g].gid);
         p->samples += all.groups[g].count;

@@ -30,8 +30,13 @@ int64_t ares_aepo_target(double mean, double coef)
     return (int64_t)ares_round_half_even(coef * mean);
 }
 
-double ares_aepo_alpha(ares_difficulty d, double alpha, double mean, double target, double lr,
-                       double min, double max)
+/*
+ * Weight of the entropy score: grows with mean - target where the score is a penalty (easy,
+ * medium), with target - mean where it is a bonus (hard); kept in [min, max]. The target is that of
+ * before this step.
+ */
+static double step_alpha(ares_difficulty d, double alpha, double mean, double target, double lr,
+                         double min, double max)
 {
     double delta = d == ARES_HARD ? target - mean : mean - target;
     return fmin(fmax(alpha + lr * delta, min), max);
@@ -64,9 +69,8 @@ void ares_aepo_aim(const ares_aepo_rates *rates, const ares_aepo_buckets *bucket
         if (!buckets->prompts[d]) continue;
         bool known = aims->target_known[d];
         if (known)
-            aims->alpha[d] =
-                ares_aepo_alpha((ares_difficulty)d, aims->alpha[d], buckets->hwe[d],
-                                (double)aims->target[d], rates->lr, rates->min, rates->max);
+            aims->alpha[d] = step_alpha((ares_difficulty)d, aims->alpha[d], buckets->hwe[d],
+                                        (double)aims->target[d], rates->lr, rates->min, rates->max);
         /* between updates only a difficulty without a target gets one */
         if (known && !rates->renew) continue;
         aims->target[d] = ares_aepo_target(buckets->hwe[d], rates->coef[d]);

@@ -17,7 +17,7 @@
 
 #include "loss/formulas.h"
 #include "loss/kl.h"
-#include "loss/rollout_is.h"
+#include "loss/rollout_weight.h"
 #include "loss/settings.h"
 #include "loss/value_loss.h"
 
@@ -35,7 +35,7 @@ enum { LOSS_SUMS(NUMBER) SUM_COUNT, SUM_MIN = SUM_COUNT, SUM_MAX, SUM_WIDTH };
 typedef struct loss_job {
     int64_t n, rows;
     const int64_t *start; /* [rows + 1] of the arrays */
-    const float *log_prob, *old_log_prob, *advantage, *weight, *is_weight, *entropy, *ref,
+    const float *log_prob, *old_log_prob, *advantage, *weight, *rollout_weight, *entropy, *ref,
         *kl_weight, *full;
     const uint8_t *mask, *chosen, *right; /* right: by row, 2 is unknown */
     float *d_log_prob, *d_entropy, *kl_out, *d_full;
@@ -74,7 +74,7 @@ static __device__ loss_token token_at(const loss_job &j, int64_t t)
     x.log_ratio = x.log_prob - (double)j.old_log_prob[t];
     x.advantage = (double)j.advantage[t];
     x.weight = (double)j.weight[t];
-    x.correction = j.is_weight ? (double)j.is_weight[t] : 1;
+    x.correction = j.rollout_weight ? (double)j.rollout_weight[t] : 1;
     x.chosen = j.chosen ? j.chosen[t] : 0;
     return x;
 }
@@ -86,7 +86,7 @@ static __device__ bool counts(const loss_job &j, int64_t t)
     bool good = j.mask[t] == 1 && twin_finite((double)j.log_prob[t]) &&
                 twin_finite((double)j.old_log_prob[t]) && twin_finite((double)j.advantage[t]) &&
                 twin_finite((double)j.weight[t]) &&
-                (!j.is_weight || twin_finite((double)j.is_weight[t]));
+                (!j.rollout_weight || twin_finite((double)j.rollout_weight[t]));
     if (!good) twin_fault(j.fault, t);
     return good;
 }
@@ -352,7 +352,7 @@ static void add_sums(ares_loss_sums *s, const std::vector<double> &partial,
 }
 
 /* Copies of the arrays that the job reads and adds to. */
-static void copy_inputs(const ares_twin_loss *t, const ares_kl_args *k, twin_room *m, loss_job *j)
+static void copy_inputs(const ares_twin_loss *t, const ares_kl_args *k, twin_memory *m, loss_job *j)
 {
     const ares_loss_args *a = t->args;
     int64_t n = a->n;
@@ -360,7 +360,7 @@ static void copy_inputs(const ares_twin_loss *t, const ares_kl_args *k, twin_roo
     j->old_log_prob = twin_up(m, a->old_log_prob, n);
     j->advantage = twin_up(m, a->advantage, n);
     j->weight = twin_up(m, a->weight, n);
-    j->is_weight = twin_up(m, a->is_weight, n);
+    j->rollout_weight = twin_up(m, a->rollout_weight, n);
     j->mask = twin_up(m, a->mask, n);
     j->chosen = twin_up(m, t->chosen, n);
     j->d_log_prob = twin_up(m, (const float *)a->d_log_prob, n);
@@ -392,10 +392,10 @@ int cuda_algo_loss(ares_device *d, const ares_twin_loss *t)
     std::vector<double> partial((size_t)blocks * SUM_WIDTH);
     unsigned long long counts[ARES_LOSS_BINS + 1] = {};
     counts[ARES_LOSS_BINS] = TWIN_NO_FAULT;
-    twin_room m = twin_open(d,
-                            (size_t)n * (13 * sizeof(float) + 2) + (size_t)rows * 9 +
-                                partial.size() * sizeof(double) + sizeof counts + sizeof(int64_t),
-                            20);
+    twin_memory m = twin_open(d,
+                              (size_t)n * (13 * sizeof(float) + 2) + (size_t)rows * 9 +
+                                  partial.size() * sizeof(double) + sizeof counts + sizeof(int64_t),
+                              20);
     loss_job j = {};
     j.n = n, j.rows = rows;
     j.start = twin_up(&m, start.data(), rows + 1);
@@ -428,24 +428,31 @@ int cuda_algo_loss(ares_device *d, const ares_twin_loss *t)
 
 /* ------------------------------------------------------------------ the critic's */
 
-static __global__ void __launch_bounds__(TWIN_THREADS)
-    value_tokens(int64_t n, const float *value, const float *old_value, const float *target,
-                 const float *weight, const uint8_t *mask, double range, float *d_value,
-                 double *partial, unsigned long long *fault)
+typedef struct value_job {
+    int64_t n;
+    const float *value, *old_value, *target, *weight;
+    const uint8_t *mask;
+    double range;
+    float *d_value;
+    double *partial; /* [blocks][4] */
+    unsigned long long *fault;
+} value_job;
+
+static __global__ void __launch_bounds__(TWIN_THREADS) value_tokens(value_job j)
 {
     double s[4] = { 0, 0, 0, 0 };
-    for (int64_t t = (int64_t)blockIdx.x * TWIN_THREADS + threadIdx.x; t < n;
+    for (int64_t t = (int64_t)blockIdx.x * TWIN_THREADS + threadIdx.x; t < j.n;
          t += (int64_t)gridDim.x * TWIN_THREADS) {
-        if (!mask[t]) continue;
-        double v = (double)value[t], old = (double)old_value[t], r = (double)target[t],
-               w = (double)weight[t];
-        if (mask[t] != 1 || !twin_finite(v) || !twin_finite(old) || !twin_finite(r) ||
+        if (!j.mask[t]) continue;
+        double v = (double)j.value[t], old = (double)j.old_value[t], r = (double)j.target[t],
+               w = (double)j.weight[t];
+        if (j.mask[t] != 1 || !twin_finite(v) || !twin_finite(old) || !twin_finite(r) ||
             !twin_finite(w)) {
-            twin_fault(fault, t);
+            twin_fault(j.fault, t);
             continue;
         }
-        ares_token_term e = ares_value_token(v, old, r, range);
-        d_value[t] += (float)(w * e.gradient);
+        ares_token_term e = ares_value_token(v, old, r, j.range);
+        j.d_value[t] += (float)(w * e.gradient);
         s[0] += w * e.loss;
         s[1] += 1;
         s[2] += e.clip_high;
@@ -453,7 +460,7 @@ static __global__ void __launch_bounds__(TWIN_THREADS)
     }
     for (int i = 0; i < 4; i++) {
         double sum = twin_block_sum(s[i]);
-        if (threadIdx.x == 0) partial[(int64_t)blockIdx.x * 4 + i] = sum;
+        if (threadIdx.x == 0) j.partial[(int64_t)blockIdx.x * 4 + i] = sum;
     }
 }
 
@@ -464,23 +471,26 @@ int cuda_algo_value(ares_device *d, const ares_value_args *a)
     unsigned blocks = twin_blocks((n + TWIN_THREADS - 1) / TWIN_THREADS);
     std::vector<double> partial((size_t)blocks * 4);
     unsigned long long fault = TWIN_NO_FAULT;
-    twin_room m = twin_open(
+    twin_memory m = twin_open(
         d, (size_t)n * (5 * sizeof(float) + 1) + partial.size() * sizeof(double) + sizeof fault, 8);
-    const float *value = twin_up(&m, a->value, n), *old_value = twin_up(&m, a->old_value, n),
-                *target = twin_up(&m, a->target, n), *weight = twin_up(&m, a->weight, n);
-    const uint8_t *mask = twin_up(&m, a->mask, n);
-    float *d_value = twin_up(&m, (const float *)a->d_value, n);
-    double *sums = twin_take<double>(&m, (int64_t)partial.size());
-    unsigned long long *at_fault = twin_up(&m, (const unsigned long long *)&fault, 1);
+    value_job j = {};
+    j.n = n, j.range = a->cliprange_value;
+    j.value = twin_up(&m, a->value, n);
+    j.old_value = twin_up(&m, a->old_value, n);
+    j.target = twin_up(&m, a->target, n);
+    j.weight = twin_up(&m, a->weight, n);
+    j.mask = twin_up(&m, a->mask, n);
+    j.d_value = twin_up(&m, (const float *)a->d_value, n);
+    j.partial = twin_take<double>(&m, (int64_t)partial.size());
+    j.fault = twin_up(&m, (const unsigned long long *)&fault, 1);
     if (!m.c) return twin_close(&m);
     twin_begin(&m);
-    cuda_launch(m.c, "algo: value loss", value_tokens, blocks, TWIN_THREADS, 0, n, value, old_value,
-                target, weight, mask, a->cliprange_value, d_value, sums, at_fault);
+    cuda_launch(m.c, "algo: value loss", value_tokens, blocks, TWIN_THREADS, 0, j);
     twin_end(&m);
-    if (!twin_down(&m, &fault, at_fault, 1)) return twin_close(&m);
+    if (!twin_down(&m, &fault, j.fault, 1)) return twin_close(&m);
     if (fault != TWIN_NO_FAULT) return ARES_TWIN_FAULT;
-    twin_down(&m, partial.data(), sums, (int64_t)partial.size());
-    twin_down(&m, a->d_value, d_value, n);
+    twin_down(&m, partial.data(), j.partial, (int64_t)partial.size());
+    twin_down(&m, a->d_value, j.d_value, n);
     int rc = twin_close(&m);
     for (size_t i = 0; rc == ARES_OK && i < partial.size(); i += 4) {
         a->sums->loss += partial[i];
@@ -511,7 +521,7 @@ int cuda_algo_kl(ares_device *d, const ares_kl *kl, int64_t n, const float *log_
     if (n == 0) return ARES_OK;
     ARES_ASSERT(kl->value);
     unsigned long long fault = TWIN_NO_FAULT;
-    twin_room m = twin_open(d, (size_t)n * (3 * sizeof(float) + 1) + sizeof fault, 5);
+    twin_memory m = twin_open(d, (size_t)n * (3 * sizeof(float) + 1) + sizeof fault, 5);
     const float *x = twin_up(&m, log_prob, n), *ref = twin_up(&m, ref_log_prob, n);
     const uint8_t *seen = twin_up(&m, mask, n);
     float *y = twin_take<float>(&m, n);
@@ -529,7 +539,7 @@ int cuda_algo_kl(ares_device *d, const ares_kl *kl, int64_t n, const float *log_
 
 /* ------------------------------------------------------------------ weights of rollout_is */
 
-typedef struct is_job {
+typedef struct rollout_weights_job {
     int64_t rows;
     const int64_t *start;
     const float *log_prob, *rollout;
@@ -539,9 +549,9 @@ typedef struct is_job {
     float *weight;
     double *partial; /* [blocks][3] */
     unsigned long long *fault;
-} is_job;
+} rollout_weights_job;
 
-static __global__ void __launch_bounds__(TWIN_THREADS) is_rows(is_job j)
+static __global__ void __launch_bounds__(TWIN_THREADS) rollout_weights_rows(rollout_weights_job j)
 {
     double s[3] = { 0, 0, 0 };
     for (int64_t row = blockIdx.x; row < j.rows; row += gridDim.x) {
@@ -564,7 +574,7 @@ static __global__ void __launch_bounds__(TWIN_THREADS) is_rows(is_job j)
             double x = j.by_token ? (double)j.log_prob[t] - (double)j.rollout[t]
                        : j.mean   ? sum / n
                                   : sum;
-            double w = ares_is_weight(x, j.mask, j.lower, j.upper),
+            double w = ares_rollout_weight(x, j.mask, j.lower, j.upper),
                    whole = ares_loss_exp(ares_loss_bound(x));
             j.weight[t] = (float)w;
             s[0] += w;
@@ -578,7 +588,7 @@ static __global__ void __launch_bounds__(TWIN_THREADS) is_rows(is_job j)
     }
 }
 
-int cuda_algo_is_weights(ares_device *d, const ares_twin_is *t)
+int cuda_algo_rollout_weights(ares_device *d, const ares_twin_rollout_weights *t)
 {
     const ares_loss_config *cfg = t->cfg;
     int64_t rows = t->of.rows, n = rows ? t->of.row_start[rows] : 0;
@@ -586,12 +596,12 @@ int cuda_algo_is_weights(ares_device *d, const ares_twin_is *t)
     unsigned blocks = twin_blocks(rows);
     std::vector<double> partial((size_t)blocks * 3);
     unsigned long long fault = TWIN_NO_FAULT;
-    twin_room m =
+    twin_memory m =
         twin_open(d,
                   (size_t)n * (3 * sizeof(float) + 1) + (size_t)(rows + 1) * sizeof(int64_t) +
                       partial.size() * sizeof(double) + sizeof fault,
                   7);
-    is_job j = {};
+    rollout_weights_job j = {};
     j.rows = rows;
     j.start = twin_up(&m, t->of.row_start, rows + 1);
     j.log_prob = twin_up(&m, t->log_prob, n);
@@ -608,7 +618,7 @@ int cuda_algo_is_weights(ares_device *d, const ares_twin_is *t)
     j.fault = twin_up(&m, (const unsigned long long *)&fault, 1);
     if (!m.c) return twin_close(&m);
     twin_begin(&m);
-    cuda_launch(m.c, "algo: rollout_is", is_rows, blocks, TWIN_THREADS, 0, j);
+    cuda_launch(m.c, "algo: rollout_is", rollout_weights_rows, blocks, TWIN_THREADS, 0, j);
     twin_end(&m);
     if (!twin_down(&m, &fault, j.fault, 1)) return twin_close(&m);
     if (fault != TWIN_NO_FAULT) return ARES_TWIN_FAULT;

@@ -66,10 +66,10 @@ int cuda_algo_gae(ares_device *d, const ares_twin_gae *t)
 {
     int64_t rows = t->of.rows, n = rows ? t->of.row_start[rows] : 0;
     if (n == 0) return ARES_OK;
-    twin_room m = twin_open(d,
-                            (size_t)n * (2 * sizeof(float) + 2 + 2 * sizeof(double)) +
-                                (size_t)(rows + 1) * sizeof(int64_t),
-                            7);
+    twin_memory m = twin_open(d,
+                              (size_t)n * (2 * sizeof(float) + 2 + 2 * sizeof(double)) +
+                                  (size_t)(rows + 1) * sizeof(int64_t),
+                              7);
     gae_job j = {};
     j.rows = rows;
     j.start = twin_up(&m, t->of.row_start, rows + 1);
@@ -289,7 +289,7 @@ int cuda_algo_windows(ares_device *d, const ares_twin_windows *t)
     bool is_long = t->w > DIRECT;
     ARES_ASSERT(t->w > 0);
     if (rows == 0) return ARES_OK;
-    twin_room m =
+    twin_memory m =
         twin_open(d,
                   (size_t)n * (sizeof(float) + 2 + (is_long ? 3 : 1) * sizeof(double)) +
                       (size_t)(rows + 1) * (sizeof(int64_t) + sizeof(double) + sizeof(ares_hwe)),
@@ -358,10 +358,10 @@ int cuda_algo_groups(ares_device *d, int64_t groups, const int64_t *group_start,
     if (groups == 0) return ARES_OK;
     for (int64_t r = 0; r < rows; r++)
         if (!(x[r] - x[r] == 0)) return ARES_TWIN_FAULT; /* no order without it */
-    twin_room m = twin_open(d,
-                            (size_t)rows * 2 * sizeof(double) +
-                                (size_t)(groups + 1) * (sizeof(int64_t) + sizeof *out),
-                            4);
+    twin_memory m = twin_open(d,
+                              (size_t)rows * 2 * sizeof(double) +
+                                  (size_t)(groups + 1) * (sizeof(int64_t) + sizeof *out),
+                              4);
     const int64_t *start = twin_up(&m, group_start, groups + 1);
     const double *values = twin_up(&m, x, rows);
     double *sorted = twin_take<double>(&m, rows);
@@ -403,7 +403,7 @@ int cuda_algo_row_sums(ares_device *d, const ares_twin_rows *of, const float *x,
 {
     int64_t rows = of->rows, n = rows ? of->row_start[rows] : 0;
     if (rows == 0) return ARES_OK;
-    twin_room m = twin_open(
+    twin_memory m = twin_open(
         d, (size_t)n * (sizeof(float) + 1) + (size_t)(rows + 1) * (sizeof(int64_t) + sizeof *out),
         4);
     const int64_t *start = twin_up(&m, of->row_start, rows + 1);

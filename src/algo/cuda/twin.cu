@@ -4,7 +4,7 @@
 static cudaEvent_t begun, ended; /* of the process: a rank has one card */
 static bool timed;
 
-twin_room twin_open(ares_device *d, size_t bytes, int arrays)
+twin_memory twin_open(ares_device *d, size_t bytes, int arrays)
 {
     cuda_context *c = cuda_enter(d);
     size_t whole = bytes + (size_t)(arrays + 1) * 256;
@@ -12,7 +12,7 @@ twin_room twin_open(ares_device *d, size_t bytes, int arrays)
     return { d, p ? c : NULL, p, p + (p ? whole : 0) };
 }
 
-void *twin_bytes(twin_room *m, size_t bytes)
+void *twin_bytes(twin_memory *m, size_t bytes)
 {
     if (!m->c) return NULL;
     char *p = m->at;
@@ -21,7 +21,7 @@ void *twin_bytes(twin_room *m, size_t bytes)
     return p;
 }
 
-void twin_begin(twin_room *m)
+void twin_begin(twin_memory *m)
 {
     if (!m->c) return;
     if (!begun) {
@@ -31,12 +31,12 @@ void twin_begin(twin_room *m)
     timed = false;
     if (!m->c->failed) cuda_check(m->c, cudaEventRecord(begun, m->c->stream), "event");
 }
-void twin_end(twin_room *m)
+void twin_end(twin_memory *m)
 {
     if (m->c && !m->c->failed)
         timed = cuda_check(m->c, cudaEventRecord(ended, m->c->stream), "event");
 }
-int twin_close(twin_room *m)
+int twin_close(twin_memory *m)
 {
     return m->d->k->sync(m->d);
 }
@@ -54,7 +54,7 @@ static const ares_algo_twins table = {
     .loss = cuda_algo_loss,
     .value = cuda_algo_value,
     .kl = cuda_algo_kl,
-    .is_weights = cuda_algo_is_weights,
+    .rollout_weights = cuda_algo_rollout_weights,
     .gae = cuda_algo_gae,
     .windows = cuda_algo_windows,
     .groups = cuda_algo_groups,

@@ -16,24 +16,24 @@ enum {
 #define TWIN_ALL 0xffffffffu
 
 /* One call's device memory, taken from the front. */
-typedef struct twin_room {
+typedef struct twin_memory {
     ares_device *d;
     cuda_context *c; /* NULL after a recorded failure */
     char *at, *end;
-} twin_room;
+} twin_memory;
 /* bytes: of all that will be taken; arrays: how many. */
-twin_room twin_open(ares_device *d, size_t bytes, int arrays);
-void *twin_bytes(twin_room *m, size_t bytes);
+twin_memory twin_open(ares_device *d, size_t bytes, int arrays);
+void *twin_bytes(twin_memory *m, size_t bytes);
 /* Around the launches: the clock of kernel_s. */
-void twin_begin(twin_room *m);
-void twin_end(twin_room *m);
-int twin_close(twin_room *m); /* waits; the first failure */
+void twin_begin(twin_memory *m);
+void twin_end(twin_memory *m);
+int twin_close(twin_memory *m); /* waits; the first failure */
 
-template <typename T> static inline T *twin_take(twin_room *m, int64_t n)
+template <typename T> static inline T *twin_take(twin_memory *m, int64_t n)
 {
     return (T *)twin_bytes(m, (size_t)n * sizeof(T));
 }
-template <typename T> static inline T *twin_zeros(twin_room *m, int64_t n)
+template <typename T> static inline T *twin_zeros(twin_memory *m, int64_t n)
 {
     T *p = twin_take<T>(m, n);
     if (p && n)
@@ -41,14 +41,14 @@ template <typename T> static inline T *twin_zeros(twin_room *m, int64_t n)
     return p;
 }
 /* A copy of x [n]; NULL for NULL. */
-template <typename T> static inline T *twin_up(twin_room *m, const T *x, int64_t n)
+template <typename T> static inline T *twin_up(twin_memory *m, const T *x, int64_t n)
 {
     T *p = x ? twin_take<T>(m, n) : NULL;
     if (p && n) cuda_in(m->c, p, x, (size_t)n * sizeof(T));
     return p;
 }
 template <typename T>
-static inline bool twin_down(twin_room *m, T *host, const T *device, int64_t n)
+static inline bool twin_down(twin_memory *m, T *host, const T *device, int64_t n)
 {
     return !host || n == 0 || cuda_out(m->c, host, device, (size_t)n * sizeof(T));
 }
@@ -106,7 +106,7 @@ int cuda_algo_loss(ares_device *d, const ares_twin_loss *t);
 int cuda_algo_value(ares_device *d, const ares_value_args *a);
 int cuda_algo_kl(ares_device *d, const ares_kl *kl, int64_t n, const float *log_prob,
                  const float *ref_log_prob, const uint8_t *mask, float *out);
-int cuda_algo_is_weights(ares_device *d, const ares_twin_is *t);
+int cuda_algo_rollout_weights(ares_device *d, const ares_twin_rollout_weights *t);
 int cuda_algo_gae(ares_device *d, const ares_twin_gae *t);
 int cuda_algo_windows(ares_device *d, const ares_twin_windows *t);
 int cuda_algo_groups(ares_device *d, int64_t groups, const int64_t *group_start, const double *x,

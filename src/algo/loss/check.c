@@ -22,9 +22,11 @@ int loss_check(const ares_loss_args *a, const char *function)
         const char *name;
         const float *x;
     } arrays[] = {
-        { "log_prob", a->log_prob },        { "old_log_prob", a->old_log_prob },
-        { "advantage", a->advantage },      { "weight", a->weight },
-        { "rollout weight", a->is_weight },
+        { "log_prob", a->log_prob },
+        { "old_log_prob", a->old_log_prob },
+        { "advantage", a->advantage },
+        { "weight", a->weight },
+        { "rollout weight", a->rollout_weight },
     };
     char place[64];
     for (int64_t t = 0; t < a->n; t++) {

@@ -20,7 +20,7 @@ static inline loss_settings loss_settings_of(const ares_loss_args *a, const ares
     s.tau_positive = cfg->tau_positive;
     s.tau_negative = cfg->tau_negative;
     s.ppo_kl_coef = cfg->ppo_kl_coef;
-    s.corrected = a->is_weight != NULL;
+    s.corrected = a->rollout_weight != NULL;
     return s;
 }
 #endif

@@ -44,7 +44,7 @@ static inline loss_token loss_token_at(const ares_loss_args *a, int64_t t)
                          .log_ratio = loss_log_ratio(a, t),
                          .advantage = (double)a->advantage[t],
                          .weight = (double)a->weight[t],
-                         .correction = a->is_weight ? (double)a->is_weight[t] : 1 };
+                         .correction = a->rollout_weight ? (double)a->rollout_weight[t] : 1 };
 }
 
 /*

@@ -1,8 +1,8 @@
 /*
  * Weights for a sampler whose log-probs are not the trainer's: bf16 or other kernels in rollout,
- * older weights (formulas: rollout_is.h).
+ * older weights (formulas: rollout_weight.h).
  */
-#include "rollout_is.h"
+#include "rollout_weight.h"
 
 #include <math.h>
 #include <string.h>
@@ -18,8 +18,8 @@ static int token_error(const ares_batch *b, int64_t row, int64_t t, float old, f
                      (double)rollout);
 }
 
-int ares_is_weights(const ares_loss_config *cfg, const ares_batch *b, int64_t row, int64_t end,
-                    float *weight, ares_loss_sums *sums)
+int ares_rollout_weights(const ares_loss_config *cfg, const ares_batch *b, int64_t row, int64_t end,
+                         float *weight, ares_loss_sums *sums)
 {
     bool by_token = strcmp(cfg->rollout_is, "token") == 0,
          mean = strcmp(cfg->rollout_is, "geometric") == 0,
@@ -47,7 +47,7 @@ int ares_is_weights(const ares_loss_config *cfg, const ares_batch *b, int64_t ro
             double x = by_token ? (double)b->old_log_probs[t] - (double)b->rollout_log_probs[t]
                        : mean   ? sum / n
                                 : sum;
-            double w = ares_is_weight(x, mask, lower, upper),
+            double w = ares_rollout_weight(x, mask, lower, upper),
                    whole = ares_loss_exp(ares_loss_bound(x));
             weight[t - first] = (float)w;
             if (!sums) continue;

@@ -1,21 +1,23 @@
-/* algo: advantage estimators. */
+/* algo: advantage estimators, batch -> advantages and returns (src/algo/adv). */
 #ifndef ARES_ALGO_ADV_H
 #define ARES_ALGO_ADV_H
 
 #include "ares/algo.h"
 
-/* ---------------- advantages (adv.c, adv/): batch -> advantages, returns
- * In: token_level_rewards, response_mask, whole groups; values for ARES_NEEDS_VALUES (turn_ends
- * too, where a row has several turns), samples' baseline for ARES_NEEDS_BASELINE. Out: both
- * columns, 0 where the mask is 0. Everything in double; no order of rows or groups and no rank
- * count changes a bit. Sums over the batch cross ranks: compute is a collective.
+/*
+ * Reads token_level_rewards and response_mask of whole groups, values for ARES_NEEDS_VALUES (and
+ * turn_ends where a row has several turns), the samples' baseline for ARES_NEEDS_BASELINE. Writes
+ * advantages and returns, 0 where the mask is 0. Computes in double; neither the order of rows and
+ * groups nor the number of ranks changes a bit. compute is a collective, because sums over the
+ * batch include all ranks.
  *
- * A row's score is the sum of its rewards. A row without a token of mask 1 (a discarded answer:
- * dapo.md 6.3) has no part in its group's statistics; a group left with fewer than two answers
- * learns nothing. Rows of one episode count once. A group that has only one answer is compared with
- * 0, at a deviation of 1, as in verl (vapor: gets 0); ares_adv_check refuses to sample such groups.
- * What is no number, a mask that is neither 0 nor 1, a group without rows and column lengths that
- * disagree are errors with their place.
+ * A row's score is the sum of its rewards. A row without a token of mask 1 is a discarded answer
+ * (docs/dapo.md#answers-beyond-the-limit) and is left out of its group's statistics; a group left
+ * with fewer than two answers gets advantages of 0. The rows of one episode count once. In a group
+ * that has only one answer in all, the score is compared with 0 at a standard deviation of 1, as in
+ * verl (vapor: the advantage is 0); ares_adv_check refuses to sample such groups. A number that is
+ * not finite, a mask that is neither 0 nor 1, a group without rows and columns of different lengths
+ * are errors that name the place.
  */
 enum { ARES_NEEDS_GROUPS = 1, ARES_NEEDS_VALUES = 2, ARES_NEEDS_BASELINE = 4 };
 typedef struct ares_adv {
@@ -27,11 +29,12 @@ typedef struct ares_adv {
 const ares_adv *ares_adv_find(const char *name); /* NULL and a message with the choices */
 const char *const *ares_adv_names(int *n);
 const ares_adv *const *ares_adv_list(int *n);
-/* Faults of options that make no sense together, or for this estimator. n: samples a prompt. */
+/* Reports options that make no sense together, or for this estimator. n: samples per prompt. */
 void ares_adv_check(ares_config *cfg, const ares_algorithm_config *a, int64_t n);
 /*
- * A_t <- A_t min(exp(old_log_probs - rollout_log_probs), clip) (RLinf; dapo.md 2.5). compute does
- * it where importance_sampling_fix is set.
+ * A_t <- A_t min(exp(old_log_probs - rollout_log_probs), clip) (RLinf;
+ * docs/dapo.md#when-the-sampler-is-not-the-trainer). compute does it where importance_sampling_fix
+ * is set.
  */
 int ares_adv_importance_fix(ares_batch *b, double clip);
 #endif

@@ -2,15 +2,15 @@
  * algo on a CUDA device: the twins of the functions that touch every token, which libares_cuda.so
  * exports as one table (src/algo/cuda).
  *
- * All arrays lie on the host, as the batch's do: a twin copies what it reads to the device, and
- * what it writes back; both are complete on return. The per-token formulas are those of
- * src/algo/loss, read by both compilers; sums are made in f64 in one order, given by the shape of
- * the input, without floating atomics, so a call repeats itself bit for bit. Where a comment says
- * "the CPU's bits" the twin's are the same; elsewhere they differ by the order of a sum, or by the
- * device's exp, a few units in the last place of a double.
+ * All arrays are on the host, as the batch's are: a twin copies its inputs to the device and its
+ * outputs back, and both are complete when it returns. The per-token formulas are those of
+ * src/algo/loss, compiled by both compilers. Sums are made in f64 in an order given by the shape of
+ * the input, without floating-point atomics, so the same call gives the same bits again. Where a
+ * comment says "the CPU's bits", the twin gives the same bits as the CPU; elsewhere they differ by
+ * the order of a sum or by the device's exp, a few units in the last place of a double.
  *
  * Every twin returns ARES_OK, ARES_TWIN_FAULT, or the device's failure. After either of the latter
- * nothing was written.
+ * two nothing was written.
  */
 #ifndef ARES_ALGO_TWIN_H
 #define ARES_ALGO_TWIN_H
@@ -20,7 +20,7 @@
 #include "ares/algo_loss.h"
 #include "ares/kernels.h"
 
-/* An input that cannot be computed with: the CPU's function names its place. */
+/* An input that cannot be computed with; the CPU's function then finds and names its place. */
 enum { ARES_TWIN_FAULT = 1 };
 
 /*
@@ -41,8 +41,8 @@ typedef struct ares_twin_rows {
 } ares_twin_rows;
 
 /*
- * Generalised advantages before whitening (adv/gae.c), the CPU's bits. turn_ends NULL: of tokens
- * alone; else over turns first.
+ * Generalised advantages before whitening (adv/gae.c), the CPU's bits. turn_ends NULL: over
+ * tokens only; else over turns first, then over tokens.
  */
 typedef struct ares_twin_gae {
     ares_twin_rows of;
@@ -62,20 +62,21 @@ typedef struct ares_twin_windows {
     int64_t w;
     double q, tau;
     const uint8_t *candidates; /* NULL: all */
-    double *window;            /* 0 behind a row's last window. These may be NULL: */
-    double *threshold;         /* [rows] */
+    double *window;            /* 0 after a row's last window */
+    /* These may be NULL. */
+    double *threshold; /* [rows] */
     uint8_t *mask;
     ares_hwe *hwe; /* [rows] */
 } ares_twin_windows;
 
 /*
- * Of the values of each group, whatever their order: the CPU's bits. A group of none: 0, 0,
- * infinity, -infinity.
+ * Statistics of the values of a group, independent of their order, the CPU's bits. An empty group
+ * has 0, 0, infinity, -infinity.
  */
 typedef struct ares_twin_stat {
     double mean, std, min, max;
 } ares_twin_stat;
-/* Of each row: the sum of all tokens; of those of mask 1 the sum and their count. */
+/* Of a row: the sum over all tokens; the sum over those of mask 1, and their number. */
 typedef struct ares_twin_row_sum {
     double all, masked, tokens;
 } ares_twin_row_sum;
@@ -102,11 +103,11 @@ struct ares_algo_twins {
                   ares_twin_stat *out);
     int (*row_sums)(ares_device *d, const ares_twin_rows *of, const float *x, const uint8_t *mask,
                     ares_twin_row_sum *out);
-    /* seconds that the kernels of the last call took, copies apart */
+    /* seconds that the kernels of the last call took, without its copies */
     double (*kernel_s)(ares_device *d);
 };
 typedef struct ares_algo_twins ares_algo_twins;
-/* Of a device; NULL on the CPU. */
+/* The table of a device; NULL on the CPU. */
 const ares_algo_twins *ares_algo_twins_of(const ares_device *d);
 
 /*
@@ -116,8 +117,9 @@ const ares_algo_twins *ares_algo_twins_of(const ares_device *d);
 int ares_loss_compute(ares_device *d, const ares_loss *loss, const ares_loss_args *a,
                       const ares_kl_args *k);
 /*
- * As their namesakes in ares/algo_loss.h, likewise; adv->compute: the walk of gae over rows is on
- * the device, its whitening on the host.
+ * As ares_value_loss, ares_rollout_weights, ares_kl_column and adv->compute, on the device where it
+ * is a card and has a twin. Of the estimators gae has one: its walk over rows is on the device, its
+ * whitening on the host.
  */
 int ares_value_loss_on(ares_device *d, const ares_value_args *a);
 int ares_rollout_weights_on(ares_device *d, const ares_loss_config *cfg, const ares_batch *b,

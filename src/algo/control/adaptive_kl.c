@@ -7,12 +7,12 @@
 
 #include <math.h>
 
-#define ADAPTIVE_KL_OPTIONS(X)                           \
-    CONTROL_KL_TYPE(X)                                   \
-    X(f64, kl_target, "kl_target", "0.1", "(0,)",        \
-      "kl_type=adaptive: the KL that kl_coef steers to") \
-    X(f64, kl_horizon, "kl_horizon", "10000", "(0,)",    \
-      "kl_type=adaptive: samples in which kl_coef may change by a fifth")
+#define ADAPTIVE_KL_OPTIONS(X)                                     \
+    CONTROL_KL_TYPE(X)                                             \
+    X(f64, kl_target, "kl_target", "0.1", "(0,)",                  \
+      "kl_type adaptive: the KL towards which kl_coef is adapted") \
+    X(f64, kl_horizon, "kl_horizon", "10000", "(0,)",              \
+      "kl_type adaptive: number of samples over which kl_coef may change by up to 20 %")
 ARES_OPTION_STRUCT(adaptive_kl_config, ADAPTIVE_KL_OPTIONS);
 static ARES_OPTION_TABLE(adaptive_kl_options, adaptive_kl_config, ADAPTIVE_KL_OPTIONS);
 

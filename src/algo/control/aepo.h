@@ -9,89 +9,112 @@
 #include "ares/algo_entropy.h"
 #include "control.h"
 
-#define AEPO_ALGORITHM_OPTIONS(X)                                                               \
-    CONTROL_KL_TYPE(X)                                                                          \
-    X(flag, aepo, "aepo", "false", "",                                                          \
-      "keep AEPO's memory even where no reward or option asks for it")                          \
-    X(f64, entropy_percentile, "entropy_percentile", "95.0", "[0,100]",                         \
-      "of a sample's window entropies: what the threshold tau follows")                         \
-    X(f64, entropy_threshold_ema, "entropy_threshold_ema", "0.99", "[0,1]",                     \
-      "share of the old tau in the new one")                                                    \
-    X(i64, target_update_interval, "target_update_interval", "1", "[1,)",                       \
-      "training steps between updates of the target counts")                                    \
-    X(f64, target_coef_easy, "target_coef_easy", "1.0", "[0,)",                                 \
-      "target number of HWE tokens over the mean number, easy prompts")                         \
-    X(f64, target_coef_medium, "target_coef_medium", "1.0", "[0,)", "the same, medium prompts") \
-    X(f64, target_coef_hard, "target_coef_hard", "1.0", "[0,)", "the same, hard prompts")       \
-    X(f64, alpha_entropy_lr, "alpha_entropy_lr", "0.05", "[0,)",                                \
-      "step of the entropy score's weight, for each token off the target")                      \
-    X(f64, alpha_entropy_min, "alpha_entropy_min", "0.0", "[0,)",                               \
-      "least weight of the entropy score")                                                      \
-    X(f64, alpha_entropy_max, "alpha_entropy_max", "2.0", "[0,)",                               \
-      "greatest weight of the entropy score")                                                   \
-    X(f64, alpha_entropy_init_easy, "alpha_entropy_init_easy", "0.5", "[0,)",                   \
-      "its first value, easy prompts")                                                          \
-    X(f64, alpha_entropy_init_medium, "alpha_entropy_init_medium", "0.5", "[0,)",               \
-      "its first value, medium prompts")                                                        \
-    X(f64, alpha_entropy_init_hard, "alpha_entropy_init_hard", "0.5", "[0,)",                   \
-      "its first value, hard prompts")                                                          \
-    X(flag, drop_easy_prompts, "drop_easy_prompts", "false", "",                                \
-      "leave out, from the next epoch on, prompts that are always right with few HWE tokens")   \
-    X(f64, drop_easy_ratio, "drop_easy_ratio", "0.8", "[0,1]",                                  \
-      "where between the fewest HWE tokens and the target 'few' ends")                          \
-    X(f64, hwe_kl_scale, "hwe_kl_scale", "0.5", "[0,)",                                         \
-      "dynamic KL: factor of the KL at HWE tokens")                                             \
-    X(choice, hwe_kl_scope, "hwe_kl_scope", "token", "token|window",                            \
-      "dynamic KL: HWE tokens alone, or with the window behind each")                           \
-    X(choice, kl_bucket_controller, "kl_bucket_controller", "dual_ascent",                      \
-      "dual_ascent|log_space|none", "dynamic KL: what steers the factor of a difficulty")       \
-    X(flag, difficulty_aware_kl_penalty, "difficulty_aware_kl_penalty", "false", "",            \
-      "dynamic KL: times 2, 1, 0.5 for easy, medium, hard prompts")                             \
-    X(f64, kl_lambda_lr, "kl_lambda_lr", "0.01", "[0,)", "dual_ascent: step")                   \
-    X(f64, kl_budget_easy, "kl_budget_easy", "0.05", "[0,)",                                    \
-      "dual_ascent: KL an easy prompt's answers may have")                                      \
-    X(f64, kl_budget_medium, "kl_budget_medium", "0.1", "[0,)", "the same, medium prompts")     \
-    X(f64, kl_budget_hard, "kl_budget_hard", "0.2", "[0,)", "the same, hard prompts")           \
-    X(f64, kl_beta_init, "kl_beta_init", "1.0", "(0,)", "log_space: first factor")              \
-    X(f64, kl_beta_lr, "kl_beta_lr", "0.05", "[0,)", "log_space: step of ln beta")              \
-    X(f64, kl_beta_clip, "kl_beta_clip", "0.2", "(0,)",                                         \
-      "log_space: greatest relative error that counts")                                         \
-    X(f64, kl_beta_ema, "kl_beta_ema", "0.97", "[0,1)", "log_space: smoothing of KL and error") \
-    X(f64, kl_beta_deadzone, "kl_beta_deadzone", "0.02", "[0,)",                                \
-      "log_space: relative error that is left alone")                                           \
-    X(f64, kl_beta_min, "kl_beta_min", "1e-4", "(0,)", "log_space: least factor")               \
-    X(f64, kl_beta_max, "kl_beta_max", "100.0", "(0,)", "log_space: greatest factor")           \
-    X(i64, kl_beta_update_interval, "kl_beta_update_interval", "100", "[1,)",                   \
-      "log_space: optimizer steps between updates")                                             \
-    X(f64, kl_target_easy, "kl_target_easy", "0.01", "(0,)",                                    \
-      "log_space: KL aimed at, easy prompts")                                                   \
-    X(f64, kl_target_medium, "kl_target_medium", "0.01", "(0,)", "the same, medium prompts")    \
-    X(f64, kl_target_hard, "kl_target_hard", "0.01", "(0,)", "the same, hard prompts")
+#define AEPO_ALGORITHM_OPTIONS(X)                                                                  \
+    CONTROL_KL_TYPE(X)                                                                             \
+    X(flag, aepo, "aepo", "false", "",                                                             \
+      "keep AEPO's state (threshold, difficulties, targets) even where no reward or option asks "  \
+      "for it")                                                                                    \
+    X(f64, entropy_percentile, "entropy_percentile", "95.0", "[0,100]",                            \
+      "percentile of a response's window entropies; the threshold tau follows the median of "      \
+      "these percentiles")                                                                         \
+    X(f64, entropy_threshold_ema, "entropy_threshold_ema", "0.99", "[0,1]",                        \
+      "share of the old tau in the new one (moving average)")                                      \
+    X(i64, target_update_interval, "target_update_interval", "1", "[1,)",                          \
+      "training steps between updates of the target numbers of HWE tokens (tokens of high window " \
+      "entropy)")                                                                                  \
+    X(f64, target_coef_easy, "target_coef_easy", "1.0", "[0,)",                                    \
+      "easy prompts: target number of HWE tokens divided by their mean number")                    \
+    X(f64, target_coef_medium, "target_coef_medium", "1.0", "[0,)",                                \
+      "medium prompts: target number of HWE tokens divided by their mean number")                  \
+    X(f64, target_coef_hard, "target_coef_hard", "1.0", "[0,)",                                    \
+      "hard prompts: target number of HWE tokens divided by their mean number")                    \
+    X(f64, alpha_entropy_lr, "alpha_entropy_lr", "0.05", "[0,)",                                   \
+      "change of the entropy score's weight per HWE token by which the mean differs from the "     \
+      "target")                                                                                    \
+    X(f64, alpha_entropy_min, "alpha_entropy_min", "0.0", "[0,)",                                  \
+      "smallest weight of the entropy score")                                                      \
+    X(f64, alpha_entropy_max, "alpha_entropy_max", "2.0", "[0,)",                                  \
+      "largest weight of the entropy score")                                                       \
+    X(f64, alpha_entropy_init_easy, "alpha_entropy_init_easy", "0.5", "[0,)",                      \
+      "easy prompts: first weight of the entropy score")                                           \
+    X(f64, alpha_entropy_init_medium, "alpha_entropy_init_medium", "0.5", "[0,)",                  \
+      "medium prompts: first weight of the entropy score")                                         \
+    X(f64, alpha_entropy_init_hard, "alpha_entropy_init_hard", "0.5", "[0,)",                      \
+      "hard prompts: first weight of the entropy score")                                           \
+    X(flag, drop_easy_prompts, "drop_easy_prompts", "false", "",                                   \
+      "leave out, from the next epoch on, prompts whose answers are all right and have few HWE "   \
+      "tokens")                                                                                    \
+    X(f64, drop_easy_ratio, "drop_easy_ratio", "0.8", "[0,1]",                                     \
+      "drop_easy_prompts: 'few' is below fewest + this share of (target - fewest), with the "      \
+      "fewest HWE tokens of an easy prompt")                                                       \
+    X(f64, hwe_kl_scale, "hwe_kl_scale", "0.5", "[0,)",                                            \
+      "dynamic_kl_loss: factor of the KL at HWE tokens")                                           \
+    X(choice, hwe_kl_scope, "hwe_kl_scope", "token", "token|window",                               \
+      "dynamic_kl_loss: hwe_kl_scale acts at HWE tokens alone, or at the tokens of their windows " \
+      "as well")                                                                                   \
+    X(choice, kl_bucket_controller, "kl_bucket_controller", "dual_ascent",                         \
+      "dual_ascent|log_space|none",                                                                \
+      "dynamic_kl_loss: what adapts the factor of the KL for each difficulty")                     \
+    X(flag, difficulty_aware_kl_penalty, "difficulty_aware_kl_penalty", "false", "",               \
+      "dynamic_kl_loss: multiply the KL by 2, 1 and 0.5 for easy, medium and hard prompts")        \
+    X(f64, kl_lambda_lr, "kl_lambda_lr", "0.01", "[0,)",                                           \
+      "kl_bucket_controller dual_ascent: step size")                                               \
+    X(f64, kl_budget_easy, "kl_budget_easy", "0.05", "[0,)",                                       \
+      "kl_bucket_controller dual_ascent: mean KL allowed to answers to easy prompts")              \
+    X(f64, kl_budget_medium, "kl_budget_medium", "0.1", "[0,)",                                    \
+      "kl_bucket_controller dual_ascent: mean KL allowed to answers to medium prompts")            \
+    X(f64, kl_budget_hard, "kl_budget_hard", "0.2", "[0,)",                                        \
+      "kl_bucket_controller dual_ascent: mean KL allowed to answers to hard prompts")              \
+    X(f64, kl_beta_init, "kl_beta_init", "1.0", "(0,)",                                            \
+      "kl_bucket_controller log_space: first factor")                                              \
+    X(f64, kl_beta_lr, "kl_beta_lr", "0.05", "[0,)",                                               \
+      "kl_bucket_controller log_space: step size in ln(factor)")                                   \
+    X(f64, kl_beta_clip, "kl_beta_clip", "0.2", "(0,)",                                            \
+      "kl_bucket_controller log_space: largest relative error that counts")                        \
+    X(f64, kl_beta_ema, "kl_beta_ema", "0.97", "[0,1)",                                            \
+      "kl_bucket_controller log_space: smoothing of KL and of its error")                          \
+    X(f64, kl_beta_deadzone, "kl_beta_deadzone", "0.02", "[0,)",                                   \
+      "kl_bucket_controller log_space: relative errors below this change nothing")                 \
+    X(f64, kl_beta_min, "kl_beta_min", "1e-4", "(0,)",                                             \
+      "kl_bucket_controller log_space: smallest factor")                                           \
+    X(f64, kl_beta_max, "kl_beta_max", "100.0", "(0,)",                                            \
+      "kl_bucket_controller log_space: largest factor")                                            \
+    X(i64, kl_beta_update_interval, "kl_beta_update_interval", "100", "[1,)",                      \
+      "kl_bucket_controller log_space: optimizer steps between updates")                           \
+    X(f64, kl_target_easy, "kl_target_easy", "0.01", "(0,)",                                       \
+      "kl_bucket_controller log_space: target KL of answers to easy prompts")                      \
+    X(f64, kl_target_medium, "kl_target_medium", "0.01", "(0,)",                                   \
+      "kl_bucket_controller log_space: target KL of answers to medium prompts")                    \
+    X(f64, kl_target_hard, "kl_target_hard", "0.01", "(0,)",                                       \
+      "kl_bucket_controller log_space: target KL of answers to hard prompts")
 ARES_OPTION_STRUCT(aepo_algorithm_config, AEPO_ALGORITHM_OPTIONS);
 
-#define AEPO_ACTOR_OPTIONS(X)                                                         \
-    X(flag, dynamic_kl_loss, "dynamic_kl_loss", "false", "",                          \
-      "KL weighed token by token: less at HWE tokens, steered by difficulty")         \
-    X(flag, enable_second_chance_kl, "enable_second_chance_kl", "false", "",          \
-      "dynamic KL: less of it for answers that explore and fail")                     \
-    X(flag, second_chance_easy_only, "second_chance_easy_only", "true", "",           \
-      "only those to easy prompts")                                                   \
-    X(flag, second_chance_incorrect_only, "second_chance_incorrect_only", "true", "", \
-      "only wrong ones")                                                              \
-    X(f64, second_chance_soft_cost_min, "second_chance_soft_cost_min", "0.5", "[0,)", \
-      "least sum of window entropy above tau of such an answer")                      \
-    X(f64, second_chance_kl_relax, "second_chance_kl_relax", "0.67", "[0,)", "factor of its KL")
+#define AEPO_ACTOR_OPTIONS(X)                                                                \
+    X(flag, dynamic_kl_loss, "dynamic_kl_loss", "false", "",                                 \
+      "weigh the KL token by token: less at HWE tokens, adapted for each difficulty")        \
+    X(flag, enable_second_chance_kl, "enable_second_chance_kl", "false", "",                 \
+      "dynamic_kl_loss: less KL for answers that explore and fail")                          \
+    X(flag, second_chance_easy_only, "second_chance_easy_only", "true", "",                  \
+      "enable_second_chance_kl: only for answers to easy prompts")                           \
+    X(flag, second_chance_incorrect_only, "second_chance_incorrect_only", "true", "",        \
+      "enable_second_chance_kl: only for wrong answers")                                     \
+    X(f64, second_chance_soft_cost_min, "second_chance_soft_cost_min", "0.5", "[0,)",        \
+      "enable_second_chance_kl: an answer explores where the sum of its HWE tokens' window " \
+      "entropy above tau is at least this")                                                  \
+    X(f64, second_chance_kl_relax, "second_chance_kl_relax", "0.67", "[0,)",                 \
+      "enable_second_chance_kl: factor of the KL of such an answer")
 ARES_OPTION_STRUCT(aepo_actor_config, AEPO_ACTOR_OPTIONS);
 
 #define AEPO_ROLLOUT_OPTIONS(X) \
-    X(i64, window_size, "window_size", "4", "[1,)", "tokens of a window of entropies")
+    X(i64, window_size, "window_size", "4", "[1,)", "AEPO: tokens per window of entropies")
 ARES_OPTION_STRUCT(aepo_rollout_config, AEPO_ROLLOUT_OPTIONS);
 
-#define AEPO_DATA_OPTIONS(X)                                                                   \
-    X(flag, bootstrap, "bootstrap", "false", "",                                               \
-      "one pass over the training rows before the first step, to learn how difficult each is") \
-    X(i64, bootstrap_batch_size, "bootstrap_batch_size", "1024", "[1,)",                       \
-      "prompts of that pass answered at once")
+#define AEPO_DATA_OPTIONS(X)                                                                    \
+    X(flag, bootstrap, "bootstrap", "false", "",                                                \
+      "AEPO: answer all training rows once before the first step, to learn how difficult each " \
+      "prompt is")                                                                              \
+    X(i64, bootstrap_batch_size, "bootstrap_batch_size", "1024", "[1,)",                        \
+      "bootstrap: prompts answered at once")
 ARES_OPTION_STRUCT(aepo_data_config, AEPO_DATA_OPTIONS);
 
 typedef struct aepo_options {

@@ -1,3 +1,4 @@
+/* What the controls share: an option, the gathering of all ranks' samples, reading a state. */
 #ifndef ARES_ALGO_CONTROL_CONTROL_H
 #define ARES_ALGO_CONTROL_CONTROL_H
 
@@ -8,10 +9,11 @@
  * wherever an option is declared.
  */
 #define CONTROL_KL_TYPES "fixed|adaptive|token_adaptive"
-#define CONTROL_KL_TYPE(X)                                                       \
-    X(choice, kl_type, "kl_type", "fixed", CONTROL_KL_TYPES,                     \
-      "KL in the reward: adaptive steers kl_coef; token_adaptive is fixed with " \
-      "kl_bucket_controller=dual_ascent")
+#define CONTROL_KL_TYPE(X)                                                            \
+    X(choice, kl_type, "kl_type", "fixed", CONTROL_KL_TYPES,                          \
+      "KL in the reward: fixed keeps kl_coef, adaptive adapts it towards kl_target; " \
+      "token_adaptive "                                                               \
+      "keeps it and sets kl_bucket_controller to dual_ascent")
 
 /*
  * What the ranks know of a step, gathered: groups in the order of draw numbers, their samples in
@@ -21,7 +23,7 @@
 typedef struct control_sample {
     int32_t index, difficulty, hwe, invalid, length;
     float accuracy;
-    bool left_out; /* the row has nothing to say: it is not gathered */
+    bool left_out; /* not gathered */
     double threshold, kl;
 } control_sample;
 /* samples [first, first + count) */
@@ -37,17 +39,17 @@ typedef struct control_gathered {
     int64_t n_groups, n_samples;
 } control_gathered;
 /*
- * local [b->rows]: what this rank has to say of its rows. Rows that do not count
- * (ares_batch_row_counts) are left out, and groups without any other. Release with
- * control_gathered_fini, also after a failure.
+ * local [b->rows]: what this rank knows of its rows. Rows that do not count (ares_batch_row_counts)
+ * are left out, and so are groups without any other row. Release with control_gathered_fini, also
+ * after a failure.
  */
 int control_gather(ares_world *world, const ares_batch *b, const control_sample *local,
                    control_gathered *out);
 void control_gathered_fini(control_gathered *g);
 
 /*
- * KL of every row to the reference: of the column kl, else as the estimator sees old_log_probs. kl
- * [b->rows] is written.
+ * kl [b->rows], written: the mean KL of each row to the reference, from the column kl, or where it
+ * is NULL by the estimator from old_log_probs and ref_log_probs.
  */
 int control_row_kl(const ares_batch *b, const ares_algorithm_config *algorithm, const char *who,
                    double *kl);

@@ -1,8 +1,9 @@
 /*
- * Goals of PERF.md on a card, as JSON lines, the best of many runs: G7 sampling (with top-k and
- * top-p, and without the lm_head), G8 log-prob and entropy of logits forward and backward in place,
- * G12 the loss pass with KL and all sums, G13 window entropy with a percentile a row. kernel_s: of
- * the kernels alone, by the card's clock; call_s: of the whole call, host arrays to and fro.
+ * The goals of docs/performance.md#goals-on-a-card as JSON lines, each the best of many runs: G7
+ * sampling (with top-k and top-p, and without the lm_head), G8 log-prob and entropy of logits
+ * forward and backward in place, G12 the loss pass with KL and all sums, G13 window entropy with a
+ * percentile per row. kernel_s: time of the kernels alone, by the card's clock; call_s: time of the
+ * whole call, with the copies of host arrays to the card and back.
  *
  *   bench_algo_cuda [DEVICE]      cuda
  */
@@ -26,7 +27,7 @@ static float *numbers(int64_t n, double scale, double shift)
     return x;
 }
 
-/* Bytes of 0: the time is the goal, no rate. */
+/* bytes 0: the goal is a time, not a rate */
 static void line(const char *goal, const char *what, double kernel_s, double call_s, double bytes)
 {
     printf("{\"goal\":\"%s\",\"what\":\"%s\",\"kernel_s\":%.4g,\"call_s\":%.4g", goal, what,
@@ -42,7 +43,7 @@ static void keep(double *best, double s)
     *best = s < *best ? s : *best;
 }
 
-/* Seconds of one call of fn, behind a sync. */
+/* Seconds of one call of fn, after a sync. */
 typedef void call(ares_device *d, void *ctx);
 static double timed(ares_device *d, call *fn, void *ctx)
 {

@@ -1,7 +1,7 @@
 /*
- * The tables of docs/algorithms.md, as `ares-train --help-algorithms` prints them: what the tables
- * of this room hold, in their order, and what is a choice or a number of an option and no entry
- * (notes).
+ * The tables of docs/algorithms.md, as `ares-train --help-algorithms` prints them: the entries of
+ * this room's tables in their order, and notes on what is no entry but a choice or a number of an
+ * option.
  */
 #include <stdio.h>
 #include <string.h>
@@ -50,7 +50,7 @@ static const note entropies[] = {
     { "top-k with tail",
       "of the likeliest candidates, what they leave of the mass as one more outcome",
       "H = - sum p log p - rest log rest", "ARES's source", "", "ares_entropy_top_k in C" },
-    { "window entropy", "the mean entropy of the w tokens behind a token",
+    { "window entropy", "the mean entropy of the w tokens after a token",
       "W_t = (H_{t+1} + ... + H_{t+w}) / w", "ARES, arXiv 2510.08457", "",
       "worker.rollout.window_size=4" },
     { "sample's threshold",

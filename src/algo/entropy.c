@@ -1,7 +1,8 @@
 /*
- * Window entropy, its percentile and the tokens that reach a threshold (ARES; aepo.md 2).
- * Everything in double: what is compared with a threshold must not depend on how it was summed, so
- * no running sum: it drifts, and the same window would get other bits in a longer answer.
+ * Window entropy, its percentile and the tokens that reach a threshold (ARES;
+ * docs/aepo.md#entropy-windows-and-hwe-tokens). Everything is in double and no sum runs on from
+ * window to window: what is compared with a threshold must not depend on where it stands, and with
+ * a running sum the same window would have other bits in a longer answer.
  */
 #include "ares/algo_entropy.h"
 #include "ares/kernels.h"
@@ -58,7 +59,7 @@ static void short_windows(const double *h, int64_t windows, int64_t w, double *w
  */
 static void long_windows(const double *h, int64_t n, int64_t windows, int64_t w, double *window)
 {
-    /* sums to the cut behind, and from the cut ahead */
+    /* behind: sums from the cut at or before a token to it; ahead: from a token to the next cut */
     double *behind = ares_malloc((size_t)n * 2 * sizeof *behind), *ahead = behind + n;
     for (int64_t cut = 0; cut < n; cut += w) {
         int64_t end = ARES_MIN(cut + w, n);
@@ -117,9 +118,9 @@ static void sort_few(double *x, int64_t n)
 }
 
 /*
- * The k-th smallest of x [n] (scrambled). A histogram over the range finds the bin that holds it,
- * and only that bin is looked at again: no branch on the data but the last few, where comparisons
- * would be guessed wrong half of the time.
+ * The k-th smallest of x [n], which is reordered. A histogram over the range finds the bin that
+ * holds it, and only that bin is searched further: until few values are left no branch depends on
+ * the data, where the processor would predict half of the comparisons wrongly.
  */
 static double select_kth(double *x, int64_t n, int64_t k)
 {
@@ -149,9 +150,9 @@ static double select_kth(double *x, int64_t n, int64_t k)
 }
 
 /*
- * The neighbours of the k-th smallest: those of x between two values of a sorted sample of it, to x
- * [*kept] and once more behind; *below of x lie below them. false: k or k + 1 is not among them, or
- * they are too many.
+ * The neighbours of the k-th smallest of original [n]: its values between two values of a sorted
+ * sample. They are written to x [*kept] and a second time after that; *below values are smaller.
+ * false: the k-th or the next one is not among them, or they are too many.
  */
 static bool neighbours(double *x, const double *original, int64_t n, int64_t k, int64_t *below,
                        int64_t *kept)
@@ -177,7 +178,7 @@ static bool neighbours(double *x, const double *original, int64_t n, int64_t k, 
     return true;
 }
 
-/* x [n] is scrambled. */
+/* x [n] is overwritten. */
 static double percentile_of(double *x, const double *original, int64_t n, double q)
 {
     if (n == 0) return 0;
@@ -200,7 +201,7 @@ static double percentile_of(double *x, const double *original, int64_t n, double
         up_to += original[i] <= low;
         next = original[i] > low && original[i] < next ? original[i] : next;
     }
-    if (up_to > k + 1) next = low; /* the value is there more than once */
+    if (up_to > k + 1) next = low; /* the value occurs more than once */
     return low + (next - low) * part;
 }
 
@@ -272,8 +273,8 @@ static bool is_space(utf8proc_int32_t c)
 
 void ares_trigger_normalize(ares_view token, ares_str *out)
 {
-    /* how SentencePiece and byte-level vocabularies write a blank */
-    enum { BLOCK_BLANK = 0x2581, DOTTED_BLANK = 0x120 };
+    /* how SentencePiece and byte-level vocabularies write a space */
+    enum { SENTENCEPIECE_SPACE = 0x2581, BYTE_LEVEL_SPACE = 0x120 };
     bool marks = true, leading = true;
     size_t end = 0; /* of the last character that is no white space */
     ares_str_clear(out);
@@ -288,7 +289,7 @@ void ares_trigger_normalize(ares_view token, ares_str *out)
             continue;
         }
         at += (size_t)n;
-        marks = marks && (c == BLOCK_BLANK || c == DOTTED_BLANK);
+        marks = marks && (c == SENTENCEPIECE_SPACE || c == BYTE_LEVEL_SPACE);
         if (marks) continue;
         leading = leading && is_space(c);
         if (leading) continue;

@@ -1,7 +1,7 @@
 /*
- * Sums that no order of rows and no number of ranks changes: the few values of a group are sorted
- * before they are added, a whole batch goes through an exact sum, a fixed-point number as wide as
- * the range of doubles that is rounded once.
+ * Sums that depend neither on the order of rows nor on the number of ranks: the few values of a
+ * group are sorted before they are added, and a whole batch is added exactly, in a fixed-point
+ * number as wide as the range of doubles that is rounded once.
  */
 #include "ares/algo.h"
 

@@ -1,6 +1,6 @@
 /*
- * Functions of this room on a device: its twin where it is a card and has one, else the CPU. What
- * the twin cannot compute with, the CPU names.
+ * Functions of this room on a device: its twin where the device is a card and has one, else the
+ * CPU. After ARES_TWIN_FAULT the CPU computes too, and names the fault.
  */
 #include "twin.h"
 

@@ -1,5 +1,5 @@
 /*
- * Weights of tokens. Cases avg_loss_* and loss_norm_global of shared/golden/aepo.json; they divide
+ * Weights of tokens. Cases avg_loss_* and loss_norm_global of tests/golden/aepo.json; they divide
  * by counts + 1e-8, we by counts.
  */
 #include "test.h"

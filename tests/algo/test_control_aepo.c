@@ -969,7 +969,7 @@ TEST(prompts_that_are_always_right_without_thinking_are_dropped_also_when_they_w
 /* ---------------------------------------------------------------- discarded answers */
 
 /*
- * Every row once more, wrong, silent and of mask 0, before or behind the rows of its group; all of
+ * Every row once more, wrong, silent and of mask 0, before or after the rows of its group; all of
  * them in a group of their own, too.
  */
 static void add_discarded(ares_batch *b, const ares_batch *from, int64_t step)

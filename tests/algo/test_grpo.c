@@ -1,5 +1,5 @@
 /*
- * GRPO's advantages. Cases grpo_1 and grpo_2 of shared/golden/aepo.json (verl's code), groups
+ * GRPO's advantages. Cases grpo_1 and grpo_2 of tests/golden/aepo.json (verl's code), groups
  * brought together.
  */
 #include "test.h"

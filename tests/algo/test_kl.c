@@ -1,5 +1,5 @@
 /*
- * Estimators of KL. Values and slopes from shared/golden/aepo.json, cases kl_kl, kl_abs,
+ * Estimators of KL. Values and slopes from tests/golden/aepo.json, cases kl_kl, kl_abs,
  * kl_low_var_kl (verl's code).
  */
 #include "test.h"

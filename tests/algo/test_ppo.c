@@ -1,5 +1,5 @@
 /*
- * The clipped surrogate and the terms beside it. Cases ppo_default_* of shared/golden/aepo.json
+ * The clipped surrogate and the terms beside it. Cases ppo_default_* of tests/golden/aepo.json
  * (verl's code).
  */
 #include "test.h"
@@ -188,7 +188,7 @@ TEST(input_that_is_no_number_is_an_error_with_its_place)
         snprintf(text, sizeof text, "default: %s of row 1, token 1 is %g", bad[i].name,
                  (double)bad[i].x);
         CHECK_FAIL(ares_loss_find("default")->compute(&a), ARES_ENUMERIC, text);
-        s.mask[11] = 0; /* behind the mask anything goes */
+        s.mask[11] = 0; /* where the mask is 0 any value is allowed */
         CHECK_OK(ares_loss_find("default")->compute(&a));
         CHECK(isfinite(s.sums.loss));
         s.mask[11] = 2;
@@ -215,7 +215,7 @@ static void randomise(state *s, uint64_t seed)
 
 /*
  * The loss of one token with both terms, in f64, from the product's own estimator and the formula
- * of aepo.md 6.3.
+ * of docs/update.md#ppo-with-low-high-and-dual-clip.
  */
 static double reference(const state *s, int64_t t, double log_prob, double entropy,
                         const ares_kl *kl, double coef)

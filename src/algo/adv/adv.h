@@ -1,14 +1,15 @@
 /*
- * What all advantage estimators share. An entry opens a pass over the batch, which checks
- * everything it will read, writes an advantage per token in double, and closes the pass:
+ * What all advantage estimators share. An entry opens an estimate of the batch, which checks
+ * everything it will read, writes an advantage per token in double, and closes the estimate:
  *
  *     adv_estimate p;
  *     ARES_TRY(adv_open(&p, &ares_adv_rloo, cfg, world, b));
  *     adv_groups(&p, leave_one_out);
+ *     adv_spread(&p);
  *     return adv_close(&p);
  *
- * A row none of whose tokens the mask shows (an answer that was discarded) takes no part in its
- * group's statistics: the scores of the others are compared without it (dapo.md 2.3, 6.3).
+ * A row whose mask is 0 everywhere is a discarded answer: the scores of its group are compared
+ * without it (docs/dapo.md#answers-beyond-the-limit).
  */
 #ifndef ARES_ALGO_ADV_PRIVATE_H
 #define ARES_ALGO_ADV_PRIVATE_H
@@ -29,18 +30,17 @@ typedef struct adv_estimate {
     const ares_algorithm_config *cfg;
     ares_world *world;
     ares_batch *b;
-    /* [rows]: sum of token_level_rewards, masked tokens' too; tokens of mask 1 */
+    /* [rows]: sum of token_level_rewards, those of mask 0 included; number of tokens of mask 1 */
     double *score, *length;
-    double *row; /* [rows]: written by adv_groups; adv_spread makes tokens of it */
-    /* [tokens]: the advantages, and the returns: adv_close takes both; zeroed */
-    double *token, *returned;
+    double *row;              /* [rows]: written by adv_groups, read by adv_spread */
+    double *token, *returned; /* [tokens]: advantages and returns for adv_close; zeroed */
 } adv_estimate;
 int adv_open(adv_estimate *p, const ares_adv *adv, const ares_algorithm_config *cfg,
              ares_world *world, ares_batch *b);
 
 /*
- * The answers of a group that are compared. A group that has one answer in all is compared with 0,
- * at a std of 1, as in verl.
+ * The answers of a group that are compared. In a group that has one answer in all, mean is 0 and
+ * std 1, as in verl.
  */
 typedef struct adv_group {
     int64_t n;
@@ -49,21 +49,22 @@ typedef struct adv_group {
 } adv_group;
 typedef void adv_group_fn(const adv_estimate *p, const adv_group *g, double *advantage); /* [n] */
 void adv_groups(adv_estimate *p, adv_group_fn *fn);
-/* Every token of a response gets its row's advantage, which is the return as well. */
+/* Every token of mask 1 gets its row's advantage, also as its return. */
 void adv_spread(adv_estimate *p);
 /*
- * Writes the columns, then what options do to any estimator's advantages: zero, normalised,
- * corrected for the sampler.
+ * Writes the columns after what options do to the advantages of any estimator: normalised, set to
+ * 0, corrected for the sampler.
  */
 int adv_close(adv_estimate *p);
 
 /*
- * Turn ends of the batch; where it has none, a row is one turn, which ends on its last token of
- * mask 1. From the batch's arena. (adv/gae.c)
+ * The batch's turn_ends; where they are NULL, a row is one turn, which ends on its last token of
+ * mask
+ * 1. Allocated from the batch's arena. (gae.c)
  */
 int adv_turn_ends(const adv_estimate *p, const uint8_t **out);
 
-/* A function of one group spread over its tokens: the whole of most estimators. */
+/* A whole estimator: fn gives each answer of a group its advantage. */
 int adv_of_groups(const ares_adv *adv, const ares_algorithm_config *cfg, ares_world *world,
                   ares_batch *b, adv_group_fn *fn);
 /* score less the group's mean */

@@ -1,4 +1,4 @@
-/* A pass over the batch, as every estimator makes one (adv.h). */
+/* What the estimators share: opening, groups, spreading over tokens, closing (adv.h). */
 #include "adv.h"
 
 #include <math.h>

@@ -1,9 +1,9 @@
 /*
  * Generalised advantage estimation (Schulman et al., arXiv 1506.02438), and over two levels: first
- * over the turns of an episode, then over the tokens of each turn (RAGEN's bi_level_gae; agentic.md
- * 4.3). Advantages are whitened over all tokens of the batch, returns = A + V are not. Masked
- * tokens (tool output between turns) pass the next value and advantage through, so credit crosses
- * them; a reward on such a token reaches nothing.
+ * over the turns of an episode, then over the tokens of each turn (RAGEN's bi_level_gae;
+ * docs/update.md#gae-over-turns). Advantages are whitened over all tokens of the batch, returns = A
+ * + V are not. Masked tokens (tool output between turns) pass the next value and advantage through,
+ * so credit crosses them; a reward on such a token reaches nothing.
  */
 #include "adv.h"
 

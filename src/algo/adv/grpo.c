@@ -4,8 +4,8 @@
  * in verl. Without the division: Dr. GRPO (arXiv 2503.20783). A group of equal scores gives exactly
  * 0.
  *
- * Two weights of RAGEN's (agentic.md 4.10): a group's std over the largest of the batch, and the
- * mean length of the batch's responses over the response's.
+ * Two weights of RAGEN (docs/update.md#weights-of-a-group): a group's std divided by the largest of
+ * the batch, and the mean length of the batch's responses divided by the response's.
  */
 #include <math.h>
 
@@ -44,7 +44,7 @@ static int weigh_by_length(adv_estimate *p)
     double sums[2] = { 0, 0 }; /* whole numbers: exact in any order */
     for (int64_t r = 0; r < p->b->rows; r++) {
         sums[0] += p->length[r];
-        /* an empty answer too, a discarded one nowhere */
+        /* an empty answer counts, a discarded one does not */
         sums[1] += ares_batch_row_counts(p->b, r);
     }
     ARES_TRY(ares_world_sum_f64(p->world, sums, 2));

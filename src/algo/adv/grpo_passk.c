@@ -1,7 +1,7 @@
 /*
  * Pass@k training (arXiv 2503.19595, in the form of verl and EasyR1): only the best answer of a
- * group learns, by what it is better than the second best; over std + 1e-6 where
- * norm_adv_by_std_in_grpo says so. Several best ones: nobody learns.
+ * group has an advantage, by how much its score exceeds the second best; divided by std + 1e-6 with
+ * norm_adv_by_std_in_grpo. Where several answers are best, all advantages are 0.
  */
 #include <math.h>
 

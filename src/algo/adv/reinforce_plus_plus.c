@@ -1,7 +1,7 @@
 /*
  * REINFORCE++ (arXiv 2501.03262): discounted returns of each token, R_t = r_t + gamma R_{t+1},
- * whitened over all tokens of the batch. What is carried is dropped behind a token outside the
- * mask, after that token had its share, as in verl. A reward outside the mask thus reaches nothing.
+ * whitened over all tokens of the batch. As in verl, a token of mask 0 gets its return but passes
+ * nothing on to the tokens before it, so a reward on such a token has no effect.
  */
 #include "adv.h"
 

@@ -1,7 +1,7 @@
 /*
- * VAPOR's group advantage (vapor.md 4): A = s less the group's mean, answers without a verifiable
- * span among them at 0. The formula is that of grpo without its std; a name of its own, because a
- * group of one is no mistake there: it learns nothing.
+ * VAPOR's group advantage (docs/vapor.md#advantage): A = s less the group's mean, where answers
+ * without a verifiable span count with a score of 0. The formula is that of grpo without the std.
+ * It has its own name because a group of one answer is allowed here; its advantage is 0.
  */
 #include "adv.h"
 

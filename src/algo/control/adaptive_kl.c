@@ -1,7 +1,8 @@
 /*
- * The KL coefficient that follows the KL (algorithm.kl_type: adaptive), for KL in the reward only,
- * as in verl: with use_kl_loss the coefficient is a constant. The step is taken after the
- * coefficient was used, with as many n as samples.
+ * The KL coefficient that is adapted to the KL (algorithm.kl_type: adaptive;
+ * docs/update.md#kl-controllers). Only for KL in the reward, as in verl: with use_kl_loss the
+ * coefficient is constant. The step is made after the coefficient was used; n is the number of
+ * samples.
  */
 #include "control.h"
 

@@ -1,7 +1,8 @@
 /*
- * AEPO (ARES): what it remembers and the order in which a step uses and changes it
- * (aepo.md 1.5, 1.6, 1.9). Counts are made with the threshold of earlier batches, alphas move by
- * the targets of earlier batches, then both are renewed; the KL's factors move after the update.
+ * AEPO (ARES): its state and the order in which a step uses and changes it
+ * (docs/aepo.md#one-step-in-order). HWE tokens are counted with the threshold of earlier batches
+ * and alphas move by the targets of earlier batches, then threshold and targets are replaced; the
+ * factors of the KL move after the update.
  */
 #include "aepo.h"
 
@@ -192,11 +193,13 @@ static void tell_sample(const aepo *s, ares_sample *x, ares_difficulty d, int32_
     x->entropy_alpha = (float)s->aims.alpha[d];
 }
 
-/* Before the first threshold the rows on trial give one, for them alone; before a difficulty's
- * first target the group's own mean is it. */
+/*
+ * Before the first threshold these rows give one, used for them alone; before a difficulty's first
+ * target the group's own mean takes its place.
+ */
 static int provisional(const void *state, ares_batch *b)
 {
-    aepo s = *(const aepo *)state; /* what is changed here is forgotten */
+    aepo s = *(const aepo *)state; /* a copy: changes are not kept */
     ares_arena arena = { 0 };
     control_gathered all = { 0 };
     control_sample *local = ares_arena_calloc(&arena, (size_t)b->rows + 1, sizeof *local);
@@ -238,7 +241,7 @@ static int observe_in(aepo *s, ares_batch *b, ares_metrics *m, ares_arena *arena
                             .soft_cost = soft_cost,
                             .local = local };
     ARES_TRY(measure_and_mark(s, b, &x, arena, all));
-    if (!all->n_samples) { /* every answer is discarded: what is known stays */
+    if (!all->n_samples) { /* every answer is discarded: the state stays as it is */
         ARES_TRY(aepo_drop_easy(s, all, arena));
         if (m) aepo_report_batch(s, all, m);
         return ARES_OK;
@@ -256,7 +259,7 @@ static int observe_in(aepo *s, ares_batch *b, ares_metrics *m, ares_arena *arena
 
     for (int64_t r = 0; r < b->rows; r++) {
         int64_t d = ARES_DIFFICULTY_NONE;
-        if (!ares_batch_row_counts(b, r)) continue; /* a discarded answer is told nothing */
+        if (!ares_batch_row_counts(b, r)) continue; /* discarded answers get nothing */
         ares_map_get(s->difficulty, ares_view_of(b->samples[r].row->gid), &d);
         tell_sample(s, &b->samples[r], (ares_difficulty)d, local[r].hwe);
     }
@@ -298,8 +301,10 @@ static int adapt(void *state, const ares_batch *b, ares_metrics *m)
 
 /* ---------------------------------------------------------------- validation, bootstrap */
 
-/* A prompt that training knows has its difficulty there; ids we made up for rows without one say
- * nothing across data sets. */
+/*
+ * A prompt that training has seen has the difficulty it has there. Ids that the loader made for
+ * rows without one cannot be compared across data sets.
+ */
 static void look_up_difficulties(const aepo *s, ares_batch *b)
 {
     for (int64_t r = 0; r < b->rows; r++) {
@@ -312,9 +317,10 @@ static void look_up_difficulties(const aepo *s, ares_batch *b)
 }
 
 /*
- * Before a difficulty's first target its validation prompts give one, for this validation alone, as
- * the first step's prompts will: against a target of 0 almost every HWE token would be one too
- * many, and scores of before the first step would compare with none after it.
+ * Before a difficulty's first target its validation prompts give one, used for this validation
+ * alone, as the first step's prompts will for training. Against a target of 0 almost every HWE
+ * token would be penalised, and scores from before the first step could not be compared with later
+ * ones.
  */
 static void provisional_targets(aepo *s, const control_gathered *all, ares_arena *arena)
 {

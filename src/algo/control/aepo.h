@@ -1,7 +1,7 @@
 /*
  * The parts of the AEPO control: options and state, shared by aepo.c (the order of a step),
- * aepo_rows.c (what is read off a batch), aepo_easy.c (dropping prompts), aepo_kl.c (weights of the
- * KL), aepo_state.c (saving) and aepo_report.c (metrics).
+ * aepo_rows.c (what is computed from a batch), aepo_easy.c (dropping prompts), aepo_kl.c (weights
+ * of the KL), aepo_state.c (saving) and aepo_report.c (metrics).
  */
 #ifndef ARES_ALGO_CONTROL_AEPO_H
 #define ARES_ALGO_CONTROL_AEPO_H
@@ -158,7 +158,7 @@ typedef struct aepo {
     ares_batch made; /* no tokens: groups, samples with their counts */
 } aepo;
 
-/* Who speaks in messages. */
+/* How messages begin. */
 #define AEPO_WHO "algo: control aepo"
 
 #define AEPO_BY_DIFFICULTY(options, name)                                    \
@@ -198,7 +198,8 @@ ares_aepo_prompt *aepo_pool_prompts(const control_gathered *all, ares_arena *are
 
 int aepo_generated(void *state, const ares_batch *b);
 bool aepo_dropped(const void *state, int64_t i, ares_view *gid);
-/* Of all groups generated in the step, or of the batch where nobody showed them. */
+/* Looks at all groups that aepo_generated has seen in the step, or at the batch where it saw none.
+ */
 int aepo_drop_easy(aepo *s, const control_gathered *batch, ares_arena *arena);
 
 void aepo_write_kl_weight(const aepo *s, ares_batch *b, const double *soft_cost, ares_arena *arena);
@@ -209,6 +210,6 @@ void aepo_metric(ares_metrics *m, const char *prefix, int difficulty, const char
                  double value);
 void aepo_report_state(const aepo *s, ares_metrics *m, const char *prefix); /* tau and targets */
 void aepo_report_validation(const aepo *s, ares_metrics *m);
-/* What the step's batch says of each difficulty; samples carry theirs. */
+/* The step's metrics by difficulty; the samples' difficulty must be set. */
 void aepo_report_batch(const aepo *s, const control_gathered *all, ares_metrics *m);
 #endif

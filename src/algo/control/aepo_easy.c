@@ -1,7 +1,7 @@
 /*
- * The AEPO control's dropping of prompts that have become too easy. What decides is every group
- * that was generated, those that filters drop included. Before the first threshold there is no
- * target yet, and nothing is dropped.
+ * The AEPO control's dropping of prompts that have become too easy. Every group that was generated
+ * is looked at, also those that filters drop. Before the first threshold there is no target, so
+ * nothing is dropped.
  */
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /*
  * The AEPO control's part in the KL: each token's weight before the update, each difficulty's
- * factor after it (aepo.md 5.3, 5.4).
+ * factor after it (docs/aepo.md#kl-by-token-and-difficulty).
  */
 #include <string.h>
 
@@ -54,7 +54,7 @@ static void kl_by_difficulty(const control_gathered *all, double *sum, int64_t *
 
 static void step_lambdas(aepo *s, const double *sum, const int64_t *count)
 {
-    enum { LEAST_SAMPLES = 8 }; /* a mean over fewer says little */
+    enum { LEAST_SAMPLES = 8 }; /* a mean over fewer is too noisy to act on */
     const double *budget = AEPO_BY_DIFFICULTY(s->options, kl_budget);
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++)
         if (count[d] >= LEAST_SAMPLES)
@@ -82,8 +82,8 @@ static void step_betas(aepo *s, const double *sum, const int64_t *count)
 }
 
 /*
- * Means over the measurements [0, n) of rows; a row without any is left out. The rest of local is
- * there.
+ * local's kl becomes the mean over the measurements seen [n] of each row; rows without any are left
+ * out. The other members of local are set already.
  */
 static void take_means(const ares_row_kl *seen, int64_t n, int64_t rows, control_sample *local,
                        ares_arena *arena)
@@ -110,7 +110,7 @@ static int gather_kl(const aepo *s, const ares_batch *b, const control_sample *l
     return rc;
 }
 
-/* log_space: once for every optimizer step that the actor took, by the rows it was made of. */
+/* log_space: one step for every optimizer step of the actor, by the rows that it trained on. */
 static int adapt_betas(aepo *s, const ares_batch *b, control_sample *local, ares_arena *arena)
 {
     double sum[ARES_DIFFICULTIES];
@@ -126,8 +126,8 @@ static int adapt_betas(aepo *s, const ares_batch *b, control_sample *local, ares
 }
 
 /*
- * KL in the loss is collected over all passes of the actor's update, and moves nothing in a step
- * without one (trainer.critic_warmup).
+ * KL in the loss is measured in all passes of the actor's update; in a step without an update
+ * (trainer.critic_warmup) nothing moves.
  */
 int aepo_adapt_kl(aepo *s, const ares_batch *b, ares_metrics *m, ares_arena *arena)
 {

@@ -1,6 +1,6 @@
 /*
- * Metrics of AEPO by difficulty, under the names of ARES (aepo.md 10). A difficulty without samples
- * says nothing.
+ * Metrics of AEPO by difficulty, under the names of ARES (docs/aepo.md#metrics). A difficulty
+ * without samples has none.
  */
 #include <math.h>
 #include <stdio.h>
@@ -42,8 +42,8 @@ typedef struct sums {
 } sums;
 
 /*
- * Under the published name, with _ for its blanks, and ours. The published one prints a NaN for an
- * empty bin; ours leaves it out.
+ * Under the published name, with _ for its spaces, and under ours. The published metric is NaN for
+ * an empty bin; ours is left out.
  */
 static void report_bins(const control_gathered *all, int difficulty, int64_t n, ares_metrics *m)
 {

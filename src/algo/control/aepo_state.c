@@ -1,6 +1,6 @@
 /*
- * AEPO's memory as one JSON object (aepo.md 1.8). Doubles are written so that they read back as the
- * same bits.
+ * AEPO's memory as one JSON object (docs/aepo.md#state-in-a-checkpoint). Doubles are written so
+ * that they read back as the same bits.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -272,7 +272,7 @@ static int load_bootstrap(aepo *s, const ares_json *json)
     ARES_TRY(boolean(map, "done", &s->bootstrap_done));
     ARES_TRY(control_integer(map, AEPO_WHO, "prompts", &s->bootstrap_prompts));
     s->bootstrap_tokens = 0;
-    /* absent: an older state */
+    /* absent in states of older versions */
     if (ares_json_get(map, "tokens"))
         ARES_TRY(control_integer(map, AEPO_WHO, "tokens", &s->bootstrap_tokens));
     ARES_TRY(object(map, "seen", &seen));

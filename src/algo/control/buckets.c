@@ -1,6 +1,6 @@
 /*
- * Difficulty buckets of AEPO: who is in which, what each aims at, how much its entropy score weighs
- * (aepo.md 4).
+ * Difficulty buckets of AEPO: which prompts are in which, their target numbers of HWE tokens, and
+ * the weights of their entropy scores (docs/aepo.md#difficulty-targets-and-alphas).
  */
 #include "ares/algo_control.h"
 

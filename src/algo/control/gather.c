@@ -1,4 +1,4 @@
-/* One order for what all ranks know, and reading a saved state. */
+/* Gathers the samples of all ranks in one order, and reads saved states. */
 #include "control.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 
 #include "ares/algo_loss.h"
 
-/* Ahead of its gid and its samples, in what a rank sends of a group. */
+/* What a rank sends of a group: this header, its gid, its samples. */
 typedef struct group_header {
     int64_t draw, count, gid_len;
 } group_header;
@@ -25,7 +25,7 @@ static int by_index(const void *a, const void *b)
     return (x->index > y->index) - (x->index < y->index);
 }
 
-static bool said(const ares_batch *b, const control_sample *local, int64_t r)
+static bool gathers(const ares_batch *b, const control_sample *local, int64_t r)
 {
     return !local[r].left_out && ares_batch_row_counts(b, r);
 }
@@ -34,7 +34,7 @@ static void write_groups(const ares_batch *b, const control_sample *local, ares_
 {
     for (int64_t g = 0; g < b->groups; g++) {
         int64_t first = b->group_start[g], end = b->group_start[g + 1], count = 0;
-        for (int64_t r = first; r < end; r++) count += said(b, local, r);
+        for (int64_t r = first; r < end; r++) count += gathers(b, local, r);
         if (!count) continue;
         const ares_sample *s = &b->samples[first];
         const char *gid = s->row && s->row->gid ? s->row->gid : "";
@@ -42,7 +42,7 @@ static void write_groups(const ares_batch *b, const control_sample *local, ares_
         ares_str_add(out, (const char *)&h, sizeof h);
         ares_str_add(out, gid, (size_t)h.gid_len);
         for (int64_t r = first; r < end; r++)
-            if (said(b, local, r)) ares_str_add(out, (const char *)&local[r], sizeof *local);
+            if (gathers(b, local, r)) ares_str_add(out, (const char *)&local[r], sizeof *local);
     }
 }
 

@@ -1,6 +1,7 @@
 /*
- * KL by difficulty: its means, the controllers of its weight, the weight of a token, and KL in the
- * reward (aepo.md 5).
+ * KL by difficulty: its means, the controllers of its weight, the weight of a token
+ * (docs/aepo.md#kl-by-token-and-difficulty), and KL in the reward
+ * (docs/update.md#kl-to-the-reference-model).
  */
 #include "ares/algo_control.h"
 

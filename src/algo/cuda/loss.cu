@@ -79,7 +79,8 @@ static __device__ loss_token token_at(const loss_job &j, int64_t t)
     return x;
 }
 
-/* Whether token t counts; a place that loss_check would refuse is noted, and does not. */
+/* Whether token t counts: its mask is 1. What loss_check would refuse is noted and does not count.
+ */
 static __device__ bool counts(const loss_job &j, int64_t t)
 {
     if (j.mask[t] == 0) return false;
@@ -111,7 +112,7 @@ static __device__ void see(const loss_job &j, tally *s, double log_ratio, double
     s->low = e.ratio < s->low ? e.ratio : s->low;
     s->high = e.ratio > s->high ? e.ratio : s->high;
 }
-/* All lanes of the warp call it; those that do not count are outside every bin. */
+/* Counts the bin of each active lane. All lanes of the warp must call it. */
 static __device__ void see_bin(unsigned *bins, bool active, double log_ratio)
 {
     double x = ares_loss_bound(log_ratio);
@@ -179,7 +180,7 @@ static __device__ tally tally_new()
     s.high = -INFINITY;
     return s;
 }
-/* The block's sums and bins, out. */
+/* Writes the block's sums, and adds its bins to the total. */
 static __device__ void tally_close(const loss_job &j, const tally &s, const unsigned *bins)
 {
     double *to = j.partial + (int64_t)blockIdx.x * SUM_WIDTH;
@@ -316,8 +317,8 @@ static loss_kernel kernel_named(const char *name)
 /* ------------------------------------------------------------------ the call */
 
 /*
- * Row starts counted from the arrays' first token, and what is known of rows' answers: 1 right, 0
- * wrong, 2 unknown.
+ * Row starts counted from the arrays' first token; and for each row whether its answer is right: 1
+ * right, 0 wrong, 2 unknown.
  */
 static std::vector<int64_t> starts_of(const ares_loss_args *a)
 {
@@ -426,7 +427,7 @@ int cuda_algo_loss(ares_device *d, const ares_twin_loss *t)
     return rc;
 }
 
-/* ------------------------------------------------------------------ the critic's */
+/* ------------------------------------------------------------------ the critic's loss */
 
 typedef struct value_job {
     int64_t n;
@@ -543,8 +544,8 @@ typedef struct rollout_weights_job {
     int64_t rows;
     const int64_t *start;
     const float *log_prob, *rollout;
-    const uint8_t *hidden; /* the mask */
-    bool by_token, mean, mask;
+    const uint8_t *response_mask;
+    bool by_token, mean, mask; /* mask: rollout_is_mode */
     double lower, upper;
     float *weight;
     double *partial; /* [blocks][3] */
@@ -558,7 +559,7 @@ static __global__ void __launch_bounds__(TWIN_THREADS) rollout_weights_rows(roll
         int64_t from = j.start[row], to = j.start[row + 1];
         double sum = 0, n = 0;
         for (int64_t t = from + threadIdx.x; t < to; t += TWIN_THREADS) {
-            if (!j.hidden[t]) continue;
+            if (!j.response_mask[t]) continue;
             double x = (double)j.log_prob[t] - (double)j.rollout[t];
             if (!twin_finite(x)) twin_fault(j.fault, t);
             sum += x;
@@ -567,7 +568,7 @@ static __global__ void __launch_bounds__(TWIN_THREADS) rollout_weights_rows(roll
         sum = twin_block_sum(sum);
         n = twin_block_sum(n);
         for (int64_t t = from + threadIdx.x; t < to; t += TWIN_THREADS) {
-            if (!j.hidden[t]) {
+            if (!j.response_mask[t]) {
                 j.weight[t] = 0;
                 continue;
             }
@@ -606,7 +607,7 @@ int cuda_algo_rollout_weights(ares_device *d, const ares_twin_rollout_weights *t
     j.start = twin_up(&m, t->of.row_start, rows + 1);
     j.log_prob = twin_up(&m, t->log_prob, n);
     j.rollout = twin_up(&m, t->rollout_log_prob, n);
-    j.hidden = twin_up(&m, t->mask, n);
+    j.response_mask = twin_up(&m, t->mask, n);
     j.by_token = strcmp(cfg->rollout_is, "token") == 0;
     j.mean = strcmp(cfg->rollout_is, "geometric") == 0;
     j.mask = strcmp(cfg->rollout_is_mode, "mask") == 0;

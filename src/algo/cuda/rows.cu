@@ -1,27 +1,27 @@
 /*
  * Twins that walk rows: advantages from the last token to the first, windows of entropy with each
- * row's percentile, statistics of groups. Everything in f64 and in the CPU's order of operations,
- * but for the mean that pads a row's list of windows and the sums of rows, which meet in a block's
- * tree.
+ * row's percentile, statistics of groups. Everything is computed in f64 and in the CPU's order of
+ * operations, except the mean that pads a row's list of windows and the sums of rows, which are
+ * added in a block's tree.
  */
 #include "twin.cuh"
 
 #include <math.h>
 
-/* ------------------------------------------------------------------ advantages: a warp a row */
+/* ------------------------------------------------------------------ advantages: a warp per row */
 
 typedef struct gae_job {
     int64_t rows;
     const int64_t *start;
     const float *rewards, *values;
-    const uint8_t *mask, *ends; /* ends NULL: of tokens alone */
+    const uint8_t *mask, *ends; /* ends NULL: over tokens only */
     double gamma, lam, high;
     double *advantages, *returns;
 } gae_job;
 
 /*
- * 32 tokens at a time: lane i reads the i-th, then every lane walks all of them, and keeps what is
- * its own.
+ * 32 tokens at a time: lane i reads the i-th, then every lane walks over all of them and keeps the
+ * results of its own.
  */
 static __global__ void __launch_bounds__(TWIN_THREADS) gae_rows(gae_job j)
 {
@@ -41,7 +41,7 @@ static __global__ void __launch_bounds__(TWIN_THREADS) gae_rows(gae_job j)
                 double r = __shfl_sync(TWIN_ALL, reward, i), v = __shfl_sync(TWIN_ALL, value, i);
                 int known = __shfl_sync(TWIN_ALL, seen | end << 1, i);
                 if (!(known & 1)) continue;
-                /* the reward becomes what the turn is worth, later turns included */
+                /* the reward becomes the turn's value with all later turns */
                 if (known & 2) {
                     turn = r + j.high * next_turn - v + j.high * j.lam * turn;
                     next_turn = v;
@@ -92,7 +92,7 @@ int cuda_algo_gae(ares_device *d, const ares_twin_gae *t)
     return twin_close(&m);
 }
 
-/* ------------------------------------------------------------------ windows: a block a row */
+/* ------------------------------------------------------------------ windows: a block per row */
 
 enum { DIRECT = 32 }; /* longer windows are made of two sums, as on the CPU (entropy.c) */
 
@@ -117,7 +117,7 @@ static __device__ void short_windows(const float *h, int64_t windows, int64_t w,
     }
 }
 
-/* van Herk's cuts: a thread a cut. */
+/* van Herk's cuts, a thread per cut (entropy.c). */
 static __device__ void long_windows(const float *h, int64_t n, int64_t windows, int64_t w,
                                     double *behind, double *ahead, double *window)
 {
@@ -156,9 +156,9 @@ static __device__ double of_ordered(unsigned long long u)
 }
 
 /*
- * The k-th smallest, exactly: a histogram of the byte below the prefix that smallest and largest
- * share, then of the byte below that one among the values it left, until one value is left or no
- * byte. Lanes of the same byte add once.
+ * The exact k-th smallest: a histogram of the byte after the prefix that the smallest and the
+ * largest share selects the values with one byte there; the next byte is looked at among these, and
+ * so on until one value or no byte is left. Lanes of the same byte add once.
  */
 static __device__ double select_kth(const padded &x, int64_t k)
 {
@@ -178,7 +178,7 @@ static __device__ double select_kth(const padded &x, int64_t k)
     __syncthreads();
     low = least, high = most;
     if (low == high) return of_ordered(low);
-    /* bits at the top that all have in common: fewer than 64 */
+    /* leading bits that all values share: fewer than 64 */
     int known = __clzll((long long)(low ^ high));
     int shift = 64 - known;
     unsigned long long prefix = known ? low >> shift : 0;
@@ -231,7 +231,7 @@ static __device__ double percentile(const padded &x, double q)
     }
     up_to = twin_block_sum(up_to);
     next = -twin_block_max(-next);
-    if (up_to > (double)(k + 1)) next = low; /* the value is there more than once */
+    if (up_to > (double)(k + 1)) next = low; /* the value occurs more than once */
     return low + (next - low) * part;
 }
 
@@ -263,7 +263,7 @@ static __global__ void __launch_bounds__(TWIN_THREADS) window_rows(window_job j)
         int64_t from = j.start[row], n = j.start[row + 1] - from, windows = n > j.w ? n - j.w : 0;
         const float *h = j.h + from;
         double *window = j.window + from;
-        __syncthreads(); /* what the row before left in shared memory has been read */
+        __syncthreads(); /* every thread has read what the row before left in shared memory */
         if (j.w <= DIRECT) short_windows(h, windows, j.w, window);
         else long_windows(h, n, windows, j.w, j.behind + from, j.ahead + from, window);
         for (int64_t t = windows + threadIdx.x; t < n; t += TWIN_THREADS) window[t] = 0;
@@ -318,11 +318,11 @@ int cuda_algo_windows(ares_device *d, const ares_twin_windows *t)
     return twin_close(&m);
 }
 
-/* ------------------------------------------------------------------ groups: a block a group */
+/* ------------------------------------------------------------------ groups: a block per group */
 
 /*
- * Sorted by counting, for each value, those before it: groups are small. Then one thread adds, in
- * the CPU's order.
+ * Groups are small, so values are sorted by counting those before each; then one thread adds them
+ * in the CPU's order.
  */
 static __global__ void __launch_bounds__(TWIN_THREADS)
     group_stats(int64_t groups, const int64_t *start, const double *x, double *sorted,
@@ -357,7 +357,7 @@ int cuda_algo_groups(ares_device *d, int64_t groups, const int64_t *group_start,
     int64_t rows = groups ? group_start[groups] : 0;
     if (groups == 0) return ARES_OK;
     for (int64_t r = 0; r < rows; r++)
-        if (!(x[r] - x[r] == 0)) return ARES_TWIN_FAULT; /* no order without it */
+        if (!(x[r] - x[r] == 0)) return ARES_TWIN_FAULT; /* such values have no order */
     twin_memory m = twin_open(d,
                               (size_t)rows * 2 * sizeof(double) +
                                   (size_t)(groups + 1) * (sizeof(int64_t) + sizeof *out),

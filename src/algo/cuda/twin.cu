@@ -1,7 +1,7 @@
 /* The table of algo's twins, their memory, and the clock around their kernels. */
 #include "twin.cuh"
 
-static cudaEvent_t begun, ended; /* of the process: a rank has one card */
+static cudaEvent_t begun, ended; /* of the process, because a rank has one card */
 static bool timed;
 
 twin_memory twin_open(ares_device *d, size_t bytes, int arrays)

@@ -24,10 +24,10 @@ typedef struct twin_memory {
 /* bytes: of all that will be taken; arrays: how many. */
 twin_memory twin_open(ares_device *d, size_t bytes, int arrays);
 void *twin_bytes(twin_memory *m, size_t bytes);
-/* Around the launches: the clock of kernel_s. */
+/* Before and after the launches, for the clock of kernel_s. */
 void twin_begin(twin_memory *m);
 void twin_end(twin_memory *m);
-int twin_close(twin_memory *m); /* waits; the first failure */
+int twin_close(twin_memory *m); /* waits for the device; returns its first failure */
 
 template <typename T> static inline T *twin_take(twin_memory *m, int64_t n)
 {
@@ -68,11 +68,11 @@ static __device__ inline double twin_warp_sum(double v)
     for (int step = 16; step; step /= 2) v += __shfl_xor_sync(TWIN_ALL, v, step);
     return v;
 }
-/* Of a whole block of TWIN_THREADS, in one tree: the same in every thread. */
+/* The sum over a block of TWIN_THREADS, in one tree; every thread gets it. */
 static __device__ inline double twin_block_sum(double v)
 {
     __shared__ double of_warp[TWIN_WARPS];
-    __syncthreads(); /* a call before this one may still be read */
+    __syncthreads(); /* the result of an earlier call may still be read */
     v = twin_warp_sum(v);
     if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = v;
     __syncthreads();
@@ -80,7 +80,7 @@ static __device__ inline double twin_block_sum(double v)
     for (int i = 0; i < TWIN_WARPS; i++) sum += of_warp[i];
     return sum;
 }
-static __device__ inline double twin_block_max(double v) /* NaN is passed over */
+static __device__ inline double twin_block_max(double v) /* ignores NaN */
 {
     __shared__ double of_warp[TWIN_WARPS];
     __syncthreads();
@@ -94,7 +94,7 @@ static __device__ inline double twin_block_max(double v) /* NaN is passed over *
     for (int i = 1; i < TWIN_WARPS; i++) most = of_warp[i] > most ? of_warp[i] : most;
     return most;
 }
-/* The first place where an input was no number. */
+/* Notes the first place of an input that cannot be computed with. */
 static __device__ inline void twin_fault(unsigned long long *fault, int64_t t)
 {
     atomicMin(fault, (unsigned long long)t);

@@ -1,6 +1,6 @@
 /*
- * Groups whose mean accuracy (or score) lies strictly between two bounds (AEPO; aepo.md 1.4): not
- * all right, not all wrong.
+ * Groups whose mean accuracy (or score) lies strictly between two bounds (AEPO;
+ * docs/aepo.md#choosing-groups): not all right, not all wrong.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
- * DAPO's dynamic sampling (arXiv 2503.14476, section 3.2): a group teaches something when it has
- * both right and wrong answers, judged before rewards are shaped for length, and without those that
- * were discarded. Where rewards are no bit: when they differ.
+ * DAPO's dynamic sampling (arXiv 2503.14476, section 3.2): a group is informative when it has
+ * both right and wrong answers, judged before rewards are shaped for length and without discarded
+ * answers. With metric: score, when its scores differ.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /*
- * Groups whose scores deviate (curriculum.md 5): std by n - 1 above 1e-6. With
+ * Groups of different scores (docs/filters.md#groups-of-equal-scores): std with divisor n - 1 above
+ * 1e-6. With
  * keep_when_insufficient a group of equal scores stays as long as dropping it would leave fewer in
  * play than the batch takes.
  */

@@ -1,6 +1,6 @@
 /*
- * How many groups to ask for, and what to do when filters leave too few: decisions only, the caller
- * draws.
+ * How many groups to ask for, and what to do when filters leave too few. Decisions only: the caller
+ * draws the groups.
  */
 #include "ares/algo_filter.h"
 

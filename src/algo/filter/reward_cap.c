@@ -1,8 +1,8 @@
 /*
- * A cap on the mean reward by data source (curriculum.md 5): a group of zeros is dropped first,
- * then one whose mean is above the cap. Sums run in sample order and the comparison is bare, as the
- * source has it: three scores of 0.1 are above a cap of 0.1. A group without a cap stays, zeros or
- * not.
+ * A cap on the mean reward by data source (docs/filters.md#caps-by-data-source): groups of zeros
+ * are dropped, and groups whose mean is above the cap. As in slime's example, scores are added in
+ * sample order and compared without a tolerance: three scores of 0.1 are above a cap of 0.1. A
+ * group whose source has no cap stays, also one of zeros.
  */
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /*
- * RAGEN's filter by reward variance (agentic.md 3.2): the groups of a batch are ranked by a metric,
- * and those at one end stay. In double where the source has float32; cumulative masses are compared
- * with 1e-12 to spare.
+ * RAGEN's filter by reward variance (docs/filters.md#selection-by-reward-variance): the groups of a
+ * batch are ranked by a metric, and those at one end stay. Computed in double where RAGEN has
+ * float32; cumulative masses are compared with a tolerance of 1e-12.
  */
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /*
- * Weights for a sampler whose log-probs are not the trainer's: bf16 or other kernels in rollout,
- * older weights (formulas: rollout_weight.h).
+ * rollout_is: weights for a sampler whose log-probs differ from the trainer's, because rollout uses
+ * bf16, other kernels or older weights (formulas: rollout_weight.h).
  */
 #include "rollout_weight.h"
 

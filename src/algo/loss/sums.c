@@ -1,7 +1,4 @@
-/*
- * Sums of a loss pass: merged over micro-batches, reduced over ranks, told as metrics (names:
- * aepo.md 10, dapo.md 3).
- */
+/* Sums of a loss: added over ranks and reported as metrics (docs/update.md#metrics). */
 #include <math.h>
 
 #include "ares/algo_loss.h"

@@ -1,6 +1,6 @@
 /*
- * The critic's loss (aepo.md 6.5, agentic.md 4.7): half of the larger squared error, clipped around
- * the old value.
+ * The critic's loss (docs/update.md#critic): half of the larger of two squared errors, that of the
+ * value and that of the value clipped around the old one.
  */
 #include "value_loss.h"
 

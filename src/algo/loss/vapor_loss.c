@@ -1,9 +1,9 @@
 /*
- * VAPOR (vapor.md 2, 4, 5.3): each completion has one ratio, to the reference model, of its
- * verifiable span and of the prompt's stored pair of answers. The loss depends on log-probs through
- * these sums only, so its derivatives are coefficients per span. The trainer takes log-probs of
- * completions and pairs in one forward pass, calls ares_vapor_loss, and goes backward with what it
- * wrote.
+ * VAPOR (docs/vapor.md#objective, docs/vapor.md#order-of-work): each completion has one ratio, to
+ * the reference model, of its verifiable span and of the prompt's stored pair of answers. The loss
+ * depends on log-probs through these sums only, so its derivatives are coefficients per span. A
+ * trainer computes the log-probs of completions and pairs in one forward pass, calls
+ * ares_vapor_loss, and runs the backward pass with the derivatives that it wrote.
  */
 #include "vapor.h"
 

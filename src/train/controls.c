@@ -55,7 +55,6 @@ int controls_open(const ares_trainer *t, ares_controls **out)
     ares_controls *c = *out = ares_calloc(1, sizeof *c);
     c->env = (ares_control_env){ .world = t->run.world,
                                  .algorithm = &cfg->algorithm,
-                                 .n = cfg->rollout.n,
                                  .entropy_reward = ares_reward_shapes(t->reward) };
     c->force = cfg->trainer.force;
     c->origin = train_origin_of(&t->run);

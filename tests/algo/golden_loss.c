@@ -381,22 +381,25 @@ typedef struct loss_case {
     const float *log_prob, *old, *advantage;
 } loss_case;
 
-static bool loss_open(golden *g, loss_case *c, const char *type, const char *log_prob,
-                      const char *old, const char *advantage, const char *mask, const char *low,
-                      const char *high, const char *dual)
+/* How the cases of a set call their inputs. */
+typedef struct loss_keys {
+    const char *log_prob, *old, *advantage, *mask, *low, *high, *dual;
+} loss_keys;
+
+static bool loss_open(golden *g, loss_case *c, const char *type, const loss_keys *keys)
 {
     c->loss = ares_loss_find(type);
     if (!c->loss) {
         golden_unknown(g);
         return false;
     }
-    batch_of(g, golden_in(g, mask), &c->b);
-    c->log_prob = floats(g, golden_in(g, log_prob), &c->n);
-    c->old = floats(g, golden_in(g, old), &c->n);
-    c->advantage = floats(g, golden_in(g, advantage), &c->n);
-    c->cfg = (ares_loss_config){ .clip_ratio_low = golden_number(g, low),
-                                 .clip_ratio_high = golden_number(g, high),
-                                 .clip_ratio_dual = golden_number_or(g, dual, NAN),
+    batch_of(g, golden_in(g, keys->mask), &c->b);
+    c->log_prob = floats(g, golden_in(g, keys->log_prob), &c->n);
+    c->old = floats(g, golden_in(g, keys->old), &c->n);
+    c->advantage = floats(g, golden_in(g, keys->advantage), &c->n);
+    c->cfg = (ares_loss_config){ .clip_ratio_low = golden_number(g, keys->low),
+                                 .clip_ratio_high = golden_number(g, keys->high),
+                                 .clip_ratio_dual = golden_number_or(g, keys->dual, NAN),
                                  .tau_positive = golden_number_or(g, "tau_positive", 1),
                                  .tau_negative = golden_number_or(g, "tau_negative", 1.05) };
     golden_in_single(g);
@@ -488,9 +491,9 @@ GOLDEN(aepo, policy_loss)
 {
     loss_case c = { 0 };
     ares_loss_sums s;
-    if (!loss_open(g, &c, golden_z(g, "type"), "logp", "old", "adv", "mask", "clip_low",
-                   "clip_high", "clip_dual"))
-        return;
+    static const loss_keys keys = { "logp",     "old",       "adv",      "mask",
+                                    "clip_low", "clip_high", "clip_dual" };
+    if (!loss_open(g, &c, golden_z(g, "type"), &keys)) return;
     check_tokens(g, &c, false, golden_want(g, "token_loss"), NULL);
     if (check_loss(g, &c, mode_of(g, "avg"), golden_want(g, "loss"), NULL, &s)) {
         const ares_json *m = golden_want(g, "metrics");
@@ -511,9 +514,9 @@ GOLDEN(dapo, policy_loss)
 {
     loss_case c;
     ares_loss_sums s;
-    if (!loss_open(g, &c, "dapo", "logprobs", "old_logprobs", "advantages", "mask",
-                   "clip_ratio_low", "clip_ratio_high", "clip_ratio_c"))
-        return;
+    static const loss_keys keys = { "logprobs",       "old_logprobs",    "advantages",  "mask",
+                                    "clip_ratio_low", "clip_ratio_high", "clip_ratio_c" };
+    if (!loss_open(g, &c, "dapo", &keys)) return;
     check_tokens(g, &c, true, golden_want(g, "token_losses"), NULL);
     if (check_loss(g, &c, mode_of(g, "loss_agg_func"), golden_want(g, "loss"),
                    golden_want(g, "grad_logprobs"), &s)) {
@@ -533,9 +536,10 @@ GOLDEN(agentic, ppo_policy_loss)
 {
     loss_case c;
     ares_loss_sums s;
-    if (!loss_open(g, &c, "default", "log_prob", "old_log_prob", "advantages", "response_mask",
-                   "clip_ratio_low", "clip_ratio_high", "clip_ratio_c"))
-        return;
+    static const loss_keys keys = { "log_prob",      "old_log_prob",   "advantages",
+                                    "response_mask", "clip_ratio_low", "clip_ratio_high",
+                                    "clip_ratio_c" };
+    if (!loss_open(g, &c, "default", &keys)) return;
     check_tokens(g, &c, false, golden_want(g, "per_token_loss"),
                  golden_want(g, "d_per_token_loss_d_logprob"));
     const ares_json *loss = ares_json_get(g->expected, "loss");
@@ -556,44 +560,52 @@ GOLDEN(agentic, ppo_policy_loss)
 
 /* ---------------------------------------------------------------- the critic's loss */
 
-static void check_value(golden *g, const char *value_key, const char *old_key, const char *mask_key,
-                        double range, const char *mode, const ares_json *loss,
-                        const ares_json *fraction, const ares_json *mean,
-                        const ares_json *derivatives)
+typedef struct value_case {
+    const char *value, *old, *mask, *range, *mode;         /* names of inputs; the aggregation */
+    const ares_json *loss, *fraction, *mean, *derivatives; /* wanted; the last two may be NULL */
+} value_case;
+
+static void check_value(golden *g, const value_case *c)
 {
     ares_batch b;
     int64_t n;
-    batch_of(g, golden_in(g, mask_key), &b);
-    const float *value = floats(g, golden_in(g, value_key), &n),
-                *old = floats(g, golden_in(g, old_key), &n),
+    batch_of(g, golden_in(g, c->mask), &b);
+    const float *value = floats(g, golden_in(g, c->value), &n),
+                *old = floats(g, golden_in(g, c->old), &n),
                 *target = floats(g, golden_in(g, "returns"), &n);
     float *weight = ares_arena_calloc(g->arena, (size_t)n + 1, sizeof *weight),
           *d = ares_arena_calloc(g->arena, (size_t)n + 1, sizeof *d);
     ares_value_sums s = { 0 };
     golden_in_single(g);
-    if (weights_of(g, mode, &b, (double)(n / b.rows), weight) &&
-        golden_ok(g, ares_value_loss(&(ares_value_args){ .n = n,
-                                                         .value = value,
-                                                         .old_value = old,
-                                                         .target = target,
-                                                         .weight = weight,
-                                                         .mask = b.response_mask,
-                                                         .cliprange_value = range,
-                                                         .d_value = d,
-                                                         .sums = &s }))) {
-        golden_near(g, mode, s.loss, loss);
-        if (fraction) golden_near(g, "vf_clipfrac", s.clip / s.tokens, fraction);
-        if (mean) golden_near(g, "vpred_mean", s.value / s.tokens, mean);
-        if (derivatives) golden_numbers(g, "d_value", doubles(g, d, n), n, derivatives);
+    if (weights_of(g, c->mode, &b, (double)(n / b.rows), weight) &&
+        golden_ok(g,
+                  ares_value_loss(&(ares_value_args){ .n = n,
+                                                      .value = value,
+                                                      .old_value = old,
+                                                      .target = target,
+                                                      .weight = weight,
+                                                      .mask = b.response_mask,
+                                                      .cliprange_value = golden_number(g, c->range),
+                                                      .d_value = d,
+                                                      .sums = &s }))) {
+        golden_near(g, c->mode, s.loss, c->loss);
+        golden_near(g, "vf_clipfrac", s.clip / s.tokens, c->fraction);
+        if (c->mean) golden_near(g, "vpred_mean", s.value / s.tokens, c->mean);
+        if (c->derivatives) golden_numbers(g, "d_value", doubles(g, d, n), n, c->derivatives);
     }
     ares_batch_fini(&b);
 }
 
 GOLDEN(aepo, value_loss)
 {
-    check_value(g, "vpred", "values", "mask", golden_number(g, "clip"), mode_of(g, "avg"),
-                golden_want(g, "vf_loss"), golden_want(g, "vf_clipfrac"),
-                golden_want(g, "vpred_mean"), NULL);
+    check_value(g, &(value_case){ .value = "vpred",
+                                  .old = "values",
+                                  .mask = "mask",
+                                  .range = "clip",
+                                  .mode = mode_of(g, "avg"),
+                                  .loss = golden_want(g, "vf_loss"),
+                                  .fraction = golden_want(g, "vf_clipfrac"),
+                                  .mean = golden_want(g, "vpred_mean") });
 }
 
 GOLDEN(agentic, value_loss)
@@ -602,10 +614,17 @@ GOLDEN(agentic, value_loss)
     for (int64_t i = 0; losses && i < losses->count; i++) {
         const char *mode =
             ares_arena_copy(g->arena, losses->members[i].key.data, losses->members[i].key.len);
-        check_value(g, "vpreds", "values_old", "response_mask", golden_number(g, "cliprange_value"),
-                    mode, losses->members[i].value, golden_want(g, "vf_clipfrac"), NULL,
-                    strcmp(mode, "token-mean") == 0 ? golden_want(g, "d_token_mean_loss_d_vpred")
-                                                    : NULL);
+        bool token_mean = strcmp(mode, "token-mean") == 0;
+        check_value(g, &(value_case){ .value = "vpreds",
+                                      .old = "values_old",
+                                      .mask = "response_mask",
+                                      .range = "cliprange_value",
+                                      .mode = mode,
+                                      .loss = losses->members[i].value,
+                                      .fraction = golden_want(g, "vf_clipfrac"),
+                                      .derivatives =
+                                          token_mean ? golden_want(g, "d_token_mean_loss_d_vpred")
+                                                     : NULL });
     }
 }
 

@@ -127,7 +127,7 @@ static bool control_wanted(const ares_control *control, const char *override)
     if (override) ares_config_override(cfg, override);
     ares_config_resolve(cfg);
     CHECK_EQ(ares_config_fault_count(cfg), 0);
-    bool wanted = control->wanted(options, &(ares_control_env){ .algorithm = &algorithm, .n = 4 });
+    bool wanted = control->wanted(options, &(ares_control_env){ .algorithm = &algorithm });
     ares_config_free(cfg);
     ares_free(options);
     return wanted;

@@ -23,6 +23,11 @@ typedef struct ares_agg_counts {
     double tokens, rows; /* tokens of mask 1, rows with at least one */
     double max_len;      /* divisor of seq-mean-token-sum-norm */
 } ares_agg_counts;
+typedef struct ares_agg {
+    const char *name, *doc, *formula, *paper;
+    double (*weight)(const ares_agg_counts *c, double n); /* of a token in a row of n */
+} ares_agg;
+const ares_agg *ares_agg_list(int *n);
 void ares_agg_count(const ares_batch *b, int64_t row, int64_t end, ares_agg_counts *out); /* adds */
 /*
  * weight, written: one per token of rows [row, end), from row_start[row] on; 0 where the mask is 0,

@@ -16,16 +16,7 @@ typedef struct note {
     const char *name, *doc, *formula, *paper, *needs, *option;
 } note;
 
-static const note aggregations[] = {
-    { "token-mean", "every token weighs the same", "1 / N", "arXiv 2503.14476, 3.3", "",
-      "worker.actor.loss_avg_mode=token-mean" },
-    { "seq-mean-token-mean", "every row weighs the same", "1 / (B n)", "arXiv 2402.03300", "",
-      "worker.actor.loss_avg_mode=seq-mean-token-mean" },
-    { "seq-mean-token-sum", "the sum over a row, the mean over rows", "1 / B", "verl", "",
-      "worker.actor.loss_avg_mode=seq-mean-token-sum" },
-    { "seq-mean-token-sum-norm", "the sum over all tokens by the longest possible response",
-      "1 / loss_scale_factor", "arXiv 2503.20783", "",
-      "worker.actor.loss_avg_mode=seq-mean-token-sum-norm" },
+static const note aggregation_counts[] = {
     { "global", "N and B of the mini-batch over all ranks: no memory knob changes a gradient",
       "as above", "", "", "worker.actor.loss_norm=global" },
     { "micro",
@@ -203,6 +194,20 @@ static void losses(ares_str *out)
     notes(out, critic, ARES_COUNT(critic));
 }
 
+static void aggregations(ares_str *out)
+{
+    int count;
+    const ares_agg *list = ares_agg_list(&count);
+    head(out, "From token losses to one", "weight of a token");
+    for (int i = 0; i < count; i++) {
+        char option[128];
+        row(out, list[i].name,
+            &(note){ list[i].name, list[i].doc, list[i].formula, list[i].paper, "",
+                     option_of(option, "worker.actor.loss_avg_mode", list[i].name) });
+    }
+    notes(out, aggregation_counts, ARES_COUNT(aggregation_counts));
+}
+
 /* Estimators are found by their words, whose first is the name. */
 static void estimators(ares_str *out)
 {
@@ -249,8 +254,7 @@ void ares_algo_tables(ares_str *out)
 {
     advantages(out);
     losses(out);
-    head(out, "From token losses to one", "weight of a token");
-    notes(out, aggregations, ARES_COUNT(aggregations));
+    aggregations(out);
     estimators(out);
     head(out, "Entropy", "formula");
     notes(out, entropies, ARES_COUNT(entropies));

@@ -1,7 +1,4 @@
-/*
- * How token losses become one number: a weight for each token, from counts over the whole
- * mini-batch and all ranks.
- */
+/* How token losses become one number: the table of modes, and the weight of each token. */
 #include "ares/algo_loss.h"
 
 #include <string.h>
@@ -22,28 +19,54 @@ void ares_agg_count(const ares_batch *b, int64_t row, int64_t end, ares_agg_coun
     }
 }
 
+static double of_token(const ares_agg_counts *c, double n)
+{
+    (void)n;
+    return 1 / c->tokens;
+}
+static double of_row_mean(const ares_agg_counts *c, double n)
+{
+    return 1 / (c->rows * n);
+}
+static double of_row_sum(const ares_agg_counts *c, double n)
+{
+    (void)n;
+    return 1 / c->rows;
+}
+static double of_width(const ares_agg_counts *c, double n)
+{
+    (void)n;
+    return 1 / c->max_len; /* verl: the sum over all tokens by the width of the response */
+}
+
+static const ares_agg table[] = {
+    { "token-mean", "every token weighs the same", "1 / N", "arXiv 2503.14476, 3.3", of_token },
+    { "seq-mean-token-mean", "every row weighs the same", "1 / (B n)", "arXiv 2402.03300",
+      of_row_mean },
+    { "seq-mean-token-sum", "the sum over a row, the mean over rows", "1 / B", "verl", of_row_sum },
+    { "seq-mean-token-sum-norm", "the sum over all tokens by the longest possible response",
+      "1 / loss_scale_factor", "arXiv 2503.20783", of_width },
+};
+
+const ares_agg *ares_agg_list(int *n)
+{
+    *n = ARES_COUNT(table);
+    return table;
+}
+
 int ares_agg_weights(const char *mode, const ares_batch *b, int64_t row, int64_t end,
                      const ares_agg_counts *global, float *weight)
 {
-    bool token_mean = strcmp(mode, "token-mean") == 0,
-         seq_mean = strcmp(mode, "seq-mean-token-mean") == 0;
-    bool seq_sum = strcmp(mode, "seq-mean-token-sum") == 0,
-         seq_norm = strcmp(mode, "seq-mean-token-sum-norm") == 0;
-    if (!token_mean && !seq_mean && !seq_sum && !seq_norm)
-        return ares_fail(ARES_ECONFIG, "loss: loss_avg_mode = '%s': unknown", mode);
-    if (seq_norm && !(global->max_len > 0))
+    const ares_agg *agg = NULL;
+    for (int i = 0; i < ARES_COUNT(table); i++)
+        if (strcmp(mode, table[i].name) == 0) agg = &table[i];
+    if (!agg) return ares_fail(ARES_ECONFIG, "loss: loss_avg_mode = '%s': unknown", mode);
+    if (agg->weight == of_width && !(global->max_len > 0))
         return ares_fail(ARES_ECONFIG,
                          "loss: loss_avg_mode = '%s': needs the longest possible response", mode);
     int64_t first = b->row_start[row];
     for (int64_t r = row; r < end; r++) {
-        double n = row_tokens(b, r), w = 0;
-        if (n == 0) w = 0;
-        else if (token_mean) w = 1 / global->tokens;
-        else if (seq_mean) w = 1 / (global->rows * n);
-        else if (seq_sum) w = 1 / global->rows;
-        else
-            w = 1 /
-                global->max_len; /* verl: the sum over all tokens by the width of the response */
+        double n = row_tokens(b, r), w = n > 0 ? agg->weight(global, n) : 0;
         for (int64_t t = b->row_start[r]; t < b->row_start[r + 1]; t++)
             weight[t - first] = b->response_mask[t] ? (float)w : 0;
     }

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "ares/algo_control.h"
 #include "ares/train.h"
 
 static void tables(ares_str *out)

@@ -128,8 +128,8 @@ static int prepare(ares_actor *a, ares_batch *b, update *u)
     u->rollout = (ares_agg_counts){ .tokens = totals[0], .rows = totals[1] };
     if (!corrects) return ARES_OK;
     u->col.is_weight = ares_arena_calloc(&b->arena, n, sizeof(float));
-    return ares_rollout_weights_on(a->learner.model->device, &cfg->loss, b, 0, b->rows, u->col.is_weight,
-                              &u->sums);
+    return ares_rollout_weights_on(a->learner.model->device, &cfg->loss, b, 0, b->rows,
+                                   u->col.is_weight, &u->sums);
 }
 
 /*

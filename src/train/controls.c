@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "run/origin.h"
 #include "ares/algo_control.h"
+#include "run/origin.h"
 
 typedef struct open_control {
     const ares_control *control;

@@ -39,8 +39,9 @@ int generate_samples(ares_trainer *t, const generate_job *job, ares_arena *arena
     ares_rollout_clear(t->rollout);
     for (int64_t p = 0; p < job->n_prompts; p++) {
         const ares_row *row = job->rows[p];
-        ares_rng_key key = ares_rng_sub(
-            ares_rng_sub(job->key, (uint64_t)t->run.step, (uint64_t)job->draws[p]), job->attempt, 0);
+        ares_rng_key key =
+            ares_rng_sub(ares_rng_sub(job->key, (uint64_t)t->run.step, (uint64_t)job->draws[p]),
+                         job->attempt, 0);
         int rc = ares_rollout_add(t->rollout,
                                   &(ares_request){ .prompt = row->prompt,
                                                    .prompt_len = row->prompt_len,

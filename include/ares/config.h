@@ -52,7 +52,10 @@ extern "C" {
  * X(type, field, path, default, constraint, doc); path may be dotted, and is relative to the prefix
  * of ares_config_add_options. A row that ends in `doc, ARES_NO_RESULT)` is an option that changes
  * only speed, memory or which files are kept, and no number of a run: its value may change when a
- * run is resumed (ares_config_no_result). The default is YAML text: "1e-6", "null", "[0.9, 0.999]",
+ * run is resumed (ares_config_no_result). An f64 whose row ends in `doc, ARES_SCHEDULED)` takes a
+ * number, the name of a schedule or an expression in `step` (ares/config_schedule.h); the field
+ * holds its value at step 0 until ares_config_at_step. The default is YAML text: "1e-6", "null",
+ * "[0.9, 0.999]",
  * "{}", "???" (required), or an interpolation of another option ("${data.max_prompt_length}").
  *
  * type     field                constraint
@@ -117,9 +120,9 @@ typedef struct ares_option {
     ares_option_type type;
     size_t offset;
     const char *text, *constraint, *doc; /* text: the default */
-    bool no_result;                      /* ARES_NO_RESULT */
+    unsigned flags;                      /* ARES_NO_RESULT, ARES_SCHEDULED */
 } ares_option;
-#define ARES_NO_RESULT true
+enum { ARES_NO_RESULT = 1, ARES_SCHEDULED = 2 };
 typedef const ares_option *ares_option_table(int *count);
 
 #define ARES_OPTION_FIELD_(type, field, path, text, constraint, ...) \
@@ -275,6 +278,14 @@ const char *ares_config_get_text(const ares_config *cfg, const char *path);
 bool ares_config_is_set(const ares_config *cfg, const char *path);
 /* the other trainer's word that set the option; NULL when none did */
 const char *ares_config_written(const ares_config *cfg, const char *path);
+/*
+ * Gives every option that has a schedule its value at a training step (counted from 0), in the
+ * field it is bound to. A value that does not fit the option's constraint and an expression that
+ * fails are ARES_ECONFIG with option and step.
+ */
+int ares_config_at_step(ares_config *cfg, int64_t step);
+/* whether the option is set to a schedule or an expression */
+bool ares_config_scheduled(const ares_config *cfg, const char *path);
 /* whether the option's row has ARES_NO_RESULT */
 bool ares_config_no_result(const ares_config *cfg, const char *path);
 

@@ -16,7 +16,8 @@
  *     abs ceil cos exp float floor int log log2 log10 max min pow round sin sqrt tan tanh
  *
  * Constants and functions of Python's math module may have the prefix `math.`. None is a whole
- * branch and means "no value". What is beyond the grammar is ARES_ECONFIG with its column.
+ * branch and means "no value". What is beyond the grammar is ARES_ECONFIG with its column; the
+ * caller names the text.
  */
 typedef struct ares_expression ares_expression;
 enum { ARES_EXPRESSION_BYTES = 4096 }; /* longest text */

@@ -167,6 +167,58 @@ static bool read_number(const target *t, const config_node *node, bool whole, in
     return true;
 }
 
+/* A text that is no number, of an option that takes schedules. */
+static bool has_schedule(const target *t, const config_node *node)
+{
+    if (!(t->option->option->flags & ARES_SCHEDULED) || node->kind != CONFIG_SCALAR) return false;
+    config_scalar type = config_value_read(node->text, false).type;
+    return type != CONFIG_INT && type != CONFIG_FLOAT;
+}
+
+static bool read_schedule(const target *t, const config_node *node, double *field)
+{
+    ares_json text = { .type = ARES_JSON_STRING, .text = ares_view_of(node->text) };
+    config_schedule s = { .path = t->option->path,
+                          .constraint = t->option->constraint,
+                          .field = field };
+    double first;
+    bool fits;
+    if (ares_scheduled_parse(&t->cfg->arena, &text, ARES_SCHEDULE_WEIGHT, &s.value) != ARES_OK ||
+        ares_scheduled_at(&s.value, 0, &first) != ARES_OK)
+        REFUSE(t, node, "%s", ares_error_message());
+    ARES_ASSERT(number_fits(t->c.body, first, &fits));
+    if (!fits) REFUSE(t, node, "is %g at step 0; must be %s", first, meaning(t));
+    *field = first;
+    if (t->option->into) CONFIG_PUSH(&t->cfg->schedules, s);
+    return true;
+}
+
+int ares_config_at_step(ares_config *cfg, int64_t step)
+{
+    for (int64_t i = 0; i < cfg->schedules.count; i++) {
+        const config_schedule *s = &cfg->schedules.items[i];
+        target t = { .cfg = cfg };
+        double value;
+        bool fits;
+        ARES_ASSERT(split(s->constraint, &t.c));
+        int rc = ares_scheduled_at(&s->value, step, &value);
+        if (rc != ARES_OK) return ares_fail_in(rc, "config: %s = %s", s->path, s->value.text);
+        ARES_ASSERT(number_fits(t.c.body, value, &fits));
+        if (!fits)
+            return ares_fail(ARES_ECONFIG, "config: %s = %s: is %g at step %lld; must be %s",
+                             s->path, s->value.text, value, (long long)step, meaning(&t));
+        *s->field = value;
+    }
+    return ARES_OK;
+}
+
+bool ares_config_scheduled(const ares_config *cfg, const char *path)
+{
+    for (int64_t i = 0; i < cfg->schedules.count; i++)
+        if (strcmp(cfg->schedules.items[i].path, path) == 0) return true;
+    return false;
+}
+
 static bool read_flag(const target *t, const config_node *node, bool *out)
 {
     config_value v = config_value_of(node);
@@ -354,7 +406,9 @@ static bool read_option(ares_config *cfg, const config_option *o, config_node *n
     switch (type) {
     case ARES_OPTION_flag: return read_flag(&t, node, field);
     case ARES_OPTION_i64: return read_number(&t, node, true, field, &d);
-    case ARES_OPTION_f64: return read_number(&t, node, false, &i, field);
+    case ARES_OPTION_f64:
+        if (has_schedule(&t, node)) return read_schedule(&t, node, field);
+        return read_number(&t, node, false, &i, field);
     case ARES_OPTION_text: return warn_of_yes_no(&t, node) && read_text(&t, node, field);
     case ARES_OPTION_choice: return read_choice(&t, node, field);
     case ARES_OPTION_tree: return read_tree(&t, node, field);

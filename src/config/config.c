@@ -114,7 +114,7 @@ void ares_config_add_options(ares_config *cfg, const char *prefix, ares_option_t
         if (first) {
             const ares_option *f = first->option;
             ARES_ASSERT(f->type == o->type && !strcmp(f->text, o->text) &&
-                        !strcmp(f->constraint, o->constraint) && f->no_result == o->no_result);
+                        !strcmp(f->constraint, o->constraint) && f->flags == o->flags);
         } else {
             ARES_ASSERT(!config_walk(cfg->root, path)); /* not a section already */
             ares_option whole = *o;
@@ -206,5 +206,5 @@ const char *ares_config_written(const ares_config *cfg, const char *path)
 bool ares_config_no_result(const ares_config *cfg, const char *path)
 {
     const config_option *o = config_option_at(cfg, path);
-    return o && o->option->no_result;
+    return o && (o->option->flags & ARES_NO_RESULT);
 }

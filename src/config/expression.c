@@ -31,7 +31,6 @@ struct node {
 
 struct ares_expression {
     const node *root;
-    const char *text;
 };
 
 static double fail(run *r, const char *what)
@@ -326,8 +325,7 @@ typedef struct parser {
 static const node *refuse(parser *s, const char *at, const char *what)
 {
     if (s->rc == ARES_OK)
-        s->rc = ares_fail(ARES_ECONFIG, "'%.200s': column %d: %s", s->text, (int)(at - s->text) + 1,
-                          what);
+        s->rc = ares_fail(ARES_ECONFIG, "column %d: %s", (int)(at - s->text) + 1, what);
     return NULL;
 }
 
@@ -664,7 +662,7 @@ int ares_expression_parse(ares_arena *arena, ares_view text, bool none_allowed,
         (void)refuse(&s, s.text, "None is a value of reward caps only");
     if (s.rc != ARES_OK) return s.rc;
     ares_expression *e = ares_arena_alloc(arena, sizeof *e);
-    *e = (ares_expression){ root, kept };
+    *e = (ares_expression){ root };
     *out = e;
     return ARES_OK;
 }
@@ -675,5 +673,5 @@ int ares_expression_at(const ares_expression *e, int64_t step, double *value)
     *value = at(e->root, &r);
     if (!r.error) return ARES_OK;
     *value = 0;
-    return ares_fail(ARES_ECONFIG, "'%.200s': at step %lld: %s", e->text, (long long)step, r.error);
+    return ares_fail(ARES_ECONFIG, "at step %lld: %s", (long long)step, r.error);
 }

@@ -87,7 +87,9 @@ static void add_meaning(ares_str *out, const config_option *o)
         ares_str_addf(out, ", %s%.*s items", more ? "at least " : "", (int)(n - more), hash + 1);
     }
     if (null) ares_str_add_z(out, ", or null");
-    if (o->option->no_result) ares_str_add_z(out, "; may change when a run goes on");
+    if (o->option->flags & ARES_SCHEDULED)
+        ares_str_add_z(out, ", a schedule or an expression in step");
+    if (o->option->flags & ARES_NO_RESULT) ares_str_add_z(out, "; may change when a run goes on");
 }
 
 static void add_comment(ares_str *out, int depth, const char *text)

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 
 #include "ares/config.h"
+#include "ares/config_schedule.h"
 
 /* Limits that no real configuration reaches; they bound the work of a hostile one. */
 enum {
@@ -93,6 +94,12 @@ typedef struct config_bound {
         (vector)->items[(vector)->count++] = (__VA_ARGS__);                                     \
     } while (0)
 
+typedef struct config_schedule {
+    const char *path, *constraint;
+    double *field;
+    ares_scheduled value;
+} config_schedule;
+
 struct ares_config {
     ares_arena arena;
     config_node *root, at; /* at: the place that the YAML reader is reading */
@@ -103,6 +110,7 @@ struct ares_config {
     CONFIG_VECTOR(config_pending) pending;
     CONFIG_VECTOR(config_implied) implied;
     CONFIG_VECTOR(config_bound) bound;
+    CONFIG_VECTOR(config_schedule) schedules;
     ares_map *by_path;  /* option path -> index of its first declaration */
     ares_map *sections; /* every proper prefix of an option's path */
     ares_map *alias_sections;

@@ -28,10 +28,12 @@
       "GRPO")                                                                                      \
     X(f64, gamma, "gamma", "1.0", "[0,1]",                                                         \
       "gae and reinforce_plus_plus: discount of a reward per token between it and the token it "   \
-      "is credited to")                                                                            \
+      "is credited to",                                                                            \
+      ARES_SCHEDULED)                                                                              \
     X(f64, lam, "lam", "1.0", "[0,1]",                                                             \
       "gae: lambda, how far an advantage looks beyond the next token; 0: not at all, 1: to the "   \
-      "end of the response")                                                                       \
+      "end of the response",                                                                       \
+      ARES_SCHEDULED)                                                                              \
     X(flag, bi_level_gae, "bi_level_gae", "false", "",                                             \
       "gae: first over the turns of an episode, then over the tokens of each turn")                \
     X(f64, high_level_gamma, "high_level_gamma", "0.95", "[0,1]",                                  \
@@ -60,7 +62,7 @@
     X(choice, kl_penalty, "kl_penalty", "low_var_kl", "",                                          \
       "how the KL to the reference model is estimated (estimators: docs/algorithms.md)")           \
     X(f64, kl_coef, "kl_coef", "1e-3", "[0,)",                                                     \
-      "weight of the KL; 0: no KL, and no reference model is opened")
+      "weight of the KL; 0: no KL, and no reference model is opened", ARES_SCHEDULED)
 ARES_OPTION_STRUCT(ares_algorithm_config, ARES_ALGORITHM_OPTIONS);
 ares_option_table ares_algorithm_options;
 
@@ -108,7 +110,8 @@ ares_option_table ares_algorithm_options;
       "divisor of loss_avg_mode seq-mean-token-sum-norm; null: data.max_response_length")          \
     X(f64, entropy_coeff, "entropy_coeff", "0.0", "",                                              \
       "weight of the entropy bonus: the exact entropy of each token, times this, is subtracted "   \
-      "from the loss")                                                                             \
+      "from the loss",                                                                             \
+      ARES_SCHEDULED)                                                                              \
     X(choice, rollout_is, "rollout_is", "none",                                                    \
       "none=false=False=null=None|token=true=True|sequence|geometric",                             \
       "multiply losses by exp(old - rollout log-prob), for a sampler that differs from the "       \

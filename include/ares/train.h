@@ -53,12 +53,12 @@
 ARES_OPTION_STRUCT(ares_actor_config, ARES_ACTOR_OPTIONS);
 
 #define ARES_OPTIM_OPTIONS(X)                                                                     \
-    X(f64, lr, "lr", "1e-6", "[0,)", "peak learning rate")                                        \
+    X(f64, lr, "lr", "1e-6", "[0,)", "peak learning rate", ARES_SCHEDULED)                        \
     X(f64s, betas, "betas", "[0.9, 0.999]", "[0,1)#2",                                            \
       "decay rates of AdamW's first and second moment")                                           \
     X(f64, eps, "eps", "1e-8", "(0,)", "AdamW's epsilon, added to the root of the second moment") \
     X(f64, weight_decay, "weight_decay", "1e-2", "[0,)",                                          \
-      "decoupled weight decay; not applied to norms and biases")                                  \
+      "decoupled weight decay; not applied to norms and biases", ARES_SCHEDULED)                  \
     X(choice, strategy, "strategy", "adamw", "adamw|adamw_bf16",                                  \
       "adamw: states in fp32; adamw_bf16: weights and states in bf16, with a Kahan sum of what "  \
       "rounding leaves out")                                                                      \

@@ -159,6 +159,15 @@ static void check_kl(ares_config *cfg, const ares_algorithm_config *a)
                  : a->use_kl_loss  ? "algorithm.use_kl_loss"
                                    : "algorithm.use_kl_in_reward = false");
     if (a->disable_kl) return;
+    if (ares_config_scheduled(cfg, "algorithm.kl_coef") && a->kl_coef == 0)
+        ares_config_fault(
+            cfg, "algorithm.kl_coef",
+            "is 0 at step 0, and 0 switches the KL off: no reference model is opened; "
+            "begin above 0");
+    if (ares_config_scheduled(cfg, "algorithm.kl_coef") && type && strcmp(type, "adaptive") == 0)
+        ares_config_fault(
+            cfg, "algorithm.kl_coef",
+            "a schedule and algorithm.kl_type = adaptive cannot both move it; keep one");
     if (a->use_kl_loss && in_reward)
         ares_config_fault(cfg, "algorithm.use_kl_in_reward",
                           "algorithm.use_kl_loss makes the KL a term of the loss, and it acts in "

@@ -37,7 +37,9 @@ int optim_alloc_states(const optim *o, ares_model *m)
 
 double optim_lr(const optim *o, int64_t step)
 {
-    return ares_schedule_at(&o->schedule, step);
+    ares_schedule s = o->schedule;
+    s.base = o->cfg->lr; /* which may have a schedule of its own */
+    return ares_schedule_at(&s, step);
 }
 
 /* Fails with the name of the first parameter whose gradient is not finite. */

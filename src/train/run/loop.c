@@ -10,6 +10,7 @@
 
 typedef struct run {
     const run_kind *kind;
+    ares_config *config;
     training *training;
     rundir dir;
     ares_tracker *tracker;   /* rank 0 only */
@@ -161,7 +162,8 @@ static int step(run *r)
     training *t = r->training;
     double started = ares_now_s(), tokens = 0;
     state_begin_step(t);
-    int rc = r->kind->step(t, r->metrics);
+    int rc = ares_config_at_step(r->config, t->step);
+    if (rc == ARES_OK) rc = r->kind->step(t, r->metrics);
     if (rc != ARES_OK) ares_fail_in(rc, "step %lld", (long long)t->step + 1);
     rc = ares_world_agree(t->world, rc);
     if (rc != ARES_OK) return rescue(r, rc);
@@ -378,7 +380,11 @@ static int run_all(run *r)
 int train_run(const run_kind *kind, ares_config *cfg, const ares_train_config *c, ares_world *world)
 {
     if (c->trainer.val_only) return train_validate_only(kind, cfg, c, world, true, NULL);
-    run r = { .kind = kind, .dir = { .lock = -1 }, .metrics = ares_metrics_new(), .saved = -1 };
+    run r = { .kind = kind,
+              .config = cfg,
+              .dir = { .lock = -1 },
+              .metrics = ares_metrics_new(),
+              .saved = -1 };
     ares_signal_install();
     int rc = ares_world_agree(world, prepare(&r, cfg, c, world));
     if (rc == ARES_OK) rc = run_all(&r);

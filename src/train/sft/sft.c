@@ -69,7 +69,8 @@ static int open_training_rows(sft_trainer *t)
     return ARES_OK;
 }
 
-static int open_parts(sft_trainer *t, const char *weights)
+/* optim: of the configuration itself, not of its copy, since a schedule changes it. */
+static int open_parts(sft_trainer *t, const ares_optim_config *optim, const char *weights)
 {
     ares_train_config *c = &t->cfg;
     ARES_TRY(training_open_device(&t->run));
@@ -86,7 +87,7 @@ static int open_parts(sft_trainer *t, const char *weights)
         &t->policy, t->run.model,
         &(learner_options){ .role = "actor",
                             .world = t->run.world,
-                            .optim = c->trainer.val_only ? NULL : &c->optim,
+                            .optim = c->trainer.val_only ? NULL : optim,
                             .total_steps = t->run.total_steps,
                             .gradient_checkpointing = c->actor.gradient_checkpointing });
 }
@@ -103,7 +104,7 @@ static int open_sft(ares_config *cfg, const ares_train_config *c, ares_world *wo
     training_init(&t->run, &t->cfg, world);
     t->run.policy = &t->policy;
     ares_batch_init(&t->batch);
-    return ares_world_agree(world, open_parts(t, weights));
+    return ares_world_agree(world, open_parts(t, &c->optim, weights));
 }
 
 static sft_trainer *trainer_of(training *t)

@@ -334,13 +334,10 @@ int ares_pack_sets(const ares_batch *b, int64_t row, int64_t end, int64_t max_to
 void ares_pack_scatter(const ares_batch *b, const ares_micro_set *m, const float *x, int64_t first,
                        float *column);
 /*
- * Packs the rows of a micro-batch. Head row i predicts token row_start[m->row] + i of the batch, so
- * n_out is the number of response tokens; targets [n_out] are the ids of those tokens. In the
- * arena.
+ * Packs the rows of a set, run after run. The head rows of a run m predict the tokens from
+ * row_start[m->row] of the batch on, one after the other, so n_out is the number of response
+ * tokens; targets [n_out] are the ids of those tokens. In the arena.
  */
-void ares_pack_build(const ares_batch *b, const ares_micro_batch *m, bool share, ares_arena *arena,
+void ares_pack_build(const ares_batch *b, const ares_micro_set *m, bool share, ares_arena *arena,
                      ares_packed *out, const int32_t **targets);
-/* The same of a set: its runs one after the other. */
-void ares_pack_build_set(const ares_batch *b, const ares_micro_set *m, bool share,
-                         ares_arena *arena, ares_packed *out, const int32_t **targets);
 #endif

@@ -460,8 +460,6 @@ const ares_kernels *ares_kernels_cpu(const char *isa);
 double ares_f64_sin(double x);
 double ares_f64_cos(double x);
 double ares_f64_exp(double x);
-/* y[i] = ares_f64_exp(x[i]), bit for bit, several at once; |x[i]| <= 700; y may be x. */
-void ares_f64_exp_all(int64_t n, const double *x, double *y);
 double ares_f64_log(double x);
 double ares_f64_pow(double x, double y);
 

@@ -127,8 +127,8 @@ static void put_run(builder *p, const ares_batch *b, const ares_micro_batch *m, 
     }
 }
 
-void ares_pack_build_set(const ares_batch *b, const ares_micro_set *m, bool share,
-                         ares_arena *arena, ares_packed *out, const int32_t **targets)
+void ares_pack_build(const ares_batch *b, const ares_micro_set *m, bool share, ares_arena *arena,
+                     ares_packed *out, const int32_t **targets)
 {
     size_t rows = (size_t)m->tokens + 1, segments = 1, i32 = sizeof(int32_t);
     for (int64_t i = 0; i < m->n; i++) segments += (size_t)(m->runs[i].end - m->runs[i].row) * 2;
@@ -155,13 +155,6 @@ void ares_pack_build_set(const ares_batch *b, const ares_micro_set *m, bool shar
                                    .prefix_len = p.prefix_len,
                                    .prefix_row = p.prefix_row } };
     *targets = p.targets;
-}
-
-void ares_pack_build(const ares_batch *b, const ares_micro_batch *m, bool share, ares_arena *arena,
-                     ares_packed *out, const int32_t **targets)
-{
-    ares_pack_build_set(b, &(ares_micro_set){ 1, m, m->tokens, m->out }, share, arena, out,
-                        targets);
 }
 
 void ares_pack_scatter(const ares_batch *b, const ares_micro_set *m, const float *x, int64_t first,

@@ -6,9 +6,6 @@
 
 #include <math.h>
 #include <string.h>
-#ifdef __x86_64__
-#include <immintrin.h>
-#endif
 
 static uint64_t bits_of(double x)
 {
@@ -95,51 +92,6 @@ static double log_as_sum(double x, double *low)
 double ares_f64_exp(double x)
 {
     return exp_of_sum(x, 0.0);
-}
-
-/*
- * The same for many x, none of them large, eight or four at a time. 2^n comes from the low bits
- * that n leaves in n + magic; a product with it is exact in this range.
- */
-#ifdef __x86_64__
-#define EXP_ALL(V, OP, CAST, SHIFT, ADD, SET)                                                 \
-    const V magic = OP(set1)(0x1.8p52), one = OP(set1)(1.0);                                  \
-    for (; i + (int64_t)(sizeof(V) / 8) <= n; i += (int64_t)(sizeof(V) / 8)) {                \
-        V a = OP(loadu)(x + i), shifted = OP(fmadd)(a, OP(set1)(0x1.71547652b82fep0), magic), \
-          k = OP(sub)(shifted, magic);                                                        \
-        V hi = OP(fnmadd)(k, OP(set1)(LN2_HI), a),                                            \
-          lo = OP(fnmadd)(k, OP(set1)(LN2_LO), OP(set1)(0.0));                                \
-        V r = OP(add)(hi, lo), rest = OP(add)(OP(sub)(hi, r), lo),                            \
-          q = OP(set1)(INVERSE_FACTORIAL[14]);                                                \
-        _Pragma("GCC unroll 12") for (int j = 13; j >= 2; j--) q =                            \
-            OP(fmadd)(q, r, OP(set1)(INVERSE_FACTORIAL[j]));                                  \
-        V p = OP(add)(one, OP(add)(r, OP(fmadd)(OP(mul)(r, r), q, rest)));                    \
-        V scale = (V)SHIFT(ADD((CAST)shifted, SET(1023)), 52);                                \
-        OP(storeu)(y + i, OP(mul)(p, scale));                                                 \
-    }                                                                                         \
-    return i;
-#define OP512(name) _mm512_##name##_pd
-#define OP256(name) _mm256_##name##_pd
-__attribute__((target("avx512f"))) static int64_t exp_by_8(int64_t i, int64_t n, const double *x,
-                                                           double *y)
-{
-    EXP_ALL(__m512d, OP512, __m512i, _mm512_slli_epi64, _mm512_add_epi64, _mm512_set1_epi64)
-}
-__attribute__((target("avx2,fma"))) static int64_t exp_by_4(int64_t i, int64_t n, const double *x,
-                                                            double *y)
-{
-    EXP_ALL(__m256d, OP256, __m256i, _mm256_slli_epi64, _mm256_add_epi64, _mm256_set1_epi64x)
-}
-#endif
-
-void ares_f64_exp_all(int64_t n, const double *x, double *y)
-{
-    int64_t i = 0;
-#ifdef __x86_64__
-    if (__builtin_cpu_supports("avx512f")) i = exp_by_8(i, n, x, y);
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) i = exp_by_4(i, n, x, y);
-#endif
-    for (; i < n; i++) y[i] = exp_of_sum(x[i], 0.0);
 }
 
 double ares_f64_log(double x)

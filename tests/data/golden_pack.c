@@ -18,7 +18,7 @@ GOLDEN(aepo, left_pad_positions)
     make_batch(&b, 1, sizes, prompts, lens);
     if (ares_pack_plan(&b, 0, 1, 1 << 20, false, &m) != 1)
         golden_fail(g, "one row makes one micro-batch");
-    ares_pack_build(&b, &m, false, g->arena, &p, &targets);
+    ares_pack_build(&b, &(ares_micro_set){ 1, &m, m.tokens, m.out }, false, g->arena, &p, &targets);
     for (int i = 0; i < p.rows && width - prompt + i < width + response; i++)
         x[width - prompt + i] = p.positions[i];
     golden_numbers(g, "prompt", x, width, golden_want(g, "prompt"));

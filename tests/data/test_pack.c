@@ -30,7 +30,7 @@ static void check_packed(const ares_batch *b, const ares_micro_batch *m, bool sh
     ares_arena arena = { 0 };
     ares_packed p;
     const int32_t *targets;
-    ares_pack_build(b, m, share, &arena, &p, &targets);
+    ares_pack_build(b, &(ares_micro_set){ 1, m, m->tokens, m->out }, share, &arena, &p, &targets);
     CHECK(p.rows == m->tokens && p.seg.rows == p.rows && p.n_out == m->out && p.seg.start[0] == 0 &&
           p.seg.start[p.seg.n] == p.rows);
     int32_t seen[64];
@@ -127,7 +127,7 @@ TEST(single_tokens_need_no_segment_of_their_own)
     const int32_t *targets;
     make_batch(&b, 1, (const int[]){ 3 }, (const int[]){ 4 }, (const int[]){ 1, 1, 1 });
     REQUIRE(ares_pack_plan(&b, 0, 3, 100, true, m) == 1);
-    ares_pack_build(&b, m, true, &arena, &p, &targets);
+    ares_pack_build(&b, &(ares_micro_set){ 1, m, m->tokens, m->out }, true, &arena, &p, &targets);
     CHECK(p.rows == 4 && p.seg.n == 1 && p.n_out == 3);
     for (int i = 0; i < 3; i++) CHECK(p.out_rows[i] == 3 && targets[i] == 100000 + 1000 * i);
     ares_arena_fini(&arena);
@@ -208,7 +208,7 @@ static void check_sets(const ares_batch *b, int64_t limit, bool share, int64_t *
         const ares_micro_set *m = &sets[i];
         ares_packed p;
         const int32_t *targets;
-        ares_pack_build_set(b, m, share, &arena, &p, &targets);
+        ares_pack_build(b, m, share, &arena, &p, &targets);
         CHECK(p.rows == m->tokens && p.n_out == m->out && m->n > 0);
         CHECK(m->tokens <= limit || m->n == 1);
         *most = ARES_MAX(*most, m->tokens);

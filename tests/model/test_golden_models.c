@@ -111,7 +111,8 @@ static void check_variant(const char *variant)
     ares_packed p;
     const int32_t *targets;
     float *hidden;
-    ares_pack_build(&b, &plan[0], false, &b.arena, &p, &targets);
+    ares_pack_build(&b, &(ares_micro_set){ 1, &plan[0], plan[0].tokens, plan[0].out }, false,
+                    &b.arena, &p, &targets);
     CHECK_OK(ares_model_forward(m, w, &p, &hidden));
     size_t n = (size_t)p.n_out, width = (size_t)m->cfg.hidden;
     float *buffer = ares_calloc(n * 7 + n * width, sizeof *buffer), *want = buffer + 5 * n;

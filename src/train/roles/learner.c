@@ -43,7 +43,7 @@ int learner_forward(learner *l, const ares_batch *b, const ares_micro_set *rows,
 {
     *out = (learner_pass){ 0 };
     ares_arena_reset(&l->arena);
-    ares_pack_build_set(b, rows, share_prompts, &l->arena, &out->packed, &out->targets);
+    ares_pack_build(b, rows, share_prompts, &l->arena, &out->packed, &out->targets);
     if (!out->packed.n_out) return ARES_OK;
     return ares_model_forward(l->model, l->workspace, &out->packed, &out->hidden);
 }

@@ -158,15 +158,15 @@ int controls_bootstrap_finish(ares_controls *c, ares_metrics *m)
 
 void controls_save(const ares_controls *c, ares_str *json)
 {
-    ares_str_add_char(json, '{');
-    if (c)
-        ares_str_addf(json, "\"training_data\":\"%s\",\"model_weights\":\"%s\"", c->origin.data,
-                      c->origin.model);
-    for (int i = 0; c && i < c->n; i++) {
-        ares_str_addf(json, ",\"%s\":", c->items[i].control->name);
-        c->items[i].control->save(c->items[i].state, json);
+    ares_json_begin(json, '{');
+    if (c) {
+        ares_json_write_string(ares_json_key(json, "training_data"), ares_view_of(c->origin.data));
+        ares_json_write_string(ares_json_key(json, "model_weights"), ares_view_of(c->origin.model));
     }
-    ares_str_add_char(json, '}');
+    for (int i = 0; c && i < c->n; i++)
+        c->items[i].control->save(c->items[i].state,
+                                  ares_json_key(json, c->items[i].control->name));
+    ares_json_end(json, '}');
 }
 
 static bool differs(const ares_json *json, const char *key, const char *own)

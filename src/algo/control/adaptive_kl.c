@@ -77,9 +77,9 @@ static int adapt(void *state, const ares_batch *b, ares_metrics *m)
 
 static void save(const void *state, ares_str *json)
 {
-    ares_str_add_z(json, "{\"kl_coef\":");
-    ares_json_write_double(json, ((const adaptive_kl *)state)->coef);
-    ares_str_add_z(json, "}");
+    ares_json_begin(json, '{');
+    ares_json_write_double(ares_json_key(json, "kl_coef"), ((const adaptive_kl *)state)->coef);
+    ares_json_end(json, '}');
 }
 
 static int load(void *state, const ares_json *json)

@@ -9,123 +9,100 @@
 
 /* ---------------------------------------------------------------- saving */
 
-static void begin(ares_str *json, const char *key)
-{
-    ares_str_addf(json, "%s\"%s\":", json->data[json->len - 1] == '{' ? "" : ",", key);
-}
-
-static void begin_view(ares_str *json, ares_view key)
-{
-    if (json->data[json->len - 1] != '{') ares_str_add_char(json, ',');
-    ares_json_write_string(json, key);
-    ares_str_add_char(json, ':');
-}
-
 static void save_numbers(ares_str *json, const char *key, const double *x)
 {
-    begin(json, key);
-    ares_str_add_char(json, '{');
-    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
-        begin(json, ares_difficulty_names[d]);
-        ares_json_write_double(json, x[d]);
-    }
-    ares_str_add_char(json, '}');
+    ares_json_begin(ares_json_key(json, key), '{');
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++)
+        ares_json_write_double(ares_json_key(json, ares_difficulty_names[d]), x[d]);
+    ares_json_end(json, '}');
 }
 
 static void save_beta(const aepo *s, ares_str *json)
 {
-    begin(json, "kl_beta");
-    ares_str_addf(json, "{\"updates\":%lld", (long long)s->beta_updates);
+    ares_json_begin(ares_json_key(json, "kl_beta"), '{');
+    ares_json_write_i64(ares_json_key(json, "updates"), s->beta_updates);
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
-        begin(json, ares_difficulty_names[d]);
-        ares_str_add_z(json, "{\"beta\":");
-        ares_json_write_double(json, s->beta[d].beta);
-        ares_str_add_z(json, ",\"kl_ema\":");
+        ares_json_begin(ares_json_key(json, ares_difficulty_names[d]), '{');
+        ares_json_write_double(ares_json_key(json, "beta"), s->beta[d].beta);
+        ares_json_key(json, "kl_ema");
         if (s->beta[d].started) ares_json_write_double(json, s->beta[d].kl_ema);
-        else ares_str_add_z(json, "null");
-        ares_str_add_z(json, ",\"error_ema\":");
-        ares_json_write_double(json, s->beta[d].error_ema);
-        ares_str_add_char(json, '}');
+        else ares_json_write_null(json);
+        ares_json_write_double(ares_json_key(json, "error_ema"), s->beta[d].error_ema);
+        ares_json_end(json, '}');
     }
-    ares_str_add_char(json, '}');
+    ares_json_end(json, '}');
 }
 
 static void save_baseline(const aepo *s, ares_str *json)
 {
     bool any = false;
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) any = any || s->baseline_known[d];
-    begin(json, "bootstrap_baseline");
+    ares_json_key(json, "bootstrap_baseline");
     if (!any) {
-        ares_str_add_z(json, "null");
+        ares_json_write_null(json);
         return;
     }
-    ares_str_add_char(json, '{');
+    ares_json_begin(json, '{');
     for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
         if (!s->baseline_known[d]) continue;
-        begin(json, ares_difficulty_names[d]);
-        ares_str_add_z(json, "{\"acc_mean\":");
-        ares_json_write_double(json, s->baseline_accuracy[d]);
-        ares_str_add_z(json, ",\"len_mean\":");
-        ares_json_write_double(json, s->baseline_length[d]);
-        ares_str_add_char(json, '}');
+        ares_json_begin(ares_json_key(json, ares_difficulty_names[d]), '{');
+        ares_json_write_double(ares_json_key(json, "acc_mean"), s->baseline_accuracy[d]);
+        ares_json_write_double(ares_json_key(json, "len_mean"), s->baseline_length[d]);
+        ares_json_end(json, '}');
     }
-    ares_str_add_char(json, '}');
+    ares_json_end(json, '}');
 }
 
 static void save_bootstrap(const aepo *s, ares_str *json)
 {
-    begin(json, "bootstrap");
-    ares_str_addf(json, "{\"done\":%s,\"prompts\":%lld,\"tokens\":%lld,\"seen\":{",
-                  s->bootstrap_done ? "true" : "false", (long long)s->bootstrap_prompts,
-                  (long long)s->bootstrap_tokens);
+    ares_json_begin(ares_json_key(json, "bootstrap"), '{');
+    ares_json_write_bool(ares_json_key(json, "done"), s->bootstrap_done);
+    ares_json_write_i64(ares_json_key(json, "prompts"), s->bootstrap_prompts);
+    ares_json_write_i64(ares_json_key(json, "tokens"), s->bootstrap_tokens);
+    ares_json_begin(ares_json_key(json, "seen"), '{');
     for (int64_t i = 0; i < ares_map_count(s->bootstrap_index); i++) {
         const aepo_seen *p = &s->bootstrap_seen[i];
-        begin_view(json, ares_map_key(s->bootstrap_index, i));
-        ares_str_addf(json, "[%lld", (long long)p->samples);
-        for (int k = 0; k < 3; k++) {
-            ares_str_add_char(json, ',');
-            ares_json_write_double(json, k == 0 ? p->accuracy : k == 1 ? p->hwe : p->length);
-        }
-        ares_str_add_char(json, ']');
+        ares_json_begin(ares_json_key_view(json, ares_map_key(s->bootstrap_index, i)), '[');
+        ares_json_write_i64(json, p->samples);
+        ares_json_write_double(json, p->accuracy);
+        ares_json_write_double(json, p->hwe);
+        ares_json_write_double(json, p->length);
+        ares_json_end(json, ']');
     }
-    ares_str_add_z(json, "}}");
+    ares_json_end(json, '}');
+    ares_json_end(json, '}');
 }
 
 void aepo_save(const void *state, ares_str *json)
 {
     const aepo *s = state;
-    ares_str_add_z(json, "{\"tau\":");
+    ares_json_begin(json, '{');
+    ares_json_key(json, "tau");
     if (s->tau_known) ares_json_write_double(json, s->tau);
-    else ares_str_add_z(json, "null");
-    ares_str_addf(json, ",\"tau_ema_started\":%s,\"steps\":%lld,\"target\":{",
-                  s->tau_started ? "true" : "false", (long long)s->steps);
-    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++) {
-        if (!s->aims.target_known[d]) continue;
-        begin(json, ares_difficulty_names[d]);
-        ares_str_addf(json, "%lld", (long long)s->aims.target[d]);
-    }
-    ares_str_add_char(json, '}');
+    else ares_json_write_null(json);
+    ares_json_write_bool(ares_json_key(json, "tau_ema_started"), s->tau_started);
+    ares_json_write_i64(ares_json_key(json, "steps"), s->steps);
+    ares_json_begin(ares_json_key(json, "target"), '{');
+    for (int d = ARES_EASY; d < ARES_DIFFICULTIES; d++)
+        if (s->aims.target_known[d])
+            ares_json_write_i64(ares_json_key(json, ares_difficulty_names[d]), s->aims.target[d]);
+    ares_json_end(json, '}');
     save_numbers(json, "alpha", s->aims.alpha);
     save_numbers(json, "kl_lambda", s->lambda);
     save_beta(s, json);
-    begin(json, "difficulty");
-    ares_str_add_char(json, '{');
-    for (int64_t i = 0; i < ares_map_count(s->difficulty); i++) {
-        begin_view(json, ares_map_key(s->difficulty, i));
+    ares_json_begin(ares_json_key(json, "difficulty"), '{');
+    for (int64_t i = 0; i < ares_map_count(s->difficulty); i++)
         ares_json_write_string(
-            json, ares_view_of(ares_difficulty_names[ares_map_value(s->difficulty, i)]));
-    }
-    ares_str_add_char(json, '}');
-    begin(json, "skip_gid");
-    ares_str_add_char(json, '[');
-    for (int64_t i = 0; i < ares_map_count(s->skip); i++) {
-        if (i) ares_str_add_char(json, ',');
+            ares_json_key_view(json, ares_map_key(s->difficulty, i)),
+            ares_view_of(ares_difficulty_names[ares_map_value(s->difficulty, i)]));
+    ares_json_end(json, '}');
+    ares_json_begin(ares_json_key(json, "skip_gid"), '[');
+    for (int64_t i = 0; i < ares_map_count(s->skip); i++)
         ares_json_write_string(json, ares_map_key(s->skip, i));
-    }
-    ares_str_add_char(json, ']');
+    ares_json_end(json, ']');
     save_baseline(s, json);
     save_bootstrap(s, json);
-    ares_str_add_char(json, '}');
+    ares_json_end(json, '}');
 }
 
 /* ---------------------------------------------------------------- loading */

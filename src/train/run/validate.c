@@ -102,23 +102,23 @@ static tally *group_of(validation *v, const ares_row *row)
 static void write_sample(const ares_trainer *t, const ares_row *row, int64_t index,
                          const generate_sample *s, ares_str *out)
 {
-    ares_str_addf(out, "{\"step\":%lld,\"row\":%lld,\"sample\":%lld,\"question\":",
-                  (long long)t->run.step, (long long)row->id, (long long)index);
     const ares_json *question = ares_json_get(row->json, t->run.cfg->data.prompt_key);
-    ares_json_write_string(out, question && question->type == ARES_JSON_STRING ? question->text
-                                                                               : row->prompt_text);
-    ares_str_add_z(out, ",\"prompt\":");
-    ares_json_write_string(out, row->prompt_text);
-    ares_str_add_z(out, ",\"response\":");
-    ares_json_write_string(out, s->item.in.response);
-    ares_str_add_z(out, ",\"ground_truth\":");
-    ares_json_write_string(out, row->ground_truth);
-    ares_str_add_z(out, ",\"score\":");
-    ares_json_write_float(out, s->item.score);
-    ares_str_add_z(out, ",\"accuracy\":");
-    ares_json_write_float(out, s->item.accuracy);
-    ares_str_addf(out, ",\"n_tokens\":%d,\"finished\":%s}\n", s->completion.n_tokens,
-                  s->item.in.stopped ? "true" : "false");
+    bool given = question && question->type == ARES_JSON_STRING;
+    ares_json_begin(out, '{');
+    ares_json_write_i64(ares_json_key(out, "step"), t->run.step);
+    ares_json_write_i64(ares_json_key(out, "row"), row->id);
+    ares_json_write_i64(ares_json_key(out, "sample"), index);
+    ares_json_write_string(ares_json_key(out, "question"),
+                           given ? question->text : row->prompt_text);
+    ares_json_write_string(ares_json_key(out, "prompt"), row->prompt_text);
+    ares_json_write_string(ares_json_key(out, "response"), s->item.in.response);
+    ares_json_write_string(ares_json_key(out, "ground_truth"), row->ground_truth);
+    ares_json_write_float(ares_json_key(out, "score"), s->item.score);
+    ares_json_write_float(ares_json_key(out, "accuracy"), s->item.accuracy);
+    ares_json_write_i64(ares_json_key(out, "n_tokens"), s->completion.n_tokens);
+    ares_json_write_bool(ares_json_key(out, "finished"), s->item.in.stopped);
+    ares_json_end(out, '}');
+    ares_str_add_char(out, '\n');
 }
 
 void validation_sampling(ares_config *cfg, const ares_train_config *c, ares_sampling *s, int64_t *n)

@@ -1,6 +1,6 @@
 """Log-prob of the taken token and exact entropy from logits [rows, vocab], microseconds per row.
 
-    python benchmarks/peers/head.py --rows 1024 --vocab 151936 [--kept] [--compile]
+python benchmarks/peers/head.py --rows 1024 --vocab 151936 [--kept] [--compile]
 """
 
 from common import emit, options, start, timed

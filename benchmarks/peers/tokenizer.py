@@ -1,7 +1,7 @@
 """The `tokenizers` library on one thread: the other side of benchmarks/tokenizer.c, the same JSON
 line.
 
-    python benchmarks/peers/tokenizer.py MODEL_DIR FILE.jsonl [PASSES]
+python benchmarks/peers/tokenizer.py MODEL_DIR FILE.jsonl [PASSES]
 """
 
 import json

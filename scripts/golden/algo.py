@@ -5,6 +5,7 @@
 The formulas are those of verl's core_algos (bi_level_gae: RAGEN's; vapor: the group mean alone), on padded tensors, row by
 row. Tokens of an environment stand among the policy's, one group has a single answer.
 """
+
 import json
 import pathlib
 
@@ -45,14 +46,23 @@ def draw(groups, generator):
     dense = f32(0.3 * torch.randn(rows, width, generator=generator)) * mask
     values = f32(torch.randn(rows, width, generator=generator)) * inside
     baselines = f32(torch.rand(rows, generator=generator))
-    return dict(groups=groups, lengths=lengths, mask=last, ends=ends, rewards=rewards, dense=rewards + dense, values=values, baselines=baselines)
+    return dict(
+        groups=groups,
+        lengths=lengths,
+        mask=last,
+        ends=ends,
+        rewards=rewards,
+        dense=rewards + dense,
+        values=values,
+        baselines=baselines,
+    )
 
 
 def grouped(x, rewards, one):
     """one(scores, lengths) of a group of several; a group of one is compared with 0, at a deviation of 1."""
     scores, lengths, out, at = rewards.sum(1), x["mask"].sum(1), [], 0
     for n in x["groups"]:
-        s, k = scores[at:at + n], lengths[at:at + n]
+        s, k = scores[at : at + n], lengths[at : at + n]
         out.append(one(s, k) if n > 1 else s)
         at += n
     return torch.cat(out)[:, None] * x["mask"]
@@ -72,7 +82,9 @@ def gae(x, gamma, lam):
         for t in reversed(range(advantages.shape[1])):
             if not x["mask"][r, t]:
                 continue
-            carried = x["dense"][r, t] + gamma * next_value - x["values"][r, t] + gamma * lam * carried
+            carried = (
+                x["dense"][r, t] + gamma * next_value - x["values"][r, t] + gamma * lam * carried
+            )
             next_value = x["values"][r, t]
             advantages[r, t] = carried
     returns = (advantages + x["values"]) * x["mask"]
@@ -85,7 +97,9 @@ def bi_level_gae(x, gamma, lam, high):
         next_value = carried = 0.0
         for t in reversed(range(rewards.shape[1])):
             if x["ends"][r, t]:
-                carried = x["dense"][r, t] + high * next_value - x["values"][r, t] + high * lam * carried
+                carried = (
+                    x["dense"][r, t] + high * next_value - x["values"][r, t] + high * lam * carried
+                )
                 next_value = x["values"][r, t]
                 rewards[r, t] = carried + x["values"][r, t]
     advantages = torch.zeros_like(rewards)
@@ -120,7 +134,11 @@ def remax(x):
 
 def gpg(x):
     scores = x["rewards"].sum(1)
-    return len(scores) / max(1, int((scores != 0).sum())) * grouped(x, x["rewards"], lambda s, k: s - s.mean())
+    return (
+        len(scores)
+        / max(1, int((scores != 0).sum()))
+        * grouped(x, x["rewards"], lambda s, k: s - s.mean())
+    )
 
 
 def vapor(x):
@@ -141,15 +159,26 @@ def main():
         some = {k: v for k, v in x.items() if k != "groups"}
         several = dict(x)
         if 1 in groups:  # pass@k wants two answers
-            keep = [r for i, n in enumerate(groups) for r in range(sum(groups[:i]), sum(groups[:i + 1])) if n > 1]
-            several = dict({k: v[keep] for k, v in some.items()}, groups=[n for n in groups if n > 1])
+            keep = [
+                r
+                for i, n in enumerate(groups)
+                for r in range(sum(groups[:i]), sum(groups[: i + 1]))
+                if n > 1
+            ]
+            several = dict(
+                {k: v[keep] for k, v in some.items()}, groups=[n for n in groups if n > 1]
+            )
         mean = lambda s, k: s - s.mean()
         standard = lambda s, k: (s - s.mean()) / (s.std() + 1e-6)
         outcome = {
             "grpo": (x, {}, grouped({**x}, x["rewards"], standard)),
             "grpo ": (x, {"norm_adv_by_std_in_grpo": False}, grouped(x, x["rewards"], mean)),
             "grpo_passk": (several, {}, grouped(several, several["rewards"], passk)),
-            "rloo": (x, {}, grouped(x, x["rewards"], lambda s, k: (s - s.mean()) * len(s) / (len(s) - 1))),
+            "rloo": (
+                x,
+                {},
+                grouped(x, x["rewards"], lambda s, k: (s - s.mean()) * len(s) / (len(s) - 1)),
+            ),
             "opo": (x, {}, grouped(x, x["rewards"], lambda s, k: s - (k * s).sum() / k.sum())),
             "gpg": (x, {}, gpg(x)),
             "remax": (x, {}, remax(x)),
@@ -158,20 +187,45 @@ def main():
         }
         dense = {
             "gae": (x, {"gamma": 0.9, "lam": 0.8}, gae(x, 0.9, 0.8)),
-            "bi_level_gae": (x, {"gamma": 0.9, "lam": 0.8, "high_level_gamma": 0.7}, bi_level_gae(x, 0.9, 0.8, 0.7)),
+            "bi_level_gae": (
+                x,
+                {"gamma": 0.9, "lam": 0.8, "high_level_gamma": 0.7},
+                bi_level_gae(x, 0.9, 0.8, 0.7),
+            ),
             "reinforce_plus_plus": (x, {"gamma": 0.95}, reinforce_plus_plus(x, 0.95)),
         }
         for name, (y, options, advantages) in outcome.items():
-            cases.append(case(name.strip(), y, y["rewards"], options, {"advantages": rows_of(y, advantages)}))
+            cases.append(
+                case(name.strip(), y, y["rewards"], options, {"advantages": rows_of(y, advantages)})
+            )
         for name, (y, options, (advantages, returns)) in dense.items():
-            cases.append(case(name, y, y["dense"], options, {"advantages": rows_of(y, advantages), "returns": rows_of(y, returns)}))
+            cases.append(
+                case(
+                    name,
+                    y,
+                    y["dense"],
+                    options,
+                    {"advantages": rows_of(y, advantages), "returns": rows_of(y, returns)},
+                )
+            )
     about = f"scripts/golden/algo.py: plain formulas in float64, torch {torch.__version__.split('+')[0]}, seed {SEED}"
-    OUT.write_text(json.dumps({"about": about, "count": len(cases), "cases": cases}, indent=None).replace('{"function"', '\n{"function"') + "\n")
+    OUT.write_text(
+        json.dumps({"about": about, "count": len(cases), "cases": cases}, indent=None).replace(
+            '{"function"', '\n{"function"'
+        )
+        + "\n"
+    )
     print(len(cases), "cases", OUT.stat().st_size, "bytes")
 
 
 def case(name, x, rewards, options, expected):
-    inputs = {"estimator": name, "groups": x["groups"], "mask": rows_of(x, x["mask"].int()), "rewards": rows_of(x, rewards), **options}
+    inputs = {
+        "estimator": name,
+        "groups": x["groups"],
+        "mask": rows_of(x, x["mask"].int()),
+        "rewards": rows_of(x, rewards),
+        **options,
+    }
     if name in ("gae", "bi_level_gae"):
         inputs["values"] = rows_of(x, x["values"])
     if name == "bi_level_gae":

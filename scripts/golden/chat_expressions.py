@@ -4,14 +4,60 @@ One template a line: an entry without a {{ or {% is an expression. VARIABLES is 
 """
 
 VARIABLES = {
-    "a": 7, "b": -3, "zero": 0, "f": 2.5, "whole": 1.0, "tiny": 1e-7, "huge": 1e22, "big": 9007199254740993, "neg": -0.0, "wide": 123456789012345678901234567890,
-    "s": "Hello World", "t": "  padded\t\n", "e": "", "u": "žluťoučký kůň 日本 😀", "q": "it's \"quoted\" \\ back", "n": "line1\nline2\r\nline3\n", "num": "42", "html": "<a href='x'>&</a>",
-    "ws": "\u00a0\u2003x y\u3000\u200b", "multi": "a,b,,c", "nul": "a\u0000b", "esc": "\u0007\u001b\u007f\u0085\u00ad\u2028\ud7ff\ufeff\ufffd",
-    "l": [3, 1, 2], "m": ["b", "A", "c", "a"], "mix": [1, "1", 1.0, True, None, [2], {"k": "v"}], "nest": [[1, 2], [3, 4], []], "el": [],
-    "d": {"x": 1, "y": [1, 2], "z": {"w": "deep"}, "items": "shadow", "a b": 3}, "ed": {}, "none": None, "yes": True, "no": False,
-    "users": [{"name": "bob", "age": 30, "tags": ["x"]}, {"name": "Al", "age": 25, "tags": []}, {"name": "cy", "age": 30, "tags": ["x", "y"]}],
-    "messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yo"}, {"role": "user", "content": "bye"}],
-    "tool": {"type": "function", "function": {"name": "get", "description": "gets <it> & more", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": []}}},
+    "a": 7,
+    "b": -3,
+    "zero": 0,
+    "f": 2.5,
+    "whole": 1.0,
+    "tiny": 1e-7,
+    "huge": 1e22,
+    "big": 9007199254740993,
+    "neg": -0.0,
+    "wide": 123456789012345678901234567890,
+    "s": "Hello World",
+    "t": "  padded\t\n",
+    "e": "",
+    "u": "žluťoučký kůň 日本 😀",
+    "q": 'it\'s "quoted" \\ back',
+    "n": "line1\nline2\r\nline3\n",
+    "num": "42",
+    "html": "<a href='x'>&</a>",
+    "ws": "\u00a0\u2003x y\u3000\u200b",
+    "multi": "a,b,,c",
+    "nul": "a\u0000b",
+    "esc": "\u0007\u001b\u007f\u0085\u00ad\u2028\ud7ff\ufeff\ufffd",
+    "l": [3, 1, 2],
+    "m": ["b", "A", "c", "a"],
+    "mix": [1, "1", 1.0, True, None, [2], {"k": "v"}],
+    "nest": [[1, 2], [3, 4], []],
+    "el": [],
+    "d": {"x": 1, "y": [1, 2], "z": {"w": "deep"}, "items": "shadow", "a b": 3},
+    "ed": {},
+    "none": None,
+    "yes": True,
+    "no": False,
+    "users": [
+        {"name": "bob", "age": 30, "tags": ["x"]},
+        {"name": "Al", "age": 25, "tags": []},
+        {"name": "cy", "age": 30, "tags": ["x", "y"]},
+    ],
+    "messages": [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": "yo"},
+        {"role": "user", "content": "bye"},
+    ],
+    "tool": {
+        "type": "function",
+        "function": {
+            "name": "get",
+            "description": "gets <it> & more",
+            "parameters": {
+                "type": "object",
+                "properties": {"city": {"type": "string"}},
+                "required": [],
+            },
+        },
+    },
 }
 
 EXPRESSIONS = r"""
@@ -871,41 +917,384 @@ none ~ nope ~ ''
 
 STATEMENTS = [
     # White space.
-    "a\n", "a\n\n", "a\r\nb\r\n", "a\rb", "\n\na", "  a  ", "{{ 1 }}\n{{ 2 }}\n", "{{ 1 }}\n\n", "{{- 1 }} x", " x {{- 1 -}} y ", "x\n  {{- 1 -}}  \n y", "{{ 1 -}}\n\n\n{{ 2 }}",
-    "{% if yes %}\na\n{% endif %}\nb", "  {% if yes %}\n  a\n  {% endif %}\nb", "x {% if yes %} y {% endif %} z", "\t{% if yes %}\ta\n\t{% endif %}\tb", "{%+ if yes %}a{% endif +%}\nb", "  {%+ if yes %}\na{%+ endif %}",
-    "{% if yes -%}\n\n  a  \n\n{%- endif %}", "{%- if yes %}\n a\n{%- endif -%}\n\n b", "a\n  {%- if yes -%}  b  {%- endif -%}  \nc", "{% if yes %}\r\na\r\n{% endif %}\r\nb", "a {#- x -#} b", "a {# x #} b", "{# x #}\nb", "  {# x #}\n  b", "a\n  {# multi\n line #}\nb\n", "{#- a #}{{ 1 }}", "a{# {{ nope() }} {% bad %} #}b",
-    "{{ 1 }} \n {{ 2 }}", "x{% set a = 1 %}\ny", "x{% set a = 1 +%}\ny", "x\n    {% set a = 1 %}  \ny", "   {{ 1 }}", "{% if yes %}{% endif %}\n\nx", "{% raw %}{{ x }}{% if %}{% endraw %}", "{% raw %}\n a {{ b }}\n{% endraw %}\nc", "a  {%- raw -%}  {{ x }}  {%- endraw -%}  b", "{% raw %}x", "{{ '{{' }} {{ '%}' }} {{ '#}' }}", "}} %} #}", "{ { % # }", "{{ \"{% if %}\" }}", "{{'a'}}{{-'b'-}}{{'c'}}", "a {{+ 1 }}", "{{ {'a': {'b': 1}}.a.b }}", "{{ {'a': {'b': 1}} }}", "{%if yes%}a{%endif%}", "{%-if yes-%}a{%-endif-%}", "{%\nif yes\n%}a{%\nendif\n%}", "{{\n1\n}}", "\u00a0\u2003{%- if yes %}a{% endif -%}\u3000b", "x\u00a0{%- set a = 1 -%}\u200by", "\u2003{% if yes %}a{% endif %}", "a\x0b{% if yes %}b{% endif %}", "é{{ 1 }}日{# ü #}😀", "{{ 1 }}\n{% if yes %}\n\n{% endif %}\n{{ 2 }}\n",
-    "# for x in y\n## comment\n{{ 1 }}", "a\\nb", "{{ '\\n' }}", "{{ 'a\nb' }}", "{{ 'a\r\nb' | tojson }}", "line\n    {{ 1 }}\n  {% set b = 2 %}\n\tend", "{%- set x = 1 -%}{{ x }}\n{%- set x = 2 %}\n{{ x }}",
+    "a\n",
+    "a\n\n",
+    "a\r\nb\r\n",
+    "a\rb",
+    "\n\na",
+    "  a  ",
+    "{{ 1 }}\n{{ 2 }}\n",
+    "{{ 1 }}\n\n",
+    "{{- 1 }} x",
+    " x {{- 1 -}} y ",
+    "x\n  {{- 1 -}}  \n y",
+    "{{ 1 -}}\n\n\n{{ 2 }}",
+    "{% if yes %}\na\n{% endif %}\nb",
+    "  {% if yes %}\n  a\n  {% endif %}\nb",
+    "x {% if yes %} y {% endif %} z",
+    "\t{% if yes %}\ta\n\t{% endif %}\tb",
+    "{%+ if yes %}a{% endif +%}\nb",
+    "  {%+ if yes %}\na{%+ endif %}",
+    "{% if yes -%}\n\n  a  \n\n{%- endif %}",
+    "{%- if yes %}\n a\n{%- endif -%}\n\n b",
+    "a\n  {%- if yes -%}  b  {%- endif -%}  \nc",
+    "{% if yes %}\r\na\r\n{% endif %}\r\nb",
+    "a {#- x -#} b",
+    "a {# x #} b",
+    "{# x #}\nb",
+    "  {# x #}\n  b",
+    "a\n  {# multi\n line #}\nb\n",
+    "{#- a #}{{ 1 }}",
+    "a{# {{ nope() }} {% bad %} #}b",
+    "{{ 1 }} \n {{ 2 }}",
+    "x{% set a = 1 %}\ny",
+    "x{% set a = 1 +%}\ny",
+    "x\n    {% set a = 1 %}  \ny",
+    "   {{ 1 }}",
+    "{% if yes %}{% endif %}\n\nx",
+    "{% raw %}{{ x }}{% if %}{% endraw %}",
+    "{% raw %}\n a {{ b }}\n{% endraw %}\nc",
+    "a  {%- raw -%}  {{ x }}  {%- endraw -%}  b",
+    "{% raw %}x",
+    "{{ '{{' }} {{ '%}' }} {{ '#}' }}",
+    "}} %} #}",
+    "{ { % # }",
+    '{{ "{% if %}" }}',
+    "{{'a'}}{{-'b'-}}{{'c'}}",
+    "a {{+ 1 }}",
+    "{{ {'a': {'b': 1}}.a.b }}",
+    "{{ {'a': {'b': 1}} }}",
+    "{%if yes%}a{%endif%}",
+    "{%-if yes-%}a{%-endif-%}",
+    "{%\nif yes\n%}a{%\nendif\n%}",
+    "{{\n1\n}}",
+    "\u00a0\u2003{%- if yes %}a{% endif -%}\u3000b",
+    "x\u00a0{%- set a = 1 -%}\u200by",
+    "\u2003{% if yes %}a{% endif %}",
+    "a\x0b{% if yes %}b{% endif %}",
+    "é{{ 1 }}日{# ü #}😀",
+    "{{ 1 }}\n{% if yes %}\n\n{% endif %}\n{{ 2 }}\n",
+    "# for x in y\n## comment\n{{ 1 }}",
+    "a\\nb",
+    "{{ '\\n' }}",
+    "{{ 'a\nb' }}",
+    "{{ 'a\r\nb' | tojson }}",
+    "line\n    {{ 1 }}\n  {% set b = 2 %}\n\tend",
+    "{%- set x = 1 -%}{{ x }}\n{%- set x = 2 %}\n{{ x }}",
     # set, scopes, loops.
-    "{% set x = 5 %}{{ x }}", "{% set x, y = 1, 2 %}{{ x }}{{ y }}", "{% set x, y = l %}{{ x }}", "{% set (x, y), z = (1, 2), 3 %}{{ x ~ y ~ z }}", "{% set x = [1, 2] %}{% set x = x + [3] %}{{ x }}", "{% set x %}block {{ a }}{% endset %}{{ x }}|{{ x | upper }}", "{% set x | upper %}abc{% endset %}{{ x }}", "{% set x | trim | replace('a', 'b') %} aaa {% endset %}[{{ x }}]", "{% set x = a %}{% set a = 1 %}{{ x ~ a }}", "{% set d.x = 5 %}{{ d }}", "{% set ns = namespace(x=1) %}{% set ns.x = 2 %}{{ ns.x }}", "{% set ns.x = 1 %}", "{% set nope.x = 1 %}", "{% set 5 = 1 %}", "{% set true = 1 %}", "{% set x = %}", "{% set ns = namespace() %}{% set ns.a, ns.b = 1, 2 %}{{ ns.a + ns.b }}", "{% set ns = namespace(x=1) %}{% set ns.x %}abc{% endset %}{{ ns.x }}", "{{ namespace(x=1) }}",
-    "{% for x in l %}{{ x }}{% endfor %}", "{% for x in l %}{{ x }}{% if not loop.last %}, {% endif %}{% endfor %}", "{% for x in el %}{{ x }}{% else %}empty{% endfor %}", "{% for x in none %}{% endfor %}", "{% for x in nope %}x{% else %}none{% endfor %}", "{% for x in 5 %}{% endfor %}", "{% for c in s %}{{ c }}-{% endfor %}", "{% for k in d %}{{ k }};{% endfor %}", "{% for k, v in d.z.items() %}{{ k }}={{ v }}{% endfor %}", "{% for k, v in d | dictsort %}{{ k }}={{ v }};{% endfor %}", "{% for k, v in l %}{% endfor %}", "{% for x, y in nest %}{{ x }}{% endfor %}", "{% for x, y in [[1, 2], [3, 4]] %}{{ x + y }} {% endfor %}", "{% for x, (y, z) in [(1, (2, 3))] %}{{ x ~ y ~ z }}{% endfor %}", "{% for k, v in d | items %}{{ k }}{% endfor %}",
-    "{% for x in l if x > 1 %}{{ loop.index }}:{{ x }} {% endfor %}", "{% for x in l if x > 5 %}{{ x }}{% else %}none{% endfor %}", "{% for u in users if u.tags %}{{ u.name }}{{ loop.length }}{{ loop.last }}{% endfor %}",
-    "{% for x in m %}{{ loop.index }}{{ loop.index0 }}{{ loop.revindex }}{{ loop.revindex0 }}{{ loop.first }}{{ loop.last }}{{ loop.length }} {% endfor %}", "{% for x in m %}{{ loop.previtem }}<{{ x }}>{{ loop.nextitem }} {% endfor %}", "{% for x in m %}{{ loop.previtem is defined }}{{ loop.nextitem is defined }} {% endfor %}", "{% for x in m %}{{ loop.cycle('o', 'e') }}{% endfor %}", "{% for x in [1, 1, 2, 2, 1] %}{{ loop.changed(x) }} {% endfor %}", "{% for x in l %}{{ loop.depth }}{{ loop.depth0 }}{% for y in l %}{{ loop.depth }}{% endfor %} {% endfor %}", "{% for x in nest %}{% set outer = loop %}{% for y in x %}{{ outer.index }}{{ loop.index }} {% endfor %}{% endfor %}", "{{ loop }}", "{% for x in l %}{{ loop }}{% endfor %}", "{% for x in l %}{{ loop.nothing }}{% endfor %}", "{% for x in range(3) %}{{ x }}{% endfor %}{{ x }}", "{% set x = 9 %}{% for x in range(3) %}{{ x }}{% endfor %}{{ x }}", "{% set x = 1 %}{% for i in l %}{% set x = x + i %}{{ x }} {% endfor %}{{ x }}", "{% set ns = namespace(t=0) %}{% for i in l %}{% set ns.t = ns.t + i %}{% endfor %}{{ ns.t }}", "{% for i in l %}{% set y = i %}{% endfor %}{{ y }}", "{% if yes %}{% set y = 1 %}{% endif %}{{ y }}", "{% if no %}{% set y = 1 %}{% endif %}{{ y is defined }}", "{% if no %}{% set a = 1 %}{% endif %}{{ a }}", "{% for i in [1, 2] %}{{ z is defined }}{% set z = i %}{% endfor %}", "{% for i in [1, 2] %}{% if i == 1 %}{% set z = 'first' %}{% endif %}{{ z }};{% endfor %}", "{% for i in l %}{% if i == 1 %}{% break %}{% endif %}{{ i }}{% endfor %}", "{% for i in l %}{% if i == 1 %}{% continue %}{% endif %}{{ i }}{% endfor %}", "{% for i in l %}{% break %}{% else %}never{% endfor %}", "{% break %}", "{% for i in nest %}{% for j in i %}{% if j == 2 %}{% break %}{% endif %}{{ j }}{% endfor %};{% endfor %}", "{% for i in range(10) if i % 2 %}{% if i > 6 %}{% break %}{% endif %}{{ i }}{{ loop.index }} {% endfor %}", "{% for m in messages[::-1] %}{{ m.content }}{% endfor %}", "{% for m in messages | reverse %}{{ m.content }}{% endfor %}", "{% for x in l | sort %}{{ x }}{% endfor %}", "{% for x in users | groupby('age') %}{{ x.grouper }}:{{ x.list | map(attribute='name') | join('+') }};{% endfor %}", "{% for g, us in users | groupby('age') %}{{ g }}={{ us | length }} {% endfor %}", "{% for x in [3, 1] + [2] %}{{ x }}{% endfor %}", "{% for x in 1, 2, 3 %}{{ x }}{% endfor %}", "{% for x in (a if no else l) %}{{ x }}{% endfor %}", "{% for x in l %}{% for x in m %}{{ x }}{% endfor %}{{ x }}{% endfor %}", "{% for n in [{'v': 1, 'c': [{'v': 2, 'c': []}]}] recursive %}{{ n.v }}{{ loop.depth }}{{ loop(n.c) }}{% endfor %}", "{% for x in l.append(1) %}{% endfor %}", "{% for x in l | map('string') %}{{ loop.index }}{{ loop.last }} {% endfor %}", "{% for x in l | select('odd') %}{{ loop.length }}{{ loop.revindex }}{% endfor %}", "{%- for x in l -%}\n  {{ x }}\n{%- endfor -%}", "{% for x in l %}\n{{ x }}\n{% endfor %}", "{% for x in l %}\n  {{ x }}\n  {% else %}\n none\n{% endfor %}\nend", "{% for x in 'a\u0301b' %}[{{ x }}]{% endfor %}", "{% for i in range(3) %}{{ a }}{% set a = i %}{{ a }} {% endfor %}{{ a }}",
+    "{% set x = 5 %}{{ x }}",
+    "{% set x, y = 1, 2 %}{{ x }}{{ y }}",
+    "{% set x, y = l %}{{ x }}",
+    "{% set (x, y), z = (1, 2), 3 %}{{ x ~ y ~ z }}",
+    "{% set x = [1, 2] %}{% set x = x + [3] %}{{ x }}",
+    "{% set x %}block {{ a }}{% endset %}{{ x }}|{{ x | upper }}",
+    "{% set x | upper %}abc{% endset %}{{ x }}",
+    "{% set x | trim | replace('a', 'b') %} aaa {% endset %}[{{ x }}]",
+    "{% set x = a %}{% set a = 1 %}{{ x ~ a }}",
+    "{% set d.x = 5 %}{{ d }}",
+    "{% set ns = namespace(x=1) %}{% set ns.x = 2 %}{{ ns.x }}",
+    "{% set ns.x = 1 %}",
+    "{% set nope.x = 1 %}",
+    "{% set 5 = 1 %}",
+    "{% set true = 1 %}",
+    "{% set x = %}",
+    "{% set ns = namespace() %}{% set ns.a, ns.b = 1, 2 %}{{ ns.a + ns.b }}",
+    "{% set ns = namespace(x=1) %}{% set ns.x %}abc{% endset %}{{ ns.x }}",
+    "{{ namespace(x=1) }}",
+    "{% for x in l %}{{ x }}{% endfor %}",
+    "{% for x in l %}{{ x }}{% if not loop.last %}, {% endif %}{% endfor %}",
+    "{% for x in el %}{{ x }}{% else %}empty{% endfor %}",
+    "{% for x in none %}{% endfor %}",
+    "{% for x in nope %}x{% else %}none{% endfor %}",
+    "{% for x in 5 %}{% endfor %}",
+    "{% for c in s %}{{ c }}-{% endfor %}",
+    "{% for k in d %}{{ k }};{% endfor %}",
+    "{% for k, v in d.z.items() %}{{ k }}={{ v }}{% endfor %}",
+    "{% for k, v in d | dictsort %}{{ k }}={{ v }};{% endfor %}",
+    "{% for k, v in l %}{% endfor %}",
+    "{% for x, y in nest %}{{ x }}{% endfor %}",
+    "{% for x, y in [[1, 2], [3, 4]] %}{{ x + y }} {% endfor %}",
+    "{% for x, (y, z) in [(1, (2, 3))] %}{{ x ~ y ~ z }}{% endfor %}",
+    "{% for k, v in d | items %}{{ k }}{% endfor %}",
+    "{% for x in l if x > 1 %}{{ loop.index }}:{{ x }} {% endfor %}",
+    "{% for x in l if x > 5 %}{{ x }}{% else %}none{% endfor %}",
+    "{% for u in users if u.tags %}{{ u.name }}{{ loop.length }}{{ loop.last }}{% endfor %}",
+    (
+        "{% for x in m %}{{ loop.index }}{{ loop.index0 }}{{ loop.revindex }}{{ loop.revindex0 }}"
+        "{{ loop.first }}{{ loop.last }}{{ loop.length }} {% endfor %}"
+    ),
+    "{% for x in m %}{{ loop.previtem }}<{{ x }}>{{ loop.nextitem }} {% endfor %}",
+    "{% for x in m %}{{ loop.previtem is defined }}{{ loop.nextitem is defined }} {% endfor %}",
+    "{% for x in m %}{{ loop.cycle('o', 'e') }}{% endfor %}",
+    "{% for x in [1, 1, 2, 2, 1] %}{{ loop.changed(x) }} {% endfor %}",
+    (
+        "{% for x in l %}{{ loop.depth }}{{ loop.depth0 }}{% for y in l %}{{ loop.depth }}"
+        "{% endfor %} {% endfor %}"
+    ),
+    (
+        "{% for x in nest %}{% set outer = loop %}{% for y in x %}{{ outer.index }}{{ loop.index }}"
+        " {% endfor %}{% endfor %}"
+    ),
+    "{{ loop }}",
+    "{% for x in l %}{{ loop }}{% endfor %}",
+    "{% for x in l %}{{ loop.nothing }}{% endfor %}",
+    "{% for x in range(3) %}{{ x }}{% endfor %}{{ x }}",
+    "{% set x = 9 %}{% for x in range(3) %}{{ x }}{% endfor %}{{ x }}",
+    "{% set x = 1 %}{% for i in l %}{% set x = x + i %}{{ x }} {% endfor %}{{ x }}",
+    "{% set ns = namespace(t=0) %}{% for i in l %}{% set ns.t = ns.t + i %}{% endfor %}{{ ns.t }}",
+    "{% for i in l %}{% set y = i %}{% endfor %}{{ y }}",
+    "{% if yes %}{% set y = 1 %}{% endif %}{{ y }}",
+    "{% if no %}{% set y = 1 %}{% endif %}{{ y is defined }}",
+    "{% if no %}{% set a = 1 %}{% endif %}{{ a }}",
+    "{% for i in [1, 2] %}{{ z is defined }}{% set z = i %}{% endfor %}",
+    "{% for i in [1, 2] %}{% if i == 1 %}{% set z = 'first' %}{% endif %}{{ z }};{% endfor %}",
+    "{% for i in l %}{% if i == 1 %}{% break %}{% endif %}{{ i }}{% endfor %}",
+    "{% for i in l %}{% if i == 1 %}{% continue %}{% endif %}{{ i }}{% endfor %}",
+    "{% for i in l %}{% break %}{% else %}never{% endfor %}",
+    "{% break %}",
+    (
+        "{% for i in nest %}{% for j in i %}{% if j == 2 %}{% break %}{% endif %}{{ j }}"
+        "{% endfor %};{% endfor %}"
+    ),
+    (
+        "{% for i in range(10) if i % 2 %}{% if i > 6 %}{% break %}{% endif %}{{ i }}"
+        "{{ loop.index }} {% endfor %}"
+    ),
+    "{% for m in messages[::-1] %}{{ m.content }}{% endfor %}",
+    "{% for m in messages | reverse %}{{ m.content }}{% endfor %}",
+    "{% for x in l | sort %}{{ x }}{% endfor %}",
+    (
+        "{% for x in users | groupby('age') %}{{ x.grouper }}"
+        ":{{ x.list | map(attribute='name') | join('+') }};{% endfor %}"
+    ),
+    "{% for g, us in users | groupby('age') %}{{ g }}={{ us | length }} {% endfor %}",
+    "{% for x in [3, 1] + [2] %}{{ x }}{% endfor %}",
+    "{% for x in 1, 2, 3 %}{{ x }}{% endfor %}",
+    "{% for x in (a if no else l) %}{{ x }}{% endfor %}",
+    "{% for x in l %}{% for x in m %}{{ x }}{% endfor %}{{ x }}{% endfor %}",
+    (
+        "{% for n in [{'v': 1, 'c': [{'v': 2, 'c': []}]}] recursive %}{{ n.v }}{{ loop.depth }}"
+        "{{ loop(n.c) }}{% endfor %}"
+    ),
+    "{% for x in l.append(1) %}{% endfor %}",
+    "{% for x in l | map('string') %}{{ loop.index }}{{ loop.last }} {% endfor %}",
+    "{% for x in l | select('odd') %}{{ loop.length }}{{ loop.revindex }}{% endfor %}",
+    "{%- for x in l -%}\n  {{ x }}\n{%- endfor -%}",
+    "{% for x in l %}\n{{ x }}\n{% endfor %}",
+    "{% for x in l %}\n  {{ x }}\n  {% else %}\n none\n{% endfor %}\nend",
+    "{% for x in 'a\u0301b' %}[{{ x }}]{% endfor %}",
+    "{% for i in range(3) %}{{ a }}{% set a = i %}{{ a }} {% endfor %}{{ a }}",
     # if.
-    "{% if a > 5 %}big{% elif a > 2 %}mid{% else %}small{% endif %}", "{% if nope %}a{% elif e %}b{% elif el %}c{% elif ed %}d{% elif zero %}e{% elif 0.0 %}f{% else %}g{% endif %}", "{% if nope.x %}{% endif %}", "{% if nope is defined and nope.x %}a{% else %}b{% endif %}", "{% if not nope %}ok{% endif %}", "{% if 'x' %}{% if none %}a{% else %}b{% endif %}{% endif %}", "{% if a %}", "{% endif %}", "{% else %}", "{% if a %}{% endfor %}", "{% elif a %}", "{% if %}{% endif %}", "{% if a = 1 %}{% endif %}", "{% unknown %}", "{% if a %}{% else %}{% else %}{% endif %}", "{% if a == 7 and (b < 0 or nope) %}y{% endif %}", "{% if l %}{{ l | length }}{% endif %}", "{% if d.q is not defined %}q{% endif %}", "{% if messages[0].role == 'user' and messages[0]['content'] is string %}ok{% endif %}", "{% if range(0) %}a{% else %}b{% endif %}", "{% if l | select('gt', 5) %}generator is true{% endif %}", "{% if ' ' %}a{% endif %}", "{% if 1 if no %}a{% else %}b{% endif %}",
+    "{% if a > 5 %}big{% elif a > 2 %}mid{% else %}small{% endif %}",
+    (
+        "{% if nope %}a{% elif e %}b{% elif el %}c{% elif ed %}d{% elif zero %}e{% elif 0.0 %}"
+        "f{% else %}g{% endif %}"
+    ),
+    "{% if nope.x %}{% endif %}",
+    "{% if nope is defined and nope.x %}a{% else %}b{% endif %}",
+    "{% if not nope %}ok{% endif %}",
+    "{% if 'x' %}{% if none %}a{% else %}b{% endif %}{% endif %}",
+    "{% if a %}",
+    "{% endif %}",
+    "{% else %}",
+    "{% if a %}{% endfor %}",
+    "{% elif a %}",
+    "{% if %}{% endif %}",
+    "{% if a = 1 %}{% endif %}",
+    "{% unknown %}",
+    "{% if a %}{% else %}{% else %}{% endif %}",
+    "{% if a == 7 and (b < 0 or nope) %}y{% endif %}",
+    "{% if l %}{{ l | length }}{% endif %}",
+    "{% if d.q is not defined %}q{% endif %}",
+    "{% if messages[0].role == 'user' and messages[0]['content'] is string %}ok{% endif %}",
+    "{% if range(0) %}a{% else %}b{% endif %}",
+    "{% if l | select('gt', 5) %}generator is true{% endif %}",
+    "{% if ' ' %}a{% endif %}",
+    "{% if 1 if no %}a{% else %}b{% endif %}",
     # macros, calls, filters.
-    "{% macro m1(x, y=2) %}{{ x }}-{{ y }}{% endmacro %}{{ m1(1) }} {{ m1(1, 3) }} {{ m1(y=5, x=4) }}", "{% macro m1(x) %}[{{ x }}]{% endmacro %}{{ m1() }}", "{% macro m1(x) %}{{ x is defined }}{% endmacro %}{{ m1() }}", "{% macro m1(x) %}{% endmacro %}{{ m1(1, 2) }}", "{% macro m1(x) %}{% endmacro %}{{ m1(z=2) }}", "{% macro m1(x) %}{{ x }}{% endmacro %}{{ m1(1, x=2) }}", "{% macro m1() %}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m1(1, 2, k=3) }}", "{% macro m1(x) %}{{ a }}{{ x }}{% endmacro %}{{ m1(1) }}", "{% set z = 1 %}{% macro m1() %}{{ z }}{% endmacro %}{% set z = 2 %}{{ m1() }}", "{% macro m1() %}{% set z = 5 %}{{ z }}{% endmacro %}{{ m1() }}{{ z }}", "{% macro m1(n) %}{{ n }}{% if n > 0 %}{{ m1(n - 1) }}{% endif %}{% endmacro %}{{ m1(3) }}", "{% macro m1() %}\n  x\n{% endmacro %}\n[{{ m1() }}]", "{%- macro m1() -%}  x  {%- endmacro -%}[{{ m1() }}]", "{% macro m1(x, y=x) %}{{ y }}{% endmacro %}{{ m1(4) }}", "{% macro m1(x=[]) %}{{ x }}{% endmacro %}{{ m1() }}{{ m1([1]) }}", "{{ m1 is defined }}{% macro m1() %}{% endmacro %}{{ m1 is callable }}", "{% macro m1() %}x{% endmacro %}{{ m1() | upper }}{{ m1() ~ m1() }}{{ m1() is string }}{{ m1() + 'y' }}{{ m1() | length }}{{ m1() | tojson }}", "{% macro m1() %}a{% endmacro %}{{ m1.name }}", "{% for i in [1, 2] %}{% macro m1() %}{{ i }}{% endmacro %}{{ m1() }}{% endfor %}", "{% for i in [1, 2] %}{{ m2(i) }}{% endfor %}{% macro m2(x) %}{{ x }}{% endmacro %}", "{% macro m1(x) %}{{ caller() }}{{ x }}{% endmacro %}{% call m1(1) %}body{% endcall %}", "{% macro m1(x) %}{{ caller(x, 5) }}{% endmacro %}{% call(p, q) m1(1) %}{{ p + q }}{% endcall %}", "{% macro m1() %}{{ caller is defined }}{% endmacro %}{{ m1() }}", "{% macro m1(ns) %}{% set ns.x = ns.x + 1 %}{% endmacro %}{% set c = namespace(x=0) %}{{ m1(c) }}{{ m1(c) }}{{ c.x }}", "{% macro m1(a, b=1, c) %}{% endmacro %}", "{% macro m1(x) %}{% for i in x %}{{ i }}{{ loop.index }}{% endfor %}{% endmacro %}{{ m1(l) }}", "{% macro outer() %}{% macro inner() %}in{% endmacro %}{{ inner() }}{% endmacro %}{{ outer() }}", "{% macro m1(m) %}{{ m.content }}{% endmacro %}{% for x in messages %}{{ m1(x) }}{% endfor %}", "{% macro m1() %}{{ html }}{% endmacro %}{{ m1() }}", "{% macro m1(x, y) %}{{ x }}{{ y }}{% endmacro %}{{ m1(*l[:2]) }}{{ m1(**{'x': 1, 'y': 2}) }}", "{% macro m1() %}{{ loop is defined }}{% endmacro %}{% for i in l %}{{ m1() }}{% endfor %}",
-    "{% filter upper %}abc {{ s }}{% endfilter %}", "{% filter trim | replace('a', 'b') %}  aaa  {% endfilter %}|", "{% filter indent(2) %}a\nb\n{% endfilter %}", "{% with x = 1, y = 2 %}{{ x + y }}{% endwith %}{{ x }}", "{% with %}{% set q1 = 1 %}{{ q1 }}{% endwith %}{{ q1 }}", "{% with a = 1, b = a %}{{ b }}{% endwith %}", "{% generation %}abc{% endgeneration %}def", "{%- generation -%}  abc  {%- endgeneration -%}  def", "{% generation %}\n abc\n{% endgeneration %}\ndef", "{% for i in l %}{% generation %}{{ i }}{% endgeneration %}{% endfor %}", "{% generation %}{% set g1 = 5 %}{{ g1 }}{% endgeneration %}{{ g1 }}", "{% set g2 = 1 %}{% generation %}{{ g2 }}{% endgeneration %}", "{% generation %}", "{% endgeneration %}", "{% autoescape true %}{{ html }}{% endautoescape %}", "{% block b1 %}x{% endblock %}", "{% block b1 %}{{ a }}{% endblock b1 %}{{ self.b1() }}", "{% include 'x' %}", "{% import 'x' as y %}", "{% extends 'x' %}", "{% do l %}", "{% trans %}x{% endtrans %}",
+    (
+        "{% macro m1(x, y=2) %}{{ x }}-{{ y }}{% endmacro %}{{ m1(1) }} {{ m1(1, 3) }}"
+        " {{ m1(y=5, x=4) }}"
+    ),
+    "{% macro m1(x) %}[{{ x }}]{% endmacro %}{{ m1() }}",
+    "{% macro m1(x) %}{{ x is defined }}{% endmacro %}{{ m1() }}",
+    "{% macro m1(x) %}{% endmacro %}{{ m1(1, 2) }}",
+    "{% macro m1(x) %}{% endmacro %}{{ m1(z=2) }}",
+    "{% macro m1(x) %}{{ x }}{% endmacro %}{{ m1(1, x=2) }}",
+    "{% macro m1() %}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m1(1, 2, k=3) }}",
+    "{% macro m1(x) %}{{ a }}{{ x }}{% endmacro %}{{ m1(1) }}",
+    "{% set z = 1 %}{% macro m1() %}{{ z }}{% endmacro %}{% set z = 2 %}{{ m1() }}",
+    "{% macro m1() %}{% set z = 5 %}{{ z }}{% endmacro %}{{ m1() }}{{ z }}",
+    "{% macro m1(n) %}{{ n }}{% if n > 0 %}{{ m1(n - 1) }}{% endif %}{% endmacro %}{{ m1(3) }}",
+    "{% macro m1() %}\n  x\n{% endmacro %}\n[{{ m1() }}]",
+    "{%- macro m1() -%}  x  {%- endmacro -%}[{{ m1() }}]",
+    "{% macro m1(x, y=x) %}{{ y }}{% endmacro %}{{ m1(4) }}",
+    "{% macro m1(x=[]) %}{{ x }}{% endmacro %}{{ m1() }}{{ m1([1]) }}",
+    "{{ m1 is defined }}{% macro m1() %}{% endmacro %}{{ m1 is callable }}",
+    (
+        "{% macro m1() %}x{% endmacro %}{{ m1() | upper }}{{ m1() ~ m1() }}{{ m1() is string }}"
+        "{{ m1() + 'y' }}{{ m1() | length }}{{ m1() | tojson }}"
+    ),
+    "{% macro m1() %}a{% endmacro %}{{ m1.name }}",
+    "{% for i in [1, 2] %}{% macro m1() %}{{ i }}{% endmacro %}{{ m1() }}{% endfor %}",
+    "{% for i in [1, 2] %}{{ m2(i) }}{% endfor %}{% macro m2(x) %}{{ x }}{% endmacro %}",
+    "{% macro m1(x) %}{{ caller() }}{{ x }}{% endmacro %}{% call m1(1) %}body{% endcall %}",
+    (
+        "{% macro m1(x) %}{{ caller(x, 5) }}{% endmacro %}{% call(p, q) m1(1) %}{{ p + q }}"
+        "{% endcall %}"
+    ),
+    "{% macro m1() %}{{ caller is defined }}{% endmacro %}{{ m1() }}",
+    (
+        "{% macro m1(ns) %}{% set ns.x = ns.x + 1 %}{% endmacro %}{% set c = namespace(x=0) %}"
+        "{{ m1(c) }}{{ m1(c) }}{{ c.x }}"
+    ),
+    "{% macro m1(a, b=1, c) %}{% endmacro %}",
+    "{% macro m1(x) %}{% for i in x %}{{ i }}{{ loop.index }}{% endfor %}{% endmacro %}{{ m1(l) }}",
+    (
+        "{% macro outer() %}{% macro inner() %}in{% endmacro %}{{ inner() }}{% endmacro %}"
+        "{{ outer() }}"
+    ),
+    "{% macro m1(m) %}{{ m.content }}{% endmacro %}{% for x in messages %}{{ m1(x) }}{% endfor %}",
+    "{% macro m1() %}{{ html }}{% endmacro %}{{ m1() }}",
+    "{% macro m1(x, y) %}{{ x }}{{ y }}{% endmacro %}{{ m1(*l[:2]) }}{{ m1(**{'x': 1, 'y': 2}) }}",
+    "{% macro m1() %}{{ loop is defined }}{% endmacro %}{% for i in l %}{{ m1() }}{% endfor %}",
+    "{% filter upper %}abc {{ s }}{% endfilter %}",
+    "{% filter trim | replace('a', 'b') %}  aaa  {% endfilter %}|",
+    "{% filter indent(2) %}a\nb\n{% endfilter %}",
+    "{% with x = 1, y = 2 %}{{ x + y }}{% endwith %}{{ x }}",
+    "{% with %}{% set q1 = 1 %}{{ q1 }}{% endwith %}{{ q1 }}",
+    "{% with a = 1, b = a %}{{ b }}{% endwith %}",
+    "{% generation %}abc{% endgeneration %}def",
+    "{%- generation -%}  abc  {%- endgeneration -%}  def",
+    "{% generation %}\n abc\n{% endgeneration %}\ndef",
+    "{% for i in l %}{% generation %}{{ i }}{% endgeneration %}{% endfor %}",
+    "{% generation %}{% set g1 = 5 %}{{ g1 }}{% endgeneration %}{{ g1 }}",
+    "{% set g2 = 1 %}{% generation %}{{ g2 }}{% endgeneration %}",
+    "{% generation %}",
+    "{% endgeneration %}",
+    "{% autoescape true %}{{ html }}{% endautoescape %}",
+    "{% block b1 %}x{% endblock %}",
+    "{% block b1 %}{{ a }}{% endblock b1 %}{{ self.b1() }}",
+    "{% include 'x' %}",
+    "{% import 'x' as y %}",
+    "{% extends 'x' %}",
+    "{% do l %}",
+    "{% trans %}x{% endtrans %}",
     # Sandbox, errors while running, limits of what is defined.
-    "{% set x = l.append(5) %}{{ l }}", "{% set _ = d.update({'k': 1}) %}{{ d }}", "{% set x = [] %}{% set _ = x.append(1) %}{{ x }}", "{{ raise_exception('stop: ' ~ a) }}", "{% if yes %}{{ raise_exception('stop') }}{% endif %}", "{% if no %}{{ raise_exception('stop') }}{% endif %}fine", "{% for x in l %}{{ raise_exception('in loop') if x == 2 }}{% endfor %}", "{{ cycler(1, 2).current }}", "{% set c = cycler('x', 'y') %}{{ c.next() }}{{ c.next() }}{{ c.next() }}{{ c.current }}", "{% set j = joiner('|') %}{% for x in l %}{{ j() }}{{ x }}{% endfor %}", "{{ dict }}", "{{ range }}", "{{ namespace }}", "{{ s.upper }}", "{{ l | map('upper') }}", "{{ ''.join(['a', 1]) }}", "{{ (l | list).append }}", "{{ [].__len__() }}", "{{ s.format.__globals__ }}", "{{ a.__add__(1) }}",
+    "{% set x = l.append(5) %}{{ l }}",
+    "{% set _ = d.update({'k': 1}) %}{{ d }}",
+    "{% set x = [] %}{% set _ = x.append(1) %}{{ x }}",
+    "{{ raise_exception('stop: ' ~ a) }}",
+    "{% if yes %}{{ raise_exception('stop') }}{% endif %}",
+    "{% if no %}{{ raise_exception('stop') }}{% endif %}fine",
+    "{% for x in l %}{{ raise_exception('in loop') if x == 2 }}{% endfor %}",
+    "{{ cycler(1, 2).current }}",
+    "{% set c = cycler('x', 'y') %}{{ c.next() }}{{ c.next() }}{{ c.next() }}{{ c.current }}",
+    "{% set j = joiner('|') %}{% for x in l %}{{ j() }}{{ x }}{% endfor %}",
+    "{{ dict }}",
+    "{{ range }}",
+    "{{ namespace }}",
+    "{{ s.upper }}",
+    "{{ l | map('upper') }}",
+    "{{ ''.join(['a', 1]) }}",
+    "{{ (l | list).append }}",
+    "{{ [].__len__() }}",
+    "{{ s.format.__globals__ }}",
+    "{{ a.__add__(1) }}",
     # As templates write them.
-    "{%- set ns = namespace(found=false) -%}{%- for m in messages -%}{%- if m.role == 'assistant' -%}{%- set ns.found = true -%}{%- endif -%}{%- endfor -%}{{ ns.found }}",
-    "{% for message in messages %}{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('alternate') }}{% endif %}{{ message.content }}{% endfor %}",
-    "{% for message in messages %}{% if loop.index0 + 1 < messages | length and messages[loop.index0 + 1].role == 'assistant' %}>{% endif %}{{ message.content }}{% endfor %}",
-    "{% for message in messages %}\n{% if message.role == 'user' %}\n{{ '<|user|>\n' + message.content }}\n{% elif message.role == 'assistant' %}\n{{ '<|assistant|>\n' + message.content }}\n{% endif %}\n{% if loop.last %}\n{{ '<|assistant|>' }}\n{% endif %}\n{% endfor %}",
-    "{{ '<|im_start|>' ~ messages[0].role ~ '\\n' ~ messages[0].content | trim ~ '<|im_end|>' }}", "{{- '<s>' }}\n{%- for m in messages %}\n    {{- '[' + m.role + '] ' -}}\n    {{ m.content -}}\n{%- endfor %}\n\n",
-    "{% set parts = ('<think>x</think>\\n\\nanswer').split('</think>') %}{{ parts[-1].lstrip('\\n') }}|{{ parts[0].split('<think>')[-1] }}",
-    "{%- for k, v in tool.function.items() if k != 'description' %}{{ k }}: {{ v if v is string else v | tojson }}{{ '; ' if not loop.last }}{%- endfor %}",
-    "{% set sys = messages | selectattr('role', 'equalto', 'system') | list %}{% if sys %}{{ sys[0].content }}{% else %}default{% endif %}",
-    "{% set content = messages[0].content %}{% if content is not string %}{{ content | tojson }}{% else %}{{ content }}{% endif %}",
-    "{{ (messages | selectattr('role', 'equalto', 'user') | list)[-1].content if messages else '' }}", "{{ messages | map(attribute='content') | map('length') | sum }}",
-    "{% set tools_list = [tool, tool] %}{{ tools_list | map(attribute='function') | map(attribute='name') | join(', ') }}", "{%- if tools is not none and tools is defined %}{{ tools }}{% endif %}",
-    "{{ content | trim }} Think first.", "{%- set x = {'a': 1} %}{% set x = dict(x, **{'b': 2}) %}{{ x }}", "{{ 'a' if messages[0].tool_calls else 'b' }}{{ messages[0].tool_calls | length if messages[0].tool_calls is defined }}",
+    (
+        "{%- set ns = namespace(found=false) -%}{%- for m in messages -%}"
+        "{%- if m.role == 'assistant' -%}{%- set ns.found = true -%}{%- endif -%}{%- endfor -%}"
+        "{{ ns.found }}"
+    ),
+    (
+        "{% for message in messages %}"
+        "{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}"
+        "{{ raise_exception('alternate') }}{% endif %}{{ message.content }}{% endfor %}"
+    ),
+    (
+        "{% for message in messages %}"
+        "{% if loop.index0 + 1 < messages | length and messages[loop.index0 + 1].role == "
+        "'assistant' %}>{% endif %}{{ message.content }}{% endfor %}"
+    ),
+    (
+        "{% for message in messages %}\n{% if message.role == 'user' %}\n{{ '<|user|>\n"
+        "' + message.content }}\n{% elif message.role == 'assistant' %}\n{{ '<|assistant|>\n"
+        "' + message.content }}\n{% endif %}\n{% if loop.last %}\n{{ '<|assistant|>' }}\n"
+        "{% endif %}\n{% endfor %}"
+    ),
+    "{{ '<|im_start|>' ~ messages[0].role ~ '\\n' ~ messages[0].content | trim ~ '<|im_end|>' }}",
+    (
+        "{{- '<s>' }}\n{%- for m in messages %}\n    {{- '[' + m.role + '] ' -}}\n"
+        "    {{ m.content -}}\n{%- endfor %}\n\n"
+    ),
+    (
+        "{% set parts = ('<think>x</think>\\n\\nanswer').split('</think>') %}"
+        "{{ parts[-1].lstrip('\\n') }}|{{ parts[0].split('<think>')[-1] }}"
+    ),
+    (
+        "{%- for k, v in tool.function.items() if k != 'description' %}{{ k }}"
+        ": {{ v if v is string else v | tojson }}{{ '; ' if not loop.last }}{%- endfor %}"
+    ),
+    (
+        "{% set sys = messages | selectattr('role', 'equalto', 'system') | list %}{% if sys %}"
+        "{{ sys[0].content }}{% else %}default{% endif %}"
+    ),
+    (
+        "{% set content = messages[0].content %}{% if content is not string %}"
+        "{{ content | tojson }}{% else %}{{ content }}{% endif %}"
+    ),
+    (
+        "{{ (messages | selectattr('role', 'equalto', 'user') | list)[-1].content if messages else "
+        "'' }}"
+    ),
+    "{{ messages | map(attribute='content') | map('length') | sum }}",
+    (
+        "{% set tools_list = [tool, tool] %}"
+        "{{ tools_list | map(attribute='function') | map(attribute='name') | join(', ') }}"
+    ),
+    "{%- if tools is not none and tools is defined %}{{ tools }}{% endif %}",
+    "{{ content | trim }} Think first.",
+    "{%- set x = {'a': 1} %}{% set x = dict(x, **{'b': 2}) %}{{ x }}",
+    (
+        "{{ 'a' if messages[0].tool_calls else 'b' }}"
+        "{{ messages[0].tool_calls | length if messages[0].tool_calls is defined }}"
+    ),
 ]
 
 # jinja2.Template without options: the dialect of format prompts.
 PLAIN = [
-    "{{ content }}", "{{ content | trim }}", "  {{ content | trim }}  \n", "{{ content | trim }} Let's think step by step.\n\nPut the answer in \\boxed{}.", "{% if content %}\nQ: {{ content }}\n{% endif %}\nA:", "  {% if content %}\n  Q\n  {% endif %}\n", "{%- if content -%}\n  Q\n{%- endif -%}\n x", "{{ content | upper }}{# note #}\n\n", "{{ content }}\n", "{{ content }}\r\nx\r\n",
-    "{{ missing }}|", "{{ missing.x }}", "{{ content | replace('\n', ' ') }}", "{{ content[:5] }}", "{% raw %}{{ content }}{% endraw %}", "<think> {{ '<think>' }} \\boxed{} { content }", "{% for c in content.split() %}{{ loop.index }}.{{ c }} {% endfor %}", "{% set x = content | trim %}{{ x }}{{ x }}", "{{ content", "{% if %}", "{{ content | nofilter }}", "{{ content | tojson }}", "{{ {'a': '<b>&\\''} | tojson }}", "{% break %}", "{% generation %}{% endgeneration %}", "{{ raise_exception('x') }}", "{{ [1].append(2) }}", "{% set x = [1] %}{% set y = x.append(2) %}{{ x }}", "{{ content ~ 1 }}", "{{ '%s' % content }}", "a\n  {# c #}\nb", "a\n  {% set x = 1 %}\nb",
+    "{{ content }}",
+    "{{ content | trim }}",
+    "  {{ content | trim }}  \n",
+    "{{ content | trim }} Let's think step by step.\n\nPut the answer in \\boxed{}.",
+    "{% if content %}\nQ: {{ content }}\n{% endif %}\nA:",
+    "  {% if content %}\n  Q\n  {% endif %}\n",
+    "{%- if content -%}\n  Q\n{%- endif -%}\n x",
+    "{{ content | upper }}{# note #}\n\n",
+    "{{ content }}\n",
+    "{{ content }}\r\nx\r\n",
+    "{{ missing }}|",
+    "{{ missing.x }}",
+    "{{ content | replace('\n', ' ') }}",
+    "{{ content[:5] }}",
+    "{% raw %}{{ content }}{% endraw %}",
+    "<think> {{ '<think>' }} \\boxed{} { content }",
+    "{% for c in content.split() %}{{ loop.index }}.{{ c }} {% endfor %}",
+    "{% set x = content | trim %}{{ x }}{{ x }}",
+    "{{ content",
+    "{% if %}",
+    "{{ content | nofilter }}",
+    "{{ content | tojson }}",
+    "{{ {'a': '<b>&\\''} | tojson }}",
+    "{% break %}",
+    "{% generation %}{% endgeneration %}",
+    "{{ raise_exception('x') }}",
+    "{{ [1].append(2) }}",
+    "{% set x = [1] %}{% set y = x.append(2) %}{{ x }}",
+    "{{ content ~ 1 }}",
+    "{{ '%s' % content }}",
+    "a\n  {# c #}\nb",
+    "a\n  {% set x = 1 %}\nb",
 ]
 PLAIN_CONTENT = ["  What is 7 + 5?\n", "", "<a> & 'b' \"c\" é\n日本 {{ x }} {% if %}"]

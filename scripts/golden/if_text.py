@@ -25,10 +25,40 @@ SEED, EACH = 6, 150
 
 WORDS = """Mr Dr e.g i.e U.S a I the The In in However 3 3.5 1,000 can not cannot gonna Wanna 'tis 'Twas d'ye more'n don n't 's 'll He
 he Co co Inc x B Edelman b p.m Ph.D é É 日本 v vs St C-co It i J Walter said wrote lemme Gotta""".split()
-MARKS = list(".?!.?!..,;:'\"`()[]{}<>*-@#$%&/") + ["...", ". . .", "--", "''", "``", "«", "»", "“", "”", "‘", "’", "„", "…", "—"]
+MARKS = list(".?!.?!..,;:'\"`()[]{}<>*-@#$%&/") + [
+    "...",
+    ". . .",
+    "--",
+    "''",
+    "``",
+    "«",
+    "»",
+    "“",
+    "”",
+    "‘",
+    "’",
+    "„",
+    "…",
+    "—",
+]
 SPACES = [" "] * 8 + ["\n", "\t", "\n\n", "  ", "\u00a0", "\u2028", "\r", "\u3000"]
 CSV = ["a", "b", ",", ",", '"', '"', "\n", "\r\n", "\r", " ", "é"]
-COMPOUNDS = ["well-being", "t-shirt", "self-esteem", "mother-in-law", "x-ray", "a1-b", "don't", "(Apple)", "CHOCOLATE", "naïve", "", "--", "e", "tle"]
+COMPOUNDS = [
+    "well-being",
+    "t-shirt",
+    "self-esteem",
+    "mother-in-law",
+    "x-ray",
+    "a1-b",
+    "don't",
+    "(Apple)",
+    "CHOCOLATE",
+    "naïve",
+    "",
+    "--",
+    "e",
+    "tle",
+]
 
 
 def text(rng):
@@ -65,15 +95,24 @@ def main():
         sample = text(rng)
         sentences = punkt.tokenize(sample)
         add("split_sentences", {"text": sample}, sentences)
-        add("word_tokenize", {"text": sample}, [word for s in sentences for word in treebank.tokenize(s)])
+        add(
+            "word_tokenize",
+            {"text": sample},
+            [word for s in sentences for word in treebank.tokenize(s)],
+        )
     for word in COMPOUNDS + rng.sample(sorted(syllapy.WORD_DICT), EACH):
         if word.replace("-", "").isalpha() or word in COMPOUNDS:
             add("syllables", {"word": word}, syllapy.count(word))
     for _ in range(EACH):
         sample = "".join(rng.choice(CSV) for _ in range(rng.randint(0, 12)))
         add("csv", {"text": sample}, rows_of(sample))
-    metadata = {"command": "python scripts/golden/if_text.py", "seed": SEED, "python": platform.python_version(),
-                "nltk": version("nltk"), "syllapy": version("syllapy")}
+    metadata = {
+        "command": "python scripts/golden/if_text.py",
+        "seed": SEED,
+        "python": platform.python_version(),
+        "nltk": version("nltk"),
+        "syllapy": version("syllapy"),
+    }
     lines = ",\n".join(json.dumps(case, ensure_ascii=False) for case in cases)
     out = ROOT / "tests/golden/if_text.json"
     out.write_text('{"metadata": %s, "cases": [\n%s\n]}\n' % (json.dumps(metadata), lines))

@@ -6,6 +6,7 @@ The reference runs in float64 throughout: transformers itself falls back to floa
 modules see a `torch` whose float32 is float64. The same model in plain float32 gives the deviation a test may allow.
 Layout: tests/golden/README.md.
 """
+
 import contextlib
 import json
 import pathlib
@@ -28,65 +29,260 @@ SEED = 20260117
 NEW_TOKENS = 12
 LENGTHS = (5, 14, 41)  # the last one passes every original_max_position below
 
-QWEN2 = dict(model_type="qwen2", architectures=["Qwen2ForCausalLM"], hidden_act="silu", rms_norm_eps=1e-6,
-             num_hidden_layers=2, max_position_embeddings=128)
+QWEN2 = dict(
+    model_type="qwen2",
+    architectures=["Qwen2ForCausalLM"],
+    hidden_act="silu",
+    rms_norm_eps=1e-6,
+    num_hidden_layers=2,
+    max_position_embeddings=128,
+)
 QWEN3 = dict(QWEN2, model_type="qwen3", architectures=["Qwen3ForCausalLM"])
 LLAMA = dict(QWEN2, model_type="llama", architectures=["LlamaForCausalLM"], rms_norm_eps=1e-5)
 
 
 def sizes(vocab, hidden, inter, heads, kv, head_dim=None):
-    d = dict(vocab_size=vocab, hidden_size=hidden, intermediate_size=inter, num_attention_heads=heads, num_key_value_heads=kv)
+    d = dict(
+        vocab_size=vocab,
+        hidden_size=hidden,
+        intermediate_size=inter,
+        num_attention_heads=heads,
+        num_key_value_heads=kv,
+    )
     return d if head_dim is None else dict(d, head_dim=head_dim)
 
 
 # name: (config.json as written, options). Old dialect: rope_theta, rope_scaling, torch_dtype; new one: rope_parameters, dtype.
 VARIANTS = {
-    "qwen2_tied": (dict(QWEN2, **sizes(131, 48, 80, 4, 2), tie_word_embeddings=True, rope_theta=1000000.0, rope_scaling=None,
-                        sliding_window=8, use_sliding_window=False, max_window_layers=1, torch_dtype="float32"), {}),
-    "qwen2_untied": (dict(QWEN2, **sizes(117, 32, 72, 4, 4), tie_word_embeddings=False, dtype="float32",
-                          rope_parameters=dict(rope_type="default", rope_theta=50000.0)), {}),
-    "qwen2_window": (dict(QWEN2, **sizes(100, 32, 48, 4, 2), use_sliding_window=True, sliding_window=8, max_window_layers=1,
-                          rope_theta=10000.0, torch_dtype="float32"), {}),
-    "qwen2_bf16": (dict(QWEN2, **sizes(131, 48, 80, 4, 2), tie_word_embeddings=True, dtype="bfloat16",
-                        rope_parameters=dict(rope_type="default", rope_theta=1000000.0)), dict(head_in_file=True)),
-    "qwen3_untied": (dict(QWEN3, **sizes(122, 40, 56, 4, 2, 16), attention_bias=False, tie_word_embeddings=False,
-                          rope_theta=1000000, rope_scaling=None, sliding_window=None, torch_dtype="float32"), {}),
-    "qwen3_tied_bias": (dict(QWEN3, **sizes(103, 36, 60, 3, 1, 20), attention_bias=True, tie_word_embeddings=True,
-                             dtype="float32", rope_parameters=dict(rope_type="default", rope_theta=10000.0)), {}),
-    "qwen3_yarn": (dict(QWEN3, **sizes(110, 32, 48, 4, 2, 16), tie_word_embeddings=True, dtype="float32",
-                        rope_parameters=dict(rope_type="yarn", rope_theta=100000.0, factor=4.0, attention_factor=1.25,
-                                             original_max_position_embeddings=32, beta_fast=16.0, beta_slow=2.0,
-                                             truncate=False)), {}),
-    "llama_plain": ({k: v for k, v in dict(LLAMA, **sizes(128, 32, 64, 4, 4)).items()
-                     if k not in ("num_key_value_heads", "rms_norm_eps", "hidden_act")}, {}),
-    "llama_gqa_9_3": (dict(LLAMA, **sizes(101, 36, 50, 9, 3, 12), tie_word_embeddings=True, rope_theta=100000.0,
-                           rope_interleaved=False, torch_dtype="float32"), {}),
-    "llama_biases": (dict(LLAMA, **sizes(97, 40, 44, 5, 1), attention_bias=True, mlp_bias=True, tie_word_embeddings=False,
-                          dtype="float32", rope_parameters=dict(rope_type="default", rope_theta=10000.0)), {}),
-    "llama_llama3": (dict(LLAMA, **sizes(120, 32, 64, 2, 1, 32), tie_word_embeddings=True, rope_theta=500000.0, torch_dtype="float32",
-                          rope_scaling=dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
-                                            original_max_position_embeddings=16)), {}),
-    "llama_llama3_new": (dict(LLAMA, **sizes(120, 32, 48, 4, 2), tie_word_embeddings=True, dtype="float32",
-                              rope_parameters=dict(rope_type="llama3", rope_theta=10000.0, factor=32.0, low_freq_factor=1.0,
-                                                   high_freq_factor=4.0, original_max_position_embeddings=24)), {}),
-    "llama_linear": (dict(LLAMA, **sizes(108, 32, 48, 4, 2), rope_theta=10000.0, rope_scaling=dict(type="linear", factor=2.5),
-                          torch_dtype="float32"), {}),
-    "llama_dynamic": (dict(LLAMA, **sizes(108, 32, 48, 4, 2), max_position_embeddings=24, rope_theta=10000.0,
-                           rope_scaling=dict(type="dynamic", factor=2.0), torch_dtype="float32"), {}),
-    "llama_yarn": (dict(LLAMA, **sizes(108, 32, 48, 4, 2, 16), max_position_embeddings=64, rope_theta=10000.0,
-                        rope_scaling=dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16),
-                        torch_dtype="float32"), {}),
-    "llama_yarn_mscale": (dict(LLAMA, **sizes(108, 32, 48, 4, 2), max_position_embeddings=64, dtype="float32",
-                               rope_parameters=dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, mscale=1.0,
-                                                    mscale_all_dim=0.8, original_max_position_embeddings=16)), {}),
-    "llama_f16": (dict(LLAMA, **sizes(116, 36, 52, 3, 3), tie_word_embeddings=False, rope_theta=10000.0, torch_dtype="float16"), {}),
-    "llama_sharded": (dict(LLAMA, **sizes(116, 36, 52, 3, 3), tie_word_embeddings=False, rope_theta=10000.0, torch_dtype="float32"),
-                      dict(shards=3)),
+    "qwen2_tied": (
+        dict(
+            QWEN2,
+            **sizes(131, 48, 80, 4, 2),
+            tie_word_embeddings=True,
+            rope_theta=1000000.0,
+            rope_scaling=None,
+            sliding_window=8,
+            use_sliding_window=False,
+            max_window_layers=1,
+            torch_dtype="float32",
+        ),
+        {},
+    ),
+    "qwen2_untied": (
+        dict(
+            QWEN2,
+            **sizes(117, 32, 72, 4, 4),
+            tie_word_embeddings=False,
+            dtype="float32",
+            rope_parameters=dict(rope_type="default", rope_theta=50000.0),
+        ),
+        {},
+    ),
+    "qwen2_window": (
+        dict(
+            QWEN2,
+            **sizes(100, 32, 48, 4, 2),
+            use_sliding_window=True,
+            sliding_window=8,
+            max_window_layers=1,
+            rope_theta=10000.0,
+            torch_dtype="float32",
+        ),
+        {},
+    ),
+    "qwen2_bf16": (
+        dict(
+            QWEN2,
+            **sizes(131, 48, 80, 4, 2),
+            tie_word_embeddings=True,
+            dtype="bfloat16",
+            rope_parameters=dict(rope_type="default", rope_theta=1000000.0),
+        ),
+        dict(head_in_file=True),
+    ),
+    "qwen3_untied": (
+        dict(
+            QWEN3,
+            **sizes(122, 40, 56, 4, 2, 16),
+            attention_bias=False,
+            tie_word_embeddings=False,
+            rope_theta=1000000,
+            rope_scaling=None,
+            sliding_window=None,
+            torch_dtype="float32",
+        ),
+        {},
+    ),
+    "qwen3_tied_bias": (
+        dict(
+            QWEN3,
+            **sizes(103, 36, 60, 3, 1, 20),
+            attention_bias=True,
+            tie_word_embeddings=True,
+            dtype="float32",
+            rope_parameters=dict(rope_type="default", rope_theta=10000.0),
+        ),
+        {},
+    ),
+    "qwen3_yarn": (
+        dict(
+            QWEN3,
+            **sizes(110, 32, 48, 4, 2, 16),
+            tie_word_embeddings=True,
+            dtype="float32",
+            rope_parameters=dict(
+                rope_type="yarn",
+                rope_theta=100000.0,
+                factor=4.0,
+                attention_factor=1.25,
+                original_max_position_embeddings=32,
+                beta_fast=16.0,
+                beta_slow=2.0,
+                truncate=False,
+            ),
+        ),
+        {},
+    ),
+    "llama_plain": (
+        {
+            k: v
+            for k, v in dict(LLAMA, **sizes(128, 32, 64, 4, 4)).items()
+            if k not in ("num_key_value_heads", "rms_norm_eps", "hidden_act")
+        },
+        {},
+    ),
+    "llama_gqa_9_3": (
+        dict(
+            LLAMA,
+            **sizes(101, 36, 50, 9, 3, 12),
+            tie_word_embeddings=True,
+            rope_theta=100000.0,
+            rope_interleaved=False,
+            torch_dtype="float32",
+        ),
+        {},
+    ),
+    "llama_biases": (
+        dict(
+            LLAMA,
+            **sizes(97, 40, 44, 5, 1),
+            attention_bias=True,
+            mlp_bias=True,
+            tie_word_embeddings=False,
+            dtype="float32",
+            rope_parameters=dict(rope_type="default", rope_theta=10000.0),
+        ),
+        {},
+    ),
+    "llama_llama3": (
+        dict(
+            LLAMA,
+            **sizes(120, 32, 64, 2, 1, 32),
+            tie_word_embeddings=True,
+            rope_theta=500000.0,
+            torch_dtype="float32",
+            rope_scaling=dict(
+                rope_type="llama3",
+                factor=8.0,
+                low_freq_factor=1.0,
+                high_freq_factor=4.0,
+                original_max_position_embeddings=16,
+            ),
+        ),
+        {},
+    ),
+    "llama_llama3_new": (
+        dict(
+            LLAMA,
+            **sizes(120, 32, 48, 4, 2),
+            tie_word_embeddings=True,
+            dtype="float32",
+            rope_parameters=dict(
+                rope_type="llama3",
+                rope_theta=10000.0,
+                factor=32.0,
+                low_freq_factor=1.0,
+                high_freq_factor=4.0,
+                original_max_position_embeddings=24,
+            ),
+        ),
+        {},
+    ),
+    "llama_linear": (
+        dict(
+            LLAMA,
+            **sizes(108, 32, 48, 4, 2),
+            rope_theta=10000.0,
+            rope_scaling=dict(type="linear", factor=2.5),
+            torch_dtype="float32",
+        ),
+        {},
+    ),
+    "llama_dynamic": (
+        dict(
+            LLAMA,
+            **sizes(108, 32, 48, 4, 2),
+            max_position_embeddings=24,
+            rope_theta=10000.0,
+            rope_scaling=dict(type="dynamic", factor=2.0),
+            torch_dtype="float32",
+        ),
+        {},
+    ),
+    "llama_yarn": (
+        dict(
+            LLAMA,
+            **sizes(108, 32, 48, 4, 2, 16),
+            max_position_embeddings=64,
+            rope_theta=10000.0,
+            rope_scaling=dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16),
+            torch_dtype="float32",
+        ),
+        {},
+    ),
+    "llama_yarn_mscale": (
+        dict(
+            LLAMA,
+            **sizes(108, 32, 48, 4, 2),
+            max_position_embeddings=64,
+            dtype="float32",
+            rope_parameters=dict(
+                rope_type="yarn",
+                rope_theta=10000.0,
+                factor=4.0,
+                mscale=1.0,
+                mscale_all_dim=0.8,
+                original_max_position_embeddings=16,
+            ),
+        ),
+        {},
+    ),
+    "llama_f16": (
+        dict(
+            LLAMA,
+            **sizes(116, 36, 52, 3, 3),
+            tie_word_embeddings=False,
+            rope_theta=10000.0,
+            torch_dtype="float16",
+        ),
+        {},
+    ),
+    "llama_sharded": (
+        dict(
+            LLAMA,
+            **sizes(116, 36, 52, 3, 3),
+            tie_word_embeddings=False,
+            rope_theta=10000.0,
+            torch_dtype="float32",
+        ),
+        dict(shards=3),
+    ),
 }
 
 
 class Wide:
     """A stand-in for the module torch whose single precision is double."""
+
     float = float32 = torch.float64
 
     def __getattr__(self, name):
@@ -113,7 +309,9 @@ def precision(dtype):
 
 
 def load(path, dtype):
-    model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=dtype, attn_implementation="sdpa")
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        path, dtype=dtype, attn_implementation="sdpa"
+    )
     assert model.model.rotary_emb.inv_freq.dtype == dtype
     return model.eval()
 
@@ -132,7 +330,9 @@ def draw(shape, name, rng, vocab, hidden):
 def write_model(path, config, options, rng):
     dtype = getattr(torch, config.get("dtype", config.get("torch_dtype", "float32")))
     (path / "config.json").write_text(json.dumps(config, indent=2) + "\n")
-    model = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.from_pretrained(path))
+    model = transformers.AutoModelForCausalLM.from_config(
+        transformers.AutoConfig.from_pretrained(path)
+    )
     tensors = {}
     for name, p in model.named_parameters():
         value = draw(tuple(p.shape), name, rng, config["vocab_size"], config["hidden_size"])
@@ -144,9 +344,16 @@ def write_model(path, config, options, rng):
         save_file(tensors, path / "model.safetensors", metadata={"format": "pt"})
         return
     names = sorted(tensors)
-    where = {n: "model-%05d-of-%05d.safetensors" % (i * shards // len(names) + 1, shards) for i, n in enumerate(names)}
+    where = {
+        n: "model-%05d-of-%05d.safetensors" % (i * shards // len(names) + 1, shards)
+        for i, n in enumerate(names)
+    }
     for file in sorted(set(where.values())):
-        save_file({n: tensors[n] for n in names if where[n] == file}, path / file, metadata={"format": "pt"})
+        save_file(
+            {n: tensors[n] for n in names if where[n] == file},
+            path / file,
+            metadata={"format": "pt"},
+        )
     total = sum(t.numel() * t.element_size() for t in tensors.values())
     index = {"metadata": {"total_size": total}, "weight_map": where}
     (path / "model.safetensors.index.json").write_text(json.dumps(index, indent=2) + "\n")
@@ -163,7 +370,9 @@ def run(path, dtype, rows):
             log_p = torch.log_softmax(model(input_ids=x, use_cache=False).logits[0, :-1], -1)
             taken = log_p.gather(-1, x[0, 1:, None])[:, 0]
             entropy = -(log_p.exp() * log_p).sum(-1)
-            loss = (torch.tensor(a, dtype=dtype) * taken + torch.tensor(b, dtype=dtype) * entropy).sum()
+            loss = (
+                torch.tensor(a, dtype=dtype) * taken + torch.tensor(b, dtype=dtype) * entropy
+            ).sum()
             loss.backward()
             loss_sum += loss.item()
             log_probs.append(taken.detach())
@@ -178,7 +387,11 @@ def greedy_gap(model, ids, n):
     ids, out, gap = list(ids), [], np.inf
     for _ in range(n):
         with torch.no_grad():
-            top = model(input_ids=torch.tensor([ids]), use_cache=False, logits_to_keep=1).logits[0, -1].topk(2)
+            top = (
+                model(input_ids=torch.tensor([ids]), use_cache=False, logits_to_keep=1)
+                .logits[0, -1]
+                .topk(2)
+            )
         gap = min(gap, (top.values[0] - top.values[1]).item())
         out.append(top.indices[0].item())
         ids.append(out[-1])
@@ -197,9 +410,15 @@ def cached_greedy(path, dtype, rows):
     with precision(dtype), torch.no_grad():
         for ids, _, _ in rows:
             x = torch.tensor([ids])  # with its mask: an id that is the pad token is a token here
-            y = load(path, dtype).generate(x, attention_mask=torch.ones_like(x), do_sample=False, max_new_tokens=NEW_TOKENS,
-                                           eos_token_id=None, pad_token_id=0)
-            out.append(y[0, len(ids):].tolist())
+            y = load(path, dtype).generate(
+                x,
+                attention_mask=torch.ones_like(x),
+                do_sample=False,
+                max_new_tokens=NEW_TOKENS,
+                eos_token_id=None,
+                pad_token_id=0,
+            )
+            out.append(y[0, len(ids) :].tolist())
     return out
 
 
@@ -232,18 +451,29 @@ def make(name):
     cached = cached_greedy(path, torch.float64, rows)
     golden = {
         "metadata": {
-            "command": "python scripts/golden/models.py " + name, "seed": seed, "torch": torch.__version__.split("+")[0],
-            "transformers": transformers.__version__, "numpy": np.__version__,
+            "command": "python scripts/golden/models.py " + name,
+            "seed": seed,
+            "torch": torch.__version__.split("+")[0],
+            "transformers": transformers.__version__,
+            "numpy": np.__version__,
         },
         "f32_dev": {
-            "log_probs": deviation(log_probs32, log_probs), "entropies": deviation(entropies32, entropies),
+            "log_probs": deviation(log_probs32, log_probs),
+            "entropies": deviation(entropies32, entropies),
             "loss": abs(loss32 - loss),
             "grads": {n: (grads32[n].double() - g).abs().max().item() for n, g in grads.items()},
         },
         "loss": loss,
         "greedy_gap": gap,
         "sequences": [
-            {"input_ids": ids, "a": a, "b": b, "log_probs": lp.tolist(), "entropies": e.tolist(), "greedy": t}
+            {
+                "input_ids": ids,
+                "a": a,
+                "b": b,
+                "log_probs": lp.tolist(),
+                "entropies": e.tolist(),
+                "greedy": t,
+            }
             | ({"greedy_cached": c} if c != t else {})
             for (ids, a, b), lp, e, t, c in zip(rows, log_probs, entropies, tokens, cached)
         ],
@@ -252,15 +482,30 @@ def make(name):
     text = json.dumps(golden, indent=1)
     text = re.sub(r"\[[^\[\]{}]*\]", lambda m: " ".join(m.group().split()), text)
     (path / "golden.json").write_text(text + "\n")
-    save_file({n: g.float().contiguous() for n, g in grads.items()}, path / "grads.safetensors",
-              metadata={"made_by": json.dumps(golden["metadata"])})
+    save_file(
+        {n: g.float().contiguous() for n, g in grads.items()},
+        path / "grads.safetensors",
+        metadata={"made_by": json.dumps(golden["metadata"])},
+    )
     for file in path.iterdir():
         file.chmod(0o644)
     dev = golden["f32_dev"]
     rel = max(d / grads[n].abs().max().item() for n, d in dev["grads"].items())
-    print("%-18s attempt %d gap %.4f  f32: log-prob %.1e entropy %.1e grad %.1e (of largest)  entropies %.2f..%.2f%s" % (
-        name, attempt, gap, dev["log_probs"], dev["entropies"], rel, min(e.min().item() for e in entropies),
-        max(e.max().item() for e in entropies), "  cached greedy differs" if cached != tokens else ""), flush=True)
+    print(
+        "%-18s attempt %d gap %.4f  f32: log-prob %.1e entropy %.1e grad %.1e (of largest)  entropies %.2f..%.2f%s"
+        % (
+            name,
+            attempt,
+            gap,
+            dev["log_probs"],
+            dev["entropies"],
+            rel,
+            min(e.min().item() for e in entropies),
+            max(e.max().item() for e in entropies),
+            "  cached greedy differs" if cached != tokens else "",
+        ),
+        flush=True,
+    )
 
 
 def main():

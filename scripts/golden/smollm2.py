@@ -4,6 +4,7 @@
 
 Log-probs, entropies and greedy tokens in float32; the shortest prompt in float64 too, norms and rotary tables included.
 """
+
 import json
 import pathlib
 import re
@@ -18,10 +19,19 @@ NEW_TOKENS = 24
 CHATS = [
     [{"role": "user", "content": "What is the capital of France?"}],
     [{"role": "user", "content": "What is 7 + 5?"}],
-    [{"role": "system", "content": "You answer in one short sentence."}, {"role": "user", "content": "Why is the sky blue?"}],
-    [{"role": "user", "content": "Name three animals that live in the sea."}, {"role": "assistant", "content": "Whale, octopus, crab."},
-     {"role": "user", "content": "Natalia sold clips to 48 of her friends in April, and then she sold half as many clips in May. "
-                                 "How many clips did Natalia sell altogether in April and May?"}],
+    [
+        {"role": "system", "content": "You answer in one short sentence."},
+        {"role": "user", "content": "Why is the sky blue?"},
+    ],
+    [
+        {"role": "user", "content": "Name three animals that live in the sea."},
+        {"role": "assistant", "content": "Whale, octopus, crab."},
+        {
+            "role": "user",
+            "content": "Natalia sold clips to 48 of her friends in April, and then she sold half as many clips in May. "
+            "How many clips did Natalia sell altogether in April and May?",
+        },
+    ],
 ]
 
 
@@ -29,7 +39,9 @@ def score(model, ids):
     x = torch.tensor([ids])
     with torch.no_grad():
         log_p = torch.log_softmax(model(input_ids=x, use_cache=False).logits[0, :-1], -1)
-    return log_p.gather(-1, x[0, 1:, None])[:, 0].tolist(), (-(log_p.exp() * log_p).sum(-1)).tolist()
+    return log_p.gather(-1, x[0, 1:, None])[:, 0].tolist(), (
+        -(log_p.exp() * log_p).sum(-1)
+    ).tolist()
 
 
 def greedy(model, ids):
@@ -56,18 +68,35 @@ def main():
         ids = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
         log_probs, entropies = score(model, ids)
         tokens, gap = greedy(model, ids)
-        cases.append({"messages": chat, "input_ids": ids, "log_probs": log_probs, "entropies": entropies, "greedy": tokens,
-                      "greedy_text": tokenizer.decode(tokens), "greedy_gap": gap})
+        cases.append(
+            {
+                "messages": chat,
+                "input_ids": ids,
+                "log_probs": log_probs,
+                "entropies": entropies,
+                "greedy": tokens,
+                "greedy_text": tokenizer.decode(tokens),
+                "greedy_gap": gap,
+            }
+        )
         print("%3d tokens, gap %.3f: %r" % (len(ids), gap, cases[-1]["greedy_text"]), flush=True)
     del model
     case = min(cases, key=lambda c: len(c["input_ids"]))
     with precision(torch.float64):
-        case["log_probs_f64"], case["entropies_f64"] = score(load(path, torch.float64), case["input_ids"])
+        case["log_probs_f64"], case["entropies_f64"] = score(
+            load(path, torch.float64), case["input_ids"]
+        )
     for what in "log_probs", "entropies":
         case["f32_dev_" + what] = max(abs(x - y) for x, y in zip(case[what], case[what + "_f64"]))
         print(what, "float32 from float64: %.1e" % case["f32_dev_" + what])
-    metadata = {"command": "python scripts/golden/smollm2.py", "torch": torch.__version__.split("+")[0], "transformers": transformers.__version__}
-    text = json.dumps({"metadata": metadata, "model": "models/SmolLM2-135M-Instruct", "cases": cases}, indent=1)
+    metadata = {
+        "command": "python scripts/golden/smollm2.py",
+        "torch": torch.__version__.split("+")[0],
+        "transformers": transformers.__version__,
+    }
+    text = json.dumps(
+        {"metadata": metadata, "model": "models/SmolLM2-135M-Instruct", "cases": cases}, indent=1
+    )
     text = re.sub(r"\[[^\[\]{}]*\]", lambda m: " ".join(m.group().split()), text)
     (REPO / "tests/golden/smollm2.json").write_text(text + "\n")
 

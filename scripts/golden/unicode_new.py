@@ -8,13 +8,16 @@ library leaves alone (run with a Python whose unicodedata is of version 14 or la
 Asks the library's own engine for the category of every code point, so that the split patterns mean the same whatever
 Unicode version the system's PCRE2 and utf8proc carry (14 or later).
 """
+
 import sys
 import unicodedata
 
 import tokenizers
 from tokenizers import Regex, normalizers, pre_tokenizers
 
-CATEGORIES = "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Co".split()
+CATEGORIES = (
+    "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Co".split()
+)
 HANGUL = range(0xAC00, 0xD7A4)
 SCRIPTS = "Han Hiragana Katakana Hangul".split()
 
@@ -36,15 +39,22 @@ def ranges(points):
 
 def main():
     assigned_14 = set()
-    for line in open(sys.argv[1]):  # "first-last" in hexadecimal: what Unicode 14 assigns (PCRE2 10.42: \P{Cn})
+    for line in open(
+        sys.argv[1]
+    ):  # "first-last" in hexadecimal: what Unicode 14 assigns (PCRE2 10.42: \P{Cn})
         first, last = line.strip().split("-")
         assigned_14.update(range(int(first, 16), int(last, 16) + 1))
     points = [c for c in range(1, 0x110000) if not 0xD800 <= c <= 0xDFFF and c not in assigned_14]
     new = set(points) - matches(r"\p{Cn}", points)
     rows = []
     for category in CATEGORIES:
-        rows += [(first, last, category) for first, last in ranges(matches(r"\p{%s}" % category, new))]
-    print("/* Made by scripts/golden/unicode_new.py with tokenizers %s; do not edit. */" % tokenizers.__version__)
+        rows += [
+            (first, last, category) for first, last in ranges(matches(r"\p{%s}" % category, new))
+        ]
+    print(
+        "/* Made by scripts/golden/unicode_new.py with tokenizers %s; do not edit. */"
+        % tokenizers.__version__
+    )
     print("/* Code points that Unicode 14 leaves unassigned: first, last, general category. */")
     print("static const unicode_range unicode_new[] = {")
     for first, last, category in sorted(rows):
@@ -53,14 +63,25 @@ def main():
     for script in SCRIPTS:
         for first, last in ranges(matches(r"\p{%s}" % script, new)):
             print('    { 0x%x, 0x%x, "%s" },' % (first, last, script))
-    print("};\n\n/* Left alone by the normal forms, though Unicode 14 has a class or a decomposition for them. */")
+    print(
+        "};\n\n/* Left alone by the normal forms, though Unicode 14 has a class or a decomposition for them. */"
+    )
     print("static const unicode_range unicode_inert[] = {")
     nfd, nfkd = normalizers.NFD().normalize_str, normalizers.NFKD().normalize_str
     inert = []
     for c in sorted(assigned_14):
         s = chr(c)
-        known = nfkd(s) != s or nfd(s) != s or nfd("a" + s + "\u0334") != "a" + s + "\u0334" or nfd("a\u0345" + s) != "a\u0345" + s
-        if not known and c not in HANGUL and (unicodedata.combining(s) or unicodedata.decomposition(s)):
+        known = (
+            nfkd(s) != s
+            or nfd(s) != s
+            or nfd("a" + s + "\u0334") != "a" + s + "\u0334"
+            or nfd("a\u0345" + s) != "a\u0345" + s
+        )
+        if (
+            not known
+            and c not in HANGUL
+            and (unicodedata.combining(s) or unicodedata.decomposition(s))
+        ):
             inert.append(c)
     for first, last in ranges(inert):
         print('    { 0x%x, 0x%x, "" },' % (first, last))

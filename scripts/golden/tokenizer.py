@@ -1,15 +1,16 @@
-"""Writes tests/golden/tokenizer: small byte-level BPE tokenizers, and what the `tokenizers` library says of hard texts.
+"""Writes tests/golden/tokenizer: small byte-level BPE tokenizers, and how `tokenizers` reads texts.
 
-    python scripts/golden/tokenizer.py            (tokenizers 0.23, transformers 5.17)
+    python scripts/golden/tokenizer.py [--qwen2 DIR]        (tokenizers 0.23, transformers 5.17)
 
-The real tokenizers (SmolLM2's, Qwen2's) get cases too where their directories are there; others' cases stay as they are.
-Layout: tests/golden/README.md.
+DIR holds Qwen2's published tokenizer; models/qwen2-tokenizer by default. SmolLM2's is in
+models/SmolLM2-135M-Instruct. These two get cases too where their directory exists; where it does
+not, the cases stay as they are. The layout of the files is described in tests/golden/README.md.
 """
 
+import argparse
 import json
 import pathlib
 import random
-import re
 import shutil
 import unicodedata
 
@@ -29,17 +30,24 @@ from tokenizers import (
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
 ROOT = REPO / "tests/golden/tokenizer"
-REAL = {"smollm2": "models/SmolLM2-135M-Instruct", "qwen2_real": "../shared/data/qwen2-tokenizer"}
+# Where the tests look for the published tokenizers, from the root of the repository.
+REAL = {"smollm2": "models/SmolLM2-135M-Instruct", "qwen2_real": "models/qwen2-tokenizer"}
 SEED = 20260118
 
-QWEN2 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+QWEN2 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 LLAMA3 = QWEN2.replace(r"\p{N}|", r"\p{N}{1,3}|")
 CHATML = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 
 CORPUS = """
-The quick brown fox jumps over the lazy dog. It's what they've said, and I'm sure we'll see that you're right; he'd agree.
-Natalia sold clips to 48 of her friends in April, and then she sold half as many clips in May. How many clips did she sell?
-Let x = 3 and y = 4. Then x + y = 7, x * y = 12, and x ** 2 + y ** 2 = 25, so the answer is \\boxed{25}. #### 25
+The quick brown fox jumps over the lazy dog. It's what they've said, and I'm sure we'll \
+see that you're right; he'd agree.
+Natalia sold clips to 48 of her friends in April, and then she sold half as many clips in \
+May. How many clips did she sell?
+Let x = 3 and y = 4. Then x + y = 7, x * y = 12, and x ** 2 + y ** 2 = 25, \
+so the answer is \\boxed{25}. #### 25
 def main(args):
     for i in range(10):
         print("Hello, world!", i)  # a comment
@@ -52,14 +60,16 @@ int main(void)
 
 ## Heading
 # # another # one ##
-Where is the capital of France? The capital of France is Paris. Wo liegt Köln? Das weiß ich nicht: über Straße und Bäume.
+Where is the capital of France? The capital of France is Paris. Wo liegt Köln? \
+Das weiß ich nicht: über Straße und Bäume.
 Le garçon a mangé une crème brûlée à l'hôtel. ¿Dónde está el niño? São Paulo, coração, ação.
-Привет, как дела? Москва — столица России. Ελλάδα, Αθήνα. שלום עולם. مرحبا بالعالم. नमस्ते दुनिया। สวัสดีชาวโลก
+Привет, как дела? Москва — столица России. Ελλάδα, Αθήνα. שלום עולם. مرحبا بالعالم. नमस्ते दुनिया। \
+สวัสดีชาวโลก
 今天天气很好。我们去公园吧。日本語のテキスト、ひらがなとカタカナ。안녕하세요 세계. 😀 😀 👍 🎉 ❤️
 1234567890 3.14159 2,718 100% $5.00 €20 2024-01-31 12:34:56 1/2 ½ ² Ⅷ
 """
 
-# Every text below goes to every tokenizer.
+# Every tokenizer reads each of these texts.
 # fmt: off
 TEXTS = [
     "", " ", "  ", "   ", "\n", "\n\n", "\r", "\r\n", "\r\n\r\n", "\t", "\t\t \t", " \n", "\n ",
@@ -118,7 +128,7 @@ TEXTS = [
 ]
 # fmt: on
 
-# And these to the tokenizer of added tokens.
+# The tokenizer with added tokens reads these too.
 # fmt: off
 ADDED_TEXTS = [
     "<sp>", "a<sp>b", " <sp> ", "<sp><sp>", "<sp", "<<sp>>", "<l>", "a <l> b", "a  \n\t<l>b",
@@ -191,7 +201,7 @@ def split(pattern, behavior="isolated"):
 
 
 def trained(pre_tokenizer, size, normalizer=None, added=(), alphabet=None, prefix=()):
-    """prefix: tokens that come first in the vocabulary, as SmolLM2's special ones do."""
+    """prefix: tokens that come first in the vocabulary, as SmolLM2's special tokens do."""
     t = Tokenizer(models.BPE())
     t.pre_tokenizer = pre_tokenizer
     if normalizer:
@@ -241,7 +251,7 @@ def string_merges(raw):
 
 
 def whole_words(raw):
-    """Words in the vocabulary that no merge reaches: only ignore_merges finds them."""
+    """Adds words to the vocabulary that no merge makes: only ignore_merges finds them."""
     raw["model"]["ignore_merges"] = True
     vocab = raw["model"]["vocab"]
     shift = [
@@ -265,7 +275,10 @@ def whole_words(raw):
 
 
 def with_files(name, t, config):
-    """vocab.json, merges.txt: what Qwen2 and GPT-2 were published as. transformers says what they mean."""
+    """Saves vocab.json and merges.txt, the form in which Qwen2 and GPT-2 were published.
+
+    transformers' reading of them gives the cases.
+    """
     path = ROOT / name
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir(parents=True)
@@ -288,7 +301,7 @@ def added_decoder(tokens, first):
 
 
 def build():
-    """name -> tokenizer"""
+    """Trains and saves all small tokenizers: name -> tokenizer."""
     gpt2 = byte_level(use_regex=True)
     out = {}
 
@@ -437,9 +450,13 @@ def build():
         dict(tokenizer_class="PreTrainedTokenizerFast", bos_token="<s>", eos_token="</s>"),
     )
 
-    # Split three times, as DeepSeek's does.
+    # Splits three times, as DeepSeek's tokenizer does.
     cjk = "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"
-    rest = r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    rest = (
+        r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+"
+        r"|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
+        r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    )
     t = trained(
         pre_tokenizers.Sequence([split(r"\p{N}{1,3}"), split(cjk), split(rest), byte_level()]),
         800,
@@ -450,7 +467,7 @@ def build():
         "split_thrice", t, dict(tokenizer_class="PreTrainedTokenizerFast", eos_token="<|im_end|>")
     )
 
-    # An alphabet with holes: bytes without a token vanish.
+    # An alphabet with holes: bytes without a token are lost.
     holes = [c for c in pre_tokenizers.ByteLevel.alphabet() if c not in "zQ{~ÃÄ¢"]
     t = trained(gpt2, 330, alphabet=holes, added=["<|endoftext|>"])
 
@@ -517,7 +534,11 @@ def assigned(rng):
 
 
 def fuzz(rng, n):
-    """Random texts: of all Unicode, of what normalisation and white space trip over, of pieces of the texts above."""
+    """Random texts of four kinds.
+
+    Any characters of Unicode; letters, marks and spaces that are hard to normalise; words of
+    CORPUS; pieces of TEXTS.
+    """
     spaces = " \t\n\r\u00a0\u2003\u3000\u0085\u2028\u180e\u200b"
     marks = "\u0300\u0301\u0308\u0323\u0327\u0338\u0345\u05b0\u064b\u093c\u0e38\u302a\u3099\u20dd"
     bases = "aeionAEIOUlscC'’0123.,!-_<>|\u017fßåéかは가힣\u1100\u1161\u11a8ªⅧ²"
@@ -559,7 +580,7 @@ def decode(t, ids):
 
 
 def random_ids(t, rng, n):
-    """Tokens in an order no text gives: characters cut, ids that are not there."""
+    """Ids in an order that no text gives: cut characters, ids outside the vocabulary."""
     size = max(t.get_vocab(with_added_tokens=True).values()) + 1
     out = [[], [size], [size + 1000], [0], [size - 1, size, size - 1]]
     for _ in range(n):
@@ -592,6 +613,11 @@ def write(name, t, where, texts, rng, fuzzed, metadata):
 
 
 def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--qwen2", type=pathlib.Path, metavar="DIR", help="Qwen2's tokenizer")
+    args = parser.parse_args()
     ROOT.mkdir(parents=True, exist_ok=True)
     metadata = {
         "command": "python scripts/golden/tokenizer.py",
@@ -611,10 +637,11 @@ def main():
             metadata,
         )
     for name, where in REAL.items():
-        if not (REPO / where).is_dir():
-            print("%-17s left as it is: no %s" % (name, where))
+        folder = args.qwen2 if args.qwen2 and name == "qwen2_real" else REPO / where
+        if not folder.is_dir():
+            print("%-17s left as it is: no %s" % (name, folder))
             continue
-        t = transformers.AutoTokenizer.from_pretrained(REPO / where).backend_tokenizer
+        t = transformers.AutoTokenizer.from_pretrained(folder).backend_tokenizer
         write(name, t, where, TEXTS, random.Random("%d %s" % (SEED, name)), 300, metadata)
 
 

@@ -1,9 +1,10 @@
-"""Writes tests/golden/algo.json: every advantage estimator on random rows, from plain formulas in float64.
+"""Writes tests/golden/algo.json: every advantage estimator on random rows, computed in float64.
 
     python scripts/golden/algo.py        (torch 2.11)
 
-The formulas are those of verl's core_algos (bi_level_gae: RAGEN's; vapor: the group mean alone), on padded tensors, row by
-row. Tokens of an environment stand among the policy's, one group has a single answer.
+The formulas are those of verl's core_algos, except bi_level_gae (RAGEN's) and vapor (the score less
+the group's mean), on padded tensors, one row at a time. The rows have tokens of an environment
+between those of the policy, and one group has a single answer.
 """
 
 import json
@@ -59,7 +60,10 @@ def draw(groups, generator):
 
 
 def grouped(x, rewards, one):
-    """one(scores, lengths) of a group of several; a group of one is compared with 0, at a deviation of 1."""
+    """Applies one(scores, lengths) to each group.
+
+    In a group of one answer the advantage is the score: mean 0, standard deviation 1.
+    """
     scores, lengths, out, at = rewards.sum(1), x["mask"].sum(1), [], 0
     for n in x["groups"]:
         s, k = scores[at : at + n], lengths[at : at + n]
@@ -158,7 +162,7 @@ def main():
         x = draw(groups, generator)
         some = {k: v for k, v in x.items() if k != "groups"}
         several = dict(x)
-        if 1 in groups:  # pass@k wants two answers
+        if 1 in groups:  # pass@k needs at least two answers per group
             keep = [
                 r
                 for i, n in enumerate(groups)
@@ -208,7 +212,8 @@ def main():
                     {"advantages": rows_of(y, advantages), "returns": rows_of(y, returns)},
                 )
             )
-    about = f"scripts/golden/algo.py: plain formulas in float64, torch {torch.__version__.split('+')[0]}, seed {SEED}"
+    version = torch.__version__.split("+")[0]
+    about = f"scripts/golden/algo.py: plain formulas in float64, torch {version}, seed {SEED}"
     OUT.write_text(
         json.dumps({"about": about, "count": len(cases), "cases": cases}, indent=None).replace(
             '{"function"', '\n{"function"'

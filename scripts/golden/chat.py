@@ -1,9 +1,9 @@
-"""Writes tests/golden/chat: what jinja2 makes of templates under the settings of transformers.
+"""Writes tests/golden/chat: what jinja2 renders from chat templates under transformers' settings.
 
     python scripts/golden/chat.py                 (transformers 5.17, jinja2 3.1)
 
-Renders tests/golden/chat/templates/*.jinja over conversations, and the small templates of chat_expressions.py.
-Layout: tests/golden/README.md.
+Renders tests/golden/chat/templates/*.jinja over conversations, and the small templates of
+chat_expressions.py. The layout of the files is described in tests/golden/README.md.
 """
 
 import datetime
@@ -212,7 +212,7 @@ USER = TURNS[0]
 
 
 def final(content, *before, role="assistant", **more):
-    """A conversation whose final message is to be continued."""
+    """A conversation whose final message the template has to leave open."""
     return dict(
         messages=list(before or [USER]) + [message(role, content)],
         continue_final_message=True,
@@ -242,7 +242,7 @@ CONTINUATIONS = {
     "unicode_blanks": final("\u3000x\u00a0\u2028"),
     "no_blank": final("x\u200b"),
     "user_blank": final(" What is ", role="user"),
-    # content that stands elsewhere in the text too
+    # content that also occurs elsewhere in the text
     "twice": final("Hello", USER),
     "thrice": final("a", message("user", "a"), message("assistant", "a"), message("user", "a")),
     "header": final("assistant"),
@@ -286,7 +286,7 @@ CONTINUATIONS = {
         ],
         continue_final_message=True,
     ),
-    # content in parts, and what is no text
+    # content in parts, and content that is not text
     "part": final([text_part("The answer ")]),
     "parts": final([text_part("a"), text_part("b\n")], role="user"),
     "user_parts": dict(
@@ -308,7 +308,7 @@ CONTINUATIONS = {
     "no_content": dict(messages=[USER, {"role": "assistant"}], continue_final_message=True),
     "no_messages": dict(messages=[], continue_final_message=True),
     "string_message": dict(messages=[USER, "x"], continue_final_message=True),
-    # beside add_generation_prompt, and switched off
+    # together with add_generation_prompt, and switched off
     "and_prompt": final("x", add_generation_prompt=True),
     "no_prompt": final("x", add_generation_prompt=False),
     "null_prompt": final("x", add_generation_prompt=None),
@@ -331,7 +331,7 @@ def outcome(render):
 
 
 def chat(source, context):
-    """As apply_chat_template: special tokens are variables, those of the context win."""
+    """Renders as apply_chat_template does: the special tokens are variables too."""
     given = SPECIAL | context
     tracked = "generation" in source.replace("add_generation_prompt", "")
 
@@ -348,7 +348,10 @@ def chat(source, context):
 
 
 def continued(tokenizer, source, context):
-    """apply_chat_template itself: it refuses continue_final_message beside add_generation_prompt."""
+    """Renders with apply_chat_template itself.
+
+    It refuses continue_final_message together with add_generation_prompt.
+    """
 
     def render():
         given = json.loads(json.dumps(context))
@@ -357,7 +360,7 @@ def continued(tokenizer, source, context):
         ), None
 
     result = outcome(render)
-    if "error" in result:  # some messages hold the whole text
+    if "error" in result:  # some error messages contain the whole text
         result["message"] = result["message"].split("\n")[0][:160]
     return result
 

@@ -1,6 +1,7 @@
-"""Small templates for scripts/golden/chat.py: what Jinja means under the settings of chat templates.
+"""Small templates for scripts/golden/chat.py: the Jinja that chat templates use.
 
-One template a line: an entry without a {{ or {% is an expression. VARIABLES is what they may read.
+There is one template per line. An entry of EXPRESSIONS without {{ is an expression, which chat.py
+puts into {{ }}. The templates may read the names in VARIABLES.
 """
 
 VARIABLES = {

@@ -1,9 +1,10 @@
-"""tests/golden/if_text.json: sentences, tokens, syllables and CSV of random texts, as NLTK, SyllaPy and Python cut them.
+"""Writes tests/golden/if_text.json: random texts as NLTK, SyllaPy and Python's csv split them.
 
     pip install nltk==3.8.1 syllapy==0.7.2
     python scripts/golden/if_text.py
 
-NLTK's English Punkt model gets the parameters of src/grade/instructions/tables.json, so no data need be fetched: the golden says that
+The cases are sentences, words, syllables and CSV rows. NLTK's English Punkt model gets the
+parameters of src/grade/instructions/tables.json, so no data need be fetched: the golden shows that
 the algorithm is the same, not that the abbreviations are.
 """
 
@@ -23,8 +24,9 @@ from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
 ROOT = Path(__file__).resolve().parents[2]
 SEED, EACH = 6, 150
 
-WORDS = """Mr Dr e.g i.e U.S a I the The In in However 3 3.5 1,000 can not cannot gonna Wanna 'tis 'Twas d'ye more'n don n't 's 'll He
-he Co co Inc x B Edelman b p.m Ph.D é É 日本 v vs St C-co It i J Walter said wrote lemme Gotta""".split()
+WORDS = """Mr Dr e.g i.e U.S a I the The In in However 3 3.5 1,000 can not cannot gonna Wanna 'tis
+'Twas d'ye more'n don n't 's 'll He he Co co Inc x B Edelman b p.m Ph.D é É 日本 v vs St C-co It i J
+Walter said wrote lemme Gotta""".split()
 MARKS = list(".?!.?!..,;:'\"`()[]{}<>*-@#$%&/") + [
     "...",
     ". . .",

@@ -1,10 +1,11 @@
-"""Writes tests/golden/models: tiny models with random weights, and what transformers says of them.
+"""Writes tests/golden/models: tiny models with random weights, and what transformers computes.
 
     python scripts/golden/models.py [VARIANT ...]        (torch 2.11, transformers 5.17)
 
-The reference runs in float64 throughout: transformers itself falls back to float32 in norms and rotary tables, so its
-modules see a `torch` whose float32 is float64. The same model in plain float32 gives the deviation a test may allow.
-Layout: tests/golden/README.md.
+The reference runs in float64 throughout. transformers itself falls back to float32 in norms and
+rotary tables, so its modules see a `torch` whose float32 is float64. The deviation of the same
+model in plain float32 is what a test may allow. The layout of the files is described in
+tests/golden/README.md.
 """
 
 import contextlib
@@ -27,7 +28,7 @@ from transformers.models.qwen3 import modeling_qwen3
 ROOT = pathlib.Path(__file__).resolve().parents[2] / "tests/golden/models"
 SEED = 20260117
 NEW_TOKENS = 12
-LENGTHS = (5, 14, 41)  # the last one passes every original_max_position below
+LENGTHS = (5, 14, 41)  # the last one exceeds every original_max_position below
 
 QWEN2 = dict(
     model_type="qwen2",
@@ -52,7 +53,8 @@ def sizes(vocab, hidden, inter, heads, kv, head_dim=None):
     return d if head_dim is None else dict(d, head_dim=head_dim)
 
 
-# name: (config.json as written, options). Old dialect: rope_theta, rope_scaling, torch_dtype; new one: rope_parameters, dtype.
+# name: (config.json as written, options). config.json has two dialects: the old one has rope_theta,
+# rope_scaling and torch_dtype, the new one rope_parameters and dtype.
 VARIANTS = {
     "qwen2_tied": (
         dict(
@@ -291,7 +293,7 @@ class Wide:
 
 @contextlib.contextmanager
 def precision(dtype):
-    """Within: transformers computes in dtype from end to end."""
+    """Within this context transformers computes in dtype throughout."""
     if dtype == torch.float32:
         yield
         return
@@ -317,7 +319,7 @@ def load(path, dtype):
 
 
 def draw(shape, name, rng, vocab, hidden):
-    """No tensor is left at a value that would hide its absence."""
+    """Random values for a tensor: none that would hide that the tensor is ignored."""
     if name.endswith("norm.weight"):
         return rng.uniform(0.4, 1.6, shape)
     if name.endswith("bias"):
@@ -360,8 +362,10 @@ def write_model(path, config, options, rng):
 
 
 def run(path, dtype, rows):
-    """rows: (ids, a, b) each. Gives log-probs, entropies and the loss's gradient; every row sees a fresh model, because
-    dynamic scaling remembers the longest sequence so far."""
+    """Log-probs, entropies, the gradient of the loss, and the loss, over rows of (ids, a, b).
+
+    Each row gets a newly loaded model, because dynamic scaling remembers the longest sequence.
+    """
     log_probs, entropies, grads, loss_sum = [], [], {}, 0.0
     with precision(dtype):
         for ids, a, b in rows:
@@ -383,7 +387,10 @@ def run(path, dtype, rows):
 
 
 def greedy_gap(model, ids, n):
-    """n tokens without a cache, each from a whole forward pass, and the least distance of a best logit to the second."""
+    """n greedy tokens without a cache, each from a forward pass over the whole sequence.
+
+    Also gives the smallest distance between the best logit and the second best.
+    """
     ids, out, gap = list(ids), [], np.inf
     for _ in range(n):
         with torch.no_grad():
@@ -405,11 +412,13 @@ def greedy(path, dtype, rows):
 
 
 def cached_greedy(path, dtype, rows):
-    """As model.generate does: keys stay in the cache as they were first rotated."""
+    """Greedy tokens of model.generate: cached keys keep their first rotation."""
     out = []
     with precision(dtype), torch.no_grad():
         for ids, _, _ in rows:
-            x = torch.tensor([ids])  # with its mask: an id that is the pad token is a token here
+            x = torch.tensor(
+                [ids]
+            )  # with a mask, as the id of the pad token is an ordinary token here
             y = load(path, dtype).generate(
                 x,
                 attention_mask=torch.ones_like(x),
@@ -492,7 +501,8 @@ def make(name):
     dev = golden["f32_dev"]
     rel = max(d / grads[n].abs().max().item() for n, d in dev["grads"].items())
     print(
-        "%-18s attempt %d gap %.4f  f32: log-prob %.1e entropy %.1e grad %.1e (of largest)  entropies %.2f..%.2f%s"
+        "%-18s attempt %d gap %.4f  f32: log-prob %.1e entropy %.1e grad %.1e (of largest)  "
+        "entropies %.2f..%.2f%s"
         % (
             name,
             attempt,

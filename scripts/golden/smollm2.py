@@ -1,8 +1,9 @@
-"""Writes tests/golden/smollm2.json: what transformers says of models/SmolLM2-135M-Instruct.
+"""Writes tests/golden/smollm2.json: what transformers computes with SmolLM2-135M-Instruct.
 
     python scripts/golden/smollm2.py [MODEL_DIR]        (torch 2.11, transformers 5.17)
 
-Log-probs, entropies and greedy tokens in float32; the shortest prompt in float64 too, norms and rotary tables included.
+MODEL_DIR is models/SmolLM2-135M-Instruct by default. Log-probs, entropies and greedy tokens are in
+float32; those of the shortest prompt in float64 too, norms and rotary tables included.
 """
 
 import json
@@ -28,7 +29,8 @@ CHATS = [
         {"role": "assistant", "content": "Whale, octopus, crab."},
         {
             "role": "user",
-            "content": "Natalia sold clips to 48 of her friends in April, and then she sold half as many clips in May. "
+            "content": "Natalia sold clips to 48 of her friends in April, and then she sold half "
+            "as many clips in May. "
             "How many clips did Natalia sell altogether in April and May?",
         },
     ],
@@ -45,7 +47,10 @@ def score(model, ids):
 
 
 def greedy(model, ids):
-    """With a key cache; on past eos, so that there are always as many. gap: the least distance of a best logit to the second."""
+    """NEW_TOKENS greedy tokens with a key cache, continued after an end-of-sequence token.
+
+    gap is the smallest distance between the best logit and the second best.
+    """
     out, gap, cache, x = [], float("inf"), None, torch.tensor([ids])
     for _ in range(NEW_TOKENS):
         with torch.no_grad():

@@ -1,12 +1,15 @@
-"""Writes src/text/unicode_new.h: what Unicode 14 does not have yet and the `tokenizers` library knows.
+"""Writes src/text/unicode_new.h: what `tokenizers` knows and Unicode 14 does not have yet.
 
     pip install tokenizers; python scripts/golden/unicode_new.py ASSIGNED > src/text/unicode_new.h
 
-Its normal forms are older still: a second table has what Unicode 14 gives a combining class or a decomposition and the
-library leaves alone (run with a Python whose unicodedata is of version 14 or later).
+ASSIGNED is a file of ranges "first-last" in hexadecimal: the code points that Unicode 14 assigns
+(\\P{Cn} of PCRE2 10.42). The library's own engine is asked for the category of every other code
+point, so that the split patterns mean the same whatever Unicode version the system's PCRE2 and
+utf8proc have (14 or later).
 
-Asks the library's own engine for the category of every code point, so that the split patterns mean the same whatever
-Unicode version the system's PCRE2 and utf8proc carry (14 or later).
+The library's normal forms are older than Unicode 14: a further table lists the code points to which
+Unicode 14 gives a combining class or a decomposition and which the library leaves alone. Run this
+with a Python whose unicodedata has version 14 or later.
 """
 
 import sys
@@ -64,7 +67,8 @@ def main():
         for first, last in ranges(matches(r"\p{%s}" % script, new)):
             print('    { 0x%x, 0x%x, "%s" },' % (first, last, script))
     print(
-        "};\n\n/* Left alone by the normal forms, though Unicode 14 has a class or a decomposition for them. */"
+        "};\n\n/* Left alone by the normal forms, though Unicode 14 has a class or a decomposition "
+        "for them. */"
     )
     print("static const unicode_range unicode_inert[] = {")
     nfd, nfkd = normalizers.NFD().normalize_str, normalizers.NFKD().normalize_str

@@ -246,3 +246,18 @@ bool e2e_same_runs(const char *a, const char *b, int step)
         ares_dir_exists(in_run(a, "rollouts")) || ares_dir_exists(in_run(b, "rollouts"));
     return (!rollouts || same_files(a, b, "rollouts")) && same;
 }
+
+bool e2e_same_rollouts(const char *a, const char *b, int step)
+{
+    char file[64];
+    snprintf(file, sizeof file, "rollouts/step_%06d.jsonl", step);
+    return test_shell(NULL,
+                      "cd '%s' && sort '%s' > rows_a && sort '%s' > rows_b && test -s rows_a && "
+                      "cmp rows_a rows_b",
+                      test_dir(), in_run(a, file), in_run(b, file)) == 0;
+}
+
+bool e2e_has_mpi(void)
+{
+    return test_shell(NULL, "command -v mpirun && ldd '%s' | grep libmpi", test_program()) == 0;
+}

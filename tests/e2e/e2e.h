@@ -52,6 +52,16 @@ bool e2e_of_speed(ares_view key);
  * either but times and rates, every rollout. */
 bool e2e_same_runs(const char *a, const char *b, int step);
 
+/* Whether two runs have the same rows in rollouts/ of a step, in any order; and at least one. */
+bool e2e_same_rollouts(const char *a, const char *b, int step);
+
+/* Whether the program can be started on several ranks here. */
+bool e2e_has_mpi(void);
+#define E2E_NEEDS_MPI()                                                   \
+    do {                                                                  \
+        if (!e2e_has_mpi()) SKIP("built without MPI, or no mpirun here"); \
+    } while (0)
+
 /* Writes a file of this test; its path. */
 const char *e2e_write(const char *name, const char *text);
 #endif

@@ -511,8 +511,7 @@ TEST_MPI(two_ranks_see_the_kl_of_every_pass_as_one)
         BUDGETS "trainer.max_steps=1 trainer.threads=1 worker.actor.ppo_epochs=2 "
                 "worker.actor.global_batch_size=2";
     char two[400];
-    if (test_shell(NULL, "command -v mpirun && ldd '%s' | grep libmpi", test_program()) != 0)
-        SKIP("built without MPI, or no mpirun here");
+    E2E_NEEDS_MPI();
     snprintf(two, sizeof two, "--ranks 2 %s", words_of);
     REQUIRE(runs(NULL, "alone", words_of));
     REQUIRE(runs(NULL, "two", two));
@@ -536,8 +535,7 @@ TEST_MPI(two_ranks_see_the_kl_of_every_pass_as_one)
 
 TEST_MPI(two_ranks_begin_aepo_as_one)
 {
-    if (test_shell(NULL, "command -v mpirun && ldd '%s' | grep libmpi", test_program()) != 0)
-        SKIP("built without MPI, or no mpirun here");
+    E2E_NEEDS_MPI();
     static const char *const names[] = { "aepo/tau",
                                          "aepo/tau_batch_median",
                                          "aepo/hwe_frac",
@@ -549,11 +547,7 @@ TEST_MPI(two_ranks_begin_aepo_as_one)
                                          "response_length/mean" };
     REQUIRE(runs(NULL, "alone", STILL));
     REQUIRE(runs(NULL, "two", "--ranks 2 " STILL));
-    CHECK_EQ(test_shell(NULL, "sort '%s' > '%s'; sort '%s' > '%s'; cmp '%s' '%s'",
-                        test_file("alone/rollouts/step_000001.jsonl"), test_file("a"),
-                        test_file("two/rollouts/step_000001.jsonl"), test_file("b"), test_file("a"),
-                        test_file("b")),
-             0);
+    CHECK(e2e_same_rollouts("alone", "two", 1));
     for (int i = 0; i < ARES_COUNT(names); i++)
         CHECK_NEAR(e2e_metric("two", 1, names[i]), e2e_metric("alone", 1, names[i]), 1e-9);
     for (int k = 0; k < 3; k++) {

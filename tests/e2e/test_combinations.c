@@ -248,8 +248,7 @@ static void on_two_ranks(int part, int parts)
     static const char smooth[] = "worker.actor.optim.lr=0.1 worker.actor.optim.eps=1 "
                                  "worker.critic.optim.lr=0.1 worker.critic.optim.eps=1 ";
     covering c;
-    if (test_shell(NULL, "command -v mpirun && ldd '%s' | grep libmpi", test_program()) != 0)
-        SKIP("built without MPI, or no mpirun here");
+    E2E_NEEDS_MPI();
     open_array(&c);
     open_runs();
     for (int f = 0; f < FACTORS; f++)

@@ -25,17 +25,6 @@ static int runs(const char *run, const char *before, int steps, const char *opti
                        e2e_train_words(run), steps, options);
 }
 
-/* 1 where a file of two runs' rollouts has the same lines in any order. */
-static bool same_rollouts(const char *a, const char *b, int step)
-{
-    char x[64], y[64];
-    snprintf(x, sizeof x, "%s/rollouts/step_%06d.jsonl", a, step);
-    snprintf(y, sizeof y, "%s/rollouts/step_%06d.jsonl", b, step);
-    return test_shell(NULL, "sort '%s' > '%s'; sort '%s' > '%s'; test -s '%s' && cmp '%s' '%s'",
-                      test_file(x), test_file("x"), test_file(y), test_file("y"), test_file("x"),
-                      test_file("x"), test_file("y")) == 0;
-}
-
 TEST(a_batch_without_an_informative_group_is_filled_and_updates_nothing)
 {
     CHECK_EQ(runs("run", "", 2, HOPELESS), 0);
@@ -285,7 +274,7 @@ TEST(mini_batches_are_cut_from_a_random_order)
                   RANDOM " worker.actor.global_batch_size=1 worker.actor.optim.lr=0 "
                          "actor_rollout_ref.actor.shuffle=true trainer.threads=1"),
              0);
-    CHECK(same_rollouts("plain", "shuffled", 4));
+    CHECK(e2e_same_rollouts("plain", "shuffled", 4));
     CHECK(test_shell(NULL, "cmp -s '%s' '%s'", test_file("plain/rollouts/step_000004.jsonl"),
                      test_file("shuffled/rollouts/step_000004.jsonl")) != 0);
     CHECK(e2e_same_runs("shuffled", "again", 4));
@@ -510,8 +499,7 @@ TEST_MPI(two_ranks_resample_as_one)
     };
     static const char *const same[] = { "filter/tries", "dapo/groups_kept", "dapo/batch_fill",
                                         "reward/overall", "response_length/mean" };
-    if (test_shell(NULL, "command -v mpirun && ldd '%s' | grep libmpi", test_program()) != 0)
-        SKIP("built without MPI, or no mpirun here");
+    E2E_NEEDS_MPI();
     for (int i = 0; i < ARES_COUNT(options); i++) {
         char alone[16], two[16];
         snprintf(alone, sizeof alone, "alone%d", i);
@@ -523,7 +511,7 @@ TEST_MPI(two_ranks_resample_as_one)
                              "--ranks 2 --config '%s' trainer.max_steps=1 trainer.threads=1 %s",
                              e2e_train_words(two), options[i]),
                  0);
-        CHECK(same_rollouts(alone, two, 1));
+        CHECK(e2e_same_rollouts(alone, two, 1));
         for (int k = 0; k < ARES_COUNT(same); k++)
             CHECK_NEAR(e2e_metric(two, 1, same[k]), e2e_metric(alone, 1, same[k]), 1e-9);
         double norm = e2e_metric(alone, 1, "actor/grad_norm");

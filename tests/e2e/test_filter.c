@@ -367,8 +367,7 @@ TEST_MPI(two_ranks_rank_as_one)
 {
     static const char *const options[] = { RANKED "0.75 worker.actor.global_batch_size=2",
                                            RANKED "0.75 algorithm.max_resample=2", RANKED "0.25" };
-    if (test_shell(NULL, "command -v mpirun && ldd '%s' | grep libmpi", test_program()) != 0)
-        SKIP("built without MPI, or no mpirun here");
+    E2E_NEEDS_MPI();
     for (int i = 0; i < ARES_COUNT(options); i++) {
         char alone[16], two[16];
         snprintf(alone, sizeof alone, "alone%d", i);
@@ -390,8 +389,7 @@ TEST_MPI(two_ranks_rank_as_one)
 
 TEST_MPI(two_ranks_filter_and_train_as_one)
 {
-    if (test_shell(NULL, "command -v mpirun && ldd '%s' | grep libmpi", test_program()) != 0)
-        SKIP("built without MPI, or no mpirun here");
+    E2E_NEEDS_MPI();
     ares_str out = { 0 };
     CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=1 trainer.threads=1 %s",
                          e2e_train_words("alone"), FILTERED),
@@ -399,11 +397,7 @@ TEST_MPI(two_ranks_filter_and_train_as_one)
     CHECK_EQ(e2e_program(&out, "--ranks 2 --config '%s' trainer.max_steps=1 trainer.threads=1 %s",
                          e2e_train_words("two"), FILTERED),
              0);
-    CHECK_EQ(test_shell(NULL, "sort '%s' > '%s'; sort '%s' > '%s'; cmp '%s' '%s'",
-                        test_file("alone/rollouts/step_000001.jsonl"), test_file("a"),
-                        test_file("two/rollouts/step_000001.jsonl"), test_file("b"), test_file("a"),
-                        test_file("b")),
-             0);
+    CHECK(e2e_same_rollouts("alone", "two", 1));
     static const char *const same[] = { "filter/tries", "filter/kept_groups", "reward/overall",
                                         "response_length/mean" };
     for (int i = 0; i < ARES_COUNT(same); i++)
@@ -424,8 +418,7 @@ TEST_MPI(a_rank_whose_groups_were_all_dropped_trains_on_those_of_another)
         "while read -r line; do\n"
         "  case $line in *keep*) echo 0.$((${#line} % 10));; *) echo 0.5;; esac\n"
         "done\n";
-    if (test_shell(NULL, "command -v mpirun && ldd '%s' | grep libmpi", test_program()) != 0)
-        SKIP("built without MPI, or no mpirun here");
+    E2E_NEEDS_MPI();
     ares_str rows = { 0 };
     char more[900];
     for (int i = 0; i < 8; i++)
@@ -444,11 +437,7 @@ TEST_MPI(a_rank_whose_groups_were_all_dropped_trains_on_those_of_another)
     ares_str_clear(&rows);
     e2e_values("alone/rollouts/step_000001.jsonl", "row", &rows);
     CHECK_STR(rows.data, " 0 0 0 0 2 2 2 2");
-    CHECK_EQ(test_shell(NULL, "sort '%s' > '%s'; sort '%s' > '%s'; cmp '%s' '%s'",
-                        test_file("alone/rollouts/step_000001.jsonl"), test_file("a"),
-                        test_file("two/rollouts/step_000001.jsonl"), test_file("b"), test_file("a"),
-                        test_file("b")),
-             0);
+    CHECK(e2e_same_rollouts("alone", "two", 1));
     double norm = e2e_metric("alone", 1, "actor/grad_norm");
     CHECK(norm > 0);
     CHECK_NEAR(e2e_metric("two", 1, "actor/grad_norm"), norm, 1e-6 * norm);

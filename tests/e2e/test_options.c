@@ -445,8 +445,7 @@ TEST_MPI(two_ranks_divide_by_the_tokens_of_both)
     static const char words[] =
         "trainer.max_steps=1 trainer.threads=1 worker.actor.global_batch_size=2 "
         "worker.actor.optim.lr=0 worker.actor.valid_token_scope=rollout";
-    if (test_shell(NULL, "command -v mpirun && ldd '%s' | grep libmpi", test_program()) != 0)
-        SKIP("built without MPI, or no mpirun here");
+    E2E_NEEDS_MPI();
     CHECK_EQ(e2e_program(NULL, "--config '%s' %s", e2e_train_words("one"), words), 0);
     CHECK_EQ(e2e_program(NULL, "--ranks 2 --config '%s' %s", e2e_train_words("two"), words), 0);
     double norm = e2e_metric("one", 1, "actor/grad_norm");

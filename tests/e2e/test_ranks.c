@@ -7,12 +7,6 @@
 #include <math.h>
 #include <stdio.h>
 
-#define NEED_MPI()                                                                                \
-    do {                                                                                          \
-        if (test_shell(NULL, "command -v mpirun && ldd '%s' | grep libmpi", test_program()) != 0) \
-            SKIP("built without MPI, or no mpirun here");                                         \
-    } while (0)
-
 static const char mpirun[] = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun "
                              "--oversubscribe --bind-to none -n 2";
 
@@ -26,15 +20,7 @@ static void same_first_step(const char *one, const char *two)
                                         "rollout/entropy" };
     static const char *const near[] = { "actor/grad_norm", "actor/pg_loss",
                                         "critic/advantages/mean" };
-    char a[100], b[100];
-    snprintf(a, sizeof a, "%s/rollouts/step_000001.jsonl", one);
-    snprintf(b, sizeof b, "%s/rollouts/step_000001.jsonl", two);
-    CHECK_EQ(
-        test_shell(NULL,
-                   "sort '%s' > '%s.sorted'; sort '%s' > '%s.sorted'; cmp '%s.sorted' '%s.sorted'",
-                   test_file(a), test_file("one"), test_file(b), test_file("two"), test_file("one"),
-                   test_file("two")),
-        0);
+    CHECK(e2e_same_rollouts(one, two, 1));
     for (int i = 0; i < ARES_COUNT(same); i++)
         CHECK_NEAR(e2e_metric(two, 1, same[i]), e2e_metric(one, 1, same[i]),
                    1e-6 * fabs(e2e_metric(one, 1, same[i])));
@@ -45,7 +31,7 @@ static void same_first_step(const char *one, const char *two)
 
 TEST_MPI(two_ranks_sample_and_learn_what_one_does)
 {
-    NEED_MPI();
+    E2E_NEEDS_MPI();
     ares_str out = { 0 };
     CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=2 trainer.threads=1",
                          e2e_train_words("alone")),
@@ -117,7 +103,7 @@ static void runs_of(const char *run, const char *estimator, int ranks, const cha
 
 TEST_MPI(ranks_share_the_tokens_of_each_mini_batch_evenly_and_learn_what_one_does)
 {
-    NEED_MPI();
+    E2E_NEEDS_MPI();
     runs_of("one", "grpo", 1, "");
     runs_of("two", "grpo", 2, "");
     runs_of("turns", "grpo", 2, "trainer.balance_batch=false");
@@ -141,7 +127,7 @@ TEST_MPI(ranks_share_the_tokens_of_each_mini_batch_evenly_and_learn_what_one_doe
 
 TEST_MPI(balance_keeps_the_mini_batches_of_actor_and_critic)
 {
-    NEED_MPI();
+    E2E_NEEDS_MPI();
     static const char *const near[] = { "actor/grad_norm",   "actor/pg_loss",
                                         "critic/grad_norm",  "critic/vf_loss",
                                         "critic/vpred_mean", "critic/vf_explained_var" };
@@ -160,7 +146,7 @@ TEST_MPI(balance_keeps_the_mini_batches_of_actor_and_critic)
 /* Answers that reached the limit leave the batch, and an odd number of rows stays. */
 TEST_MPI(lengths_of_ranks_are_told_where_rows_do_not_divide_among_them)
 {
-    NEED_MPI();
+    E2E_NEEDS_MPI();
     runs_of("two", "grpo", 2,
             "worker.rollout.n=5 data.max_response_length=250 algorithm.mask_truncated=true "
             "algorithm.over_length_action=drop trainer.max_steps=4");
@@ -178,7 +164,7 @@ TEST_MPI(lengths_of_ranks_are_told_where_rows_do_not_divide_among_them)
 
 TEST_MPI(a_balanced_run_goes_on_bit_for_bit)
 {
-    NEED_MPI();
+    E2E_NEEDS_MPI();
     runs_of("whole", "grpo", 2, "worker.actor.optim.lr=1e-3");
     runs_of("part", "grpo", 2, "worker.actor.optim.lr=1e-3");
     CHECK_EQ(test_shell(NULL,
@@ -192,7 +178,7 @@ TEST_MPI(a_balanced_run_goes_on_bit_for_bit)
 
 TEST_MPI(an_interrupted_run_of_two_ranks_saves_and_goes_on_bit_for_bit)
 {
-    NEED_MPI();
+    E2E_NEEDS_MPI();
     ares_str out = { 0 };
     const char *words = e2e_train_words("part");
     CHECK_EQ(e2e_stop("part", "INT", 10,
@@ -211,7 +197,7 @@ TEST_MPI(an_interrupted_run_of_two_ranks_saves_and_goes_on_bit_for_bit)
 
 TEST_MPI(a_terminated_run_of_two_ranks_exits_143)
 {
-    NEED_MPI();
+    E2E_NEEDS_MPI();
     CHECK_EQ(e2e_stop("run", "TERM", 10,
                       "--ranks 2 --config '%s' trainer.max_steps=2000 trainer.threads=1",
                       e2e_train_words("run")),
@@ -221,7 +207,7 @@ TEST_MPI(a_terminated_run_of_two_ranks_exits_143)
 
 TEST_MPI(bad_input_on_two_ranks_is_told_once)
 {
-    NEED_MPI();
+    E2E_NEEDS_MPI();
     ares_str out = { 0 };
     CHECK_EQ(
         e2e_program(&out, "--ranks 2 --config '%s' worker.rollout.top_p=2", e2e_train_words("run")),
@@ -237,7 +223,7 @@ TEST_MPI(bad_input_on_two_ranks_is_told_once)
  */
 TEST_MPI(memory_is_that_of_the_fullest_rank)
 {
-    NEED_MPI();
+    E2E_NEEDS_MPI();
     ares_str out = { 0 };
     int rc = test_shell(&out,
                         "%s sh -c 'if [ \"$OMPI_COMM_WORLD_RANK\" = 1 ]; then x=$(head -c "

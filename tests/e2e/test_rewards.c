@@ -46,8 +46,7 @@ TEST_MPI(two_ranks_report_the_rewards_that_one_does)
                                         "reward/ifbench/mean",      "reward/random/mean",
                                         "reward/length/mean",       "reward/length_penalty",
                                         "reward/extract_fail_rate", "if/punctuation/rate" };
-    if (test_shell(NULL, "command -v mpirun && ldd '%s' | grep libmpi", test_program()) != 0)
-        SKIP("built without MPI, or no mpirun here");
+    E2E_NEEDS_MPI();
     check_run("alone", "");
     check_run("two", "--ranks 2");
     for (int i = 0; i < ARES_COUNT(same); i++)

@@ -135,8 +135,7 @@ TEST(a_step_that_fails_with_a_critic_goes_on_bit_for_bit)
 }
 TEST_MPI(a_step_that_fails_on_two_ranks_saves_what_it_began_with)
 {
-    if (test_shell(NULL, "command -v mpirun && ldd '%s' | grep libmpi", test_program()) != 0)
-        SKIP("built without MPI, or no mpirun here");
+    E2E_NEEDS_MPI();
     fails_once("--ranks 2", "opposite", "does not fit a float", SHAPED " trainer.threads=1");
 }
 
@@ -229,8 +228,7 @@ TEST(three_updates_of_the_critic_left_out_end_the_run_as_well)
 }
 TEST_MPI(two_ranks_leave_the_same_updates_out)
 {
-    if (test_shell(NULL, "command -v mpirun && ldd '%s' | grep libmpi", test_program()) != 0)
-        SKIP("built without MPI, or no mpirun here");
+    E2E_NEEDS_MPI();
     three_in_a_row("--ranks 2", "huge", "actor", HUGE_STEPS " trainer.threads=1");
 }
 

@@ -414,11 +414,78 @@ static void check_speed(const char *run, int step, double answers, double all)
           e2e_metric(run, step, "perf/max_memory_allocated_gb") > 0);
 }
 
-/* 8 rows and 4 per step: an epoch has two steps, and epoch/id counts those that are over.
- * Rewards are by chance, and shaped; letters end an answer. */
-TEST(the_usual_metrics_are_what_the_answers_of_the_step_say_and_distributions_are_written)
+/* The metrics that follow from the answers of the step. */
+static void check_answers(const char *run, int step, const step_sums *s)
+{
+    double bonus = e2e_metric(run, step, "reward/high_entropy_token_num_score");
+    CHECK_METRICS(
+        run, step, { "reward/overall", s->score[0] / 16, 1e-6 },
+        { "reward/overall", (s->random + 0.5 * s->format) / 16 + 0.25 * bonus, 1e-6 },
+        { "critic/score/mean", s->score[0] / 16, 1e-6 }, { "critic/score/max", s->score[1], 1e-6 },
+        { "critic/score/min", s->score[2], 1e-6 },
+        { "critic/rewards/mean", s->score[0] / 16, 1e-6 },
+        { "reward/accuracy", s->accuracy / 16, 1e-6 },
+        { "reward/batch_accuracy", s->accuracy / 16, 1e-6 },
+        { "reward/random", s->random / 16, 1e-6 }, { "reward/format/mean", s->format / 16, 1e-6 },
+        { "reward/random/mean", s->random / 16, 1e-6 });
+    CHECK_METRICS(
+        run, step, { "critic/advantages/mean", s->advantage[0] / s->tokens, 1e-5 },
+        { "critic/advantages/max", s->advantage[1], 1e-5 },
+        { "critic/advantages/min", s->advantage[2], 1e-5 },
+        { "critic/returns/mean", s->advantage[0] / s->tokens, 1e-5 },
+        { "response_length/mean", s->tokens / 16, 1e-9 },
+        { "response_length/max", s->length[1], 0 }, { "response_length/min", s->length[2], 0 },
+        { "response_length/clip_ratio", s->clipped / 16, 1e-9 },
+        { "prompt_length/clip_ratio", 0, 0 }, { "rollout/generated_tokens", s->tokens, 0 });
+    CHECK_METRICS(run, step, { "aepo/hwe_frac", s->marked / s->tokens, 1e-6 },
+                  { "rollout/entropy", s->entropy / s->tokens, 6e-3 },
+                  { "actor/entropy", s->entropy / s->tokens, 6e-3 },
+                  { "actor/ratio_mean", 1, 1e-6 }, { "exact/rollout_train_max_abs", 0, 0 });
+    CHECK(e2e_metric(run, step, "aepo/tau") > 0 &&
+          e2e_metric(run, step, "actor/entropy_loss") > 0 &&
+          e2e_metric(run, step, "actor/grad_norm") > 0);
+}
+
+/* The metrics of one rank's batch of `all` tokens, prompts included, and of an epoch of two steps.
+ */
+static void check_batch(const char *run, int step, double all)
+{
+    CHECK_METRICS(
+        run, step, { "perf/total_num_tokens", all, 1e-12 }, { "global_seqlen/mean", all, 1e-12 },
+        { "global_seqlen/min", all, 1e-12 }, { "global_seqlen/max", all, 1e-12 },
+        { "global_seqlen/minmax_diff", 0, 0 }, { "global_seqlen/balanced_min", all, 1e-12 },
+        { "global_seqlen/balanced_max", all, 1e-12 }, { "filter/generated_groups", 4, 0 },
+        { "filter/kept_groups", 4, 0 }, { "filter/tries", 1, 0 }, { "epoch/id", step / 2, 0 },
+        { "epoch/iter_num", 2, 0 }, { "epoch/skip_gid_count", 0, 0 });
+}
+
+/* Every answer counts under one difficulty. */
+static void check_difficulties(const char *run, int step, const step_sums *s)
 {
     static const char *const difficulties[] = { "easy", "medium", "hard" };
+    double counted = 0, right = 0, marked = 0;
+    for (int d = 0; d < 3; d++) {
+        char name[64];
+        snprintf(name, sizeof name, "reward/%s/count", difficulties[d]);
+        double count = e2e_metric(run, step, name);
+        if (isnan(count)) continue;
+        counted += count;
+        snprintf(name, sizeof name, "reward/%s/accuracy", difficulties[d]);
+        right += count * e2e_metric(run, step, name);
+        snprintf(name, sizeof name, "aepo/hwe_num/%s", difficulties[d]);
+        marked += count * e2e_metric(run, step, name);
+    }
+    CHECK_EQ(counted, 16);
+    CHECK_NEAR(right, s->accuracy, 1e-5);
+    CHECK_NEAR(marked, s->marked, 1e-5);
+}
+
+/*
+ * 8 rows and 4 per step: an epoch has two steps, and epoch/id counts the epochs that are over.
+ * Rewards are random, and shaped; letters end an answer.
+ */
+TEST(the_usual_metrics_are_what_the_answers_of_the_step_say_and_distributions_are_written)
+{
     ares_str rows = { 0 };
     for (int i = 0; i < 8; i++)
         ares_str_addf(&rows, "{\"prompt\":\"%d?\",\"answer\":\"1\"}\n", i % 2 ? i : 100 * (i + 1));
@@ -439,58 +506,10 @@ TEST(the_usual_metrics_are_what_the_answers_of_the_step_say_and_distributions_ar
         CHECK_EQ(s.rows, 16);
         CHECK(s.length[1] > s.length[2] && s.score[1] > s.score[2] && s.accuracy > 0 &&
               s.accuracy < 16 && s.marked > 0);
-        double prompts = e2e_metric("run", step, "prompt_length/mean") * 16,
-               all = prompts + s.tokens,
-               bonus = e2e_metric("run", step, "reward/high_entropy_token_num_score");
-        CHECK_METRICS(
-            "run", step, { "reward/overall", s.score[0] / 16, 1e-6 },
-            { "reward/overall", (s.random + 0.5 * s.format) / 16 + 0.25 * bonus, 1e-6 },
-            { "critic/score/mean", s.score[0] / 16, 1e-6 },
-            { "critic/score/max", s.score[1], 1e-6 }, { "critic/score/min", s.score[2], 1e-6 },
-            { "critic/rewards/mean", s.score[0] / 16, 1e-6 },
-            { "reward/accuracy", s.accuracy / 16, 1e-6 },
-            { "reward/batch_accuracy", s.accuracy / 16, 1e-6 },
-            { "reward/random", s.random / 16, 1e-6 }, { "reward/format/mean", s.format / 16, 1e-6 },
-            { "reward/random/mean", s.random / 16, 1e-6 });
-        CHECK_METRICS(
-            "run", step, { "critic/advantages/mean", s.advantage[0] / s.tokens, 1e-5 },
-            { "critic/advantages/max", s.advantage[1], 1e-5 },
-            { "critic/advantages/min", s.advantage[2], 1e-5 },
-            { "critic/returns/mean", s.advantage[0] / s.tokens, 1e-5 },
-            { "response_length/mean", s.tokens / 16, 1e-9 },
-            { "response_length/max", s.length[1], 0 }, { "response_length/min", s.length[2], 0 },
-            { "response_length/clip_ratio", s.clipped / 16, 1e-9 },
-            { "prompt_length/clip_ratio", 0, 0 }, { "rollout/generated_tokens", s.tokens, 0 });
-        CHECK_METRICS("run", step, { "perf/total_num_tokens", all, 1e-12 },
-                      { "global_seqlen/mean", all, 1e-12 }, { "global_seqlen/min", all, 1e-12 },
-                      { "global_seqlen/max", all, 1e-12 }, { "global_seqlen/minmax_diff", 0, 0 },
-                      { "global_seqlen/balanced_min", all, 1e-12 },
-                      { "global_seqlen/balanced_max", all, 1e-12 },
-                      { "filter/generated_groups", 4, 0 }, { "filter/kept_groups", 4, 0 },
-                      { "filter/tries", 1, 0 }, { "epoch/id", step / 2, 0 },
-                      { "epoch/iter_num", 2, 0 }, { "epoch/skip_gid_count", 0, 0 });
-        CHECK_METRICS("run", step, { "aepo/hwe_frac", s.marked / s.tokens, 1e-6 },
-                      { "rollout/entropy", s.entropy / s.tokens, 6e-3 },
-                      { "actor/entropy", s.entropy / s.tokens, 6e-3 },
-                      { "actor/ratio_mean", 1, 1e-6 }, { "exact/rollout_train_max_abs", 0, 0 });
-        double counted = 0, right = 0, marked = 0;
-        for (int d = 0; d < 3; d++) {
-            char name[64];
-            snprintf(name, sizeof name, "reward/%s/count", difficulties[d]);
-            double count = e2e_metric("run", step, name);
-            if (isnan(count)) continue;
-            counted += count;
-            snprintf(name, sizeof name, "reward/%s/accuracy", difficulties[d]);
-            right += count * e2e_metric("run", step, name);
-            snprintf(name, sizeof name, "aepo/hwe_num/%s", difficulties[d]);
-            marked += count * e2e_metric("run", step, name);
-        }
-        CHECK_EQ(counted, 16);
-        CHECK_NEAR(right, s.accuracy, 1e-5);
-        CHECK_NEAR(marked, s.marked, 1e-5);
-        CHECK(e2e_metric("run", step, "aepo/tau") > 0 &&
-              e2e_metric("run", step, "actor/entropy_loss") > 0 &&
-              e2e_metric("run", step, "actor/grad_norm") > 0);
+        double all = e2e_metric("run", step, "prompt_length/mean") * 16 + s.tokens;
+        check_answers("run", step, &s);
+        check_batch("run", step, all);
+        check_difficulties("run", step, &s);
         check_speed("run", step, s.tokens, all);
         lengths += e2e_metric("run", step, "prompt_length/max") -
                    e2e_metric("run", step, "prompt_length/min");
@@ -686,8 +705,7 @@ TEST(supervised_validation_alone_takes_the_latest_checkpoint)
 
 TEST_MPI(two_ranks_validate_alone_what_one_does)
 {
-    if (test_shell(NULL, "command -v mpirun && ldd '%s' | grep libmpi", test_program()) != 0)
-        SKIP("built without MPI, or no mpirun here");
+    E2E_NEEDS_MPI();
     ares_str out = { 0 };
     char path[700];
     trained(SHAPED);

@@ -121,8 +121,7 @@ TEST(validation_tells_the_means_of_the_answers_in_its_file)
 
 TEST_MPI(two_ranks_tell_the_means_of_the_answers_in_their_file)
 {
-    if (test_shell(NULL, "command -v mpirun && ldd '%s' | grep libmpi", test_program()) != 0)
-        SKIP("built without MPI, or no mpirun here");
+    E2E_NEEDS_MPI();
     REQUIRE(runs("two", "--ranks 2", "trainer.threads=1"));
     check_validation("two", 0);
 }

@@ -1,4 +1,4 @@
-/* AEPO at work, as the metrics of a run show it. */
+/* Checks by the metrics of a run that every part of AEPO had an effect. */
 #ifndef TESTS_AT_WORK_H
 #define TESTS_AT_WORK_H
 
@@ -16,7 +16,7 @@ static inline const char *of_bucket(const char *prefix, int k, const char *suffi
     return name;
 }
 
-/* The metric was there in some steps and was not always the same. */
+/* Whether the metric was reported in several steps and was not always the same. */
 static inline bool moved(const char *run, int steps, const char *name)
 {
     double first = NAN;
@@ -36,7 +36,7 @@ static inline double most(const char *run, int steps, const char *name)
 }
 
 /*
- * Tau, targets, alphas and lambdas move, groups are drawn again, and every difficulty has prompts
+ * Tau, targets, alphas and lambdas change, groups are drawn again, and each difficulty has prompts
  * and HWE tokens.
  */
 static inline void check_at_work(const char *run, int steps)

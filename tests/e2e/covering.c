@@ -1,7 +1,7 @@
 /*
- * Greedy, as in AETG (Cohen et al., IEEE TSE 23(7), 1997): each combination starts from a pair
- * that none has yet, and every further factor takes the level that makes most new pairs. The best
- * of some such combinations is taken.
+ * A greedy search, as in AETG (Cohen et al., IEEE TSE 23(7), 1997): each combination starts from a
+ * pair that no combination has yet, and each further factor takes the level that gives most new
+ * pairs. Several such combinations are made, and the best of them is kept.
  */
 #include "covering.h"
 
@@ -48,8 +48,8 @@ static int news(const search *s, const int *row, int f, int level)
 }
 
 /*
- * Fills what is -1, with nothing dull; the number of new pairs, or -1 where some factor has no
- * level that fits.
+ * Chooses a level for each factor that has -1, never one that hides pairs. Gives the number of new
+ * pairs, or -1 where some factor has no level that fits.
  */
 static int fill(search *s, int *row)
 {
@@ -87,7 +87,7 @@ static void take(search *s, const int *row)
     memcpy(c->row[c->rows++], row, sizeof c->row[0]);
 }
 
-/* The best of some combinations that hold this pair. */
+/* Adds the best of several combinations that contain this pair. */
 static bool add(search *s, int f, int level, int g, int other)
 {
     int best[COVERING_FACTORS], most = -1;

@@ -1,5 +1,7 @@
-/* Few combinations that hold every pair of levels of some factors, but for pairs that exclude
- * each other. */
+/*
+ * A small set of combinations that together contain every pair of levels of some factors, except
+ * pairs that exclude each other.
+ */
 #ifndef TESTS_COVERING_H
 #define TESTS_COVERING_H
 
@@ -11,12 +13,14 @@ enum { COVERING_FACTORS = 20, COVERING_LEVELS = 20, COVERING_ROWS = 400 };
 typedef struct covering {
     int factors, levels[COVERING_FACTORS];
     bool (*excluded)(int f, int level, int g, int other); /* in either order */
-    bool (*dull)(int f, int level); /* a combination with it shows its own pairs only */
+    bool (*dull)(int f, int level);                 /* combinations with it test only its pairs */
     int rows, row[COVERING_ROWS][COVERING_FACTORS]; /* written */
 } covering;
 
-/* Makes c->row, the same for the same seed. pairs: also every pair of levels; false: every
- * level alone. A pair that fits into no combination though it is not excluded ends it: false,
- * with the pair in c->row[c->rows], where other factors have -1. */
+/*
+ * Fills c->row; the same seed gives the same rows. pairs: cover every pair of levels, not only
+ * every level. false: a pair fits into no combination though it is not excluded; c->row[c->rows]
+ * then has this pair, and -1 for the other factors.
+ */
 bool covering_make(covering *c, bool pairs, uint64_t seed);
 #endif

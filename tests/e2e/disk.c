@@ -1,4 +1,6 @@
-/* Folders as two lists of names, now and when last synced; nodes are freed with the disk. */
+/*
+ * A folder has two lists of names: now, and when it was last synced. Nodes are freed with the disk.
+ */
 #include "disk.h"
 
 #include <stdio.h>
@@ -13,11 +15,11 @@ typedef struct entries {
 } entries;
 
 struct disk_node {
-    bool dirty; /* a file with bytes that are not synced */
+    bool dirty; /* a file that has bytes which are not synced */
     int lines, synced_lines;
     char text[64];
     entries now, synced; /* of a folder */
-    disk_node *next;     /* of all, to be freed */
+    disk_node *next;     /* in the list of all nodes */
 };
 
 struct disk {
@@ -33,7 +35,7 @@ static disk_node *find(const entries *list, const char *name, size_t len)
     return NULL;
 }
 
-/* node NULL: takes the name away. */
+/* Sets the entry of a name; node NULL removes it. */
 static void set(entries *list, const char *name, disk_node *node)
 {
     int i = 0;
@@ -74,7 +76,7 @@ void disk_free(disk *d)
     ares_free(d);
 }
 
-/* Down the path; safe: where both lists agree. */
+/* Follows the path; safe: only as far as both lists agree. */
 static const disk_node *walk(const disk *d, const disk_node *at, const char *path, bool safe)
 {
     if (!at) at = &d->top;
@@ -123,7 +125,7 @@ const char *disk_text(const disk_node *file)
     return file->text;
 }
 
-/* The folder of an absolute path below the root, and its name there. */
+/* The folder that contains an absolute path below the root; name: the last part of the path. */
 static disk_node *folder_of(disk *d, const char *path, const char **name)
 {
     char folder[1024];
@@ -160,7 +162,7 @@ bool disk_play(disk *d, const char *line)
                    line))
         return false;
     const char *name, *other_name;
-    /* nothing else befalls the root */
+    /* the root itself is only ever synced */
     if (strcmp(path, d->root) == 0) return sync_node(&d->top), true;
     disk_node *folder = folder_of(d, path, &name);
     if (!CHECK_MSG(folder, "no folder for: %s", line)) return false;

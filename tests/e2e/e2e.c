@@ -162,7 +162,7 @@ void e2e_values(const char *file, const char *key, ares_str *out)
     ares_arena arena = { 0 };
     int64_t n;
     const ares_json **rows = rows_of(&arena, test_file(file), &n);
-    ares_str_add_char(out, ' '); /* a text, also where there is no row */
+    ares_str_add_char(out, ' '); /* so that data is not NULL where there is no row */
     ares_str_clear(out);
     for (int64_t i = 0; i < n; i++) {
         const ares_json *v = ares_json_get(rows[i], key);
@@ -181,7 +181,7 @@ bool e2e_of_speed(ares_view key)
            ares_view_is(key, "rollout/forward_passes") || ares_view_is(key, "rollout/preemptions");
 }
 
-/* Every metric of x but those of speed is in y, with the same value; how many. */
+/* Counts the metrics of x that y has with the same value, except those of e2e_of_speed. */
 static int64_t within(const ares_json *x, const ares_json *y, const char *run, const char *other,
                       int64_t row)
 {
@@ -218,7 +218,7 @@ static bool same_metrics(const char *a, const char *b)
     for (int64_t i = 0; i < n && same; i++) {
         int64_t both = within(x[i], y[i], a, b, i), other = members(y[i]);
         same = both == members(x[i]) && both == other;
-        if (both < other) within(y[i], x[i], b, a, i); /* to tell which */
+        if (both < other) within(y[i], x[i], b, a, i); /* to name the metric that differs */
         compared += both;
     }
     same = same && CHECK(compared > 5 * n);
@@ -226,7 +226,7 @@ static bool same_metrics(const char *a, const char *b)
     return same;
 }
 
-/* Two folders, file by file and byte by byte. */
+/* Whether a folder of two runs has the same files with the same bytes. */
 static bool same_files(const char *a, const char *b, const char *folder)
 {
     ares_str out = { 0 };

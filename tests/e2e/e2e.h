@@ -1,55 +1,63 @@
 /*
- * What the end-to-end tests share: a model that trains in milliseconds, the run that trains it, and
- * a look at what it left.
+ * What the end-to-end tests share: a model that trains in milliseconds, runs that train it, and
+ * functions that read what a run has written.
  */
 #ifndef TESTS_E2E_H
 #define TESTS_E2E_H
 
 #include "test.h"
 
-/* A random model of 41,248 parameters in this test's folder. */
+/* A model with 41,248 random parameters, made in this test's folder. */
 const char *e2e_model(void);
 
-/* Runs the program's own words through the shell, after "'.../ares-train' ". */
+/*
+ * Runs ares-train with these arguments through the shell, in the root of the sources; gives its
+ * exit status. out (may be NULL) gets what is printed.
+ */
 int e2e_program(ares_str *out, const char *format, ...) ARES_PRINTF(2, 3);
 
 /*
- * The words of a training run of that model on examples/data/sums: 4 prompts x 4 samples, 12
- * tokens, a reward that moves. run: a name in this test's folder. Lives until the test ends.
+ * The arguments of a training run (the path of a configuration file) of that model on
+ * examples/data/sums: 4 prompts x 4 samples, 12 tokens each, with a reward that varies. run: the
+ * name of the run in this test's folder. The text is valid until the test ends.
  */
 const char *e2e_train_words(const char *run);
 const char *e2e_sft_words(const char *run);
 
 /*
- * Starts a command in the background, sends the signal once metrics.jsonl of the run has so many
- * rows, waits; the command's exit status. What it printed is in test_file(run) + ".out".
+ * Starts the program in the background, sends the signal as soon as metrics.jsonl of the run has so
+ * many rows, and waits. Gives the exit status. What was printed is in test_file(run) + ".out".
  */
 int e2e_stop(const char *run, const char *signal, int rows, const char *format, ...)
     ARES_PRINTF(4, 5);
 
 /*
- * Takes a finished run back to its checkpoint of `step`, as a kill right after it would have left
- * it: later checkpoints, rows and rollouts are gone. The first call moves the run to
- * test_file(whole), later ones begin from there. The words of the run must keep every checkpoint
- * (trainer.save_freq=1).
+ * Takes a finished run back to its checkpoint of `step`, to the state in which a kill right after
+ * that checkpoint would have left it: later checkpoints, rows and rollouts are removed. The first
+ * call moves the run to test_file(whole); later calls begin from that copy. The run must keep every
+ * checkpoint (trainer.save_freq=1).
  */
 bool e2e_go_back(const char *run, const char *whole, int step);
 
-/* A metric of a run at a step; NaN: none. */
+/* The value of a metric at a step of a run; NaN where there is none. */
 double e2e_metric(const char *run, int64_t step, const char *name);
 
-/* What the rows of a file of JSON lines in this test's folder say of a key, in the file's order:
- * " 1 2 2", texts as they are. */
+/*
+ * The values of a key in all rows of a JSON-lines file in this test's folder, in the order of the
+ * file, a blank before each: " 1 2 2". Strings are written without quotes.
+ */
 void e2e_values(const char *file, const char *key, ares_str *out);
-/* The lines of a run's JSON-lines file ("rollouts/step_000001.jsonl"), in the arena. */
+/* The rows of a JSON-lines file of a run ("rollouts/step_000001.jsonl"), in the arena. */
 const ares_json **e2e_rows(ares_arena *arena, const char *run, const char *file, int64_t *n);
-double e2e_number(const ares_json *row, const char *key); /* NaN: null or none */
+double e2e_number(const ares_json *row, const char *key); /* NaN where it is null or missing */
 
-/* Metrics of times, and those that tell how the work was cut. */
+/* Whether the metric is a time, or depends on how the work was divided. */
 bool e2e_of_speed(ares_view key);
 
-/* Two runs hold the same: every file of a checkpoint (critic and controls too), every metric of
- * either but times and rates, every rollout. */
+/*
+ * Checks that two runs are equal: every file of the checkpoint of `step` (critic and controls
+ * included), every rollout, and every metric except times and rates.
+ */
 bool e2e_same_runs(const char *a, const char *b, int step);
 
 /* Whether two runs have the same rows in rollouts/ of a step, in any order; and at least one. */
@@ -62,6 +70,6 @@ bool e2e_has_mpi(void);
         if (!e2e_has_mpi()) SKIP("built without MPI, or no mpirun here"); \
     } while (0)
 
-/* Writes a file of this test; its path. */
+/* Writes a file in this test's folder; gives its path. */
 const char *e2e_write(const char *name, const char *text);
 #endif

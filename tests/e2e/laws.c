@@ -34,7 +34,7 @@ static bool near(double a, double b, double tolerance)
     return fabs(a - b) <= tolerance * fmax(1e-2, fmax(fabs(a), fabs(b)));
 }
 
-/* Absent metrics say nothing: a law of them holds. */
+/* A law about an absent metric (NaN) holds; conditions are written so that NaN passes. */
 #define LAW(held, ...)                                            \
     do {                                                          \
         if (!(held)) good = CHECK_MSG(held, __VA_ARGS__) && good; \
@@ -71,7 +71,10 @@ static bool never_negative(ares_view key)
     return false;
 }
 
-/* Each number by itself. null: of nothing, as the accuracy of an empty bin. */
+/*
+ * Checks each number by itself. null is allowed where a mean is over nothing, such as the accuracy
+ * of an empty bin.
+ */
 static bool numbers(const ares_json *row, const char *where)
 {
     bool good = true;
@@ -98,7 +101,7 @@ static bool numbers(const ares_json *row, const char *where)
     return good;
 }
 
-/* What is a sum of others. */
+/* Checks metrics that are sums of others. */
 static bool sums(const ares_json *row, const char *where)
 {
     bool good = true;
@@ -134,7 +137,7 @@ static bool sums(const ares_json *row, const char *where)
     return good;
 }
 
-/* The loss is its terms: an entropy bonus has the weight entropy_coeff where it has one. */
+/* Checks that the loss is the sum of its terms; entropy_coeff is 0 without an entropy bonus. */
 static bool terms(const ares_json *row, double entropy_coeff, const char *where)
 {
     bool good = true;
@@ -150,7 +153,7 @@ static bool terms(const ares_json *row, double entropy_coeff, const char *where)
     return good;
 }
 
-/* AEPO's difficulties divide the samples that count. */
+/* Checks that each sample that counts belongs to one of AEPO's difficulties. */
 static bool by_difficulty(const ares_json *row, const char *where)
 {
     bool good = true, any = false;
@@ -249,7 +252,7 @@ static bool same_value(const ares_json *a, const ares_json *b, double tolerance)
     return tolerance > 0 ? near(a->number, b->number, tolerance) : a->number == b->number;
 }
 
-/* The keys of a, in b. */
+/* Checks that b has the keys of a, with the same values. */
 static bool all_there(const ares_json *a, const ares_json *b, double tolerance,
                       const char *const *without, const char *where)
 {

@@ -1,17 +1,24 @@
-/* What holds for the metrics of every run. */
+/* Properties that the metrics of every run have. */
 #ifndef TESTS_LAWS_H
 #define TESTS_LAWS_H
 
 #include "e2e.h"
 
-/* Checks all rows of a run; steps: as many there must be. where: said in a failed check. */
+/*
+ * Checks all rows of a run, which must have `steps` steps. where: named in the message of a failed
+ * check.
+ */
 bool laws_hold(const char *run, int steps, double entropy_coeff, const char *where);
-/* Where no filter drops groups and answers that did not finish are masked: means of the metrics
- * are those of the others, in rollouts/. */
+/*
+ * For runs in which no filter drops groups and unfinished answers are masked: checks that means
+ * among the metrics are those of the finished answers in rollouts/.
+ */
 bool laws_of_finished(const char *run, int steps, const char *where);
-/* Every metric but those of speed is the same in both runs. tolerance 0: bit for bit; else
- * relative, of 0.01 at least. without: parts of names that are left out, up to a NULL; NULL:
- * none. rows: how many are compared. */
+/*
+ * Checks that the first `rows` rows of two runs have the same metrics, except those of
+ * e2e_of_speed. tolerance: 0 for the same bits, otherwise relative (a value below 0.01 counts as
+ * 0.01). without: parts of names to be left out, ended by NULL; NULL: none.
+ */
 bool laws_same(const char *a, const char *b, int rows, double tolerance, const char *const *without,
                const char *where);
 #endif

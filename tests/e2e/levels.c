@@ -1,4 +1,4 @@
-/* What is combined by hand, and what follows from the program's own lists. */
+/* The levels that are written by hand, and those that follow from the program's own lists. */
 #include "levels.h"
 
 #include "ares/algo_adv.h"
@@ -13,7 +13,7 @@
     "algorithm.aepo=true worker.actor.dynamic_kl_loss=true " \
     "algorithm.difficulty_aware_kl_penalty=true "
 
-/* The first level of a factor goes with everything, an estimator's apart. */
+/* The first level of each factor goes with everything, except the estimator's. */
 static const factor written[FACTORS] = {
     [ESTIMATOR] = { "estimator", 0, { { 0 } } },
     [LOSS] = { "loss", 0, { { 0 } } },
@@ -213,7 +213,7 @@ static const factor written[FACTORS] = {
                 } },
 };
 
-/* Pairs that make no sense: said is part of the message. */
+/* Pairs that make no sense and are refused; the text is part of the message. */
 const rule levels_refused[] = {
     { COMPARES, ONE_ANSWER, "compares the responses of a prompt; set 2 or more" },
     { NOT_GRPO, OF_GRPO, "does not take it; set algorithm.adv_estimator to grpo" },
@@ -224,7 +224,7 @@ const rule levels_refused[] = {
     { NO_CRITIC, WARMS_UP, "has no critic" },
     { WARMS_UP, OF_GRPO, "has no critic" },
     { ONE_ANSWER, OF_GRPO,
-      "does not take it; set algorithm.adv_estimator to grpo" }, /* which compares */
+      "does not take it; set algorithm.adv_estimator to grpo" }, /* grpo compares */
     { BASELINE, SHAPED,
       "compares answers with a greedy one, whose score the reward 'aepo' does not shape" },
     { OF_MINI_BATCH, STOPS_MICRO, "is of the mini-batch as a whole" },
@@ -242,7 +242,7 @@ const rule levels_refused[] = {
     { 0, 0, NULL },
 };
 
-/* Pairs that train as if one of them were not there, and say so. */
+/* Pairs in which one level has no effect; the program warns about it. */
 const rule levels_told[] = {
     { ADAPTIVE_KL, LOSS_KL,
       "has no effect: it steers a KL in the reward, and algorithm.use_kl_loss leaves none there" },
@@ -254,7 +254,7 @@ const rule levels_told[] = {
     { 0, 0, NULL },
 };
 
-/* Levels that no other makes sense of. */
+/* Levels that are refused with every other level. */
 const lone levels_never[] = {
     { LOSS, "vapor",
       "needs forward passes over the chosen and rejected answers of each row, which this trainer "
@@ -266,7 +266,7 @@ const lone levels_never[] = {
 /* ---------------------------------------------------------------- the program's own lists */
 factor factors[FACTORS];
 
-static char text[16000], *text_end; /* names and words of levels; every build begins anew */
+static char text[16000], *text_end; /* texts of levels; each levels_build starts anew */
 
 static const char *keep(const char *format, const char *a)
 {
@@ -305,7 +305,10 @@ static uint64_t of_estimator(const ares_adv *a)
     return tags;
 }
 
-/* Options without which an entry would do nothing on a model of such even chances. */
+/*
+ * Options without which an entry would have no effect on a model whose tokens are nearly equally
+ * likely.
+ */
 static const char *words_of_loss(const char *name)
 {
     if (strcmp(name, "clip_cov") == 0)

@@ -1,13 +1,16 @@
-/* The table of combinations: factors, their levels, and the pairs that are refused or told. */
+/*
+ * The table of combinations: factors, their levels, and the pairs that are refused or have no
+ * effect.
+ */
 #ifndef TESTS_LEVELS_H
 #define TESTS_LEVELS_H
 
 #include "ares/core.h"
 #include "covering.h"
 
-/* What a level is or asks for, for the rules. */
-#define DULL (UINT64_C(1) << 36)    /* next to nothing is learnt, whatever else is set */
-#define COMPARES (UINT64_C(1) << 0) /* of estimators */
+/* Properties of levels, to which the rules refer. */
+#define DULL (UINT64_C(1) << 36)    /* almost nothing is learnt, whatever else is set */
+#define COMPARES (UINT64_C(1) << 0) /* an estimator that compares the answers of a group */
 #define NO_CRITIC (UINT64_C(1) << 1)
 #define BASELINE (UINT64_C(1) << 2)
 #define NOT_GRPO (UINT64_C(1) << 3)
@@ -32,17 +35,17 @@
 #define GAMMA (UINT64_C(1) << 22)
 #define LAM (UINT64_C(1) << 23)
 #define TURNS (UINT64_C(1) << 24)
-#define CORRECTS (UINT64_C(1) << 25) /* the difference of rollout and trainer */
+#define CORRECTS (UINT64_C(1) << 25) /* corrects the difference between rollout and trainer */
 #define CORRECTS_TOO (UINT64_C(1) << 26)
 #define STOPS_MICRO (UINT64_C(1) << 27)
 #define SAME_PROMPT (UINT64_C(1) << 28)
 #define FILLS (UINT64_C(1) << 29)
 #define WARMS_UP (UINT64_C(1) << 30)
-#define MASKS (UINT64_C(1) << 31) /* answers that did not finish */
+#define MASKS (UINT64_C(1) << 31) /* masks answers that did not finish */
 #define DROPS (UINT64_C(1) << 32)
 #define MINI (UINT64_C(1) << 33) /* several mini-batches */
 #define ENTROPY (UINT64_C(1) << 35)
-#define BY_RANK (UINT64_C(1) << 34) /* a cut by mini-batch or rank is seen in the result */
+#define BY_RANK (UINT64_C(1) << 34) /* depends on how micro-batches or ranks divide a batch */
 
 typedef struct level {
     const char *name, *words;
@@ -84,18 +87,21 @@ typedef struct lone {
     const char *name, *said;
 } lone;
 
-/* Two verifiers, and maybe more. */
+/* Two verifiers, and those of `more`. */
 #define REWARD(more)                                                                               \
     "'worker.reward.rewards=[{name: random}, {name: format, pattern: \".*[0-9].*\", weight: 0.5, " \
     "finished: false}" more "]' "
 
-extern factor factors[FACTORS];                    /* of levels_build */
-extern const rule levels_refused[], levels_told[]; /* up to one without a message */
-extern const lone levels_never[];                  /* levels that go with nothing */
+extern factor factors[FACTORS];                    /* filled by levels_build */
+extern const rule levels_refused[], levels_told[]; /* ended by one without a message */
+extern const lone levels_never[];                  /* levels that are refused with every other */
 
-/* Puts the program's own lists behind the levels that are written down; again: afresh. */
+/*
+ * Fills `factors`: the levels written by hand, then those of the program's own lists. again: even
+ * if it is filled already.
+ */
 void levels_build(bool again);
-/* The rule for a pair of tags, in either order; NULL: none. */
+/* The rule that a pair of tags meets, in either order; NULL where there is none. */
 const rule *levels_rule(const rule *rules, uint64_t a, uint64_t b);
 /* The tables of docs/testing.md. */
 void levels_print(ares_str *out);

@@ -1,23 +1,22 @@
 /*
- * What base.yaml promises of each option, as a run shows it.
+ * For each option of configs/base.yaml, what a run shows of the effect that base.yaml promises.
  *
- * A situation is a run of e2e_train_words with these words. An entry runs its situation once more
- * with option=value and says what must be seen, in conditions with "; " between:
+ * A situation is a run of e2e_train_words with the options given here. An entry runs its situation
+ * a second time with option=value added, and `seen` says what must be seen, as conditions separated
+ * by "; ":
  *
- *   actor/lr@2 == 2 * base:actor/lr   metrics (of step 1 unless named) of this run, and base: of
- *                                     its situation's; one that is not there is NaN, and no
- *                                     condition holds. == and != compare f64, ~ to 1e-5. Also
- *                                     what a checkpoint holds: of_checkpoint
- *   there NAME; absent NAME           a metric
- *   same                              every metric but those of speed, every answer and the
- *                                     checkpoint have the bits of the situation's run
- *   says TEXT; says not TEXT          what is printed with the option alone, or without it alone
- *   fails CODE TEXT                   the run is refused, or ends, with this exit code and text
- *   $ COMMAND                         of the shell, the last condition: $RUN, $BASE, rollouts,
- *                                     base_rollouts, column KEY
+ *   actor/lr@2 == 2 * base:actor/lr   metrics of this run, and with base: of the situation's run,
+ *                                     at step 1 unless another is named. An absent metric is NaN,
+ *                                     and no condition on it holds. == and != compare f64, ~ to
+ * 1e-5. Also numbers of a checkpoint: see of_checkpoint there NAME; absent NAME           the
+ * metric is there, or is not same                              every metric except those of speed,
+ * every answer and the checkpoint have the same bits as in the situation's run says TEXT; says not
+ * TEXT          printed with the option only, or without it only fails CODE TEXT the run is
+ * refused, or ends, with this exit code and text $ COMMAND                         a shell command,
+ * only as the last condition. It may use $RUN, $BASE, rollouts, base_rollouts, column KEY
  *
- * An entry without a value is seen elsewhere: `in` names the test program and `seen` the test; or
- * `in` is "-" and `seen` says why no test can see it.
+ * An entry without a value is tested elsewhere: `in` names the test program and `seen` the test. If
+ * `in` is "-", `seen` says why no test can show the option.
  */
 #ifndef TESTS_OPTIONS_H
 #define TESTS_OPTIONS_H
@@ -31,7 +30,10 @@ typedef struct option_case {
     const char *option, *value, *in, *seen;
 } option_case;
 
-/* Right or wrong by the answer's text alone; answers of many lengths. */
+/*
+ * The score depends on the answer's text alone. Answers end at a letter, so that they have many
+ * lengths.
+ */
 #define RANDOM "'worker.reward.rewards=[{name: random}]' worker.reward.accuracy=random "
 #define LENGTHS                                                                                   \
     "'worker.rollout.stop=[a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r, s, t, u, v, w, x, " \

@@ -1,9 +1,11 @@
 /*
- * Whole AEPO runs: the pass over all prompts, groups drawn again, entropy reward, dynamic KL; what
- * they leave behind; stopped at any instant and gone on with; on two ranks. Most runs judge answers
- * by chance (the same for the same answer), which makes prompts of all difficulties without a model
- * that has learnt anything. Seen to fail: with the rewards of the bootstrap pass counted on into
- * step 1, with the row of a step written behind its checkpoint (a kill between the two lost it).
+ * Whole AEPO runs: the bootstrap pass over all prompts, groups drawn again, entropy reward, dynamic
+ * KL; what a run writes; runs killed at any instant and resumed; runs on two ranks. Most runs judge
+ * answers at random (the same answer gets the same score), which makes prompts of all difficulties
+ * without a model that has learnt anything.
+ *
+ * These tests failed when the rewards of the bootstrap pass were counted again in step 1, and when
+ * the row of a step was written after its checkpoint (a kill between the two lost it).
  */
 #include "ares/io.h"
 #include "at_work.h"
@@ -25,8 +27,9 @@ static const char *write_rows(const char *name, int n, const char *gid)
 }
 
 /*
- * A run of all of AEPO: 4 prompts x 4 samples of at most 12 tokens, of which two groups make an
- * update. Bootstrap batches of 5 divide neither the rows nor two ranks.
+ * The arguments of a run with every part of AEPO: 4 prompts x 4 samples of at most 12 tokens; two
+ * groups make an update. Bootstrap batches of 5 divide neither the rows nor the work of two ranks
+ * evenly.
  */
 static const char *words(const char *run)
 {
@@ -64,8 +67,9 @@ static bool runs(ares_str *out, const char *run, const char *more)
 }
 
 /*
- * Rows of a step: the runs of hwe lie inside the answer, kl_weight covers it whole with one of two
- * weights, and is lower where the entropies behind a token are high. How many tokens are marked.
+ * Checks the rows of a step: the spans in hwe lie inside the answer; kl_weight covers the whole
+ * answer with one of two weights, the lower one where the entropies after a token are high. Gives
+ * the number of marked tokens.
  */
 static int64_t check_rows(const char *run, int step)
 {
@@ -86,7 +90,7 @@ static int64_t check_rows(const char *run, int step)
         double lambda = 0;
         int64_t covered = 0, high = 0, low = 0;
         for (int64_t i = 0; i < hwe->count; i++) {
-            /* the window behind must be whole */
+            /* the window after a token must be whole */
             CHECK(hwe->items[i].items[0].integer + hwe->items[i].items[1].integer <= n - 2);
             high += hwe->items[i].items[1].integer;
         }
@@ -108,9 +112,9 @@ static int64_t check_rows(const char *run, int step)
 }
 
 /*
- * rollout/generated_tokens is of everything that was sampled: 24 prompts x 4 in the pass, then what
- * each step drew. Every prompt of the pass has four answers, so the mean lengths of the
- * difficulties add up to it.
+ * Checks that rollout/generated_tokens counts every sampled token: 24 prompts x 4 answers in the
+ * bootstrap pass, then what each step drew. Each prompt of the pass has four answers, so the mean
+ * lengths of the difficulties add up to the total.
  */
 static void check_generated(const char *run)
 {
@@ -149,8 +153,8 @@ TEST(a_run_leaves_all_of_aepo_at_work)
 /* ---------------------------------------------------------------- stopped and gone on with */
 
 /*
- * Starts the run, kills it as soon as the shell's condition holds ($dir is the run's folder), and
- * says whether it was still alive.
+ * Starts the run and kills it as soon as the shell condition holds ($dir is the run's folder).
+ * False where the run had ended before.
  */
 static bool kill_when(const char *run, const char *condition, const char *more)
 {
@@ -162,7 +166,7 @@ static bool kill_when(const char *run, const char *condition, const char *more)
                       condition) == 0;
 }
 
-/* Tells the same of the adaptive state, too. */
+/* Checks that two runs are equal, including the adaptive state. */
 static void same(const char *a, const char *b, int steps)
 {
     char file[2][120];
@@ -201,8 +205,8 @@ TEST(a_complete_bootstrap_pass_is_not_repeated)
 }
 
 /*
- * A batch of groups with two right answers of four is filled by some three draws, so that most of a
- * step is drawing again.
+ * Only groups with two right answers of four are kept, so a batch takes about three draws, and most
+ * of a step is drawing again.
  */
 #define REFILLS "trainer.save_freq=4 algorithm.filter_low=0.3 algorithm.filter_high=0.7"
 #define MANY REFILLS " trainer.max_steps=120 trainer.val_freq=20"
@@ -212,7 +216,7 @@ TEST(a_run_killed_at_a_dozen_instants_ends_as_if_it_never_was)
     char condition[120];
     int killed = 0;
     for (int i = 0; i < 12; i++) {
-        /* somewhere in a step after it */
+        /* kills somewhere in the step after row 9 * i */
         snprintf(condition, sizeof condition,
                  "test \"$(cat \"$dir/metrics.jsonl\" 2>/dev/null | wc -l)\" -ge %d", 9 * i);
         killed += kill_when("part", condition, MANY);
@@ -307,7 +311,7 @@ TEST(the_state_of_another_data_set_is_refused)
     CHECK_EQ(e2e_program(&out, "--force --config '%s' trainer.save_freq=2 trainer.max_steps=200",
                          test_file("aepo_saved.yaml")),
              0);
-    /* gone on with, not begun anew */
+    /* resumed, not started anew */
     CHECK(!strstr(out.data, "step 1/200") && ares_file_exists(test_file("saved/DONE")));
     ares_str_clear(&out);
     CHECK(kill_when("begun", "test -e \"$dir/bootstrap.json\"",
@@ -321,8 +325,8 @@ TEST(the_state_of_another_data_set_is_refused)
 }
 
 /*
- * The model of the run's configuration is made anew from another seed: the reference would not be
- * the one the run began with.
+ * The model of the run's configuration is made again from another seed: the reference would not be
+ * the model with which the run began.
  */
 TEST(the_state_of_another_model_is_refused)
 {
@@ -358,7 +362,7 @@ TEST(the_state_of_another_model_is_refused)
 /* ---------------------------------------------------------------- discarded answers */
 
 /*
- * What fills a batch and teaches nothing has no part in AEPO's memory, its metrics or those of the
+ * Groups that only fill the batch change neither AEPO's state nor its metrics nor those of the
  * batch.
  */
 TEST(groups_that_only_fill_the_batch_count_nowhere)
@@ -402,8 +406,8 @@ TEST(groups_that_only_fill_the_batch_count_nowhere)
 }
 
 /*
- * Every answer has 12 tokens, where 1 is allowed: nothing is learnt of it, in the bootstrap pass
- * and in training.
+ * Every answer has 12 tokens and 1 is allowed: nothing is learnt from it, neither in the bootstrap
+ * pass nor in training.
  */
 TEST(a_run_whose_answers_are_all_discarded_learns_nothing_and_goes_on)
 {
@@ -428,7 +432,7 @@ TEST(a_run_whose_answers_are_all_discarded_learns_nothing_and_goes_on)
 }
 
 /*
- * Wrong answers get a part of the entropy score, and the greedy one that they are compared with
+ * Wrong answers get a part of the entropy score, but the greedy answer with which they are compared
  * would get none.
  */
 TEST(a_greedy_baseline_is_refused_where_scores_are_shaped)
@@ -455,7 +459,7 @@ TEST(a_greedy_baseline_is_refused_where_scores_are_shaped)
     CHECK_EQ(
         e2e_program(&out, "eval --check --config '%s' algorithm.adv_estimator=remax", words("run")),
         0);
-    /* Penalties of length are the greedy answer's, too. */
+    /* Penalties of length apply to the greedy answer too. */
     CHECK_EQ(e2e_program(&out,
                          "--check --config '%s' algorithm.adv_estimator=remax "
                          "worker.reward.reward_function=null "
@@ -526,10 +530,11 @@ TEST_MPI(two_ranks_see_the_kl_of_every_pass_as_one)
 /* ---------------- ranks, and the experiment itself */
 
 /*
- * The step has two mini-batches. Ranks add gradients up in another order, and AdamW's first step is
- * lr g / |g|: it makes a difference in the last bit of an element near 0 as large as lr. At lr 1e-2
- * the norm of the second mini-batch's gradient is then off by 1e-8 or by 2e-6, as the seed has it;
- * at 0 both are compared under the weights that the run began with.
+ * The step has two mini-batches. Ranks add up gradients in another order, and the first step of
+ * AdamW is lr g / |g|: it turns a difference in the last bit of an element near 0 into one as large
+ * as lr. At lr 1e-2 the norm of the second mini-batch's gradient then differs by 1e-8 or by 2e-6,
+ * depending on the seed; at lr 0 both mini-batches are compared under the weights with which the
+ * run began.
  */
 #define STILL "trainer.max_steps=1 trainer.threads=1 worker.actor.optim.lr=0"
 
@@ -569,8 +574,8 @@ TEST_MPI(two_ranks_begin_aepo_as_one)
 }
 
 /*
- * The studies' scripts on a copy of their folder, with the small model of these tests and runs of
- * two steps.
+ * Runs a script of the studies on a copy of their folder, with the small model of these tests and
+ * runs of two steps.
  */
 static int study(ares_str *out, const char *words)
 {
@@ -599,7 +604,7 @@ TEST_SLOW(a_study_goes_on_after_a_failure_and_skips_what_is_finished)
 {
     ares_str out = { 0 };
     CHECK_EQ(ares_dir_make(test_file("runs/AEPO/ablation/tiny/no_filtering/seed_2")), ARES_OK);
-    /* of another run: refused */
+    /* the configuration of another run: refused */
     e2e_write("runs/AEPO/ablation/tiny/no_filtering/seed_2/config.yaml", "data: {seed: 7}\n");
     CHECK_MSG(study(&out, "ablation.sh --tiny --seeds '1 2'") == 1, "%s", out.data);
     CHECK_CONTAINS(out.data, "failed: runs/AEPO/ablation/tiny/no_filtering/seed_2\n");
@@ -649,8 +654,8 @@ TEST_SLOW(the_sweeps_have_nine_variants_each)
 }
 
 /*
- * experiments/AEPO/tiny.yaml as it stands, with fewer steps: boxed sums, a model that was taught to
- * answer them.
+ * experiments/AEPO/tiny.yaml unchanged but with fewer steps: boxed sums, and a model that was
+ * trained to answer them.
  */
 TEST_SLOW(the_experiment_puts_aepo_to_work)
 {

@@ -1,6 +1,6 @@
 /*
- * What bad input gets: one message with place and remedy, exit code 2 (use) or 1 (run), no crash
- * and no hang.
+ * Bad input gives one message that names the place and the remedy, and exit code 2 (wrong use) or 1
+ * (failed run); no crash, no hang.
  */
 #include "e2e.h"
 
@@ -16,8 +16,9 @@ static int lines_of(const ares_str *s)
 }
 
 /*
- * The usual training run with `change` made by the shell beforehand (in this test's folder, M is a
- * fresh copy of the model) and `words` added ends with `code` and one line that holds `message`.
+ * Checks that the usual training run ends with `code` and one line that contains `message`. Before
+ * it the shell runs `change` in this test's folder, where M is a new copy of the model; `words` are
+ * added to the arguments.
  */
 static void refuses(const char *change, const char *words, int code, const char *message)
 {
@@ -105,9 +106,7 @@ TEST(bad_rows_are_named_with_file_and_line)
             "prompts are longer than data.max_prompt_length = 3");
 }
 
-/*
- * Models read text alone: a row with images or videos is refused, under whichever key they stand.
- */
+/* Models read text only: a row with images or videos is refused, whichever key holds them. */
 TEST(rows_of_images_and_videos_are_named_with_file_and_line)
 {
     static const struct {
@@ -132,7 +131,10 @@ TEST(rows_of_images_and_videos_are_named_with_file_and_line)
     }
 }
 
-/* Rows that no verifier can judge stop the run as they are read: in training and validation. */
+/*
+ * Checks that a row that no verifier can judge stops the run when it is read, in training and in
+ * validation.
+ */
 static void refuses_row(const char *reward, const char *row, const char *message)
 {
     char change[800], words[600], at[400];
@@ -223,7 +225,7 @@ TEST(cuda_where_there_is_none_is_told_in_a_line)
     refuses("", "trainer.device=cuda", USE, "no CUDA device");
 }
 
-/* A user's reward that misbehaves is counted and told; the run goes on with its failure score. */
+/* A user's reward that fails is counted and reported; the run continues with the failure score. */
 TEST(a_reward_command_that_misbehaves_does_not_take_the_run_along)
 {
     static const struct {

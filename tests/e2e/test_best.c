@@ -1,6 +1,6 @@
 /*
- * Which checkpoint stays as the best one, beside the newest: trainer.save_limit=1 leaves these two.
- * Each run saves and validates at every step, and the best step is looked for in its metrics.
+ * Which checkpoint is kept as the best one besides the newest; trainer.save_limit=1 leaves these
+ * two. Each run saves and validates at every step, and the best step is found from its metrics.
  */
 #include "e2e.h"
 
@@ -12,7 +12,7 @@ enum { STEPS = 6 };
     "trainer.max_steps=6 trainer.save_freq=1 trainer.val_freq=1 trainer.save_limit=1 " \
     "trainer.save_minutes=null"
 
-/* Of these steps, the first with the highest sign * metric. */
+/* The first step with the highest sign * metric. */
 static int best_by(const char *run, const char *metric, double sign)
 {
     int best = 1;
@@ -79,7 +79,10 @@ TEST(a_checkpoint_that_is_validated_as_well_as_the_best_one_does_not_replace_it)
     check_left("run", 1);
 }
 
-/* Accuracy is by chance, the reward by the form of the answer: they disagree on the best step. */
+/*
+ * Accuracy is random and the reward depends on the form of the answer, so they disagree on the best
+ * step.
+ */
 TEST(
     a_run_with_a_shaped_reward_keeps_the_most_accurate_checkpoint_and_another_run_the_best_rewarded)
 {

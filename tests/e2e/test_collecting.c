@@ -1,14 +1,15 @@
 /*
- * How the batch of a step is collected over several draws: what counts of the groups that are drawn
- * again, and which answers fill a batch that the draws leave short. The number of a prompt's draw
- * and the attempt decide what is sampled: two draws of four prompts answer as one of eight does.
+ * How the batch of a step is collected over several draws: what is counted of groups that are
+ * replaced, and which answers fill a batch that the draws leave short. What is sampled depends on
+ * the number of the prompt's draw and on the attempt: two draws of four prompts give the same
+ * answers as one draw of eight.
  */
 #include "e2e.h"
 
 #include <math.h>
 #include <stdio.h>
 
-/* Right or wrong by the answer's text alone; answers of many lengths, two for each prompt. */
+/* The score depends on the answer's text alone. Answers have many lengths; two per prompt. */
 #define BY_CHANCE                                                                          \
     "worker.rollout.n=2 'worker.rollout.stop=[a, b, c, d, e, f, g, h, i, j, k, l, m, o]' " \
     "data.shuffle=false worker.reward.accuracy=random "
@@ -22,7 +23,7 @@ static bool runs(const char *run, int steps, const char *options)
                     0);
 }
 
-/* A group of two answers is mixed, all right or all wrong. */
+/* A group of two answers is mixed, all right, or all wrong. */
 TEST(the_accuracy_of_a_step_is_of_the_answers_of_every_draw)
 {
     double draws = 0;
@@ -65,7 +66,7 @@ static const char *train_files(void)
     return words;
 }
 
-/* The rows that the checkpoint of a step says shall not come again, as bits. */
+/* The rows that, by the checkpoint of a step, must not be drawn again, as bits. */
 static unsigned too_easy(const char *run, int step)
 {
     char file[80], gid[16];
@@ -101,7 +102,7 @@ TEST(controls_learn_from_the_groups_of_every_draw)
     unsigned easy = too_easy("twice", 1);
     CHECK_EQ(easy, too_easy("once", 1));
     CHECK_MSG((easy & 0x0f) && (easy & 0xf0), "%x: prompts of both draws", easy);
-    /* answered once more, a prompt is too easy where all of its answers were right */
+    /* a prompt that is answered again is too easy where all of its answers were right */
     snprintf(words, sizeof words, DROPS_REFILLED "%s algorithm.max_resample=0", train_files());
     REQUIRE(runs("first", 1, words));
     snprintf(words, sizeof words,
@@ -144,14 +145,16 @@ TEST(prompts_that_became_too_easy_do_not_come_again)
 }
 
 /* ---------------------------------------------------------------- a batch that is filled */
-/* Nothing is ever right, so that all of a batch only fills it. */
+/* No answer is ever right, so that all groups of a batch only fill it. */
 #define HOPELESS                                                  \
     "'worker.reward.rewards=[{name: exact}]' data.shuffle=false " \
     "algorithm.filter_groups.enable=true "                        \
     "algorithm.on_exhausted=fill_masked "
 
-/* The number of answers of step 1 that two runs share; -1: not four answers to each of the
- * same four prompts. */
+/*
+ * The number of answers of step 1 that two runs have in common; -1 unless both have four answers to
+ * each of the same four prompts.
+ */
 static int shared_answers(const char *a, const char *b)
 {
     ares_arena arena = { 0 };

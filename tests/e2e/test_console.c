@@ -1,4 +1,4 @@
-/* What a run prints of a step is what its row of metrics says. */
+/* The line that a run prints for a step shows the same numbers as its row of metrics. */
 #include "e2e.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@ typedef struct shown {
     const char *label, *format, *metric;
 } shown;
 
-/* "reward 0.375  acc 0.375" of the metrics of a step; those that it has not are left out. */
+/* Writes "reward 0.375 acc 0.375" from the metrics of a step; absent metrics are left out. */
 static void line_of(const char *run, int step, const shown *of, int n, ares_str *out)
 {
     ares_str_clear(out);

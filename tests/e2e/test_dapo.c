@@ -1,20 +1,20 @@
 /*
- * DAPO's treatment of groups and of long answers: what fills the batch when draws are used up,
- * prompts that are answered again, answers that are discarded; alike with any number of ranks and
- * after any interruption. Seen to fail: with the attempt left out of the sampling key, discarded
- * answers left in their mask.
+ * DAPO's treatment of groups and of long answers: what fills the batch when the draws are used up,
+ * prompts that are answered again, answers that are discarded; the same with any number of ranks
+ * and after any interruption. These tests failed when the attempt was left out of the sampling key,
+ * and when discarded answers stayed in their mask.
  */
 #include "e2e.h"
 
 #include <math.h>
 #include <stdio.h>
 
-/* Right or wrong by the answer's text alone; answers of many lengths. */
+/* The score depends on the answer's text alone; answers have many lengths. */
 #define RANDOM                                                                                   \
     "'worker.reward.rewards=[{name: random}]' 'worker.rollout.stop=[a, b, c, d, e, f, g, h, i, " \
     "j, k, l, m, o, p, q, r, s, t, u, v, w, x, z, A, B, C, D, E, F, G, H]'"
 #define DAPO RANDOM " algorithm.filter_groups.enable=true algorithm.filter_groups.metric=score"
-/* Nothing is ever right. */
+/* No answer is ever right. */
 #define HOPELESS                                                                   \
     "'worker.reward.rewards=[{name: exact}]' algorithm.filter_groups.enable=true " \
     "algorithm.max_resample=1"
@@ -33,7 +33,7 @@ TEST(a_batch_without_an_informative_group_is_filled_and_updates_nothing)
     CHECK_EQ(e2e_metric("run", 1, "dapo/groups_kept"), 0);
     CHECK_EQ(e2e_metric("run", 1, "dapo/batch_fill"), 0);
     CHECK_EQ(e2e_metric("run", 1, "actor/empty_minibatches"), 1);
-    CHECK(isnan(e2e_metric("run", 2, "actor/grad_norm"))); /* of nothing */
+    CHECK(isnan(e2e_metric("run", 2, "actor/grad_norm"))); /* no update, so no norm */
     CHECK_EQ(runs("small", "", 1, HOPELESS " algorithm.on_exhausted=smaller_batch"), 0);
     CHECK_EQ(e2e_metric("small", 1, "actor/empty_minibatches"), 1);
 }
@@ -52,7 +52,7 @@ TEST(groups_that_only_fill_the_batch_change_no_gradient)
     CHECK(kept > 0 && kept < 4 && norm > 0);
     CHECK_EQ(e2e_metric("filled", 1, "dapo/batch_fill"), kept / 4);
     CHECK_NEAR(e2e_metric("small", 1, "actor/grad_norm"), norm, 1e-6 * norm);
-    /* what fills counts nowhere */
+    /* groups that fill the batch are not counted */
     CHECK_EQ(e2e_metric("filled", 1, "rollout/mixed_groups_frac"), 1);
     CHECK_EQ(test_shell(NULL, "test $(cat '%s' | wc -l) = 8 && test $(cat '%s' | wc -l) = %d",
                         test_file("filled/rollouts/step_000001.jsonl"),
@@ -80,7 +80,7 @@ TEST(the_same_prompts_are_answered_afresh)
         CHECK_EQ(e2e_metric("run", step, "dapo/batch_fill"), 1);
         rounds += e2e_metric("run", step, "dapo/num_gen_rounds");
     }
-    CHECK(rounds > 3); /* answered as before, a group would never change */
+    CHECK(rounds > 3); /* with the same answers a group would never become mixed */
     CHECK_EQ(runs("once", "", 1, RANDOM), 0);
     CHECK_EQ(test_shell(NULL,
                         "for run in '%s' '%s'; do grep -o '\"prompt\": *\"[^\"]*\"' "
@@ -103,9 +103,7 @@ TEST(draws_of_what_is_missing_end_with_the_batch)
     CHECK(drawn > 12);
 }
 
-/*
- * Six prompts a draw, a batch of four: what a draw gives beyond the batch is counted and left out.
- */
+/* Six prompts per draw and a batch of four: groups beyond the batch are counted and left out. */
 TEST(groups_beyond_the_batch_are_surplus)
 {
     double surplus = 0;
@@ -119,7 +117,7 @@ TEST(groups_beyond_the_batch_are_surplus)
         CHECK_EQ(kept, 4);
         CHECK_EQ(drawn, 6 * e2e_metric("run", step, "dapo/num_gen_rounds"));
         double dropped = e2e_metric("run", step, "rollout/dynamic_filter/drop_equal_scores");
-        CHECK_EQ(kept + extra + fmax(dropped, 0), drawn); /* not told where there are none */
+        CHECK_EQ(kept + extra + fmax(dropped, 0), drawn); /* absent where none was dropped */
         surplus += extra;
     }
     CHECK(surplus > 0);
@@ -159,7 +157,7 @@ TEST(longer_answers_than_the_maximum_teach_nothing)
     CHECK_EQ(e2e_metric("all", 1, "actor/empty_minibatches"), 1);
 }
 
-/* Every group of the batch has two scores among the answers that were not discarded. */
+/* Each group of the batch has two different scores among the answers that were not discarded. */
 TEST(a_group_is_informative_by_the_answers_that_are_not_discarded)
 {
     CHECK_EQ(runs("run", "", 2, DAPO " algorithm.max_length=8 algorithm.max_resample=-1"), 0);
@@ -169,7 +167,7 @@ TEST(a_group_is_informative_by_the_answers_that_are_not_discarded)
     }
 }
 
-/* Dropped or masked, an answer that is too long teaches the same: nothing. */
+/* Nothing is learnt from an answer that is too long, whether it is dropped or masked. */
 TEST(dropped_answers_are_no_rows_of_the_batch)
 {
     CHECK_EQ(runs("mask", "", 1,
@@ -191,8 +189,8 @@ TEST(dropped_answers_are_no_rows_of_the_batch)
                         test_file("drop/rollouts/step_000001.jsonl"), rows),
              0);
     /*
-     * One answer left in a group is compared with nothing, and none left is no group; no group left
-     * is no update.
+     * A group with one answer left compares it with nothing, one with no answer left is no group,
+     * and a batch without groups gives no update.
      */
     for (int most = 2; most <= 8; most += 3) {
         char words[500];
@@ -224,7 +222,8 @@ TEST(dropped_answers_are_no_rows_of_the_batch)
 }
 
 /*
- * The bytes of a run's distribution of entropies in step 1: behind its name in TensorBoard's file.
+ * The bytes of a run's distribution of entropies in step 1: those after its name in TensorBoard's
+ * file.
  */
 static void distribution(const char *run, char *out, size_t bytes)
 {
@@ -241,8 +240,8 @@ static void distribution(const char *run, char *out, size_t bytes)
 }
 
 /*
- * Masked as in a batch that holds them, or dropped from it: answers that are too long are in no
- * distribution.
+ * Answers that are too long are in no distribution, whether they are masked in the batch or dropped
+ * from it.
  */
 TEST(a_distribution_leaves_discarded_answers_out)
 {
@@ -260,7 +259,7 @@ TEST(a_distribution_leaves_discarded_answers_out)
     CHECK(memcmp(bytes[0], bytes[1], sizeof *bytes) != 0);
 }
 
-/* What is learnt from the groups is the same; which of them make a mini-batch is not. */
+/* The same groups are learnt from; only their order, and so the mini-batches, differ. */
 TEST(mini_batches_are_cut_from_a_random_order)
 {
     CHECK_EQ(
@@ -324,7 +323,7 @@ TEST(the_keys_of_length_shape_the_reward)
     ares_str_fini(&out);
 }
 
-/* Equal but for the penalty, a group has nothing to teach, whatever its answers' lengths. */
+/* A group whose answers differ only in the penalty teaches nothing, whatever their lengths. */
 TEST(a_penalty_of_length_makes_no_group_informative)
 {
     CHECK_EQ(runs("run", "", 1,
@@ -336,7 +335,7 @@ TEST(a_penalty_of_length_makes_no_group_informative)
     CHECK_EQ(e2e_metric("run", 1, "dapo/groups_kept"), 0);
 }
 
-/* The reward function of that name takes its own penalty of length. */
+/* The reward function dapo takes a penalty of length of its own. */
 #define WRONG_AND_LONG                                                                             \
     "worker.reward.rewards=null worker.reward.reward_function=dapo "                               \
     "'worker.reward.reward_function_kwargs={max_response_length: 12, overlong_buffer_length: 12, " \
@@ -352,7 +351,7 @@ TEST(the_overlong_part_of_a_reward_function_makes_no_group_informative)
                                  "algorithm.filter_groups.metric=score"),
              0);
     CHECK_EQ(e2e_metric("run", 1, "dapo/groups_kept"), 0);
-    /* weighed, and so large that a float would round the penalty off unevenly */
+    /* weighted, and so large that a float would round the penalty unevenly */
     CHECK_EQ(runs("heavy", "", 1,
                   "'worker.reward.rewards=[{name: format, finished: false, weight: 1003.3}, {name: "
                   "overlong, "
@@ -363,9 +362,7 @@ TEST(the_overlong_part_of_a_reward_function_makes_no_group_informative)
     CHECK_EQ(e2e_metric("heavy", 1, "dapo/groups_kept"), 0);
 }
 
-/*
- * Every score is 0 but for the penalty of length, so that the overall mean lies between -1 and 0.
- */
+/* Each score is 0 except for the penalty of length, so the overall mean lies between -1 and 0. */
 TEST(the_overall_score_is_filtered_with_its_penalty_of_length)
 {
     static const char *const lengths[] = {
@@ -397,7 +394,7 @@ TEST(the_overall_score_is_filtered_with_its_penalty_of_length)
     }
 }
 
-/* A limit of length stands in many places; answers beyond it are discarded, whichever it is. */
+/* A limit of length can be set in many places; answers beyond it are discarded in each case. */
 TEST(a_limit_of_length_discards_wherever_it_stands)
 {
     static const char *const places[] = {

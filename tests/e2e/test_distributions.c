@@ -1,4 +1,4 @@
-/* The distributions that TensorBoard shows of a run are those of the tokens that it sampled. */
+/* The distributions that TensorBoard shows for a run are those of the tokens that it sampled. */
 #include "e2e.h"
 #include "events.h"
 
@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 enum { BINS = 60, STEPS = 3 };
-static const double NATS = 12; /* where the last bin ends; bins widen with the square */
+static const double NATS = 12; /* where the last bin ends; the edges grow with the square */
 
 static double edge_of(int i)
 {
@@ -20,8 +20,10 @@ static int bin_of(double x)
     return i;
 }
 
-/* The distribution of that name and step: what stands beside its bins (least, most, number, sum,
- * sum of squares), and its bins. */
+/*
+ * The distribution with this name at this step: its moments (least, most, number, sum, sum of
+ * squares) and its bins. False where there is none.
+ */
 static bool distribution(const ares_str *file, const char *name, int step, double moments[5],
                          double count[BINS])
 {
@@ -50,7 +52,7 @@ static bool distribution(const ares_str *file, const char *name, int step, doubl
     return false;
 }
 
-/* What stands beside the bins follows from them: every token counts as the middle of its bin. */
+/* Checks that the moments follow from the bins: each token counts as the middle of its bin. */
 static void check_moments(const double moments[5], const double count[BINS])
 {
     double n = 0, sum = 0, squares = 0;
@@ -70,8 +72,10 @@ static void check_moments(const double moments[5], const double count[BINS])
     CHECK_NEAR(moments[4], squares, 1e-9);
 }
 
-/* Entropies stand in the rollouts to three digits: one beside an edge may lie in either bin.
- * How many tokens lie in the first. */
+/*
+ * Checks both distributions of a step. rollouts/ has entropies with three digits, so one beside an
+ * edge may lie in either bin. Gives the number of tokens in the first bin.
+ */
 static double check_step(const ares_str *events, int step)
 {
     ares_arena arena = { 0 };

@@ -1,4 +1,6 @@
-/* What the documents say is so: configs/base.yaml lists every option, the README's commands run. */
+/*
+ * The documents are right: configs/base.yaml lists every option, and the commands in README.md run.
+ */
 #include "e2e.h"
 
 #include <stdio.h>
@@ -38,7 +40,7 @@ TEST(the_examples_configurations_are_valid)
     }
 }
 
-/* A preset passes --check only where it can run. */
+/* A preset passes --check only on a machine where it can run. */
 TEST(the_published_run_says_what_it_needs_and_is_refused_where_that_is_not)
 {
     ares_str out = { 0 };
@@ -49,7 +51,7 @@ TEST(the_published_run_says_what_it_needs_and_is_refused_where_that_is_not)
         CHECK_CONTAINS(out.data, "no CUDA device on this machine");
     }
     ares_str_clear(&out);
-    /* to be looked at anywhere */
+    /* it can be printed on any machine */
     CHECK_EQ(e2e_program(&out, "--print-config --config experiments/AEPO/qwen2_5_7b.yaml"), 0);
     ares_str_clear(&out);
     CHECK_EQ(test_shell(&out, "head -n 3 '%s'", test_source("experiments/AEPO/config.yaml")), 0);
@@ -59,10 +61,9 @@ TEST(the_published_run_says_what_it_needs_and_is_refused_where_that_is_not)
 }
 
 /*
- * The README's blocks of shell, in order, in a folder that looks like the repository.
- * build/ares-train there is the real program on a model of 40,000 parameters, for one step of two
- * prompts. The two scripts that take minutes are CI's own work: here they only have to know their
- * options.
+ * The shell blocks of README.md, in order, in a folder that looks like the repository.
+ * build/ares-train there is the real program with a model of 40,000 parameters, for one step of two
+ * prompts. CI runs the two scripts that take minutes; here they only have to know their options.
  */
 TEST_SLOW(the_commands_of_the_readme_run)
 {

@@ -1,7 +1,7 @@
 /*
- * A power cut at any instant leaves a run that goes on. The calls of a run are recorded and played
- * once more on a disk that forgets what was not synced (disk.h); after each call the promises are
- * looked at.
+ * After a power cut at any instant a run can be resumed. The calls of a run are recorded and
+ * replayed on a disk that forgets what was not synced (disk.h); the promises are checked after each
+ * call.
  */
 #include "disk.h"
 #include "e2e.h"
@@ -11,7 +11,7 @@
 
 enum { MOST_FILES = 32 };
 
-/* The files that a checkpoint has: those of the last one. */
+/* The names of the files of a checkpoint, taken from the last one. */
 typedef struct files {
     int n;
     char names[MOST_FILES][64];
@@ -44,8 +44,10 @@ static bool whole(const disk *d, const disk_node *checkpoint, const files *f, co
     return true;
 }
 
-/* The checkpoint of that name, in whichever way its folder's entries and those of its folders
- * reach the disk. */
+/*
+ * Whether the checkpoint with this name is whole, in whichever order its folder and the folders
+ * above reach the disk.
+ */
 static bool stands(const disk *d, const disk_node *checkpoints, const files *f, const char *name,
                    const char *after)
 {
@@ -58,8 +60,9 @@ static bool stands(const disk *d, const disk_node *checkpoints, const files *f, 
     return true;
 }
 
-/* `latest`, as it was or as it is, names a checkpoint that stands; and a row of metrics.jsonl
- * that does. */
+/*
+ * Whether `latest`, old or new, names a whole checkpoint, and metrics.jsonl has the rows up to it.
+ */
 static bool latest_stands(const disk *d, const disk_node *checkpoints, const files *f, bool rows,
                           const char *after)
 {
@@ -80,7 +83,10 @@ static bool latest_stands(const disk *d, const disk_node *checkpoints, const fil
     return true;
 }
 
-/* What is called a checkpoint is one, also while an old one goes. */
+/*
+ * Whether each folder with the name of a checkpoint is a whole one, also while an old one is being
+ * removed.
+ */
 static bool all_stand(const disk *d, const disk_node *checkpoints, const files *f,
                       const char *after)
 {
@@ -94,7 +100,7 @@ static bool all_stand(const disk *d, const disk_node *checkpoints, const files *
     return true;
 }
 
-/* What the last save wrote is on the disk for good, from the run's folder down. */
+/* Whether what the last save wrote is on the disk, from the run's folder down. */
 static bool saved_for_good(const disk *d, const char *name, const char *after)
 {
     const disk_node *latest = disk_safe(d, NULL, "run/checkpoints/latest");
@@ -110,11 +116,11 @@ static const char *of_step(int step)
     return name;
 }
 
-/* What is looked at beside `latest`. */
+/* What must hold in addition to `latest` naming a whole checkpoint. */
 typedef struct promises {
-    bool rows;              /* metrics.jsonl begins empty; row k + 1 comes after checkpoint k */
-    const char *kept;       /* a checkpoint that stands all the time */
-    const char *kept_whole; /* one that stands whenever a file is removed */
+    bool rows;        /* metrics.jsonl begins empty; row k + 1 is written after checkpoint k */
+    const char *kept; /* name of a checkpoint that is whole all the time */
+    const char *kept_whole; /* name of one that is whole whenever a file is removed */
 } promises;
 
 static bool keep(const disk *d, const files *f, const promises *p, const char *call, int *row)
@@ -130,7 +136,7 @@ static bool keep(const disk *d, const files *f, const promises *p, const char *c
     return latest_stands(d, checkpoints, f, p->rows, call) && all_stand(d, checkpoints, f, call);
 }
 
-/* Plays what was recorded, up to the first promise that is broken. */
+/* Replays what was recorded, up to the first broken promise. */
 static bool play(disk *d, const char *log, const files *f, promises p)
 {
     ares_str text = { 0 };
@@ -151,8 +157,10 @@ static bool play(disk *d, const char *log, const files *f, promises p)
     return kept;
 }
 
-/* Steps 1 to 6: checkpoints rolling_000001, step_000002, rolling_000003 ... and step_000002 goes
- * with the last. */
+/*
+ * Records a run of steps 1 to 6. It writes checkpoints rolling_000001, step_000002, rolling_000003
+ * ...; step_000002 is removed with the last one.
+ */
 static void recorded(const char *log, bool exchange)
 {
     ares_str out = { 0 };
@@ -168,8 +176,10 @@ static void recorded(const char *log, bool exchange)
     ares_str_fini(&out);
 }
 
-/* Steps 5 and 6 once more, from step 4: the second checkpoint of step 6 takes the place of the
- * first. */
+/*
+ * Records steps 5 and 6 a second time, from step 4: the new checkpoint of step 6 replaces the first
+ * one.
+ */
 static void once_more(disk *d, const char *log, bool exchange)
 {
     char call[400];

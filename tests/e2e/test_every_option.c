@@ -1,7 +1,7 @@
 /*
- * Every option of configs/base.yaml is switched on once and seen to do what its text there
- * promises: options.h has the table. An entry's run differs from the run of its situation by that
- * one option, so an option that is read and forgotten fails here.
+ * Each option of configs/base.yaml is set once, and the run must show the effect that its text
+ * there promises; the table is in options.h. The run of an entry differs from the run of its
+ * situation only by that option, so an option that is read and then ignored fails here.
  */
 #include "options.h"
 
@@ -42,7 +42,7 @@ static void write_files(void)
                          "--out '%s'",
                          test_file("wide")),
              0);
-    /* the same tokenizer, but that it calls the user "asker" */
+    /* the same tokenizer, except that its template calls the user "asker" */
     CHECK_EQ(test_shell(NULL,
                         "cp -r '%s' '%s' && sed -i \"s/message\\['role'\\]/'asker'/g\" "
                         "'%s'/tokenizer_config.json",
@@ -57,8 +57,10 @@ typedef struct seen_run {
     ares_str said;
 } seen_run;
 
-/* $RUN and $BASE are folders of runs, $DIR holds them; rollouts and base_rollouts print the rows
- * of step 1, and column KEY a number of each. */
+/*
+ * $RUN and $BASE are folders of runs, $DIR contains them. rollouts and base_rollouts print the rows
+ * of step 1; column KEY prints the number of that key in each row.
+ */
 static const char prelude[] = "rollouts() { cat \"$RUN\"/rollouts/step_000001.jsonl; }\n"
                               "base_rollouts() { cat \"$BASE\"/rollouts/step_000001.jsonl; }\n"
                               "column() { sed \"s/.*\\\"$1\\\":\\([^,}]*\\).*/\\1/\"; }\n";
@@ -75,7 +77,7 @@ static void start(const situation *s, const char *name, const char *option, cons
                         "trainer.threads=1 %s %s 2>&1",
                         test_dir(), test_program(), words, s->words, last);
     char file[80];
-    ares_str_add_z(&said, "\n"); /* never NULL */
+    ares_str_add_z(&said, "\n"); /* so that data is not NULL */
     snprintf(file, sizeof file, "%s.said", name);
     e2e_write(file, said.data);
     *out = (seen_run){ .name = name, .rc = rc, .said = said };
@@ -83,7 +85,10 @@ static void start(const situation *s, const char *name, const char *option, cons
 
 /* ---------------------------------------------------------------- what a run has to show */
 
-/* Of all f32 tensors whose name has this part and this end, less those of another file. */
+/*
+ * The norm of all f32 tensors whose name contains `part` and ends with `end`; of their difference
+ * from another file, if one is given.
+ */
 static double norm_of(const char *path, const char *other, const char *part, const char *end)
 {
     ares_safetensors *a = NULL, *b = NULL;
@@ -112,9 +117,10 @@ static double norm_of(const char *path, const char *other, const char *part, con
 }
 
 /*
- * What the last checkpoint holds: saved:KEY is a number of state.json; weights:PART the norm of the
- * tensors with PART in their names, moved:PART of their distance from the model that the run began
- * with; m:PART, v:PART and master:PART of the optimizer's states. critic_ before it: the critic's.
+ * A number of the last checkpoint: saved:KEY is a number of state.json, weights:PART the norm of
+ * the tensors with PART in their names, moved:PART the norm of their difference from the model with
+ * which the run began, m:PART, v:PART and master:PART the norms of optimizer states. With critic_
+ * before it: of the critic.
  */
 static double of_checkpoint(const char *run, const char *name)
 {
@@ -152,7 +158,10 @@ static double of_checkpoint(const char *run, const char *name)
     return value;
 }
 
-/* A number, or [base:]METRIC[@STEP], or what a checkpoint holds. Step 1 where none is named. */
+/*
+ * The value of a number, of [base:]METRIC[@STEP] (step 1 where none is named), or of a word of
+ * of_checkpoint.
+ */
 static double number(const char *word, const seen_run *run, const seen_run *base)
 {
     char name[120], *end;
@@ -172,7 +181,7 @@ static double number(const char *word, const seen_run *run, const seen_run *base
     return ares_file_exists(test_file(file)) ? e2e_metric(of->name, step, name) : NAN;
 }
 
-/* One of a list of signs. */
+/* Whether the word is one of a list of operators. */
 static bool is_word(const char *word, const char *among)
 {
     const char *at = strstr(among, word);
@@ -180,7 +189,7 @@ static bool is_word(const char *word, const char *among)
            (at == among || at[-1] == ' ');
 }
 
-/* A sum of products. *at: the first word of it; then the first behind it. */
+/* The value of a sum of products. *at: its first word; then the first word after it. */
 static double sum_of(char **words, int *at, int n, const seen_run *run, const seen_run *base)
 {
     double sum = 0, sign = 1;
@@ -197,7 +206,7 @@ static double sum_of(char **words, int *at, int n, const seen_run *run, const se
     }
 }
 
-/* ~ is for what floats round; a size of less than 0.01 counts as 0.01. */
+/* ~ allows for the rounding of floats; a size below 0.01 counts as 0.01. */
 static bool compares(double a, const char *op, double b)
 {
     double size = fmax(fabs(a), fabs(b));
@@ -267,13 +276,13 @@ static void check_condition(const option_case *o, const char *condition, const s
     else check_numbers(o, condition, run, base);
 }
 
-/* Conditions stand between "; ", each on the run of the option and that of its situation. */
+/* Checks each condition on the run of the option and that of its situation. */
 static void check_seen(const option_case *o, const seen_run *run, const seen_run *base)
 {
     char text[1500];
     snprintf(text, sizeof text, "%s", o->seen);
     for (char *at = text, *end; at; at = end) {
-        end = *at == '$' ? NULL : strstr(at, "; "); /* the shell has its own */
+        end = *at == '$' ? NULL : strstr(at, "; "); /* a shell command may contain "; " */
         if (end) {
             *end = 0;
             end += 2;
@@ -292,7 +301,7 @@ static bool begins(const char *option, const char *prefixes)
     return false;
 }
 
-/* The entries of options that begin with one of the prefixes, each of which ends with a blank. */
+/* Checks the entries whose options begin with one of the prefixes; a blank follows each prefix. */
 static void check_options(const char *prefixes)
 {
     seen_run bases[ARES_COUNT(situations)] = { 0 };

@@ -1,7 +1,8 @@
 /*
- * Groups that teach nothing are replaced until the batch is full, alike with any number of ranks
- * and after any interruption; and a run with a critic, or with a greedy baseline, goes on bit for
- * bit. Seen to fail: with the critic's optimizer not loaded, with the cut to the batch left out.
+ * Groups from which nothing can be learnt are replaced until the batch is full, the same with any
+ * number of ranks and after any interruption; a run with a critic, or with a greedy baseline,
+ * resumes bit for bit. These tests failed when the optimizer of the critic was not loaded, and when
+ * the batch was not cut to its size.
  */
 #include "e2e.h"
 
@@ -9,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Right or wrong by the answer's text alone; of four answers exactly two must be right. */
+/* The score depends on the answer's text alone; exactly two of four answers must be right. */
 #define FILTERED                                                                       \
     "'worker.reward.rewards=[{name: random}]' algorithm.online_filtering=true "        \
     "algorithm.filter_key=overall algorithm.filter_low=0.3 algorithm.filter_high=0.7 " \
@@ -91,11 +92,11 @@ TEST(the_critic_learns_its_returns)
         last += e2e_metric("run", 30 - 3 + i, "critic/vf_loss");
     }
     CHECK(first > 0.5 && last < 0.1 * first); /* every return is 1 */
-    /* while it warms up the actor stays as it is */
+    /* while the critic warms up the actor does not change */
     CHECK(isnan(e2e_metric("run", 30, "actor/lr")));
 }
 
-/* The groups whose rewards deviate most, of each draw of four. */
+/* The groups with the largest standard deviation of rewards, of each draw of four. */
 #define RANKED                                                                               \
     "'worker.reward.rewards=[{name: random}]' worker.rollout.rollout_filter_strategy=top_k " \
     "worker.rollout.rollout_filter_value="
@@ -137,7 +138,7 @@ TEST(ranked_groups_alone_leave_a_smaller_batch)
     CHECK_EQ(e2e_metric("uneven", 1, "rollout/filter_kept_ratio"), 0.75);
 }
 
-/* One of four groups stays. */
+/* One of four groups is kept. */
 TEST(the_loss_is_scaled_by_the_share_of_groups_that_stay)
 {
     static const char *const names[] = { "none", "linear", "sqrt" };
@@ -185,7 +186,7 @@ static void measure(const char *file, measured *out)
     ares_str_fini(&score), ares_str_fini(&tokens);
 }
 
-/* The groups of a run's first step, one after the other. */
+/* The groups that the first step keeps, in order. */
 static void kept_by(const char *options, ares_str *draws)
 {
     char words[500];
@@ -248,7 +249,7 @@ static int downwards(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* How many of the first are needed until their sum is that. */
+/* How many of the first values are needed to reach the sum. */
 static int prefix(const double *x, double sum)
 {
     int n = 0;
@@ -312,7 +313,8 @@ TEST(ranked_groups_are_replaced_where_max_resample_asks_for_it)
 }
 
 /*
- * Prompts are drawn until the other filter has filled the batch; then its groups are ranked, once.
+ * Prompts are drawn until the other filter has filled the batch; then the groups of the batch are
+ * ranked once.
  */
 TEST(other_filters_fill_the_batch_before_it_is_ranked)
 {
@@ -408,10 +410,7 @@ TEST_MPI(two_ranks_filter_and_train_as_one)
     ares_str_fini(&out);
 }
 
-/*
- * Of every draw of four prompts, the first and the third are kept: they were all answered by rank
- * 0.
- */
+/* Of each draw of four prompts the first and the third are kept; rank 0 answered both. */
 TEST_MPI(a_rank_whose_groups_were_all_dropped_trains_on_those_of_another)
 {
     static const char script[] =

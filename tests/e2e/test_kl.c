@@ -1,6 +1,6 @@
 /*
- * Where the KL to the reference acts: nowhere at coefficient 0, whoever else has a part in it; as a
- * term of the loss or of the reward otherwise; and what is known of it in steps that only the
+ * Where the KL to the reference acts: nowhere at coefficient 0, whichever options use it; otherwise
+ * as a term of the loss or of the reward. And which of its values are known in steps that only the
  * critic learns from.
  */
 #include <math.h>
@@ -33,7 +33,7 @@ static bool same_weights(const char *a, const char *b)
                       test_file(a), test_file(b)) == 0;
 }
 
-/* No reference was opened, and no metric speaks of a KL to it. */
+/* Checks that no reference was opened and that no metric of a KL to it is there. */
 static void check_without_kl(const char *run, const char *what)
 {
     ares_str out = { 0 };
@@ -46,7 +46,7 @@ static void check_without_kl(const char *run, const char *what)
     ares_str_fini(&out);
 }
 
-/* Everything that has to do with the KL, each at a coefficient of 0 and without any KL. */
+/* Every option that uses the KL: run with a coefficient of 0, and without any KL. */
 static const struct {
     const char *words, *without;
 } users[] = {
@@ -98,7 +98,7 @@ TEST(every_spelling_of_a_zero_coefficient_is_one)
         }
 }
 
-/* Of each difficulty, or NaN. */
+/* The metric of a difficulty, or NaN. */
 static double of_difficulty(const char *run, int step, const char *prefix, int d)
 {
     static const char *const names[] = { "easy", "medium", "hard" };
@@ -107,7 +107,7 @@ static double of_difficulty(const char *run, int step, const char *prefix, int d
     return e2e_metric(run, step, name);
 }
 
-/* 32 samples of three difficulties, so that one has the 8 that move a factor. */
+/* 32 samples of three difficulties, so that one of them has the 8 samples that change a factor. */
 TEST(steps_without_an_actor_update_measure_no_kl_of_the_loss_and_move_no_factor)
 {
     static const char *const estimators[] = { "full", "low_var_kl" }, *const advantages[] = {
@@ -164,7 +164,7 @@ TEST(kl_of_the_reward_is_measured_in_every_step)
     }
 }
 
-/* Where the KL acted in step 1, and at which coefficient. */
+/* Checks where the KL acted in step 1, and with which coefficient. */
 static void check_place(const char *run, const char *what, const char *place, double coef)
 {
     double loss = e2e_metric(run, 1, "actor/kl_coef"),
@@ -215,8 +215,8 @@ TEST(kl_acts_where_each_dialect_says)
 }
 
 /*
- * The keys of RAGEN's FrozenLake sweep that have to do with the KL: its preset, and what its script
- * says on top.
+ * The keys of RAGEN's FrozenLake sweep that concern the KL: those of its preset, and those that its
+ * script adds.
  */
 TEST(the_frozen_lake_configuration_trains_without_kl)
 {
@@ -244,7 +244,7 @@ TEST(the_frozen_lake_configuration_trains_without_kl)
         check_place("sweep", "the KL sweep", "loss", 0.01);
 }
 
-/* A run's resolved file says what a dialect's word meant. */
+/* The resolved configuration of a run keeps what a dialect's word meant. */
 TEST(a_resolved_file_keeps_what_a_dialect_meant)
 {
     static const struct {

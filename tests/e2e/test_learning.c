@@ -1,6 +1,6 @@
 /*
- * The whole way on a model that is made here: init, supervised warm start, reinforcement learning,
- * eval. Learning is what three seeds show and a learning rate of 0 does not.
+ * All stages with a model made here: init, supervised start, reinforcement learning, eval. Three
+ * seeds must learn, and a learning rate of 0 must not.
  */
 #include "e2e.h"
 
@@ -9,7 +9,7 @@
 
 enum { STEPS = 60, WINDOW = 5 };
 
-/* Mean reward of the last steps less that of the first. */
+/* Mean reward of the last steps minus that of the first. */
 static double gain(const char *run)
 {
     double first = 0, last = 0;

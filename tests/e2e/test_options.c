@@ -1,6 +1,6 @@
 /*
- * What base.yaml says of an option, a run with it does. A run without the option, or with another
- * value, stands beside it.
+ * A run with an option does what base.yaml says of it. It is compared with a run without the option
+ * or with another value.
  */
 #include "e2e.h"
 
@@ -15,7 +15,7 @@ static int runs(const char *run, int steps, const char *options)
                        options);
 }
 
-/* What the rows of a run's first rollouts say of a key. */
+/* The values of a key in the rollouts of step 1. */
 static const char *rolled(const char *run, const char *key, ares_str *out)
 {
     char file[64];
@@ -84,7 +84,7 @@ TEST(files_are_read_in_turn_and_those_of_a_folder_by_name)
     ares_str_fini(&out);
 }
 
-/* A row that says 'ask' and 'key' in place of 'prompt' and 'answer'. */
+/* A row with 'ask' and 'key' in place of 'prompt' and 'answer'. */
 static const char *asked(void)
 {
     return e2e_write("asked.jsonl", "{\"ask\":\" 1+1? \",\"key\":\"2\"}\n");
@@ -158,7 +158,7 @@ TEST(the_batch_and_its_answers_have_the_sizes_asked_for)
 
 /* ------------------------------------------------------------------ validation */
 
-/* What a validation before the first step says of a key. */
+/* The values of a key in the validation before the first step. */
 static const char *validated(const char *run, const char *key, ares_str *out)
 {
     char file[64];
@@ -280,7 +280,7 @@ TEST(training_samples_by_temperature_top_k_and_top_p)
     ares_str_fini(&out), ares_str_fini(&first);
 }
 
-/* Of 16 answers of at most 12 tokens: how many ended, those of fewer tokens among them. */
+/* How many of 16 answers of at most 12 tokens ended; checks that shorter ones did. */
 static int ended(const char *run)
 {
     ares_str tokens = { 0 }, finished = { 0 };
@@ -346,7 +346,7 @@ static void allocated(const char *run, const char *options, double *gb)
     *gb = e2e_metric(run, 1, "perf/max_memory_allocated_gb");
 }
 
-/* A sample's keys and values are 256 bytes a token of this model. */
+/* The keys and values of a sample take 256 bytes per token with this model. */
 TEST(max_model_len_is_what_the_cache_has_room_for_and_holds_prompt_and_answer)
 {
     ares_str out = { 0 };
@@ -367,7 +367,7 @@ TEST(max_model_len_is_what_the_cache_has_room_for_and_holds_prompt_and_answer)
 
 /* ------------------------------------------------------------------ the model */
 
-/* What the model makes of three tokens: its answer's ids, and why it ended. */
+/* How the model continues three tokens: the ids of its answer, and why it ended. */
 static void continued(const char *model, const char *options, ares_str *ids, ares_str *finish)
 {
     const char *line = e2e_write("line.jsonl", "{\"input_ids\":[1,2,3]}\n"),
@@ -379,7 +379,7 @@ static void continued(const char *model, const char *options, ares_str *ids, are
     e2e_values("answer", "finish_reason", finish);
 }
 
-/* The text up to the comma behind item n. */
+/* The length of the text before the comma after item n. */
 static size_t items_end(const char *list, int n)
 {
     const char *at = list;
@@ -453,7 +453,7 @@ TEST_MPI(two_ranks_divide_by_the_tokens_of_both)
     CHECK_NEAR(e2e_metric("two", 1, "actor/grad_norm"), norm, 1e-6 * norm);
 }
 
-/* Of an actor of lr 1e-3 and a critic of lr 1e-2, in a run of four steps. */
+/* Checks the learning rates of an actor (1e-3) and a critic (1e-2) in a run of four steps. */
 static void rates(const char *run, const char *schedule, const double *shares)
 {
     char words[600];
@@ -478,7 +478,7 @@ TEST(min_lr_ratio_is_what_the_learning_rate_falls_to)
     rates("cosine", "cosine", cosine);
 }
 
-/* Answers of equal rewards have no gradient: what moves the weights is their decay alone. */
+/* Answers with equal rewards have no gradient: only weight decay changes the weights. */
 TEST(weight_decay_leaves_norms_and_biases_alone)
 {
     static const char first[] = "worker.actor.optim.lr=0.05",

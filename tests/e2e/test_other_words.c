@@ -1,13 +1,13 @@
 /*
- * Words of other trainers on a command line: what has no meaning here is told with the reason and
- * stops no run, what would mislead is refused with what to write instead, and a preset says what it
- * sets and what was set otherwise.
+ * Option names of other trainers on a command line: one that has no meaning here is reported with
+ * the reason and stops no run, one that would mislead is refused with what to write instead, and a
+ * preset reports what it sets and what was set otherwise.
  */
 #include "e2e.h"
 
 #include <stdio.h>
 
-/* In verl's, EasyR1's and TRL's own configurations, by what is told of them. */
+/* Options in the configurations of verl, EasyR1 and TRL, by the reason that is reported. */
 static const struct {
     const char *why, *words;
 } without_meaning[] = {

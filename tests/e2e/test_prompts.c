@@ -1,11 +1,11 @@
-/* A prompt that ends in the assistant's own words: the answer goes on from there. */
+/* A prompt that ends in an assistant's message: the answer continues that message. */
 #include "e2e.h"
 
 #define OPENED "<|im_start|>user\\n1 + 1?<|im_end|>\\n<|im_start|>assistant\\nIt is "
 #define TALK \
     "[{\"role\":\"user\",\"content\":\"1 + 1?\"},{\"role\":\"assistant\",\"content\":\"It is \"}]"
 
-/* What the model makes of the line, greedily. */
+/* The greedy answer of the model to the line. */
 static void generated(ares_str *out, const char *line)
 {
     const char *path = e2e_write("line.jsonl", line);

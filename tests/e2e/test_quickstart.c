@@ -1,14 +1,15 @@
 /*
- * The quick start as the README prints it, in a folder that looks like the repository, so that
- * runs/ and models/ of who tests are left alone. What it ends with has the shape that the README
- * shows: names and lines, not numbers.
+ * The quick start as README.md prints it, in a folder that looks like the repository, so that the
+ * runs/ and models/ of the person who tests are left alone. Its last lines have the form that
+ * README.md shows: the same names and lines, not the same numbers.
  */
 #include "at_work.h"
 
 #include <stdio.h>
 
 /*
- * Links to what the script reads; false, and skipped, where build/ is not the build that is tested.
+ * Makes links to what the script reads. False, and the test skipped, where build/ is not the build
+ * under test.
  */
 static bool make_tree(void)
 {
@@ -31,7 +32,10 @@ static bool quickstart(ares_str *out, const char *words)
                      out->len > 900 ? out->data + out->len - 900 : out->data);
 }
 
-/* Rows of questions as the word "row", metrics as their names, all else as it is. */
+/*
+ * Writes the form of a text: "row" for each row of questions, the name for each metric, other lines
+ * unchanged.
+ */
 static void shape(const char *text, const char *end, ares_str *out)
 {
     bool rows = false;
@@ -47,7 +51,7 @@ static void shape(const char *text, const char *end, ares_str *out)
     }
 }
 
-/* What the script prints from its table on, up to the words that explain it. */
+/* The form of what the script prints from its table to the words that explain it. */
 static bool table_of(const ares_str *out, ares_str *table)
 {
     const char *begin = strstr(out->data, "\nquestion "),
@@ -57,7 +61,7 @@ static bool table_of(const ares_str *out, ares_str *table)
     return true;
 }
 
-/* The README's table, with the run directory and the step of a run in place of its own. */
+/* The form of README.md's table, with another run directory and step. */
 static bool readme_table(const char *run_dir, int step, ares_str *table)
 {
     ares_str readme = { 0 }, whole = { 0 };
@@ -84,7 +88,7 @@ static bool readme_table(const char *run_dir, int step, ares_str *table)
 }
 
 /*
- * The README leaves lines out where it says "...": what it shows is there, in its order, from the
+ * Checks the parts that README.md shows between "...": each must be there, in this order, from the
  * first line to the last.
  */
 static void check_table(const ares_str *is, const char *readme)
@@ -112,7 +116,7 @@ static void check_table(const ares_str *is, const char *readme)
     ares_str_fini(&part);
 }
 
-/* Without what only questions of several levels have. */
+/* Removes the lines that only questions of several levels have. */
 static void without_levels(ares_str *table)
 {
     ares_str out = { 0 };
@@ -128,7 +132,7 @@ static void without_levels(ares_str *table)
     ares_str_fini(&out);
 }
 
-/* The command that it proposes answers. */
+/* Checks that the proposed command gives an answer. */
 static void check_talk(const ares_str *out, const char *model)
 {
     const char *line = strstr(out->data, "\nTalk to it:      ");
@@ -178,8 +182,8 @@ TEST_SLOW(the_quick_start_with_the_tiny_model_runs_as_printed_and_learns)
 }
 
 /*
- * Fewer steps, on fewer questions, so that the bootstrap pass, which the quick start leaves out,
- * fits into a test and AEPO can be seen at work on the real model.
+ * Fewer steps and fewer questions, so that the bootstrap pass, which the quick start leaves out,
+ * fits into a test and shows every part of AEPO on the real model.
  */
 TEST_SLOW(the_quick_start_with_smollm2_runs_as_printed_and_puts_aepo_to_work)
 {

@@ -1,6 +1,6 @@
 /*
- * Two processes do what one does: the samples of the first step are the same to the bit, what is
- * learnt from them the same but for the order in which gradients are added up.
+ * Two processes do what one does: the samples of the first step have the same bits; what is learnt
+ * from them is the same except for the order in which gradients are added.
  */
 #include "e2e.h"
 
@@ -11,8 +11,8 @@ static const char mpirun[] = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CO
                              "--oversubscribe --bind-to none -n 2";
 
 /*
- * Rollouts of the first step, the advantages in them included, and metrics within what a sum in
- * another order may change.
+ * Checks that the rollouts of the first step, advantages included, are the same, and that metrics
+ * differ by no more than a sum in another order may.
  */
 static void same_first_step(const char *one, const char *two)
 {
@@ -52,9 +52,9 @@ TEST_MPI(two_ranks_sample_and_learn_what_one_does)
 }
 
 /*
- * Two mini-batches of 8 prompts, of which the longest has 20 times the tokens of the shortest.
- * Dealt out in turn, or cut into equal slices, ranks get very unlike shares. A learning rate of 0
- * keeps the second mini-batch comparable with that of one rank.
+ * Two mini-batches of 8 prompts; the longest has 20 times the tokens of the shortest. Dealt in
+ * turn, or cut into equal slices, ranks get very different shares. A learning rate of 0 keeps the
+ * second mini-batch comparable with that of one rank.
  */
 static const char *skewed_words(const char *run, const char *estimator)
 {
@@ -117,7 +117,7 @@ TEST_MPI(ranks_share_the_tokens_of_each_mini_batch_evenly_and_learn_what_one_doe
     CHECK_MSG(spread("turns") > 0.6 * total, "in turn: %g of %g", spread("turns"), total);
     CHECK_MSG(spread("two") < 0.05 * total, "two ranks: %g of %g", spread("two"), total);
     CHECK_MSG(spread("four") < 0.05 * total, "four ranks: %g of %g", spread("four"), total);
-    /* equal slices of the batch as drawn */
+    /* global_seqlen/minmax_diff is that of equal slices of the batch as drawn */
     CHECK(spread("two") < e2e_metric("two", 1, "global_seqlen/minmax_diff"));
     for (int step = 1; step <= 2; step++)
         CHECK_NEAR(e2e_metric("two", step, "actor/grad_norm"),
@@ -143,7 +143,7 @@ TEST_MPI(balance_keeps_the_mini_batches_of_actor_and_critic)
     CHECK(spread("two") < 0.1 * e2e_metric("one", 1, "global_seqlen/mean"));
 }
 
-/* Answers that reached the limit leave the batch, and an odd number of rows stays. */
+/* Answers that reached the limit are dropped, and an odd number of rows is left. */
 TEST_MPI(lengths_of_ranks_are_told_where_rows_do_not_divide_among_them)
 {
     E2E_NEEDS_MPI();
@@ -218,8 +218,8 @@ TEST_MPI(bad_input_on_two_ranks_is_told_once)
 }
 
 /*
- * What a process held before it became the program counts as its own: rank 1 holds 300 MB of the
- * letter a.
+ * Memory that a process held before it became the program counts as its own: rank 1 holds 300 MB of
+ * the letter a.
  */
 TEST_MPI(memory_is_that_of_the_fullest_rank)
 {

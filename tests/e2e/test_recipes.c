@@ -1,6 +1,6 @@
 /*
- * The published recipes of DAPO with a tiny model, its data and fewer prompts in place of theirs:
- * they check, train, and show in the resolved configuration what each of their words does.
+ * The published recipes of DAPO with a tiny model, its data and fewer prompts: they pass --check,
+ * train, and the resolved configuration shows what each of their options does.
  */
 #include "ares/train.h"
 #include "e2e.h"
@@ -15,8 +15,8 @@
     "trainer.n_gpus_per_node=1 trainer.total_training_steps=2 trainer.test_freq=-1 "        \
     "trainer.val_before_train=False "
 /*
- * volcengine/verl, recipe/dapo/run_dapo_qwen2.5_32b.sh; temperature, lengths of buffers and the
- * rest as published, scaled where they count tokens.
+ * volcengine/verl, recipe/dapo/run_dapo_qwen2.5_32b.sh as published, except that values which count
+ * tokens are scaled.
  */
 #define VERL                                                                                     \
     "data.prompt_key=prompt data.truncation=left algorithm.adv_estimator=grpo "                  \
@@ -68,8 +68,8 @@
          "+reward_model.reward_kwargs.max_resp_len=12 trainer.log_val_generations=10 "
 
 /*
- * Right or wrong by the text; of a random model hardly anything is right, which the filters must
- * live with.
+ * Answers are judged by their text. Hardly any answer of a random model is right; the filters must
+ * cope with that.
  */
 static const char *files(void)
 {
@@ -87,7 +87,8 @@ typedef struct shown {
 } shown;
 
 /*
- * The recipe checks, resolves to these values, which read back as they are, and trains two steps.
+ * Checks that the recipe passes --check, resolves to these values, which can be read back, and
+ * trains two steps.
  */
 static void follow(const char *words, const char *run, const shown *lines, int n)
 {
@@ -149,7 +150,7 @@ TEST(the_recipe_of_32_billion_weights_runs_as_published)
     snprintf(words, sizeof words, "%s %s %s trainer.experiment_name=DAPO-Qwen2.5-32B", VERL_32B,
              SMALL("48", "16"), files());
     follow(words, "run", lines, ARES_COUNT(lines));
-    /* nothing this model says is right */
+    /* no answer of this model is right */
     CHECK_EQ(e2e_metric("run", 1, "dapo/num_gen_rounds"), 10);
 }
 
@@ -170,10 +171,7 @@ TEST(the_recipe_of_7_billion_weights_runs_as_published)
     CHECK(e2e_metric("run", 1, "reward/length_penalty") < 0);
 }
 
-/*
- * The section that RLinf's page gives, word by word; without its preset but for the name, and with
- * it.
- */
+/* The section on RLinf's page, word by word, which names the preset; and the preset alone. */
 TEST(the_section_of_the_published_page_runs)
 {
     static const char section[] =
@@ -227,7 +225,7 @@ TEST(the_section_of_the_published_page_runs)
     ares_str_fini(&out);
 }
 
-/* Every key of the page, with values other than its defaults. */
+/* Every key of the page, with values that differ from its defaults. */
 TEST(every_key_of_the_published_page_works)
 {
     static const char section[] =

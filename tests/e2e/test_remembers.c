@@ -1,7 +1,7 @@
 /*
- * What a run that goes on has kept of its first part, where the usual run would not show it:
- * learning rates that move, a critic's own clock, the best checkpoint so far, rows that are drawn
- * no more.
+ * What a resumed run has kept of its first part, where the usual run would not show it: learning
+ * rates that change, the critic's own step count, the best checkpoint so far, rows that are no
+ * longer drawn.
  */
 #include "e2e.h"
 
@@ -30,7 +30,7 @@ static void same_rate(int step, const char *name)
               name, step, got, want);
 }
 
-/* Step 1 lies within the critic's warm-up, step 3 after it. */
+/* Step 1 is within the critic's warm-up, step 3 after it. */
 TEST(a_resumed_run_has_the_learning_rates_of_actor_and_critic_that_an_uninterrupted_one_has)
 {
     static const char words[] =
@@ -53,14 +53,15 @@ TEST(a_resumed_run_has_the_learning_rates_of_actor_and_critic_that_an_uninterrup
         }
     }
     CHECK(isnan(e2e_metric("whole", 2, "actor/lr")) && e2e_metric("whole", 4, "actor/lr") > 0);
-    for (int step = 4; step <= 5; step++) { /* or an old clock would give the same rates */
+    /* otherwise an old step count would give the same rates */
+    for (int step = 4; step <= 5; step++) {
         CHECK(e2e_metric("whole", step, "critic/lr") < e2e_metric("whole", step - 1, "critic/lr"));
         CHECK(e2e_metric("whole", step, "actor/lr") != e2e_metric("whole", step - 1, "actor/lr"));
     }
 }
 
 /*
- * Every answer scores 1: no checkpoint is better than the first, and only the newest and the best
+ * Every answer scores 1, so no checkpoint is better than the first; only the newest and the best
  * are kept.
  */
 TEST(a_resumed_run_keeps_the_checkpoint_that_was_best_before_it_stopped)
@@ -83,8 +84,8 @@ TEST(a_resumed_run_keeps_the_checkpoint_that_was_best_before_it_stopped)
 }
 
 /*
- * Rows 0 and 3 are answered right always, and dropped the second time that one of such is seen: 3
- * in step 2, 0 in step 3.
+ * Rows 0 and 3 are always answered right and dropped the second time that one of them is seen: row
+ * 3 in step 2, row 0 in step 3.
  */
 TEST(a_resumed_run_draws_no_row_that_was_dropped_before_the_last_of_the_file_included)
 {

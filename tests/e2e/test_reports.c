@@ -1,5 +1,5 @@
 /*
- * The usual metrics of a step are those of the answers in its rollouts, discarded ones left out;
+ * The usual metrics of a step are those of the answers in its rollouts without discarded ones;
  * limits between options are exact; an epoch has as many steps as its draws fill.
  */
 #include "ares/kernels.h"
@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Right or wrong by the answer's text alone; answers of many lengths, of at most 12 tokens. */
+/* The score depends on the answer's text alone; answers have many lengths, at most 12 tokens. */
 #define WORDS                                                                                   \
     "trainer.max_steps=1 worker.reward.accuracy=random 'worker.reward.rewards=[{name: random, " \
     "weight: 0.5}, {name: format, pattern: \".*[0-9].*\", finished: false, weight: 0.25}]' "    \
@@ -41,7 +41,7 @@ static void check_all(const char *run, const char *name, const tally *y)
     check(run, name, "/min", y->least);
 }
 
-/* What a stage took per token: of the answers, or of all sequences. */
+/* Checks the time of a stage per token: of the answers, or of all sequences. */
 static void check_pace(const char *run, const char *stage, double tokens)
 {
     char key[60], pace[60];
@@ -52,7 +52,7 @@ static void check_pace(const char *run, const char *stage, double tokens)
               tokens, pace, have, want);
 }
 
-/* Every stage tells its time, and all of them are part of the step's. */
+/* Checks that each stage reports its time, and that together they take no longer than the step. */
 static void check_stages(const char *run)
 {
     static const char *const stages[] = { "gen", "observe",      "score", "old",   "shape",
@@ -69,7 +69,7 @@ static void check_stages(const char *run)
     CHECK_MSG(sum <= all, "the stages took %g s, the step %g s", sum, all);
 }
 
-/* longest: answers above it are discarded */
+/* longest: longer answers are discarded */
 static void check_step(const char *run, double longest)
 {
     ares_arena arena = { 0 };
@@ -207,7 +207,7 @@ TEST(limits_between_options_are_exact)
                   out.data);
         if (cases[i].refused) CHECK_CONTAINS(out.data, cases[i].refused);
     }
-    /* rollout's cache holds one sample and two blocks more */
+    /* the smallest cache holds one sample and two more blocks */
     char words[80];
     for (int less = 0; less < 2; less++) {
         snprintf(words, sizeof words, "worker.rollout.cache_tokens=%d",
@@ -217,7 +217,7 @@ TEST(limits_between_options_are_exact)
     ares_str_fini(&out);
 }
 
-/* 20 rows, drawn eight at a time: two draws fill four steps, the rest of an epoch is left out. */
+/* 20 rows in draws of eight: two draws fill four steps, and the rest of the epoch is left out. */
 TEST(an_epoch_has_the_steps_that_its_draws_fill)
 {
     const char *rows = test_file("rows.jsonl");
@@ -257,7 +257,7 @@ TEST(the_loss_of_a_supervised_validation_is_of_all_its_rows)
     CHECK_NEAR(loss[0], loss[1], 1e-9 * loss[1]);
 }
 
-/* A conversation's later questions are given, as its first is: neither loss counts them. */
+/* Later questions of a conversation are given, as the first is: neither loss counts them. */
 TEST(supervised_training_and_validation_tell_the_same_loss_of_the_same_rows)
 {
     static const char *const runs[] = { "short", "long" }, *const questions[] = { "1+1=?",

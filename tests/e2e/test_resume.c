@@ -1,7 +1,7 @@
 /*
- * A run that was stopped goes on as if it never had been: weights, optimizer, metrics and rollouts
- * are the same bytes. Seen to fail: with loader.drawn not restored (rollouts differ), with AdamW's
- * step count not restored (weights differ).
+ * A run that was stopped and resumed equals an uninterrupted one: weights, optimizer, metrics and
+ * rollouts have the same bytes. These tests failed when loader.drawn was not restored (rollouts
+ * differed), and when the step count of AdamW was not restored (weights differed).
  */
 #include "e2e.h"
 
@@ -9,7 +9,10 @@
 
 enum { STEPS = 300 };
 
-/* An uninterrupted run, and one that got `signal` and was started again with the same words. */
+/*
+ * Compares an uninterrupted run with one that got `signal` and was started again with the same
+ * arguments.
+ */
 static void stopped_equals_whole(const char *verb, const char *whole, const char *part,
                                  const char *signal, int rows, int exit_code, const char *more)
 {
@@ -52,7 +55,7 @@ TEST(a_killed_sft_goes_on_from_its_last_checkpoint_bit_for_bit)
     stopped_equals_whole("sft", "whole", "part", "KILL", 60, 137, "trainer.save_freq=25");
 }
 
-/* Every option whose row says that it changes no result, with its value in each part of a run. */
+/* Every option that is marked as changing no result, with its value in each part of a run. */
 static const struct {
     const char *option, *first, *then;
 } no_result[] = {
@@ -105,7 +108,7 @@ TEST(what_changes_no_result_may_change_between_two_parts_of_a_run)
     CHECK_EQ(e2e_stop("part", "INT", 20, "--config '%s' %s %s", words, same, first.data), 130);
     CHECK_MSG(e2e_program(&out, "--config '%s' %s %s", words, same, then.data) == 0, "%s",
               out.data);
-    CHECK(!strstr(out.data, "other options")); /* trainer.force would go on with any */
+    CHECK(!strstr(out.data, "other options")); /* trainer.force would accept any option */
     CHECK_EQ(e2e_program(NULL, "--config '%s' %s", e2e_train_words("whole"), same), 0);
     e2e_same_runs("whole", "part", 60);
     ares_str_fini(&first), ares_str_fini(&then), ares_str_fini(&out);
@@ -165,7 +168,7 @@ TEST(a_second_run_in_the_same_directory_is_refused_while_the_first_lives)
     snprintf(message, sizeof message, "run: %s is in use by process ", dir);
     CHECK_CONTAINS(out.data, message);
     CHECK_CONTAINS(out.data, "; wait for it, stop it, or set another trainer.experiment_name");
-    /* the first one went on, and was stopped by its own signal */
+    /* the first run continued, and was stopped by its own signal */
     CHECK_CONTAINS(out.data, "first 130");
     ares_str_fini(&out);
 }
@@ -187,7 +190,7 @@ TEST(a_finished_run_and_a_changed_one_are_refused_with_the_remedy)
     ares_str_fini(&out);
 }
 
-/* A limit of 128 kB a file stands for the disk: the weights take 165. */
+/* A limit of 128 kB per file stands for a full disk: the weights take 165 kB. */
 TEST(a_full_disk_during_a_checkpoint_leaves_the_old_one_usable)
 {
     ares_str out = { 0 }, before = { 0 }, after = { 0 };
@@ -202,7 +205,7 @@ TEST(a_full_disk_during_a_checkpoint_leaves_the_old_one_usable)
     CHECK_CONTAINS(out.data, "model.safetensors");
     CHECK_EQ(test_shell(&after, "ls '%s'", test_file("part/checkpoints")), 0);
     CHECK_STR(after.data, before.data);
-    /* room again */
+    /* the disk has space again */
     CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=%d", words, STEPS), 0);
     CHECK_EQ(
         e2e_program(NULL, "--config '%s' trainer.max_steps=%d", e2e_train_words("whole"), STEPS),

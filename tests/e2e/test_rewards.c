@@ -21,7 +21,7 @@ static void check_run(const char *run, const char *ranks)
                           e2e_train_words(run), e2e_write("rows.jsonl", rows)) == 0,
               "%s", out.data ? out.data : "");
     CHECK_CONTAINS(out.data, "ground truth 'none' holds no number; scored -1");
-    /* every sample of that row, and the run goes on */
+    /* every sample of that row fails, and the run continues */
     CHECK_NEAR(e2e_metric(run, 1, "reward/failed/number"), 4, 0);
     CHECK_NEAR(e2e_metric(run, 2, "reward/failed/number"), 4, 0);
     CHECK_NEAR(e2e_metric(run, 1, "reward/failed/auto"), 0, 0);

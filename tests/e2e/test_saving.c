@@ -1,8 +1,8 @@
 /*
- * Nothing is lost: a step that fails leaves the state it began with, an update whose gradient is no
- * number changes nothing, a killed run has a rolling checkpoint, and none of this moves a number of
- * the run. Seen to fail: with the controls or the loader of a failed step saved as they are when it
- * fails.
+ * Nothing is lost: a step that fails leaves the state with which it began, an update whose gradient
+ * is not finite changes nothing, a killed run has a rolling checkpoint, and none of this changes a
+ * number of the run. These tests failed when the controls or the loader of a failed step were saved
+ * as they were at the failure.
  */
 #include "e2e.h"
 
@@ -10,13 +10,13 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { STEPS = 8, LINES = 16 }; /* responses that a step has judged */
+enum { STEPS = 8, LINES = 16 }; /* LINES: responses that a step judges */
 
 /*
- * A reward that judges by the length of the line, and goes wrong while `broken` lies in its folder:
- * after the first FROM lines of a rank, up to TO. dead: it ends. huge: scores of 1e38 and 0.
- * opposite: scores whose difference fits no float. most: 3e38 always. stop: nothing is wrong, and
- * line FROM interrupts the run.
+ * A reward command that scores by the length of the line, and misbehaves while the file `broken` is
+ * in its folder: after the first FROM lines of a rank, up to line TO. dead: it ends. huge: scores
+ * of 1e38 and 0. opposite: scores whose difference does not fit a float. most: always 3e38. stop:
+ * it scores as usual, but line FROM interrupts the run.
  */
 static const char script[] =
     "n=$(cat \"$4/count.$OMPI_COMM_WORLD_RANK\" 2>/dev/null || echo 0)\n"
@@ -32,8 +32,8 @@ static const char script[] =
     "done\n";
 
 /*
- * The words of a run with that reward, broken from the given lines on; more: further options. Lives
- * until the next call but one.
+ * The arguments of a run with that reward, which misbehaves from the given line on; more: further
+ * options. The text is valid until the call after the next one.
  */
 static const char *broken(const char *run, const char *how, int from, int to, const char *more)
 {
@@ -89,7 +89,10 @@ static bool holds_null(const char *run)
 
 /* ---------------- a step that fails before its update */
 
-/* Step 5 fails; the run goes on from what it began with, and is the one that never failed. */
+/*
+ * Step 5 fails. The run resumes from the state with which that step began, and equals a run that
+ * never failed.
+ */
 static void fails_once(const char *ranks, const char *how, const char *why, const char *more)
 {
     ares_str out = { 0 };
@@ -193,7 +196,10 @@ TEST(an_update_whose_gradient_is_not_finite_changes_neither_weights_nor_moments)
     ares_str_fini(&out);
 }
 
-/* Steps 5, 6, 7: the run ends, saved; again from there it ends with the next; mended it goes on. */
+/*
+ * Updates are left out in steps 5, 6 and 7: the run saves and ends. Started again it ends after the
+ * next step; with the reward mended it goes on.
+ */
 static void three_in_a_row(const char *ranks, const char *how, const char *who, const char *more)
 {
     ares_str out = { 0 };
@@ -233,7 +239,7 @@ TEST_MPI(two_ranks_leave_the_same_updates_out)
 }
 
 /*
- * The first update makes weights so large that the next passes over the batch have no finite
+ * The first update makes the weights so large that the next passes over the batch have no finite
  * log-prob, or value.
  */
 static void no_finite_loss(const char *who, const char *words)
@@ -314,8 +320,8 @@ TEST(when_a_supervised_checkpoint_is_written_decides_no_number)
 }
 
 /*
- * The signal comes in step 3, while its answers are judged; step 2 has its checkpoint by then. What
- * step 3 validated judges the checkpoint of step 4, which another process makes.
+ * The signal comes in step 3, while its answers are judged; step 2 has a checkpoint by then. The
+ * validation of step 3 judges the checkpoint of step 4, which another process writes.
  */
 TEST(a_signal_saves_the_step_at_hand_though_an_earlier_one_has_its_checkpoint)
 {
@@ -346,8 +352,10 @@ TEST(a_signal_saves_the_step_at_hand_though_an_earlier_one_has_its_checkpoint)
     ares_str_fini(&out);
 }
 
-/* Twelve rows in batches of five: the signal comes while answers of the second batch, or of the
- * last, are judged. */
+/*
+ * Twelve rows in batches of five: the signal comes while answers of the second or of the last batch
+ * are judged.
+ */
 TEST(a_signal_in_the_bootstrap_pass_saves_it_and_says_how_many_prompts_it_has_seen)
 {
     ares_str out = { 0 }, rows = { 0 };
@@ -383,8 +391,8 @@ TEST(a_signal_in_the_bootstrap_pass_saves_it_and_says_how_many_prompts_it_has_se
 }
 
 /*
- * The first row is made so long that the file reaches a limit with row 3; the files of a checkpoint
- * stay below it.
+ * The first row is made so long that the file reaches the limit with row 3; the files of a
+ * checkpoint stay below the limit.
  */
 TEST(a_step_whose_row_cannot_be_written_has_no_checkpoint)
 {
@@ -404,7 +412,7 @@ TEST(a_step_whose_row_cannot_be_written_has_no_checkpoint)
     CHECK(!there("part", "checkpoints/step_000003") && there("part", "checkpoints/step_000002"));
     ares_str_clear(&out);
     CHECK_EQ(test_shell(&out, "ls -A '%s'", test_file("part/checkpoints")), 0);
-    CHECK_STR(out.data, "latest\nstep_000001\nstep_000002\n"); /* its files take no room */
+    CHECK_STR(out.data, "latest\nstep_000001\nstep_000002\n"); /* nothing is left of its files */
     CHECK_EQ(test_shell(NULL, "sed -i 's/\"pad\":\" *\",//' '%s'", file), 0);
     CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=3 trainer.save_freq=1", words), 0);
     CHECK_EQ(rows_of("part"), 3);
@@ -505,7 +513,7 @@ TEST(a_validated_run_goes_on_bit_for_bit)
     e2e_same_runs("whole", "part", 60);
 }
 
-/* Checkpoints and validations fall on the same step at 28 for the first time. */
+/* Step 28 is the first with both a checkpoint and a validation. */
 #define APART                                                                          \
     "trainer.max_steps=40 data.val_files='%s' trainer.val_freq=7 trainer.save_freq=4 " \
     "trainer.save_minutes=null"

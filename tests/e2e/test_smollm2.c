@@ -1,5 +1,5 @@
 /*
- * The real model says what transformers says of it (tests/golden/smollm2.json, from
+ * The real model gives the numbers that transformers gives (tests/golden/smollm2.json, made by
  * scripts/golden/smollm2.py).
  */
 #include "e2e.h"
@@ -19,7 +19,7 @@ static double distance(const ares_json *have, const ares_json *want)
     return most;
 }
 
-/* The lines that a verb answers {"input_ids":..} of every case with, and then a line of text. */
+/* The lines with which a verb answers {"input_ids":..} of each case, and then one more line. */
 static const ares_json **ask(ares_arena *arena, const ares_json *cases, const char *line,
                              const char *words)
 {
@@ -49,8 +49,8 @@ static const ares_json **ask(ares_arena *arena, const ares_json *cases, const ch
 }
 
 /*
- * float32 rounding of transformers itself, measured on one prompt, three times over; the greedy
- * tokens' lead is far larger.
+ * The tolerance is three times the float32 rounding of transformers itself, measured on one prompt;
+ * the lead of the greedy tokens is far larger.
  */
 TEST_SLOW(smollm2_scores_and_continues_as_transformers_does_and_names_the_capital_of_france)
 {

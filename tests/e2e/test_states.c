@@ -1,7 +1,7 @@
 /*
- * Which state a run goes on from: its own, one that is named, and none of another data set or model
- * unless told to. Seen to fail: with the vectors of a bf16 model rounded by its checkpoint (the
- * resumed run differs).
+ * From which state a run resumes: its own, a named one, and never that of another data set or model
+ * unless forced. These tests failed when the vectors of a bf16 model were rounded by its checkpoint
+ * (the resumed run differed).
  */
 #include "ares/io.h"
 #include "ares/kernels.h"
@@ -12,7 +12,7 @@
 
 #define STEPS "trainer.max_steps=4 trainer.save_freq=2"
 
-/* What a fresh run says that is to go on from `from`; its exit status. */
+/* Starts a new run from a state; out: what it prints. Gives the exit status. */
 static int from(ares_str *out, const char *from, const char *more)
 {
     ares_str_clear(out);
@@ -67,7 +67,7 @@ TEST(a_state_of_another_data_set_is_refused_unless_forced)
     ares_str_fini(&out);
 }
 
-/* The same number of rows each time; from step 2 of a run on the first. */
+/* All files have the same number of rows; the state is from step 2 of a run on the first file. */
 TEST(a_state_is_refused_where_a_prompt_an_answer_or_an_id_of_a_row_has_changed)
 {
     static const struct {
@@ -124,8 +124,7 @@ TEST(a_state_of_a_run_that_began_with_other_weights_is_refused_unless_forced)
 }
 
 /*
- * What bf16 weights keep in fp32 are their masters under adamw, what rounding has left out under
- * adamw_bf16.
+ * In fp32 bf16 weights keep their masters under adamw, and what rounding left out under adamw_bf16.
  */
 TEST(optimizer_states_of_another_strategy_are_refused_of_actor_and_critic)
 {
@@ -150,7 +149,7 @@ TEST(optimizer_states_of_another_strategy_are_refused_of_actor_and_critic)
     ares_str_fini(&out);
 }
 
-/* Cut short by a disk, each in turn; what else the checkpoint holds is sound. */
+/* Each file in turn is truncated, as by a full disk; the rest of the checkpoint is sound. */
 TEST(a_checkpoint_with_a_damaged_file_is_refused_and_the_file_named)
 {
     static const char *const files[] = { "model/model.safetensors", "critic/model.safetensors",
@@ -281,7 +280,7 @@ TEST(a_killed_run_with_kahan_sums_goes_on_bit_for_bit)
     goes_on_in_bf16("worker.actor.optim.strategy=adamw_bf16");
 }
 
-/* A weight of a file in f32 or bf16, as a bf16 model holds it. */
+/* A weight from a file in f32 or bf16, rounded to bf16. */
 static double weight_at(const ares_tensor_info *t, int64_t i)
 {
     uint16_t half;
@@ -295,9 +294,9 @@ static double weight_at(const ares_tensor_info *t, int64_t i)
 }
 
 /*
- * A step of 2e-5 is less than half of the distance between neighbours of weights above 0.02: one
- * that moves has kept what rounding left out of the steps before. Both runs draw nearly the same
- * answers, so their weights end up together.
+ * A step of 2e-5 is less than half of the distance between neighbouring bf16 values above 0.02: a
+ * weight that changes has kept what rounding left out of the steps before. Both runs draw nearly
+ * the same answers, so their weights end up close together.
  */
 TEST(kahan_sums_learn_what_a_master_in_f32_learns)
 {
@@ -332,7 +331,7 @@ TEST(kahan_sums_learn_what_a_master_in_f32_learns)
     for (int i = 0; i < 3; i++) ares_safetensors_close(s[i]);
 }
 
-/* Sums over the answers of a step, as rollouts/ has them. */
+/* Sums over the answers of a step, from rollouts/. */
 typedef struct step_sums {
     double rows, tokens, clipped, score[3], accuracy, advantage[3], length[3], entropy, marked;
     double random, format; /* parts of the reward */
@@ -400,7 +399,7 @@ static void check_metrics(const char *run, int step, const expectation *e, int n
     check_metrics(run, step, (const expectation[]){ __VA_ARGS__ }, \
                   (int)(sizeof((const expectation[]){ __VA_ARGS__ }) / sizeof(expectation)))
 
-/* Times agree with each other, whatever they are. */
+/* Checks that times agree with each other. */
 static void check_speed(const char *run, int step, double answers, double all)
 {
     double gen = e2e_metric(run, step, "timing_s/gen"),
@@ -523,9 +522,7 @@ TEST(the_usual_metrics_are_what_the_answers_of_the_step_say_and_distributions_ar
     ares_str_fini(&rows);
 }
 
-/*
- * 0.85 and 1.05 are temperatures where 1.0f / (float)T and (float)(1 / T) differ in their last bit.
- */
+/* At temperatures 0.85 and 1.05, 1.0f / (float)T and (float)(1 / T) differ in their last bit. */
 TEST(an_update_sees_the_log_probs_of_rollout_bit_for_bit_at_other_temperatures)
 {
     static const char *const temperatures[] = { "0.85", "1.05" };
@@ -543,7 +540,7 @@ TEST(an_update_sees_the_log_probs_of_rollout_bit_for_bit_at_other_temperatures)
 /* ------------------------------------------------------------------ validation alone */
 #define SHAPED "algorithm.aepo=true 'worker.reward.rewards=[{name: exact}, {name: aepo}]'"
 
-/* What is printed of a metric; NaN: nothing. */
+/* The printed value of a metric; NaN where it is not printed. */
 static double printed(const ares_str *out, const char *name)
 {
     const char *at = out->data ? strstr(out->data, name) : NULL;
@@ -562,7 +559,7 @@ static double validated(ares_str *out, const char *verb, const char *run, const 
     return printed(out, "val/reward_score");
 }
 
-/* The files of a run, but its lock, with their bytes. */
+/* Lists the files of a run with their digests, except its lock. */
 static void listing(const char *run, ares_str *out)
 {
     ares_str_clear(out);
@@ -605,7 +602,7 @@ TEST(validation_alone_gives_what_training_gave_and_leaves_a_finished_run_as_it_i
              SHAPED " worker.actor.model.model_path='%s/checkpoints/step_000002'",
              test_file("first"));
     CHECK_NEAR(validated(&out, "eval", "other", path), two, 6e-5);
-    /* nothing is named: the model */
+    /* no state is named: the model itself is validated */
     CHECK_NEAR(validated(&out, "eval", "first", SHAPED), none, 6e-5);
     CHECK_NEAR(validated(&out, "", "first",
                          SHAPED " trainer.val_only=true trainer.find_last_checkpoint=false"),

@@ -1,4 +1,6 @@
-/* A stop string ends an answer with the token that completes it, wherever tokens begin and end. */
+/*
+ * A stop string ends an answer with the token that completes it, wherever the tokens begin and end.
+ */
 #include "e2e.h"
 
 #include "ares/text.h"
@@ -13,7 +15,7 @@ typedef struct answers {
     bool stopped[SAMPLES];
 } answers;
 
-/* The same samples for every stop string. */
+/* Generates the same samples whatever the stop string. */
 static void generate(const char *model, const char *stop, answers *out)
 {
     ares_str text = { 0 };
@@ -41,7 +43,7 @@ static void generate(const char *model, const char *stop, answers *out)
     ares_str_fini(&text);
 }
 
-/* Where token k of an answer begins in the whole text; false: within a character. */
+/* Where token k of an answer begins in the whole text. False where it begins within a character. */
 static bool begin_of(const ares_tokenizer *tok, const int32_t *ids, int k, const char *whole,
                      size_t *at)
 {
@@ -53,7 +55,7 @@ static bool begin_of(const ares_tokenizer *tok, const int32_t *ids, int k, const
     return begins;
 }
 
-/* The tokens up to the one that completes the string; all of them where none does. */
+/* The number of tokens up to the one that completes the string; all of them where none does. */
 static int tokens_until(const ares_tokenizer *tok, const int32_t *ids, const char *stop,
                         bool *found)
 {
@@ -83,8 +85,10 @@ static void check_stopped(const char *model, const ares_tokenizer *tok, const an
     }
 }
 
-/* A part of the text of `tokens` adjacent tokens: the last character of the first to the first
- * of the last. */
+/*
+ * Makes a stop string from `tokens` adjacent tokens: from the last character of the first to the
+ * first character of the last. False where they are not suitable.
+ */
 static bool straddling(const ares_tokenizer *tok, const answers *a, int sample, int first,
                        int tokens, char stop[8])
 {

@@ -1,13 +1,13 @@
 /*
- * The studies of experiments/: every variant of a sweep is another configuration, in something that
- * moves the run. A stand-in for the program writes down what each run would have been, in a folder
- * that looks like the repository.
+ * The studies of experiments/: the configuration of each variant of a sweep differs from all others
+ * in something that changes the run. A stand-in for the program writes down the configuration of
+ * each run, in a folder that looks like the repository.
  */
 #include "e2e.h"
 
 #include <stdio.h>
 
-/* What says where a run lies, what it writes and how fast it is. */
+/* Options that say where a run is stored, what it writes and how fast it is. */
 #define UNMOVING                                                                                \
     "project_name|experiment_name|run_dir|threads|logger|val_freq|val_before_train|val_"        \
     "generations_to_log|save_freq|save_limit|max_num_seqs|max_num_batched_tokens|cache_tokens|" \
@@ -37,7 +37,7 @@ static void make_tree(void)
     ares_str_fini(&text);
 }
 
-/* A study's runs, and those among them that are the same as another. */
+/* Checks the number of runs of a study, and that no two have the same configuration. */
 static void check_study(const char *script, const char *words, int variants)
 {
     ares_str out = { 0 };
@@ -84,7 +84,7 @@ TEST(no_two_variants_of_a_study_are_configured_the_same)
         int variants = variants_of(script);
         check_study(script, "", variants);
         check_study(script, "--tiny", variants);
-        /* overrides of every run leave the variants apart */
+        /* options given to every run must leave the variants different */
         check_study(script, "--tiny trainer.max_steps=8", variants);
     }
     CHECK(n >= 3);
@@ -106,7 +106,7 @@ TEST(a_study_refuses_two_variants_that_are_configured_the_same)
                         study),
              2);
     CHECK_CONTAINS(out.data, "'as it is' is configured as 'whole' is");
-    /* before a run started */
+    /* refused before any run started */
     CHECK_EQ(test_shell(NULL, "test -z \"$(ls '%s/resolved')\"", test_dir()), 0);
     ares_str_fini(&out);
 }

@@ -1,7 +1,8 @@
 /*
- * AEPO with the published run's entropies and trigger words: fewer tokens count and none that did
- * not before, and the run stays what it is whatever is cut off, cut up or dealt out. Seen to fail
- * with the candidates left out of what ranks exchange, and with the column left empty.
+ * AEPO with the entropies and trigger words of the published run: only tokens that counted without
+ * trigger words count, and fewer of them. The run is the same however it is interrupted, divided
+ * into forward passes or divided among ranks. These tests failed when the candidates were left out
+ * of what ranks exchange, and when the column stayed empty.
  */
 #include "e2e.h"
 
@@ -50,7 +51,9 @@ static void read_marks(const char *file, marks *out)
     ares_str_fini(&text);
 }
 
-/* The first step's samples and its threshold are the same with and without a list. */
+/*
+ * With and without a list of words, the samples of the first step and its threshold are the same.
+ */
 TEST(with_trigger_words_a_part_of_the_high_entropy_tokens_counts)
 {
     static const struct {
@@ -77,7 +80,7 @@ TEST(with_trigger_words_a_part_of_the_high_entropy_tokens_counts)
         snprintf(file, sizeof file, "%s/rollouts/step_000001.jsonl", runs[i].name);
         read_marks(file, &m[i]);
         CHECK_EQ(m[i].rows, ROWS);
-        /* no answer is right */
+        /* no answer is right, so all prompts are hard */
         CHECK_NEAR(e2e_metric(runs[i].name, 1, "aepo/hwe_num/hard"), m[i].total / (double)ROWS,
                    1e-9);
     }
@@ -112,7 +115,7 @@ TEST(entropies_of_the_likeliest_tokens_lower_the_threshold_and_leave_the_samples
              0);
     double two = e2e_metric("two", 1, "aepo/tau");
     CHECK_MSG(two > 0 && two < 0.9 * tail, "tau %g of two tokens, %g of five", two, tail);
-    /* the policy's own stays exact */
+    /* the entropy of the policy itself stays exact */
     CHECK_NEAR(e2e_metric("tail", 1, "actor/entropy"), e2e_metric("full", 1, "actor/entropy"), 0);
     CHECK_NEAR(e2e_metric("tail", 1, "exact/rollout_train_max_abs"), 0, 0);
     CHECK_EQ(test_shell(NULL,
@@ -158,8 +161,8 @@ TEST_MPI(two_ranks_exchange_the_candidates_with_their_groups)
                         test_file("alone/rollouts/step_000001.jsonl")),
              0);
     /*
-     * Rank 0 answers the prompts of even draws, and its sixteen rows come first: one of an odd draw
-     * has come from rank 1.
+     * Rank 0 answers the prompts with even draw numbers, and its sixteen rows come first: a row
+     * with an odd one has come from rank 1.
      */
     CHECK_EQ(test_shell(NULL, "head -n 16 '%s' | grep -q '\"draw\":[0-9]*[13579],'",
                         test_file("two/rollouts/step_000001.jsonl")),

@@ -1,6 +1,6 @@
 /*
- * Validation: its metrics are means over the answers that its file shows, whatever their batches,
- * an answer that no verifier called right or wrong counts in no accuracy, and neither
+ * Metrics of validation are means over the answers in its file, however these are divided into
+ * batches; an answer that no verifier called right or wrong counts in no accuracy; and neither
  * validation nor the bootstrap pass samples what training samples.
  */
 #include "e2e.h"
@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 /* ---------------------------------------------------------------- metrics of validation */
-/* A random score calls no answer right or wrong. */
+/* The verifier "random" calls no answer right or wrong. */
 static const char rows[] = "{\"prompt\":\"1\",\"answer\":\"1\",\"rm_type\":\"number\"}\n"
                            "{\"prompt\":\"22\",\"answer\":\"2\",\"rm_type\":\"random\"}\n"
                            "{\"prompt\":\"333\",\"rm_type\":\"ifbench\",\"kwargs\":[{}],"
@@ -129,8 +129,10 @@ TEST_MPI(two_ranks_tell_the_means_of_the_answers_in_their_file)
 /* ---------------------------------------------------------------- apart from training */
 enum { PROMPTS = 8, N = 2 };
 
-/* Answers to the same prompts with the same options: of validation before training, of the
- * bootstrap pass and of step 1. A shared random stream would make them the same. */
+/*
+ * Compares answers to the same prompts with the same options: those of validation before training,
+ * of the bootstrap pass and of step 1. A shared random stream would make them equal.
+ */
 TEST(validation_and_the_bootstrap_pass_sample_what_training_does_not)
 {
     ares_str prompts = { 0 };
@@ -164,7 +166,7 @@ TEST(validation_and_the_bootstrap_pass_sample_what_training_does_not)
                                    ares_json_get(validation[r], "response")->text);
     }
     CHECK_EQ(same_texts, 0);
-    /* the pass keeps sums: right answers and tokens of each prompt */
+    /* the bootstrap pass keeps sums per prompt: right answers and tokens */
     const ares_json *aepo = one == 1 ? ares_json_get(pass[0], "aepo") : NULL,
                     *seen = aepo ? ares_json_get(ares_json_get(aepo, "bootstrap"), "seen") : NULL;
     REQUIRE(seen && seen->count == PROMPTS && of_training == PROMPTS * N);
@@ -189,7 +191,7 @@ TEST(validation_and_the_bootstrap_pass_sample_what_training_does_not)
 }
 
 /* ---------------------------------------------------------------- how answers are sampled */
-/* The likeliest tokens alone, said in four ways, each for validation only. */
+/* Four ways to ask for the likeliest token, each for validation only. */
 TEST(validation_is_sampled_as_its_own_options_say)
 {
     static const char *const ways[] = { "do_sample: false", "temperature: 0", "top_k: 1",

@@ -1,13 +1,14 @@
 /*
- * For LD_PRELOAD: calls of a program that change files in the folder ARES_RECORD_ROOT are written
- * to the file ARES_RECORD_LOG, one per line, in their order and after they succeeded.
- * tests/e2e/disk.c reads the lines. With ARES_RECORD_NO_EXCHANGE set, two names cannot change
- * places, as on file systems without RENAME_EXCHANGE.
+ * A library for LD_PRELOAD. Each call of a program that changes a file in the folder
+ * ARES_RECORD_ROOT is written to the file ARES_RECORD_LOG after it succeeded, one per line, in
+ * order; tests/e2e/disk.c reads the lines. With ARES_RECORD_NO_EXCHANGE set, two names cannot be
+ * exchanged, as on file systems without RENAME_EXCHANGE.
  *
  *   make DIR    open FILE (for writing)    empty FILE (its length was set)    write FILE LINES TEXT
  *   sync PATH   rename FROM TO             exchange ONE OTHER                 remove PATH
  *
- * LINES is the number of newlines written, TEXT the bytes where they are few and plain, else "-".
+ * LINES is the number of newlines written; TEXT is what was written where that is short and has no
+ * blanks, otherwise "-".
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -130,7 +131,7 @@ int ftruncate(int fd, off_t size)
     return rc;
 }
 
-/* Said, and not done: no test waits for the machine's own disk. */
+/* A sync is recorded but not done, so that no test waits for the machine's own disk. */
 static int synced(int fd)
 {
     char path[LONGEST];

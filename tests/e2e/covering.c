@@ -30,19 +30,19 @@ static bool fits(const search *s, const int *row, int f, int level)
     return true;
 }
 
-static bool has_dull(const search *s, const int *row)
+static bool has_hiding(const search *s, const int *row)
 {
     for (int f = 0; f < s->c->factors; f++)
-        if (row[f] >= 0 && s->c->dull(f, row[f])) return true;
+        if (row[f] >= 0 && s->c->hides_others(f, row[f])) return true;
     return false;
 }
 
-static int news(const search *s, const int *row, int f, int level)
+static int count_new(const search *s, const int *row, int f, int level)
 {
-    bool dull = has_dull(s, row);
-    int n = !dull && !s->done[f][level][f][level];
+    bool hiding = has_hiding(s, row);
+    int n = !hiding && !s->done[f][level][f][level];
     for (int g = 0; g < s->c->factors && s->pairs; g++)
-        if (row[g] >= 0 && g != f && (!dull || s->c->dull(g, row[g])))
+        if (row[g] >= 0 && g != f && (!hiding || s->c->hides_others(g, row[g])))
             n += !s->done[f][level][g][row[g]];
     return n;
 }
@@ -63,8 +63,8 @@ static int fill(search *s, int *row)
         int f = order[i], best = -1, most = -1, same = 0;
         if (row[f] >= 0) continue;
         for (int l = 0; l < s->c->levels[f]; l++) {
-            if (s->c->dull(f, l) || !fits(s, row, f, l)) continue;
-            int n = news(s, row, f, l);
+            if (s->c->hides_others(f, l) || !fits(s, row, f, l)) continue;
+            int n = count_new(s, row, f, l);
             same = n > most ? 1 : same + (n == most);
             if (n > most || (n == most && below(s, same) == 0)) best = l;
             if (n > most) most = n;
@@ -76,19 +76,19 @@ static int fill(search *s, int *row)
     return gain;
 }
 
-static void take(search *s, const int *row)
+static void record(search *s, const int *row)
 {
     covering *c = s->c;
-    bool some = has_dull(s, row);
+    bool hiding = has_hiding(s, row);
     for (int f = 0; f < c->factors; f++)
         for (int g = 0; g < c->factors; g++)
-            if (!some || c->dull(f, row[f]) || c->dull(g, row[g]))
+            if (!hiding || c->hides_others(f, row[f]) || c->hides_others(g, row[g]))
                 s->done[f][row[f]][g][row[g]] = true;
     memcpy(c->row[c->rows++], row, sizeof c->row[0]);
 }
 
 /* Adds the best of several combinations that contain this pair. */
-static bool add(search *s, int f, int level, int g, int other)
+static bool add_best(search *s, int f, int level, int g, int other)
 {
     int best[COVERING_FACTORS], most = -1;
     for (int i = 0, good = 0; i < TRIES && good < CANDIDATES; i++) {
@@ -103,7 +103,7 @@ static bool add(search *s, int f, int level, int g, int other)
             memcpy(best, row, sizeof best);
         }
     }
-    if (most >= 0) take(s, best);
+    if (most >= 0) record(s, best);
     return most >= 0;
 }
 
@@ -118,7 +118,7 @@ bool covering_make(covering *c, bool pairs, uint64_t seed)
                 for (int m = 0; m < c->levels[g]; m++) {
                     if (f == g && m != l) continue;
                     if (s.done[f][l][g][m] || c->excluded(f, l, g, m)) continue;
-                    if (c->rows + 1 < COVERING_ROWS && add(&s, f, l, g, m)) continue;
+                    if (c->rows + 1 < COVERING_ROWS && add_best(&s, f, l, g, m)) continue;
                     memset(c->row[c->rows], -1, sizeof c->row[0]);
                     c->row[c->rows][f] = l;
                     c->row[c->rows][g] = m;

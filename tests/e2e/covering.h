@@ -13,7 +13,8 @@ enum { COVERING_FACTORS = 20, COVERING_LEVELS = 20, COVERING_ROWS = 400 };
 typedef struct covering {
     int factors, levels[COVERING_FACTORS];
     bool (*excluded)(int f, int level, int g, int other); /* in either order */
-    bool (*dull)(int f, int level);                 /* combinations with it test only its pairs */
+    /* whether combinations with this level test only the pairs of this level */
+    bool (*hides_others)(int f, int level);
     int rows, row[COVERING_ROWS][COVERING_FACTORS]; /* written */
 } covering;
 

@@ -36,7 +36,7 @@ static disk_node *find(const entries *list, const char *name, size_t len)
 }
 
 /* Sets the entry of a name; node NULL removes it. */
-static void set(entries *list, const char *name, disk_node *node)
+static void set_entry(entries *list, const char *name, disk_node *node)
 {
     int i = 0;
     while (i < list->n && strcmp(list->items[i].name, name) != 0) i++;
@@ -142,7 +142,7 @@ static disk_node *make(disk *d, disk_node *folder, const char *name)
     disk_node *n = ares_calloc(1, sizeof *n);
     n->next = d->all;
     d->all = n;
-    set(&folder->now, name, n);
+    set_entry(&folder->now, name, n);
     return n;
 }
 
@@ -151,7 +151,8 @@ static void sync_node(disk_node *n)
     n->dirty = false;
     n->synced_lines = n->lines;
     clear(&n->synced);
-    for (int i = 0; i < n->now.n; i++) set(&n->synced, n->now.items[i].name, n->now.items[i].node);
+    for (int i = 0; i < n->now.n; i++)
+        set_entry(&n->synced, n->now.items[i].name, n->now.items[i].node);
 }
 
 bool disk_play(disk *d, const char *line)
@@ -170,7 +171,7 @@ bool disk_play(disk *d, const char *line)
     if (strcmp(what, "make") == 0) return make(d, folder, name);
     if (strcmp(what, "open") == 0) return n ? n : make(d, folder, name);
     if (!CHECK_MSG(n, "not there: %s", line)) return false;
-    if (strcmp(what, "remove") == 0) set(&folder->now, name, NULL);
+    if (strcmp(what, "remove") == 0) set_entry(&folder->now, name, NULL);
     else if (strcmp(what, "sync") == 0) sync_node(n);
     else if (strcmp(what, "empty") == 0) n->lines = 0, n->text[0] = 0, n->dirty = true;
     else if (strcmp(what, "write") == 0) {
@@ -182,8 +183,8 @@ bool disk_play(disk *d, const char *line)
         disk_node *to = folder_of(d, rest, &other_name),
                   *was = to ? find(&to->now, other_name, strlen(other_name)) : NULL;
         if (!CHECK_MSG(to, "no folder for: %s", line)) return false;
-        set(&to->now, other_name, n);
-        set(&folder->now, name, strcmp(what, "exchange") == 0 ? was : NULL);
+        set_entry(&to->now, other_name, n);
+        set_entry(&folder->now, name, strcmp(what, "exchange") == 0 ? was : NULL);
     }
     return true;
 }

@@ -16,14 +16,15 @@ static double get(const ares_json *row, const char *name)
     return is_number(v) ? v->number : NAN;
 }
 
-static double of(const ares_json *row, const char *before, ares_view stem, const char *behind)
+static double get_named(const ares_json *row, const char *before, ares_view stem,
+                        const char *behind)
 {
     char name[200];
     snprintf(name, sizeof name, "%s%.*s%s", before, (int)stem.len, stem.data, behind);
     return get(row, name);
 }
 
-static bool ends(ares_view key, const char *with)
+static bool ends_with(ares_view key, const char *with)
 {
     size_t n = strlen(with);
     return key.len >= n && memcmp(key.data + key.len - n, with, n) == 0;
@@ -40,7 +41,7 @@ static bool near(double a, double b, double tolerance)
         if (!(held)) good = CHECK_MSG(held, __VA_ARGS__) && good; \
     } while (0)
 
-static bool share(ares_view key)
+static bool is_share(ares_view key)
 {
     static const char *const endings[] = { "_frac",
                                            "/clip_ratio",
@@ -55,11 +56,11 @@ static bool share(ares_view key)
                                            "vf_clipfrac",
                                            "/exhausted" };
     for (int i = 0; i < ARES_COUNT(endings); i++)
-        if (ends(key, endings[i])) return true;
+        if (ends_with(key, endings[i])) return true;
     return false;
 }
 
-static bool never_negative(ares_view key)
+static bool is_never_negative(ares_view key)
 {
     static const char *const endings[] = {
         "grad_norm",   "ppo_kl_k2",        "ppo_kl_k3", "actor/entropy",  "rollout/entropy",
@@ -67,7 +68,7 @@ static bool never_negative(ares_view key)
         "kept_groups", "generated_tokens", "ratio_min", "policy_loss_abs"
     };
     for (int i = 0; i < ARES_COUNT(endings); i++)
-        if (ends(key, endings[i])) return true;
+        if (ends_with(key, endings[i])) return true;
     return false;
 }
 
@@ -75,7 +76,7 @@ static bool never_negative(ares_view key)
  * Checks each number by itself. null is allowed where a mean is over nothing, such as the accuracy
  * of an empty bin.
  */
-static bool numbers(const ares_json *row, const char *where)
+static bool check_numbers(const ares_json *row, const char *where)
 {
     bool good = true;
     for (int64_t i = 0; i < row->count; i++) {
@@ -88,13 +89,13 @@ static bool numbers(const ares_json *row, const char *where)
         }
         double x = v->number;
         LAW(isfinite(x), "%s: %.*s = %g", where, (int)key.len, key.data, x);
-        LAW(!share(key) || (x >= 0 && x <= 1), "%s: %.*s = %.17g lies outside [0, 1]", where,
+        LAW(!is_share(key) || (x >= 0 && x <= 1), "%s: %.*s = %.17g lies outside [0, 1]", where,
             (int)key.len, key.data, x);
-        LAW(!never_negative(key) || x >= 0, "%s: %.*s = %g is negative", where, (int)key.len,
+        LAW(!is_never_negative(key) || x >= 0, "%s: %.*s = %g is negative", where, (int)key.len,
             key.data, x);
-        if (!ends(key, "/mean")) continue;
+        if (!ends_with(key, "/mean")) continue;
         ares_view stem = { key.data, key.len - 5 };
-        double low = of(row, "", stem, "/min"), high = of(row, "", stem, "/max");
+        double low = get_named(row, "", stem, "/min"), high = get_named(row, "", stem, "/max");
         LAW(!(x < low - 1e-6 * fabs(low)) && !(x > high + 1e-6 * fabs(high)),
             "%s: %.*s = %.17g, min %.17g, max %.17g", where, (int)key.len, key.data, x, low, high);
     }
@@ -102,7 +103,7 @@ static bool numbers(const ares_json *row, const char *where)
 }
 
 /* Checks metrics that are sums of others. */
-static bool sums(const ares_json *row, const char *where)
+static bool check_sums(const ares_json *row, const char *where)
 {
     bool good = true;
     double generated = get(row, "filter/generated_groups"),
@@ -138,7 +139,7 @@ static bool sums(const ares_json *row, const char *where)
 }
 
 /* Checks that the loss is the sum of its terms; entropy_coeff is 0 without an entropy bonus. */
-static bool terms(const ares_json *row, double entropy_coeff, const char *where)
+static bool check_terms(const ares_json *row, double entropy_coeff, const char *where)
 {
     bool good = true;
     double loss = get(row, "actor/pg_loss"), kl = get(row, "actor/kl_loss"),
@@ -154,27 +155,28 @@ static bool terms(const ares_json *row, double entropy_coeff, const char *where)
 }
 
 /* Checks that each sample that counts belongs to one of AEPO's difficulties. */
-static bool by_difficulty(const ares_json *row, const char *where)
+static bool check_difficulties(const ares_json *row, const char *where)
 {
     bool good = true, any = false;
     double count = 0, accuracy = 0, length = 0;
     for (int d = 0; d < ARES_COUNT(difficulties); d++) {
         ares_view name = ares_view_of(difficulties[d]);
-        double n = of(row, "reward/", name, "/count"), bins = 0;
+        double n = get_named(row, "reward/", name, "/count"), bins = 0;
         if (isnan(n)) continue;
         any = true;
         count += n;
-        accuracy += n * of(row, "reward/", name, "/accuracy");
-        length += n * of(row, "response_length/", name, "/mean");
+        accuracy += n * get_named(row, "reward/", name, "/accuracy");
+        length += n * get_named(row, "response_length/", name, "/mean");
         for (int i = 1; i <= 3; i++) {
             char bin[32];
             snprintf(bin, sizeof bin, "/count/bin%d", i);
-            bins += of(row, "entropy_vs_acc/", name, bin);
+            bins += get_named(row, "entropy_vs_acc/", name, bin);
         }
         LAW(isnan(bins) || bins == n, "%s: bins of %s prompts hold %g of %g samples", where,
             difficulties[d], bins, n);
-        LAW(of(row, "response_length/", name, "/count") == n, "%s: lengths of %g %s samples of %g",
-            where, of(row, "response_length/", name, "/count"), difficulties[d], n);
+        LAW(get_named(row, "response_length/", name, "/count") == n,
+            "%s: lengths of %g %s samples of %g", where,
+            get_named(row, "response_length/", name, "/count"), difficulties[d], n);
     }
     if (!any || isnan(get(row, "reward/overall"))) return good;
     LAW(near(accuracy / count, get(row, "reward/batch_accuracy"), 1e-9),
@@ -194,8 +196,9 @@ bool laws_hold(const char *run, int steps, double entropy_coeff, const char *whe
     const ares_json **rows = e2e_rows(&arena, run, "metrics.jsonl", &n);
     for (int64_t i = 0; i < n; i++) {
         trained += get(rows[i], "step") > 0;
-        good = numbers(rows[i], where) && sums(rows[i], where) &&
-               terms(rows[i], entropy_coeff, where) && by_difficulty(rows[i], where) && good;
+        good = check_numbers(rows[i], where) && check_sums(rows[i], where) &&
+               check_terms(rows[i], entropy_coeff, where) && check_difficulties(rows[i], where) &&
+               good;
     }
     LAW(trained == steps, "%s: %lld rows of metrics", where, (long long)trained);
     ares_arena_fini(&arena);

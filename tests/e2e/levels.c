@@ -97,7 +97,7 @@ static const factor written[FACTORS] = {
                      { "all",
                        "algorithm.mask_truncated=true 'worker.rollout.stop_token_ids=[]' "
                        "worker.rollout.ignore_eos=true",
-                       MASKS | DULL },
+                       MASKS | LEARNS_LITTLE },
                  } },
     [EPOCHS] = { "epochs", 2, { { "1", "", 0 }, { "2", "worker.actor.ppo_epochs=2", 0 } } },
     [MINI_BATCHES] = { "mini-batches",
@@ -110,7 +110,8 @@ static const factor written[FACTORS] = {
                          { "normalize_advantages", "algorithm.normalize_advantages=true", 0 },
                          { "importance_sampling_fix", "algorithm.importance_sampling_fix=true",
                            CORRECTS },
-                         { "zero_task_advantage", "algorithm.zero_task_advantage=true", DULL },
+                         { "zero_task_advantage", "algorithm.zero_task_advantage=true",
+                           LEARNS_LITTLE },
                          { "norm_adv_by_std_in_grpo=false",
                            "algorithm.norm_adv_by_std_in_grpo=false", 0 },
                          { "soft_advantage_reweight", "algorithm.soft_advantage_reweight=true",
@@ -243,7 +244,7 @@ const rule levels_refused[] = {
 };
 
 /* Pairs in which one level has no effect; the program warns about it. */
-const rule levels_told[] = {
+const rule levels_without_effect[] = {
     { ADAPTIVE_KL, LOSS_KL,
       "has no effect: it steers a KL in the reward, and algorithm.use_kl_loss leaves none there" },
     { ADAPTIVE_KL, ZERO_KL,
@@ -255,7 +256,7 @@ const rule levels_told[] = {
 };
 
 /* Levels that are refused with every other level. */
-const lone levels_never[] = {
+const refused_level levels_refused_alone[] = {
     { LOSS, "vapor",
       "needs forward passes over the chosen and rejected answers of each row, which this trainer "
       "does not make yet" },
@@ -279,7 +280,7 @@ static const char *keep(const char *format, const char *a)
 static void put(int f, const char *name, const char *words, uint64_t tags)
 {
     factor *to = &factors[f];
-    for (const lone *l = levels_never; l->name; l++)
+    for (const refused_level *l = levels_refused_alone; l->name; l++)
         if (l->factor == f && strcmp(l->name, name) == 0) tags |= NEVER;
     ARES_ASSERT(to->n < COVERING_LEVELS);
     to->levels[to->n++] = (level){ name, words, tags };
@@ -413,10 +414,10 @@ void levels_print(ares_str *out)
         ares_str_add_z(out, " |\n");
     }
     ares_str_add_z(out, "\n| refused | with | what is said |\n|---|---|---|\n");
-    for (const lone *l = levels_never; l->name; l++)
+    for (const refused_level *l = levels_refused_alone; l->name; l++)
         ares_str_addf(out, "| %s `%s` | anything | %s |\n", factors[l->factor].name, l->name,
                       l->said);
     for (const rule *r = levels_refused; r->said; r++) print_pair(r, out);
     ares_str_add_z(out, "\n| has no effect | with | what is said |\n|---|---|---|\n");
-    for (const rule *r = levels_told; r->said; r++) print_pair(r, out);
+    for (const rule *r = levels_without_effect; r->said; r++) print_pair(r, out);
 }

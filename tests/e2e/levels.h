@@ -9,8 +9,8 @@
 #include "covering.h"
 
 /* Properties of levels, to which the rules refer. */
-#define DULL (UINT64_C(1) << 36)    /* almost nothing is learnt, whatever else is set */
-#define COMPARES (UINT64_C(1) << 0) /* an estimator that compares the answers of a group */
+#define LEARNS_LITTLE (UINT64_C(1) << 36) /* almost nothing is learnt, whatever else is set */
+#define COMPARES (UINT64_C(1) << 0)       /* an estimator that compares the answers of a group */
 #define NO_CRITIC (UINT64_C(1) << 1)
 #define BASELINE (UINT64_C(1) << 2)
 #define NOT_GRPO (UINT64_C(1) << 3)
@@ -82,19 +82,19 @@ typedef struct rule {
     const char *said; /* part of the message */
 } rule;
 
-typedef struct lone {
+typedef struct refused_level {
     int factor;
     const char *name, *said;
-} lone;
+} refused_level;
 
 /* Two verifiers, and those of `more`. */
 #define REWARD(more)                                                                               \
     "'worker.reward.rewards=[{name: random}, {name: format, pattern: \".*[0-9].*\", weight: 0.5, " \
     "finished: false}" more "]' "
 
-extern factor factors[FACTORS];                    /* filled by levels_build */
-extern const rule levels_refused[], levels_told[]; /* ended by one without a message */
-extern const lone levels_never[];                  /* levels that are refused with every other */
+extern factor factors[FACTORS];                              /* filled by levels_build */
+extern const rule levels_refused[], levels_without_effect[]; /* ended by one without a message */
+extern const refused_level levels_refused_alone[]; /* levels that are refused with every other */
 
 /*
  * Fills `factors`: the levels written by hand, then those of the program's own lists. again: even

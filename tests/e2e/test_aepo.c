@@ -7,8 +7,8 @@
  * These tests failed when the rewards of the bootstrap pass were counted again in step 1, and when
  * the row of a step was written after its checkpoint (a kill between the two lost it).
  */
+#include "aepo_at_work.h"
 #include "ares/io.h"
-#include "at_work.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -120,8 +120,8 @@ static void check_generated(const char *run)
 {
     double tokens = 0;
     for (int k = 0; k < 3; k++)
-        tokens += e2e_metric(run, 0, of_bucket("bootstrap", k, "/count")) *
-                  e2e_metric(run, 0, of_bucket("bootstrap", k, "/len_mean")) * 4;
+        tokens += e2e_metric(run, 0, bucket_metric("bootstrap", k, "/count")) *
+                  e2e_metric(run, 0, bucket_metric("bootstrap", k, "/len_mean")) * 4;
     CHECK_NEAR(tokens, e2e_metric(run, 0, "rollout/generated_tokens"), 1e-9 * tokens);
     double of_pass = e2e_metric(run, 0, "rollout/generated_tokens"),
            drawn = e2e_metric(run, 1, "filter/generated_groups");
@@ -136,13 +136,13 @@ TEST(a_run_leaves_all_of_aepo_at_work)
     ares_str out = { 0 };
     if (runs(&out, "run", "trainer.max_steps=16")) {
         CHECK_CONTAINS(out.data, "bootstrap: 24 of 24 prompts");
-        check_at_work("run", 16);
+        check_aepo_at_work("run", 16);
         int64_t marked = 0;
         for (int i = 1; i <= 16; i++) marked += check_rows("run", i);
         CHECK(marked > 0);
         double count = 0;
         for (int k = 0; k < 3; k++)
-            count += e2e_metric("run", 0, of_bucket("bootstrap", k, "/count"));
+            count += e2e_metric("run", 0, bucket_metric("bootstrap", k, "/count"));
         CHECK_EQ(count, ROWS);
         check_generated("run");
         CHECK(!isnan(e2e_metric("run", 16, "val/aepo/tau")));
@@ -224,7 +224,7 @@ TEST(a_run_killed_at_a_dozen_instants_ends_as_if_it_never_was)
     CHECK(killed >= 3); /* the rest may have found it finished */
     if (!ares_file_exists(test_file("part/DONE")) && !runs(NULL, "part", MANY)) return;
     if (runs(NULL, "whole", MANY)) same("whole", "part", 120);
-    CHECK(most("whole", 120, "filter/tries") > 2);
+    CHECK(highest("whole", 120, "filter/tries") > 2);
 }
 
 TEST(a_run_killed_while_it_saves_goes_on_from_the_checkpoint_before)
@@ -482,7 +482,7 @@ TEST(kl_budgets_see_every_pass_of_the_update)
     double sum = 0;
     REQUIRE(runs(NULL, "run", BUDGETS "trainer.max_steps=1 worker.actor.ppo_epochs=2"));
     for (int k = 0; k < 3; k++) {
-        double kl = e2e_metric("run", 1, of_bucket("aepo/kl", k, ""));
+        double kl = e2e_metric("run", 1, bucket_metric("aepo/kl", k, ""));
         sum += isnan(kl) ? 0 : kl;
     }
     CHECK(sum > 0);
@@ -502,11 +502,11 @@ TEST(kl_budgets_rest_while_only_the_critic_learns)
                  "trainer.max_steps=4 algorithm.adv_estimator=gae trainer.critic_warmup=3"));
     for (int i = 1; i <= 3; i++)
         for (int k = 0; k < 3; k++) {
-            CHECK_EQ(e2e_metric("run", i, of_bucket("aepo/kl_lambda", k, "")), 1);
-            CHECK(isnan(e2e_metric("run", i, of_bucket("aepo/kl", k, ""))));
+            CHECK_EQ(e2e_metric("run", i, bucket_metric("aepo/kl_lambda", k, "")), 1);
+            CHECK(isnan(e2e_metric("run", i, bucket_metric("aepo/kl", k, ""))));
         }
-    CHECK(most("run", 4, "aepo/kl/easy") >= 0 || most("run", 4, "aepo/kl/medium") >= 0 ||
-          most("run", 4, "aepo/kl/hard") >= 0);
+    CHECK(highest("run", 4, "aepo/kl/easy") >= 0 || highest("run", 4, "aepo/kl/medium") >= 0 ||
+          highest("run", 4, "aepo/kl/hard") >= 0);
 }
 
 TEST_MPI(two_ranks_see_the_kl_of_every_pass_as_one)
@@ -520,8 +520,8 @@ TEST_MPI(two_ranks_see_the_kl_of_every_pass_as_one)
     REQUIRE(runs(NULL, "alone", words_of));
     REQUIRE(runs(NULL, "two", two));
     for (int k = 0; k < 3; k++) {
-        double kl = e2e_metric("alone", 1, of_bucket("aepo/kl", k, "")),
-               other = e2e_metric("two", 1, of_bucket("aepo/kl", k, ""));
+        double kl = e2e_metric("alone", 1, bucket_metric("aepo/kl", k, "")),
+               other = e2e_metric("two", 1, bucket_metric("aepo/kl", k, ""));
         CHECK(isnan(kl) == isnan(other));
         if (!isnan(kl)) CHECK_NEAR(other, kl, 1e-5 * kl);
     }
@@ -558,12 +558,12 @@ TEST_MPI(two_ranks_begin_aepo_as_one)
     for (int k = 0; k < 3; k++) {
         static const char *const of[] = { "aepo/alpha", "aepo/target", "aepo/kl_lambda" };
         for (int i = 0; i < ARES_COUNT(of); i++)
-            CHECK_NEAR(e2e_metric("two", 1, of_bucket(of[i], k, "")),
-                       e2e_metric("alone", 1, of_bucket(of[i], k, "")), 1e-9);
-        CHECK_NEAR(e2e_metric("two", 0, of_bucket("bootstrap", k, "/count")),
-                   e2e_metric("alone", 0, of_bucket("bootstrap", k, "/count")), 0);
-        CHECK_NEAR(e2e_metric("two", 0, of_bucket("bootstrap", k, "/acc_mean")),
-                   e2e_metric("alone", 0, of_bucket("bootstrap", k, "/acc_mean")), 0);
+            CHECK_NEAR(e2e_metric("two", 1, bucket_metric(of[i], k, "")),
+                       e2e_metric("alone", 1, bucket_metric(of[i], k, "")), 1e-9);
+        CHECK_NEAR(e2e_metric("two", 0, bucket_metric("bootstrap", k, "/count")),
+                   e2e_metric("alone", 0, bucket_metric("bootstrap", k, "/count")), 0);
+        CHECK_NEAR(e2e_metric("two", 0, bucket_metric("bootstrap", k, "/acc_mean")),
+                   e2e_metric("alone", 0, bucket_metric("bootstrap", k, "/acc_mean")), 0);
     }
     double norm = e2e_metric("alone", 1, "actor/grad_norm");
     CHECK(norm > 0);
@@ -673,6 +673,6 @@ TEST_SLOW(the_experiment_puts_aepo_to_work)
             "--config experiments/AEPO/config.yaml --config experiments/AEPO/tiny.yaml "
             "worker.actor.model.model_path='%s' trainer.run_dir='%s' trainer.max_steps=%d",
             test_file("start"), test_file("run"), STEPS);
-    if (CHECK_MSG(rc == 0, "%s", out.data)) check_at_work("run", STEPS);
+    if (CHECK_MSG(rc == 0, "%s", out.data)) check_aepo_at_work("run", STEPS);
     ares_str_fini(&out);
 }

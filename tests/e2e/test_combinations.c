@@ -18,15 +18,15 @@ static bool excluded(int f, int l, int g, int m)
     return ((a | b) & NEVER) || (f != g && levels_rule(levels_refused, a, b));
 }
 
-static bool dull(int f, int l)
+static bool hides_others(int f, int l)
 {
-    return factors[f].levels[l].tags & DULL;
+    return factors[f].levels[l].tags & LEARNS_LITTLE;
 }
 
 static void open_array(covering *c)
 {
     levels_build(true);
-    *c = (covering){ .factors = FACTORS, .excluded = excluded, .dull = dull };
+    *c = (covering){ .factors = FACTORS, .excluded = excluded, .hides_others = hides_others };
     for (int f = 0; f < FACTORS; f++) c->levels[f] = factors[f].n;
 }
 
@@ -311,9 +311,9 @@ static void see_refused(const level *a, const level *b)
     if (r) says(a, b, true, r->said);
 }
 
-static void see_told(const level *a, const level *b)
+static void see_without_effect(const level *a, const level *b)
 {
-    const rule *r = levels_rule(levels_told, a->tags, b->tags);
+    const rule *r = levels_rule(levels_without_effect, a->tags, b->tags);
     if (r) says(a, b, false, r->said);
 }
 
@@ -323,13 +323,13 @@ TEST(pairs_without_sense_are_refused_with_their_message)
 }
 TEST(pairs_of_which_one_has_no_effect_say_so)
 {
-    each_pair(see_told);
+    each_pair(see_without_effect);
 }
 
 TEST(what_goes_with_nothing_is_refused_with_its_message)
 {
     levels_build(true);
-    for (const lone *n = levels_never; n->name; n++) {
+    for (const refused_level *n = levels_refused_alone; n->name; n++) {
         const factor *f = &factors[n->factor];
         int l = 0;
         while (l < f->n && strcmp(f->levels[l].name, n->name) != 0) l++;

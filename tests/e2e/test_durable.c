@@ -48,8 +48,8 @@ static bool whole(const disk *d, const disk_node *checkpoint, const files *f, co
  * Whether the checkpoint with this name is whole, in whichever order its folder and the folders
  * above reach the disk.
  */
-static bool stands(const disk *d, const disk_node *checkpoints, const files *f, const char *name,
-                   const char *after)
+static bool is_whole(const disk *d, const disk_node *checkpoints, const files *f, const char *name,
+                     const char *after)
 {
     for (int now = 0; now < 2; now++) {
         const disk_node *c = disk_either(checkpoints, name, now);
@@ -63,8 +63,8 @@ static bool stands(const disk *d, const disk_node *checkpoints, const files *f, 
 /*
  * Whether `latest`, old or new, names a whole checkpoint, and metrics.jsonl has the rows up to it.
  */
-static bool latest_stands(const disk *d, const disk_node *checkpoints, const files *f, bool rows,
-                          const char *after)
+static bool latest_is_whole(const disk *d, const disk_node *checkpoints, const files *f, bool rows,
+                            const char *after)
 {
     for (int now = 0; now < 2; now++) {
         int step = 0;
@@ -73,7 +73,7 @@ static bool latest_stands(const disk *d, const disk_node *checkpoints, const fil
         if (!latest) continue;
         if (!CHECK_MSG(disk_synced(latest), "latest may be torn\n    after '%s'", after))
             return false;
-        if (!stands(d, checkpoints, f, disk_text(latest), after)) return false;
+        if (!is_whole(d, checkpoints, f, disk_text(latest), after)) return false;
         sscanf(disk_text(latest), "%*[a-z]_%d", &step);
         if (rows && !CHECK_MSG(metrics && disk_synced_lines(metrics) >= step,
                                "%s is there, of its run %d rows of metrics.jsonl\n    after '%s'",
@@ -87,8 +87,8 @@ static bool latest_stands(const disk *d, const disk_node *checkpoints, const fil
  * Whether each folder with the name of a checkpoint is a whole one, also while an old one is being
  * removed.
  */
-static bool all_stand(const disk *d, const disk_node *checkpoints, const files *f,
-                      const char *after)
+static bool all_are_whole(const disk *d, const disk_node *checkpoints, const files *f,
+                          const char *after)
 {
     for (int now = 0; now < 2; now++) {
         const char *name;
@@ -123,21 +123,23 @@ typedef struct promises {
     const char *kept_whole; /* name of one that is whole whenever a file is removed */
 } promises;
 
-static bool keep(const disk *d, const files *f, const promises *p, const char *call, int *row)
+static bool promises_hold(const disk *d, const files *f, const promises *p, const char *call,
+                          int *row)
 {
     const disk_node *checkpoints = disk_now(d, NULL, "run/checkpoints");
     bool is_row = p->rows && strncmp(call, "write ", 6) == 0 && strstr(call, "/run/metrics.jsonl ");
     *row += is_row;
     if (is_row && *row > 1 && !saved_for_good(d, of_step(*row - 1), call)) return false;
     if (!checkpoints) return true;
-    if (p->kept && !stands(d, checkpoints, f, p->kept, call)) return false;
+    if (p->kept && !is_whole(d, checkpoints, f, p->kept, call)) return false;
     bool removes = p->kept_whole && strncmp(call, "remove ", 7) == 0;
-    if (removes && !stands(d, checkpoints, f, p->kept_whole, call)) return false;
-    return latest_stands(d, checkpoints, f, p->rows, call) && all_stand(d, checkpoints, f, call);
+    if (removes && !is_whole(d, checkpoints, f, p->kept_whole, call)) return false;
+    return latest_is_whole(d, checkpoints, f, p->rows, call) &&
+           all_are_whole(d, checkpoints, f, call);
 }
 
 /* Replays what was recorded, up to the first broken promise. */
-static bool play(disk *d, const char *log, const files *f, promises p)
+static bool replay(disk *d, const char *log, const files *f, promises p)
 {
     ares_str text = { 0 };
     char *save = NULL;
@@ -145,7 +147,7 @@ static bool play(disk *d, const char *log, const files *f, promises p)
     bool kept = CHECK_OK(ares_file_read(log, &text));
     for (char *line = kept ? strtok_r(text.data, "\n", &save) : NULL; line && kept;
          line = strtok_r(NULL, "\n", &save)) {
-        kept = disk_play(d, line) && keep(d, f, &p, line, &row);
+        kept = disk_play(d, line) && promises_hold(d, f, &p, line, &row);
         calls++;
     }
     if (kept) {
@@ -161,7 +163,7 @@ static bool play(disk *d, const char *log, const files *f, promises p)
  * Records a run of steps 1 to 6. It writes checkpoints rolling_000001, step_000002, rolling_000003
  * ...; step_000002 is removed with the last one.
  */
-static void recorded(const char *log, bool exchange)
+static void record_run(const char *log, bool exchange)
 {
     ares_str out = { 0 };
     const char *words = e2e_train_words("run");
@@ -180,7 +182,7 @@ static void recorded(const char *log, bool exchange)
  * Records steps 5 and 6 a second time, from step 4: the new checkpoint of step 6 replaces the first
  * one.
  */
-static void once_more(disk *d, const char *log, bool exchange)
+static void record_again(disk *d, const char *log, bool exchange)
 {
     char call[400];
     const char *latest = test_file("run/checkpoints/latest");
@@ -190,7 +192,7 @@ static void once_more(disk *d, const char *log, bool exchange)
     disk_play(d, call);
     snprintf(call, sizeof call, "sync %s", latest);
     disk_play(d, call);
-    recorded(log, exchange);
+    record_run(log, exchange);
 }
 
 static bool exchanges_here(void)
@@ -200,23 +202,23 @@ static bool exchanges_here(void)
            renameat2(AT_FDCWD, one, AT_FDCWD, other, RENAME_EXCHANGE) == 0;
 }
 
-static void look_at_all(disk *d)
+static void check_every_instant(disk *d)
 {
     files f;
-    recorded(test_file("log"), true);
+    record_run(test_file("log"), true);
     list_files("run/checkpoints/step_000006", &f);
-    if (!play(d, test_file("log"), &f, (promises){ .rows = true })) return;
+    if (!replay(d, test_file("log"), &f, (promises){ .rows = true })) return;
     if (exchanges_here()) {
-        once_more(d, test_file("log_2"), true);
-        if (!play(d, test_file("log_2"), &f, (promises){ .kept = "step_000006" })) return;
+        record_again(d, test_file("log_2"), true);
+        if (!replay(d, test_file("log_2"), &f, (promises){ .kept = "step_000006" })) return;
     } else test_skip("the folder of tests is on a file system without RENAME_EXCHANGE");
-    once_more(d, test_file("log_3"), false);
-    play(d, test_file("log_3"), &f, (promises){ .kept_whole = "step_000006" });
+    record_again(d, test_file("log_3"), false);
+    replay(d, test_file("log_3"), &f, (promises){ .kept_whole = "step_000006" });
 }
 
 TEST(after_a_power_cut_at_any_instant_latest_names_a_whole_checkpoint)
 {
     disk *d = disk_new(test_dir());
-    look_at_all(d);
+    check_every_instant(d);
     disk_free(d);
 }

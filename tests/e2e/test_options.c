@@ -16,7 +16,7 @@ static int runs(const char *run, int steps, const char *options)
 }
 
 /* The values of a key in the rollouts of step 1. */
-static const char *rolled(const char *run, const char *key, ares_str *out)
+static const char *rollout_values(const char *run, const char *key, ares_str *out)
 {
     char file[64];
     snprintf(file, sizeof file, "%s/rollouts/step_000001.jsonl", run);
@@ -24,7 +24,7 @@ static const char *rolled(const char *run, const char *key, ares_str *out)
     return out->data;
 }
 
-static void differ(const char *a, const char *b)
+static void check_differ(const char *a, const char *b)
 {
     CHECK_MSG(strcmp(a, b) != 0, "both are '%s'", a);
 }
@@ -37,13 +37,13 @@ TEST(data_seed_alone_draws_the_order_of_rows)
     CHECK_EQ(runs("first", 1, ""), 0);
     CHECK_EQ(runs("sampled", 1, "worker.rollout.seed=7"), 0);
     CHECK_EQ(runs("ordered", 1, "data.seed=7"), 0);
-    rolled("first", "row", &rows);
-    rolled("first", "response", &answers);
-    CHECK_STR(rolled("sampled", "row", &other), rows.data);
-    differ(rolled("sampled", "response", &others), answers.data);
-    differ(rolled("ordered", "row", &other), rows.data);
+    rollout_values("first", "row", &rows);
+    rollout_values("first", "response", &answers);
+    CHECK_STR(rollout_values("sampled", "row", &other), rows.data);
+    check_differ(rollout_values("sampled", "response", &others), answers.data);
+    check_differ(rollout_values("ordered", "row", &other), rows.data);
     CHECK_EQ(runs("lying", 1, "data.shuffle=false"), 0);
-    CHECK_STR(rolled("lying", "row", &other), " 0 0 0 0 1 1 1 1 2 2 2 2 3 3 3 3");
+    CHECK_STR(rollout_values("lying", "row", &other), " 0 0 0 0 1 1 1 1 2 2 2 2 3 3 3 3");
     ares_str_fini(&rows), ares_str_fini(&other), ares_str_fini(&answers), ares_str_fini(&others);
 }
 
@@ -80,7 +80,7 @@ TEST(files_are_read_in_turn_and_those_of_a_folder_by_name)
              "algorithm.adv_estimator=reinforce_plus_plus",
              test_file("z.jsonl"), test_file("rows"));
     CHECK_EQ(runs("run", 1, words), 0);
-    CHECK_STR(rolled("run", "ground_truth", &out), " z a b c d e f g h");
+    CHECK_STR(rollout_values("run", "ground_truth", &out), " z a b c d e f g h");
     ares_str_fini(&out);
 }
 
@@ -103,16 +103,16 @@ TEST(a_prompt_is_made_as_the_options_of_data_say)
     snprintf(words, sizeof words, ASKED "data.format_prompt='%s' 'data.system_prompt=Be brief.'",
              rows, format);
     CHECK_EQ(runs("system", 1, words), 0);
-    rolled("system", "prompt", &out);
+    rollout_values("system", "prompt", &out);
     CHECK_CONTAINS(out.data, "system\nBe brief.<|im_end|>");
     CHECK_CONTAINS(out.data, "user\nQ: 1+1?!<|im_end|>");
-    CHECK_STR(rolled("system", "ground_truth", &out), " 2 2");
+    CHECK_STR(rollout_values("system", "ground_truth", &out), " 2 2");
     snprintf(words, sizeof words, ASKED "data.override_chat_template='%s'", rows, chat);
     CHECK_EQ(runs("chat", 1, words), 0);
-    CHECK_STR(rolled("chat", "prompt", &out), " user= 1+1?  user= 1+1? ");
+    CHECK_STR(rollout_values("chat", "prompt", &out), " user= 1+1?  user= 1+1? ");
     snprintf(words, sizeof words, ASKED "data.apply_chat_template=false", rows);
     CHECK_EQ(runs("plain", 1, words), 0);
-    CHECK_STR(rolled("plain", "prompt", &out), "  1+1?   1+1? ");
+    CHECK_STR(rollout_values("plain", "prompt", &out), "  1+1?   1+1? ");
     ares_str_fini(&out);
 }
 
@@ -133,7 +133,7 @@ TEST(prompts_that_are_too_long_are_dropped_or_an_error)
                          words),
              0);
     CHECK_CONTAINS(out.data, "1 of 3 prompts dropped: longer than data.max_prompt_length = 18");
-    CHECK_STR(rolled("run", "ground_truth", &out), " a a c c");
+    CHECK_STR(rollout_values("run", "ground_truth", &out), " a a c c");
     ares_str_clear(&out);
     CHECK_EQ(e2e_program(&out, "--config '%s' trainer.max_steps=1 %sfalse",
                          e2e_train_words("error"), words),
@@ -150,16 +150,16 @@ TEST(the_batch_and_its_answers_have_the_sizes_asked_for)
                   "data.rollout_batch_size=2 worker.actor.global_batch_size=2 worker.rollout.n=3 "
                   "data.max_response_length=5 worker.rollout.ignore_eos=true data.shuffle=false"),
              0);
-    CHECK_STR(rolled("run", "row", &out), " 0 0 0 1 1 1");
-    CHECK_STR(rolled("run", "sample", &out), " 0 1 2 0 1 2");
-    CHECK_STR(rolled("run", "n_tokens", &out), " 5 5 5 5 5 5");
+    CHECK_STR(rollout_values("run", "row", &out), " 0 0 0 1 1 1");
+    CHECK_STR(rollout_values("run", "sample", &out), " 0 1 2 0 1 2");
+    CHECK_STR(rollout_values("run", "n_tokens", &out), " 5 5 5 5 5 5");
     ares_str_fini(&out);
 }
 
 /* ------------------------------------------------------------------ validation */
 
 /* The values of a key in the validation before the first step. */
-static const char *validated(const char *run, const char *key, ares_str *out)
+static const char *validation_values(const char *run, const char *key, ares_str *out)
 {
     char file[64];
     snprintf(file, sizeof file, "%s/validation/step_000000.jsonl", run);
@@ -182,10 +182,11 @@ TEST(validation_answers_as_its_own_options_say)
     ares_str out = { 0 };
     CHECK_EQ(validates("run", 1, "'worker.rollout.val_override_config={n: 3, max_new_tokens: 5}'"),
              0);
-    CHECK_STR(validated("run", "row", &out), " 0 0 0 1 1 1");
-    CHECK_STR(validated("run", "n_tokens", &out), " 5 5 5 5 5 5");
+    CHECK_STR(validation_values("run", "row", &out), " 0 0 0 1 1 1");
+    CHECK_STR(validation_values("run", "n_tokens", &out), " 5 5 5 5 5 5");
     CHECK_EQ(e2e_metric("run", 0, "val/response_length"), 5);
-    CHECK_STR(rolled("run", "n_tokens", &out), " 12 12 12 12 12 12 12 12 12 12 12 12 12 12 12 12");
+    CHECK_STR(rollout_values("run", "n_tokens", &out),
+              " 12 12 12 12 12 12 12 12 12 12 12 12 12 12 12 12");
     ares_str_fini(&out);
 }
 
@@ -195,15 +196,15 @@ TEST(validation_is_greedy_in_each_of_the_ways_to_ask_for_it)
                                         "top_p: 1e-6" };
     ares_str sampled = { 0 }, first = { 0 }, out = { 0 };
     CHECK_EQ(validates("sampled", 0, ""), 0);
-    validated("sampled", "response", &sampled);
+    validation_values("sampled", "response", &sampled);
     for (int i = 0; i < ARES_COUNT(ways); i++) {
         char run[16], words[100];
         snprintf(run, sizeof run, "run%d", i);
         snprintf(words, sizeof words, "'worker.rollout.val_override_config={%s}'", ways[i]);
         CHECK_EQ(validates(run, 0, words), 0);
-        const char *greedy = validated(run, "response", i ? &out : &first);
+        const char *greedy = validation_values(run, "response", i ? &out : &first);
         CHECK_STR(greedy, first.data);
-        differ(greedy, sampled.data);
+        check_differ(greedy, sampled.data);
     }
     ares_str_fini(&sampled), ares_str_fini(&first), ares_str_fini(&out);
 }
@@ -242,7 +243,7 @@ TEST(results_of_validation_are_split_by_the_values_of_a_key)
              "'worker.rollout.val_override_config={n: 4}'",
              rows, more);
     CHECK_EQ(runs("run", 0, words), 0);
-    validated("run", "score", &scores);
+    validation_values("run", "score", &scores);
     double sums[2] = { 0 };
     for (int i = 0; i < 12; i++) sums[i / 4 == 1] += number(scores.data, i);
     CHECK(sums[0] > 0 && sums[0] < 8);
@@ -253,7 +254,7 @@ TEST(results_of_validation_are_split_by_the_values_of_a_key)
 
 /* ------------------------------------------------------------------ rollout */
 
-static bool twice(const ares_str *s)
+static bool is_repeated(const ares_str *s)
 {
     return s->len % 2 == 0 && memcmp(s->data, s->data + s->len / 2, s->len / 2) == 0;
 }
@@ -265,16 +266,17 @@ TEST(training_samples_by_temperature_top_k_and_top_p)
     char base[300];
     snprintf(base, sizeof base, ASKED "worker.rollout.ignore_eos=true", asked());
     CHECK_EQ(runs("sampled", 1, base), 0);
-    rolled("sampled", "response", &out);
-    CHECK_MSG(!twice(&out), "'%s' are two answers that are the same", out.data);
+    rollout_values("sampled", "response", &out);
+    CHECK_MSG(!is_repeated(&out), "'%s' are two answers that are the same", out.data);
     for (int i = 0; i < ARES_COUNT(ways); i++) {
         char run[16], words[400];
         snprintf(run, sizeof run, "run%d", i);
         snprintf(words, sizeof words, "%s worker.rollout.%s", base, ways[i]);
         CHECK_EQ(runs(run, 1, words), 0);
         ares_str *answers = i ? &out : &first;
-        rolled(run, "response", answers);
-        CHECK_MSG(twice(answers), "%s: '%s' are two answers that differ", ways[i], answers->data);
+        rollout_values(run, "response", answers);
+        CHECK_MSG(is_repeated(answers), "%s: '%s' are two answers that differ", ways[i],
+                  answers->data);
         CHECK_STR(answers->data, first.data);
     }
     ares_str_fini(&out), ares_str_fini(&first);
@@ -285,8 +287,8 @@ static int ended(const char *run)
 {
     ares_str tokens = { 0 }, finished = { 0 };
     int n = 0;
-    rolled(run, "n_tokens", &tokens);
-    const char *at = rolled(run, "finished", &finished);
+    rollout_values(run, "n_tokens", &tokens);
+    const char *at = rollout_values(run, "finished", &finished);
     for (int i = 0; i < 16; i++, at += strcspn(at + 1, " ") + 1) {
         bool stopped = strncmp(at, " true", 5) == 0;
         if (number(tokens.data, i) < 12) CHECK(stopped);
@@ -454,7 +456,7 @@ TEST_MPI(two_ranks_divide_by_the_tokens_of_both)
 }
 
 /* Checks the learning rates of an actor (1e-3) and a critic (1e-2) in a run of four steps. */
-static void rates(const char *run, const char *schedule, const double *shares)
+static void check_rates(const char *run, const char *schedule, const double *shares)
 {
     char words[600];
     snprintf(words, sizeof words,
@@ -474,8 +476,8 @@ TEST(min_lr_ratio_is_what_the_learning_rate_falls_to)
     static const double linear[] = { 1, 0.85, 0.7, 0.55 },
                         cosine[] = { 1, 0.7 + 0.3 * 0.70710678118654752, 0.7,
                                      0.7 - 0.3 * 0.70710678118654752 };
-    rates("linear", "linear", linear);
-    rates("cosine", "cosine", cosine);
+    check_rates("linear", "linear", linear);
+    check_rates("cosine", "cosine", cosine);
 }
 
 /* Answers with equal rewards have no gradient: only weight decay changes the weights. */

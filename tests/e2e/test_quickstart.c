@@ -3,7 +3,7 @@
  * runs/ and models/ of the person who tests are left alone. Its last lines have the form that
  * README.md shows: the same names and lines, not the same numbers.
  */
-#include "at_work.h"
+#include "aepo_at_work.h"
 
 #include <stdio.h>
 
@@ -201,7 +201,7 @@ TEST_SLOW(the_quick_start_with_smollm2_runs_as_printed_and_puts_aepo_to_work)
     if (table_of(&out, &is) && readme_table("runs/quickstart/aepo", STEPS, &readme))
         check_table(&is, readme.data);
     check_talk(&out, "runs/quickstart/aepo");
-    check_at_work("runs/quickstart/aepo", STEPS);
+    check_aepo_at_work("runs/quickstart/aepo", STEPS);
     for (int i = 1; i <= STEPS; i++)
         CHECK_EQ(e2e_metric("runs/quickstart/aepo", i, "exact/rollout_train_max_abs"), 0);
     ares_str_fini(&out);

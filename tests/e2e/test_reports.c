@@ -18,7 +18,7 @@ typedef struct tally {
     double sum, count, most, least;
 } tally;
 
-static void see(tally *y, double x, double weight)
+static void tally_add(tally *y, double x, double weight)
 {
     y->most = y->count > 0 ? fmax(y->most, x) : x;
     y->least = y->count > 0 ? fmin(y->least, x) : x;
@@ -83,14 +83,14 @@ static void check_step(const char *run, double longest)
     for (int64_t i = 0; i < n; i++) {
         double tokens = e2e_number(rows[i], "n_tokens"), of_row = e2e_number(rows[i], "score");
         const ares_json *parts = ares_json_get(rows[i], "rewards");
-        see(&all, tokens, 1);
+        tally_add(&all, tokens, 1);
         if (tokens > longest) continue;
-        see(&score, of_row, 1);
-        see(&length, tokens, 1);
-        see(&advantage, e2e_number(rows[i], "advantage"), tokens);
-        see(&right, e2e_number(rows[i], "accuracy"), 1);
-        see(&random, e2e_number(parts, "random"), 1);
-        see(&format, e2e_number(parts, "format"), 1);
+        tally_add(&score, of_row, 1);
+        tally_add(&length, tokens, 1);
+        tally_add(&advantage, e2e_number(rows[i], "advantage"), tokens);
+        tally_add(&right, e2e_number(rows[i], "accuracy"), 1);
+        tally_add(&random, e2e_number(parts, "random"), 1);
+        tally_add(&format, e2e_number(parts, "format"), 1);
         clipped += tokens >= 12;
         low[i / 4] = fmin(low[i / 4], of_row);
         high[i / 4] = fmax(high[i / 4], of_row);
@@ -160,8 +160,8 @@ TEST(the_only_answer_of_a_step_is_its_mean_its_longest_and_its_shortest)
     const ares_json **rows = e2e_rows(&arena, "one", "rollouts/step_000001.jsonl", &n);
     REQUIRE(n == 1);
     tally score = { 0 }, length = { 0 };
-    see(&score, e2e_number(rows[0], "score"), 1);
-    see(&length, e2e_number(rows[0], "n_tokens"), 1);
+    tally_add(&score, e2e_number(rows[0], "score"), 1);
+    tally_add(&length, e2e_number(rows[0], "n_tokens"), 1);
     check_all("one", "critic/score", &score);
     check_all("one", "critic/rewards", &score);
     check_all("one", "response_length", &length);

@@ -35,7 +35,8 @@ static const char script[] =
  * The arguments of a run with that reward, which misbehaves from the given line on; more: further
  * options. The text is valid until the call after the next one.
  */
-static const char *broken(const char *run, const char *how, int from, int to, const char *more)
+static const char *broken_reward(const char *run, const char *how, int from, int to,
+                                 const char *more)
 {
     static char words[2][3000];
     static int at;
@@ -54,14 +55,14 @@ static const char *broken(const char *run, const char *how, int from, int to, co
     return words[at];
 }
 
-static void mend(const char *run)
+static void mend_reward(const char *run)
 {
     char path[64];
     snprintf(path, sizeof path, "reward_%s/broken", run);
     CHECK_EQ(test_shell(NULL, "rm '%s'", test_file(path)), 0);
 }
 
-static bool there(const char *run, const char *file)
+static bool exists_in(const char *run, const char *file)
 {
     char path[200];
     snprintf(path, sizeof path, "%s/%s", run, file);
@@ -93,21 +94,21 @@ static bool holds_null(const char *run)
  * Step 5 fails. The run resumes from the state with which that step began, and equals a run that
  * never failed.
  */
-static void fails_once(const char *ranks, const char *how, const char *why, const char *more)
+static void check_one_failure(const char *ranks, const char *how, const char *why, const char *more)
 {
     ares_str out = { 0 };
     int before = 4 * LINES / (*ranks ? 2 : 1);
-    const char *words = broken("part", how, before, 1000000, more);
+    const char *words = broken_reward("part", how, before, 1000000, more);
     CHECK_EQ(e2e_program(&out, "%s %s", ranks, words), 1);
     CHECK_CONTAINS(out.data, why);
     CHECK_CONTAINS(out.data, "step 5 failed before its update; what it began with is saved in");
-    CHECK(there("part", "checkpoints/rolling_000004/state.json"));
-    mend("part");
+    CHECK(exists_in("part", "checkpoints/rolling_000004/state.json"));
+    mend_reward("part");
     ares_str_clear(&out);
     CHECK_MSG(e2e_program(&out, "%s %s", ranks, words) == 0, "%s", out.data ? out.data : "");
     CHECK_CONTAINS(out.data, "rolling_000004, step 4 of 8");
-    CHECK(!there("part", "checkpoints/rolling_000004"));
-    words = broken("whole", how, 0, 0, more);
+    CHECK(!exists_in("part", "checkpoints/rolling_000004"));
+    words = broken_reward("whole", how, 0, 0, more);
     CHECK_EQ(e2e_program(NULL, "%s %s", ranks, words), 0);
     e2e_same_runs("whole", "part", STEPS);
     CHECK_EQ(test_shell(NULL,
@@ -126,35 +127,35 @@ static void fails_once(const char *ranks, const char *how, const char *why, cons
 
 TEST(a_reward_that_stays_dead_costs_no_step_that_was_made)
 {
-    fails_once("", "dead", "draws gave", FILTERED);
+    check_one_failure("", "dead", "draws gave", FILTERED);
 }
 TEST(a_step_that_fails_after_its_controls_have_looked_saves_them_as_they_were)
 {
-    fails_once("", "opposite", "does not fit a float", SHAPED);
+    check_one_failure("", "opposite", "does not fit a float", SHAPED);
 }
 TEST(a_step_that_fails_with_a_critic_goes_on_bit_for_bit)
 {
-    fails_once("", "dead", "draws gave", FILTERED " algorithm.adv_estimator=gae");
+    check_one_failure("", "dead", "draws gave", FILTERED " algorithm.adv_estimator=gae");
 }
 TEST_MPI(a_step_that_fails_on_two_ranks_saves_what_it_began_with)
 {
     E2E_NEEDS_MPI();
-    fails_once("--ranks 2", "opposite", "does not fit a float", SHAPED " trainer.threads=1");
+    check_one_failure("--ranks 2", "opposite", "does not fit a float", SHAPED " trainer.threads=1");
 }
 
 TEST(the_first_step_and_one_whose_checkpoint_is_there_are_saved_once)
 {
     ares_str out = { 0 };
-    const char *words = broken("part", "dead", 0, 1000000, FILTERED);
+    const char *words = broken_reward("part", "dead", 0, 1000000, FILTERED);
     CHECK_EQ(e2e_program(&out, "%s", words), 1);
     CHECK_CONTAINS(out.data, "checkpoints/rolling_000000");
     ares_str_clear(&out);
     CHECK_EQ(e2e_program(&out, "%s", words), 1);
     CHECK_CONTAINS(out.data,
                    "step 1 failed before its update; the last checkpoint holds what it began with");
-    mend("part");
+    mend_reward("part");
     CHECK_EQ(e2e_program(NULL, "%s", words), 0);
-    CHECK_EQ(e2e_program(NULL, "%s", broken("whole", "dead", 0, 0, FILTERED)), 0);
+    CHECK_EQ(e2e_program(NULL, "%s", broken_reward("whole", "dead", 0, 0, FILTERED)), 0);
     e2e_same_runs("whole", "part", STEPS);
     ares_str_fini(&out);
 }
@@ -169,7 +170,7 @@ TEST(an_update_whose_gradient_is_not_finite_changes_neither_weights_nor_moments)
 {
     ares_str out = { 0 };
     CHECK_MSG(e2e_program(&out, "%s trainer.save_freq=1",
-                          broken("run", "huge", 4 * LINES, 5 * LINES, HUGE_STEPS)) == 0,
+                          broken_reward("run", "huge", 4 * LINES, 5 * LINES, HUGE_STEPS)) == 0,
               "%s", out.data ? out.data : "");
     CHECK_CONTAINS(out.data, "actor: step 5, optimizer step 5: gradient norm is ");
     CHECK_CONTAINS(out.data, "the update is left out, 1 in a row now");
@@ -200,15 +201,16 @@ TEST(an_update_whose_gradient_is_not_finite_changes_neither_weights_nor_moments)
  * Updates are left out in steps 5, 6 and 7: the run saves and ends. Started again it ends after the
  * next step; with the reward mended it goes on.
  */
-static void three_in_a_row(const char *ranks, const char *how, const char *who, const char *more)
+static void check_three_in_a_row(const char *ranks, const char *how, const char *who,
+                                 const char *more)
 {
     ares_str out = { 0 };
     char metric[64];
-    const char *words = broken("run", how, 4 * LINES / (*ranks ? 2 : 1), 1000000, more);
+    const char *words = broken_reward("run", how, 4 * LINES / (*ranks ? 2 : 1), 1000000, more);
     CHECK_EQ(e2e_program(&out, "%s %s trainer.max_steps=10", ranks, words), 1);
     snprintf(metric, sizeof metric, "%s: step 7: 3 updates in a row were left out", who);
     CHECK_CONTAINS(out.data, metric);
-    CHECK(there("run", "checkpoints/rolling_000007/optimizer.safetensors"));
+    CHECK(exists_in("run", "checkpoints/rolling_000007/optimizer.safetensors"));
     CHECK_EQ(rows_of("run"), 7);
     snprintf(metric, sizeof metric, "%s/skipped_updates", who);
     for (int step = 4; step <= 7; step++) CHECK_EQ(e2e_metric("run", step, metric), step > 4);
@@ -216,7 +218,7 @@ static void three_in_a_row(const char *ranks, const char *how, const char *who, 
     CHECK_EQ(e2e_program(&out, "%s %s trainer.max_steps=10", ranks, words), 1);
     CHECK_CONTAINS(out.data, "4 in a row now");
     CHECK_EQ(rows_of("run"), 8);
-    mend("run");
+    mend_reward("run");
     CHECK_EQ(e2e_program(NULL, "%s %s trainer.max_steps=10", ranks, words), 0);
     CHECK_EQ(rows_of("run"), 10);
     CHECK(!holds_null("run"));
@@ -225,24 +227,25 @@ static void three_in_a_row(const char *ranks, const char *how, const char *who, 
 
 TEST(three_updates_left_out_in_a_row_save_and_end_the_run)
 {
-    three_in_a_row("", "huge", "actor", HUGE_STEPS);
+    check_three_in_a_row("", "huge", "actor", HUGE_STEPS);
 }
 TEST(three_updates_of_the_critic_left_out_end_the_run_as_well)
 {
-    three_in_a_row("", "most", "critic",
-                   "algorithm.adv_estimator=gae worker.critic.loss_avg_mode=seq-mean-token-sum");
+    check_three_in_a_row(
+        "", "most", "critic",
+        "algorithm.adv_estimator=gae worker.critic.loss_avg_mode=seq-mean-token-sum");
 }
 TEST_MPI(two_ranks_leave_the_same_updates_out)
 {
     E2E_NEEDS_MPI();
-    three_in_a_row("--ranks 2", "huge", "actor", HUGE_STEPS " trainer.threads=1");
+    check_three_in_a_row("--ranks 2", "huge", "actor", HUGE_STEPS " trainer.threads=1");
 }
 
 /*
  * The first update makes the weights so large that the next passes over the batch have no finite
  * log-prob, or value.
  */
-static void no_finite_loss(const char *who, const char *words)
+static void check_no_finite_loss(const char *who, const char *words)
 {
     ares_str out = { 0 };
     char text[96];
@@ -251,7 +254,7 @@ static void no_finite_loss(const char *who, const char *words)
     CHECK_CONTAINS(out.data, text);
     snprintf(text, sizeof text, "%s: step 1: 3 updates in a row were left out", who);
     CHECK_CONTAINS(out.data, text);
-    CHECK(there("run", "checkpoints/rolling_000001/optimizer.safetensors"));
+    CHECK(exists_in("run", "checkpoints/rolling_000001/optimizer.safetensors"));
     snprintf(text, sizeof text, "%s/skipped_updates", who);
     CHECK_EQ(e2e_metric("run", 1, text), 3);
     CHECK(!holds_null("run"));
@@ -260,11 +263,11 @@ static void no_finite_loss(const char *who, const char *words)
 
 TEST(updates_whose_loss_is_not_finite_are_left_out_as_well)
 {
-    no_finite_loss("actor", "worker.actor.ppo_epochs=4 worker.actor.optim.lr=1e30");
+    check_no_finite_loss("actor", "worker.actor.ppo_epochs=4 worker.actor.optim.lr=1e30");
 }
 TEST(updates_of_the_critic_whose_loss_is_not_finite_are_left_out_as_well)
 {
-    no_finite_loss(
+    check_no_finite_loss(
         "critic",
         "algorithm.adv_estimator=gae worker.critic.ppo_epochs=4 worker.critic.optim.lr=1e30");
 }
@@ -275,7 +278,7 @@ TEST(supervised_training_ends_saved_when_its_loss_stays_infinite)
     CHECK_EQ(
         e2e_program(&out, "sft --config '%s' worker.actor.optim.lr=1e30", e2e_sft_words("run")), 1);
     CHECK_CONTAINS(out.data, "actor: step 4: 3 updates in a row were left out");
-    CHECK(there("run", "checkpoints/rolling_000004/optimizer.safetensors"));
+    CHECK(exists_in("run", "checkpoints/rolling_000004/optimizer.safetensors"));
     CHECK_EQ(e2e_metric("run", 1, "actor/skipped_updates"), 0);
     for (int step = 2; step <= 4; step++)
         CHECK_EQ(e2e_metric("run", step, "actor/skipped_updates"), 1);
@@ -285,7 +288,8 @@ TEST(supervised_training_ends_saved_when_its_loss_stays_infinite)
 
 /* ------------------------------------------------------------------ rolling checkpoints */
 
-static void saved_often(const char *verb, const char *words, const char *other, const char *steps)
+static void check_saved_often(const char *verb, const char *words, const char *other,
+                              const char *steps)
 {
     CHECK_EQ(e2e_program(NULL,
                          "%s --config '%s' %s trainer.save_minutes=1e-9 trainer.save_freq=3 "
@@ -311,12 +315,13 @@ static void saved_often(const char *verb, const char *words, const char *other, 
 
 TEST(when_a_checkpoint_is_written_decides_no_number)
 {
-    saved_often("train", e2e_train_words("often"), e2e_train_words("never"),
-                "trainer.max_steps=10");
+    check_saved_often("train", e2e_train_words("often"), e2e_train_words("never"),
+                      "trainer.max_steps=10");
 }
 TEST(when_a_supervised_checkpoint_is_written_decides_no_number)
 {
-    saved_often("sft", e2e_sft_words("often"), e2e_sft_words("never"), "trainer.max_steps=10");
+    check_saved_often("sft", e2e_sft_words("often"), e2e_sft_words("never"),
+                      "trainer.max_steps=10");
 }
 
 /*
@@ -335,17 +340,17 @@ TEST(a_signal_saves_the_step_at_hand_though_an_earlier_one_has_its_checkpoint)
             "val.jsonl",
             "{\"prompt\":\"1+1=?\",\"answer\":\"2\"}\n{\"prompt\":\"1+2=?\",\"answer\":\"3\"}\n"
             "{\"prompt\":\"1+3=?\",\"answer\":\"4\"}\n"));
-    const char *words = broken("part", "stop", 2 * LINES + 1, 0, more);
+    const char *words = broken_reward("part", "stop", 2 * LINES + 1, 0, more);
     CHECK_EQ(e2e_program(&out, "%s", words), 130);
     CHECK_CONTAINS(out.data, "stopped by signal 2 after step 3 of 8");
-    CHECK(there("part", "checkpoints/step_000002") &&
-          there("part", "checkpoints/rolling_000003/state.json"));
+    CHECK(exists_in("part", "checkpoints/step_000002") &&
+          exists_in("part", "checkpoints/rolling_000003/state.json"));
     CHECK_EQ(rows_of("part"), 3);
     CHECK(e2e_metric("part", 3, "val/reward_score") > 0);
     ares_str_clear(&out);
     CHECK_EQ(e2e_program(&out, "%s", words), 0);
     CHECK_CONTAINS(out.data, "checkpoints/rolling_000003, step 3 of 8");
-    words = broken("whole", "stop", 0, 0, more);
+    words = broken_reward("whole", "stop", 0, 0, more);
     CHECK_EQ(e2e_program(NULL, "%s", words), 0);
     e2e_same_runs("whole", "part", 4);
     e2e_same_runs("whole", "part", STEPS);
@@ -367,7 +372,7 @@ TEST(a_signal_in_the_bootstrap_pass_saves_it_and_says_how_many_prompts_it_has_se
         "algorithm.aepo=true data.bootstrap=true data.bootstrap_batch_size=5 trainer.max_steps=2 "
         "data.train_files='%s'",
         e2e_write("rows.jsonl", rows.data));
-    const char *words = broken("part", "stop", 4 * 5 + 3, 0, more);
+    const char *words = broken_reward("part", "stop", 4 * 5 + 3, 0, more);
     CHECK_EQ(e2e_program(&out, "%s", words), 130);
     CHECK_CONTAINS(out.data,
                    "run: stopped by signal 2 in the bootstrap pass, after 10 of 12 prompts; the "
@@ -376,10 +381,10 @@ TEST(a_signal_in_the_bootstrap_pass_saves_it_and_says_how_many_prompts_it_has_se
     CHECK_EQ(e2e_program(&out, "%s", words), 0);
     CHECK(!strstr(out.data, "bootstrap: 5 of") && !strstr(out.data, "bootstrap: 10 of"));
     CHECK_CONTAINS(out.data, "bootstrap: 12 of 12 prompts");
-    CHECK_EQ(e2e_program(NULL, "%s", broken("whole", "stop", 0, 0, more)), 0);
+    CHECK_EQ(e2e_program(NULL, "%s", broken_reward("whole", "stop", 0, 0, more)), 0);
     e2e_same_runs("whole", "part", 2);
     ares_str_clear(&out);
-    words = broken("last", "stop", 4 * 10 + 3, 0, more);
+    words = broken_reward("last", "stop", 4 * 10 + 3, 0, more);
     CHECK_EQ(e2e_program(&out, "%s", words), 130);
     CHECK_CONTAINS(out.data, "in the bootstrap pass, after 12 of 12 prompts;");
     ares_str_clear(&out);
@@ -409,7 +414,8 @@ TEST(a_step_whose_row_cannot_be_written_has_no_checkpoint)
                         LIMIT / 512, test_program(), words);
     CHECK_EQ(rc, 1);
     CHECK_CONTAINS(out.data, "metrics.jsonl: File too large");
-    CHECK(!there("part", "checkpoints/step_000003") && there("part", "checkpoints/step_000002"));
+    CHECK(!exists_in("part", "checkpoints/step_000003") &&
+          exists_in("part", "checkpoints/step_000002"));
     ares_str_clear(&out);
     CHECK_EQ(test_shell(&out, "ls -A '%s'", test_file("part/checkpoints")), 0);
     CHECK_STR(out.data, "latest\nstep_000001\nstep_000002\n"); /* nothing is left of its files */
@@ -450,7 +456,7 @@ TEST(a_rolling_checkpoint_has_what_save_model_only_leaves_out)
     CHECK_CONTAINS(out.data, "checkpoints/rolling_0000");
     CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=60", e2e_train_words("whole")), 0);
     e2e_same_runs("whole", "part", 60);
-    CHECK(!there("part", "checkpoints/rolling_*"));
+    CHECK(!exists_in("part", "checkpoints/rolling_*"));
     ares_str_fini(&out);
 }
 

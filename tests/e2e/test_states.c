@@ -13,11 +13,11 @@
 #define STEPS "trainer.max_steps=4 trainer.save_freq=2"
 
 /* Starts a new run from a state; out: what it prints. Gives the exit status. */
-static int from(ares_str *out, const char *from, const char *more)
+static int start_from(ares_str *out, const char *state, const char *more)
 {
     ares_str_clear(out);
     int rc = e2e_program(out, "--config '%s' " STEPS " trainer.load_checkpoint_path='%s' %s",
-                         e2e_train_words("next"), from, more);
+                         e2e_train_words("next"), state, more);
     ares_dir_remove(test_file("next"));
     return rc;
 }
@@ -26,14 +26,14 @@ TEST(a_checkpoint_and_a_run_directory_may_be_named_and_an_absent_folder_begins_a
 {
     ares_str out = { 0 };
     CHECK_EQ(e2e_program(NULL, "--config '%s' " STEPS, e2e_train_words("first")), 0);
-    CHECK_EQ(from(&out, test_file("first/checkpoints/step_000002"), ""), 0);
+    CHECK_EQ(start_from(&out, test_file("first/checkpoints/step_000002"), ""), 0);
     CHECK_CONTAINS(out.data, "step_000002, step 2 of 4");
-    CHECK_EQ(from(&out, test_file("first"), "trainer.max_steps=5"), 0);
+    CHECK_EQ(start_from(&out, test_file("first"), "trainer.max_steps=5"), 0);
     CHECK_CONTAINS(out.data, "step_000004, step 4 of 5");
-    CHECK_EQ(from(&out, test_file("nowhere"), ""), 0);
+    CHECK_EQ(start_from(&out, test_file("nowhere"), ""), 0);
     CHECK_CONTAINS(out.data, "the run begins afresh");
     CHECK_OK(ares_dir_make(test_file("empty")));
-    CHECK(from(&out, test_file("empty"), "") != 0);
+    CHECK(start_from(&out, test_file("empty"), "") != 0);
     CHECK_CONTAINS(out.data, "neither a checkpoint");
     ares_str_fini(&out);
 }
@@ -56,13 +56,13 @@ TEST(a_state_of_another_data_set_is_refused_unless_forced)
                          " algorithm.aepo=true 'worker.reward.rewards=[{name: exact}]'",
                          e2e_train_words("first")),
              0);
-    CHECK(from(&out, test_file("first/checkpoints/step_000002"), controls) != 0);
+    CHECK(start_from(&out, test_file("first/checkpoints/step_000002"), controls) != 0);
     CHECK_CONTAINS(out.data, "controls.json: the state is of another data set");
     char quoted[700];
     snprintf(quoted, sizeof quoted, "\"%s\"", files);
-    CHECK(from(&out, test_file("first/checkpoints/step_000002"), quoted) != 0);
+    CHECK(start_from(&out, test_file("first/checkpoints/step_000002"), quoted) != 0);
     CHECK_CONTAINS(out.data, "training rows, the data set has 5 now");
-    CHECK_EQ(from(&out, test_file("first/checkpoints/step_000002"), forced), 0);
+    CHECK_EQ(start_from(&out, test_file("first/checkpoints/step_000002"), forced), 0);
     CHECK_CONTAINS(out.data, "going on from");
     ares_str_fini(&out);
 }
@@ -92,7 +92,7 @@ TEST(a_state_is_refused_where_a_prompt_an_answer_or_an_id_of_a_row_has_changed)
             CHECK_EQ(
                 e2e_program(NULL, "--config '%s' " STEPS " %s", e2e_train_words("first"), files),
                 0);
-        int rc = from(&out, test_file("first/checkpoints/step_000002"), files);
+        int rc = start_from(&out, test_file("first/checkpoints/step_000002"), files);
         CHECK_MSG((rc == 0) == (i == 0), "%s differs: exit status %d: %s", rows[i].what, rc,
                   out.data);
         CHECK_CONTAINS(out.data, i ? "the state is of another data set than data.train_files"
@@ -113,12 +113,12 @@ TEST(a_state_of_a_run_that_began_with_other_weights_is_refused_unless_forced)
             test_file("other")),
         0);
     snprintf(words, sizeof words, "worker.actor.model.model_path='%s'", test_file("other"));
-    CHECK(from(&out, test_file("first"), words) != 0);
+    CHECK(start_from(&out, test_file("first"), words) != 0);
     CHECK_CONTAINS(out.data,
                    "the run began with other weights than are in worker.actor.model.model_path");
     snprintf(words, sizeof words, "worker.actor.model.model_path='%s' trainer.max_steps=5 --force",
              test_file("other"));
-    CHECK_EQ(from(&out, test_file("first"), words), 0);
+    CHECK_EQ(start_from(&out, test_file("first"), words), 0);
     CHECK_CONTAINS(out.data, "the state is of another model");
     ares_str_fini(&out);
 }
@@ -142,10 +142,10 @@ TEST(optimizer_states_of_another_strategy_are_refused_of_actor_and_critic)
                 message, sizeof message,
                 "the states are those of worker.%s.optim.strategy = 'adamw', not of 'adamw_bf16'",
                 roles[i]);
-            CHECK(from(&out, test_file("first/checkpoints/step_000002"), words) != 0);
+            CHECK(start_from(&out, test_file("first/checkpoints/step_000002"), words) != 0);
             CHECK_CONTAINS(out.data, message);
         }
-    CHECK_EQ(from(&out, test_file("first/checkpoints/step_000002"), both), 0);
+    CHECK_EQ(start_from(&out, test_file("first/checkpoints/step_000002"), both), 0);
     ares_str_fini(&out);
 }
 
@@ -170,7 +170,7 @@ TEST(a_checkpoint_with_a_damaged_file_is_refused_and_the_file_named)
         snprintf(damaged, sizeof damaged, "damaged_%d", i);
         CHECK_EQ(test_shell(NULL, "cp -r '%s' '%s'", whole, test_file(damaged)), 0);
         if (file) CHECK_EQ(test_shell(NULL, "truncate -s 40 '%s/%s'", test_file(damaged), file), 0);
-        int rc = from(&out, test_file(damaged), words);
+        int rc = start_from(&out, test_file(damaged), words);
         CHECK_MSG((rc == 0) == !file, "%s: status %d\n%s", file ? file : "nothing", rc, out.data);
         if (file) CHECK_CONTAINS(out.data, file);
     }
@@ -245,7 +245,7 @@ TEST(a_checkpoint_of_the_model_alone_says_so)
                          e2e_train_words("first")),
              0);
     CHECK(!ares_file_exists(test_file("first/checkpoints/step_000002/optimizer.safetensors")));
-    CHECK(from(&out, test_file("first"), "") != 0);
+    CHECK(start_from(&out, test_file("first"), "") != 0);
     CHECK_CONTAINS(out.data, "without optimizer states");
     ares_str_fini(&out);
 }

@@ -7,13 +7,15 @@
  *
  *   actor/lr@2 == 2 * base:actor/lr   metrics of this run, and with base: of the situation's run,
  *                                     at step 1 unless another is named. An absent metric is NaN,
- *                                     and no condition on it holds. == and != compare f64, ~ to
- * 1e-5. Also numbers of a checkpoint: see of_checkpoint there NAME; absent NAME           the
- * metric is there, or is not same                              every metric except those of speed,
- * every answer and the checkpoint have the same bits as in the situation's run says TEXT; says not
- * TEXT          printed with the option only, or without it only fails CODE TEXT the run is
- * refused, or ends, with this exit code and text $ COMMAND                         a shell command,
- * only as the last condition. It may use $RUN, $BASE, rollouts, base_rollouts, column KEY
+ *                                     and no condition on it holds. == and != compare f64,
+ *                                     ~ to 1e-5. Also numbers of a checkpoint: see of_checkpoint
+ *   there NAME; absent NAME           the metric is there, or is not
+ *   same                              every metric except those of speed, every answer and the
+ *                                     checkpoint have the same bits as in the situation's run
+ *   says TEXT; says not TEXT          printed with the option only, or without it only
+ *   fails CODE TEXT                   the run is refused, or ends, with this exit code and text
+ *   $ COMMAND                         a shell command, only as the last condition. It may use
+ *                                     $RUN, $BASE, rollouts, base_rollouts, column KEY
  *
  * An entry without a value is tested elsewhere: `in` names the test program and `seen` the test. If
  * `in` is "-", `seen` says why no test can show the option.

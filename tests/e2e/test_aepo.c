@@ -150,7 +150,7 @@ TEST(a_run_leaves_all_of_aepo_at_work)
     ares_str_fini(&out);
 }
 
-/* ---------------------------------------------------------------- stopped and gone on with */
+/* ---------------------------------------------------------------- killed and resumed */
 
 /*
  * Starts the run and kills it as soon as the shell condition holds ($dir is the run's folder).

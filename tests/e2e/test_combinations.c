@@ -1,9 +1,10 @@
 /*
- * Options together: every pair of levels trains in some run of two steps, or is refused. A
- * combination trains twice: whole, and from the checkpoint after its first step on with memory cut
- * otherwise; where answers are masked, once more with other scores of those. The lists of
- * estimators, losses, filters, controls and KL estimators are the program's own, so that a new
- * entry is run with all else. docs/testing.md holds what is printed of this table.
+ * Options in combination: each pair of levels trains in some run of two steps, or is refused. Each
+ * combination trains twice: uninterrupted, and resumed from the checkpoint after its first step
+ * with memory divided differently. Where answers are masked, it trains a third time with other
+ * scores of the masked answers. The lists of estimators, losses, filters, controls and KL
+ * estimators are the program's own, so that a new entry is combined with everything else.
+ * docs/testing.md contains the tables that levels_print writes.
  */
 #include "laws.h"
 #include "levels.h"
@@ -40,7 +41,7 @@ static void open_array(covering *c)
             "100, 101, 102, 103, "                                                                 \
             "104, 105, 106, 107, 108, 109, 110, 111, 112, 113, 114, 115]' "
 #define LEARNS "worker.actor.optim.lr=1e-2 worker.critic.optim.lr=1e-2 "
-/* Cut otherwise: forwards, caches and micro-batches. */
+/* Other sizes of forward passes, caches and micro-batches. */
 #define CUTS                                                                              \
     "worker.actor.max_token_len_per_device=60 worker.critic.max_token_len_per_device=70 " \
     "worker.rollout.max_num_seqs=3 worker.rollout.max_num_batched_tokens=40 "             \
@@ -70,7 +71,7 @@ static void describe(const int *row, int number, combination *c)
     ares_str_fini(&words);
 }
 
-/* Eight prompts, so that two steps are an epoch, and draws of filters come to further ones. */
+/* Eight prompts: two steps are an epoch, and draws of filters reach further prompts. */
 static const char *rows(void)
 {
     ares_str text = { 0 };
@@ -102,7 +103,7 @@ static bool trains(const combination *c, const char *launch, const char *run, co
     return good;
 }
 
-/* Two folders of runs hold the same files. */
+/* Whether a folder of two runs has the same files. */
 static bool same_files(const combination *c, const char *folder, const char *a, const char *b,
                        const char *without)
 {
@@ -120,7 +121,10 @@ static bool same_files(const combination *c, const char *folder, const char *a, 
 #define OTHER_RUN "runs/other"
 #define TWO "runs/two"
 
-/* Goes on from the checkpoint of step 1, under other cuts of memory. */
+/*
+ * Checks that the run, resumed from the checkpoint of step 1 with memory divided differently, is
+ * the same.
+ */
 static bool goes_on_alike(const combination *c)
 {
     int rc = test_shell(NULL,
@@ -133,8 +137,10 @@ static bool goes_on_alike(const combination *c)
            same_files(c, "rollouts", "before", "whole", "");
 }
 
-/* Scores of answers that are masked are seen by nothing: a baseline's apart, which is judged
- * however long it is. */
+/*
+ * Checks that scores of masked answers change nothing. A greedy baseline is left out: its answer is
+ * judged however long it is.
+ */
 static bool masks_count_nowhere(const combination *c)
 {
     static const char *const validation[] = { "val/", NULL };
@@ -144,8 +150,10 @@ static bool masks_count_nowhere(const combination *c)
            same_files(c, LAST, "whole", "other", "-x state.json");
 }
 
-/* Another run whose masked answers, or groups that fill the batch, are not there at all: the
- * same is learnt from the rest. */
+/*
+ * Checks that another run, in which masked answers or groups that fill the batch are absent, learns
+ * the same from the rest.
+ */
 static bool learns_alike(const combination *c, const char *more)
 {
     static const char *const of_rows[] = { "global_seqlen/", "filter/", "dapo/batch_fill",
@@ -156,7 +164,7 @@ static bool learns_alike(const combination *c, const char *more)
 
 static bool absent_is_as_masked(const combination *c)
 {
-    if (c->tags & (MINI | BY_RANK)) return true; /* other groups are in a mini-batch then */
+    if (c->tags & (MINI | BY_RANK)) return true; /* mini-batches would have other groups */
     if ((c->tags & MASKS) && !(c->tags & DROPS) &&
         !learns_alike(c, LEARNS "algorithm.over_length_action=drop"))
         return false;
@@ -182,7 +190,7 @@ static void forget(void)
     for (int i = 0; i < ARES_COUNT(runs); i++) ares_dir_remove(test_file(runs[i]));
 }
 
-/* ARES_COMBINATION=17: this one alone. */
+/* ARES_COMBINATION=17 runs only this combination. */
 static bool asked_for(int number)
 {
     const char *only = getenv("ARES_COMBINATION");
@@ -230,7 +238,7 @@ static void run_part(int part, int parts)
               learnt, seen);
 }
 
-/* In parts, so that none comes near the limit of a test. */
+/* Divided into parts, so that none comes near the time limit of a test. */
 #define EACH_PART(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
 #define PART(n)                                                       \
     TEST(every_pair_of_levels_trains_in_some_combination_##n##_of_12) \
@@ -240,8 +248,11 @@ static void run_part(int part, int parts)
 EACH_PART(PART)
 
 /* ---------------------------------------------------------------- two ranks */
-/* Every level in some combination that does not count by rank. Steps are proportional to
- * gradients (eps), so that the order of a sum stays small behind an update. */
+/*
+ * Each level, except those that count by rank, is in some combination. AdamW's eps makes steps
+ * proportional to gradients, so that a sum in another order stays a small difference after an
+ * update.
+ */
 static void on_two_ranks(int part, int parts)
 {
     static const char *const apart[] = { "global_seqlen/", NULL };
@@ -279,7 +290,7 @@ TEST_MPI(every_level_trains_on_two_ranks_as_on_one_3_of_3)
     on_two_ranks(2, 3);
 }
 
-/* ---------------------------------------------------------------- what is refused, or told */
+/* ---------------------------------------------------------------- refused, or without effect */
 static void says(const level *a, const level *b, bool refused, const char *said)
 {
     ares_str out = { 0 };

@@ -21,7 +21,7 @@ static double gain(const char *run)
     return last - first;
 }
 
-/* Sums of two digits below 5, so that a model of two layers has something to learn in a minute. */
+/* Sums of two digits below 5, which a model of two layers can learn in a minute. */
 static void write_rows(void)
 {
     ares_str sft = { 0 }, rl = { 0 };

@@ -169,7 +169,7 @@ TEST_SLOW(the_quick_start_with_the_tiny_model_runs_as_printed_and_learns)
                         "runs/tiny/rl/validation && test -f runs/tiny/rl/DONE",
                         test_dir()),
              0);
-    if (quickstart(&again, "--tiny")) { /* a finished run shows its table again */
+    if (quickstart(&again, "--tiny")) { /* a finished run prints its table again */
         CHECK_CONTAINS(again.data,
                        "runs/tiny/rl is finished; scripts/quickstart.sh --again trains it anew");
         if (CHECK(strstr(again.data, "\nquestion ") != NULL))

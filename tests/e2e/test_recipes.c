@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-/* What a test must replace: model, data, sizes, machines. */
+/* What a test must replace: sizes and machines. Model and data are in files(). */
 #define SMALL(prompt, response)                                                             \
     "data.max_prompt_length=" prompt " data.max_response_length=" response                  \
     " data.train_batch_size=4 actor_rollout_ref.rollout.n=4 "                               \

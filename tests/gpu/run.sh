@@ -1,12 +1,14 @@
 #!/bin/sh
-# Runs every test that needs a card, on a machine that has one.
+# Runs every test that needs a GPU, on a machine that has one.
 #
-#   tests/gpu/run.sh [BUILD_DIR]    (default: build)
+#   tests/gpu/run.sh [BUILD_DIR]        (default: build)
 #
-# Builds libares_cuda.so and the tests; runs the tests labelled gpu of every program, which may not skip for lack of a card, and every
-# golden through the CUDA twins of algo; then runs the tests of kernels and algo again under compute-sanitizer where it is installed
+# Builds libares_cuda.so and the tests. Then it runs the tests with the label gpu of every program
+# (they fail instead of being skipped where they find no GPU), every golden through the CUDA twins
+# of algo, and, where compute-sanitizer is installed, the tests of kernels and algo again under it
 # (memory, races in shared memory, barriers).
-# Last line: `gpu: N programs passed, N failed`; exit status 1 when one failed, 2 when nothing could be run.
+# Last line: `gpu: N programs passed, N failed`; exit status 1 when one failed, 2 when nothing could
+# be run.
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=${1:-$root/build}
@@ -20,7 +22,8 @@ if [ ! -r "$build/libares_cuda.so" ]; then
     echo "gpu: $build/libares_cuda.so was not built" >&2
     exit 2
 fi
-command -v nvidia-smi > /dev/null && nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
+command -v nvidia-smi > /dev/null &&
+    nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
 
 export ARES_REQUIRE_CUDA=1
 passed=0
@@ -42,8 +45,9 @@ run env ARES_TEST_DEVICE=cuda "$build/ares-golden" tests/golden/*.json $allow
 
 sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
 if [ -x "$sanitizer" ]; then
-    # the first test fails on purpose: it asks for more memory than there is and copies to a null pointer
-    tests=$("$build/test_kernels" --list --label gpu | grep -o 'cuda_[a-z0-9_]*' | grep -v cuda_memory | sort -u)
+    # cuda_memory* asks for more memory than there is and copies to invalid addresses, on purpose
+    tests=$("$build/test_kernels" --list --label gpu |
+        grep -o 'cuda_[a-z0-9_]*' | grep -v cuda_memory | sort -u)
     for tool in memcheck racecheck synccheck; do
         # shellcheck disable=SC2086
         run "$sanitizer" --tool $tool --error-exitcode 1 "$build/test_kernels" --label gpu $tests

@@ -345,7 +345,7 @@ static float *gradients_of(const loss_case *c, int64_t max_tokens, double early_
  */
 static float *still_gradients(run *r, int64_t epochs)
 {
-    r->actor.learner.optim.schedule.base = 0;
+    r->cfg.optim.lr = 0;
     r->cfg.actor.max_grad_norm = 1e9;
     r->cfg.actor.ppo_epochs = epochs;
     ares_metrics_clear(r->metrics);
@@ -581,7 +581,7 @@ static float *last_gradients(const char *scope, double unmasked[2])
     ares_batch *b = &r.batch;
     float *g = ares_malloc(r.model->grads_bytes);
     r.cfg.actor.global_batch_size = GROUPS / 2;
-    r.actor.learner.optim.schedule.base = 0;
+    r.cfg.optim.lr = 0;
     r.cfg.loss.valid_token_scope = scope;
     r.cfg.actor.max_grad_norm = 1e9;
     int64_t row = b->group_start[GROUPS - 1]; /* a masked answer in each mini-batch */

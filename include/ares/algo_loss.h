@@ -52,7 +52,8 @@ typedef struct ares_kl {
     /* NULL: the exact sum over the vocabulary, from the logits of both models */
     double (*value)(double x);
     double (*derivative)(double x); /* of the value by log pi; of k2 in the forms named with a + */
-    bool (*clamped)(double x);      /* whether a clamp of the value acts; NULL: it has none */
+    /* both at once, and whether a clamp of the value acts: the same bits, with one exponential */
+    double (*both)(double x, double *derivative, bool *clamped);
     /* what value and derivative compute, for device code, which cannot call them */
     ares_kl_formula value_formula, derivative_formula;
 } ares_kl;

@@ -55,6 +55,25 @@ TEST(slopes_are_those_of_the_values)
     }
 }
 
+/* Bit for bit; k3's value is clamped below -3.8 and beyond +-20, nowhere else. */
+TEST(value_and_slope_at_once_are_those_by_themselves)
+{
+    int n;
+    const char *const *names = ares_kl_names(&n);
+    for (int k = 0; k < n; k++) {
+        const ares_kl *kl = ares_kl_find(names[k]);
+        bool k3 = strncmp(kl->name, "low_var_kl", 10) == 0;
+        for (double x = -25.003; kl->value && x < 25; x += 0.0317) {
+            double slope;
+            bool clamped, beyond = x > 20 || x < -20 || exp(-x) + x - 1 > 10;
+            if (!CHECK_MSG(kl->both(x, &slope, &clamped) == kl->value(x) &&
+                               slope == kl->derivative(x) && clamped == (k3 && beyond),
+                           "%s at %g", names[k], x))
+                return;
+        }
+    }
+}
+
 TEST(equal_log_probs_are_no_distance_and_a_nan_stays_one)
 {
     int n;

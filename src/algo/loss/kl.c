@@ -21,15 +21,38 @@
         return ares_kl_##name##_derivative(x); \
     }
 ARES_KL_FORMULAS(VALUE)
-static bool k3_clamped(double x)
+
+#define BOTH(value_, slope_)                                                         \
+    static double value_##_and_##slope_(double x, double *derivative, bool *clamped) \
+    {                                                                                \
+        *clamped = false;                                                            \
+        *derivative = ares_kl_##slope_##_derivative(x);                              \
+        return ares_kl_##value_(x);                                                  \
+    }
+BOTH(k1, k1)
+BOTH(abs, abs)
+BOTH(k2, k2)
+BOTH(k1, k2)
+BOTH(abs, k2)
+
+static double k3_and_k3(double x, double *derivative, bool *clamped)
 {
-    return ares_kl_k3_clamped(x);
+    double k = ares_loss_clamp(-x, -20, 20), e = ares_loss_exp(k);
+    *clamped = ares_kl_k3_clamped_at(e, x);
+    *derivative = *clamped ? 0 : 1 - e;
+    return ares_loss_clamp(e - k - 1, -10, 10);
+}
+static double k3_and_k2(double x, double *derivative, bool *clamped)
+{
+    double value = k3_and_k3(x, derivative, clamped);
+    *derivative = ares_kl_k2_derivative(x);
+    return value;
 }
 
 /* The formulas of an estimator: one for the value, one for the derivative. */
-#define FORMULAS(value_, slope_)                                                              \
-    .value = value_##_value, .derivative = slope_##_slope, .value_formula = ARES_KL_##value_, \
-    .derivative_formula = ARES_KL_##slope_
+#define FORMULAS(value_, slope_)                                                          \
+    .value = value_##_value, .derivative = slope_##_slope, .both = value_##_and_##slope_, \
+    .value_formula = ARES_KL_##value_, .derivative_formula = ARES_KL_##slope_
 #define SCHULMAN "Schulman 2020, Approximating KL divergence"
 static const ares_kl table[] = {
     { "kl", "kl=k1", "k1: the log-ratio; unbiased, of either sign", "x", SCHULMAN,
@@ -39,12 +62,12 @@ static const ares_kl table[] = {
     { "low_var_kl", "low_var_kl=k3=low-var-kl",
       "k3: unbiased and never negative; clamped as in verl",
       "clamp(exp(k) - k - 1, -10, 10), k = clamp(-x, -20, 20)",
-      SCHULMAN "; arXiv 2402.03300, equation 4", FORMULAS(k3, k3), .clamped = k3_clamped },
+      SCHULMAN "; arXiv 2402.03300, equation 4", FORMULAS(k3, k3) },
     { "kl+", "kl+=k1+", "value of k1, gradient of k2", "x", "verl", FORMULAS(k1, k2) },
     { "abs+", "abs+", "value of abs, gradient of k2", "|x|", "verl", FORMULAS(abs, k2) },
     { "mse+", "mse+=k2+", "k2", "x^2 / 2", "verl", FORMULAS(k2, k2) },
     { "low_var_kl+", "low_var_kl+=k3+=low-var-kl+", "value of k3, gradient of k2",
-      "that of low_var_kl", "verl", FORMULAS(k3, k2), .clamped = k3_clamped },
+      "that of low_var_kl", "verl", FORMULAS(k3, k2) },
     { "full", "full", "exact, over the whole vocabulary",
       "sum over the vocabulary of p (log p - log q)", "", .value_formula = ARES_KL_exact,
       .derivative_formula = ARES_KL_exact },

@@ -12,13 +12,11 @@ static int64_t row_of(const ares_loss_args *a, int64_t row, int64_t t)
 
 static int kl_term(const ares_loss_args *a, const ares_kl_args *k, int64_t t)
 {
-    double w = (double)a->weight[t], scale = k->weight ? (double)k->weight[t] : 1, value, x = 0;
-    if (k->kl->value) {
-        x = (double)a->log_prob[t] - (double)k->ref_log_prob[t];
-        value = k->kl->value(x);
-    } else {
-        value = (double)k->full[t];
-    }
+    double w = (double)a->weight[t], scale = k->weight ? (double)k->weight[t] : 1, slope = 0, value;
+    bool clamped = false;
+    if (k->kl->value)
+        value = k->kl->both((double)a->log_prob[t] - (double)k->ref_log_prob[t], &slope, &clamped);
+    else value = (double)k->full[t];
     if (!isfinite(value) || !isfinite(scale)) {
         char place[64];
         loss_place(a->row_start, a->row, a->end, a->first, t, place);
@@ -31,9 +29,9 @@ static int kl_term(const ares_loss_args *a, const ares_kl_args *k, int64_t t)
     a->sums->kl += w * scale * value;
     a->sums->kl_plain += w * value;
     a->sums->kl_tokens += 1;
-    a->sums->kl_clamped += k->kl->clamped && k->kl->clamped(x);
+    a->sums->kl_clamped += clamped;
     if (k->out) k->out[t] = (float)value;
-    if (k->kl->value) a->d_log_prob[t] += (float)(w * k->coef * scale * k->kl->derivative(x));
+    if (k->kl->value) a->d_log_prob[t] += (float)(w * k->coef * scale * slope);
     else if (k->d_full) k->d_full[t] += (float)(w * k->coef * scale);
     return ARES_OK;
 }

@@ -44,7 +44,7 @@ static int put_scores(ares_trainer *t, ares_batch *b, ares_metrics *m)
 /* Rewards are scores, minus the KL to the reference where that is part of the reward. */
 static int shape_rewards(ares_trainer *t, ares_batch *b, ares_metrics *m)
 {
-    ARES_TRY(ARES_NEED(b, "reward", token_level_scores));
+    ARES_TRY(ARES_NEED(b, "shape", token_level_scores));
     ARES_PUT(b, token_level_rewards);
     double sums[2] = { 0 };
     if (ares_kl_acts(&t->run.cfg->algorithm) != ARES_KL_IN_REWARD) {

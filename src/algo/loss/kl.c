@@ -104,8 +104,8 @@ ares_kl_place ares_kl_acts(const ares_algorithm_config *a)
 
 int ares_kl_column(const ares_kl *kl, ares_batch *b)
 {
-    ARES_TRY(ARES_NEED(b, "kl", old_log_probs));
-    ARES_TRY(ARES_NEED(b, "kl", ref_log_probs));
+    ARES_TRY(ARES_NEED(b, "shape", old_log_probs));
+    ARES_TRY(ARES_NEED(b, "shape", ref_log_probs));
     ARES_ASSERT(kl->value);
     ARES_PUT(b, kl);
     for (int64_t r = 0; r < b->rows; r++)

@@ -30,7 +30,7 @@ int ares_rollout_weights(const ares_loss_config *cfg, const ares_batch *b, int64
                        ? 1 / upper
                        : cfg->rollout_is_threshold_lower;
     int64_t first = b->row_start[row];
-    if (!none) ARES_TRY(ARES_NEED(b, "loss", rollout_log_probs));
+    if (!none) ARES_TRY(ARES_NEED(b, "update_actor", rollout_log_probs));
     for (int64_t r = row; r < end; r++) {
         double sum = 0, n = 0;
         for (int64_t t = b->row_start[r]; t < b->row_start[r + 1] && !none; t++) {

@@ -59,7 +59,7 @@ static int compare(ares_reference *r, learner *policy, const ares_batch *b,
 
 int ares_reference_kl(ares_reference *r, learner *policy, ares_batch *b)
 {
-    ARES_TRY(ARES_NEED(b, "kl", responses));
+    ARES_TRY(ARES_NEED(b, "shape", responses));
     ARES_PUT(b, kl);
     ares_micro_set *sets;
     int64_t n;

@@ -190,6 +190,37 @@ TEST(a_finished_run_and_a_changed_one_are_refused_with_the_remedy)
     ares_str_fini(&out);
 }
 
+/* What DONE says of a run, and of runs that do the same or something else. */
+TEST(done_names_the_run_its_options_and_its_last_step)
+{
+    static const struct {
+        const char *run, *words;
+        bool same;
+    } runs[] = {
+        { "first", "", true },
+        { "threads", "trainer.threads=1 worker.rollout.max_num_seqs=3", true },
+        { "named", "trainer.project_name=p trainer.experiment_name=e", true },
+        { "rate", "worker.actor.optim.lr=2e-3", false },
+    };
+    ares_arena arena = { 0 };
+    ares_view first = { 0 };
+    for (int i = 0; i < ARES_COUNT(runs); i++) {
+        int64_t n;
+        CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=2 trainer.logger=[file] %s",
+                             e2e_train_words(runs[i].run), runs[i].words),
+                 0);
+        const ares_json **end = e2e_rows(&arena, runs[i].run, "DONE", &n);
+        if (!CHECK_EQ(n, 1)) continue;
+        ares_view hash = ares_json_get(end[0], "config")->text;
+        CHECK_EQ(ares_json_get(end[0], "step")->integer, 2);
+        CHECK_EQ(hash.len, 16);
+        if (i == 0) first = hash;
+        CHECK_EQ(ares_view_eq(hash, first), runs[i].same);
+        if (i == 2) CHECK_VIEW(ares_json_get(end[0], "run")->text, "p/e");
+    }
+    ares_arena_fini(&arena);
+}
+
 /* A limit of 128 kB per file stands for a full disk: the weights take 165 kB. */
 TEST(a_full_disk_during_a_checkpoint_leaves_the_old_one_usable)
 {

@@ -374,7 +374,7 @@ static int run_all(run *r)
     ARES_TRY(train(r));
     if (!lead(r)) return ARES_OK;
     ARES_TRY(run_summary(r->dir.path.data));
-    return rundir_finish(&r->dir);
+    return rundir_finish(&r->dir, r->config, r->training->cfg, r->training->step);
 }
 
 int train_run(const run_kind *kind, ares_config *cfg, const ares_train_config *c, ares_world *world)

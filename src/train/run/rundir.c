@@ -4,6 +4,7 @@
  */
 #include "rundir.h"
 
+#include <stdio.h>
 #include <string.h>
 
 typedef struct comparison {
@@ -225,10 +226,59 @@ int rundir_look(rundir *d, const ares_train_config *c, bool own, ares_world *wor
     return share(d, world, ares_world_rank(world) == 0 ? look_only(d, c, own) : ARES_OK);
 }
 
-int rundir_finish(rundir *d)
+/* Options that say where a run is kept, not what it does. */
+static bool names_the_run(const char *path)
 {
-    ares_str path = { 0 };
-    int rc = ares_file_write_atomic(ares_path_join(&path, d->path.data, "DONE"), "", 0);
+    static const char *const names[] = { "trainer.project_name", "trainer.experiment_name",
+                                         "trainer.run_dir" };
+    for (int i = 0; i < ARES_COUNT(names); i++)
+        if (strcmp(path, names[i]) == 0) return true;
+    return false;
+}
+
+/* Over path and value of every option that changes results; sections are walked. */
+static uint64_t hash_options(const ares_config *cfg, const ares_json *v, const char *path,
+                             uint64_t h)
+{
+    ares_str text = { 0 };
+    if (v->type == ARES_JSON_OBJECT && v->count) {
+        for (int64_t i = 0; i < v->count; i++) {
+            ares_str_clear(&text);
+            if (*path) ares_str_addf(&text, "%s.", path);
+            ares_str_add_view(&text, v->members[i].key);
+            h = hash_options(cfg, v->members[i].value, text.data, h);
+        }
+    } else if (!ares_config_no_result(cfg, path) && !names_the_run(path)) {
+        ares_json_write(&text, v);
+        h = ares_fnv1a(ares_fnv1a(h, path, strlen(path) + 1), text.data, text.len);
+    }
+    ares_str_fini(&text);
+    return h;
+}
+
+static void describe_end(const ares_config *cfg, const ares_train_config *c, int64_t step,
+                         ares_str *out)
+{
+    ares_str name = { 0 };
+    char hash[20];
+    ares_str_addf(&name, "%s/%s", c->trainer.project_name, c->trainer.experiment_name);
+    snprintf(hash, sizeof hash, "%016llx",
+             (unsigned long long)hash_options(cfg, ares_config_get(cfg, ""), "", ARES_FNV1A));
+    ares_json_begin(out, '{');
+    ares_json_write_string(ares_json_key(out, "run"), ares_str_view(&name));
+    ares_json_write_string(ares_json_key(out, "config"), ares_view_of(hash));
+    ares_json_write_i64(ares_json_key(out, "step"), step);
+    ares_json_end(out, '}');
+    ares_str_add_char(out, '\n');
+    ares_str_fini(&name);
+}
+
+int rundir_finish(rundir *d, const ares_config *cfg, const ares_train_config *c, int64_t step)
+{
+    ares_str path = { 0 }, end = { 0 };
+    describe_end(cfg, c, step, &end);
+    int rc = ares_file_write_atomic(ares_path_join(&path, d->path.data, "DONE"), end.data, end.len);
+    ares_str_fini(&end);
     if (rc == ARES_OK)
         rc = ares_checkpoint_drop_rolling(ares_path_join(&path, d->path.data, "checkpoints"), NULL);
     ares_str_fini(&path);

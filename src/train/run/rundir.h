@@ -21,7 +21,12 @@ typedef struct rundir {
 typedef void rundir_declare(ares_config *cfg, ares_train_config *out);
 int rundir_open(rundir *d, const ares_config *cfg, const ares_train_config *c,
                 rundir_declare *declare, ares_world *world);
-int rundir_finish(rundir *d); /* writes DONE and removes the rolling checkpoint */
+/*
+ * Writes DONE, one JSON object, and removes the rolling checkpoint. Members: run (project and
+ * experiment), config (a hash of the options that change results, the run's names left out: runs
+ * that differ in threads or in their folder have the same), step (the last one).
+ */
+int rundir_finish(rundir *d, const ares_config *cfg, const ares_train_config *c, int64_t step);
 /*
  * For a validation alone; takes no lock and writes nothing. The checkpoint is what
  * trainer.load_checkpoint_path names, else, with `own`, the run directory's latest, else none. All

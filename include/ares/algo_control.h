@@ -54,6 +54,11 @@ typedef struct ares_control {
     /* every batch of groups made for the step, with accuracies, before any group is filtered out */
     int (*generated)(void *state, const ares_batch *b);
     /*
+     * Asked after observe, and before a run goes on: a word for the reason to end the run, or NULL.
+     * The step that it is asked in makes no update. It follows from the state that is saved.
+     */
+    const char *(*stop)(const void *state);
+    /*
      * Groups that a filter of shaped scores is about to judge: writes samples' difficulty,
      * hwe_count, hwe_target and entropy_alpha from what is known so far and each group's own
      * accuracy; the state does not change.

@@ -86,6 +86,14 @@ int controls_adapt(ares_controls *c, const ares_batch *b, ares_metrics *m)
     return ARES_OK;
 }
 
+const char *controls_stop(const ares_controls *c)
+{
+    const char *reason = NULL;
+    EACH(c, k)
+    if (k->control->stop && !reason) reason = k->control->stop(k->state);
+    return reason;
+}
+
 bool controls_want_generated(const ares_controls *c)
 {
     EACH(c, k)

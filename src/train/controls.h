@@ -14,6 +14,8 @@ int controls_open(const ares_trainer *t, ares_controls **out);
 void controls_close(ares_controls *c);
 int controls_observe(ares_controls *c, ares_batch *b, ares_metrics *m);
 int controls_adapt(ares_controls *c, const ares_batch *b, ares_metrics *m);
+/* Why the run is to end, as the first control says that wants it; NULL: it goes on. */
+const char *controls_stop(const ares_controls *c);
 bool controls_want_generated(const ares_controls *c);
 int controls_generated(ares_controls *c, const ares_batch *b);
 /* Writes what shaping a score reads, where a filter needs shaped scores before the step's end. */

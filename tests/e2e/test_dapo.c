@@ -440,7 +440,7 @@ TEST(a_limit_of_length_discards_wherever_it_stands)
                          "{safe_length: 4, max_length: 8}}}]'",
                          e2e_train_words("check")),
              2);
-    CHECK_CONTAINS(out.data, "a limit of length is of all rows");
+    CHECK_CONTAINS(out.data, "a limit of length applies to all rows");
     ares_str_fini(&out);
 }
 

@@ -59,7 +59,7 @@ static void write_row(const ares_trainer *t, int64_t row, ares_str *out)
     ares_json_end(out, '}');
     ares_json_write_float(ares_json_key(out, "accuracy"), s->accuracy);
     ares_json_write_float(ares_json_key(out, "advantage"),
-                          tokens ? b->advantages[b->row_start[row]] : 0);
+                          tokens && b->advantages ? b->advantages[b->row_start[row]] : 0);
     ares_json_write_i64(ares_json_key(out, "n_tokens"), tokens);
     ares_json_write_bool(ares_json_key(out, "finished"), s->stopped);
     if (s->difficulty)

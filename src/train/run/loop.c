@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "controls.h"
 #include "report/report.h"
 #include "run.h"
 #include "rundir.h"
@@ -168,6 +169,7 @@ static int step(run *r)
     rc = ares_world_agree(t->world, rc);
     if (rc != ARES_OK) return rescue(r, rc);
     t->step++;
+    if (controls_stop(t->controls)) ares_metrics_set(r->metrics, "train/early_stopped", 1);
     double write_started = ares_now_s();
     if (r->kind->record) {
         ARES_TRY(r->kind->record(t, r->tracker));
@@ -186,6 +188,12 @@ static int step(run *r)
     return ARES_OK;
 }
 
+/* The last step is done, or a control ends the run. */
+static bool is_over(const training *t)
+{
+    return t->step >= t->total_steps || controls_stop(t->controls);
+}
+
 /*
  * What is saved after a step. Rank 0's clock may decide for all ranks: no result depends on when a
  * checkpoint is saved.
@@ -197,8 +205,8 @@ static int what_is_due(run *r, due *d)
 {
     const training *t = r->training;
     const ares_trainer_config *c = &t->cfg->trainer;
-    bool end = t->step == t->total_steps, late = !ares_is_null_f64(c->save_minutes) &&
-                                                 ares_now_s() - r->saved_at >= 60 * c->save_minutes;
+    bool end = is_over(t), late = !ares_is_null_f64(c->save_minutes) &&
+                                  ares_now_s() - r->saved_at >= 60 * c->save_minutes;
     int64_t asked[2] = { ares_signal_pending() != 0, lead(r) && late };
     ARES_TRY(ares_world_max_i64(t->world, asked, ARES_COUNT(asked)));
     bool state =
@@ -269,7 +277,7 @@ static int train(run *r)
     training *t = r->training;
     const ares_trainer_config *c = &t->cfg->trainer;
     int64_t begun = t->step;
-    while (t->step < t->total_steps) {
+    while (!is_over(t)) {
         int signal;
         ARES_TRY(ares_world_signal(t->world, &signal));
         if (signal && (t->step == begun ||
@@ -281,8 +289,7 @@ static int train(run *r)
                              signal, (long long)t->step, (long long)t->total_steps);
         ares_metrics_clear(r->metrics);
         ARES_TRY(step(r));
-        if (t->val &&
-            (t->step == t->total_steps || (c->val_freq > 0 && t->step % c->val_freq == 0)))
+        if (t->val && (is_over(t) || (c->val_freq > 0 && t->step % c->val_freq == 0)))
             ARES_TRY(validate(r));
         ARES_TRY(end_step(r));
         ARES_TRY(check_updates(r));
@@ -374,7 +381,12 @@ static int run_all(run *r)
     ARES_TRY(train(r));
     if (!lead(r)) return ARES_OK;
     ARES_TRY(run_summary(r->dir.path.data));
-    return rundir_finish(&r->dir, r->config, r->training->cfg, r->training->step);
+    const char *stopped = controls_stop(r->training->controls);
+    if (stopped)
+        printf("stopped in step %lld of %lld: %s\n", (long long)r->training->step,
+               (long long)r->training->total_steps, stopped);
+    return rundir_finish(&r->dir, r->config, r->training->cfg,
+                         &(rundir_end){ .step = r->training->step, .stopped = stopped });
 }
 
 int train_run(const run_kind *kind, ares_config *cfg, const ares_train_config *c, ares_world *world)

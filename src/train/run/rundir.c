@@ -256,7 +256,7 @@ static uint64_t hash_options(const ares_config *cfg, const ares_json *v, const c
     return h;
 }
 
-static void describe_end(const ares_config *cfg, const ares_train_config *c, int64_t step,
+static void describe_end(const ares_config *cfg, const ares_train_config *c, const rundir_end *end,
                          ares_str *out)
 {
     ares_str name = { 0 };
@@ -267,18 +267,23 @@ static void describe_end(const ares_config *cfg, const ares_train_config *c, int
     ares_json_begin(out, '{');
     ares_json_write_string(ares_json_key(out, "run"), ares_str_view(&name));
     ares_json_write_string(ares_json_key(out, "config"), ares_view_of(hash));
-    ares_json_write_i64(ares_json_key(out, "step"), step);
+    ares_json_write_i64(ares_json_key(out, "step"), end->step);
+    ares_json_key(out, "stopped");
+    if (end->stopped) ares_json_write_string(out, ares_view_of(end->stopped));
+    else ares_json_write_null(out);
     ares_json_end(out, '}');
     ares_str_add_char(out, '\n');
     ares_str_fini(&name);
 }
 
-int rundir_finish(rundir *d, const ares_config *cfg, const ares_train_config *c, int64_t step)
+int rundir_finish(rundir *d, const ares_config *cfg, const ares_train_config *c,
+                  const rundir_end *end)
 {
-    ares_str path = { 0 }, end = { 0 };
-    describe_end(cfg, c, step, &end);
-    int rc = ares_file_write_atomic(ares_path_join(&path, d->path.data, "DONE"), end.data, end.len);
-    ares_str_fini(&end);
+    ares_str path = { 0 }, text = { 0 };
+    describe_end(cfg, c, end, &text);
+    int rc =
+        ares_file_write_atomic(ares_path_join(&path, d->path.data, "DONE"), text.data, text.len);
+    ares_str_fini(&text);
     if (rc == ARES_OK)
         rc = ares_checkpoint_drop_rolling(ares_path_join(&path, d->path.data, "checkpoints"), NULL);
     ares_str_fini(&path);

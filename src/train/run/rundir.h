@@ -24,9 +24,15 @@ int rundir_open(rundir *d, const ares_config *cfg, const ares_train_config *c,
 /*
  * Writes DONE, one JSON object, and removes the rolling checkpoint. Members: run (project and
  * experiment), config (a hash of the options that change results, the run's names left out: runs
- * that differ in threads or in their folder have the same), step (the last one).
+ * that differ in threads or in their folder have the same), step (the last one), stopped (why a
+ * control ended the run, or null).
  */
-int rundir_finish(rundir *d, const ares_config *cfg, const ares_train_config *c, int64_t step);
+typedef struct rundir_end {
+    int64_t step;
+    const char *stopped; /* NULL: no control did */
+} rundir_end;
+int rundir_finish(rundir *d, const ares_config *cfg, const ares_train_config *c,
+                  const rundir_end *end);
 /*
  * For a validation alone; takes no lock and writes nothing. The checkpoint is what
  * trainer.load_checkpoint_path names, else, with `own`, the run directory's latest, else none. All

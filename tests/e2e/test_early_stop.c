@@ -1,0 +1,97 @@
+/*
+ * A run that a control ends: rewards vary within groups for ten steps, and from then on every
+ * answer scores 0.
+ */
+#include <math.h>
+#include <stdio.h>
+
+#include "e2e.h"
+
+enum { LAST = 13 }; /* ten steps that make the base, and three without variance */
+
+/* Four prompts per step, in the order of the file. */
+static const char *write_rows(void)
+{
+    ares_str rows = { 0 };
+    for (int i = 0; i < 80; i++)
+        ares_str_addf(&rows, "{\"prompt\":\"%d\",\"answer\":\"1\",\"rm_type\":\"%s\"}\n", i,
+                      i < 40 ? "random" : "none");
+    const char *path = e2e_write("rows.jsonl", rows.data);
+    ares_str_fini(&rows);
+    return path;
+}
+
+static int run_of(ares_str *out, const char *run, const char *launch, const char *more)
+{
+    ares_str_clear(out);
+    return e2e_program(out,
+                       "%s --config '%s' data.train_files='%s' data.shuffle=false "
+                       "'worker.reward.rewards=[{name: auto}]' trainer.max_steps=20 "
+                       "trainer.save_freq=1 algorithm.early_stop_rv_window=3 %s",
+                       launch, e2e_train_words(run), write_rows(), more);
+}
+
+static void check_end(const char *run)
+{
+    ares_arena arena = { 0 };
+    int64_t n;
+    CHECK_EQ(e2e_metric(run, LAST, "train/early_stopped"), 1);
+    CHECK_EQ(e2e_metric(run, LAST, "rollout/in_group_reward_std"), 0);
+    CHECK(e2e_metric(run, 10, "rollout/in_group_reward_std") > 0);
+    CHECK(!isnan(e2e_metric(run, LAST - 1, "actor/lr")));
+    CHECK(isnan(e2e_metric(run, LAST, "actor/lr"))); /* no update */
+    (void)e2e_rows(&arena, run, "metrics.jsonl", &n);
+    CHECK_EQ(n, LAST);
+    const ares_json **end = e2e_rows(&arena, run, "DONE", &n);
+    if (CHECK_EQ(n, 1)) {
+        CHECK_EQ(ares_json_get(end[0], "step")->integer, LAST);
+        CHECK_VIEW(ares_json_get(end[0], "stopped")->text, "reward_variance_collapse");
+    }
+    ares_arena_fini(&arena);
+}
+
+TEST(a_run_whose_rewards_stop_varying_ends_before_an_update_with_its_reason)
+{
+    ares_str out = { 0 };
+    CHECK_EQ(run_of(&out, "run", "", ""), 0);
+    CHECK_CONTAINS(out.data, "stopped in step 13 of 20: reward_variance_collapse");
+    check_end("run");
+    CHECK_EQ(test_shell(NULL,
+                        "cd '%s/checkpoints' && cmp step_000012/model/model.safetensors "
+                        "step_000013/model/model.safetensors",
+                        test_file("run")),
+             0);
+    /* killed before the end was written: it ends again, without another step */
+    CHECK_EQ(test_shell(NULL, "rm '%s'", test_file("run/DONE")), 0);
+    CHECK_EQ(run_of(&out, "run", "", ""), 0);
+    check_end("run");
+    /* killed at the first step without variance: it ends where the whole run ended */
+    CHECK(e2e_go_back("run", "whole", 11));
+    CHECK_EQ(run_of(&out, "run", "", ""), 0);
+    check_end("run");
+    e2e_same_runs("whole", "run", LAST);
+    ares_str_fini(&out);
+}
+
+TEST(a_run_with_a_longer_window_or_none_goes_to_its_end)
+{
+    ares_str out = { 0 };
+    CHECK_EQ(run_of(&out, "longer", "", "algorithm.early_stop_rv_window=11"), 0);
+    CHECK_EQ(run_of(&out, "none", "", "algorithm.early_stop_rv_window=null"), 0);
+    CHECK_EQ(e2e_metric("longer", 20, "rollout/in_group_reward_std"), 0);
+    CHECK(isnan(e2e_metric("longer", 20, "train/early_stopped")));
+    CHECK(isnan(e2e_metric("none", 20, "rollout/in_group_reward_std")));
+    CHECK_EQ(test_shell(&out, "grep -c '\"stopped\":null' '%s' '%s'", test_file("longer/DONE"),
+                        test_file("none/DONE")),
+             0);
+    ares_str_fini(&out);
+}
+
+TEST_MPI(two_ranks_stop_in_the_same_step)
+{
+    E2E_NEEDS_MPI();
+    ares_str out = { 0 };
+    CHECK_EQ(run_of(&out, "run", "--ranks 2", ""), 0);
+    check_end("run");
+    ares_str_fini(&out);
+}

@@ -32,6 +32,7 @@ void ares_config_free(ares_config *cfg)
     ares_free(cfg->pending.items);
     ares_free(cfg->implied.items);
     ares_free(cfg->bound.items);
+    ares_free(cfg->schedules.items);
     ares_arena_fini(&cfg->arena);
     ares_free(cfg);
 }

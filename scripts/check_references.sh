@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Every reference resolves from a clone of the repository: each PAGE.md and PAGE.md#heading that a source file, script or page
-# names exists, each relative link of a page too; and nothing refers to what lies outside (a specification, numbered sections,
-# ../shared). Prints the offending lines; last line `N passed, N failed`, one per reference.
+# Every reference resolves from a clone of the repository: each PAGE.md and PAGE.md#heading that a
+# source file, script or page names exists, each relative link of a page too; and nothing refers to
+# what lies outside (a specification, numbered sections, folders beside the repository). Prints the
+# offending lines; last line `N passed, N failed`, one per reference.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export LC_ALL=C.UTF-8
@@ -11,10 +12,12 @@ generated=" table.md "                            # written by a run, not part o
 passed=0
 failed=0
 
-mapfile -t files < <(find .ci benchmarks cmake configs docs examples experiments include scripts src tests tools CMakeLists.txt ./*.md \
-    \( -path tests/fuzz/corpus -o -path tests/golden/chat -o -path tests/golden/models -o -path tests/golden/tokenizer \) -prune -o \
-    -type f \( -name '*.[ch]' -o -name '*.cpp' -o -name '*.hpp' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cmake' -o -name '*.txt' \
-    -o -name '*.sh' -o -name '*.py' -o -name '*.yaml' -o -name '*.md' -o -path .ci/run \) ! -path "$self" -print | sed 's/^\.\///' | sort)
+mapfile -t files < <(find .ci benchmarks cmake configs docs examples experiments include scripts \
+    src tests tools CMakeLists.txt ./*.md \( -path tests/fuzz/corpus -o -path tests/golden/chat \
+    -o -path tests/golden/models -o -path tests/golden/tokenizer \) -prune -o -type f \( \
+    -name '*.[ch]' -o -name '*.cpp' -o -name '*.hpp' -o -name '*.cu' -o -name '*.cuh' \
+    -o -name '*.cmake' -o -name '*.txt' -o -name '*.sh' -o -name '*.py' -o -name '*.yaml' \
+    -o -name '*.md' -o -path .ci/run \) ! -path "$self" -print | sed 's/^\.\///' | sort)
 
 bad() { # place, what is wrong
     echo "$1: $2"
@@ -25,7 +28,8 @@ bad() { # place, what is wrong
 declare -A anchors_of=()
 anchors() { # page: result in $found
     if [[ ! -v anchors_of[$1] ]]; then
-        anchors_of[$1]=" $(awk '/^[[:space:]]*```/ { fence = !fence; next } !fence && /^#+ / { sub(/^#+ +/, ""); print }' "$1" |
+        anchors_of[$1]=" $(awk '/^[[:space:]]*```/ { fence = !fence; next }
+            !fence && /^#+ / { sub(/^#+ +/, ""); print }' "$1" |
             sed -E 's/\[([^]]*)\]\([^)]*\)/\1/g; s/.*/\L&/; s/[^[:alnum:] _-]//g; s/ /-/g' |
             awk '{ print $0 (seen[$0]++ ? "-" seen[$0] - 1 : "") }' | tr '\n' ' ') "
     fi
@@ -80,7 +84,10 @@ for page in "${files[@]}"; do
         esac
     done < <(awk '/^[[:space:]]*```/ { fence = !fence; next }
         !fence { text = $0; gsub(/`[^`]*`/, "", text)
-                 while (match(text, /\]\([^) ]+\)/)) { print FNR ":" substr(text, RSTART + 2, RLENGTH - 3); text = substr(text, RSTART + RLENGTH) } }' "$page")
+                 while (match(text, /\]\([^) ]+\)/)) {
+                     print FNR ":" substr(text, RSTART + 2, RLENGTH - 3)
+                     text = substr(text, RSTART + RLENGTH)
+                 } }' "$page")
 done
 
 # What lies outside the repository, and sections by number: pages have headings, papers are named.
@@ -92,10 +99,13 @@ forbid() { # pattern, what is wrong
 }
 forbid '\b(DESIGN|STYLE|PERF)\b' "refers to a page that is not in the repository"
 forbid '\.\./shared|\bshared/(golden|spec|data)\b' "lies outside the repository"
-forbid '\bspec(ification)?(,|'"'"'s)? (section )?[0-9]|\bspec/[a-z]|(the|project'"'"'s|rewards) specification' "refers to a specification that is not in the repository"
-forbid '\.md(,)? (section )?[0-9]+(\.[0-9]+)*[a-z]?\b' "names a section by number; name its heading: PAGE.md#heading"
+forbid "\\bspec(ification)?(,|'s)? (section )?[0-9]|\\bspec/[a-z]|(the|project's|rewards) specification" \
+    "refers to a specification that is not in the repository"
+forbid '\.md(,)? (section )?[0-9]+(\.[0-9]+)*[a-z]?\b' \
+    "names a section by number; name its heading: PAGE.md#heading"
 section='(F[0-9]+|[1-9]\.[1-9][0-9]?[a-z]?)' # alone in parentheses, in a comment
-forbid "^[[:space:]]*(/?\\*|//|#|[^\"]*/\\*).*[ ,]\\($section((,| and| to) $section)*[);]" "names a section by number; name a page's heading, or a paper"
+forbid "^[[:space:]]*(/?\\*|//|#|[^\"]*/\\*).*[ ,]\\($section((,| and| to) $section)*[);]" \
+    "names a section by number; name a page's heading, or a paper"
 
 echo "check_references: $passed passed, $failed failed"
 ((failed == 0))

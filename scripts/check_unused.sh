@@ -4,10 +4,11 @@
 #
 #   scripts/check_unused.sh [build folder]    default: build, which must be up to date
 #
-# A function that only its own file uses fails too, unless tests of other rooms or benchmarks call it: a header of
-# include/ares/ shows what other rooms call. Tables (ares_option_table functions, const data) may be used in their own file.
-# tests/unused.txt lists what waits for a coming part, one per line: `symbol  the part`. A listed symbol that is used by
-# now, or no longer declared, fails. Prints what is wrong; last line `check_unused: N passed, N failed`, one per symbol.
+# A function that only its own file uses fails too, unless tests of other rooms or benchmarks call
+# it: a header of include/ares/ shows what other rooms call. Tables (ares_option_table functions,
+# const data) may be used in their own file. tests/unused.txt lists what waits for a coming part, one
+# per line: `symbol  the part`. A listed symbol that is used by now, or no longer declared, fails.
+# Prints what is wrong; last line `check_unused: N passed, N failed`, one per symbol.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${1:-build}
@@ -41,16 +42,20 @@ sort -u -o "$work/referred" "$work/referred"
 awk '{ print $3 }' "$work/defined" | sort -u | comm -12 - "$work/declared" >"$work/public"
 comm -23 "$work/public" "$work/referred" >"$work/candidates"
 
-# A candidate that a relocation names all the same is used by its own file. (Those of .debug_* also name unused variables.)
+# A candidate that a relocation names all the same is used by its own file. (Those of .debug_* also
+# name unused variables.)
 # shellcheck disable=SC2086
 readelf -rW "$build"/libares_*.a $main 2>/dev/null |
-    awk '/^Relocation section/ { code = $3 !~ /debug/ } code' | grep -oE '\b(ares|at)_[a-z0-9_]+\b' | sort -u >"$work/relocated"
+    awk '/^Relocation section/ { code = $3 !~ /debug/ } code' |
+    grep -oE '\b(ares|at)_[a-z0-9_]+\b' | sort -u >"$work/relocated"
 awk '$2 ~ /[DRBdrb]/ { print $3 }' "$work/defined" | sort -u - "$work/option_tables" >"$work/tables"
 comm -23 "$work/candidates" "$work/relocated" >"$work/unused"
 : >"$work/own"
 while read -r symbol; do
-    room=$(awk -v s="$symbol" '$3 == s { print $1; exit }' "$work/defined" | sed -nE 's/.*libares_([a-z]+)\.a:.*/\1/p')
-    grep -rqwF --include='*.[ch]' --include='*.cu' --exclude-dir="$room" "$symbol" tests benchmarks || echo "$symbol" >>"$work/own"
+    room=$(awk -v s="$symbol" '$3 == s { print $1; exit }' "$work/defined" |
+        sed -nE 's/.*libares_([a-z]+)\.a:.*/\1/p')
+    grep -rqwF --include='*.[ch]' --include='*.cu' --exclude-dir="$room" "$symbol" tests benchmarks ||
+        echo "$symbol" >>"$work/own"
 done < <(comm -12 "$work/candidates" "$work/relocated" | comm -23 - "$work/tables")
 
 sed -E 's/#.*//; /^[[:space:]]*$/d; s/[[:space:]].*//' "$list" | sort >"$work/listed"
@@ -59,14 +64,20 @@ tell() { # symbol message
     echo "$1: $2"
     failed=$((failed + 1))
 }
-while read -r symbol; do tell "$symbol" "nobody calls it; delete it, or list it in $list with the part it waits for"; done \
-    < <(comm -23 "$work/unused" "$work/listed")
-while read -r symbol; do tell "$symbol" "public, but only its own file and tests of its room use it; make it static, or private to the room"; done \
-    < <(comm -23 "$work/own" "$work/listed")
+while read -r symbol; do
+    tell "$symbol" "nobody calls it; delete it, or list it in $list with the part it waits for"
+done < <(comm -23 "$work/unused" "$work/listed")
+while read -r symbol; do
+    tell "$symbol" "public, but only its own file and tests of its room use it; make it static, or \
+private to the room"
+done < <(comm -23 "$work/own" "$work/listed")
 while read -r symbol; do tell "$symbol" "listed twice in $list"; done < <(uniq -d "$work/listed")
 while read -r symbol; do
-    if ! grep -qx "$symbol" "$work/declared"; then tell "$symbol" "in $list, but no longer declared; take it out"
-    elif grep -qx "$symbol" "$work/public"; then tell "$symbol" "in $list, but used; take it out"; fi # else: not in this build
+    if ! grep -qx "$symbol" "$work/declared"; then
+        tell "$symbol" "in $list, but no longer declared; take it out"
+    elif grep -qx "$symbol" "$work/public"; then # else it is not in this build
+        tell "$symbol" "in $list, but used; take it out"
+    fi
 done < <(sort -u "$work/unused" "$work/own" | comm -13 - "$work/listed")
 while read -r line; do tell "${line%% *}" "in $list without the part it waits for"; done \
     < <(sed -E 's/#.*//; /^[[:space:]]*$/d' "$list" | awk 'NF < 2')

@@ -140,6 +140,37 @@ TEST(the_cache_decides_no_bit_of_a_conversation)
     close_model();
 }
 
+/*
+ * A prompt that fills its blocks, asked twice with two keys: its last token is computed again, for
+ * the hidden state. The turn is part of the key.
+ */
+TEST(a_prompt_of_whole_blocks_is_found_but_for_its_last_one)
+{
+    int32_t ids[2 * ARES_KV_BLOCK], answers[2][3][20];
+    if (!open_model()) return;
+    fill(ids, 2 * ARES_KV_BLOCK, 11);
+    for (int cache = 0; cache < 2; cache++) {
+        ares_rollout *r = open_rollout(2048, 64, cache == 0);
+        ares_rollout_stats stats;
+        for (int i = 0; i < 3; i++) {
+            ares_request q = request_of(ids, 2 * ARES_KV_BLOCK, 1, 20, i > 0);
+            q.turn = i > 1;
+            CHECK_OK(ares_rollout_add(r, &q, NULL));
+            ares_completion c = finish_one(r);
+            CHECK_EQ(c.n_tokens, 20);
+            memcpy(answers[cache][i], c.ids, sizeof answers[0][0]);
+        }
+        ares_rollout_get_stats(r, &stats);
+        CHECK_EQ(stats.reused_tokens, cache ? 2 * ARES_KV_BLOCK : 0);
+        CHECK_EQ(stats.prefill_tokens + stats.reused_tokens, 3 * 2 * ARES_KV_BLOCK);
+        ares_rollout_free(r);
+    }
+    CHECK_MEM(answers[1], answers[0], sizeof answers[0]);
+    CHECK(memcmp(answers[0][0], answers[0][1], sizeof answers[0][0]) != 0);
+    CHECK(memcmp(answers[0][1], answers[0][2], sizeof answers[0][0]) != 0);
+    close_model();
+}
+
 /* ---------------------------------------------------------------- many requests */
 enum { ASKED = 12, SAMPLES = 3, NEW = 41 };
 
@@ -289,6 +320,9 @@ TEST(the_block_idle_longest_is_given_away_first_and_found_blocks_stay)
     CHECK_EQ(rollout_block_find(&b, 0, ids[1]), block[1]);
     CHECK_EQ(rollout_block_find(&b, serial[1], ids[1]), -1); /* the same tokens elsewhere */
     CHECK_EQ(rollout_block_find(&b, serial[0], ids[3]), block[3]);
+    /* after any other block, whichever bucket that leads to */
+    for (uint64_t parent = 100; parent < 1100; parent++)
+        CHECK_EQ(rollout_block_find(&b, parent, ids[1]), -1);
     CHECK_EQ(rollout_block_keep(&b, block[2], 0, ids[1]), serial[1]);
     rollout_block_drop(&b, block[2]);
     rollout_block_drop(&b, block[0]);

@@ -87,6 +87,24 @@ TEST(a_run_with_a_longer_window_or_none_goes_to_its_end)
     ares_str_fini(&out);
 }
 
+/* Groups of two whose scores differ have a deviation of 0.5, and the filter keeps no others. */
+TEST(what_is_watched_is_every_group_before_a_filter_drops_it)
+{
+    ares_str out = { 0 };
+    CHECK_EQ(e2e_program(&out,
+                         "--config '%s' 'worker.reward.rewards=[{name: random}]' "
+                         "trainer.max_steps=2 worker.rollout.n=2 trainer.max_try_make_batch=20 "
+                         "algorithm.filter_groups.enable=true "
+                         "algorithm.filter_groups.metric=score algorithm.early_stop_rv_window=3",
+                         e2e_train_words("run")),
+             0);
+    for (int step = 1; step <= 2; step++) {
+        double deviation = e2e_metric("run", step, "rollout/in_group_reward_std");
+        CHECK_MSG(deviation > 0 && deviation < 0.5, "step %d: %g", step, deviation);
+    }
+    ares_str_fini(&out);
+}
+
 TEST_MPI(two_ranks_stop_in_the_same_step)
 {
     E2E_NEEDS_MPI();

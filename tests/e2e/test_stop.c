@@ -1,6 +1,7 @@
 /*
  * A stop string ends an answer with the token that completes it, wherever the tokens begin and end.
  */
+#include "ares/rollout.h"
 #include "e2e.h"
 
 #include "ares/text.h"
@@ -131,4 +132,62 @@ TEST(a_stop_string_ends_an_answer_also_where_it_spans_two_or_three_tokens)
         CHECK_EQ(tried, 4);
     }
     ares_tokenizer_free(tok);
+}
+
+/* One answer of at most 24 tokens, to a prompt whose last `begun` tokens begin it. */
+static ares_completion answer_of(ares_rollout *r, const int32_t *ids, int32_t n, int32_t begun,
+                                 const char *stop)
+{
+    ares_completion c = { 0 };
+    int64_t active = 1;
+    ares_request q = { .prompt = ids,
+                       .prompt_len = n,
+                       .response_len = begun,
+                       .n = 1,
+                       .sampling = { .temperature = 1,
+                                     .top_p = 1,
+                                     .max_new_tokens = 24,
+                                     .ignore_eos = true,
+                                     .n_stop_strings = stop != NULL,
+                                     .stop_strings = &stop },
+                       .key = ares_rng_root(6, ARES_RNG_SAMPLE) };
+    CHECK_OK(ares_rollout_add(r, &q, NULL));
+    while (active && CHECK_OK(ares_rollout_step(r, &active))) {}
+    CHECK(ares_rollout_next(r, &c));
+    return c;
+}
+
+/* The string is the text of tokens 0 to 13; the request that goes on begins with the first ten. */
+TEST(a_stop_string_that_began_before_a_request_ends_its_answer_too)
+{
+    ares_device d;
+    ares_model *m;
+    ares_tokenizer *t;
+    ares_rollout *r;
+    ares_model_options opt = { .storage = ARES_F32 };
+    ares_rollout_options o = {
+        .cache_tokens = 1024, .max_num_seqs = 2, .max_num_batched_tokens = 64, .max_model_len = 64
+    };
+    int32_t ids[32] = { 5, 9, 14, 20 };
+    ares_str stop = { 0 }, later = { 0 };
+    REQUIRE_OK(ares_device_open("cpu", 1, &d));
+    REQUIRE_OK(ares_model_load(e2e_model(), &d, &opt, &m));
+    REQUIRE_OK(ares_tokenizer_load(e2e_model(), &t));
+    REQUIRE_OK(ares_rollout_new(m, t, &o, &r));
+    ares_completion whole = answer_of(r, ids, 4, 0, NULL);
+    memcpy(ids + 4, whole.ids, 10 * sizeof *ids);
+    CHECK_OK(ares_tokenizer_decode(t, whole.ids, 14, false, &stop));
+    CHECK_OK(ares_tokenizer_decode(t, whole.ids + 10, 14, false, &later));
+    CHECK(later.len > 0 && ares_view_find(ares_str_view(&later), ares_str_view(&stop), 0) < 0);
+    int32_t end = answer_of(r, ids, 4, 0, stop.data).n_tokens; /* the last may add no text */
+    CHECK(end > 10 && end <= 14);
+    ares_completion rest = answer_of(r, ids, 14, 10, stop.data);
+    CHECK_EQ(rest.n_tokens, end - 10);
+    CHECK_EQ(rest.finish, ARES_FINISH_STOP);
+    ares_str_fini(&stop);
+    ares_str_fini(&later);
+    ares_rollout_free(r);
+    ares_tokenizer_free(t);
+    ares_model_free(m);
+    ares_device_close(&d);
 }

@@ -164,8 +164,6 @@ typedef struct ares_sample {
     int32_t prompt_len;
     ares_view response;        /* decoded */
     bool stopped;              /* by a stop token or string, not by length */
-    bool token_exact;          /* the tokens are those that were sampled, not encoded anew */
-    int64_t weight_version;    /* optimizer steps before it was sampled */
     float score;               /* of the reward manager */
     float accuracy;            /* of the reward manager; NaN where no reward gives one */
     const float *reward_parts; /* one per configured reward, unweighted */
@@ -188,18 +186,31 @@ extern const char *const ares_difficulty_names[ARES_DIFFICULTIES];
 /*
  * The columns: element type, name, the stage of ares_train_step that writes it, what it holds.
  * Whatever concerns all columns (the fields below, clearing, selecting groups, the error for a
- * missing column) expands this list.
+ * missing column) expands these lists. Trajectories carry what was sampled: what is recorded of
+ * every row, and what only some runs mark (data_trajectory.h).
  */
+enum { ARES_NOT_SAMPLED = -1 };
+#define ARES_BATCH_RECORDED(X)                                                                 \
+    X(i32, responses, "gen", "ids after the prompt, tool and environment text included")       \
+    X(u8, response_mask, "gen", "1 where the policy wrote the token")                          \
+    X(f32, rollout_log_probs, "gen",                                                           \
+      "as sampled, at the rollout temperature; where the token was not sampled as it stands, " \
+      "stage old puts the policy's: a ratio of 1")                                             \
+    X(f32, entropies, "gen", "exact, full vocabulary, at the rollout temperature")             \
+    X(f32, entropies_1, "gen", "at temperature 1, as worker.rollout.entropy_mode says")        \
+    X(i32, weight_versions, "gen",                                                             \
+      "optimizer steps before the token was sampled; ARES_NOT_SAMPLED: the token was not "     \
+      "sampled as it stands; absent: of no token is it known")
+#define ARES_BATCH_MARKED(X)                                                       \
+    X(u8, turn_ends, "gen",                                                        \
+      "1 on the last token of each turn of the policy; absent: a row is one turn") \
+    X(f32, turn_scores, "gen",                                                     \
+      "where a turn ends, its score; absent: the last token has the row's")        \
+    X(u8, hwe_candidates, "gen",                                                   \
+      "1 where the token may count as a high-entropy one; absent: every token may (AEPO)")
+#define ARES_BATCH_SAMPLED(X) ARES_BATCH_RECORDED(X) ARES_BATCH_MARKED(X)
 #define ARES_BATCH_LIST(X)                                                                       \
-    X(i32, responses, "gen", "ids after the prompt, tool and environment text included")         \
-    X(u8, response_mask, "gen", "1 where the policy wrote the token")                            \
-    X(f32, rollout_log_probs, "gen", "as sampled, at the rollout temperature")                   \
-    X(f32, entropies, "gen", "exact, full vocabulary, at the rollout temperature")               \
-    X(f32, entropies_1, "gen", "at temperature 1, as worker.rollout.entropy_mode says")          \
-    X(u8, turn_ends, "gen",                                                                      \
-      "1 on the last token of each turn of the policy; absent: a row is one turn")               \
-    X(u8, hwe_candidates, "gen",                                                                 \
-      "1 where the token may count as a high-entropy one; absent: every token may (AEPO)")       \
+    ARES_BATCH_SAMPLED(X)                                                                        \
     X(u8, hwe, "observe", "1 where the window after the token reaches the threshold (AEPO)")     \
     X(f32, window_entropies, "observe",                                                          \
       "mean entropy of the window after the token; -1 where there is none (AEPO)")               \

@@ -4,8 +4,8 @@
 
 #include "ares/algo_control.h"
 #include "ares/algo_twin.h"
+#include "collect/collect.h"
 #include "controls.h"
-#include "generate.h"
 #include "report/report.h"
 
 /* A stage that fails ends the step; one that succeeds leaves its time in timing_s/<name>. */
@@ -23,8 +23,8 @@
 #define LOCAL(expr) ares_world_agree(t->run.world, (expr))
 
 /*
- * The score of a response goes to the last token that the policy wrote. A response without any such
- * token is counted in a metric.
+ * The score of a response goes to the last token that the policy wrote, those of single turns to
+ * where they end. A response without any such token is counted in a metric.
  */
 static int put_scores(ares_trainer *t, ares_batch *b, ares_metrics *m)
 {
@@ -33,9 +33,11 @@ static int put_scores(ares_trainer *t, ares_batch *b, ares_metrics *m)
     ARES_PUT(b, token_level_scores);
     for (int64_t r = 0; r < b->rows; r++) {
         int64_t last = ares_batch_last_token(b, r);
-        if (last >= 0) b->token_level_scores[last] = b->samples[r].score;
-        else empty++;
+        if (last < 0) empty++;
+        else if (!b->turn_scores) b->token_level_scores[last] = b->samples[r].score;
     }
+    for (int64_t i = 0; i < b->tokens && b->turn_scores; i++)
+        b->token_level_scores[i] = b->turn_scores[i];
     ARES_TRY(ares_world_sum_i64(t->run.world, &empty, 1));
     ares_metrics_set(m, "reward/empty_responses", (double)empty);
     return ARES_OK;

@@ -2,8 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "collect/answer.h"
+#include "collect/triggers.h"
 #include "controls.h"
-#include "triggers.h"
 
 static int open_data(ares_trainer *t)
 {
@@ -97,7 +98,7 @@ static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
 int ares_trainer_open(ares_trainer *t, ares_config *cfg, const ares_train_config *c,
                       ares_world *world, const char *weights)
 {
-    *t = (ares_trainer){ 0 };
+    *t = (ares_trainer){ .answerer = &answer_engine };
     training_init(&t->run, c, world);
     t->run.policy = &t->actor.learner;
     ares_batch_init(&t->batch);

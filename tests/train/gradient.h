@@ -47,15 +47,14 @@ static void fill_batch(run *r)
             r->prompts[g][i] = draw_id(r->model, (uint64_t)(1000 * g + i));
         ares_batch_begin_group(b);
         for (int i = 0; i < PER_GROUP; i++)
-            ares_batch_add_row(b,
-                               &(ares_sample){ .draw = g,
-                                               .index = i,
-                                               .prompt = r->prompts[g],
-                                               .prompt_len = prompt_len[g],
-                                               .token_exact = true },
-                               response_len[g * PER_GROUP + i]);
+            ares_batch_add_row(
+                b,
+                &(ares_sample){
+                    .draw = g, .index = i, .prompt = r->prompts[g], .prompt_len = prompt_len[g] },
+                response_len[g * PER_GROUP + i]);
     }
     ARES_PUT(b, responses), ARES_PUT(b, response_mask), ARES_PUT(b, token_level_rewards);
+    ARES_PUT(b, weight_versions);
     for (int64_t t = 0; t < b->tokens; t++) {
         b->responses[t] = draw_id(r->model, 5000 + (uint64_t)t);
         b->response_mask[t] = t % 6 != 4; /* an environment's words now and then */

@@ -2,7 +2,7 @@
  * Which rank trains on which groups: equal numbers, even work, and mini-batches that no rank count
  * changes.
  */
-#include "balance_groups.h"
+#include "collect/balance_groups.h"
 
 #include "ares/core.h"
 #include "test.h"

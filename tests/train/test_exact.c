@@ -214,16 +214,13 @@ static void fill(const result *x, int32_t vocab, ares_batch *b, int32_t (*prompt
         int32_t length = prompt_of(p, vocab, prompts[p]);
         ares_batch_begin_group(b);
         for (int i = 0; i < N; i++) {
-            ares_sample s = { .draw = p,
-                              .index = i,
-                              .prompt = prompts[p],
-                              .prompt_len = length,
-                              .token_exact = true };
+            ares_sample s = { .draw = p, .index = i, .prompt = prompts[p], .prompt_len = length };
             ares_batch_add_row(b, &s, x->n[p * N + i]);
         }
     }
     ARES_PUT(b, responses);
     ARES_PUT(b, response_mask);
+    ARES_PUT(b, weight_versions);
     for (int row = 0; row < MAX_ROWS; row++) {
         memcpy(b->responses + b->row_start[row], x->ids[row], (size_t)x->n[row] * sizeof(int32_t));
         memset(b->response_mask + b->row_start[row], 1, (size_t)x->n[row]);
@@ -458,7 +455,7 @@ TEST(an_update_does_not_depend_on_micro_batches_threads_or_recomputation)
 
 /*
  * exact/rollout_train_max_abs of an update of the samples, where log-probs of the first row (or of
- * all) are off by 1 for one of four reasons. NaN: there was nothing to compare.
+ * all) are off by 1 for one of these reasons. NaN: there was nothing to compare.
  */
 static double compared(int reason, bool all_rows)
 {
@@ -480,11 +477,12 @@ static double compared(int reason, bool all_rows)
             b.advantages[at] = (float)(row % N) - 1.5f;
             if (row && !all_rows) continue;
             if (reason == 3) b.response_mask[at] = t != 0;
-            if (reason != 3 || t == 0) b.rollout_log_probs[at] += 1;
+            if (reason == 1) b.weight_versions[at] = ARES_NOT_SAMPLED;
+            if (reason == 2) b.weight_versions[at] = 7;
+            if (reason == 4) b.weight_versions[at] = t % 2 ? 7 : 0;
+            if (reason == 4) b.rollout_log_probs[at] += t % 2 ? 5 : 0;
+            else if (reason != 3 || t == 0) b.rollout_log_probs[at] += 1;
         }
-        if (row && !all_rows) continue;
-        if (reason == 1) b.samples[row].token_exact = false;
-        if (reason == 2) b.samples[row].weight_version = -1;
     }
     ares_train_config cfg = {
         .data = { .max_response_length = NEW },
@@ -527,6 +525,7 @@ TEST(only_untouched_tokens_of_the_current_weights_are_held_against_rollout)
     CHECK_NEAR(compared(1, false), 0, 0);    /* edited text */
     CHECK_NEAR(compared(2, false), 0, 0);    /* sampled under older weights */
     CHECK_NEAR(compared(3, false), 0, 0);    /* a token of the environment */
+    CHECK_NEAR(compared(4, false), 0, 0);    /* every other token is of older weights */
     CHECK(isnan(compared(1, true)));         /* no token to compare is not a difference of 0 */
 }
 
@@ -544,9 +543,12 @@ TEST(old_log_probs_of_rows_that_are_not_current_are_computed_again)
     for (int row = 0; row < MAX_ROWS; row++) {
         bool current = row / N == 1; /* the others were edited, or sampled under other weights */
         float *out = b.rollout_log_probs + b.row_start[row];
-        if (!current && row % 2) b.samples[row].token_exact = false;
-        if (!current) b.samples[row].weight_version = -1;
-        for (int t = 0; t < x->n[row]; t++) out[t] = current ? x->log_probs[row][t] : -99;
+        int32_t *version = b.weight_versions + b.row_start[row];
+        for (int t = 0; t < x->n[row]; t++) {
+            bool kept = current || (row % 2 && t % 3); /* some rows only in part */
+            out[t] = kept ? x->log_probs[row][t] : -99;
+            if (!kept) version[t] = row / N ? 3 : ARES_NOT_SAMPLED;
+        }
     }
     ares_train_config cfg = { .actor = { .max_token_len = 300, .share_prompts = true },
                               .rollout = { .temperature = 1 } };
@@ -556,6 +558,9 @@ TEST(old_log_probs_of_rows_that_are_not_current_are_computed_again)
     for (int row = 0; row < MAX_ROWS; row++)
         CHECK_MEM(b.old_log_probs + b.row_start[row], x->log_probs[row],
                   (size_t)x->n[row] * sizeof(float));
+    /* the stored ones are read by rollout_is; what was not sampled has a ratio of 1 */
+    for (int64_t i = 0; i < b.tokens; i++)
+        CHECK_NEAR(b.rollout_log_probs[i], b.weight_versions[i] == 3 ? -99 : b.old_log_probs[i], 0);
     ares_actor_close(&a);
     ares_batch_fini(&b);
     ares_model_free(m);

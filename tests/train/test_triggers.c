@@ -8,10 +8,10 @@
 #include <string.h>
 
 #include "ares/algo_entropy.h"
-#include "generate.h"
+#include "collect/collect.h"
+#include "collect/triggers.h"
 #include "test.h"
 #include "tiny_trainer.h"
-#include "triggers.h"
 
 /*
  * Half of the bytes that print, some as people would write them; a word of two tokens and one of

@@ -1,10 +1,10 @@
 /* All options of training, and what must hold between them. */
 #include <string.h>
 
+#include "collect/triggers.h"
 #include "controls.h"
 #include "dapo.h"
 #include "published.h"
-#include "triggers.h"
 
 ARES_OPTION_TABLE(actor_options, ares_actor_config, ARES_ACTOR_OPTIONS);
 ARES_OPTION_TABLE(optim_options, ares_optim_config, ARES_OPTIM_OPTIONS);

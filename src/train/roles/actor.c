@@ -34,18 +34,28 @@ void ares_actor_close(ares_actor *a)
     learner_close(&a->learner);
 }
 
-bool actor_current(const ares_actor *a, const ares_sample *s)
+bool actor_current(const ares_actor *a, const ares_batch *b, int64_t token)
 {
-    return s->token_exact && s->weight_version == a->learner.optim.updates &&
+    return b->weight_versions && b->weight_versions[token] == a->learner.optim.updates &&
            a->cfg->rollout.temperature > 0;
 }
 
+/* Whether all that the policy wrote in a group is current: prompts are shared within it. */
 static bool fresh(const ares_actor *a, const ares_batch *b, int64_t group)
 {
     if (a->cfg->actor.recompute_log_probs) return false;
-    for (int64_t r = b->group_start[group]; r < b->group_start[group + 1]; r++)
-        if (!actor_current(a, &b->samples[r])) return false;
+    for (int64_t i = b->row_start[b->group_start[group]];
+         i < b->row_start[b->group_start[group + 1]]; i++)
+        if (b->response_mask[i] && !actor_current(a, b, i)) return false;
     return true;
+}
+
+/* What was not sampled has no log-prob of the rollout: the policy's makes its ratio 1. */
+static void fill_rollout_log_probs(ares_batch *b)
+{
+    for (int64_t i = 0; i < b->tokens && b->weight_versions; i++)
+        if (b->weight_versions[i] == ARES_NOT_SAMPLED)
+            b->rollout_log_probs[i] = b->old_log_probs[i];
 }
 
 int ares_actor_log_probs(ares_actor *a, ares_batch *b)
@@ -60,6 +70,7 @@ int ares_actor_log_probs(ares_actor *a, ares_batch *b)
         float *out = b->old_log_probs + b->row_start[row];
         if (row < last) ARES_TRY(learner_log_probs(&a->learner, &scoring, b, row, last, out, NULL));
     }
+    fill_rollout_log_probs(b);
     return ARES_OK;
 }
 

@@ -58,16 +58,11 @@ static span span_of(const update *u, int64_t row, int64_t end)
 static void compare_with_rollout(update *u, const span *s)
 {
     const ares_batch *b = u->batch;
-    for (int64_t r = s->row; r < s->end; r++) {
-        if (!actor_current(u->actor, &b->samples[r])) continue;
-        int64_t first = ARES_MAX(b->row_start[r], s->first),
-                last = ARES_MIN(b->row_start[r + 1], s->first + s->n);
-        for (int64_t i = first; i < last; i++) {
-            if (!b->response_mask[i]) continue;
-            double difference = (double)s->log_prob[i - s->first] - (double)b->rollout_log_probs[i];
-            u->max_abs = fmax(u->max_abs, fabs(difference));
-            u->compared = 1;
-        }
+    for (int64_t i = s->first; i < s->first + s->n; i++) {
+        if (!b->response_mask[i] || !actor_current(u->actor, b, i)) continue;
+        double difference = (double)s->log_prob[i - s->first] - (double)b->rollout_log_probs[i];
+        u->max_abs = fmax(u->max_abs, fabs(difference));
+        u->compared = 1;
     }
 }
 

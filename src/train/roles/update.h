@@ -24,7 +24,7 @@ typedef struct update {
     float *seen_kl;
     bool *passed; /* by row: the loss of the current mini-batch has seen it */
     bool compare; /* the weights are still those of the rollout */
-    /* |update's log-prob - rollout's| over mask-1 tokens of rows that are current */
+    /* |update's log-prob - rollout's| over mask-1 tokens that are current */
     double max_abs;
     double compared;     /* 1: there was such a token */
     uint64_t pass;       /* passes over the batch before this one */
@@ -35,10 +35,10 @@ typedef struct update {
     int rc;
 } update;
 /*
- * Whether the log-probs that rollout recorded for a row are those of the policy as it is: its
- * tokens are unedited and were sampled under the current weights. (actor.c)
+ * Whether the log-prob that rollout recorded for a token is that of the policy as it is: the token
+ * stands as it was sampled, under the current weights. (actor.c)
  */
-bool actor_current(const ares_actor *a, const ares_sample *s);
+bool actor_current(const ares_actor *a, const ares_batch *b, int64_t token);
 /*
  * On return the gradients are those of groups [group, group_end). *idle: no rank had a token to
  * train on, or early stop abandoned the whole mini-batch; then no optimizer step is due.

@@ -7,8 +7,8 @@
  */
 #include <stdio.h>
 
+#include "collect/answer.h"
 #include "controls.h"
-#include "generate.h"
 #include "run.h"
 
 static int save(const ares_trainer *t, const char *path)
@@ -44,16 +44,16 @@ static int answer(ares_trainer *t, int64_t at, int64_t end, ares_metrics *m)
     int64_t n = t->run.cfg->rollout.n, count;
     ares_batch *b = &t->batch;
     ares_sampling sampling;
-    generate_group *groups;
-    generate_sampling(t->run.cfg, &sampling);
-    const generate_pass pass = {
-        .data = t->run.train, .sampling = &sampling, .n = n, .key = GENERATE_BOOTSTRAP
+    ares_group *groups;
+    answer_sampling(t->run.cfg, &sampling);
+    const answer_pass pass = {
+        .data = t->run.train, .sampling = &sampling, .n = n, .key = ANSWER_BOOTSTRAP
     };
     ares_batch_clear(b);
-    ARES_TRY(ares_world_agree(t->run.world,
-                              generate_rows(t, &pass, at, end, &b->arena, &groups, &count)));
-    for (int64_t g = 0; g < count; g++) generate_discard(t, groups[g].samples, n);
-    generate_fill(b, groups, count, n, t->actor.learner.optim.updates);
+    ARES_TRY(
+        ares_world_agree(t->run.world, answer_rows(t, &pass, at, end, &b->arena, &groups, &count)));
+    answer_discard(t, groups, count);
+    ares_batch_fill(b, groups, count);
     return controls_bootstrap_add(t->run.controls, b, m);
 }
 

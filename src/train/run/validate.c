@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "collect/answer.h"
 #include "controls.h"
-#include "generate.h"
 
 #define VAL_OPTIONS(X)                                                         \
     X(i64, n, "n", "1", "[1,)", "samples of a prompt")                         \
@@ -36,17 +36,17 @@ typedef struct validation {
     ares_arena arena;
 } validation;
 
-static void add(tally *y, const generate_sample *s, int parts)
+static void add(tally *y, const ares_trajectory *s, int parts)
 {
     y->rows++;
-    y->score += (double)s->item.score;
-    if (!isnan(s->item.accuracy)) {
-        y->accuracy += (double)s->item.accuracy;
+    y->score += (double)s->score;
+    if (!isnan(s->accuracy)) {
+        y->accuracy += (double)s->accuracy;
         y->judged++;
     }
-    y->tokens += s->completion.n_tokens;
-    y->stopped += s->item.in.stopped;
-    for (int i = 0; i < parts; i++) y->parts[i] += (double)s->item.parts[i];
+    y->tokens += (double)ares_trajectory_tokens(s);
+    y->stopped += s->stopped;
+    for (int i = 0; i < parts; i++) y->parts[i] += (double)s->parts[i];
 }
 
 static int put(const validation *v, const tally *y, ares_metrics *m)
@@ -99,24 +99,24 @@ static tally *group_of(validation *v, const ares_row *row)
     return &v->groups[v->n_groups++];
 }
 
-static void write_sample(const ares_trainer *t, const ares_row *row, int64_t index,
-                         const generate_sample *s, ares_str *out)
+static void write_sample(const ares_trainer *t, const ares_row *row, const ares_trajectory *s,
+                         ares_str *out)
 {
     const ares_json *question = ares_json_get(row->json, t->run.cfg->data.prompt_key);
     bool given = question && question->type == ARES_JSON_STRING;
     ares_json_begin(out, '{');
     ares_json_write_i64(ares_json_key(out, "step"), t->run.step);
     ares_json_write_i64(ares_json_key(out, "row"), row->id);
-    ares_json_write_i64(ares_json_key(out, "sample"), index);
+    ares_json_write_i64(ares_json_key(out, "sample"), s->index);
     ares_json_write_string(ares_json_key(out, "question"),
                            given ? question->text : row->prompt_text);
     ares_json_write_string(ares_json_key(out, "prompt"), row->prompt_text);
-    ares_json_write_string(ares_json_key(out, "response"), s->item.in.response);
+    ares_json_write_string(ares_json_key(out, "response"), s->response);
     ares_json_write_string(ares_json_key(out, "ground_truth"), row->ground_truth);
-    ares_json_write_float(ares_json_key(out, "score"), s->item.score);
-    ares_json_write_float(ares_json_key(out, "accuracy"), s->item.accuracy);
-    ares_json_write_i64(ares_json_key(out, "n_tokens"), s->completion.n_tokens);
-    ares_json_write_bool(ares_json_key(out, "finished"), s->item.in.stopped);
+    ares_json_write_float(ares_json_key(out, "score"), s->score);
+    ares_json_write_float(ares_json_key(out, "accuracy"), s->accuracy);
+    ares_json_write_i64(ares_json_key(out, "n_tokens"), ares_trajectory_tokens(s));
+    ares_json_write_bool(ares_json_key(out, "finished"), s->stopped);
     ares_json_end(out, '}');
     ares_str_add_char(out, '\n');
 }
@@ -125,7 +125,7 @@ void validation_sampling(ares_config *cfg, const ares_train_config *c, ares_samp
 {
     val_options o;
     ares_config_bind(cfg, "worker.rollout.val_override_config", val_option_table, &o);
-    generate_sampling(c, s);
+    answer_sampling(c, s);
     if (!ares_is_null_f64(o.temperature)) s->temperature = (float)o.temperature;
     if (!o.do_sample) s->temperature = 0;
     if (!ares_is_null_f64(o.top_p)) s->top_p = (float)o.top_p;
@@ -165,18 +165,18 @@ static int lengths(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
 }
 
 /* All rows, this rank's share, answered in draws of val_batch_size. */
-static int answer(ares_trainer *t, ares_arena *arena, generate_group *out, int64_t *count)
+static int answer(ares_trainer *t, ares_arena *arena, ares_group *out, int64_t *count)
 {
     int64_t total = ares_dataset_count(t->run.val), size = t->run.cfg->data.val_batch_size;
-    const generate_pass pass = {
-        .data = t->run.val, .sampling = &t->val_sampling, .n = t->val_n, .key = GENERATE_VALIDATION
+    const answer_pass pass = {
+        .data = t->run.val, .sampling = &t->val_sampling, .n = t->val_n, .key = ANSWER_VALIDATION
     };
     if (size <= 0) size = total;
     *count = 0;
     for (int64_t at = 0; at < total; at += size) {
-        generate_group *groups;
+        ares_group *groups;
         int64_t n;
-        ARES_TRY(generate_rows(t, &pass, at, ARES_MIN(total, at + size), arena, &groups, &n));
+        ARES_TRY(answer_rows(t, &pass, at, ARES_MIN(total, at + size), arena, &groups, &n));
         if (n) memcpy(out + *count, groups, (size_t)n * sizeof *out);
         *count += n;
     }
@@ -199,21 +199,22 @@ static int report(validation *v, const ares_batch *b, ares_metrics *m)
 static int validate(ares_trainer *t, validation *v, ares_batch *b, ares_metrics *m,
                     ares_str *samples)
 {
-    int64_t total = ares_dataset_count(t->run.val), n = t->val_n, count;
-    generate_group *answered = ares_arena_calloc(&v->arena, (size_t)total + 1, sizeof *answered);
+    int64_t total = ares_dataset_count(t->run.val), row = 0, count;
+    ares_group *answered = ares_arena_calloc(&v->arena, (size_t)total + 1, sizeof *answered);
     for (int64_t i = 0; i < total; i++) (void)group_of(v, ares_dataset_row(t->run.val, i));
     ARES_TRY(ares_world_agree(t->run.world, answer(t, &v->arena, answered, &count)));
-    generate_fill(b, answered, count, n, t->actor.learner.optim.updates);
+    ares_batch_fill(b, answered, count);
     ARES_TRY(ares_world_agree(t->run.world, controls_validate(t->run.controls, b, m)));
     ares_reward_shape(t->reward, b);
-    for (int64_t r = 0; r < b->rows; r++) {
-        const ares_row *row = b->samples[r].row;
-        generate_sample *s = &answered[r / n].samples[r % n];
-        tally *g = group_of(v, row);
-        s->item.score = b->samples[r].score; /* a shaper may have added to it */
-        add(&v->all, s, v->parts);
-        if (g) add(g, s, v->parts);
-        if (samples) write_sample(t, row, r % n, s, samples);
+    for (int64_t g = 0; g < count; g++) {
+        tally *named = group_of(v, answered[g].row);
+        for (int32_t i = 0; i < answered[g].n; row += answered[g].items[i++].n_rows) {
+            ares_trajectory *y = &answered[g].items[i];
+            y->score = b->samples[row].score; /* a shaper may have added to it */
+            add(&v->all, y, v->parts);
+            if (named) add(named, y, v->parts);
+            if (samples) write_sample(t, answered[g].row, y, samples);
+        }
     }
     return report(v, b, m);
 }

@@ -1,8 +1,8 @@
 /* Prompts that are drawn together, and this rank's answers to its share. (draw.c) */
-#ifndef ARES_TRAIN_DRAW_H
-#define ARES_TRAIN_DRAW_H
+#ifndef ARES_TRAIN_COLLECT_DRAW_H
+#define ARES_TRAIN_COLLECT_DRAW_H
 
-#include "generate.h"
+#include "collect/answer.h"
 
 typedef struct draw {
     int64_t total, count; /* prompts: of all ranks, of this one */
@@ -10,10 +10,10 @@ typedef struct draw {
     int64_t *all_draws;   /* [total] their numbers among the prompts drawn in the run */
     uint64_t attempt;     /* how often they have been answered before in this step */
     /* this rank's share */
-    const ares_row **rows;    /* [count] */
-    int64_t *draws;           /* [count] */
-    generate_sample *samples; /* [count * n] */
-    generate_sample *greedy;  /* [count], where the estimator wants a baseline; else NULL */
+    const ares_row **rows; /* [count] */
+    int64_t *draws;        /* [count] */
+    ares_group *groups;    /* [count] */
+    int64_t tokens;        /* that were written, greedy baselines included */
 } draw;
 
 /* The next `total` prompts of the loader: a multiple of its batch. */

@@ -3,7 +3,7 @@
  * largest part of a chunk goes to the rank with the least work so far, so that passes over the
  * whole batch end together as well.
  */
-#include "balance_groups.h"
+#include "collect/balance_groups.h"
 
 #include "ares/data_balance.h"
 

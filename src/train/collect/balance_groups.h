@@ -1,6 +1,6 @@
 /* Which rank trains on which groups of a batch. (balance_groups.c) */
-#ifndef ARES_TRAIN_BALANCE_GROUPS_H
-#define ARES_TRAIN_BALANCE_GROUPS_H
+#ifndef ARES_TRAIN_COLLECT_BALANCE_GROUPS_H
+#define ARES_TRAIN_COLLECT_BALANCE_GROUPS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* A draw of prompts. Its number in the run is part of a sample's key, so that no sample repeats. */
-#include "draw.h"
+#include "collect/draw.h"
 
 static int64_t share_of(int64_t total, int64_t ranks, int64_t rank)
 {
@@ -49,24 +49,42 @@ static void take_share(ares_trainer *t, ares_arena *arena, draw *d)
     }
 }
 
+/* The score of the greedy answer to each prompt. */
+static int answer_greedily(ares_trainer *t, ares_arena *arena, const answer_job *job, draw *d)
+{
+    ares_sampling sampling = *job->sampling;
+    answer_job greedy = *job;
+    ares_group *baselines = ares_arena_calloc(arena, (size_t)d->count + 1, sizeof *baselines);
+    sampling.temperature = 0;
+    greedy.sampling = &sampling;
+    greedy.n = 1;
+    ARES_TRY(t->answerer->answer(t, &greedy, arena, baselines));
+    for (int64_t g = 0; g < d->count; g++) {
+        d->groups[g].baseline = baselines[g].items[0].score;
+        d->tokens += ares_trajectory_tokens(&baselines[g].items[0]);
+    }
+    return ARES_OK;
+}
+
 int draw_answer(ares_trainer *t, ares_arena *arena, draw *d, ares_metrics *m)
 {
     ares_sampling sampling;
     take_share(t, arena, d);
-    generate_sampling(t->run.cfg, &sampling);
-    generate_job job = { .n_prompts = d->count,
-                         .n = t->run.cfg->rollout.n,
-                         .rows = d->rows,
-                         .draws = d->draws,
-                         .sampling = &sampling,
-                         .attempt = d->attempt,
-                         .key = ares_rng_root((uint64_t)t->run.cfg->rollout.seed, ARES_RNG_SAMPLE),
-                         .metrics = m };
-    ARES_TRY(generate_samples(t, &job, arena, &d->samples));
-    generate_keep(d->samples, d->count * job.n, arena);
-    generate_discard(t, d->samples, d->count * job.n);
-    if (!(t->adv->needs & ARES_NEEDS_BASELINE)) return ARES_OK;
-    sampling.temperature = 0;
-    job.n = 1;
-    return generate_samples(t, &job, arena, &d->greedy);
+    answer_sampling(t->run.cfg, &sampling);
+    const answer_job job = { .n_prompts = d->count,
+                             .n = (int32_t)t->run.cfg->rollout.n,
+                             .rows = d->rows,
+                             .draws = d->draws,
+                             .sampling = &sampling,
+                             .attempt = d->attempt,
+                             .key =
+                                 ares_rng_root((uint64_t)t->run.cfg->rollout.seed, ARES_RNG_SAMPLE),
+                             .metrics = m };
+    d->groups = ares_arena_calloc(arena, (size_t)d->count + 1, sizeof *d->groups);
+    ARES_TRY(t->answerer->answer(t, &job, arena, d->groups));
+    answer_discard(t, d->groups, d->count);
+    for (int64_t g = 0; g < d->count; g++)
+        for (int32_t i = 0; i < d->groups[g].n; i++)
+            d->tokens += ares_trajectory_tokens(&d->groups[g].items[i]);
+    return t->adv->needs & ARES_NEEDS_BASELINE ? answer_greedily(t, arena, &job, d) : ARES_OK;
 }

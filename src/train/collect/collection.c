@@ -1,9 +1,9 @@
 /* Arrays that grow in the step's arena, where nothing is freed one by one. */
-#include "collection.h"
+#include "collect/collection.h"
 
 #include <string.h>
 
-generate_group *collection_add(collection *c)
+ares_group *collection_add(collection *c)
 {
     if (c->count == c->capacity) {
         c->capacity = c->capacity * 2 + 64;

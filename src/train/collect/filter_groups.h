@@ -1,9 +1,9 @@
 /* The rounds of draws that make a step's batch, and what filters see of them. (filter_groups.c) */
-#ifndef ARES_TRAIN_FILTER_GROUPS_H
-#define ARES_TRAIN_FILTER_GROUPS_H
+#ifndef ARES_TRAIN_COLLECT_FILTER_GROUPS_H
+#define ARES_TRAIN_COLLECT_FILTER_GROUPS_H
 
 #include "ares/algo_filter.h"
-#include "draw.h"
+#include "collect/draw.h"
 
 /* Of one answer: the reward manager's score before any shaping, and as the batch would have it. */
 typedef struct answer_numbers {
@@ -21,9 +21,11 @@ typedef struct rounds {
     ares_filter_counts counts;
     int64_t *kept, *dropped; /* groups, numbered as they were drawn in the step */
     draw last;
-    bool *keep;              /* [last.total]: its groups that stay */
-    answer_numbers *numbers; /* [draws.drawn * n], of all ranks, where filters look */
-    int64_t *rows;           /* [draws.drawn]: rows of the data set, likewise */
+    bool *keep; /* [last.total]: its groups that stay */
+    /* where filters look, of all ranks: of group g [first[g], first[g + 1]), and its data row */
+    answer_numbers *numbers;
+    int64_t *first; /* [draws.drawn + 1] */
+    int64_t *rows;  /* [draws.drawn] */
     /* over this rank's answers that were judged right or wrong and not discarded: sum, number */
     double right[2];
     double discarded[2]; /* of this rank's answers: how many were, and how many there are */

@@ -1,9 +1,9 @@
 /* Which of the groups drawn in a step make its batch. (choose_groups.c) */
-#ifndef ARES_TRAIN_CHOOSE_GROUPS_H
-#define ARES_TRAIN_CHOOSE_GROUPS_H
+#ifndef ARES_TRAIN_COLLECT_CHOOSE_GROUPS_H
+#define ARES_TRAIN_COLLECT_CHOOSE_GROUPS_H
 
-#include "collection.h"
-#include "filter_groups.h"
+#include "collect/collection.h"
+#include "collect/filter_groups.h"
 
 /*
  * c: this rank's groups with place = their number in the step; on return those of the batch, with

@@ -9,10 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "choose_groups.h"
-#include "collection.h"
-#include "exchange_groups.h"
-#include "filter_groups.h"
+#include "collect/choose_groups.h"
+#include "collect/collect.h"
+#include "collect/exchange_groups.h"
 
 static void open_rounds(const ares_train_config *cfg, rounds *r)
 {
@@ -29,40 +28,37 @@ static void open_rounds(const ares_train_config *cfg, rounds *r)
 }
 
 /* Sums for metrics over all answers, those of dropped groups included. */
-static void count_answers(rounds *r, const draw *d, int64_t n)
+static void count_answers(rounds *r, const draw *d)
 {
-    for (int64_t g = 0; d->greedy && g < d->count; g++)
-        r->tokens += d->greedy[g].completion.n_tokens;
-    for (int64_t i = 0; i < d->count * n; i++) {
-        const generate_sample *s = &d->samples[i];
-        r->tokens += s->completion.n_tokens;
-        r->discarded[0] += s->discarded;
-        r->discarded[1]++;
-        if (s->discarded || isnan(s->item.accuracy)) continue;
-        r->right[0] += (double)s->item.accuracy;
-        r->right[1]++;
-    }
+    r->tokens += (double)d->tokens;
+    for (int64_t g = 0; g < d->count; g++)
+        for (int32_t i = 0; i < d->groups[g].n; i++) {
+            const ares_trajectory *y = &d->groups[g].items[i];
+            r->discarded[0] += y->discarded;
+            r->discarded[1]++;
+            if (y->discarded || isnan(y->accuracy)) continue;
+            r->right[0] += (double)y->accuracy;
+            r->right[1]++;
+        }
 }
 
 /* One draw is answered, judged and filtered; its groups join the collection. */
 static int draw_round(ares_trainer *t, rounds *r, int64_t size, collection *c, ares_metrics *m)
 {
-    int64_t n = t->run.cfg->rollout.n, ranks = ares_world_size(t->run.world),
-            rank = ares_world_rank(t->run.world), capacity = r->draws.drawn + size,
-            dropped = ares_resampling_dropped(&r->draws);
+    int64_t ranks = ares_world_size(t->run.world), rank = ares_world_rank(t->run.world),
+            capacity = r->draws.drawn + size, dropped = ares_resampling_dropped(&r->draws);
     draw *d = &r->last;
     if (r->same_prompt && r->draws.rounds) draw_again(c->arena, r->keep, d);
     else ARES_TRY(draw_prompts(t, c->arena, size, d));
     ARES_TRY(ares_world_agree(t->run.world, draw_answer(t, c->arena, d, m)));
     ARES_TRY(filter_show_generated(t, d));
-    count_answers(r, d, n);
+    count_answers(r, d);
     ARES_TRY(filter_last_draw(t, r, c->arena, m));
-    for (int64_t g = 0; g < d->count; g++)
-        *collection_add(c) = (generate_group){ .draw = d->draws[g],
-                                               .row = d->rows[g],
-                                               .samples = d->samples + g * n,
-                                               .baseline = d->greedy ? d->greedy[g].item.score : 0,
-                                               .place = r->draws.drawn + g * ranks + rank };
+    for (int64_t g = 0; g < d->count; g++) {
+        ares_group *group = collection_add(c);
+        *group = d->groups[g];
+        group->place = r->draws.drawn + g * ranks + rank;
+    }
     r->kept = arena_grown(c->arena, r->kept, r->draws.kept, capacity, sizeof *r->kept);
     r->dropped = arena_grown(c->arena, r->dropped, dropped, capacity, sizeof *r->dropped);
     ares_resampling_add(&r->draws, r->keep, d->total, r->kept, r->dropped);
@@ -109,7 +105,7 @@ static int report_generated(ares_trainer *t, rounds *r, ares_metrics *m)
 
 static int by_place(const void *a, const void *b)
 {
-    int64_t x = ((const generate_group *)a)->place, y = ((const generate_group *)b)->place;
+    int64_t x = ((const ares_group *)a)->place, y = ((const ares_group *)b)->place;
     return (x > y) - (x < y);
 }
 
@@ -128,6 +124,6 @@ int collect_groups(ares_trainer *t, ares_batch *b, ares_metrics *m)
     report(cfg, &r, count, m);
     b->advantage_scale =
         ares_filter_loss_scale(cfg->filter.loss_scaling, r.counts.kept, r.counts.groups);
-    generate_fill(b, c.items, c.count, cfg->rollout.n, t->actor.learner.optim.updates);
+    ares_batch_fill(b, c.items, c.count);
     return ARES_OK;
 }

@@ -1,8 +1,8 @@
 /* Groups go from the ranks that answered them to those that train on them. (exchange_groups.c) */
-#ifndef ARES_TRAIN_EXCHANGE_GROUPS_H
-#define ARES_TRAIN_EXCHANGE_GROUPS_H
+#ifndef ARES_TRAIN_COLLECT_EXCHANGE_GROUPS_H
+#define ARES_TRAIN_COLLECT_EXCHANGE_GROUPS_H
 
-#include "collection.h"
+#include "collect/collection.h"
 
 /*
  * c: this rank's groups of a batch of `count`, each with its place; on return those that it trains

@@ -1,5 +1,5 @@
-#ifndef ARES_TRAIN_TRIGGERS_H
-#define ARES_TRAIN_TRIGGERS_H
+#ifndef ARES_TRAIN_COLLECT_TRIGGERS_H
+#define ARES_TRAIN_COLLECT_TRIGGERS_H
 
 #include "trainer.h"
 

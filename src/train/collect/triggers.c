@@ -4,7 +4,7 @@
  * words of the published run are examples/trigger_words.json). Words and tokens are compared by
  * their normalised text. Each token is decoded by itself, so a word of two tokens never matches.
  */
-#include "triggers.h"
+#include "collect/triggers.h"
 
 #include <string.h>
 

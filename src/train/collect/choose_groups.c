@@ -3,7 +3,7 @@
  * is full, ares_resampling_finish decides (docs/dapo.md#rounds-of-draws). RAGEN's ranking comes
  * last: it sees the filled batch and makes it smaller (docs/filters.md#a-smaller-batch-made-whole).
  */
-#include "choose_groups.h"
+#include "collect/choose_groups.h"
 
 #include <string.h>
 
@@ -69,20 +69,20 @@ static int rank_batch(ares_trainer *t, rounds *r, ares_arena *arena, batch_plan 
     return ARES_OK;
 }
 
-static int64_t valid_answers(const rounds *r, int64_t id, int64_t n)
+static int64_t valid_answers(const rounds *r, int64_t id)
 {
     int64_t valid = 0;
-    for (int64_t i = id * n; i < (id + 1) * n; i++) valid += r->numbers[i].valid;
+    for (int64_t i = r->first[id]; i < r->first[id + 1]; i++) valid += r->numbers[i].valid;
     return valid;
 }
 
 /* Where discarded answers are dropped, a group with no other answer leaves the batch. */
-static void drop_empty(const rounds *r, int64_t n, batch_plan *b)
+static void drop_empty(const rounds *r, batch_plan *b)
 {
     int64_t count = b->count, taught = b->taught;
     b->count = b->taught = 0;
     for (int64_t i = 0; i < count; i++) {
-        if (i < taught && !valid_answers(r, b->ids[i], n)) continue;
+        if (i < taught && !valid_answers(r, b->ids[i])) continue;
         b->taught += i < taught;
         b->ids[b->count++] = b->ids[i];
     }
@@ -94,8 +94,9 @@ static void drop_empty(const rounds *r, int64_t n, batch_plan *b)
  */
 static bool loses_answers(const ares_trainer *t, const rounds *r, int64_t id)
 {
-    int64_t n = t->run.cfg->rollout.n, least = (t->adv->needs & ARES_NEEDS_GROUPS) && n > 1 ? 2 : 1;
-    return r->drops && valid_answers(r, id, n) >= least;
+    if (!r->drops) return false;
+    bool compares = (t->adv->needs & ARES_NEEDS_GROUPS) && r->first[id + 1] - r->first[id] > 1;
+    return valid_answers(r, id) >= (compares ? 2 : 1);
 }
 
 /*
@@ -130,13 +131,13 @@ int choose_groups(ares_trainer *t, rounds *r, collection *c, int64_t *count, are
     ARES_TRY(rank_batch(t, r, c->arena, &b, m));
     if (ares_filter_needs(&r->of_batch))
         ares_metrics_set(m, "rollout/empty_after_filter", b.taught == 0);
-    if (r->drops) drop_empty(r, t->run.cfg->rollout.n, &b);
+    if (r->drops) drop_empty(r, &b);
     fill_up(r, ares_world_size(t->run.world), c->arena, &b);
     bool *masked = ares_arena_calloc(c->arena, (size_t)r->draws.drawn + 1, sizeof *masked);
     for (int64_t i = b.taught; i < b.count; i++) masked[b.ids[i]] = true;
     const int64_t *place = places_of(t, r, &b, c->arena);
     for (int64_t g = 0; g < c->count; g++) {
-        generate_group group = c->items[g];
+        ares_group group = c->items[g];
         group.masked = masked[group.place];
         group.thinned = !group.masked && loses_answers(t, r, group.place);
         group.place = place[group.place];

@@ -1,0 +1,81 @@
+/*
+ * data: trajectories, what a sampler hands to a training step. An answer of one turn is a
+ * trajectory of one row; an episode of several turns may be one row or a row per turn
+ * (docs/design.md#trajectories).
+ *
+ * Fields stand in lists. Filling a batch, sending between ranks and saving loop over them, so a
+ * new field is a line here.
+ */
+#ifndef ARES_DATA_TRAJECTORY_H
+#define ARES_DATA_TRAJECTORY_H
+
+#include "ares/data.h"
+
+/*
+ * What the policy read and wrote at once. Its columns are those of the batch that stage gen makes,
+ * [n_tokens] each. Marks may be NULL, then of all rows of a step: the column is absent.
+ */
+typedef struct ares_trajectory_row {
+    const int32_t *prompt; /* [prompt_len] */
+    int32_t prompt_len, n_tokens;
+#define ARES_FIELD_(type, name, stage, doc) ares_column_##type *name;
+    ARES_BATCH_SAMPLED(ARES_FIELD_)
+#undef ARES_FIELD_
+} ares_trajectory_row;
+
+/* Numbers of a trajectory: X(type, name, text). */
+#define ARES_TRAJECTORY_FIELDS(X)                                                            \
+    X(int32_t, index, "its number among the answers to the prompt")                          \
+    X(uint8_t, stopped, "1: by a stop token or string, or by its environment; 0: by length") \
+    X(uint8_t, discarded,                                                                    \
+      "1: no part of losses and metrics (docs/dapo.md#answers-beyond-the-limit)")            \
+    X(float, score, "of the reward manager, or of the environment")                          \
+    X(float, unshaped, "the score without any penalty of length")                            \
+    X(float, accuracy, "1: right, 0: wrong; NaN where nothing judges it")
+
+#define ARES_FIELD_(type, name, text) type name;
+typedef struct ares_trajectory {
+    ARES_TRAJECTORY_FIELDS(ARES_FIELD_)
+    int32_t n_rows, n_parts;
+    ares_trajectory_row *rows; /* [n_rows] */
+    float *parts;              /* [n_parts] the scores of the single rewards */
+    ares_view response;        /* decoded: what is judged and shown */
+} ares_trajectory;
+
+/* Numbers of an answered prompt: X(type, name, text). */
+#define ARES_GROUP_FIELDS(X)                                                   \
+    X(int64_t, draw, "number in the run of the prompt drawn")                  \
+    X(int64_t, place, "among the groups drawn in the step, then in the batch") \
+    X(float, baseline, "score of the greedy answer to the prompt (remax)")     \
+    X(uint8_t, masked, "1: it only fills the batch: its mask is 0")            \
+    X(uint8_t, thinned, "1: discarded answers have no row")
+
+/* A prompt with all its answers. */
+typedef struct ares_group {
+    ARES_GROUP_FIELDS(ARES_FIELD_)
+    const ares_row *row;
+    int32_t n;
+    ares_trajectory *items; /* [n] */
+} ares_group;
+#undef ARES_FIELD_
+
+/* A row in the arena: zeros where something is recorded of every row, no marks. */
+void ares_trajectory_row_init(ares_trajectory_row *row, const int32_t *prompt, int32_t prompt_len,
+                              int32_t n_tokens, ares_arena *arena);
+/* Tokens of all rows, those of environments included. */
+int64_t ares_trajectory_tokens(const ares_trajectory *y);
+/* Whether its rows are part of the batch that the group becomes. */
+bool ares_trajectory_kept(const ares_group *g, const ares_trajectory *y);
+/* Groups as rows of an empty batch, in their order, with the columns of stage gen. */
+void ares_batch_fill(ares_batch *b, const ares_group *groups, int64_t count);
+
+/* Appends a group as bytes, the same on every machine of one byte order. */
+void ares_group_write(const ares_group *g, ares_str *out);
+/*
+ * Takes the next group from `in`, into the arena. *row: the id of its data row, from which the
+ * caller sets g->row and, with ares_group_set_row, prompts that are the row's own. ARES_EFORMAT:
+ * the bytes are not those of a group.
+ */
+int ares_group_read(ares_view *in, ares_arena *arena, ares_group *g, int64_t *row);
+void ares_group_set_row(ares_group *g, const ares_row *row);
+#endif

@@ -1,0 +1,50 @@
+/*
+ * Who answers prompts. An answerer turns prompts into groups of trajectories with their scores; a
+ * step, the validation and the bootstrap pass know no more of it. (answer_engine.c)
+ */
+#ifndef ARES_TRAIN_COLLECT_ANSWER_H
+#define ARES_TRAIN_COLLECT_ANSWER_H
+
+#include "ares/data_trajectory.h"
+#include "trainer.h"
+
+typedef struct answer_job {
+    int64_t n_prompts;
+    int32_t n;                   /* answers to each */
+    const ares_row *const *rows; /* [n_prompts] */
+    const int64_t *draws;        /* [n_prompts]: their numbers, part of the sampling key */
+    const ares_sampling *sampling;
+    ares_rng_key key;
+    uint64_t attempt;      /* how often these prompts have been answered before in the step */
+    ares_metrics *metrics; /* may be NULL */
+} answer_job;
+
+/*
+ * Answers and judges all prompts of a job: out [n_prompts], in the arena with all they point to.
+ * What is written depends on the job and the weights alone, not on the order in which answers end.
+ */
+typedef struct answerer {
+    const char *name;
+    int (*answer)(ares_trainer *t, const answer_job *job, ares_arena *arena, ares_group *out);
+} answerer;
+/* The policy answers the prompt by itself, in one turn. */
+extern const answerer answer_engine;
+
+/* The configured sampling; the answerer adds stop ids. */
+void answer_sampling(const ares_train_config *c, ares_sampling *out);
+/* Marks answers that algorithm.mask_truncated or worker.reward.max_length discard. */
+void answer_discard(const ares_trainer *t, ares_group *groups, int64_t count);
+/*
+ * Answers to rows of a data set outside of a step's batch, at another key: a pass never shifts what
+ * training samples.
+ */
+typedef struct answer_pass {
+    const ares_dataset *data;
+    const ares_sampling *sampling;
+    int64_t n; /* answers to each prompt */
+    enum { ANSWER_VALIDATION, ANSWER_BOOTSTRAP } key;
+} answer_pass;
+/* Rows [at, end), this rank's share of them, in the arena: out [*count]. */
+int answer_rows(ares_trainer *t, const answer_pass *p, int64_t at, int64_t end, ares_arena *arena,
+                ares_group **out, int64_t *count);
+#endif

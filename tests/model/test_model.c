@@ -139,6 +139,33 @@ TEST(bf16_storage_keeps_what_a_bf16_file_holds)
     ares_device_close(&e);
 }
 
+/* A device of the CPU's functions whose memory counts as its own: tensors are copied to and fro. */
+TEST(a_model_in_the_memory_of_a_device_has_the_weights_of_its_file)
+{
+    static const char *const variants[] = { "qwen2_tied", "qwen2_bf16" };
+    for (int v = 0; v < ARES_COUNT(variants); v++) {
+        ares_model_options opt = { .storage = v ? ARES_BF16 : ARES_F32 };
+        ares_device host, device;
+        ares_model *a, *b;
+        if (!CHECK_OK(load(golden(variants[v]), opt.storage, &host, &a)) ||
+            !CHECK_OK(ares_device_open("cpu", 1, &device)))
+            return;
+        device.index = 0;
+        if (!CHECK_OK(ares_model_load(golden(variants[v]), &device, &opt, &b))) return;
+        CHECK_EQ(a->weights_bytes, b->weights_bytes);
+        CHECK_MEM(a->weights, b->weights, a->weights_bytes);
+        CHECK_OK(ares_model_save(b, test_file("saved")));
+        ares_model_free(b);
+        device.index = -1;
+        if (!CHECK_OK(ares_model_load(test_file("saved"), &device, &opt, &b))) return;
+        CHECK_MEM(a->weights, b->weights, a->weights_bytes);
+        ares_model_free(a);
+        ares_model_free(b);
+        ares_device_close(&host);
+        ares_device_close(&device);
+    }
+}
+
 TEST(a_fresh_model_depends_on_its_seed_and_on_nothing_else)
 {
     ares_device d;

@@ -6,6 +6,7 @@
 #include "test.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include "algo_test.h"
 
@@ -179,6 +180,7 @@ TEST(vapor_sums_what_its_completions_and_their_tokens_give)
     CHECK_NEAR(c[1].log_ratio, -0.25 / 2, 1e-12);
     CHECK_NEAR(s.ratio, exp(0.125) + exp(-0.125), 1e-12);
     CHECK_NEAR(s.ratio_max, exp(0.125), 1e-12);
+    CHECK_NEAR(s.objective, 0.5 * exp(-0.125) - 0.5 * exp(0.125), 1e-12); /* none is clipped */
     CHECK_NEAR(d[0][2], 0.5 / 6, 1e-7); /* outside of the span: the slope of the KL term alone */
     CHECK_NEAR(d[1][0], 0.5 / 6, 1e-7);
     p.chosen = (ares_vapor_text){ 3, 0, 2, log_prob, ref, NULL };
@@ -188,6 +190,61 @@ TEST(vapor_sums_what_its_completions_and_their_tokens_give)
     CHECK_NEAR(s.usable, 1, 0);
     CHECK_NEAR(p.margin, 0.25, 1e-12);
     CHECK_NEAR(p.term, exp(0.5 * 0.25), 1e-12);
+}
+
+TEST(metrics_of_vapor_are_means_of_its_sums)
+{
+    static const ares_vapor_config cfg = { .kl_coef = 0.5 };
+    const ares_vapor_sums s = { .prompts = 4,
+                                .completions = 8,
+                                .tokens = 16,
+                                .objective = -2,
+                                .kl = 4,
+                                .reward = 6,
+                                .ratio = 12,
+                                .ratio_max = 3,
+                                .clip_low = 1,
+                                .clip_high = 2,
+                                .saturated = 3,
+                                .extracted = 7,
+                                .usable = 2,
+                                .margin = 0.5,
+                                .preferred = 1,
+                                .term = 6,
+                                .u_abs = 3,
+                                .equal_groups = 1,
+                                .nonfinite = 5 };
+    static const struct {
+        const char *name;
+        double value;
+    } want[] = { { "reward_mean", 0.75 },
+                 { "extract_success_rate", 0.875 },
+                 { "pref_success_rate", 0.5 },
+                 { "pref_margin", 0.25 },
+                 { "pref_accuracy", 0.5 },
+                 { "pref_term_mean", 1.5 },
+                 { "hybrid_ratio_mean", 1.5 },
+                 { "hybrid_ratio_max", 3 },
+                 { "clip_frac_low", 0.125 },
+                 { "clip_frac_high", 0.25 },
+                 { "kl", 0.25 },
+                 { "policy_loss", 0.25 },
+                 { "loss", 0.375 },
+                 { "zero_advantage_group_rate", 0.25 },
+                 { "saturated_frac", 0.375 },
+                 { "nonfinite", 5 },
+                 { "pref_grad_coef_absmean", 0.75 } };
+    ares_metrics *m = ares_metrics_new();
+    ares_vapor_metrics(&cfg, &s, m);
+    CHECK_EQ(ares_metrics_count(m), ARES_COUNT(want));
+    for (int i = 0; i < ARES_COUNT(want); i++) {
+        char name[60];
+        double value = NAN;
+        snprintf(name, sizeof name, "vapor/%s", want[i].name);
+        ares_metrics_get(m, name, &value);
+        CHECK_MSG(value == want[i].value, "%s is %g, expected %g", name, value, want[i].value);
+    }
+    ares_metrics_free(m);
 }
 
 /* ---------------------------------------------------------------- whole losses */

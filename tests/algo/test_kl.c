@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ares/algo.h"
+#include "ares/algo_control.h"
 #include "ares/algo_loss.h"
 
 TEST(estimators_agree_with_the_reference)
@@ -157,4 +158,34 @@ TEST(other_trainers_words_name_the_same_estimators)
         CHECK_STR(ares_kl_find(words[i].alias)->name, words[i].name);
     CHECK(ares_kl_find("") == NULL && ares_kl_find("k") == NULL && ares_kl_find("low_var") == NULL);
     CHECK(ares_kl_find("full")->value == NULL);
+}
+
+/* A tool's output and padding lie between or after the policy's tokens: no KL is taken off there.
+ */
+TEST(a_kl_in_the_reward_is_taken_off_at_the_policys_tokens_alone)
+{
+    static const float kl[] = { 0.5F, 8, 1, 2, 0.25F }, scores[] = { 1, 0, 2, 0, 1 };
+    static const uint8_t mask[] = { 1, 0, 1, 1, 0 };
+    static const double plain[] = { 0.75, 0, 1.5, -1, 1 }, weighed[] = { 0.75, 0, 1, -3, 1 };
+    static const float weight[] = { 1, 7, 2, 3, 7 };
+    for (int weighs = 0; weighs < 2; weighs++) {
+        double sums[2] = { 0 };
+        ares_batch b;
+        ares_batch_init(&b);
+        ares_batch_begin_group(&b);
+        ares_batch_add_row(&b, &(ares_sample){ 0 }, 3);
+        ares_batch_add_row(&b, &(ares_sample){ 0 }, 2);
+        ARES_PUT(&b, response_mask), ARES_PUT(&b, kl);
+        ARES_PUT(&b, token_level_scores), ARES_PUT(&b, token_level_rewards);
+        memcpy(b.response_mask, mask, sizeof mask);
+        memcpy(b.kl, kl, sizeof kl);
+        memcpy(b.token_level_scores, scores, sizeof scores);
+        if (weighs) memcpy(ARES_PUT(&b, kl_weight), weight, sizeof weight);
+        ares_kl_in_reward(&b, 0.5, sums);
+        for (int t = 0; t < 5; t++)
+            CHECK_NEAR(b.token_level_rewards[t], (weighs ? weighed : plain)[t], 1e-7);
+        CHECK_NEAR(sums[0], (0.5 + 1) / 2 + 2, 1e-7);
+        CHECK_NEAR(sums[1], 2, 0);
+        ares_batch_fini(&b);
+    }
 }

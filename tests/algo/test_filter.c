@@ -146,6 +146,20 @@ TEST(discarded_answers_do_not_make_a_group_informative)
     CHECK(!ares_group_spread(NULL, NULL, 0, 1e-6));
 }
 
+TEST(an_answer_is_discarded_that_is_too_long_or_unfinished_where_the_options_say_so)
+{
+    static const char *const actions[] = { "keep", "mask", "drop" };
+    for (int i = 0; i < ARES_COUNT(actions); i++)
+        for (int unfinished = 0; unfinished < 2; unfinished++) {
+            ares_filter_config cfg = { .over_length_action = (char *)(uintptr_t)actions[i],
+                                       .mask_truncated = unfinished };
+            CHECK_EQ(ares_answer_discarded(&cfg, 6, 5, true), i > 0);
+            CHECK(!ares_answer_discarded(&cfg, 5, 5, true));
+            CHECK(!ares_answer_discarded(&cfg, 6, ARES_NULL_I64, true));
+            CHECK_EQ(ares_answer_discarded(&cfg, 5, 5, false), unfinished);
+        }
+}
+
 /*
  * What is discarded counts in no filter's statistics, and a group of nothing else teaches nothing.
  */

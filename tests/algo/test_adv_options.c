@@ -70,7 +70,7 @@ TEST(options_of_another_estimator_are_refused)
           "set algorithm.adv_estimator to grpo");
     check("algorithm: { adv_estimator: gae, grpo_advantage_length_weight: true }", 2,
           "set algorithm.adv_estimator to grpo");
-    check("algorithm: { gamma: 0.9 }", 2, "discounts nothing; set 1.0");
+    check("algorithm: { gamma: 0.9 }", 2, "algorithm.gamma = 0.9: grpo gives every token");
     check("algorithm: { adv_estimator: reinforce_plus_plus, lam: 0.9 }", 2, "algorithm.lam");
 }
 

@@ -214,6 +214,26 @@ TEST(a_generation_block_that_closes_early_still_trains_the_end)
     ares_str_fini(&text);
 }
 
+TEST(a_template_sees_the_tools_and_documents_of_a_row)
+{
+    const char *template = test_file("template.jinja");
+    write_text(template, "{% for t in tools %}{{ t.name }};{% endfor %}{% for d in documents %}"
+                         "{{ d.text }};{% endfor %}{% for m in messages %}{% if m.role == "
+                         "'assistant' %}{% generation %}{{ m.content }}{% endgeneration %}{% else "
+                         "%}{{ m.content }}{% endif %}{% endfor %}");
+    ares_str text = { 0 };
+    rows_case c = { .cfg.data = { .apply_chat_template = true,
+                                  .override_chat_template = template } };
+    CHECK_OK(encode_rows(&c, model_dir(),
+                         "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":"
+                         "\"assistant\",\"content\":\"b\"}],\"tools\":[{\"name\":\"add\"},"
+                         "{\"name\":\"sub\"}],\"documents\":[{\"text\":\"page\"}]}\n"));
+    REQUIRE(c.rows.count == 1);
+    CHECK_STR(shown(&c, 0, &text), "add;sub;page;a[b]");
+    drop_rows(&c);
+    ares_str_fini(&text);
+}
+
 /* A real vocabulary joins letters across the place where the prompt ends; sampling never would. */
 TEST(the_prompt_of_a_row_is_what_sampling_starts_from)
 {
@@ -263,6 +283,34 @@ TEST(long_rows_are_dropped_cut_or_refused)
                "all 3 rows are longer than sft.max_length = 2 (the longest has 12 tokens)");
     drop_rows(&c);
     ares_str_fini(&text);
+}
+
+TEST(a_run_says_how_many_rows_it_has_dropped_or_cut)
+{
+    static const struct {
+        const char *options, *said;
+    } cases[] = {
+        { "sft.max_length=5", "data: 1 of 3 rows dropped: longer than sft.max_length = 5" },
+        { "sft.max_length=5 sft.truncation=cut", "data: 1 of 3 rows cut to sft.max_length = 5 " },
+        { "", NULL }
+    };
+    const char *rows = test_file("rows.jsonl");
+    write_text(rows, "{\"prompt\":\"12\",\"response\":\"34567\"}\n"
+                     "{\"prompt\":\"1\",\"response\":\"2\"}\n"
+                     "{\"prompt\":\"2\",\"response\":\"3\"}\n");
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_str out = { 0 };
+        char run[8], words[200];
+        snprintf(run, sizeof run, "run%d", i);
+        snprintf(words, sizeof words,
+                 "sft.batch_size=2 trainer.max_steps=0 data.apply_chat_template=false %s",
+                 cases[i].options);
+        CHECK_EQ(sft(&out, run, rows, words), 0);
+        if (cases[i].said) CHECK_CONTAINS(out.data, cases[i].said);
+        CHECK_EQ(strstr(out.data, " rows dropped") != NULL, i == 0);
+        CHECK_EQ(strstr(out.data, " rows cut") != NULL, i == 1);
+        ares_str_fini(&out);
+    }
 }
 
 TEST(a_bad_row_is_named)

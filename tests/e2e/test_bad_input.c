@@ -192,6 +192,7 @@ TEST(mistakes_of_configuration_are_named)
     refuses("", "worker.actor.global_batch_size=3", USE,
             "data.rollout_batch_size = 4 is no multiple of it");
     refuses("", "trainer.device=tpu", USE, "choices: cpu, cuda");
+    refuses("", "trainer.val_freq=1", USE, "data.val_files = []: validation is asked for");
     refuses("", "nonsense", USE, "'nonsense': neither an option (key=value) nor --config FILE");
     refuses("", "--config none.yaml", USE, "none.yaml");
     refuses("echo 'a: [' > y.yaml", "--config y.yaml", USE, "y.yaml:2");
@@ -203,6 +204,10 @@ TEST(mistakes_of_configuration_are_named)
             "/no/such.so:f': no such file");
     refuses("", "'worker.reward.rewards=[{name: format, pattern: \"(\"}]'", USE, "pattern = '('");
     refuses("", "trainer.run_dir=/proc/none", RUN, "/proc/none");
+    refuses(
+        "mkdir 'at%d' && printf 'data: {sed: 1}\\nworker: {actor: {model: {model_path: M}}}\\n' > "
+        "'at%d/config.yaml'",
+        "trainer.run_dir='at%d'", USE, "at%d/config.yaml: config: at%d/config.yaml:1: data.sed");
 }
 
 TEST(all_mistakes_are_told_in_one_go)

@@ -156,6 +156,19 @@ TEST(the_batch_and_its_answers_have_the_sizes_asked_for)
     ares_str_fini(&out);
 }
 
+/* More groups than the step's arrays begin with. */
+TEST(a_batch_of_many_groups_has_each_prompt_once_with_its_own_answers)
+{
+    ares_str rows = { 0 }, want = { 0 };
+    CHECK_EQ(runs("run", 1,
+                  "data.rollout_batch_size=200 worker.actor.global_batch_size=200 "
+                  "worker.rollout.n=2 data.max_response_length=2 data.shuffle=false"),
+             0);
+    for (int i = 0; i < 400; i++) ares_str_addf(&want, " %d", i / 2);
+    CHECK_STR(rollout_values("run", "row", &rows), want.data);
+    ares_str_fini(&rows), ares_str_fini(&want);
+}
+
 /* ------------------------------------------------------------------ validation */
 
 /* The values of a key in the validation before the first step. */

@@ -30,6 +30,8 @@ TEST(a_checkpoint_and_a_run_directory_may_be_named_and_an_absent_folder_begins_a
     CHECK_CONTAINS(out.data, "step_000002, step 2 of 4");
     CHECK_EQ(start_from(&out, test_file("first"), "trainer.max_steps=5"), 0);
     CHECK_CONTAINS(out.data, "step_000004, step 4 of 5");
+    CHECK_EQ(start_from(&out, test_file("first"), "trainer.max_steps=3"), 0);
+    CHECK_CONTAINS(out.data, "step_000004, step 4 of 3"); /* all is done: the run ends at once */
     CHECK_EQ(start_from(&out, test_file("nowhere"), ""), 0);
     CHECK_CONTAINS(out.data, "the run begins afresh");
     CHECK_OK(ares_dir_make(test_file("empty")));

@@ -136,3 +136,39 @@ TEST(the_exact_kl_and_its_derivative_are_those_of_plain_sums)
         check_isa(isas[i], 0.7);
     }
 }
+
+/* Memory for the work of a device grows with the first call that needs it, whichever that is. */
+TEST(the_exact_kl_of_many_rows_may_be_the_first_work_of_a_device)
+{
+    enum { MANY = 300, WIDTH = 8, WORDS = 600 };
+    static float x[MANY * WIDTH], words[WORDS * WIDTH], with[3][MANY], without[3][MANY], kl[MANY],
+        ref_lse[MANY];
+    static int32_t target[MANY];
+    for (int i = 0; i < MANY * WIDTH; i++) x[i] = (float)uniform((uint64_t)i) * 4;
+    for (int i = 0; i < WORDS * WIDTH; i++) words[i] = (float)uniform(50000 + (uint64_t)i);
+    for (int exact = 0; exact < 2; exact++) {
+        ares_device d;
+        if (!CHECK_OK(ares_device_open("cpu", 1, &d))) return;
+        size_t bytes = sizeof(float) * (size_t)ares_matrix_elements(ARES_PANEL32, WORDS, WIDTH);
+        ares_matrix w = { d.k->alloc(&d, bytes), ARES_F32, ARES_PANEL32, WORDS, WIDTH };
+        float(*out)[MANY] = exact ? with : without;
+        ares_matrix_pack(&w, words, ARES_F32);
+        ares_head_args a = { .rows = MANY,
+                             .vocab = WORDS,
+                             .x = x,
+                             .ldx = WIDTH,
+                             .w = &w,
+                             .inv_temperature = 1,
+                             .target = target,
+                             .log_prob = out[0],
+                             .entropy = out[1],
+                             .lse = out[2] };
+        if (exact) a.ref_x = x, a.ld_ref = WIDTH, a.ref_w = &w, a.kl = kl, a.ref_lse = ref_lse;
+        d.k->head(&d, &a);
+        CHECK_OK(d.k->sync(&d));
+        d.k->release(&d, w.data, bytes);
+        ares_device_close(&d);
+    }
+    CHECK_MEM(with, without, sizeof with);
+    for (int r = 0; r < MANY; r++) CHECK_NEAR(kl[r], 0, 1e-6);
+}

@@ -185,6 +185,39 @@ static void ask(ares_rollout *r, int i)
     CHECK_OK(ares_rollout_add(r, &q, &id));
 }
 
+/*
+ * A prompt whose blocks are all alike, answered alone and then beside a shorter one, in a cache of
+ * six blocks: the answer goes back to waiting, and its prompt finds its two whole blocks again,
+ * each at its own place.
+ */
+TEST(a_prompt_that_lost_its_blocks_finds_them_again_in_their_order)
+{
+    enum { PROMPT = 65, NEW = 90 };
+    int32_t alike[PROMPT], other[4] = { 5, 9, 3, 14 }, ids[2][NEW] = { 0 };
+    if (!open_model()) return;
+    for (int i = 0; i < PROMPT; i++) alike[i] = 7;
+    ares_rollout *r = open_rollout(6 * ARES_KV_BLOCK, 64, false);
+    ares_request q = request_of(alike, PROMPT, 1, NEW, 1), beside = request_of(other, 4, 1, 70, 2);
+    ares_completion c;
+    ares_rollout_stats stats;
+    int64_t active = 1, id = -1;
+    CHECK_OK(ares_rollout_add(r, &q, NULL));
+    c = finish_one(r);
+    memcpy(ids[0], c.ids, sizeof ids[0]);
+    CHECK_OK(ares_rollout_add(r, &beside, NULL));
+    CHECK_OK(ares_rollout_step(r, &active));
+    CHECK_OK(ares_rollout_add(r, &q, &id));
+    while (active && CHECK_OK(ares_rollout_step(r, &active)))
+        while (ares_rollout_next(r, &c))
+            if (c.request == id) memcpy(ids[1], c.ids, sizeof ids[1]);
+    ares_rollout_get_stats(r, &stats);
+    CHECK_EQ(stats.preemptions, 1);
+    CHECK_EQ(stats.reused_tokens, 2 * 2 * ARES_KV_BLOCK);
+    CHECK_MEM(ids[1], ids[0], sizeof ids[0]);
+    ares_rollout_free(r);
+    close_model();
+}
+
 TEST(no_order_no_size_and_no_arrival_changes_a_sample)
 {
     static int32_t want[ASKED][SAMPLES][NEW], got[ASKED][SAMPLES][NEW];
@@ -272,7 +305,7 @@ TEST(a_sample_ends_where_it_is_cut_and_its_neighbours_do_not_notice)
     ares_request q = request_of(ids, 37, 4, 50, 4);
     ares_rollout *r = open_rollout(2048, 64, false);
     ares_completion c;
-    int64_t active = 1, id;
+    int64_t active = 1, id = -1;
     CHECK_OK(ares_rollout_add(r, &q, NULL));
     while (active && CHECK_OK(ares_rollout_step(r, &active)))
         while (ares_rollout_next(r, &c)) memcpy(want[c.index], c.ids, sizeof want[0]);

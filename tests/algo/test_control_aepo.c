@@ -1160,6 +1160,9 @@ TEST(a_state_of_another_data_set_or_with_a_member_that_does_not_fit_is_refused_b
         { "\"kl_lambda\":{\"easy\":1.0", "\"kl_lambda\":{\"easy\":null", "kl_lambda" },
         { ":\"hard\"", ":\"harder\"", "'difficulty' of" },
         { "\"skip_gid\":[]", "\"skip_gid\":[\"q77\"]", "'q77'" },
+        { "\"seen\":{}", "\"seen\":{\"q\":[0,1.0,1.0,1.0]}", "is no list of four sums" },
+        { "\"seen\":{}", "\"seen\":{\"q\":[1,true,1.0,1.0]}", "is no list of four sums" },
+        { "\"seen\":{}", "\"seen\":{\"q\":1}", "is no list of four sums" },
     };
     name_rows();
     subject s = { 0 };

@@ -50,6 +50,18 @@ TEST(metrics_are_a_line_of_json_a_step)
     CHECK_FAIL(ares_tracker_open(test_file("none"), 0, false, &t), ARES_EIO, "No such file");
 }
 
+/* A path that is long enough for metrics.jsonl and too long for the name of an event file. */
+TEST(an_event_file_that_cannot_be_made_is_named_with_the_reason)
+{
+    ares_str dir = { 0 };
+    ares_tracker *t;
+    ares_str_add_z(&dir, test_dir());
+    while (dir.len < 4070) ares_str_add_z(&dir, "/.");
+    CHECK_FAIL(ares_tracker_open(dir.data, 0, true, &t), ARES_EIO, "File name too long");
+    CHECK_CONTAINS(ares_error_message(), "/events.out.tfevents.");
+    ares_str_fini(&dir);
+}
+
 TEST(a_resumed_run_cuts_the_steps_it_repeats)
 {
     ares_str s = { 0 };

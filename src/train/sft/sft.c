@@ -190,12 +190,11 @@ static int micro_batch(learner *l, const ares_batch *b, const ares_micro_batch *
     learner_pass p;
     ARES_TRY(learner_forward_rows(l, b, m, false, &p));
     size_t n = (size_t)p.packed.n_out;
-    float *stats = ares_arena_calloc(&l->arena, n * 4, sizeof *stats);
+    float *stats = ares_arena_calloc(&l->arena, n * 3, sizeof *stats);
     ares_head_args h = learner_head(l, &p, 1);
     h.log_prob = stats;
     h.entropy = stats + n;
     h.lse = stats + 2 * n;
-    h.c_log_prob = stats + 3 * n;
     ARES_TRY(learner_head_backward(l, &h));
     d->k->head_fused(d, &h, token_losses, loss);
     if (!isfinite(loss->loss)) {

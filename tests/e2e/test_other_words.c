@@ -110,6 +110,22 @@ TEST(words_without_a_meaning_here_are_told_with_the_reason_and_stop_no_run)
     ares_str_fini(&out);
 }
 
+TEST(a_service_that_is_named_as_a_logger_is_told_what_it_can_read)
+{
+    static const char *const services[] = { "wandb", "mlflow", "swanlab" };
+    for (int i = 0; i < ARES_COUNT(services); i++) {
+        ares_str out = { 0 };
+        char told[100];
+        snprintf(told, sizeof told, "config: trainer.logger: %s -> tensorboard (no service is",
+                 services[i]);
+        CHECK_EQ(e2e_program(&out, "--config '%s' --check 'trainer.logger=[console, %s]'",
+                             e2e_train_words("run"), services[i]),
+                 0);
+        CHECK_CONTAINS(out.data, told);
+        ares_str_fini(&out);
+    }
+}
+
 #define COUNTED                                                             \
     "batches are counted in prompts here: set data.rollout_batch_size and " \
     "worker.actor.global_batch_size"

@@ -150,7 +150,8 @@ int ares_loader_next(ares_loader *l, int64_t *row_ids, int64_t *first_draw);
 int64_t ares_loader_epoch(const ares_loader *l);
 /* Leaves the row out from the next epoch on; never undone. */
 void ares_loader_skip(ares_loader *l, int64_t row);
-/* Of a saved state: skipped[row] = epoch. */
+/* Of a saved state: so many prompts are drawn and no row is skipped; then skipped[row] = epoch. */
+void ares_loader_reset(ares_loader *l, int64_t drawn);
 void ares_loader_restore(ares_loader *l, int64_t row, int64_t epoch);
 
 /* ---------------- batch (batch.c): plain host arrays, ragged, no padding anywhere */

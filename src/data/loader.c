@@ -12,12 +12,10 @@ int ares_loader_init(ares_loader *l, int64_t rows, int64_t batch, bool shuffle, 
             ARES_ECONFIG,
             "data: %lld rows are fewer than data.rollout_batch_size = %lld; lower it, or add rows",
             (long long)rows, (long long)batch);
-    *l = (ares_loader){
-        .rows = rows, .batch = batch, .shuffle = shuffle, .seed = seed, .order_epoch = -1
-    };
+    *l = (ares_loader){ .rows = rows, .batch = batch, .shuffle = shuffle, .seed = seed };
     l->order = ares_malloc((size_t)rows * sizeof *l->order);
     l->skipped = ares_malloc((size_t)rows * sizeof *l->skipped);
-    for (int64_t i = 0; i < rows; i++) l->skipped[i] = ARES_LOADER_KEPT;
+    ares_loader_reset(l, 0);
     return ARES_OK;
 }
 
@@ -41,22 +39,32 @@ static int64_t usable(const ares_loader *l, int64_t epoch)
     return rows / l->batch * l->batch;
 }
 
+/* The last of the epochs from this one on that have the same rows. */
+static int64_t last_alike(const ares_loader *l, int64_t epoch)
+{
+    int64_t last = ARES_LOADER_KEPT;
+    for (int64_t i = 0; i < l->rows && l->n_skipped; i++)
+        if (in_epoch(l, i, epoch)) last = ARES_MIN(last, l->skipped[i]);
+    return last;
+}
+
 /*
  * The epoch of draw number `drawn`; *begins: the draw that the epoch begins with. The search ends
- * at an epoch whose rows fill no batch.
+ * at an epoch whose rows fill no batch. It takes epochs with the same rows in one step: the counts
+ * of a state that was read from a file may be anything.
  */
 static int64_t epoch_of(const ares_loader *l, int64_t drawn, int64_t *begins)
 {
     int64_t epoch = 0, n;
     *begins = 0;
-    if (!l->n_skipped) {
-        epoch = drawn / usable(l, 0);
-        *begins = epoch * usable(l, 0);
-        return epoch;
-    }
-    while ((n = usable(l, epoch)) > 0 && drawn >= *begins + n) {
-        *begins += n;
-        epoch++;
+    while ((n = usable(l, epoch)) > 0) {
+        int64_t last = last_alike(l, epoch), passed = (drawn - *begins) / n;
+        if (passed <= last - epoch) {
+            *begins += passed * n;
+            return epoch + passed;
+        }
+        *begins += (last - epoch + 1) * n;
+        epoch = last + 1;
     }
     return epoch;
 }
@@ -75,6 +83,14 @@ void ares_loader_skip(ares_loader *l, int64_t row)
     /* the current epoch: that of the last draw */
     l->skipped[row] = epoch_of(l, ARES_MAX(l->drawn - 1, 0), &begins);
     l->n_skipped++;
+}
+
+void ares_loader_reset(ares_loader *l, int64_t drawn)
+{
+    for (int64_t i = 0; i < l->rows; i++) l->skipped[i] = ARES_LOADER_KEPT;
+    l->n_skipped = 0;
+    l->drawn = drawn;
+    l->order_epoch = -1;
 }
 
 void ares_loader_restore(ares_loader *l, int64_t row, int64_t epoch)

@@ -1,0 +1,75 @@
+/*
+ * data: where the prompts of a run come from. The training step, the bootstrap pass, validation,
+ * checkpoints and controls know a source by this table alone. A data set with its order is one
+ * (source_dataset.c; docs/data.md#order-and-epochs).
+ */
+#ifndef ARES_DATA_SOURCE_H
+#define ARES_DATA_SOURCE_H
+
+#include "ares/data.h"
+
+typedef struct ares_drawn {
+    int64_t draw; /* number in the run of the prompt drawn: part of the sampling key */
+    int64_t id;   /* of its row in the source */
+} ares_drawn;
+
+/*
+ * Every rank has the source and draws the same prompts. Rows have ids 0 .. count - 1, and
+ * row(id)->id is id.
+ */
+typedef struct ares_source_kind {
+    const char *name;
+    /* the next n prompts; n is a multiple of the draw that the source was opened with */
+    int (*next)(void *state, int64_t n, ares_drawn *out);
+    const ares_row *(*row)(const void *state, int64_t id);
+    int64_t (*count)(const void *state);
+    int64_t (*epoch)(const void *state);       /* of the next prompt */
+    int64_t (*epoch_draws)(const void *state); /* draws that an epoch without skipped rows has */
+    void (*skip)(void *state, int64_t id);
+    int64_t (*skipped)(const void *state); /* rows that are skipped */
+    void (*save)(const void *state, ares_str *json);
+    int (*load)(void *state, const ares_json *json, bool other_rows);
+    void (*close)(void *state);
+} ares_source_kind;
+/* Zeroed: closed, without rows. */
+typedef struct ares_source {
+    const ares_source_kind *kind;
+    void *state;
+} ares_source;
+
+int ares_source_next(ares_source *s, int64_t n, ares_drawn *out);
+const ares_row *ares_source_row(const ares_source *s, int64_t id);
+/* All rows, with those that are skipped: what a pass over ids 0 .. count - 1 sees. */
+int64_t ares_source_count(const ares_source *s);
+int64_t ares_source_epoch(const ares_source *s);
+int64_t ares_source_epoch_draws(const ares_source *s);
+/* Leaves the row out from the next epoch on; never undone. */
+void ares_source_skip(ares_source *s, int64_t id);
+int64_t ares_source_skipped(const ares_source *s);
+/* Appends an object that holds all that moves the source. */
+void ares_source_save(const ares_source *s, ares_str *json);
+/*
+ * Takes what save wrote. A failure leaves the source as it was, and its message names the member
+ * that does not fit; the caller names the file. other_rows: the state may be of another number of
+ * rows, and what it says of rows that are not there is left out.
+ */
+int ares_source_load(ares_source *s, const ares_json *json, bool other_rows);
+void ares_source_close(ares_source *s);
+/*
+ * gid -> id of the row. Two rows of the same gid are an error that names both lines: controls that
+ * remember prompts by gid would take one for the other.
+ */
+int ares_source_gids(const ares_source *s, ares_map **out);
+
+typedef struct ares_order {
+    int64_t
+        draw; /* prompts that are drawn together; an epoch's rows that fill no draw are left out */
+    bool shuffle;
+    uint64_t seed;
+} ares_order;
+/*
+ * A data set in an order. The source owns the data set from then on, unless this fails: fewer rows
+ * than a draw are an error.
+ */
+int ares_source_of_dataset(ares_dataset *d, const ares_order *order, ares_source *out);
+#endif

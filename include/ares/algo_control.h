@@ -23,7 +23,7 @@ typedef struct ares_control_env {
     int64_t n;           /* samples per prompt */
     bool entropy_reward; /* a reward reads samples' hwe_count, hwe_target, entropy_alpha, difficulty
                           */
-    /* the training rows' ids (ares_dataset_gids), which a loaded state's must be among; NULL: any
+    /* the training rows' ids (ares_source_gids), which a loaded state's must be among; NULL: any
      */
     const ares_map *gids;
 } ares_control_env;

@@ -89,11 +89,8 @@ int ares_dataset_load_rows(const ares_texts *files, ares_dataset **out);
 void ares_dataset_free(ares_dataset *d);
 int64_t ares_dataset_count(const ares_dataset *d);
 const ares_row *ares_dataset_row(const ares_dataset *d, int64_t i);
-/*
- * gid -> index of the row. Two rows of the same gid are an error that names both lines: controls
- * that remember prompts by gid would take one for the other.
- */
-int ares_dataset_gids(const ares_dataset *d, ares_map **out);
+/* Keeps the rows with keep [count]. Ids are given anew; pointers to rows are void. */
+void ares_dataset_keep(ares_dataset *d, const bool *keep);
 
 /* ---------------- prompts (prompt.c): format prompt, system prompt, chat template, tokens */
 typedef struct ares_prompt_encoder ares_prompt_encoder;

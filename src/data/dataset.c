@@ -325,25 +325,16 @@ const ares_row *ares_dataset_row(const ares_dataset *d, int64_t i)
     return &d->rows[i];
 }
 
-int ares_dataset_gids(const ares_dataset *d, ares_map **out)
+void ares_dataset_keep(ares_dataset *d, const bool *keep)
 {
-    *out = ares_map_new();
+    int64_t kept = 0;
     for (int64_t i = 0; i < d->count; i++) {
-        const ares_row *row = &d->rows[i];
-        int64_t other;
-        if (ares_map_get(*out, ares_view_of(row->gid), &other)) {
-            const ares_row *first = &d->rows[other];
-            ares_map_free(*out);
-            *out = NULL;
-            return ares_fail(ARES_EFORMAT,
-                             "data: %s:%lld: global_id = '%s': the row at %s:%lld has the same; "
-                             "give every row its own",
-                             row->file, (long long)row->line, row->gid, first->file,
-                             (long long)first->line);
-        }
-        ares_map_put(*out, ares_view_of(row->gid), i);
+        if (!keep[i]) continue;
+        d->rows[kept] = d->rows[i];
+        d->rows[kept].id = kept;
+        kept++;
     }
-    return ARES_OK;
+    d->count = kept;
 }
 
 ARES_OPTION_TABLE(ares_data_options, ares_data_config, ARES_DATA_OPTIONS);

@@ -33,15 +33,15 @@ void controls_declare(ares_config *cfg, ares_train_config *out)
     }
 }
 
-static int open_all(ares_controls *c, const ares_train_config *cfg, const ares_dataset *train)
+static int open_all(ares_controls *c, const ares_train_config *cfg, const ares_source *source)
 {
     int n;
     const ares_control *const *list = ares_control_list(&n);
     c->items = ares_calloc((size_t)n + 1, sizeof *c->items);
     for (int i = 0; i < n; i++) {
         if (!list[i]->wanted(cfg->controls[i], &c->env)) continue;
-        if ((list[i]->needs & ARES_CONTROL_NEEDS_GIDS) && train && !c->gids)
-            ARES_TRY(ares_dataset_gids(train, &c->gids));
+        if ((list[i]->needs & ARES_CONTROL_NEEDS_GIDS) && ares_source_count(source) && !c->gids)
+            ARES_TRY(ares_source_gids(source, &c->gids));
         c->env.gids = c->force ? NULL : c->gids;
         ARES_TRY(list[i]->open(cfg->controls[i], &c->env, &c->items[c->n].state));
         c->items[c->n++].control = list[i];
@@ -58,7 +58,7 @@ int controls_open(const ares_trainer *t, ares_controls **out)
                                  .entropy_reward = ares_reward_shapes(t->reward) };
     c->force = cfg->trainer.force;
     c->origin = train_origin_of(&t->run);
-    return open_all(c, cfg, t->run.train);
+    return open_all(c, cfg, &t->run.source);
 }
 
 void controls_close(ares_controls *c)
@@ -129,14 +129,14 @@ int controls_validate(ares_controls *c, ares_batch *b, ares_metrics *m)
     return ARES_OK;
 }
 
-void controls_skip(const ares_controls *c, ares_loader *l)
+void controls_skip(const ares_controls *c, ares_source *s)
 {
     EACH(c, k)
     {
         ares_view gid;
         int64_t row;
         for (int64_t d = 0; k->control->dropped && k->control->dropped(k->state, d, &gid); d++)
-            if (ares_map_get(c->gids, gid, &row)) ares_loader_skip(l, row);
+            if (ares_map_get(c->gids, gid, &row)) ares_source_skip(s, row);
     }
 }
 

@@ -93,7 +93,7 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
     if (t->run.step >= cfg->trainer.critic_warmup)
         STAGE("update_actor", ares_actor_update(&t->actor, b, m));
     STAGE("adapt", controls_adapt(t->run.controls, b, m));
-    controls_skip(t->run.controls, &t->run.loader); /* prompts that are not to be drawn again */
+    controls_skip(t->run.controls, &t->run.source); /* prompts that are not to be drawn again */
     STAGE("report", report_batch(t, b, m));
     return ARES_OK;
 }

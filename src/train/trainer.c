@@ -6,33 +6,40 @@
 #include "collect/triggers.h"
 #include "controls.h"
 
+/* Rows with their prompts encoded, drawn in this order. */
+static int open_source(ares_trainer *t, const ares_texts *files, const ares_order *order,
+                       ares_source *out)
+{
+    ares_dataset *d;
+    int64_t dropped;
+    ARES_TRY(ares_dataset_load(files, &t->run.cfg->data, true, &d));
+    int rc = ares_reward_check_rows(t->reward, d);
+    if (rc == ARES_OK) rc = ares_dataset_encode(d, t->run.encoder, t->run.device.pool, &dropped);
+    if (rc == ARES_OK) rc = ares_source_of_dataset(d, order, out);
+    if (rc != ARES_OK) ares_dataset_free(d);
+    return rc;
+}
+
 static int open_data(ares_trainer *t)
 {
     const ares_train_config *c = t->run.cfg;
-    int64_t dropped;
     ARES_TRY(ares_prompt_encoder_new(
         &c->data, c->actor.tokenizer_path ? c->actor.tokenizer_path : t->run.model_dir.data,
         t->run.tokenizer, &t->run.encoder));
     if (!c->trainer.val_only) {
-        ARES_TRY(ares_dataset_load(&c->data.train_files, &c->data, true, &t->run.train));
-        ARES_TRY(ares_reward_check_rows(t->reward, t->run.train));
-        ARES_TRY(ares_dataset_encode(t->run.train, t->run.encoder, t->run.device.pool, &dropped));
         int64_t drawn = c->data.mini_rollout_batch_size == ARES_NULL_I64
                             ? c->data.rollout_batch_size
                             : c->data.mini_rollout_batch_size;
-        drawn = ARES_MAX(drawn, 1); /* 0, draws of any size: prompt by prompt */
-        ARES_TRY(ares_loader_init(&t->run.loader, ares_dataset_count(t->run.train), drawn,
-                                  c->data.shuffle, (uint64_t)c->data.seed));
-        t->run.total_steps = ares_train_total_steps(ares_dataset_count(t->run.train), drawn,
+        const ares_order order = { .draw = ARES_MAX(drawn, 1), /* 0, of any size: one by one */
+                                   .shuffle = c->data.shuffle,
+                                   .seed = (uint64_t)c->data.seed };
+        ARES_TRY(open_source(t, &c->data.train_files, &order, &t->run.source));
+        t->run.total_steps = ares_train_total_steps(ares_source_count(&t->run.source), order.draw,
                                                     c->data.rollout_batch_size,
                                                     c->trainer.total_epochs, c->trainer.max_steps);
     }
-    if (c->data.val_files.count) {
-        ARES_TRY(ares_dataset_load(&c->data.val_files, &c->data, true, &t->run.val));
-        ARES_TRY(ares_reward_check_rows(t->reward, t->run.val));
-        ARES_TRY(ares_dataset_encode(t->run.val, t->run.encoder, t->run.device.pool, &dropped));
-    }
-    return ARES_OK;
+    if (!c->data.val_files.count) return ARES_OK;
+    return open_source(t, &c->data.val_files, &(ares_order){ .draw = 1 }, &t->run.val);
 }
 
 static int open_rollout(ares_trainer *t)

@@ -1,4 +1,4 @@
-/* What every answerer shares: sampling options, discarded answers, passes over a data set. */
+/* What every answerer shares: sampling options, discarded answers, passes over a source. */
 #include "collect/answer.h"
 
 #include "ares/algo_filter.h"
@@ -34,7 +34,7 @@ int answer_rows(ares_trainer *t, const answer_pass *p, int64_t at, int64_t end, 
     int64_t *draws = ares_arena_alloc(arena, (size_t)(end - at + 1) * sizeof *draws);
     for (int64_t i = at; i < end; i++) {
         if (i % ranks != rank) continue;
-        rows[k] = ares_dataset_row(p->data, i);
+        rows[k] = ares_source_row(p->source, i);
         draws[k++] = i;
     }
     ares_rng_key root = ares_rng_root((uint64_t)t->run.cfg->rollout.seed, ARES_RNG_SAMPLE);

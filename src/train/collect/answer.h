@@ -35,11 +35,11 @@ void answer_sampling(const ares_train_config *c, ares_sampling *out);
 /* Marks answers that algorithm.mask_truncated or worker.reward.max_length discard. */
 void answer_discard(const ares_trainer *t, ares_group *groups, int64_t count);
 /*
- * Answers to rows of a data set outside of a step's batch, at another key: a pass never shifts what
+ * Answers to rows of a source outside of a step's batch, at another key: a pass never shifts what
  * training samples.
  */
 typedef struct answer_pass {
-    const ares_dataset *data;
+    const ares_source *source;
     const ares_sampling *sampling;
     int64_t n; /* answers to each prompt */
     enum { ANSWER_VALIDATION, ANSWER_BOOTSTRAP } key;

@@ -17,9 +17,11 @@ static void open_draw(ares_arena *arena, draw *d, int64_t total, uint64_t attemp
 int draw_prompts(ares_trainer *t, ares_arena *arena, int64_t total, draw *d)
 {
     open_draw(arena, d, total, 0);
-    for (int64_t at = 0, first; at < total; at += t->run.loader.batch) {
-        ARES_TRY(ares_loader_next(&t->run.loader, d->ids + at, &first));
-        for (int64_t i = 0; i < t->run.loader.batch; i++) d->all_draws[at + i] = first + i;
+    ares_drawn *drawn = ares_arena_alloc(arena, ((size_t)total + 1) * sizeof *drawn);
+    ARES_TRY(ares_source_next(&t->run.source, total, drawn));
+    for (int64_t i = 0; i < total; i++) {
+        d->ids[i] = drawn[i].id;
+        d->all_draws[i] = drawn[i].draw;
     }
     return ARES_OK;
 }
@@ -44,7 +46,7 @@ static void take_share(ares_trainer *t, ares_arena *arena, draw *d)
     d->rows = ares_arena_alloc(arena, ((size_t)d->count + 1) * sizeof *d->rows);
     d->draws = ares_arena_alloc(arena, ((size_t)d->count + 1) * sizeof *d->draws);
     for (int64_t i = 0; i < d->count; i++) {
-        d->rows[i] = ares_dataset_row(t->run.train, d->ids[i * ranks + rank]);
+        d->rows[i] = ares_source_row(&t->run.source, d->ids[i * ranks + rank]);
         d->draws[i] = d->all_draws[i * ranks + rank];
     }
 }

@@ -6,7 +6,7 @@
 
 typedef struct draw {
     int64_t total, count; /* prompts: of all ranks, of this one */
-    int64_t *ids;         /* [total] rows of the data set, in the order of the draw */
+    int64_t *ids;         /* [total] rows of the source, in the order of the draw */
     int64_t *all_draws;   /* [total] their numbers among the prompts drawn in the run */
     uint64_t attempt;     /* how often they have been answered before in this step */
     /* this rank's share */
@@ -16,7 +16,7 @@ typedef struct draw {
     int64_t tokens;        /* that were written, greedy baselines included */
 } draw;
 
-/* The next `total` prompts of the loader: a multiple of its batch. */
+/* The next `total` prompts of the source: a multiple of its draw. */
 int draw_prompts(ares_trainer *t, ares_arena *arena, int64_t total, draw *d);
 /* The prompts of a draw whose groups were not kept, to be answered once more. */
 void draw_again(ares_arena *arena, const bool *keep, draw *d);

@@ -37,7 +37,7 @@ static int read_groups(const ares_trainer *t, ares_view in, const int64_t *rank,
         if (rank[head.place] != ares_world_rank(t->run.world)) continue;
         ares_group *g = collection_add(c);
         ARES_TRY(ares_group_read(&bytes, c->arena, g, &row));
-        ares_group_set_row(g, ares_dataset_row(t->run.train, row));
+        ares_group_set_row(g, ares_source_row(&t->run.source, row));
     }
     return ARES_OK;
 }

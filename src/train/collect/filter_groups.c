@@ -117,7 +117,7 @@ ares_groups filter_view(const ares_trainer *t, const rounds *r, const int64_t *i
     const char **source = ares_arena_calloc(arena, (size_t)groups + 1, sizeof *source);
     for (int64_t g = 0; g < groups; g++) {
         start[g + 1] = start[g] + r->first[ids[g] + 1] - r->first[ids[g]];
-        source[g] = ares_dataset_row(t->run.train, r->rows[ids[g]])->data_source;
+        source[g] = ares_source_row(&t->run.source, r->rows[ids[g]])->data_source;
     }
     int64_t answers = start[groups];
     double *x = ares_arena_calloc(arena, (size_t)answers * 5 + 1, sizeof *x);

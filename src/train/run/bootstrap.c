@@ -38,7 +38,7 @@ static int load(ares_trainer *t, const char *path)
     return ares_world_agree(t->run.world, rc);
 }
 
-/* Rows [at, end) of the training set, this rank's share: answered and shown to the controls. */
+/* Rows [at, end) of the source, this rank's share: answered and shown to the controls. */
 static int answer(ares_trainer *t, int64_t at, int64_t end, ares_metrics *m)
 {
     int64_t n = t->run.cfg->rollout.n, count;
@@ -47,7 +47,7 @@ static int answer(ares_trainer *t, int64_t at, int64_t end, ares_metrics *m)
     ares_group *groups;
     answer_sampling(t->run.cfg, &sampling);
     const answer_pass pass = {
-        .data = t->run.train, .sampling = &sampling, .n = n, .key = ANSWER_BOOTSTRAP
+        .source = &t->run.source, .sampling = &sampling, .n = n, .key = ANSWER_BOOTSTRAP
     };
     ares_batch_clear(b);
     ARES_TRY(
@@ -68,7 +68,7 @@ static int forget_rewards(ares_trainer *t)
 
 int ares_trainer_bootstrap(ares_trainer *t, ares_metrics *m)
 {
-    int64_t done = 0, total = ares_dataset_count(t->run.train);
+    int64_t done = 0, total = ares_source_count(&t->run.source);
     if (!controls_bootstrap(t->run.controls, &done)) return ARES_OK;
     ares_str path = { 0 };
     ares_path_join(&path, t->run.run_dir.data, "bootstrap.json");

@@ -181,10 +181,8 @@ static int step(run *r)
     ares_metrics_get(r->metrics, "perf/total_num_tokens", &tokens);
     ares_metrics_set(r->metrics, "perf/throughput", tokens / seconds / ares_world_size(t->world));
     ARES_TRY(report_memory(t, r->metrics));
-    ares_metrics_set(r->metrics, "epoch/id", (double)ares_loader_epoch(&t->loader));
-    /* draws an epoch has */
-    ares_metrics_set(r->metrics, "epoch/iter_num",
-                     (double)((t->loader.rows - t->loader.n_skipped) / t->loader.batch));
+    ares_metrics_set(r->metrics, "epoch/id", (double)ares_source_epoch(&t->source));
+    ares_metrics_set(r->metrics, "epoch/iter_num", (double)ares_source_epoch_draws(&t->source));
     return ARES_OK;
 }
 
@@ -289,7 +287,8 @@ static int train(run *r)
                              signal, (long long)t->step, (long long)t->total_steps);
         ares_metrics_clear(r->metrics);
         ARES_TRY(step(r));
-        if (t->val && (is_over(t) || (c->val_freq > 0 && t->step % c->val_freq == 0)))
+        if (ares_source_count(&t->val) &&
+            (is_over(t) || (c->val_freq > 0 && t->step % c->val_freq == 0)))
             ARES_TRY(validate(r));
         ARES_TRY(end_step(r));
         ARES_TRY(check_updates(r));
@@ -365,7 +364,8 @@ static int validate_again(run *r)
 static int validate_first(run *r)
 {
     const training *t = r->training;
-    if (!t->val || !t->cfg->trainer.val_before_train || t->validated_step == t->step)
+    if (!ares_source_count(&t->val) || !t->cfg->trainer.val_before_train ||
+        t->validated_step == t->step)
         return ARES_OK;
     ares_metrics_clear(r->metrics);
     if (r->dir.own) return validate_again(r);

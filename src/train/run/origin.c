@@ -3,11 +3,11 @@
 
 #include <stdio.h>
 
-static uint64_t data_hash(const ares_dataset *d)
+static uint64_t data_hash(const ares_source *s)
 {
     uint64_t h = ARES_FNV1A; /* over the id, prompt and answer of every row */
-    for (int64_t i = 0; d && i < ares_dataset_count(d); i++) {
-        const ares_row *row = ares_dataset_row(d, i);
+    for (int64_t i = 0; i < ares_source_count(s); i++) {
+        const ares_row *row = ares_source_row(s, i);
         const ares_view parts[] = { ares_view_of(row->gid ? row->gid : ""), row->prompt_text,
                                     row->ground_truth };
         for (int k = 0; k < ARES_COUNT(parts); k++)
@@ -19,7 +19,7 @@ static uint64_t data_hash(const ares_dataset *d)
 train_origin train_origin_of(const training *t)
 {
     train_origin o;
-    snprintf(o.data, sizeof o.data, "%016llx", (unsigned long long)data_hash(t->train));
+    snprintf(o.data, sizeof o.data, "%016llx", (unsigned long long)data_hash(&t->source));
     snprintf(o.model, sizeof o.model, "%016llx", (unsigned long long)t->model_weights);
     return o;
 }

@@ -6,18 +6,29 @@
 #include "origin.h"
 #include "state.h"
 
+/* The text of a file, parsed; both lie in the arena. */
+static int read_json(const char *path, ares_arena *arena, const ares_json **out)
+{
+    ares_str text = { 0 };
+    int rc = ares_file_read(path, &text);
+    if (rc == ARES_OK)
+        rc = ares_json_parse(
+            arena,
+            (ares_view){ ares_arena_copy(arena, text.data ? text.data : "", text.len), text.len },
+            path, out);
+    ares_str_fini(&text);
+    return rc;
+}
+
 typedef int load_controls(ares_controls *c, const ares_json *json, const char *path);
 static int read_controls(training *t, const char *path, load_controls *load)
 {
     if (!t->controls) return ARES_OK;
-    ares_str text = { 0 };
     ares_arena arena = { 0 };
     const ares_json *json;
-    int rc = ares_file_read(path, &text);
-    if (rc == ARES_OK) rc = ares_json_parse(&arena, ares_str_view(&text), path, &json);
+    int rc = read_json(path, &arena, &json);
     if (rc == ARES_OK) rc = load(t->controls, json, path);
     ares_arena_fini(&arena);
-    ares_str_fini(&text);
     return rc;
 }
 
@@ -89,24 +100,17 @@ static int check_strategy(const cJSON *o, const char *path, const char *key, con
 }
 
 /* The state must be of these rows and of the configured model, unless --force is given. */
-static int check_origin(const training *t, const cJSON *o, const char *path, int64_t rows)
+static int check_origin(const training *t, const cJSON *o, const char *path)
 {
     const char *force = force_of(t);
     train_origin own = train_origin_of(t);
-    bool other_rows = rows != t->loader.rows,
-         other_data = t->train && differs(o, "training_data", own.data);
-    if (force && other_rows)
-        return ares_fail(ARES_ESTATE,
-                         "train: %s: the run had %lld training rows, the data set has %lld now; "
-                         "restore data.train_files, or %s",
-                         path, (long long)rows, (long long)t->loader.rows, force);
+    bool other_data = ares_source_count(&t->source) && differs(o, "training_data", own.data);
     if (force && other_data)
         return ares_fail(ARES_ESTATE,
                          "train: %s: the state is of another data set than data.train_files (its "
                          "rows differ in id, prompt or answer); restore the files, or %s",
                          path, force);
-    if (other_rows || other_data)
-        ares_log(ARES_LOG_WARN, "train: %s: the state is of another data set", path);
+    if (other_data) ares_log(ARES_LOG_WARN, "train: %s: the state is of another data set", path);
     ARES_TRY(check_strategy(o, path, "optimizer", "actor", &t->cfg->optim));
     if (t->critic)
         ARES_TRY(check_strategy(o, path, "critic_optimizer", "critic", &t->cfg->critic_optim));
@@ -120,42 +124,48 @@ static double get_or(const cJSON *o, const char *key, double otherwise)
     return cJSON_IsNumber(v) ? v->valuedouble : otherwise;
 }
 
-static int check_version(const cJSON *o, const char *path)
+static int check_version(const cJSON *o, const char *path, double *version)
 {
-    double version = 0;
-    ARES_TRY(get(o, path, "version", &version));
-    if (version != STATE_VERSION)
+    ARES_TRY(get(o, path, "version", version));
+    if (*version != STATE_VERSION && *version != STATE_WITHOUT_SOURCE)
         return ares_fail(ARES_EUNSUPPORTED,
-                         "train: %s: version %g of the state; this program reads %d", path, version,
-                         STATE_VERSION);
+                         "train: %s: version %g of the state; this program reads %d and %d", path,
+                         *version, STATE_WITHOUT_SOURCE, STATE_VERSION);
     return ARES_OK;
 }
 
-static int apply(training *t, const cJSON *o, const char *path)
+/* Older checkpoints hold the source's state in state.json. */
+static int load_source(training *t, const char *checkpoint, bool in_state)
 {
-    double step = 0, updates = 0, drawn = 0, rows = 0, best_score = 0, best_step = 0;
-    ARES_TRY(check_version(o, path));
+    ares_str path = { 0 };
+    ares_arena arena = { 0 };
+    const ares_json *json;
+    ares_path_join(&path, checkpoint, in_state ? "state.json" : "source.json");
+    int rc = ares_file_exists(path.data)
+                 ? read_json(path.data, &arena, &json)
+                 : ares_fail(ARES_EFORMAT,
+                             "train: %s: no such file; the checkpoint is damaged; name another one "
+                             "(trainer.load_checkpoint_path)",
+                             path.data);
+    if (rc == ARES_OK) {
+        rc = ares_source_load(&t->source, json, t->cfg->trainer.force);
+        if (rc != ARES_OK) ares_fail_in(rc, "train: %s", path.data);
+    }
+    ares_arena_fini(&arena);
+    ares_str_fini(&path);
+    return rc;
+}
+
+static int apply(training *t, const cJSON *o, const char *checkpoint, const char *path)
+{
+    double version = 0, step = 0, updates = 0, best_score = 0, best_step = 0;
+    ARES_TRY(check_version(o, path, &version));
     ARES_TRY(get(o, path, "step", &step));
     ARES_TRY(get(o, path, "optimizer_steps", &updates));
-    ARES_TRY(get(o, path, "prompts_drawn", &drawn));
-    ARES_TRY(get(o, path, "training_rows", &rows));
     ARES_TRY(get(o, path, "best_score", &best_score));
     ARES_TRY(get(o, path, "best_step", &best_step));
-    ARES_TRY(check_origin(t, o, path, (int64_t)rows));
-    const cJSON *item;
-    cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(o, "skipped_rows"))
-    {
-        const cJSON *row_of = cJSON_GetArrayItem(item, 0), *epoch = cJSON_GetArrayItem(item, 1);
-        if (!cJSON_IsNumber(row_of) || !cJSON_IsNumber(epoch) || row_of->valuedouble < 0 ||
-            row_of->valuedouble >= rows)
-            return ares_fail(ARES_EFORMAT,
-                             "train: %s: 'skipped_rows' holds no pairs of a row and an epoch; the "
-                             "checkpoint is damaged",
-                             path);
-        if ((int64_t)row_of->valuedouble < t->loader.rows)
-            ares_loader_restore(&t->loader, (int64_t)row_of->valuedouble,
-                                (int64_t)epoch->valuedouble);
-    }
+    ARES_TRY(load_source(t, checkpoint, version == STATE_WITHOUT_SOURCE));
+    ARES_TRY(check_origin(t, o, path));
     double critic_updates = 0;
     if (t->critic) {
         ARES_TRY(get(o, path, "critic_optimizer_steps", &critic_updates));
@@ -168,7 +178,6 @@ static int apply(training *t, const cJSON *o, const char *path)
     t->policy->step = ARES_MAX(0, t->step - t->cfg->trainer.critic_warmup);
     t->policy->optim.updates = (int64_t)updates;
     t->policy->optim.skipped = (int64_t)get_or(o, "skipped_updates", 0);
-    t->loader.drawn = (int64_t)drawn;
     t->best_score = best_score;
     t->best_step = (int64_t)best_step;
     t->validated_score = get_or(o, "validated_score", 0);
@@ -176,14 +185,14 @@ static int apply(training *t, const cJSON *o, const char *path)
     return ARES_OK;
 }
 
-typedef int apply_state(training *t, const cJSON *o, const char *path);
+typedef int apply_state(training *t, const cJSON *o, const char *checkpoint, const char *path);
 static int read_state(training *t, const char *checkpoint, apply_state *apply_to)
 {
     ares_str path = { 0 }, text = { 0 };
     int rc = ares_file_read(ares_path_join(&path, checkpoint, "state.json"), &text);
     if (rc == ARES_OK) {
         cJSON *o = cJSON_ParseWithLength(text.data, text.len);
-        rc = o ? apply_to(t, o, path.data)
+        rc = o ? apply_to(t, o, checkpoint, path.data)
                : ares_fail(ARES_EFORMAT, "train: %s: not JSON; the checkpoint is damaged",
                            path.data);
         cJSON_Delete(o);
@@ -215,10 +224,11 @@ int state_resume(training *t, const char *checkpoint)
 }
 
 /* ------------------------------------------------------------------ validation alone */
-static int apply_look(training *t, const cJSON *o, const char *path)
+static int apply_look(training *t, const cJSON *o, const char *checkpoint, const char *path)
 {
-    double step = 0;
-    ARES_TRY(check_version(o, path));
+    (void)checkpoint;
+    double version = 0, step = 0;
+    ARES_TRY(check_version(o, path, &version));
     ARES_TRY(get(o, path, "step", &step));
     ARES_TRY(check_model(t, o, path, NULL, force_of(t)));
     t->step =

@@ -1,6 +1,6 @@
 /*
  * Checkpoints hold everything that a run depends on: <run>/checkpoints/step_000123/{model/,
- * optimizer.safetensors, state.json, controls.json}, with a critic also critic/ and
+ * optimizer.safetensors, state.json, source.json, controls.json}, with a critic also critic/ and
  * critic_optimizer.safetensors; and one rolling_000123 to go on from after a crash, a signal or a
  * failed step (docs/design.md#checkpoints). When a checkpoint is saved changes no result: a rolling
  * one is never the best one. Order and samples are functions of seeds and counters, so with the
@@ -38,18 +38,15 @@ int ares_train_copy_tokenizer(const char *from, const char *to)
     return rc;
 }
 
-/* begun: the state that the current step began with; NULL: the state as it is. */
-static int write_state(const training *t, const step_begin *begun, const char *path)
+static int write_state(const training *t, const step_begin *at, const char *path)
 {
     cJSON *o = cJSON_CreateObject();
     cJSON_AddNumberToObject(o, "version", STATE_VERSION);
     cJSON_AddNumberToObject(o, "step", (double)t->step);
     cJSON_AddNumberToObject(o, "total_steps", (double)t->total_steps);
     cJSON_AddNumberToObject(o, "optimizer_steps", (double)t->policy->optim.updates);
-    cJSON_AddNumberToObject(o, "prompts_drawn", (double)(begun ? begun->drawn : t->loader.drawn));
-    cJSON_AddNumberToObject(o, "training_rows", (double)t->loader.rows);
     train_origin origin = train_origin_of(t);
-    if (t->train) cJSON_AddStringToObject(o, "training_data", origin.data);
+    if (ares_source_count(&t->source)) cJSON_AddStringToObject(o, "training_data", origin.data);
     cJSON_AddStringToObject(o, "model_weights", origin.model);
     ares_str model = { 0 };
     origin_describe_model(&t->model->cfg, &model);
@@ -63,20 +60,10 @@ static int write_state(const training *t, const step_begin *begun, const char *p
     cJSON_AddNumberToObject(o, "best_step", (double)t->best_step);
     cJSON_AddNumberToObject(o, "validated_score", t->validated_score);
     cJSON_AddNumberToObject(o, "validated_step", (double)t->validated_step);
-    cJSON_AddNumberToObject(o, "skipped_updates",
-                            (double)(begun ? begun->skipped : t->policy->optim.skipped));
+    cJSON_AddNumberToObject(o, "skipped_updates", (double)at->skipped);
     if (t->critic)
         cJSON_AddNumberToObject(o, "critic_optimizer_steps", (double)t->critic->optim.updates);
-    if (t->critic)
-        cJSON_AddNumberToObject(o, "critic_skipped_updates",
-                                (double)(begun ? begun->critic_skipped : t->critic->optim.skipped));
-    /* pairs: [row, the last epoch that it is part of] */
-    cJSON *skipped = cJSON_AddArrayToObject(o, "skipped_rows");
-    for (int64_t i = 0; i < t->loader.rows; i++)
-        if (t->loader.skipped[i] != ARES_LOADER_KEPT)
-            cJSON_AddItemToArray(
-                skipped,
-                cJSON_CreateDoubleArray((double[]){ (double)i, (double)t->loader.skipped[i] }, 2));
+    if (t->critic) cJSON_AddNumberToObject(o, "critic_skipped_updates", (double)at->critic_skipped);
     char *text = cJSON_Print(o);
     int rc = ares_file_write(path, text, strlen(text));
     cJSON_free(text);
@@ -84,20 +71,18 @@ static int write_state(const training *t, const step_begin *begun, const char *p
     return rc;
 }
 
-/* A file apart from state.json: its numbers must load bit for bit, and ids of rows may be many. */
-static int write_controls(const training *t, const step_begin *begun, const char *path)
+/* Files apart from state.json: their numbers must load bit for bit, and ids of rows may be many. */
+static int write_line(const ares_str *json, const char *path)
 {
-    if (!t->controls) return ARES_OK;
-    ares_str json = { 0 };
-    if (begun) ares_str_add_view(&json, ares_str_view(&begun->controls));
-    else controls_save(t->controls, &json);
-    ares_str_add_char(&json, '\n');
-    int rc = ares_file_write(path, json.data, json.len);
-    ares_str_fini(&json);
+    ares_str line = { 0 };
+    ares_str_add_view(&line, ares_str_view(json));
+    ares_str_add_char(&line, '\n');
+    int rc = ares_file_write(path, line.data, line.len);
+    ares_str_fini(&line);
     return rc;
 }
 
-static int write_files(training *t, state_kind kind, const step_begin *begun, const char *dir)
+static int write_files(training *t, state_kind kind, const step_begin *at, const char *dir)
 {
     ares_str path = { 0 };
     int rc = ares_model_save(t->model, ares_path_join(&path, dir, "model"));
@@ -111,8 +96,10 @@ static int write_files(training *t, state_kind kind, const step_begin *begun, co
     if (rc == ARES_OK && t->critic && states)
         rc = ares_model_optimizer_save(t->critic->model,
                                        ares_path_join(&path, dir, "critic_optimizer.safetensors"));
-    if (rc == ARES_OK) rc = write_controls(t, begun, ares_path_join(&path, dir, "controls.json"));
-    if (rc == ARES_OK) rc = write_state(t, begun, ares_path_join(&path, dir, "state.json"));
+    if (rc == ARES_OK && t->controls)
+        rc = write_line(&at->controls, ares_path_join(&path, dir, "controls.json"));
+    if (rc == ARES_OK) rc = write_line(&at->source, ares_path_join(&path, dir, "source.json"));
+    if (rc == ARES_OK) rc = write_state(t, at, ares_path_join(&path, dir, "state.json"));
     ares_str_fini(&path);
     return rc;
 }
@@ -129,7 +116,7 @@ void state_abandon(state_save *s)
     forget(s);
 }
 
-static int write_all(training *t, state_kind kind, const step_begin *begun, state_save *s)
+static int write_all(training *t, state_kind kind, const step_begin *at, state_save *s)
 {
     int rc = ARES_OK;
     *s = (state_save){ .kind = kind };
@@ -138,7 +125,7 @@ static int write_all(training *t, state_kind kind, const step_begin *begun, stat
     ares_path_join(&s->dir, t->run_dir.data, "checkpoints");
     if (ares_world_rank(t->world) == 0) {
         rc = ares_checkpoint_begin(s->dir.data, s->name, &s->temporary);
-        if (rc == ARES_OK) rc = write_files(t, kind, begun, s->temporary.data);
+        if (rc == ARES_OK) rc = write_files(t, kind, at, s->temporary.data);
         if (rc == ARES_OK) rc = ares_checkpoint_seal(s->temporary.data);
     }
     rc = ares_world_agree(t->world, rc);
@@ -157,10 +144,28 @@ static void judge(training *t)
     t->best_step = t->step;
 }
 
+static void remember(const training *t, step_begin *b)
+{
+    b->rows_skipped = ares_source_skipped(&t->source);
+    b->updates = t->policy->optim.updates;
+    b->skipped = t->policy->optim.skipped;
+    b->critic_updates = t->critic ? t->critic->optim.updates : 0;
+    b->critic_skipped = t->critic ? t->critic->optim.skipped : 0;
+    ares_str_clear(&b->controls);
+    ares_str_clear(&b->source);
+    if (ares_world_rank(t->world) != 0) return;
+    if (t->controls) controls_save(t->controls, &b->controls);
+    ares_source_save(&t->source, &b->source);
+}
+
 int state_write(training *t, state_kind kind, state_save *s)
 {
+    step_begin now = { 0 };
     if (kind == STATE_REGULAR) judge(t);
-    return write_all(t, kind, NULL, s);
+    remember(t, &now);
+    int rc = write_all(t, kind, &now, s);
+    step_begin_fini(&now);
+    return rc;
 }
 
 /* Removes the checkpoints that the new one replaces, after it is complete. */
@@ -212,15 +217,7 @@ void state_validated(training *t, const ares_metrics *m)
 /* ---------------------------------------------------------------- a step that fails */
 void state_begin_step(training *t)
 {
-    step_begin *b = &t->begun;
-    b->drawn = t->loader.drawn;
-    b->rows_skipped = t->loader.n_skipped;
-    b->updates = t->policy->optim.updates;
-    b->skipped = t->policy->optim.skipped;
-    b->critic_updates = t->critic ? t->critic->optim.updates : 0;
-    b->critic_skipped = t->critic ? t->critic->optim.skipped : 0;
-    ares_str_clear(&b->controls);
-    if (t->controls && ares_world_rank(t->world) == 0) controls_save(t->controls, &b->controls);
+    remember(t, &t->begun);
 }
 
 bool state_unmoved(const training *t)
@@ -228,7 +225,7 @@ bool state_unmoved(const training *t)
     const step_begin *b = &t->begun;
     return t->policy->optim.updates == b->updates &&
            (!t->critic || t->critic->optim.updates == b->critic_updates) &&
-           t->loader.n_skipped == b->rows_skipped;
+           ares_source_skipped(&t->source) == b->rows_skipped;
 }
 
 int state_save_begun(training *t, state_save *s)

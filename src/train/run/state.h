@@ -40,8 +40,11 @@ int state_save_begun(training *t, state_save *s);
 /* Takes the score of the validation just made; the next regular checkpoint is compared by it. */
 void state_validated(training *t, const ares_metrics *m);
 
-/* The version of state.json that this program writes and reads. */
-enum { STATE_VERSION = 2 };
+/*
+ * The version of state.json that this program writes, and an older one that it also reads, which
+ * holds what is in source.json now.
+ */
+enum { STATE_VERSION = 3, STATE_WITHOUT_SOURCE = 2 };
 
 /* A run goes on from a checkpoint: loads all but the weights, which are there. (resume.c) */
 int state_resume(training *t, const char *checkpoint);

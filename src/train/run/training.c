@@ -43,15 +43,20 @@ int training_open_model(training *t, const char *weights)
     return ARES_OK;
 }
 
+void step_begin_fini(step_begin *b)
+{
+    ares_str_fini(&b->controls);
+    ares_str_fini(&b->source);
+}
+
 void training_close(training *t)
 {
     ares_model_free(t->model);
-    ares_dataset_free(t->train);
-    ares_dataset_free(t->val);
-    ares_loader_fini(&t->loader);
+    ares_source_close(&t->source);
+    ares_source_close(&t->val);
     ares_prompt_encoder_free(t->encoder);
     ares_tokenizer_free(t->tokenizer);
-    ares_str_fini(&t->begun.controls);
+    step_begin_fini(&t->begun);
     ares_str_fini(&t->run_dir);
     ares_str_fini(&t->model_dir);
     ares_device_close(&t->device);

@@ -5,15 +5,17 @@
 #ifndef ARES_TRAIN_RUN_TRAINING_H
 #define ARES_TRAIN_RUN_TRAINING_H
 
+#include "ares/data_source.h"
 #include "roles/learner.h"
 
 typedef struct ares_controls ares_controls;
 
-/* What a step changes before its update, as it was when the step began. (state.c) */
+/* What a step changes before its update: as it was when the step began, or as it is. (state.c) */
 typedef struct step_begin {
-    int64_t drawn, rows_skipped, updates, critic_updates, skipped, critic_skipped;
-    ares_str controls;
+    int64_t rows_skipped, updates, critic_updates, skipped, critic_skipped;
+    ares_str controls, source; /* as they are saved; on rank 0 */
 } step_begin;
+void step_begin_fini(step_begin *b);
 
 typedef struct training {
     const ares_train_config *cfg;
@@ -21,8 +23,8 @@ typedef struct training {
     ares_device device;
     ares_tokenizer *tokenizer;
     ares_prompt_encoder *encoder;
-    ares_dataset *train, *val;
-    ares_loader loader;
+    ares_source source; /* of training prompts; closed where the run only validates */
+    ares_source val;    /* closed: none */
     ares_model *model;
     learner *policy;         /* of the model; where it is only validated, without an optimizer */
     learner *critic;         /* NULL: none */

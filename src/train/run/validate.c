@@ -167,9 +167,9 @@ static int lengths(const ares_trainer *t, const ares_batch *b, ares_metrics *m)
 /* All rows, this rank's share, answered in draws of val_batch_size. */
 static int answer(ares_trainer *t, ares_arena *arena, ares_group *out, int64_t *count)
 {
-    int64_t total = ares_dataset_count(t->run.val), size = t->run.cfg->data.val_batch_size;
+    int64_t total = ares_source_count(&t->run.val), size = t->run.cfg->data.val_batch_size;
     const answer_pass pass = {
-        .data = t->run.val, .sampling = &t->val_sampling, .n = t->val_n, .key = ANSWER_VALIDATION
+        .source = &t->run.val, .sampling = &t->val_sampling, .n = t->val_n, .key = ANSWER_VALIDATION
     };
     if (size <= 0) size = total;
     *count = 0;
@@ -199,9 +199,9 @@ static int report(validation *v, const ares_batch *b, ares_metrics *m)
 static int validate(ares_trainer *t, validation *v, ares_batch *b, ares_metrics *m,
                     ares_str *samples)
 {
-    int64_t total = ares_dataset_count(t->run.val), row = 0, count;
+    int64_t total = ares_source_count(&t->run.val), row = 0, count;
     ares_group *answered = ares_arena_calloc(&v->arena, (size_t)total + 1, sizeof *answered);
-    for (int64_t i = 0; i < total; i++) (void)group_of(v, ares_dataset_row(t->run.val, i));
+    for (int64_t i = 0; i < total; i++) (void)group_of(v, ares_source_row(&t->run.val, i));
     ARES_TRY(ares_world_agree(t->run.world, answer(t, &v->arena, answered, &count)));
     ares_batch_fill(b, answered, count);
     ARES_TRY(ares_world_agree(t->run.world, controls_validate(t->run.controls, b, m)));

@@ -44,27 +44,30 @@ int ares_sft_check(ares_config *cfg, const ares_train_config *c, int world)
 }
 
 /* ------------------------------------------------------------------ setting up */
-static int open_rows(sft_trainer *t, const ares_texts *files, ares_dataset **data, sft_rows *rows)
+static int open_rows(sft_trainer *t, const ares_texts *files, const ares_order *order,
+                     ares_source *source, sft_rows *rows)
 {
-    sft_encoder e = { &t->cfg, t->run.encoder, t->run.tokenizer, &t->run.model->cfg };
-    ARES_TRY(ares_dataset_load_rows(files, data));
-    return sft_rows_encode(*data, &e, t->run.device.pool, rows);
+    const sft_encoder e = { &t->cfg, t->run.encoder, t->run.tokenizer, &t->run.model->cfg };
+    ares_dataset *d;
+    ARES_TRY(ares_dataset_load_rows(files, &d));
+    int rc = sft_rows_encode(d, &e, t->run.device.pool, rows);
+    if (rc == ARES_OK && rows->count < order->draw)
+        rc =
+            ares_fail(ARES_ECONFIG,
+                      "data: %lld rows are fewer than sft.batch_size = %lld; lower it, or add rows",
+                      (long long)rows->count, (long long)order->draw);
+    if (rc == ARES_OK) rc = ares_source_of_dataset(d, order, source);
+    if (rc != ARES_OK) ares_dataset_free(d);
+    return rc;
 }
 
 static int open_training_rows(sft_trainer *t)
 {
     const ares_train_config *c = &t->cfg;
-    ARES_TRY(open_rows(t, &c->data.train_files, &t->run.train, &t->train));
-    int64_t rows = t->train.count, batch = c->sft.batch_size;
-    if (rows < batch)
-        return ares_fail(
-            ARES_ECONFIG,
-            "data: %lld rows are fewer than sft.batch_size = %lld; lower it, or add rows",
-            (long long)rows, (long long)batch);
-    ARES_TRY(
-        ares_loader_init(&t->run.loader, rows, batch, c->data.shuffle, (uint64_t)c->data.seed));
+    const ares_order order = { c->sft.batch_size, c->data.shuffle, (uint64_t)c->data.seed };
+    ARES_TRY(open_rows(t, &c->data.train_files, &order, &t->run.source, &t->train));
     t->run.total_steps = c->trainer.max_steps == ARES_NULL_I64
-                             ? rows / batch * c->trainer.total_epochs
+                             ? ares_source_epoch_draws(&t->run.source) * c->trainer.total_epochs
                              : c->trainer.max_steps;
     return ARES_OK;
 }
@@ -82,7 +85,9 @@ static int open_parts(sft_trainer *t, const ares_optim_config *optim, const char
         &c->data, c->actor.tokenizer_path ? c->actor.tokenizer_path : t->run.model_dir.data,
         t->run.tokenizer, &t->run.encoder));
     if (!c->trainer.val_only) ARES_TRY(open_training_rows(t));
-    if (c->data.val_files.count) ARES_TRY(open_rows(t, &c->data.val_files, &t->run.val, &t->val));
+    if (c->data.val_files.count)
+        ARES_TRY(
+            open_rows(t, &c->data.val_files, &(ares_order){ .draw = 1 }, &t->run.val, &t->val));
     return learner_open(
         &t->policy, t->run.model,
         &(learner_options){ .role = "actor",
@@ -150,13 +155,13 @@ static void fill(ares_batch *b, const sft_row *const *rows)
 static int next_batch(sft_trainer *t, ares_batch *b)
 {
     int64_t size = t->cfg.sft.batch_size, ranks = ares_world_size(t->run.world),
-            rank = ares_world_rank(t->run.world), first;
+            rank = ares_world_rank(t->run.world);
     ares_batch_clear(b);
-    int64_t *ids = ares_arena_alloc(&b->arena, (size_t)size * sizeof *ids);
+    ares_drawn *drawn = ares_arena_alloc(&b->arena, (size_t)size * sizeof *drawn);
     const sft_row **rows = ares_arena_alloc(&b->arena, (size_t)size * sizeof *rows);
-    ARES_TRY(ares_loader_next(&t->run.loader, ids, &first));
+    ARES_TRY(ares_source_next(&t->run.source, size, drawn));
     for (int64_t i = rank; i < size; i += ranks) {
-        rows[b->rows] = &t->train.items[ids[i]];
+        rows[b->rows] = &t->train.items[drawn[i].id];
         add_row(b, rows[b->rows]);
     }
     fill(b, rows);

@@ -203,7 +203,9 @@ static bool measure(const slot *s, int64_t limit, sft_row *row)
     return first < n;
 }
 
-static int collect(const ares_dataset *d, const sft_encoder *e, slot *slots, sft_rows *out)
+/* keep [rows]: written; the rows of out */
+static int collect(const ares_dataset *d, const sft_encoder *e, slot *slots, sft_rows *out,
+                   bool *keep)
 {
     int64_t limit = ARES_MIN(e->cfg->sft.max_length, e->model->max_position),
             rows = ares_dataset_count(d), longest = 0, no_end = 0;
@@ -239,6 +241,7 @@ static int collect(const ares_dataset *d, const sft_encoder *e, slot *slots, sft
         row->trained =
             (const uint8_t *)ares_arena_copy(&out->arena, (const char *)s->trained, (size_t)row->n);
         out->count++;
+        keep[i] = true;
     }
     if (!out->count)
         return ares_fail(
@@ -259,20 +262,25 @@ static int collect(const ares_dataset *d, const sft_encoder *e, slot *slots, sft
     return ARES_OK;
 }
 
-int sft_rows_encode(const ares_dataset *d, const sft_encoder *e, ares_pool *pool, sft_rows *out)
+int sft_rows_encode(ares_dataset *d, const sft_encoder *e, ares_pool *pool, sft_rows *out)
 {
     int64_t n = ares_dataset_count(d);
     slot *slots = ares_calloc((size_t)n + 1, sizeof *slots);
+    bool *keep = ares_calloc((size_t)n + 1, sizeof *keep);
     encode_job job = { e, d, slots };
     *out = (sft_rows){ .items = ares_calloc((size_t)n + 1, sizeof *out->items) };
     ares_pool_run(pool, n, encode_row, &job);
-    int rc = collect(d, e, slots, out);
+    int rc = collect(d, e, slots, out, keep);
+    if (rc == ARES_OK) ares_dataset_keep(d, keep);
+    for (int64_t i = 0; i < out->count && rc == ARES_OK; i++)
+        out->items[i].row = ares_dataset_row(d, i);
     for (int64_t i = 0; i < n; i++) {
         ares_ids_fini(&slots[i].ids);
         ares_free(slots[i].trained);
         ares_free(slots[i].message);
     }
     ares_free(slots);
+    ares_free(keep);
     return rc;
 }
 

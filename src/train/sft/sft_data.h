@@ -29,8 +29,9 @@ typedef struct sft_encoder {
 /*
  * Encodes every row, on the pool. Conversations go through the chat template, and what the
  * assistant wrote is trained; without a template a row is its prompt, its response and the
- * end-of-sequence token. Errors name file and line.
+ * end-of-sequence token. Rows that are dropped leave the data set, too: items[i] is of its row i.
+ * Errors name file and line.
  */
-int sft_rows_encode(const ares_dataset *d, const sft_encoder *e, ares_pool *pool, sft_rows *out);
+int sft_rows_encode(ares_dataset *d, const sft_encoder *e, ares_pool *pool, sft_rows *out);
 void sft_rows_fini(sft_rows *r);
 #endif

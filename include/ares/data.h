@@ -1,5 +1,5 @@
 /*
- * data: rows of a data set, the order in which they are drawn, the batch that carries a training
+ * data: rows of a data set, their prompts as tokens, the batch that carries a training
  * step, and packing.
  */
 #ifndef ARES_DATA_H
@@ -117,39 +117,6 @@ int ares_prompt_conversation(const ares_prompt_encoder *e, const ares_json *prom
  */
 int ares_dataset_encode(ares_dataset *d, const ares_prompt_encoder *e, ares_pool *pool,
                         int64_t *dropped);
-
-/* ---------------- loader (loader.c): the order in which rows are drawn
- * The state to save is the number of prompts drawn, and which rows are skipped since which epoch
- * (docs/data.md#order-and-epochs).
- */
-typedef struct ares_loader {
-    int64_t rows;  /* of the data set */
-    int64_t batch; /* prompts per call of ares_loader_next */
-    bool shuffle;
-    uint64_t seed;
-    int64_t drawn; /* prompts drawn so far in the run */
-    /* [rows]: the last epoch that the row is part of; ARES_LOADER_KEPT: part of every epoch */
-    int64_t *skipped;
-    int64_t n_skipped;
-    int64_t *order; /* of the rows in epoch order_epoch; -1: none made yet */
-    int64_t order_epoch;
-} ares_loader;
-#define ARES_LOADER_KEPT INT64_MAX
-/* Fewer rows than a batch are an error. */
-int ares_loader_init(ares_loader *l, int64_t rows, int64_t batch, bool shuffle, uint64_t seed);
-void ares_loader_fini(ares_loader *l);
-/*
- * The next batch: row ids [batch]; *first_draw is the draw number of the first. Rows at the end of
- * an epoch that fill no whole batch are left out.
- */
-int ares_loader_next(ares_loader *l, int64_t *row_ids, int64_t *first_draw);
-/* The epoch of the next batch. */
-int64_t ares_loader_epoch(const ares_loader *l);
-/* Leaves the row out from the next epoch on; never undone. */
-void ares_loader_skip(ares_loader *l, int64_t row);
-/* Of a saved state: so many prompts are drawn and no row is skipped; then skipped[row] = epoch. */
-void ares_loader_reset(ares_loader *l, int64_t drawn);
-void ares_loader_restore(ares_loader *l, int64_t row, int64_t epoch);
 
 /* ---------------- batch (batch.c): plain host arrays, ragged, no padding anywhere */
 typedef struct ares_sample {

@@ -3,36 +3,36 @@
  * per skipped row, the last epoch that the row is part of. A skip takes effect with the next epoch,
  * so the rows of an epoch are known when it begins.
  */
-#include "ares/data.h"
+#include "loader.h"
 
-int ares_loader_init(ares_loader *l, int64_t rows, int64_t batch, bool shuffle, uint64_t seed)
+int loader_init(loader *l, int64_t rows, int64_t batch, bool shuffle, uint64_t seed)
 {
     if (rows < batch)
         return ares_fail(
             ARES_ECONFIG,
             "data: %lld rows are fewer than data.rollout_batch_size = %lld; lower it, or add rows",
             (long long)rows, (long long)batch);
-    *l = (ares_loader){ .rows = rows, .batch = batch, .shuffle = shuffle, .seed = seed };
+    *l = (loader){ .rows = rows, .batch = batch, .shuffle = shuffle, .seed = seed };
     l->order = ares_malloc((size_t)rows * sizeof *l->order);
     l->skipped = ares_malloc((size_t)rows * sizeof *l->skipped);
-    ares_loader_reset(l, 0);
+    loader_reset(l, 0);
     return ARES_OK;
 }
 
-void ares_loader_fini(ares_loader *l)
+void loader_fini(loader *l)
 {
     ares_free(l->order);
     ares_free(l->skipped);
-    *l = (ares_loader){ 0 };
+    *l = (loader){ 0 };
 }
 
-static bool in_epoch(const ares_loader *l, int64_t row, int64_t epoch)
+static bool in_epoch(const loader *l, int64_t row, int64_t epoch)
 {
     return l->skipped[row] >= epoch;
 }
 
 /* Rows of an epoch that fill whole batches. */
-static int64_t usable(const ares_loader *l, int64_t epoch)
+static int64_t usable(const loader *l, int64_t epoch)
 {
     int64_t rows = l->n_skipped ? 0 : l->rows;
     for (int64_t i = 0; i < l->rows && l->n_skipped; i++) rows += in_epoch(l, i, epoch);
@@ -40,9 +40,9 @@ static int64_t usable(const ares_loader *l, int64_t epoch)
 }
 
 /* The last of the epochs from this one on that have the same rows. */
-static int64_t last_alike(const ares_loader *l, int64_t epoch)
+static int64_t last_alike(const loader *l, int64_t epoch)
 {
-    int64_t last = ARES_LOADER_KEPT;
+    int64_t last = LOADER_KEPT;
     for (int64_t i = 0; i < l->rows && l->n_skipped; i++)
         if (in_epoch(l, i, epoch)) last = ARES_MIN(last, l->skipped[i]);
     return last;
@@ -53,7 +53,7 @@ static int64_t last_alike(const ares_loader *l, int64_t epoch)
  * at an epoch whose rows fill no batch. It takes epochs with the same rows in one step: the counts
  * of a state that was read from a file may be anything.
  */
-static int64_t epoch_of(const ares_loader *l, int64_t drawn, int64_t *begins)
+static int64_t epoch_of(const loader *l, int64_t drawn, int64_t *begins)
 {
     int64_t epoch = 0, n;
     *begins = 0;
@@ -69,38 +69,38 @@ static int64_t epoch_of(const ares_loader *l, int64_t drawn, int64_t *begins)
     return epoch;
 }
 
-int64_t ares_loader_epoch(const ares_loader *l)
+int64_t loader_epoch(const loader *l)
 {
     int64_t begins;
     return epoch_of(l, l->drawn, &begins);
 }
 
-void ares_loader_skip(ares_loader *l, int64_t row)
+void loader_skip(loader *l, int64_t row)
 {
     ARES_ASSERT(row >= 0 && row < l->rows);
-    if (l->skipped[row] != ARES_LOADER_KEPT) return;
+    if (l->skipped[row] != LOADER_KEPT) return;
     int64_t begins;
     /* the current epoch: that of the last draw */
     l->skipped[row] = epoch_of(l, ARES_MAX(l->drawn - 1, 0), &begins);
     l->n_skipped++;
 }
 
-void ares_loader_reset(ares_loader *l, int64_t drawn)
+void loader_reset(loader *l, int64_t drawn)
 {
-    for (int64_t i = 0; i < l->rows; i++) l->skipped[i] = ARES_LOADER_KEPT;
+    for (int64_t i = 0; i < l->rows; i++) l->skipped[i] = LOADER_KEPT;
     l->n_skipped = 0;
     l->drawn = drawn;
     l->order_epoch = -1;
 }
 
-void ares_loader_restore(ares_loader *l, int64_t row, int64_t epoch)
+void loader_restore(loader *l, int64_t row, int64_t epoch)
 {
     ARES_ASSERT(row >= 0 && row < l->rows);
-    l->n_skipped += l->skipped[row] == ARES_LOADER_KEPT;
+    l->n_skipped += l->skipped[row] == LOADER_KEPT;
     l->skipped[row] = epoch;
 }
 
-static void order(ares_loader *l, int64_t epoch)
+static void order(loader *l, int64_t epoch)
 {
     int64_t n = 0;
     for (int64_t i = 0; i < l->rows; i++)
@@ -111,7 +111,7 @@ static void order(ares_loader *l, int64_t epoch)
     l->order_epoch = epoch;
 }
 
-int ares_loader_next(ares_loader *l, int64_t *row_ids, int64_t *first_draw)
+int loader_next(loader *l, int64_t *row_ids, int64_t *first_draw)
 {
     int64_t begins, epoch = l->drawn < 0 ? 0 : epoch_of(l, l->drawn, &begins);
     if (l->drawn < 0 || (l->drawn - begins) % l->batch != 0)

@@ -3,10 +3,11 @@
  * with the last epoch that each is part of: the order follows from data.seed.
  */
 #include "ares/data_source.h"
+#include "loader.h"
 
 typedef struct dataset_source {
     ares_dataset *data;
-    ares_loader loader;
+    loader loader;
 } dataset_source;
 
 static int next(void *state, int64_t n, ares_drawn *out)
@@ -17,7 +18,7 @@ static int next(void *state, int64_t n, ares_drawn *out)
     int rc = ARES_OK;
     int64_t *ids = ares_malloc((size_t)batch * sizeof *ids);
     for (int64_t at = 0; at < n && rc == ARES_OK; at += batch) {
-        rc = ares_loader_next(&s->loader, ids, &first);
+        rc = loader_next(&s->loader, ids, &first);
         for (int64_t i = 0; i < batch && rc == ARES_OK; i++)
             out[at + i] = (ares_drawn){ .draw = first + i, .id = ids[i] };
     }
@@ -40,7 +41,7 @@ static int64_t count(const void *state)
 static int64_t epoch(const void *state)
 {
     const dataset_source *s = state;
-    return ares_loader_epoch(&s->loader);
+    return loader_epoch(&s->loader);
 }
 
 static int64_t epoch_draws(const void *state)
@@ -52,7 +53,7 @@ static int64_t epoch_draws(const void *state)
 static void skip(void *state, int64_t id)
 {
     dataset_source *s = state;
-    ares_loader_skip(&s->loader, id);
+    loader_skip(&s->loader, id);
 }
 
 static int64_t skipped(const void *state)
@@ -64,13 +65,13 @@ static int64_t skipped(const void *state)
 /* Older checkpoints hold these members in state.json. */
 static void save(const void *state, ares_str *json)
 {
-    const ares_loader *l = &((const dataset_source *)state)->loader;
+    const loader *l = &((const dataset_source *)state)->loader;
     ares_json_write_i64(ares_json_key(json, "prompts_drawn"), l->drawn);
     ares_json_write_i64(ares_json_key(json, "training_rows"), l->rows);
     /* pairs: [row, the last epoch that it is part of] */
     ares_json_begin(ares_json_key(json, "skipped_rows"), '[');
     for (int64_t i = 0; i < l->rows && l->n_skipped; i++) {
-        if (l->skipped[i] == ARES_LOADER_KEPT) continue;
+        if (l->skipped[i] == LOADER_KEPT) continue;
         ares_json_begin(json, '[');
         ares_json_write_i64(json, i);
         ares_json_write_i64(json, l->skipped[i]);
@@ -102,7 +103,7 @@ static bool is_skip(const ares_json *pair, int64_t rows, int64_t drawn)
 
 static int load(void *state, const ares_json *json, bool other_rows)
 {
-    ares_loader *l = &((dataset_source *)state)->loader;
+    loader *l = &((dataset_source *)state)->loader;
     const ares_json *skips = ares_json_get(json, "skipped_rows");
     int64_t drawn = 0, rows = 0;
     ARES_TRY(load_count(json, "prompts_drawn", &drawn));
@@ -119,10 +120,10 @@ static int load(void *state, const ares_json *json, bool other_rows)
         return ares_fail(ARES_EFORMAT,
                          "'skipped_rows' holds no pairs of a row and an epoch; the checkpoint is "
                          "damaged");
-    ares_loader_reset(l, drawn);
+    loader_reset(l, drawn);
     for (int64_t i = 0; i < skips->count; i++) {
         const ares_json *pair = skips->items[i].items;
-        if (pair[0].integer < l->rows) ares_loader_restore(l, pair[0].integer, pair[1].integer);
+        if (pair[0].integer < l->rows) loader_restore(l, pair[0].integer, pair[1].integer);
     }
     return ARES_OK;
 }
@@ -130,7 +131,7 @@ static int load(void *state, const ares_json *json, bool other_rows)
 static void close_dataset(void *state)
 {
     dataset_source *s = state;
-    ares_loader_fini(&s->loader);
+    loader_fini(&s->loader);
     ares_dataset_free(s->data);
     ares_free(s);
 }
@@ -150,8 +151,8 @@ static const ares_source_kind kind = { .name = "dataset",
 int ares_source_of_dataset(ares_dataset *d, const ares_order *order, ares_source *out)
 {
     dataset_source *s = ares_calloc(1, sizeof *s);
-    int rc = ares_loader_init(&s->loader, ares_dataset_count(d), order->draw, order->shuffle,
-                              order->seed);
+    int rc =
+        loader_init(&s->loader, ares_dataset_count(d), order->draw, order->shuffle, order->seed);
     if (rc != ARES_OK) {
         ares_free(s);
         return rc;

@@ -1,22 +1,22 @@
 /* The order of rows, and how a run resumes from a number of draws. */
 #include "test.h"
 
-#include "ares/data.h"
+#include "loader.h"
 
 enum { ROWS = 23, BATCH = 5, STEPS = 13 }; /* four batches per epoch, three rows left out */
 
 static void draw(bool shuffle, uint64_t seed, int64_t from, int64_t steps, int64_t *out)
 {
-    ares_loader l;
+    loader l;
     int64_t first;
-    REQUIRE_OK(ares_loader_init(&l, ROWS, BATCH, shuffle, seed));
+    REQUIRE_OK(loader_init(&l, ROWS, BATCH, shuffle, seed));
     l.drawn = from;
     for (int64_t s = 0; s < steps; s++) {
-        CHECK_OK(ares_loader_next(&l, out + s * BATCH, &first));
+        CHECK_OK(loader_next(&l, out + s * BATCH, &first));
         CHECK_EQ(first, from + s * BATCH);
-        CHECK_EQ(ares_loader_epoch(&l), l.drawn / 20);
+        CHECK_EQ(loader_epoch(&l), l.drawn / 20);
     }
-    ares_loader_fini(&l);
+    loader_fini(&l);
 }
 
 TEST(an_epoch_draws_no_row_twice_and_the_next_has_another_order)
@@ -57,17 +57,17 @@ TEST(without_shuffling_rows_come_as_they_lie)
 
 TEST(too_few_rows_and_a_state_of_another_batch_size_are_refused)
 {
-    ares_loader l;
+    loader l;
     int64_t ids[BATCH], first;
-    CHECK_FAIL(ares_loader_init(&l, 4, 5, true, 1), ARES_ECONFIG,
+    CHECK_FAIL(loader_init(&l, 4, 5, true, 1), ARES_ECONFIG,
                "4 rows are fewer than data.rollout_batch_size = 5");
-    REQUIRE_OK(ares_loader_init(&l, 5, 5, true, 1));
-    CHECK_OK(ares_loader_next(&l, ids, &first));
+    REQUIRE_OK(loader_init(&l, 5, 5, true, 1));
+    CHECK_OK(loader_next(&l, ids, &first));
     l.drawn = 8;
-    CHECK_FAIL(ares_loader_next(&l, ids, &first), ARES_ESTATE,
+    CHECK_FAIL(loader_next(&l, ids, &first), ARES_ESTATE,
                "8 prompts drawn are not a whole number of batches of 5");
-    ares_loader_fini(&l);
-    ares_loader_fini(&l); /* as after a failed start */
+    loader_fini(&l);
+    loader_fini(&l); /* as after a failed start */
 }
 
 /* The rows of a loader that skips row e in every epoch e, from draw `from` on as in a resumed run.
@@ -75,21 +75,21 @@ TEST(too_few_rows_and_a_state_of_another_batch_size_are_refused)
 static void draw_skipping(int64_t from, int64_t steps, const int64_t *skipped, int64_t *out,
                           int64_t *epochs, int64_t *skipped_after)
 {
-    ares_loader l;
+    loader l;
     int64_t first;
-    REQUIRE_OK(ares_loader_init(&l, ROWS, BATCH, true, 7));
+    REQUIRE_OK(loader_init(&l, ROWS, BATCH, true, 7));
     l.drawn = from;
     for (int64_t i = 0; i < ROWS && skipped; i++)
-        if (skipped[i] != ARES_LOADER_KEPT) ares_loader_restore(&l, i, skipped[i]);
+        if (skipped[i] != LOADER_KEPT) loader_restore(&l, i, skipped[i]);
     for (int64_t s = 0; s < steps; s++) {
-        epochs[s] = ares_loader_epoch(&l);
-        CHECK_OK(ares_loader_next(&l, out + s * BATCH, &first));
+        epochs[s] = loader_epoch(&l);
+        CHECK_OK(loader_next(&l, out + s * BATCH, &first));
         CHECK_EQ(first, from + s * BATCH);
-        ares_loader_skip(&l, epochs[s]);
-        ares_loader_skip(&l, epochs[s]);
+        loader_skip(&l, epochs[s]);
+        loader_skip(&l, epochs[s]);
         if (skipped_after) memcpy(skipped_after + s * ROWS, l.skipped, ROWS * sizeof *l.skipped);
     }
-    ares_loader_fini(&l);
+    loader_fini(&l);
 }
 
 TEST(a_skipped_row_is_not_drawn_from_the_next_epoch_on)
@@ -114,13 +114,13 @@ TEST(a_skipped_row_is_not_drawn_from_the_next_epoch_on)
 
 TEST(a_loader_with_nothing_left_says_so)
 {
-    ares_loader l;
+    loader l;
     int64_t ids[BATCH], first;
-    REQUIRE_OK(ares_loader_init(&l, 6, 5, false, 1));
-    CHECK_OK(ares_loader_next(&l, ids, &first));
-    ares_loader_skip(&l, 1);
-    ares_loader_skip(&l, 4);
-    CHECK_FAIL(ares_loader_next(&l, ids, &first), ARES_ESTATE,
+    REQUIRE_OK(loader_init(&l, 6, 5, false, 1));
+    CHECK_OK(loader_next(&l, ids, &first));
+    loader_skip(&l, 1);
+    loader_skip(&l, 4);
+    CHECK_FAIL(loader_next(&l, ids, &first), ARES_ESTATE,
                "2 of 6 rows are skipped, and the rest fills no batch of 5");
-    ares_loader_fini(&l);
+    loader_fini(&l);
 }

@@ -1,7 +1,8 @@
 /*
  * A run that was stopped and resumed equals an uninterrupted one: weights, optimizer, metrics and
- * rollouts have the same bytes. These tests failed when loader.drawn was not restored (rollouts
- * differed), and when the step count of AdamW was not restored (weights differed).
+ * rollouts have the same bytes. These tests failed when the number of prompts drawn was not
+ * restored (rollouts differed), and when the step count of AdamW was not restored (weights
+ * differed).
  */
 #include "e2e.h"
 

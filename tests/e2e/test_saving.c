@@ -1,7 +1,7 @@
 /*
  * Nothing is lost: a step that fails leaves the state with which it began, an update whose gradient
  * is not finite changes nothing, a killed run has a rolling checkpoint, and none of this changes a
- * number of the run. These tests failed when the controls or the loader of a failed step were saved
+ * number of the run. These tests failed when the controls or the source of a failed step were saved
  * as they were at the failure.
  */
 #include "e2e.h"
@@ -103,6 +103,7 @@ static void check_one_failure(const char *ranks, const char *how, const char *wh
     CHECK_CONTAINS(out.data, why);
     CHECK_CONTAINS(out.data, "step 5 failed before its update; what it began with is saved in");
     CHECK(exists_in("part", "checkpoints/rolling_000004/state.json"));
+    CHECK(exists_in("part", "checkpoints/rolling_000004/source.json"));
     mend_reward("part");
     ares_str_clear(&out);
     CHECK_MSG(e2e_program(&out, "%s %s", ranks, words) == 0, "%s", out.data ? out.data : "");

@@ -154,9 +154,13 @@ TEST(optimizer_states_of_another_strategy_are_refused_of_actor_and_critic)
 /* Each file in turn is truncated, as by a full disk; the rest of the checkpoint is sound. */
 TEST(a_checkpoint_with_a_damaged_file_is_refused_and_the_file_named)
 {
-    static const char *const files[] = { "model/model.safetensors", "critic/model.safetensors",
-                                         "optimizer.safetensors",   "critic_optimizer.safetensors",
-                                         "controls.json",           "state.json" };
+    static const char *const files[] = { "model/model.safetensors",
+                                         "critic/model.safetensors",
+                                         "optimizer.safetensors",
+                                         "critic_optimizer.safetensors",
+                                         "controls.json",
+                                         "source.json",
+                                         "state.json" };
     static const char words[] = "trainer.max_steps=3 algorithm.adv_estimator=gae "
                                 "algorithm.disable_kl=false algorithm.use_kl_in_reward=true "
                                 "algorithm.kl_type=adaptive algorithm.kl_horizon=100";
@@ -175,6 +179,41 @@ TEST(a_checkpoint_with_a_damaged_file_is_refused_and_the_file_named)
         int rc = start_from(&out, test_file(damaged), words);
         CHECK_MSG((rc == 0) == !file, "%s: status %d\n%s", file ? file : "nothing", rc, out.data);
         if (file) CHECK_CONTAINS(out.data, file);
+    }
+    ares_str_fini(&out);
+}
+
+TEST(a_state_of_the_source_that_is_missing_or_forged_is_refused_and_the_file_named)
+{
+    static const struct {
+        const char *edit, *message;
+    } cases[] = {
+        { "rm source.json", "source.json: no such file; the checkpoint is damaged" },
+        { ": >source.json", "source.json:1:1: " },
+        { "echo [] >source.json", "source.json: no count 'prompts_drawn'" },
+        { "sed -i 's/\"dataset\"/\"mixture\"/' source.json",
+          "source.json: the state is of a source 'mixture', and the run draws from a 'dataset'" },
+        { "sed -i 's/\"skipped_rows\":\\[/&[3000,0]/' source.json",
+          "source.json: 'skipped_rows' holds no pairs of a row and an epoch" },
+        { "sed -i 's/\"training_rows\":/&1/' source.json", "training rows, the data set has" },
+        { "sed -i 's/\"prompts_drawn\":8/\"prompts_drawn\":9/' source.json",
+          "9 prompts drawn are not a whole number of batches of 4" },
+        { "sed -i 's/\"version\":[^0-9]*3,/\"version\": 2,/' state.json",
+          "state.json: no count 'prompts_drawn'" },
+        { "true", "going on from" },
+    };
+    ares_str out = { 0 };
+    CHECK_EQ(e2e_program(NULL, "--config '%s' " STEPS, e2e_train_words("first")), 0);
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        char forged[40];
+        snprintf(forged, sizeof forged, "forged_%d", i);
+        CHECK_EQ(test_shell(NULL, "cp -r '%s/checkpoints/step_000002' '%s' && cd '%s' && %s",
+                            test_file("first"), test_file(forged), test_file(forged),
+                            cases[i].edit),
+                 0);
+        int rc = start_from(&out, test_file(forged), "");
+        CHECK_MSG((rc == 0) == (i == ARES_COUNT(cases) - 1), "%s: status %d", cases[i].edit, rc);
+        CHECK_CONTAINS(out.data, cases[i].message);
     }
     ares_str_fini(&out);
 }

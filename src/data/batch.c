@@ -108,28 +108,50 @@ int64_t ares_batch_last_token(const ares_batch *b, int64_t row)
     return end > first ? end - 1 : -1;
 }
 
+/* x of some tokens in another order: tokens of row r begin at first[r]. */
+static void *taken(ares_batch *b, const void *x, size_t size, const int64_t *first,
+                   const int64_t *order)
+{
+    char *out = ares_arena_calloc(&b->arena, (size_t)b->tokens + 1, size);
+    for (int64_t r = 0; r < b->rows; r++) {
+        size_t n = (size_t)(b->row_start[r + 1] - b->row_start[r]);
+        memcpy(out + (size_t)b->row_start[r] * size,
+               (const char *)x + (size_t)first[order[r]] * size, n * size);
+    }
+    return out;
+}
+
+void ares_batch_take(ares_batch *b, const int64_t *order, int64_t n)
+{
+    ares_batch old = *b;
+    size_t rows = (size_t)b->rows;
+    ARES_ASSERT(!b->n_row_kl);
+    int64_t *first = ares_arena_alloc(&b->arena, (rows + 1) * sizeof *first);
+    int64_t *group = ares_arena_alloc(&b->arena, (rows + 1) * sizeof *group);
+    ares_sample *samples = ares_arena_alloc(&b->arena, (rows + 1) * sizeof *samples);
+    if (rows) memcpy(first, b->row_start, (rows + 1) * sizeof *first);
+    if (rows) memcpy(samples, b->samples, rows * sizeof *samples);
+    for (int64_t g = 0; g < b->groups; g++)
+        for (int64_t r = b->group_start[g]; r < b->group_start[g + 1]; r++) group[r] = g;
+    drop_columns(b);
+    b->rows = b->groups = b->tokens = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t r = order[i];
+        ARES_ASSERT(r >= 0 && r < old.rows);
+        if (i == 0 || group[r] != group[order[i - 1]]) ares_batch_begin_group(b);
+        ares_batch_add_row(b, &samples[r], first[r + 1] - first[r]);
+    }
+#define TAKE(type, name, owner, doc) \
+    if (old.name) b->name = taken(b, old.name, sizeof *old.name, first, order);
+    ARES_BATCH_LIST(TAKE)
+#undef TAKE
+}
+
 void ares_batch_select_groups(ares_batch *b, const bool *keep)
 {
-    int64_t row = 0, token = 0, group = 0;
-    for (int64_t g = 0; g < b->groups; g++) {
-        if (!keep[g]) continue;
-        int64_t first_row = b->group_start[g], end_row = b->group_start[g + 1];
-        int64_t from = b->row_start[first_row], n = b->row_start[end_row] - from;
-#define MOVE(type, name, owner, doc) \
-    if (b->name) memmove(b->name + token, b->name + from, (size_t)n * sizeof *b->name);
-        ARES_BATCH_LIST(MOVE)
-#undef MOVE
-        b->group_start[group++] = row;
-        for (int64_t r = first_row; r < end_row; r++) {
-            int64_t length = b->row_start[r + 1] - b->row_start[r];
-            b->samples[row] = b->samples[r];
-            b->row_start[row++] = token;
-            token += length;
-        }
-    }
-    b->groups = group;
-    b->rows = row;
-    b->tokens = token;
-    if (b->row_start) b->row_start[row] = token;
-    if (b->group_start) b->group_start[group] = row;
+    int64_t n = 0, *order = ares_arena_alloc(&b->arena, ((size_t)b->rows + 1) * sizeof *order);
+    for (int64_t g = 0; g < b->groups; g++)
+        for (int64_t r = b->group_start[g]; keep[g] && r < b->group_start[g + 1]; r++)
+            order[n++] = r;
+    ares_batch_take(b, order, n);
 }

@@ -154,3 +154,70 @@ TEST(selecting_groups_takes_their_rows_and_every_column_along)
         ares_batch_fini(&b);
     }
 }
+
+/* Every column, each with numbers of its own. */
+static void put_all(ares_batch *b)
+{
+    int column = 0;
+#define PUT(type, name, owner, doc)                                     \
+    if (!b->name) ARES_PUT(b, name);                                    \
+    for (int64_t t = 0; t < b->tokens; t++)                             \
+        b->name[t] = (ares_column_##type)((7 * t + 13 * column) % 251); \
+    column++;
+    ARES_BATCH_LIST(PUT)
+#undef PUT
+}
+
+TEST(taking_rows_repeats_leaves_out_and_reorders_them_with_every_column)
+{
+    enum { MOST = 8 };
+    static const struct {
+        int n, groups;
+        int64_t order[MOST], group_start[MOST];
+    } cases[] = {
+        { 6, 3, { 0, 1, 2, 3, 4, 5 }, { 0, 2, 5, 6 } },
+        { 8, 3, { 0, 0, 1, 2, 4, 4, 4, 5 }, { 0, 3, 7, 8 } }, /* more than there were */
+        { 5, 4, { 5, 3, 1, 0, 4 }, { 0, 1, 2, 4, 5 } },       /* the groups come apart */
+        { 3, 2, { 1, 0, 2 }, { 0, 2, 3 } },
+        { 1, 1, { 4 }, { 0, 1 } },
+        { 0, 0, { 0 }, { 0 } },
+    };
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_batch b, old;
+        const int64_t *order = cases[i].order;
+        make_batch(&old, 3, sizes, prompts, lens);
+        make_batch(&b, 3, sizes, prompts, lens);
+        put_all(&old);
+        put_all(&b);
+        ares_batch_take(&b, order, cases[i].n);
+        CHECK_EQ(b.rows, cases[i].n);
+        REQUIRE(b.groups == cases[i].groups);
+        CHECK_MEM(b.group_start, cases[i].group_start,
+                  (size_t)(cases[i].groups + 1) * sizeof(int64_t));
+        int64_t token = 0;
+        for (int64_t r = 0; r < b.rows; r++) {
+            int64_t from = old.row_start[order[r]], n = old.row_start[order[r] + 1] - from;
+            CHECK_EQ(b.row_start[r], token);
+            CHECK(b.samples[r].draw == old.samples[order[r]].draw &&
+                  b.samples[r].index == old.samples[order[r]].index);
+#define SAME(type, name, owner, doc) \
+    CHECK_MEM(b.name + token, old.name + from, (size_t)n * sizeof *b.name);
+            ARES_BATCH_LIST(SAME)
+#undef SAME
+            token += n;
+        }
+        CHECK(b.tokens == token && b.row_start[b.rows] == token);
+        ares_batch_fini(&b);
+        ares_batch_fini(&old);
+    }
+}
+
+TEST(rows_taken_of_some_columns_put_no_other)
+{
+    ares_batch b;
+    make_batch(&b, 3, sizes, prompts, lens);
+    ares_batch_take(&b, (const int64_t[]){ 2, 2 }, 2);
+    CHECK(b.responses && !b.advantages && !b.response_mask);
+    CHECK(ARES_PUT(&b, advantages) != NULL);
+    ares_batch_fini(&b);
+}

@@ -122,6 +122,7 @@ int ares_dataset_encode(ares_dataset *d, const ares_prompt_encoder *e, ares_pool
 typedef struct ares_sample {
     int64_t draw;  /* number in the run of the prompt drawn: identifies the group */
     int32_t index; /* 0 .. n-1 in its group */
+    int64_t place; /* of its group among the groups of the step, over all ranks */
     /* rows of a group with the same number are turns of one episode; 0: a row is an episode */
     int64_t episode;
     const ares_row *row;

@@ -32,6 +32,7 @@ static void add_rows(ares_batch *b, const ares_group *g, const ares_trajectory *
     for (int32_t r = 0; r < y->n_rows; r++) {
         const ares_sample sample = { .draw = g->draw,
                                      .index = y->index,
+                                     .place = g->place,
                                      .episode = y->n_rows > 1 ? y->index + 1 : 0,
                                      .row = g->row,
                                      .prompt = y->rows[r].prompt,

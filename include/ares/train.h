@@ -32,7 +32,11 @@
     X(choice, dtype, "fsdp.torch_dtype", "fp32", "?fp32=float32|bf16=bfloat16",                   \
       "how the weights are stored; null is fp32; bf16 keeps an fp32 copy for the optimizer")      \
     X(i64, global_batch_size, "global_batch_size", "256", "[1,)",                                 \
-      "prompts per optimizer step, over all ranks")                                               \
+      "prompts per optimizer step, over all ranks; rows where worker.actor.mini_batch_unit says " \
+      "so")                                                                                       \
+    X(choice, mini_batch_unit, "mini_batch_unit", "prompts", "prompts|rows",                      \
+      "what worker.actor.global_batch_size counts: prompts with all their samples, or single "    \
+      "rows, where the samples of a prompt may be divided between two optimizer steps")           \
     X(i64, max_token_len, "max_token_len_per_device", "1024", "[1,)",                             \
       "tokens per micro-batch at most; changes memory and speed, no result; use more on a GPU",   \
       ARES_NO_RESULT)                                                                             \
@@ -84,7 +88,9 @@ ARES_OPTION_STRUCT(ares_optim_config, ARES_OPTIM_OPTIONS);
       "memory, slower, same results",                                                             \
       ARES_NO_RESULT)                                                                             \
     X(i64, global_batch_size, "global_batch_size", "null", "[1,)",                                \
-      "prompts per optimizer step, over all ranks; null: worker.actor.global_batch_size")         \
+      "prompts, or rows, per optimizer step over all ranks; null: that of worker.actor")          \
+    X(choice, mini_batch_unit, "mini_batch_unit", "null", "?prompts|rows",                        \
+      "what worker.critic.global_batch_size counts; null: worker.actor.mini_batch_unit")          \
     X(i64, ppo_epochs, "ppo_epochs", "1", "[1,)", "passes over the batch")                        \
     X(f64, max_grad_norm, "max_grad_norm", "1.0", "(0,)",                                         \
       "largest global norm of the gradients; larger ones are scaled down to it")                  \

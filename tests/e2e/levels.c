@@ -101,8 +101,14 @@ static const factor written[FACTORS] = {
                  } },
     [EPOCHS] = { "epochs", 2, { { "1", "", 0 }, { "2", "worker.actor.ppo_epochs=2", 0 } } },
     [MINI_BATCHES] = { "mini-batches",
-                       2,
-                       { { "1", "", 0 }, { "2", "worker.actor.global_batch_size=2", MINI } } },
+                       3,
+                       {
+                           { "1", "", 0 },
+                           { "2", "worker.actor.global_batch_size=2", MINI },
+                           { "2 rows each",
+                             "worker.actor.mini_batch_unit=rows worker.actor.global_batch_size=2",
+                             MINI },
+                       } },
     [ADVANTAGES] = { "advantages",
                      10,
                      {

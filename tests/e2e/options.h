@@ -487,6 +487,8 @@ static const option_case options[] = {
     { "worker.actor.fsdp.enable_cpu_offload", "true", "plain", "same" },
     { "worker.actor.global_batch_size", "2", "plain",
       "saved:optimizer_steps == 2; base:saved:optimizer_steps == 1" },
+    { "worker.actor.mini_batch_unit", "rows", "plain",
+      "saved:optimizer_steps == 4; base:saved:optimizer_steps == 1" },
     { "worker.actor.max_token_len_per_device", "100", "plain",
       "perf/max_memory_allocated_gb < base:perf/max_memory_allocated_gb; same" },
     { "worker.actor.micro_batch_size_per_device_for_update", "1", "by_micro_batch",
@@ -605,6 +607,9 @@ static const option_case options[] = {
     { "worker.critic.fsdp.enable_cpu_offload", "true", "gae", "same" },
     { "worker.critic.global_batch_size", "2", "gae",
       "saved:critic_optimizer_steps == 2; saved:optimizer_steps == 1; "
+      "base:saved:critic_optimizer_steps == 1" },
+    { "worker.critic.mini_batch_unit", "rows", "gae",
+      "saved:critic_optimizer_steps == 4; saved:optimizer_steps == 1; "
       "base:saved:critic_optimizer_steps == 1" },
     { "worker.critic.ppo_epochs", "2", "gae",
       "saved:critic_optimizer_steps == 2; saved:optimizer_steps == 1" },

@@ -73,6 +73,13 @@ TEST(a_run_with_a_critic_goes_on_bit_for_bit)
 {
     resumes("algorithm.adv_estimator=gae worker.critic.optim.lr=1e-3", 40, 12);
 }
+TEST(a_run_whose_mini_batches_divide_groups_goes_on_bit_for_bit)
+{
+    resumes("algorithm.adv_estimator=gae worker.critic.optim.lr=1e-3 worker.rollout.n=3 "
+            "worker.actor.mini_batch_unit=rows worker.actor.global_batch_size=4 "
+            "worker.critic.global_batch_size=2",
+            40, 12);
+}
 TEST(a_run_with_a_greedy_baseline_goes_on_bit_for_bit)
 {
     resumes("algorithm.adv_estimator=remax", 40, 12);

@@ -143,6 +143,25 @@ TEST_MPI(balance_keeps_the_mini_batches_of_actor_and_critic)
     CHECK(spread("two") < 0.1 * e2e_metric("one", 1, "global_seqlen/mean"));
 }
 
+/* Mini-batches end inside groups, and ranks have unlike numbers of their rows. */
+TEST_MPI(mini_batches_of_rows_are_those_of_one_rank)
+{
+    E2E_NEEDS_MPI();
+    static const char words[] = "worker.rollout.n=3 worker.actor.mini_batch_unit=rows";
+    static const char *const near[] = { "actor/grad_norm", "actor/pg_loss", "critic/grad_norm",
+                                        "critic/vf_loss" };
+    runs_of("one", "gae", 1, words);
+    runs_of("two", "gae", 2, words);
+    same_first_step("one", "two");
+    for (int step = 1; step <= 2; step++)
+        for (int i = 0; i < ARES_COUNT(near); i++) {
+            double want = e2e_metric("one", step, near[i]), have = e2e_metric("two", step, near[i]);
+            CHECK_MSG(fabs(have - want) <= 1e-6 * fmax(1e-2, fabs(want)), "%s: %.9g, not %.9g",
+                      near[i], have, want);
+        }
+    CHECK(spread("two") < 0.2 * e2e_metric("one", 1, "global_seqlen/mean"));
+}
+
 /* Answers that reached the limit are dropped, and an odd number of rows is left. */
 TEST_MPI(lengths_of_ranks_are_told_where_rows_do_not_divide_among_them)
 {

@@ -47,11 +47,13 @@ static void fill_batch(run *r)
             r->prompts[g][i] = draw_id(r->model, (uint64_t)(1000 * g + i));
         ares_batch_begin_group(b);
         for (int i = 0; i < PER_GROUP; i++)
-            ares_batch_add_row(
-                b,
-                &(ares_sample){
-                    .draw = g, .index = i, .prompt = r->prompts[g], .prompt_len = prompt_len[g] },
-                response_len[g * PER_GROUP + i]);
+            ares_batch_add_row(b,
+                               &(ares_sample){ .draw = g,
+                                               .index = i,
+                                               .place = g,
+                                               .prompt = r->prompts[g],
+                                               .prompt_len = prompt_len[g] },
+                               response_len[g * PER_GROUP + i]);
     }
     ARES_PUT(b, responses), ARES_PUT(b, response_mask), ARES_PUT(b, token_level_rewards);
     ARES_PUT(b, weight_versions);
@@ -218,7 +220,7 @@ static at_tensor block(const oracle *o, int layer, at_tensor x, int n)
         x, project(o, &l->down, at_mul(at_silu(project(o, &l->gate, h)), project(o, &l->up, h))));
 }
 
-static double tokens_of(const ares_batch *b, int64_t row)
+static inline double tokens_of(const ares_batch *b, int64_t row)
 {
     double n = 0;
     for (int64_t t = b->row_start[row]; t < b->row_start[row + 1]; t++) n += b->response_mask[t];
@@ -251,7 +253,7 @@ static at_tensor taken(const oracle *o, int row, at_tensor log_p)
                              AT_I64);
     return at_squeeze(at_gather(log_p, 1, target), 1);
 }
-static at_tensor entropy_of(at_tensor log_p)
+static inline at_tensor entropy_of(at_tensor log_p)
 {
     return at_neg(at_sum_dim(at_mul(at_exp(log_p), log_p), 1, false));
 }
@@ -298,7 +300,7 @@ typedef struct truth {
     double log_prob_error;  /* the largest of any token with mask 1, of either walk in f32 */
 } truth;
 
-static bool truth_of(const run *r, total_loss *total, const void *ctx, truth *out)
+static inline bool truth_of(const run *r, total_loss *total, const void *ctx, truth *out)
 {
     const ares_batch *b = &r->batch;
     size_t n = (size_t)ares_model_count(r->model), tokens = (size_t)b->tokens;
@@ -315,7 +317,7 @@ static bool truth_of(const run *r, total_loss *total, const void *ctx, truth *ou
     return known;
 }
 
-static void truth_fini(truth *t)
+static inline void truth_fini(truth *t)
 {
     ares_free(t->exact);
     ares_free(t->single);
@@ -329,7 +331,7 @@ static void truth_fini(truth *t)
  * + e. Where a token dominates, every gradient is off by that factor at once, and libtorch's f32
  * walk does not tell how far: its own log-prob of that token may happen to be nearer.
  */
-static void check_gradients(const run *r, const char *what, const truth *t)
+static inline void check_gradients(const run *r, const char *what, const truth *t)
 {
     const double *exact = t->exact, *single = t->single;
     for (int i = 0; i < r->model->n_params; i++) {

@@ -261,6 +261,35 @@ static bool start_to_learn(setup *s)
     return true;
 }
 
+TEST(the_critic_takes_mini_batches_of_rows_where_the_actor_does)
+{
+    setup of_prompts, of_rows;
+    if (!start_to_learn(&of_prompts) || !start_to_learn(&of_rows)) return;
+    setup *s[] = { &of_prompts, &of_rows };
+    ares_metrics *m = ares_metrics_new();
+    of_prompts.cfg.critic.global_batch_size = 1;
+    of_rows.cfg.actor.global_batch_size = PER_GROUP;
+    of_rows.cfg.actor.mini_batch_unit = "rows";
+    for (int i = 0; i < 2; i++) {
+        ares_batch *b = &s[i]->batch;
+        ARES_PUT(b, values), ARES_PUT(b, returns);
+        for (int64_t t = 0; t < b->tokens; t++) b->returns[t] = (float)draw(8000 + (uint64_t)t);
+        CHECK_OK(ares_critic_update(&s[i]->critic, b, m));
+        CHECK_EQ(s[i]->critic.learner.optim.updates, GROUPS);
+    }
+    CHECK_MEM(of_rows.critic.learner.model->weights, of_prompts.critic.learner.model->weights,
+              of_prompts.critic.learner.model->weights_bytes);
+    of_rows.cfg.critic.global_batch_size = 2; /* the actor's unit */
+    CHECK_OK(ares_critic_update(&of_rows.critic, &of_rows.batch, m));
+    CHECK_EQ(of_rows.critic.learner.optim.updates, GROUPS + GROUPS * PER_GROUP / 2);
+    of_rows.cfg.critic.mini_batch_unit = "prompts";
+    CHECK_OK(ares_critic_update(&of_rows.critic, &of_rows.batch, m));
+    CHECK_EQ(of_rows.critic.learner.optim.updates, GROUPS + GROUPS * PER_GROUP / 2 + GROUPS / 2);
+    ares_metrics_free(m);
+    stop(&of_prompts);
+    stop(&of_rows);
+}
+
 static void check_finite(const ares_metrics *m)
 {
     for (int i = 0; i < ares_metrics_count(m); i++)

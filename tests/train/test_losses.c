@@ -787,12 +787,12 @@ static void check_metrics(const run *one, const run *all, const char *what)
     }
 }
 
-/* Two ranks with a group each have the gradients of one with both. */
-TEST_MPI(two_ranks_have_the_gradient_and_metrics_of_one)
+/* Two ranks with a group each have the gradients of one with both. rows: of a mini-batch; 0: all */
+static void check_two_ranks(const char *test, int64_t rows)
 {
     if (!test_in_mpi()) {
         ares_str out = { 0 };
-        int status = test_mpirun(&out, 2, "two_ranks_have_the_gradient_and_metrics_of_one");
+        int status = test_mpirun(&out, 2, test);
         CHECK_MSG(status == 0, "%s", ares_str_view(&out).data);
         ares_str_fini(&out);
         return;
@@ -802,7 +802,14 @@ TEST_MPI(two_ranks_have_the_gradient_and_metrics_of_one)
     for (int i = 0; i < ARES_COUNT(cases); i++) {
         run r, both;
         ares_reference ref, other;
+        if (rows && cases[i].micro) continue; /* it averages over ranks */
         if (!case_open(&both, &cases[i], 30, &other) || !case_open(&r, &cases[i], 30, &ref)) break;
+        run *runs[] = { &both, &r };
+        for (int k = 0; rows && k < 2; k++) {
+            runs[k]->cfg.actor.global_batch_size = rows;
+            runs[k]->cfg.actor.mini_batch_unit = "rows";
+            runs[k]->cfg.optim.lr = 0; /* every mini-batch sees the same weights */
+        }
         CHECK_OK(ares_actor_update(&both.actor, &both.batch, both.metrics));
         const float *alone = both.model->grads;
         bool keep[GROUPS] = { false };
@@ -826,6 +833,17 @@ TEST_MPI(two_ranks_have_the_gradient_and_metrics_of_one)
         case_close(&both, &other);
     }
     ares_world_close(w);
+}
+
+TEST_MPI(two_ranks_have_the_gradient_and_metrics_of_one)
+{
+    check_two_ranks("two_ranks_have_the_gradient_and_metrics_of_one", 0);
+}
+
+/* The first has all rows of one rank and one of the other, the second none of the first rank. */
+TEST_MPI(mini_batches_of_rows_are_the_same_on_two_ranks)
+{
+    check_two_ranks("mini_batches_of_rows_are_the_same_on_two_ranks", PER_GROUP + 1);
 }
 
 TEST(the_kl_of_every_pass_is_kept_of_the_rows_it_reached)

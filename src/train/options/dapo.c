@@ -85,6 +85,12 @@ static void mini_batches(ares_config *cfg)
     if (!read_whole(ares_config_given(cfg, N_MINI_BATCHES), &n) || n < 1 ||
         !read_whole(rows, &batch))
         return;
+    const char *unit = ares_config_given(cfg, "worker.actor.mini_batch_unit");
+    if (unit && strcmp(unit, "rows") == 0)
+        ares_config_fault(cfg, N_MINI_BATCHES,
+                          "makes mini-batches of prompts, and "
+                          "worker.actor.mini_batch_unit is rows; set %s instead",
+                          MINI_BATCH);
     bool both = read_whole(ares_config_given(cfg, MINI_BATCH), &mini);
     if (both && ares_config_later(cfg, MINI_BATCH, N_MINI_BATCHES)) {
         ares_config_forget(cfg, N_MINI_BATCHES);

@@ -5,6 +5,7 @@
 #include "controls.h"
 #include "dapo.h"
 #include "published.h"
+#include "roles/mini_batches.h"
 
 ARES_OPTION_TABLE(actor_options, ares_actor_config, ARES_ACTOR_OPTIONS);
 ARES_OPTION_TABLE(optim_options, ares_optim_config, ARES_OPTIM_OPTIONS);
@@ -40,26 +41,43 @@ void ares_train_config_declare(ares_config *cfg, ares_train_config *out)
     ares_train_add_aliases(cfg);
 }
 
+/*
+ * Prompts of a mini-batch are dealt out to ranks evenly. Its rows are where their groups are, and a
+ * rank may have none.
+ */
+static void check_mini_batch(ares_config *cfg, const ares_train_config *c, const char *option,
+                             mini_batch_size size, int world)
+{
+    int64_t prompts = c->data.rollout_batch_size, rows = prompts * c->rollout.n;
+    if (size.rows && rows % size.count)
+        ares_config_fault(cfg, option,
+                          "the %lld rows of a step (data.rollout_batch_size x worker.rollout.n) "
+                          "are no multiple of it; mini_batch_unit says that it counts rows",
+                          (long long)rows);
+    if (size.rows && prompts % world)
+        ares_config_fault(cfg, "data.rollout_batch_size",
+                          "prompts are dealt out to %d ranks; set a multiple of %d", world, world);
+    if (size.rows) return;
+    if (prompts % size.count)
+        ares_config_fault(cfg, option,
+                          "data.rollout_batch_size = %lld is no multiple of it; both count prompts",
+                          (long long)prompts);
+    if (size.count % world)
+        ares_config_fault(cfg, option, "prompts are dealt out to %d ranks; set a multiple of %d",
+                          world, world);
+}
+
 static void check_sizes(ares_config *cfg, const ares_train_config *c, int world)
 {
-    int64_t batch = c->data.rollout_batch_size, mini = c->actor.global_batch_size;
-    if (batch % mini)
-        ares_config_fault(cfg, "worker.actor.global_batch_size",
-                          "data.rollout_batch_size = %lld is no multiple of it; both count prompts",
-                          (long long)batch);
+    int64_t batch = c->data.rollout_batch_size;
+    check_mini_batch(cfg, c, "worker.actor.global_batch_size", mini_batch_size_of_actor(c), world);
+    if (c->critic.global_batch_size != ARES_NULL_I64 || c->critic.mini_batch_unit)
+        check_mini_batch(cfg, c, "worker.critic.global_batch_size", mini_batch_size_of_critic(c),
+                         world);
     int64_t drawn =
         c->data.mini_rollout_batch_size == ARES_NULL_I64 ? batch : c->data.mini_rollout_batch_size;
     if (drawn % world)
         ares_config_fault(cfg, "data.mini_rollout_batch_size",
-                          "prompts are dealt out to %d ranks; set a multiple of %d", world, world);
-    if (c->critic.global_batch_size != ARES_NULL_I64 &&
-        (batch % c->critic.global_batch_size || c->critic.global_batch_size % world))
-        ares_config_fault(cfg, "worker.critic.global_batch_size",
-                          "must divide data.rollout_batch_size = %lld, and be a multiple of the %d "
-                          "ranks; both count prompts",
-                          (long long)batch, world);
-    if (mini % world)
-        ares_config_fault(cfg, "worker.actor.global_batch_size",
                           "prompts are dealt out to %d ranks; set a multiple of %d", world, world);
     if (c->rollout.max_model_len != ARES_NULL_I64 &&
         c->rollout.max_model_len < c->data.max_prompt_length + c->data.max_response_length)

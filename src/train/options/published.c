@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "published.h"
+#include "roles/mini_batches.h"
 
 ARES_OPTION_TABLE(published_options, ares_published_config, ARES_PUBLISHED_OPTIONS);
 
@@ -64,7 +65,8 @@ typedef struct side {
     const char *name, *optimizer, *dtype;
     bool used; /* false: no critic */
     bool cpu_offload;
-    int64_t ulysses, micro_update, micro_experience, mini_batch, lora;
+    int64_t ulysses, micro_update, micro_experience, lora;
+    mini_batch_size mini_batch;
     const ares_json *override;
 } side;
 
@@ -99,13 +101,15 @@ static void check_side(ares_config *cfg, const ares_train_config *c, const side 
                           "worker.rollout.n) are no multiple of it",
                           (long long)(batch * n));
     if (s->micro_update != ARES_NULL_I64) {
-        ares_train_sizes z =
-            ares_train_sizes_of(batch, s->mini_batch, n, world, 1, s->micro_update);
+        int64_t samples = s->mini_batch.rows ? 1 : n; /* of what a mini-batch counts */
+        ares_train_sizes z = ares_train_sizes_of(batch * n / samples, s->mini_batch.count, samples,
+                                                 world, 1, s->micro_update);
         if (z.per_device == 0 || z.per_device % s->micro_update)
             ares_config_fault(cfg, PATH(s, "micro_batch_size_per_device_for_update"),
-                              "the %lld samples a rank has of an optimizer step (global_batch_size "
-                              "x worker.rollout.n over %d ranks) are no multiple of it",
-                              (long long)z.per_device, world);
+                              "the %lld samples a rank has of an optimizer step (global_batch_size"
+                              "%s over %d ranks) are no multiple of it",
+                              (long long)z.per_device,
+                              s->mini_batch.rows ? "" : " x worker.rollout.n", world);
         else if (s->cpu_offload && z.accumulation > 1)
             ares_config_fault(cfg, PATH(s, "fsdp.enable_cpu_offload"),
                               "does not go together with gradient accumulation (%lld micro-batches "
@@ -151,7 +155,6 @@ void published_check(ares_config *cfg, const ares_train_config *c, int world)
 {
     const ares_published_config *p = &c->published;
     const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
-    int64_t critic_batch = c->critic.global_batch_size;
     const side actor = { .name = "actor",
                          .optimizer = c->optim.strategy,
                          .dtype = c->actor.dtype,
@@ -160,7 +163,7 @@ void published_check(ares_config *cfg, const ares_train_config *c, int world)
                          .ulysses = p->actor_ulysses,
                          .micro_update = c->actor.micro_batch_size,
                          .micro_experience = p->actor_micro_experience,
-                         .mini_batch = c->actor.global_batch_size,
+                         .mini_batch = mini_batch_size_of_actor(c),
                          .lora = p->actor_lora,
                          .override = p->actor_override };
     const side critic = { .name = "critic",
@@ -171,8 +174,7 @@ void published_check(ares_config *cfg, const ares_train_config *c, int world)
                           .ulysses = p->critic_ulysses,
                           .micro_update = p->critic_micro_update,
                           .micro_experience = p->critic_micro_experience,
-                          .mini_batch = critic_batch == ARES_NULL_I64 ? c->actor.global_batch_size
-                                                                      : critic_batch,
+                          .mini_batch = mini_batch_size_of_critic(c),
                           .lora = p->critic_lora,
                           .override = p->critic_override };
     if (!p->hybrid_engine)

@@ -1,7 +1,8 @@
 /*
- * The policy: its log-probs and its update. A mini-batch is global_batch_size prompts over all
- * ranks and gives one optimizer step (docs/update.md#mini-batches). max_token_len only bounds
- * memory: the loss divides by counts of the mini-batch, or of runs of micro_batch_size rows.
+ * The policy: its log-probs and its update. A mini-batch is global_batch_size prompts, or
+ * rows, over all ranks and gives one optimizer step (docs/update.md#mini-batches). max_token_len
+ * only bounds memory: the loss divides by counts of the mini-batch, or of runs of micro_batch_size
+ * rows.
  */
 #include "roles/actor.h"
 
@@ -11,6 +12,7 @@
 
 #include "ares/algo_control.h"
 #include "ares/algo_twin.h"
+#include "roles/mini_batches.h"
 #include "roles/update.h"
 
 int ares_actor_open(ares_actor *a, const ares_train_config *cfg, ares_model *m, ares_world *world,
@@ -147,7 +149,7 @@ static int prepare(ares_actor *a, ares_batch *b, update *u)
  * A mini-batch whose update was left out counts in no metric but exactness. Its KL is kept where it
  * is finite: the weights have not changed.
  */
-static void leave_out(update *u, const update *before, int64_t group, int64_t end)
+static void leave_out(update *u, const update *before, int64_t row, int64_t end)
 {
     ares_batch *b = u->batch;
     double max_abs = u->max_abs, compared = u->compared;
@@ -155,23 +157,22 @@ static void leave_out(update *u, const update *before, int64_t group, int64_t en
     u->max_abs = max_abs; /* never less than before */
     u->compared = compared;
     u->skipped++;
-    for (int64_t i = b->row_start[b->group_start[group]];
-         b->kl && i < b->row_start[b->group_start[end]]; i++)
+    for (int64_t i = b->row_start[row]; b->kl && i < b->row_start[end]; i++)
         if (!isfinite(b->kl[i])) b->kl[i] = 0;
 }
 
 /* *norm: of the gradient; NaN where the update was left out, on every rank. */
-static int mini_batch(update *u, int64_t group, int64_t end, bool *idle, double *norm)
+static int mini_batch(update *u, int64_t row, int64_t end, bool *idle, double *norm)
 {
     learner *l = &u->actor->learner;
     update before = *u;
     char what[80];
     snprintf(what, sizeof what, "actor: step %lld, optimizer step %lld", (long long)l->step + 1,
              (long long)l->optim.updates + 1);
-    int rc = ares_world_agree(l->world, update_mini_batch(u, group, end, idle));
+    int rc = ares_world_agree(l->world, update_mini_batch(u, row, end, idle));
     if (rc == ARES_OK && *idle) return ARES_OK;
     ARES_TRY(learner_step(l, rc, u->actor->cfg->actor.max_grad_norm, what, norm));
-    if (isnan(*norm)) leave_out(u, &before, group, end);
+    if (isnan(*norm)) leave_out(u, &before, row, end);
     return ARES_OK;
 }
 
@@ -179,19 +180,22 @@ int ares_actor_update(ares_actor *a, ares_batch *b, ares_metrics *m)
 {
     ARES_TRY(ARES_NEED(b, "update_actor", old_log_probs));
     ARES_TRY(ARES_NEED(b, "update_actor", advantages));
-    int64_t groups = a->cfg->actor.global_batch_size / ares_world_size(a->learner.world);
+    const mini_batch_size size = mini_batch_size_of_actor(a->cfg);
+    mini_batches minis;
     double lr = learner_lr(&a->learner), norms = 0, norm = 0;
     update u = { .actor = a, .batch = b, .compare = true };
     ares_loss_sums_init(&u.sums);
     ARES_TRY(ares_world_agree(a->learner.world, prepare(a, b, &u)));
+    ARES_TRY(
+        ares_world_agree(a->learner.world, mini_batches_cut(&size, b, a->learner.world, &minis)));
     for (u.pass = 0; u.pass < (uint64_t)a->cfg->actor.ppo_epochs; u.pass++)
-        for (int64_t g = 0; g < b->groups; g += groups) {
+        for (int64_t k = 0; k < minis.n; k++) {
+            int64_t row = minis.start[k], end = minis.start[k + 1];
             bool idle = false;
-            ARES_TRY(mini_batch(&u, g, ARES_MIN(g + groups, b->groups), &idle, &norm));
+            ARES_TRY(mini_batch(&u, row, end, &idle, &norm));
             if (idle || isnan(norm)) continue;
             norms += norm;
             u.compare = false; /* from here on the weights are not those of the rollout */
-            int64_t row = b->group_start[g], end = b->group_start[ARES_MIN(g + groups, b->groups)];
             if (u.seen_kl) ares_kl_see(b, row, end, u.seen_kl, u.passed);
             else ares_kl_see(b, row, end, b->kl, NULL); /* KL in the reward: every row has one */
         }

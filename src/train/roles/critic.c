@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "ares/algo_twin.h"
+#include "roles/mini_batches.h"
 
 int ares_critic_open(ares_critic *c, const ares_train_config *cfg, ares_device *d,
                      ares_world *world, int64_t total_steps, const char *weights)
@@ -142,9 +143,9 @@ typedef struct mini_batch_result {
     double grad_norm; /* NaN: the update was left out, on every rank */
 } mini_batch_result;
 
-/* One optimizer step, over groups [group, group_end). */
-static int mini_batch(ares_critic *c, ares_batch *b, int64_t group, int64_t group_end,
-                      float *weight, ares_value_sums *sums, mini_batch_result *out)
+/* One optimizer step, over rows [row, end). */
+static int mini_batch(ares_critic *c, ares_batch *b, int64_t row, int64_t end, float *weight,
+                      ares_value_sums *sums, mini_batch_result *out)
 {
     learner *l = &c->learner;
     char what[80];
@@ -152,7 +153,6 @@ static int mini_batch(ares_critic *c, ares_batch *b, int64_t group, int64_t grou
     int rc = ARES_OK;
     snprintf(what, sizeof what, "critic: step %lld, optimizer step %lld", (long long)l->step + 1,
              (long long)l->optim.updates + 1);
-    int64_t row = b->group_start[group], end = b->group_start[group_end];
     ares_agg_counts counts = { 0 };
     ares_agg_count(b, row, end, &counts);
     double totals[2] = { counts.tokens, counts.rows };
@@ -203,18 +203,18 @@ int ares_critic_update(ares_critic *c, ares_batch *b, ares_metrics *m)
 {
     ARES_TRY(ARES_NEED(b, "update_critic", values));
     ARES_TRY(ARES_NEED(b, "update_critic", returns));
-    int64_t size = c->cfg->critic.global_batch_size == ARES_NULL_I64
-                       ? c->cfg->actor.global_batch_size
-                       : c->cfg->critic.global_batch_size;
-    int64_t groups = size / ares_world_size(c->learner.world), updates = 0, empties = 0,
-            skipped = 0;
+    const mini_batch_size size = mini_batch_size_of_critic(c->cfg);
+    mini_batches minis;
+    int64_t updates = 0, empties = 0, skipped = 0;
+    ARES_TRY(
+        ares_world_agree(c->learner.world, mini_batches_cut(&size, b, c->learner.world, &minis)));
     double lr = learner_lr(&c->learner), norms = 0;
     ares_value_sums sums = { 0 };
     float *weight = ares_arena_calloc(&b->arena, (size_t)b->tokens + 1, sizeof *weight);
     for (int64_t epoch = 0; epoch < c->cfg->critic.ppo_epochs; epoch++)
-        for (int64_t g = 0; g < b->groups; g += groups) {
+        for (int64_t k = 0; k < minis.n; k++) {
             mini_batch_result step;
-            ARES_TRY(mini_batch(c, b, g, ARES_MIN(g + groups, b->groups), weight, &sums, &step));
+            ARES_TRY(mini_batch(c, b, minis.start[k], minis.start[k + 1], weight, &sums, &step));
             empties += step.empty;
             if (step.empty) continue;
             skipped += isnan(step.grad_norm);

@@ -382,12 +382,11 @@ static int in_one_pass(update *u, int64_t row, int64_t end)
     return ARES_OK;
 }
 
-int update_mini_batch(update *u, int64_t group, int64_t group_end, bool *idle)
+int update_mini_batch(update *u, int64_t row, int64_t end, bool *idle)
 {
     ares_actor *a = u->actor;
     ares_batch *b = u->batch;
-    int64_t row = b->group_start[group], end = b->group_start[group_end], first = b->row_start[row],
-            tokens = b->row_start[end] - first;
+    int64_t first = b->row_start[row], tokens = b->row_start[end] - first;
     float *const zeroed[] = { u->col.c_log_prob, u->col.c_entropy, u->col.c_kl };
     double trained;
     memset(u->passed + row, 0, (size_t)(end - row));

@@ -40,8 +40,9 @@ typedef struct update {
  */
 bool actor_current(const ares_actor *a, const ares_batch *b, int64_t token);
 /*
- * On return the gradients are those of groups [group, group_end). *idle: no rank had a token to
- * train on, or early stop abandoned the whole mini-batch; then no optimizer step is due.
+ * On return the gradients are those of rows [row, end), which may be none of this rank's. *idle: no
+ * rank had a token to train on, or early stop abandoned the whole mini-batch; then no optimizer
+ * step is due.
  */
-int update_mini_batch(update *u, int64_t group, int64_t group_end, bool *idle);
+int update_mini_batch(update *u, int64_t row, int64_t end, bool *idle);
 #endif

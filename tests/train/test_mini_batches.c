@@ -1,0 +1,208 @@
+/*
+ * Which rows make a mini-batch: cut in prompts or in rows, on one rank or two, and updates by them.
+ */
+#include "gradient.h"
+
+#include "roles/critic.h"
+#include "roles/mini_batches.h"
+
+/* Groups of these sizes at these places, with rows of one token. */
+static void make_groups(ares_batch *b, int n, const int *sizes, const int64_t *places)
+{
+    ares_batch_init(b);
+    for (int g = 0; g < n; g++) {
+        ares_batch_begin_group(b);
+        for (int i = 0; i < sizes[g]; i++)
+            ares_batch_add_row(b, &(ares_sample){ .place = places[g], .index = i }, 1);
+    }
+}
+
+static void check_cut(ares_batch *b, ares_world *w, int64_t count, bool rows, int64_t n,
+                      const int64_t *start)
+{
+    mini_batches m;
+    if (!CHECK_OK(mini_batches_cut(&(mini_batch_size){ count, rows }, b, w, &m))) return;
+    if (CHECK_EQ(m.n, n)) CHECK_MEM(m.start, start, (size_t)(n + 1) * sizeof *start);
+}
+
+TEST(a_batch_is_cut_in_prompts_or_in_rows)
+{
+    ares_batch b;
+    make_groups(&b, 4, (const int[]){ 3, 2, 3, 1 }, (const int64_t[]){ 0, 1, 2, 3 });
+    check_cut(&b, NULL, 1, false, 4, (const int64_t[]){ 0, 3, 5, 8, 9 });
+    check_cut(&b, NULL, 3, false, 2, (const int64_t[]){ 0, 8, 9 });
+    check_cut(&b, NULL, 9, false, 1, (const int64_t[]){ 0, 9 });
+    check_cut(&b, NULL, 1, true, 9, (const int64_t[]){ 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 });
+    check_cut(&b, NULL, 2, true, 5, (const int64_t[]){ 0, 2, 4, 6, 8, 9 });
+    check_cut(&b, NULL, 100, true, 1, (const int64_t[]){ 0, 9 });
+    ares_batch_clear(&b);
+    check_cut(&b, NULL, 2, false, 0, (const int64_t[]){ 0 });
+    check_cut(&b, NULL, 2, true, 0, (const int64_t[]){ 0 });
+    ares_batch_fini(&b);
+}
+
+TEST(rows_that_are_not_in_the_order_of_their_places_are_refused)
+{
+    ares_batch b;
+    mini_batches m;
+    make_groups(&b, 3, (const int[]){ 1, 2, 1 }, (const int64_t[]){ 0, 5, 3 });
+    CHECK_FAIL(mini_batches_cut(&(mini_batch_size){ 2, true }, &b, NULL, &m), ARES_ESTATE,
+               "group 2 of the batch has a place before that of the group before it");
+    ares_batch_fini(&b);
+}
+
+TEST_MPI(rows_of_two_ranks_are_numbered_by_the_places_of_their_groups)
+{
+    if (!test_in_mpi()) {
+        ares_str out = { 0 };
+        int status =
+            test_mpirun(&out, 2, "rows_of_two_ranks_are_numbered_by_the_places_of_their_groups");
+        CHECK_MSG(status == 0, "%s", ares_str_view(&out).data);
+        ares_str_fini(&out);
+        return;
+    }
+    ares_world *w = NULL;
+    ares_batch b;
+    REQUIRE_OK(ares_world_open(&w));
+    /* places 0 .. 4 have 2, 3, 1, 2 and 4 rows; those of the first rank are 0-1, 6-7 and 8-11 */
+    if (ares_world_rank(w) == 0) {
+        make_groups(&b, 3, (const int[]){ 2, 2, 4 }, (const int64_t[]){ 0, 3, 4 });
+        check_cut(&b, w, 3, true, 4, (const int64_t[]){ 0, 2, 2, 5, 8 });
+        check_cut(&b, w, 5, true, 3, (const int64_t[]){ 0, 2, 6, 8 });
+    } else {
+        make_groups(&b, 2, (const int[]){ 3, 1 }, (const int64_t[]){ 1, 2 });
+        check_cut(&b, w, 3, true, 4, (const int64_t[]){ 0, 1, 4, 4, 4 });
+        check_cut(&b, w, 5, true, 3, (const int64_t[]){ 0, 3, 4, 4 });
+    }
+    ares_batch_fini(&b);
+    if (ares_world_rank(w) == 0) /* none on the second rank */
+        make_groups(&b, 1, (const int[]){ 3 }, (const int64_t[]){ 0 });
+    else ares_batch_init(&b);
+    if (ares_world_rank(w) == 0) check_cut(&b, w, 2, true, 2, (const int64_t[]){ 0, 2, 3 });
+    else check_cut(&b, w, 2, true, 2, (const int64_t[]){ 0, 0, 0 });
+    ares_batch_fini(&b);
+    ares_world_close(w);
+}
+
+/* ---------------------------------------------------------------- updates of the actor */
+
+/* Rows apart or as groups of one, so that prompts and rows count the same. */
+static void make_groups_of_one(ares_batch *b)
+{
+    b->group_cap = b->rows + 1;
+    b->group_start = ares_realloc(b->group_start, (size_t)b->group_cap * sizeof *b->group_start);
+    for (int64_t r = 0; r <= b->rows; r++) b->group_start[r] = r;
+    b->groups = b->rows;
+}
+
+static void same_runs(const run *x, const run *y)
+{
+    CHECK_MEM(y->model->weights, x->model->weights, x->model->weights_bytes);
+    CHECK_MEM(y->model->states, x->model->states, x->model->states_bytes);
+    CHECK_MEM(y->model->grads, x->model->grads, x->model->grads_bytes);
+    CHECK_EQ(y->actor.learner.optim.updates, x->actor.learner.optim.updates);
+    CHECK_EQ(ares_metrics_count(y->metrics), ares_metrics_count(x->metrics));
+    for (int i = 0; i < ares_metrics_count(x->metrics); i++) {
+        double have = NAN, want = ares_metrics_value(x->metrics, i);
+        ares_metrics_get(y->metrics, ares_metrics_name(x->metrics, i), &have);
+        CHECK_MSG(memcmp(&have, &want, sizeof have) == 0, "%s: %.17g, not %.17g",
+                  ares_metrics_name(x->metrics, i), have, want);
+    }
+}
+
+TEST(mini_batches_of_as_many_rows_as_their_prompts_have_are_the_same_update)
+{
+    for (int prompts = 1; prompts <= GROUPS; prompts++) {
+        run of_prompts, of_rows;
+        if (!run_open(&of_prompts, "qwen2_tied", "token-mean", true) ||
+            !run_open(&of_rows, "qwen2_tied", "token-mean", true))
+            return;
+        of_prompts.cfg.actor.global_batch_size = prompts;
+        of_prompts.cfg.actor.mini_batch_unit = "prompts";
+        of_rows.cfg.actor.global_batch_size = prompts * PER_GROUP;
+        of_rows.cfg.actor.mini_batch_unit = "rows";
+        CHECK_OK(ares_actor_update(&of_prompts.actor, &of_prompts.batch, of_prompts.metrics));
+        CHECK_OK(ares_actor_update(&of_rows.actor, &of_rows.batch, of_rows.metrics));
+        CHECK_EQ(of_rows.actor.learner.optim.updates, GROUPS / prompts);
+        same_runs(&of_prompts, &of_rows);
+        run_close(&of_prompts);
+        run_close(&of_rows);
+    }
+}
+
+TEST(mini_batches_that_divide_groups_are_those_of_the_rows_as_groups_of_one)
+{
+    static const int64_t sizes[] = { 1, 2, 4 };
+    for (int i = 0; i < ARES_COUNT(sizes); i++)
+        for (int share = 0; share < 2; share++) {
+            run apart, divided;
+            if (!run_open(&apart, "qwen2_tied", "seq-mean-token-mean", false) ||
+                !run_open(&divided, "qwen2_tied", "seq-mean-token-mean", share))
+                return;
+            make_groups_of_one(&apart.batch);
+            apart.cfg.actor.global_batch_size = sizes[i];
+            divided.cfg.actor.global_batch_size = sizes[i];
+            divided.cfg.actor.mini_batch_unit = "rows";
+            apart.cfg.actor.ppo_epochs = divided.cfg.actor.ppo_epochs = 2;
+            CHECK_OK(ares_actor_update(&apart.actor, &apart.batch, apart.metrics));
+            CHECK_OK(ares_actor_update(&divided.actor, &divided.batch, divided.metrics));
+            CHECK_EQ(divided.actor.learner.optim.updates, 2 * ((ROWS + sizes[i] - 1) / sizes[i]));
+            CHECK_EQ(divided.batch.n_row_kl, 2 * ROWS);
+            for (int64_t k = 0; k < divided.batch.n_row_kl && i < 2; k++)
+                CHECK_EQ(divided.batch.row_kl[k].update, k / sizes[i]);
+            if (!share) same_runs(&apart, &divided);
+            for (int m = 0; m < ares_metrics_count(apart.metrics); m++) {
+                double have = NAN, want = ares_metrics_value(apart.metrics, m);
+                ares_metrics_get(divided.metrics, ares_metrics_name(apart.metrics, m), &have);
+                CHECK_MSG(fabs(have - want) <= 1e-4 * fmax(1, fabs(want)), "%s: %.9g, not %.9g",
+                          ares_metrics_name(apart.metrics, m), have, want);
+            }
+            run_close(&apart);
+            run_close(&divided);
+        }
+}
+
+/* ---------------------------------------------------------------- rows taken into an order */
+
+/* The gradients of an update of rows order[0 .. n) in one mini-batch. */
+static float *gradients_of_rows(const int64_t *order, int64_t n, bool share)
+{
+    run r;
+    /* a token's weight depends on no other row */
+    if (!run_open(&r, "qwen2_tied", "seq-mean-token-sum-norm", share)) return NULL;
+    r.cfg.actor.max_grad_norm = 1e9;
+    r.cfg.actor.global_batch_size = 100;
+    ares_batch_take(&r.batch, order, n);
+    CHECK_OK(ares_actor_update(&r.actor, &r.batch, r.metrics));
+    float *out = ares_malloc(r.model->grads_bytes);
+    memcpy(out, r.model->grads, r.model->grads_bytes);
+    run_close(&r);
+    return out;
+}
+
+TEST(a_row_that_is_taken_twice_counts_twice_in_the_gradient)
+{
+    for (int share = 0; share < 2; share++) {
+        run r;
+        if (!run_open(&r, "qwen2_tied", "token-mean", share)) return;
+        size_t n = r.model->grads_bytes / sizeof(float);
+        run_close(&r);
+        float *all = gradients_of_rows((const int64_t[]){ 0, 1, 2, 3, 4, 5 }, 6, share),
+              *row = gradients_of_rows((const int64_t[]){ 1 }, 1, share),
+              *twice = gradients_of_rows((const int64_t[]){ 0, 1, 1, 2, 3, 4, 5 }, 7, share),
+              *at_end = gradients_of_rows((const int64_t[]){ 0, 1, 2, 3, 4, 5, 1 }, 7, share);
+        if (!all || !row || !twice || !at_end) return;
+        double largest = 0, of_row = 0, off = 0, off_at_end = 0;
+        for (size_t i = 0; i < n; i++) {
+            double want = (double)all[i] + (double)row[i];
+            largest = fmax(largest, fabs(want));
+            of_row = fmax(of_row, fabs((double)row[i]));
+            off = fmax(off, fabs((double)twice[i] - want));
+            off_at_end = fmax(off_at_end, fabs((double)at_end[i] - want));
+        }
+        CHECK(of_row > 1e-2 * largest);
+        CHECK_MSG(off <= 1e-5 * largest && off_at_end <= 1e-5 * largest, "off by %g and %g of %g",
+                  off, off_at_end, largest);
+        ares_free(all), ares_free(row), ares_free(twice), ares_free(at_end);
+    }
+}

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "collect/balance_groups.h"
+#include "roles/mini_batches.h"
 
 /* Before the bytes of a group, so that ranks pass over what is not theirs. */
 typedef struct wire_group {
@@ -64,20 +65,28 @@ static int64_t work_of(const ares_trainer *t, const ares_group *g)
     return ares_train_work(&t->run.model->cfg, tokens, squares);
 }
 
+/* Groups of a mini-batch; 1 where one may end inside a group. */
+static int64_t groups_of(mini_batch_size size, int64_t n)
+{
+    return !size.rows ? size.count : size.count % n == 0 ? size.count / n : 1;
+}
+
 /*
  * Groups are divided among ranks chunk by chunk: the greatest size that divides the mini-batches of
- * the actor and of the critic.
+ * the actor and of the critic. Mini-batches of rows may leave no such size that gives every rank a
+ * group; then as many groups as there are ranks.
  */
 static int64_t chunk_of(const ares_trainer *t)
 {
-    int64_t a = t->run.cfg->actor.global_batch_size,
-            b = t->critic ? t->run.cfg->critic.global_batch_size : a;
-    if (b == ARES_NULL_I64) b = a;
+    const ares_train_config *cfg = t->run.cfg;
+    int64_t ranks = ares_world_size(t->run.world),
+            a = groups_of(mini_batch_size_of_actor(cfg), cfg->rollout.n), b = a;
+    if (t->critic) b = groups_of(mini_batch_size_of_critic(cfg), cfg->rollout.n);
     for (int64_t rest; b; b = rest) {
         rest = a % b;
         a = b;
     }
-    return a;
+    return a % ranks ? ranks : a;
 }
 
 typedef struct wire_place {

@@ -56,7 +56,9 @@ static int shape_rewards(ares_trainer *t, ares_batch *b, ares_metrics *m)
     }
     if (t->actor.kl->value)
         ARES_TRY(LOCAL(ares_kl_column_on(t->run.model->device, t->actor.kl, b)));
-    else ARES_TRY(LOCAL(ares_reference_kl(t->ref, &t->actor.learner, b)));
+    else
+        ARES_TRY(LOCAL(
+            ares_reference_kl(t->ref, &t->actor.learner, t->run.cfg->rollout.temperature, b)));
     ares_kl_in_reward(b, b->kl_coef, sums);
     ARES_TRY(ares_world_sum_f64(t->run.world, sums, 2));
     if (sums[1] > 0) ares_metrics_set(m, "critic/kl", sums[0] / sums[1]);
@@ -83,7 +85,7 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
     STAGE("score", put_scores(t, b, m)); /* shaped by what the controls have written */
     /* the rollout's own where they are still exact: docs/design.md#old-log-probs */
     STAGE("old", LOCAL(ares_actor_log_probs(&t->actor, b)));
-    if (t->ref) STAGE("ref", LOCAL(ares_reference_log_probs(t->ref, b)));
+    if (t->ref) STAGE("ref", LOCAL(ares_reference_log_probs(t->ref, cfg->rollout.temperature, b)));
     if (t->critic) STAGE("values", LOCAL(ares_critic_values(t->critic, b)));
     STAGE("shape", shape_rewards(t, b, m));
     STAGE("adv",

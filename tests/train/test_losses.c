@@ -715,7 +715,7 @@ TEST(the_exact_kl_of_a_reward_is_that_of_the_update_however_rows_are_packed)
     for (int i = 0; i < ARES_COUNT(limits); i++) {
         r.cfg.actor.max_token_len = limits[i];
         b->kl = NULL;
-        CHECK_OK(ares_reference_kl(&ref, &r.actor.learner, b));
+        CHECK_OK(ares_reference_kl(&ref, &r.actor.learner, r.cfg.rollout.temperature, b));
         columns[i] = b->kl;
         CHECK_MEM(columns[i], columns[0], bytes);
     }

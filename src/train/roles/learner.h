@@ -57,10 +57,12 @@ typedef struct learner_scoring {
     bool share_prompts;
     double temperature;
 } learner_scoring;
+/* As the actor is configured, at the rollout's temperature. */
 learner_scoring learner_scoring_of(const ares_train_config *cfg);
 /*
- * Log-probs and entropies (NULL: not wanted) of the response tokens of rows [row, end): what
- * rollout recorded under these weights at this temperature, bit for bit.
+ * Log-probs and entropies (NULL: not wanted) of the response tokens of rows [row, end). Of rows
+ * that rollout sampled under these weights at this temperature they are what it recorded, bit for
+ * bit.
  */
 int learner_log_probs(learner *l, const learner_scoring *s, const ares_batch *b, int64_t row,
                       int64_t end, float *log_probs, float *entropies);

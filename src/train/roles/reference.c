@@ -21,16 +21,17 @@ void ares_reference_close(ares_reference *r)
     ares_model_free(m);
 }
 
-int ares_reference_log_probs(ares_reference *r, ares_batch *b)
+int ares_reference_log_probs(ares_reference *r, double temperature, ares_batch *b)
 {
     ARES_TRY(ARES_NEED(b, "ref", responses));
     ARES_PUT(b, ref_log_probs);
-    const learner_scoring scoring = learner_scoring_of(r->cfg);
+    learner_scoring scoring = learner_scoring_of(r->cfg);
+    scoring.temperature = temperature;
     return learner_log_probs(&r->learner, &scoring, b, 0, b->rows, b->ref_log_probs, NULL);
 }
 
 /* Both models forward over some rows; the head compares them token by token. */
-static int compare(ares_reference *r, learner *policy, const ares_batch *b,
+static int compare(ares_reference *r, learner *policy, double temperature, const ares_batch *b,
                    const ares_micro_set *rows)
 {
     ares_device *d = policy->model->device;
@@ -42,7 +43,7 @@ static int compare(ares_reference *r, learner *policy, const ares_batch *b,
     ARES_TRY(ares_model_forward(ref->model, ref->workspace, &p.packed, &ref_hidden));
     size_t n = (size_t)p.packed.n_out;
     float *stats = ares_arena_alloc(&policy->arena, n * 5 * sizeof *stats);
-    ares_head_args h = learner_head(policy, &p, r->cfg->rollout.temperature);
+    ares_head_args h = learner_head(policy, &p, temperature);
     h.log_prob = stats;
     h.entropy = stats + n;
     h.lse = stats + 2 * n;
@@ -57,7 +58,7 @@ static int compare(ares_reference *r, learner *policy, const ares_batch *b,
     return ARES_OK;
 }
 
-int ares_reference_kl(ares_reference *r, learner *policy, ares_batch *b)
+int ares_reference_kl(ares_reference *r, learner *policy, double temperature, ares_batch *b)
 {
     ARES_TRY(ARES_NEED(b, "shape", responses));
     ARES_PUT(b, kl);
@@ -65,7 +66,7 @@ int ares_reference_kl(ares_reference *r, learner *policy, ares_batch *b)
     int64_t n;
     ARES_TRY(ares_pack_sets(b, 0, b->rows, r->cfg->actor.max_token_len, r->cfg->actor.share_prompts,
                             &b->arena, &sets, &n));
-    for (int64_t i = 0; i < n; i++) ARES_TRY(compare(r, policy, b, &sets[i]));
+    for (int64_t i = 0; i < n; i++) ARES_TRY(compare(r, policy, temperature, b, &sets[i]));
     for (int64_t t = 0; t < b->tokens; t++)
         if (!b->response_mask[t]) b->kl[t] = 0;
     return ARES_OK;

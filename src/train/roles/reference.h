@@ -11,10 +11,8 @@ typedef struct ares_reference {
 
 int ares_reference_open(ares_reference *r, const ares_train_config *cfg, ares_device *d);
 void ares_reference_close(ares_reference *r);
-int ares_reference_log_probs(ares_reference *r, ares_batch *b); /* puts column ref_log_probs */
-/*
- * Puts column kl: the exact KL of a policy to the reference at every token with mask 1, at the loss
- * temperature.
- */
-int ares_reference_kl(ares_reference *r, learner *policy, ares_batch *b);
+/* Puts column ref_log_probs. */
+int ares_reference_log_probs(ares_reference *r, double temperature, ares_batch *b);
+/* Puts column kl: the exact KL of a policy to the reference at every token with mask 1. */
+int ares_reference_kl(ares_reference *r, learner *policy, double temperature, ares_batch *b);
 #endif

@@ -132,6 +132,47 @@ int ares_train_log_probs(ares_model *m, ares_workspace *w, const ares_train_conf
     return rc;
 }
 
+/* What the head's callback reads and adds to. */
+typedef struct linear_loss {
+    const float *d_log_prob;
+    double sum;
+} linear_loss;
+
+static void linear_losses(void *ctx, int32_t row, int32_t n, const float *log_prob,
+                          const float *entropy, float *c_log_prob, float *c_entropy)
+{
+    (void)entropy;
+    (void)c_entropy;
+    linear_loss *x = ctx;
+    for (int32_t i = 0; i < n; i++) {
+        float d = x->d_log_prob[row + i];
+        if (d == 0) continue; /* such a token may have probability 0 */
+        x->sum += (double)d * (double)log_prob[i];
+        c_log_prob[i] = d;
+    }
+}
+
+int learner_add_gradients(learner *l, const learner_scoring *s, const ares_batch *b,
+                          const ares_micro_batch *m, const float *d_log_prob, double *sum)
+{
+    ares_device *d = l->model->device;
+    learner_pass p;
+    linear_loss loss = { d_log_prob, *sum };
+    ARES_TRY(learner_forward_rows(l, b, m, s->share_prompts, &p));
+    if (!p.packed.n_out) return ARES_OK;
+    size_t n = (size_t)p.packed.n_out;
+    float *stats = ares_arena_calloc(&l->arena, n * 4, sizeof *stats);
+    ares_head_args h = learner_head(l, &p, s->temperature);
+    h.log_prob = stats;
+    h.entropy = stats + n;
+    h.lse = stats + 2 * n;
+    h.c_log_prob = stats + 3 * n;
+    ARES_TRY(learner_head_backward(l, &h));
+    d->k->head_fused(d, &h, linear_losses, &loss);
+    *sum = loss.sum;
+    return learner_backward(l, &p, l->scratch);
+}
+
 double learner_lr(const learner *l)
 {
     return optim_lr(&l->optim, l->step);

@@ -68,6 +68,13 @@ int learner_log_probs(learner *l, const learner_scoring *s, const ares_batch *b,
                       int64_t end, float *log_probs, float *entropies);
 
 /*
+ * Adds the gradients of sum(d_log_prob * log-prob) over the response tokens of rows m.
+ * d_log_prob: of the tokens from row_start[m->row] on; sum: is added to
+ */
+int learner_add_gradients(learner *l, const learner_scoring *s, const ares_batch *b,
+                          const ares_micro_batch *m, const float *d_log_prob, double *sum);
+
+/*
  * The optimizer step of a mini-batch whose gradients are there. rc is what computing them gave, the
  * same on every rank; ARES_ENUMERIC, a loss that is no finite number, leaves the update out as a
  * gradient does that is none. *norm: of the gradient before clipping; NaN where the update was left

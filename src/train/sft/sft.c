@@ -169,47 +169,18 @@ static int next_batch(sft_trainer *t, ares_batch *b)
 }
 
 /* ------------------------------------------------------------------ the step */
-/* What the head's callback adds to. weight: of the micro-batch's tokens */
-typedef struct nll {
-    const float *weight;
-    double loss;
-} nll;
-
-static void token_losses(void *ctx, int32_t row, int32_t n, const float *log_prob,
-                         const float *entropy, float *c_log_prob, float *c_entropy)
+/* d_log_prob: of the batch's tokens; loss: is added to */
+static int micro_batch(learner *l, const ares_batch *b, const ares_micro_batch *m,
+                       const float *d_log_prob, double *loss)
 {
-    (void)entropy;
-    (void)c_entropy;
-    nll *p = ctx;
-    for (int32_t i = 0; i < n; i++) {
-        float w = p->weight[row + i];
-        if (w == 0) continue; /* a token that is not trained may have probability 0 */
-        p->loss -= (double)w * (double)log_prob[i];
-        c_log_prob[i] = -w;
-    }
-}
-
-static int micro_batch(learner *l, const ares_batch *b, const ares_micro_batch *m, nll *loss)
-{
-    ares_device *d = l->model->device;
-    learner_pass p;
-    ARES_TRY(learner_forward_rows(l, b, m, false, &p));
-    size_t n = (size_t)p.packed.n_out;
-    float *stats = ares_arena_calloc(&l->arena, n * 3, sizeof *stats);
-    ares_head_args h = learner_head(l, &p, 1);
-    h.log_prob = stats;
-    h.entropy = stats + n;
-    h.lse = stats + 2 * n;
-    ARES_TRY(learner_head_backward(l, &h));
-    d->k->head_fused(d, &h, token_losses, loss);
-    if (!isfinite(loss->loss)) {
-        const ares_row *row = b->samples[m->row].row;
-        return ares_fail(ARES_ENUMERIC,
-                         "loss is %g in a micro-batch of %lld rows that begins with %s:%lld; lower "
-                         "the learning rate, or look at these rows",
-                         loss->loss, (long long)(m->end - m->row), row->file, (long long)row->line);
-    }
-    return learner_backward(l, &p, l->scratch);
+    const learner_scoring scoring = { .temperature = 1 };
+    ARES_TRY(learner_add_gradients(l, &scoring, b, m, d_log_prob + b->row_start[m->row], loss));
+    if (isfinite(*loss)) return ARES_OK;
+    const ares_row *row = b->samples[m->row].row;
+    return ares_fail(ARES_ENUMERIC,
+                     "loss is %g in a micro-batch of %lld rows that begins with %s:%lld; lower "
+                     "the learning rate, or look at these rows",
+                     *loss, (long long)(m->end - m->row), row->file, (long long)row->line);
 }
 
 typedef struct step_sums {
@@ -235,18 +206,17 @@ static int backward(sft_trainer *t, step_sums *out)
     float *weight = ares_arena_calloc(&b->arena, (size_t)b->tokens + 1, sizeof *weight);
     ares_micro_batch *plan = ares_arena_alloc(&b->arena, (size_t)(b->rows + 1) * sizeof *plan);
     ARES_TRY(ares_agg_weights("token-mean", b, 0, b->rows, &counts, weight));
+    for (int64_t t = 0; t < b->tokens; t++) weight[t] = -weight[t]; /* of the loss by log-probs */
 
     int64_t n = ares_pack_plan(b, 0, b->rows, t->cfg.actor.max_token_len, false, plan);
-    nll pass = { 0 };
+    double loss = 0;
     int rc = ARES_OK;
     ares_model_zero_grad(l->model);
-    for (int64_t i = 0; i < n && rc == ARES_OK; i++) {
-        pass.weight = weight + b->row_start[plan[i].row];
-        rc = micro_batch(l, b, &plan[i], &pass);
-    }
+    for (int64_t i = 0; i < n && rc == ARES_OK; i++)
+        rc = micro_batch(l, b, &plan[i], weight, &loss);
     rc = ares_world_agree(t->run.world, rc);
     *out = (step_sums){
-        .loss = pass.loss, .trained = sums[0], .tokens = sums[2], .finite = rc != ARES_ENUMERIC
+        .loss = loss, .trained = sums[0], .tokens = sums[2], .finite = rc != ARES_ENUMERIC
     };
     if (!out->finite) return ARES_OK;
     return rc == ARES_OK ? ares_world_sum_f64(t->run.world, &out->loss, 1) : rc;

@@ -93,7 +93,7 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
     scale_advantages(b); /* the critic's returns stay as they are */
     if (t->critic) STAGE("update_critic", ares_critic_update(t->critic, b, m));
     if (t->run.step >= cfg->trainer.critic_warmup)
-        STAGE("update_actor", ares_actor_update(&t->actor, b, m));
+        STAGE("update_actor", ares_actor_update(&t->actor, b, NULL, m));
     STAGE("adapt", controls_adapt(t->run.controls, b, m));
     controls_skip(t->run.controls, &t->run.source); /* prompts that are not to be drawn again */
     STAGE("report", report_batch(t, b, m));

@@ -413,7 +413,7 @@ static void update(const result *x, int threads, int64_t micro, bool recompute, 
     ares_metrics *metrics = ares_metrics_new();
     double exact = -1, norm = 0;
     CHECK_OK(ares_actor_open(&a, &cfg, m, NULL, 10));
-    CHECK_OK(ares_actor_update(&a, &b, metrics));
+    CHECK_OK(ares_actor_update(&a, &b, NULL, metrics));
     CHECK(ares_metrics_get(metrics, "exact/rollout_train_max_abs", &exact));
     CHECK(exact == 0);
     CHECK(ares_metrics_get(metrics, "actor/grad_norm", &norm) && norm > 0);
@@ -509,7 +509,7 @@ static double compared(int reason, bool all_rows)
     ares_metrics *metrics = ares_metrics_new();
     double exact = NAN;
     CHECK_OK(ares_actor_open(&a, &cfg, m, NULL, 10));
-    CHECK_OK(ares_actor_update(&a, &b, metrics));
+    CHECK_OK(ares_actor_update(&a, &b, NULL, metrics));
     if (!ares_metrics_get(metrics, "exact/rollout_train_max_abs", &exact)) exact = NAN;
     ares_metrics_free(metrics);
     ares_actor_close(&a);

@@ -176,14 +176,14 @@ static int mini_batch(update *u, int64_t row, int64_t end, bool *idle, double *n
     return ARES_OK;
 }
 
-int ares_actor_update(ares_actor *a, ares_batch *b, ares_metrics *m)
+int ares_actor_update(ares_actor *a, ares_batch *b, const actor_second *second, ares_metrics *m)
 {
     ARES_TRY(ARES_NEED(b, "update_actor", old_log_probs));
     ARES_TRY(ARES_NEED(b, "update_actor", advantages));
     const mini_batch_size size = mini_batch_size_of_actor(a->cfg);
     mini_batches minis;
     double lr = learner_lr(&a->learner), norms = 0, norm = 0;
-    update u = { .actor = a, .batch = b, .compare = true };
+    update u = { .actor = a, .batch = b, .second = second, .compare = true };
     ares_loss_sums_init(&u.sums);
     ARES_TRY(ares_world_agree(a->learner.world, prepare(a, b, &u)));
     ARES_TRY(

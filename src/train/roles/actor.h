@@ -22,6 +22,25 @@ void ares_actor_close(ares_actor *a);
  * computed again (docs/design.md#old-log-probs).
  */
 int ares_actor_log_probs(ares_actor *a, ares_batch *b);
-/* ppo_epochs passes over the batch, an optimizer step per mini-batch. */
-int ares_actor_update(ares_actor *a, ares_batch *b, ares_metrics *m);
+/*
+ * Rows that are no part of the batch and learn with it, such as preference pairs
+ * (docs/update.md#a-second-batch). Each group goes with one of the batch's rows: the gradient of
+ * the mini-batch of that row also gets sum(d_log_prob * gradient of log-prob) over the group's
+ * response tokens.
+ */
+typedef struct actor_second {
+    const ares_batch *batch; /* with column responses */
+    const int64_t *row;      /* [batch->groups] row that the group goes with; never descending */
+    /*
+     * [batch->tokens] derivatives of the loss by log-probs; read once the losses of the mini-batch
+     * are computed, so that they may be written until then
+     */
+    const float *d_log_prob;
+    double temperature; /* of the log-probs */
+} actor_second;
+/*
+ * ppo_epochs passes over the batch, an optimizer step per mini-batch. second: NULL where the batch
+ * is all there is
+ */
+int ares_actor_update(ares_actor *a, ares_batch *b, const actor_second *second, ares_metrics *m);
 #endif

@@ -400,6 +400,7 @@ int update_mini_batch(update *u, int64_t row, int64_t end, bool *idle)
     if ((a->loss->flags & ARES_LOSS_BATCH) || !ares_is_null_f64(a->cfg->loss.early_stop_imp_ratio))
         ARES_TRY(in_two_passes(u, row, end, idle));
     else ARES_TRY(in_one_pass(u, row, end));
-    u->mini_batches += !*idle;
-    return ARES_OK;
+    if (*idle) return ARES_OK;
+    u->mini_batches++;
+    return u->second ? second_add_gradients(a, u->second, row, end) : ARES_OK;
 }

@@ -17,6 +17,7 @@ typedef struct update_columns {
 typedef struct update {
     ares_actor *actor;
     ares_batch *batch;
+    const actor_second *second; /* NULL: none */
     update_columns col;
     ares_agg_counts rollout; /* of the whole step over all ranks */
     ares_loss_sums sums;
@@ -45,4 +46,6 @@ bool actor_current(const ares_actor *a, const ares_batch *b, int64_t token);
  * step is due.
  */
 int update_mini_batch(update *u, int64_t row, int64_t end, bool *idle);
+/* Adds the gradients of the groups that go with rows [row, end) of the batch. (second.c) */
+int second_add_gradients(ares_actor *a, const actor_second *s, int64_t row, int64_t end);
 #endif

@@ -1,0 +1,37 @@
+/*
+ * The second batch of an update: rows whose log-probs the loss also depends on, with derivatives
+ * that the caller gives (docs/update.md#a-second-batch). Micro-batches and packing are the batch's.
+ */
+#include "roles/update.h"
+
+static bool all_zero(const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (x[i] != 0) return false;
+    return true;
+}
+
+int second_add_gradients(ares_actor *a, const actor_second *s, int64_t row, int64_t end)
+{
+    const ares_batch *b = s->batch;
+    learner_scoring scoring = learner_scoring_of(a->cfg);
+    scoring.temperature = s->temperature;
+    int64_t group = 0, group_end;
+    double sum = 0;
+    for (int64_t g = 1; g < b->groups; g++) ARES_ASSERT(s->row[g] >= s->row[g - 1]);
+    while (group < b->groups && s->row[group] < row) group++;
+    for (group_end = group; group_end < b->groups && s->row[group_end] < end;) group_end++;
+    if (group == group_end) return ARES_OK;
+    int64_t first = b->group_start[group], last = b->group_start[group_end];
+    ares_arena arena = { 0 };
+    ares_micro_batch *plan = ares_arena_alloc(&arena, (size_t)(last - first + 1) * sizeof *plan);
+    int64_t n = ares_pack_plan(b, first, last, scoring.max_token_len, scoring.share_prompts, plan);
+    int rc = ARES_OK;
+    for (int64_t i = 0; i < n && rc == ARES_OK; i++) {
+        const float *d_log_prob = s->d_log_prob + b->row_start[plan[i].row];
+        if (!all_zero(d_log_prob, plan[i].out))
+            rc = learner_add_gradients(&a->learner, &scoring, b, &plan[i], d_log_prob, &sum);
+    }
+    ares_arena_fini(&arena);
+    return rc;
+}

@@ -161,12 +161,11 @@ int learner_add_gradients(learner *l, const learner_scoring *s, const ares_batch
     ARES_TRY(learner_forward_rows(l, b, m, s->share_prompts, &p));
     if (!p.packed.n_out) return ARES_OK;
     size_t n = (size_t)p.packed.n_out;
-    float *stats = ares_arena_calloc(&l->arena, n * 4, sizeof *stats);
+    float *stats = ares_arena_calloc(&l->arena, n * 3, sizeof *stats);
     ares_head_args h = learner_head(l, &p, s->temperature);
     h.log_prob = stats;
     h.entropy = stats + n;
     h.lse = stats + 2 * n;
-    h.c_log_prob = stats + 3 * n;
     ARES_TRY(learner_head_backward(l, &h));
     d->k->head_fused(d, &h, linear_losses, &loss);
     *sum = loss.sum;

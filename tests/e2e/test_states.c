@@ -189,7 +189,8 @@ TEST(a_state_of_the_source_that_is_missing_or_forged_is_refused_and_the_file_nam
         const char *edit, *message;
     } cases[] = {
         { "rm source.json", "source.json: no such file; the checkpoint is damaged" },
-        { ": >source.json", "source.json:1:1: " },
+        { ": >source.json", "train: the checkpoint is damaged: " },
+        { "truncate -s 40 source.json", "source.json:1:39: " },
         { "echo [] >source.json", "source.json: no count 'prompts_drawn'" },
         { "sed -i 's/\"dataset\"/\"mixture\"/' source.json",
           "source.json: the state is of a source 'mixture', and the run draws from a 'dataset'" },

@@ -11,11 +11,11 @@ static int read_json(const char *path, ares_arena *arena, const ares_json **out)
 {
     ares_str text = { 0 };
     int rc = ares_file_read(path, &text);
-    if (rc == ARES_OK)
-        rc = ares_json_parse(
-            arena,
-            (ares_view){ ares_arena_copy(arena, text.data ? text.data : "", text.len), text.len },
-            path, out);
+    if (rc == ARES_OK) {
+        const char *copy = ares_arena_copy(arena, text.data ? text.data : "", text.len);
+        rc = ares_json_parse(arena, (ares_view){ copy, text.len }, path, out);
+        if (rc != ARES_OK) ares_fail_in(rc, "train: the checkpoint is damaged");
+    }
     ares_str_fini(&text);
     return rc;
 }

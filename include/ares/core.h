@@ -184,7 +184,7 @@ int64_t ares_map_value(const ares_map *m, int64_t index);
  * reader reads everything else: what comes from outside (data rows, tokenizer.json, a model's
  * config.json, headers of safetensors, lines of a user's process), and what this program writes
  * with texts of the user's or with numbers that must come back bit for bit (metrics.jsonl,
- * controls.json). YAML of the configuration is read by libyaml.
+ * controls.json, source.json). YAML of the configuration is read by libyaml.
  */
 typedef enum {
     ARES_JSON_NULL,

@@ -1,6 +1,6 @@
 /*
- * data: rows of a data set, their prompts as tokens, the batch that carries a training
- * step, and packing.
+ * data: rows of a data set, their prompts as tokens, the batch that carries a training step, and
+ * packing. Where a run's prompts come from: data_source.h.
  */
 #ifndef ARES_DATA_H
 #define ARES_DATA_H

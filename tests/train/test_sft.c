@@ -264,8 +264,12 @@ TEST(long_rows_are_dropped_cut_or_refused)
     ares_str text = { 0 };
     rows_case c = { .cfg.sft = { .max_length = 5, .truncation = "drop" } };
     CHECK_OK(encode_rows(&c, model_dir(), rows));
-    CHECK_EQ(c.rows.count, 1);
+    REQUIRE(c.rows.count == 1);
     CHECK_EQ(c.rows.dropped, 2);
+    CHECK_EQ(ares_dataset_count(c.data), 1); /* ids of its source are those of its items */
+    CHECK(c.rows.items[0].row == ares_dataset_row(c.data, 0));
+    CHECK_EQ(c.rows.items[0].row->id, 0);
+    CHECK_EQ(c.rows.items[0].row->line, 2);
     drop_rows(&c);
     c.cfg.sft = (ares_sft_config){ .max_length = 5, .truncation = "cut" };
     CHECK_OK(encode_rows(&c, model_dir(), rows));

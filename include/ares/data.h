@@ -260,8 +260,9 @@ void ares_batch_select_groups(ares_batch *b, const bool *keep);
 /* ---------------- packing (pack.c): rows -> packed tokens (docs/update.md#micro-batches)
  * A micro-batch is a run of consecutive rows. Without share each row is a segment of its own,
  * prompt and response. With share each different prompt of a group is one segment, and the rows of
- * the group see it as their prefix; such a group is never split. The last response token is not
- * fed, because no token after it is predicted.
+ * the group see it as their prefix; such a group is never split, and shares with no other group of
+ * its micro-batch. Prompts are compared by content. The last response token is not fed, because no
+ * token after it is predicted.
  */
 typedef struct ares_packed {
     int32_t rows;             /* fed tokens */
@@ -295,7 +296,8 @@ int64_t ares_pack_plan(const ares_batch *b, int64_t row, int64_t end, int64_t ma
 /*
  * Rows that go through a model together and need not be neighbours: runs of consecutive rows, in
  * batch order. For passes in which no row's result depends on the rows beside it (log-probs,
- * values).
+ * values). With share a run whose first row has the prompt of the first row of the run before it
+ * is not fed that prompt again.
  */
 typedef struct ares_micro_set {
     int64_t n;

@@ -2,6 +2,10 @@
  * Rows -> packed tokens. With shared prompts a group is its prompt, fed once, and then the response
  * of each row: the last token of the prompt predicts the first token of all responses. Rows of a
  * group may have different prompts (turns of a conversation); each different one is fed once.
+ *
+ * Groups of a micro-batch do not share, even where their prompts are the same: sums of gradients
+ * would depend on whether a cut lies between them (docs/update.md#micro-batches). The runs of a set
+ * do: nothing is summed over rows in the passes that sets are for.
  */
 #include "ares/data.h"
 
@@ -31,18 +35,26 @@ static int64_t group_end(const ares_batch *b, int64_t row)
     return b->group_start[lo + 1];
 }
 
+static bool same_prompt(const ares_batch *b, int64_t row, int64_t other)
+{
+    const ares_sample *x = &b->samples[row], *y = &b->samples[other];
+    return x->prompt_len == y->prompt_len &&
+           (x->prompt == y->prompt ||
+            memcmp(x->prompt, y->prompt, (size_t)x->prompt_len * sizeof *x->prompt) == 0);
+}
+
 /* The first row from `first` on with the same prompt as row r; r itself where the prompt is new. */
 static int64_t first_alike(const ares_batch *b, int64_t first, int64_t r)
 {
-    const ares_sample *s = &b->samples[r];
-    for (int64_t i = first; i < r; i++) {
-        const ares_sample *x = &b->samples[i];
-        if (x->prompt_len != s->prompt_len) continue;
-        if (x->prompt == s->prompt ||
-            memcmp(x->prompt, s->prompt, (size_t)s->prompt_len * sizeof *s->prompt) == 0)
-            return i;
-    }
+    for (int64_t i = first; i < r; i++)
+        if (same_prompt(b, i, r)) return i;
     return r;
+}
+
+/* Whether run i of a set is fed the prompt of its first row with the run before it. */
+static bool shares_with_last(const ares_batch *b, const ares_micro_batch *runs, int64_t i)
+{
+    return i > 0 && same_prompt(b, runs[i - 1].row, runs[i].row);
 }
 
 int64_t ares_pack_plan(const ares_batch *b, int64_t row, int64_t end, int64_t max_tokens,
@@ -111,9 +123,12 @@ static void put_row(builder *p, const ares_batch *b, int64_t r, bool share, int3
     }
 }
 
-/* The consecutive rows of a micro-batch. */
-static void put_run(builder *p, const ares_batch *b, const ares_micro_batch *m, bool share,
-                    ares_arena *arena)
+/*
+ * The consecutive rows of a micro-batch. begun: where the prompt of the first row begins already,
+ * or -1. Returns where it begins.
+ */
+static int32_t put_run(builder *p, const ares_batch *b, const ares_micro_batch *m, bool share,
+                       int32_t begun, ares_arena *arena)
 {
     /* where the prompt of each row begins */
     int32_t *at = ares_arena_alloc(arena, (size_t)(m->end - m->row + 1) * sizeof *at);
@@ -121,10 +136,11 @@ static void put_run(builder *p, const ares_batch *b, const ares_micro_batch *m, 
         int64_t first = r, next = share ? ARES_MIN(group_end(b, r), m->end) : r + 1;
         for (; r < next; r++) {
             int64_t alike = share ? first_alike(b, first, r) : r;
-            at[r - m->row] = alike < r ? at[alike - m->row] : -1;
+            at[r - m->row] = alike < r ? at[alike - m->row] : r == m->row ? begun : -1;
             put_row(p, b, r, share, &at[r - m->row]);
         }
     }
+    return m->row < m->end ? at[0] : -1;
 }
 
 void ares_pack_build(const ares_batch *b, const ares_micro_set *m, bool share, ares_arena *arena,
@@ -140,7 +156,10 @@ void ares_pack_build(const ares_batch *b, const ares_micro_set *m, bool share, a
                   .prefix_row = ares_arena_alloc(arena, segments * i32),
                   .out_rows = ares_arena_alloc(arena, ((size_t)m->out + 1) * i32),
                   .targets = ares_arena_alloc(arena, ((size_t)m->out + 1) * i32) };
-    for (int64_t i = 0; i < m->n; i++) put_run(&p, b, &m->runs[i], share, arena);
+    int32_t at = -1;
+    for (int64_t i = 0; i < m->n; i++)
+        at = put_run(&p, b, &m->runs[i], share, share && shares_with_last(b, m->runs, i) ? at : -1,
+                     arena);
     p.start[p.n_seg] = p.rows;
     ARES_ASSERT(p.rows == m->tokens && p.n_out == m->out);
     *out = (ares_packed){ .rows = p.rows,
@@ -231,10 +250,12 @@ int ares_pack_sets(const ares_batch *b, int64_t row, int64_t end, int64_t max_to
             *set = (ares_micro_set){ .runs = runs };
             for (int64_t i = 0; i < size; i++) {
                 if (part[i] != j) continue;
-                *runs++ = unit[at + i];
+                *runs = unit[at + i];
+                if (share && shares_with_last(b, set->runs, set->n))
+                    runs->tokens -= b->samples[runs->row].prompt_len;
                 set->n++;
-                set->tokens += unit[at + i].tokens;
-                set->out += unit[at + i].out;
+                set->tokens += runs->tokens;
+                set->out += runs++->out;
             }
         }
     }

@@ -22,30 +22,30 @@ static int context(const ares_packed *p, int row, int32_t *out)
 }
 
 /*
- * Every response token of the micro-batch is predicted from exactly its prompt and the tokens
- * before it.
+ * Every response token of the set is predicted from exactly its prompt and the tokens before it.
  */
-static void check_packed(const ares_batch *b, const ares_micro_batch *m, bool share)
+static void check_packed_set(const ares_batch *b, const ares_micro_set *m, bool share)
 {
     ares_arena arena = { 0 };
     ares_packed p;
     const int32_t *targets;
-    ares_pack_build(b, &(ares_micro_set){ 1, m, m->tokens, m->out }, share, &arena, &p, &targets);
+    ares_pack_build(b, m, share, &arena, &p, &targets);
     CHECK(p.rows == m->tokens && p.seg.rows == p.rows && p.n_out == m->out && p.seg.start[0] == 0 &&
           p.seg.start[p.seg.n] == p.rows);
     int32_t seen[64];
     int at = 0;
-    for (int64_t r = m->row; r < m->end; r++)
-        for (int64_t t = b->row_start[r]; t < b->row_start[r + 1]; t++, at++) {
-            const ares_sample *s = &b->samples[r];
-            int64_t before = t - b->row_start[r];
-            CHECK_EQ(targets[at], b->responses[t]);
-            int n = context(&p, p.out_rows[at], seen);
-            if (!CHECK_EQ(n, s->prompt_len + before)) continue;
-            CHECK_MEM(seen, s->prompt, sizeof(int32_t) * (size_t)s->prompt_len);
-            CHECK_MEM(seen + s->prompt_len, b->responses + b->row_start[r],
-                      sizeof(int32_t) * (size_t)before);
-        }
+    for (int64_t i = 0; i < m->n; i++)
+        for (int64_t r = m->runs[i].row; r < m->runs[i].end; r++)
+            for (int64_t t = b->row_start[r]; t < b->row_start[r + 1]; t++, at++) {
+                const ares_sample *s = &b->samples[r];
+                int64_t before = t - b->row_start[r];
+                CHECK_EQ(targets[at], b->responses[t]);
+                int n = context(&p, p.out_rows[at], seen);
+                if (!CHECK_EQ(n, s->prompt_len + before)) continue;
+                CHECK_MEM(seen, s->prompt, sizeof(int32_t) * (size_t)s->prompt_len);
+                CHECK_MEM(seen + s->prompt_len, b->responses + b->row_start[r],
+                          sizeof(int32_t) * (size_t)before);
+            }
     CHECK_EQ(at, p.n_out);
     for (int s = 0; s < p.seg.n; s++) {
         int fed = p.seg.start[s + 1] - p.seg.start[s];
@@ -57,6 +57,11 @@ static void check_packed(const ares_batch *b, const ares_micro_batch *m, bool sh
               p.seg.start[prompt + 1] - p.seg.start[prompt] == p.seg.prefix_len[s]);
     }
     ares_arena_fini(&arena);
+}
+
+static void check_packed(const ares_batch *b, const ares_micro_batch *m, bool share)
+{
+    check_packed_set(b, &(ares_micro_set){ 1, m, m->tokens, m->out }, share);
 }
 
 TEST(plans_cover_all_rows_in_order_within_the_limit_and_split_no_shared_group)
@@ -259,5 +264,50 @@ TEST(sets_of_a_skewed_batch_are_fewer_and_more_even_than_cuts)
     CHECK_MSG(n < cuts, "%lld sets, %lld cuts", (long long)n, (long long)cuts);
     CHECK_MSG(least > low, "the smallest set has %lld tokens, the smallest cut %lld",
               (long long)least, (long long)low);
+    ares_batch_fini(&b);
+}
+
+TEST(groups_of_the_same_prompt_share_it_in_sets_and_not_in_cuts)
+{
+    ares_batch b;
+    ares_micro_batch cut[8];
+    ares_micro_set *sets;
+    ares_arena arena = { 0 };
+    int64_t n;
+    /* the prompts of the first, second and fourth group are the same */
+    make_batch(&b, 4, (const int[]){ 2, 1, 1, 2 }, (const int[]){ 4, 4, 3, 4 },
+               (const int[]){ 3, 1, 2, 5, 2, 3 });
+    static const int32_t copy[] = { 0, 1, 2, 3 };
+    b.samples[2].prompt = copy;
+    b.samples[4].prompt = b.samples[5].prompt = b.samples[0].prompt;
+    CHECK_EQ(ares_pack_plan(&b, 0, b.rows, 1000, true, cut), 1);
+    CHECK_EQ(cut[0].tokens, (4 + 2 + 0) + (4 + 1) + (3 + 4) + (4 + 1 + 2));
+    check_packed(&b, cut, true);
+    for (int share = 0; share < 2; share++) {
+        REQUIRE_OK(ares_pack_sets(&b, 0, b.rows, 1000, share, &arena, &sets, &n));
+        CHECK_EQ(n, 1);
+        /* another prompt lies between the second and the fourth */
+        CHECK_EQ(sets[0].tokens, share ? (4 + 2 + 0) + 1 + (3 + 4) + (4 + 1 + 2)
+                                       : (4 + 2) + 4 + (4 + 1) + (3 + 4) + (4 + 1) + (4 + 2));
+        check_packed_set(&b, sets, share);
+    }
+    REQUIRE_OK(ares_pack_sets(&b, 0, 3, 7, true, &arena, &sets, &n));
+    for (int64_t i = 0; i < n; i++) check_packed_set(&b, &sets[i], true);
+    ares_arena_fini(&arena);
+    ares_batch_fini(&b);
+}
+
+TEST(rows_that_were_taken_share_the_prompt_of_their_group)
+{
+    ares_batch b;
+    ares_micro_batch m[8];
+    make_batch(&b, GROUPS, sizes, prompts, lens);
+    ares_batch_take(&b, (const int64_t[]){ 3, 3, 4, 0, 3 }, 5);
+    CHECK_EQ(ares_pack_plan(&b, 0, b.rows, 1000, true, m), 1);
+    CHECK_EQ(m[0].tokens, (3 + 4 + 4 + 0) + (4 + 2) + (3 + 4));
+    check_packed(&b, m, true);
+    CHECK_EQ(ares_pack_plan(&b, 1, b.rows, 1000, true, m), 1); /* as a mini-batch of rows may cut */
+    CHECK_EQ(m[0].tokens, (3 + 4 + 0) + (4 + 2) + (3 + 4));
+    check_packed(&b, m, true);
     ares_batch_fini(&b);
 }

@@ -142,6 +142,26 @@ TEST(rows_of_a_group_with_prompts_of_their_own_have_the_gradient_of_rows_apart)
     run_close(&shared);
 }
 
+/* Both groups have one prompt: log-probs are computed with it fed once, or once per row. */
+TEST(groups_with_the_same_prompt_have_the_log_probs_of_rows_apart)
+{
+    run r;
+    float all[64], one_by_one[64];
+    if (!run_open(&r, "qwen2_tied", "token-mean", true)) return;
+    ares_batch *b = &r.batch;
+    ARES_ASSERT(b->tokens <= 64);
+    memcpy(r.prompts[0], r.prompts[1], sizeof r.prompts[0]);
+    for (int64_t row = 0; row < PER_GROUP; row++) b->samples[row].prompt_len = prompt_len[1];
+    r.cfg.actor.max_token_len = 1000;
+    CHECK_OK(
+        ares_train_log_probs(r.model, r.actor.learner.workspace, &r.cfg, b, 0, b->rows, all, NULL));
+    for (int64_t row = 0; row < ROWS; row++)
+        CHECK_OK(ares_train_log_probs(r.model, r.actor.learner.workspace, &r.cfg, b, row, row + 1,
+                                      one_by_one + b->row_start[row], NULL));
+    CHECK_MEM(all, one_by_one, (size_t)b->tokens * sizeof(float));
+    run_close(&r);
+}
+
 /* Rows of which the environment has the last word: their reward reaches their tokens. */
 TEST(a_score_behind_which_the_environment_speaks_still_teaches)
 {

@@ -50,8 +50,8 @@ static int number_rows(ares_batch *b, ares_world *world, int64_t *first, int64_t
 {
     ares_str all = { 0 };
     int64_t ranks = ares_world_size(world);
-    size_t count = (size_t)b->groups,
-           *begin = ares_arena_alloc(&b->arena, (size_t)(ranks + 1) * sizeof *begin);
+    size_t count = (size_t)b->groups;
+    size_t *begin = ares_arena_alloc(&b->arena, (size_t)(ranks + 1) * sizeof *begin);
     placed *mine = ares_arena_alloc(&b->arena, (count + 1) * sizeof *mine);
     for (int64_t g = 0; g < b->groups; g++) {
         int64_t row = b->group_start[g];

@@ -200,7 +200,7 @@ TEST(a_forced_state_of_another_number_of_rows_keeps_what_is_there)
 {
     ares_source s;
     open_rows(ROWS, &s);
-    CHECK_OK(load(&s, "{\"prompts_drawn\":4,\"training_rows\":50,\"skipped_rows\":[[2,0],[40,0]]}",
+    CHECK_OK(load(&s, "{\"prompts_drawn\":4,\"training_rows\":50,\"skipped_rows\":[[10,0],[11,0]]}",
                   true));
     CHECK_EQ(ares_source_skipped(&s), 1);
     ares_source_close(&s);

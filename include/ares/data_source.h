@@ -6,11 +6,13 @@
 #ifndef ARES_DATA_SOURCE_H
 #define ARES_DATA_SOURCE_H
 
-#include "ares/data.h"
+#include "ares/data_trajectory.h"
 
 typedef struct ares_drawn {
     int64_t draw; /* number in the run of the prompt drawn: part of the sampling key */
     int64_t id;   /* of its row in the source */
+    /* the answers that it was given back with, in the arena; NULL: none */
+    const ares_group *begun;
 } ares_drawn;
 
 /*
@@ -19,7 +21,8 @@ typedef struct ares_drawn {
  */
 typedef struct ares_source_kind {
     const char *name;
-    /* the next n prompts; n is a multiple of the draw that the source was opened with */
+    int64_t (*draw)(const void *state); /* prompts that are drawn together */
+    /* the next n prompts; n is a multiple of the draw */
     int (*next)(void *state, int64_t n, ares_drawn *out);
     const ares_row *(*row)(const void *state, int64_t id);
     int64_t (*count)(const void *state);
@@ -35,9 +38,20 @@ typedef struct ares_source_kind {
 typedef struct ares_source {
     const ares_source_kind *kind;
     void *state;
+    struct returned_prompt *returned; /* [n_returned] by draw number; they come before others */
+    int64_t n_returned;
 } ares_source;
 
-int ares_source_next(ares_source *s, int64_t n, ares_drawn *out);
+/*
+ * The next n prompts: first those that were given back, the oldest first. What a draw has beyond n
+ * waits for the next call. The answers that come with a prompt are in the arena.
+ */
+int ares_source_next(ares_source *s, int64_t n, ares_arena *arena, ares_drawn *out);
+/*
+ * Takes a prompt back that `next` has given, with what was answered so far, to go on with it later
+ * (partial rollouts). Every rank gives back the same groups.
+ */
+void ares_source_give_back(ares_source *s, const ares_group *g);
 const ares_row *ares_source_row(const ares_source *s, int64_t id);
 /* All rows, with those that are skipped: what a pass over ids 0 .. count - 1 sees. */
 int64_t ares_source_count(const ares_source *s);

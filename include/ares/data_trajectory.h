@@ -27,6 +27,7 @@ typedef struct ares_trajectory_row {
 #define ARES_TRAJECTORY_FIELDS(X)                                                            \
     X(int32_t, index, "its number among the answers to the prompt")                          \
     X(uint8_t, stopped, "1: by a stop token or string, or by its environment; 0: by length") \
+    X(uint8_t, cut, "1: not finished; a later answer goes on from its tokens")               \
     X(uint8_t, discarded,                                                                    \
       "1: no part of losses and metrics (docs/dapo.md#answers-beyond-the-limit)")            \
     X(float, score, "of the reward manager, or of the environment")                          \
@@ -43,11 +44,13 @@ typedef struct ares_trajectory {
 } ares_trajectory;
 
 /* Numbers of an answered prompt: X(type, name, text). */
-#define ARES_GROUP_FIELDS(X)                                                   \
-    X(int64_t, draw, "number in the run of the prompt drawn")                  \
-    X(int64_t, place, "among the groups drawn in the step, then in the batch") \
-    X(float, baseline, "score of the greedy answer to the prompt (remax)")     \
-    X(uint8_t, masked, "1: it only fills the batch: its mask is 0")            \
+#define ARES_GROUP_FIELDS(X)                                                             \
+    X(int64_t, draw, "number in the run of the prompt drawn")                            \
+    X(int64_t, step, "in which the prompt was first answered: part of the sampling key") \
+    X(int64_t, attempt, "how often it had been answered before in that step: likewise")  \
+    X(int64_t, place, "among the groups drawn in the step, then in the batch")           \
+    X(float, baseline, "score of the greedy answer to the prompt (remax)")               \
+    X(uint8_t, masked, "1: it only fills the batch: its mask is 0")                      \
     X(uint8_t, thinned, "1: discarded answers have no row")
 
 /* A prompt with all its answers. */

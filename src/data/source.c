@@ -1,9 +1,73 @@
-/* What all kinds of sources have in common. */
+/* What all kinds of sources have in common: the prompts that are given back, and the state. */
 #include "ares/data_source.h"
 
-int ares_source_next(ares_source *s, int64_t n, ares_drawn *out)
+#include <string.h>
+
+typedef struct returned_prompt {
+    int64_t draw, id;
+    ares_str begun; /* bytes of its group; empty: it has no answers */
+} returned_prompt;
+
+/* ---------------------------------------------------------------- drawing */
+static returned_prompt *insert(ares_source *s, int64_t draw, int64_t id)
 {
-    return s->kind->next(s->state, n, out);
+    int64_t at = s->n_returned++;
+    s->returned = ares_realloc(s->returned, (size_t)s->n_returned * sizeof *s->returned);
+    for (; at > 0 && s->returned[at - 1].draw > draw; at--) s->returned[at] = s->returned[at - 1];
+    s->returned[at] = (returned_prompt){ .draw = draw, .id = id };
+    return &s->returned[at];
+}
+
+static void drop_first(ares_source *s, int64_t n)
+{
+    if (!n) return;
+    for (int64_t i = 0; i < n; i++) ares_str_fini(&s->returned[i].begun);
+    s->n_returned -= n;
+    memmove(s->returned, s->returned + n, (size_t)s->n_returned * sizeof *s->returned);
+}
+
+/* Draws until n prompts wait. */
+static int draw_missing(ares_source *s, int64_t n, ares_arena *arena)
+{
+    int64_t draw = s->kind->draw(s->state), missing = n - s->n_returned;
+    if (missing <= 0) return ARES_OK;
+    int64_t fresh = (missing + draw - 1) / draw * draw;
+    ares_drawn *drawn = ares_arena_alloc(arena, (size_t)fresh * sizeof *drawn);
+    ARES_TRY(s->kind->next(s->state, fresh, drawn));
+    for (int64_t i = 0; i < fresh; i++) insert(s, drawn[i].draw, drawn[i].id);
+    return ARES_OK;
+}
+
+static int read_begun(const ares_source *s, const returned_prompt *p, ares_arena *arena,
+                      ares_group **out)
+{
+    int64_t row;
+    ares_view bytes = ares_str_view(&p->begun);
+    ares_group *g = *out = ares_arena_calloc(arena, 1, sizeof *g);
+    ARES_TRY(ares_group_read(&bytes, arena, g, &row));
+    if (bytes.len || row != p->id || g->draw != p->draw)
+        return ares_fail(ARES_EFORMAT, "data: the answers are those of another prompt");
+    ares_group_set_row(g, ares_source_row(s, row));
+    return ARES_OK;
+}
+
+int ares_source_next(ares_source *s, int64_t n, ares_arena *arena, ares_drawn *out)
+{
+    if (!n) return ARES_OK;
+    ARES_TRY(draw_missing(s, n, arena));
+    for (int64_t i = 0; i < n; i++) {
+        const returned_prompt *p = &s->returned[i];
+        ares_group *begun = NULL;
+        if (p->begun.len) ARES_TRY(read_begun(s, p, arena, &begun));
+        out[i] = (ares_drawn){ .draw = p->draw, .id = p->id, .begun = begun };
+    }
+    drop_first(s, n);
+    return ARES_OK;
+}
+
+void ares_source_give_back(ares_source *s, const ares_group *g)
+{
+    ares_group_write(g, &insert(s, g->draw, g->row->id)->begun);
 }
 
 const ares_row *ares_source_row(const ares_source *s, int64_t id)
@@ -36,17 +100,80 @@ int64_t ares_source_skipped(const ares_source *s)
     return s->kind->skipped(s->state);
 }
 
+/* ---------------------------------------------------------------- state */
+static const char hex[] = "0123456789abcdef";
+
+/* As pairs of hexadecimal digits: the state is JSON. */
+static void write_begun(ares_view bytes, ares_str *json)
+{
+    ares_str text = { 0 };
+    for (size_t i = 0; i < bytes.len; i++) {
+        ares_str_add_char(&text, hex[(uint8_t)bytes.data[i] >> 4]);
+        ares_str_add_char(&text, hex[(uint8_t)bytes.data[i] & 15]);
+    }
+    ares_json_write_string(json, ares_str_view(&text));
+    ares_str_fini(&text);
+}
+
+static bool read_bytes(ares_view text, ares_str *out)
+{
+    if (text.len % 2) return false;
+    for (size_t i = 0; i < text.len; i += 2) {
+        const char *high = memchr(hex, text.data[i], 16), *low = memchr(hex, text.data[i + 1], 16);
+        if (!high || !low) return false;
+        ares_str_add_char(out, (char)((high - hex) << 4 | (low - hex)));
+    }
+    return true;
+}
+
 void ares_source_save(const ares_source *s, ares_str *json)
 {
     ares_json_begin(json, '{');
     ares_json_write_string(ares_json_key(json, "source"), ares_view_of(s->kind->name));
     s->kind->save(s->state, json);
+    if (s->n_returned) ares_json_begin(ares_json_key(json, "given_back"), '[');
+    for (int64_t i = 0; i < s->n_returned; i++) {
+        const returned_prompt *p = &s->returned[i];
+        ares_json_begin(json, '{');
+        ares_json_write_i64(ares_json_key(json, "draw"), p->draw);
+        ares_json_write_i64(ares_json_key(json, "row"), p->id);
+        write_begun(ares_str_view(&p->begun), ares_json_key(json, "answers"));
+        ares_json_end(json, '}');
+    }
+    if (s->n_returned) ares_json_end(json, ']');
     ares_json_end(json, '}');
+}
+
+/* A prompt that was given back, into `into`; its answers are read once to see that they are some.
+ */
+static int load_returned(const ares_json *json, bool other_rows, ares_source *into)
+{
+    const ares_json *draw = ares_json_get(json, "draw"), *row = ares_json_get(json, "row");
+    ares_view text;
+    int rc = ARES_OK;
+    bool good = draw && draw->type == ARES_JSON_INT && row && row->type == ARES_JSON_INT;
+    if (good && other_rows && row->integer >= ares_source_count(into)) return ARES_OK;
+    if (!good || row->integer < 0 || row->integer >= ares_source_count(into))
+        return ares_fail(ARES_EFORMAT,
+                         "'given_back' holds no draws and rows; the checkpoint is damaged");
+    ARES_TRY(ares_json_get_string(json, "answers", "", &text));
+    returned_prompt *p = insert(into, draw->integer, row->integer);
+    if (!read_bytes(text, &p->begun)) rc = ARES_EFORMAT;
+    ares_arena arena = { 0 };
+    ares_group *g;
+    if (rc == ARES_OK && p->begun.len) rc = read_begun(into, p, &arena, &g);
+    ares_arena_fini(&arena);
+    return rc == ARES_OK ? rc
+                         : ares_fail(ARES_EFORMAT,
+                                     "'given_back': draw %lld: its answers cannot be "
+                                     "read; the checkpoint is damaged",
+                                     (long long)p->draw);
 }
 
 int ares_source_load(ares_source *s, const ares_json *json, bool other_rows)
 {
     ares_view kind;
+    const ares_json *list = ares_json_get(json, "given_back");
     /* the states of older checkpoints do not name it, and are of a data set */
     ARES_TRY(ares_json_get_string(json, "source", "dataset", &kind));
     if (!ares_view_is(kind, s->kind->name))
@@ -54,12 +181,28 @@ int ares_source_load(ares_source *s, const ares_json *json, bool other_rows)
                          "the state is of a source '%.*s', and the run draws from a '%s'; restore "
                          "the options of data.*",
                          (int)kind.len, kind.data, s->kind->name);
-    return s->kind->load(s->state, json, other_rows);
+    ares_source loaded = { .kind = s->kind, .state = s->state };
+    int rc = ARES_OK;
+    if (list && list->type != ARES_JSON_ARRAY)
+        return ares_fail(ARES_EFORMAT, "'given_back' is no list; the checkpoint is damaged");
+    for (int64_t i = 0; list && i < list->count && rc == ARES_OK; i++)
+        rc = load_returned(&list->items[i], other_rows, &loaded);
+    if (rc == ARES_OK) rc = s->kind->load(s->state, json, other_rows);
+    if (rc == ARES_OK) {
+        ares_source before = *s;
+        *s = loaded;
+        loaded = before;
+    }
+    drop_first(&loaded, loaded.n_returned);
+    ares_free(loaded.returned);
+    return rc;
 }
 
 void ares_source_close(ares_source *s)
 {
     if (s->kind) s->kind->close(s->state);
+    drop_first(s, s->n_returned);
+    ares_free(s->returned);
     *s = (ares_source){ 0 };
 }
 

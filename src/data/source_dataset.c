@@ -10,6 +10,11 @@ typedef struct dataset_source {
     loader loader;
 } dataset_source;
 
+static int64_t draw(const void *state)
+{
+    return ((const dataset_source *)state)->loader.batch;
+}
+
 static int next(void *state, int64_t n, ares_drawn *out)
 {
     dataset_source *s = state;
@@ -137,6 +142,7 @@ static void close_dataset(void *state)
 }
 
 static const ares_source_kind kind = { .name = "dataset",
+                                       .draw = draw,
                                        .next = next,
                                        .row = row,
                                        .count = count,
@@ -158,6 +164,6 @@ int ares_source_of_dataset(ares_dataset *d, const ares_order *order, ares_source
         return rc;
     }
     s->data = d;
-    *out = (ares_source){ &kind, s };
+    *out = (ares_source){ .kind = &kind, .state = s };
     return ARES_OK;
 }

@@ -6,6 +6,7 @@
 #include "ares/data_source.h"
 
 enum { ROWS = 11, DRAW = 2, EPOCH = 10 }; /* five draws per epoch, a row left out */
+static ares_arena arena;
 
 static void open_rows(int rows, ares_source *out)
 {
@@ -23,12 +24,9 @@ static void open_rows(int rows, ares_source *out)
 
 static int load(ares_source *s, const char *text, bool other_rows)
 {
-    ares_arena arena = { 0 };
     const ares_json *json;
     int rc = ares_json_parse(&arena, ares_view_of(text), "state", &json);
-    if (CHECK_OK(rc)) rc = ares_source_load(s, json, other_rows);
-    ares_arena_fini(&arena);
-    return rc;
+    return CHECK_OK(rc) ? ares_source_load(s, json, other_rows) : rc;
 }
 
 TEST(a_closed_source_has_no_rows)
@@ -60,11 +58,11 @@ TEST(several_draws_at_once_are_those_that_come_one_by_one)
     open_rows(ROWS, &many);
     for (int i = 0; i < 3 * EPOCH; i += DRAW) {
         CHECK_EQ(ares_source_epoch(&one), i / EPOCH);
-        CHECK_OK(ares_source_next(&one, DRAW, a + i));
+        CHECK_OK(ares_source_next(&one, DRAW, &arena, a + i));
     }
-    CHECK_OK(ares_source_next(&many, 6, b)); /* across the end of an epoch */
-    CHECK_OK(ares_source_next(&many, 0, b));
-    CHECK_OK(ares_source_next(&many, 3 * EPOCH - 6, b + 6));
+    CHECK_OK(ares_source_next(&many, 6, &arena, b)); /* across the end of an epoch */
+    CHECK_OK(ares_source_next(&many, 0, &arena, b));
+    CHECK_OK(ares_source_next(&many, 3 * EPOCH - 6, &arena, b + 6));
     CHECK_MEM(b, a, sizeof a);
     for (int i = 0; i < 3 * EPOCH; i++) CHECK_EQ(a[i].draw, i);
     CHECK_EQ(ares_source_epoch_draws(&one), EPOCH / DRAW);
@@ -79,7 +77,7 @@ static void draw_and_skip(ares_source *s, int draws, ares_drawn *out, ares_str *
     for (int i = 0; i < draws; i++) {
         if (saved) ares_source_save(s, &saved[i]);
         int64_t epoch = ares_source_epoch(s);
-        CHECK_OK(ares_source_next(s, DRAW, out + i * DRAW));
+        CHECK_OK(ares_source_next(s, DRAW, &arena, out + i * DRAW));
         ares_source_skip(s, epoch);
     }
 }
@@ -118,12 +116,12 @@ TEST(the_state_of_an_older_checkpoint_is_read)
     ares_drawn all[4 * EPOCH], rest[DRAW];
     open_rows(ROWS, &s);
     draw_and_skip(&s, 7, all, NULL); /* row 0 in the first epoch, row 1 in the second */
-    CHECK_OK(ares_source_next(&s, DRAW, all));
+    CHECK_OK(ares_source_next(&s, DRAW, &arena, all));
     CHECK_OK(load(&s,
                   "{\"version\": 2, \"prompts_drawn\": 14, \"training_rows\": 11, "
                   "\"skipped_rows\": [[0, 0], [1, 1]]}",
                   false));
-    CHECK_OK(ares_source_next(&s, DRAW, rest));
+    CHECK_OK(ares_source_next(&s, DRAW, &arena, rest));
     CHECK_MEM(rest, all, sizeof rest);
     ares_source_close(&s);
 }
@@ -190,7 +188,7 @@ TEST(a_state_of_huge_counts_ends_at_once)
                   "{\"prompts_drawn\":4000000000000000000,\"training_rows\":11,"
                   "\"skipped_rows\":[[4,300000000000000000],[5,300000000000000000]]}",
                   false));
-    CHECK_OK(ares_source_next(&s, DRAW, drawn));
+    CHECK_OK(ares_source_next(&s, DRAW, &arena, drawn));
     CHECK_EQ(drawn[0].draw, 4000000000000000000);
     CHECK_EQ(ares_source_epoch(&s), 425000000000000000);
     ares_source_close(&s);
@@ -218,4 +216,102 @@ TEST(fewer_rows_than_a_draw_are_refused_and_stay_the_callers)
                "1 rows are fewer than data.rollout_batch_size = 2");
     CHECK_EQ(ares_source_count(&s), 0);
     ares_dataset_free(d);
+}
+
+/* A group of two answers to a prompt drawn; the second was cut after `tokens` tokens. */
+static ares_group *begun(const ares_source *s, const ares_drawn *d, int32_t tokens)
+{
+    ares_group *g = ares_arena_calloc(&arena, 1, sizeof *g);
+    *g = (ares_group){ .draw = d->draw, .step = 3, .row = ares_source_row(s, d->id), .n = 2 };
+    g->items = ares_arena_calloc(&arena, 2, sizeof *g->items);
+    for (int i = 0; i < 2; i++) {
+        ares_trajectory_row *x = ares_arena_calloc(&arena, 1, sizeof *x);
+        ares_trajectory_row_init(x, g->row->prompt, g->row->prompt_len, tokens, &arena);
+        for (int32_t t = 0; t < tokens; t++) x->responses[t] = 10 * (int32_t)d->draw + t;
+        g->items[i] = (ares_trajectory){ .index = i, .cut = i == 1, .n_rows = 1, .rows = x };
+    }
+    return g;
+}
+
+static void check_begun(const ares_drawn *d, int32_t tokens)
+{
+    REQUIRE(d->begun && d->begun->n == 2);
+    const ares_trajectory_row *x = &d->begun->items[1].rows[0];
+    CHECK(d->begun->draw == d->draw && d->begun->step == 3 && d->begun->row->id == d->id);
+    CHECK(!d->begun->items[0].cut && d->begun->items[1].cut);
+    REQUIRE(x->n_tokens == tokens);
+    for (int32_t t = 0; t < tokens; t++) CHECK_EQ(x->responses[t], 10 * d->draw + t);
+}
+
+TEST(prompts_given_back_come_first_and_the_oldest_before_others)
+{
+    ares_source s, plain, loaded;
+    ares_drawn d[6], all[14], again[5];
+    ares_str saved = { 0 };
+    open_rows(ROWS, &s);
+    open_rows(ROWS, &plain);
+    open_rows(ROWS, &loaded);
+    CHECK_OK(ares_source_next(&plain, 14, &arena, all));
+    CHECK_OK(ares_source_next(&s, 6, &arena, d));
+    ares_source_give_back(&s, begun(&s, &d[4], 7));
+    ares_source_give_back(&s, begun(&s, &d[1], 3));
+    ares_source_save(&s, &saved);
+    CHECK_OK(load(&loaded, saved.data, false));
+    for (ares_source *x = &s;; x = &loaded) {            /* and the same from its saved state */
+        CHECK_OK(ares_source_next(x, 5, &arena, again)); /* no whole number of draws */
+        CHECK(again[0].draw == 1 && again[1].draw == 4 && again[2].draw == 6);
+        check_begun(&again[0], 3);
+        check_begun(&again[1], 7);
+        for (int i = 2; i < 5; i++)
+            CHECK(!again[i].begun && again[i].draw == 4 + i && again[i].id == all[4 + i].id);
+        CHECK_OK(ares_source_next(x, 5, &arena, again)); /* what the last draw had beyond it */
+        for (int i = 0; i < 5; i++)
+            CHECK(!again[i].begun && again[i].draw == 9 + i && again[i].id == all[9 + i].id);
+        if (x == &loaded) break;
+    }
+    ares_source_close(&s);
+    ares_source_close(&plain);
+    ares_source_close(&loaded);
+    ares_str_fini(&saved);
+}
+
+TEST(a_damaged_list_of_prompts_given_back_is_refused_and_changes_nothing)
+{
+    static const char head[] = "{\"prompts_drawn\":4,\"training_rows\":11,\"skipped_rows\":[],"
+                               "\"given_back\":";
+    static const struct {
+        const char *list, *message;
+    } cases[] = { { "7}", "is no list" },
+                  { "[3]}", "no draws and rows" },
+                  { "[{\"draw\":1}]}", "no draws and rows" },
+                  { "[{\"draw\":1,\"row\":-1}]}", "no draws and rows" },
+                  { "[{\"draw\":1,\"row\":11}]}", "no draws and rows" },
+                  { "[{\"draw\":1,\"row\":2,\"answers\":\"0\"}]}", "draw 1" },
+                  { "[{\"draw\":1,\"row\":2,\"answers\":\"0g\"}]}", "draw 1" },
+                  { "[{\"draw\":1,\"row\":2,\"answers\":\"00ff\"}]}", "draw 1" } };
+    ares_source s;
+    ares_drawn d[DRAW], after[DRAW];
+    ares_str saved = { 0 }, text = { 0 };
+    open_rows(ROWS, &s);
+    CHECK_OK(ares_source_next(&s, DRAW, &arena, d));
+    ares_source_give_back(&s, begun(&s, &d[1], 2));
+    ares_source_save(&s, &saved);
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        ares_str_clear(&text);
+        ares_str_addf(&text, "%s%s", head, cases[i].list);
+        CHECK_FAIL(load(&s, text.data, false), ARES_EFORMAT, cases[i].message);
+        ares_str_clear(&text);
+        ares_source_save(&s, &text);
+        CHECK_STR(text.data, saved.data);
+    }
+    /* a row that is not there any more is left out where that is asked for */
+    CHECK_OK(load(&s,
+                  "{\"prompts_drawn\":4,\"training_rows\":12,\"skipped_rows\":[],"
+                  "\"given_back\":[{\"draw\":1,\"row\":11,\"answers\":\"\"}]}",
+                  true));
+    CHECK_OK(ares_source_next(&s, DRAW, &arena, after));
+    CHECK_EQ(after[0].draw, 4);
+    ares_str_fini(&saved);
+    ares_str_fini(&text);
+    ares_source_close(&s);
 }

@@ -89,14 +89,15 @@ static int answer_in_turns(ares_trainer *t, const answer_job *job, ares_arena *a
 {
     ares_rollout_clear(t->rollout);
     for (int64_t p = 0; p < job->n_prompts; p++) {
-        ares_rng_key key = ares_rng_sub(job->key, (uint64_t)t->run.step, (uint64_t)job->draws[p]);
-        int32_t n = uneven && job->draws[p] % 2 ? job->n - 1 : job->n;
-        out[p] = (ares_group){ .draw = job->draws[p],
-                               .row = job->rows[p],
+        ares_rng_key key =
+            ares_rng_sub(job->key, (uint64_t)t->run.step, (uint64_t)job->prompts[p].draw);
+        const ares_row *row = job->prompts[p].row;
+        int32_t n = uneven && job->prompts[p].draw % 2 ? job->n - 1 : job->n;
+        out[p] = (ares_group){ .draw = job->prompts[p].draw,
+                               .row = row,
                                .n = n,
                                .items = ares_arena_calloc(a, (size_t)n, sizeof *out[p].items) };
-        for (int i = 0; i < n; i++)
-            ARES_TRY(converse(t, job->rows[p], key, i, a, &out[p].items[i]));
+        for (int i = 0; i < n; i++) ARES_TRY(converse(t, row, key, i, a, &out[p].items[i]));
     }
     return ARES_OK;
 }
@@ -167,5 +168,85 @@ TEST(groups_of_different_sizes_are_filtered_and_trained)
     }
     CHECK_NEAR(metric(&o, "filter/kept_groups"), 4, 0);
     CHECK_NEAR(metric(&o, "exact/rollout_train_max_abs"), 0, 0);
+    close_trainer(&o);
+}
+
+/* One draw of the engine's answers, of prompts that may come with some begun. */
+static ares_group *answers(opened *o, const ares_drawn *d, int64_t n)
+{
+    ares_arena *a = &o->t.batch.arena;
+    answer_prompt *prompts = ares_arena_calloc(a, (size_t)n, sizeof *prompts);
+    ares_group *out = ares_arena_calloc(a, (size_t)n, sizeof *out);
+    ares_sampling sampling;
+    answer_sampling(&o->c, &sampling);
+    for (int64_t i = 0; i < n; i++)
+        prompts[i] =
+            (answer_prompt){ ares_source_row(&o->t.run.source, d[i].id), d[i].draw, d[i].begun };
+    const answer_job job = { .n_prompts = n,
+                             .n = 4,
+                             .prompts = prompts,
+                             .sampling = &sampling,
+                             .key = ares_rng_root(1, ARES_RNG_SAMPLE) };
+    CHECK_OK(answer_engine.answer(&o->t, &job, a, out));
+    return out;
+}
+
+/* As if the engine had been told to cut answer i after `tokens` tokens. */
+static void cut(ares_trajectory *y, int32_t tokens)
+{
+    if (y->rows[0].n_tokens <= tokens) return;
+    y->rows[0].n_tokens = tokens;
+    y->cut = 1;
+}
+
+/*
+ * Answers that were cut, given back, saved and loaded go on, also in a later step, as if nothing
+ * had happened; only that their versions tell what was sampled when.
+ */
+TEST(answers_that_were_cut_go_on_to_the_same_bits)
+{
+    enum { PROMPTS = 4 };
+    opened o;
+    ares_drawn d[PROMPTS], again[PROMPTS];
+    ares_str state = { 0 };
+    const ares_json *json;
+    REQUIRE_OK(open_trainer(&o, "algorithm.adv_estimator=grpo", "worker.rollout.seed=1"));
+    ares_arena *a = &o.t.batch.arena;
+    REQUIRE_OK(ares_source_next(&o.t.run.source, PROMPTS, a, d));
+    const ares_group *whole = answers(&o, d, PROMPTS);
+    ares_group *part = answers(&o, d, PROMPTS);
+    int cuts = 0;
+    for (int g = 0; g < PROMPTS; g++) {
+        for (int i = 0; i < 4; i++) {
+            cut(&part[g].items[i], (g * 4 + i) % 3 == 2 ? 24 : g + 5 * i);
+            cuts += part[g].items[i].cut;
+        }
+        ares_source_give_back(&o.t.run.source, &part[g]);
+    }
+    CHECK(cuts > 4);
+    ares_source_save(&o.t.run.source, &state);
+    REQUIRE_OK(ares_json_parse(a, ares_str_view(&state), "state", &json));
+    REQUIRE_OK(ares_source_load(&o.t.run.source, json, false));
+    o.t.run.step += 3;
+    o.t.actor.learner.optim.updates = 5; /* said to be other weights, so that versions differ */
+    REQUIRE_OK(ares_source_next(&o.t.run.source, PROMPTS, a, again));
+    const ares_group *rest = answers(&o, again, PROMPTS);
+    for (int g = 0; g < PROMPTS; g++)
+        for (int i = 0; i < 4; i++) {
+            const ares_trajectory *x = &whole[g].items[i], *y = &rest[g].items[i];
+            const ares_trajectory_row *p = &x->rows[0], *q = &y->rows[0];
+            int32_t had = part[g].items[i].rows[0].n_tokens;
+            REQUIRE(!y->cut && y->index == i && p->n_tokens == q->n_tokens);
+            CHECK(x->stopped == y->stopped && ares_view_eq(x->response, y->response));
+            CHECK_NEAR(x->score, y->score, 0);
+            size_t n = (size_t)p->n_tokens;
+            CHECK_MEM(p->responses, q->responses, n * sizeof *p->responses);
+            CHECK_MEM(p->rollout_log_probs, q->rollout_log_probs, n * sizeof(float));
+            CHECK_MEM(p->entropies, q->entropies, n * sizeof(float));
+            CHECK_MEM(p->entropies_1, q->entropies_1, n * sizeof(float));
+            for (int32_t t = 0; t < p->n_tokens; t++)
+                CHECK_EQ(q->weight_versions[t], t < had ? 0 : 5);
+        }
+    ares_str_fini(&state);
     close_trainer(&o);
 }

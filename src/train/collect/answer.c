@@ -30,18 +30,14 @@ int answer_rows(ares_trainer *t, const answer_pass *p, int64_t at, int64_t end, 
                 ares_group **out, int64_t *count)
 {
     int64_t ranks = ares_world_size(t->run.world), rank = ares_world_rank(t->run.world), k = 0;
-    const ares_row **rows = ares_arena_alloc(arena, (size_t)(end - at + 1) * sizeof *rows);
-    int64_t *draws = ares_arena_alloc(arena, (size_t)(end - at + 1) * sizeof *draws);
-    for (int64_t i = at; i < end; i++) {
-        if (i % ranks != rank) continue;
-        rows[k] = ares_source_row(p->source, i);
-        draws[k++] = i;
-    }
+    answer_prompt *prompts = ares_arena_alloc(arena, (size_t)(end - at + 1) * sizeof *prompts);
+    for (int64_t i = at; i < end; i++)
+        if (i % ranks == rank)
+            prompts[k++] = (answer_prompt){ .row = ares_source_row(p->source, i), .draw = i };
     ares_rng_key root = ares_rng_root((uint64_t)t->run.cfg->rollout.seed, ARES_RNG_SAMPLE);
     const answer_job job = { .n_prompts = k,
                              .n = (int32_t)p->n,
-                             .rows = rows,
-                             .draws = draws,
+                             .prompts = prompts,
                              .sampling = p->sampling,
                              .key = ares_rng_sub(root, UINT64_MAX - (uint64_t)p->key, 0) };
     *out = ares_arena_calloc(arena, (size_t)k + 1, sizeof **out);

@@ -8,14 +8,19 @@
 #include "ares/data_trajectory.h"
 #include "trainer.h"
 
+typedef struct answer_prompt {
+    const ares_row *row;
+    int64_t draw; /* its number, part of the sampling key */
+    /* what was answered before: whole answers stay, those that were cut go on; NULL: nothing */
+    const ares_group *begun;
+} answer_prompt;
 typedef struct answer_job {
     int64_t n_prompts;
-    int32_t n;                   /* answers to each */
-    const ares_row *const *rows; /* [n_prompts] */
-    const int64_t *draws;        /* [n_prompts]: their numbers, part of the sampling key */
+    int32_t n;                    /* answers to each */
+    const answer_prompt *prompts; /* [n_prompts] */
     const ares_sampling *sampling;
     ares_rng_key key;
-    uint64_t attempt;      /* how often these prompts have been answered before in the step */
+    int64_t attempt;       /* how often these prompts have been answered before in the step */
     ares_metrics *metrics; /* may be NULL */
 } answer_job;
 

@@ -13,66 +13,137 @@ static void add_stop_ids(const ares_rollout_config *c, ares_arena *arena, ares_s
     s->stop_ids = ids;
 }
 
-static int queue_prompts(ares_trainer *t, const answer_job *job, const ares_sampling *sampling,
-                         ares_arena *arena, ares_group *out)
+/* What a number of the engine stands for. */
+typedef struct queued {
+    int64_t prompt;
+    const ares_trajectory *begun; /* the answer that goes on; NULL: whole answers */
+} queued;
+
+typedef struct requests {
+    ares_trainer *t;
+    const answer_job *job;
+    ares_sampling sampling;
+    ares_arena *arena;
+    ares_group *out;
+    queued *queued; /* by the engine's number, which counts from 0 */
+    int64_t n;
+} requests;
+
+static int queue(requests *r, int64_t p, const ares_request *q, const ares_trajectory *begun)
 {
-    for (int64_t p = 0; p < job->n_prompts; p++) {
-        const ares_row *row = job->rows[p];
-        ares_rng_key key =
-            ares_rng_sub(ares_rng_sub(job->key, (uint64_t)t->run.step, (uint64_t)job->draws[p]),
-                         job->attempt, 0);
-        const ares_request q = { .prompt = row->prompt,
-                                 .prompt_len = row->prompt_len,
-                                 .n = job->n,
-                                 .sampling = *sampling,
-                                 .key = key };
-        out[p] = (ares_group){ .draw = job->draws[p],
-                               .row = row,
-                               .n = job->n,
-                               .items = ares_arena_calloc(arena, (size_t)job->n + 1,
-                                                          sizeof *out[p].items) };
-        int rc = ares_rollout_add(t->rollout, &q, NULL);
-        if (rc != ARES_OK) return ares_fail_in(rc, "%s:%lld", row->file, (long long)row->line);
+    const ares_row *row = r->job->prompts[p].row;
+    int rc = ares_rollout_add(r->t->rollout, q, NULL);
+    if (rc != ARES_OK) return ares_fail_in(rc, "%s:%lld", row->file, (long long)row->line);
+    r->queued[r->n++] = (queued){ p, begun };
+    return ARES_OK;
+}
+
+static ares_request request_of(const requests *r, const ares_group *g)
+{
+    ares_rng_key of_draw = ares_rng_sub(r->job->key, (uint64_t)g->step, (uint64_t)g->draw);
+    return (ares_request){ .prompt = g->row->prompt,
+                           .prompt_len = g->row->prompt_len,
+                           .n = g->n,
+                           .sampling = r->sampling,
+                           .key = ares_rng_sub(of_draw, (uint64_t)g->attempt, 0) };
+}
+
+/* Goes on with a cut answer: its tokens are the beginning of the response. */
+static int queue_rest(requests *r, int64_t p, const ares_group *g, const ares_trajectory *begun)
+{
+    const ares_trajectory_row *x = &begun->rows[0];
+    ares_request q = request_of(r, g);
+    size_t prompt = (size_t)x->prompt_len * sizeof *x->prompt,
+           response = (size_t)x->n_tokens * sizeof *x->responses;
+    char *ids = ares_arena_alloc(r->arena, prompt + response + 1);
+    memcpy(ids, x->prompt, prompt);
+    memcpy(ids + prompt, x->responses, response);
+    q.prompt = (const int32_t *)(const void *)ids;
+    q.prompt_len = x->prompt_len + x->n_tokens;
+    q.response_len = x->n_tokens;
+    q.n = 1;
+    q.first_index = begun->index;
+    return queue(r, p, &q, begun);
+}
+
+static int queue_prompt(requests *r, int64_t p)
+{
+    const answer_prompt *prompt = &r->job->prompts[p];
+    const ares_group *begun = prompt->begun;
+    ares_group *g = &r->out[p];
+    *g = (ares_group){ .draw = prompt->draw,
+                       .step = begun ? begun->step : r->t->run.step,
+                       .attempt = begun ? begun->attempt : r->job->attempt,
+                       .row = prompt->row,
+                       .n = begun ? begun->n : r->job->n };
+    g->items = ares_arena_calloc(r->arena, (size_t)g->n + 1, sizeof *g->items);
+    if (!begun) {
+        const ares_request q = request_of(r, g);
+        return queue(r, p, &q, NULL);
+    }
+    for (int32_t i = 0; i < g->n; i++) {
+        g->items[i] = begun->items[i];
+        if (g->items[i].cut) ARES_TRY(queue_rest(r, p, g, &begun->items[i]));
     }
     return ARES_OK;
 }
 
-/* Copies what the engine holds until its next clear. */
-static void take_answer(const ares_trainer *t, const ares_completion *c, const ares_row *row,
-                        ares_arena *arena, ares_trajectory *y)
+static int queue_prompts(requests *r)
 {
-    size_t n = (size_t)c->n_tokens;
+    int64_t most = 1;
+    for (int64_t p = 0; p < r->job->n_prompts; p++)
+        most += r->job->prompts[p].begun ? r->job->prompts[p].begun->n : 1;
+    r->queued = ares_arena_alloc(r->arena, (size_t)most * sizeof *r->queued);
+    for (int64_t p = 0; p < r->job->n_prompts; p++) ARES_TRY(queue_prompt(r, p));
+    return ARES_OK;
+}
+
+/* Copies what the engine holds until its next clear, behind what the answer had before. */
+static void take_answer(const ares_trainer *t, const ares_completion *c, const ares_row *row,
+                        const ares_trajectory *begun, ares_arena *arena, ares_trajectory *y)
+{
+    const ares_trajectory_row *old = begun ? &begun->rows[0] : NULL;
+    size_t n = (size_t)c->n_tokens, had = old ? (size_t)old->n_tokens : 0;
     ares_trajectory_row *x = ares_arena_alloc(arena, sizeof *x);
-    ares_trajectory_row_init(x, row->prompt, row->prompt_len, c->n_tokens, arena);
-    memset(x->response_mask, 1, n);
-    memcpy(x->responses, c->ids, n * sizeof *c->ids);
-    memcpy(x->rollout_log_probs, c->log_probs, n * sizeof *c->log_probs);
-    memcpy(x->entropies, c->entropies, n * sizeof *c->entropies);
-    memcpy(x->entropies_1, c->entropies_1, n * sizeof *c->entropies_1);
-    for (size_t i = 0; i < n; i++) x->weight_versions[i] = (int32_t)t->actor.learner.optim.updates;
-    x->hwe_candidates = triggers_mark(t, c, arena);
-    *y = (ares_trajectory){
-        .index = c->index, .stopped = c->finish == ARES_FINISH_STOP, .n_rows = 1, .rows = x
-    };
+    ares_trajectory_row_init(x, row->prompt, row->prompt_len, (int32_t)(had + n), arena);
+    x->hwe_candidates = triggers_mark(t, c, had, arena);
+#define BEFORE(type, name, stage, doc) \
+    if (had && x->name) memcpy(x->name, old->name, had * sizeof *x->name);
+    ARES_BATCH_SAMPLED(BEFORE)
+#undef BEFORE
+    memset(x->response_mask + had, 1, n);
+    memcpy(x->responses + had, c->ids, n * sizeof *c->ids);
+    memcpy(x->rollout_log_probs + had, c->log_probs, n * sizeof *c->log_probs);
+    memcpy(x->entropies + had, c->entropies, n * sizeof *c->entropies);
+    memcpy(x->entropies_1 + had, c->entropies_1, n * sizeof *c->entropies_1);
+    for (size_t i = 0; i < n; i++)
+        x->weight_versions[had + i] = (int32_t)t->actor.learner.optim.updates;
+    *y = (ares_trajectory){ .index = c->index,
+                            .stopped = c->finish == ARES_FINISH_STOP,
+                            .cut = c->finish == ARES_FINISH_CUT,
+                            .n_rows = 1,
+                            .rows = x };
 }
 
 static int answer(ares_trainer *t, const answer_job *job, ares_arena *arena, ares_group *out)
 {
-    ares_sampling sampling = *job->sampling;
+    requests r = { .t = t, .job = job, .sampling = *job->sampling, .arena = arena, .out = out };
     ares_completion c;
     judge j;
     int64_t active = 1;
-    add_stop_ids(&t->run.cfg->rollout, arena, &sampling);
+    add_stop_ids(&t->run.cfg->rollout, arena, &r.sampling);
     ares_rollout_clear(t->rollout);
-    ARES_TRY(queue_prompts(t, job, &sampling, arena, out));
+    ARES_TRY(queue_prompts(&r));
     judge_open(&j, t, arena);
     int rc = ARES_OK;
     while (active && rc == ARES_OK) {
         rc = ares_rollout_step(t->rollout, &active);
         while (rc == ARES_OK && ares_rollout_next(t->rollout, &c)) {
-            ares_trajectory *y = &out[c.request].items[c.index];
-            take_answer(t, &c, job->rows[c.request], arena, y);
-            rc = judge_submit(&j, job->rows[c.request], y);
+            const queued *q = &r.queued[c.request];
+            const ares_row *row = job->prompts[q->prompt].row;
+            ares_trajectory *y = &out[q->prompt].items[c.index];
+            take_answer(t, &c, row, q->begun, arena, y);
+            if (!y->cut) rc = judge_submit(&j, row, y);
         }
     }
     judge_close(&j, job->metrics);

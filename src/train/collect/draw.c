@@ -6,24 +6,16 @@ static int64_t share_of(int64_t total, int64_t ranks, int64_t rank)
     return (total - rank + ranks - 1) / ranks;
 }
 
-static void open_draw(ares_arena *arena, draw *d, int64_t total, uint64_t attempt)
+static void open_draw(ares_arena *arena, draw *d, int64_t total, int64_t attempt)
 {
-    size_t n = (size_t)total + 1;
     *d = (draw){ .total = total, .attempt = attempt };
-    d->ids = ares_arena_alloc(arena, n * sizeof *d->ids);
-    d->all_draws = ares_arena_alloc(arena, n * sizeof *d->all_draws);
+    d->prompts = ares_arena_alloc(arena, ((size_t)total + 1) * sizeof *d->prompts);
 }
 
 int draw_prompts(ares_trainer *t, ares_arena *arena, int64_t total, draw *d)
 {
     open_draw(arena, d, total, 0);
-    ares_drawn *drawn = ares_arena_alloc(arena, ((size_t)total + 1) * sizeof *drawn);
-    ARES_TRY(ares_source_next(&t->run.source, total, drawn));
-    for (int64_t i = 0; i < total; i++) {
-        d->ids[i] = drawn[i].id;
-        d->all_draws[i] = drawn[i].draw;
-    }
-    return ARES_OK;
+    return ares_source_next(&t->run.source, total, arena, d->prompts);
 }
 
 void draw_again(ares_arena *arena, const bool *keep, draw *d)
@@ -33,22 +25,24 @@ void draw_again(ares_arena *arena, const bool *keep, draw *d)
     d->total = 0;
     for (int64_t g = 0; g < before.total; g++) {
         if (keep[g]) continue;
-        d->ids[d->total] = before.ids[g];
-        d->all_draws[d->total++] = before.all_draws[g];
+        d->prompts[d->total] = before.prompts[g];
+        d->prompts[d->total++].begun = NULL;
     }
 }
 
 /* Ranks take prompts in turn: nothing is known of the answers' lengths yet. */
-static void take_share(ares_trainer *t, ares_arena *arena, draw *d)
+static const answer_prompt *take_share(ares_trainer *t, ares_arena *arena, draw *d)
 {
     int64_t ranks = ares_world_size(t->run.world), rank = ares_world_rank(t->run.world);
     d->count = share_of(d->total, ranks, rank);
-    d->rows = ares_arena_alloc(arena, ((size_t)d->count + 1) * sizeof *d->rows);
-    d->draws = ares_arena_alloc(arena, ((size_t)d->count + 1) * sizeof *d->draws);
+    answer_prompt *prompts = ares_arena_alloc(arena, ((size_t)d->count + 1) * sizeof *prompts);
     for (int64_t i = 0; i < d->count; i++) {
-        d->rows[i] = ares_source_row(&t->run.source, d->ids[i * ranks + rank]);
-        d->draws[i] = d->all_draws[i * ranks + rank];
+        const ares_drawn *p = &d->prompts[i * ranks + rank];
+        prompts[i] = (answer_prompt){ .row = ares_source_row(&t->run.source, p->id),
+                                      .draw = p->draw,
+                                      .begun = p->begun };
     }
+    return prompts;
 }
 
 /* The score of the greedy answer to each prompt. */
@@ -57,9 +51,15 @@ static int answer_greedily(ares_trainer *t, ares_arena *arena, const answer_job 
     ares_sampling sampling = *job->sampling;
     answer_job greedy = *job;
     ares_group *baselines = ares_arena_calloc(arena, (size_t)d->count + 1, sizeof *baselines);
+    answer_prompt *fresh = ares_arena_alloc(arena, ((size_t)d->count + 1) * sizeof *fresh);
+    for (int64_t g = 0; g < d->count; g++) {
+        fresh[g] = job->prompts[g];
+        fresh[g].begun = NULL;
+    }
     sampling.temperature = 0;
     greedy.sampling = &sampling;
     greedy.n = 1;
+    greedy.prompts = fresh;
     ARES_TRY(t->answerer->answer(t, &greedy, arena, baselines));
     for (int64_t g = 0; g < d->count; g++) {
         d->groups[g].baseline = baselines[g].items[0].score;
@@ -71,12 +71,11 @@ static int answer_greedily(ares_trainer *t, ares_arena *arena, const answer_job 
 int draw_answer(ares_trainer *t, ares_arena *arena, draw *d, ares_metrics *m)
 {
     ares_sampling sampling;
-    take_share(t, arena, d);
+    const answer_prompt *prompts = take_share(t, arena, d);
     answer_sampling(t->run.cfg, &sampling);
     const answer_job job = { .n_prompts = d->count,
                              .n = (int32_t)t->run.cfg->rollout.n,
-                             .rows = d->rows,
-                             .draws = d->draws,
+                             .prompts = prompts,
                              .sampling = &sampling,
                              .attempt = d->attempt,
                              .key =

@@ -6,17 +6,14 @@
 
 typedef struct draw {
     int64_t total, count; /* prompts: of all ranks, of this one */
-    int64_t *ids;         /* [total] rows of the source, in the order of the draw */
-    int64_t *all_draws;   /* [total] their numbers among the prompts drawn in the run */
-    uint64_t attempt;     /* how often they have been answered before in this step */
+    ares_drawn *prompts;  /* [total] */
+    int64_t attempt;      /* how often they have been answered before in this step */
     /* this rank's share */
-    const ares_row **rows; /* [count] */
-    int64_t *draws;        /* [count] */
-    ares_group *groups;    /* [count] */
-    int64_t tokens;        /* that were written, greedy baselines included */
+    ares_group *groups; /* [count] */
+    int64_t tokens;     /* that were written, greedy baselines included */
 } draw;
 
-/* The next `total` prompts of the source: a multiple of its draw. */
+/* The next `total` prompts of the source. */
 int draw_prompts(ares_trainer *t, ares_arena *arena, int64_t total, draw *d);
 /* The prompts of a draw whose groups were not kept, to be answered once more. */
 void draw_again(ares_arena *arena, const bool *keep, draw *d);

@@ -98,7 +98,7 @@ static int gather_numbers(ares_trainer *t, rounds *r, const draw *d, ares_arena 
     r->numbers = arena_grown(arena, r->numbers, r->first[drawn], r->first[drawn + d->total],
                              sizeof *r->numbers);
     r->rows = arena_grown(arena, r->rows, drawn, drawn + d->total, sizeof *r->rows);
-    memcpy(r->rows + drawn, d->ids, (size_t)d->total * sizeof *r->rows);
+    for (int64_t g = 0; g < d->total; g++) r->rows[drawn + g] = d->prompts[g].id;
     size_t at = 0;
     for (int64_t rank = 0; rank < ranks; rank++)
         for (int64_t g = rank; g < d->total; g += ranks) {

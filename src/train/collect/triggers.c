@@ -107,12 +107,13 @@ int triggers_load(ares_trainer *t)
     return rc;
 }
 
-uint8_t *triggers_mark(const ares_trainer *t, const ares_completion *c, ares_arena *arena)
+uint8_t *triggers_mark(const ares_trainer *t, const ares_completion *c, size_t before,
+                       ares_arena *arena)
 {
     if (!t->triggers) return NULL;
     /* recorded where trigger_match asks for it */
     const int32_t *ids = c->most_likely ? c->most_likely : c->ids;
-    uint8_t *marks = ares_arena_alloc(arena, (size_t)c->n_tokens);
-    for (int32_t i = 0; i < c->n_tokens; i++) marks[i] = t->triggers[ids[i]];
+    uint8_t *marks = ares_arena_alloc(arena, before + (size_t)c->n_tokens + 1);
+    for (int32_t i = 0; i < c->n_tokens; i++) marks[before + (size_t)i] = t->triggers[ids[i]];
     return marks;
 }

@@ -7,6 +7,10 @@
 void triggers_check(ares_config *cfg, const ares_rollout_config *r);
 /* Fills t->triggers from the file, if there is one. Warns of words that are no single token. */
 int triggers_load(ares_trainer *t);
-/* The candidates among a sample's tokens, in the arena; NULL without trigger words. */
-uint8_t *triggers_mark(const ares_trainer *t, const ares_completion *c, ares_arena *arena);
+/*
+ * The candidates among a sample's tokens, in the arena, after `before` of an earlier sample that
+ * are left for the caller; NULL without trigger words.
+ */
+uint8_t *triggers_mark(const ares_trainer *t, const ares_completion *c, size_t before,
+                       ares_arena *arena);
 #endif

@@ -159,7 +159,7 @@ static int next_batch(sft_trainer *t, ares_batch *b)
     ares_batch_clear(b);
     ares_drawn *drawn = ares_arena_alloc(&b->arena, (size_t)size * sizeof *drawn);
     const sft_row **rows = ares_arena_alloc(&b->arena, (size_t)size * sizeof *rows);
-    ARES_TRY(ares_source_next(&t->run.source, size, drawn));
+    ARES_TRY(ares_source_next(&t->run.source, size, &b->arena, drawn));
     for (int64_t i = rank; i < size; i += ranks) {
         rows[b->rows] = &t->train.items[drawn[i].id];
         add_row(b, rows[b->rows]);

@@ -367,7 +367,26 @@ TEST(sizes_follow_from_the_options)
     CHECK_EQ(z.per_device, 128);
     CHECK_EQ(z.accumulation, 32);
     CHECK_EQ(z.updates, 4);
-    CHECK_NEAR(ares_train_peak_tflops("NVIDIA H200"), 989, 0);
-    CHECK_NEAR(ares_train_peak_tflops("NVIDIA H20"), 148, 0);
+}
+
+/* TFLOP/s of dense bf16 products and GB, as the makers publish them. */
+TEST(a_card_is_known_by_its_name)
+{
+    static const struct {
+        const char *name;
+        double tflops, gigabytes;
+    } cards[] = {
+        { "NVIDIA H200", 989, 141 },          { "NVIDIA H20", 148, 141 },
+        { "NVIDIA H100 80GB HBM3", 989, 96 }, { "NVIDIA H800 PCIe", 989, 94 },
+        { "NVIDIA A100-SXM4-80GB", 312, 80 }, { "NVIDIA A800-SXM4-80GB", 312, 80 },
+        { "NVIDIA L40", 181.05, 48 },         { "NVIDIA L20", 119.5, 48 },
+        { "Ascend 910B", 354, 64 },
+    };
+    for (int i = 0; i < ARES_COUNT(cards); i++) {
+        CHECK_NEAR(ares_train_peak_tflops(cards[i].name), cards[i].tflops, 0);
+        CHECK_NEAR(ares_train_card_bytes(cards[i].name), cards[i].gigabytes * 1e9, 0);
+    }
     CHECK(isinf(ares_train_peak_tflops("a card of the future")));
+    CHECK(isinf(ares_train_card_bytes("a card of the future")) &&
+          isinf(ares_train_card_bytes(NULL)));
 }

@@ -208,4 +208,5 @@ void disk_record_end(void)
     unsetenv("ARES_RECORD_ROOT");
     unsetenv("ARES_RECORD_LOG");
     unsetenv("ARES_RECORD_NO_EXCHANGE");
+    unsetenv("ARES_RECORD_SIGNAL");
 }

@@ -222,3 +222,24 @@ TEST(after_a_power_cut_at_any_instant_latest_names_a_whole_checkpoint)
     check_every_instant(d);
     disk_free(d);
 }
+
+/*
+ * The signal comes while the row of step 1 is written, when it is decided already that this step
+ * has no checkpoint: the run goes on to the next one, which has.
+ */
+TEST(a_signal_between_the_decision_to_save_and_the_next_step_loses_nothing)
+{
+    ares_str out = { 0 };
+    const char *words = e2e_train_words("run");
+    disk_record(test_file("log"), true);
+    setenv("ARES_RECORD_SIGNAL", "/metrics.jsonl 1 ", 1);
+    CHECK_EQ(e2e_program(&out,
+                         "--config '%s' trainer.logger=[file] trainer.max_steps=6 "
+                         "trainer.save_freq=5 trainer.save_minutes=null",
+                         words),
+             130);
+    disk_record_end();
+    CHECK_CONTAINS(out.data, "stopped by signal 2 after step 2 of 6");
+    CHECK(ares_file_exists(test_file("run/checkpoints/rolling_000002/state.json")));
+    ares_str_fini(&out);
+}

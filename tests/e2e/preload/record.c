@@ -2,7 +2,8 @@
  * A library for LD_PRELOAD. Each call of a program that changes a file in the folder
  * ARES_RECORD_ROOT is written to the file ARES_RECORD_LOG after it succeeded, one per line, in
  * order; tests/e2e/disk.c reads the lines. With ARES_RECORD_NO_EXCHANGE set, two names cannot be
- * exchanged, as on file systems without RENAME_EXCHANGE.
+ * exchanged, as on file systems without RENAME_EXCHANGE. After the first line that contains the
+ * text of ARES_RECORD_SIGNAL, the program gets the signal SIGINT.
  *
  *   make DIR    open FILE (for writing)    empty FILE (its length was set)    write FILE LINES TEXT
  *   sync PATH   rename FROM TO             exchange ONE OTHER                 remove PATH
@@ -13,6 +14,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,6 +59,12 @@ static void record(const char *format, ...)
         log = (int)syscall(SYS_openat, AT_FDCWD, file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC,
                            0644);
     if (syscall(SYS_write, log, line, (size_t)n) != n) abort();
+    const char *signal_after = getenv("ARES_RECORD_SIGNAL");
+    static int signalled;
+    if (signal_after && !signalled && strstr(line, signal_after)) {
+        signalled = 1;
+        kill(getpid(), SIGINT);
+    }
     errno = kept;
 }
 

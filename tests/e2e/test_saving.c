@@ -461,6 +461,16 @@ TEST(a_rolling_checkpoint_has_what_save_model_only_leaves_out)
     ares_str_fini(&out);
 }
 
+TEST(a_checkpoint_has_the_tokenizer_of_the_model_that_it_began_with)
+{
+    CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=1", e2e_train_words("run")), 0);
+    CHECK_EQ(test_shell(NULL,
+                        "cd '%s' && test -e tokenizer.json && for file in tokenizer*; do cmp "
+                        "\"$file\" '%s/checkpoints/step_000001/model/'\"$file\" || exit 1; done",
+                        e2e_model(), test_file("run")),
+             0);
+}
+
 /* ------------------------------------------------------------------ what validation judges */
 #define VALIDATED "trainer.max_steps=10 data.val_files='%s' data.val_batch_size=7"
 

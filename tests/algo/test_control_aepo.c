@@ -1140,6 +1140,11 @@ TEST(an_empty_batch_a_missing_judge_and_a_broken_entropy_are_named)
     one_prompt(&b, 0, 1, h, 3);
     b.entropies[4] = INFINITY;
     CHECK_FAIL(s.c->observe(s.state, &b, NULL), ARES_ENUMERIC, "row 1, token 1");
+    const ares_row without_id = { .id = 0 };
+    b.samples[1].row = &without_id;
+    b.hwe = NULL;
+    b.window_entropies = NULL;
+    CHECK_FAIL(s.c->observe(s.state, &b, NULL), ARES_ESTATE, "row 1 has no global_id");
     b.entropies = NULL;
     b.hwe = NULL;
     b.window_entropies = NULL;

@@ -192,6 +192,15 @@ TEST(vapor_sums_what_its_completions_and_their_tokens_give)
     CHECK_NEAR(p.term, exp(0.5 * 0.25), 1e-12);
 }
 
+static void check_metric(const ares_metrics *m, const char *section, const char *name, double want)
+{
+    char key[60];
+    double value = NAN;
+    snprintf(key, sizeof key, "%s/%s", section, name);
+    ares_metrics_get(m, key, &value);
+    CHECK_MSG(value == want, "%s is %g, expected %g", key, value, want);
+}
+
 TEST(metrics_of_vapor_are_means_of_its_sums)
 {
     static const ares_vapor_config cfg = { .kl_coef = 0.5 };
@@ -237,13 +246,8 @@ TEST(metrics_of_vapor_are_means_of_its_sums)
     ares_metrics *m = ares_metrics_new();
     ares_vapor_metrics(&cfg, &s, m);
     CHECK_EQ(ares_metrics_count(m), ARES_COUNT(want));
-    for (int i = 0; i < ARES_COUNT(want); i++) {
-        char name[60];
-        double value = NAN;
-        snprintf(name, sizeof name, "vapor/%s", want[i].name);
-        ares_metrics_get(m, name, &value);
-        CHECK_MSG(value == want[i].value, "%s is %g, expected %g", name, value, want[i].value);
-    }
+    for (int i = 0; i < ARES_COUNT(want); i++)
+        check_metric(m, "vapor", want[i].name, want[i].value);
     ares_metrics_free(m);
 }
 
@@ -512,6 +516,58 @@ TEST(a_pass_counts_bins_estimators_and_entropies_of_right_and_wrong_answers)
     CHECK_NEAR(s.sums.entropy_wrong / s.sums.tokens_wrong, 3, 0);
     CHECK(s.sums.tokens_right + s.sums.tokens_wrong < s.sums.tokens);
     ares_batch_fini(&s.b);
+}
+
+TEST(metrics_of_a_loss_are_means_of_its_sums)
+{
+    const ares_loss_sums s = { .kl_tokens = 4,
+                               .kl_clamped = 1,
+                               .tokens = 8,
+                               .clip_high = 1,
+                               .clip_low = 2,
+                               .neg_log_ratio = 3,
+                               .k2 = 4,
+                               .k3 = 5,
+                               .ratio = 6,
+                               .ratio_clipped = 7,
+                               .ratio_off = 9,
+                               .loss_abs = 10,
+                               .saturated = 11,
+                               .weight = 12,
+                               .weight_cut = 3,
+                               .weight_tokens = 16,
+                               .entropy_right = 3,
+                               .tokens_right = 2,
+                               .entropy_wrong = 7,
+                               .tokens_wrong = 4,
+                               .ratio_min = 0.5,
+                               .ratio_max = 2 };
+    static const struct {
+        const char *name;
+        double value;
+    } want[] = { { "entropy_correct", 1.5 },
+                 { "entropy_wrong", 1.75 },
+                 { "kl_clamped_frac", 0.25 },
+                 { "policy_loss_abs", 1.25 },
+                 { "pg_clipfrac_higher", 0.125 },
+                 { "pg_clipfrac_lower", 0.25 },
+                 { "ppo_kl", 0.375 },
+                 { "ppo_kl_k2", 0.5 },
+                 { "ppo_kl_k3", 0.625 },
+                 { "ratio_mean", 0.75 },
+                 { "ratio_max", 2 },
+                 { "ratio_min", 0.5 },
+                 { "clipped_ratio", 0.875 },
+                 { "ratio_abs", 1.125 },
+                 { "ratio_saturated", 1.375 },
+                 { "rollout_is_mean", 0.75 },
+                 { "rollout_is_cut_frac", 0.1875 } };
+    ares_metrics *m = ares_metrics_new();
+    ares_loss_metrics(&s, m);
+    CHECK_EQ(ares_metrics_count(m), ARES_COUNT(want));
+    for (int i = 0; i < ARES_COUNT(want); i++)
+        check_metric(m, "actor", want[i].name, want[i].value);
+    ares_metrics_free(m);
 }
 
 /* ---------------------------------------------------------------- VAPOR */

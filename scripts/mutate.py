@@ -319,6 +319,7 @@ class Tree:
         self.saved, self.tmp = f"{self.root}/saved", f"{self.root}/tmp"
         self.jobs = max(1, (os.cpu_count() or 1) // args.jobs)
         self.sandbox = sandbox(None if args.no_sandbox else self.root)
+        self.parts = sorted(args.e2e or [])  # of the names of test_e2e's tests; none: all of them
         self.process = None
         self.stopped = False
 
@@ -529,6 +530,7 @@ class Tree:
                 self.baseline = json.load(file)
         for program in programs:
             key = digest(f"{self.build}/{program}") + digest(f"{self.build}/ares-train")
+            key = " ".join([key, *self.parts])
             if self.baseline.get(program, {}).get("key") != key:
                 self.baseline[program] = dict(self.measured(program), key=key)
                 with open(kept, "w", encoding="utf-8") as file:
@@ -556,6 +558,7 @@ class Tree:
 
     def run(self, program, limit, names=(), ignored=()):
         """Until a test fails, or takes more seconds than limit(number of tests before it)."""
+        names = names or self.parts
         tests, output, rest, forgiven = [], [], b"", 0
         environment = {k: v for k, v in os.environ.items() if k != "CI"}
         shutil.rmtree(self.tmp, ignore_errors=True)
@@ -687,8 +690,9 @@ class Run:
     those before it cannot fill the sample, so that any number of trees accepts the same ones.
     """
 
-    def __init__(self, order, quota, results, commit, wave):
+    def __init__(self, order, quota, results, commit, wave, not_all):
         self.quota, self.results, self.commit, self.wave = quota, results, commit, wave
+        self.not_all = not_all  # whether tests are left that the survivors do not meet
         self.left = {room: collections.deque(c) for room, c in order.items()}
         self.accepted, self.trying = collections.Counter(), collections.Counter()
         self.changed = threading.Condition()
@@ -728,7 +732,7 @@ class Run:
     def finish(self, c, result):
         with self.changed:
             result["commit"] = self.commit
-            result["open"] = self.wave is near and result["status"] == "survived"
+            result["open"] = self.not_all and result["status"] == "survived"
             self.results[c.id] = result
             with open(RESULTS, "a", encoding="utf-8") as file:
                 file.write(json.dumps(result) + "\n")
@@ -754,14 +758,17 @@ class Run:
 
 def run(args, order, quota, results, reasons):
     """Every mutant of the sample meets the fast programs; then those that are left meet test_e2e."""
-    run_wave(args, order, quota, results, near)
+    if not args.e2e:
+        run_wave(args, order, quota, results, near)
     if args.quick:
         return
     left = {
         room: [
             c
             for c, r in mutants
-            if r["status"] == "survived" and r.get("open") and c.id not in reasons
+            if r["status"] == "survived"
+            and (r.get("open") or args.only)
+            and c.id not in reasons
         ]
         for room, mutants, _ in sampled(order, quota, results)
     }
@@ -776,7 +783,7 @@ def run_wave(args, order, quota, results, wave):
     commit = subprocess.run(
         ["git", "describe", "--always", "--dirty"], check=True, stdout=subprocess.PIPE, text=True
     ).stdout.strip()
-    job = Run(order, quota, results, commit, wave)
+    job = Run(order, quota, results, commit, wave, wave is near or bool(args.e2e))
     programs = list(dict.fromkeys(p for room in order if quota[room] for p in wave(room)))
     trees = [Tree(i + 1, args) for i in range(args.jobs)]
     for tree in trees:
@@ -821,7 +828,7 @@ def of_line(args, order, results):
     ((room, part),) = found.items()
     met = [c for c in part if results.get(c.id, {}).get("status") in ("killed", "survived")]
     part = part if args.count or not met else met
-    for c in part:
+    for c in [] if args.e2e else part:
         results.pop(c.id, None)
     return {room: part}, {room: args.count or len(met) or 1}
 
@@ -836,10 +843,13 @@ def arguments():
     for name in ("again", "fresh", "quick", "no-sandbox", "list-survivors", "table"):
         parser.add_argument(f"--{name}", action="store_true")
     parser.add_argument("--only", metavar="FILE:LINE")
+    parser.add_argument("--e2e", metavar="PART", action="append")
     args = parser.parse_args()
     for name in ("count", "jobs"):
         if getattr(args, name) is not None and getattr(args, name) < 1:
             parser.error(f"--{name} = {getattr(args, name)}: too small; give 1 or more")
+    if args.e2e and (args.again or args.quick):
+        parser.error("--e2e: meets survivors as they are; leave --again and --quick out")
     return args
 
 

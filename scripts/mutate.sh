@@ -13,6 +13,8 @@
 #       --fresh     forget all results: after the source has changed
 #       --no-sandbox  where the kernel lets nobody make namespaces: mutants then run with all your rights
 #   scripts/mutate.sh --only FILE:LINE [--count N]   the sampled mutants of a line again; where there are none, the first N (1)
+#       --e2e PART  here or above: survivors meet only the tests of test_e2e with PART in their names, which may stand several
+#           times; those that these do not kill stay open
 #   scripts/mutate.sh --list-survivors [--room ROOM] every survivor as a diff, in the form of tests/mutants_equivalent.txt
 #   scripts/mutate.sh --table                        the table of what is done so far
 #
@@ -26,7 +28,7 @@ venv=build-mutate/venv
 fail() { echo "mutate: $*" >&2; exit 1; }
 
 case " $* " in
-*" -h "* | *" --help "*) sed -n '2,20s/^# \{0,1\}//p' "$0"; exit 0 ;;
+*" -h "* | *" --help "*) sed -n '2,22s/^# \{0,1\}//p' "$0"; exit 0 ;;
 esac
 for tool in git cmake ninja python3; do
     command -v "$tool" >/dev/null || fail "$tool: not found; scripts/setup.sh installs what the build needs"

@@ -369,6 +369,25 @@ TEST(sizes_follow_from_the_options)
     CHECK_EQ(z.updates, 4);
 }
 
+/* Qwen2.5-7B: 6 operations per token and weight, 12 per pair of tokens, head and its width. */
+TEST(operations_are_counted_from_the_sizes_of_the_model)
+{
+    ares_flops_config c = { .hidden = 3584,
+                            .vocab = 152064,
+                            .layers = 28,
+                            .heads = 28,
+                            .kv_heads = 4,
+                            .intermediate = 18944 };
+    double weights = 7615283200;
+    CHECK_NEAR(ares_train_tflops(&c, 1000, 0, 1), 6 * weights * 1e3 / 1e12, 1e-9);
+    CHECK_NEAR(ares_train_tflops(&c, 1000, 5e5, 2),
+               (6 * weights * 1e3 + 12.0 * 128 * 28 * 28 * 5e5) / 2 / 1e12, 1e-9);
+    c.head_dim = 64; /* half of the products of attention with weights, and of those of pairs */
+    weights -= 28 * 3584.0 * (2 * 28 + 2 * 4) * 64;
+    CHECK_NEAR(ares_train_tflops(&c, 1000, 5e5, 1),
+               (6 * weights * 1e3 + 12.0 * 64 * 28 * 28 * 5e5) / 1e12, 1e-9);
+}
+
 /* TFLOP/s of dense bf16 products and GB, as the makers publish them. */
 TEST(a_card_is_known_by_its_name)
 {

@@ -57,6 +57,27 @@ TEST(a_group_of_equal_scores_gets_exactly_zero)
     }
 }
 
+/* The deviations of the groups are 1 and 2; the larger one's advantages stay almost as they are. */
+TEST(soft_reweighting_scales_a_group_by_its_deviation_over_the_largest_one)
+{
+    ares_algorithm_config cfg = { .norm_adv_by_std_in_grpo = true, .gamma = 1, .lam = 1 };
+    ares_batch plain, weighed;
+    static const float scores[] = { 1, 2, 3, 2, 4, 6 };
+    make_batch(&plain, 2, 3, lengths, ARES_COUNT(lengths));
+    put_scores(&plain, scores);
+    make_batch(&weighed, 2, 3, lengths, ARES_COUNT(lengths));
+    put_scores(&weighed, scores);
+    CHECK_OK(ares_adv_find("grpo")->compute(&cfg, NULL, &plain));
+    cfg.soft_advantage_reweight = true;
+    CHECK_OK(ares_adv_find("grpo")->compute(&cfg, NULL, &weighed));
+    for (int64_t r = 0; r < plain.rows; r++)
+        for (int64_t t = plain.row_start[r]; t < plain.row_start[r + 1]; t++)
+            CHECK_NEAR(weighed.advantages[t],
+                       (double)plain.advantages[t] * (r < 3 ? 1 : 2) / (2 + 1e-6), 2e-7);
+    ares_batch_fini(&plain);
+    ares_batch_fini(&weighed);
+}
+
 TEST(without_the_division_advantages_are_distances_from_the_mean)
 {
     ares_batch b;

@@ -570,6 +570,12 @@ TEST(metrics_of_a_loss_are_means_of_its_sums)
     ares_metrics_free(m);
 }
 
+TEST(bins_of_log_ratios_have_even_edges_from_minus_2_to_2)
+{
+    for (int i = 0; i <= ARES_LOSS_BINS; i++)
+        CHECK_NEAR(ares_loss_bin_edge(i), -2 + 4.0 * i / ARES_LOSS_BINS, 0);
+}
+
 /* ---------------------------------------------------------------- VAPOR */
 
 TEST(a_span_that_is_no_number_is_neutral_and_counted)

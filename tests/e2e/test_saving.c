@@ -211,6 +211,8 @@ static void check_three_in_a_row(const char *ranks, const char *how, const char 
     CHECK_EQ(e2e_program(&out, "%s %s trainer.max_steps=10", ranks, words), 1);
     snprintf(metric, sizeof metric, "%s: step 7: 3 updates in a row were left out", who);
     CHECK_CONTAINS(out.data, metric);
+    CHECK_CONTAINS(out.data,
+                   "or begin from an earlier checkpoint with trainer.load_checkpoint_path");
     CHECK(exists_in("run", "checkpoints/rolling_000007/optimizer.safetensors"));
     CHECK_EQ(rows_of("run"), 7);
     snprintf(metric, sizeof metric, "%s/skipped_updates", who);

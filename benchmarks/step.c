@@ -268,7 +268,7 @@ static int update(const options *o)
         }
         ARES_PUT(&b, old_log_probs);
         double t = ares_now_s();
-        ARES_TRY(ares_actor_update(&a, &b, metrics));
+        ARES_TRY(ares_actor_update(&a, &b, NULL, metrics));
         t = ares_now_s() - t;
         if (k) keep(&all, (double)(o->rows * o->tokens) / t, true);
     }
@@ -321,15 +321,16 @@ static int grpo_step(const options *o, ares_model *m, ares_rollout *r, ares_refe
         if (i % o->samples == 0) ares_batch_begin_group(b);
         ares_sample row = { .draw = i / o->samples,
                             .prompt = prompts[i / o->samples],
-                            .prompt_len = (int32_t)o->prompt,
-                            .token_exact = true,
-                            .weight_version = a->learner.optim.updates };
+                            .prompt_len = (int32_t)o->prompt };
         ares_batch_add_row(b, &row, all[i].n_tokens);
     }
     ARES_PUT(b, responses);
     ARES_PUT(b, response_mask);
     ARES_PUT(b, rollout_log_probs);
+    ARES_PUT(b, weight_versions);
     ARES_PUT(b, token_level_rewards);
+    for (int64_t t = 0; t < b->tokens; t++)
+        b->weight_versions[t] = (int32_t)a->learner.optim.updates;
     for (int64_t i = 0; i < b->rows; i++) {
         memcpy(b->responses + b->row_start[i], all[i].ids,
                (size_t)all[i].n_tokens * sizeof(int32_t));
@@ -340,9 +341,9 @@ static int grpo_step(const options *o, ares_model *m, ares_rollout *r, ares_refe
             (float)ares_rng_uniform(ares_rng_root(2, ARES_RNG_TEST), (uint64_t)i);
     }
     ARES_TRY(ares_actor_log_probs(a, b));
-    if (ref) ARES_TRY(ares_reference_log_probs(ref, b));
+    if (ref) ARES_TRY(ares_reference_log_probs(ref, a->cfg->rollout.temperature, b));
     ARES_TRY(ares_adv_find("grpo")->compute(&a->cfg->algorithm, NULL, b));
-    int rc = ares_actor_update(a, b, metrics);
+    int rc = ares_actor_update(a, b, NULL, metrics);
     double exact = -1;
     ares_metrics_get(metrics, "exact/rollout_train_max_abs", &exact);
     if (rc == ARES_OK && exact != 0)

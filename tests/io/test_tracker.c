@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <unistd.h>
 
 /* ---------------------------------------------------------------- tests */
 
@@ -60,6 +61,19 @@ TEST(an_event_file_that_cannot_be_made_is_named_with_the_reason)
     CHECK_FAIL(ares_tracker_open(dir.data, 0, true, &t), ARES_EIO, "File name too long");
     CHECK_CONTAINS(ares_error_message(), "/events.out.tfevents.");
     ares_str_fini(&dir);
+}
+
+/* A disk may report what it could not write as late as at the end: here the file is gone already.
+ */
+TEST(an_event_file_that_cannot_be_closed_is_named)
+{
+    ares_tracker *t;
+    int next = dup(STDIN_FILENO); /* metrics.jsonl takes this descriptor, the event file the next */
+    REQUIRE(next >= 0 && close(next) == 0);
+    REQUIRE_OK(ares_tracker_open(test_dir(), 0, true, &t));
+    CHECK(close(next + 1) == 0);
+    CHECK_FAIL(ares_tracker_close(t), ARES_EIO, "Bad file descriptor");
+    CHECK_CONTAINS(ares_error_message(), "/events.out.tfevents.");
 }
 
 TEST(a_resumed_run_cuts_the_steps_it_repeats)

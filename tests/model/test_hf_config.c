@@ -142,6 +142,10 @@ TEST(layers_that_slide_come_after_those_that_do_not)
     (void)snprintf(to, sizeof to, "%s, \"layer_types\": [\"full_attention\"]", from);
     CHECK_FAIL(read_with("qwen2_window", from, to, &c), ARES_EFORMAT,
                "'layer_types' has 1 entries for 2 layers");
+    REQUIRE_OK(read_with("qwen2_window", from, "\"max_window_layers\": 0", &c));
+    CHECK_EQ(c.window_from_layer, 0);
+    CHECK_FAIL(read_with("qwen2_window", from, "\"max_window_layers\": -1", &c), ARES_EFORMAT,
+               "'max_window_layers' = -1 is out of range");
 }
 
 TEST(the_length_that_a_rope_was_made_for_has_its_bounds)

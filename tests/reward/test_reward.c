@@ -176,7 +176,10 @@ TEST(entries_that_make_no_sense_are_faults_of_the_configuration)
     check_config_refused("[{name: format, pattern: '('}]", "missing closing parenthesis");
     check_config_refused("[{function: 'x.so'}]", "write FILE.so:SYMBOL");
     check_config_refused("[{function: '/none/x.so:f'}]", "no such file");
-    check_config_refused("[{function: '/none/x.so:f', command: [x]}]", "exclude each other");
+    check_config_refused("[{function: '/none/x.so:f', command: [x]}]",
+                         "worker.reward.rewards.0 = {function: ");
+    check_config_refused("[{function: '/none/x.so:f', command: [x]}]",
+                         "...: function and command exclude each other");
     check_config_refused("[{command: [x], timeout_s: 0}]", "timeout_s");
     check_config_refused("[{command: [x], memory_mb: 1}]", "memory_mb");
 }

@@ -124,3 +124,17 @@ TEST(masked_moments_are_those_of_the_reference)
     REQUIRE_OK(ares_masked_whiten(NULL, y, none, 8));
     for (int i = 0; i < 8; i++) CHECK(y[i] == 0);
 }
+
+/* 1 - C(wrong, k) / C(n, k), the chance that k of n answers hold a right one. */
+TEST(the_chance_of_a_right_answer_among_k_is_that_of_drawing_without_replacement)
+{
+    static const struct {
+        int64_t n, correct, k;
+        double chance;
+    } cases[] = { { 4, 1, 1, 0.25 }, { 4, 1, 2, 0.5 }, { 5, 2, 2, 0.7 }, { 4, 0, 1, 0 },
+                  { 4, 0, 3, 0 },    { 4, 4, 1, 1 },   { 4, 2, 3, 1 },   { 6, 3, 3, 0.95 },
+                  { 8, 1, 8, 1 },    { 1, 0, 1, 0 },   { 16, 1, 8, 0.5 } };
+    for (int i = 0; i < ARES_COUNT(cases); i++)
+        CHECK_NEAR(ares_pass_at_k(cases[i].n, cases[i].correct, cases[i].k), cases[i].chance,
+                   1e-15);
+}

@@ -1,0 +1,120 @@
+/* Environments and their episodes: what happens around a type's own steps. */
+#include "ares/env.h"
+
+#include <string.h>
+#include <strings.h>
+
+/* ---------------- rewards */
+ares_env_reward ares_env_reward_sum(ares_env_reward a, ares_env_reward b)
+{
+    return (ares_env_reward){ a.value + b.value, a.integer && b.integer };
+}
+
+void ares_env_reward_write(ares_str *out, ares_env_reward reward)
+{
+    if (reward.integer) ares_str_addf(out, "%.0f", reward.value);
+    else ares_str_add_double(out, reward.value);
+}
+
+void ares_env_tell(ares_env_outcome *o, const char *name, double value)
+{
+    int i = 0;
+    while (i < o->n_info && strcmp(o->info[i].name, name) != 0) i++;
+    if (i == ARES_ENV_INFO) return; /* metrics of a step end here */
+    if (i == o->n_info) o->n_info++;
+    o->info[i] = (ares_env_info){ name, value };
+}
+
+/* ---------------- environments */
+int ares_env_init(ares_env *e, const ares_env_definition *d)
+{
+    *e = (ares_env){ .definition = d };
+    return d->type->open(d->options, d->shared, &e->state);
+}
+
+void ares_env_fini(ares_env *e)
+{
+    if (e->state) e->definition->type->close(e->state);
+    *e = (ares_env){ 0 };
+}
+
+int ares_env_reset(ares_env *e, const ares_env_start *start)
+{
+    *e = (ares_env){ .definition = e->definition, .state = e->state, .reward.integer = true };
+    return e->definition->type->reset(e->state, start);
+}
+
+void ares_env_render(const ares_env *e, ares_str *out)
+{
+    e->definition->type->render(e->state, out);
+}
+
+const char *const *ares_env_actions(const ares_env *e, int *n)
+{
+    const ares_env_type *type = e->definition->type;
+    *n = type->n_actions;
+    if (type->action_names) return type->action_names;
+    return type->actions ? type->actions(e->state, n) : NULL;
+}
+
+int64_t ares_env_actions_left(const ares_env *e)
+{
+    return e->definition->texts.max_actions - e->num_actions;
+}
+
+uint64_t ares_env_seed(uint64_t base, int64_t round, int64_t groups, int64_t group)
+{
+    return base + (uint64_t)(round * groups + group);
+}
+
+/* ---------------- a turn */
+int ares_env_find_action(const char *const *names, int n, ares_view action)
+{
+    for (int i = 0; i < n; i++)
+        if (strlen(names[i]) == action.len && strncasecmp(names[i], action.data, action.len) == 0)
+            return i;
+    return -1;
+}
+
+/* One step; the turn's outcome takes it in. */
+static int take(ares_env *e, ares_env_action action, ares_env_turn *turn)
+{
+    ares_env_outcome step = { 0 }, *whole = &turn->outcome;
+    ARES_TRY(e->definition->type->step(e->state, action, &step));
+    e->num_actions++;
+    turn->executed++;
+    whole->reward = ares_env_reward_sum(whole->reward, step.reward);
+    whole->done = step.done;
+    whole->success = step.success;
+    for (int i = 0; i < step.n_info; i++)
+        ares_env_tell(whole, step.info[i].name, step.info[i].value);
+    return ARES_OK;
+}
+
+int ares_env_act(ares_env *e, const ares_view *actions, int n, double format_penalty,
+                 ares_env_turn *turn)
+{
+    int n_names, known = 0;
+    const char *const *names = ares_env_actions(e, &n_names);
+    ARES_ASSERT(!ares_env_over(e));
+    *turn = (ares_env_turn){ .outcome.reward.integer = true };
+    for (int i = 0; i < n; i++) {
+        int id = names ? ares_env_find_action(names, n_names, actions[i]) : -1;
+        if (names && id < 0) continue;
+        known++;
+        if (turn->outcome.done || ares_env_actions_left(e) <= 0) continue;
+        ares_view text = names ? ares_view_of(names[id]) : actions[i];
+        ARES_TRY(take(e, (ares_env_action){ id, text }, turn));
+    }
+    if (known < n || !known) turn->penalty = format_penalty;
+    e->no_valid_action = !known;
+    if (!known) ares_env_tell(&turn->outcome, "manager_invalid_action", 1);
+    e->turns++;
+    e->reward = ares_env_reward_sum(e->reward, turn->outcome.reward);
+    e->penalty += turn->penalty;
+    if (turn->outcome.done) {
+        e->terminated = true;
+        e->truncated = !turn->outcome.success;
+    } else if (ares_env_actions_left(e) <= 0) e->terminated = e->truncated = true;
+    return ARES_OK;
+}

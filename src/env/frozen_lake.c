@@ -1,0 +1,237 @@
+/*
+ * `frozen_lake`: walk over ice to the goal. Transitions are Gymnasium's with `success_rate`; maps,
+ * with start and goal anywhere, are RAGEN's (docs/environments.md#frozenlake).
+ */
+#include "frozen_lake.h"
+
+#include <string.h>
+
+#include "ares/core_streams.h"
+#include "ares/env.h"
+#include "board.h"
+
+#define FROZEN_LAKE_OPTIONS(X)                                                                     \
+    X(i64, size, "size", "4", "[2,32]", "rows and columns")                                        \
+    X(f64, p, "p", "0.9", "[0,1]", "probability that a cell is frozen and no hole")                \
+    X(flag, is_slippery, "is_slippery", "true", "", "false: every move goes where it is meant")    \
+    X(f64, success_rate, "success_rate", "0.8", "[0,1]",                                           \
+      "probability that a move goes where it is meant; else it turns left or right, either alike") \
+    X(flag, shared_noise, "shared_noise", "true", "",                                              \
+      "step k slips alike in every environment with the same seed, so in a whole group; false: "   \
+      "each environment of a step slips by itself")                                                \
+    X(choice, format, "observation_format", "grid", BOARD_FORMATS, BOARD_FORMAT_DOC)
+ARES_OPTION_STRUCT(frozen_lake_options, FROZEN_LAKE_OPTIONS);
+static ARES_OPTION_TABLE(frozen_lake_table, frozen_lake_options, FROZEN_LAKE_OPTIONS);
+
+enum { BOARDS = 10000 };
+enum { LEFT, DOWN, RIGHT, UP };
+static const char *const actions[] = { "Left", "Down", "Right", "Up" };
+
+typedef struct frozen_lake {
+    const frozen_lake_options *o;
+    frozen_lake_map map;
+    ares_pcg64 noise;
+    const double *draws; /* of a test, in place of the noise */
+    int player;
+} frozen_lake;
+
+/* The cell beside a cell; at the border, the cell itself. */
+static int moved(int size, int cell, int direction)
+{
+    int row = cell / size, col = cell % size;
+    if (direction == LEFT) col = ARES_MAX(col - 1, 0);
+    if (direction == DOWN) row = ARES_MIN(row + 1, size - 1);
+    if (direction == RIGHT) col = ARES_MIN(col + 1, size - 1);
+    if (direction == UP) row = ARES_MAX(row - 1, 0);
+    return row * size + col;
+}
+
+/* ---------------- maps */
+static bool has_way(const frozen_lake_map *m)
+{
+    int queue[FROZEN_LAKE_CELLS], n = 0;
+    bool seen[FROZEN_LAKE_CELLS] = { false };
+    queue[n++] = m->start;
+    seen[m->start] = true;
+    for (int i = 0; i < n; i++) {
+        if (m->cell[queue[i]] == 'G') return true;
+        for (int d = LEFT; d <= UP; d++) {
+            int there = moved(m->size, queue[i], d);
+            if (seen[there] || m->cell[there] == 'H') continue;
+            seen[there] = true;
+            queue[n++] = there;
+        }
+    }
+    return false;
+}
+
+int frozen_lake_map_make(uint64_t seed, int size, double p, frozen_lake_map *m)
+{
+    ares_pcg64 s;
+    double frozen = p / (p + (1 - p)); /* as numpy's choice divides its cumulative sum */
+    uint32_t n = (uint32_t)size;
+    ares_pcg64_seed(&s, seed);
+    m->size = size;
+    for (m->boards = 1; m->boards <= BOARDS; m->boards++) {
+        for (int i = 0; i < size * size; i++)
+            m->cell[i] = ares_pcg64_random(&s) < frozen ? 'F' : 'H';
+        uint32_t row = ares_pcg64_below(&s, n), col = ares_pcg64_below(&s, n);
+        m->start = (int)(row * n + col);
+        row = ares_pcg64_below(&s, n);
+        col = ares_pcg64_below(&s, n);
+        int goal = (int)(row * n + col);
+        if (goal == m->start) continue;
+        m->cell[m->start] = 'S';
+        m->cell[goal] = 'G';
+        if (has_way(m)) return ARES_OK;
+    }
+    return ares_fail(ARES_ELIMIT,
+                     "env: frozen_lake: seed %llu: none of %d boards of size %d has a way to the "
+                     "goal; raise p (now %g)",
+                     (unsigned long long)seed, BOARDS, size, p);
+}
+
+/* ---------------- episodes */
+static int open_lake(const void *options, const void *shared, void **env)
+{
+    (void)shared;
+    frozen_lake *f = *env = ares_calloc(1, sizeof *f);
+    f->o = options;
+    return ARES_OK;
+}
+
+void frozen_lake_enter(void *env, const frozen_lake_map *map, const double *draws)
+{
+    frozen_lake *f = env;
+    if (map != &f->map) f->map = *map;
+    f->player = map->start;
+    f->draws = draws;
+}
+
+const frozen_lake_map *frozen_lake_map_of(const void *env)
+{
+    return &((const frozen_lake *)env)->map;
+}
+
+int frozen_lake_player(const void *env)
+{
+    return ((const frozen_lake *)env)->player;
+}
+
+static int reset(void *env, const ares_env_start *start)
+{
+    frozen_lake *f = env;
+    ARES_TRY(frozen_lake_map_make(start->seed, (int)f->o->size, f->o->p, &f->map));
+    frozen_lake_enter(f, &f->map, NULL);
+    if (f->o->shared_noise) ares_pcg64_seed(&f->noise, start->seed);
+    else ares_pcg64_seed_pair(&f->noise, start->seed, (uint64_t)start->id);
+    ares_pcg64_random(&f->noise); /* Gymnasium draws the start from its only cell */
+    return ARES_OK;
+}
+
+static bool is_end(char cell)
+{
+    return cell == 'G' || cell == 'H';
+}
+
+int frozen_lake_outcomes(const void *env, int cell, int action, frozen_lake_outcome out[3])
+{
+    const frozen_lake *f = env;
+    double s = f->o->success_rate, aside = (1 - s) / 2;
+    bool over = is_end(f->map.cell[cell]), certain = over || !f->o->is_slippery;
+    for (int i = 0; i < 3; i++) {
+        int turned = certain ? action : (action + 3 + i) % 4,
+            there = over ? cell : moved(f->map.size, cell, turned);
+        out[i] = (frozen_lake_outcome){ certain  ? 1
+                                        : i == 1 ? s
+                                                 : aside,
+                                        there, !over && f->map.cell[there] == 'G' };
+    }
+    return certain ? 1 : 3;
+}
+
+static int step(void *env, ares_env_action action, ares_env_outcome *out)
+{
+    frozen_lake *f = env;
+    frozen_lake_outcome way[3];
+    int n = frozen_lake_outcomes(f, f->player, action.id, way), taken = 0;
+    double u = f->draws ? *f->draws++ : ares_pcg64_random(&f->noise), sum = way[0].probability;
+    while (taken < n && sum <= u) sum += ++taken < n ? way[taken].probability : 0;
+    if (taken == n) taken = 0; /* rounding left the sum at or below u */
+    int before = f->player;
+    f->player = way[taken].cell;
+    out->success = f->map.cell[f->player] == 'G';
+    out->done = is_end(f->map.cell[f->player]);
+    out->reward = (ares_env_reward){ way[taken].reward, true };
+    ares_env_tell(out, "action_is_effective", f->player != before);
+    ares_env_tell(out, "action_is_valid", 1);
+    return ARES_OK;
+}
+
+/* ---------------- text */
+static void add_vocabulary(const void *options, ares_str *out)
+{
+    (void)options;
+    ares_str_add_z(out, "P: player, _: empty, O: hole, G: goal, X: player in hole, "
+                        "√: player on goal");
+}
+
+static const char *symbol(char cell, bool player)
+{
+    if (cell == 'H') return player ? "X" : "O";
+    if (cell == 'G') return player ? "√" : "G";
+    return player ? "P" : "_";
+}
+
+static void add_grid(const void *env, ares_str *out)
+{
+    const frozen_lake *f = env;
+    for (int i = 0; i < f->map.size * f->map.size; i++) {
+        if (i && i % f->map.size == 0) ares_str_add_char(out, '\n');
+        ares_str_add_z(out, symbol(f->map.cell[i], i == f->player));
+    }
+}
+
+static void add_cells(const frozen_lake *f, char cell, const char *label, ares_str *out)
+{
+    int list[FROZEN_LAKE_CELLS], n = 0;
+    for (int i = 0; i < f->map.size * f->map.size; i++)
+        if (f->map.cell[i] == cell) list[n++] = i;
+    board_add_cells(out, label, list, n, f->map.size);
+}
+
+static void add_coordinates(const void *env, ares_str *out)
+{
+    const frozen_lake *f = env;
+    char under = f->map.cell[f->player];
+    board_add_size(out, f->map.size, f->map.size);
+    add_cells(f, 'S', "Start", out);
+    add_cells(f, 'G', "Goal", out);
+    board_add_cells(out,
+                    under == 'G'   ? "Player on goal"
+                    : under == 'H' ? "Player in hole"
+                                   : "Player",
+                    &f->player, 1, f->map.size);
+    add_cells(f, 'H', "Holes", out);
+}
+
+static void render(const void *env, ares_str *out)
+{
+    const frozen_lake *f = env;
+    board_render(f->o->format, env, add_grid, add_coordinates, out);
+}
+
+const ares_env_type ares_env_type_frozen_lake = {
+    .name = "frozen_lake",
+    .doc = "walk over slippery ice to the goal, past holes",
+    .options = frozen_lake_table,
+    .options_size = sizeof(frozen_lake_options),
+    .action_names = actions,
+    .n_actions = ARES_COUNT(actions),
+    .vocabulary = add_vocabulary,
+    .open = open_lake,
+    .close = ares_free,
+    .reset = reset,
+    .step = step,
+    .render = render,
+};

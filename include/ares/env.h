@@ -116,14 +116,14 @@ typedef struct ares_env_definition {
 /* Declares env.* and the built-in tags; before the first file or override is read. */
 void ares_env_declare(ares_config *cfg);
 /*
- * After ares_config_resolve: reads the definition of a tag, or of a type's name with the type's
- * defaults. Faults go to cfg; an unknown tag is ARES_ECONFIG with the nearest name.
+ * After ares_config_resolve: reads the definition of a tag. Faults go to cfg; an unknown tag is
+ * ARES_ECONFIG with the nearest name.
  */
 int ares_env_define(ares_config *cfg, const char *tag, ares_env_definition *d);
 /* After ares_config_finish has found no fault: loads what the environments share. */
 int ares_env_definition_open(ares_env_definition *d);
 void ares_env_definition_close(ares_env_definition *d);
-/* Built-in tags, as in docs/environments.md. */
+/* The built-in tags (docs/environments.md#tags), then every type under its own name. */
 const char *const *ares_env_tag_names(int *n);
 
 /* ---------------- environments and their episodes (env.c) */

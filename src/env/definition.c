@@ -9,14 +9,17 @@ static ARES_OPTION_TABLE(env_table, ares_env_options, ARES_ENV_OPTIONS);
 static ARES_OPTION_TABLE(definition_table, ares_env_definition_options,
                          ARES_ENV_DEFINITION_OPTIONS);
 
-enum { TAGS = 32, PATH = 256 };
+enum { TAGS = 64, PATH = 256 };
 
 const char *const *ares_env_tag_names(int *n)
 {
     static const char *names[TAGS];
-    ARES_ASSERT(env_tag_count <= TAGS);
+    int types;
+    const char *const *type = ares_env_type_names(&types);
+    ARES_ASSERT(env_tag_count + types <= TAGS);
     for (int i = 0; i < env_tag_count; i++) names[i] = env_tags[i].name;
-    *n = env_tag_count;
+    for (int i = 0; i < types; i++) names[env_tag_count + i] = type[i];
+    *n = env_tag_count + types;
     return names;
 }
 

@@ -52,5 +52,6 @@ const env_tag env_tags[] = {
       1, 100, "{}" },
     { "Bandit", "bandit", "", 1, 100, "{\"split\":\"train\"}" },
     { "BanditTest", "bandit", "", 1, 100, "{\"split\":\"test\"}" },
+    { "MetamathQA", "metamathqa", "You are solving Math problems. ", 1, 100, "{}" },
 };
 const int env_tag_count = ARES_COUNT(env_tags);

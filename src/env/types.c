@@ -1,7 +1,8 @@
 /* The table of environment types. To add one: a file in this folder and a word here. */
 #include "ares/env.h"
 
-#define TYPE_LIST(X) X(sokoban) X(frozen_lake) X(bandit) X(countdown)
+#define TYPE_LIST(X) \
+    X(sokoban) X(frozen_lake) X(bandit) X(countdown) X(metamathqa) X(game_2048) X(rubikscube)
 
 #define DECLARE(name) extern const ares_env_type ares_env_type_##name;
 #define ENTRY(name) &ares_env_type_##name,

@@ -19,6 +19,7 @@
     X(detokenize, false, "{\"ids\":[..]} -> {\"text\":\"..\"}")                      \
     X(render, false, "messages -> text, through the chat template")                  \
     X(grade, false, "run a verifier on {response, ground_truth, ..}")                \
+    X(play, false, "act in an environment by hand, and read what a model reads")     \
     X(compare, false, "runs of a study side by side: a table, and a figure of a metric")
 
 #define VERB_DECLARE_(name, on_ranks, doc) int ares_verb_##name(int argc, char **argv);

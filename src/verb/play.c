@@ -1,0 +1,276 @@
+/*
+ * ares-train play: act in an environment by hand, and read what a model would read there.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ares/dist.h"
+#include "ares/env.h"
+#include "verb.h"
+
+enum { NAMES = 64 };
+
+typedef struct job {
+    const char *tag, *actions;
+    int64_t seed, id, max_turns, per_turn;
+    double penalty;
+    bool no_think;
+    ares_config *cfg;
+    ares_env_definition d;
+    ares_env env;
+    ares_env_format format;
+    FILE *in;
+    bool echo;      /* what is read shows on no terminal */
+    int read_error; /* errno; 0: none */
+    ares_str line, text;
+} job;
+
+/* ---------------- opening */
+/* key=value of the type, or of the definition itself. */
+static void override(job *j, const char *word)
+{
+    static const char *const own[] = { "type", "instruction", "max_actions", "max_tokens" };
+    const char *under = ".options";
+    ares_str path = { 0 };
+    for (int i = 0; i < ARES_COUNT(own); i++) {
+        size_t n = strlen(own[i]);
+        if (strncmp(word, own[i], n) == 0 && word[n] == '=') under = "";
+    }
+    ares_str_addf(&path, "env.definitions.%s%s.%s", j->tag, under, word);
+    ares_config_override(j->cfg, path.data);
+    ares_str_fini(&path);
+}
+
+static int open_all(job *j, char **words)
+{
+    int n;
+    const char *const *tags = ares_env_tag_names(&n);
+    ARES_TRY(ares_lookup(ARES_EUSE, "play: --env", j->tag, tags, n, &(int){ 0 }));
+    j->cfg = ares_config_new();
+    ares_env_declare(j->cfg);
+    for (; *words; words++) override(j, *words);
+    ares_config_resolve(j->cfg);
+    ARES_TRY(ares_env_define(j->cfg, j->tag, &j->d));
+    ARES_TRY(ares_config_finish(j->cfg));
+    ARES_TRY(ares_env_definition_open(&j->d));
+    ARES_TRY(ares_env_init(&j->env, &j->d));
+    j->format = ares_env_format_default();
+    j->format.think = !j->no_think;
+    j->format.max_actions_per_turn = j->per_turn;
+    bool from_stdin = strcmp(j->actions, "-") == 0;
+    j->in = from_stdin ? stdin : fopen(j->actions, "r");
+    if (!j->in)
+        return ares_fail(ARES_EIO, "play: --actions = '%s': %s", j->actions, strerror(errno));
+    j->echo = !from_stdin || !isatty(STDIN_FILENO);
+    return ares_env_reset(&j->env, &(ares_env_start){ (uint64_t)j->seed, j->id });
+}
+
+static void close_all(job *j)
+{
+    if (j->in && j->in != stdin) fclose(j->in);
+    if (j->env.definition) ares_env_fini(&j->env);
+    ares_env_definition_close(&j->d);
+    ares_config_free(j->cfg);
+    ares_str_fini(&j->line);
+    ares_str_fini(&j->text);
+}
+
+/* ---------------- reading: unbuffered, so that a signal ends the wait */
+/* false: the input has ended, or a signal came */
+static bool read_line(job *j)
+{
+    ares_str_clear(&j->line);
+    for (;;) {
+        struct pollfd wait = { .fd = fileno(j->in), .events = POLLIN };
+        char c;
+        if (ares_signal_pending()) return false;
+        if (poll(&wait, 1, -1) < 0) continue;
+        ssize_t n = read(wait.fd, &c, 1);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) j->read_error = errno;
+        if (n <= 0) return j->line.len > 0;
+        if (c == '\n') return true;
+        ares_str_add_char(&j->line, c);
+    }
+}
+
+/* ---------------- a turn */
+static int show(job *j, const char *who)
+{
+    ares_str out = { 0 };
+    ares_str_addf(&out, "--- %s\n", who);
+    ares_str_add_view(&out, ares_str_view(&j->text));
+    if (j->text.len && j->text.data[j->text.len - 1] != '\n') ares_str_add_char(&out, '\n');
+    ares_str_clear(&j->text);
+    int rc = verb_print("play", &out);
+    ares_str_fini(&out);
+    return rc;
+}
+
+static void add_note(job *j, ares_view action)
+{
+    const char *names[NAMES], *near;
+    char word[64];
+    int n;
+    const char *const *all = ares_env_actions(&j->env, &n);
+    for (int i = 0; i < n && i < NAMES; i++) names[i] = all[i];
+    snprintf(word, sizeof word, "%.*s", (int)ARES_MIN(action.len, sizeof word - 1), action.data);
+    near = ares_nearest(word, names, ARES_MIN(n, NAMES));
+    ares_str_addf(&j->text, "'%s': no such action%s%s%s (actions: ", word,
+                  near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    for (int i = 0; i < n; i++) ares_str_addf(&j->text, "%s%s", i ? ", " : "", all[i]);
+    ares_str_add_z(&j->text, ")\n");
+}
+
+/* A line, between its tags, as the model would write it; what came of it is in j->text. */
+static int take_turn(job *j)
+{
+    ares_arena arena = { 0 };
+    ares_str written = { 0 };
+    ares_env_answer answer;
+    ares_env_turn turn;
+    int n;
+    if (j->format.think) ares_str_add_z(&written, "</think><answer>");
+    ares_str_add_view(&written, ares_str_view(&j->line));
+    ares_str_add_z(&written, "</answer>");
+    ares_env_answer_parse(&j->format, ares_str_view(&written), &arena, &answer);
+    ares_str_add_view(&j->text, answer.text);
+    int rc = j->echo ? show(j, "assistant") : ARES_OK;
+    ares_str_clear(&j->text);
+    const char *const *names = ares_env_actions(&j->env, &n);
+    for (int i = 0; names && i < answer.n_actions; i++)
+        if (ares_env_find_action(names, n, answer.actions[i]) < 0) add_note(j, answer.actions[i]);
+    if (!answer.n_actions) ares_str_add_z(&j->text, "no action\n");
+    if (rc == ARES_OK)
+        rc = ares_env_act(&j->env, answer.actions, answer.n_actions, j->penalty, &turn);
+    if (rc == ARES_OK && turn.penalty != 0)
+        ares_str_addf(&j->text, "penalty %g, which the model does not read\n", turn.penalty);
+    if (rc == ARES_OK && j->text.len) rc = show(j, "note");
+    if (rc == ARES_OK) ares_env_reward_message(turn.outcome.reward, &j->text);
+    ares_str_fini(&written);
+    ares_arena_fini(&arena);
+    return rc;
+}
+
+/* ---------------- the end */
+static const char *why_it_ended(const job *j)
+{
+    const ares_env *e = &j->env;
+    if (ares_env_won(e)) return "success";
+    if (ares_env_over(e) && ares_env_actions_left(e) <= 0) return "failure: no actions left";
+    if (ares_env_over(e)) return "failure";
+    if (ares_signal_pending()) return "interrupted";
+    return j->max_turns && e->turns >= j->max_turns ? "failure: no turns left"
+                                                    : "the input ended before the episode";
+}
+
+static int show_end(job *j)
+{
+    const ares_env *e = &j->env;
+    double score = e->reward.value + e->penalty;
+    ares_str_addf(&j->text, "%s\n%lld turns, %lld actions; reward ", why_it_ended(j),
+                  (long long)e->turns, (long long)e->num_actions);
+    ares_env_reward_write(&j->text, e->reward);
+    ares_str_add_z(&j->text, ", penalty ");
+    ares_env_reward_write(&j->text, (ares_env_reward){ e->penalty, e->penalty == 0 });
+    ares_str_add_z(&j->text, ", score ");
+    ares_env_reward_write(&j->text,
+                          (ares_env_reward){ score, e->reward.integer && e->penalty == 0 });
+    return show(j, "end");
+}
+
+static int play(job *j)
+{
+    ares_signal_install();
+    ares_env_system_message(&j->d, &j->format, &j->text);
+    ARES_TRY(show(j, "system"));
+    while (!ares_env_over(&j->env) && (!j->max_turns || j->env.turns < j->max_turns)) {
+        ares_env_turn_message(&j->env, &j->format, &j->text);
+        ARES_TRY(show(j, "user"));
+        if (!j->echo) {
+            ares_str_add_z(&j->text, "> ");
+            ARES_TRY(verb_print("play", &j->text));
+            ares_str_clear(&j->text);
+        }
+        if (!read_line(j)) break;
+        ARES_TRY(take_turn(j));
+    }
+    if (ares_env_over(&j->env)) { /* the model reads no further message; people like to see it */
+        ares_str_add_z(&j->text, "State:\n");
+        ares_env_render(&j->env, &j->text);
+        ARES_TRY(show(j, "last state"));
+    }
+    ares_str_clear(&j->text);
+    if (j->read_error)
+        return ares_fail(ARES_EIO, "play: --actions = '%s': %s", j->actions,
+                         strerror(j->read_error));
+    ARES_TRY(show_end(j));
+    return ares_signal_pending() && !ares_env_over(&j->env)
+               ? ares_fail(ARES_EINTERRUPTED, "play: interrupted")
+               : ARES_OK;
+}
+
+static void add_tags(ares_str *out)
+{
+    int n, at = 0;
+    const char *const *tags = ares_env_tag_names(&n);
+    ares_str_add_z(out, "tags (docs/environments.md):");
+    for (int i = 0; i < n; i++) {
+        bool fits = i && at + (int)strlen(tags[i]) < 90;
+        at = fits ? at + 1 : 2;
+        ares_str_addf(out, "%s%s", fits ? " " : "\n  ", tags[i]);
+        at += (int)strlen(tags[i]);
+    }
+    ares_str_add_char(out, '\n');
+}
+
+int ares_verb_play(int argc, char **argv)
+{
+    job j = { .actions = "-", .seed = 10000, .per_turn = 2, .penalty = -0.1 };
+    bool helped;
+    ares_str more = { 0 };
+    const verb_option options[] = {
+        VERB_OPTION(TEXT, j.tag, "--env", "TAG", "a tag of the list below", .required = true),
+        VERB_OPTION(I64, j.seed, "--seed", "N", "the episode; training begins at 10000",
+                    .most = INT64_MAX),
+        VERB_OPTION(I64, j.id, "--id", "N",
+                    "number of the environment within its step; bandits depend on it",
+                    .most = INT64_MAX),
+        VERB_OPTION(TEXT, j.actions, "--actions", "FILE",
+                    "answers, a line each; - (the default) is stdin"),
+        VERB_OPTION(I64, j.max_turns, "--max-turns", "N",
+                    "turns after which the episode ends; 0: no limit", .most = INT64_MAX),
+        VERB_OPTION(I64, j.per_turn, "--max-actions-per-turn", "N",
+                    "further actions of an answer are left out", .least = 1, .most = INT64_MAX),
+        VERB_OPTION(FLAG, j.no_think, "--no-think", NULL, "prompts that ask for no thoughts"),
+        { .name = "option=value",
+          .type = VERB_PASSED,
+          .doc = "sets an option of the environment's type, or max_actions, max_tokens, "
+                 "instruction" },
+    };
+    add_tags(&more);
+    const verb_command command = {
+        .name = "play",
+        .usage = "--env TAG [--seed N] [--actions FILE] [option=value ...]",
+        .about = "Shows an environment as a model reads it and takes actions from the keyboard or "
+                 "a file. A line is an answer: one action, or several with || between them. "
+                 "Unknown actions cost what they cost in training. At the end: why the episode "
+                 "ended, and its score.",
+        .more = more.data,
+        .example = "ares-train play --env CoordSokoban --seed 10000\n"
+                   "ares-train play --env CoordFrozenLake --seed 10001 success_rate=0.98",
+        .options = options,
+        .n_options = ARES_COUNT(options),
+        .words = VERB_WORDS,
+    };
+    int rc = verb_read(&command, &argc, argv, &helped);
+    ares_str_fini(&more);
+    if (rc != ARES_OK || helped) return rc;
+    rc = open_all(&j, argv + 1);
+    if (rc == ARES_OK) rc = play(&j);
+    close_all(&j);
+    return rc;
+}

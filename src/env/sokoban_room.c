@@ -16,7 +16,8 @@
 #include "ares/core.h"
 #include "ares/core_streams.h"
 
-enum { TRIES = 4, EXPLORED = 300000, SEEDS = 100, KEY_WORDS = (1 + SOKOBAN_BOXES + 3) / 4 };
+enum { TRIES = 4, EXPLORED = 300000, SEEDS = 100, WORK = 4 * EXPLORED };
+enum { KEY_WORDS = (1 + SOKOBAN_BOXES + 3) / 4 };
 
 int sokoban_beside(int cols, int cell, int direction)
 {
@@ -83,9 +84,10 @@ typedef struct seen {
 static uint64_t *slot_of(const seen *s, const uint64_t *key)
 {
     uint64_t h = 0;
-    for (int i = 0; i < s->words; i++) {
-        h = (h ^ key[i]) * 0x9e3779b97f4a7c15u;
-        h ^= h >> 29;
+    for (int i = 0; i < s->words; i++) { /* the mixer of splitmix64 per word */
+        h = ((h ^ key[i]) + 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
+        h = (h ^ h >> 27) * 0x94d049bb133111ebu;
+        h ^= h >> 31;
     }
     for (uint64_t at = h;; at++) {
         uint64_t *slot = s->keys + (at & (uint64_t)(s->capacity - 1)) * (uint64_t)s->words;
@@ -95,7 +97,7 @@ static uint64_t *slot_of(const seen *s, const uint64_t *key)
 
 static void grow(seen *s)
 {
-    seen wider = { .words = s->words, .count = s->count, .capacity = s->capacity * 4 };
+    seen wider = { .words = s->words, .count = s->count, .capacity = s->capacity * 2 };
     wider.keys = ares_calloc((size_t)(wider.capacity * s->words), sizeof *wider.keys);
     for (int64_t i = 0; i < s->capacity; i++) {
         const uint64_t *key = s->keys + i * s->words;
@@ -108,7 +110,7 @@ static void grow(seen *s)
 /* false: it was there */
 static bool see(seen *s, const uint64_t *key)
 {
-    if (2 * s->count >= s->capacity) grow(s);
+    if (3 * s->count >= 2 * s->capacity) grow(s);
     uint64_t *slot = slot_of(s, key);
     if (slot[0]) return false;
     memcpy(slot, key, (size_t)s->words * sizeof *key);
@@ -130,33 +132,37 @@ typedef struct search {
     uint8_t state[SOKOBAN_CELLS];
     int player, box[SOKOBAN_BOXES], target[SOKOBAN_BOXES];
     uint8_t pulled[SOKOBAN_BOXES];
+    int away; /* sum of the boxes' distances to their targets */
     seen explored;
     uint8_t *best; /* [rows x cols] */
     int best_score, best_displacement;
 } search;
 
-static int compare(const void *a, const void *b)
-{
-    return (int)*(const uint16_t *)a - (int)*(const uint16_t *)b;
-}
-
 static void key_of(const search *s, uint64_t *key)
 {
     uint16_t part[KEY_WORDS * 4] = { (uint16_t)(s->player + 1) };
-    int n = s->size->boxes;
-    for (int b = 0; b < n; b++) part[1 + b] = (uint16_t)((s->box[b] << 1 | s->pulled[b]) + 1);
-    /* a grid does not tell boxes apart */
-    if (n > 1) qsort(part + 1, (size_t)n, sizeof *part, compare);
+    for (int b = 0; b < s->size->boxes; b++) { /* sorted: a grid does not tell boxes apart */
+        uint16_t box = (uint16_t)((s->box[b] << 1 | s->pulled[b]) + 1);
+        int at = 1 + b;
+        for (; at > 1 && part[at - 1] > box; at--) part[at] = part[at - 1];
+        part[at] = box;
+    }
     memcpy(key, part, sizeof part);
 }
 
-static int displacement(const search *s)
+static int distance(const search *s, int b)
 {
-    int sum = 0, cols = s->size->cols;
-    for (int b = 0; b < s->size->boxes; b++)
-        sum += abs(s->box[b] / cols - s->target[b] / cols) +
-               abs(s->box[b] % cols - s->target[b] % cols);
-    return sum;
+    int cols = s->size->cols;
+    return abs(s->box[b] / cols - s->target[b] / cols) +
+           abs(s->box[b] % cols - s->target[b] % cols);
+}
+
+static void put_box(search *s, int b, int cell, uint8_t pulled)
+{
+    s->away -= distance(s, b);
+    s->box[b] = cell;
+    s->pulled[b] = pulled;
+    s->away += distance(s, b);
 }
 
 /* false: not to be searched from here. `level` states lead here from the first one. */
@@ -166,12 +172,12 @@ static bool visit(search *s, int level, int swaps)
     if (level + 1 >= s->size->search_depth || s->explored.count >= EXPLORED) return false;
     key_of(s, key);
     if (!see(&s->explored, key)) return false;
-    int away = displacement(s), score = swaps * away;
-    for (int b = 0; b < s->size->boxes; b++)
+    int score = swaps * s->away;
+    for (int b = 0; b < s->size->boxes && score > s->best_score; b++)
         if (s->state[s->target[b]] != SOKOBAN_TARGET) score = 0; /* every target must be free */
     if (score > s->best_score) {
         s->best_score = score;
-        s->best_displacement = away;
+        s->best_displacement = s->away;
         memcpy(s->best, s->state, (size_t)(s->size->rows * s->size->cols));
     }
     return true;
@@ -198,8 +204,7 @@ static bool pull(search *s, int direction, const frame *from, frame *to)
                        .pulled = s->pulled[b] };
         s->state[s->player] = SOKOBAN_BOX_ON_TARGET; /* wherever it is */
         s->state[behind] = s->fixed[behind];
-        s->box[b] = s->player;
-        s->pulled[b] = 1;
+        put_box(s, b, s->player, 1);
     }
     s->player = there;
     return true;
@@ -212,8 +217,7 @@ static void undo(search *s, const frame *f)
     s->state[s->player] = SOKOBAN_PLAYER;
     if (f->behind < 0) return;
     s->state[f->behind] = f->code;
-    s->box[f->last] = f->behind;
-    s->pulled[f->last] = f->pulled;
+    put_box(s, f->last, f->behind, f->pulled);
 }
 
 /* Depth first over the states within reach; explored stays for the caller to count and free. */
@@ -255,6 +259,7 @@ static void unsolve(const sokoban_size *z, sokoban_room *room)
         if (room->state[i] == SOKOBAN_BOX_ON_TARGET) room->state[i] = SOKOBAN_BOX;
     room->displacement = s.best_displacement;
     room->explored = s.explored.count;
+    room->work += s.explored.count;
     ares_free(s.explored.keys);
 }
 
@@ -289,6 +294,7 @@ bool sokoban_room_make(uint64_t seed, const sokoban_size *z, sokoban_room *room)
     ares_py_seed(&py, seed);
     ares_np_seed(&np, (uint32_t)(seed ^ seed >> 32)); /* numpy takes 32 bits */
     room->displacement = 0;
+    room->work = 0;
     for (room->tries = 0; room->displacement == 0; room->tries++) {
         if (room->tries == TRIES) return false;
         carve(z, &py, room->state);
@@ -313,12 +319,16 @@ uint64_t sokoban_next_seed(uint64_t seed)
 int sokoban_room_find(uint64_t *seed, const sokoban_size *z, sokoban_room *room)
 {
     uint64_t first = *seed;
-    for (int i = 0; i < SEEDS; i++, *seed = sokoban_next_seed(*seed))
+    int seeds = 0;
+    for (int64_t work = 0; seeds < SEEDS && work < WORK; seeds++) {
         if (sokoban_room_make(*seed, z, room)) return ARES_OK;
-    return ares_fail(
-        ARES_ELIMIT,
-        "env: sokoban: seed %llu and %d seeds after it give no room of %d x %d with %d "
-        "boxes and search_depth %d; ask for a larger room, fewer boxes or a deeper "
-        "search",
-        (unsigned long long)first, SEEDS - 1, z->rows, z->cols, z->boxes, z->search_depth);
+        work += room->work;
+        *seed = sokoban_next_seed(*seed);
+    }
+    return ares_fail(ARES_ELIMIT,
+                     "env: sokoban: seed %llu and %d seeds after it give no room of %d x %d with "
+                     "%d boxes and search_depth %d; set fewer boxes, or another size or "
+                     "search_depth",
+                     (unsigned long long)first, seeds - 1, z->rows, z->cols, z->boxes,
+                     z->search_depth);
 }

@@ -25,7 +25,7 @@ typedef struct sokoban_room {
     uint8_t fixed[SOKOBAN_CELLS]; /* [rows x cols] walls, floor, targets */
     uint8_t state[SOKOBAN_CELLS]; /* [rows x cols] */
     int tries, displacement;      /* of the last try: distance of the boxes to their targets */
-    int64_t explored;             /* states that its search saw */
+    int64_t explored, work;       /* states that its search saw; that all tries saw */
 } sokoban_room;
 
 /* up, down, left, right: the cell beside a cell */

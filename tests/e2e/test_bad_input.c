@@ -274,6 +274,7 @@ TEST(words_of_other_verbs_are_checked)
         { "generate --promt x", "did you mean '--prompt'?", USE },
         { "grade --verifier nmber </dev/null", "did you mean 'number'?", USE },
         { "init --arch qwen2", "--out is missing", USE },
+        { "play --env CoordSokobn", "did you mean 'CoordSokoban'?", USE },
         { "score --model /no/such", "/no/such", RUN },
     };
     for (int i = 0; i < ARES_COUNT(cases); i++) {

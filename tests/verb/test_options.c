@@ -172,6 +172,7 @@ TEST(every_verb_names_the_nearest_option)
         { "detokenize --modle x", "--model" },
         { "render --span", "--spans" },
         { "grade --verifer number", "--verifier" },
+        { "play --sed 1", "--seed" },
         { "compare --metrics x a", "--metric" },
     };
     ares_str out = { 0 };

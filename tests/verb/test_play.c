@@ -1,0 +1,106 @@
+/* ares-train play: an environment by hand. */
+#include <stdio.h>
+
+#include "test.h"
+
+/* Input: what is typed, with \n as printf knows it. */
+static int play(ares_str *out, const char *input, const char *words)
+{
+    ares_str_clear(out);
+    return test_shell(out, "printf '%s' | '%s' play %s", input, test_program(), words);
+}
+
+TEST(play_shows_what_a_model_reads_and_how_it_ended)
+{
+    ares_str out = { 0 };
+    if (!ares_file_exists(test_program())) SKIP("ares-train is not built");
+    CHECK_EQ(play(&out, "Left\\nUp || UP || Down\\n", "--env CoordSokoban --seed 10000"), 0);
+    CHECK_CONTAINS(out.data, "--- system\nYou're a helpful assistant. You are solving the Sokoban");
+    CHECK_CONTAINS(out.data, "--- user\n\nTurn 1:\nState:\nCoordinates: \nBoard size: 6 rows x 6");
+    CHECK_CONTAINS(out.data, "\n#X_###\n#_P_##\n######\nYou have 10 actions left. Always output: ");
+    CHECK_CONTAINS(out.data, "--- assistant\n<think></think><answer>Left</answer>\n");
+    CHECK_CONTAINS(out.data, "--- user\nReward:\n-0.1\n\nTurn 2:\n");
+    CHECK_CONTAINS(out.data, "<answer>Up || UP</answer>\n"); /* two per turn */
+    CHECK_CONTAINS(out.data, "--- last state\nReward:\n10.8\nState:\n");
+    CHECK_CONTAINS(out.data, "--- end\nsuccess\n2 turns, 3 actions; reward 10.7");
+    CHECK_EQ(play(&out, "Down\\n",
+                  "--env FrozenLake --seed 10000 is_slippery=false --no-think max_actions=1"),
+             0);
+    CHECK_CONTAINS(out.data, "You have 1 actions left. Always output: <answer> [your answer]");
+    CHECK_CONTAINS(out.data, "--- end\nfailure: no actions left\n1 turns, 1 actions; reward 0, "
+                             "penalty 0, score 0\n");
+    ares_str_fini(&out);
+}
+
+TEST(play_names_what_it_does_not_know)
+{
+    static const struct {
+        const char *words, *message;
+    } cases[] = {
+        { "", "play: --env is missing" },
+        { "--env CoordSokobn",
+          "play: --env = 'CoordSokobn': unknown; did you mean 'CoordSokoban'?" },
+        { "--env sokoban num_boxs=1", "did you mean 'env.definitions.sokoban.options.num_boxes'?" },
+        { "--env sokoban dim_x=99", "dim_x" },
+        { "--env sokoban seed", "not an override" },
+        { "--env Bandit --seed -1", "--seed = -1: out of range" },
+    };
+    ares_str out = { 0 };
+    if (!ares_file_exists(test_program())) SKIP("ares-train is not built");
+    for (int i = 0; i < ARES_COUNT(cases); i++) {
+        CHECK_EQ(play(&out, "", cases[i].words), 2);
+        CHECK_CONTAINS(out.data, cases[i].message);
+    }
+    CHECK_EQ(play(&out, "", "--env Bandit --actions /no/such"), 1);
+    CHECK_CONTAINS(out.data, "play: --actions = '/no/such': No such file");
+    CHECK_EQ(play(&out, "", "--env Bandit --actions /"), 1);
+    CHECK_CONTAINS(out.data, "play: --actions = '/': Is a directory");
+    CHECK_EQ(play(&out, "", "--env MetamathQA"), 2);
+    CHECK_CONTAINS(out.data, "options.path");
+    ares_str_fini(&out);
+}
+
+TEST(an_invalid_action_costs_what_it_costs_in_training)
+{
+    ares_str out = { 0 };
+    if (!ares_file_exists(test_program())) SKIP("ares-train is not built");
+    CHECK_EQ(play(&out, "Rigth\\n\\nUp || Jump", "--env SimpleSokoban"), 0);
+    CHECK_CONTAINS(out.data, "--- note\n'Rigth': no such action; did you mean 'Right'? (actions: "
+                             "Up, Down, Left, Right)\npenalty -0.1, which the model does not read");
+    CHECK_CONTAINS(out.data, "Reward:\n0\n\nTurn 2:\n");
+    CHECK_CONTAINS(out.data, "No valid action provided previously.");
+    CHECK_CONTAINS(out.data, "--- note\nno action\n");
+    CHECK_CONTAINS(out.data, "--- end\nthe input ended before the episode\n3 turns, 1 actions; "
+                             "reward -0.1, penalty -0.30000000000000004, score -0.4");
+    ares_str_fini(&out);
+}
+
+TEST(actions_come_from_a_file_and_turns_end)
+{
+    const char *path = test_file("actions.txt");
+    ares_str out = { 0 };
+    char words[512];
+    if (!ares_file_exists(test_program())) SKIP("ares-train is not built");
+    CHECK_OK(ares_file_write(path, "Up\r\nUp\nUp\n", 10));
+    snprintf(words, sizeof words, "--env LargerSokoban --seed 500 --max-turns 2 --actions '%s'",
+             path);
+    CHECK_EQ(play(&out, "", words), 0);
+    CHECK_CONTAINS(out.data, "<answer>Up</answer>\n");
+    CHECK_CONTAINS(out.data, "--- end\nfailure: no turns left\n2 turns, 2 actions; ");
+    ares_str_fini(&out);
+}
+
+TEST(an_interrupted_game_says_so)
+{
+    ares_str out = { 0 };
+    if (!ares_file_exists(test_program())) SKIP("ares-train is not built");
+    /* the signal comes when the first answer is waited for */
+    int rc = test_shell(&out,
+                        "mkfifo '%s/in' && exec 3<>'%s/in' && { '%s' play --env Bandit <&3 "
+                        ">'%s/out' 2>&1 & } && until grep -q 'Turn 1' '%s/out'; do sleep 0.02; "
+                        "done; kill -INT $!; wait $!; code=$?; cat '%s/out'; exit $code",
+                        test_dir(), test_dir(), test_program(), test_dir(), test_dir(), test_dir());
+    CHECK_EQ(rc, 130);
+    CHECK_CONTAINS(out.data, "--- end\ninterrupted\n0 turns, 0 actions; reward 0, penalty 0");
+    ares_str_fini(&out);
+}

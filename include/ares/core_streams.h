@@ -3,7 +3,7 @@
  * environments that were defined with them. Everything new uses ares_rng_* of core.h.
  *
  *   py      random.seed(n), random(), getrandbits, randint, choice, shuffle     (MT19937)
- *   np      numpy.random.seed(n), random(), randint, shuffle: the legacy streams (MT19937)
+ *   np      numpy.random.seed(n), randint: the legacy generator                 (MT19937)
  *   pcg64   numpy.random.default_rng(n), as gymnasium uses it                   (PCG64)
  *
  * MT19937: Matsumoto and Nishimura 1998. PCG64: O'Neill 2014 (XSL-RR 128/64). A stream is plain
@@ -30,9 +30,7 @@ void ares_py_shuffle(ares_mt19937 *s, int64_t *items, int64_t n);
 
 /* ---------------- numpy's legacy generator */
 void ares_np_seed(ares_mt19937 *s, uint32_t seed);
-double ares_np_random(ares_mt19937 *s);                           /* [0, 1), 53 bits */
-uint32_t ares_np_below(ares_mt19937 *s, uint32_t n);              /* randint(n), n >= 1 */
-void ares_np_shuffle(ares_mt19937 *s, int64_t *items, int64_t n); /* n < 2^32 */
+uint32_t ares_np_below(ares_mt19937 *s, uint32_t n); /* randint(n), n >= 1 */
 
 /* ---------------- numpy's default_rng */
 __extension__ typedef unsigned __int128 ares_u128;

@@ -122,11 +122,6 @@ void ares_np_seed(ares_mt19937 *s, uint32_t seed)
     seed_with_word(s, seed);
 }
 
-double ares_np_random(ares_mt19937 *s)
-{
-    return next_double(s);
-}
-
 uint32_t ares_np_below(ares_mt19937 *s, uint32_t n)
 {
     ARES_ASSERT(n >= 1);
@@ -136,13 +131,6 @@ uint32_t ares_np_below(ares_mt19937 *s, uint32_t n)
     do x = next_word(s) & mask;
     while (x > most);
     return x;
-}
-
-void ares_np_shuffle(ares_mt19937 *s, int64_t *items, int64_t n)
-{
-    ARES_ASSERT(n <= UINT32_MAX);
-    for (int64_t i = n - 1; i >= 1; i--)
-        swap(&items[i], &items[ares_np_below(s, (uint32_t)(i + 1))]);
 }
 
 /* ---------------- SeedSequence */

@@ -30,10 +30,14 @@ static void seed(stream *s, uint64_t n)
     else ares_pcg64_seed(&s->pcg, n);
 }
 
+static bool has_doubles(const stream *s)
+{
+    return !is(s, "np");
+}
+
 static double draw(stream *s)
 {
-    if (is(s, "py")) return ares_py_random(&s->mt);
-    return is(s, "np") ? ares_np_random(&s->mt) : ares_pcg64_random(&s->pcg);
+    return is(s, "py") ? ares_py_random(&s->mt) : ares_pcg64_random(&s->pcg);
 }
 
 static int64_t below(stream *s, uint32_t n)
@@ -57,14 +61,16 @@ static void add_line(ares_str *out, stream *s, uint64_t n)
     seed(s, n);
     for (int i = 0; i < ARES_COUNT(limits); i++) {
         ares_str_addf(out, "%lld ", (long long)below(s, limits[i]));
-        add_hex(out, draw(s));
+        if (has_doubles(s)) add_hex(out, draw(s));
     }
     for (int i = 0; i < ARES_COUNT(items); i++) items[i] = i;
     if (is(s, "py")) ares_py_shuffle(&s->mt, items, ARES_COUNT(items));
-    if (is(s, "np")) ares_np_shuffle(&s->mt, items, ARES_COUNT(items));
-    for (int i = 0; i < ARES_COUNT(items) && (is(s, "py") || is(s, "np")); i++)
+    for (int i = 0; i < ARES_COUNT(items) && is(s, "py"); i++)
         ares_str_addf(out, "%lld ", (long long)items[i]);
-    for (int i = 0; i < 400; i++) add_hex(out, draw(s));
+    for (int i = 0; i < 400; i++) {
+        if (has_doubles(s)) add_hex(out, draw(s));
+        else ares_str_addf(out, "%lld ", (long long)below(s, 1000));
+    }
     for (int i = 0; i < 3 && is(s, "py"); i++) {
         static const int bits[] = { 1, 33, 64 };
         ares_str_addf(out, "%llu ", (unsigned long long)ares_py_bits(&s->mt, bits[i]));

@@ -23,7 +23,6 @@ typedef struct ares_env_reward {
     double value;
     bool integer;
 } ares_env_reward;
-ares_env_reward ares_env_reward_sum(ares_env_reward a, ares_env_reward b);
 /* 0, -0.1, 10.8, 1.0: the shortest text that reads back as the same double */
 void ares_env_reward_write(ares_str *out, ares_env_reward reward);
 

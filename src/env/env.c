@@ -5,7 +5,7 @@
 #include <strings.h>
 
 /* ---------------- rewards */
-ares_env_reward ares_env_reward_sum(ares_env_reward a, ares_env_reward b)
+static ares_env_reward sum(ares_env_reward a, ares_env_reward b)
 {
     return (ares_env_reward){ a.value + b.value, a.integer && b.integer };
 }
@@ -83,7 +83,7 @@ static int take(ares_env *e, ares_env_action action, ares_env_turn *turn)
     ARES_TRY(e->definition->type->step(e->state, action, &step));
     e->num_actions++;
     turn->executed++;
-    whole->reward = ares_env_reward_sum(whole->reward, step.reward);
+    whole->reward = sum(whole->reward, step.reward);
     whole->done = step.done;
     whole->success = step.success;
     for (int i = 0; i < step.n_info; i++)
@@ -110,7 +110,7 @@ int ares_env_act(ares_env *e, const ares_view *actions, int n, double format_pen
     e->no_valid_action = !known;
     if (!known) ares_env_tell(&turn->outcome, "manager_invalid_action", 1);
     e->turns++;
-    e->reward = ares_env_reward_sum(e->reward, turn->outcome.reward);
+    e->reward = sum(e->reward, turn->outcome.reward);
     e->penalty += turn->penalty;
     if (turn->outcome.done) {
         e->terminated = true;

@@ -65,7 +65,7 @@ TEST(a_thousand_actions_become_the_first_ones)
 TEST(bytes_of_any_kind_are_text)
 {
     ares_env_answer a =
-        parsed((ares_view){ "\0\xff</think>\xe3\x80\x80\n<answer>\xc2\xa0Up\0\t</answer>", 41 });
+        parsed(ARES_VIEW("\0\xff</think>\xe3\x80\x80\n<answer>\xc2\xa0Up\0\t</answer>"));
     CHECK(a.matched);
     CHECK_EQ(a.n_actions, 1);
     CHECK(ares_view_eq(a.actions[0], (ares_view){ "Up\0", 3 }));

@@ -53,7 +53,8 @@ typedef struct ares_env_outcome {
     int n_info; /* action_is_effective, action_is_valid, and whatever else the type tells */
     ares_env_info info[ARES_ENV_INFO];
 } ares_env_outcome;
-void ares_env_tell(ares_env_outcome *o, const char *name, double value); /* replaces or adds */
+/* Replaces or adds a number about the step; what does not fit into info is left out. */
+void ares_env_tell(ares_env_outcome *o, const char *name, double value);
 
 typedef struct ares_env_type {
     const char *name, *doc;

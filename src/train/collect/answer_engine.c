@@ -1,7 +1,7 @@
 /* One prompt, n answers of one turn: the engine samples them, the reward manager judges them. */
 #include <string.h>
 
-#include "collect/judge.h"
+#include "collect/scoring.h"
 #include "collect/triggers.h"
 
 /* Ids that end an answer besides the model's own; in the arena. */
@@ -98,7 +98,14 @@ static int queue_prompts(requests *r)
     return ARES_OK;
 }
 
-/* Copies what the engine holds until its next clear, behind what the answer had before. */
+/* What the engine records, and the column that it becomes. */
+#define ENGINE_COLUMNS(X)           \
+    X(ids, responses)               \
+    X(log_probs, rollout_log_probs) \
+    X(entropies, entropies)         \
+    X(entropies_1, entropies_1)
+
+/* Copies what the engine holds until its next clear, after what the answer had before. */
 static void take_answer(const ares_trainer *t, const ares_completion *c, const ares_row *row,
                         const ares_trajectory *begun, ares_arena *arena, ares_trajectory *y)
 {
@@ -112,10 +119,9 @@ static void take_answer(const ares_trainer *t, const ares_completion *c, const a
     ARES_BATCH_SAMPLED(BEFORE)
 #undef BEFORE
     memset(x->response_mask + had, 1, n);
-    memcpy(x->responses + had, c->ids, n * sizeof *c->ids);
-    memcpy(x->rollout_log_probs + had, c->log_probs, n * sizeof *c->log_probs);
-    memcpy(x->entropies + had, c->entropies, n * sizeof *c->entropies);
-    memcpy(x->entropies_1 + had, c->entropies_1, n * sizeof *c->entropies_1);
+#define TAKE(from, into) memcpy(x->into + had, c->from, n * sizeof *c->from);
+    ENGINE_COLUMNS(TAKE)
+#undef TAKE
     for (size_t i = 0; i < n; i++)
         x->weight_versions[had + i] = (int32_t)t->actor.learner.optim.updates;
     *y = (ares_trajectory){ .index = c->index,
@@ -129,12 +135,12 @@ static int answer(ares_trainer *t, const answer_job *job, ares_arena *arena, are
 {
     requests r = { .t = t, .job = job, .sampling = *job->sampling, .arena = arena, .out = out };
     ares_completion c;
-    judge j;
+    scoring scores;
     int64_t active = 1;
     add_stop_ids(&t->run.cfg->rollout, arena, &r.sampling);
     ares_rollout_clear(t->rollout);
     ARES_TRY(queue_prompts(&r));
-    judge_open(&j, t, arena);
+    scoring_open(&scores, t, arena);
     int rc = ARES_OK;
     while (active && rc == ARES_OK) {
         rc = ares_rollout_step(t->rollout, &active);
@@ -143,10 +149,10 @@ static int answer(ares_trainer *t, const answer_job *job, ares_arena *arena, are
             const ares_row *row = job->prompts[q->prompt].row;
             ares_trajectory *y = &out[q->prompt].items[c.index];
             take_answer(t, &c, row, q->begun, arena, y);
-            if (!y->cut) rc = judge_submit(&j, row, y);
+            if (!y->cut) rc = scoring_submit(&scores, row, y);
         }
     }
-    judge_close(&j, job->metrics);
+    scoring_close(&scores, job->metrics);
     return rc;
 }
 

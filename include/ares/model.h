@@ -72,9 +72,7 @@ typedef struct ares_param {
 } ares_param;
 
 typedef struct ares_linear {
-    ares_param *w, *bias;        /* bias may be NULL */
-    ares_param *lora_a, *lora_b; /* NULL: nothing reads LoRA factors yet */
-    float lora_scale;
+    ares_param *w, *bias; /* bias may be NULL */
 } ares_linear;
 
 typedef struct ares_model_layer {

@@ -340,7 +340,6 @@ struct jinja_run {
     const struct tm *now;
     jinja_buf *out; /* where text goes now */
     jinja_buf *top; /* the render's own text */
-    jinja_buf **captures;
     ares_text_spans *spans;
     bool in_generation;
     jmp_buf fail;

@@ -82,7 +82,8 @@ int controls_observe(ares_controls *c, ares_batch *b, ares_metrics *m)
 
 int controls_adapt(ares_controls *c, const ares_batch *b, ares_metrics *m)
 {
-    EACH(c, k) ARES_TRY(k->control->adapt(k->state, b, m));
+    EACH(c, k)
+    if (k->control->adapt) ARES_TRY(k->control->adapt(k->state, b, m));
     return ARES_OK;
 }
 

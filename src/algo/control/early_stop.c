@@ -90,12 +90,6 @@ static const char *stop(const void *state)
     return s->below >= s->cfg->window ? "reward_variance_collapse" : NULL;
 }
 
-static int adapt(void *state, const ares_batch *b, ares_metrics *m)
-{
-    (void)state, (void)b, (void)m;
-    return ARES_OK;
-}
-
 static void save(const void *state, ares_str *json)
 {
     const early_stop *s = state;
@@ -128,7 +122,6 @@ const ares_control ares_control_early_stop = {
     .wanted = wanted,
     .open = open_state,
     .observe = observe,
-    .adapt = adapt,
     .save = save,
     .load = load,
     .close = ares_free,

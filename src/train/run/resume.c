@@ -1,5 +1,4 @@
 /* A checkpoint is read again: by a run that goes on, or for a validation alone. */
-#include <cjson/cJSON.h>
 #include <string.h>
 
 #include "controls.h"
@@ -32,32 +31,37 @@ static int read_controls(training *t, const char *path, load_controls *load)
     return rc;
 }
 
-/* A number of state.json, or a failure that names it. */
-static int get(const cJSON *o, const char *path, const char *key, double *out)
+static bool is_number(const ares_json *v)
 {
-    const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, key);
-    if (!cJSON_IsNumber(v))
+    return v && (v->type == ARES_JSON_INT || v->type == ARES_JSON_FLOAT);
+}
+
+/* A number of state.json, or a failure that names it. */
+static int get(const ares_json *o, const char *path, const char *key, double *out)
+{
+    const ares_json *v = ares_json_get(o, key);
+    if (!is_number(v))
         return ares_fail(ARES_EFORMAT, "train: %s: no number '%s'; the checkpoint is damaged", path,
                          key);
-    *out = v->valuedouble;
+    *out = v->number;
     return ARES_OK;
 }
 
-static bool differs(const cJSON *o, const char *key, const char *own)
+static bool differs(const ares_json *o, const char *key, const char *own)
 {
-    const cJSON *saved = cJSON_GetObjectItemCaseSensitive(o, key);
-    return cJSON_IsString(saved) && strcmp(saved->valuestring, own) != 0;
+    const ares_json *saved = ares_json_get(o, key);
+    return saved && saved->type == ARES_JSON_STRING && !ares_view_is(saved->text, own);
 }
 
 /*
  * weights: the fingerprint of the configured model, which must be the one that the run began with;
  * NULL: it may be another.
  */
-static int check_model(const training *t, const cJSON *o, const char *path, const char *weights,
+static int check_model(const training *t, const ares_json *o, const char *path, const char *weights,
                        const char *force)
 {
     bool other_weights = weights && differs(o, "model_weights", weights);
-    const cJSON *saved = cJSON_GetObjectItemCaseSensitive(o, "model");
+    const ares_json *saved = ares_json_get(o, "model");
     ares_model_config configured;
     ares_str name = { 0 };
     ARES_TRY(ares_model_config_load(t->model_dir.data, &configured));
@@ -67,7 +71,7 @@ static int check_model(const training *t, const cJSON *o, const char *path, cons
         rc = ares_fail(ARES_ESTATE,
                        "train: %s: the state is of another model (%s) than "
                        "worker.actor.model.model_path = '%s' (%s); restore the option, or %s",
-                       path, saved->valuestring, t->cfg->actor.model_path, name.data, force);
+                       path, saved->text.data, t->cfg->actor.model_path, name.data, force);
     else if (other_weights && force)
         rc = ares_fail(ARES_ESTATE,
                        "train: %s: the run began with other weights than are in "
@@ -88,19 +92,18 @@ static const char *force_of(const training *t)
  * A strategy can only read its own states, so --force does not help here. Older states do not name
  * the critic's strategy.
  */
-static int check_strategy(const cJSON *o, const char *path, const char *key, const char *role,
+static int check_strategy(const ares_json *o, const char *path, const char *key, const char *role,
                           const ares_optim_config *cfg)
 {
     if (!differs(o, key, cfg->strategy)) return ARES_OK;
     return ares_fail(ARES_ESTATE,
                      "train: %s: the states are those of worker.%s.optim.strategy = '%s', not of "
                      "'%s'; set it back",
-                     path, role, cJSON_GetObjectItemCaseSensitive(o, key)->valuestring,
-                     cfg->strategy);
+                     path, role, ares_json_get(o, key)->text.data, cfg->strategy);
 }
 
 /* The state must be of these rows and of the configured model, unless --force is given. */
-static int check_origin(const training *t, const cJSON *o, const char *path)
+static int check_origin(const training *t, const ares_json *o, const char *path)
 {
     const char *force = force_of(t);
     train_origin own = train_origin_of(t);
@@ -118,13 +121,13 @@ static int check_origin(const training *t, const cJSON *o, const char *path)
 }
 
 /* A number that older states do not have. */
-static double get_or(const cJSON *o, const char *key, double otherwise)
+static double get_or(const ares_json *o, const char *key, double otherwise)
 {
-    const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, key);
-    return cJSON_IsNumber(v) ? v->valuedouble : otherwise;
+    const ares_json *v = ares_json_get(o, key);
+    return is_number(v) ? v->number : otherwise;
 }
 
-static int check_version(const cJSON *o, const char *path, double *version)
+static int check_version(const ares_json *o, const char *path, double *version)
 {
     ARES_TRY(get(o, path, "version", version));
     if (*version != STATE_VERSION && *version != STATE_WITHOUT_SOURCE)
@@ -156,7 +159,7 @@ static int load_source(training *t, const char *checkpoint, bool in_state)
     return rc;
 }
 
-static int apply(training *t, const cJSON *o, const char *checkpoint, const char *path)
+static int apply(training *t, const ares_json *o, const char *checkpoint, const char *path)
 {
     double version = 0, step = 0, updates = 0, best_score = 0, best_step = 0;
     ARES_TRY(check_version(o, path, &version));
@@ -185,20 +188,16 @@ static int apply(training *t, const cJSON *o, const char *checkpoint, const char
     return ARES_OK;
 }
 
-typedef int apply_state(training *t, const cJSON *o, const char *checkpoint, const char *path);
+typedef int apply_state(training *t, const ares_json *o, const char *checkpoint, const char *path);
 static int read_state(training *t, const char *checkpoint, apply_state *apply_to)
 {
-    ares_str path = { 0 }, text = { 0 };
-    int rc = ares_file_read(ares_path_join(&path, checkpoint, "state.json"), &text);
-    if (rc == ARES_OK) {
-        cJSON *o = cJSON_ParseWithLength(text.data, text.len);
-        rc = o ? apply_to(t, o, checkpoint, path.data)
-               : ares_fail(ARES_EFORMAT, "train: %s: not JSON; the checkpoint is damaged",
-                           path.data);
-        cJSON_Delete(o);
-    }
+    ares_str path = { 0 };
+    ares_arena arena = { 0 };
+    const ares_json *o;
+    int rc = read_json(ares_path_join(&path, checkpoint, "state.json"), &arena, &o);
+    if (rc == ARES_OK) rc = apply_to(t, o, checkpoint, path.data);
+    ares_arena_fini(&arena);
     ares_str_fini(&path);
-    ares_str_fini(&text);
     return rc;
 }
 
@@ -224,7 +223,7 @@ int state_resume(training *t, const char *checkpoint)
 }
 
 /* ------------------------------------------------------------------ validation alone */
-static int apply_look(training *t, const cJSON *o, const char *checkpoint, const char *path)
+static int apply_look(training *t, const ares_json *o, const char *checkpoint, const char *path)
 {
     (void)checkpoint;
     double version = 0, step = 0;

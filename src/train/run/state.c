@@ -7,7 +7,6 @@
  * weights in the storage type, the optimizer's states and the counters below a resumed run equals
  * the uninterrupted one, bit for bit.
  */
-#include <cjson/cJSON.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -38,40 +37,6 @@ int ares_train_copy_tokenizer(const char *from, const char *to)
     return rc;
 }
 
-static int write_state(const training *t, const step_begin *at, const char *path)
-{
-    cJSON *o = cJSON_CreateObject();
-    cJSON_AddNumberToObject(o, "version", STATE_VERSION);
-    cJSON_AddNumberToObject(o, "step", (double)t->step);
-    cJSON_AddNumberToObject(o, "total_steps", (double)t->total_steps);
-    cJSON_AddNumberToObject(o, "optimizer_steps", (double)t->policy->optim.updates);
-    train_origin origin = train_origin_of(t);
-    if (ares_source_count(&t->source)) cJSON_AddStringToObject(o, "training_data", origin.data);
-    cJSON_AddStringToObject(o, "model_weights", origin.model);
-    ares_str model = { 0 };
-    origin_describe_model(&t->model->cfg, &model);
-    cJSON_AddStringToObject(o, "model", model.data);
-    cJSON_AddStringToObject(o, "optimizer", t->cfg->optim.strategy);
-    if (t->critic) cJSON_AddStringToObject(o, "critic_optimizer", t->cfg->critic_optim.strategy);
-    ares_str_fini(&model);
-    cJSON_AddNumberToObject(o, "data_seed", (double)t->cfg->data.seed);
-    cJSON_AddNumberToObject(o, "sampling_seed", (double)t->cfg->rollout.seed);
-    cJSON_AddNumberToObject(o, "best_score", t->best_score);
-    cJSON_AddNumberToObject(o, "best_step", (double)t->best_step);
-    cJSON_AddNumberToObject(o, "validated_score", t->validated_score);
-    cJSON_AddNumberToObject(o, "validated_step", (double)t->validated_step);
-    cJSON_AddNumberToObject(o, "skipped_updates", (double)at->skipped);
-    if (t->critic)
-        cJSON_AddNumberToObject(o, "critic_optimizer_steps", (double)t->critic->optim.updates);
-    if (t->critic) cJSON_AddNumberToObject(o, "critic_skipped_updates", (double)at->critic_skipped);
-    char *text = cJSON_Print(o);
-    int rc = ares_file_write(path, text, strlen(text));
-    cJSON_free(text);
-    cJSON_Delete(o);
-    return rc;
-}
-
-/* Files apart from state.json: their numbers must load bit for bit, and ids of rows may be many. */
 static int write_line(const ares_str *json, const char *path)
 {
     ares_str line = { 0 };
@@ -79,6 +44,44 @@ static int write_line(const ares_str *json, const char *path)
     ares_str_add_char(&line, '\n');
     int rc = ares_file_write(path, line.data, line.len);
     ares_str_fini(&line);
+    return rc;
+}
+
+static int write_state(const training *t, const step_begin *at, const char *path)
+{
+    train_origin origin = train_origin_of(t);
+    ares_str o = { 0 }, model = { 0 }, text = { 0 };
+    ares_json_begin(&o, '{');
+    ares_json_write_i64(ares_json_key(&o, "version"), STATE_VERSION);
+    ares_json_write_i64(ares_json_key(&o, "step"), t->step);
+    ares_json_write_i64(ares_json_key(&o, "total_steps"), t->total_steps);
+    ares_json_write_i64(ares_json_key(&o, "optimizer_steps"), t->policy->optim.updates);
+    if (ares_source_count(&t->source))
+        ares_json_write_string(ares_json_key(&o, "training_data"), ares_view_of(origin.data));
+    ares_json_write_string(ares_json_key(&o, "model_weights"), ares_view_of(origin.model));
+    origin_describe_model(&t->model->cfg, &model);
+    ares_json_write_string(ares_json_key(&o, "model"), ares_str_view(&model));
+    ares_json_write_string(ares_json_key(&o, "optimizer"), ares_view_of(t->cfg->optim.strategy));
+    if (t->critic)
+        ares_json_write_string(ares_json_key(&o, "critic_optimizer"),
+                               ares_view_of(t->cfg->critic_optim.strategy));
+    ares_json_write_i64(ares_json_key(&o, "data_seed"), t->cfg->data.seed);
+    ares_json_write_i64(ares_json_key(&o, "sampling_seed"), t->cfg->rollout.seed);
+    ares_json_write_double(ares_json_key(&o, "best_score"), t->best_score);
+    ares_json_write_i64(ares_json_key(&o, "best_step"), t->best_step);
+    ares_json_write_double(ares_json_key(&o, "validated_score"), t->validated_score);
+    ares_json_write_i64(ares_json_key(&o, "validated_step"), t->validated_step);
+    ares_json_write_i64(ares_json_key(&o, "skipped_updates"), at->skipped);
+    if (t->critic) {
+        ares_json_write_i64(ares_json_key(&o, "critic_optimizer_steps"), t->critic->optim.updates);
+        ares_json_write_i64(ares_json_key(&o, "critic_skipped_updates"), at->critic_skipped);
+    }
+    ares_json_end(&o, '}');
+    ares_json_indent(&text, ares_str_view(&o), 1);
+    int rc = write_line(&text, path);
+    ares_str_fini(&o);
+    ares_str_fini(&model);
+    ares_str_fini(&text);
     return rc;
 }
 

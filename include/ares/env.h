@@ -134,7 +134,7 @@ typedef struct ares_env {
     int64_t turns, num_actions; /* num_actions: executed */
     bool terminated, truncated; /* neither: it goes on */
     bool no_valid_action;       /* of the last turn; the next prompt says so */
-    ares_env_reward reward;     /* sum of the turns' */
+    ares_env_reward reward;     /* sum over the turns */
     double penalty;             /* sum of the format penalties; not part of reward */
 } ares_env;
 

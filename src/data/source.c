@@ -144,8 +144,7 @@ void ares_source_save(const ares_source *s, ares_str *json)
     ares_json_end(json, '}');
 }
 
-/* A prompt that was given back, into `into`; its answers are read once to see that they are some.
- */
+/* Reads a prompt that was given back. Its answers are decoded once, to check them. */
 static int load_returned(const ares_json *json, bool other_rows, ares_source *into)
 {
     const ares_json *draw = ares_json_get(json, "draw"), *row = ares_json_get(json, "row");

@@ -1,7 +1,8 @@
 /*
- * What the model wrote -> actions, and the text that the conversation keeps. As RAGEN's context
- * manager does, with one thing more: no special token of the template is left in the text, also not
- * one that appears when another is taken out, so that no answer can end a turn or forge a role.
+ * From what the model wrote to the actions, and to the text that the conversation keeps, as RAGEN's
+ * context manager does it. In addition, every special token of the template is removed from the
+ * text, even one that appears only when another is removed, so that no answer can end a turn or
+ * forge a role.
  */
 #include <stdio.h>
 #include <string.h>
@@ -65,7 +66,7 @@ static ares_view without(ares_view v, ares_view token, ares_arena *arena)
     return stripped((ares_view){ copy, n + v.len - from });
 }
 
-/* v without any special token, however nested: what would complete one is taken out at once. */
+/* v without special tokens; removing one may complete another, which is removed too. */
 static ares_view without_specials(const ares_env_format *f, ares_view v, ares_arena *arena)
 {
     bool any = false;
@@ -147,7 +148,7 @@ static ares_view split(const ares_env_format *f, ares_view answer, ares_arena *a
         else out->actions[out->n_actions++] = action;
     }
     if (!more) return answer;
-    /* blanks around a separator are all that it can gain */
+    /* The text grows by no more than the two blanks around each separator. */
     char *text = ares_arena_alloc(arena, answer.len + 2 * (size_t)out->n_actions + 1), *to = text;
     for (int i = 0; i < out->n_actions; i++) {
         if (i) to += sprintf(to, " %s ", f->separator);

@@ -107,7 +107,7 @@ static void grow(seen *s)
     *s = wider;
 }
 
-/* false: it was there */
+/* Adds a state; false: it was there already. */
 static bool see(seen *s, const uint64_t *key)
 {
     if (3 * s->count >= 2 * s->capacity) grow(s);
@@ -165,7 +165,10 @@ static void put_box(search *s, int b, int cell, uint8_t pulled)
     s->away += distance(s, b);
 }
 
-/* false: not to be searched from here. `level` states lead here from the first one. */
+/*
+ * Visits the present state, `level` moves after the first one; false: the search goes no further
+ * from here.
+ */
 static bool visit(search *s, int level, int swaps)
 {
     uint64_t key[KEY_WORDS];
@@ -307,7 +310,7 @@ bool sokoban_room_make(uint64_t seed, const sokoban_size *z, sokoban_room *room)
     return true;
 }
 
-/* RAGEN's hash differs from process to process; this is the decided one. */
+/* RAGEN takes Python's hash, which differs between processes; FNV-1a is the same everywhere. */
 uint64_t sokoban_next_seed(uint64_t seed)
 {
     char text[24];

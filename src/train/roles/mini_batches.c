@@ -1,6 +1,6 @@
 /*
- * Where mini-batches begin and end. Those of rows are cut by numbers that no rank count changes: a
- * rank may have more rows of one than another rank, or none.
+ * Where mini-batches begin and end. Mini-batches of rows are cut by row numbers that do not depend
+ * on the number of ranks, so a rank may have more rows of one than another rank has, or none.
  */
 #include "roles/mini_batches.h"
 

@@ -75,7 +75,14 @@
     X(f64, rv_eps, "worker.rollout.rollout_filter_selection_eps", "0.01", "[0,)",                  \
       "top_p with linear masses: subtracted from the mass that is to be reached")                  \
     X(choice, loss_scaling, "worker.actor.filter_loss_scaling", "none", "none|linear|sqrt",        \
-      "multiply advantages by the share of groups that stay, or by its square root")
+      "multiply advantages by the share of groups that stay, or by its square root")               \
+    X(choice, batch_adjust, "algorithm.batch_adjust_mode", "none", "none|copy|delete",             \
+      "a batch that filters made smaller is brought to whole mini-batches of rows: copy grows it " \
+      "to the next common multiple of data.rollout_batch_size and the mini-batches by copies of "  \
+      "rows chosen at random, delete drops such rows down to the multiple below. A copy counts "   \
+      "like "                                                                                      \
+      "any row, and rows that train nothing leave the batch first. It needs "                      \
+      "worker.actor.mini_batch_unit: rows")
 ARES_OPTION_STRUCT(ares_filter_config, ARES_FILTER_OPTIONS);
 ares_option_table ares_filter_options;
 

@@ -116,6 +116,9 @@ static const situation situations[] = {
     { "small_forwards", "worker.rollout.max_num_batched_tokens=40" },
     { "same_beginning", "data.format_prompt=$DIR/long.jinja data.max_prompt_length=140 "
                         "worker.rollout.max_num_batched_tokens=140" },
+    { "half_in_rows", RANDOM LENGTHS
+      "worker.rollout.rollout_filter_strategy=top_k worker.rollout.rollout_filter_value=0.5 "
+      "worker.actor.mini_batch_unit=rows worker.actor.global_batch_size=16" },
     { "half", RANDOM LENGTHS
       "worker.rollout.rollout_filter_strategy=top_k worker.rollout.rollout_filter_value=0.5" },
     { "check_only", "worker.actor.model.model_path=nowhere --check" },
@@ -298,6 +301,8 @@ static const option_case options[] = {
       "rollout/mixed_groups_frac == 1; filter/tries > 1" },
     { "algorithm.keep_when_insufficient", "true", "deviating",
       "filter/tries == 1; base:filter/tries > 1" },
+    { "algorithm.batch_adjust_mode", "copy", "half_in_rows",
+      "train/batch_size == 16; base:train/batch_size == 8; train/num_mini_batches == 1" },
     { "algorithm.name", "dapo", "random",
       "says config: algorithm.name: dapo -> ; $ grep -q 'clip_ratio_high: 0.28' "
       "$RUN/config.yaml" },

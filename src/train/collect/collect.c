@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "collect/adjust_batch.h"
 #include "collect/choose_groups.h"
 #include "collect/collect.h"
 #include "collect/exchange_groups.h"
@@ -125,5 +126,5 @@ int collect_groups(ares_trainer *t, ares_batch *b, ares_metrics *m)
     b->advantage_scale =
         ares_filter_loss_scale(cfg->filter.loss_scaling, r.counts.kept, r.counts.groups);
     ares_batch_fill(b, c.items, c.count);
-    return ARES_OK;
+    return adjust_batch(cfg, t->run.world, t->run.step, b, m);
 }

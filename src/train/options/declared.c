@@ -95,6 +95,30 @@ static void check_sizes(ares_config *cfg, const ares_train_config *c, int world)
                         2 * ARES_KV_BLOCK));
 }
 
+/* Rows are copied and dropped one by one, so mini-batches must count them one by one. */
+static void check_adjusting(ares_config *cfg, const ares_train_config *c)
+{
+    static const char option[] = "algorithm.batch_adjust_mode";
+    const ares_adv *adv = ares_adv_find(c->algorithm.adv_estimator);
+    const char *mode = c->filter.batch_adjust;
+    if (c->trainer.val_only || !adv || strcmp(mode, "none") == 0) return;
+    if (!mini_batch_size_of_actor(c).rows)
+        ares_config_fault(cfg, option,
+                          "%s makes whole mini-batches of rows, and these count prompts; set "
+                          "worker.actor.mini_batch_unit to rows",
+                          mode);
+    else if ((adv->needs & ARES_NEEDS_VALUES) && !mini_batch_size_of_critic(c).rows)
+        ares_config_fault(cfg, option,
+                          "%s makes whole mini-batches of rows, and the critic's count prompts; "
+                          "set worker.critic.mini_batch_unit to rows",
+                          mode);
+    if (strcmp(mode, "delete") == 0 && (adv->needs & ARES_NEEDS_GROUPS))
+        ares_config_fault(cfg, option,
+                          "delete may leave a single answer to a prompt, and %s compares them; "
+                          "set copy",
+                          adv->name);
+}
+
 /* An option that counts per micro-batch needs the number of samples in one. */
 static void check_micro_batches(ares_config *cfg, const ares_train_config *c)
 {
@@ -223,6 +247,7 @@ int ares_train_config_check(ares_config *cfg, const ares_train_config *c, int wo
                           "no option names the caps of data sources yet; use nonzero_std, or "
                           "algorithm.online_filtering");
     check_sizes(cfg, c, world);
+    check_adjusting(cfg, c);
     check_micro_batches(cfg, c);
     if (strcmp(c->filter.resample_mode, "same_prompt") == 0 &&
         c->data.mini_rollout_batch_size != ARES_NULL_I64 && c->data.mini_rollout_batch_size != 0)

@@ -45,8 +45,7 @@ static int by_place(const void *a, const void *b)
     return (x->index > y->index) - (x->index < y->index);
 }
 
-/* first[g]: the number of the first row of this rank's group g; *total: rows of all ranks. */
-static int number_rows(ares_batch *b, ares_world *world, int64_t *first, int64_t *total)
+int mini_batches_number_rows(ares_batch *b, ares_world *world, int64_t *first, int64_t *total)
 {
     ares_str all = { 0 };
     int64_t ranks = ares_world_size(world);
@@ -74,7 +73,7 @@ static int number_rows(ares_batch *b, ares_world *world, int64_t *first, int64_t
 static int cut_rows(ares_batch *b, ares_world *world, int64_t rows, mini_batches *out)
 {
     int64_t *first = ares_arena_alloc(&b->arena, (size_t)(b->groups + 1) * sizeof *first), total;
-    ARES_TRY(number_rows(b, world, first, &total));
+    ARES_TRY(mini_batches_number_rows(b, world, first, &total));
     int64_t n = (total + rows - 1) / rows, k = 0;
     int64_t *start = ares_arena_calloc(&b->arena, (size_t)n + 1, sizeof *start);
     for (int64_t g = 0; g < b->groups; g++) {

@@ -28,4 +28,9 @@ typedef struct mini_batches {
  */
 int mini_batches_cut(const mini_batch_size *size, ares_batch *b, ares_world *world,
                      mini_batches *out);
+/*
+ * As mini-batches of rows number them. first [b->groups]: the number of the first row of each of
+ * this rank's groups; *total: rows of all ranks. A collective.
+ */
+int mini_batches_number_rows(ares_batch *b, ares_world *world, int64_t *first, int64_t *total);
 #endif

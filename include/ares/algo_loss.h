@@ -37,10 +37,11 @@ int ares_agg_weights(const char *mode, const ares_batch *b, int64_t row, int64_t
                      const ares_agg_counts *global, float *weight);
 /*
  * loss_norm micro: the same for n micro-batches of consecutive rows, each counted by itself, with
- * weights divided by n x ranks; weight begins at the first token of the first micro-batch.
+ * weights divided by `total`, the micro-batches of all ranks; weight begins at the first token of
+ * the first micro-batch.
  */
 int ares_agg_weights_micro(const char *mode, const ares_batch *b, const ares_micro_batch *micro,
-                           int64_t n, int ranks, double max_len, float *weight);
+                           int64_t n, int64_t total, double max_len, float *weight);
 
 /* ---------------- KL estimators (loss/kl.c; formulas: loss/kl.h), x = log pi - log ref */
 #define ARES_KL_FORMULAS(X) X(k1) X(abs) X(k2) X(k3)

@@ -21,8 +21,8 @@ static const note aggregation_counts[] = {
       "as above", "", "", "worker.actor.loss_norm=global" },
     { "micro",
       "N and B of each micro-batch of micro_batch_size_per_device_for_update samples, weights over "
-      "micro-batches x ranks",
-      "as above / (micro-batches x ranks)", "verl, RLinf", "", "worker.actor.loss_norm=micro" },
+      "the micro-batches of all ranks",
+      "as above / micro-batches of all ranks", "verl, RLinf", "", "worker.actor.loss_norm=micro" },
     { "valid_token_scope", "N of all mini-batches of the step", "1 / N of the step", "RLinf",
       "token-mean", "worker.actor.valid_token_scope=rollout" },
 };

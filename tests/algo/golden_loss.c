@@ -98,7 +98,7 @@ static double micro_mean(golden *g, const double *x, const ares_batch *b, int64_
     double sum = 0;
     for (int64_t r = 0; r < b->rows; r += rows)
         micro[n++] = (ares_micro_batch){ .row = r, .end = ARES_MIN(r + rows, b->rows) };
-    golden_ok(g, ares_agg_weights_micro("token-mean", b, micro, n, 1, 1, weight));
+    golden_ok(g, ares_agg_weights_micro("token-mean", b, micro, n, n, 1, weight));
     for (int64_t t = 0; t < b->tokens; t++) sum += x[t] * (double)weight[t];
     golden_in_single(g);
     return sum;
@@ -176,8 +176,8 @@ GOLDEN(dapo, valid_token_scale)
               *own = ares_arena_calloc(g->arena, (size_t)b.tokens + 1, sizeof *own);
         ares_agg_counts counts = { .tokens = valid, .rows = 1, .max_len = 1 };
         golden_ok(g, ares_agg_weights("token-mean", &b, 0, b.rows, &counts, global));
-        golden_ok(g, ares_agg_weights_micro("token-mean", &b, micro, of->count, (int)tokens->count,
-                                            1, own));
+        golden_ok(g, ares_agg_weights_micro("token-mean", &b, micro, of->count,
+                                            of->count * tokens->count, 1, own));
         golden_near(g, "per_token_weight_with_scale", (double)global[0],
                     golden_want(g, "per_token_weight_with_scale"));
         for (int64_t m = 0; m < of->count; m++) {

@@ -206,3 +206,53 @@ TEST(a_row_that_is_taken_twice_counts_twice_in_the_gradient)
         ares_free(all), ares_free(row), ares_free(twice), ares_free(at_end);
     }
 }
+
+/* The gradients of one mini-batch of rows order[0 .. n), each a micro-batch of its own. */
+static float *gradients_by_micro_batch(const int64_t *order, int64_t n, ares_world *w,
+                                       size_t *count)
+{
+    run r;
+    if (!run_open(&r, "qwen2_tied", "token-mean", false)) return NULL;
+    r.cfg.actor.max_grad_norm = 1e9;
+    r.cfg.actor.global_batch_size = 100;
+    r.cfg.actor.mini_batch_unit = "rows";
+    r.cfg.actor.micro_batch_size = 1;
+    r.cfg.loss.loss_norm = "micro";
+    r.actor.learner.world = w;
+    ares_batch_take(&r.batch, order, n);
+    CHECK_OK(ares_actor_update(&r.actor, &r.batch, NULL, r.metrics));
+    /* the embedding's own part is not summed over ranks: it has been added to the head's */
+    *count = (size_t)((float *)r.model->embed_grad.data - (float *)r.model->grads);
+    float *out = ares_malloc(r.model->grads_bytes);
+    memcpy(out, r.model->grads, r.model->grads_bytes);
+    run_close(&r);
+    return out;
+}
+
+/* A mini-batch of rows may give the ranks different numbers of them. */
+TEST_MPI(micro_batches_weigh_the_same_whatever_each_rank_has_of_them)
+{
+    if (!test_in_mpi()) {
+        ares_str out = { 0 };
+        int status =
+            test_mpirun(&out, 2, "micro_batches_weigh_the_same_whatever_each_rank_has_of_them");
+        CHECK_MSG(status == 0, "%s", ares_str_view(&out).data);
+        ares_str_fini(&out);
+        return;
+    }
+    static const int64_t order[] = { 0, 1, 2, 3 };
+    ares_world *w = NULL;
+    size_t n = 0;
+    REQUIRE_OK(ares_world_open(&w));
+    float *alone = gradients_by_micro_batch(order, 4, NULL, &n),
+          *mine = gradients_by_micro_batch(ares_world_rank(w) ? order + 3 : order,
+                                           ares_world_rank(w) ? 1 : 3, w, &n);
+    double largest = 0, off = 0;
+    for (size_t i = 0; alone && mine && i < n; i++) {
+        largest = fmax(largest, fabs((double)alone[i]));
+        off = fmax(off, fabs((double)alone[i] - (double)mine[i]));
+    }
+    CHECK_MSG(largest > 0 && off <= 1e-5 * largest, "off by %g of %g", off, largest);
+    ares_free(alone), ares_free(mine);
+    ares_world_close(w);
+}

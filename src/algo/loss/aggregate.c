@@ -74,7 +74,7 @@ int ares_agg_weights(const char *mode, const ares_batch *b, int64_t row, int64_t
 }
 
 int ares_agg_weights_micro(const char *mode, const ares_batch *b, const ares_micro_batch *micro,
-                           int64_t n, int ranks, double max_len, float *weight)
+                           int64_t n, int64_t total, double max_len, float *weight)
 {
     for (int64_t i = 0; i < n; i++) {
         ares_agg_counts counts = { .max_len = max_len };
@@ -82,7 +82,7 @@ int ares_agg_weights_micro(const char *mode, const ares_batch *b, const ares_mic
         float *w = weight + (first - b->row_start[micro[0].row]);
         ares_agg_count(b, micro[i].row, micro[i].end, &counts);
         ARES_TRY(ares_agg_weights(mode, b, micro[i].row, micro[i].end, &counts, w));
-        for (int64_t t = 0; t < tokens; t++) w[t] = (float)((double)w[t] / (double)(n * ranks));
+        for (int64_t t = 0; t < tokens; t++) w[t] = (float)((double)w[t] / (double)total);
     }
     return ARES_OK;
 }

@@ -365,9 +365,10 @@ static int weigh(update *u, int64_t row, int64_t end, double *tokens)
                                 u->col.weight + b->row_start[row]);
     ares_micro_batch *runs =
         ares_arena_alloc(&u->batch->arena, (size_t)(end - row + 1) * sizeof *runs);
-    int64_t n = runs_of(row, end, u->actor->cfg->actor.micro_batch_size, runs);
-    return ares_agg_weights_micro(c->loss_avg_mode, b, runs, n,
-                                  ares_world_size(u->actor->learner.world), width,
+    int64_t n = runs_of(row, end, u->actor->cfg->actor.micro_batch_size, runs), total = n;
+    /* ranks may have different numbers of rows */
+    ARES_TRY(ares_world_sum_i64(u->actor->learner.world, &total, 1));
+    return ares_agg_weights_micro(c->loss_avg_mode, b, runs, n, total, width,
                                   u->col.weight + b->row_start[row]);
 }
 

@@ -150,7 +150,8 @@ static int load_returned(const ares_json *json, bool other_rows, ares_source *in
     const ares_json *draw = ares_json_get(json, "draw"), *row = ares_json_get(json, "row");
     ares_view text;
     int rc = ARES_OK;
-    bool good = draw && draw->type == ARES_JSON_INT && row && row->type == ARES_JSON_INT;
+    bool good = draw && draw->type == ARES_JSON_INT && !draw->big && draw->integer >= 0 && row &&
+                row->type == ARES_JSON_INT;
     if (good && other_rows && row->integer >= ares_source_count(into)) return ARES_OK;
     if (!good || row->integer < 0 || row->integer >= ares_source_count(into))
         return ares_fail(ARES_EFORMAT,

@@ -286,6 +286,8 @@ TEST(a_damaged_list_of_prompts_given_back_is_refused_and_changes_nothing)
                   { "[{\"draw\":1}]}", "no draws and rows" },
                   { "[{\"draw\":1,\"row\":-1}]}", "no draws and rows" },
                   { "[{\"draw\":1,\"row\":11}]}", "no draws and rows" },
+                  { "[{\"draw\":-1,\"row\":2}]}", "no draws and rows" },
+                  { "[{\"draw\":99999999999999999999,\"row\":2}]}", "no draws and rows" },
                   { "[{\"draw\":1,\"row\":2,\"answers\":\"0\"}]}", "draw 1" },
                   { "[{\"draw\":1,\"row\":2,\"answers\":\"0g\"}]}", "draw 1" },
                   { "[{\"draw\":1,\"row\":2,\"answers\":\"00ff\"}]}", "draw 1" } };

@@ -250,3 +250,34 @@ TEST(answers_that_were_cut_go_on_to_the_same_bits)
     ares_str_fini(&state);
     close_trainer(&o);
 }
+
+/* The answers of a group that go on need not be all that there were. */
+TEST(some_of_the_answers_go_on_in_their_own_places)
+{
+    enum { SOME = 2 };
+    static const int chosen[SOME] = { 1, 3 };
+    opened o;
+    ares_drawn d;
+    REQUIRE_OK(open_trainer(&o, "algorithm.adv_estimator=grpo", "worker.rollout.seed=1"));
+    ares_arena *a = &o.t.batch.arena;
+    REQUIRE_OK(ares_source_next(&o.t.run.source, 1, a, &d));
+    const ares_group *whole = answers(&o, &d, 1);
+    ares_group *part = answers(&o, &d, 1);
+    for (int i = 0; i < SOME; i++) {
+        cut(&part->items[chosen[i]], 2);
+        CHECK(part->items[chosen[i]].cut);
+        part->items[i] = part->items[chosen[i]];
+    }
+    part->n = SOME;
+    d.begun = part;
+    const ares_group *rest = answers(&o, &d, 1);
+    REQUIRE(rest->n == SOME);
+    for (int i = 0; i < SOME; i++) {
+        const ares_trajectory *x = &whole->items[chosen[i]], *y = &rest->items[i];
+        REQUIRE(!y->cut && y->index == chosen[i] && y->n_rows == 1);
+        REQUIRE(x->rows[0].n_tokens == y->rows[0].n_tokens);
+        CHECK_MEM(x->rows[0].responses, y->rows[0].responses,
+                  (size_t)x->rows[0].n_tokens * sizeof(int32_t));
+    }
+    close_trainer(&o);
+}

@@ -17,6 +17,7 @@ static void add_stop_ids(const ares_rollout_config *c, ares_arena *arena, ares_s
 typedef struct queued {
     int64_t prompt;
     const ares_trajectory *begun; /* the answer that goes on; NULL: whole answers */
+    int32_t item;                 /* of the group: where that answer is */
 } queued;
 
 typedef struct requests {
@@ -29,12 +30,12 @@ typedef struct requests {
     int64_t n;
 } requests;
 
-static int queue(requests *r, int64_t p, const ares_request *q, const ares_trajectory *begun)
+static int queue(requests *r, const ares_request *q, queued what)
 {
-    const ares_row *row = r->job->prompts[p].row;
+    const ares_row *row = r->job->prompts[what.prompt].row;
     int rc = ares_rollout_add(r->t->rollout, q, NULL);
     if (rc != ARES_OK) return ares_fail_in(rc, "%s:%lld", row->file, (long long)row->line);
-    r->queued[r->n++] = (queued){ p, begun };
+    r->queued[r->n++] = what;
     return ARES_OK;
 }
 
@@ -49,9 +50,9 @@ static ares_request request_of(const requests *r, const ares_group *g)
 }
 
 /* Goes on with a cut answer: its tokens are the beginning of the response. */
-static int queue_rest(requests *r, int64_t p, const ares_group *g, const ares_trajectory *begun)
+static int queue_rest(requests *r, const ares_group *g, queued what)
 {
-    const ares_trajectory_row *x = &begun->rows[0];
+    const ares_trajectory_row *x = &what.begun->rows[0];
     ares_request q = request_of(r, g);
     size_t prompt = (size_t)x->prompt_len * sizeof *x->prompt,
            response = (size_t)x->n_tokens * sizeof *x->responses;
@@ -62,8 +63,8 @@ static int queue_rest(requests *r, int64_t p, const ares_group *g, const ares_tr
     q.prompt_len = x->prompt_len + x->n_tokens;
     q.response_len = x->n_tokens;
     q.n = 1;
-    q.first_index = begun->index;
-    return queue(r, p, &q, begun);
+    q.first_index = what.begun->index;
+    return queue(r, &q, what);
 }
 
 static int queue_prompt(requests *r, int64_t p)
@@ -79,11 +80,12 @@ static int queue_prompt(requests *r, int64_t p)
     g->items = ares_arena_calloc(r->arena, (size_t)g->n + 1, sizeof *g->items);
     if (!begun) {
         const ares_request q = request_of(r, g);
-        return queue(r, p, &q, NULL);
+        return queue(r, &q, (queued){ .prompt = p });
     }
     for (int32_t i = 0; i < g->n; i++) {
         g->items[i] = begun->items[i];
-        if (g->items[i].cut) ARES_TRY(queue_rest(r, p, g, &begun->items[i]));
+        if (!g->items[i].cut) continue;
+        ARES_TRY(queue_rest(r, g, (queued){ .prompt = p, .begun = &begun->items[i], .item = i }));
     }
     return ARES_OK;
 }
@@ -147,7 +149,7 @@ static int answer(ares_trainer *t, const answer_job *job, ares_arena *arena, are
         while (rc == ARES_OK && ares_rollout_next(t->rollout, &c)) {
             const queued *q = &r.queued[c.request];
             const ares_row *row = job->prompts[q->prompt].row;
-            ares_trajectory *y = &out[q->prompt].items[c.index];
+            ares_trajectory *y = &out[q->prompt].items[q->begun ? q->item : c.index];
             take_answer(t, &c, row, q->begun, arena, y);
             if (!y->cut) rc = scoring_submit(&scores, row, y);
         }

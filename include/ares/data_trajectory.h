@@ -38,7 +38,7 @@ typedef struct ares_trajectory_row {
 typedef struct ares_trajectory {
     ARES_TRAJECTORY_FIELDS(ARES_FIELD_)
     int32_t n_rows, n_parts;
-    ares_trajectory_row *rows; /* [n_rows] */
+    ares_trajectory_row *rows; /* [n_rows], at least one */
     float *parts;              /* [n_parts] the scores of the single rewards */
     ares_view response;        /* decoded: what is judged and shown */
 } ares_trajectory;

@@ -29,6 +29,7 @@ bool ares_trajectory_kept(const ares_group *g, const ares_trajectory *y)
 /* ---------------------------------------------------------------- into a batch */
 static void add_rows(ares_batch *b, const ares_group *g, const ares_trajectory *y)
 {
+    ARES_ASSERT(y->n_rows > 0);
     for (int32_t r = 0; r < y->n_rows; r++) {
         const ares_sample sample = { .draw = g->draw,
                                      .index = y->index,
@@ -90,8 +91,9 @@ void ares_batch_fill(ares_batch *b, const ares_group *groups, int64_t count)
     w = (walk){ .groups = groups, .count = count };
     for (int64_t at = 0; (row = next_row(&w, &g, &y)); at += row->n_tokens) {
         size_t n = (size_t)row->n_tokens;
-#define COPY(type, name, stage, doc) \
-    if (b->name && n) memcpy(b->name + at, row->name, n * sizeof *b->name);
+#define COPY(type, name, stage, doc)     \
+    ARES_ASSERT(!b->name == !row->name); \
+    if (n && b->name) memcpy(b->name + at, row->name, n * sizeof *b->name);
         ARES_BATCH_SAMPLED(COPY)
 #undef COPY
         if (y->discarded || g->masked) memset(b->response_mask + at, 0, n);

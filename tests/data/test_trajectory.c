@@ -1,7 +1,11 @@
 /* Trajectories: the batch that they become, and the bytes that they are sent and saved as. */
 #include "ares/data_trajectory.h"
 
+#include <signal.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "test.h"
 
@@ -85,6 +89,11 @@ TEST(groups_become_rows_with_every_column)
     CHECK(!b.samples[0].episode && !b.samples[1].episode && !b.samples[6].episode);
     CHECK_NEAR(b.samples[3].score, 10, 0);
     CHECK_NEAR(b.samples[4].baseline, 2.5, 0);
+    CHECK(b.samples[0].place == 5 && b.samples[3].place == 4 && b.samples[6].place == 3);
+    CHECK(b.samples[3].row == &data_rows[1] && b.samples[3].prompt_len == 5);
+    CHECK_NEAR(b.samples[5].accuracy, 1, 0);
+    CHECK_NEAR(b.samples[1].reward_parts[1], 1100, 0);
+    CHECK(ares_view_eq(b.samples[6].response, ARES_VIEW("words")));
     const int64_t at = b.row_start[3];
     CHECK_EQ(b.responses[at + 2], 1302);
     CHECK(b.response_mask[at + 1] == 1 && b.response_mask[at + 2] == 0);
@@ -117,6 +126,49 @@ TEST(what_is_masked_or_discarded_has_mask_0_and_what_is_thinned_has_no_row)
     CHECK(!b.turn_ends && !b.turn_scores);
     ares_batch_fini(&b);
     ares_arena_fini(&a);
+}
+
+/* How a child ends that makes groups, changes them and fills a batch. */
+static int status_of(void (*change)(ares_group *g))
+{
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        ares_arena a = { 0 };
+        ares_group g[GROUPS];
+        ares_batch b;
+        signal(SIGABRT, SIG_DFL);
+        if (!freopen("/dev/null", "w", stderr)) _exit(9);
+        ares_batch_init(&b);
+        make_groups(g, true, &a);
+        if (change) change(g);
+        ares_batch_fill(&b, g, GROUPS);
+        _exit(0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : 1000 + WEXITSTATUS(status);
+}
+
+static void unmark_first(ares_group *g)
+{
+    g[0].items[0].rows[0].turn_scores = NULL;
+}
+static void unmark_last(ares_group *g)
+{
+    g[2].items[2].rows[0].turn_scores = NULL;
+}
+static void empty(ares_group *g)
+{
+    g[1].items[0].n_rows = 0;
+}
+
+TEST(marks_of_some_rows_only_and_answers_without_a_row_abort)
+{
+    CHECK_EQ(status_of(NULL), 1000);
+    CHECK_EQ(status_of(unmark_first), SIGABRT);
+    CHECK_EQ(status_of(unmark_last), SIGABRT);
+    CHECK_EQ(status_of(empty), SIGABRT);
 }
 
 TEST(no_groups_make_an_empty_batch_whose_columns_are_there)

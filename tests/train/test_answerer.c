@@ -8,6 +8,8 @@
 #include "ares/algo_adv.h"
 #include "collect/answer.h"
 #include "collect/collect.h"
+#include "collect/draw.h"
+#include "collect/filter_groups.h"
 #include "test.h"
 #include "tiny_trainer.h"
 
@@ -171,6 +173,70 @@ TEST(groups_of_different_sizes_are_filtered_and_trained)
     close_trainer(&o);
 }
 
+/* Each answer of a validation keeps its own score, however many rows the others have. */
+TEST(a_validation_judges_conversations_of_several_rows)
+{
+    opened o;
+    ares_str files = { 0 }, samples = { 0 };
+    row_per_turn = true;
+    uneven = false;
+    ares_str_addf(&files, "data.val_files=%s", test_source("examples/data/sums/val.jsonl"));
+    REQUIRE_OK(open_trainer(&o, files.data, "worker.rollout.val_override_config={n: 3}"));
+    o.t.answerer = &in_turns;
+    REQUIRE_OK(ares_trainer_validate(&o.t, o.m, &samples));
+    CHECK_NEAR(metric(&o, "val/reward_score"), 1, 1e-12); /* 0, 1 and 2 */
+    ares_view rest = ares_str_view(&samples);
+    int64_t n = 0;
+    for (; rest.len; n++) {
+        const ares_json *line;
+        size_t end = (size_t)((const char *)memchr(rest.data, '\n', rest.len) - rest.data);
+        REQUIRE_OK(ares_json_parse(&o.t.batch.arena, (ares_view){ rest.data, end }, "", &line));
+        CHECK_NEAR(ares_json_get(line, "score")->number, ares_json_get(line, "sample")->number, 0);
+        rest = (ares_view){ rest.data + end + 1, rest.len - end - 1 };
+    }
+    CHECK_EQ(n, 3 * ares_source_count(&o.t.run.val));
+    ares_str_fini(&files);
+    ares_str_fini(&samples);
+    close_trainer(&o);
+}
+
+/* What filters compare: the policy's own words, over all rows of an answer. */
+TEST(numbers_of_an_answer_are_over_its_rows_and_leave_the_environment_out)
+{
+    opened o;
+    REQUIRE_OK(open_trainer(&o, "algorithm.adv_estimator=grpo",
+                            "algorithm.filter_groups={enable: true, metric: acc}"));
+    ares_arena *a = &o.t.batch.arena;
+    ares_trajectory_row rows[2];
+    ares_drawn prompt;
+    bool keep[1];
+    REQUIRE_OK(ares_source_next(&o.t.run.source, 1, a, &prompt));
+    const ares_row *row = ares_source_row(&o.t.run.source, prompt.id);
+    for (int r = 0; r < 2; r++) {
+        ares_trajectory_row_init(&rows[r], row->prompt, row->prompt_len, 3, a);
+        for (int i = 0; i < 3; i++) rows[r].entropies_1[i] = i == 1 ? NAN : (float)(r + i);
+        for (int i = 0; i < 3; i++) rows[r].response_mask[i] = i != 1;
+    }
+    ares_trajectory y[2] = {
+        { .score = 5, .unshaped = 4, .accuracy = 1, .n_rows = 2, .rows = rows },
+        { .index = 1, .accuracy = 0, .discarded = 1, .n_rows = 1, .rows = rows }
+    };
+    ares_group g = { .draw = prompt.draw, .row = row, .n = 2, .items = y };
+    rounds r = { .looks = true,
+                 .keep = keep,
+                 .last = { .total = 1, .count = 1, .prompts = &prompt, .groups = &g } };
+    ares_filter_stages(&o.c.filter, &r.of_draws, &r.of_batch);
+    REQUIRE_OK(filter_last_draw(&o.t, &r, a, o.m));
+    CHECK(r.first[1] == 2 && r.rows[0] == prompt.id);
+    const answer_numbers *x = r.numbers;
+    CHECK(x[0].score == 4 && x[0].overall == 5 && x[0].accuracy == 1 && x[0].valid);
+    CHECK_NEAR(x[0].length, 6, 0);
+    CHECK_NEAR(x[0].entropy, (0.0 + 2 + 1 + 3) / 4, 0);
+    CHECK_NEAR(x[1].entropy, 1, 0);
+    CHECK(!x[1].valid && x[1].length == 3);
+    close_trainer(&o);
+}
+
 /* One draw of the engine's answers, of prompts that may come with some begun. */
 static ares_group *answers(opened *o, const ares_drawn *d, int64_t n)
 {
@@ -279,5 +345,56 @@ TEST(some_of_the_answers_go_on_in_their_own_places)
         CHECK_MEM(x->rows[0].responses, y->rows[0].responses,
                   (size_t)x->rows[0].n_tokens * sizeof(int32_t));
     }
+    close_trainer(&o);
+}
+
+/* The score says what was asked for: a greedy answer, and of which prompt, or one that goes on. */
+static int answer_by_prompt(ares_trainer *t, const answer_job *job, ares_arena *a, ares_group *out)
+{
+    (void)t;
+    bool greedy = job->sampling->temperature == 0;
+    for (int64_t p = 0; p < job->n_prompts; p++) {
+        const answer_prompt *x = &job->prompts[p];
+        ares_trajectory *y = ares_arena_calloc(a, (size_t)job->n, sizeof *y);
+        for (int i = 0; i < job->n; i++)
+            y[i] = (ares_trajectory){ .index = i,
+                                      .stopped = 1,
+                                      .score = x->begun ? 7
+                                               : greedy ? -(float)x->draw - 1
+                                                        : 0 };
+        out[p] = (ares_group){ .draw = x->draw, .row = x->row, .n = job->n, .items = y };
+    }
+    return ARES_OK;
+}
+static const answerer by_prompt = { "by prompt", answer_by_prompt };
+
+/*
+ * The greedy baseline of a prompt is answered anew where its answers go on, and it is the prompt's
+ * own. A prompt that is drawn again begins afresh.
+ */
+TEST(a_baseline_is_the_prompts_own_and_a_prompt_drawn_again_begins_afresh)
+{
+    enum { PROMPTS = 3 };
+    opened o;
+    draw fresh, d;
+    bool keep[PROMPTS] = { false, true, false };
+    row_per_turn = uneven = false;
+    REQUIRE_OK(open_trainer(&o, "algorithm.adv_estimator=remax", "worker.rollout.seed=1"));
+    ares_arena *a = &o.t.batch.arena;
+    REQUIRE_OK(draw_prompts(&o.t, a, PROMPTS, &fresh));
+    o.t.answerer = &by_prompt;
+    REQUIRE_OK(draw_answer(&o.t, a, &fresh, NULL));
+    d = fresh;
+    for (int i = 0; i < PROMPTS; i++) fresh.prompts[i].begun = &fresh.groups[i];
+    REQUIRE_OK(draw_answer(&o.t, a, &d, NULL));
+    for (int i = 0; i < PROMPTS; i++) {
+        CHECK_NEAR(fresh.groups[i].baseline, -(float)fresh.prompts[i].draw - 1, 0);
+        CHECK_NEAR(d.groups[i].baseline, fresh.groups[i].baseline, 0);
+        CHECK_NEAR(d.groups[i].items[0].score, 7, 0); /* it went on */
+    }
+    draw_again(a, keep, &d);
+    REQUIRE(d.total == 2 && d.attempt == 1);
+    CHECK(d.prompts[0].id == fresh.prompts[0].id && d.prompts[1].id == fresh.prompts[2].id);
+    CHECK(!d.prompts[0].begun && !d.prompts[1].begun);
     close_trainer(&o);
 }

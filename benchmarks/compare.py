@@ -630,8 +630,8 @@ def readme(folder):
     out = [
         "# Measured",
         "",
-        "Made by `benchmarks/run.sh` from the `.jsonl` files here; both sides ran in turn on the same "
-        "machine. `ratio` is of the best runs, `median` of the medians; above 1 is in our favour.",
+        "Made by `benchmarks/run.sh` from the `.jsonl` files here; both sides ran in turn on the "
+        "same machine. `ratio` is of the best runs, `median` of the medians; above 1 is in our favour.",
         "`at least` and `goal` are the ratios we set out for (for start: seconds).",
         "",
     ]
@@ -666,8 +666,8 @@ def readme(folder):
         if any(h["prefix"].startswith("chrt") for _, h, _ in section.values()):
             out += [
                 "",
-                "`chrt -f 1`: the machine had other work; real-time priority kept it away from both "
-                "sides alike. It still shared caches and memory.",
+                "`chrt -f 1`: the machine had other work; real-time priority kept it away from "
+                "both sides alike. It still shared caches and memory.",
             ]
         out += [
             "",
@@ -706,8 +706,8 @@ def readme(folder):
         if name in shares:
             out += [
                 "",
-                "Our arithmetic beside the fp32 limit of this machine, a loop of multiply-adds on every "
-                "thread in the same run (`bench_limit`):",
+                "Our arithmetic beside the fp32 limit of this machine, a loop of multiply-adds on "
+                "every thread in the same run (`bench_limit`):",
                 "",
                 "| id | phase | GFLOP/s | limit | share |",
                 "|---|---|---|---|---|",

@@ -167,7 +167,8 @@ foreach(check includes references)
         WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 endforeach()
 if(TARGET ares-train) # reads the libraries and objects that the build left
-    add_test(NAME check_unused COMMAND ${CMAKE_SOURCE_DIR}/scripts/check_unused.sh ${CMAKE_BINARY_DIR}
+    add_test(NAME check_unused
+        COMMAND ${CMAKE_SOURCE_DIR}/scripts/check_unused.sh ${CMAKE_BINARY_DIR}
         WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 endif()
 add_test(NAME check_format COMMAND ${CMAKE_SOURCE_DIR}/scripts/format.sh --check

@@ -34,8 +34,8 @@ if(NOT ARES_TORCH_DIR AND NOT users)
     return()
 elseif(NOT ARES_TORCH_DIR)
     message(FATAL_ERROR "libtorch ${ARES_TORCH_VERSION} not found (looked in: "
-        "ARES_LIBTORCH='${ARES_LIBTORCH}', .venv, the active Python's torch); run scripts/setup.sh, "
-        "or name a folder with its include/ and lib/ in ARES_LIBTORCH")
+        "ARES_LIBTORCH='${ARES_LIBTORCH}', .venv, the active Python's torch); run scripts/setup.sh"
+        ", or name a folder with its include/ and lib/ in ARES_LIBTORCH")
 endif()
 
 set(version "unknown")

@@ -17,14 +17,16 @@ mapfile -t files < <(find .ci benchmarks cmake configs docs examples experiments
     -o -path tests/golden/models -o -path tests/golden/tokenizer \) -prune -o -type f \( \
     -name '*.[ch]' -o -name '*.cpp' -o -name '*.hpp' -o -name '*.cu' -o -name '*.cuh' \
     -o -name '*.cmake' -o -name '*.txt' -o -name '*.sh' -o -name '*.py' -o -name '*.yaml' \
-    -o -name '*.md' -o -path .ci/run \) ! -path "$self" -print | sed 's/^\.\///' | sort)
+    -o -name '*.md' -o -path .ci/run -o -path 'tests/golden/*.json' \) ! -path "$self" -print |
+    sed 's/^\.\///' | sort)
 
 bad() { # place, what is wrong
     echo "$1: $2"
     failed=$((failed + 1))
 }
 
-# The anchors that GitHub gives to a page's headings, between blanks; a heading that occurs twice gets -1, -2 ...
+# The anchors that GitHub gives to a page's headings, between blanks; a heading that occurs twice
+# gets -1, -2 ...
 declare -A anchors_of=()
 anchors() { # page: result in $found
     if [[ ! -v anchors_of[$1] ]]; then
@@ -55,7 +57,8 @@ resolve() { # place, path as found, anchor or nothing, the folders to look in ..
     bad "$place" "'$path' is not in the repository"
 }
 
-# Pages that are named: from the root, or beside the file that names them. Links of pages are looked at below.
+# Pages that are named: from the root, or beside the file that names them. Links of pages follow
+# below.
 while IFS=: read -r file line name; do
     [[ $generated == *" ${name##*/} "* ]] && continue
     path=${name%%#*}
@@ -99,7 +102,8 @@ forbid() { # pattern, what is wrong
 }
 forbid '\b(DESIGN|STYLE|PERF)\b' "refers to a page that is not in the repository"
 forbid '\.\./shared|\bshared/(golden|spec|data)\b' "lies outside the repository"
-forbid "\\bspec(ification)?(,|'s)? (section )?[0-9]|\\bspec/[a-z]|(the|project's|rewards) specification" \
+specification="\\bspec(ification)?(,|'s)? (section )?[0-9]|\\bspec/[a-z]"
+forbid "$specification|(the|project's|rewards|agentic) specification|seed document" \
     "refers to a specification that is not in the repository"
 forbid '\.md(,)? (section )?[0-9]+(\.[0-9]+)*[a-z]?\b' \
     "names a section by number; name its heading: PAGE.md#heading"

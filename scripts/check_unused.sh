@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Public functions and objects that nobody calls: global symbols ares_* and at_* of the room libraries, declared in
-# include/ares, that no other object file of the libraries or of ares-train and no .cu file refers to.
+# Public functions and objects that nobody calls: global symbols ares_* and at_* of the room
+# libraries, declared in include/ares, that no other object file of the libraries or of ares-train
+# and no .cu file refers to.
 #
 #   scripts/check_unused.sh [build folder]    default: build, which must be up to date
 #
 # A function that only its own file uses fails too, unless tests of other rooms or benchmarks call
 # it: a header of include/ares/ shows what other rooms call. Tables (ares_option_table functions,
-# const data) may be used in their own file. tests/unused.txt lists what waits for a coming part, one
-# per line: `symbol  the part`. A listed symbol that is used by now, or no longer declared, fails.
+# const data) may be used in their own file. tests/unused.txt lists what waits for a coming part,
+# one per line: `symbol  the part`. A listed symbol that is used by now, or no longer declared,
+# fails.
 # Prints what is wrong; last line `check_unused: N passed, N failed`, one per symbol.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -27,16 +29,20 @@ printf '#include "%s"\n' include/ares/*.h | "${CC:-cc}" -E -P -Iinclude -I. -x c
     grep -oE '\b(ares|at)_[a-z0-9_]+\b' | sort -u >"$work/declared"
 # Names of option tables: their functions count as tables.
 printf '#include "%s"\n' include/ares/*.h | "${CC:-cc}" -E -P -Iinclude -I. -x c - |
-    sed -nE 's/^ *(extern +)?ares_option_table +(ares_[a-z0-9_]+) *;.*/\2/p' | sort -u >"$work/option_tables"
+    sed -nE 's/^ *(extern +)?ares_option_table +(ares_[a-z0-9_]+) *;.*/\2/p' |
+    sort -u >"$work/option_tables"
 
-# "object type symbol" of every global definition and reference. An object is archive:member, or a file of ares-train.
+# "object type symbol" of every global definition and reference. An object is archive:member, or a
+# file of ares-train.
 # shellcheck disable=SC2086 # our file names have no spaces
 nm -A -g "$build"/libares_*.a $main 2>/dev/null |
     sed -nE 's/^(.*):([0-9a-f]* +| +)([A-Za-z]) ((ares|at)_[a-z0-9_]+)$/\1 \3 \4/p' >"$work/symbols"
 awk '$2 != "U" && $2 != "w"' "$work/symbols" >"$work/defined"
 awk '$2 == "U" { print $3 }' "$work/symbols" | sort -u >"$work/referred"
 # What the CUDA library names, whether this build has one or not.
-{ grep -rhoE --include='*.cu' --include='*.cuh' '\b(ares|at)_[a-z0-9_]+\b' src || true; } >>"$work/referred"
+{
+    grep -rhoE --include='*.cu' --include='*.cuh' '\b(ares|at)_[a-z0-9_]+\b' src || true
+} >>"$work/referred"
 sort -u -o "$work/referred" "$work/referred"
 
 awk '{ print $3 }' "$work/defined" | sort -u | comm -12 - "$work/declared" >"$work/public"
@@ -54,8 +60,8 @@ comm -23 "$work/candidates" "$work/relocated" >"$work/unused"
 while read -r symbol; do
     room=$(awk -v s="$symbol" '$3 == s { print $1; exit }' "$work/defined" |
         sed -nE 's/.*libares_([a-z]+)\.a:.*/\1/p')
-    grep -rqwF --include='*.[ch]' --include='*.cu' --exclude-dir="$room" "$symbol" tests benchmarks ||
-        echo "$symbol" >>"$work/own"
+    grep -rqwF --include='*.[ch]' --include='*.cu' --exclude-dir="$room" "$symbol" tests \
+        benchmarks || echo "$symbol" >>"$work/own"
 done < <(comm -12 "$work/candidates" "$work/relocated" | comm -23 - "$work/tables")
 
 sed -E 's/#.*//; /^[[:space:]]*$/d; s/[[:space:]].*//' "$list" | sort >"$work/listed"

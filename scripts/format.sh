@@ -7,7 +7,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # The program itself: the one in .venv/bin is a script that names the path where it was installed.
-formatter=$(compgen -G '.venv/lib/python3*/site-packages/clang_format/data/bin/clang-format' || true)
+installed='.venv/lib/python3*/site-packages/clang_format/data/bin/clang-format'
+formatter=$(compgen -G "$installed" || true)
 case ${1:-} in
 "" | --check) ;;
 -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit 0 ;;
@@ -23,7 +24,8 @@ mapfile -t files < <(find benchmarks include src tests tools \( -name '*.[ch]' -
 [[ ${1:-} == --check ]] || exec "$formatter" -i "${files[@]}"
 
 # A formatter or a grep that cannot work ends the script; grep says 1 where no line is too long.
-said=$("$formatter" --dry-run "${files[@]}" 2>&1) || { echo "format: $formatter: $said" >&2; exit 1; }
+said=$("$formatter" --dry-run "${files[@]}" 2>&1) ||
+    { echo "format: $formatter: $said" >&2; exit 1; }
 long=$(LC_ALL=C.UTF-8 grep -nE '^.{101,}' "${files[@]}" /dev/null) || [[ $? == 1 ]]
 remedy="not formatted; run scripts/format.sh"
 wrong=$(

@@ -757,7 +757,7 @@ class Run:
 
 
 def run(args, order, quota, results, reasons):
-    """Every mutant of the sample meets the fast programs; then those that are left meet test_e2e."""
+    """Every mutant of the sample meets the fast programs, then those that are left test_e2e."""
     if not args.e2e:
         run_wave(args, order, quota, results, near)
     if args.quick:

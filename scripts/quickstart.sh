@@ -60,9 +60,9 @@ if ((tiny)); then
     say "reinforcement learning"
     run "$rl" --config examples/tiny/rl.yaml "${overrides[@]}"
     prompt="123+456=?"
-    learnt="The warm start taught the form and part of the sums; the reward alone, right or wrong, made
-its samples right more often (reward at first and at last, above). It adds three-digit numbers and
-can do nothing else."
+    learnt="The warm start taught the form and part of the sums; the reward alone, right or wrong,
+made its samples right more often (reward at first and at last, above). It adds three-digit numbers
+and can do nothing else."
     raw="--raw "
 else
     rl=runs/quickstart/aepo

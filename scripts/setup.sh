@@ -52,7 +52,8 @@ find_torch() {
     local dir
     if [[ -n ${ARES_LIBTORCH:-} ]]; then
         torch_in "$ARES_LIBTORCH" ||
-            fail "ARES_LIBTORCH = '$ARES_LIBTORCH': no include/ATen/ATen.h and lib/libtorch_cpu.so there"
+            fail "ARES_LIBTORCH = '$ARES_LIBTORCH': no include/ATen/ATen.h and no" \
+                "lib/libtorch_cpu.so there"
         echo "$ARES_LIBTORCH"
         return
     fi
@@ -104,10 +105,10 @@ problems=()
 if ((${#packages[@]} + ${#optional[@]})) && ! install "${packages[@]}" "${optional[@]}"; then
     if ((${#packages[@]})) &&
         { ((${#optional[@]} == 0 || EUID != 0)) || ! install "${packages[@]}"; }; then
-        problem="packages: ${packages[*]} ${optional[*]}; $remedy. With no network: carry a prefix made"
-        problem+=" by scripts/bundle_deps.sh here and name it in ARES_DEPS_PREFIX"
-        problem+=" (now '${ARES_DEPS_PREFIX:-}'); it holds the C libraries, compiler, cmake and ninja"
-        problem+=" come with the system"
+        problem="packages: ${packages[*]} ${optional[*]}; $remedy. With no network: carry a prefix"
+        problem+=" made by scripts/bundle_deps.sh here and name it in ARES_DEPS_PREFIX"
+        problem+=" (now '${ARES_DEPS_PREFIX:-}'); it holds the C libraries; compiler, cmake and"
+        problem+=" ninja come with the system"
         problems+=("$problem")
     else
         say "going on without ${optional[*]}: one process only; $remedy"

@@ -76,7 +76,8 @@ start=$SECONDS
     }
     /^[0-9]+: / {
         sub(/^[0-9]+: /, "")
-        if (/^Test command:|^Working Directory:|^Environment variables:|^Test timeout computed/) next
+        if (/^Test command:|^Working Directory:|^Environment variables:/) next
+        if (/^Test timeout computed/) next
         if (/^ (ASAN|LSAN|UBSAN)_OPTIONS=/) next
         output = output $0 "\n"
         if (/^SKIP /) notes = notes "     " $0 "\n"

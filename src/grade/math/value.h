@@ -97,10 +97,10 @@ size_t value_emit_number(value_program *p, ares_view text, size_t at, bool scien
  * and numbers may stand side by side.
  */
 void value_parse(value_program *p, ares_view text, bool reference, math_budget *budget);
-void value_collect_names(const value_program *p, value_names *names);
 
 /* ------------------------------------------------------------------ value_eval.c */
 bool value_spend(math_budget *budget, int64_t steps);
+void value_collect_names(const value_program *p, value_names *names);
 /* 1 or -1: the program is an infinity with this sign; 0: it is not. */
 int value_infinity(const value_program *p);
 value_status value_exact(const value_program *p, math_budget *budget, mpq_t out);

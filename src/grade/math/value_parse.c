@@ -95,25 +95,6 @@ void value_emit_program(value_program *p, const value_program *from)
     p->failed |= from->failed;
 }
 
-void value_collect_names(const value_program *p, value_names *names)
-{
-    for (int i = 0; i < p->count; i++) {
-        if (p->ops[i].kind != VALUE_VARIABLE) continue;
-        int32_t name = p->ops[i].argument;
-        int k = 0;
-        while (k < names->count && names->name[k] < name) k++;
-        if (k < names->count && names->name[k] == name) continue;
-        if (names->count == VALUE_MAX_NAMES) {
-            names->too_many = true;
-            return;
-        }
-        memmove(names->name + k + 1, names->name + k,
-                (size_t)(names->count - k) * sizeof *names->name);
-        names->name[k] = name;
-        names->count++;
-    }
-}
-
 /* ------------------------------------------------------------------ numbers */
 size_t value_emit_number(value_program *p, ares_view text, size_t at, bool scientific)
 {

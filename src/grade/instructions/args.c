@@ -1,10 +1,49 @@
 /*
- * Arguments of an instruction. Where one is missing or negative, the reference draws a random
+ * Arguments of an instruction, and the steps that it may take. Where an argument is missing or
+ * negative, the reference draws a random
  * number; here it is a fault.
  */
 #include <math.h>
 
 #include "check_tools.h"
+
+static const ares_json nothing = { .type = ARES_JSON_OBJECT };
+
+static ares_json without_nulls(const ares_json *v, ares_arena *arena)
+{
+    if (!v || v->type != ARES_JSON_OBJECT) return nothing;
+    ares_json_member *kept = ares_arena_alloc(arena, ((size_t)v->count + 1) * sizeof *kept);
+    ares_json out = { .type = ARES_JSON_OBJECT, .members = kept };
+    for (int64_t i = 0; i < v->count; i++)
+        if (v->members[i].value->type != ARES_JSON_NULL) kept[out.count++] = v->members[i];
+    return out;
+}
+
+const ares_json *if_coerce_kwargs(const ares_json *kwargs, int64_t n, ares_arena *arena)
+{
+    bool list = kwargs && kwargs->type == ARES_JSON_ARRAY;
+    int64_t have = list ? ARES_MIN(kwargs->count, n) : ARES_MIN(n, 1);
+    ares_json *items = ares_arena_alloc(arena, ((size_t)n + 1) * sizeof *items),
+              *out = ares_arena_calloc(arena, 1, sizeof *out);
+    for (int64_t i = 0; i < n; i++)
+        items[i] = i < have ? without_nulls(list ? &kwargs->items[i] : kwargs, arena)
+                   : have   ? items[have - 1]
+                            : nothing;
+    *out = (ares_json){ .type = ARES_JSON_ARRAY, .count = n, .items = items };
+    return out;
+}
+
+bool if_take(if_budget *b, int64_t steps)
+{
+    if (b->steps < steps) b->exhausted = true;
+    else b->steps -= steps;
+    return !b->exhausted;
+}
+
+bool if_spend(if_args *a, int64_t steps)
+{
+    return if_take(a->budget, steps);
+}
 
 static bool fault(if_args *a, const char *key)
 {

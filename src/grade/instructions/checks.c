@@ -64,18 +64,6 @@ static void warn_unknown(ares_view id)
 }
 
 /* ---------------------------------------------------------------- judging */
-static bool spend(if_budget *b, int64_t steps)
-{
-    if (b->steps < steps) b->exhausted = true;
-    else b->steps -= steps;
-    return !b->exhausted;
-}
-
-bool if_spend(if_args *a, int64_t steps)
-{
-    return spend(a->budget, steps);
-}
-
 /* the memory for one large text is not kept */
 static void forget(ares_arena *scratch)
 {
@@ -87,7 +75,7 @@ static bool judge(int i, const ares_json *kwargs, ares_view text, if_budget *bud
                   ares_arena *scratch)
 {
     if (text.len > IF_TEXT_MAX) budget->exhausted = true;
-    if (budget->exhausted || !spend(budget, 64 + (int64_t)text.len * table[i].cost) ||
+    if (budget->exhausted || !if_take(budget, 64 + (int64_t)text.len * table[i].cost) ||
         if_is_blank(text))
         return false;
     if_args a = { .text = text, .kwargs = kwargs, .arena = scratch, .budget = budget };

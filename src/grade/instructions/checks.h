@@ -136,12 +136,14 @@ bool if_check_loose(ares_view id, const ares_json *kwargs, ares_view text, if_bu
  */
 const char *if_check_fault(ares_view id, const ares_json *kwargs);
 
-/* ------------------------------------------------------------------ judging a row (verdicts.c) */
+/* ------------------------------------------------------------------ arguments (args.c) */
 /*
  * An array of n objects without nulls, from what rows have as kwargs: a list, one object for all
  * instructions, or anything else.
  */
 const ares_json *if_coerce_kwargs(const ares_json *kwargs, int64_t n, ares_arena *arena);
+
+/* ------------------------------------------------------------------ judging a row (verdicts.c) */
 /* The text after the last </think>, untrimmed; the whole text when there is none. */
 ares_view if_strip_think(ares_view text);
 

@@ -62,7 +62,10 @@ int tokenizer_parse(const char *name, ares_view json, ares_tokenizer **out);
  * where present (tokenizer_config.c).
  */
 int tokenizer_read_config(ares_tokenizer *t, const char *dir);
-/* Adds a token as the library does: the id it has in the vocabulary, else the next free one. */
+/*
+ * Adds a token as the library does: the id it has in the vocabulary, else the next free one.
+ * (tokenizer_read.c)
+ */
 int32_t tokenizer_add_token(ares_tokenizer *t, added_token token);
 /* {"content": .., "lstrip": ..} -> token; `where` is for errors. */
 int tokenizer_read_added(const char *where, const ares_json *json, added_token *token);

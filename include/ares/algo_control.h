@@ -21,6 +21,7 @@ typedef struct ares_control_env {
     ares_world *world; /* may be NULL: one rank */
     const ares_algorithm_config *algorithm;
     int64_t n;           /* samples per prompt */
+    bool validates;      /* validations are made during training */
     bool entropy_reward; /* a reward reads samples' hwe_count, hwe_target, entropy_alpha, difficulty
                           */
     /* the training rows' ids (ares_source_gids), which a loaded state's must be among; NULL: any
@@ -55,7 +56,7 @@ typedef struct ares_control {
     int (*generated)(void *state, const ares_batch *b);
     /*
      * Asked after observe, and before a run goes on: a word for the reason to end the run, or NULL.
-     * The step that it is asked in makes no update. It follows from the state that is saved.
+     * The step in which observe brings it about makes no update. It follows from the saved state.
      */
     const char *(*stop)(const void *state);
     /*
@@ -71,6 +72,11 @@ typedef struct ares_control {
      * state changes only where it has no value to start from.
      */
     int (*validate)(void *state, ares_batch *b, ares_metrics *m);
+    /*
+     * A validation during training is complete: its metrics, the same on every rank. Not after the
+     * one before the first step, nor after one that a run makes only to show where it goes on.
+     */
+    int (*validated)(void *state, const ares_metrics *m);
     /*
      * A pass over all training rows before the first step, in their order. bootstrap returns the
      * prompts per batch, or 0 when no pass is asked for or it is complete; *done: prompts that it

@@ -55,6 +55,8 @@ int controls_open(const ares_trainer *t, ares_controls **out)
     ares_controls *c = *out = ares_calloc(1, sizeof *c);
     c->env = (ares_control_env){ .world = t->run.world,
                                  .algorithm = &cfg->algorithm,
+                                 .validates = cfg->trainer.val_only || (cfg->data.val_files.count &&
+                                                                        cfg->trainer.val_freq > 0),
                                  .entropy_reward = ares_reward_shapes(t->reward) };
     c->force = cfg->trainer.force;
     c->origin = train_origin_of(&t->run);
@@ -127,6 +129,13 @@ int controls_validate(ares_controls *c, ares_batch *b, ares_metrics *m)
 {
     EACH(c, k)
     if (k->control->validate) ARES_TRY(k->control->validate(k->state, b, m));
+    return ARES_OK;
+}
+
+int controls_validated(ares_controls *c, const ares_metrics *m)
+{
+    EACH(c, k)
+    if (k->control->validated) ARES_TRY(k->control->validated(k->state, m));
     return ARES_OK;
 }
 

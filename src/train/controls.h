@@ -22,6 +22,8 @@ int controls_generated(ares_controls *c, const ares_batch *b);
 int controls_provisional(const ares_controls *c, ares_batch *b);
 bool controls_want_validation(const ares_controls *c);
 int controls_validate(ares_controls *c, ares_batch *b, ares_metrics *m);
+/* After a validation of training, with its metrics. */
+int controls_validated(ares_controls *c, const ares_metrics *m);
 /* Takes prompts out of the source that a control does not want to see again. */
 void controls_skip(const ares_controls *c, ares_source *s);
 /*

@@ -317,6 +317,10 @@ static const option_case options[] = {
       "critic/kl_coef_next@2 > critic/kl_coef@2; base:critic/kl_coef_next@2 < "
       "base:critic/kl_coef@2" },
     { "algorithm.kl_horizon", "32", "adaptive", "critic/kl_coef_next == 0.0009" },
+    { "algorithm.early_stop_low_success", NULL, "test_e2e",
+      "a_run_whose_validations_hardly_succeed_ends_after_logging_with_its_reason" },
+    { "algorithm.early_stop_low_success_validations", NULL, "test_e2e",
+      "a_run_whose_validations_hardly_succeed_ends_after_logging_with_its_reason" },
     { "algorithm.early_stop_rv_window", NULL, "test_e2e",
       "a_run_whose_rewards_stop_varying_ends_before_an_update_with_its_reason" },
 

@@ -1,6 +1,6 @@
 /*
- * A run that a control ends: rewards vary within groups for ten steps, and from then on every
- * answer scores 0.
+ * Runs that a control ends: rewards vary within groups for ten steps, and from then on every answer
+ * scores 0; or no answer of a validation is right.
  */
 #include <math.h>
 #include <stdio.h>
@@ -36,6 +36,7 @@ static void check_end(const char *run)
     ares_arena arena = { 0 };
     int64_t n;
     CHECK_EQ(e2e_metric(run, LAST, "train/early_stopped"), 1);
+    CHECK_EQ(e2e_metric(run, LAST, "early_stopped/reward_variance_collapse"), 1);
     CHECK_EQ(e2e_metric(run, LAST, "rollout/in_group_reward_std"), 0);
     CHECK(e2e_metric(run, 10, "rollout/in_group_reward_std") > 0);
     CHECK(!isnan(e2e_metric(run, LAST - 1, "actor/lr")));
@@ -111,5 +112,82 @@ TEST_MPI(two_ranks_stop_in_the_same_step)
     ares_str out = { 0 };
     CHECK_EQ(run_of(&out, "run", "--ranks 2", ""), 0);
     check_end("run");
+    ares_str_fini(&out);
+}
+
+/* ---------------------------------------------------------------- validations without success */
+
+/* Validations after steps 1, 2 ..; no answer of them, nor of the one before training, is right. */
+static int hopeless(ares_str *out, const char *run, const char *launch, const char *more)
+{
+    ares_str_clear(out);
+    return e2e_program(out,
+                       "%s --config '%s' data.val_files='%s' trainer.val_freq=1 "
+                       "worker.reward.accuracy=exact 'worker.reward.rewards=[{name: exact}]' "
+                       "trainer.max_steps=8 trainer.save_freq=1 "
+                       "algorithm.early_stop_low_success=0.01 "
+                       "algorithm.early_stop_low_success_validations=3 %s",
+                       launch, e2e_train_words(run), write_rows(), more);
+}
+
+static void check_low_success(const char *run, int64_t last)
+{
+    ares_arena arena = { 0 };
+    int64_t n;
+    CHECK_EQ(e2e_metric(run, last, "train/early_stopped"), 1);
+    CHECK_EQ(e2e_metric(run, last, "early_stopped/low_validation_success"), 1);
+    CHECK_EQ(e2e_metric(run, last, "val/accuracy"), 0);
+    CHECK(isnan(e2e_metric(run, last - 1, "train/early_stopped")));
+    CHECK(!isnan(e2e_metric(run, last, "actor/lr"))); /* its update is made */
+    CHECK(isnan(e2e_metric(run, last + 1, "actor/lr")));
+    const ares_json **end = e2e_rows(&arena, run, "DONE", &n);
+    if (CHECK_EQ(n, 1)) {
+        CHECK_EQ(ares_json_get(end[0], "step")->integer, last);
+        CHECK_VIEW(ares_json_get(end[0], "stopped")->text, "low_validation_success");
+    }
+    ares_arena_fini(&arena);
+}
+
+TEST(a_run_whose_validations_hardly_succeed_ends_after_logging_with_its_reason)
+{
+    ares_str out = { 0 };
+    CHECK_EQ(hopeless(&out, "run", "", ""), 0);
+    CHECK_CONTAINS(out.data, "stopped in step 3 of 8: low_validation_success");
+    check_low_success("run", 3);
+    /* killed after the second validation: the one that shows where it goes on counts nothing */
+    CHECK(e2e_go_back("run", "whole", 2));
+    CHECK_EQ(hopeless(&out, "run", "", ""), 0);
+    check_low_success("run", 3);
+    e2e_same_runs("whole", "run", 3);
+    CHECK_EQ(hopeless(&out, "seldom", "", "trainer.val_freq=2"), 0);
+    check_low_success("seldom", 6);
+    ares_str_fini(&out);
+}
+
+TEST(a_run_that_succeeds_now_and_then_goes_to_its_end)
+{
+    ares_str out = { 0 };
+    CHECK_EQ(hopeless(&out, "run", "",
+                      "worker.reward.accuracy=random 'worker.reward.rewards=[{name: random}]'"),
+             0);
+    CHECK(e2e_metric("run", 8, "val/accuracy") > 0.01);
+    CHECK(isnan(e2e_metric("run", 8, "train/early_stopped")));
+    CHECK_EQ(hopeless(&out, "none", "", "algorithm.early_stop_low_success=null"), 0);
+    CHECK(isnan(e2e_metric("none", 8, "train/early_stopped")));
+    CHECK_EQ(hopeless(&out, "unseen", "", "trainer.val_freq=-1"), 2);
+    CHECK_CONTAINS(out.data, "no validation is made during training");
+    CHECK_EQ(hopeless(&out, "unjudged", "",
+                      "worker.reward.accuracy=null 'worker.reward.rewards=[{name: format}]'"),
+             2);
+    CHECK_CONTAINS(out.data, "the validation gives no accuracy");
+    ares_str_fini(&out);
+}
+
+TEST_MPI(two_ranks_end_after_the_same_validation)
+{
+    E2E_NEEDS_MPI();
+    ares_str out = { 0 };
+    CHECK_EQ(hopeless(&out, "run", "--ranks 2", ""), 0);
+    check_low_success("run", 3);
     ares_str_fini(&out);
 }

@@ -169,7 +169,6 @@ static int step(run *r)
     rc = ares_world_agree(t->world, rc);
     if (rc != ARES_OK) return rescue(r, rc);
     t->step++;
-    if (controls_stop(t->controls)) ares_metrics_set(r->metrics, "train/early_stopped", 1);
     double write_started = ares_now_s();
     if (r->kind->record) {
         ARES_TRY(r->kind->record(t, r->tracker));
@@ -269,11 +268,28 @@ static int check_updates(const run *r)
         critic ? "critic" : "actor");
 }
 
+/* Validates where it is due, and says in the metrics whether a control ends the run. */
+static int after_step(run *r)
+{
+    training *t = r->training;
+    int64_t freq = t->cfg->trainer.val_freq;
+    if (ares_source_count(&t->val) && (is_over(t) || (freq > 0 && t->step % freq == 0))) {
+        ARES_TRY(validate(r));
+        ARES_TRY(controls_validated(t->controls, r->metrics));
+    }
+    const char *reason = controls_stop(t->controls);
+    if (!reason) return ARES_OK;
+    char name[64];
+    snprintf(name, sizeof name, "early_stopped/%s", reason);
+    ares_metrics_set(r->metrics, name, 1);
+    ares_metrics_set(r->metrics, "train/early_stopped", 1);
+    return ARES_OK;
+}
+
 /* Steps until done, or until a signal asks to stop; then the checkpoint holds everything. */
 static int train(run *r)
 {
     training *t = r->training;
-    const ares_trainer_config *c = &t->cfg->trainer;
     int64_t begun = t->step;
     while (!is_over(t)) {
         int signal;
@@ -287,9 +303,7 @@ static int train(run *r)
                              signal, (long long)t->step, (long long)t->total_steps);
         ares_metrics_clear(r->metrics);
         ARES_TRY(step(r));
-        if (ares_source_count(&t->val) &&
-            (is_over(t) || (c->val_freq > 0 && t->step % c->val_freq == 0)))
-            ARES_TRY(validate(r));
+        ARES_TRY(after_step(r));
         ARES_TRY(end_step(r));
         ARES_TRY(check_updates(r));
     }

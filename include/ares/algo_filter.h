@@ -10,6 +10,13 @@
 #include "ares/config.h"
 #include "ares/core.h"
 
+/* The step reads it, and so does a control (control/empty_filter.c). */
+#define ARES_FILTER_EMPTY_POLICY(X)                                                              \
+    X(choice, empty_policy, "algorithm.filter_empty_policy", "null", "retry|skip",               \
+      "what happens when filters keep no group of a step: retry draws a whole batch again, "     \
+      "up to 10 rounds, and then ends the run; skip passes over the step without an update and " \
+      "ends the run after filter_empty_stop_steps such steps in a row; null: the step goes on "  \
+      "with masked groups and trains on nothing, and the run never ends for it")
 /* ---------------- options, under the paths of EasyR1, verl, RAGEN and slime */
 #define ARES_FILTER_OPTIONS(X)                                                                     \
     X(flag, online_filtering, "algorithm.online_filtering", "false", "",                           \
@@ -82,7 +89,8 @@
       "rows chosen at random, delete drops such rows down to the multiple below. A copy counts "   \
       "like "                                                                                      \
       "any row, and rows that train nothing leave the batch first. It needs "                      \
-      "worker.actor.mini_batch_unit: rows")
+      "worker.actor.mini_batch_unit: rows")                                                        \
+    ARES_FILTER_EMPTY_POLICY(X)
 ARES_OPTION_STRUCT(ares_filter_config, ARES_FILTER_OPTIONS);
 ares_option_table ares_filter_options;
 

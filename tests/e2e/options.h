@@ -116,6 +116,8 @@ static const situation situations[] = {
     { "small_forwards", "worker.rollout.max_num_batched_tokens=40" },
     { "same_beginning", "data.format_prompt=$DIR/long.jinja data.max_prompt_length=140 "
                         "worker.rollout.max_num_batched_tokens=140" },
+    { "no_group_left", "'worker.reward.rewards=[{name: exact}]' "
+                       "worker.rollout.rollout_filter_include_zero=false" },
     { "half_in_rows", RANDOM LENGTHS
       "worker.rollout.rollout_filter_strategy=top_k worker.rollout.rollout_filter_value=0.5 "
       "worker.actor.mini_batch_unit=rows worker.actor.global_batch_size=16" },
@@ -303,6 +305,12 @@ static const option_case options[] = {
       "filter/tries == 1; base:filter/tries > 1" },
     { "algorithm.batch_adjust_mode", "copy", "half_in_rows",
       "train/batch_size == 16; base:train/batch_size == 8; train/num_mini_batches == 1" },
+    { "algorithm.filter_empty_policy", "retry", "no_group_left",
+      "train/rollout_attempts == 10; filter/tries == 10; absent actor/lr; "
+      "base:actor/empty_minibatches == 1; "
+      "$ grep -q empty_filtered_steps $RUN/DONE" },
+    { "algorithm.filter_empty_stop_steps", NULL, "test_e2e",
+      "steps_without_a_group_are_passed_over_until_the_run_ends" },
     { "algorithm.name", "dapo", "random",
       "says config: algorithm.name: dapo -> ; $ grep -q 'clip_ratio_high: 0.28' "
       "$RUN/config.yaml" },

@@ -102,6 +102,123 @@ TEST(copies_go_with_aepo_and_its_controls)
     CHECK(e2e_metric("run", 3, "actor/grad_norm") > 0);
 }
 
+/* ---------------------------------------------------------------- no group left */
+
+/*
+ * Four prompts for each letter, in the order of the file: answers to those of 'z' score 0, and such
+ * groups are dropped.
+ */
+static const char *rows_with(const char *letters)
+{
+    ares_str rows = { 0 };
+    for (int i = 0; letters[i / 4]; i++)
+        ares_str_addf(&rows, "{\"prompt\":\"%d\",\"answer\":\"1\",\"rm_type\":\"%s\"}\n", i,
+                      letters[i / 4] == 'z' ? "none" : "random");
+    const char *path = e2e_write("rows.jsonl", rows.data);
+    ares_str_fini(&rows);
+    return path;
+}
+
+static int dropping(ares_str *out, const char *run, const char *launch, const char *letters,
+                    const char *more)
+{
+    ares_str_clear(out);
+    return e2e_program(out,
+                       "%s --config '%s' data.train_files='%s' data.shuffle=false "
+                       "'worker.reward.rewards=[{name: auto}]' trainer.threads=1 "
+                       "trainer.save_freq=1 worker.rollout.rollout_filter_include_zero=false %s",
+                       launch, e2e_train_words(run), rows_with(letters), more);
+}
+
+static void check_end(const char *run, int64_t last)
+{
+    ares_arena arena = { 0 };
+    int64_t n;
+    CHECK_EQ(e2e_metric(run, last, "early_stopped/empty_filtered_steps"), 1);
+    CHECK(isnan(e2e_metric(run, last, "actor/lr")));
+    const ares_json **end = e2e_rows(&arena, run, "DONE", &n);
+    if (CHECK_EQ(n, 1)) {
+        CHECK_EQ(ares_json_get(end[0], "step")->integer, last);
+        CHECK_VIEW(ares_json_get(end[0], "stopped")->text, "empty_filtered_steps");
+    }
+    ares_arena_fini(&arena);
+}
+
+#define SKIPS                                                 \
+    "trainer.max_steps=9 algorithm.filter_empty_policy=skip " \
+    "algorithm.filter_empty_stop_steps=3 " GAE
+
+TEST(steps_without_a_group_are_passed_over_until_the_run_ends)
+{
+    ares_str out = { 0 };
+    CHECK_EQ(dropping(&out, "run", "", "szzszzzzz", SKIPS), 0);
+    CHECK_CONTAINS(out.data, "stopped in step 7 of 9: empty_filtered_steps");
+    check_end("run", 7);
+    for (int step = 1; step <= 7; step++) {
+        bool trained = step == 1 || step == 4;
+        CHECK_EQ(e2e_metric("run", step, "rollout/empty_after_filter"), !trained);
+        CHECK_EQ(isnan(e2e_metric("run", step, "actor/lr")), !trained);
+        CHECK_EQ(isnan(e2e_metric("run", step, "critic/lr")), !trained);
+        CHECK(!isnan(e2e_metric("run", step, "rollout/generated_tokens")));
+    }
+    CHECK_EQ(test_shell(NULL,
+                        "cd '%s/checkpoints' && cmp step_000001/model/model.safetensors "
+                        "step_000003/model/model.safetensors",
+                        test_file("run")),
+             0);
+    CHECK(e2e_go_back("run", "whole", 6)); /* killed after the second of the last three */
+    CHECK_EQ(dropping(&out, "run", "", "szzszzzzz", SKIPS), 0);
+    check_end("run", 7);
+    e2e_same_runs("whole", "run", 7);
+    /* by default the run goes to its end */
+    CHECK_EQ(dropping(&out, "default", "", "szzszzzzz", GAE "trainer.max_steps=9"), 0);
+    CHECK_EQ(e2e_metric("default", 9, "actor/empty_minibatches"), 1);
+    ares_str_fini(&out);
+}
+
+TEST(a_batch_without_a_group_is_drawn_again_ten_times)
+{
+    static const char words[] = "trainer.max_steps=2 algorithm.filter_empty_policy=retry "
+                                "worker.actor.filter_loss_scaling=linear algorithm.disable_kl=true";
+    ares_str out = { 0 };
+    /* of three rounds the third has scores */
+    CHECK_EQ(dropping(&out, "run", "", "zzssssssssssss", words), 0);
+    CHECK_EQ(e2e_metric("run", 1, "train/rollout_attempts"), 3);
+    CHECK_EQ(e2e_metric("run", 2, "train/rollout_attempts"), 1);
+    CHECK_EQ(e2e_metric("run", 1, "filter/generated_groups"), 12);
+    CHECK_EQ(e2e_metric("run", 1, "rollout/filter_zero_count"), 8);
+    CHECK(e2e_metric("run", 1, "actor/grad_norm") > 0);
+    CHECK(isnan(e2e_metric("run", 2, "train/early_stopped")));
+    ares_str_clear(&out);
+    e2e_values("run/rollouts/step_000001.jsonl", "row", &out);
+    CHECK_STR(out.data, " 8 8 8 8 9 9 9 9 10 10 10 10 11 11 11 11");
+    CHECK_EQ(dropping(&out, "ninth", "", "zzzzzzzzzssss", words), 0);
+    CHECK_EQ(e2e_metric("ninth", 1, "train/rollout_attempts"), 10);
+    CHECK(e2e_metric("ninth", 1, "actor/grad_norm") > 0);
+    CHECK_EQ(dropping(&out, "tenth", "", "zzzzzzzzzzssss", words), 0);
+    CHECK_CONTAINS(out.data, "stopped in step 1 of 2: empty_filtered_steps");
+    CHECK_EQ(e2e_metric("tenth", 1, "train/rollout_attempts"), 10);
+    check_end("tenth", 1);
+    ares_str_fini(&out);
+}
+
+TEST_MPI(two_ranks_pass_over_and_draw_again_as_one)
+{
+    E2E_NEEDS_MPI();
+    ares_str out = { 0 };
+    CHECK_EQ(dropping(&out, "skips", "--ranks 2", "szzszzzzz", SKIPS), 0);
+    check_end("skips", 7);
+    CHECK(!isnan(e2e_metric("skips", 4, "critic/lr")));
+    CHECK_EQ(dropping(&out, "again", "--ranks 2", "zzssssssssssss",
+                      "trainer.max_steps=2 algorithm.filter_empty_policy=retry"),
+             0);
+    CHECK_EQ(e2e_metric("again", 1, "train/rollout_attempts"), 3);
+    CHECK(e2e_metric("again", 1, "actor/grad_norm") > 0);
+    ares_str_fini(&out);
+}
+
+/* ---------------------------------------------------------------- ranks */
+
 TEST_MPI(two_ranks_train_on_the_copies_of_one)
 {
     /* with one group of four left, a rank has no row */

@@ -4,7 +4,7 @@
  */
 #include "ares/algo_control.h"
 
-#define CONTROL_LIST(X) X(adaptive_kl) X(aepo) X(early_stop) X(low_success)
+#define CONTROL_LIST(X) X(adaptive_kl) X(aepo) X(early_stop) X(low_success) X(empty_filter)
 
 #define DECLARE(name) extern const ares_control ares_control_##name;
 #define ENTRY(name) &ares_control_##name,

@@ -132,6 +132,7 @@ int choose_groups(ares_trainer *t, rounds *r, collection *c, int64_t *count, are
     if (ares_filter_needs(&r->of_batch))
         ares_metrics_set(m, "rollout/empty_after_filter", b.taught == 0);
     if (r->drops) drop_empty(r, &b);
+    r->empty = b.taught == 0;
     fill_up(r, ares_world_size(t->run.world), c->arena, &b);
     bool *masked = ares_arena_calloc(c->arena, (size_t)r->draws.drawn + 1, sizeof *masked);
     for (int64_t i = b.taught; i < b.count; i++) masked[b.ids[i]] = true;

@@ -14,6 +14,8 @@
 #include "collect/collect.h"
 #include "collect/exchange_groups.h"
 
+enum { EMPTY_ROUNDS = 10 }; /* RAGEN's (docs/filters.md#no-group-left) */
+
 static void open_rounds(const ares_train_config *cfg, rounds *r)
 {
     int64_t limit = cfg->trainer.max_try_make_batch, drawn = cfg->data.mini_rollout_batch_size;
@@ -104,6 +106,29 @@ static int report_generated(ares_trainer *t, rounds *r, ares_metrics *m)
     return ARES_OK;
 }
 
+/* Draws until the batch is full or the draws are used up, and chooses its groups. */
+static int draw_batch(ares_trainer *t, rounds *r, collection *c, int64_t *count, ares_metrics *m)
+{
+    int64_t size;
+    open_rounds(t->run.cfg, r);
+    c->count = 0;
+    while ((size = ares_resampling_draw(&r->draws)) > 0) ARES_TRY(draw_round(t, r, size, c, m));
+    return choose_groups(t, r, c, count, m);
+}
+
+/* What metrics tell of all draws of a step. */
+static void add_counts(rounds *r, const rounds *more)
+{
+    r->draws.rounds += more->draws.rounds;
+    r->draws.drawn += more->draws.drawn;
+    r->counts.groups += more->counts.groups;
+    r->counts.kept += more->counts.kept;
+    r->counts.zero += more->counts.zero;
+    for (int i = 0; i < 2; i++) r->right[i] += more->right[i];
+    for (int i = 0; i < 2; i++) r->discarded[i] += more->discarded[i];
+    r->tokens += more->tokens;
+}
+
 static int by_place(const void *a, const void *b)
 {
     int64_t x = ((const ares_group *)a)->place, y = ((const ares_group *)b)->place;
@@ -114,17 +139,24 @@ int collect_groups(ares_trainer *t, ares_batch *b, ares_metrics *m)
 {
     const ares_train_config *cfg = t->run.cfg;
     collection c = { .arena = &b->arena };
-    rounds r;
-    int64_t size, count;
-    open_rounds(cfg, &r);
-    while ((size = ares_resampling_draw(&r.draws)) > 0) ARES_TRY(draw_round(t, &r, size, &c, m));
-    ARES_TRY(choose_groups(t, &r, &c, &count, m));
+    const char *policy = cfg->filter.empty_policy;
+    rounds r, earlier = { 0 };
+    int64_t count, attempts = 1;
+    ARES_TRY(draw_batch(t, &r, &c, &count, m));
+    for (; r.empty && policy && strcmp(policy, "retry") == 0 && attempts < EMPTY_ROUNDS;
+         attempts++) {
+        add_counts(&earlier, &r);
+        ARES_TRY(draw_batch(t, &r, &c, &count, m));
+    }
+    b->passed_over = r.empty && policy;
+    b->advantage_scale =
+        ares_filter_loss_scale(cfg->filter.loss_scaling, r.counts.kept, r.counts.groups);
+    add_counts(&r, &earlier);
+    if (policy) ares_metrics_set(m, "train/rollout_attempts", (double)attempts);
     if (ares_world_size(t->run.world) > 1) ARES_TRY(exchange_groups(t, &c, count));
     qsort(c.items, (size_t)c.count, sizeof *c.items, by_place);
     ARES_TRY(report_generated(t, &r, m));
     report(cfg, &r, count, m);
-    b->advantage_scale =
-        ares_filter_loss_scale(cfg->filter.loss_scaling, r.counts.kept, r.counts.groups);
     ares_batch_fill(b, c.items, c.count);
     return adjust_batch(cfg, t->run.world, t->run.step, b, m);
 }

@@ -17,6 +17,7 @@ typedef struct rounds {
     ares_filter_config of_draws, of_batch;
     bool looks;       /* any filter is wanted, or answers are dropped */
     bool drops;       /* discarded answers leave the batch */
+    bool empty;       /* no group is left to train on */
     bool same_prompt; /* a dropped group is answered again, not replaced by another prompt */
     ares_filter_counts counts;
     int64_t *kept, *dropped; /* groups, numbered as they were drawn in the step */

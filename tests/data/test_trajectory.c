@@ -216,6 +216,9 @@ TEST(groups_come_back_from_their_bytes)
     g[2].thinned = 1;
     g[2].items[2].discarded = 1;
     g[1].masked = 1;
+    /* two rows whose prompt is that of the data row */
+    g[0].items[0].rows[1] = g[0].items[0].rows[0];
+    g[0].items[0].n_rows = 2;
     for (int i = 0; i < GROUPS; i++) ares_group_write(&g[i], &bytes);
     ares_view in = ares_str_view(&bytes);
     for (int i = 0; i < GROUPS; i++) {

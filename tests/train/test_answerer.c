@@ -398,3 +398,44 @@ TEST(a_baseline_is_the_prompts_own_and_a_prompt_drawn_again_begins_afresh)
     CHECK(!d.prompts[0].begun && !d.prompts[1].begun);
     close_trainer(&o);
 }
+
+static bool same_words(const ares_group *x, const ares_group *y)
+{
+    for (int i = 0; i < x->n; i++) {
+        const ares_trajectory_row *p = &x->items[i].rows[0], *q = &y->items[i].rows[0];
+        if (p->n_tokens != q->n_tokens ||
+            memcmp(p->responses, q->responses, (size_t)p->n_tokens * sizeof *p->responses) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* One prompt, answered for these reasons; all under the same weights. */
+TEST(a_prompt_is_answered_afresh_for_every_reason)
+{
+    enum { STEP, AGAIN, VALIDATION, BOOTSTRAP, REASONS };
+    opened o;
+    int64_t n;
+    ares_group *x[REASONS], *y;
+    draw d;
+    ares_sampling sampling;
+    REQUIRE_OK(open_trainer(&o, "data.shuffle=false", "worker.rollout.seed=1"));
+    ares_arena *a = &o.t.batch.arena;
+    answer_sampling(&o.c, &sampling);
+    REQUIRE_OK(draw_prompts(&o.t, a, 1, &d));
+    REQUIRE(d.prompts[0].draw == 0 && d.prompts[0].id == 0);
+    for (d.attempt = 0; d.attempt < 2; d.attempt++) {
+        REQUIRE_OK(draw_answer(&o.t, a, &d, NULL));
+        x[d.attempt ? AGAIN : STEP] = d.groups;
+    }
+    answer_pass pass = { .source = &o.t.run.source, .sampling = &sampling, .n = 4 };
+    pass.key = ANSWER_VALIDATION;
+    REQUIRE_OK(answer_rows(&o.t, &pass, 0, 1, a, &x[VALIDATION], &n));
+    pass.key = ANSWER_BOOTSTRAP;
+    REQUIRE_OK(answer_rows(&o.t, &pass, 0, 1, a, &x[BOOTSTRAP], &n));
+    REQUIRE_OK(answer_rows(&o.t, &pass, 0, 1, a, &y, &n));
+    for (int i = 0; i < REASONS; i++)
+        for (int k = 0; k < i; k++) CHECK_MSG(!same_words(x[i], x[k]), "%d as %d", i, k);
+    CHECK(same_words(x[BOOTSTRAP], y));
+    close_trainer(&o);
+}

@@ -545,7 +545,8 @@ TEST(old_log_probs_of_rows_that_are_not_current_are_computed_again)
         float *out = b.rollout_log_probs + b.row_start[row];
         int32_t *version = b.weight_versions + b.row_start[row];
         for (int t = 0; t < x->n[row]; t++) {
-            bool kept = current || (row % 2 && t % 3); /* some rows only in part */
+            /* some rows only in part, and of each the first token */
+            bool kept = current || t == 0 || (row % 2 && t % 3);
             out[t] = kept ? x->log_probs[row][t] : -99;
             if (!kept) version[t] = row / N ? 3 : ARES_NOT_SAMPLED;
         }
@@ -561,6 +562,31 @@ TEST(old_log_probs_of_rows_that_are_not_current_are_computed_again)
     /* the stored ones are read by rollout_is; what was not sampled has a ratio of 1 */
     for (int64_t i = 0; i < b.tokens; i++)
         CHECK_NEAR(b.rollout_log_probs[i], b.weight_versions[i] == 3 ? -99 : b.old_log_probs[i], 0);
+    ares_actor_close(&a);
+    ares_batch_fini(&b);
+    ares_model_free(m);
+    ares_device_close(&d);
+}
+
+TEST(old_log_probs_of_greedy_answers_are_computed_again)
+{
+    const result *x = reference();
+    ares_device d;
+    ares_model *m;
+    ares_batch b;
+    int32_t prompts[PROMPTS][128];
+    setting s = usual;
+    open_model(&s, &d, &m, false);
+    fill(x, m->cfg.vocab, &b, prompts);
+    ARES_PUT(&b, rollout_log_probs);
+    for (int64_t i = 0; i < b.tokens; i++) b.rollout_log_probs[i] = -99;
+    ares_train_config cfg = { .actor = { .max_token_len = 300, .share_prompts = true } };
+    ares_actor a = { .cfg = &cfg };
+    CHECK_OK(learner_open(&a.learner, m, &(learner_options){ .role = "actor" }));
+    CHECK_OK(ares_actor_log_probs(&a, &b));
+    int same = 0;
+    for (int64_t i = 0; i < b.tokens; i++) same += b.old_log_probs[i] == -99;
+    CHECK_EQ(same, 0);
     ares_actor_close(&a);
     ares_batch_fini(&b);
     ares_model_free(m);

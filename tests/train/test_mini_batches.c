@@ -162,6 +162,34 @@ TEST(mini_batches_that_divide_groups_are_those_of_the_rows_as_groups_of_one)
         }
 }
 
+/* Its rows are micro-batches of their own, and the fault is in the last. */
+TEST(metrics_are_of_the_mini_batches_that_were_not_left_out)
+{
+    static const bool first[GROUPS] = { true, false };
+    run whole, rest;
+    if (!run_open(&whole, "qwen2_tied", "token-mean", false) ||
+        !run_open(&rest, "qwen2_tied", "token-mean", false))
+        return;
+    whole.cfg.actor.max_token_len = rest.cfg.actor.max_token_len = 1;
+    whole.cfg.actor.global_batch_size = rest.cfg.actor.global_batch_size = 1;
+    whole.batch.old_log_probs[whole.batch.tokens - 2] = -INFINITY;
+    ares_batch_select_groups(&rest.batch, first);
+    CHECK_OK(ares_actor_update(&whole.actor, &whole.batch, NULL, whole.metrics));
+    CHECK_OK(ares_actor_update(&rest.actor, &rest.batch, NULL, rest.metrics));
+    CHECK_EQ(whole.actor.learner.optim.updates, 1);
+    CHECK_EQ(ares_metrics_count(whole.metrics), ares_metrics_count(rest.metrics));
+    for (int i = 0; i < ares_metrics_count(rest.metrics); i++) {
+        const char *name = ares_metrics_name(rest.metrics, i);
+        double have = NAN, want = ares_metrics_value(rest.metrics, i);
+        ares_metrics_get(whole.metrics, name, &have);
+        if (strcmp(name, "actor/skipped_updates") == 0) want = 1;
+        CHECK_MSG(have == want, "%s: %.17g, not %.17g", name, have, want);
+    }
+    CHECK_MEM(whole.model->weights, rest.model->weights, rest.model->weights_bytes);
+    run_close(&whole);
+    run_close(&rest);
+}
+
 /* ---------------------------------------------------------------- rows taken into an order */
 
 /* The gradients of an update of rows order[0 .. n) in one mini-batch. */

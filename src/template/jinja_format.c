@@ -49,13 +49,13 @@ static void add_number(jinja_run *r, jinja_buf *out, const spec *f, bool negativ
     int every = f->type == 'x' || f->type == 'X' || f->type == 'b' || f->type == 'o' ? 4 : 3;
     char align = f->align ? f->align : '>';
     bool zeros = align == '=' && f->fill_len == 1 && f->fill[0] == '0';
-    int64_t room = f->width - (int64_t)strlen(head) - (int64_t)rest;
+    int64_t columns = f->width - (int64_t)strlen(head) - (int64_t)rest;
     jinja_buf body = { 0 };
     int64_t n = (int64_t)whole;
     if (zeros) { /* as many zeros as keep the groups whole */
-        if (!f->group) n = ARES_MAX(n, room);
+        if (!f->group) n = ARES_MAX(n, columns);
         else
-            while (n + (n - 1) / every < room) n++;
+            while (n + (n - 1) / every < columns) n++;
     }
     for (int64_t i = 0; i < n; i++) {
         if (i && f->group && (n - i) % every == 0) jinja_add(r, &body, &f->group, 1);
@@ -91,8 +91,8 @@ static void int_digits(uint64_t v, int base, bool upper, char out[72])
 static char *float_digits(jinja_run *r, double x, char type, int64_t precision, bool alternate)
 {
     if (precision > 2000) JINJA_UNSUPPORTED(r, "a precision of %lld", (long long)precision);
-    size_t room = (size_t)ARES_MAX(precision, 0) + 400;
-    char *out = jinja_alloc(r, room);
+    size_t capacity = (size_t)ARES_MAX(precision, 0) + 400;
+    char *out = jinja_alloc(r, capacity);
     ARES_ASSERT(
         out); /* tells the compiler that out is not NULL, which it doubts in sanitizer builds */
     x = fabs(x);
@@ -106,7 +106,7 @@ static char *float_digits(jinja_run *r, double x, char type, int64_t precision, 
     int p = (int)(precision < 0 ? 6 : precision);
     if (!type) {
         p = ARES_MAX(p, 1);
-        snprintf(out, room, "%.*e", p - 1, x);
+        snprintf(out, capacity, "%.*e", p - 1, x);
         int exponent = atoi(strchr(out, 'e') + 1);
         if (exponent < -4 || exponent + 1 > p - 1) {
             char *mark = strchr(out, 'e'), tail[8];
@@ -115,7 +115,7 @@ static char *float_digits(jinja_run *r, double x, char type, int64_t precision, 
             if (mark[-1] == '.') mark--;
             strcpy(mark, tail);
         } else {
-            snprintf(out, room, "%.*g", p, x);
+            snprintf(out, capacity, "%.*g", p, x);
             if (!strchr(out, '.')) strcat(out, ".0");
         }
         return out;
@@ -126,7 +126,7 @@ static char *float_digits(jinja_run *r, double x, char type, int64_t precision, 
     snprintf(format, sizeof format, "%%%s.*%c", alternate ? "#" : "", type);
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-    snprintf(out, room, format, p, x);
+    snprintf(out, capacity, format, p, x);
 #pragma GCC diagnostic pop
     return out;
 }

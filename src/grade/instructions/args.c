@@ -1,7 +1,6 @@
 /*
  * Arguments of an instruction, and the steps that it may take. Where an argument is missing or
- * negative, the reference draws a random
- * number; here it is a fault.
+ * negative, the reference draws a random number; here it is a fault.
  */
 #include <math.h>
 

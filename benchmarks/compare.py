@@ -631,7 +631,8 @@ def readme(folder):
         "# Measured",
         "",
         "Made by `benchmarks/run.sh` from the `.jsonl` files here; both sides ran in turn on the "
-        "same machine. `ratio` is of the best runs, `median` of the medians; above 1 is in our favour.",
+        "same machine. `ratio` is of the best runs, `median` of the medians; above 1 is in our "
+        "favour.",
         "`at least` and `goal` are the ratios we set out for (for start: seconds).",
         "",
     ]

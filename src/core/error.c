@@ -24,10 +24,10 @@ static void cut(char *text)
     memcpy(text + end, "...", 4);
 }
 
-static size_t format_into(char *text, size_t at, const char *format, va_list args)
+static size_t format_into(char *text, const char *format, va_list args)
 {
-    int n = vsnprintf(text + at, MESSAGE_BYTES - at, format, args);
-    size_t len = at + (n > 0 ? (size_t)n : 0);
+    int n = vsnprintf(text, MESSAGE_BYTES, format, args);
+    size_t len = n > 0 ? (size_t)n : 0;
     if (len < MESSAGE_BYTES) return len;
     cut(text);
     return MESSAGE_BYTES;
@@ -40,7 +40,7 @@ int ares_fail(int code, const char *format, ...)
     text[0] = 0;
     va_list args;
     va_start(args, format);
-    format_into(text, 0, format, args);
+    format_into(text, format, args);
     va_end(args);
     current = 1 - current;
     return code;
@@ -54,7 +54,7 @@ int ares_fail_in(int code, const char *format, ...)
     text[0] = 0;
     va_list args;
     va_start(args, format);
-    size_t len = format_into(text, 0, format, args);
+    size_t len = format_into(text, format, args);
     va_end(args);
     if (len < MESSAGE_BYTES) {
         for (const char *p = ": "; *p && len < MESSAGE_BYTES; p++) text[len++] = *p;

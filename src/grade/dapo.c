@@ -63,7 +63,7 @@ static int dapo(const ares_verify_in *in, ares_verify_out *out)
     out->accuracy = same;
     out->no_answer = !answer.data;
     out->exhausted = !fits;
-    grade_add_value(out, "reward/accuracy_normalized", easyr1_normalized(out->score), 1);
+    grade_add_value(out, "reward/accuracy_normalized", easyr1_normalized(out->score));
     ares_json_write_bool(ares_json_key(&out->details, "acc"), same);
     grade_detail(out, "pred", pred);
     grade_answer_details(out, answer, same ? "text" : "no");

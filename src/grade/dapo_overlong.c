@@ -45,8 +45,8 @@ static int dapo_overlong(const ares_verify_in *in, ares_verify_out *out)
     ares_json_write_double(ares_json_key(&out->details, "overlong"), overlong);
     ares_json_write_i64(ares_json_key(&out->details, "accuracy_normalized"),
                         (int64_t)easyr1_normalized(accuracy));
-    grade_add_value(out, "reward/overlong", overlong, 1);
-    grade_add_value(out, "reward/accuracy_normalized", easyr1_normalized(accuracy), 1);
+    grade_add_value(out, "reward/overlong", overlong);
+    grade_add_value(out, "reward/accuracy_normalized", easyr1_normalized(accuracy));
     return ARES_OK;
 }
 

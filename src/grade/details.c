@@ -38,7 +38,7 @@ int grade_need_length(const ares_verify_in *in, const char *who)
                      who);
 }
 
-void grade_add_value(ares_verify_out *out, const char *name, double sum, double count)
+void grade_add_value(ares_verify_out *out, const char *name, double value)
 {
     int i = 0;
     while (i < out->n_values && strcmp(out->values[i].name, name) != 0) i++;
@@ -47,6 +47,6 @@ void grade_add_value(ares_verify_out *out, const char *name, double sum, double 
         memcpy(out->values[i].name, name, strlen(name) + 1);
         out->n_values++;
     }
-    out->values[i].sum += sum;
-    out->values[i].count += count;
+    out->values[i].sum += value;
+    out->values[i].count += 1;
 }

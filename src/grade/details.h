@@ -14,10 +14,10 @@ void grade_detail(ares_verify_out *out, const char *key, ares_view value);
  */
 void grade_answer_details(ares_verify_out *out, ares_view extracted, const char *decided_by);
 /*
- * Adds to a metric: `name` ("reward/format", "if/keywords/rate") becomes the sum of `sum` over the
- * sum of `count` of all responses of a step.
+ * Adds a value to a metric: `name` ("reward/format", "if/keywords/rate") becomes the mean of the
+ * values that all responses of a step have added.
  */
-void grade_add_value(ares_verify_out *out, const char *name, double sum, double count);
+void grade_add_value(ares_verify_out *out, const char *name, double value);
 /* Fails when the row has no ground truth at all; an empty one makes every answer wrong. */
 int grade_need_truth(const ares_verify_in *in, const char *verifier);
 /* Fails when the number of the response's tokens is not known. */

@@ -179,7 +179,7 @@ static void add_rates(ares_verify_out *out, const if_verdict *v)
         ares_str metric = { 0 };
         ares_str_addf(&metric, "if/%.*s/rate", (int)strcspn(id, ":"), id);
         ARES_ASSERT(metric.len < sizeof name);
-        grade_add_value(out, memcpy(name, metric.data, metric.len + 1), v->strict[i], 1);
+        grade_add_value(out, memcpy(name, metric.data, metric.len + 1), v->strict[i]);
         ares_str_fini(&metric);
     }
 }

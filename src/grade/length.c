@@ -46,7 +46,7 @@ static int judge_length(const ares_verify_in *in, ares_verify_out *out)
     out->plain = 0;
     out->score =
         o->len_reward_penalty * length_reward(in->response_tokens, o->safe_length, o->max_length);
-    grade_add_value(out, "reward/length_penalty", out->score, 1);
+    grade_add_value(out, "reward/length_penalty", out->score);
     return ARES_OK;
 }
 
@@ -85,8 +85,8 @@ static int judge_overlong(const ares_verify_in *in, ares_verify_out *out)
         in->response_tokens, o->max_response_length, o->overlong_buffer_length);
     out->plain = 0;
     out->score = o->overlong_penalty_factor * share;
-    grade_add_value(out, "reward/overlong_reward", out->score, 1);
-    grade_add_value(out, "reward/overlong", share < 0, 1);
+    grade_add_value(out, "reward/overlong_reward", out->score);
+    grade_add_value(out, "reward/overlong", share < 0);
     return ARES_OK;
 }
 

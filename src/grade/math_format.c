@@ -25,7 +25,7 @@ static void report(ares_verify_out *out, ares_view extracted, double format)
     grade_detail(out, "extracted", extracted);
     ares_json_write_i64(ares_json_key(&out->details, "accuracy"), (int64_t)out->accuracy);
     ares_json_write_i64(ares_json_key(&out->details, "format"), (int64_t)format);
-    grade_add_value(out, "reward/format", format, 1);
+    grade_add_value(out, "reward/format", format);
 }
 
 static int need_truth(const ares_verify_in *in, ares_verify_out *out, const char *who)

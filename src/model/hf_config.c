@@ -29,10 +29,10 @@ static double get_double(reader *r, const ares_json *o, const char *key, double 
     return v;
 }
 
-static bool get_bool(reader *r, const char *key, bool absent)
+static bool get_bool(reader *r, const char *key) /* absent: false */
 {
-    bool v = absent;
-    if (r->rc == ARES_OK) r->rc = ares_json_get_bool(r->root, key, absent, &v);
+    bool v = false;
+    if (r->rc == ARES_OK) r->rc = ares_json_get_bool(r->root, key, false, &v);
     return v;
 }
 
@@ -118,7 +118,7 @@ static void read_window(reader *r, const model_arch *a, ares_model_config *c)
 {
     c->window = 0;
     c->window_from_layer = 0;
-    if (!a->window_keys || !get_bool(r, "use_sliding_window", false)) return;
+    if (!a->window_keys || !get_bool(r, "use_sliding_window")) return;
     c->window = get_i32(r, "sliding_window", 4096, 1);
     c->window_from_layer = get_i32(r, "max_window_layers", 28, 0);
     const ares_json *types = ares_json_get(r->root, "layer_types");
@@ -202,11 +202,11 @@ static void read_config(reader *r, ares_model_config *c)
     c->max_position = get_i32(r, "max_position_embeddings", a->max_position, 1);
     c->rms_norm_eps = (float)get_double(r, r->root, "rms_norm_eps", 1e-6);
     c->initializer_range = get_double(r, r->root, "initializer_range", 0.02);
-    c->tied = get_bool(r, "tie_word_embeddings", false);
-    bool attention_bias = a->attention_bias_key && get_bool(r, "attention_bias", false);
+    c->tied = get_bool(r, "tie_word_embeddings");
+    bool attention_bias = a->attention_bias_key && get_bool(r, "attention_bias");
     c->qkv_bias = a->qkv_bias || attention_bias;
     c->o_bias = attention_bias;
-    c->mlp_bias = a->mlp_bias_key && get_bool(r, "mlp_bias", false);
+    c->mlp_bias = a->mlp_bias_key && get_bool(r, "mlp_bias");
     c->qk_norm = a->qk_norm;
     if (r->rc == ARES_OK) r->rc = ares_json_get_string(r->root, "hidden_act", "silu", &act);
     if (r->rc == ARES_OK && !ares_view_is(act, "silu"))

@@ -32,7 +32,7 @@ void jinja_float_repr(double x, char out[40])
     }
 }
 
-static void add_repr_string(jinja_run *r, jinja_buf *b, ares_view s, bool ascii)
+static void add_repr_string(jinja_run *r, jinja_buf *b, ares_view s)
 {
     bool single = memchr(s.data, '\'', s.len) != NULL, twice = memchr(s.data, '"', s.len) != NULL;
     char quote = single && !twice ? '"' : '\'', escape[12];
@@ -43,7 +43,7 @@ static void add_repr_string(jinja_run *r, jinja_buf *b, ares_view s, bool ascii)
         if (cp == (uint32_t)quote || cp == '\\') snprintf(escape, sizeof escape, "\\%c", (char)cp);
         else if (cp == '\n' || cp == '\r' || cp == '\t')
             snprintf(escape, sizeof escape, "\\%c", cp == '\n' ? 'n' : cp == '\r' ? 'r' : 't');
-        else if (jinja_is_printable(cp) && (cp < 0x80 || !ascii)) escape[0] = 0;
+        else if (jinja_is_printable(cp)) escape[0] = 0;
         else
             snprintf(escape, sizeof escape,
                      cp < 0x100     ? "\\x%02x"
@@ -107,7 +107,7 @@ void jinja_add_repr(jinja_run *r, jinja_buf *b, jinja_value v)
         break;
     case JV_STR:
         if (v.flag) jinja_add_z(r, b, "Markup(");
-        add_repr_string(r, b, jinja_text(v), false);
+        add_repr_string(r, b, jinja_text(v));
         if (v.flag) jinja_add_z(r, b, ")");
         break;
     case JV_LIST:
@@ -143,7 +143,7 @@ void jinja_add_repr(jinja_run *r, jinja_buf *b, jinja_value v)
         break;
     case JV_MACRO:
         jinja_add_z(r, b, "<Macro ");
-        if (v.u.macro->node->kind == JN_MACRO) add_repr_string(r, b, v.u.macro->node->name, false);
+        if (v.u.macro->node->kind == JN_MACRO) add_repr_string(r, b, v.u.macro->node->name);
         else jinja_add_z(r, b, "anonymous");
         jinja_add_z(r, b, ">");
         break;

@@ -131,12 +131,11 @@ METHOD(str_casefold)
 }
 
 /* ------------------------------------------------------------------ stripping and padding */
-static bool strips(ares_view set, bool space, ares_view s, size_t at, size_t len)
+static bool strips(ares_view set, bool space, ares_view s, size_t at)
 {
     uint32_t cp, other;
     step(s, at, &cp);
     if (space) return jinja_is_space(cp);
-    (void)len;
     for (size_t i = 0; i < set.len;) {
         i += step(set, i, &other);
         if (other == cp) return true;
@@ -153,12 +152,12 @@ static jinja_value strip(jinja_run *r, jinja_value self, jinja_value chars, int 
     if (!space) refuse_markup(r, self);
     size_t a = 0, b = s.len;
     uint32_t cp;
-    while ((sides & LEFT) && a < b && strips(set, space, s, a, 0))
+    while ((sides & LEFT) && a < b && strips(set, space, s, a))
         a += step(s, a, &cp), jinja_work(r, set.len + 64);
     while ((sides & RIGHT) && b > a) {
         size_t i = b - 1;
         while (i > a && ((unsigned char)s.data[i] & 0xC0) == 0x80) i--;
-        if (!strips(set, space, s, i, 0)) break;
+        if (!strips(set, space, s, i)) break;
         b = i;
         jinja_work(r, set.len + 64);
     }

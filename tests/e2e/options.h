@@ -304,7 +304,8 @@ static const option_case options[] = {
     { "algorithm.keep_when_insufficient", "true", "deviating",
       "filter/tries == 1; base:filter/tries > 1" },
     { "algorithm.batch_adjust_mode", "copy", "half_in_rows",
-      "train/batch_size == 16; base:train/batch_size == 8; train/num_mini_batches == 1" },
+      "train/batch_size == 16; train/num_mini_batches == 1; absent base:train/batch_size; "
+      "$ test $(rollouts | grep -c step) = 16 && test $(base_rollouts | grep -c step) = 8" },
     { "algorithm.filter_empty_policy", "retry", "no_group_left",
       "train/rollout_attempts == 10; filter/tries == 10; absent actor/lr; "
       "base:actor/empty_minibatches == 1; "

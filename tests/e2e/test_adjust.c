@@ -50,9 +50,15 @@ TEST(a_filtered_batch_has_whole_mini_batches)
     check_sizes(COPY RANKED "0.75", 16, 2); /* grpo: a copy is an answer of its group */
     check_sizes(COPY RANKED "0.75 worker.rollout.n=3 worker.actor.global_batch_size=6", 12, 2);
     check_sizes(GAE ROWS RANKED "0.75 algorithm.batch_adjust_mode=delete", 8, 1);
-    check_sizes(GAE ROWS RANKED "0.75", 12, 2);
     /* more than the rows of the step are masked: they are no part of a mini-batch */
     check_sizes(GAE COPY RANKED "0.25 algorithm.on_exhausted=fill_masked", 8, 1);
+}
+
+TEST(by_default_a_filtered_batch_stays_as_it_is)
+{
+    CHECK_EQ(run_of("", "run", 1, GAE ROWS RANKED "0.75"), 0);
+    CHECK_EQ(rows_of("run"), 12);
+    CHECK(isnan(e2e_metric("run", 1, "train/batch_size")));
 }
 
 TEST(a_batch_that_is_deleted_whole_trains_nothing)

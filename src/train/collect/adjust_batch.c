@@ -94,18 +94,13 @@ int adjust_batch(const ares_train_config *cfg, ares_world *world, int64_t step, 
 {
     mini_batch_size size = mini_batch_size_of_actor(cfg);
     const char *mode = cfg->filter.batch_adjust;
-    int64_t rows = b->rows;
-    if (!size.rows) return ARES_OK;
-    if (strcmp(mode, "none") == 0) {
-        ARES_TRY(ares_world_sum_i64(world, &rows, 1));
-    } else {
-        int64_t total;
-        ARES_TRY(drop_idle(cfg, world, b, &total));
-        rows = ares_batch_adjust_target(strcmp(mode, "copy") == 0, total, divisor_of(cfg));
-        /* fewer rows than a mini-batch, to be deleted: they stay, masked, and train nothing */
-        if (total && !rows) memset(b->response_mask, 0, (size_t)b->tokens);
-        else if (rows != total) ARES_TRY(take_rows(cfg, world, step, b, total, rows));
-    }
+    int64_t total, rows;
+    if (strcmp(mode, "none") == 0) return ARES_OK;
+    ARES_TRY(drop_idle(cfg, world, b, &total));
+    rows = ares_batch_adjust_target(strcmp(mode, "copy") == 0, total, divisor_of(cfg));
+    /* fewer rows than a mini-batch, to be deleted: they stay, masked, and train nothing */
+    if (total && !rows) memset(b->response_mask, 0, (size_t)b->tokens);
+    else if (rows != total) ARES_TRY(take_rows(cfg, world, step, b, total, rows));
     ares_metrics_set(m, "train/batch_size", (double)rows);
     ares_metrics_set(m, "train/num_mini_batches", (double)((rows + size.count - 1) / size.count));
     return ARES_OK;

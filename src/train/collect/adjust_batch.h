@@ -5,9 +5,9 @@
 #include "trainer.h"
 
 /*
- * Where mini-batches count rows: does what algorithm.batch_adjust_mode asks for, and writes the
- * metrics train/batch_size and train/num_mini_batches. With a mode that changes rows, a rank may
- * have none afterwards. A collective.
+ * Does what algorithm.batch_adjust_mode asks for, where mini-batches count rows, and writes the
+ * metrics train/batch_size and train/num_mini_batches. A rank may have no row afterwards. A
+ * collective.
  */
 int adjust_batch(const ares_train_config *cfg, ares_world *world, int64_t step, ares_batch *b,
                  ares_metrics *m);

@@ -101,12 +101,16 @@ static const factor written[FACTORS] = {
                  } },
     [EPOCHS] = { "epochs", 2, { { "1", "", 0 }, { "2", "worker.actor.ppo_epochs=2", 0 } } },
     [MINI_BATCHES] = { "mini-batches",
-                       3,
+                       4,
                        {
                            { "1", "", 0 },
                            { "2", "worker.actor.global_batch_size=2", MINI },
                            { "2 rows each",
                              "worker.actor.mini_batch_unit=rows worker.actor.global_batch_size=2",
+                             MINI },
+                           { "2 rows each, copied",
+                             "worker.actor.mini_batch_unit=rows worker.actor.global_batch_size=2 "
+                             "algorithm.batch_adjust_mode=copy",
                              MINI },
                        } },
     [ADVANTAGES] = { "advantages",
@@ -323,6 +327,16 @@ static const char *words_of_loss(const char *name)
     return strcmp(name, "kl_cov") == 0 ? "worker.actor.kl_cov_ratio=0.2" : "";
 }
 
+/* Success is seen in validations. */
+static const char *words_of_control(const ares_control *c)
+{
+    return strcmp(c->name, "low_success") == 0
+               ? keep("%s data.val_files=examples/data/sums/val.jsonl trainer.val_freq=1 "
+                      "data.val_batch_size=100",
+                      c->option)
+               : c->option;
+}
+
 static uint64_t of_filter(const char *name)
 {
     uint64_t tags = FILTERS;
@@ -373,7 +387,7 @@ void levels_build(bool again)
         put(FILTER, filters[i]->name, filters[i]->option, of_filter(filters[i]->name));
     const ares_control *const *controls = ares_control_list(&n);
     for (int i = 0; i < n; i++)
-        put(CONTROL, controls[i]->name, controls[i]->option,
+        put(CONTROL, controls[i]->name, words_of_control(controls[i]),
             strcmp(controls[i]->name, "adaptive_kl") == 0 ? ADAPTIVE_KL : 0);
     put_kl_estimators();
 }

@@ -10,6 +10,7 @@
 #include "collect/collect.h"
 #include "collect/draw.h"
 #include "collect/filter_groups.h"
+#include "run/state.h"
 #include "test.h"
 #include "tiny_trainer.h"
 
@@ -437,5 +438,61 @@ TEST(a_prompt_is_answered_afresh_for_every_reason)
     for (int i = 0; i < REASONS; i++)
         for (int k = 0; k < i; k++) CHECK_MSG(!same_words(x[i], x[k]), "%d as %d", i, k);
     CHECK(same_words(x[BOOTSTRAP], y));
+    close_trainer(&o);
+}
+
+enum { SHORT = 4, LONG = 12 };
+/* Answers to every other prompt are too long; to the first prompt only one is. */
+static int answer_at_length(ares_trainer *t, const answer_job *job, ares_arena *a, ares_group *out)
+{
+    (void)t;
+    for (int64_t p = 0; p < job->n_prompts; p++) {
+        const answer_prompt *x = &job->prompts[p];
+        ares_trajectory *y = ares_arena_calloc(a, (size_t)job->n, sizeof *y);
+        for (int i = 0; i < job->n; i++) {
+            bool is_long = x->draw % 2 || (x->draw == 0 && i == 1);
+            ares_trajectory_row *row = ares_arena_alloc(a, sizeof *row);
+            ares_trajectory_row_init(row, x->row->prompt, x->row->prompt_len,
+                                     is_long ? LONG : SHORT, a);
+            memset(row->response_mask, 1, (size_t)row->n_tokens);
+            y[i] = (ares_trajectory){
+                .index = i, .stopped = 1, .score = (float)i, .n_rows = 1, .rows = row
+            };
+        }
+        out[p] = (ares_group){ .draw = x->draw, .row = x->row, .n = job->n, .items = y };
+    }
+    return ARES_OK;
+}
+static const answerer at_length = { "at length", answer_at_length };
+
+TEST(a_group_whose_answers_are_all_dropped_leaves_the_batch)
+{
+    opened o;
+    REQUIRE_OK(
+        open_trainer(&o, "worker.reward.max_length=10", "algorithm.over_length_action=drop"));
+    o.t.answerer = &at_length;
+    const ares_batch *b = &o.t.batch;
+    REQUIRE_OK(collect_groups(&o.t, &o.t.batch, o.m));
+    REQUIRE(b->groups == 2);
+    CHECK(b->rows == 3 + 4 && b->tokens == 7 * SHORT);
+    CHECK(b->samples[0].draw == 0 && b->samples[3].draw == 2);
+    CHECK(b->samples[0].place == 0 && b->samples[3].place == 1);
+    CHECK_NEAR(metric(&o, "dapo/discarded_frac"), 9.0 / 16, 0);
+    close_trainer(&o);
+}
+
+TEST(a_step_has_moved_what_its_checkpoint_would_hold)
+{
+    opened o;
+    REQUIRE_OK(open_trainer(&o, "algorithm.adv_estimator=gae", "worker.rollout.seed=1"));
+    training *t = &o.t.run;
+    for (int i = 0; i < 4; i++) {
+        state_begin_step(t);
+        CHECK(state_unmoved(t));
+        if (i == 0) t->policy->optim.updates++;
+        if (i == 1) t->critic->optim.updates++;
+        if (i == 2) ares_source_skip(&t->source, 0);
+        CHECK_EQ(state_unmoved(t), i == 3);
+    }
     close_trainer(&o);
 }

@@ -76,10 +76,11 @@ void ares_source_close(ares_source *s);
 int ares_source_gids(const ares_source *s, ares_map **out);
 
 typedef struct ares_order {
-    int64_t
-        draw; /* prompts that are drawn together; an epoch's rows that fill no draw are left out */
+    /* prompts that are drawn together; an epoch's rows that fill no draw are left out */
+    int64_t draw;
     bool shuffle;
     uint64_t seed;
+    const char *option; /* that draw comes from, for messages; NULL: data.rollout_batch_size */
 } ares_order;
 /*
  * A data set in an order. The source owns the data set from then on, unless this fails: fewer rows

@@ -5,14 +5,17 @@
  */
 #include "loader.h"
 
-int loader_init(loader *l, int64_t rows, int64_t batch, bool shuffle, uint64_t seed)
+int loader_init(loader *l, int64_t rows, const ares_order *order)
 {
-    if (rows < batch)
-        return ares_fail(
-            ARES_ECONFIG,
-            "data: %lld rows are fewer than data.rollout_batch_size = %lld; lower it, or add rows",
-            (long long)rows, (long long)batch);
-    *l = (loader){ .rows = rows, .batch = batch, .shuffle = shuffle, .seed = seed };
+    *l = (loader){ .rows = rows,
+                   .batch = order->draw,
+                   .shuffle = order->shuffle,
+                   .seed = order->seed,
+                   .option = order->option ? order->option : "data.rollout_batch_size" };
+    if (rows < l->batch)
+        return ares_fail(ARES_ECONFIG,
+                         "data: %lld rows are fewer than %s = %lld; lower it, or add rows",
+                         (long long)rows, l->option, (long long)l->batch);
     l->order = ares_malloc((size_t)rows * sizeof *l->order);
     l->skipped = ares_malloc((size_t)rows * sizeof *l->skipped);
     loader_reset(l, 0);
@@ -115,11 +118,11 @@ int loader_next(loader *l, int64_t *row_ids, int64_t *first_draw)
 {
     int64_t begins, epoch = l->drawn < 0 ? 0 : epoch_of(l, l->drawn, &begins);
     if (l->drawn < 0 || (l->drawn - begins) % l->batch != 0)
-        return ares_fail(
-            ARES_ESTATE,
-            "data: %lld prompts drawn are not a whole number of batches of %lld: "
-            "data.rollout_batch_size has changed since the checkpoint; set its old value",
-            (long long)l->drawn, (long long)l->batch);
+        return ares_fail(ARES_ESTATE,
+                         "data: %lld prompts drawn are not a whole number of draws of %lld: %s has "
+                         "changed since "
+                         "the checkpoint; set its old value",
+                         (long long)l->drawn, (long long)l->batch, l->option);
     if (usable(l, epoch) == 0)
         return ares_fail(ARES_ESTATE,
                          "data: %lld of %lld rows are skipped, and the rest fills no batch of "

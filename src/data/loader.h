@@ -1,7 +1,7 @@
 #ifndef ARES_DATA_LOADER_H
 #define ARES_DATA_LOADER_H
 
-#include "ares/core.h"
+#include "ares/data_source.h"
 
 /*
  * The order in which rows of a data set are drawn. The state to save is the number of prompts
@@ -12,7 +12,8 @@ typedef struct loader {
     int64_t batch; /* prompts per call of loader_next */
     bool shuffle;
     uint64_t seed;
-    int64_t drawn; /* prompts drawn so far in the run */
+    const char *option; /* that batch comes from, for messages */
+    int64_t drawn;      /* prompts drawn so far in the run */
     /* [rows]: the last epoch that the row is part of; LOADER_KEPT: part of every epoch */
     int64_t *skipped;
     int64_t n_skipped;
@@ -21,7 +22,7 @@ typedef struct loader {
 } loader;
 #define LOADER_KEPT INT64_MAX
 /* Fewer rows than a batch are an error. */
-int loader_init(loader *l, int64_t rows, int64_t batch, bool shuffle, uint64_t seed);
+int loader_init(loader *l, int64_t rows, const ares_order *order);
 void loader_fini(loader *l);
 /*
  * The next batch: row ids [batch]; *first_draw is the draw number of the first. Rows at the end of

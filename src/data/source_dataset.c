@@ -157,8 +157,7 @@ static const ares_source_kind kind = { .name = "dataset",
 int ares_source_of_dataset(ares_dataset *d, const ares_order *order, ares_source *out)
 {
     dataset_source *s = ares_calloc(1, sizeof *s);
-    int rc =
-        loader_init(&s->loader, ares_dataset_count(d), order->draw, order->shuffle, order->seed);
+    int rc = loader_init(&s->loader, ares_dataset_count(d), order);
     if (rc != ARES_OK) {
         ares_free(s);
         return rc;

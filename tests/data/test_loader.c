@@ -9,7 +9,7 @@ static void draw(bool shuffle, uint64_t seed, int64_t from, int64_t steps, int64
 {
     loader l;
     int64_t first;
-    REQUIRE_OK(loader_init(&l, ROWS, BATCH, shuffle, seed));
+    REQUIRE_OK(loader_init(&l, ROWS, &(ares_order){ BATCH, shuffle, seed, NULL }));
     l.drawn = from;
     for (int64_t s = 0; s < steps; s++) {
         CHECK_OK(loader_next(&l, out + s * BATCH, &first));
@@ -59,13 +59,13 @@ TEST(too_few_rows_and_a_state_of_another_batch_size_are_refused)
 {
     loader l;
     int64_t ids[BATCH], first;
-    CHECK_FAIL(loader_init(&l, 4, 5, true, 1), ARES_ECONFIG,
+    CHECK_FAIL(loader_init(&l, 4, &(ares_order){ 5, true, 1, NULL }), ARES_ECONFIG,
                "4 rows are fewer than data.rollout_batch_size = 5");
-    REQUIRE_OK(loader_init(&l, 5, 5, true, 1));
+    REQUIRE_OK(loader_init(&l, 5, &(ares_order){ 5, true, 1, NULL }));
     CHECK_OK(loader_next(&l, ids, &first));
     l.drawn = 8;
     CHECK_FAIL(loader_next(&l, ids, &first), ARES_ESTATE,
-               "8 prompts drawn are not a whole number of batches of 5");
+               "8 prompts drawn are not a whole number of draws of 5");
     loader_fini(&l);
     loader_fini(&l); /* as after a failed start */
 }
@@ -77,7 +77,7 @@ static void draw_skipping(int64_t from, int64_t steps, const int64_t *skipped, i
 {
     loader l;
     int64_t first;
-    REQUIRE_OK(loader_init(&l, ROWS, BATCH, true, 7));
+    REQUIRE_OK(loader_init(&l, ROWS, &(ares_order){ BATCH, true, 7, NULL }));
     l.drawn = from;
     for (int64_t i = 0; i < ROWS && skipped; i++)
         if (skipped[i] != LOADER_KEPT) loader_restore(&l, i, skipped[i]);
@@ -116,7 +116,7 @@ TEST(a_loader_with_nothing_left_says_so)
 {
     loader l;
     int64_t ids[BATCH], first;
-    REQUIRE_OK(loader_init(&l, 6, 5, false, 1));
+    REQUIRE_OK(loader_init(&l, 6, &(ares_order){ 5, false, 1, NULL }));
     CHECK_OK(loader_next(&l, ids, &first));
     loader_skip(&l, 1);
     loader_skip(&l, 4);

@@ -198,7 +198,7 @@ TEST(a_state_of_the_source_that_is_missing_or_forged_is_refused_and_the_file_nam
           "source.json: 'skipped_rows' holds no pairs of a row and an epoch" },
         { "sed -i 's/\"training_rows\":/&1/' source.json", "training rows, the data set has" },
         { "sed -i 's/\"prompts_drawn\":8/\"prompts_drawn\":9/' source.json",
-          "9 prompts drawn are not a whole number of batches of 4" },
+          "9 prompts drawn are not a whole number of draws of 4" },
         { "sed -i 's/\"version\":[^0-9]*3,/\"version\": 2,/' state.json",
           "state.json: no count 'prompts_drawn'" },
         { "true", "going on from" },

@@ -64,7 +64,10 @@ static int open_rows(sft_trainer *t, const ares_texts *files, const ares_order *
 static int open_training_rows(sft_trainer *t)
 {
     const ares_train_config *c = &t->cfg;
-    const ares_order order = { c->sft.batch_size, c->data.shuffle, (uint64_t)c->data.seed };
+    const ares_order order = { .draw = c->sft.batch_size,
+                               .shuffle = c->data.shuffle,
+                               .seed = (uint64_t)c->data.seed,
+                               .option = "sft.batch_size" };
     ARES_TRY(open_rows(t, &c->data.train_files, &order, &t->run.source, &t->train));
     t->run.total_steps = c->trainer.max_steps == ARES_NULL_I64
                              ? ares_source_epoch_draws(&t->run.source) * c->trainer.total_epochs

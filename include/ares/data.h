@@ -119,21 +119,40 @@ int ares_dataset_encode(ares_dataset *d, const ares_prompt_encoder *e, ares_pool
                         int64_t *dropped);
 
 /* ---------------- batch (batch.c): plain host arrays, ragged, no padding anywhere */
+/*
+ * What every row of a batch knows of its group and of its answer: X(type, name, text). Trajectories
+ * have the same fields (data_trajectory.h).
+ */
+#define ARES_GROUP_FIELDS(X)                                                             \
+    X(int64_t, draw, "number in the run of the prompt drawn")                            \
+    X(int64_t, step, "in which the prompt was first answered: part of the sampling key") \
+    X(int64_t, attempt, "how often it had been answered before in that step: likewise")  \
+    X(int64_t, place, "among the groups drawn in the step, then in the batch")           \
+    X(float, baseline, "score of the greedy answer to the prompt (remax)")               \
+    X(uint8_t, masked, "1: it only fills the batch: its mask is 0")                      \
+    X(uint8_t, thinned, "1: discarded answers have no row")
+#define ARES_TRAJECTORY_FIELDS(X)                                                            \
+    X(int32_t, index, "its number among the answers to the prompt")                          \
+    X(uint8_t, stopped, "1: by a stop token or string, or by its environment; 0: by length") \
+    X(uint8_t, cut, "1: not finished; a later answer goes on from its tokens")               \
+    X(uint8_t, discarded,                                                                    \
+      "1: no part of losses and metrics (docs/dapo.md#answers-beyond-the-limit)")            \
+    X(float, score, "of the reward manager, or of the environment")                          \
+    X(float, unshaped, "the score without any penalty of length")                            \
+    X(float, accuracy, "1: right, 0: wrong; NaN where nothing judges it")
+
+#define ARES_FIELD_(type, name, text) type name;
 typedef struct ares_sample {
-    int64_t draw;  /* number in the run of the prompt drawn: identifies the group */
-    int32_t index; /* 0 .. n-1 in its group */
-    int64_t place; /* of its group among the groups of the step, over all ranks */
+    ARES_GROUP_FIELDS(ARES_FIELD_)
+    ARES_TRAJECTORY_FIELDS(ARES_FIELD_)
+#undef ARES_FIELD_
     /* rows of a group with the same number are turns of one episode; 0: a row is an episode */
     int64_t episode;
     const ares_row *row;
     const int32_t *prompt; /* [prompt_len] */
     int32_t prompt_len;
     ares_view response;        /* decoded */
-    bool stopped;              /* by a stop token or string, not by length */
-    float score;               /* of the reward manager */
-    float accuracy;            /* of the reward manager; NaN where no reward gives one */
     const float *reward_parts; /* one per configured reward, unweighted */
-    float baseline;            /* score of the greedy answer to the same prompt (remax) */
     int32_t difficulty;        /* ares_difficulty of the prompt; 0: no control classifies it */
     /* high-window-entropy tokens, and how many there should be (docs/aepo.md#hwe-tokens) */
     int32_t hwe_count;

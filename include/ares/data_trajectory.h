@@ -3,8 +3,8 @@
  * trajectory of one row; an episode of several turns may be one row or a row per turn
  * (docs/design.md#trajectories).
  *
- * Fields stand in lists. Filling a batch, sending between ranks and saving loop over them, so a
- * new field is a line here.
+ * Fields stand in the lists of data.h. Filling a batch, sending between ranks and saving loop over
+ * them, so a new field is a line there.
  */
 #ifndef ARES_DATA_TRAJECTORY_H
 #define ARES_DATA_TRAJECTORY_H
@@ -23,17 +23,6 @@ typedef struct ares_trajectory_row {
 #undef ARES_FIELD_
 } ares_trajectory_row;
 
-/* Numbers of a trajectory: X(type, name, text). */
-#define ARES_TRAJECTORY_FIELDS(X)                                                            \
-    X(int32_t, index, "its number among the answers to the prompt")                          \
-    X(uint8_t, stopped, "1: by a stop token or string, or by its environment; 0: by length") \
-    X(uint8_t, cut, "1: not finished; a later answer goes on from its tokens")               \
-    X(uint8_t, discarded,                                                                    \
-      "1: no part of losses and metrics (docs/dapo.md#answers-beyond-the-limit)")            \
-    X(float, score, "of the reward manager, or of the environment")                          \
-    X(float, unshaped, "the score without any penalty of length")                            \
-    X(float, accuracy, "1: right, 0: wrong; NaN where nothing judges it")
-
 #define ARES_FIELD_(type, name, text) type name;
 typedef struct ares_trajectory {
     ARES_TRAJECTORY_FIELDS(ARES_FIELD_)
@@ -42,16 +31,6 @@ typedef struct ares_trajectory {
     float *parts;              /* [n_parts] the scores of the single rewards */
     ares_view response;        /* decoded: what is judged and shown */
 } ares_trajectory;
-
-/* Numbers of an answered prompt: X(type, name, text). */
-#define ARES_GROUP_FIELDS(X)                                                             \
-    X(int64_t, draw, "number in the run of the prompt drawn")                            \
-    X(int64_t, step, "in which the prompt was first answered: part of the sampling key") \
-    X(int64_t, attempt, "how often it had been answered before in that step: likewise")  \
-    X(int64_t, place, "among the groups drawn in the step, then in the batch")           \
-    X(float, baseline, "score of the greedy answer to the prompt (remax)")               \
-    X(uint8_t, masked, "1: it only fills the batch: its mask is 0")                      \
-    X(uint8_t, thinned, "1: discarded answers have no row")
 
 /* A prompt with all its answers. */
 typedef struct ares_group {

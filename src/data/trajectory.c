@@ -31,20 +31,20 @@ static void add_rows(ares_batch *b, const ares_group *g, const ares_trajectory *
 {
     ARES_ASSERT(y->n_rows > 0);
     for (int32_t r = 0; r < y->n_rows; r++) {
-        const ares_sample sample = { .draw = g->draw,
-                                     .index = y->index,
-                                     .place = g->place,
-                                     .episode = y->n_rows > 1 ? y->index + 1 : 0,
-                                     .row = g->row,
-                                     .prompt = y->rows[r].prompt,
-                                     .prompt_len = y->rows[r].prompt_len,
-                                     .response = y->response,
-                                     .stopped = y->stopped,
-                                     .score = y->score,
-                                     .accuracy = y->accuracy,
-                                     .reward_parts = y->parts,
-                                     .baseline = g->baseline };
-        ares_batch_add_row(b, &sample, y->rows[r].n_tokens);
+        const ares_trajectory_row *x = &y->rows[r];
+        ares_sample sample = { .episode = y->n_rows > 1 ? y->index + 1 : 0,
+                               .row = g->row,
+                               .prompt = x->prompt,
+                               .prompt_len = x->prompt_len,
+                               .response = y->response,
+                               .reward_parts = y->parts };
+#define OF_GROUP(type, name, text) sample.name = g->name;
+#define OF_ANSWER(type, name, text) sample.name = y->name;
+        ARES_GROUP_FIELDS(OF_GROUP)
+        ARES_TRAJECTORY_FIELDS(OF_ANSWER)
+#undef OF_GROUP
+#undef OF_ANSWER
+        ares_batch_add_row(b, &sample, x->n_tokens);
     }
 }
 

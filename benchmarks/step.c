@@ -243,7 +243,7 @@ static int update(const options *o)
     cfg.actor.share_prompts = false;
     ares_metrics *metrics = ares_metrics_new();
     ARES_TRY(open_model(o, &d, true, &m));
-    ARES_TRY(ares_actor_open(&a, &cfg, m, NULL, 100));
+    ARES_TRY(actor_open(&a, &cfg, m, NULL, 100));
     ares_batch_init(&b);
     values all = { .n = 0 };
     for (int64_t k = 0; k <= o->repeat; k++) {
@@ -268,7 +268,7 @@ static int update(const options *o)
         }
         ARES_PUT(&b, old_log_probs);
         double t = ares_now_s();
-        ARES_TRY(ares_actor_update(&a, &b, NULL, metrics));
+        ARES_TRY(actor_update(&a, &b, NULL, metrics));
         t = ares_now_s() - t;
         if (k) keep(&all, (double)(o->rows * o->tokens) / t, true);
     }
@@ -340,10 +340,10 @@ static int grpo_step(const options *o, ares_model *m, ares_rollout *r, ares_refe
         b->token_level_rewards[b->row_start[i + 1] - 1] =
             (float)ares_rng_uniform(ares_rng_root(2, ARES_RNG_TEST), (uint64_t)i);
     }
-    ARES_TRY(ares_actor_log_probs(a, b));
-    if (ref) ARES_TRY(ares_reference_log_probs(ref, a->cfg->rollout.temperature, b));
+    ARES_TRY(actor_log_probs(a, b));
+    if (ref) ARES_TRY(reference_log_probs(ref, a->cfg->rollout.temperature, b));
     ARES_TRY(ares_adv_find("grpo")->compute(&a->cfg->algorithm, NULL, b));
-    int rc = ares_actor_update(a, b, NULL, metrics);
+    int rc = actor_update(a, b, NULL, metrics);
     double exact = -1;
     ares_metrics_get(metrics, "exact/rollout_train_max_abs", &exact);
     if (rc == ARES_OK && exact != 0)
@@ -362,8 +362,8 @@ static int grpo(const options *o)
     ares_batch b;
     ares_train_config cfg = train_config(o, o->prompts);
     ARES_TRY(open_model(o, &d, true, &m));
-    ARES_TRY(ares_actor_open(&a, &cfg, m, NULL, 100));
-    if (o->beta > 0) ARES_TRY(ares_reference_open(&ref, &cfg, &d));
+    ARES_TRY(actor_open(&a, &cfg, m, NULL, 100));
+    if (o->beta > 0) ARES_TRY(reference_open(&ref, &cfg, &d));
     ares_rollout_options ro = { .max_num_seqs = (int32_t)(o->prompts * o->samples),
                                 .max_num_batched_tokens = 2048,
                                 .max_model_len = (int32_t)(o->prompt + o->new),

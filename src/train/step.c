@@ -57,8 +57,8 @@ static int shape_rewards(ares_trainer *t, ares_batch *b, ares_metrics *m)
     if (t->actor.kl->value)
         ARES_TRY(LOCAL(ares_kl_column_on(t->run.model->device, t->actor.kl, b)));
     else
-        ARES_TRY(LOCAL(
-            ares_reference_kl(t->ref, &t->actor.learner, t->run.cfg->rollout.temperature, b)));
+        ARES_TRY(
+            LOCAL(reference_kl(t->ref, &t->actor.learner, t->run.cfg->rollout.temperature, b)));
     ares_kl_in_reward(b, b->kl_coef, sums);
     ARES_TRY(ares_world_sum_f64(t->run.world, sums, 2));
     if (sums[1] > 0) ares_metrics_set(m, "critic/kl", sums[0] / sums[1]);
@@ -85,16 +85,16 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
     if (b->passed_over) return ARES_OK;                 /* no group is left */
     STAGE("score", put_scores(t, b, m)); /* shaped by what the controls have written */
     /* the rollout's own where they are still exact: docs/design.md#old-log-probs */
-    STAGE("old", LOCAL(ares_actor_log_probs(&t->actor, b)));
-    if (t->ref) STAGE("ref", LOCAL(ares_reference_log_probs(t->ref, cfg->rollout.temperature, b)));
-    if (t->critic) STAGE("values", LOCAL(ares_critic_values(t->critic, b)));
+    STAGE("old", LOCAL(actor_log_probs(&t->actor, b)));
+    if (t->ref) STAGE("ref", LOCAL(reference_log_probs(t->ref, cfg->rollout.temperature, b)));
+    if (t->critic) STAGE("values", LOCAL(critic_values(t->critic, b)));
     STAGE("shape", shape_rewards(t, b, m));
     STAGE("adv",
           LOCAL(ares_adv_compute(t->run.model->device, t->adv, &cfg->algorithm, t->run.world, b)));
     scale_advantages(b); /* the critic's returns stay as they are */
-    if (t->critic) STAGE("update_critic", ares_critic_update(t->critic, b, m));
+    if (t->critic) STAGE("update_critic", critic_update(t->critic, b, m));
     if (t->run.step >= cfg->trainer.critic_warmup)
-        STAGE("update_actor", ares_actor_update(&t->actor, b, NULL, m));
+        STAGE("update_actor", actor_update(&t->actor, b, NULL, m));
     STAGE("adapt", controls_adapt(t->run.controls, b, m));
     controls_skip(t->run.controls, &t->run.source); /* prompts that are not to be drawn again */
     STAGE("report", report_batch(t, b, m));

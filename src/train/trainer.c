@@ -31,6 +31,9 @@ static int open_data(ares_trainer *t)
                             ? c->data.rollout_batch_size
                             : c->data.mini_rollout_batch_size;
         const ares_order order = { .draw = ARES_MAX(drawn, 1), /* 0, of any size: one by one */
+                                   .option = c->data.mini_rollout_batch_size == ARES_NULL_I64
+                                                 ? NULL
+                                                 : "data.mini_rollout_batch_size",
                                    .shuffle = c->data.shuffle,
                                    .seed = (uint64_t)c->data.seed };
         ARES_TRY(open_source(t, &c->data.train_files, &order, &t->run.source));
@@ -71,8 +74,8 @@ static int open_critic(ares_trainer *t, const char *weights)
     if (weights) ares_path_join(&path, weights, "../critic");
     t->critic = ares_calloc(1, sizeof *t->critic);
     t->run.critic = &t->critic->learner;
-    int rc = ares_critic_open(t->critic, t->run.cfg, &t->run.device, t->run.world,
-                              t->run.total_steps, path.data);
+    int rc = critic_open(t->critic, t->run.cfg, &t->run.device, t->run.world, t->run.total_steps,
+                         path.data);
     ares_str_fini(&path);
     return rc;
 }
@@ -93,17 +96,17 @@ static int open_parts(ares_trainer *t, ares_config *cfg, const char *weights)
         return controls_open(t, &t->run.controls); /* a shaped score is shaped as in training */
     t->adv = ares_adv_find(c->algorithm.adv_estimator);
     if (!t->adv) return ARES_ECONFIG;
-    ARES_TRY(ares_actor_open(&t->actor, c, t->run.model, t->run.world, t->run.total_steps));
+    ARES_TRY(actor_open(&t->actor, c, t->run.model, t->run.world, t->run.total_steps));
     ARES_TRY(controls_open(t, &t->run.controls));
     if (t->adv->needs & ARES_NEEDS_VALUES) ARES_TRY(open_critic(t, weights));
     if (ares_kl_acts(&c->algorithm) == ARES_KL_NOWHERE) return ARES_OK;
     t->ref = ares_calloc(1, sizeof *t->ref);
     t->actor.ref = t->ref;
-    return ares_reference_open(t->ref, c, &t->run.device);
+    return reference_open(t->ref, c, &t->run.device);
 }
 
-int ares_trainer_open(ares_trainer *t, ares_config *cfg, const ares_train_config *c,
-                      ares_world *world, const char *weights)
+int trainer_open(ares_trainer *t, ares_config *cfg, const ares_train_config *c, ares_world *world,
+                 const char *weights)
 {
     *t = (ares_trainer){ .answerer = &answer_engine };
     training_init(&t->run, c, world);
@@ -112,15 +115,15 @@ int ares_trainer_open(ares_trainer *t, ares_config *cfg, const ares_train_config
     return ares_world_agree(world, open_parts(t, cfg, weights));
 }
 
-void ares_trainer_close(ares_trainer *t)
+void trainer_close(ares_trainer *t)
 {
     ares_rollout_free(t->rollout);
     ares_free(t->triggers);
-    ares_actor_close(&t->actor);
+    actor_close(&t->actor);
     controls_close(t->run.controls);
-    if (t->critic) ares_critic_close(t->critic);
+    if (t->critic) critic_close(t->critic);
     ares_free(t->critic);
-    if (t->ref) ares_reference_close(t->ref);
+    if (t->ref) reference_close(t->ref);
     ares_free(t->ref);
     ares_reward_close(t->reward);
     ares_batch_fini(&t->batch);

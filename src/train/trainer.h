@@ -32,14 +32,14 @@ int ares_train_step(ares_trainer *t, ares_metrics *m);
  * themselves. weights: where the policy's come from when a run goes on; NULL:
  * worker.actor.model.model_path. After a failure, too, the trainer is to be closed.
  */
-int ares_trainer_open(ares_trainer *t, ares_config *cfg, const ares_train_config *c,
-                      ares_world *world, const char *weights);
-void ares_trainer_close(ares_trainer *t);
+int trainer_open(ares_trainer *t, ares_config *cfg, const ares_train_config *c, ares_world *world,
+                 const char *weights);
+void trainer_close(ares_trainer *t);
 /* Binds worker.rollout.val_override_config; faults go to cfg. (run/validate.c) */
 void validation_sampling(ares_config *cfg, const ares_train_config *c, ares_sampling *out,
                          int64_t *n);
 /* samples: JSON lines of what was answered; may be NULL. (run/validate.c) */
-int ares_trainer_validate(ares_trainer *t, ares_metrics *m, ares_str *samples);
+int trainer_validate(ares_trainer *t, ares_metrics *m, ares_str *samples);
 /* The pass over all training rows, where a control asks for it. (run/bootstrap.c) */
-int ares_trainer_bootstrap(ares_trainer *t, ares_metrics *m);
+int trainer_bootstrap(ares_trainer *t, ares_metrics *m);
 #endif

@@ -109,7 +109,7 @@ static bool run_open(run *r, const char *variant, const char *avg_mode, bool sha
     r->metrics = ares_metrics_new();
     fill_batch(r);
     ares_batch *b = &r->batch;
-    if (!CHECK_OK(ares_actor_open(&r->actor, &r->cfg, r->model, NULL, 1)) ||
+    if (!CHECK_OK(actor_open(&r->actor, &r->cfg, r->model, NULL, 1)) ||
         !CHECK_OK(ares_adv_find("grpo")->compute(&r->cfg.algorithm, NULL, b)))
         return false;
     ARES_PUT(b, rollout_log_probs), ARES_PUT(b, old_log_probs), ARES_PUT(b, ref_log_probs);
@@ -123,7 +123,7 @@ static bool run_open(run *r, const char *variant, const char *avg_mode, bool sha
 
 static void run_close(run *r)
 {
-    ares_actor_close(&r->actor);
+    actor_close(&r->actor);
     ares_batch_fini(&r->batch);
     ares_metrics_free(r->metrics);
     ares_model_free(r->model);

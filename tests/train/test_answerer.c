@@ -184,7 +184,7 @@ TEST(a_validation_judges_conversations_of_several_rows)
     ares_str_addf(&files, "data.val_files=%s", test_source("examples/data/sums/val.jsonl"));
     REQUIRE_OK(open_trainer(&o, files.data, "worker.rollout.val_override_config={n: 3}"));
     o.t.answerer = &in_turns;
-    REQUIRE_OK(ares_trainer_validate(&o.t, o.m, &samples));
+    REQUIRE_OK(trainer_validate(&o.t, o.m, &samples));
     CHECK_NEAR(metric(&o, "val/reward_score"), 1, 1e-12); /* 0, 1 and 2 */
     ares_view rest = ares_str_view(&samples);
     int64_t n = 0;

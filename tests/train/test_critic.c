@@ -77,12 +77,12 @@ static bool start(setup *s, const char *variant, const char *weights, int64_t ma
                                              .warmup_steps = 0 },
                            .rollout = { .seed = 3 } } };
     return CHECK_OK(ares_device_open("cpu", 2, &s->device)) &&
-           CHECK_OK(ares_critic_open(&s->critic, &s->cfg, &s->device, NULL, 1, weights));
+           CHECK_OK(critic_open(&s->critic, &s->cfg, &s->device, NULL, 1, weights));
 }
 
 static void stop(setup *s)
 {
-    ares_critic_close(&s->critic);
+    critic_close(&s->critic);
     ares_batch_fini(&s->batch);
     ares_device_close(&s->device);
 }
@@ -90,7 +90,7 @@ static void stop(setup *s)
 static void values_of(setup *s, float *out)
 {
     s->batch.values = NULL; /* of the weights as they are now */
-    CHECK_OK(ares_critic_values(&s->critic, &s->batch));
+    CHECK_OK(critic_values(&s->critic, &s->batch));
     memcpy(out, s->batch.values, (size_t)s->batch.tokens * sizeof *out);
 }
 
@@ -138,7 +138,7 @@ static void check_gradient(const char *variant, bool share)
     memcpy(b->values, old, (size_t)b->tokens * sizeof *old);
     ares_metrics *m = ares_metrics_new();
     double reported = 0, clipped = 0;
-    CHECK_OK(ares_critic_update(&s.critic, b, m)); /* learning rate 0: gradients without a move */
+    CHECK_OK(critic_update(&s.critic, b, m)); /* learning rate 0: gradients without a move */
     CHECK(ares_metrics_get(m, "critic/vf_loss", &reported) &&
           ares_metrics_get(m, "critic/vf_clipfrac", &clipped));
     CHECK_NEAR(reported, loss_of(&s, now, old), 1e-5);
@@ -197,7 +197,7 @@ TEST(values_and_gradients_depend_on_no_micro_batch)
             if (!s.batch.response_mask[t]) CHECK_EQ(want[t], 0);
         ARES_PUT(&s.batch, returns);
         ares_metrics *m = ares_metrics_new();
-        CHECK_OK(ares_critic_update(&s.critic, &s.batch, m));
+        CHECK_OK(critic_update(&s.critic, &s.batch, m));
         ares_metrics_free(m);
         bytes = s.critic.learner.model->grads_bytes;
         grads[i] = ares_malloc(bytes);
@@ -244,7 +244,7 @@ static void learn(setup *s, learnt from, int64_t updates, ares_metrics *m, uint8
         memset(b->response_mask, 0, (size_t)b->row_start[b->group_start[1]]);
     else ares_batch_select_groups(b, keep);
     s->cfg.critic.global_batch_size = 1;
-    for (int64_t i = 0; i < updates; i++) CHECK_OK(ares_critic_update(&s->critic, b, m));
+    for (int64_t i = 0; i < updates; i++) CHECK_OK(critic_update(&s->critic, b, m));
     const ares_model *model = s->critic.learner.model;
     *n = model->weights_bytes + model->states_bytes;
     *bytes = ares_malloc(*n);
@@ -274,16 +274,16 @@ TEST(the_critic_takes_mini_batches_of_rows_where_the_actor_does)
         ares_batch *b = &s[i]->batch;
         ARES_PUT(b, values), ARES_PUT(b, returns);
         for (int64_t t = 0; t < b->tokens; t++) b->returns[t] = (float)draw(8000 + (uint64_t)t);
-        CHECK_OK(ares_critic_update(&s[i]->critic, b, m));
+        CHECK_OK(critic_update(&s[i]->critic, b, m));
         CHECK_EQ(s[i]->critic.learner.optim.updates, GROUPS);
     }
     CHECK_MEM(of_rows.critic.learner.model->weights, of_prompts.critic.learner.model->weights,
               of_prompts.critic.learner.model->weights_bytes);
     of_rows.cfg.critic.global_batch_size = 2; /* the actor's unit */
-    CHECK_OK(ares_critic_update(&of_rows.critic, &of_rows.batch, m));
+    CHECK_OK(critic_update(&of_rows.critic, &of_rows.batch, m));
     CHECK_EQ(of_rows.critic.learner.optim.updates, GROUPS + GROUPS * PER_GROUP / 2);
     of_rows.cfg.critic.mini_batch_unit = "prompts";
-    CHECK_OK(ares_critic_update(&of_rows.critic, &of_rows.batch, m));
+    CHECK_OK(critic_update(&of_rows.critic, &of_rows.batch, m));
     CHECK_EQ(of_rows.critic.learner.optim.updates, GROUPS + GROUPS * PER_GROUP / 2 + GROUPS / 2);
     ares_metrics_free(m);
     stop(&of_prompts);
@@ -319,7 +319,7 @@ TEST(a_mini_batch_without_a_token_moves_no_critic)
     check_finite(k);
     memset(both.batch.response_mask, 0, (size_t)both.batch.tokens); /* nothing, and moments not 0 */
     ares_metrics_clear(k);
-    CHECK_OK(ares_critic_update(&both.critic, &both.batch, k));
+    CHECK_OK(critic_update(&both.critic, &both.batch, k));
     CHECK_MEM(both.critic.learner.model->weights, x, both.critic.learner.model->weights_bytes);
     CHECK_MEM(both.critic.learner.model->states, x + both.critic.learner.model->weights_bytes,
               both.critic.learner.model->states_bytes);
@@ -371,7 +371,7 @@ TEST(metrics_of_the_critic_are_means_over_updates_and_tokens)
         uint8_t *whole = b->response_mask, part[64] = { 0 };
         memcpy(part + first, whole + first, (size_t)(end - first));
         b->response_mask = part;
-        CHECK_OK(ares_critic_update(&s.critic, b, m));
+        CHECK_OK(critic_update(&s.critic, b, m));
         b->response_mask = whole;
         CHECK(ares_metrics_get(m, "critic/vf_loss", &x));
         loss += x / GROUPS;
@@ -379,7 +379,7 @@ TEST(metrics_of_the_critic_are_means_over_updates_and_tokens)
         norm += x / GROUPS;
     }
     s.cfg.critic.ppo_epochs = 2;
-    CHECK_OK(ares_critic_update(&s.critic, b, m));
+    CHECK_OK(critic_update(&s.critic, b, m));
     CHECK(ares_metrics_get(m, "critic/vf_loss", &x));
     CHECK_NEAR(x, loss, 1e-9 * loss);
     CHECK(ares_metrics_get(m, "critic/grad_norm", &x));

@@ -412,8 +412,8 @@ static void update(const result *x, int threads, int64_t micro, bool recompute, 
     };
     ares_metrics *metrics = ares_metrics_new();
     double exact = -1, norm = 0;
-    CHECK_OK(ares_actor_open(&a, &cfg, m, NULL, 10));
-    CHECK_OK(ares_actor_update(&a, &b, NULL, metrics));
+    CHECK_OK(actor_open(&a, &cfg, m, NULL, 10));
+    CHECK_OK(actor_update(&a, &b, NULL, metrics));
     CHECK(ares_metrics_get(metrics, "exact/rollout_train_max_abs", &exact));
     CHECK(exact == 0);
     CHECK(ares_metrics_get(metrics, "actor/grad_norm", &norm) && norm > 0);
@@ -423,7 +423,7 @@ static void update(const result *x, int threads, int64_t micro, bool recompute, 
     memcpy(*bytes + m->weights_bytes, m->grads, m->grads_bytes);
     memcpy(*bytes + m->weights_bytes + m->grads_bytes, m->states, m->states_bytes);
     ares_metrics_free(metrics);
-    ares_actor_close(&a);
+    actor_close(&a);
     ares_batch_fini(&b);
     ares_model_free(m);
     ares_device_close(&d);
@@ -508,11 +508,11 @@ static double compared(int reason, bool all_rows)
     };
     ares_metrics *metrics = ares_metrics_new();
     double exact = NAN;
-    CHECK_OK(ares_actor_open(&a, &cfg, m, NULL, 10));
-    CHECK_OK(ares_actor_update(&a, &b, NULL, metrics));
+    CHECK_OK(actor_open(&a, &cfg, m, NULL, 10));
+    CHECK_OK(actor_update(&a, &b, NULL, metrics));
     if (!ares_metrics_get(metrics, "exact/rollout_train_max_abs", &exact)) exact = NAN;
     ares_metrics_free(metrics);
-    ares_actor_close(&a);
+    actor_close(&a);
     ares_batch_fini(&b);
     ares_model_free(m);
     ares_device_close(&d);
@@ -555,14 +555,14 @@ TEST(old_log_probs_of_rows_that_are_not_current_are_computed_again)
                               .rollout = { .temperature = 1 } };
     ares_actor a = { .cfg = &cfg };
     CHECK_OK(learner_open(&a.learner, m, &(learner_options){ .role = "actor" }));
-    CHECK_OK(ares_actor_log_probs(&a, &b));
+    CHECK_OK(actor_log_probs(&a, &b));
     for (int row = 0; row < MAX_ROWS; row++)
         CHECK_MEM(b.old_log_probs + b.row_start[row], x->log_probs[row],
                   (size_t)x->n[row] * sizeof(float));
     /* the stored ones are read by rollout_is; what was not sampled has a ratio of 1 */
     for (int64_t i = 0; i < b.tokens; i++)
         CHECK_NEAR(b.rollout_log_probs[i], b.weight_versions[i] == 3 ? -99 : b.old_log_probs[i], 0);
-    ares_actor_close(&a);
+    actor_close(&a);
     ares_batch_fini(&b);
     ares_model_free(m);
     ares_device_close(&d);
@@ -583,11 +583,11 @@ TEST(old_log_probs_of_greedy_answers_are_computed_again)
     ares_train_config cfg = { .actor = { .max_token_len = 300, .share_prompts = true } };
     ares_actor a = { .cfg = &cfg };
     CHECK_OK(learner_open(&a.learner, m, &(learner_options){ .role = "actor" }));
-    CHECK_OK(ares_actor_log_probs(&a, &b));
+    CHECK_OK(actor_log_probs(&a, &b));
     int same = 0;
     for (int64_t i = 0; i < b.tokens; i++) same += b.old_log_probs[i] == -99;
     CHECK_EQ(same, 0);
-    ares_actor_close(&a);
+    actor_close(&a);
     ares_batch_fini(&b);
     ares_model_free(m);
     ares_device_close(&d);

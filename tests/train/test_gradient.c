@@ -62,7 +62,7 @@ static void check_update(const char *variant, const char *avg_mode, bool share)
     if (!run_open(&r, variant, avg_mode, share) || !CHECK(r.model->n_params <= PARAMS_MAX)) return;
     truth t;
     if (truth_of(&r, all_rows, NULL, &t) &&
-        CHECK_OK(ares_actor_update(&r.actor, &r.batch, NULL, r.metrics))) {
+        CHECK_OK(actor_update(&r.actor, &r.batch, NULL, r.metrics))) {
         char what[100];
         snprintf(what, sizeof what, "%s %s, %s", variant, avg_mode, share ? "shared" : "apart");
         check_gradients(&r, what, &t);
@@ -125,7 +125,7 @@ TEST(rows_of_a_group_with_prompts_of_their_own_have_the_gradient_of_rows_apart)
                                       one_by_one + apart.batch.row_start[row], NULL));
     for (int i = 0; i < 2; i++) {
         CHECK_MEM(log_probs[i], one_by_one, (size_t)apart.batch.tokens * sizeof(float));
-        CHECK_OK(ares_actor_update(&runs[i]->actor, &runs[i]->batch, NULL, runs[i]->metrics));
+        CHECK_OK(actor_update(&runs[i]->actor, &runs[i]->batch, NULL, runs[i]->metrics));
         ares_free(log_probs[i]);
     }
     for (int p = 0; p < apart.model->n_params; p++) {

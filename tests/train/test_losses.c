@@ -280,7 +280,7 @@ static bool case_open(run *r, const loss_case *c, int64_t max_tokens, ares_refer
 }
 static void case_close(run *r, ares_reference *ref)
 {
-    ares_reference_close(ref);
+    reference_close(ref);
     run_close(r);
 }
 
@@ -305,7 +305,7 @@ TEST(the_first_update_of_every_loss_and_kl_has_the_gradient_of_the_plain_formula
         snprintf(what, sizeof what, "%s, %s, %s, %s", cases[i].loss, cases[i].mode, cases[i].kl,
                  cases[i].rollout_is);
         if (truth_of(&r, plain, &f, &t) &&
-            CHECK_OK(ares_actor_update(&r.actor, &r.batch, NULL, r.metrics)))
+            CHECK_OK(actor_update(&r.actor, &r.batch, NULL, r.metrics)))
             check_gradients(&r, what, &t);
         if (cases[i].high < 4 && strcmp(cases[i].loss, "sapo") != 0 &&
             strcmp(cases[i].loss, "kl_cov") != 0)
@@ -331,7 +331,7 @@ static float *gradients_of(const loss_case *c, int64_t max_tokens, double early_
     if (!case_open(&r, c, max_tokens, &ref)) return NULL;
     r.cfg.loss.early_stop_imp_ratio = early_stop;
     float *g = NULL;
-    if (CHECK_OK(ares_actor_update(&r.actor, &r.batch, NULL, r.metrics))) {
+    if (CHECK_OK(actor_update(&r.actor, &r.batch, NULL, r.metrics))) {
         g = ares_malloc(r.model->grads_bytes);
         memcpy(g, r.model->grads, r.model->grads_bytes);
     }
@@ -349,7 +349,7 @@ static float *still_gradients(run *r, int64_t epochs)
     r->cfg.actor.max_grad_norm = 1e9;
     r->cfg.actor.ppo_epochs = epochs;
     ares_metrics_clear(r->metrics);
-    if (!CHECK_OK(ares_actor_update(&r->actor, &r->batch, NULL, r->metrics))) return NULL;
+    if (!CHECK_OK(actor_update(&r->actor, &r->batch, NULL, r->metrics))) return NULL;
     float *g = ares_malloc(r->model->grads_bytes);
     memcpy(g, r->model->grads, r->model->grads_bytes);
     return g;
@@ -470,7 +470,7 @@ TEST(an_early_stop_leaves_no_gradient_and_is_counted)
             memcpy(r.batch.old_log_probs, r.batch.rollout_log_probs,
                    (size_t)r.batch.row_start[2] *
                        sizeof(float)); /* but those of the first micro-batch */
-        CHECK_OK(ares_actor_update(&r.actor, &r.batch, NULL, r.metrics));
+        CHECK_OK(actor_update(&r.actor, &r.batch, NULL, r.metrics));
         double norm = metric(&r, "actor/grad_norm");
         CHECK_NEAR(metric(&r, "actor/abandoned_minibatches"), scope ? 0 : 1, 0);
         if (scope) {
@@ -498,7 +498,7 @@ TEST(loss_norm_micro_averages_the_means_of_micro_batches_counted_in_samples)
         char what[40];
         snprintf(what, sizeof what, "micro-batches of %d", size);
         if (truth_of(&r, plain, &f, &t) &&
-            CHECK_OK(ares_actor_update(&r.actor, &r.batch, NULL, r.metrics)))
+            CHECK_OK(actor_update(&r.actor, &r.batch, NULL, r.metrics)))
             check_gradients(&r, what, &t);
         truth_fini(&t);
         case_close(&r, &ref);
@@ -523,7 +523,7 @@ static float *by_samples(int64_t max_tokens, bool share, int size, double early_
     for (int64_t t = first; t < end; t++)
         r.batch.old_log_probs[t] = r.batch.rollout_log_probs[t] - 5;
     float *g = NULL;
-    if (CHECK_OK(ares_actor_update(&r.actor, &r.batch, NULL, r.metrics))) {
+    if (CHECK_OK(actor_update(&r.actor, &r.batch, NULL, r.metrics))) {
         g = ares_malloc(r.model->grads_bytes);
         memcpy(g, r.model->grads, r.model->grads_bytes);
     }
@@ -563,7 +563,7 @@ TEST(a_mini_batch_without_a_token_is_passed_over_and_counted)
     ares_reference ref;
     if (!case_open(&r, &cases[0], 30, &ref)) return;
     memset(r.batch.response_mask, 0, (size_t)r.batch.tokens);
-    CHECK_OK(ares_actor_update(&r.actor, &r.batch, NULL, r.metrics));
+    CHECK_OK(actor_update(&r.actor, &r.batch, NULL, r.metrics));
     CHECK_NEAR(metric(&r, "actor/empty_minibatches"), 1, 0);
     CHECK_EQ(r.actor.learner.optim.updates, 0);
     case_close(&r, &ref);
@@ -594,7 +594,7 @@ static float *last_gradients(const char *scope, double unmasked[2])
         if (t >= b->row_start[b->group_start[GROUPS - GROUPS / 2]])
             unmasked[1] += b->response_mask[t];
     }
-    CHECK_OK(ares_actor_update(&r.actor, b, NULL, r.metrics));
+    CHECK_OK(actor_update(&r.actor, b, NULL, r.metrics));
     memcpy(g, r.model->grads, r.model->grads_bytes);
     case_close(&r, &ref);
     return g;
@@ -645,8 +645,7 @@ TEST(an_abandoned_mini_batch_moves_neither_weights_nor_moments)
         size_t n;
         if (!case_open(&r, &cases[0], 30, &ref)) return;
         r.cfg.optim.weight_decay = 0.1;
-        CHECK_OK(
-            ares_actor_update(&r.actor, &r.batch, NULL, r.metrics)); /* moments that are not 0 */
+        CHECK_OK(actor_update(&r.actor, &r.batch, NULL, r.metrics)); /* moments that are not 0 */
         r.cfg.loss.early_stop_imp_ratio = 1.5;
         r.cfg.loss.early_stop_scope = scope ? "micro" : "minibatch";
         r.cfg.actor.micro_batch_size = 2;
@@ -655,7 +654,7 @@ TEST(an_abandoned_mini_batch_moves_neither_weights_nor_moments)
         raise_ratios(&r, 0, GROUPS);
         copy_model(&r, &before, &n);
         ares_metrics_clear(r.metrics);
-        CHECK_OK(ares_actor_update(&r.actor, &r.batch, NULL, r.metrics));
+        CHECK_OK(actor_update(&r.actor, &r.batch, NULL, r.metrics));
         copy_model(&r, &after, &n);
         CHECK_MEM(after, before, n);
         CHECK_EQ(r.actor.learner.optim.updates, 1);
@@ -687,8 +686,8 @@ TEST(means_of_an_update_leave_abandoned_mini_batches_out)
     }
     ares_batch_select_groups(&one.batch,
                              keep); /* what is left of both when the first is abandoned */
-    CHECK_OK(ares_actor_update(&one.actor, &one.batch, NULL, one.metrics));
-    CHECK_OK(ares_actor_update(&both.actor, &both.batch, NULL, both.metrics));
+    CHECK_OK(actor_update(&one.actor, &one.batch, NULL, one.metrics));
+    CHECK_OK(actor_update(&both.actor, &both.batch, NULL, both.metrics));
     copy_model(&one, &x, &n);
     copy_model(&both, &y, &n);
     CHECK_MEM(y, x, n);
@@ -716,12 +715,12 @@ TEST(the_exact_kl_of_a_reward_is_that_of_the_update_however_rows_are_packed)
     for (int i = 0; i < ARES_COUNT(limits); i++) {
         r.cfg.actor.max_token_len = limits[i];
         b->kl = NULL;
-        CHECK_OK(ares_reference_kl(&ref, &r.actor.learner, r.cfg.rollout.temperature, b));
+        CHECK_OK(reference_kl(&ref, &r.actor.learner, r.cfg.rollout.temperature, b));
         columns[i] = b->kl;
         CHECK_MEM(columns[i], columns[0], bytes);
     }
     b->kl = NULL;
-    CHECK_OK(ares_actor_update(&r.actor, b, NULL, r.metrics));
+    CHECK_OK(actor_update(&r.actor, b, NULL, r.metrics));
     CHECK_MEM(b->kl, columns[0], bytes);
     case_close(&r, &ref);
 }
@@ -734,7 +733,7 @@ static int told_update(run *r, ares_str *out)
     int kept = dup(STDERR_FILENO), file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     CHECK(kept >= 0 && file >= 0 && dup2(file, STDERR_FILENO) >= 0);
     ares_log_set(ARES_LOG_INFO, 0); /* another test may have silenced it */
-    int rc = ares_actor_update(&r->actor, &r->batch, NULL, r->metrics);
+    int rc = actor_update(&r->actor, &r->batch, NULL, r->metrics);
     dup2(kept, STDERR_FILENO);
     close(kept), close(file);
     CHECK_OK(ares_file_read(path, out));
@@ -753,7 +752,7 @@ TEST(an_update_whose_log_probs_are_no_number_is_left_out_and_names_their_row)
         r.batch.old_log_probs[r.batch.row_start[2] + 2] = -INFINITY;
         /* weights of the whole step: a fault before its first mini-batch */
         if (strcmp(cases[i].rollout_is, "none") != 0) {
-            CHECK_FAIL(ares_actor_update(&r.actor, &r.batch, NULL, r.metrics), ARES_ENUMERIC,
+            CHECK_FAIL(actor_update(&r.actor, &r.batch, NULL, r.metrics), ARES_ENUMERIC,
                        "row 2, token 2");
             case_close(&r, &ref);
             continue;
@@ -811,13 +810,13 @@ static void check_two_ranks(const char *test, int64_t rows)
             runs[k]->cfg.actor.mini_batch_unit = "rows";
             runs[k]->cfg.optim.lr = 0; /* every mini-batch sees the same weights */
         }
-        CHECK_OK(ares_actor_update(&both.actor, &both.batch, NULL, both.metrics));
+        CHECK_OK(actor_update(&both.actor, &both.batch, NULL, both.metrics));
         const float *alone = both.model->grads;
         bool keep[GROUPS] = { false };
         keep[ares_world_rank(w)] = true;
         ares_batch_select_groups(&r.batch, keep);
         r.actor.learner.world = w;
-        if (CHECK_OK(ares_actor_update(&r.actor, &r.batch, NULL, r.metrics)))
+        if (CHECK_OK(actor_update(&r.actor, &r.batch, NULL, r.metrics)))
             for (int p = 0; p < r.model->n_params; p++) {
                 const float *mine = r.model->params[p].grad.data,
                             *theirs = alone + (mine - (const float *)r.model->grads);
@@ -863,7 +862,7 @@ TEST(the_kl_of_every_pass_is_kept_of_the_rows_it_reached)
             r.cfg.loss.early_stop_imp_ratio = 50;
             for (int64_t t = 0; t < b->row_start[PER_GROUP]; t++) b->old_log_probs[t] -= 6;
         }
-        if (CHECK_OK(ares_actor_update(&r.actor, b, NULL, r.metrics))) {
+        if (CHECK_OK(actor_update(&r.actor, b, NULL, r.metrics))) {
             int64_t at = 0;
             double seen[2] = { 0 };
             for (int64_t i = 0; i < b->n_row_kl; i++) {

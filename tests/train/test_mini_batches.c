@@ -121,8 +121,8 @@ TEST(mini_batches_of_as_many_rows_as_their_prompts_have_are_the_same_update)
         of_prompts.cfg.actor.mini_batch_unit = "prompts";
         of_rows.cfg.actor.global_batch_size = prompts * PER_GROUP;
         of_rows.cfg.actor.mini_batch_unit = "rows";
-        CHECK_OK(ares_actor_update(&of_prompts.actor, &of_prompts.batch, NULL, of_prompts.metrics));
-        CHECK_OK(ares_actor_update(&of_rows.actor, &of_rows.batch, NULL, of_rows.metrics));
+        CHECK_OK(actor_update(&of_prompts.actor, &of_prompts.batch, NULL, of_prompts.metrics));
+        CHECK_OK(actor_update(&of_rows.actor, &of_rows.batch, NULL, of_rows.metrics));
         CHECK_EQ(of_rows.actor.learner.optim.updates, GROUPS / prompts);
         same_runs(&of_prompts, &of_rows);
         run_close(&of_prompts);
@@ -144,8 +144,8 @@ TEST(mini_batches_that_divide_groups_are_those_of_the_rows_as_groups_of_one)
             divided.cfg.actor.global_batch_size = sizes[i];
             divided.cfg.actor.mini_batch_unit = "rows";
             apart.cfg.actor.ppo_epochs = divided.cfg.actor.ppo_epochs = 2;
-            CHECK_OK(ares_actor_update(&apart.actor, &apart.batch, NULL, apart.metrics));
-            CHECK_OK(ares_actor_update(&divided.actor, &divided.batch, NULL, divided.metrics));
+            CHECK_OK(actor_update(&apart.actor, &apart.batch, NULL, apart.metrics));
+            CHECK_OK(actor_update(&divided.actor, &divided.batch, NULL, divided.metrics));
             CHECK_EQ(divided.actor.learner.optim.updates, 2 * ((ROWS + sizes[i] - 1) / sizes[i]));
             CHECK_EQ(divided.batch.n_row_kl, 2 * ROWS);
             for (int64_t k = 0; k < divided.batch.n_row_kl && i < 2; k++)
@@ -174,8 +174,8 @@ TEST(metrics_are_of_the_mini_batches_that_were_not_left_out)
     whole.cfg.actor.global_batch_size = rest.cfg.actor.global_batch_size = 1;
     whole.batch.old_log_probs[whole.batch.tokens - 2] = -INFINITY;
     ares_batch_select_groups(&rest.batch, first);
-    CHECK_OK(ares_actor_update(&whole.actor, &whole.batch, NULL, whole.metrics));
-    CHECK_OK(ares_actor_update(&rest.actor, &rest.batch, NULL, rest.metrics));
+    CHECK_OK(actor_update(&whole.actor, &whole.batch, NULL, whole.metrics));
+    CHECK_OK(actor_update(&rest.actor, &rest.batch, NULL, rest.metrics));
     CHECK_EQ(whole.actor.learner.optim.updates, 1);
     CHECK_EQ(ares_metrics_count(whole.metrics), ares_metrics_count(rest.metrics));
     for (int i = 0; i < ares_metrics_count(rest.metrics); i++) {
@@ -201,7 +201,7 @@ static float *gradients_of_rows(const int64_t *order, int64_t n, bool share)
     r.cfg.actor.max_grad_norm = 1e9;
     r.cfg.actor.global_batch_size = 100;
     ares_batch_take(&r.batch, order, n);
-    CHECK_OK(ares_actor_update(&r.actor, &r.batch, NULL, r.metrics));
+    CHECK_OK(actor_update(&r.actor, &r.batch, NULL, r.metrics));
     float *out = ares_malloc(r.model->grads_bytes);
     memcpy(out, r.model->grads, r.model->grads_bytes);
     run_close(&r);
@@ -248,7 +248,7 @@ static float *gradients_by_micro_batch(const int64_t *order, int64_t n, ares_wor
     r.cfg.loss.loss_norm = "micro";
     r.actor.learner.world = w;
     ares_batch_take(&r.batch, order, n);
-    CHECK_OK(ares_actor_update(&r.actor, &r.batch, NULL, r.metrics));
+    CHECK_OK(actor_update(&r.actor, &r.batch, NULL, r.metrics));
     /* the embedding's own part is not summed over ranks: it has been added to the head's */
     *count = (size_t)((float *)r.model->embed_grad.data - (float *)r.model->grads);
     float *out = ares_malloc(r.model->grads_bytes);

@@ -91,7 +91,7 @@ static at_tensor linear(const oracle *o, const void *ctx)
 static double *gradients_of(run *r, const pairs *p)
 {
     double *out = ares_calloc((size_t)ares_model_count(r->model), sizeof *out), *at = out;
-    CHECK_OK(ares_actor_update(&r->actor, &r->batch, p ? &p->second : NULL, r->metrics));
+    CHECK_OK(actor_update(&r->actor, &r->batch, p ? &p->second : NULL, r->metrics));
     for (int i = 0; i < r->model->n_params; i++) {
         const ares_param *x = &r->model->params[i];
         int64_t n = x->shape[0] * (x->rank == 2 ? x->shape[1] : 1);
@@ -189,7 +189,7 @@ static void learn(run *r, const actor_second *second)
     r->cfg.optim.lr = 1e-2;
     r->cfg.actor.global_batch_size = 1;
     r->cfg.actor.ppo_epochs = 2;
-    CHECK_OK(ares_actor_update(&r->actor, &r->batch, second, r->metrics));
+    CHECK_OK(actor_update(&r->actor, &r->batch, second, r->metrics));
 }
 
 static bool same_model(const run *x, const run *y)

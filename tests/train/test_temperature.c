@@ -49,7 +49,7 @@ TEST(policy_and_reference_give_log_probs_at_any_temperature)
             scoring.temperature = temperatures[i];
             b->ref_log_probs = NULL;
             CHECK_OK(learner_log_probs(&r.actor.learner, &scoring, b, 0, b->rows, log_probs, NULL));
-            CHECK_OK(ares_reference_log_probs(&ref, temperatures[i], b));
+            CHECK_OK(reference_log_probs(&ref, temperatures[i], b));
             double rollout = r.cfg.rollout.temperature;
             r.cfg.rollout.temperature = temperatures[i]; /* which the oracle reads */
             if (plain_log_probs(&r, want)) {
@@ -58,7 +58,7 @@ TEST(policy_and_reference_give_log_probs_at_any_temperature)
             }
             r.cfg.rollout.temperature = rollout;
         }
-        ares_reference_close(&ref);
+        reference_close(&ref);
         run_close(&r);
     }
 }

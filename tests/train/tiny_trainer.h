@@ -50,12 +50,12 @@ static int open_trainer(opened *o, const char *first, const char *second)
     ares_config_resolve(o->cfg);
     ARES_TRY(ares_train_config_check(o->cfg, &o->c, 1));
     ARES_TRY(ares_world_open(&o->world));
-    return ares_trainer_open(&o->t, o->cfg, &o->c, o->world, NULL);
+    return trainer_open(&o->t, o->cfg, &o->c, o->world, NULL);
 }
 
 static void close_trainer(opened *o)
 {
-    if (o->world) ares_trainer_close(&o->t);
+    if (o->world) trainer_close(&o->t);
     else ares_batch_fini(&o->t.batch);
     ares_world_close(o->world);
     ares_metrics_free(o->m);

@@ -15,8 +15,8 @@
 #include "roles/mini_batches.h"
 #include "roles/update.h"
 
-int ares_actor_open(ares_actor *a, const ares_train_config *cfg, ares_model *m, ares_world *world,
-                    int64_t total_steps)
+int actor_open(ares_actor *a, const ares_train_config *cfg, ares_model *m, ares_world *world,
+               int64_t total_steps)
 {
     *a = (ares_actor){ .cfg = cfg };
     a->loss = ares_loss_find(cfg->loss.loss_type);
@@ -31,7 +31,7 @@ int ares_actor_open(ares_actor *a, const ares_train_config *cfg, ares_model *m, 
                             .gradient_checkpointing = cfg->actor.gradient_checkpointing });
 }
 
-void ares_actor_close(ares_actor *a)
+void actor_close(ares_actor *a)
 {
     learner_close(&a->learner);
 }
@@ -60,7 +60,7 @@ static void fill_rollout_log_probs(ares_batch *b)
             b->rollout_log_probs[i] = b->old_log_probs[i];
 }
 
-int ares_actor_log_probs(ares_actor *a, ares_batch *b)
+int actor_log_probs(ares_actor *a, ares_batch *b)
 {
     ARES_TRY(ARES_NEED(b, "old", rollout_log_probs));
     ARES_PUT(b, old_log_probs);
@@ -140,9 +140,9 @@ static int prepare(ares_actor *a, ares_batch *b, update *u)
     ARES_TRY(ares_world_sum_f64(a->learner.world, totals, 2));
     u->rollout = (ares_agg_counts){ .tokens = totals[0], .rows = totals[1] };
     if (!corrects) return ARES_OK;
-    u->col.is_weight = ares_arena_calloc(&b->arena, n, sizeof(float));
+    u->col.rollout_weight = ares_arena_calloc(&b->arena, n, sizeof(float));
     return ares_rollout_weights_on(a->learner.model->device, &cfg->loss, b, 0, b->rows,
-                                   u->col.is_weight, &u->sums);
+                                   u->col.rollout_weight, &u->sums);
 }
 
 /*
@@ -176,7 +176,7 @@ static int mini_batch(update *u, int64_t row, int64_t end, bool *idle, double *n
     return ARES_OK;
 }
 
-int ares_actor_update(ares_actor *a, ares_batch *b, const actor_second *second, ares_metrics *m)
+int actor_update(ares_actor *a, ares_batch *b, const actor_second *second, ares_metrics *m)
 {
     ARES_TRY(ARES_NEED(b, "update_actor", old_log_probs));
     ARES_TRY(ARES_NEED(b, "update_actor", advantages));

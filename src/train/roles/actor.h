@@ -14,14 +14,14 @@ typedef struct ares_actor {
     ares_loss_sums sums; /* of the last update, over all ranks: its histogram is drawn from them */
 } ares_actor;
 
-int ares_actor_open(ares_actor *a, const ares_train_config *cfg, ares_model *m, ares_world *world,
-                    int64_t total_steps);
-void ares_actor_close(ares_actor *a);
+int actor_open(ares_actor *a, const ares_train_config *cfg, ares_model *m, ares_world *world,
+               int64_t total_steps);
+void actor_close(ares_actor *a);
 /*
  * Puts column old_log_probs: the rollout's own where row and weights are unchanged since, else
  * computed again (docs/design.md#old-log-probs).
  */
-int ares_actor_log_probs(ares_actor *a, ares_batch *b);
+int actor_log_probs(ares_actor *a, ares_batch *b);
 /*
  * Rows that are no part of the batch and learn with it, such as preference pairs
  * (docs/update.md#a-second-batch). Each group goes with one of the batch's rows: the gradient of
@@ -31,16 +31,12 @@ int ares_actor_log_probs(ares_actor *a, ares_batch *b);
 typedef struct actor_second {
     const ares_batch *batch; /* with column responses */
     const int64_t *row;      /* [batch->groups] row that the group goes with; never descending */
-    /*
-     * [batch->tokens] derivatives of the loss by log-probs; read once the losses of the mini-batch
-     * are computed, so that they may be written until then
-     */
-    const float *d_log_prob;
-    double temperature; /* of the log-probs */
+    const float *d_log_prob; /* [batch->tokens] derivatives of the loss by log-probs */
+    double temperature;      /* of the log-probs */
 } actor_second;
 /*
  * ppo_epochs passes over the batch, an optimizer step per mini-batch. second: NULL where the batch
  * is all there is
  */
-int ares_actor_update(ares_actor *a, ares_batch *b, const actor_second *second, ares_metrics *m);
+int actor_update(ares_actor *a, ares_batch *b, const actor_second *second, ares_metrics *m);
 #endif

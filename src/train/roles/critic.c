@@ -12,8 +12,8 @@
 #include "ares/algo_twin.h"
 #include "roles/mini_batches.h"
 
-int ares_critic_open(ares_critic *c, const ares_train_config *cfg, ares_device *d,
-                     ares_world *world, int64_t total_steps, const char *weights)
+int critic_open(ares_critic *c, const ares_train_config *cfg, ares_device *d, ares_world *world,
+                int64_t total_steps, const char *weights)
 {
     const char *path = weights                  ? weights
                        : cfg->critic.model_path ? cfg->critic.model_path
@@ -37,7 +37,7 @@ int ares_critic_open(ares_critic *c, const ares_train_config *cfg, ares_device *
                             .gradient_checkpointing = cfg->critic.gradient_checkpointing });
 }
 
-void ares_critic_close(ares_critic *c)
+void critic_close(ares_critic *c)
 {
     ares_model *m = c->learner.model;
     learner_close(&c->learner);
@@ -71,7 +71,7 @@ static int forward(ares_critic *c, const ares_batch *b, const ares_micro_set *ro
     return d->k->sync(d);
 }
 
-int ares_critic_values(ares_critic *c, ares_batch *b)
+int critic_values(ares_critic *c, ares_batch *b)
 {
     ARES_TRY(ARES_NEED(b, "values", response_mask));
     ARES_PUT(b, values);
@@ -199,7 +199,7 @@ static int explained_variance(const ares_critic *c, const ares_batch *b, ares_me
     return ARES_OK;
 }
 
-int ares_critic_update(ares_critic *c, ares_batch *b, ares_metrics *m)
+int critic_update(ares_critic *c, ares_batch *b, ares_metrics *m)
 {
     ARES_TRY(ARES_NEED(b, "update_critic", values));
     ARES_TRY(ARES_NEED(b, "update_critic", returns));

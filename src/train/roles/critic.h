@@ -10,9 +10,9 @@ typedef struct ares_critic {
 } ares_critic;
 
 /* weights: a checkpoint's critic/, where a run goes on; NULL: worker.critic.model.model_path */
-int ares_critic_open(ares_critic *c, const ares_train_config *cfg, ares_device *d,
-                     ares_world *world, int64_t total_steps, const char *weights);
-void ares_critic_close(ares_critic *c);
-int ares_critic_values(ares_critic *c, ares_batch *b); /* puts column values: 0 where the mask is */
-int ares_critic_update(ares_critic *c, ares_batch *b, ares_metrics *m); /* towards the returns */
+int critic_open(ares_critic *c, const ares_train_config *cfg, ares_device *d, ares_world *world,
+                int64_t total_steps, const char *weights);
+void critic_close(ares_critic *c);
+int critic_values(ares_critic *c, ares_batch *b); /* puts column values: 0 where the mask is */
+int critic_update(ares_critic *c, ares_batch *b, ares_metrics *m); /* towards the returns */
 #endif

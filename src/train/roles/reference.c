@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-int ares_reference_open(ares_reference *r, const ares_train_config *cfg, ares_device *d)
+int reference_open(ares_reference *r, const ares_train_config *cfg, ares_device *d)
 {
     ares_model_options opt = { .storage = !cfg->ref.dtype || strcmp(cfg->ref.dtype, "bf16") == 0
                                               ? ARES_BF16
@@ -14,14 +14,14 @@ int ares_reference_open(ares_reference *r, const ares_train_config *cfg, ares_de
     return learner_open(&r->learner, m, &(learner_options){ .role = "ref" });
 }
 
-void ares_reference_close(ares_reference *r)
+void reference_close(ares_reference *r)
 {
     ares_model *m = r->learner.model;
     learner_close(&r->learner);
     ares_model_free(m);
 }
 
-int ares_reference_log_probs(ares_reference *r, double temperature, ares_batch *b)
+int reference_log_probs(ares_reference *r, double temperature, ares_batch *b)
 {
     ARES_TRY(ARES_NEED(b, "ref", responses));
     ARES_PUT(b, ref_log_probs);
@@ -58,7 +58,7 @@ static int compare(ares_reference *r, learner *policy, double temperature, const
     return ARES_OK;
 }
 
-int ares_reference_kl(ares_reference *r, learner *policy, double temperature, ares_batch *b)
+int reference_kl(ares_reference *r, learner *policy, double temperature, ares_batch *b)
 {
     ARES_TRY(ARES_NEED(b, "shape", responses));
     ARES_PUT(b, kl);

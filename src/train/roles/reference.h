@@ -9,10 +9,10 @@ typedef struct ares_reference {
     const ares_train_config *cfg;
 } ares_reference;
 
-int ares_reference_open(ares_reference *r, const ares_train_config *cfg, ares_device *d);
-void ares_reference_close(ares_reference *r);
+int reference_open(ares_reference *r, const ares_train_config *cfg, ares_device *d);
+void reference_close(ares_reference *r);
 /* Puts column ref_log_probs. */
-int ares_reference_log_probs(ares_reference *r, double temperature, ares_batch *b);
+int reference_log_probs(ares_reference *r, double temperature, ares_batch *b);
 /* Puts column kl: the exact KL of a policy to the reference at every token with mask 1. */
-int ares_reference_kl(ares_reference *r, learner *policy, double temperature, ares_batch *b);
+int reference_kl(ares_reference *r, learner *policy, double temperature, ares_batch *b);
 #endif

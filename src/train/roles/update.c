@@ -78,7 +78,8 @@ static int losses(update *u, const span *s)
                             .old_log_prob = b->old_log_probs + t,
                             .advantage = b->advantages + t,
                             .weight = u->col.weight + t,
-                            .rollout_weight = u->col.is_weight ? u->col.is_weight + t : NULL,
+                            .rollout_weight =
+                                u->col.rollout_weight ? u->col.rollout_weight + t : NULL,
                             .mask = b->response_mask + t,
                             .entropy = s->entropy,
                             .d_log_prob = s->c_log_prob,

@@ -9,7 +9,7 @@
 
 /* Numbers that the head reads or writes, by token of the batch. */
 typedef struct update_columns {
-    float *weight, *is_weight; /* is_weight NULL: no correction */
+    float *weight, *rollout_weight; /* rollout_weight NULL: no correction */
     /* the last three NULL: no exact KL */
     float *log_prob, *entropy, *lse, *c_log_prob, *c_entropy, *kl, *ref_lse, *c_kl;
 } update_columns;

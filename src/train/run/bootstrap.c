@@ -66,7 +66,7 @@ static int forget_rewards(ares_trainer *t)
     return rc;
 }
 
-int ares_trainer_bootstrap(ares_trainer *t, ares_metrics *m)
+int trainer_bootstrap(ares_trainer *t, ares_metrics *m)
 {
     int64_t done = 0, total = ares_source_count(&t->run.source);
     if (!controls_bootstrap(t->run.controls, &done)) return ARES_OK;

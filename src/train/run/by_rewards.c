@@ -12,18 +12,18 @@ static int open_trainer(ares_config *cfg, const ares_train_config *c, ares_world
 {
     ares_trainer *t = ares_calloc(1, sizeof *t);
     *out = &t->run;
-    return ares_trainer_open(t, cfg, c, world, weights);
+    return trainer_open(t, cfg, c, world, weights);
 }
 
 static void close_trainer(training *t)
 {
-    ares_trainer_close(trainer_of(t));
+    trainer_close(trainer_of(t));
     ares_free(trainer_of(t));
 }
 
 static int begin(training *t, ares_metrics *m)
 {
-    return ares_trainer_bootstrap(trainer_of(t), m);
+    return trainer_bootstrap(trainer_of(t), m);
 }
 
 static int step(training *t, ares_metrics *m)
@@ -38,7 +38,7 @@ static int step(training *t, ares_metrics *m)
 
 static int validate(training *t, ares_metrics *m, ares_str *samples)
 {
-    return ares_trainer_validate(trainer_of(t), m, samples);
+    return trainer_validate(trainer_of(t), m, samples);
 }
 
 static int record(training *t, ares_tracker *tracker)

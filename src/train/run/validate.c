@@ -219,7 +219,7 @@ static int validate(ares_trainer *t, validation *v, ares_batch *b, ares_metrics 
     return report(v, b, m);
 }
 
-int ares_trainer_validate(ares_trainer *t, ares_metrics *m, ares_str *samples)
+int trainer_validate(ares_trainer *t, ares_metrics *m, ares_str *samples)
 {
     validation v = { .t = t, .parts = ares_reward_count(t->reward), .names = ares_map_new() };
     v.all.parts = ares_arena_calloc(&v.arena, (size_t)v.parts + 1, sizeof(double));

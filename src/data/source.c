@@ -158,16 +158,14 @@ static int load_returned(const ares_json *json, bool other_rows, ares_source *in
                          "'given_back' holds no draws and rows; the checkpoint is damaged");
     ARES_TRY(ares_json_get_string(json, "answers", "", &text));
     returned_prompt *p = insert(into, draw->integer, row->integer);
-    if (!read_bytes(text, &p->begun)) rc = ARES_EFORMAT;
+    if (!read_bytes(text, &p->begun))
+        rc = ares_fail(ARES_EFORMAT, "its answers are no pairs of hexadecimal digits; the "
+                                     "checkpoint is damaged");
     ares_arena arena = { 0 };
     ares_group *g;
     if (rc == ARES_OK && p->begun.len) rc = read_begun(into, p, &arena, &g);
     ares_arena_fini(&arena);
-    return rc == ARES_OK ? rc
-                         : ares_fail(ARES_EFORMAT,
-                                     "'given_back': draw %lld: its answers cannot be "
-                                     "read; the checkpoint is damaged",
-                                     (long long)p->draw);
+    return rc == ARES_OK ? rc : ares_fail_in(rc, "'given_back': draw %lld", (long long)p->draw);
 }
 
 int ares_source_load(ares_source *s, const ares_json *json, bool other_rows)

@@ -103,6 +103,18 @@ void ares_batch_fill(ares_batch *b, const ares_group *groups, int64_t count)
 /* ---------------------------------------------------------------- as bytes */
 enum { OWN_PROMPT = -1 }; /* in place of a length: the prompt is that of the group's data row */
 
+/* Of the lists that the bytes follow: those of another program may have other fields. */
+static uint64_t layout(void)
+{
+#define FIELD_NAME(type, name, text) #type " " #name ","
+#define COLUMN_NAME(type, name, stage, doc) #type " " #name ","
+    static const char names[] = ARES_GROUP_FIELDS(FIELD_NAME) ARES_TRAJECTORY_FIELDS(FIELD_NAME)
+        ARES_BATCH_SAMPLED(COLUMN_NAME);
+#undef FIELD_NAME
+#undef COLUMN_NAME
+    return ares_fnv1a(ARES_FNV1A, names, sizeof names);
+}
+
 static void put(ares_str *out, const void *data, size_t bytes)
 {
     if (bytes) ares_str_add(out, data, bytes);
@@ -135,6 +147,7 @@ static void write_trajectory(const ares_trajectory *x, const ares_row *data_row,
 void ares_group_write(const ares_group *x, ares_str *out)
 {
     int64_t head[2] = { x->row->id, x->n };
+    put(out, &(uint64_t){ layout() }, sizeof(uint64_t));
     ARES_GROUP_FIELDS(PUT_FIELD)
     put(out, head, sizeof head);
     for (int32_t i = 0; i < x->n; i++) write_trajectory(&x->items[i], x->row, out);
@@ -214,8 +227,13 @@ static void read_trajectory(reader *r, ares_trajectory *x)
 int ares_group_read(ares_view *in, ares_arena *arena, ares_group *x, int64_t *row)
 {
     reader whole = { .in = *in, .arena = arena }, *r = &whole;
+    uint64_t made_by;
     int64_t head[2];
     *x = (ares_group){ 0 };
+    take(r, &made_by, sizeof made_by);
+    if (!r->bad && made_by != layout())
+        return ares_fail(ARES_EFORMAT, "data: an answered prompt was written with other fields; it "
+                                       "is of another version of this program");
     ARES_GROUP_FIELDS(TAKE_FIELD)
     take(r, head, sizeof head);
     x->items = room_for(r, head[1], sizeof *x->items);

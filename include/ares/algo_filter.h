@@ -11,12 +11,12 @@
 #include "ares/core.h"
 
 /* The step reads it, and so does a control (control/empty_filter.c). */
-#define ARES_FILTER_EMPTY_POLICY(X)                                                              \
-    X(choice, empty_policy, "algorithm.filter_empty_policy", "null", "retry|skip",               \
-      "what happens when filters keep no group of a step: retry draws a whole batch again, "     \
-      "up to 10 rounds, and then ends the run; skip passes over the step without an update and " \
-      "ends the run after filter_empty_stop_steps such steps in a row; null: the step goes on "  \
-      "with masked groups and trains on nothing, and the run never ends for it")
+#define ARES_FILTER_EMPTY_POLICY(X)                                                             \
+    X(choice, empty_policy, "algorithm.filter_empty_policy", "null", "retry|skip",              \
+      "what happens when filters keep no group of a step: retry draws a whole batch again, "    \
+      "up to 10 rounds, and then ends the run; skip fills the step with masked groups, trains " \
+      "on nothing, and ends the run after filter_empty_stop_steps such steps in a row; null: "  \
+      "as skip, but the run never ends for it")
 /* ---------------- options, under the paths of EasyR1, verl, RAGEN and slime */
 #define ARES_FILTER_OPTIONS(X)                                                                     \
     X(flag, online_filtering, "algorithm.online_filtering", "false", "",                           \
@@ -87,8 +87,7 @@
       "a batch that filters made smaller is brought to whole mini-batches of rows: copy grows it " \
       "to the next common multiple of data.rollout_batch_size and the mini-batches by copies of "  \
       "rows chosen at random, delete drops such rows down to the multiple below. A copy counts "   \
-      "like "                                                                                      \
-      "any row, and rows that train nothing leave the batch first. It needs "                      \
+      "like any row, and rows that train nothing leave the batch first. It needs "                 \
       "worker.actor.mini_batch_unit: rows")                                                        \
     ARES_FILTER_EMPTY_POLICY(X)
 ARES_OPTION_STRUCT(ares_filter_config, ARES_FILTER_OPTIONS);

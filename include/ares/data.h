@@ -231,9 +231,8 @@ typedef struct ares_batch {
     ARES_BATCH_LIST(ARES_BATCH_FIELD_)
 #undef ARES_BATCH_FIELD_
     double advantage_scale; /* factor of the advantages, set by filters; 1 without */
-    /* filters have kept no group, and the step ends without an update (filter_empty_policy) */
-    bool passed_over;
-    double kl_coef; /* weight of the KL term in this step: the option's, or a control's */
+    bool empty;             /* filters have kept no group: all are masked, and nothing is trained */
+    double kl_coef;         /* weight of the KL term in this step: the option's, or a control's */
     /* [n_row_kl] of the actor's updates, numbered from 0 alike on every rank (ares_kl_see) */
     ares_row_kl *row_kl;
     int64_t n_row_kl, updates;

@@ -120,8 +120,7 @@ int loader_next(loader *l, int64_t *row_ids, int64_t *first_draw)
     if (l->drawn < 0 || (l->drawn - begins) % l->batch != 0)
         return ares_fail(ARES_ESTATE,
                          "data: %lld prompts drawn are not a whole number of draws of %lld: %s has "
-                         "changed since "
-                         "the checkpoint; set its old value",
+                         "changed since the checkpoint; set its old value",
                          (long long)l->drawn, (long long)l->batch, l->option);
     if (usable(l, epoch) == 0)
         return ares_fail(ARES_ESTATE,

@@ -82,7 +82,6 @@ int ares_train_step(ares_trainer *t, ares_metrics *m)
     STAGE("gen", collect_groups(t, b, m)); /* prompt -> rollout -> accuracy -> filter, until full */
     STAGE("observe", controls_observe(t->run.controls, b, m));
     if (controls_stop(t->run.controls)) return ARES_OK; /* the run ends without this update */
-    if (b->passed_over) return ARES_OK;                 /* no group is left */
     STAGE("score", put_scores(t, b, m)); /* shaped by what the controls have written */
     /* the rollout's own where they are still exact: docs/design.md#old-log-probs */
     STAGE("old", LOCAL(actor_log_probs(&t->actor, b)));

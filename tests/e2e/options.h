@@ -311,7 +311,7 @@ static const option_case options[] = {
       "base:actor/empty_minibatches == 1; "
       "$ grep -q empty_filtered_steps $RUN/DONE" },
     { "algorithm.filter_empty_stop_steps", NULL, "test_e2e",
-      "steps_without_a_group_are_passed_over_until_the_run_ends" },
+      "steps_without_a_group_train_nothing_until_the_run_ends" },
     { "algorithm.name", "dapo", "random",
       "says config: algorithm.name: dapo -> ; $ grep -q 'clip_ratio_high: 0.28' "
       "$RUN/config.yaml" },

@@ -154,7 +154,7 @@ static void check_end(const char *run, int64_t last)
     "trainer.max_steps=9 algorithm.filter_empty_policy=skip " \
     "algorithm.filter_empty_stop_steps=3 " GAE
 
-TEST(steps_without_a_group_are_passed_over_until_the_run_ends)
+TEST(steps_without_a_group_train_nothing_until_the_run_ends)
 {
     ares_str out = { 0 };
     CHECK_EQ(dropping(&out, "run", "", "szzszzzzz", SKIPS), 0);
@@ -163,13 +163,15 @@ TEST(steps_without_a_group_are_passed_over_until_the_run_ends)
     for (int step = 1; step <= 7; step++) {
         bool trained = step == 1 || step == 4;
         CHECK_EQ(e2e_metric("run", step, "rollout/empty_after_filter"), !trained);
-        CHECK_EQ(isnan(e2e_metric("run", step, "actor/lr")), !trained);
-        CHECK_EQ(isnan(e2e_metric("run", step, "critic/lr")), !trained);
+        CHECK_EQ(isnan(e2e_metric("run", step, "actor/grad_norm")), !trained);
+        CHECK_EQ(isnan(e2e_metric("run", step, "critic/grad_norm")), !trained);
         CHECK(!isnan(e2e_metric("run", step, "rollout/generated_tokens")));
     }
     CHECK_EQ(test_shell(NULL,
                         "cd '%s/checkpoints' && cmp step_000001/model/model.safetensors "
-                        "step_000003/model/model.safetensors",
+                        "step_000003/model/model.safetensors && "
+                        "cmp step_000001/critic/model.safetensors "
+                        "step_000003/critic/model.safetensors",
                         test_file("run")),
              0);
     CHECK(e2e_go_back("run", "whole", 6)); /* killed after the second of the last three */
@@ -179,6 +181,27 @@ TEST(steps_without_a_group_are_passed_over_until_the_run_ends)
     /* by default the run goes to its end */
     CHECK_EQ(dropping(&out, "default", "", "szzszzzzz", GAE "trainer.max_steps=9"), 0);
     CHECK_EQ(e2e_metric("default", 9, "actor/empty_minibatches"), 1);
+    ares_str_fini(&out);
+}
+
+/* Schedules follow the training steps, as they do where a step trains on nothing. */
+TEST(a_step_without_a_group_moves_the_schedules)
+{
+    static const char words[] =
+        SKIPS "worker.actor.optim.lr_scheduler_type=cosine worker.actor.optim.lr_warmup_steps=2 "
+              "worker.critic.optim.lr_scheduler_type=cosine worker.critic.optim.lr_warmup_steps=2 ";
+    ares_str out = { 0 };
+    CHECK_EQ(dropping(&out, "run", "", "szzszzzzz", words), 0);
+    CHECK_EQ(dropping(&out, "default", "", "szzszzzzz",
+                      GAE "trainer.max_steps=9 "
+                          "worker.actor.optim.lr_scheduler_type=cosine "
+                          "worker.actor.optim.lr_warmup_steps=2 "),
+             0);
+    CHECK_EQ(e2e_metric("run", 4, "actor/lr"), e2e_metric("default", 4, "actor/lr"));
+    CHECK(e2e_metric("run", 4, "actor/lr") != e2e_metric("run", 1, "actor/lr"));
+    CHECK(e2e_go_back("run", "whole", 3)); /* killed after two without a group */
+    CHECK_EQ(dropping(&out, "run", "", "szzszzzzz", words), 0);
+    CHECK(e2e_same_runs("whole", "run", 7));
     ares_str_fini(&out);
 }
 
@@ -214,7 +237,7 @@ TEST_MPI(two_ranks_pass_over_and_draw_again_as_one)
     ares_str out = { 0 };
     CHECK_EQ(dropping(&out, "skips", "--ranks 2", "szzszzzzz", SKIPS), 0);
     check_end("skips", 7);
-    CHECK(!isnan(e2e_metric("skips", 4, "critic/lr")));
+    CHECK(e2e_metric("skips", 4, "critic/grad_norm") > 0);
     CHECK_EQ(dropping(&out, "again", "--ranks 2", "zzssssssssssss",
                       "trainer.max_steps=2 algorithm.filter_empty_policy=retry"),
              0);

@@ -1,7 +1,7 @@
 /*
  * Ends a run whose filters keep no group (docs/filters.md#no-group-left): RAGEN's first version
- * draws anew a few times and gives up, its later one passes over such steps and gives up after some
- * in a row.
+ * draws anew a few times and gives up, its later one trains nothing in such steps and gives up
+ * after some in a row.
  */
 #include "control.h"
 
@@ -9,11 +9,11 @@
 
 #include "ares/algo_filter.h"
 
-#define EMPTY_FILTER_OPTIONS(X)                                                              \
-    ARES_FILTER_EMPTY_POLICY(X)                                                              \
-    X(i64, stop_steps, "algorithm.filter_empty_stop_steps", "5", "[1,)",                     \
-      "filter_empty_policy skip: end the run after this number of steps in a row that were " \
-      "passed over")
+#define EMPTY_FILTER_OPTIONS(X)                                                             \
+    ARES_FILTER_EMPTY_POLICY(X)                                                             \
+    X(i64, stop_steps, "algorithm.filter_empty_stop_steps", "5", "[1,)",                    \
+      "filter_empty_policy skip: end the run after this number of steps in a row in which " \
+      "filters kept no group")
 ARES_OPTION_STRUCT(empty_filter_config, EMPTY_FILTER_OPTIONS);
 static ARES_OPTION_TABLE(empty_filter_options, empty_filter_config, EMPTY_FILTER_OPTIONS);
 
@@ -43,13 +43,7 @@ static int observe(void *state, ares_batch *b, ares_metrics *m)
 {
     (void)m;
     empty_filter *s = state;
-    s->empty = b->passed_over ? s->empty + 1 : 0;
-    return ARES_OK;
-}
-
-static int adapt(void *state, const ares_batch *b, ares_metrics *m)
-{
-    (void)state, (void)b, (void)m;
+    s->empty = b->empty ? s->empty + 1 : 0;
     return ARES_OK;
 }
 
@@ -85,7 +79,6 @@ const ares_control ares_control_empty_filter = {
     .wanted = wanted,
     .open = open_state,
     .observe = observe,
-    .adapt = adapt,
     .save = save,
     .load = load,
     .close = ares_free,

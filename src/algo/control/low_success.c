@@ -47,12 +47,6 @@ static int observe(void *state, ares_batch *b, ares_metrics *m)
     return ARES_OK;
 }
 
-static int adapt(void *state, const ares_batch *b, ares_metrics *m)
-{
-    (void)state, (void)b, (void)m;
-    return ARES_OK;
-}
-
 static int validated(void *state, const ares_metrics *m)
 {
     low_success *s = state;
@@ -98,7 +92,6 @@ const ares_control ares_control_low_success = {
     .wanted = wanted,
     .open = open_state,
     .observe = observe,
-    .adapt = adapt,
     .save = save,
     .load = load,
     .close = ares_free,

@@ -148,7 +148,7 @@ int collect_groups(ares_trainer *t, ares_batch *b, ares_metrics *m)
         add_counts(&earlier, &r);
         ARES_TRY(draw_batch(t, &r, &c, &count, m));
     }
-    b->passed_over = r.empty && policy;
+    b->empty = r.empty;
     b->advantage_scale =
         ares_filter_loss_scale(cfg->filter.loss_scaling, r.counts.kept, r.counts.groups);
     add_counts(&r, &earlier);

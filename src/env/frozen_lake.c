@@ -31,7 +31,6 @@ typedef struct frozen_lake {
     const frozen_lake_options *o;
     frozen_lake_map map;
     ares_pcg64 noise;
-    const double *draws; /* of a test, in place of the noise */
     int player;
 } frozen_lake;
 
@@ -100,12 +99,11 @@ static int open_lake(const void *options, const void *shared, void **env)
     return ARES_OK;
 }
 
-void frozen_lake_enter(void *env, const frozen_lake_map *map, const double *draws)
+void frozen_lake_enter(void *env, const frozen_lake_map *map)
 {
     frozen_lake *f = env;
     if (map != &f->map) f->map = *map;
     f->player = map->start;
-    f->draws = draws;
 }
 
 const frozen_lake_map *frozen_lake_map_of(const void *env)
@@ -122,7 +120,7 @@ static int reset(void *env, const ares_env_start *start)
 {
     frozen_lake *f = env;
     ARES_TRY(frozen_lake_map_make(start->seed, (int)f->o->size, f->o->p, &f->map));
-    frozen_lake_enter(f, &f->map, NULL);
+    frozen_lake_enter(f, &f->map);
     if (f->o->shared_noise) ares_pcg64_seed(&f->noise, start->seed);
     else ares_pcg64_seed_pair(&f->noise, start->seed, (uint64_t)start->id);
     ares_pcg64_random(&f->noise); /* Gymnasium draws the start from its only cell */
@@ -150,12 +148,12 @@ int frozen_lake_outcomes(const void *env, int cell, int action, frozen_lake_outc
     return certain ? 1 : 3;
 }
 
-static int step(void *env, ares_env_action action, ares_env_outcome *out)
+void frozen_lake_move(void *env, int action, double u, ares_env_outcome *out)
 {
     frozen_lake *f = env;
     frozen_lake_outcome way[3];
-    int n = frozen_lake_outcomes(f, f->player, action.id, way), taken = 0;
-    double u = f->draws ? *f->draws++ : ares_pcg64_random(&f->noise), sum = way[0].probability;
+    int n = frozen_lake_outcomes(f, f->player, action, way), taken = 0;
+    double sum = way[0].probability;
     while (taken < n && sum <= u) sum += ++taken < n ? way[taken].probability : 0;
     if (taken == n) taken = 0; /* rounding left the sum at or below u */
     int before = f->player;
@@ -165,6 +163,11 @@ static int step(void *env, ares_env_action action, ares_env_outcome *out)
     out->reward = (ares_env_reward){ way[taken].reward, true };
     ares_env_tell(out, "action_is_effective", f->player != before);
     ares_env_tell(out, "action_is_valid", 1);
+}
+
+static int step(void *env, ares_env_action action, ares_env_outcome *out)
+{
+    frozen_lake_move(env, action.id, ares_pcg64_random(&((frozen_lake *)env)->noise), out);
     return ARES_OK;
 }
 

@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "ares/env.h"
+
 enum { FROZEN_LAKE_SIDE = 32, FROZEN_LAKE_CELLS = FROZEN_LAKE_SIDE * FROZEN_LAKE_SIDE };
 
 typedef struct frozen_lake_map {
@@ -27,9 +29,10 @@ typedef struct frozen_lake_outcome {
 } frozen_lake_outcome;
 int frozen_lake_outcomes(const void *env, int cell, int action, frozen_lake_outcome out[3]);
 
-/* Begins an episode on the map (copied), as reset does; step k takes draws[k], or the seed's own
- * noise when draws is NULL. draws: borrowed until the next reset. */
-void frozen_lake_enter(void *env, const frozen_lake_map *map, const double *draws);
+/* Begins an episode on the map (copied), as reset does. */
+void frozen_lake_enter(void *env, const frozen_lake_map *map);
+/* A step whose outcome is chosen by u in [0, 1). */
+void frozen_lake_move(void *env, int action, double u, ares_env_outcome *out);
 const frozen_lake_map *frozen_lake_map_of(const void *env);
 int frozen_lake_player(const void *env); /* cell */
 

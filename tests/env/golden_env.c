@@ -247,7 +247,7 @@ GOLDEN(agentic, frozenlake_transition_distribution)
     place p;
     frozen_lake_map m = map_of(golden_in(g, "desc"));
     if (place_open(g, &p, "frozen_lake", rate_words(g))) {
-        frozen_lake_enter(p.env.state, &m, NULL);
+        frozen_lake_enter(p.env.state, &m);
         for (int64_t i = 0; i < g->expected->count; i++) {
             const ares_json_member *from = &g->expected->members[i];
             int row, col, action, n;
@@ -281,14 +281,17 @@ GOLDEN(agentic, frozenlake_step)
     frozen_lake_map m = map_of(golden_in(g, "desc"));
     const double *u = golden_flat(g, golden_in(g, "uniform_draws"), &n);
     if (place_open(g, &p, "frozen_lake", rate_words(g))) {
-        frozen_lake_enter(p.env.state, &m, u);
-        for (int64_t i = 0; i < g->expected->count; i++) {
+        frozen_lake_enter(p.env.state, &m);
+        for (int64_t i = 0; i < g->expected->count && i < n; i++) {
             const ares_json *want = &g->expected->items[i];
-            ares_env_outcome o = act(g, &p, ares_json_get(want, "action")->integer);
+            ares_env_outcome o = { 0 };
+            int action = (int)ares_json_get(want, "action")->integer - 1;
+            frozen_lake_move(p.env.state, action, u[i], &o);
             check_outcome(g, &o, want);
             check_position(g, &p, ares_json_get(want, "pos"));
             check_render(g, &p, ares_json_get(want, "render_grid"));
         }
+        if (g->expected->count > n) golden_fail(g, "more steps than draws");
     }
     place_close(&p);
 }

@@ -44,13 +44,13 @@ typedef struct ares_control {
     bool (*wanted)(const void *options, const ares_control_env *env);
     /* options and env's pointers outlive the state */
     int (*open)(const void *options, const ares_control_env *env, void **state);
-    /* after the groups are complete, before log-probs and rewards */
-    int (*observe)(void *state, ares_batch *b, ares_metrics *m);
     void (*save)(const void *state, ares_str *json); /* one JSON object */
     /* what save wrote; a message names the member that does not fit */
     int (*load)(void *state, const ares_json *json);
     void (*close)(void *state);
     /* The rest may be NULL. */
+    /* after the groups are complete, before log-probs and rewards */
+    int (*observe)(void *state, ares_batch *b, ares_metrics *m);
     int (*adapt)(void *state, const ares_batch *b, ares_metrics *m); /* after the update */
     /* every batch of groups made for the step, with accuracies, before any group is filtered out */
     int (*generated)(void *state, const ares_batch *b);

@@ -78,7 +78,8 @@ void controls_close(ares_controls *c)
 
 int controls_observe(ares_controls *c, ares_batch *b, ares_metrics *m)
 {
-    EACH(c, k) ARES_TRY(k->control->observe(k->state, b, m));
+    EACH(c, k)
+    if (k->control->observe) ARES_TRY(k->control->observe(k->state, b, m));
     return ARES_OK;
 }
 

@@ -104,11 +104,9 @@ static int load(void *state, const ares_json *json)
 {
     early_stop *s = state;
     ARES_TRY(control_number(json, who, "base", &s->base));
-    ARES_TRY(control_integer(json, who, "steps", &s->steps));
-    ARES_TRY(control_integer(json, who, "below", &s->below));
-    if (s->base < 0 || s->steps < 0 || s->below < 0)
-        return ares_fail(ARES_EFORMAT, "%s: saved state: a number below 0", who);
-    return ARES_OK;
+    ARES_TRY(control_count(json, who, "steps", &s->steps));
+    ARES_TRY(control_count(json, who, "below", &s->below));
+    return s->base >= 0 ? ARES_OK : ares_fail(ARES_EFORMAT, "%s: saved state: base below 0", who);
 }
 
 const ares_control ares_control_early_stop = {

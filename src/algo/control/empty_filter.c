@@ -55,16 +55,12 @@ static const char *stop(const void *state)
 
 static void save(const void *state, ares_str *json)
 {
-    ares_json_begin(json, '{');
-    ares_json_write_i64(ares_json_key(json, "empty"), ((const empty_filter *)state)->empty);
-    ares_json_end(json, '}');
+    control_save_count(json, "empty", ((const empty_filter *)state)->empty);
 }
 
 static int load(void *state, const ares_json *json)
 {
-    empty_filter *s = state;
-    ARES_TRY(control_integer(json, who, "empty", &s->empty));
-    return s->empty >= 0 ? ARES_OK : ares_fail(ARES_EFORMAT, "%s: saved state: empty below 0", who);
+    return control_count(json, who, "empty", &((empty_filter *)state)->empty);
 }
 
 const ares_control ares_control_empty_filter = {

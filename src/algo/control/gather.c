@@ -161,3 +161,16 @@ int control_integer(const ares_json *o, const char *who, const char *key, int64_
     *out = v->integer;
     return ARES_OK;
 }
+
+int control_count(const ares_json *o, const char *who, const char *key, int64_t *out)
+{
+    ARES_TRY(control_integer(o, who, key, out));
+    return *out >= 0 ? ARES_OK : ares_fail(ARES_EFORMAT, "%s: saved state: %s below 0", who, key);
+}
+
+void control_save_count(ares_str *json, const char *key, int64_t n)
+{
+    ares_json_begin(json, '{');
+    ares_json_write_i64(ares_json_key(json, key), n);
+    ares_json_end(json, '}');
+}

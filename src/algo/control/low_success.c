@@ -41,12 +41,6 @@ static int open_state(const void *options, const ares_control_env *env, void **s
     return ARES_OK;
 }
 
-static int observe(void *state, ares_batch *b, ares_metrics *m)
-{
-    (void)state, (void)b, (void)m;
-    return ARES_OK;
-}
-
 static int validated(void *state, const ares_metrics *m)
 {
     low_success *s = state;
@@ -68,16 +62,12 @@ static const char *stop(const void *state)
 
 static void save(const void *state, ares_str *json)
 {
-    ares_json_begin(json, '{');
-    ares_json_write_i64(ares_json_key(json, "low"), ((const low_success *)state)->low);
-    ares_json_end(json, '}');
+    control_save_count(json, "low", ((const low_success *)state)->low);
 }
 
 static int load(void *state, const ares_json *json)
 {
-    low_success *s = state;
-    ARES_TRY(control_integer(json, who, "low", &s->low));
-    return s->low >= 0 ? ARES_OK : ares_fail(ARES_EFORMAT, "%s: saved state: low below 0", who);
+    return control_count(json, who, "low", &((low_success *)state)->low);
 }
 
 const ares_control ares_control_low_success = {
@@ -91,7 +81,6 @@ const ares_control ares_control_low_success = {
     .options_size = sizeof(low_success_config),
     .wanted = wanted,
     .open = open_state,
-    .observe = observe,
     .save = save,
     .load = load,
     .close = ares_free,

@@ -4,81 +4,25 @@
  */
 #include "rundir.h"
 
-#include <stdio.h>
-#include <string.h>
+#include "begun.h"
 
-typedef struct comparison {
-    const ares_config *cfg;
-    ares_str changed;
-    int n;
-} comparison;
-
-static bool same(const ares_json *a, const ares_json *b)
-{
-    if (a->type != b->type) return false;
-    if (a->type == ARES_JSON_BOOL) return a->boolean == b->boolean;
-    if (a->type == ARES_JSON_INT || a->type == ARES_JSON_FLOAT) return a->number == b->number;
-    if (a->type == ARES_JSON_STRING) return ares_view_eq(a->text, b->text);
-    if (a->count != b->count) return false;
-    for (int64_t i = 0; a->type == ARES_JSON_ARRAY && i < a->count; i++)
-        if (!same(&a->items[i], &b->items[i])) return false;
-    for (int64_t i = 0; a->type == ARES_JSON_OBJECT && i < a->count; i++) {
-        const ares_json *other = ares_json_find(b, a->members[i].key);
-        if (!other || !same(a->members[i].value, other)) return false;
-    }
-    return true;
-}
-
-/*
- * Appends the paths of the options that differ; sections are walked, everything else is compared
- * whole.
- */
-static void differences(comparison *x, const ares_json *now, const ares_json *then,
-                        const char *path)
-{
-    if (now->type == ARES_JSON_OBJECT && then && then->type == ARES_JSON_OBJECT) {
-        ares_str inner = { 0 };
-        for (int64_t i = 0; i < now->count; i++) {
-            ares_str_clear(&inner);
-            if (*path) ares_str_addf(&inner, "%s.", path);
-            ares_str_add_view(&inner, now->members[i].key);
-            differences(x, now->members[i].value, ares_json_find(then, now->members[i].key),
-                        inner.data);
-        }
-        ares_str_fini(&inner);
-        return;
-    }
-    if (ares_config_no_result(x->cfg, path) || (then && same(now, then))) return;
-    if (x->n++ < 5) ares_str_addf(&x->changed, "%s%s", x->changed.len ? ", " : "", path);
-}
-
-/* Compares the resolved configuration with the one in the run directory. */
+/* Refuses a directory whose run began with other options, unless trainer.force allows it. */
 static int compare(const rundir *d, const ares_config *cfg, const ares_train_config *c,
-                   rundir_declare *declare, const char *saved)
+                   rundir_declare *declare)
 {
-    ares_config *old = ares_config_new();
-    ares_train_config unused;
-    comparison x = { .cfg = cfg };
-    memset(&unused, 0, sizeof unused);
-    declare(old, &unused);
-    ares_config_load_file(old, saved);
-    ares_config_resolve(old);
-    const ares_json *now = ares_config_get(cfg, ""), *then = ares_config_get(old, "");
-    int rc = ares_config_finish(old);
-    if (rc != ARES_OK) ares_fail_in(rc, "%s", saved);
-    else if (now && then) differences(&x, now, then, "");
-    if (x.n && c->trainer.force)
-        ares_log(ARES_LOG_WARN, "run: %s goes on with other options than it began with: %s%s",
-                 d->path.data, x.changed.data, x.n > 5 ? ", ..." : "");
-    else if (x.n)
+    ares_str changed = { 0 };
+    int rc = begun_compare(d->path.data, cfg, declare, &changed);
+    if (rc == ARES_OK && changed.len && c->trainer.force)
+        ares_log(ARES_LOG_WARN, "run: %s goes on with other options than it began with: %s",
+                 d->path.data, changed.data);
+    else if (rc == ARES_OK && changed.len)
         rc = ares_fail(ARES_ESTATE,
-                       "run: %s holds a run with other options (%s%s); set trainer.experiment_name "
+                       "run: %s holds a run with other options (%s); set trainer.experiment_name "
                        "for a new run, "
                        "restore the options to go on, pass --force to go on with these, or remove "
                        "the directory",
-                       d->path.data, x.changed.data, x.n > 5 ? ", ..." : "");
-    ares_str_fini(&x.changed);
-    ares_config_free(old);
+                       d->path.data, changed.data);
+    ares_str_fini(&changed);
     return rc;
 }
 
@@ -163,7 +107,7 @@ static int look(rundir *d, const ares_config *cfg, const ares_train_config *c,
             "new run, or remove the directory to start over",
             d->path.data);
     if (rc == ARES_OK && ares_file_exists(ares_path_join(&file, d->path.data, "config.yaml")))
-        rc = compare(d, cfg, c, declare, file.data);
+        rc = compare(d, cfg, c, declare);
     if (rc == ARES_OK) rc = find_checkpoint(d, c);
     if (rc == ARES_OK) {
         ares_config_print(cfg, &text);
@@ -191,8 +135,7 @@ static int share(rundir *d, ares_world *world, int rc)
 static void open_path(rundir *d, const ares_train_config *c)
 {
     *d = (rundir){ .lock = -1 };
-    if (c->trainer.run_dir) ares_str_add_z(&d->path, c->trainer.run_dir);
-    else ares_str_addf(&d->path, "runs/%s/%s", c->trainer.project_name, c->trainer.experiment_name);
+    begun_path(c, &d->path);
 }
 
 int rundir_open(rundir *d, const ares_config *cfg, const ares_train_config *c,
@@ -226,44 +169,13 @@ int rundir_look(rundir *d, const ares_train_config *c, bool own, ares_world *wor
     return share(d, world, ares_world_rank(world) == 0 ? look_only(d, c, own) : ARES_OK);
 }
 
-/* Options that say where a run is kept, not what it does. */
-static bool names_the_run(const char *path)
-{
-    static const char *const names[] = { "trainer.project_name", "trainer.experiment_name",
-                                         "trainer.run_dir" };
-    for (int i = 0; i < ARES_COUNT(names); i++)
-        if (strcmp(path, names[i]) == 0) return true;
-    return false;
-}
-
-/* Over path and value of every option that changes results; sections are walked. */
-static uint64_t hash_options(const ares_config *cfg, const ares_json *v, const char *path,
-                             uint64_t h)
-{
-    ares_str text = { 0 };
-    if (v->type == ARES_JSON_OBJECT && v->count) {
-        for (int64_t i = 0; i < v->count; i++) {
-            ares_str_clear(&text);
-            if (*path) ares_str_addf(&text, "%s.", path);
-            ares_str_add_view(&text, v->members[i].key);
-            h = hash_options(cfg, v->members[i].value, text.data, h);
-        }
-    } else if (!ares_config_no_result(cfg, path) && !names_the_run(path)) {
-        ares_json_write(&text, v);
-        h = ares_fnv1a(ares_fnv1a(h, path, strlen(path) + 1), text.data, text.len);
-    }
-    ares_str_fini(&text);
-    return h;
-}
-
 static void describe_end(const ares_config *cfg, const ares_train_config *c, const rundir_end *end,
                          ares_str *out)
 {
     ares_str name = { 0 };
-    char hash[20];
+    char hash[BEGUN_HASH];
     ares_str_addf(&name, "%s/%s", c->trainer.project_name, c->trainer.experiment_name);
-    snprintf(hash, sizeof hash, "%016llx",
-             (unsigned long long)hash_options(cfg, ares_config_get(cfg, ""), "", ARES_FNV1A));
+    begun_hash(cfg, hash);
     ares_json_begin(out, '{');
     ares_json_write_string(ares_json_key(out, "run"), ares_str_view(&name));
     ares_json_write_string(ares_json_key(out, "config"), ares_view_of(hash));

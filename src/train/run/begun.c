@@ -1,0 +1,117 @@
+/* What a run began with: the options in config.yaml, and their hash in DONE. */
+#include "begun.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST_NAMES = 5 };
+
+void begun_path(const ares_train_config *c, ares_str *path)
+{
+    if (c->trainer.run_dir) ares_str_add_z(path, c->trainer.run_dir);
+    else ares_str_addf(path, "runs/%s/%s", c->trainer.project_name, c->trainer.experiment_name);
+}
+
+/* ---------------------------------------------------------------- which options differ */
+typedef struct comparison {
+    const ares_config *cfg;
+    ares_str *changed;
+    int n;
+} comparison;
+
+static bool same(const ares_json *a, const ares_json *b)
+{
+    if (a->type != b->type) return false;
+    if (a->type == ARES_JSON_BOOL) return a->boolean == b->boolean;
+    if (a->type == ARES_JSON_INT || a->type == ARES_JSON_FLOAT) return a->number == b->number;
+    if (a->type == ARES_JSON_STRING) return ares_view_eq(a->text, b->text);
+    if (a->count != b->count) return false;
+    for (int64_t i = 0; a->type == ARES_JSON_ARRAY && i < a->count; i++)
+        if (!same(&a->items[i], &b->items[i])) return false;
+    for (int64_t i = 0; a->type == ARES_JSON_OBJECT && i < a->count; i++) {
+        const ares_json *other = ares_json_find(b, a->members[i].key);
+        if (!other || !same(a->members[i].value, other)) return false;
+    }
+    return true;
+}
+
+/*
+ * Appends the paths of the options that differ; sections are walked, everything else is compared
+ * whole.
+ */
+static void differences(comparison *x, const ares_json *now, const ares_json *then,
+                        const char *path)
+{
+    if (now->type == ARES_JSON_OBJECT && then && then->type == ARES_JSON_OBJECT) {
+        ares_str inner = { 0 };
+        for (int64_t i = 0; i < now->count; i++) {
+            ares_str_clear(&inner);
+            if (*path) ares_str_addf(&inner, "%s.", path);
+            ares_str_add_view(&inner, now->members[i].key);
+            differences(x, now->members[i].value, ares_json_find(then, now->members[i].key),
+                        inner.data);
+        }
+        ares_str_fini(&inner);
+        return;
+    }
+    if (ares_config_no_result(x->cfg, path) || (then && same(now, then))) return;
+    if (x->n++ < MOST_NAMES) ares_str_addf(x->changed, "%s%s", x->changed->len ? ", " : "", path);
+}
+
+int begun_compare(const char *dir, const ares_config *cfg, rundir_declare *declare,
+                  ares_str *changed)
+{
+    ares_config *old = ares_config_new();
+    ares_train_config unused;
+    ares_str saved = { 0 };
+    comparison x = { .cfg = cfg, .changed = changed };
+    memset(&unused, 0, sizeof unused);
+    declare(old, &unused);
+    ares_config_load_file(old, ares_path_join(&saved, dir, "config.yaml"));
+    ares_config_resolve(old);
+    const ares_json *now = ares_config_get(cfg, ""), *then = ares_config_get(old, "");
+    int rc = ares_config_finish(old);
+    if (rc != ARES_OK) ares_fail_in(rc, "%s", saved.data);
+    else if (now && then) differences(&x, now, then, "");
+    if (x.n > MOST_NAMES) ares_str_add_z(changed, ", ...");
+    ares_str_fini(&saved);
+    ares_config_free(old);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- their hash */
+/* Options that say where a run is kept, not what it does. */
+static bool names_the_run(const char *path)
+{
+    static const char *const names[] = { "trainer.project_name", "trainer.experiment_name",
+                                         "trainer.run_dir" };
+    for (int i = 0; i < ARES_COUNT(names); i++)
+        if (strcmp(path, names[i]) == 0) return true;
+    return false;
+}
+
+/* Over path and value of every option that changes results; sections are walked. */
+static uint64_t hash_options(const ares_config *cfg, const ares_json *v, const char *path,
+                             uint64_t h)
+{
+    ares_str text = { 0 };
+    if (v->type == ARES_JSON_OBJECT && v->count) {
+        for (int64_t i = 0; i < v->count; i++) {
+            ares_str_clear(&text);
+            if (*path) ares_str_addf(&text, "%s.", path);
+            ares_str_add_view(&text, v->members[i].key);
+            h = hash_options(cfg, v->members[i].value, text.data, h);
+        }
+    } else if (!ares_config_no_result(cfg, path) && !names_the_run(path)) {
+        ares_json_write(&text, v);
+        h = ares_fnv1a(ares_fnv1a(h, path, strlen(path) + 1), text.data, text.len);
+    }
+    ares_str_fini(&text);
+    return h;
+}
+
+void begun_hash(const ares_config *cfg, char hash[static BEGUN_HASH])
+{
+    snprintf(hash, BEGUN_HASH, "%016llx",
+             (unsigned long long)hash_options(cfg, ares_config_get(cfg, ""), "", ARES_FNV1A));
+}

@@ -9,74 +9,32 @@
 #include <string.h>
 
 #include "figure.h"
+#include "runs.h"
 #include "verb.h"
 
 typedef struct options {
     const char *metric, *columns, *svg, *title, *x;
     int64_t last, smooth;
 } options;
-typedef struct run {
-    int64_t n;
-    const ares_json **rows; /* [n] the lines of metrics.jsonl */
-    int64_t last_step;
-    bool done;
-    const char *dir;
-} run;
 typedef struct variant {
     const char *name;
     int n;
-    run *runs;
+    runs_run *runs;
 } variant;
 typedef struct study {
     ares_arena arena;
     int n;
     variant *variants;
 } study;
-/* values of a metric at rising steps */
-typedef struct series {
-    int64_t n;
-    double *step, *value; /* [n] */
-} series;
 
 /* ---------------------------------------------------------------- reading */
-static int read_run(ares_arena *arena, const char *dir, run *out)
-{
-    ares_str path = { 0 }, text = { 0 };
-    *out = (run){ .dir = dir };
-    int rc = ARES_OK;
-    if (!ares_file_exists(ares_path_join(&path, dir, "metrics.jsonl")))
-        rc = ares_fail(ARES_EUSE, "compare: '%s': no metrics.jsonl there; name run directories",
-                       dir);
-    else rc = ares_file_read(path.data, &text);
-    if (rc == ARES_OK) {
-        const char *at = ares_arena_copy(arena, text.data, text.len), *end = at + text.len,
-                   *line_end;
-        int64_t lines = 0;
-        for (size_t i = 0; i < text.len; i++) lines += text.data[i] == '\n';
-        out->rows = ares_arena_alloc(arena, (size_t)(lines + 1) * sizeof *out->rows);
-        /* a last line without an end is being written by a run that is not finished */
-        for (; rc == ARES_OK && (line_end = memchr(at, '\n', (size_t)(end - at)));
-             at = line_end + 1) {
-            int64_t step = 0;
-            rc = ares_json_parse(arena, (ares_view){ at, (size_t)(line_end - at) }, path.data,
-                                 &out->rows[out->n]);
-            if (rc == ARES_OK) rc = ares_json_get_i64(out->rows[out->n], "step", 0, &step);
-            out->last_step = ARES_MAX(out->last_step, step);
-            out->n++;
-        }
-    }
-    out->done = ares_file_exists(ares_path_join(&path, dir, "DONE"));
-    ares_str_fini(&path);
-    ares_str_fini(&text);
-    return rc;
-}
-
 static variant *variant_named(study *s, const char *name, int most)
 {
     for (int i = 0; i < s->n; i++)
         if (strcmp(s->variants[i].name, name) == 0) return &s->variants[i];
     s->variants[s->n] =
-        (variant){ .name = name, .runs = ares_arena_alloc(&s->arena, (size_t)most * sizeof(run)) };
+        (variant){ .name = name,
+                   .runs = ares_arena_alloc(&s->arena, (size_t)most * sizeof(runs_run)) };
     return &s->variants[s->n++];
 }
 
@@ -91,32 +49,16 @@ static int read_study(study *s, int n, const char *const *words)
         const char *name =
             equals ? ares_arena_copy(&s->arena, words[i], (size_t)(equals - words[i])) : words[i];
         variant *v = variant_named(s, name, n);
-        ARES_TRY(read_run(&s->arena, equals ? equals + 1 : words[i], &v->runs[v->n++]));
+        ARES_TRY(runs_read(&s->arena, "compare", equals ? equals + 1 : words[i], &v->runs[v->n++]));
     }
     return ARES_OK;
 }
 
-/* A metric by step. Where several rows of one step have it, the last of them counts. */
-static series series_of(ares_arena *arena, const run *r, const char *metric)
-{
-    size_t bytes = (size_t)(r->n + 1) * sizeof(double);
-    series p = { .step = ares_arena_alloc(arena, bytes), .value = ares_arena_alloc(arena, bytes) };
-    for (int64_t i = 0; i < r->n; i++) {
-        const ares_json *v = ares_json_get(r->rows[i], metric),
-                        *step = ares_json_get(r->rows[i], "step");
-        if (!v || !step || (v->type != ARES_JSON_INT && v->type != ARES_JSON_FLOAT)) continue;
-        if (!p.n || p.step[p.n - 1] != step->number) p.n++;
-        p.step[p.n - 1] = step->number;
-        p.value[p.n - 1] = v->number;
-    }
-    return p;
-}
-
 /* ---------------------------------------------------------------- tables */
-static double column_of(ares_arena *arena, const run *r, const char *column, int64_t last)
+static double column_of(ares_arena *arena, const runs_run *r, const char *column, int64_t last)
 {
     bool total = strncmp(column, "sum:", 4) == 0;
-    series p = series_of(arena, r, total ? column + 4 : column);
+    runs_series p = runs_series_of(arena, r, total ? column + 4 : column);
     double sum = 0, n = 0;
     for (int64_t i = 0; i < p.n; i++) {
         if (!total && p.step[i] <= (double)(r->last_step - last)) continue;
@@ -239,17 +181,7 @@ static void print_tables(study *s, const options *o)
 }
 
 /* ---------------------------------------------------------------- the figure */
-static void smooth(series *p, int64_t window)
-{
-    for (int64_t i = p->n; i-- > 0;) {
-        int64_t first = ARES_MAX(0, i - window + 1);
-        double sum = 0;
-        for (int64_t k = first; k <= i; k++) sum += p->value[k];
-        p->value[i] = sum / (double)(i - first + 1);
-    }
-}
-
-static double total_until(const series *p, double step)
+static double total_until(const runs_series *p, double step)
 {
     double sum = 0;
     for (int64_t i = 0; i < p->n && p->step[i] <= step; i++) sum += p->value[i];
@@ -262,7 +194,7 @@ static void put_totals(ares_arena *arena, const variant *v, const char *metric, 
 {
     double *sum = ares_arena_calloc(arena, (size_t)n + 1, sizeof *sum);
     for (int i = 0; i < v->n; i++) {
-        series p = series_of(arena, &v->runs[i], metric);
+        runs_series p = runs_series_of(arena, &v->runs[i], metric);
         for (int64_t k = 0; k < n; k++) sum[k] += total_until(&p, x[k]);
     }
     for (int64_t k = 0; k < n; k++) x[k] = sum[k] / v->n;
@@ -275,11 +207,11 @@ static void put_totals(ares_arena *arena, const variant *v, const char *metric, 
 static figure_curve curve_of(ares_arena *arena, const variant *v, const char *metric,
                              const char *total, int64_t window)
 {
-    series *of = ares_arena_alloc(arena, (size_t)v->n * sizeof *of);
+    runs_series *of = ares_arena_alloc(arena, (size_t)v->n * sizeof *of);
     int64_t *at = ares_arena_calloc(arena, (size_t)v->n, sizeof *at), n = 0;
     for (int i = 0; i < v->n; i++) {
-        of[i] = series_of(arena, &v->runs[i], metric);
-        smooth(&of[i], window);
+        of[i] = runs_series_of(arena, &v->runs[i], metric);
+        runs_smooth(&of[i], window);
     }
     size_t bytes = (size_t)(of[0].n + 1) * sizeof(double);
     double *x = ares_arena_alloc(arena, bytes), *mid = ares_arena_alloc(arena, bytes),
@@ -307,37 +239,11 @@ static figure_curve curve_of(ares_arena *arena, const variant *v, const char *me
     return (figure_curve){ .name = name, .n = n, .x = x, .mid = mid, .low = low, .high = high };
 }
 
-/* Units of the usual metrics, by a part of their name. */
-static const char *unit_of(const char *metric)
-{
-    static const struct {
-        const char *part, *unit;
-    } units[] = {
-        { "timing_s/", "s" },
-        { "response_length", "tokens" },
-        { "num_tokens", "tokens" },
-        { "generated_tokens", "tokens" },
-        { "hwe_num", "tokens per answer" },
-        { "aepo/target", "tokens per answer" },
-        { "aepo/tau", "nats" },
-        { "aepo/kl/", "nats per token" },
-        { "accuracy", "share of answers right" },
-        { "acc_mean", "share of answers right" },
-        { "_frac", "share" },
-        { "actor/entropy", "nats" },
-        { "kl_loss", "nats per token" },
-        { "memory", "GiB" },
-    };
-    for (int i = 0; i < ARES_COUNT(units); i++)
-        if (strstr(metric, units[i].part)) return units[i].unit;
-    return NULL;
-}
-
 static bool ever_logged(study *s, const char *metric)
 {
     for (int i = 0; i < s->n; i++)
         for (int k = 0; k < s->variants[i].n; k++)
-            if (series_of(&s->arena, &s->variants[i].runs[k], metric).n) return true;
+            if (runs_series_of(&s->arena, &s->variants[i].runs[k], metric).n) return true;
     return false;
 }
 
@@ -357,11 +263,11 @@ static int draw(study *s, const options *o)
     if (!found)
         return ares_fail(ARES_EUSE, "compare: --metric = '%s': no run has it in its metrics.jsonl",
                          o->metric);
-    const char *unit = unit_of(o->metric);
+    const char *unit = runs_unit_of(o->metric);
     const char *what =
         o->smooth > 1 ? ares_arena_printf(&s->arena, "mean over %lld steps", (long long)o->smooth)
                       : "as logged";
-    const char *x_unit = o->x ? unit_of(o->x) : NULL,
+    const char *x_unit = o->x ? runs_unit_of(o->x) : NULL,
                *x_label = !o->x    ? "training step"
                           : x_unit ? ares_arena_printf(&s->arena, "total of %s (%s)", o->x, x_unit)
                                    : ares_arena_printf(&s->arena, "total of %s", o->x);

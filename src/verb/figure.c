@@ -1,6 +1,6 @@
 /*
- * Curves with bands as SVG. The frame has a fixed size; the legend stands to its right and takes
- * the width that its names need.
+ * Curves with bands as SVG. The frame of a figure has a fixed size; its legend stands to its right
+ * and takes the width that its names need. A page has smaller frames under a legend in rows.
  */
 #include "figure.h"
 
@@ -25,13 +25,26 @@ static const char *const colours[] = { "#0072b2", "#d55e00", "#009e73", "#cc79a7
                                        "#e69f00", "#56b4e9", "#000000", "#8c8400" };
 static const char *const dashes[] = { "", "7 3", "2 3", "9 3 2 3" };
 
-static const char *colour_of(int i)
+static const char *colour_of(const figure_curve *c, int i)
 {
-    return colours[i % ARES_COUNT(colours)];
+    return c->colour ? c->colour : colours[i % ARES_COUNT(colours)];
 }
-static const char *dash_of(int i)
+static const char *dash_of(const figure_curve *c, int i)
 {
-    return dashes[(i + i / ARES_COUNT(colours)) % ARES_COUNT(dashes)];
+    return c->dash ? c->dash : dashes[(i + i / ARES_COUNT(colours)) % ARES_COUNT(dashes)];
+}
+
+void figure_ordered_colour(int i, int n, char text[static 8])
+{
+    static const double anchors[][3] = {
+        { 68, 1, 84 }, { 59, 82, 139 }, { 33, 145, 140 }, { 80, 170, 80 }, { 214, 150, 0 }
+    };
+    double at = n > 1 ? (double)i / (n - 1) * (ARES_COUNT(anchors) - 1) : 0;
+    int k = ARES_MIN((int)at, ARES_COUNT(anchors) - 2);
+    unsigned rgb[3];
+    for (int c = 0; c < 3; c++)
+        rgb[c] = (unsigned)lround(anchors[k][c] + (at - k) * (anchors[k + 1][c] - anchors[k][c]));
+    snprintf(text, 8, "#%02x%02x%02x", rgb[0] & 255, rgb[1] & 255, rgb[2] & 255);
 }
 
 /*
@@ -57,13 +70,19 @@ static axis axis_of(double low, double high, bool whole)
     return (axis){ low, high, step, decimals > 0 ? decimals : 0 };
 }
 
-static double across(const axis *x, double v)
+/* Where a figure is drawn, and what its axes show. */
+typedef struct plot {
+    double left, top, width, height;
+    axis x, y;
+} plot;
+
+static double across(const plot *p, double v)
 {
-    return LEFT + (v - x->low) / (x->high - x->low) * WIDTH;
+    return p->left + (v - p->x.low) / (p->x.high - p->x.low) * p->width;
 }
-static double up(const axis *y, double v)
+static double up(const plot *p, double v)
 {
-    return TOP + HEIGHT - (v - y->low) / (y->high - y->low) * HEIGHT;
+    return p->top + p->height - (v - p->y.low) / (p->y.high - p->y.low) * p->height;
 }
 
 static void add_text(ares_str *out, const char *text)
@@ -83,79 +102,132 @@ static void write_text(ares_str *out, const char *attributes, const char *text)
     ares_str_add_z(out, "</text>\n");
 }
 
-static void write_axes(const figure *f, const axis *x, const axis *y, ares_str *out)
+static double first_tick(const axis *a)
+{
+    return ceil(a->low / a->step - 1e-9) * a->step;
+}
+
+static void write_y_ticks(const plot *p, ares_str *out)
 {
     char place[160], number[64];
-    for (double v = ceil(y->low / y->step - 1e-9) * y->step; v <= y->high + 1e-9 * y->step;
-         v += y->step) {
-        double at = up(y, v);
-        ares_str_addf(out, "<path d=\"M%d %.1fh%d\" stroke=\"#dddddd\"/>\n", LEFT, at, WIDTH);
-        snprintf(place, sizeof place, "x=\"%d\" y=\"%.1f\" text-anchor=\"end\"", LEFT - 8,
+    for (double v = first_tick(&p->y); v <= p->y.high + 1e-9 * p->y.step; v += p->y.step) {
+        double at = up(p, v);
+        ares_str_addf(out, "<path d=\"M%.0f %.1fh%.0f\" stroke=\"#dddddd\"/>\n", p->left, at,
+                      p->width);
+        snprintf(place, sizeof place, "x=\"%.0f\" y=\"%.1f\" text-anchor=\"end\"", p->left - 8,
                  at + 4.5);
-        snprintf(number, sizeof number, "%.*f", y->decimals, fabs(v) < 1e-9 * y->step ? 0 : v);
+        snprintf(number, sizeof number, "%.*f", p->y.decimals,
+                 fabs(v) < 1e-9 * p->y.step ? 0 : v); /* no -0 */
         write_text(out, place, number);
     }
-    for (double v = ceil(x->low / x->step - 1e-9) * x->step; v <= x->high + 1e-9 * x->step;
-         v += x->step) {
-        double at = across(x, v);
-        ares_str_addf(out, "<path d=\"M%.1f %dv5\" stroke=\"#444444\"/>\n", at, TOP + HEIGHT);
-        snprintf(place, sizeof place, "x=\"%.1f\" y=\"%d\" text-anchor=\"middle\"", at,
-                 TOP + HEIGHT + 20);
-        /* no -0 */
-        snprintf(number, sizeof number, "%.*f", x->decimals, fabs(v) < 1e-9 * x->step ? 0 : v);
-        write_text(out, place, number);
+}
+
+static void write_x_tick(const plot *p, double v, const char *text, ares_str *out)
+{
+    char place[160];
+    double at = across(p, v), bottom = p->top + p->height;
+    ares_str_addf(out, "<path d=\"M%.1f %.0fv5\" stroke=\"#444444\"/>\n", at, bottom);
+    snprintf(place, sizeof place, "x=\"%.1f\" y=\"%.0f\" text-anchor=\"middle\"", at, bottom + 20);
+    write_text(out, place, text);
+}
+
+static void write_x_ticks(const figure *f, const plot *p, ares_str *out)
+{
+    char number[64];
+    for (int i = 0; i < f->n_x_names; i++) write_x_tick(p, i, f->x_names[i], out);
+    if (f->x_names) return;
+    for (double v = first_tick(&p->x); v <= p->x.high + 1e-9 * p->x.step; v += p->x.step) {
+        snprintf(number, sizeof number, "%.*f", p->x.decimals, fabs(v) < 1e-9 * p->x.step ? 0 : v);
+        write_x_tick(p, v, number, out);
     }
-    ares_str_addf(out, "<path d=\"M%d %dv%dh%d\" fill=\"none\" stroke=\"#444444\"/>\n", LEFT, TOP,
-                  HEIGHT, WIDTH);
-    snprintf(place, sizeof place, "x=\"%d\" y=\"%d\" text-anchor=\"middle\"", LEFT + WIDTH / 2,
-             TOP + HEIGHT + 44);
+}
+
+static void write_axes(const figure *f, const plot *p, ares_str *out)
+{
+    char place[160];
+    double bottom = p->top + p->height;
+    write_y_ticks(p, out);
+    write_x_ticks(f, p, out);
+    ares_str_addf(out, "<path d=\"M%.0f %.0fv%.0fh%.0f\" fill=\"none\" stroke=\"#444444\"/>\n",
+                  p->left, p->top, p->height, p->width);
+    snprintf(place, sizeof place, "x=\"%.0f\" y=\"%.0f\" text-anchor=\"middle\"",
+             p->left + p->width / 2, bottom + 44);
     write_text(out, place, f->x_label);
+    if (!f->y_label) return;
     snprintf(place, sizeof place,
-             "transform=\"translate(20 %d) rotate(-90)\" text-anchor=\"middle\"", TOP + HEIGHT / 2);
+             "transform=\"translate(%.0f %.0f) rotate(-90)\" text-anchor=\"middle\"",
+             p->left - (LEFT - 20), p->top + p->height / 2);
     write_text(out, place, f->y_label);
 }
 
-static void write_band(const figure_curve *c, int i, const axis *x, const axis *y, ares_str *out)
+/* A band around a line, or a bar at each point. */
+static void write_band(const figure_curve *c, int i, const plot *p, ares_str *out)
 {
     bool wide = false;
     for (int64_t k = 0; k < c->n; k++) wide = wide || c->high[k] > c->low[k];
     if (!wide) return;
-    ares_str_addf(out, "<path fill=\"%s\" fill-opacity=\"0.14\" d=\"", colour_of(i));
+    for (int64_t k = 0; k < c->n && c->bars; k++)
+        ares_str_addf(out, "<path d=\"M%.1f %.1fV%.1f\" stroke=\"%s\" stroke-width=\"1.4\"/>\n",
+                      across(p, c->x[k]), up(p, c->low[k]), up(p, c->high[k]), colour_of(c, i));
+    if (c->bars) return;
+    ares_str_addf(out, "<path fill=\"%s\" fill-opacity=\"0.14\" d=\"", colour_of(c, i));
     for (int64_t k = 0; k < c->n; k++)
-        ares_str_addf(out, "%c%.1f %.1f", k ? 'L' : 'M', across(x, c->x[k]), up(y, c->high[k]));
+        ares_str_addf(out, "%c%.1f %.1f", k ? 'L' : 'M', across(p, c->x[k]), up(p, c->high[k]));
     for (int64_t k = c->n; k-- > 0;)
-        ares_str_addf(out, "L%.1f %.1f", across(x, c->x[k]), up(y, c->low[k]));
+        ares_str_addf(out, "L%.1f %.1f", across(p, c->x[k]), up(p, c->low[k]));
     ares_str_add_z(out, "Z\"/>\n");
 }
 
-static void write_line(const figure_curve *c, int i, const axis *x, const axis *y, ares_str *out)
+static void write_line(const figure_curve *c, int i, const plot *p, ares_str *out)
 {
-    if (c->n == 1)
+    for (int64_t k = 0; k < c->n && (c->n == 1 || c->dots); k++)
         ares_str_addf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" fill=\"%s\"/>\n",
-                      across(x, c->x[0]), up(y, c->mid[0]), colour_of(i));
+                      across(p, c->x[k]), up(p, c->mid[k]), colour_of(c, i));
     if (c->n < 2) return;
     ares_str_addf(out,
-                  "<path fill=\"none\" stroke=\"%s\" stroke-width=\"2.2\" "
+                  "<path fill=\"none\" stroke=\"%s\" stroke-width=\"%s\" "
                   "stroke-linejoin=\"round\" stroke-dasharray=\"%s\" d=\"",
-                  colour_of(i), dash_of(i));
+                  colour_of(c, i), c->thin ? "1" : "2.2", dash_of(c, i));
     for (int64_t k = 0; k < c->n; k++)
-        ares_str_addf(out, "%c%.1f %.1f", k ? 'L' : 'M', across(x, c->x[k]), up(y, c->mid[k]));
+        ares_str_addf(out, "%c%.1f %.1f", k ? 'L' : 'M', across(p, c->x[k]), up(p, c->mid[k]));
     ares_str_add_z(out, "\"/>\n");
+}
+
+/* Where a run was stopped early. */
+static void write_crosses(const figure_curve *c, int i, const plot *p, ares_str *out)
+{
+    for (int64_t k = 0; k < c->n_crosses; k++) {
+        double x = across(p, c->cross_x[k]), y = up(p, c->cross_y[k]);
+        ares_str_addf(out,
+                      "<path class=\"stopped\" d=\"M%.1f %.1fl10 10m0 -10l-10 10\" stroke=\"%s\" "
+                      "stroke-width=\"2.4\"/>\n",
+                      x - 5, y - 5, colour_of(c, i));
+    }
+}
+
+static void write_curves(const figure *f, const plot *p, ares_str *out)
+{
+    for (int i = 0; i < f->n_curves; i++) write_band(&f->curves[i], i, p, out);
+    /* drawn last to first, so that the first curve lies above the others */
+    for (int i = f->n_curves; i-- > 0;) write_line(&f->curves[i], i, p, out);
+    for (int i = f->n_curves; i-- > 0;) write_crosses(&f->curves[i], i, p, out);
+}
+
+static void write_sample(const figure_curve *c, int i, double x, double y, ares_str *out)
+{
+    char place[96];
+    ares_str_addf(
+        out,
+        "<path d=\"M%.0f %.0fh%d\" stroke=\"%s\" stroke-width=\"2.2\" stroke-dasharray=\"%s\"/>\n",
+        x, y, SAMPLE, colour_of(c, i), dash_of(c, i));
+    snprintf(place, sizeof place, "x=\"%.0f\" y=\"%.0f\"", x + SAMPLE + 8, y + 5);
+    write_text(out, place, c->name);
 }
 
 static void write_legend(const figure *f, ares_str *out)
 {
-    int x = LEFT + WIDTH + LEGEND_GAP;
-    for (int i = 0; i < f->n_curves; i++) {
-        char place[96];
-        int y = TOP + 12 + i * LEGEND_LINE;
-        ares_str_addf(
-            out,
-            "<path d=\"M%d %dh%d\" stroke=\"%s\" stroke-width=\"2.2\" stroke-dasharray=\"%s\"/>\n",
-            x, y, SAMPLE, colour_of(i), dash_of(i));
-        snprintf(place, sizeof place, "x=\"%d\" y=\"%d\"", x + SAMPLE + 8, y + 5);
-        write_text(out, place, f->curves[i].name);
-    }
+    for (int i = 0; i < f->n_curves; i++)
+        write_sample(&f->curves[i], i, LEFT + WIDTH + LEGEND_GAP, TOP + 12 + i * LEGEND_LINE, out);
 }
 
 static void bounds(const figure *f, double x[2], double y[2])
@@ -175,39 +247,128 @@ static void bounds(const figure *f, double x[2], double y[2])
     x[1] = y[1] = 1;
 }
 
-void figure_write_svg(const figure *f, ares_str *out)
+/* The plot of a figure in a frame. */
+static plot plot_of(const figure *f, double left, double top, double width, double height)
 {
     double xs[2], ys[2];
-    size_t longest = 0;
     bounds(f, xs, ys);
-    if (xs[0] > 0 && xs[0] < 0.1 * xs[1]) xs[0] = 0; /* steps count from 1 */
+    if (f->x_names) {
+        xs[0] = -0.5;
+        xs[1] = f->n_x_names - 0.5;
+    } else if (xs[0] > 0 && xs[0] < 0.1 * xs[1]) xs[0] = 0; /* steps count from 1 */
     double pad = 0.04 * (ys[1] - ys[0]);
-    axis x = axis_of(xs[0], xs[1], true),
-         y = axis_of(ys[0] - (ys[0] == 0 ? 0 : pad), ys[1] + pad, false);
-    for (int i = 0; i < f->n_curves; i++) longest = ARES_MAX(longest, strlen(f->curves[i].name));
-    int beside = LEFT + WIDTH + LEGEND_GAP + SAMPLE + 8 + (int)longest * CHARACTER + 12;
-    int width = ARES_MAX(beside, LEFT + (int)ARES_MAX(strlen(f->subtitle) * CHARACTER,
-                                                      strlen(f->title) * (CHARACTER + 2))),
-        height = TOP + HEIGHT + BOTTOM;
-    int legend = TOP + f->n_curves * LEGEND_LINE + 12;
-    height = ARES_MAX(height, legend);
+    return (plot){ left,
+                   top,
+                   width,
+                   height,
+                   axis_of(xs[0], xs[1], true),
+                   axis_of(ys[0] - (ys[0] == 0 ? 0 : pad), ys[1] + pad, false) };
+}
+
+static void open_svg(const char *title, const char *subtitle, int width, int height, ares_str *out)
+{
+    char place[64];
     ares_str_addf(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d "
         "%d\" font-family=\"Helvetica, Arial, sans-serif\" font-size=\"13\" fill=\"#222222\">\n",
         width, height, width, height);
     ares_str_add_z(out, "<title>");
-    add_text(out, f->title);
+    add_text(out, title);
     ares_str_add_z(out, "</title>\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n");
-    char place[64];
     snprintf(place, sizeof place, "x=\"%d\" y=\"26\" font-size=\"17\" font-weight=\"bold\"", LEFT);
-    write_text(out, place, f->title);
+    write_text(out, place, title);
     snprintf(place, sizeof place, "x=\"%d\" y=\"47\" fill=\"#555555\"", LEFT);
-    write_text(out, place, f->subtitle);
-    write_axes(f, &x, &y, out);
-    for (int i = 0; i < f->n_curves; i++) write_band(&f->curves[i], i, &x, &y, out);
-    /* drawn last to first, so that the first curve lies above the others */
-    for (int i = f->n_curves; i-- > 0;) write_line(&f->curves[i], i, &x, &y, out);
+    write_text(out, place, subtitle);
+}
+
+/* The width that title and subtitle need. */
+static int text_width(const char *title, const char *subtitle)
+{
+    return LEFT + (int)ARES_MAX(strlen(subtitle) * CHARACTER, strlen(title) * (CHARACTER + 2));
+}
+
+void figure_write_svg(const figure *f, ares_str *out)
+{
+    size_t longest = 0;
+    plot p = plot_of(f, LEFT, TOP, WIDTH, HEIGHT);
+    for (int i = 0; i < f->n_curves; i++) longest = ARES_MAX(longest, strlen(f->curves[i].name));
+    int beside = LEFT + WIDTH + LEGEND_GAP + SAMPLE + 8 + (int)longest * CHARACTER + 12;
+    int width = ARES_MAX(beside, text_width(f->title, f->subtitle)), height = TOP + HEIGHT + BOTTOM;
+    int legend = TOP + f->n_curves * LEGEND_LINE + 12;
+    open_svg(f->title, f->subtitle, width, ARES_MAX(height, legend), out);
+    write_axes(f, &p, out);
+    write_curves(f, &p, out);
     write_legend(f, out);
+    ares_str_add_z(out, "</svg>\n");
+}
+
+/* ---------------------------------------------------------------- pages */
+enum {
+    COLUMNS = 2,
+    PANEL_WIDTH = 400,
+    PANEL_HEIGHT = 230,
+    PANEL_ACROSS = LEFT + PANEL_WIDTH + 8,
+    PANEL_DOWN = 28 + PANEL_HEIGHT + BOTTOM + 8,
+    PAGE_WIDTH = COLUMNS * PANEL_ACROSS + 24
+};
+
+static int sample_width(const figure_curve *c)
+{
+    return SAMPLE + 8 + (int)strlen(c->name) * CHARACTER + 14;
+}
+
+/* Writes the legend in rows from y on; returns where the panels may begin. */
+static int write_page_legend(const figure_page *p, int y, ares_str *out)
+{
+    char place[96];
+    int x = LEFT;
+    snprintf(place, sizeof place, "x=\"%d\" y=\"%d\" font-weight=\"bold\"", x, y + 5);
+    write_text(out, place, p->legend_title);
+    x += (int)strlen(p->legend_title) * CHARACTER + 16;
+    for (int i = 0; i < p->n_legend; i++) {
+        int wide = sample_width(&p->legend[i]);
+        if (x + wide > PAGE_WIDTH && x > LEFT) {
+            x = LEFT;
+            y += LEGEND_LINE;
+        }
+        write_sample(&p->legend[i], i, x, y, out);
+        x += wide;
+    }
+    return y + LEGEND_LINE;
+}
+
+static int legend_rows(const figure_page *p)
+{
+    ares_str unused = { 0 };
+    int end = write_page_legend(p, 0, &unused);
+    ares_str_fini(&unused);
+    return end;
+}
+
+static void write_panel(const figure *f, int column, int top, ares_str *out)
+{
+    char place[96];
+    int left = LEFT + column * PANEL_ACROSS;
+    plot p = plot_of(f, left, top + 28, PANEL_WIDTH, PANEL_HEIGHT);
+    snprintf(place, sizeof place, "x=\"%d\" y=\"%d\" font-weight=\"bold\"", left, top + 18);
+    write_text(out, place, f->title);
+    write_axes(f, &p, out);
+    write_curves(f, &p, out);
+    /* its own names stand beside the title, from the right */
+    for (int i = f->n_curves, x = left + PANEL_WIDTH; i-- > 0 && f->own_legend;) {
+        x -= sample_width(&f->curves[i]);
+        write_sample(&f->curves[i], i, x, top + 13, out);
+    }
+}
+
+void figure_write_page(const figure_page *p, ares_str *out)
+{
+    int top = TOP + 8 + legend_rows(p), rows = (p->n_panels + COLUMNS - 1) / COLUMNS;
+    open_svg(p->title, p->subtitle, ARES_MAX(PAGE_WIDTH, text_width(p->title, p->subtitle)),
+             top + rows * PANEL_DOWN, out);
+    write_page_legend(p, TOP + 8, out);
+    for (int i = 0; i < p->n_panels; i++)
+        write_panel(&p->panels[i], i % COLUMNS, top + i / COLUMNS * PANEL_DOWN, out);
     ares_str_add_z(out, "</svg>\n");
 }

@@ -128,18 +128,32 @@ TEST(a_figure_has_its_points_where_the_numbers_are)
 {
     const double x[] = { 0, 10 }, mid[] = { 0, 1 }, low[] = { 0, 0.5 }, high[] = { 0.5, 1 },
                  none[] = { 3 };
-    const figure_curve curves[] = { { "line", 2, x, mid, low, high },
-                                    { "dot", 1, x, none, none, none },
-                                    { "nothing", 0, NULL, NULL, NULL, NULL } };
+    const figure_curve curves[] = {
+        { .name = "line", .n = 2, .x = x, .mid = mid, .low = low, .high = high },
+        { .name = "dot", .n = 1, .x = x, .mid = none, .low = none, .high = none },
+        { .name = "nothing" }
+    };
     ares_str svg = { 0 };
-    figure_write_svg(&(figure){ "t", "s", "x", "y", curves, 1 }, &svg);
+    figure_write_svg(&(figure){ .title = "t",
+                                .subtitle = "s",
+                                .x_label = "x",
+                                .y_label = "y",
+                                .curves = curves,
+                                .n_curves = 1 },
+                     &svg);
     /* 0 at the bottom, 1 just below the top */
     CHECK_CONTAINS(svg.data, "d=\"M76.0 424.0L716.0 77.8\"");
     CHECK(!strstr(svg.data, ">-0<"));
     /* up along high, back along low */
     CHECK_CONTAINS(svg.data, "d=\"M76.0 250.9L716.0 77.8L716.0 250.9L76.0 424.0Z\"");
     ares_str_clear(&svg);
-    figure_write_svg(&(figure){ "t", "s", "x", "y", curves + 1, 2 }, &svg);
+    figure_write_svg(&(figure){ .title = "t",
+                                .subtitle = "s",
+                                .x_label = "x",
+                                .y_label = "y",
+                                .curves = curves + 1,
+                                .n_curves = 2 },
+                     &svg);
     CHECK_CONTAINS(svg.data, "<circle ");
     CHECK_CONTAINS(svg.data, ">nothing</text>");
     CHECK(!strstr(svg.data, "nan") && !strstr(svg.data, "inf"));

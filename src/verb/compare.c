@@ -9,7 +9,9 @@
 #include <string.h>
 
 #include "figure.h"
+#include "figure3.h"
 #include "runs.h"
+#include "sweep_study.h"
 #include "verb.h"
 
 typedef struct options {
@@ -327,12 +329,14 @@ int ares_verb_compare(int argc, char **argv)
     };
     const verb_command command = {
         .name = "compare",
-        .usage = "[options] [VARIANT=]RUN_DIR ...",
+        .usage =
+            "[options] [VARIANT=]RUN_DIR ...\n[--svg FILE] [--title TEXT] [--smooth N] SWEEP_DIR",
         .about = "Reads metrics.jsonl of every run directory. Runs with the same VARIANT are one "
                  "line of the table, mean and standard deviation over them, and one curve of the "
                  "figure; a RUN_DIR without a name is a variant of its own. The second table is "
                  "the difference of every variant to the first, run by run in the order they were "
-                 "named.",
+                 "named.\nOf the folder of a sweep (sweep.json) it prints best and last success "
+                 "per value, and draws figure3.svg there: every value's curves, over its seeds.",
         .example = "ares-train compare --svg accuracy.svg full=runs/a/1 full=runs/a/2 "
                    "plain=runs/b/1 plain=runs/b/2\n"
                    "ares-train compare --svg cost.svg --x rollout/generated_tokens --metric "
@@ -343,5 +347,8 @@ int ares_verb_compare(int argc, char **argv)
     };
     bool helped;
     ARES_TRY(verb_read(&command, &argc, argv, &helped));
+    if (!helped && argc == 2 && sweep_study_is(argv[1]))
+        return figure3_draw(&(figure3_options){
+            .dir = argv[1], .svg = o.svg, .title = o.title, .smooth = o.smooth });
     return helped ? ARES_OK : compare(&o, argc - 1, (const char *const *)argv + 1);
 }

@@ -1,0 +1,395 @@
+/*
+ * The figure of a sweep: a panel per metric with a curve per value, and best and last success
+ * against the swept value. A curve is the mean over the steps that all seeds of the value have;
+ * behind that, where some have ended, each remaining seed goes on as a thin line of its own,
+ * because a mean over survivors would rise where a run collapses.
+ */
+#include "figure3.h"
+
+#include <fnmatch.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "figure.h"
+#include "sweep_study.h"
+
+/* ---------------------------------------------------------------- metrics */
+enum { MOST_NAMES = 4, MOST_PANELS = 32 };
+
+/* The names of metrics that match a pattern, in the order they are first met; at most MOST_NAMES.
+ */
+static int names_like(sweep_study *s, const char *pattern, const char **names)
+{
+    int n = 0;
+    for (int i = 0; i < s->n; i++)
+        for (int k = 0; k < s->variants[i].n; k++) {
+            const runs_run *r = &s->variants[i].runs[k];
+            for (int64_t row = 0; row < r->n; row++)
+                for (int64_t m = 0; m < r->rows[row]->count; m++) {
+                    ares_view key = r->rows[row]->members[m].key;
+                    char name[200];
+                    snprintf(name, sizeof name, "%.*s", (int)key.len, key.data);
+                    if (fnmatch(pattern, name, FNM_PATHNAME) != 0) continue;
+                    bool known = false;
+                    for (int j = 0; j < n; j++) known = known || strcmp(names[j], name) == 0;
+                    if (!known && n < MOST_NAMES)
+                        names[n++] = ares_arena_copy(&s->arena, name, strlen(name));
+                }
+        }
+    return n;
+}
+
+/* What a panel shows: the first pattern that any run has. */
+typedef struct subject {
+    const char *patterns[4];
+    bool success;   /* the first of these has a panel of best and last */
+    bool as_logged; /* not smoothed: validations are few */
+    bool below_one; /* only where it is below 1 somewhere */
+} subject;
+static const subject subjects[] = {
+    { .patterns = { "val-env/*/success", "val/accuracy", "val/reward_score" },
+      .success = true,
+      .as_logged = true },
+    { .patterns = { "train/*/success", "reward/accuracy", "reward/overall" }, .success = true },
+    { .patterns = { "rollout/in_group_reward_std" } },
+    { .patterns = { "actor/entropy" } },
+    { .patterns = { "actor/kl_loss" } },
+    { .patterns = { "collapse_first_turn_sample/mi_estimate" }, .as_logged = true },
+    { .patterns = { "collapse_first_turn_sample/conditional_entropy_est" }, .as_logged = true },
+    { .patterns = { "train/response_length", "response_length/mean" } },
+    { .patterns = { "rollout/filter_kept_ratio" }, .below_one = true },
+};
+
+static int names_of(sweep_study *s, const subject *x, const char **names)
+{
+    int n = 0;
+    for (int i = 0; i < ARES_COUNT(x->patterns) && x->patterns[i] && !n; i++)
+        n = names_like(s, x->patterns[i], names);
+    return n;
+}
+
+/* ---------------------------------------------------------------- curves */
+static figure_curve new_curve(sweep_study *s, const sweep_variant *v, int64_t points)
+{
+    double *x[4];
+    for (int i = 0; i < 4; i++)
+        x[i] = ares_arena_alloc(&s->arena, (size_t)(points + 1) * sizeof(double));
+    return (figure_curve){ .name = v->name,
+                           .x = x[0],
+                           .mid = x[1],
+                           .low = x[2],
+                           .high = x[3],
+                           .colour = v->colour,
+                           .dash = v->dash };
+}
+
+static void add_point(figure_curve *c, double x, const double *y, int n)
+{
+    double sum = 0, low = INFINITY, high = -INFINITY;
+    for (int i = 0; i < n; i++) {
+        sum += y[i];
+        low = fmin(low, y[i]);
+        high = fmax(high, y[i]);
+    }
+    ((double *)c->x)[c->n] = x;
+    ((double *)c->mid)[c->n] = sum / n;
+    ((double *)c->low)[c->n] = low;
+    ((double *)c->high)[c->n++] = high;
+}
+
+/* A metric of the runs of a value that have it. */
+typedef struct seeds {
+    int n;
+    runs_series *of; /* [n] */
+    bool *stopped;   /* [n] early */
+} seeds;
+
+static seeds seeds_of(sweep_study *s, const sweep_variant *v, const char *metric, int64_t window)
+{
+    seeds x = { .of = ares_arena_alloc(&s->arena, (size_t)(v->n + 1) * sizeof *x.of),
+                .stopped = ares_arena_alloc(&s->arena, (size_t)(v->n + 1) * sizeof *x.stopped) };
+    for (int i = 0; i < v->n; i++) {
+        runs_series p = runs_series_of(&s->arena, &v->runs[i], metric);
+        if (!p.n) continue;
+        runs_smooth(&p, window);
+        x.stopped[x.n] = v->runs[i].stopped != NULL;
+        x.of[x.n++] = p;
+    }
+    return x;
+}
+
+/* The mean over the steps that all of them have. */
+static figure_curve mean_of(sweep_study *s, const sweep_variant *v, const seeds *x)
+{
+    figure_curve c = new_curve(s, v, x->of[0].n);
+    double *y = ares_arena_alloc(&s->arena, (size_t)x->n * sizeof *y);
+    for (int64_t k = 0; k < x->of[0].n; k++) {
+        int have = 0;
+        for (int i = 0; i < x->n; i++)
+            for (int64_t j = 0; j < x->of[i].n; j++)
+                if (x->of[i].step[j] == x->of[0].step[k]) y[have++] = x->of[i].value[j];
+        if (have == x->n) add_point(&c, x->of[0].step[k], y, have);
+    }
+    return c;
+}
+
+/* What one run has after the steps of the mean, which it begins at; empty where it has none. */
+static figure_curve rest_of(sweep_study *s, const sweep_variant *v, const runs_series *p,
+                            const figure_curve *mean)
+{
+    figure_curve c = new_curve(s, v, p->n + 1);
+    double end = mean->n ? mean->x[mean->n - 1] : -INFINITY;
+    c.thin = true;
+    for (int64_t k = 0; k < p->n; k++) {
+        if (p->step[k] <= end) continue;
+        if (!c.n && mean->n) add_point(&c, end, &mean->mid[mean->n - 1], 1);
+        add_point(&c, p->step[k], &p->value[k], 1);
+    }
+    return c;
+}
+
+/* A cross at the last point of each run that was stopped early. */
+static void add_crosses(sweep_study *s, const seeds *x, figure_curve *c)
+{
+    double *at = ares_arena_alloc(&s->arena, (size_t)x->n * 2 * sizeof *at);
+    for (int i = 0; i < x->n; i++) {
+        if (!x->stopped[i]) continue;
+        at[c->n_crosses] = x->of[i].step[x->of[i].n - 1];
+        at[x->n + c->n_crosses++] = x->of[i].value[x->of[i].n - 1];
+    }
+    c->cross_x = at;
+    c->cross_y = at + x->n;
+}
+
+/* Appends the curves of a value: the mean, then the thin ones. */
+static int add_curves(sweep_study *s, const sweep_variant *v, const char *metric, int64_t window,
+                      figure_curve *out)
+{
+    int n = 0;
+    seeds x = seeds_of(s, v, metric, window);
+    if (!x.n) return 0;
+    out[n++] = mean_of(s, v, &x);
+    add_crosses(s, &x, &out[0]);
+    for (int i = 0; i < x.n; i++) {
+        figure_curve rest = rest_of(s, v, &x.of[i], &out[0]);
+        if (rest.n) out[n++] = rest;
+    }
+    return n;
+}
+
+/* ---------------------------------------------------------------- panels */
+static bool ever_below_one(const figure *f)
+{
+    for (int i = 0; i < f->n_curves; i++)
+        for (int64_t k = 0; k < f->curves[i].n; k++)
+            if (f->curves[i].low[k] < 1) return true;
+    return false;
+}
+
+static const char *with_unit(sweep_study *s, const char *metric)
+{
+    const char *unit = runs_unit_of(metric);
+    return unit ? ares_arena_printf(&s->arena, "%s (%s)", metric, unit) : metric;
+}
+
+static figure over_steps(sweep_study *s, const char *metric, int64_t window)
+{
+    size_t most = (size_t)(sweep_study_runs(s) + s->n);
+    figure_curve *curves = ares_arena_calloc(&s->arena, most, sizeof *curves);
+    int n = 0;
+    for (int i = 0; i < s->n; i++) n += add_curves(s, &s->variants[i], metric, window, curves + n);
+    return (figure){
+        .title = with_unit(s, metric), .x_label = "training step", .curves = curves, .n_curves = n
+    };
+}
+
+typedef struct ends {
+    int n, stopped;
+    double *best, *last; /* [n] of each run that has the metric */
+} ends;
+
+static ends ends_of(sweep_study *s, const sweep_variant *v, const char *metric)
+{
+    ends e = { .best = ares_arena_alloc(&s->arena, (size_t)(v->n + 1) * sizeof(double)),
+               .last = ares_arena_alloc(&s->arena, (size_t)(v->n + 1) * sizeof(double)) };
+    for (int i = 0; i < v->n; i++) {
+        runs_series p = runs_series_of(&s->arena, &v->runs[i], metric);
+        if (!p.n) continue;
+        e.best[e.n] = -INFINITY;
+        for (int64_t k = 0; k < p.n; k++) e.best[e.n] = fmax(e.best[e.n], p.value[k]);
+        e.last[e.n++] = p.value[p.n - 1];
+        e.stopped += v->runs[i].stopped != NULL;
+    }
+    return e;
+}
+
+/* Best and last of a metric against the values, in the order of the sweep. */
+static figure over_values(sweep_study *s, const char *metric)
+{
+    static const sweep_variant looks[] = { { .name = "best", .colour = "#0072b2", .dash = "" },
+                                           { .name = "last", .colour = "#d55e00", .dash = "7 3" } };
+    figure_curve *c = ares_arena_calloc(&s->arena, 2, sizeof *c);
+    const char **names = ares_arena_alloc(&s->arena, (size_t)(s->n + 1) * sizeof *names);
+    double *cross = ares_arena_alloc(&s->arena, (size_t)(2 * s->n + 1) * sizeof *cross);
+    for (int i = 0; i < 2; i++) {
+        c[i] = new_curve(s, &looks[i], s->n);
+        c[i].dots = c[i].bars = true;
+    }
+    for (int i = 0; i < s->n; i++) {
+        ends e = ends_of(s, &s->variants[i], metric);
+        names[i] = s->variants[i].name;
+        if (!e.n) continue;
+        add_point(&c[0], i, e.best, e.n);
+        add_point(&c[1], i, e.last, e.n);
+        if (!e.stopped) continue;
+        cross[c[1].n_crosses] = i;
+        cross[s->n + c[1].n_crosses++] = c[1].mid[c[1].n - 1];
+    }
+    c[1].cross_x = cross;
+    c[1].cross_y = cross + s->n;
+    return (figure){ .title = "best and last",
+                     .x_label = s->parameter,
+                     .curves = c,
+                     .n_curves = 2,
+                     .x_names = names,
+                     .n_x_names = s->n,
+                     .own_legend = true };
+}
+
+/* All panels; best and last of success stand beside the first that shows it. */
+static int make_panels(sweep_study *s, int64_t window, figure *panels, const char **first)
+{
+    int n = 0;
+    *first = NULL;
+    for (int i = 0; i < ARES_COUNT(subjects); i++) {
+        const char *names[MOST_NAMES];
+        int found = names_of(s, &subjects[i], names);
+        for (int k = 0; k < found && n + 2 <= MOST_PANELS; k++) {
+            figure f = over_steps(s, names[k], subjects[i].as_logged ? 1 : window);
+            if (!f.n_curves || (subjects[i].below_one && !ever_below_one(&f))) continue;
+            panels[n++] = f;
+            if (*first || !subjects[i].success) continue;
+            *first = names[k];
+            panels[n++] = over_values(s, names[k]);
+        }
+    }
+    return n;
+}
+
+/* ---------------------------------------------------------------- the table */
+static void print_cell(const double *x, int n)
+{
+    double sum = 0, low = INFINITY, high = -INFINITY;
+    char text[64] = "-";
+    for (int i = 0; i < n; i++) {
+        sum += x[i];
+        low = fmin(low, x[i]);
+        high = fmax(high, x[i]);
+    }
+    if (n == 1) snprintf(text, sizeof text, "%.3f", sum);
+    if (n > 1) snprintf(text, sizeof text, "%.3f (%.3f to %.3f)", sum / n, low, high);
+    printf(" %-24s |", text);
+}
+
+static void print_table(sweep_study *s, const char *metric)
+{
+    int width = (int)strlen(s->parameter);
+    for (int i = 0; i < s->n; i++) width = ARES_MAX(width, (int)strlen(s->variants[i].name));
+    printf("\n%s: mean over seeds (lowest to highest)\n\n| %-*s | runs  | %-24s | %-24s | stopped "
+           "early |\n"
+           "|---|---|---|---|---|\n",
+           metric, width, s->parameter, "best", "last");
+    for (int i = 0; i < s->n; i++) {
+        const sweep_variant *v = &s->variants[i];
+        ends e = ends_of(s, v, metric);
+        char runs[16];
+        snprintf(runs, sizeof runs, "%d/%d", e.n, v->all);
+        printf("| %-*s | %-5s |", width, v->name, runs);
+        print_cell(e.best, e.n);
+        print_cell(e.last, e.n);
+        printf(" %-13d |\n", e.stopped);
+    }
+    putchar('\n');
+}
+
+/* ---------------------------------------------------------------- the page */
+static bool any_thin(const figure *panels, int n)
+{
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < panels[i].n_curves; k++)
+            if (panels[i].curves[k].thin) return true;
+    return false;
+}
+
+/* What the lines mean, as far as the page has them. */
+static const char *subtitle(sweep_study *s, int64_t window, bool thin)
+{
+    bool seeds = false, stopped = false;
+    char smooth[48] = "";
+    for (int i = 0; i < s->n; i++) {
+        seeds = seeds || s->variants[i].all > 1;
+        for (int k = 0; k < s->variants[i].n; k++)
+            stopped = stopped || s->variants[i].runs[k].stopped;
+    }
+    if (window > 1)
+        snprintf(smooth, sizeof smooth, "; training: mean over %lld steps", (long long)window);
+    return ares_arena_printf(&s->arena, "%s%s%s%s",
+                             seeds ? "mean of seeds, band: lowest to highest" : "one run per value",
+                             thin ? "; thin: one seed, others ended" : "",
+                             stopped ? "; ×: stopped early" : "", smooth);
+}
+
+static int write_page(sweep_study *s, const figure3_options *o, const figure *panels, int n)
+{
+    figure_curve *legend = ares_arena_calloc(&s->arena, (size_t)s->n + 1, sizeof *legend);
+    for (int i = 0; i < s->n; i++)
+        legend[i] = (figure_curve){ .name = s->variants[i].name,
+                                    .colour = s->variants[i].colour,
+                                    .dash = s->variants[i].dash };
+    const figure_page page = { .title = o->title ? o->title : s->name,
+                               .subtitle = subtitle(s, o->smooth, any_thin(panels, n)),
+                               .legend_title = s->parameter,
+                               .legend = legend,
+                               .n_legend = s->n,
+                               .panels = panels,
+                               .n_panels = n };
+    const char *path = o->svg ? o->svg : ares_arena_printf(&s->arena, "%s/figure3.svg", s->dir);
+    ares_str svg = { 0 };
+    figure_write_page(&page, &svg);
+    int rc = ares_file_write_atomic(path, svg.data, svg.len);
+    ares_str_fini(&svg);
+    if (rc == ARES_OK) printf("figure: %s\n", path);
+    return rc;
+}
+
+static int draw(sweep_study *s, const figure3_options *o)
+{
+    figure panels[MOST_PANELS];
+    const char *first;
+    ARES_TRY(sweep_study_read(s, o->dir));
+    int n = make_panels(s, o->smooth, panels, &first);
+    if (!n)
+        return ares_fail(ARES_EUSE, "compare: '%s': no run of the sweep has metrics to show yet",
+                         o->dir);
+    if (first) print_table(s, first);
+    return write_page(s, o, panels, n);
+}
+
+bool figure3_has_metrics(const char *dir)
+{
+    sweep_study s = { 0 };
+    bool has = sweep_study_read(&s, dir) != ARES_OK || sweep_study_runs(&s) > 0;
+    ares_arena_fini(&s.arena);
+    return has;
+}
+
+int figure3_draw(const figure3_options *o)
+{
+    sweep_study s = { 0 };
+    int rc = draw(&s, o);
+    ares_arena_fini(&s.arena);
+    if (fflush(stdout) && rc == ARES_OK)
+        rc = ares_fail(ARES_EIO, "compare: stdout cannot be written");
+    return rc;
+}

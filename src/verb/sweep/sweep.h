@@ -1,0 +1,188 @@
+/*
+ * ares-train sweep: runs of one configuration that differ in a few options (docs/sweeps.md).
+ *
+ *   names.c    a value's label, and templates such as "{name}/{run}.log"
+ *   read.c     the sweep's file and its command line
+ *   grid.c     runs: their names and words, in order
+ *   look.c     every run's configuration is checked, and its directory looked at
+ *   record.c   sweep.json, a line per result, and what a killed sweep left half-written
+ *   devices.c  cards, and which of them a run gets
+ *   worker.c   a child per run, with its words, cards and log; --dry-run
+ *   queue.c    some children at a time, until all are done or a signal comes
+ */
+#ifndef ARES_VERB_SWEEP_H
+#define ARES_VERB_SWEEP_H
+
+#include "ares/config.h"
+
+/* ---------------- names (names.c) */
+typedef struct sweep_variables {
+    ares_arena *arena;
+    ares_map *index; /* name -> place in values */
+    const char **values;
+    int n, cap;
+} sweep_variables;
+void sweep_variables_init(sweep_variables *v, ares_arena *arena);
+void sweep_variables_fini(sweep_variables *v);
+void sweep_set(sweep_variables *v, const char *name, const char *value); /* replaces */
+const char *sweep_get(const sweep_variables *v, const char *name);       /* NULL: none */
+
+/*
+ * A value as part of a file's name: lower case, dots replaced by `dot` ("" or "p"), and characters
+ * other than letters, digits, '_', '-' and '+' by '_'.
+ */
+void sweep_label(const char *value, const char *dot, ares_str *out);
+/* Whether two values are the same word in any case, or the same number: 0, 0.0 and 0e0. */
+bool sweep_same_value(const char *a, const char *b);
+/*
+ * Replaces {name}, {name|label} (dots left out), {name|label_p} (p for a dot) and {name|base} (what
+ * follows the last slash). Other braces stay as they are. The text lies in the variables' arena.
+ * `what` names the template in a failure.
+ */
+int sweep_expand(const sweep_variables *v, const char *what, const char *text, const char **out);
+
+/* ---------------- the sweep (read.c, grid.c) */
+#define SWEEP_OPTIONS(X)                                                                          \
+    X(text, name, "name", "sweep", "nonempty", "name of the sweep")                               \
+    X(texts, config, "config", "[]", "nonempty",                                                  \
+      "configuration files of every run, read from left to right")                                \
+    X(texts, set, "set", "[]", "nonempty", "overrides of every run, as on a command line")        \
+    X(tree, let, "let", "{}", "map", "variables for the templates and overrides")                 \
+    X(tree, over, "over", "[]", "list",                                                           \
+      "what is swept: a list of parameters; the runs are all combinations of their values")       \
+    X(i64s, seeds, "seeds", "[]", "[0,)",                                                         \
+      "each combination runs with each; none: the configuration's own")                           \
+    X(texts, seed_options, "seed_options", "[data.seed, worker.rollout.seed]", "nonempty",        \
+      "options that a seed is given to")                                                          \
+    X(choice, order, "order", "seeds", "seeds|values",                                            \
+      "seeds: every combination with the first seed, then with the second; values: all seeds of " \
+      "the first combination, then of the second")                                                \
+    X(text, run, "run", "null", "nonempty",                                                       \
+      "name of a run; null: parameters and values, and the seed")                                 \
+    X(text, dir, "dir", "'runs/{name}'", "nonempty", "folder of the sweep's files")               \
+    X(text, run_dir, "run_dir", "'{dir}/{run}'", "nonempty", "run directory of a run")            \
+    X(text, log, "log", "'{dir}/logs/{run}.log'", "nonempty",                                     \
+      "what a run prints; its result stands beside it, in a file that ends in .result")           \
+    X(text, summary, "summary", "'{dir}/results.log'", "nonempty", "the results of all runs")     \
+    X(text, result, "result", "null", "nonempty",                                                 \
+      "first fields of a result; null: parameters and values")                                    \
+    X(i64, jobs, "jobs", "1", "[1,)", "runs at the same time where they train on the CPU")        \
+    X(i64, ranks, "ranks", "1", "[1,)", "processes of a run, and cards where it trains on cards") \
+    X(texts, gpus, "gpus", "[]", "nonempty",                                                      \
+      "cards to use; none: all. cards / ranks runs go on at the same time")                       \
+    X(f64, cooldown, "cooldown", "0", "[0,)", "seconds between two runs of one worker")
+ARES_OPTION_STRUCT(sweep_options, SWEEP_OPTIONS);
+
+#define SWEEP_PARAMETER_OPTIONS(X)                                                           \
+    X(text, name, "name", "???", "nonempty", "name of the parameter, a variable")            \
+    X(text, option, "option", "null", "nonempty", "option that is given the value")          \
+    X(texts, values, "values", "[]", "nonempty", "the values, in order")                     \
+    X(tree, let, "let", "{}", "map", "variables that go with the parameter")                 \
+    X(tree, cases, "cases", "[]", "list",                                                    \
+      "maps of `when`, a value, and variables with another text for it; numbers compare as " \
+      "numbers")
+ARES_OPTION_STRUCT(sweep_parameter, SWEEP_PARAMETER_OPTIONS);
+
+typedef enum {
+    SWEEP_WAITING, /* not started, or to go on */
+    SWEEP_RUNNING,
+    SWEEP_DONE,
+    SWEEP_FAILED,
+    SWEEP_STOPPED /* by a signal; goes on with the next sweep */
+} sweep_state;
+
+typedef struct sweep_run {
+    const char *name, *run_dir, *log, *result;
+    const char *fields;        /* "entropy=0.1 | seed=1" */
+    const char *variant;       /* values of the parameters that vary: a curve of the figure */
+    const char *const *values; /* [n_parameters] */
+    int64_t seed;              /* -1: none */
+    const char **words;        /* of `ares-train train`, then NULL */
+    int n_words;
+    /* look.c */
+    bool on_cards, shares_cpus;
+    bool goes_on, begins_anew; /* it was begun; what is there is moved aside (--force) */
+    /* record.c, queue.c */
+    sweep_state state;
+    double wall_s;   /* all attempts */
+    const char *gpu; /* "1xH100" */
+    const char *why; /* it failed; NULL */
+} sweep_run;
+
+enum { SWEEP_PARAMETERS = 16, SWEEP_RUNS = 10000 };
+typedef struct sweep {
+    ares_arena arena;
+    ares_config *file;
+    sweep_options o;
+    sweep_parameter *parameters;
+    int n_parameters;
+    const char *name, *dir, *summary;
+    sweep_run *runs;
+    int n;
+    bool force;
+    int lock;
+} sweep;
+
+/* What the command line gives; NULL and 0: nothing. words: everything else. */
+typedef struct sweep_words {
+    const char *file, *name, *dir, *seeds, *order, *gpus, *cooldown;
+    int64_t jobs, ranks;
+    int n;
+    const char *const *words; /* [n] --over, --let, --config and overrides, in order */
+} sweep_words;
+/*
+ * Reads the sweep's file and the command line, which wins, and makes the runs. s is zeroed before;
+ * sweep_fini also after a failure.
+ */
+int sweep_read(sweep *s, const sweep_words *w);
+/*
+ * The value of `--name value` or `--name=value` at word *i, which moves on; NULL: another word.
+ */
+const char *sweep_value_of(const sweep_words *w, const char *name, int *i);
+/* "a=b": its two sides. option: where it stands, for a failure. */
+int sweep_read_pair(ares_arena *arena, const char *option, const char *pair, const char **name,
+                    const char **value);
+/* Refuses an override of what the sweep decides for each run. */
+int sweep_check_override(const char *word);
+/* Makes the runs, once everything is read. */
+int sweep_make_runs(sweep *s, const sweep_words *w);
+void sweep_fini(sweep *s);
+/* Appends the sweep's options with default and meaning, for --help. */
+void sweep_describe(ares_str *out);
+
+/* ---------------- directories (look.c) */
+/*
+ * Resolves and checks the configuration of every run. Finished runs get SWEEP_DONE. Fails where a
+ * directory holds a run of other options, or one that a living process is training.
+ */
+int sweep_look(sweep *s);
+/* Moves aside what --force begins anew. */
+int sweep_clear(sweep *s);
+
+/* ---------------- records (record.c) */
+const char *sweep_manifest(sweep *s); /* the path of sweep.json */
+int sweep_write_manifest(sweep *s);
+/* What an earlier sweep knew of its runs: time and card. A manifest that cannot be read says so. */
+int sweep_read_manifest(sweep *s);
+/* Writes the result of a run that has ended to its own file and to the summary, each whole. */
+int sweep_record(sweep *s, const sweep_run *r);
+/* Completes what a killed sweep left: torn lines are cut, missing results written. */
+int sweep_repair(sweep *s);
+
+int sweep_make_folder_of(const char *path); /* the folder that a file lies in, with parents */
+
+/* ---------------- cards and children (devices.c, worker.c, queue.c) */
+/* The cards to use: those named, else CUDA_VISIBLE_DEVICES, else what the driver lists, else 0-7.
+ */
+ares_texts sweep_cards(sweep *s);
+/* "2xH100": how many cards, and their short name. cards: "0,1"; NULL: the CPU. */
+const char *sweep_card_label(ares_arena *arena, const char *cards, int64_t ranks);
+void sweep_short_card_name(const char *name, ares_str *out); /* "NVIDIA H100 80GB HBM3": "H100" */
+/* Prints what would run, in order. */
+int sweep_print(sweep *s);
+/*
+ * Runs everything that is not done. signal: the one that ended it early, or 0. A run that fails
+ * does not end it.
+ */
+int sweep_work(sweep *s, int *signal);
+#endif

@@ -1,4 +1,4 @@
-/* A sweep's labels, templates, runs and their words. */
+/* A sweep's labels, templates, runs and their words, and the names of cards. */
 #include <stdio.h>
 
 #include "sweep/sweep.h"
@@ -44,6 +44,32 @@ TEST(a_template_knows_its_variables_and_leaves_other_braces_alone)
     CHECK_FAIL(sweep_expand(&v, "t", "{a.c}", &out), ARES_ECONFIG, "t: {a.c}: no such variable");
     CHECK_FAIL(sweep_expand(&v, "t", "{a.b|up}", &out), ARES_ECONFIG, "no such form");
     sweep_variables_fini(&v);
+    ares_arena_fini(&arena);
+}
+
+TEST(cards_have_short_names)
+{
+    static const char *const names[][2] = {
+        { "NVIDIA H100 80GB HBM3", "H100" },
+        { "Tesla V100-SXM2-16GB", "V100" },
+        { "NVIDIA GeForce RTX 4090", "4090" },
+        { "NVIDIA A100-SXM4-80GB", "A100" },
+        { "Tesla T4", "T4" },
+        { "NVIDIA RTX A6000", "A600" },
+        { "NVIDIA L4", "L4" },
+    };
+    for (int i = 0; i < ARES_COUNT(names); i++) {
+        ares_str out = { 0 };
+        sweep_short_card_name(names[i][0], &out);
+        CHECK_STR(out.data, names[i][1]);
+        ares_str_fini(&out);
+    }
+    ares_arena arena = { 0 };
+    CHECK_STR(sweep_card_label(&arena, NULL, 2), "2xCPU");
+    if (!ares_dir_exists("/proc/driver/nvidia/gpus")) {
+        CHECK_STR(sweep_card_label(&arena, "3", 1), "1xGPU3");
+        CHECK_STR(sweep_card_label(&arena, "0,1", 2), "2xmixed"); /* no two have one name */
+    }
     ares_arena_fini(&arena);
 }
 

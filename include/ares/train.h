@@ -427,6 +427,18 @@ int ares_train_log_probs(ares_model *m, ares_workspace *w, const ares_train_conf
 int ares_train_copy_tokenizer(const char *from, const char *to);
 
 /* ---------------- runs */
+typedef enum {
+    ARES_RUN_NONE,       /* no run yet */
+    ARES_RUN_UNFINISHED, /* this run; the same command goes on */
+    ARES_RUN_FINISHED,   /* this run; its DONE has the hash of these options */
+    ARES_RUN_CHANGED     /* a run with other options */
+} ares_run_state;
+/*
+ * What the run directory of a resolved configuration holds. changed: gets the names of options that
+ * differ (ARES_RUN_CHANGED). Takes no lock, writes nothing. (run/begun.c)
+ */
+int ares_run_look(const ares_config *cfg, const ares_train_config *c, ares_run_state *state,
+                  ares_str *changed);
 /* Trains from a checked configuration until done, stopped or failed. */
 int ares_train_run(ares_config *cfg, const ares_train_config *c, ares_world *world);
 /* Validation alone. output (may be NULL): a file to write every answer to, as JSON lines. */

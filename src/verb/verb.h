@@ -20,6 +20,7 @@
     X(render, false, "messages -> text, through the chat template")                  \
     X(grade, false, "run a verifier on {response, ground_truth, ..}")                \
     X(play, false, "act in an environment by hand, and read what a model reads")     \
+    X(sweep, false, "a run for every value of some options, and their figure")       \
     X(compare, false, "runs of a study side by side: a table, and a figure of a metric")
 
 #define VERB_DECLARE_(name, on_ranks, doc) int ares_verb_##name(int argc, char **argv);

@@ -115,3 +115,43 @@ void begun_hash(const ares_config *cfg, char hash[static BEGUN_HASH])
     snprintf(hash, BEGUN_HASH, "%016llx",
              (unsigned long long)hash_options(cfg, ares_config_get(cfg, ""), "", ARES_FNV1A));
 }
+
+/* ---------------------------------------------------------------- what a directory holds */
+/* Whether DONE has the hash of this configuration. A DONE that cannot be read has another. */
+static bool done_with(const char *done, const ares_config *cfg)
+{
+    char hash[BEGUN_HASH];
+    ares_arena arena = { 0 };
+    ares_str text = { 0 };
+    const ares_json *end;
+    begun_hash(cfg, hash);
+    bool same = false;
+    if (ares_file_read(done, &text) == ARES_OK &&
+        ares_json_parse(&arena, ares_view_trim(ares_str_view(&text)), done, &end) == ARES_OK) {
+        const ares_json *saved = ares_json_get(end, "config");
+        same = saved && saved->type == ARES_JSON_STRING && ares_view_is(saved->text, hash);
+    }
+    ares_str_fini(&text);
+    ares_arena_fini(&arena);
+    return same;
+}
+
+int ares_run_look(const ares_config *cfg, const ares_train_config *c, ares_run_state *state,
+                  ares_str *changed)
+{
+    ares_str dir = { 0 }, done = { 0 }, options = { 0 };
+    begun_path(c, &dir);
+    bool finished = ares_file_exists(ares_path_join(&done, dir.data, "DONE")),
+         begun = ares_file_exists(ares_path_join(&options, dir.data, "config.yaml"));
+    int rc = ARES_OK;
+    *state = ARES_RUN_NONE;
+    if (finished && done_with(done.data, cfg)) *state = ARES_RUN_FINISHED;
+    else if (begun) {
+        rc = begun_compare(dir.data, cfg, ares_train_config_declare, changed);
+        *state = finished || changed->len ? ARES_RUN_CHANGED : ARES_RUN_UNFINISHED;
+    } else if (finished) *state = ARES_RUN_CHANGED;
+    ares_str_fini(&dir);
+    ares_str_fini(&done);
+    ares_str_fini(&options);
+    return rc;
+}

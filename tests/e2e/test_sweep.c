@@ -1,0 +1,234 @@
+/*
+ * ares-train sweep: what it runs is what the commands alone would run; it skips what is finished,
+ * goes on with what was stopped, repairs what was half-written, and is not stopped by a run that
+ * fails.
+ */
+#include "e2e.h"
+
+#include <stdio.h>
+
+/* A sweep in the folder `name` of this test; more words follow. */
+static int sweep(ares_str *out, const char *name, const char *words)
+{
+    ares_str_clear(out);
+    return e2e_program(out, "sweep --config '%s' --dir '%s' trainer.max_steps=3 %s",
+                       e2e_train_words("unused"), test_file(name), words);
+}
+
+static bool read(const char *file, ares_str *out)
+{
+    return CHECK_OK(ares_file_read(test_file(file), out));
+}
+
+static int lines(const ares_str *text)
+{
+    int n = 0;
+    for (size_t i = 0; i < text->len; i++) n += text->data[i] == '\n';
+    return n;
+}
+
+TEST(a_sweep_runs_what_its_commands_alone_would_and_skips_what_is_finished)
+{
+    static const char *const words = "--over worker.actor.optim.lr=0,1e-2 --seeds 5,6 --jobs 2";
+    ares_str out = { 0 }, before = { 0 }, after = { 0 };
+    int rc = sweep(&out, "s", words);
+    CHECK_MSG(rc == 0, "%s", out.data);
+    CHECK_CONTAINS(out.data, "[1/4] starts: lr_0-seed_5\n[2/4] starts: lr_1e-2-seed_5\n");
+    CHECK_CONTAINS(out.data, "4 runs: 4 finished, 0 failed, 0 to go");
+    CHECK_CONTAINS(out.data, "figure3.svg");
+    REQUIRE(read("s/results.log", &before));
+    CHECK_EQ(lines(&before), 4);
+    CHECK_CONTAINS(before.data, "worker.actor.optim.lr=1e-2 | seed=6 | train_time=");
+    CHECK_CONTAINS(before.data, "| eval_time=N/As | total_time=");
+    CHECK_CONTAINS(before.data, "| gpu=1xCPU | status=success\n");
+    /* the second seed is another run, and a command of its own gives the same one */
+    CHECK(e2e_metric("s/lr_1e-2-seed_5", 3, "reward/overall") !=
+          e2e_metric("s/lr_1e-2-seed_6", 3, "reward/overall"));
+    CHECK_EQ(e2e_program(NULL,
+                         "--config '%s' trainer.max_steps=3 worker.actor.optim.lr=1e-2 data.seed=6 "
+                         "worker.rollout.seed=6",
+                         e2e_train_words("alone")),
+             0);
+    CHECK(e2e_same_runs("alone", "s/lr_1e-2-seed_6", 3));
+    /* again: nothing runs, nothing changes; options of speed do not count */
+    CHECK_EQ(sweep(&out, "s", "--over worker.actor.optim.lr=0,1e-2 --seeds 5,6 trainer.threads=1"),
+             0);
+    CHECK_CONTAINS(out.data, "[4/4] is finished: lr_1e-2-seed_6");
+    CHECK(!strstr(out.data, "starts:") && !strstr(out.data, "repaired"));
+    REQUIRE(read("s/results.log", &after));
+    CHECK_STR(after.data, before.data);
+    ares_str_fini(&out);
+    ares_str_fini(&before);
+    ares_str_fini(&after);
+}
+
+TEST(a_dry_run_prints_commands_and_makes_nothing)
+{
+    ares_str out = { 0 };
+    CHECK_EQ(sweep(&out, "s", "--over worker.actor.optim.lr=0,1 --over data.seed=1,2 --dry-run"),
+             0);
+    CHECK_CONTAINS(out.data, "[2/4] lr_0-seed_2\n");
+    CHECK_CONTAINS(out.data, " train --config ");
+    CHECK_CONTAINS(out.data, "worker.actor.optim.lr=0 data.seed=2 "
+                             "trainer.experiment_name=lr_0-seed_2 trainer.run_dir=");
+    CHECK(!ares_dir_exists(test_file("s")));
+    /* runs side by side share the CPUs, unless threads are named */
+    CHECK_EQ(sweep(&out, "s", "--seeds 1,2 --jobs 2 --dry-run"), 0);
+    CHECK_CONTAINS(out.data, " trainer.threads=");
+    CHECK_EQ(sweep(&out, "s", "--seeds 1,2 --jobs 2 --dry-run trainer.threads=3"), 0);
+    CHECK(strstr(out.data, " trainer.threads=3 ") && !strstr(out.data, "trainer.threads=1"));
+    /* cards: groups that follow one another */
+    CHECK_EQ(sweep(&out, "s", "--seeds 1 --gpus 4,5,6,7 --ranks 2 --dry-run"), 0);
+    CHECK_CONTAINS(out.data, "worker 1: CUDA_VISIBLE_DEVICES=4,5\n");
+    CHECK_CONTAINS(out.data, "worker 2: CUDA_VISIBLE_DEVICES=6,7\n");
+    CHECK_CONTAINS(out.data, " train --ranks 2 ");
+    CHECK_EQ(sweep(&out, "s", "--seeds 1 --gpus 4,5,6 --ranks 2 --dry-run"), 2);
+    CHECK_CONTAINS(out.data, "does not divide the 3 cards");
+    ares_str_fini(&out);
+}
+
+TEST(a_run_sees_the_cards_of_its_worker)
+{
+    ares_str out = { 0 }, text = { 0 };
+    ares_str_addf(&text,
+                  "worker: {reward: {rewards: [{command: [sh, -c, 'echo $CUDA_VISIBLE_DEVICES >> "
+                  "%s; while read l; do echo 1; done']}]}}\n",
+                  test_file("cards"));
+    const char *reward = e2e_write("reward.yaml", text.data);
+    ares_str_clear(&text);
+    ares_str_addf(&text, "--config '%s' --seeds 1,2 --gpus 7,5 trainer.max_steps=1", reward);
+    CHECK_EQ(sweep(&out, "s", text.data), 0);
+    CHECK(strstr(out.data, "| gpu=1x") && !strstr(out.data, "gpu=1xCPU"));
+    CHECK_EQ(
+        test_shell(NULL, "test \"$(sort -u '%s' | tr '\\n' ' ')\" = '5 7 '", test_file("cards")),
+        0);
+    ares_str_fini(&out);
+    ares_str_fini(&text);
+}
+
+TEST(a_stopped_sweep_lets_its_runs_save_and_the_same_command_goes_on)
+{
+    static const char *const grid =
+        "--over worker.actor.optim.lr=1e-4,1e-3,1e-2 --jobs 2 trainer.max_steps=60";
+    ares_str out = { 0 };
+    CHECK_OK(ares_dir_make(test_file("s")));
+    int rc = e2e_stop("s/lr_1e-3", "INT", 3, "sweep --config '%s' --dir '%s' %s",
+                      e2e_train_words("unused"), test_file("s"), grid);
+    CHECK_EQ(rc, 130);
+    REQUIRE(read("s/lr_1e-3.out", &out));
+    CHECK_CONTAINS(out.data, "stopped by signal 2; the same command goes on");
+    CHECK_CONTAINS(out.data, "stopped: lr_1e-3\n");
+    CHECK(!strstr(out.data, "starts: lr_1e-2"));
+    CHECK(!ares_file_exists(test_file("s/lr_1e-3/DONE")));
+    CHECK(ares_file_exists(test_file("s/lr_1e-3/checkpoints/latest")) ||
+          test_shell(NULL, "ls '%s'/checkpoints/rolling_*", test_file("s/lr_1e-3")) == 0);
+    rc = sweep(&out, "s", grid);
+    CHECK_MSG(rc == 0, "%s", out.data);
+    CHECK_CONTAINS(out.data, "goes on: lr_1e-3\n");
+    CHECK_CONTAINS(out.data, "starts: lr_1e-2\n");
+    CHECK_CONTAINS(out.data, "3 finished, 0 failed, 0 to go");
+    CHECK_EQ(e2e_program(NULL, "--config '%s' trainer.max_steps=60 worker.actor.optim.lr=1e-3",
+                         e2e_train_words("alone")),
+             0);
+    CHECK(e2e_same_runs("alone", "s/lr_1e-3", 60));
+    REQUIRE(read("s/results.log", &out));
+    CHECK_EQ(lines(&out), 3);
+    ares_str_fini(&out);
+}
+
+TEST(a_run_that_fails_does_not_stop_the_others_and_is_tried_again)
+{
+    ares_str out = { 0 };
+    char words[700];
+    const char *rows = test_source("examples/data/sums/train.jsonl"),
+               *later = test_file("later.jsonl");
+    snprintf(words, sizeof words, "--over 'data.train_files=%s,%s'", later, rows);
+    CHECK_EQ(sweep(&out, "s", words), 1);
+    CHECK_CONTAINS(out.data, "sweep: 1 of 2 runs failed; the same command tries them again:");
+    CHECK_CONTAINS(out.data, "later.jsonl");
+    CHECK_CONTAINS(out.data, "2 runs: 1 finished, 1 failed, 0 to go");
+    REQUIRE(read("s/results.log", &out));
+    CHECK_CONTAINS(out.data, "train_time=N/As");
+    CHECK_CONTAINS(out.data, "status=fail\n  error: ");
+    CHECK_CONTAINS(out.data, "status=success\n");
+    CHECK_EQ(test_shell(NULL, "cp '%s' '%s'", rows, later), 0);
+    CHECK_EQ(sweep(&out, "s", words), 0);
+    CHECK_CONTAINS(out.data, "2 runs: 2 finished, 0 failed, 0 to go");
+    ares_str_fini(&out);
+}
+
+TEST(half_written_results_are_repaired)
+{
+    static const char *const words = "--over worker.actor.optim.lr=0,1e-3";
+    ares_str out = { 0 }, whole = { 0 }, one = { 0 };
+    REQUIRE(sweep(&out, "s", words) == 0);
+    REQUIRE(read("s/results.log", &whole) && read("s/logs/lr_0.result", &one));
+    CHECK_EQ(test_shell(NULL,
+                        "cd '%s' && printf '%%s' \"$(cut -c1-30 logs/lr_0.result)\" > t && mv t "
+                        "logs/lr_0.result && rm logs/lr_1e-3.result && head -c -25 results.log > t "
+                        "&& mv t results.log",
+                        test_file("s")),
+             0);
+    CHECK_EQ(sweep(&out, "s", words), 0);
+    CHECK_CONTAINS(out.data, "repaired:");
+    REQUIRE(read("s/results.log", &out));
+    CHECK_STR(out.data, whole.data);
+    REQUIRE(read("s/logs/lr_0.result", &out));
+    CHECK_STR(out.data, one.data);
+    CHECK(ares_file_exists(test_file("s/logs/lr_1e-3.result")));
+    /* a list of runs that cannot be read is said, and made again */
+    CHECK_EQ(test_shell(NULL, "head -c 100 '%s/sweep.json' > '%s/t' && mv '%s/t' '%s/sweep.json'",
+                        test_file("s"), test_file("s"), test_file("s"), test_file("s")),
+             0);
+    CHECK_EQ(sweep(&out, "s", words), 0);
+    CHECK_CONTAINS(out.data, "sweep.json cannot be read");
+    CHECK_EQ(sweep(&out, "s", words), 0);
+    CHECK(!strstr(out.data, "cannot be read"));
+    ares_str_fini(&out);
+    ares_str_fini(&whole);
+    ares_str_fini(&one);
+}
+
+TEST(a_changed_configuration_is_refused_before_anything_runs_unless_forced)
+{
+    static const char *const words = "--over worker.actor.optim.lr=0,1e-3";
+    ares_str out = { 0 };
+    char other[200];
+    REQUIRE(sweep(&out, "s", words) == 0);
+    snprintf(other, sizeof other, "%s worker.rollout.n=2", words);
+    CHECK_EQ(sweep(&out, "s", other), 1);
+    CHECK_CONTAINS(out.data, "sweep: these hold runs with other options:");
+    CHECK_CONTAINS(out.data, "s/lr_0 (worker.rollout.n)");
+    CHECK_CONTAINS(out.data, "or pass --force");
+    CHECK(!strstr(out.data, "starts:"));
+    snprintf(other, sizeof other, "%s worker.rollout.n=2 --force", words);
+    CHECK_EQ(sweep(&out, "s", other), 0);
+    CHECK_CONTAINS(out.data, "starts: lr_0\n");
+    CHECK(ares_file_exists(test_file("s/lr_0.before_1/DONE")));
+    /* a wrong configuration stops the sweep before its first run, too */
+    CHECK_EQ(sweep(&out, "t", "--over worker.rollout.n=4,-1"), 2);
+    CHECK_CONTAINS(out.data, "run n_-1: config: command line: worker.rollout.n");
+    CHECK(!strstr(out.data, "starts:") && !ares_dir_exists(test_file("t")));
+    CHECK_EQ(sweep(&out, "t", "--over worker.rollout.n=4 --jbos 2"), 2);
+    CHECK_CONTAINS(out.data, "did you mean '--jobs'");
+    ares_str_fini(&out);
+}
+
+/* A killed sweep leaves its children; the next one does not train beside them. */
+TEST(a_run_that_a_living_process_trains_is_left_alone)
+{
+    ares_str out = { 0 };
+    CHECK_OK(ares_dir_make(test_file("s")));
+    CHECK_EQ(e2e_stop("s/lr_1e-3", "KILL", 2,
+                      "sweep --config '%s' --dir '%s' --over worker.actor.optim.lr=1e-3 "
+                      "trainer.max_steps=100000",
+                      e2e_train_words("unused"), test_file("s")),
+             137);
+    CHECK_EQ(sweep(&out, "s", "--over worker.actor.optim.lr=1e-3 trainer.max_steps=100000"), 1);
+    CHECK_CONTAINS(out.data, "lr_1e-3 is in use by process ");
+    CHECK(!strstr(out.data, "starts:"));
+    CHECK_EQ(test_shell(NULL, "kill -KILL $(sed 's/process \\([0-9]*\\) .*/\\1/' '%s/lock')",
+                        test_file("s/lr_1e-3")),
+             0);
+    ares_str_fini(&out);
+}

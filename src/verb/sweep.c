@@ -160,7 +160,8 @@ int ares_verb_sweep(int argc, char **argv)
                  "stopped goes on, one that fails does not stop the others. Ctrl-C lets the runs "
                  "save; the same command goes on.",
         .example = "ares-train sweep --config examples/quickstart/config.yaml --name lr --over "
-                   "worker.actor.optim.lr=1e-6,1e-5 --seeds 1,2 --jobs 2",
+                   "worker.actor.optim.lr=1e-6,1e-5 --seeds 1,2 --jobs 2\n"
+                   "ares-train sweep --sweep configs/sweeps/sokoban_entropy.yaml --dry-run",
         .options = list,
         .n_options = ARES_COUNT(list),
         .words = VERB_OVERRIDES,

@@ -232,3 +232,61 @@ TEST(a_run_that_a_living_process_trains_is_left_alone)
              0);
     ares_str_fini(&out);
 }
+
+/* ---------------------------------------------------------------- the published scripts */
+/*
+ * What a script would run. Its preset and the options of environments may be missing in this
+ * build; the names are printed all the same.
+ */
+static void script(ares_str *out, const char *words)
+{
+    ares_str_clear(out);
+    int rc = test_shell(out, "cd '%s' && ARES_TRAIN='%s' scripts/runs/%s --dry-run 2>&1",
+                        test_source("."), test_program(), words);
+    bool whole = ares_file_exists(test_source("configs/presets/_2_sokoban.yaml"));
+    CHECK_MSG(rc == 0 || (rc == 2 && !whole), "%s: exit status %d: %s", words, rc, out->data);
+}
+
+TEST(the_scripts_of_the_study_have_its_flags_names_and_paths)
+{
+    ares_str out = { 0 };
+    script(&out, "run_entropy_sweep.sh --gpus 0,1 --steps=7 --save-freq 5");
+    CHECK_CONTAINS(out.data, "entropy_sweep_Qwen2.5-3B: 6 runs, 2 at a time");
+    CHECK_CONTAINS(out.data, "[2/6] sokoban_entropy_sweep_nofilter_0001-Qwen2.5-3B\n  log: "
+                             "logs/entropy_sweep_Qwen2.5-3B/nofilter/0001/"
+                             "sokoban_entropy_sweep_nofilter_0001-Qwen2.5-3B.log\n  run directory: "
+                             "model_saving/entropy_sweep_Qwen2.5-3B/0001/"
+                             "sokoban_entropy_sweep_nofilter_0001-Qwen2.5-3B\n");
+    CHECK_CONTAINS(out.data, " trainer.max_steps=7 trainer.save_freq=5 ");
+    CHECK_CONTAINS(out.data, " worker.actor.entropy_coeff=0.001 ");
+    CHECK_CONTAINS(out.data, "results: logs/entropy_sweep_Qwen2.5-3B.log\n");
+    script(&out, "run_entropy_sweep.sh --entropy-values 0.5 --rollout_filter_include_zero no "
+                 "--gpus 0");
+    CHECK_CONTAINS(out.data, "1 runs");
+    CHECK_CONTAINS(out.data, "sokoban_entropy_sweep_filter_zero_05-Qwen2.5-3B");
+    CHECK_CONTAINS(out.data, "rollout_filter_include_zero=False");
+    script(&out, "run_kl_sweep.sh --kl-values 0.0,0.03 --gpus 0 --seeds 1,2 --model models/Mine");
+    CHECK_CONTAINS(out.data, "[4/4] sokoban_kl_sweep_nofilter_003-Mine-seed_2\n");
+    CHECK_CONTAINS(out.data, "algorithm.use_kl_loss=False");
+    CHECK_CONTAINS(out.data, "algorithm.use_kl_loss=True");
+    script(&out, "run_top_p_sweep.sh --gpus 0,1,2,3 --gpus-per-exp 2");
+    CHECK_CONTAINS(out.data, "8 runs, 2 at a time");
+    CHECK_CONTAINS(out.data, "[8/8] sokoban_top_p_nofilter-Qwen2.5-3B\n");
+    CHECK_CONTAINS(out.data, "rollout_filter_value=0.98 ");
+    script(&out, "run_frozen_lake_rand_top_p_sweep.sh --rand low --top-p 0.9,1.0 --gpus 0");
+    CHECK_CONTAINS(out.data, "[1/2] frozenlake_top_p_0p9-sr0p98-Qwen2.5-3B-Instruct\n  log: "
+                             "logs/frozenlake_low_rand_top_p_sweep_Qwen2.5-3B-Instruct/0p9/");
+    CHECK_CONTAINS(out.data, "trainer.project_name=ragen_frozenlake_low_rand_top_p_sweep");
+    ares_str_clear(&out);
+    CHECK_EQ(test_shell(&out,
+                        "cd '%s' && scripts/runs/run_frozen_lake_rand_top_p_sweep.sh --top-p 1",
+                        test_source(".")),
+             2);
+    CHECK_CONTAINS(out.data, "--rand is required (high or low)");
+    ares_str_clear(&out);
+    CHECK_EQ(
+        test_shell(&out, "cd '%s' && scripts/runs/run_kl_sweep.sh --kl-value 1", test_source(".")),
+        2);
+    CHECK_CONTAINS(out.data, "'--kl-value': no such option");
+    ares_str_fini(&out);
+}

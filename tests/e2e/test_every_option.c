@@ -301,8 +301,19 @@ static bool begins(const char *option, const char *prefixes)
     return false;
 }
 
-/* Checks the entries whose options begin with one of the prefixes; a blank follows each prefix. */
-static void check_options(const char *prefixes)
+/* The options of a test below, by what they begin with; a blank follows each prefix. */
+enum { DATA, ALGORITHM, ROLLOUT, ACTOR, OTHER_MODELS, REWARD, RUN, PARTS };
+static const char *const parts[PARTS] = {
+    [DATA] = "data. ",
+    [ALGORITHM] = "algorithm. ",
+    [ROLLOUT] = "worker.rollout. ",
+    [ACTOR] = "worker.actor. ",
+    [OTHER_MODELS] = "worker.ref. worker.critic. ",
+    [REWARD] = "worker.reward. ",
+    [RUN] = "worker.hybrid_engine trainer. ",
+};
+
+static void check_options(int part)
 {
     seen_run bases[ARES_COUNT(situations)] = { 0 };
     write_files();
@@ -310,7 +321,7 @@ static void check_options(const char *prefixes)
         const option_case *o = &options[i];
         seen_run run;
         int s = 0;
-        if (!o->value || !begins(o->option, prefixes)) continue;
+        if (!o->value || !begins(o->option, parts[part])) continue;
         while (s < ARES_COUNT(situations) && strcmp(situations[s].name, o->in) != 0) s++;
         if (!CHECK_MSG(s < ARES_COUNT(situations), "%s: no situation '%s'", o->option, o->in))
             continue;
@@ -326,31 +337,31 @@ static void check_options(const char *prefixes)
 
 TEST(options_of_data_do_what_base_yaml_says)
 {
-    check_options("data. ");
+    check_options(DATA);
 }
 TEST(options_of_algorithms_do_what_base_yaml_says)
 {
-    check_options("algorithm. ");
+    check_options(ALGORITHM);
 }
 TEST(options_of_the_rollout_do_what_base_yaml_says)
 {
-    check_options("worker.rollout. ");
+    check_options(ROLLOUT);
 }
 TEST(options_of_the_actor_do_what_base_yaml_says)
 {
-    check_options("worker.actor. ");
+    check_options(ACTOR);
 }
 TEST(options_of_reference_and_critic_do_what_base_yaml_says)
 {
-    check_options("worker.ref. worker.critic. ");
+    check_options(OTHER_MODELS);
 }
 TEST(options_of_rewards_do_what_base_yaml_says)
 {
-    check_options("worker.reward. ");
+    check_options(REWARD);
 }
 TEST(options_of_the_run_do_what_base_yaml_says)
 {
-    check_options("worker.hybrid_engine trainer. ");
+    check_options(RUN);
 }
 
 /* ---------------------------------------------------------------- the table itself */
@@ -385,6 +396,10 @@ static int walk_base(const char *yaml, void (*see)(const char *path))
 
 static void check_entry(const char *path)
 {
+    int tests = 0;
+    for (int i = 0; i < PARTS; i++) tests += begins(path, parts[i]);
+    CHECK_MSG(tests == 1, "%s: belongs to %d of the parts that are tested, not to one", path,
+              tests);
     CHECK_MSG(count_of(path) == 1,
               "%s: %d entries in tests/e2e/options.h; one must show what it does", path,
               count_of(path));

@@ -275,6 +275,11 @@ int64_t ares_batch_last_token(const ares_batch *b, int64_t row);
  * in ascending order. Before an update has put row_kl.
  */
 void ares_batch_take(ares_batch *b, const int64_t *order, int64_t n);
+/*
+ * Makes an empty batch of rows order[0 .. n) of another one, in the same way, with what is its own
+ * beside rows and columns, row_kl and updates apart. Prompts and texts stay where they are.
+ */
+void ares_batch_copy(const ares_batch *from, const int64_t *order, int64_t n, ares_batch *out);
 /* Keeps the groups whose flag is set, in order, with their rows and every column. */
 void ares_batch_select_groups(ares_batch *b, const bool *keep);
 

@@ -42,13 +42,24 @@ bool ares_batch_row_counts(const ares_batch *b, int64_t row)
     return !b->response_mask || n == 0 || memchr(b->response_mask + at, 1, (size_t)n);
 }
 
+/* Room for one more. */
+static void grow_groups(ares_batch *b)
+{
+    if (b->groups + 2 <= b->group_cap) return;
+    b->group_cap = b->group_cap * 2 + 16;
+    b->group_start = ares_realloc(b->group_start, (size_t)b->group_cap * sizeof *b->group_start);
+}
+static void grow_rows(ares_batch *b)
+{
+    if (b->rows + 2 <= b->row_cap) return;
+    b->row_cap = b->row_cap * 2 + 64;
+    b->row_start = ares_realloc(b->row_start, (size_t)b->row_cap * sizeof *b->row_start);
+    b->samples = ares_realloc(b->samples, (size_t)b->row_cap * sizeof *b->samples);
+}
+
 void ares_batch_begin_group(ares_batch *b)
 {
-    if (b->groups + 2 > b->group_cap) {
-        b->group_cap = b->group_cap * 2 + 16;
-        b->group_start =
-            ares_realloc(b->group_start, (size_t)b->group_cap * sizeof *b->group_start);
-    }
+    grow_groups(b);
     /* the last group still has no row */
     if (b->groups && b->group_start[b->groups - 1] == b->rows) return;
     b->group_start[b->groups++] = b->rows;
@@ -58,11 +69,7 @@ void ares_batch_begin_group(ares_batch *b)
 int64_t ares_batch_add_row(ares_batch *b, const ares_sample *s, int64_t n_tokens)
 {
     ARES_ASSERT(b->groups > 0 && !b->responses && n_tokens >= 0);
-    if (b->rows + 2 > b->row_cap) {
-        b->row_cap = b->row_cap * 2 + 64;
-        b->row_start = ares_realloc(b->row_start, (size_t)b->row_cap * sizeof *b->row_start);
-        b->samples = ares_realloc(b->samples, (size_t)b->row_cap * sizeof *b->samples);
-    }
+    grow_rows(b);
     int64_t first = b->tokens;
     b->samples[b->rows] = *s;
     b->row_start[b->rows++] = first;
@@ -121,30 +128,57 @@ static void *taken(ares_batch *b, const void *x, size_t size, const int64_t *fir
     return out;
 }
 
-void ares_batch_take(ares_batch *b, const int64_t *order, int64_t n)
+/* Rows order[0 .. n) of another batch become the rows of b, which is empty. */
+static void take_from(ares_batch *b, const ares_batch *from, const int64_t *order, int64_t n)
 {
-    ares_batch old = *b;
-    size_t rows = (size_t)b->rows;
-    ARES_ASSERT(!b->n_row_kl);
-    int64_t *first = ares_arena_alloc(&b->arena, (rows + 1) * sizeof *first);
-    int64_t *group = ares_arena_alloc(&b->arena, (rows + 1) * sizeof *group);
-    ares_sample *samples = ares_arena_alloc(&b->arena, (rows + 1) * sizeof *samples);
-    if (rows) memcpy(first, b->row_start, (rows + 1) * sizeof *first);
-    if (rows) memcpy(samples, b->samples, rows * sizeof *samples);
-    for (int64_t g = 0; g < b->groups; g++)
-        for (int64_t r = b->group_start[g]; r < b->group_start[g + 1]; r++) group[r] = g;
-    drop_columns(b);
-    b->rows = b->groups = b->tokens = 0;
+    int64_t *group = ares_arena_alloc(&b->arena, ((size_t)from->rows + 1) * sizeof *group);
+    for (int64_t g = 0; g < from->groups; g++)
+        for (int64_t r = from->group_start[g]; r < from->group_start[g + 1]; r++) group[r] = g;
     for (int64_t i = 0; i < n; i++) {
         int64_t r = order[i];
-        ARES_ASSERT(r >= 0 && r < old.rows);
+        ARES_ASSERT(r >= 0 && r < from->rows);
         if (i == 0 || group[r] != group[order[i - 1]]) ares_batch_begin_group(b);
-        ares_batch_add_row(b, &samples[r], first[r + 1] - first[r]);
+        ares_batch_add_row(b, &from->samples[r], from->row_start[r + 1] - from->row_start[r]);
     }
 #define TAKE(type, name, owner, doc) \
-    if (old.name) b->name = taken(b, old.name, sizeof *old.name, first, order);
+    if (from->name) b->name = taken(b, from->name, sizeof *from->name, from->row_start, order);
     ARES_BATCH_LIST(TAKE)
 #undef TAKE
+}
+
+static void *arena_copy(ares_arena *arena, const void *x, int64_t n, size_t size)
+{
+    void *out = ares_arena_alloc(arena, ((size_t)n + 1) * size);
+    if (n) memcpy(out, x, (size_t)n * size);
+    return out;
+}
+
+void ares_batch_take(ares_batch *b, const int64_t *order, int64_t n)
+{
+    ares_batch old = *b; /* with its own arrays of rows and groups, which b grows anew */
+    ARES_ASSERT(!b->n_row_kl);
+    if (!b->rows) {
+        b->groups = 0; /* one that was begun and got no row is not kept either */
+        return;
+    }
+    old.row_start = arena_copy(&b->arena, b->row_start, b->rows + 1, sizeof *b->row_start);
+    old.group_start = arena_copy(&b->arena, b->group_start, b->groups + 1, sizeof *b->group_start);
+    old.samples = arena_copy(&b->arena, b->samples, b->rows, sizeof *b->samples);
+    drop_columns(b);
+    b->rows = b->groups = b->tokens = 0;
+    take_from(b, &old, order, n);
+}
+
+void ares_batch_copy(const ares_batch *from, const int64_t *order, int64_t n, ares_batch *out)
+{
+    ARES_ASSERT(!out->rows);
+    out->advantage_scale = from->advantage_scale;
+    out->empty = from->empty;
+    out->kl_coef = from->kl_coef;
+    grow_groups(out);
+    grow_rows(out);
+    out->group_start[0] = out->row_start[0] = 0; /* where no row is taken */
+    take_from(out, from, order, n);
 }
 
 void ares_batch_select_groups(ares_batch *b, const bool *keep)

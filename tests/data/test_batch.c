@@ -182,14 +182,22 @@ TEST(taking_rows_repeats_leaves_out_and_reorders_them_with_every_column)
         { 1, 1, { 4 }, { 0, 1 } },
         { 0, 0, { 0 }, { 0 } },
     };
-    for (int i = 0; i < ARES_COUNT(cases); i++) {
+    for (int k = 0; k < 2 * ARES_COUNT(cases); k++) { /* taken, and copied to another batch */
         ares_batch b, old;
+        int i = k / 2;
         const int64_t *order = cases[i].order;
         make_batch(&old, 3, sizes, prompts, lens);
-        make_batch(&b, 3, sizes, prompts, lens);
         put_all(&old);
-        put_all(&b);
-        ares_batch_take(&b, order, cases[i].n);
+        if (k % 2) {
+            ares_batch_init(&b);
+            old.kl_coef = 0.25;
+            ares_batch_copy(&old, order, cases[i].n, &b);
+            CHECK_NEAR(b.kl_coef, 0.25, 0);
+        } else {
+            make_batch(&b, 3, sizes, prompts, lens);
+            put_all(&b);
+            ares_batch_take(&b, order, cases[i].n);
+        }
         CHECK_EQ(b.rows, cases[i].n);
         REQUIRE(b.groups == cases[i].groups);
         CHECK_MEM(b.group_start, cases[i].group_start,
